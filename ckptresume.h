@@ -29260,10 +29260,10 @@ static bool ckr__fsdp_layout(ckr__fsdp *f)
     if (!f->sizes) return false;
     for (i = 0; i < f->n_params; i++) {
         ckr__fsdp_param *p = &f->params[i];
-        int64_t *size = &f->sizes[p->unit];
-        const int64_t elem = (int64_t)ckr_dtype_size(p->tensor->dtype);
-        const int64_t unit = f->form == CKR__FSDP_ORIG && elem < 16 ? 16 / elem : 1;
-        if (!ckr__fsdp_is_own(p)) continue;
+        int64_t *size = &f->sizes[p->unit], elem, unit;
+        if (!ckr__fsdp_is_own(p) || !p->tensor) continue;
+        elem = (int64_t)ckr_dtype_size(p->tensor->dtype);
+        unit = f->form == CKR__FSDP_ORIG && elem < 16 ? 16 / elem : 1;
         *size = (*size + unit - 1) / unit * unit;
         p->at = *size;
         if (p->numel > INT64_MAX / 4 - *size) return false;
@@ -30007,6 +30007,22 @@ static ckr_result ckr__verl_schedule(ckr__verl_run *v, ckr__verl_model *m)
     return r == CKR_OK ? v->c->err->code : r;
 }
 
+/* All ranks' schedulers have made the same steps. */
+static ckr_result ckr__verl_clock(ckr__verl_model *m, const ckr__rankfile *f)
+{
+    const ckr_node *state = ckr_node_get(f->root, "lr_scheduler");
+    int64_t now = -1, first = -1;
+    if (!m->scheduler) m->scheduler = state;
+    ckr_node_i64(ckr_node_get(state, "last_epoch"), &now);
+    ckr_node_i64(ckr_node_get(m->scheduler, "last_epoch"), &first);
+    if (now == first) return CKR_OK;
+    return ckr__remedy(m->files.c->err,
+                       ckr__fail(m->files.c->err, CKR_ITEM_FILES_STEP, f->path, CKR_NO_OFFSET,
+                                 "lr_scheduler", "its scheduler is after update %lld, rank 0's "
+                                 "after update %lld", (long long)now, (long long)first),
+                       "bring back the file of the same step");
+}
+
 static ckr_result ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, const char *dir,
                                        const char *head)
 {
@@ -30049,8 +30065,8 @@ static ckr_result ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, con
     }
     r = ckr__fsdp_read(f);
     if (r == CKR_OK) r = ckr__verl_load(m, CKR__VERL_EXTRA);
-    if (r == CKR_OK && m->files.n_files[CKR__VERL_EXTRA])
-        m->scheduler = ckr_node_get(m->files.files[CKR__VERL_EXTRA][0]->root, "lr_scheduler");
+    for (i = 0; i < m->files.n_files[CKR__VERL_EXTRA] && r == CKR_OK; i++)
+        r = ckr__verl_clock(m, m->files.files[CKR__VERL_EXTRA][i]);
     if (!ckr__is_scheduler(m->scheduler)) m->scheduler = NULL;
     if (r == CKR_OK && m->scheduler) r = ckr__verl_schedule(v, m);
     m->version = f->form != CKR__FSDP_PARTS || !f->mesh ? 1 : 2;
@@ -30301,7 +30317,7 @@ static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *
                       ckr__strs_node(x->c, "model", optimizer ? "optimizer" : NULL,
                                      extra ? "extra" : NULL),
                       NULL, "loading ends with a FileNotFoundError at files that are not there");
-    if (version != m->version)
+    if (!x->from || version != m->version)
         ckr__verl_set(x, m, "strategy", ckr__node_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
                       "the optimizer's files are of this FSDP: the other one refuses them");
     if (x->shards != (!x->from || m->fsdp.n_shards == m->fsdp.n_ranks ? x->ranks

@@ -9,7 +9,7 @@
 /* t_bad.c, t_bad_files.c, t_bad_run.c; the others have a program of their own */
 enum {
     BAD_FORMATS = 0, BAD_FILES, BAD_RUN, BAD_TRAINER, BAD_RNG, BAD_REMAP, BAD_LLMC, BAD_DEEPSPEED,
-    BAD_DCP, BAD_MEGATRON, BAD_CUDA
+    BAD_DCP, BAD_MEGATRON, BAD_CUDA, BAD_VERL
 };
 
 static bool bad_seen[CKR_ITEM_COUNT_];
@@ -38,6 +38,7 @@ static int bad_home(ckr_item i)
     if (i == CKR_ITEM_NANOTRON_RANK) return BAD_FILES;
     if (i >= CKR_ITEM_FILES_MISSING && i <= CKR_ITEM_FILES_LATEST) return BAD_FILES;
     if (i >= CKR_ITEM_RNG_SIZE && i <= CKR_ITEM_RNG_FORM) return BAD_RNG;
+    if (i >= CKR_ITEM_RANK_DIFFERS && i <= CKR_ITEM_FSDP_UNITS) return BAD_VERL;
     if (i == CKR_ITEM_RNG_LINEAGE || i == CKR_ITEM_RNG_EXHAUSTED) return BAD_REMAP;
     return BAD_RUN;
 }

@@ -703,6 +703,26 @@ static void side_file(void)
     CHECK(!c);
 }
 
+/* One rank's file alone, and a file of no tensors: nothing is answered about them. */
+static void nothing_to_ask(void)
+{
+    static const char part[] = "/w/model_world_size_2_rank_0.pt";
+    uint8_t total[16];
+    ckr_ckpt *c;
+    memio_free(&mem);
+    memio_load_file(&mem, "tests/data/verl/fsdp2_w2/ckpt/global_step_7/actor/"
+                          "model_world_size_2_rank_0.pt", part);
+    if ((c = opened(part)) != NULL)
+        bad_is(ckr_ckpt_digest(c, NULL, total, &err), &err, "a part",
+               bad(CKR_ITEM_PART, part, NOWHERE, ""));
+    ckr_ckpt_close(c);
+    memio_put(&mem, "/w/a.pkl", S("\200\2N."));
+    if ((c = opened("/w/a.pkl")) != NULL)
+        bad_is(ckr_ckpt_digest(c, NULL, total, &err), &err, "nothing",
+               bad(CKR_ITEM_NOTHING, "/w/a.pkl", NOWHERE, ""));
+    ckr_ckpt_close(c);
+}
+
 /* ---- targets ---- */
 
 /* The plan is refused with this note; nothing can be written from it. */
@@ -734,7 +754,8 @@ static void no_plan(const ckr_ckpt *c, const ckr_target *t, ckr_item item, const
 /* What the target's dialect has no use for is told, not passed over. */
 static void in_vain(const ckr_ckpt *c)
 {
-    static const char *const name[] = { "vpp", "slots", "data", "kv_heads", "max_shard_bytes" };
+    static const char *const name[] = { "vpp", "slots", "data", "kv_heads", "max_shard_bytes",
+                                        "fsdp_size" };
     size_t i;
     for (i = 0; i < sizeof name / sizeof *name; i++) {
         ckr_target t = target();
@@ -745,6 +766,7 @@ static void in_vain(const ckr_ckpt *c)
         if (i == 2) t.data = "train_*.bin";
         if (i == 3) t.kv_heads = 2;
         if (i == 4) t.max_shard_bytes = 1;
+        if (i == 5) t.fsdp_size = 2;
         bad_is(ckr_plan_create(c, &t, 0, &p, &err), &err, name[i],
                bad(CKR_ITEM_ARG, "", NOWHERE, name[i]));
         CHECK(!p && strstr(err.text, "these have: "));
@@ -809,6 +831,7 @@ int main(int argc, char **argv)
     RUN(states_by_hand);
     RUN(other_bytes);
     RUN(side_file);
+    RUN(nothing_to_ask);
     RUN(targets);
     if (!t_now.only) bad_all_seen(BAD_RUN, dead);
     memio_free(&mem);
