@@ -1,6 +1,6 @@
 /* Real checkpoints of verl from tests/data: every tensor against the live processes, there and
-   after conversion to 1 to 5 ranks and back, of FSDP1 and FSDP2 from each other; schedules, streams,
-   layouts, settings; other formats and back; files that do not belong together. */
+   after conversion to 1 to 5 ranks and back, of FSDP1 and FSDP2 from each other; schedules,
+   streams, layouts, settings; other formats and back; files that do not belong together. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
@@ -334,7 +334,7 @@ static ckr_plan *plan_sized(const char *from, uint32_t dp, int64_t size, ckr_ckp
 
 static void fsdp_sizes(void)
 {
-    static const struct { int k; uint32_t dp; int64_t size; bool replicas; } rows[] = {
+    static const struct { int k; uint32_t dp; int64_t size; bool copies; } rows[] = {
         { F2, 4, 2, true },     { F1, 4, 2, true },    { F1_ORIG, 4, 1, true },
         { HSDP, 4, 4, false },  { HSDP, 2, 0, false }, { HSDP, 4, 0, true },
         { UNEVEN, 6, 3, true },
@@ -353,7 +353,7 @@ static void fsdp_sizes(void)
         CHECK(is_sound("w/out"));
         model = text("w/out/global_step_%d/actor/model_world_size_%u_rank_0.pt",
                      (int)cases[k].step, (unsigned)rows[i].dp);
-        t_check(has_bytes(model, "ddp") == rows[i].replicas, __FILE__, __LINE__,
+        t_check(has_bytes(model, "ddp") == rows[i].copies, __FILE__, __LINE__,
                 "row %u: another mesh", (unsigned)i);
         memio_remove(&disk, "w/out");
     }
@@ -557,7 +557,7 @@ static void settings_of(void)
     ckr_plan_free(p);
     p = NULL;
     t = to_ranks(2);
-    t.without = CKR_OPTIMIZER;
+    t.without = CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE;
     if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
         const ckr_run_setting *x = setting_find(ckr_plan_info(p),
                                                 ROLE "checkpoint.load_contents");
@@ -565,6 +565,28 @@ static void settings_of(void)
         if (CHECK(v != NULL)) CHECK_INT(v->count, 2);
     }
     ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
+/* There are data-parallel ranks only, and the LR comes from the optimizer's groups. */
+static void refusals(void)
+{
+    ckr_target t = target_of(2, 0, 0, -1, NULL);
+    ckr_ckpt *c = open_ok(run_of(F2));
+    ckr_plan *p = NULL;
+    ckr_error e;
+    int i;
+    for (i = 0; i < 2 && c; i++) {
+        if (i) t = to_ranks(2), t.without = CKR_OPTIMIZER;
+        if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+            const ckr_plan_facts *f = ckr_plan_info(p);
+            CHECK_INT(f->verdict, CKR_VERDICT_REFUSED);
+            CHECK(note_of(f->notes, f->n_notes, i ? "CKR_E_LR_WITHOUT"
+                                                  : "CKR_E_TRAINER_TOPOLOGY") != NULL);
+        }
+        ckr_plan_free(p);
+        p = NULL;
+    }
     ckr_ckpt_close(c);
 }
 
@@ -895,6 +917,7 @@ int main(int argc, char **argv)
     RUN(unknown_files);
     RUN(streams);
     RUN(settings_of);
+    RUN(refusals);
     RUN(schedule_changed);
     RUN(other_formats);
     RUN(from_others);
