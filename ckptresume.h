@@ -27979,6 +27979,28 @@ static ckr__held *ckr__part_add(ckr__load *l, const ckr__part *p)
     return ok ? h : NULL;
 }
 
+/* The tensors of one parameter, for a writer: itself, its master, and others of its state. */
+typedef struct ckr__slots { const ckr_tensor *param, *master, **list; uint64_t n; } ckr__slots;
+
+/* Those of each name of the map, which leads to a place in the list of n that is returned. What the
+   state has beside a parameter is in its list, in the state's order, but for the slots of these
+   words. NULL: out of memory. */
+static ckr__slots *ckr__slots_of(ckr__ctx *c, const ckr_state *s, const ckr__map *names, uint64_t n,
+                                 const char *but)
+{
+    ckr__slots *all = CKR__NEW_N(c, ckr__slots, n);
+    uint64_t i, at;
+    for (i = 0; all && i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!ckr__map_find(names, t->name, strlen(t->name), &at)) continue;
+        if (!strcmp(t->slot, "param")) all[at].param = t;
+        else if (!strcmp(t->slot, "master")) all[at].master = t;
+        if (strcmp(t->slot, "param") != 0 && !ckr__word_in(but, t->slot))
+            *CKR__PUSH(const ckr_tensor *, c, all[at].list, all[at].n) = t;
+    }
+    return ckr__failed(c) ? NULL : all;
+}
+
 static void ckr__load_order(ckr__load *l, ckr_tensor *t)
 {
     if (t->index < l->n_order && l->order[t->index] == t) return;
@@ -29570,15 +29592,13 @@ static ckr_result ckr__fsdp_read(ckr__fsdp *f)
 
 /* fsdp: writing -------------------------------------------------------------------------- */
 
-typedef struct ckr__fsdp_slots { const ckr_tensor **list; uint64_t n; } ckr__fsdp_slots;
-
 typedef struct ckr__fsdp_save {
     ckr__ctx         *c;
     const ckr_state  *s;       /* of the coming run                                         */
     const ckr_target *t;
     const ckr__fsdp  *from;    /* of the source; NULL: it is another framework's            */
     ckr__fsdp         to;
-    ckr__fsdp_slots  *slots;   /* of each parameter beside itself, in the state's order     */
+    ckr__slots       *slots;   /* of each parameter beside itself and its master            */
     const ckr_mesh   *mesh;
     ckr__dist_out     dist;    /* of the file that is being written                         */
     bool              whole;   /* parameters are stored whole                               */
@@ -29626,20 +29646,12 @@ static bool ckr__fsdp_tensors(ckr__fsdp_save *x)
 {
     ckr__fsdp *to = &x->to;
     uint64_t i, at;
-    x->slots = CKR__NEW_N(x->c, ckr__fsdp_slots, to->n_params);
-    if (!x->slots) return false;
     for (i = 0; i < to->n_params; i++)
         if (!ckr__map_put(&to->names, to->params[i].name, strlen(to->params[i].name), i, NULL))
             return false;
-    for (i = 0; i < x->s->n_tensors; i++) {
-        const ckr_tensor *t = x->s->tensors[i];
-        if (!ckr__map_find(&to->names, t->name, strlen(t->name), &at)) continue;
-        if (!strcmp(t->slot, "master")) to->params[at].tensor = t;
-        else if (strcmp(t->slot, "param") != 0)
-            *CKR__PUSH(const ckr_tensor *, x->c, x->slots[at].list, x->slots[at].n) = t;
-        else if (!to->params[at].tensor || strcmp(to->params[at].tensor->slot, "master") != 0)
-            to->params[at].tensor = t;
-    }
+    x->slots = ckr__slots_of(x->c, x->s, &to->names, to->n_params, "master");
+    for (i = 0; x->slots && i < to->n_params; i++)
+        to->params[i].tensor = x->slots[i].master ? x->slots[i].master : x->slots[i].param;
     for (i = 0; i < x->s->n_ties; i++) {
         const ckr_tie *tie = &x->s->ties[i];
         uint64_t first;
@@ -32400,6 +32412,7 @@ static ckr_result ckr__nt_items(ckr__nt_job *x)
 {
     const ckr_state *s = x->s;
     const ckr__nt *nt = x->nt;
+    ckr__slots *of;
     uint64_t i, k, at;
     x->items = CKR__NEW_N(x->c, ckr__nt_item, nt->n_params);
     if (!x->items) return ckr__oom(x->c);
@@ -32410,20 +32423,14 @@ static ckr_result ckr__nt_items(ckr__nt_job *x)
         if (!ckr__map_put(&x->by_name, x->items[i].name, strlen(x->items[i].name), i, NULL))
             return ckr__oom(x->c);
     }
-    for (i = 0; i < s->n_tensors; i++) {
-        const ckr_tensor *t = s->tensors[i];
-        ckr__nt_item *p;
-        if (!ckr__map_find(&x->by_name, t->name, strlen(t->name), &at)) continue;
-        p = &x->items[at];
-        if (!strcmp(t->slot, "param")) {
-            p->param = t;
-            continue;
-        }
-        if (!strcmp(t->slot, "master")) {
-            x->masters = true;
-            p->master = t;
-        }
-        *CKR__PUSH(const ckr_tensor *, x->c, p->slots, p->n_slots) = t;
+    of = ckr__slots_of(x->c, s, &x->by_name, nt->n_params, "");
+    for (i = 0; of && i < nt->n_params; i++) {
+        ckr__nt_item *p = &x->items[i];
+        p->param = of[i].param;
+        p->master = of[i].master;
+        p->slots = of[i].list;
+        p->n_slots = of[i].n;
+        if (p->master) x->masters = true;
     }
     for (i = 0; i < s->n_groups; i++)
         for (k = 0; k < s->groups[i].n_params; k++) {
@@ -40882,6 +40889,14 @@ static ckr_result ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *wh
                      where, "%s was expected", expected);
 }
 
+#define CKR__DS_HYPER "lr weight_decay betas eps"
+
+/* A rank's share of n elements, of which the last ranks' may be less. */
+static int64_t ckr__ds_piece(int64_t n, uint32_t ranks)
+{
+    return n / ranks + (n % ranks != 0);
+}
+
 /* What cannot be understood without an optimizer's own file. */
 static const ckr_node *ckr__ds_optim(const ckr__rankfile *f)
 {
@@ -41362,7 +41377,7 @@ static ckr_result ckr__ds_module_read(ckr__ds *r, const ckr__rankfile *f, const 
 static ckr_result ckr__ds_fragment(ckr__ds *r, const ckr__rankfile *f, ckr__ds_param *p,
                                    const ckr_node *n, uint32_t d)
 {
-    const int64_t c = p->numel / r->dp + (p->numel % r->dp != 0);
+    const int64_t c = ckr__ds_piece(p->numel, r->dp);
     const int64_t begin = ckr__min_i64((int64_t)d * c, p->numel),
                   end = ckr__min_i64(begin + c, p->numel);
     const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
@@ -41675,7 +41690,7 @@ static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, doubl
     ckr_result e = CKR_OK;
     if (!v) return ckr__ds_bad(r, x->f, "fp32_flat_groups", "a flat tensor a sub group");
     for (i = 0; i < x->n; i++)
-        at += x->params[i]->numel / r->dp + (x->params[i]->numel % r->dp != 0);
+        at += ckr__ds_piece(x->params[i]->numel, r->dp);
     if (numel != at) return ckr__ds_partition(r, x->f, "fp32_flat_groups", numel, at);
     for (j = 0; j < ckr__dict_n(state); j++) {
         if (!ckr__ds_flat(ckr__dict_at(state, j), &moment)) continue;
@@ -41683,7 +41698,7 @@ static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, doubl
             return ckr__ds_partition(r, x->f, x->where, moment, at);
     }
     for (i = 0, at = 0; i < x->n && e == CKR_OK; i++) {
-        const int64_t c = x->params[i]->numel / r->dp + (x->params[i]->numel % r->dp != 0);
+        const int64_t c = ckr__ds_piece(x->params[i]->numel, r->dp);
         ckr_view part = *v;
         one.params = &x->params[i];
         one.start = &zero;
@@ -41768,7 +41783,7 @@ static ckr_result ckr__ds_pad_of(ckr__ds_pad *x, uint32_t in, uint64_t k)
     }
     for (i = 0; i < x->g->n_params[k] && i < CKR__DS_PROBE; i++) {
         const ckr__ds_param *p = x->g->params[k][i];
-        const int64_t c = p->numel / r->dp + (p->numel % r->dp != 0),
+        const int64_t c = ckr__ds_piece(p->numel, r->dp),
                       have = ckr__max_i64(0, ckr__min_i64(c, p->numel - (int64_t)x->rank * c)),
                       pad = ckr__min_i64(c - have, 4);
         for (j = 0; j < n && e == CKR_OK; j++)
@@ -43087,7 +43102,7 @@ typedef struct ckr__ds_item {  /* a parameter at the target                     
     uint64_t           n_slots;
     int64_t            numel, layer;
     uint32_t           first, last;    /* stages; two of a tied one                        */
-    bool               tied, frozen, grouped;
+    bool               tied, grouped;
 } ckr__ds_item;
 
 typedef struct ckr__ds_set {  /* a stage's parameters of one optimizer group            */
@@ -43103,8 +43118,7 @@ typedef struct ckr__ds_job {
     const ckr__ds     *ds;     /* of the source; NULL: of another framework              */
     const ckr_node    *meta;   /* of the source, or an empty dict                        */
     ckr__out          *out;
-    ckr__map           by_name, others, sources;       /* items; tensors that are none; the
-                                                  source's parameters                    */
+    ckr__map           by_name, others;        /* items; tensors that are none             */
     ckr__ds_item      *items;
     uint64_t           n_items;
     ckr__ds_set     **lists;  /* [pp][n_lists[pp]]                                      */
@@ -43131,68 +43145,41 @@ static bool ckr__ds_true(const ckr_node *n)
 /* A file of no framework does not tell buffers from parameters, and has values beside the tensors.
    */
 
-typedef struct ckr__ds_adopt {
-    ckr__ds_job     *x;
-    ckr_state       *own;      /* the state that is written                              */
-} ckr__ds_adopt;
-
-static bool ckr__ds_adopt_live(ckr__ds_adopt *a)
-{
-    const ckr_state *s = a->x->s;
-    uint64_t i;
-    for (i = 0; i < s->n_tensors; i++) {
-        ckr_tensor *t;
-        if (strcmp(s->tensors[i]->slot, "param") != 0 && (a->x->t->without & CKR_OPTIMIZER))
-            continue;
-        t = CKR__NEW(a->x->c, ckr_tensor);
-        if (!t) return false;
-        *t = *s->tensors[i];
-        t->buffer = ckr__path_ends(t->name, "running_mean") ||
-                    ckr__path_ends(t->name, "running_var");
-        a->own->tensors[a->own->n_tensors++] = t;
-        if (!ckr__out_key(a->x->out, t, t->name, t->slot)) return false;
-    }
-    return true;
-}
-
 /* No file tells buffers from frozen parameters, which ZeRO-3 keeps apart: by their names, where the
    optimizer has neither. */
-static ckr_result ckr__ds_adopt_buffers(ckr__ds_adopt *a)
+static void ckr__ds_adopt_buffers(ckr__ds_job *x, ckr_state *own)
 {
     const char *first = NULL;
-    uint64_t i, k, at, n = 0;
+    uint64_t i, k, n = 0;
     char text[40];
-    ckr__map grouped;
-    bool ok = true;
-    memset(&grouped, 0, sizeof grouped);
-    grouped.c = a->x->c;
-    for (i = 0; i < a->own->n_groups && ok; i++)
-        for (k = 0; k < a->own->groups[i].n_params && ok; k++)
-            ok = ckr__map_put(&grouped, a->own->groups[i].params[k],
-                              strlen(a->own->groups[i].params[k]), i, NULL);
-    for (i = 0; i < a->own->n_tensors && a->own->n_groups && ok; i++) {
-        ckr_tensor *t = a->own->tensors[i];
+    ckr__map grouped = CKR_ZERO;
+    grouped.c = x->c;
+    for (i = 0; i < own->n_groups; i++)
+        for (k = 0; k < own->groups[i].n_params; k++)
+            ckr__map_put(&grouped, own->groups[i].params[k], strlen(own->groups[i].params[k]), i,
+                         NULL);
+    for (i = 0; i < own->n_tensors && own->n_groups; i++) {
+        ckr_tensor *t = own->tensors[i];
         if (strcmp(t->slot, "param") != 0 || ckr__path_ends(t->name, "weight") ||
             ckr__path_ends(t->name, "bias") || !ckr__is_float(t->dtype) ||
-            ckr__map_find(&grouped, t->name, strlen(t->name), &at))
+            ckr__map_find(&grouped, t->name, strlen(t->name), NULL))
             continue;
         t->buffer = true;
         if (!n++) first = t->name;
     }
     ckr__map_free(&grouped);
     ckr__format(text, sizeof text, "%llu", (unsigned long long)n);
-    if (ok && n && a->x->zero == 3)
-        ckr__say(a->x->c, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL, text,
+    if (n && x->zero == 3)
+        ckr__say(x->c, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL, text,
                  "in no group, and no weight or bias: taken for buffers, not for frozen "
                  "parameters", "with ZeRO-3 the two are stored apart; others hold both alike");
-    return ok ? CKR_OK : ckr__oom(a->x->c);
 }
 
 /* What the file has beside the model's and the optimizer's tensors; safetensors' texts describe its
    own tensors. The epoch is progress, which DeepSpeed does not count. */
-static bool ckr__ds_adopt_loose(ckr__ds_adopt *a)
+static void ckr__ds_adopt_loose(ckr__ds_job *x)
 {
-    const ckr_state *s = a->x->s;
+    const ckr_state *s = x->s;
     const char *first = s->progress.epoch >= 0 ? "epoch" : NULL;
     uint64_t i, n = 0, values = first != NULL;
     char text[48];
@@ -43203,97 +43190,86 @@ static bool ckr__ds_adopt_loose(ckr__ds_adopt *a)
     }
     ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
     if (n)
-        ckr__say(a->x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
+        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
                  "they are neither in the model's dict nor in the optimizer's", NULL);
     ckr__format(text, sizeof text, "%llu values", (unsigned long long)values);
     if (values)
-        ckr__say(a->x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, first, text, NULL,
+        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, first, text, NULL,
                  "what the file has beside the tensors has no place in DeepSpeed's files: "
                  "load_checkpoint gives the script none of it back",
                  "`tree` shows the values; the script takes them from the source");
-    return !ckr__failed(a->x->c);
 }
 
-static ckr_result ckr__ds_adopt_all(ckr__ds_adopt *a)
-{
-    if (!ckr__ds_adopt_live(a) || !ckr__ds_adopt_loose(a)) return ckr__oom(a->x->c);
-    a->x->s = a->own;
-    return ckr__ds_adopt_buffers(a);
-}
-
-static ckr_result ckr__ds_adopt_from(ckr__ds_job *x)
+static void ckr__ds_adopt_from(ckr__ds_job *x)
 {
     const ckr_state *s = x->s;
-    ckr__ds_adopt a;
-    if (strcmp(s->dialect, "torch") != 0 && strcmp(s->dialect, "safetensors") != 0 &&
-        strcmp(s->dialect, "dcp") != 0)
-        return CKR_OK;
-    memset(&a, 0, sizeof a);
-    a.x = x;
-    a.own = CKR__NEW(x->c, ckr_state);
-    if (!a.own) return ckr__oom(x->c);
-    *a.own = *s;
-    a.own->tensors = CKR__NEW_N(x->c, ckr_tensor *, s->n_tensors);
-    a.own->n_tensors = 0;
-    return a.own->tensors ? ckr__ds_adopt_all(&a) : ckr__oom(x->c);
+    ckr_state *own;
+    uint64_t i;
+    if (!ckr__word_in("torch safetensors dcp", s->dialect)) return;
+    own = CKR__NEW(x->c, ckr_state);
+    if (!own) return;
+    *own = *s;
+    own->tensors = CKR__NEW_N(x->c, ckr_tensor *, s->n_tensors);
+    own->n_tensors = 0;
+    for (i = 0; own->tensors && i < s->n_tensors; i++) {
+        ckr_tensor *t;
+        if (strcmp(s->tensors[i]->slot, "param") != 0 && (x->t->without & CKR_OPTIMIZER)) continue;
+        t = CKR__NEW(x->c, ckr_tensor);
+        if (!t) return;
+        *t = *s->tensors[i];
+        t->buffer = ckr__path_ends(t->name, "running_mean") ||
+                    ckr__path_ends(t->name, "running_var");
+        own->tensors[own->n_tensors++] = t;
+        ckr__out_key(x->out, t, t->name, t->slot);
+    }
+    ckr__ds_adopt_loose(x);
+    x->s = own;
+    ckr__ds_adopt_buffers(x, own);
 }
 
 /* >>deepspeed.emit.items ------------------------------------------------------ */
 
-static ckr_result ckr__ds_items(ckr__ds_job *x)
+static void ckr__ds_items(ckr__ds_job *x)
 {
     const ckr_state *s = x->s;
+    ckr__slots *of;
     uint64_t i, k, at, averages = 0;
     x->items = CKR__NEW_N(x->c, ckr__ds_item, s->n_tensors);
-    if (!x->items) return ckr__oom(x->c);
-    for (i = 0; i < s->n_tensors; i++) {
+    for (i = 0; x->items && i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
-        ckr__ds_item *p;
+        ckr__ds_item *p = &x->items[x->n_items];
+        averages += !strcmp(t->slot, "ema");
         if (strcmp(t->slot, "param") != 0) continue;
         if (t->buffer || !ckr__is_float(t->dtype)) {
-            if (!ckr__map_put(&x->others, t->name, strlen(t->name), i, NULL))
-                return ckr__oom(x->c);
+            ckr__map_put(&x->others, t->name, strlen(t->name), i, NULL);
             continue;
         }
-        p = &x->items[x->n_items];
         p->name = t->name;
         p->param = t;
         p->layer = -1;
-        if (!ckr__numel(t->n_dims, t->shape, &p->numel) ||
-            !ckr__map_put(&x->by_name, p->name, strlen(p->name), x->n_items++, NULL))
-            return ckr__oom(x->c);
+        ckr__numel(t->n_dims, t->shape, &p->numel);
+        ckr__map_put(&x->by_name, p->name, strlen(p->name), x->n_items++, NULL);
     }
-    for (i = 0; i < s->n_tensors; i++) {
-        const ckr_tensor *t = s->tensors[i], **place;
-        const bool average = !strcmp(t->slot, "ema");
-        averages += average;
-        if (average || !strcmp(t->slot, "param") ||
-            !ckr__map_find(&x->by_name, t->name, strlen(t->name), &at))
-            continue;
-        if (!strcmp(t->slot, "master")) {
-            x->items[at].master = t;
-            x->masters = true;
-            continue;
-        }
-        place = CKR__PUSH(const ckr_tensor *, x->c, x->items[at].slots, x->items[at].n_slots);
-        *place = t;
+    of = ckr__slots_of(x->c, s, &x->by_name, x->n_items, "master ema");
+    for (i = 0; of && i < x->n_items; i++) {
+        x->items[i].master = of[i].master;
+        x->items[i].slots = of[i].list;
+        x->items[i].n_slots = of[i].n;
+        if (of[i].master) x->masters = true;
     }
     for (i = 0; i < s->n_groups; i++)
         for (k = 0; k < s->groups[i].n_params; k++) {
             const char *name = s->groups[i].params[k];
-            if (ckr__map_find(&x->by_name, name, strlen(name), &at)) {
-                x->items[at].grouped = true;
-                if (x->dtype == CKR_DTYPE_NONE) x->dtype = x->items[at].param->dtype;
-            }
+            if (!ckr__map_find(&x->by_name, name, strlen(name), &at)) continue;
+            x->items[at].grouped = true;
+            if (x->dtype == CKR_DTYPE_NONE) x->dtype = x->items[at].param->dtype;
         }
     if (averages)
         ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, "ema",
                  ckr__printf(x->c, "%llu tensors", (unsigned long long)averages), NULL,
                  "averages of the parameters have no place in these files", "export --slots ema");
-    for (i = 0; i < x->n_items; i++) x->items[i].frozen = !x->items[i].grouped;
     if (x->dtype == CKR_DTYPE_NONE && x->n_items) x->dtype = x->items[0].param->dtype;
     if (x->t->dtype != CKR_DTYPE_NONE) x->dtype = x->t->dtype;
-    return x->c->err->code;
 }
 
 /* Where PipelineModule cuts n layers into `pp` stages: as many layers each; or, with weights, the
@@ -43373,28 +43349,14 @@ static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method
     return w;
 }
 
-/* What PipelineModule is built with for the stages that are written. */
-static bool ckr__ds_say_stages(ckr__ds_job *x, const char *method)
-{
-    static const char place[] = "PipelineModule";
-    return ckr__setting(x->out, place, "num_stages", ckr__node_int(x->c, x->pp),
-                        ckr__node_int(x->c, x->ds->mp), true,
-                        "DeepSpeed does not find the files of so many stages, or finds other "
-                        "layers in them") &&
-           (x->pp == 1 ||
-            ckr__setting(x->out, place, "partition_method", ckr__node_str(x->c, method), NULL, true,
-                         *method == 't' ? "the stages are cut elsewhere: CLASS is the class of the "
-                                          "layers that are shared out evenly"
-                                        : "the stages are cut elsewhere, and find other layers "
-                                          "in their files"));
-}
-
 #define CKR__DS_LAYERS 1024    /* above which a cut by weights is not computed            */
 
-/* The stages of the layers at the target. The method and the number of layers are in no file: the
-   first of uniform, parameters and type that the saved stages go with. */
-static ckr_result ckr__ds_stages_of(ckr__ds_job *x, const uint64_t **out)
+/* The stages of the layers at the target, and what PipelineModule is built with for them. The
+   method and the number of layers are in no file: the first of uniform, parameters and type that
+   the saved stages go with. NULL: refused, or the error is set. */
+static const uint64_t *ckr__ds_stages_of(ckr__ds_job *x)
 {
+    static const char place[] = "PipelineModule";
     static const char *const names[] = { "uniform", "parameters", "type" };
     const ckr__ds *r = x->ds;
     const ckr__ds_param *tied = NULL;
@@ -43402,52 +43364,58 @@ static ckr_result ckr__ds_stages_of(ckr__ds_job *x, const uint64_t **out)
              *to = CKR__NEW_N(x->c, uint64_t, (uint64_t)x->pp + 1), i, n = r->n_layers;
     double *w;
     int method;
-    *out = to;
-    if (!cut || !to) return ckr__oom(x->c);
+    if (!cut || !to) return NULL;
     for (i = 0; i < r->n_params; i++) if (r->params[i]->tied) tied = r->params[i];
     if (tied && tied->param->n_pieces < 2) n++;        /* its second use has no file        */
     for (method = 0; method < 3; method++) {
         w = method ? ckr__ds_weights(x, n, tied != NULL, method) : NULL;
         if (method && (!w || n > CKR__DS_LAYERS)) break;
-        if (!ckr__ds_cuts(x->c, w, n, r->mp, cut)) return ckr__oom(x->c);
+        if (!ckr__ds_cuts(x->c, w, n, r->mp, cut)) return NULL;
         if (!ckr__ds_cut_fits(r, cut, tied, n)) continue;
-        if (!ckr__ds_cuts(x->c, w, n, x->pp, to)) return ckr__oom(x->c);
+        if (!ckr__ds_cuts(x->c, w, n, x->pp, to)) return NULL;
         ckr__say(x->c, "CKR_DS_PARTITION", CKR_CHANGED, "partition_method", NULL, names[method],
                  "the stages are cut as PipelineModule does it by this method, with which the "
                  "saved stages go", NULL);
-        return ckr__ds_say_stages(x, method == 2 ? "type:CLASS" : names[method]) ? CKR_OK
-                                                                                 : ckr__oom(x->c);
+        ckr__setting(x->out, place, "num_stages", ckr__node_int(x->c, x->pp),
+                     ckr__node_int(x->c, r->mp), true,
+                     "DeepSpeed does not find the files of so many stages, or finds other "
+                     "layers in them");
+        if (x->pp > 1)
+            ckr__setting(x->out, place, "partition_method",
+                         ckr__node_str(x->c, method == 2 ? "type:CLASS" : names[method]), NULL,
+                         true,
+                         method == 2 ? "the stages are cut elsewhere: CLASS is the class of the "
+                                       "layers that are shared out evenly"
+                                     : "the stages are cut elsewhere, and find other layers "
+                                       "in their files");
+        return to;
     }
-    return ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_STAGES, "pp",
-                       "by no method of PipelineModule that is known the layers lie as they do: "
-                       "other stages cannot be told", "keep --pp");
+    ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_STAGES, "pp",
+                "by no method of PipelineModule that is known the layers lie as they do: "
+                "other stages cannot be told", "keep --pp");
+    return NULL;
 }
 
-static ckr_result ckr__ds_owners(ckr__ds_job *x)
+static void ckr__ds_owners(ckr__ds_job *x)
 {
     const uint64_t *cut = NULL;
     uint64_t i, at;
     uint32_t m;
-    ckr_result e = CKR_OK;
-    if (!x->pipe) return CKR_OK;
+    if (!x->pipe) return;
     if (x->ds->bare && !x->universal)
         ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_UNIVERSAL, "layers",
                     "a universal checkpoint of a pipeline has no layer files, of which a native "
                     "one consists",
                     "copy the layer_*-model_states.pt of the original into its directory, or "
                     "--variant universal");
-    if (x->c->refused) return CKR_OK;
-    for (i = 0; i < x->ds->n_params; i++)
-        if (!ckr__map_put(&x->sources, x->ds->params[i]->name, strlen(x->ds->params[i]->name), i,
-                          NULL))
-            return ckr__oom(x->c);
-    if (x->pp != x->ds->mp) e = ckr__ds_stages_of(x, &cut);
-    if (e != CKR_OK || x->c->refused) return e;
-    for (i = 0; i < x->n_items; i++) {
-        ckr__ds_item *p = &x->items[i];
-        const ckr__ds_param *from;
-        if (!ckr__map_find(&x->sources, p->name, strlen(p->name), &at)) continue;
-        from = x->ds->params[at];
+    if (x->c->refused) return;
+    if (x->pp != x->ds->mp) cut = ckr__ds_stages_of(x);
+    if (x->pp != x->ds->mp && !cut) return;
+    for (i = 0; i < x->ds->n_params; i++) {
+        const ckr__ds_param *from = x->ds->params[i];
+        ckr__ds_item *p;
+        if (!ckr__map_find(&x->by_name, from->name, strlen(from->name), &at)) continue;
+        p = &x->items[at];
         p->layer = from->layer;
         p->tied = from->tied;
         p->first = from->mp;
@@ -43455,59 +43423,45 @@ static ckr_result ckr__ds_owners(ckr__ds_job *x)
             if ((uint64_t)p->layer >= cut[m] && (uint64_t)p->layer < cut[m + 1]) p->first = m;
         p->last = p->tied ? (cut ? x->pp - 1 : from->last) : p->first;
     }
-    return CKR_OK;
 }
 
 /* The stages' lists: a tied parameter comes first on each of its stages, as tied_modules are
    registered before the layers. */
-static ckr_result ckr__ds_lists_of(ckr__ds_job *x, uint32_t m)
+static void ckr__ds_lists(ckr__ds_job *x)
 {
     const ckr_state *s = x->s;
     uint64_t i, k, at;
+    uint32_t m;
     int pass;
-    x->lists[m] = CKR__NEW_N(x->c, ckr__ds_set, s->n_groups);
-    if (!x->lists[m]) return ckr__oom(x->c);
-    for (i = 0; i < s->n_groups; i++) {
-        ckr__ds_set *l = &x->lists[m][x->n_lists[m]];
-        l->group = &s->groups[i];
-        l->items = CKR__NEW_N(x->c, ckr__ds_item *, s->groups[i].n_params);
-        if (!l->items) return ckr__oom(x->c);
-        for (pass = 0; pass < 2; pass++)
-            for (k = 0; k < s->groups[i].n_params; k++) {
-                const char *name = s->groups[i].params[k];
-                ckr__ds_item *p;
-                if (!ckr__map_find(&x->by_name, name, strlen(name), &at)) {
-                    if (pass == 0 && m == 0 && !x->c->refused)
-                        ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_NAMES, name,
+    x->lists = CKR__NEW_N(x->c, ckr__ds_set *, x->pp);
+    x->n_lists = CKR__NEW_N(x->c, uint64_t, x->pp);
+    for (m = 0; x->lists && x->n_lists && m < x->pp; m++) {
+        x->lists[m] = CKR__NEW_N(x->c, ckr__ds_set, s->n_groups);
+        for (i = 0; x->lists[m] && i < s->n_groups; i++) {
+            const ckr_group *g = &s->groups[i];
+            ckr__ds_set *l = &x->lists[m][x->n_lists[m]];
+            l->group = g;
+            l->items = CKR__NEW_N(x->c, ckr__ds_item *, g->n_params);
+            for (pass = 0; l->items && pass < 2; pass++)
+                for (k = 0; k < g->n_params; k++) {
+                    const bool known = ckr__map_find(&x->by_name, g->params[k],
+                                                     strlen(g->params[k]), &at);
+                    ckr__ds_item *p = known ? &x->items[at] : NULL;
+                    if (!p && !x->c->refused)
+                        ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_NAMES, g->params[k],
                                     "a group names a parameter that the state does not have",
                                     "--names FILE where the optimizer has numbers, or leave out "
                                     "the optimizer");
-                    continue;
+                    if (p && (p->first == m || p->last == m) && (pass == 0) == p->tied)
+                        l->items[l->n++] = p;
                 }
-                p = &x->items[at];
-                if ((p->first != m && p->last != m) || (pass == 0) != p->tied) continue;
-                l->items[l->n++] = p;
-            }
-        if (l->n) x->n_lists[m]++;                     /* DeepSpeed drops empty groups      */
+            if (l->n) x->n_lists[m]++;                 /* DeepSpeed drops empty groups      */
+        }
+        if (!x->n_lists[m] && !x->c->refused)
+            ckr__refuse(x->c, CKR_ITEM_PP_EMPTY_STAGE, "pp",
+                        "a stage would have no parameter of the optimizer",
+                        "take a smaller --pp");
     }
-    return CKR_OK;
-}
-
-static ckr_result ckr__ds_lists(ckr__ds_job *x)
-{
-    uint32_t m;
-    ckr_result e = CKR_OK;
-    x->lists = CKR__NEW_N(x->c, ckr__ds_set *, x->pp);
-    x->n_lists = CKR__NEW_N(x->c, uint64_t, x->pp);
-    if (!x->lists || !x->n_lists) return ckr__oom(x->c);
-    for (m = 0; m < x->pp && e == CKR_OK; m++) {
-        e = ckr__ds_lists_of(x, m);
-        if (e == CKR_OK && x->optimizer && !x->n_lists[m] && !x->c->refused)
-            e = ckr__refuse(x->c, CKR_ITEM_PP_EMPTY_STAGE, "pp",
-                            "a stage would have no parameter of the optimizer",
-                            "take a smaller --pp");
-    }
-    return e;
 }
 
 /* The order in the flat buffer: with round_robin_gradients parameter i is in bucket i mod dp. */
@@ -43524,34 +43478,28 @@ static ckr__ds_item **ckr__ds_flat_order(ckr__ds_job *x, const ckr__ds_set *l)
 
 /* >>deepspeed.emit.nodes ------------------------------------------------------ */
 
-static ckr_node *ckr__ds_none(ckr__ds_job *x)
+/* The dtype in which a parameter is written. */
+static ckr_dtype ckr__ds_dtype(const ckr__ds_job *x, const ckr__ds_item *p)
 {
-    return ckr__node(x->c, CKR_NODE_NONE);
+    return x->t->dtype != CKR_DTYPE_NONE ? x->t->dtype : p->param->dtype;
 }
 
 static ckr_node *ckr__ds_size(ckr__ds_job *x, const ckr_tensor *t)
 {
     ckr_node *n = ckr__node(x->c, CKR_NODE_SIZE);
     uint32_t d;
-    if (!n) return NULL;
-    n->u.items = CKR__NEW_N(x->c, ckr_node *, t->n_dims);
-    if (!n->u.items) return NULL;
-    n->count = t->n_dims;
-    for (d = 0; d < t->n_dims; d++) {
-        n->u.items[d] = ckr__node_int(x->c, t->shape[d]);
-        if (!n->u.items[d]) return NULL;
-    }
+    for (d = 0; d < t->n_dims; d++) ckr__node_push(x->c, n, ckr__node_int(x->c, t->shape[d]));
     return n;
 }
 
 static ckr_node *ckr__ds_object(ckr__ds_job *x, const char *how, const char *name, ckr_node *state)
 {
-    ckr_node *n = ckr__node(x->c, CKR_NODE_OBJECT), *args = ckr__node(x->c, CKR_NODE_TUPLE);
+    ckr_node *n = ckr__node(x->c, CKR_NODE_OBJECT);
     ckr_object *o = CKR__NEW(x->c, ckr_object);
-    if (!n || !args || !o || !state) return NULL;
+    if (!n || !o) return NULL;
     o->how = how;
     o->name = name;
-    o->args = args;
+    o->args = ckr__node(x->c, CKR_NODE_TUPLE);
     o->state = state;
     n->u.object = o;
     return n;
@@ -43559,14 +43507,8 @@ static ckr_node *ckr__ds_object(ckr__ds_job *x, const char *how, const char *nam
 
 static ckr_node *ckr__ds_stage_enum(ckr__ds_job *x)
 {
-    ckr_node *n = ckr__ds_object(x, "reduce", "deepspeed.runtime.zero.config.ZeroStageEnum",
-                                 ckr__ds_none(x));
-    ckr_object *o = CKR__NEW(x->c, ckr_object);
-    if (!n || !o || !ckr__node_push(x->c, n->u.object->args, ckr__node_int(x->c, x->zero)))
-        return NULL;
-    *o = *n->u.object;
-    o->state = NULL;
-    n->u.object = o;
+    ckr_node *n = ckr__ds_object(x, "reduce", "deepspeed.runtime.zero.config.ZeroStageEnum", NULL);
+    if (n) ckr__node_push(x->c, n->u.object->args, ckr__node_int(x->c, x->zero));
     return n;
 }
 
@@ -43583,10 +43525,10 @@ static ckr_node *ckr__ds_weight_entry(ckr__ds_job *x, ckr__out_file *f, const ck
 
 /* What a master's binds from number `at` on are for a reader: the master of a parameter that had
    none, and with ZeRO-3, where masters stand for the parameters, those too. */
-static bool ckr__ds_taken_for(ckr__ds_job *x, ckr__ds_item *p, const char *slot, ckr_entry *e,
+static void ckr__ds_taken_for(ckr__ds_job *x, ckr__ds_item *p, const char *slot, ckr_entry *e,
                               uint64_t at)
 {
-    if (strcmp(slot, "master") != 0) return true;
+    if (strcmp(slot, "master") != 0) return;
     if (!p->master && !p->made_master)
         p->made_master = ckr__out_made(x->out, p->param, "master", CKR_DTYPE_F32);
     if ((x->zero == 3 || (x->ds && x->ds->bare)) && !p->made_param)
@@ -43595,20 +43537,13 @@ static bool ckr__ds_taken_for(ckr__ds_job *x, ckr__ds_item *p, const char *slot,
         ckr__bind_taken_for(e, at, p->made_param, NULL);
     else
         ckr__bind_taken_for(e, at, p->made_master, p->made_param);
-    return x->c->err->code == CKR_OK;
 }
 
-/* What the optimizer takes for a parameter's master; without one it is the parameter itself. */
-static const ckr_tensor *ckr__ds_master(const ckr__ds_item *p)
-{
-    return p->master ? p->master : p->param;
-}
-
-/* A tensor of a slot; "master" too. NULL: the parameter has none. */
+/* A tensor of a slot; NULL: the parameter has none. Its "master", where it has none, is itself. */
 static const ckr_tensor *ckr__ds_slot_of(const ckr__ds_item *p, const char *slot)
 {
     uint64_t i;
-    if (!strcmp(slot, "master")) return ckr__ds_master(p);
+    if (!strcmp(slot, "master")) return p->master ? p->master : p->param;
     for (i = 0; i < p->n_slots; i++) if (!strcmp(p->slots[i]->slot, slot)) return p->slots[i];
     return NULL;
 }
@@ -43622,27 +43557,24 @@ static bool ckr__ds_single(const ckr__ds_item *p, const ckr_tensor *t)
            !ckr__numel(t->n_dims, t->shape, &numel) || numel != p->numel;
 }
 
-/* The float32 tensor in which torch's optimizers count. */
-static ckr_node *ckr__ds_step_tensor(ckr__ds_job *x, ckr__out_file *f, int64_t step)
-{
-    const float count = (float)step;
-    const ckr_view *v = ckr__value_view(x->c, CKR_DTYPE_F32, &count);
-    return v ? ckr__entry_copy(x->c, f, "step", v) : NULL;
-}
-
-/* A number as it was: a tensor, or Python's, which of another framework's file becomes a tensor. */
+/* A number as it was: a tensor, or Python's. That of another framework's file becomes a tensor: a
+   whole `step` a float32 one, in which torch's optimizers count. */
 static ckr_node *ckr__ds_step_node(ckr__ds_job *x, ckr__out_file *f, const ckr_tensor *t,
                                    bool replica)
 {
     const bool number = ckr__is_python(t), integer = number && t->dtype == CKR_DTYPE_I64;
+    const ckr_view *view;
+    float count;
     int64_t v = 0;
     double d = 0;
     if (number) memcpy(&v, t->pieces[0].mem, sizeof v);
     if (number) memcpy(&d, t->pieces[0].mem, sizeof d);
     if (number && x->ds) return integer ? ckr__node_int(x->c, v) : ckr__node_float(x->c, d);
-    return integer && !strcmp(t->slot, "step") ? ckr__ds_step_tensor(x, f, v)
-                                               : ckr__entry_whole(x->c, f, t->name, t, t->dtype,
-                                                                  replica);
+    if (!integer || strcmp(t->slot, "step") != 0)
+        return ckr__entry_whole(x->c, f, t->name, t, t->dtype, replica);
+    count = (float)v;
+    view = ckr__value_view(x->c, CKR_DTYPE_F32, &count);
+    return view ? ckr__entry_copy(x->c, f, "step", view) : NULL;
 }
 
 /* A number, or a list of them: what is safe to be written as it was read. */
@@ -43660,32 +43592,27 @@ static bool ckr__ds_number(const ckr_node *n)
    files) are the configuration's. */
 static ckr_node *ckr__ds_group_node(ckr__ds_job *x, const ckr_group *g, ckr_node *index)
 {
-    static const char *const keys[] = { "lr", "betas", "eps", "weight_decay" };
     const ckr_node *conf = ckr_node_find(x->meta, "/ds_config/optimizer/params");
     const ckr_schedule *s = x->s->n_schedules ? x->s->schedules : NULL;
     ckr_node *h = ckr__dict_copy(x->c, g->hyper);
+    const uint64_t at = (uint64_t)(g - x->s->groups);
     ckr_group filled = *g;
     uint64_t i;
-    size_t k;
-    double *row;
-    for (k = 0; h && k < 4; k++) {
-        const ckr_node *v = ckr_node_get(h, keys[k]), *told = ckr_node_get(conf, keys[k]);
-        if (!v || v->kind != CKR_NODE_NONE || !ckr__ds_number(told)) continue;
-        for (i = 0; i < h->count; i++)
-            if (ckr__is_str(h->u.items[2 * i], keys[k]))
-                memcpy(&h->u.items[2 * i + 1], &told, sizeof told);
+    for (i = 0; i < ckr__dict_n(h); i++) {
+        const char *key = ckr__dict_key(h, i);
+        const ckr_node *told = key ? ckr_node_get(conf, key) : NULL;
+        if (!key || ckr__dict_at(h, i)->kind != CKR_NODE_NONE || !ckr__ds_number(told)) continue;
+        if (ckr__word_in(CKR__DS_HYPER, key)) memcpy(&h->u.items[2 * i + 1], &told, sizeof told);
     }
-    if (h && !g->raw && s && !s->opaque && s->n_lanes == x->s->n_groups) {
-        row = CKR__NEW_N(x->c, double, s->n_lanes);
-        i = (uint64_t)(g - x->s->groups);
-        if (!row || ckr__sched_at(x->c, s, CKR__COL_LR, (double)s->position, row) != CKR_OK ||
-            (row[i] == row[i] &&
-             !ckr__node_set(x->c, h, "lr", ckr__node_float(x->c, row[i]))))
-            return NULL;
+    if (!g->raw && s && !s->opaque && s->n_lanes == x->s->n_groups) {
+        double *row = CKR__NEW_N(x->c, double, s->n_lanes);
+        if (row && ckr__sched_at(x->c, s, CKR__COL_LR, (double)s->position, row) == CKR_OK &&
+            row[at] == row[at])
+            ckr__node_set(x->c, h, "lr", ckr__node_float(x->c, row[at]));
     }
     filled.hyper = h;
     if (!g->raw) filled.raw = h;
-    return h ? ckr__group_dict(x->c, &filled, index) : NULL;
+    return ckr__group_dict(x->c, &filled, index);
 }
 
 /* param_groups of a stage; the group's numbers start where the last one's ended. */
@@ -43694,13 +43621,11 @@ static ckr_node *ckr__ds_groups_node(ckr__ds_job *x, ckr__out_file *f, uint32_t 
 {
     ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
     uint64_t k, i, at = 0;
-    for (k = 0; list && k < x->n_lists[m]; k++) {
+    for (k = 0; k < x->n_lists[m]; k++) {
         ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
-        for (i = 0; index && i < numbers[k]; i++)
-            if (!ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)at++))) return NULL;
-        if (!ckr__node_push(x->c, list,
-                            ckr__ds_group_node(x, x->lists[m][k].group, index)))
-            return NULL;
+        for (i = 0; i < numbers[k]; i++)
+            ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)at++));
+        ckr__node_push(x->c, list, ckr__ds_group_node(x, x->lists[m][k].group, index));
     }
     return list ? ckr__copy_tree(x->c, f, list, NULL) : NULL;
 }
@@ -43708,79 +43633,68 @@ static ckr_node *ckr__ds_groups_node(ckr__ds_job *x, ckr__out_file *f, uint32_t 
 /* A dict with another value at `key`, which must not change the source's. */
 static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key, ckr_node *v)
 {
-    ckr_node *out = ckr_node_is_dict(d) ? ckr__dict_copy(x->c, d)
-                                        : ckr__node(x->c, CKR_NODE_DICT);
-    return out && ckr__node_set(x->c, out, key, v) ? out : NULL;
+    ckr_node *out = ckr__dict_copy(x->c, ckr_node_is_dict(d) ? d : NULL);
+    ckr__node_set(x->c, out, key, v);
+    return out;
 }
 
-/* bf16 and fp16 as the coming run has them, where --dtype asked for another. */
-static bool ckr__ds_config_dtype(ckr__ds_job *x)
+/* The configuration as recorded, with the stage that is written now, and bf16 and fp16 as the
+   coming run has them where --dtype asked for another. */
+static void ckr__ds_config(ckr__ds_job *x)
 {
-    static const char *const keys[] = { "bf16", "fp16" };
-    const ckr_dtype types[] = { CKR_DTYPE_BF16, CKR_DTYPE_F16 };
-    size_t i;
-    if (x->t->dtype == CKR_DTYPE_NONE) return true;
-    for (i = 0; i < 2; i++) {
-        const ckr_node *old = ckr_node_get(x->config, keys[i]);
-        ckr_node *n;
-        if (!old && x->dtype != types[i]) continue;
-        n = ckr__ds_with(x, old, "enabled", ckr__node_bool(x->c, x->dtype == types[i]));
-        if (!n || !ckr__node_set(x->c, x->config, keys[i], n)) return false;
-    }
-    return true;
-}
-
-/* The configuration as recorded, with the stage that is written now. */
-static ckr_result ckr__ds_config(ckr__ds_job *x)
-{
-    const ckr_node *old = ckr_node_get(x->meta, "ds_config");
+    static const struct { const char *key; ckr_dtype dtype; } halves[] = {
+        { "bf16", CKR_DTYPE_BF16 }, { "fp16", CKR_DTYPE_F16 }
+    };
+    const ckr_node *old = ckr_node_get(x->meta, "ds_config"), *was;
     const ckr_node *zero = ckr_node_get(old, "zero_optimization");
+    ckr_node *z = NULL;
     int64_t stage = 0;
-    ckr_node *z;
+    size_t i;
     ckr_node_i64(ckr_node_get(zero, "stage"), &stage);
-    x->config = ckr_node_is_dict(old) ? ckr__dict_copy(x->c, old)
-                                      : ckr__node(x->c, CKR_NODE_DICT);
-    if (!x->config) return ckr__oom(x->c);
-    if (!ckr__ds_config_dtype(x)) return ckr__oom(x->c);
-    if (stage != x->zero) {
-        z = ckr__ds_with(x, zero, "stage", ckr__node_int(x->c, x->zero));
-        if (!z || !ckr__node_set(x->c, x->config, "zero_optimization", z))
-            return ckr__oom(x->c);
-        zero = z;
+    x->config = ckr__dict_copy(x->c, ckr_node_is_dict(old) ? old : NULL);
+    for (i = 0; i < 2 && x->t->dtype != CKR_DTYPE_NONE; i++) {
+        const bool now = x->dtype == halves[i].dtype;
+        was = ckr_node_get(x->config, halves[i].key);
+        if (was || now)
+            ckr__node_set(x->c, x->config, halves[i].key,
+                          ckr__ds_with(x, was, "enabled", ckr__node_bool(x->c, now)));
     }
-    if (ckr__ds_true(ckr_node_get(zero, "elastic_checkpoint"))) {
-        z = ckr__ds_with(x, zero, "elastic_checkpoint", ckr__node_bool(x->c, false));
-        if (!z || !ckr__node_set(x->c, x->config, "zero_optimization", z))
-            return ckr__oom(x->c);
-    }
-    return CKR_OK;
+    if (stage != x->zero) z = ckr__ds_with(x, zero, "stage", ckr__node_int(x->c, x->zero));
+    if (ckr__ds_true(ckr_node_get(zero, "elastic_checkpoint")))
+        z = ckr__ds_with(x, z ? z : zero, "elastic_checkpoint", ckr__node_bool(x->c, false));
+    if (z) ckr__node_set(x->c, x->config, "zero_optimization", z);
 }
 
 /* >>deepspeed.emit.optim ------------------------------------------------------ */
 /* The optimizer's part of one rank. A slot's flat tensor is bound to the parameters that overlap
    this rank's range of the group's buffer; what no parameter covers is padding, and zero. */
 
-typedef struct ckr__ds_buffer {        /* a group's flat buffer of ZeRO-1 and 2           */
+/* What one rank has of a group's flat buffer, or of a sub group's: elements [lo, hi) of these
+   parameters, each from element `at` of the rank's on. */
+typedef struct ckr__ds_span { ckr__ds_item *item; int64_t lo, hi, at; } ckr__ds_span;
+
+typedef struct ckr__ds_buffer {
     ckr__ds_item **items;
-    uint64_t       n;
-    int64_t       *start, *pad, total, part;
+    uint64_t       n, n_spans;
+    ckr__ds_span  *spans;
+    int64_t       *pad, size, lean;    /* pad: behind each; lean: size without the buffer's end */
 } ckr__ds_buffer;
 
-/* Bytes of padding: with parameter_alignment each but the last is padded to 16 bytes of the model's
-   dtype. The buffer ends at a multiple of 2 * dp elements. */
-static bool ckr__ds_buffer_make(ckr__ds_job *x, const ckr__ds_set *l, ckr__ds_buffer *b)
+/* Part d of a group's buffer. With parameter_alignment each parameter but the last is padded to 16
+   bytes of the model's dtype. The buffer ends at a multiple of 2 * dp elements, FP16_Optimizer's
+   with its last parameter. False: the error is set. */
+static bool ckr__ds_buffer_make(ckr__ds_job *x, const ckr__ds_set *l, uint32_t d, ckr__ds_buffer *b)
 {
     const int64_t unit = x->aligned ? 16 / (int64_t)ckr_dtype_size(x->dtype) : 1,
                   whole = 2 * (int64_t)x->dp;
-    int64_t at = 0;
+    int64_t at = 0, first, end;
     uint64_t i;
     b->items = ckr__ds_flat_order(x, l);
     b->n = l->n;
-    b->start = CKR__NEW_N(x->c, int64_t, l->n);
     b->pad = CKR__NEW_N(x->c, int64_t, l->n);
-    if (!b->items || !b->start || !b->pad) return false;
+    b->spans = CKR__NEW_N(x->c, ckr__ds_span, l->n);
+    if (!b->items || !b->pad || !b->spans) return false;
     for (i = 0; i < l->n; i++) {
-        b->start[i] = at;
         if (b->items[i]->numel > INT64_MAX / 4 - at) {
             ckr__fail(x->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, b->items[i]->name,
                       NULL);
@@ -43790,107 +43704,95 @@ static bool ckr__ds_buffer_make(ckr__ds_job *x, const ckr__ds_set *l, ckr__ds_bu
         if (i + 1 < l->n && at % unit) b->pad[i] = unit - at % unit;
         at += b->pad[i];
     }
-    b->total = at;
-    b->part = (at + whole - 1) / whole * 2;
+    b->size = x->wrapper == CKR__DS_FUSED ? at : (at + whole - 1) / whole * 2;
+    first = (int64_t)d * b->size;
+    end = first + b->size;
+    b->lean = ckr__max_i64(0, ckr__min_i64(b->size, at - first));
+    for (i = 0, at = 0; i < l->n && at < end; at += b->items[i]->numel + b->pad[i], i++) {
+        ckr__ds_span *s = &b->spans[b->n_spans];
+        s->item = b->items[i];
+        s->lo = ckr__max_i64(first - at, 0);
+        s->hi = ckr__min_i64(end - at, s->item->numel);
+        s->at = at + s->lo - first;
+        b->n_spans += s->hi > s->lo;
+    }
     return true;
 }
 
-/* The first parameter that ends behind element `at`. */
-static uint64_t ckr__ds_buffer_at(const ckr__ds_buffer *b, int64_t at)
-{
-    uint64_t lo = 0, hi = b->n;
-    while (lo < hi) {
-        const uint64_t mid = lo + (hi - lo) / 2;
-        if (b->start[mid] + b->items[mid]->numel > at) hi = mid;
-        else lo = mid + 1;
-    }
-    return lo;
-}
-
+/* One slot of a rank's part, of stage m: what no parameter covers is padding, and zero. */
 static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_buffer *b,
-                                    const char *slot, uint32_t m, int64_t first, int64_t size)
+                                    const char *slot, uint32_t m, int64_t size)
 {
+    const bool master = !strcmp(slot, "master");
     const ckr_tensor *like = NULL;
     ckr_node *n;
-    uint64_t i, at;
+    uint64_t i;
     for (i = 0; i < b->n && !like; i++) like = ckr__ds_slot_of(b->items[i], slot);
-    n = ckr__entry_new(x->c, f, slot,
-                       !like || !strcmp(slot, "master") ? CKR_DTYPE_F32 : like->dtype, 1, &size);
-    for (i = ckr__ds_buffer_at(b, first); n && i < b->n && b->start[i] < first + size; i++) {
-        ckr__ds_item *p = b->items[i];
-        const ckr_tensor *t = ckr__ds_slot_of(p, slot);
-        const int64_t lo = ckr__max_i64(b->start[i], first),
-                      hi = ckr__min_i64(b->start[i] + p->numel, first + size);
-        if (hi <= lo || !t) continue;
-        at = n->u.entry->n_binds;
-        if (!ckr__bind_flat(x->c, n->u.entry, t, p->first != m, NULL, lo - b->start[i],
-                            hi - b->start[i],
-                            (uint64_t)(lo - first) * ckr_dtype_size(n->u.entry->dtype)) ||
-            !ckr__ds_taken_for(x, p, slot, n->u.entry, at))
-            return NULL;
+    n = ckr__entry_new(x->c, f, slot, !like || master ? CKR_DTYPE_F32 : like->dtype, 1, &size);
+    if (!n) return NULL;
+    n->u.entry->requires_grad = master;
+    for (i = 0; i < b->n_spans; i++) {
+        const ckr__ds_span *s = &b->spans[i];
+        const ckr_tensor *t = ckr__ds_slot_of(s->item, slot);
+        const uint64_t from = n->u.entry->n_binds;
+        if (!t) continue;
+        ckr__bind_flat(x->c, n->u.entry, t, s->item->first != m, NULL, s->lo, s->hi,
+                       (uint64_t)s->at * ckr_dtype_size(n->u.entry->dtype));
+        ckr__ds_taken_for(x, s->item, slot, n->u.entry, from);
     }
-    if (n) n->u.entry->requires_grad = !strcmp(slot, "master");
     return n;
 }
 
-/* The state dict of one group's flat parameter. */
+/* The state dict of one flat parameter; without `tensors` its numbers only. */
 static ckr_node *ckr__ds_flat_state(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_buffer *b,
-                                    uint32_t m, uint32_t d)
+                                    uint32_t m, uint32_t d, bool tensors)
 {
     const ckr__ds_item *p = b->items[0];
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
     uint64_t i;
-    for (i = 0; st && i < p->n_slots; i++) {
+    for (i = 0; i < p->n_slots; i++) {
         const ckr_tensor *t = p->slots[i];
-        ckr_node *n = ckr__ds_single(p, t)
-                          ? ckr__ds_step_node(x, f, t, d > 0 || p->first != m)
-                          : ckr__ds_flat_entry(x, f, b, t->slot, m, (int64_t)d * b->part, b->part);
-        if (!n || !ckr__node_pair(x->c, st, ckr__node_str(x->c, t->slot), n)) return NULL;
+        if (ckr__ds_single(p, t))
+            ckr__node_set(x->c, st, t->slot,
+                          ckr__ds_step_node(x, f, t, d > 0 || p->first != m || !tensors));
+        else if (tensors)
+            ckr__node_set(x->c, st, t->slot, ckr__ds_flat_entry(x, f, b, t->slot, m, b->size));
     }
     return st;
 }
 
-static ckr_node *ckr__ds_ints(ckr__ds_job *x, const int64_t *v, uint64_t n)
-{
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
-    uint64_t i;
-    for (i = 0; list && i < n; i++)
-        if (!ckr__node_push(x->c, list, ckr__node_int(x->c, v[i]))) return NULL;
-    return list;
-}
-
 /* Where in this rank's part each parameter lies, as param_slice_mappings has it. */
-static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b, uint32_t d)
+static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b)
 {
-    const int64_t first = (int64_t)d * b->part, end = first + b->part;
     ckr_node *map = ckr__node(x->c, CKR_NODE_ODICT);
     uint64_t i;
-    for (i = ckr__ds_buffer_at(b, first); map && i < b->n && b->start[i] < end; i++) {
-        const int64_t lo = ckr__max_i64(b->start[i], first),
-                      hi = ckr__min_i64(b->start[i] + b->items[i]->numel, end);
-        ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
-        if (hi <= lo) continue;
-        if (!ckr__node_set(x->c, st, "numel", ckr__node_int(x->c, hi - lo)) ||
-            !ckr__node_set(x->c, st, "start", ckr__node_int(x->c, lo - first)) ||
-            !ckr__node_pair(x->c, map, ckr__node_str(x->c, b->items[i]->name),
-                            ckr__ds_object(x, "newobj",
-                                           "deepspeed.utils.tensor_fragment.fragment_address",
-                                           st)))
-            return NULL;
+    for (i = 0; i < b->n_spans; i++) {
+        const ckr__ds_span *s = &b->spans[i];
+        ckr__node_pair(x->c, map, ckr__node_str(x->c, s->item->name),
+                       ckr__ds_object(
+                           x, "newobj", "deepspeed.utils.tensor_fragment.fragment_address",
+                           ckr__node_dict(x->c, "numel", ckr__node_int(x->c, s->hi - s->lo),
+                                          "start", ckr__node_int(x->c, s->at), NULL)));
     }
     return map;
 }
 
 /* >>deepspeed.emit.scaler ----------------------------------------------------- */
 
-/* The saved loss scaler as a dict of its fields, whatever class or dict held it; NULL: none. */
+/* The loss scaler's object in a saved optimizer; NULL: none. */
+static const ckr_node *ckr__ds_scaler_saved(const ckr__ds_job *x)
+{
+    if (!x->ds || x->rescale) return NULL;
+    return ckr_node_get(x->ds->universal ? x->ds->optimizer
+                                         : ckr__ds_optim(x->ds->stages[0].optim[0]),
+                        "loss_scaler");
+}
+
+/* The loss scaler as a dict of its fields, whatever class or dict held it; NULL: none. */
 static const ckr_node *ckr__ds_scaler_of(const ckr__ds_job *x)
 {
-    const ckr_node *o, *n;
-    if (x->rescale) return x->scaler;
-    if (!x->ds) return NULL;
-    o = x->ds->universal ? x->ds->optimizer : ckr__ds_optim(x->ds->stages[0].optim[0]);
-    n = ckr_node_get(o, "loss_scaler");
+    const ckr_node *n = ckr__ds_scaler_saved(x);
+    if (x->rescale || !x->ds) return x->rescale ? x->scaler : NULL;
     if (n && n->kind == CKR_NODE_OBJECT) return n->u.object->state;
     n = ckr_node_get(x->meta, "optimizer");
     return ckr_node_is_dict(n) && ckr_node_get(n, "cur_scale") ? n : NULL;
@@ -43903,51 +43805,38 @@ static ckr_node *ckr__ds_or(ckr__ds_job *x, ckr__out_file *f, const ckr_node *d,
     return n ? ckr__copy_tree(x->c, f, n, NULL) : other;
 }
 
-static bool ckr__ds_dynamic(const ckr__ds_job *x, const ckr_node *sc)
+static bool ckr__ds_dynamic(const ckr_node *sc)
 {
-    if (ckr_node_get(sc, "dynamic")) return ckr__ds_true(ckr_node_get(sc, "dynamic"));
-    (void)x;
-    return ckr__ds_true(ckr_node_get(sc, "dynamic_loss_scale"));
+    const ckr_node *n = ckr_node_get(sc, "dynamic");
+    return ckr__ds_true(n ? n : ckr_node_get(sc, "dynamic_loss_scale"));
 }
 
 /* The object that DeepSpeedZeroOptimizer keeps: as it was, or of the fields of an unfused one. */
 static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x, ckr__out_file *f)
 {
-    static const char *const keys[] = { "cur_scale", "cur_iter", "last_overflow_iter",
-                                        "scale_factor", "scale_window" };
-    const ckr_node *sc = ckr__ds_scaler_of(x), *n;
-    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
-    size_t i;
-    n = x->ds && !x->rescale ? ckr_node_get(x->ds->universal ? x->ds->optimizer
-                                              : ckr__ds_optim(x->ds->stages[0].optim[0]),
-                             "loss_scaler")
-              : NULL;
+    static const char *const keys[] = {
+        "cur_scale", "cur_iter", "last_overflow_iter", "scale_factor", "scale_window",
+        "min_scale", "delayed_shift", "cur_hysteresis",        /* one                      */
+        "consecutive_hysteresis", "raise_error_at_min_scale", "dynamic"        /* the first not */
+    };
+    const ckr_node *sc = ckr__ds_scaler_of(x), *n = ckr__ds_scaler_saved(x);
+    ckr_node *st;
+    int i;
     if (n) return ckr__copy_tree(x->c, f, n, NULL);
-    if (!st) return NULL;
-    if (!sc || !ckr__ds_dynamic(x, sc))
-        return ckr__node_set(x->c, st, "cur_scale",
-                             ckr__ds_or(x, f, sc, "cur_scale", ckr__node_float(x->c, 1))) &&
-                       ckr__node_set(x->c, st, "dynamic", ckr__node_bool(x->c, false))
-                   ? ckr__ds_object(x, "newobj", "deepspeed.runtime.fp16.loss_scaler.LossScaler",
-                                    st)
-                   : NULL;
-    for (i = 0; i < 5; i++)
-        if (!ckr__node_set(x->c, st, keys[i],
-                           ckr__ds_or(x, f, sc, keys[i], ckr__node_int(x->c, 0))))
-            return NULL;
-    return ckr__node_set(x->c, st, "min_scale", ckr__node_int(x->c, 1)) &&
-                   ckr__node_set(x->c, st, "delayed_shift", ckr__node_int(x->c, 1)) &&
-                   ckr__node_set(x->c, st, "cur_hysteresis", ckr__node_int(x->c, 1)) &&
-                   ckr__node_set(x->c, st, "consecutive_hysteresis",
-                                 ckr__node_bool(x->c, false)) &&
-                   ckr__node_set(x->c, st, "raise_error_at_min_scale",
-                                 ckr__node_bool(x->c, true)) &&
-                   ckr__node_set(x->c, st, "dynamic", ckr__node_bool(x->c, true)) &&
-                   ckr__node_set(x->c, st, "dtype",
-                                 ckr__node_text(x->c, CKR_NODE_DTYPE, "torch.float16", 13))
-               ? ckr__ds_object(x, "newobj",
-                                "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler", st)
-               : NULL;
+    if (!ckr__ds_dynamic(sc))
+        return ckr__ds_object(
+            x, "newobj", "deepspeed.runtime.fp16.loss_scaler.LossScaler",
+            ckr__node_dict(x->c, "cur_scale",
+                           ckr__ds_or(x, f, sc, "cur_scale", ckr__node_float(x->c, 1)), "dynamic",
+                           ckr__node_bool(x->c, false), NULL));
+    st = ckr__node(x->c, CKR_NODE_DICT);
+    for (i = 0; i < 11; i++)
+        ckr__node_set(x->c, st, keys[i],
+                      i < 5   ? ckr__ds_or(x, f, sc, keys[i], ckr__node_int(x->c, 0))
+                      : i < 8 ? ckr__node_int(x->c, 1)
+                              : ckr__node_bool(x->c, i > 8));
+    ckr__node_set(x->c, st, "dtype", ckr__node_text(x->c, CKR_NODE_DTYPE, "torch.float16", 13));
+    return ckr__ds_object(x, "newobj", "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler", st);
 }
 
 static ckr_node *ckr__ds_clip(ckr__ds_job *x, ckr__out_file *f)
@@ -43966,81 +43855,24 @@ static ckr_node *ckr__ds_version_node(ckr__ds_job *x)
 }
 
 /* The keys around the tensors that one wrapper writes and another not. */
-static bool ckr__ds_wrapper_head(ckr__ds_job *x, ckr__out_file *f, ckr_node *o)
+static void ckr__ds_wrapper_head(ckr__ds_job *x, ckr__out_file *f, ckr_node *o)
 {
-    const ckr_node *sc = ckr__ds_scaler_of(x);
-    const bool flat = x->wrapper == CKR__DS_FLAT;
-    if (x->wrapper == CKR__DS_CUT && !ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x)))
-        return false;
-    if (x->wrapper != CKR__DS_BF16 &&
-        (!ckr__node_set(x->c, o, "loss_scaler", ckr__ds_scaler_object(x, f)) ||
-         !ckr__node_set(x->c, o, "dynamic_loss_scale",
-                        ckr__node_bool(x->c, sc && ckr__ds_dynamic(x, sc))) ||
-         !ckr__node_set(x->c, o, "overflow", ckr__node_bool(x->c, false))))
-        return false;
-    return (!flat && x->wrapper != CKR__DS_BF16) ||
-           ckr__node_set(x->c, o, "clip_grad", ckr__ds_clip(x, f));
+    if (x->wrapper == CKR__DS_CUT) ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x));
+    if (x->wrapper != CKR__DS_BF16) {
+        ckr__node_set(x->c, o, "loss_scaler", ckr__ds_scaler_object(x, f));
+        ckr__node_set(x->c, o, "dynamic_loss_scale",
+                      ckr__node_bool(x->c, ckr__ds_dynamic(ckr__ds_scaler_of(x))));
+        ckr__node_set(x->c, o, "overflow", ckr__node_bool(x->c, false));
+    }
+    if (x->wrapper != CKR__DS_CUT) ckr__node_set(x->c, o, "clip_grad", ckr__ds_clip(x, f));
 }
 
 /* >>deepspeed.emit.rank ------------------------------------------------------- */
 
-/* Lists that are filled group by group. */
+/* Lists with a value a flat group; `masters` of sub groups, too. NULL: not asked for. */
 typedef struct ckr__ds_tail {
-    ckr_node *state, *masters, *paddings, *aligns, *counts, *slices;
+    ckr_node *masters, *paddings, *aligns, *counts, *slices;
 } ckr__ds_tail;
-
-static bool ckr__ds_flat_group(ckr__ds_job *x, ckr__out_file *f, uint32_t m, uint32_t d,
-                               uint64_t k, ckr__ds_tail *t)
-{
-    ckr__ds_buffer b;
-    ckr_node *st;
-    int64_t first, lean;
-    memset(&b, 0, sizeof b);
-    if (!ckr__ds_buffer_make(x, &x->lists[m][k], &b)) return false;
-    first = (int64_t)d * b.part;
-    lean = ckr__max_i64(0, ckr__min_i64(b.part, b.total - first));
-    st = ckr__ds_flat_state(x, f, &b, m, d);
-    return st &&
-           (!st->count || ckr__node_pair(x->c, t->state, ckr__node_int(x->c, (int64_t)k), st)) &&
-           ckr__node_push(x->c, t->masters,
-                          ckr__ds_flat_entry(x, f, &b, "master", m, first,
-                                             x->wrapper == CKR__DS_BF16 ? b.part : lean)) &&
-           ckr__node_push(x->c, t->paddings, ckr__node_int(x->c, b.part - lean)) &&
-           ckr__node_push(x->c, t->aligns, ckr__ds_ints(x, b.pad, b.n)) &&
-           ckr__node_push(x->c, t->counts, ckr__node_int(x->c, x->dp)) &&
-           ckr__node_push(x->c, t->slices, ckr__ds_slice_map(x, &b, d));
-}
-
-/* base_optimizer_state and what goes with it, of one rank of ZeRO-1 and 2. */
-static bool ckr__ds_flat_rank(ckr__ds_job *x, ckr__out_file *f, ckr_node *o, uint32_t m, uint32_t d)
-{
-    uint64_t *ones = CKR__NEW_N(x->c, uint64_t, x->n_lists[m]), k;
-    ckr_node *base = ckr__node(x->c, CKR_NODE_DICT);
-    const bool flat = x->wrapper == CKR__DS_FLAT;
-    ckr__ds_tail t;
-    t.state = ckr__node(x->c, CKR_NODE_DICT);
-    t.masters = ckr__node(x->c, CKR_NODE_LIST);
-    t.paddings = ckr__node(x->c, CKR_NODE_LIST);
-    t.aligns = ckr__node(x->c, CKR_NODE_LIST);
-    t.counts = ckr__node(x->c, CKR_NODE_LIST);
-    t.slices = ckr__node(x->c, CKR_NODE_LIST);
-    if (!ones || !t.state || !t.masters || !t.paddings || !t.aligns || !t.counts || !t.slices)
-        return false;
-    for (k = 0; k < x->n_lists[m]; k++) {
-        ones[k] = 1;
-        if (!ckr__ds_flat_group(x, f, m, d, k, &t)) return false;
-    }
-    return ckr__node_set(x->c, base, "state", t.state) &&
-           ckr__node_set(x->c, base, "param_groups", ckr__ds_groups_node(x, f, m, ones)) &&
-           ckr__node_set(x->c, o, "base_optimizer_state", base) &&
-           ckr__node_set(x->c, o, "single_partition_of_fp32_groups", t.masters) &&
-           (!flat || ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x))) &&
-           ckr__node_set(x->c, o, "group_paddings", t.paddings) &&
-           (!flat || ckr__node_set(x->c, o, "param_alignment_paddings", t.aligns)) &&
-           ckr__node_set(x->c, o, "partition_count", t.counts) &&
-           ckr__node_set(x->c, o, "ds_version", ckr__ds_version_node(x)) &&
-           ckr__node_set(x->c, o, "param_slice_mappings", t.slices);
-}
 
 /* How many parameters the sub group that begins at item `from` has: it ends as soon as the sum of
    its pieces reaches sub_group_size, and a group that is no larger is one. */
@@ -44049,95 +43881,70 @@ static uint64_t ckr__ds_sub_group(const ckr__ds_job *x, const ckr__ds_set *l, ui
     int64_t sum = 0;
     uint64_t i;
     for (i = 0; i < l->n && sum <= x->sub_group; i++)
-        sum += l->items[i]->numel / x->dp + (l->items[i]->numel % x->dp != 0);
+        sum += ckr__ds_piece(l->items[i]->numel, x->dp);
     if (sum <= x->sub_group) return l->n - from;
     for (i = from, sum = 0; i < l->n && sum < x->sub_group; i++)
-        sum += l->items[i]->numel / x->dp + (l->items[i]->numel % x->dp != 0);
+        sum += ckr__ds_piece(l->items[i]->numel, x->dp);
     return i - from;
 }
 
-/* One slot of a sub group of ZeRO-3: piece d of each parameter, end to end. */
-static ckr_node *ckr__ds_cut_entry(ckr__ds_job *x, ckr__out_file *f, ckr__ds_item *const *items,
-                                   uint64_t n, const char *slot, uint32_t d)
+/* Piece d of each parameter of the sub group that begins at item `from`, end to end. False: the
+   error is set. */
+static bool ckr__ds_cut_make(ckr__ds_job *x, const ckr__ds_set *l, uint64_t from, uint32_t d,
+                             ckr__ds_buffer *b)
 {
-    const ckr_tensor *like = NULL;
-    ckr_node *e;
-    int64_t size = 0, at = 0;
     uint64_t i;
-    for (i = 0; i < n; i++) {
-        size += items[i]->numel / x->dp + (items[i]->numel % x->dp != 0);
-        if (!like) like = ckr__ds_slot_of(items[i], slot);
+    b->items = l->items + from;
+    b->n = ckr__ds_sub_group(x, l, from);
+    b->spans = CKR__NEW_N(x->c, ckr__ds_span, b->n);
+    for (i = 0; b->spans && i < b->n; i++) {
+        ckr__ds_span *s = &b->spans[b->n_spans];
+        const int64_t n = b->items[i]->numel, c = ckr__ds_piece(n, x->dp);
+        s->item = b->items[i];
+        s->lo = ckr__min_i64((int64_t)d * c, n);
+        s->hi = ckr__min_i64(s->lo + c, n);
+        s->at = b->size;
+        b->n_spans += s->hi > s->lo;
+        b->size += c;
     }
-    e = ckr__entry_new(x->c, f, slot,
-                       !like || !strcmp(slot, "master") ? CKR_DTYPE_F32 : like->dtype, 1, &size);
-    for (i = 0; e && i < n; i++) {
-        const ckr_tensor *t = ckr__ds_slot_of(items[i], slot);
-        const int64_t c = items[i]->numel / x->dp + (items[i]->numel % x->dp != 0),
-                      lo = ckr__min_i64((int64_t)d * c, items[i]->numel),
-                      hi = ckr__min_i64(lo + c, items[i]->numel);
-        const uint64_t from = e->u.entry->n_binds;
-        if (t && hi > lo &&
-            (!ckr__bind_flat(x->c, e->u.entry, t, false, NULL, lo, hi,
-                             (uint64_t)at * ckr_dtype_size(e->u.entry->dtype)) ||
-             !ckr__ds_taken_for(x, items[i], slot, e->u.entry, from)))
-            return NULL;
-        at += c;
-    }
-    if (e) e->u.entry->requires_grad = !strcmp(slot, "master");
-    return e;
+    b->lean = b->size;
+    return b->spans != NULL;
 }
 
-static ckr_node *ckr__ds_cut_state(ckr__ds_job *x, ckr__out_file *f, ckr__ds_item *const *items,
-                                   uint64_t n, uint32_t d, bool tensors)
+/* torch's dict of a rank's flat parameters, one a group or a sub group, and the lists beside it;
+   without `t` for optimizer_state.pt, without tensors. */
+static ckr_node *ckr__ds_flat_base(ckr__ds_job *x, ckr__out_file *f, uint32_t m, uint32_t d,
+                                   ckr__ds_tail *t)
 {
-    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
-    const ckr__ds_item *p = items[0];
-    uint64_t i;
-    for (i = 0; st && i < p->n_slots; i++) {
-        const ckr_tensor *t = p->slots[i];
-        const bool single = ckr__ds_single(p, t);
-        ckr_node *e;
-        if (!single && !tensors) continue;
-        e = single ? ckr__ds_step_node(x, f, t, d > 0 || !tensors)
-                   : ckr__ds_cut_entry(x, f, items, n, t->slot, d);
-        if (!e || !ckr__node_pair(x->c, st, ckr__node_str(x->c, t->slot), e)) return NULL;
-    }
-    return st;
-}
-
-/* torch's dict of ZeRO-3, with a state a sub group; `masters` NULL: for optimizer_state.pt. */
-static ckr_node *ckr__ds_cut_base(ckr__ds_job *x, ckr__out_file *f, uint32_t d, ckr_node *masters)
-{
-    uint64_t *subs = CKR__NEW_N(x->c, uint64_t, x->n_lists[0]), k, i, n;
-    ckr_node *base = ckr__node(x->c, CKR_NODE_DICT), *state = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t *counts = CKR__NEW_N(x->c, uint64_t, x->n_lists[m]), k, i, j;
+    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *st, *pads;
     int64_t at = 0;
-    if (!subs || !base || !state) return NULL;
-    for (k = 0; k < x->n_lists[0]; k++) {
-        const ckr__ds_set *l = &x->lists[0][k];
-        for (i = 0; i < l->n; i += n, subs[k]++, at++) {
-            ckr_node *st;
-            n = ckr__ds_sub_group(x, l, i);
-            st = ckr__ds_cut_state(x, f, l->items + i, n, d, masters != NULL);
-            if (!st ||
-                (st->count && !ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st)) ||
-                (masters && !ckr__node_push(x->c, masters,
-                                            ckr__ds_cut_entry(x, f, l->items + i, n, "master",
-                                                              d))))
+    for (k = 0; counts && k < x->n_lists[m]; k++) {
+        const ckr__ds_set *l = &x->lists[m][k];
+        ckr__ds_buffer b;
+        for (i = 0; i < l->n; i += b.n, counts[k]++, at++) {
+            memset(&b, 0, sizeof b);
+            if (!(x->zero == 3 ? ckr__ds_cut_make(x, l, i, d, &b)
+                               : ckr__ds_buffer_make(x, l, d, &b)))
                 return NULL;
+            st = ckr__ds_flat_state(x, f, &b, m, d, t != NULL);
+            if (st && st->count) ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st);
+            if (t)
+                ckr__node_push(x->c, t->masters,
+                               ckr__ds_flat_entry(x, f, &b, "master", m,
+                                                  x->wrapper == CKR__DS_BF16 ? b.size : b.lean));
+            if (!t || !t->slices) continue;
+            pads = ckr__node(x->c, CKR_NODE_LIST);
+            for (j = 0; j < b.n; j++) ckr__node_push(x->c, pads, ckr__node_int(x->c, b.pad[j]));
+            ckr__node_push(x->c, t->paddings, ckr__node_int(x->c, b.size - b.lean));
+            ckr__node_push(x->c, t->aligns, pads);
+            ckr__node_push(x->c, t->counts, ckr__node_int(x->c, x->dp));
+            ckr__node_push(x->c, t->slices, ckr__ds_slice_map(x, &b));
         }
     }
-    return ckr__node_set(x->c, base, "state", state) &&
-                   ckr__node_set(x->c, base, "param_groups", ckr__ds_groups_node(x, f, 0, subs))
-               ? base
-               : NULL;
-}
-
-static bool ckr__ds_cut_rank(ckr__ds_job *x, ckr__out_file *f, ckr_node *o, uint32_t d)
-{
-    ckr_node *masters = ckr__node(x->c, CKR_NODE_LIST);
-    return masters && ckr__node_set(x->c, o, "partition_count", ckr__node_int(x->c, x->dp)) &&
-           ckr__node_set(x->c, o, "optimizer_state_dict", ckr__ds_cut_base(x, f, d, masters)) &&
-           ckr__node_set(x->c, o, "fp32_flat_groups", masters);
+    if (!counts) return NULL;
+    return ckr__node_dict(x->c, "state", state, "param_groups",
+                          ckr__ds_groups_node(x, f, m, counts), NULL);
 }
 
 /* Are there as many optimizer files as there were, of the same ranks? */
@@ -44149,51 +43956,65 @@ static bool ckr__ds_same_ranks(const ckr__ds_job *x)
 }
 
 /* What is not known here goes back into the same rank's file. */
-static bool ckr__ds_optim_back(ckr__ds_job *x, ckr__out_file *f, ckr_node *to, uint32_t m,
+static void ckr__ds_optim_back(ckr__ds_job *x, ckr__out_file *f, ckr_node *to, uint32_t m,
                                uint32_t d, int level)
 {
     const ckr_node *from;
     uint64_t i;
-    if (!ckr__ds_same_ranks(x) || !x->ds->rest) return true;
+    if (!ckr__ds_same_ranks(x) || !x->ds->rest) return;
     from = ckr__ds_level(x->ds, x->ds->stages[m].optim[d], level);
     for (i = 0; i < ckr__dict_n(from); i++) {
         const char *key = ckr__dict_key(from, i);
         if (key && ckr__ds_optim_key(key, level)) continue;
-        if (!ckr__node_pair(x->c, to, from->u.items[2 * i],
-                            ckr__copy_tree(x->c, f, ckr__dict_at(from, i), NULL)))
-            return false;
+        ckr__node_pair(x->c, to, from->u.items[2 * i],
+                       ckr__copy_tree(x->c, f, ckr__dict_at(from, i), NULL));
     }
-    return true;
 }
 
-static ckr__out_file *ckr__ds_out(ckr__ds_job *x, int row, uint32_t m, uint32_t d)
+/* A file of the step, of that name in it; NULL: the error is set. */
+static ckr__out_file *ckr__ds_file(ckr__ds_job *x, const char *name)
 {
-    const char *name = ckr__ds_name(x->c, row, d, m);
     const char *path = name ? ckr__path_join(x->c, x->tag, name) : NULL;
     return path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
 }
 
-static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
+static void ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
 {
-    ckr__out_file *f = ckr__ds_out(
-        x, x->dtype == CKR_DTYPE_BF16 ? CKR__DS_BF16_ROW : CKR__DS_OPTIM_ROW, m, d);
-    ckr_node *o = ckr__node(x->c, CKR_NODE_DICT), *base = NULL;
-    bool ok = f && o && ckr__ds_wrapper_head(x, f, o);
-    if (ok) f->root = ckr__node(x->c, CKR_NODE_DICT);
-    ok = ok && f->root && (x->zero == 3 ? ckr__ds_cut_rank(x, f, o, d)
-                                        : ckr__ds_flat_rank(x, f, o, m, d));
-    if (ok)
-        base = (ckr_node *)(uintptr_t)ckr_node_get(o, x->zero == 3 ? "optimizer_state_dict"
-                                                                   : "base_optimizer_state");
-    return ok && ckr__node_set(x->c, f->root, "optimizer_state_dict", o) &&
-                   ckr__node_set(x->c, f->root, "ds_config",
-                                 ckr__copy_tree(x->c, f, x->config, NULL)) &&
-                   ckr__node_set(x->c, f->root, "ds_version", ckr__ds_version_node(x)) &&
-                   ckr__ds_optim_back(x, f, base, m, d, 0) &&
-                   ckr__ds_optim_back(x, f, o, m, d, 1) &&
-                   ckr__ds_optim_back(x, f, f->root, m, d, 2)
-               ? CKR_OK
-               : ckr__oom(x->c);
+    const int row = x->dtype == CKR_DTYPE_BF16 ? CKR__DS_BF16_ROW : CKR__DS_OPTIM_ROW;
+    const bool flat = x->wrapper == CKR__DS_FLAT;
+    ckr__out_file *f = ckr__ds_file(x, ckr__ds_name(x->c, row, d, m));
+    ckr_node *o = ckr__node(x->c, CKR_NODE_DICT), *base;
+    ckr__ds_tail t = CKR_ZERO;
+    if (!f) return;
+    ckr__ds_wrapper_head(x, f, o);
+    t.masters = ckr__node(x->c, CKR_NODE_LIST);
+    if (x->zero == 3) {
+        base = ckr__ds_flat_base(x, f, 0, d, &t);
+        ckr__node_set(x->c, o, "partition_count", ckr__node_int(x->c, x->dp));
+        ckr__node_set(x->c, o, "optimizer_state_dict", base);
+        ckr__node_set(x->c, o, "fp32_flat_groups", t.masters);
+    } else {
+        t.paddings = ckr__node(x->c, CKR_NODE_LIST);
+        t.aligns = ckr__node(x->c, CKR_NODE_LIST);
+        t.counts = ckr__node(x->c, CKR_NODE_LIST);
+        t.slices = ckr__node(x->c, CKR_NODE_LIST);
+        base = ckr__ds_flat_base(x, f, m, d, &t);
+        ckr__node_set(x->c, o, "base_optimizer_state", base);
+        ckr__node_set(x->c, o, "single_partition_of_fp32_groups", t.masters);
+        if (flat) ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x));
+        ckr__node_set(x->c, o, "group_paddings", t.paddings);
+        if (flat) ckr__node_set(x->c, o, "param_alignment_paddings", t.aligns);
+        ckr__node_set(x->c, o, "partition_count", t.counts);
+        ckr__node_set(x->c, o, "ds_version", ckr__ds_version_node(x));
+        ckr__node_set(x->c, o, "param_slice_mappings", t.slices);
+    }
+    if (!x->config) return;
+    f->root = ckr__node_dict(x->c, "optimizer_state_dict", o, "ds_config",
+                             ckr__copy_tree(x->c, f, x->config, NULL), "ds_version",
+                             ckr__ds_version_node(x), NULL);
+    ckr__ds_optim_back(x, f, base, m, d, 0);
+    ckr__ds_optim_back(x, f, o, m, d, 1);
+    ckr__ds_optim_back(x, f, f->root, m, d, 2);
 }
 
 /* >>deepspeed.emit.whole ------------------------------------------------------ */
@@ -44202,114 +44023,71 @@ static ckr_result ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
 static ckr_node *ckr__ds_whole_base(ckr__ds_job *x, ckr__out_file *f, uint32_t m)
 {
     uint64_t *counts = CKR__NEW_N(x->c, uint64_t, x->n_lists[m]), k, i, j;
-    ckr_node *base = ckr__node(x->c, CKR_NODE_DICT), *state = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *st;
     int64_t at = 0;
-    if (!counts || !base || !state) return NULL;
+    if (!counts) return NULL;
     for (k = 0; k < x->n_lists[m]; k++)
         for (i = 0, counts[k] = x->lists[m][k].n; i < counts[k]; i++, at++) {
             const ckr__ds_item *p = x->lists[m][k].items[i];
-            ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
-            for (j = 0; st && j < p->n_slots; j++) {
-                const ckr_tensor *t = p->slots[j];
-                if (!ckr__state_put(x->c, st, t->slot,
-                                    ckr__ds_step_node(x, f, t, p->first != m)))
-                    return NULL;
-            }
-            if (!st ||
-                (st->count && !ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st)))
-                return NULL;
+            st = ckr__node(x->c, CKR_NODE_DICT);
+            for (j = 0; st && j < p->n_slots; j++)
+                ckr__state_put(x->c, st, p->slots[j]->slot,
+                               ckr__ds_step_node(x, f, p->slots[j], p->first != m));
+            if (st && st->count) ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st);
         }
-    return ckr__node_set(x->c, base, "state", state) &&
-                   ckr__node_set(x->c, base, "param_groups", ckr__ds_groups_node(x, f, m, counts))
-               ? base
-               : NULL;
-}
-
-static bool ckr__ds_unfused_scaler(ckr__ds_job *x, ckr__out_file *f, ckr_node *o)
-{
-    static const char *const keys[] = { "last_overflow_iter", "scale_factor", "scale_window" };
-    const ckr_node *sc = ckr__ds_scaler_of(x);
-    const bool dynamic = sc && ckr__ds_dynamic(x, sc);
-    size_t i;
-    if (!ckr__node_set(x->c, o, "dynamic_loss_scale", ckr__node_bool(x->c, dynamic)) ||
-        !ckr__node_set(x->c, o, "cur_scale",
-                       ckr__ds_or(x, f, sc, "cur_scale", ckr__node_float(x->c, 1))) ||
-        !ckr__node_set(x->c, o, "cur_iter",
-                       ckr__ds_or(x, f, sc, "cur_iter",
-                                  ckr__node_int(x->c, x->s->progress.step > 0
-                                                          ? x->s->progress.step
-                                                          : 0))))
-        return false;
-    for (i = 0; dynamic && i < 3; i++)
-        if (!ckr__node_set(x->c, o, keys[i], ckr__ds_or(x, f, sc, keys[i], ckr__node_int(x->c, 0))))
-            return false;
-    return true;
-}
-
-/* The flat masters of FP16_Optimizer, whole. */
-static ckr_node *ckr__ds_fused_base(ckr__ds_job *x, ckr__out_file *f, uint32_t m, ckr_node *masters)
-{
-    uint64_t *ones = CKR__NEW_N(x->c, uint64_t, x->n_lists[m]), k;
-    ckr_node *base = ckr__node(x->c, CKR_NODE_DICT), *state = ckr__node(x->c, CKR_NODE_DICT);
-    if (!ones || !base || !state) return NULL;
-    for (k = 0; k < x->n_lists[m]; k++) {
-        ckr__ds_buffer b;
-        ckr_node *st;
-        memset(&b, 0, sizeof b);
-        if (!ckr__ds_buffer_make(x, &x->lists[m][k], &b)) return NULL;
-        b.part = b.total;
-        ones[k] = 1;
-        st = ckr__ds_flat_state(x, f, &b, m, 0);
-        if (!st ||
-            (st->count && !ckr__node_pair(x->c, state, ckr__node_int(x->c, (int64_t)k), st)) ||
-            !ckr__node_push(x->c, masters,
-                            ckr__ds_flat_entry(x, f, &b, "master", m, 0, b.total)))
-            return NULL;
-    }
-    return ckr__node_set(x->c, base, "state", state) &&
-                   ckr__node_set(x->c, base, "param_groups", ckr__ds_groups_node(x, f, m, ones))
-               ? base
-               : NULL;
+    return ckr__node_dict(x->c, "state", state, "param_groups",
+                          ckr__ds_groups_node(x, f, m, counts), NULL);
 }
 
 /* `optimizer` of a model's file. */
 static ckr_node *ckr__ds_whole_optimizer(ckr__ds_job *x, ckr__out_file *f, uint32_t m)
 {
-    ckr_node *o, *masters = ckr__node(x->c, CKR_NODE_LIST);
+    static const char *const keys[] = { "cur_scale", "cur_iter", "last_overflow_iter",
+                                        "scale_factor", "scale_window" };
+    const ckr_node *sc = ckr__ds_scaler_of(x);
+    const bool dynamic = ckr__ds_dynamic(sc);
+    ckr_node *o, *list, *e;
+    ckr__ds_tail t = CKR_ZERO;
     uint64_t k, i;
-    if (!masters) return NULL;
-    if (!x->optimizer || x->wrapper >= CKR__DS_FLAT || x->universal) return ckr__ds_none(x);
+    if (!x->optimizer || x->wrapper >= CKR__DS_FLAT || x->universal)
+        return ckr__node(x->c, CKR_NODE_NONE);
     if (x->wrapper == CKR__DS_PLAIN) return ckr__ds_whole_base(x, f, m);
-    o = ckr__node(x->c, CKR_NODE_DICT);
-    if (!o || !ckr__ds_unfused_scaler(x, f, o)) return NULL;
-    if (x->wrapper == CKR__DS_FUSED)
-        return ckr__node_set(x->c, o, "optimizer_state_dict",
-                             ckr__ds_fused_base(x, f, m, masters)) &&
-                       ckr__node_set(x->c, o, "fp32_groups_flat", masters) &&
-                       ckr__node_set(x->c, o, "clip_grad", ckr__ds_clip(x, f))
-                   ? o
-                   : NULL;
-    for (k = 0; k < x->n_lists[m]; k++) {
-        ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
-        for (i = 0; list && i < x->lists[m][k].n; i++) {
-            ckr__ds_item *p = x->lists[m][k].items[i];
-            ckr_node *e = ckr__entry_whole(x->c, f, p->name, ckr__ds_master(p), CKR_DTYPE_F32,
-                                           p->first != m);
-            if (!e || !ckr__ds_taken_for(x, p, "master", e->u.entry, 0)) return NULL;
-            e->u.entry->requires_grad = true;
-            if (!ckr__node_push(x->c, list, e)) return NULL;
-        }
-        if (!ckr__node_push(x->c, masters, list)) return NULL;
+    t.masters = ckr__node(x->c, CKR_NODE_LIST);
+    o = ckr__node_dict(x->c, "dynamic_loss_scale", ckr__node_bool(x->c, dynamic), NULL);
+    for (i = 0; i < (dynamic ? 5 : 2); i++)
+        ckr__node_set(x->c, o, keys[i],
+                      ckr__ds_or(x, f, sc, keys[i],
+                                 i ? ckr__node_int(x->c, i == 1 ? ckr__max_i64(
+                                                                      0, x->s->progress.step)
+                                                                : 0)
+                                   : ckr__node_float(x->c, 1)));
+    if (x->wrapper == CKR__DS_FUSED) {
+        ckr__node_set(x->c, o, "optimizer_state_dict", ckr__ds_flat_base(x, f, m, 0, &t));
+        ckr__node_set(x->c, o, "fp32_groups_flat", t.masters);
+        ckr__node_set(x->c, o, "clip_grad", ckr__ds_clip(x, f));
+        return o;
     }
-    return ckr__node_set(x->c, o, "optimizer_state_dict", ckr__ds_whole_base(x, f, m)) &&
-                   ckr__node_set(x->c, o, "fp32_groups", masters)
-               ? o
-               : NULL;
+    for (k = 0; k < x->n_lists[m]; k++) {
+        list = ckr__node(x->c, CKR_NODE_LIST);
+        for (i = 0; i < x->lists[m][k].n; i++) {
+            ckr__ds_item *p = x->lists[m][k].items[i];
+            e = ckr__entry_whole(x->c, f, p->name, ckr__ds_slot_of(p, "master"), CKR_DTYPE_F32,
+                                 p->first != m);
+            if (!e) return NULL;
+            ckr__ds_taken_for(x, p, "master", e->u.entry, 0);
+            e->u.entry->requires_grad = true;
+            ckr__node_push(x->c, list, e);
+        }
+        ckr__node_push(x->c, t.masters, list);
+    }
+    ckr__node_set(x->c, o, "optimizer_state_dict", ckr__ds_whole_base(x, f, m));
+    ckr__node_set(x->c, o, "fp32_groups", t.masters);
+    return o;
 }
 
 /* >>deepspeed.emit.model ------------------------------------------------------ */
 
-/* One key of the module. With ZeRO-3 parameters are empty there. */
+/* One key of the module; NULL: the state has none. With ZeRO-3 parameters are empty there. */
 static ckr_node *ckr__ds_module_value(ckr__ds_job *x, ckr__out_file *f, const char *name,
                                       uint32_t d)
 {
@@ -44320,95 +44098,74 @@ static ckr_node *ckr__ds_module_value(ckr__ds_job *x, ckr__out_file *f, const ch
         return ckr__entry_whole(x->c, f, t->name, t, t->dtype, d > 0);
     }
     if (!ckr__map_find(&x->by_name, name, strlen(name), &at)) return NULL;
-    if (x->zero == 3)
-        return ckr__entry_new(x->c, f, name,
-                              x->t->dtype != CKR_DTYPE_NONE ? x->t->dtype
-                                                            : x->items[at].param->dtype,
-                              1, &none);
-    return ckr__ds_weight_entry(x, f, &x->items[at], false);
-}
-
-static const char *ckr__ds_alias_of(const ckr__ds_job *x, const ckr__map *aliases, const char *name)
-{
-    uint64_t at;
-    return ckr__map_find(aliases, name, strlen(name), &at) ? x->s->ties[at].name : NULL;
+    if (x->zero != 3) return ckr__ds_weight_entry(x, f, &x->items[at], false);
+    return ckr__entry_new(x->c, f, name, ckr__ds_dtype(x, &x->items[at]), 1, &none);
 }
 
 /* The keys in the source's order, both names of a tie as one tensor; of another framework's source
    the tensors in theirs. */
-static bool ckr__ds_module_fill(ckr__ds_job *x, ckr__out_file *f, ckr_node *out, uint32_t d,
+static void ckr__ds_module_fill(ckr__ds_job *x, ckr__out_file *f, ckr_node *out, uint32_t d,
                                 const ckr__map *aliases)
 {
     const ckr_node *dict = ckr_node_get(x->meta, "module");
-    const uint64_t n = ckr_node_is_dict(dict) ? dict->count : x->s->n_tensors;
+    const bool own = ckr_node_is_dict(dict);
+    const uint64_t n = own ? dict->count : x->s->n_tensors;
     const char *name, *first;
     ckr_node *v;
-    uint64_t i;
+    uint64_t i, at;
     for (i = 0; i < n; i++) {
-        const ckr_node *value = ckr_node_is_dict(dict) ? ckr__dict_at(dict, i) : NULL;
-        name = value ? ckr__dict_key(dict, i) : x->s->tensors[i]->name;
-        if (!value && strcmp(x->s->tensors[i]->slot, "param") != 0) continue;
-        if (!name || (value && value->kind != CKR_NODE_TENSOR)) {
-            if (!ckr__node_pair(x->c, out, dict->u.items[2 * i],
-                                ckr__copy_tree(x->c, f, value, NULL)))
-                return false;
+        name = own ? ckr__dict_key(dict, i) : x->s->tensors[i]->name;
+        if (!own && strcmp(x->s->tensors[i]->slot, "param") != 0) continue;
+        if (!name || (own && ckr__dict_at(dict, i)->kind != CKR_NODE_TENSOR)) {
+            ckr__node_pair(x->c, out, dict->u.items[2 * i],
+                           ckr__copy_tree(x->c, f, ckr__dict_at(dict, i), NULL));
             continue;
         }
-        first = ckr__ds_alias_of(x, aliases, name);
-        v = first ? NULL : ckr__ds_module_value(x, f, name, d);
-        if (first && (v = (ckr_node *)(uintptr_t)ckr_node_get(out, first)) == NULL)
-            v = ckr__ds_module_value(x, f, first, d);
-        if (!v && x->c->err->code != CKR_OK) return false;
-        if (v && !ckr__node_pair(x->c, out, ckr__node_str(x->c, name), v)) return false;
+        first = ckr__map_find(aliases, name, strlen(name), &at) ? x->s->ties[at].name : NULL;
+        v = first ? ckr__dict_value(out, first) : NULL;
+        if (!v) v = ckr__ds_module_value(x, f, first ? first : name, d);
+        ckr__node_pair(x->c, out, ckr__node_str(x->c, name), v);
     }
-    for (i = 0; !ckr_node_is_dict(dict) && i < x->s->n_ties; i++) {
-        v = (ckr_node *)(uintptr_t)ckr_node_get(out, x->s->ties[i].name);
-        if (v && !ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other), v))
-            return false;
-    }
-    return true;
+    for (i = 0; !own && i < x->s->n_ties; i++)
+        ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other),
+                       ckr__dict_value(out, x->s->ties[i].name));
 }
 
 static ckr_node *ckr__ds_module_node(ckr__ds_job *x, ckr__out_file *f, uint32_t d)
 {
     const ckr_node *dict = ckr_node_get(x->meta, "module");
-    ckr_node *out = x->pipe ? ckr__ds_none(x) : ckr__node(x->c, CKR_NODE_ODICT);
-    ckr__map aliases;
+    ckr_node *out = ckr__node(x->c, x->pipe ? CKR_NODE_NONE : CKR_NODE_ODICT);
+    ckr__map aliases = CKR_ZERO;
     uint64_t i;
-    bool ok = out != NULL;
-    if (x->pipe) return out;
-    memset(&aliases, 0, sizeof aliases);
+    if (x->pipe || !out) return out;
     aliases.c = x->c;
-    for (i = 0; i < x->s->n_ties && ok; i++)
-        ok = ckr__map_put(&aliases, x->s->ties[i].other, strlen(x->s->ties[i].other), i, NULL);
-    ok = ok && ckr__ds_module_fill(x, f, out, d, &aliases);
+    for (i = 0; i < x->s->n_ties; i++)
+        ckr__map_put(&aliases, x->s->ties[i].other, strlen(x->s->ties[i].other), i, NULL);
+    ckr__ds_module_fill(x, f, out, d, &aliases);
     ckr__map_free(&aliases);
-    if (ok && ckr_node_is_dict(dict) && dict->attrs) {
+    if (ckr_node_is_dict(dict) && dict->attrs)
         out->attrs = ckr__copy_tree(x->c, f, dict->attrs, NULL);
-        ok = out->attrs != NULL;
-    }
-    return ok ? out : NULL;
+    return out;
 }
 
 /* param_shapes: a dict a flat group, of a sub group with ZeRO-3, in the buffer's order. */
 static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x, uint32_t m)
 {
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    ckr_node *list;
     uint64_t k, i, j, n;
-    if (!x->optimizer || x->zero == 0) return ckr__ds_none(x);
-    for (k = 0; list && k < x->n_lists[m]; k++) {
+    if (!x->optimizer || x->zero == 0) return ckr__node(x->c, CKR_NODE_NONE);
+    list = ckr__node(x->c, CKR_NODE_LIST);
+    for (k = 0; k < x->n_lists[m]; k++) {
         const ckr__ds_set *l = &x->lists[m][k];
         ckr__ds_item **items = x->zero == 3 ? l->items : ckr__ds_flat_order(x, l);
         for (i = 0; items && i < l->n; i += n) {
             ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
             n = x->zero == 3 ? ckr__ds_sub_group(x, l, i) : l->n;
             for (j = i; j < i + n; j++)
-                if (!ckr__node_pair(x->c, d, ckr__node_str(x->c, items[j]->name),
-                                    ckr__ds_size(x, items[j]->param)))
-                    return NULL;
-            if (!ckr__node_push(x->c, list, d)) return NULL;
+                ckr__node_pair(x->c, d, ckr__node_str(x->c, items[j]->name),
+                               ckr__ds_size(x, items[j]->param));
+            ckr__node_push(x->c, list, d);
         }
-        if (!items) return NULL;
     }
     return list;
 }
@@ -44417,50 +44174,39 @@ static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x, uint32_t m)
    equal pieces with ZeRO-3. */
 static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, ckr__out_file *f, uint32_t d, bool fragments)
 {
-    ckr_node *out = ckr__node(x->c, CKR_NODE_ODICT), *v;
+    ckr_node *out = ckr__node(x->c, x->zero < 2 ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
     uint64_t i;
-    if (x->zero < 2) return ckr__ds_none(x);
-    for (i = 0; out && i < x->n_items; i++) {
+    for (i = 0; i < x->n_items && x->zero >= 2; i++) {
         const ckr__ds_item *p = &x->items[i];
-        if (!p->frozen) continue;
-        if (!fragments) {
-            v = ckr__ds_size(x, p->param);
-        } else if (x->zero == 2) {
-            v = ckr__ds_weight_entry(x, f, p, true);
-        } else {
-            int64_t c = p->numel / x->dp + (p->numel % x->dp != 0);
-            const int64_t lo = ckr__min_i64((int64_t)d * c, p->numel),
-                          hi = ckr__min_i64(lo + c, p->numel);
-            v = ckr__entry_new(x->c, f, p->name,
-                               x->t->dtype != CKR_DTYPE_NONE ? x->t->dtype : p->param->dtype, 1,
-                               &c);
-            if (!v || !ckr__bind_flat(x->c, v->u.entry, p->param, false, NULL, lo, hi, 0))
-                return NULL;
-        }
-        if (!ckr__node_pair(x->c, out, ckr__node_str(x->c, p->name), v)) return NULL;
+        const int64_t c = ckr__ds_piece(p->numel, x->dp), lo = ckr__min_i64(d * c, p->numel);
+        if (p->grouped) continue;
+        v = !fragments     ? ckr__ds_size(x, p->param)
+            : x->zero == 2 ? ckr__ds_weight_entry(x, f, p, true)
+                           : ckr__entry_new(x->c, f, p->name, ckr__ds_dtype(x, p), 1, &c);
+        if (v && fragments && x->zero == 3)
+            ckr__bind_flat(x->c, v->u.entry, p->param, false, NULL, lo,
+                           ckr__min_i64(lo + c, p->numel), 0);
+        ckr__node_pair(x->c, out, ckr__node_str(x->c, p->name), v);
     }
     return out;
 }
 
 static ckr_node *ckr__ds_shared_node(ckr__ds_job *x, uint32_t d)
 {
-    ckr_node *out = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *out = ckr__node(x->c, x->zero ? CKR_NODE_DICT : CKR_NODE_NONE);
     uint64_t i;
-    if (x->zero == 0) return ckr__ds_none(x);
-    for (i = 0; out && d == 0 && !x->pipe && i < x->s->n_ties; i++)
-        if (!ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other),
-                            ckr__node_str(x->c, x->s->ties[i].name)))
-            return NULL;
+    for (i = 0; x->zero && d == 0 && !x->pipe && i < x->s->n_ties; i++)
+        ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other),
+                       ckr__node_str(x->c, x->s->ties[i].name));
     return out;
 }
 
 /* The schedule's state: as it was, or the clock of the decided one. */
 static ckr_node *ckr__ds_scheduler_node(ckr__ds_job *x, ckr__out_file *f)
 {
-    const ckr_node *old = ckr_node_get(x->meta, "lr_scheduler");
-    if (x->t->without & CKR_SCHEDULE) return ckr__ds_none(x);
-    if (x->scheduler) return ckr__copy_tree(x->c, f, x->scheduler, NULL);
-    return old ? ckr__copy_tree(x->c, f, old, NULL) : ckr__ds_none(x);
+    const ckr_node *n = x->scheduler ? x->scheduler : ckr_node_get(x->meta, "lr_scheduler");
+    return n && !(x->t->without & CKR_SCHEDULE) ? ckr__copy_tree(x->c, f, n, NULL)
+                                                : ckr__node(x->c, CKR_NODE_NONE);
 }
 
 static ckr_node *ckr__ds_counter(ckr__ds_job *x, const char *key, int64_t v)
@@ -44471,18 +44217,9 @@ static ckr_node *ckr__ds_counter(ckr__ds_job *x, const char *key, int64_t v)
     return ckr__node_int(x->c, ckr_node_i64(old, &was) ? was : v > 0 ? v : 0);
 }
 
-static ckr_node *ckr__ds_dims(ckr__ds_job *x)
-{
-    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
-    return ckr__node_set(x->c, d, "pp_degree", ckr__node_int(x->c, x->pp)) &&
-                   ckr__node_set(x->c, d, "tp_degree", ckr__node_int(x->c, 1))
-               ? d
-               : NULL;
-}
-
 /* What the trainer saved beside DeepSpeed's keys, of the source's rank that goes on here, with the
    random streams of rank `rank` of the coming run. */
-static bool ckr__ds_client_put(ckr__ds_job *x, ckr__out_file *f, const ckr_node *from,
+static void ckr__ds_client_put(ckr__ds_job *x, ckr__out_file *f, const ckr_node *from,
                                uint32_t rank)
 {
     ckr__rank_streams k = CKR_ZERO;
@@ -44491,19 +44228,18 @@ static bool ckr__ds_client_put(ckr__ds_job *x, ckr__out_file *f, const ckr_node 
     k.coming = x->s;
     k.keys = ckr__trainer_streams;
     k.rank = rank;
-    if (x->t->without & CKR_PROGRESS) return true;     /* counters and data positions are in it */
-    for (i = 0; from && i < from->count; i++) {
+    if (x->t->without & CKR_PROGRESS) return;  /* counters and data positions are in it      */
+    for (i = 0; i < ckr__dict_n(from); i++) {
         const char *key = ckr__dict_key(from, i);
+        const bool random = key && ckr__ds_random_key(key);
         const ckr_node *v = ckr__dict_at(from, i);
-        if (key && ckr__ds_own_key(key)) continue;
-        if (key && (x->t->without & CKR_RNG) && ckr__ds_random_key(key)) continue;
-        if (key && ckr_node_get(f->root, key)) continue;
-        if (key && ckr__ds_random_key(key) && ckr_node_is_dict(v)) v = ckr__streams_write(&k, v);
-        if (!v || !ckr__node_pair(x->c, f->root, from->u.items[2 * i],
-                                  ckr__copy_tree(x->c, f, v, NULL)))
-            return false;
+        if (key && (ckr__ds_own_key(key) || ckr_node_get(f->root, key))) continue;
+        if (random && (x->t->without & CKR_RNG)) continue;
+        if (random && ckr_node_is_dict(v)) v = ckr__streams_write(&k, v);
+        if (v)
+            ckr__node_pair(x->c, f->root, from->u.items[2 * i],
+                           ckr__copy_tree(x->c, f, v, NULL));
     }
-    return true;
 }
 
 static const ckr_node *ckr__ds_source_root(const ckr__ds_job *x, uint32_t m, uint32_t d)
@@ -44516,63 +44252,50 @@ static const ckr_node *ckr__ds_source_root(const ckr__ds_job *x, uint32_t m, uin
     return r->zero == 3 && g->models[d % r->dp] ? g->models[d % r->dp]->root : g->model->root;
 }
 
-static ckr_node *ckr__ds_buffer_names(ckr__ds_job *x)
+/* The model's file of a stage, with ZeRO-3 of a rank. Values that may hold tensors are made in the
+   order of the keys, in which their entries lie in the file. */
+static void ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
 {
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
-    uint64_t i;
-    for (i = 0; i < x->s->n_tensors && list; i++)
-        if (x->s->tensors[i]->buffer &&
-            !ckr__node_push(x->c, list, ckr__node_str(x->c, x->s->tensors[i]->name)))
-            return NULL;
-    return list;
-}
-
-static ckr_result ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
-{
-    ckr__out_file *f =
-        ckr__ds_out(x, x->zero == 3 ? CKR__DS_RANKED_ROW : CKR__DS_MODEL_ROW, m, d);
-    const ckr_node *from = ckr__ds_source_root(x, m, d), *buffers;
+    const int row = x->zero == 3 ? CKR__DS_RANKED_ROW : CKR__DS_MODEL_ROW;
+    ckr__out_file *f = ckr__ds_file(x, ckr__ds_name(x->c, row, d, m));
+    const ckr_node *from = ckr__ds_source_root(x, m, d), *had = ckr_node_get(from, "buffer_names");
     ckr__ctx *c = x->c;
-    ckr_node *r, *info;
-    if (!f) return ckr__oom(x->c);
-    r = f->root = ckr__node(c, CKR_NODE_DICT);
-    buffers = ckr_node_get(from, "buffer_names");
-    if (!ckr__node_set(c, r, "module", ckr__ds_module_node(x, f, d)) ||
-        !ckr__node_set(c, r, "buffer_names",
-                       buffers ? ckr__copy_tree(c, f, buffers, NULL) : ckr__ds_buffer_names(x)) ||
-        !ckr__node_set(c, r, "optimizer", ckr__ds_whole_optimizer(x, f, m)) ||
-        !ckr__node_set(c, r, "param_shapes", ckr__ds_shapes_node(x, m)) ||
-        !ckr__node_set(c, r, "frozen_param_shapes", ckr__ds_frozen_node(x, f, d, false)) ||
-        !ckr__node_set(c, r, "shared_params", ckr__ds_shared_node(x, d)) ||
-        !ckr__node_set(c, r, "frozen_param_fragments", ckr__ds_frozen_node(x, f, d, true)) ||
-        !ckr__node_set(c, r, "lr_scheduler", ckr__ds_scheduler_node(x, f)) ||
-        !ckr__node_set(c, r, "data_sampler", ckr__ds_or(x, f, from, "data_sampler",
-                                                        ckr__ds_none(x))) ||
-        !ckr__node_set(c, r, "random_ltd", ckr__ds_or(x, f, from, "random_ltd",
-                                                      ckr__ds_none(x))) ||
-        !ckr__node_set(c, r, "skipped_steps", ckr__ds_counter(x, "skipped_steps", 0)) ||
-        !ckr__node_set(c, r, "global_steps",
-                       ckr__ds_counter(x, "global_steps", x->s->progress.step)) ||
-        !ckr__node_set(c, r, "global_samples",
-                       ckr__ds_counter(x, "global_samples", x->s->progress.samples)) ||
-        !ckr__node_set(c, r, "dp_world_size", ckr__node_int(c, x->dp)) ||
-        !ckr__node_set(c, r, "mp_world_size", ckr__node_int(c, x->pp)) ||
-        !ckr__node_set(c, r, "checkpoint_parallel_dimensions", ckr__ds_dims(x)) ||
-        !ckr__node_set(c, r, "ds_config", ckr__copy_tree(c, f, x->config, NULL)) ||
-        !ckr__node_set(c, r, "ds_version", ckr__ds_version_node(x)))
-        return ckr__oom(x->c);
-    info = ckr_node_is_dict(ckr_node_get(from, "universal_checkpoint_info"))
-               ? ckr__copy_tree(c, f, ckr_node_get(from, "universal_checkpoint_info"), NULL)
-               : ckr__node(c, CKR_NODE_DICT);
-    if (x->universal &&
-        (!info ||
-         (!ckr_node_get(info, "universal_checkpoint_version") &&
-          !ckr__node_set(c, info, "universal_checkpoint_version", ckr__node_float(c, 0.2))) ||
-         !ckr__node_set(c, r, "universal_checkpoint_info", info)))
-        return ckr__oom(x->c);
-    return ckr__ds_client_put(x, f, from, x->zero == 3 ? d : m * x->dp)
-               ? CKR_OK
-               : ckr__oom(x->c);
+    ckr_node *r, *v, *buffers = ckr__node(c, CKR_NODE_LIST);
+    uint64_t i;
+    if (!f || !x->config) return;
+    for (i = 0; i < x->s->n_tensors && !had; i++)
+        if (x->s->tensors[i]->buffer)
+            ckr__node_push(c, buffers, ckr__node_str(c, x->s->tensors[i]->name));
+    r = f->root = ckr__node_dict(c, "module", ckr__ds_module_node(x, f, d), NULL);
+    ckr__node_set(c, r, "buffer_names", had ? ckr__copy_tree(c, f, had, NULL) : buffers);
+    ckr__node_set(c, r, "optimizer", ckr__ds_whole_optimizer(x, f, m));
+    ckr__node_set(c, r, "param_shapes", ckr__ds_shapes_node(x, m));
+    ckr__node_set(c, r, "frozen_param_shapes", ckr__ds_frozen_node(x, f, d, false));
+    ckr__node_set(c, r, "shared_params", ckr__ds_shared_node(x, d));
+    ckr__node_set(c, r, "frozen_param_fragments", ckr__ds_frozen_node(x, f, d, true));
+    ckr__node_set(c, r, "lr_scheduler", ckr__ds_scheduler_node(x, f));
+    v = ckr__node(c, CKR_NODE_NONE);
+    ckr__node_set(c, r, "data_sampler", ckr__ds_or(x, f, from, "data_sampler", v));
+    ckr__node_set(c, r, "random_ltd", ckr__ds_or(x, f, from, "random_ltd", v));
+    ckr__node_set(c, r, "skipped_steps", ckr__ds_counter(x, "skipped_steps", 0));
+    ckr__node_set(c, r, "global_steps", ckr__ds_counter(x, "global_steps", x->s->progress.step));
+    ckr__node_set(c, r, "global_samples",
+                  ckr__ds_counter(x, "global_samples", x->s->progress.samples));
+    ckr__node_set(c, r, "dp_world_size", ckr__node_int(c, x->dp));
+    ckr__node_set(c, r, "mp_world_size", ckr__node_int(c, x->pp));
+    ckr__node_set(c, r, "checkpoint_parallel_dimensions",
+                  ckr__node_dict(c, "pp_degree", ckr__node_int(c, x->pp), "tp_degree",
+                                 ckr__node_int(c, 1), NULL));
+    ckr__node_set(c, r, "ds_config", ckr__copy_tree(c, f, x->config, NULL));
+    ckr__node_set(c, r, "ds_version", ckr__ds_version_node(x));
+    had = ckr_node_get(from, "universal_checkpoint_info");
+    if (x->universal) {
+        v = ckr_node_is_dict(had) ? ckr__copy_tree(c, f, had, NULL) : ckr__node(c, CKR_NODE_DICT);
+        if (!ckr_node_get(v, "universal_checkpoint_version"))
+            ckr__node_set(c, v, "universal_checkpoint_version", ckr__node_float(c, 0.2));
+        ckr__node_set(c, r, "universal_checkpoint_info", v);
+    }
+    ckr__ds_client_put(x, f, from, x->zero == 3 ? d : m * x->dp);
 }
 
 /* Layer files are the same for any number of stages: each tensor from where it lies. */
@@ -44583,131 +44306,101 @@ static ckr_node *ckr__ds_layer_fn(void *user, ckr__out_file *f, const ckr_view *
     ckr__ds_layer_copy *k = (ckr__ds_layer_copy *)user;
     ckr__ds_job *x = k->x;
     const ckr_tensor *t;
-    uint64_t at, key = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
-    uint64_t id[2];
+    uint64_t at, id[2];
     id[0] = v->file;
-    id[1] = key;
-    if (ckr__map_find(&k->views, (const char *)id, sizeof id, &at)) {
-        if (at < x->n_items) return ckr__ds_weight_entry(x, f, &x->items[at], false);
-        t = x->s->tensors[at - x->n_items];
-        return ckr__entry_whole(x->c, f, t->name, t, t->dtype, false);
-    }
-    return ckr__entry_copy(x->c, f, "layer", v);
+    id[1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
+    if (!ckr__map_find(&k->views, (const char *)id, sizeof id, &at))
+        return ckr__entry_copy(x->c, f, "layer", v);
+    if (at < x->n_items) return ckr__ds_weight_entry(x, f, &x->items[at], false);
+    t = x->s->tensors[at - x->n_items];
+    return ckr__entry_whole(x->c, f, t->name, t, t->dtype, false);
 }
 
 /* Where the first piece of a tensor lies: its second copies are written as such. */
-static bool ckr__ds_layer_key(ckr__ds_layer_copy *k, const ckr_tensor *t, uint64_t value)
+static void ckr__ds_layer_key(ckr__ds_layer_copy *k, const ckr_tensor *t, uint64_t value)
 {
-    uint64_t *id;
-    if (!t->n_pieces || t->pieces[0].file == CKR_NO_FILE) return true;
-    id = CKR__NEW_N(k->x->c, uint64_t, 2);
-    if (!id) return false;
+    uint64_t *id = CKR__NEW_N(k->x->c, uint64_t, 2);
+    if (!id || !t->n_pieces || t->pieces[0].file == CKR_NO_FILE) return;
     id[0] = t->pieces[0].file;
     id[1] = t->pieces[0].offset;
-    return ckr__map_put(&k->views, (const char *)id, 2 * sizeof *id, value, NULL);
+    ckr__map_put(&k->views, (const char *)id, 2 * sizeof *id, value, NULL);
 }
 
-static ckr_result ckr__ds_layer_out(ckr__ds_job *x)
+static void ckr__ds_layer_out(ckr__ds_job *x)
 {
-    ckr__ds_layer_copy k;
-    ckr__copy hooks;
+    ckr__ds_layer_copy k = CKR_ZERO;
+    ckr__copy hooks = CKR_ZERO;
     uint64_t i;
-    bool ok = true;
-    memset(&hooks, 0, sizeof hooks);
-    memset(&k, 0, sizeof k);
     k.x = x;
     k.views.c = x->c;
     hooks.tensor_fn = ckr__ds_layer_fn;
     hooks.user = &k;
-    for (i = 0; i < x->n_items && ok; i++) ok = ckr__ds_layer_key(&k, x->items[i].param, i);
-    for (i = 0; i < x->s->n_tensors && ok; i++)
-        if (x->s->tensors[i]->buffer)
-            ok = ckr__ds_layer_key(&k, x->s->tensors[i], x->n_items + i);
-    for (i = 0; i < x->ds->n_layers && ok; i++) {
+    for (i = 0; i < x->n_items; i++) ckr__ds_layer_key(&k, x->items[i].param, i);
+    for (i = 0; i < x->s->n_tensors; i++)
+        if (x->s->tensors[i]->buffer) ckr__ds_layer_key(&k, x->s->tensors[i], x->n_items + i);
+    for (i = 0; i < x->ds->n_layers; i++) {
         const ckr__rankfile *from = x->ds->layers[i];
-        ckr__out_file *f;
-        if (!from) continue;
-        f = ckr__out_file_add(x->out, ckr__printf(x->c, "%s/%s", x->tag, from->rel),
-                              CKR_FORMAT_TORCH_ZIP);
-        ok = f && f->path;
-        if (ok) f->root = ckr__copy_tree(x->c, f, from->root, &hooks);
-        ok = ok && f->root;
+        ckr__out_file *f = from ? ckr__ds_file(x, from->rel) : NULL;
+        if (f) f->root = ckr__copy_tree(x->c, f, from->root, &hooks);
     }
     ckr__map_free(&k.views);
-    return ok ? CKR_OK : ckr__oom(x->c);
 }
 
 /* >>deepspeed.emit.universal -------------------------------------------------- */
 
-static ckr_result ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_item *p, const char *name,
-                                     const ckr_tensor *t, bool param)
+/* NAME.pt of a parameter's directory, which holds tensor t. */
+static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_item *p, const char *name,
+                               const ckr_tensor *t)
 {
-    const char *path = ckr__printf(x->c, "%s/zero/%s/%s.pt", x->tag, p->name, name);
-    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
-    const ckr_dtype dtype = !strcmp(name, "fp32") ? CKR_DTYPE_F32 : t->dtype;
-    ckr_node *n;
-    if (!f) return ckr__oom(x->c);
-    if (ckr__ds_single(p, t) && !param) {
+    const bool master = !strcmp(name, "fp32");
+    const char *path = ckr__printf(x->c, "zero/%s/%s.pt", p->name, name);
+    const ckr_dtype dtype = master ? CKR_DTYPE_F32 : t->dtype;
+    ckr__out_file *f = ckr__ds_file(x, path);
+    if (!f) return;
+    if (!master && ckr__ds_single(p, t)) {
         f->root = ckr__ds_step_node(x, f, t, false);
-    } else if (x->zero == 3) {
-        n = ckr__entry_new(x->c, f, name, dtype, 1, &p->numel);
-        if (n && (!ckr__bind_flat(x->c, n->u.entry, t, false, NULL, 0, p->numel, 0) ||
-                  !ckr__ds_taken_for(x, p, param ? "master" : name, n->u.entry, 0)))
-            n = NULL;
-        f->root = n;
-    } else {
-        f->root = ckr__node(x->c, CKR_NODE_DICT);
-        n = ckr__entry_whole(x->c, f, t->name, t, dtype, false);
-        if (!n || !ckr__ds_taken_for(x, p, param ? "master" : name, n->u.entry, 0) ||
-            !ckr__node_set(x->c, f->root, "cat_dim", ckr__node_int(x->c, 0)) ||
-            !ckr__node_set(x->c, f->root, "param", n))
-            return ckr__oom(x->c);
+        return;
     }
-    return f->root ? CKR_OK : ckr__oom(x->c);
+    f->root = x->zero == 3 ? ckr__entry_new(x->c, f, name, dtype, 1, &p->numel)
+                           : ckr__entry_whole(x->c, f, t->name, t, dtype, false);
+    if (!f->root) return;
+    if (x->zero == 3) ckr__bind_flat(x->c, f->root->u.entry, t, false, NULL, 0, p->numel, 0);
+    ckr__ds_taken_for(x, p, master ? "master" : name, f->root->u.entry, 0);
+    if (x->zero != 3)
+        f->root = ckr__node_dict(x->c, "cat_dim", ckr__node_int(x->c, 0), "param", f->root, NULL);
 }
 
-static ckr_result ckr__ds_uni_out(ckr__ds_job *x)
+static void ckr__ds_uni_out(ckr__ds_job *x)
 {
     uint64_t i, k;
-    uint32_t m, d;
     ckr__out_file *f;
     ckr_node *o = ckr__node(x->c, CKR_NODE_DICT), *all = ckr__node(x->c, CKR_NODE_LIST), *base;
-    ckr_result e = CKR_OK;
-    for (m = 0; m < x->pp && e == CKR_OK; m++)
-        for (d = 0; d < (x->zero == 3 ? x->dp : 1) && e == CKR_OK; d++)
-            e = ckr__ds_model_file(x, m, d);
-    for (i = 0; i < x->n_items && e == CKR_OK; i++) {
+    for (i = 0; i < x->n_items; i++) {
         ckr__ds_item *p = &x->items[i];
-        if (p->frozen) continue;
-        e = ckr__ds_uni_tensor(x, p, "fp32", ckr__ds_master(p), true);
-        for (k = 0; k < p->n_slots && e == CKR_OK; k++)
+        if (!p->grouped) continue;
+        ckr__ds_uni_tensor(x, p, "fp32", ckr__ds_slot_of(p, "master"));
+        for (k = 0; k < p->n_slots; k++)
             if (x->zero != 3 || !ckr__ds_single(p, p->slots[k]))
-                e = ckr__ds_uni_tensor(x, p, p->slots[k]->slot, p->slots[k], false);
+                ckr__ds_uni_tensor(x, p, p->slots[k]->slot, p->slots[k]);
     }
-    if (e != CKR_OK) return e;
-    f = ckr__out_file_add(x->out, ckr__printf(x->c, "%s/zero/optimizer_state.pt", x->tag),
-                          CKR_FORMAT_TORCH_ZIP);
-    if (!f || !f->path || !o || !all || !ckr__ds_wrapper_head(x, f, o)) return ckr__oom(x->c);
+    f = ckr__ds_file(x, "zero/optimizer_state.pt");
+    if (!f) return;
+    ckr__ds_wrapper_head(x, f, o);
     f->root = o;
     for (i = 0; i < x->s->n_groups; i++) {
         ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
-        if (!ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i)) ||
-            !ckr__node_push(x->c, all, ckr__ds_group_node(x, &x->s->groups[i], index)))
-            return ckr__oom(x->c);
+        ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i));
+        ckr__node_push(x->c, all, ckr__ds_group_node(x, &x->s->groups[i], index));
     }
-    if (x->wrapper == CKR__DS_FLAT && !ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x)))
-        return ckr__oom(x->c);
+    if (x->wrapper == CKR__DS_FLAT) ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x));
     if (x->zero == 3) {
-        base = ckr__ds_cut_base(x, f, 0, NULL);
-        if (!base || !ckr__node_set(x->c, o, "partition_count", ckr__node_int(x->c, x->dp)) ||
-            !ckr__node_set(x->c, o, "optimizer_state_dict", base))
-            return ckr__oom(x->c);
-        all = (ckr_node *)(uintptr_t)ckr_node_get(base, "param_groups");
+        base = ckr__ds_flat_base(x, f, 0, 0, NULL);
+        ckr__node_set(x->c, o, "partition_count", ckr__node_int(x->c, x->dp));
+        ckr__node_set(x->c, o, "optimizer_state_dict", base);
+        all = ckr__dict_value(base, "param_groups");
     }
-    return ckr__node_set(x->c, o, "ds_version", ckr__ds_version_node(x)) &&
-                   ckr__node_set(x->c, o, "param_groups", ckr__copy_tree(x->c, f, all, NULL))
-               ? CKR_OK
-               : ckr__oom(x->c);
+    ckr__node_set(x->c, o, "ds_version", ckr__ds_version_node(x));
+    if (all) ckr__node_set(x->c, o, "param_groups", ckr__copy_tree(x->c, f, all, NULL));
 }
 
 /* >>deepspeed.emit.schedule --------------------------------------------------- */
@@ -44760,10 +44453,10 @@ static const ckr_node *ckr__ds_was(const ckr__ds_job *x, const char *pointer)
     return ckr_node_find(ckr_node_get(x->meta, "ds_config"), pointer);
 }
 
-static bool ckr__ds_setting(ckr__ds_job *x, const char *key, const ckr_node *value,
+static void ckr__ds_setting(ckr__ds_job *x, const char *key, const ckr_node *value,
                             const ckr_node *was, const char *why)
 {
-    return ckr__setting_changed(x->out, "ds_config", key, value, was, why);
+    ckr__setting_changed(x->out, "ds_config", key, value, was, why);
 }
 
 /* WarmupCosineLR scales the LR with which the groups are built, by ds_config or by the trainer. */
@@ -44808,60 +44501,49 @@ static void ckr__ds_say_curve(ckr__ds_job *x, const ckr__hold *h)
 }
 
 /* One of DeepSpeed's own schedulers. */
-static ckr_result ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
+static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
 {
     ckr__hold h = CKR_ZERO;
-    ckr_result r;
-    r = ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "deepspeed", ckr__ds_curve,
-                           w);
-    if (r != CKR_OK || !h.fit) return r;
-    x->scheduler = ckr__node(x->c, CKR_NODE_DICT);
-    ckr__node_set(x->c, x->scheduler, "last_batch_iteration",
-                  ckr__node_int(x->c, h.fit->position));
+    if (ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "deepspeed", ckr__ds_curve,
+                           w) != CKR_OK || !h.fit)
+        return;
+    x->scheduler = ckr__node_dict(x->c, "last_batch_iteration",
+                                  ckr__node_int(x->c, h.fit->position), NULL);
     ckr__ds_say_curve(x, &h);
-    return x->c->err->code;
 }
 
-/* DeepSpeed steps a scheduler of torch's once with each update, as its lengths must count then;
-   accelerate's has ticked once per process. *now: the schedule on such a clock. */
-static ckr_result ckr__ds_retick(ckr__ds_job *x, const ckr_schedule **now)
+/* The scheduler's state, where it is another than it was, and what DeepSpeed goes on with: it steps
+   a scheduler of torch's once with each update, as its lengths must count then; accelerate's has
+   ticked once per process. */
+static void ckr__ds_emit_schedule(ckr__ds_job *x)
 {
-    const ckr_schedule *s = *now;
-    const bool torch = s && s->kind && (ckr__is_function(s) || !strncmp(s->kind, "torch:", 6));
-    ckr_schedule *y;
-    if (!torch || strcmp(s->clock, "tick") != 0 || ckr__same(s->rate, 1)) return CKR_OK;
-    y = ckr__sched_retick(x->c, s, 1, &x->out->rounded);
-    if (!y) return x->c->err->code;
-    y->clock = "update";
-    *now = y;
-    return ckr__say_clock(x->c, s, y,
-                          "DeepSpeed ticks once an update: clock and lengths are in updates",
-                          "DeepSpeed ticks once an update, and the scheduler's curve is in the "
-                          "trainer's code: it goes on at this LR if its lengths count updates",
-                          "build it with lengths of updates");
-}
-
-/* The scheduler's state, where it is another than it was, and what DeepSpeed goes on with. */
-static ckr_result ckr__ds_emit_schedule(ckr__ds_job *x)
-{
-    const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL;
+    const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL, *saved = now;
     const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
     const bool same = now && (ckr__sched_same(now, was) || (now->opaque && was));
     const bool native = now && !strncmp(now->kind, "deepspeed:", 10) && now->curve;
-    const int64_t done = ckr__step_done(x->s);
-    ckr_result e = CKR_OK;
-    if (!now || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
-    e = ckr__ds_retick(x, &now);
-    if (e != CKR_OK) return e;
+    ckr_schedule *y;
+    if (!now || (x->t->without & CKR_SCHEDULE)) return;
+    if ((ckr__is_function(now) || !strncmp(now->kind, "torch:", 6)) &&
+        !strcmp(now->clock, "tick") && !ckr__same(now->rate, 1)) {
+        y = ckr__sched_retick(x->c, now, 1, &x->out->rounded);
+        if (!y) return;
+        y->clock = "update";
+        now = y;
+        ckr__say_clock(x->c, saved, y,
+                       "DeepSpeed ticks once an update: clock and lengths are in updates",
+                       "DeepSpeed ticks once an update, and the scheduler's curve is in the "
+                       "trainer's code: it goes on at this LR if its lengths count updates",
+                       "build it with lengths of updates");
+    }
     if (same && native) x->out->follows = was;
-    if (native) return same ? CKR_OK : ckr__ds_emit_native(x, x->s->schedules);
+    if (native && !same) ckr__ds_emit_native(x, x->s->schedules);
+    if (native) return;
     if (!same)
-        e = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
-    if (e != CKR_OK || !ckr__setting_scheduler(x->out, now, was, was != NULL))
-        return ckr__oom(x->c);
-    return ckr__torch_follows(x->c, x->scheduler ? x->scheduler : now->state,
-                              now->n_lanes == x->s->n_groups ? x->s->groups : NULL, now, was,
-                              now->rate, done, &x->out->follows);
+        ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
+    if (ckr__failed(x->c) || !ckr__setting_scheduler(x->out, now, was, was != NULL)) return;
+    ckr__torch_follows(x->c, x->scheduler ? x->scheduler : now->state,
+                       now->n_lanes == x->s->n_groups ? x->s->groups : NULL, now, was, now->rate,
+                       ckr__step_done(x->s), &x->out->follows);
 }
 
 /* >>deepspeed.emit.all -------------------------------------------------------- */
@@ -44930,28 +44612,27 @@ static const char ckr__ds_uni_why[] =
     "with ZeRO-3 DeepSpeed gives every group the LR and weight decay of the first when it loads a "
     "universal checkpoint, silently";
 
-static ckr_result ckr__ds_uni_allowed(ckr__ds_job *x)
+static void ckr__ds_uni_allowed(ckr__ds_job *x)
 {
     const char *first = NULL, *text;
     uint64_t i;
-    if (!x->universal || x->zero != 3 || x->s->n_groups < 2) return CKR_OK;
+    if (!x->universal || x->zero != 3) return;
     for (i = 0; i < x->s->n_groups; i++) {
         ckr_node *h = ckr__dict_copy(x->c, x->s->groups[i].hyper);
-        if (!h || !ckr__node_set(x->c, h, "name", ckr__node(x->c, CKR_NODE_NONE)))
-            return ckr__oom(x->c);
-        text = ckr__node_text_of(x->c, h);
-        if (!text) return ckr__oom(x->c);
-        if (first && strcmp(first, text) != 0 && !x->t->variant) {
-            x->universal = false;
-            return ckr__say(x->c, "CKR_DS_NEAREST", CKR_CHANGED, "variant", "universal", "native",
-                            ckr__ds_uni_why, "load it without load_universal");
-        }
-        if (first && strcmp(first, text) != 0)
-            return ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_UNIVERSAL, "groups", ckr__ds_uni_why,
-                               "--variant native, which any --dp has");
+        ckr__node_set(x->c, h, "name", ckr__node(x->c, CKR_NODE_NONE));
+        text = h ? ckr__node_text_of(x->c, h) : NULL;
+        if (!text) return;
         if (!first) first = text;
+        if (!strcmp(first, text)) continue;
+        if (x->t->variant)
+            ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_UNIVERSAL, "groups", ckr__ds_uni_why,
+                        "--variant native, which any --dp has");
+        else
+            ckr__say(x->c, "CKR_DS_NEAREST", CKR_CHANGED, "variant", "universal", "native",
+                     ckr__ds_uni_why, "load it without load_universal");
+        x->universal = x->t->variant != NULL;
+        return;
     }
-    return CKR_OK;
 }
 
 static void ckr__ds_say_sizes(ckr__ds_job *x)
@@ -45017,102 +44698,78 @@ static void ckr__ds_say_clients(ckr__ds_job *x)
                      "load its first rank's, random states too", NULL);
 }
 
-static ckr_result ckr__ds_emit_files(ckr__ds_job *x)
+static void ckr__ds_emit_files(ckr__ds_job *x)
 {
     uint32_t m, d;
-    ckr_result e = CKR_OK;
-    const char *latest = x->universal ? "latest_universal" : "latest";
     ckr__out_file *f;
-    if (x->universal) e = ckr__ds_uni_out(x);
-    for (m = 0; m < x->pp && e == CKR_OK && !x->universal; m++)
-        for (d = 0; d < (x->zero == 3 ? x->dp : 1) && e == CKR_OK; d++)
-            e = ckr__ds_model_file(x, m, d);
-    if (e == CKR_OK && x->pipe) e = ckr__ds_layer_out(x);
-    for (m = 0; m < x->pp && e == CKR_OK && !x->universal; m++)
-        for (d = 0; d < x->dp && e == CKR_OK && x->optimizer && x->wrapper >= CKR__DS_FLAT; d++)
-            e = ckr__ds_optim_file(x, m, d);
-    if (e != CKR_OK) return e;
-    f = ckr__out_file_add(x->out, latest, CKR_FORMAT_TEXT);
-    if (!f) return ckr__oom(x->c);
+    for (m = 0; m < x->pp; m++)
+        for (d = 0; d < (x->zero == 3 ? x->dp : 1); d++) ckr__ds_model_file(x, m, d);
+    if (x->universal) ckr__ds_uni_out(x);
+    if (x->pipe) ckr__ds_layer_out(x);
+    for (m = 0; m < x->pp && !x->universal && x->optimizer && x->wrapper >= CKR__DS_FLAT; m++)
+        for (d = 0; d < x->dp; d++) ckr__ds_optim_file(x, m, d);
+    f = ckr__out_file_add(x->out, x->universal ? "latest_universal" : "latest", CKR_FORMAT_TEXT);
+    if (!f) return;
     f->text = x->tag;
     f->n_text = strlen(x->tag);
-    return CKR_OK;
 }
 
 /* Where --dtype begins fp16, the files get the scaler with which DeepSpeed begins; where it ends
    it, none. */
-static ckr_result ckr__ds_rescale(ckr__ds_job *x)
+static void ckr__ds_rescale(ckr__ds_job *x)
 {
     const ckr_node *conf = ckr_node_get(x->meta, "ds_config");
     const bool now = x->dtype == CKR_DTYPE_F16;
     double power = 16, window = 1000;
     char text[40];
-    ckr_node *d;
-    if (!x->ds || x->t->dtype == CKR_DTYPE_NONE || !x->n_items || !x->optimizer) return CKR_OK;
+    if (!x->ds || x->t->dtype == CKR_DTYPE_NONE || !x->n_items || !x->optimizer) return;
     x->rescale = now != (x->items[0].param->dtype == CKR_DTYPE_F16);
-    if (!x->rescale) return CKR_OK;
-    if (!now)
-        return ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", NULL, "1",
-                        "the coming run is not fp16: no loss is scaled", NULL);
+    if (!x->rescale) return;
     ckr_node_f64(ckr_node_find(conf, "/fp16/initial_scale_power"), &power);
     ckr_node_f64(ckr_node_find(conf, "/fp16/loss_scale_window"), &window);
     if (!(power >= 0 && power < 64)) power = 16;
-    d = ckr__node(x->c, CKR_NODE_DICT);
     ckr__format(text, sizeof text, "%.0f", pow(2, power));
-    if (!ckr__node_set(x->c, d, "cur_scale", ckr__node_float(x->c, pow(2, power))) ||
-        !ckr__node_set(x->c, d, "cur_iter", ckr__node_int(x->c, 0)) ||
-        !ckr__node_set(x->c, d, "last_overflow_iter", ckr__node_int(x->c, -1)) ||
-        !ckr__node_set(x->c, d, "scale_factor", ckr__node_float(x->c, 2)) ||
-        !ckr__node_set(x->c, d, "scale_window", ckr__node_int(x->c, (int64_t)window)) ||
-        !ckr__node_set(x->c, d, "dynamic", ckr__node_bool(x->c, true)))
-        return ckr__oom(x->c);
-    x->scaler = d;
-    return ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", "1", text,
-                    "the coming run is fp16, the saved one was not: a dynamic scaler as DeepSpeed "
-                    "begins with", "fp16.loss_scale for a fixed one");
+    if (now)
+        x->scaler = ckr__node_dict(
+            x->c, "cur_scale", ckr__node_float(x->c, pow(2, power)), "cur_iter",
+            ckr__node_int(x->c, 0), "last_overflow_iter", ckr__node_int(x->c, -1), "scale_factor",
+            ckr__node_float(x->c, 2), "scale_window", ckr__node_int(x->c, (int64_t)window),
+            "dynamic", ckr__node_bool(x->c, true), NULL);
+    ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", now ? "1" : NULL, now ? text : "1",
+             now ? "the coming run is fp16, the saved one was not: a dynamic scaler as DeepSpeed "
+                   "begins with"
+                 : "the coming run is not fp16: no loss is scaled",
+             now ? "fp16.loss_scale for a fixed one" : NULL);
 }
 
-/* --dtype, as far as it changes parameters. */
-static void ckr__ds_say_dtype(ckr__ds_job *x)
-{
-    char text[40];
-    uint64_t i, n = 0;
-    const ckr_tensor *first = NULL;
-    for (i = 0; i < x->n_items; i++) {
-        if (x->t->dtype == CKR_DTYPE_NONE || x->items[i].param->dtype == x->t->dtype) continue;
-        if (!first) first = x->items[i].param;
-        n++;
-    }
-    ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
-    if (n)
-        ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
-                 ckr_dtype_name(x->t->dtype), "--dtype", NULL);
-}
-
-static ckr_result ckr__ds_settings(ckr__ds_job *x)
+static void ckr__ds_settings(ckr__ds_job *x)
 {
     const ckr_node *zero = ckr_node_find(x->meta, "/ds_config/zero_optimization");
+    const bool flat = x->wrapper == CKR__DS_FLAT;
+    const ckr_tensor *first = NULL;
+    char text[40];
     double size;
-    ckr_result e;
-    x->robin = x->zero < 3 && ckr__ds_true(ckr_node_get(zero, "round_robin_gradients"));
-    x->aligned = x->zero < 3 && ckr__ds_true(ckr_node_get(zero, "parameter_alignment"));
+    uint64_t i, n = 0;
+    x->robin = flat && ckr__ds_true(ckr_node_get(zero, "round_robin_gradients"));
+    x->aligned = flat && ckr__ds_true(ckr_node_get(zero, "parameter_alignment"));
     x->sub_group = 1000000000;
     if (ckr_node_f64(ckr_node_get(zero, "sub_group_size"), &size) && size >= 1 && size < 9e15)
         x->sub_group = (int64_t)size;
-    if (x->wrapper != CKR__DS_FLAT) x->robin = x->aligned = false;
-    e = ckr__ds_rescale(x);
-    ckr__ds_say_dtype(x);
-    return e == CKR_OK ? ckr__ds_config(x) : e;
-}
-
-static bool ckr__ds_set_int(ckr__ds_job *x, const char *key, const ckr_node *was, int64_t now,
-                            const char *why)
-{
-    return ckr__ds_setting(x, key, ckr__node_int(x->c, now), was, why);
+    ckr__ds_rescale(x);
+    for (i = 0; i < x->n_items; i++) {
+        const ckr_tensor *t = x->items[i].param;
+        if (ckr__ds_dtype(x, &x->items[i]) == t->dtype) continue;
+        if (!n++) first = t;
+    }
+    ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    if (first)
+        ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
+                 ckr_dtype_name(x->t->dtype), "--dtype", NULL);
+    ckr__ds_config(x);
 }
 
 /* Micro batch x accumulation x ranks are the samples of an update. */
-static bool ckr__ds_say_batch(ckr__ds_job *x)
+static void ckr__ds_say_batch(ckr__ds_job *x)
 {
     static const char why[] = "an update takes other samples: steps, epochs and the LR no longer "
                               "count the same, or DeepSpeed stops at its batch assertion";
@@ -45122,58 +44779,55 @@ static bool ckr__ds_say_batch(ckr__ds_job *x)
     const int64_t saved = x->ds ? x->ds->s->batch : 0;
     const uint32_t ranks = x->ds ? x->ds->dp : x->dp;
     const int64_t all = ckr__batch_told(x->s, saved, ranks, x->dp);
-    int64_t is[3] = { 0, 1, 0 };
-    int64_t was[3];
+    int64_t is[3] = { 0, 1, 0 }, was[3];
     int i;
-    if (!all)
-        return x->s->batch || ranks == x->dp || (x->t->without & CKR_PROGRESS) ||
-               ckr__batch_unknown(x->c, ranks, x->dp) == CKR_OK;
+    if (!all) {
+        if (!x->s->batch && ranks != x->dp && !(x->t->without & CKR_PROGRESS))
+            ckr__batch_unknown(x->c, ranks, x->dp);
+        return;
+    }
     ckr_node_i64(ckr_node_get(old, keys[0]), &is[0]);
     ckr_node_i64(ckr_node_get(old, keys[1]), &is[1]);
     if (is[0] < 1 && is[1] > 0 && saved) is[0] = saved / x->ds->dp / is[1];
+    is[2] = saved;
     memcpy(was, is, sizeof was);
-    was[2] = saved;
     is[2] = ckr__batch_split(all, x->dp, &is[0], &is[1]);
     for (i = 0; i < 3; i++) {
-        const ckr_node *now = ckr__node_int(x->c, is[i]);
-        if (!ckr__node_set(x->c, x->config, keys[i], ckr__node_int(x->c, is[i])) ||
-            ((i < 2 || ckr__has(old, keys[i])) &&
-             !ckr__ds_setting(x, keys[i], now, saved ? ckr__node_int(x->c, was[i]) : NULL, why)))
-            return false;
+        ckr_node *now = ckr__node_int(x->c, is[i]);
+        ckr__node_set(x->c, x->config, keys[i], now);
+        if (i < 2 || ckr__has(old, keys[i]))
+            ckr__ds_setting(x, keys[i], now, saved ? ckr__node_int(x->c, was[i]) : NULL, why);
     }
     if (is[2] != all)
         ckr__say_int(x->c, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all, is[2],
                      "the samples of an update are no multiple of the ranks: steps, samples and LR "
                      "no longer count the same", "take a --dp that divides it");
-    return true;
 }
 
 /* What the coming run's configuration must say for these files to be loaded as they are meant. */
-static bool ckr__ds_say_settings(ckr__ds_job *x)
+static void ckr__ds_say_settings(ckr__ds_job *x)
 {
     const int was = x->ds ? x->ds->zero : -1;
-    bool ok = true;
+    const bool universal = x->ds && x->ds->universal;
     if (x->optimizer && was != x->zero)
-        ok = ckr__ds_set_int(x, "zero_optimization.stage",
-                             was < 0 ? NULL : ckr__node_int(x->c, was), x->zero,
-                             "DeepSpeed does not load the files of another stage");
-    if (ok && x->universal && !(x->ds && x->ds->universal))
-        ok = ckr__ds_setting(x, "checkpoint.load_universal", ckr__node_bool(x->c, true),
-                             ckr__ds_was(x, "/checkpoint/load_universal"),
-                             "a universal checkpoint is loaded with it only");
-    if (ok && !x->universal && x->ds && x->ds->universal)
-        ok = ckr__ds_setting(x, "checkpoint.load_universal", ckr__node_bool(x->c, false),
-                             ckr__node_bool(x->c, true),
-                             "DeepSpeed looks for a universal checkpoint, which this is not");
-    if (ok && x->optimizer && x->zero == 3 && !x->universal && was != 3)
-        ok = ckr__ds_set_int(x, "zero_optimization.sub_group_size",
-                             ckr__ds_was(x, "/zero_optimization/sub_group_size"), x->sub_group,
-                             "the masters and moments are cut into groups of this size");
-    return ok && ckr__ds_say_batch(x);
+        ckr__ds_setting(x, "zero_optimization.stage", ckr__node_int(x->c, x->zero),
+                        was < 0 ? NULL : ckr__node_int(x->c, was),
+                        "DeepSpeed does not load the files of another stage");
+    if (x->universal != universal)
+        ckr__ds_setting(x, "checkpoint.load_universal", ckr__node_bool(x->c, x->universal),
+                        universal ? ckr__node_bool(x->c, true)
+                                  : ckr__ds_was(x, "/checkpoint/load_universal"),
+                        universal ? "DeepSpeed looks for a universal checkpoint, which this is not"
+                                  : "a universal checkpoint is loaded with it only");
+    if (x->optimizer && x->zero == 3 && !x->universal && was != 3)
+        ckr__ds_setting(x, "zero_optimization.sub_group_size", ckr__node_int(x->c, x->sub_group),
+                        ckr__ds_was(x, "/zero_optimization/sub_group_size"),
+                        "the masters and moments are cut into groups of this size");
+    ckr__ds_say_batch(x);
 }
 
 /* load_checkpoint looks for all that the coming run has, and ends where the files have it not. */
-static bool ckr__ds_say_load(ckr__ds_job *x)
+static void ckr__ds_say_load(ckr__ds_job *x)
 {
     static const char place[] = "engine.load_checkpoint";
     const ckr_node *was = ckr_node_get(x->meta, "lr_scheduler"),
@@ -45182,99 +44836,93 @@ static bool ckr__ds_say_load(ckr__ds_job *x)
                fresh = (x->t->without & CKR_PROGRESS) || x->s->progress.step < 0;
     if (x->optimizer &&
         (x->scheduler || (had && !(x->t->without & CKR_SCHEDULE)) || (x->ds && !had)))
-        return true;
-    return (x->optimizer || !fresh ||
-            ckr__setting(x->out, place, "load_module_only", ckr__node_bool(x->c, true), NULL, true,
-                         "the files have weights alone: load_checkpoint looks for the saved run's "
-                         "progress and ends with an error")) &&
-           (x->optimizer ||
-            ckr__setting(x->out, place, "load_optimizer_states", no, NULL, true,
-                         "the files have no optimizer's state: load_checkpoint ends with a "
-                         "FileNotFoundError")) &&
-           ckr__setting(x->out, place, "load_lr_scheduler_states", no, NULL, true,
-                        "the files have no scheduler's state: load_checkpoint of a run that has "
-                        "one ends with a TypeError");
+        return;
+    if (!x->optimizer && fresh)
+        ckr__setting(x->out, place, "load_module_only", ckr__node_bool(x->c, true), NULL, true,
+                     "the files have weights alone: load_checkpoint looks for the saved run's "
+                     "progress and ends with an error");
+    if (!x->optimizer)
+        ckr__setting(x->out, place, "load_optimizer_states", no, NULL, true,
+                     "the files have no optimizer's state: load_checkpoint ends with a "
+                     "FileNotFoundError");
+    ckr__setting(x->out, place, "load_lr_scheduler_states", no, NULL, true,
+                 "the files have no scheduler's state: load_checkpoint of a run that has "
+                 "one ends with a TypeError");
 }
 
 /* Another framework's dtype, or --dtype, which the coming run has to ask for. */
-static bool ckr__ds_say_half(ckr__ds_job *x)
+static void ckr__ds_say_half(ckr__ds_job *x)
 {
     static const struct { const char *key, *at; ckr_dtype dtype; } kinds[] = {
         { "bf16.enabled", "/bf16/enabled", CKR_DTYPE_BF16 },
         { "fp16.enabled", "/fp16/enabled", CKR_DTYPE_F16 }
     };
     size_t i;
-    if (!x->optimizer || (x->ds && x->t->dtype == CKR_DTYPE_NONE)) return true;
+    if (!x->optimizer || (x->ds && x->t->dtype == CKR_DTYPE_NONE)) return;
     for (i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const ckr_node *was = ckr__ds_was(x, kinds[i].at);
         const bool on = x->dtype == kinds[i].dtype;
-        if ((on || ckr__ds_true(was)) &&
-            !ckr__ds_setting(x, kinds[i].key, ckr__node_bool(x->c, on), was,
-                             on ? "the parameters have this dtype; masters and moments are fp32"
-                                : "the parameters have another dtype, and the optimizer's files "
-                                  "are those of that"))
-            return false;
+        if (on || ckr__ds_true(was))
+            ckr__ds_setting(x, kinds[i].key, ckr__node_bool(x->c, on), was,
+                            on ? "the parameters have this dtype; masters and moments are fp32"
+                               : "the parameters have another dtype, and the optimizer's files "
+                                 "are those of that");
     }
-    return true;
 }
 
-static ckr_result ckr__ds_emit_all(ckr__ds_job *x)
+/* Is there neither an error nor a refusal so far? */
+static bool ckr__ds_going(const ckr__ds_job *x)
 {
-    const char *base = x->ds ? ckr__base(x->ds->dir) : NULL;
-    ckr_result e;
-    x->pipe = x->ds && x->ds->pipe;
-    x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
-    ckr__ds_allowed(x);
-    e = x->c->refused ? CKR_OK : ckr__ds_adopt_from(x);
-    if (e == CKR_OK && !x->c->refused) e = ckr__ds_items(x);
-    if (e != CKR_OK || x->c->refused) return e;
-    x->tag = base && *base ? base
-                           : ckr__printf(x->c, "global_step%lld",
-                                         (long long)(x->s->progress.step > 0
-                                                         ? x->s->progress.step
-                                                         : 0));
-    if (!x->tag) return ckr__oom(x->c);
-    ckr__ds_nearest(x);
-    x->out->zero = x->zero;
-    ckr__ds_target_wrapper(x);
-    e = ckr__ds_settings(x);
-    if (e != CKR_OK) return e;
-    ckr__ds_flat_allowed(x);
-    e = ckr__ds_uni_allowed(x);
-    ckr__ds_say_sizes(x);
-    ckr__ds_say_clients(x);
-    if (e == CKR_OK && !ckr__ds_say_settings(x)) e = ckr__oom(x->c);
-    if (e == CKR_OK && !x->c->refused) e = ckr__ds_owners(x);
-    if (e == CKR_OK && !x->c->refused && x->optimizer) e = ckr__ds_lists(x);
-    if (e == CKR_OK && !x->c->refused) e = ckr__ds_emit_schedule(x);
-    if (e == CKR_OK && !x->c->refused && (!ckr__ds_say_load(x) || !ckr__ds_say_half(x)))
-        e = ckr__oom(x->c);
-    return e == CKR_OK && !x->c->refused ? ckr__ds_emit_files(x) : e;
+    return !ckr__failed(x->c) && !x->c->refused;
 }
 
 static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    ckr__ds_job x;
-    ckr_result e;
-    memset(&x, 0, sizeof x);
-    x.c = x.by_name.c = x.others.c = x.sources.c = c;
+    ckr__ds_job x = CKR_ZERO;
+    x.c = x.by_name.c = x.others.c = c;
     x.s = s;
     x.t = t;
     x.out = out;
     if (!strcmp(s->dialect, "deepspeed") && s->dialect_data)
         x.ds = (const ckr__ds *)s->dialect_data;
     x.meta = x.ds ? x.ds->meta : ckr__node(c, CKR_NODE_DICT);
-    if (!x.meta) return c->err->code;
     x.dp = t->topology.dp;
     x.pp = t->topology.pp;
     x.zero = t->topology.zero;
-    x.universal = t->variant && !strcmp(t->variant, "universal");
-    if (!t->variant && x.ds) x.universal = x.ds->universal;
-    e = ckr__ds_emit_all(&x);
+    x.universal = t->variant ? !strcmp(t->variant, "universal") : x.ds && x.ds->universal;
+    x.pipe = x.ds && x.ds->pipe;
+    x.optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
+    x.tag = x.ds ? ckr__base(x.ds->dir) : NULL;
+    if (!x.tag || !*x.tag)
+        x.tag = ckr__printf(c, "global_step%lld",
+                            (long long)ckr__max_i64(0, s->progress.step));
+    ckr__ds_allowed(&x);
+    if (ckr__ds_going(&x)) ckr__ds_adopt_from(&x);
+    if (ckr__ds_going(&x)) ckr__ds_items(&x);
+    if (ckr__ds_going(&x)) {
+        ckr__ds_nearest(&x);
+        out->zero = x.zero;
+        ckr__ds_target_wrapper(&x);
+        ckr__ds_settings(&x);
+    }
+    if (!ckr__failed(c) && x.config) {
+        ckr__ds_flat_allowed(&x);
+        ckr__ds_uni_allowed(&x);
+        ckr__ds_say_sizes(&x);
+        ckr__ds_say_clients(&x);
+        ckr__ds_say_settings(&x);
+    }
+    if (ckr__ds_going(&x)) ckr__ds_owners(&x);
+    if (ckr__ds_going(&x) && x.optimizer) ckr__ds_lists(&x);
+    if (ckr__ds_going(&x)) ckr__ds_emit_schedule(&x);
+    if (ckr__ds_going(&x)) {
+        ckr__ds_say_load(&x);
+        ckr__ds_say_half(&x);
+    }
+    if (ckr__ds_going(&x)) ckr__ds_emit_files(&x);
     ckr__map_free(&x.by_name);
     ckr__map_free(&x.others);
-    ckr__map_free(&x.sources);
-    return e;
+    return c->err->code;
 }
 
 /* A rank has a file of its own with ZeRO-3; else a stage has one, of its first rank. */
