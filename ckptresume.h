@@ -23021,6 +23021,21 @@ static ckr_result ckr__say(ckr__ctx *c, const char *code, ckr_severity severity,
     return c->err->code;
 }
 
+static int ckr__severity_max(const ckr_note *notes, uint64_t n)
+{
+    int worst = CKR_EXACT;
+    uint64_t i;
+    for (i = 0; i < n; i++)
+        if ((int)notes[i].severity > worst) worst = (int)notes[i].severity;
+    return worst;
+}
+
+static ckr_verdict ckr__verdict(int severity)
+{
+    return severity >= CKR_ERROR ? CKR_VERDICT_REFUSED : severity >= CKR_APPROX ? CKR_VERDICT_APPROX
+         : severity == CKR_CHANGED ? CKR_VERDICT_CHANGED : CKR_VERDICT_EXACT;
+}
+
 static ckr_result ckr__say_int(ckr__ctx *c, const char *code, ckr_severity severity,
                                const char *subject, int64_t was, int64_t now, const char *reason,
                                const char *remedy)
@@ -23546,38 +23561,31 @@ static ckr__fam *ckr__fam_add(ckr__remap *m, ckr_rng_kind kind, const char *name
     return f;
 }
 
-/* The cell of a point; `make`: there is one afterwards. *cell NULL: there is none. */
-static ckr_result ckr__cell_find(ckr__remap *m, const ckr__fam *f, const uint32_t at[CKR__AXES],
-                                 bool make, ckr__cell **cell)
+/* The cell of a point; `make`: there is one afterwards. NULL: there is none, or no memory for it. */
+static ckr__cell *ckr__cell_find(ckr__remap *m, const ckr__fam *f, const uint32_t at[CKR__AXES],
+                                 bool make)
 {
     ckr__cell_id id;
     ckr__cell *made;
     uint64_t i;
-    *cell = NULL;
     id.tag = f->tag;
     for (i = 0; i < CKR__AXES; i++) id.at[i] = f->axes >> i & 1 ? at[i] : 0;
-    if (ckr__map_find(&m->cells, (const char *)&id, sizeof id, &i)) {
-        *cell = m->all[i];
-        return CKR_OK;
-    }
-    if (!make) return CKR_OK;
-    made = CKR__NEW(m->c, ckr__cell);
-    if (!made) return ckr__oom(m->c);
+    if (ckr__map_find(&m->cells, (const char *)&id, sizeof id, &i)) return m->all[i];
+    made = make ? CKR__NEW(m->c, ckr__cell) : NULL;
+    if (!made) return NULL;
     made->id = id;
     made->step = -1;
     made->axes = f->axes;
-    if (!ckr__map_put(&m->cells, (const char *)&made->id, sizeof id, m->n_all, NULL))
-        return ckr__oom(m->c);
-    *CKR__PUSH(ckr__cell *, m->c, m->all, m->n_all) = *cell = made;
-    return m->c->err->code;
+    ckr__map_put(&m->cells, (const char *)&made->id, sizeof id, m->n_all, NULL);
+    *CKR__PUSH(ckr__cell *, m->c, m->all, m->n_all) = made;
+    return ckr__failed(m->c) ? NULL : made;
 }
 
-static ckr_result ckr__remap_record(ckr__remap *m, ckr__cell *cell)
+static void ckr__remap_record(ckr__remap *m, ckr__cell *cell)
 {
     *CKR__PUSH(ckr__cell *, m->c, m->records, m->n_records) = cell;
     cell->recorded = true;
     cell->slot = m->n_records - 1;
-    return m->c->err->code;
 }
 
 /* A seed that no derived stream may have. */
@@ -23601,12 +23609,12 @@ static bool ckr__has_counter(const ckr_rng *r)
 }
 
 /* What a cell held is dropped for good; its seed stays known. */
-static ckr_result ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
+static void ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
 {
     ckr__cell *old;
     if (cell->born || (cell->state && ckr__has_seed(cell->state))) {
         old = CKR__DUP(m->c, ckr__cell, cell, 1);
-        if (!old) return ckr__oom(m->c);
+        if (!old) return;
         old->status = CKR__CELL_RETIRED;
         if (!old->born) old->seed = cell->state->seed;
         old->state = NULL;
@@ -23622,7 +23630,6 @@ static ckr_result ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
     cell->recorded = cell->saved = false;
     cell->status = CKR__CELL_LIVE;
     m->changed = true;
-    return m->c->err->code;
 }
 
 /* mt19937's words in four lanes, each multiplied by a secret, so that no file can prepare two that
@@ -23842,17 +23849,8 @@ static ckr_result ckr__record_retired(ckr__remap *m, const ckr__cell *entry)
     if (!cell) return ckr__oom(m->c);
     cell->status = CKR__CELL_RETIRED;
     cell->state = NULL;
-    return ckr__remap_record(m, cell);
-}
-
-/* What was carried belongs to a run that has gone on without it: only its seed stays known. */
-static ckr_result ckr__record_stale(ckr__remap *m, ckr__fam *f, ckr__cell *entry)
-{
-    f->n_stale++;
-    if (!f->like) f->like = entry->state;
-    if (!entry->born && !ckr__has_seed(entry->state)) return CKR_OK;
-    if (!entry->born) entry->seed = entry->state->seed;
-    return ckr__record_retired(m, entry);
+    ckr__remap_record(m, cell);
+    return m->c->err->code;
 }
 
 /* Files win: a stream that they hold is live, whatever the record says; a derived one whose seed
@@ -23860,10 +23858,15 @@ static ckr_result ckr__record_stale(ckr__remap *m, ckr__fam *f, ckr__cell *entry
 static ckr_result ckr__record_place(ckr__remap *m, ckr__fam *f, ckr__cell *entry)
 {
     ckr__cell *cell;
-    ckr_result r;
-    if (m->job->stale && entry->state) return ckr__record_stale(m, f, entry);
-    r = ckr__cell_find(m, f, entry->id.at, true, &cell);
-    if (r != CKR_OK) return r;
+    if (m->job->stale && entry->state) {       /* of a run that has gone on: its seed is known */
+        f->n_stale++;
+        if (!f->like) f->like = entry->state;
+        if (!entry->born && !ckr__has_seed(entry->state)) return CKR_OK;
+        if (!entry->born) entry->seed = entry->state->seed;
+        return ckr__record_retired(m, entry);
+    }
+    cell = ckr__cell_find(m, f, entry->id.at, true);
+    if (!cell) return ckr__oom(m->c);
     if (cell->recorded) return ckr__record_bad(m, "streams", "one stream stands there twice");
     if (cell->saved && (!entry->born || (ckr__has_counter(cell->state) &&
                                          cell->state->seed != entry->seed)))
@@ -23882,7 +23885,8 @@ static ckr_result ckr__record_place(ckr__remap *m, ckr__fam *f, ckr__cell *entry
         entry->sum = ckr__rng_sum(m->c, entry->state);
     }
     *cell = *entry;
-    return ckr__remap_record(m, cell);
+    ckr__remap_record(m, cell);
+    return m->c->err->code;
 }
 
 static ckr_result ckr__record_stream(ckr__remap *m, const ckr_node *n)
@@ -23927,20 +23931,18 @@ static ckr_result ckr__record_head(ckr__remap *m, bool *use)
     return CKR_OK;
 }
 
-static ckr_result ckr__record_streams(ckr__remap *m)
+static void ckr__record_streams(ckr__remap *m)
 {
     const ckr_node *list = ckr_node_get(m->job->lineage, "streams");
     uint64_t i;
-    ckr_result r = CKR_OK;
-    if (!ckr_node_is_list(list)) return ckr__record_bad(m, "streams", "there is no list of them");
-    for (i = 0; i < list->count && r == CKR_OK; i++)
-        r = ckr__record_stream(m, list->u.items[i]);
-    return m->c->err->code;
+    if (!ckr_node_is_list(list)) ckr__record_bad(m, "streams", "there is no list of them");
+    for (i = 0; !ckr__failed(m->c) && i < list->count; i++)
+        ckr__record_stream(m, list->u.items[i]);
 }
 
 /* >>rng.remap.scope: what the saved streams vary over */
 
-static ckr_result ckr__remap_names(ckr__remap *m)
+static void ckr__remap_names(ckr__remap *m)
 {
     uint64_t i;
     for (i = 0; i < m->job->n_saved; i++) {
@@ -23948,14 +23950,10 @@ static ckr_result ckr__remap_names(ckr__remap *m)
         const char *name = s->name && s->name[0] ? s->name : "default";
         ckr__fam *f = ckr__fam_find(m, (ckr_rng_kind)s->state->kind, name);
         if (!f) f = ckr__fam_add(m, (ckr_rng_kind)s->state->kind, name, 0);
-        if (!f) return ckr__oom(m->c);
+        if (!f) return;
         m->fam_of[i] = CKR__TAGS;
-        if (s->rank >= m->from.ranks) {
-            f->n_extra++;
-            continue;
-        }
-        if (s->sibling) {
-            f->n_sibling++;
+        if (s->rank >= m->from.ranks || s->sibling) {
+            ++*(s->rank >= m->from.ranks ? &f->n_extra : &f->n_sibling);
             continue;
         }
         m->fam_of[i] = (uint8_t)(f - m->fams);
@@ -23969,11 +23967,10 @@ static ckr_result ckr__remap_names(ckr__remap *m)
         f->declared = f->declared || s->declared;
         f->fixed = f->fixed || s->declared;
     }
-    return CKR_OK;
 }
 
 /* One axis: which streams differ along it, or were never compared. Bits by index of the name. */
-static ckr_result ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *ids, uint8_t *differ,
+static void ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *ids, uint8_t *differ,
                                   uint8_t *compared)
 {
     ckr__map first = { m->c, NULL, 0, 0 };
@@ -23996,24 +23993,20 @@ static ckr_result ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *id
             differ[f] = 1;
     }
     ckr__map_free(&first);
-    return m->c->err->code;
 }
 
 /* A device's stream that at most half of the ranks have saved, of those that have saved any, is
    theirs alone: no other rank has such a device. */
-static ckr_result ckr__remap_partial(ckr__remap *m)
+static void ckr__remap_partial(ckr__remap *m)
 {
-    bool *has = (bool *)ckr__heap_alloc(m->c, m->from.ranks);
+    bool *has = CKR__NEW_N(m->c, bool, m->from.ranks);
     uint64_t i, n = 0;
     uint32_t f;
-    if (!has) return ckr__oom(m->c);
-    memset(has, 0, m->from.ranks);
-    for (i = 0; i < m->job->n_saved; i++)
+    for (i = 0; has && i < m->job->n_saved; i++)
         if (m->fam_of[i] != CKR__TAGS && !has[m->job->saved[i].rank]) {
             has[m->job->saved[i].rank] = true;
             n++;
         }
-    ckr__heap_free(m->c, has, m->from.ranks);
     for (f = 0; f < m->n_fams; f++) {
         ckr__fam *x = &m->fams[f];
         const bool device = x->kind == CKR_RNG_TORCH_CUDA || x->kind == CKR_RNG_TORCH_MPS ||
@@ -24024,34 +24017,25 @@ static ckr_result ckr__remap_partial(ckr__remap *m)
         if (x->partial) x->axes |= x->may;
         if (x->partial) x->n_alone = x->n_saved;
     }
-    return CKR_OK;
 }
 
-/* One state on all ranks where each may have its own: one stream, or many that somebody copied.
-   REMAP takes it for the latter. */
-static void ckr__scope_alike(const ckr__remap *m, ckr__fam *f)
-{
-    if (f->fixed || f->partial || f->n_saved < 2 || f->axes || !f->may) return;
-    if (m->job->policy == CKR_RNG_REMAP) f->axes = f->may;
-    else f->n_alike = f->n_saved;
-}
+
 
 /* Declared axes stay; others are in the scope when the states differ along them, and out of it when
-   they do not. What was never compared stays as it was said. */
-static ckr_result ckr__remap_scopes(ckr__remap *m)
+   they do not. What was never compared stays as it was said. One state on all ranks where each may
+   have its own is one stream, or many that somebody copied: REMAP takes it for the latter. */
+static void ckr__remap_scopes(ckr__remap *m)
 {
     const size_t bytes = (size_t)m->job->n_saved * sizeof(ckr__cell_id);
     ckr__cell_id *ids = (ckr__cell_id *)ckr__heap_alloc(m->c, bytes);
     uint8_t differ[CKR__TAGS], compared[CKR__TAGS];
     uint32_t axis, f;
-    ckr_result r = CKR_OK;
-    if (!ids) return ckr__oom(m->c);
-    for (axis = 0; axis < CKR__AXES && r == CKR_OK; axis++) {
+    for (axis = 0; axis < CKR__AXES && !ckr__failed(m->c); axis++) {
         memset(differ, 0, sizeof differ);
         memset(compared, 0, sizeof compared);
         if (m->from.size[axis] == 1 || (axis == CKR__AXIS_EP && m->from.folded)) continue;
-        r = ckr__scope_axis(m, axis, ids, differ, compared);
-        for (f = 0; f < m->n_fams && r == CKR_OK; f++) {
+        ckr__scope_axis(m, axis, ids, differ, compared);
+        for (f = 0; f < m->n_fams; f++) {
             ckr__fam *fam = &m->fams[f];
             if (differ[f] && !(fam->axes >> axis & 1)) {
                 fam->axes |= 1u << axis;
@@ -24062,21 +24046,22 @@ static ckr_result ckr__remap_scopes(ckr__remap *m)
         }
     }
     ckr__heap_free(m->c, ids, bytes);
-    if (r == CKR_OK) r = ckr__remap_partial(m);
-    for (f = 0; f < m->n_fams && r == CKR_OK; f++) {
-        ckr__scope_alike(m, &m->fams[f]);
-        m->fams[f].scope = ckr__axes_text(m->c, m->fams[f].axes);
+    ckr__remap_partial(m);
+    for (f = 0; f < m->n_fams; f++) {
+        ckr__fam *x = &m->fams[f];
+        const bool alike = !x->fixed && !x->partial && x->n_saved > 1 && !x->axes && x->may;
+        if (alike && m->job->policy == CKR_RNG_REMAP) x->axes = x->may;
+        else if (alike) x->n_alike = x->n_saved;
+        x->scope = ckr__axes_text(m->c, x->axes);
     }
-    return m->c->err->code;
 }
 
 /* Each point's stream, from the first rank that saved it; and which rank saved which. */
-static ckr_result ckr__remap_saved(ckr__remap *m)
+static void ckr__remap_saved(ckr__remap *m)
 {
     ckr__cell_id *ids = CKR__NEW_N(m->c, ckr__cell_id, m->job->n_saved);
     uint64_t i;
-    if (!ids) return ckr__oom(m->c);
-    for (i = 0; i < m->job->n_saved; i++) {
+    for (i = 0; ids && i < m->job->n_saved; i++) {
         const ckr__rng_saved *s = &m->job->saved[i];
         ckr__fam *f = &m->fams[m->fam_of[i] % CKR__TAGS];
         ckr__cell *cell;
@@ -24084,7 +24069,8 @@ static ckr_result ckr__remap_saved(ckr__remap *m)
         ids[i].tag = f->tag;
         ckr__grid_at(&m->from, s->rank, ids[i].at);
         ckr__map_put(&m->own, (const char *)&ids[i], sizeof ids[i], s->rank, NULL);
-        if (ckr__cell_find(m, f, ids[i].at, true, &cell) != CKR_OK) return ckr__oom(m->c);
+        cell = ckr__cell_find(m, f, ids[i].at, true);
+        if (!cell) return;
         if (!f->like) f->like = s->state;
         if (cell->saved) {
             if (cell->sum != m->sum[i]) f->n_moved++;      /* first wins, and is said to */
@@ -24096,37 +24082,31 @@ static ckr_result ckr__remap_saved(ckr__remap *m)
         cell->sum = m->sum[i];
         if (ckr__has_seed(s->state)) ckr__remap_used(m, s->state->seed);
     }
-    return m->c->err->code;
 }
 
 /* >>rng.remap.assign: who continues what */
 
-/* The points of the coming ranks, as cells in the order of out->given. */
-static ckr_result ckr__remap_assign(ckr__remap *m, ckr__cell ***table)
+/* The points of the coming ranks, as cells in the order of out->given. NULL: out of memory. */
+static ckr__cell **ckr__remap_assign(ckr__remap *m)
 {
+    ckr__cell **table = CKR__NEW_N(m->c, ckr__cell *, (uint64_t)m->to.ranks * m->n_fams);
     uint32_t rank, f, at[CKR__AXES];
     uint64_t i = 0;
-    *table = CKR__NEW_N(m->c, ckr__cell *, (uint64_t)m->to.ranks * m->n_fams);
-    if (!*table) return ckr__oom(m->c);
-    for (rank = 0; rank < m->to.ranks; rank++) {
+    for (rank = 0; table && rank < m->to.ranks; rank++) {
         ckr__grid_at(&m->to, rank, at);
-        for (f = 0; f < m->n_fams; f++) {
+        for (f = 0; f < m->n_fams; f++, i++) {
             const ckr__fam *fam = &m->fams[f];
-            ckr__cell *cell;
-            if (ckr__cell_find(m, fam, at, !fam->partial, &cell) != CKR_OK)
-                return ckr__oom(m->c);
-            if (fam->partial && (!cell || !cell->state)) {
-                i++;
-                continue;
-            }
+            ckr__cell *cell = ckr__cell_find(m, fam, at, !fam->partial);
+            if (!cell && !fam->partial) return NULL;
+            if (fam->partial && (!cell || !cell->state)) continue;
             if (!cell->needed) cell->to = rank;
             cell->needed = true;
             cell->held = cell->held || !m->job->holds_fn ||
                          m->job->holds_fn(m->job->user, fam->kind, fam->name, rank);
-            (*table)[i++] = cell;
+            table[i] = cell;
         }
     }
-    return CKR_OK;
+    return table;
 }
 
 static int ckr__u64_cmp(uint64_t a, uint64_t b)
@@ -24134,20 +24114,13 @@ static int ckr__u64_cmp(uint64_t a, uint64_t b)
     return a < b ? -1 : a > b;
 }
 
-static int ckr__cell_cmp_at(const ckr__cell *x, const ckr__cell *y)
-{
-    uint32_t i;
-    for (i = 0; i < CKR__AXES; i++)
-        if (x->id.at[i] != y->id.at[i]) return x->id.at[i] < y->id.at[i] ? -1 : 1;
-    return 0;
-}
-
 /* By tag and point. */
 static int ckr__cell_cmp(const void *a, const void *b)
 {
-    const ckr__cell *x = (const ckr__cell *)a, *y = (const ckr__cell *)b;
-    if (x->id.tag != y->id.tag) return x->id.tag < y->id.tag ? -1 : 1;
-    return ckr__cell_cmp_at(x, y);
+    const ckr__cell_id *x = &((const ckr__cell *)a)->id, *y = &((const ckr__cell *)b)->id;
+    int i, r = ckr__u64_cmp(x->tag, y->tag);
+    for (i = 0; !r && i < CKR__AXES; i++) r = ckr__u64_cmp(x->at[i], y->at[i]);
+    return r;
 }
 
 /* Streams that could meet lie side by side, the one to keep of each such run first: the one whose
@@ -24155,23 +24128,20 @@ static int ckr__cell_cmp(const void *a, const void *b)
 static int ckr__cell_cmp_state(const void *a, const void *b)
 {
     const ckr__cell *x = (const ckr__cell *)a, *y = (const ckr__cell *)b;
-    int r;
-    if (x->id.tag != y->id.tag) return x->id.tag < y->id.tag ? -1 : 1;
-    r = ckr__u64_cmp(x->order[0], y->order[0]);
+    int r = ckr__u64_cmp(x->id.tag, y->id.tag);
+    if (!r) r = ckr__u64_cmp(x->order[0], y->order[0]);
     if (!r) r = ckr__u64_cmp(y->order[1], x->order[1]);
     if (!r) r = (int)y->needed - (int)x->needed;
-    return r ? r : ckr__cell_cmp_at(x, y);
+    return r ? r : ckr__cell_cmp(x, y);
 }
 
 /* Cells that have a state (`needed`: and a rank), as scratch of n_all pointers. */
-static ckr_result ckr__remap_sorted(ckr__remap *m, bool needed, ckr__cell ***out, size_t *n)
+static bool ckr__remap_sorted(ckr__remap *m, bool needed, ckr__cell ***out, uint64_t *n)
 {
-    const size_t bytes = (size_t)m->n_all * sizeof **out;
     uint64_t i;
     *n = 0;
-    *out = (ckr__cell **)ckr__heap_alloc(m->c, bytes);
-    if (!*out) return ckr__oom(m->c);
-    for (i = 0; i < m->n_all; i++) {
+    *out = (ckr__cell **)ckr__heap_alloc(m->c, (size_t)m->n_all * sizeof **out);
+    for (i = 0; *out && i < m->n_all; i++) {
         ckr__cell *x = m->all[i];
         const bool counter = x->state && ckr__has_counter(x->state);
         if (!x->state || (needed && !x->needed)) continue;
@@ -24179,10 +24149,10 @@ static ckr_result ckr__remap_sorted(ckr__remap *m, bool needed, ckr__cell ***out
         x->order[1] = counter ? x->state->offset : 0;
         (*out)[(*n)++] = x;
     }
-    if (ckr__sort(m->c, (void **)(void *)*out, *n, ckr__cell_cmp_state)) return CKR_OK;
-    ckr__heap_free(m->c, *out, bytes);
-    *out = NULL;
-    return ckr__oom(m->c);
+    if (*out && ckr__sort(m->c, (void **)(void *)*out, (size_t)*n, ckr__cell_cmp_state))
+        return true;
+    ckr__heap_free(m->c, *out, (size_t)m->n_all * sizeof **out);
+    return false;
 }
 
 enum { CKR__APART = 0, CKR__SAME, CKR__MEET };
@@ -24201,14 +24171,12 @@ static int ckr__cell_meet(const ckr__cell *x, const ckr__cell *y, uint64_t draws
 }
 
 /* What was saved twice, or runs into another. REMAP keeps one of each. */
-static ckr_result ckr__remap_repair(ckr__remap *m)
+static void ckr__remap_repair(ckr__remap *m)
 {
     ckr__cell **v, *last = NULL;
-    const size_t bytes = (size_t)m->n_all * sizeof *v;
-    uint64_t gap;
-    size_t i, n;
-    ckr_result r = ckr__remap_sorted(m, false, &v, &n);
-    for (i = 0; i < n && r == CKR_OK; i++) {
+    uint64_t gap, i, n;
+    if (!ckr__remap_sorted(m, false, &v, &n)) return;
+    for (i = 0; i < n; i++) {
         const int meet = last ? ckr__cell_meet(last, v[i], m->job->draws, &gap) : CKR__APART;
         ckr__fam *f = ckr__fam_of_tag(m, v[i]->id.tag);
         if (meet == CKR__SAME) f->n_duplicate++;
@@ -24220,10 +24188,9 @@ static ckr_result ckr__remap_repair(ckr__remap *m)
         v[i]->repaired = true;
         f->n_repaired++;
     }
-    ckr__heap_free(m->c, v, bytes);
-    for (i = 0; i < m->n_all && r == CKR_OK; i++)      /* not in the order of hidden sums */
-        if (m->all[i]->repaired) r = ckr__cell_retire(m, m->all[i]);
-    return r;
+    ckr__heap_free(m->c, v, (size_t)m->n_all * sizeof *v);
+    for (i = 0; i < m->n_all; i++)                     /* not in the order of hidden sums */
+        if (m->all[i]->repaired) ckr__cell_retire(m, m->all[i]);
 }
 
 static void ckr__root_cell(const ckr__remap *m, const ckr__cell *cell, ckr__sha256 *h)
@@ -24259,37 +24226,29 @@ static void ckr__remap_take_key(ckr__remap *m, ckr__sha256 *h)
 }
 
 /* A new run's key: from what was saved. */
-static ckr_result ckr__remap_root(ckr__remap *m)
+static void ckr__remap_root(ckr__remap *m)
 {
-    const size_t bytes = (size_t)m->n_all * sizeof(ckr__cell *);
-    ckr__cell **v = (ckr__cell **)ckr__heap_alloc(m->c, bytes);
+    ckr__cell **v = CKR__NEW_N(m->c, ckr__cell *, m->n_all);
     uint8_t count[4];
     ckr__sha256 h;
     size_t i, n = 0;
-    bool ok;
-    if (!v) return ckr__oom(m->c);
-    for (i = 0; i < m->n_all; i++)
+    for (i = 0; v && i < m->n_all; i++)
         if (m->all[i]->saved && m->all[i]->state) v[n++] = m->all[i];
-    ok = ckr__sort(m->c, (void **)(void *)v, n, ckr__cell_cmp);
-    if (ok) {
-        ckr__sha256_init(&h);
-        ckr__sha256_update(&h, "ckptresume/rng-root/v1", 23);
-        ckr__store_u32(count, (uint32_t)n);
-        ckr__sha256_update(&h, count, 4);
-        for (i = 0; i < n; i++) ckr__root_cell(m, v[i], &h);
-        ckr__remap_take_key(m, &h);
-    }
-    ckr__heap_free(m->c, v, bytes);
-    return ok ? CKR_OK : ckr__oom(m->c);
+    if (!v || !ckr__sort(m->c, (void **)(void *)v, n, ckr__cell_cmp)) return;
+    ckr__sha256_init(&h);
+    ckr__sha256_update(&h, "ckptresume/rng-root/v1", 23);
+    ckr__store_u32(count, (uint32_t)n);
+    ckr__sha256_update(&h, count, 4);
+    for (i = 0; i < n; i++) ckr__root_cell(m, v[i], &h);
+    ckr__remap_take_key(m, &h);
 }
 
 /* The user's seed: another key, and nothing of what was is used again. */
-static ckr_result ckr__remap_reseed(ckr__remap *m)
+static void ckr__remap_reseed(ckr__remap *m)
 {
     ckr__sha256 h;
     uint8_t seed[16];
     uint64_t i;
-    ckr_result r = CKR_OK;
     ckr__store_u32(seed, m->key[0]);
     ckr__store_u32(seed + 4, m->key[1]);
     ckr__store_u64(seed + 8, m->job->seed);
@@ -24297,8 +24256,7 @@ static ckr_result ckr__remap_reseed(ckr__remap *m)
     ckr__sha256_update(&h, "ckptresume/rng-seed/v1", 23);
     ckr__sha256_update(&h, seed, 16);
     ckr__remap_take_key(m, &h);
-    for (i = 0; i < m->n_all && r == CKR_OK; i++) r = ckr__cell_retire(m, m->all[i]);
-    return r;
+    for (i = 0; i < m->n_all; i++) ckr__cell_retire(m, m->all[i]);
 }
 
 /* One state like `like`. JAX keys have their own way, jax.random.fold_in(key, i) = E_key(0, i): by
@@ -24320,28 +24278,28 @@ static bool ckr__derive_state(const ckr_rng *like, uint64_t s, uint32_t generati
 }
 
 /* A state for a point that has none: derived, with the first attempt whose seed nothing has. */
-static ckr_result ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
+static void ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
 {
     ckr__fam *f = ckr__fam_of_tag(m, cell->id.tag);
     ckr_rng *r;
     uint32_t index;
     uint64_t s = 0;
-    if (cell->recorded && ckr__cell_retire(m, cell) != CKR_OK) return ckr__oom(m->c);
+    if (cell->recorded) ckr__cell_retire(m, cell);
     r = f->like && f->like->kind != CKR_RNG_OPAQUE ? CKR__NEW(m->c, ckr_rng) : NULL;
-    if (!r) return f->like && f->like->kind != CKR_RNG_OPAQUE ? ckr__oom(m->c) : CKR_OK;
+    if (!r) return;
     if (!ckr__derive_index(m->to.size, cell->id.at, f->axes, &index)) index = UINT32_MAX;
     for (cell->attempt = 0; cell->attempt < 256; cell->attempt++) {
         s = ckr__derive_seed(m->key, f->tag, m->generation, cell->attempt, index);
         if (ckr__map_find(&m->seeds, (const char *)&s, sizeof s, NULL)) continue;
-        if (!ckr__derive_state(f->like, s, m->generation, index, r)) return CKR_OK;
+        if (!ckr__derive_state(f->like, s, m->generation, index, r)) return;
         if (r->seed == s || !ckr__has_seed(r) ||
             !ckr__map_find(&m->seeds, (const char *)&r->seed, sizeof r->seed, NULL))
             break;
     }
     if (cell->attempt == 256)
-        return ckr__remedy(m->c->err, ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file,
-                                                CKR_NO_OFFSET, f->name, NULL),
-                           "--rng reseed --seed S");
+        ckr__remedy(m->c->err, ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file,
+                                         CKR_NO_OFFSET, f->name, NULL),
+                    "--rng reseed --seed S");
     cell->state = r;
     cell->rank = cell->to;
     cell->fresh = true;
@@ -24351,7 +24309,6 @@ static ckr_result ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
     cell->sum = ckr__rng_sum(m->c, r);
     ckr__remap_used(m, s);
     if (ckr__has_seed(r) && r->seed != s) ckr__remap_used(m, r->seed);
-    return m->c->err->code;
 }
 
 /* Does anything differ from the run that saved this? */
@@ -24374,23 +24331,19 @@ static bool ckr__cell_in(const ckr__cell *x, const ckr__grid *g)
 }
 
 /* Derives what has no state, and parks what has no rank or no file. */
-static ckr_result ckr__remap_settle(ckr__remap *m)
+static void ckr__remap_settle(ckr__remap *m)
 {
     uint64_t i;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < m->n_all && r == CKR_OK; i++) {
+    for (i = 0; i < m->n_all && !ckr__failed(m->c); i++) {
         ckr__cell *x = m->all[i];
         ckr__fam *f = ckr__fam_of_tag(m, x->id.tag);
         if (x->needed && !x->state) {
-            r = ckr__remap_derive(m, x);
-            if (r != CKR_OK) break;
+            ckr__remap_derive(m, x);
             if (!x->state) f->n_none++;
             else if (!x->repaired && !m->reseed && ckr__cell_in(x, &m->from)) f->n_missing++;
             else if (!x->repaired) f->n_new++;
-        } else if (x->needed && x->state) {
-            if (!x->held) f->n_parked++;
-            else if (x->saved) f->n_kept++;
-            else f->n_returned++;
+        } else if (x->needed) {
+            ++*(!x->held ? &f->n_parked : x->saved ? &f->n_kept : &f->n_returned);
         } else if (x->saved) {
             f->n_parked++;
         }
@@ -24402,30 +24355,25 @@ static ckr_result ckr__remap_settle(ckr__remap *m)
         x->status = x->needed && x->held ? CKR__CELL_LIVE : CKR__CELL_PARKED;
         if (ckr__has_counter(x->state) && x->born && x->state->offset > x->high)
             x->high = x->state->offset;
-        if (!x->recorded && (x->born || x->status == CKR__CELL_PARKED))
-            r = ckr__remap_record(m, x);
+        if (!x->recorded && (x->born || x->status == CKR__CELL_PARKED)) ckr__remap_record(m, x);
     }
-    return r;
 }
 
-static ckr_result ckr__remap_given(ckr__remap *m, ckr__cell *const *table)
+static void ckr__remap_given(ckr__remap *m, ckr__cell *const *table)
 {
     const uint64_t n = (uint64_t)m->to.ranks * m->n_fams;
     ckr_rng_given *given = CKR__NEW_N(m->c, ckr_rng_given, n);
     ckr__cell_id id;
     uint64_t i, rank;
-    if (!given) return ckr__oom(m->c);
-    for (i = 0; i < n; i++) {
+    for (i = 0; given && i < n; i++) {
         const ckr__cell *x = table[i];
         ckr__fam *f = &m->fams[i % m->n_fams];
         ckr_rng_given *g = &given[i];
         g->kind = ckr_rng_kind_name(f->kind);
         g->name = f->name;
         g->scope = f->scope;
-        if (!x) {
-            g->exactness = 5;
-            continue;
-        }
+        g->exactness = 5;
+        if (!x) continue;
         g->rank = x->rank;
         g->state = x->state;
         g->key = x->seed;
@@ -24445,7 +24393,6 @@ static ckr_result ckr__remap_given(ckr__remap *m, ckr__cell *const *table)
     m->out->given = given;
     m->out->n_ranks = m->to.ranks;
     m->out->n_streams = m->n_fams;
-    return CKR_OK;
 }
 
 static const char *ckr__cell_text(ckr__ctx *c, const ckr__cell *x, uint32_t axes)
@@ -24460,29 +24407,24 @@ static const char *ckr__cell_text(ckr__ctx *c, const ckr__cell *x, uint32_t axes
     return ckr__strdup(c, text);
 }
 
-static ckr_result ckr__remap_carried(ckr__remap *m)
+static void ckr__remap_carried(ckr__remap *m)
 {
-    ckr_rng_carried *v;
-    uint64_t i, n = 0;
-    for (i = 0; i < m->n_all; i++)
-        n += m->all[i]->state && m->all[i]->status == CKR__CELL_PARKED;
-    v = CKR__NEW_N(m->c, ckr_rng_carried, n);
-    if (!v) return ckr__oom(m->c);
-    m->out->carried = v;
+    ckr_rng_carried *carried = NULL;
+    uint64_t i;
     for (i = 0; i < m->n_all; i++) {
         const ckr__cell *x = m->all[i];
         const ckr__fam *f = ckr__fam_of_tag(m, x->id.tag);
+        ckr_rng_carried *v;
         if (!x->state || x->status != CKR__CELL_PARKED) continue;
+        v = CKR__PUSH(ckr_rng_carried, m->c, carried, m->out->n_carried);
         v->kind = ckr_rng_kind_name(f->kind);
         v->name = f->name;
         v->at = ckr__cell_text(m->c, x, f->axes);
         v->rank = x->rank;
         v->step = x->step;
         v->state = x->state;
-        v++;
     }
-    m->out->n_carried = n;
-    return m->c->err->code;
+    m->out->carried = carried;
 }
 
 /* >>rng.remap.proof: that no two streams of the coming run meet */
@@ -24508,12 +24450,10 @@ static int ckr__log2_up(uint64_t n)
     return (uint64_t)1 << k < n ? k + 1 : k;
 }
 
-static ckr_result ckr__proof_count(ckr__remap *m, ckr__cell *const *v, size_t n, ckr__proof *p)
+static void ckr__proof_count(ckr__remap *m, ckr__cell *const *v, uint64_t n, ckr__proof *p)
 {
     ckr__map tags = { m->c, NULL, 0, 0 };
-    uint64_t gap = 0, tag;
-    size_t i;
-    memset(p, 0, sizeof *p);
+    uint64_t gap = 0, tag, i;
     for (i = 0; i < n; i++) {
         const ckr_rng *s = v[i]->state;
         const int meet = i ? ckr__cell_meet(v[i - 1], v[i], m->job->draws, &gap) : CKR__APART;
@@ -24536,7 +24476,6 @@ static ckr_result ckr__proof_count(ckr__remap *m, ckr__cell *const *v, size_t n,
         else ckr__map_put(&tags, (const char *)&s->seed, sizeof s->seed, tag, NULL);
     }
     ckr__map_free(&tags);
-    return m->c->err->code;
 }
 
 static void ckr__proof_counter(const ckr__remap *m, const ckr__proof *p, ckr__buf *b)
@@ -24574,17 +24513,15 @@ static void ckr__proof_chance(const ckr__remap *m, ckr__buf *b, const char *what
     ckr__buf_str(b, ". ");
 }
 
-static ckr_result ckr__remap_proof(ckr__remap *m)
+static void ckr__remap_proof(ckr__remap *m)
 {
     ckr__cell **v;
-    ckr__proof p;
+    ckr__proof p = CKR_ZERO;
     ckr__buf b = { m->c, NULL, 0, 0, false };
-    size_t n;
-    ckr_result r = ckr__remap_sorted(m, true, &v, &n);
-    if (r != CKR_OK) return r;
-    r = ckr__proof_count(m, v, n, &p);
+    uint64_t n;
+    if (!ckr__remap_sorted(m, true, &v, &n)) return;
+    ckr__proof_count(m, v, n, &p);
     ckr__heap_free(m->c, v, (size_t)m->n_all * sizeof *v);
-    if (r != CKR_OK) return r;
     m->out->disjoint = !p.n_same && !p.n_meet;
     ckr__proof_counter(m, &p, &b);
     ckr__proof_chance(m, &b, "mt19937", p.n_mt, 19936);
@@ -24601,32 +24538,28 @@ static ckr_result ckr__remap_proof(ckr__remap *m)
                         (unsigned long long)p.n_meet);
     if (!b.failed) m->out->proof = ckr__strndup(m->c, (const char *)b.data, b.size - 1);
     ckr__buf_free(&b);
-    return m->out->proof ? CKR_OK : ckr__oom(m->c);
 }
 
 /* >>rng.remap.report */
 
-static ckr_result ckr__remap_say(ckr__remap *m, const ckr__fam *f, const char *code,
+static void ckr__remap_say(ckr__remap *m, const ckr__fam *f, const char *code,
                                  ckr_severity severity, uint64_t n, const char *reason,
                                  const char *remedy)
 {
     const char *unit = !strcmp(code, "CKR_RNG_SHARED") ? "rank" : "stream";
     char subject[160], value[64];
-    if (!n) return CKR_OK;
+    if (!n) return;
     if (f) ckr__format(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
     ckr__format(value, sizeof value, "%llu %s%s", (unsigned long long)n, unit, n == 1 ? "" : "s");
-    return ckr__say(m->c, code, severity, f ? subject : "rng", NULL, f ? value : NULL, reason,
-                    remedy);
+    ckr__say(m->c, code, severity, f ? subject : "rng", NULL, f ? value : NULL, reason, remedy);
 }
 
-typedef struct ckr__rng_saying {
+static const struct ckr__rng_saying {
     size_t      at;            /* of the count in ckr__fam                               */
     const char *code;
     ckr_severity severity;
     const char *reason, *remedy;
-} ckr__rng_saying;
-
-static const ckr__rng_saying ckr__rng_sayings[] = {
+} ckr__rng_sayings[] = {
     { offsetof(ckr__fam, n_kept), "CKR_RNG_KEPT", CKR_EXACT, "go on where they stood", NULL },
     { offsetof(ckr__fam, n_copied), "CKR_RNG_SHARED", CKR_EXACT,
       "ranks that saved none share the stream of their scope", NULL },
@@ -24671,7 +24604,7 @@ static const ckr__rng_saying ckr__rng_sayings[] = {
 };
 
 /* Over which ranks a stream varies, and who says so: all of a remap rests on it. */
-static ckr_result ckr__remap_say_scope(ckr__remap *m, const ckr__fam *f)
+static void ckr__remap_say_scope(ckr__remap *m, const ckr__fam *f)
 {
     char subject[160];
     const char *why = f->partial    ? "the device is these ranks' alone"
@@ -24680,20 +24613,20 @@ static ckr_result ckr__remap_say_scope(ckr__remap *m, const ckr__fam *f)
                       : f->fixed    ? "so the framework seeds them"
                       : f->recorded ? "so it was when the run was first converted"
                                     : "the framework leaves it to the script: so the states show";
-    if (!f->n_saved && !f->recorded) return CKR_OK;
+    if (!f->n_saved && !f->recorded) return;
     ckr__format(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
-    return ckr__say(m->c, "CKR_RNG_SCOPE", CKR_EXACT, subject, NULL,
-                    f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks",
-                    why, NULL);
+    ckr__say(m->c, "CKR_RNG_SCOPE", CKR_EXACT, subject, NULL,
+             f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks", why,
+             NULL);
 }
 
-static ckr_result ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
+static void ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
 {
     const bool kept = m->job->policy == CKR_RNG_KEEP;
     size_t i;
     if (!m->reseed) ckr__remap_say_scope(m, f);
     for (i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings; i++) {
-        const ckr__rng_saying *s = &ckr__rng_sayings[i];
+        const struct ckr__rng_saying *s = &ckr__rng_sayings[i];
         uint64_t n;
         memcpy(&n, (const char *)f + s->at, sizeof n);
         ckr__remap_say(m, f, s->code, s->severity, n, s->reason, s->remedy);
@@ -24703,7 +24636,7 @@ static ckr_result ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
                    m->reseed ? "from the seed that was given"
                              : "belong to ranks that are new: derived from the run's key",
                    NULL);
-    if (m->reseed) return m->c->err->code;
+    if (m->reseed) return;
     ckr__remap_say(m, f, "CKR_W_RNG_DUPLICATES", kept ? CKR_CHANGED : CKR_EXACT, f->n_duplicate,
                    kept ? "were saved equal to another rank's that should differ; kept so"
                         : "were saved equal to another rank's that should differ",
@@ -24713,43 +24646,27 @@ static ckr_result ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
                           "kept so"
                         : "have the seed of another rank that is further on",
                    kept ? "--rng remap" : NULL);
-    return m->c->err->code;
 }
 
-static ckr_result ckr__remap_report(ckr__remap *m, bool foreign, bool begun)
+static void ckr__remap_report(ckr__remap *m, bool foreign, bool begun)
 {
     char text[120];
     uint32_t i;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < m->n_fams && r == CKR_OK; i++) r = ckr__remap_report_fam(m, &m->fams[i]);
-    if (r == CKR_OK && !m->n_fams)
-        r = ckr__remap_say(m, NULL, "CKR_RNG_NONE", CKR_EXACT, 1,
-                           "the checkpoint holds no random streams: the coming run seeds its own",
-                           NULL);
-    if (r == CKR_OK && foreign)
-        r = ckr__remap_say(m, NULL, "CKR_W_RNG_LINEAGE", CKR_CHANGED, 1,
-                           "the side file's record is of another topology and was not used", NULL);
-    if (r == CKR_OK && begun) {
-        ckr__format(text, sizeof text, "a record begins: key %08lx%08lx, generation %lu",
-                    (unsigned long)m->key[0], (unsigned long)m->key[1],
-                    (unsigned long)m->generation);
-        r = ckr__remap_say(m, NULL, "CKR_RNG_LINEAGE", CKR_EXACT, 1, text, NULL);
-    }
-    return r;
+    for (i = 0; i < m->n_fams; i++) ckr__remap_report_fam(m, &m->fams[i]);
+    ckr__remap_say(m, NULL, "CKR_RNG_NONE", CKR_EXACT, !m->n_fams,
+                   "the checkpoint holds no random streams: the coming run seeds its own", NULL);
+    ckr__remap_say(m, NULL, "CKR_W_RNG_LINEAGE", CKR_CHANGED, foreign,
+                   "the side file's record is of another topology and was not used", NULL);
+    ckr__format(text, sizeof text, "a record begins: key %08lx%08lx, generation %lu",
+                (unsigned long)m->key[0], (unsigned long)m->key[1], (unsigned long)m->generation);
+    ckr__remap_say(m, NULL, "CKR_RNG_LINEAGE", CKR_EXACT, begun, text, NULL);
 }
 
 static void ckr__remap_verdict(ckr__remap *m)
 {
-    uint64_t i;
-    int worst = CKR_EXACT;
-    for (i = 0; i < m->out->n_notes; i++)
-        if ((int)m->notes[i].severity > worst) worst = (int)m->notes[i].severity;
     m->out->notes = m->notes;
-    m->out->verdict = worst == CKR_EXACT     ? CKR_VERDICT_EXACT
-                      : worst == CKR_CHANGED ? CKR_VERDICT_CHANGED
-                      : worst == CKR_ERROR   ? CKR_VERDICT_REFUSED
-                                             : CKR_VERDICT_APPROX;
-    if (m->job->mode == CKR_MODE_RECOVER && worst != CKR_EXACT)
+    m->out->verdict = ckr__verdict(ckr__severity_max(m->notes, m->out->n_notes));
+    if (m->job->mode == CKR_MODE_RECOVER && m->out->verdict != CKR_VERDICT_EXACT)
         m->out->verdict = CKR_VERDICT_REFUSED;
 }
 
@@ -24812,7 +24729,7 @@ static ckr_node *ckr__record_put_tags(ckr__remap *m)
 }
 
 /* The record of this remap and all before. */
-static ckr_result ckr__remap_write(ckr__remap *m, bool moved)
+static void ckr__remap_write(ckr__remap *m, bool moved)
 {
     ckr__ctx *c = m->c;
     const uint32_t all = (1u << CKR__AXES) - 1;
@@ -24838,81 +24755,71 @@ static ckr_result ckr__remap_write(ckr__remap *m, bool moved)
                        "generation", ckr__node_int(c, (int64_t)m->generation),
                        "tags", ckr__record_put_tags(m), "history", m->history, "streams", list,
                        NULL);
-    return c->err->code;
 }
 
 /* >>rng.remap.all */
 
-static ckr_result ckr__remap_begin(ckr__remap *m, bool *foreign)
+/* What there is: sizes, the record (*foreign: it is of another run), names, scopes, states. */
+static void ckr__remap_begin(ckr__remap *m, bool *foreign)
 {
     ckr__ctx *c = m->c;
     const ckr__rng_job *job = m->job;
-    bool use;
-    uint32_t i;
-    ckr_result r;
+    bool use = false;
     if (!ckr__grid_make(&job->from, &m->from) || !ckr__grid_make(&job->to, &m->to))
-        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "topology",
-                         "more than 2^32 - 1 ranks");
-    m->same = m->from.folded == m->to.folded && m->from.ranks == m->to.ranks;
-    for (i = 0; i < CKR__AXES; i++) m->same = m->same && m->from.size[i] == m->to.size[i];
+        ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "topology",
+                  "more than 2^32 - 1 ranks");
+    m->same = m->from.folded == m->to.folded && m->from.ranks == m->to.ranks &&
+              !memcmp(m->from.size, m->to.size, sizeof m->to.size);
     m->reseed = job->policy == CKR_RNG_RESEED;
     m->fams = CKR__NEW_N(c, ckr__fam, CKR__TAGS);
     m->fam_of = CKR__NEW_N(c, uint8_t, job->n_saved);
     m->sum = CKR__NEW_N(c, uint64_t, job->n_saved);
-    if (!m->fams || !m->fam_of || !m->sum) return ckr__oom(m->c);
-    m->cells.c = m->own.c = m->seeds.c = c;
-    r = ckr__record_head(m, &use);
-    *foreign = r == CKR_OK && !use && job->lineage && job->lineage->kind != CKR_NODE_NONE;
-    if (r == CKR_OK) r = ckr__remap_names(m);
-    if (r == CKR_OK) r = ckr__remap_scopes(m);
-    if (r == CKR_OK) r = ckr__remap_saved(m);
-    if (r == CKR_OK && use) r = ckr__record_streams(m);
-    return r;
+    if (!ckr__failed(c)) ckr__record_head(m, &use);
+    *foreign = !use && job->lineage && job->lineage->kind != CKR_NODE_NONE;
+    if (!ckr__failed(c)) ckr__remap_names(m);
+    if (!ckr__failed(c)) ckr__remap_scopes(m);
+    if (!ckr__failed(c)) ckr__remap_saved(m);
+    if (!ckr__failed(c) && use) ckr__record_streams(m);
 }
 
 /* Key, repairs, derivation: everything that needs all cells to be there. */
-static ckr_result ckr__remap_decide(ckr__remap *m, bool *moved, bool *begun)
+static void ckr__remap_decide(ckr__remap *m, bool *moved, bool *begun)
 {
-    ckr_result r = CKR_OK;
-    *begun = false;
-    if (!m->reseed) r = ckr__remap_repair(m);
-    if (r == CKR_OK) *moved = ckr__remap_moves(m);
-    if (r == CKR_OK && *moved) {
-        *begun = !m->have_key;
-        if (!m->have_key) r = ckr__remap_root(m);
-        if (r == CKR_OK && m->reseed) r = ckr__remap_reseed(m);
-        if (r == CKR_OK && ++m->generation > 0xffff)
-            r = ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file, CKR_NO_OFFSET, NULL,
-                          NULL);
-    }
-    return r == CKR_OK ? ckr__remap_settle(m) : r;
+    if (!m->reseed) ckr__remap_repair(m);
+    if (ckr__failed(m->c)) return;
+    *moved = ckr__remap_moves(m);
+    *begun = *moved && !m->have_key;
+    if (*begun) ckr__remap_root(m);
+    if (*moved && m->reseed) ckr__remap_reseed(m);
+    if (*moved && ++m->generation > 0xffff)
+        ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file, CKR_NO_OFFSET, NULL, NULL);
+    ckr__remap_settle(m);
 }
 
-static ckr_result ckr__remap_run(ckr__remap *m)
+static void ckr__remap_run(ckr__remap *m)
 {
     ckr__cell **table = NULL;
     bool foreign = false, moved = false, begun = false;
-    ckr_result r = ckr__remap_begin(m, &foreign);
-    if (r == CKR_OK) r = ckr__remap_assign(m, &table);
-    if (r == CKR_OK) r = ckr__remap_decide(m, &moved, &begun);
-    if (r == CKR_OK) r = ckr__remap_given(m, table);
-    if (r == CKR_OK) r = ckr__remap_carried(m);
-    if (r == CKR_OK) r = ckr__remap_proof(m);
-    if (r == CKR_OK) r = ckr__remap_report(m, foreign, begun);
-    if (r == CKR_OK) ckr__remap_verdict(m);
-    if (r == CKR_OK && m->have_key) r = ckr__remap_write(m, moved);
-    return r;
+    ckr__remap_begin(m, &foreign);
+    if (!ckr__failed(m->c)) table = ckr__remap_assign(m);
+    if (table) ckr__remap_decide(m, &moved, &begun);
+    if (ckr__failed(m->c)) return;
+    ckr__remap_given(m, table);
+    ckr__remap_carried(m);
+    ckr__remap_proof(m);
+    ckr__remap_report(m, foreign, begun);
+    ckr__remap_verdict(m);
+    if (m->have_key) ckr__remap_write(m, moved);
 }
 
 /* Weights only: the coming run begins its own streams. */
-static ckr_result ckr__remap_transfer(ckr__remap *m)
+static void ckr__remap_transfer(ckr__remap *m)
 {
-    ckr_result r = ckr__remap_say(m, NULL, "CKR_RNG_TRANSFER", CKR_CHANGED, 1,
-                                  "weights only: the coming run seeds its own streams", NULL);
+    ckr__remap_say(m, NULL, "CKR_RNG_TRANSFER", CKR_CHANGED, 1,
+                   "weights only: the coming run seeds its own streams", NULL);
     m->out->proof = "No stream is taken over.";
     m->out->disjoint = true;
     ckr__remap_verdict(m);
-    return r;
 }
 
 /* A pure function of the job: nothing is read, and every rank that calls it gets the same. What the
@@ -24921,25 +24828,22 @@ static ckr_result ckr__rng_remap(ckr__ctx *c, const ckr__rng_job *job, ckr__rng_
 {
     ckr_note **const notes = c->notes;         /* what is told goes into the result */
     uint64_t *const n_notes = c->n_notes;
-    ckr__remap m;
-    ckr_result r;
-    memset(&m, 0, sizeof m);
+    ckr__remap m = CKR_ZERO;
     memset(out, 0, sizeof *out);
-    m.c = c;
+    m.c = m.cells.c = m.own.c = m.seeds.c = c;
     m.job = job;
     m.out = out;
     c->notes = &m.notes;
     c->n_notes = &out->n_notes;
-    r = job->mode == CKR_MODE_TRANSFER ? ckr__remap_transfer(&m) : ckr__remap_run(&m);
+    if (job->mode == CKR_MODE_TRANSFER) ckr__remap_transfer(&m);
+    else ckr__remap_run(&m);
     c->notes = notes;
     c->n_notes = n_notes;
-    if (m.cells.c) {
-        ckr__map_free(&m.cells);
-        ckr__map_free(&m.own);
-        ckr__map_free(&m.seeds);
-    }
-    if (r != CKR_OK) memset(out, 0, sizeof *out);
-    return r;
+    ckr__map_free(&m.cells);
+    ckr__map_free(&m.own);
+    ckr__map_free(&m.seeds);
+    if (ckr__failed(c)) memset(out, 0, sizeof *out);
+    return c->err->code;
 }
 
 /* >>layout -------------------------------------------------------------------- */
@@ -58146,15 +58050,6 @@ static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
     return r == CKR_OK ? ckr__plan_streams(p, &p->src->state) : r;
 }
 
-static int ckr__severity_max(const ckr_note *notes, uint64_t n)
-{
-    int worst = CKR_EXACT;
-    uint64_t i;
-    for (i = 0; i < n; i++)
-        if ((int)notes[i].severity > worst) worst = (int)notes[i].severity;
-    return worst;
-}
-
 /* Changes that RECOVER allows: what makes the framework go on exactly where it was, and what is
    told of the saved run's own future, which nothing here has changed. */
 static bool ckr__recovers(const ckr_note *n)
@@ -58222,12 +58117,6 @@ static void ckr__plan_components(ckr_plan *p, const ckr_state *s)
                      ? "asked for: transfer takes weights only"
                      : "asked for", NULL);
     }
-}
-
-static ckr_verdict ckr__verdict(int severity)
-{
-    return severity >= CKR_ERROR ? CKR_VERDICT_REFUSED : severity >= CKR_APPROX ? CKR_VERDICT_APPROX
-         : severity == CKR_CHANGED ? CKR_VERDICT_CHANGED : CKR_VERDICT_EXACT;
 }
 
 /* What needs the user is not exact, but for where it was put, which every resume has to be told. */
