@@ -23021,6 +23021,11 @@ static ckr_result ckr__say(ckr__ctx *c, const char *code, ckr_severity severity,
     return c->err->code;
 }
 
+static bool ckr__same_text(const char *x, const char *y)
+{
+    return x && y ? !strcmp(x, y) : x == y;
+}
+
 static int ckr__severity_max(const ckr_note *notes, uint64_t n)
 {
     int worst = CKR_EXACT;
@@ -23561,7 +23566,7 @@ static ckr__fam *ckr__fam_add(ckr__remap *m, ckr_rng_kind kind, const char *name
     return f;
 }
 
-/* The cell of a point; `make`: there is one afterwards. NULL: there is none, or no memory for it. */
+/* The cell of a point; `make`: there is one afterwards. NULL: there is none, or no memory. */
 static ckr__cell *ckr__cell_find(ckr__remap *m, const ckr__fam *f, const uint32_t at[CKR__AXES],
                                  bool make)
 {
@@ -55349,7 +55354,7 @@ typedef struct ckr__gm_param {
 } ckr__gm_param;
 
 typedef struct ckr__gm_fold {          /* equal notes                                     */
-    const char  *code, *field, *subject, *old_value, *new_value, *reason, *remedy;
+    const char  *code, *field, *subject, *was, *now, *reason, *remedy;
     ckr_severity severity;
     uint64_t     count;
 } ckr__gm_fold;
@@ -55597,10 +55602,9 @@ static void ckr__gm_put(ckr__buf *b, const ckr_node *n, int depth)
 /* "0.0001 (100 elements), 0.0002 (300 elements)"; the value alone where `weight` is none. */
 static const char *ckr__gm_text(ckr__gm *m, const ckr__gm_cell *v, uint64_t n)
 {
-    ckr__buf b = CKR_ZERO;
+    ckr__buf b = { &m->tmp, NULL, 0, 0, false };
     const char *s;
     uint64_t i;
-    b.c = &m->tmp;
     for (i = 0; i < n && i < CKR__GM_SHOWN; i++) {
         if (i) ckr__buf_str(&b, ", ");
         ckr__gm_put(&b, v[i].value->node, 2);
@@ -55614,58 +55618,37 @@ static const char *ckr__gm_text(ckr__gm *m, const ckr__gm_cell *v, uint64_t n)
 
 static const char *ckr__gm_text_of(ckr__gm *m, const ckr__gm_value *v)
 {
-    ckr__gm_cell one;
-    one.value = v;
-    one.weight = 0;
+    const ckr__gm_cell one = { v, 0 };
     return ckr__gm_text(m, &one, 1);
 }
 
 /* >>groups.notes: equal ones are one */
 
-/* The note that one more counts with, or none: an equal one; the last of its code and field once
-   there are 4 of those, the last of its code once there are 32. */
-static uint64_t ckr__gm_fold_find(const ckr__gm *m, const char *code, const char *field,
-                                  const char *x, const char *y)
+/* One more note. Texts are in m->tmp, or outlive the call; NULL of a value: there is none. It counts
+   with an equal one; with the last of its code and field once there are 4 of those, with the last
+   of its code once there are 32. */
+static void ckr__gm_say(ckr__gm *m, const char *code, ckr_severity severity, const char *subject,
+                        const char *field, const char *was, const char *now, const char *reason,
+                        const char *remedy)
 {
-    uint64_t i, n_code = 0, n_field = 0, of_code = 0, of_field = 0;
+    const ckr__gm_fold one = { code, field, subject, was, now, reason, remedy, severity, 1 };
+    uint64_t i, n_code = 0, n_field = 0, of_code = 0, of_field = 0, at;
     for (i = 0; i < m->n_folds; i++) {
         const ckr__gm_fold *f = &m->folds[i];
         if (strcmp(f->code, code) != 0) continue;
         n_code++;
         of_code = i;
         if (strcmp(f->field, field) != 0) continue;
-        if (!strcmp(f->old_value, x) && !strcmp(f->new_value, y)) return i;
+        if (ckr__same_text(f->was, was) && ckr__same_text(f->now, now)) break;
         n_field++;
         of_field = i;
     }
-    return n_field >= CKR__GM_SAME_FIELD  ? of_field
-           : n_code >= CKR__GM_SAME_CODE ? of_code
-                                         : CKR__GROUPS_NONE;
-}
-
-/* One more note. Texts are in m->tmp, or outlive the call; NULL of a value: there is none. */
-static void ckr__gm_say(ckr__gm *m, const char *code, ckr_severity severity, const char *subject,
-                        const char *field, const char *old_value, const char *new_value,
-                        const char *reason, const char *remedy)
-{
-    const char *x = old_value ? old_value : "", *y = new_value ? new_value : "";
-    uint64_t at = ckr__gm_fold_find(m, code, field, x, y);
-    ckr__gm_fold *f;
-    if (at != CKR__GROUPS_NONE) {
-        m->folds[at].count++;
-    } else {
-        f = CKR__PUSH(ckr__gm_fold, &m->tmp, m->folds, m->n_folds);
-        f->code = code;
-        f->field = field;
-        f->subject = subject;
-        f->old_value = x;
-        f->new_value = y;
-        f->reason = reason;
-        f->remedy = remedy;
-        f->severity = severity;
-        f->count = 1;
-        at = m->n_folds - 1;
-    }
+    at = i < m->n_folds                  ? i
+         : n_field >= CKR__GM_SAME_FIELD ? of_field
+         : n_code >= CKR__GM_SAME_CODE   ? of_code
+                                         : i;
+    if (at < m->n_folds) m->folds[at].count++;
+    else *CKR__PUSH(ckr__gm_fold, &m->tmp, m->folds, m->n_folds) = one;
     *CKR__PUSH(uint64_t, &m->tmp, m->trace, m->n_trace) = at;
 }
 
@@ -55704,24 +55687,20 @@ static void ckr__gm_notes_out(ckr__gm *m)
         if (f->count > 1)
             subject = ckr__printf(&m->tmp, "%s and %llu more", subject,
                                   (unsigned long long)(f->count - 1));
-        ckr__say(m->c, f->code, f->severity, subject, f->old_value[0] ? f->old_value : NULL,
-                 f->new_value[0] ? f->new_value : NULL, f->reason, f->remedy);
+        ckr__say(m->c, f->code, f->severity, subject, f->was, f->now, f->reason, f->remedy);
     }
 }
 
 /* >>groups.classes */
 
-static ckr__gm_key *ckr__gm_key_add(ckr__gm *m, const char *text, size_t len, int kind,
-                                    const char *code)
+static void ckr__gm_key_add(ckr__gm *m, const char *text, size_t len, int kind, const char *code)
 {
     ckr__gm_key *k = CKR__PUSH(ckr__gm_key, &m->tmp, m->key, m->n_keys);
-    memset(k, 0, sizeof *k);
     k->text = text;
     k->len = len;
     k->kind = kind;
     k->code = code;
     if (!ckr__failed(m->c)) ckr__map_put(&m->keys, text, len, m->n_keys - 1, NULL);
-    return k;
 }
 
 static void ckr__gm_keys_init(ckr__gm *m)
@@ -55915,10 +55894,8 @@ static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
     void **items;
     uint64_t i, n = 0;
     for (i = 1; i < k->n && !ckr__gm_cmp(k->cells[0].value, k->cells[i].value); i++) {}
-    if (i >= k->n) {
-        k->n = k->n ? 1 : 0;
-        return;
-    }
+    if (i >= k->n) k->n = k->n != 0;
+    if (k->n < 2) return;
     items = CKR__NEW_N(&m->tmp, void *, k->n);
     out = CKR__NEW_N(&m->tmp, ckr__gm_cell, k->n);
     if (!items || !out) return;
@@ -56221,19 +56198,18 @@ static void ckr__gm_conflict(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *wa
 {
     const bool by_params = m->pool == &m->some,
                settled = m->mode == CKR_MODE_CONTINUE && want->node;
-    const char *old_value = ckr__gm_text(m, k->cells, k->n);
-    const char *new_value = want->node ? ckr__gm_text_of(m, want) : NULL;
     k->out = settled ? *want : *ckr__gm_first(k);
-    if (settled)
-        ckr__gm_say_field(m, "CKR_W_MERGED", CKR_CHANGED, k, old_value, new_value,
-                          "the old groups of this group disagree; asked for", NULL);
-    else
-        ckr__gm_say_field(m, by_params ? "CKR_E_MERGE_CONFLICT" : "CKR_E_GROUP_AMBIGUOUS",
-                          CKR_ERROR, k, old_value, new_value,
-                          by_params ? "the old groups of this group's parameters disagree"
-                                    : "nothing says which old group this is, and they disagree",
-                          by_params ? "keep the groups apart, or let the new group say the value"
-                                    : "give the names of the parameters of both runs");
+    ckr__gm_say_field(m, settled     ? "CKR_W_MERGED"
+                         : by_params ? "CKR_E_MERGE_CONFLICT"
+                                     : "CKR_E_GROUP_AMBIGUOUS",
+                      settled ? CKR_CHANGED : CKR_ERROR, k, ckr__gm_text(m, k->cells, k->n),
+                      want->node ? ckr__gm_text_of(m, want) : NULL,
+                      settled     ? "the old groups of this group disagree; asked for"
+                      : by_params ? "the old groups of this group's parameters disagree"
+                                  : "nothing says which old group this is, and they disagree",
+                      settled     ? NULL
+                      : by_params ? "keep the groups apart, or let the new group say the value"
+                                  : "give the names of the parameters of both runs");
 }
 
 /* File and configuration differ: an error in RECOVER, a change that is asked for in CONTINUE. */
@@ -56241,16 +56217,14 @@ static void ckr__gm_differ(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *have
                            const ckr__gm_value *want)
 {
     const char *a = ckr__gm_text_of(m, have), *b = ckr__gm_text_of(m, want);
-    const bool amsgrad = k == &m->key[CKR__K_AMSGRAD], on = amsgrad && ckr__gm_true(want->node);
-    k->out = *have;
-    if (m->mode == CKR_MODE_RECOVER) {
+    const bool amsgrad = k == &m->key[CKR__K_AMSGRAD], on = amsgrad && ckr__gm_true(want->node),
+               recover = m->mode == CKR_MODE_RECOVER;
+    k->out = recover ? *have : *want;
+    if (recover)
         ckr__gm_say_field(m, "CKR_E_FIELD", CKR_ERROR, k, a, b,
                           "the run asks for another value than the checkpoint has",
                           "set it back, or --mode continue takes the new value");
-        return;
-    }
-    k->out = *want;
-    if (on)
+    else if (on)
         ckr__gm_say_field(m, "CKR_W_AMSGRAD_ON", CKR_APPROX, k, a, b,
                           "max_exp_avg_sq is not in the checkpoint and starts as exp_avg_sq", NULL);
     else
@@ -56451,24 +56425,13 @@ static const ckr__gm_done *ckr__gm_settle(ckr__gm *m, ckr__gm_pool *pool, uint64
 
 /* >>groups.match */
 
-static void ckr__gm_new_group(ckr__gm *m, uint64_t group)
-{
-    const bool known = m->news[group].hyper != NULL,
-               error = m->mode == CKR_MODE_RECOVER || !known;
-    ckr__gm_say_group(m, error ? "CKR_E_GROUP_NEW" : "CKR_W_GROUP_NEW",
-                      error ? CKR_ERROR : CKR_CHANGED, false, group,
-                      known ? "no old group has a parameter of this group: its fields are the "
-                              "configuration's"
-                            : "no old group has a parameter of this group, and the run does not "
-                              "say what its fields are",
-                      known ? "--mode continue takes it as new" : "give the fields of the group");
-}
-
 /* `match`: of the group's parameters; NULL: nothing names them. */
 static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr_group *out,
                           uint64_t *from)
 {
     const uint64_t n = m->news[group].n_params;
+    const bool known = m->news[group].hyper != NULL,
+               error = m->mode == CKR_MODE_RECOVER || !known;
     ckr__gm_pool *pool = &m->none;
     const ckr__gm_done *done;
     uint64_t k;
@@ -56481,7 +56444,15 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
         if (m->some.n_parts) pool = &m->some;
         else if (!match || !n) pool = ckr__gm_pool_signature(m, m->wish[group]);
     }
-    if (pool == &m->none && m->mode != CKR_MODE_TRANSFER && n) ckr__gm_new_group(m, group);
+    if (pool == &m->none && m->mode != CKR_MODE_TRANSFER && n)
+        ckr__gm_say_group(m, error ? "CKR_E_GROUP_NEW" : "CKR_W_GROUP_NEW",
+                          error ? CKR_ERROR : CKR_CHANGED, false, group,
+                          known ? "no old group has a parameter of this group: its fields are the "
+                                  "configuration's"
+                                : "no old group has a parameter of this group, and the run does "
+                                  "not say what its fields are",
+                          known ? "--mode continue takes it as new"
+                                : "give the fields of the group");
     done = ckr__gm_settle(m, pool, group);
     if (!done) return;
     *out = m->news[group];
@@ -56515,8 +56486,7 @@ static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
 static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                     ckr_group *out, uint64_t *from)
 {
-    ckr__gm m;
-    memset(&m, 0, sizeof m);
+    ckr__gm m = CKR_ZERO;
     m.c = c;
     m.tmp = *c;
     m.tmp.chunks = NULL;
@@ -61939,11 +61909,6 @@ static bool ckr__rest_is_view(const ckr_node *n)
 {
     return n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_STORAGE ||
            n->kind == CKR_NODE_NDARRAY || n->kind == CKR_NODE_NPSCALAR;
-}
-
-static bool ckr__same_text(const char *x, const char *y)
-{
-    return x && y ? !strcmp(x, y) : x == y;
 }
 
 static bool ckr__view_alike(const ckr_view *v, const ckr_view *w)
