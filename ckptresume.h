@@ -55624,9 +55624,9 @@ static const char *ckr__gm_text_of(ckr__gm *m, const ckr__gm_value *v)
 
 /* >>groups.notes: equal ones are one */
 
-/* One more note. Texts are in m->tmp, or outlive the call; NULL of a value: there is none. It counts
-   with an equal one; with the last of its code and field once there are 4 of those, with the last
-   of its code once there are 32. */
+/* One more note. Texts are in m->tmp, or outlive the call; NULL of a value: there is none. It
+   counts with an equal one; with the last of its code and field once there are 4 of those, with the
+   last of its code once there are 32. */
 static void ckr__gm_say(ckr__gm *m, const char *code, ckr_severity severity, const char *subject,
                         const char *field, const char *was, const char *now, const char *reason,
                         const char *remedy)
