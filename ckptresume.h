@@ -40936,29 +40936,21 @@ static ckr_result ckr__ds_sizes(ckr__ds *r)
     return CKR_OK;
 }
 
+/* Every file that is read, and the dicts in those of optimizers. */
 static ckr_result ckr__ds_ranks(ckr__ds *r)
 {
     uint32_t m, d;
-    ckr_result e;
-    for (m = 0; m < r->mp; m++)
-        for (d = 0; d < r->dp; d++) {
-            ckr__ds_stage *g = &r->stages[m];
-            e = g->models[d] ? ckr__ds_load(r, g->models[d]) : CKR_OK;
-            if (e == CKR_OK && g->optim[d]) e = ckr__ds_load(r, g->optim[d]);
-            if (e == CKR_OK && d == 0) e = ckr__ds_load(r, g->model);
-            if (e != CKR_OK) return e;
-            if (g->optim[d] && !ckr_node_is_dict(ckr__ds_optim(g->optim[d])))
-                return ckr__ds_bad(r, g->optim[d], "optimizer_state_dict", "a dict");
-        }
-    return CKR_OK;
-}
-
-static ckr_result ckr__ds_layer_files(ckr__ds *r)
-{
-    uint32_t i;
     ckr_result e = CKR_OK;
-    for (i = 0; i < r->n_layers && e == CKR_OK; i++)
-        if (r->layers[i]) e = ckr__ds_load(r, r->layers[i]);
+    for (m = 0; m < r->mp; m++)
+        for (d = 0; d < r->dp && e == CKR_OK; d++) {
+            ckr__ds_stage *g = &r->stages[m];
+            ckr__rankfile *o = g->optim[d];
+            if (g->models[d]) e = ckr__ds_load(r, g->models[d]);
+            if (e == CKR_OK && o) e = ckr__ds_load(r, o);
+            if (e == CKR_OK && d == 0) e = ckr__ds_load(r, g->model);
+            if (e == CKR_OK && o && !ckr_node_is_dict(ckr__ds_optim(o)))
+                e = ckr__ds_bad(r, o, "optimizer_state_dict", "a dict");
+        }
     return e;
 }
 
@@ -40974,33 +40966,31 @@ static ckr_result ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
 
 /* A bf16 pipeline without ZeRO has no param_shapes: the ranks' slices name the parameters of each
    group, in the order of the buffer since BF16_Optimizer deals nothing round robin. */
-static ckr_result ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
+static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
 {
-    ckr_node *list = ckr__node(r->c, CKR_NODE_LIST), *none = ckr__node(r->c, CKR_NODE_NONE);
+    ckr_node *list, *none;
     uint64_t k, i;
     uint32_t d;
     g->shapes = ckr_node_get(g->model->root, "param_shapes");
-    if (!list || !none) return ckr__oom(r->c);
-    if (ckr_node_is_list(g->shapes) || r->wrapper != CKR__DS_BF16) return CKR_OK;
+    if (ckr_node_is_list(g->shapes) || r->wrapper != CKR__DS_BF16) return;
+    g->shapes = list = ckr__node(r->c, CKR_NODE_LIST);
+    none = ckr__node(r->c, CKR_NODE_NONE);
     for (d = 0; d < r->dp; d++) {
         const ckr_node *maps = ckr_node_get(ckr__ds_optim(g->optim[d]), "param_slice_mappings");
-        for (k = 0; ckr_node_is_list(maps) && k < maps->count; k++) {
+        for (k = 0; list && ckr_node_is_list(maps) && k < maps->count; k++) {
             const ckr_node *m = maps->u.items[k];
             ckr_node *dict;
-            if (k == list->count && !ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT)))
-                return ckr__oom(r->c);
+            if (k == list->count) ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT));
+            if (ckr__failed(r->c)) return;
             dict = list->u.items[k];
             for (i = 0; i < ckr__dict_n(m); i++) {
-                const ckr_node *last =
-                    dict->count ? dict->u.items[2 * (dict->count - 1)] : NULL;
+                const ckr_node *last = dict->count ? dict->u.items[2 * (dict->count - 1)] : NULL;
                 const char *name = ckr__dict_key(m, i);
-                if (!name || (last && !strcmp(last->u.str, name))) continue;   /* its second part */
-                if (!ckr__node_pair(r->c, dict, m->u.items[2 * i], none)) return ckr__oom(r->c);
+                if (name && !(last && !strcmp(last->u.str, name)))     /* no second part      */
+                    ckr__node_pair(r->c, dict, m->u.items[2 * i], none);
             }
         }
     }
-    g->shapes = list;
-    return CKR_OK;
 }
 
 /* The class around the optimizer, by the keys that only it writes. */
@@ -41139,60 +41129,31 @@ static ckr_result ckr__ds_leave(ckr__ds *r, const ckr__rankfile *f, const char *
 typedef struct ckr__ds_module {
     const ckr__rankfile *f;
     const ckr_node     *dict, *shared;
-    const char         *prefix;
     ckr__map            buffers, shapes;
     ckr__shared         views;     /* -> place in dict                                    */
     const ckr_node    **found;     /* shapes: name -> place here                         */
     uint64_t            n_found;
 } ckr__ds_module;
 
-static ckr_result ckr__ds_buffers(ckr__ds *r, ckr__ds_module *m)
+static void ckr__ds_buffers(ckr__map *to, const ckr_node *root, uint64_t value)
 {
-    const ckr_node *list = ckr_node_get(m->f->root, "buffer_names");
+    const ckr_node *list = ckr_node_get(root, "buffer_names");
     uint64_t i;
     for (i = 0; ckr_node_is_list(list) && i < list->count; i++) {
         const ckr_node *n = list->u.items[i];
-        if (n->kind == CKR_NODE_STR &&
-            !ckr__map_put(&m->buffers, n->u.str, (size_t)n->count, i, NULL))
-            return ckr__oom(r->c);
+        if (n->kind == CKR_NODE_STR) ckr__map_put(to, n->u.str, (size_t)n->count, value, NULL);
     }
-    return CKR_OK;
 }
 
 /* The shapes of parameters whose elements are elsewhere, by name. */
-static ckr_result ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_node *dict)
+static void ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_node *dict)
 {
     uint64_t i;
     for (i = 0; i < ckr__dict_n(dict); i++) {
         const char *name = ckr__dict_key(dict, i);
         *CKR__PUSH(const ckr_node *, r->c, m->found, m->n_found) = ckr__dict_at(dict, i);
-        if (name && !ckr__map_put(&m->shapes, name, strlen(name), m->n_found - 1, NULL))
-            return ckr__oom(r->c);
+        if (name) ckr__map_put(&m->shapes, name, strlen(name), m->n_found - 1, NULL);
     }
-    return r->c->err->code;
-}
-
-static ckr_result ckr__ds_shapes_all(ckr__ds *r, ckr__ds_module *m)
-{
-    const ckr_node *list = ckr_node_get(m->f->root, "param_shapes");
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    if (r->zero != 3) return CKR_OK;
-    for (i = 0; ckr_node_is_list(list) && i < list->count && e == CKR_OK; i++)
-        e = ckr__ds_shapes_of(r, m, list->u.items[i]);
-    return e == CKR_OK
-               ? ckr__ds_shapes_of(r, m, ckr_node_get(m->f->root, "frozen_param_shapes"))
-               : e;
-}
-
-/* The name under which a tied tensor is kept: told, or the first tensor of the same storage. */
-static ckr_result ckr__ds_alias(ckr__ds *r, ckr__ds_module *m, uint64_t i, const char *name,
-                                const ckr_view *v, const char **first)
-{
-    *first = ckr_node_str(ckr_node_get(m->shared, name));
-    if (!*first && ckr__shared_before(&m->views, v, &i))
-        *first = ckr__printf(r->c, "%s%s", m->prefix, ckr__dict_key(m->dict, i));
-    return r->c->err->code;
 }
 
 /* A parameter whose elements are elsewhere: its shape from param_shapes or frozen_param_shapes. */
@@ -41217,7 +41178,7 @@ static ckr_result ckr__ds_absent(ckr__ds *r, const ckr__ds_module *m, const char
 
 static ckr_result ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
 {
-    const char *name = ckr__dict_key(m->dict, i), *first = NULL;
+    const char *name = ckr__dict_key(m->dict, i), *first;
     const ckr_node *value = ckr__dict_at(m->dict, i);
     const ckr_view *v = value->u.view;
     const bool buffer = name && ckr__map_find(&m->buffers, name, strlen(name), NULL);
@@ -41226,10 +41187,11 @@ static ckr_result ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
     ckr_result e;
     if (!name || value->kind != CKR_NODE_TENSOR)
         return ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name ? name : "?"), value);
-    e = ckr__ds_alias(r, m, i, name, v, &first);
-    if (e != CKR_OK) return e;
-    if (*m->prefix) name = ckr__printf(r->c, "%s%s", m->prefix, name);
-    if (!name) return ckr__oom(r->c);
+    /* a tied one is kept under the name that is told, or the first of the same storage */
+    first = ckr_node_str(ckr_node_get(m->shared, name));
+    if (!first && ckr__shared_before(&m->views, v, &i))
+        first = ckr__dict_key(m->dict, i);
+    if (ckr__failed(r->c)) return ckr__oom(r->c);
     if (first) ckr__tie_add(r->c, r->s, first, name);
     if (first) return r->c->err->code;
     if (ckr__ds_find(r, name))
@@ -41241,45 +41203,27 @@ static ckr_result ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
     t->buffer = buffer;
     if (buffer) return CKR_OK;
     p = ckr__ds_param_add(r, name, v->n_dims, v->shape);
-    if (!p) return ckr__oom(r->c);
-    p->param = t;
-    return CKR_OK;
+    if (p) p->param = t;
+    return r->c->err->code;
 }
 
-/* shared_params is filled in one rank's file only. */
-static const ckr_node *ckr__ds_shared(const ckr__ds *r)
+/* shared_params, which is filled in one rank's file: rank 0's. */
+static ckr_result ckr__ds_shared(ckr__ds *r, const ckr_node **shared)
 {
-    const ckr_node *n = NULL;
+    const ckr__ds_stage *g = &r->stages[0];
+    const ckr_node *first = ckr_node_get(g->model->root, "shared_params");
     uint32_t d;
-    for (d = 0; d < r->dp; d++) {
-        const ckr__rankfile *f = r->stages[0].models[d] ? r->stages[0].models[d]
-                                                       : r->stages[0].model;
-        n = ckr_node_get(f->root, "shared_params");
-        if (ckr_node_is_dict(n) && n->count) return n;
+    *shared = ckr__dict_n(first) ? first : NULL;
+    for (d = 0; d < r->dp && !*shared; d++) {
+        const ckr_node *own = g->models[d] ? ckr_node_get(g->models[d]->root, "shared_params")
+                                           : NULL;
+        if (!ckr__dict_n(own)) continue;
+        *shared = own;
+        if (!r->universal && ckr_node_is_dict(first))
+            return ckr__ds_elsewhere(r, g->models[d], "shared_params",
+                                     "it names the ties, which rank 0 does");
     }
-    return n;
-}
-
-static ckr_result ckr__ds_module_read(ckr__ds *r, const ckr__rankfile *f, const ckr_node *dict,
-                                      const char *prefix)
-{
-    ckr__ds_module m;
-    uint64_t i;
-    ckr_result e;
-    memset(&m, 0, sizeof m);
-    if (!ckr_node_is_dict(dict)) return ckr__ds_bad(r, f, "module", "a dict of tensors");
-    m.f = f;
-    m.dict = dict;
-    m.prefix = prefix;
-    m.shared = *prefix ? NULL : ckr__ds_shared(r);
-    m.buffers.c = m.views.map.c = m.shapes.c = r->c;
-    e = ckr__ds_buffers(r, &m);
-    if (e == CKR_OK) e = ckr__ds_shapes_all(r, &m);
-    for (i = 0; i < dict->count && e == CKR_OK; i++) e = ckr__ds_weight(r, &m, i);
-    ckr__map_free(&m.buffers);
-    ckr__map_free(&m.views.map);
-    ckr__map_free(&m.shapes);
-    return e;
+    return CKR_OK;
 }
 
 /* Elements [r * c, r * c + c) of a frozen parameter lie in rank r's file. */
@@ -41325,30 +41269,30 @@ static ckr_result ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
     return e;
 }
 
-/* Ties stand in the file of rank 0. */
-static ckr_result ckr__ds_shared_own(ckr__ds *r)
-{
-    const ckr__ds_stage *g = &r->stages[0];
-    uint32_t d;
-    for (d = 1; d < r->dp && !r->universal; d++) {
-        const ckr_node *own = g->models[d] ? ckr_node_get(g->models[d]->root, "shared_params")
-                                           : NULL,
-                       *first = ckr_node_get(g->model->root, "shared_params");
-        if (ckr_node_is_dict(own) && own->count && ckr_node_is_dict(first) && !first->count)
-            return ckr__ds_elsewhere(r, g->models[d], "shared_params",
-                                     "it names the ties, which rank 0 does");
-    }
-    return CKR_OK;
-}
-
 static ckr_result ckr__ds_model(ckr__ds *r)
 {
+    const ckr__rankfile *f = r->stages[0].model;
+    const ckr_node *list = ckr_node_get(f->root, "param_shapes");
+    ckr__ds_module m = CKR_ZERO;
+    uint64_t i;
     uint32_t d;
-    ckr_result e = ckr__ds_shared_own(r);
-    if (e == CKR_OK) e = ckr__ds_module_read(r, r->stages[0].model,
-                                       ckr_node_get(r->meta, "module"), "");
+    ckr_result e;
+    m.f = f;
+    m.dict = ckr_node_get(r->meta, "module");
+    m.buffers.c = m.views.map.c = m.shapes.c = r->c;
+    e = ckr__ds_shared(r, &m.shared);
+    if (e == CKR_OK && !ckr_node_is_dict(m.dict))
+        e = ckr__ds_bad(r, f, "module", "a dict of tensors");
+    ckr__ds_buffers(&m.buffers, f->root, 0);
+    for (i = 0; r->zero == 3 && ckr_node_is_list(list) && i < list->count; i++)
+        ckr__ds_shapes_of(r, &m, list->u.items[i]);
+    if (r->zero == 3) ckr__ds_shapes_of(r, &m, ckr_node_get(f->root, "frozen_param_shapes"));
+    for (i = 0; e == CKR_OK && i < m.dict->count; i++) e = ckr__ds_weight(r, &m, i);
+    ckr__map_free(&m.buffers);
+    ckr__map_free(&m.views.map);
+    ckr__map_free(&m.shapes);
     for (d = 0; d < (r->zero == 3 ? r->dp : 1) && e == CKR_OK; d++) {
-        const ckr__rankfile *f = r->zero == 3 ? r->stages[0].models[d] : r->stages[0].model;
+        if (r->zero == 3) f = r->stages[0].models[d];
         if (f) e = ckr__ds_same_step(r, f);
         if (f && e == CKR_OK) e = ckr__ds_frozen(r, f, d);
     }
@@ -41747,16 +41691,22 @@ static ckr_result ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d
                                          (unsigned long long)own.set[1]));
 }
 
+/* Room for the parameters of n optimizer groups. */
+static bool ckr__ds_room(ckr__ds *r, ckr__ds_stage *g, uint64_t n)
+{
+    g->n_groups = n;
+    g->params = CKR__NEW_N(r->c, ckr__ds_param **, n);
+    g->n_params = CKR__NEW_N(r->c, uint64_t, n);
+    return g->params && g->n_params;
+}
+
 /* The parameters that param_shapes names, in its order. */
 static ckr_result ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
 {
     uint64_t i, k;
     if (!ckr_node_is_list(g->shapes))
         return ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
-    g->n_groups = g->shapes->count;
-    g->params = CKR__NEW_N(r->c, ckr__ds_param **, g->n_groups);
-    g->n_params = CKR__NEW_N(r->c, uint64_t, g->n_groups);
-    if (!g->params || !g->n_params) return ckr__oom(r->c);
+    if (!ckr__ds_room(r, g, g->shapes->count)) return ckr__oom(r->c);
     for (k = 0; k < g->n_groups; k++) {
         const ckr_node *d = g->shapes->u.items[k];
         if (!ckr_node_is_dict(d))
@@ -42045,41 +41995,27 @@ static ckr_result ckr__ds_fused_names(ckr__ds *r, uint32_t m)
                       "fp32_groups_flat",
                       "no file tells which parameters are in which of the fused groups"),
             "save the run with ZeRO-1, whose files have param_shapes");
-    g->n_groups = 1;
-    g->params = CKR__NEW_N(r->c, ckr__ds_param **, 1);
-    g->n_params = CKR__NEW_N(r->c, uint64_t, 1);
-    if (!g->params || !g->n_params) return ckr__oom(r->c);
-    g->params[0] = CKR__NEW_N(r->c, ckr__ds_param *, r->n_params);
-    if (!g->params[0]) return ckr__oom(r->c);
+    if (!ckr__ds_room(r, g, 1)) return ckr__oom(r->c);
     for (i = 0; i < r->n_params; i++)
         if (r->params[i]->mp == m || r->params[i]->tied)
-            g->params[0][g->n_params[0]++] = r->params[i];
-    return CKR_OK;
+            *CKR__PUSH(ckr__ds_param *, r->c, g->params[0], g->n_params[0]) = r->params[i];
+    return r->c->err->code;
 }
 
 static ckr_result ckr__ds_whole_names(ckr__ds *r, uint32_t m, const ckr__ac_param *p, uint64_t n)
 {
     ckr__ds_stage *g = &r->stages[m];
-    uint64_t i, k;
-    g->n_groups = g->groups->count;
-    g->params = CKR__NEW_N(r->c, ckr__ds_param **, g->n_groups);
-    g->n_params = CKR__NEW_N(r->c, uint64_t, g->n_groups);
-    if (!g->params || !g->n_params) return ckr__oom(r->c);
-    for (i = 0; i < n; i++) g->n_params[p[i].group]++;
-    for (k = 0; k < g->n_groups; k++) {
-        g->params[k] = CKR__NEW_N(r->c, ckr__ds_param *, g->n_params[k]);
-        g->n_params[k] = 0;
-        if (!g->params[k]) return ckr__oom(r->c);
-    }
+    uint64_t i;
+    if (!ckr__ds_room(r, g, g->groups->count)) return ckr__oom(r->c);
     for (i = 0; i < n; i++) {
         ckr__ds_param *x = ckr__ds_find(r, p[i].name);
         if (!x)
             return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, CKR_NO_OFFSET,
                              p[i].name, "the model has no such parameter");
-        g->params[p[i].group][g->n_params[p[i].group]++] = x;
+        *CKR__PUSH(ckr__ds_param *, r->c, g->params[p[i].group], g->n_params[p[i].group]) = x;
         x->last = m;
     }
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 static ckr_result ckr__ds_whole(ckr__ds *r, uint32_t m)
@@ -42126,11 +42062,6 @@ typedef struct ckr__ds_names {
     bool              told;    /* by the caller or the side file: stages are not known   */
 } ckr__ds_names;
 
-static ckr_node *ckr__ds_none_node(const ckr__ds *r)
-{
-    return ckr__node(r->c, CKR_NODE_NONE);
-}
-
 static ckr_result ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const ckr_node *key,
                                    const ckr_node *shape, uint32_t m)
 {
@@ -42151,22 +42082,17 @@ static ckr_result ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
     ckr_result e = CKR_OK;
     for (m = 0; m < r->mp; m++) {
         const ckr_node *list = r->stages[m].shapes;
-        const ckr_node *buffers = ckr_node_get(r->stages[m].model->root, "buffer_names");
         for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
             const ckr_node *d = list->u.items[k];
             for (i = 0; i < ckr__dict_n(d) && e == CKR_OK; i++)
                 e = ckr__ds_name_add(r, x, d->u.items[2 * i], ckr__dict_at(d, i), m);
         }
-        for (k = 0; ckr_node_is_list(buffers) && k < buffers->count && e == CKR_OK; k++) {
-            const ckr_node *n = buffers->u.items[k];
-            if (n->kind == CKR_NODE_STR &&
-                !ckr__map_put(&x->buffers, n->u.str, (size_t)n->count, m, NULL))
-                e = ckr__oom(r->c);
-        }
+        ckr__ds_buffers(&x->buffers, r->stages[m].model->root, m);
     }
     x->told = !x->all.count && r->desc && r->desc->names;
     for (k = 0; x->told && k < r->desc->n_names && e == CKR_OK; k++) {
-        ckr_node *key = ckr__node_str(r->c, r->desc->names[k]), *none = ckr__ds_none_node(r);
+        ckr_node *key = ckr__node_str(r->c, r->desc->names[k]), *none;
+        none = ckr__node(r->c, CKR_NODE_NONE);
         e = key && none ? ckr__ds_name_add(r, x, key, none, 0) : ckr__oom(r->c);
     }
     return e;
@@ -42350,13 +42276,13 @@ static ckr_result ckr__ds_bare(ckr__ds *r)
 
 static ckr_result ckr__ds_pipe(ckr__ds *r)
 {
-    ckr__ds_names x;
+    ckr__ds_names x = CKR_ZERO;
     uint32_t i;
     uint64_t k;
-    ckr_result e;
-    memset(&x, 0, sizeof x);
+    ckr_result e = CKR_OK;
     x.all.c = x.buffers.c = r->c;
-    e = ckr__ds_layer_files(r);
+    for (i = 0; i < r->n_layers && e == CKR_OK; i++)
+        if (r->layers[i]) e = ckr__ds_load(r, r->layers[i]);
     if (e == CKR_OK) e = ckr__ds_names_read(r, &x);
     for (i = 0; i < r->mp && e == CKR_OK; i++) e = ckr__ds_same_step(r, r->stages[i].model);
     for (i = 0; i < r->n_layers && e == CKR_OK; i++) {
@@ -42380,10 +42306,8 @@ static ckr_result ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *dir
     const char *slot;
     ckr__rankfile *f = CKR__NEW(r->c, ckr__rankfile);
     const ckr_node *t;
-    ckr__ds_run x;
+    ckr__ds_run x = CKR_ZERO;
     int64_t zero = 0, numel = 0;
-    uint32_t file;
-    ckr_format format;
     ckr_view flat;
     ckr_result e;
     if (!ckr__cut_tail(name, &n, ".pt")) return CKR_OK;
@@ -42393,10 +42317,8 @@ static ckr_result ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *dir
     f->rel = f->path ? f->path + strlen(r->dir) : NULL;
     if (!f->rel) return ckr__oom(r->c);
     while (*f->rel == '/') f->rel++;
-    e = ckr__file_open(r->c, f->path, &file);
-    if (e == CKR_OK) e = ckr__doc_load(r->c, file, &format, &f->root);
+    e = ckr__fileset_load(&r->files, f, NULL);
     if (e != CKR_OK) return e;
-    memset(&x, 0, sizeof x);
     x.params = &p;
     x.start = &zero;
     x.n = 1;
@@ -42460,17 +42382,16 @@ static ckr_result ckr__ds_uni(ckr__ds *r, uint32_t m)
 
 static ckr_result ckr__ds_uni_open(ckr__ds *r)
 {
-    const char *path = ckr__path_join(r->c, r->dir, "zero/optimizer_state.pt");
-    ckr_node *root = NULL;
-    uint32_t file;
-    ckr_format format;
+    ckr__rankfile *f = CKR__NEW(r->c, ckr__rankfile);
     ckr_result e;
-    if (!path) return ckr__oom(r->c);
-    if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+    if (!f) return ckr__oom(r->c);
+    f->path = ckr__path_join(r->c, r->dir, "zero/optimizer_state.pt");
+    f->rel = f->path;
+    if (!f->path) return ckr__oom(r->c);
+    if (ckr__path_kind(r->c, f->path) != CKR_FILE_REGULAR)
         return ckr__ds_missing(r, "zero/optimizer_state.pt");
-    e = ckr__file_open(r->c, path, &file);
-    if (e == CKR_OK) e = ckr__doc_load(r->c, file, &format, &root);
-    r->optimizer = root;
+    e = ckr__fileset_load(&r->files, f, NULL);
+    r->optimizer = f->root;
     return e;
 }
 
@@ -42940,18 +42861,9 @@ static ckr_result ckr__ds_optimizers(ckr__ds *r)
     return e == CKR_OK ? ckr__ds_counters(r) : e;
 }
 
-static void ckr__ds_topology(ckr__ds *r)
-{
-    ckr_topology *t = &r->s->topology;
-    t->tp = t->ep = t->cp = 1;
-    t->pp = r->mp;
-    t->dp = r->dp;
-    t->ranks = r->dp <= UINT32_MAX / r->mp ? r->dp * r->mp : 0;
-    t->zero = r->zero;
-}
-
 static ckr_result ckr__ds_read_all(ckr__ds *r)
 {
+    ckr_topology *t = &r->s->topology;
     const ckr_node *robin;
     uint32_t m;
     ckr_result e = ckr__ds_list(r);
@@ -42963,10 +42875,14 @@ static ckr_result ckr__ds_read_all(ckr__ds *r)
     if (e != CKR_OK) return e;
     robin = ckr_node_find(r->config, "/zero_optimization/round_robin_gradients");
     r->robin = r->wrapper == CKR__DS_FLAT && robin && robin->kind == CKR_NODE_BOOL && robin->u.b;
-    ckr__ds_topology(r);
+    t->tp = t->ep = t->cp = 1;
+    t->pp = r->mp;
+    t->dp = r->dp;
+    t->ranks = r->dp <= UINT32_MAX / r->mp ? r->dp * r->mp : 0;
+    t->zero = r->zero;
     r->s->unproven = r->zero != 3 && !r->bare; /* there the parameter is its master, rounded  */
-    for (m = 0; m < r->mp && e == CKR_OK; m++) e = ckr__ds_slices(r, &r->stages[m]);
-    if (e != CKR_OK) return e;
+    for (m = 0; m < r->mp; m++) ckr__ds_slices(r, &r->stages[m]);
+    if (ckr__failed(r->c)) return r->c->err->code;
     e = r->pipe ? ckr__ds_pipe(r) : ckr__ds_model(r);
     if (e == CKR_OK) e = ckr__ds_progress(r);
     if (e == CKR_OK) e = ckr__ds_optimizers(r);
