@@ -43010,7 +43010,8 @@ static void ckr__ds_adopt_loose(ckr__ds_job *x)
     char text[48];
     for (i = 0; i < s->n_leftovers; i++) {
         const ckr_leftover *l = &s->leftovers[i];
-        if (l->node && l->node->kind == CKR_NODE_TENSOR) n++;
+        if (!l->node) continue;            /* a file: the planner says so                     */
+        if (l->node->kind == CKR_NODE_TENSOR) n++;
         else if (strcmp(l->path, "__metadata__") != 0 && !values++) first = l->path;
     }
     ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
@@ -44825,6 +44826,9 @@ typedef struct ckr__dt {
     uint64_t    n_items;
     int64_t     micro, steps;  /* of torchtitan's batch; 0: not known                    */
     const ckr_state *source;
+    ckr__loose  loose;         /* files beside the format's own                          */
+    uint64_t    n_left;        /* directories and files that are too large to be copied  */
+    const char *left;          /* the first of them                                      */
 } ckr__dt;
 
 /* Files under a transform can be listed, not read. */
@@ -45273,6 +45277,39 @@ static ckr_result ckr__tt_passed(ckr__dcp *d)
 
 /* >>torch_dcp.read ------------------------------------------------------------ */
 
+/* What trainers put beside the format's own files (Lightning's meta.pt, a config). */
+static ckr_result ckr__dt_beside(ckr__dcp *d, ckr__dt *t, ckr_state *s)
+{
+    enum { OWN = 1, SHARDS };
+    static const ckr__form forms[] = {
+        { OWN, ".metadata .metadata.tmp __{name}.metadata __{name}.distcp" },
+        { SHARDS, "{name}.safetensors {name}.safetensors.index.json sharded/" },
+        { 0, NULL }
+    };
+    ckr__fileset k = CKR_ZERO;
+    ckr_stat st;
+    uint64_t i;
+    uint8_t kind;
+    k.c = d->c;
+    k.dir = d->dir;
+    k.forms = forms;
+    ckr__fileset_scan(&k, false);
+    for (kind = 0; kind <= SHARDS; kind++)
+        for (i = 0; i < k.n_files[kind] && !ckr__failed(d->c); i++) {
+            const ckr__rankfile *f = k.files[kind][i];
+            const char *rel = f->dir ? ckr__printf(d->c, "%s/", f->rel) : f->rel;
+            if (kind == OWN || (kind == SHARDS && d->safetensors)) continue;
+            if (!f->dir && ckr__path_stat(d->c, f->path, &st) &&
+                st.size <= d->c->limits.max_metadata_bytes) {
+                ckr__loose_add(d->c, s, &t->loose, rel);
+                continue;
+            }
+            if (!t->n_left++) t->left = rel;
+            ckr__leave(d->c, s, rel, NULL, NULL);
+        }
+    return d->c->err->code;
+}
+
 static ckr_result ckr__dt_read_all(ckr__dcp *d, ckr_state *s, bool plain)
 {
     ckr__dt *t = CKR__NEW(d->c, ckr__dt);
@@ -45287,9 +45324,9 @@ static ckr_result ckr__dt_read_all(ckr__dcp *d, ckr_state *s, bool plain)
     r = ckr__dt_transforms(d);
     if (r == CKR_OK) r = ckr__dt_objects(d, t);
     if (r != CKR_OK) return r;
-    if (plain) return ckr__dt_plain(d, t, s);
-    r = ckr__tt_read(d, t, s);
-    return r == CKR_OK ? ckr__tt_passed(d) : r;
+    r = plain ? ckr__dt_plain(d, t, s) : ckr__tt_read(d, t, s);
+    if (r == CKR_OK && !plain) r = ckr__tt_passed(d);
+    return r == CKR_OK ? ckr__dt_beside(d, t, s) : r;
 }
 
 static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
@@ -46708,6 +46745,17 @@ static ckr_result ckr__de_file(ckr__de *e)
     return r == CKR_OK ? ckr__dcp_out_end(&e->w) : r;
 }
 
+/* Files beside the source's own go with it; what cannot is lost. */
+static ckr_result ckr__de_loose(ckr__de *x)
+{
+    const ckr__dt *dt = x->dt;
+    if (dt->n_left)
+        ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, dt->left, (int64_t)dt->n_left, 0,
+                     "directories, and files too large to be copied, beside the checkpoint's own "
+                     "are not in the output", "copy what the run needs");
+    return ckr__loose_put(x->out, &dt->loose, dt->d->dir, x->w.dir);
+}
+
 static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
     ckr_state own = *s;
@@ -46745,6 +46793,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         if (x.dt && x.dt->source->n_schedules) out->follows = x.dt->source->schedules;
     }
     if (r == CKR_OK && !x.dt && !whole && !t->slots) r = ckr__plain_losses(c, s);
+    if (r == CKR_OK && x.dt && x.w.dir && !t->slots) r = ckr__de_loose(&x);
     return r;
 }
 
@@ -57987,6 +58036,23 @@ static void ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
     }
 }
 
+/* Files that only the source's own framework has a place for, where its writer has not said so. */
+static void ckr__plan_files_lost(ckr_plan *p, const ckr_state *s)
+{
+    const char *first = NULL;
+    uint64_t i, n = 0;
+    for (i = 0; i < p->n_notes; i++)
+        if (!strcmp(p->notes[i].code, "CKR_W_LEFTOVERS_LOST") ||
+            (p->notes[i].subject && !strcmp(p->notes[i].subject, "leftovers")))
+            return;
+    for (i = 0; i < s->n_leftovers; i++)
+        if (!s->leftovers[i].node && !n++) first = s->leftovers[i].path;
+    if (n)
+        ckr__say_int(&p->ctx, "CKR_W_LEFTOVERS_LOST", CKR_LOST, first, (int64_t)n, 0,
+                     "files beside the checkpoint's own have no place in another framework's",
+                     "copy what the run needs");
+}
+
 /* An entry for each component that is left out, so that a report never passes over what is lost. */
 static void ckr__plan_components(ckr_plan *p, const ckr_state *s)
 {
@@ -58538,6 +58604,8 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
         r = from->faults_fn(&p->ctx, &p->state, &p->target);
     p->ctx.refused = false;
     if (r == CKR_OK && !decisions_only && !ckr__plan_bounds(p, d)) r = ckr__plan_emit(p, d);
+    if (r == CKR_OK && !decisions_only && from && from->emit_fn != d->emit_fn && !p->target.slots)
+        ckr__plan_files_lost(p, &src->state);
     if (r == CKR_OK) r = p->ctx.err->code;
     if (r == CKR_OK && !decisions_only && ckr__severity_max(p->notes, p->n_notes) < CKR_ERROR)
         r = ckr__plan_proof(p);

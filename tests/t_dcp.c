@@ -1157,6 +1157,40 @@ static void records(void)
     }
 }
 
+/* What trainers put beside the files of DCP goes with them, or is named as lost. */
+static void files_beside(void)
+{
+    const ckr_state *s;
+    const ckr_note *n;
+    ckr_plan *p;
+    ckr_ckpt *c;
+    uint64_t i, found = 0;
+    memio_add(&disk, "beside", true);
+    memio_load(&disk, DATA "/dcp_w_threads3/ckpt", "beside");
+    memio_load_file(&disk, "tests/data/plain/bare.pt", "beside/meta.pt");
+    c = open_ok("beside");
+    s = c ? ckr_ckpt_state(c) : NULL;
+    for (i = 0; s && i < s->n_leftovers; i++) found += !strcmp(s->leftovers[i].path, "meta.pt");
+    CHECK_INT(found, 1);
+    p = c ? plan_of(c, "torch", 0) : NULL;
+    n = p ? note_of(ckr_plan_info(p)->notes, ckr_plan_info(p)->n_notes, "CKR_W_LEFTOVERS_LOST")
+          : NULL;
+    if (CHECK(n != NULL)) CHECK_STR(n->subject, "meta.pt");
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    if (write_as("beside", NULL, 3, "w/out")) CHECK(memio_find(&disk, "w/out/meta.pt") != NULL);
+    memio_add(&disk, "beside/more", true);
+    c = open_ok("beside");
+    p = c ? plan_of(c, NULL, 2) : NULL;
+    n = p ? note_of(ckr_plan_info(p)->notes, ckr_plan_info(p)->n_notes, "CKR_W_LEFTOVERS_LOST")
+          : NULL;
+    if (CHECK(n != NULL)) CHECK_STR(n->subject, "more/");
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/out");
+    memio_remove(&disk, "beside");
+}
+
 int main(int argc, char **argv)
 {
     const ckr_item never[] = { CKR_ITEM_OK };
@@ -1185,6 +1219,7 @@ int main(int argc, char **argv)
     RUN(middling);
     RUN(forms);
     RUN(records);
+    RUN(files_beside);
     RUN(shard_of_many);
     if (!t_now.only) bad_all_seen(BAD_DCP, never);
     return t_end();
