@@ -28979,8 +28979,8 @@ static ckr_result ckr__fsdp_dist(const ckr__fsdp *f, uint32_t rank, const char *
         return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key,
                              "it lies on another mesh than the first rank's first tensor");
     if (d->world >= 0 && d->world != (int64_t)f->n_ranks)
-        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key, "a run of %lld ranks has written it, there "
-                             "are files of %u", (long long)d->world, (unsigned)f->n_ranks);
+        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key, "a run of %lld ranks has written it, "
+                             "there are files of %u", (long long)d->world, (unsigned)f->n_ranks);
     if (d->rank >= 0 && d->rank != (int64_t)rank)
         return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key, "rank %lld has written it: the file has "
                              "another rank's name", (long long)d->rank);

@@ -2,6 +2,7 @@
 # run.sh: what ckptresume wrote, read by the frameworks. Makes build/venv from the pinned
 # requirements once and uses it again; VENV_PYTHON=PYTHON takes one that has them.
 # NANOTRON_SRC=DIR: Nanotron too. LLMC_SRC=DIR: llm.c's program, on a CUDA runtime without a device.
+# VERL_SRC=DIR: that source tree of verl instead of the pinned one.
 # TITAN022=DIR: an unpacked wheel of torchtitan 0.2.2. CORPUS=DIR has the cases for
 # torch.distributed.checkpoint and torchtitan's trainer. DeepSpeed has to find torch when it is installed, so
 # it comes after the rest, without its compiled parts.
@@ -24,7 +25,7 @@ if [ -z "$py" ]; then
     # shellcheck disable=SC2086
     cat $wanted > build/venv.wanted
     cat build/venv.wanted tests/interop/requirements-deepspeed.txt tests/interop/requirements-titan.txt \
-        tests/interop/requirements-frameworks.txt > build/venv.all
+        tests/interop/requirements-frameworks.txt tests/interop/requirements-verl.txt > build/venv.all
     if ! cmp -s build/venv.all build/venv/made-from; then
         [ -x "$py" ] || python3 -m venv build/venv || {
             echo "python3 cannot make a virtual environment (Debian: apt-get install python3-venv)"
@@ -47,6 +48,7 @@ if [ -z "$py" ]; then
                 --progress-bar off -r tests/interop/requirements-titan.txt >> build/venv.log 2>&1 &&
             "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
                 --progress-bar off --no-deps -r tests/interop/requirements-frameworks.txt \
+                -r tests/interop/requirements-verl.txt \
                 >> build/venv.log 2>&1 || {
             tail -n 20 build/venv.log
             echo "0 passed, 1 failed"
@@ -62,6 +64,7 @@ rc=0
 [ $# -ne 0 ] || "$py" tests/interop/shards.py ./ckptresume || rc=1
 [ $# -ne 0 ] || "$py" tests/interop/matrix.py ./ckptresume || rc=1
 [ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/dist.py ./ckptresume || rc=1
+[ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/verl.py ./ckptresume || rc=1
 corpus=${CORPUS:-../shared/corpus}
 if [ $# -eq 0 ] && [ -n "${CI:-}" ] && [ ! -d "$corpus/dcp/make" ]; then
     echo "$corpus/dcp is not there"
