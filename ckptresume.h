@@ -40816,8 +40816,7 @@ static const ckr_node *ckr__ds_optim(const ckr__rankfile *f)
 
 static const char *ckr__ds_name(ckr__ctx *c, int row, uint32_t dp, uint32_t pp)
 {
-    ckr__rankfile f;
-    memset(&f, 0, sizeof f);
+    ckr__rankfile f = CKR_ZERO;
     ckr__at_set(&f, CKR__DP, dp, 0);
     ckr__at_set(&f, CKR__PP, pp, 0);
     return ckr__form_name(c, ckr__ds_forms[row].pattern, &f);
@@ -41095,8 +41094,7 @@ static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, uint32_t n
 static ckr__part ckr__ds_part(const ckr__ds_param *p, const ckr__rankfile *f, const char *slot,
                               const ckr_view *v, uint32_t rank)
 {
-    ckr__part x;
-    memset(&x, 0, sizeof x);
+    ckr__part x = CKR_ZERO;
     x.file = f->path;
     x.name = p->name;
     x.slot = slot;
@@ -41742,10 +41740,9 @@ static ckr_result ckr__ds_parts(ckr__ds *r, ckr__ds_stage *g, uint64_t k)
 {
     int64_t *start = CKR__NEW_N(r->c, int64_t, g->n_params[k]), total = 0;
     double steps = ckr__nan();
-    ckr__ds_run x;
+    ckr__ds_run x = CKR_ZERO;
     uint32_t d;
     ckr_result e;
-    memset(&x, 0, sizeof x);
     if (!start) return ckr__oom(r->c);
     e = ckr__ds_layout(r, g, k, start, &total);
     x.params = g->params[k];
@@ -41846,10 +41843,9 @@ static ckr_result ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac
                                 uint64_t *n)
 {
     ckr_state s;
-    ckr__ac ac;                /* of torch's own state dicts: context and state only       */
+    ckr__ac ac = CKR_ZERO;     /* of torch's own state dicts: context and state only       */
     uint64_t i;
     ckr_result e;
-    memset(&ac, 0, sizeof ac);
     ac.c = r->c;
     ckr__state_init(&s);
     s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
@@ -41960,7 +41956,7 @@ static ckr_result ckr__ds_fused(ckr__ds *r, ckr__ds_stage *g, const ckr_node *ow
         const ckr_view *v =
             ckr__ds_flat(ckr_node_at(ckr_node_get(own, "fp32_groups_flat"), k), &numel);
         double steps = ckr__nan();
-        ckr__ds_run x;
+        ckr__ds_run x = CKR_ZERO;
         if (!start) return ckr__oom(r->c);
         for (i = 0; i < g->n_params[k]; i++) {
             start[i] = at;
@@ -41968,7 +41964,6 @@ static ckr_result ckr__ds_fused(ckr__ds *r, ckr__ds_stage *g, const ckr_node *ow
         }
         if (!v || numel < at)
             return ckr__ds_partition(r, g->model, "fp32_groups_flat", numel, at);
-        memset(&x, 0, sizeof x);
         x.params = g->params[k];
         x.n = g->n_params[k];
         x.start = start;
@@ -42022,7 +42017,7 @@ static ckr_result ckr__ds_whole(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
     const ckr_node *own = ckr_node_get(g->model->root, "optimizer"), *base = own;
-    ckr__ac_file f;
+    ckr__ac_file f = CKR_ZERO;
     ckr__ac_param *p = NULL;
     uint64_t n = 0, i;
     ckr_result e;
@@ -42034,7 +42029,6 @@ static ckr_result ckr__ds_whole(ckr__ds *r, uint32_t m)
         e = ckr__ds_fused_names(r, m);
         return e == CKR_OK ? ckr__ds_fused(r, g, own) : e;
     }
-    memset(&f, 0, sizeof f);
     f.path = g->model->path;
     f.rel = g->model->rel;
     f.part = base;
@@ -42457,44 +42451,32 @@ static ckr_node *ckr__ds_hyper(ckr__ds *r, const ckr_node *raw)
     return ckr__failed(r->c) ? NULL : h;
 }
 
-/* Gradients dealt round robin over the ranks: parameter i of a group is in bucket i mod dp, and
-   the flat buffer is the buckets one after another. Here the group's own order. */
-static void ckr__ds_natural(const ckr__ds *r, ckr__ds_param *const *flat, uint64_t n,
-                            const char **out)
-{
-    uint64_t i, at, b;
-    for (b = 0, at = 0; b < r->dp && at < n; b++)
-        for (i = b; i < n; i += r->dp) out[i] = flat[at++]->name;
-}
-
-/* Names of optimizer group k of a stage. */
+/* Names of optimizer group k of a stage, in its own order: where gradients are dealt round robin
+   over the ranks, parameter i of a group is in bucket i mod dp, and the flat buffer is the buckets
+   one after another. */
 static ckr_result ckr__ds_group_names(ckr__ds *r, const ckr__ds_stage *g, uint64_t k,
                                       const char ***names, uint64_t *n)
 {
     const ckr_node *list = ckr_node_get(ckr_node_at(g->groups, k), "params");
-    uint64_t i, j, at;
+    const uint64_t step = r->robin ? r->dp : 1;
+    uint64_t i, b, at = 0;
     int64_t id = 0;
     *n = 0;
     *names = NULL;
     if (r->zero != 3) {
-        *names = CKR__NEW_N(r->c, const char *, g->n_params[k]);
-        if (!*names) return ckr__oom(r->c);
         *n = g->n_params[k];
-        if (r->robin) ckr__ds_natural(r, g->params[k], *n, *names);
-        for (i = 0; i < *n && !r->robin; i++) (*names)[i] = g->params[k][i]->name;
-        return CKR_OK;
+        *names = CKR__NEW_N(r->c, const char *, *n);
+        for (b = 0; *names && b < step && at < *n; b++)
+            for (i = b; i < *n; i += step) (*names)[i] = g->params[k][at++]->name;
+        return r->c->err->code;
     }
     for (i = 0; ckr_node_is_list(list) && i < list->count; i++) {
         if (!ckr_node_i64(list->u.items[i], &id) || id < 0 || (uint64_t)id >= g->n_groups)
             return ckr__ds_bad(r, g->model, "param_groups/params", "numbers of sub groups");
-        *n += g->n_params[id];
+        for (at = 0; at < g->n_params[id]; at++)
+            *CKR__PUSH(const char *, r->c, *names, *n) = g->params[id][at]->name;
     }
-    *names = CKR__NEW_N(r->c, const char *, *n);
-    for (i = 0, at = 0; *names && i < *n && at < list->count; at++) {
-        ckr_node_i64(list->u.items[at], &id);
-        for (j = 0; j < g->n_params[id]; j++) (*names)[i++] = g->params[id][j]->name;
-    }
-    return *names ? CKR_OK : ckr__oom(r->c);
+    return r->c->err->code;
 }
 
 /* A stage's group becomes the state's group of the same values, of which this stage has taken none
@@ -42507,7 +42489,6 @@ static ckr_result ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *fr
     const char *text = raw ? ckr__node_text_of(r->c, ckr__ds_hyper(r, raw)) : "", *other;
     const char **names = NULL;
     uint64_t i, n = 0, at;
-    void *array = s->groups;
     ckr_result e = ckr__ds_group_names(r, g, k, &names, &n);
     if (e != CKR_OK || !text) return e != CKR_OK ? e : ckr__oom(r->c);
     for (at = m ? *from : s->n_groups; at < s->n_groups; at++) {
@@ -42516,14 +42497,13 @@ static ckr_result ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *fr
         if (!strcmp(other, text)) break;
     }
     if (at == s->n_groups) {
-        if (!ckr__append(r->c, &array, &s->n_groups, sizeof *s->groups)) return ckr__oom(r->c);
-        s->groups = (ckr_group *)array;
+        memset(CKR__PUSH(ckr_group, r->c, s->groups, s->n_groups), 0, sizeof *s->groups);
+        if (ckr__failed(r->c)) return r->c->err->code;
         for (at = s->n_groups - 1; at > *from; at--) s->groups[at] = s->groups[at - 1];
         memset(&s->groups[at], 0, sizeof s->groups[at]);
         s->groups[at].raw = raw;
         s->groups[at].name = ckr_node_str(ckr_node_get(raw, "name"));
         s->groups[at].hyper = ckr__ds_hyper(r, raw);
-        if (!s->groups[at].hyper) return ckr__oom(r->c);
     }
     *from = at + 1;
     for (i = 0; i < n; i++) {                          /* a tied one is in its first stage's   */
@@ -42718,14 +42698,15 @@ static const ckr_node *ckr__ds_level(const ckr__ds *r, const ckr__rankfile *f, i
 /* Their keys that are read, or written anew. */
 static bool ckr__ds_optim_key(const char *key, int level)
 {
-    static const char inner[] = "zero_stage loss_scaler dynamic_loss_scale overflow clip_grad "
-                                "ds_version base_optimizer_state single_partition_of_fp32_groups "
-                                "group_paddings param_alignment_paddings partition_count "
-                                "param_slice_mappings optimizer_state_dict fp32_flat_groups";
-    if (!level) return !strcmp(key, "state") || !strcmp(key, "param_groups");
-    if (level == 2)
-        return ckr__word_in("optimizer_state_dict ds_config ds_version", key);
-    return ckr__word_in(inner, key);
+    static const char *const known[] = {
+        "state param_groups",
+        "zero_stage loss_scaler dynamic_loss_scale overflow clip_grad ds_version "
+        "base_optimizer_state single_partition_of_fp32_groups group_paddings "
+        "param_alignment_paddings partition_count param_slice_mappings optimizer_state_dict "
+        "fp32_flat_groups",
+        "optimizer_state_dict ds_config ds_version"
+    };
+    return ckr__word_in(known[level], key);
 }
 
 /* What is left of an optimizer's file: beside its state, and in it. */
