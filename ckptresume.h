@@ -19322,16 +19322,11 @@ static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char 
     const ckr__skind *row = ckr__skind_of(s->kind);
     ckr_node *params;
     double *bases;
-    ckr__set t = CKR_ZERO;
+    ckr__set t = { c, s, key, value, lane, 0 };
     size_t n = 0;
     ckr_result e;
     bool ok = true;
     *out = NULL;
-    t.c = c;
-    t.s = s;
-    t.what = key;
-    t.text = value;
-    t.lane = lane;
     if (row && row->kind) to = ckr__set_target(row, key, &n);
     if (!to || lane >= (int64_t)s->n_lanes || !s->n_lanes)
         return ckr__set_unknown(c, s, row ? row : &ckr__skinds[CKR__SKINDS - 1], key, lane >= 0);
@@ -23233,9 +23228,12 @@ static const char *ckr__axes_text(ckr__ctx *c, uint32_t axes)
 
 /* >>rng.remap.derive: from a key to seeds */
 
-/* The value of uid under the key: cycle-walking stays within [2^32, 2^63). */
-static uint64_t ckr__derive_walk(const uint32_t key[2], uint64_t uid)
+/* The value of a uid under the key: cycle-walking stays within [2^32, 2^63). */
+static uint64_t ckr__derive_seed(const uint32_t key[2], uint32_t tag, uint32_t generation,
+                                 uint32_t attempt, uint32_t index)
 {
+    uint64_t uid = (uint64_t)tag << 56 | (uint64_t)(generation & 0xffff) << 40 |
+                   (uint64_t)(attempt & 0xff) << 32 | index;
     uint32_t in[2], v[2];
     do {
         in[0] = (uint32_t)uid;
@@ -23246,12 +23244,7 @@ static uint64_t ckr__derive_walk(const uint32_t key[2], uint64_t uid)
     return uid;
 }
 
-static uint64_t ckr__derive_seed(const uint32_t key[2], uint32_t tag, uint32_t generation,
-                                 uint32_t attempt, uint32_t index)
-{
-    return ckr__derive_walk(key, (uint64_t)tag << 56 | (uint64_t)(generation & 0xffff) << 40 |
-                                     (uint64_t)(attempt & 0xff) << 32 | index);
-}
+
 
 /* Row-major over the axes of a scope; false: 2^32 and more. */
 static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[CKR__AXES],
@@ -60826,18 +60819,13 @@ static ckr_result ckr__side_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *
     if (r == CKR_OK && old && old->unclocked && !x->every) return CKR_OK;
     if (r == CKR_OK && old && !old->opaque) r = ckr__side_agrees(c, s, old, x, &history);
     if (r != CKR_OK || (old && !old->opaque && !history)) return r;
-    if (history) {
-        s->schedules = x;
-        s->n_schedules = 1;
-        x->state = old->state;
-        return CKR_OK;
-    }
-    if (old && !strcmp(old->clock, "tick") && !ckr__same(x->rate, old->rate)) {
+    if (!history && old && !strcmp(old->clock, "tick") && !ckr__same(x->rate, old->rate)) {
         x = ckr__sched_retick(c, x, old->rate, NULL);
         if (!x) return c->err->code;
         x->anchored = false;
     }
-    if (x->n_lanes != s->n_groups || (old && old->position != x->position)) return CKR_OK;
+    if (!history && (x->n_lanes != s->n_groups || (old && old->position != x->position)))
+        return CKR_OK;
     if (old) x->state = old->state;
     s->schedules = x;
     s->n_schedules = 1;
@@ -60849,10 +60837,8 @@ static ckr_result ckr__side_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *
 static void ckr__clock_align(ckr_state *s)
 {
     uint64_t i;
-    for (i = 0; i < s->n_schedules && s->progress.step >= 0; i++) {
-        ckr_schedule *x = &s->schedules[i];
-        ckr__sched_stand(x, s->progress.step);
-    }
+    for (i = 0; i < s->n_schedules && s->progress.step >= 0; i++)
+        ckr__sched_stand(&s->schedules[i], s->progress.step);
 }
 
 /* The names that the side file keeps for an optimizer's numbers, where the caller gives none. */
