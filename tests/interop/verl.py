@@ -4,8 +4,8 @@ Unpatched verl (VERL_SRC=DIR: a source tree, else the installed one): its FSDPCh
 2, 3 and 4 processes (gloo, CPU): FSDP1 with flat and with original parameters, FSDP2, copies (HSDP), tied, uneven,
 bf16. The tool converts each to 1 to 5 ranks, and some to the other FSDP, another mesh or another curve. verl's own
 load_checkpoint loads each result at that size: every tensor is compared bit for bit, the next LRs with those of the
-run that was never interrupted, each rank's next draws with the saved rank's; new ranks draw what no other does. Prints a
-line per failure, then `N passed, N failed`."""
+run that was never interrupted, each rank's next draws with the saved rank's; new ranks draw what no other does. Prints
+a line per failure, then `N passed, N failed`."""
 import glob, importlib.abc, importlib.machinery, logging, os, random, socket, subprocess, sys, tempfile, types, warnings
 
 HERE = os.path.dirname(os.path.abspath(__file__))
