@@ -166,8 +166,8 @@
        >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes
        >>deepspeed.emit.optim >>deepspeed.emit.scaler >>deepspeed.emit.rank
        >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
-       >>deepspeed.emit.schedule >>deepspeed.emit.all >>torch_dcp >>torchtitan >>torchtitan.runs
-       >>torch_dcp.read >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items
+       >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under >>torch_dcp >>torchtitan
+       >>torchtitan.runs >>torch_dcp.read >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items
        >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files >>megatron
        >>megatron.probe >>megatron.files >>megatron.model >>megatron.split >>megatron.weights
        >>megatron.layout >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read
@@ -886,6 +886,10 @@ typedef struct ckr_state {
     bool          unproven;    /* its framework compares no copies: done before they are written */
     uint64_t      n_parts;     /* tensors of which this file has a part alone: they are left out */
     int64_t       part_rank;   /* whose part; -1: not told                                 */
+    /* Where another framework's directory inside holds model and optimizer: that dialect, and what
+       it keeps for its writer; else NULL. */
+    const char   *engine;
+    void         *engine_data;
 } ckr_state;
 
 CKR_API uint32_t    ckr_version(void);                 /* of the implementation: CKR_VERSION      */
@@ -35027,6 +35031,9 @@ typedef struct ckr__ac {
     const ckr_open_desc *desc;
     bool             trainer, sana, plain; /* of HF; a file of no framework; none: accelerate */
     bool             converted;            /* there is a side file                       */
+    const char      *engine;   /* DeepSpeed's directory inside, which has model and optimizer,
+                                  or NULL                                                */
+    bool             scheduled;            /* its files have the scheduler, too          */
     ckr__ac_file   **files;    /* in byte order of their names                           */
     uint64_t         n_files;
     ckr__plain       keep;     /* views: of the state's tensors, by index                */
@@ -35054,6 +35061,20 @@ static ckr_result ckr__ac_bad(ckr__ac *r, const ckr__ac_file *f, const char *whe
     return ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, f->path, CKR_NO_OFFSET, where,
                      "%s was expected", expected);
 }
+
+/* What of a directory under DeepSpeed another dialect's code reads and writes, DeepSpeed's own
+   (>>deepspeed.under). */
+typedef struct ckr__under {
+    const char *load;          /* what loads it in the coming run; NULL: its arguments are fixed */
+    bool        told;          /* a scheduler's settings are the caller's to tell        */
+    ckr_node   *scheduler;     /* out: its state where it is another than it was, or NULL */
+} ckr__under;
+
+static ckr_result ckr__under_find(ckr__ctx *c, const char *dir, const char **tag);
+static ckr_result ckr__under_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                                  ckr_state *s);
+static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                  ckr__out *out, ckr__under *u);
 
 /* >>accelerate.files ---------------------------------------------------------- */
 
@@ -35092,12 +35113,39 @@ static bool ckr__ac_has(const ckr__ac *r, uint8_t kind, uint32_t index)
     return false;
 }
 
+/* Is it what DeepSpeed has written here, or its pointer to that? */
+static bool ckr__ac_of_engine(const ckr__ac *r, const ckr__ac_file *f)
+{
+    return r->engine && (!strcmp(f->rel, r->engine) ||
+                         ckr__word_in("latest latest_universal", f->rel));
+}
+
+/* DeepSpeed's directory, read into the state. */
+static ckr_result ckr__ac_engine(ckr__ac *r)
+{
+    const char *dir;
+    ckr__rankfile at;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < r->n_files && e == CKR_OK && !r->engine; i++)
+        if (r->files[i]->dir && (ckr__starts(r->files[i]->rel, "global_step") ||
+                                 ckr__form_match("pytorch_model[_{n}]", r->files[i]->rel, &at)))
+            e = ckr__under_find(r->c, r->dir, &r->engine);
+    if (e != CKR_OK || !r->engine) return e;
+    dir = ckr__path_join(r->c, r->dir, r->engine);
+    e = dir ? ckr__under_read(r->c, dir, r->desc, r->s) : ckr__oom(r->c);
+    r->scheduled = r->s->n_schedules > 0;
+    for (i = 0; i < r->n_files && r->scheduled; i++)       /* of no one who asks for it      */
+        if (r->files[i]->kind == CKR__AC_SCHEDULER) r->files[i]->kind = CKR__AC_LOOSE;
+    return e;
+}
+
 /* What other frameworks write into the same directory under accelerate or the Trainer. */
 static ckr_result ckr__ac_foreign(ckr__ac *r)
 {
     uint64_t i;
     ckr_result e;
-    if (r->n_fsdp || ckr__ac_has(r, CKR__AC_MODEL, 0)) return CKR_OK;
+    if (r->engine || r->n_fsdp || ckr__ac_has(r, CKR__AC_MODEL, 0)) return CKR_OK;
     for (i = 0; i < r->n_files; i++) {
         const char *s = r->files[i]->rel;
         if (!r->files[i]->dir || (strncmp(s, "pytorch_model", 13) != 0 &&
@@ -35268,17 +35316,26 @@ static ckr_result ckr__ac_tensor(ckr__ac *r, const char *name, const char *slot,
     return e;
 }
 
-/* The second name of one storage: no tensor of its own, but a tie. */
-static ckr_result ckr__ac_tied(ckr__ac *r, const char *name, ckr_node *node, ckr_node *first,
-                               uint64_t tensor)
+/* Two nodes of one storage. */
+static bool ckr__ac_pair(ckr__ac *r, ckr_node *node, ckr_node *first)
 {
     void *array = r->keep.tied;
     ckr_node **pair =
         (ckr_node **)ckr__append(r->c, &array, &r->keep.n_tied, sizeof *r->keep.tied);
     r->keep.tied = (ckr_node * (*)[2])array;
-    if (!pair || !ckr__map_put(&r->names, name, strlen(name), tensor, NULL)) return ckr__oom(r->c);
+    if (!pair) return false;
     pair[0] = node;
     pair[1] = first;
+    return true;
+}
+
+/* The second name of one storage: no tensor of its own, but a tie. */
+static ckr_result ckr__ac_tied(ckr__ac *r, const char *name, ckr_node *node, ckr_node *first,
+                               uint64_t tensor)
+{
+    if (!ckr__ac_pair(r, node, first) ||
+        !ckr__map_put(&r->names, name, strlen(name), tensor, NULL))
+        return ckr__oom(r->c);
     ckr__tie_add(r->c, r->s, r->s->tensors[tensor]->name, name);
     return r->c->err->code;
 }
@@ -35366,11 +35423,63 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
     return e;
 }
 
+/* The weights once more beside the engine's: copies of its parameters, which are compared before
+   they are written. What is none of them goes with the file as it is. */
+static ckr_result ckr__ac_copies(ckr__ac *r, const ckr__ac_file *f, ckr_node **first)
+{
+    uint64_t i, at;
+    for (i = 0; i < f->root->count; i++) {
+        const char *name = ckr__dict_key(f->root, i);
+        ckr_node *value = ckr__dict_at(f->root, i);
+        const ckr_view *v = value->u.view;
+        ckr_tensor *t;
+        if (!name || value->kind != CKR_NODE_TENSOR ||
+            !ckr__map_find(&r->names, name, strlen(name), &at))
+            continue;
+        t = r->s->tensors[at];
+        if (v->dtype != t->dtype || v->n_dims != t->n_dims || ckr__view_odd(v) ||
+            (v->n_dims && memcmp(v->shape, t->shape, v->n_dims * sizeof *v->shape) != 0))
+            continue;
+        if (first[at] && !ckr__ac_pair(r, value, first[at])) return ckr__oom(r->c);
+        if (first[at]) continue;
+        first[at] = value;
+        r->keep.views[at] = v;
+        if (!ckr__read_view(r->c, t, NULL, v, -1, true)) return ckr__oom(r->c);
+    }
+    return CKR_OK;
+}
+
+static ckr_result ckr__ac_engine_models(ckr__ac *r)
+{
+    const ckr_state *s = r->s;
+    ckr_node **first = CKR__NEW_N(r->c, ckr_node *, s->n_tensors);
+    uint64_t i, at;
+    ckr_result e = CKR_OK;
+    r->keep.views = CKR__NEW_N(r->c, const ckr_view *, s->n_tensors);
+    if (!first || !r->keep.views) return ckr__oom(r->c);
+    r->keep.n_views = s->n_tensors;
+    for (i = 0; i < s->n_tensors; i++)
+        if (!strcmp(s->tensors[i]->slot, "param"))
+            ckr__map_put(&r->names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    for (i = 0; i < s->n_ties; i++)
+        if (ckr__map_find(&r->names, s->ties[i].name, strlen(s->ties[i].name), &at))
+            ckr__map_put(&r->names, s->ties[i].other, strlen(s->ties[i].other), at, NULL);
+    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+        ckr__ac_file *f = r->files[i];
+        if (f->kind != CKR__AC_MODEL) continue;
+        e = ckr__ac_load(r, f);
+        if (e == CKR_OK && !ckr_node_is_dict(f->root)) e = ckr__ac_bad(r, f, NULL, "a dict");
+        if (e == CKR_OK) e = ckr__ac_copies(r, f, first);
+    }
+    return e;
+}
+
 static ckr_result ckr__ac_models(ckr__ac *r)
 {
     uint64_t i;
     ckr_result e = CKR_OK;
     ckr__ac_prefer(r);
+    if (r->engine) return ckr__ac_engine_models(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) {
         ckr__ac_file *f = r->files[i];
         if (f->kind != CKR__AC_MODEL) continue;
@@ -35911,7 +36020,7 @@ static ckr_result ckr__ac_optimizers(ckr__ac *r)
 static ckr_result ckr__ac_schedule(ckr__ac *r, ckr__ac_file *f)
 {
     const ckr__ac_file *o = ckr__ac_nth(r, CKR__AC_OPTIMIZER, f->index);
-    const uint64_t n = r->sana ? r->s->n_groups : o ? o->n_groups : 0,
+    const uint64_t n = r->sana || r->engine ? r->s->n_groups : o ? o->n_groups : 0,
                    first = o ? o->first_group : 0;
     const ckr_node **hyper = CKR__NEW_N(r->c, const ckr_node *, n);
     ckr_schedule *s;
@@ -35963,6 +36072,7 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
     uint32_t k;
     uint64_t i;
     ckr_result e = CKR_OK;
+    if (r->scheduled) return CKR_OK;
     for (k = 0; e == CKR_OK; k++) {
         ckr__ac_file *f = ckr__ac_nth(r, CKR__AC_SCHEDULER, k);
         if (!f) break;
@@ -36079,7 +36189,7 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
         if (e == CKR_OK) e = ckr__ac_extras(r, of.rank, r->random[i]->root);
     }
     if (e == CKR_OK) e = ckr__streams_say(&of);
-    r->ranks = top ? top : 1;
+    r->ranks = r->engine ? r->s->topology.dp : top ? top : 1;
     return e;
 }
 
@@ -36099,10 +36209,15 @@ static const ckr_node *ckr__ac_args_node(const ckr__ac *r)
     return NULL;
 }
 
-/* HF's file of a run with one process has no number. */
+/* HF's file of a run with one process has no number. Under DeepSpeed the Trainer may have counted
+   one where there were several, and asks for it. */
 static bool ckr__ac_single(const ckr__ac *r)
 {
-    return r->random[0] && !strcmp(r->random[0]->rel, "rng_state.pth");
+    uint64_t i;
+    for (i = 0; i < r->n_files; i++)
+        if (!strcmp(r->files[i]->rel, "rng_state.pth"))
+            return r->engine || r->random[0] == r->files[i];
+    return false;
 }
 
 /* More processes than files, as the Trainer's arguments know; a conversion writes them as they
@@ -36111,7 +36226,7 @@ static void ckr__ac_args_ranks(ckr__ac *r)
 {
     const ckr_node *args = ckr__ac_args_node(r);
     int64_t n;
-    if (!r->trainer || r->converted || !r->n_random) return;
+    if (!r->trainer || r->converted || r->engine || !r->n_random) return;
     if (!ckr__ac_single(r) &&
         ckr_node_i64(ckr_node_find(ckr__ac_object(ckr_node_get(args, "distributed_state")),
                                    "/num_processes"), &n) &&
@@ -36127,7 +36242,7 @@ static void ckr__ac_args_batch(ckr__ac *r)
     int64_t micro = 0, steps = 1;
     ckr_node_i64(ckr_node_get(args, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr_node_get(args, "gradient_accumulation_steps"), &steps);
-    if (r->trainer) r->s->batch = ckr__batch_of(micro, steps, r->ranks);
+    if (r->trainer && !r->engine) r->s->batch = ckr__batch_of(micro, steps, r->ranks);
 }
 
 /* Ranks that the run had and that have no file: what is resumed from the others is not whole. */
@@ -36143,14 +36258,14 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
     if (!r->n_random)
         return ckr__say(r->c, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
                         "there is no file of them: the coming run seeds its own streams", NULL);
-    if (!n) return CKR_OK;
+    if (!n || (r->engine && r->trainer && ckr__ac_single(r))) return CKR_OK;
     ckr__format(subject, sizeof subject, r->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
                 (unsigned)first);
     ckr__format(have, sizeof have, "files of %u of %u ranks", (unsigned)(r->ranks - n),
                 (unsigned)r->ranks);
     ckr__format(why, sizeof why, "%s: the random streams of %u rank%s are in no file",
                 r->ranks == r->n_random ? "there are files of later ranks"
-                : r->trainer            ? "the run had more processes"
+                : r->trainer || r->engine ? "the run had more processes"
                                      : "the scheduler has ticked for more processes",
                 (unsigned)n, n == 1 ? "" : "s");
     return ckr__say(r->c, ckr_item_name(CKR_ITEM_TRAINER_RANDOM), CKR_ERROR, subject, have, NULL,
@@ -36168,7 +36283,7 @@ static ckr_result ckr__ac_loose(ckr__ac *r)
         ckr__ac_file *f = r->files[i];
         const char *s = f->rel;
         size_t n = strlen(s);
-        if (f->kind != CKR__AC_LOOSE) continue;
+        if (f->kind != CKR__AC_LOOSE || ckr__ac_of_engine(r, f)) continue;
         if (!f->dir && (ckr__cut_tail(s, &n, ".bin") || ckr__cut_tail(s, &n, ".pt") ||
                         ckr__cut_tail(s, &n, ".pkl") || ckr__cut_tail(s, &n, ".pth")) &&
             ckr__ac_load(r, f) != CKR_OK) {
@@ -36316,12 +36431,13 @@ static ckr_result ckr__ac_read_all(ckr__ac *r)
 {
     int64_t done;
     ckr_result e = ckr__ac_list(r);
-    if (e == CKR_OK) e = ckr__af_scan(r);
+    if (e == CKR_OK) e = ckr__ac_engine(r);
+    if (e == CKR_OK && !r->engine) e = ckr__af_scan(r);
     if (e == CKR_OK) e = ckr__ac_foreign(r);
     if (e == CKR_OK && r->n_fsdp) e = ckr__af_read(r);
     if (e == CKR_OK && !r->n_fsdp) e = ckr__ac_models(r);
-    if (e == CKR_OK && !r->n_fsdp) e = ckr__ac_config_tie(r);
-    if (e == CKR_OK && !r->n_fsdp) e = ckr__ac_optimizers(r);
+    if (e == CKR_OK && !r->n_fsdp && !r->engine) e = ckr__ac_config_tie(r);
+    if (e == CKR_OK && !r->n_fsdp && !r->engine) e = ckr__ac_optimizers(r);
     if (e == CKR_OK) e = ckr__ac_randoms(r);
     if (e == CKR_OK) e = ckr__af_ranks(r);
     done = r->s->progress.step;
@@ -36364,7 +36480,7 @@ static ckr_result ckr__ac_read_as(ckr__ctx *c, const char *dir, const ckr_open_d
     e = ckr__ac_read_all(r);
     ckr__map_free(&r->names);
     r->desc = NULL;
-    ckr__ac_topology(r);
+    if (!r->engine) ckr__ac_topology(r);
     s->dialect_data = r;
     return e;
 }
@@ -36976,6 +37092,7 @@ typedef struct ckr__ac_job {
     double            rate;    /* ticks per update of the coming run                      */
     const ckr_node   *kept;    /* what the side file keeps of ranks that had no file, or NULL */
     uint64_t          n_back, n_alone, n_carried, n_unkept;
+    bool              engine;  /* DeepSpeed's directory is written                        */
     bool              random, numpy;       /* writing streams; a NumPy array was made a list */
     uint64_t          n_lost;  /* directories                                             */
 } ckr__ac_job;
@@ -36994,10 +37111,10 @@ static ckr_result ckr__ac_say_counts(ckr__ac_job *x, const char *code, ckr_sever
 static ckr_node *ckr__ac_entry(ckr__ac_job *x, ckr__out_file *f, const ckr_tensor *t)
 {
     const ckr_dtype dtype = ckr__dtype_as(t, x->t->dtype);
-    if (dtype != t->dtype)
+    if (dtype != t->dtype && !x->engine)
         ckr__say(x->w.c, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
                  ckr_dtype_name(dtype), "--dtype", NULL);
-    return ckr__entry_whole(x->w.c, f, t->name, t, dtype, false);
+    return ckr__entry_whole(x->w.c, f, t->name, t, dtype, x->engine);
 }
 
 static const ckr_tensor *ckr__ac_of_view(const ckr__ac_job *x, const ckr_view *v)
@@ -37076,11 +37193,9 @@ static ckr_result ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *fi
         if (!ckr__node_set(c, f->metadata, "format", ckr__node_str(c, "pt"))) return c->err->code;
     }
     for (i = 0; f->root && i < file->root->count; i++) {
-        const ckr_tensor *t = ckr__ac_of_view(x, ckr__dict_at(file->root, i)->u.view);
-        const ckr_node *v = ckr__dict_at(file->root, i);
-        ckr_node *n = t ? ckr__ac_entry(x, f, t) : NULL;
-        if (!t && x->ac->n_fsdp) n = ckr__entry_copy(c, f, "leftover", v->u.view);
-        if ((t || x->ac->n_fsdp) && !ckr__node_pair(c, f->root, file->root->u.items[2 * i], n))
+        const ckr_view *v = ckr__dict_at(file->root, i)->u.view;
+        if ((x->ac->engine || x->ac->n_fsdp || ckr__ac_of_view(x, v)) &&
+            !ckr__node_pair(c, f->root, file->root->u.items[2 * i], ckr__ac_tensor_fn(x, f, v)))
             return c->err->code;
     }
     return f->root ? CKR_OK : c->err->code;
@@ -37262,6 +37377,7 @@ static ckr_result ckr__ac_batch(ckr__ac_job *x)
                               "max_steps and the LR move";
     const int64_t all = ckr__batch_told(x->w.s, x->source->batch, x->ac->ranks, x->ranks);
     int64_t micro = 0, steps = 1, taken;
+    if (!x->w.s->batch && x->engine) return CKR_OK;            /* it has been said        */
     if (!x->w.s->batch && x->ranks != x->ac->ranks && !(x->t->without & CKR_PROGRESS))
         return ckr__batch_unknown(x->w.c, x->ac->ranks, x->ranks)
                    ? CKR_OK
@@ -37652,6 +37768,12 @@ static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
         if (!path || !root) return x->w.c->err->code;
         x->random = true;
         e = ckr__ac_put_tree(x, path, root);
+        if (e == CKR_OK && r == 0 && x->ranks > 1 && ac->engine && ckr__ac_single(ac)) {
+            e = ckr__ac_put_tree(x, "rng_state.pth", root);
+            ckr__say(x->w.c, "CKR_RANDOM_SINGLE", CKR_EXACT, "rng_state.pth", NULL, NULL,
+                     "the saved run's Trainer counted one process: rank 0's states are in this "
+                     "file, too, from which such a run goes on", NULL);
+        }
         x->random = false;
     }
     if (e == CKR_OK) e = ckr__ac_carry(x);
@@ -38203,7 +38325,7 @@ static ckr_result ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
 {
     const ckr__ac_file *o;
     ckr_result e = CKR_OK;
-    if (ckr__ac_left_out(x, f) || f->kind == CKR__AC_FSDP ||
+    if (ckr__ac_left_out(x, f) || ckr__ac_of_engine(x->ac, f) || f->kind == CKR__AC_FSDP ||
         (x->ac->n_fsdp && f->kind == CKR__AC_OPTIMIZER))
         return CKR_OK;
     memset(&x->part, 0, sizeof x->part);
@@ -38264,14 +38386,49 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
     return e == CKR_OK && x->w.s->n_rng && !(x->t->without & CKR_RNG) ? ckr__sana_say_random(x) : e;
 }
 
-/* DeepSpeed's directory of the same step, where the optimizer is; or NULL. */
-static const char *ckr__ac_engine(const ckr__ac *ac)
+/* What the engine writes, and the settings of a scheduler that the Trainer builds. */
+static ckr_result ckr__ac_emit_engine(ckr__ac_job *x)
 {
-    uint64_t i;
-    for (i = 0; i < ac->n_files; i++)
-        if (ac->files[i]->dir && ckr__starts(ac->files[i]->rel, "global_step"))
-            return ac->files[i]->rel;
-    return NULL;
+    const ckr_schedule *was = x->source->schedules, *want = x->w.s->schedules;
+    ckr_target t = *x->t;
+    ckr__under u = CKR_ZERO;
+    ckr__ac_file f = CKR_ZERO;
+    ckr_result e;
+    t.without |= CKR_RNG;                      /* they are in files of their own          */
+    if (!x->ac->scheduled) t.without |= CKR_SCHEDULE;
+    u.load = x->ac->trainer ? NULL : "Accelerator.load_state";
+    u.told = x->ac->trainer && x->ac->scheduled && x->w.s->n_schedules &&
+             !(t.without & CKR_SCHEDULE) && !ckr__starts(want->kind, "deepspeed:");
+    e = ckr__under_emit(x->w.c, x->w.s, &t, x->out, &u);
+    if (e != CKR_OK || x->w.c->refused || !u.told) return e;
+    if (want->opaque ? was->opaque : ckr__sched_same(want, was)) want = was;
+    x->w.scheduler = u.scheduler;
+    f.part = was->state;
+    return ckr__ac_follows(x, &f, was, want, want, 0);
+}
+
+/* The Trainer loads all of DeepSpeed's state or ends with an error. */
+static ckr_result ckr__ac_engine_allowed(ckr__ac_job *x)
+{
+    const uint32_t w = x->t->without;
+    if (!x->ac->engine) return CKR_OK;
+    x->engine = !x->ac->trainer || !(w & CKR_OPTIMIZER);
+    if (x->engine && x->ac->trainer && (w & CKR_SCHEDULE) && x->source->n_schedules)
+        return ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
+                           "under DeepSpeed the Trainer loads the scheduler's state too, and ends "
+                           "with an error where there is none",
+                           "keep the schedule, or leave out the optimizer too: --without "
+                           "optimizer,groups,schedule");
+    if (x->engine) return CKR_OK;
+    x->out->zero = 0;
+    if (!ckr__ac_has(x->ac, CKR__AC_MODEL, 0))
+        return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_MISSING, x->ac->engine,
+                           "the weights are in DeepSpeed's directory alone, which the Trainer "
+                           "loads with the optimizer only",
+                           "keep the optimizer, or take --to safetensors or --to deepspeed");
+    return ckr__say(x->w.c, "CKR_W_ENGINE_LEFT", CKR_CHANGED, x->ac->engine, NULL, NULL,
+                    "without the optimizer the Trainer does not load DeepSpeed's directory: it is "
+                    "not written, and the weights are in the model's file", NULL);
 }
 
 /* What the target cannot be. */
@@ -38286,14 +38443,8 @@ static ckr_result ckr__ac_allowed(ckr__ac_job *x)
                         "moments would be lost without a word",
                         "keep the schedule, or leave out the optimizer too: --without "
                         "optimizer,groups,schedule");
-    if (e == CKR_OK && !(w & CKR_OPTIMIZER) && !ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 0) &&
-        ckr__ac_engine(x->ac))
-        e = ckr__refuse(x->w.c, CKR_ITEM_TRAINER_SHARDED, ckr__ac_engine(x->ac),
-                        "the optimizer, with its masters and moments, is DeepSpeed's and lies in "
-                        "this directory: it would be lost",
-                        "--dialect deepspeed converts it, the trainer's files are copied beside; "
-                        "--without optimizer,groups leaves it out");
-    ckr__say_sizes(x->w.c, "dp", &x->source->topology, &x->t->topology);
+    if (e == CKR_OK) e = ckr__ac_engine_allowed(x);
+    if (!x->engine) ckr__say_sizes(x->w.c, "dp", &x->source->topology, &x->t->topology);
     return e;
 }
 
@@ -38332,7 +38483,7 @@ static bool ckr__ac_say_resume(ckr__ac_job *x)
     if (x->ac->trainer)
         return ckr__setting(x->out, "Trainer.train", "resume_from_checkpoint", dir, NULL, false,
                             here);
-    if (!left)
+    if (!left || x->engine)
         return ckr__setting(x->out, "Accelerator.load_state", "input_dir", dir, NULL, false, here);
     if ((left & CKR_OPTIMIZER) && (x->t->without & CKR_RNG) &&
         !ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 1))
@@ -38357,8 +38508,9 @@ static ckr_result ckr__ac_emit_all(ckr__ac_job *x)
     if (!ckr__whole_maps(&x->w, &x->ac->keep)) return x->w.c->err->code;
     if (x->ac->sana) return ckr__sana_emit(x);
     for (i = 0; i < x->ac->n_files && e == CKR_OK; i++) e = ckr__ac_emit_file(x, x->ac->files[i]);
-    if (e == CKR_OK && !x->w.c->refused) e = ckr__af_emit(x);
+    if (e == CKR_OK && !x->w.c->refused && !x->ac->engine) e = ckr__af_emit(x);
     if (e == CKR_OK && !x->w.c->refused && !(x->t->without & CKR_RNG)) e = ckr__ac_emit_random(x);
+    if (e == CKR_OK && !x->w.c->refused && x->engine) e = ckr__ac_emit_engine(x);
     if (e == CKR_OK && !x->w.c->refused && !ckr__ac_say_resume(x)) e = x->w.c->err->code;
     if (e == CKR_OK && !x->w.c->refused) e = ckr__ac_batch(x);
     if (e == CKR_OK && !x->w.c->refused) e = ckr__ac_steps(x);
@@ -40775,6 +40927,7 @@ typedef struct ckr__ds {
     bool             uneven;   /* `step` differs                                         */
     bool             rest;     /* keys of the optimizers' files that are not known here  */
     double           updates;  /* of the first parameter, with ZeRO-0                    */
+    uint64_t         n_left;   /* leftovers of its own                                   */
     ckr__ds_stage   *stages;   /* [mp]                                                    */
     const ckr_node  *meta, *config;    /* of the first model's file                        */
     ckr__ds_param  **params;
@@ -42885,6 +43038,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     r->desc = NULL;
     s->framework_version = ckr_node_str(ckr_node_get(r->meta, "ds_version"));
     s->dialect_data = r;
+    r->n_left = s->n_leftovers;
     return e;
 }
 
@@ -42915,6 +43069,7 @@ typedef struct ckr__ds_job {
     const ckr_state   *s;
     const ckr_target  *t;
     const ckr__ds     *ds;     /* of the source; NULL: of another framework              */
+    ckr__under        *under;  /* whose directory it lies in, or NULL                     */
     const ckr_node    *meta;   /* of the source, or an empty dict                        */
     ckr__out          *out;
     ckr__map           by_name, others;        /* items; tensors that are none             */
@@ -44340,6 +44495,8 @@ static void ckr__ds_emit_schedule(ckr__ds_job *x)
     if (native) return;
     if (!same)
         ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
+    if (x->under) x->under->scheduler = x->scheduler;
+    if (x->under && x->under->told) return;
     if (ckr__failed(x->c) || !ckr__setting_scheduler(x->out, now, was, was != NULL)) return;
     ckr__torch_follows(x->c, x->scheduler ? x->scheduler : now->state,
                        now->n_lanes == x->s->n_groups ? x->s->groups : NULL, now, was, now->rate,
@@ -44490,7 +44647,7 @@ static void ckr__ds_say_clients(ckr__ds_job *x)
     const uint64_t from = !r ? 0 : r->zero == 3 ? r->dp : r->mp,
                    to = x->zero == 3 ? x->dp : x->pp;
     const bool streams = r && r->s->n_rng > 0 && !(x->t->without & CKR_RNG);
-    if (!from || (!streams && !x->s->n_leftovers)) return;
+    if (!from || (!streams && !r->n_left)) return;
     if (to < from)
         ckr__say_int(x->c, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST, "client state", (int64_t)from,
                      (int64_t)to,
@@ -44629,11 +44786,12 @@ static void ckr__ds_say_settings(ckr__ds_job *x)
 /* load_checkpoint looks for all that the coming run has, and ends where the files have it not. */
 static void ckr__ds_say_load(ckr__ds_job *x)
 {
-    static const char place[] = "engine.load_checkpoint";
+    const char *place = x->under ? x->under->load : "engine.load_checkpoint";
     const ckr_node *was = ckr_node_get(x->meta, "lr_scheduler"),
                    *no = ckr__node_bool(x->c, false);
     const bool had = was && was->kind != CKR_NODE_NONE,
                fresh = (x->t->without & CKR_PROGRESS) || x->s->progress.step < 0;
+    if (!place) return;
     if (x->optimizer &&
         (x->scheduler || (had && !(x->t->without & CKR_SCHEDULE)) || (x->ds && !had)))
         return;
@@ -44676,15 +44834,22 @@ static bool ckr__ds_going(const ckr__ds_job *x)
     return !ckr__failed(x->c) && !x->c->refused;
 }
 
-static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
+static ckr_result ckr__ds_emit_as(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                  ckr__out *out, ckr__under *under)
 {
     ckr__ds_job x = CKR_ZERO;
     x.c = x.by_name.c = x.others.c = c;
     x.s = s;
     x.t = t;
     x.out = out;
-    if (!strcmp(s->dialect, "deepspeed") && s->dialect_data)
-        x.ds = (const ckr__ds *)s->dialect_data;
+    x.under = under;
+    if (!strcmp(s->dialect, "deepspeed")) x.ds = (const ckr__ds *)s->dialect_data;
+    else if (s->engine) x.ds = (const ckr__ds *)s->engine_data;
+    if (s->engine && !under)
+        ckr__say(c, "CKR_W_DS_BESIDE", CKR_LOST, s->dialect, NULL, NULL,
+                 "only DeepSpeed's directory is written: random states, progress and what else the "
+                 "trainer has beside it are not",
+                 "leave out --to deepspeed: both are converted together");
     x.meta = x.ds ? x.ds->meta : ckr__node(c, CKR_NODE_DICT);
     x.dp = t->topology.dp;
     x.pp = t->topology.pp;
@@ -44725,6 +44890,11 @@ static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return c->err->code;
 }
 
+static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
+{
+    return ckr__ds_emit_as(c, s, t, out, NULL);
+}
+
 /* A rank has a file of its own with ZeRO-3; else a stage has one, of its first rank. */
 static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
 {
@@ -44734,15 +44904,96 @@ static bool ckr__ds_holds(void *user, ckr_rng_kind kind, const char *name, uint3
     return !t->topology.dp || rank % t->topology.dp == 0;
 }
 
+/* >>deepspeed.under ----------------------------------------------------------- */
+/* The HF Trainer and accelerate call DeepSpeed's save_checkpoint on the directory in which their
+   own files are. There DeepSpeed's reader and writer do their part for >>accelerate: model, masters
+   and moments, and the scheduler where DeepSpeed steps it. `latest` and the step's directory are
+   where they always are, so that the two write side by side. */
+
+/* The step's directory in this one, by its name; NULL: there is none. */
+static ckr_result ckr__under_find(ckr__ctx *c, const char *dir, const char **tag)
+{
+    const char *found;
+    bool mine;
+    const ckr_result e = ckr__ds_probe(c, dir, &found, &mine);
+    *tag = NULL;
+    if (e != CKR_OK || !mine || !strcmp(found, dir)) return e;
+    *tag = ckr__own_name(c, found);
+    return c->err->code;
+}
+
+static ckr_result ckr__under_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                                  ckr_state *s)
+{
+    const char *own = s->dialect;
+    const ckr_result e = ckr__ds_read(c, dir, desc, s);
+    s->engine = s->dialect;
+    s->engine_data = s->dialect_data;
+    s->dialect = own;
+    s->dialect_data = NULL;
+    return e;
+}
+
+static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                  ckr__out *out, ckr__under *u)
+{
+    return ckr__ds_emit_as(c, s, t, out, u);
+}
+
+/* What --dialect deepspeed leaves aside is said. */
+static ckr_result ckr__ds_open(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+    static const char *const theirs[] = { "trainer_state.json", "training_args.bin",
+                                          "rng_state.pth", "rng_state_0.pth",
+                                          "random_states_0.pkl" };
+    const size_t n = sizeof theirs / sizeof *theirs;
+    const char *beside = ckr__parent(c, dir);
+    size_t i = 0;
+    ckr_result e = ckr__ds_read(c, dir, desc, s);
+    if (e != CKR_OK) return e;
+    if (!beside) return ckr__oom(c);
+    while (i < n && !ckr__dir_has(c, beside, theirs[i], CKR_FILE_REGULAR)) i++;
+    if (i == n) return CKR_OK;
+    return ckr__say(c, "CKR_W_DS_BESIDE", CKR_LOST, theirs[i], NULL, NULL,
+                    "it lies beside this directory, a trainer's as random states, progress and "
+                    "whatever else is there: no part of what DeepSpeed loads, and not converted",
+                    ckr__printf(c, "open %s without --dialect: both are converted together",
+                                beside));
+}
+
 static const ckr__schedules ckr__ds_schedules = {
     NULL, "deepspeed:WarmupDecayLR,warmup_max_lr=LR,warmup_num_steps=W,total_num_steps=N",
     ckr__ds_spec, NULL, true, false
 };
 static const ckr__dialect ckr__deepspeed = {
-    "deepspeed", "native universal", ckr__ds_probe, ckr__ds_read, ckr__ds_holds, ckr__ds_emit, NULL,
+    "deepspeed", "native universal", ckr__ds_probe, ckr__ds_open, ckr__ds_holds, ckr__ds_emit, NULL,
     NULL, NULL, "*_model_states.pt *-model_states.pt *_optim_states.pt", NULL, &ckr__ds_schedules,
     &ckr__ds_bounds, true
 };
+
+#elif !defined(CKPTRESUME_NO_ACCELERATE)
+
+static ckr_result ckr__under_find(ckr__ctx *c, const char *dir, const char **tag)
+{
+    *tag = NULL;
+    return ckr__fail(c->err, CKR_ITEM_TRAINER_SHARDED, dir, CKR_NO_OFFSET, NULL,
+                     "a directory in it may be DeepSpeed's, which this build does not know");
+}
+
+static ckr_result ckr__under_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                                  ckr_state *s)
+{
+    (void)c, (void)dir, (void)desc, (void)s;
+    return CKR_OK;
+}
+
+static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                  ckr__out *out, ckr__under *u)
+{
+    (void)c, (void)s, (void)t, (void)out, (void)u;
+    return CKR_OK;
+}
 
 #endif /* CKPTRESUME_NO_DEEPSPEED */
 
@@ -58386,6 +58637,12 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
                                 "will follow");
 }
 
+/* Whose files the target's model and optimizer are in: the engine's, or the dialect's own. */
+static const ckr__dialect *ckr__plan_engine(const ckr_state *s, const ckr__dialect *d)
+{
+    return s->engine && !strcmp(s->dialect, d->name) ? ckr__dialect_find(s->engine) : d;
+}
+
 /* What the framework's checkpoints cannot be. True: the dialect need not be asked. */
 static bool ckr__plan_bounds(ckr_plan *p, const ckr__dialect *d)
 {
@@ -58565,7 +58822,8 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     r = ckr__plan_window(p, max_bytes);
     if (r == CKR_OK && p->target.data) r = ckr__plan_data(p);
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
-    if (r == CKR_OK) r = ckr__dialect_variant(&p->ctx, d, p->target.variant);
+    if (r == CKR_OK)
+        r = ckr__dialect_variant(&p->ctx, ckr__plan_engine(&src->state, d), p->target.variant);
     if (r == CKR_OK && !decisions_only) r = ckr__dialect_takes(&p->ctx, d, &p->target);
     if (r == CKR_OK && !decisions_only) r = ckr__askable(&p->ctx, src, false);
     if (r == CKR_OK) {
@@ -58577,7 +58835,8 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     if (r == CKR_OK && !decisions_only && from && from != d && from->faults_fn)
         r = from->faults_fn(&p->ctx, &p->state, &p->target);
     p->ctx.refused = false;
-    if (r == CKR_OK && !decisions_only && !ckr__plan_bounds(p, d)) r = ckr__plan_emit(p, d);
+    if (r == CKR_OK && !decisions_only && !ckr__plan_bounds(p, ckr__plan_engine(&src->state, d)))
+        r = ckr__plan_emit(p, d);
     if (r == CKR_OK && !decisions_only && from && from->emit_fn != d->emit_fn && !p->target.slots)
         ckr__plan_files_lost(p, &src->state);
     if (r == CKR_OK) r = p->ctx.err->code;

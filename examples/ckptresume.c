@@ -1675,6 +1675,7 @@ static void json_head(json *w, const ckr_ckpt *c)
     json_pair(w, "path", ckr_ckpt_path(c));
     json_pair(w, "format", format_name(s->format));
     json_pair(w, "dialect", s->dialect);
+    if (s->engine) json_pair(w, "engine", s->engine);
     json_pair(w, "framework_version", s->framework_version);
     json_topology(w, &s->topology);
     json_pair_uint(w, "files", files);
@@ -1871,6 +1872,7 @@ static void head_text(text *t, const ckr_ckpt *c, const char *asked)
     text_str(t, "\n");
     label(t, "dialect");
     text_clean(t, s->dialect ? s->dialect : "none");
+    if (s->engine) text_fmt(t, " over %s", s->engine);
     if (s->framework_version) {
         text_str(t, " ");
         text_clean(t, s->framework_version);
