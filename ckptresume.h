@@ -49207,11 +49207,6 @@ static ckr_result ckr__mg_dist_bad(ckr__mg_dist *x, const char *fqn, const char 
     return ckr__mg_bad(x->r, x->r->dir, fqn, expected);
 }
 
-static bool ckr__mg_starts(const char *s, const char *head)
-{
-    return !strncmp(s, head, strlen(head));
-}
-
 /* KEY/shard_0.1_2.4: the numbers of the shard, and of how many; how many numbers there are. */
 static uint32_t ckr__mg_dotted(const char *p, uint32_t at[4], const char **end)
 {
@@ -49263,7 +49258,7 @@ static const char *ckr__mg_live(ckr__mg_dist *x, const char *key, int64_t layer,
     }
     if (!head) return NULL;
     for (i = 0; x->local && *head && i < 2; i++)
-        if (ckr__mg_starts(rest, norms[i][0]))
+        if (ckr__starts(rest, norms[i][0]))
             return ckr__printf(c, "%s%s%s", head, norms[i][1], rest + strlen(norms[i][0]));
     p = strstr(rest, "experts.experts.");
     if (expert >= 0 && p && x->grouped)
@@ -49343,8 +49338,8 @@ static ckr_result ckr__mg_dist_cut(ckr__mg_dist *x, const ckr__dcp_item *q, cons
 static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
 {
     ckr__mg *r = x->r;
-    const bool stacked = (ckr__mg_starts(q->fqn, "decoder.layers.") ||
-                          ckr__mg_starts(q->fqn, "encoder.layers.")) &&
+    const bool stacked = (ckr__starts(q->fqn, "decoder.layers.") ||
+                          ckr__starts(q->fqn, "encoder.layers.")) &&
                          !(q->fqn[15] >= '0' && q->fqn[15] <= '9'),
                experts = strstr(q->fqn, ".experts.experts.") != NULL;
     const uint32_t lead = (uint32_t)stacked + (uint32_t)experts;
@@ -49645,7 +49640,7 @@ static ckr_result ckr__mg_dist_roots(ckr__mg_dist *x)
 static const char *ckr__mg_chained(const char *fqn, uint32_t *which)
 {
     *which = 0;
-    if (!ckr__mg_starts(fqn, "chained_") || fqn[8] < '0' || fqn[8] > '9' || fqn[9] != '.')
+    if (!ckr__starts(fqn, "chained_") || fqn[8] < '0' || fqn[8] > '9' || fqn[9] != '.')
         return fqn;
     *which = (uint32_t)(fqn[8] - '0');
     return fqn + 10;
@@ -49900,7 +49895,7 @@ static bool ckr__mg_dist_ranked(const ckr__mg_dist *x, bool *chained)
     uint32_t which;
     for (i = 0; i < x->d->n_items; i++) {
         const char *fqn = ckr__mg_chained(x->d->items[i].fqn, &which);
-        if (!ckr__mg_starts(fqn, "optimizer.distributed.dp_group_idx_")) continue;
+        if (!ckr__starts(fqn, "optimizer.distributed.dp_group_idx_")) continue;
         *chained = fqn != x->d->items[i].fqn;
         return true;
     }
@@ -50351,8 +50346,8 @@ static ckr_result ckr__mg_dist_extra(ckr__mg_dist *x, const ckr__dcp_item *q)
     size_t n_key;
     const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
     const char *key = ckr__strndup(r->c, q->fqn, n_key), *name;
-    const bool stacked = (ckr__mg_starts(q->fqn, "decoder.layers.") ||
-                          ckr__mg_starts(q->fqn, "encoder.layers.")) &&
+    const bool stacked = (ckr__starts(q->fqn, "decoder.layers.") ||
+                          ckr__starts(q->fqn, "encoder.layers.")) &&
                          !(q->fqn[15] >= '0' && q->fqn[15] <= '9'),
                experts = strstr(q->fqn, ".experts.experts.") != NULL;
     ckr__mg_item *t;
@@ -50398,7 +50393,7 @@ static ckr_result ckr__mg_dist_names(ckr__mg_dist *x)
     for (i = 0; i < x->d->n_items && z == CKR_OK; i++) {
         const ckr__dcp_item *q = &x->d->items[i];
         const char *fqn = ckr__mg_chained(q->fqn, &which);
-        if (ckr__mg_starts(fqn, "optimizer.")) continue;
+        if (ckr__starts(fqn, "optimizer.")) continue;
         if (!q->bytes) z = ckr__mg_dist_model(x, q);
         else if (strstr(fqn, "_extra_state/")) z = ckr__mg_dist_extra(x, q);
     }
@@ -50431,7 +50426,7 @@ static ckr_result ckr__mg_dist_pieces(ckr__mg_dist *x)
     for (i = 0; i < x->d->n_items && z == CKR_OK; i++) {
         const ckr__dcp_item *q = &x->d->items[i];
         const char *fqn = ckr__mg_chained(q->fqn, &which);
-        if (ckr__mg_starts(fqn, "optimizer.state.")) {
+        if (ckr__starts(fqn, "optimizer.state.")) {
             const size_t n = strcspn(fqn + 16, ".");
             const char *slot = ckr__strndup(r->c, fqn + 16, n);
             if (!slot) return ckr__oom(r->c);
@@ -50441,11 +50436,11 @@ static ckr_result ckr__mg_dist_pieces(ckr__mg_dist *x)
             }
             if (!strcmp(slot, "param") || !strcmp(slot, "fp32_param")) slot = "master";
             z = ckr__mg_dist_tensor(x, fqn + 17 + n, slot, q);
-        } else if (ckr__mg_starts(fqn, "optimizer.distributed.")) {
+        } else if (ckr__starts(fqn, "optimizer.distributed.")) {
             continue;
         } else if (!q->bytes) {
             z = ckr__mg_dist_tensor(x, q->fqn, "param", q);
-        } else if (ckr__mg_starts(fqn, "rng_state/")) {
+        } else if (ckr__starts(fqn, "rng_state/")) {
             z = ckr__mg_dist_random(x, q);
         } else if (!strstr(fqn, "_extra_state/") && strcmp(fqn, CKR__MG_COMMON) != 0) {
             z = ckr__leave(r->c, r->s, q->fqn, NULL, NULL);
@@ -50640,7 +50635,7 @@ typedef struct ckr__mg_job {
     double            fraction;            /* of the decay, instead of warm; or NaN       */
     int64_t           vocab, padded, experts, iteration;
     int64_t          *first;   /* layer of each chunk, and one more                       */
-    const ckr_node   *args;    /* dict, as the target has it                              */
+    ckr_node         *args;    /* dict, as the target has it                              */
     const ckr_schedule *held;  /* what the files say; NULL: as the source's, or none     */
     ckr__curve       *curve;   /* its own                                                */
     ckr_node         *scheduler;
@@ -51662,174 +51657,176 @@ static ckr_result ckr__mg_batch(ckr__mg_job *x)
 
 /* emit: arguments ------------------------------------------------------------------ */
 
-/* Sets an argument where the namespace has it, or where it must be there. */
-static bool ckr__mg_arg(ckr__mg_job *x, ckr_node *d, const char *key, ckr_node *v, bool must)
+/* Sets an argument where the namespace has it as another, or where it must be there. */
+static void ckr__mg_arg(ckr__ctx *c, ckr_node *args, const char *key, ckr_node *v, bool must)
 {
-    return v && ((!must && !ckr_node_get(d, key)) || ckr__node_set(x->c, d, key, v));
+    const ckr_node *was = ckr_node_get(args, key);
+    if (was ? !v || was->kind != v->kind || !ckr__node_equal(was, v) : must)
+        ckr__node_set(c, args, key, v);
 }
 
-static bool ckr__mg_arg_int(ckr__mg_job *x, ckr_node *d, const char *key, int64_t v, bool must)
+static bool ckr__mg_off(const ckr_node *n)
 {
-    int64_t was;
-    if (ckr_node_i64(ckr_node_get(d, key), &was) && was == v) return true;
-    return ckr__mg_arg(x, d, key, ckr__node_int(x->c, v), must);
+    return !n || n->kind == CKR_NODE_NONE || (n->kind == CKR_NODE_BOOL && !n->u.b);
 }
 
-static bool ckr__mg_arg_none(ckr__mg_job *x, ckr_node *d, const char *key)
+/* An option of the coming run that is another than the saved run's: --a-b is args.a_b. */
+static void ckr__mg_opt(ckr__mg_job *x, const char *name, const ckr_node *value,
+                        const char *otherwise)
 {
-    return ckr__mg_arg(x, d, key, ckr__node(x->c, CKR_NODE_NONE), false);
+    const char *key = ckr__key_with(x->c, name, '-', '_');
+    const ckr_node *was = key ? ckr_node_get(x->mg->args, key) : NULL;
+    const bool off = ckr__mg_off(value);
+    if (off && ckr__mg_off(was)) return;
+    if (off) value = ckr__node(x->c, CKR_NODE_NONE);   /* the option goes                 */
+    name = ckr__printf(x->c, "--%s", name);
+    ckr__setting_changed(x->out, "command line", name, value, was, otherwise);
 }
 
-static bool ckr__mg_args_topology(ckr__mg_job *x, ckr_node *d)
+static const char ckr__mg_curve_why[] =
+    "Megatron-LM stops where its options and the checkpoint's scheduler differ, or takes another "
+    "curve";
+
+enum { CKR__MG_ARG = 1, CKR__MG_MUST = 2, CKR__MG_OPT = 4 };
+
+/* One of the schedule's settings, as what it is: the argument in the files, or (`say`) the option
+   that the run is to be given. */
+static void ckr__mg_setting(ckr__mg_job *x, bool say, const char *name, ckr_node *v, int is)
 {
-    const ckr__mg *mg = x->mg;
-    bool ok = ckr__mg_arg_int(x, d, "tensor_model_parallel_size", x->tp, true) &&
-              ckr__mg_arg_int(x, d, "pipeline_model_parallel_size", x->pp, true) &&
-              ckr__mg_arg_int(x, d, "transformer_pipeline_model_parallel_size", x->pp, false) &&
-              ckr__mg_arg_int(x, d, "expert_model_parallel_size", x->ep, x->ep > 1) &&
-              ckr__mg_arg_int(x, d, "context_parallel_size", x->cp, x->cp > 1) &&
-              ckr__mg_arg_int(x, d, "data_parallel_size", x->dp, true) &&
-              ckr__mg_arg_int(x, d, "world_size", (int64_t)x->tp * x->pp * x->dp * x->cp, true) &&
-              (x->tp == mg->tp ||
-               ckr__mg_arg_int(x, d, "expert_tensor_parallel_size", x->tp, false)) &&
-              (x->zero == mg->zero || ckr__mg_arg(x, d, "use_distributed_optimizer",
-                                                  ckr__node_bool(x->c, x->zero), true)) &&
-              (!x->padded ||
-               ckr__mg_arg_int(x, d, "padded_vocab_size", x->padded,
-                               x->padded != x->s->padded_vocab));
-    if (ok && x->tp == 1 && ckr__mg_flag(d, "sequence_parallel"))
-        ok = ckr__mg_arg(x, d, "sequence_parallel", ckr__node_bool(x->c, false), true);
-    if (ok && x->vp != mg->vp)
-        ok = (x->vp > 1 ? ckr__mg_arg_int(x, d, "virtual_pipeline_model_parallel_size", x->vp, true)
-                        : ckr__mg_arg_none(x, d, "virtual_pipeline_model_parallel_size")) &&
-             ckr__mg_arg_none(x, d, "num_layers_per_virtual_pipeline_stage") &&
-             ckr__mg_arg_none(x, d, "num_virtual_stages_per_pipeline_rank");
-    if (ok && x->vp > 1 && x->vp != mg->vp)
-        ok = ckr__mg_arg_int(x, d, "num_layers_per_virtual_pipeline_stage",
-                             mg->layers / ((int64_t)x->pp * x->vp), false);
-    if (ok && x->pp != mg->pp)
-        ok = ckr__mg_arg_none(x, d, "decoder_first_pipeline_num_layers") &&
-             ckr__mg_arg_none(x, d, "decoder_last_pipeline_num_layers") &&
-             ckr__mg_arg_none(x, d, "pipeline_model_parallel_layout");
-    return ok;
+    const char *key = name ? ckr__key_with(x->c, name, '-', '_') : NULL;
+    if (!key) return;
+    if (say && (is & CKR__MG_OPT)) ckr__mg_opt(x, name, v, ckr__mg_curve_why);
+    if (!say && (is & (CKR__MG_ARG | CKR__MG_MUST)))
+        ckr__mg_arg(x->c, x->args, key, v, (is & CKR__MG_MUST) != 0);
 }
 
-/* How the last part of WSD decays. */
-static const char *ckr__mg_wsd_style(const ckr_schedule *h)
+/* Learning rate, weight decay and their lengths, in the unit that the run counts by. What Megatron
+   compares with a constant weight decay is all three; else it has a start and end. */
+static void ckr__mg_schedule_settings(ckr__mg_job *x, bool say)
 {
-    const char *wsd = ckr_node_str(ckr_node_get(h->params, "lr_wsd_decay_style"));
-    return wsd ? wsd : "exponential";
+    enum { ARG = CKR__MG_ARG | CKR__MG_OPT, MUST = CKR__MG_MUST | CKR__MG_OPT };
+    ckr__ctx *c = x->c;
+    const ckr_schedule *h = x->held;
+    const ckr__curve *cv = h->curve;
+    const char *unit = x->samples ? "samples" : "iters",
+               *style = ckr_node_str(ckr_node_get(h->params, "lr_wsd_decay_style"));
+    const bool share = x->fraction == x->fraction, wsd = (cv->flags & CKR__CF_WSD) != 0,
+               wd = (cv->flags & CKR__CF_WD) != 0, level = wd && cv->wd_shape == CKR__SH_CONST;
+    const uint64_t at = ckr__mg_lane(x, h, true);
+    const bool two = at < h->n_lanes;
+    const ckr_lane *l = &h->lanes[0], *own = &h->lanes[two ? at : 0];
+    const struct { const char *name; ckr_node *v; int is; } rows[] = {
+        { "lr", ckr__node_float(c, x->top), MUST },
+        { "min-lr", ckr__node_float(c, x->low), MUST },
+        { "lr-warmup-init", ckr__node_float(c, cv->k.from), ARG },
+        { ckr__printf(c, "lr-warmup-%s", unit), ckr__node_int(c, share ? 0 : (int64_t)x->warm),
+          ARG },
+        { "lr-warmup-fraction",
+          share ? ckr__node_float(c, x->fraction) : ckr__node(c, CKR_NODE_NONE),
+          share ? MUST : ARG },
+        { ckr__printf(c, "lr-decay-%s", unit), ckr__node_int(c, (int64_t)x->decay), ARG },
+        { "lr-decay-style",
+          (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style"), MUST },
+        { "lr-wsd-decay-style", ckr__node_str(c, style ? style : "exponential"), wsd ? MUST : 0 },
+        { ckr__printf(c, "lr-wsd-decay-%s", unit), ckr__node_int(c, wsd ? (int64_t)x->wsd : 0),
+          wsd ? ARG : 0 },
+        { "decoupled-lr", ckr__node_float(c, own->max), two ? MUST : 0 },
+        { "decoupled-min-lr", ckr__node_float(c, own->min), two ? MUST : 0 },
+        { "weight-decay", ckr__node_float(c, l->end_wd), level ? ARG : 0 },
+        { "start-weight-decay", ckr__node_float(c, l->start_wd),
+          level ? CKR__MG_ARG : wd ? ARG : 0 },
+        { "end-weight-decay", ckr__node_float(c, l->end_wd), level ? CKR__MG_ARG : wd ? ARG : 0 },
+        { "weight-decay-incr-style", ckr__node_str(c, ckr__shape_name(cv->wd_shape, "constant")),
+          wd && !level ? CKR__MG_OPT : 0 },
+        { "global-batch-size", ckr__node_int(c, (int64_t)h->rate), CKR__MG_ARG }
+    };
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++)
+        ckr__mg_setting(x, say, rows[i].name, rows[i].v, rows[i].is);
+    if (say && x->by_file) {
+        ckr__mg_opt(x, "use-checkpoint-opt_param-scheduler", ckr__node_bool(c, true),
+                    "Megatron-LM takes the run's length for that of the weight decay's increase, "
+                    "which is another, and stops");
+        ckr__mg_opt(x, "override-opt_param-scheduler", ckr__node_bool(c, false),
+                    "the two options exclude each other");
+    }
+    ckr__mg_setting(x, say, ckr__printf(c, "train-%s", unit), ckr__node_int(c, (int64_t)x->train),
+                    ARG);
 }
 
-/* A length of the schedule in the option that the run counts by. */
-static bool ckr__mg_arg_length(ckr__mg_job *x, ckr_node *d, const char *iters, const char *samples,
-                               double v)
-{
-    return ckr__mg_arg_int(x, d, x->samples ? samples : iters, (int64_t)v, false);
-}
-
-/* What Megatron compares with a constant weight decay is all three; else it has a start and end. */
-static bool ckr__mg_args_decay(ckr__mg_job *x, ckr_node *d)
-{
-    const ckr_lane *l = &x->held->lanes[0];
-    if (!(x->held->curve->flags & CKR__CF_WD)) return true;
-    return (x->held->curve->wd_shape != CKR__SH_CONST ||
-            ckr__mg_arg(x, d, "weight_decay", ckr__node_float(x->c, l->end_wd), false)) &&
-           ckr__mg_arg(x, d, "start_weight_decay", ckr__node_float(x->c, l->start_wd), false) &&
-           ckr__mg_arg(x, d, "end_weight_decay", ckr__node_float(x->c, l->end_wd), false);
-}
-
-static bool ckr__mg_args_decoupled(ckr__mg_job *x, ckr_node *d)
-{
-    const uint64_t i = ckr__mg_lane(x, x->held, true);
-    const ckr_lane *l = i < x->held->n_lanes ? &x->held->lanes[i] : NULL;
-    return !l || (ckr__mg_arg(x, d, "decoupled_lr", ckr__node_float(x->c, l->max), true) &&
-                  ckr__mg_arg(x, d, "decoupled_min_lr", ckr__node_float(x->c, l->min), true));
-}
-
-static bool ckr__mg_args_schedule(ckr__mg_job *x, ckr_node *d)
-{
-    const ckr__curve *c;
-    const bool fraction = x->fraction == x->fraction;
-    if (!x->moved) return true;
-    c = x->held->curve;
-    return ckr__mg_arg(x, d, "lr", ckr__node_float(x->c, x->top), true) &&
-           ckr__mg_arg(x, d, "min_lr", ckr__node_float(x->c, x->low), true) &&
-           ckr__mg_arg(x, d, "lr_warmup_init", ckr__node_float(x->c, c->k.from), false) &&
-           ckr__mg_arg(x, d, "lr_decay_style",
-                       (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style"),
-                       true) &&
-           ckr__mg_arg_int(x, d, "global_batch_size", (int64_t)x->held->rate, false) &&
-           ckr__mg_arg_length(x, d, "lr_warmup_iters", "lr_warmup_samples",
-                              fraction ? 0 : x->warm) &&
-           ckr__mg_arg(x, d, "lr_warmup_fraction",
-                       fraction ? ckr__node_float(x->c, x->fraction)
-                                : ckr__node(x->c, CKR_NODE_NONE),
-                       fraction) &&
-           ckr__mg_arg_length(x, d, "lr_decay_iters", "lr_decay_samples", x->decay) &&
-           ckr__mg_arg_length(x, d, "train_iters", "train_samples", x->train) &&
-           (!(c->flags & CKR__CF_WSD) ||
-            (ckr__mg_arg_length(x, d, "lr_wsd_decay_iters", "lr_wsd_decay_samples", x->wsd) &&
-             ckr__mg_arg(x, d, "lr_wsd_decay_style",
-                         ckr__node_str(x->c, ckr__mg_wsd_style(x->held)), true))) &&
-           ckr__mg_args_decay(x, d) && ckr__mg_args_decoupled(x, d);
-}
-
+/* The arguments, as the target's run has them. */
 static ckr_result ckr__mg_args(ckr__mg_job *x)
 {
+    ckr__ctx *c = x->c;
+    const ckr__mg *mg = x->mg;
     const ckr_dtype as = x->t->dtype;
-    ckr_node *d = ckr__dict_copy(x->c, x->mg->args);
-    bool ok = d && ckr__mg_args_topology(x, d) && ckr__mg_args_schedule(x, d);
-    if (ok && (x->t->without & CKR_PROGRESS))
-        ok = ckr__mg_arg_int(x, d, "iteration", 0, false) &&
-             ckr__mg_arg_int(x, d, "consumed_train_samples", 0, true) &&
-             ckr__mg_arg_int(x, d, "consumed_valid_samples", 0, false) &&
-             ckr__mg_arg_int(x, d, "skipped_train_samples", 0, false);
-    if (ok && x->batch)
-        ok = ckr__mg_arg_int(x, d, "global_batch_size", x->batch, false) &&
-             (!x->micro || ckr__mg_arg_int(x, d, "micro_batch_size", x->micro, false));
-    if (ok && as != CKR_DTYPE_NONE)
-        ok = ckr__mg_arg(x, d, "bf16", ckr__node_bool(x->c, as == CKR_DTYPE_BF16), true) &&
-             ckr__mg_arg(x, d, "fp16", ckr__node_bool(x->c, as == CKR_DTYPE_F16), true) &&
-             ckr__mg_arg(x, d, "params_dtype", ckr__mg_dtype_node(x->c, as), false);
-    if (ok && x->dist != x->mg->dist)
-        ok = ckr__mg_arg(x, d, "ckpt_format", ckr__node_str(x->c, x->dist ? "torch_dist" : "torch"),
-                         false) &&
-             ckr__mg_arg(x, d, "use_dist_ckpt", ckr__node_bool(x->c, x->dist), false) &&
-             ckr__mg_arg(x, d, "dist_ckpt_format", ckr__node_str(x->c, "torch_dist"), false);
-    if (ok && x->dist && x->zero)
-        ok = ckr__mg_arg(x, d, "dist_ckpt_optim_fully_reshardable", ckr__node_bool(x->c, true),
-                         false);
-    x->args = d;
-    return ok ? CKR_OK : ckr__oom(x->c);
+    const bool cast = as != CKR_DTYPE_NONE, again = (x->t->without & CKR_PROGRESS) != 0,
+               stages = x->vp != mg->vp, other = x->dist != mg->dist;
+    ckr_node *none = ckr__node(c, CKR_NODE_NONE), *yes = ckr__node_bool(c, true),
+             *no = ckr__node_bool(c, false), *zero = ckr__node_int(c, 0);
+    const struct { const char *key; ckr_node *v; bool must, when; } rows[] = {
+        { "tensor_model_parallel_size", ckr__node_int(c, x->tp), true, true },
+        { "pipeline_model_parallel_size", ckr__node_int(c, x->pp), true, true },
+        { "transformer_pipeline_model_parallel_size", ckr__node_int(c, x->pp), false, true },
+        { "expert_model_parallel_size", ckr__node_int(c, x->ep), x->ep > 1, true },
+        { "context_parallel_size", ckr__node_int(c, x->cp), x->cp > 1, true },
+        { "data_parallel_size", ckr__node_int(c, x->dp), true, true },
+        { "world_size", ckr__node_int(c, (int64_t)x->tp * x->pp * x->dp * x->cp), true, true },
+        { "expert_tensor_parallel_size", ckr__node_int(c, x->tp), false, x->tp != mg->tp },
+        { "use_distributed_optimizer", x->zero ? yes : no, true, x->zero != mg->zero },
+        { "padded_vocab_size", ckr__node_int(c, x->padded), x->padded != x->s->padded_vocab,
+          x->padded != 0 },
+        { "sequence_parallel", no, true,
+          x->tp == 1 && ckr__mg_flag(mg->args, "sequence_parallel") },
+        { "virtual_pipeline_model_parallel_size", x->vp > 1 ? ckr__node_int(c, x->vp) : none,
+          x->vp > 1, stages },
+        { "num_layers_per_virtual_pipeline_stage",
+          x->vp > 1 ? ckr__node_int(c, mg->layers / ((int64_t)x->pp * x->vp)) : none, false,
+          stages },
+        { "num_virtual_stages_per_pipeline_rank", none, false, stages },
+        { "decoder_first_pipeline_num_layers", none, false, x->pp != mg->pp },
+        { "decoder_last_pipeline_num_layers", none, false, x->pp != mg->pp },
+        { "pipeline_model_parallel_layout", none, false, x->pp != mg->pp },
+        { "iteration", zero, false, again },
+        { "consumed_train_samples", zero, true, again },
+        { "consumed_valid_samples", zero, false, again },
+        { "skipped_train_samples", zero, false, again },
+        { "global_batch_size", ckr__node_int(c, x->batch), false, x->batch != 0 },
+        { "micro_batch_size", ckr__node_int(c, x->micro), false, x->batch && x->micro },
+        { "bf16", as == CKR_DTYPE_BF16 ? yes : no, true, cast },
+        { "fp16", as == CKR_DTYPE_F16 ? yes : no, true, cast },
+        { "params_dtype", cast ? ckr__mg_dtype_node(c, as) : none, false, cast },
+        { "ckpt_format", ckr__node_str(c, x->dist ? "torch_dist" : "torch"), false, other },
+        { "use_dist_ckpt", x->dist ? yes : no, false, other },
+        { "dist_ckpt_format", ckr__node_str(c, "torch_dist"), false, other },
+        { "dist_ckpt_optim_fully_reshardable", yes, false, x->dist && x->zero }
+    };
+    size_t i;
+    x->args = ckr__dict_copy(c, mg->args);
+    if (x->moved) ckr__mg_schedule_settings(x, false);
+    for (i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].when) ckr__mg_arg(c, x->args, rows[i].key, rows[i].v, rows[i].must);
+    return c->err->code;
 }
 
-/* Versions load with weights_only and know their own classes only: an enum or signal among the
-   arguments, which no resume reads, becomes its plain value. */
-static bool ckr__mg_plain_args(ckr__mg_job *x, ckr_node *d)
-{
-    uint64_t i;
-    for (i = 0; i < d->count; i++) {
-        const ckr_node *v = ckr__dict_at(d, i), *n = NULL;
-        if (v->kind != CKR_NODE_OBJECT && v->kind != CKR_NODE_GLOBAL) continue;
-        if (v->kind == CKR_NODE_OBJECT && v->u.object->args && v->u.object->args->count == 1)
-            n = ckr_node_at(v->u.object->args, 0);
-        if (!n || n->kind > CKR_NODE_STR) n = ckr__node(x->c, CKR_NODE_NONE);
-        if (!n) return false;
-        d->u.items[2 * i + 1] = (ckr_node *)(uintptr_t)n;
-    }
-    return true;
-}
-
-/* The namespace as an object of the same class. */
+/* The namespace as an object of the same class. Versions load with weights_only and know their own
+   classes only: where one is named, an enum or signal, which no resume reads, becomes its plain
+   value. */
 static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
 {
-    const ckr_node *old = ckr_node_get(x->mg->root, "args");
-    ckr_node *n, *d = ckr__dict_copy(x->c, x->args);
     const int64_t rank = k->tp + (int64_t)x->tp * x->cp * (k->ep + (int64_t)x->dp * k->pp);
-    if (!d || !ckr__mg_arg_int(x, d, "rank", rank, false)) return NULL;
-    if (x->version && !ckr__mg_plain_args(x, d)) return NULL;
-    n = ckr__node_object(x->c, old, d);
+    ckr_node *n, *d = ckr__dict_copy(x->c, x->args);
+    uint64_t i;
+    ckr__mg_arg(x->c, d, "rank", ckr__node_int(x->c, rank), false);
+    for (i = 0; x->version && i < ckr__dict_n(d); i++) {
+        const ckr_node *v = ckr__dict_at(d, i), *plain = NULL;
+        if (v->kind != CKR_NODE_OBJECT && v->kind != CKR_NODE_GLOBAL) continue;
+        if (v->kind == CKR_NODE_OBJECT && v->u.object->args && v->u.object->args->count == 1)
+            plain = ckr_node_at(v->u.object->args, 0);
+        if (!plain || plain->kind > CKR_NODE_STR) plain = ckr__node(x->c, CKR_NODE_NONE);
+        if (plain) d->u.items[2 * i + 1] = (ckr_node *)(uintptr_t)plain;
+    }
+    n = ckr__node_object(x->c, ckr_node_get(x->mg->root, "args"), d);
     return n ? ckr__copy_tree(x->c, k->f, n, NULL) : NULL;
 }
 
@@ -52018,7 +52015,7 @@ static bool ckr__mg_stored(ckr__mg_dist_job *j, const char *name, ckr__mg_place_
         rest = name;
     }
     for (i = 0; j->local && layer >= 0 && i < 2; i++)
-        if (ckr__mg_starts(rest, norms[i][0]))
+        if (ckr__starts(rest, norms[i][0]))
             rest = ckr__printf(c, "%s%s", norms[i][1], rest + strlen(norms[i][0]));
     p = rest ? ckr__mg_expert(rest, &expert, &digits) : NULL;
     if (p && strstr(rest, ".local_experts."))
@@ -52156,7 +52153,7 @@ static bool ckr__mg_dist_extra_out(ckr__mg_dist_job *j, const ckr__mg_item *t)
     const ckr_node *n = t->extra ? t->extra[0] : NULL;
     ckr__mg_place_of at;
     const char *fqn;
-    if (!ckr__mg_ends(t->name, "._extra_state") || ckr__mg_starts(t->name, "output_layer."))
+    if (!ckr__mg_ends(t->name, "._extra_state") || ckr__starts(t->name, "output_layer."))
         return true;
     if (!ckr__mg_stored(j, t->name, &at)) return false;
     if (!n) n = ckr__node(x->c, CKR_NODE_NONE);
@@ -52303,7 +52300,7 @@ static bool ckr__mg_dist_common_file(ckr__mg_dist_job *j, const char *top)
         const char *key = ckr__dict_key(root, i);
         bool mine = false;
         ckr_node *n = NULL;
-        if (!key || ckr__mg_starts(key, "model") || !strcmp(key, "rng_state") ||
+        if (!key || ckr__starts(key, "model") || !strcmp(key, "rng_state") ||
             !strcmp(key, "content_metadata"))
             continue;
         if (!strcmp(key, "optimizer"))
@@ -52382,100 +52379,22 @@ static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
     return x->c->err->code;
 }
 
-/* An option of the coming run that is another than the saved run's: --a-b is args.a_b. */
-static bool ckr__mg_opt(ckr__mg_job *x, const char *name, const ckr_node *value,
-                        const char *otherwise)
-{
-    const char *key = ckr__key_with(x->c, name, '-', '_');
-    const ckr_node *was = key ? ckr_node_get(x->mg->args, key) : NULL;
-    if (value && value->kind == CKR_NODE_BOOL && !was && !value->u.b) return true;
-    if (value && value->kind == CKR_NODE_NONE && (!was || was->kind == CKR_NODE_NONE)) return true;
-    if (value && value->kind == CKR_NODE_BOOL && !value->u.b) {        /* the option goes   */
-        if (was->kind == CKR_NODE_BOOL && !was->u.b) return true;
-        value = ckr__node(x->c, CKR_NODE_NONE);
-    }
-    name = ckr__printf(x->c, "--%s", name);
-    return key && name &&
-           ckr__setting_changed(x->out, "command line", name, value, was, otherwise);
-}
-
-static const char ckr__mg_curve_why[] =
-    "Megatron-LM stops where its options and the checkpoint's scheduler differ, or takes another "
-    "curve";
-
-static bool ckr__mg_num_opt(ckr__mg_job *x, const char *name, double v)
-{
-    return ckr__mg_opt(x, name, ckr__node_float(x->c, v), ckr__mg_curve_why);
-}
-
-/* A length in the unit that the run counts by, "lr-decay" and "iters" or "samples". */
-static bool ckr__mg_length_opt(ckr__mg_job *x, const char *name, double v)
-{
-    name = ckr__printf(x->c, "%s-%s", name, x->samples ? "samples" : "iters");
-    return name && ckr__mg_opt(x, name, ckr__node_int(x->c, (int64_t)v), ckr__mg_curve_why);
-}
-
-static bool ckr__mg_word_opt(ckr__mg_job *x, const char *name, const char *word)
-{
-    return ckr__mg_opt(x, name, ckr__node_str(x->c, word), ckr__mg_curve_why);
-}
-
-/* Learning rate, weight decay, and the lengths that Megatron compares. */
-static bool ckr__mg_say_schedule(ckr__mg_job *x)
-{
-    const ckr_schedule *h = x->held;
-    const ckr__curve *c = h->curve;
-    const bool share = x->fraction == x->fraction, wsd = (c->flags & CKR__CF_WSD) != 0;
-    const uint64_t i = ckr__mg_lane(x, h, true);
-    bool ok = ckr__mg_num_opt(x, "lr", x->top) && ckr__mg_num_opt(x, "min-lr", x->low) &&
-              ckr__mg_num_opt(x, "lr-warmup-init", c->k.from) &&
-              ckr__mg_length_opt(x, "lr-warmup", share ? 0 : x->warm) &&
-              ckr__mg_opt(x, "lr-warmup-fraction",
-                          share ? ckr__node_float(x->c, x->fraction)
-                                : ckr__node(x->c, CKR_NODE_NONE),
-                          ckr__mg_curve_why) &&
-              ckr__mg_length_opt(x, "lr-decay", x->decay) &&
-              ckr__mg_word_opt(x, "lr-decay-style",
-                               ckr_node_str(ckr_node_get(x->scheduler, "lr_decay_style")));
-    if (ok && wsd)
-        ok = ckr__mg_word_opt(x, "lr-wsd-decay-style", ckr__mg_wsd_style(h)) &&
-             ckr__mg_length_opt(x, "lr-wsd-decay", x->wsd);
-    if (ok && i < h->n_lanes)
-        ok = ckr__mg_num_opt(x, "decoupled-lr", h->lanes[i].max) &&
-             ckr__mg_num_opt(x, "decoupled-min-lr", h->lanes[i].min);
-    if (ok && (c->flags & CKR__CF_WD) && c->wd_shape == CKR__SH_CONST)
-        ok = ckr__mg_num_opt(x, "weight-decay", h->lanes[0].end_wd);
-    else if (ok && (c->flags & CKR__CF_WD))
-        ok = ckr__mg_num_opt(x, "start-weight-decay", h->lanes[0].start_wd) &&
-             ckr__mg_num_opt(x, "end-weight-decay", h->lanes[0].end_wd) &&
-             ckr__mg_word_opt(x, "weight-decay-incr-style",
-                              ckr__shape_name(c->wd_shape, "constant"));
-    if (ok && x->by_file)
-        ok = ckr__mg_opt(x, "use-checkpoint-opt_param-scheduler", ckr__node_bool(x->c, true),
-                         "Megatron-LM takes the run's length for that of the weight decay's "
-                         "increase, which is another, and stops") &&
-             ckr__mg_opt(x, "override-opt_param-scheduler", ckr__node_bool(x->c, false),
-                         "the two options exclude each other");
-    return ok && ckr__mg_length_opt(x, "train", x->train);
-}
-
 /* What was not given follows the data-parallel size: nobody knows whether it was. */
-static bool ckr__mg_say_batch(ckr__mg_job *x)
+static void ckr__mg_say_batch(ckr__mg_job *x)
 {
-    static const char micro[] = "Megatron-LM stops: the global batch is no multiple of the micro "
-                                "batch times the data-parallel size";
-    static const char batch[] = "without it the batch is the micro batch times the data-parallel "
-                                "size: another one, and the LR's clock with it";
     const ckr_node *now = ckr__node_int(x->c, x->batch);
-    if (!x->batch) return true;
-    if (x->micro && !ckr__mg_opt(x, "micro-batch-size", ckr__node_int(x->c, x->micro), micro))
-        return false;
-    if (x->batch != x->mg->s->batch)
-        return ckr__setting(x->out, "command line", "--global-batch-size", now,
-                            ckr_node_get(x->mg->args, "global_batch_size"), true,
-                            ckr__mg_curve_why);
-    return x->micro * x->dp == x->batch ||
-           ckr__setting(x->out, "command line", "--global-batch-size", now, NULL, true, batch);
+    const bool changed = x->batch != x->mg->s->batch;
+    if (!x->batch) return;
+    if (x->micro)
+        ckr__mg_opt(x, "micro-batch-size", ckr__node_int(x->c, x->micro),
+                    "Megatron-LM stops: the global batch is no multiple of the micro batch times "
+                    "the data-parallel size");
+    if (changed || x->micro * x->dp != x->batch)
+        ckr__setting(x->out, "command line", "--global-batch-size", now,
+                     changed ? ckr_node_get(x->mg->args, "global_batch_size") : NULL, true,
+                     changed ? ckr__mg_curve_why
+                             : "without it the batch is the micro batch times the data-parallel "
+                               "size: another one, and the LR's clock with it");
 }
 
 /* Of the options only the bucket size decides about what lies where in a file. */
@@ -52492,63 +52411,56 @@ static ckr_result ckr__mg_say_buckets(ckr__mg_job *x)
                     "itself does; files of --variant torch_dist are for any", NULL);
 }
 
-/* The model's own: its rows, and what its parameters were cast to. */
-static bool ckr__mg_say_model(ckr__mg_job *x)
-{
-    static const char cast[] = "Megatron-LM trains in the precision of its options, whatever the "
-                               "parameters' is in the files";
-    const ckr_dtype as = x->t->dtype;
-    const int64_t known = ckr__mg_logical(x->mg),
-                  more = known - ckr__mg_size(x->mg->args, "vocab_size", 0);
-    bool ok = true;
-    if (x->t->vocab > 0 && x->vocab != known && (known || x->padded > x->s->padded_vocab))
-        ok = ckr__mg_opt(x, "vocab-size", ckr__node_int(x->c, x->vocab - more),
-                         "Megatron-LM stops: the embedding has rows for so many tokens (of a "
-                         "tokenizer with files of its own these say it, not this option)");
-    if (ok && as != CKR_DTYPE_NONE)
-        ok = ckr__mg_opt(x, "bf16", ckr__node_bool(x->c, as == CKR_DTYPE_BF16), cast) &&
-             ckr__mg_opt(x, "fp16", ckr__node_bool(x->c, as == CKR_DTYPE_F16), cast);
-    return ok;
-}
-
 /* The options with which unpatched Megatron uses what was written, where they are others. */
-static bool ckr__mg_options(ckr__mg_job *x)
+static void ckr__mg_options(ckr__mg_job *x)
 {
-    static const char shape[] = "Megatron-LM stops: the files are those of another topology";
-    static const char files[] = "Megatron-LM does not find or load the optimizer's files";
-    ckr_node *yes = ckr__node_bool(x->c, true);
-    const bool layers = x->vp > 1 || ckr__has(x->mg->args, "num_layers_per_virtual_pipeline_stage");
-    bool ok = ckr__mg_opt(x, "tensor-model-parallel-size", ckr__node_int(x->c, x->tp), shape) &&
-              ckr__mg_opt(x, "pipeline-model-parallel-size", ckr__node_int(x->c, x->pp), shape);
-    if (ok && layers && x->vp != x->mg->vp)
-        ok = ckr__mg_opt(x, "num-layers-per-virtual-pipeline-stage",
-                         x->vp > 1 ? ckr__node_int(x->c, x->mg->layers / ((int64_t)x->pp * x->vp))
-                                   : ckr__node(x->c, CKR_NODE_NONE),
-                         shape);
-    if (ok && x->cp != x->mg->cp)
-        ok = ckr__mg_opt(x, "context-parallel-size", ckr__node_int(x->c, x->cp),
-                         "the ranks share the batch otherwise: random states and the optimizer's "
-                         "parts are other ranks'");
-    if (ok && x->ep != x->mg->ep)
-        ok = ckr__mg_opt(x, "expert-model-parallel-size", ckr__node_int(x->c, x->ep), shape);
-    if (ok && x->dist != x->mg->dist)
-        ok = ckr__mg_opt(x, "ckpt-format", ckr__node_str(x->c, x->dist ? "torch_dist" : "torch"),
-                         files);
-    if (ok && x->zero != x->mg->zero)
-        ok = ckr__mg_opt(x, "use-distributed-optimizer", ckr__node_bool(x->c, x->zero), files);
-    if (ok && x->dist && x->zero && !(x->mg->dist && x->mg->zero))
-        ok = ckr__mg_opt(x, "dist-ckpt-optim-fully-reshardable", yes, files);
-    if (ok && !x->dist && x->zero && ckr__mg_flag(x->args, "overlap_grad_reduce"))
-        ok = ckr__mg_opt(x, "ddp-bucket-size",
-                         ckr__node_int(x->c, ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1)),
-                         files);
-    if (ok && !x->optimizer && !x->release)
-        ok = ckr__setting(x->out, "command line", "--no-load-optim", yes, NULL, true, files);
-    if (ok && (x->t->without & CKR_RNG) && !x->release)
-        ok = ckr__setting(x->out, "command line", "--no-load-rng", yes, NULL, true,
-                          "Megatron-LM stops: the files hold no random states");
-    ok = ok && ckr__mg_say_batch(x) && ckr__mg_say_model(x);
-    return ok && (!x->moved || ckr__mg_say_schedule(x));
+    static const char shape[] = "Megatron-LM stops: the files are those of another topology",
+                      files[] = "Megatron-LM does not find or load the optimizer's files",
+                      cast[] = "Megatron-LM trains in the precision of its options, whatever the "
+                               "parameters' is in the files";
+    ckr__ctx *c = x->c;
+    const ckr__mg *mg = x->mg;
+    const ckr_dtype as = x->t->dtype;
+    const int64_t known = ckr__mg_logical(mg), more = known - ckr__mg_size(mg->args, "vocab_size", 0);
+    const bool layers = x->vp > 1 || ckr__has(mg->args, "num_layers_per_virtual_pipeline_stage");
+    ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false);
+    const struct { const char *name; const ckr_node *v; bool when; const char *why; } rows[] = {
+        { "tensor-model-parallel-size", ckr__node_int(c, x->tp), true, shape },
+        { "pipeline-model-parallel-size", ckr__node_int(c, x->pp), true, shape },
+        { "num-layers-per-virtual-pipeline-stage",
+          x->vp > 1 ? ckr__node_int(c, mg->layers / ((int64_t)x->pp * x->vp)) : no,
+          layers && x->vp != mg->vp, shape },
+        { "context-parallel-size", ckr__node_int(c, x->cp), x->cp != mg->cp,
+          "the ranks share the batch otherwise: random states and the optimizer's parts are other "
+          "ranks'" },
+        { "expert-model-parallel-size", ckr__node_int(c, x->ep), x->ep != mg->ep, shape },
+        { "ckpt-format", ckr__node_str(c, x->dist ? "torch_dist" : "torch"), x->dist != mg->dist,
+          files },
+        { "use-distributed-optimizer", x->zero ? yes : no, x->zero != mg->zero, files },
+        { "dist-ckpt-optim-fully-reshardable", yes, x->dist && x->zero && !(mg->dist && mg->zero),
+          files },
+        { "ddp-bucket-size",
+          ckr__node_int(c, ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1)),
+          !x->dist && x->zero && ckr__mg_flag(x->args, "overlap_grad_reduce"), files }
+    };
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].when) ckr__mg_opt(x, rows[i].name, rows[i].v, rows[i].why);
+    if (!x->optimizer && !x->release)
+        ckr__setting(x->out, "command line", "--no-load-optim", yes, NULL, true, files);
+    if ((x->t->without & CKR_RNG) && !x->release)
+        ckr__setting(x->out, "command line", "--no-load-rng", yes, NULL, true,
+                     "Megatron-LM stops: the files hold no random states");
+    ckr__mg_say_batch(x);
+    if (x->t->vocab > 0 && x->vocab != known && (known || x->padded > x->s->padded_vocab))
+        ckr__mg_opt(x, "vocab-size", ckr__node_int(c, x->vocab - more),
+                    "Megatron-LM stops: the embedding has rows for so many tokens (of a tokenizer "
+                    "with files of its own these say it, not this option)");
+    if (as != CKR_DTYPE_NONE) {
+        ckr__mg_opt(x, "bf16", as == CKR_DTYPE_BF16 ? yes : no, cast);
+        ckr__mg_opt(x, "fp16", as == CKR_DTYPE_F16 ? yes : no, cast);
+    }
+    if (x->moved) ckr__mg_schedule_settings(x, true);
 }
 
 static ckr_result ckr__mg_say_leftovers(ckr__mg_job *x)
@@ -52697,7 +52609,7 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
     if (e == CKR_OK) e = ckr__mg_tracker_file(x);
     if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
     if (e == CKR_OK) e = ckr__mg_say_buckets(x);
-    if (e == CKR_OK && !ckr__mg_options(x)) e = ckr__oom(x->c);
+    if (e == CKR_OK) ckr__mg_options(x);
     if (x->s->vocab > 0 || x->t->vocab > 0) {
         x->out->vocab = x->vocab;
         x->out->padded_vocab = x->padded;
