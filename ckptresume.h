@@ -48037,13 +48037,17 @@ static ckr_result ckr__mg_weights(ckr__mg *r)
    Files leave out what pads a bucket's end, the gaps inside stay
    (megatron/core/optimizer/param_layout.py, distrib_optimizer.py get_parameter_state_dp_zero). */
 
+typedef struct ckr__mg_span {  /* a parameter                                            */
+    int64_t numel;
+    bool    shared;
+    int64_t start, padded;     /* in the compact and in the padded buffer, out           */
+} ckr__mg_span;
+
 typedef struct ckr__mg_layout {
     int64_t   bucket;          /* elements from which on a bucket is closed; 0: one bucket */
     int64_t   align, divisor;  /* of starts, of buckets                                  */
-    uint64_t  n;               /* parameters in the model's order, in                    */
-    const int64_t *numel;
-    const bool    *shared;
-    int64_t  *start, *padded;  /* of each in the compact and in the padded buffer, out   */
+    uint64_t  n;               /* parameters in the model's order                        */
+    ckr__mg_span *at;
     int64_t  *ends;            /* compact end of each bucket: room for 2 * n + 1         */
     int64_t   total, n_buckets;
 } ckr__mg_layout;
@@ -48079,14 +48083,14 @@ static void ckr__mg_lay(ckr__mg_layout *l)
     l->n_buckets = 0;
     for (i = l->n; i-- > 0;) {
         at = ckr__mg_up(at, l->align);
-        if (l->shared[i] && at > begin) {
+        if (l->at[i].shared && at > begin) {
             ckr__mg_close(l, at, &begin, &cut);
             at = begin;
         }
-        l->padded[i] = at;
-        l->start[i] = at - cut;
-        at += l->numel[i];
-        if (i > 0 && ((l->bucket > 0 && at - begin >= l->bucket) || l->shared[i])) {
+        l->at[i].padded = at;
+        l->at[i].start = at - cut;
+        at += l->at[i].numel;
+        if (i > 0 && ((l->bucket > 0 && at - begin >= l->bucket) || l->at[i].shared)) {
             ckr__mg_close(l, at, &begin, &cut);
             at = begin;
         }
@@ -48117,17 +48121,12 @@ static int64_t ckr__mg_divisor(const ckr_node *args, uint32_t dp)
 
 static bool ckr__mg_layout_new(ckr__ctx *c, ckr__mg_layout *l, uint64_t n)
 {
-    int64_t *numel = CKR__NEW_N(c, int64_t, n);
-    bool *shared = CKR__NEW_N(c, bool, n);
     memset(l, 0, sizeof *l);
     l->n = n;
-    l->numel = numel;
-    l->shared = shared;
-    l->start = CKR__NEW_N(c, int64_t, n);
-    l->padded = CKR__NEW_N(c, int64_t, n);
+    l->at = CKR__NEW_N(c, ckr__mg_span, n);
     l->ends = CKR__NEW_N(c, int64_t, 2 * n + 1);
     l->align = 64;
-    return numel && shared && l->start && l->padded && l->ends;
+    return l->at && l->ends;
 }
 
 /* >>megatron.optimizer -------------------------------------------------------- */
@@ -48569,19 +48568,17 @@ static ckr_result ckr__mg_buffers(ckr__mg *r, const ckr__mg_member *m, uint64_t 
 
 static ckr_result ckr__mg_numels(ckr__mg *r, const ckr__mg_buffer *b, ckr__mg_layout *l)
 {
-    int64_t *numel, sum = 0;
-    bool *shared;
+    int64_t sum = 0;
     uint64_t i;
     if (!ckr__mg_layout_new(r->c, l, b->n)) return ckr__oom(r->c);
-    numel = (int64_t *)(uintptr_t)l->numel;
-    shared = (bool *)(uintptr_t)l->shared;
     for (i = 0; i < b->n; i++) {
         const ckr_view *v = b->m[i]->entry->view;
-        if (!ckr__numel(v->n_dims, v->shape, &numel[i]) || numel[i] > ((int64_t)1 << 59) - sum)
+        if (!ckr__numel(v->n_dims, v->shape, &l->at[i].numel) ||
+            l->at[i].numel > ((int64_t)1 << 59) - sum)
             return ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET,
                              b->m[i]->entry->item->name, NULL);
-        sum += numel[i];
-        shared[i] = b->m[i]->shared;
+        sum += l->at[i].numel;
+        l->at[i].shared = b->m[i]->shared;
     }
     return CKR_OK;
 }
@@ -48596,7 +48593,7 @@ static ckr_result ckr__mg_find_layout(ckr__mg *r, const ckr__mg_file *f, const c
     int a;
     ckr_result e = ckr__mg_numels(r, b, l);
     if (e != CKR_OK) return e;
-    for (i = 0; i < b->n; i++) n += l->numel[i];
+    for (i = 0; i < b->n; i++) n += l->at[i].numel;
     tries[0] = ckr__mg_bucket(f->args, r->dp * r->cp, f->pp, b->chunk, n);
     tries[1] = 0;
     tries[2] = 40000000;
@@ -48652,8 +48649,8 @@ static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, const c
             ckr__part p = ckr__mg_part(r, t, f, master ? "master" : slot, v->u.view);
             if (master && (b->dtype == CKR_DTYPE_F32 || b->dtype == CKR_DTYPE_F64)) continue;
             p.flat = true;
-            p.end = l.numel[i];
-            p.at = l.start[i];
+            p.end = l.at[i].numel;
+            p.at = l.at[i].start;
             e = ckr__mg_add_block(r, t, f->tp, &p);
         }
     }
@@ -49793,14 +49790,14 @@ static bool ckr__mg_fill_buckets(const ckr__mg_buckets *k, ckr__mg_layout *l, ui
     for (i = l->n; i-- > 0;) {
         int64_t start = ckr__mg_up(at, l->align);
         if (b < k->n && at > 0 &&
-            (at == k->sizes[b] || (start == k->sizes[b] && l->numel[i] > 0))) {
+            (at == k->sizes[b] || (start == k->sizes[b] && l->at[i].numel > 0))) {
             b++;
             start = 0;
         }
-        if (b >= k->n || start + l->numel[i] > k->sizes[b]) return false;
+        if (b >= k->n || start + l->at[i].numel > k->sizes[b]) return false;
         bucket[i] = b;
-        l->start[i] = start;
-        at = start + l->numel[i];
+        l->at[i].start = start;
+        at = start + l->at[i].numel;
     }
     return b + 1 == k->n && (at == k->sizes[b] || ckr__mg_up(at, l->align) == k->sizes[b]);
 }
@@ -49847,7 +49844,7 @@ static ckr_result ckr__mg_dist_slot(ckr__mg_dist *x, const ckr__mg_file *f,
         ckr__part p = ckr__mg_part(r, t, f, strcmp(slot, "param") ? slot : "master", NULL);
         p.replica = (t->split.axis < 0 && f->tp > 0) ||
                     f->pp != ckr__mg_dist_home(r, t) % r->pp;
-        z = ckr__mg_bucket_range(x, of[bucket[i]], l->start[i], l->numel[i], t, f->tp, &p);
+        z = ckr__mg_bucket_range(x, of[bucket[i]], l->at[i].start, l->at[i].numel, t, f->tp, &p);
     }
     return z;
 }
@@ -50079,14 +50076,14 @@ static uint64_t ckr__mg_covering(const ckr__mg_mend *m, int64_t at, int64_t *nex
     uint64_t lo = 0, hi = l->n;
     while (lo < hi) {          /* places fall with the index: the first that begins at or before */
         const uint64_t mid = lo + (hi - lo) / 2;
-        if (l->padded[mid] <= at) hi = mid;
+        if (l->at[mid].padded <= at) hi = mid;
         else lo = mid + 1;
     }
-    if (lo < l->n && at < l->padded[lo] + l->numel[lo]) {
-        *next = l->padded[lo] + l->numel[lo];
+    if (lo < l->n && at < l->at[lo].padded + l->at[lo].numel) {
+        *next = l->at[lo].padded + l->at[lo].numel;
         return lo;
     }
-    *next = lo > 0 ? l->padded[lo - 1] : INT64_MAX;
+    *next = lo > 0 ? l->at[lo - 1].padded : INT64_MAX;
     return UINT64_MAX;
 }
 
@@ -50102,7 +50099,7 @@ static bool ckr__mg_mend_slot(const ckr__mg_mend *m, uint64_t i, const char *slo
     ckr__mg *r = m->r;
     ckr__mg_item *t = m->b->m[i]->entry->item;
     const ckr__block *b = ckr__mg_block(r->c, t, r->tp, m->f->tp);
-    const int64_t begin = m->l->start[i], end = begin + m->l->numel[i];
+    const int64_t begin = m->l->at[i].start, end = begin + m->l->at[i].numel;
     int64_t at = begin, next;
     if (!b) return false;
     for (; at < end; at = next) {
@@ -50113,7 +50110,7 @@ static bool ckr__mg_mend_slot(const ckr__mg_mend *m, uint64_t i, const char *slo
             const ckr__block *ub = ckr__mg_block(r->c, u, r->tp, m->f->tp);
             const ckr__held *there = ckr__held_slot(u->slots, slot);
             if (!ub) return false;
-            if (there && ckr__mg_move(r, ckr__mg_widest(there), ub, at - m->l->padded[q], to, b,
+            if (there && ckr__mg_move(r, ckr__mg_widest(there), ub, at - m->l->at[q].padded, to, b,
                                       at - begin, next - at))
                 continue;
             if (r->c->err->code != CKR_OK) return false;
@@ -50170,7 +50167,7 @@ static ckr_result ckr__mg_each_buffer(ckr__mg *r, ckr__mg_file *f, uint64_t whic
         int64_t sum = 0;
         z = ckr__mg_numels(r, &b[i], &l);
         if (z != CKR_OK) return z;
-        for (k = 0; k < l.n; k++) sum += l.numel[k];
+        for (k = 0; k < l.n; k++) sum += l.at[k].numel;
         l.divisor = ckr__mg_divisor(r->args, dp);
         l.bucket = ckr__mg_bucket(r->args, dp, f->pp, b[i].chunk, sum);
         ckr__mg_lay(&l);
@@ -50220,7 +50217,7 @@ static ckr_result ckr__mg_probe_buffer(void *arg, ckr__mg_mend *m)
         double a[CKR__MG_PROBE], b[CKR__MG_PROBE];
         ckr__block *block;
         int64_t n, k;
-        if (m->l->start[i] == m->l->padded[i] || !ckr__mg_stored_here(m, i)) continue;
+        if (m->l->at[i].start == m->l->at[i].padded || !ckr__mg_stored_here(m, i)) continue;
         t->shifted = true;
         master = ckr__held_slot(t->slots, "master");
         block = ckr__mg_block(r->c, t, r->tp, m->f->tp);
@@ -50635,6 +50632,7 @@ typedef struct ckr__mg_job {
     double            fraction;            /* of the decay, instead of warm; or NaN       */
     int64_t           vocab, padded, experts, iteration;
     int64_t          *first;   /* layer of each chunk, and one more                       */
+    const char       *step;    /* the directory                                          */
     ckr_node         *args;    /* dict, as the target has it                              */
     const ckr_schedule *held;  /* what the files say; NULL: as the source's, or none     */
     ckr__curve       *curve;   /* its own                                                */
@@ -50889,24 +50887,24 @@ static ckr__block *ckr__mg_put_block(const ckr__mg_job *x, const ckr__mg_put *p,
                             p->item->split.axis < 0 ? 0 : tp, &uneven);
 }
 
-/* A rank's part of a slot goes into the entry from byte `at` on: logical rows, then the padding
-   rows that are kept. */
-static bool ckr__mg_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
-                         const ckr__held *slot, uint32_t tp, bool replica, uint64_t at)
+/* A block of a slot goes into the entry from byte `at` on: logical rows, then the padding rows that
+   are kept. */
+static void ckr__mg_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
+                         const ckr__held *slot, const ckr__block *b, bool replica, uint64_t at)
 {
-    ckr__block *b = ckr__mg_put_block(x, p, tp);
-    const ckr_tensor *t = slot->tensor;
-    int64_t n;
-    if (!b) return false;
-    n = ckr__block_numel(b);
-    if (!p->item->split.vocab) return ckr__bind_flat(x->c, e, t, replica, b, 0, n, at);
-    ckr__block_rows(b, 0, ckr__min_i64(t->shape[0], x->vocab));
-    if (!ckr__bind_flat(x->c, e, t, replica, b, 0, n, at)) return false;
-    if (!slot->wide || x->vocab > t->shape[0]) return true;
-    b = ckr__mg_put_block(x, p, tp);
-    if (!b) return false;
-    ckr__block_rows(b, t->shape[0], ckr__min_i64(slot->wide->shape[0], x->padded));
-    return ckr__bind_flat(x->c, e, slot->wide, true, b, 0, n, at);
+    const int64_t n = ckr__block_numel(b), rows = slot->tensor->n_dims ? slot->tensor->shape[0] : 0;
+    const int n_parts = slot->wide && x->vocab <= rows ? 2 : 1;
+    int i;
+    if (!p->item->split.vocab) ckr__bind_flat(x->c, e, slot->tensor, replica, b, 0, n, at);
+    for (i = 0; p->item->split.vocab && i < n_parts; i++) {
+        const ckr_tensor *t = i ? slot->wide : slot->tensor;
+        ckr__box box;
+        ckr__box_block(&box, b->n_dims, b->pairs[0].global, b->pairs[0].count);
+        box.block.shape = b->shape;
+        ckr__block_rows(&box.block, i ? rows : 0,
+                        ckr__min_i64(t->shape[0], i ? x->padded : x->vocab));
+        ckr__bind_flat(x->c, e, t, replica || i, &box.block, 0, n, at);
+    }
 }
 
 /* One rank of the target. */
@@ -50926,14 +50924,16 @@ static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_rank *k, const
                                     const char *slot, ckr_dtype as)
 {
     const ckr__held *own = ckr__held_slot(p->item->slots, slot), *s = own;
-    ckr__block *b = own ? ckr__mg_put_block(x, p, k->tp) : NULL;
+    const ckr__block *b = ckr__mg_put_block(x, p, k->tp);
     const char *name = ckr__printf(x->c, "%s/%s", p->item->name, slot);
     ckr_dtype dtype;
     ckr_node *n;
-    if (!b || !name) return NULL;
+    if (!own) ckr__mg_bad(x->mg, x->mg->dir, p->item->name, "its elements");
+    if (!own || !b) return NULL;
     dtype = own == p->item->slots ? ckr__held_cast(own, as, &s) : own->tensor->dtype;
     n = ckr__entry_new(x->c, k->f, name, dtype, b->n_dims, b->shape);
-    if (!n || !ckr__mg_bind(x, n->u.entry, p, s, k->tp, ckr__mg_replica(x, p, k), 0)) return NULL;
+    if (!n) return NULL;
+    ckr__mg_bind(x, n->u.entry, p, s, b, ckr__mg_replica(x, p, k), 0);
     if (s != own) ckr__bind_taken_for(n->u.entry, 0, own->tensor, NULL);
     return n;
 }
@@ -50942,10 +50942,9 @@ static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_rank *k, const
 static ckr_node *ckr__mg_scalar_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p,
                                      const ckr__held *s)
 {
-    const char *name = ckr__printf(x->c, "%s/%s", p->item->name, s->tensor->slot);
-    return name ? ckr__entry_whole(x->c, k->f, name, s->tensor, s->tensor->dtype,
-                                   ckr__mg_replica(x, p, k) || k->tp > 0)
-                : NULL;
+    return ckr__entry_whole(x->c, k->f,
+                            ckr__printf(x->c, "%s/%s", p->item->name, s->tensor->slot), s->tensor,
+                            s->tensor->dtype, ckr__mg_replica(x, p, k) || k->tp > 0);
 }
 
 /* Updates that the optimizer has made of a parameter; NaN: it keeps no count. */
@@ -51001,26 +51000,24 @@ static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_rank *k, uint3
     const ckr__mg_put *tied = ckr__mg_tied_copy(x, k, v);
     ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
     uint64_t i;
-    bool ok = d != NULL;
-    for (i = 0; ok && i <= x->n_puts; i++) {
+    for (i = 0; i <= x->n_puts; i++) {
         const ckr__mg_put *p = i < x->n_puts ? &x->puts[i] : NULL;
-        const char *name;
-        ckr_node *n;
+        const ckr_dtype as = p && p->item->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE;
         if (p && !ckr__mg_has(x, p, k, v)) continue;
-        if (tied && (!p || !strncmp(p->item->name, "output_layer.", 13))) {
-            ok = ckr__node_pair(x->c, d, ckr__node_str(x->c, "output_layer.weight"),
-                                ckr__mg_entry_node(x, k, tied, "param", x->t->dtype));
+        if (tied && (!p || ckr__starts(p->item->name, "output_layer."))) {
+            ckr__node_pair(x->c, d, ckr__node_str(x->c, "output_layer.weight"),
+                           ckr__mg_entry_node(x, k, tied, "param", x->t->dtype));
             tied = NULL;
         }
-        if (!p || !ok) continue;
-        name = ckr__mg_shift(x->c, p->item->name, -first, -experts);
-        n = p->item->kind == CKR__MG_EXTRA
-                ? ckr__mg_extra_node(x, k, p->item)
-                : ckr__mg_entry_node(x, k, p, "param",
-                                     p->item->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE);
-        ok = name && ckr__node_pair(x->c, d, ckr__node_str(x->c, name), n);
+        if (p)
+            ckr__node_pair(x->c, d,
+                           ckr__node_str(x->c,
+                                         ckr__mg_shift(x->c, p->item->name, -first, -experts)),
+                           p->item->kind == CKR__MG_EXTRA
+                               ? ckr__mg_extra_node(x, k, p->item)
+                               : ckr__mg_entry_node(x, k, p, "param", as));
     }
-    return ok ? d : NULL;
+    return d;
 }
 
 /* emit: optimizer ---------------------------------------------------------------- */
@@ -51092,18 +51089,15 @@ static ckr__mg_own *ckr__mg_owns(ckr__mg_job *x, const ckr__mg_rank *k, int whic
     *n = 0;
     for (v = 0; o && v < x->vp; v++) {
         const ckr__mg_put *tied = ckr__mg_tied_copy(x, k, v);
-        for (i = 0; i < x->n_puts; i++) {
-            const ckr__mg_put *p = &x->puts[i];
-            if (!ckr__mg_has(x, p, k, v) || p->klass == UINT64_MAX) continue;
-            if (which < 2 && (p->item->expert >= 0) != (which == 1)) continue;
+        for (i = 0; i < x->n_puts + (tied != NULL); i++) {
+            const ckr__mg_put *p = i < x->n_puts ? &x->puts[i] : tied;
+            if ((p != tied || i < x->n_puts) && !ckr__mg_has(x, p, k, v)) continue;
+            if (p->klass == UINT64_MAX || (which < 2 && (p->item->expert >= 0) != (which == 1)))
+                continue;
             o[*n].p = p;
             o[*n].chunk = v;
             o[(*n)++].shared = x->mg->tied && x->pp > 1 && ckr__mg_is_embedding(x, p->item);
         }
-        if (!tied || tied->klass == UINT64_MAX || which == 1) continue;
-        o[*n].p = tied;
-        o[*n].chunk = v;
-        o[(*n)++].shared = true;
     }
     return o;
 }
@@ -51151,60 +51145,49 @@ static uint64_t *ckr__mg_group_order(ckr__mg_job *x, const ckr__mg_own *o, uint6
     return order;
 }
 
-/* The value as it is, where the file has the same number. */
-static ckr_node *ckr__mg_float(ckr__mg_job *x, ckr_node *was, double v)
-{
-    double old;
-    return ckr_node_f64(was, &old) && ckr__same(old, v) ? was : ckr__node_float(x->c, v);
-}
-
-static bool ckr__mg_is_decoupled(const ckr__mg_job *x, const ckr_group *g)
-{
-    return ckr__mg_decoupled(x->mg->args, g->raw);
-}
-
-/* Fused optimizers count their updates in the group. One that torch's own Adam got from them still
-   has their count there, where it has stood still. */
-static bool ckr__mg_group_count(ckr__mg_job *x, ckr_node *d, double step)
-{
-    double was;
-    if (ckr__sched_number(x->c, ckr_node_get(d, "step"), &was) && ckr__same(was, step)) return true;
-    return x->c->err->code == CKR_OK &&
-           ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step)) &&
-           (ckr_node_get(d, "bias_correction") ||
-            ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true)));
-}
-
-/* A group with what was decided: bounds, LR, weight decay; `step` where the optimizer counts in
-   it. */
+/* A group with what was decided: bounds, LR, weight decay; `step` where the optimizer counts in it,
+   as fused ones do. One that torch's own Adam got from them still has their count there, where it
+   has stood still. */
 static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert, ckr_node *params,
                                     double step)
 {
     const ckr_group *g = x->klass[klass];
-    const ckr_schedule *sched = x->held;
     const uint64_t lane = (uint64_t)(g - x->s->groups);
-    const ckr_lane *l = sched && lane < sched->n_lanes ? &sched->lanes[lane] : NULL;
-    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; d && i < g->hyper->count; i++) {
-        ckr_node *key = g->hyper->u.items[2 * i], *v = ckr__dict_at(g->hyper, i);
-        if (ckr__is_str(key, "is_expert_parallel")) v = ckr__node_bool(x->c, expert);
-        if (x->version && ckr__is_str(key, "is_decoupled_lr"))
-            v = ckr__node_bool(x->c, x->version < 16 && ckr__mg_is_decoupled(x, g));
-        if (l && l->max == l->max && ckr__is_str(key, "max_lr")) v = ckr__mg_float(x, v, l->max);
-        if (l && l->min == l->min && ckr__is_str(key, "min_lr")) v = ckr__mg_float(x, v, l->min);
-        if (l && v->kind != CKR_NODE_NONE && ckr__is_str(key, "start_wd"))
-            v = ckr__mg_float(x, v, l->start_wd);
-        if (l && v->kind != CKR_NODE_NONE && ckr__is_str(key, "end_wd"))
-            v = ckr__mg_float(x, v, l->end_wd);
-        if (!ckr__node_pair(x->c, d, key, v)) return NULL;
+    const ckr_lane *l = x->held && lane < x->held->n_lanes ? &x->held->lanes[lane] : NULL;
+    const struct { const char *key; double v; bool when; } nums[] = {
+        { "max_lr", l ? l->max : 0, l && l->max == l->max },
+        { "min_lr", l ? l->min : 0, l && l->min == l->min },
+        { "start_wd", l ? l->start_wd : 0, l != NULL }, { "end_wd", l ? l->end_wd : 0, l != NULL }
+    };
+    const ckr_node *was;
+    ckr_node *d = ckr__dict_copy(x->c, g->hyper);
+    double old;
+    size_t i;
+    if (ckr__has(d, "is_expert_parallel"))
+        ckr__node_set(x->c, d, "is_expert_parallel", ckr__node_bool(x->c, expert));
+    if (x->version && ckr__has(d, "is_decoupled_lr"))
+        ckr__node_set(x->c, d, "is_decoupled_lr",
+                      ckr__node_bool(x->c, x->version < 16 &&
+                                               ckr__mg_decoupled(x->mg->args, g->raw)));
+    for (i = 0; i < 4; i++) {
+        was = ckr_node_get(d, nums[i].key);
+        if (!nums[i].when || (i < 2 ? !was : !was || was->kind == CKR_NODE_NONE) ||
+            (ckr_node_f64(was, &old) && ckr__same(old, nums[i].v)))
+            continue;
+        ckr__node_set(x->c, d, nums[i].key, ckr__node_float(x->c, nums[i].v));
     }
-    if (d && step == step && !ckr__mg_group_count(x, d, step)) return NULL;
-    if (d && x->version >= 10 && l && !ckr_node_get(d, "max_lr") &&
-        (!ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max)) ||
-         !ckr__node_set(x->c, d, "min_lr", ckr__node_float(x->c, l->min))))
-        return NULL;
-    return d && (!params || ckr__node_set(x->c, d, "params", params)) ? d : NULL;
+    was = ckr_node_get(d, "step");
+    if (step == step && !(ckr__sched_number(x->c, was, &old) && ckr__same(old, step))) {
+        ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step));
+        if (!ckr__has(d, "bias_correction"))
+            ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true));
+    }
+    if (x->version >= 10 && l && !ckr__has(d, "max_lr")) {
+        ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max));
+        ckr__node_set(x->c, d, "min_lr", ckr__node_float(x->c, l->min));
+    }
+    if (params) ckr__node_set(x->c, d, "params", params);
+    return d;
 }
 
 /* {step, exp_avg, ...} of a parameter; the step of a fused optimizer is in its group. */
@@ -51212,113 +51195,128 @@ static ckr_node *ckr__mg_state_node(ckr__mg_job *x, const ckr__mg_rank *k, const
 {
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
     const ckr__held *s;
-    for (s = p->item->slots; d && s; s = s->next) {
+    for (s = p->item->slots; s; s = s->next) {
         const char *slot = s->tensor->slot;
-        ckr_node *n;
-        if (!strcmp(slot, "param") || !strcmp(slot, "master")) continue;
-        if (s->alone && s->tensor->dtype == CKR_DTYPE_I64) continue;
-        n = s->alone ? ckr__mg_scalar_node(x, k, p, s)
-                      : ckr__mg_entry_node(x, k, p, slot, CKR_DTYPE_NONE);
-        if (!ckr__node_pair(x->c, d, ckr__node_str(x->c, slot), n)) return NULL;
+        if (!ckr__word_in("param master", slot) && !(s->alone && s->tensor->dtype == CKR_DTYPE_I64))
+            ckr__node_pair(x->c, d, ckr__node_str(x->c, slot),
+                           s->alone ? ckr__mg_scalar_node(x, k, p, s)
+                                    : ckr__mg_entry_node(x, k, p, slot, CKR_DTYPE_NONE));
     }
-    if (d && x->counts && ckr__held_slot(p->item->slots, "exp_avg") &&
-        !ckr__node_set(x->c, d, "step", ckr__mg_count_node(x, k, p)))
-        return NULL;
+    if (x->counts && ckr__held_slot(p->item->slots, "exp_avg"))
+        ckr__node_set(x->c, d, "step", ckr__mg_count_node(x, k, p));
     return d;
 }
 
-/* A master: its attributes say how it is cut, as the parameter's do in the run. */
-static ckr_node *ckr__mg_master_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p)
-{
-    ckr_node *n = ckr__mg_entry_node(x, k, p, "master", CKR_DTYPE_NONE);
-    if (n) n->u.entry->requires_grad = true;
-    return n;
-}
-
-/* Keys of a rank's optimizer that nothing here writes: the loss scaler above all. */
-static bool ckr__mg_outer_others(ckr__mg_job *x, const ckr__mg_rank *k, uint64_t which,
-                                 ckr_node *outer)
+/* The outer dict of a rank's optimizer, with what nothing here writes: the loss scaler above
+   all. */
+static ckr_node *ckr__mg_outer_node(ckr__mg_job *x, const ckr__mg_rank *k, uint64_t which,
+                                    ckr_node *inner)
 {
     static const char own[] = "optimizer optimizer_state_dict state param_groups "
                               "fp32_from_fp16_params fp32_from_fp16";
     const ckr_node *from = k->from->n_optims
                                ? k->from->optims[which < k->from->n_optims ? which : 0].outer
                                : NULL;
+    ckr_node *outer = ckr__node(x->c, CKR_NODE_DICT);
     uint64_t i;
+    ckr__node_set(x->c, outer, "optimizer", inner);
     for (i = 0; from && i < from->count; i++) {
         const char *key = ckr__dict_key(from, i);
-        if (!key || ckr__word_in(own, key)) continue;
-        if (!ckr__node_pair(x->c, outer, from->u.items[2 * i],
-                            ckr__copy_tree(x->c, k->f, ckr__dict_at(from, i), NULL)))
-            return false;
+        if (key && !ckr__word_in(own, key))
+            ckr__node_pair(x->c, outer, from->u.items[2 * i],
+                           ckr__copy_tree(x->c, k->f, ckr__dict_at(from, i), NULL));
     }
-    return true;
+    return outer;
 }
 
-/* Numbered states, masters and groups of one optimizer of a rank. */
-typedef struct ckr__mg_numbered { ckr_node *state, *groups, *masters; } ckr__mg_numbered;
-
-static bool ckr__mg_number(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_own *o, uint64_t n,
-                           bool expert, ckr__mg_numbered *out)
+/* One optimizer of a rank: numbered states, masters and groups. FP32's is the inner one itself. A
+   master's attributes say how it is cut, as the parameter's do in the run. */
+static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_rank *k, int which)
 {
-    uint64_t n_order, g, i, id = 0;
-    uint64_t *order = ckr__mg_group_order(x, o, n, &n_order);
-    bool ok;
-    out->state = ckr__node(x->c, CKR_NODE_DICT);
-    out->groups = ckr__node(x->c, CKR_NODE_LIST);
-    out->masters = ckr__node(x->c, CKR_NODE_LIST);
-    ok = order && out->state && out->groups && out->masters;
-    for (g = 0; ok && g < n_order; g++) {
-        ckr_node *params = x->zero ? NULL : ckr__node(x->c, CKR_NODE_LIST),
-                 *masters = ckr__node(x->c, CKR_NODE_LIST);
+    ckr__ctx *c = x->c;
+    ckr_node *inner = ckr__node(c, CKR_NODE_DICT), *state = ckr__node(c, CKR_NODE_DICT),
+             *groups = ckr__node(c, CKR_NODE_LIST), *all = ckr__node(c, CKR_NODE_LIST), *outer;
+    uint64_t n, n_order = 0, g, i, id = 0;
+    const ckr__mg_own *o = ckr__mg_owns(x, k, which, &n);
+    const uint64_t *order = o ? ckr__mg_group_order(x, o, n, &n_order) : NULL;
+    for (g = 0; order && g < n_order; g++) {
+        ckr_node *params = x->zero ? NULL : ckr__node(c, CKR_NODE_LIST),
+                 *masters = ckr__node(c, CKR_NODE_LIST), *master;
         double step = ckr__nan();
-        ok = masters && (x->zero || params);
-        for (i = 0; ok && i < n; i++) {
+        for (i = 0; i < n; i++) {
             const ckr__mg_put *p = o[i].p;
             if (p->klass != order[g]) continue;
             if (x->fused) step = ckr__mg_count_of(x, p->item);
             if (x->zero) continue;
-            ok = ckr__node_push(x->c, params, ckr__node_int(x->c, (int64_t)id)) &&
-                 ckr__node_pair(x->c, out->state, ckr__node_int(x->c, (int64_t)id),
-                                ckr__mg_state_node(x, k, p)) &&
-                 (!ckr__held_slot(p->item->slots, "master") ||
-                  ckr__node_push(x->c, masters, ckr__mg_master_node(x, k, p)));
-            id++;
+            ckr__node_push(c, params, ckr__node_int(c, (int64_t)id));
+            ckr__node_pair(c, state, ckr__node_int(c, (int64_t)id++),
+                           ckr__mg_state_node(x, k, p));
+            if (!ckr__held_slot(p->item->slots, "master")) continue;
+            master = ckr__mg_entry_node(x, k, p, "master", CKR_DTYPE_NONE);
+            if (master) master->u.entry->requires_grad = true;
+            ckr__node_push(c, masters, master);
         }
-        ok = ok && ckr__node_push(x->c, out->masters, masters) &&
-             ckr__node_push(x->c, out->groups,
-                            ckr__mg_group_node(x, order[g], expert, params, step));
+        ckr__node_push(c, all, masters);
+        ckr__node_push(c, groups, ckr__mg_group_node(x, order[g], which == 1, params, step));
     }
-    return ok;
-}
-
-/* One optimizer of a rank: FP32's is the inner one itself. */
-static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_rank *k, int which)
-{
-    ckr_node *inner = ckr__node(x->c, CKR_NODE_DICT), *outer;
-    uint64_t n;
-    const ckr__mg_own *o = ckr__mg_owns(x, k, which, &n);
-    ckr__mg_numbered y;
-    if (!inner || !o || !ckr__mg_number(x, k, o, n, which == 1, &y)) return NULL;
-    if (!x->zero && !ckr__node_set(x->c, inner, "state", y.state)) return NULL;
-    if (!ckr__node_set(x->c, inner, "param_groups", y.groups)) return NULL;
+    if (!x->zero) ckr__node_set(c, inner, "state", state);
+    ckr__node_set(c, inner, "param_groups", groups);
     if (!x->half && !x->zero) return inner;
-    outer = ckr__node(x->c, CKR_NODE_DICT);
-    if (!outer || !ckr__node_set(x->c, outer, "optimizer", inner) ||
-        !ckr__mg_outer_others(x, k, which == 1, outer))
-        return NULL;
-    return x->zero || ckr__node_set(x->c, outer, "fp32_from_fp16_params", y.masters) ? outer : NULL;
+    outer = ckr__mg_outer_node(x, k, which == 1, inner);
+    if (!x->zero) ckr__node_set(c, outer, "fp32_from_fp16_params", all);
+    return outer;
 }
 
-static ckr_node *ckr__mg_optimizer_node(ckr__mg_job *x, const ckr__mg_rank *k)
+/* The groups that every rank of torch_dist shares, without parameters, and the common step of
+   torch's Adam. */
+static ckr_node *ckr__mg_common_optim(ckr__mg_job *x, const ckr__mg_rank *k, int which)
 {
-    ckr_node *list;
-    if (x->ep == 1) return ckr__mg_optim_node(x, k, 2);
-    list = ckr__node(x->c, CKR_NODE_LIST);
-    return ckr__node_push(x->c, list, ckr__mg_optim_node(x, k, 0)) &&
-                   ckr__node_push(x->c, list, ckr__mg_optim_node(x, k, 1))
-               ? list
-               : NULL;
+    ckr__ctx *c = x->c;
+    ckr_node *inner = ckr__node(c, CKR_NODE_DICT), *groups = ckr__node(c, CKR_NODE_LIST), *state;
+    const ckr__mg_put *first = NULL;
+    const ckr__held *s;
+    uint64_t g, i;
+    for (g = 0; g < x->n_klass; g++) {
+        double step = ckr__nan();
+        bool any = false;
+        for (i = 0; i < x->n_puts; i++) {
+            const ckr__mg_put *p = &x->puts[i];
+            if (p->klass != g || (which < 2 && (p->item->expert >= 0) != (which == 1))) continue;
+            any = true;
+            if (!first) first = p;
+            if (x->fused) step = ckr__mg_count_of(x, p->item);
+        }
+        if (any) ckr__node_push(c, groups, ckr__mg_group_node(x, g, which == 1, NULL, step));
+    }
+    if ((!x->fused || x->counts) && first) {
+        s = ckr__held_slot(first->item->slots, "step");
+        state = ckr__node(c, CKR_NODE_DICT);
+        ckr__node_set(c, inner, "state", state);
+        if (s || x->counts)
+            ckr__node_set(c, state, "common_step",
+                          x->counts ? ckr__mg_count_node(x, k, first)
+                                    : ckr__mg_scalar_node(x, k, first, s));
+    }
+    ckr__node_set(c, inner, "param_groups", groups);
+    if (x->half || x->zero) inner = ckr__mg_outer_node(x, k, which == 1, inner);
+    if (x->zero)
+        ckr__node_set(c, inner, "param_state_sharding_type", ckr__node_str(c, "fully_reshardable"));
+    return inner;
+}
+
+/* A rank's optimizer, or with experts the two of a chain, each made by `one`: a list of them, or
+   (`numbered`) a dict. */
+static ckr_node *ckr__mg_chain(ckr__mg_job *x, const ckr__mg_rank *k, bool numbered,
+                               ckr_node *(*one)(ckr__mg_job *, const ckr__mg_rank *, int))
+{
+    ckr_node *all;
+    int i;
+    if (x->ep == 1) return one(x, k, 2);
+    all = ckr__node(x->c, numbered ? CKR_NODE_DICT : CKR_NODE_LIST);
+    for (i = 0; i < 2; i++)
+        if (numbered) ckr__node_pair(x->c, all, ckr__node_int(x->c, i), one(x, k, i));
+        else ckr__node_push(x->c, all, one(x, k, i));
+    return all;
 }
 
 /* emit: the distributed optimizer ------------------------------------------------- */
@@ -51333,31 +51331,32 @@ static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_rank *k, cons
     int64_t sum = 0;
     uint64_t i;
     size_t s;
-    if (!d || !ckr__mg_layout_new(x->c, &l, n)) return NULL;
+    if (!ckr__mg_layout_new(x->c, &l, n)) return NULL;
     for (i = 0; i < n; i++) {
         const ckr__block *b = ckr__mg_put_block(x, o[i]->p, k->tp);
         if (!b) return NULL;
-        ((int64_t *)(uintptr_t)l.numel)[i] = ckr__block_numel(b);
-        ((bool *)(uintptr_t)l.shared)[i] = o[i]->shared;
-        sum += l.numel[i];
+        l.at[i].numel = ckr__block_numel(b);
+        l.at[i].shared = o[i]->shared;
+        sum += l.at[i].numel;
     }
     l.divisor = ckr__mg_divisor(x->args, x->dp * x->cp);
     l.bucket = ckr__mg_bucket(x->args, x->dp * x->cp, k->pp, chunk, sum);
     ckr__mg_lay(&l);
     for (s = 0; s < 3; s++) {
         ckr_node *e = ckr__entry_new(x->c, k->f, slots[s], CKR_DTYPE_F32, 1, &l.total);
-        if (!e || !ckr__node_set(x->c, d, slots[s], e)) return NULL;
-        for (i = 0; i < n; i++) {
-            const ckr__held *y = ckr__held_slot(o[i]->p->item->slots, s ? slots[s] : "master");
-            const bool own = y != NULL;
-            if (!y && s == 0) y = ckr__held_slot(o[i]->p->item->slots, "param");
-            if (!y) continue;
-            if (!ckr__mg_bind(x, e->u.entry, o[i]->p, y, k->tp,
-                              ckr__mg_replica(x, o[i]->p, k) || !own, (uint64_t)l.start[i] * 4))
-                return NULL;
+        ckr__node_set(x->c, d, slots[s], e);
+        for (i = 0; e && i < n; i++) {
+            const ckr__mg_put *p = o[i]->p;
+            const ckr__block *b = ckr__mg_put_block(x, p, k->tp);
+            const ckr__held *own = ckr__held_slot(p->item->slots, s ? slots[s] : "master"),
+                            *y = own || s ? own : ckr__held_slot(p->item->slots, "param");
+            if (y && b)
+                ckr__mg_bind(x, e->u.entry, p, y, b, ckr__mg_replica(x, p, k) || !own,
+                             (uint64_t)l.at[i].start * 4);
         }
     }
-    return ckr__node_set(x->c, d, "numel_unpadded", ckr__node_int(x->c, l.total)) ? d : NULL;
+    ckr__node_set(x->c, d, "numel_unpadded", ckr__node_int(x->c, l.total));
+    return d;
 }
 
 static ckr_node *ckr__mg_dtype_node(ckr__ctx *c, ckr_dtype t)
@@ -51366,51 +51365,37 @@ static ckr_node *ckr__mg_dtype_node(ckr__ctx *c, ckr_dtype t)
     return ckr__node_text(c, CKR_NODE_DTYPE, name, strlen(name));
 }
 
-/* {buckets_coalesced, g: {(param dtype, grad dtype): buffer}} of one optimizer. */
+/* {buckets_coalesced, g: {(param dtype, grad dtype): buffer}} of one optimizer. With experts of
+   their own the dense part is in the files of expert rank 0 only. */
 static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_rank *k, int which)
 {
+    ckr__ctx *c = x->c;
+    const ckr_node *fp32 = ckr_node_get(x->args, "accumulate_allreduce_grads_in_fp32");
     const bool low = ckr__mg_flag(x->args, "grad_reduce_in_bf16") ||
-                     (x->half && ckr_node_get(x->args, "accumulate_allreduce_grads_in_fp32") &&
-                      !ckr__mg_flag(x->args, "accumulate_allreduce_grads_in_fp32"));
-    ckr_node *root = ckr__node(x->c, CKR_NODE_DICT);
+                     (x->half && fp32 && !(fp32->kind == CKR_NODE_BOOL && fp32->u.b));
+    ckr_node *root = ckr__node(c, CKR_NODE_DICT);
     uint64_t n, i, j, m, g = 0;
-    const ckr__mg_own *o = ckr__mg_owns(x, k, which, &n), **in;
-    bool *done = CKR__NEW_N(x->c, bool, n), ok;
-    in = CKR__NEW_N(x->c, const ckr__mg_own *, n);
-    ok = root && o && done && in &&
-         ckr__node_set(x->c, root, "buckets_coalesced", ckr__node_bool(x->c, true));
-    for (i = 0; ok && i < n; i++) {
+    const ckr__mg_own *o = ckr__mg_owns(x, k, which, &n),
+                      **in = CKR__NEW_N(c, const ckr__mg_own *, n);
+    bool *done = CKR__NEW_N(c, bool, n);
+    if (which == 0 && k->ep > 0) return ckr__node(c, CKR_NODE_NONE);
+    if (!o || !in || !done) return NULL;
+    ckr__node_set(c, root, "buckets_coalesced", ckr__node_bool(c, true));
+    for (i = 0; i < n; i++) {
         const ckr_dtype d = o[i].p->item->dtype;
-        ckr_node *pair = ckr__node(x->c, CKR_NODE_DICT), *key = ckr__node(x->c, CKR_NODE_TUPLE);
+        ckr_node *pair = ckr__node(c, CKR_NODE_DICT), *key = ckr__node(c, CKR_NODE_TUPLE);
         if (done[i]) continue;
-        for (j = i, m = 0; j < n && o[j].chunk == o[i].chunk; j++)
-            if (!done[j] && o[j].p->item->dtype == d) {
-                done[j] = true;
-                in[m++] = &o[j];
-            }
-        ok = pair && key && ckr__node_push(x->c, key, ckr__mg_dtype_node(x->c, d)) &&
-             ckr__node_push(x->c, key, ckr__mg_dtype_node(x->c, low ? d : CKR_DTYPE_F32)) &&
-             ckr__node_pair(x->c, pair, key, ckr__mg_buffer_node(x, k, in, m, o[i].chunk)) &&
-             ckr__node_pair(x->c, root, ckr__node_int(x->c, (int64_t)g++), pair);
+        for (j = i, m = 0; j < n && o[j].chunk == o[i].chunk; j++) {
+            if (done[j] || o[j].p->item->dtype != d) continue;
+            done[j] = true;
+            in[m++] = &o[j];
+        }
+        ckr__node_push(c, key, ckr__mg_dtype_node(c, d));
+        ckr__node_push(c, key, ckr__mg_dtype_node(c, low ? d : CKR_DTYPE_F32));
+        ckr__node_pair(c, pair, key, ckr__mg_buffer_node(x, k, in, m, o[i].chunk));
+        ckr__node_pair(c, root, ckr__node_int(c, (int64_t)g++), pair);
     }
-    return ok ? root : NULL;
-}
-
-/* With experts of their own the dense part is in the files of expert rank 0 only. */
-static bool ckr__mg_flat_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
-{
-    const char *path = ckr__printf(x->c, "%s/distrib_optim.pt", dir);
-    k->f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
-    if (!k->f) return false;
-    if (x->ep == 1) k->f->root = ckr__mg_flat_node(x, k, 2);
-    else {
-        k->f->root = ckr__node(x->c, CKR_NODE_LIST);
-        if (!ckr__node_push(x->c, k->f->root, k->ep == 0 ? ckr__mg_flat_node(x, k, 0)
-                                                         : ckr__node(x->c, CKR_NODE_NONE)) ||
-            !ckr__node_push(x->c, k->f->root, ckr__mg_flat_node(x, k, 1)))
-            return false;
-    }
-    return k->f->root != NULL;
+    return root;
 }
 
 /* emit: schedule ------------------------------------------------------------------ */
@@ -51505,7 +51490,7 @@ static uint64_t ckr__mg_lane(const ckr__mg_job *x, const ckr_schedule *h, bool d
 {
     uint64_t i;
     for (i = 0; i < h->n_lanes && i < x->s->n_groups; i++)
-        if (ckr__mg_is_decoupled(x, &x->mg->s->groups[i]) == decoupled) return i;
+        if (ckr__mg_decoupled(x->mg->args, x->mg->s->groups[i].raw) == decoupled) return i;
     return decoupled ? h->n_lanes : 0;
 }
 
@@ -51867,111 +51852,93 @@ static ckr_node *ckr__mg_random_node(ckr__mg_job *x, const ckr__mg_rank *k)
 /* A value under a key of the file that is written anew. *mine: it is one of those. */
 static ckr_node *ckr__mg_value(ckr__mg_job *x, ckr__mg_rank *k, const char *key, bool *mine)
 {
-    const uint32_t w = x->t->without;
+    const bool sched = !strcmp(key, "opt_param_scheduler"),
+               no = !x->optimizer || (x->t->without & CKR_SCHEDULE);
     *mine = true;
     if (!strcmp(key, "args")) return ckr__mg_args_node(x, k);
-    if (!strcmp(key, "iteration")) return ckr__node_int(x->c, x->iteration);
-    if (!strcmp(key, "total_iters")) return ckr__node_int(x->c, x->iteration);
-    if (!strcmp(key, "optimizer")) return x->optimizer ? ckr__mg_optimizer_node(x, k) : NULL;
-    if (!strcmp(key, "opt_param_scheduler") && x->scheduler)
-        return !x->optimizer || (w & CKR_SCHEDULE) ? NULL : x->scheduler;
-    if (!strcmp(key, "rng_state")) return w & CKR_RNG ? NULL : ckr__mg_random_node(x, k);
-    if (!strcmp(key, "opt_param_scheduler") || !strcmp(key, "lr_scheduler")) {
-        if (!x->optimizer || (w & CKR_SCHEDULE)) return NULL;
-        if (x->scheduler) return NULL;
-    }
+    if (ckr__word_in("iteration total_iters", key)) return ckr__node_int(x->c, x->iteration);
+    if (!strcmp(key, "optimizer") && !x->optimizer) return NULL;
+    if (!strcmp(key, "optimizer"))
+        return ckr__mg_chain(x, k, x->dist, x->dist ? ckr__mg_common_optim : ckr__mg_optim_node);
+    if (x->dist && ckr__word_in("rng_state content_metadata", key)) return NULL;
+    if (!strcmp(key, "rng_state"))
+        return x->t->without & CKR_RNG ? NULL : ckr__mg_random_node(x, k);
+    if ((sched || !strcmp(key, "lr_scheduler")) && (no || x->scheduler))
+        return sched && !no ? x->scheduler : NULL;
     *mine = false;
     return NULL;
 }
 
-static bool ckr__mg_model_nodes(ckr__mg_job *x, const ckr__mg_rank *k)
+static void ckr__mg_model_nodes(ckr__mg_job *x, const ckr__mg_rank *k)
 {
     uint32_t v;
-    for (v = 0; v < x->vp; v++) {
-        const char *key = x->vp == 1 ? "model" : ckr__printf(x->c, "model%u", (unsigned)v);
-        if (!key || !ckr__node_set(x->c, k->f->root, key, ckr__mg_chunk_node(x, k, v)))
-            return false;
-    }
-    return true;
+    for (v = 0; v < x->vp; v++)
+        ckr__node_pair(x->c, k->f->root,
+                       ckr__node_str(x->c, x->vp == 1 ? "model"
+                                                      : ckr__printf(x->c, "model%u", (unsigned)v)),
+                       ckr__mg_chunk_node(x, k, v));
 }
 
-/* The keys of the source's file, in its order, each anew or as it was. */
-static bool ckr__mg_rank_file(ckr__mg_job *x, ckr__mg_rank *k, const char *dir)
+/* A file with the keys of the source's, in its order, each anew or as it was. */
+static void ckr__mg_root_file(ckr__mg_job *x, ckr__mg_rank *k, const char *path)
 {
     const ckr_node *root = k->from->root;
-    const char *path = ckr__printf(x->c, "%s/model_optim_rng.pt", dir);
-    bool model = false, mine, ok;
+    bool model = x->dist, mine;
     uint64_t i;
-    k->f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
-    if (!k->f) return false;
+    k->f = ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP);
+    if (!k->f) return;
     k->f->root = ckr__node(x->c, CKR_NODE_DICT);
-    ok = k->f->root != NULL;
-    for (i = 0; ok && i < root->count; i++) {
+    for (i = 0; i < root->count; i++) {
         const char *key = ckr__dict_key(root, i);
-        ckr_node *n;
-        if (key && !strncmp(key, "model", 5) && !key[5 + strspn(key + 5, "0123456789")]) {
-            if (!model) ok = ckr__mg_model_nodes(x, k);
-            model = true;
-            continue;
-        }
-        mine = false;
-        n = key ? ckr__mg_value(x, k, key, &mine) : NULL;
-        if (!n && mine && x->c->err->code != CKR_OK) ok = false;
-        if (!n && mine) continue;
-        if (!n) n = ckr__copy_tree(x->c, k->f, ckr__dict_at(root, i), NULL);
-        ok = ckr__node_pair(x->c, k->f->root, root->u.items[2 * i], n);
+        ckr_node *n = NULL;
+        mine = key && ckr__starts(key, "model") && !key[5 + strspn(key + 5, "0123456789")];
+        if (mine && !model) ckr__mg_model_nodes(x, k);
+        model = model || mine;
+        if (key && !mine) n = ckr__mg_value(x, k, key, &mine);
+        if (!mine) n = ckr__copy_tree(x->c, k->f, ckr__dict_at(root, i), NULL);
+        if (n) ckr__node_pair(x->c, k->f->root, root->u.items[2 * i], n);
     }
-    return ok;
 }
 
-static uint32_t ckr__mg_near(uint32_t i, uint32_t n)
-{
-    return i < n ? i : n - 1;
-}
-
-/* The rank of the source nearest to one of the target. */
-static const ckr__mg_file *ckr__mg_from(const ckr__mg_job *x, uint32_t tp, uint32_t pp,
-                                        uint32_t ep)
+/* One rank of the target, and that of the source which is nearest to it. */
+static ckr__mg_rank ckr__mg_rank_at(const ckr__mg_job *x, uint32_t tp, uint32_t pp, uint32_t ep)
 {
     const ckr__mg *mg = x->mg;
-    return mg->files[((uint64_t)ckr__mg_near(pp, mg->pp) * mg->ep + ckr__mg_near(ep, mg->ep)) *
-                         mg->tp +
-                     ckr__mg_near(tp, mg->tp)];
+    const uint64_t p = pp < mg->pp ? pp : mg->pp - 1, e = ep < mg->ep ? ep : mg->ep - 1,
+                   t = tp < mg->tp ? tp : mg->tp - 1;
+    ckr__mg_rank k = CKR_ZERO;
+    k.tp = tp;
+    k.pp = pp;
+    k.ep = ep;
+    k.from = mg->files[(p * mg->ep + e) * mg->tp + t];
+    return k;
 }
 
 static ckr_result ckr__mg_rank_files(ckr__mg_job *x)
 {
-    const char *top = x->release ? "release"
-                                 : ckr__printf(x->c, "iter_%07lld", (long long)x->iteration);
-    uint32_t p, e, t;
-    if (!top) return ckr__oom(x->c);
-    for (p = 0; p < x->pp; p++)
-        for (e = 0; e < x->ep; e++)
-            for (t = 0; t < x->tp; t++) {
-                const char *rel = ckr__mg_rank_dir(x->c, t, p, e, x->pp > 1, x->ep > 1);
-                const char *dir = rel ? ckr__path_join(x->c, top, rel) : NULL;
-                ckr__mg_rank k;
-                memset(&k, 0, sizeof k);
-                k.tp = t;
-                k.pp = p;
-                k.ep = e;
-                k.from = ckr__mg_from(x, t, p, e);
-                if (!dir || !ckr__mg_rank_file(x, &k, dir) ||
-                    (x->zero && x->optimizer && !ckr__mg_flat_file(x, &k, dir)))
-                    return ckr__oom(x->c);
-            }
-    return CKR_OK;
+    const uint32_t n = x->pp * x->ep * x->tp;
+    uint32_t i;
+    for (i = 0; i < n && !ckr__failed(x->c); i++) {
+        ckr__mg_rank k = ckr__mg_rank_at(x, i % x->tp, i / x->tp / x->ep, i / x->tp % x->ep);
+        const char *rel = ckr__mg_rank_dir(x->c, k.tp, k.pp, k.ep, x->pp > 1, x->ep > 1),
+                   *dir = rel ? ckr__path_join(x->c, x->step, rel) : NULL;
+        if (!dir) break;
+        ckr__mg_root_file(x, &k, ckr__printf(x->c, "%s/model_optim_rng.pt", dir));
+        if (!x->zero || !x->optimizer) continue;
+        k.f = ckr__out_file_add(x->out, ckr__printf(x->c, "%s/distrib_optim.pt", dir),
+                                CKR_FORMAT_TORCH_ZIP);
+        if (k.f) k.f->root = ckr__mg_chain(x, &k, false, ckr__mg_flat_node);
+    }
+    return x->c->err->code;
 }
 
-static ckr_result ckr__mg_tracker_file(ckr__mg_job *x)
+/* `text` lives as long as the context. */
+static void ckr__mg_text_file(ckr__mg_job *x, const char *path, const char *text)
 {
-    const char *text = x->release ? "release"
-                                  : ckr__printf(x->c, "%lld", (long long)x->iteration);
-    ckr__out_file *f = ckr__out_file_add(x->out, CKR__MG_TRACKER, CKR_FORMAT_TEXT);
-    if (!f || !text) return ckr__oom(x->c);
+    ckr__out_file *f = ckr__out_file_add(x->out, path, CKR_FORMAT_TEXT);
+    if (!f || !text) return;
     f->text = text;
     f->n_text = strlen(text);
-    return CKR_OK;
 }
 
 /* >>megatron.dist.emit -------------------------------------------------------- */
@@ -51996,8 +51963,9 @@ typedef struct ckr__mg_dist_job {
 /* Where the entries of one parameter go: its key, and its place along the leading axes. */
 typedef struct ckr__mg_place_of { const char *key; int64_t layer, expert; } ckr__mg_place_of;
 
-/* The stored name of a live one: without its layer and expert, which become axes. */
-static bool ckr__mg_stored(ckr__mg_dist_job *j, const char *name, ckr__mg_place_of *out)
+/* The stored name of a live one: without its layer and expert, which become axes. NULL: out of
+   memory. */
+static const char *ckr__mg_stored(ckr__mg_dist_job *j, const char *name, ckr__mg_place_of *out)
 {
     static const char *const norms[][2] = {
         { "input_layernorm.", "self_attention.linear_qkv.layer_norm_" },
@@ -52006,15 +51974,10 @@ static bool ckr__mg_stored(ckr__mg_dist_job *j, const char *name, ckr__mg_place_
     ckr__ctx *c = j->x->c;
     int64_t layer = -1, expert = -1;
     size_t digits, i;
-    const char *rest = ckr__mg_layer(name, &layer), *head = "", *p;
-    if (rest) {
-        head = j->numbered ? ckr__strndup(c, name, (size_t)(rest - name) + 1)
-                           : ckr__strndup(c, name, 15);
-        rest++;
-    } else {
-        rest = name;
-    }
-    for (i = 0; j->local && layer >= 0 && i < 2; i++)
+    const char *rest = ckr__mg_layer(name, &layer), *p;
+    const int n_head = !rest ? 0 : j->numbered ? (int)(rest - name) + 1 : 15;
+    rest = rest ? rest + 1 : name;
+    for (i = 0; j->local && layer >= 0 && rest && i < 2; i++)
         if (ckr__starts(rest, norms[i][0]))
             rest = ckr__printf(c, "%s%s", norms[i][1], rest + strlen(norms[i][0]));
     p = rest ? ckr__mg_expert(rest, &expert, &digits) : NULL;
@@ -52025,10 +51988,10 @@ static bool ckr__mg_stored(ckr__mg_dist_job *j, const char *name, ckr__mg_place_
                                    (int)(strstr(rest, "experts.linear") - rest), rest,
                                    (int)(p - strstr(rest, "linear_fc")),
                                    strstr(rest, "linear_fc"));
-    out->key = head && rest ? ckr__printf(c, "%s%s", head, rest) : NULL;
     out->layer = j->numbered ? -1 : layer;
     out->expert = expert;
-    return out->key != NULL;
+    out->key = rest ? ckr__printf(c, "%.*s%s", n_head, name, rest) : NULL;
+    return out->key;
 }
 
 /* The item of a key, made when it is new. */
@@ -52055,46 +52018,22 @@ static ckr__mg_stack *ckr__mg_stack_of(ckr__mg_dist_job *j, const char *fqn, con
     return s->x ? s : NULL;
 }
 
-/* The box of one pair of a block, as a block of its own; vocabulary rows in two parts. */
-static bool ckr__mg_box_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
-                             const ckr__held *slot, const ckr__pair *pair, bool replica)
-{
-    const uint32_t n = p->item->n_dims;
-    ckr__block *b = ckr__block_new(x->c, n, 1), *wide = ckr__block_new(x->c, n, 1);
-    int64_t numel;
-    if (!b || !wide) return false;
-    if (n) {
-        memcpy(b->shape, pair->count, n * sizeof *b->shape);
-        memcpy(b->pairs[0].count, pair->count, n * sizeof *b->shape);
-        memcpy(b->pairs[0].global, pair->global, n * sizeof *b->shape);
-        memcpy(wide->shape, b->shape, n * sizeof *b->shape);
-        memcpy(wide->pairs[0].count, pair->count, n * sizeof *b->shape);
-        memcpy(wide->pairs[0].global, pair->global, n * sizeof *b->shape);
-    }
-    numel = ckr__block_numel(b);
-    if (p->item->split.vocab) ckr__block_rows(b, 0, ckr__min_i64(slot->tensor->shape[0], x->vocab));
-    if (!ckr__bind_flat(x->c, e, slot->tensor, replica, b, 0, numel, 0)) return false;
-    if (!p->item->split.vocab || !slot->wide || x->vocab > slot->tensor->shape[0]) return true;
-    ckr__block_rows(wide, slot->tensor->shape[0], ckr__min_i64(slot->wide->shape[0], x->padded));
-    return ckr__bind_flat(x->c, e, slot->wide, true, wide, 0, numel, 0);
-}
-
 /* All chunks of one slot of one parameter: a box for each rank, two of a gated one. */
-static bool ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const char *fqn,
+static void ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const char *fqn,
                              const ckr__mg_place_of *at, const ckr__held *slot, ckr_dtype as,
                              const ckr__held *own, bool replica)
 {
     ckr__mg_job *x = j->x;
-    ckr__mg_stack *s = ckr__mg_stack_of(j, fqn, p, at, as);
+    ckr__mg_stack *s = fqn ? ckr__mg_stack_of(j, fqn, p, at, as) : NULL;
     const uint32_t lead = s ? (uint32_t)s->layers + (uint32_t)s->experts : 0,
                    ep = at->expert >= 0 ? (uint32_t)(at->expert / (x->experts / x->ep)) : 0;
     int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
     uint32_t t, i, d;
-    if (!s) return false;
-    for (t = 0; t < (p->item->split.axis < 0 ? 1 : x->tp); t++) {
+    for (t = 0; s && t < (p->item->split.axis < 0 ? 1 : x->tp); t++) {
         const ckr__block *b = ckr__mg_put_block(x, p, t);
         for (i = 0; b && i < b->n_pairs; i++) {
             ckr_entry *e;
+            ckr__box box;
             if (at->layer >= 0) start[0] = at->layer, count[0] = 1;
             if (at->expert >= 0) start[lead - 1] = at->expert, count[lead - 1] = 1;
             for (d = 0; d < b->n_dims; d++) {
@@ -52104,263 +52043,127 @@ static bool ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const ch
             e = ckr__dcp_out_box(&j->w, s->x,
                                  t + x->tp * x->cp * (ep + x->dp * (p->chunk % x->pp)), start,
                                  count);
-            if (!e || !ckr__mg_box_bind(x, e, p, slot, &b->pairs[i], replica)) return false;
+            if (!e) return;
+            ckr__mg_bind(x, e, p, slot, ckr__box_block(&box, b->n_dims, start + lead, count + lead),
+                         replica, 0);
             if (own != slot) ckr__bind_taken_for(e, 0, own->tensor, NULL);
         }
-        if (!b) return false;
     }
-    return true;
 }
 
-static bool ckr__mg_dist_param(ckr__mg_dist_job *j, const ckr__mg_put *p)
+/* A parameter or buffer, and its master and moments, each under its key. */
+static void ckr__mg_dist_item_out(ckr__mg_dist_job *j, const ckr__mg_put *p)
 {
     ckr__mg_job *x = j->x;
-    const ckr__held *s = ckr__held_slot(p->item->slots, "param"), *from;
+    const ckr__held *own = ckr__held_slot(p->item->slots, "param"), *from, *s;
+    const bool master = ckr__held_slot(p->item->slots, "master") != NULL;
     ckr__mg_place_of at;
-    ckr_dtype dtype;
-    if (!s || !ckr__mg_stored(j, p->item->name, &at)) return false;
-    dtype = ckr__held_cast(s, p->item->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE, &from);
-    return ckr__mg_dist_put(j, p, at.key, &at, from, dtype, s, false);
-}
-
-/* Masters and moments, each under its parameter's key. */
-static bool ckr__mg_dist_state(ckr__mg_dist_job *j, const ckr__mg_put *p)
-{
-    ckr__mg_job *x = j->x;
-    ckr__mg_place_of at;
-    const ckr__held *s;
-    if (!ckr__mg_stored(j, p->item->name, &at)) return false;
-    for (s = p->item->slots; s; s = s->next) {
-        const char *slot = s->tensor->slot, *fqn;
-        const bool param = !strcmp(slot, "param");
-        if (s->alone || (param && (!x->zero || ckr__held_slot(p->item->slots, "master")))) continue;
-        if (param || !strcmp(slot, "master")) slot = x->zero ? "param" : "fp32_param";
-        fqn = ckr__printf(x->c, "optimizer.state.%s.%s", slot, at.key);
-        if (!fqn || !ckr__mg_dist_put(j, p, fqn, &at, s, s->tensor->dtype, s, param)) return false;
+    ckr_dtype as;
+    if (!own) ckr__mg_bad(x->mg, x->mg->dir, p->item->name, "its elements");
+    if (!own || !ckr__mg_stored(j, p->item->name, &at)) return;
+    as = ckr__held_cast(own, p->item->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE, &from);
+    ckr__mg_dist_put(j, p, at.key, &at, from, as, own, false);
+    for (s = p->item->slots; s && x->optimizer && p->klass != UINT64_MAX; s = s->next) {
+        const char *slot = s->tensor->slot;
+        if (s->alone || (s == own && (!x->zero || master))) continue;
+        if (s == own || !strcmp(slot, "master")) slot = x->zero ? "param" : "fp32_param";
+        ckr__mg_dist_put(j, p, ckr__printf(x->c, "optimizer.state.%s.%s", slot, at.key), &at, s,
+                         s->tensor->dtype, s, s == own);
     }
-    return true;
 }
 
-static ckr_node *ckr__mg_listed(ckr__mg_job *x, const ckr_node *n)
+static void ckr__mg_dist_object_out(ckr__mg_dist_job *j, const char *fqn, const ckr_node *n)
 {
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
-    return ckr__node_push(x->c, list, (ckr_node *)(uintptr_t)n) ? list : NULL;
+    ckr_node *list = ckr__node(j->x->c, CKR_NODE_LIST);
+    ckr__node_push(j->x->c, list, (ckr_node *)(uintptr_t)n);
+    if (fqn && list) ckr__dcp_out_object(&j->w, fqn, NULL, 0, list);
 }
 
-static bool ckr__mg_dist_extra_out(ckr__mg_dist_job *j, const ckr__mg_item *t)
+static void ckr__mg_dist_extra_out(ckr__mg_dist_job *j, const ckr__mg_item *t)
 {
-    ckr__mg_job *x = j->x;
+    ckr__ctx *c = j->x->c;
+    const long long layers = j->x->mg->layers, experts = j->x->experts;
     const ckr_node *n = t->extra ? t->extra[0] : NULL;
     ckr__mg_place_of at;
     const char *fqn;
-    if (!ckr__mg_ends(t->name, "._extra_state") || ckr__starts(t->name, "output_layer."))
-        return true;
-    if (!ckr__mg_stored(j, t->name, &at)) return false;
-    if (!n) n = ckr__node(x->c, CKR_NODE_NONE);
+    if (!ckr__mg_ends(t->name, "._extra_state") || ckr__starts(t->name, "output_layer.") ||
+        !ckr__mg_stored(j, t->name, &at))
+        return;
     if (at.layer >= 0 && at.expert >= 0)
-        fqn = ckr__printf(x->c, "%s/shard_%lld.%lld_%lld.%lld", at.key, (long long)at.layer,
-                          (long long)at.expert, (long long)x->mg->layers, (long long)x->experts);
+        fqn = ckr__printf(c, "%s/shard_%lld.%lld_%lld.%lld", at.key, (long long)at.layer,
+                          (long long)at.expert, layers, experts);
     else if (at.layer >= 0)
-        fqn = ckr__printf(x->c, "%s/shard_%lld_%lld", at.key, (long long)at.layer,
-                          (long long)x->mg->layers);
-    else fqn = ckr__printf(x->c, "%s/shard_0_1", at.key);
-    return fqn && n &&
-           ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) == CKR_OK;
-}
-
-static bool ckr__mg_dist_random_one(ckr__mg_dist_job *j, const ckr_node *n, const char *fqn)
-{
-    ckr__mg_job *x = j->x;
-    return fqn && ckr__dcp_out_object(&j->w, fqn, NULL, 0, ckr__mg_listed(x, n)) == CKR_OK;
+        fqn = ckr__printf(c, "%s/shard_%lld_%lld", at.key, (long long)at.layer, layers);
+    else fqn = ckr__printf(c, "%s/shard_0_1", at.key);
+    ckr__mg_dist_object_out(j, fqn, n ? n : ckr__node(c, CKR_NODE_NONE));
 }
 
 /* One object for each pipeline and tensor parallel rank. With expert parallelism 0.16 wants one for
    each data parallel rank instead; other versions pass over what they do not ask for. */
-static bool ckr__mg_dist_random_out(ckr__mg_dist_job *j)
+static void ckr__mg_dist_random_out(ckr__mg_dist_job *j)
 {
     ckr__mg_job *x = j->x;
     const bool each = x->ep > 1 && (!x->version || x->version == 16);
-    const uint32_t n_dp = each ? x->dp : 1;
-    uint32_t p, t, d;
-    for (p = 0; p < x->pp; p++)
-        for (t = 0; t < x->tp; t++)
-            for (d = 0; d < n_dp; d++) {
-                ckr__mg_rank k;
-                const ckr_node *n;
-                memset(&k, 0, sizeof k);
-                k.tp = t;
-                k.pp = p;
-                k.ep = d % x->ep;
-                k.from = ckr__mg_from(x, t, p, k.ep);
-                n = ckr__mg_random_of(x, &k, d);
-                if (!n) return x->c->err->code == CKR_OK;
-                if (each && !ckr__mg_dist_random_one(
-                                j, n, ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u",
-                                                  (unsigned)p, (unsigned)t, (unsigned)d,
-                                                  (unsigned)x->pp, (unsigned)x->tp,
-                                                  (unsigned)n_dp)))
-                    return false;
-                if (d == 0 && (!each || x->version != 16) &&
-                    !ckr__mg_dist_random_one(
-                        j, n, ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", (unsigned)p,
-                                          (unsigned)t, (unsigned)x->pp, (unsigned)x->tp)))
-                    return false;
-            }
-    return true;
-}
-
-/* The groups that every rank shares, without parameters, and the common step of torch's Adam. */
-static ckr_node *ckr__mg_dist_optimizer(ckr__mg_dist_job *j, ckr__mg_rank *k, int which)
-{
-    ckr__mg_job *x = j->x;
-    ckr_node *inner = ckr__node(x->c, CKR_NODE_DICT), *outer = inner,
-             *groups = ckr__node(x->c, CKR_NODE_LIST), *state;
-    const ckr__mg_put *first = NULL;
-    uint64_t g, i;
-    bool ok = inner && groups;
-    for (g = 0; ok && g < x->n_klass; g++) {
-        double step = ckr__nan();
-        bool any = false;
-        for (i = 0; i < x->n_puts; i++) {
-            const ckr__mg_put *p = &x->puts[i];
-            if (p->klass != g || (which < 2 && (p->item->expert >= 0) != (which == 1))) continue;
-            any = true;
-            if (!first) first = p;
-            if (x->fused) step = ckr__mg_count_of(x, p->item);
-        }
-        if (any)
-            ok = ckr__node_push(x->c, groups,
-                                ckr__mg_group_node(x, g, which == 1, NULL, step));
+    const unsigned n_dp = each ? x->dp : 1, pp = x->pp, tp = x->tp;
+    unsigned i;
+    for (i = 0; i < pp * tp * n_dp; i++) {
+        const unsigned p = i / n_dp / tp, t = i / n_dp % tp, d = i % n_dp;
+        const ckr__mg_rank k = ckr__mg_rank_at(x, t, p, d % x->ep);
+        const ckr_node *n = ckr__mg_random_of(x, &k, d);
+        if (!n) return;
+        if (each)
+            ckr__mg_dist_object_out(j, ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u", p, t,
+                                                   d, pp, tp, n_dp), n);
+        if (d == 0 && (!each || x->version != 16))
+            ckr__mg_dist_object_out(
+                j, ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", p, t, pp, tp), n);
     }
-    if (ok && (!x->fused || x->counts) && first) {
-        const ckr__held *s = ckr__held_slot(first->item->slots, "step");
-        state = ckr__node(x->c, CKR_NODE_DICT);
-        ok = state && ckr__node_set(x->c, inner, "state", state) &&
-             ((!s && !x->counts) ||
-              ckr__node_set(x->c, state, "common_step",
-                            x->counts ? ckr__mg_count_node(x, k, first)
-                                      : ckr__mg_scalar_node(x, k, first, s)));
-    }
-    ok = ok && ckr__node_set(x->c, inner, "param_groups", groups);
-    if (ok && (x->half || x->zero)) {
-        outer = ckr__node(x->c, CKR_NODE_DICT);
-        ok = ckr__node_set(x->c, outer, "optimizer", inner) &&
-             ckr__mg_outer_others(x, k, which == 1, outer);
-    }
-    if (ok && x->zero)
-        ok = ckr__node_set(x->c, outer, "param_state_sharding_type",
-                           ckr__node_str(x->c, "fully_reshardable"));
-    return ok ? outer : NULL;
-}
-
-static ckr_node *ckr__mg_dist_content(ckr__mg_job *x)
-{
-    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
-    bool ok = d != NULL;
-    if (ok && x->zero)
-        ok = ckr__node_set(x->c, d, "distrib_optim_sharding_type",
-                           ckr__node_str(x->c, "fully_reshardable")) &&
-             ckr__node_set(x->c, d, "distrib_optim_fully_reshardable_mem_efficient",
-                           ckr__node_bool(x->c, false));
-    return ok && ckr__node_set(x->c, d, "singleton_local_shards", ckr__node_bool(x->c, false)) &&
-                   ckr__node_set(x->c, d, "chained_optim_avoid_prefix", ckr__node_bool(x->c, true))
-               ? d
-               : NULL;
-}
-
-static ckr_node *ckr__mg_dist_optimizers(ckr__mg_dist_job *j, ckr__mg_rank *k)
-{
-    ckr__mg_job *x = j->x;
-    ckr_node *d;
-    if (x->ep == 1) return ckr__mg_dist_optimizer(j, k, 2);
-    d = ckr__node(x->c, CKR_NODE_DICT);
-    return ckr__node_pair(x->c, d, ckr__node_int(x->c, 0), ckr__mg_dist_optimizer(j, k, 0)) &&
-                   ckr__node_pair(x->c, d, ckr__node_int(x->c, 1), ckr__mg_dist_optimizer(j, k, 1))
-               ? d
-               : NULL;
 }
 
 /* common.pt: the first rank's values that are no shards of anything. */
-static bool ckr__mg_dist_common_file(ckr__mg_dist_job *j, const char *top)
+static void ckr__mg_common_file(ckr__mg_job *x)
 {
-    ckr__mg_job *x = j->x;
-    const ckr_node *root;
-    ckr__mg_rank k;
-    const char *path = ckr__printf(x->c, "%s/common.pt", top);
-    uint64_t i;
-    bool ok;
-    memset(&k, 0, sizeof k);
-    k.from = x->mg->files[0];
-    k.f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
-    if (!k.f) return false;
-    root = k.from->root;
-    k.f->root = ckr__node(x->c, CKR_NODE_DICT);
-    ok = k.f->root != NULL;
-    for (i = 0; ok && i < root->count; i++) {
-        const char *key = ckr__dict_key(root, i);
-        bool mine = false;
-        ckr_node *n = NULL;
-        if (!key || ckr__starts(key, "model") || !strcmp(key, "rng_state") ||
-            !strcmp(key, "content_metadata"))
-            continue;
-        if (!strcmp(key, "optimizer"))
-            n = x->optimizer ? ckr__mg_dist_optimizers(j, &k) : NULL, mine = true;
-        else n = ckr__mg_value(x, &k, key, &mine);
-        if (!n && mine && x->c->err->code != CKR_OK) return false;
-        if (!n && mine) continue;
-        if (!n) n = ckr__copy_tree(x->c, k.f, ckr__dict_at(root, i), NULL);
-        ok = ckr__node_pair(x->c, k.f->root, root->u.items[2 * i], n);
+    ckr__ctx *c = x->c;
+    ckr__mg_rank k = ckr__mg_rank_at(x, 0, 0, 0);
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *no = ckr__node_bool(c, false);
+    if (x->zero) {
+        ckr__node_set(c, d, "distrib_optim_sharding_type", ckr__node_str(c, "fully_reshardable"));
+        ckr__node_set(c, d, "distrib_optim_fully_reshardable_mem_efficient", no);
     }
-    return ok && ckr__node_set(x->c, k.f->root, "content_metadata", ckr__mg_dist_content(x));
+    ckr__node_set(c, d, "singleton_local_shards", no);
+    ckr__node_set(c, d, "chained_optim_avoid_prefix", ckr__node_bool(c, true));
+    ckr__mg_root_file(x, &k, ckr__printf(c, "%s/common.pt", x->step));
+    if (k.f) ckr__node_set(c, k.f->root, "content_metadata", d);
 }
 
-/* Layers have numbers in their names where they differ from each other. */
-static void ckr__mg_dist_numbered(ckr__mg_dist_job *j)
-{
-    const ckr_node *freq = ckr_node_get(j->x->mg->args, "moe_layer_freq");
-    int64_t v = 1;
-    if (freq && freq->kind != CKR_NODE_NONE && !(ckr_node_i64(freq, &v) && v <= 1))
-        j->numbered = true;
-    if (ckr__mg_flag(j->x->mg->args, "hetereogenous_dist_checkpoint")) j->numbered = true;
-}
-
+/* Layers have numbers in their names (`numbered`) where they differ from each other. */
 static ckr_result ckr__mg_dist_emit(ckr__mg_job *x)
 {
-    static const char meta[] =
-        "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
-        "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
-    const char *top = x->release ? "release"
-                                 : ckr__printf(x->c, "iter_%07lld", (long long)x->iteration);
-    const char *dir = top ? ckr__printf(x->c, "%s/", top) : NULL,
-               *path = top ? ckr__printf(x->c, "%s/metadata.json", top) : NULL,
-               *impl = ckr_node_str(ckr_node_get(x->mg->args, "transformer_impl"));
-    ckr__mg_dist_job j;
-    ckr__out_file *f;
+    const ckr_node *args = x->mg->args, *freq = ckr_node_get(args, "moe_layer_freq");
+    const char *dir = ckr__printf(x->c, "%s/", x->step),
+               *impl = ckr_node_str(ckr_node_get(args, "transformer_impl"));
+    ckr__mg_dist_job j = CKR_ZERO;
     uint64_t i;
-    bool ok;
-    memset(&j, 0, sizeof j);
+    int64_t v = 1;
     j.x = x;
     j.keys.c = x->c;
     j.local = impl && !strcmp(impl, "local");
-    ckr__mg_dist_numbered(&j);
-    if (!dir || !path ||
+    j.numbered = ckr__mg_flag(args, "hetereogenous_dist_checkpoint") ||
+                 (freq && freq->kind != CKR_NODE_NONE && !(ckr_node_i64(freq, &v) && v <= 1));
+    if (!dir ||
         ckr__dcp_out_init(&j.w, x->c, x->out, x->tp * x->pp * x->dp * x->cp, dir) != CKR_OK)
         return ckr__oom(x->c);
-    ok = ckr__mg_dist_common_file(&j, top);
-    for (i = 0; ok && i < x->n_puts; i++) {
-        const ckr__mg_put *p = &x->puts[i];
-        ok = p->item->kind == CKR__MG_EXTRA ? ckr__mg_dist_extra_out(&j, p->item)
-                                            : ckr__mg_dist_param(&j, p);
-        if (ok && x->optimizer && p->klass != UINT64_MAX) ok = ckr__mg_dist_state(&j, p);
-    }
-    if (ok && !(x->t->without & CKR_RNG)) ok = ckr__mg_dist_random_out(&j);
+    ckr__mg_common_file(x);
+    for (i = 0; i < x->n_puts && !ckr__failed(x->c); i++)
+        if (x->puts[i].item->kind == CKR__MG_EXTRA) ckr__mg_dist_extra_out(&j, x->puts[i].item);
+        else ckr__mg_dist_item_out(&j, &x->puts[i]);
+    if (!(x->t->without & CKR_RNG)) ckr__mg_dist_random_out(&j);
     ckr__map_free(&j.keys);
-    f = ok && ckr__dcp_out_end(&j.w) == CKR_OK ? ckr__out_file_add(x->out, path, CKR_FORMAT_TEXT)
-                                               : NULL;
-    if (!f) return ckr__oom(x->c);
-    f->text = meta;
-    f->n_text = sizeof meta - 1;
-    return CKR_OK;
+    if (!ckr__failed(x->c)) ckr__dcp_out_end(&j.w);
+    ckr__mg_text_file(x, ckr__printf(x->c, "%s/metadata.json", x->step),
+                      "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
+                      "\"common_backend\": \"torch\", \"common_backend_version\": 1}");
+    return x->c->err->code;
 }
 
 /* emit: report --------------------------------------------------------------------- */
@@ -52421,7 +52224,8 @@ static void ckr__mg_options(ckr__mg_job *x)
     ckr__ctx *c = x->c;
     const ckr__mg *mg = x->mg;
     const ckr_dtype as = x->t->dtype;
-    const int64_t known = ckr__mg_logical(mg), more = known - ckr__mg_size(mg->args, "vocab_size", 0);
+    const int64_t known = ckr__mg_logical(mg),
+                  more = known - ckr__mg_size(mg->args, "vocab_size", 0);
     const bool layers = x->vp > 1 || ckr__has(mg->args, "num_layers_per_virtual_pipeline_stage");
     ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false);
     const struct { const char *name; const ckr_node *v; bool when; const char *why; } rows[] = {
@@ -52606,7 +52410,10 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
     if (e != CKR_OK || x->c->refused) return e;
     e = ckr__mg_say_topology(x);
     if (e == CKR_OK) e = x->dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x);
-    if (e == CKR_OK) e = ckr__mg_tracker_file(x);
+    if (e == CKR_OK)
+        ckr__mg_text_file(x, CKR__MG_TRACKER,
+                          x->release ? x->step
+                                     : ckr__printf(x->c, "%lld", (long long)x->iteration));
     if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
     if (e == CKR_OK) e = ckr__mg_say_buckets(x);
     if (e == CKR_OK) ckr__mg_options(x);
@@ -52614,7 +52421,7 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
         x->out->vocab = x->vocab;
         x->out->padded_vocab = x->padded;
     }
-    return e;
+    return e == CKR_OK ? x->c->err->code : e;
 }
 
 static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
@@ -52639,6 +52446,8 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.version = ckr__mg_version(t->to_version);
     x.iteration = t->without & CKR_PROGRESS ? 0 : mg->iteration;
     x.release = mg->release || (t->without & CKR_PROGRESS);
+    x.step = x.release ? "release" : ckr__printf(c, "iter_%07lld", (long long)x.iteration);
+    if (!x.step) return c->err->code;
     for (i = 0; i < mg->n_items; i++)
         if (mg->items[i]->expert >= x.experts) x.experts = mg->items[i]->expert + 1;
     return ckr__mg_emit_all(&x);
