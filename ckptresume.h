@@ -47137,6 +47137,19 @@ static ckr_result ckr__mg_cannot(const ckr__mg *r, const char *path, const char 
                      what);
 }
 
+static const char ckr__mg_other_run[] = "files or arguments are of another run: put back the right "
+                                        "ones";
+
+/* `text` may be NULL where memory has ended. */
+static ckr_result ckr__mg_wrong(const ckr__mg *r, ckr_item item, const char *path,
+                                const char *where, const char *text, const char *remedy)
+{
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, item, path, CKR_NO_OFFSET, where, "%s",
+                                 text ? text : ""),
+                       remedy);
+}
+
 /* A positive size among the arguments; `none` when it is absent, None or no size. */
 static int64_t ckr__mg_size(const ckr_node *args, const char *key, int64_t none)
 {
@@ -47291,12 +47304,11 @@ static ckr_result ckr__mg_list(ckr__mg *r)
 
 static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text)
 {
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MISSING, path, CKR_NO_OFFSET, NULL,
-                             "it is not there: %s", text);
-    return ckr__remedy(r->c->err, e,
-                       r->dist ? "bring it back, or take the checkpoint before this one"
-                               : "bring it back from where the checkpoint was saved: Megatron "
-                                 "would end with exit code 0 without loading");
+    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_MISSING, path, NULL,
+                         ckr__printf(r->c, "it is not there: %s", text),
+                         r->dist ? "bring it back, or take the checkpoint before this one"
+                                 : "bring it back from where the checkpoint was saved: Megatron "
+                                   "would end with exit code 0 without loading");
 }
 
 /* model, or model0, model1, ...: a number that is absent is an empty stage. */
@@ -47386,8 +47398,7 @@ static ckr_result ckr__mg_topology(ckr__mg *r)
 static const char *ckr__mg_rank_dir(ckr__ctx *c, uint32_t tp, uint32_t pp, uint32_t ep,
                                     bool with_pp, bool with_ep)
 {
-    ckr__rankfile f;
-    memset(&f, 0, sizeof f);
+    ckr__rankfile f = CKR_ZERO;
     ckr__at_set(&f, CKR__TP, tp, 0);
     if (with_pp) ckr__at_set(&f, CKR__PP, pp, 0);
     if (with_ep) ckr__at_set(&f, CKR__EP, ep, 0);
@@ -47490,10 +47501,9 @@ static ckr_result ckr__mg_one_run(ckr__mg *r)
             if (a && b && !ckr__mg_same(r->c, a, b)) where = sched[k];
         }
         if (where)
-            return ckr__remedy(r->c->err,
-                               ckr__fail(r->c->err, CKR_ITEM_MEGATRON_MIXED, f->path, CKR_NO_OFFSET,
-                                         where, "it is not what the first rank's file says"),
-                               "the file is of another run: put back the right one");
+            return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_MIXED, f->path, where,
+                                 "it is not what the first rank's file says",
+                                 "the file is of another run: put back the right one");
         if (r->c->err->code != CKR_OK) return r->c->err->code;
     }
     return CKR_OK;
@@ -47522,11 +47532,11 @@ static ckr_result ckr__mg_places(ckr__mg *r)
             if (ckr__mg_writer(r, g) != v || !ckr_node_i64(ckr_node_get(g->args, "rank"), &w) ||
                 w == v)
                 continue;
-            return ckr__remedy(
-                r->c->err,
-                ckr__fail(r->c->err, CKR_ITEM_MEGATRON_SWAPPED, f->path, CKR_NO_OFFSET, "args/rank",
-                          "rank %lld wrote it: it belongs into %s, where rank %lld's file lies",
-                          (long long)v, g->rel, (long long)w),
+            return ckr__mg_wrong(
+                r, CKR_ITEM_MEGATRON_SWAPPED, f->path, "args/rank",
+                ckr__printf(r->c,
+                            "rank %lld wrote it: it belongs into %s, where rank %lld's file lies",
+                            (long long)v, g->rel, (long long)w),
                 "give the directories their names back");
         }
     }
@@ -47649,22 +47659,17 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
             if (want && r->layers > want) break;
         }
     if (!want || want == r->layers) return CKR_OK;
-    return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->files[0]->path,
-                                 CKR_NO_OFFSET, "args/num_layers",
-                                 "it says %lld, the model's files have %s%lld layers",
-                                 (long long)want, r->layers > want ? "more than " : "",
-                                 (long long)(r->layers > want ? want : r->layers)),
-                       "files or arguments are of another run: put back the right ones");
+    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->files[0]->path, "args/num_layers",
+                         ckr__printf(r->c, "it says %lld, the model's files have %s%lld layers",
+                                     (long long)want, r->layers > want ? "more than " : "",
+                                     (long long)ckr__min_i64(want, r->layers)), ckr__mg_other_run);
 }
 
 static ckr_result ckr__mg_contradicts_layers(ckr__mg *r, const char *where, int64_t found)
 {
-    return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->dir, CKR_NO_OFFSET,
-                                 where, "args say %lld layers, this says %lld",
-                                 (long long)r->layers, (long long)found),
-                       "files or arguments are of another run: put back the right ones");
+    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->dir, where,
+                         ckr__printf(r->c, "args say %lld layers, this says %lld",
+                                     (long long)r->layers, (long long)found), ckr__mg_other_run);
 }
 
 /* Where an entry stands: by block, then in the chunk's order; experts of one layer lie rank by
@@ -47883,11 +47888,9 @@ static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, co
 static ckr_result ckr__mg_contradicts(ckr__mg *r, ckr_item item, const char *where, const char *key,
                                       int64_t said, int64_t found)
 {
-    return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, item, r->n_files ? r->files[0]->path : r->dir,
-                                 CKR_NO_OFFSET, where, "args ask for %s %lld, the tensor has %lld",
-                                 key, (long long)said, (long long)found),
-                       "files or arguments are of another run: put back the right ones");
+    return ckr__mg_wrong(r, item, r->n_files ? r->files[0]->path : r->dir, where,
+                         ckr__printf(r->c, "args ask for %s %lld, the tensor has %lld", key,
+                                     (long long)said, (long long)found), ckr__mg_other_run);
 }
 
 /* The hidden size against the tensors that have it as an axis. */
@@ -47915,19 +47918,11 @@ static int32_t ckr__mg_rank_of(const ckr__mg *r, const ckr__mg_file *f)
     return (int32_t)(f->tp + r->tp * r->cp * (f->ep + r->dp * f->pp));
 }
 
-/* Is what this file holds of the item a copy of what another holds? */
-static bool ckr__mg_is_copy(const ckr__mg *r, const ckr__mg_item *t, const ckr__mg_file *f)
-{
-    (void)r;
-    return (t->split.axis < 0 && f->tp > 0) || (t->expert < 0 && f->ep > 0) || f->pp != t->pp;
-}
-
 /* What a rank's file (NULL: none in particular) has of one of the item's slots: for ckr__mg_add. */
 static ckr__part ckr__mg_part(const ckr__mg *r, const ckr__mg_item *t, const ckr__mg_file *f,
                               const char *slot, const ckr_view *v)
 {
-    ckr__part p;
-    memset(&p, 0, sizeof p);
+    ckr__part p = CKR_ZERO;
     p.file = f && f->path ? f->path : r->dir;
     p.name = t->name;
     p.slot = slot;
@@ -47936,7 +47931,8 @@ static ckr__part ckr__mg_part(const ckr__mg *r, const ckr__mg_item *t, const ckr
     p.shape = t->shape;
     p.split = &t->split;
     p.rank = f ? ckr__mg_rank_of(r, f) : -1;
-    p.replica = f && ckr__mg_is_copy(r, t, f);
+    p.replica = f && ((t->split.axis < 0 && f->tp > 0) || (t->expert < 0 && f->ep > 0) ||
+                      f->pp != t->pp);
     return p;
 }
 
@@ -48007,27 +48003,15 @@ static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
     return e;
 }
 
-static ckr_result ckr__mg_model(ckr__mg *r)
-{
-    uint64_t i;
-    uint32_t v;
-    ckr_result e = ckr__mg_count_layers(r);
-    for (v = 0; v < r->vp && e == CKR_OK; v++)
-        for (i = 0; i < r->n_files && e == CKR_OK; i++)
-            if (r->files[i]->chunks[v]) e = ckr__mg_chunk_items(r, r->files[i], v);
-    if (e == CKR_OK && !r->n_items)
-        e = ckr__mg_bad(r, r->files[0]->path, "model", "a state dict with tensors");
-    return e;
-}
-
-static ckr_result ckr__mg_weights(ckr__mg *r)
+static ckr_result ckr__mg_each_chunk(ckr__mg *r,
+                                     ckr_result (*fn)(ckr__mg *, ckr__mg_file *, uint32_t))
 {
     uint64_t i;
     uint32_t v;
     ckr_result e = CKR_OK;
-    for (v = 0; v < r->vp && e == CKR_OK; v++)
+    for (v = 0; v < r->vp; v++)
         for (i = 0; i < r->n_files && e == CKR_OK; i++)
-            if (r->files[i]->chunks[v]) e = ckr__mg_chunk_weights(r, r->files[i], v);
+            if (r->files[i]->chunks[v]) e = fn(r, r->files[i], v);
     return e;
 }
 
@@ -48048,8 +48032,7 @@ typedef struct ckr__mg_layout {
     int64_t   align, divisor;  /* of starts, of buckets                                  */
     uint64_t  n;               /* parameters in the model's order                        */
     ckr__mg_span *at;
-    int64_t  *ends;            /* compact end of each bucket: room for 2 * n + 1         */
-    int64_t   total, n_buckets;
+    int64_t   total;           /* compact, out                                           */
 } ckr__mg_layout;
 
 static int64_t ckr__mg_up(int64_t v, int64_t to)
@@ -48070,7 +48053,7 @@ static int64_t ckr__mg_lcm(int64_t a, int64_t b)
 
 static void ckr__mg_close(ckr__mg_layout *l, int64_t end, int64_t *begin, int64_t *cut)
 {
-    l->ends[l->n_buckets++] = end - *cut;
+    l->total = end - *cut;
     *begin = ckr__mg_up(end, l->divisor);
     *cut += *begin - end;
 }
@@ -48080,7 +48063,7 @@ static void ckr__mg_lay(ckr__mg_layout *l)
 {
     int64_t at = 0, begin = 0, cut = 0;
     uint64_t i;
-    l->n_buckets = 0;
+    l->total = -1;
     for (i = l->n; i-- > 0;) {
         at = ckr__mg_up(at, l->align);
         if (l->at[i].shared && at > begin) {
@@ -48095,8 +48078,7 @@ static void ckr__mg_lay(ckr__mg_layout *l)
             at = begin;
         }
     }
-    if (at > begin || !l->n_buckets) l->ends[l->n_buckets++] = at - cut;
-    l->total = l->ends[l->n_buckets - 1];
+    if (at > begin || l->total < 0) l->total = at - cut;
 }
 
 /* The bucket size that a run's arguments come to (training.py resolve_ddp_bucket_size,
@@ -48124,9 +48106,8 @@ static bool ckr__mg_layout_new(ckr__ctx *c, ckr__mg_layout *l, uint64_t n)
     memset(l, 0, sizeof *l);
     l->n = n;
     l->at = CKR__NEW_N(c, ckr__mg_span, n);
-    l->ends = CKR__NEW_N(c, int64_t, 2 * n + 1);
     l->align = 64;
-    return l->at && l->ends;
+    return l->at != NULL;
 }
 
 /* >>megatron.optimizer -------------------------------------------------------- */
@@ -48227,9 +48208,20 @@ static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const
 static ckr_result ckr__mg_optimizer_fail(ckr__mg *r, const ckr__mg_file *f, const char *where,
                                          const char *text)
 {
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_OPTIMIZER, f->path, CKR_NO_OFFSET, where,
-                             "%s", text);
-    return ckr__remedy(r->c->err, e, "--mode transfer takes the weights alone");
+    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_OPTIMIZER, f->path, where, text,
+                         "--mode transfer takes the weights alone");
+}
+
+/* What a group has under these keys, behind `text`. NULL: out of memory. */
+static const char *ckr__mg_key_text(ckr__ctx *c, const char *text, const ckr_node *g,
+                                    const char *const *keys, size_t n)
+{
+    size_t i;
+    for (i = 0; i < n && text; i++) {
+        const char *v = ckr__node_text_of(c, ckr_node_get(g, keys[i]));
+        text = v ? ckr__printf(c, "%s|%s", text, v) : NULL;
+    }
+    return text;
 }
 
 /* What a state's groups are told apart by; LR and weight decay follow from it. */
@@ -48238,20 +48230,7 @@ static const char *ckr__mg_identity(ckr__ctx *c, const ckr_node *g, uint64_t opt
     static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
                                         "is_decoupled_lr", "max_lr", "min_lr", "start_wd", "end_wd",
                                         "betas", "eps", "pre_wd_mult", "pre_lr_mult" };
-    ckr__buf b;
-    const char *text = NULL;
-    size_t i;
-    memset(&b, 0, sizeof b);
-    b.c = c;
-    ckr__buf_printf(&b, "%llu", (unsigned long long)optimizer);
-    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const char *v = ckr__node_text_of(c, ckr_node_get(g, keys[i]));
-        if (!v) b.failed = true;
-        else ckr__buf_printf(&b, "|%s", v);
-    }
-    if (!b.failed) text = ckr__strndup(c, (const char *)b.data, b.size);
-    ckr__buf_free(&b);
-    return text;
+    return ckr__mg_key_text(c, optimizer ? "1" : "0", g, keys, sizeof keys / sizeof *keys);
 }
 
 static ckr_result ckr__mg_group_new(ckr__mg *r, const ckr_node *raw, const char *key)
@@ -48441,12 +48420,6 @@ static ckr_result ckr__mg_group_step(ckr__mg *r, ckr__mg_item *t, const ckr_node
     return p.view ? ckr__mg_add(r, t, &p) : ckr__oom(r->c);
 }
 
-/* The count itself, which the distributed optimizer keeps in the group. */
-static bool ckr__mg_step_of(ckr__mg *r, ckr__mg_item *t, const ckr_view *v)
-{
-    return ckr__view_number(r->c, v, &t->step) == CKR_OK;
-}
-
 static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
 {
     ckr_view v = *p->view;
@@ -48459,7 +48432,8 @@ static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const ckr__part *p
     one.view = &v;
     one.alone = true;
     one.replica = false;
-    if (!ckr__held_slot(t->slots, p->slot) && !ckr__mg_step_of(r, t, &v)) return r->c->err->code;
+    if (!ckr__held_slot(t->slots, p->slot) && ckr__view_number(r->c, &v, &t->step) != CKR_OK)
+        return r->c->err->code;
     return ckr__mg_add(r, t, &one);
 }
 
@@ -48606,17 +48580,11 @@ static ckr_result ckr__mg_find_layout(ckr__mg *r, const ckr__mg_file *f, const c
             ckr__mg_lay(l);
             if (l->total == want) return CKR_OK;
         }
-    e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_BUCKETS, f->path, CKR_NO_OFFSET, "distrib_optim.pt",
-                  "it has %lld elements; the parameters need %lld in one bucket", (long long)want,
-                  (long long)l->total);
-    return ckr__remedy(r->c->err, e, "--mode transfer takes the weights alone");
-}
-
-static ckr_result ckr__mg_optimizer_buckets(ckr__mg *r, const char *where)
-{
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_MEGATRON_BUCKETS, r->dir, CKR_NO_OFFSET, where,
-                             "the parameters do not fill the buckets whose sizes are stored");
-    return ckr__remedy(r->c->err, e, "--mode transfer takes the weights alone");
+    return ckr__mg_wrong(
+        r, CKR_ITEM_MEGATRON_BUCKETS, f->path, "distrib_optim.pt",
+        ckr__printf(r->c, "it has %lld elements; the parameters need %lld in one bucket",
+                    (long long)want, (long long)l->total),
+        "--mode transfer takes the weights alone");
 }
 
 static bool ckr__mg_flat_view(const ckr_node *n)
@@ -48754,28 +48722,8 @@ static ckr_result ckr__mg_group_params(ckr__mg *r)
 
 /* >>megatron.schedule.read ---------------------------------------------------- */
 
-static bool ckr__mg_copy_arg(ckr__mg *r, ckr_node *to, const ckr_node *from, const char *key,
-                             const char *as)
-{
-    const ckr_node *n = ckr_node_get(from, key);
-    if (!n || n->kind == CKR_NODE_NONE || ckr_node_get(to, as)) return true;
-    return ckr__node_set(r->c, to, as, (ckr_node *)(uintptr_t)n);
-}
-
-/* What the scheduler's state does not hold, from the arguments. */
-static bool ckr__mg_schedule_args(ckr__mg *r, ckr_node *p)
-{
-    static const char *const keys[][2] = {
-        { "lr_warmup_init", "init_lr" }, { "lr_wsd_decay_style", "lr_wsd_decay_style" },
-        { "lr_wsd_decay_samples", "lr_wsd_decay_samples" },
-        { "lr_wsd_decay_iters", "lr_wsd_decay_iters" }, { "global_batch_size", "global_batch_size" }
-    };
-    size_t i;
-    for (i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!ckr__mg_copy_arg(r, p, r->args, keys[i][0], keys[i][1])) return false;
-    return true;
-}
-
+/* The scheduler's state under one name for each number, and what it does not hold from the
+   arguments. NULL: out of memory. */
 static ckr_node *ckr__mg_schedule_params(ckr__mg *r, const ckr_node *d)
 {
     static const char *const alias[][2] = {
@@ -48785,22 +48733,28 @@ static ckr_node *ckr__mg_schedule_params(ckr__mg *r, const ckr_node *d)
         { "end_iter", "lr_decay_steps" }, { "decay_steps", "lr_decay_steps" },
         { "lr_decay_style", "lr_decay_style" }, { "decay_style", "lr_decay_style" },
         { "start_wd", "start_wd" }, { "end_wd", "end_wd" }, { "wd_incr_steps", "wd_incr_steps" },
-        { "wd_incr_style", "wd_incr_style" }
+        { "wd_incr_style", "wd_incr_style" },
+        { "lr_warmup_init", "init_lr" }, { "lr_wsd_decay_style", "lr_wsd_decay_style" },
+        { "lr_wsd_decay_samples", "lr_wsd_decay_samples" },
+        { "lr_wsd_decay_iters", "lr_wsd_decay_iters" }, { "global_batch_size", "global_batch_size" }
     };
+    const size_t n_state = sizeof alias / sizeof *alias - 5;
     ckr_node *p = ckr__node(r->c, CKR_NODE_DICT);
     double warm, total, fraction;
     size_t i;
-    for (i = 0; p && i < sizeof alias / sizeof *alias; i++)
-        if (!ckr__mg_copy_arg(r, p, d, alias[i][0], alias[i][1])) return NULL;
-    if (!p || !ckr__mg_schedule_args(r, p)) return NULL;
+    for (i = 0; i < sizeof alias / sizeof *alias; i++) {
+        const ckr_node *n = ckr_node_get(i < n_state ? d : r->args, alias[i][0]);
+        if (n && n->kind != CKR_NODE_NONE && !ckr__has(p, alias[i][1]))
+            ckr__node_set(r->c, p, alias[i][1], (ckr_node *)(uintptr_t)n);
+    }
     warm = ckr__mg_num(p, "lr_warmup_steps", 0);
     total = ckr__mg_num(p, "lr_decay_steps", 0);
     fraction = ckr__mg_num(r->args, "lr_warmup_fraction", -1);
-    if (!ckr__whole(warm) && fraction >= 0 && ckr__same(ckr__rn(fraction * total), warm) &&
-        (!ckr__node_set(r->c, p, "lr_warmup_fraction", ckr__node_float(r->c, fraction)) ||
-         !ckr__node_set(r->c, p, "lr_warmup_steps", ckr__node_int(r->c, 0))))
-        return NULL;
-    return p;
+    if (!ckr__whole(warm) && fraction >= 0 && ckr__same(ckr__rn(fraction * total), warm)) {
+        ckr__node_set(r->c, p, "lr_warmup_fraction", ckr__node_float(r->c, fraction));
+        ckr__node_set(r->c, p, "lr_warmup_steps", ckr__node_int(r->c, 0));
+    }
+    return ckr__failed(r->c) ? NULL : p;
 }
 
 static ckr_result ckr__mg_schedule(ckr__mg *r)
@@ -49037,12 +48991,8 @@ static size_t ckr__mg_peek(ckr__mg *r, const ckr_node *node, uint8_t *out, size_
 
 static ckr_result ckr__mg_tied_wrong(ckr__mg *r, const char *text)
 {
-    return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_MEGATRON_ARGS_TIED,
-                                 r->n_files ? r->files[0]->path : r->dir, CKR_NO_OFFSET,
-                                 "args/untie_embeddings_and_output_weights", "it says %s",
-                                 text),
-                       "files or arguments are of another run: put back the right ones");
+    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_ARGS_TIED, r->n_files ? r->files[0]->path : r->dir,
+                         "args/untie_embeddings_and_output_weights", text, ckr__mg_other_run);
 }
 
 /* Tied or not against what there is: an untied head is a tensor of its own; a tied one is on the
@@ -49056,8 +49006,8 @@ static ckr_result ckr__mg_fits_tied(ckr__mg *r)
     uint64_t at;
     bool head = ckr__map_find(&r->by_name, "output_layer.weight", 19, &at);
     if (!said || said->kind != CKR_NODE_BOOL || !r->embedding) return CKR_OK;
-    if (said->u.b && !head) return ckr__mg_tied_wrong(r, "untied, and there is no output_layer");
-    if (!said->u.b && head) return ckr__mg_tied_wrong(r, "tied, and there is an output_layer");
+    if (said->u.b && !head) return ckr__mg_tied_wrong(r, "it says untied, and there is no output_layer");
+    if (!said->u.b && head) return ckr__mg_tied_wrong(r, "it says tied, and there is an output_layer");
     if (!said->u.b || r->dist || r->pp < 2 || r->iteration < 1) return CKR_OK;
     last = r->files[r->n_files - r->tp];
     n = ckr__mg_peek(r, ckr_node_get(r->files[0]->chunks[0], r->embedding->name), a, sizeof a);
@@ -49066,7 +49016,7 @@ static ckr_result ckr__mg_fits_tied(ckr__mg *r)
                           sizeof b) ? n : 0;
     while (i < n && !a[i]) i++;
     if (i < n && !memcmp(a, b, n))
-        return ckr__mg_tied_wrong(r, "untied, and output_layer is the embedding bit for bit");
+        return ckr__mg_tied_wrong(r, "it says untied, and output_layer is the embedding bit for bit");
     return r->c->err->code;
 }
 
@@ -49159,9 +49109,12 @@ static ckr_result ckr__mg_read_legacy(ckr__mg *r)
     ckr__mg_tied(r);
     ckr__mg_fill_topology(r);
     e = ckr__mg_vocabulary(r);
-    if (e == CKR_OK) e = ckr__mg_model(r);
+    if (e == CKR_OK) e = ckr__mg_count_layers(r);
+    if (e == CKR_OK) e = ckr__mg_each_chunk(r, ckr__mg_chunk_items);
+    if (e == CKR_OK && !r->n_items)
+        e = ckr__mg_bad(r, r->files[0]->path, "model", "a state dict with tensors");
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], false);
-    if (e == CKR_OK) e = ckr__mg_weights(r);
+    if (e == CKR_OK) e = ckr__mg_each_chunk(r, ckr__mg_chunk_weights);
     if (e == CKR_OK) e = ckr__mg_fits(r);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], true);
     return e;
@@ -49181,10 +49134,11 @@ static ckr_result ckr__mg_read_legacy(ckr__mg *r)
 
 #define CKR__MG_COMMON "common_state/shard_0_1"
 
-/* A stored key's items: one, or one per layer, or per layer and expert. */
+/* A stored key's items: one, or one per layer and expert, each along one of `lead` axes. */
 typedef struct ckr__mg_grid_of {
-    const char     *key;
-    uint64_t        layers, experts;       /* 0: no such axis                             */
+    int64_t         layers, experts;       /* 1: one, or no such axis                     */
+    uint32_t        lead;
+    bool            stacked, expert;       /* has axes for layers, for experts            */
     ckr__mg_item  **items;
 } ckr__mg_grid_of;
 
@@ -49331,48 +49285,55 @@ static ckr_result ckr__mg_dist_cut(ckr__mg_dist *x, const ckr__dcp_item *q, cons
                                "tensor_model_parallel_size", x->r->tp, parts);
 }
 
-/* A model tensor's items, with their shapes. */
+/* Do all layers have this one name? */
+static bool ckr__mg_is_stacked(const char *fqn)
+{
+    return (ckr__starts(fqn, "decoder.layers.") || ckr__starts(fqn, "encoder.layers.")) &&
+           !(fqn[15] >= '0' && fqn[15] <= '9');
+}
+
+/* One item of a stored key, for a layer and expert (-1: none). NULL: the error is set. */
+static ckr__mg_item *ckr__mg_dist_one(ckr__mg_dist *x, const ckr__dcp_item *q, uint32_t lead,
+                                      int64_t layer, int64_t expert)
+{
+    ckr__mg *r = x->r;
+    ckr__mg_item *t = ckr__mg_dist_item(x, ckr__mg_live(x, q->fqn, layer, expert), CKR__MG_PARAM);
+    if (!t) return NULL;
+    if (ckr__mg_is_buffer(t->name, q->dtype)) t->kind = CKR__MG_BUFFER;
+    t->dtype = q->dtype;
+    return ckr__mg_split(r, t, q->n_dims - lead, q->shape + lead, 1, -2) == CKR_OK &&
+                   ckr__mg_promised(r, t) == CKR_OK
+               ? t
+               : NULL;
+}
+
+/* A model tensor's items, with their shapes: where layers or experts are axes, one for each. */
 static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
 {
     ckr__mg *r = x->r;
-    const bool stacked = (ckr__starts(q->fqn, "decoder.layers.") ||
-                          ckr__starts(q->fqn, "encoder.layers.")) &&
-                         !(q->fqn[15] >= '0' && q->fqn[15] <= '9'),
-               experts = strstr(q->fqn, ".experts.experts.") != NULL;
-    const uint32_t lead = (uint32_t)stacked + (uint32_t)experts;
-    ckr__mg_grid_of *g;
-    uint64_t l, e, n;
-    ckr_result z;
-    if (q->n_dims < lead || q->n_dims > CKR_MAX_DIMS)
+    ckr__mg_grid_of g = CKR_ZERO;
+    int64_t i;
+    g.stacked = ckr__mg_is_stacked(q->fqn);
+    g.expert = strstr(q->fqn, ".experts.experts.") != NULL;
+    g.lead = (uint32_t)g.stacked + (uint32_t)g.expert;
+    if (q->n_dims < g.lead || q->n_dims > CKR_MAX_DIMS)
         return ckr__mg_dist_bad(x, q->fqn, "axes for layers and experts");
-    g = CKR__PUSH(ckr__mg_grid_of, r->c, x->grids, x->n_grids);
+    g.layers = g.stacked ? q->shape[0] : 1;
+    g.experts = g.expert ? q->shape[g.lead - 1] : 1;
+    if (g.stacked && g.layers != r->layers)
+        return ckr__mg_contradicts_layers(r, q->fqn, g.layers);
+    if (g.layers > 65536 || g.experts > 65536 || g.layers < 1 || g.experts < 1)
+        return ckr__mg_dist_bad(x, q->fqn, "from 1 to 65536 layers and experts");
+    g.items = CKR__NEW_N(r->c, ckr__mg_item *, (uint64_t)(g.layers * g.experts));
+    for (i = 0; g.items && i < g.layers * g.experts; i++) {
+        g.items[i] = ckr__mg_dist_one(x, q, g.lead, g.stacked ? i / g.experts : -1,
+                                      g.expert ? i % g.experts : -1);
+        if (!g.items[i]) return ckr__oom(r->c);
+    }
+    *CKR__PUSH(ckr__mg_grid_of, r->c, x->grids, x->n_grids) = g;
     if (ckr__failed(r->c) || !ckr__map_put(&x->keys, q->fqn, strlen(q->fqn), x->n_grids - 1, NULL))
         return ckr__oom(r->c);
-    g->key = q->fqn;
-    g->layers = stacked ? (uint64_t)q->shape[0] : 0;
-    g->experts = experts ? (uint64_t)q->shape[lead - 1] : 0;
-    if (stacked && (int64_t)g->layers != r->layers)
-        return ckr__mg_contradicts_layers(r, q->fqn, (int64_t)g->layers);
-    if (g->layers > 65536 || g->experts > 65536)
-        return ckr__mg_dist_bad(x, q->fqn, "fewer layers and experts");
-    n = (stacked ? g->layers : 1) * (experts ? g->experts : 1);
-    g->items = CKR__NEW_N(r->c, ckr__mg_item *, n);
-    if (!g->items) return ckr__oom(r->c);
-    for (l = 0; l < (stacked ? g->layers : 1); l++)
-        for (e = 0; e < (experts ? g->experts : 1); e++) {
-            const char *name = ckr__mg_live(x, q->fqn, stacked ? (int64_t)l : -1,
-                                            experts ? (int64_t)e : -1);
-            ckr__mg_item *t = ckr__mg_dist_item(x, name, CKR__MG_PARAM);
-            if (!t) return ckr__oom(r->c);
-            if (ckr__mg_is_buffer(name, q->dtype)) t->kind = CKR__MG_BUFFER;
-            t->dtype = q->dtype;
-            z = ckr__mg_split(r, t, q->n_dims - lead, q->shape + lead, 1, -2);
-            if (z == CKR_OK) z = ckr__mg_promised(r, t);
-            if (z == CKR_OK && l + e == 0) z = ckr__mg_dist_cut(x, q, t, lead);
-            if (z != CKR_OK) return z;
-            g->items[l * (experts ? g->experts : 1) + e] = t;
-        }
-    return r->c->err->code;
+    return ckr__mg_dist_cut(x, q, g.items[0], g.lead);
 }
 
 static ckr__part ckr__mg_dist_part(const ckr__mg_dist *x, const ckr__mg_item *t, const char *slot,
@@ -49384,38 +49345,28 @@ static ckr__part ckr__mg_dist_part(const ckr__mg_dist *x, const ckr__mg_item *t,
     return p;
 }
 
-/* One item's part of a chunk that is a box: `index` along the leading axes. */
-static ckr_result ckr__mg_dist_box(ckr__mg_dist *x, ckr__mg_item *t, const char *slot,
-                                   const ckr__dcp_chunk *q, const ckr_view *v, uint32_t lead,
-                                   int64_t offset)
-{
-    ckr_view view = *v;
-    ckr__part p = ckr__mg_dist_part(x, t, slot, q, &view);
-    view.n_dims -= lead;
-    view.shape += lead;
-    view.stride += lead;
-    view.offset += offset;
-    p.start = q->start + lead;
-    return ckr__mg_add(x->r, t, &p);
-}
-
+/* A chunk that is a box, part by part along the leading axes. */
 static ckr_result ckr__mg_dist_chunk(ckr__mg_dist *x, const ckr__mg_grid_of *g, const char *slot,
                                      const ckr__dcp_item *q, const ckr__dcp_chunk *k)
 {
-    const uint32_t lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0);
-    const int64_t n_l = g->layers ? k->count[0] : 1, n_e = g->experts ? k->count[lead - 1] : 1;
-    int64_t dims[2 * CKR_MAX_DIMS], l, e;
-    ckr_view v;
-    ckr_result z = ckr__dcp_view(x->d, q, k, &v, dims);
-    for (l = 0; l < n_l && z == CKR_OK; l++)
-        for (e = 0; e < n_e && z == CKR_OK; e++) {
-            const int64_t at_l = g->layers ? k->start[0] + l : 0,
-                          at_e = g->experts ? k->start[lead - 1] + e : 0;
-            z = ckr__mg_dist_box(x, g->items[at_l * (int64_t)(g->experts ? g->experts : 1) + at_e],
-                                 slot, k, &v, lead,
-                                 (g->layers ? l * v.stride[0] : 0) +
-                                     (g->experts ? e * v.stride[lead - 1] : 0));
-        }
+    const int64_t n_l = g->stacked ? k->count[0] : 1, n_e = g->expert ? k->count[g->lead - 1] : 1,
+                  at_l = g->stacked ? k->start[0] : 0, at_e = g->expert ? k->start[g->lead - 1] : 0;
+    int64_t dims[2 * CKR_MAX_DIMS], i;
+    ckr_view all;
+    ckr_result z = ckr__dcp_view(x->d, q, k, &all, dims);
+    for (i = 0; i < n_l * n_e && z == CKR_OK; i++) {
+        const int64_t l = i / n_e, e = i % n_e;
+        ckr__mg_item *t = g->items[(at_l + l) * g->experts + at_e + e];
+        ckr_view v = all;
+        ckr__part p = ckr__mg_dist_part(x, t, slot, k, &v);
+        v.n_dims -= g->lead;
+        v.shape += g->lead;
+        v.stride += g->lead;
+        v.offset += (g->stacked ? l * all.stride[0] : 0) +
+                    (g->expert ? e * all.stride[g->lead - 1] : 0);
+        p.start = k->start + g->lead;
+        z = ckr__mg_add(x->r, t, &p);
+    }
     return z;
 }
 
@@ -49423,9 +49374,9 @@ static ckr_result ckr__mg_dist_chunk(ckr__mg_dist *x, const ckr__mg_grid_of *g, 
 static ckr_result ckr__mg_dist_flat(ckr__mg_dist *x, const ckr__mg_grid_of *g, const char *slot,
                                     const ckr__dcp_item *q, const ckr__dcp_chunk *k)
 {
-    const uint32_t lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0), n = q->n_dims - 1;
-    const int64_t at = (g->layers ? k->start[0] : 0) * (int64_t)(g->experts ? g->experts : 1) +
-                       (g->experts ? k->start[lead - 1] : 0);
+    const uint32_t lead = g->lead, n = q->n_dims - 1;
+    const int64_t at = (g->stacked ? k->start[0] : 0) * g->experts +
+                       (g->expert ? k->start[lead - 1] : 0);
     ckr__mg_item *t = g->items[at];
     int64_t dims[2 * CKR_MAX_DIMS], start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
     ckr__box box;
@@ -49460,20 +49411,19 @@ static ckr_result ckr__mg_dist_tensor(ckr__mg_dist *x, const char *key, const ch
 {
     const ckr__mg_grid_of *g;
     uint64_t at, k;
-    uint32_t lead, n;
+    uint32_t n;
     ckr_result z = CKR_OK;
     if (!ckr__map_find(&x->keys, key, strlen(key), &at))
         return ckr__leave(x->r->c, x->r->s, q->fqn, NULL, NULL);
     g = &x->grids[at];
-    lead = (uint32_t)(g->layers > 0) + (uint32_t)(g->experts > 0);
-    n = g->items[0]->n_dims + lead;
+    n = g->items[0]->n_dims + g->lead;
     if ((g->items[0]->dtype == CKR_DTYPE_F32 || g->items[0]->dtype == CKR_DTYPE_F64) &&
         !strcmp(slot, "master"))
         return CKR_OK;         /* the distributed optimizer's copy of an fp32 parameter   */
     if (q->n_dims != n && q->n_dims != n + 1)
         return ckr__mg_dist_bad(x, q->fqn, "the axes of its parameter, or one more");
-    if ((g->layers && (uint64_t)q->shape[0] != g->layers) ||
-        (g->experts && (uint64_t)q->shape[lead - 1] != g->experts))
+    if ((g->stacked && q->shape[0] != g->layers) ||
+        (g->expert && q->shape[g->lead - 1] != g->experts))
         return ckr__mg_dist_bad(x, q->fqn, "as many layers and experts as its parameter has");
     for (k = 0; k < q->n_chunks && z == CKR_OK; k++)
         z = q->n_dims == n ? ckr__mg_dist_chunk(x, g, slot, q, &q->chunks[k])
@@ -49606,29 +49556,24 @@ static ckr_result ckr__mg_dist_files(ckr__mg_dist *x)
 static ckr_result ckr__mg_dist_roots(ckr__mg_dist *x)
 {
     ckr__mg *r = x->r;
+    ckr_node *none = ckr__node(r->c, CKR_NODE_NONE),
+             *sched = (ckr_node *)(uintptr_t)ckr_node_get(x->common, "opt_param_scheduler");
     uint64_t i, k;
     for (i = 0; i < r->n_files; i++) {
-        ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *none = ckr__node(r->c, CKR_NODE_NONE);
-        ckr__mg_file *f = r->files[i];
+        ckr_node *root = ckr__node(r->c, CKR_NODE_DICT);
         for (k = 0; k < x->common->count; k++) {
             const char *key = ckr__dict_key(x->common, k);
-            if (!key || ckr__word_in("optimizer content_metadata model opt_param_scheduler", key))
-                continue;
-            if (!ckr__node_take(r->c, root, x->common, k))
-                return ckr__oom(r->c);
+            if (key && !ckr__word_in("optimizer content_metadata model opt_param_scheduler", key))
+                ckr__node_take(r->c, root, x->common, k);
         }
-        if (!ckr__node_set(r->c, root, "model", none) ||
-            (f->n_optims && !ckr__node_set(r->c, root, "optimizer", none)) ||
-            (ckr_node_get(x->common, "opt_param_scheduler") &&
-             !ckr__node_set(r->c, root, "opt_param_scheduler",
-                            (ckr_node *)(uintptr_t)ckr_node_get(x->common,
-                                                                "opt_param_scheduler"))))
-            return ckr__oom(r->c);
-        if (f->random && !ckr__node_set(r->c, root, "rng_state", f->random)) return ckr__oom(r->c);
-        f->root = root;
+        ckr__node_set(r->c, root, "model", none);
+        if (r->files[i]->n_optims) ckr__node_set(r->c, root, "optimizer", none);
+        ckr__node_set(r->c, root, "opt_param_scheduler", sched);
+        ckr__node_set(r->c, root, "rng_state", r->files[i]->random);
+        r->files[i]->root = root;
     }
     r->root = r->files[0]->root;
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* >>megatron.dist.optimizer --------------------------------------------------- */
@@ -49746,8 +49691,8 @@ typedef struct ckr__mg_buckets {
     const char    *head;       /* ...gbuf_idx_G.dtype_(..).bucket_idx_                       */
 } ckr__mg_buckets;
 
-static ckr_result ckr__mg_dist_buckets(ckr__mg_dist *x, ckr__mg_file *f, ckr__mg_optim *o,
-                                       uint64_t g, ckr__mg_buckets *out)
+static ckr_result ckr__mg_dist_buckets(ckr__mg_dist *x, const ckr__mg_optim *o, uint64_t g,
+                                       ckr__mg_buckets *out)
 {
     ckr__mg *r = x->r;
     const ckr_node *all, *dict, *key, *list;
@@ -49755,7 +49700,6 @@ static ckr_result ckr__mg_dist_buckets(ckr__mg_dist *x, ckr__mg_file *f, ckr__mg
     uint64_t i;
     ckr_result z = ckr__mg_dist_object(
         x, ckr__printf(r->c, "%sper_bucket_numel_unpadded/shard_0_1", o->prefix), &all);
-    (void)f;
     if (z != CKR_OK) return z;
     dict = ckr_node_is_list(all) ? ckr_node_at(all, g) : NULL;
     for (i = 0; i < ckr__dict_n(all); i++)
@@ -49808,17 +49752,18 @@ static int ckr__mg_chunk_cmp(const void *a, const void *b)
     return x->start[0] < y->start[0] ? -1 : x->start[0] > y->start[0];
 }
 
-static ckr_result ckr__mg_sort_chunks(ckr__mg *r, ckr__dcp_item *q)
+/* A sorted copy of a list. NULL sets the error. */
+static void *ckr__mg_sorted(ckr__ctx *c, const void *list, uint64_t n, size_t size,
+                            int (*cmp)(const void *, const void *))
 {
-    ckr__dcp_chunk *sorted = CKR__NEW_N(r->c, ckr__dcp_chunk, q->n_chunks);
-    void **p = (void **)ckr__arena_n(r->c, q->n_chunks, sizeof *p);
+    char *out = (char *)ckr__arena_n(c, n, size);
+    void **p = (void **)ckr__arena_n(c, n, sizeof *p);
     uint64_t i;
-    if (!sorted || !p) return ckr__oom(r->c);
-    for (i = 0; i < q->n_chunks; i++) p[i] = &q->chunks[i];
-    if (!ckr__sort(r->c, p, (size_t)q->n_chunks, ckr__mg_chunk_cmp)) return ckr__oom(r->c);
-    for (i = 0; i < q->n_chunks; i++) sorted[i] = *(const ckr__dcp_chunk *)p[i];
-    q->chunks = sorted;
-    return CKR_OK;
+    if (!out || !p) return NULL;
+    for (i = 0; i < n; i++) p[i] = (char *)(uintptr_t)list + i * size;
+    if (!ckr__sort(c, p, (size_t)n, cmp)) return NULL;
+    for (i = 0; i < n; i++) memcpy(out + i * size, p[i], size);
+    return out;
 }
 
 static ckr_result ckr__mg_dist_slot(ckr__mg_dist *x, const ckr__mg_file *f,
@@ -49837,7 +49782,9 @@ static ckr_result ckr__mg_dist_slot(ckr__mg_dist *x, const ckr__mg_file *f,
         if (!fqn) return ckr__oom(r->c);
         if (!of[i] || of[i]->bytes || of[i]->n_dims != 1 || of[i]->shape[0] < k->sizes[i])
             return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
-        z = ckr__mg_sort_chunks(r, of[i]);
+        of[i]->chunks = (ckr__dcp_chunk *)ckr__mg_sorted(r->c, of[i]->chunks, of[i]->n_chunks,
+                                                         sizeof *of[i]->chunks, ckr__mg_chunk_cmp);
+        if (!of[i]->chunks) return ckr__oom(r->c);
     }
     for (i = 0; i < b->n && z == CKR_OK; i++) {
         ckr__mg_item *t = b->m[i]->entry->item;
@@ -49868,13 +49815,15 @@ static ckr_result ckr__mg_dist_rank(ckr__mg_dist *x, ckr__mg_file *f, uint32_t w
         uint64_t *bucket = CKR__NEW_N(r->c, uint64_t, b[i].n);
         const bool wide = b[i].dtype == CKR_DTYPE_F32 || b[i].dtype == CKR_DTYPE_F64;
         if (!bucket) return ckr__oom(r->c);
-        z = ckr__mg_dist_buckets(x, f, o, i, &k);
+        z = ckr__mg_dist_buckets(x, o, i, &k);
         if (z == CKR_OK) z = ckr__mg_numels(r, &b[i], &l);
         if (z != CKR_OK) return z;
         if (!ckr__mg_fill_buckets(&k, &l, bucket)) {
             l.align = 1;
             if (!ckr__mg_fill_buckets(&k, &l, bucket))
-                return ckr__mg_optimizer_buckets(r, o->prefix);
+                return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_BUCKETS, r->dir, o->prefix,
+                                     "the parameters do not fill the buckets whose sizes are "
+                                     "stored", "--mode transfer takes the weights alone");
         }
         for (s = wide ? 1 : 0; s < 3 && z == CKR_OK; s++)
             z = ckr__mg_dist_slot(x, f, &b[i], &k, &l, bucket, slots[s]);
@@ -50041,8 +49990,7 @@ static bool ckr__mg_move(ckr__mg *r, const ckr_tensor *source, const ckr__block 
 static bool ckr__mg_zeros(ckr__mg *r, ckr_tensor *to, const ckr__block *b, int64_t at, int64_t n)
 {
     static const uint8_t zero[16] = { 0 };
-    ckr__reader rd;
-    memset(&rd, 0, sizeof rd);
+    ckr__reader rd = CKR_ZERO;
     rd.c = r->c;
     rd.tensor = to;
     rd.dtype = to->dtype;
@@ -50343,9 +50291,7 @@ static ckr_result ckr__mg_dist_extra(ckr__mg_dist *x, const ckr__dcp_item *q)
     size_t n_key;
     const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
     const char *key = ckr__strndup(r->c, q->fqn, n_key), *name;
-    const bool stacked = (ckr__starts(q->fqn, "decoder.layers.") ||
-                          ckr__starts(q->fqn, "encoder.layers.")) &&
-                         !(q->fqn[15] >= '0' && q->fqn[15] <= '9'),
+    const bool stacked = ckr__mg_is_stacked(q->fqn),
                experts = strstr(q->fqn, ".experts.experts.") != NULL;
     ckr__mg_item *t;
     const ckr_node *n;
@@ -50499,9 +50445,8 @@ static ckr_result ckr__mg_dist_backend(ckr__mg *r)
 
 static ckr_result ckr__mg_read_dist(ckr__mg *r)
 {
-    ckr__mg_dist x;
+    ckr__mg_dist x = CKR_ZERO;
     ckr_result z;
-    memset(&x, 0, sizeof x);
     x.r = r;
     x.keys.c = r->c;
     r->dist = true;
@@ -50524,13 +50469,9 @@ static int ckr__mg_stream_cmp(const void *a, const void *b)
 /* By rank, as they are looked up; in one rank as they were read. */
 static ckr_result ckr__mg_sort_streams(ckr__mg *r)
 {
-    void **p = (void **)ckr__arena_n(r->c, r->s->n_rng, sizeof *p);
-    ckr_stream *sorted = CKR__NEW_N(r->c, ckr_stream, r->s->n_rng);
-    uint64_t i;
-    if (!p || !sorted) return ckr__oom(r->c);
-    for (i = 0; i < r->s->n_rng; i++) p[i] = &r->s->rng[i];
-    if (!ckr__sort(r->c, p, (size_t)r->s->n_rng, ckr__mg_stream_cmp)) return ckr__oom(r->c);
-    for (i = 0; i < r->s->n_rng; i++) sorted[i] = *(const ckr_stream *)p[i];
+    ckr_stream *sorted = (ckr_stream *)ckr__mg_sorted(r->c, r->s->rng, r->s->n_rng,
+                                                      sizeof *sorted, ckr__mg_stream_cmp);
+    if (!sorted) return ckr__oom(r->c);
     r->s->rng = sorted;
     return CKR_OK;
 }
@@ -51028,29 +50969,16 @@ static const char *ckr__mg_class_text(ckr__ctx *c, const ckr_group *g)
     static const char *const keys[] = { "wd_mult", "lr_mult", "is_decoupled_lr", "pre_wd_mult",
                                         "pre_lr_mult", "betas", "eps", "start_wd", "end_wd",
                                         "optimizer" };
-    ckr__buf b;
-    const char *text = NULL;
-    size_t i;
-    memset(&b, 0, sizeof b);
-    b.c = c;
-    ckr__buf_printf(&b, "%.17g|%.17g", ckr__mg_num(g->raw, "max_lr", -1),
-                    ckr__mg_num(g->raw, "min_lr", -1));
-    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const char *v = ckr__node_text_of(c, ckr_node_get(g->raw, keys[i]));
-        if (!v) b.failed = true;
-        else ckr__buf_printf(&b, "|%s", v);
-    }
-    if (!b.failed) text = ckr__strndup(c, (const char *)b.data, b.size);
-    ckr__buf_free(&b);
-    return text;
+    return ckr__mg_key_text(c, ckr__printf(c, "%.17g|%.17g", ckr__mg_num(g->raw, "max_lr", -1),
+                                           ckr__mg_num(g->raw, "min_lr", -1)),
+                            g->raw, keys, sizeof keys / sizeof *keys);
 }
 
 static ckr_result ckr__mg_classes(ckr__mg_job *x)
 {
-    ckr__map at;
+    ckr__map at = CKR_ZERO;
     uint64_t i, k;
     bool ok = true;
-    memset(&at, 0, sizeof at);
     at.c = x->c;
     x->klass_of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
     x->klass = CKR__NEW_N(x->c, const ckr_group *, x->s->n_groups);
@@ -52276,50 +52204,39 @@ static ckr_result ckr__mg_say_leftovers(ckr__mg_job *x)
                         "files beside the ranks' directories are not written", NULL);
 }
 
-/* Moments without a count of updates, as the distributed optimizer of 0.15 and later leaves them in
-   torch_dist where it runs torch's own Adam: the iteration's is the nearest that is known. */
-static ckr_result ckr__mg_uncounted(ckr__mg_job *x)
-{
-    const int64_t n = x->mg->iteration;
-    uint64_t i, moments = 0;
-    for (i = 0; i < x->n_puts; i++) {
-        const ckr__mg_item *t = x->puts[i].item;
-        moments += ckr__held_slot(t->slots, "exp_avg") && t->step != t->step;
-    }
-    if (!moments || !x->optimizer) return CKR_OK;
-    x->counted = (double)n;
-    return ckr__say(x->c, "CKR_MEGATRON_STEP", CKR_APPROX, "step", NULL,
-                    ckr__printf(x->c, "%lld", (long long)n),
-                    "no file tells how many updates the optimizer has made: it is taken to be the "
-                    "iteration, updates that were skipped among them", NULL);
-}
-
 /* What the optimizer of the target is: fused ones count their updates in the group, torch's own
-   (whose groups have more keys) for each parameter. */
+   (whose groups have more keys) for each parameter. Moments may have no count, as the distributed
+   optimizer of 0.15 and later leaves them in torch_dist where it runs torch's own Adam: the
+   iteration's is the nearest that is known. */
 static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
 {
-    bool scalar = false, torch = false;
+    bool scalar = false, torch = false, uncounted = false;
     uint64_t i;
-    ckr_result e;
     for (i = 0; i < x->n_puts; i++) {
         const ckr__mg_item *t = x->puts[i].item;
         const ckr__held *s = ckr__held_slot(t->slots, "step");
         if (ckr__held_slot(t->slots, "master")) x->half = true;
         if (s && s->tensor->dtype != CKR_DTYPE_I64) scalar = true;
+        if (ckr__held_slot(t->slots, "exp_avg") && t->step != t->step) uncounted = true;
     }
     for (i = 0; i < x->s->n_groups; i++)
         torch = torch || ckr_node_get(x->s->groups[i].hyper, "amsgrad");
     x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
     x->fused = x->zero || !scalar;
     x->counts = torch && !x->zero && !scalar;
-    x->counted = ckr__nan();
-    e = ckr__mg_uncounted(x);
-    if (e != CKR_OK || !x->optimizer || !x->zero || (!scalar && !torch)) return e;
-    return ckr__say(x->c, "CKR_MEGATRON_ADAM", x->mg->zero ? CKR_EXACT : CKR_CHANGED, "step",
-                    scalar ? "one per parameter" : NULL, "one per group",
-                    "the distributed optimizer counts updates in the group, as Apex and "
-                    "Transformer Engine do: it cannot load torch's own",
-                    "--zero 0, where neither of them is installed");
+    x->counted = uncounted && x->optimizer ? (double)x->mg->iteration : ckr__nan();
+    if (uncounted && x->optimizer)
+        ckr__say(x->c, "CKR_MEGATRON_STEP", CKR_APPROX, "step", NULL,
+                 ckr__printf(x->c, "%lld", (long long)x->mg->iteration),
+                 "no file tells how many updates the optimizer has made: it is taken to be the "
+                 "iteration, updates that were skipped among them", NULL);
+    if (x->optimizer && x->zero && (scalar || torch))
+        ckr__say(x->c, "CKR_MEGATRON_ADAM", x->mg->zero ? CKR_EXACT : CKR_CHANGED, "step",
+                 scalar ? "one per parameter" : NULL, "one per group",
+                 "the distributed optimizer counts updates in the group, as Apex and Transformer "
+                 "Engine do: it cannot load torch's own",
+                 "--zero 0, where neither of them is installed");
+    return x->c->err->code;
 }
 
 /* Minor numbers of the versions whose files are known, and what stands for the source's newest. */
@@ -52426,10 +52343,9 @@ static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
 
 static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    ckr__mg_job x;
+    ckr__mg_job x = CKR_ZERO;
     const ckr__mg *mg;
     uint64_t i;
-    memset(&x, 0, sizeof x);
     x.c = c;
     x.s = s;
     x.t = t;
