@@ -49006,8 +49006,9 @@ static ckr_result ckr__mg_fits_tied(ckr__mg *r)
     uint64_t at;
     bool head = ckr__map_find(&r->by_name, "output_layer.weight", 19, &at);
     if (!said || said->kind != CKR_NODE_BOOL || !r->embedding) return CKR_OK;
-    if (said->u.b && !head) return ckr__mg_tied_wrong(r, "it says untied, and there is no output_layer");
-    if (!said->u.b && head) return ckr__mg_tied_wrong(r, "it says tied, and there is an output_layer");
+    if (said->u.b != head)
+        return ckr__mg_tied_wrong(r, head ? "it says tied, and there is an output_layer"
+                                          : "it says untied, and there is no output_layer");
     if (!said->u.b || r->dist || r->pp < 2 || r->iteration < 1) return CKR_OK;
     last = r->files[r->n_files - r->tp];
     n = ckr__mg_peek(r, ckr_node_get(r->files[0]->chunks[0], r->embedding->name), a, sizeof a);
@@ -49016,7 +49017,8 @@ static ckr_result ckr__mg_fits_tied(ckr__mg *r)
                           sizeof b) ? n : 0;
     while (i < n && !a[i]) i++;
     if (i < n && !memcmp(a, b, n))
-        return ckr__mg_tied_wrong(r, "it says untied, and output_layer is the embedding bit for bit");
+        return ckr__mg_tied_wrong(r, "it says untied, and output_layer is the embedding bit for "
+                                     "bit");
     return r->c->err->code;
 }
 
