@@ -34873,6 +34873,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     out->renamed = own || (torch && way && way->whole_fn);
     out->unscheduled = true;
     if (torch && all && way && way->whole_fn) return way->whole_fn(c, s, t, out);
+    if (!s->n_tensors)
+        return ckr__fail(c->err, CKR_ITEM_NOTHING, NULL, CKR_NO_OFFSET, NULL,
+                         "it holds no tensors: the file would be empty");
     f = ckr__plain_begin(c, s, out, torch, own);
     if (!f) return c->err->code;
     for (i = 0; i < s->n_tensors; i++) {
