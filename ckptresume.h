@@ -25293,6 +25293,25 @@ static ckr__out_file *ckr__out_file_add(ckr__out *o, const char *path, ckr_forma
     return ckr__failed(o->c) ? NULL : f;
 }
 
+/* A file of the output with these bytes. */
+static ckr_result ckr__out_text(ckr__out *o, const char *path, const void *bytes, uint64_t n)
+{
+    ckr__out_file *f = path && bytes ? ckr__out_file_add(o, path, CKR_FORMAT_TEXT) : NULL;
+    if (!f) return ckr__oom(o->c);
+    f->text = bytes;
+    f->n_text = n;
+    return CKR_OK;
+}
+
+/* The same with what the buffer holds, which is freed. */
+static ckr_result ckr__out_buf(ckr__out *o, const char *path, ckr__buf *b)
+{
+    const uint64_t n = b->size;
+    const char *copy = b->failed ? NULL : ckr__strndup(o->c, (const char *)b->data, b->size);
+    ckr__buf_free(b);
+    return ckr__out_text(o, path, copy, n);
+}
+
 /* One more archive in a file of several. Its entries become the file's when it is complete. */
 static ckr__out_file *ckr__out_part_add(ckr__ctx *c, ckr__out_file *f)
 {
@@ -27964,14 +27983,8 @@ static ckr_result ckr__out_copy(ckr__out *o, const char *rel, const char *from)
 {
     const uint8_t *p = NULL;
     uint64_t n = 0;
-    ckr__out_file *f;
-    ckr_result r = ckr__path_load(o->c, from, o->c->limits.max_metadata_bytes, &p, &n, NULL);
-    if (r != CKR_OK) return r;
-    f = ckr__out_file_add(o, rel, CKR_FORMAT_TEXT);
-    if (!f) return o->c->err->code;
-    f->text = p;
-    f->n_text = n;
-    return CKR_OK;
+    const ckr_result r = ckr__path_load(o->c, from, o->c->limits.max_metadata_bytes, &p, &n, NULL);
+    return r == CKR_OK ? ckr__out_text(o, rel, p, n) : r;
 }
 
 /* `under`: the directory of the output that they go to, with its slash; or "". */
@@ -30178,11 +30191,7 @@ static ckr_node *ckr__strs_node(ckr__ctx *c, const char *a, const char *b, const
 
 static ckr_result ckr__verl_put_text(ckr__verl_save *x, const char *rel, const char *text)
 {
-    ckr__out_file *f = ckr__out_file_add(x->out, rel, CKR_FORMAT_TEXT);
-    if (!f || !text) return x->c->err->code;
-    f->text = text;
-    f->n_text = strlen(text);
-    return x->c->err->code;
+    return ckr__out_text(x->out, rel, text, text ? strlen(text) : 0);
 }
 
 static uint8_t ckr__verl_form(const ckr__verl_model *m, int64_t version)
@@ -30328,6 +30337,7 @@ static const ckr__dialect ckr__verl = {
 enum { CKR__NT_WEIGHT = 1, CKR__NT_OPTIMIZER, CKR__NT_SCHEDULER, CKR__NT_RANDOM, CKR__NT_DOCUMENT };
 
 #define CKR__NT_HEAD "model.lm_head.pp_block.weight"
+#define CKR__NT_OPTIMIZER_KEYS "state param_groups names gradient_accumulator"
 #define CKR__NT_ORDERLESS UINT64_MAX
 
 /* The first is of March and April 2024. */
@@ -31580,8 +31590,7 @@ static ckr_result ckr__nt_load_optimizer(ckr__nt *r, ckr__rankfile *f)
     if (ga && !ckr_node_is_dict(ga))
         return ckr__nt_bad_file(r, f, "gradient_accumulator", "a dict");
     if (ga) r->masters = true;
-    return ckr__leave_others(r->c, r->s, f->rel, root,
-                             "state param_groups names gradient_accumulator");
+    return ckr__leave_others(r->c, r->s, f->rel, root, CKR__NT_OPTIMIZER_KEYS);
 }
 
 /* Order, stage and tensor parallel presence of the parameters that a file names. */
@@ -32305,7 +32314,9 @@ typedef struct ckr__nt_job {
     uint64_t          *n_stage;
     uint32_t           tp, pp, dp, cp;
     bool               zero, masters, same;
+    bool               meta_anew;      /* checkpoint_metadata.json is another            */
     bool               config_anew;    /* config.yaml is no longer the old one's lines   */
+    ckr__buf           config;         /* its text so far                                */
     int64_t            step, vocab, padded;
     int64_t            micro, accumulate;      /* of the coming run; 0: as they were     */
     uint64_t           n_lost;
@@ -32495,7 +32506,7 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
 
 /* emit: weights ----------------------------------------------------------------- */
 
-static bool ckr__nt_slice_put(ckr__buf *b, const ckr__nt_item *p, uint32_t rank)
+static void ckr__nt_slice_put(ckr__buf *b, const ckr__nt_item *p, uint32_t rank)
 {
     const ckr_split *s = &p->param->split;
     const uint32_t n = s->n_chunks ? s->n_chunks : 1;
@@ -32518,7 +32529,6 @@ static bool ckr__nt_slice_put(ckr__buf *b, const ckr__nt_item *p, uint32_t rank)
         at += size;
         local += part;
     }
-    return !b->failed;
 }
 
 /* The text of unsharded_shape: as it was, where the shape still is what it says. */
@@ -32535,7 +32545,7 @@ static ckr_node *ckr__nt_shape_node(ckr__nt_job *x, const ckr__nt_item *p, ckr__
     for (d = 0; d < p->param->n_dims; d++)
         ckr__buf_printf(b, "%s%lld", d ? ", " : "", (long long)p->shape[d]);
     ckr__buf_str(b, p->param->n_dims == 1 ? ",)" : ")");
-    return b->failed ? NULL : ckr__node_text(x->c, CKR_NODE_STR, (const char *)b->data, b->size);
+    return ckr__node_text(x->c, CKR_NODE_STR, (const char *)b->data, b->size);
 }
 
 static ckr_node *ckr__nt_weight_meta(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank,
@@ -32546,24 +32556,22 @@ static ckr_node *ckr__nt_weight_meta(ckr__nt_job *x, const ckr__nt_item *p, uint
                           : x->nt->version ? x->nt->version
                                            : "1.5";
     uint64_t i;
-    bool ok = m != NULL;
-    if (ok && p->param->split.axis >= 0) {
+    if (p->param->split.axis >= 0) {
         b->size = 0;
-        ok = ckr__nt_slice_put(b, p, rank) &&
-             ckr__node_set(x->c, m, "local_global_slices_pairs",
-                           ckr__node_text(x->c, CKR_NODE_STR, (const char *)b->data, b->size)) &&
-             ckr__node_set(x->c, m, "unsharded_shape", ckr__nt_shape_node(x, p, b)) &&
-             ckr__node_set(x->c, m, "version", ckr__node_str(x->c, version));
+        ckr__nt_slice_put(b, p, rank);
+        ckr__node_set(x->c, m, "local_global_slices_pairs",
+                      ckr__node_text(x->c, CKR_NODE_STR, (const char *)b->data, b->size));
+        ckr__node_set(x->c, m, "unsharded_shape", ckr__nt_shape_node(x, p, b));
+        ckr__node_set(x->c, m, "version", ckr__node_str(x->c, version));
     }
-    for (i = 0; ok && p->src->extra && i < p->src->extra->count; i++) {
+    for (i = 0; i < ckr__dict_n(p->src->extra); i++) {
         const char *key = ckr__dict_key(p->src->extra, i);
         if (key && !ckr_node_get(m, key))
-            ok = ckr__node_set(x->c, m, key, ckr__dict_at(p->src->extra, i));
+            ckr__node_set(x->c, m, key, ckr__dict_at(p->src->extra, i));
     }
-    return ok ? m : NULL;
+    return m;
 }
 
-/* "a.b.weight" is <step>/model/a/b/model_weight...: dots become slashes. */
 /* Below the step's directory. */
 static const char *ckr__nt_out(const ckr__nt_job *x, const char *rel)
 {
@@ -32580,84 +32588,80 @@ static ckr__out_file *ckr__nt_rank_file(ckr__nt_job *x, int row, uint32_t pp, ui
     return path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
 }
 
+/* "a.b.weight" is <step>/model/a/b/model_weight...: dots become slashes. */
 static const char *ckr__nt_weight_path(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank)
 {
     const char *leaf = strrchr(p->name, '.');
-    const size_t n = leaf ? (size_t)(leaf - p->name) : 0;
-    const char *dir = ckr__strndup(x->c, p->name, n), *tail = leaf ? leaf + 1 : p->name;
     const int row = p->param->split.axis < 0 ? CKR__NT_WHOLE_ROW : CKR__NT_SHARD_ROW;
-    ckr__rankfile f;
-    char *slashes = (char *)ckr__arena(x->c, n + 1);
-    size_t i;
-    if (!dir || !slashes) return NULL;
-    for (i = 0; i < n; i++) slashes[i] = dir[i] == '.' ? '/' : dir[i];
-    memset(&f, 0, sizeof f);
+    ckr__rankfile f = CKR_ZERO;
+    const char *dirs = ckr__strndup(x->c, p->name, leaf ? (size_t)(leaf - p->name) + 1 : 0);
+    if (dirs) dirs = ckr__key_with(x->c, dirs, '.', '/');
+    if (!dirs) return NULL;
     ckr__at_set(&f, CKR__PP, p->owner, x->pp);
     ckr__at_set(&f, CKR__TP, rank, x->tp);
-    f.rel = ckr__printf(x->c, "model/%s%s", slashes, n ? "/" : "");
-    f.name = tail;
-    f.n_name = strlen(tail);
+    f.rel = ckr__printf(x->c, "model/%s", dirs);
+    f.name = leaf ? leaf + 1 : p->name;
+    f.n_name = strlen(f.name);
     return ckr__nt_out(x, ckr__form_name(x->c, ckr__nt_forms[row].pattern, &f));
 }
 
 /* Other tensors that lay in the file; a shard's belong to its rank. */
-static bool ckr__nt_weight_others(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank,
+static void ckr__nt_weight_others(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank,
                                   ckr__out_file *f)
 {
-    const bool whole = p->param->split.axis < 0;
-    const ckr_node *root = p->src->shards[whole || x->tp != x->nt->tp ? 0 : rank]->root;
+    const bool other = p->param->split.axis >= 0 && x->tp != x->nt->tp;
+    const ckr_node *root = p->src->shards[other || p->param->split.axis < 0 ? 0 : rank]->root;
     uint64_t i;
     for (i = 0; i < root->count; i++) {
         const char *key = ckr__dict_key(root, i);
         const ckr_node *v = ckr__dict_at(root, i);
         if (!key || !strcmp(key, "data") || v->kind != CKR_NODE_TENSOR) continue;
-        if (!whole && x->tp != x->nt->tp) {
-            if (rank == 0) x->n_lost++;
-            continue;
-        }
-        if (!ckr__node_set(x->c, f->root, key, ckr__entry_copy(x->c, f, key, v->u.view)))
-            return false;
+        if (other) x->n_lost += rank == 0;
+        else ckr__node_set(x->c, f->root, key, ckr__entry_copy(x->c, f, key, v->u.view));
     }
-    return true;
+}
+
+/* One rank's file of a parameter. */
+static ckr_result ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank,
+                                      ckr__buf *b)
+{
+    const ckr_tensor *from;
+    const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
+    const ckr__block *block = p->blocks[rank];
+    ckr__out_file *f = ckr__out_file_add(x->out, ckr__nt_weight_path(x, p, rank),
+                                         CKR_FORMAT_SAFETENSORS);
+    ckr_node *e;
+    if (ckr__failed(x->c)) return x->c->err->code;
+    f->root = ckr__node(x->c, CKR_NODE_DICT);
+    f->metadata = ckr__nt_weight_meta(x, p, rank, b);
+    e = ckr__entry_new(x->c, f, p->name, dtype, block->n_dims, block->shape);
+    if (!ckr__node_set(x->c, f->root, "data", e) ||
+        !ckr__bind_flat(x->c, e->u.entry, from, false, block, 0, ckr__block_numel(block), 0))
+        return ckr__oom(x->c);
+    ckr__nt_weight_others(x, p, rank, f);
+    if (from != p->param) ckr__bind_taken_for(e->u.entry, 0, p->param, NULL);
+    return x->c->err->code;
 }
 
 static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
 {
     uint64_t i;
     uint32_t r;
-    ckr__buf b;
-    bool ok = true, cast = false;
-    memset(&b, 0, sizeof b);
+    ckr__buf b = CKR_ZERO;
+    bool cast = false;
     b.c = x->c;
-    for (i = 0; ok && i < x->n_items; i++) {
+    for (i = 0; i < x->n_items; i++) {
         const ckr__nt_item *p = &x->items[i];
         const ckr_tensor *from;
         const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
-        if (dtype != p->param->dtype && !cast) {
+        if (dtype != p->param->dtype && !cast)
             ckr__say(x->c, "CKR_W_CAST", CKR_CHANGED, "params", ckr_dtype_name(p->param->dtype),
                      ckr_dtype_name(dtype), "asked for", NULL);
-            cast = true;
-        }
-        for (r = 0; ok && r < p->n_blocks; r++) {
-            const ckr__block *block = p->blocks[r];
-            const char *path = ckr__nt_weight_path(x, p, r);
-            ckr__out_file *f =
-                path ? ckr__out_file_add(x->out, path, CKR_FORMAT_SAFETENSORS) : NULL;
-            ckr_node *e;
-            ok = f != NULL;
-            if (!ok) break;
-            f->root = ckr__node(x->c, CKR_NODE_DICT);
-            f->metadata = ckr__nt_weight_meta(x, p, r, &b);
-            e = ckr__entry_new(x->c, f, p->name, dtype, block->n_dims, block->shape);
-            ok = f->root && f->metadata && e && ckr__node_set(x->c, f->root, "data", e) &&
-                 ckr__bind_flat(x->c, e->u.entry, from, false, block, 0, ckr__block_numel(block),
-                                0) &&
-                 ckr__nt_weight_others(x, p, r, f);
-            if (ok && from != p->param) ckr__bind_taken_for(e->u.entry, 0, p->param, NULL);
-        }
+        cast = cast || dtype != p->param->dtype;
+        for (r = 0; r < p->n_blocks && !ckr__failed(x->c); r++) ckr__nt_weight_file(x, p, r, &b);
     }
     ckr__buf_free(&b);
-    return ok ? CKR_OK : ckr__oom(x->c);
+    return x->c->err->code;
 }
 
 /* emit: optimizer --------------------------------------------------------------- */
@@ -32677,35 +32681,25 @@ static ckr_node *ckr__nt_group_node(ckr__nt_job *x, const ckr__nt_item *p, int64
 {
     const ckr_node *raw = p->group->raw ? p->group->raw : p->group->hyper, *hyper = p->group->hyper;
     ckr_node *g = ckr__node(x->c, CKR_NODE_DICT), *list = ckr__node(x->c, CKR_NODE_LIST);
-    const double lr = ckr__nt_head_lr(x, p);
-    uint64_t i;
-    bool had_params = false, had_initial = false,
-         ok = g && list && (index < 0 || ckr__node_push(x->c, list, ckr__node_int(x->c, index)));
-    for (i = 0; ok && i < raw->count; i++) {
+    ckr_node *lr = ckr__node_float(x->c, ckr__nt_head_lr(x, p));
+    uint64_t i, k;
+    if (index >= 0) ckr__node_push(x->c, list, ckr__node_int(x->c, index));
+    for (i = 0; i < raw->count; i++) {
         ckr_node *key = raw->u.items[2 * i], *value = ckr__dict_at(raw, i);
-        uint64_t k;
-        if (ckr__nt_key_is(key, "params")) {
-            had_params = true;
-            value = list;
-        } else if (ckr__nt_key_is(key, "lr")) {
-            double was;
-            if (!ckr_node_f64(value, &was) || was != lr) value = ckr__node_float(x->c, lr);
-        } else if (ckr__nt_key_is(key, "initial_lr") && x->schedule) {
-            had_initial = true;
-            value = ckr__node_float(x->c, lr);
-        } else {
-            if (ckr__nt_key_is(key, "initial_lr")) had_initial = true;
-            for (k = 0; hyper && hyper != raw && k < hyper->count; k++)
-                if (hyper->u.items[2 * k] == key ||
-                    (key->kind == CKR_NODE_STR &&
-                     ckr__nt_key_is(hyper->u.items[2 * k], key->u.str)))
-                    value = ckr__dict_at(hyper, k);
+        double was;
+        for (k = 0; hyper != raw && k < ckr__dict_n(hyper); k++)
+            if (hyper->u.items[2 * k] == key ||
+                (ckr_node_str(key) && ckr__nt_key_is(hyper->u.items[2 * k], key->u.str)))
+                value = ckr__dict_at(hyper, k);
+        if (ckr__nt_key_is(key, "lr")) {
+            value = ckr__dict_at(raw, i);
+            if (lr && (!ckr_node_f64(value, &was) || was != lr->u.f)) value = lr;
         }
-        ok = ckr__node_pair(x->c, g, key, value);
+        ckr__node_pair(x->c, g, key, value);
     }
-    if (ok && !had_initial) ok = ckr__node_set(x->c, g, "initial_lr", ckr__node_float(x->c, lr));
-    if (ok && !had_params) ok = ckr__node_set(x->c, g, "params", list);
-    return ok ? g : NULL;
+    if (x->schedule || !ckr_node_get(g, "initial_lr")) ckr__node_set(x->c, g, "initial_lr", lr);
+    ckr__node_set(x->c, g, "params", list);
+    return g;
 }
 
 /* One tensor of a parameter's state for one rank: block, or elements [begin, end) of it. */
@@ -32715,17 +32709,15 @@ typedef struct ckr__nt_part {
     bool replica, replica_step;
 } ckr__nt_part;
 
-static ckr_node *ckr__nt_state_entry(ckr__nt_job *x, ckr__out_file *f, const ckr__nt_item *p,
-                                     const ckr_tensor *t, const ckr__nt_part *part)
+static ckr_node *ckr__nt_state_entry(ckr__nt_job *x, ckr__out_file *f, const ckr_tensor *t,
+                                     const ckr__nt_part *part)
 {
     const char *name = ckr__printf(x->c, "%s/%s", t->name, t->slot);
-    const bool scalar = t->n_dims == 0 || !strcmp(t->slot, "step");
     const ckr__block *b = part->block;
     int64_t n = part->end - part->begin;
     ckr_node *e;
-    if (!name) return NULL;
-    if (scalar) return ckr__entry_whole(x->c, f, name, t, t->dtype, part->replica_step);
-    (void)p;
+    if (t->n_dims == 0 || !strcmp(t->slot, "step"))
+        return ckr__entry_whole(x->c, f, name, t, t->dtype, part->replica_step);
     e = x->zero ? ckr__entry_new(x->c, f, name, t->dtype, 1, &n)
                 : ckr__entry_new(x->c, f, name, t->dtype, b->n_dims, b->shape);
     if (!e || !ckr__bind_flat(x->c, e->u.entry, t, part->replica, b, part->begin, part->end, 0))
@@ -32739,57 +32731,51 @@ static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr_
                                     const ckr__nt_part *part, ckr_node *masters)
 {
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+    const ckr_node *old = p->src->state;
     uint64_t i;
-    bool ok = st != NULL;
-    for (i = 0; ok && i < p->n_slots; i++) {
+    for (i = 0; i < p->n_slots; i++) {
         const ckr_tensor *t = p->slots[i];
-        ckr_node *e = ckr__nt_state_entry(x, f, p, t, part);
-        ok = e && (strcmp(t->slot, "master") != 0
-                       ? ckr__node_pair(x->c, st, ckr__node_str(x->c, t->slot), e)
-                       : ckr__node_pair(x->c, masters, ckr__node_str(x->c, p->name), e));
+        const bool master = !strcmp(t->slot, "master");
+        ckr__node_pair(x->c, master ? masters : st,
+                       ckr__node_str(x->c, master ? p->name : t->slot),
+                       ckr__nt_state_entry(x, f, t, part));
     }
-    for (i = 0; ok && p->src->state && i < p->src->state->count; i++) {
-        ckr_node *key = p->src->state->u.items[2 * i], *value = ckr__dict_at(p->src->state, i);
-        if (value->kind != CKR_NODE_TENSOR)
-            ok = ckr__node_pair(x->c, st, key, ckr__copy_tree(x->c, f, value, NULL));
-    }
-    return ok ? st : NULL;
+    for (i = 0; i < ckr__dict_n(old); i++)
+        if (ckr__dict_at(old, i)->kind != CKR_NODE_TENSOR)
+            ckr__node_pair(x->c, st, old->u.items[2 * i],
+                           ckr__copy_tree(x->c, f, ckr__dict_at(old, i), NULL));
+    return st;
 }
 
 /* Keys of the source's file of these ranks that nobody understood; of another topology they are
    lost. */
-static bool ckr__nt_root_others(ckr__nt_job *x, ckr__out_file *f, uint32_t pp, uint32_t dp,
+static void ckr__nt_root_others(ckr__nt_job *x, ckr__out_file *f, uint32_t pp, uint32_t dp,
                                 uint32_t tp)
 {
     const ckr_node *root;
     uint64_t i, at = ((uint64_t)pp * (x->zero ? x->dp : 1) + (x->zero ? dp : 0)) * x->tp + tp;
-    if (!x->same || at >= x->nt->f.n_files[CKR__NT_OPTIMIZER]) return true;
+    if (!x->same || at >= x->nt->f.n_files[CKR__NT_OPTIMIZER]) return;
     root = x->nt->f.files[CKR__NT_OPTIMIZER][at]->root;
     for (i = 0; i < root->count; i++) {
-        ckr_node *key = root->u.items[2 * i];
-        if (ckr__nt_key_is(key, "state") || ckr__nt_key_is(key, "param_groups") ||
-            ckr__nt_key_is(key, "names") || ckr__nt_key_is(key, "gradient_accumulator"))
-            continue;
-        if (!ckr__node_pair(x->c, f->root, key,
-                            ckr__copy_tree(x->c, f, ckr__dict_at(root, i), NULL)))
-            return false;
+        const char *key = ckr__dict_key(root, i);
+        if (!key || !ckr__word_in(CKR__NT_OPTIMIZER_KEYS, key))
+            ckr__node_pair(x->c, f->root, root->u.items[2 * i],
+                           ckr__copy_tree(x->c, f, ckr__dict_at(root, i), NULL));
     }
-    return true;
 }
 
-static bool ckr__nt_optimizer_file(ckr__nt_job *x, uint32_t pp, uint32_t dp, uint32_t tp)
+static ckr_result ckr__nt_optimizer_file(ckr__nt_job *x, uint32_t pp, uint32_t dp, uint32_t tp)
 {
     ckr__out_file *f = ckr__nt_rank_file(x, CKR__NT_OPTIMIZER_ROW, pp, dp, tp);
     ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *names = ckr__node(x->c, CKR_NODE_DICT);
     ckr_node *groups = ckr__node(x->c, CKR_NODE_LIST), *masters = ckr__node(x->c, CKR_NODE_DICT);
-    int64_t index = 0;
+    int64_t index = 0, at;
     uint64_t i;
-    bool ok = f && state && names && groups && masters;
-    for (i = 0; ok && i < x->n_stage[pp]; i++) {
+    if (!f) return ckr__oom(x->c);
+    for (i = 0; i < x->n_stage[pp]; i++) {
         const ckr__nt_item *p = x->stage[pp][i];
         const bool whole = p->param->split.axis < 0;
         ckr__nt_part part;
-        ckr_node *st;
         if (!p->group || (p->src->tp0_only && tp > 0)) continue;
         part.block = p->blocks[whole ? 0 : tp];
         part.begin = 0;
@@ -32797,25 +32783,20 @@ static bool ckr__nt_optimizer_file(ckr__nt_job *x, uint32_t pp, uint32_t dp, uin
         part.replica = pp != p->owner || (whole && tp > 0);
         part.replica_step = pp != p->owner || tp > 0 || dp > 0;
         if (x->zero) ckr__nt_zero_range(part.end, x->dp, dp, &part.begin, &part.end);
-        if (part.begin == part.end) {
-            ok = ckr__node_push(x->c, groups, ckr__nt_group_node(x, p, -1));
-            continue;
-        }
-        st = ckr__nt_state_node(x, f, p, &part, masters);
+        at = part.begin == part.end ? -1 : index++;
+        ckr__node_push(x->c, groups, ckr__nt_group_node(x, p, at));
+        if (at < 0) continue;
         /* Without state, too (SGD, step 0): HEAD refuses a file that does not name its parameters,
            which is what it writes then, and takes empty states. */
-        ok = st && ckr__node_push(x->c, groups, ckr__nt_group_node(x, p, index)) &&
-             ckr__node_pair(x->c, state, ckr__node_int(x->c, index), st) &&
-             ckr__node_pair(x->c, names, ckr__node_int(x->c, index),
-                            ckr__node_str(x->c, p->name));
-        index++;
+        ckr__node_pair(x->c, state, ckr__node_int(x->c, at),
+                       ckr__nt_state_node(x, f, p, &part, masters));
+        ckr__node_pair(x->c, names, ckr__node_int(x->c, at), ckr__node_str(x->c, p->name));
     }
-    if (ok) f->root = ckr__node(x->c, CKR_NODE_DICT);
-    return ok && f->root && ckr__node_set(x->c, f->root, "state", state) &&
-           ckr__node_set(x->c, f->root, "param_groups", groups) &&
-           ckr__node_set(x->c, f->root, "names", names) &&
-           (!x->masters || ckr__node_set(x->c, f->root, "gradient_accumulator", masters)) &&
-           ckr__nt_root_others(x, f, pp, dp, tp);
+    f->root = ckr__node_dict(x->c, "state", state, "param_groups", groups, "names", names,
+                             (const char *)NULL);
+    if (x->masters) ckr__node_set(x->c, f->root, "gradient_accumulator", masters);
+    ckr__nt_root_others(x, f, pp, dp, tp);
+    return x->c->err->code;
 }
 
 static ckr_node *ckr__nt_size_node(ckr__ctx *c, int64_t v)
@@ -32828,94 +32809,82 @@ static ckr_node *ckr__nt_size_node(ckr__ctx *c, int64_t v)
 /* For ZeRO-1: where each rank's part begins and ends, and the shapes, of rank 0 of tp. */
 static ckr_node *ckr__nt_zero_config(ckr__nt_job *x)
 {
-    ckr_node *root = ckr__node(x->c, CKR_NODE_DICT), *offsets = ckr__node(x->c, CKR_NODE_DICT),
-             *shapes = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *offsets = ckr__node(x->c, CKR_NODE_DICT), *shapes = ckr__node(x->c, CKR_NODE_DICT);
     uint64_t i;
     uint32_t d;
-    bool ok = root && offsets && shapes &&
-              ckr__node_set(x->c, root, "param_name_to_dp_rank_offsets", offsets) &&
-              ckr__node_set(x->c, root, "orig_param_shapes", shapes);
-    for (i = 0; ok && i < x->n_items; i++) {
+    for (i = 0; i < x->n_items; i++) {
         const ckr__nt_item *p = &x->items[i];
         ckr_node *ranks = ckr__node(x->c, CKR_NODE_DICT), *shape = ckr__node(x->c, CKR_NODE_LIST);
         const ckr__block *b = p->blocks[0];
         if (!p->group) continue;
-        ok = ranks && shape;
-        for (d = 0; ok && d < b->n_dims; d++)
-            ok = ckr__node_push(x->c, shape, ckr__nt_size_node(x->c, b->shape[d]));
-        for (d = 0; ok && d < x->dp; d++) {
+        for (d = 0; d < b->n_dims; d++)
+            ckr__node_push(x->c, shape, ckr__nt_size_node(x->c, b->shape[d]));
+        for (d = 0; d < x->dp; d++) {
             ckr_node *pair;
             int64_t begin, end;
             ckr__nt_zero_range(ckr__block_numel(b), x->dp, d, &begin, &end);
             if (begin == end) continue;
             pair = ckr__node(x->c, CKR_NODE_LIST);
-            ok = pair && ckr__node_push(x->c, pair, ckr__nt_size_node(x->c, begin)) &&
-                 ckr__node_push(x->c, pair, ckr__nt_size_node(x->c, end)) &&
-                 ckr__node_pair(x->c, ranks, ckr__nt_size_node(x->c, d), pair);
+            ckr__node_push(x->c, pair, ckr__nt_size_node(x->c, begin));
+            ckr__node_push(x->c, pair, ckr__nt_size_node(x->c, end));
+            ckr__node_pair(x->c, ranks, ckr__nt_size_node(x->c, d), pair);
         }
-        ok = ok && ckr__node_pair(x->c, offsets, ckr__node_str(x->c, p->name), ranks) &&
-             ckr__node_pair(x->c, shapes, ckr__node_str(x->c, p->name), shape);
+        ckr__node_pair(x->c, offsets, ckr__node_str(x->c, p->name), ranks);
+        ckr__node_pair(x->c, shapes, ckr__node_str(x->c, p->name), shape);
     }
-    return ok ? root : NULL;
+    return ckr__node_dict(x->c, "param_name_to_dp_rank_offsets", offsets, "orig_param_shapes",
+                          shapes, (const char *)NULL);
 }
 
 /* emit: text, documents, edited only where they must change --------------------- */
 
-static bool ckr__nt_text_file(ckr__nt_job *x, const char *name, const void *bytes, uint64_t n)
+static void ckr__nt_text_file(ckr__nt_job *x, const char *name, const ckr__nt_text *as)
 {
-    const char *path = ckr__printf(x->c, "%lld/%s", (long long)x->step, name);
-    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TEXT) : NULL;
-    if (!f) return false;
-    f->text = bytes;
-    f->n_text = n;
-    return true;
+    ckr__out_text(x->out, ckr__nt_out(x, name), as->bytes, as->n);
 }
 
-static bool ckr__nt_json_file(ckr__nt_job *x, const char *name, const ckr_node *root, int indent,
+static void ckr__nt_json_file(ckr__nt_job *x, const char *name, const ckr_node *root, int indent,
                               bool sort_keys)
 {
-    ckr__buf b;
-    const char *copy = NULL;
-    memset(&b, 0, sizeof b);
+    ckr__buf b = CKR_ZERO;
     b.c = x->c;
-    if (ckr__json_put(&b, root, indent, sort_keys) == CKR_OK && !b.failed)
-        copy = ckr__strndup(x->c, (const char *)b.data, b.size);
-    if (copy && !ckr__nt_text_file(x, name, copy, b.size)) copy = NULL;
-    ckr__buf_free(&b);
-    return copy != NULL;
+    if (root) ckr__json_put(&b, root, indent, sort_keys);
+    ckr__out_buf(x->out, ckr__nt_out(x, name), &b);
 }
 
-static bool ckr__nt_emit_optimizer_config(ckr__nt_job *x)
+static void ckr__nt_emit_optimizer_config(ckr__nt_job *x)
 {
+    static const char name[] = "optimizer/optimizer_config.json";
     const char *type = x->zero      ? "ZeroDistributedOptimizer"
                        : x->masters ? "OptimizerFromGradientAccumulator"
                                     : "NamedOptimizer";
+    const ckr__nt_text *old = &x->nt->optimizer;
     ckr_node *root, *par;
-    if (x->same && x->nt->optimizer.root && x->padded == x->s->padded_vocab)
-        return ckr__nt_text_file(x, "optimizer/optimizer_config.json", x->nt->optimizer.bytes,
-                                 x->nt->optimizer.n);
-    root = ckr__dict_copy(x->c, x->nt->optimizer.root);
-    par = ckr__dict_copy(x->c, ckr_node_get(x->nt->optimizer.root, "parallelism"));
-    return root && par && ckr__node_set(x->c, root, "type", ckr__node_str(x->c, type)) &&
-           ckr__node_set(x->c, par, "tp_size", ckr__nt_size_node(x->c, x->tp)) &&
-           ckr__node_set(x->c, par, "dp_size", ckr__nt_size_node(x->c, x->dp)) &&
-           ckr__node_set(x->c, par, "pp_size", ckr__nt_size_node(x->c, x->pp)) &&
-           ckr__node_set(x->c, par, "expert_parallel_size", ckr__nt_size_node(x->c, 1)) &&
-           ckr__node_set(x->c, root, "parallelism", par) &&
-           ckr__node_set(x->c, root, "configs",
-                         x->zero ? ckr__nt_zero_config(x) : ckr__node(x->c, CKR_NODE_DICT)) &&
-           ckr__nt_json_file(x, "optimizer/optimizer_config.json", root, 0, false);
+    if (x->same && old->root && x->padded == x->s->padded_vocab) {
+        ckr__nt_text_file(x, name, old);
+        return;
+    }
+    root = ckr__dict_copy(x->c, old->root);
+    par = ckr__dict_copy(x->c, ckr_node_get(old->root, "parallelism"));
+    ckr__node_set(x->c, root, "type", ckr__node_str(x->c, type));
+    ckr__node_set(x->c, par, "tp_size", ckr__nt_size_node(x->c, x->tp));
+    ckr__node_set(x->c, par, "dp_size", ckr__nt_size_node(x->c, x->dp));
+    ckr__node_set(x->c, par, "pp_size", ckr__nt_size_node(x->c, x->pp));
+    ckr__node_set(x->c, par, "expert_parallel_size", ckr__nt_size_node(x->c, 1));
+    ckr__node_set(x->c, root, "parallelism", par);
+    ckr__node_set(x->c, root, "configs",
+                  x->zero ? ckr__nt_zero_config(x) : ckr__node(x->c, CKR_NODE_DICT));
+    ckr__nt_json_file(x, name, root, 0, false);
 }
 
 static ckr_result ckr__nt_emit_optimizer(ckr__nt_job *x)
 {
     uint32_t p, d, t;
-    if (!ckr__nt_emit_optimizer_config(x)) return ckr__oom(x->c);
+    ckr__nt_emit_optimizer_config(x);
     for (p = 0; p < x->pp; p++)
         for (d = 0; d < (x->zero ? x->dp : 1); d++)
-            for (t = 0; t < x->tp; t++)
-                if (!ckr__nt_optimizer_file(x, p, d, t)) return ckr__oom(x->c);
-    return CKR_OK;
+            for (t = 0; t < x->tp && !ckr__failed(x->c); t++) ckr__nt_optimizer_file(x, p, d, t);
+    return x->c->err->code;
 }
 
 /* emit: scheduler --------------------------------------------------------------- */
@@ -32958,7 +32927,7 @@ static ckr_node *ckr__nt_lambda(ckr__nt_job *x, ckr__out_file *f, const ckr_node
                              : ckr__node(x->c, CKR_NODE_DICT);
 }
 
-static bool ckr__nt_scheduler_file(ckr__nt_job *x, uint32_t pp, uint32_t tp)
+static ckr_result ckr__nt_scheduler_file(ckr__nt_job *x, uint32_t pp, uint32_t tp)
 {
     static const char *const keys[] = {
         "base_lrs", "last_epoch", "_step_count", "_is_initial", "_get_lr_called_within_step",
@@ -32970,19 +32939,18 @@ static bool ckr__nt_scheduler_file(ckr__nt_job *x, uint32_t pp, uint32_t tp)
     const ckr_node *old = ckr__nt_scheduler_of(x, pp, tp);
     const int64_t n = x->s->progress.step;
     uint64_t i;
-    bool ok = f && base && last && lambdas;
-    for (i = 0; ok && i < x->n_stage[pp]; i++) {
+    if (ckr__failed(x->c)) return x->c->err->code;
+    for (i = 0; i < x->n_stage[pp]; i++) {
         const ckr__nt_item *p = x->stage[pp][i];
         if (!p->group || (p->src->tp0_only && tp > 0)) continue;
-        ok = ckr__node_push(x->c, base, ckr__node_float(x->c, ckr__nt_head_lr(x, p))) &&
-             ckr__node_push(x->c, last, ckr__node_float(x->c, ckr__nt_head_lr(x, p))) &&
-             ckr__node_push(x->c, lambdas, ckr__nt_lambda(x, f, old, lambdas->count));
+        ckr__node_push(x->c, base, ckr__node_float(x->c, ckr__nt_head_lr(x, p)));
+        ckr__node_push(x->c, last, ckr__node_float(x->c, ckr__nt_head_lr(x, p)));
+        ckr__node_push(x->c, lambdas, ckr__nt_lambda(x, f, old, lambdas->count));
     }
-    if (!ok) return false;
     f->root = ckr__node(x->c, CKR_NODE_DICT);
-    for (i = 0; f->root && i < (old ? old->count : sizeof keys / sizeof *keys); i++) {
+    for (i = 0; i < (old ? old->count : sizeof keys / sizeof *keys); i++) {
         ckr_node *key = old ? old->u.items[2 * i] : ckr__node_str(x->c, keys[i]);
-        if (!key) return false;
+        if (!key) break;
         v = ckr__nt_key_is(key, "base_lrs")      ? base
             : ckr__nt_key_is(key, "_last_lr")    ? last
             : ckr__nt_key_is(key, "lr_lambdas")  ? lambdas
@@ -32990,9 +32958,9 @@ static bool ckr__nt_scheduler_file(ckr__nt_job *x, uint32_t pp, uint32_t tp)
             : ckr__nt_key_is(key, "_step_count") ? ckr__node_int(x->c, n)
             : old ? ckr__copy_tree(x->c, f, ckr__dict_at(old, i), NULL)
                   : ckr__node_bool(x->c, false);
-        if (!ckr__node_pair(x->c, f->root, key, v)) return false;
+        ckr__node_pair(x->c, f->root, key, v);
     }
-    return f->root != NULL;
+    return x->c->err->code;
 }
 
 /* emit: schedule ------------------------------------------------------------------ */
@@ -33094,306 +33062,220 @@ static void ckr__nt_say_head(ckr__nt_job *x)
 
 /* emit: metadata ---------------------------------------------------------------- */
 
-static bool ckr__nt_put_int(ckr__ctx *c, ckr_node *dict, const char *key, int64_t v, bool *changed)
+/* A value of checkpoint_metadata.json. */
+static void ckr__nt_put(ckr__nt_job *x, ckr_node *dict, const char *key, ckr_node *value)
 {
     const ckr_node *old = ckr_node_get(dict, key);
-    if (old && old->kind == CKR_NODE_INT && old->u.i == v) return true;
-    *changed = true;
-    return ckr__node_set(c, dict, key, ckr__node_int(c, v));
+    if (old && value && old->kind == value->kind && ckr__node_equal(old, value)) return;
+    x->meta_anew = true;
+    ckr__node_set(x->c, dict, key, value);
 }
 
 /* HEAD asserts that samples and tokens are the sums over the stages. Sums of *samples and
    *tokens; a stage list for files that had none. */
 static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool zero,
-                                     int64_t *samples, int64_t *tokens, bool *changed)
+                                     int64_t *samples, int64_t *tokens)
 {
+    static const char at[] = "consumed_tokens_per_dataset_folder";
+    const ckr_node *cfg = x->nt->config.root, *folders;
+    const char *name = ckr_node_str(ckr_node_find(cfg, "/data_stages/0/name"));
     ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *stage;
-    const ckr_node *folders;
     int64_t v, length = 4096;
     uint64_t i, k, n = ckr_node_is_list(old) ? old->count : 0;
-    bool ok = list != NULL;
-    *samples = *tokens = 0;
-    ckr_node_i64(ckr_node_find(x->nt->config.root, "/tokens/sequence_length"), &length);
+    ckr_node_i64(ckr_node_find(cfg, "/tokens/sequence_length"), &length);
     if (!n) {
-        const char *name = ckr_node_str(ckr_node_find(x->nt->config.root, "/data_stages/0/name"));
-        *changed = true;
+        x->meta_anew = true;
         *samples = zero || x->s->progress.samples < 0 ? 0 : x->s->progress.samples;
-        stage = ckr__node(x->c, CKR_NODE_DICT);
-        return ok && stage &&
-                       ckr__node_set(x->c, stage, "name",
-                                     ckr__node_str(x->c, name ? name : "Training Stage")) &&
-                       ckr__node_set(x->c, stage, "start_training_step", ckr__node_int(x->c, 1)) &&
-                       ckr__node_set(x->c, stage, "consumed_train_samples",
-                                     ckr__node_int(x->c, *samples)) &&
-                       ckr__node_set(x->c, stage, "sequence_length", ckr__node_int(x->c, length)) &&
-                       ckr__node_set(x->c, stage, "consumed_tokens_per_dataset_folder",
-                                     ckr__node(x->c, CKR_NODE_DICT)) &&
-                       ckr__node_push(x->c, list, stage)
-                   ? list
-                   : NULL;
+        ckr__node_push(
+            x->c, list,
+            ckr__node_dict(x->c, "name", ckr__node_str(x->c, name ? name : "Training Stage"),
+                           "start_training_step", ckr__node_int(x->c, 1), "consumed_train_samples",
+                           ckr__node_int(x->c, *samples), "sequence_length",
+                           ckr__node_int(x->c, length), at, ckr__node(x->c, CKR_NODE_DICT),
+                           (const char *)NULL));
     }
-    for (i = 0; ok && i < n; i++) {
+    for (i = 0; i < n; i++) {
         stage = ckr__dict_copy(x->c, old->u.items[i]);
-        ok = stage && ckr__node_push(x->c, list, stage);
-        if (!ok) break;
-        folders = ckr_node_get(stage, "consumed_tokens_per_dataset_folder");
-        if (zero) {
-            ok = ckr__nt_put_int(x->c, stage, "consumed_train_samples", 0, changed) &&
-                 ckr__node_set(x->c, stage, "consumed_tokens_per_dataset_folder",
-                               ckr__node(x->c, CKR_NODE_DICT));
-            continue;
-        }
-        if (ckr_node_i64(ckr_node_get(stage, "consumed_train_samples"), &v)) *samples += v;
+        folders = zero ? NULL : ckr_node_get(stage, at);
+        ckr__node_push(x->c, list, stage);
+        if (zero) ckr__nt_put(x, stage, "consumed_train_samples", ckr__node_int(x->c, 0));
+        else if (ckr_node_i64(ckr_node_get(stage, "consumed_train_samples"), &v)) *samples += v;
         for (k = 0; k < ckr__dict_n(folders); k++)
             if (ckr_node_i64(ckr__dict_at(folders, k), &v)) *tokens += v;
-        if (!ckr_node_get(stage, "sequence_length"))
-            ok = ckr__nt_put_int(x->c, stage, "sequence_length", length, changed);
-        if (ok && !folders) {
-            *changed = true;
-            ok = ckr__node_set(x->c, stage, "consumed_tokens_per_dataset_folder",
-                               ckr__node(x->c, CKR_NODE_DICT));
-        }
+        if (!zero && !ckr_node_get(stage, "sequence_length"))
+            ckr__nt_put(x, stage, "sequence_length", ckr__node_int(x->c, length));
+        if (!folders) ckr__nt_put(x, stage, at, ckr__node(x->c, CKR_NODE_DICT));
     }
-    return ok ? list : NULL;
+    return list;
 }
 
-static bool ckr__nt_emit_metadata(ckr__nt_job *x)
+static void ckr__nt_emit_metadata(ckr__nt_job *x)
 {
+    static const char file[] = "checkpoint_metadata.json";
     const bool zero = (x->t->without & CKR_PROGRESS) != 0;
-    ckr_node *root = ckr__dict_copy(x->c, x->nt->meta.root), *m, *stages;
+    ckr_node *root = ckr__dict_copy(x->c, x->nt->meta.root),
+             *m = ckr__dict_copy(x->c, ckr_node_get(root, "metas"));
     int64_t samples = 0, tokens = 0, v;
-    const ckr_node *total;
-    bool changed = false, ok = root != NULL;
-    if (!ok) return false;
-    m = ckr__dict_copy(x->c, ckr_node_get(root, "metas"));
-    ok = m && ckr__nt_put_int(x->c, root, "tp", x->tp, &changed) &&
-         ckr__nt_put_int(x->c, root, "dp", x->dp, &changed) &&
-         ckr__nt_put_int(x->c, root, "cp", x->cp, &changed);
-    if (ok && ckr__version(x->nt->version) < 1005000) {
-        changed = true;
+    const ckr_node *total = ckr_node_get(m, "consumed_tokens_total");
+    ckr__nt_put(x, root, "tp", ckr__node_int(x->c, x->tp));
+    ckr__nt_put(x, root, "dp", ckr__node_int(x->c, x->dp));
+    ckr__nt_put(x, root, "cp", ckr__node_int(x->c, x->cp));
+    if (ckr__version(x->nt->version) < 1005000) {
         ckr__say(x->c, "CKR_W_NANOTRON_VERSION", CKR_CHANGED, "version", x->nt->version, "1.5",
                  "checkpoint_metadata.json is written as HEAD reads it", NULL);
-        ok = ckr__node_set(x->c, root, "version", ckr__node_str(x->c, "1.5"));
-        if (ok && !ckr_node_get(root, "custom_metas"))
-            ok = ckr__node_set(x->c, root, "custom_metas", ckr__node(x->c, CKR_NODE_NONE));
+        ckr__nt_put(x, root, "version", ckr__node_str(x->c, "1.5"));
+        if (!ckr_node_get(root, "custom_metas"))
+            ckr__node_set(x->c, root, "custom_metas", ckr__node(x->c, CKR_NODE_NONE));
     }
-    stages = ok ? ckr__nt_data_stages(x, ckr_node_get(m, "data_stages"), zero, &samples, &tokens,
-                                      &changed)
-                : NULL;
-    ok = stages && ckr__node_set(x->c, m, "data_stages", stages);
-    if (ok && zero) changed = true;
-    if (ok && zero) ok = ckr__node_set(x->c, m, "last_train_step", ckr__node_int(x->c, 0));
-    if (ok && !ckr_node_get(m, "last_stage_idx"))
-        ok = ckr__nt_put_int(x->c, m, "last_stage_idx", 0, &changed);
-    if (ok && ckr_node_i64(ckr_node_get(m, "consumed_train_samples"), &v) && v != samples && !zero)
+    ckr__node_set(x->c, m, "data_stages",
+                  ckr__nt_data_stages(x, ckr_node_get(m, "data_stages"), zero, &samples, &tokens));
+    if (zero) {
+        x->meta_anew = true;
+        ckr__nt_put(x, m, "last_train_step", ckr__node_int(x->c, 0));
+    }
+    if (!ckr_node_get(m, "last_stage_idx"))
+        ckr__nt_put(x, m, "last_stage_idx", ckr__node_int(x->c, 0));
+    if (ckr_node_i64(ckr_node_get(m, "consumed_train_samples"), &v) && v != samples && !zero)
         ckr__say_int(x->c, "CKR_W_NANOTRON_SAMPLES", CKR_CHANGED, "consumed_train_samples", v,
                      samples, "HEAD asserts the sum over the data stages", NULL);
-    if (ok) ok = ckr__nt_put_int(x->c, m, "consumed_train_samples", samples, &changed);
-    total = ckr_node_get(m, "consumed_tokens_total");
-    if (ok && (!total || (total->kind == CKR_NODE_INT && total->u.i != tokens))) {
+    ckr__nt_put(x, m, "consumed_train_samples", ckr__node_int(x->c, samples));
+    if (!total || (total->kind == CKR_NODE_INT && total->u.i != tokens)) {
         if (total && !zero)
             ckr__say(x->c, "CKR_W_NANOTRON_TOKENS", CKR_CHANGED, "consumed_tokens_total",
                      ckr__printf(x->c, "%lld", (long long)total->u.i), "null",
                      "HEAD asserts the sum over the data folders, which is another: null is "
                      "written, and HEAD counts from there", NULL);
-        changed = true;
-        ok = ckr__node_set(x->c, m, "consumed_tokens_total",
-                           zero ? ckr__node_int(x->c, 0) : ckr__node(x->c, CKR_NODE_NONE));
+        ckr__nt_put(x, m, "consumed_tokens_total",
+                    zero ? ckr__node_int(x->c, 0) : ckr__node(x->c, CKR_NODE_NONE));
     }
-    if (!ok) return false;
-    if (!changed)
-        return ckr__nt_text_file(x, "checkpoint_metadata.json", x->nt->meta.bytes, x->nt->meta.n);
-    return ckr__node_set(x->c, root, "metas", m) &&
-           ckr__nt_json_file(x, "checkpoint_metadata.json", root, 2, true);
+    if (!x->meta_anew) {
+        ckr__nt_text_file(x, file, &x->nt->meta);
+        return;
+    }
+    ckr__node_set(x->c, root, "metas", m);
+    ckr__nt_json_file(x, file, root, 2, true);
 }
 
-/* Where a value that begins at k ends in its line: before a comment and blanks. */
-static size_t ckr__nt_yaml_value_end(const char *s, size_t k, size_t end)
+/* The place of the scalar at `pointer` in lines of block style, or false. */
+static bool ckr__nt_yaml_find(const ckr__buf *b, const char *pointer, size_t *from, size_t *to)
 {
-    const bool quoted = k < end && (s[k] == '"' || s[k] == '\'');
-    size_t i;
-    for (i = k; i < end && !quoted; i++)
-        if (s[i] == '#' && (s[i - 1] == ' ' || s[i - 1] == '\t')) end = i;
-    while (end > k && strchr(" \t\r", s[end - 1])) end--;
-    return end;
-}
-
-/* The place of `key`'s scalar in lines of block style at `path` (n levels of nesting), or false. */
-static bool ckr__nt_yaml_find(const char *s, size_t size, const char *const *path, size_t n,
-                              size_t *from, size_t *to)
-{
-    size_t at = 0, level = 0, indent[8];
-    bool fresh = true;         /* the first line inside the block tells its indentation   */
-    indent[0] = 0;
-    while (at < size) {
-        const char *eol = (const char *)memchr(s + at, '\n', size - at);
-        const size_t end = eol ? (size_t)(eol - s) : size;
-        const size_t key = strlen(path[level]);
-        size_t k = at, col, stop;
-        while (k < end && s[k] == ' ') k++;
-        col = k - at;
-        at = end + 1;
+    const char *s = (const char *)b->data, *key = pointer + 1;
+    size_t at, end, k, n = strcspn(key, "/"), indent = 0, least = 0;
+    bool fresh = false, quoted;        /* the first line inside a block tells its indentation */
+    for (at = 0; at < b->size; at = end + 1) {
+        const char *eol = (const char *)memchr(s + at, '\n', b->size - at);
+        end = eol ? (size_t)(eol - s) : b->size;
+        for (k = at; k < end && s[k] == ' '; k++) {}
         if (k == end || s[k] == '#') continue;
-        if (level > 0 && fresh) {
-            if (col <= indent[level - 1]) return false;
-            indent[level] = col;
-            fresh = false;
-        }
-        if (level > 0 && col < indent[level]) return false;
-        if (col != indent[level] || end - k <= key || memcmp(s + k, path[level], key) != 0 ||
-            s[k + key] != ':')
+        if (fresh) indent = k - at;
+        fresh = false;
+        if (indent < least || k - at < indent) return false;
+        if (k - at != indent || end - k <= n || memcmp(s + k, key, n) != 0 || s[k + n] != ':')
             continue;
-        k += key + 1;
-        while (k < end && s[k] == ' ') k++;
-        stop = ckr__nt_yaml_value_end(s, k, end);
-        if (level + 1 == n) {
-            *from = k;
-            *to = stop;
-            return k < stop;
-        }
-        if (k < stop || level + 1 >= sizeof indent / sizeof *indent) return false;
-        level++;
+        for (k += n + 1; k < end && s[k] == ' '; k++) {}
+        quoted = k < end && (s[k] == '"' || s[k] == '\'');
+        *from = *to = k;
+        while (*to < end && (quoted || s[*to] != '#' || !strchr(" \t", s[*to - 1]))) ++*to;
+        while (*to > k && strchr(" \t\r", s[*to - 1])) --*to;  /* before a comment and blanks  */
+        if (!key[n]) return k < *to;
+        if (k < *to) return false;
+        key += n + 1;
+        n = strcspn(key, "/");
+        least = indent + 1;
         fresh = true;
     }
     return false;
 }
 
-/* The mapping with path[0..n) set to `value`; mappings on the way are copied. NULL: an error. */
-static ckr_node *ckr__nt_yaml_with(ckr__ctx *c, const ckr_node *root, const char *const *path,
-                                   size_t n, const char *value)
+/* The mapping with `value` at `pointer`; mappings on the way are copied. */
+static ckr_node *ckr__nt_yaml_with(ckr__ctx *c, const ckr_node *root, const char *pointer,
+                                   ckr_node *value)
 {
-    ckr_node *top = ckr__dict_copy(c, root), *at = top, *v = NULL;
-    size_t i;
-    for (i = 0; at && i + 1 < n; i++) {
-        ckr_node *in = ckr__dict_copy(c, ckr_node_get(at, path[i]));
-        if (!ckr__node_set(c, at, path[i], in)) return NULL;
+    ckr_node *top = ckr__dict_copy(c, root), *at = top;
+    const char *key = pointer + 1;
+    size_t n;
+    for (; key[n = strcspn(key, "/")]; key += n + 1) {
+        const char *name = ckr__strndup(c, key, n);
+        ckr_node *in = name ? ckr__dict_copy(c, ckr_node_get(at, name)) : NULL;
+        ckr__node_set(c, at, name, in);
         at = in;
     }
-    if (ckr__yaml_parse(c, "config.yaml", value, strlen(value), &v) != CKR_OK) return NULL;
-    return ckr__node_set(c, at, path[n - 1], v) ? top : NULL;
+    return ckr__node_set(c, at, key, value) ? top : NULL;
 }
 
 /* The same where the line was not found: flow style, quoted keys. Then all is written anew. */
-static bool ckr__nt_yaml_anew(ckr__nt_job *x, ckr__buf *b, const char *const *path, size_t n,
-                              const char *value)
+static void ckr__nt_yaml_anew(ckr__nt_job *x, ckr__buf *out, const char *pointer, ckr_node *value)
 {
-    ckr__buf out;
     ckr_node *root = NULL;
-    if (ckr__yaml_parse(x->c, "config.yaml", b->data, b->size, &root) != CKR_OK) return false;
-    root = ckr__nt_yaml_with(x->c, root, path, n, value);
-    memset(&out, 0, sizeof out);
-    out.c = x->c;
-    if (!root || ckr__yaml_put(&out, root) != CKR_OK) {
-        ckr__buf_free(&out);
-        return false;
-    }
-    ckr__buf_free(b);
-    *b = out;
-    if (x->config_anew) return true;
+    out->size = 0;
+    if (ckr__yaml_parse(x->c, "config.yaml", x->config.data, x->config.size, &root) == CKR_OK)
+        root = ckr__nt_yaml_with(x->c, root, pointer, value);
+    if (ckr__failed(x->c) || ckr__yaml_put(out, root) != CKR_OK || x->config_anew) return;
     x->config_anew = true;
-    return ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED, "config.yaml", NULL, NULL,
-                    "a value cannot be changed in its line: it is written anew, with the same "
-                    "contents and without its comments", NULL) == CKR_OK;
+    ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED, "config.yaml", NULL, NULL,
+             "a value cannot be changed in its line: it is written anew, with the same "
+             "contents and without its comments", NULL);
 }
 
 /* Does config.yaml say so now? Lines inside a quoted text look like others, and an anchor that
-   stood before the value is missing elsewhere. An error only where that cannot be told. */
-static ckr_result ckr__nt_yaml_says(ckr__ctx *c, const ckr__buf *b, const char *pointer,
-                                    const char *value, bool *says)
+   stood before the value is missing elsewhere. */
+static bool ckr__nt_yaml_says(ckr__ctx *c, const ckr__buf *b, const char *pointer,
+                              const ckr_node *value)
 {
-    ckr_node *root = NULL, *want = NULL;
-    const ckr_node *have;
-    *says = false;
-    if (b->failed) return CKR_E_NOMEM;
-    if (ckr__yaml_parse(c, "config.yaml", b->data, b->size, &root) != CKR_OK ||
-        ckr__yaml_parse(c, "config.yaml", value, strlen(value), &want) != CKR_OK) {
-        const ckr_result r = c->err->code;
-        if (r == CKR_E_NOMEM || r == CKR_E_LIMIT) return r;
+    ckr_node *root = NULL;
+    const ckr_result r = ckr__yaml_parse(c, "config.yaml", b->data, b->size, &root);
+    if (r != CKR_OK && c->err->code != CKR_E_NOMEM && c->err->code != CKR_E_LIMIT)
         ckr__error_reset(c);
-        return CKR_OK;
-    }
-    have = ckr_node_find(root, pointer);
-    *says = have && ckr__node_equal(have, want);
-    return CKR_OK;
+    return r == CKR_OK && ckr__node_equal(ckr_node_find(root, pointer), value);
 }
 
 /* Sets one scalar of config.yaml, every other byte staying. A key that is absent stays absent. */
-static bool ckr__nt_yaml_set(ckr__nt_job *x, ckr__buf *b, const char *pointer, const char *value)
+static void ckr__nt_yaml_set(ckr__nt_job *x, const char *pointer, const char *value)
 {
-    char part[160];
-    const char *path[8];
-    size_t n = 0, from, to, k;
-    ckr__buf out;
-    ckr_result r;
-    bool says;
-    const ckr_node *old = ckr_node_find(x->nt->config.root, pointer);
-    if (!old || !value) return !old;
-    ckr__format(part, sizeof part, "%s", pointer + 1);
-    path[n++] = part;
-    for (k = 0; part[k]; k++)
-        if (part[k] == '/') {
-            part[k] = 0;
-            if (n < 8) path[n++] = part + k + 1;
-        }
-    if (!ckr__nt_yaml_find((const char *)b->data, b->size, path, n, &from, &to))
-        return ckr__nt_yaml_anew(x, b, path, n, value);
-    if (to - from == strlen(value) && !memcmp(b->data + from, value, to - from)) return true;
-    memset(&out, 0, sizeof out);
+    const ckr__buf *b = &x->config;
+    ckr__buf out = CKR_ZERO;
+    ckr_node *v = NULL;
+    size_t from, to;
+    bool says = false;
     out.c = x->c;
-    ckr__buf_put(&out, b->data, from);
-    ckr__buf_str(&out, value);
-    ckr__buf_put(&out, b->data + to, b->size - to);
-    r = ckr__nt_yaml_says(x->c, &out, pointer, value, &says);
-    if (r != CKR_OK || !says) {
-        ckr__buf_free(&out);
-        return r == CKR_OK && ckr__nt_yaml_anew(x, b, path, n, value);
+    if (!ckr_node_find(x->nt->config.root, pointer) || !value || ckr__failed(x->c) ||
+        ckr__yaml_parse(x->c, "config.yaml", value, strlen(value), &v) != CKR_OK)
+        return;
+    if (ckr__nt_yaml_find(b, pointer, &from, &to)) {
+        if (to - from == strlen(value) && !memcmp(b->data + from, value, to - from)) return;
+        ckr__buf_put(&out, b->data, from);
+        ckr__buf_str(&out, value);
+        ckr__buf_put(&out, b->data + to, b->size - to);
+        says = !out.failed && ckr__nt_yaml_says(x->c, &out, pointer, v);
     }
-    ckr__buf_free(b);
-    *b = out;
-    return true;
+    if (!says && !ckr__failed(x->c)) ckr__nt_yaml_anew(x, &out, pointer, v);
+    ckr__buf_free(&x->config);
+    x->config = out;
 }
 
 /* A key of the configuration that the coming run is started with: "/a/b" is a.b. */
-static bool ckr__nt_setting(ckr__nt_job *x, const char *pointer, const ckr_node *value,
+static void ckr__nt_setting(ckr__nt_job *x, const char *pointer, const ckr_node *value,
                             const char *otherwise)
 {
-    const char *key = ckr__key_with(x->c, pointer + 1, '/', '.');
-    return key && ckr__setting_changed(x->out, "config.yaml", key, value,
-                                       ckr_node_find(x->nt->config.root, pointer), otherwise);
+    ckr__setting_changed(x->out, "config.yaml", ckr__key_with(x->c, pointer + 1, '/', '.'), value,
+                         ckr_node_find(x->nt->config.root, pointer), otherwise);
 }
 
-static bool ckr__nt_yaml_int(ckr__nt_job *x, ckr__buf *b, const char *pointer, int64_t v)
+static void ckr__nt_yaml_int(ckr__nt_job *x, const char *pointer, int64_t v)
 {
-    char s[24];
     int64_t was;
     const ckr_node *old = ckr_node_find(x->nt->config.root, pointer);
-    if (ckr_node_i64(old, &was) && was == v) return true;
-    if (old && strncmp(pointer, "/general/", 9) != 0 &&
-        !ckr__nt_setting(x, pointer, ckr__node_int(x->c, v),
-                         "Nanotron builds the run from its configuration, and does not find the "
-                         "files or the shapes of another"))
-        return false;
-    ckr__format(s, sizeof s, "%lld", (long long)v);
-    return ckr__nt_yaml_set(x, b, pointer, s);
+    if (ckr_node_i64(old, &was) && was == v) return;
+    if (old && strncmp(pointer, "/general/", 9) != 0)
+        ckr__nt_setting(x, pointer, ckr__node_int(x->c, v),
+                        "Nanotron builds the run from its configuration, and does not find the "
+                        "files or the shapes of another");
+    ckr__nt_yaml_set(x, pointer, ckr__printf(x->c, "%lld", (long long)v));
 }
 
-/* One value of the schedule in config.yaml. HEAD takes it from the configuration that the coming
-   run is started with, so the entry says what must stand there. */
-static bool ckr__nt_emit_setting(ckr__nt_job *x, ckr__buf *b, const char *pointer,
-                                 const ckr_node *value, const char *text)
-{
-    const ckr_node *old = ckr_node_find(x->nt->config.root, pointer);
-    if (!ckr__nt_setting(x, pointer, value,
-                         "Nanotron takes its curve from the configuration that the run is started "
-                         "with: the LR follows another one"))
-        return false;
-    if (!old)
-        return ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_LOST, pointer, NULL, text,
-                        "config.yaml has no such key: it was not added", NULL) == CKR_OK;
-    return ckr__nt_yaml_set(x, b, pointer, text);
-}
-
-static bool ckr__nt_emit_schedule(ckr__nt_job *x, ckr__buf *b)
+/* The schedule in config.yaml. HEAD takes it from the configuration that the coming run is started
+   with, so the entries say what must stand there. */
+static void ckr__nt_emit_schedule(ckr__nt_job *x)
 {
     static const char at[] = "/optimizer/learning_rate_scheduler/";
     static const char *const keys[] = { "learning_rate", "min_decay_lr", "lr_warmup_steps",
@@ -33402,83 +33284,81 @@ static bool ckr__nt_emit_schedule(ckr__nt_job *x, ckr__buf *b)
     size_t i;
     for (i = 0; x->schedule && i < sizeof keys / sizeof *keys; i++) {
         const ckr_node *v = ckr_node_get(x->schedule->params, keys[i]), *old;
-        char pointer[80];
-        const char *text;
-        double was, now;
-        ckr__format(pointer, sizeof pointer, "%s%s", i == 7 ? "/tokens/" : at, keys[i]);
+        const char *pointer = ckr__printf(x->c, "%s%s", i == 7 ? "/tokens/" : at, keys[i]);
+        const char *text = ckr_node_str(v);
+        double now;
+        if (!pointer || !v || (!text && !ckr_node_f64(v, &now))) continue;
         old = ckr_node_find(x->nt->config.root, pointer);
-        if (!v) continue;
-        if (ckr_node_str(v)) {
-            if (ckr_node_str(old) && !strcmp(ckr_node_str(old), ckr_node_str(v))) continue;
-            text = ckr_node_str(v);
-        } else {
-            if (!ckr_node_f64(v, &now) || (ckr_node_f64(old, &was) && was == now)) continue;
+        if (ckr__node_equal(v, old)) continue;
+        if (!text)
             text = i < 2 ? ckr__double_text(x->c, now, true) : ckr__printf(x->c, "%.0f", now);
-        }
-        if (!text || !ckr__nt_emit_setting(x, b, pointer, v, text)) return false;
+        ckr__nt_setting(x, pointer, v,
+                        "Nanotron takes its curve from the configuration that the run is started "
+                        "with: the LR follows another one");
+        if (old) ckr__nt_yaml_set(x, pointer, text);
+        else
+            ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_LOST, pointer, NULL, text,
+                     "config.yaml has no such key: it was not added", NULL);
     }
-    return true;
 }
 
-static bool ckr__nt_emit_config(ckr__nt_job *x)
+static void ckr__nt_emit_config(ckr__nt_job *x)
 {
-    ckr__buf b;
-    const char *copy = NULL;
-    bool ok;
+    const ckr_node *old = x->nt->config.root;
     int64_t stage = x->nt->zero, size = 0;
-    if (!x->nt->config.root) return true;
-    memset(&b, 0, sizeof b);
-    b.c = x->c;
-    ckr__buf_put(&b, x->nt->config.bytes, (size_t)x->nt->config.n);
-    ckr_node_i64(ckr_node_find(x->nt->config.root, "/optimizer/zero_stage"), &stage);
+    if (!old) return;
+    ckr__buf_put(&x->config, x->nt->config.bytes, (size_t)x->nt->config.n);
+    ckr_node_i64(ckr_node_find(old, "/optimizer/zero_stage"), &stage);
     if ((stage > 0) != x->zero) stage = x->zero;
-    ok = !b.failed && ckr__nt_yaml_int(x, &b, "/parallelism/tp", x->tp) &&
-         ckr__nt_yaml_int(x, &b, "/parallelism/pp", x->pp) &&
-         ckr__nt_yaml_int(x, &b, "/parallelism/dp", x->dp) &&
-         ckr__nt_yaml_int(x, &b, "/parallelism/context_parallel_size", x->cp) &&
-         ckr__nt_yaml_int(x, &b, "/parallelism/expert_parallel_size", 1) &&
-         ckr__nt_yaml_int(x, &b, "/optimizer/zero_stage", stage);
-    ckr_node_i64(ckr_node_find(x->nt->config.root, "/model/model_config/vocab_size"), &size);
-    if (ok && x->padded && (x->padded != x->s->padded_vocab ||
-                            (size > 0 && !ckr__nt_pads_to(x->nt, size, x->padded, x->tp))))
-        ok = ckr__nt_yaml_int(x, &b, "/model/model_config/vocab_size", x->padded);
-    if (ok && x->t->dtype != CKR_DTYPE_NONE)
-        ok = ckr__nt_yaml_set(x, &b, "/model/dtype", ckr_dtype_name(x->t->dtype));
-    if (ok && x->micro)
-        ok = ckr__nt_yaml_set(x, &b, "/tokens/micro_batch_size",
-                              ckr__printf(x->c, "%lld", (long long)x->micro)) &&
-             ckr__nt_yaml_set(x, &b, "/tokens/batch_accumulation_per_replica",
-                              ckr__printf(x->c, "%lld", (long long)x->accumulate));
-    if (ok) ok = ckr__nt_emit_schedule(x, &b);
-    if (ok && x->t->without & CKR_PROGRESS)
-        ok = ckr__nt_yaml_int(x, &b, "/general/step", 0) &&
-             ckr__nt_yaml_int(x, &b, "/general/consumed_train_samples", 0);
-    if (ok) copy = ckr__strndup(x->c, (const char *)b.data, b.size);
-    ok = copy && ckr__nt_text_file(x, "config.yaml", copy, b.size);
-    ckr__buf_free(&b);
-    return ok;
+    ckr__nt_yaml_int(x, "/parallelism/tp", x->tp);
+    ckr__nt_yaml_int(x, "/parallelism/pp", x->pp);
+    ckr__nt_yaml_int(x, "/parallelism/dp", x->dp);
+    ckr__nt_yaml_int(x, "/parallelism/context_parallel_size", x->cp);
+    ckr__nt_yaml_int(x, "/parallelism/expert_parallel_size", 1);
+    ckr__nt_yaml_int(x, "/optimizer/zero_stage", stage);
+    ckr_node_i64(ckr_node_find(old, "/model/model_config/vocab_size"), &size);
+    if (x->padded && (x->padded != x->s->padded_vocab ||
+                      (size > 0 && !ckr__nt_pads_to(x->nt, size, x->padded, x->tp))))
+        ckr__nt_yaml_int(x, "/model/model_config/vocab_size", x->padded);
+    if (x->t->dtype != CKR_DTYPE_NONE)
+        ckr__nt_yaml_set(x, "/model/dtype", ckr_dtype_name(x->t->dtype));
+    if (x->micro) {
+        ckr__nt_yaml_set(x, "/tokens/micro_batch_size",
+                         ckr__printf(x->c, "%lld", (long long)x->micro));
+        ckr__nt_yaml_set(x, "/tokens/batch_accumulation_per_replica",
+                         ckr__printf(x->c, "%lld", (long long)x->accumulate));
+    }
+    ckr__nt_emit_schedule(x);
+    if (x->t->without & CKR_PROGRESS) {
+        ckr__nt_yaml_int(x, "/general/step", 0);
+        ckr__nt_yaml_int(x, "/general/consumed_train_samples", 0);
+    }
+    ckr__out_buf(x->out, ckr__nt_out(x, "config.yaml"), &x->config);
 }
 
 /* model_config.json with another vocab_size, every other byte staying. */
-static bool ckr__nt_emit_model_config(ckr__nt_job *x)
+static void ckr__nt_emit_model_config(ckr__nt_job *x)
 {
+    static const char file[] = "model_config.json", key[] = "\"vocab_size\"";
     const char *s = x->nt->model.bytes, *at, *end, *copy;
     ckr_node *root;
-    if (!s) return true;
-    if (!x->padded || x->padded == x->nt->vocab)
-        return ckr__nt_text_file(x, "model_config.json", s, x->nt->model.n);
-    at = strstr(s, "\"vocab_size\"");
-    end = at ? at + 12 : NULL;
-    if (end) end += strspn(end, " \t\r\n");
-    if (end && *end == ':' && !strstr(end, "\"vocab_size\"")) {
-        at = end + 1 + strspn(end + 1, " \t\r\n");
+    if (!s) return;
+    if (!x->padded || x->padded == x->nt->vocab) {
+        ckr__nt_text_file(x, file, &x->nt->model);
+        return;
+    }
+    at = strstr(s, key);
+    if (at) at += sizeof key - 1 + strspn(at + sizeof key - 1, " \t\r\n");
+    if (at && *at == ':' && !strstr(at, key)) {
+        at += 1 + strspn(at + 1, " \t\r\n");
         end = at + strspn(at, "0123456789");
         copy = ckr__printf(x->c, "%.*s%lld%s", (int)(at - s), s, (long long)x->padded, end);
-        return copy && ckr__nt_text_file(x, "model_config.json", copy, strlen(copy));
+        ckr__out_text(x->out, ckr__nt_out(x, file), copy, copy ? strlen(copy) : 0);
+        return;
     }
     root = ckr__dict_copy(x->c, x->nt->model.root);
-    return root && ckr__node_set(x->c, root, "vocab_size", ckr__node_int(x->c, x->padded)) &&
-           ckr__nt_json_file(x, "model_config.json", root, 0, false);
+    ckr__node_set(x->c, root, "vocab_size", ckr__node_int(x->c, x->padded));
+    ckr__nt_json_file(x, file, root, 0, false);
 }
 
 /* emit: random ------------------------------------------------------------------ */
@@ -33528,79 +33408,72 @@ static ckr_result ckr__nt_emit_random(ckr__nt_job *x)
 /* emit: report ------------------------------------------------------------------ */
 
 /* Samples of an update = micro batch x accumulation x dp, which nothing checks on a resume. */
-static bool ckr__nt_say_batch(ckr__nt_job *x, int64_t micro, int64_t steps)
+static void ckr__nt_say_batch(ckr__nt_job *x, int64_t micro, int64_t steps)
 {
     static const char why[] = "an update takes other samples, without a word: steps, samples and "
                               "tokens no longer count the same";
-    const int64_t saved = x->nt->s->batch,
-                  all = ckr__batch_told(x->s, saved, x->nt->dp, x->dp);
+    const int64_t all = ckr__batch_told(x->s, x->nt->s->batch, x->nt->dp, x->dp);
     int64_t taken;
-    if (!all) return true;
+    if (!all) return;
     taken = ckr__batch_split(all, x->dp, &micro, &steps);
     x->micro = micro;
     x->accumulate = steps;
-    if (!ckr__nt_setting(x, "/tokens/micro_batch_size", ckr__node_int(x->c, micro), why) ||
-        !ckr__nt_setting(x, "/tokens/batch_accumulation_per_replica", ckr__node_int(x->c, steps),
-                         why))
-        return false;
+    ckr__nt_setting(x, "/tokens/micro_batch_size", ckr__node_int(x->c, micro), why);
+    ckr__nt_setting(x, "/tokens/batch_accumulation_per_replica", ckr__node_int(x->c, steps), why);
     if (taken != all)
         ckr__say_int(x->c, "CKR_W_NANOTRON_BATCH", CKR_APPROX, "samples per update", all, taken,
                      "they are no multiple of the replicas: steps, samples and tokens no longer "
                      "count the same", "take a --dp that divides them");
-    return true;
 }
 
-static bool ckr__nt_say_topology(ckr__nt_job *x)
+static void ckr__nt_say_topology(ckr__nt_job *x)
 {
+    static const char each[] = "/tokens/batch_accumulation_per_replica";
     const ckr__nt *nt = x->nt;
     const ckr_node *cfg = nt->config.root;
     const char *engine = ckr_node_str(ckr_node_find(cfg, "/parallelism/pp_engine"));
     const char *mode = ckr_node_str(ckr_node_find(cfg, "/parallelism/tp_mode"));
     int64_t accumulate = 0, batch = 0;
-    bool ok = true;
-    ckr_node_i64(ckr_node_find(cfg, "/tokens/batch_accumulation_per_replica"), &accumulate);
+    ckr_node_i64(ckr_node_find(cfg, each), &accumulate);
     ckr_node_i64(ckr_node_find(cfg, "/tokens/micro_batch_size"), &batch);
     ckr__say_sizes(x->c, ckr__nt_bounds.axes, &nt->s->topology, &x->t->topology);
     if (x->pp > nt->pp && accumulate > 0 && accumulate < (int64_t)x->pp - 1 &&
         (!engine || !strcmp(engine, "1f1b")))
-        ok = ckr__nt_setting(x, "/tokens/batch_accumulation_per_replica",
-                             ckr__node_int(x->c, (int64_t)x->pp - 1),
-                             "the 1F1B engine stops at fewer micro batches than stages less one");
-    if (ok && x->tp == 1 && nt->tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"))
-        ok = ckr__nt_setting(x, "/parallelism/tp_mode", ckr__node_str(x->c, "ALL_REDUCE"),
-                             "HEAD loads this, but its reduce-scatter mode cannot train with tp 1");
-    ok = ok && ckr__nt_say_batch(x, batch, accumulate);
+        ckr__nt_setting(x, each, ckr__node_int(x->c, (int64_t)x->pp - 1),
+                        "the 1F1B engine stops at fewer micro batches than stages less one");
+    if (x->tp == 1 && nt->tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"))
+        ckr__nt_setting(x, "/parallelism/tp_mode", ckr__node_str(x->c, "ALL_REDUCE"),
+                        "HEAD loads this, but its reduce-scatter mode cannot train with tp 1");
+    ckr__nt_say_batch(x, batch, accumulate);
     if (x->zero && x->masters && x->dp > 1 && !(nt->zero && nt->dp > 1) &&
         !(x->t->without & CKR_OPTIMIZER))
         ckr__say(x->c, "CKR_W_NANOTRON_ZERO_MASTERS", CKR_CHANGED, "zero", NULL, NULL,
                  "HEAD loads ZeRO-1 with fp32 masters and dp over 1, but cannot train with it: its "
                  "gradient hook raises NotImplementedError", NULL);
-    return ok;
 }
 
 /* A Llama that was trained before the key came (2024-09) rotates neighbouring pairs of a head; HEAD
    rotates halves unless it is told, and would go on with another model (llama.py, config). */
-static bool ckr__nt_say_rotary(ckr__nt_job *x)
+static void ckr__nt_say_rotary(ckr__nt_job *x)
 {
     const ckr_node *model = x->nt->model.root;
-    if (!ckr__nt_true(model, "is_llama_config") || ckr_node_get(model, "rope_interleaved"))
-        return true;
-    return ckr__nt_setting(x, "/model/model_config/rope_interleaved", ckr__node_bool(x->c, true),
-                           "the code that wrote this had no such key and rotated interleaved "
-                           "pairs; HEAD rotates halves by default: another model");
+    if (ckr__nt_true(model, "is_llama_config") && !ckr_node_get(model, "rope_interleaved"))
+        ckr__nt_setting(x, "/model/model_config/rope_interleaved", ckr__node_bool(x->c, true),
+                        "the code that wrote this had no such key and rotated interleaved pairs; "
+                        "HEAD rotates halves by default: another model");
 }
 
 /* Before each update HEAD compares the moments of all replicas, of ZeRO-1 too (sanity_checks.py);
    where it saves, it leaves that out. */
-static bool ckr__nt_say_sanity(ckr__nt_job *x)
+static void ckr__nt_say_sanity(ckr__nt_job *x)
 {
     static const char key[] = "/general/ignore_sanity_checks";
     const ckr_node *ignore = ckr_node_find(x->nt->config.root, key);
-    if (!x->zero || x->dp * x->cp < 2 || (x->t->without & CKR_OPTIMIZER) || !ignore ||
-        ignore->kind != CKR_NODE_BOOL || ignore->u.b) return true;
-    return ckr__nt_setting(x, key, ckr__node_bool(x->c, true),
-                           "HEAD's own check stops a run with ZeRO-1 over several replicas: it "
-                           "takes their parts of the moments for copies");
+    if (x->zero && x->dp * x->cp > 1 && !(x->t->without & CKR_OPTIMIZER) && ignore &&
+        ignore->kind == CKR_NODE_BOOL && !ignore->u.b)
+        ckr__nt_setting(x, key, ckr__node_bool(x->c, true),
+                        "HEAD's own check stops a run with ZeRO-1 over several replicas: it takes "
+                        "their parts of the moments for copies");
 }
 
 /* HEAD looks for patterns in the name of the last tied or replicated parameter, too: a stage that
@@ -33625,32 +33498,20 @@ static void ckr__nt_say_exclude(ckr__nt_job *x)
 }
 
 /* Files that are not understood come back as they were. */
-static ckr_result ckr__nt_emit_loose(ckr__nt_job *x)
+static void ckr__nt_emit_loose(ckr__nt_job *x)
 {
     uint64_t i, k;
-    const char *under = ckr__printf(x->c, "%lld/", (long long)x->step);
-    const ckr_result e = under ? ckr__loose_put(x->out, &x->nt->loose, x->nt->dir, under)
-                               : x->c->err->code;
-    if (e != CKR_OK) return e;
+    const char *under = ckr__nt_out(x, "");
+    if (!under || ckr__loose_put(x->out, &x->nt->loose, x->nt->dir, under) != CKR_OK) return;
     for (i = 0, k = 0; i < x->nt->f.n_files[CKR__NT_OPTIMIZER]; i++) {
         const ckr_node *root = x->nt->f.files[CKR__NT_OPTIMIZER][i]->root;
         k += root->count - 3 - (ckr_node_get(root, "gradient_accumulator") != NULL);
     }
     if (!x->same || x->t->without & CKR_OPTIMIZER) x->n_lost += k;
-    if (!x->n_lost) return CKR_OK;
-    return ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "leftovers", (int64_t)x->n_lost, 0,
-                        "keys that are not understood belong to a rank that the target does not "
-                        "have", NULL);
-}
-
-/* What the target cannot be. False: nothing sensible can follow. */
-static bool ckr__nt_allowed(ckr__nt_job *x)
-{
-    if (x->nt->ep > 1)
-        ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", x->nt->ep, 1,
-                        "the checkpoint's experts are spread over ranks, which HEAD cannot be",
-                        NULL);
-    return !x->c->refused;
+    if (x->n_lost)
+        ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "leftovers", (int64_t)x->n_lost, 0,
+                     "keys that are not understood belong to a rank that the target does not have",
+                     NULL);
 }
 
 /* What goes with an optimizer that is not written. */
@@ -33667,35 +33528,36 @@ static void ckr__nt_say_bare(ckr__nt_job *x)
 }
 
 /* What is not written must not be looked for. The counters come with the scheduler's file. */
-static bool ckr__nt_say_parts(ckr__nt_job *x, bool optimizer)
+static void ckr__nt_say_parts(ckr__nt_job *x, bool optimizer)
 {
     static const char why[] = "Nanotron stops at files that are not written";
     const ckr_node *no = ckr__node_bool(x->c, false);
-    if (!optimizer && !ckr__nt_setting(x, "/checkpoints/load_optimizer", no, why)) return false;
-    if (x->t->dtype != CKR_DTYPE_NONE &&
-        !ckr__nt_setting(x, "/model/dtype", ckr__node_str(x->c, ckr_dtype_name(x->t->dtype)),
-                         "the run's parameters are of its configuration's dtype: what was cast is "
-                         "cast back"))
-        return false;
-    if (optimizer && !(x->t->without & CKR_SCHEDULE)) return true;
-    if (!ckr__nt_setting(x, "/checkpoints/load_lr_scheduler", no, why)) return false;
+    if (!optimizer) ckr__nt_setting(x, "/checkpoints/load_optimizer", no, why);
+    if (x->t->dtype != CKR_DTYPE_NONE)
+        ckr__nt_setting(x, "/model/dtype", ckr__node_str(x->c, ckr_dtype_name(x->t->dtype)),
+                        "the run's parameters are of its configuration's dtype: what was cast is "
+                        "cast back");
+    if (optimizer && !(x->t->without & CKR_SCHEDULE)) return;
+    ckr__nt_setting(x, "/checkpoints/load_lr_scheduler", no, why);
     if (x->nt->scheduler && !(x->t->without & CKR_PROGRESS))
         ckr__say_int(x->c, "CKR_W_NANOTRON_COUNTERS", CKR_LOST, "step", x->step, 0,
                      "Nanotron reads its counters with the scheduler only: step, samples and "
                      "tokens start again at 0",
                      "keep optimizer and schedule, or --mode transfer");
-    return true;
 }
 
 static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
 {
     const uint32_t without = x->t->without;
-    const char *latest;
-    ckr__out_file *f;
-    ckr_result e = CKR_OK;
-    uint32_t p, t;
     const bool optimizer = !(without & CKR_OPTIMIZER) && x->s->n_groups > 0;
-    if (!ckr__nt_allowed(x) || ckr__nt_schedule_plan(x) != CKR_OK || x->c->refused)
+    const char *latest = ckr__printf(x->c, "%lld", (long long)x->step);
+    ckr_result e;
+    uint32_t p, t;
+    if (x->nt->ep > 1)
+        ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", x->nt->ep, 1,
+                        "the checkpoint's experts are spread over ranks, which HEAD cannot be",
+                        NULL);
+    if (x->c->refused || ckr__nt_schedule_plan(x) != CKR_OK || x->c->refused)
         return x->c->err->code;
     e = ckr__nt_items(x);
     if (e == CKR_OK) e = ckr__nt_vocabulary(x);
@@ -33704,37 +33566,31 @@ static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
     if (e != CKR_OK || x->c->refused) return e;
     x->same = x->tp == x->nt->tp && x->pp == x->nt->pp && x->dp == x->nt->dp &&
               x->zero == x->nt->zero && x->nt->ep == 1;
-    if (!ckr__nt_say_topology(x) || !ckr__nt_say_rotary(x)) return ckr__oom(x->c);
+    ckr__nt_say_topology(x);
+    ckr__nt_say_rotary(x);
     ckr__nt_say_exclude(x);
-    if (!ckr__nt_say_sanity(x)) return ckr__oom(x->c);
+    ckr__nt_say_sanity(x);
     if (!(without & CKR_PARAMS)) e = ckr__nt_emit_weights(x);
     if (e == CKR_OK && optimizer) e = ckr__nt_emit_optimizer(x);
     if (optimizer) ckr__nt_say_head(x);
     else ckr__nt_say_bare(x);
-    if (e == CKR_OK && !ckr__nt_say_parts(x, optimizer)) e = ckr__oom(x->c);
-    for (p = 0; e == CKR_OK && optimizer && !(without & CKR_SCHEDULE) && p < x->pp; p++)
-        for (t = 0; e == CKR_OK && t < x->tp; t++)
-            if (!ckr__nt_scheduler_file(x, p, t)) e = ckr__oom(x->c);
+    ckr__nt_say_parts(x, optimizer);
+    for (p = 0; optimizer && !(without & CKR_SCHEDULE) && p < x->pp; p++)
+        for (t = 0; e == CKR_OK && t < x->tp; t++) e = ckr__nt_scheduler_file(x, p, t);
     if (e == CKR_OK && !(without & CKR_RNG)) e = ckr__nt_emit_random(x);
-    if (e == CKR_OK && (!ckr__nt_emit_metadata(x) || !ckr__nt_emit_config(x)))
-        e = ckr__oom(x->c);
-    if (e == CKR_OK) e = ckr__nt_emit_loose(x);
-    if (e == CKR_OK && !ckr__nt_emit_model_config(x)) e = ckr__oom(x->c);
-    if (e != CKR_OK) return e;
-    latest = ckr__printf(x->c, "%lld", (long long)x->step);
-    f = ckr__out_file_add(x->out, "latest.txt", CKR_FORMAT_TEXT);
-    if (!latest || !f) return ckr__oom(x->c);
-    f->text = latest;
-    f->n_text = strlen(latest);
-    return CKR_OK;
+    if (e != CKR_OK || ckr__failed(x->c)) return ckr__oom(x->c);
+    ckr__nt_emit_metadata(x);
+    ckr__nt_emit_config(x);
+    ckr__nt_emit_loose(x);
+    ckr__nt_emit_model_config(x);
+    return ckr__out_text(x->out, "latest.txt", latest, latest ? strlen(latest) : 0);
 }
 
 static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    ckr__nt_job x;
-    ckr_result e;
-    memset(&x, 0, sizeof x);
-    x.c = x.by_name.c = c;
+    ckr__nt_job x = CKR_ZERO;
+    ckr_result r;
+    x.c = x.by_name.c = x.config.c = c;
     x.s = s;
     x.t = t;
     x.out = out;
@@ -33745,9 +33601,10 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.cp = t->topology.cp;
     x.zero = t->topology.zero > 0;
     x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
-    e = ckr__nt_emit_all(&x);
+    r = ckr__nt_emit_all(&x);
     ckr__map_free(&x.by_name);
-    return e;
+    ckr__buf_free(&x.config);
+    return r;
 }
 
 static const ckr__schedules ckr__nt_schedules = {
@@ -34787,11 +34644,10 @@ static ckr_result ckr__shards_index(ckr__shards *x)
     const ckr_node *whole = x->whole->root;
     ckr_node *root = ckr__node(c, CKR_NODE_DICT), *sums = ckr__node(c, CKR_NODE_DICT),
              *map = ckr__node(c, CKR_NODE_DICT), *size = ckr__node_int(c, (int64_t)x->total);
-    ckr__out_file *f = ckr__out_file_add(x->out, CKR__HF_INDEX, CKR_FORMAT_TEXT);
     ckr__buf text;
     uint64_t i;
     ckr_result r;
-    bool ok = f && map && ckr__node_set(c, sums, "total_size", size) &&
+    bool ok = map && ckr__node_set(c, sums, "total_size", size) &&
               ckr__node_set(c, root, "metadata", sums) && ckr__node_set(c, root, "weight_map", map);
     for (i = 0; i < whole->count && ok; i++)
         ok = ckr__node_pair(c, map, whole->u.items[2 * i],
@@ -34800,12 +34656,9 @@ static ckr_result ckr__shards_index(ckr__shards *x)
     memset(&text, 0, sizeof text);
     text.c = c;
     r = ckr__json_put(&text, root, 2, true);
-    if (r == CKR_OK) ckr__buf_u8(&text, '\n');
-    if (r == CKR_OK) f->text = text.failed ? NULL : ckr__strndup(c, (const char *)text.data,
-                                                                text.size);
-    f->n_text = text.size;
-    ckr__buf_free(&text);
-    return r != CKR_OK ? r : f->text ? CKR_OK : c->err->code;
+    ckr__buf_u8(&text, '\n');
+    if (r != CKR_OK) ckr__buf_free(&text);
+    return r == CKR_OK ? ckr__out_buf(x->out, CKR__HF_INDEX, &text) : r;
 }
 
 /* A directory as transformers and its like write and load it, in place of the one file. */
@@ -44661,17 +44514,13 @@ static void ckr__ds_say_clients(ckr__ds_job *x)
 static void ckr__ds_emit_files(ckr__ds_job *x)
 {
     uint32_t m, d;
-    ckr__out_file *f;
     for (m = 0; m < x->pp; m++)
         for (d = 0; d < (x->zero == 3 ? x->dp : 1); d++) ckr__ds_model_file(x, m, d);
     if (x->universal) ckr__ds_uni_out(x);
     if (x->pipe) ckr__ds_layer_out(x);
     for (m = 0; m < x->pp && !x->universal && x->optimizer && x->wrapper >= CKR__DS_FLAT; m++)
         for (d = 0; d < x->dp; d++) ckr__ds_optim_file(x, m, d);
-    f = ckr__out_file_add(x->out, x->universal ? "latest_universal" : "latest", CKR_FORMAT_TEXT);
-    if (!f) return;
-    f->text = x->tag;
-    f->n_text = strlen(x->tag);
+    ckr__out_text(x->out, x->universal ? "latest_universal" : "latest", x->tag, strlen(x->tag));
 }
 
 /* Where --dtype begins fp16, the files get the scaler with which DeepSpeed begins; where it ends
