@@ -30443,13 +30443,9 @@ static const char *ckr__nt_name(ckr__ctx *c, int row, const uint32_t at[4], cons
 /* "model/a/b/model_weight.." is the parameter "a.b.weight". */
 static const char *ckr__nt_param_name(ckr__ctx *c, const ckr__rankfile *f)
 {
-    const size_t n = (size_t)(ckr__base(f->rel) - f->rel) - 6, len = n + f->n_name;
-    char *p = (char *)ckr__arena(c, len + 1);
-    size_t i;
-    if (!p || !f->name) return NULL;
-    for (i = 0; i < n; i++) p[i] = f->rel[6 + i] == '/' ? '.' : f->rel[6 + i];
-    memcpy(p + n, f->name, f->n_name);
-    return p;
+    const char *p = ckr__printf(c, "%.*s%.*s", (int)(ckr__base(f->rel) - f->rel) - 6, f->rel + 6,
+                                (int)f->n_name, f->name ? f->name : "");
+    return p && f->name ? ckr__key_with(c, p, '/', '.') : NULL;
 }
 
 static ckr_result ckr__nt_scan(ckr__nt *r)
@@ -30569,24 +30565,24 @@ static ckr_result ckr__nt_documents(ckr__nt *r)
 {
     const ckr_node *par = ckr_node_get(r->optimizer.root, "parallelism"),
                    *cfg = ckr_node_get(r->config.root, "parallelism");
+    const struct { const char *name, *at; uint32_t *size; } axes[] = { { "tp", "tp_size", &r->tp },
+                                                                       { "dp", "dp_size", &r->dp } };
     uint32_t v;
-    ckr__nt_size(ckr_node_get(r->meta.root, "tp"), &r->tp);
-    ckr__nt_size(ckr_node_get(r->meta.root, "dp"), &r->dp);
+    size_t i;
+    for (i = 0; i < 2; i++) {
+        uint32_t *size = axes[i].size;
+        ckr__nt_size(ckr_node_get(r->meta.root, axes[i].name), size);
+        if (ckr__nt_size(ckr_node_get(par, axes[i].at), &v)) {
+            if (*size && *size != v) return ckr__nt_said_twice(r, axes[i].name, *size, v);
+            *size = v;
+        }
+        if (!*size) ckr__nt_size(ckr_node_get(cfg, axes[i].name), size);
+    }
     if (!ckr__nt_size(ckr_node_get(r->meta.root, "cp"), &r->cp)) r->cp = 1;
-    if (ckr__nt_size(ckr_node_get(par, "tp_size"), &v)) {
-        if (r->tp && r->tp != v) return ckr__nt_said_twice(r, "tp", r->tp, v);
-        r->tp = v;
-    }
-    if (ckr__nt_size(ckr_node_get(par, "dp_size"), &v)) {
-        if (r->dp && r->dp != v) return ckr__nt_said_twice(r, "dp", r->dp, v);
-        r->dp = v;
-    }
     if (!ckr__nt_size(ckr_node_get(par, "pp_size"), &r->pp))
         ckr__nt_size(ckr_node_get(cfg, "pp"), &r->pp);
     if (!ckr__nt_size(ckr_node_get(par, "expert_parallel_size"), &r->ep) &&
         !ckr__nt_size(ckr_node_get(cfg, "expert_parallel_size"), &r->ep)) r->ep = 1;
-    if (!r->tp) ckr__nt_size(ckr_node_get(cfg, "tp"), &r->tp);
-    if (!r->dp) ckr__nt_size(ckr_node_get(cfg, "dp"), &r->dp);
     return CKR_OK;
 }
 
@@ -30855,8 +30851,7 @@ static int ckr__nt_leaf_rank(const ckr__nt *r, const char *name)
 static int ckr__nt_param_cmp(const void *a, const void *b)
 {
     const ckr__nt_param *x = (const ckr__nt_param *)a, *y = (const ckr__nt_param *)b;
-    if (x->order != y->order) return x->order < y->order ? -1 : 1;
-    return 0;
+    return (x->order > y->order) - (x->order < y->order);
 }
 
 /* The order in which the modules are registered: what the optimizer's order is, where a file
@@ -30944,20 +30939,17 @@ static ckr_result ckr__nt_blocks(ckr__nt *r)
 /* Names the first layer without this leaf, and the directory where its file would be. */
 static ckr_result ckr__nt_missing_in_layer(ckr__nt *r, const char *leaf, uint64_t have)
 {
-    const char *name = NULL, *rel;
-    char *slashes;
+    const char *name = NULL, *dir;
     int64_t k;
-    size_t i;
     for (k = 0; k < r->layers; k++) {
         name = ckr__printf(r->c, "model.decoder.%lld%s", (long long)k, leaf);
         if (!name) return ckr__oom(r->c);
         if (!ckr__map_find(&r->by_name, name, strlen(name), NULL)) break;
     }
-    rel = ckr__printf(r->c, "model/%.*s", (int)(strrchr(name, '.') - name), name);
-    slashes = rel ? (char *)ckr__arena(r->c, strlen(rel) + 1) : NULL;
-    if (!slashes) return ckr__oom(r->c);
-    for (i = 0; rel[i]; i++) slashes[i] = rel[i] == '.' ? '/' : rel[i];
-    return ckr__fileset_missing(&r->f, name, have, (uint64_t)r->layers, slashes);
+    dir = ckr__printf(r->c, "model.%.*s", (int)(strrchr(name, '.') - name), name);
+    if (dir) dir = ckr__key_with(r->c, dir, '.', '/');
+    return dir ? ckr__fileset_missing(&r->f, name, have, (uint64_t)r->layers, dir)
+               : ckr__oom(r->c);
 }
 
 /* Layers of a dense model have the same parameters: one that is absent in one layer is missing. */
@@ -31802,7 +31794,6 @@ static ckr_result ckr__nt_schedule(ckr__nt *r)
 {
     const ckr_node *cfg = ckr_node_find(r->config.root, "/optimizer/learning_rate_scheduler");
     const ckr_node *start = ckr_node_get(cfg, "lr_decay_starting_step");
-    const bool has_start = start && start->kind != CKR_NODE_NONE;
     double train = 0, warm = 0, decay = 0, base;
     bool derived;
     uint64_t i;
@@ -31811,19 +31802,15 @@ static ckr_result ckr__nt_schedule(ckr__nt *r)
     ckr__nt_num(ckr_node_get(r->config.root, "tokens"), "train_steps", &train);
     derived = !ckr__nt_num(cfg, "lr_decay_steps", &decay) || decay == train - warm;
     r->sched_params = ckr__node(r->c, CKR_NODE_DICT);
-    if (!r->sched_params) return ckr__oom(r->c);
-    for (i = 0; i < cfg->count; i++) {
-        ckr_node **pair = &cfg->u.items[2 * i];
-        if (pair[1]->kind == CKR_NODE_NONE ||
-            (derived && ckr__nt_key_is(pair[0], "lr_decay_steps"))) continue;
-        if (!ckr__node_pair(r->c, r->sched_params, pair[0], pair[1])) return ckr__oom(r->c);
-    }
-    if ((derived && has_start &&
-         !ckr__node_set(r->c, r->sched_params, "lr_decay_steps",
-                        ckr__node_int(r->c, (int64_t)(train - warm)))) ||
-        !ckr__node_set(r->c, r->sched_params, "train_steps", ckr__node_int(r->c, (int64_t)train)))
-        return ckr__oom(r->c);
-    return CKR_OK;
+    for (i = 0; i < cfg->count; i++)
+        if (ckr__dict_at(cfg, i)->kind != CKR_NODE_NONE &&
+            !(derived && ckr__nt_key_is(cfg->u.items[2 * i], "lr_decay_steps")))
+            ckr__node_take(r->c, r->sched_params, cfg, i);
+    if (derived && start && start->kind != CKR_NODE_NONE)
+        ckr__node_set(r->c, r->sched_params, "lr_decay_steps",
+                      ckr__node_int(r->c, (int64_t)(train - warm)));
+    ckr__node_set(r->c, r->sched_params, "train_steps", ckr__node_int(r->c, (int64_t)train));
+    return r->c->err->code;
 }
 
 static const char ckr__nt_scheduler_keys[] =
@@ -31966,28 +31953,20 @@ static ckr_result ckr__nt_schedule_out(ckr__nt *r, const double *bases, uint64_t
 }
 
 /* One group of the state: its parameter, its hyper-parameters, its initial LR. */
-static ckr_result ckr__nt_group_out(ckr__nt *r, const ckr__nt_param *p, ckr_group *g, double *init)
+static void ckr__nt_group_out(ckr__nt *r, const ckr__nt_param *p, ckr_group *g, double *init)
 {
-    const char **names = CKR__NEW_N(r->c, const char *, 1);
+    const char **names = CKR__DUP(r->c, const char *, &p->name, 1);
     uint64_t k;
     g->hyper = ckr__node(r->c, CKR_NODE_DICT);
-    if (!names || !g->hyper) return ckr__oom(r->c);
-    names[0] = p->name;
     g->params = names;
     g->n_params = 1;
     g->raw = p->group;
-    for (k = 0; k < p->group->count; k++) {
-        ckr_node *key = p->group->u.items[2 * k];
-        if (ckr__nt_key_is(key, "params")) continue;
-        if (!ckr__node_pair(r->c, g->hyper, key, ckr__dict_at(p->group, k)))
-            return ckr__oom(r->c);
-    }
-    *init = 0;
+    for (k = 0; k < p->group->count; k++)
+        if (!ckr__nt_key_is(p->group->u.items[2 * k], "params"))
+            ckr__node_take(r->c, g->hyper, p->group, k);
     ckr__nt_base_lr(r, p, init);
-    if (!ckr_node_get(g->hyper, "initial_lr") && *init != 0 &&
-        !ckr__node_set(r->c, g->hyper, "initial_lr", ckr__node_float(r->c, *init)))
-        return ckr__oom(r->c);
-    return CKR_OK;
+    if (!ckr_node_get(g->hyper, "initial_lr") && *init != 0)
+        ckr__node_set(r->c, g->hyper, "initial_lr", ckr__node_float(r->c, *init));
 }
 
 /* The groups' LR becomes what the schedule says for the next update. *moved counts those that
@@ -32052,13 +32031,14 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
     ckr_group *groups = CKR__NEW_N(r->c, ckr_group, r->n_params);
     double *bases = CKR__NEW_N(r->c, double, r->n_params), was = 0, now = 0;
     uint64_t i, n = 0, moved = 0;
-    ckr_result e = groups && bases ? CKR_OK : ckr__oom(r->c);
-    for (i = 0; i < r->n_params && e == CKR_OK; i++) {
-        if (!r->params[i]->group) continue;
-        e = ckr__nt_group_out(r, r->params[i], &groups[n], &bases[n]);
-        n++;
-    }
-    if (e != CKR_OK) return e;
+    ckr_result e;
+    if (!groups || !bases) return ckr__oom(r->c);
+    for (i = 0; i < r->n_params; i++)
+        if (r->params[i]->group) {
+            ckr__nt_group_out(r, r->params[i], &groups[n], &bases[n]);
+            n++;
+        }
+    if (ckr__failed(r->c)) return r->c->err->code;
     r->s->groups = groups;
     r->s->n_groups = n;
     e = ckr__nt_schedule_out(r, bases, n);
