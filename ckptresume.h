@@ -30565,8 +30565,9 @@ static ckr_result ckr__nt_documents(ckr__nt *r)
 {
     const ckr_node *par = ckr_node_get(r->optimizer.root, "parallelism"),
                    *cfg = ckr_node_get(r->config.root, "parallelism");
-    const struct { const char *name, *at; uint32_t *size; } axes[] = { { "tp", "tp_size", &r->tp },
-                                                                       { "dp", "dp_size", &r->dp } };
+    const struct { const char *name, *at; uint32_t *size; } axes[] = {
+        { "tp", "tp_size", &r->tp }, { "dp", "dp_size", &r->dp }
+    };
     uint32_t v;
     size_t i;
     for (i = 0; i < 2; i++) {
