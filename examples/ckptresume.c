@@ -3952,8 +3952,8 @@ static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan, const c
     code = curves_make(j, saved, f, &c);
     if (code == CODE_DONE && f->verdict != CKR_VERDICT_REFUSED && !curve_saved(j, &c))
         code = lr_nothing(j, "it tells no value of any update in this range",
-                          "--schedule KIND:key=value,... tells the saved run's schedule; --from and "
-                          "--to choose the range");
+                          "--schedule KIND:key=value,... tells the saved run's schedule; --from "
+                          "and --to choose the range");
     if (code == CODE_DONE) code = lr_show(j, &c, &notes);
     if (code == CODE_DONE && j->o.json) lr_json(j, &c, &notes);
     if (code == CODE_DONE && f->verdict == CKR_VERDICT_REFUSED) code = CODE_REFUSED;
