@@ -38232,7 +38232,7 @@ static ckr_result ckr__ac_emit_engine(ckr__ac_job *x)
     ckr__ac_file f = CKR_ZERO;
     ckr_result e;
     t.without |= CKR_RNG;                      /* they are in files of their own          */
-    if (!x->ac->scheduled) t.without |= CKR_SCHEDULE;
+    if (!x->ac->scheduled && ckr__ac_nth(x->ac, CKR__AC_SCHEDULER, 0)) t.without |= CKR_SCHEDULE;
     u.load = x->ac->trainer ? NULL : "Accelerator.load_state";
     u.told = x->ac->trainer && x->ac->scheduled && x->w.s->n_schedules &&
              !(t.without & CKR_SCHEDULE) && !ckr__starts(want->kind, "deepspeed:");

@@ -847,6 +847,96 @@ static void refused(void)
     ckr_ckpt_close(c);
 }
 
+/* A run of DeepSpeed's in the directory `hf` under this tag, with a trainer's files. */
+static void put_under(const char *run, const char *tag, bool trainer)
+{
+    static const char *const theirs[] = { "mp_rank_00_model_states.pt",
+                                          "zero_pp_rank_%d_mp_rank_00_model_states.pt",
+                                          "zero_pp_rank_%d_mp_rank_00_optim_states.pt",
+                                          "bf16_zero_pp_rank_%d_mp_rank_00_optim_states.pt" };
+    char from[160], to[160], name[80];
+    int i, d;
+    snprintf(from, sizeof from, "tests/data/deepspeed/%s/ckpt", run);
+    snprintf(to, sizeof to, "hf/%s", tag);
+    memio_add(&disk, "ds", true);
+    memio_load(&disk, from, "ds");
+    memio_add(&disk, "hf", true);
+    memio_add(&disk, to, true);
+    for (i = 0; i < 4; i++)
+        for (d = 0; d < (i ? 3 : 1); d++) {
+            snprintf(name, sizeof name, theirs[i], d);
+            snprintf(from, sizeof from, "ds/global_step3/%s", name);
+            snprintf(to, sizeof to, "hf/%s/%s", tag, name);
+            if (memio_find(&disk, from)) copy_file(from, to);
+        }
+    memio_remove(&disk, "ds");
+    copy_text("hf/latest", tag);
+    copy_text("hf/zero_to_fp32.py", "# kept");
+    if (trainer) copy_text("hf/trainer_state.json", "{\"global_step\": 3}");
+    for (d = 0; d < 3; d++) {
+        snprintf(to, sizeof to, trainer ? "hf/rng_state_%d.pth" : "hf/random_states_%d.pkl", d);
+        copy_file(d % 2 ? "in/0/random_states_1.pkl" : "in/0/random_states_0.pkl", to);
+    }
+}
+
+/* Opened as one of this dialect over DeepSpeed, with `dp` ranks. */
+static void is_under(const char *path, const char *dialect, int dp)
+{
+    ckr_ckpt *c = open_ok(path, -1);
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    if (!s) return;
+    CHECK_STR(s->dialect, dialect);
+    CHECK(s->engine && !strcmp(s->engine, "deepspeed"));
+    CHECK_INT(s->topology.dp, dp);
+    CHECK_INT(s->progress.step, 3);
+    CHECK(s->n_groups > 0 && s->n_rng > 0);
+    ckr_ckpt_close(c);
+}
+
+/* DeepSpeed's directory under a trainer's files is one checkpoint with them, at any size. */
+static void under_deepspeed(void)
+{
+    static const char *const runs[] = { "robin", "cut" };      /* ZeRO-2 and 3               */
+    int k, i;
+    for (k = 0; k < 4; k++) {
+        const bool trainer = k < 2;
+        const int dp = k % 2 ? 2 : 3;
+        const char *dialect = trainer ? "hf_trainer" : "accelerate",
+                   *tag = trainer ? "global_step3" : "pytorch_model";
+        char files[4][100];
+        uint8_t before[16], after[16];
+        const memio_file *f;
+        ckr_ckpt *c;
+        put_under(runs[k % 2], tag, trainer);
+        if (k % 2) memio_remove(&disk, trainer ? "hf/rng_state_2.pth" : "hf/random_states_2.pkl");
+        is_under("hf", dialect, dp);
+        digest_of("hf", -1, before);
+        if (convert("hf", -1, "w/out", (uint32_t)dp + 1)) {
+            is_under("w/out", dialect, dp + 1);
+            digest_of("w/out", -1, after);
+            CHECK(!memcmp(before, after, 16));
+            snprintf(files[0], sizeof *files, "w/out/%s/%szero_pp_rank_%d_mp_rank_00_optim_states.pt",
+                     tag, k % 2 ? "bf16_" : "", dp);
+            snprintf(files[1], sizeof *files,
+                     trainer ? "w/out/rng_state_%d.pth" : "w/out/random_states_%d.pkl", dp);
+            snprintf(files[2], sizeof *files, "w/out/zero_to_fp32.py");
+            snprintf(files[3], sizeof *files, trainer ? "w/out/trainer_state.json" : "w/out/latest");
+            for (i = 0; i < 4; i++)
+                t_check(memio_find(&disk, files[i]) != NULL, __FILE__, __LINE__, "no %s", files[i]);
+            f = memio_find(&disk, "w/out/latest");
+            CHECK(f && f->size == strlen(tag) && !memcmp(f->data, tag, strlen(tag)));
+        }
+        memio_remove(&disk, "w/out");
+        snprintf(files[0], sizeof *files, "hf/%s", tag);
+        c = open_ok(files[0], -1);
+        if (c) CHECK_STR(ckr_ckpt_state(c)->dialect, "deepspeed");
+        if (c) CHECK(note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes,
+                             "CKR_W_DS_BESIDE") != NULL);
+        ckr_ckpt_close(c);
+        memio_remove(&disk, "hf");
+    }
+}
+
 /* What a broken directory is. */
 static void broken(void)
 {
@@ -981,6 +1071,7 @@ int main(int argc, char **argv)
     RUN(parts_left_out);
     RUN(leftovers_come_back);
     RUN(refused);
+    RUN(under_deepspeed);
     RUN(broken);
     RUN(trainer);
     RUN(sana);

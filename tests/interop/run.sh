@@ -65,6 +65,10 @@ rc=0
 [ $# -ne 0 ] || "$py" tests/interop/matrix.py ./ckptresume || rc=1
 [ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/dist.py ./ckptresume || rc=1
 [ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/verl.py ./ckptresume || rc=1
+if [ $# -eq 0 ]; then
+    rm -rf build/under && mkdir -p build/under
+    OMP_NUM_THREADS=1 "$py" tests/interop/trainer_deepspeed.py ./ckptresume build/under || rc=1
+fi
 corpus=${CORPUS:-../shared/corpus}
 if [ $# -eq 0 ] && [ -n "${CI:-}" ] && [ ! -d "$corpus/dcp/make" ]; then
     echo "$corpus/dcp is not there"
