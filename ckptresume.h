@@ -28609,6 +28609,56 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
     return out;
 }
 
+/* The dict under a key of a dict, made where it is not there. */
+static ckr_node *ckr__dict_under(ckr__ctx *c, ckr_node *d, const char *key)
+{
+    ckr_node *of = key ? ckr__dict_value(d, key) : NULL;
+    if (of) return of;
+    of = ckr__node(c, CKR_NODE_DICT);
+    ckr__node_set(c, d, key, of);
+    return of;
+}
+
+/* An item of a directory of section dcp as a node of a state dict: a global tensor whose parts are
+   its chunks, or an object. NULL: the error is set. */
+static ckr_node *ckr__dcp_node(ckr__dcp *d, const ckr__dcp_item *x)
+{
+    ckr_node *n = ckr__node(d->c, CKR_NODE_TENSOR), *object = NULL;
+    ckr_view *v = CKR__NEW_N(d->c, ckr_view, x->n_chunks + 1);
+    ckr_dist *dist = CKR__NEW(d->c, ckr_dist);
+    ckr_shard *shards = CKR__NEW_N(d->c, ckr_shard, x->n_chunks);
+    int64_t *dims = CKR__NEW_N(d->c, int64_t, (x->n_chunks + 1) * 2 * CKR_MAX_DIMS);
+    uint64_t i;
+    if (x->bytes) return ckr__dcp_object(d, x, &object) == CKR_OK ? object : NULL;
+    if (!n || !v || !dist || !shards || !dims) return NULL;
+    for (i = 0; i < x->n_chunks; i++) {
+        const ckr__dcp_chunk *k = &x->chunks[i];
+        if (d->files[k->file].transform) {
+            ckr__dcp_fail(d, CKR_ITEM_DCP_TRANSFORM, d->files[k->file].name, x->fqn, NULL);
+            return NULL;
+        }
+        if (ckr__dcp_view(d, x, k, &v[i], dims + i * 2 * CKR_MAX_DIMS) != CKR_OK) return NULL;
+        shards[i].start = k->start;
+        shards[i].count = k->count;
+        shards[i].rank = d->files[k->file].rank;
+        shards[i].local = &v[i];
+    }
+    n->u.view = &v[i];
+    if (!x->n_dims && i) n->u.view = v;
+    dist->class_name = "";
+    dist->rank = dist->world = -1;
+    dist->shards = shards;
+    dist->n_shards = i;
+    v[i].dtype = i ? v[0].dtype : x->dtype;
+    v[i].n_dims = x->n_dims;
+    v[i].shape = x->shape;
+    v[i].stride = dims + i * 2 * CKR_MAX_DIMS;
+    v[i].file = CKR_NO_FILE;
+    v[i].dist = dist;
+    ckr__strides(x->n_dims, x->shape, dims + i * 2 * CKR_MAX_DIMS);
+    return n;
+}
+
 /* >>dcp.emit ------------------------------------------------------------------ */
 /* Describing a directory of section dcp: one data file a rank, tensors in slices, objects where
    there is least so far, the index last.
@@ -28706,6 +28756,15 @@ static ckr__out_item *ckr__dcp_out_item(ckr__dcp_out *w, const char *fqn, const 
     x->shape = shape;
     x->strides = w->strides;
     return ckr__failed(w->c) ? NULL : x;
+}
+
+/* Four keys of nested dicts. NULL: out of memory. */
+static ckr__dcp_part *ckr__dcp_path(ckr__ctx *c, const char *const keys[4])
+{
+    ckr__dcp_part *p = CKR__NEW_N(c, ckr__dcp_part, 4);
+    uint32_t i;
+    for (i = 0; p && i < 4; i++) p[i].key = keys[i];
+    return p;
 }
 
 static ckr__out_chunk *ckr__dcp_out_chunk(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank)
@@ -37628,7 +37687,7 @@ static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
                ShardedTensors of FSDP1
    State and groups have the parameters' names. All of them become state dicts of ranks as >>fsdp
    reads them: DCP's items are global tensors whose parts are the chunks, in one dict.
-   Source: accelerate/utils/fsdp_utils.py.                                                      */
+   Source: accelerate/utils/fsdp_utils.py. */
 
 enum { CKR__AF_FULL = 1, CKR__AF_SHARDED, CKR__AF_RANKS, CKR__AF_LAYOUTS = 3 };
 
@@ -37701,55 +37760,6 @@ static ckr_result ckr__af_scan(ckr__ac *r)
     return r->c->err->code;
 }
 
-/* An item of DCP as a node of a state dict. NULL: the error is set. */
-static ckr_node *ckr__af_item(ckr__dcp *d, const ckr__dcp_item *x)
-{
-    ckr_node *n = ckr__node(d->c, CKR_NODE_TENSOR), *object = NULL;
-    ckr_view *v = CKR__NEW_N(d->c, ckr_view, x->n_chunks + 1);
-    ckr_dist *dist = CKR__NEW(d->c, ckr_dist);
-    ckr_shard *shards = CKR__NEW_N(d->c, ckr_shard, x->n_chunks);
-    int64_t *dims = CKR__NEW_N(d->c, int64_t, (x->n_chunks + 1) * 2 * CKR_MAX_DIMS);
-    uint64_t i;
-    if (x->bytes) return ckr__dcp_object(d, x, &object) == CKR_OK ? object : NULL;
-    if (!n || !v || !dist || !shards || !dims) return NULL;
-    for (i = 0; i < x->n_chunks; i++) {
-        const ckr__dcp_chunk *k = &x->chunks[i];
-        if (d->files[k->file].transform) {
-            ckr__dcp_fail(d, CKR_ITEM_DCP_TRANSFORM, d->files[k->file].name, x->fqn, NULL);
-            return NULL;
-        }
-        if (ckr__dcp_view(d, x, k, &v[i], dims + i * 2 * CKR_MAX_DIMS) != CKR_OK) return NULL;
-        shards[i].start = k->start;
-        shards[i].count = k->count;
-        shards[i].rank = d->files[k->file].rank;
-        shards[i].local = &v[i];
-    }
-    n->u.view = &v[i];
-    if (!x->n_dims && i) n->u.view = v;
-    dist->class_name = "";
-    dist->rank = dist->world = -1;
-    dist->shards = shards;
-    dist->n_shards = i;
-    v[i].dtype = i ? v[0].dtype : x->dtype;
-    v[i].n_dims = x->n_dims;
-    v[i].shape = x->shape;
-    v[i].stride = dims + i * 2 * CKR_MAX_DIMS;
-    v[i].file = CKR_NO_FILE;
-    v[i].dist = dist;
-    ckr__strides(x->n_dims, x->shape, dims + i * 2 * CKR_MAX_DIMS);
-    return n;
-}
-
-/* The dict under a key of a dict, made where it is not there. */
-static ckr_node *ckr__af_under(ckr__ctx *c, ckr_node *d, const char *key)
-{
-    ckr_node *of = key ? ckr__dict_value(d, key) : NULL;
-    if (of) return of;
-    of = ckr__node(c, CKR_NODE_DICT);
-    ckr__node_set(c, d, key, of);
-    return of;
-}
-
 /* Puts an item where it was in the state dicts before they were flattened. */
 static void ckr__af_place(ckr__ac *r, ckr_node *root, ckr_node *groups, const ckr__dcp_item *x,
                           const char *rel, ckr_node *v)
@@ -37760,12 +37770,12 @@ static void ckr__af_place(ckr__ac *r, ckr_node *root, ckr_node *groups, const ck
         ckr__node_set(r->c, root, s + 6, v);
     } else if (ckr__starts(s, state) && slot > s + sizeof state - 2) {
         s = ckr__strndup(r->c, s + sizeof state - 1, (size_t)(slot - s) - (sizeof state - 1));
-        root = ckr__af_under(r->c, root, "state");
-        ckr__node_set(r->c, ckr__af_under(r->c, root, s), slot + 1, v);
+        root = ckr__dict_under(r->c, root, "state");
+        ckr__node_set(r->c, ckr__dict_under(r->c, root, s), slot + 1, v);
     } else if (ckr__starts(s, group) && strchr(s + sizeof group - 1, '.')) {
         slot = strchr(s + sizeof group - 1, '.');
         s = ckr__strndup(r->c, s + sizeof group - 1, (size_t)(slot - s) - (sizeof group - 1));
-        ckr__node_set(r->c, ckr__af_under(r->c, groups, s), slot + 1, v);
+        ckr__node_set(r->c, ckr__dict_under(r->c, groups, s), slot + 1, v);
     } else {
         ckr__leave(r->c, r->s, rel, x->fqn, v);
     }
@@ -37781,7 +37791,7 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
     ckr_result e = ckr__dcp_open(r->c, f->path, &d);
     for (i = 0; e == CKR_OK && i < d->n_items && !ckr__failed(r->c); i++) {
         const ckr__dcp_item *x = &d->items[i];
-        v = ckr__af_item(d, x);
+        v = ckr__dcp_node(d, x);
         if (!v || r->c->err->code != CKR_OK) break;
         ckr__af_place(r, root, groups, x, f->rel, v);
         if (x->strides && x->n_dims) m->strides = x->strides;
@@ -37791,7 +37801,7 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
     for (i = 0; i < ckr__dict_n(groups); i++)
         ckr__node_push(r->c, list, ckr__dict_value(groups, ckr__printf(r->c, "%u", (unsigned)i)));
     if (groups && groups->count) ckr__node_set(r->c, root, "param_groups", list);
-    if (groups && groups->count) ckr__af_under(r->c, root, "state");
+    if (groups && groups->count) ckr__dict_under(r->c, root, "state");
     if (root && m->version == 1) root->kind = CKR_NODE_ODICT;
     return r->c->err->code == CKR_OK ? root : NULL;
 }
@@ -37842,28 +37852,25 @@ static ckr_result ckr__af_moments(ckr__ac *r, const ckr__af *m)
     return r->c->err->code;
 }
 
-/* What FSDP1 does not read back. */
+/* What FSDP1 does not read back from files of this layout. */
 static const char *ckr__af_unread(const ckr__af *m, uint8_t layout)
 {
-    if (m->version != 1 || !m->f.ranks[0].optim) return NULL;
-    if (layout == CKR__AF_SHARDED)
-        return "FSDP1 loads these directories without the optimizer's state, in silence: the run "
-               "would go on with moments of zero";
-    return layout == CKR__AF_RANKS ? "FSDP1 cannot load rank files, not even its own: it ends "
-                                     "with an UnpicklingError at their ShardedTensors"
-                                   : NULL;
+    static const char *const why[] = {
+        NULL, NULL, "FSDP1 loads these directories without the optimizer's state, in silence: the "
+        "run would go on with moments of zero",
+        "FSDP1 cannot load rank files, not even its own: it ends with an UnpicklingError at their "
+        "ShardedTensors" };
+    return m->version == 1 && m->f.ranks[0].optim ? why[layout] : NULL;
 }
 
+/* What was said on reading holds no longer where the coming run's layout is another. */
 static ckr_result ckr__af_say_unread(ckr__ctx *c, const ckr__af *m, uint8_t layout)
 {
     const char *why = ckr__af_unread(m, layout);
-    if (why)
-        return ckr__say(c, "CKR_W_FSDP1_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL, why,
-                        "--variant full: FSDP1 and FSDP2 load it at any size");
-    return !ckr__af_unread(m, m->layout)
-               ? CKR_OK
-               : ckr__say(c, "CKR_W_FSDP1_OPTIMIZER", CKR_EXACT, "optimizer", NULL, NULL,
-                          "FSDP1 loads it from files of this layout", NULL);
+    if (!why && !ckr__af_unread(m, m->layout)) return CKR_OK;
+    return ckr__say(c, "CKR_W_FSDP1_OPTIMIZER", why ? CKR_LOST : CKR_EXACT, "optimizer", NULL, NULL,
+                    why ? why : "FSDP1 loads it from files of this layout",
+                    why ? "--variant full: FSDP1 and FSDP2 load it at any size" : NULL);
 }
 
 /* Its optimizer stands in the list of files for what looks for one there. */
@@ -37914,7 +37921,7 @@ static ckr_result ckr__af_model(ckr__ac *r, uint32_t at)
         return ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
                         "there is no optimizer file: weights only", NULL);
     e = ckr__af_moments(r, m);
-    if (e == CKR_OK && ckr__af_unread(m, m->layout)) e = ckr__af_say_unread(r->c, m, m->layout);
+    if (e == CKR_OK) e = ckr__af_say_unread(r->c, m, m->layout);
     return e == CKR_OK ? ckr__af_listed(r, m, at, k->files[optim][first]->rel) : e;
 }
 
@@ -37980,18 +37987,6 @@ static const char *ckr__af_name(ckr__af_save *v, uint8_t kind, uint32_t rank)
     return ckr__form_name(v->x->w.c, row->pattern, &f);
 }
 
-static ckr__dcp_part *ckr__af_path(ckr__ctx *c, const char *a, const char *b, const char *d,
-                                   const char *e)
-{
-    ckr__dcp_part *p = CKR__NEW_N(c, ckr__dcp_part, 4);
-    if (!p) return NULL;
-    p[0].key = a;
-    p[1].key = b;
-    p[2].key = d;
-    p[3].key = e;
-    return p;
-}
-
 static ckr_result ckr__af_begin(ckr__af_save *v, ckr__dcp_out *o, uint8_t kind)
 {
     ckr__ac_job *x = v->x;
@@ -38001,20 +37996,27 @@ static ckr_result ckr__af_begin(ckr__af_save *v, ckr__dcp_out *o, uint8_t kind)
     return r;
 }
 
+/* A tensor under keys of nested dicts: NULL behind the last. */
+static ckr_result ckr__af_put_tensor(ckr__af_save *v, ckr__dcp_out *o, const char *const keys[4],
+                                     const ckr_tensor *t, ckr_dtype dtype)
+{
+    const char *fqn = ckr__printf(v->x->w.c, keys[3] ? "%s.%s.%s.%s" : "%s.%s", keys[0], keys[1],
+                                  keys[2], keys[3]);
+    return ckr__dcp_out_tensor(o, fqn, ckr__dcp_path(v->x->w.c, keys), keys[3] ? 4 : 2, t, dtype, 0,
+                               v->x->ranks, false);
+}
+
 static ckr_result ckr__af_put_model(ckr__af_save *v)
 {
-    ckr__ctx *c = v->x->w.c;
+    const char *keys[4] = { "model", NULL, NULL, NULL };
     ckr__dcp_out o;
     uint64_t i;
     ckr_result r = ckr__af_begin(v, &o, CKR__AF_SHARDED);
     for (i = 0; i < v->w.to.n_params && r == CKR_OK; i++) {
         const ckr__fsdp_param *p = &v->w.to.params[i];
-        const char *fqn = ckr__printf(c, "model.%s", p->key);
-        const ckr__dcp_part *path = ckr__af_path(c, "model", p->key, NULL, NULL);
-        if (!p->tensor) continue;
+        keys[1] = p->key;
         o.replica = p->tied;
-        r = ckr__dcp_out_tensor(&o, fqn, path, 2, p->tensor, ckr__fsdp_dtype(&v->w, p), 0,
-                                v->x->ranks, false);
+        if (p->tensor) r = ckr__af_put_tensor(v, &o, keys, p->tensor, ckr__fsdp_dtype(&v->w, p));
     }
     return r == CKR_OK ? ckr__dcp_out_end(&o) : r;
 }
@@ -38022,27 +38024,29 @@ static ckr_result ckr__af_put_model(ckr__af_save *v)
 static ckr_result ckr__af_put_optimizer(ckr__af_save *v)
 {
     ckr__ctx *c = v->x->w.c;
+    const char *keys[4] = { "optimizer", "state", NULL, NULL };
     ckr__dcp_out o;
     ckr__dcp_part *path;
-    const char *fqn;
     uint64_t i, k;
     ckr_result r = ckr__af_begin(v, &o, CKR__AF_LAYOUTS + CKR__AF_SHARDED);
-    for (i = 0; i < v->w.to.n_params && r == CKR_OK; i++)
+    for (i = 0; i < v->w.to.n_params; i++)
         for (k = 0; k < v->w.slots[i].n && r == CKR_OK; k++) {
-            const ckr_tensor *t = v->w.slots[i].list[k];
-            const char *key = v->w.to.params[i].key;
-            fqn = ckr__printf(c, "optimizer.state.%s.%s", key, t->slot);
-            path = ckr__af_path(c, "optimizer", "state", key, t->slot);
-            r = ckr__dcp_out_tensor(&o, fqn, path, 4, t, t->dtype, 0, v->x->ranks, false);
+            keys[2] = v->w.to.params[i].key;
+            keys[3] = v->w.slots[i].list[k]->slot;
+            r = ckr__af_put_tensor(v, &o, keys, v->w.slots[i].list[k],
+                                   v->w.slots[i].list[k]->dtype);
         }
+    keys[1] = "param_groups";
+    keys[2] = NULL;
     for (i = 0; i < v->groups->count; i++)
         for (k = 0; k < ckr__dict_n(v->groups->u.items[i]) && r == CKR_OK; k++) {
-            const char *key = ckr__dict_key(v->groups->u.items[i], k);
-            if (!key) continue;
-            fqn = ckr__printf(c, "optimizer.param_groups.%llu.%s", (unsigned long long)i, key);
-            path = ckr__af_path(c, "optimizer", "param_groups", NULL, key);
-            if (path) path[2].index = (int64_t)i;
-            r = ckr__dcp_out_object(&o, fqn, path, 4, ckr__dict_at(v->groups->u.items[i], k));
+            keys[3] = ckr__dict_key(v->groups->u.items[i], k);
+            path = keys[3] ? ckr__dcp_path(c, keys) : NULL;
+            if (!path) continue;
+            path[2].index = (int64_t)i;
+            r = ckr__dcp_out_object(&o, ckr__printf(c, "optimizer.param_groups.%llu.%s",
+                                                    (unsigned long long)i, keys[3]),
+                                    path, 4, ckr__dict_at(v->groups->u.items[i], k));
         }
     return r == CKR_OK ? ckr__dcp_out_end(&o) : r;
 }
