@@ -1,6 +1,6 @@
 /* Real checkpoints of accelerate and the HF Trainer under FSDP from tests/data: every tensor
-   against the live process, in all layouts at other numbers of ranks and back; the scheduler's clock
-   and the streams; what FSDP1 cannot load, moments that torch wrote wrong; files that do not belong
+   against the live process, in all layouts at other numbers of ranks and back; the clock of the
+   scheduler and the streams; what FSDP1 cannot load, moments that torch wrote wrong; files that do not belong
    together; faults on the way; the tool. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
@@ -359,6 +359,7 @@ static void faults_on_the_way(void)
         for (v = 0; v < 3; v++) {
             whole w = CKR_ZERO;
             if (k == FULL1 || (k == TRAINER && v != 1)) continue;
+            memio_remove(&disk, "w/out");
             w.path = in[k];
             w.target = target_of(0, 0, 3, -1, layouts[v]);
             whole_way_fails(&w, 12);
