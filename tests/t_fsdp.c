@@ -1,7 +1,7 @@
 /* Real checkpoints of accelerate and the HF Trainer under FSDP from tests/data: every tensor
    against the live process, in all layouts at other numbers of ranks and back; the clock of the
-   scheduler and the streams; what FSDP1 cannot load, moments that torch wrote wrong; files that do not belong
-   together; faults on the way; the tool. */
+   scheduler and the streams; what FSDP1 cannot load, moments that torch wrote wrong; files that do
+   not belong together; faults on the way; the tool. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
