@@ -34834,6 +34834,8 @@ static const ckr__dialect ckr__plain_torch = {
      HF Trainer: checkpoint-N/ model.safetensors | pytorch_model.bin | adapter_model.*, or shards;
        optimizer.pt  scheduler.pt  rng_state.pth | rng_state_R.pth  trainer_state.json
        training_args.bin  config.json ...
+     Under DeepSpeed either has `latest` and a directory of DeepSpeed's, global_stepN or
+       pytorch_model, in place of the optimizer's files (>>deepspeed.under).
      Sana: epoch_E_step_S[_suffix].pth: state_dict, state_dict_ema, optimizer, scheduler, epoch,
        step, rng_state; rank 0 writes it alone.
    An optimizer's state dict numbers its parameters in the order of its groups. The names come from

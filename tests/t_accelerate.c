@@ -915,12 +915,14 @@ static void under_deepspeed(void)
             is_under("w/out", dialect, dp + 1);
             digest_of("w/out", -1, after);
             CHECK(!memcmp(before, after, 16));
-            snprintf(files[0], sizeof *files, "w/out/%s/%szero_pp_rank_%d_mp_rank_00_optim_states.pt",
-                     tag, k % 2 ? "bf16_" : "", dp);
+            snprintf(files[0], sizeof *files,
+                     "w/out/%s/%szero_pp_rank_%d_mp_rank_00_optim_states.pt", tag,
+                     k % 2 ? "bf16_" : "", dp);
             snprintf(files[1], sizeof *files,
                      trainer ? "w/out/rng_state_%d.pth" : "w/out/random_states_%d.pkl", dp);
             snprintf(files[2], sizeof *files, "w/out/zero_to_fp32.py");
-            snprintf(files[3], sizeof *files, trainer ? "w/out/trainer_state.json" : "w/out/latest");
+            snprintf(files[3], sizeof *files, "w/out/%s",
+                     trainer ? "trainer_state.json" : "latest");
             for (i = 0; i < 4; i++)
                 t_check(memio_find(&disk, files[i]) != NULL, __FILE__, __LINE__, "no %s", files[i]);
             f = memio_find(&disk, "w/out/latest");

@@ -12,13 +12,14 @@ import json, os, socket, subprocess, sys
 from pathlib import Path
 
 SAVED, LAST = 6, 9
-CASES = {  # name: (stage, of the Trainer or accelerate's, scheduler of ds_config)
-    "z1": (1, "trainer", False),
-    "z2": (2, "trainer", False),
-    "z3": (3, "trainer", False),
-    "z2_ds": (2, "trainer", True),
-    "acc_z2": (2, "accelerate", False),
-    "acc_z3_ds": (3, "accelerate", True),
+CASES = {  # name: (stage, of the Trainer or accelerate's, what ds_config has)
+    "z1": (1, "trainer", ""),
+    "z2": (2, "trainer", ""),
+    "z3": (3, "trainer", ""),
+    "z2_ds": (2, "trainer", "scheduler"),
+    "z2_opt": (2, "trainer", "optimizer"),  # DeepSpeed steps a scheduler that the Trainer builds
+    "acc_z2": (2, "accelerate", ""),
+    "acc_z3_ds": (3, "accelerate", "scheduler bf16"),
 }
 TO_STAGE = ("z2", 2, 3)  # case, processes, stage of ZeRO
 
@@ -32,7 +33,12 @@ def settings(stage, native):
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
     }
-    if native:
+    if "bf16" in native:
+        ds["bf16"] = {"enabled": True}
+    if "optimizer" in native:
+        adam = {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto", "torch_adam": True}
+        ds["optimizer"] = {"type": "AdamW", "params": adam}
+    if "scheduler" in native:
         curve = {"warmup_min_lr": 0, "warmup_max_lr": 2e-3, "warmup_num_steps": 3, "total_num_steps": 16}
         ds["scheduler"] = {"type": "WarmupDecayLR", "params": curve}
     return ds
@@ -158,7 +164,7 @@ def accelerate_run(stage, native, out, resume, stop):
     net = model()
     opt = torch.optim.AdamW(net.parameters(), lr=2e-3)
     curve = lambda t: max(0.1, 1 - t / (16 * world))  # noqa: E731
-    sched = DummyScheduler(opt) if native else torch.optim.lr_scheduler.LambdaLR(opt, curve)
+    sched = DummyScheduler(opt) if "scheduler" in native else torch.optim.lr_scheduler.LambdaLR(opt, curve)
     net, opt, sched = acc.prepare(net, opt, sched)
     told = {"losses": {}, "lrs": {}, "draws": None, "state": None}
     first = 0
