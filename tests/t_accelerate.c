@@ -1047,6 +1047,12 @@ static void faults_on_the_way(void)
     w.desc.n_names = n_names[SEQ];
     w.target = target_of(0, 0, 3, -1, NULL);
     whole_way_fails(&w, 0);
+    put_under("robin", "global_step3", true);
+    copy_file("in/0/scheduler.bin", "hf/scheduler.pt");
+    memset(&w.desc, 0, sizeof w.desc);
+    w.path = "hf";
+    whole_way_fails(&w, 200);
+    memio_remove(&disk, "hf");
 }
 
 int main(int argc, char **argv)
