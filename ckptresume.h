@@ -2451,7 +2451,7 @@ static void *ckr__arena_n(ckr__ctx *c, uint64_t count, size_t size)
 
 /* A copy of n items, to be changed. NULL sets the error. */
 #define CKR__DUP(c, T, from, n) \
-    ((T *)ckr__dup((c), (from), (n), sizeof *(1 ? (from) : (const T *)0)))
+    ((T *)ckr__dup((c), (from), (n), sizeof *(1 ? (from) : (T const *)0)))
 
 static void *ckr__dup(ckr__ctx *c, const void *from, uint64_t n, size_t size)
 {
