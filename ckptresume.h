@@ -37716,8 +37716,6 @@ typedef struct ckr__af {       /* one model                                     
     ckr__fileset files;        /* of all models: the first one's                         */
 } ckr__af;
 
-/* accelerate.fsdp: reading --------------------------------------------------------------- */
-
 /* Which models there are, and in which layout. */
 static ckr_result ckr__af_scan(ckr__ac *r)
 {
@@ -37965,8 +37963,6 @@ static ckr_result ckr__af_ranks(ckr__ac *r)
     r->ranks = k->size[CKR__RANK];
     return CKR_OK;
 }
-
-/* accelerate.fsdp: writing --------------------------------------------------------------- */
 
 typedef struct ckr__af_save {
     ckr__ac_job   *x;
