@@ -64,6 +64,7 @@ rc=0
 [ $# -ne 0 ] || "$py" tests/interop/shards.py ./ckptresume || rc=1
 [ $# -ne 0 ] || "$py" tests/interop/matrix.py ./ckptresume || rc=1
 [ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/dist.py ./ckptresume || rc=1
+[ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/fsdp.py ./ckptresume || rc=1
 [ $# -ne 0 ] || OMP_NUM_THREADS=1 "$py" tests/interop/verl.py ./ckptresume || rc=1
 if [ $# -eq 0 ]; then
     rm -rf build/under && mkdir -p build/under
