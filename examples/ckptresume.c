@@ -3765,30 +3765,6 @@ static int curves_make(job *j, const ckr_state *saved, const ckr_plan_facts *f, 
     return CODE_DONE;
 }
 
-static uint64_t curve_known(const curves *c, const double *values)
-{
-    uint64_t i, n = 0;
-    for (i = 0; i < c->n * c->lanes; i++) n += values[i] == values[i];
-    return n;
-}
-
-/* Where no schedule tells any LR, the groups have that of the next update; false: they do not. */
-static bool curve_saved(const job *j, const curves *c)
-{
-    const ckr_plan_facts *f = c->facts;
-    const int64_t row = f->resume_at - c->first;
-    uint64_t k, n = 0;
-    double v;
-    if (curve_known(c, c->before) + curve_known(c, c->after)) return true;
-    if (j->o.column != CKR_COLUMN_LR || row < 0 || (uint64_t)row >= c->n) return false;
-    for (k = 0; k < c->lanes && k < f->n_groups; k++)
-        if (ckr_node_f64(ckr_node_get(f->groups[k].hyper, "lr"), &v)) {
-            c->after[(uint64_t)row * c->lanes + k] = v;
-            n++;
-        }
-    return n > 0;
-}
-
 static void lr_json_rows(json *w, const job *j, const curves *c, const char *key,
                          const double *values, uint64_t skip)
 {
@@ -3950,10 +3926,6 @@ static int lr_verb(job *j, const ckr_state *saved, const ckr_plan *plan, const c
     f = &shown;
     notes = report_of(f->notes, f->n_notes, held, n);
     code = curves_make(j, saved, f, &c);
-    if (code == CODE_DONE && f->verdict != CKR_VERDICT_REFUSED && !curve_saved(j, &c))
-        code = lr_nothing(j, "it tells no value of any update in this range",
-                          "--schedule KIND:key=value,... tells the saved run's schedule; --from "
-                          "and --to choose the range");
     if (code == CODE_DONE) code = lr_show(j, &c, &notes);
     if (code == CODE_DONE && j->o.json) lr_json(j, &c, &notes);
     if (code == CODE_DONE && f->verdict == CKR_VERDICT_REFUSED) code = CODE_REFUSED;

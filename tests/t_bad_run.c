@@ -751,6 +751,21 @@ static void no_plan(const ckr_ckpt *c, const ckr_target *t, ckr_item item, const
     ckr_plan_free(p);
 }
 
+/* Moments without the parameters that they are of are nobody's weights. */
+static void moments_alone(void)
+{
+    static const int64_t shape[1] = { 2 };
+    static const float x[2] = { 1, 2 };
+    ckr_target t = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    t.dialect = "verl";
+    t.topology.zero = -1;
+    if (!CHECK_OK(ckr_ckpt_create(NULL, &c, &err), &err)) return;
+    CHECK_OK(ckr_ckpt_put(c, "w", "exp_avg", CKR_DTYPE_F32, 1, shape, x, &err), &err);
+    no_plan(c, &t, CKR_ITEM_SLOT_NAMES, "params", true);
+    ckr_ckpt_close(c);
+}
+
 /* What the target's dialect has no use for is told, not passed over. */
 static void in_vain(const ckr_ckpt *c)
 {
@@ -781,6 +796,7 @@ static void targets(void)
     c = nanotron();
     if (!c) return;
     in_vain(c);
+    moments_alone();
     t = target(), t.topology.tp = 3;
     no_plan(c, &t, CKR_ITEM_TP_UNEVEN, QKV, true);
     t = target(), t.topology.pp = 9;
