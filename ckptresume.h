@@ -28138,14 +28138,14 @@ static void ckr__hold_top(ckr_schedule *x, ckr__curve_nums *k, const double *top
 
 static bool ckr__hold_whole(const ckr__hold *h, double *v, bool down)
 {
-    const double near = floor(*v + 0.5);
-    if (!(fabs(near) < 9e15)) return *v != *v;
-    if (!(fabs(*v - near) <= 1e-9 * (1 + fabs(near)))) {
+    const double whole = floor(*v + 0.5);
+    if (!(fabs(whole) < 9e15)) return *v != *v;
+    if (!(fabs(*v - whole) <= 1e-9 * (1 + fabs(whole)))) {
         if (!h->rounds) return false;
         h->out->rounded = true;
-        *v = down ? floor(*v) : near;
+        *v = down ? floor(*v) : whole;
     } else {
-        *v = near;
+        *v = whole;
     }
     return true;
 }
@@ -29098,27 +29098,18 @@ static const ckr_view *ckr__fsdp_local(const ckr_view *v)
 /* A second name of bytes that the first rank has under another. */
 static ckr_result ckr__fsdp_ties(ckr__fsdp *f)
 {
-    struct { uint64_t file, data, at; } where;
-    ckr__map seen;
+    ckr__shared seen = CKR_ZERO;
     uint64_t i, at;
-    memset(&seen, 0, sizeof seen);
-    seen.c = f->c;
+    seen.map.c = f->c;
     for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
         ckr__fsdp_param *p = &f->params[i];
         const ckr_view *v = ckr__fsdp_local(p->node->u.view);
-        int64_t n = 0;
-        if (!v || !ckr__numel(v->n_dims, v->shape, &n) || !n || v->bytes) continue;
-        where.file = v->file;
-        where.data = v->data_offset;
-        where.at = (uint64_t)v->offset;
-        if (!ckr__map_find(&seen, (const char *)&where, sizeof where, &at)) {
-            ckr__map_put(&seen, (const char *)&where, sizeof where, i, NULL);
-        } else if (ckr__same_view(v, ckr__fsdp_local(f->params[at].node->u.view))) {
-            ckr__tie_add(f->c, f->s, f->params[at].name, p->name);
-            p->tied = true;
-        }
+        at = i;
+        if (!v || !ckr__shared_before(&seen, v, &at)) continue;
+        ckr__tie_add(f->c, f->s, f->params[at].name, p->name);
+        p->tied = true;
     }
-    ckr__map_free(&seen);
+    ckr__map_free(&seen.map);
     return f->c->err->code;
 }
 
@@ -29205,6 +29196,7 @@ static bool ckr__fsdp_is_own(const ckr__fsdp_param *p)
 static bool ckr__fsdp_find_lists(ckr__fsdp *f, ckr__fsdp_lists *l)
 {
     char list[256];
+    const char *text;          /* the map's key                                            */
     uint64_t i;
     for (i = 0; i < f->n_params; i++) {
         const char *key = f->params[i].key;
@@ -29213,7 +29205,8 @@ static bool ckr__fsdp_find_lists(ckr__fsdp *f, ckr__fsdp_lists *l)
             n = ckr__name_list(key, at, list);
             if (l->n >= CKR__FSDP_LISTS || ckr__map_find(&l->found, list, n, NULL)) continue;
             l->inner[l->n] = depth > 0;
-            if (!ckr__map_put(&l->found, list, n, l->n++, NULL)) return false;
+            text = ckr__strndup(f->c, list, n);
+            if (!text || !ckr__map_put(&l->found, text, n, l->n++, NULL)) return false;
         }
     }
     return true;
