@@ -27996,7 +27996,12 @@ static ckr_result ckr__loose_put(ckr__out *o, const ckr__loose *x, const char *d
     for (i = 0; i < x->n && r == CKR_OK; i++) {
         const char *from = ckr__path_join(o->c, dir, x->rel[i]),
                    *to = ckr__printf(o->c, "%s%s", under, x->rel[i]);
-        r = from && to ? ckr__out_copy(o, to, from) : o->c->err->code;
+        ckr_stat st;
+        if (from && ckr__path_stat(o->c, from, &st) && st.size > o->c->limits.max_metadata_bytes)
+            r = ckr__say(o->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, x->rel[i], NULL, NULL,
+                         "it is larger than max_metadata_bytes and no part of the resume: it is "
+                         "not copied", "copy it beside, where somebody needs it");
+        else r = from && to ? ckr__out_copy(o, to, from) : o->c->err->code;
     }
     return r;
 }
