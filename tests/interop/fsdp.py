@@ -150,7 +150,7 @@ def main():
             path, truth = f"{top}/{name}", f"{top}/{name}.pt"
             port += 1
             mp.spawn(process, (2, port, version, kind, dcp, path, truth), nprocs=2)
-            for world in range(1, 5):
+            for world in (1, 3) if os.environ.get("CI") else (1, 2, 3, 4):  # fewer and more than 2: time is short
                 out = f"{top}/{name}.{world}"
                 args = [tool, "convert", path, out, "--dp", str(world)] + (["--variant", variant] if variant else [])
                 p = subprocess.run(args, capture_output=True, text=True)

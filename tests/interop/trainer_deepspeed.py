@@ -296,7 +296,7 @@ def main(tool, tmp):
     where = {n: tmp / n for n in CASES}
     if not launch(tmp, 2, [[n, CASES[n][0], str(where[n]), None] for n in CASES]):
         return
-    for world in 1, 2, 3, 4:
+    for world in (2, 3) if os.environ.get("CI") else (1, 2, 3, 4):  # where time is short
         jobs, of = [], []
         todo = [(n, CASES[n][0], []) for n in CASES]
         if world == TO_STAGE[1]:
