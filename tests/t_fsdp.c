@@ -371,7 +371,7 @@ static void the_tool(void)
 {
     static char out[] = "build/t_fsdp.XXXXXX";
     const char *tool = getenv("TOOL"), *top = mkdtemp(out);
-    char to[64], log[64];
+    char to[64], log[64], note[64];
     const char *check[] = { NULL, "check", DATA "acc_fsdp1_sharded_w2/ckpt", NULL };
     const char *full[] = { NULL, "convert", DATA "acc_fsdp1_sharded_w2/ckpt", to, "--variant",
                            "full", "--dp", "3", NULL };
@@ -380,14 +380,15 @@ static void the_tool(void)
     if (!tool || !top || access(tool, X_OK) != 0) return;
     snprintf(to, sizeof to, "%s/out", top);
     snprintf(log, sizeof log, "%s/log", top);
+    snprintf(note, sizeof note, "%s/note", top);
     check[0] = full[0] = part[0] = tool;
-    CHECK_INT(os_run(check, log, NULL), 0);
-    CHECK_INT(os_run(full, log, NULL), 0);
-    CHECK_INT(os_run(part, log, NULL), 3);
+    CHECK_INT(os_run(check, log, note), 0);
+    CHECK_INT(os_run(full, log, note), 0);
+    CHECK_INT(os_run(part, log, note), 3);
     check[2] = to;
-    CHECK_INT(os_run(check, log, NULL), 0);
+    CHECK_INT(os_run(check, log, note), 0);
     check[2] = DATA "acc_fsdp1_full_w3/ckpt";
-    CHECK_INT(os_run(check, log, NULL), 1);
+    CHECK_INT(os_run(check, log, note), 1);
     os_remove_tree(top);
 }
 
