@@ -34006,6 +34006,24 @@ static ckr_result ckr__plain_object(ckr__ctx *c, ckr__flat *in, const char *key,
                     object->u.object->name, (unsigned long long)n), "save its state_dict()");
 }
 
+/* Is it the state of a generator, by its form? One of 16 bytes might be anything's: its key has to
+   say CUDA, too. A file alone is one rank's. */
+static bool ckr__plain_stream(ckr__ctx *c, ckr_state *s, const ckr__flat *w, const ckr_node *x)
+{
+    const bool could = ckr_node_is_list(x) || ckr__is_byte_tensor(x);
+    const char *kind = could ? ckr__stream_form(x) : NULL, *key = kind ? ckr__flat_key(w) : NULL;
+    ckr__rank_streams k = CKR_ZERO;
+    if (!key || !*key || (!strcmp(kind, "torch_cuda") && !strstr(key, "cuda"))) return false;
+    k.c = c;
+    k.s = s;
+    k.scope = "dp";
+    k.assumed = true;
+    k.file = ckr__file_path(c, 0);
+    ckr__stream_add(&k, kind, ckr__stream_of(s, 0, kind, "default") ? key : "default", false,
+                    ckr__printf(c, "/%s", ckr__key_with(c, key, '.', '/')), x);
+    return true;
+}
+
 static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *root)
 {
     const ckr__plain *p = (const ckr__plain *)s->dialect_data;
@@ -34016,7 +34034,7 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
     if (!ckr__flat_begin(&w, c, c->n_nodes)) return c->err->code;
     for (x = root; x && r == CKR_OK; x = ckr__flat_next(&w)) {
         const char *key;
-        if (ckr__plain_taken(p, x)) continue;
+        if (ckr__plain_taken(p, x) || ckr__plain_stream(c, s, &w, x)) continue;
         if (ckr__flat_new(&w, x)) {
             r = ckr__flat_enter(&w, x);
             continue;
@@ -34432,6 +34450,13 @@ static ckr_node *ckr__whole_swap(void *user, ckr_node *n)
     uint64_t i;
     if (n->kind == CKR_NODE_TENSOR && ckr__map_find(&w->tied, (const char *)&n, sizeof n, &i))
         return w->pairs[i][1];
+    for (i = 0; w->p->source && i < w->p->source->n_rng; i++) {
+        const ckr_stream *was = &w->p->source->rng[i],
+                         *now = was->state == n ? ckr__stream_of(w->s, 0, was->kind, was->name)
+                                                : NULL;
+        if (now && now->state) memcpy(&n, &now->state, sizeof n);
+        if (now) return n;
+    }
     if (w->scheduler && n == w->p->scheduler) return w->scheduler;
     if (!w->groups || !ckr_node_is_list(n)) return n;
     if (n == ckr_node_get(w->p->optimizer, "param_groups")) return w->groups;
@@ -34784,6 +34809,12 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     return strcmp(t->slots, "all") != 0 ? CKR_OK : ckr__plain_loose(c, s);
 }
 
+static bool ckr__plain_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
+{
+    (void)user, (void)kind, (void)name;
+    return rank == 0;
+}
+
 static const ckr__dialect ckr__plain_safetensors = {
     "safetensors", "live", ckr__plain_probe_dir, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL,
     NULL, NULL, "slots max_shard_bytes float8", NULL, NULL, false
@@ -34807,7 +34838,8 @@ static const ckr__schedules ckr__torch_schedules = {
     NULL, NULL, NULL, ckr__plain_group, false, false
 };
 static const ckr__dialect ckr__plain_torch = {
-    "torch", "live", ckr__plain_probe, ckr__plain_read, NULL, ckr__plain_emit, NULL, NULL, NULL,
+    "torch", "live", ckr__plain_probe, ckr__plain_read, ckr__plain_holds, ckr__plain_emit, NULL,
+    NULL, NULL,
     NULL, "slots float8", &ckr__torch_schedules, NULL, false
 };
 
@@ -58235,10 +58267,10 @@ static void ckr__plan_adopt(ckr_plan *p, const ckr__map *names, ckr_state *out)
         out->tensors[out->n_tensors++] = t;
     }
     ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
-    if (s->n_tensors && !weights && !(p->target.without & CKR_PARAMS))
+    if (!weights && !(p->target.without & CKR_PARAMS))
         ckr__refuse(c, CKR_ITEM_SLOT_NAMES, "params",
-                    "it has an optimizer's tensors and no parameters: a run would begin with "
-                    "weights of its own", "convert the file or directory that has the model, too");
+                    "it has no parameters: a run would begin with weights of its own",
+                    "convert the file or directory that has the model, too");
     if (n)
         ckr__refuse(c, CKR_ITEM_SLOT_NAMES, first,
                     ckr__printf(c, "%s are an optimizer's by their names, and of no parameter that "

@@ -17,6 +17,28 @@ static const ckr_note *note_of(const ckr_note *notes, uint64_t n, const char *co
     return NULL;
 }
 
+/* An empty disk with a directory to read from and one to write to. */
+T_UNUSED static void disk_begin(void)
+{
+    memset(&env, 0, sizeof env);
+    env.io = memio_io(&disk);
+    memio_add(&disk, "in", true);
+    memio_add(&disk, "w", true);
+}
+
+/* The streams of `c`, which is closed, for dp ranks; dp 0: as saved. */
+T_UNUSED static ckr_rng_streams streams_of(ckr_ckpt *c, uint32_t dp)
+{
+    ckr_rng_streams s = CKR_ZERO;
+    ckr_rng_want want = CKR_ZERO;
+    ckr_error e;
+    want.topology.dp = dp;
+    want.mode = CKR_MODE_CONTINUE;
+    if (c) CHECK_OK(ckr_ckpt_rng(c, &want, &s, &e), &e);
+    ckr_ckpt_close(c);
+    return s;
+}
+
 static void expect_open(ckr_result r, const char *path, const ckr_error *e)
 {
     t_check(r == CKR_OK, __FILE__, __LINE__, "open %s: %s %s %s: %s", path, ckr_item_name(e->item),

@@ -23,10 +23,7 @@ static void load_cases(void)
     int k;
     size_t i;
     ckr_error e;
-    memset(&env, 0, sizeof env);
-    env.io = memio_io(&disk);
-    memio_add(&disk, "in", true);
-    memio_add(&disk, "w", true);
+    disk_begin();
     for (k = 0; k < N_CASES; k++) {
         char from[256], to[64];
         const ckr_node *list;
@@ -338,15 +335,7 @@ static void streams_need_no_numpy(void)
 /* The streams of `path` for dp processes; dp 0: as saved. */
 static ckr_rng_streams streams_for(const char *path, uint32_t dp)
 {
-    ckr_ckpt *c = open_ok(path, -1);
-    ckr_rng_streams s = CKR_ZERO;
-    ckr_rng_want want = CKR_ZERO;
-    ckr_error e;
-    want.topology.dp = dp;
-    want.mode = CKR_MODE_CONTINUE;
-    if (c) CHECK_OK(ckr_ckpt_rng(c, &want, &s, &e), &e);
-    ckr_ckpt_close(c);
-    return s;
+    return streams_of(open_ok(path, -1), dp);
 }
 
 /* Every stream of a is b's of that rank and name. */

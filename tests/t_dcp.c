@@ -17,10 +17,7 @@ static void load_cases(void)
     static const char *const cases[] = { "dcp_w_ranklocal", "dcp_w_threads3", "dcp_w_stformat",
                                          "dcp_w_zstd", "dcp_w_hf_consolidated" };
     size_t k;
-    memset(&env, 0, sizeof env);
-    env.io = memio_io(&disk);
-    memio_add(&disk, "in", true);
-    memio_add(&disk, "w", true);
+    disk_begin();
     for (k = 0; k < sizeof cases / sizeof *cases; k++) {
         char from[256], to[64];
         snprintf(from, sizeof from, "%s/%s/ckpt", DATA, cases[k]);

@@ -22,10 +22,7 @@ static void load_cases(void)
 {
     int k;
     ckr_error e;
-    memset(&env, 0, sizeof env);
-    env.io = memio_io(&disk);
-    memio_add(&disk, "in", true);
-    memio_add(&disk, "w", true);
+    disk_begin();
     for (k = 0; k < N_CASES; k++) {
         char from[256], to[64];
         snprintf(from, sizeof from, "%s/%s/ckpt", DATA, cases[k]);

@@ -50,10 +50,7 @@ static void load_case(int k, const char *to)
 static void load_cases(void)
 {
     int k;
-    memset(&env, 0, sizeof env);
-    env.io = memio_io(&disk);
-    memio_add(&disk, "in", true);
-    memio_add(&disk, "w", true);
+    disk_begin();
     for (k = 0; k < N_CASES; k++) {
         snprintf(in[k], sizeof in[k], "in/%d", k);
         load_case(k, in[k]);

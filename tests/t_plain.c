@@ -20,10 +20,7 @@ static void load_cases(void)
                                          "bare.pt",  "list.pt" };
     char from[80], to[80];
     size_t i;
-    memset(&env, 0, sizeof env);
-    env.io = memio_io(&disk);
-    memio_add(&disk, "in", true);
-    memio_add(&disk, "w", true);
+    disk_begin();
     for (i = 0; i < sizeof cases / sizeof *cases; i++) {
         snprintf(from, sizeof from, DATA "/%s", cases[i]);
         snprintf(to, sizeof to, "in/%s", cases[i]);
@@ -31,6 +28,8 @@ static void load_cases(void)
     }
     memio_load_file(&disk, DATA "/numbers.pth", "in/epoch_1_step_3.pth");      /* Sana's */
     memio_load_file(&disk, DATA "/numbers.pth", "in/numbers.pt");
+    memio_load_file(&disk, "tests/data/verl/fsdp1_w2/ckpt/global_step_7/actor/"
+                           "extra_state_world_size_2_rank_1.pt", "in/extra.pt");
 }
 
 /* The optimizer's parameters named by the caller. */
@@ -603,6 +602,43 @@ static void refused_for(ckr_ckpt *c, const char *dialect, uint32_t without, cons
     ckr_ckpt_close(c);
 }
 
+/* Generators' states under whatever keys are streams, no weights; they are written where they
+   were. */
+static void streams_in_file(void)
+{
+    static const char *const kinds[] = { "torch_cpu", "numpy", "python" };
+    static const char *const paths[] = { "/rng/cpu", "/rng/numpy", "/rng/random" };
+    ckr_ckpt *c = open_ok("in/extra.pt");
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    ckr_target t = target_of(0, 0, 0, -1, NULL);
+    ckr_plan *p = NULL;
+    ckr_error e;
+    uint64_t i;
+    if (!s) return;
+    CHECK_INT(s->n_tensors, 0);
+    CHECK_INT(s->n_rng, 3);
+    for (i = 0; i < s->n_rng && i < 3; i++) {
+        CHECK_STR(s->rng[i].kind, kinds[i]);
+        CHECK_STR(s->rng[i].path, paths[i]);
+    }
+    refused_for(c, "verl", 0, "CKR_E_SLOT_NAMES");
+    c = open_ok("in/extra.pt");
+    t.dialect = "torch";
+    if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e) &&
+        CHECK_OK(ckr_plan_write(p, "w/extra.pt", NULL, &e), &e)) {
+        ckr_rng_streams a = streams_of(open_ok("in/extra.pt"), 0),
+                        b = streams_of(open_ok("w/extra.pt"), 0);
+        CHECK_INT(a.n_streams, 3);
+        CHECK_INT(b.n_streams, 3);
+        for (i = 0; i < 3 && a.n_streams == 3 && b.n_streams == 3; i++)
+            CHECK(ckr_rng_equal(a.given[i].state, b.given[i].state));
+        ckr_rng_streams_free(&a);
+        ckr_rng_streams_free(&b);
+    }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
 /* A list of two optimizers and nothing else: their moments are no weights. */
 static void list_of_optimizers(void)
 {
@@ -677,6 +713,7 @@ int main(int argc, char **argv)
     RUN(numbers);
     RUN(numbers_to_deepspeed);
     RUN(list_of_optimizers);
+    RUN(streams_in_file);
     RUN(moments_are_no_weights);
     memio_free(&disk);
     return t_end();

@@ -90,10 +90,7 @@ static bool same_file(const char *a, const char *b)
 static void load_cases(void)
 {
     int k;
-    memset(&env, 0, sizeof env);
-    env.io = memio_io(&disk);
-    memio_add(&disk, "in", true);
-    memio_add(&disk, "w", true);
+    disk_begin();
     for (k = 0; k < N_CASES; k++) {
         memio_add(&disk, run_of(k), true);
         memio_load(&disk, text(DATA "/%s/ckpt", cases[k].name), run_of(k));
@@ -482,15 +479,7 @@ static void unknown_files(void)
 /* The streams of `path` for dp ranks; dp 0: as saved. */
 static ckr_rng_streams streams_for(const char *path, uint32_t dp)
 {
-    ckr_ckpt *c = open_ok(path);
-    ckr_rng_streams s = CKR_ZERO;
-    ckr_rng_want want = CKR_ZERO;
-    ckr_error e;
-    want.topology.dp = dp;
-    want.mode = CKR_MODE_CONTINUE;
-    if (c) CHECK_OK(ckr_ckpt_rng(c, &want, &s, &e), &e);
-    ckr_ckpt_close(c);
-    return s;
+    return streams_of(open_ok(path), dp);
 }
 
 /* Ranks 0 to n - 1 draw the same in both. */
