@@ -28949,6 +28949,7 @@ typedef struct ckr__fsdp {
     int64_t         *first;    /* parameter of each of the optimizer's numbers             */
     const ckr_mesh  *mesh;     /* of the first tensor; NULL: whole ones, or ShardedTensors */
     uint64_t         n_params, n_units, n_numbers, first_group;
+    uint64_t         n_rest;   /* values of the optimizer's state that are no tensors      */
     uint32_t         n_ranks, n_shards;
     uint8_t          form;     /* of the optimizer                                         */
     ckr__map         names;    /* key -> param                                             */
@@ -29131,7 +29132,11 @@ static ckr_result ckr__fsdp_model(ckr__fsdp *f)
         for (i = n = 0; i < root->count && e == CKR_OK; i++) {
             const char *key = ckr__dict_key(root, i);
             const ckr_node *v = ckr__dict_at(root, i);
-            if (!key || v->kind != CKR_NODE_TENSOR) continue;
+            if (!key || v->kind != CKR_NODE_TENSOR) {
+                if (r == 0) ckr__leave(f->c, f->s, ckr__base(f->ranks[0].model_path),
+                                       key ? key : "?", v);
+                continue;
+            }
             e = ckr__fsdp_weight(f, r, key, v);
             n++;
         }
@@ -29548,6 +29553,9 @@ static ckr_result ckr__fsdp_optimizer(ckr__fsdp *f)
                     e = ckr__fsdp_slot(f, r, i, slot, v->u.view);
                 else if (slot && ckr__is_number(v))
                     e = ckr__fsdp_slot(f, r, i, slot, ckr__number_view(f->c, v));
+                else if (r == 0 && slot && ++f->n_rest)
+                    ckr__leave(f->c, f->s, ckr__base(f->ranks[0].optim_path),
+                               ckr__printf(f->c, "state/%llu/%s", (unsigned long long)i, slot), v);
             }
         }
     return e;
@@ -29671,6 +29679,11 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
 {
     ckr__fsdp *to = &x->to;
     uint32_t r;
+    if (x->from && x->from->form != form && x->from->n_rest)
+        ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "optimizer",
+                     (int64_t)x->from->n_rest, 0,
+                     "these values are no tensors, and belong to parameters that the optimizer of "
+                     "the other FSDP has not", NULL);
     to->c = to->names.c = x->c;
     to->head = head;
     to->n_ranks = ranks;
@@ -29726,6 +29739,18 @@ static ckr_node *ckr__fsdp_part(ckr__fsdp_save *x, ckr__out_file *f, uint32_t ra
                  : ckr__entry_whole(x->c, f, t->name, t, dtype, rank > 0);
 }
 
+/* What the source's dict has beside tensors and numbers goes on as it was. */
+static void ckr__fsdp_put_rest(ckr__fsdp_save *x, ckr__out_file *f, ckr_node *d,
+                               const ckr_node *was)
+{
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(was); i++) {
+        const ckr_node *v = ckr__dict_at(was, i);
+        if (v->kind != CKR_NODE_TENSOR && !ckr__is_number(v))
+            ckr__node_pair(x->c, d, was->u.items[2 * i], ckr__copy_tree(x->c, f, v, NULL));
+    }
+}
+
 /* The model's state dict of one rank. */
 static ckr_node *ckr__fsdp_put_model(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
 {
@@ -29744,6 +29769,7 @@ static ckr_node *ckr__fsdp_put_model(ckr__fsdp_save *x, ckr__out_file *f, uint32
         else made[i] = ckr__fsdp_part(x, f, rank, p, p->tensor, ckr__fsdp_dtype(x, p));
         ckr__node_set(x->c, root, p->key, made[i]);
     }
+    ckr__fsdp_put_rest(x, f, root, was);
     return ckr__failed(x->c) ? NULL : root;
 }
 
@@ -29800,6 +29826,8 @@ static ckr_node *ckr__fsdp_put_state(ckr__fsdp_save *x, ckr__out_file *f, uint32
                 v = ckr__fsdp_part(x, f, rank, &to->params[at], t, t->dtype);
             ckr__node_set(x->c, d, t->slot, v);
         }
+    if (x->from && x->from->form == to->form && x->from->ranks[0].state)
+        ckr__fsdp_put_rest(x, f, d, x->from->ranks[0].state[number]);
     return d && d->count ? d : NULL;
 }
 
