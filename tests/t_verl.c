@@ -889,6 +889,41 @@ static void faults(void)
     whole_way_fails(&w, 60);
 }
 
+/* Values of the dicts that are no tensors (Transformer Engine's _extra_state) go on, to each rank;
+   an optimizer of other parameters cannot hold its own, which is said. */
+static void values_beside(void)
+{
+#define ACTOR "w/rest/global_step_2/actor/"
+    static const char *const paths[] = { ACTOR "model_world_size_3_rank_2.pt",
+                                         ACTOR "optim_world_size_3_rank_1.pt" };
+    static const char *const keys[] = { "w._extra_state", "state" };
+    ckr_target t = target_of(0, 0, 3, -1, NULL);
+    ckr_open_desc d = CKR_ZERO;
+    ckr_plan *p = NULL;
+    ckr_ckpt *c;
+    ckr_error e;
+    int i;
+    memio_load(&disk, DATA "/rest", "in/rest");
+    if (!written(open_ok("in/rest"), "in/rest", "w/rest", &t)) return;
+    d.env = &env;
+    for (i = 0; i < 2; i++) {
+        const ckr_node *v;
+        if (!CHECK_OK(ckr_tree_open(paths[i], &d, &c, &e), &e)) continue;
+        v = ckr_node_get(ckr_ckpt_root(c), keys[i]);
+        if (i) v = ckr_node_find(v, "/0/note");
+        CHECK(i ? ckr_node_str(v) && !strcmp(ckr_node_str(v), "hello")
+                : v && ckr_node_is_list(ckr_node_get(v, "amax")));
+        ckr_ckpt_close(c);
+    }
+    c = open_ok("in/rest");
+    t.variant = "fsdp2";
+    if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e))
+        CHECK(note_of(ckr_plan_info(p)->notes, ckr_plan_info(p)->n_notes,
+                      "CKR_W_LEFTOVERS_LOST") != NULL);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
 int main(int argc, char **argv)
 {
     static const ckr_item dead[] = { CKR_ITEM_OK };
@@ -915,6 +950,7 @@ int main(int argc, char **argv)
     RUN(parts_that_do_not_fit);
     RUN(optimizers_of_others);
     RUN(replicas_differ);
+    RUN(values_beside);
     RUN(faults);
     if (!t_now.only) bad_all_seen(BAD_VERL, dead);
     memio_free(&disk);
