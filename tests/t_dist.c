@@ -55,6 +55,7 @@ static void numbers(const ckr_ckpt *c, const char *name, const ckr_view *v, cons
                 at += (s->start[d] + rest % s->count[d]) * step;
                 rest /= s->count[d];
             }
+            if (ckr__host_big_endian()) ckr__swap_bytes((uint8_t *)(void *)&x[i], 4, 4);
             t_check(x[i] == (float)at, __FILE__, __LINE__, "%s: element %lld is %g", name,
                     (long long)i, (double)x[i]);
         }
@@ -359,6 +360,7 @@ static void write_rank(ckr__ctx *c, const written_case *x, int64_t rank, const c
         part *= box->shape[i];
     }
     for (i = 0; i < numel; i++) data[i] = (float)i;
+    if (ckr__host_big_endian()) ckr__swap_bytes((uint8_t *)(void *)data, (size_t)numel * 4, 4);
     t->dtype = v.dtype = CKR_DTYPE_F32;
     t->n_dims = v.n_dims = x->n_dims;
     t->shape = v.shape = x->shape;

@@ -798,7 +798,7 @@ static void files_of_others(void)
 /* What tells the step of a file: the scheduler's clock, the optimizer's step. */
 static void steps_of_others(void)
 {
-    const float six = 6, seven = 7;
+    static const char six[4] = { 0, 0, '\300', '\100' }, seven[4] = { 0, 0, '\340', '\100' };
     ckr_target t = to_ranks(3);
     ckr_plan *p = NULL;
     ckr_ckpt *c;
@@ -807,7 +807,7 @@ static void steps_of_others(void)
     EDIT(rank_file("extra_state", 2, 1), "last_epochq\5K\7", "last_epochq\5K\6", 0);
     refused("another step's scheduler", CKR_ITEM_FILES_STEP, "extra_state");
     begin_bad(F2);
-    rename_bytes(rank_file("optim", 2, 1), &seven, &six, sizeof six);
+    rename_bytes(rank_file("optim", 2, 1), seven, six, sizeof six);    /* float32, as stored */
     c = open_ok(BAD);
     if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
         CHECK_INT(ckr_plan_write(p, "w/out", NULL, &e), CKR_E_REFUSED);
