@@ -1504,6 +1504,8 @@ extern "C" {
 #  define CKPTRESUME_ASSERT(x) assert(x)
 #endif
 
+#define CKR__END ((const char *)NULL)  /* of arguments: NULL alone is an int in some C++ */
+
 #if defined(__GNUC__) || defined(__clang__)
 #  define CKR__PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #  define CKR__PREFETCH(p) __builtin_prefetch(p)
@@ -10917,6 +10919,7 @@ static const char *ckr__mesh_read(ckr__pickle *p, const ckr_node *n, ckr__dist_m
     m->mesh.device_type = ckr_node_str(ckr__dist_attr2(n, "_device_type", "device_type"));
     if (!m->mesh.device_type || !ckr_node_is_list(list) || !ckr__layout_read(n, &l))
         return "its mesh has no device type, ranks or layout";
+    if (!l.n_dims) return "its mesh has no axis";
     for (d = 0; d < l.n_dims && total > 0; d++)
         total = l.shape[d] <= (int64_t)list->count / total ? total * l.shape[d] : 0;
     if (total < 1 || list->count > (uint64_t)CKR__DIST_MOST)
@@ -17982,7 +17985,7 @@ static ckr_node *ckr__sread_params(ckr__sread *r, const ckr_node *d, int depth)
                                          "start_factor", "end_factor", "power", "T_max", "eta_min",
                                          "T_0", "T_mult", "anneal_epochs" };
     const char *kind = ckr_node_is_dict(d) && depth <= CKR__SCHED_DEPTH ? ckr__torch_class(d) : "";
-    ckr_node *p = ckr__node_dict(r->c, "kind", ckr__node_str(r->c, kind), NULL), *list;
+    ckr_node *p = ckr__node_dict(r->c, "kind", ckr__node_str(r->c, kind), CKR__END), *list;
     const ckr_node *children;
     uint64_t i;
     if (!strcmp(kind, "torch:LambdaLR"))
@@ -18361,7 +18364,7 @@ static ckr_node *ckr__sw_phases(const ckr__swrite *w, const ckr__curve *c)
                                       "end_lr", ckr__node_str(w->c, lr[code / 3 % 3]),
                                       "start_momentum", ckr__node_str(w->c, mom[code / 9 % 2]),
                                       "end_momentum", ckr__node_str(w->c, mom[code / 18 % 2]),
-                                      NULL));
+                                      CKR__END));
     }
     return list;
 }
@@ -18386,7 +18389,7 @@ static ckr_node *ckr__sw_cyclic(const ckr__swrite *w, const ckr__curve *c)
         "step_ratio", ckr__node_float(w->c, c->k.start), "mode", ckr__node_str(w->c, mode),
         "gamma", ckr__node_float(w->c, c->k.power),
         "scale_mode", ckr__node_str(w->c, poly ? "iterations" : "cycle"),
-        "cycle_momentum", ckr__node_bool(w->c, cycles), NULL);
+        "cycle_momentum", ckr__node_bool(w->c, cycles), CKR__END);
     if (!cycles) return d;
     ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
     ckr__sw_put(w, d, "base_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr_lane, base_momentum)));
@@ -18400,7 +18403,7 @@ static ckr_node *ckr__sw_onecycle(const ckr__swrite *w, const ckr__curve *c, con
     ckr_node *d = ckr__node_dict(w->c, "total_steps", ckr__sw_number(w->c, c->k.total),
                                  "_schedule_phases", ckr__sw_phases(w, c),
                                  "_anneal_func_type", ckr__node_str(w->c, anneal),
-                                 "cycle_momentum", ckr__node_bool(w->c, cycles), NULL);
+                                 "cycle_momentum", ckr__node_bool(w->c, cycles), CKR__END);
     if (cycles) ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
     return d;
 }
@@ -18617,7 +18620,7 @@ static ckr_node *ckr__megatron_state(ckr__ctx *c, const ckr__curve *v, const ckr
                                  "num_steps", ckr__node_int(c, position),
                                  "lr_decay_style", ckr__node_str(c, style),
                                  "lr_decay_steps", ckr__sw_number(c, v->k.total),
-                                 "min_lr", ckr__node_float(c, l->min), NULL);
+                                 "min_lr", ckr__node_float(c, l->min), CKR__END);
     if (!(v->flags & CKR__CF_WD)) return d;
     ckr__node_set(c, d, "start_wd", ckr__node_float(c, l->start_wd));
     ckr__node_set(c, d, "end_wd", ckr__node_float(c, l->end_wd));
@@ -18791,7 +18794,7 @@ static ckr_node *ckr__sn_curve(ckr__ctx *c, const ckr__curve *v, uint64_t lanes)
                        "at", ckr__sn_array(c, v->at, v->n_list, one, false),
                        "val", ckr__sn_array(c, v->val, v->n_list, one, false),
                        "epoch", ckr__node_int(c, v->epoch), "t_cur", ckr__node_int(c, v->t_cur),
-                       "t_i", ckr__node_int(c, v->t_i), NULL);
+                       "t_i", ckr__node_int(c, v->t_i), CKR__END);
     for (i = 0; i < 3; i++)
         if (own[i]) ckr__node_set(c, d, keys[i], ckr__sn_array(c, own[i], lanes, one, true));
     if (!v->n_children) return d;
@@ -18829,7 +18832,7 @@ static ckr_node *ckr__sched_node(ckr__ctx *c, const ckr_schedule *s)
     }
     d = ckr__node_dict(c, "format", ckr__node_str(c, CKR__SCHED_FORMAT),
                        "kind", ckr__node_str(c, s->kind), "clock", ckr__node_str(c, s->clock),
-                       "position", ckr__node_int(c, s->position), NULL);
+                       "position", ckr__node_int(c, s->position), CKR__END);
     if (s->every) ckr__node_set(c, d, "every", ckr__node_int(c, s->every));
     ckr__node_set(c, d, "lanes_count", ckr__node_int(c, (int64_t)s->n_lanes));
     if (s->reason) ckr__node_set(c, d, "reason", ckr__node_str(c, s->reason));
@@ -24697,7 +24700,8 @@ static ckr_node *ckr__record_put(ckr__remap *m, const ckr__cell *x)
     ckr_node *n = ckr__node_dict(c, "tag", ckr__node_int(c, x->id.tag),
                                  "coord", ckr__record_sizes(c, x->id.at, x->axes),
                                  "born", ckr__node_int(c, x->born),
-                                 "status", ckr__node_str(c, ckr__cell_status[x->status % 3]), NULL);
+                                 "status", ckr__node_str(c, ckr__cell_status[x->status % 3]),
+                                 CKR__END);
     if (x->attempt) ckr__node_set(c, n, "attempt", ckr__node_int(c, x->attempt));
     if (x->born || x->status == CKR__CELL_RETIRED)
         ckr__node_set(c, n, "seed", ckr__hex64_node(c, x->seed));
@@ -24721,7 +24725,7 @@ static ckr_node *ckr__record_put_tags(ckr__remap *m)
         const ckr__fam *f = &m->fams[i];
         ckr_node *n = ckr__node_dict(c, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind)),
                                      "name", ckr__node_str(c, f->name),
-                                     "scope", ckr__node_str(c, f->scope), NULL);
+                                     "scope", ckr__node_str(c, f->scope), CKR__END);
         char tag[16];
         ckr__format(tag, sizeof tag, "%lu", (unsigned long)f->tag);
         if (f->partial) ckr__node_set(c, n, "alone", ckr__node_bool(c, true));
@@ -24743,7 +24747,7 @@ static void ckr__remap_write(ckr__remap *m, bool moved)
                        ckr__node_dict(c, "generation", ckr__node_int(c, (int64_t)m->generation),
                                       "step", ckr__node_int(c, m->job->step),
                                       "old", ckr__record_sizes(c, m->from.size, all),
-                                      "new", ckr__record_sizes(c, m->to.size, all), NULL));
+                                      "new", ckr__record_sizes(c, m->to.size, all), CKR__END));
     for (i = 0; i < m->n_records; i++) {
         const ckr__cell *x = m->records[i];
         if (x && (x->born || x->status != CKR__CELL_LIVE))
@@ -24756,7 +24760,7 @@ static void ckr__remap_write(ckr__remap *m, bool moved)
                        "root_sha256", ckr__node_hex(c, m->root, 32),
                        "generation", ckr__node_int(c, (int64_t)m->generation),
                        "tags", ckr__record_put_tags(m), "history", m->history, "streams", list,
-                       NULL);
+                       CKR__END);
 }
 
 /* >>rng.remap.all */
@@ -28614,11 +28618,12 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
     return out;
 }
 
-/* The dict under a key of a dict, made where it is not there. */
+/* The dict under a key of a dict, made where it is not there. NULL: something else is there, or
+   the error is set. */
 static ckr_node *ckr__dict_under(ckr__ctx *c, ckr_node *d, const char *key)
 {
-    ckr_node *of = key ? ckr__dict_value(d, key) : NULL;
-    if (of) return of;
+    ckr_node *of = d && key ? ckr__dict_value(d, key) : NULL;
+    if (!d || !key || of) return ckr_node_is_dict(of) ? of : NULL;
     of = ckr__node(c, CKR_NODE_DICT);
     ckr__node_set(c, d, key, of);
     return of;
@@ -28947,10 +28952,11 @@ typedef struct ckr__fsdp {
     ckr__fsdp_param *params;   /* in the order of the files                                */
     int64_t         *sizes;    /* of the units' vectors                                    */
     int64_t         *first;    /* parameter of each of the optimizer's numbers             */
-    const ckr_mesh  *mesh;     /* of the first tensor; NULL: whole ones, or ShardedTensors */
+    const ckr_mesh  *mesh;     /* of the first part; NULL: whole ones, or ShardedTensors   */
     uint64_t         n_params, n_units, n_numbers, first_group;
     uint64_t         n_rest;   /* values of the optimizer's state that are no tensors      */
     uint32_t         n_ranks, n_shards;
+    bool             cut;      /* some tensor of the model lies in parts                   */
     uint8_t          form;     /* of the optimizer                                         */
     ckr__map         names;    /* key -> param                                             */
     ckr__load        load;
@@ -29062,7 +29068,9 @@ static ckr_result ckr__fsdp_dist(const ckr__fsdp *f, uint32_t rank, const char *
     return CKR_OK;
 }
 
-static ckr_result ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const ckr_node *n)
+/* A tensor of a rank's model; views[i] is parameter i's of this rank. */
+static ckr_result ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const ckr_node *n,
+                                   const ckr_view **views)
 {
     const ckr_view *v = n->u.view;
     const char *path = f->ranks[rank].model_path;
@@ -29072,7 +29080,8 @@ static ckr_result ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key,
     if (ckr__view_odd(v) && !d)
         return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key, "a tensor that is %s cannot be "
                              "cut or joined", ckr__view_odd(v));
-    if (d && !f->mesh && f->n_params == 0) f->mesh = d->mesh;
+    if (d && !f->cut) f->mesh = d->mesh;
+    if (d) f->cut = true;
     if (d && ckr__fsdp_dist(f, rank, path, key, d) != CKR_OK) return f->c->err->code;
     if (!ckr__map_find(&f->names, key, strlen(key), &at)) {
         if (rank) return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key,
@@ -29083,11 +29092,14 @@ static ckr_result ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key,
         p->name = *f->head ? ckr__printf(f->c, "%s%s", f->head, key) : key;
         p->node = n;
         p->buffer = !d;
+        at = f->n_params - 1;
         if (!p->name || !ckr__numel(v->n_dims, v->shape, &p->numel) ||
-            !ckr__map_put(&f->names, key, strlen(key), f->n_params - 1, NULL))
+            !ckr__map_put(&f->names, key, strlen(key), at, NULL))
             return f->c->err->code;
-        return CKR_OK;
     }
+    if (views[at])
+        return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key, "the name is there twice");
+    views[at] = v;
     return CKR_OK;
 }
 
@@ -29121,14 +29133,17 @@ static ckr_result ckr__fsdp_ties(ckr__fsdp *f)
 
 static ckr_result ckr__fsdp_model(ckr__fsdp *f)
 {
-    uint64_t i, n;
+    uint64_t i, n, most = ckr__dict_n(f->ranks[0].model);
+    const ckr_view **views = CKR__NEW_N(f->c, const ckr_view *, most);
     uint32_t r;
     ckr_result e = CKR_OK;
+    if (!views) return f->c->err->code;
     for (r = 0; r < f->n_ranks && e == CKR_OK; r++) {
         const ckr_node *root = f->ranks[r].model;
         if (!ckr_node_is_dict(root))
             return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, f->ranks[r].model_path, NULL,
                                  "expected the state dict of a model");
+        for (i = 0; i < most; i++) views[i] = NULL;
         for (i = n = 0; i < root->count && e == CKR_OK; i++) {
             const char *key = ckr__dict_key(root, i);
             const ckr_node *v = ckr__dict_at(root, i);
@@ -29137,7 +29152,7 @@ static ckr_result ckr__fsdp_model(ckr__fsdp *f)
                                        key ? key : "?", v);
                 continue;
             }
-            e = ckr__fsdp_weight(f, r, key, v);
+            e = ckr__fsdp_weight(f, r, key, v, views);
             n++;
         }
         if (e == CKR_OK && n != f->n_params)
@@ -29146,14 +29161,13 @@ static ckr_result ckr__fsdp_model(ckr__fsdp *f)
                               (unsigned long long)f->n_params);
         if (e == CKR_OK && r == 0) e = ckr__fsdp_place(f);
         if (e == CKR_OK && r == 0) e = ckr__fsdp_ties(f);
-        for (i = 0; i < f->n_params && r == 0 && !f->params[0].node->u.view->dist; i++)
+        for (i = 0; i < f->n_params && r == 0 && !f->cut; i++)
             f->params[i].buffer = false;       /* all whole: nothing tells them apart      */
         for (i = 0; i < f->n_params && e == CKR_OK; i++) {
             ckr__fsdp_param *p = &f->params[i];
-            const ckr_node *v = ckr_node_get(root, p->key);
             ckr_tensor *t = p->tied ? NULL
                                     : ckr__fsdp_take(f, r, f->ranks[r].model_path, p->name, "param",
-                                                     v->u.view);
+                                                     views[i]);
             if (t) p->tensor = t;
             if (t) t->buffer = p->buffer;
             e = f->c->err->code;
@@ -29269,7 +29283,10 @@ static bool ckr__fsdp_layout(ckr__fsdp *f)
         unit = f->form == CKR__FSDP_ORIG && elem < 16 ? 16 / elem : 1;
         *size = (*size + unit - 1) / unit * unit;
         p->at = *size;
-        if (p->numel > INT64_MAX / 4 - *size) return false;
+        if (p->numel > INT64_MAX / 4 - *size) {
+            ckr__fsdp_bad(f, CKR_ITEM_FSDP_UNITS, NULL, p->key, "its unit has too many elements");
+            return false;
+        }
         *size += p->numel;
     }
     return true;
@@ -29481,6 +29498,10 @@ static ckr_result ckr__fsdp_slot(ckr__fsdp *f, uint32_t rank, uint64_t number, c
     int64_t at;
     if (v->dist && ckr__fsdp_dist(f, rank, path, slot, v->dist) != CKR_OK) return f->c->err->code;
     at = f->first[number];
+    if (at < 0)
+        return ckr__fsdp_bad(f, CKR_ITEM_FSDP_UNITS, path, slot,
+                             "the optimizer has the state of flat parameter %llu, on which no "
+                             "parameter of the model lies", (unsigned long long)number);
     if (whole && v->n_dims && ckr__own_shape(slot) &&
         (v->n_dims != f->params[at].tensor->n_dims ||
          memcmp(v->shape, f->params[at].tensor->shape, v->n_dims * sizeof *v->shape)))
@@ -29497,7 +29518,6 @@ static ckr_result ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
 {
     uint64_t i, k;
     int64_t at, n;
-    f->first_group = f->s->n_groups;
     for (i = 0; i < list->count && !ckr__failed(f->c); i++) {
         const ckr_node *raw = list->u.items[i], *params = ckr_node_get(raw, "params");
         ckr_group *g = ckr__group_add(f->c, f->s, raw);
@@ -29526,6 +29546,7 @@ static ckr_result ckr__fsdp_optimizer(ckr__fsdp *f)
     uint64_t n, i, k;
     uint32_t r;
     bool named;
+    const ckr_view *number;
     ckr_result e = CKR_OK;
     if (!f->ranks[0].optim) return CKR_OK;
     for (r = 0; r < f->n_ranks; r++)
@@ -29535,6 +29556,15 @@ static ckr_result ckr__fsdp_optimizer(ckr__fsdp *f)
     list = ckr_node_get(f->ranks[0].optim, "param_groups");
     n = ckr__fsdp_listed(list, &named);
     if (!ckr__fsdp_number(f)) return f->c->err->code;
+    if (!named && list->count > 1)
+        return ckr__remedy(f->c->err,
+                           ckr__fsdp_bad(f, CKR_ITEM_TRAINER_NAMES, f->ranks[0].optim_path,
+                                         "param_groups",
+                                         "%llu groups list numbers: torch counts the parameters in "
+                                         "the order of the groups, which no file tells",
+                                         (unsigned long long)list->count),
+                           "save the optimizer with the parameters' names, as torch's "
+                           "get_optimizer_state_dict has them; or leave its files out");
     f->form = !named && n != f->n_numbers ? CKR__FSDP_FLAT : CKR__FSDP_PARTS;
     if (f->form == CKR__FSDP_FLAT) f->n_numbers = n;
     for (r = 0; r < f->n_ranks && e == CKR_OK; r++) e = ckr__fsdp_states(f, r, f->n_numbers);
@@ -29552,7 +29582,8 @@ static ckr_result ckr__fsdp_optimizer(ckr__fsdp *f)
                 if (slot && v->kind == CKR_NODE_TENSOR)
                     e = ckr__fsdp_slot(f, r, i, slot, v->u.view);
                 else if (slot && ckr__is_number(v))
-                    e = ckr__fsdp_slot(f, r, i, slot, ckr__number_view(f->c, v));
+                    e = (number = ckr__number_view(f->c, v)) ? ckr__fsdp_slot(f, r, i, slot, number)
+                                                         : f->c->err->code;
                 else if (r == 0 && slot && ++f->n_rest)
                     ckr__leave(f->c, f->s, ckr__base(f->ranks[0].optim_path),
                                ckr__printf(f->c, "state/%llu/%s", (unsigned long long)i, slot), v);
@@ -29564,14 +29595,12 @@ static ckr_result ckr__fsdp_optimizer(ckr__fsdp *f)
 /* The trees of `ranks` into the state. */
 static ckr_result ckr__fsdp_read(ckr__fsdp *f)
 {
-    ckr_result r;
     f->names.c = f->c;
+    f->first_group = f->s->n_groups;
     ckr__load_init(&f->load, f->c, f->s, CKR_ITEM_RANK_DIFFERS);
-    r = ckr__fsdp_model(f);
-    if (r == CKR_OK) r = ckr__fsdp_optimizer(f);
+    if (ckr__fsdp_model(f) == CKR_OK) ckr__fsdp_optimizer(f);
     ckr__map_free(&f->names);
-    ckr__load_done(&f->load);
-    return r;
+    return ckr__load_done(&f->load);
 }
 
 /* fsdp: writing -------------------------------------------------------------------------- */
@@ -29767,7 +29796,7 @@ static ckr_node *ckr__fsdp_put_model(ckr__fsdp_save *x, ckr__out_file *f, uint32
             made[at])
             made[i] = made[at];
         else made[i] = ckr__fsdp_part(x, f, rank, p, p->tensor, ckr__fsdp_dtype(x, p));
-        ckr__node_set(x->c, root, p->key, made[i]);
+        ckr__node_pair(x->c, root, ckr__node_str(x->c, p->key), made[i]);
     }
     ckr__fsdp_put_rest(x, f, root, was);
     return ckr__failed(x->c) ? NULL : root;
@@ -29905,9 +29934,9 @@ static const ckr__form ckr__verl_forms[] = {
     { CKR__VERL_CONFIG, "fsdp_config.json" },
     { 0, NULL }
 };
-static const struct { const char *dir, *head, *key; } ckr__verl_models[] = {
-    { "actor/", "actor.", "actor_rollout_ref.actor." }, { "critic/", "critic.", "critic." },
-    { "", "", "" }
+static const struct { const char *dir, *head, *key, *stream; } ckr__verl_models[] = {
+    { "actor/", "actor.", "actor_rollout_ref.actor.", "actor" },
+    { "critic/", "critic.", "critic.", "critic" }, { "", "", "", NULL }
 };
 enum { CKR__VERL_MODELS = 3 };
 
@@ -30124,7 +30153,8 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
 {
     ckr__verl_run *v = CKR__NEW(c, ckr__verl_run);
     const char *name, *run;
-    uint32_t i, kinds, both = 0;
+    uint32_t i, kinds[CKR__VERL_MODELS];
+    bool both;
     ckr_result r = CKR_OK;
     (void)desc;
     if (!v) return c->err->code;
@@ -30133,21 +30163,23 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
     v->dir = dir;
     s->dialect = "verl";
     s->dialect_data = v;
-    for (i = 0; i < 2; i++) {
-        name = ckr__path_join(c, dir, ckr__verl_models[i].dir);
-        both += name && ckr__path_kind(c, name) == CKR_FILE_DIR;
-    }
     for (i = 0; i < CKR__VERL_MODELS && r == CKR_OK; i++) {
         const char *sub = ckr__path_join(c, dir, ckr__verl_models[i].dir);
-        ckr__verl_model *m = &v->models[v->n_models];
+        kinds[i] = 0;
         if (!sub || ckr__path_kind(c, sub) != CKR_FILE_DIR) continue;
-        r = ckr__form_kinds(c, sub, ckr__verl_forms, &kinds);
-        if (r != CKR_OK || !(kinds & ((2u << CKR__VERL_EXTRA) - 2))) continue;
+        r = ckr__form_kinds(c, sub, ckr__verl_forms, &kinds[i]);
+        kinds[i] &= (2u << CKR__VERL_EXTRA) - 2;
+    }
+    both = r == CKR_OK && kinds[0] && kinds[1];
+    for (i = 0; i < CKR__VERL_MODELS && r == CKR_OK; i++) {
+        ckr__verl_model *m = &v->models[v->n_models];
+        if (!kinds[i]) continue;
         m->dir = ckr__verl_models[i].dir;
         m->key = ckr__verl_models[i].key;
-        m->stream = both == 2 ? ckr__strndup(c, m->dir, strlen(m->dir) - 1) : NULL;
+        m->stream = both ? ckr__verl_models[i].stream : NULL;
         v->n_models++;
-        r = ckr__verl_model_read(v, m, sub, both == 2 ? ckr__verl_models[i].head : "");
+        r = ckr__verl_model_read(v, m, ckr__path_join(c, dir, m->dir),
+                                 both ? ckr__verl_models[i].head : "");
     }
     name = ckr__own_name(c, dir);
     run = ckr__parent(c, dir);
@@ -31351,7 +31383,8 @@ static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p, const ckr_vie
     int64_t whole[CKR_MAX_DIMS], *shape;
     uint32_t given = 0, d;
     uint64_t i;
-    ckr_result e = ckr__sort(r->c, (void **)(void *)p->shards, p->n_shards, ckr__rankfile_cmp)
+    ckr_result e = ckr__sort(r->c, (void **)(void *)p->shards, (size_t)p->n_shards,
+                             ckr__rankfile_cmp)
                        ? CKR_OK
                        : ckr__oom(r->c);
     p->sharded = p->shards[0]->of[CKR__TP] != 0;
@@ -32859,7 +32892,7 @@ static ckr_result ckr__nt_optimizer_file(ckr__nt_job *x, uint32_t pp, uint32_t d
         ckr__node_pair(x->c, names, ckr__node_int(x->c, at), ckr__node_str(x->c, p->name));
     }
     f->root = ckr__node_dict(x->c, "state", state, "param_groups", groups, "names", names,
-                             (const char *)NULL);
+                             (const char *)CKR__END);
     if (x->masters) ckr__node_set(x->c, f->root, "gradient_accumulator", masters);
     ckr__nt_root_others(x, f, pp, dp, tp);
     return x->c->err->code;
@@ -32899,7 +32932,7 @@ static ckr_node *ckr__nt_zero_config(ckr__nt_job *x)
         ckr__node_pair(x->c, shapes, ckr__node_str(x->c, p->name), shape);
     }
     return ckr__node_dict(x->c, "param_name_to_dp_rank_offsets", offsets, "orig_param_shapes",
-                          shapes, (const char *)NULL);
+                          shapes, (const char *)CKR__END);
 }
 
 /* emit: text, documents, edited only where they must change --------------------- */
@@ -33158,7 +33191,7 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
                            "start_training_step", ckr__node_int(x->c, 1), "consumed_train_samples",
                            ckr__node_int(x->c, *samples), "sequence_length",
                            ckr__node_int(x->c, length), at, ckr__node(x->c, CKR_NODE_DICT),
-                           (const char *)NULL));
+                           (const char *)CKR__END));
     }
     for (i = 0; i < n; i++) {
         stage = ckr__dict_copy(x->c, old->u.items[i]);
@@ -37625,7 +37658,7 @@ static ckr_result ckr__ac_carry(ckr__ac_job *x)
     if (!ckr__failed(x->w.c) && (random->count || counts->count))
         x->out->carried = ckr__node_dict(
             x->w.c, "step", ckr__node_int(x->w.c, x->w.s->progress.step), "random", random,
-            "devices", counts, NULL);
+            "devices", counts, CKR__END);
     return x->w.c->err->code;
 }
 
@@ -37819,24 +37852,28 @@ static ckr_result ckr__af_scan(ckr__ac *r)
 }
 
 /* Puts an item where it was in the state dicts before they were flattened. */
-static void ckr__af_place(ckr__ac *r, ckr_node *root, ckr_node *groups, const ckr__dcp_item *x,
-                          const char *rel, ckr_node *v)
+static ckr_result ckr__af_place(ckr__ac *r, ckr_node *root, ckr_node *groups,
+                                const ckr__dcp_item *x, const char *rel, ckr_node *v)
 {
     static const char state[] = "optimizer.state.", group[] = "optimizer.param_groups.";
     const char *s = x->fqn, *slot = strrchr(s, '.');
+    bool ok = true;
     if (ckr__starts(s, "model.")) {
-        ckr__node_set(r->c, root, s + 6, v);
+        ok = ckr__node_pair(r->c, root, ckr__node_str(r->c, s + 6), v);
     } else if (ckr__starts(s, state) && slot > s + sizeof state - 2) {
         s = ckr__strndup(r->c, s + sizeof state - 1, (size_t)(slot - s) - (sizeof state - 1));
-        root = ckr__dict_under(r->c, root, "state");
-        ckr__node_set(r->c, ckr__dict_under(r->c, root, s), slot + 1, v);
+        ok = ckr__node_set(r->c, ckr__dict_under(r->c, ckr__dict_under(r->c, root, "state"), s),
+                           slot + 1, v);
     } else if (ckr__starts(s, group) && strchr(s + sizeof group - 1, '.')) {
         slot = strchr(s + sizeof group - 1, '.');
         s = ckr__strndup(r->c, s + sizeof group - 1, (size_t)(slot - s) - (sizeof group - 1));
-        ckr__node_set(r->c, ckr__dict_under(r->c, groups, s), slot + 1, v);
+        ok = ckr__node_set(r->c, ckr__dict_under(r->c, groups, s), slot + 1, v);
     } else {
         ckr__leave(r->c, r->s, rel, x->fqn, v);
     }
+    if (ok || ckr__failed(r->c)) return r->c->err->code;
+    return ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, rel, CKR_NO_OFFSET, x->fqn,
+                     "another item has its place in the state dict");
 }
 
 /* A directory of DCP as the state dict that was flattened into it. NULL: the error is set. */
@@ -37851,13 +37888,18 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
         const ckr__dcp_item *x = &d->items[i];
         v = ckr__dcp_node(d, x);
         if (!v || r->c->err->code != CKR_OK) break;
-        ckr__af_place(r, root, groups, x, f->rel, v);
+        e = ckr__af_place(r, root, groups, x, f->rel, v);
         if (x->strides && x->n_dims) m->strides = x->strides;
         if (x->strides && x->n_chunks > 1) m->version = x->strides == CKR__NO_STRIDES ? 1 : 2;
     }
     ckr__dcp_close(d);
-    for (i = 0; i < ckr__dict_n(groups); i++)
-        ckr__node_push(r->c, list, ckr__dict_value(groups, ckr__printf(r->c, "%u", (unsigned)i)));
+    for (i = 0; i < ckr__dict_n(groups) && !ckr__failed(r->c); i++) {
+        v = ckr__dict_value(groups, ckr__printf(r->c, "%u", (unsigned)i));
+        if (v) ckr__node_push(r->c, list, v);
+        else ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, f->rel, CKR_NO_OFFSET,
+                       "optimizer.param_groups", "%llu groups, but none is number %u",
+                       (unsigned long long)ckr__dict_n(groups), (unsigned)i);
+    }
     if (groups && groups->count) ckr__node_set(r->c, root, "param_groups", list);
     if (groups && groups->count) ckr__dict_under(r->c, root, "state");
     if (root && m->version == 1) root->kind = CKR_NODE_ODICT;
@@ -37973,7 +38015,7 @@ static ckr_result ckr__af_model(ckr__ac *r, uint32_t at)
     if (e != CKR_OK) return e;
     root = m->f.ranks[0].model;
     if (m->layout == CKR__AF_FULL) m->version = root->kind == CKR_NODE_ODICT ? 1 : 2;
-    if (m->layout == CKR__AF_RANKS && m->f.n_params && m->f.params[0].node->u.view->dist)
+    if (m->layout == CKR__AF_RANKS && m->f.cut)
         m->version = m->f.mesh ? 2 : 1;
     if (!m->f.ranks[0].optim)
         return ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
@@ -43624,7 +43666,7 @@ static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b)
                        ckr__ds_object(
                            x, "newobj", "deepspeed.utils.tensor_fragment.fragment_address",
                            ckr__node_dict(x->c, "numel", ckr__node_int(x->c, s->hi - s->lo),
-                                          "start", ckr__node_int(x->c, s->at), NULL)));
+                                          "start", ckr__node_int(x->c, s->at), CKR__END)));
     }
     return map;
 }
@@ -43680,7 +43722,7 @@ static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x, ckr__out_file *f)
             x, "newobj", "deepspeed.runtime.fp16.loss_scaler.LossScaler",
             ckr__node_dict(x->c, "cur_scale",
                            ckr__ds_or(x, f, sc, "cur_scale", ckr__node_float(x->c, 1)), "dynamic",
-                           ckr__node_bool(x->c, false), NULL));
+                           ckr__node_bool(x->c, false), CKR__END));
     st = ckr__node(x->c, CKR_NODE_DICT);
     for (i = 0; i < 11; i++)
         ckr__node_set(x->c, st, keys[i],
@@ -43796,7 +43838,7 @@ static ckr_node *ckr__ds_flat_base(ckr__ds_job *x, ckr__out_file *f, uint32_t m,
     }
     if (!counts) return NULL;
     return ckr__node_dict(x->c, "state", state, "param_groups",
-                          ckr__ds_groups_node(x, f, m, counts), NULL);
+                          ckr__ds_groups_node(x, f, m, counts), CKR__END);
 }
 
 /* Are there as many optimizer files as there were, of the same ranks? */
@@ -43863,7 +43905,7 @@ static void ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
     if (!x->config) return;
     f->root = ckr__node_dict(x->c, "optimizer_state_dict", o, "ds_config",
                              ckr__copy_tree(x->c, f, x->config, NULL), "ds_version",
-                             ckr__ds_version_node(x), NULL);
+                             ckr__ds_version_node(x), CKR__END);
     ckr__ds_optim_back(x, f, base, m, d, 0);
     ckr__ds_optim_back(x, f, o, m, d, 1);
     ckr__ds_optim_back(x, f, f->root, m, d, 2);
@@ -43888,7 +43930,7 @@ static ckr_node *ckr__ds_whole_base(ckr__ds_job *x, ckr__out_file *f, uint32_t m
             if (st && st->count) ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st);
         }
     return ckr__node_dict(x->c, "state", state, "param_groups",
-                          ckr__ds_groups_node(x, f, m, counts), NULL);
+                          ckr__ds_groups_node(x, f, m, counts), CKR__END);
 }
 
 /* `optimizer` of a model's file. */
@@ -43905,7 +43947,7 @@ static ckr_node *ckr__ds_whole_optimizer(ckr__ds_job *x, ckr__out_file *f, uint3
         return ckr__node(x->c, CKR_NODE_NONE);
     if (x->wrapper == CKR__DS_PLAIN) return ckr__ds_whole_base(x, f, m);
     t.masters = ckr__node(x->c, CKR_NODE_LIST);
-    o = ckr__node_dict(x->c, "dynamic_loss_scale", ckr__node_bool(x->c, dynamic), NULL);
+    o = ckr__node_dict(x->c, "dynamic_loss_scale", ckr__node_bool(x->c, dynamic), CKR__END);
     for (i = 0; i < (dynamic ? 5 : 2); i++)
         ckr__node_set(x->c, o, keys[i],
                       ckr__ds_or(x, f, sc, keys[i],
@@ -44118,7 +44160,7 @@ static void ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
     for (i = 0; i < x->s->n_tensors && !had; i++)
         if (x->s->tensors[i]->buffer)
             ckr__node_push(c, buffers, ckr__node_str(c, x->s->tensors[i]->name));
-    r = f->root = ckr__node_dict(c, "module", ckr__ds_module_node(x, f, d), NULL);
+    r = f->root = ckr__node_dict(c, "module", ckr__ds_module_node(x, f, d), CKR__END);
     ckr__node_set(c, r, "buffer_names", had ? ckr__copy_tree(c, f, had, NULL) : buffers);
     ckr__node_set(c, r, "optimizer", ckr__ds_whole_optimizer(x, f, m));
     ckr__node_set(c, r, "param_shapes", ckr__ds_shapes_node(x, m));
@@ -44137,7 +44179,7 @@ static void ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
     ckr__node_set(c, r, "mp_world_size", ckr__node_int(c, x->pp));
     ckr__node_set(c, r, "checkpoint_parallel_dimensions",
                   ckr__node_dict(c, "pp_degree", ckr__node_int(c, x->pp), "tp_degree",
-                                 ckr__node_int(c, 1), NULL));
+                                 ckr__node_int(c, 1), CKR__END));
     ckr__node_set(c, r, "ds_config", ckr__copy_tree(c, f, x->config, NULL));
     ckr__node_set(c, r, "ds_version", ckr__ds_version_node(x));
     had = ckr_node_get(from, "universal_checkpoint_info");
@@ -44219,7 +44261,8 @@ static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_item *p, const char *name
     if (x->zero == 3) ckr__bind_flat(x->c, f->root->u.entry, t, false, NULL, 0, p->numel, 0);
     ckr__ds_taken_for(x, p, master ? "master" : name, f->root->u.entry, 0);
     if (x->zero != 3)
-        f->root = ckr__node_dict(x->c, "cat_dim", ckr__node_int(x->c, 0), "param", f->root, NULL);
+        f->root = ckr__node_dict(x->c, "cat_dim", ckr__node_int(x->c, 0), "param", f->root,
+                                 CKR__END);
 }
 
 static void ckr__ds_uni_out(ckr__ds_job *x)
@@ -44338,7 +44381,7 @@ static void ckr__ds_say_curve(ckr__ds_job *x, const ckr__hold *h)
                               "update; the curve is the coming run's configuration";
     ckr_node *type = ckr__node_str(x->c, h->fit->kind + 10), *lr;
     ckr__node_set(x->c, x->config, "scheduler",
-                  ckr__node_dict(x->c, "type", type, "params", h->params, NULL));
+                  ckr__node_dict(x->c, "type", type, "params", h->params, CKR__END));
     ckr__ds_setting(x, "scheduler.type", type, ckr__ds_was(x, "/scheduler/type"), why);
     ckr__hold_tell(h, "ds_config", "scheduler.params.", ckr__ds_was(x, "/scheduler/params"), why);
     if (h->fit->curve->kind != CKR__CV_DS_COSINE) return;
@@ -44360,7 +44403,7 @@ static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
                            w) != CKR_OK || !h.fit)
         return;
     x->scheduler = ckr__node_dict(x->c, "last_batch_iteration",
-                                  ckr__node_int(x->c, h.fit->position), NULL);
+                                  ckr__node_int(x->c, h.fit->position), CKR__END);
     ckr__ds_say_curve(x, &h);
 }
 
@@ -44584,7 +44627,7 @@ static void ckr__ds_rescale(ckr__ds_job *x)
             x->c, "cur_scale", ckr__node_float(x->c, pow(2, power)), "cur_iter",
             ckr__node_int(x->c, 0), "last_overflow_iter", ckr__node_int(x->c, -1), "scale_factor",
             ckr__node_float(x->c, 2), "scale_window", ckr__node_int(x->c, (int64_t)window),
-            "dynamic", ckr__node_bool(x->c, true), NULL);
+            "dynamic", ckr__node_bool(x->c, true), CKR__END);
     ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", now ? "1" : NULL, now ? text : "1",
              now ? "the coming run is fp16, the saved one was not: a dynamic scaler as DeepSpeed "
                    "begins with"
@@ -61072,7 +61115,8 @@ static ckr_node *ckr__side_topology(ckr__ctx *c, const ckr_topology *t)
 {
     return ckr__node_dict(c, "tp", ckr__node_int(c, t->tp), "pp", ckr__node_int(c, t->pp),
                           "dp", ckr__node_int(c, t->dp), "ep", ckr__node_int(c, t->ep),
-                          "cp", ckr__node_int(c, t->cp), "zero", ckr__node_int(c, t->zero), NULL);
+                          "cp", ckr__node_int(c, t->cp), "zero", ckr__node_int(c, t->zero),
+                          CKR__END);
 }
 
 static ckr_node *ckr__side_source(ckr__ctx *c, const ckr_state *s, const uint8_t digest[16])
@@ -61082,7 +61126,7 @@ static ckr_node *ckr__side_source(ckr__ctx *c, const ckr_state *s, const uint8_t
                                  "step", ckr__node_int(c, s->progress.step),
                                  "samples", ckr__node_int(c, s->progress.samples),
                                  "tokens", ckr__node_int(c, s->progress.tokens),
-                                 "digest", ckr__node_hex(c, digest, 16), NULL);
+                                 "digest", ckr__node_hex(c, digest, 16), CKR__END);
     if (s->framework_version)
         ckr__node_set(c, n, "framework_version", ckr__node_str(c, s->framework_version));
     return n;
@@ -61097,7 +61141,7 @@ static ckr_node *ckr__side_schedules(ckr__ctx *c, const ckr_state *s)
         ckr_node *n = ckr__node_dict(c, "kind", ckr__node_str(c, x->kind),
                                      "clock", ckr__node_str(c, x->clock),
                                      "position", ckr__node_int(c, x->position), "params",
-                                     x->params ? x->params : ckr__node(c, CKR_NODE_NONE), NULL);
+                                     x->params ? x->params : ckr__node(c, CKR_NODE_NONE), CKR__END);
         if (!x->opaque) ckr__node_set(c, n, "curve", ckr__sched_node(c, x));
         ckr__node_push(c, list, n);
     }
@@ -61172,13 +61216,13 @@ static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t di
                                     "checkpoint", ckr__node_str(c, name),
                                     "dialect", ckr__node_str(c, w->plan->target.dialect),
                                     "source", ckr__side_source(c, s, digest),
-                                    "schedules", ckr__side_schedules(c, &w->plan->state), NULL);
+                                    "schedules", ckr__side_schedules(c, &w->plan->state), CKR__END);
     if (ckr__dialect_find(w->plan->target.dialect)->numbered)
         ckr__node_set(c, root, "names", ckr__side_params(c, &w->plan->state));
     if (out->vocab)
         ckr__node_set(c, root, "vocab",
                       ckr__node_dict(c, "logical", ckr__node_int(c, out->vocab), "padded",
-                                     ckr__node_int(c, out->padded_vocab), NULL));
+                                     ckr__node_int(c, out->padded_vocab), CKR__END));
     if (w->plan->rng.lineage) {           /* read only: the JSON writer changes nothing */
         ckr__node_set(c, root, "rng", (ckr_node *)(uintptr_t)w->plan->rng.lineage);
         ckr__node_set(c, root, "streams", ckr__side_streams(c, w->plan));
