@@ -130,8 +130,19 @@
    Fast math of the file around it is put off for the bodies; clang cannot, and says so. x87
    arithmetic is refused: -msse2 -mfpmath=sse.
 
-   Sections, each calling only what stands above it; grep for the mark
-   -------------------------------------------------------------------
+   Order: the public interface; the core (memory, files, text, formats of files); schedules, random
+   streams; the run state; the writers and the executor; the decisions (groups, resume, plan, trust,
+   output, verify); the kit that dialects are made of, and the dialects; the front door (ckpt).
+
+   Prefixes of what belongs to one section: ckr__st_ safetensors, _pk_ pickle, _np_ numpy, _dv_ and
+   _dcp_ torch's distributed checkpoints; of schedules: _sread_ from torch's, _sw_ to torch's, _sp_
+   from a text, _sn_ as nodes, _srun_ evaluated; _gm_ groups matched, _nt_ nanotron, _rf_ a run in a
+   plain file, _ac_ accelerate and the Trainer, _acc_ their schedulers written, _af_ FSDP in both,
+   _lm_ llm.c, _ds_ DeepSpeed, _dt_ DCP and TorchTitan read, _de_ both written, _df_ and _dn_ DCP's
+   files and their nodes, _tt_, _te_, _tq_ and _tf_ TorchTitan's own, _mg_ Megatron-LM.
+
+   Sections, each calling only what stands above it or is declared there; grep for the mark
+   ----------------------------------------------------------------------------------------
        >>api.types >>api.hooks >>api.tree >>api.state >>api.rng >>api.plan >>api.run >>prologue
        >>platform >>fenv >>arith >>decimal >>format >>error >>mem >>io >>threads >>context >>dtype
        >>node >>tree >>hash >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar
@@ -149,36 +160,33 @@
        >>rng.remap.work >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof
        >>rng.remap.report >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects
        >>dialects.names >>dialects.dicts >>dialects.follows >>dialects.carry >>kit.groups
-       >>kit.streams >>kit.files >>kit.runs >>kit.parts >>kit.curve >>kit.dist >>dcp.emit
-       >>fsdp >>verl
-       >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
-       >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random
-       >>nanotron.read >>nanotron.emit >>plain >>accelerate >>accelerate.files
+       >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields
+       >>groups.values >>groups.notes >>groups.classes >>groups.gather >>groups.params
+       >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
+       >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff
+       >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.parts >>kit.curve >>kit.dist
+       >>dcp.emit >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
+       >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
+       >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate >>accelerate.files
        >>accelerate.probe >>accelerate.model >>accelerate.names >>accelerate.optimizer
        >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.plain
        >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
-       >>accelerate.emit.random >>accelerate.fsdp >>accelerate.emit.all
-       >>llmc >>llmc.loader >>llmc.files
-       >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed
-       >>deepspeed.files >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat
-       >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups
+       >>accelerate.emit.random >>accelerate.fsdp >>accelerate.emit.all >>llmc >>llmc.loader
+       >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2
+       >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params >>deepspeed.model
+       >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups
        >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
-       >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes
-       >>deepspeed.emit.optim >>deepspeed.emit.scaler >>deepspeed.emit.rank
-       >>deepspeed.emit.whole >>deepspeed.emit.model >>deepspeed.emit.universal
-       >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under >>torch_dcp >>torchtitan
-       >>torchtitan.runs >>torch_dcp.read >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items
-       >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files >>megatron
-       >>megatron.probe >>megatron.files >>megatron.model >>megatron.split >>megatron.weights
-       >>megatron.layout >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read
-       >>megatron.random >>megatron.read >>megatron.dist >>megatron.dist.ranks
-       >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read >>megatron.emit
-       >>megatron.dist.emit >>dialect.table >>write.pickle >>write.image >>write.dcp >>run
-       >>lanes >>groups >>groups.fields >>groups.values >>groups.notes >>groups.classes
-       >>groups.gather >>groups.params >>groups.pools >>groups.decide >>groups.settle
-       >>groups.match >>resume >>plan >>plan.rng >>plan.proof >>trust >>output >>output.paths
-       >>verify >>verify.check >>verify.diff >>verify.members >>ckpt >>ckpt.side >>ckpt.diff
-       >>view >>epilogue
+       >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim
+       >>deepspeed.emit.scaler >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
+       >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
+       >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.read >>torch_dcp.emit >>torchtitan.qkv
+       >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
+       >>megatron >>megatron.probe >>megatron.files >>megatron.model >>megatron.split
+       >>megatron.weights >>megatron.layout >>megatron.optimizer >>megatron.distributed
+       >>megatron.schedule.read >>megatron.random >>megatron.read >>megatron.dist
+       >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read
+       >>megatron.emit >>megatron.dist.emit >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view
+       >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -23115,6 +23123,31 @@ static ckr_tensor *ckr__tensor_find(const ckr_state *s, const char *name, const 
     return NULL;
 }
 
+/* The streams of one rank. */
+static const ckr_stream *ckr__streams_of(const ckr_state *s, uint32_t rank, uint64_t *n)
+{
+    uint64_t lo = 0, hi = s->n_rng, end;
+    while (lo < hi) {
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (s->rng[mid].rank < rank) lo = mid + 1;
+        else hi = mid;
+    }
+    for (end = lo; end < s->n_rng && s->rng[end].rank == rank;) end++;
+    *n = end - lo;
+    return *n ? &s->rng[lo] : NULL;
+}
+
+/* A rank's stream of that kind and name; NULL: it has none. */
+static const ckr_stream *ckr__stream_of(const ckr_state *s, uint32_t rank, const char *kind,
+                                        const char *name)
+{
+    uint64_t i, n;
+    const ckr_stream *all = ckr__streams_of(s, rank, &n);
+    for (i = 0; i < n; i++)
+        if (!strcmp(all[i].kind, kind) && !strcmp(all[i].name, name)) return &all[i];
+    return NULL;
+}
+
 /* >>rng.remap ----------------------------------------------------------------- */
 /* Random streams of N ranks for M ranks. A topology is axes with sizes, a rank a point in it; a
    stream varies over some axes only, its scope, and ranks that agree on these share it. Points of
@@ -25134,6 +25167,14 @@ static bool ckr__read_run(ckr__ctx *c, ckr_tensor *t, const ckr__extent *x, cons
                               (uint64_t)(v->offset + x->at) * ckr_dtype_size(v->dtype));
 }
 
+/* Row-major strides, where torch counts an axis of length 0 as 1. */
+static void ckr__strides(uint32_t n_dims, const int64_t *shape, int64_t *out)
+{
+    int64_t step = 1;
+    for (; n_dims-- > 0; step = ckr__times(step, shape[n_dims] ? shape[n_dims] : 1))
+        out[n_dims] = step;
+}
+
 /* >>out ----------------------------------------------------------------------- */
 /* What is to be written: files, each a tree or a text, whose tensor leaves are *entries*: a dtype
    and shape, and which boxes of which logical tensors lie where in it. What no box covers is zero.
@@ -25639,6 +25680,42 @@ typedef struct ckr__dialect {
     const ckr__bounds *bounds;         /* NULL: none                                     */
     bool numbered;             /* its optimizer files have numbers for parameters        */
 } ckr__dialect;
+
+/* The table is behind the last of them (>>dialect.table). */
+static const ckr__dialect *ckr__dialect_find(const char *name);
+static const ckr__schedules *ckr__schedules_of(const char *kind);
+static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name);
+static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const char *variant);
+static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const ckr_target *t);
+
+/* The parallel sizes, and what each is where nothing is cut. */
+static const struct { const char *name; size_t at; int32_t least; } ckr__sizes[] = {
+    { "tp", offsetof(ckr_topology, tp), 1 }, { "pp", offsetof(ckr_topology, pp), 1 },
+    { "ep", offsetof(ckr_topology, ep), 1 }, { "dp", offsetof(ckr_topology, dp), 1 },
+    { "cp", offsetof(ckr_topology, cp), 1 }, { "zero", offsetof(ckr_topology, zero), 0 }
+};
+#define CKR__SIZES (sizeof ckr__sizes / sizeof *ckr__sizes)
+
+static int32_t ckr__size_of(const ckr_topology *t, size_t axis)
+{
+    int32_t v;
+    memcpy(&v, (const char *)t + ckr__sizes[axis].at, sizeof v);
+    return v;
+}
+
+/* An entry for each of the axes, blanks between, whose size is another. */
+static void ckr__say_sizes(ckr__ctx *c, const char *axes, const ckr_topology *was,
+                           const ckr_topology *now)
+{
+    size_t i, n;
+    for (; *axes; axes += n + (axes[n] == ' ')) {
+        n = strcspn(axes, " ");
+        for (i = 0; strlen(ckr__sizes[i].name) != n || strncmp(ckr__sizes[i].name, axes, n);) i++;
+        if (ckr__size_of(was, i) != ckr__size_of(now, i))
+            ckr__say_int(c, "CKR_W_TOPOLOGY", CKR_CHANGED, ckr__sizes[i].name,
+                         ckr__size_of(was, i), ckr__size_of(now, i), "asked for", NULL);
+    }
+}
 
 /* >>dialects.names ------------------------------------------------------------ */
 
@@ -26451,6 +26528,7975 @@ static ckr_node *ckr__groups_list(ckr__ctx *c, const ckr_state *s, uint64_t firs
     return ckr__failed(c) ? NULL : list;
 }
 
+/* >>write.pickle -------------------------------------------------------------- */
+/* A tree as a pickle of protocol 2, opcode for opcode what CPython's pickler writes for the same
+   values, so that torch.load(weights_only=True) meets nothing that it does not know from
+   torch.save: - every object that CPython memoizes gets a BINPUT, in its order; a node met again is
+   a BINGET, which keeps shared lists shared. Text, globals, numpy dtypes and bytes of length 0 or 1
+   are shared by content, as CPython's interned and cached objects are. - containers are filled in
+   batches of 1000. For exact lists and dicts a batch of one is MARK x APPENDS unless it is all
+   there is; for other sources of items it is x APPEND. An exact dict of a multiple of 1000 pairs
+   ends with an empty batch. - a storage is the persistent id ('storage', class, key, 'cpu', numel),
+   keys counted from 0 in the order of appearance; records follow in that order, which readers that
+   compute offsets rely on. The walk keeps its own stack. Containers that are memoized before they
+   are filled may contain themselves; tuples, sets and calls may not (Python needs POP for those,
+   which weights_only lacks). */
+
+#define CKR__PICKLE_BATCH 1000
+#define CKR__PICKLE_OPEN UINT64_MAX    /* instead of a memo index: its children are being written */
+
+enum {
+    CKR__PK_SAVE = 0,
+    CKR__PK_OP,
+    CKR__PK_PUT,
+    CKR__PK_CALL,
+    CKR__PK_TUPLE,
+    CKR__PK_FILL,
+    CKR__PK_FILL_EXACT
+};
+
+typedef struct ckr__pickler_frame {
+    uint8_t         what;      /* CKR__PK_                                              */
+    uint8_t         op;        /* of PK_OP                                              */
+    bool            pairs;     /* of PK_FILL: keys and values                           */
+    const ckr_node *node;
+    uint64_t        at;        /* next child                                            */
+} ckr__pickler_frame;
+
+typedef struct ckr__pickler {
+    ckr__ctx      *c;
+    ckr__out_file *f;
+    ckr__buf       out, stack, key;
+    ckr__map       text;       /* content -> memo index; what is no text starts with 0xff */
+    ckr__map       ids;        /* address of a node or entry -> memo index              */
+    uint64_t       n_memo;
+    ckr_entry    **entries;    /* in the order of appearance                            */
+    uint64_t       n_entries;
+    ckr_result     r;          /* of the first failure                                  */
+} ckr__pickler;
+
+/* Where in the tree the walk is: keys and indices of the open containers, joined by "/". */
+static void ckr__pickler_where(const ckr__pickler *p, char *out, size_t cap)
+{
+    const ckr__pickler_frame *f = (const ckr__pickler_frame *)(const void *)p->stack.data;
+    size_t n = p->stack.size / sizeof *f, i, used = 0;
+    out[0] = 0;
+    for (i = 0; i < n && used + 1 < cap; i++) {
+        const ckr_node *k;
+        if (f[i].what < CKR__PK_TUPLE || f[i].at == 0) continue;
+        k = f[i].pairs ? f[i].node->u.items[(f[i].at - 1) & ~(uint64_t)1] : NULL;
+        if (k && k->kind == CKR_NODE_STR)
+            used += ckr__format(out + used, cap - used, "/%.*s",
+                                (int)(k->count < 100 ? k->count : 100), k->u.str);
+        else if (k && k->kind == CKR_NODE_INT)
+            used += ckr__format(out + used, cap - used, "/%lld", (long long)k->u.i);
+        else
+            used += ckr__format(out + used, cap - used, "/[%llu]",
+                                (unsigned long long)((f[i].at - 1) / (f[i].pairs ? 2 : 1)));
+    }
+}
+
+CKR__PRINTF(3, 4)
+static void ckr__pickler_fail(ckr__pickler *p, ckr_item item, const char *fmt, ...)
+{
+    char where[192], text[256];
+    va_list ap;
+    if (p->r != CKR_OK) return;
+    va_start(ap, fmt);
+    ckr__vformat(text, sizeof text, fmt, ap);
+    va_end(ap);
+    ckr__pickler_where(p, where, sizeof where);
+    p->r = ckr__fail(p->c->err, item, p->f->source ? p->f->source : p->f->path, CKR_NO_OFFSET,
+                     where, "%s", text);
+}
+
+static void ckr__pickler_nomem(ckr__pickler *p)
+{
+    ckr__nomem(p->c);
+    if (p->r == CKR_OK) p->r = p->c->err->code;
+}
+
+/* Memo ---------------------------------------------------------------------- */
+
+static void ckr__pickler_push(ckr__pickler *p, unsigned what, const ckr_node *node, unsigned op,
+                              bool pairs)
+{
+    ckr__pickler_frame f = CKR_ZERO;
+    f.what = (uint8_t)what;
+    f.op = (uint8_t)op;
+    f.pairs = pairs;
+    f.node = node;
+    ckr__buf_put(&p->stack, &f, sizeof f);
+}
+
+static uint64_t ckr__pickler_put(ckr__pickler *p)
+{
+    uint8_t b[5];
+    ckr__store_u32(b + 1, (uint32_t)p->n_memo);
+    b[0] = p->n_memo < 256 ? 'q' : 'r';                /* BINPUT, LONG_BINPUT */
+    ckr__buf_put(&p->out, b, p->n_memo < 256 ? 2 : 5);
+    return p->n_memo++;
+}
+
+static void ckr__pickler_get(ckr__pickler *p, uint64_t memo)
+{
+    uint8_t b[5];
+    ckr__store_u32(b + 1, (uint32_t)memo);
+    b[0] = memo < 256 ? 'h' : 'j';                     /* BINGET, LONG_BINGET */
+    ckr__buf_put(&p->out, b, memo < 256 ? 2 : 5);
+}
+
+static bool ckr__pickler_id_find(const ckr__pickler *p, const void *id, uint64_t *memo)
+{
+    return ckr__map_find(&p->ids, (const char *)(const void *)&id, sizeof id, memo);
+}
+
+static void ckr__pickler_id_set(ckr__pickler *p, const void *id, uint64_t memo)
+{
+    const void **cell;
+    if (!ckr__pickler_id_find(p, id, NULL)) {
+        cell = CKR__NEW(p->c, const void *);           /* the map borrows its keys */
+        if (!cell) { ckr__pickler_nomem(p); return; }
+        *cell = id;
+        if (!ckr__map_put(&p->ids, (const char *)(const void *)cell, sizeof id, memo, NULL))
+            ckr__pickler_nomem(p);
+    } else if (!ckr__map_put(&p->ids, (const char *)(const void *)&id, sizeof id, memo, NULL)) {
+        ckr__pickler_nomem(p);
+    }
+}
+
+static void ckr__pickler_put_node(ckr__pickler *p, const ckr_node *n)
+{
+    ckr__pickler_id_set(p, n, ckr__pickler_put(p));
+}
+
+/* True: `p->key` was written before and a BINGET has been emitted. Else the caller writes the value
+   and calls ckr__pickler_put_key. */
+static bool ckr__pickler_known_key(ckr__pickler *p)
+{
+    uint64_t memo;
+    if (p->key.failed || !ckr__map_find(&p->text, (const char *)p->key.data, p->key.size, &memo))
+        return false;
+    ckr__pickler_get(p, memo);
+    return true;
+}
+
+static void ckr__pickler_put_key(ckr__pickler *p, const char *key, size_t n)
+{
+    if (!key || !ckr__map_put(&p->text, key, n, ckr__pickler_put(p), NULL)) ckr__pickler_nomem(p);
+}
+
+/* Values without children ----------------------------------------------------- */
+
+static void ckr__pickler_op(ckr__pickler *p, const char *ops)
+{
+    ckr__buf_str(&p->out, ops);
+}
+
+/* A call's arguments are on the pickle's stack: tuple of n (1..3), REDUCE; the caller memoizes the
+   result. */
+static void ckr__pickler_reduce(ckr__pickler *p, unsigned n)
+{
+    ckr__buf_u8(&p->out, 0x84 + n);                    /* TUPLE1..3 */
+    ckr__pickler_put(p);
+    ckr__buf_u8(&p->out, 'R');
+}
+
+/* BINUNICODE; a Python-2 string that is no UTF-8 stays one, as SHORT_BINSTRING or BINSTRING. */
+static void ckr__pickler_text(ckr__pickler *p, const char *s, uint64_t n)
+{
+    const uint8_t *at = (const uint8_t *)s, *const end = n ? at + n : at;
+    bool plain = n <= UINT32_MAX;
+    uint8_t b[5];
+    size_t len;
+    for (; at < end && plain; at += len) plain = ckr__utf8_get(at, end, &len) != 0xfffd || len == 3;
+    if (n > UINT32_MAX) {
+        ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE,
+                          "a text of %llu bytes; a pickle of protocol 2 ends at 4 GiB",
+                          (unsigned long long)n);
+        return;
+    }
+    b[0] = plain ? 'X' : n < 256 ? 'U' : 'T';
+    ckr__store_u32(b + 1, (uint32_t)n);
+    ckr__buf_put(&p->out, b, b[0] == 'U' ? 2 : 5);
+    ckr__buf_put(&p->out, s, (size_t)n);
+}
+
+/* `s` must live as long as the pickler. */
+static void ckr__pickler_str(ckr__pickler *p, const char *s, uint64_t n)
+{
+    uint64_t memo;
+    if (n == 0) s = "";                                /* the map takes no NULL */
+    if (ckr__map_find(&p->text, s, (size_t)n, &memo)) {
+        ckr__pickler_get(p, memo);
+        return;
+    }
+    ckr__pickler_text(p, s, n);
+    if (p->r == CKR_OK) ckr__pickler_put_key(p, s, (size_t)n);
+}
+
+static void ckr__pickler_word(ckr__pickler *p, const char *s)
+{
+    ckr__pickler_str(p, s, strlen(s));
+}
+
+/* Two's complement, little-endian. */
+static void ckr__pickler_long(ckr__pickler *p, const uint8_t *v, uint64_t n)
+{
+    uint8_t b[5];
+    while (n > 1 && v[n - 1] == (v[n - 2] & 0x80 ? 0xff : 0)) n--;
+    if (n > INT32_MAX) {
+        ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE, "an integer of %llu bytes",
+                          (unsigned long long)n);
+        return;
+    }
+    b[0] = n < 256 ? 0x8a : 0x8b;                      /* LONG1, LONG4 */
+    ckr__store_u32(b + 1, (uint32_t)n);
+    ckr__buf_put(&p->out, b, n < 256 ? 2 : 5);
+    ckr__buf_put(&p->out, v, (size_t)n);
+}
+
+static void ckr__pickler_int(ckr__pickler *p, int64_t v)
+{
+    uint8_t b[8];
+    ckr__store_u64(b, (uint64_t)v);
+    if (v < INT32_MIN || v > INT32_MAX) {
+        ckr__pickler_long(p, b, 8);
+        return;
+    }
+    ckr__buf_u8(&p->out, v < 0 || v > 0xffff ? 'J' : v > 0xff ? 'M' : 'K');    /* BININT, 2, 1 */
+    ckr__buf_put(&p->out, b, v < 0 || v > 0xffff ? 4 : v > 0xff ? 2 : 1);
+}
+
+static void ckr__pickler_bigint(ckr__pickler *p, const ckr_node *n)
+{
+    const uint8_t *v = (const uint8_t *)(const void *)n->u.str;
+    uint64_t size = n->count;
+    while (size > 1 && v[size - 1] == (v[size - 2] & 0x80 ? 0xff : 0)) size--;
+    if (size > 4) {
+        ckr__pickler_long(p, v, size);
+    } else {
+        uint32_t x = size && v[size - 1] & 0x80 ? UINT32_MAX : 0;
+        for (; size; size--) x = x << 8 | v[size - 1];
+        ckr__pickler_int(p, x > INT32_MAX ? -(int64_t)(UINT32_MAX - x) - 1 : (int64_t)x);
+    }
+}
+
+static void ckr__pickler_float(ckr__pickler *p, double v)
+{
+    uint8_t b[9];
+    uint64_t u;
+    int i;
+    memcpy(&u, &v, 8);
+    b[0] = 'G';                                        /* BINFLOAT: big-endian */
+    for (i = 0; i < 8; i++) b[1 + i] = (uint8_t)(u >> (56 - 8 * i));
+    ckr__buf_put(&p->out, b, 9);
+}
+
+static void ckr__pickler_bool(ckr__pickler *p, bool v)
+{
+    ckr__buf_u8(&p->out, v ? 0x88 : 0x89);             /* NEWTRUE, NEWFALSE */
+}
+
+/* A tuple of integers; the empty one is never memoized. */
+static void ckr__pickler_dims(ckr__pickler *p, uint32_t n, const int64_t *v)
+{
+    uint32_t d;
+    if (n > 3) ckr__buf_u8(&p->out, '(');
+    for (d = 0; d < n; d++) ckr__pickler_int(p, v[d]);
+    ckr__buf_u8(&p->out, n == 0 ? ')' : n <= 3 ? 0x84u + n : 't');
+    if (n) ckr__pickler_put(p);
+}
+
+/* GLOBAL is two lines, so a name with a line break could smuggle in opcodes. */
+static void ckr__pickler_global(ckr__pickler *p, const char *module, size_t n_module,
+                                const char *name, size_t n_name)
+{
+    size_t i;
+    p->key.size = 0;
+    ckr__buf_str(&p->key, "\xff" "c");
+    ckr__buf_put(&p->key, module, n_module);
+    ckr__buf_u8(&p->key, '\n');
+    ckr__buf_put(&p->key, name, n_name);
+    for (i = 0; i < n_module + n_name; i++) {
+        char ch = i < n_module ? module[i] : name[i - n_module];
+        if (ch == '\n' || ch == '\r' || ch == 0) n_name = 0;
+    }
+    if (n_module == 0 || n_name == 0) {
+        ckr__pickler_fail(p, CKR_ITEM_WRITE_NAME,
+                          "the name of a Python class or function is empty, has no module "
+                          "or holds a control character");
+        return;
+    }
+    if (ckr__pickler_known_key(p) || p->key.failed) return;
+    ckr__buf_u8(&p->out, 'c');                         /* GLOBAL */
+    ckr__buf_put(&p->out, module, n_module);
+    ckr__buf_u8(&p->out, '\n');
+    ckr__buf_put(&p->out, name, n_name);
+    ckr__buf_u8(&p->out, '\n');
+    ckr__pickler_put_key(p, ckr__strndup(p->c, (const char *)p->key.data, p->key.size),
+                         p->key.size);
+}
+
+static void ckr__pickler_class(ckr__pickler *p, const char *module, const char *name)
+{
+    ckr__pickler_global(p, module, strlen(module), name, strlen(name));
+}
+
+/* "module.name", split at the last dot, in the spelling that protocol 2 uses (Python 2's). */
+static void ckr__pickler_name(ckr__pickler *p, const char *s)
+{
+    static const char *const py2[][4] = {{"builtins", "range", "__builtin__", "xrange"},
+                                         {"builtins", "int", "__builtin__", "long"},
+                                         {"builtins", "str", "__builtin__", "unicode"},
+                                         {"builtins", "chr", "__builtin__", "unichr"},
+                                         {"builtins", "zip", "itertools", "izip"},
+                                         {"builtins", "map", "itertools", "imap"},
+                                         {"builtins", "filter", "itertools", "ifilter"},
+                                         {"builtins", "", "__builtin__", ""},
+                                         {"copyreg", "", "copy_reg", ""}};
+    const char *dot = s ? strrchr(s, '.') : NULL, *name;
+    size_t n, i;
+    if (!dot) {
+        ckr__pickler_global(p, "", 0, s ? s : "", s ? strlen(s) : 0);
+        return;
+    }
+    n = (size_t)(dot - s);
+    name = dot + 1;
+    for (i = 0; i < sizeof py2 / sizeof py2[0]; i++)
+        if (strlen(py2[i][0]) == n && !memcmp(py2[i][0], s, n) &&
+            (!*py2[i][1] || !strcmp(py2[i][1], name))) {
+            ckr__pickler_class(p, py2[i][2], *py2[i][3] ? py2[i][3] : name);
+            return;
+        }
+    ckr__pickler_global(p, s, n, name, strlen(name));
+}
+
+/* bytes have no opcode in protocol 2: _codecs.encode(text, 'latin1'). Python writes b'' as bytes(),
+   which weights_only refuses, so here it is encode('', 'latin1') as well. Leaves the value without
+   its memo entry; false: it was there before and needs none. */
+static bool ckr__pickler_bytes(ckr__pickler *p, const uint8_t *s, uint64_t n)
+{
+    uint8_t two[2];
+    uint64_t i, high = 0;
+    if (n <= 1) {                                      /* CPython keeps one object of each */
+        p->key.size = 0;
+        ckr__buf_str(&p->key, "\xff" "b");
+        ckr__buf_put(&p->key, s, (size_t)n);
+        if (ckr__pickler_known_key(p)) return false;
+    }
+    ckr__pickler_class(p, "_codecs", "encode");
+    for (i = 0; i < n; i++) high += s[i] >> 7;
+    if (n <= 1 && !high) {
+        ckr__pickler_str(p, (const char *)s, n);
+    } else {
+        ckr__pickler_text(p, NULL, 0);
+        if (n + high > UINT32_MAX || !ckr__buf_reserve(&p->out, (size_t)(n + high))) {
+            ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE, "bytes of length %llu",
+                              (unsigned long long)n);
+            return false;
+        }
+        ckr__store_u32(p->out.data + p->out.size - 4, (uint32_t)(n + high));
+        for (i = 0; i < n; i++) {
+            two[0] = s[i] < 0x80 ? s[i] : (uint8_t)(0xc0 | s[i] >> 6);
+            two[1] = (uint8_t)(0x80 | (s[i] & 0x3f));
+            ckr__buf_put(&p->out, two, s[i] < 0x80 ? 1 : 2);
+        }
+        ckr__pickler_put(p);
+    }
+    ckr__pickler_word(p, "latin1");
+    ckr__pickler_reduce(p, 2);
+    return true;
+}
+
+/* The same with its memo entry; `node` may be NULL. */
+static void ckr__pickler_bytes_value(ckr__pickler *p, const uint8_t *s, uint64_t n,
+                                     const ckr_node *node)
+{
+    char key[4] = { '\xff', 'b', 0, 0 };
+    if (n == 1) key[2] = (char)s[0];
+    if (!ckr__pickler_bytes(p, s, n)) return;
+    if (n <= 1) ckr__pickler_put_key(p, ckr__strndup(p->c, key, 2 + (size_t)n), 2 + (size_t)n);
+    else if (node) ckr__pickler_put_node(p, node);
+    else ckr__pickler_put(p);
+}
+
+static void ckr__pickler_bytearray(ckr__pickler *p, const ckr_node *n)
+{
+    ckr__pickler_class(p, "__builtin__", "bytearray");
+    if (n->count == 0) {
+        ckr__pickler_op(p, ")R");
+    } else {
+        ckr__pickler_bytes_value(p, (const uint8_t *)(const void *)n->u.str, n->count, NULL);
+        ckr__pickler_reduce(p, 1);
+    }
+    ckr__pickler_put_node(p, n);
+}
+
+/* Tensors and arrays ---------------------------------------------------------- */
+
+/* The place of the entry among the records. */
+static uint64_t ckr__pickler_entry(ckr__pickler *p, ckr_entry *e)
+{
+    uint64_t i = p->n_entries;
+    if (ckr__pickler_id_find(p, e, &i)) return i;
+    *CKR__PUSH(ckr_entry *, p->c, p->entries, p->n_entries) = e;
+    if (ckr__failed(p->c)) {
+        ckr__pickler_nomem(p);
+        return 0;
+    }
+    ckr__pickler_id_set(p, e, i);
+    return i;
+}
+
+/* The key as text: an object that CPython shares with no other text, so it is remembered by an
+   address inside the entry. */
+static void ckr__pickler_storage_key(ckr__pickler *p, ckr_entry *e)
+{
+    char text[24];
+    uint64_t i = ckr__pickler_entry(p, e), memo;
+    if (ckr__pickler_id_find(p, &e->crc, &memo)) {
+        ckr__pickler_get(p, memo);
+        return;
+    }
+    ckr__format(text, sizeof text, "%llu", (unsigned long long)i);
+    ckr__pickler_text(p, text, strlen(text));
+    ckr__pickler_id_set(p, &e->crc, ckr__pickler_put(p));
+}
+
+static void ckr__pickler_hooks(ckr__pickler *p)
+{
+    ckr__pickler_class(p, "collections", "OrderedDict");
+    ckr__pickler_op(p, ")R");
+    ckr__pickler_put(p);
+}
+
+/* torch._utils._rebuild_tensor_v2(storage, 0, size, stride, requires_grad, {}), or _v3 with the
+   dtype at the end for dtypes that have no storage class. torch cannot load a tensor of _v3 that
+   requires a gradient ("a leaf Variable that requires grad"), so none does. Contiguous strides are
+   torch's: an axis of length 0 counts as 1. */
+static void ckr__pickler_tensor(ckr__pickler *p, ckr_entry *e, bool requires_grad)
+{
+    const ckr__dtype_row *t = &ckr__dtypes[e->dtype];
+    const bool v3 = !*t->storage;
+    int64_t *stride = CKR__NEW_N(p->c, int64_t, e->n_dims), s = 1;
+    uint32_t d;
+    if (!stride) { ckr__pickler_nomem(p); return; }
+    for (d = e->n_dims; d-- > 0; s = ckr__times(s, e->shape[d] ? e->shape[d] : 1))
+        stride[d] = s;
+    ckr__pickler_class(p, "torch._utils", v3 ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
+    ckr__pickler_op(p, "((");
+    ckr__pickler_word(p, "storage");
+    if (v3) ckr__pickler_class(p, "torch.storage", "UntypedStorage");
+    else ckr__pickler_class(p, "torch", t->storage);
+    ckr__pickler_storage_key(p, e);
+    ckr__pickler_word(p, "cpu");
+    ckr__pickler_int(p, (int64_t)(v3 ? e->n_bytes : e->n_bytes / t->size));
+    ckr__pickler_op(p, "t");
+    ckr__pickler_put(p);
+    ckr__pickler_op(p, "Q");                           /* BINPERSID */
+    ckr__pickler_int(p, 0);
+    ckr__pickler_dims(p, e->n_dims, e->shape);
+    ckr__pickler_dims(p, e->n_dims, stride);
+    ckr__pickler_bool(p, requires_grad && !v3);
+    ckr__pickler_hooks(p);
+    if (v3) ckr__pickler_class(p, "torch", t->name);
+    ckr__pickler_op(p, "t");
+    ckr__pickler_put(p);
+    ckr__pickler_op(p, "R");
+}
+
+static void ckr__pickler_entry_node(ckr__pickler *p, const ckr_node *n)
+{
+    ckr_entry *e = n->u.entry;
+    const char *t = e ? ckr_dtype_name(e->dtype) : "none";
+    if (!e || e->dtype == CKR_DTYPE_NONE || !strncmp(t, "qint", 4) || !strncmp(t, "quint", 5)) {
+        ckr__pickler_fail(p, CKR_ITEM_WRITE_DTYPE,
+                          "a tensor of dtype %s; only plain dtypes can be written", t);
+        return;
+    }
+    if (e->parameter) ckr__pickler_class(p, "torch._utils", "_rebuild_parameter");
+    ckr__pickler_tensor(p, e, e->requires_grad && !e->parameter);
+    if (e->parameter) {
+        ckr__pickler_put(p);
+        ckr__pickler_bool(p, e->requires_grad);
+        ckr__pickler_hooks(p);
+        ckr__pickler_reduce(p, 3);
+    }
+    ckr__pickler_put_node(p, n);
+}
+
+/* A tensor that never had data. */
+static void ckr__pickler_meta(ckr__pickler *p, const ckr_node *n)
+{
+    const ckr_view *v = n->u.view;
+    if (v->parameter) ckr__pickler_class(p, "torch._utils", "_rebuild_parameter");
+    ckr__pickler_class(p, "torch._utils", "_rebuild_meta_tensor_no_storage");
+    ckr__pickler_op(p, "(");
+    ckr__pickler_class(p, "torch", ckr_dtype_name(v->dtype));
+    ckr__pickler_dims(p, v->n_dims, v->shape);
+    ckr__pickler_dims(p, v->n_dims, v->stride);
+    ckr__pickler_bool(p, v->requires_grad && !v->parameter);
+    ckr__pickler_op(p, "t");
+    ckr__pickler_put(p);
+    ckr__pickler_op(p, "R");
+    if (v->parameter) {
+        ckr__pickler_put(p);
+        ckr__pickler_bool(p, v->requires_grad);
+        ckr__pickler_hooks(p);
+        ckr__pickler_reduce(p, 3);
+    }
+    ckr__pickler_put_node(p, n);
+}
+
+/* What follows a numpy dtype's code: item size, alignment and flags of text and raw bytes (-1, -1,
+   0 for numbers); for dates ("M8[25s]") in a version of its own a ninth item (None, (b'unit',
+   count, 1, 1)). */
+static void ckr__pickler_np_state(ckr__pickler *p, const char *order, const char *code)
+{
+    const char *unit = strchr(code, '[');
+    const bool text = *code == 'U', date = *code == 'M' || *code == 'm',
+               sized = text || *code == 'S' || *code == 'V';
+    const int64_t size = sized ? (int64_t)strtoul(code + 1, NULL, 10) * (text ? 4 : 1) : -1;
+    uint64_t count = 1;
+    ckr__pickler_op(p, "(");
+    ckr__pickler_int(p, date ? 4 : 3);
+    ckr__pickler_str(p, order, 1);
+    ckr__pickler_op(p, "NNN");
+    ckr__pickler_int(p, size);
+    ckr__pickler_int(p, sized ? (text ? 4 : 1) : -1);
+    ckr__pickler_int(p, text ? 8 : 0);
+    if (date) {
+        if (unit && unit[1] >= '0' && unit[1] <= '9') count = strtoul(unit + 1, NULL, 10);
+        if (unit) unit += 1 + strspn(unit + 1, "0123456789");
+        ckr__pickler_op(p, "N(");
+        ckr__pickler_bytes_value(p, (const uint8_t *)(unit ? unit : "generic"),
+                                 unit ? strcspn(unit, "]") : 7, NULL);
+        ckr__pickler_int(p, (int64_t)count);
+        ckr__pickler_int(p, 1);
+        ckr__pickler_int(p, 1);
+        ckr__pickler_op(p, "t");
+        ckr__pickler_put(p);
+        ckr__buf_u8(&p->out, 0x86);
+        ckr__pickler_put(p);
+    }
+    ckr__pickler_op(p, "t");
+    ckr__pickler_put(p);
+    ckr__pickler_op(p, "b");
+}
+
+/* numpy.dtype('f4', False, True) with its state. The byte order is that of the bytes: a reader may
+   have given the array the host's order in its type name. */
+static void ckr__pickler_np_dtype(ckr__pickler *p, const ckr_view *v)
+{
+    static const char orders[] = "<>|";
+    const char *order = orders + (v->type_name[0] == '|' ? 2
+                                  : v->big_endian        ? 1
+                                                         : 0),
+               *code = v->type_name + 1;
+    const size_t n_code = strcspn(code, "[");
+    char key[64];
+    const size_t n = (size_t)ckr__format(key, sizeof key, "\xff" "d%c%.50s", *order, code);
+    p->key.size = 0;
+    ckr__buf_put(&p->key, key, n);
+    if (ckr__pickler_known_key(p)) return;
+    ckr__pickler_class(p, "numpy", "dtype");
+    ckr__pickler_text(p, code, n_code);
+    ckr__pickler_put(p);
+    ckr__pickler_bool(p, false);
+    ckr__pickler_bool(p, true);
+    ckr__pickler_reduce(p, 3);
+    ckr__pickler_put_key(p, ckr__strndup(p->c, key, n), n);
+    ckr__pickler_np_state(p, order, code);
+}
+
+/* Elements in one block, in C or Fortran order. */
+static bool ckr__pickler_packed(const ckr_view *v)
+{
+    int64_t s = 1;
+    uint32_t i;
+    for (i = 0; i < v->n_dims; i++) {
+        uint32_t d = v->fortran ? i : v->n_dims - 1 - i;
+        if (v->shape[d] != 1 && v->stride && v->stride[d] != s) return false;
+        s = ckr__times(s, v->shape[d]);
+    }
+    return true;
+}
+
+/* The items one after the other, copied in C order where the array is transposed; NULL where it has
+   others than those in memory. */
+static const uint8_t *ckr__pickler_np_items(ckr__pickler *p, const ckr_view *v, uint64_t numel)
+{
+    const size_t size = numel ? (size_t)(v->data_bytes / numel) : 0;
+    uint8_t *copy;
+    uint64_t i;
+    if (!v->data_bytes || ckr__pickler_packed(v)) return v->bytes;
+    copy = v->bytes ? (uint8_t *)ckr__arena_n(p->c, numel, size) : NULL;
+    for (i = 0; copy && i < numel; i++) {
+        uint64_t rest = i, at = 0;
+        uint32_t d;
+        for (d = v->n_dims; d-- > 0; rest /= (uint64_t)v->shape[d])
+            at += rest % (uint64_t)v->shape[d] * (uint64_t)v->stride[d];
+        if (at >= numel) return NULL;
+        memcpy(copy + (size_t)i * size, v->bytes + (size_t)at * size, size);
+    }
+    return copy;
+}
+
+static void ckr__pickler_numpy(ckr__pickler *p, const ckr_node *n)
+{
+    static const int64_t zero = 0;
+    const ckr_view *v = n->u.view;
+    const uint64_t want = v->data_bytes, size = ckr_dtype_size(v->dtype);
+    const uint8_t *items;
+    int64_t numel;
+    if (!v->type_name || strlen(v->type_name) < 2 || !ckr__numel(v->n_dims, v->shape, &numel) ||
+        (size && (want / size != (uint64_t)numel || want % size)) ||
+        ((items = ckr__pickler_np_items(p, v, (uint64_t)numel)) == NULL && want) ||
+        (want && v->offset != 0)) {
+        ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE,
+                          "a numpy array that is not packed items in memory");
+        return;
+    }
+    if (n->kind == CKR_NODE_NPSCALAR) {
+        ckr__pickler_class(p, "numpy._core.multiarray", "scalar");
+        ckr__pickler_np_dtype(p, v);
+        ckr__pickler_bytes_value(p, items, want, NULL);
+        ckr__pickler_reduce(p, 2);
+        ckr__pickler_put_node(p, n);
+        return;
+    }
+    ckr__pickler_class(p, "numpy._core.multiarray", "_reconstruct");
+    ckr__pickler_class(p, "numpy", "ndarray");
+    ckr__pickler_dims(p, 1, &zero);
+    ckr__pickler_bytes_value(p, (const uint8_t *)"b", 1, NULL);
+    ckr__pickler_reduce(p, 3);
+    ckr__pickler_put_node(p, n);
+    ckr__pickler_op(p, "(");
+    ckr__pickler_int(p, 1);
+    ckr__pickler_dims(p, v->n_dims, v->shape);
+    ckr__pickler_np_dtype(p, v);
+    ckr__pickler_bool(p, v->fortran);
+    ckr__pickler_bytes_value(p, items, want, NULL);
+    ckr__pickler_op(p, "t");
+    ckr__pickler_put(p);
+    ckr__pickler_op(p, "b");
+}
+
+/* The walk -------------------------------------------------------------------- */
+
+/* A tensor that the tree of a source still has: it could not become an entry. */
+static void ckr__pickler_foreign(ckr__pickler *p, const ckr_node *n)
+{
+    const char *odd = n->kind == CKR_NODE_TENSOR && n->u.view ? ckr__view_odd(n->u.view) : NULL;
+    if (!odd) {
+        ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE,
+                          "a %s of another file; a tree to be written holds entries instead",
+                          n->kind == CKR_NODE_TENSOR ? "tensor" : "storage");
+        return;
+    }
+    ckr__pickler_fail(p, CKR_ITEM_COPY_TENSOR,
+                      "a tensor that is %s; only strided ones of up to 8 dimensions can be written",
+                      odd);
+    if (p->f->source)
+        ckr__remedy(p->c->err, p->r, "--to safetensors leaves it out and says so in the report");
+}
+
+static void ckr__pickler_device(ckr__pickler *p, const ckr_node *n)
+{
+    const char *colon = strchr(n->u.str, ':');
+    ckr__pickler_class(p, "torch", "device");
+    ckr__pickler_str(p, n->u.str, colon ? (uint64_t)(colon - n->u.str) : n->count);
+    if (colon) ckr__pickler_int(p, (int64_t)strtoul(colon + 1, NULL, 10));
+    ckr__pickler_reduce(p, colon ? 2 : 1);
+    ckr__pickler_put_node(p, n);
+}
+
+static void ckr__pickler_layout(ckr__pickler *p, const ckr_node *n)
+{
+    const char *s = n->u.str;
+    ckr__pickler_class(p, "torch.serialization", "_get_layout");
+    if (strncmp(s, "torch.", 6) != 0) s = ckr__printf(p->c, "torch.%s", s);
+    if (!s) { ckr__pickler_nomem(p); return; }
+    ckr__pickler_word(p, s);
+    ckr__pickler_reduce(p, 1);
+    ckr__pickler_put_node(p, n);
+}
+
+/* Several states, one BUILD each: the reader keeps them as an object of its own. */
+static const ckr_node *ckr__pickler_builds(const ckr_object *o)
+{
+    const bool many =
+        o->state && o->state->kind == CKR_NODE_OBJECT && !strcmp(o->state->u.object->how, "builds");
+    return many ? o->state->u.object->items : NULL;
+}
+
+static void ckr__pickler_object(ckr__pickler *p, const ckr_node *n)
+{
+    const ckr_object *o = n->u.object;
+    const bool persistent = !strcmp(o->how, "persistent"), newobj = !strcmp(o->how, "newobj");
+    const bool kwargs = o->kwargs && o->kwargs->count;
+    const ckr_node *const builds = ckr__pickler_builds(o);
+    uint64_t i;
+    for (i = builds ? builds->count : 0; i > 0; i--) {
+        ckr__pickler_push(p, CKR__PK_OP, NULL, 'b', false);            /* BUILD */
+        ckr__pickler_push(p, CKR__PK_SAVE, builds->u.items[i - 1], 0, false);
+    }
+    if (o->state && !builds) {
+        ckr__pickler_push(p, CKR__PK_OP, NULL, 'b', false);
+        ckr__pickler_push(p, CKR__PK_SAVE, o->state, 0, false);
+    }
+    if (o->dictitems) ckr__pickler_push(p, CKR__PK_FILL, o->dictitems, 0, true);
+    if (o->items) ckr__pickler_push(p, CKR__PK_FILL, o->items, 0, false);
+    if (!persistent) ckr__pickler_push(p, CKR__PK_PUT, n, 0, false);
+    /* BINPERSID; NEWOBJ_EX (of protocol 4, but every unpickler knows it), NEWOBJ; REDUCE */
+    ckr__pickler_push(p, CKR__PK_OP, NULL,
+                      persistent ? 'Q'
+                      : !newobj  ? 'R'
+                      : kwargs   ? 0x92
+                                 : 0x81,
+                      false);
+    if (newobj && kwargs) ckr__pickler_push(p, CKR__PK_SAVE, o->kwargs, 0, false);
+    if (o->args) ckr__pickler_push(p, CKR__PK_SAVE, o->args, 0, false);
+    else ckr__pickler_push(p, CKR__PK_OP, NULL, ')', false);
+    if (persistent) return;
+    ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
+    if (o->callable) ckr__pickler_push(p, CKR__PK_SAVE, o->callable, 0, false);
+    else ckr__pickler_name(p, o->name);
+}
+
+/* Containers other than list, tuple and dict: a call, filled before (arguments) or after it. */
+static void ckr__pickler_container(ckr__pickler *p, const ckr_node *n)
+{
+    switch ((int)n->kind) {
+    case CKR_NODE_SET:
+    case CKR_NODE_FROZENSET:                           /* set([..]) */
+        ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
+        ckr__pickler_class(p, "__builtin__", n->kind == CKR_NODE_SET ? "set" : "frozenset");
+        ckr__pickler_op(p, "]");
+        ckr__pickler_put(p);
+        ckr__pickler_push(p, CKR__PK_CALL, n, 0, false);
+        ckr__pickler_push(p, CKR__PK_FILL_EXACT, n, 0, false);
+        break;
+    case CKR_NODE_COUNTER:                             /* Counter({..}) */
+        ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
+        ckr__pickler_class(p, "collections", "Counter");
+        ckr__pickler_op(p, "}");
+        ckr__pickler_put(p);
+        ckr__pickler_push(p, CKR__PK_CALL, n, 0, false);
+        ckr__pickler_push(p, CKR__PK_FILL_EXACT, n, 0, true);
+        break;
+    case CKR_NODE_ODICT:                               /* OrderedDict(), items, attributes */
+        ckr__pickler_class(p, "collections", "OrderedDict");
+        ckr__pickler_op(p, ")R");
+        ckr__pickler_put_node(p, n);
+        if (n->attrs) {
+            ckr__pickler_push(p, CKR__PK_OP, NULL, 'b', false);
+            ckr__pickler_push(p, CKR__PK_SAVE, n->attrs, 0, false);
+        }
+        ckr__pickler_push(p, CKR__PK_FILL, n, 0, true);
+        break;
+    default:                                           /* defaultdict(factory), items */
+        ckr__pickler_class(p, "collections", "defaultdict");
+        ckr__pickler_push(p, CKR__PK_FILL, n, 0, true);
+        if (n->attrs && n->attrs->kind != CKR_NODE_NONE) {
+            ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
+            ckr__pickler_push(p, CKR__PK_CALL, n, 0, false);
+            ckr__pickler_push(p, CKR__PK_SAVE, n->attrs, 0, false);
+        } else {
+            ckr__pickler_op(p, ")R");
+            ckr__pickler_put_node(p, n);
+        }
+        break;
+    }
+}
+
+static void ckr__pickler_size(ckr__pickler *p, const ckr_node *n)
+{
+    uint64_t i;
+    int64_t v = 0;
+    ckr__pickler_class(p, "torch", "Size");
+    if (n->count > 3) ckr__pickler_op(p, "(");
+    for (i = 0; i < n->count; i++) {
+        if (!ckr_node_i64(n->u.items[i], &v))
+            ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE,
+                              "a torch.Size that holds something else than integers");
+        ckr__pickler_int(p, v);
+    }
+    ckr__buf_u8(&p->out, n->count == 0 ? ')' : n->count <= 3 ? 0x84u + (unsigned)n->count : 't');
+    if (n->count) ckr__pickler_put(p);
+    ckr__pickler_reduce(p, 1);
+    ckr__pickler_put_node(p, n);
+}
+
+/* Values that carry no identity; false: `n` is none. */
+static bool ckr__pickler_atom(ckr__pickler *p, const ckr_node *n)
+{
+    const char *s = n->u.str;
+    switch ((int)n->kind) {
+    case CKR_NODE_NONE:   ckr__pickler_op(p, "N"); return true;
+    case CKR_NODE_BOOL:   ckr__pickler_bool(p, n->u.b); return true;
+    case CKR_NODE_INT:    ckr__pickler_int(p, n->u.i); return true;
+    case CKR_NODE_BIGINT: ckr__pickler_bigint(p, n); return true;
+    case CKR_NODE_FLOAT:  ckr__pickler_float(p, n->u.f); return true;
+    case CKR_NODE_STR:    ckr__pickler_str(p, s, n->count); return true;
+    case CKR_NODE_DTYPE:
+        ckr__pickler_class(p, "torch", strncmp(s, "torch.", 6) ? s : s + 6);
+        return true;
+    case CKR_NODE_GLOBAL: ckr__pickler_name(p, s); return true;
+    default:              return false;
+    }
+}
+
+static void ckr__pickler_save(ckr__pickler *p, const ckr_node *n)
+{
+    uint64_t memo;
+    if (ckr__pickler_atom(p, n)) return;
+    if (ckr__pickler_id_find(p, n, &memo)) {
+        if (memo != CKR__PICKLE_OPEN) ckr__pickler_get(p, memo);
+        else
+            ckr__pickler_fail(p, CKR_ITEM_WRITE_CYCLE,
+                              "a value that contains itself and is no list, dict or object");
+        return;
+    }
+    switch ((int)n->kind) {
+    case CKR_NODE_COMPLEX:
+        ckr__pickler_class(p, "__builtin__", "complex");
+        ckr__pickler_float(p, n->u.complex_[0]);
+        ckr__pickler_float(p, n->u.complex_[1]);
+        ckr__pickler_reduce(p, 2);
+        ckr__pickler_put_node(p, n);
+        break;
+    case CKR_NODE_BYTES:
+        ckr__pickler_bytes_value(p, (const uint8_t *)(const void *)n->u.str, n->count, n);
+        break;
+    case CKR_NODE_BYTEARRAY: ckr__pickler_bytearray(p, n); break;
+    case CKR_NODE_LIST:
+    case CKR_NODE_DICT:
+        ckr__pickler_op(p, n->kind == CKR_NODE_LIST ? "]" : "}");
+        ckr__pickler_put_node(p, n);
+        ckr__pickler_push(p, CKR__PK_FILL_EXACT, n, 0, n->kind == CKR_NODE_DICT);
+        break;
+    case CKR_NODE_TUPLE:
+        if (n->count > 3) ckr__pickler_op(p, "(");
+        if (n->count) ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
+        ckr__pickler_push(p, CKR__PK_TUPLE, n, 0, false);
+        break;
+    case CKR_NODE_SET:
+    case CKR_NODE_FROZENSET:
+    case CKR_NODE_COUNTER:
+    case CKR_NODE_ODICT:
+    case CKR_NODE_DEFAULTDICT: ckr__pickler_container(p, n); break;
+    case CKR_NODE_NDARRAY:
+    case CKR_NODE_NPSCALAR:  ckr__pickler_numpy(p, n); break;
+    case CKR_NODE_SIZE:      ckr__pickler_size(p, n); break;
+    case CKR_NODE_DEVICE:    ckr__pickler_device(p, n); break;
+    case CKR_NODE_LAYOUT:    ckr__pickler_layout(p, n); break;
+    case CKR_NODE_OBJECT:    ckr__pickler_object(p, n); break;
+    case CKR_NODE_ENTRY:     ckr__pickler_entry_node(p, n); break;
+    default:
+        if (n->kind == CKR_NODE_TENSOR && n->u.view && n->u.view->meta && !n->u.view->layout &&
+            n->u.view->dtype != CKR_DTYPE_NONE && !n->u.view->type_name)
+            ckr__pickler_meta(p, n);
+        else
+            ckr__pickler_foreign(p, n);
+        break;
+    }
+}
+
+/* One child of a container on top of the stack, with the opcodes of its batch around it. */
+static void ckr__pickler_fill(ckr__pickler *p, ckr__pickler_frame *f)
+{
+    const bool exact = f->what == CKR__PK_FILL_EXACT;
+    const uint64_t total = f->node->count * (f->pairs ? 2 : 1),
+                   batch = CKR__PICKLE_BATCH * (f->pairs ? 2u : 1u);
+    const uint64_t one = f->pairs ? 2 : 1, at = f->at;
+    const ckr_node *child;
+    if (at && (at == total || at % batch == 0)) {
+        uint64_t start = (at - 1) / batch * batch;
+        bool single = total - start == one && (start == 0 || !exact);
+        ckr__pickler_op(p, single ? (f->pairs ? "s" : "a") : (f->pairs ? "u" : "e"));
+    }
+    if (at == total) {
+        if (exact && f->pairs && total && total % batch == 0) ckr__pickler_op(p, "(u");
+        p->stack.size -= sizeof *f;
+        return;
+    }
+    if (at % batch == 0 && !(total - at == one && (at == 0 || !exact))) ckr__pickler_op(p, "(");
+    child = f->node->u.items[f->at++];
+    ckr__pickler_push(p, CKR__PK_SAVE, child, 0, false);
+}
+
+static void ckr__pickler_step(ckr__pickler *p)
+{
+    ckr__pickler_frame *top =
+        (ckr__pickler_frame *)(void *)(p->stack.data + p->stack.size - sizeof *top);
+    const ckr_node *n = top->node;
+    if (top->what >= CKR__PK_FILL) {
+        ckr__pickler_fill(p, top);
+        return;
+    }
+    if (top->what == CKR__PK_TUPLE && top->at < n->count) {
+        n = n->u.items[top->at++];
+        ckr__pickler_push(p, CKR__PK_SAVE, n, 0, false);
+        return;
+    }
+    p->stack.size -= sizeof *top;
+    switch (top->what) {
+    case CKR__PK_SAVE: ckr__pickler_save(p, n); break;
+    case CKR__PK_OP:   ckr__buf_u8(&p->out, top->op); break;
+    case CKR__PK_PUT:  ckr__pickler_put_node(p, n); break;
+    case CKR__PK_CALL:
+        ckr__pickler_reduce(p, 1);
+        ckr__pickler_put_node(p, n);
+        break;
+    default:
+        ckr__buf_u8(&p->out, n->count == 0   ? ')'
+                             : n->count <= 3 ? 0x84u + (unsigned)n->count
+                                             : 't');
+        if (n->count) ckr__pickler_put_node(p, n);
+        break;
+    }
+}
+
+/* The pickle of f->root in `out` (which the caller frees), and its entries in the order of
+   appearance. */
+static ckr_result ckr__pickle_write(ckr__ctx *c, ckr__out_file *f, ckr__buf *out,
+                                    ckr_entry ***entries, uint64_t *n)
+{
+    ckr__pickler p = CKR_ZERO;
+    uint64_t i;
+    p.c = p.out.c = p.stack.c = p.key.c = p.text.c = p.ids.c = c;
+    p.f = f;
+    ckr__pickler_op(&p, "\x80\x02");                   /* PROTO 2 */
+    ckr__pickler_push(&p, CKR__PK_SAVE, f->root, 0, false);
+    while (p.stack.size && p.r == CKR_OK && !p.stack.failed && !p.out.failed && !p.key.failed)
+        ckr__pickler_step(&p);
+    ckr__pickler_op(&p, ".");
+    if (p.stack.failed || p.out.failed || p.key.failed) ckr__pickler_nomem(&p);
+    if (p.r == CKR_OK && p.n_memo > UINT32_MAX)
+        ckr__pickler_fail(&p, CKR_ITEM_WRITE_SIZE, "%llu values", (unsigned long long)p.n_memo);
+    for (i = 0; i < f->n_entries && p.r == CKR_OK; i++)
+        if (!ckr__pickler_id_find(&p, f->entries[i], NULL)) break;
+    if (p.r == CKR_OK && (i < f->n_entries || p.n_entries != f->n_entries))
+        p.r = ckr__fail(c->err, CKR_ITEM_WRITE_ENTRY, f->path, CKR_NO_OFFSET,
+                        i < f->n_entries ? f->entries[i]->name : NULL,
+                        "%llu entries are listed, the tree holds %llu",
+                        (unsigned long long)f->n_entries, (unsigned long long)p.n_entries);
+    *out = p.out;
+    *entries = p.entries;
+    *n = p.n_entries;
+    ckr__buf_free(&p.stack);
+    ckr__buf_free(&p.key);
+    ckr__map_free(&p.text);
+    ckr__map_free(&p.ids);
+    return p.r;
+}
+
+/* >>write.image --------------------------------------------------------------- */
+/* A file before any of its tensor bytes exist: segments in file order that cover [0, size) without
+   holes. A segment is
+
+     bytes, entry NULL        literal (a header, the pickle, padding)
+     bytes NULL, entry        the entry's n_bytes
+     bytes, late, entry       the entry's data descriptor (CRC and sizes), right behind the entry
+     bytes, late, entry NULL  the end of a torch archive: serialization id and directory
+
+   Late bytes are zero until ckr__image_finish, which needs every entry's crc; an engine that has
+   one entry's crc already can make that entry's descriptor itself with ckr__image_descriptor.
+
+   The torch archive is a zip as torch 2.15 writes it, byte for byte: stored records, data.pkl,
+   .format_version, .storage_alignment, byteorder, data/0.., version, .data/serialization_id, each
+   payload at a multiple of 64 (extra block 'FB' filled with 'Z'), sizes and CRC in a data
+   descriptor unless the record is empty, zip64 blocks where an offset or size reaches 2^32 - 1,
+   and always a zip64 end record and its locator. */
+
+typedef struct ckr__seg {
+    uint64_t       offset, size;
+    const uint8_t *bytes;
+    ckr_entry     *entry;
+    bool           late;
+} ckr__seg;
+
+typedef struct ckr__image_record {           /* a member of the archive                      */
+    const char      *name;             /* without the root folder                      */
+    const ckr_entry *entry;            /* or NULL: `crc` is known                      */
+    uint64_t         header, size;
+    uint32_t         crc;
+} ckr__image_record;
+
+typedef struct ckr__image {
+    ckr__seg    *segs;
+    uint64_t     n_segs, size;
+    uint8_t     *late;                 /* the bytes of all late segments, in their order */
+    ckr__image_record *records;              /* of a torch archive                           */
+    uint64_t     n_records;
+    const char  *root;                 /* its folder                                   */
+    uint64_t     name_hash;            /* of its records' names                        */
+    struct ckr__image **parts;         /* of a file of archives: their segments are its own */
+    uint64_t     n_parts;
+} ckr__image;
+
+typedef struct ckr__packer {
+    ckr__ctx      *c;
+    ckr__out_file *f;
+    ckr__image    *img;
+    ckr__buf       lit;                /* of the literal segment being filled          */
+    uint64_t       late;               /* bytes so far                                 */
+} ckr__packer;
+
+#define CKR__PACK_MAX32 0xffffffffu
+#define CKR__TORCH_ALIGN 64
+
+/* Where the next byte goes. */
+static uint64_t ckr__pack_at(const ckr__packer *p)
+{
+    return p->img->size + p->lit.size;
+}
+
+static ckr_result ckr__pack_seg(ckr__packer *p, uint64_t size, const uint8_t *bytes, ckr_entry *e,
+                                bool late)
+{
+    ckr__seg *s = &p->img->segs[p->img->n_segs];
+    if (size == 0) return CKR_OK;
+    if (!ckr__range_ok(p->img->size, size, INT64_MAX))
+        return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET,
+                         e ? e->name : NULL, "the file would be larger than 2^63 bytes");
+    s->offset = p->img->size;
+    s->size = size;
+    s->bytes = bytes;
+    s->entry = e;
+    s->late = late;
+    p->img->n_segs++;
+    p->img->size += size;
+    if (late) p->late += size;
+    return CKR_OK;
+}
+
+/* What has gathered in `lit` becomes a segment. */
+static ckr_result ckr__pack_flush(ckr__packer *p)
+{
+    uint8_t *copy;
+    ckr_result r;
+    if (p->lit.failed) ckr__nomem(p->c);
+    copy = p->lit.failed ? NULL : CKR__DUP(p->c, uint8_t, p->lit.data, p->lit.size);
+    if (!copy) return p->c->err->code;
+    r = ckr__pack_seg(p, p->lit.size, copy, NULL, false);
+    p->lit.size = 0;
+    return r;
+}
+
+/* The zip64 fields of a record: 0, 8, 16 or 24 bytes. The local header counts the compressed size
+   as 0. */
+static uint32_t ckr__pack_zip64(const ckr__image_record *r, bool local, uint8_t out[28])
+{
+    uint32_t n = 0;
+    if (r->size >= CKR__PACK_MAX32) {
+        ckr__store_u64(out + 4, r->size);
+        ckr__store_u64(out + 12, local ? 0 : r->size);
+        n = 16;
+    }
+    if (r->header >= CKR__PACK_MAX32) {
+        ckr__store_u64(out + 4 + n, r->header);
+        n += 8;
+    }
+    if (n == 0) return 0;
+    ckr__store_u16(out, 1);
+    ckr__store_u16(out + 2, n);
+    return n + 4;
+}
+
+static uint32_t ckr__pack_zip_descriptor_size(const ckr__image_record *r)
+{
+    return r->size == 0 ? 0 : r->size >= CKR__PACK_MAX32 || r->header >= CKR__PACK_MAX32 ? 24 : 16;
+}
+
+static void ckr__pack_zip_descriptor(uint8_t *out, uint32_t n, uint32_t crc, uint64_t size)
+{
+    ckr__store_u32(out, 0x08074b50u);
+    ckr__store_u32(out + 4, crc);
+    if (n == 24) {
+        ckr__store_u64(out + 8, size);
+        ckr__store_u64(out + 16, size);
+    } else {
+        ckr__store_u32(out + 8, (uint32_t)size);
+        ckr__store_u32(out + 12, (uint32_t)size);
+    }
+}
+
+/* Data descriptor and UTF-8 names; an empty record has no descriptor. */
+static uint32_t ckr__pack_zip_flags(const ckr__image_record *r)
+{
+    return r->size ? 0x0808 : 0x0800;
+}
+
+/* A new record: its local header, up to the first byte of its payload. */
+static ckr__image_record *ckr__pack_header(ckr__packer *p, const char *name, uint64_t size)
+{
+    ckr__image_record *r = &p->img->records[p->img->n_records++];
+    uint8_t h[30] = CKR_ZERO, extra[28], fb[4 + CKR__TORCH_ALIGN];
+    const size_t n_root = strlen(p->img->root), n_name = n_root + 1 + strlen(name);
+    uint32_t n_extra, pad;
+    r->name = name;
+    r->header = ckr__pack_at(p);
+    r->size = size;
+    n_extra = ckr__pack_zip64(r, true, extra);
+    pad = (uint32_t)((r->header + 30 + n_name + n_extra + 4) % CKR__TORCH_ALIGN);
+    pad = (CKR__TORCH_ALIGN - pad) % CKR__TORCH_ALIGN;
+    ckr__store_u32(h, 0x04034b50u);
+    ckr__store_u16(h + 6, ckr__pack_zip_flags(r));
+    ckr__store_u16(h + 26, (uint32_t)n_name);
+    ckr__store_u16(h + 28, n_extra + 4 + pad);
+    memset(fb, 'Z', sizeof fb);
+    ckr__store_u16(fb, 0x4246);                        /* "FB" */
+    ckr__store_u16(fb + 2, pad);
+    ckr__buf_put(&p->lit, h, sizeof h);
+    ckr__buf_put(&p->lit, p->img->root, n_root);
+    ckr__buf_u8(&p->lit, '/');
+    ckr__buf_str(&p->lit, name);
+    ckr__buf_put(&p->lit, extra, n_extra);
+    ckr__buf_put(&p->lit, fb, 4 + pad);
+    return r;
+}
+
+/* A record whose content is known. */
+static void ckr__pack_record(ckr__packer *p, const char *name, const void *bytes, size_t size)
+{
+    ckr__image_record *r = ckr__pack_header(p, name, size);
+    uint8_t d[24];
+    uint32_t n = ckr__pack_zip_descriptor_size(r);
+    r->crc = ckr__crc32(0, bytes, size);
+    ckr__pack_zip_descriptor(d, n, r->crc, size);
+    ckr__buf_put(&p->lit, bytes, size);
+    ckr__buf_put(&p->lit, d, n);
+}
+
+static ckr_result ckr__pack_entry(ckr__packer *p, ckr_entry *e, uint64_t key)
+{
+    const char *name = ckr__printf(p->c, "data/%llu", (unsigned long long)key);
+    ckr__image_record *r;
+    ckr_result x;
+    if (!name) return p->c->err->code;
+    r = ckr__pack_header(p, name, e->n_bytes);
+    r->entry = e;
+    if (e->n_bytes) {
+        x = ckr__pack_flush(p);
+        if (x != CKR_OK) return x;
+        x = ckr__pack_seg(p, e->n_bytes, NULL, e, false);
+        if (x == CKR_OK) x = ckr__pack_seg(p, ckr__pack_zip_descriptor_size(r), NULL, e, true);
+        if (x != CKR_OK) return x;
+        e->offset = p->img->segs[p->img->n_segs - 2].offset;
+    } else {
+        e->offset = ckr__pack_at(p);
+    }
+    return CKR_OK;
+}
+
+/* torch's fingerprint of an archive -------------------------------------------- */
+
+static uint64_t ckr__pack_hash_combine(uint64_t seed, uint64_t v)
+{
+    return seed ^ (v + 0x9e3779b9u + (seed << 6) + (seed >> 2));
+}
+
+/* libstdc++'s std::hash of a string: MurmurHash64A with the seed 0xc70f6907. */
+static uint64_t ckr__pack_hash(const char *s, size_t n)
+{
+    const uint64_t m = UINT64_C(0xc6a4a7935bd1e995);
+    const uint8_t *p = (const uint8_t *)s;
+    uint64_t h = 0xc70f6907u ^ n * m, k = 0;
+    size_t i;
+    for (; n >= 8; n -= 8, p += 8) {
+        k = ckr__load_u64(p) * m;
+        k = (k ^ k >> 47) * m;
+        h = (h ^ k) * m;
+    }
+    for (i = n, k = 0; i-- > 0;) k = k << 8 | p[i];
+    if (n) h = (h ^ k) * m;
+    h = (h ^ h >> 47) * m;
+    return h ^ h >> 47;
+}
+
+/* A list of strings in the order in which libstdc++'s unordered_set walks them: torch hashes its
+   record names in that order. A bucket holds the node before its first one; n stands for the list's
+   head. (Bucket counts: the smallest prime of libstdc++'s table that is at least twice the last.)
+   */
+typedef struct ckr__name_set { uint64_t *hash, *next, *bucket, n_buckets, n; } ckr__name_set;
+
+#define CKR__NAME_NONE UINT64_MAX
+
+static void ckr__name_set_link(ckr__name_set *s, uint64_t i)
+{
+    uint64_t b = s->hash[i] % s->n_buckets;
+    if (s->bucket[b] != CKR__NAME_NONE) {
+        s->next[i] = s->next[s->bucket[b]];
+        s->next[s->bucket[b]] = i;
+        return;
+    }
+    s->next[i] = s->next[s->n];
+    s->next[s->n] = i;
+    if (s->next[i] != CKR__NAME_NONE) s->bucket[s->hash[s->next[i]] % s->n_buckets] = i;
+    s->bucket[b] = s->n;
+}
+
+static void ckr__name_set_resize(ckr__name_set *s, uint64_t n_buckets)
+{
+    uint64_t i = s->next[s->n], after, b;
+    s->n_buckets = n_buckets;
+    for (b = 0; b < n_buckets; b++) s->bucket[b] = CKR__NAME_NONE;
+    s->next[s->n] = CKR__NAME_NONE;
+    for (; i != CKR__NAME_NONE; i = after) {
+        after = s->next[i];
+        ckr__name_set_link(s, i);
+    }
+}
+
+static ckr_result ckr__pack_name_hash(ckr__packer *p)
+{
+    static const uint32_t primes[] = {
+        13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933, 351061,
+        712697,
+        1447153, 2938679, 5967347, 12117689, 24607243, 49969847, 101473717, 206062531, 418463119
+    };
+    const uint64_t n = p->img->n_records;
+    const ckr__image_record *r = p->img->records;
+    uint64_t i, k = 0, most = 13;
+    ckr__name_set s = CKR_ZERO;
+    size_t bytes = 0;
+    for (i = 0; i < sizeof primes / sizeof primes[0] && most < n; i++) most = primes[i];
+    if (!ckr__mul_size((size_t)(2 * n + 1 + most), sizeof *s.hash, &bytes)) ckr__nomem(p->c);
+    else s.hash = (uint64_t *)ckr__heap_alloc(p->c, bytes);
+    if (!s.hash) return p->c->err->code;
+    s.next = s.hash + n;
+    s.bucket = s.next + n + 1;
+    s.n = n;
+    s.next[n] = CKR__NAME_NONE;
+    s.n_buckets = 1;
+    for (i = 0; i < n; i++) {
+        s.hash[i] = ckr__pack_hash(r[i].name, strlen(r[i].name));
+        if (i == 0 || (i == s.n_buckets && k < sizeof primes / sizeof primes[0]))
+            ckr__name_set_resize(&s, primes[k++]);
+        ckr__name_set_link(&s, i);
+    }
+    p->img->name_hash = 0;
+    for (i = s.next[n]; i != CKR__NAME_NONE; i = s.next[i])
+        p->img->name_hash = ckr__pack_hash_combine(p->img->name_hash, s.hash[i]);
+    ckr__heap_free(p->c, s.hash, bytes);
+    return CKR_OK;
+}
+
+/* Torch archive ---------------------------------------------------------------- */
+
+/* The folder of the records: the file's name without its last extension, as torch names it;
+   "archive" when that is empty or not plain ASCII. */
+static const char *ckr__pack_torch_root(ckr__ctx *c, const char *path)
+{
+    const char *base = path, *s, *dot = NULL;
+    for (s = path; *s; s++)
+        if (*s == '/' || *s == '\\') base = s + 1;
+    for (s = base; *s; s++) {
+        if (*s == '.') dot = s;
+        if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e) return "archive";
+    }
+    if (!dot) dot = s;
+    if (dot == base || dot - base > 1000) return "archive";
+    return ckr__strndup(c, base, (size_t)(dot - base));
+}
+
+#define CKR__SERIALIZATION_ID ".data/serialization_id"
+
+static uint64_t ckr__pack_tail_size(const ckr__image *img)
+{
+    uint64_t i, n = 40 +
+                    (uint64_t)ckr__pack_zip_descriptor_size(&img->records[img->n_records - 1]) +
+                    56 + 20 + 22;
+    uint8_t extra[28];
+    for (i = 0; i < img->n_records; i++)
+        n += 46 + strlen(img->root) + 1 + strlen(img->records[i].name) +
+             ckr__pack_zip64(&img->records[i], false, extra);
+    return n;
+}
+
+static ckr_result ckr__pack_torch(ckr__packer *p)
+{
+    ckr__buf pickle;
+    ckr_entry **entries = NULL;
+    uint64_t n = 0, i;
+    ckr_result r = ckr__pickle_write(p->c, p->f, &pickle, &entries, &n);
+    if (r == CKR_OK) {
+        p->img->root = ckr__pack_torch_root(p->c, p->f->path);
+        p->img->records = CKR__NEW_N(p->c, ckr__image_record, n + 6);
+        p->img->segs = CKR__NEW_N(p->c, ckr__seg, 3 * n + 2);
+        if (!p->img->root || !p->img->records || !p->img->segs) r = p->c->err->code;
+    }
+    if (r == CKR_OK) {
+        ckr__pack_record(p, "data.pkl", pickle.data, pickle.size);
+        ckr__pack_record(p, ".format_version", "1", 1);
+        ckr__pack_record(p, ".storage_alignment", "64", 2);
+        ckr__pack_record(p, "byteorder", "little", 6);
+    }
+    ckr__buf_free(&pickle);
+    for (i = 0; i < n && r == CKR_OK; i++) r = ckr__pack_entry(p, entries[i], i);
+    if (r != CKR_OK) return r;
+    ckr__pack_record(p, "version", "3\n", 2);
+    r = ckr__pack_name_hash(p);                        /* of the records before the id itself */
+    if (r != CKR_OK) return r;
+    ckr__pack_header(p, CKR__SERIALIZATION_ID, 40);
+    r = ckr__pack_flush(p);
+    return r == CKR_OK ? ckr__pack_seg(p, ckr__pack_tail_size(p->img), NULL, NULL, true) : r;
+}
+
+static uint8_t *ckr__pack_zip_directory(const ckr__image *img, uint8_t *o)
+{
+    const size_t n_root = strlen(img->root);
+    uint64_t i;
+    for (i = 0; i < img->n_records; i++) {
+        const ckr__image_record *r = &img->records[i];
+        const size_t n_name = strlen(r->name);
+        uint8_t extra[28];
+        const uint32_t n_extra = ckr__pack_zip64(r, false, extra);
+        const uint32_t size = r->size < CKR__PACK_MAX32 ? (uint32_t)r->size : CKR__PACK_MAX32;
+        memset(o, 0, 46);
+        ckr__store_u32(o, 0x02014b50u);
+        ckr__store_u16(o + 8, ckr__pack_zip_flags(r));
+        ckr__store_u32(o + 16, r->entry ? r->entry->crc : r->crc);
+        ckr__store_u32(o + 20, size);
+        ckr__store_u32(o + 24, size);
+        ckr__store_u16(o + 28, (uint32_t)(n_root + 1 + n_name));
+        ckr__store_u16(o + 30, n_extra);
+        ckr__store_u32(o + 42, r->header < CKR__PACK_MAX32 ? (uint32_t)r->header : CKR__PACK_MAX32);
+        if (r->size == 0) ckr__store_u32(o + 16, 0);
+        memcpy(o + 46, img->root, n_root);
+        o[46 + n_root] = '/';
+        memcpy(o + 47 + n_root, r->name, n_name);
+        o += 47 + n_root + n_name;
+        memcpy(o, extra, n_extra);
+        o += n_extra;
+    }
+    return o;
+}
+
+/* zip64 end record, its locator, end record; `at` is the directory's offset. */
+static void ckr__pack_zip_end(uint8_t *o, uint64_t n, uint64_t at, uint64_t size)
+{
+    const uint32_t n16 = n < 0xffff ? (uint32_t)n : 0xffff;
+    memset(o, 0, 56 + 20 + 22);
+    ckr__store_u32(o, 0x06064b50u);
+    ckr__store_u64(o + 4, 44);
+    ckr__store_u16(o + 12, 0x031e);
+    ckr__store_u16(o + 14, 0x002d);
+    ckr__store_u64(o + 24, n);
+    ckr__store_u64(o + 32, n);
+    ckr__store_u64(o + 40, size);
+    ckr__store_u64(o + 48, at);
+    o += 56;
+    ckr__store_u32(o, 0x07064b50u);
+    ckr__store_u64(o + 8, at + size);
+    ckr__store_u32(o + 16, 1);
+    o += 20;
+    ckr__store_u32(o, 0x06054b50u);
+    ckr__store_u16(o + 8, n16);
+    ckr__store_u16(o + 10, n16);
+    ckr__store_u32(o + 12, size < CKR__PACK_MAX32 ? (uint32_t)size : CKR__PACK_MAX32);
+    ckr__store_u32(o + 16, at < CKR__PACK_MAX32 ? (uint32_t)at : CKR__PACK_MAX32);
+}
+
+/* Two numbers of 20 digits: a hash of the names and one of the CRCs of all records that are not
+   empty. */
+static void ckr__pack_torch_id(const ckr__image *img, uint8_t out[40])
+{
+    uint64_t i, v[2];
+    int d;
+    v[0] = img->name_hash;
+    v[1] = 0;
+    for (i = 0; i + 1 < img->n_records; i++) {
+        const ckr__image_record *r = &img->records[i];
+        if (r->size) v[1] = ckr__pack_hash_combine(v[1], r->entry ? r->entry->crc : r->crc);
+    }
+    for (i = 0; i < 2; i++)
+        for (d = 19; d >= 0; d--, v[i] /= 10)
+            out[20 * i + (uint64_t)d] = (uint8_t)('0' + v[i] % 10);
+}
+
+static void ckr__pack_torch_tail(ckr__image *img, uint64_t offset, uint8_t *o)
+{
+    ckr__image_record *id = &img->records[img->n_records - 1];
+    const uint32_t n = ckr__pack_zip_descriptor_size(id);
+    uint8_t *dir = o + 40 + n, *end;
+    ckr__pack_torch_id(img, o);
+    id->crc = ckr__crc32(0, o, 40);
+    ckr__pack_zip_descriptor(o + 40, n, id->crc, 40);
+    end = ckr__pack_zip_directory(img, dir);
+    ckr__pack_zip_end(end, img->n_records, offset + 40 + n, (uint64_t)(end - dir));
+}
+
+/* Safetensors ------------------------------------------------------------------ */
+
+/* A JSON string as serde_json writes it: UTF-8 as it is, only what must be is escaped. */
+static bool ckr__pack_json_str(ckr__buf *b, const char *s, uint64_t n)
+{
+    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+    const uint8_t *p = (const uint8_t *)s, *end = p + n;
+    ckr__buf_u8(b, '"');
+    while (p < end) {
+        const char *e = *p ? strchr(from, *p) : NULL;
+        const size_t len = ckr__utf8_len(p, end);
+        if (len == 0) return false;
+        if (e) {
+            ckr__buf_u8(b, '\\');
+            ckr__buf_u8(b, (unsigned char)to[e - from]);
+        } else if (*p < 0x20) {
+            ckr__buf_printf(b, "\\u%04x", (unsigned)*p);
+        } else {
+            ckr__buf_put(b, p, len);
+        }
+        p += len;
+    }
+    ckr__buf_u8(b, '"');
+    return true;
+}
+
+typedef struct ckr__pack_st_item {
+    const ckr_node *key;
+    ckr_entry *entry;
+    uint32_t order;
+} ckr__pack_st_item;
+
+/* What the file says of an entry that has no dtype there: bytes. */
+static ckr_dtype ckr__pack_st_dtype(const ckr_entry *e)
+{
+    return e->as_bytes ? CKR_DTYPE_U8 : e->dtype;
+}
+
+/* The reference writer's order: its list of dtypes from the last to the first, then names. */
+static uint32_t ckr__pack_st_order(ckr_dtype t)
+{
+    static const uint8_t order[] = {
+        CKR_DTYPE_U64, CKR_DTYPE_I64, CKR_DTYPE_F64, CKR_DTYPE_C64, CKR_DTYPE_F32, CKR_DTYPE_U32,
+        CKR_DTYPE_I32,
+        CKR_DTYPE_BF16, CKR_DTYPE_F16, CKR_DTYPE_U16, CKR_DTYPE_I16, CKR_DTYPE_F8_E5M2FNUZ,
+        CKR_DTYPE_F8_E4M3FNUZ, CKR_DTYPE_F8_E8M0, CKR_DTYPE_F8_E4M3FN, CKR_DTYPE_F8_E5M2,
+        CKR_DTYPE_I8,
+        CKR_DTYPE_U8, CKR_DTYPE_BOOL
+    };
+    uint32_t i = 0;
+    while (i < sizeof order && order[i] != t) i++;
+    return i;
+}
+
+static int ckr__pack_st_cmp(const void *a, const void *b)
+{
+    const ckr__pack_st_item *x = (const ckr__pack_st_item *)a, *y = (const ckr__pack_st_item *)b;
+    const uint64_t n = x->key->count < y->key->count ? x->key->count : y->key->count;
+    int d;
+    if (x->order != y->order) return x->order < y->order ? -1 : 1;
+    d = n ? memcmp(x->key->u.str, y->key->u.str, (size_t)n) : 0;
+    return d ? d : x->key->count < y->key->count ? -1 : x->key->count > y->key->count;
+}
+
+/* The tensors of the root, checked and sorted; their names are distinct. */
+static ckr_result ckr__pack_st_items(ckr__packer *p, ckr__pack_st_item **out)
+{
+    const ckr_node *root = p->f->root;
+    const uint64_t n = root->count;
+    void **sorted = CKR__NEW_N(p->c, void *, n);
+    ckr__pack_st_item *item = CKR__NEW_N(p->c, ckr__pack_st_item, n),
+                      *result = CKR__NEW_N(p->c, ckr__pack_st_item, n);
+    ckr_error *err = p->c->err;
+    ckr__map names = { p->c, NULL, 0, 0 };
+    bool had = false, ok = sorted && item && result;
+    uint64_t i;
+    for (i = 0; i < n && ok && !had; i++) {
+        const ckr_node *k = root->u.items[2 * i], *v = ckr__dict_at(root, i);
+        sorted[i] = &item[i];
+        item[i].key = k;
+        item[i].entry = v->u.entry;
+        if (v->kind != CKR_NODE_ENTRY || k->kind != CKR_NODE_STR) {
+            ckr__fail(err, CKR_ITEM_WRITE_NODE, p->f->path, CKR_NO_OFFSET, ckr_node_str(k),
+                      "a safetensors file holds named tensors only");
+            ok = false;
+        } else if (!*ckr__dtypes[ckr__pack_st_dtype(v->u.entry)].tag) {
+            ckr__remedy(err,
+                        ckr__fail(err, CKR_ITEM_WRITE_DTYPE, p->f->path, CKR_NO_OFFSET, k->u.str,
+                                  "%s has no safetensors dtype", ckr_dtype_name(v->u.entry->dtype)),
+                        "cast the tensor, leave it out, or write a torch file");
+            ok = false;
+        } else {
+            item[i].order = ckr__pack_st_order(ckr__pack_st_dtype(v->u.entry));
+            ok = ckr__map_put(&names, k->u.str, (size_t)k->count, i, &had);
+            if (ok && (had || !strcmp(k->u.str, "__metadata__")))
+                ckr__remedy(err,
+                            ckr__fail(err, had ? CKR_ITEM_WRITE_DUPLICATE : CKR_ITEM_WRITE_NAME,
+                                      p->f->path, CKR_NO_OFFSET, k->u.str,
+                                      had ? "two tensors have this name"
+                                          : "the name of the metadata"),
+                            "rename the key in the source, or write a torch file (--to torch)");
+        }
+    }
+    ckr__map_free(&names);
+    if (err->code != CKR_OK || !ckr__sort(p->c, sorted, (size_t)n, ckr__pack_st_cmp))
+        return err->code;
+    for (i = 0; i < n; i++) result[i] = *(ckr__pack_st_item *)sorted[i];
+    *out = result;
+    return CKR_OK;
+}
+
+static bool ckr__pack_st_metadata(ckr__packer *p)
+{
+    const ckr_node *m = p->f->metadata;
+    uint64_t i;
+    bool ok = true;
+    if (!m) return true;
+    ckr__buf_str(&p->lit, "\"__metadata__\":{");
+    for (i = 0; i < m->count && ok; i++) {
+        const ckr_node *k = m->u.items[2 * i], *v = ckr__dict_at(m, i);
+        if (i) ckr__buf_u8(&p->lit, ',');
+        ok = k->kind == CKR_NODE_STR && v->kind == CKR_NODE_STR &&
+             ckr__pack_json_str(&p->lit, k->u.str, k->count);
+        ckr__buf_u8(&p->lit, ':');
+        ok = ok && ckr__pack_json_str(&p->lit, v->u.str, v->count);
+    }
+    ckr__buf_u8(&p->lit, '}');
+    return ok;
+}
+
+/* u64 length, JSON padded with blanks to a multiple of 8, the tensors without holes. */
+static ckr_result ckr__pack_safetensors(ckr__packer *p)
+{
+    ckr__pack_st_item *item = NULL;
+    uint64_t n = p->f->root ? p->f->root->count : 0, i, at = 0, base;
+    uint32_t d;
+    ckr_result r;
+    if (!ckr_node_is_dict(p->f->root) || p->f->n_entries != n)
+        return ckr__fail(p->c->err, CKR_ITEM_WRITE_ENTRY, p->f->path, CKR_NO_OFFSET, NULL,
+                         "%llu entries are listed, the root is no dict of as many",
+                         (unsigned long long)p->f->n_entries);
+    r = ckr__pack_st_items(p, &item);
+    if (r != CKR_OK) return r;
+    ckr__buf_put(&p->lit, "\0\0\0\0\0\0\0\0{", 9);
+    if (!ckr__pack_st_metadata(p))
+        return ckr__fail(p->c->err, CKR_ITEM_WRITE_NAME, p->f->path, CKR_NO_OFFSET, "__metadata__",
+                         "metadata holds text in UTF-8 only");
+    for (i = 0; i < n; i++) {
+        const ckr_entry *e = item[i].entry;
+        if (i || p->f->metadata) ckr__buf_u8(&p->lit, ',');
+        if (!ckr__pack_json_str(&p->lit, item[i].key->u.str, item[i].key->count))
+            return ckr__fail(p->c->err, CKR_ITEM_WRITE_NAME, p->f->path, CKR_NO_OFFSET,
+                             item[i].key->u.str, "a tensor's name that is not UTF-8");
+        ckr__buf_printf(&p->lit, ":{\"dtype\":\"%s\",\"shape\":[",
+                        ckr__dtypes[ckr__pack_st_dtype(e)].tag);
+        for (d = 0; d < e->n_dims; d++)
+            ckr__buf_printf(&p->lit, d ? ",%lld" : "%lld", (long long)e->shape[d]);
+        ckr__buf_printf(&p->lit, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
+                        (unsigned long long)(at + e->n_bytes));
+        if (!ckr__range_ok(at, e->n_bytes, INT64_MAX))
+            return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, e->name,
+                             NULL);
+        at += e->n_bytes;
+    }
+    ckr__buf_u8(&p->lit, '}');
+    while (p->lit.size % 8 != 0 && !p->lit.failed) ckr__buf_u8(&p->lit, ' ');
+    base = p->lit.size;
+    if (base > 100000000 + 8)                          /* what the reference reader accepts */
+        return ckr__fail(p->c->err, CKR_ITEM_WRITE_SIZE, p->f->path, CKR_NO_OFFSET, NULL,
+                         "a header of %llu bytes; readers accept 100,000,000",
+                         (unsigned long long)base - 8);
+    if (!p->lit.failed) ckr__store_u64(p->lit.data, base - 8);
+    p->img->segs = CKR__NEW_N(p->c, ckr__seg, n + 1);
+    r = p->img->segs ? ckr__pack_flush(p) : p->c->err->code;
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        item[i].entry->offset = p->img->size;
+        r = ckr__pack_seg(p, item[i].entry->n_bytes, NULL, item[i].entry, false);
+    }
+    return r;
+}
+
+/* Bytes and tensors without anything between them: the root's list, item by item. */
+static ckr_result ckr__pack_raw(ckr__packer *p)
+{
+    const ckr_node *root = p->f->root;
+    bool ok = ckr_node_is_list(root);
+    uint64_t i, n = 0;
+    ckr_result r = CKR_OK;
+    for (i = 0; ok && i < root->count; i++) {
+        const uint8_t kind = root->u.items[i]->kind;
+        ok = kind == CKR_NODE_ENTRY || kind == CKR_NODE_BYTES;
+        n += kind == CKR_NODE_ENTRY;
+    }
+    if (!ok || n != p->f->n_entries)
+        return ckr__fail(p->c->err, CKR_ITEM_WRITE_ENTRY, p->f->path, CKR_NO_OFFSET, NULL,
+                         "%llu entries are listed, the root is no list of bytes and as many",
+                         (unsigned long long)p->f->n_entries);
+    p->img->segs = CKR__NEW_N(p->c, ckr__seg, root->count);
+    if (!p->img->segs) return p->c->err->code;
+    for (i = 0; i < root->count && r == CKR_OK; i++) {
+        const ckr_node *x = root->u.items[i];
+        if (x->kind == CKR_NODE_BYTES) {
+            r = ckr__pack_seg(p, x->count, (const uint8_t *)x->u.str, NULL, false);
+        } else {
+            x->u.entry->offset = p->img->size;
+            r = ckr__pack_seg(p, x->u.entry->n_bytes, NULL, x->u.entry, false);
+        }
+    }
+    return r;
+}
+
+/* Archives one behind the other ------------------------------------------------- */
+
+static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **out);
+static ckr_result ckr__pack_index(ckr__packer *p);
+
+/* Every part is laid out by itself; then its segments and entries move to where it lies. */
+static ckr_result ckr__pack_parts(ckr__packer *p)
+{
+    ckr__image *img = p->img;
+    uint64_t i, k, n = 0;
+    ckr_result r = CKR_OK;
+    img->parts = CKR__NEW_N(p->c, ckr__image *, p->f->n_parts);
+    if (!img->parts) return p->c->err->code;
+    for (i = 0; i < p->f->n_parts && r == CKR_OK; i++) {
+        r = ckr__image_make(p->c, p->f->parts[i], &img->parts[i]);
+        if (r == CKR_OK) n += img->parts[i]->n_segs;
+    }
+    if (r != CKR_OK) return r;
+    img->n_parts = p->f->n_parts;
+    img->segs = CKR__NEW_N(p->c, ckr__seg, n);
+    if (!img->segs) return p->c->err->code;
+    for (i = 0; i < img->n_parts; i++) {
+        ckr__out_file *part = p->f->parts[i];
+        const ckr__image *x = img->parts[i];
+        part->at = img->size;
+        part->size = x->size;
+        if (!ckr__range_ok(img->size, x->size, INT64_MAX))
+            return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, NULL,
+                             NULL);
+        for (k = 0; k < x->n_segs; k++) {
+            img->segs[img->n_segs] = x->segs[k];
+            img->segs[img->n_segs++].offset += part->at;
+        }
+        for (k = 0; k < part->n_entries; k++) part->entries[k]->offset += part->at;
+        img->size += x->size;
+    }
+    return CKR_OK;
+}
+
+/* Any file --------------------------------------------------------------------- */
+
+static ckr_result ckr__pack_text(ckr__packer *p)
+{
+    p->img->segs = CKR__NEW_N(p->c, ckr__seg, 1);
+    if (!p->img->segs) return p->c->err->code;
+    return ckr__pack_seg(p, p->f->n_text, (const uint8_t *)p->f->text, NULL, false);
+}
+
+/* Lays the file out: *out (also f->image) in c's arena, and the offset of every entry of f. */
+static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **out)
+{
+    ckr__packer p = CKR_ZERO;
+    ckr_result r;
+    uint64_t i, at = 0;
+    *out = NULL;
+    p.c = p.lit.c = c;
+    p.f = f;
+    if (!f->path || (f->format != CKR_FORMAT_TEXT && f->format != CKR_FORMAT_DCP && !f->root))
+        return ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
+                         "a file without path or tree");
+    p.img = CKR__NEW(c, ckr__image);
+    if (!p.img) return c->err->code;
+    switch ((int)f->format) {
+    case CKR_FORMAT_TORCH_ZIP:   r = ckr__pack_torch(&p); break;
+    case CKR_FORMAT_SAFETENSORS: r = ckr__pack_safetensors(&p); break;
+    case CKR_FORMAT_TEXT:        r = ckr__pack_text(&p); break;
+    case CKR_FORMAT_RAW:         r = ckr__pack_raw(&p); break;
+    case CKR_FORMAT_DCP:         r = f->index ? ckr__pack_index(&p) : ckr__pack_parts(&p); break;
+    default:
+        r = ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
+                      "no format that can be written");
+        break;
+    }
+    ckr__buf_free(&p.lit);
+    if (r != CKR_OK) return r;
+    p.img->late = p.img->n_parts ? NULL : (uint8_t *)ckr__arena_n(c, p.late, 1);
+    if (!p.img->late && !p.img->n_parts) return c->err->code;
+    for (i = 0; i < p.img->n_segs && p.img->late; i++)
+        if (p.img->segs[i].late) {
+            p.img->segs[i].bytes = p.img->late + at;
+            at += p.img->segs[i].size;
+        }
+    f->image = *out = p.img;
+    return CKR_OK;
+}
+
+/* The content (seg->size bytes, 16 or 24) of a late segment that has an entry, once its crc is
+   known. */
+static void ckr__image_descriptor(const ckr__seg *seg, uint8_t *out)
+{
+    ckr__pack_zip_descriptor(out, (uint32_t)seg->size, seg->entry->crc, seg->entry->n_bytes);
+}
+
+static void ckr__image_finish_one(ckr__image *img)
+{
+    uint8_t *o = img->late;
+    uint64_t i;
+    for (i = 0; i < img->n_segs; i++) {
+        const ckr__seg *s = &img->segs[i];
+        if (!s->late) continue;
+        if (s->entry) ckr__image_descriptor(s, o);
+        else ckr__pack_torch_tail(img, s->offset, o);
+        o += s->size;
+    }
+}
+
+/* Every entry's crc is known: fills all late segments. */
+static void ckr__image_finish(ckr__image *img)
+{
+    uint64_t i;
+    for (i = 0; i < img->n_parts; i++) ckr__image_finish_one(img->parts[i]);
+    if (!img->n_parts) ckr__image_finish_one(img);
+}
+
+/* >>write.dcp ----------------------------------------------------------------- */
+/* `.metadata` from an index: protocol 2, the classes where torch has them since 2.3, no path, no
+   identifier and no time in it, so that equal checkpoints are equal files. */
+
+#define CKR__DCP_CLASSES "torch.distributed.checkpoint.metadata"
+
+/* A new object of a class; its attributes follow as a dict that ends with "ub". */
+static void ckr__index_begin(ckr__pickler *p, const char *module, const char *name)
+{
+    ckr__pickler_class(p, module, name);
+    ckr__pickler_op(p, ")\x81}(");
+}
+
+static void ckr__index_size(ckr__pickler *p, uint32_t n, const int64_t *v)
+{
+    ckr__pickler_class(p, "torch", "Size");
+    ckr__pickler_dims(p, n, v);
+    ckr__pickler_op(p, "\x85R");
+}
+
+/* (dtype, layout, requires_grad, memory format, pinned[, strides]) */
+static void ckr__index_properties(ckr__pickler *p, const ckr__out_item *x)
+{
+    int64_t stride[CKR_MAX_DIMS];
+    ckr__pickler_class(p, CKR__DCP_CLASSES, "TensorProperties");
+    ckr__pickler_op(p, ")\x81(");
+    ckr__pickler_class(p, "torch", ckr_dtype_name(x->dtype));
+    ckr__pickler_class(p, "torch.serialization", "_get_layout");
+    ckr__pickler_word(p, "torch.strided");
+    ckr__pickler_op(p, "\x85R\x89");
+    ckr__pickler_class(p, CKR__DCP_CLASSES, "_MEM_FORMAT_ENCODING");
+    ckr__pickler_int(p, 0);
+    ckr__pickler_op(p, "\x85R\x89");
+    if (x->strides == CKR__NO_STRIDES && x->n_dims) {
+        ckr__pickler_op(p, "N");
+    } else if (x->strides) {
+        ckr__strides(x->n_dims, x->shape, stride);
+        ckr__pickler_dims(p, x->n_dims, stride);
+    }
+    ckr__pickler_op(p, "tb");
+}
+
+static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
+{
+    uint64_t i;
+    ckr__index_begin(p, CKR__DCP_CLASSES, "TensorStorageMetadata");
+    ckr__pickler_word(p, "properties");
+    ckr__index_properties(p, x);
+    ckr__pickler_word(p, "size");
+    ckr__index_size(p, x->n_dims, x->shape);
+    ckr__pickler_word(p, "chunks");
+    ckr__pickler_op(p, "](");
+    for (i = 0; i < x->n_chunks; i++) {
+        ckr__index_begin(p, CKR__DCP_CLASSES, "ChunkStorageMetadata");
+        ckr__pickler_word(p, "offsets");
+        ckr__index_size(p, x->n_dims, x->chunks[i].start);
+        ckr__pickler_word(p, "sizes");
+        ckr__index_size(p, x->n_dims, x->chunks[i].count);
+        ckr__pickler_op(p, "ub");
+    }
+    ckr__pickler_op(p, "eub");
+}
+
+static void ckr__index_state(ckr__pickler *p, const ckr__out_index *x)
+{
+    uint64_t i;
+    ckr__pickler_word(p, "state_dict_metadata");
+    ckr__pickler_op(p, "}(");
+    for (i = 0; i < x->n_items; i++) {
+        ckr__pickler_word(p, x->items[i]->fqn);
+        if (!x->items[i]->bytes) {
+            ckr__index_tensor(p, x->items[i]);
+            continue;
+        }
+        ckr__pickler_class(p, CKR__DCP_CLASSES, "BytesStorageMetadata");
+        ckr__pickler_op(p, ")\x81");
+    }
+    ckr__pickler_op(p, "u");
+}
+
+static void ckr__index_planner(ckr__pickler *p, const ckr__out_index *x)
+{
+    uint64_t i;
+    uint32_t k;
+    ckr__pickler_word(p, "planner_data");
+    ckr__pickler_op(p, "}(");
+    for (i = 0; i < x->n_items; i++) {
+        const ckr__out_item *it = x->items[i];
+        ckr__pickler_word(p, it->fqn);
+        ckr__pickler_op(p, "(");
+        if (!it->path) ckr__pickler_word(p, it->fqn);
+        for (k = 0; it->path && k < it->n_path; k++) {
+            if (it->path[k].key) ckr__pickler_word(p, it->path[k].key);
+            else ckr__pickler_int(p, it->path[k].index);
+        }
+        ckr__pickler_op(p, "t");
+    }
+    ckr__pickler_op(p, "u");
+}
+
+static void ckr__index_place(ckr__pickler *p, const ckr__out_item *x, uint64_t i)
+{
+    const ckr__out_chunk *k = &x->chunks[i];
+    ckr__index_begin(p, CKR__DCP_CLASSES, "MetadataIndex");
+    ckr__pickler_word(p, "fqn");
+    ckr__pickler_word(p, x->fqn);
+    ckr__pickler_word(p, "index");
+    if (x->bytes) {
+        ckr__pickler_op(p, "N");
+    } else {
+        ckr__pickler_int(p, (int64_t)i);
+        ckr__pickler_word(p, "offset");
+        ckr__index_size(p, x->n_dims, k->start);
+    }
+    ckr__pickler_op(p, "ub");
+    ckr__index_begin(p, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
+    ckr__pickler_word(p, "relative_path");
+    ckr__pickler_word(p, ckr__base(k->file->path));
+    ckr__pickler_word(p, "offset");
+    ckr__pickler_int(p, (int64_t)k->part->at);
+    ckr__pickler_word(p, "length");
+    ckr__pickler_int(p, (int64_t)k->part->size);
+    ckr__pickler_op(p, "ub");
+}
+
+static void ckr__index_write(ckr__pickler *p, const ckr__out_index *x)
+{
+    uint64_t i, k;
+    ckr__pickler_op(p, "\x80\x02");
+    ckr__index_begin(p, CKR__DCP_CLASSES, "Metadata");
+    ckr__index_state(p, x);
+    ckr__index_planner(p, x);
+    ckr__pickler_word(p, "storage_data");
+    ckr__pickler_op(p, "}(");
+    for (i = 0; i < x->n_items; i++)
+        for (k = 0; k < x->items[i]->n_chunks; k++) ckr__index_place(p, x->items[i], k);
+    ckr__pickler_op(p, "uub.");
+}
+
+static ckr_result ckr__pack_index(ckr__packer *p)
+{
+    ckr__pickler w = CKR_ZERO;
+    w.c = w.out.c = w.stack.c = w.key.c = w.text.c = w.ids.c = p->c;
+    w.f = p->f;
+    ckr__index_write(&w, p->f->index);
+    if (w.out.failed || w.key.failed) ckr__pickler_nomem(&w);
+    if (w.r == CKR_OK) {
+        ckr__buf_put(&p->lit, w.out.data, w.out.size);
+        p->img->segs = CKR__NEW_N(p->c, ckr__seg, 1);
+        w.r = p->img->segs ? ckr__pack_flush(p) : p->c->err->code;
+    }
+    ckr__buf_free(&w.out);
+    ckr__buf_free(&w.stack);
+    ckr__buf_free(&w.key);
+    ckr__map_free(&w.text);
+    ckr__map_free(&w.ids);
+    return w.r;
+}
+
+/* no more cold */
+#if defined(CKR__COLD_GCC)
+#  pragma GCC pop_options
+#elif defined(CKR__COLD_CLANG)
+#  pragma clang attribute pop
+#  pragma clang attribute pop
+#endif
+
+/* >>run ----------------------------------------------------------------------- */
+/* The engine. An *op* walks one box of one logical tensor: element by element it knows where the
+   source has it (a), where a second source has it (b), where the destination wants it (d), and its
+   place in the logical tensor (l, for the digest). Neighbouring axes that are contiguous on every
+   side are merged, so the inner loop is a memcpy of the longest run there is. Everything - merge,
+   split, export, digest, comparison - is a list of ops cut into windows of the destination. */
+
+#define CKR__RUN_PART                                                                              \
+    ((uint64_t)1 << 15)                 /* bytes per inner step: digest and cast find it in cache */
+#define CKR__BLOCK ((size_t)1 << 17)    /* staged at a time, at most                             */
+#define CKR__LINE  ((size_t)64)         /* of cache: more room, to begin anywhere in one         */
+#define CKR__BESIDE                                                                                \
+    (CKR__BLOCK + 2 * CKR__LINE + 2 * CKR__RUN_PART) /* a worker's memory but its window */
+#define CKR__NEAR  ((uint64_t)1 << 11)  /* bytes that cost no more to read than a call does      */
+#define CKR__DIRECT ((uint64_t)1 << 16) /* bytes from which a run is read to where it goes       */
+#define CKR__WINDOW ((uint64_t)7 << 19) /* bytes of destination per task; 4 MiB with the rest    */
+
+typedef struct ckr__op {
+    const ckr_tensor *tensor;
+    const ckr_piece  *pa, *pb;
+    ckr_dtype         dtype;   /* of the destination                                    */
+    ckr_dtype         logical; /* of the tensor: what a piece of another dtype becomes
+                                  first, and what the digest is of                      */
+    uint32_t          n_dims;  /* outside the run                                       */
+    int64_t           run;     /* elements that are contiguous on all sides             */
+    const int64_t    *count, *a, *b, *d, *l;   /* per axis; strides in bytes              */
+    const uint64_t
+        *span; /* destination bytes from the first to past the last, axes >= i; n_dims + 1 */
+    uint64_t          at_a, at_b, at_d, at_l;
+    bool              no_sum;  /* another op adds these elements to the digest           */
+    bool              swap;    /* the destination has the other byte order than this machine */
+} ckr__op;
+
+static int64_t ckr__row_major(uint32_t n_dims, const int64_t *shape, uint32_t axis)
+{
+    int64_t s = 1;
+    while (n_dims-- > axis + 1) s = ckr__times(s, shape[n_dims]);
+    return s;
+}
+
+/* Byte offset of the global position `at` in a piece. */
+static uint64_t ckr__piece_at(const ckr_piece *p, const int64_t *at)
+{
+    uint64_t o = p->offset;
+    uint32_t k;
+    for (k = 0; k < p->n_dims; k++) o += (uint64_t)((at[k] - p->start[k]) * p->stride[k]);
+    return o;
+}
+
+/* The axes of an op while it is built, outermost first. */
+typedef struct ckr__axes { uint32_t n; int64_t count[CKR_MAX_DIMS], s[4][CKR_MAX_DIMS]; } ckr__axes;
+
+/* Orders by destination stride (so that it only grows along the walk), drops axes of one, and
+   merges an axis into its outer neighbour where all four sides continue. */
+static void ckr__axes_merge(ckr__axes *x)
+{
+    uint32_t i, j, k, n = 0;
+    for (i = 1; i < x->n; i++)
+        for (j = i; j > 0 && x->s[2][j - 1] < x->s[2][j]; j--) {
+            int64_t t = x->count[j];
+            x->count[j] = x->count[j - 1];
+            x->count[j - 1] = t;
+            for (k = 0; k < 4; k++) {
+                t = x->s[k][j];
+                x->s[k][j] = x->s[k][j - 1];
+                x->s[k][j - 1] = t;
+            }
+        }
+    for (i = 0; i < x->n; i++) {
+        const int64_t size = x->count[i];
+        bool merge = n > 0;
+        if (size == 1) continue;
+        for (k = 0; k < 4 && merge; k++) merge = x->s[k][n - 1] == x->s[k][i] * size;
+        if (!merge) x->count[n++] = 1;
+        x->count[n - 1] *= size;
+        for (k = 0; k < 4; k++) x->s[k][n - 1] = x->s[k][i];
+    }
+    x->n = n;
+}
+
+/* The op over box [start, start + count) of the tensor. pb and pd may be NULL. */
+static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const int64_t *start,
+                         const int64_t *count, const ckr_piece *pa, const ckr_piece *pb,
+                         const ckr_piece *pd)
+{
+    ckr__axes x;
+    /* what is being written is read again as it is (the window, neither file nor memory) */
+    const ckr_dtype logical = pa->file == CKR_NO_FILE && !pa->mem ? pa->dtype : t->dtype;
+    int64_t *v, ea = (int64_t)ckr_dtype_size(pa->dtype), el = (int64_t)ckr_dtype_size(logical);
+    int64_t eb = pb ? (int64_t)ckr_dtype_size(pb->dtype) : el,
+            ed = pd ? (int64_t)ckr_dtype_size(pd->dtype) : el;
+    uint64_t *span;
+    uint32_t i;
+
+    if (pa->file == CKR_NO_FILE && !pa->mem && pa != pd) {     /* it is there, not readable */
+        ckr__fail(c->err, CKR_ITEM_DCP_TRANSFORM, NULL, CKR_NO_OFFSET, t->name, NULL);
+        return false;
+    }
+    memset(op, 0, sizeof *op);
+    op->tensor = t;
+    op->pa = pa;
+    op->pb = pb;
+    op->logical = logical;
+    op->dtype = pd ? pd->dtype : logical;
+    op->swap = pd && pd->big_endian != ckr__host_big_endian();
+    for (i = 0; i < t->n_dims; i++) {
+        int64_t l = ckr__row_major(t->n_dims, t->shape, i) * el;
+        x.count[i] = count[i];
+        x.s[0][i] = pa->stride[i];
+        x.s[1][i] = pb ? pb->stride[i] : l / el * eb;
+        x.s[2][i] = pd ? pd->stride[i] : l;
+        x.s[3][i] = l;
+        op->at_l += (uint64_t)(start[i] * l);
+    }
+    x.n = t->n_dims;
+    op->at_a = ckr__piece_at(pa, start);
+    op->at_b = pb ? ckr__piece_at(pb, start) : 0;
+    op->at_d = pd ? ckr__piece_at(pd, start) : op->at_l;
+    ckr__axes_merge(&x);
+    op->run = 1;
+    if (x.n && x.s[0][x.n - 1] == ea && x.s[1][x.n - 1] == eb && x.s[2][x.n - 1] == ed &&
+        x.s[3][x.n - 1] == el)
+        op->run = x.count[--x.n];
+    op->n_dims = x.n;
+    v = CKR__NEW_N(c, int64_t, 5 * (uint64_t)x.n);
+    span = CKR__NEW_N(c, uint64_t, (uint64_t)x.n + 1);
+    if (!v || !span) return false;
+    op->count = v;
+    op->a = v + x.n;
+    op->b = v + 2 * (size_t)x.n;
+    op->d = v + 3 * (size_t)x.n;
+    op->l = v + 4 * (size_t)x.n;
+    op->span = span;
+    span[x.n] = (uint64_t)(op->run * ed);
+    for (i = x.n; i-- > 0;) {
+        v[i] = x.count[i];
+        v[x.n + i] = x.s[0][i];
+        v[2 * x.n + i] = x.s[1][i];
+        v[3 * x.n + i] = x.s[2][i];
+        v[4 * x.n + i] = x.s[3][i];
+        span[i] = span[i + 1] + (uint64_t)((x.count[i] - 1) * x.s[2][i]);
+    }
+    return true;
+}
+
+/* Intersection of two boxes; false when empty. */
+static bool ckr__box_meet(uint32_t n, const int64_t *s1, const int64_t *c1, const int64_t *s2,
+                          const int64_t *c2, int64_t *start, int64_t *count)
+{
+    uint32_t i;
+    for (i = 0; i < n; i++) {
+        int64_t lo = ckr__max_i64(s1[i], s2[i]), hi = ckr__min_i64(s1[i] + c1[i], s2[i] + c2[i]);
+        if (hi <= lo) return false;
+        start[i] = lo;
+        count[i] = hi - lo;
+    }
+    return true;
+}
+
+/* What a worker owns: scratch, digest sums of every tensor, its error. */
+typedef struct ckr__lane {
+    const ckr__ctx *src, *other;   /* of pa and pb                                      */
+    ckr_error  err;
+    uint8_t   *block[2];       /* read-ahead, per side: `most` bytes and a line of cache  */
+    size_t     most;
+    uint32_t   block_file[2];
+    uint64_t   block_at[2], block_n[2];
+    uint8_t   *temp;           /* CKR__RUN_PART bytes twice, for casts and comparison     */
+    uint64_t (*sums)[2];       /* [tensor index][2], or NULL: no digest                 */
+    const ckr__digest_tables *tables;
+    uint64_t   bytes_read;
+    const uint8_t *window;     /* of pieces that have neither file nor memory: bytes    */
+    uint64_t   window_at;      /* of the destination from window_at on                  */
+    /* of comparisons */
+    bool       either;         /* a cast may have rounded up or down                    */
+    uint64_t   n_differ;
+    double     max_abs;
+    uint64_t   max_ulp;
+} ckr__lane;
+
+/* How far behind p the first place is that lies to a line of cache as `at` does in its file. To any
+   other the copy out of the page cache is slower by a third; by two thirds where p is a few bytes
+   behind `at` within a page, so that every load waits for the store before it (bench/read). */
+static size_t ckr__misplaced(const uint8_t *p, uint64_t at)
+{
+    return (size_t)((at - (uint64_t)(uintptr_t)p) & (CKR__LINE - 1));
+}
+
+/* n bytes of an open file into memory, every bound checked. */
+static bool ckr__lane_read(ckr__lane *w, int side, const ckr_piece *p, uint64_t at, uint8_t *dst,
+                           uint64_t n)
+{
+    const ckr__ctx *c = side ? w->other : w->src;
+    const ckr__file *f = &c->files[p->file];
+    int32_t sys;
+    if (!ckr__range_ok(at, n, f->size))
+        return ckr__fail(&w->err, CKR_ITEM_IO_READ, f->path, at, NULL,
+                         "the file ends before this piece") == CKR_OK;
+    sys = c->env.io.read_fn(c->env.io.user, f->handle, at, dst, (size_t)n);
+    return !sys || ckr__fail_io(&w->err, CKR_ITEM_IO_READ, f->path, sys) == CKR_OK;
+}
+
+/* How far to read, of `want` bytes that will be asked for next: no further, unless what is asked
+   for lies right behind the last block; then twice as far as that. So a part of each row costs its
+   own bytes, and small neighbours few calls. */
+static uint64_t ckr__ahead(const ckr__lane *w, int side, uint32_t file, uint64_t at, uint64_t want)
+{
+    const uint64_t end = w->block_at[side] + w->block_n[side];
+    uint64_t reach = want;
+    if (w->block_file[side] == file && at >= end && at - end < CKR__NEAR &&
+        reach < 2 * w->block_n[side])
+        reach = 2 * w->block_n[side];
+    return reach < w->most ? reach : w->most;
+}
+
+/* n bytes (at most CKR__RUN_PART) of a piece's source, the first of `want`; NULL after an error.
+   Files are read, never mapped: a page fault costs more than the copy that it saves, and pages of a
+   mapping count as the process's memory. */
+static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uint64_t at,
+                                 uint64_t n, uint64_t want)
+{
+    const ckr__ctx *c = side ? w->other : w->src;
+    uint8_t *block = w->block[side];
+    uint64_t size, from;
+    if (p->file == CKR_NO_FILE)
+        return p->mem ? (const uint8_t *)p->mem + at : w->window + (at - w->window_at);
+    from = w->block_at[side];
+    block += ckr__misplaced(block, from);
+    if (w->block_file[side] == p->file && at >= from &&
+        ckr__range_ok(at - from, n, w->block_n[side]))
+        return block + (at - from);
+    size = c->files[p->file].size;
+    want = ckr__ahead(w, side, p->file, at, want);
+    if (at < size && want > size - at) want = size - at;
+    if (n < want) n = want;
+    w->block_file[side] = CKR_NO_FILE;
+    block = w->block[side] + ckr__misplaced(w->block[side], at);
+    if (!ckr__lane_read(w, side, p, at, block, n)) return NULL;
+    w->block_file[side] = p->file;
+    w->block_at[side] = at;
+    w->block_n[side] = n;
+    return block;
+}
+
+/* The same in this machine's byte order: a foreign one goes through `temp`. */
+static const uint8_t *ckr__fetch_native(ckr__lane *w, int side, const ckr_piece *p, uint64_t at,
+                                        uint64_t n, uint64_t want)
+{
+    const uint8_t *s = ckr__fetch(w, side, p, at, n, want);
+    uint8_t *t = w->temp + (side ? CKR__RUN_PART : 0);
+    if (!s || p->big_endian == ckr__host_big_endian() || ckr__dtypes[p->dtype].swap < 2) return s;
+    memcpy(t, s, (size_t)n);
+    ckr__swap_bytes(t, (size_t)n, ckr__dtypes[p->dtype].swap);
+    return t;
+}
+
+static void ckr__lane_digest(ckr__lane *w, const ckr_tensor *t, ckr_dtype dtype, uint64_t at,
+                             const uint8_t *p, uint64_t n)
+{
+    if (!w->sums || !t->slot[0]) return;
+    if (!ckr__host_big_endian() || ckr__dtypes[dtype].swap < 2) {
+        ckr__digest_add(w->tables, w->sums[t->index], at, p, (size_t)n);
+    } else {                   /* the digest is of little-endian bytes                   */
+        uint8_t word[16];
+        size_t e = ckr_dtype_size(dtype);
+        for (; n >= e; n -= e, p += e, at += e) {
+            memcpy(word, p, e);
+            ckr__swap_bytes(word, e, ckr__dtypes[dtype].swap);
+            ckr__digest_add(w->tables, w->sums[t->index], at, word, e);
+        }
+    }
+}
+
+/* A run that is long, and stored as it is wanted: read to where it goes, without a stop in a block.
+   */
+static bool ckr__run_direct(const ckr__op *op, const uint8_t *dst, uint64_t bytes)
+{
+    const ckr_piece *p = op->pa;
+    return dst && p->file != CKR_NO_FILE && bytes >= CKR__DIRECT && op->dtype == p->dtype &&
+           op->logical == p->dtype &&
+           (ckr__dtypes[p->dtype].swap < 2 ||
+            (p->big_endian == ckr__host_big_endian() && !op->swap));
+}
+
+/* In one call, or in parts: with a digest, each summed while it is in cache; misplaced, each read
+   to a better place and moved while it is in cache. That place is a little further on in the run,
+   where nothing has been read yet; only its last bytes, fewer than a line, are read to where they
+   go. A caller's own I/O is spared the second, since it may pay by the call. */
+static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
+                          uint64_t n)
+{
+    const bool sum = w->sums && !op->no_sum, own = w->src->env.io.read_fn == ckr__os_read;
+    const size_t off = own ? ckr__misplaced(dst, a) : 0;
+    w->bytes_read += n;
+    while (n > 0) {
+        const size_t by = n > off ? off : 0;
+        uint64_t part = (sum || off) && n > CKR__BLOCK ? CKR__BLOCK : n;
+        if (n - part < by) part = n - by;
+        if (!ckr__lane_read(w, 0, op->pa, a, dst + by, part)) return false;
+        if (by) memmove(dst, dst + by, (size_t)part);
+        if (sum) ckr__lane_digest(w, op->tensor, op->pa->dtype, l, dst, part);
+        dst += part;
+        a += part;
+        l += part;
+        n -= part;
+    }
+    return true;
+}
+
+/* Elements of a piece as the tensor has them: one that is stored in another dtype is cast first, so
+   that a bf16 parameter that lies in its fp32 master is the same as one that was stored. */
+static const uint8_t *ckr__run_logical(ckr__lane *w, const ckr__op *op, const uint8_t *s,
+                                       uint64_t n)
+{
+    uint8_t *t = w->temp + CKR__RUN_PART;
+    if (!s || op->logical == op->pa->dtype) return s;
+    ckr__convert(op->logical, t, op->pa->dtype, s, n);
+    return t;
+}
+
+/* A run of n elements: copy (dst not NULL), cast and digest in one pass. */
+static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
+                          int64_t n)
+{
+    const uint64_t ea = ckr_dtype_size(op->pa->dtype), ed = ckr_dtype_size(op->dtype);
+    const uint64_t el = ckr_dtype_size(op->logical), most = ea > el ? ea : el;
+    const int64_t step = (int64_t)(CKR__RUN_PART / (most > ed ? most : ed));
+    if (ckr__run_direct(op, dst, (uint64_t)n * ea))
+        return ckr__run_read(w, op, a, l, dst, (uint64_t)n * ea);
+    while (n > 0) {
+        int64_t part = ckr__min_i64(n, step);
+        const uint8_t *s =
+            ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea, (uint64_t)n * ea);
+        s = ckr__run_logical(w, op, s, (uint64_t)part);
+        if (!s) return false;
+        if (dst) {
+            if (op->dtype == op->logical) memcpy(dst, s, (size_t)part * (size_t)el);
+            else ckr__convert(op->dtype, dst, op->logical, s, (uint64_t)part);
+            if (op->swap)
+                ckr__swap_bytes(dst, (size_t)part * (size_t)ed, ckr__dtypes[op->dtype].swap);
+            dst += (uint64_t)part * ed;
+        }
+        if (!op->no_sum) ckr__lane_digest(w, op->tensor, op->logical, l, s, (uint64_t)part * el);
+        w->bytes_read += (uint64_t)part * ea;
+        a += (uint64_t)part * ea;
+        l += (uint64_t)part * el;
+        n -= part;
+    }
+    return true;
+}
+
+/* Distance of two equally typed floats in units in the last place, saturating. */
+static uint64_t ckr__ulp_distance(ckr_dtype t, const uint8_t *x, const uint8_t *y)
+{
+    const size_t n = ckr_dtype_size(t);
+    uint64_t u = 0, v = 0, top = (uint64_t)1 << (8 * n - 1);
+    uint16_t h[2];
+    uint32_t f[2];
+    if (n == 2) {
+        memcpy(&h[0], x, 2); memcpy(&h[1], y, 2);
+        u = h[0]; v = h[1];
+    } else if (n == 4) {
+        memcpy(&f[0], x, 4); memcpy(&f[1], y, 4);
+        u = f[0]; v = f[1];
+    } else {
+        memcpy(&u, x, 8); memcpy(&v, y, 8);
+    }
+    u = u & top ? top - (u - top) : u + top;
+    v = v & top ? top - (v - top) : v + top;
+    return u > v ? u - v : v - u;
+}
+
+/* The modulus of the difference of two elements. */
+static double ckr__distance(ckr_dtype t, const uint8_t *x, const uint8_t *y)
+{
+    const ckr_dtype part = t == CKR_DTYPE_C128  ? CKR_DTYPE_F64
+                           : t == CKR_DTYPE_C64 ? CKR_DTYPE_F32
+                           : t == CKR_DTYPE_C32 ? CKR_DTYPE_F16
+                                                : t;
+    const size_t n = ckr_dtype_size(part);
+    const double a = ckr__load_f64(part, x), b = ckr__load_f64(part, y);
+    uint64_t u, v;
+    int64_t i, k;
+    if (part != t)
+        return hypot(a - b, ckr__load_f64(part, x + n) - ckr__load_f64(part, y + n));
+    if (t != CKR_DTYPE_I64 && t != CKR_DTYPE_U64) return fabs(a - b);
+    memcpy(&u, x, 8);          /* a double would round before the difference is taken      */
+    memcpy(&v, y, 8);
+    memcpy(&i, x, 8);
+    memcpy(&k, y, 8);
+    return (double)((t == CKR_DTYPE_I64 ? i > k : u > v) ? u - v : v - u);
+}
+
+static void ckr__compare_elements(ckr__lane *w, ckr_dtype t, const uint8_t *x, const uint8_t *y,
+                                  uint64_t n)
+{
+    const size_t e = ckr_dtype_size(t);
+    uint64_t i, ulp;
+    double d;
+    for (i = 0; i < n; i++, x += e, y += e) {
+        if (!memcmp(x, y, e)) continue;
+        w->n_differ++;
+        d = ckr__distance(t, x, y);
+        if (d > w->max_abs || !(d <= DBL_MAX)) w->max_abs = d;
+        ulp = ckr__is_float(t) ? ckr__ulp_distance(t, x, y) : 0;
+        if (ulp > w->max_ulp) w->max_ulp = ulp;
+    }
+}
+
+/* fp32 against bf16 that was rounded up or down: its upper half, or one more away from zero where
+   the lower half is not zero. */
+static void ckr__compare_either(ckr__lane *w, const uint8_t *x, const uint8_t *y, uint64_t n)
+{
+    for (; n > 0; n--, x += 4, y += 2) {
+        uint32_t a;
+        uint16_t b;
+        memcpy(&a, x, 4);
+        memcpy(&b, y, 2);
+        if (b != a >> 16 && (!(a & 0xffff) || b != (a >> 16) + 1)) w->n_differ++;
+    }
+}
+
+/* What is stored wider than its tensor is compared as the tensor has it. */
+static const uint8_t *ckr__run_narrow(const ckr__op *op, ckr_dtype *t, const uint8_t *s, int64_t n,
+                                      uint8_t *into)
+{
+    const ckr_dtype to = op->tensor->dtype;
+    if (!s || ckr_dtype_size(to) >= ckr_dtype_size(*t)) return s;
+    ckr__convert(to, into, *t, s, (uint64_t)n);
+    *t = to;
+    return into;
+}
+
+/* A run of n elements of a, cast to b's dtype where they differ, against b. */
+static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t b, int64_t n)
+{
+    const uint64_t ea = ckr_dtype_size(op->pa->dtype), eb = ckr_dtype_size(op->pb->dtype);
+    const uint64_t half = CKR__RUN_PART / 2;
+    while (n > 0) {
+        int64_t part = ckr__min_i64(n, (int64_t)(half / (ea > eb ? ea : eb)));
+        ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype;
+        const uint8_t *x =
+            ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea, (uint64_t)n * ea);
+        const uint8_t *y =
+            ckr__fetch_native(w, 1, op->pb, b, (uint64_t)part * eb, (uint64_t)n * eb);
+        x = ckr__run_narrow(op, &ta, x, part, w->temp);
+        y = ckr__run_narrow(op, &tb, y, part, w->temp + CKR__RUN_PART + half);
+        if (!x || !y) return false;
+        if (w->either && ta == CKR_DTYPE_F32 && tb == CKR_DTYPE_BF16) {
+            ckr__compare_either(w, x, y, (uint64_t)part);
+        } else {
+            if (ta != tb) {
+                uint8_t *cast = w->temp + half;
+                ckr__convert(tb, cast, ta, x, (uint64_t)part);
+                x = cast;
+            }
+            if (memcmp(x, y, (size_t)part * ckr_dtype_size(tb)) != 0)
+                ckr__compare_elements(w, tb, x, y, (uint64_t)part);
+        }
+        w->bytes_read += (uint64_t)part * (ea + eb);
+        a += (uint64_t)part * ea;
+        b += (uint64_t)part * eb;
+        n -= part;
+    }
+    return true;
+}
+
+/* Walks the part of an op whose destination lies in [w0, w1); `dst` stands for w0 (NULL: nothing is
+   copied). One call per axis: the depth is n_dims of the op, at most CKR_MAX_DIMS.               */
+static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const uint64_t at[4],
+                         uint64_t w0, uint64_t w1, uint8_t *dst)
+{
+    uint64_t next[4], end = at[2] + op->span[axis];
+    int64_t i, first = 0, last;
+    if (end <= w0 || at[2] >= w1) return true;
+    if (axis == op->n_dims) {
+        const uint64_t ed = ckr_dtype_size(op->dtype), ea = ckr_dtype_size(op->pa->dtype);
+        uint64_t skip = at[2] < w0 ? (w0 - at[2]) / ed : 0;
+        uint64_t n = ((end < w1 ? end : w1) - at[2]) / ed - skip;
+        if (op->pb)
+            return ckr__run_compare(w, op, at[0] + skip * ea,
+                                    at[1] + skip * ckr_dtype_size(op->pb->dtype), (int64_t)n);
+        return ckr__run_copy(w, op, at[0] + skip * ea, at[3] + skip * ckr_dtype_size(op->logical),
+                             dst ? dst + (at[2] + skip * ed - w0) : NULL, (int64_t)n);
+    }
+    last = op->count[axis];
+    if (op->d[axis] > 0) {
+        uint64_t d = (uint64_t)op->d[axis], inner = op->span[axis + 1];
+        if (at[2] + inner <= w0) first = (int64_t)((w0 - at[2] - inner) / d) + 1;
+        if ((w1 - at[2] + d - 1) / d < (uint64_t)last) last = (int64_t)((w1 - at[2] + d - 1) / d);
+    }
+    for (i = first; i < last; i++) {
+        next[0] = at[0] + (uint64_t)(i * op->a[axis]);
+        next[1] = at[1] + (uint64_t)(i * op->b[axis]);
+        next[2] = at[2] + (uint64_t)(i * op->d[axis]);
+        next[3] = at[3] + (uint64_t)(i * op->l[axis]);
+        if (!ckr__op_walk(w, op, axis + 1, next, w0, w1, dst)) return false;
+    }
+    return true;
+}
+
+static bool ckr__op_run(ckr__lane *w, const ckr__op *op, uint64_t w0, uint64_t w1, uint8_t *dst)
+{
+    uint64_t at[4];
+    at[0] = op->at_a;
+    at[1] = op->at_b;
+    at[2] = op->at_d;
+    at[3] = op->at_l;
+    return ckr__op_walk(w, op, 0, at, w0, w1, dst);
+}
+
+/* >>lanes --------------------------------------------------------------------- */
+/* Workers: lane i of n takes jobs i, i + n, ...; which lane did what never shows in the result. */
+
+typedef struct ckr__crew {
+    ckr__ctx  *c;              /* allocates and takes the error                         */
+    ckr__lane *lanes;
+    uint32_t   n;
+    uint64_t   n_tensors;      /* of the digest sums                                    */
+    ckr__digest_tables *tables;
+    bool       aside;          /* what it compares counts for nothing in the progress    */
+} ckr__crew;
+
+static void ckr__crew_free(ckr__crew *w)
+{
+    uint32_t i;
+    for (i = 0; w->lanes && i < w->n; i++) {
+        ckr__lane *l = &w->lanes[i];
+        ckr__heap_free(w->c, l->block[0], l->most + CKR__LINE);
+        ckr__heap_free(w->c, l->block[1], l->most + CKR__LINE);
+        ckr__heap_free(w->c, l->temp, 2 * (size_t)CKR__RUN_PART);
+        ckr__heap_free(w->c, l->sums, (size_t)w->n_tensors * sizeof *l->sums);
+    }
+    ckr__heap_free(w->c, w->lanes, w->n * sizeof *w->lanes);
+    ckr__heap_free(w->c, w->tables, sizeof *w->tables);
+    memset(w, 0, sizeof *w);
+}
+
+/* n_tensors > 0: with digest sums. `other` may be NULL. */
+/* Workers that stage at most `block` bytes of a source at a time. */
+static ckr_result ckr__crew_small(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
+                                  const ckr__ctx *other, uint64_t n_tensors, size_t block)
+{
+    uint32_t i;
+    memset(w, 0, sizeof *w);
+    w->c = c;
+    w->n = c->env.parallel.n_threads;
+    w->n_tensors = n_tensors;
+    w->lanes = (ckr__lane *)ckr__heap_alloc(c, w->n * sizeof *w->lanes);
+    if (!w->lanes) return CKR_E_NOMEM;
+    memset(w->lanes, 0, w->n * sizeof *w->lanes);
+    if (n_tensors) {
+        w->tables = (ckr__digest_tables *)ckr__heap_alloc(c, sizeof *w->tables);
+        if (!w->tables) goto nomem;
+        ckr__digest_tables_init(w->tables);
+    }
+    for (i = 0; i < w->n; i++) {
+        ckr__lane *l = &w->lanes[i];
+        l->src = src;
+        l->other = other;
+        l->err.offset = CKR_NO_OFFSET;
+        l->tables = w->tables;
+        l->block_file[0] = l->block_file[1] = CKR_NO_FILE;
+        l->temp = (uint8_t *)ckr__heap_alloc(c, 2 * (size_t)CKR__RUN_PART);
+        l->most = block;
+        l->block[0] = (uint8_t *)ckr__heap_alloc(c, block + CKR__LINE);
+        l->block[1] = other ? (uint8_t *)ckr__heap_alloc(c, block + CKR__LINE) : NULL;
+        if (!l->temp || !l->block[0] || (other && !l->block[1])) goto nomem;
+        if (!n_tensors) continue;
+        l->sums = (uint64_t (*)[2])ckr__heap_alloc(c, (size_t)n_tensors * sizeof *l->sums);
+        if (!l->sums) goto nomem;
+        memset(l->sums, 0, (size_t)n_tensors * sizeof *l->sums);
+    }
+    return CKR_OK;
+nomem:
+    ckr__crew_free(w);
+    return CKR_E_NOMEM;
+}
+
+static ckr_result ckr__crew_make(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
+                                 const ckr__ctx *other, uint64_t n_tensors)
+{
+    return ckr__crew_small(w, c, src, other, n_tensors, CKR__BLOCK);
+}
+
+/* The error of the lowest lane, moved to the context. */
+static ckr_result ckr__crew_error(ckr__crew *w)
+{
+    uint32_t i;
+    for (i = 0; i < w->n; i++)
+        if (w->lanes[i].err.code != CKR_OK) {
+            if (w->c->err->code == CKR_OK) *w->c->err = w->lanes[i].err;
+            return w->lanes[i].err.code;
+        }
+    return CKR_OK;
+}
+
+/* A part of an op: the piece of its destination in [begin, end) goes to `dst` (NULL: digest or
+   compare). */
+typedef struct ckr__job { const ckr__op *op; uint64_t begin, end; uint8_t *dst; } ckr__job;
+typedef struct ckr__jobs {
+    ckr__crew *crew;
+    ckr__job  *list;
+    uint64_t   n;
+    uint64_t   bytes;          /* what they count for in the progress of the call             */
+} ckr__jobs;
+
+/* A stored byte can be shown again without end by an axis of stride 0: what goes into no memory of
+   the caller's, which would bound it, is bounded here. */
+static bool ckr__jobs_bound(ckr__ctx *c, const ckr__op *op)
+{
+    const uint64_t run = (uint64_t)op->run * ckr_dtype_size(op->pa->dtype);
+    uint64_t shown = run, stored = run;
+    uint32_t i;
+    for (i = 0; i < op->n_dims; i++) {
+        if (!ckr__mul_u64(shown, (uint64_t)op->count[i], &shown)) shown = UINT64_MAX;
+        stored += (uint64_t)(op->count[i] - 1) * (uint64_t)op->a[i];
+    }
+    if (shown <= stored) return true;
+    if (!ckr__add_u64(c->repeated_bytes, shown - stored, &c->repeated_bytes))
+        c->repeated_bytes = UINT64_MAX;
+    if (c->repeated_bytes <= c->limits.max_repeated_bytes) return true;
+    ckr__fail(c->err, CKR_ITEM_REPEATED, NULL, CKR_NO_OFFSET, op->tensor->name,
+              "%s shows %llu bytes out of %llu stored ones; all that are shown again may be %llu",
+              op->tensor->slot, (unsigned long long)shown, (unsigned long long)stored,
+              (unsigned long long)c->limits.max_repeated_bytes);
+    ckr__remedy(c->err, CKR_E_LIMIT, "store the tensor by what it was expanded from");
+    return false;
+}
+
+/* Cuts an op into jobs of about one window. `dst` stands for destination offset 0. */
+static bool ckr__jobs_add(ckr__ctx *c, ckr__jobs *j, const ckr__op *op, uint8_t *dst)
+{
+    uint64_t at, end = op->at_d + op->span[0];
+    if (!dst && !ckr__jobs_bound(c, op)) return false;
+    for (at = op->at_d; at < end; at += CKR__WINDOW) {
+        ckr__job *x = CKR__PUSH(ckr__job, c, j->list, j->n);
+        x->op = op;
+        x->begin = at;
+        x->end = end - at > CKR__WINDOW ? at + CKR__WINDOW : end;
+        x->dst = dst ? dst + at : NULL;
+    }
+    return !ckr__failed(c);
+}
+
+/* One op from the box [start, start + count) of two pieces, or of one piece into dst: its job. */
+static void ckr__jobs_op(ckr__ctx *c, ckr__jobs *j, const ckr_tensor *t, const int64_t *start,
+                         const int64_t *count, const ckr_piece *a, const ckr_piece *b,
+                         const ckr_piece *dst, uint8_t *base)
+{
+    ckr__op *op = CKR__NEW(c, ckr__op);
+    if (op && ckr__op_make(c, op, t, start, count, a, b, dst)) ckr__jobs_add(c, j, op, base);
+}
+
+static void ckr__jobs_lane(void *arg, uint32_t lane)
+{
+    ckr__jobs *j = (ckr__jobs *)arg;
+    ckr__lane *w = &j->crew->lanes[lane];
+    const uint32_t n = j->crew->n;
+    uint64_t i;
+    for (i = lane; i < j->n && w->err.code == CKR_OK; i += n) {
+        ckr__op_run(w, j->list[i].op, j->list[i].begin, j->list[i].end, j->list[i].dst);
+        if (!ckr__tell(j->crew->c, lane, j->bytes, j->n - i < n ? j->n : i + n, j->n, &w->err))
+            return;
+    }
+}
+
+static ckr_result ckr__jobs_run(ckr__jobs *j, ckr__crew *crew)
+{
+    ckr__ctx *c = crew->c;
+    const uint32_t n = j->n < crew->n ? (uint32_t)j->n : crew->n;      /* no thread without a job */
+    j->crew = crew;
+    if (n) ckr__for(c, n, ckr__jobs_lane, j);
+    c->done += j->bytes;
+    return ckr__crew_error(crew);
+}
+
+/* cold */
+#if defined(CKR__COLD_GCC)
+#  pragma GCC push_options
+#  pragma GCC optimize("O1", "no-tree-pta", "no-tree-dominator-opts")
+#elif defined(CKR__COLD_CLANG)
+#  pragma clang attribute push(__attribute__((minsize)), apply_to = function)
+#  pragma clang attribute push(__attribute__((noinline)), apply_to = function)
+#endif
+
+/* >>groups -------------------------------------------------------------------- */
+/* Parameter groups, old to new. Moments belong to parameters, hyper-parameters to groups: each new
+   parameter is matched to its old one by name, a new group takes every field from the old groups
+   that its parameters came from, and a field is ambiguous only when those disagree on that very
+   field. One rule covers split, merge, reorder, pipeline subsets and one group per parameter.
+   Without names nothing says which parameter is which (torch/optim/optimizer.py load_state_dict
+   zips indices without any check, which is how moments get to the wrong parameter): groups are then
+   told by the fields that they ask for, and so are groups without parameters.
+
+   Time is linear in parameters and fields: equal dicts are one class, what is decided for a class
+   and a wish is decided once, equal notes are one note with a count. */
+
+#define CKR__GROUPS_NONE UINT64_MAX
+
+/* >>groups.fields: what is known about a field */
+
+enum {
+    CKR__F_UNKNOWN = 0, CKR__F_KNOWN, CKR__F_IDENTITY, CKR__F_CLOCK, CKR__F_IMPL, CKR__F_MEMBER
+};
+enum {                         /* the first words of the table                            */
+    CKR__K_LR = 0, CKR__K_INITIAL_LR, CKR__K_MAX_LR, CKR__K_BETAS, CKR__K_MOMENTUM,
+    CKR__K_MAX_MOMENTUM, CKR__K_BASE_MOMENTUM, CKR__K_AMSGRAD
+};
+
+/* The code is that of a change that was asked for. */
+static const struct { const char *keys; int kind; const char *code; } ckr__gm_known[] = {
+    { "lr", CKR__F_KNOWN, "CKR_W_FIELD_LR" },
+    { "initial_lr", CKR__F_KNOWN, "CKR_W_FIELD_INITIAL_LR" },
+    { "max_lr", CKR__F_KNOWN, "CKR_W_FIELD_MAX_LR" },
+    { "betas momentum", CKR__F_KNOWN, "CKR_W_BETAS" },
+    { "max_momentum base_momentum amsgrad", CKR__F_KNOWN, "CKR_W_FIELD" },
+    { "eps dampening", CKR__F_KNOWN, "CKR_W_BETAS" },
+    { "min_lr", CKR__F_KNOWN, "CKR_W_FIELD_MIN_LR" },
+    { "start_wd end_wd", CKR__F_KNOWN, "CKR_W_FIELD_WEIGHT_DECAY" },
+    { "init_lr swa_lr default_config nesterov maximize lr_decay initial_accumulator_value "
+      "decoupled_weight_decay alpha centered rho bias_correction", CKR__F_KNOWN, "CKR_W_FIELD" },
+    { "weight_decay", CKR__F_IDENTITY, "CKR_W_FIELD_WEIGHT_DECAY" },
+    { "wd_mult lr_mult is_expert_parallel is_decoupled_lr", CKR__F_IDENTITY, "CKR_W_FIELD" },
+    { "step", CKR__F_CLOCK, "CKR_W_FIELD" },
+    { "foreach fused capturable differentiable verbose", CKR__F_IMPL, "CKR_W_FIELD" },
+    { "params param_names", CKR__F_MEMBER, "CKR_W_FIELD" }
+};
+
+enum { CKR__GM_DEPTH = 4, CKR__GM_SAME_CODE = 32, CKR__GM_SAME_FIELD = 4, CKR__GM_SHOWN = 4 };
+#define CKR__GM_BUDGET ((uint64_t)1 << 24)     /* nodes and bytes looked at below a value       */
+
+typedef struct ckr__gm_value {         /* node NULL: absent or None                       */
+    ckr_node      *node;
+    const uint8_t *exact;              /* see ckr__gm_exact                               */
+    uint32_t       n, key;
+} ckr__gm_value;
+
+typedef struct ckr__gm_cell { const ckr__gm_value *value; uint64_t weight; } ckr__gm_cell;
+
+typedef struct ckr__gm_key {
+    const char   *text;
+    size_t        len;
+    int           kind;
+    const char   *code;
+    ckr_node     *name;                /* NULL: nobody has it                             */
+    uint64_t      stamp;               /* the rest is of the groups being merged          */
+    ckr__gm_cell *cells;               /* the values that the old groups have             */
+    uint64_t      n, cap, weight;
+    const ckr__gm_value *want;
+    ckr__gm_value out;
+} ckr__gm_key;
+
+typedef struct ckr__gm_pool ckr__gm_pool;
+typedef struct ckr__gm_class {         /* groups with one and the same dict               */
+    ckr__gm_value *fields;
+    uint64_t       n_fields, n_groups; /* n_groups: old ones                              */
+    const char    *text;               /* see ckr__gm_row                                 */
+    size_t         n_text;
+    uint64_t       hash;
+    const ckr__gm_value *base;         /* initial_lr, max_lr or lr                        */
+    bool           has_base, wished;   /* has_base: it is not lr                          */
+    uint64_t       stamp, slot;
+    bool           fits;               /* has the identity that is looked for             */
+    ckr__gm_pool  *pool;               /* the old groups with its identity, once looked at */
+} ckr__gm_class;
+
+typedef struct ckr__gm_part { uint64_t group, weight; } ckr__gm_part;
+typedef struct ckr__gm_share { ckr__gm_class *k; uint64_t weight; } ckr__gm_share;
+struct ckr__gm_pool {                  /* the old groups that one new group draws from    */
+    ckr__gm_part  *parts;    uint64_t n_parts;
+    ckr__gm_share *shares;   uint64_t n_shares;        /* their classes                   */
+};
+
+typedef struct ckr__gm_old { ckr__gm_class *k; uint64_t stamp, slot; } ckr__gm_old;
+typedef struct ckr__gm_param {
+    const char *name;
+    uint64_t    group, twin;           /* twin: the first old parameter of that name      */
+    const char *taken;                 /* the new name that took it, or NULL              */
+} ckr__gm_param;
+
+typedef struct ckr__gm_fold {          /* equal notes                                     */
+    const char  *code, *field, *subject, *was, *now, *reason, *remedy;
+    ckr_severity severity;
+    uint64_t     count;
+} ckr__gm_fold;
+
+typedef struct ckr__gm_done {          /* what a pool and a wish come to                   */
+    const void   *key[3];
+    ckr_node     *hyper;
+    ckr__gm_value base;
+    uint64_t      rep, first, end;      /* rep: see ckr__gm_rep; its notes in the trace */
+} ckr__gm_done;
+
+typedef struct ckr__gm {
+    ckr__ctx        *c, tmp;           /* tmp: an arena for what ends with the call       */
+    const ckr_group *olds, *news;
+    uint64_t         n_olds, n_news;
+    ckr_mode         mode;
+    uint64_t         budget, serial;
+    ckr__map         keys, seen, names, memo;  /* seen: classes by their hash             */
+    ckr__gm_key     *key;      uint64_t n_keys;
+    ckr__gm_class  **classes;  uint64_t n_classes;
+    ckr__gm_old     *old;
+    ckr__gm_class  **wish;             /* of each new group                               */
+    bool             any_initial;      /* some old group has initial_lr                   */
+    bool             by_signature;     /* few enough different wishes to look             */
+    ckr__buf         text;
+    ckr__gm_value   *row;
+    uint64_t         cap_row, odd;     /* odd: keys that are no strings                   */
+    ckr__gm_param   *param;    uint64_t n_params;      /* old                             */
+    uint64_t        *match;            /* of each new parameter; NULL: nothing names them */
+    ckr__gm_pool     all, none, some;
+    ckr__gm_done   **done;     uint64_t n_done;
+    ckr__gm_fold    *folds;    uint64_t n_folds;
+    uint64_t        *trace;    uint64_t n_trace;       /* the fold of each note           */
+    uint32_t        *order;    uint64_t n_order;       /* the fields being merged         */
+    ckr_node        *nil;
+    const ckr__gm_pool  *pool;         /* the new group that is being settled             */
+    uint64_t             group;
+    bool                 empty;
+    const ckr__gm_value *base;
+} ckr__gm;
+
+static const ckr__gm_value ckr__gm_absent = { NULL, NULL, 0, 0 };
+
+/* >>groups.values: order, equality and text of values */
+
+static const ckr_view *ckr__gm_view(const ckr_node *n)
+{
+    return n->kind >= CKR_NODE_TENSOR && n->kind <= CKR_NODE_NPSCALAR ? n->u.view : NULL;
+}
+
+/* A number: a scalar of Python or of numpy. *narrow: it was stored in 32 bits. */
+static bool ckr__gm_number(const ckr_node *n, double *out, bool *narrow)
+{
+    const ckr_view *v;
+    uint8_t b[8];
+    size_t size;
+    *narrow = false;
+    if (ckr_node_f64(n, out)) return true;
+    if (!n || n->kind != CKR_NODE_NPSCALAR || !n->u.view || !n->u.view->bytes) return false;
+    v = n->u.view;
+    if (v->dtype != CKR_DTYPE_F32 && v->dtype != CKR_DTYPE_F64 && v->dtype != CKR_DTYPE_I64)
+        return false;
+    size = ckr_dtype_size(v->dtype);
+    if (v->data_bytes < size) return false;
+    memcpy(b, v->bytes, size);
+    if (v->big_endian != ckr__host_big_endian()) ckr__swap_bytes(b, size, size);
+    *out = ckr__load_f64(v->dtype, b);
+    *narrow = v->dtype == CKR_DTYPE_F32;
+    return true;
+}
+
+static bool ckr__gm_spend(ckr__gm *m, uint64_t n)
+{
+    const bool some = m->budget > n;
+    m->budget -= some ? n : m->budget;
+    return some;
+}
+
+enum { CKR__GM_HEAD = 9, CKR__GM_NARROW = 0xff, CKR__GM_THIS = 0x80 };
+
+/* A tag and a number; of two the larger number comes later in memcmp, too. */
+static void ckr__gm_head(ckr__gm *m, unsigned tag, uint64_t v)
+{
+    uint8_t *t;
+    int i;
+    if (!ckr__buf_reserve(&m->text, CKR__GM_HEAD)) return;
+    t = m->text.data + m->text.size;
+    m->text.size += CKR__GM_HEAD;
+    t[0] = (uint8_t)tag;
+    for (i = 1; i < CKR__GM_HEAD; i++) t[i] = (uint8_t)(v >> (64 - 8 * i));
+}
+
+static uint64_t ckr__gm_count(const uint8_t *t)
+{
+    uint64_t v = 0;
+    int i;
+    for (i = 1; i < CKR__GM_HEAD; i++) v = v << 8 | t[i];
+    return v;
+}
+
+static bool ckr__gm_is_container(unsigned tag)
+{
+    return tag >= CKR_NODE_LIST && tag <= CKR_NODE_DEFAULTDICT;
+}
+
+/* A number's rank among all, and back; NaN is the largest, -0 is 0. */
+static uint64_t ckr__gm_rank(double x)
+{
+    uint64_t u;
+    if (x != x) return UINT64_MAX;
+    x += 0.0;
+    memcpy(&u, &x, sizeof u);
+    return u >> 63 ? ~u : u | (uint64_t)1 << 63;
+}
+
+static double ckr__gm_ranked(const uint8_t *t)
+{
+    uint64_t u = ckr__gm_count(t);
+    double x;
+    if (u == UINT64_MAX) return ckr__nan();
+    u = u >> 63 ? u & UINT64_MAX >> 1 : ~u;
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+/* Appends a value as bytes that are equal where values are, and whose order is that of the values:
+   numbers come first, by size. Each token is a tag and 8 bytes: a number's rank, its kind behind it
+   and an integer's exact value; a container's count of what follows; of all else the length of its
+   bytes. An object is only itself, and so is what lies too deep or is too long to be looked at:
+   trees may be cyclic. A tensor in a storage is told by its place. */
+static void ckr__gm_exact(ckr__gm *m, const ckr_node *n, int depth)
+{
+    const ckr_view *v = ckr__gm_view(n);
+    const bool text = n->kind == CKR_NODE_STR || n->kind == CKR_NODE_BYTES ||
+                      n->kind == CKR_NODE_BYTEARRAY || n->kind == CKR_NODE_BIGINT ||
+                      (n->kind >= CKR_NODE_DEVICE && n->kind <= CKR_NODE_GLOBAL);
+    const uint64_t items = ckr_node_is_dict(n) ? 2 * n->count : n->count;
+    uint64_t i;
+    double x;
+    bool narrow;
+    if (ckr__gm_number(n, &x, &narrow)) {
+        ckr__gm_head(m, CKR_NODE_FLOAT, ckr__gm_rank(x));
+        ckr__buf_u8(&m->text, narrow ? (uint8_t)CKR__GM_NARROW : n->kind);
+        if (n->kind == CKR_NODE_INT) ckr__gm_head(m, 0, (uint64_t)n->u.i ^ (uint64_t)1 << 63);
+    } else if (n->kind == CKR_NODE_NONE) {
+        ckr__gm_head(m, n->kind, 0);
+    } else if (text && n->u.str && (n->count < 64 || ckr__gm_spend(m, n->count))) {
+        ckr__gm_head(m, n->kind, n->count);
+        ckr__buf_put(&m->text, n->u.str, (size_t)n->count);
+    } else if (v && (!v->bytes || v->data_bytes < 64 || ckr__gm_spend(m, v->data_bytes))) {
+        const uint64_t size = v->bytes ? v->data_bytes : 2 * CKR__GM_HEAD;
+        ckr__gm_head(m, n->kind, 2 * CKR__GM_HEAD + size);
+        ckr__gm_head(m, (unsigned)v->dtype, (uint64_t)v->offset);
+        ckr__gm_head(m, v->bytes != NULL, v->data_bytes);
+        if (v->bytes) {
+            ckr__buf_put(&m->text, v->bytes, (size_t)size);
+        } else {
+            ckr__gm_head(m, 0, v->file);
+            ckr__gm_head(m, 0, v->data_offset);
+        }
+    } else if (ckr__gm_is_container(n->kind) && depth > 0 && ckr__gm_spend(m, items)) {
+        ckr__gm_head(m, n->kind, items);
+        for (i = 0; i < items; i++) ckr__gm_exact(m, n->u.items[i], depth - 1);
+    } else {
+        ckr__gm_head(m, CKR__GM_THIS, CKR__GM_HEAD);
+        ckr__gm_head(m, n->kind, n->id);
+    }
+}
+
+static int ckr__gm_cmp(const ckr__gm_value *a, const ckr__gm_value *b)
+{
+    const uint32_t n = a->n < b->n ? a->n : b->n;
+    const int r = n ? memcmp(a->exact, b->exact, n) : 0;
+    return r ? r : a->n < b->n ? -1 : a->n > b->n;
+}
+
+static size_t ckr__gm_token(const uint8_t *t)
+{
+    if (*t == CKR_NODE_FLOAT) return t[CKR__GM_HEAD] == CKR_NODE_INT ? 2 * CKR__GM_HEAD + 1
+                                                                     : CKR__GM_HEAD + 1;
+    return CKR__GM_HEAD + (ckr__gm_is_container(*t) ? 0 : (size_t)ckr__gm_count(t));
+}
+
+/* The same setting: floats within the tolerance, integers and all else exact, a tuple as a list. */
+static bool ckr__gm_near(const ckr__gm_value *a, const ckr__gm_value *b)
+{
+    const uint8_t *p = a->exact, *q = b->exact;
+    const uint8_t *const p_end = p + a->n, *const q_end = q + b->n;
+    if (a->n == b->n && (!a->n || !memcmp(p, q, a->n))) return true;
+    while (p < p_end && q < q_end) {
+        const size_t n = ckr__gm_token(p), k = ckr__gm_token(q);
+        const uint8_t *x = p + CKR__GM_HEAD, *y = q + CKR__GM_HEAD;
+        if (*p == CKR_NODE_FLOAT && *q == CKR_NODE_FLOAT) {
+            const double v = ckr__gm_ranked(p), w = ckr__gm_ranked(q), d = fabs(v - w);
+            const double tol = *x == CKR__GM_NARROW || *y == CKR__GM_NARROW ? 1e-6 : 1e-9;
+            if (*x == CKR_NODE_INT && *y == CKR_NODE_INT ? memcmp(p, q, n) != 0
+                : memcmp(p, q, CKR__GM_HEAD) != 0 &&
+                      !(d <= tol * (fabs(v) > fabs(w) ? fabs(v) : fabs(w)) && d <= DBL_MAX))
+                return false;
+        } else if ((*p == CKR_NODE_TUPLE ? (int)CKR_NODE_LIST : *p) !=
+                       (*q == CKR_NODE_TUPLE ? (int)CKR_NODE_LIST : *q) ||
+                   n != k || memcmp(p + 1, q + 1, n - 1) != 0) {
+            return false;
+        }
+        p += n;
+        q += k;
+    }
+    return p == p_end && q == q_end;
+}
+
+/* A value for a note: as Python writes it, cut where it is long. */
+static void ckr__gm_put(ckr__buf *b, const ckr_node *n, int depth)
+{
+    const bool dict = ckr_node_is_dict(n);
+    uint64_t i, items;
+    double x;
+    bool narrow;
+    if (!n) {
+        ckr__buf_str(b, "absent");
+    } else if (n->kind == CKR_NODE_STR && n->u.str) {
+        ckr__json_put_str(b, n->u.str, n->count < 60 ? n->count : 60);
+        if (n->count > 60) ckr__buf_str(b, "...");
+    } else if (n->kind == CKR_NODE_NONE) {
+        ckr__buf_str(b, "None");
+    } else if (n->kind == CKR_NODE_BOOL) {
+        ckr__buf_str(b, n->u.b ? "True" : "False");
+    } else if (n->kind == CKR_NODE_INT) {
+        ckr__buf_printf(b, "%lld", (long long)n->u.i);
+    } else if (ckr__gm_number(n, &x, &narrow)) {
+        ckr__put_double(b, x, false);
+    } else if ((dict || ckr_node_is_list(n)) && depth > 0) {
+        items = dict ? 2 * n->count : n->count;
+        ckr__buf_str(b, dict ? "{" : n->kind == CKR_NODE_TUPLE ? "(" : "[");
+        for (i = 0; i < items && i < 2 * CKR__GM_SHOWN; i++) {
+            if (i) ckr__buf_str(b, dict && i % 2 ? ": " : ", ");
+            ckr__gm_put(b, n->u.items[i], depth - 1);
+        }
+        if (i < items) ckr__buf_str(b, ", ...");
+        ckr__buf_str(b, dict ? "}" : n->kind == CKR_NODE_TUPLE ? ")" : "]");
+    } else {
+        ckr__buf_str(b, ckr__gm_view(n) ? "a tensor" : "an object");
+    }
+}
+
+/* "0.0001 (100 elements), 0.0002 (300 elements)"; the value alone where `weight` is none. */
+static const char *ckr__gm_text(ckr__gm *m, const ckr__gm_cell *v, uint64_t n)
+{
+    ckr__buf b = { &m->tmp, NULL, 0, 0, false };
+    const char *s;
+    uint64_t i;
+    for (i = 0; i < n && i < CKR__GM_SHOWN; i++) {
+        if (i) ckr__buf_str(&b, ", ");
+        ckr__gm_put(&b, v[i].value->node, 2);
+        if (n > 1) ckr__buf_printf(&b, " (%llu elements)", (unsigned long long)v[i].weight);
+    }
+    if (i < n) ckr__buf_printf(&b, " and %llu more", (unsigned long long)(n - i));
+    s = ckr__strndup(&m->tmp, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    return s;
+}
+
+static const char *ckr__gm_text_of(ckr__gm *m, const ckr__gm_value *v)
+{
+    const ckr__gm_cell one = { v, 0 };
+    return ckr__gm_text(m, &one, 1);
+}
+
+/* >>groups.notes: equal ones are one */
+
+/* One more note. Texts are in m->tmp, or outlive the call; NULL of a value: there is none. It
+   counts with an equal one; with the last of its code and field once there are 4 of those, with the
+   last of its code once there are 32. */
+static void ckr__gm_say(ckr__gm *m, const char *code, ckr_severity severity, const char *subject,
+                        const char *field, const char *was, const char *now, const char *reason,
+                        const char *remedy)
+{
+    const ckr__gm_fold one = { code, field, subject, was, now, reason, remedy, severity, 1 };
+    uint64_t i, n_code = 0, n_field = 0, of_code = 0, of_field = 0, at;
+    for (i = 0; i < m->n_folds; i++) {
+        const ckr__gm_fold *f = &m->folds[i];
+        if (strcmp(f->code, code) != 0) continue;
+        n_code++;
+        of_code = i;
+        if (strcmp(f->field, field) != 0) continue;
+        if (ckr__same_text(f->was, was) && ckr__same_text(f->now, now)) break;
+        n_field++;
+        of_field = i;
+    }
+    at = i < m->n_folds                  ? i
+         : n_field >= CKR__GM_SAME_FIELD ? of_field
+         : n_code >= CKR__GM_SAME_CODE   ? of_code
+                                         : i;
+    if (at < m->n_folds) m->folds[at].count++;
+    else *CKR__PUSH(ckr__gm_fold, &m->tmp, m->folds, m->n_folds) = one;
+    *CKR__PUSH(uint64_t, &m->tmp, m->trace, m->n_trace) = at;
+}
+
+/* "old groups[3].lr", "decay.eps" */
+static const char *ckr__gm_subject(ckr__gm *m, bool old, uint64_t group, const char *field)
+{
+    const char *name = (old ? m->olds : m->news)[group].name;
+    const char *who = old ? "old " : "", *dot = field[0] ? "." : "";
+    if (name) return ckr__printf(&m->tmp, "%s%s%s%s", who, name, dot, field);
+    return ckr__printf(&m->tmp, "%sgroups[%llu]%s%s", who, (unsigned long long)group, dot, field);
+}
+
+/* Of a group as a whole. */
+static void ckr__gm_say_group(ckr__gm *m, const char *code, ckr_severity severity, bool old,
+                              uint64_t group, const char *reason, const char *remedy)
+{
+    ckr__gm_say(m, code, severity, ckr__gm_subject(m, old, group, ""), "", NULL, NULL, reason,
+                remedy);
+}
+
+/* Of a field of the group that is being settled. */
+static void ckr__gm_say_field(ckr__gm *m, const char *code, ckr_severity severity,
+                              const ckr__gm_key *k, const char *old_value, const char *new_value,
+                              const char *reason, const char *remedy)
+{
+    ckr__gm_say(m, code, severity, ckr__gm_subject(m, false, m->group, k->text), k->text, old_value,
+                new_value, reason, remedy);
+}
+
+static void ckr__gm_notes_out(ckr__gm *m)
+{
+    uint64_t i;
+    for (i = 0; i < m->n_folds; i++) {
+        const ckr__gm_fold *f = &m->folds[i];
+        const char *subject = f->subject;
+        if (f->count > 1)
+            subject = ckr__printf(&m->tmp, "%s and %llu more", subject,
+                                  (unsigned long long)(f->count - 1));
+        ckr__say(m->c, f->code, f->severity, subject, f->was, f->now, f->reason, f->remedy);
+    }
+}
+
+/* >>groups.classes */
+
+static void ckr__gm_key_add(ckr__gm *m, const char *text, size_t len, int kind, const char *code)
+{
+    ckr__gm_key *k = CKR__PUSH(ckr__gm_key, &m->tmp, m->key, m->n_keys);
+    k->text = text;
+    k->len = len;
+    k->kind = kind;
+    k->code = code;
+    if (!ckr__failed(m->c)) ckr__map_put(&m->keys, text, len, m->n_keys - 1, NULL);
+}
+
+static void ckr__gm_keys_init(ckr__gm *m)
+{
+    size_t i, n;
+    const char *s;
+    for (i = 0; i < sizeof ckr__gm_known / sizeof *ckr__gm_known; i++)
+        for (s = ckr__gm_known[i].keys; *s; s += n, s += *s == ' ') {
+            n = strcspn(s, " ");
+            ckr__gm_key_add(m, ckr__strndup(&m->tmp, s, n), n, ckr__gm_known[i].kind,
+                            ckr__gm_known[i].code);
+        }
+}
+
+static const ckr__gm_value *ckr__gm_get(const ckr__gm_class *k, uint32_t key)
+{
+    uint64_t i;
+    for (i = 0; i < k->n_fields; i++)
+        if (k->fields[i].key == key) return &k->fields[i];
+    return &ckr__gm_absent;
+}
+
+/* Python's own numbers are mostly equal from group to group; the same node is. */
+static bool ckr__gm_alike(const ckr_node *a, const ckr_node *b)
+{
+    if (!b || a->kind != b->kind) return a == b;
+    if (a->kind == CKR_NODE_BOOL) return a->u.b == b->u.b;
+    return a == b || ((a->kind == CKR_NODE_INT || a->kind == CKR_NODE_FLOAT) && a->u.i == b->u.i);
+}
+
+/* Puts the fields of a dict into m->row and all of it as bytes into m->text; of a key that comes
+   twice the first counts. `like`: a class that probably has the same keys. Returns the number of
+   fields. */
+static uint64_t ckr__gm_row(ckr__gm *m, const ckr_node *hyper, const ckr__gm_class *like)
+{
+    const uint64_t stamp = ++m->serial;
+    uint64_t i, id, n = 0;
+    size_t at;
+    void *row = m->row;
+    m->text.size = 0;
+    m->odd = 0;
+    if (!hyper || !ckr__arena_grow(&m->tmp, &row, &m->cap_row, hyper->count, sizeof *m->row))
+        return 0;
+    m->row = (ckr__gm_value *)row;
+    for (i = 0; i < hyper->count; i++) {
+        ckr_node *name = hyper->u.items[2 * i], *value = ckr__dict_at(hyper, i);
+        const ckr__gm_value *l = like && n < like->n_fields ? &like->fields[n] : NULL;
+        ckr__gm_value *f = &m->row[n];
+        m->odd += name->kind != CKR_NODE_STR;
+        if (name->kind != CKR_NODE_STR || !name->u.str) continue;
+        id = l ? l->key : 0;
+        if ((m->key[id].len != name->count ||
+             memcmp(m->key[id].text, name->u.str, m->key[id].len) != 0) &&
+            !ckr__map_find(&m->keys, name->u.str, (size_t)name->count, &id)) {
+            id = m->n_keys;
+            ckr__gm_key_add(m, name->u.str, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
+            if (ckr__failed(m->c)) return 0;
+        }
+        if (m->key[id].kind == CKR__F_MEMBER || m->key[id].stamp == stamp) continue;
+        m->key[id].stamp = stamp;
+        if (!m->key[id].name) m->key[id].name = name;
+        f->key = (uint32_t)id;
+        f->node = value->kind == CKR_NODE_NONE ? NULL : value;
+        at = m->text.size + CKR__GM_HEAD;
+        if (l && l->key == id && ckr__gm_alike(value, l->node)) {
+            ckr__buf_put(&m->text, l->exact - CKR__GM_HEAD, l->n + CKR__GM_HEAD);
+        } else {
+            ckr__gm_head(m, 0, id);
+            ckr__gm_exact(m, value, CKR__GM_DEPTH);
+        }
+        f->n = (uint32_t)(m->text.size - at);
+        n++;
+    }
+    for (i = 0; m->odd && i < hyper->count; i++)
+        if (hyper->u.items[2 * i]->kind != CKR_NODE_STR) ckr__gm_exact(m, hyper->u.items[2 * i], 1);
+    return n;
+}
+
+static bool ckr__gm_is_text(const ckr__gm_class *k, const char *text, size_t n)
+{
+    return k->n_text == n && !memcmp(k->text, text, n);
+}
+
+/* The class of a dict, a new one if there is none; `last` is where to look first. NULL: out of
+   memory. */
+static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, ckr__gm_class *last)
+{
+    const uint64_t n = ckr__gm_row(m, hyper, last);
+    const char *text = m->text.size ? (const char *)m->text.data : "";
+    const size_t size = m->text.size;
+    const uint8_t *exact;
+    ckr__gm_class *k;
+    uint64_t i, at, hash;
+    if (last && ckr__gm_is_text(last, text, size)) return last;
+    hash = ckr__hash_keyed(m->tmp.seed, text, size, 0);
+    if (ckr__map_find(&m->seen, (const char *)&hash, sizeof hash, &at) &&
+        ckr__gm_is_text(m->classes[at], text, size))
+        return m->classes[at];
+    k = CKR__NEW(&m->tmp, ckr__gm_class);
+    text = ckr__strndup(&m->tmp, text, size);
+    if (!k || !text) return NULL;
+    *CKR__PUSH(ckr__gm_class *, &m->tmp, m->classes, m->n_classes) = k;
+    k->hash = hash;
+    ckr__map_put(&m->seen, (const char *)&k->hash, sizeof hash, m->n_classes - 1, NULL);
+    k->text = text;
+    k->n_text = size;
+    k->fields = CKR__NEW_N(&m->tmp, ckr__gm_value, n);
+    if (ckr__failed(m->c)) return NULL;
+    exact = (const uint8_t *)text;
+    for (i = 0; i < n; i++) {
+        ckr__gm_value *f = &k->fields[k->n_fields++];
+        *f = m->row[i];
+        f->exact = exact += CKR__GM_HEAD;
+        exact += f->n;
+        if (!f->node) f->n = 0;
+    }
+    k->base = ckr__gm_get(k, CKR__K_INITIAL_LR);
+    if (!k->base->node) k->base = ckr__gm_get(k, CKR__K_MAX_LR);
+    k->has_base = k->base->node != NULL;
+    if (!k->base->node) k->base = ckr__gm_get(k, CKR__K_LR);
+    return k;
+}
+
+static void ckr__gm_classes(ckr__gm *m)
+{
+    ckr__gm_class *k, *last = NULL;
+    uint64_t i, n_wishes = 0;
+    m->old = CKR__NEW_N(&m->tmp, ckr__gm_old, m->n_olds);
+    m->wish = CKR__NEW_N(&m->tmp, ckr__gm_class *, m->n_news);
+    for (i = 0; m->old && m->wish && i < m->n_olds + m->n_news; i++) {
+        const bool old = i < m->n_olds, tell = !old || m->mode != CKR_MODE_TRANSFER;
+        const uint64_t g = old ? i : i - m->n_olds, before = m->n_classes;
+        const ckr_node *hyper = (old ? m->olds : m->news)[g].hyper;
+        const bool dict = !hyper || ckr_node_is_dict(hyper);
+        if (!dict && tell)
+            ckr__gm_say_group(m, "CKR_E_GROUP_FIELDS", CKR_ERROR, old, g,
+                              "the fields of the group are no dict", NULL);
+        k = ckr__gm_intern(m, dict ? hyper : NULL, last);
+        if (!k) return;
+        if (m->n_classes > before && m->odd && tell)
+            ckr__gm_say_group(m, "CKR_W_GROUP_KEY", CKR_LOST, old, g,
+                              "a field whose name is no string is left out", NULL);
+        if (k->n_fields) last = k;
+        if (!old) {
+            n_wishes += !k->wished;
+            k->wished = true;
+            m->wish[g] = k;
+            continue;
+        }
+        k->n_groups++;
+        m->old[g].k = k;
+        m->any_initial = m->any_initial || ckr__gm_get(k, CKR__K_INITIAL_LR)->node;
+    }
+    m->by_signature = ckr__mul_u64(n_wishes, m->n_olds, &i) && i <= CKR__GM_BUDGET;
+}
+
+/* >>groups.gather: the values of every field over some classes */
+
+/* A field enters the merge; stamps are those of m->serial. */
+static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
+{
+    ckr__gm_key *k = &m->key[key];
+    if (k->stamp == m->serial) return k;
+    m->order[m->n_order++] = key;
+    k->stamp = m->serial;
+    k->n = k->weight = 0;
+    k->want = &ckr__gm_absent;
+    k->out = ckr__gm_absent;
+    return k;
+}
+
+static void ckr__gm_cell_add(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *v, uint64_t weight)
+{
+    void *cells = k->cells;
+    if (!ckr__arena_grow(&m->tmp, &cells, &k->cap, k->n + 1, sizeof *k->cells)) return;
+    k->cells = (ckr__gm_cell *)cells;
+    k->cells[k->n].value = v;
+    k->cells[k->n++].weight = weight;
+    k->weight += weight;
+}
+
+static int ckr__gm_cell_cmp(const void *x, const void *y)
+{
+    return ckr__gm_cmp(((const ckr__gm_cell *)x)->value, ((const ckr__gm_cell *)y)->value);
+}
+
+/* The different values of a field, in their order, each with the parameters that have it. */
+static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
+{
+    ckr__gm_cell *out;
+    void **items;
+    uint64_t i, n = 0;
+    for (i = 1; i < k->n && !ckr__gm_cmp(k->cells[0].value, k->cells[i].value); i++) {}
+    if (i >= k->n) k->n = k->n != 0;
+    if (k->n < 2) return;
+    items = CKR__NEW_N(&m->tmp, void *, k->n);
+    out = CKR__NEW_N(&m->tmp, ckr__gm_cell, k->n);
+    if (!items || !out) return;
+    for (i = 0; i < k->n; i++) items[i] = &k->cells[i];
+    if (!ckr__sort(&m->tmp, items, (size_t)k->n, ckr__gm_cell_cmp)) return;
+    for (i = 0; i < k->n; i++) {
+        const ckr__gm_cell *x = (const ckr__gm_cell *)items[i];
+        if (n && ckr__gm_near(out[n - 1].value, x->value)) out[n - 1].weight += x->weight;
+        else out[n++] = *x;
+    }
+    k->cells = out;
+    k->cap = k->n;
+    k->n = n;
+}
+
+/* A field that some of the classes lack is one that they disagree on. */
+static void ckr__gm_gather(ckr__gm *m, const ckr__gm_share *of, uint64_t n)
+{
+    uint64_t i, j, total = 0;
+    m->serial++;
+    m->n_order = 0;
+    for (i = 0; i < n; i++) {
+        total += of[i].weight;
+        for (j = 0; j < of[i].k->n_fields; j++) {
+            const ckr__gm_value *f = &of[i].k->fields[j];
+            ckr__gm_cell_add(m, ckr__gm_enter(m, f->key), f, of[i].weight);
+        }
+    }
+    for (i = 0; i < m->n_order; i++) {
+        ckr__gm_key *k = &m->key[m->order[i]];
+        if (k->n < n) ckr__gm_cell_add(m, k, &ckr__gm_absent, total - k->weight);
+        ckr__gm_distinct(m, k);
+    }
+}
+
+/* >>groups.params: which old parameter each new one is */
+
+/* Counts the parameters. False: not all of them have names. */
+static bool ckr__gm_named(const ckr_group *g, uint64_t n, uint64_t *total)
+{
+    bool named = true;
+    uint64_t i, k;
+    for (*total = 0, i = 0; i < n; i++) {
+        *total += g[i].n_params;
+        named = named && (g[i].params || !g[i].n_params);
+        for (k = 0; named && k < g[i].n_params; k++) named = g[i].params[k] && g[i].params[k][0];
+    }
+    return named;
+}
+
+/* Without the segments that wrappers of a module add (DistributedDataParallel, torch.compile,
+   FSDP, activation checkpointing). */
+static const char *ckr__gm_unwrap(ckr__gm *m, const char *name)
+{
+    static const char *const drop[] = { "module.", "_orig_mod.", "_fsdp_wrapped_module.",
+                                        "_checkpoint_wrapped_module." };
+    size_t k, n = 0, len;
+    const char *s = name;
+    char *p;
+    if (!strstr(name, drop[0]) && !strstr(name, drop[1])) return name;
+    p = (char *)ckr__arena(&m->tmp, strlen(name) + 1);
+    while (p && *s) {
+        for (k = 0; k < 4 && strncmp(s, drop[k], strlen(drop[k])) != 0; k++) {}
+        len = k < 4 ? strlen(drop[k]) : strcspn(s, ".");
+        if (k == 4) {
+            len += s[len] == '.';
+            memcpy(p + n, s, len);
+            n += len;
+        }
+        s += len;
+    }
+    return n ? p : name;
+}
+
+/* An empty map with room for n keys, so that it never grows: growing is half the time. */
+static bool ckr__gm_map_room(ckr__map *map, uint64_t n)
+{
+    size_t cap = 64, bytes;
+    ckr__map_free(map);
+    while (cap / 4 * 3 <= n && cap <= SIZE_MAX / 4) cap *= 2;
+    if (!ckr__mul_size(cap, sizeof *map->slots, &bytes)) return ckr__nomem(map->c) != NULL;
+    map->slots = (ckr__map_slot *)ckr__heap_alloc(map->c, bytes);
+    if (!map->slots) return false;
+    memset(map->slots, 0, bytes);
+    map->cap = cap;
+    return true;
+}
+
+/* Finds the new names among the old ones, either as they are or without wrappers. False: one is not
+   there, or out of memory. */
+static bool ckr__gm_find(ckr__gm *m, bool plain)
+{
+    uint64_t g, k, p, i = 0;
+    bool all = true;
+    if (!ckr__gm_map_room(&m->names, m->n_params)) return false;
+    for (p = 0; p < m->n_params; p++) {
+        const char *name = plain ? m->param[p].name : ckr__gm_unwrap(m, m->param[p].name);
+        const size_t len = strlen(name);
+        m->param[p].twin = p;
+        if (!ckr__map_find(&m->names, name, len, &m->param[p].twin))
+            ckr__map_put(&m->names, name, len, p, NULL);
+    }
+    for (g = 0; g < m->n_news; g++)
+        for (k = 0; k < m->news[g].n_params; k++, i++) {
+            const char *name = m->news[g].params[k];
+            if (!plain) name = ckr__gm_unwrap(m, name);
+            m->match[i] = CKR__GROUPS_NONE;
+            if (!ckr__map_find(&m->names, name, strlen(name), &m->match[i])) all = false;
+        }
+    return all;
+}
+
+static const char *ckr__gm_copy_text(ckr__gm *m, uint64_t group, uint32_t key)
+{
+    const char *v = ckr__gm_text_of(m, ckr__gm_get(m->old[group].k, key));
+    if (m->olds[group].name) return ckr__printf(&m->tmp, "%s: %s", m->olds[group].name, v ? v : "");
+    return ckr__printf(&m->tmp, "old group %llu: %s", (unsigned long long)group, v ? v : "");
+}
+
+/* Several files hold the group of one parameter (tensor-parallel ranks do): they must agree. */
+static void ckr__gm_copies(ckr__gm *m)
+{
+    ckr__gm_share two[2] = { { NULL, 1 }, { NULL, 1 } };
+    uint64_t p, i = 0;
+    for (p = 0; p < m->n_params; p++) {
+        const ckr__gm_param *a = &m->param[m->param[p].twin], *b = &m->param[p];
+        const ckr__gm_key *k;
+        if (a == b) continue;
+        if (strcmp(b->name, a->name) != 0)
+            ckr__gm_say(m, "CKR_E_DUP_NAME", CKR_ERROR, b->name, "", a->name, b->name,
+                        "two old parameters have one name after wrappers are dropped and names "
+                        "mapped", "rename one of them");
+        if (m->old[a->group].k == m->old[b->group].k || m->mode == CKR_MODE_TRANSFER) continue;
+        if (two[0].k != m->old[a->group].k || two[1].k != m->old[b->group].k) {
+            two[0].k = m->old[a->group].k;
+            two[1].k = m->old[b->group].k;
+            ckr__gm_gather(m, two, 2);
+            for (i = 0; i < m->n_order; i++) {
+                k = &m->key[m->order[i]];
+                if (k->n > 1 && k->kind != CKR__F_IMPL) break;
+            }
+        }
+        if (i == m->n_order) continue;
+        ckr__gm_say(m, "CKR_E_GROUP_COPIES", CKR_ERROR, b->name, m->key[m->order[i]].text,
+                    ckr__gm_copy_text(m, a->group, m->order[i]),
+                    ckr__gm_copy_text(m, b->group, m->order[i]),
+                    "two files hold the group of this parameter and disagree: they are of "
+                    "different steps or runs", "put back the right file");
+    }
+}
+
+/* What is new, what is lost, and what goes by one name. */
+static void ckr__gm_check_params(ckr__gm *m)
+{
+    const bool recover = m->mode == CKR_MODE_RECOVER, transfer = m->mode == CKR_MODE_TRANSFER;
+    uint64_t g, k, p, i = 0;
+    for (g = 0; g < m->n_news; g++)
+        for (k = 0; k < m->news[g].n_params; k++, i++) {
+            const char *name = m->news[g].params[k];
+            ckr__gm_param *x = m->match[i] == CKR__GROUPS_NONE ? NULL : &m->param[m->match[i]];
+            if (x && x->taken && strcmp(x->taken, name) != 0)
+                ckr__gm_say(m, "CKR_E_DUP_NAME", CKR_ERROR, name, "", x->taken, name,
+                            "two new parameters have one name after wrappers are dropped", NULL);
+            if (x) x->taken = name;
+            else if (!transfer)
+                ckr__gm_say(m, recover ? "CKR_E_PARAM_NEW" : "CKR_W_PARAM_NEW",
+                            recover ? CKR_ERROR : CKR_CHANGED, name, "", NULL, NULL,
+                            "no old group has this parameter: its moments and step start at 0",
+                            recover ? "--mode continue takes it as new" : NULL);
+        }
+    for (p = 0; p < m->n_params && !transfer; p++)
+        if (m->param[p].twin == p && !m->param[p].taken)
+            ckr__gm_say(m, recover ? "CKR_E_PARAM_LOST" : "CKR_W_PARAM_LOST",
+                        recover ? CKR_ERROR : CKR_LOST, m->param[p].name, "", NULL, NULL,
+                        "no new group has this parameter: its moments are not used",
+                        recover ? "--mode continue leaves it behind" : NULL);
+}
+
+static void ckr__gm_params(ckr__gm *m)
+{
+    uint64_t g, k, p = 0, n_new;
+    const bool old = ckr__gm_named(m->olds, m->n_olds, &m->n_params),
+               named = ckr__gm_named(m->news, m->n_news, &n_new) && old;
+    if (!m->n_params || !n_new) return;
+    if (!named) {
+        if (m->mode != CKR_MODE_TRANSFER)
+            ckr__gm_say(m, "CKR_E_PARAM_UNMATCHED", CKR_ERROR, "params", "params", NULL, NULL,
+                        "nothing says which old parameter is which: no names, and sizes and shapes "
+                        "do not settle it; moments cannot be given out",
+                        "give the names of the parameters, or drop the moments");
+        return;
+    }
+    m->param = CKR__NEW_N(&m->tmp, ckr__gm_param, m->n_params);
+    m->match = CKR__NEW_N(&m->tmp, uint64_t, n_new);
+    if (!m->param || !m->match) return;
+    for (g = 0; g < m->n_olds; g++)
+        for (k = 0; k < m->olds[g].n_params; k++, p++) {
+            m->param[p].name = m->olds[g].params[k];
+            m->param[p].group = g;
+        }
+    if (!ckr__gm_find(m, true)) ckr__gm_find(m, false);
+    if (ckr__failed(m->c)) return;
+    ckr__gm_copies(m);
+    ckr__gm_check_params(m);
+}
+
+/* >>groups.pools: the old groups of a new one */
+
+static bool ckr__gm_pool_room(ckr__gm *m, ckr__gm_pool *pool, uint64_t n)
+{
+    pool->parts = CKR__NEW_N(&m->tmp, ckr__gm_part, n);
+    pool->shares = CKR__NEW_N(&m->tmp, ckr__gm_share, n);
+    return pool->parts && pool->shares;
+}
+
+/* Parameters that come from an old group. The stamps are those of m->serial. */
+static void ckr__gm_pool_add(ckr__gm *m, ckr__gm_pool *pool, uint64_t group, uint64_t weight)
+{
+    ckr__gm_old *o = &m->old[group];
+    if (o->stamp != m->serial) {
+        o->stamp = m->serial;
+        o->slot = pool->n_parts++;
+        pool->parts[o->slot].group = group;
+        pool->parts[o->slot].weight = 0;
+    }
+    pool->parts[o->slot].weight += weight;
+    if (o->k->stamp != m->serial) {
+        o->k->stamp = m->serial;
+        o->k->slot = pool->n_shares++;
+        pool->shares[o->k->slot].k = o->k;
+        pool->shares[o->k->slot].weight = 0;
+    }
+    pool->shares[o->k->slot].weight += weight;
+}
+
+/* Do the identity fields that the new group asks for agree? Scheduled fields are never among them:
+   a changed learning rate must not make a group unknown (Megatron-LM's matcher). */
+static bool ckr__gm_matches(const ckr__gm *m, const ckr__gm_class *want, const ckr__gm_class *old)
+{
+    uint64_t i;
+    for (i = 0; i < want->n_fields; i++) {
+        const ckr__gm_value *f = &want->fields[i];
+        if (m->key[f->key].kind == CKR__F_IDENTITY && f->node &&
+            !ckr__gm_near(f, ckr__gm_get(old, f->key)))
+            return false;
+    }
+    return true;
+}
+
+/* The old groups with the identity fields of a wish: a proper subset, or all of them. */
+static ckr__gm_pool *ckr__gm_pool_signature(ckr__gm *m, ckr__gm_class *want)
+{
+    ckr__gm_pool *pool;
+    uint64_t i, n = 0;
+    if (!m->by_signature) return &m->all;
+    if (want->pool) return want->pool;
+    want->pool = &m->all;
+    for (i = 0; i < m->all.n_shares; i++) {
+        ckr__gm_class *k = m->all.shares[i].k;
+        k->fits = ckr__gm_matches(m, want, k);
+        if (k->fits) n += k->n_groups;
+    }
+    if (n == 0 || n == m->n_olds) return want->pool;
+    pool = CKR__NEW(&m->tmp, ckr__gm_pool);
+    if (!pool || !ckr__gm_pool_room(m, pool, n)) return &m->all;
+    m->serial++;
+    for (i = 0; i < m->n_olds; i++)
+        if (m->old[i].k->fits) ckr__gm_pool_add(m, pool, i, m->olds[i].n_params);
+    return want->pool = pool;
+}
+
+/* >>groups.decide: one field of one new group */
+
+/* The first value that old groups have. */
+static const ckr__gm_value *ckr__gm_first(const ckr__gm_key *k)
+{
+    if (!k->n) return &ckr__gm_absent;
+    return k->n > 1 && !k->cells[0].value->node ? k->cells[1].value : k->cells[0].value;
+}
+
+/* A field of the group that is being settled: what the old groups have, what is asked for. */
+static bool ckr__gm_has(const ckr__gm *m, uint32_t key)
+{
+    return m->key[key].stamp == m->serial && ckr__gm_first(&m->key[key])->node;
+}
+
+static const ckr__gm_value *ckr__gm_want(const ckr__gm *m, uint32_t key)
+{
+    return m->key[key].stamp == m->serial ? m->key[key].want : &ckr__gm_absent;
+}
+
+static bool ckr__gm_true(const ckr_node *n)
+{
+    double v;
+    bool narrow;
+    return ckr__gm_number(n, &v, &narrow) && v != 0;
+}
+
+static void ckr__gm_conflict(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want)
+{
+    const bool by_params = m->pool == &m->some,
+               settled = m->mode == CKR_MODE_CONTINUE && want->node;
+    k->out = settled ? *want : *ckr__gm_first(k);
+    ckr__gm_say_field(m, settled     ? "CKR_W_MERGED"
+                         : by_params ? "CKR_E_MERGE_CONFLICT"
+                                     : "CKR_E_GROUP_AMBIGUOUS",
+                      settled ? CKR_CHANGED : CKR_ERROR, k, ckr__gm_text(m, k->cells, k->n),
+                      want->node ? ckr__gm_text_of(m, want) : NULL,
+                      settled     ? "the old groups of this group disagree; asked for"
+                      : by_params ? "the old groups of this group's parameters disagree"
+                                  : "nothing says which old group this is, and they disagree",
+                      settled     ? NULL
+                      : by_params ? "keep the groups apart, or let the new group say the value"
+                                  : "give the names of the parameters of both runs");
+}
+
+/* File and configuration differ: an error in RECOVER, a change that is asked for in CONTINUE. */
+static void ckr__gm_differ(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *have,
+                           const ckr__gm_value *want)
+{
+    const char *a = ckr__gm_text_of(m, have), *b = ckr__gm_text_of(m, want);
+    const bool amsgrad = k == &m->key[CKR__K_AMSGRAD], on = amsgrad && ckr__gm_true(want->node),
+               recover = m->mode == CKR_MODE_RECOVER;
+    k->out = recover ? *have : *want;
+    if (recover)
+        ckr__gm_say_field(m, "CKR_E_FIELD", CKR_ERROR, k, a, b,
+                          "the run asks for another value than the checkpoint has",
+                          "set it back, or --mode continue takes the new value");
+    else if (on)
+        ckr__gm_say_field(m, "CKR_W_AMSGRAD_ON", CKR_APPROX, k, a, b,
+                          "max_exp_avg_sq is not in the checkpoint and starts as exp_avg_sq", NULL);
+    else
+        ckr__gm_say_field(m, amsgrad ? "CKR_W_AMSGRAD_OFF" : k->code, CKR_CHANGED, k, a, b,
+                          amsgrad ? "max_exp_avg_sq is dropped"
+                          : k == &m->key[CKR__K_BETAS] || k == &m->key[CKR__K_MOMENTUM]
+                              ? "asked for; the moments were averaged with the old value"
+                              : "asked for",
+                          NULL);
+}
+
+/* betas of a schedule that moves betas[0]: the file has the first, the configuration the rest. */
+static ckr__gm_value ckr__gm_cycled_betas(ckr__gm *m, const ckr_node *have,
+                                          const ckr__gm_value *want)
+{
+    ckr__gm_value v = *want;
+    uint64_t i;
+    if (!ckr_node_is_list(have) || !ckr_node_is_list(want->node) || !have->count ||
+        have->count != want->node->count)
+        return v;
+    v.node = ckr__node(m->c, (ckr_node_kind)have->kind);
+    for (i = 0; i < have->count; i++)
+        ckr__node_push(m->c, v.node, (i ? want->node : have)->u.items[i]);
+    m->text.size = 0;
+    if (v.node) ckr__gm_exact(m, v.node, CKR__GM_DEPTH);
+    v.exact = (const uint8_t *)ckr__strndup(&m->tmp, (const char *)m->text.data, m->text.size);
+    v.n = v.exact ? (uint32_t)m->text.size : 0;
+    return v;
+}
+
+/* A field other than the learning rate, into k->out. An empty group has no one who minds. */
+static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want)
+{
+    const ckr__gm_value *have = ckr__gm_first(k);
+    const bool cycled = ckr__gm_has(m, CKR__K_MAX_MOMENTUM) || ckr__gm_has(m, CKR__K_BASE_MOMENTUM);
+    ckr__gm_value betas;
+    if (have->node && (k->kind == CKR__F_CLOCK || (cycled && k == &m->key[CKR__K_MOMENTUM])))
+        want = &ckr__gm_absent;
+    if (cycled && k == &m->key[CKR__K_BETAS] && k->n == 1 && want->node) {
+        betas = ckr__gm_cycled_betas(m, have->node, want);
+        want = &betas;
+    }
+    k->out = have->node ? *have : *want;
+    if (m->empty || k->kind == CKR__F_IMPL) {
+        if (want->node && (k->kind == CKR__F_IMPL || k->n > 1 ||
+                           (m->mode != CKR_MODE_RECOVER && !ckr__gm_near(have, want))))
+            k->out = *want;
+    } else if (!have->node && want->node && m->pool->n_shares) {
+        if (k == &m->key[CKR__K_AMSGRAD] && ckr__gm_true(want->node))
+            ckr__gm_differ(m, k, have, want);
+        else
+            ckr__gm_say_field(m, "CKR_N_NOT_IN_CKPT", CKR_EXACT, k, NULL, ckr__gm_text_of(m, want),
+                              "the checkpoint does not have this field, so it cannot be compared",
+                              NULL);
+    } else if (k->n > 1) {
+        ckr__gm_conflict(m, k, want);
+    } else if (have->node && want->node && !ckr__gm_near(have, want)) {
+        ckr__gm_differ(m, k, have, want);
+    } else if (have->node && !want->node && k->kind == CKR__F_UNKNOWN) {
+        ckr__gm_say_field(m, "CKR_N_GROUP_KEY", CKR_EXACT, k, NULL, NULL,
+                          "a field that is not known here is kept as it is", NULL);
+    }
+}
+
+/* >>groups.settle: all fields of one new group */
+
+/* The old group whose entries of a scheduler's lists the new one takes: of the base that was
+   decided, and of the most parameters. */
+static uint64_t ckr__gm_rep(const ckr__gm *m, const ckr__gm_pool *pool, const ckr__gm_value *base)
+{
+    uint64_t i, best = CKR__GROUPS_NONE, weight = 0;
+    bool fits = false;
+    for (i = 0; i < pool->n_parts; i++) {
+        const ckr__gm_part *x = &pool->parts[i];
+        const bool good = pool->n_shares < 2 || ckr__gm_near(m->old[x->group].k->base, base);
+        if (best != CKR__GROUPS_NONE && (good != fits ? fits : x->weight <= weight)) continue;
+        best = x->group;
+        fits = good;
+        weight = x->weight;
+    }
+    return best;
+}
+
+/* A base, asked for under its own name or, as an optimizer's constructor does, as lr. */
+static void ckr__gm_decide_base(ckr__gm *m, uint32_t key)
+{
+    ckr__gm_key *k = &m->key[key];
+    const bool initial = key == CKR__K_INITIAL_LR;
+    const ckr__gm_value *own = k->want, *want = own;
+    if (k->stamp != m->serial) return;
+    if (initial && !own->node && !ckr__gm_has(m, CKR__K_MAX_LR)) want = ckr__gm_want(m, CKR__K_LR);
+    if (!initial || !want->node || m->empty || ckr__gm_first(k)->node ||
+        (own->node && !m->pool->n_shares)) {
+        ckr__gm_decide(m, k, want);
+    } else {
+        k->out = *want;
+        ckr__gm_say_field(m, "CKR_FIX_INITIAL_LR", CKR_CHANGED, k, "absent",
+                          ckr__gm_text_of(m, want),
+                          "the group has no initial_lr; the configuration gives it", NULL);
+    }
+    if (k->out.node || !initial) m->base = &k->out;
+}
+
+/* lr is computed by the schedule and never decided here: where the old groups agree it is theirs,
+   else it is scaled with the base. Without a schedule it is a field like others. */
+static void ckr__gm_decide_lr(ckr__gm *m, ckr__gm_key *k)
+{
+    const ckr__gm_value *base;
+    double a, b, l;
+    bool narrow;
+    uint64_t rep;
+    if (!ckr__gm_first(k)->node ||
+        (!ckr__gm_has(m, CKR__K_MAX_LR) && !ckr__gm_has(m, CKR__K_INITIAL_LR) &&
+         !ckr__gm_want(m, CKR__K_MAX_LR)->node && !ckr__gm_want(m, CKR__K_INITIAL_LR)->node)) {
+        ckr__gm_decide(m, k, k->want);
+        return;
+    }
+    rep = ckr__gm_rep(m, m->pool, m->base);
+    base = m->old[rep].k->base;
+    k->out = *ckr__gm_get(m->old[rep].k, CKR__K_LR);
+    if (!k->out.node) k->out = *ckr__gm_first(k);
+    if (m->base->node && m->old[rep].k->has_base && !ckr__gm_near(base, m->base) &&
+        ckr__gm_number(k->out.node, &l, &narrow) && ckr__gm_number(base->node, &a, &narrow) &&
+        ckr__gm_number(m->base->node, &b, &narrow) && a != 0 && fabs(l * (b / a)) <= DBL_MAX)
+        k->out.node = ckr__node_float(m->c, l * (b / a));
+}
+
+/* Fields of the wish alone come behind, initial_lr among them when the schedule of the others will
+   look for it (torch/optim/lr_scheduler.py: KeyError "param 'initial_lr' is not specified"). None
+   stays where the file or the wish has None, so that no key is lost. */
+static void ckr__gm_settle_new(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *done)
+{
+    ckr__gm_key *initial = &m->key[CKR__K_INITIAL_LR];
+    ckr_node *d = done->hyper = ckr__node(m->c, CKR_NODE_DICT);
+    uint64_t i;
+    ckr__gm_gather(m, m->pool->shares, m->pool->n_shares);
+    for (i = 0; i < want->n_fields; i++)
+        ckr__gm_enter(m, want->fields[i].key)->want = &want->fields[i];
+    if (!m->pool->n_shares && m->any_initial && m->mode != CKR_MODE_TRANSFER &&
+        ckr__gm_get(want, CKR__K_LR)->node)
+        ckr__gm_enter(m, CKR__K_INITIAL_LR);
+    if (initial->stamp == m->serial && initial->n > 1 && !initial->cells[0].value->node) {
+        initial->cells++;              /* it follows from others where it is absent         */
+        initial->cap = --initial->n;
+    }
+    m->base = &ckr__gm_absent;
+    ckr__gm_decide_base(m, CKR__K_MAX_LR);
+    ckr__gm_decide_base(m, CKR__K_INITIAL_LR);
+    for (i = 0; i < m->n_order; i++) {
+        ckr__gm_key *k = &m->key[m->order[i]];
+        if (m->order[i] == CKR__K_MAX_LR || m->order[i] == CKR__K_INITIAL_LR) continue;
+        if (m->order[i] != CKR__K_LR) {
+            ckr__gm_decide(m, k, k->want);
+            continue;
+        }
+        ckr__gm_decide_lr(m, k);
+        if (!m->base->node) m->base = &k->out;
+    }
+    if (!d || ckr__failed(m->c)) return;
+    for (d->aux = 3; (uint64_t)1 << (d->aux - 1) < m->n_order; d->aux++) {}
+    d->u.items = CKR__NEW_N(m->c, ckr_node *, (uint64_t)2 << (d->aux - 1));    /* all at once */
+    for (i = 0; d->u.items && i < m->n_order; i++) {
+        const ckr__gm_key *k = &m->key[m->order[i]];
+        ckr__node_pair(m->c, d, k->name, k->out.node ? k->out.node : m->nil);
+    }
+    done->base = *m->base;
+}
+
+/* What was decided for this pool and wish, with its notes counted once more; or decides it. */
+static const ckr__gm_done *ckr__gm_settle(ckr__gm *m, ckr__gm_pool *pool, uint64_t group)
+{
+    const bool some = pool == &m->some, once = some && pool->n_shares > 1;
+    const void *key[3];
+    ckr__gm_done *done;
+    uint64_t at, i;
+    m->pool = pool;
+    m->group = group;
+    m->empty = !m->news[group].n_params;
+    key[0] = some ? (const void *)pool->shares[0].k : (const void *)pool;
+    key[1] = m->wish[group];
+    key[2] = m->empty ? m : NULL;
+    if (!once && ckr__map_find(&m->memo, (const char *)key, sizeof key, &at)) {
+        done = m->done[at];
+        for (i = done->first; i < done->end; i++) m->folds[m->trace[i]].count++;
+        return done;
+    }
+    done = CKR__NEW(&m->tmp, ckr__gm_done);
+    if (!done) return NULL;
+    done->first = m->n_trace;
+    ckr__gm_settle_new(m, m->wish[group], done);
+    done->end = m->n_trace;
+    if (!some) done->rep = ckr__gm_rep(m, pool, &done->base);
+    *CKR__PUSH(ckr__gm_done *, &m->tmp, m->done, m->n_done) = done;
+    memcpy(done->key, key, sizeof key);
+    if (!once) ckr__map_put(&m->memo, (const char *)done->key, sizeof key, m->n_done - 1, NULL);
+    return done;
+}
+
+/* >>groups.match */
+
+/* `match`: of the group's parameters; NULL: nothing names them. */
+static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr_group *out,
+                          uint64_t *from)
+{
+    const uint64_t n = m->news[group].n_params;
+    const bool known = m->news[group].hyper != NULL,
+               error = m->mode == CKR_MODE_RECOVER || !known;
+    ckr__gm_pool *pool = &m->none;
+    const ckr__gm_done *done;
+    uint64_t k;
+    m->some.n_parts = m->some.n_shares = 0;
+    m->serial++;
+    if (m->mode != CKR_MODE_TRANSFER && m->n_olds) {
+        for (k = 0; match && k < n; k++)
+            if (match[k] != CKR__GROUPS_NONE)
+                ckr__gm_pool_add(m, &m->some, m->param[match[k]].group, 1);
+        if (m->some.n_parts) pool = &m->some;
+        else if (!match || !n) pool = ckr__gm_pool_signature(m, m->wish[group]);
+    }
+    if (pool == &m->none && m->mode != CKR_MODE_TRANSFER && n)
+        ckr__gm_say_group(m, error ? "CKR_E_GROUP_NEW" : "CKR_W_GROUP_NEW",
+                          error ? CKR_ERROR : CKR_CHANGED, false, group,
+                          known ? "no old group has a parameter of this group: its fields are the "
+                                  "configuration's"
+                                : "no old group has a parameter of this group, and the run does "
+                                  "not say what its fields are",
+                          known ? "--mode continue takes it as new"
+                                : "give the fields of the group");
+    done = ckr__gm_settle(m, pool, group);
+    if (!done) return;
+    *out = m->news[group];
+    out->hyper = done->hyper;
+    out->raw = NULL;
+    *from = pool == &m->some ? ckr__gm_rep(m, pool, &done->base) : done->rep;
+}
+
+static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
+{
+    uint64_t g, first = 0;
+    ckr__gm_keys_init(m);
+    if (!ckr__failed(m->c)) ckr__gm_classes(m);
+    m->order = CKR__NEW_N(&m->tmp, uint32_t, m->n_keys);
+    m->nil = ckr__node(m->c, CKR_NODE_NONE);
+    if (ckr__failed(m->c)) return;
+    ckr__gm_params(m);
+    if (!ckr__gm_pool_room(m, &m->all, m->n_olds) || !ckr__gm_pool_room(m, &m->some, m->n_olds))
+        return;
+    m->serial++;
+    for (g = 0; g < m->n_olds; g++) ckr__gm_pool_add(m, &m->all, g, m->olds[g].n_params);
+    for (g = 0; g < m->n_news && !ckr__failed(m->c); g++) {
+        ckr__gm_group(m, g, m->match ? m->match + first : NULL, &out[g], &from[g]);
+        first += m->news[g].n_params;
+    }
+}
+
+/* The coming run's groups: those of `t`, each with every field decided. from[i] is the old group
+   whose lane of the schedule group i takes, or none. What is wrong with the groups is in the notes;
+   the result says only whether they could be looked at. */
+static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr_group *out, uint64_t *from)
+{
+    ckr__gm m = CKR_ZERO;
+    m.c = c;
+    m.tmp = *c;
+    m.tmp.chunks = NULL;
+    m.tmp.arena_bytes = 0;
+    m.tmp.files = NULL;
+    m.tmp.n_files = m.tmp.cap_files = 0;
+    m.olds = s->groups;
+    m.n_olds = s->n_groups;
+    m.news = t->groups;
+    m.n_news = t->n_groups;
+    m.mode = t->mode;
+    m.budget = CKR__GM_BUDGET;
+    m.keys.c = m.seen.c = m.names.c = m.memo.c = m.text.c = &m.tmp;
+    ckr__gm_run(&m, out, from);
+    if (!ckr__failed(c)) ckr__gm_notes_out(&m);
+    ckr__map_free(&m.keys);
+    ckr__map_free(&m.seen);
+    ckr__map_free(&m.names);
+    ckr__map_free(&m.memo);
+    ckr__buf_free(&m.text);
+    ckr__ctx_free(&m.tmp);
+    return c->err->code;
+}
+
+/* >>resume -------------------------------------------------------------------- */
+/* What the coming run's groups and schedule will be, decided before anything is written: settings
+   and a new schedule on top of the checkpoint's, joined by a policy; then the LR last used against
+   the first one after the resume. A pure function of state and target. */
+
+typedef struct ckr__decide {
+    ckr__ctx         *c;
+    const ckr_state  *src;
+    const ckr_target *t;
+    ckr_state        *out;     /* the state as the coming run has it                   */
+    ckr_schedule     *before, *wanted, *after;         /* NULL: not known              */
+    int64_t           done;    /* optimizer updates                                    */
+    bool              asked_lr, asked_schedule;
+} ckr__decide;
+
+static ckr_result ckr__decide_numbers(ckr__decide *d, const char *code, ckr_severity severity,
+                                      const char *subject, double was, double now,
+                                      const char *reason, const char *remedy)
+{
+    char a[40], b[40];
+    ckr__format(a, sizeof a, "%.17g", was);
+    ckr__format(b, sizeof b, "%.17g", now);
+    return ckr__say(d->c, code, severity, subject, was == was ? a : NULL, now == now ? b : NULL,
+                    reason, remedy);
+}
+
+/* The same of several groups. */
+static ckr_result ckr__decide_spans(ckr__decide *d, const char *code, const char *subject,
+                                    const ckr__span *was, const ckr__span *now, const char *reason)
+{
+    char a[64], b[64];
+    return ckr__say(d->c, code, CKR_CHANGED, subject, ckr__span_text(a, was),
+                    ckr__span_text(b, now), reason, NULL);
+}
+
+static bool ckr__is_schedule_key(const char *key)
+{
+    static const char *const keys[] = { "lr", "min_lr", "warmup_steps", "decay_steps",
+                                        "total_steps", "decay_style" };
+    size_t i;
+    for (i = 0; i < sizeof keys / sizeof *keys; i++) if (!strcmp(keys[i], key)) return true;
+    return false;
+}
+
+/* A group by index, by name, or by the name of its only parameter. */
+static bool ckr__setting_is_for(const ckr_setting *x, const ckr_state *s, uint64_t group)
+{
+    const ckr_group *g = &s->groups[group];
+    char index[24];
+    if (!x->group) return true;
+    ckr__format(index, sizeof index, "%llu", (unsigned long long)group);
+    return !strcmp(x->group, index) || (g->name && !strcmp(x->group, g->name)) ||
+           (g->n_params == 1 && g->params && !strcmp(x->group, g->params[0]));
+}
+
+/* A parameter as --schedule takes it; NULL: it has no form there, or none is needed. */
+static const char *ckr__spec_text(ckr__ctx *c, const ckr_node *v)
+{
+    const char *text = NULL, *one;
+    uint64_t i;
+    double number;
+    if (ckr_node_str(v)) return v->u.str;
+    if (ckr_node_f64(v, &number) || v->kind == CKR_NODE_BOOL) return ckr__node_text_of(c, v);
+    for (i = 0; ckr_node_is_list(v) && i < v->count; i++) {
+        if (!ckr_node_f64(v->u.items[i], &number)) return NULL;
+        one = ckr__node_text_of(c, v->u.items[i]);
+        text = one ? ckr__printf(c, text ? "%s,%s" : "%s%s", text ? text : "", one) : NULL;
+        if (!text) return NULL;
+    }
+    return text;
+}
+
+/* The schedule as --schedule takes it; NULL: it is made of others. */
+static const char *ckr__sched_spec(ckr__ctx *c, const ckr_schedule *s)
+{
+    const char *out = s->kind;
+    bool first = !strchr(s->kind, ':');
+    uint64_t i;
+    for (i = 0; out && i < s->params->count; i++) {
+        const char *key = ckr__dict_key(s->params, i);
+        const ckr_node *v = ckr__dict_at(s->params, i);
+        const char *text = key ? ckr__spec_text(c, v) : NULL;
+        if (v->kind == CKR_NODE_NONE) continue;
+        if (!text) return NULL;
+        out = ckr__printf(c, "%s%c%s=%s", out, first ? ':' : ',', key, text);
+        first = false;
+    }
+    return out;
+}
+
+/* What to tell with --schedule. */
+static const char *ckr__decide_form(const ckr__decide *d)
+{
+    const ckr_schedule *s = d->before;
+    const ckr__schedules *own = ckr__schedules_of(s ? s->kind : d->src->dialect);
+    const char *form = own && !(s && strchr(s->kind, ':')) ? own->form : NULL;
+    if (s && !strcmp(s->kind, "torch:LambdaLR")) {
+        own = ckr__schedules_of(d->src->dialect);
+        form = own && own->form && ckr__is_function_kind(own->form)
+                   ? own->form
+                   : "transformers:cosine,num_warmup_steps=W,num_training_steps=N";
+    }
+    if (!form && s && s->params && s->unclocked) form = ckr__sched_spec(d->c, s);
+    if (!form) form = "KIND:key=value,...";
+    if (s && s->unclocked) form = ckr__printf(d->c, "%s," CKR__SPEC_EVERY "=N", form);
+    return form ? form : "";
+}
+
+static ckr_result ckr__setting_bad(ckr__decide *d, const ckr_setting *x, const char *text)
+{
+    return ckr__fail(d->c->err, CKR_ITEM_SETTING, NULL, CKR_NO_OFFSET, x->key, "%s", text);
+}
+
+static ckr_result ckr__setting_unknown(ckr__decide *d, const ckr_setting *x)
+{
+    const bool whole = x->key && x->value;
+    return ckr__remedy(d->c->err,
+                       ckr__setting_bad(d, x, whole ? "an unknown key"
+                                                    : "a setting without key or value"),
+                       "keys: lr min_lr weight_decay warmup_steps decay_steps total_steps "
+                       "decay_style batch_size; GROUP.KEY for one group");
+}
+
+static ckr_result ckr__setting_no_group(ckr__decide *d, const ckr_setting *x)
+{
+    char text[160];
+    ckr__format(text, sizeof text, "no group is called %.100s", x->group ? x->group : "");
+    return ckr__remedy(d->c->err,
+                       ckr__setting_bad(d, x, x->group ? text : "there are no groups"),
+                       "a group is called by its number, its name or its only parameter");
+}
+
+static bool ckr__setting_number(const ckr_setting *x, double *out)
+{
+    const size_t n = strlen(x->value);
+    double v;
+    if (!n || ckr__read_double(x->value, n, &v) != n || !(v >= 0 && v <= 1e300)) return false;
+    *out = v;
+    return true;
+}
+
+/* Groups of the output are copies, so that the checkpoint's stay what they are. */
+static ckr_result ckr__decide_copy_groups(ckr__decide *d)
+{
+    ckr__groups_own(d->c, d->out);
+    return d->c->err->code;
+}
+
+/* A hyper-parameter of the groups that a setting names. Groups without weight decay are so on
+   purpose: a setting for all groups passes them over, unless no group has any. */
+static ckr_result ckr__decide_hyper(ckr__decide *d, const ckr_setting *x, double v)
+{
+    uint64_t i, n = 0, zero = 0, any = 0;
+    double was = 0;
+    ckr__span old = CKR_ZERO, now = CKR_ZERO;
+    const bool decay = !strcmp(x->key, "weight_decay") && !x->group;
+    char subject[96];
+    ckr_result r = CKR_OK;
+    for (i = 0; decay && i < d->out->n_groups; i++)
+        any += ckr_node_f64(ckr_node_get(d->out->groups[i].hyper, x->key), &was) && was != 0;
+    for (i = 0; i < d->out->n_groups; i++) {
+        ckr_node *hyper = d->out->groups[i].hyper;
+        if (!ckr__setting_is_for(x, d->out, i)) continue;
+        was = 0;
+        ckr_node_f64(ckr_node_get(hyper, x->key), &was);
+        if (any && !(was != 0)) { zero++; continue; }
+        ckr__node_set(d->c, hyper, x->key, ckr__node_float(d->c, v));
+        ckr__span_add(&old, was);
+        n++;
+    }
+    if (!n && !zero) return ckr__setting_no_group(d, x);
+    ckr__span_add(&now, v);
+    ckr__format(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)n);
+    r = ckr__decide_spans(d, "CKR_SET", subject, &old, &now, "asked for");
+    if (r != CKR_OK || !zero) return r;
+    ckr__format(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)zero);
+    return ckr__say(d->c, "CKR_SET_KEPT", CKR_EXACT, subject, "0", "0",
+                    "groups without weight decay are so on purpose",
+                    "--set GROUP.weight_decay=V for one of them");
+}
+
+/* Keep goes on as the checkpoint would have: nothing of the schedule can be set. */
+static bool ckr__decide_keeps(const ckr__decide *d)
+{
+    return d->t->lr_policy == CKR_LR_KEEP && d->before && !d->before->opaque;
+}
+
+static ckr_result ckr__decide_unused(ckr__decide *d, const char *key, const char *value)
+{
+    return ckr__say(d->c, "CKR_SET_UNUSED", CKR_EXACT, key, NULL, value,
+                    "--lr-policy keep goes on as the checkpoint would have: this has no effect",
+                    "another --lr-policy");
+}
+
+/* Splice scales the new curve to the LR that was used last, stretch takes of the new one a length
+   only: what is asked for here would be said, and not be used. */
+static bool ckr__decide_scales(const ckr__decide *d, const char *key)
+{
+    const ckr_lr_policy policy = d->before ? d->t->lr_policy : CKR_LR_DEFAULT;
+    if (policy == CKR_LR_SPLICE) return !strcmp(key, "lr");
+    return policy == CKR_LR_STRETCH &&
+           (!strcmp(key, "lr") || !strcmp(key, "min_lr") || !strcmp(key, "decay_style"));
+}
+
+static ckr_result ckr__decide_scaled_away(ckr__decide *d, const char *key)
+{
+    const bool splice = d->t->lr_policy == CKR_LR_SPLICE;
+    return ckr__rebase_fail(d->c, key,
+                            "--lr-policy target uses it from the next update on, --lr-policy "
+                            "rewarm --rewarm-steps N warms up to it; or leave it out",
+                            splice ? "--lr-policy splice scales the new schedule to go on from the "
+                                     "LR that was used last: the LR asked for would not be used"
+                                   : "--lr-policy stretch goes on with the old curve over another "
+                                     "length: what is asked for would not be used");
+}
+
+static double ckr__lane_shown(const ckr_schedule *s, const char *key, uint64_t lane)
+{
+    const ckr_lane *l = &s->lanes[lane];
+    if (!strcmp(key, "min_lr")) return l->min;
+    if (!strcmp(key, "weight_decay")) return l->end_wd;
+    return l->max == l->max ? l->max : l->base;
+}
+
+/* One group's own value: its lane's. */
+static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
+{
+    uint64_t i, n = 0;
+    ckr__span was = CKR_ZERO, now = CKR_ZERO;
+    char subject[160];
+    for (i = 0; i < d->wanted->n_lanes && i < d->out->n_groups; i++) {
+        ckr_schedule *s;
+        ckr_result r;
+        if (!ckr__setting_is_for(x, d->out, i)) continue;
+        r = ckr__sched_set(d->c, d->wanted, x->key, x->value, (int64_t)i, &s);
+        if (r != CKR_OK) return r;
+        ckr__span_add(&was, ckr__lane_shown(d->wanted, x->key, i));
+        ckr__span_add(&now, ckr__lane_shown(s, x->key, i));
+        d->wanted = s;
+        n++;
+    }
+    if (!n) return ckr__setting_no_group(d, x);
+    ckr__format(subject, sizeof subject, "%s of group %.100s", x->key, x->group);
+    return ckr__decide_spans(d, "CKR_SET", subject, &was, &now, "asked for");
+}
+
+/* Why the LR of groups without a schedule that could be read may not stay; NULL: nothing says
+   so. */
+static const char *ckr__decide_hidden(const ckr__decide *d)
+{
+    uint64_t i;
+    if (d->before && d->before->opaque) return d->before->reason;
+    if (d->before && d->before->n_lanes != d->src->n_groups && d->src->n_groups)
+        return "the file's schedulers are of some groups each: their LRs are not put together";
+    for (i = 0; !d->before && i < d->src->n_groups; i++)
+        if (ckr_node_get(d->src->groups[i].hyper, "initial_lr"))
+            return "the groups have had a scheduler, whose state is not found in the file: it "
+                   "moves their LR in the coming run";
+    for (i = 0; !d->before && i < d->src->n_leftovers; i++)
+        if (strstr(d->src->leftovers[i].path, "sched") ||
+            strstr(d->src->leftovers[i].path, "Sched"))
+            return "the file seems to have a scheduler of the script's own, which moves the LR in "
+                   "the coming run";
+    return NULL;
+}
+
+/* Without a schedule an LR is the groups' own, and stays. */
+static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
+{
+    const char *remedy =
+        ckr__printf(d->c, "tell it with --schedule %s, or the coming run's with --to-schedule",
+                    d->out->n_groups ? ckr__decide_form(d)
+                                     : "KIND:key=value,... or --optimizer FILE");
+    const char *hidden = ckr__decide_hidden(d);
+    uint64_t i;
+    double v;
+    ckr_result r;
+    if (!remedy) return d->c->err->code;
+    if (d->wanted || hidden || (strcmp(x->key, "lr") != 0 && d->out->n_groups))
+        return ckr__remedy(d->c->err,
+                           ckr__fail(d->c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET,
+                                     x->key, "%s",
+                                     hidden ? hidden : "the checkpoint does not tell its schedule"),
+                           remedy);
+    if (!d->out->n_groups)
+        return ckr__remedy(d->c->err,
+                           ckr__setting_bad(d, x, "the checkpoint does not tell its schedule"),
+                           remedy);
+    if (!ckr__setting_number(x, &v)) return ckr__setting_bad(d, x, "not a number from 0 on");
+    r = ckr__decide_hyper(d, x, v);
+    for (i = 0; i < d->out->n_groups && r == CKR_OK; i++)
+        if (ckr__setting_is_for(x, d->out, i) &&
+            ckr_node_get(d->out->groups[i].hyper, "initial_lr"))
+            ckr__node_set(d->c, d->out->groups[i].hyper, "initial_lr", ckr__node_float(d->c, v));
+    return d->c->err->code;
+}
+
+static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
+{
+    const ckr_schedule *old = d->wanted;
+    const bool lr = !strcmp(x->key, "lr");
+    char was[64], subject[64];
+    ckr__span shown = CKR_ZERO;
+    uint64_t i;
+    ckr_schedule *s;
+    ckr_result r;
+    d->asked_schedule = true;
+    if (lr) d->asked_lr = true;
+    if (!old || old->opaque || ckr__decide_hidden(d)) return ckr__decide_bare_lr(d, x);
+    if (x->group) return ckr__decide_lanes(d, x);
+    r = ckr__sched_set(d->c, old, x->key, x->value, -1, &s);
+    if (r != CKR_OK) return r;
+    d->wanted = s;
+    for (i = 0; i < old->n_lanes && (lr || !strcmp(x->key, "min_lr")); i++)
+        ckr__span_add(&shown, ckr__lane_shown(old, x->key, i));
+    ckr__format(subject, sizeof subject, "%s of the schedule", x->key);
+    return ckr__say(d->c, "CKR_SET", CKR_CHANGED, subject, ckr__span_text(was, &shown), x->value,
+                    "asked for", NULL);
+}
+
+static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
+{
+    double v;
+    const int64_t ranks = d->t->topology.dp ? (int64_t)d->t->topology.dp : 1;
+    char old_value[40];
+    ckr_schedule *s;
+    if (!ckr__setting_number(x, &v) || v < 1 || v > 1 << 30 || !ckr__whole(v))
+        return ckr__setting_bad(d, x, "not a batch size");
+    d->out->batch = (int64_t)v;
+    if ((int64_t)v % ranks) {
+        ckr__format(old_value, sizeof old_value, "--set batch_size=%lld",
+                    (long long)(((int64_t)v + ranks - 1) / ranks * ranks));
+        return ckr__remedy(d->c->err,
+                           ckr__fail(d->c->err, CKR_ITEM_BATCH, NULL, CKR_NO_OFFSET, x->key,
+                                     "%s samples an update are no multiple of the %lld "
+                                     "data-parallel ranks",
+                                     x->value, (long long)ranks),
+                           old_value);
+    }
+    ckr__format(old_value, sizeof old_value, "%lld", (long long)d->src->batch);
+    if (!d->wanted || strcmp(d->wanted->clock, "sample") != 0)
+        return d->src->batch == d->out->batch
+                   ? CKR_OK
+                   : ckr__say(d->c, "CKR_BATCH_STEPS", CKR_CHANGED, "batch_size",
+                              d->src->batch ? old_value : NULL, x->value,
+                              "the schedule's clock counts updates: it does not turn with the "
+                              "batch, and an update now covers more or fewer samples",
+                              "--set warmup_steps, decay_steps, total_steps scale the schedule");
+    ckr__format(old_value, sizeof old_value, "%.17g", d->wanted->rate);
+    s = ckr__sched_copy(d->c, d->wanted);              /* the checkpoint's own stays     */
+    if (!s) return d->c->err->code;
+    s->offset = (double)s->position - v * (double)d->done;
+    s->rate = v;
+    d->wanted = s;
+    d->asked_schedule = true;
+    return ckr__say(d->c, "CKR_BATCH_SAMPLES", CKR_CHANGED, "batch_size", old_value, x->value,
+                    "the schedule's clock counts samples: it turns with the batch", NULL);
+}
+
+/* Does the schedule set the weight decay, too? */
+static bool ckr__schedules_decay(const ckr_schedule *s)
+{
+    return s && s->n_lanes && s->lanes[0].end_wd == s->lanes[0].end_wd;
+}
+
+static ckr_result ckr__decide_settings(ckr__decide *d)
+{
+    uint64_t i;
+    double v;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < d->t->n_sets && r == CKR_OK; i++) {
+        const ckr_setting *x = &d->t->sets[i];
+        if (!x->key || !x->value) r = ckr__setting_unknown(d, x);
+        else if (ckr__decide_keeps(d) && ckr__is_schedule_key(x->key))
+            r = ckr__decide_unused(d, x->key, x->value);
+        else if (ckr__decide_scales(d, x->key))
+            r = ckr__decide_scaled_away(d, x->key);
+        else if (ckr__is_schedule_key(x->key) ||
+                 (!strcmp(x->key, "weight_decay") && ckr__schedules_decay(d->wanted)))
+            r = ckr__decide_schedule_key(d, x);
+        else if (!strcmp(x->key, "batch_size")) r = ckr__decide_batch(d, x);
+        else if (strcmp(x->key, "weight_decay") != 0) r = ckr__setting_unknown(d, x);
+        else if (!ckr__setting_number(x, &v)) r = ckr__setting_bad(d, x, "not a number from 0 on");
+        else r = ckr__decide_hyper(d, x, v);
+    }
+    return r;
+}
+
+/* The base LRs of the groups: the schedule's, else what the groups say. */
+static double *ckr__decide_bases(ckr__decide *d)
+{
+    const uint64_t n = d->out->n_groups;
+    double *bases = CKR__NEW_N(d->c, double, n);
+    uint64_t i;
+    for (i = 0; bases && i < n; i++) {
+        bases[i] = ckr__nan();
+        if (d->before && i < d->before->n_lanes) bases[i] = d->before->lanes[i].base;
+        else if (!ckr_node_f64(ckr_node_get(d->out->groups[i].hyper, "initial_lr"), &bases[i]))
+            ckr_node_f64(ckr_node_get(d->out->groups[i].hyper, "lr"), &bases[i]);
+    }
+    return bases;
+}
+
+/* A curve's own arrays over the lanes, rearranged; nested ones too, as deep as they can be. */
+static bool ckr__curve_regroup(ckr__ctx *c, ckr__curve *v, const uint64_t *from, uint64_t n,
+                               int depth)
+{
+    double **arrays[3];
+    ckr__curve *children;
+    uint64_t i;
+    int k;
+    arrays[0] = &v->base;
+    arrays[1] = &v->min;
+    arrays[2] = &v->max;
+    for (k = 0; k < 3; k++) {
+        double *to, *was = *arrays[k];
+        if (!was) continue;
+        to = CKR__NEW_N(c, double, n);
+        if (!to) return false;
+        for (i = 0; i < n; i++) to[i] = from[i] == CKR__GROUPS_NONE ? was[0] : was[from[i]];
+        *arrays[k] = to;
+    }
+    if (!v->n_children) return true;
+    children = CKR__DUP(c, ckr__curve, v->children, v->n_children);
+    if (!children || depth >= CKR__SCHED_DEPTH) return false;
+    v->children = children;
+    for (i = 0; i < v->n_children; i++)
+        if (!ckr__curve_regroup(c, &children[i], from, n, depth + 1)) return false;
+    return true;
+}
+
+/* The same schedule for other groups: lane i is the old lane from[i]. With `groups` their own base
+   LRs count; without, a lane that comes from nowhere has none. */
+static ckr_schedule *ckr__sched_regroup(ckr__ctx *c, const ckr_schedule *s, const uint64_t *from,
+                                        const ckr_group *groups, uint64_t n)
+{
+    ckr_schedule *x = ckr__sched_copy(c, s);
+    ckr__curve *curve = s->curve ? CKR__DUP(c, ckr__curve, s->curve, 1) : NULL;
+    uint64_t i;
+    double base;
+    if (!x || (s->curve && !curve)) return NULL;
+    x->lanes = CKR__NEW_N(c, ckr_lane, n);
+    x->n_lanes = n;
+    if (!x->lanes || !s->n_lanes) return NULL;
+    for (i = 0; i < n; i++) {
+        const bool known = from[i] < s->n_lanes;
+        x->lanes[i] = s->lanes[known ? from[i] : 0];
+        if (!known) x->lanes[i].base = x->lanes[i].max = ckr__nan();
+        if (!known) x->anchored = false;
+        if (groups && (ckr_node_f64(ckr_node_get(groups[i].hyper, "initial_lr"), &base) ||
+                       (!known && ckr_node_f64(ckr_node_get(groups[i].hyper, "lr"), &base))))
+            x->lanes[i].base = base;
+    }
+    if (!curve) return x;
+    x->curve = curve;
+    return ckr__curve_regroup(c, curve, from, n, 0) ? x : NULL;
+}
+
+/* The coming run's own groups: fields and schedule lanes follow the parameters. */
+static ckr_result ckr__decide_regroup(ckr__decide *d)
+{
+    const uint64_t n = d->t->groups ? d->t->n_groups : 0;
+    ckr_group *made = CKR__NEW_N(d->c, ckr_group, n);
+    uint64_t i, *from = CKR__NEW_N(d->c, uint64_t, n);
+    ckr_result r;
+    if (!made || !from) return d->c->err->code;
+    if (!n) return CKR_OK;
+    r = ckr__groups_match(d->c, d->src, d->t, made, from);
+    d->out->groups = made;
+    d->out->n_groups = n;
+    if (r != CKR_OK || !d->before || d->before->n_lanes != d->src->n_groups) return r;
+    d->wanted = ckr__sched_regroup(d->c, d->before, from, made, n);
+    d->before = ckr__sched_regroup(d->c, d->before, from, NULL, n);
+    if (!d->before || !d->wanted) return d->c->err->code;
+    for (i = 0; i < n; i++)
+        if (d->wanted->lanes[i].base != d->before->lanes[i].base) {
+            d->asked_schedule = true;
+            if (ckr_node_get(d->t->groups[i].hyper, "lr")) d->asked_lr = true;
+        }
+    return CKR_OK;
+}
+
+/* --to-schedule: the whole schedule of the coming run. Its clock stands where the run stands; where
+   the saved one is left out, it starts again. */
+static ckr_result ckr__decide_new_schedule(ckr__decide *d)
+{
+    const bool again = (d->t->without & CKR_SCHEDULE) != 0;
+    const uint64_t n = d->out->n_groups;
+    uint64_t i;
+    double *bases, start;
+    const char *spec = d->t->schedule;
+    const ckr__schedules *own = spec ? ckr__schedules_of(spec) : NULL;
+    ckr_schedule *s;
+    ckr_result r;
+    if (!spec) return CKR_OK;
+    if (ckr__decide_keeps(d)) return ckr__decide_unused(d, "schedule", d->t->schedule);
+    bases = ckr__decide_bases(d);
+    if (!bases) return d->c->err->code;
+    if (own && own->spec_fn)
+        spec = own->spec_fn(d->c, spec, own == ckr__schedules_of(d->src->dialect)
+                                            ? d->src->framework_version : NULL);
+    if (!spec) return d->c->err->code;
+    r = ckr__sched_parse(d->c, spec, n ? bases : NULL, n, &s);
+    if (r != CKR_OK) return r;
+    start = s->offset;                         /* of a run's first update                 */
+    s->beta1 = !n || !ckr__has(d->out->groups[0].hyper, "momentum") ||
+               ckr__has(d->out->groups[0].hyper, "betas");
+    if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
+        s->clock = d->before->clock;   /* its lengths are in ticks of the coming run      */
+        s->rate = d->before->rate > 1 ? (double)d->t->topology.dp : d->before->rate;
+        s->offset = again ? -s->rate * (double)d->done : 0;
+        s->position = again ? 0 : (int64_t)(s->rate * (double)d->done);
+        d->wanted = s;
+        d->asked_schedule = true;
+        return ckr__say(d->c, "CKR_SCHEDULE", CKR_CHANGED, "schedule", d->before->kind,
+                        d->t->schedule, "asked for", NULL);
+    }
+    s->position = (int64_t)ckr__sched_clock(s, (double)d->done);
+    if (d->before && !strcmp(d->before->clock, s->clock)) {
+        s->position = d->before->position;
+        s->rate = d->before->rate;
+        s->offset = d->before->offset;
+        if (s->every && s->every != d->before->every) ckr__sched_stand(s, d->done);
+        else s->every = d->before->every;
+    }
+    if (again) {
+        s->position = (int64_t)start;
+        ckr__sched_stand(s, d->done);
+    }
+    for (i = 0; i < s->n_lanes; i++) {         /* Nanotron's LR is its groups'            */
+        if (s->curve && s->curve->kind == CKR__CV_NANOTRON && !ckr_node_get(s->params, "lr"))
+            ckr_node_f64(ckr_node_get(s->params, "learning_rate"), &s->lanes[i].base);
+        if (i < n && s->lanes[i].base != bases[i]) d->asked_lr = true;
+    }
+    d->wanted = s;
+    d->asked_schedule = true;
+    return ckr__say(d->c, "CKR_SCHEDULE", CKR_CHANGED, "schedule",
+                    d->before ? d->before->kind : NULL, d->t->schedule, "asked for", NULL);
+}
+
+static ckr_result ckr__decide_join(ckr__decide *d)
+{
+    static const ckr__rebase modes[] = {
+        CKR__REBASE_KEEP, CKR__REBASE_KEEP, CKR__REBASE_TARGET,
+        CKR__REBASE_SPLICE, CKR__REBASE_STRETCH, CKR__REBASE_REWARM
+    };
+    ckr_lr_policy policy = d->t->lr_policy;
+    if (!d->before && !d->wanted) return CKR_OK;
+    if (policy == CKR_LR_DEFAULT) policy = d->asked_schedule ? CKR_LR_TARGET : CKR_LR_KEEP;
+    if (!d->before || (d->before->opaque && (policy == CKR_LR_KEEP || policy == CKR_LR_TARGET))) {
+        d->after = d->wanted;
+        return CKR_OK;
+    }
+    return ckr__sched_rebase(d->c, d->before, d->wanted ? d->wanted : d->before,
+                             modes[(unsigned)policy % 6], d->done, d->t->rewarm_steps, &d->after);
+}
+
+/* Values around the resume: the last that was used, the next one that would have been, the first
+   that will be. NaN where not known. */
+typedef struct ckr__around {
+    double  *last, *next, *first;
+    uint64_t n;                /* groups                                                 */
+} ckr__around;
+
+static ckr_result ckr__decide_values(ckr__decide *d, ckr__column column, ckr__around *v)
+{
+    const uint64_t n = d->after ? d->after->n_lanes : 0;
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    v->n = n;
+    v->last = CKR__NEW_N(d->c, double, n);
+    v->next = CKR__NEW_N(d->c, double, n);
+    v->first = CKR__NEW_N(d->c, double, n);
+    if (!v->last || !v->next || !v->first) return d->c->err->code;
+    for (i = 0; i < n; i++) v->last[i] = v->next[i] = v->first[i] = ckr__nan();
+    if (d->before && !d->before->opaque && d->before->n_lanes == n) {
+        if (d->done > 0) r = ckr__sched_eval(d->c, d->before, column, d->done, 1, v->last);
+        if (r == CKR_OK) r = ckr__sched_eval(d->c, d->before, column, d->done + 1, 1, v->next);
+    }
+    if (r == CKR_OK) r = ckr__sched_eval(d->c, d->after, column, d->done + 1, 1, v->first);
+    for (i = 0; column == CKR__COL_LR && !d->t->groups && i < n && i < d->src->n_groups; i++)
+        if (v->next[i] != v->next[i])
+            ckr_node_f64(ckr_node_get(d->src->groups[i].hyper, "lr"), &v->next[i]);
+    return r;
+}
+
+static double ckr__ratio(double a, double b)
+{
+    a = fabs(a);
+    b = fabs(b);
+    if (a != a || b != b) return 1;
+    if (!(a > 0) || !(b > 0)) return a > 0 || b > 0 ? HUGE_VAL : 1;
+    return a > b ? a / b : b / a;
+}
+
+/* A jump is one only against both: the last value used, and what the saved run would have used
+   next - a warm-up rises by itself. */
+static double ckr__jump(const ckr__around *v, uint64_t lane)
+{
+    const double a = v->last[lane] == v->last[lane] ? ckr__ratio(v->last[lane], v->first[lane])
+                                                    : HUGE_VAL;
+    const double b = ckr__ratio(v->next[lane], v->first[lane]);
+    return a < b ? a : b;
+}
+
+/* The groups that an entry tells of: all that change, or those that change as group `like` does. */
+static bool ckr__told(const ckr__around *v, uint64_t i, uint64_t like)
+{
+    if (!(fabs(v->first[i] - v->next[i]) > 1e-12 * fabs(v->next[i]))) return false;
+    return like == CKR__GROUPS_NONE || (ckr__same(v->first[i], v->first[like]) &&
+                                        ckr__same(v->next[i], v->next[like]));
+}
+
+/* "lr of groups 0, 2-5", as far as there is room; "lr of 21 groups" where it is all that change. */
+static void ckr__told_subject(char out[96], const char *what, const ckr__around *v, uint64_t like)
+{
+    uint64_t i, from = 0, n = 0, told = 0;
+    size_t at;
+    char range[48];
+    for (i = 0; i < v->n; i++) n += ckr__told(v, i, like);
+    if (n > 1 && like == CKR__GROUPS_NONE) {
+        ckr__format(out, 96, "%s of %llu groups", what, (unsigned long long)n);
+        return;
+    }
+    at = (size_t)ckr__format(out, 96, "%s of group%s", what, n > 1 ? "s" : "");
+    for (i = 0; i <= v->n && told < n; i++) {
+        if (i < v->n && ckr__told(v, i, like)) continue;
+        if (i > from) {
+            ckr__format(range, sizeof range, i - from > 1 ? "%s %llu-%llu" : "%s %llu",
+                        told ? "," : "", (unsigned long long)from, (unsigned long long)(i - 1));
+            told += i - from;
+            if (at + strlen(range) + sizeof ", ..." > 96) {
+                ckr__format(out + at, 96 - at, ", ...");
+                return;
+            }
+            at += (size_t)ckr__format(out + at, 96 - at, "%s", range);
+        }
+        from = i + 1;
+    }
+}
+
+static ckr_result ckr__decide_tell(ckr__decide *d, ckr__column column, const char *what,
+                                   const ckr__around *v, uint64_t like)
+{
+    ckr__span was = CKR_ZERO, now = CKR_ZERO;
+    uint64_t i, worst = CKR__GROUPS_NONE;
+    char subject[96], reason[240];
+    size_t at;
+    for (i = 0; i < v->n; i++) {
+        if (!ckr__told(v, i, like)) continue;
+        ckr__span_add(&was, v->next[i]);
+        ckr__span_add(&now, v->first[i]);
+        if (worst == CKR__GROUPS_NONE || ckr__jump(v, i) > ckr__jump(v, worst)) worst = i;
+    }
+    ckr__told_subject(subject, what, v, like);
+    at = (size_t)ckr__format(reason, sizeof reason, "at update %lld", (long long)d->done + 1);
+    if (was.lo < was.hi || now.lo < now.hi)
+        at += (size_t)ckr__format(reason + at, sizeof reason - at, ", most in group %llu",
+                                  (unsigned long long)worst);
+    if (v->last[worst] > 0)
+        ckr__format(reason + at, sizeof reason - at,
+                    "; the last one used %.9g, so it changes by a factor of %.4g", v->last[worst],
+                    v->first[worst] / v->last[worst]);
+    return ckr__decide_spans(d, column == CKR__COL_LR ? "CKR_LR_CHANGED" : "CKR_HYPER_CHANGED",
+                             subject, &was, &now, reason);
+}
+
+/* One entry for each pair of values; where these are many, one for all with the range. */
+static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, const char *what)
+{
+    enum { CKR__PAIRS = 8 };
+    const ckr_target *t = d->t;
+    const double limit = t->max_lr_jump > 0 ? t->max_lr_jump : 1.05;
+    const bool limited = (t->lr_policy == CKR_LR_DEFAULT || t->max_lr_jump > 0) && !d->asked_lr &&
+                         column == CKR__COL_LR;
+    ckr__around v;
+    uint64_t pairs[CKR__PAIRS], i, k, n = 0, worst = 0;
+    char subject[96], reason[200];
+    ckr_result r;
+    if (!d->after || d->after->opaque) return CKR_OK;
+    r = ckr__decide_values(d, column, &v);
+    if (r != CKR_OK) return r;
+    for (i = 0; i < v.n; i++) {
+        if (!ckr__told(&v, i, CKR__GROUPS_NONE)) continue;
+        if (!n || ckr__jump(&v, i) > ckr__jump(&v, worst)) worst = i;
+        for (k = 0; k < n && k < CKR__PAIRS && !ckr__told(&v, i, pairs[k]);) k++;
+        if (k == n && n < CKR__PAIRS) pairs[n++] = i;
+        else if (k == CKR__PAIRS) n = CKR__PAIRS + 1;
+    }
+    if (!n) return CKR_OK;
+    if (n == 1 || n > CKR__PAIRS) r = ckr__decide_tell(d, column, what, &v, CKR__GROUPS_NONE);
+    for (i = 0; n > 1 && i < n && n <= CKR__PAIRS && r == CKR_OK; i++)
+        r = ckr__decide_tell(d, column, what, &v, pairs[i]);
+    if (r != CKR_OK || !limited || !(ckr__jump(&v, worst) > limit)) return r;
+    ckr__told_subject(subject, what, &v, n == 1 ? CKR__GROUPS_NONE : worst);
+    ckr__format(reason, sizeof reason,
+                "a jump by a factor of %.4g; more than %.4g was not asked for",
+                ckr__jump(&v, worst), limit);
+    return ckr__decide_numbers(d, "CKR_E_LR_JUMP", CKR_ERROR, subject, v.last[worst],
+                               v.first[worst], reason,
+                               "--lr-policy splice or stretch goes on without a jump; --lr-policy "
+                               "target or --max-lr-jump R takes it");
+}
+
+static CKR__NOINLINE int64_t ckr__schedule_end(const ckr_schedule *s)
+{
+    const double end = s ? ckr__sched_done(s, ckr__sched_end(s)) : -1;
+    return end >= 0 && end < 9e15 ? (int64_t)ceil(end) : -1;
+}
+
+CKR_API int64_t ckr_schedule_end(const ckr_schedule *s)
+{
+    CKR__IN_FENV(int64_t, ckr__schedule_end(s));
+}
+
+static CKR__NOINLINE int64_t ckr__schedule_run_end(const ckr_schedule *s)
+{
+    return s ? ckr__run_end(s, -2) : -1;
+}
+
+CKR_API int64_t ckr_schedule_run_end(const ckr_schedule *s)
+{
+    CKR__IN_FENV(int64_t, ckr__schedule_run_end(s));
+}
+
+/* A curve without end may decay later than anybody looks: only these never do. */
+static bool ckr__curve_flat(const ckr__curve *c)
+{
+    return c->kind == CKR__CV_CONST || c->shape == CKR__SH_CONST;
+}
+
+/* What the framework's own curve does behind its end, where keep holds the last value: rises, or
+   goes below 0. The run has to end before. */
+static ckr_result ckr__decide_behind(ckr__decide *d)
+{
+    const ckr__schedules *from = ckr__schedules_of(d->src->dialect);
+    ckr_schedule own = *d->after;
+    const uint64_t n = own.n_lanes;
+    const double end = ckr__sched_end(d->after);
+    double *a, *b;
+    uint64_t i, k;
+    bool worse = false;
+    char at[64];
+    ckr_result r = CKR_OK;
+    own.hold = ckr__inf();
+    own.clamp = own.anchored = own.recurrent = false;
+    if (!(end < 9e15) || own.ramp_len > 0) return CKR_OK;
+    a = CKR__NEW_N(d->c, double, n);
+    b = CKR__NEW_N(d->c, double, n);
+    if (!a || !b) return d->c->err->code;
+    r = ckr__sched_at(d->c, &own, CKR__COL_LR, end, a);
+    for (k = 1; k <= 3 && r == CKR_OK && !worse; k++) {
+        r = ckr__sched_at(d->c, &own, CKR__COL_LR, end + (double)k * own.rate, b);
+        for (i = 0; i < n && r == CKR_OK; i++)
+            worse = worse || b[i] < 0 || b[i] > a[i] * (1 + 1e-9) + 1e-300;
+    }
+    if (r != CKR_OK || !worse) return r;
+    if (from && from->ends && ckr__is_function(d->after) &&
+        (double)ckr__run_end(d->after, d->done) < ckr__sched_done(&own, end) + 2)
+        return CKR_OK;
+    ckr__format(at, sizeof at, "update %.0f", ckr__sched_done(&own, end) + 2);
+    return ckr__say(d->c, "CKR_W_LR_REBOUND", CKR_CHANGED, d->after->kind, NULL, at,
+                    "behind its end this scheduler goes on by itself: it rises again, or goes "
+                    "below 0", "end the run there, or give a schedule that reaches further");
+}
+
+/* Nanotron's decay has a length of its own, which a longer run does not change. */
+static ckr_result ckr__decide_early(ckr__decide *d, ckr_severity mild, int64_t last,
+                                    const char *at)
+{
+    const ckr_schedule *s = d->after;
+    const double length = (double)last - s->curve->k.start;
+    const bool nanotron = s->curve->kind == CKR__CV_NANOTRON && ckr__same(s->a, 1) &&
+                          ckr__same(s->b, s->t0) && ckr__whole(length) && length > 0;
+    char reason[120], remedy[80];
+    ckr__format(reason, sizeof reason,
+                "the schedule ends before the run does, at update %lld: from there on the LR is "
+                "its last one", (long long)last);
+    ckr__format(remedy, sizeof remedy, "--set decay_steps=%.0f lets it end with the run", length);
+    return ckr__say(d->c, "CKR_W_LR_ENDS_EARLY", mild, "lr", NULL, at, reason,
+                    nanotron && d->asked_schedule ? remedy : NULL);
+}
+
+/* Does the schedule fit the run: its end, values below 0, a curve that is undefined somewhere. */
+static ckr_result ckr__decide_completeness(ckr__decide *d)
+{
+    const ckr_severity mild = d->asked_schedule ? CKR_CHANGED : CKR_EXACT;
+    const int64_t first = d->done + 1;
+    int64_t last;
+    ckr__scan f;
+    bool over;
+    char at[64];
+    ckr_result r;
+    if (!d->after || d->after->opaque) return CKR_OK;
+    last = ckr__run_end(d->after, d->done);
+    over = last < first;
+    if (over) last = first;
+    r = ckr__sched_scan(d->c, d->after, first, (uint64_t)(last - first) + 1, &f);
+    ckr__format(at, sizeof at, "update %lld", (long long)f.negative);
+    if (r == CKR_OK && f.negative)
+        r = ckr__say(d->c, "CKR_E_LR_NEGATIVE", CKR_ERROR, "lr", NULL, at,
+                     "the schedule goes below 0 from there on: gradient ascent",
+                     "end the run before, or let the schedule reach so far: --set total_steps=N, "
+                     "--lr-policy stretch");
+    ckr__format(at, sizeof at, "update %lld", (long long)f.undefined);
+    if (r == CKR_OK && f.undefined)
+        r = ckr__say(d->c, "CKR_E_LR_UNDEFINED", CKR_ERROR, "lr", NULL, at,
+                     f.why ? f.why : "the schedule is not defined there", NULL);
+    ckr__format(at, sizeof at, "update %lld", (long long)f.rise);
+    if (r == CKR_OK && f.rise)
+        r = ckr__say(d->c, "CKR_W_LR_REBOUND", CKR_CHANGED, "lr", NULL, at,
+                     "the schedule rises again after its end", NULL);
+    if (r == CKR_OK && f.never_decays && !f.end && ckr__curve_flat(d->after->curve))
+        r = ckr__say(d->c, "CKR_W_LR_NEVER_DECAYS", mild, "lr", NULL, NULL,
+                     "the schedule never decays", NULL);
+    ckr__format(at, sizeof at, "update %lld", (long long)f.end);
+    if (r == CKR_OK && f.end && f.end <= d->done)
+        r = ckr__say(d->c, "CKR_W_LR_PAST_END", mild, "lr", NULL, at,
+                     "the schedule has ended: it holds its last value",
+                     "--set total_steps=N with --lr-policy target or rewarm");
+    else if (r == CKR_OK && over)
+        r = ckr__say(d->c, "CKR_W_RUN_OVER", mild, "updates", NULL, NULL,
+                     "the run ends at the step that is done: no update is left",
+                     "give it more updates: --set total_steps=N");
+    else if (r == CKR_OK && f.ends_early && !f.negative)
+        r = ckr__decide_early(d, mild, last, at);
+    return r == CKR_OK && !f.rise && !f.negative ? ckr__decide_behind(d) : r;
+}
+
+/* Has the schedule, or one in it, a momentum of its own? */
+static bool ckr__cycles_momentum(const ckr_schedule *s)
+{
+    return s->curve && (s->curve->flags & CKR__CF_MOMENTUM) != 0;
+}
+
+/* A momentum that the schedule moves is a field of the group. */
+static ckr_result ckr__decide_momentum(ckr__decide *d, uint64_t group, double v)
+{
+    ckr_node *h = d->out->groups[group].hyper, *betas, *list;
+    double was;
+    uint64_t i;
+    betas = ckr__dict_value(h, "betas");
+    if (!d->after->beta1 || !ckr_node_is_list(betas) || !betas->count) {
+        if (ckr_node_f64(ckr_node_get(h, "momentum"), &was) && !ckr__same(v, was))
+            ckr__node_set(d->c, h, "momentum", ckr__node_float(d->c, v));
+    } else if (!ckr_node_f64(betas->u.items[0], &was) || !ckr__same(v, was)) {
+        list = ckr__node(d->c, (ckr_node_kind)betas->kind);
+        for (i = 0; i < betas->count; i++)
+            ckr__node_push(d->c, list, i ? betas->u.items[i] : ckr__node_float(d->c, v));
+        ckr__node_set(d->c, h, "betas", list);
+    }
+    return d->c->err->code;
+}
+
+/* torch refuses to cycle the momentum of an optimizer without. */
+static ckr_result ckr__decide_no_momentum(ckr__decide *d)
+{
+    uint64_t i;
+    double v;
+    for (i = 0; i < d->out->n_groups && ckr__cycles_momentum(d->after); i++) {
+        const ckr_node *h = d->out->groups[i].hyper;
+        if (ckr_node_get(h, "betas") || ckr_node_f64(ckr_node_get(h, "momentum"), &v)) continue;
+        return ckr__say(d->c, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, d->after->kind, NULL, NULL,
+                        "it moves the momentum, and the optimizer has none",
+                        "cycle_momentum=False in --to-schedule");
+    }
+    return CKR_OK;
+}
+
+/* The groups get what the schedule says for the next update. */
+static ckr_result ckr__decide_write(ckr__decide *d)
+{
+    const ckr__schedules *own = d->after ? ckr__schedules_of(d->after->kind) : NULL;
+    ckr_schedule *list;
+    ckr__around lr, wd, momentum;
+    uint64_t i;
+    ckr_result r;
+    if (!d->after) return CKR_OK;
+    list = CKR__DUP(d->c, ckr_schedule, d->after, 1);
+    if (!list) return d->c->err->code;
+    d->after = list;
+    d->out->schedules = list;
+    d->out->n_schedules = 1;
+    if (d->after->opaque || d->after->n_lanes != d->out->n_groups) return CKR_OK;
+    r = ckr__decide_values(d, CKR__COL_LR, &lr);
+    if (r == CKR_OK) r = ckr__decide_values(d, CKR__COL_WD, &wd);
+    if (r == CKR_OK) r = ckr__decide_values(d, CKR__COL_MOMENTUM, &momentum);
+    if (r == CKR_OK && !ckr__sched_same(d->after, d->before)) r = ckr__decide_no_momentum(d);
+    for (i = 0; i < d->out->n_groups && r == CKR_OK; i++) {
+        ckr_node *h = d->out->groups[i].hyper;
+        const double base = d->after->lanes[i].base;
+        const bool changed = !ckr__sched_same(d->after, d->before);
+        double was = ckr__nan();               /* stays so where it is a tensor          */
+        ckr_node_f64(ckr_node_get(h, "lr"), &was);
+        if (lr.first[i] == lr.first[i] && ckr_node_get(h, "lr") &&
+            (was != was ? changed : fabs(was - lr.first[i]) > 4 * DBL_EPSILON * fabs(was)))
+            ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i]));
+        was = ckr__nan();
+        if (d->after->state && base == base && !ckr_node_get(h, "initial_lr") &&
+            !(own && own->unread)) {
+            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
+            ckr__decide_numbers(d, "CKR_FIX_INITIAL_LR", CKR_CHANGED, "initial_lr", ckr__nan(),
+                                base, "a scheduler cannot be built on a group without it", NULL);
+        }
+        ckr_node_f64(ckr_node_get(h, "initial_lr"), &was);
+        if (base == base && d->asked_schedule && ckr_node_get(h, "initial_lr") && was != base)
+            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
+        if (wd.first[i] == wd.first[i])
+            ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i]));
+        if (changed && own && own->group_fn)
+            own->group_fn(d->c, d->after, i, momentum.first[i] == momentum.first[i], h);
+        if (changed && momentum.first[i] == momentum.first[i])
+            ckr__decide_momentum(d, i, momentum.first[i]);
+        r = d->c->err->code;
+    }
+    return r;
+}
+
+/* A curve that was told wrongly would be taken for the run's own in all that follows. */
+static ckr_result ckr__decide_told(ckr__decide *d)
+{
+    const ckr_schedule *s = d->src->n_schedules ? d->src->schedules : NULL;
+    double drift = 0;
+    uint64_t lane = 0;
+    char subject[48], now[40];
+    ckr_schedule plain;
+    double *row, top;
+    ckr_result r;
+    if (!s || !s->told || s->opaque || !s->n_lanes || !(s->lanes[0].anchor == s->lanes[0].anchor))
+        return CKR_OK;
+    r = ckr__sched_drift(d->c, s, &drift, &lane);
+    if (r != CKR_OK || !(drift > CKR__LR_SAVED)) return r;
+    plain = *s;
+    plain.anchored = false;
+    row = CKR__NEW_N(d->c, double, s->n_lanes);
+    r = row ? ckr__sched_at(d->c, &plain, CKR__COL_LR, (double)s->position, row) : d->c->err->code;
+    if (r != CKR_OK) return r;
+    ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
+    ckr__format(now, sizeof now, "%.17g", row[lane]);
+    return ckr__say(d->c, "CKR_E_SCHEDULE_TOLD", CKR_ERROR, subject,
+                    ckr__node_text_of(d->c, ckr__node_float(d->c, s->lanes[lane].anchor)), now,
+                    "the saved LR is not what --schedule says for the next update: it is another "
+                    "run's, or one of its numbers is wrong",
+                    ckr__function_top(s, &top) && !ckr__has(s->params, "lr_init")
+                        ? "add lr_init=LR, the LR that the optimizer was built with, where that is "
+                          "not the first group's; or leave --schedule out and keep the curve"
+                        : "give --schedule as the saved run had it, or leave it out and keep the "
+                          "curve");
+}
+
+/* An unknown curve is said once, where somebody asks for it. */
+static ckr_result ckr__decide_opaque(ckr__decide *d)
+{
+    const char *remedy = ckr__printf(d->c, "tell it with --schedule %s", ckr__decide_form(d));
+    const char *hidden = ckr__decide_hidden(d);
+    const char *name = d->t->dialect ? d->t->dialect : d->src->dialect;
+    const ckr__schedules *to = name ? ckr__schedules_of(name) : NULL;
+    bool told = false;
+    uint64_t i;
+    if (!remedy) return d->c->err->code;
+    for (i = 0; i < d->src->n_groups && !told; i++)
+        told = ckr_node_get(d->src->groups[i].hyper, "lr") != NULL;
+    if (!d->before && !d->wanted && d->out->n_groups && !hidden)
+        return ckr__say(d->c, "CKR_N_NO_SCHEDULE", told ? CKR_EXACT : CKR_CHANGED, "schedule", NULL,
+                        NULL,
+                        told
+                            ? "there is no scheduler beside the groups: their LR stays"
+                            : to && to->told_by
+                            ? to->told_by
+                            : "no file tells the LR: it is what the coming run is started with, "
+                              "and has to be the saved run's", remedy);
+    if (!hidden && (!d->before || !d->before->opaque)) return CKR_OK;
+    return ckr__say(d->c, "CKR_W_SCHEDULE_UNKNOWN",
+                    d->t->n_sets || d->t->schedule ? CKR_APPROX : CKR_CHANGED,
+                    d->before ? d->before->kind : "schedule", NULL, NULL,
+                    hidden ? hidden : "the file does not hold the schedule's curve", remedy);
+}
+
+/* A policy that cannot be had is an entry; what would be is not known. */
+static ckr_result ckr__decide_refused(ckr__decide *d)
+{
+    const ckr_error e = *d->c->err;
+    ckr__error_reset(d->c);
+    d->after = NULL;
+    return ckr__say(d->c, ckr_item_name(e.item), CKR_ERROR, ckr__strdup(d->c, e.where), NULL, NULL,
+                    ckr__strdup(d->c, e.text), e.remedy[0] ? ckr__strdup(d->c, e.remedy) : NULL);
+}
+
+/* *out starts as the source's state. */
+static ckr_result ckr__decide_all(ckr__decide *d)
+{
+    const bool left = (d->t->without & CKR_SCHEDULE) != 0;
+    static ckr_result (*const steps[])(ckr__decide *) = {
+        ckr__decide_told, ckr__decide_regroup, ckr__decide_copy_groups, ckr__decide_new_schedule,
+        ckr__decide_settings, ckr__decide_opaque, ckr__decide_join
+    };
+    size_t i;
+    ckr_result r = CKR_OK;
+    *d->out = *d->src;
+    d->done = d->src->progress.step > 0 && !(d->t->without & CKR_PROGRESS)
+                  ? d->src->progress.step
+                  : 0;
+    if (d->src->n_schedules) d->before = d->src->schedules;
+    if (d->src->n_schedules && d->src->progress.step < 0 && d->before->position > 0 &&
+        !(d->t->without & CKR_PROGRESS))
+        d->done = d->before->position;
+    d->wanted = d->before;
+    if (left && !d->t->schedule && !d->t->n_sets) return CKR_OK;
+    for (i = 0; i < sizeof steps / sizeof *steps && r == CKR_OK; i++) r = steps[i](d);
+    if (r == CKR_E_REFUSED) return ckr__decide_refused(d);
+    if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_LR, "lr");
+    if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_WD, "weight_decay");
+    if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_MOMENTUM, "momentum");
+    if (r == CKR_OK) r = ckr__decide_completeness(d);
+    return r == CKR_OK ? ckr__decide_write(d) : r;
+}
+
+static CKR__NOINLINE ckr_result ckr__schedule_values(const ckr_schedule *s, ckr_column column,
+                                                     int64_t first, uint64_t n, double *out,
+                                                     const ckr_env *env, ckr_error *err)
+{
+    ckr__ctx c;
+    ckr_result r = ckr__ctx_init(&c, env, NULL, err);
+    if (r == CKR_OK && first < 1)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "first", "updates count from 1");
+    if (r == CKR_OK) r = ckr__sched_eval(&c, s, (ckr__column)column, first, n, out);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column, int64_t first,
+                                       uint64_t n, double *out, const ckr_env *env,
+                                       ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__schedule_values(s, column, first, n, out, env, err));
+}
+
+/* >>plan ---------------------------------------------------------------------- */
+/* A plan: the target's files as the dialect describes them, and for each entry the ops that fill
+   it. A pure function of state, target and policy; no tensor byte is read, but for a sample where
+   the side file carries streams that might be of another moment. */
+
+#define CKR__SIDE_FILE "ckptresume.json"
+
+struct ckr_ckpt {
+    ckr__ctx    ctx;
+    ckr_state   state;
+    const char *path, *dir;    /* as given; the checkpoint that was chosen             */
+    ckr_node   *side;          /* the side file, or NULL                               */
+    ckr_node   *root;          /* of ckr_tree_open                                     */
+    bool        by_hand;       /* of ckr_ckpt_create                                   */
+    ckr__map    put;           /* "NAME\0SLOT" of what was put                         */
+    uint64_t    n_puts;        /* of all kinds                                         */
+};
+
+/* What a plan is made of: groups and schedule; also what the writer says; also every copy. */
+typedef enum ckr__plan_depth {
+    CKR__PLAN_DECIDED = 0, CKR__PLAN_TRIED, CKR__PLAN_WHOLE
+} ckr__plan_depth;
+
+struct ckr_plan {
+    ckr__ctx        ctx;
+    const ckr_ckpt *src;
+    uint64_t        n_puts;    /* of src, then                                         */
+    ckr_target      target;
+    ckr__out        out;
+    ckr_plan_facts  facts;
+    ckr_note       *notes;
+    uint64_t        n_notes;
+    ckr_state       state;     /* the source's, with groups and schedule of the coming run */
+    ckr__rng_result rng;       /* streams of the coming run; lineage goes into the side file */
+    ckr_target      asked;     /* as given                                               */
+    ckr__plan_depth depth;
+};
+
+/* >>plan.rng ------------------------------------------------------------------ */
+/* The streams of a checkpoint for the ranks of a coming run. */
+
+typedef struct ckr__streams { ckr__ctx c; } ckr__streams;
+
+/* A scope that a framework fixes, or only allows. What one rank alone has saved shows nothing: the
+   others get streams of their own, unless the record of an earlier conversion knows better. */
+static void ckr__rng_scope(const ckr_stream *x, bool record, ckr__rng_saved *out)
+{
+    out->declared = x->scope && ckr__axes_parse(x->scope, &out->axes) && !x->observed &&
+                    !(x->assumed && record);
+    out->may = x->scope ? out->axes : 0;
+    if (!out->declared) out->axes = 0;
+}
+
+/* A state that is none: where it is stored, whose it is, and how to do without it. */
+static ckr_result ckr__rng_refuse(ckr__ctx *c, const ckr_stream *x)
+{
+    ckr_error *e = c->err;
+    char text[sizeof e->text];
+    if (!e->file[0]) ckr__copy_tail(e->file, sizeof e->file, x->file);
+    if (x->path) ckr__copy_tail(e->where, sizeof e->where, x->path);
+    ckr__format(text, sizeof text, "rank %lu, %s %s: %.250s", (unsigned long)x->rank,
+                x->kind ? x->kind : "", x->name ? x->name : "", e->text);
+    if (!x->path) ckr__format(e->where, sizeof e->where, "%.100s %.80s", x->kind, x->name);
+    memcpy(e->text, text, sizeof text);
+    return ckr__remedy(e, e->code, "--without rng, and the coming run seeds its own streams; "
+                                   "or bring back the file");
+}
+
+/* The streams of a state, decoded; `c` can read the files that the state refers to. */
+static ckr_result ckr__rng_load(ckr__ctx *c, const ckr_state *s, bool record,
+                                ckr__rng_saved **out)
+{
+    ckr__rng_saved *v = CKR__NEW_N(c, ckr__rng_saved, s->n_rng);
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    *out = v;
+    if (!v) return c->err->code;
+    for (i = 0; i < s->n_rng && r == CKR_OK; i++) {
+        const ckr_stream *x = &s->rng[i];
+        ckr_rng *state = CKR__NEW(c, ckr_rng);
+        if (!state) return c->err->code;
+        r = ckr__rng_from_node(c, x->state, ckr_rng_kind_find(x->kind ? x->kind : ""), state);
+        v[i].name = x->sibling ? "default" : x->name;      /* the own one of that kind     */
+        v[i].rank = x->rank;
+        v[i].state = state;
+        v[i].sibling = x->sibling;
+        ckr__rng_scope(x, record, &v[i]);
+        if (r == CKR_E_FORMAT) r = ckr__rng_refuse(c, x);
+    }
+    return r;
+}
+
+/* The streams of a checkpoint, decoded: each is one that its generator could be in. */
+static ckr_result ckr__rng_states(ckr__ctx *c, const ckr_ckpt *k, ckr__rng_saved **saved)
+{
+    ckr__file *const files = c->files;
+    const uint32_t n_files = c->n_files;
+    ckr_result r;
+    c->files = k->ctx.files;                   /* borrowed while states are read         */
+    c->n_files = k->ctx.n_files;
+    r = ckr__rng_load(c, &k->state, ckr_node_get(k->side, "rng") != NULL, saved);
+    c->files = files;
+    c->n_files = n_files;
+    return r;
+}
+
+/* Zeros in a target's topology stand for the source's sizes. */
+static ckr_topology ckr__rng_topology(const ckr_topology *from, const ckr_topology *want)
+{
+    ckr_topology t = *want;
+    const bool asked = t.tp || t.pp || t.dp || t.ep || t.cp;
+    if (!t.tp) t.tp = from->tp;
+    if (!t.pp) t.pp = from->pp;
+    if (!t.ep) t.ep = from->ep;
+    if (!t.cp) t.cp = from->cp;
+    if (!t.dp && !t.ranks) t.dp = from->dp;
+    if (!t.ranks && !asked) t.ranks = from->ranks;
+    return t;
+}
+
+static bool ckr__rng_ranks_fit(const ckr_topology *t)
+{
+    ckr__grid g;
+    return ckr__grid_make(t, &g) && g.ranks == t->ranks;
+}
+
+static int ckr__stream_sum_cmp(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Of one stream, the same on every machine. */
+static uint64_t ckr__stream_sum(const ckr_rng *r, const char *name)
+{
+    uint8_t bytes[CKR__RNG_CANONICAL_MAX];
+    const size_t n = ckr__rng_canonical(r, true, bytes);
+    return ckr__hash_keyed(ckr__hash_keyed(r->kind, name, strlen(name), 0), bytes, n, 0);
+}
+
+/* Of a set of streams, whatever their order and how often each was saved: 0 for none. */
+static bool ckr__streams_sum(ckr__ctx *c, uint64_t *sums, size_t n, uint64_t *out)
+{
+    const size_t bytes = n * sizeof(uint64_t *);
+    uint64_t **v = (uint64_t **)ckr__heap_alloc(c, bytes);
+    size_t i;
+    *out = 0;
+    if (!v) return false;
+    for (i = 0; i < n; i++) v[i] = &sums[i];
+    if (!ckr__sort(c, (void **)(void *)v, n, ckr__stream_sum_cmp)) {
+        ckr__heap_free(c, v, bytes);
+        return false;
+    }
+    for (i = 0; i < n; i++)
+        if (!i || *v[i] != *v[i - 1]) *out = ckr__mix(*out + *v[i]);
+    ckr__heap_free(c, v, bytes);
+    return true;
+}
+
+static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool *only,
+                                  uint8_t (*each)[16], uint64_t *bytes);
+
+/* Does the record carry streams that have no rank? */
+static bool ckr__rng_carries(const ckr_node *side)
+{
+    const ckr_node *list = ckr_node_find(side, "/rng/streams");
+    uint64_t i;
+    for (i = 0; ckr_node_is_list(list) && i < list->count; i++)
+        if (ckr__is_str(ckr_node_get(list->u.items[i], "status"), "parked")) return true;
+    return false;
+}
+
+/* A few small tensors, a megabyte at most: an update changes each. *differ: one is not what the
+   side file says. */
+static ckr_result ckr__rng_sample(ckr__ctx *c, const ckr_ckpt *k, bool *differ)
+{
+    const ckr_node *want = ckr_node_get(k->side, "tensors");
+    const ckr_state *s = &k->state;
+    uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(c, s->n_tensors, 16);
+    bool *only = CKR__NEW_N(c, bool, s->n_tensors);
+    uint64_t i, left = 1u << 20, n = 0;
+    int64_t numel;
+    ckr_result r = CKR_OK;
+    if (!each || !only) return c->err->code;
+    for (i = 0; ckr_node_is_dict(want) && i < s->n_tensors && n < 64; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!ckr__numel(t->n_dims, t->shape, &numel) || numel > 16384) continue;
+        only[i] = (uint64_t)numel * ckr_dtype_size(t->dtype) <= left;
+        if (only[i]) left -= (uint64_t)numel * ckr_dtype_size(t->dtype);
+        n += only[i];
+    }
+    if (n) r = ckr__digest_all(c, k, only, each, NULL);
+    for (i = 0; i < s->n_tensors && n && r == CKR_OK; i++) {
+        const char *key = ckr__printf(c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot), *hex;
+        const ckr_node *have = only[i] ? ckr__node_hex(c, each[i], 16) : NULL;
+        if (!key || (only[i] && !have)) return c->err->code;
+        hex = ckr_node_str(ckr_node_get(want, key));
+        if (have && hex && strcmp(hex, have->u.str) != 0) *differ = true;
+    }
+    return r;
+}
+
+/* Has the run gone on since the side file was written beside it? Its step tells, and whether its
+   streams, and a sample of its tensors, are still those that were written. */
+static ckr_result ckr__rng_stale(ckr__ctx *c, const ckr_ckpt *k, const ckr__rng_saved *saved,
+                                 bool *stale)
+{
+    const ckr_node *was = ckr_node_get(k->side, "streams");
+    const uint64_t n = k->state.n_rng;
+    uint64_t *sums, have, want, i, m = 0;
+    int64_t step = -1;
+    *stale = false;
+    ckr_node_i64(ckr_node_find(k->side, "/source/step"), &step);
+    if (step >= 0 && k->state.progress.step > step) *stale = true;
+    if (*stale || !was || !ckr__hex64_get(was, &want)) return CKR_OK;
+    sums = (uint64_t *)ckr__heap_alloc(c, (size_t)n * sizeof *sums);
+    if (!sums) return CKR_E_NOMEM;
+    for (i = 0; i < n; i++)
+        if (!saved[i].sibling) sums[m++] = ckr__stream_sum(saved[i].state, saved[i].name);
+    if (ckr__streams_sum(c, sums, (size_t)m, &have)) *stale = have != want;
+    ckr__heap_free(c, sums, (size_t)n * sizeof *sums);
+    if (c->err->code != CKR_OK || *stale || !ckr__rng_carries(k->side)) return c->err->code;
+    return ckr__rng_sample(c, k, stale);
+}
+
+/* What ckr_ckpt_rng promises, into the arena of c. `held` brings only
+   holds_fn and user, or is NULL. */
+static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng_want *want,
+                                   const ckr__rng_job *held, ckr__rng_result *out)
+{
+    ckr__rng_saved *saved = NULL;
+    ckr__rng_job job = CKR_ZERO;
+    ckr_result r = CKR_OK;
+    memset(out, 0, sizeof *out);
+    if (held) job = *held;
+    if (want->mode != CKR_MODE_TRANSFER) r = ckr__rng_states(c, k, &saved);
+    job.saved = saved;
+    job.n_saved = k->state.n_rng;
+    job.from = k->state.topology;
+    job.to = ckr__rng_topology(&job.from, &want->topology);
+    job.mode = want->mode;
+    job.policy = want->policy;
+    job.seed = want->seed;
+    job.draws = want->draws;
+    job.step = k->state.progress.step;
+    job.lineage = ckr_node_get(k->side, "rng");
+    job.file = CKR__SIDE_FILE;
+    if (r == CKR_OK && saved) r = ckr__rng_stale(c, k, saved, &job.stale);
+    if (r == CKR_OK && want->topology.ranks && !ckr__rng_ranks_fit(&job.to))
+        r = ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "ranks",
+                      "%lu ranks are no product of these sizes",
+                      (unsigned long)want->topology.ranks);
+    return r == CKR_OK ? ckr__rng_remap(c, &job, out) : r;
+}
+
+static CKR__NOINLINE ckr_result ckr__ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want,
+                                              ckr_rng_streams *out, ckr_error *err)
+{
+    ckr_rng_want as_saved = CKR_ZERO;
+    ckr_result r;
+    ckr__streams *own = (ckr__streams *)ckr__owner_make(&k->ctx.env, &k->ctx.limits, sizeof *own,
+                                                        err, &r);
+    memset(out, 0, sizeof *out);
+    if (!own) return r;
+    r = ckr__rng_of_ckpt(&own->c, k, want ? want : &as_saved, NULL, out);
+    own->c.err = &own->c.own_err;
+    out->_owner = own;
+    if (r != CKR_OK) ckr_rng_streams_free(out);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr_rng_streams *out,
+                                ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_rng(k, want, out, err));
+}
+
+CKR_API void ckr_rng_streams_free(ckr_rng_streams *s)
+{
+    ckr__owner_free(s->_owner, sizeof(ckr__streams));
+    memset(s, 0, sizeof *s);
+}
+
+CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t rank,
+                                          const char *kind, const char *name)
+{
+    uint32_t i;
+    if (rank >= s->n_ranks) return NULL;
+    for (i = 0; i < s->n_streams; i++) {
+        const ckr_rng_given *g = &s->given[(uint64_t)rank * s->n_streams + i];
+        if (!strcmp(g->kind, kind) && !strcmp(g->name, name)) return g;
+    }
+    return NULL;
+}
+
+/* What an entry needs: ops that fill it, and the same region as the destination sees it, from which
+   the digest of the written bytes is computed independently of the ops. */
+typedef struct ckr__fill { ckr__op *ops, *seen; uint64_t n_ops, n_seen; bool zero; } ckr__fill;
+
+/* Pieces that were found wrong, and the copy of the same box that is taken instead. */
+typedef struct ckr__swap { const ckr_piece *from, *to; } ckr__swap;
+typedef struct ckr__swaps {
+    ckr__swap  *list;
+    uint64_t    n;
+    const bool *whole;         /* by index: the tensor goes into the output as itself, too */
+} ckr__swaps;
+
+static const ckr_piece *ckr__swapped(const ckr__swaps *swaps, const ckr_piece *p)
+{
+    uint64_t i;
+    for (i = 0; i < swaps->n; i++) if (swaps->list[i].from == p) return swaps->list[i].to;
+    return p;
+}
+
+static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
+{
+    int64_t v = 1;
+    while (n-- > 0) v = ckr__times(v, count[n]);
+    return v;
+}
+
+/* Bytes of a tensor's pieces, and of all tensors, each element once. */
+static uint64_t ckr__pieces_bytes(const ckr_tensor *t, const ckr_piece *pieces, uint32_t n)
+{
+    uint64_t sum = 0;
+    uint32_t i;
+    for (i = 0; i < n; i++)
+        sum += (uint64_t)ckr__box_volume(t->n_dims, pieces[i].count) *
+               ckr_dtype_size(pieces[i].dtype);
+    return sum;
+}
+
+static uint64_t ckr__state_bytes(const ckr_state *s)
+{
+    uint64_t sum = 0, i;
+    for (i = 0; i < s->n_tensors; i++)
+        sum += (uint64_t)ckr__box_volume(s->tensors[i]->n_dims, s->tensors[i]->shape) *
+               ckr_dtype_size(s->tensors[i]->dtype);
+    return sum;
+}
+
+/* The digest of what is written is of these elements as `dtype`. */
+static void ckr__op_logical(ckr__op *op, ckr_dtype dtype)
+{
+    const int64_t was = (int64_t)ckr_dtype_size(op->logical), now = (int64_t)ckr_dtype_size(dtype);
+    int64_t *l = (int64_t *)(uintptr_t)op->l;
+    uint32_t i;
+    for (i = 0; i < op->n_dims; i++) l[i] = l[i] / was * now;
+    op->at_l = op->at_l / (uint64_t)was * (uint64_t)now;
+    op->logical = dtype;
+}
+
+/* The ops of one bind. What lies outside the tensor's logical shape is padding and stays zero; what
+   lies inside and in no piece is a hole. */
+static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, const ckr__bind *b,
+                                 const ckr__swaps *swaps, int64_t *volume)
+{
+    const ckr_tensor *t = b->tensor;
+    int64_t zero[CKR_MAX_DIMS] = CKR_ZERO, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], want, got = 0;
+    int64_t in_start[CKR_MAX_DIMS], in_count[CKR_MAX_DIMS];
+    uint32_t i;
+    ckr__op op;
+
+    if (!ckr__box_meet(t->n_dims, b->piece.start, b->piece.count, zero, t->shape, in_start,
+                       in_count))
+        return CKR_OK;
+    want = ckr__box_volume(t->n_dims, in_count);
+    for (i = 0; i < t->n_pieces; i++) {
+        const ckr_piece *p = &t->pieces[i];
+        if (p->replica ||
+            !ckr__box_meet(t->n_dims, in_start, in_count, p->start, p->count, start, count))
+            continue;
+        if (p->dtype != e->dtype && !ckr__casts(p->dtype, e->dtype))
+            return ckr__fail(c->err, CKR_ITEM_CAST, ckr__file_path(c, p->file), CKR_NO_OFFSET,
+                             t->name, "%s cannot be cast to %s", ckr_dtype_name(p->dtype),
+                             ckr_dtype_name(e->dtype));
+        p = ckr__swapped(swaps, p);
+        if (!ckr__op_make(c, &op, t, start, count, p, NULL, &b->piece)) return c->err->code;
+        op.no_sum = b->piece.replica || (b->as && swaps->whole[t->index]);
+        got += ckr__box_volume(t->n_dims, count);
+        *CKR__PUSH_FEW(ckr__op, c, f->ops, f->n_ops) = op;
+    }
+    if (got != want)
+        return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
+                         "%s: %lld of %lld elements of a box are in no file", t->slot,
+                         (long long)(want - got), (long long)want);
+    *volume += got;
+    if (b->piece.replica || !t->slot[0]) return c->err->code;
+    for (i = 0; i < (b->also ? 2 : 1); i++) {
+        if (!ckr__op_make(c, &op, i ? b->also : b->as ? b->as : t, in_start, in_count, &b->piece,
+                          NULL, &b->piece))
+            return c->err->code;
+        if (i) ckr__op_logical(&op, b->also->dtype);
+        *CKR__PUSH_FEW(ckr__op, c, f->seen, f->n_seen) = op;
+    }
+    return c->err->code;
+}
+
+static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e, const ckr__swaps *swaps)
+{
+    ckr__fill *f = CKR__NEW(c, ckr__fill);
+    int64_t volume = 0;
+    uint64_t i;
+    ckr_result r = CKR_OK;
+    if (!f) return c->err->code;
+    for (i = 0; i < e->n_binds && r == CKR_OK; i++)
+        r = ckr__fill_bind(c, f, e, &e->binds[i], swaps, &volume);
+    f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
+    e->ops = f;
+    return r;
+}
+
+/* Streams of the coming run as its dialect is to write them, in the order of ranks: as saved where
+   nothing moved, else in the form of the saved one of that name. */
+static ckr_result ckr__plan_streams(ckr_plan *p, const ckr_state *source)
+{
+    const ckr__rng_result *g = &p->rng;
+    const uint64_t all = (uint64_t)g->n_ranks * g->n_streams;
+    ckr_stream *out = CKR__NEW_N(&p->ctx, ckr_stream, all);
+    uint64_t i, k, n_old, n = 0;
+    if (!out) return p->ctx.err->code;
+    for (i = 0; i < all; i++) {
+        const ckr_rng_given *v = &g->given[i];
+        const ckr_stream *old = NULL, *like = NULL;
+        if (!v->state) continue;
+        if (v->source == CKR_RNG_FROM_RANK) old = ckr__streams_of(source, v->rank, &n_old);
+        for (k = 0; old && k < n_old; k++)
+            if (!strcmp(old[k].kind, v->kind) && !strcmp(old[k].name, v->name)) break;
+        if (old && k < n_old) like = &old[k];
+        old = v->state->flags & CKR_RNG_ALIGNED ? NULL : like;
+        for (k = 0; !like && k < source->n_rng; k++)
+            if (!strcmp(source->rng[k].kind, v->kind) && !strcmp(source->rng[k].name, v->name))
+                like = &source->rng[k];
+        if (like) out[n] = *like;
+        out[n].kind = v->kind;
+        out[n].name = v->name;
+        out[n].rank = (uint32_t)(i / g->n_streams);
+        out[n].value = v->state;
+        if (!old) out[n].state = ckr__rng_to_node(&p->ctx, v->state, like ? like->state : NULL);
+        n++;
+    }
+    p->state.rng = out;
+    p->state.n_rng = n;
+    return p->ctx.err->code;
+}
+
+/* What becomes of the random streams: notes into the plan's report, the record into the side file,
+   and the streams themselves into the state that the dialect writes. */
+static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
+{
+    ckr__rng_job held = CKR_ZERO;
+    ckr_rng_want want = CKR_ZERO;
+    uint64_t i;
+    ckr_result r;
+    if (!d->holds_fn || strcmp(p->src->state.dialect, d->name) != 0 ||
+        (p->target.without & CKR_RNG) || !p->src->state.n_rng)
+        return CKR_OK;
+    want.topology = p->target.topology;
+    want.mode = p->target.mode;
+    want.policy = p->target.rng;
+    want.seed = p->target.seed;
+    held.holds_fn = d->holds_fn;
+    held.user = &p->target;
+    r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
+    for (i = 0; i < p->rng.n_notes && r == CKR_OK; i++) {
+        const ckr_note *n = &p->rng.notes[i];
+        r = ckr__say(&p->ctx, n->code, n->severity, n->subject, n->old_value, n->new_value,
+                     n->reason, n->remedy);
+    }
+    return r == CKR_OK ? ckr__plan_streams(p, &p->src->state) : r;
+}
+
+/* Changes that RECOVER allows: what makes the framework go on exactly where it was, and what is
+   told of the saved run's own future, which nothing here has changed. */
+static bool ckr__recovers(const ckr_note *n)
+{
+    static const char own[] = "CKR_W_LR_REBOUND CKR_W_SCHEDULE_UNKNOWN CKR_TITAN_CURVE "
+                              "CKR_N_NO_SCHEDULE CKR_W_LR_FLOAT32 CKR_W_RNG_DUPLICATES "
+                              "CKR_W_RNG_OVERLAP";
+    return ckr__word_in(own, n->code) || !strncmp(n->code, "CKR_FIX_", 8);
+}
+
+/* `strict` takes approx and lost for errors; so does RECOVER, and changes too. One entry then says
+   what would allow the rest. */
+static void ckr__plan_policy(ckr_plan *p)
+{
+    const bool recover = p->target.mode == CKR_MODE_RECOVER;
+    uint64_t i, n = 0;
+    char what[120];
+    for (i = 0; i < p->n_notes; i++) {
+        const ckr_note *e = &p->notes[i];
+        if (e->severity == CKR_APPROX || e->severity == CKR_LOST) n += p->target.strict || recover;
+        else if (e->severity == CKR_CHANGED) n += recover && !ckr__recovers(e);
+    }
+    if (!n) return;
+    ckr__format(what, sizeof what, "%llu entries are not %s", (unsigned long long)n,
+                recover ? "exact, and RECOVER allows nothing else"
+                     : "exact or changed as asked, and strict allows nothing else");
+    ckr__say(&p->ctx, recover ? "CKR_E_RECOVER" : "CKR_E_STRICT", CKR_ERROR, NULL, NULL,
+             NULL, what, recover ? "--mode continue" : "leave out --strict");
+}
+
+/* What reading found belongs into the report too, unless the dialect's writer has said the same.
+   What it found wrong and could do without is lost. */
+static void ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
+{
+    const uint64_t own = p->n_notes;
+    uint64_t i, k;
+    for (i = 0; i < s->n_notes; i++) {
+        const ckr_note *n = &s->notes[i];
+        const bool beside = !strcmp(n->code, "CKR_NEWER_STEP");        /* and not in the output */
+        const ckr_severity severity = beside                     ? CKR_EXACT
+                                      : n->severity == CKR_ERROR ? CKR_LOST
+                                                                 : n->severity;
+        for (k = 0; k < own && strcmp(p->notes[k].code, n->code) != 0; k++) {}
+        if (k == own)
+            ckr__say(&p->ctx, n->code, severity, n->subject, n->old_value, n->new_value,
+                     beside
+                         ? "this later step is not whole: the one before it is taken"
+                         : n->reason, beside ? NULL : n->remedy);
+    }
+}
+
+/* Files that only the source's own framework has a place for, where its writer has not said so. */
+static void ckr__plan_files_lost(ckr_plan *p, const ckr_state *s)
+{
+    const char *first = NULL;
+    uint64_t i, n = 0;
+    for (i = 0; i < p->n_notes; i++)
+        if (!strcmp(p->notes[i].code, "CKR_W_LEFTOVERS_LOST") ||
+            (p->notes[i].subject && !strcmp(p->notes[i].subject, "leftovers")))
+            return;
+    for (i = 0; i < s->n_leftovers; i++)
+        if (!s->leftovers[i].node && !n++) first = s->leftovers[i].path;
+    if (n)
+        ckr__say_int(&p->ctx, "CKR_W_LEFTOVERS_LOST", CKR_LOST, first, (int64_t)n, 0,
+                     "files beside the checkpoint's own have no place in another framework's",
+                     "copy what the run needs");
+}
+
+/* An entry for each component that is left out, so that a report never passes over what is lost. */
+static void ckr__plan_components(ckr_plan *p, const ckr_state *s)
+{
+    static const char *const name[] = {"params", "optimizer", "groups", "schedule",
+                                       "rng",    "progress",  "data"};
+    uint32_t i;
+    for (i = 0; i < 7; i++) {
+        char step[40] = "left out";
+        if (!(p->target.without & (1u << i))) continue;
+        if ((1u << i) == CKR_PROGRESS)
+            ckr__format(step, sizeof step, "step %lld -> 0", (long long)s->progress.step);
+        ckr__say(&p->ctx, "CKR_WITHOUT", CKR_CHANGED, name[i], "in the checkpoint", step,
+                 p->target.mode == CKR_MODE_TRANSFER
+                     ? "asked for: transfer takes weights only"
+                     : "asked for", NULL);
+    }
+}
+
+/* What needs the user is not exact, but for where it was put, which every resume has to be told. */
+static void ckr__plan_verdict(ckr_plan *p)
+{
+    uint64_t i;
+    p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
+    for (i = 0; i < p->out.n_settings; i++)
+        if (p->out.settings[i].needed && p->facts.verdict == CKR_VERDICT_EXACT &&
+            !ckr__is_str(p->out.settings[i].value, "OUT"))
+            p->facts.verdict = CKR_VERDICT_CHANGED;
+}
+
+/* The first reason, for who asks for no report. */
+static ckr_result ckr__plan_refused(ckr__ctx *c, const ckr_plan *p)
+{
+    const ckr_note *first = NULL;
+    uint64_t i, n = 0;
+    ckr_result r;
+    for (i = 0; i < p->facts.n_notes; i++) {
+        if (p->facts.notes[i].severity != CKR_ERROR) continue;
+        if (!n++) first = &p->facts.notes[i];
+    }
+    if (!first) return ckr__fail(c->err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL, NULL);
+    r = ckr__fail(c->err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, first->subject,
+                  "the plan was refused for %llu reason%s, first %s: %s", (unsigned long long)n,
+                  n > 1 ? "s" : "", first->code, first->reason ? first->reason : "");
+    return ckr__remedy(c->err, r, first->remedy ? first->remedy : "");
+}
+
+/* What a run will take. */
+
+#define CKR__BATCH 128         /* files open at a time                                    */
+
+typedef struct ckr__win {      /* one task: bytes [begin, end) of an output file        */
+    uint32_t file;
+    uint64_t begin, end;
+    uint32_t crc[2]; /* of the entry that comes in over the left edge, of the one that goes
+                                  out over the right (an entry over both is the first)    */
+    uint64_t len[2];
+} ckr__win;
+
+/* The most windows of any batch of files; each may be shorter by less than an element. */
+static uint64_t ckr__wins_most(const ckr__out *out, uint64_t window)
+{
+    uint64_t i, n = 0, most = 0;
+    for (i = 0; i < out->n_files; i++) {
+        if (i % CKR__BATCH == 0) n = 0;
+        n += ((const ckr__image *)out->files[i]->image)->size / (window - 15) + 1;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+/* Of a worker of a run that writes: its window and what is beside it, three lists of sums. */
+static uint64_t ckr__lane_bytes(const ckr_plan *p)
+{
+    return p->facts.window_bytes + CKR__BESIDE + sizeof(ckr__lane) +
+           48 * (p->src->state.n_tensors + 1);
+}
+
+/* A list of windows, names of files, and the side file with a digest of every tensor. */
+static uint64_t ckr__write_bytes(const ckr_plan *p)
+{
+    uint64_t i, n = sizeof(ckr__win) * ckr__wins_most(&p->out, p->facts.window_bytes);
+    for (i = 0; i < p->out.n_files; i++) n += 2 * strlen(p->out.files[i]->path) + 256;
+    for (i = 0; i < p->src->state.n_tensors; i++)
+        n += 2 * strlen(p->src->state.tensors[i]->name) + 512;
+    return 2 * n + 3 * CKR__ARENA_CHUNK + sizeof(ckr__digest_tables);   /* chunks double */
+}
+
+/* Sums for the report: bytes and copies of every file, and the peak of a run with these lanes. */
+static bool ckr__plan_count(ckr_plan *p)
+{
+    ckr__ctx *c = &p->ctx;
+    ckr_plan_facts *facts = &p->facts;
+    uint64_t i, k, m;
+    ckr_plan_file *files = CKR__NEW_N(c, ckr_plan_file, p->out.n_files);
+    if (!files) return false;
+    for (i = 0; i < p->out.n_files; i++) {
+        const ckr__out_file *f = p->out.files[i];
+        files[i].path = f->path;
+        files[i].bytes = ((const ckr__image *)f->image)->size;
+        facts->bytes_written += files[i].bytes;
+        for (k = 0; k < f->n_entries; k++) {
+            const ckr__fill *fill = (const ckr__fill *)f->entries[k]->ops;
+            facts->n_copies += fill->n_ops;
+            for (m = 0; m < fill->n_ops; m++) {
+                const ckr__op *op = &fill->ops[m];
+                int64_t n = op->run * ckr__box_volume(op->n_dims, op->count);
+                facts->bytes_read += (uint64_t)n * ckr_dtype_size(op->pa->dtype);
+            }
+        }
+    }
+    facts->files = files;
+    facts->n_files = p->out.n_files;
+    facts->peak_bytes =
+        p->src->ctx.arena_bytes + c->arena_bytes + ckr__write_bytes(p) +
+        c->env.parallel.n_threads * ckr__lane_bytes(p);
+    return true;
+}
+
+/* Which tensors have a bind that is no copy and stands for itself. */
+static bool *ckr__plan_whole(ckr_plan *p)
+{
+    bool *whole = CKR__NEW_N(&p->ctx, bool, p->out.n_tensors);
+    uint64_t i, k, m;
+    for (i = 0; whole && i < p->out.n_files; i++)
+        for (k = 0; k < p->out.files[i]->n_entries; k++)
+            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
+                const ckr__bind *b = &p->out.files[i]->entries[k]->binds[m];
+                if (b->tensor->slot[0] && !b->piece.replica && !b->as)
+                    whole[b->tensor->index] = true;
+            }
+    return whole;
+}
+
+static ckr_result ckr__plan_fill(ckr_plan *p)
+{
+    uint64_t i, k;
+    ckr__swaps none = CKR_ZERO;
+    ckr_result r = CKR_OK;
+    none.whole = ckr__plan_whole(p);
+    if (!none.whole) return p->ctx.err->code;
+    for (i = 0; i < p->out.n_files && r == CKR_OK; i++) {
+        ckr__out_file *f = p->out.files[i];
+        ckr__image *image = NULL;
+        for (k = 0; k < f->n_entries && r == CKR_OK; k++)
+            r = ckr__fill_make(&p->ctx, f->entries[k], &none);
+        if (r == CKR_OK) r = ckr__image_make(&p->ctx, f, &image);
+    }
+    return r;
+}
+
+
+static void ckr__plan_target(ckr_plan *p, const ckr_state *s)
+{
+    ckr_target *t = &p->target;
+    if (!t->dialect) t->dialect = s->dialect;
+    if (!t->topology.tp) t->topology.tp = s->topology.tp ? s->topology.tp : 1;
+    if (!t->topology.pp) t->topology.pp = s->topology.pp ? s->topology.pp : 1;
+    if (!t->topology.dp && t->topology.tp == 1 && t->topology.pp == 1 && t->topology.cp <= 1)
+        t->topology.dp = t->topology.ranks;
+    if (!t->topology.dp) t->topology.dp = s->topology.dp ? s->topology.dp : 1;
+    if (!t->topology.ep) t->topology.ep = s->topology.ep ? s->topology.ep : 1;
+    if (!t->topology.cp) t->topology.cp = s->topology.cp ? s->topology.cp : 1;
+    if (t->topology.zero < 0) t->topology.zero = s->topology.zero < 0 ? 0 : s->topology.zero;
+    t->topology.ranks = t->topology.tp * t->topology.pp * t->topology.dp * t->topology.cp;
+    if (t->mode == CKR_MODE_TRANSFER)
+        t->without |= CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE | CKR_RNG | CKR_PROGRESS | CKR_DATA;
+}
+
+/* Window and lanes under a cap on buffers: fewer lanes before windows under 60 KiB, and no less
+   than one. */
+static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
+{
+    const uint64_t fixed = CKR__BESIDE, least = 61440;
+    uint32_t *lanes = &p->ctx.env.parallel.n_threads;
+    uint64_t w = CKR__WINDOW;
+    if (max_bytes) {
+        if (max_bytes < fixed + least)
+            return ckr__remedy(p->ctx.err,
+                               ckr__fail(p->ctx.err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET,
+                                         "max_bytes",
+                                         "a cap of %llu bytes on buffers; one worker needs %llu",
+                                         (unsigned long long)max_bytes,
+                                         (unsigned long long)(fixed + least)),
+                               "allow 256 KiB or more");
+        while (*lanes > 1 && max_bytes / *lanes < fixed + least) --*lanes;
+        w = (max_bytes / *lanes - fixed) & ~(uint64_t)4095;
+    }
+    p->facts.window_bytes = w < CKR__WINDOW ? w : CKR__WINDOW;
+    return CKR_OK;
+}
+
+/* What the coming run's groups and schedule will be; the dialect writes this state. */
+static ckr_result ckr__plan_decisions(ckr_plan *p, const ckr_state *s)
+{
+    ckr__decide d = CKR_ZERO;
+    ckr_result r;
+    d.c = &p->ctx;
+    d.src = s;
+    d.t = &p->target;
+    d.out = &p->state;
+    r = ckr__decide_all(&d);
+    p->facts.groups = p->state.groups;
+    p->facts.n_groups = p->state.n_groups;
+    p->facts.before = d.before;
+    p->facts.after = d.after;
+    p->facts.resume_at = d.done + 1;
+    return r;
+}
+
+/* Parameters that are written in another dtype, where the dialect has not said so. */
+static void ckr__plan_dtype(ckr_plan *p)
+{
+    bool *seen = CKR__NEW_N(&p->ctx, bool, 2 * p->out.n_tensors);
+    const ckr_tensor *first = NULL;
+    uint64_t i, k, m, n = 0;
+    char text[40];
+    for (i = 0; i < p->n_notes; i++)
+        if (!strcmp(p->notes[i].code, "CKR_DTYPE_CAST") || !strcmp(p->notes[i].code, "CKR_W_CAST"))
+            return;
+    for (i = 0; seen && i < p->out.n_files; i++)
+        for (k = 0; k < p->out.files[i]->n_entries; k++)
+            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
+                const ckr_entry *e = p->out.files[i]->entries[k];
+                const ckr_tensor *t = e->binds[m].as ? e->binds[m].as : e->binds[m].tensor;
+                if (strcmp(t->slot, "param") != 0 || t->dtype == e->dtype || seen[t->index])
+                    continue;
+                seen[t->index] = true;
+                if (!first) first = t;
+                n++;
+            }
+    ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    if (n)
+        ckr__say(&p->ctx, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
+                 ckr_dtype_name(p->target.dtype), "--dtype", NULL);
+}
+
+/* >>plan.proof ---------------------------------------------------------------- */
+/* No writer's word counts for the LR: what it says that the framework will follow is compared with
+   what was decided. */
+
+/* The schedule with the first update's LR where its loader takes that from the groups. */
+static ckr_result ckr__plan_first(ckr_plan *p, const ckr_schedule *s, const ckr_schedule **out)
+{
+    ckr_schedule *x = ckr__sched_copy(&p->ctx, s);
+    double *row = CKR__NEW_N(&p->ctx, double, s->n_lanes), lr;
+    const double t = ckr__sched_clock(s, (double)(p->facts.resume_at - 1));
+    bool other = false;
+    uint64_t i;
+    ckr_result r;
+    *out = s;
+    if (!x || !row) return p->ctx.err->code;
+    if (s->opaque || s->n_lanes != p->state.n_groups) return CKR_OK;
+    r = ckr__sched_eval(&p->ctx, s, CKR__COL_LR, p->facts.resume_at, 1, row);
+    for (i = 0; i < s->n_lanes; i++) {
+        if (!ckr_node_f64(ckr_node_get(p->state.groups[i].hyper, "lr"), &lr)) lr = row[i];
+        x->lanes[i].ramp_from = x->lanes[i].ramp_to = lr;
+        other = other || !ckr__same(lr, row[i]);
+    }
+    x->ramp_at = t;                            /* for one update                            */
+    x->ramp_len = s->rate;
+    if (other && !s->recurrent) *out = x;
+    return r;
+}
+
+static CKR__NOINLINE ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target,
+                                               uint64_t max_bytes, ckr__plan_depth depth,
+                                               ckr_plan **out, ckr_error *err);
+
+/* The policies with which this target can be had: each is tried. */
+static const char *ckr__plan_ways(ckr_plan *p)
+{
+    static const struct { ckr_lr_policy policy; const char *flag; } ways[] = {
+        { CKR_LR_TARGET, "target" }, { CKR_LR_SPLICE, "splice" }, { CKR_LR_STRETCH, "stretch" },
+        { CKR_LR_REWARM, "rewarm" }, { CKR_LR_KEEP, "keep" }
+    };
+    const char *text = NULL;
+    size_t i;
+    for (i = 0; i < sizeof ways / sizeof *ways && p->depth == CKR__PLAN_WHOLE; i++) {
+        ckr_target t = p->asked;
+        ckr_plan *other;
+        if (ways[i].policy == t.lr_policy ||
+            (ways[i].policy == CKR_LR_REWARM && t.rewarm_steps <= 0))
+            continue;
+        t.lr_policy = ways[i].policy;
+        if (ckr__plan_make(p->src, &t, 0, CKR__PLAN_TRIED, &other, NULL) != CKR_OK) continue;
+        if (other->facts.verdict != CKR_VERDICT_REFUSED)
+            text = ckr__printf(&p->ctx, "%s %s", text ? text : "this works: --lr-policy",
+                               text ? ckr__printf(&p->ctx, "or %s", ways[i].flag) : ways[i].flag);
+        ckr_plan_free(other);
+    }
+    return text ? text : "another schedule with --to-schedule, or another topology";
+}
+
+static ckr_result ckr__plan_hold(ckr_plan *p, ckr_severity severity, const char *now,
+                                 const char *why)
+{
+    const bool refused = severity == CKR_ERROR;
+    return ckr__say(&p->ctx, refused ? "CKR_E_SCHEDULE_HOLD" : "CKR_W_SCHEDULE_FIT", severity,
+                    p->facts.after->kind, NULL, now ? ckr__strdup(&p->ctx, now) : NULL, why,
+                    refused ? p->out.remedy : NULL);
+}
+
+/* A schedule that cannot be had gets the ways that can as its remedy. */
+static void ckr__plan_hold_remedy(ckr_plan *p)
+{
+    uint64_t i;
+    for (i = 0; i < p->n_notes; i++)
+        if (!strcmp(p->notes[i].code, "CKR_E_SCHEDULE_HOLD") && !p->notes[i].remedy)
+            p->notes[i].remedy = ckr__plan_ways(p);
+}
+
+/* It goes on as it was, and nobody knows how. */
+static ckr_result ckr__plan_unknown(ckr_plan *p, const ckr_schedule *s)
+{
+    return ckr__say(&p->ctx, "CKR_W_SCHEDULE_UNKNOWN", CKR_CHANGED, s->kind, NULL, NULL, s->reason,
+                    "let the script set the clock and the base LRs (last_epoch of torch's "
+                    "schedulers), and save the scheduler's state_dict() from then on");
+}
+
+static ckr_result ckr__plan_proof(ckr_plan *p)
+{
+    const ckr_schedule *want = p->facts.after, *follows = p->out.follows;
+    static const char *const columns[] = { "LR", "weight decay", "momentum" };
+    ckr__lr_proof proof;
+    char text[160];
+    ckr_result r = CKR_OK;
+    if (!want || !want->n_lanes || p->out.unscheduled || (p->target.without & CKR_SCHEDULE))
+        return CKR_OK;
+    if (follows && !p->out.recomputes) r = ckr__plan_first(p, follows, &follows);
+    if (r != CKR_OK || (want->opaque && !p->out.cannot)) return r;
+    if (follows && follows->opaque && ckr__sched_same(want, p->facts.before)) {
+        p->facts.after = follows;
+        return ckr__plan_unknown(p, follows);
+    }
+    if (follows && follows->opaque)
+        return ckr__plan_hold(p, CKR_ERROR, NULL, follows->reason);
+    if (!follows)
+        return ckr__plan_hold(p, CKR_ERROR, NULL,
+                              p->out.cannot ? p->out.cannot
+                                            : "no state and no settings of this framework give the "
+                                              "schedule that was decided");
+    r = ckr__sched_proof(&p->ctx, want, follows, p->facts.resume_at - 1, &proof);
+    if (r != CKR_OK) return r;
+    ckr__format(text, sizeof text, "%.3g of the %s, at update %lld: %.9g, decided %.9g",
+                proof.worst, columns[(unsigned)proof.column % 3], (long long)proof.update,
+                proof.made, proof.want);
+    if (proof.worst > CKR__LR_SAME && (!p->out.rounded || proof.moved > CKR__LR_ROUNDED))
+        return ckr__plan_hold(p, CKR_ERROR, proof.worst < HUGE_VAL ? text : NULL,
+                              "no state and no settings of this framework give the schedule that "
+                              "was decided");
+    p->facts.after = follows;
+    return proof.worst <= CKR__LR_SAME
+               ? CKR_OK
+               : ckr__plan_hold(p, CKR_APPROX, text,
+                                "the framework takes whole lengths only: this is the largest "
+                                "difference from the schedule that was decided, `lr` shows what it "
+                                "will follow");
+}
+
+/* Whose files the target's model and optimizer are in: the engine's, or the dialect's own. */
+static const ckr__dialect *ckr__plan_engine(const ckr_state *s, const ckr__dialect *d)
+{
+    return s->engine && !strcmp(s->dialect, d->name) ? ckr__dialect_find(s->engine) : d;
+}
+
+/* What the framework's checkpoints cannot be. True: the dialect need not be asked. */
+static bool ckr__plan_bounds(ckr_plan *p, const ckr__dialect *d)
+{
+    static const struct { size_t why; uint32_t out, with; ckr_item item; const char *name, *way; }
+    rules[] = {
+        { offsetof(ckr__bounds, params), CKR_PARAMS, 0, CKR_ITEM_PARAMS_WITHOUT, "params",
+          "keep the params" },
+        { offsetof(ckr__bounds, groups), CKR_GROUPS, CKR_OPTIMIZER, CKR_ITEM_GROUPS_WITHOUT,
+          "groups", "leave out the optimizer too" },
+        { offsetof(ckr__bounds, clock), CKR_PROGRESS, CKR_SCHEDULE, CKR_ITEM_CLOCK_WITHOUT,
+          "progress", "leave out the schedule too" },
+        { offsetof(ckr__bounds, lr), CKR_OPTIMIZER, CKR_SCHEDULE, CKR_ITEM_LR_WITHOUT,
+          "schedule", "leave out the schedule too: --without optimizer,groups,schedule" }
+    };
+    const ckr__bounds *k = d->bounds;
+    const ckr_state *s = &p->src->state;
+    const ckr_topology *now = &p->target.topology;
+    ckr__ctx *c = &p->ctx;
+    const char *why;
+    size_t i;
+    if (!k) return false;
+    if (k->source && (strcmp(s->dialect, d->name) != 0 || !s->dialect_data)) {
+        ckr__say(c, ckr_item_name(k->source), CKR_ERROR, "dialect", s->dialect, d->name,
+                 "only a checkpoint of the same framework can be written for it",
+                 "--to dcp and --to safetensors take every one");
+        return true;
+    }
+    for (i = 0; i < CKR__SIZES && k->axes; i++)
+        if (!ckr__word_in(k->axes, ckr__sizes[i].name) &&
+            ckr__size_of(now, i) > ckr__sizes[i].least)
+            ckr__refuse_int(c, k->item, ckr__sizes[i].name, ckr__size_of(&s->topology, i),
+                            ckr__size_of(now, i), k->why,
+                            ckr__printf(c, "take --%s %d", ckr__sizes[i].name,
+                                        (int)ckr__sizes[i].least));
+    if (ckr__word_in(k->axes, "zero") && now->zero > k->zero)
+        ckr__refuse_int(c, CKR_ITEM_ZERO_STAGE, "zero", s->topology.zero, now->zero,
+                        ckr__printf(c, "there are ZeRO stages 0 to %d", (int)k->zero),
+                        ckr__printf(c, "take --zero %d", (int)k->zero));
+    for (i = 0; i < sizeof rules / sizeof *rules; i++) {
+        const bool lr = rules[i].item == CKR_ITEM_LR_WITHOUT;
+        memcpy(&why, (const char *)k + rules[i].why, sizeof why);
+        if (why && (p->target.without & rules[i].out) && !(p->target.without & rules[i].with) &&
+            (!lr || (p->state.n_schedules && !c->refused)))
+            ckr__refuse(c, rules[i].item, rules[i].name, why, rules[i].way);
+    }
+    return c->refused;
+}
+
+/* The glob of the coming run's data is from where the program is now, not from where it opened. */
+static ckr_result ckr__plan_data(ckr_plan *p)
+{
+    const char *home;
+    ckr_result r = ckr__home(&p->ctx, &home);
+    if (r != CKR_OK || !home || !p->ctx.home || !strcmp(home, p->ctx.home)) return r;
+    p->target.data = ckr__path_from(&p->ctx, home, p->target.data);
+    return p->target.data ? CKR_OK : p->ctx.err->code;
+}
+
+static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors);
+
+/* The parameter that a tensor named as in an export is of: optimizer.state.NAME.SLOT, where NAME is
+   a tensor of the file; *slot is set. NULL: it has another name. */
+static const ckr_tensor *ckr__plan_slot_of(const ckr_state *s, const ckr__map *names,
+                                           const ckr_tensor *t, const char **slot)
+{
+    static const char head[] = "optimizer.state.";
+    const size_t n = sizeof head - 1;
+    const char *dot = strrchr(t->name, '.');
+    uint64_t at;
+    if (!ckr__starts(t->name, head) || dot <= t->name + n ||
+        !ckr__map_find(names, t->name + n, (size_t)(dot - t->name) - n, &at))
+        return NULL;
+    *slot = dot + 1;
+    return s->tensors[at];
+}
+
+/* Is it an optimizer's tensor by its name, of some other form? */
+static bool ckr__plan_slot_like(const char *name)
+{
+    static const char slots[] = "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg "
+                                "exp_inf acc_delta grad_avg";
+    const char *dot = strrchr(name, '.');
+    return dot && ckr__word_in(slots, dot + 1) &&
+           (ckr__starts(name, "state.") || strstr(name, ".state.") || strstr(name, "optim"));
+}
+
+/* A framework must not load an optimizer's tensors as weights: of a file without slots, those that
+   are named as in an export become slots of their parameters in *out, which the dialect is given;
+   other ones are refused. */
+static void ckr__plan_adopt(ckr_plan *p, const ckr__map *names, ckr_state *out)
+{
+    ckr__ctx *c = &p->ctx;
+    const ckr_state *s = &p->state;
+    const char *first = NULL, *slot;
+    uint64_t i, n = 0, weights = 0;
+    char text[40];
+    out->tensors = CKR__NEW_N(c, ckr_tensor *, s->n_tensors);
+    out->n_tensors = 0;
+    for (i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
+        ckr_tensor *t = s->tensors[i];
+        const bool weight = !strcmp(t->slot, "param");
+        const ckr_tensor *of = weight ? ckr__plan_slot_of(s, names, t, &slot) : NULL;
+        weights += weight && !of;
+        if (of && (p->target.without & CKR_OPTIMIZER)) continue;
+        if (of && (t = CKR__NEW(c, ckr_tensor)) != NULL) {
+            *t = *s->tensors[i];
+            t->name = of->name;
+            t->slot = slot;
+            ckr__out_key(&p->out, t, t->name, t->slot);
+            if (!s->n_groups && !c->refused)
+                ckr__refuse(c, CKR_ITEM_GROUPS_WITHOUT, "groups",
+                            "the file has an optimizer's state and no groups: lr, weight decay and "
+                            "what else goes with it are not known",
+                            "convert the checkpoint itself, or leave out the optimizer");
+        } else if (weight && !of && ckr__plan_slot_like(t->name) && !n++) {
+            first = t->name;
+        }
+        out->tensors[out->n_tensors++] = t;
+    }
+    ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
+    if (!weights && !(p->target.without & CKR_PARAMS))
+        ckr__refuse(c, CKR_ITEM_SLOT_NAMES, "params",
+                    "it has no parameters: a run would begin with weights of its own",
+                    "convert the file or directory that has the model, too");
+    if (n)
+        ckr__refuse(c, CKR_ITEM_SLOT_NAMES, first,
+                    ckr__printf(c, "%s are an optimizer's by their names, and of no parameter that "
+                                "is known: they would be loaded as weights", text),
+                    "convert the checkpoint that this is made of, or --to dcp, torch or "
+                    "safetensors, which keep the names");
+}
+
+/* Describes the files. What takes slots writes any names; what needs no groups (llm.c) has slots of
+   its own, which it finds by these names itself. */
+static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
+{
+    ckr_state *given = CKR__NEW(&p->ctx, ckr_state);
+    ckr__map names = { &p->ctx, NULL, 0, 0 };
+    uint64_t i;
+    if (ckr__word_in(d->takes, "slots") || (d->bounds && !d->bounds->groups))
+        return d->emit_fn(&p->ctx, &p->state, &p->target, &p->out);
+    for (i = 0; i < p->state.n_tensors; i++)
+        ckr__map_put(&names, p->state.tensors[i]->name, strlen(p->state.tensors[i]->name), i, NULL);
+    if (!ckr__failed(&p->ctx)) {
+        *given = p->state;
+        ckr__plan_adopt(p, &names, given);
+    }
+    ckr__map_free(&names);
+    if (ckr__failed(&p->ctx) || p->ctx.refused) return p->ctx.err->code;
+    return d->emit_fn(&p->ctx, given, &p->target, &p->out);
+}
+
+static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
+                                 ckr__plan_depth depth, ckr_plan **out, ckr_error *err)
+{
+    const bool decisions_only = depth == CKR__PLAN_DECIDED;
+    const ckr__dialect *d, *from;
+    ckr_result r;
+    ckr_plan *p = (ckr_plan *)ckr__owner_make(&src->ctx.env, &src->ctx.limits, sizeof *p, err, &r);
+    *out = NULL;
+    if (!p) return r;
+    p->src = src;
+    p->ctx.home = src->ctx.home;
+    p->ctx.notes = &p->notes;
+    p->ctx.n_notes = &p->n_notes;
+    p->n_puts = src->n_puts;
+    p->out.c = &p->ctx;
+    p->out.n_tensors = src->state.n_tensors;
+    if (target) p->target = *target;
+    else p->target.topology.zero = -1;
+    p->asked = p->target;
+    p->depth = depth;
+    p->out.zero_told = p->target.topology.zero >= 0;
+    ckr__plan_target(p, &src->state);
+    p->out.zero = p->target.topology.zero;
+    d = ckr__dialect_find(p->target.dialect);
+    r = ckr__plan_window(p, max_bytes);
+    if (r == CKR_OK && p->target.data) r = ckr__plan_data(p);
+    if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
+    if (r == CKR_OK)
+        r = ckr__dialect_variant(&p->ctx, ckr__plan_engine(&src->state, d), p->target.variant);
+    if (r == CKR_OK && !decisions_only) r = ckr__dialect_takes(&p->ctx, d, &p->target);
+    if (r == CKR_OK && !decisions_only) r = ckr__askable(&p->ctx, src, false);
+    if (r == CKR_OK) {
+        ckr__plan_components(p, &src->state);
+        r = ckr__plan_decisions(p, &src->state);
+    }
+    if (r == CKR_OK) r = ckr__plan_rng(p, d);
+    from = src->state.dialect ? ckr__dialect_find(src->state.dialect) : NULL;
+    if (r == CKR_OK && !decisions_only && from && from != d && from->faults_fn)
+        r = from->faults_fn(&p->ctx, &p->state, &p->target);
+    p->ctx.refused = false;
+    if (r == CKR_OK && !decisions_only && !ckr__plan_bounds(p, ckr__plan_engine(&src->state, d)))
+        r = ckr__plan_emit(p, d);
+    if (r == CKR_OK && !decisions_only && from && from->emit_fn != d->emit_fn && !p->target.slots)
+        ckr__plan_files_lost(p, &src->state);
+    if (r == CKR_OK) r = p->ctx.err->code;
+    if (r == CKR_OK && !decisions_only && ckr__severity_max(p->notes, p->n_notes) < CKR_ERROR)
+        r = ckr__plan_proof(p);
+    ckr__plan_hold_remedy(p);
+    p->facts.settings = p->out.settings;
+    p->facts.n_settings = p->out.n_settings;
+    p->target.topology.zero = p->out.zero;
+    if (r == CKR_OK && p->target.dtype != CKR_DTYPE_NONE) ckr__plan_dtype(p);
+    if (r == CKR_OK) {
+        ckr__plan_inherit(p, &src->state);
+        ckr__plan_policy(p);
+        r = p->ctx.err->code;
+    }
+    ckr__plan_verdict(p);
+    if (r == CKR_OK && p->facts.verdict != CKR_VERDICT_REFUSED &&
+        depth == CKR__PLAN_WHOLE) {
+        r = ckr__plan_fill(p);
+        if (r == CKR_OK && !ckr__plan_count(p)) r = p->ctx.err->code;
+    }
+    r = ckr__stat_told(&p->ctx, r);
+    p->facts.notes = p->notes;
+    p->facts.n_notes = p->n_notes;
+    p->facts.to = p->target.topology;
+    p->facts.dialect = p->target.dialect;
+    p->ctx.err = &p->ctx.own_err;      /* the caller's error ends with the call          */
+    if (r != CKR_OK) ckr_plan_free(p);
+    else *out = p;
+    return r;
+}
+
+CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
+                                   uint64_t max_bytes, ckr_plan **out, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__plan_make(src, target, max_bytes, CKR__PLAN_WHOLE, out, err));
+}
+
+CKR_API ckr_result ckr_plan_decide(const ckr_ckpt *src, const ckr_target *target, ckr_plan **out,
+                                   ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__plan_make(src, target, 0, CKR__PLAN_DECIDED, out, err));
+}
+
+CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p)
+{
+    return &p->facts;
+}
+
+CKR_API void ckr_plan_free(ckr_plan *p)
+{
+    ckr__owner_free(p, sizeof *p);
+}
+
+/* >>trust --------------------------------------------------------------------- */
+/* What several ranks have saved is one tensor with copies. Before any of it is written the copies
+   that the plan takes from are compared bit for bit: two that differ say that a rank went astray or
+   that a file is damaged, and which is right no file tells - unless the other one of a parameter
+   and its master rounds to one of the two only. */
+
+/* Compares where boxes of x and y meet; sums into the lane that ran it. One comparison at a time,
+   so that its counts are its own; tensors large enough to matter are cut over all lanes. */
+static ckr_result ckr__compare(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *x,
+                               const ckr_piece *px, uint32_t nx, const ckr_piece *py, uint32_t ny,
+                               bool skip_x_replicas)
+{
+    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
+    ckr__jobs jobs = CKR_ZERO;
+    uint32_t i, k;
+    for (i = 0; i < crew->n; i++) {
+        crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
+        crew->lanes[i].max_abs = 0;
+    }
+    for (i = 0; i < nx; i++)
+        for (k = 0; k < ny; k++) {
+            if (skip_x_replicas && px[i].replica) continue;
+            if (ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
+                ckr__jobs_op(c, &jobs, x, s, n, &px[i], &py[k], NULL, NULL);
+        }
+    if (ckr__failed(c)) return c->err->code;
+    if (!crew->aside) jobs.bytes = ckr__pieces_bytes(x, py, ny);
+    return ckr__jobs_run(&jobs, crew);
+}
+
+static uint64_t ckr__crew_differ(const ckr__crew *crew)
+{
+    uint64_t n = 0;
+    uint32_t i;
+    for (i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
+    return n;
+}
+
+/* How many elements of a master do not round to its parameter; 0 where their shapes or dtypes are
+   not of that kind. Where parameters are rounded by chance, either neighbour will do. */
+static ckr_result ckr__master_differs(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *master,
+                                      const ckr_tensor *param, uint64_t *n)
+{
+    uint32_t i;
+    ckr_result r;
+    *n = 0;
+    if (!ckr__is_float(param->dtype) || !ckr__is_float(master->dtype) ||
+        param->n_dims != master->n_dims ||
+        memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape))
+        return CKR_OK;
+    for (i = 0; i < crew->n; i++) crew->lanes[i].either = param->stochastic;
+    r = ckr__compare(c, crew, master, master->pieces, master->n_pieces, param->pieces,
+                     param->n_pieces, true);
+    for (i = 0; i < crew->n; i++) crew->lanes[i].either = false;
+    *n = ckr__crew_differ(crew);
+    return r;
+}
+
+static const char *ckr__master_text(ckr__ctx *c, const ckr_tensor *master, const ckr_tensor *param,
+                                    uint64_t n)
+{
+    return ckr__printf(c, "%llu elements of the %s master do not round to the %s parameter",
+                       (unsigned long long)n, ckr_dtype_name(master->dtype),
+                       ckr_dtype_name(param->dtype));
+}
+
+/* A tensor as a reader of the output finds it: its key there, its dtype, and with rows of the
+   vocabulary that were added: they are zero, and count. */
+static const ckr_tensor *ckr__put_as(ckr__ctx *c, const ckr__out *out, const ckr_tensor *t,
+                                     ckr_dtype dtype)
+{
+    const bool made = t->index >= out->n_tensors, wide = t->split.vocab && t->split.axis >= 0 &&
+                                                         out->vocab > 0;
+    const char *key = out->keys ? out->keys[t->index - (made ? out->n_tensors : 0)] : NULL, *cut;
+    ckr_tensor *put;
+    int64_t *shape;
+    if (!key && dtype == t->dtype && !wide) return t;
+    put = CKR__DUP(c, ckr_tensor, t, 1);
+    if (!put) return NULL;
+    put->dtype = dtype;
+    cut = key ? strrchr(key, '/') : NULL;
+    if (cut) put->name = ckr__strndup(c, key, (size_t)(cut - key));
+    if (cut && !made) put->slot = cut + 1;
+    if (!wide) return put->name ? put : NULL;
+    shape = CKR__DUP(c, int64_t, t->shape, t->n_dims);
+    if (!shape || !put->name) return NULL;
+    shape[t->split.axis] = out->vocab;
+    put->shape = shape;
+    return put;
+}
+
+/* The tensors that the plan's entries take. A copy in the output counts with the first. `put`, or
+   NULL: what a reader of the output finds there, by index; those that it makes come behind the
+   source's. */
+static ckr_result ckr__plan_uses(ckr__ctx *c, const ckr_plan *p, bool *use,
+                                 const ckr_tensor **put)
+{
+    uint64_t i, k, m;
+    for (i = 0; i < p->out.n_files; i++)
+        for (k = 0; k < p->out.files[i]->n_entries; k++) {
+            const ckr_entry *e = p->out.files[i]->entries[k];
+            for (m = 0; m < e->n_binds; m++) {
+                const ckr__bind *b = &e->binds[m];
+                const ckr_tensor *t = b->as ? b->as : b->tensor;
+                if (!b->tensor->slot[0] || b->piece.replica) continue;
+                use[b->tensor->index] = true;
+                if (!put) continue;
+                if (b->also) put[b->also->index] = b->also;
+                if (!put[t->index]) put[t->index] = ckr__put_as(c, &p->out, t, e->dtype);
+            }
+        }
+    return c->err->code;
+}
+
+typedef struct ckr__trust {
+    ckr__ctx  *c;              /* of this call                                          */
+    ckr_plan  *plan;
+    ckr__crew  crew;
+    ckr__swaps swaps;          /* in the plan's arena                                   */
+    bool       refused;
+} ckr__trust;
+
+/* The pieces of t that are no copies and meet the box of `box` (NULL: all). */
+static ckr_piece *ckr__trust_first(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *box,
+                                   uint32_t *n, const ckr_piece **one)
+{
+    ckr_piece *list = CKR__NEW_N(c, ckr_piece, t->n_pieces);
+    int64_t s[CKR_MAX_DIMS], k[CKR_MAX_DIMS];
+    uint32_t i;
+    *n = 0;
+    for (i = 0; list && i < t->n_pieces; i++) {
+        const ckr_piece *p = &t->pieces[i];
+        if (p->replica || (box && !ckr__box_meet(t->n_dims, p->start, p->count, box->start,
+                                                 box->count, s, k)))
+            continue;
+        if (one) *one = p;
+        list[(*n)++] = *p;
+    }
+    return list;
+}
+
+/* How many elements of a tensor's pieces do not fit its partner: a master rounds to its parameter.
+   UINT64_MAX: there is no partner that could tell. */
+static ckr_result ckr__trust_fits(ckr__trust *x, const ckr_tensor *t, const ckr_tensor *with,
+                                  const ckr_piece *pieces, uint32_t n_pieces, uint64_t *n)
+{
+    const bool master = !strcmp(t->slot, "master");
+    uint32_t n_other;
+    ckr_piece *other = ckr__trust_first(x->c, with, NULL, &n_other, NULL);
+    ckr_result r;
+    if (!other) return x->c->err->code;
+    r = master ? ckr__compare(x->c, &x->crew, t, pieces, n_pieces, other, n_other, false)
+               : ckr__compare(x->c, &x->crew, with, other, n_other, pieces, n_pieces, false);
+    *n = ckr__crew_differ(&x->crew);
+    return r;
+}
+
+/* Of a parameter and its master each tells about the other. */
+static const ckr_tensor *ckr__trust_partner(const ckr_state *s, const ckr_tensor *t)
+{
+    const char *slot = !strcmp(t->slot, "param")    ? "master"
+                       : !strcmp(t->slot, "master") ? "param"
+                                                      : NULL;
+    const ckr_tensor *u = slot ? ckr__tensor_find(s, t->name, slot) : NULL;
+    return u && u->dtype != t->dtype && ckr__is_float(u->dtype) && ckr__is_float(t->dtype) &&
+                   u->n_dims == t->n_dims &&
+                   !memcmp(u->shape, t->shape, t->n_dims * sizeof *t->shape)
+               ? u
+               : NULL;
+}
+
+static ckr_result ckr__trust_say(ckr__trust *x, const ckr_tensor *t, const ckr_piece *copy,
+                                 uint64_t n, const char *taken)
+{
+    const ckr_plan *p = x->plan;
+    const bool could = ckr__trust_partner(&p->src->state, t) && !p->target.repair;
+    char what[560];
+    ckr__format(what, sizeof what,
+                "%llu elements of the copy in %.300s differ from the first one%s",
+                (unsigned long long)n, ckr__file_path(&p->src->ctx, copy->file),
+                taken               ? ""
+                : p->target.repair ? ", and nothing proves which is right"
+                                  : "");
+    if (!taken) x->refused = true;
+    return ckr__say(&x->plan->ctx, taken ? "CKR_REPAIRED" : "CKR_E_REPLICA_DIFFERS",
+                    taken ? CKR_CHANGED : CKR_ERROR,
+                    ckr__printf(&x->plan->ctx, "%s (%s)", t->name, t->slot), NULL, taken, what,
+                    taken
+                        ? NULL
+                        : could
+                        ? "--repair takes the one that its master, or its parameter, proves"
+                        : "put back the right file; a component can be left out: --without");
+}
+
+/* A copy that differs in n elements. */
+static ckr_result ckr__trust_judge(ckr__trust *x, const ckr_tensor *t, const ckr_piece *copy,
+                                   uint64_t n)
+{
+    const ckr_tensor *with = ckr__trust_partner(&x->plan->src->state, t);
+    const ckr_piece *first = NULL;
+    uint64_t bad_first = 1, bad_copy = 1;
+    uint32_t n_first;
+    ckr_piece *list;
+    ckr__swap *swap;
+    ckr_result r;
+    if (!x->plan->target.repair || !with) return ckr__trust_say(x, t, copy, n, NULL);
+    list = ckr__trust_first(x->c, t, copy, &n_first, &first);
+    if (!list) return x->c->err->code;
+    r = ckr__trust_fits(x, t, with, list, n_first, &bad_first);
+    if (r == CKR_OK) r = ckr__trust_fits(x, t, with, copy, 1, &bad_copy);
+    if (r != CKR_OK) return r;
+    if (!bad_first && bad_copy) return ckr__trust_say(x, t, copy, n, "the first one");
+    if (bad_copy || !bad_first || n_first != 1 || (t->n_dims &&
+        (memcmp(first->start, copy->start, t->n_dims * sizeof *first->start) != 0 ||
+         memcmp(first->count, copy->count, t->n_dims * sizeof *first->count) != 0)))
+        return ckr__trust_say(x, t, copy, n, NULL);
+    swap = CKR__PUSH(ckr__swap, &x->plan->ctx, x->swaps.list, x->swaps.n);
+    swap->from = first;
+    swap->to = copy;
+    return ckr__trust_say(x, t, copy, n, "the copy");
+}
+
+/* Every copy of the tensors in use against what it is a copy of, in one go. */
+static ckr_result ckr__trust_all(ckr__trust *x, const bool *use, bool *differ)
+{
+    const ckr_state *s = &x->plan->src->state;
+    ckr__jobs jobs = CKR_ZERO;
+    uint64_t i;
+    uint32_t k, m;
+    ckr_result r;
+    for (i = 0; i < s->n_tensors; i++)
+        for (k = 0; use[i] && k < s->tensors[i]->n_pieces; k++)
+            for (m = 0; s->tensors[i]->pieces[k].replica && m < s->tensors[i]->n_pieces; m++) {
+                const ckr_tensor *t = s->tensors[i];
+                int64_t at[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
+                if (!t->pieces[m].replica &&
+                    ckr__box_meet(t->n_dims, t->pieces[m].start, t->pieces[m].count,
+                                  t->pieces[k].start, t->pieces[k].count, at, n))
+                    ckr__jobs_op(x->c, &jobs, t, at, n, &t->pieces[m], &t->pieces[k], NULL, NULL);
+            }
+    r = ckr__failed(x->c) ? x->c->err->code : ckr__jobs_run(&jobs, &x->crew);
+    *differ = ckr__crew_differ(&x->crew) > 0;
+    return r;
+}
+
+/* One by one, where any differ. */
+static ckr_result ckr__trust_each(ckr__trust *x, const ckr_tensor *t)
+{
+    uint32_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < t->n_pieces && r == CKR_OK; i++) {
+        uint64_t n;
+        if (!t->pieces[i].replica) continue;
+        r = ckr__compare(x->c, &x->crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1, true);
+        n = ckr__crew_differ(&x->crew);
+        if (r == CKR_OK && n) r = ckr__trust_judge(x, t, &t->pieces[i], n);
+    }
+    return r;
+}
+
+/* Is one read out of where the other lies? */
+static bool ckr__one_place(const ckr_tensor *a, const ckr_tensor *b)
+{
+    return a->n_pieces && b->n_pieces && a->pieces[0].file == b->pieces[0].file &&
+           a->pieces[0].mem == b->pieces[0].mem && a->pieces[0].offset == b->pieces[0].offset;
+}
+
+/* Masters against the parameters that are written beside them or left out since the masters stand
+   for them: those that are read out of their masters are no copies. */
+static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
+{
+    const ckr_state *s = &x->plan->src->state;
+    ckr__ctx *c = &x->plan->ctx;
+    uint64_t i, n;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+        const ckr_tensor *t = s->tensors[i], *param;
+        if (!use[i] || strcmp(t->slot, "master") != 0) continue;
+        param = ckr__tensor_find(s, t->name, "param");
+        if (!param || (use[param->index] && !s->unproven)) continue;
+        if (!use[param->index] && ckr__one_place(t, param)) continue;
+        r = ckr__master_differs(x->c, &x->crew, t, param, &n);
+        if (r != CKR_OK || !n) continue;
+        x->refused = true;
+        r = ckr__say(c, "CKR_E_MASTER_DIFFERS", CKR_ERROR, t->name, NULL, NULL,
+                     ckr__master_text(c, t, param, n),
+                     "put back the right files; --without optimizer leaves out the masters");
+    }
+    return r;
+}
+
+/* The entries again, from the copies that were proved right. */
+static ckr_result ckr__trust_refill(ckr__trust *x)
+{
+    ckr_plan *p = x->plan;
+    uint64_t i, k;
+    ckr_result r = CKR_OK;
+    x->swaps.whole = ckr__plan_whole(p);
+    if (!x->swaps.whole) return p->ctx.err->code;
+    for (i = 0; i < p->out.n_files && r == CKR_OK; i++)
+        for (k = 0; k < p->out.files[i]->n_entries && r == CKR_OK; k++)
+            r = ckr__fill_make(&p->ctx, p->out.files[i]->entries[k], &x->swaps);
+    return r;
+}
+
+/* Entries of the report, and a refused plan, where copies differ and nothing tells which is
+   right. */
+static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
+{
+    const ckr_state *s = &p->src->state;
+    bool *use = CKR__NEW_N(c, bool, s->n_tensors), differ = false;
+    ckr__trust x = CKR_ZERO;
+    uint64_t i;
+    size_t block;
+    ckr_result r;
+    x.c = c;
+    x.plan = p;
+    if (!use) return c->err->code;
+    ckr__plan_uses(c, p, use, NULL);
+    /* two blocks, where a worker that writes has a window and a block */
+    block = (size_t)(p->facts.window_bytes + CKR__BLOCK) / 2 & ~(size_t)4095;
+    r = ckr__crew_small(&x.crew, c, &p->src->ctx, &p->src->ctx, 0,
+                        block < CKR__BLOCK ? block : CKR__BLOCK);
+    x.crew.aside = true;
+    if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
+    for (i = 0; differ && i < s->n_tensors && r == CKR_OK; i++)
+        if (use[i]) r = ckr__trust_each(&x, s->tensors[i]);
+    if (r == CKR_OK) r = ckr__trust_masters(&x, use);
+    ckr__crew_free(&x.crew);
+    if (r == CKR_OK && x.swaps.n && !x.refused) r = ckr__trust_refill(&x);
+    if (r != CKR_OK && c->err->code == CKR_OK) *c->err = *p->ctx.err;
+    p->facts.notes = p->notes;
+    p->facts.n_notes = p->n_notes;
+    ckr__plan_verdict(p);
+    if (r == CKR_OK && x.refused)
+        r = ckr__plan_refused(c, p);
+    return r;
+}
+
+/* >>output -------------------------------------------------------------------- */
+/* Carrying a plan out. Everything is written into one temporary sibling, `.NAME.ckptresume-tmp`,
+   made durable, and renamed; so the output is absent or whole, and what was there stays until then.
+   A sibling that a killed run left is recognised by its name and removed by the next. With `force`
+   the two swap names; where the system cannot, the old output steps aside between two renames as
+   `.NAME.ckptresume-old`, and a run that finds it alone puts it back. */
+
+/* Paths that were made, or are about to be: kept so that cleaning up needs no memory. */
+typedef struct ckr__paths { const char **list; uint64_t n; } ckr__paths;
+
+typedef struct ckr__write {
+    ckr__ctx        *c;        /* of this call: errors, scratch                         */
+    ckr_plan        *plan;
+    ckr__crew        crew;
+    uint8_t        **buffers;  /* one window per lane                                   */
+    uint64_t       (**seen)[2];/* per lane: digest sums of what is written              */
+    const char      *temp;     /* path of the temporary sibling                         */
+    ckr__paths       dirs, files;      /* of it                                          */
+    void            *lock;     /* on it                                                 */
+    bool             owned;    /* it is ours to remove                                  */
+    bool             single;   /* the output is one file, not a directory                */
+    void           **handles;  /* of the files of the current batch                     */
+    uint64_t         first_file, n_batch;
+    ckr__win        *wins;
+    uint64_t         n_wins, bytes;              /* of that batch                       */
+} ckr__write;
+
+/* Index of the segment that holds byte `at`. */
+static uint64_t ckr__seg_find(const ckr__image *img, uint64_t at)
+{
+    uint64_t lo = 0, hi = img->n_segs;
+    while (hi - lo > 1) {
+        uint64_t mid = lo + (hi - lo) / 2;
+        if (img->segs[mid].offset <= at) lo = mid;
+        else hi = mid;
+    }
+    return lo;
+}
+
+/* The part [w0, w1) of an entry into `dst`, with its digest sums; w0 and w1 count from the entry's
+   start. */
+static bool ckr__win_entry(ckr__write *w, uint32_t lane, const ckr_entry *e, uint64_t w0,
+                           uint64_t w1, uint8_t *dst)
+{
+    ckr__lane *l = &w->crew.lanes[lane];
+    const ckr__fill *f = (const ckr__fill *)e->ops;
+    uint64_t (*sums)[2] = l->sums, i, read;
+    if (f->zero) memset(dst, 0, (size_t)(w1 - w0));
+    for (i = 0; i < f->n_ops; i++)
+        if (!ckr__op_run(l, &f->ops[i], w0, w1, dst)) return false;
+    l->window = dst;
+    l->window_at = w0;
+    l->sums = w->seen[lane];
+    read = l->bytes_read;
+    for (i = 0; i < f->n_seen; i++)
+        if (!ckr__op_run(l, &f->seen[i], w0, w1, NULL)) return false;
+    l->bytes_read = read;
+    l->sums = sums;
+    return true;
+}
+
+static void ckr__win_crc(ckr__win *win, ckr_entry *e, uint64_t at, uint64_t n, const uint8_t *bytes)
+{
+    uint32_t crc = ckr__crc32(0, bytes, (size_t)n);
+    if (at == 0 && n == e->n_bytes) {
+        e->crc = crc;
+    } else {
+        int side = at == 0;
+        win->crc[side] = crc;
+        win->len[side] = n;
+    }
+}
+
+/* Fills the buffer with a window and writes it. */
+static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
+{
+    ckr__lane *l = &w->crew.lanes[lane];
+    const ckr__out_file *f = w->plan->out.files[win->file];
+    const ckr__image *img = (const ckr__image *)f->image;
+    uint8_t *buf = w->buffers[lane] + ckr__misplaced(w->buffers[lane], win->begin);
+    uint64_t i = ckr__seg_find(img, win->begin);
+    int32_t sys;
+    for (; i < img->n_segs && img->segs[i].offset < win->end; i++) {
+        const ckr__seg *s = &img->segs[i];
+        uint64_t a = s->offset > win->begin ? s->offset : win->begin;
+        uint64_t e = s->offset + s->size < win->end ? s->offset + s->size : win->end;
+        uint8_t *dst = buf + (a - win->begin);
+        if (e <= a) continue;
+        if (s->entry && !s->late) {
+            if (!ckr__win_entry(w, lane, s->entry, a - s->offset, e - s->offset, dst)) return;
+            if (f->format == CKR_FORMAT_TORCH_ZIP || f->format == CKR_FORMAT_DCP)
+                ckr__win_crc(win, s->entry, a - s->offset, e - a, dst);
+        } else {
+            memcpy(dst, s->bytes + (a - s->offset), (size_t)(e - a));
+        }
+    }
+    sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[win->file - w->first_file],
+                                win->begin, buf, (size_t)(win->end - win->begin));
+    if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_WRITE, w->files.list[win->file], sys);
+}
+
+static void ckr__win_lane(void *arg, uint32_t lane)
+{
+    ckr__write *w = (ckr__write *)arg;
+    uint64_t i;
+    const uint64_t first = w->n_wins * lane / w->crew.n, last = w->n_wins * (lane + 1) / w->crew.n;
+    ckr_error *err = &w->crew.lanes[lane].err;
+    for (i = first; i < last && err->code == CKR_OK; i++) {
+        ckr__win_run(w, lane, &w->wins[i]);
+        if (!ckr__tell(w->c, lane, w->bytes, i + 1 - first, last - first, err)) return;
+    }
+}
+
+/* CRCs of the entries that crossed windows: the parts in file order. */
+static void ckr__win_join(ckr__write *w)
+{
+    ckr_entry *e = NULL;
+    uint32_t crc = 0;
+    uint64_t i;
+    for (i = 0; i < w->n_wins; i++) {
+        const ckr__win *x = &w->wins[i];
+        const ckr__image *img = (const ckr__image *)w->plan->out.files[x->file]->image;
+        if (x->len[0] && e) {
+            crc = ckr__crc32_combine(crc, x->crc[0], x->len[0]);
+            if (x->end >= e->offset + e->n_bytes) e->crc = crc;
+        }
+        if (x->len[1]) {
+            e = img->segs[ckr__seg_find(img, x->end - 1)].entry;
+            crc = x->crc[1];
+        }
+    }
+}
+
+static ckr_result ckr__win_late(ckr__write *w, uint64_t file)
+{
+    const ckr__out_file *f = w->plan->out.files[file];
+    ckr__image *img = (ckr__image *)f->image;
+    uint64_t i;
+    ckr__image_finish(img);
+    for (i = 0; i < img->n_segs; i++) {
+        const ckr__seg *s = &img->segs[i];
+        int32_t sys;
+        if (!s->late || !s->size) continue;
+        sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[file - w->first_file], s->offset,
+                                    s->bytes, (size_t)s->size);
+        if (sys) return ckr__fail_io(w->c->err, CKR_ITEM_IO_WRITE, w->files.list[file], sys);
+    }
+    return CKR_OK;
+}
+
+static void ckr__wins_add(ckr__write *w, uint64_t file)
+{
+    const ckr__image *img = (const ckr__image *)w->plan->out.files[file]->image;
+    const uint64_t size = w->plan->facts.window_bytes;
+    uint64_t at, end;
+    w->bytes += img->size;
+    for (at = 0; at < img->size; at = end) {
+        ckr__win *x = &w->wins[w->n_wins++];
+        memset(x, 0, sizeof *x);
+        x->file = (uint32_t)file;
+        end = img->size - at > size ? at + size : img->size;
+        if (end < img->size) {                 /* never through an element: ops copy whole ones */
+            const ckr__seg *seg = &img->segs[ckr__seg_find(img, end)];
+            if (seg->entry && !seg->late)
+                end -= (end - seg->offset) % ckr_dtype_size(seg->entry->dtype);
+        }
+        x->begin = at;
+        x->end = end;
+    }
+}
+
+/* Somebody else holds the temporary name, or it cannot be had. */
+static ckr_result ckr__temp_busy(ckr__write *w, int32_t sys)
+{
+    ckr_result r;
+    if (sys != EBUSY && sys != EEXIST)
+        return ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, w->temp, sys);
+    r = ckr__fail(w->c->err, CKR_ITEM_OUTPUT_BUSY, w->temp, CKR_NO_OFFSET, NULL, NULL);
+    return ckr__remedy(w->c->err, r, "wait for it, or write elsewhere");
+}
+
+static ckr_result ckr__temp_lock(ckr__write *w)
+{
+    ckr_io *io = &w->c->env.io;
+    int32_t sys = io->lock_fn ? io->lock_fn(io->user, w->temp, &w->lock) : 0;
+    return sys ? ckr__temp_busy(w, sys == ENOENT ? EBUSY : sys) : CKR_OK;
+}
+
+static void ckr__temp_unlock(ckr__write *w)
+{
+    if (w->lock) w->c->env.io.unlock_fn(w->c->env.io.user, w->lock);
+    w->lock = NULL;
+}
+
+static ckr_result ckr__write_batch(ckr__write *w)
+{
+    ckr_io *io = &w->c->env.io;
+    uint64_t i, opened;
+    ckr_result r = CKR_OK;
+    w->n_wins = w->bytes = 0;
+    for (opened = 0; opened < w->n_batch && r == CKR_OK; opened++) {
+        uint64_t size;
+        const char *path = w->files.list[w->first_file + opened];
+        int32_t sys = io->open_fn(io->user, path, true, &w->handles[opened], &size);
+        if (sys) {
+            r = w->single ? ckr__temp_busy(w, sys)
+                          : ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, path, sys);
+            break;
+        }
+        w->owned = true;
+        if (w->single) r = ckr__temp_lock(w);
+        if (r == CKR_OK) ckr__wins_add(w, w->first_file + opened);
+    }
+    if (r == CKR_OK) {
+        ckr__for(w->c, w->crew.n, ckr__win_lane, w);
+        r = ckr__crew_error(&w->crew);
+    }
+    if (r == CKR_OK) ckr__win_join(w);
+    if (r == CKR_OK && !ckr__tell(w->c, 0, w->bytes, 1, 1, w->c->err)) r = w->c->err->code;
+    for (i = 0; i < w->n_batch && r == CKR_OK; i++) r = ckr__win_late(w, w->first_file + i);
+    for (i = 0; i < opened; i++) io->close_fn(io->user, w->handles[i]);
+    w->c->done += w->bytes;
+    return r;
+}
+
+/* >>output.paths: directories, the temporary sibling, durability */
+
+static ckr_result ckr__path_do(ckr__ctx *c, ckr_path_op op, const char *path, const char *to,
+                               ckr_item item)
+{
+    int32_t sys = c->env.io.path_fn(c->env.io.user, op, path, to);
+    return sys ? ckr__fail_io(c->err, item, path, sys) : CKR_OK;
+}
+
+static void ckr__paths_add(ckr__ctx *c, ckr__paths *p, const char *path)
+{
+    if (path) *CKR__PUSH(const char *, c, p->list, p->n) = path;
+}
+
+/* Removes a file, a link or a tree of ours, breadth first. Everything is tried as a file first, so
+   that a link to a directory is removed and never entered. What cannot be removed is left to the
+   next run. */
+static void ckr__remove_tree(ckr__ctx *c, const char *path)
+{
+    ckr_error keep = *c->err;
+    ckr_io *io = &c->env.io;
+    ckr__paths dirs = { NULL, 0 };
+    uint64_t i, k;
+    if (io->path_fn(io->user, CKR_PATH_REMOVE, path, NULL) != 0) ckr__paths_add(c, &dirs, path);
+    for (i = 0; i < dirs.n; i++) {
+        ckr__dirlist list = CKR_ZERO;
+        list.c = c;
+        if (io->list_fn(io->user, dirs.list[i], ckr__dirlist_add, &list) != 0) continue;
+        for (k = 0; k < list.n; k++) {
+            const char *sub = ckr__path_join(c, dirs.list[i], list.items[k]->name);
+            if (sub && io->path_fn(io->user, CKR_PATH_REMOVE, sub, NULL) != 0)
+                ckr__paths_add(c, &dirs, sub);
+        }
+    }
+    while (dirs.n-- > 0) io->path_fn(io->user, CKR_PATH_RMDIR, dirs.list[dirs.n], NULL);
+    *c->err = keep;
+}
+
+/* The temporary sibling as it will be: directories, parents first, each once; and files. */
+static ckr_result ckr__temp_plan(ckr__write *w)
+{
+    ckr__ctx *c = w->c;
+    ckr__map seen = { c, NULL, 0, 0 };
+    uint64_t i;
+    if (!w->single) ckr__paths_add(c, &w->dirs, w->temp);
+    for (i = 0; i < w->plan->out.n_files; i++) {
+        const char *path = w->plan->out.files[i]->path, *slash;
+        for (slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+            const size_t n = (size_t)(slash - path);
+            if (ckr__map_find(&seen, path, n, NULL)) continue;
+            ckr__map_put(&seen, path, n, 1, NULL);
+            ckr__paths_add(c, &w->dirs, ckr__printf(c, "%s/%.*s", w->temp, (int)n, path));
+        }
+        ckr__paths_add(c, &w->files, w->single ? w->temp : ckr__path_join(c, w->temp, path));
+    }
+    if (!w->single) ckr__paths_add(c, &w->files, ckr__path_join(c, w->temp, CKR__SIDE_FILE));
+    ckr__map_free(&seen);
+    return c->err->code;
+}
+
+/* Takes the temporary name for this run: what a dead run left goes, a living one is left alone. */
+static ckr_result ckr__temp_clear(ckr__write *w)
+{
+    ckr_result r = CKR_OK;
+    if (ckr__path_kind(w->c, w->temp) == CKR_FILE_ABSENT) return CKR_OK;
+    r = ckr__temp_lock(w);
+    if (r == CKR_OK) ckr__remove_tree(w->c, w->temp);
+    ckr__temp_unlock(w);
+    return r;
+}
+
+/* The directory, with a lock on it. (A single file is locked when it has been created.) */
+static ckr_result ckr__temp_make(ckr__write *w)
+{
+    ckr_io *io = &w->c->env.io;
+    int32_t sys = io->path_fn(io->user, CKR_PATH_MKDIR, w->temp, NULL);
+    if (sys == EEXIST) return ckr__temp_busy(w, sys);
+    if (sys) return ckr__fail_io(w->c->err, CKR_ITEM_IO_MKDIR, w->temp, sys);
+    w->owned = true;
+    return ckr__temp_lock(w);
+}
+
+static void ckr__temp_remove(ckr__write *w)
+{
+    ckr_io *io = &w->c->env.io;
+    uint64_t i;
+    for (i = 0; i < w->files.n; i++) io->path_fn(io->user, CKR_PATH_REMOVE, w->files.list[i], NULL);
+    for (i = w->dirs.n; i > 0; i--)
+        io->path_fn(io->user, CKR_PATH_RMDIR, w->dirs.list[i - 1], NULL);
+}
+
+static ckr_result ckr__sync_file(ckr__ctx *c, const char *path)
+{
+    void *h;
+    uint64_t size;
+    int32_t sys = c->env.io.open_fn(c->env.io.user, path, false, &h, &size);
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_SYNC, path, sys);
+    sys = c->env.io.sync_fn(c->env.io.user, h);
+    c->env.io.close_fn(c->env.io.user, h);
+    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_SYNC, path, sys) : CKR_OK;
+}
+
+/* Writes a small file of ours and makes it durable. */
+static ckr_result ckr__write_text(ckr__ctx *c, const char *path, const void *text, size_t n)
+{
+    void *h;
+    uint64_t size;
+    int32_t sys = c->env.io.open_fn(c->env.io.user, path, true, &h, &size);
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
+    sys = n ? c->env.io.write_fn(c->env.io.user, h, 0, text, n) : 0;
+    if (!sys) sys = c->env.io.sync_fn(c->env.io.user, h);
+    c->env.io.close_fn(c->env.io.user, h);
+    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_WRITE, path, sys) : CKR_OK;
+}
+
+/* "dir/name" -> "dir/.name.suffix"; trailing slashes do not count. */
+static const char *ckr__sibling(ckr__ctx *c, const char *path, const char *suffix)
+{
+    size_t n = strlen(path), k;
+    while (n > 1 && path[n - 1] == '/') n--;
+    for (k = n; k > 0 && path[k - 1] != '/'; k--) {}
+    return ckr__printf(c, "%.*s.%.*s.%s", (int)k, path, (int)(n - k), path + k, suffix);
+}
+
+/* Is `inner` the directory `outer` or below it? By identity, so that spellings don't matter: from
+   the deepest part that exists upwards through "..", which follows links as the system does. */
+static bool ckr__path_within(ckr__ctx *c, const char *inner, const char *outer)
+{
+    ckr_stat o, at, last = CKR_ZERO;
+    const char *p = inner;
+    int depth;
+    if (!ckr__path_stat(c, outer, &o) || o.kind == CKR_FILE_ABSENT) return false;
+    while (p && ckr__path_kind(c, p) == CKR_FILE_ABSENT && strcmp(p, ".") && strcmp(p, "/"))
+        p = ckr__parent(c, p);
+    for (depth = 0; p && depth < 256; depth++) {
+        if (!ckr__path_stat(c, p, &at) || at.kind == CKR_FILE_ABSENT) break;
+        if (at.kind == o.kind && at.id[0] == o.id[0] && at.id[1] == o.id[1]) return true;
+        if (at.id[0] == last.id[0] && at.id[1] == last.id[1]) break;      /* the root */
+        last = at;
+        p = at.kind == CKR_FILE_DIR ? ckr__path_join(c, p, "..") : ckr__parent(c, p);
+    }
+    return false;
+}
+
+/* A name that the system cannot have, too long a one, is told before the work. */
+static ckr_result ckr__output_name(ckr__ctx *c, const char *path)
+{
+    ckr_stat st;
+    const int32_t sys = c->env.io.stat_fn(c->env.io.user, path, &st);
+    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys) : CKR_OK;
+}
+
+typedef struct ckr__name_seen { const char *name; size_t len; bool seen; } ckr__name_seen;
+
+static void ckr__name_see(void *arg, const char *name, bool is_dir)
+{
+    ckr__name_seen *x = (ckr__name_seen *)arg;
+    (void)is_dir;
+    if (strlen(name) == x->len && !memcmp(name, x->name, x->len)) x->seen = true;
+}
+
+/* Is there a directory entry for what stat does not find: a link that leads nowhere? */
+static ckr_result ckr__entry_is(ckr__ctx *c, const char *path, bool *is)
+{
+    const char *dir = ckr__parent(c, path);
+    ckr__name_seen x = CKR_ZERO;
+    int32_t sys;
+    size_t k;
+    *is = false;
+    if (!dir) return c->err->code;
+    x.len = strlen(path);
+    while (x.len > 1 && path[x.len - 1] == '/') x.len--;
+    for (k = x.len; k > 0 && path[k - 1] != '/'; k--) {}
+    x.name = path + k;
+    x.len -= k;
+    sys = c->env.io.list_fn(c->env.io.user, dir, ckr__name_see, &x);
+    *is = x.seen;
+    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_LIST, dir, sys) : CKR_OK;
+}
+
+/* What stands in the way of writing `path`; puts an old output back that a killed run left aside.
+   */
+static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *path,
+                                    const char *old)
+{
+    ckr_file_kind kind = ckr__path_kind(c, path), parent;
+    const char *from = ckr__path_from(c, p->src->ctx.home, p->src->path);
+    const char *source = ckr__path_from(c, p->src->ctx.home, p->src->dir);
+    ckr_result named = ckr__output_name(c, path);
+    bool hidden = false;
+    if (named == CKR_OK) named = ckr__output_name(c, old);
+    if (named == CKR_OK) named = ckr__stat_told(c, CKR_OK);
+    if (named != CKR_OK) return named;
+    parent = ckr__path_kind(c, ckr__parent(c, path));
+    if (parent != CKR_FILE_DIR) {
+        ckr_result r = ckr__fail(c->err, CKR_ITEM_PATH_NOT_FOUND, path, CKR_NO_OFFSET, NULL,
+                                 parent == CKR_FILE_ABSENT ? "its parent directory does not exist"
+                                                           : "its parent is no directory");
+        return ckr__remedy(c->err, r,
+                           parent == CKR_FILE_ABSENT ? "create the parent directory first"
+                                                     : "name an output elsewhere");
+    }
+    if (kind == CKR_FILE_ABSENT && ckr__path_kind(c, old) != CKR_FILE_ABSENT) {
+        ckr_result r = ckr__path_do(c, CKR_PATH_RENAME, old, path, CKR_ITEM_IO_RENAME);
+        if (r != CKR_OK) return r;
+        kind = ckr__path_kind(c, path);
+    } else if (kind != CKR_FILE_ABSENT) {
+        ckr__remove_tree(c, old);
+    }
+    if (ckr__path_within(c, path, source) || ckr__path_within(c, path, from) ||
+        ckr__path_within(c, from, path))
+        return ckr__fail(c->err, CKR_ITEM_OUTPUT_INSIDE, path, CKR_NO_OFFSET, NULL,
+                         "the output lies inside the input (or the input inside it); a separate "
+                         "directory was expected");
+    if (kind == CKR_FILE_ABSENT) named = ckr__entry_is(c, path, &hidden);
+    if (named != CKR_OK) return named;
+    if (hidden) kind = CKR_FILE_OTHER;
+    if (kind == CKR_FILE_OTHER) {              /* --force is for what a conversion leaves */
+        ckr_result r = ckr__fail(c->err, CKR_ITEM_OUTPUT_EXISTS, path, CKR_NO_OFFSET, NULL,
+                                 "a device or a pipe, or a link that leads nowhere, which is "
+                                 "not replaced");
+        return ckr__remedy(c->err, r, "name an output of its own");
+    }
+    if (kind != CKR_FILE_ABSENT && !p->target.force) {
+        ckr_result r = ckr__fail(c->err, CKR_ITEM_OUTPUT_EXISTS, path, CKR_NO_OFFSET, NULL, NULL);
+        return ckr__remedy(c->err, r, "--force replaces it when the new one is complete");
+    }
+    return CKR_OK;
+}
+
+/* Room for all of it, an old one beside it; what others write meanwhile is told when it happens. */
+static ckr_result ckr__output_room(ckr__ctx *c, const char *path, uint64_t bytes)
+{
+    const char *dir = ckr__parent(c, path);
+    uint64_t room;
+    ckr_result r;
+    if (!dir) return c->err->code;
+    if (!c->env.io.room_fn || c->env.io.room_fn(c->env.io.user, dir, &room)) return CKR_OK;
+    if (!room || bytes <= room) return CKR_OK; /* some file systems always say 0             */
+    r = ckr__fail(c->err, CKR_ITEM_IO_NO_SPACE, path, CKR_NO_OFFSET, NULL,
+                  "the output takes %llu bytes, and its file system has room for %llu",
+                  (unsigned long long)bytes, (unsigned long long)room);
+    c->err->sys_error = ENOSPC;
+    return ckr__remedy(c->err, r, "make room there, or write elsewhere; nothing was written");
+}
+
+/* The new output takes its name. Over an old directory in one step where the system can swap names:
+   then the temporary name holds the old one. Else in two: the old one stands aside in between. */
+static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *path,
+                                     const char *old, bool single)
+{
+    ckr_io *io = &c->env.io;
+    const char *gone = NULL;
+    ckr_result r = CKR_OK;
+    const bool exists = ckr__path_kind(c, path) != CKR_FILE_ABSENT &&
+                        !(single && ckr__path_kind(c, path) == CKR_FILE_REGULAR);
+    if (exists && io->path_fn(io->user, CKR_PATH_EXCHANGE, temp, path) == 0) {
+        gone = temp;
+    } else {
+        if (exists) r = ckr__path_do(c, CKR_PATH_RENAME, path, old, CKR_ITEM_IO_RENAME);
+        if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_RENAME, temp, path, CKR_ITEM_IO_RENAME);
+        if (r != CKR_OK && exists) io->path_fn(io->user, CKR_PATH_RENAME, old, path);
+        if (exists) gone = old;
+    }
+    if (r != CKR_OK) return r;
+    r = ckr__path_do(c, CKR_PATH_SYNC_DIR, ckr__parent(c, path), NULL, CKR_ITEM_IO_SYNC);
+    if (gone) ckr__remove_tree(c, gone);       /* only when the new one is there to stay      */
+    return r;
+}
+
+/* Bytes of one: a window, at the best place of a line. */
+static size_t ckr__write_buffer(const ckr__write *w)
+{
+    return (size_t)w->plan->facts.window_bytes + CKR__LINE;
+}
+
+static void ckr__write_free(ckr__write *w)
+{
+    uint32_t i;
+    const uint64_t n = 2 * w->crew.n_tensors;
+    for (i = 0; i < w->crew.n; i++) {
+        if (w->buffers) ckr__heap_free(w->c, w->buffers[i], ckr__write_buffer(w));
+        if (w->seen) ckr__heap_free(w->c, w->seen[i], (size_t)n * sizeof **w->seen);
+    }
+    ckr__crew_free(&w->crew);
+}
+
+static ckr_result ckr__write_alloc(ckr__write *w)
+{
+    uint64_t n = w->plan->src->state.n_tensors;
+    uint32_t i;
+    ckr_result r = ckr__crew_make(&w->crew, w->c, &w->plan->src->ctx, NULL, n ? n : 1);
+    if (r != CKR_OK) return r;
+    n = 2 * w->crew.n_tensors; /* and those that are made of them                      */
+    w->buffers = CKR__NEW_N(w->c, uint8_t *, w->crew.n);
+    w->seen = (uint64_t (**)[2])ckr__arena_n(w->c, w->crew.n, sizeof *w->seen);
+    w->handles = CKR__NEW_N(w->c, void *, CKR__BATCH);
+    w->wins = CKR__NEW_N(w->c, ckr__win,
+                         ckr__wins_most(&w->plan->out, w->plan->facts.window_bytes));
+    if (!w->buffers || !w->seen || !w->handles || !w->wins) return w->c->err->code;
+    for (i = 0; i < w->crew.n; i++) {
+        w->buffers[i] = (uint8_t *)ckr__heap_alloc(w->c, ckr__write_buffer(w));
+        w->seen[i] = (uint64_t (*)[2])ckr__heap_alloc(w->c, (size_t)n * sizeof **w->seen);
+        if (!w->buffers[i] || !w->seen[i]) return w->c->err->code;
+        memset(w->seen[i], 0, (size_t)n * sizeof **w->seen);
+    }
+    return CKR_OK;
+}
+
+/* The digests of what was read and of what went into the files, and the side file's text. */
+static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__buf *side);
+static void ckr__receipt_reread(ckr__ctx *c, const char *path, ckr_receipt *receipt);
+
+static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *old,
+                                 ckr_receipt *receipt)
+{
+    ckr__ctx *c = w->c;
+    const ckr_plan *p = w->plan;
+    uint64_t i;
+    ckr__buf side = { c, NULL, 0, 0, false };
+    ckr_result r = CKR_OK;
+
+    if (!w->single) r = ckr__temp_make(w);
+    for (i = 1; i < w->dirs.n && r == CKR_OK; i++)
+        r = ckr__path_do(c, CKR_PATH_MKDIR, w->dirs.list[i], NULL, CKR_ITEM_IO_MKDIR);
+    for (i = 0; i < p->out.n_files && r == CKR_OK; i += w->n_batch) {
+        w->first_file = i;
+        w->n_batch = p->out.n_files - i < CKR__BATCH ? p->out.n_files - i : CKR__BATCH;
+        r = ckr__write_batch(w);
+    }
+    if (r == CKR_OK) r = ckr__write_receipt(w, receipt, &side);
+    if (r == CKR_OK && !w->single)
+        r = ckr__write_text(c, w->files.list[p->out.n_files], side.data, side.size);
+    for (i = 0; i < p->out.n_files && r == CKR_OK; i++) r = ckr__sync_file(c, w->files.list[i]);
+    for (i = w->dirs.n; i > 0 && r == CKR_OK; i--)
+        r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->dirs.list[i - 1], NULL, CKR_ITEM_IO_SYNC);
+    if (r == CKR_OK) r = ckr__output_rename(c, w->temp, path, old, w->single);
+    ckr__buf_free(&side);
+    return r;
+}
+
+/* Is the output the step's directory itself, and not a run's? */
+static bool ckr__is_step_dir(const char *path, const char *step_dir)
+{
+    const size_t n = step_dir ? strlen(step_dir) - 1 : 0;
+    size_t end = strlen(path);
+    while (end && path[end - 1] == '/') end--;
+    return n && end >= n && !memcmp(path + end - n, step_dir, n) &&
+           (end == n || path[end - n - 1] == '/');
+}
+
+/* The files' paths without, or with, the first n bytes. */
+static void ckr__paths_shift(ckr_plan *p, size_t n, bool away)
+{
+    uint64_t i;
+    for (i = 0; i < p->out.n_files; i++)
+        p->out.files[i]->path = away ? p->out.files[i]->path + n : p->out.files[i]->path - n;
+}
+
+static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
+                                                ckr_error *err)
+{
+    ckr__ctx c;
+    ckr__write w = CKR_ZERO;
+    const char *old;
+    size_t shift;
+    ckr_result r = ckr__ctx_init(&c, &p->ctx.env, &p->ctx.limits, err);
+
+    if (r != CKR_OK) return r;
+    if (!c.env.io.write_fn || !c.env.io.sync_fn || !c.env.io.path_fn)
+        return ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
+                         "write_fn, sync_fn and path_fn are needed to write");
+    path = ckr__path_in(&c, path);
+    if (!path) return CKR_E_NOMEM;
+    w.c = &c;
+    w.plan = p;
+    shift = ckr__is_step_dir(path, p->out.step_dir) ? strlen(p->out.step_dir) : 0;
+    if (shift) ckr__paths_shift(p, shift, true);
+    w.single = p->out.n_files == 1 && !p->out.files[0]->path[0];
+    w.temp = ckr__sibling(&c, path, "ckptresume-tmp");
+    old = ckr__sibling(&c, path, "ckptresume-old");
+    if (!w.temp || !old) r = c.err->code;
+    else if (p->src->n_puts != p->n_puts)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "plan",
+                      "something was put into the checkpoint after the plan was made");
+    else if (p->facts.verdict == CKR_VERDICT_REFUSED)
+        r = ckr__plan_refused(&c, p);
+    else r = ckr__stat_told(&c, ckr__output_check(&c, p, path, old));
+    if (r == CKR_OK) {
+        r = ckr__stat_told(&c, ckr__temp_clear(&w));
+        if (r == CKR_OK) r = ckr__output_room(&c, path, p->facts.bytes_written);
+        c.total = p->facts.bytes_written;
+        if (r == CKR_OK) r = ckr__plan_trust(p, &c);
+        if (r == CKR_OK) r = ckr__write_alloc(&w);
+        if (r == CKR_OK) r = ckr__temp_plan(&w);
+        if (r == CKR_OK) r = ckr__write_all(&w, path, old, receipt);
+        if (r == CKR_OK && receipt && p->out.renamed) ckr__receipt_reread(&c, path, receipt);
+        if (r != CKR_OK && w.owned) ckr__temp_remove(&w);
+        ckr__temp_unlock(&w);
+    }
+    if (shift) ckr__paths_shift(p, shift, false);
+    ckr__write_free(&w);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
+                                  ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__plan_write(p, path, receipt, err));
+}
+
+/* >>verify -------------------------------------------------------------------- */
+/* Reading every byte: digests, checks, differences; and boxes into the caller's memory. All are
+   lists of ops for the same engine. */
+
+/* Numbers below 2^61 - 1, a prime. */
+static uint64_t ckr__mod61(uint64_t v)
+{
+    v = (v >> 61) + (v & UINT64_C(0x1fffffffffffffff));
+    return v >= UINT64_C(0x1fffffffffffffff) ? v - UINT64_C(0x1fffffffffffffff) : v;
+}
+
+static uint64_t ckr__mul61(uint64_t a, uint64_t b)
+{
+    const uint64_t a1 = a >> 31, a0 = a & 0x7fffffff, b1 = b >> 31, b0 = b & 0x7fffffff;
+    const uint64_t mid = a1 * b0 + a0 * b1;            /* each below 2^61                     */
+    return ckr__mod61(ckr__mod61(a1 * b1 * 2 + (mid >> 30)) +
+                      ckr__mod61(((mid & 0x3fffffff) << 31) + a0 * b0));
+}
+
+/* The product over the axes of h(end) - h(begin), h random by a secret: the sum of it over boxes is
+   that of the whole exactly when they cover every element once, but for one chance in 2^57. */
+static uint64_t ckr__box_print(const ckr__ctx *c, uint32_t n, const int64_t *start,
+                               const int64_t *count)
+{
+    uint64_t v = 1, key[2], h[2];
+    uint32_t d, i;
+    for (d = 0; d < n; d++) {
+        for (i = 0; i < 2; i++) {
+            key[0] = (uint64_t)(start ? start[d] : 0) + (i ? (uint64_t)count[d] : 0);
+            key[1] = d;
+            h[i] = ckr__mod61(ckr__hash_keyed(c->seed, key, sizeof key, 0));
+        }
+        v = ckr__mul61(v, ckr__mod61(h[1] + UINT64_C(0x1fffffffffffffff) - h[0]));
+    }
+    return v;
+}
+
+static ckr_result ckr__tensor_range(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *p)
+{
+    uint64_t last = p->offset, reach;
+    uint32_t d;
+    bool ok = true;
+    for (d = 0; d < p->n_dims && ok; d++)
+        ok = p->start[d] >= 0 && p->count[d] > 0 && p->stride[d] >= 0 &&
+             p->start[d] <= t->shape[d] && p->count[d] <= t->shape[d] - p->start[d] &&
+             ckr__mul_u64((uint64_t)(p->count[d] - 1), (uint64_t)p->stride[d], &reach) &&
+             ckr__add_u64(last, reach, &last);
+    if (ok && p->file != CKR_NO_FILE)
+        ok = p->file < c->n_files &&
+             ckr__range_ok(last, ckr_dtype_size(p->dtype), c->files[p->file].size);
+    return ok ? CKR_OK
+              : ckr__fail(c->err, CKR_ITEM_PIECE_RANGE, ckr__file_path(c, p->file), p->offset,
+                          t->name, NULL);
+}
+
+/* The first two that meet, for the message; among the first thousand. */
+static ckr_result ckr__tensor_overlap(ckr__ctx *c, const ckr_tensor *t)
+{
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    const uint32_t n = t->n_pieces < 1000 ? t->n_pieces : 1000;
+    uint32_t i, k;
+    for (i = 0; i < n; i++)
+        for (k = 0; k < i; k++) {
+            const ckr_piece *p = &t->pieces[i], *q = &t->pieces[k];
+            if (!p->replica && !q->replica &&
+                ckr__box_meet(t->n_dims, p->start, p->count, q->start, q->count, start, count))
+                return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, ckr__file_path(c, p->file),
+                                 p->offset, t->name, "%s: these elements are in %s too", t->slot,
+                                 ckr__file_path(c, q->file));
+        }
+    return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, NULL, CKR_NO_OFFSET, t->name, NULL);
+}
+
+/* Do the pieces that are no replicas, which have as many elements as the tensor, cover each once?
+   A single one does. */
+static bool ckr__tensor_once(const ckr__ctx *c, const ckr_tensor *t)
+{
+    uint64_t prints = 0;
+    uint32_t i;
+    if (t->n_pieces < 2) return true;
+    for (i = 0; i < t->n_pieces; i++) {
+        const ckr_piece *p = &t->pieces[i];
+        if (!p->replica)
+            prints = ckr__mod61(prints + ckr__box_print(c, t->n_dims, p->start, p->count));
+    }
+    return prints == ckr__box_print(c, t->n_dims, NULL, t->shape);
+}
+
+/* A box of the tensor that no piece holds. False: it would take too long to find one. */
+static bool ckr__tensor_gap(const ckr_tensor *t, int64_t *start, int64_t *count)
+{
+    enum { MOST = 48 };
+    struct { int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS]; uint32_t next; } todo[MOST], g;
+    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
+    uint32_t n_todo = 1, steps = 0, i, d;
+    memset(todo, 0, sizeof *todo);
+    for (d = 0; d < t->n_dims; d++) todo[0].count[d] = t->shape[d];
+    while (n_todo && n_todo + 2 * t->n_dims <= MOST && steps < 1000000) {
+        g = todo[--n_todo];
+        for (i = g.next; i < t->n_pieces; i++, steps++)
+            if (!t->pieces[i].replica &&
+                ckr__box_meet(t->n_dims, g.start, g.count, t->pieces[i].start, t->pieces[i].count,
+                              s, n))
+                break;
+        if (i == t->n_pieces) {
+            memcpy(start, g.start, sizeof g.start);
+            memcpy(count, g.count, sizeof g.count);
+            return true;
+        }
+        g.next = i + 1;
+        for (d = 0; d < t->n_dims; d++) {          /* what is left of it around the piece   */
+            const int64_t at = g.start[d], end = at + g.count[d];
+            g.start[d] = s[d] + n[d];
+            g.count[d] = end - g.start[d];
+            if (g.count[d]) todo[n_todo++] = g;
+            g.start[d] = at;
+            g.count[d] = s[d] - at;
+            if (g.count[d]) todo[n_todo++] = g;
+            g.start[d] = s[d];
+            g.count[d] = n[d];
+        }
+    }
+    return false;
+}
+
+/* Names the box, and a file that has others of its elements. */
+static ckr_result ckr__tensor_hole(ckr__ctx *c, const ckr_tensor *t, int64_t have, int64_t numel)
+{
+    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    const char *file = t->n_pieces ? ckr__file_path(c, t->pieces[0].file) : NULL;
+    char box[48 * CKR_MAX_DIMS] = "";
+    uint32_t d;
+    if (t->n_pieces && ckr__tensor_gap(t, start, count))
+        for (d = 0; d < t->n_dims; d++)
+            ckr__format(box + strlen(box), sizeof box - strlen(box), "%s[%lld, +%lld)",
+                        d ? " x " : ": ", (long long)start[d], (long long)count[d]);
+    return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, file, CKR_NO_OFFSET, t->name,
+                     "%s: %lld of %lld elements are in no file%s", t->slot,
+                     (long long)(numel - have), (long long)numel, box);
+}
+
+/* Every piece inside its file, no two claim the same elements, and together they are the whole
+   tensor: the proof without which nothing is read. */
+static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
+{
+    int64_t numel, have = 0;
+    uint32_t i;
+    if (!ckr__numel(t->n_dims, t->shape, &numel))
+        return ckr__fail(c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, t->name, NULL);
+    for (i = 0; i < t->n_pieces; i++) {
+        const ckr_piece *p = &t->pieces[i];
+        const ckr_result r = ckr__tensor_range(c, t, p);
+        int64_t volume;
+        if (r != CKR_OK || (t->n_pieces == 1 && p->count == t->shape && !p->replica)) return r;
+        if (p->replica) continue;
+        volume = ckr__box_volume(t->n_dims, p->count);
+        if (volume > numel - have) return ckr__tensor_overlap(c, t);
+        have += volume;
+    }
+    if (have == numel)
+        return numel == 0 || ckr__tensor_once(c, t) ? CKR_OK : ckr__tensor_overlap(c, t);
+    return ckr__tensor_hole(c, t, have, numel);
+}
+
+/* Ops that read box [start, start + count) of a tensor into memory as `dst` has it; dst NULL:
+   digest. */
+static ckr_result ckr__read_ops(ckr__ctx *c, ckr__jobs *jobs, const ckr_tensor *t,
+                                const int64_t *start, const int64_t *count, const ckr_piece *dst,
+                                uint8_t *base)
+{
+    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
+    uint32_t i;
+    for (i = 0; i < t->n_pieces; i++) {
+        const ckr_piece *p = &t->pieces[i];
+        if (!p->replica && ckr__box_meet(t->n_dims, start, count, p->start, p->count, s, n))
+            ckr__jobs_op(c, jobs, t, s, n, p, NULL, dst, base);
+    }
+    return c->err->code;
+}
+
+static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
+{
+    const ckr_tensor *t = r->tensor;
+    const uint64_t n_dims = t ? t->n_dims : 0;
+    int64_t *v = CKR__NEW_N(c, int64_t, 3 * n_dims), numel;
+    ckr_piece *dst = CKR__NEW(c, ckr_piece);
+    ckr_dtype as;
+    uint32_t d;
+    if (!v || !dst) return c->err->code;
+    if (!t || (r->start && !r->count))
+        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, t ? t->name : "tensor",
+                         t ? "a start and no count" : "no tensor: is its name in the state?");
+    as = r->as == CKR_DTYPE_NONE ? t->dtype : r->as;
+    for (d = 0; d < t->n_dims; d++) {
+        v[d] = r->start ? r->start[d] : 0;
+        v[t->n_dims + d] = r->start ? r->count[d] : t->shape[d];
+        if (v[d] < 0 || v[t->n_dims + d] < 0 || v[d] > t->shape[d] ||
+            v[t->n_dims + d] > t->shape[d] - v[d])
+            return ckr__fail(c->err, CKR_ITEM_BOX_RANGE, NULL, CKR_NO_OFFSET, t->name,
+                             "axis %u: [%lld, +%lld) of %lld", (unsigned)d, (long long)v[d],
+                             (long long)v[t->n_dims + d], (long long)t->shape[d]);
+    }
+    for (d = 0; d < t->n_dims; d++)
+        v[2 * t->n_dims + d] = ckr__times(ckr__row_major(t->n_dims, v + t->n_dims, d),
+                                          (int64_t)ckr_dtype_size(as));
+    dst->n_dims = t->n_dims;
+    dst->start = v;
+    dst->count = v + t->n_dims;
+    dst->stride = v + 2 * (size_t)t->n_dims;
+    dst->file = CKR_NO_FILE;
+    dst->dtype = as;
+    dst->big_endian = ckr__host_big_endian();
+    numel = ckr__box_volume(t->n_dims, dst->count);
+    if ((uint64_t)numel * ckr_dtype_size(as) != r->dst_size)
+        return ckr__fail(c->err, CKR_ITEM_DST_SIZE, NULL, CKR_NO_OFFSET, t->name,
+                         "dst_size is %llu, the box needs %llu", (unsigned long long)r->dst_size,
+                         (unsigned long long)((uint64_t)numel * ckr_dtype_size(as)));
+    if (as != t->dtype && !ckr__casts(t->dtype, as))
+        return ckr__fail(c->err, CKR_ITEM_CAST, NULL, CKR_NO_OFFSET, t->name,
+                         "%s cannot be cast to %s", ckr_dtype_name(t->dtype), ckr_dtype_name(as));
+    if (numel == 0) return CKR_OK;
+    return ckr__read_ops(c, jobs, t, dst->start, dst->count, dst, (uint8_t *)r->dst);
+}
+
+static CKR__NOINLINE ckr_result ckr__ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads,
+                                               size_t n, ckr_error *err)
+{
+    ckr__ctx c;
+    ckr__crew crew = CKR_ZERO;
+    ckr__jobs jobs = CKR_ZERO;
+    size_t i;
+    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        r = ckr__read_add(&c, &jobs, &reads[i]);
+        if (r == CKR_OK && reads[i].dst_size && !reads[i].dst)
+            r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, reads[i].tensor->name,
+                          "no dst");
+    }
+    if (r == CKR_OK) r = ckr__crew_make(&crew, &c, &ckpt->ctx, NULL, 0);
+    if (r == CKR_OK) r = ckr__jobs_run(&jobs, &crew);
+    ckr__crew_free(&crew);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
+                                 ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_read(ckpt, reads, n, err));
+}
+
+static void ckr__copy_of(ckr_copy *x, const ckr__op *op, uint32_t read)
+{
+    uint32_t i;
+    memset(x, 0, sizeof *x);
+    x->read = read;
+    x->file = op->pa->file;
+    x->mem = op->pa->mem;
+    x->from = op->at_a;
+    x->to = op->at_d;
+    x->at = op->at_l;
+    x->dtype = op->pa->dtype;
+    x->as = op->dtype;
+    x->big_endian = op->pa->big_endian;
+    x->n_dims = op->n_dims;
+    x->run = op->run;
+    for (i = 0; i < op->n_dims; i++) {
+        x->count[i] = op->count[i];
+        x->from_stride[i] = op->a[i];
+        x->to_stride[i] = op->d[i];
+        x->at_stride[i] = op->l[i];
+    }
+}
+
+static CKR__NOINLINE ckr_result ckr__ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads,
+                                                 size_t n, ckr_copy *copies, size_t *n_copies,
+                                                 ckr_error *err)
+{
+    ckr__ctx c;
+    const size_t room = copies ? *n_copies : 0;
+    size_t i;
+    uint64_t k;
+    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
+    *n_copies = 0;
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        ckr__jobs jobs = CKR_ZERO;
+        r = ckr__read_add(&c, &jobs, &reads[i]);
+        for (k = 0; k < jobs.n && r == CKR_OK; k++) {
+            if (k && jobs.list[k].op == jobs.list[k - 1].op) continue;     /* its windows */
+            if (*n_copies < room) ckr__copy_of(&copies[*n_copies], jobs.list[k].op, (uint32_t)i);
+            ++*n_copies;
+        }
+    }
+    if (r == CKR_OK && copies && *n_copies > room)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "n_copies",
+                      "room for %llu copies, there are %llu", (unsigned long long)room,
+                      (unsigned long long)*n_copies);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
+                                   ckr_copy *copies, size_t *n_copies, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_copies(ckpt, reads, n, copies, n_copies, err));
+}
+
+static CKR__NOINLINE ckr_result ckr__ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file,
+                                                uint64_t offset, void *dst, size_t n,
+                                                ckr_error *err)
+{
+    ckr__ctx c;
+    ckr__lane w = CKR_ZERO;
+    ckr_piece p = CKR_ZERO;
+    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
+    w.src = &ckpt->ctx;
+    p.file = file;
+    if (r == CKR_OK && file >= ckpt->ctx.n_files)
+        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "file", "no file has this number");
+    else if (r == CKR_OK && n && !ckr__lane_read(&w, 0, &p, offset, (uint8_t *)dst, n))
+        r = w.err.code;
+    if (w.err.code != CKR_OK) *c.err = w.err;
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file, uint64_t offset, void *dst,
+                                  size_t n, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_bytes(ckpt, file, offset, dst, n, err));
+}
+
+CKR_API void ckr_digest_finish(const uint64_t sums[2], ckr_dtype dtype, uint32_t n_dims,
+                               const int64_t *shape, uint8_t digest[16])
+{
+    ckr__digest_final(sums, dtype, n_dims, shape, digest);
+}
+
+/* Is it a scalar of the optimizer's step? */
+static bool ckr__is_step(const ckr_tensor *t)
+{
+    int64_t numel;
+    return !strcmp(t->slot, "step") && ckr__numel(t->n_dims, t->shape, &numel) && numel == 1 &&
+           ckr_dtype_size(t->dtype) <= 8;
+}
+
+/* The bytes of every step scalar, [n_tensors][8], read in one go: each parameter has one. */
+static ckr_result ckr__step_bytes(ckr__ctx *c, const ckr_ckpt *ckpt, uint8_t (**out)[8])
+{
+    const ckr_state *s = &ckpt->state;
+    ckr_read *reads = CKR__NEW_N(c, ckr_read, s->n_tensors);
+    size_t n = 0;
+    uint64_t i;
+    *out = (uint8_t (*)[8])ckr__arena_n(c, s->n_tensors, 8);
+    if (!reads || !*out) return c->err->code;
+    for (i = 0; i < s->n_tensors; i++) {
+        if (!ckr__is_step(s->tensors[i])) continue;
+        reads[n].tensor = s->tensors[i];
+        reads[n].dst = (*out)[i];
+        reads[n++].dst_size = ckr_dtype_size(s->tensors[i]->dtype);
+    }
+    return n ? ckr_ckpt_read(ckpt, reads, n, c->err) : CKR_OK;
+}
+
+/* A step scalar as an integer; false when it is none. */
+static bool ckr__step_value(const ckr_tensor *t, const uint8_t bytes[8], int64_t *out)
+{
+    const double v = ckr__load_f64(t->dtype, bytes);
+    if (!(v > -9e15 && v < 9e15)) return false;
+    *out = (int64_t)v;
+    return !((double)*out < v) && !((double)*out > v);
+}
+
+/* A count of updates is its number, whatever the type that it is kept in. */
+static void ckr__step_digest(const ckr__digest_tables *tables, int64_t step, uint8_t out[16])
+{
+    uint64_t acc[2] = { 0, 0 };
+    uint8_t le[8];
+    ckr__store_u64(le, (uint64_t)step);
+    ckr__digest_add(tables, acc, 0, le, 8);
+    ckr__digest_final(acc, CKR_DTYPE_I64, 0, NULL, out);
+}
+
+static int ckr__tensor_cmp(const void *a, const void *b)
+{
+    const ckr_tensor *x = (const ckr_tensor *)a, *y = (const ckr_tensor *)b;
+    int r = strcmp(x->name, y->name);
+    return r ? r : strcmp(x->slot, y->slot);
+}
+
+/* Is a master equal to its fp32 parameter? `order` is sorted, "param" comes after "master". */
+static bool ckr__master_told(void **order, uint64_t n, uint64_t i, const uint8_t (*each)[16])
+{
+    const ckr_tensor *t = (const ckr_tensor *)order[i];
+    uint64_t k;
+    if (strcmp(t->slot, "master") != 0) return false;
+    for (k = i + 1; k < n; k++) {
+        const ckr_tensor *u = (const ckr_tensor *)order[k];
+        if (strcmp(u->name, t->name) != 0) return false;
+        if (!strcmp(u->slot, "param"))
+            return u->dtype == CKR_DTYPE_F32 && !memcmp(each[u->index], each[t->index], 16);
+    }
+    return false;
+}
+
+/* The total: SHA-256 over the tensors in order of (name, slot): name, NUL, slot, NUL, 16 bytes; its
+   first 16 bytes. `step` stands as the digest of an int64 scalar; a master equal to its fp32
+   parameter is left out. `list`, `each` go by index; NULL in `list`, and where `use` (or NULL) is
+   false: does not count. `steps` are those of the tensors that have one. */
+static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, uint64_t n,
+                                    const uint8_t (*each)[16], const uint8_t (*steps)[8],
+                                    const bool *use, uint8_t total[16])
+{
+    void **order = (void **)ckr__arena_n(c, n, sizeof *order);
+    ckr__sha256 h;
+    ckr__digest_tables *tables = CKR__NEW(c, ckr__digest_tables);
+    uint8_t sum[32];
+    uint64_t i, m = 0;
+    if (!order || !tables) return c->err->code;
+    for (i = 0; i < n; i++)
+        if (list[i] && (!use || use[i])) memcpy(&order[m++], &list[i], sizeof *order);
+    if (!ckr__sort(c, order, (size_t)m, ckr__tensor_cmp)) return CKR_E_NOMEM;
+    ckr__digest_tables_init(tables);
+    ckr__sha256_init(&h);
+    for (i = 0; i < m; i++) {
+        const ckr_tensor *t = (const ckr_tensor *)order[i];
+        uint8_t d[16];
+        int64_t step;
+        if (ckr__master_told(order, m, i, each)) continue;
+        memcpy(d, each[t->index], 16);
+        if (ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step))
+            ckr__step_digest(tables, step, d);
+        ckr__sha256_update(&h, t->name, strlen(t->name) + 1);
+        ckr__sha256_update(&h, t->slot, strlen(t->slot) + 1);
+        ckr__sha256_update(&h, d, 16);
+    }
+    ckr__sha256_final(&h, sum);
+    memcpy(total, sum, 16);
+    return CKR_OK;
+}
+
+static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool *only,
+                                  uint8_t (*each)[16], uint64_t *bytes)
+{
+    const ckr_state *s = &ckpt->state;
+    int64_t zero[CKR_MAX_DIMS] = CKR_ZERO;
+    ckr__crew crew = CKR_ZERO;
+    ckr__jobs jobs = CKR_ZERO;
+    uint64_t i;
+    uint32_t k;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
+        if (!only || only[i])
+            r = ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL);
+    jobs.bytes = ckr__state_bytes(s);
+    if (r == CKR_OK)
+        r = ckr__crew_make(&crew, c, &ckpt->ctx, NULL, s->n_tensors ? s->n_tensors : 1);
+    if (r == CKR_OK) r = ckr__jobs_run(&jobs, &crew);
+    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+        uint64_t acc[2] = { 0, 0 };
+        for (k = 0; k < crew.n; k++) {
+            acc[0] += crew.lanes[k].sums[i][0];
+            acc[1] += crew.lanes[k].sums[i][1];
+        }
+        ckr__digest_final(acc, s->tensors[i]->dtype, s->tensors[i]->n_dims, s->tensors[i]->shape,
+                          each[i]);
+    }
+    for (k = 0; bytes && k < crew.n && crew.lanes; k++) *bytes += crew.lanes[k].bytes_read;
+    ckr__crew_free(&crew);
+    return r;
+}
+
+/* Is there anything that could be answered about (`tensors`: of them), and all of it? */
+static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors)
+{
+    const ckr_state *s = &k->state;
+    if (s->n_parts)
+        return ckr__remedy(c->err,
+                           ckr__fail(c->err, CKR_ITEM_PART, k->path, CKR_NO_OFFSET, NULL,
+                                     "%llu of its tensors are parts of larger ones, whose rest is "
+                                     "in other ranks' files", (unsigned long long)s->n_parts),
+                           "open the directory that holds all of them");
+    if (s->n_tensors || (!tensors && (s->n_groups || s->n_schedules || s->n_rng ||
+                                      s->n_leftovers || s->n_notes)))
+        return CKR_OK;             /* a note: of a tensor that is no strided array         */
+    return ckr__remedy(c->err,
+                       ckr__fail(c->err, CKR_ITEM_NOTHING, k->path, CKR_NO_OFFSET, NULL,
+                                 tensors ? "it holds no tensors of a model or an optimizer"
+                                         : "no tensors, parameter groups, schedules, random "
+                                           "streams or other values were found in it"),
+                       "`tree` shows what is there");
+}
+
+static CKR__NOINLINE ckr_result ckr__ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16],
+                                                 uint8_t total[16], ckr_error *err)
+{
+    ckr__ctx c;
+    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
+    uint8_t (*own)[16] = each, (*steps)[8] = NULL;
+    if (r == CKR_OK && !own) {
+        own = (uint8_t (*)[16])ckr__arena_n(&c, ckpt->state.n_tensors, 16);
+        if (!own) r = c.err->code;
+    }
+    c.total = ckr__state_bytes(&ckpt->state);
+    if (r == CKR_OK) r = ckr__askable(&c, ckpt, true);
+    if (r == CKR_OK) r = ckr__digest_all(&c, ckpt, NULL, own, NULL);
+    if (r == CKR_OK) r = ckr__step_bytes(&c, ckpt, &steps);
+    if (r == CKR_OK)
+        r = ckr__digest_total(&c, (const ckr_tensor *const *)ckpt->state.tensors,
+                              ckpt->state.n_tensors, (const uint8_t (*)[16])own,
+                              (const uint8_t (*)[8])steps, NULL, total);
+    ckr__ctx_free(&c);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], uint8_t total[16],
+                                   ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_digest(ckpt, each, total, err));
+}
+
+/* >>verify.check: copies, masters, checksums */
+
+typedef struct ckr__checker {
+    ckr__ctx        c;         /* owns the notes                                        */
+    const ckr_ckpt *ckpt;
+    ckr_note       *notes;
+    uint64_t        n_notes, bytes_read;
+} ckr__checker;
+
+static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ckr_tensor *t)
+{
+    uint32_t i;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < t->n_pieces && r == CKR_OK; i++) {
+        uint64_t n;
+        if (!t->pieces[i].replica) continue;
+        r = ckr__compare(&k->c, crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1, true);
+        n = ckr__crew_differ(crew);
+        if (r == CKR_OK && n) {
+            char what[512];
+            ckr__format(what, sizeof what,
+                        "%llu elements of the copy in %.300s differ from the first one",
+                        (unsigned long long)n, ckr__file_path(&k->ckpt->ctx, t->pieces[i].file));
+            r = ckr__say(&k->c, "CKR_E_REPLICA_DIFFERS", CKR_ERROR,
+                         ckr__printf(&k->c, "%s (%s)", t->name, t->slot), NULL, NULL, what, NULL);
+        }
+    }
+    return r;
+}
+
+static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_tensor *master,
+                                    const ckr_tensor *param)
+{
+    uint64_t n;
+    ckr_result r = ckr__master_differs(&k->c, crew, master, param, &n);
+    if (r != CKR_OK || !n) return r;
+    return ckr__say(&k->c, "CKR_E_MASTER_DIFFERS", CKR_ERROR, master->name, NULL, NULL,
+                    ckr__master_text(&k->c, master, param, n), NULL);
+}
+
+static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16]);
+static ckr_result ckr__check_members(ckr__checker *k);
+
+/* Each random stream is one that its generator could be in; what is odd about them as a whole. */
+static ckr_result ckr__check_rng(ckr__checker *k)
+{
+    static const char codes[] = "CKR_W_RNG_DUPLICATES CKR_W_RNG_OVERLAP CKR_W_RNG_ODD "
+                                "CKR_W_RNG_OFFSET CKR_W_RNG_SCOPE CKR_W_RNG_EXTRA "
+                                "CKR_W_RNG_STALE";
+    ckr_rng_want want = CKR_ZERO;
+    ckr__rng_result out;
+    uint64_t i;
+    ckr_result r;
+    if (!k->ckpt->state.n_rng) return CKR_OK;
+    want.mode = CKR_MODE_CONTINUE;
+    r = ckr__rng_of_ckpt(&k->c, k->ckpt, &want, NULL, &out);
+    for (i = 0; i < out.n_notes && r == CKR_OK; i++) {
+        const ckr_note *n = &out.notes[i];
+        if (ckr__word_in(codes, n->code))
+            r = ckr__say(&k->c, n->code, n->severity, n->subject, n->old_value, n->new_value,
+                         n->reason, n->remedy);
+    }
+    return r;
+}
+
+/* The parameter that a master is of, NULL when `t` is none. */
+static const ckr_tensor *ckr__check_param(const ckr__checker *k, const ckr__map *params,
+                                          const ckr_tensor *t)
+{
+    uint64_t at;
+    if (strcmp(t->slot, "master") != 0 || !ckr__map_find(params, t->name, strlen(t->name), &at))
+        return NULL;
+    return k->ckpt->state.tensors[at];
+}
+
+/* Bytes that a tensor is compared with: its copies and its parameter. */
+static uint64_t ckr__check_bytes(const ckr_tensor *t, const ckr_tensor *param)
+{
+    uint64_t sum = param ? ckr__pieces_bytes(param, param->pieces, param->n_pieces) : 0;
+    uint32_t i;
+    for (i = 0; i < t->n_pieces; i++)
+        if (t->pieces[i].replica) sum += ckr__pieces_bytes(t, &t->pieces[i], 1);
+    return sum;
+}
+
+static ckr_result ckr__check_copies(ckr__checker *k, const ckr__map *params)
+{
+    const ckr_state *s = &k->ckpt->state;
+    ckr__crew crew;
+    uint64_t i, done = k->c.done;
+    uint32_t n;
+    ckr_result r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, &k->ckpt->ctx, 0);
+    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+        const ckr_tensor *t = s->tensors[i], *param = ckr__check_param(k, params, t);
+        r = ckr__check_replicas(k, &crew, t);
+        if (r == CKR_OK && param) r = ckr__check_master(k, &crew, t, param);
+        done += ckr__check_bytes(t, param);
+        k->c.done = done;
+    }
+    for (n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
+    ckr__crew_free(&crew);
+    return r;
+}
+
+static ckr_result ckr__check_all(ckr__checker *k)
+{
+    const ckr_state *s = &k->ckpt->state;
+    ckr__map params = { &k->c, NULL, 0, 0 };
+    uint64_t i;
+    uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
+    ckr_result r;
+    for (i = 0; i < s->n_tensors; i++)
+        if (!strcmp(s->tensors[i]->slot, "param"))
+            ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    k->c.total = ckr__state_bytes(s);
+    for (i = 0; i < s->n_tensors; i++)
+        k->c.total +=
+            ckr__check_bytes(s->tensors[i], ckr__check_param(k, &params, s->tensors[i]));
+    r = ckr__failed(&k->c) ? k->c.err->code : ckr__check_members(k);
+    if (r == CKR_OK) r = ckr__check_rng(k);
+    if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, NULL, each, &k->bytes_read);
+    if (r == CKR_OK) r = ckr__check_side(k, (const uint8_t (*)[16])each);
+    if (r == CKR_OK) r = ckr__check_copies(k, &params);
+    ckr__map_free(&params);
+    return r;
+}
+
+static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report *out,
+                                                ckr_error *err)
+{
+    ckr_result r;
+    uint64_t i;
+    ckr__checker *k = (ckr__checker *)ckr__owner_make(&ckpt->ctx.env, &ckpt->ctx.limits, sizeof *k,
+                                                      err, &r);
+    memset(out, 0, sizeof *out);
+    if (!k) return r;
+    k->ckpt = ckpt;
+    k->c.notes = &k->notes;
+    k->c.n_notes = &k->n_notes;
+    r = ckr__askable(&k->c, ckpt, false);
+    if (r == CKR_OK) r = ckr__check_all(k);
+    if (r == CKR_OK) r = k->c.err->code;
+    out->notes = k->notes;
+    out->n_notes = k->n_notes;
+    out->bytes_read = k->bytes_read;
+    out->_owner = k;
+    out->sound = r == CKR_OK;
+    for (i = 0; i < k->n_notes; i++)
+        if (k->notes[i].severity == CKR_ERROR) out->sound = false;
+    for (i = 0; i < ckpt->state.n_notes; i++)          /* found wrong when it was opened     */
+        if (ckpt->state.notes[i].severity == CKR_ERROR) out->sound = false;
+    if (r != CKR_OK) ckr_report_free(out);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report *out, ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_check(ckpt, out, err));
+}
+
+CKR_API void ckr_report_free(ckr_report *r)
+{
+    ckr__owner_free(r->_owner, sizeof(ckr__checker));
+    memset(r, 0, sizeof *r);
+}
+
+/* >>verify.diff: two checkpoints of any format and topology */
+
+typedef struct ckr__differ {
+    ckr__ctx         c;
+    const ckr_ckpt  *a, *b;
+    ckr_tensor_diff *tensors;
+    uint64_t         n_tensors;
+    ckr_note        *others;
+    uint64_t         n_others;
+} ckr__differ;
+
+static ckr_tensor_diff *ckr__diff_add(ckr__differ *d, const ckr_tensor *t, int where)
+{
+    ckr_tensor_diff *x = CKR__PUSH(ckr_tensor_diff, &d->c, d->tensors, d->n_tensors);
+    x->name = t->name;
+    x->slot = t->slot;
+    x->where = (where > 0) - (where < 0);
+    x->n_elements = (uint64_t)ckr__box_volume(t->n_dims, t->shape);
+    x->max_ulp = ckr__is_float(t->dtype) ? 0 : CKR_NO_ULP;
+    return x;
+}
+
+static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_tensor *x,
+                                   const ckr_tensor *y)
+{
+    ckr_tensor_diff *out;
+    uint32_t i;
+    uint64_t n;
+    ckr_result r;
+    if (x->dtype != y->dtype || x->n_dims != y->n_dims ||
+        memcmp(x->shape, y->shape, x->n_dims * sizeof *x->shape)) {
+        ckr__diff_add(d, x, 0);
+        return d->c.err->code;
+    }
+    r = ckr__compare(&d->c, crew, x, x->pieces, x->n_pieces, y->pieces, y->n_pieces, true);
+    n = ckr__crew_differ(crew);
+    if (r != CKR_OK || !n) return r;
+    out = ckr__diff_add(d, x, 0);
+    out->n_elements = n;
+    for (i = 0; i < crew->n; i++) {
+        if (out->max_ulp != CKR_NO_ULP && crew->lanes[i].max_ulp > out->max_ulp)
+            out->max_ulp = crew->lanes[i].max_ulp;
+        if (crew->lanes[i].max_abs > out->max_abs || !(crew->lanes[i].max_abs <= DBL_MAX))
+            out->max_abs = crew->lanes[i].max_abs;
+    }
+    return d->c.err->code;
+}
+
+/* Is list[i] a master that equals its fp32 parameter? The digest passes over such a one, since not
+   all formats have it. */
+static ckr_result ckr__diff_spare(ckr__differ *d, const ckr_ckpt *of, void *const *list, uint64_t n,
+                                  uint64_t i, bool *spare)
+{
+    const ckr_tensor *t = (const ckr_tensor *)list[i], *u = NULL;
+    ckr__crew crew;
+    ckr_result r;
+    *spare = false;
+    if (strcmp(t->slot, "master") != 0 || t->dtype != CKR_DTYPE_F32) return CKR_OK;
+    for (i++; i < n; i++) {
+        u = (const ckr_tensor *)list[i];
+        if (strcmp(u->name, t->name) != 0) return CKR_OK;
+        if (!strcmp(u->slot, "param")) break;
+    }
+    if (i == n || u->dtype != t->dtype || u->n_dims != t->n_dims ||
+        memcmp(u->shape, t->shape, t->n_dims * sizeof *t->shape) != 0)
+        return CKR_OK;
+    r = ckr__crew_make(&crew, &d->c, &of->ctx, &of->ctx, 0);
+    crew.aside = true;
+    if (r == CKR_OK)
+        r = ckr__compare(&d->c, &crew, t, t->pieces, t->n_pieces, u->pieces, u->n_pieces, true);
+    *spare = r == CKR_OK && !ckr__crew_differ(&crew);
+    ckr__crew_free(&crew);
+    return r;
+}
+
+/* Tensors of both sides in one order, like a merge of two sorted lists. */
+static ckr_result ckr__diff_tensors(ckr__differ *d)
+{
+    bool spare = false;
+    const ckr_state *s = &d->a->state, *t = &d->b->state;
+    void **x = (void **)ckr__arena_n(&d->c, s->n_tensors, sizeof *x),
+         **y = (void **)ckr__arena_n(&d->c, t->n_tensors, sizeof *y);
+    uint64_t i, k, done = 0;
+    ckr__crew crew;
+    ckr_result r;
+    if (!x || !y) return d->c.err->code;
+    for (i = 0; i < t->n_tensors; i++)
+        d->c.total += ckr__pieces_bytes(t->tensors[i], t->tensors[i]->pieces,
+                                        t->tensors[i]->n_pieces);
+    for (i = 0; i < s->n_tensors; i++) x[i] = s->tensors[i];
+    for (i = 0; i < t->n_tensors; i++) y[i] = t->tensors[i];
+    if (!ckr__sort(&d->c, x, (size_t)s->n_tensors, ckr__tensor_cmp) ||
+        !ckr__sort(&d->c, y, (size_t)t->n_tensors, ckr__tensor_cmp))
+        return CKR_E_NOMEM;
+    r = ckr__crew_make(&crew, &d->c, &d->a->ctx, &d->b->ctx, 0);
+    for (i = k = 0; r == CKR_OK && (i < s->n_tensors || k < t->n_tensors);) {
+        int order = i >= s->n_tensors ? 1 : k >= t->n_tensors ? -1 : ckr__tensor_cmp(x[i], y[k]);
+        if (order == 0)
+            r = ckr__diff_tensor(d, &crew, (const ckr_tensor *)x[i], (const ckr_tensor *)y[k]);
+        else
+            r = order < 0 ? ckr__diff_spare(d, d->a, x, s->n_tensors, i, &spare)
+                          : ckr__diff_spare(d, d->b, y, t->n_tensors, k, &spare);
+        if (r == CKR_OK && order && !spare)
+            ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order);
+        if (order >= 0)
+            done += ckr__pieces_bytes((const ckr_tensor *)y[k], ((const ckr_tensor *)y[k])->pieces,
+                                      ((const ckr_tensor *)y[k])->n_pieces);
+        d->c.done = done;
+        if (order <= 0) i++;
+        if (order >= 0) k++;
+    }
+    ckr__crew_free(&crew);
+    return r == CKR_OK ? d->c.err->code : r;
+}
+
+static ckr_result ckr__diff_others(ckr__differ *d);
+
+static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
+                                               ckr_error *err)
+{
+    ckr_result r;
+    ckr__differ *d = (ckr__differ *)ckr__owner_make(&a->ctx.env, &a->ctx.limits, sizeof *d, err,
+                                                    &r);
+    memset(out, 0, sizeof *out);
+    if (!d) return r;
+    d->a = a;
+    d->b = b;
+    d->c.notes = &d->others;
+    d->c.n_notes = &d->n_others;
+    r = ckr__askable(&d->c, a, false);
+    if (r == CKR_OK) r = ckr__askable(&d->c, b, false);
+    if (r == CKR_OK) r = ckr__diff_tensors(d);
+    if (r == CKR_OK) r = ckr__diff_others(d);
+    if (r == CKR_OK) r = d->c.err->code;
+    out->tensors = d->tensors;
+    out->n_tensors = d->n_tensors;
+    out->others = d->others;
+    out->n_others = d->n_others;
+    out->_owner = d;
+    if (r != CKR_OK) ckr_diff_free(out);
+    return r;
+}
+
+CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
+                                 ckr_error *err)
+{
+    CKR__IN_FENV(ckr_result, ckr__ckpt_diff(a, b, out, err));
+}
+
+CKR_API void ckr_diff_free(ckr_diff *out)
+{
+    ckr__owner_free(out->_owner, sizeof(ckr__differ));
+    memset(out, 0, sizeof *out);
+}
+
+/* >>verify.members: CRC-32 of every member of every zip archive that the checkpoint opened */
+
+typedef struct ckr__crc_job {
+    ckr__file *file;
+    const ckr__member *member;
+    bool wrong;
+} ckr__crc_job;
+typedef struct ckr__crc_jobs {
+    ckr__ctx *c;
+    ckr__crew *crew;
+    ckr__crc_job *list;
+    uint64_t n, n_packed;
+    uint64_t bytes, first;     /* of all, and of what the first lane reads                 */
+} ckr__crc_jobs;
+
+static bool ckr__crc_file(const ckr__crc_jobs *j, ckr__lane *w, const ckr__crc_job *x,
+                          uint32_t *crc)
+{
+    uint64_t at = x->member->offset, left = x->member->size;
+    *crc = 0;
+    while (left) {
+        size_t n = left < CKR__BLOCK ? (size_t)left : CKR__BLOCK;
+        uint8_t *p = w->block[0] + ckr__misplaced(w->block[0], at);
+        int32_t sys = j->c->env.io.read_fn(j->c->env.io.user, x->file->handle, at, p, n);
+        if (sys) return ckr__fail_io(&w->err, CKR_ITEM_IO_READ, x->file->path, sys) == CKR_OK;
+        *crc = ckr__crc32(*crc, p, n);
+        w->bytes_read += n;
+        at += n;
+        left -= n;
+        if (!ckr__tell(j->c, (uint32_t)(w - j->crew->lanes), j->bytes, w->bytes_read, j->first,
+                       &w->err))
+            return false;
+    }
+    return true;
+}
+
+static void ckr__crc_lane(void *arg, uint32_t lane)
+{
+    ckr__crc_jobs *j = (ckr__crc_jobs *)arg;
+    ckr__lane *w = &j->crew->lanes[lane];
+    uint64_t i;
+    for (i = lane; i < j->n && w->err.code == CKR_OK; i += j->crew->n) {
+        uint32_t crc;
+        if (!ckr__crc_file(j, w, &j->list[i], &crc)) return;
+        j->list[i].wrong = crc != j->list[i].member->crc;
+    }
+}
+
+/* Adds the members of bytes that are a zip archive; a CRC of 0 means that the writer computed
+   none. */
+static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, uint32_t file,
+                                   uint64_t offset, uint64_t size)
+{
+    uint8_t magic[4];
+    ckr__zip z;
+    uint64_t i;
+    ckr_result r;
+    if (size < 22) return CKR_OK;
+    r = ckr__file_read(&k->c, file, offset, magic, 4);
+    if (r != CKR_OK || memcmp(magic, "PK\003\004", 4) != 0) return r;
+    r = ckr__zip_open(&k->c, file, offset, size, &z);
+    for (i = 0; i < z.n && r == CKR_OK; i++) {
+        ckr__crc_job *x;
+        if (!z.members[i].crc || !z.members[i].size) continue;
+        if (z.members[i].method) {     /* the sum is of bytes that are not unpacked here */
+            j->n_packed++;
+            continue;
+        }
+        x = CKR__PUSH(ckr__crc_job, &k->c, j->list, j->n);
+        x->file = CKR__DUP(&k->c, ckr__file, &k->c.files[file], 1);  /* their table moves */
+        x->member = &z.members[i];
+    }
+    return k->c.err->code;
+}
+
+/* Files that hold archives hold them where the reader has found them; any other file may be one. */
+static ckr_result ckr__crc_files(ckr__checker *k, ckr__crc_jobs *j)
+{
+    const ckr__ctx *from = &k->ckpt->ctx;
+    bool *sliced = CKR__NEW_N(&k->c, bool, from->n_files);
+    uint32_t n;
+    uint64_t i;
+    ckr_result r = sliced && ckr__files_borrow(&k->c, from) ? CKR_OK : k->c.err->code;
+    for (i = 0; i < from->n_slices && r == CKR_OK; i++) sliced[from->slices[i].file] = true;
+    for (n = 0; n < from->n_files && r == CKR_OK; n++)
+        if (!sliced[n]) r = ckr__crc_collect(k, j, n, 0, k->c.files[n].size);
+    for (i = 0; i < from->n_slices && r == CKR_OK; i++)
+        r = ckr__crc_collect(k, j, from->slices[i].file, from->slices[i].offset,
+                             from->slices[i].size);
+    return r;
+}
+
+static ckr_result ckr__check_members(ckr__checker *k)
+{
+    ckr__crc_jobs j = CKR_ZERO;
+    ckr__crew crew = CKR_ZERO;
+    uint64_t i;
+    uint32_t n;
+    ckr_result r;
+    j.c = &k->c;
+    r = ckr__crc_files(k, &j);
+    if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, NULL, 0);
+    if (r == CKR_OK) {
+        j.crew = &crew;
+        for (i = 0; i < j.n; i++) {
+            j.bytes += j.list[i].member->size;
+            if (i % crew.n == 0) j.first += j.list[i].member->size;
+        }
+        k->c.total += j.bytes;
+        ckr__for(&k->c, crew.n, ckr__crc_lane, &j);
+        k->c.done += j.bytes;
+        r = ckr__crew_error(&crew);
+    }
+    for (n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
+    for (i = 0; i < j.n && r == CKR_OK; i++)
+        if (j.list[i].wrong)
+            r = ckr__say(&k->c, "CKR_E_MEMBER_CRC", CKR_ERROR,
+                         ckr__printf(&k->c, "%s: %s", j.list[i].file->path,
+                                     j.list[i].member->name),
+                         NULL, NULL, "the member's bytes do not match its CRC-32", NULL);
+    if (r == CKR_OK && j.n_packed)
+        r = ckr__say(&k->c, "CKR_N_MEMBER_DEFLATED", CKR_EXACT, "members", NULL,
+                     ckr__printf(&k->c, "%llu not checked", (unsigned long long)j.n_packed),
+                     "they are compressed, as TorchScript's code is; no tensor lies in them", NULL);
+    ckr__crew_free(&crew);
+    return r;
+}
+
 /* >>kit.streams --------------------------------------------------------------- */
 /* The random generators of ranks: read from a rank's dict by kind and name, and written as the dict
    of a rank of the coming run. What a dialect has to tell is a table of its keys:
@@ -26523,35 +34569,6 @@ typedef struct ckr__rank_streams {
     uint32_t               n_elsewhere, n_active;      /* told by ckr__streams_say       */
 } ckr__rank_streams;
 
-/* The parallel sizes, and what each is where nothing is cut. */
-static const struct { const char *name; size_t at; int32_t least; } ckr__sizes[] = {
-    { "tp", offsetof(ckr_topology, tp), 1 }, { "pp", offsetof(ckr_topology, pp), 1 },
-    { "ep", offsetof(ckr_topology, ep), 1 }, { "dp", offsetof(ckr_topology, dp), 1 },
-    { "cp", offsetof(ckr_topology, cp), 1 }, { "zero", offsetof(ckr_topology, zero), 0 }
-};
-#define CKR__SIZES (sizeof ckr__sizes / sizeof *ckr__sizes)
-
-static int32_t ckr__size_of(const ckr_topology *t, size_t axis)
-{
-    int32_t v;
-    memcpy(&v, (const char *)t + ckr__sizes[axis].at, sizeof v);
-    return v;
-}
-
-/* An entry for each of the axes, blanks between, whose size is another. */
-static void ckr__say_sizes(ckr__ctx *c, const char *axes, const ckr_topology *was,
-                           const ckr_topology *now)
-{
-    size_t i, n;
-    for (; *axes; axes += n + (axes[n] == ' ')) {
-        n = strcspn(axes, " ");
-        for (i = 0; strlen(ckr__sizes[i].name) != n || strncmp(ckr__sizes[i].name, axes, n);) i++;
-        if (ckr__size_of(was, i) != ckr__size_of(now, i))
-            ckr__say_int(c, "CKR_W_TOPOLOGY", CKR_CHANGED, ckr__sizes[i].name,
-                         ckr__size_of(was, i), ckr__size_of(now, i), "asked for", NULL);
-    }
-}
-
 /* Bytes of a stored state, for the listing. */
 static uint64_t ckr__stream_bytes(const ckr_node *n)
 {
@@ -26569,31 +34586,6 @@ static uint64_t ckr__stream_bytes(const ckr_node *n)
         else if (x->kind == CKR_NODE_NDARRAY) sum += ckr__stream_bytes(x);
     }
     return sum;
-}
-
-/* The streams of one rank. */
-static const ckr_stream *ckr__streams_of(const ckr_state *s, uint32_t rank, uint64_t *n)
-{
-    uint64_t lo = 0, hi = s->n_rng, end;
-    while (lo < hi) {
-        const uint64_t mid = lo + (hi - lo) / 2;
-        if (s->rng[mid].rank < rank) lo = mid + 1;
-        else hi = mid;
-    }
-    for (end = lo; end < s->n_rng && s->rng[end].rank == rank;) end++;
-    *n = end - lo;
-    return *n ? &s->rng[lo] : NULL;
-}
-
-/* A rank's stream of that kind and name; NULL: it has none. */
-static const ckr_stream *ckr__stream_of(const ckr_state *s, uint32_t rank, const char *kind,
-                                        const char *name)
-{
-    uint64_t i, n;
-    const ckr_stream *all = ckr__streams_of(s, rank, &n);
-    for (i = 0; i < n; i++)
-        if (!strcmp(all[i].kind, kind) && !strcmp(all[i].name, name)) return &all[i];
-    return NULL;
 }
 
 /* One more stream of the rank. What a process has seen of another's device is a `sibling`. */
@@ -28387,14 +36379,6 @@ static ckr_node *ckr__dist_state(ckr__ctx *c, const ckr__dist_field *known, size
         if (name) ckr__node_set(c, state, name, k < n ? known[k].value : ckr__dict_at(had, i));
     }
     return state;
-}
-
-/* Row-major strides, where torch counts an axis of length 0 as 1. */
-static void ckr__strides(uint32_t n_dims, const int64_t *shape, int64_t *out)
-{
-    int64_t step = 1;
-    for (; n_dims-- > 0; step = ckr__times(step, shape[n_dims] ? shape[n_dims] : 1))
-        out[n_dims] = step;
 }
 
 /* A tensor of the mesh's ranks, flat or in its shape. */
@@ -52441,7975 +60425,6 @@ static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const c
                      strcmp(names[i], "float8") ? "%s has no use for it; these have: %s"
                                                 : "%s trains in no float8; these hold it: %s",
                      d->name, n ? takers : "none");
-}
-
-/* >>write.pickle -------------------------------------------------------------- */
-/* A tree as a pickle of protocol 2, opcode for opcode what CPython's pickler writes for the same
-   values, so that torch.load(weights_only=True) meets nothing that it does not know from
-   torch.save: - every object that CPython memoizes gets a BINPUT, in its order; a node met again is
-   a BINGET, which keeps shared lists shared. Text, globals, numpy dtypes and bytes of length 0 or 1
-   are shared by content, as CPython's interned and cached objects are. - containers are filled in
-   batches of 1000. For exact lists and dicts a batch of one is MARK x APPENDS unless it is all
-   there is; for other sources of items it is x APPEND. An exact dict of a multiple of 1000 pairs
-   ends with an empty batch. - a storage is the persistent id ('storage', class, key, 'cpu', numel),
-   keys counted from 0 in the order of appearance; records follow in that order, which readers that
-   compute offsets rely on. The walk keeps its own stack. Containers that are memoized before they
-   are filled may contain themselves; tuples, sets and calls may not (Python needs POP for those,
-   which weights_only lacks). */
-
-#define CKR__PICKLE_BATCH 1000
-#define CKR__PICKLE_OPEN UINT64_MAX    /* instead of a memo index: its children are being written */
-
-enum {
-    CKR__PK_SAVE = 0,
-    CKR__PK_OP,
-    CKR__PK_PUT,
-    CKR__PK_CALL,
-    CKR__PK_TUPLE,
-    CKR__PK_FILL,
-    CKR__PK_FILL_EXACT
-};
-
-typedef struct ckr__pickler_frame {
-    uint8_t         what;      /* CKR__PK_                                              */
-    uint8_t         op;        /* of PK_OP                                              */
-    bool            pairs;     /* of PK_FILL: keys and values                           */
-    const ckr_node *node;
-    uint64_t        at;        /* next child                                            */
-} ckr__pickler_frame;
-
-typedef struct ckr__pickler {
-    ckr__ctx      *c;
-    ckr__out_file *f;
-    ckr__buf       out, stack, key;
-    ckr__map       text;       /* content -> memo index; what is no text starts with 0xff */
-    ckr__map       ids;        /* address of a node or entry -> memo index              */
-    uint64_t       n_memo;
-    ckr_entry    **entries;    /* in the order of appearance                            */
-    uint64_t       n_entries;
-    ckr_result     r;          /* of the first failure                                  */
-} ckr__pickler;
-
-/* Where in the tree the walk is: keys and indices of the open containers, joined by "/". */
-static void ckr__pickler_where(const ckr__pickler *p, char *out, size_t cap)
-{
-    const ckr__pickler_frame *f = (const ckr__pickler_frame *)(const void *)p->stack.data;
-    size_t n = p->stack.size / sizeof *f, i, used = 0;
-    out[0] = 0;
-    for (i = 0; i < n && used + 1 < cap; i++) {
-        const ckr_node *k;
-        if (f[i].what < CKR__PK_TUPLE || f[i].at == 0) continue;
-        k = f[i].pairs ? f[i].node->u.items[(f[i].at - 1) & ~(uint64_t)1] : NULL;
-        if (k && k->kind == CKR_NODE_STR)
-            used += ckr__format(out + used, cap - used, "/%.*s",
-                                (int)(k->count < 100 ? k->count : 100), k->u.str);
-        else if (k && k->kind == CKR_NODE_INT)
-            used += ckr__format(out + used, cap - used, "/%lld", (long long)k->u.i);
-        else
-            used += ckr__format(out + used, cap - used, "/[%llu]",
-                                (unsigned long long)((f[i].at - 1) / (f[i].pairs ? 2 : 1)));
-    }
-}
-
-CKR__PRINTF(3, 4)
-static void ckr__pickler_fail(ckr__pickler *p, ckr_item item, const char *fmt, ...)
-{
-    char where[192], text[256];
-    va_list ap;
-    if (p->r != CKR_OK) return;
-    va_start(ap, fmt);
-    ckr__vformat(text, sizeof text, fmt, ap);
-    va_end(ap);
-    ckr__pickler_where(p, where, sizeof where);
-    p->r = ckr__fail(p->c->err, item, p->f->source ? p->f->source : p->f->path, CKR_NO_OFFSET,
-                     where, "%s", text);
-}
-
-static void ckr__pickler_nomem(ckr__pickler *p)
-{
-    ckr__nomem(p->c);
-    if (p->r == CKR_OK) p->r = p->c->err->code;
-}
-
-/* Memo ---------------------------------------------------------------------- */
-
-static void ckr__pickler_push(ckr__pickler *p, unsigned what, const ckr_node *node, unsigned op,
-                              bool pairs)
-{
-    ckr__pickler_frame f = CKR_ZERO;
-    f.what = (uint8_t)what;
-    f.op = (uint8_t)op;
-    f.pairs = pairs;
-    f.node = node;
-    ckr__buf_put(&p->stack, &f, sizeof f);
-}
-
-static uint64_t ckr__pickler_put(ckr__pickler *p)
-{
-    uint8_t b[5];
-    ckr__store_u32(b + 1, (uint32_t)p->n_memo);
-    b[0] = p->n_memo < 256 ? 'q' : 'r';                /* BINPUT, LONG_BINPUT */
-    ckr__buf_put(&p->out, b, p->n_memo < 256 ? 2 : 5);
-    return p->n_memo++;
-}
-
-static void ckr__pickler_get(ckr__pickler *p, uint64_t memo)
-{
-    uint8_t b[5];
-    ckr__store_u32(b + 1, (uint32_t)memo);
-    b[0] = memo < 256 ? 'h' : 'j';                     /* BINGET, LONG_BINGET */
-    ckr__buf_put(&p->out, b, memo < 256 ? 2 : 5);
-}
-
-static bool ckr__pickler_id_find(const ckr__pickler *p, const void *id, uint64_t *memo)
-{
-    return ckr__map_find(&p->ids, (const char *)(const void *)&id, sizeof id, memo);
-}
-
-static void ckr__pickler_id_set(ckr__pickler *p, const void *id, uint64_t memo)
-{
-    const void **cell;
-    if (!ckr__pickler_id_find(p, id, NULL)) {
-        cell = CKR__NEW(p->c, const void *);           /* the map borrows its keys */
-        if (!cell) { ckr__pickler_nomem(p); return; }
-        *cell = id;
-        if (!ckr__map_put(&p->ids, (const char *)(const void *)cell, sizeof id, memo, NULL))
-            ckr__pickler_nomem(p);
-    } else if (!ckr__map_put(&p->ids, (const char *)(const void *)&id, sizeof id, memo, NULL)) {
-        ckr__pickler_nomem(p);
-    }
-}
-
-static void ckr__pickler_put_node(ckr__pickler *p, const ckr_node *n)
-{
-    ckr__pickler_id_set(p, n, ckr__pickler_put(p));
-}
-
-/* True: `p->key` was written before and a BINGET has been emitted. Else the caller writes the value
-   and calls ckr__pickler_put_key. */
-static bool ckr__pickler_known_key(ckr__pickler *p)
-{
-    uint64_t memo;
-    if (p->key.failed || !ckr__map_find(&p->text, (const char *)p->key.data, p->key.size, &memo))
-        return false;
-    ckr__pickler_get(p, memo);
-    return true;
-}
-
-static void ckr__pickler_put_key(ckr__pickler *p, const char *key, size_t n)
-{
-    if (!key || !ckr__map_put(&p->text, key, n, ckr__pickler_put(p), NULL)) ckr__pickler_nomem(p);
-}
-
-/* Values without children ----------------------------------------------------- */
-
-static void ckr__pickler_op(ckr__pickler *p, const char *ops)
-{
-    ckr__buf_str(&p->out, ops);
-}
-
-/* A call's arguments are on the pickle's stack: tuple of n (1..3), REDUCE; the caller memoizes the
-   result. */
-static void ckr__pickler_reduce(ckr__pickler *p, unsigned n)
-{
-    ckr__buf_u8(&p->out, 0x84 + n);                    /* TUPLE1..3 */
-    ckr__pickler_put(p);
-    ckr__buf_u8(&p->out, 'R');
-}
-
-/* BINUNICODE; a Python-2 string that is no UTF-8 stays one, as SHORT_BINSTRING or BINSTRING. */
-static void ckr__pickler_text(ckr__pickler *p, const char *s, uint64_t n)
-{
-    const uint8_t *at = (const uint8_t *)s, *const end = n ? at + n : at;
-    bool plain = n <= UINT32_MAX;
-    uint8_t b[5];
-    size_t len;
-    for (; at < end && plain; at += len) plain = ckr__utf8_get(at, end, &len) != 0xfffd || len == 3;
-    if (n > UINT32_MAX) {
-        ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE,
-                          "a text of %llu bytes; a pickle of protocol 2 ends at 4 GiB",
-                          (unsigned long long)n);
-        return;
-    }
-    b[0] = plain ? 'X' : n < 256 ? 'U' : 'T';
-    ckr__store_u32(b + 1, (uint32_t)n);
-    ckr__buf_put(&p->out, b, b[0] == 'U' ? 2 : 5);
-    ckr__buf_put(&p->out, s, (size_t)n);
-}
-
-/* `s` must live as long as the pickler. */
-static void ckr__pickler_str(ckr__pickler *p, const char *s, uint64_t n)
-{
-    uint64_t memo;
-    if (n == 0) s = "";                                /* the map takes no NULL */
-    if (ckr__map_find(&p->text, s, (size_t)n, &memo)) {
-        ckr__pickler_get(p, memo);
-        return;
-    }
-    ckr__pickler_text(p, s, n);
-    if (p->r == CKR_OK) ckr__pickler_put_key(p, s, (size_t)n);
-}
-
-static void ckr__pickler_word(ckr__pickler *p, const char *s)
-{
-    ckr__pickler_str(p, s, strlen(s));
-}
-
-/* Two's complement, little-endian. */
-static void ckr__pickler_long(ckr__pickler *p, const uint8_t *v, uint64_t n)
-{
-    uint8_t b[5];
-    while (n > 1 && v[n - 1] == (v[n - 2] & 0x80 ? 0xff : 0)) n--;
-    if (n > INT32_MAX) {
-        ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE, "an integer of %llu bytes",
-                          (unsigned long long)n);
-        return;
-    }
-    b[0] = n < 256 ? 0x8a : 0x8b;                      /* LONG1, LONG4 */
-    ckr__store_u32(b + 1, (uint32_t)n);
-    ckr__buf_put(&p->out, b, n < 256 ? 2 : 5);
-    ckr__buf_put(&p->out, v, (size_t)n);
-}
-
-static void ckr__pickler_int(ckr__pickler *p, int64_t v)
-{
-    uint8_t b[8];
-    ckr__store_u64(b, (uint64_t)v);
-    if (v < INT32_MIN || v > INT32_MAX) {
-        ckr__pickler_long(p, b, 8);
-        return;
-    }
-    ckr__buf_u8(&p->out, v < 0 || v > 0xffff ? 'J' : v > 0xff ? 'M' : 'K');    /* BININT, 2, 1 */
-    ckr__buf_put(&p->out, b, v < 0 || v > 0xffff ? 4 : v > 0xff ? 2 : 1);
-}
-
-static void ckr__pickler_bigint(ckr__pickler *p, const ckr_node *n)
-{
-    const uint8_t *v = (const uint8_t *)(const void *)n->u.str;
-    uint64_t size = n->count;
-    while (size > 1 && v[size - 1] == (v[size - 2] & 0x80 ? 0xff : 0)) size--;
-    if (size > 4) {
-        ckr__pickler_long(p, v, size);
-    } else {
-        uint32_t x = size && v[size - 1] & 0x80 ? UINT32_MAX : 0;
-        for (; size; size--) x = x << 8 | v[size - 1];
-        ckr__pickler_int(p, x > INT32_MAX ? -(int64_t)(UINT32_MAX - x) - 1 : (int64_t)x);
-    }
-}
-
-static void ckr__pickler_float(ckr__pickler *p, double v)
-{
-    uint8_t b[9];
-    uint64_t u;
-    int i;
-    memcpy(&u, &v, 8);
-    b[0] = 'G';                                        /* BINFLOAT: big-endian */
-    for (i = 0; i < 8; i++) b[1 + i] = (uint8_t)(u >> (56 - 8 * i));
-    ckr__buf_put(&p->out, b, 9);
-}
-
-static void ckr__pickler_bool(ckr__pickler *p, bool v)
-{
-    ckr__buf_u8(&p->out, v ? 0x88 : 0x89);             /* NEWTRUE, NEWFALSE */
-}
-
-/* A tuple of integers; the empty one is never memoized. */
-static void ckr__pickler_dims(ckr__pickler *p, uint32_t n, const int64_t *v)
-{
-    uint32_t d;
-    if (n > 3) ckr__buf_u8(&p->out, '(');
-    for (d = 0; d < n; d++) ckr__pickler_int(p, v[d]);
-    ckr__buf_u8(&p->out, n == 0 ? ')' : n <= 3 ? 0x84u + n : 't');
-    if (n) ckr__pickler_put(p);
-}
-
-/* GLOBAL is two lines, so a name with a line break could smuggle in opcodes. */
-static void ckr__pickler_global(ckr__pickler *p, const char *module, size_t n_module,
-                                const char *name, size_t n_name)
-{
-    size_t i;
-    p->key.size = 0;
-    ckr__buf_str(&p->key, "\xff" "c");
-    ckr__buf_put(&p->key, module, n_module);
-    ckr__buf_u8(&p->key, '\n');
-    ckr__buf_put(&p->key, name, n_name);
-    for (i = 0; i < n_module + n_name; i++) {
-        char ch = i < n_module ? module[i] : name[i - n_module];
-        if (ch == '\n' || ch == '\r' || ch == 0) n_name = 0;
-    }
-    if (n_module == 0 || n_name == 0) {
-        ckr__pickler_fail(p, CKR_ITEM_WRITE_NAME,
-                          "the name of a Python class or function is empty, has no module "
-                          "or holds a control character");
-        return;
-    }
-    if (ckr__pickler_known_key(p) || p->key.failed) return;
-    ckr__buf_u8(&p->out, 'c');                         /* GLOBAL */
-    ckr__buf_put(&p->out, module, n_module);
-    ckr__buf_u8(&p->out, '\n');
-    ckr__buf_put(&p->out, name, n_name);
-    ckr__buf_u8(&p->out, '\n');
-    ckr__pickler_put_key(p, ckr__strndup(p->c, (const char *)p->key.data, p->key.size),
-                         p->key.size);
-}
-
-static void ckr__pickler_class(ckr__pickler *p, const char *module, const char *name)
-{
-    ckr__pickler_global(p, module, strlen(module), name, strlen(name));
-}
-
-/* "module.name", split at the last dot, in the spelling that protocol 2 uses (Python 2's). */
-static void ckr__pickler_name(ckr__pickler *p, const char *s)
-{
-    static const char *const py2[][4] = {{"builtins", "range", "__builtin__", "xrange"},
-                                         {"builtins", "int", "__builtin__", "long"},
-                                         {"builtins", "str", "__builtin__", "unicode"},
-                                         {"builtins", "chr", "__builtin__", "unichr"},
-                                         {"builtins", "zip", "itertools", "izip"},
-                                         {"builtins", "map", "itertools", "imap"},
-                                         {"builtins", "filter", "itertools", "ifilter"},
-                                         {"builtins", "", "__builtin__", ""},
-                                         {"copyreg", "", "copy_reg", ""}};
-    const char *dot = s ? strrchr(s, '.') : NULL, *name;
-    size_t n, i;
-    if (!dot) {
-        ckr__pickler_global(p, "", 0, s ? s : "", s ? strlen(s) : 0);
-        return;
-    }
-    n = (size_t)(dot - s);
-    name = dot + 1;
-    for (i = 0; i < sizeof py2 / sizeof py2[0]; i++)
-        if (strlen(py2[i][0]) == n && !memcmp(py2[i][0], s, n) &&
-            (!*py2[i][1] || !strcmp(py2[i][1], name))) {
-            ckr__pickler_class(p, py2[i][2], *py2[i][3] ? py2[i][3] : name);
-            return;
-        }
-    ckr__pickler_global(p, s, n, name, strlen(name));
-}
-
-/* bytes have no opcode in protocol 2: _codecs.encode(text, 'latin1'). Python writes b'' as bytes(),
-   which weights_only refuses, so here it is encode('', 'latin1') as well. Leaves the value without
-   its memo entry; false: it was there before and needs none. */
-static bool ckr__pickler_bytes(ckr__pickler *p, const uint8_t *s, uint64_t n)
-{
-    uint8_t two[2];
-    uint64_t i, high = 0;
-    if (n <= 1) {                                      /* CPython keeps one object of each */
-        p->key.size = 0;
-        ckr__buf_str(&p->key, "\xff" "b");
-        ckr__buf_put(&p->key, s, (size_t)n);
-        if (ckr__pickler_known_key(p)) return false;
-    }
-    ckr__pickler_class(p, "_codecs", "encode");
-    for (i = 0; i < n; i++) high += s[i] >> 7;
-    if (n <= 1 && !high) {
-        ckr__pickler_str(p, (const char *)s, n);
-    } else {
-        ckr__pickler_text(p, NULL, 0);
-        if (n + high > UINT32_MAX || !ckr__buf_reserve(&p->out, (size_t)(n + high))) {
-            ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE, "bytes of length %llu",
-                              (unsigned long long)n);
-            return false;
-        }
-        ckr__store_u32(p->out.data + p->out.size - 4, (uint32_t)(n + high));
-        for (i = 0; i < n; i++) {
-            two[0] = s[i] < 0x80 ? s[i] : (uint8_t)(0xc0 | s[i] >> 6);
-            two[1] = (uint8_t)(0x80 | (s[i] & 0x3f));
-            ckr__buf_put(&p->out, two, s[i] < 0x80 ? 1 : 2);
-        }
-        ckr__pickler_put(p);
-    }
-    ckr__pickler_word(p, "latin1");
-    ckr__pickler_reduce(p, 2);
-    return true;
-}
-
-/* The same with its memo entry; `node` may be NULL. */
-static void ckr__pickler_bytes_value(ckr__pickler *p, const uint8_t *s, uint64_t n,
-                                     const ckr_node *node)
-{
-    char key[4] = { '\xff', 'b', 0, 0 };
-    if (n == 1) key[2] = (char)s[0];
-    if (!ckr__pickler_bytes(p, s, n)) return;
-    if (n <= 1) ckr__pickler_put_key(p, ckr__strndup(p->c, key, 2 + (size_t)n), 2 + (size_t)n);
-    else if (node) ckr__pickler_put_node(p, node);
-    else ckr__pickler_put(p);
-}
-
-static void ckr__pickler_bytearray(ckr__pickler *p, const ckr_node *n)
-{
-    ckr__pickler_class(p, "__builtin__", "bytearray");
-    if (n->count == 0) {
-        ckr__pickler_op(p, ")R");
-    } else {
-        ckr__pickler_bytes_value(p, (const uint8_t *)(const void *)n->u.str, n->count, NULL);
-        ckr__pickler_reduce(p, 1);
-    }
-    ckr__pickler_put_node(p, n);
-}
-
-/* Tensors and arrays ---------------------------------------------------------- */
-
-/* The place of the entry among the records. */
-static uint64_t ckr__pickler_entry(ckr__pickler *p, ckr_entry *e)
-{
-    uint64_t i = p->n_entries;
-    if (ckr__pickler_id_find(p, e, &i)) return i;
-    *CKR__PUSH(ckr_entry *, p->c, p->entries, p->n_entries) = e;
-    if (ckr__failed(p->c)) {
-        ckr__pickler_nomem(p);
-        return 0;
-    }
-    ckr__pickler_id_set(p, e, i);
-    return i;
-}
-
-/* The key as text: an object that CPython shares with no other text, so it is remembered by an
-   address inside the entry. */
-static void ckr__pickler_storage_key(ckr__pickler *p, ckr_entry *e)
-{
-    char text[24];
-    uint64_t i = ckr__pickler_entry(p, e), memo;
-    if (ckr__pickler_id_find(p, &e->crc, &memo)) {
-        ckr__pickler_get(p, memo);
-        return;
-    }
-    ckr__format(text, sizeof text, "%llu", (unsigned long long)i);
-    ckr__pickler_text(p, text, strlen(text));
-    ckr__pickler_id_set(p, &e->crc, ckr__pickler_put(p));
-}
-
-static void ckr__pickler_hooks(ckr__pickler *p)
-{
-    ckr__pickler_class(p, "collections", "OrderedDict");
-    ckr__pickler_op(p, ")R");
-    ckr__pickler_put(p);
-}
-
-/* torch._utils._rebuild_tensor_v2(storage, 0, size, stride, requires_grad, {}), or _v3 with the
-   dtype at the end for dtypes that have no storage class. torch cannot load a tensor of _v3 that
-   requires a gradient ("a leaf Variable that requires grad"), so none does. Contiguous strides are
-   torch's: an axis of length 0 counts as 1. */
-static void ckr__pickler_tensor(ckr__pickler *p, ckr_entry *e, bool requires_grad)
-{
-    const ckr__dtype_row *t = &ckr__dtypes[e->dtype];
-    const bool v3 = !*t->storage;
-    int64_t *stride = CKR__NEW_N(p->c, int64_t, e->n_dims), s = 1;
-    uint32_t d;
-    if (!stride) { ckr__pickler_nomem(p); return; }
-    for (d = e->n_dims; d-- > 0; s = ckr__times(s, e->shape[d] ? e->shape[d] : 1))
-        stride[d] = s;
-    ckr__pickler_class(p, "torch._utils", v3 ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
-    ckr__pickler_op(p, "((");
-    ckr__pickler_word(p, "storage");
-    if (v3) ckr__pickler_class(p, "torch.storage", "UntypedStorage");
-    else ckr__pickler_class(p, "torch", t->storage);
-    ckr__pickler_storage_key(p, e);
-    ckr__pickler_word(p, "cpu");
-    ckr__pickler_int(p, (int64_t)(v3 ? e->n_bytes : e->n_bytes / t->size));
-    ckr__pickler_op(p, "t");
-    ckr__pickler_put(p);
-    ckr__pickler_op(p, "Q");                           /* BINPERSID */
-    ckr__pickler_int(p, 0);
-    ckr__pickler_dims(p, e->n_dims, e->shape);
-    ckr__pickler_dims(p, e->n_dims, stride);
-    ckr__pickler_bool(p, requires_grad && !v3);
-    ckr__pickler_hooks(p);
-    if (v3) ckr__pickler_class(p, "torch", t->name);
-    ckr__pickler_op(p, "t");
-    ckr__pickler_put(p);
-    ckr__pickler_op(p, "R");
-}
-
-static void ckr__pickler_entry_node(ckr__pickler *p, const ckr_node *n)
-{
-    ckr_entry *e = n->u.entry;
-    const char *t = e ? ckr_dtype_name(e->dtype) : "none";
-    if (!e || e->dtype == CKR_DTYPE_NONE || !strncmp(t, "qint", 4) || !strncmp(t, "quint", 5)) {
-        ckr__pickler_fail(p, CKR_ITEM_WRITE_DTYPE,
-                          "a tensor of dtype %s; only plain dtypes can be written", t);
-        return;
-    }
-    if (e->parameter) ckr__pickler_class(p, "torch._utils", "_rebuild_parameter");
-    ckr__pickler_tensor(p, e, e->requires_grad && !e->parameter);
-    if (e->parameter) {
-        ckr__pickler_put(p);
-        ckr__pickler_bool(p, e->requires_grad);
-        ckr__pickler_hooks(p);
-        ckr__pickler_reduce(p, 3);
-    }
-    ckr__pickler_put_node(p, n);
-}
-
-/* A tensor that never had data. */
-static void ckr__pickler_meta(ckr__pickler *p, const ckr_node *n)
-{
-    const ckr_view *v = n->u.view;
-    if (v->parameter) ckr__pickler_class(p, "torch._utils", "_rebuild_parameter");
-    ckr__pickler_class(p, "torch._utils", "_rebuild_meta_tensor_no_storage");
-    ckr__pickler_op(p, "(");
-    ckr__pickler_class(p, "torch", ckr_dtype_name(v->dtype));
-    ckr__pickler_dims(p, v->n_dims, v->shape);
-    ckr__pickler_dims(p, v->n_dims, v->stride);
-    ckr__pickler_bool(p, v->requires_grad && !v->parameter);
-    ckr__pickler_op(p, "t");
-    ckr__pickler_put(p);
-    ckr__pickler_op(p, "R");
-    if (v->parameter) {
-        ckr__pickler_put(p);
-        ckr__pickler_bool(p, v->requires_grad);
-        ckr__pickler_hooks(p);
-        ckr__pickler_reduce(p, 3);
-    }
-    ckr__pickler_put_node(p, n);
-}
-
-/* What follows a numpy dtype's code: item size, alignment and flags of text and raw bytes (-1, -1,
-   0 for numbers); for dates ("M8[25s]") in a version of its own a ninth item (None, (b'unit',
-   count, 1, 1)). */
-static void ckr__pickler_np_state(ckr__pickler *p, const char *order, const char *code)
-{
-    const char *unit = strchr(code, '[');
-    const bool text = *code == 'U', date = *code == 'M' || *code == 'm',
-               sized = text || *code == 'S' || *code == 'V';
-    const int64_t size = sized ? (int64_t)strtoul(code + 1, NULL, 10) * (text ? 4 : 1) : -1;
-    uint64_t count = 1;
-    ckr__pickler_op(p, "(");
-    ckr__pickler_int(p, date ? 4 : 3);
-    ckr__pickler_str(p, order, 1);
-    ckr__pickler_op(p, "NNN");
-    ckr__pickler_int(p, size);
-    ckr__pickler_int(p, sized ? (text ? 4 : 1) : -1);
-    ckr__pickler_int(p, text ? 8 : 0);
-    if (date) {
-        if (unit && unit[1] >= '0' && unit[1] <= '9') count = strtoul(unit + 1, NULL, 10);
-        if (unit) unit += 1 + strspn(unit + 1, "0123456789");
-        ckr__pickler_op(p, "N(");
-        ckr__pickler_bytes_value(p, (const uint8_t *)(unit ? unit : "generic"),
-                                 unit ? strcspn(unit, "]") : 7, NULL);
-        ckr__pickler_int(p, (int64_t)count);
-        ckr__pickler_int(p, 1);
-        ckr__pickler_int(p, 1);
-        ckr__pickler_op(p, "t");
-        ckr__pickler_put(p);
-        ckr__buf_u8(&p->out, 0x86);
-        ckr__pickler_put(p);
-    }
-    ckr__pickler_op(p, "t");
-    ckr__pickler_put(p);
-    ckr__pickler_op(p, "b");
-}
-
-/* numpy.dtype('f4', False, True) with its state. The byte order is that of the bytes: a reader may
-   have given the array the host's order in its type name. */
-static void ckr__pickler_np_dtype(ckr__pickler *p, const ckr_view *v)
-{
-    static const char orders[] = "<>|";
-    const char *order = orders + (v->type_name[0] == '|' ? 2
-                                  : v->big_endian        ? 1
-                                                         : 0),
-               *code = v->type_name + 1;
-    const size_t n_code = strcspn(code, "[");
-    char key[64];
-    const size_t n = (size_t)ckr__format(key, sizeof key, "\xff" "d%c%.50s", *order, code);
-    p->key.size = 0;
-    ckr__buf_put(&p->key, key, n);
-    if (ckr__pickler_known_key(p)) return;
-    ckr__pickler_class(p, "numpy", "dtype");
-    ckr__pickler_text(p, code, n_code);
-    ckr__pickler_put(p);
-    ckr__pickler_bool(p, false);
-    ckr__pickler_bool(p, true);
-    ckr__pickler_reduce(p, 3);
-    ckr__pickler_put_key(p, ckr__strndup(p->c, key, n), n);
-    ckr__pickler_np_state(p, order, code);
-}
-
-/* Elements in one block, in C or Fortran order. */
-static bool ckr__pickler_packed(const ckr_view *v)
-{
-    int64_t s = 1;
-    uint32_t i;
-    for (i = 0; i < v->n_dims; i++) {
-        uint32_t d = v->fortran ? i : v->n_dims - 1 - i;
-        if (v->shape[d] != 1 && v->stride && v->stride[d] != s) return false;
-        s = ckr__times(s, v->shape[d]);
-    }
-    return true;
-}
-
-/* The items one after the other, copied in C order where the array is transposed; NULL where it has
-   others than those in memory. */
-static const uint8_t *ckr__pickler_np_items(ckr__pickler *p, const ckr_view *v, uint64_t numel)
-{
-    const size_t size = numel ? (size_t)(v->data_bytes / numel) : 0;
-    uint8_t *copy;
-    uint64_t i;
-    if (!v->data_bytes || ckr__pickler_packed(v)) return v->bytes;
-    copy = v->bytes ? (uint8_t *)ckr__arena_n(p->c, numel, size) : NULL;
-    for (i = 0; copy && i < numel; i++) {
-        uint64_t rest = i, at = 0;
-        uint32_t d;
-        for (d = v->n_dims; d-- > 0; rest /= (uint64_t)v->shape[d])
-            at += rest % (uint64_t)v->shape[d] * (uint64_t)v->stride[d];
-        if (at >= numel) return NULL;
-        memcpy(copy + (size_t)i * size, v->bytes + (size_t)at * size, size);
-    }
-    return copy;
-}
-
-static void ckr__pickler_numpy(ckr__pickler *p, const ckr_node *n)
-{
-    static const int64_t zero = 0;
-    const ckr_view *v = n->u.view;
-    const uint64_t want = v->data_bytes, size = ckr_dtype_size(v->dtype);
-    const uint8_t *items;
-    int64_t numel;
-    if (!v->type_name || strlen(v->type_name) < 2 || !ckr__numel(v->n_dims, v->shape, &numel) ||
-        (size && (want / size != (uint64_t)numel || want % size)) ||
-        ((items = ckr__pickler_np_items(p, v, (uint64_t)numel)) == NULL && want) ||
-        (want && v->offset != 0)) {
-        ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE,
-                          "a numpy array that is not packed items in memory");
-        return;
-    }
-    if (n->kind == CKR_NODE_NPSCALAR) {
-        ckr__pickler_class(p, "numpy._core.multiarray", "scalar");
-        ckr__pickler_np_dtype(p, v);
-        ckr__pickler_bytes_value(p, items, want, NULL);
-        ckr__pickler_reduce(p, 2);
-        ckr__pickler_put_node(p, n);
-        return;
-    }
-    ckr__pickler_class(p, "numpy._core.multiarray", "_reconstruct");
-    ckr__pickler_class(p, "numpy", "ndarray");
-    ckr__pickler_dims(p, 1, &zero);
-    ckr__pickler_bytes_value(p, (const uint8_t *)"b", 1, NULL);
-    ckr__pickler_reduce(p, 3);
-    ckr__pickler_put_node(p, n);
-    ckr__pickler_op(p, "(");
-    ckr__pickler_int(p, 1);
-    ckr__pickler_dims(p, v->n_dims, v->shape);
-    ckr__pickler_np_dtype(p, v);
-    ckr__pickler_bool(p, v->fortran);
-    ckr__pickler_bytes_value(p, items, want, NULL);
-    ckr__pickler_op(p, "t");
-    ckr__pickler_put(p);
-    ckr__pickler_op(p, "b");
-}
-
-/* The walk -------------------------------------------------------------------- */
-
-/* A tensor that the tree of a source still has: it could not become an entry. */
-static void ckr__pickler_foreign(ckr__pickler *p, const ckr_node *n)
-{
-    const char *odd = n->kind == CKR_NODE_TENSOR && n->u.view ? ckr__view_odd(n->u.view) : NULL;
-    if (!odd) {
-        ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE,
-                          "a %s of another file; a tree to be written holds entries instead",
-                          n->kind == CKR_NODE_TENSOR ? "tensor" : "storage");
-        return;
-    }
-    ckr__pickler_fail(p, CKR_ITEM_COPY_TENSOR,
-                      "a tensor that is %s; only strided ones of up to 8 dimensions can be written",
-                      odd);
-    if (p->f->source)
-        ckr__remedy(p->c->err, p->r, "--to safetensors leaves it out and says so in the report");
-}
-
-static void ckr__pickler_device(ckr__pickler *p, const ckr_node *n)
-{
-    const char *colon = strchr(n->u.str, ':');
-    ckr__pickler_class(p, "torch", "device");
-    ckr__pickler_str(p, n->u.str, colon ? (uint64_t)(colon - n->u.str) : n->count);
-    if (colon) ckr__pickler_int(p, (int64_t)strtoul(colon + 1, NULL, 10));
-    ckr__pickler_reduce(p, colon ? 2 : 1);
-    ckr__pickler_put_node(p, n);
-}
-
-static void ckr__pickler_layout(ckr__pickler *p, const ckr_node *n)
-{
-    const char *s = n->u.str;
-    ckr__pickler_class(p, "torch.serialization", "_get_layout");
-    if (strncmp(s, "torch.", 6) != 0) s = ckr__printf(p->c, "torch.%s", s);
-    if (!s) { ckr__pickler_nomem(p); return; }
-    ckr__pickler_word(p, s);
-    ckr__pickler_reduce(p, 1);
-    ckr__pickler_put_node(p, n);
-}
-
-/* Several states, one BUILD each: the reader keeps them as an object of its own. */
-static const ckr_node *ckr__pickler_builds(const ckr_object *o)
-{
-    const bool many =
-        o->state && o->state->kind == CKR_NODE_OBJECT && !strcmp(o->state->u.object->how, "builds");
-    return many ? o->state->u.object->items : NULL;
-}
-
-static void ckr__pickler_object(ckr__pickler *p, const ckr_node *n)
-{
-    const ckr_object *o = n->u.object;
-    const bool persistent = !strcmp(o->how, "persistent"), newobj = !strcmp(o->how, "newobj");
-    const bool kwargs = o->kwargs && o->kwargs->count;
-    const ckr_node *const builds = ckr__pickler_builds(o);
-    uint64_t i;
-    for (i = builds ? builds->count : 0; i > 0; i--) {
-        ckr__pickler_push(p, CKR__PK_OP, NULL, 'b', false);            /* BUILD */
-        ckr__pickler_push(p, CKR__PK_SAVE, builds->u.items[i - 1], 0, false);
-    }
-    if (o->state && !builds) {
-        ckr__pickler_push(p, CKR__PK_OP, NULL, 'b', false);
-        ckr__pickler_push(p, CKR__PK_SAVE, o->state, 0, false);
-    }
-    if (o->dictitems) ckr__pickler_push(p, CKR__PK_FILL, o->dictitems, 0, true);
-    if (o->items) ckr__pickler_push(p, CKR__PK_FILL, o->items, 0, false);
-    if (!persistent) ckr__pickler_push(p, CKR__PK_PUT, n, 0, false);
-    /* BINPERSID; NEWOBJ_EX (of protocol 4, but every unpickler knows it), NEWOBJ; REDUCE */
-    ckr__pickler_push(p, CKR__PK_OP, NULL,
-                      persistent ? 'Q'
-                      : !newobj  ? 'R'
-                      : kwargs   ? 0x92
-                                 : 0x81,
-                      false);
-    if (newobj && kwargs) ckr__pickler_push(p, CKR__PK_SAVE, o->kwargs, 0, false);
-    if (o->args) ckr__pickler_push(p, CKR__PK_SAVE, o->args, 0, false);
-    else ckr__pickler_push(p, CKR__PK_OP, NULL, ')', false);
-    if (persistent) return;
-    ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
-    if (o->callable) ckr__pickler_push(p, CKR__PK_SAVE, o->callable, 0, false);
-    else ckr__pickler_name(p, o->name);
-}
-
-/* Containers other than list, tuple and dict: a call, filled before (arguments) or after it. */
-static void ckr__pickler_container(ckr__pickler *p, const ckr_node *n)
-{
-    switch ((int)n->kind) {
-    case CKR_NODE_SET:
-    case CKR_NODE_FROZENSET:                           /* set([..]) */
-        ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
-        ckr__pickler_class(p, "__builtin__", n->kind == CKR_NODE_SET ? "set" : "frozenset");
-        ckr__pickler_op(p, "]");
-        ckr__pickler_put(p);
-        ckr__pickler_push(p, CKR__PK_CALL, n, 0, false);
-        ckr__pickler_push(p, CKR__PK_FILL_EXACT, n, 0, false);
-        break;
-    case CKR_NODE_COUNTER:                             /* Counter({..}) */
-        ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
-        ckr__pickler_class(p, "collections", "Counter");
-        ckr__pickler_op(p, "}");
-        ckr__pickler_put(p);
-        ckr__pickler_push(p, CKR__PK_CALL, n, 0, false);
-        ckr__pickler_push(p, CKR__PK_FILL_EXACT, n, 0, true);
-        break;
-    case CKR_NODE_ODICT:                               /* OrderedDict(), items, attributes */
-        ckr__pickler_class(p, "collections", "OrderedDict");
-        ckr__pickler_op(p, ")R");
-        ckr__pickler_put_node(p, n);
-        if (n->attrs) {
-            ckr__pickler_push(p, CKR__PK_OP, NULL, 'b', false);
-            ckr__pickler_push(p, CKR__PK_SAVE, n->attrs, 0, false);
-        }
-        ckr__pickler_push(p, CKR__PK_FILL, n, 0, true);
-        break;
-    default:                                           /* defaultdict(factory), items */
-        ckr__pickler_class(p, "collections", "defaultdict");
-        ckr__pickler_push(p, CKR__PK_FILL, n, 0, true);
-        if (n->attrs && n->attrs->kind != CKR_NODE_NONE) {
-            ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
-            ckr__pickler_push(p, CKR__PK_CALL, n, 0, false);
-            ckr__pickler_push(p, CKR__PK_SAVE, n->attrs, 0, false);
-        } else {
-            ckr__pickler_op(p, ")R");
-            ckr__pickler_put_node(p, n);
-        }
-        break;
-    }
-}
-
-static void ckr__pickler_size(ckr__pickler *p, const ckr_node *n)
-{
-    uint64_t i;
-    int64_t v = 0;
-    ckr__pickler_class(p, "torch", "Size");
-    if (n->count > 3) ckr__pickler_op(p, "(");
-    for (i = 0; i < n->count; i++) {
-        if (!ckr_node_i64(n->u.items[i], &v))
-            ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE,
-                              "a torch.Size that holds something else than integers");
-        ckr__pickler_int(p, v);
-    }
-    ckr__buf_u8(&p->out, n->count == 0 ? ')' : n->count <= 3 ? 0x84u + (unsigned)n->count : 't');
-    if (n->count) ckr__pickler_put(p);
-    ckr__pickler_reduce(p, 1);
-    ckr__pickler_put_node(p, n);
-}
-
-/* Values that carry no identity; false: `n` is none. */
-static bool ckr__pickler_atom(ckr__pickler *p, const ckr_node *n)
-{
-    const char *s = n->u.str;
-    switch ((int)n->kind) {
-    case CKR_NODE_NONE:   ckr__pickler_op(p, "N"); return true;
-    case CKR_NODE_BOOL:   ckr__pickler_bool(p, n->u.b); return true;
-    case CKR_NODE_INT:    ckr__pickler_int(p, n->u.i); return true;
-    case CKR_NODE_BIGINT: ckr__pickler_bigint(p, n); return true;
-    case CKR_NODE_FLOAT:  ckr__pickler_float(p, n->u.f); return true;
-    case CKR_NODE_STR:    ckr__pickler_str(p, s, n->count); return true;
-    case CKR_NODE_DTYPE:
-        ckr__pickler_class(p, "torch", strncmp(s, "torch.", 6) ? s : s + 6);
-        return true;
-    case CKR_NODE_GLOBAL: ckr__pickler_name(p, s); return true;
-    default:              return false;
-    }
-}
-
-static void ckr__pickler_save(ckr__pickler *p, const ckr_node *n)
-{
-    uint64_t memo;
-    if (ckr__pickler_atom(p, n)) return;
-    if (ckr__pickler_id_find(p, n, &memo)) {
-        if (memo != CKR__PICKLE_OPEN) ckr__pickler_get(p, memo);
-        else
-            ckr__pickler_fail(p, CKR_ITEM_WRITE_CYCLE,
-                              "a value that contains itself and is no list, dict or object");
-        return;
-    }
-    switch ((int)n->kind) {
-    case CKR_NODE_COMPLEX:
-        ckr__pickler_class(p, "__builtin__", "complex");
-        ckr__pickler_float(p, n->u.complex_[0]);
-        ckr__pickler_float(p, n->u.complex_[1]);
-        ckr__pickler_reduce(p, 2);
-        ckr__pickler_put_node(p, n);
-        break;
-    case CKR_NODE_BYTES:
-        ckr__pickler_bytes_value(p, (const uint8_t *)(const void *)n->u.str, n->count, n);
-        break;
-    case CKR_NODE_BYTEARRAY: ckr__pickler_bytearray(p, n); break;
-    case CKR_NODE_LIST:
-    case CKR_NODE_DICT:
-        ckr__pickler_op(p, n->kind == CKR_NODE_LIST ? "]" : "}");
-        ckr__pickler_put_node(p, n);
-        ckr__pickler_push(p, CKR__PK_FILL_EXACT, n, 0, n->kind == CKR_NODE_DICT);
-        break;
-    case CKR_NODE_TUPLE:
-        if (n->count > 3) ckr__pickler_op(p, "(");
-        if (n->count) ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
-        ckr__pickler_push(p, CKR__PK_TUPLE, n, 0, false);
-        break;
-    case CKR_NODE_SET:
-    case CKR_NODE_FROZENSET:
-    case CKR_NODE_COUNTER:
-    case CKR_NODE_ODICT:
-    case CKR_NODE_DEFAULTDICT: ckr__pickler_container(p, n); break;
-    case CKR_NODE_NDARRAY:
-    case CKR_NODE_NPSCALAR:  ckr__pickler_numpy(p, n); break;
-    case CKR_NODE_SIZE:      ckr__pickler_size(p, n); break;
-    case CKR_NODE_DEVICE:    ckr__pickler_device(p, n); break;
-    case CKR_NODE_LAYOUT:    ckr__pickler_layout(p, n); break;
-    case CKR_NODE_OBJECT:    ckr__pickler_object(p, n); break;
-    case CKR_NODE_ENTRY:     ckr__pickler_entry_node(p, n); break;
-    default:
-        if (n->kind == CKR_NODE_TENSOR && n->u.view && n->u.view->meta && !n->u.view->layout &&
-            n->u.view->dtype != CKR_DTYPE_NONE && !n->u.view->type_name)
-            ckr__pickler_meta(p, n);
-        else
-            ckr__pickler_foreign(p, n);
-        break;
-    }
-}
-
-/* One child of a container on top of the stack, with the opcodes of its batch around it. */
-static void ckr__pickler_fill(ckr__pickler *p, ckr__pickler_frame *f)
-{
-    const bool exact = f->what == CKR__PK_FILL_EXACT;
-    const uint64_t total = f->node->count * (f->pairs ? 2 : 1),
-                   batch = CKR__PICKLE_BATCH * (f->pairs ? 2u : 1u);
-    const uint64_t one = f->pairs ? 2 : 1, at = f->at;
-    const ckr_node *child;
-    if (at && (at == total || at % batch == 0)) {
-        uint64_t start = (at - 1) / batch * batch;
-        bool single = total - start == one && (start == 0 || !exact);
-        ckr__pickler_op(p, single ? (f->pairs ? "s" : "a") : (f->pairs ? "u" : "e"));
-    }
-    if (at == total) {
-        if (exact && f->pairs && total && total % batch == 0) ckr__pickler_op(p, "(u");
-        p->stack.size -= sizeof *f;
-        return;
-    }
-    if (at % batch == 0 && !(total - at == one && (at == 0 || !exact))) ckr__pickler_op(p, "(");
-    child = f->node->u.items[f->at++];
-    ckr__pickler_push(p, CKR__PK_SAVE, child, 0, false);
-}
-
-static void ckr__pickler_step(ckr__pickler *p)
-{
-    ckr__pickler_frame *top =
-        (ckr__pickler_frame *)(void *)(p->stack.data + p->stack.size - sizeof *top);
-    const ckr_node *n = top->node;
-    if (top->what >= CKR__PK_FILL) {
-        ckr__pickler_fill(p, top);
-        return;
-    }
-    if (top->what == CKR__PK_TUPLE && top->at < n->count) {
-        n = n->u.items[top->at++];
-        ckr__pickler_push(p, CKR__PK_SAVE, n, 0, false);
-        return;
-    }
-    p->stack.size -= sizeof *top;
-    switch (top->what) {
-    case CKR__PK_SAVE: ckr__pickler_save(p, n); break;
-    case CKR__PK_OP:   ckr__buf_u8(&p->out, top->op); break;
-    case CKR__PK_PUT:  ckr__pickler_put_node(p, n); break;
-    case CKR__PK_CALL:
-        ckr__pickler_reduce(p, 1);
-        ckr__pickler_put_node(p, n);
-        break;
-    default:
-        ckr__buf_u8(&p->out, n->count == 0   ? ')'
-                             : n->count <= 3 ? 0x84u + (unsigned)n->count
-                                             : 't');
-        if (n->count) ckr__pickler_put_node(p, n);
-        break;
-    }
-}
-
-/* The pickle of f->root in `out` (which the caller frees), and its entries in the order of
-   appearance. */
-static ckr_result ckr__pickle_write(ckr__ctx *c, ckr__out_file *f, ckr__buf *out,
-                                    ckr_entry ***entries, uint64_t *n)
-{
-    ckr__pickler p = CKR_ZERO;
-    uint64_t i;
-    p.c = p.out.c = p.stack.c = p.key.c = p.text.c = p.ids.c = c;
-    p.f = f;
-    ckr__pickler_op(&p, "\x80\x02");                   /* PROTO 2 */
-    ckr__pickler_push(&p, CKR__PK_SAVE, f->root, 0, false);
-    while (p.stack.size && p.r == CKR_OK && !p.stack.failed && !p.out.failed && !p.key.failed)
-        ckr__pickler_step(&p);
-    ckr__pickler_op(&p, ".");
-    if (p.stack.failed || p.out.failed || p.key.failed) ckr__pickler_nomem(&p);
-    if (p.r == CKR_OK && p.n_memo > UINT32_MAX)
-        ckr__pickler_fail(&p, CKR_ITEM_WRITE_SIZE, "%llu values", (unsigned long long)p.n_memo);
-    for (i = 0; i < f->n_entries && p.r == CKR_OK; i++)
-        if (!ckr__pickler_id_find(&p, f->entries[i], NULL)) break;
-    if (p.r == CKR_OK && (i < f->n_entries || p.n_entries != f->n_entries))
-        p.r = ckr__fail(c->err, CKR_ITEM_WRITE_ENTRY, f->path, CKR_NO_OFFSET,
-                        i < f->n_entries ? f->entries[i]->name : NULL,
-                        "%llu entries are listed, the tree holds %llu",
-                        (unsigned long long)f->n_entries, (unsigned long long)p.n_entries);
-    *out = p.out;
-    *entries = p.entries;
-    *n = p.n_entries;
-    ckr__buf_free(&p.stack);
-    ckr__buf_free(&p.key);
-    ckr__map_free(&p.text);
-    ckr__map_free(&p.ids);
-    return p.r;
-}
-
-/* >>write.image --------------------------------------------------------------- */
-/* A file before any of its tensor bytes exist: segments in file order that cover [0, size) without
-   holes. A segment is
-
-     bytes, entry NULL        literal (a header, the pickle, padding)
-     bytes NULL, entry        the entry's n_bytes
-     bytes, late, entry       the entry's data descriptor (CRC and sizes), right behind the entry
-     bytes, late, entry NULL  the end of a torch archive: serialization id and directory
-
-   Late bytes are zero until ckr__image_finish, which needs every entry's crc; an engine that has
-   one entry's crc already can make that entry's descriptor itself with ckr__image_descriptor.
-
-   The torch archive is a zip as torch 2.15 writes it, byte for byte: stored records, data.pkl,
-   .format_version, .storage_alignment, byteorder, data/0.., version, .data/serialization_id, each
-   payload at a multiple of 64 (extra block 'FB' filled with 'Z'), sizes and CRC in a data
-   descriptor unless the record is empty, zip64 blocks where an offset or size reaches 2^32 - 1,
-   and always a zip64 end record and its locator. */
-
-typedef struct ckr__seg {
-    uint64_t       offset, size;
-    const uint8_t *bytes;
-    ckr_entry     *entry;
-    bool           late;
-} ckr__seg;
-
-typedef struct ckr__image_record {           /* a member of the archive                      */
-    const char      *name;             /* without the root folder                      */
-    const ckr_entry *entry;            /* or NULL: `crc` is known                      */
-    uint64_t         header, size;
-    uint32_t         crc;
-} ckr__image_record;
-
-typedef struct ckr__image {
-    ckr__seg    *segs;
-    uint64_t     n_segs, size;
-    uint8_t     *late;                 /* the bytes of all late segments, in their order */
-    ckr__image_record *records;              /* of a torch archive                           */
-    uint64_t     n_records;
-    const char  *root;                 /* its folder                                   */
-    uint64_t     name_hash;            /* of its records' names                        */
-    struct ckr__image **parts;         /* of a file of archives: their segments are its own */
-    uint64_t     n_parts;
-} ckr__image;
-
-typedef struct ckr__packer {
-    ckr__ctx      *c;
-    ckr__out_file *f;
-    ckr__image    *img;
-    ckr__buf       lit;                /* of the literal segment being filled          */
-    uint64_t       late;               /* bytes so far                                 */
-} ckr__packer;
-
-#define CKR__PACK_MAX32 0xffffffffu
-#define CKR__TORCH_ALIGN 64
-
-/* Where the next byte goes. */
-static uint64_t ckr__pack_at(const ckr__packer *p)
-{
-    return p->img->size + p->lit.size;
-}
-
-static ckr_result ckr__pack_seg(ckr__packer *p, uint64_t size, const uint8_t *bytes, ckr_entry *e,
-                                bool late)
-{
-    ckr__seg *s = &p->img->segs[p->img->n_segs];
-    if (size == 0) return CKR_OK;
-    if (!ckr__range_ok(p->img->size, size, INT64_MAX))
-        return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET,
-                         e ? e->name : NULL, "the file would be larger than 2^63 bytes");
-    s->offset = p->img->size;
-    s->size = size;
-    s->bytes = bytes;
-    s->entry = e;
-    s->late = late;
-    p->img->n_segs++;
-    p->img->size += size;
-    if (late) p->late += size;
-    return CKR_OK;
-}
-
-/* What has gathered in `lit` becomes a segment. */
-static ckr_result ckr__pack_flush(ckr__packer *p)
-{
-    uint8_t *copy;
-    ckr_result r;
-    if (p->lit.failed) ckr__nomem(p->c);
-    copy = p->lit.failed ? NULL : CKR__DUP(p->c, uint8_t, p->lit.data, p->lit.size);
-    if (!copy) return p->c->err->code;
-    r = ckr__pack_seg(p, p->lit.size, copy, NULL, false);
-    p->lit.size = 0;
-    return r;
-}
-
-/* The zip64 fields of a record: 0, 8, 16 or 24 bytes. The local header counts the compressed size
-   as 0. */
-static uint32_t ckr__pack_zip64(const ckr__image_record *r, bool local, uint8_t out[28])
-{
-    uint32_t n = 0;
-    if (r->size >= CKR__PACK_MAX32) {
-        ckr__store_u64(out + 4, r->size);
-        ckr__store_u64(out + 12, local ? 0 : r->size);
-        n = 16;
-    }
-    if (r->header >= CKR__PACK_MAX32) {
-        ckr__store_u64(out + 4 + n, r->header);
-        n += 8;
-    }
-    if (n == 0) return 0;
-    ckr__store_u16(out, 1);
-    ckr__store_u16(out + 2, n);
-    return n + 4;
-}
-
-static uint32_t ckr__pack_zip_descriptor_size(const ckr__image_record *r)
-{
-    return r->size == 0 ? 0 : r->size >= CKR__PACK_MAX32 || r->header >= CKR__PACK_MAX32 ? 24 : 16;
-}
-
-static void ckr__pack_zip_descriptor(uint8_t *out, uint32_t n, uint32_t crc, uint64_t size)
-{
-    ckr__store_u32(out, 0x08074b50u);
-    ckr__store_u32(out + 4, crc);
-    if (n == 24) {
-        ckr__store_u64(out + 8, size);
-        ckr__store_u64(out + 16, size);
-    } else {
-        ckr__store_u32(out + 8, (uint32_t)size);
-        ckr__store_u32(out + 12, (uint32_t)size);
-    }
-}
-
-/* Data descriptor and UTF-8 names; an empty record has no descriptor. */
-static uint32_t ckr__pack_zip_flags(const ckr__image_record *r)
-{
-    return r->size ? 0x0808 : 0x0800;
-}
-
-/* A new record: its local header, up to the first byte of its payload. */
-static ckr__image_record *ckr__pack_header(ckr__packer *p, const char *name, uint64_t size)
-{
-    ckr__image_record *r = &p->img->records[p->img->n_records++];
-    uint8_t h[30] = CKR_ZERO, extra[28], fb[4 + CKR__TORCH_ALIGN];
-    const size_t n_root = strlen(p->img->root), n_name = n_root + 1 + strlen(name);
-    uint32_t n_extra, pad;
-    r->name = name;
-    r->header = ckr__pack_at(p);
-    r->size = size;
-    n_extra = ckr__pack_zip64(r, true, extra);
-    pad = (uint32_t)((r->header + 30 + n_name + n_extra + 4) % CKR__TORCH_ALIGN);
-    pad = (CKR__TORCH_ALIGN - pad) % CKR__TORCH_ALIGN;
-    ckr__store_u32(h, 0x04034b50u);
-    ckr__store_u16(h + 6, ckr__pack_zip_flags(r));
-    ckr__store_u16(h + 26, (uint32_t)n_name);
-    ckr__store_u16(h + 28, n_extra + 4 + pad);
-    memset(fb, 'Z', sizeof fb);
-    ckr__store_u16(fb, 0x4246);                        /* "FB" */
-    ckr__store_u16(fb + 2, pad);
-    ckr__buf_put(&p->lit, h, sizeof h);
-    ckr__buf_put(&p->lit, p->img->root, n_root);
-    ckr__buf_u8(&p->lit, '/');
-    ckr__buf_str(&p->lit, name);
-    ckr__buf_put(&p->lit, extra, n_extra);
-    ckr__buf_put(&p->lit, fb, 4 + pad);
-    return r;
-}
-
-/* A record whose content is known. */
-static void ckr__pack_record(ckr__packer *p, const char *name, const void *bytes, size_t size)
-{
-    ckr__image_record *r = ckr__pack_header(p, name, size);
-    uint8_t d[24];
-    uint32_t n = ckr__pack_zip_descriptor_size(r);
-    r->crc = ckr__crc32(0, bytes, size);
-    ckr__pack_zip_descriptor(d, n, r->crc, size);
-    ckr__buf_put(&p->lit, bytes, size);
-    ckr__buf_put(&p->lit, d, n);
-}
-
-static ckr_result ckr__pack_entry(ckr__packer *p, ckr_entry *e, uint64_t key)
-{
-    const char *name = ckr__printf(p->c, "data/%llu", (unsigned long long)key);
-    ckr__image_record *r;
-    ckr_result x;
-    if (!name) return p->c->err->code;
-    r = ckr__pack_header(p, name, e->n_bytes);
-    r->entry = e;
-    if (e->n_bytes) {
-        x = ckr__pack_flush(p);
-        if (x != CKR_OK) return x;
-        x = ckr__pack_seg(p, e->n_bytes, NULL, e, false);
-        if (x == CKR_OK) x = ckr__pack_seg(p, ckr__pack_zip_descriptor_size(r), NULL, e, true);
-        if (x != CKR_OK) return x;
-        e->offset = p->img->segs[p->img->n_segs - 2].offset;
-    } else {
-        e->offset = ckr__pack_at(p);
-    }
-    return CKR_OK;
-}
-
-/* torch's fingerprint of an archive -------------------------------------------- */
-
-static uint64_t ckr__pack_hash_combine(uint64_t seed, uint64_t v)
-{
-    return seed ^ (v + 0x9e3779b9u + (seed << 6) + (seed >> 2));
-}
-
-/* libstdc++'s std::hash of a string: MurmurHash64A with the seed 0xc70f6907. */
-static uint64_t ckr__pack_hash(const char *s, size_t n)
-{
-    const uint64_t m = UINT64_C(0xc6a4a7935bd1e995);
-    const uint8_t *p = (const uint8_t *)s;
-    uint64_t h = 0xc70f6907u ^ n * m, k = 0;
-    size_t i;
-    for (; n >= 8; n -= 8, p += 8) {
-        k = ckr__load_u64(p) * m;
-        k = (k ^ k >> 47) * m;
-        h = (h ^ k) * m;
-    }
-    for (i = n, k = 0; i-- > 0;) k = k << 8 | p[i];
-    if (n) h = (h ^ k) * m;
-    h = (h ^ h >> 47) * m;
-    return h ^ h >> 47;
-}
-
-/* A list of strings in the order in which libstdc++'s unordered_set walks them: torch hashes its
-   record names in that order. A bucket holds the node before its first one; n stands for the list's
-   head. (Bucket counts: the smallest prime of libstdc++'s table that is at least twice the last.)
-   */
-typedef struct ckr__name_set { uint64_t *hash, *next, *bucket, n_buckets, n; } ckr__name_set;
-
-#define CKR__NAME_NONE UINT64_MAX
-
-static void ckr__name_set_link(ckr__name_set *s, uint64_t i)
-{
-    uint64_t b = s->hash[i] % s->n_buckets;
-    if (s->bucket[b] != CKR__NAME_NONE) {
-        s->next[i] = s->next[s->bucket[b]];
-        s->next[s->bucket[b]] = i;
-        return;
-    }
-    s->next[i] = s->next[s->n];
-    s->next[s->n] = i;
-    if (s->next[i] != CKR__NAME_NONE) s->bucket[s->hash[s->next[i]] % s->n_buckets] = i;
-    s->bucket[b] = s->n;
-}
-
-static void ckr__name_set_resize(ckr__name_set *s, uint64_t n_buckets)
-{
-    uint64_t i = s->next[s->n], after, b;
-    s->n_buckets = n_buckets;
-    for (b = 0; b < n_buckets; b++) s->bucket[b] = CKR__NAME_NONE;
-    s->next[s->n] = CKR__NAME_NONE;
-    for (; i != CKR__NAME_NONE; i = after) {
-        after = s->next[i];
-        ckr__name_set_link(s, i);
-    }
-}
-
-static ckr_result ckr__pack_name_hash(ckr__packer *p)
-{
-    static const uint32_t primes[] = {
-        13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933, 351061,
-        712697,
-        1447153, 2938679, 5967347, 12117689, 24607243, 49969847, 101473717, 206062531, 418463119
-    };
-    const uint64_t n = p->img->n_records;
-    const ckr__image_record *r = p->img->records;
-    uint64_t i, k = 0, most = 13;
-    ckr__name_set s = CKR_ZERO;
-    size_t bytes = 0;
-    for (i = 0; i < sizeof primes / sizeof primes[0] && most < n; i++) most = primes[i];
-    if (!ckr__mul_size((size_t)(2 * n + 1 + most), sizeof *s.hash, &bytes)) ckr__nomem(p->c);
-    else s.hash = (uint64_t *)ckr__heap_alloc(p->c, bytes);
-    if (!s.hash) return p->c->err->code;
-    s.next = s.hash + n;
-    s.bucket = s.next + n + 1;
-    s.n = n;
-    s.next[n] = CKR__NAME_NONE;
-    s.n_buckets = 1;
-    for (i = 0; i < n; i++) {
-        s.hash[i] = ckr__pack_hash(r[i].name, strlen(r[i].name));
-        if (i == 0 || (i == s.n_buckets && k < sizeof primes / sizeof primes[0]))
-            ckr__name_set_resize(&s, primes[k++]);
-        ckr__name_set_link(&s, i);
-    }
-    p->img->name_hash = 0;
-    for (i = s.next[n]; i != CKR__NAME_NONE; i = s.next[i])
-        p->img->name_hash = ckr__pack_hash_combine(p->img->name_hash, s.hash[i]);
-    ckr__heap_free(p->c, s.hash, bytes);
-    return CKR_OK;
-}
-
-/* Torch archive ---------------------------------------------------------------- */
-
-/* The folder of the records: the file's name without its last extension, as torch names it;
-   "archive" when that is empty or not plain ASCII. */
-static const char *ckr__pack_torch_root(ckr__ctx *c, const char *path)
-{
-    const char *base = path, *s, *dot = NULL;
-    for (s = path; *s; s++)
-        if (*s == '/' || *s == '\\') base = s + 1;
-    for (s = base; *s; s++) {
-        if (*s == '.') dot = s;
-        if ((unsigned char)*s < 0x20 || (unsigned char)*s > 0x7e) return "archive";
-    }
-    if (!dot) dot = s;
-    if (dot == base || dot - base > 1000) return "archive";
-    return ckr__strndup(c, base, (size_t)(dot - base));
-}
-
-#define CKR__SERIALIZATION_ID ".data/serialization_id"
-
-static uint64_t ckr__pack_tail_size(const ckr__image *img)
-{
-    uint64_t i, n = 40 +
-                    (uint64_t)ckr__pack_zip_descriptor_size(&img->records[img->n_records - 1]) +
-                    56 + 20 + 22;
-    uint8_t extra[28];
-    for (i = 0; i < img->n_records; i++)
-        n += 46 + strlen(img->root) + 1 + strlen(img->records[i].name) +
-             ckr__pack_zip64(&img->records[i], false, extra);
-    return n;
-}
-
-static ckr_result ckr__pack_torch(ckr__packer *p)
-{
-    ckr__buf pickle;
-    ckr_entry **entries = NULL;
-    uint64_t n = 0, i;
-    ckr_result r = ckr__pickle_write(p->c, p->f, &pickle, &entries, &n);
-    if (r == CKR_OK) {
-        p->img->root = ckr__pack_torch_root(p->c, p->f->path);
-        p->img->records = CKR__NEW_N(p->c, ckr__image_record, n + 6);
-        p->img->segs = CKR__NEW_N(p->c, ckr__seg, 3 * n + 2);
-        if (!p->img->root || !p->img->records || !p->img->segs) r = p->c->err->code;
-    }
-    if (r == CKR_OK) {
-        ckr__pack_record(p, "data.pkl", pickle.data, pickle.size);
-        ckr__pack_record(p, ".format_version", "1", 1);
-        ckr__pack_record(p, ".storage_alignment", "64", 2);
-        ckr__pack_record(p, "byteorder", "little", 6);
-    }
-    ckr__buf_free(&pickle);
-    for (i = 0; i < n && r == CKR_OK; i++) r = ckr__pack_entry(p, entries[i], i);
-    if (r != CKR_OK) return r;
-    ckr__pack_record(p, "version", "3\n", 2);
-    r = ckr__pack_name_hash(p);                        /* of the records before the id itself */
-    if (r != CKR_OK) return r;
-    ckr__pack_header(p, CKR__SERIALIZATION_ID, 40);
-    r = ckr__pack_flush(p);
-    return r == CKR_OK ? ckr__pack_seg(p, ckr__pack_tail_size(p->img), NULL, NULL, true) : r;
-}
-
-static uint8_t *ckr__pack_zip_directory(const ckr__image *img, uint8_t *o)
-{
-    const size_t n_root = strlen(img->root);
-    uint64_t i;
-    for (i = 0; i < img->n_records; i++) {
-        const ckr__image_record *r = &img->records[i];
-        const size_t n_name = strlen(r->name);
-        uint8_t extra[28];
-        const uint32_t n_extra = ckr__pack_zip64(r, false, extra);
-        const uint32_t size = r->size < CKR__PACK_MAX32 ? (uint32_t)r->size : CKR__PACK_MAX32;
-        memset(o, 0, 46);
-        ckr__store_u32(o, 0x02014b50u);
-        ckr__store_u16(o + 8, ckr__pack_zip_flags(r));
-        ckr__store_u32(o + 16, r->entry ? r->entry->crc : r->crc);
-        ckr__store_u32(o + 20, size);
-        ckr__store_u32(o + 24, size);
-        ckr__store_u16(o + 28, (uint32_t)(n_root + 1 + n_name));
-        ckr__store_u16(o + 30, n_extra);
-        ckr__store_u32(o + 42, r->header < CKR__PACK_MAX32 ? (uint32_t)r->header : CKR__PACK_MAX32);
-        if (r->size == 0) ckr__store_u32(o + 16, 0);
-        memcpy(o + 46, img->root, n_root);
-        o[46 + n_root] = '/';
-        memcpy(o + 47 + n_root, r->name, n_name);
-        o += 47 + n_root + n_name;
-        memcpy(o, extra, n_extra);
-        o += n_extra;
-    }
-    return o;
-}
-
-/* zip64 end record, its locator, end record; `at` is the directory's offset. */
-static void ckr__pack_zip_end(uint8_t *o, uint64_t n, uint64_t at, uint64_t size)
-{
-    const uint32_t n16 = n < 0xffff ? (uint32_t)n : 0xffff;
-    memset(o, 0, 56 + 20 + 22);
-    ckr__store_u32(o, 0x06064b50u);
-    ckr__store_u64(o + 4, 44);
-    ckr__store_u16(o + 12, 0x031e);
-    ckr__store_u16(o + 14, 0x002d);
-    ckr__store_u64(o + 24, n);
-    ckr__store_u64(o + 32, n);
-    ckr__store_u64(o + 40, size);
-    ckr__store_u64(o + 48, at);
-    o += 56;
-    ckr__store_u32(o, 0x07064b50u);
-    ckr__store_u64(o + 8, at + size);
-    ckr__store_u32(o + 16, 1);
-    o += 20;
-    ckr__store_u32(o, 0x06054b50u);
-    ckr__store_u16(o + 8, n16);
-    ckr__store_u16(o + 10, n16);
-    ckr__store_u32(o + 12, size < CKR__PACK_MAX32 ? (uint32_t)size : CKR__PACK_MAX32);
-    ckr__store_u32(o + 16, at < CKR__PACK_MAX32 ? (uint32_t)at : CKR__PACK_MAX32);
-}
-
-/* Two numbers of 20 digits: a hash of the names and one of the CRCs of all records that are not
-   empty. */
-static void ckr__pack_torch_id(const ckr__image *img, uint8_t out[40])
-{
-    uint64_t i, v[2];
-    int d;
-    v[0] = img->name_hash;
-    v[1] = 0;
-    for (i = 0; i + 1 < img->n_records; i++) {
-        const ckr__image_record *r = &img->records[i];
-        if (r->size) v[1] = ckr__pack_hash_combine(v[1], r->entry ? r->entry->crc : r->crc);
-    }
-    for (i = 0; i < 2; i++)
-        for (d = 19; d >= 0; d--, v[i] /= 10)
-            out[20 * i + (uint64_t)d] = (uint8_t)('0' + v[i] % 10);
-}
-
-static void ckr__pack_torch_tail(ckr__image *img, uint64_t offset, uint8_t *o)
-{
-    ckr__image_record *id = &img->records[img->n_records - 1];
-    const uint32_t n = ckr__pack_zip_descriptor_size(id);
-    uint8_t *dir = o + 40 + n, *end;
-    ckr__pack_torch_id(img, o);
-    id->crc = ckr__crc32(0, o, 40);
-    ckr__pack_zip_descriptor(o + 40, n, id->crc, 40);
-    end = ckr__pack_zip_directory(img, dir);
-    ckr__pack_zip_end(end, img->n_records, offset + 40 + n, (uint64_t)(end - dir));
-}
-
-/* Safetensors ------------------------------------------------------------------ */
-
-/* A JSON string as serde_json writes it: UTF-8 as it is, only what must be is escaped. */
-static bool ckr__pack_json_str(ckr__buf *b, const char *s, uint64_t n)
-{
-    static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
-    const uint8_t *p = (const uint8_t *)s, *end = p + n;
-    ckr__buf_u8(b, '"');
-    while (p < end) {
-        const char *e = *p ? strchr(from, *p) : NULL;
-        const size_t len = ckr__utf8_len(p, end);
-        if (len == 0) return false;
-        if (e) {
-            ckr__buf_u8(b, '\\');
-            ckr__buf_u8(b, (unsigned char)to[e - from]);
-        } else if (*p < 0x20) {
-            ckr__buf_printf(b, "\\u%04x", (unsigned)*p);
-        } else {
-            ckr__buf_put(b, p, len);
-        }
-        p += len;
-    }
-    ckr__buf_u8(b, '"');
-    return true;
-}
-
-typedef struct ckr__pack_st_item {
-    const ckr_node *key;
-    ckr_entry *entry;
-    uint32_t order;
-} ckr__pack_st_item;
-
-/* What the file says of an entry that has no dtype there: bytes. */
-static ckr_dtype ckr__pack_st_dtype(const ckr_entry *e)
-{
-    return e->as_bytes ? CKR_DTYPE_U8 : e->dtype;
-}
-
-/* The reference writer's order: its list of dtypes from the last to the first, then names. */
-static uint32_t ckr__pack_st_order(ckr_dtype t)
-{
-    static const uint8_t order[] = {
-        CKR_DTYPE_U64, CKR_DTYPE_I64, CKR_DTYPE_F64, CKR_DTYPE_C64, CKR_DTYPE_F32, CKR_DTYPE_U32,
-        CKR_DTYPE_I32,
-        CKR_DTYPE_BF16, CKR_DTYPE_F16, CKR_DTYPE_U16, CKR_DTYPE_I16, CKR_DTYPE_F8_E5M2FNUZ,
-        CKR_DTYPE_F8_E4M3FNUZ, CKR_DTYPE_F8_E8M0, CKR_DTYPE_F8_E4M3FN, CKR_DTYPE_F8_E5M2,
-        CKR_DTYPE_I8,
-        CKR_DTYPE_U8, CKR_DTYPE_BOOL
-    };
-    uint32_t i = 0;
-    while (i < sizeof order && order[i] != t) i++;
-    return i;
-}
-
-static int ckr__pack_st_cmp(const void *a, const void *b)
-{
-    const ckr__pack_st_item *x = (const ckr__pack_st_item *)a, *y = (const ckr__pack_st_item *)b;
-    const uint64_t n = x->key->count < y->key->count ? x->key->count : y->key->count;
-    int d;
-    if (x->order != y->order) return x->order < y->order ? -1 : 1;
-    d = n ? memcmp(x->key->u.str, y->key->u.str, (size_t)n) : 0;
-    return d ? d : x->key->count < y->key->count ? -1 : x->key->count > y->key->count;
-}
-
-/* The tensors of the root, checked and sorted; their names are distinct. */
-static ckr_result ckr__pack_st_items(ckr__packer *p, ckr__pack_st_item **out)
-{
-    const ckr_node *root = p->f->root;
-    const uint64_t n = root->count;
-    void **sorted = CKR__NEW_N(p->c, void *, n);
-    ckr__pack_st_item *item = CKR__NEW_N(p->c, ckr__pack_st_item, n),
-                      *result = CKR__NEW_N(p->c, ckr__pack_st_item, n);
-    ckr_error *err = p->c->err;
-    ckr__map names = { p->c, NULL, 0, 0 };
-    bool had = false, ok = sorted && item && result;
-    uint64_t i;
-    for (i = 0; i < n && ok && !had; i++) {
-        const ckr_node *k = root->u.items[2 * i], *v = ckr__dict_at(root, i);
-        sorted[i] = &item[i];
-        item[i].key = k;
-        item[i].entry = v->u.entry;
-        if (v->kind != CKR_NODE_ENTRY || k->kind != CKR_NODE_STR) {
-            ckr__fail(err, CKR_ITEM_WRITE_NODE, p->f->path, CKR_NO_OFFSET, ckr_node_str(k),
-                      "a safetensors file holds named tensors only");
-            ok = false;
-        } else if (!*ckr__dtypes[ckr__pack_st_dtype(v->u.entry)].tag) {
-            ckr__remedy(err,
-                        ckr__fail(err, CKR_ITEM_WRITE_DTYPE, p->f->path, CKR_NO_OFFSET, k->u.str,
-                                  "%s has no safetensors dtype", ckr_dtype_name(v->u.entry->dtype)),
-                        "cast the tensor, leave it out, or write a torch file");
-            ok = false;
-        } else {
-            item[i].order = ckr__pack_st_order(ckr__pack_st_dtype(v->u.entry));
-            ok = ckr__map_put(&names, k->u.str, (size_t)k->count, i, &had);
-            if (ok && (had || !strcmp(k->u.str, "__metadata__")))
-                ckr__remedy(err,
-                            ckr__fail(err, had ? CKR_ITEM_WRITE_DUPLICATE : CKR_ITEM_WRITE_NAME,
-                                      p->f->path, CKR_NO_OFFSET, k->u.str,
-                                      had ? "two tensors have this name"
-                                          : "the name of the metadata"),
-                            "rename the key in the source, or write a torch file (--to torch)");
-        }
-    }
-    ckr__map_free(&names);
-    if (err->code != CKR_OK || !ckr__sort(p->c, sorted, (size_t)n, ckr__pack_st_cmp))
-        return err->code;
-    for (i = 0; i < n; i++) result[i] = *(ckr__pack_st_item *)sorted[i];
-    *out = result;
-    return CKR_OK;
-}
-
-static bool ckr__pack_st_metadata(ckr__packer *p)
-{
-    const ckr_node *m = p->f->metadata;
-    uint64_t i;
-    bool ok = true;
-    if (!m) return true;
-    ckr__buf_str(&p->lit, "\"__metadata__\":{");
-    for (i = 0; i < m->count && ok; i++) {
-        const ckr_node *k = m->u.items[2 * i], *v = ckr__dict_at(m, i);
-        if (i) ckr__buf_u8(&p->lit, ',');
-        ok = k->kind == CKR_NODE_STR && v->kind == CKR_NODE_STR &&
-             ckr__pack_json_str(&p->lit, k->u.str, k->count);
-        ckr__buf_u8(&p->lit, ':');
-        ok = ok && ckr__pack_json_str(&p->lit, v->u.str, v->count);
-    }
-    ckr__buf_u8(&p->lit, '}');
-    return ok;
-}
-
-/* u64 length, JSON padded with blanks to a multiple of 8, the tensors without holes. */
-static ckr_result ckr__pack_safetensors(ckr__packer *p)
-{
-    ckr__pack_st_item *item = NULL;
-    uint64_t n = p->f->root ? p->f->root->count : 0, i, at = 0, base;
-    uint32_t d;
-    ckr_result r;
-    if (!ckr_node_is_dict(p->f->root) || p->f->n_entries != n)
-        return ckr__fail(p->c->err, CKR_ITEM_WRITE_ENTRY, p->f->path, CKR_NO_OFFSET, NULL,
-                         "%llu entries are listed, the root is no dict of as many",
-                         (unsigned long long)p->f->n_entries);
-    r = ckr__pack_st_items(p, &item);
-    if (r != CKR_OK) return r;
-    ckr__buf_put(&p->lit, "\0\0\0\0\0\0\0\0{", 9);
-    if (!ckr__pack_st_metadata(p))
-        return ckr__fail(p->c->err, CKR_ITEM_WRITE_NAME, p->f->path, CKR_NO_OFFSET, "__metadata__",
-                         "metadata holds text in UTF-8 only");
-    for (i = 0; i < n; i++) {
-        const ckr_entry *e = item[i].entry;
-        if (i || p->f->metadata) ckr__buf_u8(&p->lit, ',');
-        if (!ckr__pack_json_str(&p->lit, item[i].key->u.str, item[i].key->count))
-            return ckr__fail(p->c->err, CKR_ITEM_WRITE_NAME, p->f->path, CKR_NO_OFFSET,
-                             item[i].key->u.str, "a tensor's name that is not UTF-8");
-        ckr__buf_printf(&p->lit, ":{\"dtype\":\"%s\",\"shape\":[",
-                        ckr__dtypes[ckr__pack_st_dtype(e)].tag);
-        for (d = 0; d < e->n_dims; d++)
-            ckr__buf_printf(&p->lit, d ? ",%lld" : "%lld", (long long)e->shape[d]);
-        ckr__buf_printf(&p->lit, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
-                        (unsigned long long)(at + e->n_bytes));
-        if (!ckr__range_ok(at, e->n_bytes, INT64_MAX))
-            return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, e->name,
-                             NULL);
-        at += e->n_bytes;
-    }
-    ckr__buf_u8(&p->lit, '}');
-    while (p->lit.size % 8 != 0 && !p->lit.failed) ckr__buf_u8(&p->lit, ' ');
-    base = p->lit.size;
-    if (base > 100000000 + 8)                          /* what the reference reader accepts */
-        return ckr__fail(p->c->err, CKR_ITEM_WRITE_SIZE, p->f->path, CKR_NO_OFFSET, NULL,
-                         "a header of %llu bytes; readers accept 100,000,000",
-                         (unsigned long long)base - 8);
-    if (!p->lit.failed) ckr__store_u64(p->lit.data, base - 8);
-    p->img->segs = CKR__NEW_N(p->c, ckr__seg, n + 1);
-    r = p->img->segs ? ckr__pack_flush(p) : p->c->err->code;
-    for (i = 0; i < n && r == CKR_OK; i++) {
-        item[i].entry->offset = p->img->size;
-        r = ckr__pack_seg(p, item[i].entry->n_bytes, NULL, item[i].entry, false);
-    }
-    return r;
-}
-
-/* Bytes and tensors without anything between them: the root's list, item by item. */
-static ckr_result ckr__pack_raw(ckr__packer *p)
-{
-    const ckr_node *root = p->f->root;
-    bool ok = ckr_node_is_list(root);
-    uint64_t i, n = 0;
-    ckr_result r = CKR_OK;
-    for (i = 0; ok && i < root->count; i++) {
-        const uint8_t kind = root->u.items[i]->kind;
-        ok = kind == CKR_NODE_ENTRY || kind == CKR_NODE_BYTES;
-        n += kind == CKR_NODE_ENTRY;
-    }
-    if (!ok || n != p->f->n_entries)
-        return ckr__fail(p->c->err, CKR_ITEM_WRITE_ENTRY, p->f->path, CKR_NO_OFFSET, NULL,
-                         "%llu entries are listed, the root is no list of bytes and as many",
-                         (unsigned long long)p->f->n_entries);
-    p->img->segs = CKR__NEW_N(p->c, ckr__seg, root->count);
-    if (!p->img->segs) return p->c->err->code;
-    for (i = 0; i < root->count && r == CKR_OK; i++) {
-        const ckr_node *x = root->u.items[i];
-        if (x->kind == CKR_NODE_BYTES) {
-            r = ckr__pack_seg(p, x->count, (const uint8_t *)x->u.str, NULL, false);
-        } else {
-            x->u.entry->offset = p->img->size;
-            r = ckr__pack_seg(p, x->u.entry->n_bytes, NULL, x->u.entry, false);
-        }
-    }
-    return r;
-}
-
-/* Archives one behind the other ------------------------------------------------- */
-
-static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **out);
-static ckr_result ckr__pack_index(ckr__packer *p);
-
-/* Every part is laid out by itself; then its segments and entries move to where it lies. */
-static ckr_result ckr__pack_parts(ckr__packer *p)
-{
-    ckr__image *img = p->img;
-    uint64_t i, k, n = 0;
-    ckr_result r = CKR_OK;
-    img->parts = CKR__NEW_N(p->c, ckr__image *, p->f->n_parts);
-    if (!img->parts) return p->c->err->code;
-    for (i = 0; i < p->f->n_parts && r == CKR_OK; i++) {
-        r = ckr__image_make(p->c, p->f->parts[i], &img->parts[i]);
-        if (r == CKR_OK) n += img->parts[i]->n_segs;
-    }
-    if (r != CKR_OK) return r;
-    img->n_parts = p->f->n_parts;
-    img->segs = CKR__NEW_N(p->c, ckr__seg, n);
-    if (!img->segs) return p->c->err->code;
-    for (i = 0; i < img->n_parts; i++) {
-        ckr__out_file *part = p->f->parts[i];
-        const ckr__image *x = img->parts[i];
-        part->at = img->size;
-        part->size = x->size;
-        if (!ckr__range_ok(img->size, x->size, INT64_MAX))
-            return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, NULL,
-                             NULL);
-        for (k = 0; k < x->n_segs; k++) {
-            img->segs[img->n_segs] = x->segs[k];
-            img->segs[img->n_segs++].offset += part->at;
-        }
-        for (k = 0; k < part->n_entries; k++) part->entries[k]->offset += part->at;
-        img->size += x->size;
-    }
-    return CKR_OK;
-}
-
-/* Any file --------------------------------------------------------------------- */
-
-static ckr_result ckr__pack_text(ckr__packer *p)
-{
-    p->img->segs = CKR__NEW_N(p->c, ckr__seg, 1);
-    if (!p->img->segs) return p->c->err->code;
-    return ckr__pack_seg(p, p->f->n_text, (const uint8_t *)p->f->text, NULL, false);
-}
-
-/* Lays the file out: *out (also f->image) in c's arena, and the offset of every entry of f. */
-static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **out)
-{
-    ckr__packer p = CKR_ZERO;
-    ckr_result r;
-    uint64_t i, at = 0;
-    *out = NULL;
-    p.c = p.lit.c = c;
-    p.f = f;
-    if (!f->path || (f->format != CKR_FORMAT_TEXT && f->format != CKR_FORMAT_DCP && !f->root))
-        return ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
-                         "a file without path or tree");
-    p.img = CKR__NEW(c, ckr__image);
-    if (!p.img) return c->err->code;
-    switch ((int)f->format) {
-    case CKR_FORMAT_TORCH_ZIP:   r = ckr__pack_torch(&p); break;
-    case CKR_FORMAT_SAFETENSORS: r = ckr__pack_safetensors(&p); break;
-    case CKR_FORMAT_TEXT:        r = ckr__pack_text(&p); break;
-    case CKR_FORMAT_RAW:         r = ckr__pack_raw(&p); break;
-    case CKR_FORMAT_DCP:         r = f->index ? ckr__pack_index(&p) : ckr__pack_parts(&p); break;
-    default:
-        r = ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
-                      "no format that can be written");
-        break;
-    }
-    ckr__buf_free(&p.lit);
-    if (r != CKR_OK) return r;
-    p.img->late = p.img->n_parts ? NULL : (uint8_t *)ckr__arena_n(c, p.late, 1);
-    if (!p.img->late && !p.img->n_parts) return c->err->code;
-    for (i = 0; i < p.img->n_segs && p.img->late; i++)
-        if (p.img->segs[i].late) {
-            p.img->segs[i].bytes = p.img->late + at;
-            at += p.img->segs[i].size;
-        }
-    f->image = *out = p.img;
-    return CKR_OK;
-}
-
-/* The content (seg->size bytes, 16 or 24) of a late segment that has an entry, once its crc is
-   known. */
-static void ckr__image_descriptor(const ckr__seg *seg, uint8_t *out)
-{
-    ckr__pack_zip_descriptor(out, (uint32_t)seg->size, seg->entry->crc, seg->entry->n_bytes);
-}
-
-static void ckr__image_finish_one(ckr__image *img)
-{
-    uint8_t *o = img->late;
-    uint64_t i;
-    for (i = 0; i < img->n_segs; i++) {
-        const ckr__seg *s = &img->segs[i];
-        if (!s->late) continue;
-        if (s->entry) ckr__image_descriptor(s, o);
-        else ckr__pack_torch_tail(img, s->offset, o);
-        o += s->size;
-    }
-}
-
-/* Every entry's crc is known: fills all late segments. */
-static void ckr__image_finish(ckr__image *img)
-{
-    uint64_t i;
-    for (i = 0; i < img->n_parts; i++) ckr__image_finish_one(img->parts[i]);
-    if (!img->n_parts) ckr__image_finish_one(img);
-}
-
-/* >>write.dcp ----------------------------------------------------------------- */
-/* `.metadata` from an index: protocol 2, the classes where torch has them since 2.3, no path, no
-   identifier and no time in it, so that equal checkpoints are equal files. */
-
-#define CKR__DCP_CLASSES "torch.distributed.checkpoint.metadata"
-
-/* A new object of a class; its attributes follow as a dict that ends with "ub". */
-static void ckr__index_begin(ckr__pickler *p, const char *module, const char *name)
-{
-    ckr__pickler_class(p, module, name);
-    ckr__pickler_op(p, ")\x81}(");
-}
-
-static void ckr__index_size(ckr__pickler *p, uint32_t n, const int64_t *v)
-{
-    ckr__pickler_class(p, "torch", "Size");
-    ckr__pickler_dims(p, n, v);
-    ckr__pickler_op(p, "\x85R");
-}
-
-/* (dtype, layout, requires_grad, memory format, pinned[, strides]) */
-static void ckr__index_properties(ckr__pickler *p, const ckr__out_item *x)
-{
-    int64_t stride[CKR_MAX_DIMS];
-    ckr__pickler_class(p, CKR__DCP_CLASSES, "TensorProperties");
-    ckr__pickler_op(p, ")\x81(");
-    ckr__pickler_class(p, "torch", ckr_dtype_name(x->dtype));
-    ckr__pickler_class(p, "torch.serialization", "_get_layout");
-    ckr__pickler_word(p, "torch.strided");
-    ckr__pickler_op(p, "\x85R\x89");
-    ckr__pickler_class(p, CKR__DCP_CLASSES, "_MEM_FORMAT_ENCODING");
-    ckr__pickler_int(p, 0);
-    ckr__pickler_op(p, "\x85R\x89");
-    if (x->strides == CKR__NO_STRIDES && x->n_dims) {
-        ckr__pickler_op(p, "N");
-    } else if (x->strides) {
-        ckr__strides(x->n_dims, x->shape, stride);
-        ckr__pickler_dims(p, x->n_dims, stride);
-    }
-    ckr__pickler_op(p, "tb");
-}
-
-static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
-{
-    uint64_t i;
-    ckr__index_begin(p, CKR__DCP_CLASSES, "TensorStorageMetadata");
-    ckr__pickler_word(p, "properties");
-    ckr__index_properties(p, x);
-    ckr__pickler_word(p, "size");
-    ckr__index_size(p, x->n_dims, x->shape);
-    ckr__pickler_word(p, "chunks");
-    ckr__pickler_op(p, "](");
-    for (i = 0; i < x->n_chunks; i++) {
-        ckr__index_begin(p, CKR__DCP_CLASSES, "ChunkStorageMetadata");
-        ckr__pickler_word(p, "offsets");
-        ckr__index_size(p, x->n_dims, x->chunks[i].start);
-        ckr__pickler_word(p, "sizes");
-        ckr__index_size(p, x->n_dims, x->chunks[i].count);
-        ckr__pickler_op(p, "ub");
-    }
-    ckr__pickler_op(p, "eub");
-}
-
-static void ckr__index_state(ckr__pickler *p, const ckr__out_index *x)
-{
-    uint64_t i;
-    ckr__pickler_word(p, "state_dict_metadata");
-    ckr__pickler_op(p, "}(");
-    for (i = 0; i < x->n_items; i++) {
-        ckr__pickler_word(p, x->items[i]->fqn);
-        if (!x->items[i]->bytes) {
-            ckr__index_tensor(p, x->items[i]);
-            continue;
-        }
-        ckr__pickler_class(p, CKR__DCP_CLASSES, "BytesStorageMetadata");
-        ckr__pickler_op(p, ")\x81");
-    }
-    ckr__pickler_op(p, "u");
-}
-
-static void ckr__index_planner(ckr__pickler *p, const ckr__out_index *x)
-{
-    uint64_t i;
-    uint32_t k;
-    ckr__pickler_word(p, "planner_data");
-    ckr__pickler_op(p, "}(");
-    for (i = 0; i < x->n_items; i++) {
-        const ckr__out_item *it = x->items[i];
-        ckr__pickler_word(p, it->fqn);
-        ckr__pickler_op(p, "(");
-        if (!it->path) ckr__pickler_word(p, it->fqn);
-        for (k = 0; it->path && k < it->n_path; k++) {
-            if (it->path[k].key) ckr__pickler_word(p, it->path[k].key);
-            else ckr__pickler_int(p, it->path[k].index);
-        }
-        ckr__pickler_op(p, "t");
-    }
-    ckr__pickler_op(p, "u");
-}
-
-static void ckr__index_place(ckr__pickler *p, const ckr__out_item *x, uint64_t i)
-{
-    const ckr__out_chunk *k = &x->chunks[i];
-    ckr__index_begin(p, CKR__DCP_CLASSES, "MetadataIndex");
-    ckr__pickler_word(p, "fqn");
-    ckr__pickler_word(p, x->fqn);
-    ckr__pickler_word(p, "index");
-    if (x->bytes) {
-        ckr__pickler_op(p, "N");
-    } else {
-        ckr__pickler_int(p, (int64_t)i);
-        ckr__pickler_word(p, "offset");
-        ckr__index_size(p, x->n_dims, k->start);
-    }
-    ckr__pickler_op(p, "ub");
-    ckr__index_begin(p, "torch.distributed.checkpoint.filesystem", "_StorageInfo");
-    ckr__pickler_word(p, "relative_path");
-    ckr__pickler_word(p, ckr__base(k->file->path));
-    ckr__pickler_word(p, "offset");
-    ckr__pickler_int(p, (int64_t)k->part->at);
-    ckr__pickler_word(p, "length");
-    ckr__pickler_int(p, (int64_t)k->part->size);
-    ckr__pickler_op(p, "ub");
-}
-
-static void ckr__index_write(ckr__pickler *p, const ckr__out_index *x)
-{
-    uint64_t i, k;
-    ckr__pickler_op(p, "\x80\x02");
-    ckr__index_begin(p, CKR__DCP_CLASSES, "Metadata");
-    ckr__index_state(p, x);
-    ckr__index_planner(p, x);
-    ckr__pickler_word(p, "storage_data");
-    ckr__pickler_op(p, "}(");
-    for (i = 0; i < x->n_items; i++)
-        for (k = 0; k < x->items[i]->n_chunks; k++) ckr__index_place(p, x->items[i], k);
-    ckr__pickler_op(p, "uub.");
-}
-
-static ckr_result ckr__pack_index(ckr__packer *p)
-{
-    ckr__pickler w = CKR_ZERO;
-    w.c = w.out.c = w.stack.c = w.key.c = w.text.c = w.ids.c = p->c;
-    w.f = p->f;
-    ckr__index_write(&w, p->f->index);
-    if (w.out.failed || w.key.failed) ckr__pickler_nomem(&w);
-    if (w.r == CKR_OK) {
-        ckr__buf_put(&p->lit, w.out.data, w.out.size);
-        p->img->segs = CKR__NEW_N(p->c, ckr__seg, 1);
-        w.r = p->img->segs ? ckr__pack_flush(p) : p->c->err->code;
-    }
-    ckr__buf_free(&w.out);
-    ckr__buf_free(&w.stack);
-    ckr__buf_free(&w.key);
-    ckr__map_free(&w.text);
-    ckr__map_free(&w.ids);
-    return w.r;
-}
-
-/* no more cold */
-#if defined(CKR__COLD_GCC)
-#  pragma GCC pop_options
-#elif defined(CKR__COLD_CLANG)
-#  pragma clang attribute pop
-#  pragma clang attribute pop
-#endif
-
-/* >>run ----------------------------------------------------------------------- */
-/* The engine. An *op* walks one box of one logical tensor: element by element it knows where the
-   source has it (a), where a second source has it (b), where the destination wants it (d), and its
-   place in the logical tensor (l, for the digest). Neighbouring axes that are contiguous on every
-   side are merged, so the inner loop is a memcpy of the longest run there is. Everything - merge,
-   split, export, digest, comparison - is a list of ops cut into windows of the destination. */
-
-#define CKR__RUN_PART                                                                              \
-    ((uint64_t)1 << 15)                 /* bytes per inner step: digest and cast find it in cache */
-#define CKR__BLOCK ((size_t)1 << 17)    /* staged at a time, at most                             */
-#define CKR__LINE  ((size_t)64)         /* of cache: more room, to begin anywhere in one         */
-#define CKR__BESIDE                                                                                \
-    (CKR__BLOCK + 2 * CKR__LINE + 2 * CKR__RUN_PART) /* a worker's memory but its window */
-#define CKR__NEAR  ((uint64_t)1 << 11)  /* bytes that cost no more to read than a call does      */
-#define CKR__DIRECT ((uint64_t)1 << 16) /* bytes from which a run is read to where it goes       */
-#define CKR__WINDOW ((uint64_t)7 << 19) /* bytes of destination per task; 4 MiB with the rest    */
-
-typedef struct ckr__op {
-    const ckr_tensor *tensor;
-    const ckr_piece  *pa, *pb;
-    ckr_dtype         dtype;   /* of the destination                                    */
-    ckr_dtype         logical; /* of the tensor: what a piece of another dtype becomes
-                                  first, and what the digest is of                      */
-    uint32_t          n_dims;  /* outside the run                                       */
-    int64_t           run;     /* elements that are contiguous on all sides             */
-    const int64_t    *count, *a, *b, *d, *l;   /* per axis; strides in bytes              */
-    const uint64_t
-        *span; /* destination bytes from the first to past the last, axes >= i; n_dims + 1 */
-    uint64_t          at_a, at_b, at_d, at_l;
-    bool              no_sum;  /* another op adds these elements to the digest           */
-    bool              swap;    /* the destination has the other byte order than this machine */
-} ckr__op;
-
-static int64_t ckr__row_major(uint32_t n_dims, const int64_t *shape, uint32_t axis)
-{
-    int64_t s = 1;
-    while (n_dims-- > axis + 1) s = ckr__times(s, shape[n_dims]);
-    return s;
-}
-
-/* Byte offset of the global position `at` in a piece. */
-static uint64_t ckr__piece_at(const ckr_piece *p, const int64_t *at)
-{
-    uint64_t o = p->offset;
-    uint32_t k;
-    for (k = 0; k < p->n_dims; k++) o += (uint64_t)((at[k] - p->start[k]) * p->stride[k]);
-    return o;
-}
-
-/* The axes of an op while it is built, outermost first. */
-typedef struct ckr__axes { uint32_t n; int64_t count[CKR_MAX_DIMS], s[4][CKR_MAX_DIMS]; } ckr__axes;
-
-/* Orders by destination stride (so that it only grows along the walk), drops axes of one, and
-   merges an axis into its outer neighbour where all four sides continue. */
-static void ckr__axes_merge(ckr__axes *x)
-{
-    uint32_t i, j, k, n = 0;
-    for (i = 1; i < x->n; i++)
-        for (j = i; j > 0 && x->s[2][j - 1] < x->s[2][j]; j--) {
-            int64_t t = x->count[j];
-            x->count[j] = x->count[j - 1];
-            x->count[j - 1] = t;
-            for (k = 0; k < 4; k++) {
-                t = x->s[k][j];
-                x->s[k][j] = x->s[k][j - 1];
-                x->s[k][j - 1] = t;
-            }
-        }
-    for (i = 0; i < x->n; i++) {
-        const int64_t size = x->count[i];
-        bool merge = n > 0;
-        if (size == 1) continue;
-        for (k = 0; k < 4 && merge; k++) merge = x->s[k][n - 1] == x->s[k][i] * size;
-        if (!merge) x->count[n++] = 1;
-        x->count[n - 1] *= size;
-        for (k = 0; k < 4; k++) x->s[k][n - 1] = x->s[k][i];
-    }
-    x->n = n;
-}
-
-/* The op over box [start, start + count) of the tensor. pb and pd may be NULL. */
-static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const int64_t *start,
-                         const int64_t *count, const ckr_piece *pa, const ckr_piece *pb,
-                         const ckr_piece *pd)
-{
-    ckr__axes x;
-    /* what is being written is read again as it is (the window, neither file nor memory) */
-    const ckr_dtype logical = pa->file == CKR_NO_FILE && !pa->mem ? pa->dtype : t->dtype;
-    int64_t *v, ea = (int64_t)ckr_dtype_size(pa->dtype), el = (int64_t)ckr_dtype_size(logical);
-    int64_t eb = pb ? (int64_t)ckr_dtype_size(pb->dtype) : el,
-            ed = pd ? (int64_t)ckr_dtype_size(pd->dtype) : el;
-    uint64_t *span;
-    uint32_t i;
-
-    if (pa->file == CKR_NO_FILE && !pa->mem && pa != pd) {     /* it is there, not readable */
-        ckr__fail(c->err, CKR_ITEM_DCP_TRANSFORM, NULL, CKR_NO_OFFSET, t->name, NULL);
-        return false;
-    }
-    memset(op, 0, sizeof *op);
-    op->tensor = t;
-    op->pa = pa;
-    op->pb = pb;
-    op->logical = logical;
-    op->dtype = pd ? pd->dtype : logical;
-    op->swap = pd && pd->big_endian != ckr__host_big_endian();
-    for (i = 0; i < t->n_dims; i++) {
-        int64_t l = ckr__row_major(t->n_dims, t->shape, i) * el;
-        x.count[i] = count[i];
-        x.s[0][i] = pa->stride[i];
-        x.s[1][i] = pb ? pb->stride[i] : l / el * eb;
-        x.s[2][i] = pd ? pd->stride[i] : l;
-        x.s[3][i] = l;
-        op->at_l += (uint64_t)(start[i] * l);
-    }
-    x.n = t->n_dims;
-    op->at_a = ckr__piece_at(pa, start);
-    op->at_b = pb ? ckr__piece_at(pb, start) : 0;
-    op->at_d = pd ? ckr__piece_at(pd, start) : op->at_l;
-    ckr__axes_merge(&x);
-    op->run = 1;
-    if (x.n && x.s[0][x.n - 1] == ea && x.s[1][x.n - 1] == eb && x.s[2][x.n - 1] == ed &&
-        x.s[3][x.n - 1] == el)
-        op->run = x.count[--x.n];
-    op->n_dims = x.n;
-    v = CKR__NEW_N(c, int64_t, 5 * (uint64_t)x.n);
-    span = CKR__NEW_N(c, uint64_t, (uint64_t)x.n + 1);
-    if (!v || !span) return false;
-    op->count = v;
-    op->a = v + x.n;
-    op->b = v + 2 * (size_t)x.n;
-    op->d = v + 3 * (size_t)x.n;
-    op->l = v + 4 * (size_t)x.n;
-    op->span = span;
-    span[x.n] = (uint64_t)(op->run * ed);
-    for (i = x.n; i-- > 0;) {
-        v[i] = x.count[i];
-        v[x.n + i] = x.s[0][i];
-        v[2 * x.n + i] = x.s[1][i];
-        v[3 * x.n + i] = x.s[2][i];
-        v[4 * x.n + i] = x.s[3][i];
-        span[i] = span[i + 1] + (uint64_t)((x.count[i] - 1) * x.s[2][i]);
-    }
-    return true;
-}
-
-/* Intersection of two boxes; false when empty. */
-static bool ckr__box_meet(uint32_t n, const int64_t *s1, const int64_t *c1, const int64_t *s2,
-                          const int64_t *c2, int64_t *start, int64_t *count)
-{
-    uint32_t i;
-    for (i = 0; i < n; i++) {
-        int64_t lo = ckr__max_i64(s1[i], s2[i]), hi = ckr__min_i64(s1[i] + c1[i], s2[i] + c2[i]);
-        if (hi <= lo) return false;
-        start[i] = lo;
-        count[i] = hi - lo;
-    }
-    return true;
-}
-
-/* What a worker owns: scratch, digest sums of every tensor, its error. */
-typedef struct ckr__lane {
-    const ckr__ctx *src, *other;   /* of pa and pb                                      */
-    ckr_error  err;
-    uint8_t   *block[2];       /* read-ahead, per side: `most` bytes and a line of cache  */
-    size_t     most;
-    uint32_t   block_file[2];
-    uint64_t   block_at[2], block_n[2];
-    uint8_t   *temp;           /* CKR__RUN_PART bytes twice, for casts and comparison     */
-    uint64_t (*sums)[2];       /* [tensor index][2], or NULL: no digest                 */
-    const ckr__digest_tables *tables;
-    uint64_t   bytes_read;
-    const uint8_t *window;     /* of pieces that have neither file nor memory: bytes    */
-    uint64_t   window_at;      /* of the destination from window_at on                  */
-    /* of comparisons */
-    bool       either;         /* a cast may have rounded up or down                    */
-    uint64_t   n_differ;
-    double     max_abs;
-    uint64_t   max_ulp;
-} ckr__lane;
-
-/* How far behind p the first place is that lies to a line of cache as `at` does in its file. To any
-   other the copy out of the page cache is slower by a third; by two thirds where p is a few bytes
-   behind `at` within a page, so that every load waits for the store before it (bench/read). */
-static size_t ckr__misplaced(const uint8_t *p, uint64_t at)
-{
-    return (size_t)((at - (uint64_t)(uintptr_t)p) & (CKR__LINE - 1));
-}
-
-/* n bytes of an open file into memory, every bound checked. */
-static bool ckr__lane_read(ckr__lane *w, int side, const ckr_piece *p, uint64_t at, uint8_t *dst,
-                           uint64_t n)
-{
-    const ckr__ctx *c = side ? w->other : w->src;
-    const ckr__file *f = &c->files[p->file];
-    int32_t sys;
-    if (!ckr__range_ok(at, n, f->size))
-        return ckr__fail(&w->err, CKR_ITEM_IO_READ, f->path, at, NULL,
-                         "the file ends before this piece") == CKR_OK;
-    sys = c->env.io.read_fn(c->env.io.user, f->handle, at, dst, (size_t)n);
-    return !sys || ckr__fail_io(&w->err, CKR_ITEM_IO_READ, f->path, sys) == CKR_OK;
-}
-
-/* How far to read, of `want` bytes that will be asked for next: no further, unless what is asked
-   for lies right behind the last block; then twice as far as that. So a part of each row costs its
-   own bytes, and small neighbours few calls. */
-static uint64_t ckr__ahead(const ckr__lane *w, int side, uint32_t file, uint64_t at, uint64_t want)
-{
-    const uint64_t end = w->block_at[side] + w->block_n[side];
-    uint64_t reach = want;
-    if (w->block_file[side] == file && at >= end && at - end < CKR__NEAR &&
-        reach < 2 * w->block_n[side])
-        reach = 2 * w->block_n[side];
-    return reach < w->most ? reach : w->most;
-}
-
-/* n bytes (at most CKR__RUN_PART) of a piece's source, the first of `want`; NULL after an error.
-   Files are read, never mapped: a page fault costs more than the copy that it saves, and pages of a
-   mapping count as the process's memory. */
-static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uint64_t at,
-                                 uint64_t n, uint64_t want)
-{
-    const ckr__ctx *c = side ? w->other : w->src;
-    uint8_t *block = w->block[side];
-    uint64_t size, from;
-    if (p->file == CKR_NO_FILE)
-        return p->mem ? (const uint8_t *)p->mem + at : w->window + (at - w->window_at);
-    from = w->block_at[side];
-    block += ckr__misplaced(block, from);
-    if (w->block_file[side] == p->file && at >= from &&
-        ckr__range_ok(at - from, n, w->block_n[side]))
-        return block + (at - from);
-    size = c->files[p->file].size;
-    want = ckr__ahead(w, side, p->file, at, want);
-    if (at < size && want > size - at) want = size - at;
-    if (n < want) n = want;
-    w->block_file[side] = CKR_NO_FILE;
-    block = w->block[side] + ckr__misplaced(w->block[side], at);
-    if (!ckr__lane_read(w, side, p, at, block, n)) return NULL;
-    w->block_file[side] = p->file;
-    w->block_at[side] = at;
-    w->block_n[side] = n;
-    return block;
-}
-
-/* The same in this machine's byte order: a foreign one goes through `temp`. */
-static const uint8_t *ckr__fetch_native(ckr__lane *w, int side, const ckr_piece *p, uint64_t at,
-                                        uint64_t n, uint64_t want)
-{
-    const uint8_t *s = ckr__fetch(w, side, p, at, n, want);
-    uint8_t *t = w->temp + (side ? CKR__RUN_PART : 0);
-    if (!s || p->big_endian == ckr__host_big_endian() || ckr__dtypes[p->dtype].swap < 2) return s;
-    memcpy(t, s, (size_t)n);
-    ckr__swap_bytes(t, (size_t)n, ckr__dtypes[p->dtype].swap);
-    return t;
-}
-
-static void ckr__lane_digest(ckr__lane *w, const ckr_tensor *t, ckr_dtype dtype, uint64_t at,
-                             const uint8_t *p, uint64_t n)
-{
-    if (!w->sums || !t->slot[0]) return;
-    if (!ckr__host_big_endian() || ckr__dtypes[dtype].swap < 2) {
-        ckr__digest_add(w->tables, w->sums[t->index], at, p, (size_t)n);
-    } else {                   /* the digest is of little-endian bytes                   */
-        uint8_t word[16];
-        size_t e = ckr_dtype_size(dtype);
-        for (; n >= e; n -= e, p += e, at += e) {
-            memcpy(word, p, e);
-            ckr__swap_bytes(word, e, ckr__dtypes[dtype].swap);
-            ckr__digest_add(w->tables, w->sums[t->index], at, word, e);
-        }
-    }
-}
-
-/* A run that is long, and stored as it is wanted: read to where it goes, without a stop in a block.
-   */
-static bool ckr__run_direct(const ckr__op *op, const uint8_t *dst, uint64_t bytes)
-{
-    const ckr_piece *p = op->pa;
-    return dst && p->file != CKR_NO_FILE && bytes >= CKR__DIRECT && op->dtype == p->dtype &&
-           op->logical == p->dtype &&
-           (ckr__dtypes[p->dtype].swap < 2 ||
-            (p->big_endian == ckr__host_big_endian() && !op->swap));
-}
-
-/* In one call, or in parts: with a digest, each summed while it is in cache; misplaced, each read
-   to a better place and moved while it is in cache. That place is a little further on in the run,
-   where nothing has been read yet; only its last bytes, fewer than a line, are read to where they
-   go. A caller's own I/O is spared the second, since it may pay by the call. */
-static bool ckr__run_read(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
-                          uint64_t n)
-{
-    const bool sum = w->sums && !op->no_sum, own = w->src->env.io.read_fn == ckr__os_read;
-    const size_t off = own ? ckr__misplaced(dst, a) : 0;
-    w->bytes_read += n;
-    while (n > 0) {
-        const size_t by = n > off ? off : 0;
-        uint64_t part = (sum || off) && n > CKR__BLOCK ? CKR__BLOCK : n;
-        if (n - part < by) part = n - by;
-        if (!ckr__lane_read(w, 0, op->pa, a, dst + by, part)) return false;
-        if (by) memmove(dst, dst + by, (size_t)part);
-        if (sum) ckr__lane_digest(w, op->tensor, op->pa->dtype, l, dst, part);
-        dst += part;
-        a += part;
-        l += part;
-        n -= part;
-    }
-    return true;
-}
-
-/* Elements of a piece as the tensor has them: one that is stored in another dtype is cast first, so
-   that a bf16 parameter that lies in its fp32 master is the same as one that was stored. */
-static const uint8_t *ckr__run_logical(ckr__lane *w, const ckr__op *op, const uint8_t *s,
-                                       uint64_t n)
-{
-    uint8_t *t = w->temp + CKR__RUN_PART;
-    if (!s || op->logical == op->pa->dtype) return s;
-    ckr__convert(op->logical, t, op->pa->dtype, s, n);
-    return t;
-}
-
-/* A run of n elements: copy (dst not NULL), cast and digest in one pass. */
-static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t l, uint8_t *dst,
-                          int64_t n)
-{
-    const uint64_t ea = ckr_dtype_size(op->pa->dtype), ed = ckr_dtype_size(op->dtype);
-    const uint64_t el = ckr_dtype_size(op->logical), most = ea > el ? ea : el;
-    const int64_t step = (int64_t)(CKR__RUN_PART / (most > ed ? most : ed));
-    if (ckr__run_direct(op, dst, (uint64_t)n * ea))
-        return ckr__run_read(w, op, a, l, dst, (uint64_t)n * ea);
-    while (n > 0) {
-        int64_t part = ckr__min_i64(n, step);
-        const uint8_t *s =
-            ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea, (uint64_t)n * ea);
-        s = ckr__run_logical(w, op, s, (uint64_t)part);
-        if (!s) return false;
-        if (dst) {
-            if (op->dtype == op->logical) memcpy(dst, s, (size_t)part * (size_t)el);
-            else ckr__convert(op->dtype, dst, op->logical, s, (uint64_t)part);
-            if (op->swap)
-                ckr__swap_bytes(dst, (size_t)part * (size_t)ed, ckr__dtypes[op->dtype].swap);
-            dst += (uint64_t)part * ed;
-        }
-        if (!op->no_sum) ckr__lane_digest(w, op->tensor, op->logical, l, s, (uint64_t)part * el);
-        w->bytes_read += (uint64_t)part * ea;
-        a += (uint64_t)part * ea;
-        l += (uint64_t)part * el;
-        n -= part;
-    }
-    return true;
-}
-
-/* Distance of two equally typed floats in units in the last place, saturating. */
-static uint64_t ckr__ulp_distance(ckr_dtype t, const uint8_t *x, const uint8_t *y)
-{
-    const size_t n = ckr_dtype_size(t);
-    uint64_t u = 0, v = 0, top = (uint64_t)1 << (8 * n - 1);
-    uint16_t h[2];
-    uint32_t f[2];
-    if (n == 2) {
-        memcpy(&h[0], x, 2); memcpy(&h[1], y, 2);
-        u = h[0]; v = h[1];
-    } else if (n == 4) {
-        memcpy(&f[0], x, 4); memcpy(&f[1], y, 4);
-        u = f[0]; v = f[1];
-    } else {
-        memcpy(&u, x, 8); memcpy(&v, y, 8);
-    }
-    u = u & top ? top - (u - top) : u + top;
-    v = v & top ? top - (v - top) : v + top;
-    return u > v ? u - v : v - u;
-}
-
-/* The modulus of the difference of two elements. */
-static double ckr__distance(ckr_dtype t, const uint8_t *x, const uint8_t *y)
-{
-    const ckr_dtype part = t == CKR_DTYPE_C128  ? CKR_DTYPE_F64
-                           : t == CKR_DTYPE_C64 ? CKR_DTYPE_F32
-                           : t == CKR_DTYPE_C32 ? CKR_DTYPE_F16
-                                                : t;
-    const size_t n = ckr_dtype_size(part);
-    const double a = ckr__load_f64(part, x), b = ckr__load_f64(part, y);
-    uint64_t u, v;
-    int64_t i, k;
-    if (part != t)
-        return hypot(a - b, ckr__load_f64(part, x + n) - ckr__load_f64(part, y + n));
-    if (t != CKR_DTYPE_I64 && t != CKR_DTYPE_U64) return fabs(a - b);
-    memcpy(&u, x, 8);          /* a double would round before the difference is taken      */
-    memcpy(&v, y, 8);
-    memcpy(&i, x, 8);
-    memcpy(&k, y, 8);
-    return (double)((t == CKR_DTYPE_I64 ? i > k : u > v) ? u - v : v - u);
-}
-
-static void ckr__compare_elements(ckr__lane *w, ckr_dtype t, const uint8_t *x, const uint8_t *y,
-                                  uint64_t n)
-{
-    const size_t e = ckr_dtype_size(t);
-    uint64_t i, ulp;
-    double d;
-    for (i = 0; i < n; i++, x += e, y += e) {
-        if (!memcmp(x, y, e)) continue;
-        w->n_differ++;
-        d = ckr__distance(t, x, y);
-        if (d > w->max_abs || !(d <= DBL_MAX)) w->max_abs = d;
-        ulp = ckr__is_float(t) ? ckr__ulp_distance(t, x, y) : 0;
-        if (ulp > w->max_ulp) w->max_ulp = ulp;
-    }
-}
-
-/* fp32 against bf16 that was rounded up or down: its upper half, or one more away from zero where
-   the lower half is not zero. */
-static void ckr__compare_either(ckr__lane *w, const uint8_t *x, const uint8_t *y, uint64_t n)
-{
-    for (; n > 0; n--, x += 4, y += 2) {
-        uint32_t a;
-        uint16_t b;
-        memcpy(&a, x, 4);
-        memcpy(&b, y, 2);
-        if (b != a >> 16 && (!(a & 0xffff) || b != (a >> 16) + 1)) w->n_differ++;
-    }
-}
-
-/* What is stored wider than its tensor is compared as the tensor has it. */
-static const uint8_t *ckr__run_narrow(const ckr__op *op, ckr_dtype *t, const uint8_t *s, int64_t n,
-                                      uint8_t *into)
-{
-    const ckr_dtype to = op->tensor->dtype;
-    if (!s || ckr_dtype_size(to) >= ckr_dtype_size(*t)) return s;
-    ckr__convert(to, into, *t, s, (uint64_t)n);
-    *t = to;
-    return into;
-}
-
-/* A run of n elements of a, cast to b's dtype where they differ, against b. */
-static bool ckr__run_compare(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t b, int64_t n)
-{
-    const uint64_t ea = ckr_dtype_size(op->pa->dtype), eb = ckr_dtype_size(op->pb->dtype);
-    const uint64_t half = CKR__RUN_PART / 2;
-    while (n > 0) {
-        int64_t part = ckr__min_i64(n, (int64_t)(half / (ea > eb ? ea : eb)));
-        ckr_dtype ta = op->pa->dtype, tb = op->pb->dtype;
-        const uint8_t *x =
-            ckr__fetch_native(w, 0, op->pa, a, (uint64_t)part * ea, (uint64_t)n * ea);
-        const uint8_t *y =
-            ckr__fetch_native(w, 1, op->pb, b, (uint64_t)part * eb, (uint64_t)n * eb);
-        x = ckr__run_narrow(op, &ta, x, part, w->temp);
-        y = ckr__run_narrow(op, &tb, y, part, w->temp + CKR__RUN_PART + half);
-        if (!x || !y) return false;
-        if (w->either && ta == CKR_DTYPE_F32 && tb == CKR_DTYPE_BF16) {
-            ckr__compare_either(w, x, y, (uint64_t)part);
-        } else {
-            if (ta != tb) {
-                uint8_t *cast = w->temp + half;
-                ckr__convert(tb, cast, ta, x, (uint64_t)part);
-                x = cast;
-            }
-            if (memcmp(x, y, (size_t)part * ckr_dtype_size(tb)) != 0)
-                ckr__compare_elements(w, tb, x, y, (uint64_t)part);
-        }
-        w->bytes_read += (uint64_t)part * (ea + eb);
-        a += (uint64_t)part * ea;
-        b += (uint64_t)part * eb;
-        n -= part;
-    }
-    return true;
-}
-
-/* Walks the part of an op whose destination lies in [w0, w1); `dst` stands for w0 (NULL: nothing is
-   copied). One call per axis: the depth is n_dims of the op, at most CKR_MAX_DIMS.               */
-static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const uint64_t at[4],
-                         uint64_t w0, uint64_t w1, uint8_t *dst)
-{
-    uint64_t next[4], end = at[2] + op->span[axis];
-    int64_t i, first = 0, last;
-    if (end <= w0 || at[2] >= w1) return true;
-    if (axis == op->n_dims) {
-        const uint64_t ed = ckr_dtype_size(op->dtype), ea = ckr_dtype_size(op->pa->dtype);
-        uint64_t skip = at[2] < w0 ? (w0 - at[2]) / ed : 0;
-        uint64_t n = ((end < w1 ? end : w1) - at[2]) / ed - skip;
-        if (op->pb)
-            return ckr__run_compare(w, op, at[0] + skip * ea,
-                                    at[1] + skip * ckr_dtype_size(op->pb->dtype), (int64_t)n);
-        return ckr__run_copy(w, op, at[0] + skip * ea, at[3] + skip * ckr_dtype_size(op->logical),
-                             dst ? dst + (at[2] + skip * ed - w0) : NULL, (int64_t)n);
-    }
-    last = op->count[axis];
-    if (op->d[axis] > 0) {
-        uint64_t d = (uint64_t)op->d[axis], inner = op->span[axis + 1];
-        if (at[2] + inner <= w0) first = (int64_t)((w0 - at[2] - inner) / d) + 1;
-        if ((w1 - at[2] + d - 1) / d < (uint64_t)last) last = (int64_t)((w1 - at[2] + d - 1) / d);
-    }
-    for (i = first; i < last; i++) {
-        next[0] = at[0] + (uint64_t)(i * op->a[axis]);
-        next[1] = at[1] + (uint64_t)(i * op->b[axis]);
-        next[2] = at[2] + (uint64_t)(i * op->d[axis]);
-        next[3] = at[3] + (uint64_t)(i * op->l[axis]);
-        if (!ckr__op_walk(w, op, axis + 1, next, w0, w1, dst)) return false;
-    }
-    return true;
-}
-
-static bool ckr__op_run(ckr__lane *w, const ckr__op *op, uint64_t w0, uint64_t w1, uint8_t *dst)
-{
-    uint64_t at[4];
-    at[0] = op->at_a;
-    at[1] = op->at_b;
-    at[2] = op->at_d;
-    at[3] = op->at_l;
-    return ckr__op_walk(w, op, 0, at, w0, w1, dst);
-}
-
-/* >>lanes --------------------------------------------------------------------- */
-/* Workers: lane i of n takes jobs i, i + n, ...; which lane did what never shows in the result. */
-
-typedef struct ckr__crew {
-    ckr__ctx  *c;              /* allocates and takes the error                         */
-    ckr__lane *lanes;
-    uint32_t   n;
-    uint64_t   n_tensors;      /* of the digest sums                                    */
-    ckr__digest_tables *tables;
-    bool       aside;          /* what it compares counts for nothing in the progress    */
-} ckr__crew;
-
-static void ckr__crew_free(ckr__crew *w)
-{
-    uint32_t i;
-    for (i = 0; w->lanes && i < w->n; i++) {
-        ckr__lane *l = &w->lanes[i];
-        ckr__heap_free(w->c, l->block[0], l->most + CKR__LINE);
-        ckr__heap_free(w->c, l->block[1], l->most + CKR__LINE);
-        ckr__heap_free(w->c, l->temp, 2 * (size_t)CKR__RUN_PART);
-        ckr__heap_free(w->c, l->sums, (size_t)w->n_tensors * sizeof *l->sums);
-    }
-    ckr__heap_free(w->c, w->lanes, w->n * sizeof *w->lanes);
-    ckr__heap_free(w->c, w->tables, sizeof *w->tables);
-    memset(w, 0, sizeof *w);
-}
-
-/* n_tensors > 0: with digest sums. `other` may be NULL. */
-/* Workers that stage at most `block` bytes of a source at a time. */
-static ckr_result ckr__crew_small(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
-                                  const ckr__ctx *other, uint64_t n_tensors, size_t block)
-{
-    uint32_t i;
-    memset(w, 0, sizeof *w);
-    w->c = c;
-    w->n = c->env.parallel.n_threads;
-    w->n_tensors = n_tensors;
-    w->lanes = (ckr__lane *)ckr__heap_alloc(c, w->n * sizeof *w->lanes);
-    if (!w->lanes) return CKR_E_NOMEM;
-    memset(w->lanes, 0, w->n * sizeof *w->lanes);
-    if (n_tensors) {
-        w->tables = (ckr__digest_tables *)ckr__heap_alloc(c, sizeof *w->tables);
-        if (!w->tables) goto nomem;
-        ckr__digest_tables_init(w->tables);
-    }
-    for (i = 0; i < w->n; i++) {
-        ckr__lane *l = &w->lanes[i];
-        l->src = src;
-        l->other = other;
-        l->err.offset = CKR_NO_OFFSET;
-        l->tables = w->tables;
-        l->block_file[0] = l->block_file[1] = CKR_NO_FILE;
-        l->temp = (uint8_t *)ckr__heap_alloc(c, 2 * (size_t)CKR__RUN_PART);
-        l->most = block;
-        l->block[0] = (uint8_t *)ckr__heap_alloc(c, block + CKR__LINE);
-        l->block[1] = other ? (uint8_t *)ckr__heap_alloc(c, block + CKR__LINE) : NULL;
-        if (!l->temp || !l->block[0] || (other && !l->block[1])) goto nomem;
-        if (!n_tensors) continue;
-        l->sums = (uint64_t (*)[2])ckr__heap_alloc(c, (size_t)n_tensors * sizeof *l->sums);
-        if (!l->sums) goto nomem;
-        memset(l->sums, 0, (size_t)n_tensors * sizeof *l->sums);
-    }
-    return CKR_OK;
-nomem:
-    ckr__crew_free(w);
-    return CKR_E_NOMEM;
-}
-
-static ckr_result ckr__crew_make(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
-                                 const ckr__ctx *other, uint64_t n_tensors)
-{
-    return ckr__crew_small(w, c, src, other, n_tensors, CKR__BLOCK);
-}
-
-/* The error of the lowest lane, moved to the context. */
-static ckr_result ckr__crew_error(ckr__crew *w)
-{
-    uint32_t i;
-    for (i = 0; i < w->n; i++)
-        if (w->lanes[i].err.code != CKR_OK) {
-            if (w->c->err->code == CKR_OK) *w->c->err = w->lanes[i].err;
-            return w->lanes[i].err.code;
-        }
-    return CKR_OK;
-}
-
-/* A part of an op: the piece of its destination in [begin, end) goes to `dst` (NULL: digest or
-   compare). */
-typedef struct ckr__job { const ckr__op *op; uint64_t begin, end; uint8_t *dst; } ckr__job;
-typedef struct ckr__jobs {
-    ckr__crew *crew;
-    ckr__job  *list;
-    uint64_t   n;
-    uint64_t   bytes;          /* what they count for in the progress of the call             */
-} ckr__jobs;
-
-/* A stored byte can be shown again without end by an axis of stride 0: what goes into no memory of
-   the caller's, which would bound it, is bounded here. */
-static bool ckr__jobs_bound(ckr__ctx *c, const ckr__op *op)
-{
-    const uint64_t run = (uint64_t)op->run * ckr_dtype_size(op->pa->dtype);
-    uint64_t shown = run, stored = run;
-    uint32_t i;
-    for (i = 0; i < op->n_dims; i++) {
-        if (!ckr__mul_u64(shown, (uint64_t)op->count[i], &shown)) shown = UINT64_MAX;
-        stored += (uint64_t)(op->count[i] - 1) * (uint64_t)op->a[i];
-    }
-    if (shown <= stored) return true;
-    if (!ckr__add_u64(c->repeated_bytes, shown - stored, &c->repeated_bytes))
-        c->repeated_bytes = UINT64_MAX;
-    if (c->repeated_bytes <= c->limits.max_repeated_bytes) return true;
-    ckr__fail(c->err, CKR_ITEM_REPEATED, NULL, CKR_NO_OFFSET, op->tensor->name,
-              "%s shows %llu bytes out of %llu stored ones; all that are shown again may be %llu",
-              op->tensor->slot, (unsigned long long)shown, (unsigned long long)stored,
-              (unsigned long long)c->limits.max_repeated_bytes);
-    ckr__remedy(c->err, CKR_E_LIMIT, "store the tensor by what it was expanded from");
-    return false;
-}
-
-/* Cuts an op into jobs of about one window. `dst` stands for destination offset 0. */
-static bool ckr__jobs_add(ckr__ctx *c, ckr__jobs *j, const ckr__op *op, uint8_t *dst)
-{
-    uint64_t at, end = op->at_d + op->span[0];
-    if (!dst && !ckr__jobs_bound(c, op)) return false;
-    for (at = op->at_d; at < end; at += CKR__WINDOW) {
-        ckr__job *x = CKR__PUSH(ckr__job, c, j->list, j->n);
-        x->op = op;
-        x->begin = at;
-        x->end = end - at > CKR__WINDOW ? at + CKR__WINDOW : end;
-        x->dst = dst ? dst + at : NULL;
-    }
-    return !ckr__failed(c);
-}
-
-/* One op from the box [start, start + count) of two pieces, or of one piece into dst: its job. */
-static void ckr__jobs_op(ckr__ctx *c, ckr__jobs *j, const ckr_tensor *t, const int64_t *start,
-                         const int64_t *count, const ckr_piece *a, const ckr_piece *b,
-                         const ckr_piece *dst, uint8_t *base)
-{
-    ckr__op *op = CKR__NEW(c, ckr__op);
-    if (op && ckr__op_make(c, op, t, start, count, a, b, dst)) ckr__jobs_add(c, j, op, base);
-}
-
-static void ckr__jobs_lane(void *arg, uint32_t lane)
-{
-    ckr__jobs *j = (ckr__jobs *)arg;
-    ckr__lane *w = &j->crew->lanes[lane];
-    const uint32_t n = j->crew->n;
-    uint64_t i;
-    for (i = lane; i < j->n && w->err.code == CKR_OK; i += n) {
-        ckr__op_run(w, j->list[i].op, j->list[i].begin, j->list[i].end, j->list[i].dst);
-        if (!ckr__tell(j->crew->c, lane, j->bytes, j->n - i < n ? j->n : i + n, j->n, &w->err))
-            return;
-    }
-}
-
-static ckr_result ckr__jobs_run(ckr__jobs *j, ckr__crew *crew)
-{
-    ckr__ctx *c = crew->c;
-    const uint32_t n = j->n < crew->n ? (uint32_t)j->n : crew->n;      /* no thread without a job */
-    j->crew = crew;
-    if (n) ckr__for(c, n, ckr__jobs_lane, j);
-    c->done += j->bytes;
-    return ckr__crew_error(crew);
-}
-
-/* cold */
-#if defined(CKR__COLD_GCC)
-#  pragma GCC push_options
-#  pragma GCC optimize("O1", "no-tree-pta", "no-tree-dominator-opts")
-#elif defined(CKR__COLD_CLANG)
-#  pragma clang attribute push(__attribute__((minsize)), apply_to = function)
-#  pragma clang attribute push(__attribute__((noinline)), apply_to = function)
-#endif
-
-/* >>groups -------------------------------------------------------------------- */
-/* Parameter groups, old to new. Moments belong to parameters, hyper-parameters to groups: each new
-   parameter is matched to its old one by name, a new group takes every field from the old groups
-   that its parameters came from, and a field is ambiguous only when those disagree on that very
-   field. One rule covers split, merge, reorder, pipeline subsets and one group per parameter.
-   Without names nothing says which parameter is which (torch/optim/optimizer.py load_state_dict
-   zips indices without any check, which is how moments get to the wrong parameter): groups are then
-   told by the fields that they ask for, and so are groups without parameters.
-
-   Time is linear in parameters and fields: equal dicts are one class, what is decided for a class
-   and a wish is decided once, equal notes are one note with a count. */
-
-#define CKR__GROUPS_NONE UINT64_MAX
-
-/* >>groups.fields: what is known about a field */
-
-enum {
-    CKR__F_UNKNOWN = 0, CKR__F_KNOWN, CKR__F_IDENTITY, CKR__F_CLOCK, CKR__F_IMPL, CKR__F_MEMBER
-};
-enum {                         /* the first words of the table                            */
-    CKR__K_LR = 0, CKR__K_INITIAL_LR, CKR__K_MAX_LR, CKR__K_BETAS, CKR__K_MOMENTUM,
-    CKR__K_MAX_MOMENTUM, CKR__K_BASE_MOMENTUM, CKR__K_AMSGRAD
-};
-
-/* The code is that of a change that was asked for. */
-static const struct { const char *keys; int kind; const char *code; } ckr__gm_known[] = {
-    { "lr", CKR__F_KNOWN, "CKR_W_FIELD_LR" },
-    { "initial_lr", CKR__F_KNOWN, "CKR_W_FIELD_INITIAL_LR" },
-    { "max_lr", CKR__F_KNOWN, "CKR_W_FIELD_MAX_LR" },
-    { "betas momentum", CKR__F_KNOWN, "CKR_W_BETAS" },
-    { "max_momentum base_momentum amsgrad", CKR__F_KNOWN, "CKR_W_FIELD" },
-    { "eps dampening", CKR__F_KNOWN, "CKR_W_BETAS" },
-    { "min_lr", CKR__F_KNOWN, "CKR_W_FIELD_MIN_LR" },
-    { "start_wd end_wd", CKR__F_KNOWN, "CKR_W_FIELD_WEIGHT_DECAY" },
-    { "init_lr swa_lr default_config nesterov maximize lr_decay initial_accumulator_value "
-      "decoupled_weight_decay alpha centered rho bias_correction", CKR__F_KNOWN, "CKR_W_FIELD" },
-    { "weight_decay", CKR__F_IDENTITY, "CKR_W_FIELD_WEIGHT_DECAY" },
-    { "wd_mult lr_mult is_expert_parallel is_decoupled_lr", CKR__F_IDENTITY, "CKR_W_FIELD" },
-    { "step", CKR__F_CLOCK, "CKR_W_FIELD" },
-    { "foreach fused capturable differentiable verbose", CKR__F_IMPL, "CKR_W_FIELD" },
-    { "params param_names", CKR__F_MEMBER, "CKR_W_FIELD" }
-};
-
-enum { CKR__GM_DEPTH = 4, CKR__GM_SAME_CODE = 32, CKR__GM_SAME_FIELD = 4, CKR__GM_SHOWN = 4 };
-#define CKR__GM_BUDGET ((uint64_t)1 << 24)     /* nodes and bytes looked at below a value       */
-
-typedef struct ckr__gm_value {         /* node NULL: absent or None                       */
-    ckr_node      *node;
-    const uint8_t *exact;              /* see ckr__gm_exact                               */
-    uint32_t       n, key;
-} ckr__gm_value;
-
-typedef struct ckr__gm_cell { const ckr__gm_value *value; uint64_t weight; } ckr__gm_cell;
-
-typedef struct ckr__gm_key {
-    const char   *text;
-    size_t        len;
-    int           kind;
-    const char   *code;
-    ckr_node     *name;                /* NULL: nobody has it                             */
-    uint64_t      stamp;               /* the rest is of the groups being merged          */
-    ckr__gm_cell *cells;               /* the values that the old groups have             */
-    uint64_t      n, cap, weight;
-    const ckr__gm_value *want;
-    ckr__gm_value out;
-} ckr__gm_key;
-
-typedef struct ckr__gm_pool ckr__gm_pool;
-typedef struct ckr__gm_class {         /* groups with one and the same dict               */
-    ckr__gm_value *fields;
-    uint64_t       n_fields, n_groups; /* n_groups: old ones                              */
-    const char    *text;               /* see ckr__gm_row                                 */
-    size_t         n_text;
-    uint64_t       hash;
-    const ckr__gm_value *base;         /* initial_lr, max_lr or lr                        */
-    bool           has_base, wished;   /* has_base: it is not lr                          */
-    uint64_t       stamp, slot;
-    bool           fits;               /* has the identity that is looked for             */
-    ckr__gm_pool  *pool;               /* the old groups with its identity, once looked at */
-} ckr__gm_class;
-
-typedef struct ckr__gm_part { uint64_t group, weight; } ckr__gm_part;
-typedef struct ckr__gm_share { ckr__gm_class *k; uint64_t weight; } ckr__gm_share;
-struct ckr__gm_pool {                  /* the old groups that one new group draws from    */
-    ckr__gm_part  *parts;    uint64_t n_parts;
-    ckr__gm_share *shares;   uint64_t n_shares;        /* their classes                   */
-};
-
-typedef struct ckr__gm_old { ckr__gm_class *k; uint64_t stamp, slot; } ckr__gm_old;
-typedef struct ckr__gm_param {
-    const char *name;
-    uint64_t    group, twin;           /* twin: the first old parameter of that name      */
-    const char *taken;                 /* the new name that took it, or NULL              */
-} ckr__gm_param;
-
-typedef struct ckr__gm_fold {          /* equal notes                                     */
-    const char  *code, *field, *subject, *was, *now, *reason, *remedy;
-    ckr_severity severity;
-    uint64_t     count;
-} ckr__gm_fold;
-
-typedef struct ckr__gm_done {          /* what a pool and a wish come to                   */
-    const void   *key[3];
-    ckr_node     *hyper;
-    ckr__gm_value base;
-    uint64_t      rep, first, end;      /* rep: see ckr__gm_rep; its notes in the trace */
-} ckr__gm_done;
-
-typedef struct ckr__gm {
-    ckr__ctx        *c, tmp;           /* tmp: an arena for what ends with the call       */
-    const ckr_group *olds, *news;
-    uint64_t         n_olds, n_news;
-    ckr_mode         mode;
-    uint64_t         budget, serial;
-    ckr__map         keys, seen, names, memo;  /* seen: classes by their hash             */
-    ckr__gm_key     *key;      uint64_t n_keys;
-    ckr__gm_class  **classes;  uint64_t n_classes;
-    ckr__gm_old     *old;
-    ckr__gm_class  **wish;             /* of each new group                               */
-    bool             any_initial;      /* some old group has initial_lr                   */
-    bool             by_signature;     /* few enough different wishes to look             */
-    ckr__buf         text;
-    ckr__gm_value   *row;
-    uint64_t         cap_row, odd;     /* odd: keys that are no strings                   */
-    ckr__gm_param   *param;    uint64_t n_params;      /* old                             */
-    uint64_t        *match;            /* of each new parameter; NULL: nothing names them */
-    ckr__gm_pool     all, none, some;
-    ckr__gm_done   **done;     uint64_t n_done;
-    ckr__gm_fold    *folds;    uint64_t n_folds;
-    uint64_t        *trace;    uint64_t n_trace;       /* the fold of each note           */
-    uint32_t        *order;    uint64_t n_order;       /* the fields being merged         */
-    ckr_node        *nil;
-    const ckr__gm_pool  *pool;         /* the new group that is being settled             */
-    uint64_t             group;
-    bool                 empty;
-    const ckr__gm_value *base;
-} ckr__gm;
-
-static const ckr__gm_value ckr__gm_absent = { NULL, NULL, 0, 0 };
-
-/* >>groups.values: order, equality and text of values */
-
-static const ckr_view *ckr__gm_view(const ckr_node *n)
-{
-    return n->kind >= CKR_NODE_TENSOR && n->kind <= CKR_NODE_NPSCALAR ? n->u.view : NULL;
-}
-
-/* A number: a scalar of Python or of numpy. *narrow: it was stored in 32 bits. */
-static bool ckr__gm_number(const ckr_node *n, double *out, bool *narrow)
-{
-    const ckr_view *v;
-    uint8_t b[8];
-    size_t size;
-    *narrow = false;
-    if (ckr_node_f64(n, out)) return true;
-    if (!n || n->kind != CKR_NODE_NPSCALAR || !n->u.view || !n->u.view->bytes) return false;
-    v = n->u.view;
-    if (v->dtype != CKR_DTYPE_F32 && v->dtype != CKR_DTYPE_F64 && v->dtype != CKR_DTYPE_I64)
-        return false;
-    size = ckr_dtype_size(v->dtype);
-    if (v->data_bytes < size) return false;
-    memcpy(b, v->bytes, size);
-    if (v->big_endian != ckr__host_big_endian()) ckr__swap_bytes(b, size, size);
-    *out = ckr__load_f64(v->dtype, b);
-    *narrow = v->dtype == CKR_DTYPE_F32;
-    return true;
-}
-
-static bool ckr__gm_spend(ckr__gm *m, uint64_t n)
-{
-    const bool some = m->budget > n;
-    m->budget -= some ? n : m->budget;
-    return some;
-}
-
-enum { CKR__GM_HEAD = 9, CKR__GM_NARROW = 0xff, CKR__GM_THIS = 0x80 };
-
-/* A tag and a number; of two the larger number comes later in memcmp, too. */
-static void ckr__gm_head(ckr__gm *m, unsigned tag, uint64_t v)
-{
-    uint8_t *t;
-    int i;
-    if (!ckr__buf_reserve(&m->text, CKR__GM_HEAD)) return;
-    t = m->text.data + m->text.size;
-    m->text.size += CKR__GM_HEAD;
-    t[0] = (uint8_t)tag;
-    for (i = 1; i < CKR__GM_HEAD; i++) t[i] = (uint8_t)(v >> (64 - 8 * i));
-}
-
-static uint64_t ckr__gm_count(const uint8_t *t)
-{
-    uint64_t v = 0;
-    int i;
-    for (i = 1; i < CKR__GM_HEAD; i++) v = v << 8 | t[i];
-    return v;
-}
-
-static bool ckr__gm_is_container(unsigned tag)
-{
-    return tag >= CKR_NODE_LIST && tag <= CKR_NODE_DEFAULTDICT;
-}
-
-/* A number's rank among all, and back; NaN is the largest, -0 is 0. */
-static uint64_t ckr__gm_rank(double x)
-{
-    uint64_t u;
-    if (x != x) return UINT64_MAX;
-    x += 0.0;
-    memcpy(&u, &x, sizeof u);
-    return u >> 63 ? ~u : u | (uint64_t)1 << 63;
-}
-
-static double ckr__gm_ranked(const uint8_t *t)
-{
-    uint64_t u = ckr__gm_count(t);
-    double x;
-    if (u == UINT64_MAX) return ckr__nan();
-    u = u >> 63 ? u & UINT64_MAX >> 1 : ~u;
-    memcpy(&x, &u, sizeof x);
-    return x;
-}
-
-/* Appends a value as bytes that are equal where values are, and whose order is that of the values:
-   numbers come first, by size. Each token is a tag and 8 bytes: a number's rank, its kind behind it
-   and an integer's exact value; a container's count of what follows; of all else the length of its
-   bytes. An object is only itself, and so is what lies too deep or is too long to be looked at:
-   trees may be cyclic. A tensor in a storage is told by its place. */
-static void ckr__gm_exact(ckr__gm *m, const ckr_node *n, int depth)
-{
-    const ckr_view *v = ckr__gm_view(n);
-    const bool text = n->kind == CKR_NODE_STR || n->kind == CKR_NODE_BYTES ||
-                      n->kind == CKR_NODE_BYTEARRAY || n->kind == CKR_NODE_BIGINT ||
-                      (n->kind >= CKR_NODE_DEVICE && n->kind <= CKR_NODE_GLOBAL);
-    const uint64_t items = ckr_node_is_dict(n) ? 2 * n->count : n->count;
-    uint64_t i;
-    double x;
-    bool narrow;
-    if (ckr__gm_number(n, &x, &narrow)) {
-        ckr__gm_head(m, CKR_NODE_FLOAT, ckr__gm_rank(x));
-        ckr__buf_u8(&m->text, narrow ? (uint8_t)CKR__GM_NARROW : n->kind);
-        if (n->kind == CKR_NODE_INT) ckr__gm_head(m, 0, (uint64_t)n->u.i ^ (uint64_t)1 << 63);
-    } else if (n->kind == CKR_NODE_NONE) {
-        ckr__gm_head(m, n->kind, 0);
-    } else if (text && n->u.str && (n->count < 64 || ckr__gm_spend(m, n->count))) {
-        ckr__gm_head(m, n->kind, n->count);
-        ckr__buf_put(&m->text, n->u.str, (size_t)n->count);
-    } else if (v && (!v->bytes || v->data_bytes < 64 || ckr__gm_spend(m, v->data_bytes))) {
-        const uint64_t size = v->bytes ? v->data_bytes : 2 * CKR__GM_HEAD;
-        ckr__gm_head(m, n->kind, 2 * CKR__GM_HEAD + size);
-        ckr__gm_head(m, (unsigned)v->dtype, (uint64_t)v->offset);
-        ckr__gm_head(m, v->bytes != NULL, v->data_bytes);
-        if (v->bytes) {
-            ckr__buf_put(&m->text, v->bytes, (size_t)size);
-        } else {
-            ckr__gm_head(m, 0, v->file);
-            ckr__gm_head(m, 0, v->data_offset);
-        }
-    } else if (ckr__gm_is_container(n->kind) && depth > 0 && ckr__gm_spend(m, items)) {
-        ckr__gm_head(m, n->kind, items);
-        for (i = 0; i < items; i++) ckr__gm_exact(m, n->u.items[i], depth - 1);
-    } else {
-        ckr__gm_head(m, CKR__GM_THIS, CKR__GM_HEAD);
-        ckr__gm_head(m, n->kind, n->id);
-    }
-}
-
-static int ckr__gm_cmp(const ckr__gm_value *a, const ckr__gm_value *b)
-{
-    const uint32_t n = a->n < b->n ? a->n : b->n;
-    const int r = n ? memcmp(a->exact, b->exact, n) : 0;
-    return r ? r : a->n < b->n ? -1 : a->n > b->n;
-}
-
-static size_t ckr__gm_token(const uint8_t *t)
-{
-    if (*t == CKR_NODE_FLOAT) return t[CKR__GM_HEAD] == CKR_NODE_INT ? 2 * CKR__GM_HEAD + 1
-                                                                     : CKR__GM_HEAD + 1;
-    return CKR__GM_HEAD + (ckr__gm_is_container(*t) ? 0 : (size_t)ckr__gm_count(t));
-}
-
-/* The same setting: floats within the tolerance, integers and all else exact, a tuple as a list. */
-static bool ckr__gm_near(const ckr__gm_value *a, const ckr__gm_value *b)
-{
-    const uint8_t *p = a->exact, *q = b->exact;
-    const uint8_t *const p_end = p + a->n, *const q_end = q + b->n;
-    if (a->n == b->n && (!a->n || !memcmp(p, q, a->n))) return true;
-    while (p < p_end && q < q_end) {
-        const size_t n = ckr__gm_token(p), k = ckr__gm_token(q);
-        const uint8_t *x = p + CKR__GM_HEAD, *y = q + CKR__GM_HEAD;
-        if (*p == CKR_NODE_FLOAT && *q == CKR_NODE_FLOAT) {
-            const double v = ckr__gm_ranked(p), w = ckr__gm_ranked(q), d = fabs(v - w);
-            const double tol = *x == CKR__GM_NARROW || *y == CKR__GM_NARROW ? 1e-6 : 1e-9;
-            if (*x == CKR_NODE_INT && *y == CKR_NODE_INT ? memcmp(p, q, n) != 0
-                : memcmp(p, q, CKR__GM_HEAD) != 0 &&
-                      !(d <= tol * (fabs(v) > fabs(w) ? fabs(v) : fabs(w)) && d <= DBL_MAX))
-                return false;
-        } else if ((*p == CKR_NODE_TUPLE ? (int)CKR_NODE_LIST : *p) !=
-                       (*q == CKR_NODE_TUPLE ? (int)CKR_NODE_LIST : *q) ||
-                   n != k || memcmp(p + 1, q + 1, n - 1) != 0) {
-            return false;
-        }
-        p += n;
-        q += k;
-    }
-    return p == p_end && q == q_end;
-}
-
-/* A value for a note: as Python writes it, cut where it is long. */
-static void ckr__gm_put(ckr__buf *b, const ckr_node *n, int depth)
-{
-    const bool dict = ckr_node_is_dict(n);
-    uint64_t i, items;
-    double x;
-    bool narrow;
-    if (!n) {
-        ckr__buf_str(b, "absent");
-    } else if (n->kind == CKR_NODE_STR && n->u.str) {
-        ckr__json_put_str(b, n->u.str, n->count < 60 ? n->count : 60);
-        if (n->count > 60) ckr__buf_str(b, "...");
-    } else if (n->kind == CKR_NODE_NONE) {
-        ckr__buf_str(b, "None");
-    } else if (n->kind == CKR_NODE_BOOL) {
-        ckr__buf_str(b, n->u.b ? "True" : "False");
-    } else if (n->kind == CKR_NODE_INT) {
-        ckr__buf_printf(b, "%lld", (long long)n->u.i);
-    } else if (ckr__gm_number(n, &x, &narrow)) {
-        ckr__put_double(b, x, false);
-    } else if ((dict || ckr_node_is_list(n)) && depth > 0) {
-        items = dict ? 2 * n->count : n->count;
-        ckr__buf_str(b, dict ? "{" : n->kind == CKR_NODE_TUPLE ? "(" : "[");
-        for (i = 0; i < items && i < 2 * CKR__GM_SHOWN; i++) {
-            if (i) ckr__buf_str(b, dict && i % 2 ? ": " : ", ");
-            ckr__gm_put(b, n->u.items[i], depth - 1);
-        }
-        if (i < items) ckr__buf_str(b, ", ...");
-        ckr__buf_str(b, dict ? "}" : n->kind == CKR_NODE_TUPLE ? ")" : "]");
-    } else {
-        ckr__buf_str(b, ckr__gm_view(n) ? "a tensor" : "an object");
-    }
-}
-
-/* "0.0001 (100 elements), 0.0002 (300 elements)"; the value alone where `weight` is none. */
-static const char *ckr__gm_text(ckr__gm *m, const ckr__gm_cell *v, uint64_t n)
-{
-    ckr__buf b = { &m->tmp, NULL, 0, 0, false };
-    const char *s;
-    uint64_t i;
-    for (i = 0; i < n && i < CKR__GM_SHOWN; i++) {
-        if (i) ckr__buf_str(&b, ", ");
-        ckr__gm_put(&b, v[i].value->node, 2);
-        if (n > 1) ckr__buf_printf(&b, " (%llu elements)", (unsigned long long)v[i].weight);
-    }
-    if (i < n) ckr__buf_printf(&b, " and %llu more", (unsigned long long)(n - i));
-    s = ckr__strndup(&m->tmp, (const char *)b.data, b.size);
-    ckr__buf_free(&b);
-    return s;
-}
-
-static const char *ckr__gm_text_of(ckr__gm *m, const ckr__gm_value *v)
-{
-    const ckr__gm_cell one = { v, 0 };
-    return ckr__gm_text(m, &one, 1);
-}
-
-/* >>groups.notes: equal ones are one */
-
-/* One more note. Texts are in m->tmp, or outlive the call; NULL of a value: there is none. It
-   counts with an equal one; with the last of its code and field once there are 4 of those, with the
-   last of its code once there are 32. */
-static void ckr__gm_say(ckr__gm *m, const char *code, ckr_severity severity, const char *subject,
-                        const char *field, const char *was, const char *now, const char *reason,
-                        const char *remedy)
-{
-    const ckr__gm_fold one = { code, field, subject, was, now, reason, remedy, severity, 1 };
-    uint64_t i, n_code = 0, n_field = 0, of_code = 0, of_field = 0, at;
-    for (i = 0; i < m->n_folds; i++) {
-        const ckr__gm_fold *f = &m->folds[i];
-        if (strcmp(f->code, code) != 0) continue;
-        n_code++;
-        of_code = i;
-        if (strcmp(f->field, field) != 0) continue;
-        if (ckr__same_text(f->was, was) && ckr__same_text(f->now, now)) break;
-        n_field++;
-        of_field = i;
-    }
-    at = i < m->n_folds                  ? i
-         : n_field >= CKR__GM_SAME_FIELD ? of_field
-         : n_code >= CKR__GM_SAME_CODE   ? of_code
-                                         : i;
-    if (at < m->n_folds) m->folds[at].count++;
-    else *CKR__PUSH(ckr__gm_fold, &m->tmp, m->folds, m->n_folds) = one;
-    *CKR__PUSH(uint64_t, &m->tmp, m->trace, m->n_trace) = at;
-}
-
-/* "old groups[3].lr", "decay.eps" */
-static const char *ckr__gm_subject(ckr__gm *m, bool old, uint64_t group, const char *field)
-{
-    const char *name = (old ? m->olds : m->news)[group].name;
-    const char *who = old ? "old " : "", *dot = field[0] ? "." : "";
-    if (name) return ckr__printf(&m->tmp, "%s%s%s%s", who, name, dot, field);
-    return ckr__printf(&m->tmp, "%sgroups[%llu]%s%s", who, (unsigned long long)group, dot, field);
-}
-
-/* Of a group as a whole. */
-static void ckr__gm_say_group(ckr__gm *m, const char *code, ckr_severity severity, bool old,
-                              uint64_t group, const char *reason, const char *remedy)
-{
-    ckr__gm_say(m, code, severity, ckr__gm_subject(m, old, group, ""), "", NULL, NULL, reason,
-                remedy);
-}
-
-/* Of a field of the group that is being settled. */
-static void ckr__gm_say_field(ckr__gm *m, const char *code, ckr_severity severity,
-                              const ckr__gm_key *k, const char *old_value, const char *new_value,
-                              const char *reason, const char *remedy)
-{
-    ckr__gm_say(m, code, severity, ckr__gm_subject(m, false, m->group, k->text), k->text, old_value,
-                new_value, reason, remedy);
-}
-
-static void ckr__gm_notes_out(ckr__gm *m)
-{
-    uint64_t i;
-    for (i = 0; i < m->n_folds; i++) {
-        const ckr__gm_fold *f = &m->folds[i];
-        const char *subject = f->subject;
-        if (f->count > 1)
-            subject = ckr__printf(&m->tmp, "%s and %llu more", subject,
-                                  (unsigned long long)(f->count - 1));
-        ckr__say(m->c, f->code, f->severity, subject, f->was, f->now, f->reason, f->remedy);
-    }
-}
-
-/* >>groups.classes */
-
-static void ckr__gm_key_add(ckr__gm *m, const char *text, size_t len, int kind, const char *code)
-{
-    ckr__gm_key *k = CKR__PUSH(ckr__gm_key, &m->tmp, m->key, m->n_keys);
-    k->text = text;
-    k->len = len;
-    k->kind = kind;
-    k->code = code;
-    if (!ckr__failed(m->c)) ckr__map_put(&m->keys, text, len, m->n_keys - 1, NULL);
-}
-
-static void ckr__gm_keys_init(ckr__gm *m)
-{
-    size_t i, n;
-    const char *s;
-    for (i = 0; i < sizeof ckr__gm_known / sizeof *ckr__gm_known; i++)
-        for (s = ckr__gm_known[i].keys; *s; s += n, s += *s == ' ') {
-            n = strcspn(s, " ");
-            ckr__gm_key_add(m, ckr__strndup(&m->tmp, s, n), n, ckr__gm_known[i].kind,
-                            ckr__gm_known[i].code);
-        }
-}
-
-static const ckr__gm_value *ckr__gm_get(const ckr__gm_class *k, uint32_t key)
-{
-    uint64_t i;
-    for (i = 0; i < k->n_fields; i++)
-        if (k->fields[i].key == key) return &k->fields[i];
-    return &ckr__gm_absent;
-}
-
-/* Python's own numbers are mostly equal from group to group; the same node is. */
-static bool ckr__gm_alike(const ckr_node *a, const ckr_node *b)
-{
-    if (!b || a->kind != b->kind) return a == b;
-    if (a->kind == CKR_NODE_BOOL) return a->u.b == b->u.b;
-    return a == b || ((a->kind == CKR_NODE_INT || a->kind == CKR_NODE_FLOAT) && a->u.i == b->u.i);
-}
-
-/* Puts the fields of a dict into m->row and all of it as bytes into m->text; of a key that comes
-   twice the first counts. `like`: a class that probably has the same keys. Returns the number of
-   fields. */
-static uint64_t ckr__gm_row(ckr__gm *m, const ckr_node *hyper, const ckr__gm_class *like)
-{
-    const uint64_t stamp = ++m->serial;
-    uint64_t i, id, n = 0;
-    size_t at;
-    void *row = m->row;
-    m->text.size = 0;
-    m->odd = 0;
-    if (!hyper || !ckr__arena_grow(&m->tmp, &row, &m->cap_row, hyper->count, sizeof *m->row))
-        return 0;
-    m->row = (ckr__gm_value *)row;
-    for (i = 0; i < hyper->count; i++) {
-        ckr_node *name = hyper->u.items[2 * i], *value = ckr__dict_at(hyper, i);
-        const ckr__gm_value *l = like && n < like->n_fields ? &like->fields[n] : NULL;
-        ckr__gm_value *f = &m->row[n];
-        m->odd += name->kind != CKR_NODE_STR;
-        if (name->kind != CKR_NODE_STR || !name->u.str) continue;
-        id = l ? l->key : 0;
-        if ((m->key[id].len != name->count ||
-             memcmp(m->key[id].text, name->u.str, m->key[id].len) != 0) &&
-            !ckr__map_find(&m->keys, name->u.str, (size_t)name->count, &id)) {
-            id = m->n_keys;
-            ckr__gm_key_add(m, name->u.str, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
-            if (ckr__failed(m->c)) return 0;
-        }
-        if (m->key[id].kind == CKR__F_MEMBER || m->key[id].stamp == stamp) continue;
-        m->key[id].stamp = stamp;
-        if (!m->key[id].name) m->key[id].name = name;
-        f->key = (uint32_t)id;
-        f->node = value->kind == CKR_NODE_NONE ? NULL : value;
-        at = m->text.size + CKR__GM_HEAD;
-        if (l && l->key == id && ckr__gm_alike(value, l->node)) {
-            ckr__buf_put(&m->text, l->exact - CKR__GM_HEAD, l->n + CKR__GM_HEAD);
-        } else {
-            ckr__gm_head(m, 0, id);
-            ckr__gm_exact(m, value, CKR__GM_DEPTH);
-        }
-        f->n = (uint32_t)(m->text.size - at);
-        n++;
-    }
-    for (i = 0; m->odd && i < hyper->count; i++)
-        if (hyper->u.items[2 * i]->kind != CKR_NODE_STR) ckr__gm_exact(m, hyper->u.items[2 * i], 1);
-    return n;
-}
-
-static bool ckr__gm_is_text(const ckr__gm_class *k, const char *text, size_t n)
-{
-    return k->n_text == n && !memcmp(k->text, text, n);
-}
-
-/* The class of a dict, a new one if there is none; `last` is where to look first. NULL: out of
-   memory. */
-static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, ckr__gm_class *last)
-{
-    const uint64_t n = ckr__gm_row(m, hyper, last);
-    const char *text = m->text.size ? (const char *)m->text.data : "";
-    const size_t size = m->text.size;
-    const uint8_t *exact;
-    ckr__gm_class *k;
-    uint64_t i, at, hash;
-    if (last && ckr__gm_is_text(last, text, size)) return last;
-    hash = ckr__hash_keyed(m->tmp.seed, text, size, 0);
-    if (ckr__map_find(&m->seen, (const char *)&hash, sizeof hash, &at) &&
-        ckr__gm_is_text(m->classes[at], text, size))
-        return m->classes[at];
-    k = CKR__NEW(&m->tmp, ckr__gm_class);
-    text = ckr__strndup(&m->tmp, text, size);
-    if (!k || !text) return NULL;
-    *CKR__PUSH(ckr__gm_class *, &m->tmp, m->classes, m->n_classes) = k;
-    k->hash = hash;
-    ckr__map_put(&m->seen, (const char *)&k->hash, sizeof hash, m->n_classes - 1, NULL);
-    k->text = text;
-    k->n_text = size;
-    k->fields = CKR__NEW_N(&m->tmp, ckr__gm_value, n);
-    if (ckr__failed(m->c)) return NULL;
-    exact = (const uint8_t *)text;
-    for (i = 0; i < n; i++) {
-        ckr__gm_value *f = &k->fields[k->n_fields++];
-        *f = m->row[i];
-        f->exact = exact += CKR__GM_HEAD;
-        exact += f->n;
-        if (!f->node) f->n = 0;
-    }
-    k->base = ckr__gm_get(k, CKR__K_INITIAL_LR);
-    if (!k->base->node) k->base = ckr__gm_get(k, CKR__K_MAX_LR);
-    k->has_base = k->base->node != NULL;
-    if (!k->base->node) k->base = ckr__gm_get(k, CKR__K_LR);
-    return k;
-}
-
-static void ckr__gm_classes(ckr__gm *m)
-{
-    ckr__gm_class *k, *last = NULL;
-    uint64_t i, n_wishes = 0;
-    m->old = CKR__NEW_N(&m->tmp, ckr__gm_old, m->n_olds);
-    m->wish = CKR__NEW_N(&m->tmp, ckr__gm_class *, m->n_news);
-    for (i = 0; m->old && m->wish && i < m->n_olds + m->n_news; i++) {
-        const bool old = i < m->n_olds, tell = !old || m->mode != CKR_MODE_TRANSFER;
-        const uint64_t g = old ? i : i - m->n_olds, before = m->n_classes;
-        const ckr_node *hyper = (old ? m->olds : m->news)[g].hyper;
-        const bool dict = !hyper || ckr_node_is_dict(hyper);
-        if (!dict && tell)
-            ckr__gm_say_group(m, "CKR_E_GROUP_FIELDS", CKR_ERROR, old, g,
-                              "the fields of the group are no dict", NULL);
-        k = ckr__gm_intern(m, dict ? hyper : NULL, last);
-        if (!k) return;
-        if (m->n_classes > before && m->odd && tell)
-            ckr__gm_say_group(m, "CKR_W_GROUP_KEY", CKR_LOST, old, g,
-                              "a field whose name is no string is left out", NULL);
-        if (k->n_fields) last = k;
-        if (!old) {
-            n_wishes += !k->wished;
-            k->wished = true;
-            m->wish[g] = k;
-            continue;
-        }
-        k->n_groups++;
-        m->old[g].k = k;
-        m->any_initial = m->any_initial || ckr__gm_get(k, CKR__K_INITIAL_LR)->node;
-    }
-    m->by_signature = ckr__mul_u64(n_wishes, m->n_olds, &i) && i <= CKR__GM_BUDGET;
-}
-
-/* >>groups.gather: the values of every field over some classes */
-
-/* A field enters the merge; stamps are those of m->serial. */
-static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
-{
-    ckr__gm_key *k = &m->key[key];
-    if (k->stamp == m->serial) return k;
-    m->order[m->n_order++] = key;
-    k->stamp = m->serial;
-    k->n = k->weight = 0;
-    k->want = &ckr__gm_absent;
-    k->out = ckr__gm_absent;
-    return k;
-}
-
-static void ckr__gm_cell_add(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *v, uint64_t weight)
-{
-    void *cells = k->cells;
-    if (!ckr__arena_grow(&m->tmp, &cells, &k->cap, k->n + 1, sizeof *k->cells)) return;
-    k->cells = (ckr__gm_cell *)cells;
-    k->cells[k->n].value = v;
-    k->cells[k->n++].weight = weight;
-    k->weight += weight;
-}
-
-static int ckr__gm_cell_cmp(const void *x, const void *y)
-{
-    return ckr__gm_cmp(((const ckr__gm_cell *)x)->value, ((const ckr__gm_cell *)y)->value);
-}
-
-/* The different values of a field, in their order, each with the parameters that have it. */
-static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
-{
-    ckr__gm_cell *out;
-    void **items;
-    uint64_t i, n = 0;
-    for (i = 1; i < k->n && !ckr__gm_cmp(k->cells[0].value, k->cells[i].value); i++) {}
-    if (i >= k->n) k->n = k->n != 0;
-    if (k->n < 2) return;
-    items = CKR__NEW_N(&m->tmp, void *, k->n);
-    out = CKR__NEW_N(&m->tmp, ckr__gm_cell, k->n);
-    if (!items || !out) return;
-    for (i = 0; i < k->n; i++) items[i] = &k->cells[i];
-    if (!ckr__sort(&m->tmp, items, (size_t)k->n, ckr__gm_cell_cmp)) return;
-    for (i = 0; i < k->n; i++) {
-        const ckr__gm_cell *x = (const ckr__gm_cell *)items[i];
-        if (n && ckr__gm_near(out[n - 1].value, x->value)) out[n - 1].weight += x->weight;
-        else out[n++] = *x;
-    }
-    k->cells = out;
-    k->cap = k->n;
-    k->n = n;
-}
-
-/* A field that some of the classes lack is one that they disagree on. */
-static void ckr__gm_gather(ckr__gm *m, const ckr__gm_share *of, uint64_t n)
-{
-    uint64_t i, j, total = 0;
-    m->serial++;
-    m->n_order = 0;
-    for (i = 0; i < n; i++) {
-        total += of[i].weight;
-        for (j = 0; j < of[i].k->n_fields; j++) {
-            const ckr__gm_value *f = &of[i].k->fields[j];
-            ckr__gm_cell_add(m, ckr__gm_enter(m, f->key), f, of[i].weight);
-        }
-    }
-    for (i = 0; i < m->n_order; i++) {
-        ckr__gm_key *k = &m->key[m->order[i]];
-        if (k->n < n) ckr__gm_cell_add(m, k, &ckr__gm_absent, total - k->weight);
-        ckr__gm_distinct(m, k);
-    }
-}
-
-/* >>groups.params: which old parameter each new one is */
-
-/* Counts the parameters. False: not all of them have names. */
-static bool ckr__gm_named(const ckr_group *g, uint64_t n, uint64_t *total)
-{
-    bool named = true;
-    uint64_t i, k;
-    for (*total = 0, i = 0; i < n; i++) {
-        *total += g[i].n_params;
-        named = named && (g[i].params || !g[i].n_params);
-        for (k = 0; named && k < g[i].n_params; k++) named = g[i].params[k] && g[i].params[k][0];
-    }
-    return named;
-}
-
-/* Without the segments that wrappers of a module add (DistributedDataParallel, torch.compile,
-   FSDP, activation checkpointing). */
-static const char *ckr__gm_unwrap(ckr__gm *m, const char *name)
-{
-    static const char *const drop[] = { "module.", "_orig_mod.", "_fsdp_wrapped_module.",
-                                        "_checkpoint_wrapped_module." };
-    size_t k, n = 0, len;
-    const char *s = name;
-    char *p;
-    if (!strstr(name, drop[0]) && !strstr(name, drop[1])) return name;
-    p = (char *)ckr__arena(&m->tmp, strlen(name) + 1);
-    while (p && *s) {
-        for (k = 0; k < 4 && strncmp(s, drop[k], strlen(drop[k])) != 0; k++) {}
-        len = k < 4 ? strlen(drop[k]) : strcspn(s, ".");
-        if (k == 4) {
-            len += s[len] == '.';
-            memcpy(p + n, s, len);
-            n += len;
-        }
-        s += len;
-    }
-    return n ? p : name;
-}
-
-/* An empty map with room for n keys, so that it never grows: growing is half the time. */
-static bool ckr__gm_map_room(ckr__map *map, uint64_t n)
-{
-    size_t cap = 64, bytes;
-    ckr__map_free(map);
-    while (cap / 4 * 3 <= n && cap <= SIZE_MAX / 4) cap *= 2;
-    if (!ckr__mul_size(cap, sizeof *map->slots, &bytes)) return ckr__nomem(map->c) != NULL;
-    map->slots = (ckr__map_slot *)ckr__heap_alloc(map->c, bytes);
-    if (!map->slots) return false;
-    memset(map->slots, 0, bytes);
-    map->cap = cap;
-    return true;
-}
-
-/* Finds the new names among the old ones, either as they are or without wrappers. False: one is not
-   there, or out of memory. */
-static bool ckr__gm_find(ckr__gm *m, bool plain)
-{
-    uint64_t g, k, p, i = 0;
-    bool all = true;
-    if (!ckr__gm_map_room(&m->names, m->n_params)) return false;
-    for (p = 0; p < m->n_params; p++) {
-        const char *name = plain ? m->param[p].name : ckr__gm_unwrap(m, m->param[p].name);
-        const size_t len = strlen(name);
-        m->param[p].twin = p;
-        if (!ckr__map_find(&m->names, name, len, &m->param[p].twin))
-            ckr__map_put(&m->names, name, len, p, NULL);
-    }
-    for (g = 0; g < m->n_news; g++)
-        for (k = 0; k < m->news[g].n_params; k++, i++) {
-            const char *name = m->news[g].params[k];
-            if (!plain) name = ckr__gm_unwrap(m, name);
-            m->match[i] = CKR__GROUPS_NONE;
-            if (!ckr__map_find(&m->names, name, strlen(name), &m->match[i])) all = false;
-        }
-    return all;
-}
-
-static const char *ckr__gm_copy_text(ckr__gm *m, uint64_t group, uint32_t key)
-{
-    const char *v = ckr__gm_text_of(m, ckr__gm_get(m->old[group].k, key));
-    if (m->olds[group].name) return ckr__printf(&m->tmp, "%s: %s", m->olds[group].name, v ? v : "");
-    return ckr__printf(&m->tmp, "old group %llu: %s", (unsigned long long)group, v ? v : "");
-}
-
-/* Several files hold the group of one parameter (tensor-parallel ranks do): they must agree. */
-static void ckr__gm_copies(ckr__gm *m)
-{
-    ckr__gm_share two[2] = { { NULL, 1 }, { NULL, 1 } };
-    uint64_t p, i = 0;
-    for (p = 0; p < m->n_params; p++) {
-        const ckr__gm_param *a = &m->param[m->param[p].twin], *b = &m->param[p];
-        const ckr__gm_key *k;
-        if (a == b) continue;
-        if (strcmp(b->name, a->name) != 0)
-            ckr__gm_say(m, "CKR_E_DUP_NAME", CKR_ERROR, b->name, "", a->name, b->name,
-                        "two old parameters have one name after wrappers are dropped and names "
-                        "mapped", "rename one of them");
-        if (m->old[a->group].k == m->old[b->group].k || m->mode == CKR_MODE_TRANSFER) continue;
-        if (two[0].k != m->old[a->group].k || two[1].k != m->old[b->group].k) {
-            two[0].k = m->old[a->group].k;
-            two[1].k = m->old[b->group].k;
-            ckr__gm_gather(m, two, 2);
-            for (i = 0; i < m->n_order; i++) {
-                k = &m->key[m->order[i]];
-                if (k->n > 1 && k->kind != CKR__F_IMPL) break;
-            }
-        }
-        if (i == m->n_order) continue;
-        ckr__gm_say(m, "CKR_E_GROUP_COPIES", CKR_ERROR, b->name, m->key[m->order[i]].text,
-                    ckr__gm_copy_text(m, a->group, m->order[i]),
-                    ckr__gm_copy_text(m, b->group, m->order[i]),
-                    "two files hold the group of this parameter and disagree: they are of "
-                    "different steps or runs", "put back the right file");
-    }
-}
-
-/* What is new, what is lost, and what goes by one name. */
-static void ckr__gm_check_params(ckr__gm *m)
-{
-    const bool recover = m->mode == CKR_MODE_RECOVER, transfer = m->mode == CKR_MODE_TRANSFER;
-    uint64_t g, k, p, i = 0;
-    for (g = 0; g < m->n_news; g++)
-        for (k = 0; k < m->news[g].n_params; k++, i++) {
-            const char *name = m->news[g].params[k];
-            ckr__gm_param *x = m->match[i] == CKR__GROUPS_NONE ? NULL : &m->param[m->match[i]];
-            if (x && x->taken && strcmp(x->taken, name) != 0)
-                ckr__gm_say(m, "CKR_E_DUP_NAME", CKR_ERROR, name, "", x->taken, name,
-                            "two new parameters have one name after wrappers are dropped", NULL);
-            if (x) x->taken = name;
-            else if (!transfer)
-                ckr__gm_say(m, recover ? "CKR_E_PARAM_NEW" : "CKR_W_PARAM_NEW",
-                            recover ? CKR_ERROR : CKR_CHANGED, name, "", NULL, NULL,
-                            "no old group has this parameter: its moments and step start at 0",
-                            recover ? "--mode continue takes it as new" : NULL);
-        }
-    for (p = 0; p < m->n_params && !transfer; p++)
-        if (m->param[p].twin == p && !m->param[p].taken)
-            ckr__gm_say(m, recover ? "CKR_E_PARAM_LOST" : "CKR_W_PARAM_LOST",
-                        recover ? CKR_ERROR : CKR_LOST, m->param[p].name, "", NULL, NULL,
-                        "no new group has this parameter: its moments are not used",
-                        recover ? "--mode continue leaves it behind" : NULL);
-}
-
-static void ckr__gm_params(ckr__gm *m)
-{
-    uint64_t g, k, p = 0, n_new;
-    const bool old = ckr__gm_named(m->olds, m->n_olds, &m->n_params),
-               named = ckr__gm_named(m->news, m->n_news, &n_new) && old;
-    if (!m->n_params || !n_new) return;
-    if (!named) {
-        if (m->mode != CKR_MODE_TRANSFER)
-            ckr__gm_say(m, "CKR_E_PARAM_UNMATCHED", CKR_ERROR, "params", "params", NULL, NULL,
-                        "nothing says which old parameter is which: no names, and sizes and shapes "
-                        "do not settle it; moments cannot be given out",
-                        "give the names of the parameters, or drop the moments");
-        return;
-    }
-    m->param = CKR__NEW_N(&m->tmp, ckr__gm_param, m->n_params);
-    m->match = CKR__NEW_N(&m->tmp, uint64_t, n_new);
-    if (!m->param || !m->match) return;
-    for (g = 0; g < m->n_olds; g++)
-        for (k = 0; k < m->olds[g].n_params; k++, p++) {
-            m->param[p].name = m->olds[g].params[k];
-            m->param[p].group = g;
-        }
-    if (!ckr__gm_find(m, true)) ckr__gm_find(m, false);
-    if (ckr__failed(m->c)) return;
-    ckr__gm_copies(m);
-    ckr__gm_check_params(m);
-}
-
-/* >>groups.pools: the old groups of a new one */
-
-static bool ckr__gm_pool_room(ckr__gm *m, ckr__gm_pool *pool, uint64_t n)
-{
-    pool->parts = CKR__NEW_N(&m->tmp, ckr__gm_part, n);
-    pool->shares = CKR__NEW_N(&m->tmp, ckr__gm_share, n);
-    return pool->parts && pool->shares;
-}
-
-/* Parameters that come from an old group. The stamps are those of m->serial. */
-static void ckr__gm_pool_add(ckr__gm *m, ckr__gm_pool *pool, uint64_t group, uint64_t weight)
-{
-    ckr__gm_old *o = &m->old[group];
-    if (o->stamp != m->serial) {
-        o->stamp = m->serial;
-        o->slot = pool->n_parts++;
-        pool->parts[o->slot].group = group;
-        pool->parts[o->slot].weight = 0;
-    }
-    pool->parts[o->slot].weight += weight;
-    if (o->k->stamp != m->serial) {
-        o->k->stamp = m->serial;
-        o->k->slot = pool->n_shares++;
-        pool->shares[o->k->slot].k = o->k;
-        pool->shares[o->k->slot].weight = 0;
-    }
-    pool->shares[o->k->slot].weight += weight;
-}
-
-/* Do the identity fields that the new group asks for agree? Scheduled fields are never among them:
-   a changed learning rate must not make a group unknown (Megatron-LM's matcher). */
-static bool ckr__gm_matches(const ckr__gm *m, const ckr__gm_class *want, const ckr__gm_class *old)
-{
-    uint64_t i;
-    for (i = 0; i < want->n_fields; i++) {
-        const ckr__gm_value *f = &want->fields[i];
-        if (m->key[f->key].kind == CKR__F_IDENTITY && f->node &&
-            !ckr__gm_near(f, ckr__gm_get(old, f->key)))
-            return false;
-    }
-    return true;
-}
-
-/* The old groups with the identity fields of a wish: a proper subset, or all of them. */
-static ckr__gm_pool *ckr__gm_pool_signature(ckr__gm *m, ckr__gm_class *want)
-{
-    ckr__gm_pool *pool;
-    uint64_t i, n = 0;
-    if (!m->by_signature) return &m->all;
-    if (want->pool) return want->pool;
-    want->pool = &m->all;
-    for (i = 0; i < m->all.n_shares; i++) {
-        ckr__gm_class *k = m->all.shares[i].k;
-        k->fits = ckr__gm_matches(m, want, k);
-        if (k->fits) n += k->n_groups;
-    }
-    if (n == 0 || n == m->n_olds) return want->pool;
-    pool = CKR__NEW(&m->tmp, ckr__gm_pool);
-    if (!pool || !ckr__gm_pool_room(m, pool, n)) return &m->all;
-    m->serial++;
-    for (i = 0; i < m->n_olds; i++)
-        if (m->old[i].k->fits) ckr__gm_pool_add(m, pool, i, m->olds[i].n_params);
-    return want->pool = pool;
-}
-
-/* >>groups.decide: one field of one new group */
-
-/* The first value that old groups have. */
-static const ckr__gm_value *ckr__gm_first(const ckr__gm_key *k)
-{
-    if (!k->n) return &ckr__gm_absent;
-    return k->n > 1 && !k->cells[0].value->node ? k->cells[1].value : k->cells[0].value;
-}
-
-/* A field of the group that is being settled: what the old groups have, what is asked for. */
-static bool ckr__gm_has(const ckr__gm *m, uint32_t key)
-{
-    return m->key[key].stamp == m->serial && ckr__gm_first(&m->key[key])->node;
-}
-
-static const ckr__gm_value *ckr__gm_want(const ckr__gm *m, uint32_t key)
-{
-    return m->key[key].stamp == m->serial ? m->key[key].want : &ckr__gm_absent;
-}
-
-static bool ckr__gm_true(const ckr_node *n)
-{
-    double v;
-    bool narrow;
-    return ckr__gm_number(n, &v, &narrow) && v != 0;
-}
-
-static void ckr__gm_conflict(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want)
-{
-    const bool by_params = m->pool == &m->some,
-               settled = m->mode == CKR_MODE_CONTINUE && want->node;
-    k->out = settled ? *want : *ckr__gm_first(k);
-    ckr__gm_say_field(m, settled     ? "CKR_W_MERGED"
-                         : by_params ? "CKR_E_MERGE_CONFLICT"
-                                     : "CKR_E_GROUP_AMBIGUOUS",
-                      settled ? CKR_CHANGED : CKR_ERROR, k, ckr__gm_text(m, k->cells, k->n),
-                      want->node ? ckr__gm_text_of(m, want) : NULL,
-                      settled     ? "the old groups of this group disagree; asked for"
-                      : by_params ? "the old groups of this group's parameters disagree"
-                                  : "nothing says which old group this is, and they disagree",
-                      settled     ? NULL
-                      : by_params ? "keep the groups apart, or let the new group say the value"
-                                  : "give the names of the parameters of both runs");
-}
-
-/* File and configuration differ: an error in RECOVER, a change that is asked for in CONTINUE. */
-static void ckr__gm_differ(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *have,
-                           const ckr__gm_value *want)
-{
-    const char *a = ckr__gm_text_of(m, have), *b = ckr__gm_text_of(m, want);
-    const bool amsgrad = k == &m->key[CKR__K_AMSGRAD], on = amsgrad && ckr__gm_true(want->node),
-               recover = m->mode == CKR_MODE_RECOVER;
-    k->out = recover ? *have : *want;
-    if (recover)
-        ckr__gm_say_field(m, "CKR_E_FIELD", CKR_ERROR, k, a, b,
-                          "the run asks for another value than the checkpoint has",
-                          "set it back, or --mode continue takes the new value");
-    else if (on)
-        ckr__gm_say_field(m, "CKR_W_AMSGRAD_ON", CKR_APPROX, k, a, b,
-                          "max_exp_avg_sq is not in the checkpoint and starts as exp_avg_sq", NULL);
-    else
-        ckr__gm_say_field(m, amsgrad ? "CKR_W_AMSGRAD_OFF" : k->code, CKR_CHANGED, k, a, b,
-                          amsgrad ? "max_exp_avg_sq is dropped"
-                          : k == &m->key[CKR__K_BETAS] || k == &m->key[CKR__K_MOMENTUM]
-                              ? "asked for; the moments were averaged with the old value"
-                              : "asked for",
-                          NULL);
-}
-
-/* betas of a schedule that moves betas[0]: the file has the first, the configuration the rest. */
-static ckr__gm_value ckr__gm_cycled_betas(ckr__gm *m, const ckr_node *have,
-                                          const ckr__gm_value *want)
-{
-    ckr__gm_value v = *want;
-    uint64_t i;
-    if (!ckr_node_is_list(have) || !ckr_node_is_list(want->node) || !have->count ||
-        have->count != want->node->count)
-        return v;
-    v.node = ckr__node(m->c, (ckr_node_kind)have->kind);
-    for (i = 0; i < have->count; i++)
-        ckr__node_push(m->c, v.node, (i ? want->node : have)->u.items[i]);
-    m->text.size = 0;
-    if (v.node) ckr__gm_exact(m, v.node, CKR__GM_DEPTH);
-    v.exact = (const uint8_t *)ckr__strndup(&m->tmp, (const char *)m->text.data, m->text.size);
-    v.n = v.exact ? (uint32_t)m->text.size : 0;
-    return v;
-}
-
-/* A field other than the learning rate, into k->out. An empty group has no one who minds. */
-static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want)
-{
-    const ckr__gm_value *have = ckr__gm_first(k);
-    const bool cycled = ckr__gm_has(m, CKR__K_MAX_MOMENTUM) || ckr__gm_has(m, CKR__K_BASE_MOMENTUM);
-    ckr__gm_value betas;
-    if (have->node && (k->kind == CKR__F_CLOCK || (cycled && k == &m->key[CKR__K_MOMENTUM])))
-        want = &ckr__gm_absent;
-    if (cycled && k == &m->key[CKR__K_BETAS] && k->n == 1 && want->node) {
-        betas = ckr__gm_cycled_betas(m, have->node, want);
-        want = &betas;
-    }
-    k->out = have->node ? *have : *want;
-    if (m->empty || k->kind == CKR__F_IMPL) {
-        if (want->node && (k->kind == CKR__F_IMPL || k->n > 1 ||
-                           (m->mode != CKR_MODE_RECOVER && !ckr__gm_near(have, want))))
-            k->out = *want;
-    } else if (!have->node && want->node && m->pool->n_shares) {
-        if (k == &m->key[CKR__K_AMSGRAD] && ckr__gm_true(want->node))
-            ckr__gm_differ(m, k, have, want);
-        else
-            ckr__gm_say_field(m, "CKR_N_NOT_IN_CKPT", CKR_EXACT, k, NULL, ckr__gm_text_of(m, want),
-                              "the checkpoint does not have this field, so it cannot be compared",
-                              NULL);
-    } else if (k->n > 1) {
-        ckr__gm_conflict(m, k, want);
-    } else if (have->node && want->node && !ckr__gm_near(have, want)) {
-        ckr__gm_differ(m, k, have, want);
-    } else if (have->node && !want->node && k->kind == CKR__F_UNKNOWN) {
-        ckr__gm_say_field(m, "CKR_N_GROUP_KEY", CKR_EXACT, k, NULL, NULL,
-                          "a field that is not known here is kept as it is", NULL);
-    }
-}
-
-/* >>groups.settle: all fields of one new group */
-
-/* The old group whose entries of a scheduler's lists the new one takes: of the base that was
-   decided, and of the most parameters. */
-static uint64_t ckr__gm_rep(const ckr__gm *m, const ckr__gm_pool *pool, const ckr__gm_value *base)
-{
-    uint64_t i, best = CKR__GROUPS_NONE, weight = 0;
-    bool fits = false;
-    for (i = 0; i < pool->n_parts; i++) {
-        const ckr__gm_part *x = &pool->parts[i];
-        const bool good = pool->n_shares < 2 || ckr__gm_near(m->old[x->group].k->base, base);
-        if (best != CKR__GROUPS_NONE && (good != fits ? fits : x->weight <= weight)) continue;
-        best = x->group;
-        fits = good;
-        weight = x->weight;
-    }
-    return best;
-}
-
-/* A base, asked for under its own name or, as an optimizer's constructor does, as lr. */
-static void ckr__gm_decide_base(ckr__gm *m, uint32_t key)
-{
-    ckr__gm_key *k = &m->key[key];
-    const bool initial = key == CKR__K_INITIAL_LR;
-    const ckr__gm_value *own = k->want, *want = own;
-    if (k->stamp != m->serial) return;
-    if (initial && !own->node && !ckr__gm_has(m, CKR__K_MAX_LR)) want = ckr__gm_want(m, CKR__K_LR);
-    if (!initial || !want->node || m->empty || ckr__gm_first(k)->node ||
-        (own->node && !m->pool->n_shares)) {
-        ckr__gm_decide(m, k, want);
-    } else {
-        k->out = *want;
-        ckr__gm_say_field(m, "CKR_FIX_INITIAL_LR", CKR_CHANGED, k, "absent",
-                          ckr__gm_text_of(m, want),
-                          "the group has no initial_lr; the configuration gives it", NULL);
-    }
-    if (k->out.node || !initial) m->base = &k->out;
-}
-
-/* lr is computed by the schedule and never decided here: where the old groups agree it is theirs,
-   else it is scaled with the base. Without a schedule it is a field like others. */
-static void ckr__gm_decide_lr(ckr__gm *m, ckr__gm_key *k)
-{
-    const ckr__gm_value *base;
-    double a, b, l;
-    bool narrow;
-    uint64_t rep;
-    if (!ckr__gm_first(k)->node ||
-        (!ckr__gm_has(m, CKR__K_MAX_LR) && !ckr__gm_has(m, CKR__K_INITIAL_LR) &&
-         !ckr__gm_want(m, CKR__K_MAX_LR)->node && !ckr__gm_want(m, CKR__K_INITIAL_LR)->node)) {
-        ckr__gm_decide(m, k, k->want);
-        return;
-    }
-    rep = ckr__gm_rep(m, m->pool, m->base);
-    base = m->old[rep].k->base;
-    k->out = *ckr__gm_get(m->old[rep].k, CKR__K_LR);
-    if (!k->out.node) k->out = *ckr__gm_first(k);
-    if (m->base->node && m->old[rep].k->has_base && !ckr__gm_near(base, m->base) &&
-        ckr__gm_number(k->out.node, &l, &narrow) && ckr__gm_number(base->node, &a, &narrow) &&
-        ckr__gm_number(m->base->node, &b, &narrow) && a != 0 && fabs(l * (b / a)) <= DBL_MAX)
-        k->out.node = ckr__node_float(m->c, l * (b / a));
-}
-
-/* Fields of the wish alone come behind, initial_lr among them when the schedule of the others will
-   look for it (torch/optim/lr_scheduler.py: KeyError "param 'initial_lr' is not specified"). None
-   stays where the file or the wish has None, so that no key is lost. */
-static void ckr__gm_settle_new(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *done)
-{
-    ckr__gm_key *initial = &m->key[CKR__K_INITIAL_LR];
-    ckr_node *d = done->hyper = ckr__node(m->c, CKR_NODE_DICT);
-    uint64_t i;
-    ckr__gm_gather(m, m->pool->shares, m->pool->n_shares);
-    for (i = 0; i < want->n_fields; i++)
-        ckr__gm_enter(m, want->fields[i].key)->want = &want->fields[i];
-    if (!m->pool->n_shares && m->any_initial && m->mode != CKR_MODE_TRANSFER &&
-        ckr__gm_get(want, CKR__K_LR)->node)
-        ckr__gm_enter(m, CKR__K_INITIAL_LR);
-    if (initial->stamp == m->serial && initial->n > 1 && !initial->cells[0].value->node) {
-        initial->cells++;              /* it follows from others where it is absent         */
-        initial->cap = --initial->n;
-    }
-    m->base = &ckr__gm_absent;
-    ckr__gm_decide_base(m, CKR__K_MAX_LR);
-    ckr__gm_decide_base(m, CKR__K_INITIAL_LR);
-    for (i = 0; i < m->n_order; i++) {
-        ckr__gm_key *k = &m->key[m->order[i]];
-        if (m->order[i] == CKR__K_MAX_LR || m->order[i] == CKR__K_INITIAL_LR) continue;
-        if (m->order[i] != CKR__K_LR) {
-            ckr__gm_decide(m, k, k->want);
-            continue;
-        }
-        ckr__gm_decide_lr(m, k);
-        if (!m->base->node) m->base = &k->out;
-    }
-    if (!d || ckr__failed(m->c)) return;
-    for (d->aux = 3; (uint64_t)1 << (d->aux - 1) < m->n_order; d->aux++) {}
-    d->u.items = CKR__NEW_N(m->c, ckr_node *, (uint64_t)2 << (d->aux - 1));    /* all at once */
-    for (i = 0; d->u.items && i < m->n_order; i++) {
-        const ckr__gm_key *k = &m->key[m->order[i]];
-        ckr__node_pair(m->c, d, k->name, k->out.node ? k->out.node : m->nil);
-    }
-    done->base = *m->base;
-}
-
-/* What was decided for this pool and wish, with its notes counted once more; or decides it. */
-static const ckr__gm_done *ckr__gm_settle(ckr__gm *m, ckr__gm_pool *pool, uint64_t group)
-{
-    const bool some = pool == &m->some, once = some && pool->n_shares > 1;
-    const void *key[3];
-    ckr__gm_done *done;
-    uint64_t at, i;
-    m->pool = pool;
-    m->group = group;
-    m->empty = !m->news[group].n_params;
-    key[0] = some ? (const void *)pool->shares[0].k : (const void *)pool;
-    key[1] = m->wish[group];
-    key[2] = m->empty ? m : NULL;
-    if (!once && ckr__map_find(&m->memo, (const char *)key, sizeof key, &at)) {
-        done = m->done[at];
-        for (i = done->first; i < done->end; i++) m->folds[m->trace[i]].count++;
-        return done;
-    }
-    done = CKR__NEW(&m->tmp, ckr__gm_done);
-    if (!done) return NULL;
-    done->first = m->n_trace;
-    ckr__gm_settle_new(m, m->wish[group], done);
-    done->end = m->n_trace;
-    if (!some) done->rep = ckr__gm_rep(m, pool, &done->base);
-    *CKR__PUSH(ckr__gm_done *, &m->tmp, m->done, m->n_done) = done;
-    memcpy(done->key, key, sizeof key);
-    if (!once) ckr__map_put(&m->memo, (const char *)done->key, sizeof key, m->n_done - 1, NULL);
-    return done;
-}
-
-/* >>groups.match */
-
-/* `match`: of the group's parameters; NULL: nothing names them. */
-static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr_group *out,
-                          uint64_t *from)
-{
-    const uint64_t n = m->news[group].n_params;
-    const bool known = m->news[group].hyper != NULL,
-               error = m->mode == CKR_MODE_RECOVER || !known;
-    ckr__gm_pool *pool = &m->none;
-    const ckr__gm_done *done;
-    uint64_t k;
-    m->some.n_parts = m->some.n_shares = 0;
-    m->serial++;
-    if (m->mode != CKR_MODE_TRANSFER && m->n_olds) {
-        for (k = 0; match && k < n; k++)
-            if (match[k] != CKR__GROUPS_NONE)
-                ckr__gm_pool_add(m, &m->some, m->param[match[k]].group, 1);
-        if (m->some.n_parts) pool = &m->some;
-        else if (!match || !n) pool = ckr__gm_pool_signature(m, m->wish[group]);
-    }
-    if (pool == &m->none && m->mode != CKR_MODE_TRANSFER && n)
-        ckr__gm_say_group(m, error ? "CKR_E_GROUP_NEW" : "CKR_W_GROUP_NEW",
-                          error ? CKR_ERROR : CKR_CHANGED, false, group,
-                          known ? "no old group has a parameter of this group: its fields are the "
-                                  "configuration's"
-                                : "no old group has a parameter of this group, and the run does "
-                                  "not say what its fields are",
-                          known ? "--mode continue takes it as new"
-                                : "give the fields of the group");
-    done = ckr__gm_settle(m, pool, group);
-    if (!done) return;
-    *out = m->news[group];
-    out->hyper = done->hyper;
-    out->raw = NULL;
-    *from = pool == &m->some ? ckr__gm_rep(m, pool, &done->base) : done->rep;
-}
-
-static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
-{
-    uint64_t g, first = 0;
-    ckr__gm_keys_init(m);
-    if (!ckr__failed(m->c)) ckr__gm_classes(m);
-    m->order = CKR__NEW_N(&m->tmp, uint32_t, m->n_keys);
-    m->nil = ckr__node(m->c, CKR_NODE_NONE);
-    if (ckr__failed(m->c)) return;
-    ckr__gm_params(m);
-    if (!ckr__gm_pool_room(m, &m->all, m->n_olds) || !ckr__gm_pool_room(m, &m->some, m->n_olds))
-        return;
-    m->serial++;
-    for (g = 0; g < m->n_olds; g++) ckr__gm_pool_add(m, &m->all, g, m->olds[g].n_params);
-    for (g = 0; g < m->n_news && !ckr__failed(m->c); g++) {
-        ckr__gm_group(m, g, m->match ? m->match + first : NULL, &out[g], &from[g]);
-        first += m->news[g].n_params;
-    }
-}
-
-/* The coming run's groups: those of `t`, each with every field decided. from[i] is the old group
-   whose lane of the schedule group i takes, or none. What is wrong with the groups is in the notes;
-   the result says only whether they could be looked at. */
-static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
-                                    ckr_group *out, uint64_t *from)
-{
-    ckr__gm m = CKR_ZERO;
-    m.c = c;
-    m.tmp = *c;
-    m.tmp.chunks = NULL;
-    m.tmp.arena_bytes = 0;
-    m.tmp.files = NULL;
-    m.tmp.n_files = m.tmp.cap_files = 0;
-    m.olds = s->groups;
-    m.n_olds = s->n_groups;
-    m.news = t->groups;
-    m.n_news = t->n_groups;
-    m.mode = t->mode;
-    m.budget = CKR__GM_BUDGET;
-    m.keys.c = m.seen.c = m.names.c = m.memo.c = m.text.c = &m.tmp;
-    ckr__gm_run(&m, out, from);
-    if (!ckr__failed(c)) ckr__gm_notes_out(&m);
-    ckr__map_free(&m.keys);
-    ckr__map_free(&m.seen);
-    ckr__map_free(&m.names);
-    ckr__map_free(&m.memo);
-    ckr__buf_free(&m.text);
-    ckr__ctx_free(&m.tmp);
-    return c->err->code;
-}
-
-/* >>resume -------------------------------------------------------------------- */
-/* What the coming run's groups and schedule will be, decided before anything is written: settings
-   and a new schedule on top of the checkpoint's, joined by a policy; then the LR last used against
-   the first one after the resume. A pure function of state and target. */
-
-typedef struct ckr__decide {
-    ckr__ctx         *c;
-    const ckr_state  *src;
-    const ckr_target *t;
-    ckr_state        *out;     /* the state as the coming run has it                   */
-    ckr_schedule     *before, *wanted, *after;         /* NULL: not known              */
-    int64_t           done;    /* optimizer updates                                    */
-    bool              asked_lr, asked_schedule;
-} ckr__decide;
-
-static ckr_result ckr__decide_numbers(ckr__decide *d, const char *code, ckr_severity severity,
-                                      const char *subject, double was, double now,
-                                      const char *reason, const char *remedy)
-{
-    char a[40], b[40];
-    ckr__format(a, sizeof a, "%.17g", was);
-    ckr__format(b, sizeof b, "%.17g", now);
-    return ckr__say(d->c, code, severity, subject, was == was ? a : NULL, now == now ? b : NULL,
-                    reason, remedy);
-}
-
-/* The same of several groups. */
-static ckr_result ckr__decide_spans(ckr__decide *d, const char *code, const char *subject,
-                                    const ckr__span *was, const ckr__span *now, const char *reason)
-{
-    char a[64], b[64];
-    return ckr__say(d->c, code, CKR_CHANGED, subject, ckr__span_text(a, was),
-                    ckr__span_text(b, now), reason, NULL);
-}
-
-static bool ckr__is_schedule_key(const char *key)
-{
-    static const char *const keys[] = { "lr", "min_lr", "warmup_steps", "decay_steps",
-                                        "total_steps", "decay_style" };
-    size_t i;
-    for (i = 0; i < sizeof keys / sizeof *keys; i++) if (!strcmp(keys[i], key)) return true;
-    return false;
-}
-
-/* A group by index, by name, or by the name of its only parameter. */
-static bool ckr__setting_is_for(const ckr_setting *x, const ckr_state *s, uint64_t group)
-{
-    const ckr_group *g = &s->groups[group];
-    char index[24];
-    if (!x->group) return true;
-    ckr__format(index, sizeof index, "%llu", (unsigned long long)group);
-    return !strcmp(x->group, index) || (g->name && !strcmp(x->group, g->name)) ||
-           (g->n_params == 1 && g->params && !strcmp(x->group, g->params[0]));
-}
-
-/* A parameter as --schedule takes it; NULL: it has no form there, or none is needed. */
-static const char *ckr__spec_text(ckr__ctx *c, const ckr_node *v)
-{
-    const char *text = NULL, *one;
-    uint64_t i;
-    double number;
-    if (ckr_node_str(v)) return v->u.str;
-    if (ckr_node_f64(v, &number) || v->kind == CKR_NODE_BOOL) return ckr__node_text_of(c, v);
-    for (i = 0; ckr_node_is_list(v) && i < v->count; i++) {
-        if (!ckr_node_f64(v->u.items[i], &number)) return NULL;
-        one = ckr__node_text_of(c, v->u.items[i]);
-        text = one ? ckr__printf(c, text ? "%s,%s" : "%s%s", text ? text : "", one) : NULL;
-        if (!text) return NULL;
-    }
-    return text;
-}
-
-/* The schedule as --schedule takes it; NULL: it is made of others. */
-static const char *ckr__sched_spec(ckr__ctx *c, const ckr_schedule *s)
-{
-    const char *out = s->kind;
-    bool first = !strchr(s->kind, ':');
-    uint64_t i;
-    for (i = 0; out && i < s->params->count; i++) {
-        const char *key = ckr__dict_key(s->params, i);
-        const ckr_node *v = ckr__dict_at(s->params, i);
-        const char *text = key ? ckr__spec_text(c, v) : NULL;
-        if (v->kind == CKR_NODE_NONE) continue;
-        if (!text) return NULL;
-        out = ckr__printf(c, "%s%c%s=%s", out, first ? ':' : ',', key, text);
-        first = false;
-    }
-    return out;
-}
-
-/* What to tell with --schedule. */
-static const char *ckr__decide_form(const ckr__decide *d)
-{
-    const ckr_schedule *s = d->before;
-    const ckr__schedules *own = ckr__schedules_of(s ? s->kind : d->src->dialect);
-    const char *form = own && !(s && strchr(s->kind, ':')) ? own->form : NULL;
-    if (s && !strcmp(s->kind, "torch:LambdaLR")) {
-        own = ckr__schedules_of(d->src->dialect);
-        form = own && own->form && ckr__is_function_kind(own->form)
-                   ? own->form
-                   : "transformers:cosine,num_warmup_steps=W,num_training_steps=N";
-    }
-    if (!form && s && s->params && s->unclocked) form = ckr__sched_spec(d->c, s);
-    if (!form) form = "KIND:key=value,...";
-    if (s && s->unclocked) form = ckr__printf(d->c, "%s," CKR__SPEC_EVERY "=N", form);
-    return form ? form : "";
-}
-
-static ckr_result ckr__setting_bad(ckr__decide *d, const ckr_setting *x, const char *text)
-{
-    return ckr__fail(d->c->err, CKR_ITEM_SETTING, NULL, CKR_NO_OFFSET, x->key, "%s", text);
-}
-
-static ckr_result ckr__setting_unknown(ckr__decide *d, const ckr_setting *x)
-{
-    const bool whole = x->key && x->value;
-    return ckr__remedy(d->c->err,
-                       ckr__setting_bad(d, x, whole ? "an unknown key"
-                                                    : "a setting without key or value"),
-                       "keys: lr min_lr weight_decay warmup_steps decay_steps total_steps "
-                       "decay_style batch_size; GROUP.KEY for one group");
-}
-
-static ckr_result ckr__setting_no_group(ckr__decide *d, const ckr_setting *x)
-{
-    char text[160];
-    ckr__format(text, sizeof text, "no group is called %.100s", x->group ? x->group : "");
-    return ckr__remedy(d->c->err,
-                       ckr__setting_bad(d, x, x->group ? text : "there are no groups"),
-                       "a group is called by its number, its name or its only parameter");
-}
-
-static bool ckr__setting_number(const ckr_setting *x, double *out)
-{
-    const size_t n = strlen(x->value);
-    double v;
-    if (!n || ckr__read_double(x->value, n, &v) != n || !(v >= 0 && v <= 1e300)) return false;
-    *out = v;
-    return true;
-}
-
-/* Groups of the output are copies, so that the checkpoint's stay what they are. */
-static ckr_result ckr__decide_copy_groups(ckr__decide *d)
-{
-    ckr__groups_own(d->c, d->out);
-    return d->c->err->code;
-}
-
-/* A hyper-parameter of the groups that a setting names. Groups without weight decay are so on
-   purpose: a setting for all groups passes them over, unless no group has any. */
-static ckr_result ckr__decide_hyper(ckr__decide *d, const ckr_setting *x, double v)
-{
-    uint64_t i, n = 0, zero = 0, any = 0;
-    double was = 0;
-    ckr__span old = CKR_ZERO, now = CKR_ZERO;
-    const bool decay = !strcmp(x->key, "weight_decay") && !x->group;
-    char subject[96];
-    ckr_result r = CKR_OK;
-    for (i = 0; decay && i < d->out->n_groups; i++)
-        any += ckr_node_f64(ckr_node_get(d->out->groups[i].hyper, x->key), &was) && was != 0;
-    for (i = 0; i < d->out->n_groups; i++) {
-        ckr_node *hyper = d->out->groups[i].hyper;
-        if (!ckr__setting_is_for(x, d->out, i)) continue;
-        was = 0;
-        ckr_node_f64(ckr_node_get(hyper, x->key), &was);
-        if (any && !(was != 0)) { zero++; continue; }
-        ckr__node_set(d->c, hyper, x->key, ckr__node_float(d->c, v));
-        ckr__span_add(&old, was);
-        n++;
-    }
-    if (!n && !zero) return ckr__setting_no_group(d, x);
-    ckr__span_add(&now, v);
-    ckr__format(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)n);
-    r = ckr__decide_spans(d, "CKR_SET", subject, &old, &now, "asked for");
-    if (r != CKR_OK || !zero) return r;
-    ckr__format(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)zero);
-    return ckr__say(d->c, "CKR_SET_KEPT", CKR_EXACT, subject, "0", "0",
-                    "groups without weight decay are so on purpose",
-                    "--set GROUP.weight_decay=V for one of them");
-}
-
-/* Keep goes on as the checkpoint would have: nothing of the schedule can be set. */
-static bool ckr__decide_keeps(const ckr__decide *d)
-{
-    return d->t->lr_policy == CKR_LR_KEEP && d->before && !d->before->opaque;
-}
-
-static ckr_result ckr__decide_unused(ckr__decide *d, const char *key, const char *value)
-{
-    return ckr__say(d->c, "CKR_SET_UNUSED", CKR_EXACT, key, NULL, value,
-                    "--lr-policy keep goes on as the checkpoint would have: this has no effect",
-                    "another --lr-policy");
-}
-
-/* Splice scales the new curve to the LR that was used last, stretch takes of the new one a length
-   only: what is asked for here would be said, and not be used. */
-static bool ckr__decide_scales(const ckr__decide *d, const char *key)
-{
-    const ckr_lr_policy policy = d->before ? d->t->lr_policy : CKR_LR_DEFAULT;
-    if (policy == CKR_LR_SPLICE) return !strcmp(key, "lr");
-    return policy == CKR_LR_STRETCH &&
-           (!strcmp(key, "lr") || !strcmp(key, "min_lr") || !strcmp(key, "decay_style"));
-}
-
-static ckr_result ckr__decide_scaled_away(ckr__decide *d, const char *key)
-{
-    const bool splice = d->t->lr_policy == CKR_LR_SPLICE;
-    return ckr__rebase_fail(d->c, key,
-                            "--lr-policy target uses it from the next update on, --lr-policy "
-                            "rewarm --rewarm-steps N warms up to it; or leave it out",
-                            splice ? "--lr-policy splice scales the new schedule to go on from the "
-                                     "LR that was used last: the LR asked for would not be used"
-                                   : "--lr-policy stretch goes on with the old curve over another "
-                                     "length: what is asked for would not be used");
-}
-
-static double ckr__lane_shown(const ckr_schedule *s, const char *key, uint64_t lane)
-{
-    const ckr_lane *l = &s->lanes[lane];
-    if (!strcmp(key, "min_lr")) return l->min;
-    if (!strcmp(key, "weight_decay")) return l->end_wd;
-    return l->max == l->max ? l->max : l->base;
-}
-
-/* One group's own value: its lane's. */
-static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
-{
-    uint64_t i, n = 0;
-    ckr__span was = CKR_ZERO, now = CKR_ZERO;
-    char subject[160];
-    for (i = 0; i < d->wanted->n_lanes && i < d->out->n_groups; i++) {
-        ckr_schedule *s;
-        ckr_result r;
-        if (!ckr__setting_is_for(x, d->out, i)) continue;
-        r = ckr__sched_set(d->c, d->wanted, x->key, x->value, (int64_t)i, &s);
-        if (r != CKR_OK) return r;
-        ckr__span_add(&was, ckr__lane_shown(d->wanted, x->key, i));
-        ckr__span_add(&now, ckr__lane_shown(s, x->key, i));
-        d->wanted = s;
-        n++;
-    }
-    if (!n) return ckr__setting_no_group(d, x);
-    ckr__format(subject, sizeof subject, "%s of group %.100s", x->key, x->group);
-    return ckr__decide_spans(d, "CKR_SET", subject, &was, &now, "asked for");
-}
-
-/* Why the LR of groups without a schedule that could be read may not stay; NULL: nothing says
-   so. */
-static const char *ckr__decide_hidden(const ckr__decide *d)
-{
-    uint64_t i;
-    if (d->before && d->before->opaque) return d->before->reason;
-    if (d->before && d->before->n_lanes != d->src->n_groups && d->src->n_groups)
-        return "the file's schedulers are of some groups each: their LRs are not put together";
-    for (i = 0; !d->before && i < d->src->n_groups; i++)
-        if (ckr_node_get(d->src->groups[i].hyper, "initial_lr"))
-            return "the groups have had a scheduler, whose state is not found in the file: it "
-                   "moves their LR in the coming run";
-    for (i = 0; !d->before && i < d->src->n_leftovers; i++)
-        if (strstr(d->src->leftovers[i].path, "sched") ||
-            strstr(d->src->leftovers[i].path, "Sched"))
-            return "the file seems to have a scheduler of the script's own, which moves the LR in "
-                   "the coming run";
-    return NULL;
-}
-
-/* Without a schedule an LR is the groups' own, and stays. */
-static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
-{
-    const char *remedy =
-        ckr__printf(d->c, "tell it with --schedule %s, or the coming run's with --to-schedule",
-                    d->out->n_groups ? ckr__decide_form(d)
-                                     : "KIND:key=value,... or --optimizer FILE");
-    const char *hidden = ckr__decide_hidden(d);
-    uint64_t i;
-    double v;
-    ckr_result r;
-    if (!remedy) return d->c->err->code;
-    if (d->wanted || hidden || (strcmp(x->key, "lr") != 0 && d->out->n_groups))
-        return ckr__remedy(d->c->err,
-                           ckr__fail(d->c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET,
-                                     x->key, "%s",
-                                     hidden ? hidden : "the checkpoint does not tell its schedule"),
-                           remedy);
-    if (!d->out->n_groups)
-        return ckr__remedy(d->c->err,
-                           ckr__setting_bad(d, x, "the checkpoint does not tell its schedule"),
-                           remedy);
-    if (!ckr__setting_number(x, &v)) return ckr__setting_bad(d, x, "not a number from 0 on");
-    r = ckr__decide_hyper(d, x, v);
-    for (i = 0; i < d->out->n_groups && r == CKR_OK; i++)
-        if (ckr__setting_is_for(x, d->out, i) &&
-            ckr_node_get(d->out->groups[i].hyper, "initial_lr"))
-            ckr__node_set(d->c, d->out->groups[i].hyper, "initial_lr", ckr__node_float(d->c, v));
-    return d->c->err->code;
-}
-
-static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
-{
-    const ckr_schedule *old = d->wanted;
-    const bool lr = !strcmp(x->key, "lr");
-    char was[64], subject[64];
-    ckr__span shown = CKR_ZERO;
-    uint64_t i;
-    ckr_schedule *s;
-    ckr_result r;
-    d->asked_schedule = true;
-    if (lr) d->asked_lr = true;
-    if (!old || old->opaque || ckr__decide_hidden(d)) return ckr__decide_bare_lr(d, x);
-    if (x->group) return ckr__decide_lanes(d, x);
-    r = ckr__sched_set(d->c, old, x->key, x->value, -1, &s);
-    if (r != CKR_OK) return r;
-    d->wanted = s;
-    for (i = 0; i < old->n_lanes && (lr || !strcmp(x->key, "min_lr")); i++)
-        ckr__span_add(&shown, ckr__lane_shown(old, x->key, i));
-    ckr__format(subject, sizeof subject, "%s of the schedule", x->key);
-    return ckr__say(d->c, "CKR_SET", CKR_CHANGED, subject, ckr__span_text(was, &shown), x->value,
-                    "asked for", NULL);
-}
-
-static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
-{
-    double v;
-    const int64_t ranks = d->t->topology.dp ? (int64_t)d->t->topology.dp : 1;
-    char old_value[40];
-    ckr_schedule *s;
-    if (!ckr__setting_number(x, &v) || v < 1 || v > 1 << 30 || !ckr__whole(v))
-        return ckr__setting_bad(d, x, "not a batch size");
-    d->out->batch = (int64_t)v;
-    if ((int64_t)v % ranks) {
-        ckr__format(old_value, sizeof old_value, "--set batch_size=%lld",
-                    (long long)(((int64_t)v + ranks - 1) / ranks * ranks));
-        return ckr__remedy(d->c->err,
-                           ckr__fail(d->c->err, CKR_ITEM_BATCH, NULL, CKR_NO_OFFSET, x->key,
-                                     "%s samples an update are no multiple of the %lld "
-                                     "data-parallel ranks",
-                                     x->value, (long long)ranks),
-                           old_value);
-    }
-    ckr__format(old_value, sizeof old_value, "%lld", (long long)d->src->batch);
-    if (!d->wanted || strcmp(d->wanted->clock, "sample") != 0)
-        return d->src->batch == d->out->batch
-                   ? CKR_OK
-                   : ckr__say(d->c, "CKR_BATCH_STEPS", CKR_CHANGED, "batch_size",
-                              d->src->batch ? old_value : NULL, x->value,
-                              "the schedule's clock counts updates: it does not turn with the "
-                              "batch, and an update now covers more or fewer samples",
-                              "--set warmup_steps, decay_steps, total_steps scale the schedule");
-    ckr__format(old_value, sizeof old_value, "%.17g", d->wanted->rate);
-    s = ckr__sched_copy(d->c, d->wanted);              /* the checkpoint's own stays     */
-    if (!s) return d->c->err->code;
-    s->offset = (double)s->position - v * (double)d->done;
-    s->rate = v;
-    d->wanted = s;
-    d->asked_schedule = true;
-    return ckr__say(d->c, "CKR_BATCH_SAMPLES", CKR_CHANGED, "batch_size", old_value, x->value,
-                    "the schedule's clock counts samples: it turns with the batch", NULL);
-}
-
-/* Does the schedule set the weight decay, too? */
-static bool ckr__schedules_decay(const ckr_schedule *s)
-{
-    return s && s->n_lanes && s->lanes[0].end_wd == s->lanes[0].end_wd;
-}
-
-static ckr_result ckr__decide_settings(ckr__decide *d)
-{
-    uint64_t i;
-    double v;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < d->t->n_sets && r == CKR_OK; i++) {
-        const ckr_setting *x = &d->t->sets[i];
-        if (!x->key || !x->value) r = ckr__setting_unknown(d, x);
-        else if (ckr__decide_keeps(d) && ckr__is_schedule_key(x->key))
-            r = ckr__decide_unused(d, x->key, x->value);
-        else if (ckr__decide_scales(d, x->key))
-            r = ckr__decide_scaled_away(d, x->key);
-        else if (ckr__is_schedule_key(x->key) ||
-                 (!strcmp(x->key, "weight_decay") && ckr__schedules_decay(d->wanted)))
-            r = ckr__decide_schedule_key(d, x);
-        else if (!strcmp(x->key, "batch_size")) r = ckr__decide_batch(d, x);
-        else if (strcmp(x->key, "weight_decay") != 0) r = ckr__setting_unknown(d, x);
-        else if (!ckr__setting_number(x, &v)) r = ckr__setting_bad(d, x, "not a number from 0 on");
-        else r = ckr__decide_hyper(d, x, v);
-    }
-    return r;
-}
-
-/* The base LRs of the groups: the schedule's, else what the groups say. */
-static double *ckr__decide_bases(ckr__decide *d)
-{
-    const uint64_t n = d->out->n_groups;
-    double *bases = CKR__NEW_N(d->c, double, n);
-    uint64_t i;
-    for (i = 0; bases && i < n; i++) {
-        bases[i] = ckr__nan();
-        if (d->before && i < d->before->n_lanes) bases[i] = d->before->lanes[i].base;
-        else if (!ckr_node_f64(ckr_node_get(d->out->groups[i].hyper, "initial_lr"), &bases[i]))
-            ckr_node_f64(ckr_node_get(d->out->groups[i].hyper, "lr"), &bases[i]);
-    }
-    return bases;
-}
-
-/* A curve's own arrays over the lanes, rearranged; nested ones too, as deep as they can be. */
-static bool ckr__curve_regroup(ckr__ctx *c, ckr__curve *v, const uint64_t *from, uint64_t n,
-                               int depth)
-{
-    double **arrays[3];
-    ckr__curve *children;
-    uint64_t i;
-    int k;
-    arrays[0] = &v->base;
-    arrays[1] = &v->min;
-    arrays[2] = &v->max;
-    for (k = 0; k < 3; k++) {
-        double *to, *was = *arrays[k];
-        if (!was) continue;
-        to = CKR__NEW_N(c, double, n);
-        if (!to) return false;
-        for (i = 0; i < n; i++) to[i] = from[i] == CKR__GROUPS_NONE ? was[0] : was[from[i]];
-        *arrays[k] = to;
-    }
-    if (!v->n_children) return true;
-    children = CKR__DUP(c, ckr__curve, v->children, v->n_children);
-    if (!children || depth >= CKR__SCHED_DEPTH) return false;
-    v->children = children;
-    for (i = 0; i < v->n_children; i++)
-        if (!ckr__curve_regroup(c, &children[i], from, n, depth + 1)) return false;
-    return true;
-}
-
-/* The same schedule for other groups: lane i is the old lane from[i]. With `groups` their own base
-   LRs count; without, a lane that comes from nowhere has none. */
-static ckr_schedule *ckr__sched_regroup(ckr__ctx *c, const ckr_schedule *s, const uint64_t *from,
-                                        const ckr_group *groups, uint64_t n)
-{
-    ckr_schedule *x = ckr__sched_copy(c, s);
-    ckr__curve *curve = s->curve ? CKR__DUP(c, ckr__curve, s->curve, 1) : NULL;
-    uint64_t i;
-    double base;
-    if (!x || (s->curve && !curve)) return NULL;
-    x->lanes = CKR__NEW_N(c, ckr_lane, n);
-    x->n_lanes = n;
-    if (!x->lanes || !s->n_lanes) return NULL;
-    for (i = 0; i < n; i++) {
-        const bool known = from[i] < s->n_lanes;
-        x->lanes[i] = s->lanes[known ? from[i] : 0];
-        if (!known) x->lanes[i].base = x->lanes[i].max = ckr__nan();
-        if (!known) x->anchored = false;
-        if (groups && (ckr_node_f64(ckr_node_get(groups[i].hyper, "initial_lr"), &base) ||
-                       (!known && ckr_node_f64(ckr_node_get(groups[i].hyper, "lr"), &base))))
-            x->lanes[i].base = base;
-    }
-    if (!curve) return x;
-    x->curve = curve;
-    return ckr__curve_regroup(c, curve, from, n, 0) ? x : NULL;
-}
-
-/* The coming run's own groups: fields and schedule lanes follow the parameters. */
-static ckr_result ckr__decide_regroup(ckr__decide *d)
-{
-    const uint64_t n = d->t->groups ? d->t->n_groups : 0;
-    ckr_group *made = CKR__NEW_N(d->c, ckr_group, n);
-    uint64_t i, *from = CKR__NEW_N(d->c, uint64_t, n);
-    ckr_result r;
-    if (!made || !from) return d->c->err->code;
-    if (!n) return CKR_OK;
-    r = ckr__groups_match(d->c, d->src, d->t, made, from);
-    d->out->groups = made;
-    d->out->n_groups = n;
-    if (r != CKR_OK || !d->before || d->before->n_lanes != d->src->n_groups) return r;
-    d->wanted = ckr__sched_regroup(d->c, d->before, from, made, n);
-    d->before = ckr__sched_regroup(d->c, d->before, from, NULL, n);
-    if (!d->before || !d->wanted) return d->c->err->code;
-    for (i = 0; i < n; i++)
-        if (d->wanted->lanes[i].base != d->before->lanes[i].base) {
-            d->asked_schedule = true;
-            if (ckr_node_get(d->t->groups[i].hyper, "lr")) d->asked_lr = true;
-        }
-    return CKR_OK;
-}
-
-/* --to-schedule: the whole schedule of the coming run. Its clock stands where the run stands; where
-   the saved one is left out, it starts again. */
-static ckr_result ckr__decide_new_schedule(ckr__decide *d)
-{
-    const bool again = (d->t->without & CKR_SCHEDULE) != 0;
-    const uint64_t n = d->out->n_groups;
-    uint64_t i;
-    double *bases, start;
-    const char *spec = d->t->schedule;
-    const ckr__schedules *own = spec ? ckr__schedules_of(spec) : NULL;
-    ckr_schedule *s;
-    ckr_result r;
-    if (!spec) return CKR_OK;
-    if (ckr__decide_keeps(d)) return ckr__decide_unused(d, "schedule", d->t->schedule);
-    bases = ckr__decide_bases(d);
-    if (!bases) return d->c->err->code;
-    if (own && own->spec_fn)
-        spec = own->spec_fn(d->c, spec, own == ckr__schedules_of(d->src->dialect)
-                                            ? d->src->framework_version : NULL);
-    if (!spec) return d->c->err->code;
-    r = ckr__sched_parse(d->c, spec, n ? bases : NULL, n, &s);
-    if (r != CKR_OK) return r;
-    start = s->offset;                         /* of a run's first update                 */
-    s->beta1 = !n || !ckr__has(d->out->groups[0].hyper, "momentum") ||
-               ckr__has(d->out->groups[0].hyper, "betas");
-    if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
-        s->clock = d->before->clock;   /* its lengths are in ticks of the coming run      */
-        s->rate = d->before->rate > 1 ? (double)d->t->topology.dp : d->before->rate;
-        s->offset = again ? -s->rate * (double)d->done : 0;
-        s->position = again ? 0 : (int64_t)(s->rate * (double)d->done);
-        d->wanted = s;
-        d->asked_schedule = true;
-        return ckr__say(d->c, "CKR_SCHEDULE", CKR_CHANGED, "schedule", d->before->kind,
-                        d->t->schedule, "asked for", NULL);
-    }
-    s->position = (int64_t)ckr__sched_clock(s, (double)d->done);
-    if (d->before && !strcmp(d->before->clock, s->clock)) {
-        s->position = d->before->position;
-        s->rate = d->before->rate;
-        s->offset = d->before->offset;
-        if (s->every && s->every != d->before->every) ckr__sched_stand(s, d->done);
-        else s->every = d->before->every;
-    }
-    if (again) {
-        s->position = (int64_t)start;
-        ckr__sched_stand(s, d->done);
-    }
-    for (i = 0; i < s->n_lanes; i++) {         /* Nanotron's LR is its groups'            */
-        if (s->curve && s->curve->kind == CKR__CV_NANOTRON && !ckr_node_get(s->params, "lr"))
-            ckr_node_f64(ckr_node_get(s->params, "learning_rate"), &s->lanes[i].base);
-        if (i < n && s->lanes[i].base != bases[i]) d->asked_lr = true;
-    }
-    d->wanted = s;
-    d->asked_schedule = true;
-    return ckr__say(d->c, "CKR_SCHEDULE", CKR_CHANGED, "schedule",
-                    d->before ? d->before->kind : NULL, d->t->schedule, "asked for", NULL);
-}
-
-static ckr_result ckr__decide_join(ckr__decide *d)
-{
-    static const ckr__rebase modes[] = {
-        CKR__REBASE_KEEP, CKR__REBASE_KEEP, CKR__REBASE_TARGET,
-        CKR__REBASE_SPLICE, CKR__REBASE_STRETCH, CKR__REBASE_REWARM
-    };
-    ckr_lr_policy policy = d->t->lr_policy;
-    if (!d->before && !d->wanted) return CKR_OK;
-    if (policy == CKR_LR_DEFAULT) policy = d->asked_schedule ? CKR_LR_TARGET : CKR_LR_KEEP;
-    if (!d->before || (d->before->opaque && (policy == CKR_LR_KEEP || policy == CKR_LR_TARGET))) {
-        d->after = d->wanted;
-        return CKR_OK;
-    }
-    return ckr__sched_rebase(d->c, d->before, d->wanted ? d->wanted : d->before,
-                             modes[(unsigned)policy % 6], d->done, d->t->rewarm_steps, &d->after);
-}
-
-/* Values around the resume: the last that was used, the next one that would have been, the first
-   that will be. NaN where not known. */
-typedef struct ckr__around {
-    double  *last, *next, *first;
-    uint64_t n;                /* groups                                                 */
-} ckr__around;
-
-static ckr_result ckr__decide_values(ckr__decide *d, ckr__column column, ckr__around *v)
-{
-    const uint64_t n = d->after ? d->after->n_lanes : 0;
-    uint64_t i;
-    ckr_result r = CKR_OK;
-    v->n = n;
-    v->last = CKR__NEW_N(d->c, double, n);
-    v->next = CKR__NEW_N(d->c, double, n);
-    v->first = CKR__NEW_N(d->c, double, n);
-    if (!v->last || !v->next || !v->first) return d->c->err->code;
-    for (i = 0; i < n; i++) v->last[i] = v->next[i] = v->first[i] = ckr__nan();
-    if (d->before && !d->before->opaque && d->before->n_lanes == n) {
-        if (d->done > 0) r = ckr__sched_eval(d->c, d->before, column, d->done, 1, v->last);
-        if (r == CKR_OK) r = ckr__sched_eval(d->c, d->before, column, d->done + 1, 1, v->next);
-    }
-    if (r == CKR_OK) r = ckr__sched_eval(d->c, d->after, column, d->done + 1, 1, v->first);
-    for (i = 0; column == CKR__COL_LR && !d->t->groups && i < n && i < d->src->n_groups; i++)
-        if (v->next[i] != v->next[i])
-            ckr_node_f64(ckr_node_get(d->src->groups[i].hyper, "lr"), &v->next[i]);
-    return r;
-}
-
-static double ckr__ratio(double a, double b)
-{
-    a = fabs(a);
-    b = fabs(b);
-    if (a != a || b != b) return 1;
-    if (!(a > 0) || !(b > 0)) return a > 0 || b > 0 ? HUGE_VAL : 1;
-    return a > b ? a / b : b / a;
-}
-
-/* A jump is one only against both: the last value used, and what the saved run would have used
-   next - a warm-up rises by itself. */
-static double ckr__jump(const ckr__around *v, uint64_t lane)
-{
-    const double a = v->last[lane] == v->last[lane] ? ckr__ratio(v->last[lane], v->first[lane])
-                                                    : HUGE_VAL;
-    const double b = ckr__ratio(v->next[lane], v->first[lane]);
-    return a < b ? a : b;
-}
-
-/* The groups that an entry tells of: all that change, or those that change as group `like` does. */
-static bool ckr__told(const ckr__around *v, uint64_t i, uint64_t like)
-{
-    if (!(fabs(v->first[i] - v->next[i]) > 1e-12 * fabs(v->next[i]))) return false;
-    return like == CKR__GROUPS_NONE || (ckr__same(v->first[i], v->first[like]) &&
-                                        ckr__same(v->next[i], v->next[like]));
-}
-
-/* "lr of groups 0, 2-5", as far as there is room; "lr of 21 groups" where it is all that change. */
-static void ckr__told_subject(char out[96], const char *what, const ckr__around *v, uint64_t like)
-{
-    uint64_t i, from = 0, n = 0, told = 0;
-    size_t at;
-    char range[48];
-    for (i = 0; i < v->n; i++) n += ckr__told(v, i, like);
-    if (n > 1 && like == CKR__GROUPS_NONE) {
-        ckr__format(out, 96, "%s of %llu groups", what, (unsigned long long)n);
-        return;
-    }
-    at = (size_t)ckr__format(out, 96, "%s of group%s", what, n > 1 ? "s" : "");
-    for (i = 0; i <= v->n && told < n; i++) {
-        if (i < v->n && ckr__told(v, i, like)) continue;
-        if (i > from) {
-            ckr__format(range, sizeof range, i - from > 1 ? "%s %llu-%llu" : "%s %llu",
-                        told ? "," : "", (unsigned long long)from, (unsigned long long)(i - 1));
-            told += i - from;
-            if (at + strlen(range) + sizeof ", ..." > 96) {
-                ckr__format(out + at, 96 - at, ", ...");
-                return;
-            }
-            at += (size_t)ckr__format(out + at, 96 - at, "%s", range);
-        }
-        from = i + 1;
-    }
-}
-
-static ckr_result ckr__decide_tell(ckr__decide *d, ckr__column column, const char *what,
-                                   const ckr__around *v, uint64_t like)
-{
-    ckr__span was = CKR_ZERO, now = CKR_ZERO;
-    uint64_t i, worst = CKR__GROUPS_NONE;
-    char subject[96], reason[240];
-    size_t at;
-    for (i = 0; i < v->n; i++) {
-        if (!ckr__told(v, i, like)) continue;
-        ckr__span_add(&was, v->next[i]);
-        ckr__span_add(&now, v->first[i]);
-        if (worst == CKR__GROUPS_NONE || ckr__jump(v, i) > ckr__jump(v, worst)) worst = i;
-    }
-    ckr__told_subject(subject, what, v, like);
-    at = (size_t)ckr__format(reason, sizeof reason, "at update %lld", (long long)d->done + 1);
-    if (was.lo < was.hi || now.lo < now.hi)
-        at += (size_t)ckr__format(reason + at, sizeof reason - at, ", most in group %llu",
-                                  (unsigned long long)worst);
-    if (v->last[worst] > 0)
-        ckr__format(reason + at, sizeof reason - at,
-                    "; the last one used %.9g, so it changes by a factor of %.4g", v->last[worst],
-                    v->first[worst] / v->last[worst]);
-    return ckr__decide_spans(d, column == CKR__COL_LR ? "CKR_LR_CHANGED" : "CKR_HYPER_CHANGED",
-                             subject, &was, &now, reason);
-}
-
-/* One entry for each pair of values; where these are many, one for all with the range. */
-static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, const char *what)
-{
-    enum { CKR__PAIRS = 8 };
-    const ckr_target *t = d->t;
-    const double limit = t->max_lr_jump > 0 ? t->max_lr_jump : 1.05;
-    const bool limited = (t->lr_policy == CKR_LR_DEFAULT || t->max_lr_jump > 0) && !d->asked_lr &&
-                         column == CKR__COL_LR;
-    ckr__around v;
-    uint64_t pairs[CKR__PAIRS], i, k, n = 0, worst = 0;
-    char subject[96], reason[200];
-    ckr_result r;
-    if (!d->after || d->after->opaque) return CKR_OK;
-    r = ckr__decide_values(d, column, &v);
-    if (r != CKR_OK) return r;
-    for (i = 0; i < v.n; i++) {
-        if (!ckr__told(&v, i, CKR__GROUPS_NONE)) continue;
-        if (!n || ckr__jump(&v, i) > ckr__jump(&v, worst)) worst = i;
-        for (k = 0; k < n && k < CKR__PAIRS && !ckr__told(&v, i, pairs[k]);) k++;
-        if (k == n && n < CKR__PAIRS) pairs[n++] = i;
-        else if (k == CKR__PAIRS) n = CKR__PAIRS + 1;
-    }
-    if (!n) return CKR_OK;
-    if (n == 1 || n > CKR__PAIRS) r = ckr__decide_tell(d, column, what, &v, CKR__GROUPS_NONE);
-    for (i = 0; n > 1 && i < n && n <= CKR__PAIRS && r == CKR_OK; i++)
-        r = ckr__decide_tell(d, column, what, &v, pairs[i]);
-    if (r != CKR_OK || !limited || !(ckr__jump(&v, worst) > limit)) return r;
-    ckr__told_subject(subject, what, &v, n == 1 ? CKR__GROUPS_NONE : worst);
-    ckr__format(reason, sizeof reason,
-                "a jump by a factor of %.4g; more than %.4g was not asked for",
-                ckr__jump(&v, worst), limit);
-    return ckr__decide_numbers(d, "CKR_E_LR_JUMP", CKR_ERROR, subject, v.last[worst],
-                               v.first[worst], reason,
-                               "--lr-policy splice or stretch goes on without a jump; --lr-policy "
-                               "target or --max-lr-jump R takes it");
-}
-
-static CKR__NOINLINE int64_t ckr__schedule_end(const ckr_schedule *s)
-{
-    const double end = s ? ckr__sched_done(s, ckr__sched_end(s)) : -1;
-    return end >= 0 && end < 9e15 ? (int64_t)ceil(end) : -1;
-}
-
-CKR_API int64_t ckr_schedule_end(const ckr_schedule *s)
-{
-    CKR__IN_FENV(int64_t, ckr__schedule_end(s));
-}
-
-static CKR__NOINLINE int64_t ckr__schedule_run_end(const ckr_schedule *s)
-{
-    return s ? ckr__run_end(s, -2) : -1;
-}
-
-CKR_API int64_t ckr_schedule_run_end(const ckr_schedule *s)
-{
-    CKR__IN_FENV(int64_t, ckr__schedule_run_end(s));
-}
-
-/* A curve without end may decay later than anybody looks: only these never do. */
-static bool ckr__curve_flat(const ckr__curve *c)
-{
-    return c->kind == CKR__CV_CONST || c->shape == CKR__SH_CONST;
-}
-
-/* What the framework's own curve does behind its end, where keep holds the last value: rises, or
-   goes below 0. The run has to end before. */
-static ckr_result ckr__decide_behind(ckr__decide *d)
-{
-    const ckr__schedules *from = ckr__schedules_of(d->src->dialect);
-    ckr_schedule own = *d->after;
-    const uint64_t n = own.n_lanes;
-    const double end = ckr__sched_end(d->after);
-    double *a, *b;
-    uint64_t i, k;
-    bool worse = false;
-    char at[64];
-    ckr_result r = CKR_OK;
-    own.hold = ckr__inf();
-    own.clamp = own.anchored = own.recurrent = false;
-    if (!(end < 9e15) || own.ramp_len > 0) return CKR_OK;
-    a = CKR__NEW_N(d->c, double, n);
-    b = CKR__NEW_N(d->c, double, n);
-    if (!a || !b) return d->c->err->code;
-    r = ckr__sched_at(d->c, &own, CKR__COL_LR, end, a);
-    for (k = 1; k <= 3 && r == CKR_OK && !worse; k++) {
-        r = ckr__sched_at(d->c, &own, CKR__COL_LR, end + (double)k * own.rate, b);
-        for (i = 0; i < n && r == CKR_OK; i++)
-            worse = worse || b[i] < 0 || b[i] > a[i] * (1 + 1e-9) + 1e-300;
-    }
-    if (r != CKR_OK || !worse) return r;
-    if (from && from->ends && ckr__is_function(d->after) &&
-        (double)ckr__run_end(d->after, d->done) < ckr__sched_done(&own, end) + 2)
-        return CKR_OK;
-    ckr__format(at, sizeof at, "update %.0f", ckr__sched_done(&own, end) + 2);
-    return ckr__say(d->c, "CKR_W_LR_REBOUND", CKR_CHANGED, d->after->kind, NULL, at,
-                    "behind its end this scheduler goes on by itself: it rises again, or goes "
-                    "below 0", "end the run there, or give a schedule that reaches further");
-}
-
-/* Nanotron's decay has a length of its own, which a longer run does not change. */
-static ckr_result ckr__decide_early(ckr__decide *d, ckr_severity mild, int64_t last,
-                                    const char *at)
-{
-    const ckr_schedule *s = d->after;
-    const double length = (double)last - s->curve->k.start;
-    const bool nanotron = s->curve->kind == CKR__CV_NANOTRON && ckr__same(s->a, 1) &&
-                          ckr__same(s->b, s->t0) && ckr__whole(length) && length > 0;
-    char reason[120], remedy[80];
-    ckr__format(reason, sizeof reason,
-                "the schedule ends before the run does, at update %lld: from there on the LR is "
-                "its last one", (long long)last);
-    ckr__format(remedy, sizeof remedy, "--set decay_steps=%.0f lets it end with the run", length);
-    return ckr__say(d->c, "CKR_W_LR_ENDS_EARLY", mild, "lr", NULL, at, reason,
-                    nanotron && d->asked_schedule ? remedy : NULL);
-}
-
-/* Does the schedule fit the run: its end, values below 0, a curve that is undefined somewhere. */
-static ckr_result ckr__decide_completeness(ckr__decide *d)
-{
-    const ckr_severity mild = d->asked_schedule ? CKR_CHANGED : CKR_EXACT;
-    const int64_t first = d->done + 1;
-    int64_t last;
-    ckr__scan f;
-    bool over;
-    char at[64];
-    ckr_result r;
-    if (!d->after || d->after->opaque) return CKR_OK;
-    last = ckr__run_end(d->after, d->done);
-    over = last < first;
-    if (over) last = first;
-    r = ckr__sched_scan(d->c, d->after, first, (uint64_t)(last - first) + 1, &f);
-    ckr__format(at, sizeof at, "update %lld", (long long)f.negative);
-    if (r == CKR_OK && f.negative)
-        r = ckr__say(d->c, "CKR_E_LR_NEGATIVE", CKR_ERROR, "lr", NULL, at,
-                     "the schedule goes below 0 from there on: gradient ascent",
-                     "end the run before, or let the schedule reach so far: --set total_steps=N, "
-                     "--lr-policy stretch");
-    ckr__format(at, sizeof at, "update %lld", (long long)f.undefined);
-    if (r == CKR_OK && f.undefined)
-        r = ckr__say(d->c, "CKR_E_LR_UNDEFINED", CKR_ERROR, "lr", NULL, at,
-                     f.why ? f.why : "the schedule is not defined there", NULL);
-    ckr__format(at, sizeof at, "update %lld", (long long)f.rise);
-    if (r == CKR_OK && f.rise)
-        r = ckr__say(d->c, "CKR_W_LR_REBOUND", CKR_CHANGED, "lr", NULL, at,
-                     "the schedule rises again after its end", NULL);
-    if (r == CKR_OK && f.never_decays && !f.end && ckr__curve_flat(d->after->curve))
-        r = ckr__say(d->c, "CKR_W_LR_NEVER_DECAYS", mild, "lr", NULL, NULL,
-                     "the schedule never decays", NULL);
-    ckr__format(at, sizeof at, "update %lld", (long long)f.end);
-    if (r == CKR_OK && f.end && f.end <= d->done)
-        r = ckr__say(d->c, "CKR_W_LR_PAST_END", mild, "lr", NULL, at,
-                     "the schedule has ended: it holds its last value",
-                     "--set total_steps=N with --lr-policy target or rewarm");
-    else if (r == CKR_OK && over)
-        r = ckr__say(d->c, "CKR_W_RUN_OVER", mild, "updates", NULL, NULL,
-                     "the run ends at the step that is done: no update is left",
-                     "give it more updates: --set total_steps=N");
-    else if (r == CKR_OK && f.ends_early && !f.negative)
-        r = ckr__decide_early(d, mild, last, at);
-    return r == CKR_OK && !f.rise && !f.negative ? ckr__decide_behind(d) : r;
-}
-
-/* Has the schedule, or one in it, a momentum of its own? */
-static bool ckr__cycles_momentum(const ckr_schedule *s)
-{
-    return s->curve && (s->curve->flags & CKR__CF_MOMENTUM) != 0;
-}
-
-/* A momentum that the schedule moves is a field of the group. */
-static ckr_result ckr__decide_momentum(ckr__decide *d, uint64_t group, double v)
-{
-    ckr_node *h = d->out->groups[group].hyper, *betas, *list;
-    double was;
-    uint64_t i;
-    betas = ckr__dict_value(h, "betas");
-    if (!d->after->beta1 || !ckr_node_is_list(betas) || !betas->count) {
-        if (ckr_node_f64(ckr_node_get(h, "momentum"), &was) && !ckr__same(v, was))
-            ckr__node_set(d->c, h, "momentum", ckr__node_float(d->c, v));
-    } else if (!ckr_node_f64(betas->u.items[0], &was) || !ckr__same(v, was)) {
-        list = ckr__node(d->c, (ckr_node_kind)betas->kind);
-        for (i = 0; i < betas->count; i++)
-            ckr__node_push(d->c, list, i ? betas->u.items[i] : ckr__node_float(d->c, v));
-        ckr__node_set(d->c, h, "betas", list);
-    }
-    return d->c->err->code;
-}
-
-/* torch refuses to cycle the momentum of an optimizer without. */
-static ckr_result ckr__decide_no_momentum(ckr__decide *d)
-{
-    uint64_t i;
-    double v;
-    for (i = 0; i < d->out->n_groups && ckr__cycles_momentum(d->after); i++) {
-        const ckr_node *h = d->out->groups[i].hyper;
-        if (ckr_node_get(h, "betas") || ckr_node_f64(ckr_node_get(h, "momentum"), &v)) continue;
-        return ckr__say(d->c, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, d->after->kind, NULL, NULL,
-                        "it moves the momentum, and the optimizer has none",
-                        "cycle_momentum=False in --to-schedule");
-    }
-    return CKR_OK;
-}
-
-/* The groups get what the schedule says for the next update. */
-static ckr_result ckr__decide_write(ckr__decide *d)
-{
-    const ckr__schedules *own = d->after ? ckr__schedules_of(d->after->kind) : NULL;
-    ckr_schedule *list;
-    ckr__around lr, wd, momentum;
-    uint64_t i;
-    ckr_result r;
-    if (!d->after) return CKR_OK;
-    list = CKR__DUP(d->c, ckr_schedule, d->after, 1);
-    if (!list) return d->c->err->code;
-    d->after = list;
-    d->out->schedules = list;
-    d->out->n_schedules = 1;
-    if (d->after->opaque || d->after->n_lanes != d->out->n_groups) return CKR_OK;
-    r = ckr__decide_values(d, CKR__COL_LR, &lr);
-    if (r == CKR_OK) r = ckr__decide_values(d, CKR__COL_WD, &wd);
-    if (r == CKR_OK) r = ckr__decide_values(d, CKR__COL_MOMENTUM, &momentum);
-    if (r == CKR_OK && !ckr__sched_same(d->after, d->before)) r = ckr__decide_no_momentum(d);
-    for (i = 0; i < d->out->n_groups && r == CKR_OK; i++) {
-        ckr_node *h = d->out->groups[i].hyper;
-        const double base = d->after->lanes[i].base;
-        const bool changed = !ckr__sched_same(d->after, d->before);
-        double was = ckr__nan();               /* stays so where it is a tensor          */
-        ckr_node_f64(ckr_node_get(h, "lr"), &was);
-        if (lr.first[i] == lr.first[i] && ckr_node_get(h, "lr") &&
-            (was != was ? changed : fabs(was - lr.first[i]) > 4 * DBL_EPSILON * fabs(was)))
-            ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i]));
-        was = ckr__nan();
-        if (d->after->state && base == base && !ckr_node_get(h, "initial_lr") &&
-            !(own && own->unread)) {
-            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
-            ckr__decide_numbers(d, "CKR_FIX_INITIAL_LR", CKR_CHANGED, "initial_lr", ckr__nan(),
-                                base, "a scheduler cannot be built on a group without it", NULL);
-        }
-        ckr_node_f64(ckr_node_get(h, "initial_lr"), &was);
-        if (base == base && d->asked_schedule && ckr_node_get(h, "initial_lr") && was != base)
-            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
-        if (wd.first[i] == wd.first[i])
-            ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i]));
-        if (changed && own && own->group_fn)
-            own->group_fn(d->c, d->after, i, momentum.first[i] == momentum.first[i], h);
-        if (changed && momentum.first[i] == momentum.first[i])
-            ckr__decide_momentum(d, i, momentum.first[i]);
-        r = d->c->err->code;
-    }
-    return r;
-}
-
-/* A curve that was told wrongly would be taken for the run's own in all that follows. */
-static ckr_result ckr__decide_told(ckr__decide *d)
-{
-    const ckr_schedule *s = d->src->n_schedules ? d->src->schedules : NULL;
-    double drift = 0;
-    uint64_t lane = 0;
-    char subject[48], now[40];
-    ckr_schedule plain;
-    double *row, top;
-    ckr_result r;
-    if (!s || !s->told || s->opaque || !s->n_lanes || !(s->lanes[0].anchor == s->lanes[0].anchor))
-        return CKR_OK;
-    r = ckr__sched_drift(d->c, s, &drift, &lane);
-    if (r != CKR_OK || !(drift > CKR__LR_SAVED)) return r;
-    plain = *s;
-    plain.anchored = false;
-    row = CKR__NEW_N(d->c, double, s->n_lanes);
-    r = row ? ckr__sched_at(d->c, &plain, CKR__COL_LR, (double)s->position, row) : d->c->err->code;
-    if (r != CKR_OK) return r;
-    ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
-    ckr__format(now, sizeof now, "%.17g", row[lane]);
-    return ckr__say(d->c, "CKR_E_SCHEDULE_TOLD", CKR_ERROR, subject,
-                    ckr__node_text_of(d->c, ckr__node_float(d->c, s->lanes[lane].anchor)), now,
-                    "the saved LR is not what --schedule says for the next update: it is another "
-                    "run's, or one of its numbers is wrong",
-                    ckr__function_top(s, &top) && !ckr__has(s->params, "lr_init")
-                        ? "add lr_init=LR, the LR that the optimizer was built with, where that is "
-                          "not the first group's; or leave --schedule out and keep the curve"
-                        : "give --schedule as the saved run had it, or leave it out and keep the "
-                          "curve");
-}
-
-/* An unknown curve is said once, where somebody asks for it. */
-static ckr_result ckr__decide_opaque(ckr__decide *d)
-{
-    const char *remedy = ckr__printf(d->c, "tell it with --schedule %s", ckr__decide_form(d));
-    const char *hidden = ckr__decide_hidden(d);
-    const char *name = d->t->dialect ? d->t->dialect : d->src->dialect;
-    const ckr__schedules *to = name ? ckr__schedules_of(name) : NULL;
-    bool told = false;
-    uint64_t i;
-    if (!remedy) return d->c->err->code;
-    for (i = 0; i < d->src->n_groups && !told; i++)
-        told = ckr_node_get(d->src->groups[i].hyper, "lr") != NULL;
-    if (!d->before && !d->wanted && d->out->n_groups && !hidden)
-        return ckr__say(d->c, "CKR_N_NO_SCHEDULE", told ? CKR_EXACT : CKR_CHANGED, "schedule", NULL,
-                        NULL,
-                        told
-                            ? "there is no scheduler beside the groups: their LR stays"
-                            : to && to->told_by
-                            ? to->told_by
-                            : "no file tells the LR: it is what the coming run is started with, "
-                              "and has to be the saved run's", remedy);
-    if (!hidden && (!d->before || !d->before->opaque)) return CKR_OK;
-    return ckr__say(d->c, "CKR_W_SCHEDULE_UNKNOWN",
-                    d->t->n_sets || d->t->schedule ? CKR_APPROX : CKR_CHANGED,
-                    d->before ? d->before->kind : "schedule", NULL, NULL,
-                    hidden ? hidden : "the file does not hold the schedule's curve", remedy);
-}
-
-/* A policy that cannot be had is an entry; what would be is not known. */
-static ckr_result ckr__decide_refused(ckr__decide *d)
-{
-    const ckr_error e = *d->c->err;
-    ckr__error_reset(d->c);
-    d->after = NULL;
-    return ckr__say(d->c, ckr_item_name(e.item), CKR_ERROR, ckr__strdup(d->c, e.where), NULL, NULL,
-                    ckr__strdup(d->c, e.text), e.remedy[0] ? ckr__strdup(d->c, e.remedy) : NULL);
-}
-
-/* *out starts as the source's state. */
-static ckr_result ckr__decide_all(ckr__decide *d)
-{
-    const bool left = (d->t->without & CKR_SCHEDULE) != 0;
-    static ckr_result (*const steps[])(ckr__decide *) = {
-        ckr__decide_told, ckr__decide_regroup, ckr__decide_copy_groups, ckr__decide_new_schedule,
-        ckr__decide_settings, ckr__decide_opaque, ckr__decide_join
-    };
-    size_t i;
-    ckr_result r = CKR_OK;
-    *d->out = *d->src;
-    d->done = d->src->progress.step > 0 && !(d->t->without & CKR_PROGRESS)
-                  ? d->src->progress.step
-                  : 0;
-    if (d->src->n_schedules) d->before = d->src->schedules;
-    if (d->src->n_schedules && d->src->progress.step < 0 && d->before->position > 0 &&
-        !(d->t->without & CKR_PROGRESS))
-        d->done = d->before->position;
-    d->wanted = d->before;
-    if (left && !d->t->schedule && !d->t->n_sets) return CKR_OK;
-    for (i = 0; i < sizeof steps / sizeof *steps && r == CKR_OK; i++) r = steps[i](d);
-    if (r == CKR_E_REFUSED) return ckr__decide_refused(d);
-    if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_LR, "lr");
-    if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_WD, "weight_decay");
-    if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_MOMENTUM, "momentum");
-    if (r == CKR_OK) r = ckr__decide_completeness(d);
-    return r == CKR_OK ? ckr__decide_write(d) : r;
-}
-
-static CKR__NOINLINE ckr_result ckr__schedule_values(const ckr_schedule *s, ckr_column column,
-                                                     int64_t first, uint64_t n, double *out,
-                                                     const ckr_env *env, ckr_error *err)
-{
-    ckr__ctx c;
-    ckr_result r = ckr__ctx_init(&c, env, NULL, err);
-    if (r == CKR_OK && first < 1)
-        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "first", "updates count from 1");
-    if (r == CKR_OK) r = ckr__sched_eval(&c, s, (ckr__column)column, first, n, out);
-    ckr__ctx_free(&c);
-    return r;
-}
-
-CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column, int64_t first,
-                                       uint64_t n, double *out, const ckr_env *env,
-                                       ckr_error *err)
-{
-    CKR__IN_FENV(ckr_result, ckr__schedule_values(s, column, first, n, out, env, err));
-}
-
-/* >>plan ---------------------------------------------------------------------- */
-/* A plan: the target's files as the dialect describes them, and for each entry the ops that fill
-   it. A pure function of state, target and policy; no tensor byte is read, but for a sample where
-   the side file carries streams that might be of another moment. */
-
-#define CKR__SIDE_FILE "ckptresume.json"
-
-struct ckr_ckpt {
-    ckr__ctx    ctx;
-    ckr_state   state;
-    const char *path, *dir;    /* as given; the checkpoint that was chosen             */
-    ckr_node   *side;          /* the side file, or NULL                               */
-    ckr_node   *root;          /* of ckr_tree_open                                     */
-    bool        by_hand;       /* of ckr_ckpt_create                                   */
-    ckr__map    put;           /* "NAME\0SLOT" of what was put                         */
-    uint64_t    n_puts;        /* of all kinds                                         */
-};
-
-/* What a plan is made of: groups and schedule; also what the writer says; also every copy. */
-typedef enum ckr__plan_depth {
-    CKR__PLAN_DECIDED = 0, CKR__PLAN_TRIED, CKR__PLAN_WHOLE
-} ckr__plan_depth;
-
-struct ckr_plan {
-    ckr__ctx        ctx;
-    const ckr_ckpt *src;
-    uint64_t        n_puts;    /* of src, then                                         */
-    ckr_target      target;
-    ckr__out        out;
-    ckr_plan_facts  facts;
-    ckr_note       *notes;
-    uint64_t        n_notes;
-    ckr_state       state;     /* the source's, with groups and schedule of the coming run */
-    ckr__rng_result rng;       /* streams of the coming run; lineage goes into the side file */
-    ckr_target      asked;     /* as given                                               */
-    ckr__plan_depth depth;
-};
-
-/* >>plan.rng ------------------------------------------------------------------ */
-/* The streams of a checkpoint for the ranks of a coming run. */
-
-typedef struct ckr__streams { ckr__ctx c; } ckr__streams;
-
-/* A scope that a framework fixes, or only allows. What one rank alone has saved shows nothing: the
-   others get streams of their own, unless the record of an earlier conversion knows better. */
-static void ckr__rng_scope(const ckr_stream *x, bool record, ckr__rng_saved *out)
-{
-    out->declared = x->scope && ckr__axes_parse(x->scope, &out->axes) && !x->observed &&
-                    !(x->assumed && record);
-    out->may = x->scope ? out->axes : 0;
-    if (!out->declared) out->axes = 0;
-}
-
-/* A state that is none: where it is stored, whose it is, and how to do without it. */
-static ckr_result ckr__rng_refuse(ckr__ctx *c, const ckr_stream *x)
-{
-    ckr_error *e = c->err;
-    char text[sizeof e->text];
-    if (!e->file[0]) ckr__copy_tail(e->file, sizeof e->file, x->file);
-    if (x->path) ckr__copy_tail(e->where, sizeof e->where, x->path);
-    ckr__format(text, sizeof text, "rank %lu, %s %s: %.250s", (unsigned long)x->rank,
-                x->kind ? x->kind : "", x->name ? x->name : "", e->text);
-    if (!x->path) ckr__format(e->where, sizeof e->where, "%.100s %.80s", x->kind, x->name);
-    memcpy(e->text, text, sizeof text);
-    return ckr__remedy(e, e->code, "--without rng, and the coming run seeds its own streams; "
-                                   "or bring back the file");
-}
-
-/* The streams of a state, decoded; `c` can read the files that the state refers to. */
-static ckr_result ckr__rng_load(ckr__ctx *c, const ckr_state *s, bool record,
-                                ckr__rng_saved **out)
-{
-    ckr__rng_saved *v = CKR__NEW_N(c, ckr__rng_saved, s->n_rng);
-    uint64_t i;
-    ckr_result r = CKR_OK;
-    *out = v;
-    if (!v) return c->err->code;
-    for (i = 0; i < s->n_rng && r == CKR_OK; i++) {
-        const ckr_stream *x = &s->rng[i];
-        ckr_rng *state = CKR__NEW(c, ckr_rng);
-        if (!state) return c->err->code;
-        r = ckr__rng_from_node(c, x->state, ckr_rng_kind_find(x->kind ? x->kind : ""), state);
-        v[i].name = x->sibling ? "default" : x->name;      /* the own one of that kind     */
-        v[i].rank = x->rank;
-        v[i].state = state;
-        v[i].sibling = x->sibling;
-        ckr__rng_scope(x, record, &v[i]);
-        if (r == CKR_E_FORMAT) r = ckr__rng_refuse(c, x);
-    }
-    return r;
-}
-
-/* The streams of a checkpoint, decoded: each is one that its generator could be in. */
-static ckr_result ckr__rng_states(ckr__ctx *c, const ckr_ckpt *k, ckr__rng_saved **saved)
-{
-    ckr__file *const files = c->files;
-    const uint32_t n_files = c->n_files;
-    ckr_result r;
-    c->files = k->ctx.files;                   /* borrowed while states are read         */
-    c->n_files = k->ctx.n_files;
-    r = ckr__rng_load(c, &k->state, ckr_node_get(k->side, "rng") != NULL, saved);
-    c->files = files;
-    c->n_files = n_files;
-    return r;
-}
-
-/* Zeros in a target's topology stand for the source's sizes. */
-static ckr_topology ckr__rng_topology(const ckr_topology *from, const ckr_topology *want)
-{
-    ckr_topology t = *want;
-    const bool asked = t.tp || t.pp || t.dp || t.ep || t.cp;
-    if (!t.tp) t.tp = from->tp;
-    if (!t.pp) t.pp = from->pp;
-    if (!t.ep) t.ep = from->ep;
-    if (!t.cp) t.cp = from->cp;
-    if (!t.dp && !t.ranks) t.dp = from->dp;
-    if (!t.ranks && !asked) t.ranks = from->ranks;
-    return t;
-}
-
-static bool ckr__rng_ranks_fit(const ckr_topology *t)
-{
-    ckr__grid g;
-    return ckr__grid_make(t, &g) && g.ranks == t->ranks;
-}
-
-static int ckr__stream_sum_cmp(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* Of one stream, the same on every machine. */
-static uint64_t ckr__stream_sum(const ckr_rng *r, const char *name)
-{
-    uint8_t bytes[CKR__RNG_CANONICAL_MAX];
-    const size_t n = ckr__rng_canonical(r, true, bytes);
-    return ckr__hash_keyed(ckr__hash_keyed(r->kind, name, strlen(name), 0), bytes, n, 0);
-}
-
-/* Of a set of streams, whatever their order and how often each was saved: 0 for none. */
-static bool ckr__streams_sum(ckr__ctx *c, uint64_t *sums, size_t n, uint64_t *out)
-{
-    const size_t bytes = n * sizeof(uint64_t *);
-    uint64_t **v = (uint64_t **)ckr__heap_alloc(c, bytes);
-    size_t i;
-    *out = 0;
-    if (!v) return false;
-    for (i = 0; i < n; i++) v[i] = &sums[i];
-    if (!ckr__sort(c, (void **)(void *)v, n, ckr__stream_sum_cmp)) {
-        ckr__heap_free(c, v, bytes);
-        return false;
-    }
-    for (i = 0; i < n; i++)
-        if (!i || *v[i] != *v[i - 1]) *out = ckr__mix(*out + *v[i]);
-    ckr__heap_free(c, v, bytes);
-    return true;
-}
-
-static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool *only,
-                                  uint8_t (*each)[16], uint64_t *bytes);
-
-/* Does the record carry streams that have no rank? */
-static bool ckr__rng_carries(const ckr_node *side)
-{
-    const ckr_node *list = ckr_node_find(side, "/rng/streams");
-    uint64_t i;
-    for (i = 0; ckr_node_is_list(list) && i < list->count; i++)
-        if (ckr__is_str(ckr_node_get(list->u.items[i], "status"), "parked")) return true;
-    return false;
-}
-
-/* A few small tensors, a megabyte at most: an update changes each. *differ: one is not what the
-   side file says. */
-static ckr_result ckr__rng_sample(ckr__ctx *c, const ckr_ckpt *k, bool *differ)
-{
-    const ckr_node *want = ckr_node_get(k->side, "tensors");
-    const ckr_state *s = &k->state;
-    uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(c, s->n_tensors, 16);
-    bool *only = CKR__NEW_N(c, bool, s->n_tensors);
-    uint64_t i, left = 1u << 20, n = 0;
-    int64_t numel;
-    ckr_result r = CKR_OK;
-    if (!each || !only) return c->err->code;
-    for (i = 0; ckr_node_is_dict(want) && i < s->n_tensors && n < 64; i++) {
-        const ckr_tensor *t = s->tensors[i];
-        if (!ckr__numel(t->n_dims, t->shape, &numel) || numel > 16384) continue;
-        only[i] = (uint64_t)numel * ckr_dtype_size(t->dtype) <= left;
-        if (only[i]) left -= (uint64_t)numel * ckr_dtype_size(t->dtype);
-        n += only[i];
-    }
-    if (n) r = ckr__digest_all(c, k, only, each, NULL);
-    for (i = 0; i < s->n_tensors && n && r == CKR_OK; i++) {
-        const char *key = ckr__printf(c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot), *hex;
-        const ckr_node *have = only[i] ? ckr__node_hex(c, each[i], 16) : NULL;
-        if (!key || (only[i] && !have)) return c->err->code;
-        hex = ckr_node_str(ckr_node_get(want, key));
-        if (have && hex && strcmp(hex, have->u.str) != 0) *differ = true;
-    }
-    return r;
-}
-
-/* Has the run gone on since the side file was written beside it? Its step tells, and whether its
-   streams, and a sample of its tensors, are still those that were written. */
-static ckr_result ckr__rng_stale(ckr__ctx *c, const ckr_ckpt *k, const ckr__rng_saved *saved,
-                                 bool *stale)
-{
-    const ckr_node *was = ckr_node_get(k->side, "streams");
-    const uint64_t n = k->state.n_rng;
-    uint64_t *sums, have, want, i, m = 0;
-    int64_t step = -1;
-    *stale = false;
-    ckr_node_i64(ckr_node_find(k->side, "/source/step"), &step);
-    if (step >= 0 && k->state.progress.step > step) *stale = true;
-    if (*stale || !was || !ckr__hex64_get(was, &want)) return CKR_OK;
-    sums = (uint64_t *)ckr__heap_alloc(c, (size_t)n * sizeof *sums);
-    if (!sums) return CKR_E_NOMEM;
-    for (i = 0; i < n; i++)
-        if (!saved[i].sibling) sums[m++] = ckr__stream_sum(saved[i].state, saved[i].name);
-    if (ckr__streams_sum(c, sums, (size_t)m, &have)) *stale = have != want;
-    ckr__heap_free(c, sums, (size_t)n * sizeof *sums);
-    if (c->err->code != CKR_OK || *stale || !ckr__rng_carries(k->side)) return c->err->code;
-    return ckr__rng_sample(c, k, stale);
-}
-
-/* What ckr_ckpt_rng promises, into the arena of c. `held` brings only
-   holds_fn and user, or is NULL. */
-static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng_want *want,
-                                   const ckr__rng_job *held, ckr__rng_result *out)
-{
-    ckr__rng_saved *saved = NULL;
-    ckr__rng_job job = CKR_ZERO;
-    ckr_result r = CKR_OK;
-    memset(out, 0, sizeof *out);
-    if (held) job = *held;
-    if (want->mode != CKR_MODE_TRANSFER) r = ckr__rng_states(c, k, &saved);
-    job.saved = saved;
-    job.n_saved = k->state.n_rng;
-    job.from = k->state.topology;
-    job.to = ckr__rng_topology(&job.from, &want->topology);
-    job.mode = want->mode;
-    job.policy = want->policy;
-    job.seed = want->seed;
-    job.draws = want->draws;
-    job.step = k->state.progress.step;
-    job.lineage = ckr_node_get(k->side, "rng");
-    job.file = CKR__SIDE_FILE;
-    if (r == CKR_OK && saved) r = ckr__rng_stale(c, k, saved, &job.stale);
-    if (r == CKR_OK && want->topology.ranks && !ckr__rng_ranks_fit(&job.to))
-        r = ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "ranks",
-                      "%lu ranks are no product of these sizes",
-                      (unsigned long)want->topology.ranks);
-    return r == CKR_OK ? ckr__rng_remap(c, &job, out) : r;
-}
-
-static CKR__NOINLINE ckr_result ckr__ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want,
-                                              ckr_rng_streams *out, ckr_error *err)
-{
-    ckr_rng_want as_saved = CKR_ZERO;
-    ckr_result r;
-    ckr__streams *own = (ckr__streams *)ckr__owner_make(&k->ctx.env, &k->ctx.limits, sizeof *own,
-                                                        err, &r);
-    memset(out, 0, sizeof *out);
-    if (!own) return r;
-    r = ckr__rng_of_ckpt(&own->c, k, want ? want : &as_saved, NULL, out);
-    own->c.err = &own->c.own_err;
-    out->_owner = own;
-    if (r != CKR_OK) ckr_rng_streams_free(out);
-    return r;
-}
-
-CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr_rng_streams *out,
-                                ckr_error *err)
-{
-    CKR__IN_FENV(ckr_result, ckr__ckpt_rng(k, want, out, err));
-}
-
-CKR_API void ckr_rng_streams_free(ckr_rng_streams *s)
-{
-    ckr__owner_free(s->_owner, sizeof(ckr__streams));
-    memset(s, 0, sizeof *s);
-}
-
-CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t rank,
-                                          const char *kind, const char *name)
-{
-    uint32_t i;
-    if (rank >= s->n_ranks) return NULL;
-    for (i = 0; i < s->n_streams; i++) {
-        const ckr_rng_given *g = &s->given[(uint64_t)rank * s->n_streams + i];
-        if (!strcmp(g->kind, kind) && !strcmp(g->name, name)) return g;
-    }
-    return NULL;
-}
-
-/* What an entry needs: ops that fill it, and the same region as the destination sees it, from which
-   the digest of the written bytes is computed independently of the ops. */
-typedef struct ckr__fill { ckr__op *ops, *seen; uint64_t n_ops, n_seen; bool zero; } ckr__fill;
-
-/* Pieces that were found wrong, and the copy of the same box that is taken instead. */
-typedef struct ckr__swap { const ckr_piece *from, *to; } ckr__swap;
-typedef struct ckr__swaps {
-    ckr__swap  *list;
-    uint64_t    n;
-    const bool *whole;         /* by index: the tensor goes into the output as itself, too */
-} ckr__swaps;
-
-static const ckr_piece *ckr__swapped(const ckr__swaps *swaps, const ckr_piece *p)
-{
-    uint64_t i;
-    for (i = 0; i < swaps->n; i++) if (swaps->list[i].from == p) return swaps->list[i].to;
-    return p;
-}
-
-static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
-{
-    int64_t v = 1;
-    while (n-- > 0) v = ckr__times(v, count[n]);
-    return v;
-}
-
-/* Bytes of a tensor's pieces, and of all tensors, each element once. */
-static uint64_t ckr__pieces_bytes(const ckr_tensor *t, const ckr_piece *pieces, uint32_t n)
-{
-    uint64_t sum = 0;
-    uint32_t i;
-    for (i = 0; i < n; i++)
-        sum += (uint64_t)ckr__box_volume(t->n_dims, pieces[i].count) *
-               ckr_dtype_size(pieces[i].dtype);
-    return sum;
-}
-
-static uint64_t ckr__state_bytes(const ckr_state *s)
-{
-    uint64_t sum = 0, i;
-    for (i = 0; i < s->n_tensors; i++)
-        sum += (uint64_t)ckr__box_volume(s->tensors[i]->n_dims, s->tensors[i]->shape) *
-               ckr_dtype_size(s->tensors[i]->dtype);
-    return sum;
-}
-
-/* The digest of what is written is of these elements as `dtype`. */
-static void ckr__op_logical(ckr__op *op, ckr_dtype dtype)
-{
-    const int64_t was = (int64_t)ckr_dtype_size(op->logical), now = (int64_t)ckr_dtype_size(dtype);
-    int64_t *l = (int64_t *)(uintptr_t)op->l;
-    uint32_t i;
-    for (i = 0; i < op->n_dims; i++) l[i] = l[i] / was * now;
-    op->at_l = op->at_l / (uint64_t)was * (uint64_t)now;
-    op->logical = dtype;
-}
-
-/* The ops of one bind. What lies outside the tensor's logical shape is padding and stays zero; what
-   lies inside and in no piece is a hole. */
-static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, const ckr__bind *b,
-                                 const ckr__swaps *swaps, int64_t *volume)
-{
-    const ckr_tensor *t = b->tensor;
-    int64_t zero[CKR_MAX_DIMS] = CKR_ZERO, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], want, got = 0;
-    int64_t in_start[CKR_MAX_DIMS], in_count[CKR_MAX_DIMS];
-    uint32_t i;
-    ckr__op op;
-
-    if (!ckr__box_meet(t->n_dims, b->piece.start, b->piece.count, zero, t->shape, in_start,
-                       in_count))
-        return CKR_OK;
-    want = ckr__box_volume(t->n_dims, in_count);
-    for (i = 0; i < t->n_pieces; i++) {
-        const ckr_piece *p = &t->pieces[i];
-        if (p->replica ||
-            !ckr__box_meet(t->n_dims, in_start, in_count, p->start, p->count, start, count))
-            continue;
-        if (p->dtype != e->dtype && !ckr__casts(p->dtype, e->dtype))
-            return ckr__fail(c->err, CKR_ITEM_CAST, ckr__file_path(c, p->file), CKR_NO_OFFSET,
-                             t->name, "%s cannot be cast to %s", ckr_dtype_name(p->dtype),
-                             ckr_dtype_name(e->dtype));
-        p = ckr__swapped(swaps, p);
-        if (!ckr__op_make(c, &op, t, start, count, p, NULL, &b->piece)) return c->err->code;
-        op.no_sum = b->piece.replica || (b->as && swaps->whole[t->index]);
-        got += ckr__box_volume(t->n_dims, count);
-        *CKR__PUSH_FEW(ckr__op, c, f->ops, f->n_ops) = op;
-    }
-    if (got != want)
-        return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, NULL, CKR_NO_OFFSET, t->name,
-                         "%s: %lld of %lld elements of a box are in no file", t->slot,
-                         (long long)(want - got), (long long)want);
-    *volume += got;
-    if (b->piece.replica || !t->slot[0]) return c->err->code;
-    for (i = 0; i < (b->also ? 2 : 1); i++) {
-        if (!ckr__op_make(c, &op, i ? b->also : b->as ? b->as : t, in_start, in_count, &b->piece,
-                          NULL, &b->piece))
-            return c->err->code;
-        if (i) ckr__op_logical(&op, b->also->dtype);
-        *CKR__PUSH_FEW(ckr__op, c, f->seen, f->n_seen) = op;
-    }
-    return c->err->code;
-}
-
-static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e, const ckr__swaps *swaps)
-{
-    ckr__fill *f = CKR__NEW(c, ckr__fill);
-    int64_t volume = 0;
-    uint64_t i;
-    ckr_result r = CKR_OK;
-    if (!f) return c->err->code;
-    for (i = 0; i < e->n_binds && r == CKR_OK; i++)
-        r = ckr__fill_bind(c, f, e, &e->binds[i], swaps, &volume);
-    f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
-    e->ops = f;
-    return r;
-}
-
-/* Streams of the coming run as its dialect is to write them, in the order of ranks: as saved where
-   nothing moved, else in the form of the saved one of that name. */
-static ckr_result ckr__plan_streams(ckr_plan *p, const ckr_state *source)
-{
-    const ckr__rng_result *g = &p->rng;
-    const uint64_t all = (uint64_t)g->n_ranks * g->n_streams;
-    ckr_stream *out = CKR__NEW_N(&p->ctx, ckr_stream, all);
-    uint64_t i, k, n_old, n = 0;
-    if (!out) return p->ctx.err->code;
-    for (i = 0; i < all; i++) {
-        const ckr_rng_given *v = &g->given[i];
-        const ckr_stream *old = NULL, *like = NULL;
-        if (!v->state) continue;
-        if (v->source == CKR_RNG_FROM_RANK) old = ckr__streams_of(source, v->rank, &n_old);
-        for (k = 0; old && k < n_old; k++)
-            if (!strcmp(old[k].kind, v->kind) && !strcmp(old[k].name, v->name)) break;
-        if (old && k < n_old) like = &old[k];
-        old = v->state->flags & CKR_RNG_ALIGNED ? NULL : like;
-        for (k = 0; !like && k < source->n_rng; k++)
-            if (!strcmp(source->rng[k].kind, v->kind) && !strcmp(source->rng[k].name, v->name))
-                like = &source->rng[k];
-        if (like) out[n] = *like;
-        out[n].kind = v->kind;
-        out[n].name = v->name;
-        out[n].rank = (uint32_t)(i / g->n_streams);
-        out[n].value = v->state;
-        if (!old) out[n].state = ckr__rng_to_node(&p->ctx, v->state, like ? like->state : NULL);
-        n++;
-    }
-    p->state.rng = out;
-    p->state.n_rng = n;
-    return p->ctx.err->code;
-}
-
-/* What becomes of the random streams: notes into the plan's report, the record into the side file,
-   and the streams themselves into the state that the dialect writes. */
-static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
-{
-    ckr__rng_job held = CKR_ZERO;
-    ckr_rng_want want = CKR_ZERO;
-    uint64_t i;
-    ckr_result r;
-    if (!d->holds_fn || strcmp(p->src->state.dialect, d->name) != 0 ||
-        (p->target.without & CKR_RNG) || !p->src->state.n_rng)
-        return CKR_OK;
-    want.topology = p->target.topology;
-    want.mode = p->target.mode;
-    want.policy = p->target.rng;
-    want.seed = p->target.seed;
-    held.holds_fn = d->holds_fn;
-    held.user = &p->target;
-    r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
-    for (i = 0; i < p->rng.n_notes && r == CKR_OK; i++) {
-        const ckr_note *n = &p->rng.notes[i];
-        r = ckr__say(&p->ctx, n->code, n->severity, n->subject, n->old_value, n->new_value,
-                     n->reason, n->remedy);
-    }
-    return r == CKR_OK ? ckr__plan_streams(p, &p->src->state) : r;
-}
-
-/* Changes that RECOVER allows: what makes the framework go on exactly where it was, and what is
-   told of the saved run's own future, which nothing here has changed. */
-static bool ckr__recovers(const ckr_note *n)
-{
-    static const char own[] = "CKR_W_LR_REBOUND CKR_W_SCHEDULE_UNKNOWN CKR_TITAN_CURVE "
-                              "CKR_N_NO_SCHEDULE CKR_W_LR_FLOAT32 CKR_W_RNG_DUPLICATES "
-                              "CKR_W_RNG_OVERLAP";
-    return ckr__word_in(own, n->code) || !strncmp(n->code, "CKR_FIX_", 8);
-}
-
-/* `strict` takes approx and lost for errors; so does RECOVER, and changes too. One entry then says
-   what would allow the rest. */
-static void ckr__plan_policy(ckr_plan *p)
-{
-    const bool recover = p->target.mode == CKR_MODE_RECOVER;
-    uint64_t i, n = 0;
-    char what[120];
-    for (i = 0; i < p->n_notes; i++) {
-        const ckr_note *e = &p->notes[i];
-        if (e->severity == CKR_APPROX || e->severity == CKR_LOST) n += p->target.strict || recover;
-        else if (e->severity == CKR_CHANGED) n += recover && !ckr__recovers(e);
-    }
-    if (!n) return;
-    ckr__format(what, sizeof what, "%llu entries are not %s", (unsigned long long)n,
-                recover ? "exact, and RECOVER allows nothing else"
-                     : "exact or changed as asked, and strict allows nothing else");
-    ckr__say(&p->ctx, recover ? "CKR_E_RECOVER" : "CKR_E_STRICT", CKR_ERROR, NULL, NULL,
-             NULL, what, recover ? "--mode continue" : "leave out --strict");
-}
-
-/* What reading found belongs into the report too, unless the dialect's writer has said the same.
-   What it found wrong and could do without is lost. */
-static void ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
-{
-    const uint64_t own = p->n_notes;
-    uint64_t i, k;
-    for (i = 0; i < s->n_notes; i++) {
-        const ckr_note *n = &s->notes[i];
-        const bool beside = !strcmp(n->code, "CKR_NEWER_STEP");        /* and not in the output */
-        const ckr_severity severity = beside                     ? CKR_EXACT
-                                      : n->severity == CKR_ERROR ? CKR_LOST
-                                                                 : n->severity;
-        for (k = 0; k < own && strcmp(p->notes[k].code, n->code) != 0; k++) {}
-        if (k == own)
-            ckr__say(&p->ctx, n->code, severity, n->subject, n->old_value, n->new_value,
-                     beside
-                         ? "this later step is not whole: the one before it is taken"
-                         : n->reason, beside ? NULL : n->remedy);
-    }
-}
-
-/* Files that only the source's own framework has a place for, where its writer has not said so. */
-static void ckr__plan_files_lost(ckr_plan *p, const ckr_state *s)
-{
-    const char *first = NULL;
-    uint64_t i, n = 0;
-    for (i = 0; i < p->n_notes; i++)
-        if (!strcmp(p->notes[i].code, "CKR_W_LEFTOVERS_LOST") ||
-            (p->notes[i].subject && !strcmp(p->notes[i].subject, "leftovers")))
-            return;
-    for (i = 0; i < s->n_leftovers; i++)
-        if (!s->leftovers[i].node && !n++) first = s->leftovers[i].path;
-    if (n)
-        ckr__say_int(&p->ctx, "CKR_W_LEFTOVERS_LOST", CKR_LOST, first, (int64_t)n, 0,
-                     "files beside the checkpoint's own have no place in another framework's",
-                     "copy what the run needs");
-}
-
-/* An entry for each component that is left out, so that a report never passes over what is lost. */
-static void ckr__plan_components(ckr_plan *p, const ckr_state *s)
-{
-    static const char *const name[] = {"params", "optimizer", "groups", "schedule",
-                                       "rng",    "progress",  "data"};
-    uint32_t i;
-    for (i = 0; i < 7; i++) {
-        char step[40] = "left out";
-        if (!(p->target.without & (1u << i))) continue;
-        if ((1u << i) == CKR_PROGRESS)
-            ckr__format(step, sizeof step, "step %lld -> 0", (long long)s->progress.step);
-        ckr__say(&p->ctx, "CKR_WITHOUT", CKR_CHANGED, name[i], "in the checkpoint", step,
-                 p->target.mode == CKR_MODE_TRANSFER
-                     ? "asked for: transfer takes weights only"
-                     : "asked for", NULL);
-    }
-}
-
-/* What needs the user is not exact, but for where it was put, which every resume has to be told. */
-static void ckr__plan_verdict(ckr_plan *p)
-{
-    uint64_t i;
-    p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
-    for (i = 0; i < p->out.n_settings; i++)
-        if (p->out.settings[i].needed && p->facts.verdict == CKR_VERDICT_EXACT &&
-            !ckr__is_str(p->out.settings[i].value, "OUT"))
-            p->facts.verdict = CKR_VERDICT_CHANGED;
-}
-
-/* The first reason, for who asks for no report. */
-static ckr_result ckr__plan_refused(ckr__ctx *c, const ckr_plan *p)
-{
-    const ckr_note *first = NULL;
-    uint64_t i, n = 0;
-    ckr_result r;
-    for (i = 0; i < p->facts.n_notes; i++) {
-        if (p->facts.notes[i].severity != CKR_ERROR) continue;
-        if (!n++) first = &p->facts.notes[i];
-    }
-    if (!first) return ckr__fail(c->err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, NULL, NULL);
-    r = ckr__fail(c->err, CKR_ITEM_PLAN_REFUSED, NULL, CKR_NO_OFFSET, first->subject,
-                  "the plan was refused for %llu reason%s, first %s: %s", (unsigned long long)n,
-                  n > 1 ? "s" : "", first->code, first->reason ? first->reason : "");
-    return ckr__remedy(c->err, r, first->remedy ? first->remedy : "");
-}
-
-/* What a run will take. */
-
-#define CKR__BATCH 128         /* files open at a time                                    */
-
-typedef struct ckr__win {      /* one task: bytes [begin, end) of an output file        */
-    uint32_t file;
-    uint64_t begin, end;
-    uint32_t crc[2]; /* of the entry that comes in over the left edge, of the one that goes
-                                  out over the right (an entry over both is the first)    */
-    uint64_t len[2];
-} ckr__win;
-
-/* The most windows of any batch of files; each may be shorter by less than an element. */
-static uint64_t ckr__wins_most(const ckr__out *out, uint64_t window)
-{
-    uint64_t i, n = 0, most = 0;
-    for (i = 0; i < out->n_files; i++) {
-        if (i % CKR__BATCH == 0) n = 0;
-        n += ((const ckr__image *)out->files[i]->image)->size / (window - 15) + 1;
-        if (n > most) most = n;
-    }
-    return most;
-}
-
-/* Of a worker of a run that writes: its window and what is beside it, three lists of sums. */
-static uint64_t ckr__lane_bytes(const ckr_plan *p)
-{
-    return p->facts.window_bytes + CKR__BESIDE + sizeof(ckr__lane) +
-           48 * (p->src->state.n_tensors + 1);
-}
-
-/* A list of windows, names of files, and the side file with a digest of every tensor. */
-static uint64_t ckr__write_bytes(const ckr_plan *p)
-{
-    uint64_t i, n = sizeof(ckr__win) * ckr__wins_most(&p->out, p->facts.window_bytes);
-    for (i = 0; i < p->out.n_files; i++) n += 2 * strlen(p->out.files[i]->path) + 256;
-    for (i = 0; i < p->src->state.n_tensors; i++)
-        n += 2 * strlen(p->src->state.tensors[i]->name) + 512;
-    return 2 * n + 3 * CKR__ARENA_CHUNK + sizeof(ckr__digest_tables);   /* chunks double */
-}
-
-/* Sums for the report: bytes and copies of every file, and the peak of a run with these lanes. */
-static bool ckr__plan_count(ckr_plan *p)
-{
-    ckr__ctx *c = &p->ctx;
-    ckr_plan_facts *facts = &p->facts;
-    uint64_t i, k, m;
-    ckr_plan_file *files = CKR__NEW_N(c, ckr_plan_file, p->out.n_files);
-    if (!files) return false;
-    for (i = 0; i < p->out.n_files; i++) {
-        const ckr__out_file *f = p->out.files[i];
-        files[i].path = f->path;
-        files[i].bytes = ((const ckr__image *)f->image)->size;
-        facts->bytes_written += files[i].bytes;
-        for (k = 0; k < f->n_entries; k++) {
-            const ckr__fill *fill = (const ckr__fill *)f->entries[k]->ops;
-            facts->n_copies += fill->n_ops;
-            for (m = 0; m < fill->n_ops; m++) {
-                const ckr__op *op = &fill->ops[m];
-                int64_t n = op->run * ckr__box_volume(op->n_dims, op->count);
-                facts->bytes_read += (uint64_t)n * ckr_dtype_size(op->pa->dtype);
-            }
-        }
-    }
-    facts->files = files;
-    facts->n_files = p->out.n_files;
-    facts->peak_bytes =
-        p->src->ctx.arena_bytes + c->arena_bytes + ckr__write_bytes(p) +
-        c->env.parallel.n_threads * ckr__lane_bytes(p);
-    return true;
-}
-
-/* Which tensors have a bind that is no copy and stands for itself. */
-static bool *ckr__plan_whole(ckr_plan *p)
-{
-    bool *whole = CKR__NEW_N(&p->ctx, bool, p->out.n_tensors);
-    uint64_t i, k, m;
-    for (i = 0; whole && i < p->out.n_files; i++)
-        for (k = 0; k < p->out.files[i]->n_entries; k++)
-            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
-                const ckr__bind *b = &p->out.files[i]->entries[k]->binds[m];
-                if (b->tensor->slot[0] && !b->piece.replica && !b->as)
-                    whole[b->tensor->index] = true;
-            }
-    return whole;
-}
-
-static ckr_result ckr__plan_fill(ckr_plan *p)
-{
-    uint64_t i, k;
-    ckr__swaps none = CKR_ZERO;
-    ckr_result r = CKR_OK;
-    none.whole = ckr__plan_whole(p);
-    if (!none.whole) return p->ctx.err->code;
-    for (i = 0; i < p->out.n_files && r == CKR_OK; i++) {
-        ckr__out_file *f = p->out.files[i];
-        ckr__image *image = NULL;
-        for (k = 0; k < f->n_entries && r == CKR_OK; k++)
-            r = ckr__fill_make(&p->ctx, f->entries[k], &none);
-        if (r == CKR_OK) r = ckr__image_make(&p->ctx, f, &image);
-    }
-    return r;
-}
-
-
-static void ckr__plan_target(ckr_plan *p, const ckr_state *s)
-{
-    ckr_target *t = &p->target;
-    if (!t->dialect) t->dialect = s->dialect;
-    if (!t->topology.tp) t->topology.tp = s->topology.tp ? s->topology.tp : 1;
-    if (!t->topology.pp) t->topology.pp = s->topology.pp ? s->topology.pp : 1;
-    if (!t->topology.dp && t->topology.tp == 1 && t->topology.pp == 1 && t->topology.cp <= 1)
-        t->topology.dp = t->topology.ranks;
-    if (!t->topology.dp) t->topology.dp = s->topology.dp ? s->topology.dp : 1;
-    if (!t->topology.ep) t->topology.ep = s->topology.ep ? s->topology.ep : 1;
-    if (!t->topology.cp) t->topology.cp = s->topology.cp ? s->topology.cp : 1;
-    if (t->topology.zero < 0) t->topology.zero = s->topology.zero < 0 ? 0 : s->topology.zero;
-    t->topology.ranks = t->topology.tp * t->topology.pp * t->topology.dp * t->topology.cp;
-    if (t->mode == CKR_MODE_TRANSFER)
-        t->without |= CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE | CKR_RNG | CKR_PROGRESS | CKR_DATA;
-}
-
-/* Window and lanes under a cap on buffers: fewer lanes before windows under 60 KiB, and no less
-   than one. */
-static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
-{
-    const uint64_t fixed = CKR__BESIDE, least = 61440;
-    uint32_t *lanes = &p->ctx.env.parallel.n_threads;
-    uint64_t w = CKR__WINDOW;
-    if (max_bytes) {
-        if (max_bytes < fixed + least)
-            return ckr__remedy(p->ctx.err,
-                               ckr__fail(p->ctx.err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET,
-                                         "max_bytes",
-                                         "a cap of %llu bytes on buffers; one worker needs %llu",
-                                         (unsigned long long)max_bytes,
-                                         (unsigned long long)(fixed + least)),
-                               "allow 256 KiB or more");
-        while (*lanes > 1 && max_bytes / *lanes < fixed + least) --*lanes;
-        w = (max_bytes / *lanes - fixed) & ~(uint64_t)4095;
-    }
-    p->facts.window_bytes = w < CKR__WINDOW ? w : CKR__WINDOW;
-    return CKR_OK;
-}
-
-/* What the coming run's groups and schedule will be; the dialect writes this state. */
-static ckr_result ckr__plan_decisions(ckr_plan *p, const ckr_state *s)
-{
-    ckr__decide d = CKR_ZERO;
-    ckr_result r;
-    d.c = &p->ctx;
-    d.src = s;
-    d.t = &p->target;
-    d.out = &p->state;
-    r = ckr__decide_all(&d);
-    p->facts.groups = p->state.groups;
-    p->facts.n_groups = p->state.n_groups;
-    p->facts.before = d.before;
-    p->facts.after = d.after;
-    p->facts.resume_at = d.done + 1;
-    return r;
-}
-
-/* Parameters that are written in another dtype, where the dialect has not said so. */
-static void ckr__plan_dtype(ckr_plan *p)
-{
-    bool *seen = CKR__NEW_N(&p->ctx, bool, 2 * p->out.n_tensors);
-    const ckr_tensor *first = NULL;
-    uint64_t i, k, m, n = 0;
-    char text[40];
-    for (i = 0; i < p->n_notes; i++)
-        if (!strcmp(p->notes[i].code, "CKR_DTYPE_CAST") || !strcmp(p->notes[i].code, "CKR_W_CAST"))
-            return;
-    for (i = 0; seen && i < p->out.n_files; i++)
-        for (k = 0; k < p->out.files[i]->n_entries; k++)
-            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
-                const ckr_entry *e = p->out.files[i]->entries[k];
-                const ckr_tensor *t = e->binds[m].as ? e->binds[m].as : e->binds[m].tensor;
-                if (strcmp(t->slot, "param") != 0 || t->dtype == e->dtype || seen[t->index])
-                    continue;
-                seen[t->index] = true;
-                if (!first) first = t;
-                n++;
-            }
-    ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
-    if (n)
-        ckr__say(&p->ctx, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
-                 ckr_dtype_name(p->target.dtype), "--dtype", NULL);
-}
-
-/* >>plan.proof ---------------------------------------------------------------- */
-/* No writer's word counts for the LR: what it says that the framework will follow is compared with
-   what was decided. */
-
-/* The schedule with the first update's LR where its loader takes that from the groups. */
-static ckr_result ckr__plan_first(ckr_plan *p, const ckr_schedule *s, const ckr_schedule **out)
-{
-    ckr_schedule *x = ckr__sched_copy(&p->ctx, s);
-    double *row = CKR__NEW_N(&p->ctx, double, s->n_lanes), lr;
-    const double t = ckr__sched_clock(s, (double)(p->facts.resume_at - 1));
-    bool other = false;
-    uint64_t i;
-    ckr_result r;
-    *out = s;
-    if (!x || !row) return p->ctx.err->code;
-    if (s->opaque || s->n_lanes != p->state.n_groups) return CKR_OK;
-    r = ckr__sched_eval(&p->ctx, s, CKR__COL_LR, p->facts.resume_at, 1, row);
-    for (i = 0; i < s->n_lanes; i++) {
-        if (!ckr_node_f64(ckr_node_get(p->state.groups[i].hyper, "lr"), &lr)) lr = row[i];
-        x->lanes[i].ramp_from = x->lanes[i].ramp_to = lr;
-        other = other || !ckr__same(lr, row[i]);
-    }
-    x->ramp_at = t;                            /* for one update                            */
-    x->ramp_len = s->rate;
-    if (other && !s->recurrent) *out = x;
-    return r;
-}
-
-static CKR__NOINLINE ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target,
-                                               uint64_t max_bytes, ckr__plan_depth depth,
-                                               ckr_plan **out, ckr_error *err);
-
-/* The policies with which this target can be had: each is tried. */
-static const char *ckr__plan_ways(ckr_plan *p)
-{
-    static const struct { ckr_lr_policy policy; const char *flag; } ways[] = {
-        { CKR_LR_TARGET, "target" }, { CKR_LR_SPLICE, "splice" }, { CKR_LR_STRETCH, "stretch" },
-        { CKR_LR_REWARM, "rewarm" }, { CKR_LR_KEEP, "keep" }
-    };
-    const char *text = NULL;
-    size_t i;
-    for (i = 0; i < sizeof ways / sizeof *ways && p->depth == CKR__PLAN_WHOLE; i++) {
-        ckr_target t = p->asked;
-        ckr_plan *other;
-        if (ways[i].policy == t.lr_policy ||
-            (ways[i].policy == CKR_LR_REWARM && t.rewarm_steps <= 0))
-            continue;
-        t.lr_policy = ways[i].policy;
-        if (ckr__plan_make(p->src, &t, 0, CKR__PLAN_TRIED, &other, NULL) != CKR_OK) continue;
-        if (other->facts.verdict != CKR_VERDICT_REFUSED)
-            text = ckr__printf(&p->ctx, "%s %s", text ? text : "this works: --lr-policy",
-                               text ? ckr__printf(&p->ctx, "or %s", ways[i].flag) : ways[i].flag);
-        ckr_plan_free(other);
-    }
-    return text ? text : "another schedule with --to-schedule, or another topology";
-}
-
-static ckr_result ckr__plan_hold(ckr_plan *p, ckr_severity severity, const char *now,
-                                 const char *why)
-{
-    const bool refused = severity == CKR_ERROR;
-    return ckr__say(&p->ctx, refused ? "CKR_E_SCHEDULE_HOLD" : "CKR_W_SCHEDULE_FIT", severity,
-                    p->facts.after->kind, NULL, now ? ckr__strdup(&p->ctx, now) : NULL, why,
-                    refused ? p->out.remedy : NULL);
-}
-
-/* A schedule that cannot be had gets the ways that can as its remedy. */
-static void ckr__plan_hold_remedy(ckr_plan *p)
-{
-    uint64_t i;
-    for (i = 0; i < p->n_notes; i++)
-        if (!strcmp(p->notes[i].code, "CKR_E_SCHEDULE_HOLD") && !p->notes[i].remedy)
-            p->notes[i].remedy = ckr__plan_ways(p);
-}
-
-/* It goes on as it was, and nobody knows how. */
-static ckr_result ckr__plan_unknown(ckr_plan *p, const ckr_schedule *s)
-{
-    return ckr__say(&p->ctx, "CKR_W_SCHEDULE_UNKNOWN", CKR_CHANGED, s->kind, NULL, NULL, s->reason,
-                    "let the script set the clock and the base LRs (last_epoch of torch's "
-                    "schedulers), and save the scheduler's state_dict() from then on");
-}
-
-static ckr_result ckr__plan_proof(ckr_plan *p)
-{
-    const ckr_schedule *want = p->facts.after, *follows = p->out.follows;
-    static const char *const columns[] = { "LR", "weight decay", "momentum" };
-    ckr__lr_proof proof;
-    char text[160];
-    ckr_result r = CKR_OK;
-    if (!want || !want->n_lanes || p->out.unscheduled || (p->target.without & CKR_SCHEDULE))
-        return CKR_OK;
-    if (follows && !p->out.recomputes) r = ckr__plan_first(p, follows, &follows);
-    if (r != CKR_OK || (want->opaque && !p->out.cannot)) return r;
-    if (follows && follows->opaque && ckr__sched_same(want, p->facts.before)) {
-        p->facts.after = follows;
-        return ckr__plan_unknown(p, follows);
-    }
-    if (follows && follows->opaque)
-        return ckr__plan_hold(p, CKR_ERROR, NULL, follows->reason);
-    if (!follows)
-        return ckr__plan_hold(p, CKR_ERROR, NULL,
-                              p->out.cannot ? p->out.cannot
-                                            : "no state and no settings of this framework give the "
-                                              "schedule that was decided");
-    r = ckr__sched_proof(&p->ctx, want, follows, p->facts.resume_at - 1, &proof);
-    if (r != CKR_OK) return r;
-    ckr__format(text, sizeof text, "%.3g of the %s, at update %lld: %.9g, decided %.9g",
-                proof.worst, columns[(unsigned)proof.column % 3], (long long)proof.update,
-                proof.made, proof.want);
-    if (proof.worst > CKR__LR_SAME && (!p->out.rounded || proof.moved > CKR__LR_ROUNDED))
-        return ckr__plan_hold(p, CKR_ERROR, proof.worst < HUGE_VAL ? text : NULL,
-                              "no state and no settings of this framework give the schedule that "
-                              "was decided");
-    p->facts.after = follows;
-    return proof.worst <= CKR__LR_SAME
-               ? CKR_OK
-               : ckr__plan_hold(p, CKR_APPROX, text,
-                                "the framework takes whole lengths only: this is the largest "
-                                "difference from the schedule that was decided, `lr` shows what it "
-                                "will follow");
-}
-
-/* Whose files the target's model and optimizer are in: the engine's, or the dialect's own. */
-static const ckr__dialect *ckr__plan_engine(const ckr_state *s, const ckr__dialect *d)
-{
-    return s->engine && !strcmp(s->dialect, d->name) ? ckr__dialect_find(s->engine) : d;
-}
-
-/* What the framework's checkpoints cannot be. True: the dialect need not be asked. */
-static bool ckr__plan_bounds(ckr_plan *p, const ckr__dialect *d)
-{
-    static const struct { size_t why; uint32_t out, with; ckr_item item; const char *name, *way; }
-    rules[] = {
-        { offsetof(ckr__bounds, params), CKR_PARAMS, 0, CKR_ITEM_PARAMS_WITHOUT, "params",
-          "keep the params" },
-        { offsetof(ckr__bounds, groups), CKR_GROUPS, CKR_OPTIMIZER, CKR_ITEM_GROUPS_WITHOUT,
-          "groups", "leave out the optimizer too" },
-        { offsetof(ckr__bounds, clock), CKR_PROGRESS, CKR_SCHEDULE, CKR_ITEM_CLOCK_WITHOUT,
-          "progress", "leave out the schedule too" },
-        { offsetof(ckr__bounds, lr), CKR_OPTIMIZER, CKR_SCHEDULE, CKR_ITEM_LR_WITHOUT,
-          "schedule", "leave out the schedule too: --without optimizer,groups,schedule" }
-    };
-    const ckr__bounds *k = d->bounds;
-    const ckr_state *s = &p->src->state;
-    const ckr_topology *now = &p->target.topology;
-    ckr__ctx *c = &p->ctx;
-    const char *why;
-    size_t i;
-    if (!k) return false;
-    if (k->source && (strcmp(s->dialect, d->name) != 0 || !s->dialect_data)) {
-        ckr__say(c, ckr_item_name(k->source), CKR_ERROR, "dialect", s->dialect, d->name,
-                 "only a checkpoint of the same framework can be written for it",
-                 "--to dcp and --to safetensors take every one");
-        return true;
-    }
-    for (i = 0; i < CKR__SIZES && k->axes; i++)
-        if (!ckr__word_in(k->axes, ckr__sizes[i].name) &&
-            ckr__size_of(now, i) > ckr__sizes[i].least)
-            ckr__refuse_int(c, k->item, ckr__sizes[i].name, ckr__size_of(&s->topology, i),
-                            ckr__size_of(now, i), k->why,
-                            ckr__printf(c, "take --%s %d", ckr__sizes[i].name,
-                                        (int)ckr__sizes[i].least));
-    if (ckr__word_in(k->axes, "zero") && now->zero > k->zero)
-        ckr__refuse_int(c, CKR_ITEM_ZERO_STAGE, "zero", s->topology.zero, now->zero,
-                        ckr__printf(c, "there are ZeRO stages 0 to %d", (int)k->zero),
-                        ckr__printf(c, "take --zero %d", (int)k->zero));
-    for (i = 0; i < sizeof rules / sizeof *rules; i++) {
-        const bool lr = rules[i].item == CKR_ITEM_LR_WITHOUT;
-        memcpy(&why, (const char *)k + rules[i].why, sizeof why);
-        if (why && (p->target.without & rules[i].out) && !(p->target.without & rules[i].with) &&
-            (!lr || (p->state.n_schedules && !c->refused)))
-            ckr__refuse(c, rules[i].item, rules[i].name, why, rules[i].way);
-    }
-    return c->refused;
-}
-
-/* The glob of the coming run's data is from where the program is now, not from where it opened. */
-static ckr_result ckr__plan_data(ckr_plan *p)
-{
-    const char *home;
-    ckr_result r = ckr__home(&p->ctx, &home);
-    if (r != CKR_OK || !home || !p->ctx.home || !strcmp(home, p->ctx.home)) return r;
-    p->target.data = ckr__path_from(&p->ctx, home, p->target.data);
-    return p->target.data ? CKR_OK : p->ctx.err->code;
-}
-
-static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors);
-
-/* The parameter that a tensor named as in an export is of: optimizer.state.NAME.SLOT, where NAME is
-   a tensor of the file; *slot is set. NULL: it has another name. */
-static const ckr_tensor *ckr__plan_slot_of(const ckr_state *s, const ckr__map *names,
-                                           const ckr_tensor *t, const char **slot)
-{
-    static const char head[] = "optimizer.state.";
-    const size_t n = sizeof head - 1;
-    const char *dot = strrchr(t->name, '.');
-    uint64_t at;
-    if (!ckr__starts(t->name, head) || dot <= t->name + n ||
-        !ckr__map_find(names, t->name + n, (size_t)(dot - t->name) - n, &at))
-        return NULL;
-    *slot = dot + 1;
-    return s->tensors[at];
-}
-
-/* Is it an optimizer's tensor by its name, of some other form? */
-static bool ckr__plan_slot_like(const char *name)
-{
-    static const char slots[] = "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg "
-                                "exp_inf acc_delta grad_avg";
-    const char *dot = strrchr(name, '.');
-    return dot && ckr__word_in(slots, dot + 1) &&
-           (ckr__starts(name, "state.") || strstr(name, ".state.") || strstr(name, "optim"));
-}
-
-/* A framework must not load an optimizer's tensors as weights: of a file without slots, those that
-   are named as in an export become slots of their parameters in *out, which the dialect is given;
-   other ones are refused. */
-static void ckr__plan_adopt(ckr_plan *p, const ckr__map *names, ckr_state *out)
-{
-    ckr__ctx *c = &p->ctx;
-    const ckr_state *s = &p->state;
-    const char *first = NULL, *slot;
-    uint64_t i, n = 0, weights = 0;
-    char text[40];
-    out->tensors = CKR__NEW_N(c, ckr_tensor *, s->n_tensors);
-    out->n_tensors = 0;
-    for (i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
-        ckr_tensor *t = s->tensors[i];
-        const bool weight = !strcmp(t->slot, "param");
-        const ckr_tensor *of = weight ? ckr__plan_slot_of(s, names, t, &slot) : NULL;
-        weights += weight && !of;
-        if (of && (p->target.without & CKR_OPTIMIZER)) continue;
-        if (of && (t = CKR__NEW(c, ckr_tensor)) != NULL) {
-            *t = *s->tensors[i];
-            t->name = of->name;
-            t->slot = slot;
-            ckr__out_key(&p->out, t, t->name, t->slot);
-            if (!s->n_groups && !c->refused)
-                ckr__refuse(c, CKR_ITEM_GROUPS_WITHOUT, "groups",
-                            "the file has an optimizer's state and no groups: lr, weight decay and "
-                            "what else goes with it are not known",
-                            "convert the checkpoint itself, or leave out the optimizer");
-        } else if (weight && !of && ckr__plan_slot_like(t->name) && !n++) {
-            first = t->name;
-        }
-        out->tensors[out->n_tensors++] = t;
-    }
-    ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
-    if (!weights && !(p->target.without & CKR_PARAMS))
-        ckr__refuse(c, CKR_ITEM_SLOT_NAMES, "params",
-                    "it has no parameters: a run would begin with weights of its own",
-                    "convert the file or directory that has the model, too");
-    if (n)
-        ckr__refuse(c, CKR_ITEM_SLOT_NAMES, first,
-                    ckr__printf(c, "%s are an optimizer's by their names, and of no parameter that "
-                                "is known: they would be loaded as weights", text),
-                    "convert the checkpoint that this is made of, or --to dcp, torch or "
-                    "safetensors, which keep the names");
-}
-
-/* Describes the files. What takes slots writes any names; what needs no groups (llm.c) has slots of
-   its own, which it finds by these names itself. */
-static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
-{
-    ckr_state *given = CKR__NEW(&p->ctx, ckr_state);
-    ckr__map names = { &p->ctx, NULL, 0, 0 };
-    uint64_t i;
-    if (ckr__word_in(d->takes, "slots") || (d->bounds && !d->bounds->groups))
-        return d->emit_fn(&p->ctx, &p->state, &p->target, &p->out);
-    for (i = 0; i < p->state.n_tensors; i++)
-        ckr__map_put(&names, p->state.tensors[i]->name, strlen(p->state.tensors[i]->name), i, NULL);
-    if (!ckr__failed(&p->ctx)) {
-        *given = p->state;
-        ckr__plan_adopt(p, &names, given);
-    }
-    ckr__map_free(&names);
-    if (ckr__failed(&p->ctx) || p->ctx.refused) return p->ctx.err->code;
-    return d->emit_fn(&p->ctx, given, &p->target, &p->out);
-}
-
-static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
-                                 ckr__plan_depth depth, ckr_plan **out, ckr_error *err)
-{
-    const bool decisions_only = depth == CKR__PLAN_DECIDED;
-    const ckr__dialect *d, *from;
-    ckr_result r;
-    ckr_plan *p = (ckr_plan *)ckr__owner_make(&src->ctx.env, &src->ctx.limits, sizeof *p, err, &r);
-    *out = NULL;
-    if (!p) return r;
-    p->src = src;
-    p->ctx.home = src->ctx.home;
-    p->ctx.notes = &p->notes;
-    p->ctx.n_notes = &p->n_notes;
-    p->n_puts = src->n_puts;
-    p->out.c = &p->ctx;
-    p->out.n_tensors = src->state.n_tensors;
-    if (target) p->target = *target;
-    else p->target.topology.zero = -1;
-    p->asked = p->target;
-    p->depth = depth;
-    p->out.zero_told = p->target.topology.zero >= 0;
-    ckr__plan_target(p, &src->state);
-    p->out.zero = p->target.topology.zero;
-    d = ckr__dialect_find(p->target.dialect);
-    r = ckr__plan_window(p, max_bytes);
-    if (r == CKR_OK && p->target.data) r = ckr__plan_data(p);
-    if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
-    if (r == CKR_OK)
-        r = ckr__dialect_variant(&p->ctx, ckr__plan_engine(&src->state, d), p->target.variant);
-    if (r == CKR_OK && !decisions_only) r = ckr__dialect_takes(&p->ctx, d, &p->target);
-    if (r == CKR_OK && !decisions_only) r = ckr__askable(&p->ctx, src, false);
-    if (r == CKR_OK) {
-        ckr__plan_components(p, &src->state);
-        r = ckr__plan_decisions(p, &src->state);
-    }
-    if (r == CKR_OK) r = ckr__plan_rng(p, d);
-    from = src->state.dialect ? ckr__dialect_find(src->state.dialect) : NULL;
-    if (r == CKR_OK && !decisions_only && from && from != d && from->faults_fn)
-        r = from->faults_fn(&p->ctx, &p->state, &p->target);
-    p->ctx.refused = false;
-    if (r == CKR_OK && !decisions_only && !ckr__plan_bounds(p, ckr__plan_engine(&src->state, d)))
-        r = ckr__plan_emit(p, d);
-    if (r == CKR_OK && !decisions_only && from && from->emit_fn != d->emit_fn && !p->target.slots)
-        ckr__plan_files_lost(p, &src->state);
-    if (r == CKR_OK) r = p->ctx.err->code;
-    if (r == CKR_OK && !decisions_only && ckr__severity_max(p->notes, p->n_notes) < CKR_ERROR)
-        r = ckr__plan_proof(p);
-    ckr__plan_hold_remedy(p);
-    p->facts.settings = p->out.settings;
-    p->facts.n_settings = p->out.n_settings;
-    p->target.topology.zero = p->out.zero;
-    if (r == CKR_OK && p->target.dtype != CKR_DTYPE_NONE) ckr__plan_dtype(p);
-    if (r == CKR_OK) {
-        ckr__plan_inherit(p, &src->state);
-        ckr__plan_policy(p);
-        r = p->ctx.err->code;
-    }
-    ckr__plan_verdict(p);
-    if (r == CKR_OK && p->facts.verdict != CKR_VERDICT_REFUSED &&
-        depth == CKR__PLAN_WHOLE) {
-        r = ckr__plan_fill(p);
-        if (r == CKR_OK && !ckr__plan_count(p)) r = p->ctx.err->code;
-    }
-    r = ckr__stat_told(&p->ctx, r);
-    p->facts.notes = p->notes;
-    p->facts.n_notes = p->n_notes;
-    p->facts.to = p->target.topology;
-    p->facts.dialect = p->target.dialect;
-    p->ctx.err = &p->ctx.own_err;      /* the caller's error ends with the call          */
-    if (r != CKR_OK) ckr_plan_free(p);
-    else *out = p;
-    return r;
-}
-
-CKR_API ckr_result ckr_plan_create(const ckr_ckpt *src, const ckr_target *target,
-                                   uint64_t max_bytes, ckr_plan **out, ckr_error *err)
-{
-    CKR__IN_FENV(ckr_result, ckr__plan_make(src, target, max_bytes, CKR__PLAN_WHOLE, out, err));
-}
-
-CKR_API ckr_result ckr_plan_decide(const ckr_ckpt *src, const ckr_target *target, ckr_plan **out,
-                                   ckr_error *err)
-{
-    CKR__IN_FENV(ckr_result, ckr__plan_make(src, target, 0, CKR__PLAN_DECIDED, out, err));
-}
-
-CKR_API const ckr_plan_facts *ckr_plan_info(const ckr_plan *p)
-{
-    return &p->facts;
-}
-
-CKR_API void ckr_plan_free(ckr_plan *p)
-{
-    ckr__owner_free(p, sizeof *p);
-}
-
-/* >>trust --------------------------------------------------------------------- */
-/* What several ranks have saved is one tensor with copies. Before any of it is written the copies
-   that the plan takes from are compared bit for bit: two that differ say that a rank went astray or
-   that a file is damaged, and which is right no file tells - unless the other one of a parameter
-   and its master rounds to one of the two only. */
-
-/* Compares where boxes of x and y meet; sums into the lane that ran it. One comparison at a time,
-   so that its counts are its own; tensors large enough to matter are cut over all lanes. */
-static ckr_result ckr__compare(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *x,
-                               const ckr_piece *px, uint32_t nx, const ckr_piece *py, uint32_t ny,
-                               bool skip_x_replicas)
-{
-    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
-    ckr__jobs jobs = CKR_ZERO;
-    uint32_t i, k;
-    for (i = 0; i < crew->n; i++) {
-        crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
-        crew->lanes[i].max_abs = 0;
-    }
-    for (i = 0; i < nx; i++)
-        for (k = 0; k < ny; k++) {
-            if (skip_x_replicas && px[i].replica) continue;
-            if (ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
-                ckr__jobs_op(c, &jobs, x, s, n, &px[i], &py[k], NULL, NULL);
-        }
-    if (ckr__failed(c)) return c->err->code;
-    if (!crew->aside) jobs.bytes = ckr__pieces_bytes(x, py, ny);
-    return ckr__jobs_run(&jobs, crew);
-}
-
-static uint64_t ckr__crew_differ(const ckr__crew *crew)
-{
-    uint64_t n = 0;
-    uint32_t i;
-    for (i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
-    return n;
-}
-
-/* How many elements of a master do not round to its parameter; 0 where their shapes or dtypes are
-   not of that kind. Where parameters are rounded by chance, either neighbour will do. */
-static ckr_result ckr__master_differs(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *master,
-                                      const ckr_tensor *param, uint64_t *n)
-{
-    uint32_t i;
-    ckr_result r;
-    *n = 0;
-    if (!ckr__is_float(param->dtype) || !ckr__is_float(master->dtype) ||
-        param->n_dims != master->n_dims ||
-        memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape))
-        return CKR_OK;
-    for (i = 0; i < crew->n; i++) crew->lanes[i].either = param->stochastic;
-    r = ckr__compare(c, crew, master, master->pieces, master->n_pieces, param->pieces,
-                     param->n_pieces, true);
-    for (i = 0; i < crew->n; i++) crew->lanes[i].either = false;
-    *n = ckr__crew_differ(crew);
-    return r;
-}
-
-static const char *ckr__master_text(ckr__ctx *c, const ckr_tensor *master, const ckr_tensor *param,
-                                    uint64_t n)
-{
-    return ckr__printf(c, "%llu elements of the %s master do not round to the %s parameter",
-                       (unsigned long long)n, ckr_dtype_name(master->dtype),
-                       ckr_dtype_name(param->dtype));
-}
-
-/* A tensor as a reader of the output finds it: its key there, its dtype, and with rows of the
-   vocabulary that were added: they are zero, and count. */
-static const ckr_tensor *ckr__put_as(ckr__ctx *c, const ckr__out *out, const ckr_tensor *t,
-                                     ckr_dtype dtype)
-{
-    const bool made = t->index >= out->n_tensors, wide = t->split.vocab && t->split.axis >= 0 &&
-                                                         out->vocab > 0;
-    const char *key = out->keys ? out->keys[t->index - (made ? out->n_tensors : 0)] : NULL, *cut;
-    ckr_tensor *put;
-    int64_t *shape;
-    if (!key && dtype == t->dtype && !wide) return t;
-    put = CKR__DUP(c, ckr_tensor, t, 1);
-    if (!put) return NULL;
-    put->dtype = dtype;
-    cut = key ? strrchr(key, '/') : NULL;
-    if (cut) put->name = ckr__strndup(c, key, (size_t)(cut - key));
-    if (cut && !made) put->slot = cut + 1;
-    if (!wide) return put->name ? put : NULL;
-    shape = CKR__DUP(c, int64_t, t->shape, t->n_dims);
-    if (!shape || !put->name) return NULL;
-    shape[t->split.axis] = out->vocab;
-    put->shape = shape;
-    return put;
-}
-
-/* The tensors that the plan's entries take. A copy in the output counts with the first. `put`, or
-   NULL: what a reader of the output finds there, by index; those that it makes come behind the
-   source's. */
-static ckr_result ckr__plan_uses(ckr__ctx *c, const ckr_plan *p, bool *use,
-                                 const ckr_tensor **put)
-{
-    uint64_t i, k, m;
-    for (i = 0; i < p->out.n_files; i++)
-        for (k = 0; k < p->out.files[i]->n_entries; k++) {
-            const ckr_entry *e = p->out.files[i]->entries[k];
-            for (m = 0; m < e->n_binds; m++) {
-                const ckr__bind *b = &e->binds[m];
-                const ckr_tensor *t = b->as ? b->as : b->tensor;
-                if (!b->tensor->slot[0] || b->piece.replica) continue;
-                use[b->tensor->index] = true;
-                if (!put) continue;
-                if (b->also) put[b->also->index] = b->also;
-                if (!put[t->index]) put[t->index] = ckr__put_as(c, &p->out, t, e->dtype);
-            }
-        }
-    return c->err->code;
-}
-
-typedef struct ckr__trust {
-    ckr__ctx  *c;              /* of this call                                          */
-    ckr_plan  *plan;
-    ckr__crew  crew;
-    ckr__swaps swaps;          /* in the plan's arena                                   */
-    bool       refused;
-} ckr__trust;
-
-/* The pieces of t that are no copies and meet the box of `box` (NULL: all). */
-static ckr_piece *ckr__trust_first(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *box,
-                                   uint32_t *n, const ckr_piece **one)
-{
-    ckr_piece *list = CKR__NEW_N(c, ckr_piece, t->n_pieces);
-    int64_t s[CKR_MAX_DIMS], k[CKR_MAX_DIMS];
-    uint32_t i;
-    *n = 0;
-    for (i = 0; list && i < t->n_pieces; i++) {
-        const ckr_piece *p = &t->pieces[i];
-        if (p->replica || (box && !ckr__box_meet(t->n_dims, p->start, p->count, box->start,
-                                                 box->count, s, k)))
-            continue;
-        if (one) *one = p;
-        list[(*n)++] = *p;
-    }
-    return list;
-}
-
-/* How many elements of a tensor's pieces do not fit its partner: a master rounds to its parameter.
-   UINT64_MAX: there is no partner that could tell. */
-static ckr_result ckr__trust_fits(ckr__trust *x, const ckr_tensor *t, const ckr_tensor *with,
-                                  const ckr_piece *pieces, uint32_t n_pieces, uint64_t *n)
-{
-    const bool master = !strcmp(t->slot, "master");
-    uint32_t n_other;
-    ckr_piece *other = ckr__trust_first(x->c, with, NULL, &n_other, NULL);
-    ckr_result r;
-    if (!other) return x->c->err->code;
-    r = master ? ckr__compare(x->c, &x->crew, t, pieces, n_pieces, other, n_other, false)
-               : ckr__compare(x->c, &x->crew, with, other, n_other, pieces, n_pieces, false);
-    *n = ckr__crew_differ(&x->crew);
-    return r;
-}
-
-/* Of a parameter and its master each tells about the other. */
-static const ckr_tensor *ckr__trust_partner(const ckr_state *s, const ckr_tensor *t)
-{
-    const char *slot = !strcmp(t->slot, "param")    ? "master"
-                       : !strcmp(t->slot, "master") ? "param"
-                                                      : NULL;
-    const ckr_tensor *u = slot ? ckr__tensor_find(s, t->name, slot) : NULL;
-    return u && u->dtype != t->dtype && ckr__is_float(u->dtype) && ckr__is_float(t->dtype) &&
-                   u->n_dims == t->n_dims &&
-                   !memcmp(u->shape, t->shape, t->n_dims * sizeof *t->shape)
-               ? u
-               : NULL;
-}
-
-static ckr_result ckr__trust_say(ckr__trust *x, const ckr_tensor *t, const ckr_piece *copy,
-                                 uint64_t n, const char *taken)
-{
-    const ckr_plan *p = x->plan;
-    const bool could = ckr__trust_partner(&p->src->state, t) && !p->target.repair;
-    char what[560];
-    ckr__format(what, sizeof what,
-                "%llu elements of the copy in %.300s differ from the first one%s",
-                (unsigned long long)n, ckr__file_path(&p->src->ctx, copy->file),
-                taken               ? ""
-                : p->target.repair ? ", and nothing proves which is right"
-                                  : "");
-    if (!taken) x->refused = true;
-    return ckr__say(&x->plan->ctx, taken ? "CKR_REPAIRED" : "CKR_E_REPLICA_DIFFERS",
-                    taken ? CKR_CHANGED : CKR_ERROR,
-                    ckr__printf(&x->plan->ctx, "%s (%s)", t->name, t->slot), NULL, taken, what,
-                    taken
-                        ? NULL
-                        : could
-                        ? "--repair takes the one that its master, or its parameter, proves"
-                        : "put back the right file; a component can be left out: --without");
-}
-
-/* A copy that differs in n elements. */
-static ckr_result ckr__trust_judge(ckr__trust *x, const ckr_tensor *t, const ckr_piece *copy,
-                                   uint64_t n)
-{
-    const ckr_tensor *with = ckr__trust_partner(&x->plan->src->state, t);
-    const ckr_piece *first = NULL;
-    uint64_t bad_first = 1, bad_copy = 1;
-    uint32_t n_first;
-    ckr_piece *list;
-    ckr__swap *swap;
-    ckr_result r;
-    if (!x->plan->target.repair || !with) return ckr__trust_say(x, t, copy, n, NULL);
-    list = ckr__trust_first(x->c, t, copy, &n_first, &first);
-    if (!list) return x->c->err->code;
-    r = ckr__trust_fits(x, t, with, list, n_first, &bad_first);
-    if (r == CKR_OK) r = ckr__trust_fits(x, t, with, copy, 1, &bad_copy);
-    if (r != CKR_OK) return r;
-    if (!bad_first && bad_copy) return ckr__trust_say(x, t, copy, n, "the first one");
-    if (bad_copy || !bad_first || n_first != 1 || (t->n_dims &&
-        (memcmp(first->start, copy->start, t->n_dims * sizeof *first->start) != 0 ||
-         memcmp(first->count, copy->count, t->n_dims * sizeof *first->count) != 0)))
-        return ckr__trust_say(x, t, copy, n, NULL);
-    swap = CKR__PUSH(ckr__swap, &x->plan->ctx, x->swaps.list, x->swaps.n);
-    swap->from = first;
-    swap->to = copy;
-    return ckr__trust_say(x, t, copy, n, "the copy");
-}
-
-/* Every copy of the tensors in use against what it is a copy of, in one go. */
-static ckr_result ckr__trust_all(ckr__trust *x, const bool *use, bool *differ)
-{
-    const ckr_state *s = &x->plan->src->state;
-    ckr__jobs jobs = CKR_ZERO;
-    uint64_t i;
-    uint32_t k, m;
-    ckr_result r;
-    for (i = 0; i < s->n_tensors; i++)
-        for (k = 0; use[i] && k < s->tensors[i]->n_pieces; k++)
-            for (m = 0; s->tensors[i]->pieces[k].replica && m < s->tensors[i]->n_pieces; m++) {
-                const ckr_tensor *t = s->tensors[i];
-                int64_t at[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
-                if (!t->pieces[m].replica &&
-                    ckr__box_meet(t->n_dims, t->pieces[m].start, t->pieces[m].count,
-                                  t->pieces[k].start, t->pieces[k].count, at, n))
-                    ckr__jobs_op(x->c, &jobs, t, at, n, &t->pieces[m], &t->pieces[k], NULL, NULL);
-            }
-    r = ckr__failed(x->c) ? x->c->err->code : ckr__jobs_run(&jobs, &x->crew);
-    *differ = ckr__crew_differ(&x->crew) > 0;
-    return r;
-}
-
-/* One by one, where any differ. */
-static ckr_result ckr__trust_each(ckr__trust *x, const ckr_tensor *t)
-{
-    uint32_t i;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < t->n_pieces && r == CKR_OK; i++) {
-        uint64_t n;
-        if (!t->pieces[i].replica) continue;
-        r = ckr__compare(x->c, &x->crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1, true);
-        n = ckr__crew_differ(&x->crew);
-        if (r == CKR_OK && n) r = ckr__trust_judge(x, t, &t->pieces[i], n);
-    }
-    return r;
-}
-
-/* Is one read out of where the other lies? */
-static bool ckr__one_place(const ckr_tensor *a, const ckr_tensor *b)
-{
-    return a->n_pieces && b->n_pieces && a->pieces[0].file == b->pieces[0].file &&
-           a->pieces[0].mem == b->pieces[0].mem && a->pieces[0].offset == b->pieces[0].offset;
-}
-
-/* Masters against the parameters that are written beside them or left out since the masters stand
-   for them: those that are read out of their masters are no copies. */
-static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
-{
-    const ckr_state *s = &x->plan->src->state;
-    ckr__ctx *c = &x->plan->ctx;
-    uint64_t i, n;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
-        const ckr_tensor *t = s->tensors[i], *param;
-        if (!use[i] || strcmp(t->slot, "master") != 0) continue;
-        param = ckr__tensor_find(s, t->name, "param");
-        if (!param || (use[param->index] && !s->unproven)) continue;
-        if (!use[param->index] && ckr__one_place(t, param)) continue;
-        r = ckr__master_differs(x->c, &x->crew, t, param, &n);
-        if (r != CKR_OK || !n) continue;
-        x->refused = true;
-        r = ckr__say(c, "CKR_E_MASTER_DIFFERS", CKR_ERROR, t->name, NULL, NULL,
-                     ckr__master_text(c, t, param, n),
-                     "put back the right files; --without optimizer leaves out the masters");
-    }
-    return r;
-}
-
-/* The entries again, from the copies that were proved right. */
-static ckr_result ckr__trust_refill(ckr__trust *x)
-{
-    ckr_plan *p = x->plan;
-    uint64_t i, k;
-    ckr_result r = CKR_OK;
-    x->swaps.whole = ckr__plan_whole(p);
-    if (!x->swaps.whole) return p->ctx.err->code;
-    for (i = 0; i < p->out.n_files && r == CKR_OK; i++)
-        for (k = 0; k < p->out.files[i]->n_entries && r == CKR_OK; k++)
-            r = ckr__fill_make(&p->ctx, p->out.files[i]->entries[k], &x->swaps);
-    return r;
-}
-
-/* Entries of the report, and a refused plan, where copies differ and nothing tells which is
-   right. */
-static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
-{
-    const ckr_state *s = &p->src->state;
-    bool *use = CKR__NEW_N(c, bool, s->n_tensors), differ = false;
-    ckr__trust x = CKR_ZERO;
-    uint64_t i;
-    size_t block;
-    ckr_result r;
-    x.c = c;
-    x.plan = p;
-    if (!use) return c->err->code;
-    ckr__plan_uses(c, p, use, NULL);
-    /* two blocks, where a worker that writes has a window and a block */
-    block = (size_t)(p->facts.window_bytes + CKR__BLOCK) / 2 & ~(size_t)4095;
-    r = ckr__crew_small(&x.crew, c, &p->src->ctx, &p->src->ctx, 0,
-                        block < CKR__BLOCK ? block : CKR__BLOCK);
-    x.crew.aside = true;
-    if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
-    for (i = 0; differ && i < s->n_tensors && r == CKR_OK; i++)
-        if (use[i]) r = ckr__trust_each(&x, s->tensors[i]);
-    if (r == CKR_OK) r = ckr__trust_masters(&x, use);
-    ckr__crew_free(&x.crew);
-    if (r == CKR_OK && x.swaps.n && !x.refused) r = ckr__trust_refill(&x);
-    if (r != CKR_OK && c->err->code == CKR_OK) *c->err = *p->ctx.err;
-    p->facts.notes = p->notes;
-    p->facts.n_notes = p->n_notes;
-    ckr__plan_verdict(p);
-    if (r == CKR_OK && x.refused)
-        r = ckr__plan_refused(c, p);
-    return r;
-}
-
-/* >>output -------------------------------------------------------------------- */
-/* Carrying a plan out. Everything is written into one temporary sibling, `.NAME.ckptresume-tmp`,
-   made durable, and renamed; so the output is absent or whole, and what was there stays until then.
-   A sibling that a killed run left is recognised by its name and removed by the next. With `force`
-   the two swap names; where the system cannot, the old output steps aside between two renames as
-   `.NAME.ckptresume-old`, and a run that finds it alone puts it back. */
-
-/* Paths that were made, or are about to be: kept so that cleaning up needs no memory. */
-typedef struct ckr__paths { const char **list; uint64_t n; } ckr__paths;
-
-typedef struct ckr__write {
-    ckr__ctx        *c;        /* of this call: errors, scratch                         */
-    ckr_plan        *plan;
-    ckr__crew        crew;
-    uint8_t        **buffers;  /* one window per lane                                   */
-    uint64_t       (**seen)[2];/* per lane: digest sums of what is written              */
-    const char      *temp;     /* path of the temporary sibling                         */
-    ckr__paths       dirs, files;      /* of it                                          */
-    void            *lock;     /* on it                                                 */
-    bool             owned;    /* it is ours to remove                                  */
-    bool             single;   /* the output is one file, not a directory                */
-    void           **handles;  /* of the files of the current batch                     */
-    uint64_t         first_file, n_batch;
-    ckr__win        *wins;
-    uint64_t         n_wins, bytes;              /* of that batch                       */
-} ckr__write;
-
-/* Index of the segment that holds byte `at`. */
-static uint64_t ckr__seg_find(const ckr__image *img, uint64_t at)
-{
-    uint64_t lo = 0, hi = img->n_segs;
-    while (hi - lo > 1) {
-        uint64_t mid = lo + (hi - lo) / 2;
-        if (img->segs[mid].offset <= at) lo = mid;
-        else hi = mid;
-    }
-    return lo;
-}
-
-/* The part [w0, w1) of an entry into `dst`, with its digest sums; w0 and w1 count from the entry's
-   start. */
-static bool ckr__win_entry(ckr__write *w, uint32_t lane, const ckr_entry *e, uint64_t w0,
-                           uint64_t w1, uint8_t *dst)
-{
-    ckr__lane *l = &w->crew.lanes[lane];
-    const ckr__fill *f = (const ckr__fill *)e->ops;
-    uint64_t (*sums)[2] = l->sums, i, read;
-    if (f->zero) memset(dst, 0, (size_t)(w1 - w0));
-    for (i = 0; i < f->n_ops; i++)
-        if (!ckr__op_run(l, &f->ops[i], w0, w1, dst)) return false;
-    l->window = dst;
-    l->window_at = w0;
-    l->sums = w->seen[lane];
-    read = l->bytes_read;
-    for (i = 0; i < f->n_seen; i++)
-        if (!ckr__op_run(l, &f->seen[i], w0, w1, NULL)) return false;
-    l->bytes_read = read;
-    l->sums = sums;
-    return true;
-}
-
-static void ckr__win_crc(ckr__win *win, ckr_entry *e, uint64_t at, uint64_t n, const uint8_t *bytes)
-{
-    uint32_t crc = ckr__crc32(0, bytes, (size_t)n);
-    if (at == 0 && n == e->n_bytes) {
-        e->crc = crc;
-    } else {
-        int side = at == 0;
-        win->crc[side] = crc;
-        win->len[side] = n;
-    }
-}
-
-/* Fills the buffer with a window and writes it. */
-static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
-{
-    ckr__lane *l = &w->crew.lanes[lane];
-    const ckr__out_file *f = w->plan->out.files[win->file];
-    const ckr__image *img = (const ckr__image *)f->image;
-    uint8_t *buf = w->buffers[lane] + ckr__misplaced(w->buffers[lane], win->begin);
-    uint64_t i = ckr__seg_find(img, win->begin);
-    int32_t sys;
-    for (; i < img->n_segs && img->segs[i].offset < win->end; i++) {
-        const ckr__seg *s = &img->segs[i];
-        uint64_t a = s->offset > win->begin ? s->offset : win->begin;
-        uint64_t e = s->offset + s->size < win->end ? s->offset + s->size : win->end;
-        uint8_t *dst = buf + (a - win->begin);
-        if (e <= a) continue;
-        if (s->entry && !s->late) {
-            if (!ckr__win_entry(w, lane, s->entry, a - s->offset, e - s->offset, dst)) return;
-            if (f->format == CKR_FORMAT_TORCH_ZIP || f->format == CKR_FORMAT_DCP)
-                ckr__win_crc(win, s->entry, a - s->offset, e - a, dst);
-        } else {
-            memcpy(dst, s->bytes + (a - s->offset), (size_t)(e - a));
-        }
-    }
-    sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[win->file - w->first_file],
-                                win->begin, buf, (size_t)(win->end - win->begin));
-    if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_WRITE, w->files.list[win->file], sys);
-}
-
-static void ckr__win_lane(void *arg, uint32_t lane)
-{
-    ckr__write *w = (ckr__write *)arg;
-    uint64_t i;
-    const uint64_t first = w->n_wins * lane / w->crew.n, last = w->n_wins * (lane + 1) / w->crew.n;
-    ckr_error *err = &w->crew.lanes[lane].err;
-    for (i = first; i < last && err->code == CKR_OK; i++) {
-        ckr__win_run(w, lane, &w->wins[i]);
-        if (!ckr__tell(w->c, lane, w->bytes, i + 1 - first, last - first, err)) return;
-    }
-}
-
-/* CRCs of the entries that crossed windows: the parts in file order. */
-static void ckr__win_join(ckr__write *w)
-{
-    ckr_entry *e = NULL;
-    uint32_t crc = 0;
-    uint64_t i;
-    for (i = 0; i < w->n_wins; i++) {
-        const ckr__win *x = &w->wins[i];
-        const ckr__image *img = (const ckr__image *)w->plan->out.files[x->file]->image;
-        if (x->len[0] && e) {
-            crc = ckr__crc32_combine(crc, x->crc[0], x->len[0]);
-            if (x->end >= e->offset + e->n_bytes) e->crc = crc;
-        }
-        if (x->len[1]) {
-            e = img->segs[ckr__seg_find(img, x->end - 1)].entry;
-            crc = x->crc[1];
-        }
-    }
-}
-
-static ckr_result ckr__win_late(ckr__write *w, uint64_t file)
-{
-    const ckr__out_file *f = w->plan->out.files[file];
-    ckr__image *img = (ckr__image *)f->image;
-    uint64_t i;
-    ckr__image_finish(img);
-    for (i = 0; i < img->n_segs; i++) {
-        const ckr__seg *s = &img->segs[i];
-        int32_t sys;
-        if (!s->late || !s->size) continue;
-        sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[file - w->first_file], s->offset,
-                                    s->bytes, (size_t)s->size);
-        if (sys) return ckr__fail_io(w->c->err, CKR_ITEM_IO_WRITE, w->files.list[file], sys);
-    }
-    return CKR_OK;
-}
-
-static void ckr__wins_add(ckr__write *w, uint64_t file)
-{
-    const ckr__image *img = (const ckr__image *)w->plan->out.files[file]->image;
-    const uint64_t size = w->plan->facts.window_bytes;
-    uint64_t at, end;
-    w->bytes += img->size;
-    for (at = 0; at < img->size; at = end) {
-        ckr__win *x = &w->wins[w->n_wins++];
-        memset(x, 0, sizeof *x);
-        x->file = (uint32_t)file;
-        end = img->size - at > size ? at + size : img->size;
-        if (end < img->size) {                 /* never through an element: ops copy whole ones */
-            const ckr__seg *seg = &img->segs[ckr__seg_find(img, end)];
-            if (seg->entry && !seg->late)
-                end -= (end - seg->offset) % ckr_dtype_size(seg->entry->dtype);
-        }
-        x->begin = at;
-        x->end = end;
-    }
-}
-
-/* Somebody else holds the temporary name, or it cannot be had. */
-static ckr_result ckr__temp_busy(ckr__write *w, int32_t sys)
-{
-    ckr_result r;
-    if (sys != EBUSY && sys != EEXIST)
-        return ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, w->temp, sys);
-    r = ckr__fail(w->c->err, CKR_ITEM_OUTPUT_BUSY, w->temp, CKR_NO_OFFSET, NULL, NULL);
-    return ckr__remedy(w->c->err, r, "wait for it, or write elsewhere");
-}
-
-static ckr_result ckr__temp_lock(ckr__write *w)
-{
-    ckr_io *io = &w->c->env.io;
-    int32_t sys = io->lock_fn ? io->lock_fn(io->user, w->temp, &w->lock) : 0;
-    return sys ? ckr__temp_busy(w, sys == ENOENT ? EBUSY : sys) : CKR_OK;
-}
-
-static void ckr__temp_unlock(ckr__write *w)
-{
-    if (w->lock) w->c->env.io.unlock_fn(w->c->env.io.user, w->lock);
-    w->lock = NULL;
-}
-
-static ckr_result ckr__write_batch(ckr__write *w)
-{
-    ckr_io *io = &w->c->env.io;
-    uint64_t i, opened;
-    ckr_result r = CKR_OK;
-    w->n_wins = w->bytes = 0;
-    for (opened = 0; opened < w->n_batch && r == CKR_OK; opened++) {
-        uint64_t size;
-        const char *path = w->files.list[w->first_file + opened];
-        int32_t sys = io->open_fn(io->user, path, true, &w->handles[opened], &size);
-        if (sys) {
-            r = w->single ? ckr__temp_busy(w, sys)
-                          : ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, path, sys);
-            break;
-        }
-        w->owned = true;
-        if (w->single) r = ckr__temp_lock(w);
-        if (r == CKR_OK) ckr__wins_add(w, w->first_file + opened);
-    }
-    if (r == CKR_OK) {
-        ckr__for(w->c, w->crew.n, ckr__win_lane, w);
-        r = ckr__crew_error(&w->crew);
-    }
-    if (r == CKR_OK) ckr__win_join(w);
-    if (r == CKR_OK && !ckr__tell(w->c, 0, w->bytes, 1, 1, w->c->err)) r = w->c->err->code;
-    for (i = 0; i < w->n_batch && r == CKR_OK; i++) r = ckr__win_late(w, w->first_file + i);
-    for (i = 0; i < opened; i++) io->close_fn(io->user, w->handles[i]);
-    w->c->done += w->bytes;
-    return r;
-}
-
-/* >>output.paths: directories, the temporary sibling, durability */
-
-static ckr_result ckr__path_do(ckr__ctx *c, ckr_path_op op, const char *path, const char *to,
-                               ckr_item item)
-{
-    int32_t sys = c->env.io.path_fn(c->env.io.user, op, path, to);
-    return sys ? ckr__fail_io(c->err, item, path, sys) : CKR_OK;
-}
-
-static void ckr__paths_add(ckr__ctx *c, ckr__paths *p, const char *path)
-{
-    if (path) *CKR__PUSH(const char *, c, p->list, p->n) = path;
-}
-
-/* Removes a file, a link or a tree of ours, breadth first. Everything is tried as a file first, so
-   that a link to a directory is removed and never entered. What cannot be removed is left to the
-   next run. */
-static void ckr__remove_tree(ckr__ctx *c, const char *path)
-{
-    ckr_error keep = *c->err;
-    ckr_io *io = &c->env.io;
-    ckr__paths dirs = { NULL, 0 };
-    uint64_t i, k;
-    if (io->path_fn(io->user, CKR_PATH_REMOVE, path, NULL) != 0) ckr__paths_add(c, &dirs, path);
-    for (i = 0; i < dirs.n; i++) {
-        ckr__dirlist list = CKR_ZERO;
-        list.c = c;
-        if (io->list_fn(io->user, dirs.list[i], ckr__dirlist_add, &list) != 0) continue;
-        for (k = 0; k < list.n; k++) {
-            const char *sub = ckr__path_join(c, dirs.list[i], list.items[k]->name);
-            if (sub && io->path_fn(io->user, CKR_PATH_REMOVE, sub, NULL) != 0)
-                ckr__paths_add(c, &dirs, sub);
-        }
-    }
-    while (dirs.n-- > 0) io->path_fn(io->user, CKR_PATH_RMDIR, dirs.list[dirs.n], NULL);
-    *c->err = keep;
-}
-
-/* The temporary sibling as it will be: directories, parents first, each once; and files. */
-static ckr_result ckr__temp_plan(ckr__write *w)
-{
-    ckr__ctx *c = w->c;
-    ckr__map seen = { c, NULL, 0, 0 };
-    uint64_t i;
-    if (!w->single) ckr__paths_add(c, &w->dirs, w->temp);
-    for (i = 0; i < w->plan->out.n_files; i++) {
-        const char *path = w->plan->out.files[i]->path, *slash;
-        for (slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
-            const size_t n = (size_t)(slash - path);
-            if (ckr__map_find(&seen, path, n, NULL)) continue;
-            ckr__map_put(&seen, path, n, 1, NULL);
-            ckr__paths_add(c, &w->dirs, ckr__printf(c, "%s/%.*s", w->temp, (int)n, path));
-        }
-        ckr__paths_add(c, &w->files, w->single ? w->temp : ckr__path_join(c, w->temp, path));
-    }
-    if (!w->single) ckr__paths_add(c, &w->files, ckr__path_join(c, w->temp, CKR__SIDE_FILE));
-    ckr__map_free(&seen);
-    return c->err->code;
-}
-
-/* Takes the temporary name for this run: what a dead run left goes, a living one is left alone. */
-static ckr_result ckr__temp_clear(ckr__write *w)
-{
-    ckr_result r = CKR_OK;
-    if (ckr__path_kind(w->c, w->temp) == CKR_FILE_ABSENT) return CKR_OK;
-    r = ckr__temp_lock(w);
-    if (r == CKR_OK) ckr__remove_tree(w->c, w->temp);
-    ckr__temp_unlock(w);
-    return r;
-}
-
-/* The directory, with a lock on it. (A single file is locked when it has been created.) */
-static ckr_result ckr__temp_make(ckr__write *w)
-{
-    ckr_io *io = &w->c->env.io;
-    int32_t sys = io->path_fn(io->user, CKR_PATH_MKDIR, w->temp, NULL);
-    if (sys == EEXIST) return ckr__temp_busy(w, sys);
-    if (sys) return ckr__fail_io(w->c->err, CKR_ITEM_IO_MKDIR, w->temp, sys);
-    w->owned = true;
-    return ckr__temp_lock(w);
-}
-
-static void ckr__temp_remove(ckr__write *w)
-{
-    ckr_io *io = &w->c->env.io;
-    uint64_t i;
-    for (i = 0; i < w->files.n; i++) io->path_fn(io->user, CKR_PATH_REMOVE, w->files.list[i], NULL);
-    for (i = w->dirs.n; i > 0; i--)
-        io->path_fn(io->user, CKR_PATH_RMDIR, w->dirs.list[i - 1], NULL);
-}
-
-static ckr_result ckr__sync_file(ckr__ctx *c, const char *path)
-{
-    void *h;
-    uint64_t size;
-    int32_t sys = c->env.io.open_fn(c->env.io.user, path, false, &h, &size);
-    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_SYNC, path, sys);
-    sys = c->env.io.sync_fn(c->env.io.user, h);
-    c->env.io.close_fn(c->env.io.user, h);
-    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_SYNC, path, sys) : CKR_OK;
-}
-
-/* Writes a small file of ours and makes it durable. */
-static ckr_result ckr__write_text(ckr__ctx *c, const char *path, const void *text, size_t n)
-{
-    void *h;
-    uint64_t size;
-    int32_t sys = c->env.io.open_fn(c->env.io.user, path, true, &h, &size);
-    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
-    sys = n ? c->env.io.write_fn(c->env.io.user, h, 0, text, n) : 0;
-    if (!sys) sys = c->env.io.sync_fn(c->env.io.user, h);
-    c->env.io.close_fn(c->env.io.user, h);
-    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_WRITE, path, sys) : CKR_OK;
-}
-
-/* "dir/name" -> "dir/.name.suffix"; trailing slashes do not count. */
-static const char *ckr__sibling(ckr__ctx *c, const char *path, const char *suffix)
-{
-    size_t n = strlen(path), k;
-    while (n > 1 && path[n - 1] == '/') n--;
-    for (k = n; k > 0 && path[k - 1] != '/'; k--) {}
-    return ckr__printf(c, "%.*s.%.*s.%s", (int)k, path, (int)(n - k), path + k, suffix);
-}
-
-/* Is `inner` the directory `outer` or below it? By identity, so that spellings don't matter: from
-   the deepest part that exists upwards through "..", which follows links as the system does. */
-static bool ckr__path_within(ckr__ctx *c, const char *inner, const char *outer)
-{
-    ckr_stat o, at, last = CKR_ZERO;
-    const char *p = inner;
-    int depth;
-    if (!ckr__path_stat(c, outer, &o) || o.kind == CKR_FILE_ABSENT) return false;
-    while (p && ckr__path_kind(c, p) == CKR_FILE_ABSENT && strcmp(p, ".") && strcmp(p, "/"))
-        p = ckr__parent(c, p);
-    for (depth = 0; p && depth < 256; depth++) {
-        if (!ckr__path_stat(c, p, &at) || at.kind == CKR_FILE_ABSENT) break;
-        if (at.kind == o.kind && at.id[0] == o.id[0] && at.id[1] == o.id[1]) return true;
-        if (at.id[0] == last.id[0] && at.id[1] == last.id[1]) break;      /* the root */
-        last = at;
-        p = at.kind == CKR_FILE_DIR ? ckr__path_join(c, p, "..") : ckr__parent(c, p);
-    }
-    return false;
-}
-
-/* A name that the system cannot have, too long a one, is told before the work. */
-static ckr_result ckr__output_name(ckr__ctx *c, const char *path)
-{
-    ckr_stat st;
-    const int32_t sys = c->env.io.stat_fn(c->env.io.user, path, &st);
-    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys) : CKR_OK;
-}
-
-typedef struct ckr__name_seen { const char *name; size_t len; bool seen; } ckr__name_seen;
-
-static void ckr__name_see(void *arg, const char *name, bool is_dir)
-{
-    ckr__name_seen *x = (ckr__name_seen *)arg;
-    (void)is_dir;
-    if (strlen(name) == x->len && !memcmp(name, x->name, x->len)) x->seen = true;
-}
-
-/* Is there a directory entry for what stat does not find: a link that leads nowhere? */
-static ckr_result ckr__entry_is(ckr__ctx *c, const char *path, bool *is)
-{
-    const char *dir = ckr__parent(c, path);
-    ckr__name_seen x = CKR_ZERO;
-    int32_t sys;
-    size_t k;
-    *is = false;
-    if (!dir) return c->err->code;
-    x.len = strlen(path);
-    while (x.len > 1 && path[x.len - 1] == '/') x.len--;
-    for (k = x.len; k > 0 && path[k - 1] != '/'; k--) {}
-    x.name = path + k;
-    x.len -= k;
-    sys = c->env.io.list_fn(c->env.io.user, dir, ckr__name_see, &x);
-    *is = x.seen;
-    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_LIST, dir, sys) : CKR_OK;
-}
-
-/* What stands in the way of writing `path`; puts an old output back that a killed run left aside.
-   */
-static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *path,
-                                    const char *old)
-{
-    ckr_file_kind kind = ckr__path_kind(c, path), parent;
-    const char *from = ckr__path_from(c, p->src->ctx.home, p->src->path);
-    const char *source = ckr__path_from(c, p->src->ctx.home, p->src->dir);
-    ckr_result named = ckr__output_name(c, path);
-    bool hidden = false;
-    if (named == CKR_OK) named = ckr__output_name(c, old);
-    if (named == CKR_OK) named = ckr__stat_told(c, CKR_OK);
-    if (named != CKR_OK) return named;
-    parent = ckr__path_kind(c, ckr__parent(c, path));
-    if (parent != CKR_FILE_DIR) {
-        ckr_result r = ckr__fail(c->err, CKR_ITEM_PATH_NOT_FOUND, path, CKR_NO_OFFSET, NULL,
-                                 parent == CKR_FILE_ABSENT ? "its parent directory does not exist"
-                                                           : "its parent is no directory");
-        return ckr__remedy(c->err, r,
-                           parent == CKR_FILE_ABSENT ? "create the parent directory first"
-                                                     : "name an output elsewhere");
-    }
-    if (kind == CKR_FILE_ABSENT && ckr__path_kind(c, old) != CKR_FILE_ABSENT) {
-        ckr_result r = ckr__path_do(c, CKR_PATH_RENAME, old, path, CKR_ITEM_IO_RENAME);
-        if (r != CKR_OK) return r;
-        kind = ckr__path_kind(c, path);
-    } else if (kind != CKR_FILE_ABSENT) {
-        ckr__remove_tree(c, old);
-    }
-    if (ckr__path_within(c, path, source) || ckr__path_within(c, path, from) ||
-        ckr__path_within(c, from, path))
-        return ckr__fail(c->err, CKR_ITEM_OUTPUT_INSIDE, path, CKR_NO_OFFSET, NULL,
-                         "the output lies inside the input (or the input inside it); a separate "
-                         "directory was expected");
-    if (kind == CKR_FILE_ABSENT) named = ckr__entry_is(c, path, &hidden);
-    if (named != CKR_OK) return named;
-    if (hidden) kind = CKR_FILE_OTHER;
-    if (kind == CKR_FILE_OTHER) {              /* --force is for what a conversion leaves */
-        ckr_result r = ckr__fail(c->err, CKR_ITEM_OUTPUT_EXISTS, path, CKR_NO_OFFSET, NULL,
-                                 "a device or a pipe, or a link that leads nowhere, which is "
-                                 "not replaced");
-        return ckr__remedy(c->err, r, "name an output of its own");
-    }
-    if (kind != CKR_FILE_ABSENT && !p->target.force) {
-        ckr_result r = ckr__fail(c->err, CKR_ITEM_OUTPUT_EXISTS, path, CKR_NO_OFFSET, NULL, NULL);
-        return ckr__remedy(c->err, r, "--force replaces it when the new one is complete");
-    }
-    return CKR_OK;
-}
-
-/* Room for all of it, an old one beside it; what others write meanwhile is told when it happens. */
-static ckr_result ckr__output_room(ckr__ctx *c, const char *path, uint64_t bytes)
-{
-    const char *dir = ckr__parent(c, path);
-    uint64_t room;
-    ckr_result r;
-    if (!dir) return c->err->code;
-    if (!c->env.io.room_fn || c->env.io.room_fn(c->env.io.user, dir, &room)) return CKR_OK;
-    if (!room || bytes <= room) return CKR_OK; /* some file systems always say 0             */
-    r = ckr__fail(c->err, CKR_ITEM_IO_NO_SPACE, path, CKR_NO_OFFSET, NULL,
-                  "the output takes %llu bytes, and its file system has room for %llu",
-                  (unsigned long long)bytes, (unsigned long long)room);
-    c->err->sys_error = ENOSPC;
-    return ckr__remedy(c->err, r, "make room there, or write elsewhere; nothing was written");
-}
-
-/* The new output takes its name. Over an old directory in one step where the system can swap names:
-   then the temporary name holds the old one. Else in two: the old one stands aside in between. */
-static ckr_result ckr__output_rename(ckr__ctx *c, const char *temp, const char *path,
-                                     const char *old, bool single)
-{
-    ckr_io *io = &c->env.io;
-    const char *gone = NULL;
-    ckr_result r = CKR_OK;
-    const bool exists = ckr__path_kind(c, path) != CKR_FILE_ABSENT &&
-                        !(single && ckr__path_kind(c, path) == CKR_FILE_REGULAR);
-    if (exists && io->path_fn(io->user, CKR_PATH_EXCHANGE, temp, path) == 0) {
-        gone = temp;
-    } else {
-        if (exists) r = ckr__path_do(c, CKR_PATH_RENAME, path, old, CKR_ITEM_IO_RENAME);
-        if (r == CKR_OK) r = ckr__path_do(c, CKR_PATH_RENAME, temp, path, CKR_ITEM_IO_RENAME);
-        if (r != CKR_OK && exists) io->path_fn(io->user, CKR_PATH_RENAME, old, path);
-        if (exists) gone = old;
-    }
-    if (r != CKR_OK) return r;
-    r = ckr__path_do(c, CKR_PATH_SYNC_DIR, ckr__parent(c, path), NULL, CKR_ITEM_IO_SYNC);
-    if (gone) ckr__remove_tree(c, gone);       /* only when the new one is there to stay      */
-    return r;
-}
-
-/* Bytes of one: a window, at the best place of a line. */
-static size_t ckr__write_buffer(const ckr__write *w)
-{
-    return (size_t)w->plan->facts.window_bytes + CKR__LINE;
-}
-
-static void ckr__write_free(ckr__write *w)
-{
-    uint32_t i;
-    const uint64_t n = 2 * w->crew.n_tensors;
-    for (i = 0; i < w->crew.n; i++) {
-        if (w->buffers) ckr__heap_free(w->c, w->buffers[i], ckr__write_buffer(w));
-        if (w->seen) ckr__heap_free(w->c, w->seen[i], (size_t)n * sizeof **w->seen);
-    }
-    ckr__crew_free(&w->crew);
-}
-
-static ckr_result ckr__write_alloc(ckr__write *w)
-{
-    uint64_t n = w->plan->src->state.n_tensors;
-    uint32_t i;
-    ckr_result r = ckr__crew_make(&w->crew, w->c, &w->plan->src->ctx, NULL, n ? n : 1);
-    if (r != CKR_OK) return r;
-    n = 2 * w->crew.n_tensors; /* and those that are made of them                      */
-    w->buffers = CKR__NEW_N(w->c, uint8_t *, w->crew.n);
-    w->seen = (uint64_t (**)[2])ckr__arena_n(w->c, w->crew.n, sizeof *w->seen);
-    w->handles = CKR__NEW_N(w->c, void *, CKR__BATCH);
-    w->wins = CKR__NEW_N(w->c, ckr__win,
-                         ckr__wins_most(&w->plan->out, w->plan->facts.window_bytes));
-    if (!w->buffers || !w->seen || !w->handles || !w->wins) return w->c->err->code;
-    for (i = 0; i < w->crew.n; i++) {
-        w->buffers[i] = (uint8_t *)ckr__heap_alloc(w->c, ckr__write_buffer(w));
-        w->seen[i] = (uint64_t (*)[2])ckr__heap_alloc(w->c, (size_t)n * sizeof **w->seen);
-        if (!w->buffers[i] || !w->seen[i]) return w->c->err->code;
-        memset(w->seen[i], 0, (size_t)n * sizeof **w->seen);
-    }
-    return CKR_OK;
-}
-
-/* The digests of what was read and of what went into the files, and the side file's text. */
-static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__buf *side);
-static void ckr__receipt_reread(ckr__ctx *c, const char *path, ckr_receipt *receipt);
-
-static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *old,
-                                 ckr_receipt *receipt)
-{
-    ckr__ctx *c = w->c;
-    const ckr_plan *p = w->plan;
-    uint64_t i;
-    ckr__buf side = { c, NULL, 0, 0, false };
-    ckr_result r = CKR_OK;
-
-    if (!w->single) r = ckr__temp_make(w);
-    for (i = 1; i < w->dirs.n && r == CKR_OK; i++)
-        r = ckr__path_do(c, CKR_PATH_MKDIR, w->dirs.list[i], NULL, CKR_ITEM_IO_MKDIR);
-    for (i = 0; i < p->out.n_files && r == CKR_OK; i += w->n_batch) {
-        w->first_file = i;
-        w->n_batch = p->out.n_files - i < CKR__BATCH ? p->out.n_files - i : CKR__BATCH;
-        r = ckr__write_batch(w);
-    }
-    if (r == CKR_OK) r = ckr__write_receipt(w, receipt, &side);
-    if (r == CKR_OK && !w->single)
-        r = ckr__write_text(c, w->files.list[p->out.n_files], side.data, side.size);
-    for (i = 0; i < p->out.n_files && r == CKR_OK; i++) r = ckr__sync_file(c, w->files.list[i]);
-    for (i = w->dirs.n; i > 0 && r == CKR_OK; i--)
-        r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->dirs.list[i - 1], NULL, CKR_ITEM_IO_SYNC);
-    if (r == CKR_OK) r = ckr__output_rename(c, w->temp, path, old, w->single);
-    ckr__buf_free(&side);
-    return r;
-}
-
-/* Is the output the step's directory itself, and not a run's? */
-static bool ckr__is_step_dir(const char *path, const char *step_dir)
-{
-    const size_t n = step_dir ? strlen(step_dir) - 1 : 0;
-    size_t end = strlen(path);
-    while (end && path[end - 1] == '/') end--;
-    return n && end >= n && !memcmp(path + end - n, step_dir, n) &&
-           (end == n || path[end - n - 1] == '/');
-}
-
-/* The files' paths without, or with, the first n bytes. */
-static void ckr__paths_shift(ckr_plan *p, size_t n, bool away)
-{
-    uint64_t i;
-    for (i = 0; i < p->out.n_files; i++)
-        p->out.files[i]->path = away ? p->out.files[i]->path + n : p->out.files[i]->path - n;
-}
-
-static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
-                                                ckr_error *err)
-{
-    ckr__ctx c;
-    ckr__write w = CKR_ZERO;
-    const char *old;
-    size_t shift;
-    ckr_result r = ckr__ctx_init(&c, &p->ctx.env, &p->ctx.limits, err);
-
-    if (r != CKR_OK) return r;
-    if (!c.env.io.write_fn || !c.env.io.sync_fn || !c.env.io.path_fn)
-        return ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "env.io",
-                         "write_fn, sync_fn and path_fn are needed to write");
-    path = ckr__path_in(&c, path);
-    if (!path) return CKR_E_NOMEM;
-    w.c = &c;
-    w.plan = p;
-    shift = ckr__is_step_dir(path, p->out.step_dir) ? strlen(p->out.step_dir) : 0;
-    if (shift) ckr__paths_shift(p, shift, true);
-    w.single = p->out.n_files == 1 && !p->out.files[0]->path[0];
-    w.temp = ckr__sibling(&c, path, "ckptresume-tmp");
-    old = ckr__sibling(&c, path, "ckptresume-old");
-    if (!w.temp || !old) r = c.err->code;
-    else if (p->src->n_puts != p->n_puts)
-        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "plan",
-                      "something was put into the checkpoint after the plan was made");
-    else if (p->facts.verdict == CKR_VERDICT_REFUSED)
-        r = ckr__plan_refused(&c, p);
-    else r = ckr__stat_told(&c, ckr__output_check(&c, p, path, old));
-    if (r == CKR_OK) {
-        r = ckr__stat_told(&c, ckr__temp_clear(&w));
-        if (r == CKR_OK) r = ckr__output_room(&c, path, p->facts.bytes_written);
-        c.total = p->facts.bytes_written;
-        if (r == CKR_OK) r = ckr__plan_trust(p, &c);
-        if (r == CKR_OK) r = ckr__write_alloc(&w);
-        if (r == CKR_OK) r = ckr__temp_plan(&w);
-        if (r == CKR_OK) r = ckr__write_all(&w, path, old, receipt);
-        if (r == CKR_OK && receipt && p->out.renamed) ckr__receipt_reread(&c, path, receipt);
-        if (r != CKR_OK && w.owned) ckr__temp_remove(&w);
-        ckr__temp_unlock(&w);
-    }
-    if (shift) ckr__paths_shift(p, shift, false);
-    ckr__write_free(&w);
-    ckr__ctx_free(&c);
-    return r;
-}
-
-CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
-                                  ckr_error *err)
-{
-    CKR__IN_FENV(ckr_result, ckr__plan_write(p, path, receipt, err));
-}
-
-/* >>verify -------------------------------------------------------------------- */
-/* Reading every byte: digests, checks, differences; and boxes into the caller's memory. All are
-   lists of ops for the same engine. */
-
-/* Numbers below 2^61 - 1, a prime. */
-static uint64_t ckr__mod61(uint64_t v)
-{
-    v = (v >> 61) + (v & UINT64_C(0x1fffffffffffffff));
-    return v >= UINT64_C(0x1fffffffffffffff) ? v - UINT64_C(0x1fffffffffffffff) : v;
-}
-
-static uint64_t ckr__mul61(uint64_t a, uint64_t b)
-{
-    const uint64_t a1 = a >> 31, a0 = a & 0x7fffffff, b1 = b >> 31, b0 = b & 0x7fffffff;
-    const uint64_t mid = a1 * b0 + a0 * b1;            /* each below 2^61                     */
-    return ckr__mod61(ckr__mod61(a1 * b1 * 2 + (mid >> 30)) +
-                      ckr__mod61(((mid & 0x3fffffff) << 31) + a0 * b0));
-}
-
-/* The product over the axes of h(end) - h(begin), h random by a secret: the sum of it over boxes is
-   that of the whole exactly when they cover every element once, but for one chance in 2^57. */
-static uint64_t ckr__box_print(const ckr__ctx *c, uint32_t n, const int64_t *start,
-                               const int64_t *count)
-{
-    uint64_t v = 1, key[2], h[2];
-    uint32_t d, i;
-    for (d = 0; d < n; d++) {
-        for (i = 0; i < 2; i++) {
-            key[0] = (uint64_t)(start ? start[d] : 0) + (i ? (uint64_t)count[d] : 0);
-            key[1] = d;
-            h[i] = ckr__mod61(ckr__hash_keyed(c->seed, key, sizeof key, 0));
-        }
-        v = ckr__mul61(v, ckr__mod61(h[1] + UINT64_C(0x1fffffffffffffff) - h[0]));
-    }
-    return v;
-}
-
-static ckr_result ckr__tensor_range(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *p)
-{
-    uint64_t last = p->offset, reach;
-    uint32_t d;
-    bool ok = true;
-    for (d = 0; d < p->n_dims && ok; d++)
-        ok = p->start[d] >= 0 && p->count[d] > 0 && p->stride[d] >= 0 &&
-             p->start[d] <= t->shape[d] && p->count[d] <= t->shape[d] - p->start[d] &&
-             ckr__mul_u64((uint64_t)(p->count[d] - 1), (uint64_t)p->stride[d], &reach) &&
-             ckr__add_u64(last, reach, &last);
-    if (ok && p->file != CKR_NO_FILE)
-        ok = p->file < c->n_files &&
-             ckr__range_ok(last, ckr_dtype_size(p->dtype), c->files[p->file].size);
-    return ok ? CKR_OK
-              : ckr__fail(c->err, CKR_ITEM_PIECE_RANGE, ckr__file_path(c, p->file), p->offset,
-                          t->name, NULL);
-}
-
-/* The first two that meet, for the message; among the first thousand. */
-static ckr_result ckr__tensor_overlap(ckr__ctx *c, const ckr_tensor *t)
-{
-    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
-    const uint32_t n = t->n_pieces < 1000 ? t->n_pieces : 1000;
-    uint32_t i, k;
-    for (i = 0; i < n; i++)
-        for (k = 0; k < i; k++) {
-            const ckr_piece *p = &t->pieces[i], *q = &t->pieces[k];
-            if (!p->replica && !q->replica &&
-                ckr__box_meet(t->n_dims, p->start, p->count, q->start, q->count, start, count))
-                return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, ckr__file_path(c, p->file),
-                                 p->offset, t->name, "%s: these elements are in %s too", t->slot,
-                                 ckr__file_path(c, q->file));
-        }
-    return ckr__fail(c->err, CKR_ITEM_TENSOR_OVERLAP, NULL, CKR_NO_OFFSET, t->name, NULL);
-}
-
-/* Do the pieces that are no replicas, which have as many elements as the tensor, cover each once?
-   A single one does. */
-static bool ckr__tensor_once(const ckr__ctx *c, const ckr_tensor *t)
-{
-    uint64_t prints = 0;
-    uint32_t i;
-    if (t->n_pieces < 2) return true;
-    for (i = 0; i < t->n_pieces; i++) {
-        const ckr_piece *p = &t->pieces[i];
-        if (!p->replica)
-            prints = ckr__mod61(prints + ckr__box_print(c, t->n_dims, p->start, p->count));
-    }
-    return prints == ckr__box_print(c, t->n_dims, NULL, t->shape);
-}
-
-/* A box of the tensor that no piece holds. False: it would take too long to find one. */
-static bool ckr__tensor_gap(const ckr_tensor *t, int64_t *start, int64_t *count)
-{
-    enum { MOST = 48 };
-    struct { int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS]; uint32_t next; } todo[MOST], g;
-    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
-    uint32_t n_todo = 1, steps = 0, i, d;
-    memset(todo, 0, sizeof *todo);
-    for (d = 0; d < t->n_dims; d++) todo[0].count[d] = t->shape[d];
-    while (n_todo && n_todo + 2 * t->n_dims <= MOST && steps < 1000000) {
-        g = todo[--n_todo];
-        for (i = g.next; i < t->n_pieces; i++, steps++)
-            if (!t->pieces[i].replica &&
-                ckr__box_meet(t->n_dims, g.start, g.count, t->pieces[i].start, t->pieces[i].count,
-                              s, n))
-                break;
-        if (i == t->n_pieces) {
-            memcpy(start, g.start, sizeof g.start);
-            memcpy(count, g.count, sizeof g.count);
-            return true;
-        }
-        g.next = i + 1;
-        for (d = 0; d < t->n_dims; d++) {          /* what is left of it around the piece   */
-            const int64_t at = g.start[d], end = at + g.count[d];
-            g.start[d] = s[d] + n[d];
-            g.count[d] = end - g.start[d];
-            if (g.count[d]) todo[n_todo++] = g;
-            g.start[d] = at;
-            g.count[d] = s[d] - at;
-            if (g.count[d]) todo[n_todo++] = g;
-            g.start[d] = s[d];
-            g.count[d] = n[d];
-        }
-    }
-    return false;
-}
-
-/* Names the box, and a file that has others of its elements. */
-static ckr_result ckr__tensor_hole(ckr__ctx *c, const ckr_tensor *t, int64_t have, int64_t numel)
-{
-    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
-    const char *file = t->n_pieces ? ckr__file_path(c, t->pieces[0].file) : NULL;
-    char box[48 * CKR_MAX_DIMS] = "";
-    uint32_t d;
-    if (t->n_pieces && ckr__tensor_gap(t, start, count))
-        for (d = 0; d < t->n_dims; d++)
-            ckr__format(box + strlen(box), sizeof box - strlen(box), "%s[%lld, +%lld)",
-                        d ? " x " : ": ", (long long)start[d], (long long)count[d]);
-    return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, file, CKR_NO_OFFSET, t->name,
-                     "%s: %lld of %lld elements are in no file%s", t->slot,
-                     (long long)(numel - have), (long long)numel, box);
-}
-
-/* Every piece inside its file, no two claim the same elements, and together they are the whole
-   tensor: the proof without which nothing is read. */
-static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
-{
-    int64_t numel, have = 0;
-    uint32_t i;
-    if (!ckr__numel(t->n_dims, t->shape, &numel))
-        return ckr__fail(c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, t->name, NULL);
-    for (i = 0; i < t->n_pieces; i++) {
-        const ckr_piece *p = &t->pieces[i];
-        const ckr_result r = ckr__tensor_range(c, t, p);
-        int64_t volume;
-        if (r != CKR_OK || (t->n_pieces == 1 && p->count == t->shape && !p->replica)) return r;
-        if (p->replica) continue;
-        volume = ckr__box_volume(t->n_dims, p->count);
-        if (volume > numel - have) return ckr__tensor_overlap(c, t);
-        have += volume;
-    }
-    if (have == numel)
-        return numel == 0 || ckr__tensor_once(c, t) ? CKR_OK : ckr__tensor_overlap(c, t);
-    return ckr__tensor_hole(c, t, have, numel);
-}
-
-/* Ops that read box [start, start + count) of a tensor into memory as `dst` has it; dst NULL:
-   digest. */
-static ckr_result ckr__read_ops(ckr__ctx *c, ckr__jobs *jobs, const ckr_tensor *t,
-                                const int64_t *start, const int64_t *count, const ckr_piece *dst,
-                                uint8_t *base)
-{
-    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
-    uint32_t i;
-    for (i = 0; i < t->n_pieces; i++) {
-        const ckr_piece *p = &t->pieces[i];
-        if (!p->replica && ckr__box_meet(t->n_dims, start, count, p->start, p->count, s, n))
-            ckr__jobs_op(c, jobs, t, s, n, p, NULL, dst, base);
-    }
-    return c->err->code;
-}
-
-static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
-{
-    const ckr_tensor *t = r->tensor;
-    const uint64_t n_dims = t ? t->n_dims : 0;
-    int64_t *v = CKR__NEW_N(c, int64_t, 3 * n_dims), numel;
-    ckr_piece *dst = CKR__NEW(c, ckr_piece);
-    ckr_dtype as;
-    uint32_t d;
-    if (!v || !dst) return c->err->code;
-    if (!t || (r->start && !r->count))
-        return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, t ? t->name : "tensor",
-                         t ? "a start and no count" : "no tensor: is its name in the state?");
-    as = r->as == CKR_DTYPE_NONE ? t->dtype : r->as;
-    for (d = 0; d < t->n_dims; d++) {
-        v[d] = r->start ? r->start[d] : 0;
-        v[t->n_dims + d] = r->start ? r->count[d] : t->shape[d];
-        if (v[d] < 0 || v[t->n_dims + d] < 0 || v[d] > t->shape[d] ||
-            v[t->n_dims + d] > t->shape[d] - v[d])
-            return ckr__fail(c->err, CKR_ITEM_BOX_RANGE, NULL, CKR_NO_OFFSET, t->name,
-                             "axis %u: [%lld, +%lld) of %lld", (unsigned)d, (long long)v[d],
-                             (long long)v[t->n_dims + d], (long long)t->shape[d]);
-    }
-    for (d = 0; d < t->n_dims; d++)
-        v[2 * t->n_dims + d] = ckr__times(ckr__row_major(t->n_dims, v + t->n_dims, d),
-                                          (int64_t)ckr_dtype_size(as));
-    dst->n_dims = t->n_dims;
-    dst->start = v;
-    dst->count = v + t->n_dims;
-    dst->stride = v + 2 * (size_t)t->n_dims;
-    dst->file = CKR_NO_FILE;
-    dst->dtype = as;
-    dst->big_endian = ckr__host_big_endian();
-    numel = ckr__box_volume(t->n_dims, dst->count);
-    if ((uint64_t)numel * ckr_dtype_size(as) != r->dst_size)
-        return ckr__fail(c->err, CKR_ITEM_DST_SIZE, NULL, CKR_NO_OFFSET, t->name,
-                         "dst_size is %llu, the box needs %llu", (unsigned long long)r->dst_size,
-                         (unsigned long long)((uint64_t)numel * ckr_dtype_size(as)));
-    if (as != t->dtype && !ckr__casts(t->dtype, as))
-        return ckr__fail(c->err, CKR_ITEM_CAST, NULL, CKR_NO_OFFSET, t->name,
-                         "%s cannot be cast to %s", ckr_dtype_name(t->dtype), ckr_dtype_name(as));
-    if (numel == 0) return CKR_OK;
-    return ckr__read_ops(c, jobs, t, dst->start, dst->count, dst, (uint8_t *)r->dst);
-}
-
-static CKR__NOINLINE ckr_result ckr__ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads,
-                                               size_t n, ckr_error *err)
-{
-    ckr__ctx c;
-    ckr__crew crew = CKR_ZERO;
-    ckr__jobs jobs = CKR_ZERO;
-    size_t i;
-    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
-    for (i = 0; i < n && r == CKR_OK; i++) {
-        r = ckr__read_add(&c, &jobs, &reads[i]);
-        if (r == CKR_OK && reads[i].dst_size && !reads[i].dst)
-            r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, reads[i].tensor->name,
-                          "no dst");
-    }
-    if (r == CKR_OK) r = ckr__crew_make(&crew, &c, &ckpt->ctx, NULL, 0);
-    if (r == CKR_OK) r = ckr__jobs_run(&jobs, &crew);
-    ckr__crew_free(&crew);
-    ckr__ctx_free(&c);
-    return r;
-}
-
-CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
-                                 ckr_error *err)
-{
-    CKR__IN_FENV(ckr_result, ckr__ckpt_read(ckpt, reads, n, err));
-}
-
-static void ckr__copy_of(ckr_copy *x, const ckr__op *op, uint32_t read)
-{
-    uint32_t i;
-    memset(x, 0, sizeof *x);
-    x->read = read;
-    x->file = op->pa->file;
-    x->mem = op->pa->mem;
-    x->from = op->at_a;
-    x->to = op->at_d;
-    x->at = op->at_l;
-    x->dtype = op->pa->dtype;
-    x->as = op->dtype;
-    x->big_endian = op->pa->big_endian;
-    x->n_dims = op->n_dims;
-    x->run = op->run;
-    for (i = 0; i < op->n_dims; i++) {
-        x->count[i] = op->count[i];
-        x->from_stride[i] = op->a[i];
-        x->to_stride[i] = op->d[i];
-        x->at_stride[i] = op->l[i];
-    }
-}
-
-static CKR__NOINLINE ckr_result ckr__ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads,
-                                                 size_t n, ckr_copy *copies, size_t *n_copies,
-                                                 ckr_error *err)
-{
-    ckr__ctx c;
-    const size_t room = copies ? *n_copies : 0;
-    size_t i;
-    uint64_t k;
-    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
-    *n_copies = 0;
-    for (i = 0; i < n && r == CKR_OK; i++) {
-        ckr__jobs jobs = CKR_ZERO;
-        r = ckr__read_add(&c, &jobs, &reads[i]);
-        for (k = 0; k < jobs.n && r == CKR_OK; k++) {
-            if (k && jobs.list[k].op == jobs.list[k - 1].op) continue;     /* its windows */
-            if (*n_copies < room) ckr__copy_of(&copies[*n_copies], jobs.list[k].op, (uint32_t)i);
-            ++*n_copies;
-        }
-    }
-    if (r == CKR_OK && copies && *n_copies > room)
-        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "n_copies",
-                      "room for %llu copies, there are %llu", (unsigned long long)room,
-                      (unsigned long long)*n_copies);
-    ckr__ctx_free(&c);
-    return r;
-}
-
-CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
-                                   ckr_copy *copies, size_t *n_copies, ckr_error *err)
-{
-    CKR__IN_FENV(ckr_result, ckr__ckpt_copies(ckpt, reads, n, copies, n_copies, err));
-}
-
-static CKR__NOINLINE ckr_result ckr__ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file,
-                                                uint64_t offset, void *dst, size_t n,
-                                                ckr_error *err)
-{
-    ckr__ctx c;
-    ckr__lane w = CKR_ZERO;
-    ckr_piece p = CKR_ZERO;
-    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
-    w.src = &ckpt->ctx;
-    p.file = file;
-    if (r == CKR_OK && file >= ckpt->ctx.n_files)
-        r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "file", "no file has this number");
-    else if (r == CKR_OK && n && !ckr__lane_read(&w, 0, &p, offset, (uint8_t *)dst, n))
-        r = w.err.code;
-    if (w.err.code != CKR_OK) *c.err = w.err;
-    ckr__ctx_free(&c);
-    return r;
-}
-
-CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file, uint64_t offset, void *dst,
-                                  size_t n, ckr_error *err)
-{
-    CKR__IN_FENV(ckr_result, ckr__ckpt_bytes(ckpt, file, offset, dst, n, err));
-}
-
-CKR_API void ckr_digest_finish(const uint64_t sums[2], ckr_dtype dtype, uint32_t n_dims,
-                               const int64_t *shape, uint8_t digest[16])
-{
-    ckr__digest_final(sums, dtype, n_dims, shape, digest);
-}
-
-/* Is it a scalar of the optimizer's step? */
-static bool ckr__is_step(const ckr_tensor *t)
-{
-    int64_t numel;
-    return !strcmp(t->slot, "step") && ckr__numel(t->n_dims, t->shape, &numel) && numel == 1 &&
-           ckr_dtype_size(t->dtype) <= 8;
-}
-
-/* The bytes of every step scalar, [n_tensors][8], read in one go: each parameter has one. */
-static ckr_result ckr__step_bytes(ckr__ctx *c, const ckr_ckpt *ckpt, uint8_t (**out)[8])
-{
-    const ckr_state *s = &ckpt->state;
-    ckr_read *reads = CKR__NEW_N(c, ckr_read, s->n_tensors);
-    size_t n = 0;
-    uint64_t i;
-    *out = (uint8_t (*)[8])ckr__arena_n(c, s->n_tensors, 8);
-    if (!reads || !*out) return c->err->code;
-    for (i = 0; i < s->n_tensors; i++) {
-        if (!ckr__is_step(s->tensors[i])) continue;
-        reads[n].tensor = s->tensors[i];
-        reads[n].dst = (*out)[i];
-        reads[n++].dst_size = ckr_dtype_size(s->tensors[i]->dtype);
-    }
-    return n ? ckr_ckpt_read(ckpt, reads, n, c->err) : CKR_OK;
-}
-
-/* A step scalar as an integer; false when it is none. */
-static bool ckr__step_value(const ckr_tensor *t, const uint8_t bytes[8], int64_t *out)
-{
-    const double v = ckr__load_f64(t->dtype, bytes);
-    if (!(v > -9e15 && v < 9e15)) return false;
-    *out = (int64_t)v;
-    return !((double)*out < v) && !((double)*out > v);
-}
-
-/* A count of updates is its number, whatever the type that it is kept in. */
-static void ckr__step_digest(const ckr__digest_tables *tables, int64_t step, uint8_t out[16])
-{
-    uint64_t acc[2] = { 0, 0 };
-    uint8_t le[8];
-    ckr__store_u64(le, (uint64_t)step);
-    ckr__digest_add(tables, acc, 0, le, 8);
-    ckr__digest_final(acc, CKR_DTYPE_I64, 0, NULL, out);
-}
-
-static int ckr__tensor_cmp(const void *a, const void *b)
-{
-    const ckr_tensor *x = (const ckr_tensor *)a, *y = (const ckr_tensor *)b;
-    int r = strcmp(x->name, y->name);
-    return r ? r : strcmp(x->slot, y->slot);
-}
-
-/* Is a master equal to its fp32 parameter? `order` is sorted, "param" comes after "master". */
-static bool ckr__master_told(void **order, uint64_t n, uint64_t i, const uint8_t (*each)[16])
-{
-    const ckr_tensor *t = (const ckr_tensor *)order[i];
-    uint64_t k;
-    if (strcmp(t->slot, "master") != 0) return false;
-    for (k = i + 1; k < n; k++) {
-        const ckr_tensor *u = (const ckr_tensor *)order[k];
-        if (strcmp(u->name, t->name) != 0) return false;
-        if (!strcmp(u->slot, "param"))
-            return u->dtype == CKR_DTYPE_F32 && !memcmp(each[u->index], each[t->index], 16);
-    }
-    return false;
-}
-
-/* The total: SHA-256 over the tensors in order of (name, slot): name, NUL, slot, NUL, 16 bytes; its
-   first 16 bytes. `step` stands as the digest of an int64 scalar; a master equal to its fp32
-   parameter is left out. `list`, `each` go by index; NULL in `list`, and where `use` (or NULL) is
-   false: does not count. `steps` are those of the tensors that have one. */
-static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, uint64_t n,
-                                    const uint8_t (*each)[16], const uint8_t (*steps)[8],
-                                    const bool *use, uint8_t total[16])
-{
-    void **order = (void **)ckr__arena_n(c, n, sizeof *order);
-    ckr__sha256 h;
-    ckr__digest_tables *tables = CKR__NEW(c, ckr__digest_tables);
-    uint8_t sum[32];
-    uint64_t i, m = 0;
-    if (!order || !tables) return c->err->code;
-    for (i = 0; i < n; i++)
-        if (list[i] && (!use || use[i])) memcpy(&order[m++], &list[i], sizeof *order);
-    if (!ckr__sort(c, order, (size_t)m, ckr__tensor_cmp)) return CKR_E_NOMEM;
-    ckr__digest_tables_init(tables);
-    ckr__sha256_init(&h);
-    for (i = 0; i < m; i++) {
-        const ckr_tensor *t = (const ckr_tensor *)order[i];
-        uint8_t d[16];
-        int64_t step;
-        if (ckr__master_told(order, m, i, each)) continue;
-        memcpy(d, each[t->index], 16);
-        if (ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step))
-            ckr__step_digest(tables, step, d);
-        ckr__sha256_update(&h, t->name, strlen(t->name) + 1);
-        ckr__sha256_update(&h, t->slot, strlen(t->slot) + 1);
-        ckr__sha256_update(&h, d, 16);
-    }
-    ckr__sha256_final(&h, sum);
-    memcpy(total, sum, 16);
-    return CKR_OK;
-}
-
-static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool *only,
-                                  uint8_t (*each)[16], uint64_t *bytes)
-{
-    const ckr_state *s = &ckpt->state;
-    int64_t zero[CKR_MAX_DIMS] = CKR_ZERO;
-    ckr__crew crew = CKR_ZERO;
-    ckr__jobs jobs = CKR_ZERO;
-    uint64_t i;
-    uint32_t k;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
-        if (!only || only[i])
-            r = ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL);
-    jobs.bytes = ckr__state_bytes(s);
-    if (r == CKR_OK)
-        r = ckr__crew_make(&crew, c, &ckpt->ctx, NULL, s->n_tensors ? s->n_tensors : 1);
-    if (r == CKR_OK) r = ckr__jobs_run(&jobs, &crew);
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
-        uint64_t acc[2] = { 0, 0 };
-        for (k = 0; k < crew.n; k++) {
-            acc[0] += crew.lanes[k].sums[i][0];
-            acc[1] += crew.lanes[k].sums[i][1];
-        }
-        ckr__digest_final(acc, s->tensors[i]->dtype, s->tensors[i]->n_dims, s->tensors[i]->shape,
-                          each[i]);
-    }
-    for (k = 0; bytes && k < crew.n && crew.lanes; k++) *bytes += crew.lanes[k].bytes_read;
-    ckr__crew_free(&crew);
-    return r;
-}
-
-/* Is there anything that could be answered about (`tensors`: of them), and all of it? */
-static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors)
-{
-    const ckr_state *s = &k->state;
-    if (s->n_parts)
-        return ckr__remedy(c->err,
-                           ckr__fail(c->err, CKR_ITEM_PART, k->path, CKR_NO_OFFSET, NULL,
-                                     "%llu of its tensors are parts of larger ones, whose rest is "
-                                     "in other ranks' files", (unsigned long long)s->n_parts),
-                           "open the directory that holds all of them");
-    if (s->n_tensors || (!tensors && (s->n_groups || s->n_schedules || s->n_rng ||
-                                      s->n_leftovers || s->n_notes)))
-        return CKR_OK;             /* a note: of a tensor that is no strided array         */
-    return ckr__remedy(c->err,
-                       ckr__fail(c->err, CKR_ITEM_NOTHING, k->path, CKR_NO_OFFSET, NULL,
-                                 tensors ? "it holds no tensors of a model or an optimizer"
-                                         : "no tensors, parameter groups, schedules, random "
-                                           "streams or other values were found in it"),
-                       "`tree` shows what is there");
-}
-
-static CKR__NOINLINE ckr_result ckr__ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16],
-                                                 uint8_t total[16], ckr_error *err)
-{
-    ckr__ctx c;
-    ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
-    uint8_t (*own)[16] = each, (*steps)[8] = NULL;
-    if (r == CKR_OK && !own) {
-        own = (uint8_t (*)[16])ckr__arena_n(&c, ckpt->state.n_tensors, 16);
-        if (!own) r = c.err->code;
-    }
-    c.total = ckr__state_bytes(&ckpt->state);
-    if (r == CKR_OK) r = ckr__askable(&c, ckpt, true);
-    if (r == CKR_OK) r = ckr__digest_all(&c, ckpt, NULL, own, NULL);
-    if (r == CKR_OK) r = ckr__step_bytes(&c, ckpt, &steps);
-    if (r == CKR_OK)
-        r = ckr__digest_total(&c, (const ckr_tensor *const *)ckpt->state.tensors,
-                              ckpt->state.n_tensors, (const uint8_t (*)[16])own,
-                              (const uint8_t (*)[8])steps, NULL, total);
-    ckr__ctx_free(&c);
-    return r;
-}
-
-CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], uint8_t total[16],
-                                   ckr_error *err)
-{
-    CKR__IN_FENV(ckr_result, ckr__ckpt_digest(ckpt, each, total, err));
-}
-
-/* >>verify.check: copies, masters, checksums */
-
-typedef struct ckr__checker {
-    ckr__ctx        c;         /* owns the notes                                        */
-    const ckr_ckpt *ckpt;
-    ckr_note       *notes;
-    uint64_t        n_notes, bytes_read;
-} ckr__checker;
-
-static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ckr_tensor *t)
-{
-    uint32_t i;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < t->n_pieces && r == CKR_OK; i++) {
-        uint64_t n;
-        if (!t->pieces[i].replica) continue;
-        r = ckr__compare(&k->c, crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1, true);
-        n = ckr__crew_differ(crew);
-        if (r == CKR_OK && n) {
-            char what[512];
-            ckr__format(what, sizeof what,
-                        "%llu elements of the copy in %.300s differ from the first one",
-                        (unsigned long long)n, ckr__file_path(&k->ckpt->ctx, t->pieces[i].file));
-            r = ckr__say(&k->c, "CKR_E_REPLICA_DIFFERS", CKR_ERROR,
-                         ckr__printf(&k->c, "%s (%s)", t->name, t->slot), NULL, NULL, what, NULL);
-        }
-    }
-    return r;
-}
-
-static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_tensor *master,
-                                    const ckr_tensor *param)
-{
-    uint64_t n;
-    ckr_result r = ckr__master_differs(&k->c, crew, master, param, &n);
-    if (r != CKR_OK || !n) return r;
-    return ckr__say(&k->c, "CKR_E_MASTER_DIFFERS", CKR_ERROR, master->name, NULL, NULL,
-                    ckr__master_text(&k->c, master, param, n), NULL);
-}
-
-static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16]);
-static ckr_result ckr__check_members(ckr__checker *k);
-
-/* Each random stream is one that its generator could be in; what is odd about them as a whole. */
-static ckr_result ckr__check_rng(ckr__checker *k)
-{
-    static const char codes[] = "CKR_W_RNG_DUPLICATES CKR_W_RNG_OVERLAP CKR_W_RNG_ODD "
-                                "CKR_W_RNG_OFFSET CKR_W_RNG_SCOPE CKR_W_RNG_EXTRA "
-                                "CKR_W_RNG_STALE";
-    ckr_rng_want want = CKR_ZERO;
-    ckr__rng_result out;
-    uint64_t i;
-    ckr_result r;
-    if (!k->ckpt->state.n_rng) return CKR_OK;
-    want.mode = CKR_MODE_CONTINUE;
-    r = ckr__rng_of_ckpt(&k->c, k->ckpt, &want, NULL, &out);
-    for (i = 0; i < out.n_notes && r == CKR_OK; i++) {
-        const ckr_note *n = &out.notes[i];
-        if (ckr__word_in(codes, n->code))
-            r = ckr__say(&k->c, n->code, n->severity, n->subject, n->old_value, n->new_value,
-                         n->reason, n->remedy);
-    }
-    return r;
-}
-
-/* The parameter that a master is of, NULL when `t` is none. */
-static const ckr_tensor *ckr__check_param(const ckr__checker *k, const ckr__map *params,
-                                          const ckr_tensor *t)
-{
-    uint64_t at;
-    if (strcmp(t->slot, "master") != 0 || !ckr__map_find(params, t->name, strlen(t->name), &at))
-        return NULL;
-    return k->ckpt->state.tensors[at];
-}
-
-/* Bytes that a tensor is compared with: its copies and its parameter. */
-static uint64_t ckr__check_bytes(const ckr_tensor *t, const ckr_tensor *param)
-{
-    uint64_t sum = param ? ckr__pieces_bytes(param, param->pieces, param->n_pieces) : 0;
-    uint32_t i;
-    for (i = 0; i < t->n_pieces; i++)
-        if (t->pieces[i].replica) sum += ckr__pieces_bytes(t, &t->pieces[i], 1);
-    return sum;
-}
-
-static ckr_result ckr__check_copies(ckr__checker *k, const ckr__map *params)
-{
-    const ckr_state *s = &k->ckpt->state;
-    ckr__crew crew;
-    uint64_t i, done = k->c.done;
-    uint32_t n;
-    ckr_result r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, &k->ckpt->ctx, 0);
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
-        const ckr_tensor *t = s->tensors[i], *param = ckr__check_param(k, params, t);
-        r = ckr__check_replicas(k, &crew, t);
-        if (r == CKR_OK && param) r = ckr__check_master(k, &crew, t, param);
-        done += ckr__check_bytes(t, param);
-        k->c.done = done;
-    }
-    for (n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
-    ckr__crew_free(&crew);
-    return r;
-}
-
-static ckr_result ckr__check_all(ckr__checker *k)
-{
-    const ckr_state *s = &k->ckpt->state;
-    ckr__map params = { &k->c, NULL, 0, 0 };
-    uint64_t i;
-    uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
-    ckr_result r;
-    for (i = 0; i < s->n_tensors; i++)
-        if (!strcmp(s->tensors[i]->slot, "param"))
-            ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    k->c.total = ckr__state_bytes(s);
-    for (i = 0; i < s->n_tensors; i++)
-        k->c.total +=
-            ckr__check_bytes(s->tensors[i], ckr__check_param(k, &params, s->tensors[i]));
-    r = ckr__failed(&k->c) ? k->c.err->code : ckr__check_members(k);
-    if (r == CKR_OK) r = ckr__check_rng(k);
-    if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, NULL, each, &k->bytes_read);
-    if (r == CKR_OK) r = ckr__check_side(k, (const uint8_t (*)[16])each);
-    if (r == CKR_OK) r = ckr__check_copies(k, &params);
-    ckr__map_free(&params);
-    return r;
-}
-
-static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report *out,
-                                                ckr_error *err)
-{
-    ckr_result r;
-    uint64_t i;
-    ckr__checker *k = (ckr__checker *)ckr__owner_make(&ckpt->ctx.env, &ckpt->ctx.limits, sizeof *k,
-                                                      err, &r);
-    memset(out, 0, sizeof *out);
-    if (!k) return r;
-    k->ckpt = ckpt;
-    k->c.notes = &k->notes;
-    k->c.n_notes = &k->n_notes;
-    r = ckr__askable(&k->c, ckpt, false);
-    if (r == CKR_OK) r = ckr__check_all(k);
-    if (r == CKR_OK) r = k->c.err->code;
-    out->notes = k->notes;
-    out->n_notes = k->n_notes;
-    out->bytes_read = k->bytes_read;
-    out->_owner = k;
-    out->sound = r == CKR_OK;
-    for (i = 0; i < k->n_notes; i++)
-        if (k->notes[i].severity == CKR_ERROR) out->sound = false;
-    for (i = 0; i < ckpt->state.n_notes; i++)          /* found wrong when it was opened     */
-        if (ckpt->state.notes[i].severity == CKR_ERROR) out->sound = false;
-    if (r != CKR_OK) ckr_report_free(out);
-    return r;
-}
-
-CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report *out, ckr_error *err)
-{
-    CKR__IN_FENV(ckr_result, ckr__ckpt_check(ckpt, out, err));
-}
-
-CKR_API void ckr_report_free(ckr_report *r)
-{
-    ckr__owner_free(r->_owner, sizeof(ckr__checker));
-    memset(r, 0, sizeof *r);
-}
-
-/* >>verify.diff: two checkpoints of any format and topology */
-
-typedef struct ckr__differ {
-    ckr__ctx         c;
-    const ckr_ckpt  *a, *b;
-    ckr_tensor_diff *tensors;
-    uint64_t         n_tensors;
-    ckr_note        *others;
-    uint64_t         n_others;
-} ckr__differ;
-
-static ckr_tensor_diff *ckr__diff_add(ckr__differ *d, const ckr_tensor *t, int where)
-{
-    ckr_tensor_diff *x = CKR__PUSH(ckr_tensor_diff, &d->c, d->tensors, d->n_tensors);
-    x->name = t->name;
-    x->slot = t->slot;
-    x->where = (where > 0) - (where < 0);
-    x->n_elements = (uint64_t)ckr__box_volume(t->n_dims, t->shape);
-    x->max_ulp = ckr__is_float(t->dtype) ? 0 : CKR_NO_ULP;
-    return x;
-}
-
-static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_tensor *x,
-                                   const ckr_tensor *y)
-{
-    ckr_tensor_diff *out;
-    uint32_t i;
-    uint64_t n;
-    ckr_result r;
-    if (x->dtype != y->dtype || x->n_dims != y->n_dims ||
-        memcmp(x->shape, y->shape, x->n_dims * sizeof *x->shape)) {
-        ckr__diff_add(d, x, 0);
-        return d->c.err->code;
-    }
-    r = ckr__compare(&d->c, crew, x, x->pieces, x->n_pieces, y->pieces, y->n_pieces, true);
-    n = ckr__crew_differ(crew);
-    if (r != CKR_OK || !n) return r;
-    out = ckr__diff_add(d, x, 0);
-    out->n_elements = n;
-    for (i = 0; i < crew->n; i++) {
-        if (out->max_ulp != CKR_NO_ULP && crew->lanes[i].max_ulp > out->max_ulp)
-            out->max_ulp = crew->lanes[i].max_ulp;
-        if (crew->lanes[i].max_abs > out->max_abs || !(crew->lanes[i].max_abs <= DBL_MAX))
-            out->max_abs = crew->lanes[i].max_abs;
-    }
-    return d->c.err->code;
-}
-
-/* Is list[i] a master that equals its fp32 parameter? The digest passes over such a one, since not
-   all formats have it. */
-static ckr_result ckr__diff_spare(ckr__differ *d, const ckr_ckpt *of, void *const *list, uint64_t n,
-                                  uint64_t i, bool *spare)
-{
-    const ckr_tensor *t = (const ckr_tensor *)list[i], *u = NULL;
-    ckr__crew crew;
-    ckr_result r;
-    *spare = false;
-    if (strcmp(t->slot, "master") != 0 || t->dtype != CKR_DTYPE_F32) return CKR_OK;
-    for (i++; i < n; i++) {
-        u = (const ckr_tensor *)list[i];
-        if (strcmp(u->name, t->name) != 0) return CKR_OK;
-        if (!strcmp(u->slot, "param")) break;
-    }
-    if (i == n || u->dtype != t->dtype || u->n_dims != t->n_dims ||
-        memcmp(u->shape, t->shape, t->n_dims * sizeof *t->shape) != 0)
-        return CKR_OK;
-    r = ckr__crew_make(&crew, &d->c, &of->ctx, &of->ctx, 0);
-    crew.aside = true;
-    if (r == CKR_OK)
-        r = ckr__compare(&d->c, &crew, t, t->pieces, t->n_pieces, u->pieces, u->n_pieces, true);
-    *spare = r == CKR_OK && !ckr__crew_differ(&crew);
-    ckr__crew_free(&crew);
-    return r;
-}
-
-/* Tensors of both sides in one order, like a merge of two sorted lists. */
-static ckr_result ckr__diff_tensors(ckr__differ *d)
-{
-    bool spare = false;
-    const ckr_state *s = &d->a->state, *t = &d->b->state;
-    void **x = (void **)ckr__arena_n(&d->c, s->n_tensors, sizeof *x),
-         **y = (void **)ckr__arena_n(&d->c, t->n_tensors, sizeof *y);
-    uint64_t i, k, done = 0;
-    ckr__crew crew;
-    ckr_result r;
-    if (!x || !y) return d->c.err->code;
-    for (i = 0; i < t->n_tensors; i++)
-        d->c.total += ckr__pieces_bytes(t->tensors[i], t->tensors[i]->pieces,
-                                        t->tensors[i]->n_pieces);
-    for (i = 0; i < s->n_tensors; i++) x[i] = s->tensors[i];
-    for (i = 0; i < t->n_tensors; i++) y[i] = t->tensors[i];
-    if (!ckr__sort(&d->c, x, (size_t)s->n_tensors, ckr__tensor_cmp) ||
-        !ckr__sort(&d->c, y, (size_t)t->n_tensors, ckr__tensor_cmp))
-        return CKR_E_NOMEM;
-    r = ckr__crew_make(&crew, &d->c, &d->a->ctx, &d->b->ctx, 0);
-    for (i = k = 0; r == CKR_OK && (i < s->n_tensors || k < t->n_tensors);) {
-        int order = i >= s->n_tensors ? 1 : k >= t->n_tensors ? -1 : ckr__tensor_cmp(x[i], y[k]);
-        if (order == 0)
-            r = ckr__diff_tensor(d, &crew, (const ckr_tensor *)x[i], (const ckr_tensor *)y[k]);
-        else
-            r = order < 0 ? ckr__diff_spare(d, d->a, x, s->n_tensors, i, &spare)
-                          : ckr__diff_spare(d, d->b, y, t->n_tensors, k, &spare);
-        if (r == CKR_OK && order && !spare)
-            ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order);
-        if (order >= 0)
-            done += ckr__pieces_bytes((const ckr_tensor *)y[k], ((const ckr_tensor *)y[k])->pieces,
-                                      ((const ckr_tensor *)y[k])->n_pieces);
-        d->c.done = done;
-        if (order <= 0) i++;
-        if (order >= 0) k++;
-    }
-    ckr__crew_free(&crew);
-    return r == CKR_OK ? d->c.err->code : r;
-}
-
-static ckr_result ckr__diff_others(ckr__differ *d);
-
-static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
-                                               ckr_error *err)
-{
-    ckr_result r;
-    ckr__differ *d = (ckr__differ *)ckr__owner_make(&a->ctx.env, &a->ctx.limits, sizeof *d, err,
-                                                    &r);
-    memset(out, 0, sizeof *out);
-    if (!d) return r;
-    d->a = a;
-    d->b = b;
-    d->c.notes = &d->others;
-    d->c.n_notes = &d->n_others;
-    r = ckr__askable(&d->c, a, false);
-    if (r == CKR_OK) r = ckr__askable(&d->c, b, false);
-    if (r == CKR_OK) r = ckr__diff_tensors(d);
-    if (r == CKR_OK) r = ckr__diff_others(d);
-    if (r == CKR_OK) r = d->c.err->code;
-    out->tensors = d->tensors;
-    out->n_tensors = d->n_tensors;
-    out->others = d->others;
-    out->n_others = d->n_others;
-    out->_owner = d;
-    if (r != CKR_OK) ckr_diff_free(out);
-    return r;
-}
-
-CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
-                                 ckr_error *err)
-{
-    CKR__IN_FENV(ckr_result, ckr__ckpt_diff(a, b, out, err));
-}
-
-CKR_API void ckr_diff_free(ckr_diff *out)
-{
-    ckr__owner_free(out->_owner, sizeof(ckr__differ));
-    memset(out, 0, sizeof *out);
-}
-
-/* >>verify.members: CRC-32 of every member of every zip archive that the checkpoint opened */
-
-typedef struct ckr__crc_job {
-    ckr__file *file;
-    const ckr__member *member;
-    bool wrong;
-} ckr__crc_job;
-typedef struct ckr__crc_jobs {
-    ckr__ctx *c;
-    ckr__crew *crew;
-    ckr__crc_job *list;
-    uint64_t n, n_packed;
-    uint64_t bytes, first;     /* of all, and of what the first lane reads                 */
-} ckr__crc_jobs;
-
-static bool ckr__crc_file(const ckr__crc_jobs *j, ckr__lane *w, const ckr__crc_job *x,
-                          uint32_t *crc)
-{
-    uint64_t at = x->member->offset, left = x->member->size;
-    *crc = 0;
-    while (left) {
-        size_t n = left < CKR__BLOCK ? (size_t)left : CKR__BLOCK;
-        uint8_t *p = w->block[0] + ckr__misplaced(w->block[0], at);
-        int32_t sys = j->c->env.io.read_fn(j->c->env.io.user, x->file->handle, at, p, n);
-        if (sys) return ckr__fail_io(&w->err, CKR_ITEM_IO_READ, x->file->path, sys) == CKR_OK;
-        *crc = ckr__crc32(*crc, p, n);
-        w->bytes_read += n;
-        at += n;
-        left -= n;
-        if (!ckr__tell(j->c, (uint32_t)(w - j->crew->lanes), j->bytes, w->bytes_read, j->first,
-                       &w->err))
-            return false;
-    }
-    return true;
-}
-
-static void ckr__crc_lane(void *arg, uint32_t lane)
-{
-    ckr__crc_jobs *j = (ckr__crc_jobs *)arg;
-    ckr__lane *w = &j->crew->lanes[lane];
-    uint64_t i;
-    for (i = lane; i < j->n && w->err.code == CKR_OK; i += j->crew->n) {
-        uint32_t crc;
-        if (!ckr__crc_file(j, w, &j->list[i], &crc)) return;
-        j->list[i].wrong = crc != j->list[i].member->crc;
-    }
-}
-
-/* Adds the members of bytes that are a zip archive; a CRC of 0 means that the writer computed
-   none. */
-static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, uint32_t file,
-                                   uint64_t offset, uint64_t size)
-{
-    uint8_t magic[4];
-    ckr__zip z;
-    uint64_t i;
-    ckr_result r;
-    if (size < 22) return CKR_OK;
-    r = ckr__file_read(&k->c, file, offset, magic, 4);
-    if (r != CKR_OK || memcmp(magic, "PK\003\004", 4) != 0) return r;
-    r = ckr__zip_open(&k->c, file, offset, size, &z);
-    for (i = 0; i < z.n && r == CKR_OK; i++) {
-        ckr__crc_job *x;
-        if (!z.members[i].crc || !z.members[i].size) continue;
-        if (z.members[i].method) {     /* the sum is of bytes that are not unpacked here */
-            j->n_packed++;
-            continue;
-        }
-        x = CKR__PUSH(ckr__crc_job, &k->c, j->list, j->n);
-        x->file = CKR__DUP(&k->c, ckr__file, &k->c.files[file], 1);  /* their table moves */
-        x->member = &z.members[i];
-    }
-    return k->c.err->code;
-}
-
-/* Files that hold archives hold them where the reader has found them; any other file may be one. */
-static ckr_result ckr__crc_files(ckr__checker *k, ckr__crc_jobs *j)
-{
-    const ckr__ctx *from = &k->ckpt->ctx;
-    bool *sliced = CKR__NEW_N(&k->c, bool, from->n_files);
-    uint32_t n;
-    uint64_t i;
-    ckr_result r = sliced && ckr__files_borrow(&k->c, from) ? CKR_OK : k->c.err->code;
-    for (i = 0; i < from->n_slices && r == CKR_OK; i++) sliced[from->slices[i].file] = true;
-    for (n = 0; n < from->n_files && r == CKR_OK; n++)
-        if (!sliced[n]) r = ckr__crc_collect(k, j, n, 0, k->c.files[n].size);
-    for (i = 0; i < from->n_slices && r == CKR_OK; i++)
-        r = ckr__crc_collect(k, j, from->slices[i].file, from->slices[i].offset,
-                             from->slices[i].size);
-    return r;
-}
-
-static ckr_result ckr__check_members(ckr__checker *k)
-{
-    ckr__crc_jobs j = CKR_ZERO;
-    ckr__crew crew = CKR_ZERO;
-    uint64_t i;
-    uint32_t n;
-    ckr_result r;
-    j.c = &k->c;
-    r = ckr__crc_files(k, &j);
-    if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, NULL, 0);
-    if (r == CKR_OK) {
-        j.crew = &crew;
-        for (i = 0; i < j.n; i++) {
-            j.bytes += j.list[i].member->size;
-            if (i % crew.n == 0) j.first += j.list[i].member->size;
-        }
-        k->c.total += j.bytes;
-        ckr__for(&k->c, crew.n, ckr__crc_lane, &j);
-        k->c.done += j.bytes;
-        r = ckr__crew_error(&crew);
-    }
-    for (n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
-    for (i = 0; i < j.n && r == CKR_OK; i++)
-        if (j.list[i].wrong)
-            r = ckr__say(&k->c, "CKR_E_MEMBER_CRC", CKR_ERROR,
-                         ckr__printf(&k->c, "%s: %s", j.list[i].file->path,
-                                     j.list[i].member->name),
-                         NULL, NULL, "the member's bytes do not match its CRC-32", NULL);
-    if (r == CKR_OK && j.n_packed)
-        r = ckr__say(&k->c, "CKR_N_MEMBER_DEFLATED", CKR_EXACT, "members", NULL,
-                     ckr__printf(&k->c, "%llu not checked", (unsigned long long)j.n_packed),
-                     "they are compressed, as TorchScript's code is; no tensor lies in them", NULL);
-    ckr__crew_free(&crew);
-    return r;
 }
 
 /* >>ckpt ---------------------------------------------------------------------- */
