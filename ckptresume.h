@@ -26254,6 +26254,17 @@ static ckr_node *ckr__dict_value(const ckr_node *d, const char *key)
     return NULL;
 }
 
+/* The dict under a key of a dict, made where it is not there. NULL: something else is there, or
+   the error is set. */
+static ckr_node *ckr__dict_under(ckr__ctx *c, ckr_node *d, const char *key)
+{
+    ckr_node *of = d && key ? ckr__dict_value(d, key) : NULL;
+    if (!d || !key || of) return ckr_node_is_dict(of) ? of : NULL;
+    of = ckr__node(c, CKR_NODE_DICT);
+    ckr__node_set(c, d, key, of);
+    return of;
+}
+
 static ckr_node *ckr__carry_base64(ckr__ctx *c, const uint8_t *p, size_t n)
 {
     char *text = (char *)ckr__arena(c, n / 3 * 4 + 8);
@@ -36602,57 +36613,6 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
     return out;
 }
 
-/* The dict under a key of a dict, made where it is not there. NULL: something else is there, or
-   the error is set. */
-static ckr_node *ckr__dict_under(ckr__ctx *c, ckr_node *d, const char *key)
-{
-    ckr_node *of = d && key ? ckr__dict_value(d, key) : NULL;
-    if (!d || !key || of) return ckr_node_is_dict(of) ? of : NULL;
-    of = ckr__node(c, CKR_NODE_DICT);
-    ckr__node_set(c, d, key, of);
-    return of;
-}
-
-/* An item of a directory of section dcp as a node of a state dict: a global tensor whose parts are
-   its chunks, or an object. NULL: the error is set. */
-static ckr_node *ckr__dcp_node(ckr__dcp *d, const ckr__dcp_item *x)
-{
-    ckr_node *n = ckr__node(d->c, CKR_NODE_TENSOR), *object = NULL;
-    ckr_view *v = CKR__NEW_N(d->c, ckr_view, x->n_chunks + 1);
-    ckr_dist *dist = CKR__NEW(d->c, ckr_dist);
-    ckr_shard *shards = CKR__NEW_N(d->c, ckr_shard, x->n_chunks);
-    int64_t *dims = CKR__NEW_N(d->c, int64_t, (x->n_chunks + 1) * 2 * CKR_MAX_DIMS);
-    uint64_t i;
-    if (x->bytes) return ckr__dcp_object(d, x, &object) == CKR_OK ? object : NULL;
-    if (!n || !v || !dist || !shards || !dims) return NULL;
-    for (i = 0; i < x->n_chunks; i++) {
-        const ckr__dcp_chunk *k = &x->chunks[i];
-        if (d->files[k->file].transform) {
-            ckr__dcp_fail(d, CKR_ITEM_DCP_TRANSFORM, d->files[k->file].name, x->fqn, NULL);
-            return NULL;
-        }
-        if (ckr__dcp_view(d, x, k, &v[i], dims + i * 2 * CKR_MAX_DIMS) != CKR_OK) return NULL;
-        shards[i].start = k->start;
-        shards[i].count = k->count;
-        shards[i].rank = d->files[k->file].rank;
-        shards[i].local = &v[i];
-    }
-    n->u.view = &v[i];
-    if (!x->n_dims && i) n->u.view = v;
-    dist->class_name = "";
-    dist->rank = dist->world = -1;
-    dist->shards = shards;
-    dist->n_shards = i;
-    v[i].dtype = i ? v[0].dtype : x->dtype;
-    v[i].n_dims = x->n_dims;
-    v[i].shape = x->shape;
-    v[i].stride = dims + i * 2 * CKR_MAX_DIMS;
-    v[i].file = CKR_NO_FILE;
-    v[i].dist = dist;
-    ckr__strides(x->n_dims, x->shape, dims + i * 2 * CKR_MAX_DIMS);
-    return n;
-}
-
 /* >>dcp.emit ------------------------------------------------------------------ */
 /* Describing a directory of section dcp: one data file a rank, tensors in slices, objects where
    there is least so far, the index last.
@@ -36897,9 +36857,11 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
     return r;
 }
 
+#if !defined(CKPTRESUME_NO_VERL) || !defined(CKPTRESUME_NO_ACCELERATE)
+
 /* >>fsdp ---------------------------------------------------------------------- */
 /* A model and its optimizer that FSDP has cut over ranks, each with files of its own. Parameters
-   are parts of global tensors (>>dist), and so are FSDP2's moments. FSDP1's optimizer knows units
+   are parts of global tensors (>>torch.dist), and so are FSDP2's moments. FSDP1's optimizer knows units
    instead: what no wrapped layer holds, and each wrapped layer, is one vector, cut in equal parts,
    with zeros behind its end. With use_orig_params it stores what of each parameter lies in the
    rank's part, and in the vector each begins at a multiple of 16 bytes. No file names the units:
@@ -36907,7 +36869,7 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
    Source: torch/distributed/fsdp/_flat_param.py.                                               */
 
 enum { CKR__FSDP_PARTS = 0, CKR__FSDP_FLAT, CKR__FSDP_ORIG };
-enum { CKR__FSDP_LISTS = 6 };
+enum { CKR__FSDP_LISTS = 6, CKR__FSDP_SLOTS = 64 };
 
 typedef struct ckr__fsdp_param {       /* one name of the model's files                   */
     const char     *key, *name;        /* there, and in the run state                     */
@@ -36996,16 +36958,16 @@ static ckr_tensor *ckr__fsdp_take(ckr__fsdp *f, uint32_t rank, const char *path,
 
 static bool ckr__mesh_equal(const ckr_mesh *a, const ckr_mesh *b)
 {
-    uint64_t i, n = 1;
+    uint64_t i;
     uint32_t d;
     if (a == b) return true;
     if (!a || !b || a->n_dims != b->n_dims || !a->names != !b->names ||
         strcmp(a->device_type, b->device_type) != 0)
         return false;
-    for (d = 0; d < a->n_dims; n *= (uint64_t)a->shape[d++])
+    for (d = 0; d < a->n_dims; d++)
         if (a->shape[d] != b->shape[d] || (a->names && strcmp(a->names[d], b->names[d]) != 0))
             return false;
-    for (i = 0; i < n; i++)
+    for (i = ckr__mesh_size(a); i-- > 0;)
         if (a->ranks[i] != b->ranks[i]) return false;
     return true;
 }
@@ -37014,12 +36976,12 @@ static bool ckr__mesh_equal(const ckr_mesh *a, const ckr_mesh *b)
 static ckr_result ckr__fsdp_place(ckr__fsdp *f)
 {
     const ckr_mesh *m = f->mesh;
-    uint64_t i, n = 1;
-    uint32_t d, seen = 0;
+    uint64_t i, n;
+    uint32_t seen = 0;
     f->n_shards = f->n_ranks;
     for (i = 0; i < f->n_ranks; i++) f->ranks[i].shard = (uint32_t)i;
     if (!m) return CKR_OK;
-    for (d = 0; d < m->n_dims; d++) n *= (uint64_t)m->shape[d];
+    n = ckr__mesh_size(m);
     f->n_shards = (uint32_t)m->shape[m->n_dims - 1];
     for (i = 0; i < n; i++) {
         const int64_t r = m->ranks[i];
@@ -37071,7 +37033,6 @@ static ckr_result ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key,
         if (rank) return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key,
                                        "rank 0 has no tensor of this name");
         p = CKR__PUSH(ckr__fsdp_param, f->c, f->params, f->n_params);
-        memset(p, 0, sizeof *p);
         p->key = key;
         p->name = *f->head ? ckr__printf(f->c, "%s%s", f->head, key) : key;
         p->node = n;
@@ -37221,35 +37182,36 @@ static bool ckr__fsdp_find_lists(ckr__fsdp *f, ckr__fsdp_lists *l)
 }
 
 /* Gives each parameter its unit, where the layers of the lists in `mask` are wrapped: the root's
-   is the first, a layer's comes before those inside it. */
+   is the first, a layer's comes before those inside it. What has no parameter of its own beside
+   those of the layers inside it is no unit. */
 static bool ckr__fsdp_wrap(ckr__fsdp *f, ckr__fsdp_lists *l, uint32_t mask)
 {
     ckr__map units;
     char list[256];
-    uint64_t i, id, root = 0, pass;
+    uint64_t i, id, n_units = 1, *now;
     memset(&units, 0, sizeof units);
     units.c = f->c;
-    for (pass = 0; pass < 2; pass++) {
-        for (i = 0, f->n_units = root; i < f->n_params; i++) {
-            ckr__fsdp_param *p = &f->params[i];
-            size_t at = 0;
-            bool in = false;
-            if (!ckr__fsdp_is_own(p)) continue;
-            p->unit = 0;
-            while (ckr__name_number(p->key, &at)) {
-                const size_t n = ckr__name_list(p->key, at, list);
-                if (!ckr__map_find(&l->found, list, n, &id) || !(mask >> id & 1)) continue;
-                in = true;
-                if (pass && !ckr__map_find(&units, p->key, at, &id)) {
-                    id = f->n_units++;
-                    ckr__map_put(&units, p->key, at, id, NULL);
-                }
-                p->unit = (uint32_t)id;
+    for (i = 0; i < f->n_params; i++) {
+        ckr__fsdp_param *p = &f->params[i];
+        size_t at = 0;
+        p->unit = 0;
+        while (ckr__fsdp_is_own(p) && ckr__name_number(p->key, &at)) {
+            const size_t n = ckr__name_list(p->key, at, list);
+            if (!ckr__map_find(&l->found, list, n, &id) || !(mask >> id & 1)) continue;
+            if (!ckr__map_find(&units, p->key, at, &id)) {
+                id = n_units++;
+                ckr__map_put(&units, p->key, at, id, NULL);
             }
-            if (!in) root = 1;
+            p->unit = (uint32_t)id;
         }
     }
     ckr__map_free(&units);
+    now = CKR__NEW_N(f->c, uint64_t, n_units);
+    for (i = 0; now && i < f->n_params; i++)
+        if (ckr__fsdp_is_own(&f->params[i])) now[f->params[i].unit] = 1;
+    for (i = f->n_units = 0; now && i < n_units; i++)
+        if (now[i]) now[i] = f->n_units++;
+    for (i = 0; now && i < f->n_params; i++) f->params[i].unit = (uint32_t)now[f->params[i].unit];
     return !ckr__failed(f->c);
 }
 
@@ -37500,12 +37462,12 @@ static ckr_result ckr__fsdp_slot(ckr__fsdp *f, uint32_t rank, uint64_t number, c
 /* Groups as the first rank has them, with the parameters' names. */
 static ckr_result ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
 {
+    bool *seen = CKR__NEW_N(f->c, bool, f->n_numbers);
     uint64_t i, k;
     int64_t at, n;
-    for (i = 0; i < list->count && !ckr__failed(f->c); i++) {
+    for (i = 0; seen && i < list->count && !ckr__failed(f->c); i++) {
         const ckr_node *raw = list->u.items[i], *params = ckr_node_get(raw, "params");
         ckr_group *g = ckr__group_add(f->c, f->s, raw);
-        g->params = CKR__NEW_N(f->c, const char *, f->n_params);
         for (k = 0; ckr_node_is_list(params) && k < params->count && !ckr__failed(f->c); k++) {
             uint64_t number = f->n_numbers;
             const ckr_node *id = params->u.items[k];
@@ -37513,12 +37475,39 @@ static ckr_result ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
             else if (ckr_node_str(id) && ckr__map_find(&f->names, id->u.str, (size_t)id->count,
                                                        &number))
                 number = (uint64_t)f->params[number].number;
-            if (number >= f->n_numbers)
+            if (number >= f->n_numbers || seen[number])
                 return ckr__fsdp_bad(f, CKR_ITEM_TRAINER_NAMES, f->ranks[0].optim_path, "params",
-                                     "a group lists a parameter that the model has not");
+                                     number < f->n_numbers
+                                         ? "the groups list a parameter twice"
+                                         : "a group lists a parameter that the model has not");
+            seen[number] = true;
             for (at = f->first[number]; at >= 0; at = f->params[at].next)
-                if (g->n_params < f->n_params) g->params[g->n_params++] = f->params[at].name;
+                *CKR__PUSH(const char *, f->c, g->params, g->n_params) = f->params[at].name;
         }
+    }
+    return f->c->err->code;
+}
+
+/* What each parameter has, as all ranks' files have it, into its slots. */
+static ckr_result ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
+{
+    const ckr_node *state = f->ranks[rank].state[number];
+    const char *rel = ckr__base(f->ranks[0].optim_path);
+    const uint64_t n = ckr__dict_n(state);
+    uint64_t i;
+    if (n > CKR__FSDP_SLOTS)
+        return ckr__fsdp_bad(f, CKR_ITEM_LIMIT, f->ranks[rank].optim_path, "state",
+                             "a parameter has %llu values, at most %d are read",
+                             (unsigned long long)n, (int)CKR__FSDP_SLOTS);
+    for (i = 0; i < n && !ckr__failed(f->c); i++) {
+        const char *slot = ckr__dict_key(state, i);
+        const ckr_node *v = ckr__dict_at(state, i);
+        const ckr_view *view = !slot ? NULL : v->kind == CKR_NODE_TENSOR ? v->u.view
+                               : ckr__is_number(v) ? ckr__number_view(f->c, v) : NULL;
+        if (view) ckr__fsdp_slot(f, rank, number, slot, view);
+        else if (rank == 0 && slot && ++f->n_rest)
+            ckr__leave(f->c, f->s, rel, ckr__printf(f->c, "state/%llu/%s",
+                                                    (unsigned long long)number, slot), v);
     }
     return f->c->err->code;
 }
@@ -37527,17 +37516,17 @@ static ckr_result ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
 static ckr_result ckr__fsdp_optimizer(ckr__fsdp *f)
 {
     const ckr_node *list;
-    uint64_t n, i, k;
+    const ckr_node *root = f->ranks[0].optim;
+    uint64_t n, i;
     uint32_t r;
     bool named;
-    const ckr_view *number;
     ckr_result e = CKR_OK;
-    if (!f->ranks[0].optim) return CKR_OK;
+    if (!root) return CKR_OK;
     for (r = 0; r < f->n_ranks; r++)
         if (!ckr__is_optimizer(f->ranks[r].optim))
             return ckr__fsdp_bad(f, CKR_ITEM_TRAINER_STATE, f->ranks[r].optim_path, NULL,
                                  "expected the state dict of an optimizer: state and param_groups");
-    list = ckr_node_get(f->ranks[0].optim, "param_groups");
+    list = ckr_node_get(root, "param_groups");
     n = ckr__fsdp_listed(list, &named);
     if (!ckr__fsdp_number(f)) return f->c->err->code;
     if (!named && list->count > 1)
@@ -37558,21 +37547,11 @@ static ckr_result ckr__fsdp_optimizer(ckr__fsdp *f)
     if (e == CKR_OK && !ckr__fsdp_number(f)) e = f->c->err->code;
     if (e == CKR_OK) e = ckr__fsdp_groups(f, list);
     for (r = 0; r < f->n_ranks && e == CKR_OK; r++)
-        for (i = 0; i < f->n_numbers && e == CKR_OK; i++) {
-            const ckr_node *state = f->ranks[r].state[i];
-            for (k = 0; k < ckr__dict_n(state) && e == CKR_OK; k++) {
-                const char *slot = ckr__dict_key(state, k);
-                const ckr_node *v = ckr__dict_at(state, k);
-                if (slot && v->kind == CKR_NODE_TENSOR)
-                    e = ckr__fsdp_slot(f, r, i, slot, v->u.view);
-                else if (slot && ckr__is_number(v))
-                    e = (number = ckr__number_view(f->c, v)) ? ckr__fsdp_slot(f, r, i, slot, number)
-                                                         : f->c->err->code;
-                else if (r == 0 && slot && ++f->n_rest)
-                    ckr__leave(f->c, f->s, ckr__base(f->ranks[0].optim_path),
-                               ckr__printf(f->c, "state/%llu/%s", (unsigned long long)i, slot), v);
-            }
-        }
+        for (i = 0; i < f->n_numbers && e == CKR_OK; i++) e = ckr__fsdp_slots(f, r, i);
+    for (i = 0; i < root->count && e == CKR_OK; i++)
+        if (ckr__dict_key(root, i) && !ckr__word_in("state param_groups", ckr__dict_key(root, i)))
+            e = ckr__leave(f->c, f->s, ckr__base(f->ranks[0].optim_path), ckr__dict_key(root, i),
+                           ckr__dict_at(root, i));
     return e;
 }
 
@@ -37620,7 +37599,6 @@ static bool ckr__fsdp_names(ckr__fsdp_save *x)
         const ckr_tensor *t = x->s->tensors[i];
         if (!strcmp(t->slot, "param") && ckr__starts(t->name, to->head)) {
             ckr__fsdp_param *p = CKR__PUSH(ckr__fsdp_param, x->c, to->params, to->n_params);
-            memset(p, 0, sizeof *p);
             p->name = t->name;
             p->key = t->name + n;
             p->buffer = t->buffer;
@@ -37630,7 +37608,6 @@ static bool ckr__fsdp_names(ckr__fsdp_save *x)
     for (i = 0; i < x->s->n_ties; i++)
         if (ckr__starts(x->s->ties[i].other, to->head)) {
             ckr__fsdp_param *p = CKR__PUSH(ckr__fsdp_param, x->c, to->params, to->n_params);
-            memset(p, 0, sizeof *p);
             p->name = x->s->ties[i].other;
             p->key = p->name + n;
             p->tied = true;
@@ -37686,9 +37663,10 @@ static bool ckr__fsdp_begin(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
                            i < x->to.n_params ? x->to.params[i].node : NULL);
 }
 
-/* The layout of the coming run, on `ranks` ranks of which `shards` make a copy. */
+/* The layout of the coming run, on `ranks` ranks of which `shards` make a copy, and its mesh's
+   names. ckr__map_free(&x->to.names) when all is written, whatever this returns. */
 static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t ranks, uint32_t shards,
-                              uint8_t form)
+                              uint8_t form, const char *const names[2])
 {
     ckr__fsdp *to = &x->to;
     uint32_t r;
@@ -37711,7 +37689,8 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
     if (form != CKR__FSDP_PARTS && (!x->from || x->from->form == CKR__FSDP_PARTS) &&
         !ckr__fsdp_units_guess(to))
         return false;
-    return (form == CKR__FSDP_PARTS || ckr__fsdp_layout(to)) && ckr__fsdp_number(to);
+    return (form == CKR__FSDP_PARTS || ckr__fsdp_layout(to)) && ckr__fsdp_number(to) &&
+           ckr__fsdp_mesh(x, names);
 }
 
 static ckr_dtype ckr__fsdp_dtype(const ckr__fsdp_save *x, const ckr__fsdp_param *p)
@@ -37752,14 +37731,24 @@ static ckr_node *ckr__fsdp_part(ckr__fsdp_save *x, ckr__out_file *f, uint32_t ra
                  : ckr__entry_whole(x->c, f, t->name, t, dtype, rank > 0);
 }
 
-/* What the source's dict has beside tensors and numbers goes on as it was. */
+/* A dict of the source's kind, with its attributes; a new one of `kind` where it has none. */
+static ckr_node *ckr__fsdp_dict(ckr__fsdp_save *x, ckr__out_file *f, ckr_node_kind kind,
+                                const ckr_node *was)
+{
+    ckr_node *d = ckr__node(x->c, ckr_node_is_dict(was) ? (ckr_node_kind)was->kind : kind);
+    if (d && was && was->attrs) d->attrs = ckr__copy_tree(x->c, f, was->attrs, NULL);
+    return d;
+}
+
+/* What the source's dict has beside tensors, and the coming one has not, goes on as it was. */
 static void ckr__fsdp_put_rest(ckr__fsdp_save *x, ckr__out_file *f, ckr_node *d,
                                const ckr_node *was)
 {
     uint64_t i;
     for (i = 0; i < ckr__dict_n(was); i++) {
         const ckr_node *v = ckr__dict_at(was, i);
-        if (v->kind != CKR_NODE_TENSOR && !ckr__is_number(v))
+        const char *key = ckr__dict_key(was, i);
+        if (v->kind != CKR_NODE_TENSOR && !(key && ckr_node_get(d, key)))
             ckr__node_pair(x->c, d, was->u.items[2 * i], ckr__copy_tree(x->c, f, v, NULL));
     }
 }
@@ -37768,11 +37757,10 @@ static void ckr__fsdp_put_rest(ckr__fsdp_save *x, ckr__out_file *f, ckr_node *d,
 static ckr_node *ckr__fsdp_put_model(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
 {
     const ckr_node *was = x->from ? x->from->ranks[0].model : NULL;
-    ckr_node *root = ckr__node(x->c, was ? (ckr_node_kind)was->kind : CKR_NODE_ODICT), **made;
+    ckr_node *root = ckr__fsdp_dict(x, f, CKR_NODE_ODICT, was), **made;
     uint64_t i, at;
     made = CKR__NEW_N(x->c, ckr_node *, x->to.n_params);
     if (!root || !made) return NULL;
-    if (was && was->attrs) root->attrs = ckr__copy_tree(x->c, f, was->attrs, NULL);
     for (i = 0; i < x->to.n_params; i++) {
         const ckr__fsdp_param *p = &x->to.params[i];
         if (!p->tensor) continue;
@@ -37887,8 +37875,10 @@ static const char *ckr__fsdp_key(const ckr__fsdp *f, uint64_t number)
 static ckr_node *ckr__fsdp_put_optimizer(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
                                          ckr_node *groups)
 {
-    ckr_node *root = ckr__node(x->c, CKR_NODE_DICT), *state = ckr__node(x->c, CKR_NODE_DICT), *v;
+    const ckr_node *was = x->from ? x->from->ranks[0].optim : NULL;
+    ckr_node *root = ckr__fsdp_dict(x, f, CKR_NODE_DICT, was), *state, *v;
     uint64_t i;
+    state = ckr__fsdp_dict(x, f, CKR_NODE_DICT, ckr_node_get(was, "state"));
     ckr__node_set(x->c, root, "state", state);
     ckr__node_set(x->c, root, "param_groups", groups);
     for (i = 0; i < x->to.n_numbers && !ckr__failed(x->c); i++) {
@@ -37897,9 +37887,11 @@ static ckr_node *ckr__fsdp_put_optimizer(ckr__fsdp_save *x, ckr__out_file *f, ui
                                                ? ckr__node_str(x->c, ckr__fsdp_key(&x->to, i))
                                                : ckr__node_int(x->c, (int64_t)i), v);
     }
+    ckr__fsdp_put_rest(x, f, root, was);
     return ckr__failed(x->c) ? NULL : root;
 }
 
+#endif
 
 #ifndef CKPTRESUME_NO_VERL
 
@@ -38280,16 +38272,6 @@ static ckr__out_file *ckr__verl_out(ckr__verl_save *x, const ckr__verl_model *m,
                              CKR_FORMAT_TORCH_ZIP);
 }
 
-/* A list of those that are not NULL. */
-static ckr_node *ckr__strs_node(ckr__ctx *c, const char *a, const char *b, const char *d)
-{
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
-    if (a) ckr__node_push(c, list, ckr__node_str(c, a));
-    if (b) ckr__node_push(c, list, ckr__node_str(c, b));
-    if (d) ckr__node_push(c, list, ckr__node_str(c, d));
-    return list;
-}
-
 static ckr_result ckr__verl_put_text(ckr__verl_save *x, const char *rel, const char *text)
 {
     return ckr__out_text(x->out, rel, text, text ? strlen(text) : 0);
@@ -38312,7 +38294,7 @@ static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *
                extra = !x->from || m->files.n_files[CKR__VERL_EXTRA] > 0;
     ckr__fsdp_save w;
     ckr__out_file *f;
-    ckr_node *scheduler = NULL, *groups = NULL;
+    ckr_node *scheduler = NULL, *groups = NULL, *contents;
     uint32_t r;
     ckr_result e;
     memset(&w, 0, sizeof w);
@@ -38321,10 +38303,9 @@ static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *
     w.t = x->t;
     w.from = x->from ? &m->fsdp : NULL;
     w.whole = version == 1 && x->ranks == 1;
-    if (!ckr__fsdp_prepare(&w, head, x->ranks, x->shards, ckr__verl_form(m, version)))
-        return x->c->err->code;
-    if (!ckr__fsdp_mesh(&w, axes)) return x->c->err->code;
-    e = ckr__verl_scheduler(x, m, first, &scheduler);
+    if (!ckr__fsdp_prepare(&w, head, x->ranks, x->shards, ckr__verl_form(m, version), axes))
+        e = x->c->err->code;
+    else e = ckr__verl_scheduler(x, m, first, &scheduler);
     if (e == CKR_OK && optimizer) groups = ckr__fsdp_put_groups(&w, 1);
     if (e == CKR_OK && optimizer && !groups)
         ckr__refuse(x->c, CKR_ITEM_TRAINER_NAMES, "groups",
@@ -38340,11 +38321,12 @@ static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *
         if (f) f->root = ckr__verl_put_extra(x, m, f, r, scheduler);
     }
     ckr__map_free(&w.to.names);
+    contents = ckr__node(x->c, CKR_NODE_LIST);
+    ckr__node_push(x->c, contents, ckr__node_str(x->c, "model"));
+    if (optimizer) ckr__node_push(x->c, contents, ckr__node_str(x->c, "optimizer"));
+    if (extra) ckr__node_push(x->c, contents, ckr__node_str(x->c, "extra"));
     if (!optimizer || !extra)
-        ckr__verl_set(x, m, "checkpoint.load_contents",
-                      ckr__strs_node(x->c, "model", optimizer ? "optimizer" : NULL,
-                                     extra ? "extra" : NULL),
-                      NULL, "loading ends with a FileNotFoundError at files that are not there");
+        ckr__verl_set(x, m, "checkpoint.load_contents", contents, NULL, "loading ends with a FileNotFoundError at files that are not there");
     if (!x->from || version != m->version)
         ckr__verl_set(x, m, "strategy", ckr__node_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
                       "the optimizer's files are of this FSDP: the other one refuses them");
@@ -45820,6 +45802,9 @@ static ckr_result ckr__af_scan(ckr__ac *r)
     for (i = 0; i < k->n_files[layout]; i++)
         if (k->files[layout][i]->at[CKR__N] >= r->n_fsdp)
             r->n_fsdp = k->files[layout][i]->at[CKR__N] + 1;
+    k->size[CKR__N] = r->n_fsdp;
+    e = ckr__fileset_every(k, (uint8_t)layout, false, NULL);   /* so there are n_fsdp files     */
+    if (e != CKR_OK) return e;
     m->layout = (uint8_t)layout;
     r->fsdp = CKR__NEW_N(r->c, ckr__af, r->n_fsdp);
     if (!r->fsdp) return r->c->err->code;
@@ -45833,6 +45818,46 @@ static ckr_result ckr__af_scan(ckr__ac *r)
         else if (x->kind == CKR__AC_OPTIMIZER) x->kind = CKR__AC_LOOSE;
     }
     return r->c->err->code;
+}
+
+/* An item of a directory of section dcp as a node of a state dict: a global tensor whose parts are
+   its chunks, or an object. NULL: the error is set. */
+static ckr_node *ckr__dcp_node(ckr__dcp *d, const ckr__dcp_item *x)
+{
+    ckr_node *n = ckr__node(d->c, CKR_NODE_TENSOR), *object = NULL;
+    ckr_view *v = CKR__NEW_N(d->c, ckr_view, x->n_chunks + 1);
+    ckr_dist *dist = CKR__NEW(d->c, ckr_dist);
+    ckr_shard *shards = CKR__NEW_N(d->c, ckr_shard, x->n_chunks);
+    int64_t *dims = CKR__NEW_N(d->c, int64_t, (x->n_chunks + 1) * 2 * CKR_MAX_DIMS);
+    uint64_t i;
+    if (x->bytes) return ckr__dcp_object(d, x, &object) == CKR_OK ? object : NULL;
+    if (!n || !v || !dist || !shards || !dims) return NULL;
+    for (i = 0; i < x->n_chunks; i++) {
+        const ckr__dcp_chunk *k = &x->chunks[i];
+        if (d->files[k->file].transform) {
+            ckr__dcp_fail(d, CKR_ITEM_DCP_TRANSFORM, d->files[k->file].name, x->fqn, NULL);
+            return NULL;
+        }
+        if (ckr__dcp_view(d, x, k, &v[i], dims + i * 2 * CKR_MAX_DIMS) != CKR_OK) return NULL;
+        shards[i].start = k->start;
+        shards[i].count = k->count;
+        shards[i].rank = d->files[k->file].rank;
+        shards[i].local = &v[i];
+    }
+    n->u.view = &v[i];
+    if (!x->n_dims && i) n->u.view = v;
+    dist->class_name = "";
+    dist->rank = dist->world = -1;
+    dist->shards = shards;
+    dist->n_shards = i;
+    v[i].dtype = i ? v[0].dtype : x->dtype;
+    v[i].n_dims = x->n_dims;
+    v[i].shape = x->shape;
+    v[i].stride = dims + i * 2 * CKR_MAX_DIMS;
+    v[i].file = CKR_NO_FILE;
+    v[i].dist = dist;
+    ckr__strides(x->n_dims, x->shape, dims + i * 2 * CKR_MAX_DIMS);
+    return n;
 }
 
 /* Puts an item where it was in the state dicts before they were flattened. */
@@ -46012,15 +46037,13 @@ static ckr_result ckr__af_model(ckr__ac *r, uint32_t at)
 static ckr_result ckr__af_read(ckr__ac *r)
 {
     ckr__fileset *k = &r->fsdp->files;
-    const uint8_t model = r->fsdp->layout, optim = CKR__AF_LAYOUTS + r->fsdp->layout;
+    const uint8_t optim = CKR__AF_LAYOUTS + r->fsdp->layout;
     uint32_t i, n = 0;
     ckr_result e;
     for (i = 0; i < k->n_files[optim]; i++)
         if (k->files[optim][i]->at[CKR__N] >= n) n = k->files[optim][i]->at[CKR__N] + 1;
-    k->size[CKR__N] = r->n_fsdp;
-    e = ckr__fileset_every(k, model, false, NULL);
     k->size[CKR__N] = n;
-    if (e == CKR_OK) e = ckr__fileset_every(k, optim, false, NULL);
+    e = ckr__fileset_every(k, optim, false, NULL);
     for (i = 0; i < r->n_fsdp && e == CKR_OK; i++) e = ckr__af_model(r, i);
     for (i = 0; i < r->n_files && e == CKR_OK; i++) {  /* the weights once more, for other uses */
         ckr__ac_file *f = r->files[i];
@@ -46173,16 +46196,15 @@ static ckr_result ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout
     v.w.named = true;
     if (was && was->names) axes[1] = was->names[was->n_dims - 1];
     if (was && was->names && was->n_dims > 1) axes[0] = was->names[0];
-    if (!ckr__fsdp_prepare(&v.w, m->f.head, ranks, shards, CKR__FSDP_PARTS) ||
-        !ckr__fsdp_mesh(&v.w, was && was->names ? axes : NULL))
-        return x->w.c->err->code;
-    if (m->f.ranks[0].optim && !(x->t->without & CKR_OPTIMIZER)) {
+    if (ckr__fsdp_prepare(&v.w, m->f.head, ranks, shards, CKR__FSDP_PARTS,
+                          was && was->names ? axes : NULL) &&
+        m->f.ranks[0].optim && !(x->t->without & CKR_OPTIMIZER)) {
         v.groups = ckr__fsdp_put_groups(&v.w, UINT64_MAX);
-        if (!v.groups) return x->w.c->err->code;
-        e = ckr__af_say_unread(x->w.c, m, layout);
-        if (e != CKR_OK) return e;
+        ckr__af_say_unread(x->w.c, m, layout);
     }
-    e = layout == CKR__AF_SHARDED ? ckr__af_put_model(&v) : ckr__af_put_files(&v);
+    e = x->w.c->err->code;
+    if (e == CKR_OK)
+        e = layout == CKR__AF_SHARDED ? ckr__af_put_model(&v) : ckr__af_put_files(&v);
     if (e == CKR_OK && layout == CKR__AF_SHARDED && v.groups) e = ckr__af_put_optimizer(&v);
     ckr__map_free(&v.w.to.names);
     return e;

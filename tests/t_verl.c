@@ -109,14 +109,15 @@ static bool convert(const char *from, const char *to, uint32_t dp)
 }
 
 /* Every tensor of the live processes, bit for bit, and no other; `head`: before the names. */
-static void equals_truth(const char *path, int k, const char *head)
+static void equals_truth_of(const char *path, const char *truth_path, uint64_t n_params,
+                            const char *head)
 {
+    const bool tied = strstr(truth_path, "tied") != NULL;      /* its text() is used again */
     ckr_ckpt *c = open_ok(path), *truth = NULL;
     const ckr_state *s;
     ckr_error e;
     uint64_t i, found = 0;
-    if (!c || !CHECK_OK(ckr_ckpt_open(text(DATA "/%s/truth.safetensors", cases[k].name), NULL,
-                                      &truth, &e), &e)) {
+    if (!c || !CHECK_OK(ckr_ckpt_open(truth_path, NULL, &truth, &e), &e)) {
         ckr_ckpt_close(c);
         return;
     }
@@ -129,7 +130,7 @@ static void equals_truth(const char *path, int k, const char *head)
         have = by_key(c, state ? text("optimizer.state.%s%s", head, want->name + 16)
                                : text("%s%s", head, want->name));
         if (!have) have = ckr_ckpt_tensor(c, want->name, "param");     /* a file without slots */
-        if (!have && k == TIED && strstr(want->name, HEAD)) continue;    /* the embedding's */
+        if (!have && tied && strstr(want->name, HEAD)) continue;    /* the embedding's */
         if (!t_check(have != NULL, __FILE__, __LINE__, "%s: %s is missing", path, want->name))
             continue;
         a = tensor_bytes(c, have, &n);
@@ -144,9 +145,15 @@ static void equals_truth(const char *path, int k, const char *head)
         found++;
     }
     if (!*head) CHECK_INT(found, ckr_ckpt_state(c)->n_tensors);
-    CHECK_INT(found, 4 * cases[k].params);
+    CHECK_INT(found, 4 * n_params);
     ckr_ckpt_close(c);
     ckr_ckpt_close(truth);
+}
+
+static void equals_truth(const char *path, int k, const char *head)
+{
+    equals_truth_of(path, text(DATA "/%s/truth.safetensors", cases[k].name),
+                    cases[k].params, head);
 }
 
 static void what_is_read(void)
@@ -856,6 +863,30 @@ static void optimizers_of_others(void)
     refused("another model's optimizer", CKR_ITEM_RANK_DIFFERS, "optim");
     foreign(F1_ODD, "optim", 2, F1);
     refused("another model's flat optimizer", CKR_ITEM_FSDP_UNITS, "optim");
+    begin_bad(F2);
+    EDIT(rank_file("optim", 2, 0), "K\x19K\x1a" "e", "K\x19K\x19" "e", -1);
+    refused("a parameter listed twice", CKR_ITEM_TRAINER_NAMES, "optim");
+    memio_remove(&disk, "w/bad");
+    memio_load(&disk, DATA "/rest/global_step_2/actor", BAD);
+    memio_load(&disk, DATA "/bad", "w/many");
+    copy_file("w/many/many.pt", rank_file("optim", 1, 0));
+    refused("a parameter of 68 values", CKR_ITEM_LIMIT, "optim");
+    memio_remove(&disk, "w/many");
+}
+
+/* Each layer wrapped and each expert in it, which has all of the layer's parameters: the layer is
+   no unit then. */
+static void nested_units(void)
+{
+    static const char *const paths[] = { "in/nested", "w/three", "w/two" };
+    int i;
+    memio_load(&disk, DATA "/nested/ckpt", paths[0]);
+    for (i = 0; i < 3; i++) {
+        if (i && !convert(paths[i - 1], paths[i], (uint32_t)(4 - i))) return;
+        equals_truth_of(paths[i], DATA "/nested/truth.safetensors", 10, "");
+    }
+    memio_remove(&disk, "w/three");
+    memio_remove(&disk, "w/two");
 }
 
 /* Replicas of a shard that are not the same: found when they are compared. */
@@ -895,8 +926,9 @@ static void values_beside(void)
 {
 #define ACTOR "w/rest/global_step_2/actor/"
     static const char *const paths[] = { ACTOR "model_world_size_3_rank_2.pt",
-                                         ACTOR "optim_world_size_3_rank_1.pt" };
-    static const char *const keys[] = { "w._extra_state", "state" };
+                                         ACTOR "optim_world_size_3_rank_1.pt",
+                                         ACTOR "optim_world_size_3_rank_2.pt" };
+    static const char *const keys[] = { "w._extra_state", "state", "kept" };
     ckr_target t = target_of(0, 0, 3, -1, NULL);
     ckr_open_desc d = CKR_ZERO;
     ckr_plan *p = NULL;
@@ -906,12 +938,14 @@ static void values_beside(void)
     memio_load(&disk, DATA "/rest", "in/rest");
     if (!written(open_ok("in/rest"), "in/rest", "w/rest", &t)) return;
     d.env = &env;
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < 3; i++) {
         const ckr_node *v;
+        const char *str;
         if (!CHECK_OK(ckr_tree_open(paths[i], &d, &c, &e), &e)) continue;
         v = ckr_node_get(ckr_ckpt_root(c), keys[i]);
-        if (i) v = ckr_node_find(v, "/0/note");
-        CHECK(i ? ckr_node_str(v) && !strcmp(ckr_node_str(v), "hello")
+        str = !i ? NULL : ckr_node_str(i == 1 ? ckr_node_find(v, "/0/note")
+                                              : ckr_node_get(v, "by"));
+        CHECK(i ? str && !strcmp(str, i == 1 ? "hello" : "root")
                 : v && ckr_node_is_list(ckr_node_get(v, "amax")));
         ckr_ckpt_close(c);
     }
@@ -950,6 +984,7 @@ int main(int argc, char **argv)
     RUN(parts_that_do_not_fit);
     RUN(optimizers_of_others);
     RUN(replicas_differ);
+    RUN(nested_units);
     RUN(values_beside);
     RUN(faults);
     if (!t_now.only) bad_all_seen(BAD_VERL, dead);
