@@ -25607,8 +25607,31 @@ static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *r
 
 /* >>dialects ------------------------------------------------------------------ */
 /* A dialect knows the file names, key names and sharding rules of one framework, in both
-   directions, and contains no copy loops. Each is one row of the table at the end of the section.
-   */
+   directions, and contains no copy loops. Each is a section between the kit and >>dialect.table,
+   within `#ifndef CKPTRESUME_NO_...`, and a line of that table. It is put together from
+     which step of a run is meant, and is it ours      >>kit.runs    (probe_fn)
+     the files of every rank                           >>kit.files
+     tensors that lie in parts in many files           >>kit.parts; DTensors, FSDP1 and FSDP2 >>fsdp
+     param groups, random streams                      >>kit.groups, >>kit.streams
+     torch's schedulers, and an LR of its own          >>dialects.follows, >>kit.curve
+     files that are written, and what binds them       >>out, >>kit.dist
+     what others have for most frameworks              >>dialects.dicts, >>dialects.carry
+
+   read_fn fills, in a zeroed state: dialect (its name), format (of the tensors' files),
+   dialect_data (its own struct, for emit_fn of the same dialect), topology (each size, 1 where
+   there is no such axis; ranks: of the processes that saved), progress, tensors and ties, groups,
+   schedules, rng. What the files hold beside that goes to ckr__leave or ckr__loose_add, so that it
+   is listed, written back or said to be lost. What is wrong is ckr__fail with ckr__remedy, what
+   the user must know is ckr__say. What the caller tells (`desc`) of the schedule the core adds.
+
+   emit_fn has a state whose groups, schedules, streams and progress are those of the coming run,
+   and a target: t->topology is its sizes, t->without what is not to be written. dialect_data is
+   its own only where s->dialect is its name; from any other framework it writes what a first save
+   of its own would have. It adds to `out` every file of every rank (ckr__out_file_add: a tree whose
+   ENTRY nodes are bound to tensors of the state), the directory that they lie in (step_dir), the
+   settings that the run must be started with (ckr__setting), and the schedule that the framework
+   follows from all that (`follows`; `unscheduled` where there is no scheduler's state). The
+   planner compares this with what was decided. */
 
 /* How the states that a dialect reads become one torch or safetensors file, where that is not their
    tensors under their own names: the whole file, or its metadata and each tensor. */
@@ -26008,7 +26031,18 @@ static bool ckr__sched_unclocked(ckr__ctx *c, ckr_schedule *x, int64_t ticks, in
 }
 
 /* >>dialects.follows ---------------------------------------------------------- */
-/* What a framework goes on with from what is written for it, and what it must be given. */
+/* What a framework goes on with from what is written for it, and what it must be given.
+
+   A scheduler of torch's, whose state dict is in a file, is read with the groups' dicts:
+       r = ckr__sched_torch(c, state, hyper, s->n_groups, NULL, &x);
+       ckr__sched_stand(x, ckr__step_done(s));         its clock beside the run's updates
+       *CKR__PUSH(ckr_schedule, c, s->schedules, s->n_schedules) = *x;
+       r = ckr__lr_drift(c, s, x);                     are the groups' LRs what it makes of them?
+   and written from the decided one, `want`; `was` is the source's own, NULL from another framework:
+       r = ckr__sched_torch_write(c, want, NULL, want->n_lanes, want->position, &state);
+       r = ckr__torch_follows(c, state, s->groups, want, was, want->rate, done, &out->follows);
+       ckr__setting_scheduler(out, want, was, true);   what its script must be given
+   */
 
 static bool ckr__is_lambda(const ckr_node *state)
 {
@@ -34910,7 +34944,7 @@ static ckr_result ckr__streams_say(const ckr__rank_streams *k)
    The first row that a name matches is the file's; kinds count from 1 to CKR__FILE_KINDS - 1, and
    kind 0 is a file of no row. In a pattern
      {tp} {ep} {dp} {pp} {rank} {n}   is the number on that axis (n: of a layer, a shard ...)
-     {TP} {EP} {DP} {PP} {RANK} {N}   is the axis's size
+     {TP} {EP} {DP} {PP} {RANK} {N}   is the axis's size; a world that the name says is {RANK}
      {step}     is a step of the run; {step:08}, {tp:02}: with at least so many digits
      {name}     is any text without '/', at least one byte; one in a pattern
      [...]      may be absent, the later one first; it is written where the file has a number on
@@ -34922,7 +34956,9 @@ static ckr_result ckr__streams_say(const ckr__rank_streams *k)
    Reading, with `ckr__fileset k` zeroed and c, dir, forms, items set:
      ckr__fileset_scan     goes through the directory: k.files[kind][0..n_files[kind]), by name
      k.size[CKR__TP] = 2   for what a document tells; sizes left 0 are found in the names
-     ckr__fileset_every    is each rank's file of a kind there once? Sorts them by rank, or refuses
+     ckr__fileset_every    is each rank's file of a kind there once? Sorts them by rank, or
+                           refuses. CKR_OK and no files where there is none of the kind: whether
+                           there must be one is the dialect's to say (ckr__fileset_missing)
      ckr__fileset_load     reads one; refuses one that was saved as another rank's
      ckr__fileset_step     refuses one of another step than the first's
    Writing: ckr__form_name of a ckr__rankfile on which ckr__at_set has put the numbers.
@@ -35442,7 +35478,9 @@ static ckr_result ckr__fileset_load(ckr__fileset *k, ckr__rankfile *f, ckr_forma
      };
 
    rate_fn says what lies in a directory: 0 nothing of this dialect, 1 a part of a checkpoint, 2 all
-   of one. The higher one is taken, of equal ones the higher step. */
+   of one. The higher one is taken, of equal ones the higher step. A step is whole when all is there
+   that the framework writes last, by the names alone: whether the files belong together, read_fn
+   asks. ckr__form_kinds has the kinds that are there (ckr__fileset_scan: their numbers, too). */
 
 typedef struct ckr__runs {
     const char *steps;         /* patterns of the steps' names, blanks between (>>kit.files);
@@ -35646,7 +35684,10 @@ static ckr_result ckr__runs_probe(ckr__ctx *c, const ckr__runs *k, const char *p
 
    A part that does not fit what is there - another dtype or whole shape, a view of another shape
    than its place - is an error that names both. Whether the parts together are the whole tensor,
-   none twice, and whether copies are equal, is not the dialect's to ask: the core does, of all. */
+   none twice, and whether copies are equal, is not the dialect's to ask: the core does, of all.
+
+   Beside them here: files and keys that go on as they were (ckr__leave_others, ckr__loose_add and
+   _put), bytes that have two names (ckr__shared_before), what a tensor is cast to (ckr__cast_of). */
 
 typedef struct ckr__part {
     const char       *file;    /* its path, for messages                                   */
@@ -36866,6 +36907,14 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
    with zeros behind its end. With use_orig_params it stores what of each parameter lies in the
    rank's part, and in the vector each begins at a multiple of 16 bytes. No file names the units:
    the names tell which layers there are, and the sizes of what is stored prove it.
+
+   To read: a ckr__fsdp, zeroed, with c, s, dir, head, n_ranks, and of each rank its state dicts
+   with the paths of their files; then ckr__fsdp_read. It has the tensors, ties and groups of the
+   model; `mesh`, `form` and n_shards tell what they lay on.
+   To write: a ckr__fsdp_save, zeroed, with c, s, t, from (the source's ckr__fsdp or NULL), `whole`,
+   `named`; ckr__fsdp_prepare, then ckr__fsdp_put_groups once, and for each rank the dicts of
+   ckr__fsdp_put_model and ckr__fsdp_put_optimizer, which have a copy of the groups each or share
+   them; at the end ckr__map_free(&x.to.names), after a failure, too.
    Source: torch/distributed/fsdp/_flat_param.py.                                               */
 
 enum { CKR__FSDP_PARTS = 0, CKR__FSDP_FLAT, CKR__FSDP_ORIG };
