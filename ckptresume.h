@@ -35686,8 +35686,8 @@ static ckr_result ckr__runs_probe(ckr__ctx *c, const ckr__runs *k, const char *p
    than its place - is an error that names both. Whether the parts together are the whole tensor,
    none twice, and whether copies are equal, is not the dialect's to ask: the core does, of all.
 
-   Beside them here: files and keys that go on as they were (ckr__leave_others, ckr__loose_add and
-   _put), bytes that have two names (ckr__shared_before), what a tensor is cast to (ckr__cast_of). */
+   Beside them: files and keys that go on as they were (ckr__leave_others, ckr__loose_add, _put),
+   bytes that have two names (ckr__shared_before), what a tensor is cast to (ckr__cast_of). */
 
 typedef struct ckr__part {
     const char       *file;    /* its path, for messages                                   */
@@ -36902,8 +36902,8 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
 
 /* >>fsdp ---------------------------------------------------------------------- */
 /* A model and its optimizer that FSDP has cut over ranks, each with files of its own. Parameters
-   are parts of global tensors (>>torch.dist), and so are FSDP2's moments. FSDP1's optimizer knows units
-   instead: what no wrapped layer holds, and each wrapped layer, is one vector, cut in equal parts,
+   are parts of global tensors (>>torch.dist), and so are FSDP2's moments. FSDP1's optimizer knows
+   units instead: what no wrapped layer holds, and each wrapped layer, is one vector, cut in equal parts,
    with zeros behind its end. With use_orig_params it stores what of each parameter lies in the
    rank's part, and in the vector each begins at a multiple of 16 bytes. No file names the units:
    the names tell which layers there are, and the sizes of what is stored prove it.
@@ -38375,7 +38375,8 @@ static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *
     if (optimizer) ckr__node_push(x->c, contents, ckr__node_str(x->c, "optimizer"));
     if (extra) ckr__node_push(x->c, contents, ckr__node_str(x->c, "extra"));
     if (!optimizer || !extra)
-        ckr__verl_set(x, m, "checkpoint.load_contents", contents, NULL, "loading ends with a FileNotFoundError at files that are not there");
+        ckr__verl_set(x, m, "checkpoint.load_contents", contents, NULL,
+                      "loading ends with a FileNotFoundError at files that are not there");
     if (!x->from || version != m->version)
         ckr__verl_set(x, m, "strategy", ckr__node_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
                       "the optimizer's files are of this FSDP: the other one refuses them");
@@ -53042,6 +53043,7 @@ typedef struct ckr__dt {
     uint64_t    n_items;
     int64_t     micro, steps;  /* of torchtitan's batch; 0: not known                    */
     const ckr_state *source;
+    ckr_node  **streams;       /* by item: a generator's state, or NULL; NULL: of torchtitan   */
     ckr__loose  loose;         /* files beside the format's own                          */
     uint64_t    n_left;        /* directories and files that are too large to be copied  */
     const char *left;          /* the first of them                                      */
@@ -53080,11 +53082,92 @@ static ckr_result ckr__dt_objects(ckr__dcp *d, ckr__dt *t)
     return r;
 }
 
+/* The number at the end of the last key but one of a flat name, "rng_3.torch", or of its only key:
+   the rank that saved it, since no two may save the same name. Without one a number that no rank
+   has. */
+static uint32_t ckr__dt_rank(const char *fqn)
+{
+    const char *end = strrchr(fqn, '.'), *p;
+    uint32_t rank = 0;
+    if (!end) end = fqn + strlen(fqn);
+    for (p = end; p > fqn && p[-1] >= '0' && p[-1] <= '9';) p--;
+    if (p == end || end - p > 6) return UINT32_MAX - 1;
+    for (; p < end; p++) rank = 10 * rank + (uint32_t)(*p - '0');
+    return rank;
+}
+
+/* The item's value, where it has the form of a generator's state; NULL: it has another. One of 16
+   bytes might be anything's: its name has to say CUDA, too. */
+static ckr_node *ckr__dt_generator(ckr__dcp *d, const ckr__dt *t, uint64_t item, const char **kind)
+{
+    const ckr__dcp_item *x = &d->items[item];
+    ckr_node *n = t->objects[item];
+    int64_t *dims;
+    ckr_view *v;
+    *kind = NULL;
+    if (!x->bytes && x->dtype == CKR_DTYPE_U8 && x->n_dims == 1 && x->n_chunks == 1 &&
+        x->shape[0] <= 5056 &&
+        (x->chunks->view || !d->files[x->chunks->file].transform)) {
+        n = ckr__node(d->c, CKR_NODE_TENSOR);
+        v = CKR__NEW(d->c, ckr_view);
+        dims = CKR__NEW_N(d->c, int64_t, 2 * CKR_MAX_DIMS);
+        if (!n || !v || !dims || ckr__dcp_view(d, x, x->chunks, v, dims) != CKR_OK) return NULL;
+        n->u.view = v;
+    }
+    *kind = n && (ckr_node_is_list(n) || ckr__is_byte_tensor(n)) ? ckr__stream_form(n) : NULL;
+    return *kind && (strcmp(*kind, "torch_cuda") || strstr(x->fqn, "cuda")) ? n : NULL;
+}
+
+/* Generators' states, found by their form. Each is the stream of the rank whose number its name
+   has, where these are 0 to N - 1; else all are the first's. */
+static ckr_result ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
+{
+    ckr_node **states = t->streams = CKR__NEW_N(d->c, ckr_node *, d->n_items);
+    uint32_t *of = CKR__NEW_N(d->c, uint32_t, d->n_items);
+    bool *has = CKR__NEW_N(d->c, bool, d->n_items);
+    ckr__rank_streams k = CKR_ZERO;
+    const char *kind;
+    uint32_t most = 0, ranks = 0;
+    uint64_t i, found = 0;
+    if (!states || !of || !has) return d->c->err->code;
+    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
+        states[i] = ckr__dt_generator(d, t, i, &kind);
+        if (!states[i]) continue;
+        found++;
+        of[i] = ckr__dt_rank(d->items[i].fqn);
+        if (of[i] > most) most = of[i];
+        if (of[i] < d->n_items && !has[of[i]]) ranks++;
+        if (of[i] < d->n_items) has[of[i]] = true;
+    }
+    if (!found) return d->c->err->code;
+    if (ranks != most + 1) {
+        ranks = 1;
+        memset(of, 0, (size_t)d->n_items * sizeof *of);
+    }
+    k.c = d->c;
+    k.s = s;
+    k.scope = "dp";
+    k.file = d->dir;
+    k.observed = ranks > 1;
+    k.assumed = ranks == 1;
+    for (; k.rank < ranks; k.rank++)
+        for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
+            if (!states[i] || of[i] != k.rank) continue;
+            kind = ckr__stream_form(states[i]);
+            ckr__stream_add(&k, kind, ckr__stream_of(s, k.rank, kind, "default")
+                                          ? d->items[i].fqn : "default",
+                            false, d->items[i].fqn, states[i]);
+        }
+    s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
+    s->topology.dp = s->topology.ranks = ranks;
+    return d->c->err->code;
+}
+
 /* As it is: for a state dict of which nothing is known. */
 static ckr_result ckr__dt_plain(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 {
     uint64_t i;
-    ckr_result r = CKR_OK;
+    ckr_result r = ckr__dt_streams(d, t, s);
     for (i = 0; i < d->n_items && r == CKR_OK; i++) {
         const ckr__dcp_item *x = &d->items[i];
         ckr_tensor *made;
@@ -53885,6 +53968,7 @@ static ckr_result ckr__de_tensors(ckr__de *x)
         const ckr_tensor *t = x->s->tensors[i];
         const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
         const ckr__dcp_item *it = x->dt ? &x->dt->d->items[x->dt->item[t->index]] : NULL;
+        const bool one = x->dt && x->dt->streams && x->dt->streams[x->dt->item[t->index]];
         ckr_dtype dtype;
         bool fresh, other = false;
         int64_t n = 0;
@@ -53900,7 +53984,7 @@ static ckr_result ckr__de_tensors(ckr__de *x)
         if (r == CKR_OK && !other)
             r = ckr__dcp_out_tensor(&x->w, it ? it->fqn : ckr__plain_name(x->c, t),
                                     it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
-                                    stage * per, per, fresh);
+                                    stage * per, one ? 1 : per, fresh);
     }
     return r;
 }
@@ -53916,6 +54000,19 @@ static ckr_result ckr__de_objects(ckr__de *x)
             r = ckr__dcp_out_object(&x->w, it->fqn, it->path, it->n_path, x->dt->objects[i]);
     }
     return r;
+}
+
+/* Streams are items as all others: those of the saved ranks, under their names. */
+static ckr_result ckr__de_streams(ckr__de *x)
+{
+    const ckr_state *was = x->dt ? x->dt->source : NULL;
+    if (!was || !was->n_rng || was->topology.ranks == x->ranks) return CKR_OK;
+    return ckr__say(x->c, "CKR_W_RNG_AS_SAVED", CKR_LOST, "rng",
+                    ckr__printf(x->c, "%u rank%s", (unsigned)was->topology.ranks,
+                                was->topology.ranks == 1 ? "" : "s"),
+                    ckr__printf(x->c, "%u rank%s", (unsigned)x->ranks, x->ranks == 1 ? "" : "s"),
+                    "the random streams stay under the names that the script gave them: ranks that "
+                    "are new find none", "seed the new ranks in the script");
 }
 
 /* >>torchtitan.emit ----------------------------------------------------------- */
@@ -54613,6 +54710,7 @@ static ckr_result ckr__de_run(ckr__de *x)
 {
     ckr_result r = ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "");
     if (r == CKR_OK) r = ckr__de_objects(x);
+    if (r == CKR_OK) r = ckr__de_streams(x);
     if (r == CKR_OK) r = ckr__de_tensors(x);
     return r == CKR_OK ? ckr__dcp_out_end(&x->w) : r;
 }

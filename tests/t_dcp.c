@@ -15,7 +15,8 @@
 static void load_cases(void)
 {
     static const char *const cases[] = { "dcp_w_ranklocal", "dcp_w_threads3", "dcp_w_stformat",
-                                         "dcp_w_zstd", "dcp_w_hf_consolidated" };
+                                         "dcp_w_zstd", "streams_w2", "streams_one",
+                                         "dcp_w_hf_consolidated" };
     size_t k;
     disk_begin();
     for (k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -1188,6 +1189,40 @@ static void files_beside(void)
     memio_remove(&disk, "beside");
 }
 
+/* Generators' states among a script's items, found by their form: by the ranks' numbers in their
+   names, or one rank's without a number. They stay items under their names, which is said. */
+static void generators(void)
+{
+    static const char *const paths[] = { "in/streams_w2", "w/streams3" };
+    ckr_rng_streams first = CKR_ZERO, now;
+    ckr_ckpt *c;
+    ckr_plan *p;
+    uint64_t i, k;
+    for (k = 0; k < 2; k++) {
+        if (k && !write_as(paths[0], "dcp", 3, paths[1])) break;
+        c = open_ok(paths[k]);
+        if (!c) break;
+        CHECK_INT(ckr_ckpt_state(c)->n_rng, 6);
+        now = streams_of(c, 0);
+        CHECK_INT(now.n_streams, 3);
+        CHECK_INT(now.n_ranks, 2);
+        for (i = 0; i < 6 && k && now.n_ranks == 2 && first.n_ranks == 2; i++) {
+            const ckr_rng_given *x = &first.given[i],
+                                *y = ckr_rng_find(&now, (uint32_t)(i / 3), x->kind, x->name);
+            CHECK(y && ckr_rng_equal(x->state, y->state));
+        }
+        if (k) ckr_rng_streams_free(&now);
+        else first = now;
+    }
+    ckr_rng_streams_free(&first);
+    c = open_ok("in/streams_one");
+    if (c) CHECK_INT(ckr_ckpt_state(c)->n_rng, 3);
+    p = c ? plan_of(c, "dcp", 2) : NULL;
+    if (p) has(p, "CKR_W_RNG_AS_SAVED", "2 ranks");
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
 int main(int argc, char **argv)
 {
     const ckr_item never[] = { CKR_ITEM_OK };
@@ -1217,6 +1252,7 @@ int main(int argc, char **argv)
     RUN(forms);
     RUN(records);
     RUN(files_beside);
+    RUN(generators);
     RUN(shard_of_many);
     if (!t_now.only) bad_all_seen(BAD_DCP, never);
     return t_end();
