@@ -38469,7 +38469,8 @@ static const ckr__dialect ckr__verl = {
 
 enum { CKR__NT_WEIGHT = 1, CKR__NT_OPTIMIZER, CKR__NT_SCHEDULER, CKR__NT_RANDOM, CKR__NT_DOCUMENT };
 
-#define CKR__NT_HEAD "model.lm_head.pp_block.weight"
+#define CKR__NT_HEAD_NAME "model.lm_head.pp_block.weight"
+#define CKR__NT_WEIGHT_KEYS "local_global_slices_pairs unsharded_shape version"
 #define CKR__NT_OPTIMIZER_KEYS "state param_groups names gradient_accumulator"
 #define CKR__NT_ORDERLESS UINT64_MAX
 
@@ -38506,16 +38507,15 @@ typedef struct ckr__nt_param {
     uint64_t        order;     /* in the optimizer; CKR__NT_ORDERLESS: in none           */
     int64_t         block;     /* 0 embedding, 1 + i decoder i, L + 1 norm, L + 2 head; -1 */
     int64_t         pp;        /* the stage that holds it, -1 not known                  */
-    uint32_t        first_tp;  /* of the first optimizer file with it                    */
-    int             leaf;      /* place among its layer's, in the registered order       */
-    bool            sharded, tp0_only, in_tp0, in_tp1;
+    uint32_t        first_tp, last_tp; /* of the optimizer's files that name it           */
+    int             leaf;      /* twice its row of ckr__nt_modules, one more for a bias  */
+    bool            sharded, tp0_only;
     ckr_dtype       dtype;
     uint32_t        n_dims;
     const int64_t  *shape;     /* whole, as stored: with the padding rows                */
     ckr_split       split;
     ckr__rankfile **shards;
     uint64_t        n_shards;
-    uint32_t        n_blocks;
     ckr__block    **blocks;    /* one a shard; of a replicated parameter one             */
     const char     *shape_text;/* unsharded_shape as stored                              */
     const char     *version;
@@ -38524,12 +38524,7 @@ typedef struct ckr__nt_param {
     const ckr_node *state;     /* the same                                               */
 } ckr__nt_param;
 
-typedef struct ckr__nt_text {
-    const char *path;
-    const char *bytes;
-    uint64_t n;
-    ckr_node *root;
-} ckr__nt_text;
+typedef struct ckr__nt_text { const char *path, *bytes; uint64_t n; ckr_node *root; } ckr__nt_text;
 
 /* A checkpoint that was read; the state keeps it for the writer. */
 typedef struct ckr__nt {
@@ -38544,10 +38539,9 @@ typedef struct ckr__nt {
     ckr__map         by_name;
     const uint32_t  *owner;            /* the stage of each block, as HEAD would assign it */
     int64_t          hidden, heads, kv_heads, head_dim, inter, layers, vocab, multiple;
-    bool             tied, qwen, starcoder;
+    bool             tied, qwen, starcoder, plain_partition;
     const char      *version;
-    uint32_t         tp, pp, dp, ep, cp;
-    bool             zero, masters, plain_partition;
+    ckr_topology     of;
     int64_t          step;
     const ckr_node  *scheduler;        /* the first file's dict                          */
     ckr_node        *sched_params;     /* of the schedule, from config.yaml; or NULL     */
@@ -38557,10 +38551,18 @@ typedef struct ckr__nt {
 
 /* >>nanotron.files ------------------------------------------------------------ */
 
-static const char *ckr__nt_path(const ckr__nt *r, const char *rel)
+/* What a file has wrong, and what helps. */
+CKR__PRINTF(6, 7)
+static ckr_result ckr__nt_fail(const ckr__nt *r, ckr_item item, const char *path, const char *where,
+                               const char *remedy, const char *fmt, ...)
 {
-    const char *p = ckr__path_join(r->c, r->dir, rel);
-    return p ? p : rel;
+    char text[sizeof r->c->err->text];
+    va_list ap;
+    va_start(ap, fmt);
+    ckr__vformat(text, sizeof text, fmt, ap);
+    va_end(ap);
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, item, path, CKR_NO_OFFSET, where, "%s", text), remedy);
 }
 
 /* at, of: tp, ep, dp, pp; of 0: the name has none. */
@@ -38571,14 +38573,6 @@ static const char *ckr__nt_name(ckr__ctx *c, int row, const uint32_t at[4], cons
     memset(&f, 0, sizeof f);
     for (a = 0; a < 4; a++) if (of[a]) ckr__at_set(&f, a, at[a], of[a]);
     return ckr__form_name(c, ckr__nt_forms[row].pattern, &f);
-}
-
-/* "model/a/b/model_weight.." is the parameter "a.b.weight". */
-static const char *ckr__nt_param_name(ckr__ctx *c, const ckr__rankfile *f)
-{
-    const char *p = ckr__printf(c, "%.*s%.*s", (int)(ckr__base(f->rel) - f->rel) - 6, f->rel + 6,
-                                (int)f->n_name, f->name ? f->name : "");
-    return p && f->name ? ckr__key_with(c, p, '/', '.') : NULL;
 }
 
 static ckr_result ckr__nt_scan(ckr__nt *r)
@@ -38595,33 +38589,42 @@ static ckr_result ckr__nt_scan(ckr__nt *r)
         e = ckr__loose_add(r->c, r->s, &r->loose, k->files[0][i]->rel);
     for (i = 0; i < k->n_files[CKR__NT_WEIGHT] && e == CKR_OK; i++) {
         ckr__rankfile *f = k->files[CKR__NT_WEIGHT][i];
-        f->name = ckr__nt_param_name(r->c, f);
+        /* "model/a/b/model_weight.." is the parameter "a.b.weight" */
+        const char *p = ckr__printf(r->c, "%.*s%.*s", (int)(ckr__base(f->rel) - f->rel) - 6,
+                                    f->rel + 6, (int)f->n_name, f->name ? f->name : "");
+        f->name = p && f->name ? ckr__key_with(r->c, p, '/', '.') : NULL;
         e = r->c->err->code;
     }
     return e;
 }
 
-static ckr_result ckr__nt_load_text(ckr__nt *r, const char *rel, bool yaml, ckr__nt_text *t)
+/* The documents that are there. */
+static ckr_result ckr__nt_load_texts(ckr__nt *r)
 {
+    const struct { const char *rel; ckr__nt_text *text; } files[] = {
+        { "config.yaml", &r->config },
+        { "model_config.json", &r->model },
+        { "checkpoint_metadata.json", &r->meta },
+        { "optimizer/optimizer_config.json", &r->optimizer }
+    };
     const uint8_t *p = NULL;
-    ckr_result e;
-    t->path = ckr__nt_path(r, rel);
-    if (ckr__path_kind(r->c, t->path) == CKR_FILE_ABSENT) return CKR_OK;
-    e = ckr__path_load(r->c, t->path, r->c->limits.max_json_bytes, &p, &t->n, NULL);
-    if (e != CKR_OK) return e;
-    t->bytes = (const char *)p;
-    e = yaml ? ckr__yaml_parse(r->c, t->path, p, (size_t)t->n, &t->root)
-             : ckr__json_parse(r->c, t->path, 0, p, (size_t)t->n, CKR__JSON_PYTHON, &t->root);
-    if (e == CKR_OK && !ckr_node_is_dict(t->root))
-        e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, t->path, CKR_NO_OFFSET, NULL,
-                      "a mapping was expected at the top");
-    return e;
-}
-
-static ckr_result ckr__nt_load_tree(ckr__nt *r, ckr__rankfile *f, ckr_node **root)
-{
-    const ckr_result e = ckr__fileset_load(&r->f, f, NULL);
-    *root = f->root;
+    size_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < sizeof files / sizeof *files && e == CKR_OK; i++) {
+        ckr__nt_text *t = files[i].text;
+        t->path = ckr__path_join(r->c, r->dir, files[i].rel);
+        if (!t->path) return r->c->err->code;
+        if (ckr__path_kind(r->c, t->path) == CKR_FILE_ABSENT) continue;
+        e = ckr__path_load(r->c, t->path, r->c->limits.max_json_bytes, &p, &t->n, NULL);
+        if (e != CKR_OK) return e;
+        t->bytes = (const char *)p;
+        e = t == &r->config
+                ? ckr__yaml_parse(r->c, t->path, p, (size_t)t->n, &t->root)
+                : ckr__json_parse(r->c, t->path, 0, p, (size_t)t->n, CKR__JSON_PYTHON, &t->root);
+        if (e == CKR_OK && !ckr_node_is_dict(t->root))
+            e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, t->path, CKR_NO_OFFSET, NULL,
+                          "a mapping was expected at the top");
+    }
     return e;
 }
 
@@ -38645,7 +38648,6 @@ static ckr_result ckr__nt_incomplete(ckr__ctx *c, const char *dir, const char *b
     ckr__dirlist l;
     ckr_result r = ckr__dir_list(c, dir, &l);  /* nothing is seen of one that may not be read */
     const bool meta = ckr__dir_has(c, dir, "checkpoint_metadata.json", CKR_FILE_REGULAR);
-    char text[192];
     if (r != CKR_OK) return r;
     r = ckr__fail(c->err, CKR_ITEM_NANOTRON_INCOMPLETE, dir, CKR_NO_OFFSET, NULL,
                   "there is no %s, which Nanotron writes at the end: the checkpoint is still being "
@@ -38653,11 +38655,10 @@ static ckr_result ckr__nt_incomplete(ckr__ctx *c, const char *dir, const char *b
                   !ckr__dir_has(c, dir, "model", CKR_FILE_DIR) ? "model directory"
                   : meta                                      ? "model_config.json"
                                                               : "checkpoint_metadata.json");
-    if (best)
-        ckr__format(text, sizeof text, "wait for it, or name the newest complete one: %.140s",
-                    best);
-    else ckr__format(text, sizeof text, "wait for it, or name another checkpoint");
-    return ckr__remedy(c->err, r, text);
+    return ckr__remedy(
+        c->err, r,
+        best ? ckr__printf(c, "wait for it, or name the newest complete one: %.140s", best)
+             : "wait for it, or name another checkpoint");
 }
 
 static const ckr__runs ckr__nt_runs = { "{step}", "latest.txt", NULL, CKR_ITEM_NANOTRON_LATEST,
@@ -38682,96 +38683,87 @@ static bool ckr__nt_size(const ckr_node *n, uint32_t *out)
     return true;
 }
 
-static ckr_result ckr__nt_said_twice(ckr__nt *r, const char *axis, uint32_t meta,
-                                     uint32_t optimizer)
-{
-    ckr_result e =
-        ckr__fail(r->c->err, CKR_ITEM_NANOTRON_TOPOLOGY, r->meta.path, CKR_NO_OFFSET, axis,
-                  "checkpoint_metadata.json says %s %u, optimizer_config.json says %u", axis,
-                  (unsigned)meta, (unsigned)optimizer);
-    return ckr__remedy(r->c->err, e,
-                       "one of the two files is of another checkpoint: put back the right one");
-}
-
 /* Sizes from the documents; 0 stays where none says it. */
 static ckr_result ckr__nt_documents(ckr__nt *r)
 {
     const ckr_node *par = ckr_node_get(r->optimizer.root, "parallelism"),
                    *cfg = ckr_node_get(r->config.root, "parallelism");
-    const struct { const char *name, *at; uint32_t *size; } axes[] = {
-        { "tp", "tp_size", &r->tp }, { "dp", "dp_size", &r->dp }
+    const struct { const char *meta, *optimizer, *config; uint32_t *size; } axes[] = {
+        { "tp", "tp_size", "tp", &r->f.size[CKR__TP] },
+        { "dp", "dp_size", "dp", &r->f.size[CKR__DP] },
+        { "", "pp_size", "pp", &r->f.size[CKR__PP] },
+        { "", "expert_parallel_size", "expert_parallel_size", &r->f.size[CKR__EP] },
+        { "cp", "", "", &r->of.cp }
     };
     uint32_t v;
     size_t i;
-    for (i = 0; i < 2; i++) {
+    r->of.cp = 1;
+    for (i = 0; i < sizeof axes / sizeof *axes; i++) {
         uint32_t *size = axes[i].size;
-        ckr__nt_size(ckr_node_get(r->meta.root, axes[i].name), size);
-        if (ckr__nt_size(ckr_node_get(par, axes[i].at), &v)) {
-            if (*size && *size != v) return ckr__nt_said_twice(r, axes[i].name, *size, v);
+        ckr__nt_size(ckr_node_get(r->meta.root, axes[i].meta), size);
+        if (ckr__nt_size(ckr_node_get(par, axes[i].optimizer), &v)) {
+            if (*size && *size != v)
+                return ckr__nt_fail(
+                    r, CKR_ITEM_NANOTRON_TOPOLOGY, r->meta.path, axes[i].meta,
+                    "one of the two files is of another checkpoint: put back the right one",
+                    "checkpoint_metadata.json says %s %u, optimizer_config.json says %u",
+                    axes[i].meta, (unsigned)*size, (unsigned)v);
             *size = v;
         }
-        if (!*size) ckr__nt_size(ckr_node_get(cfg, axes[i].name), size);
+        if (!*size) ckr__nt_size(ckr_node_get(cfg, axes[i].config), size);
     }
-    if (!ckr__nt_size(ckr_node_get(r->meta.root, "cp"), &r->cp)) r->cp = 1;
-    if (!ckr__nt_size(ckr_node_get(par, "pp_size"), &r->pp))
-        ckr__nt_size(ckr_node_get(cfg, "pp"), &r->pp);
-    if (!ckr__nt_size(ckr_node_get(par, "expert_parallel_size"), &r->ep) &&
-        !ckr__nt_size(ckr_node_get(cfg, "expert_parallel_size"), &r->ep)) r->ep = 1;
+    if (!r->f.size[CKR__EP]) r->f.size[CKR__EP] = 1;
     return CKR_OK;
 }
 
 static ckr_result ckr__nt_topology(ckr__nt *r)
 {
-    const ckr_node *type = ckr_node_get(r->optimizer.root, "type");
     static const uint32_t first[4] = { 0 };
-    uint32_t of[4];
+    const char *type = ckr_node_str(ckr_node_get(r->optimizer.root, "type"));
+    const ckr__rankfile *optimizer = NULL;
+    ckr_topology *t = &r->of;
+    uint32_t *of = r->f.size;
     int64_t stage = 0;
-    uint8_t k;
+    int k, gone = 0;
     ckr_result e = ckr__nt_documents(r);
-    if (e != CKR_OK) return e;
-    r->f.size[CKR__TP] = r->tp;
-    r->f.size[CKR__EP] = r->ep;
-    r->f.size[CKR__DP] = r->dp;
-    r->f.size[CKR__PP] = r->pp;
     for (k = CKR__NT_WEIGHT; e == CKR_OK && k <= CKR__NT_RANDOM; k++)
-        e = ckr__fileset_ours(&r->f, k);
+        e = ckr__fileset_ours(&r->f, (uint8_t)k);
     for (k = CKR__NT_OPTIMIZER; e == CKR_OK && k <= CKR__NT_RANDOM; k++)
-        e = ckr__fileset_every(&r->f, k, false, NULL);
+        e = ckr__fileset_every(&r->f, (uint8_t)k, false, NULL);
     if (e != CKR_OK) return e;
-    of[CKR__TP] = r->tp = r->f.size[CKR__TP];
-    of[CKR__EP] = r->ep;
-    r->dp = r->f.size[CKR__DP];
-    of[CKR__DP] = 0;
-    of[CKR__PP] = r->pp = r->f.size[CKR__PP];
-    r->zero = r->f.n_files[CKR__NT_OPTIMIZER] > 0 &&
-              r->f.files[CKR__NT_OPTIMIZER][0]->of[CKR__DP] > 0;
-    if (!r->f.n_files[CKR__NT_OPTIMIZER]) {
-        if (r->optimizer.root)
-            return ckr__fileset_missing(&r->f, NULL, 0, (uint64_t)r->pp * r->tp,
-                                        ckr__nt_name(r->c, CKR__NT_OPTIMIZER_ROW, first, of));
-        r->zero = ckr_node_i64(ckr_node_find(r->config.root, "/optimizer/zero_stage"), &stage) &&
-                  stage > 0;
-    } else if (ckr_node_str(type) &&
-               r->zero != !strcmp(ckr_node_str(type), "ZeroDistributedOptimizer")) {
-        e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_TOPOLOGY, r->optimizer.path, CKR_NO_OFFSET,
-                      "type", "it says %.60s, the optimizer's files %s cut over dp",
-                      ckr_node_str(type), r->zero ? "are" : "are not");
-        return ckr__remedy(r->c->err, e, "put back the optimizer_config.json of this checkpoint");
-    }
-    if (!r->f.n_files[CKR__NT_SCHEDULER] &&
-        ckr__dir_has(r->c, r->dir, "lr_scheduler", CKR_FILE_DIR))
-        return ckr__fileset_missing(&r->f, NULL, 0, (uint64_t)r->pp * r->tp,
-                                    ckr__nt_name(r->c, CKR__NT_SCHEDULER_ROW, first, of));
-    return CKR_OK;
+    t->tp = of[CKR__TP];
+    t->pp = of[CKR__PP];
+    t->dp = of[CKR__DP];
+    t->ep = of[CKR__EP];
+    t->ranks = t->tp * t->pp * t->dp * t->cp;
+    ckr_node_i64(ckr_node_find(r->config.root, "/optimizer/zero_stage"), &stage);
+    if (r->f.n_files[CKR__NT_OPTIMIZER]) optimizer = r->f.files[CKR__NT_OPTIMIZER][0];
+    t->zero = optimizer ? optimizer->of[CKR__DP] > 0 : !r->optimizer.root && stage > 0;
+    if (!optimizer && r->optimizer.root)
+        gone = CKR__NT_OPTIMIZER_ROW;
+    else if (optimizer && type && t->zero != !strcmp(type, "ZeroDistributedOptimizer"))
+        return ckr__nt_fail(r, CKR_ITEM_NANOTRON_TOPOLOGY, r->optimizer.path, "type",
+                            "put back the optimizer_config.json of this checkpoint",
+                            "it says %.60s, the optimizer's files %s cut over dp", type,
+                            t->zero ? "are" : "are not");
+    else if (!r->f.n_files[CKR__NT_SCHEDULER] &&
+             ckr__dir_has(r->c, r->dir, "lr_scheduler", CKR_FILE_DIR))
+        gone = CKR__NT_SCHEDULER_ROW;
+    r->s->topology = *t;
+    if (!gone) return CKR_OK;
+    of[CKR__DP] = 0;                           /* in no name of theirs */
+    return ckr__fileset_missing(&r->f, NULL, 0, (uint64_t)t->pp * t->tp,
+                                ckr__nt_name(r->c, gone, first, of));
 }
 
 /* >>nanotron.model ------------------------------------------------------------ */
 /* What model_config.json promises about shapes, heads and layers. */
 
+/* A size; so small that products of two of them do not overflow. */
 static int64_t ckr__nt_int(const ckr_node *dict, const char *key)
 {
     int64_t v = 0;
-    return ckr_node_i64(ckr_node_get(dict, key), &v) && v > 0 && v < ((int64_t)1 << 40) ? v : 0;
+    return ckr_node_i64(ckr_node_get(dict, key), &v) && v > 0 && v < (int64_t)1 << 30 ? v : 0;
 }
 
 static bool ckr__nt_true(const ckr_node *dict, const char *key)
@@ -38780,9 +38772,11 @@ static bool ckr__nt_true(const ckr_node *dict, const char *key)
     return n && n->kind == CKR_NODE_BOOL && n->u.b;
 }
 
-static void ckr__nt_model(ckr__nt *r)
+/* And what config.yaml says about the batch. */
+static ckr_result ckr__nt_model(ckr__nt *r)
 {
-    const ckr_node *m = r->model.root;
+    const ckr_node *m = r->model.root, *tokens = ckr_node_get(r->config.root, "tokens");
+    int64_t micro = 0, steps = 0;
     r->hidden = ckr__nt_int(m, "hidden_size");
     r->heads = ckr__nt_int(m, "num_attention_heads");
     r->kv_heads = ckr__nt_int(m, "num_key_value_heads");
@@ -38799,6 +38793,10 @@ static void ckr__nt_model(ckr__nt *r)
     r->qwen = ckr__nt_true(m, "is_qwen2_config");
     r->starcoder = ckr__nt_true(m, "is_starcoder2_config");
     r->tied = r->starcoder || ckr__nt_true(m, "tie_word_embeddings");
+    ckr_node_i64(ckr_node_get(tokens, "micro_batch_size"), &micro);
+    ckr_node_i64(ckr_node_get(tokens, "batch_accumulation_per_replica"), &steps);
+    r->s->batch = ckr__batch_of(micro, steps, r->of.dp);
+    return CKR_OK;
 }
 
 /* config.yaml repeats the model and the topology. Nanotron resumes from its own configuration, so a
@@ -38806,11 +38804,9 @@ static void ckr__nt_model(ckr__nt *r)
 static ckr_result ckr__nt_config_says(ckr__nt *r, ckr_item item, const char *key, int64_t here,
                                       const char *other, int64_t there)
 {
-    ckr_result e = ckr__fail(r->c->err, item, r->config.path, CKR_NO_OFFSET, key,
-                             "config.yaml says %lld, %s %lld", (long long)here, other,
-                             (long long)there);
-    return ckr__remedy(r->c->err, e,
-                       "one of the two is of another checkpoint: put back the right one");
+    return ckr__nt_fail(r, item, r->config.path, key,
+                        "one of the two is of another checkpoint: put back the right one",
+                        "config.yaml says %lld, %s %lld", (long long)here, other, (long long)there);
 }
 
 static ckr_result ckr__nt_check_config(ckr__nt *r)
@@ -38820,7 +38816,7 @@ static ckr_result ckr__nt_check_config(ckr__nt *r)
     const ckr_node *m = ckr_node_find(r->config.root, "/model/model_config"),
                    *par = ckr_node_get(r->config.root, "parallelism");
     const struct { const char *key; uint32_t size; } axes[] = {
-        { "tp", r->tp }, { "pp", r->pp }, { "dp", r->dp }
+        { "tp", r->of.tp }, { "pp", r->of.pp }, { "dp", r->of.dp }
     };
     int64_t here, there;
     uint32_t v;
@@ -38853,7 +38849,7 @@ static ckr_result ckr__nt_check_vocab(ckr__nt *r)
         return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "tie_word_embeddings", tied->u.b,
                                    "model_config.json", r->tied);
     if (!ckr_node_i64(ckr_node_get(m, "vocab_size"), &size) || size <= 0 || r->vocab <= 0 ||
-        ckr__nt_pads_to(r, size, r->vocab, r->tp))
+        ckr__nt_pads_to(r, size, r->vocab, r->of.tp))
         return CKR_OK;
     return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "vocab_size", size,
                                "model_config.json", r->vocab);
@@ -38867,59 +38863,77 @@ static bool ckr__nt_is(const ckr__nt_param *p, const char *part)
 /* The decoder layer in a name, or -1. */
 static int64_t ckr__nt_layer(const char *name)
 {
-    static const char head[] = "model.decoder.";
-    char digits[20];
-    size_t n;
-    int64_t v;
-    if (strncmp(name, head, sizeof head - 1) != 0) return -1;
-    name += sizeof head - 1;
-    n = strcspn(name, ".");
-    if (n == 0 || n >= sizeof digits) return -1;
-    memcpy(digits, name, n);
-    digits[n] = 0;
-    return ckr__step_of(digits, &v) ? v : -1;
+    ckr__rankfile f;
+    return ckr__form_match("model.decoder.{step}.{name}", name, &f) ? f.step : -1;
 }
 
-/* The shape that the configuration asks for; false: it says nothing about this parameter. */
-static bool ckr__nt_promised(const ckr__nt *r, const ckr__nt_param *p, int64_t want[2], uint32_t *n)
+/* Parameters by a part of their names, the first row counts: those of a layer in the order in which
+   the modules are registered, rows and columns of the whole tensor, and what must stay whole where
+   one of these is cut. */
+enum { CKR__NT_HIDDEN = 1, CKR__NT_VOCAB, CKR__NT_Q, CKR__NT_QKV, CKR__NT_INTER, CKR__NT_GATE_UP };
+enum { CKR__NT_HEAD = 1, CKR__NT_HEADS };      /* one; a group, with its key and value   */
+
+static const struct ckr__nt_module {
+    const char *part;
+    uint8_t     rows, cols, unit;
+} ckr__nt_modules[] = {
+    { "input_layernorm", CKR__NT_HIDDEN, 0, 0 },
+    { ".ln_1.", CKR__NT_HIDDEN, 0, 0 },
+    { "qwen post_attention_layernorm", CKR__NT_HIDDEN, 0, 0 },
+    { ".qkv_proj.", CKR__NT_QKV, CKR__NT_HIDDEN, CKR__NT_HEAD },
+    { ".query_key_value.", 0, 0, CKR__NT_HEADS },
+    { ".qkv.q.", 0, 0, CKR__NT_HEAD },
+    { ".qkv.kv.", 0, 0, 0 },
+    { ".o_proj.", CKR__NT_HIDDEN, CKR__NT_Q, CKR__NT_HEAD },
+    { ".attn.dense.", 0, 0, CKR__NT_HEAD },
+    { ".attn.o.", 0, 0, CKR__NT_HEAD },
+    { "post_attention_layernorm", CKR__NT_HIDDEN, 0, 0 },
+    { ".ln_2.", CKR__NT_HIDDEN, 0, 0 },
+    { ".mlp.router.", 0, 0, 0 },
+    { ".mlp.shared_expert.gate_up", 0, 0, 0 },
+    { ".mlp.shared_expert.down", 0, 0, 0 },
+    { ".mlp.shared_expert_gate", 0, 0, 0 },
+    { ".mlp.gate_up_proj.", CKR__NT_GATE_UP, CKR__NT_HIDDEN, 0 },
+    { ".mlp.down_proj.", CKR__NT_HIDDEN, CKR__NT_INTER, 0 },
+    { ".experts.merged_gate", 0, 0, 0 },
+    { ".experts.merged_down", 0, 0, 0 },
+    { ".ff.c_fc.", 0, 0, 0 },
+    { ".ff.c_proj.", 0, 0, 0 },
+    { "layernorm.weight", CKR__NT_HIDDEN, 0, 0 },
+    { "layer_norm.pp_block.weight", CKR__NT_HIDDEN, 0, 0 },
+    { "token_embedding.weight", CKR__NT_VOCAB, CKR__NT_HIDDEN, 0 },
+    { ".lm_head.", CKR__NT_VOCAB, CKR__NT_HIDDEN, 0 },
+    { "", 0, 0, 0 }
+};
+
+/* Twice the number of its row, one more for a bias. */
+static int ckr__nt_leaf(const ckr__nt *r, const char *name)
 {
-    static const char *const norms[] = { "layernorm.weight", "layer_norm.pp_block.weight", ".ln_1.",
-                                         ".ln_2." };
-    size_t i;
-    const int64_t q = r->heads * r->head_dim, kv = r->kv_heads * r->head_dim;
-    want[0] = want[1] = 0;
-    *n = 2;
-    if (ckr__nt_is(p, "token_embedding.weight") || ckr__nt_is(p, ".lm_head."))
-        want[0] = r->vocab, want[1] = r->hidden;
-    else if (ckr__nt_is(p, ".qkv_proj.weight")) want[0] = q + 2 * kv, want[1] = r->hidden;
-    else if (ckr__nt_is(p, ".o_proj.weight")) want[0] = r->hidden, want[1] = q;
-    else if (ckr__nt_is(p, ".mlp.gate_up_proj.weight")) want[0] = 2 * r->inter, want[1] = r->hidden;
-    else if (ckr__nt_is(p, ".mlp.down_proj.weight")) want[0] = r->hidden, want[1] = r->inter;
-    else {
-        for (i = 0; i < sizeof norms / sizeof *norms && !want[0]; i++)
-            if (ckr__nt_is(p, norms[i])) want[0] = r->hidden;
-        *n = 1;
-    }
-    return want[0] != 0;
+    int i;
+    for (i = 0; !strstr(name, ckr__nt_modules[i].part); i++)
+        if (r->qwen && i == 2 && strstr(name, "post_attention_layernorm")) break;
+    return 2 * i + (strstr(name, ".bias") != NULL);
 }
 
+/* Is the whole tensor as large as the configuration promises, where it says something of it? */
 static ckr_result ckr__nt_check_shape(ckr__nt *r, const ckr__nt_param *p)
 {
-    int64_t want[2];
-    uint32_t n, d;
-    ckr_result e;
-    bool same;
-    if (!ckr__nt_promised(r, p, want, &n)) return CKR_OK;
-    same = p->n_dims == n;
-    for (d = 0; same && d < n; d++) same = !want[d] || want[d] == p->shape[d];
-    if (same) return CKR_OK;
-    e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, CKR_NO_OFFSET, p->name,
-                  "the whole tensor is %u-D, %lld x %lld; model_config.json asks for %lld x %lld",
-                  (unsigned)p->n_dims, (long long)(p->n_dims ? p->shape[0] : 1),
-                  (long long)(p->n_dims > 1 ? p->shape[1] : 1), (long long)want[0],
-                  (long long)(n > 1 ? want[1] : 1));
-    return ckr__remedy(r->c->err, e,
-                       "the shard or model_config.json is of another run: put back the right one");
+    const struct ckr__nt_module *m = &ckr__nt_modules[p->leaf / 2];
+    const int64_t q = r->heads * r->head_dim, kv = r->kv_heads * r->head_dim;
+    const int64_t sizes[] = { 0, r->hidden, r->vocab, q, q + 2 * kv, r->inter, 2 * r->inter };
+    const int64_t want[2] = { sizes[m->rows], sizes[m->cols] };
+    const uint32_t n = m->cols ? 2 : 1;
+    uint32_t d = 0;
+    if (!want[0] || (m->cols && !ckr__nt_is(p, ".weight"))) return CKR_OK;
+    while (d < n && d < p->n_dims && (!want[d] || want[d] == p->shape[d])) d++;
+    if (d == n && d == p->n_dims) return CKR_OK;
+    return ckr__nt_fail(
+        r, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
+        "the shard or model_config.json is of another run: put back the right one",
+        "the whole tensor is %u-D, %lld x %lld; model_config.json asks for %lld x %lld",
+        (unsigned)p->n_dims, (long long)(p->n_dims ? p->shape[0] : 1),
+        (long long)(p->n_dims > 1 ? p->shape[1] : 1), (long long)want[0],
+        (long long)(n > 1 ? want[1] : 1));
 }
 
 /* A run has one type for its weights, which config.yaml names; only MoE routers are always float32.
@@ -38933,53 +38947,19 @@ static ckr_result ckr__nt_check_dtype(ckr__nt *r, const ckr__nt_param *p)
     if (want == CKR_DTYPE_NONE || want == p->dtype || !ckr__is_float(p->dtype) ||
         (p->dtype == CKR_DTYPE_F32 && ckr__nt_is(p, ".router.")))
         return CKR_OK;
-    return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path,
-                                 CKR_NO_OFFSET, p->name, "dtype %s; config.yaml says %s",
-                                 ckr_dtype_name(p->dtype), name),
-                       "the file or config.yaml is of another run: put back the right one");
+    return ckr__nt_fail(r, CKR_ITEM_NANOTRON_CONFIG, p->shards[0]->path, p->name,
+                        "the file or config.yaml is of another run: put back the right one",
+                        "dtype %s; config.yaml says %s", ckr_dtype_name(p->dtype), name);
 }
 
 /* Heads must stay whole when rows or columns of them are cut. */
 static int64_t ckr__nt_unit(const ckr__nt *r, const ckr__nt_param *p)
 {
-    if (!r->head_dim) return 1;
-    if (ckr__nt_is(p, ".qkv_proj.") || ckr__nt_is(p, ".o_proj.") || ckr__nt_is(p, ".attn.dense.") ||
-        ckr__nt_is(p, ".attn.o.") || ckr__nt_is(p, ".qkv.q.")) return r->head_dim;
-    if (ckr__nt_is(p, ".query_key_value.") && r->kv_heads && r->heads % r->kv_heads == 0)
-        return (r->heads / r->kv_heads + 2) * r->head_dim;
-    return 1;
-}
-
-/* Where a parameter stands among its layer's, in the order in which the modules are registered. */
-static int ckr__nt_leaf_rank(const ckr__nt *r, const char *name)
-{
-    static const char *const order[] = { "input_layernorm",
-                                         ".ln_1.",
-                                         "qwen post_attention_layernorm",
-                                         ".qkv_proj.",
-                                         ".query_key_value.",
-                                         ".qkv.q.",
-                                         ".qkv.kv.",
-                                         ".o_proj.",
-                                         ".attn.dense.",
-                                         ".attn.o.",
-                                         "post_attention_layernorm",
-                                         ".ln_2.",
-                                         ".mlp.router.",
-                                         ".mlp.shared_expert.gate_up",
-                                         ".mlp.shared_expert.down",
-                                         ".mlp.shared_expert_gate",
-                                         ".mlp.gate_up_proj.",
-                                         ".mlp.down_proj.",
-                                         ".experts.merged_gate",
-                                         ".experts.merged_down",
-                                         ".ff.c_fc.",
-                                         ".ff.c_proj." };
-    int i, n = (int)(sizeof order / sizeof *order);
-    if (r->qwen && strstr(name, "post_attention_layernorm")) return 4;
-    for (i = 0; i < n; i++) if (strstr(name, order[i])) break;
-    return 2 * i + (strstr(name, ".bias") != NULL);
+    const uint8_t unit = r->head_dim ? ckr__nt_modules[p->leaf / 2].unit : 0;
+    if (unit == CKR__NT_HEAD) return r->head_dim;
+    return unit == CKR__NT_HEADS && r->kv_heads && r->heads % r->kv_heads == 0
+               ? (r->heads / r->kv_heads + 2) * r->head_dim
+               : 1;
 }
 
 static int ckr__nt_param_cmp(const void *a, const void *b)
@@ -38995,8 +38975,7 @@ static int ckr__nt_module_cmp(const void *a, const void *b)
     const ckr__nt_param *x = (const ckr__nt_param *)a, *y = (const ckr__nt_param *)b;
     const uint64_t p = (uint64_t)x->block, q = (uint64_t)y->block;   /* -1 comes last */
     if (p != q) return p < q ? -1 : 1;
-    if (x->leaf != y->leaf) return x->leaf < y->leaf ? -1 : 1;
-    return strcmp(x->name, y->name);
+    return x->leaf != y->leaf ? x->leaf - y->leaf : strcmp(x->name, y->name);
 }
 
 /* The stage of every block, as HEAD's builder assigns them: stage r ends after the block with
@@ -39026,90 +39005,73 @@ static ckr_result ckr__nt_blocks(ckr__nt *r)
     uint64_t i;
     int64_t top = -1, k;
     bool head = false, embedding = false;
-    ckr__nt_param *p;
-    for (i = 0; i < r->n_params; i++) {
-        k = ckr__nt_layer(r->params[i]->name);
-        if (k > top) top = k;
-    }
+    for (i = 0; i < r->n_params; i++) top = ckr__max_i64(top, ckr__nt_layer(r->params[i]->name));
     if (!r->layers) r->layers = top + 1;
-    if (top >= r->layers) {
-        ckr_result e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_CONFIG, r->model.path, CKR_NO_OFFSET,
-                                 "num_hidden_layers",
-                                 "there are files of layer %lld, the configuration has %lld layers",
-                                 (long long)top, (long long)r->layers);
-        return ckr__remedy(
-            r->c->err, e, "files or model_config.json are of another run: put back the right ones");
-    }
+    if (top >= r->layers)
+        return ckr__nt_fail(
+            r, CKR_ITEM_NANOTRON_CONFIG, r->model.path, "num_hidden_layers",
+            "files or model_config.json are of another run: put back the right ones",
+            "there are files of layer %lld, the configuration has %lld layers", (long long)top,
+            (long long)r->layers);
     if (r->layers > (int64_t)r->n_params)
         return ckr__fileset_missing(&r->f, "model.decoder", r->n_params, (uint64_t)r->layers,
-                               "model/model/decoder");
+                                    "model/model/decoder");
     for (i = 0; i < r->n_params; i++) {
-        p = r->params[i];
+        ckr__nt_param *p = r->params[i];
         k = ckr__nt_layer(p->name);
         p->block = k >= 0                                ? 1 + k
                    : ckr__nt_is(p, "token_embedding.")   ? 0
                    : ckr__nt_is(p, ".final_layer_norm.") ? r->layers + 1
                    : ckr__nt_is(p, ".lm_head.")          ? r->layers + 2
                                                          : -1;
-        p->leaf = ckr__nt_leaf_rank(r, p->name);
-        if (p->block == 0) embedding = true;
-        if (p->block == r->layers + 2) head = true;
+        p->leaf = ckr__nt_leaf(r, p->name);
+        embedding = embedding || p->block == 0;
+        head = head || p->block == r->layers + 2;
     }
     if (!embedding)
         return ckr__fileset_missing(&r->f, "token_embedding", 0, 1,
                                     "model/model/token_position_embeddings");
     if (!head && !r->tied)
-        return ckr__fileset_missing(&r->f, CKR__NT_HEAD, 0, 1, "model/model/lm_head/pp_block");
-    if (head && r->tied) {
-        ckr_result e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_CONFIG, r->model.path, CKR_NO_OFFSET,
-                                 "tie_word_embeddings",
-                                 "the embeddings are tied, but lm_head has files of its own");
-        return ckr__remedy(r->c->err, e,
-                           "remove the files below model/model/lm_head: another run left them");
-    }
-    return CKR_OK;
+        return ckr__fileset_missing(&r->f, CKR__NT_HEAD_NAME, 0, 1, "model/model/lm_head/pp_block");
+    if (!head || !r->tied) return CKR_OK;
+    return ckr__nt_fail(r, CKR_ITEM_NANOTRON_CONFIG, r->model.path, "tie_word_embeddings",
+                        "remove the files below model/model/lm_head: another run left them",
+                        "the embeddings are tied, but lm_head has files of its own");
 }
 
-/* Names the first layer without this leaf, and the directory where its file would be. */
-static ckr_result ckr__nt_missing_in_layer(ckr__nt *r, const char *leaf, uint64_t have)
+/* Is there this parameter of a layer? *name: what it is called. */
+static bool ckr__nt_in_layer(ckr__nt *r, int64_t layer, const char *leaf, const char **name)
 {
-    const char *name = NULL, *dir;
-    int64_t k;
-    for (k = 0; k < r->layers; k++) {
-        name = ckr__printf(r->c, "model.decoder.%lld%s", (long long)k, leaf);
-        if (!name) return ckr__oom(r->c);
-        if (!ckr__map_find(&r->by_name, name, strlen(name), NULL)) break;
-    }
-    dir = ckr__printf(r->c, "model.%.*s", (int)(strrchr(name, '.') - name), name);
-    if (dir) dir = ckr__key_with(r->c, dir, '.', '/');
-    return dir ? ckr__fileset_missing(&r->f, name, have, (uint64_t)r->layers, dir)
-               : ckr__oom(r->c);
+    *name = ckr__printf(r->c, "model.decoder.%lld%s", (long long)layer, leaf);
+    return *name && ckr__map_find(&r->by_name, *name, strlen(*name), NULL);
 }
 
-/* Layers of a dense model have the same parameters: one that is absent in one layer is missing. */
+/* Layers of a dense model have the same parameters: what the next one has not is missing. The first
+   such layer is named, and the directory where its file would be. */
 static ckr_result ckr__nt_layers_alike(ckr__nt *r)
 {
-    ckr__map m;
-    uint64_t i, n = 0;
-    ckr_result e = CKR_OK;
-    bool moe = false;
-    memset(&m, 0, sizeof m);
-    m.c = r->c;
+    uint64_t i, have = 0;
+    const char *name, *gone = NULL, *leaf = NULL;
+    int64_t k;
     for (i = 0; i < r->n_params; i++)
-        moe = moe || ckr__nt_is(r->params[i], ".experts.") || ckr__nt_is(r->params[i], ".router.");
-    for (i = 0; i < r->n_params && e == CKR_OK && !moe; i++) {
-        const char *leaf = r->params[i]->name;
-        if (ckr__nt_layer(leaf) < 0) continue;
-        leaf = strchr(leaf + 14, '.');
-        n = 0;
-        ckr__map_find(&m, leaf, strlen(leaf), &n);
-        if (!ckr__map_put(&m, leaf, strlen(leaf), n + 1, NULL)) e = ckr__oom(r->c);
+        if (ckr__nt_is(r->params[i], ".experts.") || ckr__nt_is(r->params[i], ".router."))
+            return CKR_OK;
+    for (i = 0; i < r->n_params && !leaf; i++) {
+        k = ckr__nt_layer(r->params[i]->name);
+        if (k < 0) continue;
+        leaf = strchr(r->params[i]->name + 14, '.');
+        if (ckr__nt_in_layer(r, (k + 1) % r->layers, leaf, &name)) leaf = NULL;
     }
-    for (i = 0; i < m.cap && e == CKR_OK; i++)
-        if (m.slots[i].key && m.slots[i].value != (uint64_t)r->layers)
-            e = ckr__nt_missing_in_layer(r, m.slots[i].key, m.slots[i].value);
-    ckr__map_free(&m);
-    return e;
+    if (!leaf) return CKR_OK;
+    for (k = r->layers; k-- > 0;) {
+        if (ckr__nt_in_layer(r, k, leaf, &name)) have++;
+        else gone = name;
+    }
+    if (ckr__failed(r->c)) return r->c->err->code;
+    name = ckr__printf(r->c, "model.%.*s", (int)(strrchr(gone, '.') - gone), gone);
+    if (name) name = ckr__key_with(r->c, name, '.', '/');
+    return name ? ckr__fileset_missing(&r->f, gone, have, (uint64_t)r->layers, name)
+                : r->c->err->code;
 }
 
 /* >>nanotron.weights ---------------------------------------------------------- */
@@ -39135,23 +39097,21 @@ static const char *ckr__nt_value(const char *p, bool *none, int64_t *v)
 static const char *ckr__nt_slices(const char *p, uint32_t n, const int64_t *shape, int64_t *start,
                                   int64_t *count, uint32_t *given)
 {
-    uint32_t d;
-    for (d = 0; p && d < n; d++) {
-        int64_t a = 0, b = 0, step = 1;
-        bool none_a, none_b, none_step;
+    uint32_t d, k;
+    bool none;
+    for (d = 0; d < n; d++) {
+        int64_t v[3] = { 0, 0, 1 };
+        v[1] = shape[d];
         if (d > 0 && *p++ != '|') return NULL;
-        p = ckr__nt_value(p, &none_a, &a);
-        if (!p || *p++ != ',') return NULL;
-        p = ckr__nt_value(p, &none_b, &b);
-        if (!p || *p++ != ',') return NULL;
-        p = ckr__nt_value(p, &none_step, &step);
-        if (!p || (!none_step && step != 1)) return NULL;
-        if (none_a) a = 0;
-        if (none_b) b = shape[d];
-        if (a > b || b > shape[d]) return NULL;
-        if (!none_a || !none_b) *given |= 1u << d;
-        start[d] = a;
-        count[d] = b - a;
+        for (k = 0; k < 3; k++) {
+            if (k && *p++ != ',') return NULL;
+            p = ckr__nt_value(p, &none, &v[k]);
+            if (!p) return NULL;
+            if (!none && k < 2) *given |= 1u << d;
+        }
+        if (v[2] != 1 || v[0] > v[1] || v[1] > shape[d]) return NULL;
+        start[d] = v[0];
+        count[d] = v[1] - v[0];
     }
     return p;
 }
@@ -39212,35 +39172,73 @@ static ckr_result ckr__nt_bad_slices(ckr__nt *r, const ckr__nt_param *p, const c
 static ckr_result ckr__nt_bad_shape(ckr__nt *r, const ckr__nt_param *p, const ckr__rankfile *f,
                                     const char *what, int64_t found, int64_t want)
 {
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SHAPE, f->path, CKR_NO_OFFSET, p->name,
-                             "%s: found %lld, the other files of this run ask for %lld", what,
-                             (long long)found, (long long)want);
-    return ckr__remedy(r->c->err, e,
-                       "the file is of another run or topology: put back the right one");
+    return ckr__nt_fail(r, CKR_ITEM_NANOTRON_SHAPE, f->path, p->name,
+                        "the file is of another run or topology: put back the right one",
+                        "%s: found %lld, the other files of this run ask for %lld", what,
+                        (long long)found, (long long)want);
+}
+
+static bool ckr__nt_same_block(const ckr__block *a, const ckr__block *b)
+{
+    const size_t size = a->n_dims * sizeof *a->shape;
+    bool same = a->n_pairs == b->n_pairs && !memcmp(a->shape, b->shape, size);
+    uint32_t i;
+    for (i = 0; same && i < a->n_pairs; i++)
+        same = !memcmp(a->pairs[i].local, b->pairs[i].local, size) &&
+               !memcmp(a->pairs[i].global, b->pairs[i].global, size) &&
+               !memcmp(a->pairs[i].count, b->pairs[i].count, size);
+    return same;
+}
+
+/* What every shard claims must be the equal cut of the chunks, which leave no element of the axis
+   out: that covers all, and nothing twice. */
+static ckr_result ckr__nt_coverage(ckr__nt *r, ckr__nt_param *p, int64_t left)
+{
+    ckr_split plain = p->split;
+    uint64_t i;
+    int64_t uneven = 0;
+    plain.units = NULL;        /* as stored: a cut inside a head is read, but not made      */
+    for (i = 0; !left && i < p->n_shards; i++) {
+        const ckr__block *b = ckr__block_split(r->c, &plain, p->n_dims, p->shape,
+                                               (uint32_t)p->n_shards, (uint32_t)i, &uneven);
+        if (!b && !uneven) return r->c->err->code;
+        if (!b || !ckr__nt_same_block(b, p->blocks[i])) break;
+    }
+    if (i == p->n_shards) return CKR_OK;
+    if (r->of.ep > 1 && p->shards[0]->of[CKR__EP])
+        return ckr__fail(
+            r->c->err, CKR_ITEM_NANOTRON_EXPERTS, p->shards[0]->path, 8, p->name,
+            "%llu shards over tp %u and expert ranks %u do not cut the tensor in equal parts",
+            (unsigned long long)p->n_shards, (unsigned)r->of.tp, (unsigned)r->of.ep);
+    ckr__fail(r->c->err, CKR_ITEM_NANOTRON_COVERAGE, p->shards[i]->path, 8, p->name,
+              "the boxes of the %llu shards overlap, leave a gap or are no equal cut of axis "
+              "%d (rank %llu)",
+              (unsigned long long)p->n_shards, (int)plain.axis, (unsigned long long)i);
+    return ckr__remedy(r->c->err, r->c->err->code,
+                       "a shard is of another run: put back the right one");
 }
 
 /* The axis that is cut and its chunks, from the boxes that the shards claim. */
-static ckr_result ckr__nt_split(ckr__nt *r, ckr__nt_param *p, uint32_t given,
-                                ckr__block *const *claim)
+static ckr_result ckr__nt_split(ckr__nt *r, ckr__nt_param *p, uint32_t given)
 {
-    uint32_t axis, k, n = claim[0]->n_pairs;
+    const uint32_t n = p->blocks[0]->n_pairs;
+    const int64_t unit = ckr__nt_unit(r, p);
+    int64_t *chunks = CKR__NEW_N(r->c, int64_t, n), *units = CKR__NEW_N(r->c, int64_t, n), left;
+    uint32_t axis, k;
     uint64_t i;
-    int64_t *chunks, *units, unit;
+    if (!chunks || !units) return r->c->err->code;
     for (axis = 0; axis < p->n_dims && !(given >> axis & 1); axis++) {}
     if (axis == p->n_dims || given >> (axis + 1))
         return ckr__nt_bad_slices(r, p, p->shards[0], "slices that do not name one axis");
     for (i = 0; i < p->n_shards; i++)
-        if (claim[i]->n_pairs != n)
+        if (p->blocks[i]->n_pairs != n)
             return ckr__nt_bad_slices(r, p, p->shards[i], "another number of pairs than on rank 0");
-    chunks = CKR__NEW_N(r->c, int64_t, n);
-    units = CKR__NEW_N(r->c, int64_t, n);
-    if (!chunks || !units) return ckr__oom(r->c);
-    unit = ckr__nt_unit(r, p);
+    left = p->shape[axis];
     for (k = 0; k < n; k++) {
         for (i = 0; i < p->n_shards; i++) {
-            if (chunks[k] > p->shape[axis] - claim[i]->pairs[k].count[axis])
-                chunks[k] = p->shape[axis] + 1;
-            else chunks[k] += claim[i]->pairs[k].count[axis];
+            const int64_t part = p->blocks[i]->pairs[k].count[axis];
+            left = left < part ? -1 : left - part;
+            if (left >= 0) chunks[k] += part;
         }
         units[k] = chunks[k] % unit == 0 ? unit : 1;
     }
@@ -39249,93 +39247,60 @@ static ckr_result ckr__nt_split(ckr__nt *r, ckr__nt_param *p, uint32_t given,
     p->split.chunks = n > 1 ? chunks : NULL;
     p->split.units = unit > 1 ? units : NULL;
     p->split.vocab = axis == 0 && (p->block == 0 || p->block == r->layers + 2);
-    return CKR_OK;
+    return ckr__nt_coverage(r, p, n > 1 ? left : 0);
 }
 
-static bool ckr__nt_same_block(const ckr__block *a, const ckr__block *b)
+/* The tensor of a weight's file that was loaded. */
+static const ckr_view *ckr__nt_data(const ckr__rankfile *f)
 {
-    uint32_t i, d;
-    if (a->n_pairs != b->n_pairs) return false;
-    for (d = 0; d < a->n_dims; d++) if (a->shape[d] != b->shape[d]) return false;
-    for (i = 0; i < a->n_pairs; i++)
-        for (d = 0; d < a->n_dims; d++)
-            if (a->pairs[i].local[d] != b->pairs[i].local[d] ||
-                a->pairs[i].global[d] != b->pairs[i].global[d] ||
-                a->pairs[i].count[d] != b->pairs[i].count[d])
-                return false;
-    return true;
+    return ckr_node_get(f->root, "data")->u.view;
 }
 
-/* What every shard claims must be the equal cut of the chunks: that covers all, and nothing
-   twice. */
-static ckr_result ckr__nt_coverage(ckr__nt *r, ckr__nt_param *p, ckr__block *const *claim)
+/* Opens a shard: its tensor `data` is of as many dimensions and of the same dtype as rank 0's. What
+   else lies there is listed. */
+static ckr_result ckr__nt_load_shard(ckr__nt *r, ckr__nt_param *p, ckr__rankfile *f)
 {
-    ckr_split plain = p->split;
+    const ckr_node *data, *meta;
+    const ckr_view *v;
     uint64_t i;
-    int64_t uneven = 0, sum = 0;
-    uint32_t k;
-    ckr_result e;
-    plain.units = NULL;        /* as stored: a cut inside a head is read, but not made      */
-    for (k = 0; k < plain.n_chunks; k++) {
-        if (plain.chunks[k] > p->shape[plain.axis] - sum) break;
-        sum += plain.chunks[k];
-    }
-    for (i = 0; k == plain.n_chunks && i < p->n_shards; i++) {
-        ckr__block *b = ckr__block_split(r->c, &plain, p->n_dims, p->shape, (uint32_t)p->n_shards,
-                                         (uint32_t)i, &uneven);
-        if (!b && !uneven) return ckr__oom(r->c);
-        if (!b || !ckr__nt_same_block(b, claim[i])) break;
-        p->blocks[i] = b;
-    }
-    if (k == plain.n_chunks && i == p->n_shards && (!plain.n_chunks || sum == p->shape[plain.axis]))
-        return CKR_OK;
-    if (r->ep > 1 && p->shards[0]->of[CKR__EP])
-        return ckr__fail(
-            r->c->err, CKR_ITEM_NANOTRON_EXPERTS, p->shards[0]->path, 8, p->name,
-            "%llu shards over tp %u and expert ranks %u do not cut the tensor in equal parts",
-            (unsigned long long)p->n_shards, (unsigned)r->tp, (unsigned)r->ep);
-    if (i >= p->n_shards) i = 0;
-    e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_COVERAGE, p->shards[i]->path, 8, p->name,
-                  "the boxes of the %llu shards overlap, leave a gap or are no equal cut of axis "
-                  "%d (rank %llu)",
-                  (unsigned long long)p->n_shards, (int)plain.axis, (unsigned long long)i);
-    return ckr__remedy(r->c->err, e, "a shard is of another run: put back the right one");
-}
-
-/* The tensor `data` of a weight's file; what else lies there is listed. */
-static ckr_result ckr__nt_weight_view(ckr__nt *r, ckr__nt_param *p, ckr__rankfile *f,
-                                      const ckr_view **view)
-{
-    ckr_node *root = NULL;
-    const ckr_node *data;
-    uint64_t i;
-    ckr_result e = ckr__nt_load_tree(r, f, &root);
+    ckr_result e = ckr__fileset_load(&r->f, f, NULL);
     if (e != CKR_OK) return e;
-    data = ckr_node_get(root, "data");
+    data = ckr_node_get(f->root, "data");
     if (!data || data->kind != CKR_NODE_TENSOR)
         return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, f->path, 8, p->name,
                          "a tensor \"data\" was expected");
-    ckr__leave_others(r->c, r->s, f->rel, root, "data");
-    for (i = 0; root->attrs && i < root->attrs->count; i++) {
-        const char *key = ckr__dict_key(root->attrs, i);
-        if (key && f->of[CKR__TP] && (!strcmp(key, "version") || !strcmp(key, "unsharded_shape") ||
-                               !strcmp(key, "local_global_slices_pairs"))) continue;
-        p->extra = root->attrs;
+    ckr__leave_others(r->c, r->s, f->rel, f->root, "data");
+    meta = f->root->attrs;
+    for (i = 0; meta && i < meta->count; i++) {
+        const char *key = ckr__dict_key(meta, i);
+        if (key && f->of[CKR__TP] && ckr__word_in(CKR__NT_WEIGHT_KEYS, key)) continue;
+        p->extra = meta;
         ckr__leave(r->c, r->s, f->rel, ckr__printf(r->c, "__metadata__/%s", key ? key : ""),
-                   ckr__dict_at(root->attrs, i));
+                   ckr__dict_at(meta, i));
     }
     if (ckr__failed(r->c)) return r->c->err->code;
-    *view = data->u.view;
-    if ((*view)->n_dims > CKR_MAX_DIMS)
-        return ckr__nt_bad_shape(r, p, f, "dimensions", (*view)->n_dims, CKR_MAX_DIMS);
-    return CKR_OK;
+    v = data->u.view;
+    if (v->n_dims > CKR_MAX_DIMS)
+        return ckr__nt_bad_shape(r, p, f, "dimensions", v->n_dims, CKR_MAX_DIMS);
+    if (f == p->shards[0]) {
+        p->n_dims = v->n_dims;
+        p->dtype = v->dtype;
+    }
+    if (v->n_dims != p->n_dims)
+        return ckr__nt_bad_shape(r, p, f, "dimensions", v->n_dims, p->n_dims);
+    if (v->dtype == p->dtype) return CKR_OK;
+    ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SHAPE, f->path, 8, p->name, "dtype %s, rank 0 has %s",
+              ckr_dtype_name(v->dtype), ckr_dtype_name(p->dtype));
+    return ckr__remedy(r->c->err, r->c->err->code,
+                       "the file is of another run: put back the right one");
 }
 
-/* Metadata of one shard: *whole and *n on rank 0, the same on all others; and its boxes. */
-static ckr_result ckr__nt_shard(ckr__nt *r, ckr__nt_param *p, uint64_t i, const ckr_view *v,
-                                int64_t *whole, uint32_t *given, ckr__block **claim)
+/* Metadata of shard i: the whole shape, on rank 0, and the same on all others; and its boxes. */
+static ckr_result ckr__nt_claim(ckr__nt *r, ckr__nt_param *p, uint64_t i, int64_t *whole,
+                                uint32_t *given)
 {
     const ckr__rankfile *f = p->shards[i];
+    const ckr_view *v = ckr__nt_data(f);
     const ckr_node *meta = f->root->attrs;
     const char *pairs = ckr_node_str(ckr_node_get(meta, "local_global_slices_pairs"));
     const char *shape = ckr_node_str(ckr_node_get(meta, "unsharded_shape"));
@@ -39346,120 +39311,95 @@ static ckr_result ckr__nt_shard(ckr__nt *r, ckr__nt_param *p, uint64_t i, const 
     if (!ckr__nt_whole_shape(shape, mine, &n) || !ckr__numel(n, mine, &n_all) ||
         (uint64_t)n_all > (uint64_t)INT64_MAX / 16) return ckr__nt_bad_slices(r, p, f, shape);
     if (n != v->n_dims) return ckr__nt_bad_shape(r, p, f, "dimensions of the shard", v->n_dims, n);
-    for (d = 0; d < n; d++) {
-        if (i == 0) whole[d] = mine[d];
-        if (whole[d] != mine[d])
-            return ckr__nt_bad_shape(r, p, f, "a dimension of the whole tensor", mine[d], whole[d]);
-    }
     if (i == 0) {
+        memcpy(whole, mine, n * sizeof *whole);
         p->shape_text = shape;
         p->version = version;
-    } else if (!version != !p->version || (version && strcmp(version, p->version) != 0)) {
+    }
+    for (d = 0; d < n; d++)
+        if (whole[d] != mine[d])
+            return ckr__nt_bad_shape(r, p, f, "a dimension of the whole tensor", mine[d], whole[d]);
+    if (!ckr__same_text(version, p->version))
         return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SHAPE, f->path, 8, p->name,
                          "version %.20s, rank 0 has %.20s", version ? version : "none",
                          p->version ? p->version : "none");
-    }
-    *claim = ckr__nt_pairs(r->c, pairs, n, v->shape, mine, given);
-    if (*claim) return CKR_OK;
-    return r->c->err->code != CKR_OK ? r->c->err->code : ckr__nt_bad_slices(r, p, f, pairs);
+    p->blocks[i] = ckr__nt_pairs(r->c, pairs, n, v->shape, mine, given);
+    if (p->blocks[i] || ckr__failed(r->c)) return r->c->err->code;
+    return ckr__nt_bad_slices(r, p, f, pairs);
 }
 
 /* Every rank of a sharded parameter once, in the order (expert, tensor) parallel rank. */
 static ckr_result ckr__nt_shard_ranks(ckr__nt *r, ckr__nt_param *p)
 {
-    uint64_t i, want = (uint64_t)r->tp * (p->shards[0]->of[CKR__EP] ? r->ep : 1);
-    for (i = 0; i < p->n_shards; i++)
-        if (p->shards[i]->at[CKR__PP] != p->shards[0]->at[CKR__PP])
+    const uint64_t want = (uint64_t)r->of.tp * (p->shards[0]->of[CKR__EP] ? r->of.ep : 1);
+    ckr__rankfile gone = *p->shards[0];
+    const char *leaf = strrchr(p->name, '.');
+    uint64_t i;
+    for (i = 1; i < p->n_shards; i++)
+        if (p->shards[i]->at[CKR__PP] != gone.at[CKR__PP])
             return ckr__fileset_duplicate(&r->f, p->shards[0], p->shards[i]);
     for (i = 0; i < want; i++) {
         const ckr__rankfile *f = i < p->n_shards ? p->shards[i] : NULL;
         if (f && i > 0 && ckr__rankfile_cmp(p->shards[i - 1], f) == 0)
             return ckr__fileset_duplicate(&r->f, p->shards[i - 1], f);
-        if (!f || f->at[CKR__TP] != i % r->tp || f->at[CKR__EP] != i / r->tp) {
-            ckr__rankfile gone = *p->shards[0];
-            const char *leaf = strrchr(p->name, '.');
-            gone.name = leaf ? leaf + 1 : p->name;
-            gone.n_name = strlen(gone.name);
-            gone.at[CKR__TP] = (uint32_t)(i % r->tp);
-            gone.at[CKR__EP] = (uint32_t)(i / r->tp);
-            return ckr__fileset_missing(
-                &r->f, p->name, p->n_shards, want,
-                ckr__form_name(r->c, ckr__nt_forms[CKR__NT_SHARD_ROW].pattern, &gone));
-        }
+        gone.at[CKR__TP] = (uint32_t)(i % r->of.tp);
+        gone.at[CKR__EP] = (uint32_t)(i / r->of.tp);
+        if (f && ckr__rankfile_cmp(&gone, f) == 0) continue;
+        gone.name = leaf ? leaf + 1 : p->name;
+        gone.n_name = strlen(gone.name);
+        return ckr__fileset_missing(
+            &r->f, p->name, p->n_shards, want,
+            ckr__form_name(r->c, ckr__nt_forms[CKR__NT_SHARD_ROW].pattern, &gone));
     }
-    if (p->n_shards > want)
-        return ckr__fileset_duplicate(&r->f, p->shards[want - 1], p->shards[want]);
-    return CKR_OK;
+    return p->n_shards == want
+               ? CKR_OK
+               : ckr__fileset_duplicate(&r->f, p->shards[want - 1], p->shards[want]);
 }
 
-/* Opens the files of a parameter, and places them. `views` has room for all shards. */
-static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p, const ckr_view **views,
-                                     ckr__block **claim)
+/* Opens the files of a parameter, and places them. */
+static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p)
 {
-    int64_t whole[CKR_MAX_DIMS], *shape;
-    uint32_t given = 0, d;
+    int64_t *whole = CKR__NEW_N(r->c, int64_t, CKR_MAX_DIMS);
+    uint32_t given = 0;
     uint64_t i;
-    ckr_result e = ckr__sort(r->c, (void **)(void *)p->shards, (size_t)p->n_shards,
-                             ckr__rankfile_cmp)
-                       ? CKR_OK
-                       : ckr__oom(r->c);
+    ckr_result e = CKR_OK;
+    p->blocks = CKR__NEW_N(r->c, ckr__block *, p->n_shards);
+    ckr__sort(r->c, (void **)(void *)p->shards, (size_t)p->n_shards, ckr__rankfile_cmp);
+    if (ckr__failed(r->c)) return r->c->err->code;
+    p->shape = whole;
+    p->split.axis = -1;
     p->sharded = p->shards[0]->of[CKR__TP] != 0;
     for (i = 1; i < p->n_shards; i++)
-        if (!p->shards[i]->of[CKR__TP])
+        if (!p->sharded || !p->shards[i]->of[CKR__TP])
             return ckr__fileset_duplicate(&r->f, p->shards[i - 1], p->shards[i]);
-    if (e == CKR_OK && !p->sharded && p->n_shards > 1)
-        e = ckr__fileset_duplicate(&r->f, p->shards[0], p->shards[1]);
-    if (e == CKR_OK && p->sharded) e = ckr__nt_shard_ranks(r, p);
+    if (p->sharded) e = ckr__nt_shard_ranks(r, p);
     for (i = 0; i < p->n_shards && e == CKR_OK; i++) {
-        e = ckr__nt_weight_view(r, p, p->shards[i], &views[i]);
-        if (e != CKR_OK) break;
-        if (i == 0) {
-            p->n_dims = views[0]->n_dims;
-            p->dtype = views[0]->dtype;
-            if (p->n_dims) memcpy(whole, views[0]->shape, p->n_dims * sizeof *whole);
-        }
-        if (views[i]->n_dims != p->n_dims)
-            e = ckr__nt_bad_shape(r, p, p->shards[i], "dimensions", views[i]->n_dims, p->n_dims);
-        else if (views[i]->dtype != p->dtype)
-            e = ckr__remedy(
-                r->c->err,
-                ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SHAPE, p->shards[i]->path, 8, p->name,
-                          "dtype %s, rank 0 has %s", ckr_dtype_name(views[i]->dtype),
-                          ckr_dtype_name(p->dtype)),
-                "the file is of another run: put back the right one");
-        else if (p->sharded) e = ckr__nt_shard(r, p, i, views[i], whole, &given, &claim[i]);
+        e = ckr__nt_load_shard(r, p, p->shards[i]);
+        if (e == CKR_OK && p->sharded) e = ckr__nt_claim(r, p, i, whole, &given);
     }
     if (e != CKR_OK) return e;
-    shape = CKR__NEW_N(r->c, int64_t, p->n_dims);
-    p->blocks = CKR__NEW_N(r->c, ckr__block *, p->n_shards);
-    if (!shape || !p->blocks) return ckr__oom(r->c);
-    for (d = 0; d < p->n_dims; d++) shape[d] = whole[d];
-    p->shape = shape;
-    p->n_blocks = (uint32_t)p->n_shards;
-    p->split.axis = -1;
     if (p->sharded) {
         p->pp = p->shards[0]->at[CKR__PP];
-        e = ckr__nt_split(r, p, given, claim);
-        if (e == CKR_OK) e = ckr__nt_coverage(r, p, claim);
+        e = ckr__nt_split(r, p, given);
     } else {
-        p->blocks[0] = ckr__block_whole(r->c, p->n_dims, p->shape);
-        if (!p->blocks[0]) e = ckr__oom(r->c);
+        if (p->n_dims) memcpy(whole, ckr__nt_data(p->shards[0])->shape, p->n_dims * sizeof *whole);
+        p->blocks[0] = ckr__block_whole(r->c, p->n_dims, whole);
+        e = r->c->err->code;
     }
     if (e == CKR_OK) e = ckr__nt_check_shape(r, p);
     return e == CKR_OK ? ckr__nt_check_dtype(r, p) : e;
 }
 
-static uint32_t ckr__nt_rank(const ckr__nt *r, int64_t pp, uint32_t dp, uint32_t tp)
+static uint32_t ckr__nt_rank(const ckr__nt *r, const ckr__rankfile *f)
 {
-    return (uint32_t)(((uint64_t)(pp < 0 ? 0 : pp) * r->dp + dp) * r->tp + tp);
+    return (f->at[CKR__PP] * r->of.dp + f->at[CKR__DP]) * r->of.tp + f->at[CKR__TP];
 }
 
 /* A part of one of the parameter's slots, for ckr__part_add. */
 static ckr__part ckr__nt_part_of(ckr__nt *r, const ckr__nt_param *p, const char *slot,
                                  const ckr__rankfile *f, const ckr_view *v)
 {
-    ckr__part x;
-    memset(&x, 0, sizeof x);
+    ckr__part x = CKR_ZERO;
     x.file = f->path;
     x.name = p->name;
     x.slot = slot;
@@ -39467,42 +39407,27 @@ static ckr__part ckr__nt_part_of(ckr__nt *r, const ckr__nt_param *p, const char 
     x.n_dims = p->n_dims;
     x.shape = p->shape;
     x.split = &p->split;
-    x.rank = (int32_t)ckr__nt_rank(r, p->pp, f->at[CKR__DP], f->at[CKR__TP]);
+    x.rank = (int32_t)ckr__nt_rank(r, f);
     return x;
-}
-
-static ckr_result ckr__nt_weight_pieces(ckr__nt *r, ckr__nt_param *p, const ckr_view **views)
-{
-    uint64_t i;
-    for (i = 0; i < p->n_shards; i++) {
-        ckr__part x = ckr__nt_part_of(r, p, "param", p->shards[i], views[i]);
-        ckr__held *h;
-        x.block = p->blocks[i];
-        h = ckr__part_add(&r->load, &x);
-        if (!h) return r->c->err->code;
-        h->tensor->requires_grad = true;
-    }
-    return CKR_OK;
 }
 
 static ckr_result ckr__nt_group_files(ckr__nt *r)
 {
     uint64_t i, at;
-    for (i = 0; i < r->f.n_files[CKR__NT_WEIGHT]; i++) {
+    for (i = 0; i < r->f.n_files[CKR__NT_WEIGHT] && !ckr__failed(r->c); i++) {
         ckr__rankfile *f = r->f.files[CKR__NT_WEIGHT][i];
         ckr__nt_param *p;
-        if (!ckr__map_find(&r->by_name, f->name, strlen(f->name), &at)) {
+        if (ckr__map_find(&r->by_name, f->name, strlen(f->name), &at)) {
+            p = r->params[at];
+        } else {
             p = CKR__NEW(r->c, ckr__nt_param);
+            ckr__map_put(&r->by_name, f->name, strlen(f->name), r->n_params, NULL);
             *CKR__PUSH(ckr__nt_param *, r->c, r->params, r->n_params) = p;
-            if (ckr__failed(r->c)) return ckr__oom(r->c);
+            if (ckr__failed(r->c)) break;
             p->name = f->name;
             p->order = CKR__NT_ORDERLESS;
             p->pp = -1;
-            at = r->n_params - 1;
-            if (!ckr__map_put(&r->by_name, f->name, strlen(f->name), at, NULL))
-                return ckr__oom(r->c);
         }
-        p = r->params[at];
         *CKR__PUSH(ckr__rankfile *, r->c, p->shards, p->n_shards) = f;
     }
     return r->c->err->code;
@@ -39510,21 +39435,22 @@ static ckr_result ckr__nt_group_files(ckr__nt *r)
 
 static ckr_result ckr__nt_weights(ckr__nt *r)
 {
-    uint64_t i, most = 0;
-    const ckr_view **views;
-    ckr__block **claim;
+    uint64_t i, k;
     ckr_result e = ckr__nt_group_files(r);
     if (e == CKR_OK && !r->n_params) e = ckr__fileset_missing(&r->f, "model", 0, 1, "model");
     if (e == CKR_OK) e = ckr__nt_blocks(r);
     if (e == CKR_OK) e = ckr__nt_layers_alike(r);
-    for (i = 0; i < r->n_params && e == CKR_OK; i++)
-        if (r->params[i]->n_shards > most) most = r->params[i]->n_shards;
-    views = CKR__NEW_N(r->c, const ckr_view *, most);
-    claim = CKR__NEW_N(r->c, ckr__block *, most);
-    if (e == CKR_OK && (!views || !claim)) e = ckr__oom(r->c);
     for (i = 0; i < r->n_params && e == CKR_OK; i++) {
-        e = ckr__nt_load_param(r, r->params[i], views, claim);
-        if (e == CKR_OK) e = ckr__nt_weight_pieces(r, r->params[i], views);
+        ckr__nt_param *p = r->params[i];
+        e = ckr__nt_load_param(r, p);
+        for (k = 0; k < p->n_shards && e == CKR_OK; k++) {
+            ckr__part x = ckr__nt_part_of(r, p, "param", p->shards[k], ckr__nt_data(p->shards[k]));
+            ckr__held *h;
+            x.block = p->blocks[k];
+            h = ckr__part_add(&r->load, &x);
+            if (h) h->tensor->requires_grad = true;
+            e = r->c->err->code;
+        }
     }
     return e;
 }
@@ -39560,11 +39486,9 @@ static ckr__nt_param *ckr__nt_find(const ckr__nt *r, const ckr_node *name)
 
 static ckr_result ckr__nt_unknown_name(ckr__nt *r, const ckr__rankfile *f, const ckr_node *name)
 {
-    ckr_result e =
-        ckr__fail(r->c->err, CKR_ITEM_NANOTRON_NAMES, f->path, CKR_NO_OFFSET, ckr_node_str(name),
-                  "the optimizer holds this parameter, but there is no file of its weight");
-    return ckr__remedy(r->c->err, e,
-                       "bring back the weight's files, or the optimizer file of this run");
+    return ckr__nt_fail(r, CKR_ITEM_NANOTRON_NAMES, f->path, ckr_node_str(name),
+                        "bring back the weight's files, or the optimizer file of this run",
+                        "the optimizer holds this parameter, but there is no file of its weight");
 }
 
 /* One optimizer file's parameters and states by index. */
@@ -39572,21 +39496,16 @@ typedef struct ckr__nt_index {
     ckr__nt_param **param;
     const ckr_node **state;
     uint64_t n;
-    bool named;
 } ckr__nt_index;
 
 /* Without state (step 0, SGD) there are no names: index i is the i-th master, or else the i-th
    parameter of the stage in the registered order, of which the rank has a part. */
-static ckr_result ckr__nt_nameless(ckr__nt *r, const ckr__rankfile *f, ckr__nt_index *x)
+static ckr_result ckr__nt_nameless(ckr__nt *r, const ckr__rankfile *f, const ckr_node *masters,
+                                   uint64_t most, ckr__nt_index *x)
 {
-    const ckr_node *masters = ckr_node_get(f->root, "gradient_accumulator");
-    const uint64_t most = masters ? masters->count : r->n_params + 1;
     const int64_t pp = f->at[CKR__PP];
     const uint32_t tp = f->at[CKR__TP];
     uint64_t k;
-    x->param = CKR__NEW_N(r->c, ckr__nt_param *, most);
-    x->state = CKR__NEW_N(r->c, const ckr_node *, most);
-    if (!x->param || !x->state) return ckr__oom(r->c);
     for (k = 0; k < most; k++) {
         /* the second copy of a tied embedding comes last on its stage */
         const bool copy = !masters && k == r->n_params;
@@ -39600,8 +39519,8 @@ static ckr_result ckr__nt_nameless(ckr__nt *r, const ckr__rankfile *f, ckr__nt_i
                      : home != pp)
                 continue;
             if (p->tp0_only && tp > 0) continue;
-            if (r->zero)
-                ckr__nt_zero_range(ckr__block_numel(p->blocks[p->sharded ? tp : 0]), r->dp,
+            if (r->of.zero)
+                ckr__nt_zero_range(ckr__block_numel(p->blocks[p->sharded ? tp : 0]), r->of.dp,
                                    f->at[CKR__DP], &begin, &end);
         }
         if (begin < end) x->param[x->n++] = p;
@@ -39609,31 +39528,47 @@ static ckr_result ckr__nt_nameless(ckr__nt *r, const ckr__rankfile *f, ckr__nt_i
     return CKR_OK;
 }
 
-static ckr_result ckr__nt_index_file(ckr__nt *r, const ckr__rankfile *f, ckr__nt_index *x)
+/* Is it a number below n? */
+static bool ckr__nt_index_below(const ckr_node *v, uint64_t n)
 {
-    const ckr_node *names = ckr_node_get(f->root, "names"), *state = ckr_node_get(f->root, "state");
-    uint64_t k;
-    memset(x, 0, sizeof *x);
+    return v->kind == CKR_NODE_INT && v->u.i >= 0 && (uint64_t)v->u.i < n;
+}
+
+/* Loads the file, and finds what its indices stand for. */
+static ckr_result ckr__nt_index_file(ckr__nt *r, ckr__rankfile *f, ckr__nt_index *x)
+{
+    const ckr_node *names, *state, *masters;
+    uint64_t k, n;
+    ckr_result e = ckr__fileset_load(&r->f, f, NULL);
+    if (e != CKR_OK) return e;
+    if (!ckr_node_is_dict(f->root)) return ckr__nt_bad_file(r, f, "", "a dict");
+    if (!ckr_node_is_list(ckr_node_get(f->root, "param_groups")))
+        return ckr__nt_bad_file(r, f, "param_groups", "a list");
+    masters = ckr_node_get(f->root, "gradient_accumulator");
+    if (masters && !ckr_node_is_dict(masters))
+        return ckr__nt_bad_file(r, f, "gradient_accumulator", "a dict");
+    ckr__leave_others(r->c, r->s, f->rel, f->root, CKR__NT_OPTIMIZER_KEYS);
+    state = ckr_node_get(f->root, "state");
     if (!ckr_node_is_dict(state)) return ckr__nt_bad_file(r, f, "state", "a dict");
+    names = ckr_node_get(f->root, "names");
     if (!ckr_node_is_dict(names)) return ckr__nt_bad_file(r, f, "names", "a dict");
-    if (!names->count) return ckr__nt_nameless(r, f, x);
-    x->named = true;
-    x->n = names->count;
-    x->param = CKR__NEW_N(r->c, ckr__nt_param *, x->n);
-    x->state = CKR__NEW_N(r->c, const ckr_node *, x->n);
-    if (!x->param || !x->state) return ckr__oom(r->c);
-    for (k = 0; k < x->n; k++) {
+    n = names->count ? names->count : masters ? masters->count : r->n_params + 1;
+    x->param = CKR__NEW_N(r->c, ckr__nt_param *, n);
+    x->state = CKR__NEW_N(r->c, const ckr_node *, n);
+    if (ckr__failed(r->c)) return r->c->err->code;
+    if (!names->count) return ckr__nt_nameless(r, f, masters, n, x);
+    x->n = n;
+    for (k = 0; k < n; k++) {
         const ckr_node *key = names->u.items[2 * k], *name = ckr__dict_at(names, k);
-        if (key->kind != CKR_NODE_INT || key->u.i < 0 || (uint64_t)key->u.i >= x->n ||
-            x->param[key->u.i] || !ckr_node_str(name))
+        ckr__nt_param *p = ckr__nt_find(r, name);
+        if (!ckr__nt_index_below(key, n) || x->param[key->u.i] || !ckr_node_str(name))
             return ckr__nt_bad_file(r, f, "names", "each index from 0 on once, with a name");
-        x->param[key->u.i] = ckr__nt_find(r, name);
-        if (!x->param[key->u.i]) return ckr__nt_unknown_name(r, f, name);
+        if (!p) return ckr__nt_unknown_name(r, f, name);
+        x->param[key->u.i] = p;
     }
     for (k = 0; k < state->count; k++) {
         const ckr_node *key = state->u.items[2 * k], *value = ckr__dict_at(state, k);
-        if (key->kind != CKR_NODE_INT || key->u.i < 0 || (uint64_t)key->u.i >= x->n ||
-            x->state[key->u.i] || !ckr_node_is_dict(value))
+        if (!ckr__nt_index_below(key, n) || x->state[key->u.i] || !ckr_node_is_dict(value))
             return ckr__nt_bad_file(r, f, "state", "a dict for each index of names");
         x->state[key->u.i] = value;
     }
@@ -39644,52 +39579,46 @@ static ckr_result ckr__nt_index_file(ckr__nt *r, const ckr__rankfile *f, ckr__nt
 static ckr_result ckr__nt_state_piece(ckr__nt *r, const ckr__rankfile *f, ckr__nt_param *p,
                                       const char *key, const ckr_view *v)
 {
-    const bool experts = p->n_blocks > r->tp;
+    const bool experts = p->n_shards > r->of.tp;
     const uint32_t tp = f->at[CKR__TP], ep = f->at[CKR__EP];
     ckr__part x = ckr__nt_part_of(r, p, key, f, v);
     int64_t n;
-    x.rank = (int32_t)ckr__nt_rank(r, f->at[CKR__PP], f->at[CKR__DP], tp);
     x.alone = v->n_dims == 0 || !strcmp(key, "step");
     if (!x.alone) {
-        x.block = p->blocks[!p->sharded ? 0 : experts ? ep * r->tp + tp : tp];
-        x.flat = r->zero;
+        x.block = p->blocks[!p->sharded ? 0 : experts ? ep * r->of.tp + tp : tp];
+        x.flat = r->of.zero;
         x.replica = (!p->sharded && tp != p->first_tp) ||
                     (p->pp >= 0 && f->at[CKR__PP] != (uint32_t)p->pp) || (ep > 0 && !experts);
     }
     if (x.flat) {
-        ckr__nt_zero_range(ckr__block_numel(x.block), r->dp, f->at[CKR__DP], &x.begin, &x.end);
+        ckr__nt_zero_range(ckr__block_numel(x.block), r->of.dp, f->at[CKR__DP], &x.begin, &x.end);
         if (!ckr__contiguous(v, &n) || n != x.end - x.begin)
             return ckr__nt_bad_shape(r, p, f, key, n, x.end - x.begin);
     }
     return ckr__part_add(&r->load, &x) ? CKR_OK : r->c->err->code;
 }
 
-static ckr_result ckr__nt_leave(ckr__nt *r, const ckr__rankfile *f, const char *where,
-                                const ckr_node *key, const ckr_node *value)
-{
-    const char *name = ckr_node_str(key);
-    return ckr__leave(r->c, r->s, f->rel, ckr__printf(r->c, "%s%s", where, name ? name : "?"),
-                      value);
-}
-
 /* State and master of every parameter in a file. */
 static ckr_result ckr__nt_states(ckr__nt *r, const ckr__rankfile *f, const ckr__nt_index *x)
 {
-    const ckr_node *masters = ckr_node_get(f->root, "gradient_accumulator");
+    const ckr_node *masters = ckr_node_get(f->root, "gradient_accumulator"),
+                   *names = ckr_node_get(f->root, "names");
     uint64_t i, k;
     ckr_result e = CKR_OK;
-    for (i = 0; x->named && i < x->n && e == CKR_OK; i++) {
+    for (i = 0; i < names->count && e == CKR_OK; i++) {
         const ckr_node *st = x->state[i];
         if (!st)
             return ckr__nt_bad_file(r, f, x->param[i]->name, "a state for each index of names");
         if (!x->param[i]->state) x->param[i]->state = st;
         for (k = 0; k < st->count && e == CKR_OK; k++) {
-            const ckr_node *key = st->u.items[2 * k], *value = ckr__dict_at(st, k);
-            if (ckr_node_str(key) && value->kind == CKR_NODE_TENSOR)
-                e = ckr__nt_state_piece(r, f, x->param[i], key->u.str, value->u.view);
+            const char *key = ckr__dict_key(st, k);
+            const ckr_node *value = ckr__dict_at(st, k);
+            if (key && value->kind == CKR_NODE_TENSOR)
+                e = ckr__nt_state_piece(r, f, x->param[i], key, value->u.view);
             else
-                e = ckr__nt_leave(r, f, ckr__printf(r->c, "state/%llu/", (unsigned long long)i),
-                                  key, value);
+                e = ckr__leave(r->c, r->s, f->rel,
+                               ckr__printf(r->c, "state/%llu/%s", (unsigned long long)i,
+                                           key ? key : "?"), value);
         }
     }
     for (k = 0; masters && k < masters->count && e == CKR_OK; k++) {
@@ -39704,32 +39633,18 @@ static ckr_result ckr__nt_states(ckr__nt *r, const ckr__rankfile *f, const ckr__
     return e;
 }
 
-static ckr_result ckr__nt_load_optimizer(ckr__nt *r, ckr__rankfile *f)
-{
-    ckr_node *root = NULL;
-    const ckr_node *ga;
-    ckr_result e = ckr__nt_load_tree(r, f, &root);
-    if (e != CKR_OK) return e;
-    if (!ckr_node_is_dict(root)) return ckr__nt_bad_file(r, f, "", "a dict");
-    if (!ckr_node_is_list(ckr_node_get(root, "param_groups")))
-        return ckr__nt_bad_file(r, f, "param_groups", "a list");
-    ga = ckr_node_get(root, "gradient_accumulator");
-    if (ga && !ckr_node_is_dict(ga))
-        return ckr__nt_bad_file(r, f, "gradient_accumulator", "a dict");
-    if (ga) r->masters = true;
-    return ckr__leave_others(r->c, r->s, f->rel, root, CKR__NT_OPTIMIZER_KEYS);
-}
-
 /* Order, stage and tensor parallel presence of the parameters that a file names. */
-static void ckr__nt_note_param(const ckr__rankfile *f, ckr__nt_param *p, uint64_t *next)
+static void ckr__nt_note_params(const ckr__rankfile *f, const ckr__nt_index *x, uint64_t *next)
 {
-    if (p->order == CKR__NT_ORDERLESS) {
+    uint64_t k;
+    for (k = 0; k < x->n; k++) {
+        ckr__nt_param *p = x->param[k];
+        if (f->at[CKR__TP] > p->last_tp) p->last_tp = f->at[CKR__TP];
+        if (p->order != CKR__NT_ORDERLESS) continue;
         p->order = (*next)++;
         p->first_tp = f->at[CKR__TP];
         if (p->pp < 0) p->pp = f->at[CKR__PP];
     }
-    if (f->at[CKR__TP] == 0) p->in_tp0 = true;
-    else p->in_tp1 = true;
 }
 
 /* Another copy of a group says the same as the first, but for the indices. */
@@ -39737,23 +39652,16 @@ static ckr_result ckr__nt_same_group(ckr__nt *r, const ckr__rankfile *f, const c
                                      const ckr_node *g)
 {
     uint64_t i;
-    ckr_result e;
     for (i = 0; i < g->count; i++) {
         const char *key = ckr__dict_key(g, i);
-        const ckr_node *other;
+        const ckr_node *other = key ? ckr_node_get(p->group, key) : NULL;
         if (!key || !strcmp(key, "params")) continue;
-        other = i < p->group->count && ckr__dict_key(p->group, i) &&
-                        !strcmp(key, ckr__dict_key(p->group, i))
-                    ? ckr__dict_at(p->group, i)
-                    : ckr_node_get(p->group, key);
         if (other && other->kind > CKR_NODE_STR && !ckr_node_is_list(other)) continue;
         if (other && ckr__node_equal(ckr__dict_at(g, i), other)) continue;
-        e = ckr__fail(r->c->err,
-                      !strcmp(key, "lr") ? CKR_ITEM_NANOTRON_STEP : CKR_ITEM_NANOTRON_GROUPS,
-                      f->path, CKR_NO_OFFSET, p->name,
-                      "%s of its group differs from the copy on another rank", key);
-        return ckr__remedy(r->c->err, e,
-                           "the file is of another step or run: put back the right one");
+        return ckr__nt_fail(
+            r, !strcmp(key, "lr") ? CKR_ITEM_NANOTRON_STEP : CKR_ITEM_NANOTRON_GROUPS, f->path,
+            p->name, "the file is of another step or run: put back the right one",
+            "%s of its group differs from the copy on another rank", key);
     }
     return CKR_OK;
 }
@@ -39784,48 +39692,48 @@ static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__
     return CKR_OK;
 }
 
+/* And ties the embeddings, where they are. */
 static ckr_result ckr__nt_order_modules(ckr__nt *r)
 {
-    uint64_t i;
+    uint64_t i, at;
     r->plain_partition = true;
-    r->modules = CKR__NEW_N(r->c, ckr__nt_param *, r->n_params);
-    r->owner = ckr__nt_partition(r->c, r, r->pp, r->vocab ? r->vocab : r->s->padded_vocab);
-    if (!r->modules || !r->owner) return ckr__oom(r->c);
-    memcpy(r->modules, r->params, (size_t)r->n_params * sizeof *r->modules);
-    if (!ckr__sort(r->c, (void **)(void *)r->modules, (size_t)r->n_params, ckr__nt_module_cmp))
-        return ckr__oom(r->c);
+    r->modules = CKR__DUP(r->c, ckr__nt_param *, r->params, r->n_params);
+    r->owner = ckr__nt_partition(r->c, r, r->of.pp, r->vocab ? r->vocab : r->s->padded_vocab);
+    if (!r->modules || !r->owner ||
+        !ckr__sort(r->c, (void **)(void *)r->modules, (size_t)r->n_params, ckr__nt_module_cmp))
+        return r->c->err->code;
     for (i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->modules[i];
-        const size_t n = strlen(p->name);
-        if (p->block < 0) r->plain_partition = r->plain_partition && r->pp == 1;
+        size_t n = strlen(p->name);
+        if (p->block < 0) r->plain_partition = r->plain_partition && r->of.pp == 1;
         else if (p->pp >= 0 && r->owner[p->block] != (uint64_t)p->pp) r->plain_partition = false;
         /* the bias of a row-parallel layer is on tensor parallel rank 0 only */
-        if (!p->sharded && n > 5 && !strcmp(p->name + n - 5, ".bias")) {
-            const char *w = ckr__printf(r->c, "%.*s.weight", (int)(n - 5), p->name);
-            uint64_t at;
-            if (!w) return ckr__oom(r->c);
+        if (!p->sharded && ckr__cut_tail(p->name, &n, ".bias")) {
+            const char *w = ckr__printf(r->c, "%.*s.weight", (int)n, p->name);
+            if (!w) return r->c->err->code;
             p->tp0_only =
                 ckr__map_find(&r->by_name, w, strlen(w), &at) && r->params[at]->split.axis == 1;
         }
     }
-    return CKR_OK;
+    if (r->tied && r->modules[0]->block == 0)
+        ckr__tie_add(r->c, r->s, r->modules[0]->name, CKR__NT_HEAD_NAME);
+    return r->c->err->code;
 }
 
 static ckr_result ckr__nt_other_step(ckr__nt *r, const ckr__rankfile *f, const char *where,
                                      double found, double want)
 {
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_STEP, f->path, CKR_NO_OFFSET, where,
-                             "it is of step %.17g, the other files are of step %.17g", found, want);
-    return ckr__remedy(r->c->err, e, "put back the file of this step, or take another checkpoint");
+    return ckr__nt_fail(r, CKR_ITEM_NANOTRON_STEP, f->path, where,
+                        "put back the file of this step, or take another checkpoint",
+                        "it is of step %.17g, the other files are of step %.17g", found, want);
 }
 
 static ckr_result ckr__nt_step_note(ckr__nt *r, const char *subject, double found,
                                     const char *reason)
 {
-    char old[40], now[40];
-    ckr__format(old, sizeof old, "%.17g", found);
-    ckr__format(now, sizeof now, "%lld", (long long)r->step);
-    return ckr__say(r->c, "CKR_W_NANOTRON_STEP", CKR_EXACT, subject, old, now, reason, NULL);
+    return ckr__say(r->c, "CKR_W_NANOTRON_STEP", CKR_EXACT, subject,
+                    ckr__printf(r->c, "%.17g", found),
+                    ckr__printf(r->c, "%lld", (long long)r->step), reason, NULL);
 }
 
 /* All files count the same updates; else the one that is of another step than the checkpoint, or
@@ -39840,17 +39748,16 @@ static ckr_result ckr__nt_same_steps(ckr__nt *r, const ckr__nt_index *x, uint64_
         const ckr_result e = ckr__step_number(
             r->c, x[i].n ? ckr_node_get(x[i].state[0], "step") : NULL, &step);
         if (e != CKR_OK) return e;
-        if (step != step) continue;
         if (first != first) {
             first = step;
             lead = i;
-        } else if (step != first && (odd == n || step == here)) {
-            other = step;
-            odd = i;
         }
+        if (step != step || step == first) continue;
+        if (step == here) return ckr__nt_other_step(r, f[lead], "state", first, here);
+        if (odd < n) continue;
+        other = step;
+        odd = i;
     }
-    if (odd < n && other == here && first != here)
-        return ckr__nt_other_step(r, f[lead], "state", first, here);
     if (odd < n) return ckr__nt_other_step(r, f[odd], "state", other, first);
     if (first != first || first == here) return CKR_OK;
     return ckr__nt_step_note(
@@ -39869,7 +39776,7 @@ static ckr_result ckr__nt_place_params(ckr__nt *r, bool named)
             if (named)
                 ckr__say(r->c, "CKR_W_NANOTRON_NO_STATE", CKR_EXACT, p->name, NULL, NULL,
                          "no optimizer file names this parameter", NULL);
-        } else if (!p->sharded && r->tp > 1 && p->in_tp0 && !p->in_tp1) {
+        } else if (!p->sharded && r->of.tp > 1 && !p->last_tp) {
             p->tp0_only = true;
         }
         if (p->pp < 0) p->pp = p->block >= 0 ? (int64_t)r->owner[p->block] : 0;
@@ -39885,16 +39792,14 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     const uint64_t n = r->f.n_files[CKR__NT_OPTIMIZER];
     ckr__rankfile **f = r->f.files[CKR__NT_OPTIMIZER];
     ckr__nt_index *x = CKR__NEW_N(r->c, ckr__nt_index, n);
-    uint64_t i, k, next = 0;
-    ckr_result e = CKR_OK;
-    if (!x) return ckr__oom(r->c);
+    uint64_t i, next = 0;
+    ckr_result e = r->c->err->code;
     if (!n)
         ckr__say(r->c, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
                  "there are no optimizer files: weights only", NULL);
     for (i = 0; i < n && e == CKR_OK; i++) {
-        e = ckr__nt_load_optimizer(r, f[i]);
-        if (e == CKR_OK) e = ckr__nt_index_file(r, f[i], &x[i]);
-        for (k = 0; e == CKR_OK && k < x[i].n; k++) ckr__nt_note_param(f[i], x[i].param[k], &next);
+        e = ckr__nt_index_file(r, f[i], &x[i]);
+        if (e == CKR_OK) ckr__nt_note_params(f[i], &x[i], &next);
     }
     if (e == CKR_OK) e = ckr__nt_same_steps(r, x, n);
     for (i = 0; i < n && e == CKR_OK; i++) {
@@ -39907,12 +39812,6 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
 /* >>nanotron.schedule --------------------------------------------------------- */
 /* One LambdaLR, whose factors come from config.yaml only; last_epoch N after N updates, and update
    k uses the value at k - 1. */
-
-static bool ckr__nt_key_is(const ckr_node *key, const char *s)
-{
-    return key->kind == CKR_NODE_STR && key->count == strlen(s) &&
-           !memcmp(key->u.str, s, (size_t)key->count);
-}
 
 static bool ckr__nt_num(const ckr_node *dict, const char *key, double *out)
 {
@@ -39939,7 +39838,7 @@ static ckr_result ckr__nt_schedule(ckr__nt *r)
     r->sched_params = ckr__node(r->c, CKR_NODE_DICT);
     for (i = 0; i < cfg->count; i++)
         if (ckr__dict_at(cfg, i)->kind != CKR_NODE_NONE &&
-            !(derived && ckr__nt_key_is(cfg->u.items[2 * i], "lr_decay_steps")))
+            !(derived && ckr__is_str(cfg->u.items[2 * i], "lr_decay_steps")))
             ckr__node_take(r->c, r->sched_params, cfg, i);
     if (derived && start && start->kind != CKR_NODE_NONE)
         ckr__node_set(r->c, r->sched_params, "lr_decay_steps",
@@ -39952,83 +39851,55 @@ static const char ckr__nt_scheduler_keys[] =
     "base_lrs last_epoch verbose _step_count _get_lr_called_within_step _is_initial _last_lr "
     "lr_lambdas";
 
-static ckr_result ckr__nt_scheduler_others(ckr__nt *r, const ckr__rankfile *f)
-{
-    const ckr_node *lambdas = ckr_node_get(f->root, "lr_lambdas");
-    uint64_t i;
-    ckr__leave_others(r->c, r->s, f->rel, f->root, ckr__nt_scheduler_keys);
-    for (i = 0; ckr_node_is_list(lambdas) && i < lambdas->count; i++)
-        if (lambdas->u.items[i]->count)             /* else a partial's, without attributes */
-            ckr__leave(r->c, r->s, f->rel,
-                       ckr__printf(r->c, "lr_lambdas/%llu", (unsigned long long)i),
-                       lambdas->u.items[i]);
-    return r->c->err->code;
-}
-
-/* HEAD multiplies base_lrs with a curve that is relative to initial_lr: they are the same number.
+/* Counts of groups and lambdas agree, and both sides know the same LR: else one is of another step.
+   HEAD multiplies base_lrs with a curve that is relative to initial_lr: they are the same number.
    */
-static ckr_result ckr__nt_base_split(ckr__nt *r, const ckr__rankfile *f, const ckr_node *base,
-                                     const ckr_node *groups)
-{
-    uint64_t i;
-    for (i = 0; ckr_node_is_list(base) && i < base->count && i < groups->count; i++) {
-        double a, b;
-        if (!ckr_node_f64(base->u.items[i], &a) ||
-            !ckr_node_f64(ckr_node_get(groups->u.items[i], "initial_lr"), &b) || a == b)
-            continue;
-        return ckr__say(r->c, "CKR_W_BASE_LR_SPLIT", CKR_APPROX,
-                        ckr__printf(r->c, "%s: base_lrs[%llu]", f->rel, (unsigned long long)i),
-                        ckr__printf(r->c, "%.17g", a), ckr__printf(r->c, "%.17g", b),
-                        "the scheduler and the optimizer's initial_lr disagree; initial_lr wins",
-                        NULL);
-    }
-    return CKR_OK;
-}
-
-/* Counts of groups and lambdas agree, and both sides know the same LR: else one is of another
-   step. */
 static ckr_result ckr__nt_check_scheduler(ckr__nt *r, const ckr__rankfile *f)
 {
     const ckr_node *last = ckr_node_get(f->root, "_last_lr"),
                    *base = ckr_node_get(f->root, "base_lrs");
     const ckr_node *lambdas = ckr_node_get(f->root, "lr_lambdas"), *groups;
-    const uint64_t n = lambdas ? lambdas->count : base ? base->count : 0;
-    const uint64_t n_files = r->f.n_files[CKR__NT_OPTIMIZER];
-    ckr__rankfile **files = r->f.files[CKR__NT_OPTIMIZER];
-    const uint32_t n_ep = n_files && files[0]->of[CKR__EP] ? r->ep : 1;
-    uint64_t at = f->at[CKR__PP], i;
-    ckr_result e;
-    if (r->zero) at = at * r->dp + f->at[CKR__DP];
-    at = (at * n_ep + f->at[CKR__EP]) * r->tp + f->at[CKR__TP];
+    const uint64_t n = lambdas ? lambdas->count : 0, n_files = r->f.n_files[CKR__NT_OPTIMIZER];
+    ckr__rankfile **files = r->f.files[CKR__NT_OPTIMIZER], like = *f;
+    uint64_t at, i;
+    bool split = false;
+    like.has = n_files ? files[0]->has : 0;    /* the optimizer's file of the same rank      */
+    at = ckr__fileset_index(&r->f, &like);
     if (!f->of[CKR__PP] || at >= n_files || !lambdas) return CKR_OK;   /* one file of all stages */
     groups = ckr_node_get(files[at]->root, "param_groups");
-    if (groups->count != n) {
-        e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SCHEDULER, f->path, CKR_NO_OFFSET, "lr_lambdas",
-                      "%llu lambdas, the optimizer of this rank has %llu groups",
-                      (unsigned long long)n, (unsigned long long)groups->count);
-        return ckr__remedy(r->c->err, e, "the file is of another topology: put back the right one");
-    }
+    if (groups->count != n)
+        return ckr__nt_fail(r, CKR_ITEM_NANOTRON_SCHEDULER, f->path, "lr_lambdas",
+                            "the file is of another topology: put back the right one",
+                            "%llu lambdas, the optimizer of this rank has %llu groups",
+                            (unsigned long long)n, (unsigned long long)groups->count);
     for (i = 0; i < n; i++) {
         const ckr_node *g = groups->u.items[i];
         double a, b;
-        if (!ckr_node_f64(ckr_node_at(last, i), &a) || !ckr_node_f64(ckr_node_get(g, "lr"), &b) ||
-            a == b)
+        if (ckr_node_f64(ckr_node_at(last, i), &a) && ckr_node_f64(ckr_node_get(g, "lr"), &b) &&
+            a != b)
+            return ckr__nt_fail(
+                r, CKR_ITEM_NANOTRON_STEP, f->path, "_last_lr",
+                "scheduler and optimizer are of different steps: put back the right file",
+                "the LR of group %llu is %.17g here and %.17g in the optimizer",
+                (unsigned long long)i, a, b);
+        if (split || !ckr_node_f64(ckr_node_at(base, i), &a) ||
+            !ckr_node_f64(ckr_node_get(g, "initial_lr"), &b) || a == b)
             continue;
-        e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_STEP, f->path, CKR_NO_OFFSET, "_last_lr",
-                      "the LR of group %llu is %.17g here and %.17g in the optimizer",
-                      (unsigned long long)i, a, b);
-        return ckr__remedy(
-            r->c->err, e,
-            "scheduler and optimizer are of different steps: put back the right file");
+        split = true;
+        ckr__say(r->c, "CKR_W_BASE_LR_SPLIT", CKR_APPROX,
+                 ckr__printf(r->c, "%s: base_lrs[%llu]", f->rel, (unsigned long long)i),
+                 ckr__printf(r->c, "%.17g", a), ckr__printf(r->c, "%.17g", b),
+                 "the scheduler and the optimizer's initial_lr disagree; initial_lr wins", NULL);
     }
-    return ckr__nt_base_split(r, f, base, groups);
+    return r->c->err->code;
 }
 
 static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
 {
     const uint64_t n = r->f.n_files[CKR__NT_SCHEDULER];
+    const ckr_node *lambdas;
     int64_t epoch = 0, first = 0;
-    uint64_t i;
+    uint64_t i, k;
     ckr_result e = CKR_OK;
     if (!n)
         ckr__say(r->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
@@ -40039,13 +39910,12 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
                  "it", "put it back, or tell the schedule with --schedule");
     for (i = 0; i < n && e == CKR_OK; i++) {
         ckr__rankfile *f = r->f.files[CKR__NT_SCHEDULER][i];
-        ckr_node *root = NULL;
-        e = ckr__nt_load_tree(r, f, &root);
+        e = ckr__fileset_load(&r->f, f, NULL);
         if (e != CKR_OK) break;
-        if (!ckr_node_is_dict(root) || !ckr_node_i64(ckr_node_get(root, "last_epoch"), &epoch))
+        if (!ckr_node_i64(ckr_node_get(f->root, "last_epoch"), &epoch))
             return ckr__nt_bad_file(r, f, "last_epoch", "an integer");
         if (i == 0) first = epoch;
-        if (i == 0) r->scheduler = root;
+        if (i == 0) r->scheduler = f->root;
         if (epoch != first) {
             const bool second = epoch != r->step;
             return ckr__nt_other_step(r, second ? f : r->f.files[CKR__NT_SCHEDULER][0],
@@ -40053,23 +39923,21 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
                                       (double)(second ? first : epoch));
         }
         e = ckr__nt_check_scheduler(r, f);
-        if (e == CKR_OK) e = ckr__nt_scheduler_others(r, f);
+        ckr__leave_others(r->c, r->s, f->rel, f->root, ckr__nt_scheduler_keys);
+        lambdas = ckr_node_get(f->root, "lr_lambdas");
+        for (k = 0; ckr_node_is_list(lambdas) && k < lambdas->count; k++)
+            if (lambdas->u.items[k]->count)         /* else a partial's, without attributes */
+                ckr__leave(r->c, r->s, f->rel,
+                           ckr__printf(r->c, "lr_lambdas/%llu", (unsigned long long)k),
+                           lambdas->u.items[k]);
     }
-    return e;
-}
-
-/* base_lrs of the scheduler's files, for groups that have no initial_lr. */
-static void ckr__nt_base_lr(ckr__nt *r, const ckr__nt_param *p, double *out)
-{
-    const ckr_node *base = ckr_node_get(r->scheduler, "base_lrs");
-    if (ckr__nt_num(p->group, "initial_lr", out)) return;
-    if (ckr_node_f64(ckr_node_at(base, 0), out)) return;
-    ckr__nt_num(r->sched_params, "learning_rate", out);
+    return e == CKR_OK ? r->c->err->code : e;
 }
 
 /* One schedule for all groups; what its configuration has wrong is a note, and no schedule. */
-static ckr_result ckr__nt_schedule_out(ckr__nt *r, const double *bases, uint64_t n)
+static ckr_result ckr__nt_schedule_out(ckr__nt *r, const double *bases)
 {
+    const uint64_t n = r->s->n_groups;
     ckr_schedule *s;
     ckr_result e;
     if (!r->sched_params) return CKR_OK;
@@ -40087,98 +39955,74 @@ static ckr_result ckr__nt_schedule_out(ckr__nt *r, const double *bases, uint64_t
     return CKR_OK;
 }
 
-/* One group of the state: its parameter, its hyper-parameters, its initial LR. */
-static void ckr__nt_group_out(ckr__nt *r, const ckr__nt_param *p, ckr_group *g, double *init)
+/* The groups' LR becomes what the schedule says for the next update. How the checkpoint stands to
+   it: as saved by an uninterrupted run (last_epoch N), as written for HEAD (N - 1, with every LR at
+   its initial value: HEAD takes the current LR for the initial one and advances once on load), or
+   drifted (each resume with HEAD has skipped a step). `want` has room for every group. */
+static ckr_result ckr__nt_stands(ckr__nt *r, double *want)
 {
-    const char **names = CKR__DUP(r->c, const char *, &p->name, 1);
-    uint64_t k;
-    g->hyper = ckr__node(r->c, CKR_NODE_DICT);
-    g->params = names;
-    g->n_params = 1;
-    g->raw = p->group;
-    for (k = 0; k < p->group->count; k++)
-        if (!ckr__nt_key_is(p->group->u.items[2 * k], "params"))
-            ckr__node_take(r->c, g->hyper, p->group, k);
-    ckr__nt_base_lr(r, p, init);
-    if (!ckr_node_get(g->hyper, "initial_lr") && *init != 0)
-        ckr__node_set(r->c, g->hyper, "initial_lr", ckr__node_float(r->c, *init));
-}
-
-/* The groups' LR becomes what the schedule says for the next update. *moved counts those that
-   differ by more than rounding; *was and *now are the first one's. */
-static ckr_result ckr__nt_group_lrs(ckr__nt *r, double *want, uint64_t *moved, double *was,
-                                    double *now)
-{
-    uint64_t i;
-    double lr;
-    ckr_result e;
-    *moved = 0;
-    if (!r->s->n_schedules || !r->s->n_groups) return CKR_OK;
-    e = ckr__sched_at(r->c, r->s->schedules, CKR__COL_LR, (double)r->step, want);
-    for (i = 0; i < r->s->n_groups && e == CKR_OK; i++) {
-        ckr_node *hyper = r->s->groups[i].hyper;
-        if (!ckr__nt_num(hyper, "lr", &lr) || want[i] != want[i] ||
-            fabs(want[i] - lr) <= 4 * DBL_EPSILON * fabs(lr)) continue;
-        if (!ckr__node_set(r->c, hyper, "lr", ckr__node_float(r->c, want[i])))
-            return ckr__oom(r->c);
-        if (!(*moved)++) { *was = lr; *now = want[i]; }
-    }
-    return e;
-}
-
-/* How the checkpoint stands to the schedule: as saved by an uninterrupted run (last_epoch N), as
-   written for HEAD (N - 1, with every LR at its initial value: HEAD takes the current LR for the
-   initial one and advances once on load), or drifted (each resume with HEAD has skipped a step). */
-static ckr_result ckr__nt_stands(ckr__nt *r, uint64_t moved, double was, double now)
-{
+    const ckr_state *s = r->s;
     int64_t epoch = r->step, count = -1;
-    bool head, at_initial = true;
-    char old_value[40], new_value[40];
-    double lr, init;
+    bool at_initial = true;
+    double lr, init, was = ckr__nan(), now = was;      /* of the first that differs          */
     uint64_t i;
+    const ckr_result e = s->n_schedules && s->n_groups
+                             ? ckr__sched_at(r->c, s->schedules, CKR__COL_LR, (double)r->step, want)
+                             : CKR_OK;
+    if (e != CKR_OK) return e;
+    for (i = 0; i < s->n_groups; i++) {
+        const ckr_node *raw = s->groups[i].raw;
+        if (ckr__nt_num(raw, "lr", &lr) && ckr__nt_num(raw, "initial_lr", &init) && lr != init)
+            at_initial = false;
+        if (!s->n_schedules || !ckr__nt_num(s->groups[i].hyper, "lr", &lr) || want[i] != want[i] ||
+            fabs(want[i] - lr) <= 4 * DBL_EPSILON * fabs(lr)) continue;
+        ckr__node_set(r->c, s->groups[i].hyper, "lr", ckr__node_float(r->c, want[i]));
+        if (was == was) continue;
+        was = lr;
+        now = want[i];
+    }
     ckr_node_i64(ckr_node_get(r->scheduler, "last_epoch"), &epoch);
     ckr_node_i64(ckr_node_get(r->scheduler, "_step_count"), &count);
-    for (i = 0; i < r->n_params; i++)
-        if (ckr__nt_num(r->params[i]->group, "lr", &lr) &&
-            ckr__nt_num(r->params[i]->group, "initial_lr", &init) && lr != init)
-            at_initial = false;
-    head = at_initial && (!r->scheduler || (epoch == r->step - 1 && count == r->step));
-    if (head) return CKR_OK;
-    if (r->scheduler && epoch != r->step) {
-        ckr_result e = ckr__nt_step_note(
+    if (at_initial && (!r->scheduler || (epoch == r->step - 1 && count == r->step)))
+        return r->c->err->code;
+    if (r->scheduler && epoch != r->step)
+        ckr__nt_step_note(
             r, "last_epoch", (double)epoch,
             epoch > r->step
                 ? "each resume with Nanotron has skipped a step of the schedule; the step of "
                   "checkpoint_metadata.json is used"
                 : "the scheduler is behind checkpoint_metadata.json, whose step is used");
-        if (e != CKR_OK) return e;
-    }
-    if (!moved) return CKR_OK;
-    ckr__format(old_value, sizeof old_value, "%.17g", was);
-    ckr__format(new_value, sizeof new_value, "%.17g", now);
-    return ckr__say(r->c, "CKR_W_NANOTRON_LR", CKR_CHANGED, "lr", old_value, new_value,
-                    "the groups' LR is not the schedule's at this step; the schedule's is used",
-                    NULL);
+    if (was == was)
+        ckr__say(r->c, "CKR_W_NANOTRON_LR", CKR_CHANGED, "lr", ckr__printf(r->c, "%.17g", was),
+                 ckr__printf(r->c, "%.17g", now),
+                 "the groups' LR is not the schedule's at this step; the schedule's is used", NULL);
+    return r->c->err->code;
 }
 
+/* A group of the state for each parameter that has one: its initial LR is its own, else that of the
+   scheduler's files. */
 static ckr_result ckr__nt_groups_out(ckr__nt *r)
 {
-    ckr_group *groups = CKR__NEW_N(r->c, ckr_group, r->n_params);
-    double *bases = CKR__NEW_N(r->c, double, r->n_params), was = 0, now = 0;
-    uint64_t i, n = 0, moved = 0;
+    const ckr_node *base = ckr_node_at(ckr_node_get(r->scheduler, "base_lrs"), 0);
+    double *bases = CKR__NEW_N(r->c, double, r->n_params), *init = bases;
+    uint64_t i;
     ckr_result e;
-    if (!groups || !bases) return ckr__oom(r->c);
-    for (i = 0; i < r->n_params; i++)
-        if (r->params[i]->group) {
-            ckr__nt_group_out(r, r->params[i], &groups[n], &bases[n]);
-            n++;
-        }
+    for (i = 0; i < r->n_params && !ckr__failed(r->c); i++) {
+        ckr__nt_param *p = r->params[i];
+        ckr_group *g;
+        if (!p->group) continue;
+        g = ckr__group_add(r->c, r->s, p->group);
+        g->params = CKR__DUP(r->c, const char *, &p->name, 1);
+        g->n_params = 1;
+        if (!ckr__nt_num(p->group, "initial_lr", init) && !ckr_node_f64(base, init))
+            ckr__nt_num(r->sched_params, "learning_rate", init);
+        if (!ckr_node_get(g->hyper, "initial_lr") && *init != 0)
+            ckr__node_set(r->c, g->hyper, "initial_lr", ckr__node_float(r->c, *init));
+        init++;
+    }
     if (ckr__failed(r->c)) return r->c->err->code;
-    r->s->groups = groups;
-    r->s->n_groups = n;
-    e = ckr__nt_schedule_out(r, bases, n);
-    if (e == CKR_OK) e = ckr__nt_group_lrs(r, bases, &moved, &was, &now);
-    return e == CKR_OK ? ckr__nt_stands(r, moved, was, now) : e;
+    e = ckr__nt_schedule_out(r, bases);
+    return e == CKR_OK ? ckr__nt_stands(r, bases) : e;
 }
 
 /* >>nanotron.random ----------------------------------------------------------- */
@@ -40202,31 +40046,30 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
     if (!r->f.n_files[CKR__NT_RANDOM])
         ckr__say(r->c, "CKR_W_NANOTRON_NO_RANDOM", CKR_LOST, "random", NULL, NULL,
                  "there are no files of random states", NULL);
+    of.c = r->c;
+    of.s = r->s;
+    of.keys = ckr__nt_streams;
+    of.scope = "dp,pp";    /* all are seeded alike, and may have drawn differently since */
+    of.observed = true;
     for (i = 0; i < r->f.n_files[CKR__NT_RANDOM] && e == CKR_OK; i++) {
         ckr__rankfile *f = r->f.files[CKR__NT_RANDOM][i];
-        ckr_node *root = NULL;
         const ckr_node *dict;
-        e = ckr__nt_load_tree(r, f, &root);
+        e = ckr__fileset_load(&r->f, f, NULL);
         if (e != CKR_OK) break;
-        dict = root->kind == CKR_NODE_OBJECT && root->u.object->state
-                   ? ckr_node_get(root->u.object->state, "_dict")
+        dict = f->root->kind == CKR_NODE_OBJECT
+                   ? ckr_node_get(f->root->u.object->state, "_dict")
                    : NULL;
         if (!ckr_node_is_dict(dict))
             return ckr__nt_bad_file(r, f, "", "an object RandomStates with a dict");
-        of.c = r->c;
-        of.s = r->s;
-        of.keys = ckr__nt_streams;
-        of.scope = "dp,pp";    /* all are seeded alike, and may have drawn differently since */
-        of.observed = true;
-        of.rank = ckr__nt_rank(r, f->at[CKR__PP], f->at[CKR__DP], f->at[CKR__TP]);
+        of.rank = ckr__nt_rank(r, f);
         of.file = f->path;
         of.rel = f->rel;
         for (k = 0; k < dict->count && e == CKR_OK; k++) {
-            const ckr_node *key = dict->u.items[2 * k], *value = ckr__dict_at(dict, k);
+            const ckr_node *value = ckr__dict_at(dict, k);
             const ckr_node *st = value->kind == CKR_NODE_OBJECT ? value->u.object->state : NULL;
-            if (!ckr_node_str(key) || !ckr_node_is_dict(st))
+            of.name = ckr__dict_key(dict, k);
+            if (!of.name || !ckr_node_is_dict(st))
                 return ckr__nt_bad_file(r, f, "_dict", "objects RandomState by name");
-            of.name = key->u.str;
             of.at = ckr__printf(r->c, "/%s", of.name);
             e = ckr__streams_read(&of, st);
         }
@@ -40240,10 +40083,9 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
 {
     const ckr_node *m = ckr_node_get(r->meta.root, "metas"),
                    *stages = ckr_node_get(m, "data_stages");
-    const char *base = strrchr(r->dir, '/');
-    int64_t v, length = 4096, sum = 0, named;
+    ckr_state *s = r->s;
+    int64_t length = 4096, sum = 0, named;
     uint64_t i;
-    ckr_result e;
     r->version = ckr_node_str(ckr_node_get(r->meta.root, "version"));
     if (ckr__version(r->version) / 1000 > 1005)
         return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_VERSION, r->meta.path, CKR_NO_OFFSET,
@@ -40251,25 +40093,20 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
     if (!ckr_node_i64(ckr_node_get(m, "last_train_step"), &r->step) || r->step < 0)
         return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, r->meta.path, CKR_NO_OFFSET,
                          "metas/last_train_step", "an integer was expected");
-    if (ckr__step_of(base && base[1] ? base + 1 : r->dir, &named) && named != r->step) {
-        e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_STEP, r->meta.path, CKR_NO_OFFSET,
-                      "metas/last_train_step", "it says step %lld, the directory is of step %lld",
-                      (long long)r->step, (long long)named);
-        return ckr__remedy(
-            r->c->err, e,
-            "put back the checkpoint_metadata.json of this step, or rename the directory");
-    }
-    r->s->progress.step = r->step;
-    if (ckr_node_i64(ckr_node_get(m, "consumed_train_samples"), &v)) r->s->progress.samples = v;
-    if (ckr_node_i64(ckr_node_get(m, "consumed_tokens_total"), &v)) {
-        r->s->progress.tokens = v;
-        return CKR_OK;
-    }
+    if (ckr__step_of(ckr__base(r->dir), &named) && named != r->step)
+        return ckr__nt_fail(
+            r, CKR_ITEM_NANOTRON_STEP, r->meta.path, "metas/last_train_step",
+            "put back the checkpoint_metadata.json of this step, or rename the directory",
+            "it says step %lld, the directory is of step %lld", (long long)r->step,
+            (long long)named);
+    s->progress.step = r->step;
+    ckr_node_i64(ckr_node_get(m, "consumed_train_samples"), &s->progress.samples);
+    if (ckr_node_i64(ckr_node_get(m, "consumed_tokens_total"), &s->progress.tokens)) return CKR_OK;
     ckr_node_i64(ckr_node_find(r->config.root, "/tokens/sequence_length"), &length);
-    if (r->s->progress.samples < 0 || length < 0 || length > INT32_MAX) return CKR_OK;
+    if (s->progress.samples < 0 || length < 0 || length > INT32_MAX) return CKR_OK;
     if (!ckr_node_is_list(stages)) {
-        if (r->s->progress.samples < INT64_MAX / (length + 1))
-            r->s->progress.tokens = r->s->progress.samples * length;
+        if (s->progress.samples < INT64_MAX / (length + 1))
+            s->progress.tokens = s->progress.samples * length;
         return CKR_OK;
     }
     for (i = 0; i < stages->count; i++) {
@@ -40280,15 +40117,8 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
             return CKR_OK;
         sum += n * len;
     }
-    r->s->progress.tokens = sum;
+    s->progress.tokens = sum;
     return CKR_OK;
-}
-
-static ckr_result ckr__nt_ties(ckr__nt *r)
-{
-    if (r->tied && r->modules[0] && r->modules[0]->block == 0)
-        ckr__tie_add(r->c, r->s, r->modules[0]->name, CKR__NT_HEAD);
-    return r->c->err->code;
 }
 
 static ckr_result ckr__nt_complete_dir(ckr__nt *r)
@@ -40320,75 +40150,34 @@ static ckr_result ckr__nt_complete_dir(ckr__nt *r)
     return r->c->err->code;
 }
 
-static void ckr__nt_fill_topology(ckr__nt *r)
-{
-    ckr_topology *t = &r->s->topology;
-    t->tp = r->tp;
-    t->pp = r->pp;
-    t->dp = r->dp;
-    t->ep = r->ep;
-    t->cp = r->cp;
-    t->zero = r->zero;
-    t->ranks = r->tp * r->pp * r->dp * r->cp;
-}
-
-static void ckr__nt_batch(ckr__nt *r)
-{
-    int64_t micro = 0, steps = 0;
-    ckr_node_i64(ckr_node_find(r->config.root, "/tokens/micro_batch_size"), &micro);
-    ckr_node_i64(ckr_node_find(r->config.root, "/tokens/batch_accumulation_per_replica"), &steps);
-    r->s->batch = ckr__batch_of(micro, steps, r->dp);
-}
-
-static ckr_result ckr__nt_read_all(ckr__nt *r)
-{
-    ckr_result e = ckr__nt_complete_dir(r);
-    if (e == CKR_OK) e = ckr__nt_load_text(r, "config.yaml", true, &r->config);
-    if (e == CKR_OK) e = ckr__nt_load_text(r, "model_config.json", false, &r->model);
-    if (e == CKR_OK) e = ckr__nt_load_text(r, "checkpoint_metadata.json", false, &r->meta);
-    if (e == CKR_OK)
-        e = ckr__nt_load_text(r, "optimizer/optimizer_config.json", false, &r->optimizer);
-    if (e == CKR_OK) e = ckr__nt_progress(r);
-    if (e == CKR_OK) e = ckr__nt_scan(r);
-    if (e == CKR_OK) e = ckr__nt_topology(r);
-    if (e != CKR_OK) return e;
-    ckr__nt_fill_topology(r);
-    ckr__nt_batch(r);
-    ckr__nt_model(r);
-    e = ckr__nt_check_config(r);
-    if (e == CKR_OK) e = ckr__nt_weights(r);
-    if (e == CKR_OK) e = ckr__nt_check_vocab(r);
-    if (e == CKR_OK) e = ckr__nt_order_modules(r);
-    if (e == CKR_OK) e = ckr__nt_read_optimizer(r);
-    if (e == CKR_OK) e = ckr__nt_schedule(r);
-    if (e == CKR_OK) e = ckr__nt_read_scheduler(r);
-    if (e == CKR_OK) e = ckr__nt_groups_out(r);
-    if (e == CKR_OK) e = ckr__nt_read_random(r);
-    return e == CKR_OK ? ckr__nt_ties(r) : e;
-}
-
 static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
                                ckr_state *s)
 {
+    static ckr_result (*const steps[])(ckr__nt *r) = {
+        ckr__nt_complete_dir,   ckr__nt_load_texts,     ckr__nt_progress,       ckr__nt_scan,
+        ckr__nt_topology,       ckr__nt_model,          ckr__nt_check_config,   ckr__nt_weights,
+        ckr__nt_check_vocab,    ckr__nt_order_modules,  ckr__nt_read_optimizer, ckr__nt_schedule,
+        ckr__nt_read_scheduler, ckr__nt_groups_out,     ckr__nt_read_random
+    };
     ckr__nt *r = CKR__NEW(c, ckr__nt);
-    ckr_result e;
+    size_t i;
+    ckr_result e = CKR_OK;
+    (void)desc;
     if (!r) return c->err->code;
     r->c = c;
     r->s = s;
     r->dir = dir;
-    (void)desc;
     r->by_name.c = c;
     s->dialect = "nanotron";
     s->format = CKR_FORMAT_SAFETENSORS;
+    s->dialect_data = r;
     ckr__load_init(&r->load, c, s, CKR_ITEM_NANOTRON_SHAPE);
     r->load.vocab = s->vocab;
-    e = ckr__nt_read_all(r);
+    for (i = 0; i < sizeof steps / sizeof *steps && e == CKR_OK; i++) e = steps[i](r);
     ckr__load_done(&r->load);
-    if (e == CKR_OK) e = c->err->code;
     ckr__map_free(&r->by_name);
     s->framework_version = r->version;
-    s->dialect_data = r;
-    return e;
+    return e == CKR_OK ? c->err->code : e;
 }
 
 /* >>nanotron.emit ------------------------------------------------------------- */
@@ -40409,6 +40198,8 @@ typedef struct ckr__nt_item {  /* a parameter at the target                     
     ckr__block       **blocks;
 } ckr__nt_item;
 
+typedef struct ckr__nt_stage { ckr__nt_item **items; uint64_t n; } ckr__nt_stage;
+
 static const ckr__bounds ckr__nt_bounds = {
     "tp pp dp cp zero", CKR_ITEM_EP_SIZE, "HEAD cannot be built with expert parallelism", 1,
     CKR_ITEM_NANOTRON_SOURCE, ckr__params_kept, ckr__groups_kept, ckr__clock_kept,
@@ -40422,14 +40213,11 @@ typedef struct ckr__nt_job {
     const ckr_target  *t;
     const ckr__nt     *nt;
     ckr__out          *out;
-    ckr__map           by_name;
     ckr__nt_item      *items;
     uint64_t           n_items;
-    ckr__nt_item    ***stage;  /* [pp]: its parameters, a tied copy last                 */
-    uint64_t          *n_stage;
-    uint32_t           tp, pp, dp, cp;
-    bool               zero, masters, same;
-    bool               meta_anew;      /* checkpoint_metadata.json is another            */
+    ckr__nt_stage     *stage;  /* [pp]                                                    */
+    ckr_topology       to;
+    bool               masters, same;
     bool               config_anew;    /* config.yaml is no longer the old one's lines   */
     ckr__buf           config;         /* its text so far                                */
     int64_t            step, vocab, padded;
@@ -40444,32 +40232,31 @@ static ckr_result ckr__nt_items(ckr__nt_job *x)
 {
     const ckr_state *s = x->s;
     const ckr__nt *nt = x->nt;
+    ckr__map names = CKR_ZERO;
     ckr__slots *of;
     uint64_t i, k, at;
+    names.c = x->c;
     x->items = CKR__NEW_N(x->c, ckr__nt_item, nt->n_params);
-    if (!x->items) return ckr__oom(x->c);
     x->n_items = nt->n_params;
-    for (i = 0; i < nt->n_params; i++) {
-        x->items[i].name = nt->params[i]->name;
-        x->items[i].src = nt->params[i];
-        if (!ckr__map_put(&x->by_name, x->items[i].name, strlen(x->items[i].name), i, NULL))
-            return ckr__oom(x->c);
-    }
-    of = ckr__slots_of(x->c, s, &x->by_name, nt->n_params, "");
+    for (i = 0; i < nt->n_params; i++)
+        ckr__map_put(&names, nt->params[i]->name, strlen(nt->params[i]->name), i, NULL);
+    of = ckr__slots_of(x->c, s, &names, nt->n_params, "");
     for (i = 0; of && i < nt->n_params; i++) {
         ckr__nt_item *p = &x->items[i];
+        p->src = nt->params[i];
+        p->name = p->src->name;
         p->param = of[i].param;
         p->master = of[i].master;
         p->slots = of[i].list;
         p->n_slots = of[i].n;
         if (p->master) x->masters = true;
     }
-    for (i = 0; i < s->n_groups; i++)
+    for (i = 0; of && i < s->n_groups; i++)
         for (k = 0; k < s->groups[i].n_params; k++) {
             const char *name = s->groups[i].params[k];
-            if (ckr__map_find(&x->by_name, name, strlen(name), &at))
-                x->items[at].group = &s->groups[i];
+            if (ckr__map_find(&names, name, strlen(name), &at)) x->items[at].group = &s->groups[i];
         }
+    ckr__map_free(&names);
     return x->c->err->code;
 }
 
@@ -40478,11 +40265,11 @@ static ckr_result ckr__nt_items(ckr__nt_job *x)
 static ckr_result ckr__nt_vocabulary(ckr__nt_job *x)
 {
     const int64_t stored = x->s->padded_vocab, told = x->t->vocab > 0 ? x->t->vocab : x->s->vocab;
-    const int64_t unit = x->nt->multiple * (int64_t)x->tp;
+    const int64_t unit = x->nt->multiple * (int64_t)x->to.tp;
     if (stored <= 0) return CKR_OK;
     x->vocab = told > 0 ? told : stored;
     x->padded = x->vocab > INT64_MAX - unit ? x->vocab : (x->vocab + unit - 1) / unit * unit;
-    if (told <= 0 && x->tp == x->nt->tp) x->padded = stored;
+    if (told <= 0 && x->to.tp == x->nt->of.tp) x->padded = stored;
     x->out->vocab = x->vocab;
     x->out->padded_vocab = x->padded;
     if (x->padded == stored && x->vocab <= stored) return CKR_OK;
@@ -40502,30 +40289,12 @@ static ckr_result ckr__nt_vocabulary(ckr__nt_job *x)
                             : "give the logical size with --vocab if the stored rows are padded");
 }
 
-static ckr_result ckr__nt_uneven(ckr__nt_job *x, const ckr__nt_item *p, int64_t uneven,
-                                 int64_t *seen, size_t *n_seen)
-{
-    size_t i;
-    const char *reason, *remedy;
-    const bool units = p->param->split.units != NULL;
-    for (i = 0; i < *n_seen; i++)
-        if (seen[i] == uneven) return CKR_OK; /* one entry for each size */
-    if (*n_seen < 16) seen[(*n_seen)++] = uneven;
-    reason =
-        ckr__printf(x->c, "%lld %s of axis %d cannot be cut in %u equal parts", (long long)uneven,
-                    units ? "heads" : "elements", (int)p->param->split.axis, (unsigned)x->tp);
-    remedy = ckr__printf(x->c, "take a --tp that divides %lld", (long long)uneven);
-    if (!reason || !remedy) return ckr__oom(x->c);
-    return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, p->name, x->nt->tp, x->tp, reason, remedy);
-}
-
 static ckr_result ckr__nt_cut_items(ckr__nt_job *x)
 {
     uint64_t i;
     uint32_t r;
-    int64_t uneven = 0, seen[16];
-    size_t n_seen = 0;
-    ckr_result e;
+    int64_t uneven, seen[16];
+    size_t n_seen = 0, k;
     for (i = 0; i < x->n_items; i++) {
         ckr__nt_item *p = &x->items[i];
         const ckr_tensor *t = p->param;
@@ -40534,52 +40303,42 @@ static ckr_result ckr__nt_cut_items(ckr__nt_job *x)
                         "the state has lost this parameter", NULL);
             continue;
         }
-        p->n_blocks = t->split.axis < 0 ? 1 : x->tp;
-        p->shape = CKR__NEW_N(x->c, int64_t, t->n_dims);
+        p->n_blocks = t->split.axis < 0 ? 1 : x->to.tp;
+        p->shape = CKR__DUP(x->c, int64_t, t->shape, t->n_dims);
         p->blocks = CKR__NEW_N(x->c, ckr__block *, p->n_blocks);
-        if (!p->shape || !p->blocks) return ckr__oom(x->c);
-        if (t->n_dims) memcpy(p->shape, t->shape, t->n_dims * sizeof *p->shape);
+        if (!p->shape || !p->blocks) return x->c->err->code;
         if (t->split.vocab) p->shape[0] = x->padded;
-        for (r = 0; r < p->n_blocks; r++) {
-            p->blocks[r] =
-                ckr__block_split(x->c, &t->split, t->n_dims, p->shape, x->tp, r, &uneven);
-            if (!p->blocks[r] && !uneven) return ckr__oom(x->c);
-            if (!p->blocks[r]) {
-                e = ckr__nt_uneven(x, p, uneven, seen, &n_seen);
-                if (e != CKR_OK) return e;
-                break;
-            }
+        for (r = 0, uneven = 0; r < p->n_blocks && !uneven; r++) {
+            ckr__block *b =
+                ckr__block_split(x->c, &t->split, t->n_dims, p->shape, x->to.tp, r, &uneven);
+            if (!b && !uneven) return x->c->err->code;
+            p->blocks[r] = b;
             /* a tensor of unknown logical size still has rows above the vocabulary           */
-            if (t->split.vocab)
-                ckr__block_rows(p->blocks[r], 0, ckr__min_i64(x->vocab, t->shape[0]));
+            if (b && t->split.vocab) ckr__block_rows(b, 0, ckr__min_i64(x->vocab, t->shape[0]));
         }
+        for (k = 0; k < n_seen && seen[k] != uneven; k++) {}
+        if (!uneven || k < n_seen) continue;           /* one entry for each size */
+        if (n_seen < 16) seen[n_seen++] = uneven;
+        ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, p->name, x->nt->of.tp, x->to.tp,
+                        ckr__printf(x->c, "%lld %s of axis %d cannot be cut in %u equal parts",
+                                    (long long)uneven, t->split.units ? "heads" : "elements",
+                                    (int)t->split.axis, (unsigned)x->to.tp),
+                        ckr__printf(x->c, "take a --tp that divides %lld", (long long)uneven));
     }
-    return CKR_OK;
-}
-
-/* Why HEAD cannot go on with stage q, or NULL. With ZeRO it looks for the stage's first parameter
-   under the name it has in the optimizer, where a tied copy is called as on its first stage. */
-static const char *ckr__nt_stage_unfit(const ckr__nt_job *x, uint32_t q, uint32_t copied)
-{
-    if (!x->n_stage[q]) return "by HEAD's rule no layer would lie on this stage";
-    if (x->zero && q == copied && x->n_stage[q] == 1)
-        return "only the tied copy of the embedding would lie on this stage, on which HEAD cannot "
-               "build ZeRO-1";
-    return NULL;
+    return x->c->err->code;
 }
 
 /* The stage of every parameter, and each stage's list. */
 static ckr_result ckr__nt_stages(ckr__nt_job *x)
 {
     const ckr__nt *nt = x->nt;
-    const bool keep = !nt->plain_partition && x->pp == nt->pp;
-    const uint32_t *owner = ckr__nt_partition(x->c, nt, x->pp, x->padded);
-    uint64_t i, head = (uint64_t)nt->layers + 2;
-    uint32_t q, copied = x->pp;
-    x->stage = CKR__NEW_N(x->c, ckr__nt_item **, x->pp);
-    x->n_stage = CKR__NEW_N(x->c, uint64_t, x->pp);
-    if (!owner || !x->stage || !x->n_stage) return ckr__oom(x->c);
-    if (!nt->plain_partition && x->pp > 1)
+    const bool keep = !nt->plain_partition && x->to.pp == nt->of.pp;
+    const uint32_t *owner = ckr__nt_partition(x->c, nt, x->to.pp, x->padded);
+    uint64_t i;
+    uint32_t q;
+    x->stage = CKR__NEW_N(x->c, ckr__nt_stage, x->to.pp);
+    if (!owner || !x->stage) return x->c->err->code;
+    if (!nt->plain_partition && x->to.pp > 1)
         ckr__say(x->c, "CKR_W_NANOTRON_PARTITION", keep ? CKR_EXACT : CKR_APPROX, "pipeline stages",
                  NULL, NULL,
                  keep
@@ -40590,33 +40349,30 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
     for (i = 0; i < x->n_items; i++) {
         ckr__nt_item *p = &x->items[i];
         p->owner = keep ? (uint32_t)p->src->pp : p->src->block >= 0 ? owner[p->src->block] : 0;
-        if (p->owner >= x->pp) p->owner = x->pp - 1;
-        p->copy = !nt->tied || p->src->block != 0 ? p->owner : keep ? nt->pp - 1 : owner[head];
-        x->n_stage[p->owner]++;
-        if (p->copy != p->owner) x->n_stage[copied = p->copy]++;
-    }
-    for (q = 0; q < x->pp; q++) {
-        const char *why = ckr__nt_stage_unfit(x, q, copied);
-        char subject[24];
-        ckr__format(subject, sizeof subject, "stage %u", (unsigned)q);
-        if (why)
-            ckr__refuse_int(x->c, CKR_ITEM_PP_EMPTY_STAGE, subject, nt->pp, x->pp, why,
-                            x->n_stage[q]
-                                ? "take a smaller --pp, or --zero 0"
-                                : "take a smaller --pp");
-        x->stage[q] = CKR__NEW_N(x->c, ckr__nt_item *, x->n_stage[q] + 1);
-        if (!x->stage[q]) return ckr__oom(x->c);
-        x->n_stage[q] = 0;
+        if (p->owner >= x->to.pp) p->owner = x->to.pp - 1;
+        p->copy = !nt->tied || p->src->block != 0 ? p->owner
+                  : keep                         ? nt->of.pp - 1
+                                                 : owner[nt->layers + 2];
+        *CKR__PUSH(ckr__nt_item *, x->c, x->stage[p->owner].items, x->stage[p->owner].n) = p;
     }
     for (i = 0; i < x->n_items; i++) {
-        q = x->items[i].owner;
-        x->stage[q][x->n_stage[q]++] = &x->items[i];
+        ckr__nt_item *p = &x->items[i];
+        if (p->copy != p->owner)
+            *CKR__PUSH(ckr__nt_item *, x->c, x->stage[p->copy].items, x->stage[p->copy].n) = p;
     }
-    for (i = 0; i < x->n_items; i++) {
-        q = x->items[i].copy;
-        if (q != x->items[i].owner) x->stage[q][x->n_stage[q]++] = &x->items[i];
+    for (q = 0; q < x->to.pp; q++) {
+        /* with ZeRO HEAD looks for the stage's first parameter under the name it has in the
+           optimizer, where a tied copy is called as on its first stage */
+        const ckr__nt_stage *s = &x->stage[q];
+        if (s->n && !(x->to.zero && s->n == 1 && s->items[0]->owner != q)) continue;
+        ckr__refuse_int(x->c, CKR_ITEM_PP_EMPTY_STAGE, ckr__printf(x->c, "stage %u", (unsigned)q),
+                        nt->of.pp, x->to.pp,
+                        s->n ? "only the tied copy of the embedding would lie on this stage, on "
+                               "which HEAD cannot build ZeRO-1"
+                             : "by HEAD's rule no layer would lie on this stage",
+                        s->n ? "take a smaller --pp, or --zero 0" : "take a smaller --pp");
     }
-    return CKR_OK;
+    return x->c->err->code;
 }
 
 /* emit: weights ----------------------------------------------------------------- */
@@ -40649,17 +40405,14 @@ static void ckr__nt_slice_put(ckr__buf *b, const ckr__nt_item *p, uint32_t rank)
 /* The text of unsharded_shape: as it was, where the shape still is what it says. */
 static ckr_node *ckr__nt_shape_node(ckr__nt_job *x, const ckr__nt_item *p, ckr__buf *b)
 {
-    int64_t old[CKR_MAX_DIMS];
-    uint32_t n = 0, d;
-    bool same = p->src->shape_text && ckr__nt_whole_shape(p->src->shape_text, old, &n) &&
-                n == p->param->n_dims;
-    for (d = 0; same && d < n; d++) same = old[d] == p->shape[d];
-    if (same) return ckr__node_str(x->c, p->src->shape_text);
+    const uint32_t n = p->param->n_dims;
+    uint32_t d;
+    if (p->src->shape_text && !memcmp(p->src->shape, p->shape, n * sizeof *p->shape))
+        return ckr__node_str(x->c, p->src->shape_text);
     b->size = 0;
     ckr__buf_u8(b, '(');
-    for (d = 0; d < p->param->n_dims; d++)
-        ckr__buf_printf(b, "%s%lld", d ? ", " : "", (long long)p->shape[d]);
-    ckr__buf_str(b, p->param->n_dims == 1 ? ",)" : ")");
+    for (d = 0; d < n; d++) ckr__buf_printf(b, "%s%lld", d ? ", " : "", (long long)p->shape[d]);
+    ckr__buf_str(b, n == 1 ? ",)" : ")");
     return ckr__node_text(x->c, CKR_NODE_STR, (const char *)b->data, b->size);
 }
 
@@ -40693,14 +40446,24 @@ static const char *ckr__nt_out(const ckr__nt_job *x, const char *rel)
     return rel ? ckr__printf(x->c, "%lld/%s", (long long)x->step, rel) : NULL;
 }
 
-/* A rank's file of this row, new. */
-static ckr__out_file *ckr__nt_rank_file(ckr__nt_job *x, int row, uint32_t pp, uint32_t dp,
-                                        uint32_t tp)
+/* What a rank's file holds: the rank at these coordinates, and its number among the files. */
+typedef void (*ckr__nt_fill)(ckr__nt_job *x, ckr__out_file *f, const uint32_t at[4], uint64_t rank);
+
+/* A file of this row for each rank: tp counts fastest, then dp and pp. The random states are cut
+   over dp, with ZeRO-1 the optimizer, too. */
+static void ckr__nt_emit_ranks(ckr__nt_job *x, int row, ckr__nt_fill fill_fn)
 {
-    const bool cut = row == CKR__NT_RANDOM_ROW || (row == CKR__NT_OPTIMIZER_ROW && x->zero);
-    const uint32_t at[4] = { tp, 0, dp, pp }, of[4] = { x->tp, 1, cut ? x->dp : 0, x->pp };
-    const char *path = ckr__nt_out(x, ckr__nt_name(x->c, row, at, of));
-    return path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    const bool cut = row == CKR__NT_RANDOM_ROW || (row == CKR__NT_OPTIMIZER_ROW && x->to.zero);
+    const uint32_t dp = cut ? x->to.dp : 1, of[4] = { x->to.tp, 1, cut ? dp : 0, x->to.pp };
+    const uint64_t n = (uint64_t)x->to.pp * dp * x->to.tp;
+    uint64_t i;
+    for (i = 0; i < n && !ckr__failed(x->c); i++) {
+        const uint32_t at[4] = { (uint32_t)(i % x->to.tp), 0, (uint32_t)(i / x->to.tp % dp),
+                                 (uint32_t)(i / x->to.tp / dp) };
+        ckr__out_file *f = ckr__out_file_add(
+            x->out, ckr__nt_out(x, ckr__nt_name(x->c, row, at, of)), CKR_FORMAT_TORCH_ZIP);
+        if (f) fill_fn(x, f, at, i);
+    }
 }
 
 /* "a.b.weight" is <step>/model/a/b/model_weight...: dots become slashes. */
@@ -40709,56 +40472,55 @@ static const char *ckr__nt_weight_path(ckr__nt_job *x, const ckr__nt_item *p, ui
     const char *leaf = strrchr(p->name, '.');
     const int row = p->param->split.axis < 0 ? CKR__NT_WHOLE_ROW : CKR__NT_SHARD_ROW;
     ckr__rankfile f = CKR_ZERO;
-    const char *dirs = ckr__strndup(x->c, p->name, leaf ? (size_t)(leaf - p->name) + 1 : 0);
-    if (dirs) dirs = ckr__key_with(x->c, dirs, '.', '/');
-    if (!dirs) return NULL;
-    ckr__at_set(&f, CKR__PP, p->owner, x->pp);
-    ckr__at_set(&f, CKR__TP, rank, x->tp);
-    f.rel = ckr__printf(x->c, "model/%s", dirs);
+    const char *dirs =
+        ckr__printf(x->c, "model.%.*s", leaf ? (int)(leaf - p->name) + 1 : 0, p->name);
+    f.rel = dirs ? ckr__key_with(x->c, dirs, '.', '/') : NULL;
+    if (!f.rel) return NULL;
+    ckr__at_set(&f, CKR__PP, p->owner, x->to.pp);
+    ckr__at_set(&f, CKR__TP, rank, x->to.tp);
     f.name = leaf ? leaf + 1 : p->name;
     f.n_name = strlen(f.name);
     return ckr__nt_out(x, ckr__form_name(x->c, ckr__nt_forms[row].pattern, &f));
 }
 
-/* Other tensors that lay in the file; a shard's belong to its rank. */
-static void ckr__nt_weight_others(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank,
-                                  ckr__out_file *f)
+/* What the source's file has beside what is known there. */
+static void ckr__nt_copy_others(ckr__nt_job *x, ckr__out_file *f, const ckr_node *root,
+                                const char *known)
 {
-    const bool other = p->param->split.axis >= 0 && x->tp != x->nt->tp;
-    const ckr_node *root = p->src->shards[other || p->param->split.axis < 0 ? 0 : rank]->root;
     uint64_t i;
     for (i = 0; i < root->count; i++) {
         const char *key = ckr__dict_key(root, i);
-        const ckr_node *v = ckr__dict_at(root, i);
-        if (!key || !strcmp(key, "data") || v->kind != CKR_NODE_TENSOR) continue;
-        if (other) x->n_lost += rank == 0;
-        else ckr__node_set(x->c, f->root, key, ckr__entry_copy(x->c, f, key, v->u.view));
+        if (!key || !ckr__word_in(known, key))
+            ckr__node_pair(x->c, f->root, root->u.items[2 * i],
+                           ckr__copy_tree(x->c, f, ckr__dict_at(root, i), NULL));
     }
 }
 
 /* One rank's file of a parameter. */
-static ckr_result ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank,
-                                      ckr__buf *b)
+static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank, ckr__buf *b)
 {
+    const bool whole = p->param->split.axis < 0, other = !whole && x->to.tp != x->nt->of.tp;
     const ckr_tensor *from;
     const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
     const ckr__block *block = p->blocks[rank];
+    const ckr_node *old = p->src->shards[other || whole ? 0 : rank]->root;
     ckr__out_file *f = ckr__out_file_add(x->out, ckr__nt_weight_path(x, p, rank),
                                          CKR_FORMAT_SAFETENSORS);
     ckr_node *e;
-    if (ckr__failed(x->c)) return x->c->err->code;
+    if (!f) return;
     f->root = ckr__node(x->c, CKR_NODE_DICT);
     f->metadata = ckr__nt_weight_meta(x, p, rank, b);
     e = ckr__entry_new(x->c, f, p->name, dtype, block->n_dims, block->shape);
     if (!ckr__node_set(x->c, f->root, "data", e) ||
         !ckr__bind_flat(x->c, e->u.entry, from, false, block, 0, ckr__block_numel(block), 0))
-        return ckr__oom(x->c);
-    ckr__nt_weight_others(x, p, rank, f);
+        return;
+    /* other tensors that lay in a shard's file belong to its rank */
+    if (!other) ckr__nt_copy_others(x, f, old, "data");
+    else if (!rank) x->n_lost += old->count - 1;
     if (from != p->param) ckr__bind_taken_for(e->u.entry, 0, p->param, NULL);
-    return x->c->err->code;
 }
 
-static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
+static void ckr__nt_emit_weights(ckr__nt_job *x)
 {
     uint64_t i;
     uint32_t r;
@@ -40767,8 +40529,7 @@ static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
     b.c = x->c;
     for (i = 0; i < x->n_items; i++) {
         const ckr__nt_item *p = &x->items[i];
-        const ckr_tensor *from;
-        const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
+        const ckr_dtype dtype = ckr__dtype_as(p->param, x->t->dtype);
         if (dtype != p->param->dtype && !cast)
             ckr__say(x->c, "CKR_W_CAST", CKR_CHANGED, "params", ckr_dtype_name(p->param->dtype),
                      ckr_dtype_name(dtype), "asked for", NULL);
@@ -40776,7 +40537,6 @@ static ckr_result ckr__nt_emit_weights(ckr__nt_job *x)
         for (r = 0; r < p->n_blocks && !ckr__failed(x->c); r++) ckr__nt_weight_file(x, p, r, &b);
     }
     ckr__buf_free(&b);
-    return x->c->err->code;
 }
 
 /* emit: optimizer --------------------------------------------------------------- */
@@ -40794,24 +40554,12 @@ static double ckr__nt_head_lr(const ckr__nt_job *x, const ckr__nt_item *p)
 
 static ckr_node *ckr__nt_group_node(ckr__nt_job *x, const ckr__nt_item *p, int64_t index)
 {
-    const ckr_node *raw = p->group->raw ? p->group->raw : p->group->hyper, *hyper = p->group->hyper;
-    ckr_node *g = ckr__node(x->c, CKR_NODE_DICT), *list = ckr__node(x->c, CKR_NODE_LIST);
-    ckr_node *lr = ckr__node_float(x->c, ckr__nt_head_lr(x, p));
-    uint64_t i, k;
+    ckr_node *g = ckr__group_dict(x->c, p->group, NULL), *list = ckr__node(x->c, CKR_NODE_LIST);
+    ckr_node *lr = ckr__node_float(x->c, ckr__nt_head_lr(x, p)),
+             *was = ckr__dict_value(p->group->raw ? p->group->raw : p->group->hyper, "lr");
+    double v;
     if (index >= 0) ckr__node_push(x->c, list, ckr__node_int(x->c, index));
-    for (i = 0; i < raw->count; i++) {
-        ckr_node *key = raw->u.items[2 * i], *value = ckr__dict_at(raw, i);
-        double was;
-        for (k = 0; hyper != raw && k < ckr__dict_n(hyper); k++)
-            if (hyper->u.items[2 * k] == key ||
-                (ckr_node_str(key) && ckr__nt_key_is(hyper->u.items[2 * k], key->u.str)))
-                value = ckr__dict_at(hyper, k);
-        if (ckr__nt_key_is(key, "lr")) {
-            value = ckr__dict_at(raw, i);
-            if (lr && (!ckr_node_f64(value, &was) || was != lr->u.f)) value = lr;
-        }
-        ckr__node_pair(x->c, g, key, value);
-    }
+    if (was) ckr__node_set(x->c, g, "lr", lr && ckr_node_f64(was, &v) && v == lr->u.f ? was : lr);
     if (x->schedule || !ckr_node_get(g, "initial_lr")) ckr__node_set(x->c, g, "initial_lr", lr);
     ckr__node_set(x->c, g, "params", list);
     return g;
@@ -40833,7 +40581,7 @@ static ckr_node *ckr__nt_state_entry(ckr__nt_job *x, ckr__out_file *f, const ckr
     ckr_node *e;
     if (t->n_dims == 0 || !strcmp(t->slot, "step"))
         return ckr__entry_whole(x->c, f, name, t, t->dtype, part->replica_step);
-    e = x->zero ? ckr__entry_new(x->c, f, name, t->dtype, 1, &n)
+    e = x->to.zero ? ckr__entry_new(x->c, f, name, t->dtype, 1, &n)
                 : ckr__entry_new(x->c, f, name, t->dtype, b->n_dims, b->shape);
     if (!e || !ckr__bind_flat(x->c, e->u.entry, t, part->replica, b, part->begin, part->end, 0))
         return NULL;
@@ -40862,33 +40610,17 @@ static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr_
     return st;
 }
 
-/* Keys of the source's file of these ranks that nobody understood; of another topology they are
-   lost. */
-static void ckr__nt_root_others(ckr__nt_job *x, ckr__out_file *f, uint32_t pp, uint32_t dp,
-                                uint32_t tp)
+static void ckr__nt_optimizer_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t at[4],
+                                   uint64_t rank)
 {
-    const ckr_node *root;
-    uint64_t i, at = ((uint64_t)pp * (x->zero ? x->dp : 1) + (x->zero ? dp : 0)) * x->tp + tp;
-    if (!x->same || at >= x->nt->f.n_files[CKR__NT_OPTIMIZER]) return;
-    root = x->nt->f.files[CKR__NT_OPTIMIZER][at]->root;
-    for (i = 0; i < root->count; i++) {
-        const char *key = ckr__dict_key(root, i);
-        if (!key || !ckr__word_in(CKR__NT_OPTIMIZER_KEYS, key))
-            ckr__node_pair(x->c, f->root, root->u.items[2 * i],
-                           ckr__copy_tree(x->c, f, ckr__dict_at(root, i), NULL));
-    }
-}
-
-static ckr_result ckr__nt_optimizer_file(ckr__nt_job *x, uint32_t pp, uint32_t dp, uint32_t tp)
-{
-    ckr__out_file *f = ckr__nt_rank_file(x, CKR__NT_OPTIMIZER_ROW, pp, dp, tp);
+    const uint32_t tp = at[CKR__TP], dp = at[CKR__DP], pp = at[CKR__PP];
+    ckr__rankfile **old = x->nt->f.files[CKR__NT_OPTIMIZER];
     ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *names = ckr__node(x->c, CKR_NODE_DICT);
     ckr_node *groups = ckr__node(x->c, CKR_NODE_LIST), *masters = ckr__node(x->c, CKR_NODE_DICT);
-    int64_t index = 0, at;
+    int64_t index = 0, number;
     uint64_t i;
-    if (!f) return ckr__oom(x->c);
-    for (i = 0; i < x->n_stage[pp]; i++) {
-        const ckr__nt_item *p = x->stage[pp][i];
+    for (i = 0; i < x->stage[pp].n; i++) {
+        const ckr__nt_item *p = x->stage[pp].items[i];
         const bool whole = p->param->split.axis < 0;
         ckr__nt_part part;
         if (!p->group || (p->src->tp0_only && tp > 0)) continue;
@@ -40897,28 +40629,26 @@ static ckr_result ckr__nt_optimizer_file(ckr__nt_job *x, uint32_t pp, uint32_t d
         part.end = ckr__block_numel(part.block);
         part.replica = pp != p->owner || (whole && tp > 0);
         part.replica_step = pp != p->owner || tp > 0 || dp > 0;
-        if (x->zero) ckr__nt_zero_range(part.end, x->dp, dp, &part.begin, &part.end);
-        at = part.begin == part.end ? -1 : index++;
-        ckr__node_push(x->c, groups, ckr__nt_group_node(x, p, at));
-        if (at < 0) continue;
+        if (x->to.zero) ckr__nt_zero_range(part.end, x->to.dp, dp, &part.begin, &part.end);
+        number = part.begin == part.end ? -1 : index++;
+        ckr__node_push(x->c, groups, ckr__nt_group_node(x, p, number));
+        if (number < 0) continue;
         /* Without state, too (SGD, step 0): HEAD refuses a file that does not name its parameters,
            which is what it writes then, and takes empty states. */
-        ckr__node_pair(x->c, state, ckr__node_int(x->c, at),
+        ckr__node_pair(x->c, state, ckr__node_int(x->c, number),
                        ckr__nt_state_node(x, f, p, &part, masters));
-        ckr__node_pair(x->c, names, ckr__node_int(x->c, at), ckr__node_str(x->c, p->name));
+        ckr__node_pair(x->c, names, ckr__node_int(x->c, number), ckr__node_str(x->c, p->name));
     }
-    f->root = ckr__node_dict(x->c, "state", state, "param_groups", groups, "names", names,
-                             (const char *)CKR__END);
+    f->root =
+        ckr__node_dict(x->c, "state", state, "param_groups", groups, "names", names, CKR__END);
     if (x->masters) ckr__node_set(x->c, f->root, "gradient_accumulator", masters);
-    ckr__nt_root_others(x, f, pp, dp, tp);
-    return x->c->err->code;
+    if (x->same && rank < x->nt->f.n_files[CKR__NT_OPTIMIZER])     /* else they are lost     */
+        ckr__nt_copy_others(x, f, old[rank]->root, CKR__NT_OPTIMIZER_KEYS);
 }
 
 static ckr_node *ckr__nt_size_node(ckr__ctx *c, int64_t v)
 {
-    char s[24];
-    ckr__format(s, sizeof s, "%lld", (long long)v);
-    return ckr__node_str(c, s);
+    return ckr__node_str(c, ckr__printf(c, "%lld", (long long)v));
 }
 
 /* For ZeRO-1: where each rank's part begins and ends, and the shapes, of rank 0 of tp. */
@@ -40934,12 +40664,11 @@ static ckr_node *ckr__nt_zero_config(ckr__nt_job *x)
         if (!p->group) continue;
         for (d = 0; d < b->n_dims; d++)
             ckr__node_push(x->c, shape, ckr__nt_size_node(x->c, b->shape[d]));
-        for (d = 0; d < x->dp; d++) {
-            ckr_node *pair;
+        for (d = 0; d < x->to.dp; d++) {
+            ckr_node *pair = ckr__node(x->c, CKR_NODE_LIST);
             int64_t begin, end;
-            ckr__nt_zero_range(ckr__block_numel(b), x->dp, d, &begin, &end);
+            ckr__nt_zero_range(ckr__block_numel(b), x->to.dp, d, &begin, &end);
             if (begin == end) continue;
-            pair = ckr__node(x->c, CKR_NODE_LIST);
             ckr__node_push(x->c, pair, ckr__nt_size_node(x->c, begin));
             ckr__node_push(x->c, pair, ckr__nt_size_node(x->c, end));
             ckr__node_pair(x->c, ranks, ckr__nt_size_node(x->c, d), pair);
@@ -40948,15 +40677,10 @@ static ckr_node *ckr__nt_zero_config(ckr__nt_job *x)
         ckr__node_pair(x->c, shapes, ckr__node_str(x->c, p->name), shape);
     }
     return ckr__node_dict(x->c, "param_name_to_dp_rank_offsets", offsets, "orig_param_shapes",
-                          shapes, (const char *)CKR__END);
+                          shapes, CKR__END);
 }
 
 /* emit: text, documents, edited only where they must change --------------------- */
-
-static void ckr__nt_text_file(ckr__nt_job *x, const char *name, const ckr__nt_text *as)
-{
-    ckr__out_text(x->out, ckr__nt_out(x, name), as->bytes, as->n);
-}
 
 static void ckr__nt_json_file(ckr__nt_job *x, const char *name, const ckr_node *root, int indent,
                               bool sort_keys)
@@ -40970,36 +40694,26 @@ static void ckr__nt_json_file(ckr__nt_job *x, const char *name, const ckr_node *
 static void ckr__nt_emit_optimizer_config(ckr__nt_job *x)
 {
     static const char name[] = "optimizer/optimizer_config.json";
-    const char *type = x->zero      ? "ZeroDistributedOptimizer"
+    const char *type = x->to.zero      ? "ZeroDistributedOptimizer"
                        : x->masters ? "OptimizerFromGradientAccumulator"
                                     : "NamedOptimizer";
     const ckr__nt_text *old = &x->nt->optimizer;
     ckr_node *root, *par;
     if (x->same && old->root && x->padded == x->s->padded_vocab) {
-        ckr__nt_text_file(x, name, old);
+        ckr__out_text(x->out, ckr__nt_out(x, name), old->bytes, old->n);
         return;
     }
     root = ckr__dict_copy(x->c, old->root);
     par = ckr__dict_copy(x->c, ckr_node_get(old->root, "parallelism"));
     ckr__node_set(x->c, root, "type", ckr__node_str(x->c, type));
-    ckr__node_set(x->c, par, "tp_size", ckr__nt_size_node(x->c, x->tp));
-    ckr__node_set(x->c, par, "dp_size", ckr__nt_size_node(x->c, x->dp));
-    ckr__node_set(x->c, par, "pp_size", ckr__nt_size_node(x->c, x->pp));
+    ckr__node_set(x->c, par, "tp_size", ckr__nt_size_node(x->c, x->to.tp));
+    ckr__node_set(x->c, par, "dp_size", ckr__nt_size_node(x->c, x->to.dp));
+    ckr__node_set(x->c, par, "pp_size", ckr__nt_size_node(x->c, x->to.pp));
     ckr__node_set(x->c, par, "expert_parallel_size", ckr__nt_size_node(x->c, 1));
     ckr__node_set(x->c, root, "parallelism", par);
     ckr__node_set(x->c, root, "configs",
-                  x->zero ? ckr__nt_zero_config(x) : ckr__node(x->c, CKR_NODE_DICT));
+                  x->to.zero ? ckr__nt_zero_config(x) : ckr__node(x->c, CKR_NODE_DICT));
     ckr__nt_json_file(x, name, root, 0, false);
-}
-
-static ckr_result ckr__nt_emit_optimizer(ckr__nt_job *x)
-{
-    uint32_t p, d, t;
-    ckr__nt_emit_optimizer_config(x);
-    for (p = 0; p < x->pp; p++)
-        for (d = 0; d < (x->zero ? x->dp : 1); d++)
-            for (t = 0; t < x->tp && !ckr__failed(x->c); t++) ckr__nt_optimizer_file(x, p, d, t);
-    return x->c->err->code;
 }
 
 /* emit: scheduler --------------------------------------------------------------- */
@@ -41020,62 +40734,50 @@ static uint64_t ckr__nt_scheduler_own(const ckr_node *first, const ckr_node *roo
     return n;
 }
 
-/* The scheduler's file whose keys a rank's has: its own where the ranks stay the same. */
-static const ckr_node *ckr__nt_scheduler_of(ckr__nt_job *x, uint32_t pp, uint32_t tp)
-{
-    const ckr__nt *nt = x->nt;
-    uint64_t i;
-    for (i = 0; i < nt->f.n_files[CKR__NT_SCHEDULER]; i++) {
-        const ckr__rankfile *f = nt->f.files[CKR__NT_SCHEDULER][i];
-        if (x->same && f->of[CKR__PP] && f->at[CKR__PP] == pp && f->at[CKR__TP] == tp)
-            return f->root;
-        if (!x->same && !pp && !tp) x->n_lost += ckr__nt_scheduler_own(nt->scheduler, f->root);
-    }
-    return nt->scheduler;
-}
-
-/* lr_lambdas[i]: empty, unless a partial had attributes and the ranks stay the same. */
-static ckr_node *ckr__nt_lambda(ckr__nt_job *x, ckr__out_file *f, const ckr_node *old, uint64_t i)
-{
-    const ckr_node *was = x->same ? ckr_node_at(ckr_node_get(old, "lr_lambdas"), i) : NULL;
-    return was && was->count ? ckr__copy_tree(x->c, f, was, NULL)
-                             : ckr__node(x->c, CKR_NODE_DICT);
-}
-
-static ckr_result ckr__nt_scheduler_file(ckr__nt_job *x, uint32_t pp, uint32_t tp)
+static void ckr__nt_scheduler_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t at[4],
+                                   uint64_t rank)
 {
     static const char *const keys[] = {
         "base_lrs", "last_epoch", "_step_count", "_is_initial", "_get_lr_called_within_step",
         "_last_lr", "lr_lambdas"
     };
-    ckr__out_file *f = ckr__nt_rank_file(x, CKR__NT_SCHEDULER_ROW, pp, 0, tp);
+    const ckr__nt_stage *stage = &x->stage[at[CKR__PP]];
+    ckr__rankfile **files = x->nt->f.files[CKR__NT_SCHEDULER];
+    const ckr_node *old = x->nt->scheduler, *partials;
     ckr_node *base = ckr__node(x->c, CKR_NODE_LIST), *last = ckr__node(x->c, CKR_NODE_LIST),
              *lambdas = ckr__node(x->c, CKR_NODE_LIST), *v;
-    const ckr_node *old = ckr__nt_scheduler_of(x, pp, tp);
-    const int64_t n = x->s->progress.step;
+    const int64_t step = x->s->progress.step;
     uint64_t i;
-    if (ckr__failed(x->c)) return x->c->err->code;
-    for (i = 0; i < x->n_stage[pp]; i++) {
-        const ckr__nt_item *p = x->stage[pp][i];
-        if (!p->group || (p->src->tp0_only && tp > 0)) continue;
+    (void)rank;
+    /* the file whose keys it has: its own where the ranks stay the same */
+    for (i = x->same ? x->nt->f.n_files[CKR__NT_SCHEDULER] : 0; i-- > 0;)
+        if (files[i]->of[CKR__PP] && files[i]->at[CKR__PP] == at[CKR__PP] &&
+            files[i]->at[CKR__TP] == at[CKR__TP]) old = files[i]->root;
+    /* then a partial may have attributes; else it is empty */
+    partials = x->same ? ckr_node_get(old, "lr_lambdas") : NULL;
+    for (i = 0; i < stage->n; i++) {
+        const ckr__nt_item *p = stage->items[i];
+        const ckr_node *was;
+        if (!p->group || (p->src->tp0_only && at[CKR__TP] > 0)) continue;
+        was = lambdas ? ckr_node_at(partials, lambdas->count) : NULL;
         ckr__node_push(x->c, base, ckr__node_float(x->c, ckr__nt_head_lr(x, p)));
         ckr__node_push(x->c, last, ckr__node_float(x->c, ckr__nt_head_lr(x, p)));
-        ckr__node_push(x->c, lambdas, ckr__nt_lambda(x, f, old, lambdas->count));
+        ckr__node_push(x->c, lambdas, was && was->count ? ckr__copy_tree(x->c, f, was, NULL)
+                                                        : ckr__node(x->c, CKR_NODE_DICT));
     }
     f->root = ckr__node(x->c, CKR_NODE_DICT);
     for (i = 0; i < (old ? old->count : sizeof keys / sizeof *keys); i++) {
         ckr_node *key = old ? old->u.items[2 * i] : ckr__node_str(x->c, keys[i]);
         if (!key) break;
-        v = ckr__nt_key_is(key, "base_lrs")      ? base
-            : ckr__nt_key_is(key, "_last_lr")    ? last
-            : ckr__nt_key_is(key, "lr_lambdas")  ? lambdas
-            : ckr__nt_key_is(key, "last_epoch")  ? ckr__node_int(x->c, n - 1)
-            : ckr__nt_key_is(key, "_step_count") ? ckr__node_int(x->c, n)
+        v = ckr__is_str(key, "base_lrs")      ? base
+            : ckr__is_str(key, "_last_lr")    ? last
+            : ckr__is_str(key, "lr_lambdas")  ? lambdas
+            : ckr__is_str(key, "last_epoch")  ? ckr__node_int(x->c, step - 1)
+            : ckr__is_str(key, "_step_count") ? ckr__node_int(x->c, step)
             : old ? ckr__copy_tree(x->c, f, ckr__dict_at(old, i), NULL)
                   : ckr__node_bool(x->c, false);
         ckr__node_pair(x->c, f->root, key, v);
     }
-    return x->c->err->code;
 }
 
 /* emit: schedule ------------------------------------------------------------------ */
@@ -41141,7 +40843,7 @@ static void ckr__nt_say_head(ckr__nt_job *x)
                               "uses the exact LR in every following update";
     const ckr_node *old = x->nt->scheduler;
     const int64_t step = x->s->progress.step;
-    char old_lr[64], new_lr[64], subject[64];
+    char old_lr[64], new_lr[64];
     const char *a, *b;
     ckr__span was = CKR_ZERO, now = CKR_ZERO;
     int64_t v;
@@ -41157,34 +40859,29 @@ static void ckr__nt_say_head(ckr__nt_job *x)
     }
     a = ckr__span_text(old_lr, &was);
     b = ckr__span_text(new_lr, &now);
-    ckr__format(subject, sizeof subject, "lr of %llu groups", (unsigned long long)n);
-    if (n) ckr__say(x->c, "CKR_FIX_NANOTRON_LR", CKR_CHANGED, subject, a, b, why, NULL);
+    if (n)
+        ckr__say(x->c, "CKR_FIX_NANOTRON_LR", CKR_CHANGED,
+                 ckr__printf(x->c, "lr of %llu groups", (unsigned long long)n), a, b, why, NULL);
     if (x->t->without & CKR_SCHEDULE) return;
-    if (!old)
+    if (!old) {
         ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_CHANGED, "lr_scheduler", NULL, NULL,
                  "the checkpoint has no scheduler; its state was made from step and initial LR",
                  NULL);
-    if (!old) return;
+        return;
+    }
     if (ckr_node_i64(ckr_node_get(old, "last_epoch"), &v) && v != step - 1)
         ckr__say_int(x->c, "CKR_FIX_NANOTRON_EPOCH", CKR_CHANGED, "last_epoch", v, step - 1, why,
                      NULL);
     if (ckr_node_i64(ckr_node_get(old, "_step_count"), &v) && v != step)
         ckr__say_int(x->c, "CKR_FIX_NANOTRON_COUNT", CKR_CHANGED, "_step_count", v, step, why,
                      NULL);
-    ckr__format(subject, sizeof subject, "_last_lr of %llu groups", (unsigned long long)n);
-    if (n) ckr__say(x->c, "CKR_FIX_NANOTRON_LAST_LR", CKR_CHANGED, subject, a, b, why, NULL);
+    if (n)
+        ckr__say(x->c, "CKR_FIX_NANOTRON_LAST_LR", CKR_CHANGED,
+                 ckr__printf(x->c, "_last_lr of %llu groups", (unsigned long long)n), a, b, why,
+                 NULL);
 }
 
 /* emit: metadata ---------------------------------------------------------------- */
-
-/* A value of checkpoint_metadata.json. */
-static void ckr__nt_put(ckr__nt_job *x, ckr_node *dict, const char *key, ckr_node *value)
-{
-    const ckr_node *old = ckr_node_get(dict, key);
-    if (old && value && old->kind == value->kind && ckr__node_equal(old, value)) return;
-    x->meta_anew = true;
-    ckr__node_set(x->c, dict, key, value);
-}
 
 /* HEAD asserts that samples and tokens are the sums over the stages. Sums of *samples and
    *tokens; a stage list for files that had none. */
@@ -41199,7 +40896,6 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
     uint64_t i, k, n = ckr_node_is_list(old) ? old->count : 0;
     ckr_node_i64(ckr_node_find(cfg, "/tokens/sequence_length"), &length);
     if (!n) {
-        x->meta_anew = true;
         *samples = zero || x->s->progress.samples < 0 ? 0 : x->s->progress.samples;
         ckr__node_push(
             x->c, list,
@@ -41207,19 +40903,19 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
                            "start_training_step", ckr__node_int(x->c, 1), "consumed_train_samples",
                            ckr__node_int(x->c, *samples), "sequence_length",
                            ckr__node_int(x->c, length), at, ckr__node(x->c, CKR_NODE_DICT),
-                           (const char *)CKR__END));
+                           CKR__END));
     }
     for (i = 0; i < n; i++) {
         stage = ckr__dict_copy(x->c, old->u.items[i]);
         folders = zero ? NULL : ckr_node_get(stage, at);
         ckr__node_push(x->c, list, stage);
-        if (zero) ckr__nt_put(x, stage, "consumed_train_samples", ckr__node_int(x->c, 0));
+        if (zero) ckr__node_set(x->c, stage, "consumed_train_samples", ckr__node_int(x->c, 0));
         else if (ckr_node_i64(ckr_node_get(stage, "consumed_train_samples"), &v)) *samples += v;
         for (k = 0; k < ckr__dict_n(folders); k++)
             if (ckr_node_i64(ckr__dict_at(folders, k), &v)) *tokens += v;
         if (!zero && !ckr_node_get(stage, "sequence_length"))
-            ckr__nt_put(x, stage, "sequence_length", ckr__node_int(x->c, length));
-        if (!folders) ckr__nt_put(x, stage, at, ckr__node(x->c, CKR_NODE_DICT));
+            ckr__node_set(x->c, stage, "sequence_length", ckr__node_int(x->c, length));
+        if (!folders) ckr__node_set(x->c, stage, at, ckr__node(x->c, CKR_NODE_DICT));
     }
     return list;
 }
@@ -41228,47 +40924,43 @@ static void ckr__nt_emit_metadata(ckr__nt_job *x)
 {
     static const char file[] = "checkpoint_metadata.json";
     const bool zero = (x->t->without & CKR_PROGRESS) != 0;
-    ckr_node *root = ckr__dict_copy(x->c, x->nt->meta.root),
+    const ckr__nt_text *old = &x->nt->meta;
+    ckr_node *root = ckr__dict_copy(x->c, old->root),
              *m = ckr__dict_copy(x->c, ckr_node_get(root, "metas"));
     int64_t samples = 0, tokens = 0, v;
     const ckr_node *total = ckr_node_get(m, "consumed_tokens_total");
-    ckr__nt_put(x, root, "tp", ckr__node_int(x->c, x->tp));
-    ckr__nt_put(x, root, "dp", ckr__node_int(x->c, x->dp));
-    ckr__nt_put(x, root, "cp", ckr__node_int(x->c, x->cp));
+    ckr__node_set(x->c, root, "tp", ckr__node_int(x->c, x->to.tp));
+    ckr__node_set(x->c, root, "dp", ckr__node_int(x->c, x->to.dp));
+    ckr__node_set(x->c, root, "cp", ckr__node_int(x->c, x->to.cp));
     if (ckr__version(x->nt->version) < 1005000) {
         ckr__say(x->c, "CKR_W_NANOTRON_VERSION", CKR_CHANGED, "version", x->nt->version, "1.5",
                  "checkpoint_metadata.json is written as HEAD reads it", NULL);
-        ckr__nt_put(x, root, "version", ckr__node_str(x->c, "1.5"));
+        ckr__node_set(x->c, root, "version", ckr__node_str(x->c, "1.5"));
         if (!ckr_node_get(root, "custom_metas"))
             ckr__node_set(x->c, root, "custom_metas", ckr__node(x->c, CKR_NODE_NONE));
     }
     ckr__node_set(x->c, m, "data_stages",
                   ckr__nt_data_stages(x, ckr_node_get(m, "data_stages"), zero, &samples, &tokens));
-    if (zero) {
-        x->meta_anew = true;
-        ckr__nt_put(x, m, "last_train_step", ckr__node_int(x->c, 0));
-    }
+    if (zero) ckr__node_set(x->c, m, "last_train_step", ckr__node_int(x->c, 0));
     if (!ckr_node_get(m, "last_stage_idx"))
-        ckr__nt_put(x, m, "last_stage_idx", ckr__node_int(x->c, 0));
+        ckr__node_set(x->c, m, "last_stage_idx", ckr__node_int(x->c, 0));
     if (ckr_node_i64(ckr_node_get(m, "consumed_train_samples"), &v) && v != samples && !zero)
         ckr__say_int(x->c, "CKR_W_NANOTRON_SAMPLES", CKR_CHANGED, "consumed_train_samples", v,
                      samples, "HEAD asserts the sum over the data stages", NULL);
-    ckr__nt_put(x, m, "consumed_train_samples", ckr__node_int(x->c, samples));
+    ckr__node_set(x->c, m, "consumed_train_samples", ckr__node_int(x->c, samples));
     if (!total || (total->kind == CKR_NODE_INT && total->u.i != tokens)) {
         if (total && !zero)
             ckr__say(x->c, "CKR_W_NANOTRON_TOKENS", CKR_CHANGED, "consumed_tokens_total",
                      ckr__printf(x->c, "%lld", (long long)total->u.i), "null",
                      "HEAD asserts the sum over the data folders, which is another: null is "
                      "written, and HEAD counts from there", NULL);
-        ckr__nt_put(x, m, "consumed_tokens_total",
-                    zero ? ckr__node_int(x->c, 0) : ckr__node(x->c, CKR_NODE_NONE));
-    }
-    if (!x->meta_anew) {
-        ckr__nt_text_file(x, file, &x->nt->meta);
-        return;
+        ckr__node_set(x->c, m, "consumed_tokens_total",
+                      zero ? ckr__node_int(x->c, 0) : ckr__node(x->c, CKR_NODE_NONE));
     }
     ckr__node_set(x->c, root, "metas", m);
-    ckr__nt_json_file(x, file, root, 2, true);
+    if (ckr__node_equal(root, old->root))
+        ckr__out_text(x->out, ckr__nt_out(x, file), old->bytes, old->n);
+    else ckr__nt_json_file(x, file, root, 2, true);
 }
 
 /* The place of the scalar at `pointer` in lines of block style, or false. */
@@ -41332,26 +41024,14 @@ static void ckr__nt_yaml_anew(ckr__nt_job *x, ckr__buf *out, const char *pointer
              "contents and without its comments", NULL);
 }
 
-/* Does config.yaml say so now? Lines inside a quoted text look like others, and an anchor that
-   stood before the value is missing elsewhere. */
-static bool ckr__nt_yaml_says(ckr__ctx *c, const ckr__buf *b, const char *pointer,
-                              const ckr_node *value)
-{
-    ckr_node *root = NULL;
-    const ckr_result r = ckr__yaml_parse(c, "config.yaml", b->data, b->size, &root);
-    if (r != CKR_OK && c->err->code != CKR_E_NOMEM && c->err->code != CKR_E_LIMIT)
-        ckr__error_reset(c);
-    return r == CKR_OK && ckr__node_equal(ckr_node_find(root, pointer), value);
-}
-
 /* Sets one scalar of config.yaml, every other byte staying. A key that is absent stays absent. */
 static void ckr__nt_yaml_set(ckr__nt_job *x, const char *pointer, const char *value)
 {
     const ckr__buf *b = &x->config;
     ckr__buf out = CKR_ZERO;
-    ckr_node *v = NULL;
+    ckr_node *v = NULL, *root = NULL;
     size_t from, to;
-    bool says = false;
+    ckr_result r = CKR_OK;
     out.c = x->c;
     if (!ckr_node_find(x->nt->config.root, pointer) || !value || ckr__failed(x->c) ||
         ckr__yaml_parse(x->c, "config.yaml", value, strlen(value), &v) != CKR_OK)
@@ -41361,9 +41041,14 @@ static void ckr__nt_yaml_set(ckr__nt_job *x, const char *pointer, const char *va
         ckr__buf_put(&out, b->data, from);
         ckr__buf_str(&out, value);
         ckr__buf_put(&out, b->data + to, b->size - to);
-        says = !out.failed && ckr__nt_yaml_says(x->c, &out, pointer, v);
+        /* Does it say so now? Lines inside a quoted text look like others, and an anchor that stood
+           before the value is missing elsewhere. */
+        if (!out.failed) r = ckr__yaml_parse(x->c, "config.yaml", out.data, out.size, &root);
+        if (r != CKR_OK) root = NULL;
+        if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_LIMIT) ckr__error_reset(x->c);
     }
-    if (!says && !ckr__failed(x->c)) ckr__nt_yaml_anew(x, &out, pointer, v);
+    if (!ckr__node_equal(ckr_node_find(root, pointer), v) && !ckr__failed(x->c))
+        ckr__nt_yaml_anew(x, &out, pointer, v);
     ckr__buf_free(&x->config);
     x->config = out;
 }
@@ -41420,20 +41105,20 @@ static void ckr__nt_emit_schedule(ckr__nt_job *x)
 static void ckr__nt_emit_config(ckr__nt_job *x)
 {
     const ckr_node *old = x->nt->config.root;
-    int64_t stage = x->nt->zero, size = 0;
+    int64_t stage = x->nt->of.zero, size = 0;
     if (!old) return;
     ckr__buf_put(&x->config, x->nt->config.bytes, (size_t)x->nt->config.n);
     ckr_node_i64(ckr_node_find(old, "/optimizer/zero_stage"), &stage);
-    if ((stage > 0) != x->zero) stage = x->zero;
-    ckr__nt_yaml_int(x, "/parallelism/tp", x->tp);
-    ckr__nt_yaml_int(x, "/parallelism/pp", x->pp);
-    ckr__nt_yaml_int(x, "/parallelism/dp", x->dp);
-    ckr__nt_yaml_int(x, "/parallelism/context_parallel_size", x->cp);
+    if ((stage > 0) != x->to.zero) stage = x->to.zero;
+    ckr__nt_yaml_int(x, "/parallelism/tp", x->to.tp);
+    ckr__nt_yaml_int(x, "/parallelism/pp", x->to.pp);
+    ckr__nt_yaml_int(x, "/parallelism/dp", x->to.dp);
+    ckr__nt_yaml_int(x, "/parallelism/context_parallel_size", x->to.cp);
     ckr__nt_yaml_int(x, "/parallelism/expert_parallel_size", 1);
     ckr__nt_yaml_int(x, "/optimizer/zero_stage", stage);
     ckr_node_i64(ckr_node_find(old, "/model/model_config/vocab_size"), &size);
     if (x->padded && (x->padded != x->s->padded_vocab ||
-                      (size > 0 && !ckr__nt_pads_to(x->nt, size, x->padded, x->tp))))
+                      (size > 0 && !ckr__nt_pads_to(x->nt, size, x->padded, x->to.tp))))
         ckr__nt_yaml_int(x, "/model/model_config/vocab_size", x->padded);
     if (x->t->dtype != CKR_DTYPE_NONE)
         ckr__nt_yaml_set(x, "/model/dtype", ckr_dtype_name(x->t->dtype));
@@ -41459,7 +41144,7 @@ static void ckr__nt_emit_model_config(ckr__nt_job *x)
     ckr_node *root;
     if (!s) return;
     if (!x->padded || x->padded == x->nt->vocab) {
-        ckr__nt_text_file(x, file, &x->nt->model);
+        ckr__out_text(x->out, ckr__nt_out(x, file), s, x->nt->model.n);
         return;
     }
     at = strstr(s, key);
@@ -41479,88 +41164,72 @@ static void ckr__nt_emit_model_config(ckr__nt_job *x)
 /* emit: random ------------------------------------------------------------------ */
 
 /* The file of a rank of the coming run: an old one's, with the streams that were decided. */
-static ckr_result ckr__nt_random_file(ckr__nt_job *x, uint32_t p, uint32_t d, uint32_t t)
+static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t at[4],
+                                uint64_t rank)
 {
-    const ckr__nt *nt = x->nt;
-    const uint64_t stage = p < nt->pp ? p : 0, replica = d < nt->dp ? d : 0;
-    const uint64_t from = (stage * nt->dp + replica) * nt->tp + (t < nt->tp ? t : 0);
-    ckr__out_file *f = ckr__nt_rank_file(x, CKR__NT_RANDOM_ROW, p, d, t);
-    const ckr_node *root, *old;
+    const ckr_topology *was = &x->nt->of;
+    const uint64_t stage = at[CKR__PP] < was->pp ? at[CKR__PP] : 0,
+                   replica = at[CKR__DP] < was->dp ? at[CKR__DP] : 0,
+                   tp = at[CKR__TP] < was->tp ? at[CKR__TP] : 0,
+                   from = (stage * was->dp + replica) * was->tp + tp;
+    const ckr_node *root = x->nt->f.files[CKR__NT_RANDOM][from]->root;
+    const ckr_node *old = ckr_node_get(root->u.object->state, "_dict");
     ckr_node *states = ckr__node(x->c, CKR_NODE_DICT), *map;
     ckr__rank_streams k = CKR_ZERO;
     uint64_t i;
-    if (!f || from >= nt->f.n_files[CKR__NT_RANDOM]) return ckr__oom(x->c);
     k.c = x->c;
     k.coming = x->s;
     k.keys = ckr__nt_streams;
-    k.rank = (p * x->dp + d) * x->tp + t;
-    root = nt->f.files[CKR__NT_RANDOM][from]->root;
-    old = ckr_node_get(root->u.object->state, "_dict");
+    k.rank = (uint32_t)rank;
     for (i = 0; i < old->count; i++) {
-        const ckr_node *was = ckr__dict_at(old, i);
+        const ckr_node *set = ckr__dict_at(old, i);
         k.name = ckr__dict_key(old, i);
         ckr__node_pair(x->c, states, old->u.items[2 * i],
-                       ckr__node_object(x->c, was, ckr__streams_write(&k, was->u.object->state)));
+                       ckr__node_object(x->c, set, ckr__streams_write(&k, set->u.object->state)));
     }
     map = ckr__dict_copy(x->c, root->u.object->state);
-    if (map) ckr__node_set(x->c, map, "_dict", states);
+    ckr__node_set(x->c, map, "_dict", states);
     root = ckr__node_object(x->c, root, map);
     f->root = root ? ckr__copy_tree(x->c, f, root, NULL) : NULL;
-    return x->c->err->code;
-}
-
-static ckr_result ckr__nt_emit_random(ckr__nt_job *x)
-{
-    uint32_t p, d, t;
-    ckr_result e = CKR_OK;
-    if (!x->nt->f.n_files[CKR__NT_RANDOM]) return CKR_OK;
-    for (p = 0; p < x->pp; p++)
-        for (d = 0; d < x->dp; d++)
-            for (t = 0; t < x->tp && e == CKR_OK; t++) e = ckr__nt_random_file(x, p, d, t);
-    return e;
 }
 
 /* emit: report ------------------------------------------------------------------ */
 
 /* Samples of an update = micro batch x accumulation x dp, which nothing checks on a resume. */
-static void ckr__nt_say_batch(ckr__nt_job *x, int64_t micro, int64_t steps)
-{
-    static const char why[] = "an update takes other samples, without a word: steps, samples and "
-                              "tokens no longer count the same";
-    const int64_t all = ckr__batch_told(x->s, x->nt->s->batch, x->nt->dp, x->dp);
-    int64_t taken;
-    if (!all) return;
-    taken = ckr__batch_split(all, x->dp, &micro, &steps);
-    x->micro = micro;
-    x->accumulate = steps;
-    ckr__nt_setting(x, "/tokens/micro_batch_size", ckr__node_int(x->c, micro), why);
-    ckr__nt_setting(x, "/tokens/batch_accumulation_per_replica", ckr__node_int(x->c, steps), why);
-    if (taken != all)
-        ckr__say_int(x->c, "CKR_W_NANOTRON_BATCH", CKR_APPROX, "samples per update", all, taken,
-                     "they are no multiple of the replicas: steps, samples and tokens no longer "
-                     "count the same", "take a --dp that divides them");
-}
-
 static void ckr__nt_say_topology(ckr__nt_job *x)
 {
-    static const char each[] = "/tokens/batch_accumulation_per_replica";
+    static const char each[] = "/tokens/batch_accumulation_per_replica",
+                      batch[] = "/tokens/micro_batch_size";
+    static const char why[] = "an update takes other samples, without a word: steps, samples and "
+                              "tokens no longer count the same";
     const ckr__nt *nt = x->nt;
     const ckr_node *cfg = nt->config.root;
     const char *engine = ckr_node_str(ckr_node_find(cfg, "/parallelism/pp_engine"));
     const char *mode = ckr_node_str(ckr_node_find(cfg, "/parallelism/tp_mode"));
-    int64_t accumulate = 0, batch = 0;
-    ckr_node_i64(ckr_node_find(cfg, each), &accumulate);
-    ckr_node_i64(ckr_node_find(cfg, "/tokens/micro_batch_size"), &batch);
+    const int64_t all = ckr__batch_told(x->s, nt->s->batch, nt->of.dp, x->to.dp);
+    int64_t steps = 0, micro = 0, taken;
+    ckr_node_i64(ckr_node_find(cfg, each), &steps);
+    ckr_node_i64(ckr_node_find(cfg, batch), &micro);
     ckr__say_sizes(x->c, ckr__nt_bounds.axes, &nt->s->topology, &x->t->topology);
-    if (x->pp > nt->pp && accumulate > 0 && accumulate < (int64_t)x->pp - 1 &&
+    if (x->to.pp > nt->of.pp && steps > 0 && steps < (int64_t)x->to.pp - 1 &&
         (!engine || !strcmp(engine, "1f1b")))
-        ckr__nt_setting(x, each, ckr__node_int(x->c, (int64_t)x->pp - 1),
+        ckr__nt_setting(x, each, ckr__node_int(x->c, (int64_t)x->to.pp - 1),
                         "the 1F1B engine stops at fewer micro batches than stages less one");
-    if (x->tp == 1 && nt->tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"))
+    if (x->to.tp == 1 && nt->of.tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"))
         ckr__nt_setting(x, "/parallelism/tp_mode", ckr__node_str(x->c, "ALL_REDUCE"),
                         "HEAD loads this, but its reduce-scatter mode cannot train with tp 1");
-    ckr__nt_say_batch(x, batch, accumulate);
-    if (x->zero && x->masters && x->dp > 1 && !(nt->zero && nt->dp > 1) &&
+    if (all) {
+        taken = ckr__batch_split(all, x->to.dp, &micro, &steps);
+        x->micro = micro;
+        x->accumulate = steps;
+        ckr__nt_setting(x, batch, ckr__node_int(x->c, micro), why);
+        ckr__nt_setting(x, each, ckr__node_int(x->c, steps), why);
+        if (taken != all)
+            ckr__say_int(x->c, "CKR_W_NANOTRON_BATCH", CKR_APPROX, "samples per update", all, taken,
+                         "they are no multiple of the replicas: steps, samples and tokens no "
+                         "longer count the same", "take a --dp that divides them");
+    }
+    if (x->to.zero && x->masters && x->to.dp > 1 && !(nt->of.zero && nt->of.dp > 1) &&
         !(x->t->without & CKR_OPTIMIZER))
         ckr__say(x->c, "CKR_W_NANOTRON_ZERO_MASTERS", CKR_CHANGED, "zero", NULL, NULL,
                  "HEAD loads ZeRO-1 with fp32 masters and dp over 1, but cannot train with it: its "
@@ -41584,7 +41253,7 @@ static void ckr__nt_say_sanity(ckr__nt_job *x)
 {
     static const char key[] = "/general/ignore_sanity_checks";
     const ckr_node *ignore = ckr_node_find(x->nt->config.root, key);
-    if (x->zero && x->dp * x->cp > 1 && !(x->t->without & CKR_OPTIMIZER) && ignore &&
+    if (x->to.zero && x->to.dp * x->to.cp > 1 && !(x->t->without & CKR_OPTIMIZER) && ignore &&
         ignore->kind == CKR_NODE_BOOL && !ignore->u.b)
         ckr__nt_setting(x, key, ckr__node_bool(x->c, true),
                         "HEAD's own check stops a run with ZeRO-1 over several replicas: it takes "
@@ -41598,14 +41267,13 @@ static void ckr__nt_say_exclude(ckr__nt_job *x)
 {
     static const char key[] = "/optimizer/weight_decay_exclude_named_params";
     const ckr_node *patterns = ckr_node_find(x->nt->config.root, key);
-    char subject[24];
     uint32_t q;
     if (!patterns || patterns->kind != CKR_NODE_LIST || !patterns->count) return;
-    for (q = 1; q < x->pp; q++) {
-        ckr__format(subject, sizeof subject, "stage %u", (unsigned)q);
-        if (x->n_stage[q] == 1 && x->stage[q][0]->owner == q && x->stage[q][0]->param &&
-            x->stage[q][0]->param->split.axis >= 0)
-            ckr__say(x->c, "CKR_W_NANOTRON_EXCLUDE", CKR_CHANGED, subject, NULL, NULL,
+    for (q = 1; q < x->to.pp; q++) {
+        const ckr__nt_item *p = x->stage[q].items[0];
+        if (x->stage[q].n == 1 && p->owner == q && p->param && p->param->split.axis >= 0)
+            ckr__say(x->c, "CKR_W_NANOTRON_EXCLUDE", CKR_CHANGED,
+                     ckr__printf(x->c, "stage %u", (unsigned)q), NULL, NULL,
                      "the output layer lies alone on it, and there HEAD's "
                      "weight_decay_exclude_named_params ends in a NameError",
                      "take a smaller --pp, or leave that list out of the configuration");
@@ -41615,111 +41283,101 @@ static void ckr__nt_say_exclude(ckr__nt_job *x)
 /* Files that are not understood come back as they were. */
 static void ckr__nt_emit_loose(ckr__nt_job *x)
 {
-    uint64_t i, k;
+    const ckr__nt *nt = x->nt;
+    const bool optimizer = !(x->t->without & CKR_OPTIMIZER),
+               scheduler = optimizer && x->s->n_groups && !(x->t->without & CKR_SCHEDULE);
+    uint64_t i;
     const char *under = ckr__nt_out(x, "");
-    if (!under || ckr__loose_put(x->out, &x->nt->loose, x->nt->dir, under) != CKR_OK) return;
-    for (i = 0, k = 0; i < x->nt->f.n_files[CKR__NT_OPTIMIZER]; i++) {
-        const ckr_node *root = x->nt->f.files[CKR__NT_OPTIMIZER][i]->root;
-        k += root->count - 3 - (ckr_node_get(root, "gradient_accumulator") != NULL);
+    if (!under || ckr__loose_put(x->out, &nt->loose, nt->dir, under) != CKR_OK) return;
+    for (i = 0; (!x->same || !optimizer) && i < nt->f.n_files[CKR__NT_OPTIMIZER]; i++) {
+        const ckr_node *root = nt->f.files[CKR__NT_OPTIMIZER][i]->root;
+        x->n_lost += root->count - 3 - (ckr_node_get(root, "gradient_accumulator") != NULL);
     }
-    if (!x->same || x->t->without & CKR_OPTIMIZER) x->n_lost += k;
+    for (i = 0; !x->same && scheduler && i < nt->f.n_files[CKR__NT_SCHEDULER]; i++)
+        x->n_lost += ckr__nt_scheduler_own(nt->scheduler, nt->f.files[CKR__NT_SCHEDULER][i]->root);
     if (x->n_lost)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "leftovers", (int64_t)x->n_lost, 0,
                      "keys that are not understood belong to a rank that the target does not have",
                      NULL);
 }
 
-/* What goes with an optimizer that is not written. */
-static void ckr__nt_say_bare(ckr__nt_job *x)
-{
-    const uint32_t without = x->t->without;
-    if (x->s->n_groups && !(without & CKR_GROUPS))
-        ckr__say_int(x->c, "CKR_W_NANOTRON_NO_GROUPS", CKR_LOST, "groups", (int64_t)x->s->n_groups,
-                     0, "Nanotron's optimizer files hold state and groups together", NULL);
-    if (x->nt->scheduler && !(without & CKR_SCHEDULE))
-        ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
-                 "the scheduler's files are of the optimizer's groups: without these none is "
-                 "written", NULL);
-}
-
-/* What is not written must not be looked for. The counters come with the scheduler's file. */
+/* What is not written must not be looked for. The counters come with the scheduler's file, that
+   with the optimizer. */
 static void ckr__nt_say_parts(ckr__nt_job *x, bool optimizer)
 {
     static const char why[] = "Nanotron stops at files that are not written";
     const ckr_node *no = ckr__node_bool(x->c, false);
+    const uint32_t without = x->t->without;
+    if (!optimizer && x->s->n_groups && !(without & CKR_GROUPS))
+        ckr__say_int(x->c, "CKR_W_NANOTRON_NO_GROUPS", CKR_LOST, "groups", (int64_t)x->s->n_groups,
+                     0, "Nanotron's optimizer files hold state and groups together", NULL);
+    if (!optimizer && x->nt->scheduler && !(without & CKR_SCHEDULE))
+        ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
+                 "the scheduler's files are of the optimizer's groups: without these none is "
+                 "written", NULL);
     if (!optimizer) ckr__nt_setting(x, "/checkpoints/load_optimizer", no, why);
     if (x->t->dtype != CKR_DTYPE_NONE)
         ckr__nt_setting(x, "/model/dtype", ckr__node_str(x->c, ckr_dtype_name(x->t->dtype)),
                         "the run's parameters are of its configuration's dtype: what was cast is "
                         "cast back");
-    if (optimizer && !(x->t->without & CKR_SCHEDULE)) return;
+    if (optimizer && !(without & CKR_SCHEDULE)) return;
     ckr__nt_setting(x, "/checkpoints/load_lr_scheduler", no, why);
-    if (x->nt->scheduler && !(x->t->without & CKR_PROGRESS))
+    if (x->nt->scheduler && !(without & CKR_PROGRESS))
         ckr__say_int(x->c, "CKR_W_NANOTRON_COUNTERS", CKR_LOST, "step", x->step, 0,
                      "Nanotron reads its counters with the scheduler only: step, samples and "
                      "tokens start again at 0",
                      "keep optimizer and schedule, or --mode transfer");
 }
 
-static ckr_result ckr__nt_emit_all(ckr__nt_job *x)
-{
-    const uint32_t without = x->t->without;
-    const bool optimizer = !(without & CKR_OPTIMIZER) && x->s->n_groups > 0;
-    const char *latest = ckr__printf(x->c, "%lld", (long long)x->step);
-    ckr_result e;
-    uint32_t p, t;
-    if (x->nt->ep > 1)
-        ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", x->nt->ep, 1,
-                        "the checkpoint's experts are spread over ranks, which HEAD cannot be",
-                        NULL);
-    if (x->c->refused || ckr__nt_schedule_plan(x) != CKR_OK || x->c->refused)
-        return x->c->err->code;
-    e = ckr__nt_items(x);
-    if (e == CKR_OK) e = ckr__nt_vocabulary(x);
-    if (e == CKR_OK) e = ckr__nt_cut_items(x);
-    if (e == CKR_OK) e = ckr__nt_stages(x);
-    if (e != CKR_OK || x->c->refused) return e;
-    x->same = x->tp == x->nt->tp && x->pp == x->nt->pp && x->dp == x->nt->dp &&
-              x->zero == x->nt->zero && x->nt->ep == 1;
-    ckr__nt_say_topology(x);
-    ckr__nt_say_rotary(x);
-    ckr__nt_say_exclude(x);
-    ckr__nt_say_sanity(x);
-    if (!(without & CKR_PARAMS)) e = ckr__nt_emit_weights(x);
-    if (e == CKR_OK && optimizer) e = ckr__nt_emit_optimizer(x);
-    if (optimizer) ckr__nt_say_head(x);
-    else ckr__nt_say_bare(x);
-    ckr__nt_say_parts(x, optimizer);
-    for (p = 0; optimizer && !(without & CKR_SCHEDULE) && p < x->pp; p++)
-        for (t = 0; e == CKR_OK && t < x->tp; t++) e = ckr__nt_scheduler_file(x, p, t);
-    if (e == CKR_OK && !(without & CKR_RNG)) e = ckr__nt_emit_random(x);
-    if (e != CKR_OK || ckr__failed(x->c)) return ckr__oom(x->c);
-    ckr__nt_emit_metadata(x);
-    ckr__nt_emit_config(x);
-    ckr__nt_emit_loose(x);
-    ckr__nt_emit_model_config(x);
-    return ckr__out_text(x->out, "latest.txt", latest, latest ? strlen(latest) : 0);
-}
-
 static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
+    const ckr__nt *nt = (const ckr__nt *)s->dialect_data;
+    const bool optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
     ckr__nt_job x = CKR_ZERO;
-    ckr_result r;
-    x.c = x.by_name.c = x.config.c = c;
+    const char *latest;
+    ckr_result e;
+    x.c = x.config.c = c;
     x.s = s;
     x.t = t;
     x.out = out;
-    x.nt = (const ckr__nt *)s->dialect_data;
-    x.tp = t->topology.tp;
-    x.pp = t->topology.pp;
-    x.dp = t->topology.dp;
-    x.cp = t->topology.cp;
-    x.zero = t->topology.zero > 0;
-    x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
-    r = ckr__nt_emit_all(&x);
-    ckr__map_free(&x.by_name);
-    ckr__buf_free(&x.config);
-    return r;
+    x.nt = nt;
+    x.to = t->topology;
+    x.to.zero = t->topology.zero > 0;
+    x.step = t->without & CKR_PROGRESS ? 0 : nt->step;
+    if (nt->of.ep > 1)
+        ckr__refuse_int(c, CKR_ITEM_EP_SIZE, "ep", nt->of.ep, 1,
+                        "the checkpoint's experts are spread over ranks, which HEAD cannot be",
+                        NULL);
+    if (c->refused || ckr__nt_schedule_plan(&x) != CKR_OK || c->refused) return c->err->code;
+    e = ckr__nt_items(&x);
+    if (e == CKR_OK) e = ckr__nt_vocabulary(&x);
+    if (e == CKR_OK) e = ckr__nt_cut_items(&x);
+    if (e == CKR_OK) e = ckr__nt_stages(&x);
+    if (e != CKR_OK || c->refused) return e;
+    x.same = x.to.tp == nt->of.tp && x.to.pp == nt->of.pp && x.to.dp == nt->of.dp &&
+             x.to.zero == nt->of.zero && nt->of.ep == 1;
+    ckr__nt_say_topology(&x);
+    ckr__nt_say_rotary(&x);
+    ckr__nt_say_exclude(&x);
+    ckr__nt_say_sanity(&x);
+    if (!(t->without & CKR_PARAMS)) ckr__nt_emit_weights(&x);
+    if (optimizer) {
+        ckr__nt_emit_optimizer_config(&x);
+        ckr__nt_emit_ranks(&x, CKR__NT_OPTIMIZER_ROW, ckr__nt_optimizer_file);
+        ckr__nt_say_head(&x);
+    }
+    ckr__nt_say_parts(&x, optimizer);
+    if (optimizer && !(t->without & CKR_SCHEDULE))
+        ckr__nt_emit_ranks(&x, CKR__NT_SCHEDULER_ROW, ckr__nt_scheduler_file);
+    if (nt->f.n_files[CKR__NT_RANDOM] && !(t->without & CKR_RNG))
+        ckr__nt_emit_ranks(&x, CKR__NT_RANDOM_ROW, ckr__nt_random_file);
+    if (ckr__failed(c)) return c->err->code;
+    ckr__nt_emit_metadata(&x);
+    ckr__nt_emit_config(&x);
+    ckr__nt_emit_loose(&x);
+    ckr__nt_emit_model_config(&x);
+    latest = ckr__printf(c, "%lld", (long long)x.step);
+    return ckr__out_text(out, "latest.txt", latest, latest ? strlen(latest) : 0);
 }
 
 static const ckr__schedules ckr__nt_schedules = {
@@ -46606,7 +46264,7 @@ static const char *const ckr__lm_slots[3] = { "exp_avg", "exp_avg_sq", "master" 
 /* Sizes of a model; n elements in all, padding rows included. */
 typedef struct ckr__lm_dims {
     int64_t  T, V, L, NH, C, Vp;
-    uint64_t n;
+    uint64_t n, layer[CKR__LM_TENSORS], all[CKR__LM_TENSORS];  /* of a tensor's one layer; of all */
 } ckr__lm_dims;
 
 /* Where a rank stands: its generator's words, its loader. */
@@ -46623,7 +46281,7 @@ typedef struct ckr__lm_rank {
 typedef struct ckr__lm {
     ckr__ctx      *c;
     ckr_state     *s;
-    const char    *dir;
+    const char    *dir, *path; /* of the model's file                                   */
     int64_t        step;
     ckr__lm_dims   dims;
     ckr_dtype      dtype;
@@ -46634,6 +46292,16 @@ typedef struct ckr__lm {
     ckr__fileset   files;
     ckr__loose     loose;      /* files that are not understood                         */
 } ckr__lm;
+
+/* A rank's header, and where it says that the rank stands. */
+static void ckr__lm_stands(ckr__lm_rank *r, const uint8_t *head)
+{
+    r->head = head;
+    r->rng = ckr__load_u64(head + 80);
+    r->rng_last = ckr__load_u64(head + 88);
+    r->shard = ckr__load_u64(head + 120);
+    r->sample = ckr__load_u64(head + 128);
+}
 
 /* Elements of a tensor's one layer: rows * cols. */
 static void ckr__lm_layer(const ckr__lm_dims *d, int i, int64_t *rows, int64_t *cols)
@@ -46656,14 +46324,6 @@ static uint32_t ckr__lm_stored(const ckr__lm_dims *d, int i, int64_t shape[3])
     return n;
 }
 
-static uint64_t ckr__lm_numel(const ckr__lm_dims *d, int i, uint64_t *layer)
-{
-    int64_t rows, cols;
-    ckr__lm_layer(d, i, &rows, &cols);
-    *layer = (uint64_t)rows * (uint64_t)cols;
-    return ckr__lm_shapes[i].layered ? *layer * (uint64_t)d->L : *layer;
-}
-
 /* Sums the tensors up; false when anything does not fit 60 bits, and bytes might not fit 63. */
 static bool ckr__lm_total(ckr__lm_dims *d)
 {
@@ -46671,11 +46331,11 @@ static bool ckr__lm_total(ckr__lm_dims *d)
     d->n = 0;
     for (i = 0; i < CKR__LM_TENSORS; i++) {
         int64_t rows, cols;
-        uint64_t e;
         ckr__lm_layer(d, i, &rows, &cols);
-        if (!ckr__mul_u64((uint64_t)rows, (uint64_t)cols, &e) ||
-            !ckr__mul_u64(e, ckr__lm_shapes[i].layered ? (uint64_t)d->L : 1, &e) ||
-            !ckr__add_u64(d->n, e, &d->n) || d->n >= (uint64_t)1 << 59)
+        if (!ckr__mul_u64((uint64_t)rows, (uint64_t)cols, &d->layer[i]) ||
+            !ckr__mul_u64(d->layer[i], ckr__lm_shapes[i].layered ? (uint64_t)d->L : 1,
+                          &d->all[i]) ||
+            !ckr__add_u64(d->n, d->all[i], &d->n) || d->n >= (uint64_t)1 << 59)
             return false;
     }
     return true;
@@ -46685,11 +46345,11 @@ static bool ckr__lm_total(ckr__lm_dims *d)
 /* The shuffling loader of a rank: MT19937 seeded 42 + rank orders the files once, then the samples
    of each file as it is opened. Shuffling n: for i = n-1..1 swap i with draw mod (i+1). */
 
-/* n int32 in place, from first on the identity. */
-static void ckr__lm_identity(uint8_t *p, uint64_t first, uint64_t n)
+/* n int32 in place. */
+static void ckr__lm_identity(uint8_t *p, uint64_t n)
 {
     uint64_t i;
-    for (i = first; i < n; i++) ckr__store_u32(p + 4 * i, (uint32_t)i);
+    for (i = 0; i < n; i++) ckr__store_u32(p + 4 * i, (uint32_t)i);
 }
 
 static void ckr__lm_shuffle(ckr_rng *m, uint8_t *p, uint64_t n)
@@ -46740,31 +46400,34 @@ static bool ckr__lm_permutes(const uint8_t *p, uint64_t n, uint8_t *seen)
     return true;
 }
 
+/* Has a section of n bytes room for so many files and samples, and for no more? */
+static bool ckr__lm_section_is(uint64_t n, uint64_t n_files, uint64_t n_samples)
+{
+    return n_files <= n / 4 && n_samples <= n / 4 && ckr__lm_section_size(n_files, n_samples) == n;
+}
+
 /* What the shuffle section of n bytes says; NULL: it is right, else what was expected and where. */
 static const char *ckr__lm_section_check(ckr__ctx *c, ckr__lm_rank *r, const uint8_t *p, uint64_t n,
                                          uint64_t *at)
 {
     ckr_rng mt;
-    uint64_t most;
+    size_t size;
     uint8_t *seen;
-    bool ok;
+    bool files, samples;
     r->section = p;
     r->n_section = n;
     r->n_files = ckr__load_u64(p);
     *at = 8 + 4 * r->n_files;
     r->n_samples = ckr__load_u64(p + *at);
-    most = r->n_files > r->n_samples ? r->n_files : r->n_samples;
-    seen = (uint8_t *)ckr__heap_alloc(c, 2 * (size_t)most);
+    size = (size_t)(r->n_files + r->n_samples);
+    seen = (uint8_t *)ckr__heap_alloc(c, size);
     if (!seen) return "memory";
-    memset(seen, 0, 2 * (size_t)most);
-    ok = ckr__lm_permutes(p + 8, r->n_files, seen);
-    if (!ok) *at = 8;
-    if (ok && !ckr__lm_permutes(ckr__lm_samples(p, r->n_files), r->n_samples, seen + most)) {
-        *at += 8;
-        ok = false;
-    }
-    ckr__heap_free(c, seen, 2 * (size_t)most);
-    if (!ok) return "a permutation";
+    memset(seen, 0, size);
+    files = ckr__lm_permutes(p + 8, r->n_files, seen);
+    samples = ckr__lm_permutes(p + *at + 8, r->n_samples, seen + r->n_files);
+    ckr__heap_free(c, seen, size);
+    *at = files ? *at + 8 : 8;
+    if (!files || !samples) return "a permutation";
     *at = n - CKR__LM_MT;
     if (ckr_rng_decode(CKR_RNG_LLMC_MT, p + *at, CKR__LM_MT, &mt, NULL) != CKR_OK)
         return "the state of an MT19937 generator";
@@ -46772,6 +46435,25 @@ static const char *ckr__lm_section_check(ckr__ctx *c, ckr__lm_rank *r, const uin
     if (r->shard >= r->n_files) return "a current file within the order";
     *at = 8 + 4 * r->n_files;
     return r->sample <= r->n_samples ? NULL : "a place within the samples of the current file";
+}
+
+/* Does the section at `at` fill the file: do its counts, n[0] files and n[1] samples, say no other
+   end? */
+static ckr_result ckr__lm_section_at(ckr__ctx *c, uint32_t file, uint64_t at, uint64_t n[2],
+                                     bool *yes)
+{
+    const uint64_t size = c->files[file].size, least = ckr__lm_section_size(0, 0);
+    uint8_t raw[8];
+    ckr_result r;
+    *yes = false;
+    if (at > size || size - at < least) return CKR_OK;
+    r = ckr__file_read(c, file, at, raw, 8);
+    n[0] = ckr__load_u64(raw);
+    if (r != CKR_OK || n[0] > (size - at - least) / 4) return r;
+    r = ckr__file_read(c, file, at + 8 + 4 * n[0], raw, 8);
+    n[1] = ckr__load_u64(raw);
+    *yes = r == CKR_OK && ckr__lm_section_is(size - at, n[0], n[1]);
+    return r;
 }
 
 /* >>llmc.files ---------------------------------------------------------------- */
@@ -46819,13 +46501,6 @@ static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir,
     return r;
 }
 
-static ckr_result ckr__lm_bad(const ckr__lm *m, ckr_item item, uint32_t file, uint64_t at,
-                              const char *where, const char *expected)
-{
-    return ckr__fail(m->c->err, item, ckr__file_path(m->c, file), at, where, "%s was expected",
-                     expected);
-}
-
 /* The first KiB of a file that must begin with this magic number. */
 static ckr_result ckr__lm_head(const ckr__lm *m, const char *path, uint32_t magic, uint32_t *file,
                                const uint8_t **head)
@@ -46833,30 +46508,28 @@ static ckr_result ckr__lm_head(const ckr__lm *m, const char *path, uint32_t magi
     ckr_result r = ckr__file_open(m->c, path, file);
     if (r != CKR_OK) return r;
     if (m->c->files[*file].size < CKR__LM_HEAD)
-        return ckr__lm_bad(m, CKR_ITEM_LLMC_SIZE, *file, m->c->files[*file].size, NULL,
-                           "a header of 1024 bytes");
+        return ckr__fail(m->c->err, CKR_ITEM_LLMC_SIZE, path, m->c->files[*file].size, NULL,
+                         "a header of 1024 bytes was expected");
     r = ckr__file_load(m->c, *file, 0, CKR__LM_HEAD, CKR__LM_HEAD, head);
-    if (r != CKR_OK) return r;
-    if (ckr__load_u32(*head) == magic) return CKR_OK;
-    return ckr__fail(m->c->err, CKR_ITEM_LLMC_MAGIC, path, 0, "header[0]",
-                     "%lu, expected %lu", (unsigned long)ckr__load_u32(*head),
-                     (unsigned long)magic);
+    if (r != CKR_OK || ckr__load_u32(*head) == magic) return r;
+    return ckr__fail(m->c->err, CKR_ITEM_LLMC_MAGIC, path, 0, "header[0]", "%lu, expected %lu",
+                     (unsigned long)ckr__load_u32(*head), (unsigned long)magic);
 }
 
 /* >>llmc.read ----------------------------------------------------------------- */
 
-static ckr_result ckr__lm_read_model(ckr__lm *m, const char *path)
+static ckr_result ckr__lm_read_model(ckr__lm *m)
 {
     int64_t v[8];
     uint32_t i;
     ckr__lm_dims *d = &m->dims;
     uint64_t size;
-    ckr_result r = ckr__lm_head(m, path, 20240326u, &m->model, &m->model_head);
+    ckr_result r = ckr__lm_head(m, m->path, 20240326u, &m->model, &m->model_head);
     if (r != CKR_OK) return r;
     for (i = 0; i < 8; i++) v[i] = (int32_t)ckr__load_u32(m->model_head + 4 * i);
     if (v[1] != 3 && v[1] != 5)
         return ckr__remedy(m->c->err,
-                           ckr__fail(m->c->err, CKR_ITEM_LLMC_VERSION, path, 4, "header[1]",
+                           ckr__fail(m->c->err, CKR_ITEM_LLMC_VERSION, m->path, 4, "header[1]",
                                      "version %lld, expected 3 (fp32) or 5 (bf16)",
                                      (long long)v[1]),
                            "load and save it with llm.c of 2024-06 or later");
@@ -46869,23 +46542,23 @@ static ckr_result ckr__lm_read_model(ckr__lm *m, const char *path)
     d->Vp = v[7];
     for (i = 2; i < 8; i++)
         if (v[i] <= 0 || (i == 4 && v[i] > 65536))
-            return ckr__fail(m->c->err, CKR_ITEM_LLMC_HEADER, path, 4 * i, NULL,
+            return ckr__fail(m->c->err, CKR_ITEM_LLMC_HEADER, m->path, 4 * i, NULL,
                              "header[%u] is %lld, a size was expected", (unsigned)i,
                              (long long)v[i]);
     if (d->V > d->Vp || d->C % d->NH != 0 || !ckr__lm_total(d))
-        return ckr__fail(m->c->err, CKR_ITEM_LLMC_HEADER, path, 8, NULL,
+        return ckr__fail(m->c->err, CKR_ITEM_LLMC_HEADER, m->path, 8, NULL,
                          "vocabulary %lld of %lld rows, %lld channels of %lld heads, %lld layers",
                          (long long)d->V, (long long)d->Vp, (long long)d->C, (long long)d->NH,
                          (long long)d->L);
     size = CKR__LM_HEAD + d->n * ckr_dtype_size(m->dtype);
     if (m->c->files[m->model].size == size) return CKR_OK;
-    return ckr__fail(m->c->err, CKR_ITEM_LLMC_SIZE, path, m->c->files[m->model].size, NULL,
+    return ckr__fail(m->c->err, CKR_ITEM_LLMC_SIZE, m->path, m->c->files[m->model].size, NULL,
                      "the file ends here, its header says at %llu", (unsigned long long)size);
 }
 
 /* The rows of wte from the vocabulary's end on: llm.c's are zero, and nobody reads them. Others
    mean that the header tells too small a vocabulary, whose last rows would be lost. */
-static ckr_result ckr__lm_padding(const ckr__lm *m, const char *path)
+static ckr_result ckr__lm_padding(ckr__lm *m)
 {
     const uint64_t size = ckr_dtype_size(m->dtype), row = (uint64_t)m->dims.C * size,
                    end = CKR__LM_HEAD + (uint64_t)m->dims.Vp * row;
@@ -46898,7 +46571,7 @@ static ckr_result ckr__lm_padding(const ckr__lm *m, const char *path)
         if (r != CKR_OK) return r;
         for (i = 0; i < n; i++)            /* -0 is zero too */
             if (buf[i] & ((at + i) % size == size - 1 ? 0x7f : 0xff))
-                return ckr__fail(m->c->err, CKR_ITEM_LLMC_HEADER, path, at + i, "wte",
+                return ckr__fail(m->c->err, CKR_ITEM_LLMC_HEADER, m->path, at + i, "wte",
                                  "row %llu is not zero, header[3] says that the vocabulary ends "
                                  "at %lld",
                                  (unsigned long long)((at + i - CKR__LM_HEAD) / row),
@@ -46907,133 +46580,93 @@ static ckr_result ckr__lm_padding(const ckr__lm *m, const char *path)
     return CKR_OK;
 }
 
-/* The tensor in its logical shape; *b: as it is stored. */
-static ckr_tensor *ckr__lm_tensor(ckr__lm *m, int i, const char *slot, ckr_dtype dtype,
-                                  ckr__block **b)
-{
-    int64_t shape[3];
-    const uint32_t n = ckr__lm_stored(&m->dims, i, shape);
-    ckr_tensor *t;
-    *b = ckr__block_whole(m->c, n, shape);
-    if (ckr__lm_shapes[i].rows == CKR__LM_VOCAB) shape[0] = m->dims.V;
-    t = ckr__tensor_add(m->c, m->s, ckr__lm_shapes[i].name, slot, dtype, n, shape);
-    if (t && ckr__lm_shapes[i].rows == CKR__LM_VOCAB) t->split.vocab = true;
-    return *b ? t : NULL;
-}
-
-static ckr_result ckr__lm_read_params(ckr__lm *m)
-{
-    uint64_t at = CKR__LM_HEAD, layer;
-    int i;
-    for (i = 0; i < CKR__LM_TENSORS; i++) {
-        const uint64_t n = ckr__lm_numel(&m->dims, i, &layer);
-        ckr__block *b;
-        ckr__reader r;
-        memset(&r, 0, sizeof r);
-        r.c = m->c;
-        r.tensor = ckr__lm_tensor(m, i, "param", m->dtype, &b);
-        r.dtype = m->dtype;
-        r.file = m->model;
-        if (!r.tensor || !ckr__read_flat(&r, b, 0, (int64_t)n, at)) return ckr__oom(m->c);
-        r.tensor->requires_grad = true;
-        r.tensor->stochastic = m->dtype == CKR_DTYPE_BF16;
-        at += n * ckr_dtype_size(m->dtype);
-    }
-    return CKR_OK;
-}
-
-/* Rank r's part of a tensor, from byte `at` of its file on. */
-static bool ckr__lm_read_part(const ckr__lm *m, ckr__reader *x, const ckr__block *b, int i,
-                              uint32_t r, uint64_t at)
-{
-    uint64_t layer, l;
-    const uint64_t n = ckr__lm_numel(&m->dims, i, &layer), part = layer / m->P;
-    if (!m->zero1) return ckr__read_flat(x, b, 0, (int64_t)n, at);
-    for (l = 0; l < n / layer; l++)
-        if (!ckr__read_flat(x, b, (int64_t)(l * layer + r * part),
-                            (int64_t)(l * layer + (r + 1) * part), at + 4 * l * part))
-            return false;
-    return true;
-}
-
+/* Slot 0: the parameters, of the model's file; else ckr__lm_slots[slot - 1], of the ranks'. With
+   ZeRO-1 these have a part of each layer. */
 static ckr_result ckr__lm_read_slot(ckr__lm *m, uint32_t slot)
 {
-    const uint64_t share = m->zero1 ? m->P : 1, k = m->dims.n / share;
-    uint64_t at = CKR__LM_HEAD + 4 * k * slot, layer;
+    const uint64_t share = slot && m->zero1 ? m->P : 1;
+    const ckr_dtype dtype = slot ? CKR_DTYPE_F32 : m->dtype;
+    const uint64_t size = ckr_dtype_size(dtype);
+    const char *name = slot ? ckr__lm_slots[slot - 1] : "param";
+    uint64_t at = CKR__LM_HEAD + (slot ? slot - 1 : 0) * size * (m->dims.n / share), l;
     uint32_t r;
     int i;
     for (i = 0; i < CKR__LM_TENSORS; i++) {
-        ckr__block *b;
-        ckr__reader x;
-        memset(&x, 0, sizeof x);
+        const uint64_t n = m->dims.all[i], step = share > 1 ? m->dims.layer[i] : n,
+                       part = step / share;
+        const bool vocab = ckr__lm_shapes[i].rows == CKR__LM_VOCAB;
+        int64_t shape[3];
+        const uint32_t n_dims = ckr__lm_stored(&m->dims, i, shape);
+        const ckr__block *b = ckr__block_whole(m->c, n_dims, shape);
+        ckr__reader x = CKR_ZERO;
+        if (vocab) shape[0] = m->dims.V;
         x.c = m->c;
-        x.tensor = ckr__lm_tensor(m, i, ckr__lm_slots[slot], CKR_DTYPE_F32, &b);
-        x.dtype = CKR_DTYPE_F32;
-        for (r = 0; r < m->P; r++) {
-            x.file = m->ranks[r].file;
+        x.tensor = ckr__tensor_add(m->c, m->s, ckr__lm_shapes[i].name, name, dtype, n_dims, shape);
+        x.dtype = dtype;
+        if (!b || !x.tensor) return m->c->err->code;
+        x.tensor->split.vocab = vocab;
+        x.tensor->requires_grad = !slot;
+        x.tensor->stochastic = !slot && dtype == CKR_DTYPE_BF16;
+        for (r = 0; r < (slot ? m->P : 1); r++) {
+            const uint64_t mine = share > 1 ? r * part : 0;
+            x.file = slot ? m->ranks[r].file : m->model;
             x.rank = (int32_t)r;
-            x.replica = !m->zero1 && r > 0;
-            if (!x.tensor || !ckr__lm_read_part(m, &x, b, i, r, at)) return ckr__oom(m->c);
+            x.replica = share == 1 && r > 0;
+            for (l = 0; l < n; l += step)
+                if (!ckr__read_flat(&x, b, (int64_t)(l + mine), (int64_t)(l + mine + part),
+                                    at + size * (l / share)))
+                    return m->c->err->code;
         }
-        at += 4 * (ckr__lm_numel(&m->dims, i, &layer) / share);
+        at += size * (n / share);
     }
     return CKR_OK;
 }
 
-/* With `share` ranks to a tensor: does the file of rank r end where it should? *at: its section. */
+static ckr_result ckr__lm_read_slots(ckr__lm *m)
+{
+    const uint32_t last = m->model_only ? 0 : m->master ? 3 : 2;
+    uint32_t slot;
+    ckr_result r = CKR_OK;
+    for (slot = 0; slot <= last && r == CKR_OK; slot++) r = ckr__lm_read_slot(m, slot);
+    return r;
+}
+
+/* With `share` ranks to a tensor: does the file of a rank end where it should? *at: its section. */
 static ckr_result ckr__lm_fits(const ckr__lm *m, uint32_t file, uint64_t share, uint64_t *at,
                                bool *fits)
 {
-    const uint64_t size = m->c->files[file].size;
-    uint64_t n;
-    uint8_t word[8];
-    ckr_result e;
-    *fits = false;
+    uint64_t n[2];
     *at = CKR__LM_HEAD + (m->master ? 12u : 8u) * (m->dims.n / share);
-    if (m->dims.n % share || *at > size) return CKR_OK;
-    *fits = *at == size && !m->shuffle;
-    if (!m->shuffle || size - *at < 16 + CKR__LM_MT) return CKR_OK;
-    e = ckr__file_read(m->c, file, *at, word, 8);
-    n = ckr__load_u64(word);
-    if (e != CKR_OK || n > (size - *at - 16 - CKR__LM_MT) / 4) return e;
-    e = ckr__file_read(m->c, file, *at + 8 + 4 * n, word, 8);
-    *fits = e == CKR_OK && ckr__load_u64(word) <= size / 4 &&
-            *at + ckr__lm_section_size(n, ckr__load_u64(word)) == size;
-    return e;
+    *fits = *at == m->c->files[file].size && !m->shuffle && m->dims.n % share == 0;
+    if (m->dims.n % share || !m->shuffle) return CKR_OK;
+    return ckr__lm_section_at(m->c, file, *at, n, fits);
 }
 
-/* Every tensor's layers in P equal parts? */
-static bool ckr__lm_divides(const ckr__lm_dims *d, uint64_t P, int *bad)
+/* The first tensor whose layers cannot be had in P equal parts; CKR__LM_TENSORS: all can. */
+static int ckr__lm_uneven(const ckr__lm_dims *d, uint64_t P)
 {
-    uint64_t layer;
-    int i;
-    for (i = 0; i < CKR__LM_TENSORS; i++) {
-        ckr__lm_numel(d, i, &layer);
-        *bad = i;
-        if (layer % P) return false;
-    }
-    return true;
+    int i = 0;
+    while (i < CKR__LM_TENSORS && d->layer[i] % P == 0) i++;
+    return i;
 }
 
 /* Rank 0's file tells the stage, the others' must agree. */
-static ckr_result ckr__lm_read_tail(ckr__lm *m, uint32_t r)
+static ckr_result ckr__lm_read_tail(ckr__lm *m, uint32_t r, const char *path)
 {
     ckr__lm_rank *x = &m->ranks[r];
     const uint8_t *p = NULL;
     const char *wrong;
     uint64_t at = 0, size = m->c->files[x->file].size, off;
     bool fits = false;
-    int bad;
-    ckr_result e = CKR_OK;
-    if (r == 0 || !m->zero1) e = ckr__lm_fits(m, x->file, 1, &at, &fits);
-    if (e == CKR_OK && !fits && (r == 0 || m->zero1) && m->P > 1 &&
-        ckr__lm_divides(&m->dims, m->P, &bad)) {
+    ckr_result e = ckr__lm_fits(m, x->file, m->zero1 ? m->P : 1, &at, &fits);
+    if (e == CKR_OK && !fits && r == 0 && m->P > 1 &&
+        ckr__lm_uneven(&m->dims, m->P) == CKR__LM_TENSORS) {
         e = ckr__lm_fits(m, x->file, m->P, &at, &fits);
-        if (fits) m->zero1 = true;
+        m->zero1 = fits;
     }
     if (e != CKR_OK) return e;
     if (!fits)
-        return ckr__fail(m->c->err, CKR_ITEM_LLMC_SIZE, ckr__file_path(m->c, x->file), size, NULL,
+        return ckr__fail(m->c->err, CKR_ITEM_LLMC_SIZE, path, size, NULL,
                          "the file ends here; with m and v of %llu elements%s%s it ends elsewhere, "
                          "whether %lu processes share them or not",
                          (unsigned long long)m->dims.n, m->master ? ", masters" : "",
@@ -47042,58 +46675,53 @@ static ckr_result ckr__lm_read_tail(ckr__lm *m, uint32_t r)
     e = ckr__file_load(m->c, x->file, at, size - at, m->c->limits.max_metadata_bytes, &p);
     if (e != CKR_OK) return e;
     wrong = ckr__lm_section_check(m->c, x, p, size - at, &off);
-    if (!wrong) return CKR_OK;
-    if (m->c->err->code != CKR_OK) return m->c->err->code;
-    return ckr__lm_bad(m, CKR_ITEM_LLMC_SHUFFLE, x->file, at + off, NULL, wrong);
+    return wrong ? ckr__fail(m->c->err, CKR_ITEM_LLMC_SHUFFLE, path, at + off, NULL,
+                             "%s was expected", wrong)
+                 : CKR_OK;
 }
 
 static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
 {
     ckr__lm_rank *x = &m->ranks[r];
-    const uint32_t want[] = { 1, m->P, r, m->master, m->shuffle };
+    const uint32_t want[] = { 1, m->P, r, m->master, m->shuffle, (uint32_t)m->step };
+    const uint8_t *head;
     uint32_t i, v;
-    ckr_result e = ckr__lm_head(m, path, 20240527u, &x->file, &x->head);
+    ckr_result e = ckr__lm_head(m, path, 20240527u, &x->file, &head);
     if (e != CKR_OK) return e;
     for (i = 0; i < 6; i++) {
-        v = ckr__load_u32(x->head + (i < 5 ? 4 + 4 * i : 40));
-        if (v == (i < 5 ? want[i] : (uint32_t)m->step)) continue;
-        return ckr__fail(m->c->err, i ? CKR_ITEM_LLMC_RANKS : CKR_ITEM_LLMC_VERSION, path,
-                         i < 5 ? 4 + 4 * i : 40, i < 5 ? NULL : "header[10]",
+        const uint32_t at = i < 5 ? 4 + 4 * i : 40;
+        v = ckr__load_u32(head + at);
+        if (v == want[i]) continue;
+        return ckr__fail(m->c->err, i ? CKR_ITEM_LLMC_RANKS : CKR_ITEM_LLMC_VERSION, path, at,
+                         i < 5 ? NULL : "header[10]",
                          "%lu, expected %lu as in the name and the other ranks' files",
-                         (unsigned long)v, (unsigned long)(i < 5 ? want[i] : (uint32_t)m->step));
+                         (unsigned long)v, (unsigned long)want[i]);
     }
-    x->rng = ckr__load_u64(x->head + 80);
-    x->rng_last = ckr__load_u64(x->head + 88);
-    x->shard = ckr__load_u64(x->head + 120);
-    x->sample = ckr__load_u64(x->head + 128);
-    return ckr__lm_read_tail(m, r);
+    ckr__lm_stands(x, head);
+    return ckr__lm_read_tail(m, r, path);
 }
 
 /* The highest DONE of the directory, else the highest model without state files beside it. */
-static ckr_result ckr__lm_choose(ckr__lm *m, const char **model)
+static ckr_result ckr__lm_choose(ckr__lm *m)
 {
     const ckr__fileset *k = &m->files;
-    int64_t top[CKR__LM_STATE + 1] = { -1, -1, -1, -1 }, done, bare, other;
+    int64_t top[CKR__LM_STATE + 1] = { -1, -1, -1, -1 };
     uint64_t i;
     int kind;
     ckr_result r;
     for (kind = CKR__LM_DONE; kind <= CKR__LM_STATE; kind++)
         for (i = 0; i < k->n_files[kind]; i++)
-            if (k->files[kind][i]->step > top[kind]) top[kind] = k->files[kind][i]->step;
-    done = top[CKR__LM_DONE];
-    bare = top[CKR__LM_MODEL];
-    other = top[CKR__LM_STATE];
-    m->step = done >= 0 ? done : bare;
-    m->model_only = done < 0;
-    if ((done < 0 && other >= 0) || m->step < 0 || m->step > INT32_MAX) {
+            top[kind] = ckr__max_i64(top[kind], k->files[kind][i]->step);
+    m->model_only = top[CKR__LM_DONE] < 0;
+    m->step = top[m->model_only ? CKR__LM_MODEL : CKR__LM_DONE];
+    if ((m->model_only && top[CKR__LM_STATE] >= 0) || m->step < 0 || m->step > INT32_MAX) {
         r = ckr__fail(m->c->err, CKR_ITEM_LLMC_INCOMPLETE, m->dir, CKR_NO_OFFSET, NULL,
                       "there is no DONE_%08lld: the checkpoint is still being written, or its "
-                      "writing was interrupted",
-                      (long long)(other >= 0 ? other : 0));
+                      "writing was interrupted", (long long)ckr__max_i64(top[CKR__LM_STATE], 0));
         return ckr__remedy(m->c->err, r, "wait for the DONE file, or take an older checkpoint");
     }
     for (i = 0; i < k->n_files[CKR__LM_MODEL]; i++) {
-        *model = k->files[CKR__LM_MODEL][i]->path;
+        m->path = k->files[CKR__LM_MODEL][i]->path;
         if (k->files[CKR__LM_MODEL][i]->step == m->step) return CKR_OK;
     }
     r = ckr__fail(m->c->err, CKR_ITEM_LLMC_MISSING, m->dir, CKR_NO_OFFSET,
@@ -47112,6 +46740,7 @@ static ckr_result ckr__lm_states(ckr__lm *m)
     uint32_t file;
     const uint8_t *head;
     ckr_result r;
+    if (m->model_only) return CKR_OK;
     for (i = 0; i < k->n_files[CKR__LM_STATE]; i++) if (f[i]->step == m->step) f[n++] = f[i];
     k->n_files[CKR__LM_STATE] = n;
     m->P = (uint32_t)n;
@@ -47125,7 +46754,7 @@ static ckr_result ckr__lm_states(ckr__lm *m)
     k->size[CKR__RANK] = ckr__load_u32(head + 8) ? ckr__load_u32(head + 8) : 1;
     r = ckr__fileset_every(k, CKR__LM_STATE, false, NULL);
     m->ranks = CKR__NEW_N(m->c, ckr__lm_rank, n);
-    if (!m->ranks) return ckr__oom(m->c);
+    if (!m->ranks) return m->c->err->code;
     for (i = 0; i < n && r == CKR_OK; i++) r = ckr__lm_read_rank(m, (uint32_t)i, f[i]->path);
     return r;
 }
@@ -47170,25 +46799,19 @@ static ckr_result ckr__lm_streams(ckr__lm *m)
 static ckr_result ckr__lm_groups(ckr__lm *m)
 {
     int i, g;
-    m->s->groups = CKR__NEW_N(m->c, ckr_group, 2);
-    if (!m->s->groups) return ckr__oom(m->c);
-    m->s->n_groups = 2;
     for (g = 0; g < 2; g++) {
-        ckr_group *x = &m->s->groups[g];
+        ckr_group *x = CKR__PUSH(ckr_group, m->c, m->s->groups, m->s->n_groups);
         x->name = g ? "no_decay" : "decay";
-        x->params = CKR__NEW_N(m->c, const char *, CKR__LM_TENSORS);
         x->hyper = ckr__node(m->c, CKR_NODE_DICT);
-        if (!x->params || !x->hyper) return ckr__oom(m->c);
         for (i = 0; i < CKR__LM_TENSORS; i++)
             if ((ckr__lm_shapes[i].cols == 0) == (g == 1))
-                x->params[x->n_params++] = ckr__lm_shapes[i].name;
+                *CKR__PUSH(const char *, m->c, x->params, x->n_params) = ckr__lm_shapes[i].name;
     }
-    return CKR_OK;
+    return m->c->err->code;
 }
 
 /* Rows that the caller tells, where the files tell them too. */
-static ckr_result ckr__lm_vocab(ckr__ctx *c, int64_t told,
-                                int64_t rows, const char *reason)
+static ckr_result ckr__lm_vocab(ckr__ctx *c, int64_t told, int64_t rows, const char *reason)
 {
     if (told <= 0 || told == rows) return CKR_OK;
     return ckr__say_int(c, "CKR_W_LLMC_VOCAB", CKR_CHANGED, "vocabulary rows", told, rows, reason,
@@ -47199,98 +46822,84 @@ static ckr_result ckr__lm_vocab(ckr__ctx *c, int64_t told,
 static ckr_result ckr__lm_read_notes(ckr__lm *m)
 {
     uint32_t i, n = 0;
-    ckr_result r = CKR_OK;
     for (i = 1; i < m->P; i++)
         n += m->shuffle && m->ranks[i].n_samples != m->ranks[0].n_samples;
     if (n)
-        r = ckr__say(m->c, "CKR_W_LLMC_UNEVEN", CKR_APPROX, "data", NULL, NULL,
-                     "the token files give different numbers of samples: llm.c compares the count "
-                     "of the current file with that of the first one it opens, and stops",
-                     "--data GLOB --micro-batch B --seq-len T writes an order that it takes");
-    if (r == CKR_OK && m->P > 1 && !m->zero1 && m->dtype == CKR_DTYPE_BF16)
-        r = ckr__say(m->c, "CKR_LLMC_ROUNDED_APART", CKR_EXACT, "params", NULL, NULL,
-                     "llm.c rounds bf16 parameters by chance, without ZeRO with another seed on "
-                     "each rank: the ranks' copies differ, the file holds rank 0's", NULL);
-    return r;
+        ckr__say(m->c, "CKR_W_LLMC_UNEVEN", CKR_APPROX, "data", NULL, NULL,
+                 "the token files give different numbers of samples: llm.c compares the count of "
+                 "the current file with that of the first one it opens, and stops",
+                 "--data GLOB --micro-batch B --seq-len T writes an order that it takes");
+    if (m->P > 1 && !m->zero1 && m->dtype == CKR_DTYPE_BF16)
+        ckr__say(m->c, "CKR_LLMC_ROUNDED_APART", CKR_EXACT, "params", NULL, NULL,
+                 "llm.c rounds bf16 parameters by chance, without ZeRO with another seed on each "
+                 "rank: the ranks' copies differ, the file holds rank 0's", NULL);
+    return m->c->err->code;
 }
 
-static void ckr__lm_topology(const ckr__lm *m)
-{
-    ckr_topology *t = &m->s->topology;
-    t->tp = t->pp = t->ep = t->cp = 1;
-    t->dp = t->ranks = m->P ? m->P : 1;
-    t->zero = m->zero1 ? 1 : 0;
-}
-
-static ckr_result ckr__lm_read_dir(ckr__lm *m, const char **model)
+static ckr_result ckr__lm_read_dir(ckr__lm *m)
 {
     ckr_result r;
     m->model_only = ckr__path_kind(m->c, m->dir) == CKR_FILE_REGULAR;
     m->step = -1;
-    *model = m->dir;
+    m->path = m->dir;
     if (m->model_only) return CKR_OK;
     m->files.c = m->c;
     m->files.dir = m->dir;
     m->files.forms = ckr__lm_forms;
     m->files.items = &ckr__lm_file_items;
     r = ckr__fileset_scan(&m->files, false);
-    return r == CKR_OK ? ckr__lm_choose(m, model) : r;
+    return r == CKR_OK ? ckr__lm_choose(m) : r;
 }
 
 /* Each rank's place as text: the order of its samples as a sum. */
 static ckr_result ckr__lm_places(ckr__lm *m)
 {
-    ckr_node *d = ckr__node(m->c, CKR_NODE_DICT);
+    ckr_node *d = m->model_only ? NULL : ckr__node(m->c, CKR_NODE_DICT);
     uint32_t i;
-    for (i = 0; i < m->P; i++) {
+    m->s->data = d;
+    for (i = 0; i < m->P && !ckr__failed(m->c); i++) {
         const ckr__lm_rank *r = &m->ranks[i];
         const uint32_t sum = r->section ? ckr__crc32(0, r->section, (size_t)r->n_section) : 0;
         const char *order = r->section ? ckr__printf(m->c, "order %08lx", (unsigned long)sum)
                                        : "not shuffled";
+        const char *key = ckr__printf(m->c, "data of rank %lu", (unsigned long)i);
         const char *text = ckr__printf(m->c, "file %llu, sample %llu, %s",
                                        (unsigned long long)r->shard, (unsigned long long)r->sample,
                                        order ? order : "");
-        const char *key = ckr__printf(m->c, "data of rank %lu", (unsigned long)i);
-        if (!order || !ckr__node_set(m->c, d, key, ckr__node_str(m->c, text)))
-            return ckr__oom(m->c);
+        ckr__node_pair(m->c, d, ckr__node_str(m->c, key), ckr__node_str(m->c, text));
     }
-    m->s->data = d;
-    return CKR_OK;
+    return m->c->err->code;
 }
 
 static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
                                ckr_state *s)
 {
+    static ckr_result (*const steps[])(ckr__lm *m) = {
+        ckr__lm_read_dir,   ckr__lm_read_model, ckr__lm_padding, ckr__lm_states,
+        ckr__lm_read_slots, ckr__lm_streams,    ckr__lm_places,  ckr__lm_groups,
+        ckr__lm_leftovers,  ckr__lm_read_notes
+    };
     ckr__lm *m = CKR__NEW(c, ckr__lm);
-    const char *model;
-    uint32_t i;
-    ckr_result r;
+    ckr_topology *t = &s->topology;
+    size_t i;
+    ckr_result r = CKR_OK;
     if (!m) return c->err->code;
     m->c = c;
     m->s = s;
     m->dir = dir;
     s->dialect = "llmc";
     s->format = CKR_FORMAT_LLMC;
-    r = ckr__lm_read_dir(m, &model);
-    if (r == CKR_OK) r = ckr__lm_read_model(m, model);
-    if (r == CKR_OK) r = ckr__lm_padding(m, model);
-    if (r == CKR_OK && !m->model_only) r = ckr__lm_states(m);
-    if (r == CKR_OK) r = ckr__lm_read_params(m);
-    for (i = 0; i < (m->master ? 3u : 2u) && r == CKR_OK && !m->model_only; i++)
-        r = ckr__lm_read_slot(m, i);
-    if (r == CKR_OK) r = ckr__lm_streams(m);
-    if (r == CKR_OK && !m->model_only) r = ckr__lm_places(m);
-    if (r == CKR_OK) r = ckr__lm_groups(m);
-    if (r == CKR_OK) r = ckr__lm_leftovers(m);
-    if (r == CKR_OK) r = ckr__lm_read_notes(m);
+    s->dialect_data = m;
+    for (i = 0; i < sizeof steps / sizeof *steps && r == CKR_OK; i++) r = steps[i](m);
     if (r == CKR_OK)
         r = ckr__lm_vocab(c, desc ? desc->vocab : 0, m->dims.V,
                           "the model's header tells them: what --vocab says is not used");
     s->vocab = m->dims.V;
     s->padded_vocab = m->dims.Vp;
     s->progress.step = m->step;
-    ckr__lm_topology(m);
-    s->dialect_data = m;
+    t->tp = t->pp = t->ep = t->cp = 1;
+    t->dp = t->ranks = m->P ? m->P : 1;
+    t->zero = m->zero1;
     return r;
 }
 
@@ -47331,30 +46940,31 @@ static ckr_node *ckr__lm_u64(ckr__ctx *c, uint64_t v)
 /* Words by their names; one without a name that is not 0 by its number. */
 static ckr_node *ckr__lm_named(ckr__ctx *c, const uint8_t *head, const ckr__lm_word *names)
 {
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *v;
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     const ckr__lm_word *w;
     uint32_t i;
-    for (i = 0; d && i < CKR__LM_HEAD / 4; i++) {
+    for (i = 0; i < CKR__LM_HEAD / 4; i++) {
         const uint8_t *p = head + 4 * i;
+        const char *name;
         for (w = names; w->name && w->at != i; w++) {}
         if (!w->name && ckr__load_u32(p) == 0) continue;
-        v = w->wide ? ckr__lm_u64(c, ckr__load_u64(p))
-                    : ckr__node_int(c, (int32_t)ckr__load_u32(p));
-        if (!ckr__node_set(c, d, w->name ? w->name : ckr__printf(c, "word_%u", (unsigned)i), v))
-            return NULL;
+        name = w->name ? w->name : ckr__printf(c, "word_%u", (unsigned)i);
+        if (!name) return NULL;
+        ckr__node_set(c, d, name, w->wide ? ckr__lm_u64(c, ckr__load_u64(p))
+                                          : ckr__node_int(c, (int32_t)ckr__load_u32(p)));
         if (w->wide) i++;
     }
     return d;
 }
 
-static bool ckr__lm_view(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype dtype, uint32_t file,
+static void ckr__lm_view(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype dtype, uint32_t file,
                          uint64_t at, uint32_t n_dims, const int64_t *shape)
 {
     ckr_node *n = ckr__node(c, CKR_NODE_TENSOR);
     ckr_view *v = CKR__NEW(c, ckr_view);
-    int64_t *dims = CKR__NEW_N(c, int64_t, (uint64_t)n_dims * 2 + 1), numel = 1;
+    int64_t *dims = CKR__NEW_N(c, int64_t, (uint64_t)n_dims * 2), numel = 1;
     uint32_t i;
-    if (!d || !n || !v || !dims) return false;
+    if (!n || !v || !dims) return;
     memcpy(dims, shape, n_dims * sizeof *dims);
     for (i = n_dims; i-- > 0; numel = ckr__times(numel, shape[i])) dims[n_dims + i] = numel;
     v->dtype = dtype;
@@ -47365,144 +46975,104 @@ static bool ckr__lm_view(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype d
     v->shape = dims;
     v->stride = dims + n_dims;
     n->u.view = v;
-    return ckr__node_set(c, d, name, n);
+    ckr__node_set(c, d, name, n);
 }
 
-static bool ckr__lm_view_flat(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype dtype,
-                             uint32_t file, uint64_t at, uint64_t n)
+static void ckr__lm_view_flat(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype dtype,
+                              uint32_t file, uint64_t at, uint64_t n)
 {
     const int64_t shape = (int64_t)n;
-    return ckr__lm_view(c, d, name, dtype, file, at, 1, &shape);
+    ckr__lm_view(c, d, name, dtype, file, at, 1, &shape);
 }
 
-static ckr_result ckr__lm_tree_model(ckr__lm *m, const char *path, ckr_node **root)
+static ckr_result ckr__lm_tree_model(ckr__lm *m, ckr_node **root)
 {
-    ckr_node *params;
-    uint64_t at = CKR__LM_HEAD, layer;
+    ckr_node *params = ckr__node(m->c, CKR_NODE_DICT);
+    uint64_t at = CKR__LM_HEAD;
     int i;
-    ckr_result r = ckr__lm_read_model(m, path);
+    ckr_result r = ckr__lm_read_model(m);
     if (r != CKR_OK) return r;
-    *root = ckr__node(m->c, CKR_NODE_DICT);
-    params = ckr__node(m->c, CKR_NODE_DICT);
-    if (!*root || !params ||
-        !ckr__node_set(m->c, *root, "header",
-                       ckr__lm_named(m->c, m->model_head, ckr__lm_model_words)) ||
-        !ckr__node_set(m->c, *root, "params", params))
-        return m->c->err->code;
     for (i = 0; i < CKR__LM_TENSORS; i++) {
         int64_t shape[3];
         const uint32_t n = ckr__lm_stored(&m->dims, i, shape);
-        if (!ckr__lm_view(m->c, params, ckr__lm_shapes[i].name, m->dtype, m->model, at, n, shape))
-            return m->c->err->code;
-        at += ckr__lm_numel(&m->dims, i, &layer) * ckr_dtype_size(m->dtype);
+        ckr__lm_view(m->c, params, ckr__lm_shapes[i].name, m->dtype, m->model, at, n, shape);
+        at += m->dims.all[i] * ckr_dtype_size(m->dtype);
     }
-    return CKR_OK;
+    *root = ckr__node_dict(m->c, "header", ckr__lm_named(m->c, m->model_head, ckr__lm_model_words),
+                           "params", params, CKR__END);
+    return m->c->err->code;
 }
 
-/* The loader's section at `at` fills the file: its counts do not say another end. */
-static ckr_result ckr__lm_section_at(ckr__ctx *c, uint32_t file, uint64_t at, uint64_t n[2],
-                                     bool *yes)
+static ckr_node *ckr__lm_tree_loader(ckr__ctx *c, uint32_t file, uint64_t at)
 {
-    const uint64_t size = c->files[file].size, least = ckr__lm_section_size(0, 0);
-    uint8_t raw[8];
-    ckr_result r;
-    *yes = false;
-    if (at > size || size - at < least || (size - at - least) % 4) return CKR_OK;
-    r = ckr__file_read(c, file, at, raw, 8);
-    n[0] = ckr__load_u64(raw);
-    if (r != CKR_OK || n[0] > (size - at - least) / 4) return r;
-    r = ckr__file_read(c, file, at + 8 + 4 * n[0], raw, 8);
-    n[1] = ckr__load_u64(raw);
-    *yes = r == CKR_OK && n[1] == (size - at - least) / 4 - n[0];
-    return r;
-}
-
-static ckr_node *ckr__lm_tree_loader(ckr__ctx *c, uint32_t file, uint64_t at, const uint64_t n[2])
-{
-    static const ckr__lm_word words[] = {
-        { "seed", 0, true }, { "left", 2, false }, { "next", 3, false }, { NULL, 0, false }
-    };
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *mt = ckr__node(c, CKR_NODE_DICT);
-    const uint64_t samples = at + 16 + 4 * n[0], generator = samples + 4 * n[1];
+    uint64_t n[2] = { 0, 0 }, samples, generator;
     uint8_t raw[16];
-    uint32_t i;
-    if (!d || !mt || ckr__file_read(c, file, generator, raw, sizeof raw) != CKR_OK) return NULL;
-    for (i = 0; words[i].name; i++) {
-        const uint8_t *p = raw + 4 * words[i].at;
-        if (!ckr__node_set(c, mt, words[i].name,
-                           ckr__lm_u64(c, words[i].wide ? ckr__load_u64(p) : ckr__load_u32(p))))
-            return NULL;
-    }
-    if (!ckr__lm_view_flat(c, d, "files", CKR_DTYPE_I32, file, at + 8, n[0]) ||
-        !ckr__lm_view_flat(c, d, "samples", CKR_DTYPE_I32, file, samples, n[1]) ||
-        !ckr__lm_view_flat(c, mt, "state", CKR_DTYPE_U32, file, generator + 16, 624) ||
-        !ckr__lm_view_flat(c, mt, "matrix", CKR_DTYPE_U32, file, generator + 2512, 2) ||
-        !ckr__node_set(c, d, "mt19937", mt))
-        return NULL;
+    bool yes;
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *mt;
+    if (ckr__lm_section_at(c, file, at, n, &yes) != CKR_OK) return NULL;
+    samples = at + 16 + 4 * n[0];
+    generator = samples + 4 * n[1];
+    if (ckr__file_read(c, file, generator, raw, sizeof raw) != CKR_OK) return NULL;
+    mt = ckr__node_dict(c, "seed", ckr__lm_u64(c, ckr__load_u64(raw)), "left",
+                        ckr__node_int(c, ckr__load_u32(raw + 8)), "next",
+                        ckr__node_int(c, ckr__load_u32(raw + 12)), CKR__END);
+    ckr__lm_view_flat(c, mt, "state", CKR_DTYPE_U32, file, generator + 16, 624);
+    ckr__lm_view_flat(c, mt, "matrix", CKR_DTYPE_U32, file, generator + 2512, 2);
+    ckr__lm_view_flat(c, d, "files", CKR_DTYPE_I32, file, at + 8, n[0]);
+    ckr__lm_view_flat(c, d, "samples", CKR_DTYPE_I32, file, samples, n[1]);
+    ckr__node_set(c, d, "mt19937", mt);
     return d;
 }
 
 /* Elements of a slot. With a loader's section behind them only the model beside the file tells:
    all, or one of P parts; 0: nothing does. */
-static ckr_result ckr__lm_tree_share(ckr__lm *m, const char *path, const ckr__lm_rank *x,
-                                     uint64_t slots, uint64_t n[2], uint64_t *share)
+static ckr_result ckr__lm_tree_share(ckr__lm *m, const ckr__lm_rank *x, uint64_t *share)
 {
-    const uint64_t body = m->c->files[x->file].size - CKR__LM_HEAD;
-    const uint32_t P = ckr__load_u32(x->head + 8);
-    const char *base = ckr__base(path), *model;
+    const char *path = m->path, *base = ckr__base(path);
+    const uint64_t body = m->c->files[x->file].size - CKR__LM_HEAD, slots = m->master ? 3 : 2,
+                   ranks[2] = { 1, ckr__load_u32(x->head + 8) };
     bool yes = false;
     ckr__rankfile f;
-    uint64_t k[2];
+    uint64_t at;
     int i;
     ckr_result r;
-    *share = 0;
-    if (!ckr__load_u32(x->head + 20)) {
-        if (body % (4 * slots) == 0) *share = body / (4 * slots);
-        return CKR_OK;
-    }
-    if (ckr__form_find(ckr__lm_forms, base, &f) != CKR__LM_STATE) return CKR_OK;
-    model = ckr__printf(m->c, "%.*smodel_%08lld.bin", (int)(base - path), path, (long long)f.step);
-    if (!model) return m->c->err->code;
-    if (ckr__path_kind(m->c, model) != CKR_FILE_REGULAR) return CKR_OK;
-    r = ckr__lm_read_model(m, model);
-    k[0] = m->dims.n;
-    k[1] = P && m->dims.n % P == 0 ? m->dims.n / P : 0;
-    for (i = 0; i < 2 && r == CKR_OK && !yes; i++) {
-        r = ckr__lm_section_at(m->c, x->file, CKR__LM_HEAD + 4 * slots * k[i], n, &yes);
-        if (yes) *share = k[i];
+    *share = !m->shuffle && body % (4 * slots) == 0 ? body / (4 * slots) : 0;
+    if (!m->shuffle || ckr__form_find(ckr__lm_forms, base, &f) != CKR__LM_STATE) return CKR_OK;
+    m->path = ckr__printf(m->c, "%.*smodel_%08lld.bin", (int)(base - path), path,
+                          (long long)f.step);
+    if (!m->path) return m->c->err->code;
+    if (ckr__path_kind(m->c, m->path) != CKR_FILE_REGULAR) return CKR_OK;
+    r = ckr__lm_read_model(m);
+    for (i = 0; i < 2 && r == CKR_OK && !yes && ranks[i]; i++) {
+        r = ckr__lm_fits(m, x->file, ranks[i], &at, &yes);
+        if (yes) *share = m->dims.n / ranks[i];
     }
     return r;
 }
 
-static ckr_result ckr__lm_tree_state(ckr__lm *m, const char *path, ckr_node **root)
+static ckr_result ckr__lm_tree_state(ckr__lm *m, ckr_node **root)
 {
     static const char *const names[] = { "m", "v", "master" };
-    ckr__lm_rank x;
-    uint64_t slots, share, at = CKR__LM_HEAD, n[2] = { 0, 0 };
+    ckr__lm_rank x = CKR_ZERO;
+    uint64_t share, at = CKR__LM_HEAD;
     uint32_t i;
-    ckr_node *loader;
-    ckr_result r;
-    memset(&x, 0, sizeof x);
-    r = ckr__lm_head(m, path, 20240527u, &x.file, &x.head);
+    ckr_node *d;
+    ckr_result r = ckr__lm_head(m, m->path, 20240527u, &x.file, &x.head);
     if (r != CKR_OK) return r;
-    slots = ckr__load_u32(x.head + 16) ? 3 : 2;
-    r = ckr__lm_tree_share(m, path, &x, slots, n, &share);
+    m->master = ckr__load_u32(x.head + 16) != 0;
+    m->shuffle = ckr__load_u32(x.head + 20) != 0;
+    r = ckr__lm_tree_share(m, &x, &share);
     if (r != CKR_OK) return r;
-    *root = ckr__node(m->c, CKR_NODE_DICT);
-    if (!*root || !ckr__node_set(m->c, *root, "header",
-                                 ckr__lm_named(m->c, x.head, ckr__lm_state_words)))
-        return m->c->err->code;
-    for (i = 0; i < slots && share; i++, at += 4 * share)
-        if (!ckr__lm_view_flat(m->c, *root, names[i], CKR_DTYPE_F32, x.file, at, share))
-            return m->c->err->code;
-    if (share && ckr__load_u32(x.head + 20)) {
-        loader = ckr__lm_tree_loader(m->c, x.file, at, n);
-        if (!loader || !ckr__node_set(m->c, *root, "loader", loader)) return m->c->err->code;
-    }
-    if (!share && !ckr__lm_view_flat(m->c, *root, "rest", CKR_DTYPE_U8, x.file, at,
-                                    m->c->files[x.file].size - at))
-        return m->c->err->code;
-    return CKR_OK;
+    *root = d = ckr__node_dict(m->c, "header", ckr__lm_named(m->c, x.head, ckr__lm_state_words),
+                               CKR__END);
+    for (i = 0; i < (m->master ? 3 : 2) && share; i++, at += 4 * share)
+        ckr__lm_view_flat(m->c, d, names[i], CKR_DTYPE_F32, x.file, at, share);
+    if (share && m->shuffle)
+        ckr__node_set(m->c, d, "loader", ckr__lm_tree_loader(m->c, x.file, at));
+    if (!share)
+        ckr__lm_view_flat(m->c, d, "rest", CKR_DTYPE_U8, x.file, at,
+                          m->c->files[x.file].size - at);
+    return m->c->err->code;
 }
 
 /* *root NULL: the file is not llm.c's. */
@@ -47522,9 +47092,9 @@ static ckr_result ckr__lm_tree(ckr__ctx *c, const char *path, uint32_t file, ckr
     m = CKR__NEW(c, ckr__lm);
     if (!m) return c->err->code;
     m->c = c;
+    m->path = path;
     *format = CKR_FORMAT_LLMC;
-    return magic == 20240326u ? ckr__lm_tree_model(m, path, root)
-                              : ckr__lm_tree_state(m, path, root);
+    return magic == 20240326u ? ckr__lm_tree_model(m, root) : ckr__lm_tree_state(m, root);
 }
 
 /* >>llmc.carried -------------------------------------------------------------- */
@@ -47536,25 +47106,17 @@ static bool ckr__lm_carried_rank(ckr__ctx *c, const ckr__lm *m, const ckr_node *
 {
     const ckr_node *shuffle = ckr_node_get(x, "shuffle");
     const uint64_t n = ckr_node_str(shuffle) ? shuffle->count / 2 : 0;
-    uint64_t at;
-    uint8_t *full = (uint8_t *)ckr__arena(c, CKR__LM_HEAD), *p;
-    if (!full) return false;
-    memcpy(full, m->ranks[0].head, CKR__LM_HEAD);
-    if (!ckr__hex_bytes(ckr_node_get(x, "head"), 56, full + 80)) return false;
-    r->head = full;
-    r->rng = ckr__load_u64(full + 80);
-    r->rng_last = ckr__load_u64(full + 88);
-    r->shard = ckr__load_u64(full + 120);
-    r->sample = ckr__load_u64(full + 128);
+    uint64_t at, n_files;
+    uint8_t *head = CKR__DUP(c, uint8_t, m->ranks[0].head, CKR__LM_HEAD), *p;
+    if (!head || !ckr__hex_bytes(ckr_node_get(x, "head"), 56, head + 80)) return false;
+    ckr__lm_stands(r, head);
     if (!m->shuffle) return !n;
-    p = (uint8_t *)ckr__arena_n(c, n, 1);
-    if (!p || !ckr__hex_bytes(shuffle, (size_t)n, p) || n < 16 + CKR__LM_MT ||
-        ckr__load_u64(p) > n / 4 ||
-        8 + 4 * ckr__load_u64(p) + 8 + CKR__LM_MT > n ||
-        ckr__load_u64(p + 8 + 4 * ckr__load_u64(p)) > n / 4 ||
-        ckr__lm_section_size(ckr__load_u64(p), ckr__load_u64(p + 8 + 4 * ckr__load_u64(p))) != n)
-        return false;
-    return !ckr__lm_section_check(c, r, p, n, &at);
+    p = n < ckr__lm_section_size(0, 0) ? NULL : (uint8_t *)ckr__arena_n(c, n, 1);
+    if (!p || !ckr__hex_bytes(shuffle, (size_t)n, p)) return false;
+    n_files = ckr__load_u64(p);
+    return n_files <= (n - ckr__lm_section_size(0, 0)) / 4 &&
+           ckr__lm_section_is(n, n_files, ckr__load_u64(p + 8 + 4 * n_files)) &&
+           !ckr__lm_section_check(c, r, p, n, &at);
 }
 
 /* >>llmc.data ----------------------------------------------------------------- */
@@ -47582,55 +47144,45 @@ typedef struct ckr__lm_job {
     uint64_t          n_files, unit, old_unit;       /* tokens of a sample; 0: not known  */
     ckr_tensor     ***by;      /* GPT-2's tensors [slot 0..3][tensor * L + layer], or NULL */
     bool              linear;  /* their matrices are (out, in), as torch's Linear has them */
+    ckr__map          names;   /* key of a plain file -> index of its tensor               */
+    const char       *prefix;  /* in front of GPT-2's names                                */
 } ckr__lm_job;
 
-static ckr_result ckr__lm_counts(ckr__lm_job *x, const char *code, ckr_severity severity,
-                                 const char *subject, uint64_t was, uint64_t now,
-                                 const char *reason, const char *remedy)
+/* The section's sum; -1: there is none. */
+static int64_t ckr__lm_section_sum(const ckr__lm_rank *r)
 {
-    char a[24], b[24];
-    ckr__format(a, sizeof a, "%llu", (unsigned long long)was);
-    ckr__format(b, sizeof b, "%llu", (unsigned long long)now);
-    return ckr__say(x->c, code, severity, subject, a, b, reason, remedy);
+    return r->section ? (int64_t)ckr__crc32(0, r->section, (size_t)r->n_section) : -1;
 }
 
-/* A rank's place as text: words 20 to 33 of its header, and its section or the section's sum. */
-static ckr_node *ckr__lm_carry_rank(ckr__ctx *c, const ckr__lm_rank *r, bool sum)
+/* The ranks' places as text: words 20 to 33 of each header, and its section or that one's sum. */
+static ckr_node *ckr__lm_carry_ranks(ckr__ctx *c, const ckr__lm_rank *ranks, uint32_t n, bool sum)
 {
-    ckr_node *x = ckr__node(c, CKR_NODE_DICT);
-    ckr_node *section = !r->section ? NULL
-                        : sum ? ckr__node_int(c, ckr__crc32(0, r->section, (size_t)r->n_section))
-                              : ckr__node_hex(c, r->section, r->n_section);
-    return ckr__node_set(c, x, "head", ckr__node_hex(c, r->head + 80, 56)) &&
-                   (!r->section || ckr__node_set(c, x, "shuffle", section))
-               ? x
-               : NULL;
-}
-
-static bool ckr__lm_carry_ranks(ckr__lm_job *x, ckr_node *d, const char *key,
-                                const ckr__lm_rank *ranks, uint32_t n, bool sum)
-{
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
     uint32_t i;
-    for (i = 0; list && i < n; i++)
-        if (!ckr__node_push(x->c, list, ckr__lm_carry_rank(x->c, &ranks[i], sum))) return false;
-    return ckr__node_set(x->c, d, key, list);
+    for (i = 0; i < n; i++) {
+        const ckr__lm_rank *r = &ranks[i];
+        ckr_node *x = ckr__node_dict(c, "head", ckr__node_hex(c, r->head + 80, 56), CKR__END);
+        if (r->section)
+            ckr__node_set(c, x, "shuffle",
+                          sum ? ckr__node_int(c, ckr__lm_section_sum(r))
+                              : ckr__node_hex(c, r->section, r->n_section));
+        ckr__node_push(c, list, x);
+    }
+    return list;
 }
 
 /* The ranks that were known, of how many processes; where they were counted anew, in samples of how
    many tokens, and what was written instead. */
-static ckr_node *ckr__lm_carry(ckr__lm_job *x)
+static ckr_node *ckr__lm_carry(const ckr__lm_job *x)
 {
-    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
-    return ckr__node_set(x->c, d, "dialect", ckr__node_str(x->c, "llmc")) &&
-                   ckr__node_set(x->c, d, "step", ckr__node_int(x->c, x->step)) &&
-                   ckr__node_set(x->c, d, "processes", ckr__node_int(x->c, x->processes)) &&
-                   ckr__lm_carry_ranks(x, d, "ranks", x->from, x->P, false) &&
-                   (!x->tokens ||
-                    (ckr__node_set(x->c, d, "unit", ckr__node_int(x->c, (int64_t)x->old_unit)) &&
-                     ckr__lm_carry_ranks(x, d, "written", x->wrote, x->Q, true)))
-               ? d
-               : NULL;
+    ckr_node *d = ckr__node_dict(
+        x->c, "dialect", ckr__node_str(x->c, "llmc"), "step", ckr__node_int(x->c, x->step),
+        "processes", ckr__node_int(x->c, x->processes), "ranks",
+        ckr__lm_carry_ranks(x->c, x->from, x->P, false), CKR__END);
+    if (!x->tokens) return d;
+    ckr__node_set(x->c, d, "unit", ckr__node_int(x->c, (int64_t)x->old_unit));
+    ckr__node_set(x->c, d, "written", ckr__lm_carry_ranks(x->c, x->wrote, x->Q, true));
+    return d;
 }
 
 static bool ckr__lm_same_place(const ckr__lm_rank *a, const ckr__lm_rank *b)
@@ -47645,11 +47197,10 @@ static bool ckr__lm_same_place(const ckr__lm_rank *a, const ckr__lm_rank *b)
 static bool ckr__lm_undoes(ckr__lm_job *x, const ckr_node *d, uint32_t processes)
 {
     const ckr_node *list = ckr_node_get(d, "written");
-    const int64_t B = x->t->micro_batch, T = x->t->seq_len;
     int64_t unit;
     uint32_t i;
-    if (!x->t->data || B <= 0 || T <= 0 || B > 1 << 24 || T > 1 << 24 || x->Q != processes ||
-        !ckr_node_i64(ckr_node_get(d, "unit"), &unit) || unit / x->Q != B * T || unit % x->Q ||
+    if (!x->t->data || !x->unit || x->Q != processes ||
+        !ckr_node_i64(ckr_node_get(d, "unit"), &unit) || unit != (int64_t)x->unit ||
         !ckr_node_is_list(list) || list->count != x->m->P)
         return false;
     for (i = 0; i < x->m->P; i++) {
@@ -47659,7 +47210,7 @@ static bool ckr__lm_undoes(ckr__lm_job *x, const ckr_node *d, uint32_t processes
         int64_t sum = -1;
         ckr_node_i64(ckr_node_get(w, "shuffle"), &sum);
         if (!ckr__hex_bytes(ckr_node_get(w, "head"), 56, head) || memcmp(head, r->head + 80, 56) ||
-            sum != (r->section ? (int64_t)ckr__crc32(0, r->section, (size_t)r->n_section) : -1))
+            sum != ckr__lm_section_sum(r))
             return false;
     }
     return true;
@@ -47702,115 +47253,86 @@ static ckr_result ckr__lm_origin(ckr__lm_job *x)
     return CKR_OK;
 }
 
-/* A token file's number of tokens. */
-static ckr_result ckr__lm_token_file(ckr__ctx *c, const char *path, uint64_t *n)
-{
-    uint32_t file;
-    uint8_t head[12];
-    ckr_result r = ckr__file_open(c, path, &file);
-    if (r == CKR_OK && c->files[file].size < CKR__LM_HEAD) memset(head, 0, sizeof head);
-    else if (r == CKR_OK) r = ckr__file_read(c, file, 0, head, sizeof head);
-    if (r != CKR_OK) return r;
-    *n = ckr__load_u32(head + 8);
-    if (ckr__load_u32(head) == 20240520u && ckr__load_u32(head + 4) == 1 && *n > 1 &&
-        c->files[file].size == CKR__LM_HEAD + 2 * *n)
-        return CKR_OK;
-    return ckr__fail(c->err, CKR_ITEM_LLMC_TOKENS, path, 0, NULL,
-                     "not a token file of llm.c: magic 20240520, version 1, 16-bit tokens up to "
-                     "its end were expected");
-}
-
 typedef struct ckr__lm_paths { const char **list; uint64_t n; } ckr__lm_paths;
-
-static bool ckr__lm_paths_add(ckr__ctx *c, ckr__lm_paths *x, const char *path)
-{
-    void *array = (void *)x->list;
-    const char **p = path ? (const char **)ckr__append(c, &array, &x->n, sizeof *p) : NULL;
-    x->list = (const char **)array;
-    if (p) *p = path;
-    return p != NULL;
-}
-
-/* The paths of one more part of the pattern; `last`: files are wanted, else directories. Only the
-   directory in front of the first wildcard has to be there. */
-static ckr_result ckr__lm_glob_part(ckr__ctx *c, const ckr__lm_paths *in, const char *part,
-                                    bool last, bool first, ckr__lm_paths *out)
-{
-    const bool wild = strpbrk(part, CKR__GLOB) != NULL;
-    uint64_t i, k;
-    for (i = 0; i < in->n; i++) {
-        const char *dir = in->list[i];
-        ckr__dirlist l;
-        ckr_result r;
-        if (!wild) {
-            const char *path = *dir ? ckr__path_join(c, dir, part) : ckr__strdup(c, part);
-            if (!path) return c->err->code;
-            if (last && ckr__path_kind(c, path) != CKR_FILE_REGULAR) continue;
-            if (!ckr__lm_paths_add(c, out, path)) return c->err->code;
-            continue;
-        }
-        if (!first && ckr__path_kind(c, *dir ? dir : ".") != CKR_FILE_DIR) continue;
-        r = ckr__dir_list(c, *dir ? dir : ".", &l);
-        if (r != CKR_OK) return r;
-        for (k = 0; k < l.n; k++) {
-            const char *name = l.items[k]->name;
-            if (l.items[k]->is_dir != !last || !ckr__glob(part, name)) continue;
-            if (!ckr__lm_paths_add(c, out, *dir ? ckr__path_join(c, dir, name)
-                                                : ckr__strdup(c, name)))
-                return c->err->code;
-        }
-    }
-    return CKR_OK;
-}
 
 static int ckr__lm_path_cmp(const void *a, const void *b)
 {
     return strcmp((const char *)a, (const char *)b);
 }
 
-/* The paths that match, in the order in which glob returns them. */
+/* The paths that match, in the order in which glob returns them. Only the directory in front of the
+   first wildcard has to be there. */
 static ckr_result ckr__lm_glob(ckr__ctx *c, const char *pattern, ckr__lm_paths *out)
 {
-    const char *p = pattern, *root;
-    bool wild = false, last = false;
-    ckr_result r = CKR_OK;
+    const char *p = pattern, *root, *path;
+    bool seen = false, last = false;           /* a wildcard; the part that files are wanted of */
+    uint64_t i, k;
+    ckr__dirlist l;
     while (*p == '/') p++;
     root = p == pattern ? "" : "/";
 #ifdef _WIN32
     if (p == pattern + 2) root = "//";             /* a server's share                     */
 #endif
     memset(out, 0, sizeof *out);
-    if (!ckr__lm_paths_add(c, out, root)) return c->err->code;
-    while (r == CKR_OK && !last && *p) {
+    *CKR__PUSH(const char *, c, out->list, out->n) = root;
+    while (!last && *p) {
         const size_t n = strcspn(p, "/");
         const char *part = ckr__strndup(c, p, n);
         const ckr__lm_paths in = *out;
-        if (!part) return c->err->code;
+        const bool wild = part && strpbrk(part, CKR__GLOB);
         for (p += n; *p == '/'; p++) {}
         last = !*p;
         memset(out, 0, sizeof *out);
-        r = ckr__lm_glob_part(c, &in, part, last, !wild, out);
-        wild = wild || strpbrk(part, CKR__GLOB) != NULL;
+        for (i = 0; i < in.n && !ckr__failed(c); i++) {
+            const char *dir = *in.list[i] ? in.list[i] : ".";
+            if (!wild) {
+                path = ckr__path_join(c, in.list[i], part);
+                if (path && (!last || ckr__path_kind(c, path) == CKR_FILE_REGULAR))
+                    *CKR__PUSH(const char *, c, out->list, out->n) = path;
+                continue;
+            }
+            if (seen && ckr__path_kind(c, dir) != CKR_FILE_DIR) continue;
+            if (ckr__dir_list(c, dir, &l) != CKR_OK) break;
+            for (k = 0; k < l.n; k++) {
+                if (l.items[k]->is_dir != !last || !ckr__glob(part, l.items[k]->name)) continue;
+                path = ckr__path_join(c, in.list[i], l.items[k]->name);
+                *CKR__PUSH(const char *, c, out->list, out->n) = path;
+            }
+        }
+        seen = seen || wild;
+        if (ckr__failed(c)) return c->err->code;
     }
-    if (r == CKR_OK && !ckr__sort(c, (void **)(void *)out->list, (size_t)out->n, ckr__lm_path_cmp))
-        r = c->err->code;
-    return r;
+    ckr__sort(c, (void **)(void *)out->list, (size_t)out->n, ckr__lm_path_cmp);
+    return c->err->code;
 }
 
-/* The files of --data. */
+/* The files of --data, and each one's number of tokens. */
 static ckr_result ckr__lm_token_files(ckr__lm_job *x)
 {
     ckr__lm_paths l;
     const char *pattern = ckr__path_in(x->c, x->t->data);
+    uint32_t file;
     ckr_result r = pattern ? ckr__lm_glob(x->c, pattern, &l) : x->c->err->code;
     x->tokens = r == CKR_OK ? CKR__NEW_N(x->c, uint64_t, l.n) : NULL;
     if (!x->tokens) return x->c->err->code;
-    for (; x->n_files < l.n && r == CKR_OK; x->n_files++)
-        r = ckr__lm_token_file(x->c, l.list[x->n_files], &x->tokens[x->n_files]);
-    if (r == CKR_OK && !x->n_files)
-        return ckr__fail(x->c->err, CKR_ITEM_PATH_NOT_FOUND, x->t->data, CKR_NO_OFFSET, "--data",
-                         "no file matches");
-    return r;
+    for (; x->n_files < l.n; x->n_files++) {
+        const char *path = l.list[x->n_files];
+        uint64_t n;
+        uint8_t head[12] = { 0 };
+        r = ckr__file_open(x->c, path, &file);
+        if (r == CKR_OK && x->c->files[file].size >= CKR__LM_HEAD)
+            r = ckr__file_read(x->c, file, 0, head, sizeof head);
+        if (r != CKR_OK) return r;
+        x->tokens[x->n_files] = n = ckr__load_u32(head + 8);
+        if (ckr__load_u32(head) != 20240520u || ckr__load_u32(head + 4) != 1 || n < 2 ||
+            x->c->files[file].size != CKR__LM_HEAD + 2 * n)
+            return ckr__fail(x->c->err, CKR_ITEM_LLMC_TOKENS, path, 0, NULL,
+                             "not a token file of llm.c: magic 20240520, version 1, 16-bit tokens "
+                             "up to its end were expected");
+    }
+    return x->n_files ? CKR_OK
+                      : ckr__fail(x->c->err, CKR_ITEM_PATH_NOT_FOUND, x->t->data, CKR_NO_OFFSET,
+                                  "--data", "no file matches");
 }
 
 static uint64_t ckr__lm_samples_of(uint64_t tokens, uint64_t unit)
@@ -47818,35 +47340,33 @@ static uint64_t ckr__lm_samples_of(uint64_t tokens, uint64_t unit)
     return (tokens - 1) / unit;
 }
 
-/* Micro-batches B for which file `k`, at P * T tokens for each of B, has so many samples. */
-static void ckr__lm_batch_range(uint64_t tokens, uint64_t pt, uint64_t samples, uint64_t *lo,
-                                uint64_t *hi)
-{
-    const uint64_t top = samples ? (tokens - 1) / (pt * samples) : UINT64_MAX / 2,
-                   low = (tokens - 1) / pt / (samples + 1) + 1;
-    if (low > *lo) *lo = low;
-    if (top < *hi) *hi = top;
-}
-
-/* The file that a fresh loader of this rank opens first. */
-static bool ckr__lm_first_file(ckr__ctx *c, uint32_t rank, uint64_t n_files, uint64_t *first)
+/* The file that a fresh loader of this rank opens first. Out of memory it is 0, with the error. */
+static uint64_t ckr__lm_first_file(ckr__ctx *c, uint32_t rank, uint64_t n_files)
 {
     uint8_t *p = (uint8_t *)ckr__heap_alloc(c, 4 * (size_t)n_files);
+    uint64_t first;
     ckr_rng mt;
-    if (!p) return false;
-    ckr__lm_identity(p, 0, n_files);
+    if (!p) return 0;
+    ckr__lm_identity(p, n_files);
     ckr_rng_seed(&mt, CKR_RNG_LLMC_MT, 42 + rank);
     ckr__lm_shuffle(&mt, p, n_files);
-    *first = ckr__load_u32(p);
+    first = ckr__load_u32(p);
     ckr__heap_free(c, p, 4 * (size_t)n_files);
-    return true;
+    return first;
+}
+
+/* The file that a rank reads, of those in its order. */
+static uint64_t ckr__lm_current(const ckr__lm_rank *r)
+{
+    return ckr__load_u32(ckr__lm_order(r->section) + 4 * r->shard);
 }
 
 /* The old B from the saved counts: that of the current file, or (a file that was written for llm.c
-   to take it) of the first. 0: none. */
+   to take it) of the first. All from *lo to *hi, at P * T tokens for each, give every rank's number
+   of samples; 0: none does. */
 static ckr_result ckr__lm_old_batch(ckr__lm_job *x, uint64_t T, uint64_t *lo, uint64_t *hi)
 {
-    uint64_t first;
+    const uint64_t pt = x->processes * T;
     uint32_t r;
     int way;
     for (way = 0; way < 2; way++) {
@@ -47854,14 +47374,13 @@ static ckr_result ckr__lm_old_batch(ckr__lm_job *x, uint64_t T, uint64_t *lo, ui
         *hi = UINT64_MAX / 2;
         for (r = 0; r < x->P; r++) {
             const ckr__lm_rank *k = &x->from[r];
-            uint64_t f = ckr__load_u32(ckr__lm_order(k->section) + 4 * k->shard);
-            if (way) {
-                if (!ckr__lm_first_file(x->c, r, x->n_files, &first)) return x->c->err->code;
-                f = first;
-            }
-            ckr__lm_batch_range(x->tokens[f], (uint64_t)x->processes * T, k->n_samples, lo, hi);
+            const uint64_t file = way ? ckr__lm_first_file(x->c, r, x->n_files)
+                                      : ckr__lm_current(k),
+                           last = x->tokens[file] - 1, low = last / pt / (k->n_samples + 1) + 1;
+            if (low > *lo) *lo = low;
+            if (k->n_samples && last / (pt * k->n_samples) < *hi) *hi = last / (pt * k->n_samples);
         }
-        if (*lo <= *hi) return CKR_OK;
+        if (*lo <= *hi || ckr__failed(x->c)) return x->c->err->code;
     }
     *lo = *hi = 0;
     return CKR_OK;
@@ -47871,10 +47390,9 @@ static ckr_result ckr__lm_old_batch(ckr__lm_job *x, uint64_t T, uint64_t *lo, ui
 static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
 {
     const uint64_t T = (uint64_t)x->t->seq_len, B = (uint64_t)x->t->micro_batch;
-    uint64_t tries[2], lo, hi, keep, i;
+    const uint64_t tries[2] = { T, (uint64_t)x->dims.T };
+    uint64_t lo, hi, keep, i;
     ckr_result r;
-    tries[0] = T;
-    tries[1] = (uint64_t)x->dims.T;
     x->old_unit = x->processes * B * T;
     if (!x->shuffle)
         return ckr__say(x->c, "CKR_W_DATA_POSITION", CKR_APPROX, "data", NULL, NULL,
@@ -47893,28 +47411,27 @@ static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
     if (keep < lo || keep > hi) keep = B >= lo && B <= hi ? B : hi;
     x->old_unit = x->processes * keep * tries[i];
     if (lo == hi || x->old_unit == x->unit || keep == B) return CKR_OK;
-    return ckr__lm_counts(x, "CKR_W_DATA_POSITION", CKR_APPROX, "data: -b of the saved run", lo, hi,
-                          "the files do not tell which of these; the largest is taken", NULL);
+    return ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_APPROX, "data: -b of the saved run",
+                        (int64_t)lo, (int64_t)hi,
+                        "the files do not tell which of these; the largest is taken", NULL);
 }
 
 static ckr_result ckr__lm_data_files(ckr__lm_job *x)
 {
-    const int64_t B = x->t->micro_batch, T = x->t->seq_len;
     uint64_t i;
     ckr_result r;
     if (!x->t->data || ((x->t->without & CKR_DATA) && x->P)) return CKR_OK;
-    if (B <= 0 || T <= 0 || B > 1 << 24 || T > 1 << 24)
+    if (!x->unit)
         return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
                            "the place in the files is counted in samples of processes x B x T "
                            "tokens", "--micro-batch B and --seq-len T together with --data");
     r = ckr__lm_token_files(x);
-    x->unit = (uint64_t)x->Q * (uint64_t)B * (uint64_t)T;
     if (!x->P) x->shuffle = true;
     if (r == CKR_OK && x->P && x->shuffle && x->n_files != x->from[0].n_files)
-        return ckr__lm_counts(x, ckr_item_name(CKR_ITEM_LLMC_DATA), CKR_ERROR, "data: token files",
-                              x->from[0].n_files, x->n_files,
-                              "llm.c stops when their number is another",
-                              "give the files of the saved run, or --without data");
+        return ckr__refuse_int(x->c, CKR_ITEM_LLMC_DATA, "data: token files",
+                               (int64_t)x->from[0].n_files, (int64_t)x->n_files,
+                               "llm.c stops when their number is another",
+                               "give the files of the saved run, or --without data");
     for (i = 0; r == CKR_OK && i < x->n_files; i++)
         if (!ckr__lm_samples_of(x->tokens[i], x->unit))
             return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
@@ -47929,53 +47446,37 @@ static uint64_t ckr__lm_new_samples(const ckr__lm_job *x, uint64_t file, uint64_
     return x->tokens ? ckr__lm_samples_of(x->tokens[file], x->unit) : known;
 }
 
-/* The stream of this name that the plan gives to a rank; NULL: it gives none. */
-static const ckr_stream *ckr__lm_given(const ckr__lm_job *x, uint32_t rank, const char *kind,
-                                       const char *name)
+/* The generator of this kind and name that the plan gives to a rank; NULL: it gives none. */
+static const ckr_rng *ckr__lm_given(const ckr__lm_job *x, uint32_t rank, ckr_rng_kind kind,
+                                    const char *name)
 {
     const ckr_stream *s = x->m && !(x->t->without & CKR_RNG)
-                              ? ckr__stream_of(x->s, rank, kind, name)
+                              ? ckr__stream_of(x->s, rank, ckr_rng_kind_name(kind), name)
                               : NULL;
-    return s && s->state && s->value ? s : NULL;
-}
-
-/* The block of its loader's generator, or NULL. */
-static const uint8_t *ckr__lm_given_mt(const ckr__lm_job *x, uint32_t rank)
-{
-    const ckr_stream *s = ckr__lm_given(x, rank, "llmc_mt", "shuffle");
-    return s && s->state->kind == CKR_NODE_BYTES && s->state->count == CKR__LM_MT
-               ? (const uint8_t *)s->state->u.str
-               : NULL;
+    return s && s->value && s->value->kind == kind ? s->value : NULL;
 }
 
 static uint64_t ckr__lm_given_word(const ckr__lm_job *x, uint32_t rank, const char *name)
 {
-    const ckr_stream *s = ckr__lm_given(x, rank, "llmc", name);
-    return s && s->value->kind == CKR_RNG_LLMC && s->value->u.w[0] ? s->value->u.w[0]
-                                                                   : CKR__LM_SEED + (uint64_t)rank;
-}
-
-/* The generator of a loader that is made anew: what the plan derived, else as llm.c seeds it. */
-static void ckr__lm_loader_mt(const ckr__lm_job *x, uint32_t rank, ckr_rng *mt)
-{
-    const uint8_t *p = ckr__lm_given_mt(x, rank);
-    if (!p || rank < x->P ||
-        ckr_rng_decode(CKR_RNG_LLMC_MT, p, CKR__LM_MT, mt, NULL) != CKR_OK)
-        ckr_rng_seed(mt, CKR_RNG_LLMC_MT, 42 + rank);
-    mt->seed = 0;              /* a label that llm.c never sets                           */
+    const ckr_rng *v = ckr__lm_given(x, rank, CKR_RNG_LLMC, name);
+    return v && v->u.w[0] ? v->u.w[0] : CKR__LM_SEED + (uint64_t)rank;
 }
 
 /* The loader of a rank as a run that began afresh would have it, at this file of the order. */
 static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, uint64_t known,
                               uint64_t shard)
 {
+    /* what the plan derived for a new rank, else as llm.c seeds it */
+    const ckr_rng *plan =
+        rank < x->P ? NULL : ckr__lm_given(x, rank, CKR_RNG_LLMC_MT, "shuffle");
     ckr_rng mt;
-    uint64_t i, n = 0, first;
+    uint64_t i, n, room = 0, first = ckr__lm_first_file(x->c, rank, n_files);
     uint8_t *order = (uint8_t *)ckr__arena_n(x->c, n_files, 4), *p = NULL;
-    if (!order) return NULL;
-    if (!ckr__lm_first_file(x->c, rank, n_files, &first)) return NULL;
-    ckr__lm_identity(order, 0, n_files);
-    ckr__lm_loader_mt(x, rank, &mt);
+    if (ckr__failed(x->c)) return NULL;
+    ckr__lm_identity(order, n_files);
+    if (plan) mt = *plan;
+    else ckr_rng_seed(&mt, CKR_RNG_LLMC_MT, 42 + rank);
+    mt.seed = 0;               /* a label that llm.c never sets                           */
     ckr__lm_shuffle(&mt, order, n_files);
     if (ckr__lm_new_samples(x, ckr__load_u32(order + 4 * shard), known) >
         ckr__lm_new_samples(x, first, known)) {        /* llm.c would not take it */
@@ -47983,16 +47484,17 @@ static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, u
         ckr__store_u32(order + 4 * i, ckr__load_u32(order + 4 * shard));
         ckr__store_u32(order + 4 * shard, (uint32_t)first);
     }
-    first = ckr__lm_new_samples(x, first, known);
     for (i = 0; i <= shard; i++) {
         n = ckr__lm_new_samples(x, ckr__load_u32(order + 4 * i), known);
-        p = ckr__lm_section_new(x->c, n_files, n > first ? n : first);
+        room = ckr__lm_new_samples(x, first, known);
+        if (n > room) room = n;
+        p = ckr__lm_section_new(x->c, n_files, room);
         if (!p) return NULL;
-        ckr__lm_identity(ckr__lm_samples(p, n_files), 0, n > first ? n : first);
+        ckr__lm_identity(ckr__lm_samples(p, n_files), room);
         ckr__lm_shuffle(&mt, ckr__lm_samples(p, n_files), n);
     }
     memcpy(ckr__lm_order(p), order, 4 * (size_t)n_files);
-    ckr_rng_encode(&mt, ckr__lm_samples(p, n_files) + 4 * (n > first ? n : first), CKR__LM_MT);
+    ckr_rng_encode(&mt, ckr__lm_samples(p, n_files) + 4 * room, CKR__LM_MT);
     return p;
 }
 
@@ -48000,9 +47502,7 @@ static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, u
    keep its place; any other change shuffles again, on from the saved generator. */
 static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n, uint64_t room)
 {
-    const uint64_t old = ckr__lm_samples_of(
-                       x->tokens[ckr__load_u32(ckr__lm_order(k->section) + 4 * k->shard)],
-                       x->old_unit),
+    const uint64_t old = ckr__lm_samples_of(x->tokens[ckr__lm_current(k)], x->old_unit),
                    f = k->n_files, split = x->old_unit % x->unit ? 0 : x->old_unit / x->unit;
     const uint8_t *was = ckr__lm_samples(k->section, f);
     uint8_t *p = ckr__lm_section_new(x->c, f, room), *to;
@@ -48012,7 +47512,7 @@ static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n,
     memcpy(ckr__lm_order(p), ckr__lm_order(k->section), 4 * (size_t)f);
     to = ckr__lm_samples(p, f);
     ckr_rng_decode(CKR_RNG_LLMC_MT, k->section + k->n_section - CKR__LM_MT, CKR__LM_MT, &mt, NULL);
-    ckr__lm_identity(to, 0, room);
+    ckr__lm_identity(to, room);
     if (!split) ckr__lm_shuffle(&mt, to, n);
     for (i = 0; split && i < k->n_samples; i++) {
         const uint64_t v = ckr__load_u32(was + 4 * i);
@@ -48024,92 +47524,68 @@ static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n,
 }
 
 /* The section of rank r, its place in *head's words already. */
-static ckr_result ckr__lm_counted(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
+static void ckr__lm_counted(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 {
     const ckr__lm_rank *k = &x->from[r < x->P ? r : 0];
-    uint64_t first = 0, file, n, tokens = to->sample * x->old_unit;
-    to->sample = tokens / x->unit;
-    if (!x->shuffle) return CKR_OK;
-    if (r >= x->P) {
-        to->section = ckr__lm_fresh(x, r, k->n_files, 0, to->shard);
-        if (!to->section) return x->c->err->code;
-        file = ckr__load_u32(ckr__lm_order(to->section) + 4 * to->shard);
-    } else {
-        file = ckr__load_u32(ckr__lm_order(k->section) + 4 * k->shard);
-    }
-    if (!ckr__lm_first_file(x->c, r, k->n_files, &first)) return x->c->err->code;
-    n = ckr__lm_samples_of(x->tokens[file], x->unit);
+    uint64_t first, n;
+    to->sample = to->sample * x->old_unit / x->unit;
+    if (!x->shuffle) return;
+    if (r >= x->P) to->section = ckr__lm_fresh(x, r, k->n_files, 0, to->shard);
+    first = ckr__lm_first_file(x->c, r, k->n_files);
+    if (ckr__failed(x->c)) return;
+    n = ckr__lm_samples_of(x->tokens[ckr__lm_current(to)], x->unit);
     first = ckr__lm_samples_of(x->tokens[first], x->unit);
+    if (n > first) {
+        ckr__refuse_int(x->c, CKR_ITEM_LLMC_DATA, "data", (int64_t)n, (int64_t)first,
+                        "the current file of a rank gives more samples than the first that its "
+                        "loader opens, and llm.c takes no longer an order than that",
+                        "--without data begins with the first file again");
+        return;
+    }
     to->n_section = ckr__lm_section_size(k->n_files, first);
-    if (n > first)
-        return ckr__lm_counts(x, ckr_item_name(CKR_ITEM_LLMC_DATA), CKR_ERROR, "data", n, first,
-                              "the current file of a rank gives more samples than the first that "
-                              "its loader opens, and llm.c takes no longer an order than that",
-                              "--without data begins with the first file again");
     if (r < x->P) to->section = ckr__lm_recut(x, k, n, first);
-    return to->section ? CKR_OK : x->c->err->code;
 }
 
 /* At the beginning of the data. */
-static ckr_result ckr__lm_begin(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
+static void ckr__lm_begin(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 {
-    const ckr__lm_rank *k = x->P ? &x->from[r < x->P ? r : 0] : NULL;
-    const uint64_t n_files = k ? k->n_files : x->n_files;
+    const uint64_t n_files = x->P ? to->n_files : x->n_files;
     to->shard = to->sample = 0;
-    if (!x->shuffle) return CKR_OK;
-    to->section = ckr__lm_fresh(x, r, n_files, k ? k->n_samples : 0, 0);
-    if (!to->section) return x->c->err->code;
+    if (!x->shuffle) return;
+    to->section = ckr__lm_fresh(x, r, n_files, to->n_samples, 0);
+    if (!to->section) return;
     to->n_samples = ckr__load_u64(to->section + 8 + 4 * n_files);
     to->n_section = ckr__lm_section_size(n_files, to->n_samples);
-    return CKR_OK;
-}
-
-/* The words of a rank's generator: the plan's, where the saved ones are not its own. */
-static void ckr__lm_words(const ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
-{
-    if (r < x->P && !(x->t->without & CKR_RNG) && x->t->rng != CKR_RNG_RESEED) return;
-    to->rng = ckr__lm_given_word(x, r, "rng_state");
-    to->rng_last = ckr__lm_given_word(x, r, "rng_state_last_update");
-}
-
-/* With --rng reseed the order stays, the next files are shuffled by another generator. */
-static ckr_result ckr__lm_reseed(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
-{
-    const uint8_t *mt = ckr__lm_given_mt(x, r);
-    uint8_t *p;
-    if (!mt || !to->section || x->t->rng != CKR_RNG_RESEED || r >= x->P) return CKR_OK;
-    p = (uint8_t *)ckr__arena_n(x->c, to->n_section, 1);
-    if (!p) return x->c->err->code;
-    memcpy(p, to->section, (size_t)(to->n_section - CKR__LM_MT));
-    memcpy(p + (to->n_section - CKR__LM_MT), mt, CKR__LM_MT);
-    to->section = p;
-    return CKR_OK;
 }
 
 /* Where rank r of the coming run stands. */
-static ckr_result ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
+static void ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 {
-    const bool known = r < x->P;
-    ckr_result e = CKR_OK;
+    const bool known = r < x->P, reseed = x->t->rng == CKR_RNG_RESEED;
+    const ckr_rng *mt =
+        known && reseed ? ckr__lm_given(x, r, CKR_RNG_LLMC_MT, "shuffle") : NULL;
+    uint8_t *p;
     memset(to, 0, sizeof *to);
     if (x->P) *to = x->from[known ? r : 0];
-    ckr__lm_words(x, r, to);
-    if (!x->P && !x->shuffle) return CKR_OK;
-    if (!x->P || (x->t->without & CKR_DATA)) {
-        e = ckr__lm_begin(x, r, to);
-    } else if (x->tokens) {
-        e = ckr__lm_counted(x, r, to);
-    } else if (!known && x->shuffle) {
-        to->section = ckr__lm_fresh(x, r, to->n_files, to->n_samples, to->shard);
-        if (!to->section) e = x->c->err->code;
+    if (!known || reseed || (x->t->without & CKR_RNG)) {       /* the saved ones are not its own */
+        to->rng = ckr__lm_given_word(x, r, "rng_state");
+        to->rng_last = ckr__lm_given_word(x, r, "rng_state_last_update");
     }
-    return e == CKR_OK ? ckr__lm_reseed(x, r, to) : e;
+    if (!x->P && !x->shuffle) return;
+    if (!x->P || (x->t->without & CKR_DATA)) ckr__lm_begin(x, r, to);
+    else if (x->tokens) ckr__lm_counted(x, r, to);
+    else if (!known && x->shuffle)
+        to->section = ckr__lm_fresh(x, r, to->n_files, to->n_samples, to->shard);
+    if (!mt || !to->section) return;
+    /* the order stays, the next files are shuffled by another generator */
+    p = CKR__DUP(x->c, uint8_t, to->section, to->n_section);
+    if (p) ckr_rng_encode(mt, p + (to->n_section - CKR__LM_MT), CKR__LM_MT);
+    to->section = p;
 }
 
 /* What the report says of streams and data. */
 static ckr_result ckr__lm_say_places(ckr__lm_job *x)
 {
-    char what[120];
     if (!x->P)
         return ckr__say(x->c, "CKR_W_DATA_NEW", CKR_APPROX, "data and random streams", NULL, NULL,
                         x->tokens
@@ -48118,15 +47594,14 @@ static ckr_result ckr__lm_say_places(ckr__lm_job *x)
                         x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T to shuffle");
     if (x->t->without & CKR_DATA) return CKR_OK;
     if (x->tokens && x->unit != x->old_unit)
-        return ckr__lm_counts(x, "CKR_W_DATA_POSITION", CKR_APPROX, "tokens of a sample",
-                              x->old_unit, x->unit,
-                              "the position was counted anew, rounded down to whole samples; the "
-                              "order of the current file is another",
-                              NULL);
+        return ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_APPROX, "tokens of a sample",
+                            (int64_t)x->old_unit, (int64_t)x->unit,
+                            "the position was counted anew, rounded down to whole samples; the "
+                            "order of the current file is another", NULL);
     if (x->Q == x->processes) return CKR_OK;
-    ckr__format(what, sizeof what, "the old -b times %lu/%lu", (unsigned long)x->processes,
-                (unsigned long)x->Q);
-    return ckr__say(x->c, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run", what,
+    return ckr__say(x->c, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run",
+                    ckr__printf(x->c, "the old -b times %lu/%lu", (unsigned long)x->processes,
+                                (unsigned long)x->Q),
                     x->tokens
                         ? "ranks read other slices of the same samples"
                         : "the position counts samples of processes x B x T tokens, and was kept: "
@@ -48138,16 +47613,15 @@ static ckr_result ckr__lm_say_places(ckr__lm_job *x)
 
 static ckr__out_file *ckr__lm_file(ckr__lm_job *x, const char *path, ckr_format format)
 {
-    ckr__out_file *f = path ? ckr__out_file_add(x->out, path, format) : NULL;
-    if (!f) return NULL;
-    f->root = ckr__node(x->c, CKR_NODE_LIST);
-    return f->root ? f : NULL;
+    ckr__out_file *f = ckr__out_file_add(x->out, path, format);
+    if (f) f->root = ckr__node(x->c, CKR_NODE_LIST);
+    return ckr__failed(x->c) ? NULL : f;
 }
 
-static bool ckr__lm_put(ckr__lm_job *x, ckr__out_file *f, const uint8_t *p, uint64_t n)
+static void ckr__lm_put(ckr__lm_job *x, ckr__out_file *f, const uint8_t *p, uint64_t n)
 {
-    return ckr__node_push(x->c, f->root,
-                          ckr__node_text(x->c, CKR_NODE_BYTES, (const char *)p, (size_t)n));
+    ckr__node_push(x->c, f->root,
+                   ckr__node_text(x->c, CKR_NODE_BYTES, (const char *)p, (size_t)n));
 }
 
 /* Boxes of llm.c's stacked tensor, as boxes of GPT-2's: an axis less, and turned round where its
@@ -48189,9 +47663,8 @@ static bool ckr__lm_bind(ckr__lm_job *x, ckr_entry *e, int i, uint32_t slot, boo
     int64_t shape[3];
     const uint32_t n = ckr__lm_stored(&x->dims, i, shape);
     ckr__block *b = ckr__block_whole(x->c, n, shape);
-    ckr__lm_turn w;
+    ckr__lm_turn w = CKR_ZERO;
     if (!b) return false;
-    memset(&w, 0, sizeof w);
     w.layers = x->by[slot] + (size_t)i * (size_t)x->dims.L;
     if (x->m)
         return ckr__bind_flat(x->c, e, w.layers[0], replica, b, (int64_t)begin, (int64_t)end, at);
@@ -48204,174 +47677,128 @@ static bool ckr__lm_bind(ckr__lm_job *x, ckr_entry *e, int i, uint32_t slot, boo
                             ckr__lm_turn_piece, &w);
 }
 
-static ckr_node *ckr__lm_entry(ckr__lm_job *x, ckr__out_file *f, const char *name, ckr_dtype dtype,
-                               uint64_t n)
+/* Slot 0: the parameters, for the model's file; else ckr__lm_slots[slot - 1] of rank r. */
+static void ckr__lm_emit_slot(ckr__lm_job *x, ckr__out_file *f, uint32_t slot, uint32_t r)
 {
-    const int64_t shape = (int64_t)n;
-    ckr_node *e = ckr__entry_new(x->c, f, name, dtype, 1, &shape);
-    return e && ckr__node_push(x->c, f->root, e) ? e : NULL;
+    const uint64_t share = slot && x->zero1 ? x->Q : 1;
+    const int64_t all = (int64_t)(x->dims.n / share);
+    const ckr_dtype dtype = slot ? CKR_DTYPE_F32 : x->dtype;
+    /* masters that are made here are the fp32 parameters; an fp32 file of a bf16 run holds the
+       masters: they are what its parameters round */
+    const bool up = !slot && x->master && x->m && dtype == CKR_DTYPE_F32 &&
+                    x->m->dtype == CKR_DTYPE_BF16;
+    const uint32_t from = up ? 3 : slot == 3 && !x->by[3] ? 0 : slot;
+    const char *name = slot ? ckr__lm_slots[slot - 1] : "params";
+    ckr_node *e = ckr__entry_new(x->c, f, name, dtype, 1, &all);
+    uint64_t at = 0, l;
+    int i;
+    if (!ckr__node_push(x->c, f->root, e)) return;
+    for (i = 0; i < CKR__LM_TENSORS; i++) {
+        const uint64_t n = x->dims.all[i], step = share > 1 ? x->dims.layer[i] : n,
+                       part = step / share, mine = share > 1 ? r * part : 0,
+                       first = e->u.entry->n_binds;
+        const ckr_tensor *as = x->by[0][(size_t)i * (size_t)x->dims.L];
+        for (l = 0; l < n; l += step, at += part * ckr_dtype_size(dtype))
+            if (!ckr__lm_bind(x, e->u.entry, i, from, slot && share == 1 && r > 0, l + mine,
+                              l + mine + part, at))
+                return;
+        if (from == slot) continue;
+        if (slot) as = ckr__out_made(x->out, as, "master", CKR_DTYPE_F32);
+        ckr__bind_taken_for(e->u.entry, first, as, NULL);
+    }
 }
 
-static ckr_result ckr__lm_emit_model(ckr__lm_job *x)
+static void ckr__lm_emit_model(ckr__lm_job *x)
 {
     const int64_t v[] = { 20240326, x->dtype == CKR_DTYPE_F32 ? 3 : 5, x->dims.T, x->dims.V,
                           x->dims.L, x->dims.NH, x->dims.C, x->dims.Vp };
-    uint8_t *head = (uint8_t *)ckr__arena(x->c, CKR__LM_HEAD);
+    uint8_t head[CKR__LM_HEAD] = { 0 };
     ckr__out_file *f =
         ckr__lm_file(x, ckr__printf(x->c, "model_%08lld.bin", (long long)x->step), CKR_FORMAT_RAW);
-    /* an fp32 file of a bf16 run holds the masters: they are what its parameters round */
-    const bool up = x->master && x->m && x->dtype == CKR_DTYPE_F32 &&
-                    x->m->dtype == CKR_DTYPE_BF16;
-    uint64_t at = 0, n, layer;
-    ckr_node *e;
     int i;
-    if (!head || !f) return x->c->err->code;
+    if (!f) return;
     if (x->m) memcpy(head, x->m->model_head, CKR__LM_HEAD);
     for (i = 0; i < 8; i++) ckr__store_u32(head + 4 * i, (uint32_t)v[i]);
-    e = ckr__lm_put(x, f, head, CKR__LM_HEAD) ? ckr__lm_entry(x, f, "params", x->dtype, x->dims.n)
-                                              : NULL;
-    for (i = 0; i < CKR__LM_TENSORS; i++, at += n * ckr_dtype_size(x->dtype)) {
-        const uint64_t first = e ? e->u.entry->n_binds : 0;
-        n = ckr__lm_numel(&x->dims, i, &layer);
-        if (!e || !ckr__lm_bind(x, e->u.entry, i, up ? 3 : 0, false, 0, n, at))
-            return x->c->err->code;
-        if (up)
-            ckr__bind_taken_for(e->u.entry, first, x->by[0][(size_t)i * (size_t)x->dims.L], NULL);
-    }
-    return CKR_OK;
+    ckr__lm_put(x, f, head, CKR__LM_HEAD);
+    ckr__lm_emit_slot(x, f, 0, 0);
 }
 
-/* One of m, v, master of rank r. */
-static ckr_result ckr__lm_emit_slot(ckr__lm_job *x, ckr__out_file *f, uint32_t slot, uint32_t r)
+static void ckr__lm_emit_state(ckr__lm_job *x, uint32_t r)
 {
-    const uint64_t share = x->zero1 ? x->Q : 1;
-    /* masters that are made here are the fp32 parameters */
-    const uint32_t from = slot == 3 && !x->by[3] ? 0 : slot;
-    ckr_node *e = ckr__lm_entry(x, f, ckr__lm_slots[slot - 1], CKR_DTYPE_F32, x->dims.n / share);
-    uint64_t at = 0, l, layer;
-    int i;
-    if (!e) return x->c->err->code;
-    for (i = 0; i < CKR__LM_TENSORS; i++) {
-        const uint64_t n = ckr__lm_numel(&x->dims, i, &layer), part = layer / share;
-        const uint64_t mine = x->zero1 ? r * part : 0, first = e->u.entry->n_binds;
-        const bool replica = !x->zero1 && r > 0;
-        const ckr_tensor *made;
-        for (l = 0; l < (x->zero1 ? n / layer : 1); l++, at += 4 * (x->zero1 ? part : n))
-            if (!ckr__lm_bind(x, e->u.entry, i, from, replica, l * layer + mine,
-                              x->zero1 ? l * layer + mine + part : n, at))
-                return x->c->err->code;
-        if (from) continue;
-        made = ckr__out_made(x->out, x->by[0][(size_t)i * (size_t)x->dims.L], "master",
-                             CKR_DTYPE_F32);
-        if (!made) return x->c->err->code;
-        ckr__bind_taken_for(e->u.entry, first, made, NULL);
-    }
-    return CKR_OK;
-}
-
-static ckr_result ckr__lm_emit_state(ckr__lm_job *x, uint32_t r)
-{
-    ckr__lm_rank place;
+    const uint32_t v[] = { 20240527u, 1, x->Q, r, x->master, x->shuffle };
+    ckr__lm_rank *place = &x->wrote[r];
     uint8_t *head = (uint8_t *)ckr__arena(x->c, CKR__LM_HEAD);
     ckr__out_file *f = ckr__lm_file(
         x, ckr__printf(x->c, "state_%08lld_%05lu.bin", (long long)x->step, (unsigned long)r),
         CKR_FORMAT_RAW);
-    uint32_t slot;
-    ckr_result e = ckr__lm_place(x, r, &place);
-    if (!head || !f) return x->c->err->code;
-    if (e != CKR_OK || x->c->refused) return e;
-    if (place.head) memcpy(head, place.head, CKR__LM_HEAD);
-    ckr__store_u32(head, 20240527u);
-    ckr__store_u32(head + 4, 1);
-    ckr__store_u32(head + 8, x->Q);
-    ckr__store_u32(head + 12, r);
-    ckr__store_u32(head + 16, x->master);
-    ckr__store_u32(head + 20, x->shuffle);
+    uint32_t i;
+    ckr__lm_place(x, r, place);
+    if (!head || !f || ckr__failed(x->c) || x->c->refused) return;
+    if (place->head) memcpy(head, place->head, CKR__LM_HEAD);
+    for (i = 0; i < 6; i++) ckr__store_u32(head + 4 * i, v[i]);
     ckr__store_u32(head + 40, (uint32_t)x->step);
-    ckr__store_u64(head + 80, place.rng);
-    ckr__store_u64(head + 88, place.rng_last);
-    ckr__store_u64(head + 120, place.shard);
-    ckr__store_u64(head + 128, place.sample);
-    place.head = head;
-    x->wrote[r] = place;
-    if (!ckr__lm_put(x, f, head, CKR__LM_HEAD)) return x->c->err->code;
-    for (slot = 1; slot <= (x->master ? 3u : 2u) && e == CKR_OK; slot++)
-        e = ckr__lm_emit_slot(x, f, slot, r);
-    if (e == CKR_OK && place.section && !ckr__lm_put(x, f, place.section, place.n_section))
-        return x->c->err->code;
-    return e;
+    ckr__store_u64(head + 80, place->rng);
+    ckr__store_u64(head + 88, place->rng_last);
+    ckr__store_u64(head + 120, place->shard);
+    ckr__store_u64(head + 128, place->sample);
+    place->head = head;
+    ckr__lm_put(x, f, head, CKR__LM_HEAD);
+    for (i = 1; i <= (x->master ? 3u : 2u); i++) ckr__lm_emit_slot(x, f, i, r);
+    if (place->section) ckr__lm_put(x, f, place->section, place->n_section);
 }
 
-static ckr_result ckr__lm_emit_loose(ckr__lm_job *x)
+/* Refuses what llm.c cannot load. The stage of the coming run: asked for, it is that or refused;
+   kept, it may fall back to 0. */
+static void ckr__lm_allowed(ckr__lm_job *x)
 {
-    uint64_t i;
-    ckr_result r = x->m ? ckr__loose_put(x->out, &x->m->loose, x->m->dir, "") : CKR_OK;
-    for (i = 0; i < x->s->n_leftovers && r == CKR_OK && x->m; i++)
-        if (ckr__path_ends(x->s->leftovers[i].path, "/"))
-            r = ckr__say(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, x->s->leftovers[i].path, NULL,
-                         NULL, "directories inside the checkpoint are not written", NULL);
-    return r;
-}
-
-static ckr_result ckr__lm_allowed(ckr__lm_job *x)
-{
+    const int bad = ckr__lm_uneven(&x->dims, x->Q);
+    const char *why;
     if ((x->t->without & CKR_PROGRESS) && x->state)
-        return ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress",
-                           "AdamW counts its steps from the file's number",
-                           "leave out the optimizer too");
-    if (x->dtype == CKR_DTYPE_F32 || x->dtype == CKR_DTYPE_BF16) return CKR_OK;
-    return ckr__refuse(x->c, CKR_ITEM_WRITE_DTYPE, ckr_dtype_name(x->dtype),
-                       "llm.c loads fp32 and bf16 parameters", "--dtype float32 or bfloat16");
-}
-
-/* The stage of the coming run: asked for, it is that or refused; kept, it may fall back to 0. */
-static ckr_result ckr__lm_stage(ckr__lm_job *x)
-{
-    char what[160];
-    int bad = 0;
+        ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress",
+                    "AdamW counts its steps from the file's number",
+                    "leave out the optimizer too");
+    else if (x->dtype != CKR_DTYPE_F32 && x->dtype != CKR_DTYPE_BF16)
+        ckr__refuse(x->c, CKR_ITEM_WRITE_DTYPE, ckr_dtype_name(x->dtype),
+                    "llm.c loads fp32 and bf16 parameters", "--dtype float32 or bfloat16");
     x->zero1 = x->t->topology.zero == 1 && x->Q > 1;
-    if (!x->zero1 || !x->state || ckr__lm_divides(&x->dims, x->Q, &bad)) return CKR_OK;
-    ckr__format(what, sizeof what, "%lu processes do not divide a layer of %s",
-                (unsigned long)x->Q, ckr__lm_shapes[bad].name);
-    if (x->out->zero_told)
-        return ckr__refuse(x->c, CKR_ITEM_LLMC_ZERO_UNEVEN, "zero", what, "--zero 0");
+    if (x->c->refused || !x->zero1 || !x->state || bad == CKR__LM_TENSORS) return;
+    why = ckr__printf(x->c, "%lu processes do not divide a layer of %s", (unsigned long)x->Q,
+                      ckr__lm_shapes[bad].name);
     x->zero1 = false;
-    return ckr__say(x->c, "CKR_W_LLMC_ZERO", CKR_CHANGED, "zero", "1", "0", what, NULL);
+    if (x->out->zero_told) ckr__refuse(x->c, CKR_ITEM_LLMC_ZERO_UNEVEN, "zero", why, "--zero 0");
+    else ckr__say(x->c, "CKR_W_LLMC_ZERO", CKR_CHANGED, "zero", "1", "0", why, NULL);
 }
 
 /* Changes of precision and topology, for the report. */
-static ckr_result ckr__lm_say_changes(ckr__lm_job *x)
+static void ckr__lm_say_changes(ckr__lm_job *x)
 {
     const ckr__lm *m = x->m;
     const ckr_dtype was = m ? m->dtype : x->by[0][0]->dtype;
-    ckr_result r = CKR_OK;
     if (m && x->state && x->Q != m->P)
-        r = ckr__lm_counts(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", m->P, x->Q, "asked for", NULL);
-    if (r == CKR_OK && m && x->state && x->zero1 != m->zero1 && x->Q > 1 && m->P > 1 &&
+        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "dp", m->P, x->Q, "asked for", NULL);
+    if (m && x->state && x->zero1 != m->zero1 && x->Q > 1 && m->P > 1 &&
         x->t->topology.zero == (x->zero1 ? 1 : 0))
-        r = ckr__lm_counts(x, "CKR_W_TOPOLOGY", CKR_CHANGED, "zero", m->zero1, x->zero1,
-                           "asked for", NULL);
-    if (r == CKR_OK && was != x->dtype)
-        r = ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, "params", ckr_dtype_name(was),
-                     ckr_dtype_name(x->dtype),
-                     x->master && x->dtype == CKR_DTYPE_F32
-                         ? "asked for; the masters' values"
-                         : "asked for", NULL);
-    if (r == CKR_OK && x->master && !x->by[3])
-        r = ckr__say(x->c, "CKR_LLMC_MASTERS_MADE", CKR_CHANGED, "master", NULL, NULL,
-                     "the fp32 parameters are kept as masters of the bf16 ones", NULL);
-    if (r == CKR_OK && m && x->state && x->dtype == CKR_DTYPE_BF16 && x->master &&
+        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "zero", m->zero1, x->zero1, "asked for",
+                     NULL);
+    if (was != x->dtype)
+        ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, "params", ckr_dtype_name(was),
+                 ckr_dtype_name(x->dtype),
+                 x->master && x->dtype == CKR_DTYPE_F32 ? "asked for; the masters' values"
+                                                        : "asked for", NULL);
+    if (x->master && !x->by[3])
+        ckr__say(x->c, "CKR_LLMC_MASTERS_MADE", CKR_CHANGED, "master", NULL, NULL,
+                 "the fp32 parameters are kept as masters of the bf16 ones", NULL);
+    if (m && x->state && x->dtype == CKR_DTYPE_BF16 && x->master &&
         (x->Q != m->P || x->zero1 != m->zero1))
-        r = ckr__say(x->c, "CKR_W_LLMC_ROUNDING", CKR_APPROX, "params", NULL, NULL,
-                     "llm.c rounds bf16 parameters from the masters again when it resumes, by a "
-                     "chance that depends on rank and place: they will be other neighbours", NULL);
-    return r;
+        ckr__say(x->c, "CKR_W_LLMC_ROUNDING", CKR_APPROX, "params", NULL, NULL,
+                 "llm.c rounds bf16 parameters from the masters again when it resumes, by a chance "
+                 "that depends on rank and place: they will be other neighbours", NULL);
 }
 
-static bool ckr__lm_option(ckr__lm_job *x, const char *option, ckr_node *value, ckr_node *was,
-                           const char *otherwise)
+static void ckr__lm_option(ckr__lm_job *x, const char *option, const ckr_node *value,
+                           const ckr_node *was, const char *otherwise)
 {
-    return ckr__setting_changed(x->out, "command line", option, value, was, otherwise);
+    ckr__setting_changed(x->out, "command line", option, value, was, otherwise);
 }
 
 static ckr_node *ckr__lm_precision(ckr__lm_job *x, ckr_dtype as)
@@ -48399,90 +47826,89 @@ static const ckr_node *ckr__lm_value(ckr__lm_job *x, const char *key, bool decay
 }
 
 /* llm.c has one LR for all, one weight decay for matrices and embeddings; no file holds them. */
-static ckr_result ckr__lm_hyper(ckr__lm_job *x)
+static void ckr__lm_hyper(ckr__lm_job *x)
 {
-    bool apart;
-    const ckr_node *lr = ckr__lm_value(x, "lr", false, &apart), *decay;
+    bool lrs, decays;
+    const ckr_node *lr = ckr__lm_value(x, "lr", false, &lrs),
+                   *decay = ckr__lm_value(x, "weight_decay", true, &decays);
     if (!x->m || x->s->n_schedules) lr = NULL;         /* a schedule's are options of their own */
-    if (lr && apart)
-        return ckr__refuse(x->c, CKR_ITEM_SETTING, "lr", "llm.c has one LR for all parameters",
-                           "--set lr=V, without a group");
-    decay = ckr__lm_value(x, "weight_decay", true, &apart);
-    if (decay && apart && x->m)
-        return ckr__refuse(x->c, CKR_ITEM_SETTING, "weight_decay",
-                           "llm.c decays matrices and embeddings alone, all alike",
-                           "--set weight_decay=V, without a group");
-    if ((lr && !ckr__setting_changed(x->out, "command line", "-l", lr, NULL,
-                                     "the LR is the command line's, no file holds it: -k, -u, -x "
-                                     "and -q make a curve of it")) ||
-        (decay && !ckr__setting_changed(x->out, "command line", "-c", decay, NULL,
-                                        "the weight decay is the command line's, no file holds "
-                                        "it")))
-        return x->c->err->code;
-    return CKR_OK;
+    if (lr && lrs)
+        ckr__refuse(x->c, CKR_ITEM_SETTING, "lr", "llm.c has one LR for all parameters",
+                    "--set lr=V, without a group");
+    else if (decay && decays && x->m)
+        ckr__refuse(x->c, CKR_ITEM_SETTING, "weight_decay",
+                    "llm.c decays matrices and embeddings alone, all alike",
+                    "--set weight_decay=V, without a group");
+    if (x->c->refused) return;
+    if (lr)
+        ckr__lm_option(x, "-l", lr, NULL,
+                       "the LR is the command line's, no file holds it: -k, -u, -x and -q make a "
+                       "curve of it");
+    if (decay)
+        ckr__lm_option(x, "-c", decay, NULL,
+                       "the weight decay is the command line's, no file holds it");
 }
 
 /* What llm.c must be started with, beside its schedule. */
-static ckr_result ckr__lm_options(ckr__lm_job *x)
+static void ckr__lm_options(ckr__lm_job *x)
 {
     const ckr__lm *m = x->m;
     const int64_t T = x->t->seq_len > 0 && x->t->seq_len < 1 << 24 ? x->t->seq_len : x->dims.T;
-    bool ok = true;
     if (!x->state)
-        ok = ckr__lm_option(x, "-e", ckr__node_str(x->c, ckr__printf(x->c, "OUT/model_%08lld.bin",
-                                                                     (long long)x->step)), NULL,
-                            "llm.c resumes from a state, of which there is none: it starts afresh");
-    if (ok && (!m || m->dtype != x->dtype))
-        ok = ckr__setting_changed(x->out, "make train_gpt2cu", "PRECISION",
-                                  ckr__lm_precision(x, x->dtype),
-                                  m ? ckr__lm_precision(x, m->dtype) : NULL,
-                                  "llm.c is built for one precision, and stops at a model of "
-                                  "another");
-    if (ok && x->state)
-        ok = ckr__lm_option(x, "-z", ckr__node_int(x->c, x->zero1),
-                            m && !m->model_only ? ckr__node_int(x->c, m->zero1) : NULL,
-                            "llm.c reads the files of the other ZeRO stage past their end");
-    if (ok && x->state && x->master && !x->by[3])
-        ok = ckr__lm_option(x, "-w", ckr__node_int(x->c, 1), NULL,
-                            "llm.c stops: the files have masters");
-    if (ok && x->state && x->t->micro_batch > 0 && x->Q != x->processes)
-        ok = ckr__lm_option(x, "-b", ckr__node_int(x->c, x->t->micro_batch), NULL,
-                            "the place in the data counts samples of this size");
-    if (ok && x->m && x->s->batch != x->m->s->batch)
-        ok = ckr__lm_option(x, "-d", ckr__node_int(x->c, x->s->batch * T), NULL,
-                            "an update takes other samples: -d counts their tokens, -t of each "
-                            "(where --seq-len does not tell it, as many as the model has places)");
-    return ok ? ckr__lm_hyper(x) : x->c->err->code;
-}
-
-static ckr_result ckr__lm_emit_bare(ckr__lm_job *x)
-{
-    ckr_result r = ckr__say(x->c, "CKR_W_LLMC_MODEL_ONLY", CKR_CHANGED, "state", NULL, NULL,
-                            "without m and v there is no state file, with random streams and the "
-                            "place in the data: only the model is written", NULL);
-    return r == CKR_OK ? ckr__lm_emit_model(x) : r;
+        ckr__lm_option(x, "-e", ckr__node_str(x->c, ckr__printf(x->c, "OUT/model_%08lld.bin",
+                                                                (long long)x->step)), NULL,
+                       "llm.c resumes from a state, of which there is none: it starts afresh");
+    if (!m || m->dtype != x->dtype)
+        ckr__setting_changed(x->out, "make train_gpt2cu", "PRECISION",
+                             ckr__lm_precision(x, x->dtype),
+                             m ? ckr__lm_precision(x, m->dtype) : NULL,
+                             "llm.c is built for one precision, and stops at a model of another");
+    if (x->state)
+        ckr__lm_option(x, "-z", ckr__node_int(x->c, x->zero1),
+                       m && !m->model_only ? ckr__node_int(x->c, m->zero1) : NULL,
+                       "llm.c reads the files of the other ZeRO stage past their end");
+    if (x->state && x->master && !x->by[3])
+        ckr__lm_option(x, "-w", ckr__node_int(x->c, 1), NULL,
+                       "llm.c stops: the files have masters");
+    if (x->state && x->t->micro_batch > 0 && x->Q != x->processes)
+        ckr__lm_option(x, "-b", ckr__node_int(x->c, x->t->micro_batch), NULL,
+                       "the place in the data counts samples of this size");
+    if (m && x->s->batch != m->s->batch)
+        ckr__lm_option(x, "-d", ckr__node_int(x->c, x->s->batch * T), NULL,
+                       "an update takes other samples: -d counts their tokens, -t of each "
+                       "(where --seq-len does not tell it, as many as the model has places)");
+    ckr__lm_hyper(x);
 }
 
 static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
 {
+    const ckr_leftover *left = x->s->leftovers;
+    uint64_t i;
     uint32_t r;
-    ckr_result e = ckr__lm_allowed(x);
-    if (e == CKR_OK && !x->c->refused) e = ckr__lm_stage(x);
-    if (e == CKR_OK && !x->c->refused) e = ckr__lm_say_changes(x);
-    if (e != CKR_OK || x->c->refused) return e;
-    if (!x->state) return ckr__lm_emit_bare(x);
+    ckr__lm_allowed(x);
+    if (x->c->refused) return x->c->err->code;
+    ckr__lm_say_changes(x);
+    if (!x->state) {
+        ckr__say(x->c, "CKR_W_LLMC_MODEL_ONLY", CKR_CHANGED, "state", NULL, NULL,
+                 "without m and v there is no state file, with random streams and the place in the "
+                 "data: only the model is written", NULL);
+        ckr__lm_emit_model(x);
+        return x->c->err->code;
+    }
     x->wrote = CKR__NEW_N(x->c, ckr__lm_rank, x->Q);
-    e = x->wrote ? ckr__lm_data_files(x) : x->c->err->code;
-    if (e == CKR_OK && !x->c->refused) e = ckr__lm_emit_model(x);
-    for (r = 0; r < x->Q && e == CKR_OK && !x->c->refused; r++) e = ckr__lm_emit_state(x, r);
-    if (e == CKR_OK && !x->c->refused) e = ckr__lm_say_places(x);
-    if (e == CKR_OK &&
-        !ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT))
-        e = ckr__oom(x->c);
-    if (e == CKR_OK) e = ckr__lm_emit_loose(x);
-    if (e != CKR_OK || x->c->refused || !x->P) return e;
-    x->out->carried = ckr__lm_carry(x);
-    return x->out->carried ? CKR_OK : x->c->err->code;
+    if (!x->wrote || ckr__lm_data_files(x) != CKR_OK) return x->c->err->code;
+    if (!x->c->refused) ckr__lm_emit_model(x);
+    for (r = 0; r < x->Q && !ckr__failed(x->c) && !x->c->refused; r++) ckr__lm_emit_state(x, r);
+    if (ckr__failed(x->c)) return x->c->err->code;
+    if (!x->c->refused) ckr__lm_say_places(x);
+    ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT);
+    if (x->P && !x->c->refused) x->out->carried = ckr__lm_carry(x);
+    if (x->m) ckr__loose_put(x->out, &x->m->loose, x->m->dir, "");
+    for (i = 0; x->m && i < x->s->n_leftovers; i++)
+        if (ckr__path_ends(left[i].path, "/"))
+            ckr__say(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, left[i].path, NULL, NULL,
+                     "directories inside the checkpoint are not written", NULL);
+    return x->c->err->code;
 }
 
 /* >>llmc.gpt2 ----------------------------------------------------------------- */
@@ -48496,11 +47922,6 @@ static const char *ckr__lm_gpt2_name(ckr__ctx *c, const char *prefix, int i, int
                       : ckr__printf(c, "%s%s", prefix, x->gpt2);
 }
 
-static int64_t ckr__lm_row_major(uint32_t n, const int64_t *shape, uint32_t axis)
-{
-    return n == 2 && axis == 0 ? shape[1] : 1;
-}
-
 /* The entry of layer l of a stacked tensor. */
 static bool ckr__lm_gpt2_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, int i,
                                int64_t l, ckr_dtype dtype)
@@ -48510,7 +47931,7 @@ static bool ckr__lm_gpt2_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *
     const int64_t elem = (int64_t)ckr_dtype_size(dtype);
     int64_t start[3] = { 0, 0, 0 }, count[3], stride[3] = { 0, 0, 0 }, shape[2];
     ckr_tensor named = *t;
-    ckr__binder w;
+    ckr__binder w = CKR_ZERO;
     ckr_node *e;
     const char *name;
     uint32_t d;
@@ -48518,15 +47939,15 @@ static bool ckr__lm_gpt2_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *
     name = named.name ? ckr__plain_name(c, &named) : NULL;
     for (d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
     e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
-    if (!e || !ckr__node_pair(c, f->root, ckr__node_str(c, name), e)) return false;
+    if (!ckr__node_pair(c, f->root, ckr__node_str(c, name), e)) return false;
     start[0] = skip ? l : 0;
     count[0] = 1;
     for (d = 0; d < n; d++) {
+        const bool outer = n == 2 && d == (turn ? 1 : 0);      /* the file's rows */
         count[skip + d] = t->shape[skip + d];
-        stride[skip + d] = ckr__lm_row_major(n, shape, turn ? n - 1 - d : d) * elem;
+        stride[skip + d] = outer ? shape[1] * elem : elem;
     }
     e->u.entry->requires_grad = t->requires_grad && f->format == CKR_FORMAT_TORCH_ZIP;
-    memset(&w, 0, sizeof w);
     w.c = c;
     w.entry = e->u.entry;
     w.tensor = t;
@@ -48550,21 +47971,19 @@ static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state
     const ckr__lm *m = (const ckr__lm *)s->dialect_data;
     const char *const keys[] = { "llmc.n_head", "llmc.padded_vocab", "llmc.step" };
     const int64_t values[] = { m->dims.NH, m->dims.Vp, s->progress.step };
-    ckr_node *d = f->metadata, *versions = ckr__node(c, CKR_NODE_ODICT);
+    ckr_node *d = f->metadata, *versions;
     int i;
     if (!d) {                  /* the attribute that torch's modules give their state dicts */
         d = ckr__node(c, CKR_NODE_DICT);
+        versions = ckr__node(c, CKR_NODE_ODICT);
+        ckr__node_set(c, versions, "", d);
         f->root->kind = CKR_NODE_ODICT;
-        f->root->attrs = ckr__node(c, CKR_NODE_DICT);
-        if (!ckr__node_set(c, versions, "", d) ||
-            !ckr__node_set(c, f->root->attrs, "_metadata", versions))
-            return false;
+        f->root->attrs = ckr__node_dict(c, "_metadata", versions, CKR__END);
     }
     for (i = 0; i < 3; i++)
-        if (!ckr__node_set(c, d, keys[i],
-                           ckr__node_str(c, ckr__printf(c, "%lld", (long long)values[i]))))
-            return false;
-    return true;
+        ckr__node_set(c, d, keys[i],
+                      ckr__node_str(c, ckr__printf(c, "%lld", (long long)values[i])));
+    return !ckr__failed(c);
 }
 
 /* A number that a plain file's metadata holds for us; -1: it does not. */
@@ -48582,22 +48001,13 @@ static int64_t ckr__lm_gpt2_told(const ckr_state *s, const char *key)
     return v;
 }
 
-typedef struct ckr__lm_names {
-    ckr__map    map;           /* key of a plain file -> index of its tensor             */
-    const char *prefix;
-    uint64_t    used;
-} ckr__lm_names;
-
-static ckr_tensor *ckr__lm_gpt2_find(ckr__lm_job *x, ckr__lm_names *k, int i, int64_t layer,
-                                     uint32_t slot)
+static ckr_tensor *ckr__lm_gpt2_find(ckr__lm_job *x, int i, int64_t layer, uint32_t slot)
 {
-    const char *name = ckr__lm_gpt2_name(x->c, k->prefix, i, layer);
+    const char *name = ckr__lm_gpt2_name(x->c, x->prefix, i, layer);
     uint64_t at;
     if (name && slot)
         name = ckr__printf(x->c, "optimizer.state.%s.%s", name, ckr__lm_slots[slot - 1]);
-    if (!name || !ckr__map_find(&k->map, name, strlen(name), &at)) return NULL;
-    k->used++;
-    return x->s->tensors[at];
+    return name && ckr__map_find(&x->names, name, strlen(name), &at) ? x->s->tensors[at] : NULL;
 }
 
 static bool ckr__lm_gpt2_shape(const ckr__lm_job *x, const ckr_tensor *t, int i)
@@ -48612,7 +48022,7 @@ static bool ckr__lm_gpt2_shape(const ckr__lm_job *x, const ckr_tensor *t, int i)
 }
 
 /* All tensors of a slot, or none (NULL for one that is not there, without an error). */
-static ckr_result ckr__lm_gpt2_slot(ckr__lm_job *x, ckr__lm_names *k, uint32_t slot)
+static ckr_result ckr__lm_gpt2_slot(ckr__lm_job *x, uint32_t slot)
 {
     ckr_tensor **list =
         CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)x->dims.L * CKR__LM_TENSORS);
@@ -48621,11 +48031,11 @@ static ckr_result ckr__lm_gpt2_slot(ckr__lm_job *x, ckr__lm_names *k, uint32_t s
     if (!list) return x->c->err->code;
     for (i = 0; i < CKR__LM_TENSORS; i++)
         for (l = 0; l < (ckr__lm_shapes[i].layered ? x->dims.L : 1); l++) {
-            ckr_tensor *t = ckr__lm_gpt2_find(x, k, i, l, slot);
+            ckr_tensor *t = ckr__lm_gpt2_find(x, i, l, slot);
             if (!t && slot) return x->c->err->code;
             if (!t || !ckr__is_float(t->dtype) || !ckr__lm_gpt2_shape(x, t, i))
                 return ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE,
-                                   ckr__lm_gpt2_name(x->c, k->prefix, i, l),
+                                   ckr__lm_gpt2_name(x->c, x->prefix, i, l),
                                    t
                                        ? "another shape or dtype than GPT-2's"
                                        : "GPT-2 has this tensor, the checkpoint has not", NULL);
@@ -48636,10 +48046,10 @@ static ckr_result ckr__lm_gpt2_slot(ckr__lm_job *x, ckr__lm_names *k, uint32_t s
 }
 
 /* Sizes from the shapes; the heads from metadata, else of 64 channels, as in every GPT-2. */
-static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x, ckr__lm_names *k)
+static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x)
 {
-    const ckr_tensor *wte = ckr__lm_gpt2_find(x, k, 0, 0, 0),
-                     *wpe = ckr__lm_gpt2_find(x, k, 1, 0, 0), *qkv;
+    const ckr_tensor *wte = ckr__lm_gpt2_find(x, 0, 0, 0), *wpe = ckr__lm_gpt2_find(x, 1, 0, 0),
+                     *qkv = ckr__lm_gpt2_find(x, 4, 0, 0);
     ckr__lm_dims *d = &x->dims;
     int64_t padded = ckr__lm_gpt2_told(x->s, "llmc.padded_vocab");
     if (!wte || !wpe || wte->n_dims != 2 || wpe->n_dims != 2)
@@ -48648,8 +48058,7 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x, ckr__lm_names *k)
     d->V = wte->shape[0];
     d->C = wte->shape[1];
     d->T = wpe->shape[0];
-    while (d->L < 65536 && ckr__lm_gpt2_find(x, k, 2, d->L, 0)) d->L++;
-    qkv = d->L ? ckr__lm_gpt2_find(x, k, 4, 0, 0) : NULL;
+    while (d->L < 65536 && ckr__lm_gpt2_find(x, 2, d->L, 0)) d->L++;
     x->linear = qkv && qkv->n_dims == 2 && qkv->shape[1] == d->C;
     if (d->V <= 0 || d->V > INT32_MAX - 128 || d->C <= 0 || d->C > INT32_MAX || d->T <= 0 ||
         d->T > INT32_MAX)
@@ -48659,10 +48068,8 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x, ckr__lm_names *k)
     d->NH = ckr__lm_gpt2_told(x->s, "llmc.n_head");
     if (d->NH <= 0 && d->C % 64 == 0) {
         d->NH = d->C / 64;
-        if (ckr__lm_counts(x, "CKR_W_LLMC_HEADS", CKR_APPROX, "heads", 0, (uint64_t)d->NH,
-                           "nothing tells their number: 64 channels each, as in every GPT-2",
-                           NULL) != CKR_OK)
-            return x->c->err->code;
+        ckr__say_int(x->c, "CKR_W_LLMC_HEADS", CKR_APPROX, "heads", 0, d->NH,
+                     "nothing tells their number: 64 channels each, as in every GPT-2", NULL);
     }
     if (d->NH > 0 && d->C % d->NH == 0 && d->L && ckr__lm_total(d)) return CKR_OK;
     return ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE, "heads",
@@ -48671,59 +48078,46 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x, ckr__lm_names *k)
                            : "there is no layer h.0", NULL);
 }
 
-static ckr_result ckr__lm_gpt2_say(ckr__lm_job *x, const ckr__lm_names *k)
+static ckr_result ckr__lm_gpt2_say(ckr__lm_job *x)
 {
-    char n[24];
-    const bool tied = ckr__map_find(&k->map, "lm_head.weight", 14, NULL);
-    ckr_result r = ckr__lm_vocab(x->c, x->t->vocab, x->dims.V,
-                                 "every row of wte.weight is taken: what --vocab says is not used");
-    if (r != CKR_OK) return r;
-    ckr__format(n, sizeof n, "%llu", (unsigned long long)(x->s->n_tensors - k->used - tied));
+    const bool tied = ckr__map_find(&x->names, "lm_head.weight", 14, NULL);
+    uint64_t used = tied, i;
+    for (i = 0; i < 4 * CKR__LM_TENSORS; i++)
+        if (x->by[i / CKR__LM_TENSORS])
+            used += ckr__lm_shapes[i % CKR__LM_TENSORS].layered ? (uint64_t)x->dims.L : 1;
+    ckr__lm_vocab(x->c, x->t->vocab, x->dims.V,
+                  "every row of wte.weight is taken: what --vocab says is not used");
     if (tied)
         ckr__say(x->c, "CKR_W_LLMC_TIED", CKR_APPROX, "lm_head.weight", NULL, NULL,
                  "llm.c's head is its wte: it is taken to be the same", NULL);
-    if (x->s->n_tensors <= k->used + tied) return CKR_OK;
-    return ckr__say(x->c, "CKR_W_TENSORS_LOST", CKR_LOST, "tensors", n, "0",
-                    "llm.c has no such tensors", NULL);
+    if (x->s->n_tensors > used)
+        ckr__say_int(x->c, "CKR_W_TENSORS_LOST", CKR_LOST, "tensors",
+                     (int64_t)(x->s->n_tensors - used), 0, "llm.c has no such tensors", NULL);
+    return x->c->err->code;
 }
 
-static ckr_result ckr__lm_gpt2_tensors(ckr__lm_job *x, ckr__lm_names *k)
+/* Another framework's GPT-2. */
+static ckr_result ckr__lm_from_gpt2(ckr__lm_job *x)
 {
-    uint64_t i, dims;
+    uint64_t i;
     uint32_t slot;
-    ckr_result r = CKR_OK;
+    ckr_result r;
     for (i = 0; i < x->s->n_tensors; i++) {
         const char *key = ckr__plain_name(x->c, x->s->tensors[i]);
-        if (!key || !ckr__map_put(&k->map, key, strlen(key), i, NULL)) return x->c->err->code;
+        if (!key || !ckr__map_put(&x->names, key, strlen(key), i, NULL)) return x->c->err->code;
     }
-    k->prefix = ckr__map_find(&k->map, "wte.weight", 10, NULL) ? "" : "transformer.";
-    r = ckr__lm_gpt2_dims(x, k);
-    for (slot = 0, dims = k->used; slot < 4 && r == CKR_OK && !x->c->refused; slot++) {
-        const uint64_t used = k->used;
-        r = ckr__lm_gpt2_slot(x, k, slot);
-        if (!x->by[slot]) k->used = used;
-    }
+    x->prefix = ckr__map_find(&x->names, "wte.weight", 10, NULL) ? "" : "transformer.";
+    r = ckr__lm_gpt2_dims(x);
+    for (slot = 0; slot < 4 && r == CKR_OK && !x->c->refused; slot++)
+        r = ckr__lm_gpt2_slot(x, slot);
     if (r != CKR_OK || x->c->refused) return r;
-    k->used -= dims;
     x->state = x->by[1] && x->by[2] && !(x->t->without & CKR_OPTIMIZER);
     x->master = x->by[3] != NULL;
     if (x->t->dtype == CKR_DTYPE_NONE) x->dtype = x->by[0][0]->dtype;
     x->step = ckr__lm_gpt2_told(x->s, "llmc.step");
     if (x->s->progress.step >= 0) x->step = x->s->progress.step;
     if (x->step < 0 || x->step > INT32_MAX || (x->t->without & CKR_PROGRESS)) x->step = 0;
-    return ckr__lm_gpt2_say(x, k);
-}
-
-/* Another framework's GPT-2. */
-static ckr_result ckr__lm_from_gpt2(ckr__lm_job *x)
-{
-    ckr__lm_names k;
-    ckr_result r;
-    memset(&k, 0, sizeof k);
-    k.map.c = x->c;
-    r = ckr__lm_gpt2_tensors(x, &k);
-    ckr__map_free(&k.map);
-    return r;
+    return ckr__lm_gpt2_say(x);
 }
 
 /* llm.c's own. */
@@ -48776,39 +48170,40 @@ static ckr_result ckr__lm_schedule(ckr__lm_job *x)
     if (r != CKR_OK || !h.fit) return r;
     for (i = 0; i < sizeof options / sizeof *options; i++) {
         const ckr_node *v = ckr_node_get(h.params, options[i][0]);
-        if (v && v->kind != CKR_NODE_NONE &&
-            !ckr__setting_changed(x->out, "command line", options[i][1], v,
-                                  told ? ckr_node_get(was->params, options[i][0]) : NULL, why))
-            return x->c->err->code;
+        if (v && v->kind != CKR_NODE_NONE)
+            ckr__lm_option(x, options[i][1], v,
+                           told ? ckr_node_get(was->params, options[i][0]) : NULL, why);
     }
-    return ckr__setting_changed(x->out, "command line", "-k", ckr__node_str(x->c, now->kind + 5),
-                                told ? ckr__node_str(x->c, was->kind + 5) : NULL, why)
-               ? CKR_OK
-               : x->c->err->code;
+    ckr__lm_option(x, "-k", ckr__node_str(x->c, now->kind + 5),
+                   told ? ckr__node_str(x->c, was->kind + 5) : NULL, why);
+    return x->c->err->code;
 }
 
 static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    ckr__lm_job x;
+    const int64_t B = t->micro_batch, T = t->seq_len;
+    ckr__lm_job x = CKR_ZERO;
     ckr_result r;
-    memset(&x, 0, sizeof x);
-    x.c = c;
+    x.c = x.names.c = c;
     x.s = s;
     x.t = t;
     x.out = out;
     x.dtype = t->dtype;
     x.Q = t->topology.dp;
+    if (B > 0 && T > 0 && B <= 1 << 24 && T <= 1 << 24)
+        x.unit = (uint64_t)x.Q * (uint64_t)B * (uint64_t)T;
     x.by = CKR__NEW_N(c, ckr_tensor **, 4);
     if (!x.by) return c->err->code;
     if (!strcmp(s->dialect, "llmc")) x.m = (const ckr__lm *)s->dialect_data;
     out->renamed = !x.m;
     r = x.m ? ckr__lm_from_llmc(&x) : ckr__lm_from_gpt2(&x);
-    if (r != CKR_OK || x.c->refused) return r;
+    ckr__map_free(&x.names);
+    if (r != CKR_OK || c->refused) return r;
     if (x.state && !x.by[3] && x.dtype == CKR_DTYPE_BF16 && x.by[0][0]->dtype == CKR_DTYPE_F32)
         x.master = true;
     r = ckr__lm_emit_all(&x);
-    if (r == CKR_OK && !x.c->refused) r = ckr__lm_options(&x);
-    return r == CKR_OK && !x.c->refused ? ckr__lm_schedule(&x) : r;
+    if (r == CKR_OK && !c->refused) ckr__lm_options(&x);
+    return r == CKR_OK && !c->refused ? ckr__lm_schedule(&x) : r;
 }
 
 static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
