@@ -36903,8 +36903,8 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
 /* >>fsdp ---------------------------------------------------------------------- */
 /* A model and its optimizer that FSDP has cut over ranks, each with files of its own. Parameters
    are parts of global tensors (>>torch.dist), and so are FSDP2's moments. FSDP1's optimizer knows
-   units instead: what no wrapped layer holds, and each wrapped layer, is one vector, cut in equal parts,
-   with zeros behind its end. With use_orig_params it stores what of each parameter lies in the
+   units instead: what no wrapped layer holds, and each wrapped layer, is one vector, cut in equal
+   parts, with zeros behind its end. With use_orig_params it stores what of each parameter lies in the
    rank's part, and in the vector each begins at a multiple of 16 bytes. No file names the units:
    the names tell which layers there are, and the sizes of what is stored prove it.
 
@@ -40883,6 +40883,12 @@ static void ckr__nt_say_head(ckr__nt_job *x)
 
 /* emit: metadata ---------------------------------------------------------------- */
 
+/* A file may say any number. */
+static void ckr__count_more(int64_t *sum, int64_t n)
+{
+    if (n > 0) *sum = n > INT64_MAX - *sum ? INT64_MAX : *sum + n;
+}
+
 /* HEAD asserts that samples and tokens are the sums over the stages. Sums of *samples and
    *tokens; a stage list for files that had none. */
 static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool zero,
@@ -40910,9 +40916,10 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
         folders = zero ? NULL : ckr_node_get(stage, at);
         ckr__node_push(x->c, list, stage);
         if (zero) ckr__node_set(x->c, stage, "consumed_train_samples", ckr__node_int(x->c, 0));
-        else if (ckr_node_i64(ckr_node_get(stage, "consumed_train_samples"), &v)) *samples += v;
+        else if (ckr_node_i64(ckr_node_get(stage, "consumed_train_samples"), &v))
+            ckr__count_more(samples, v);
         for (k = 0; k < ckr__dict_n(folders); k++)
-            if (ckr_node_i64(ckr__dict_at(folders, k), &v)) *tokens += v;
+            if (ckr_node_i64(ckr__dict_at(folders, k), &v)) ckr__count_more(tokens, v);
         if (!zero && !ckr_node_get(stage, "sequence_length"))
             ckr__node_set(x->c, stage, "sequence_length", ckr__node_int(x->c, length));
         if (!folders) ckr__node_set(x->c, stage, at, ckr__node(x->c, CKR_NODE_DICT));
@@ -54539,6 +54546,8 @@ static const ckr__dialect ckr__dcp_dialect = {
    megatron/training/checkpointing.py, core/optimizer/{optimizer,distrib_optimizer,param_layout}.py,
    core/transformer/transformer_layer.py. */
 
+#define CKR__MG_NONE UINT64_MAX
+
 enum { CKR__MG_PARAM = 0, CKR__MG_BUFFER, CKR__MG_EXTRA };
 
 typedef struct ckr__mg_item {
@@ -54554,8 +54563,7 @@ typedef struct ckr__mg_item {
     const int64_t  *shape;     /* whole, with the padding rows                           */
     ckr_split       split;
     ckr__held      *slots;     /* the parameter first                                    */
-    uint64_t        group;     /* of the state's; UINT64_MAX: none                       */
-    uint32_t        optimizer; /* 1: that of the experts                                 */
+    uint64_t        group;     /* of the state's; CKR__MG_NONE                           */
     const ckr_node *attrs;     /* of a master, or NULL                                   */
     uint64_t        n_lost;    /* elements of its master that nothing brings back         */
     bool            shifted;   /* the writer's defect moved it                            */
@@ -54567,35 +54575,59 @@ typedef struct ckr__mg_optim { /* one optimizer of one rank's file              
     const ckr_node *outer, *state, *groups, *masters;
     const ckr_node *flat;      /* of distrib_optim.pt; NULL: none                        */
     const char     *prefix;    /* of the names of a torch_dist rank's                    */
-    const uint64_t *global;    /* each group's index in the state's; UINT64_MAX: empty   */
+    const uint64_t *global;    /* each group's index in the state's                   */
 } ckr__mg_optim;
 
 typedef struct ckr__mg_entry { ckr__mg_item *item; const ckr_view *view; } ckr__mg_entry;
 
-typedef struct ckr__mg_file {  /* a model parallel rank                                  */
+typedef struct ckr__mg_member {        /* one parameter of a rank, as its optimizer has it */
+    ckr__mg_item   *item;
+    const ckr_view *view;
+    uint64_t        group;     /* of the file's optimizer                                */
+    uint32_t        chunk;
+    bool            shared;    /* the embedding of a model that ties it over stages      */
+    const ckr_node *state, *master;        /* of a numbered one, or NULL                 */
+    uint64_t        bucket;    /* of the distributed optimizer                           */
+    int64_t         numel, start, padded;  /* place in the compact and the padded buffer */
+} ckr__mg_member;
+
+typedef struct ckr__mg_file ckr__mg_file;
+
+struct ckr__mg_file {          /* a model parallel rank                                  */
     const char     *rel, *path;
     uint32_t        tp, pp, ep;
-    const ckr_node *root, *args, *distrib;
+    const ckr_node *root, *args;
     const ckr_node **chunks;   /* the model, or one per virtual stage; NULL: empty stage */
     ckr__mg_entry **entries;   /* the same order as the chunk's pairs                    */
+    uint64_t       *n_entries;
     ckr__mg_optim  *optims;
     uint64_t        n_optims;
+    ckr__mg_member *members[2];            /* of each optimizer, in the model's order    */
+    uint64_t        n_members[2];
+    const ckr__mg_file *from;  /* of the target: the source's nearest, and what is written */
+    ckr__out_file  *out;
     ckr_node       *random;    /* of torch_dist                                          */
-} ckr__mg_file;
+};
+
+/* A key of torch_dist's items: one, or one per layer and expert, each along one of `lead` axes. */
+typedef struct ckr__mg_grid_of {
+    int64_t         layers, experts;       /* 1: one, or no such axis                     */
+    uint32_t        lead;
+    bool            stacked, expert;       /* has axes for layers, for experts            */
+    ckr__mg_item  **items;
+} ckr__mg_grid_of;
 
 typedef struct ckr__mg {
     ckr__ctx        *c;
     ckr__fileset     ranks;    /* the directories                                        */
     ckr_state       *s;
     const char      *dir;
-    const ckr_open_desc *desc;
     ckr__mg_file   **files;    /* by (pp, ep, tp)                                        */
     uint64_t         n_files;
     const ckr_node  *args, *root;          /* of the first file                          */
     uint32_t         tp, pp, vp, ep, dp, cp;
     bool             dist, zero, tied, release, defect;
     bool             order_sorted, order_all;      /* of a rank's groups                 */
-    ckr_dtype        embedding_dtype;
     int64_t          layers, experts, iteration, vocab;
     ckr__load        load;
     int64_t         *first;    /* layer of each chunk, [vp][pp]                          */
@@ -54604,7 +54636,13 @@ typedef struct ckr__mg {
     ckr__map         by_name;
     ckr__map         group_at; /* identity -> index in the state's groups                */
     ckr__mg_item    *embedding;
-    uint64_t         n_padding_lost;
+    ckr__dcp        *d;        /* of torch_dist, while it is read; what is in common.pt  */
+    const ckr_node  *common;
+    ckr__map         keys;     /* stored key -> grid                                     */
+    ckr__mg_grid_of *grids;
+    uint64_t         n_grids;
+    bool             local, grouped;       /* the kinds of its modules                   */
+    bool             random_by_rank;       /* rng_state has an object for each data rank */
 } ckr__mg;
 
 static ckr_result ckr__mg_bad(const ckr__mg *r, const char *path, const char *where,
@@ -54634,6 +54672,12 @@ static ckr_result ckr__mg_wrong(const ckr__mg *r, ckr_item item, const char *pat
                        remedy);
 }
 
+/* What is named where the arguments are wrong: the first file, or all of torch_dist. */
+static const char *ckr__mg_path(const ckr__mg *r)
+{
+    return r->n_files ? r->files[0]->path : r->dir;
+}
+
 /* A positive size among the arguments; `none` when it is absent, None or no size. */
 static int64_t ckr__mg_size(const ckr_node *args, const char *key, int64_t none)
 {
@@ -54645,13 +54689,6 @@ static bool ckr__mg_flag(const ckr_node *args, const char *key)
 {
     const ckr_node *n = ckr_node_get(args, key);
     return n && n->kind == CKR_NODE_BOOL && n->u.b;
-}
-
-static int64_t ckr__mg_volume(uint32_t n, const int64_t *count)
-{
-    int64_t v = 1;
-    while (n-- > 0) v = ckr__times(v, count[n]);
-    return v;
 }
 
 /* Equal values, as text. */
@@ -54667,6 +54704,34 @@ static bool ckr__mg_ends(const char *s, const char *tail)
     return ckr__cut_tail(s, &n, tail);
 }
 
+static bool ckr__mg_is_wide(ckr_dtype d)
+{
+    return d == CKR_DTYPE_F32 || d == CKR_DTYPE_F64;
+}
+
+/* How many digits the number at p has; 0: none is there. */
+static size_t ckr__mg_digits(const char *p, int64_t *out)
+{
+    const size_t n = strspn(p, "0123456789");
+    size_t i;
+    if (!n || n > 9) return 0;
+    for (*out = 0, i = 0; i < n; i++) *out = *out * 10 + (p[i] - '0');
+    return n;
+}
+
+/* How long a name is without the digits at its end. */
+static size_t ckr__mg_stem(const char *name)
+{
+    size_t n = strlen(name);
+    while (n && name[n - 1] >= '0' && name[n - 1] <= '9') n--;
+    return n;
+}
+
+/* The rank of a place; `dp` counts expert ranks, too. */
+static uint32_t ckr__mg_number(const ckr__mg *r, uint32_t tp, uint32_t pp, uint32_t dp)
+{
+    return tp + r->tp * r->cp * (dp + r->dp * pp);
+}
 
 /* >>megatron.probe ------------------------------------------------------------ */
 
@@ -54766,33 +54831,33 @@ static ckr_result ckr__mg_tree(ckr__mg *r, const char *path, const ckr_node **ou
     return e;
 }
 
-static ckr_result ckr__mg_list(ckr__mg *r)
-{
-    ckr__fileset *k = &r->ranks;
-    uint64_t i;
-    ckr_result e = ckr__fileset_scan(k, false);
-    for (i = 0; i < k->n_files[0] && e == CKR_OK; i++)
-        e = ckr__leave(r->c, r->s, k->files[0][i]->rel, NULL, NULL);
-    for (i = 0; i < k->n_files[CKR__MG_RANK] && e == CKR_OK; i++) {
-        ckr__rankfile *x = k->files[CKR__MG_RANK][i];
-        ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
-        *CKR__PUSH(ckr__mg_file *, r->c, r->files, r->n_files) = f;
-        if (!f) return ckr__oom(r->c);
-        x->own = f;
-        f->rel = x->rel;
-        f->path = ckr__path_join(r->c, x->path, "model_optim_rng.pt");
-        e = r->c->err->code;
-    }
-    return e;
-}
-
 static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text)
 {
     return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_MISSING, path, NULL,
                          ckr__printf(r->c, "it is not there: %s", text),
                          r->dist ? "bring it back, or take the checkpoint before this one"
-                                 : "bring it back from where the checkpoint was saved: Megatron "
-                                   "would end with exit code 0 without loading");
+                                 : ckr__mg_file_items.missing_remedy);
+}
+
+static ckr_result ckr__mg_list(ckr__mg *r)
+{
+    ckr__fileset *k = &r->ranks;
+    uint64_t i;
+    ckr__fileset_scan(k, false);
+    for (i = 0; i < k->n_files[0] && !ckr__failed(r->c); i++)
+        ckr__leave(r->c, r->s, k->files[0][i]->rel, NULL, NULL);
+    for (i = 0; i < k->n_files[CKR__MG_RANK] && !ckr__failed(r->c); i++) {
+        ckr__rankfile *x = k->files[CKR__MG_RANK][i];
+        ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
+        *CKR__PUSH(ckr__mg_file *, r->c, r->files, r->n_files) = f;
+        if (!f) break;
+        x->own = f;
+        f->rel = x->rel;
+        f->path = ckr__path_join(r->c, x->path, "model_optim_rng.pt");
+    }
+    return ckr__failed(r->c) || r->n_files
+               ? r->c->err->code
+               : ckr__mg_missing(r, r->dir, "there is no mp_rank directory");
 }
 
 /* model, or model0, model1, ...: a number that is absent is an empty stage. */
@@ -54803,14 +54868,16 @@ static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
     char key[16];
     f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
     f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
-    if (!f->chunks || !f->entries) return ckr__oom(r->c);
+    f->n_entries = CKR__NEW_N(r->c, uint64_t, r->vp);
+    if (!f->chunks || !f->entries || !f->n_entries) return ckr__oom(r->c);
     for (k = 0; k < r->vp; k++) {
         ckr__format(key, sizeof key, "model%u", (unsigned)k);
         f->chunks[k] = one && k == 0 ? one : ckr_node_get(f->root, key);
         if (f->chunks[k] && !ckr_node_is_dict(f->chunks[k]))
             return ckr__mg_bad(r, f->path, key, "a state dict");
         if (!f->chunks[k]) continue;
-        f->entries[k] = CKR__NEW_N(r->c, ckr__mg_entry, f->chunks[k]->count);
+        f->n_entries[k] = f->chunks[k]->count;
+        f->entries[k] = CKR__NEW_N(r->c, ckr__mg_entry, f->n_entries[k]);
         if (!f->entries[k]) return ckr__oom(r->c);
     }
     if (ckr_node_get(one, "language_model"))
@@ -54819,20 +54886,25 @@ static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
     return CKR_OK;
 }
 
+/* The arguments of a file. */
+static ckr_result ckr__mg_args_of(ckr__mg *r, const char *path, const ckr_node *root,
+                                  const ckr_node **args)
+{
+    const ckr_node *n = ckr_node_get(root, "args");
+    if (!ckr_node_is_dict(root)) return ckr__mg_bad(r, path, "", "a dict");
+    if (!n || n->kind != CKR_NODE_OBJECT || !ckr_node_is_dict(n->u.object->state))
+        return ckr__mg_bad(r, path, "args", "a namespace of arguments");
+    *args = n->u.object->state;
+    return CKR_OK;
+}
+
 static ckr_result ckr__mg_load(ckr__mg *r, ckr__mg_file *f)
 {
-    const ckr_node *args;
     ckr_result e;
     if (ckr__path_kind(r->c, f->path) != CKR_FILE_REGULAR)
         return ckr__mg_missing(r, f->path, "the rank has a directory, but no file in it");
     e = ckr__mg_tree(r, f->path, &f->root);
-    if (e != CKR_OK) return e;
-    if (!ckr_node_is_dict(f->root)) return ckr__mg_bad(r, f->path, "", "a dict");
-    args = ckr_node_get(f->root, "args");
-    if (!args || args->kind != CKR_NODE_OBJECT || !ckr_node_is_dict(args->u.object->state))
-        return ckr__mg_bad(r, f->path, "args", "a namespace of arguments");
-    f->args = args->u.object->state;
-    return CKR_OK;
+    return e == CKR_OK ? ckr__mg_args_of(r, f->path, f->root, &f->args) : e;
 }
 
 /* Layouts of tensors that no shape tells. */
@@ -54852,8 +54924,9 @@ static ckr_result ckr__mg_layouts(ckr__mg *r)
 static ckr_result ckr__mg_topology(ckr__mg *r)
 {
     const ckr_node *a = r->args;
+    ckr_topology *t = &r->s->topology;
     uint64_t world;
-    ckr_result e = ckr__mg_layouts(r);
+    const ckr_result e = ckr__mg_layouts(r);
     if (e != CKR_OK) return e;
     r->tp = (uint32_t)ckr__mg_size(a, "tensor_model_parallel_size",
                                    ckr__mg_size(a, "model_parallel_size", 1));
@@ -54862,9 +54935,11 @@ static ckr_result ckr__mg_topology(ckr__mg *r)
     r->cp = (uint32_t)ckr__mg_size(a, "context_parallel_size", 1);
     r->vp = (uint32_t)ckr__mg_size(a, "virtual_pipeline_model_parallel_size", 1);
     r->zero = ckr__mg_flag(a, "use_distributed_optimizer");
+    r->local = ckr__is_str(ckr_node_get(a, "transformer_impl"), "local");
+    r->grouped = ckr__mg_flag(a, "moe_grouped_gemm");
     world = (uint64_t)r->tp * r->pp;
     if (r->tp > 65536 || r->pp > 65536 || r->ep > 65536 || r->vp > 65536 || r->cp > 65536)
-        return ckr__mg_bad(r, r->files[0]->path, "args", "parallel sizes below 65536");
+        return ckr__mg_bad(r, ckr__mg_path(r), "args", "parallel sizes below 65536");
     r->dp = (uint32_t)ckr__mg_size(a, "data_parallel_size",
                                    ckr__mg_size(a, "world_size", (int64_t)world) /
                                        (int64_t)(world * r->cp));
@@ -54873,20 +54948,17 @@ static ckr_result ckr__mg_topology(ckr__mg *r)
     if (r->s->batch > 1 << 30) r->s->batch = 0;
     if (!r->s->batch)
         r->s->batch = ckr__batch_of(ckr__mg_size(a, "micro_batch_size", 0), 1, r->dp);
+    t->tp = r->tp;
+    t->pp = r->pp;
+    t->dp = r->dp;
+    t->ep = r->ep;
+    t->cp = r->cp;
+    t->zero = r->zero;
+    t->ranks = r->tp * r->pp * r->dp * r->cp;
     if (r->ep > 1 && ckr__mg_size(a, "expert_tensor_parallel_size", r->tp) != (int64_t)r->tp)
-        return ckr__mg_cannot(r, r->files[0]->path, "args/expert_tensor_parallel_size",
+        return ckr__mg_cannot(r, ckr__mg_path(r), "args/expert_tensor_parallel_size",
                               "experts cut over another number of ranks than the other layers");
     return CKR_OK;
-}
-
-static const char *ckr__mg_rank_dir(ckr__ctx *c, uint32_t tp, uint32_t pp, uint32_t ep,
-                                    bool with_pp, bool with_ep)
-{
-    ckr__rankfile f = CKR_ZERO;
-    ckr__at_set(&f, CKR__TP, tp, 0);
-    if (with_pp) ckr__at_set(&f, CKR__PP, pp, 0);
-    if (with_ep) ckr__at_set(&f, CKR__EP, ep, 0);
-    return ckr__form_name(c, ckr__mg_forms[0].pattern, &f);
 }
 
 /* Every rank of the grid that the arguments tell, once; their files come in the order (pp, ep, tp)
@@ -54922,6 +54994,20 @@ static ckr_result ckr__mg_grid(ckr__mg *r)
     return e;
 }
 
+static ckr_result ckr__mg_iteration(ckr__mg *r, const char *path)
+{
+    const char *base = ckr__base(r->dir);
+    int64_t named;
+    if (!ckr_node_i64(ckr_node_get(r->root, "iteration"), &r->iteration) &&
+        !ckr_node_i64(ckr_node_get(r->root, "total_iters"), &r->iteration))
+        return ckr__mg_bad(r, path, "iteration", "an integer");
+    r->release = !strcmp(base, "release");
+    if (ckr__runs_step(&ckr__mg_steps, base, &named))
+        ckr__fileset_step(&r->ranks, path, "iteration", "the directory is of iteration",
+                          r->iteration, named);
+    return r->c->err->code;
+}
+
 /* Every file is of one iteration, which is the directory's, and of one model. */
 static ckr_result ckr__mg_alike(ckr__mg *r)
 {
@@ -54929,17 +55015,10 @@ static ckr_result ckr__mg_alike(ckr__mg *r)
                                         "pipeline_model_parallel_size",
                                         "expert_model_parallel_size", "num_layers",
                                         "hidden_size", "consumed_train_samples" };
-    const char *base = ckr__base(r->dir);
-    int64_t named, v, w;
+    int64_t v, w;
     uint64_t i;
     size_t k;
-    if (!ckr_node_i64(ckr_node_get(r->root, "iteration"), &r->iteration) &&
-        !ckr_node_i64(ckr_node_get(r->root, "total_iters"), &r->iteration))
-        return ckr__mg_bad(r, r->files[0]->path, "iteration", "an integer");
-    r->release = !strcmp(base, "release");
-    if (ckr__runs_step(&ckr__mg_steps, base, &named) && named != r->iteration)
-        return ckr__fileset_step(&r->ranks, r->files[0]->path, "iteration",
-                                 "the directory is of iteration", r->iteration, named);
+    if (ckr__mg_iteration(r, r->files[0]->path) != CKR_OK) return r->c->err->code;
     for (i = 1; i < r->n_files; i++) {
         const ckr__mg_file *f = r->files[i];
         if (ckr_node_i64(ckr_node_get(f->root, "iteration"), &v) && v != r->iteration)
@@ -54962,35 +55041,29 @@ static const char *const ckr__mg_run_keys[] = {
     "swiglu", "untie_embeddings_and_output_weights", "vocab_size", "padded_vocab_size",
     "make_vocab_size_divisible_by", "num_experts", "use_distributed_optimizer", "bf16", "fp16",
     "virtual_pipeline_model_parallel_size", "context_parallel_size", "decoupled_lr",
-    "hidden_dropout", "attention_dropout", "init_method_std"
+    "hidden_dropout", "attention_dropout", "init_method_std",
+    "opt_param_scheduler", "lr_scheduler"          /* no arguments                            */
 };
 
 /* Every file is of one run: its arguments and its scheduler are the first file's. */
 static ckr_result ckr__mg_one_run(ckr__mg *r)
 {
-    static const char *const sched[] = { "opt_param_scheduler", "lr_scheduler" };
+    const size_t n = sizeof ckr__mg_run_keys / sizeof *ckr__mg_run_keys;
     uint64_t i;
     size_t k;
-    for (i = 1; i < r->n_files; i++) {
+    for (i = 1; i < r->n_files && !ckr__failed(r->c); i++) {
         const ckr__mg_file *f = r->files[i];
-        const char *where = NULL;
-        for (k = 0; k < sizeof ckr__mg_run_keys / sizeof *ckr__mg_run_keys && !where; k++) {
-            const ckr_node *a = ckr_node_get(r->args, ckr__mg_run_keys[k]),
-                           *b = ckr_node_get(f->args, ckr__mg_run_keys[k]);
-            if (a && b && !ckr__mg_same(r->c, a, b)) where = ckr__mg_run_keys[k];
+        for (k = 0; k < n; k++) {
+            const char *key = ckr__mg_run_keys[k];
+            const ckr_node *a = ckr_node_get(k < n - 2 ? r->args : r->root, key),
+                           *b = ckr_node_get(k < n - 2 ? f->args : f->root, key);
+            if (a && b && !ckr__mg_same(r->c, a, b))
+                return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_MIXED, f->path, key,
+                                     "it is not what the first rank's file says",
+                                     "the file is of another run: put back the right one");
         }
-        for (k = 0; k < 2 && !where; k++) {
-            const ckr_node *a = ckr_node_get(r->root, sched[k]),
-                           *b = ckr_node_get(f->root, sched[k]);
-            if (a && b && !ckr__mg_same(r->c, a, b)) where = sched[k];
-        }
-        if (where)
-            return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_MIXED, f->path, where,
-                                 "it is not what the first rank's file says",
-                                 "the file is of another run: put back the right one");
-        if (r->c->err->code != CKR_OK) return r->c->err->code;
     }
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* The rank that wrote the file of this place: the first of its replicas. */
@@ -55027,48 +55100,38 @@ static ckr_result ckr__mg_places(ckr__mg *r)
     return CKR_OK;
 }
 
-static ckr_result ckr__mg_open_all(ckr__mg *r)
+/* The first file speaks for all. */
+static ckr_result ckr__mg_first(ckr__mg *r)
 {
     double version = 3;
-    uint64_t i;
-    ckr_result e = ckr__mg_list(r);
-    if (e == CKR_OK && !r->n_files) e = ckr__mg_missing(r, r->dir, "there is no mp_rank directory");
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_load(r, r->files[i]);
-    if (e != CKR_OK) return e;
     r->args = r->files[0]->args;
     r->root = r->files[0]->root;
     ckr_node_f64(ckr_node_get(r->root, "checkpoint_version"), &version);
-    if (version < 2)
-        return ckr__mg_cannot(r, r->files[0]->path, "checkpoint_version",
-                              "a checkpoint below version 2, whose qkv rows are in another order");
-    e = ckr__mg_topology(r);
-    if (e == CKR_OK) e = ckr__mg_grid(r);
-    if (e == CKR_OK) e = ckr__mg_alike(r);
-    if (e == CKR_OK) e = ckr__mg_places(r);
-    if (e == CKR_OK) e = ckr__mg_one_run(r);
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_chunks(r, r->files[i]);
-    return e;
+    return version < 2 ? ckr__mg_cannot(r, r->files[0]->path, "checkpoint_version",
+                                        "a checkpoint below version 2, whose qkv rows are in "
+                                        "another order")
+                       : ckr__mg_topology(r);
 }
 
 /* >>megatron.model ------------------------------------------------------------ */
 /* Items: names with global layers and experts, how each is cut, and where its pieces lie. */
 
-/* Behind "decoder.layers." or "encoder.layers." comes a layer's number; NULL: no layer. */
+/* What stands behind "decoder.layers." or "encoder.layers."; NULL: the name has neither. */
+static const char *ckr__mg_layers(const char *name)
+{
+    const bool has = ckr__starts(name, "decoder.layers.") || ckr__starts(name, "encoder.layers.");
+    return has ? name + 15 : NULL;
+}
+
+/* There comes a layer's number: behind it; NULL: no layer. */
 static const char *ckr__mg_layer(const char *name, int64_t *layer)
 {
-    static const char *const heads[] = { "decoder.layers.", "encoder.layers." };
-    size_t i, n;
-    char digits[12];
-    for (i = 0; i < 2; i++) {
-        const size_t len = strlen(heads[i]);
-        if (strncmp(name, heads[i], len) != 0) continue;
-        n = strspn(name + len, "0123456789");
-        if (!n || n > 9 || name[len + n] != '.') return NULL;
-        memcpy(digits, name + len, n);
-        digits[n] = 0;
-        return ckr__step_of(digits, layer) ? name + len + n : NULL;
-    }
-    return NULL;
+    const char *p = ckr__mg_layers(name);
+    int64_t v;
+    const size_t n = p ? ckr__mg_digits(p, &v) : 0;
+    if (!n || p[n] != '.') return NULL;
+    *layer = v;
+    return p + n;
 }
 
 /* The place of an expert's number in a name: local_experts.E. (of SequentialMLP), or the digits at
@@ -55076,21 +55139,10 @@ static const char *ckr__mg_layer(const char *name, int64_t *layer)
 static const char *ckr__mg_expert(const char *name, int64_t *expert, size_t *n_digits)
 {
     const char *p = strstr(name, ".local_experts.");
-    size_t n;
-    char digits[12];
     if (p) p += 15;
-    else if ((p = strstr(name, ".experts.linear_fc")) != NULL) {
-        p = name + strlen(name);
-        while (p > name && p[-1] >= '0' && p[-1] <= '9') p--;
-    } else {
-        return NULL;
-    }
-    n = strspn(p, "0123456789");
-    if (!n || n > 9) return NULL;
-    memcpy(digits, p, n);
-    digits[n] = 0;
-    *n_digits = n;
-    return ckr__step_of(digits, expert) ? p : NULL;
+    else if (strstr(name, ".experts.linear_fc")) p = name + ckr__mg_stem(name);
+    *n_digits = p ? ckr__mg_digits(p, expert) : 0;
+    return *n_digits ? p : NULL;
 }
 
 /* The name with another layer and expert: `first` and `expert` are added; -1 leaves them. */
@@ -55108,11 +55160,6 @@ static const char *ckr__mg_shift(ckr__ctx *c, const char *name, int64_t first, i
     return name;
 }
 
-static bool ckr__mg_is_extra(const char *name)
-{
-    return ckr__mg_ends(name, "._extra_state") || ckr__mg_ends(name, "inv_freq");
-}
-
 /* State that the model saves and no optimizer has. */
 static bool ckr__mg_is_buffer(const char *name, ckr_dtype dtype)
 {
@@ -55120,25 +55167,34 @@ static bool ckr__mg_is_buffer(const char *name, ckr_dtype dtype)
            !ckr__is_float(dtype);
 }
 
+/* How many layers, or experts, a chunk's names count. */
+static int64_t ckr__mg_counted(const ckr_node *chunk, bool experts)
+{
+    int64_t v, n = 0;
+    size_t digits;
+    uint64_t k;
+    for (k = 0; k < ckr__dict_n(chunk); k++) {
+        const char *name = ckr__dict_key(chunk, k);
+        if (name && (experts ? ckr__mg_expert(name, &v, &digits) : ckr__mg_layer(name, &v)))
+            n = ckr__max_i64(n, v + 1);
+    }
+    return n;
+}
+
 /* How many layers the chunks have: the largest local number of each, counted in global order. */
 static ckr_result ckr__mg_count_layers(ckr__mg *r)
 {
     uint32_t v, p;
-    int64_t layer, want = ckr__mg_size(r->args, "num_layers",
-                                       ckr__mg_size(r->args, "encoder_num_layers", 0));
-    uint64_t k;
+    const int64_t want = ckr__mg_size(r->args, "num_layers",
+                                      ckr__mg_size(r->args, "encoder_num_layers", 0));
     r->first = CKR__NEW_N(r->c, int64_t, (uint64_t)r->vp * r->pp);
     if (!r->first) return ckr__oom(r->c);
     for (v = 0; v < r->vp; v++)
         for (p = 0; p < r->pp; p++) {
             const ckr_node *chunk = r->files[(uint64_t)p * r->ep * r->tp]->chunks[v];
-            int64_t n = 0;
-            for (k = 0; chunk && k < chunk->count; k++) {
-                const char *name = ckr__dict_key(chunk, k);
-                if (name && ckr__mg_layer(name, &layer) && layer >= n) n = layer + 1;
-            }
+            int64_t n = ckr__mg_counted(chunk, false);
             r->first[(uint64_t)v * r->pp + p] = r->layers;
-            if (n > (int64_t)(chunk ? chunk->count : 0)) n = want + 1;
+            if (n > (int64_t)ckr__dict_n(chunk)) n = want + 1;
             r->layers += n;
             if (want && r->layers > want) break;
         }
@@ -55179,38 +55235,19 @@ static int ckr__mg_item_cmp(const void *a, const void *b)
 static ckr__mg_item *ckr__mg_item_new(ckr__mg *r, const char *name)
 {
     ckr__mg_item *t = CKR__NEW(r->c, ckr__mg_item);
+    size_t digits;
     *CKR__PUSH(ckr__mg_item *, r->c, r->items, r->n_items) = t;
     if (ckr__failed(r->c) || !ckr__map_put(&r->by_name, name, strlen(name), r->n_items - 1, NULL))
         return NULL;
     t->name = name;
     t->expert = -1;
-    t->group = UINT64_MAX;
+    ckr__mg_expert(name, &t->expert, &digits);
+    r->experts = ckr__max_i64(r->experts, t->expert + 1);
+    t->group = CKR__MG_NONE;
     t->step = ckr__nan();
     t->split.axis = -1;
+    if (!strcmp(name, "embedding.word_embeddings.weight")) r->embedding = t;
     return t;
-}
-
-/* How many experts a rank has: those that its chunk's names tell. */
-static int64_t ckr__mg_local_experts(const ckr_node *chunk)
-{
-    int64_t expert, n = 0;
-    size_t digits;
-    uint64_t k;
-    for (k = 0; k < chunk->count; k++) {
-        const char *name = ckr__dict_key(chunk, k);
-        if (name && ckr__mg_expert(name, &expert, &digits) && expert >= n) n = expert + 1;
-    }
-    return n;
-}
-
-/* The prefix that all experts of a row share. */
-static size_t ckr__mg_run_prefix(const char *name)
-{
-    const char *p = strstr(name, ".local_experts.");
-    size_t n = strlen(name);
-    if (p) return (size_t)(p - name) + 15;
-    while (n && name[n - 1] >= '0' && name[n - 1] <= '9') n--;
-    return n;
 }
 
 /* One chunk of one file: each entry's item, made where it is new. */
@@ -55218,22 +55255,25 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
 {
     const ckr_node *chunk = f->chunks[v];
     const int64_t first = r->first[(uint64_t)v * r->pp + f->pp],
-                  experts = f->ep ? ckr__mg_local_experts(chunk) * (int64_t)f->ep : 0;
+                  experts = f->ep ? ckr__mg_counted(chunk, true) * (int64_t)f->ep : 0;
     uint64_t k, at, run = 0;
     const char *last = "";
     for (k = 0; k < chunk->count; k++) {
         const char *local = ckr__dict_key(chunk, k), *name;
         const ckr_node *value = ckr__dict_at(chunk, k);
-        int64_t expert = -1;
-        size_t digits;
+        const char *row = local ? strstr(local, ".local_experts.") : NULL;
+        size_t n_row;                  /* the prefix that all experts of a row share          */
         ckr__mg_item *t;
-        const bool extra = local && (ckr__mg_is_extra(local) || value->kind != CKR_NODE_TENSOR);
+        const bool extra = local && (ckr__mg_ends(local, "._extra_state") ||
+                                     ckr__mg_ends(local, "inv_freq") ||
+                                     value->kind != CKR_NODE_TENSOR);
         if (!local) return ckr__mg_bad(r, f->path, "model", "names of tensors");
         if (r->tied && f->pp + 1 == r->pp && r->pp > 1 && !strcmp(local, "output_layer.weight")) {
             f->entries[v][k].item = r->embedding;
             if (!extra) f->entries[v][k].view = value->u.view;
             continue;
         }
+        n_row = row ? (size_t)(row - local) + 15 : ckr__mg_stem(local);
         name = ckr__mg_shift(r->c, local, first, experts);
         if (!name) return ckr__oom(r->c);
         if (ckr__map_find(&r->by_name, name, strlen(name), &at)) {
@@ -55246,10 +55286,8 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
                                                                         : CKR__MG_PARAM;
             t->pp = f->pp;
             t->ep = f->ep;
-            if (ckr__mg_expert(name, &expert, &digits)) t->expert = expert;
-            if (expert < 0 || strncmp(last, local, ckr__mg_run_prefix(local)) != 0) run = k;
+            if (t->expert < 0 || strncmp(last, local, n_row) != 0) run = k;
             ckr__mg_place(r, t, k, run);
-            if (!strcmp(name, "embedding.word_embeddings.weight")) r->embedding = t;
         }
         if ((t->kind == CKR__MG_EXTRA) != extra)
             return ckr__mg_bad(r, f->path, name, "a tensor on every rank, or on none");
@@ -55266,50 +55304,44 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
 
 enum { CKR__MG_PLAIN = 0, CKR__MG_VOCAB, CKR__MG_QKV, CKR__MG_GATED, CKR__MG_SOLVE };
 
+/* `tail`: of a name, or of one without .weight or .bias. */
 typedef struct ckr__mg_rule { const char *tail; int8_t axis; uint8_t what; } ckr__mg_rule;
 
 static const ckr__mg_rule *ckr__mg_rule_of(const char *name)
 {
     static const ckr__mg_rule rules[] = {
-        { "word_embeddings.weight", 0, CKR__MG_VOCAB },
-        { "output_layer.weight", 0, CKR__MG_VOCAB },
-        { "output_layer.bias", 0, CKR__MG_VOCAB },
-        { "linear_qkv.weight", 0, CKR__MG_QKV },
-        { "linear_qkv.bias", 0, CKR__MG_QKV },
+        { "word_embeddings", 0, CKR__MG_VOCAB },
+        { "output_layer", 0, CKR__MG_VOCAB },
+        { "linear_qkv", 0, CKR__MG_QKV },
         { "linear_proj.weight", 1, CKR__MG_PLAIN },
         { "linear_proj.bias", -1, CKR__MG_PLAIN },
-        { "linear_fc1.weight", 0, CKR__MG_GATED },
-        { "linear_fc1.bias", 0, CKR__MG_GATED },
+        { "linear_fc1", 0, CKR__MG_GATED },
         { "linear_fc2.weight", 1, CKR__MG_PLAIN },
         { "linear_fc2.bias", -1, CKR__MG_PLAIN },
-        { "norm.weight", -1, CKR__MG_PLAIN },
-        { "norm.bias", -1, CKR__MG_PLAIN },
+        { "norm", -1, CKR__MG_PLAIN },
         { "layer_norm_weight", -1, CKR__MG_PLAIN },
         { "layer_norm_bias", -1, CKR__MG_PLAIN },
-        { "position_embeddings.weight", -1, CKR__MG_PLAIN },
-        { "tokentype_embeddings.weight", -1, CKR__MG_PLAIN },
-        { "router.weight", -1, CKR__MG_PLAIN },
-        { "router.bias", -1, CKR__MG_PLAIN },
+        { "position_embeddings", -1, CKR__MG_PLAIN },
+        { "tokentype_embeddings", -1, CKR__MG_PLAIN },
+        { "router", -1, CKR__MG_PLAIN },
         { "expert_bias", -1, CKR__MG_PLAIN },
         { "gate_weight", -1, CKR__MG_PLAIN },
-        { "linear_q.weight", 0, CKR__MG_PLAIN },
-        { "linear_q.bias", 0, CKR__MG_PLAIN },
-        { "linear_kv.weight", 0, CKR__MG_PLAIN },
-        { "linear_kv.bias", 0, CKR__MG_PLAIN },
+        { "linear_q", 0, CKR__MG_PLAIN },
+        { "linear_kv", 0, CKR__MG_PLAIN },
         { "linear_q_proj.weight", 0, CKR__MG_PLAIN },
         { "linear_q_up_proj.weight", 0, CKR__MG_PLAIN },
         { "linear_kv_up_proj.weight", 0, CKR__MG_PLAIN },
         { "_down_proj.weight", 0, CKR__MG_SOLVE },
         { "softmax_offset", 0, CKR__MG_PLAIN }
     };
-    const char *mixer = strstr(name, ".mixer.");
-    size_t i, n = strlen(name);
-    if (mixer) return NULL;
-    if (strstr(name, ".experts.linear_fc"))
-        while (n && name[n - 1] >= '0' && name[n - 1] <= '9') n--;
+    const size_t n = strstr(name, ".experts.linear_fc") ? ckr__mg_stem(name) : strlen(name);
+    size_t i, stem = n;
+    if (strstr(name, ".mixer.")) return NULL;
+    if (!ckr__cut_tail(name, &stem, ".weight")) ckr__cut_tail(name, &stem, ".bias");
     for (i = 0; i < sizeof rules / sizeof *rules; i++) {
-        const size_t len = strlen(rules[i].tail);
-        if (n >= len && !memcmp(name + n - len, rules[i].tail, len)) return &rules[i];
+        size_t a = n, b = stem;
+        if (ckr__cut_tail(name, &a, rules[i].tail) || ckr__cut_tail(name, &b, rules[i].tail))
+            return &rules[i];
     }
     return NULL;
 }
@@ -55331,16 +55363,25 @@ static bool ckr__mg_gated(const ckr__mg *r, int64_t rows)
     return whole == twice ? flag : twice;
 }
 
+static ckr_result ckr__mg_contradicts(ckr__mg *r, ckr_item item, const char *where, const char *key,
+                                      int64_t said, int64_t found)
+{
+    return ckr__mg_wrong(r, item, ckr__mg_path(r), where,
+                         ckr__printf(r->c, "args ask for %s %lld, the tensor has %lld", key,
+                                     (long long)said, (long long)found), ckr__mg_other_run);
+}
+
 /* Sets how a parameter is cut, and its whole shape, from the shape of one rank's part. `axis_of`:
-   what a master's attributes say (partition_dim), or -2. */
+   what a master's attributes say (partition_dim), or -2. The hidden size is checked against the
+   tensors that have it as an axis. */
 static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, const int64_t *part,
                                 uint32_t tp, int64_t axis_of)
 {
     const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
-    int64_t *shape = CKR__NEW_N(r->c, int64_t, n_dims), *chunks;
+    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0);
+    int64_t *shape = CKR__DUP(r->c, int64_t, part, n_dims), *chunks;
     int32_t axis = rule ? rule->axis : -1;
     if (!shape) return ckr__oom(r->c);
-    if (n_dims) memcpy(shape, part, n_dims * sizeof *shape);
     if (rule && rule->what == CKR__MG_SOLVE)
         axis = axis_of >= -1 ? (int32_t)axis_of
                : ckr__mg_size(r->args, strstr(t->name, "kv_down") ? "kv_lora_rank" : "q_lora_rank",
@@ -55366,26 +55407,10 @@ static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, co
         t->split.n_chunks = 2;
         t->split.chunks = chunks;
     }
-    return CKR_OK;
-}
-
-static ckr_result ckr__mg_contradicts(ckr__mg *r, ckr_item item, const char *where, const char *key,
-                                      int64_t said, int64_t found)
-{
-    return ckr__mg_wrong(r, item, r->n_files ? r->files[0]->path : r->dir, where,
-                         ckr__printf(r->c, "args ask for %s %lld, the tensor has %lld", key,
-                                     (long long)said, (long long)found), ckr__mg_other_run);
-}
-
-/* The hidden size against the tensors that have it as an axis. */
-static ckr_result ckr__mg_promised(ckr__mg *r, const ckr__mg_item *t)
-{
-    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
-    const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0);
-    if (!rule || !hidden || t->n_dims != 2) return CKR_OK;
-    if ((rule->what == CKR__MG_VOCAB || rule->what == CKR__MG_QKV) && t->shape[1] != hidden)
+    if (rule && (rule->what == CKR__MG_VOCAB || rule->what == CKR__MG_QKV) && n_dims == 2 &&
+        shape[1] != hidden && hidden)
         return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS, t->name, "hidden_size", hidden,
-                                   t->shape[1]);
+                                   shape[1]);
     return CKR_OK;
 }
 
@@ -55399,7 +55424,13 @@ static ckr__block *ckr__mg_block(ckr__ctx *c, const ckr__mg_item *t, uint32_t tp
 
 static int32_t ckr__mg_rank_of(const ckr__mg *r, const ckr__mg_file *f)
 {
-    return (int32_t)(f->tp + r->tp * r->cp * (f->ep + r->dp * f->pp));
+    return (int32_t)ckr__mg_number(r, f->tp, f->pp, f->ep);
+}
+
+/* Does another rank have the same of it? */
+static bool ckr__mg_replica(const ckr__mg_item *t, const ckr__mg_file *f)
+{
+    return (t->split.axis < 0 && f->tp > 0) || (t->expert < 0 && f->ep > 0) || f->pp != t->pp;
 }
 
 /* What a rank's file (NULL: none in particular) has of one of the item's slots: for ckr__mg_add. */
@@ -55415,8 +55446,7 @@ static ckr__part ckr__mg_part(const ckr__mg *r, const ckr__mg_item *t, const ckr
     p.shape = t->shape;
     p.split = &t->split;
     p.rank = f ? ckr__mg_rank_of(r, f) : -1;
-    p.replica = f && ((t->split.axis < 0 && f->tp > 0) || (t->expert < 0 && f->ep > 0) ||
-                      f->pp != t->pp);
+    p.replica = f && ckr__mg_replica(t, f);
     return p;
 }
 
@@ -55439,64 +55469,42 @@ static ckr_result ckr__mg_add_block(ckr__mg *r, ckr__mg_item *t, uint32_t tp, ck
 
 /* >>megatron.weights ---------------------------------------------------------- */
 
-/* The split axis that a master's attributes tell; -2: nothing does. */
-static int64_t ckr__mg_axis_of(const ckr_node *attrs)
-{
-    int64_t v;
-    if (ckr_node_i64(ckr_node_get(attrs, "partition_dim"), &v) && v >= -1 && v < CKR_MAX_DIMS)
-        return ckr__mg_flag(attrs, "tensor_model_parallel") ? v : -1;
-    return -2;
-}
-
 static ckr_result ckr__mg_first_entry(ckr__mg *r, const ckr__mg_file *f, ckr__mg_item *t,
                                       const ckr_view *v)
 {
-    ckr_result e;
+    int64_t axis = -2, said;   /* the split axis that a master's attributes tell, if they do  */
     if (t->slots) return CKR_OK;
     if (v->n_dims > CKR_MAX_DIMS)
         return ckr__mg_bad(r, f->path, t->name, "a tensor of at most 8 dimensions");
     if (strstr(t->name, ".experts.weight"))
-        return ckr__mg_cannot(r, f->path, t->name,
-                              "experts in one matrix (GroupedMLP)");
+        return ckr__mg_cannot(r, f->path, t->name, "experts in one matrix (GroupedMLP)");
     t->dtype = v->dtype;
-    e = ckr__mg_split(r, t, v->n_dims, v->shape, r->tp, ckr__mg_axis_of(t->attrs));
-    if (e == CKR_OK && t->unknown && r->tp > 1)
-        e = ckr__mg_cannot(r, f->path, t->name, "no rule tells how this tensor is cut over tp");
-    return e == CKR_OK ? ckr__mg_promised(r, t) : e;
+    if (ckr_node_i64(ckr_node_get(t->attrs, "partition_dim"), &said) && said >= -1 &&
+        said < CKR_MAX_DIMS)
+        axis = ckr__mg_flag(t->attrs, "tensor_model_parallel") ? said : -1;
+    if (ckr__mg_split(r, t, v->n_dims, v->shape, r->tp, axis) == CKR_OK && t->unknown && r->tp > 1)
+        ckr__mg_cannot(r, f->path, t->name, "no rule tells how this tensor is cut over tp");
+    return r->c->err->code;
 }
 
 static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
 {
-    const ckr_node *chunk = f->chunks[v];
     uint64_t k;
-    ckr_result e = CKR_OK;
-    for (k = 0; k < chunk->count && e == CKR_OK; k++) {
-        ckr__mg_entry *x = &f->entries[v][k];
+    for (k = 0; k < f->n_entries[v] && !ckr__failed(r->c); k++) {
+        const ckr_view *view = f->entries[v][k].view;
+        ckr__mg_item *t = f->entries[v][k].item;
         ckr__part p;
-        if (!x->item) return ckr__mg_bad(r, f->path, "output_layer.weight", "an embedding");
-        if (x->item->kind == CKR__MG_EXTRA) {
-            if (!x->item->extra) x->item->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
-            if (!x->item->extra) return ckr__oom(r->c);
-            x->item->extra[f->tp] = ckr__dict_at(chunk, k);
+        if (!t) return ckr__mg_bad(r, f->path, "output_layer.weight", "an embedding");
+        if (t->kind == CKR__MG_EXTRA) {
+            if (!t->extra) t->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
+            if (t->extra) t->extra[f->tp] = ckr__dict_at(f->chunks[v], k);
             continue;
         }
-        e = ckr__mg_first_entry(r, f, x->item, x->view);
-        p = ckr__mg_part(r, x->item, f, "param", x->view);
-        if (e == CKR_OK) e = ckr__mg_add_block(r, x->item, f->tp, &p);
+        if (ckr__mg_first_entry(r, f, t, view) != CKR_OK) break;
+        p = ckr__mg_part(r, t, f, "param", view);
+        ckr__mg_add_block(r, t, f->tp, &p);
     }
-    return e;
-}
-
-static ckr_result ckr__mg_each_chunk(ckr__mg *r,
-                                     ckr_result (*fn)(ckr__mg *, ckr__mg_file *, uint32_t))
-{
-    uint64_t i;
-    uint32_t v;
-    ckr_result e = CKR_OK;
-    for (v = 0; v < r->vp; v++)
-        for (i = 0; i < r->n_files && e == CKR_OK; i++)
-            if (r->files[i]->chunks[v]) e = fn(r, r->files[i], v);
-    return e;
+    return r->c->err->code;
 }
 
 /* >>megatron.layout ----------------------------------------------------------- */
@@ -55505,59 +55513,66 @@ static ckr_result ckr__mg_each_chunk(ckr__mg *r,
    Files leave out what pads a bucket's end, the gaps inside stay
    (megatron/core/optimizer/param_layout.py, distrib_optimizer.py get_parameter_state_dp_zero). */
 
-typedef struct ckr__mg_span {  /* a parameter                                            */
-    int64_t numel;
-    bool    shared;
-    int64_t start, padded;     /* in the compact and in the padded buffer, out           */
-} ckr__mg_span;
-
-typedef struct ckr__mg_layout {
+/* The parameters of one buffer: of one chunk and one dtype, in the model's order. */
+typedef struct ckr__mg_buffer {
+    ckr__mg_member **m;
+    uint64_t  n;
+    uint32_t  chunk;
+    ckr_dtype dtype;
+    int64_t   numel;           /* of all                                                 */
     int64_t   bucket;          /* elements from which on a bucket is closed; 0: one bucket */
     int64_t   align, divisor;  /* of starts, of buckets                                  */
-    uint64_t  n;               /* parameters in the model's order                        */
-    ckr__mg_span *at;
     int64_t   total;           /* compact, out                                           */
-} ckr__mg_layout;
+    int64_t  *sizes;           /* of the buckets of torch_dist, and how their names begin:  */
+    uint64_t  n_buckets;
+    const char *head;          /* ...gbuf_idx_G.dtype_(..).bucket_idx_                      */
+    const ckr__mg_file *f;
+} ckr__mg_buffer;
 
 static int64_t ckr__mg_up(int64_t v, int64_t to)
 {
     return (v + to - 1) / to * to;
 }
 
-static int64_t ckr__mg_lcm(int64_t a, int64_t b)
+static int64_t ckr__mg_gcd(int64_t a, int64_t b)
 {
-    int64_t x = a, y = b, t;
-    while (y) {
-        t = x % y;
-        x = y;
-        y = t;
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
     }
-    return a / x * b;
+    return a;
 }
 
-static void ckr__mg_close(ckr__mg_layout *l, int64_t end, int64_t *begin, int64_t *cut)
+static int64_t ckr__mg_lcm(int64_t a, int64_t b)
+{
+    return a / ckr__mg_gcd(a, b) * b;
+}
+
+static void ckr__mg_close(ckr__mg_buffer *l, int64_t end, int64_t *begin, int64_t *cut)
 {
     l->total = end - *cut;
     *begin = ckr__mg_up(end, l->divisor);
     *cut += *begin - end;
 }
 
-/* The caller has checked that the sum of all numels is below 2^61. */
-static void ckr__mg_lay(ckr__mg_layout *l)
+/* The sum of all numels is below 2^61. */
+static void ckr__mg_lay(ckr__mg_buffer *l)
 {
     int64_t at = 0, begin = 0, cut = 0;
     uint64_t i;
     l->total = -1;
     for (i = l->n; i-- > 0;) {
+        ckr__mg_member *m = l->m[i];
         at = ckr__mg_up(at, l->align);
-        if (l->at[i].shared && at > begin) {
+        if (m->shared && at > begin) {
             ckr__mg_close(l, at, &begin, &cut);
             at = begin;
         }
-        l->at[i].padded = at;
-        l->at[i].start = at - cut;
-        at += l->at[i].numel;
-        if (i > 0 && ((l->bucket > 0 && at - begin >= l->bucket) || l->at[i].shared)) {
+        m->padded = at;
+        m->start = at - cut;
+        at += m->numel;
+        if (i > 0 && ((l->bucket > 0 && at - begin >= l->bucket) || m->shared)) {
             ckr__mg_close(l, at, &begin, &cut);
             at = begin;
         }
@@ -55579,19 +55594,47 @@ static int64_t ckr__mg_bucket(const ckr_node *args, uint32_t dp, uint32_t pp, ui
     return v ? v : ckr__max_i64(40000000, 1000000 * (int64_t)dp);
 }
 
-static int64_t ckr__mg_divisor(const ckr_node *args, uint32_t dp)
+/* The layout that a run with these arguments makes. */
+static void ckr__mg_lay_run(ckr__mg_buffer *l, const ckr_node *args, uint32_t dp, uint32_t pp)
 {
-    const int64_t d = ckr__mg_lcm(128, dp ? dp : 1);
-    return ckr__mg_flag(args, "ddp_pad_buckets_for_high_nccl_busbw") ? ckr__mg_lcm(d, 65536) : d;
+    l->divisor = ckr__mg_lcm(128, dp ? dp : 1);
+    if (ckr__mg_flag(args, "ddp_pad_buckets_for_high_nccl_busbw"))
+        l->divisor = ckr__mg_lcm(l->divisor, 65536);
+    l->bucket = ckr__mg_bucket(args, dp, pp, l->chunk, l->numel);
+    ckr__mg_lay(l);
 }
 
-static bool ckr__mg_layout_new(ckr__ctx *c, ckr__mg_layout *l, uint64_t n)
+/* The members of a rank's optimizer by chunk and dtype. */
+static ckr_result ckr__mg_buffers(ckr__mg *r, const ckr__mg_file *f, uint64_t which,
+                                  ckr__mg_buffer **out, uint64_t *n_out)
 {
-    memset(l, 0, sizeof *l);
-    l->n = n;
-    l->at = CKR__NEW_N(c, ckr__mg_span, n);
-    l->align = 64;
-    return l->at != NULL;
+    const uint64_t n = f->n_members[which];
+    uint64_t i, k;
+    *n_out = 0;
+    *out = CKR__NEW_N(r->c, ckr__mg_buffer, n);
+    if (!*out) return ckr__oom(r->c);
+    for (i = 0; i < n; i++) {
+        ckr__mg_member *m = &f->members[which][i];
+        ckr__mg_buffer *b = NULL;
+        for (k = *n_out; k-- > 0 && (*out)[k].chunk == m->chunk;)
+            if ((*out)[k].dtype == m->view->dtype) b = &(*out)[k];
+        if (!b) {
+            b = &(*out)[(*n_out)++];
+            b->chunk = m->chunk;
+            b->dtype = m->view->dtype;
+            b->align = 64;
+            b->f = f;
+            b->m = CKR__NEW_N(r->c, ckr__mg_member *, n - i);
+            if (!b->m) return ckr__oom(r->c);
+        }
+        if (!ckr__numel(m->view->n_dims, m->view->shape, &m->numel) ||
+            m->numel > ((int64_t)1 << 59) - b->numel)
+            return ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, m->item->name,
+                             NULL);
+        b->numel += m->numel;
+        b->m[b->n++] = m;
+    }
+    return CKR_OK;
 }
 
 /* >>megatron.optimizer -------------------------------------------------------- */
@@ -55599,7 +55642,16 @@ static bool ckr__mg_layout_new(ckr__ctx *c, ckr__mg_layout *l, uint64_t n)
    of the model's state dict. Groups are told apart by what decides about them: one-dimensional
    tensors have no weight decay, experts and decoupled embeddings groups of their own. */
 
-#define CKR__MG_NONE UINT64_MAX
+/* What a list has at this place, or a dict under this number. */
+static const ckr_node *ckr__mg_at(const ckr_node *n, uint64_t at)
+{
+    uint64_t i;
+    if (ckr_node_is_list(n)) return ckr_node_at(n, at);
+    for (i = 0; i < ckr__dict_n(n); i++)
+        if (n->u.items[2 * i]->kind == CKR_NODE_INT && n->u.items[2 * i]->u.i == (int64_t)at)
+            return ckr__dict_at(n, i);
+    return NULL;
+}
 
 /* The inner torch or Apex optimizer of what a file has: FP32 itself, else below "optimizer". */
 static ckr_result ckr__mg_optim_of(ckr__mg *r, const ckr__mg_file *f, const ckr_node *n,
@@ -55622,20 +55674,20 @@ static ckr_result ckr__mg_optim_of(ckr__mg *r, const ckr__mg_file *f, const ckr_
     return CKR_OK;
 }
 
-static ckr_result ckr__mg_optims(ckr__mg *r, ckr__mg_file *f)
+/* The optimizers of a file: one, or those of a chain, in a list or (torch_dist) by number. */
+static ckr_result ckr__mg_optims(ckr__mg *r, ckr__mg_file *f, const ckr_node *n)
 {
-    const ckr_node *n = ckr_node_get(f->root, "optimizer");
+    const bool many = ckr_node_is_list(n) || ckr__mg_at(n, 0);
     uint64_t i;
-    ckr_result e = CKR_OK;
     if (!n || n->kind == CKR_NODE_NONE) return CKR_OK;
-    f->n_optims = ckr_node_is_list(n) ? n->count : 1;
+    f->n_optims = many ? n->count : 1;
     if (f->n_optims > 2)
         return ckr__mg_cannot(r, f->path, "optimizer", "more than two optimizers in a chain");
     f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
     if (!f->optims) return ckr__oom(r->c);
-    for (i = 0; i < f->n_optims && e == CKR_OK; i++)
-        e = ckr__mg_optim_of(r, f, ckr_node_is_list(n) ? n->u.items[i] : n, &f->optims[i]);
-    return e;
+    for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++)
+        ckr__mg_optim_of(r, f, many ? ckr__mg_at(n, i) : n, &f->optims[i]);
+    return r->c->err->code;
 }
 
 /* 0: no bound of its own. */
@@ -55675,18 +55727,17 @@ static bool ckr__mg_in_group(const ckr__mg *r, const ckr__mg_item *t, uint32_t n
     return ends == ckr__mg_decoupled(r->args, g);
 }
 
-/* The one group of the file for it; CKR__MG_NONE: none, or several. */
+/* The first group of the file for it; CKR__MG_NONE: none. */
 static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const ckr__mg_item *t,
                                  uint32_t n_dims)
 {
-    uint64_t i, at = CKR__MG_NONE, n = 0;
+    uint64_t i;
     for (i = 0; i < o->groups->count; i++) {
         const ckr_node *params = ckr_node_get(o->groups->u.items[i], "params");
         if (params && ckr_node_is_list(params) && !params->count) continue;
-        if (!ckr__mg_in_group(r, t, n_dims, o->groups->u.items[i])) continue;
-        if (!n++) at = i;
+        if (ckr__mg_in_group(r, t, n_dims, o->groups->u.items[i])) return i;
     }
-    return n >= 1 ? at : CKR__MG_NONE;
+    return CKR__MG_NONE;
 }
 
 static ckr_result ckr__mg_optimizer_fail(ckr__mg *r, const ckr__mg_file *f, const char *where,
@@ -55708,153 +55759,129 @@ static const char *ckr__mg_key_text(ckr__ctx *c, const char *text, const ckr_nod
     return text;
 }
 
-/* What a state's groups are told apart by; LR and weight decay follow from it. */
-static const char *ckr__mg_identity(ckr__ctx *c, const ckr_node *g, uint64_t optimizer)
-{
-    static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
-                                        "is_decoupled_lr", "max_lr", "min_lr", "start_wd", "end_wd",
-                                        "betas", "eps", "pre_wd_mult", "pre_lr_mult" };
-    return ckr__mg_key_text(c, optimizer ? "1" : "0", g, keys, sizeof keys / sizeof *keys);
-}
-
-static ckr_result ckr__mg_group_new(ckr__mg *r, const ckr_node *raw, const char *key)
-{
-    ckr_group *g = CKR__PUSH(ckr_group, r->c, r->s->groups, r->s->n_groups);
-    if (ckr__failed(r->c) ||
-        !ckr__map_put(&r->group_at, key, strlen(key), r->s->n_groups - 1, NULL))
-        return ckr__oom(r->c);
-    g->raw = raw;
-    g->hyper = ckr__group_hyper(r->c, raw);
-    return r->c->err->code;
-}
-
 /* Megatron's own key of a group, without what it may hold. */
 static bool ckr__mg_alike_groups(ckr__ctx *c, const ckr_node *a, const ckr_node *b)
 {
     static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
                                         "is_decoupled_lr", "pre_wd_mult", "pre_lr_mult" };
-    size_t i;
-    for (i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (!ckr__mg_same(c, ckr_node_get(a, keys[i]), ckr_node_get(b, keys[i]))) return false;
-    return true;
+    const char *x = ckr__mg_key_text(c, "", a, keys, sizeof keys / sizeof *keys),
+               *y = ckr__mg_key_text(c, "", b, keys, sizeof keys / sizeof *keys);
+    return x && y && !strcmp(x, y);
 }
 
-/* The first key in which a rank's group is not another rank's of the same kind; NULL: none, or the
-   rank has several of the kind, which then differ in what a run sets for some of them. */
-static const char *ckr__mg_group_differs(ckr__mg *r, const ckr__mg_optim *o, const ckr_node *g,
-                                         const ckr_node *first)
+/* A group that another rank has otherwise. A rank that has several of the kind has them because
+   they differ in what a run sets for some. */
+static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
+                                      const ckr_node *g, uint64_t n_known)
 {
     static const char *const keys[] = { "lr", "weight_decay", "betas", "eps", "step", "max_lr",
                                         "min_lr", "start_wd", "end_wd", "bias_correction" };
     uint64_t i, n = 0;
     size_t k;
-    if (!ckr__mg_alike_groups(r->c, g, first)) return NULL;
     for (i = 0; i < o->groups->count; i++)
         n += ckr__mg_alike_groups(r->c, g, o->groups->u.items[i]);
-    for (k = 0; n == 1 && k < sizeof keys / sizeof *keys; k++) {
-        const ckr_node *a = ckr_node_get(g, keys[k]), *b = ckr_node_get(first, keys[k]);
-        if (a && b && a->kind != CKR_NODE_TENSOR && b->kind != CKR_NODE_TENSOR &&
-            !ckr__mg_same(r->c, a, b))
-            return keys[k];
-    }
-    return NULL;
-}
-
-/* A group that another rank has otherwise. */
-static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
-                                      const ckr_node *g, uint64_t n_known)
-{
-    uint64_t i;
-    for (i = 0; i < n_known; i++) {
+    for (i = 0; n == 1 && i < n_known; i++) {
         const ckr_node *first = r->s->groups[i].raw;
-        const char *key = ckr__mg_group_differs(r, o, g, first);
-        if (!key) continue;
-        return ckr__remedy(
-            r->c->err,
-            ckr__fail(r->c->err, CKR_ITEM_MEGATRON_GROUPS, f->path, CKR_NO_OFFSET,
-                      ckr__printf(r->c, "param_groups/%s", key), "%s: %.60s, on another rank %.60s",
-                      f->rel, ckr__node_text_of(r->c, ckr_node_get(g, key)),
-                      ckr__node_text_of(r->c, ckr_node_get(first, key))),
-            "the file is of another iteration or run: put back the right one");
+        if (!ckr__mg_alike_groups(r->c, g, first)) continue;
+        for (k = 0; k < sizeof keys / sizeof *keys; k++) {
+            const ckr_node *a = ckr_node_get(g, keys[k]), *b = ckr_node_get(first, keys[k]);
+            if (!a || !b || a->kind == CKR_NODE_TENSOR || b->kind == CKR_NODE_TENSOR ||
+                ckr__mg_same(r->c, a, b))
+                continue;
+            return ckr__remedy(
+                r->c->err,
+                ckr__fail(r->c->err, CKR_ITEM_MEGATRON_GROUPS, f->path, CKR_NO_OFFSET,
+                          ckr__printf(r->c, "param_groups/%s", keys[k]),
+                          "%s: %.60s, on another rank %.60s", f->rel, ckr__node_text_of(r->c, a),
+                          ckr__node_text_of(r->c, b)),
+                "the file is of another iteration or run: put back the right one");
+        }
     }
     return r->c->err->code;
 }
 
-/* The state's group of each group of a rank: another rank's copy must be of the same step. */
+/* The state's group of each group of a rank: another rank's copy must be of the same step. They
+   tell the writer's version: since 0.16 groups say whether they are the default ones and are
+   sorted; since 0.14 a rank lists also the groups of others. */
 static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer)
 {
+    /* what a state's groups are told apart by; LR and weight decay follow from it */
+    static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
+                                        "is_decoupled_lr", "max_lr", "min_lr", "start_wd", "end_wd",
+                                        "betas", "eps", "pre_wd_mult", "pre_lr_mult" };
     ckr__mg_optim *o = &f->optims[optimizer];
     uint64_t *global = CKR__NEW_N(r->c, uint64_t, o->groups->count), i;
     const uint64_t n_known = r->s->n_groups;
     if (!global) return ckr__oom(r->c);
     o->global = global;
     for (i = 0; i < o->groups->count; i++) {
-        const ckr_node *g = o->groups->u.items[i];
+        const ckr_node *g = o->groups->u.items[i], *params = ckr_node_get(g, "params");
         const char *key;
-        ckr_result e;
+        if (ckr__has(g, "default_config")) r->order_sorted = r->order_all = true;
+        if (params && !params->count) r->order_all = true;
         if (!ckr_node_is_dict(g)) return ckr__mg_bad(r, f->path, "optimizer/param_groups", "dicts");
-        e = ckr__mg_group_mixed(r, f, o, g, n_known);
-        if (e != CKR_OK) return e;
-        key = ckr__mg_identity(r->c, g, optimizer);
-        if (!key) return ckr__oom(r->c);
+        if (ckr__mg_group_mixed(r, f, o, g, n_known) != CKR_OK) break;
+        key = ckr__mg_key_text(r->c, optimizer ? "1" : "0", g, keys, sizeof keys / sizeof *keys);
+        if (!key) break;
         if (ckr__map_find(&r->group_at, key, strlen(key), &global[i])) continue;
-        e = ckr__mg_group_new(r, g, key);
-        if (e != CKR_OK) return e;
-        global[i] = r->s->n_groups - 1;
+        global[i] = r->s->n_groups;
+        ckr__group_add(r->c, r->s, g);
+        if (!ckr__map_put(&r->group_at, key, strlen(key), global[i], NULL)) break;
     }
-    return CKR_OK;
+    return r->c->err->code;
 }
 
-/* One parameter of one rank as its optimizer numbers it. */
-typedef struct ckr__mg_member {
-    const ckr__mg_entry *entry;
-    uint64_t group;            /* of the file's optimizer                                */
-    uint32_t chunk;
-    bool     shared;           /* the embedding of a model that ties it over stages      */
-} ckr__mg_member;
-
-/* The members of optimizer `which` on a rank, in the model's order. */
-static ckr_result ckr__mg_members(ckr__mg *r, const ckr__mg_file *f, uint64_t which,
-                                  ckr__mg_member **out, uint64_t *n)
+/* The members of optimizer `which` on a rank: with the groups of its file or, at the target, those
+   of the items. */
+static ckr_result ckr__mg_members(ckr__mg *r, ckr__mg_file *f, uint64_t which)
 {
-    const ckr__mg_optim *o = &f->optims[which];
+    const ckr__mg_optim *o = f->optims ? &f->optims[which] : NULL;
     uint64_t k, most = 0;
     uint32_t v;
-    *n = 0;
-    for (v = 0; v < r->vp; v++) most += f->chunks[v] ? f->chunks[v]->count : 0;
-    *out = CKR__NEW_N(r->c, ckr__mg_member, most);
-    if (!*out) return ckr__oom(r->c);
+    for (v = 0; v < r->vp; v++) most += f->n_entries[v];
+    f->members[which] = CKR__NEW_N(r->c, ckr__mg_member, most);
+    if (!f->members[which]) return ckr__oom(r->c);
     for (v = 0; v < r->vp; v++)
-        for (k = 0; f->chunks[v] && k < f->chunks[v]->count; k++) {
+        for (k = 0; k < f->n_entries[v]; k++) {
             const ckr__mg_entry *x = &f->entries[v][k];
-            ckr__mg_member *m = &(*out)[*n];
-            if (!x->view || !x->item || x->item->kind != CKR__MG_PARAM) continue;
+            ckr__mg_member *m = &f->members[which][f->n_members[which]];
+            if (!x->item || x->item->kind != CKR__MG_PARAM) continue;
             if (f->n_optims > 1 && (x->item->expert >= 0) != (which == 1)) continue;
-            m->entry = x;
+            m->item = x->item;
+            m->view = x->view;
             m->chunk = v;
             m->shared = r->tied && r->pp > 1 && x->item == r->embedding;
-            m->group = ckr__mg_group_of(r, o, x->item, x->view->n_dims);
+            m->group = o ? ckr__mg_group_of(r, o, x->item, x->view->n_dims) : x->item->group;
+            if (!o && m->group == CKR__MG_NONE) continue;
             if (m->group == CKR__MG_NONE)
                 return ckr__mg_optimizer_fail(r, f, x->item->name,
                                               "no parameter group is that of this parameter");
-            if (x->item->group == UINT64_MAX) x->item->group = o->global[m->group];
-            x->item->optimizer = (uint32_t)which;
-            ++*n;
+            if (x->item->group == CKR__MG_NONE) x->item->group = o->global[m->group];
+            f->n_members[which]++;
         }
     return CKR_OK;
 }
 
-/* Each group's list of numbers is as long as its parameters are many, and the numbers run on. */
+/* Each group's list of numbers is as long as its parameters are many, and the numbers run on. Its
+   masters are those of its 16-bit parameters. */
 static ckr_result ckr__mg_numbers(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
-                                  const ckr__mg_member *m, uint64_t n)
+                                  ckr__mg_member *m, uint64_t n, ckr__mg_member **by_number)
 {
-    uint64_t g, i, next = 0;
-    for (g = 0; g < o->groups->count; g++) {
-        const ckr_node *list = ckr_node_get(o->groups->u.items[g], "params");
-        uint64_t have = 0;
+    uint64_t g, i, next = 0, have, used;
+    for (g = 0; g < o->groups->count; g++, next += have) {
+        const ckr_node *list = ckr_node_get(o->groups->u.items[g], "params"), *master;
         if (!ckr_node_is_list(list))
             return ckr__mg_bad(r, f->path, "param_groups/params", "a list of numbers");
-        for (i = 0; i < n; i++) have += m[i].group == g;
+        for (i = have = used = 0; i < n; i++) {
+            if (m[i].group != g) continue;
+            by_number[next + have++] = &m[i];
+            if (!o->masters || ckr__mg_is_wide(m[i].view->dtype)) continue;
+            master = m[i].master = ckr_node_at(ckr_node_at(o->masters, g), used++);
+            if (!master || master->kind != CKR_NODE_TENSOR)
+                return ckr__mg_optimizer_fail(r, f, m[i].item->name,
+                                              "its group has fewer fp32 masters than parameters");
+            if (!m[i].item->attrs) m[i].item->attrs = master->attrs;
+        }
         if (have != list->count)
             return ckr__mg_optimizer_fail(r, f, "param_groups/params",
                                           ckr__printf(r->c, "group %llu has %llu parameters; "
@@ -55862,29 +55889,31 @@ static ckr_result ckr__mg_numbers(ckr__mg *r, const ckr__mg_file *f, const ckr__
                                                       (unsigned long long)g,
                                                       (unsigned long long)list->count,
                                                       (unsigned long long)have));
-        for (i = 0; i < list->count; i++, next++)
-            if (list->u.items[i]->kind != CKR_NODE_INT || list->u.items[i]->u.i != (int64_t)next)
+        for (i = 0; i < have; i++)
+            if (list->u.items[i]->kind != CKR_NODE_INT ||
+                list->u.items[i]->u.i != (int64_t)(next + i))
                 return ckr__mg_bad(r, f->path, "param_groups/params", "numbers that run on from 0");
     }
     return CKR_OK;
 }
 
-/* The state dict's value by number: {0: {...}, 1: ...} has them in order as a rule. */
-static const ckr_node **ckr__mg_states(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
-                                       uint64_t n)
+/* Numbers, masters and states of one optimizer of one rank: {0: {...}, 1: ...} has the states. */
+static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
 {
-    const ckr_node **at = CKR__NEW_N(r->c, const ckr_node *, n);
+    const ckr__mg_optim *o = &f->optims[which];
+    const uint64_t n = f->n_members[which];
+    ckr__mg_member **by_number = CKR__NEW_N(r->c, ckr__mg_member *, n);
     uint64_t i;
-    for (i = 0; at && o->state && i < o->state->count; i++) {
+    ckr_result e = by_number ? ckr__mg_numbers(r, f, o, f->members[which], n, by_number)
+                             : ckr__oom(r->c);
+    for (i = 0; e == CKR_OK && o->state && i < o->state->count; i++) {
         const ckr_node *key = o->state->u.items[2 * i], *v = ckr__dict_at(o->state, i);
         if (key->kind != CKR_NODE_INT || key->u.i < 0 || (uint64_t)key->u.i >= n ||
-            !ckr_node_is_dict(v)) {
-            ckr__mg_bad(r, f->path, "optimizer/state", "a dict for each parameter's number");
-            return NULL;
-        }
-        at[key->u.i] = v;
+            !ckr_node_is_dict(v))
+            return ckr__mg_bad(r, f->path, "optimizer/state", "a dict for each parameter's number");
+        by_number[key->u.i]->state = v;
     }
-    return at;
+    return e;
 }
 
 /* An update's count that a group has for all of its parameters (Apex, Transformer Engine). */
@@ -55923,151 +55952,51 @@ static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const ckr__part *p
 
 /* One parameter's state and master on one rank. */
 static ckr_result ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
-                                       const ckr__mg_member *m, const ckr_node *state,
-                                       const ckr_view *master)
+                                       const ckr__mg_member *m)
 {
-    ckr__mg_item *t = m->entry->item;
-    ckr__part p = ckr__mg_part(r, t, f, "master", master);
+    ckr__mg_item *t = m->item;
+    ckr__part p = ckr__mg_part(r, t, f, "master", m->master ? m->master->u.view : NULL);
     uint64_t k;
-    ckr_result e = master ? ckr__mg_add_block(r, t, f->tp, &p) : CKR_OK;
-    for (k = 0; state && k < state->count && e == CKR_OK; k++) {
-        const char *slot = ckr__dict_key(state, k);
-        const ckr_node *v = ckr__dict_at(state, k);
+    if (p.view) ckr__mg_add_block(r, t, f->tp, &p);
+    for (k = 0; k < ckr__dict_n(m->state) && !ckr__failed(r->c); k++) {
+        const char *slot = ckr__dict_key(m->state, k);
+        const ckr_node *v = ckr__dict_at(m->state, k);
         if (!slot) return ckr__mg_bad(r, f->path, "optimizer/state", "names of a state's tensors");
-        if (v->kind == CKR_NODE_NONE) continue;
-        if (v->kind != CKR_NODE_TENSOR) {
-            e = ckr__leave(r->c, r->s, f->rel,
-                           ckr__printf(r->c, "optimizer/state/%s/%s", t->name, slot), v);
-            continue;
-        }
+        if (v->kind != CKR_NODE_TENSOR && v->kind != CKR_NODE_NONE)
+            ckr__leave(r->c, r->s, f->rel,
+                       ckr__printf(r->c, "optimizer/state/%s/%s", t->name, slot), v);
+        if (v->kind != CKR_NODE_TENSOR) continue;
         p = ckr__mg_part(r, t, f, slot, v->u.view);
-        e = !strcmp(slot, "step") ? ckr__mg_scalar(r, t, &p) : ckr__mg_add_block(r, t, f->tp, &p);
+        if (!strcmp(slot, "step")) ckr__mg_scalar(r, t, &p);
+        else ckr__mg_add_block(r, t, f->tp, &p);
     }
-    if (e == CKR_OK) e = ckr__mg_group_step(r, t, o->groups->u.items[m->group]);
-    return e;
-}
-
-/* The masters of a group are those of its 16-bit parameters. */
-static const ckr_view *ckr__mg_master_of(const ckr__mg_optim *o, const ckr__mg_member *m,
-                                         uint64_t *used, const ckr_node **node)
-{
-    const ckr_node *list = ckr_node_at(o->masters, m->group);
-    const ckr_dtype d = m->entry->view->dtype;
-    *node = NULL;
-    if (!o->masters || d == CKR_DTYPE_F32 || d == CKR_DTYPE_F64) return NULL;
-    *node = ckr_node_at(list, used[m->group]++);
-    return *node && (*node)->kind == CKR_NODE_TENSOR ? (*node)->u.view : NULL;
-}
-
-/* Numbers, masters and attributes of one optimizer of one rank; `pieces` in a second pass, when
-   all items know how they are cut. */
-static ckr_result ckr__mg_read_numbered(ckr__mg *r, ckr__mg_file *f, ckr__mg_optim *o,
-                                        const ckr__mg_member *m, uint64_t n, bool pieces)
-{
-    uint64_t *used = CKR__NEW_N(r->c, uint64_t, o->groups->count), *next, i, sum = 0;
-    const ckr_node **states = ckr__mg_states(r, f, o, n), *node;
-    ckr_result e = CKR_OK;
-    next = CKR__NEW_N(r->c, uint64_t, o->groups->count);
-    if (!used || !states || !next) return ckr__oom(r->c);
-    for (i = 0; i < o->groups->count; i++) {
-        const ckr_node *list = ckr_node_get(o->groups->u.items[i], "params");
-        next[i] = sum;
-        sum += list->count;
-    }
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        const ckr_view *master = ckr__mg_master_of(o, &m[i], used, &node);
-        const ckr_dtype d = m[i].entry->view->dtype;
-        if (o->masters && !master && d != CKR_DTYPE_F32 && d != CKR_DTYPE_F64)
-            return ckr__mg_optimizer_fail(r, f, m[i].entry->item->name,
-                                          "its group has fewer fp32 masters than parameters");
-        if (!pieces && node && node->attrs && !m[i].entry->item->attrs)
-            m[i].entry->item->attrs = node->attrs;
-        if (pieces) e = ckr__mg_member_state(r, f, o, &m[i], states[next[m[i].group]], master);
-        next[m[i].group]++;
-    }
-    return e;
+    return ckr__failed(r->c) ? r->c->err->code
+                             : ckr__mg_group_step(r, t, o->groups->u.items[m->group]);
 }
 
 /* >>megatron.distributed ------------------------------------------------------ */
 /* distrib_optim.pt: {buckets_coalesced, g: {(param dtype, grad dtype): {param, exp_avg, exp_avg_sq,
    numel_unpadded}}}, a list of such dicts for a chain; None where another rank keeps it. */
 
-/* The parameters of one buffer: of one chunk and one dtype. */
-typedef struct ckr__mg_buffer {
-    const ckr__mg_member **m;
-    uint64_t  n;
-    uint32_t  chunk;
-    ckr_dtype dtype;
-    const ckr_node *dict;      /* of the file: slot -> tensor                            */
-} ckr__mg_buffer;
-
-static ckr_result ckr__mg_buffers(ckr__mg *r, const ckr__mg_member *m, uint64_t n,
-                                  ckr__mg_buffer **out, uint64_t *n_out)
-{
-    uint64_t i, k;
-    *n_out = 0;
-    *out = CKR__NEW_N(r->c, ckr__mg_buffer, n);
-    if (!*out) return ckr__oom(r->c);
-    for (i = 0; i < n; i++) {
-        ckr__mg_buffer *b = NULL;
-        for (k = *n_out; k-- > 0 && (*out)[k].chunk == m[i].chunk;)
-            if ((*out)[k].dtype == m[i].entry->view->dtype) b = &(*out)[k];
-        if (!b) {
-            b = &(*out)[(*n_out)++];
-            b->chunk = m[i].chunk;
-            b->dtype = m[i].entry->view->dtype;
-            b->m = CKR__NEW_N(r->c, const ckr__mg_member *, n - i);
-            if (!b->m) return ckr__oom(r->c);
-        }
-        b->m[b->n++] = &m[i];
-    }
-    return CKR_OK;
-}
-
-static ckr_result ckr__mg_numels(ckr__mg *r, const ckr__mg_buffer *b, ckr__mg_layout *l)
-{
-    int64_t sum = 0;
-    uint64_t i;
-    if (!ckr__mg_layout_new(r->c, l, b->n)) return ckr__oom(r->c);
-    for (i = 0; i < b->n; i++) {
-        const ckr_view *v = b->m[i]->entry->view;
-        if (!ckr__numel(v->n_dims, v->shape, &l->at[i].numel) ||
-            l->at[i].numel > ((int64_t)1 << 59) - sum)
-            return ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET,
-                             b->m[i]->entry->item->name, NULL);
-        sum += l->at[i].numel;
-        l->at[i].shared = b->m[i]->shared;
-    }
-    return CKR_OK;
-}
-
 /* The bucket size by what comes out of it: the arguments' first, then the defaults. Two that give
    the same length but other places are told apart where masters must round to parameters. */
-static ckr_result ckr__mg_find_layout(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_buffer *b,
-                                      int64_t want, ckr__mg_layout *l)
+static ckr_result ckr__mg_find_layout(ckr__mg *r, const ckr__mg_file *f, ckr__mg_buffer *b,
+                                      int64_t want)
 {
-    int64_t tries[4], n = 0;
+    int64_t tries[4] = { 0, 0, 40000000, 1000000 * (int64_t)r->dp };
     size_t i;
-    int a;
-    ckr_result e = ckr__mg_numels(r, b, l);
-    if (e != CKR_OK) return e;
-    for (i = 0; i < b->n; i++) n += l->at[i].numel;
-    tries[0] = ckr__mg_bucket(f->args, r->dp * r->cp, f->pp, b->chunk, n);
-    tries[1] = 0;
-    tries[2] = 40000000;
-    tries[3] = 1000000 * (int64_t)r->dp;
-    l->divisor = ckr__mg_divisor(f->args, r->dp * r->cp);
-    for (a = 0; a < 2; a++)
-        for (i = 0; i < 4; i++) {
-            l->align = a ? 1 : 64;
-            l->bucket = tries[i];
-            ckr__mg_lay(l);
-            if (l->total == want) return CKR_OK;
-        }
+    ckr__mg_lay_run(b, f->args, r->dp * r->cp, f->pp);
+    tries[0] = b->bucket;
+    for (i = 0; i < 8 && b->total != want; i++) {
+        b->align = i < 4 ? 64 : 1;
+        b->bucket = tries[i % 4];
+        ckr__mg_lay(b);
+    }
+    if (b->total == want) return CKR_OK;
     return ckr__mg_wrong(
         r, CKR_ITEM_MEGATRON_BUCKETS, f->path, "distrib_optim.pt",
         ckr__printf(r->c, "it has %lld elements; the parameters need %lld in one bucket",
-                    (long long)want, (long long)l->total),
+                    (long long)want, (long long)b->total),
         "--mode transfer takes the weights alone");
 }
 
@@ -56078,63 +56007,49 @@ static bool ckr__mg_flat_view(const ckr_node *n)
            (v->shape[0] < 2 || v->stride[0] == 1) && ckr_dtype_size(v->dtype);
 }
 
+/* `dict`: slot -> tensor. */
 static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
-                                      const ckr__mg_buffer *b)
+                                      ckr__mg_buffer *b, const ckr_node *dict)
 {
-    const ckr_node *first = ckr_node_get(b->dict, "param");
-    ckr__mg_layout l;
+    const ckr_node *first = ckr_node_get(dict, "param");
     uint64_t i, k;
-    ckr_result e;
     if (!ckr__mg_flat_view(first))
         return ckr__mg_bad(r, f->path, "distrib_optim.pt/param", "a flat tensor (files of "
                            "versions before 0.7 have lists of buckets)");
-    e = ckr__mg_find_layout(r, f, b, first->u.view->shape[0], &l);
-    for (k = 0; k < b->dict->count && e == CKR_OK; k++) {
-        const char *slot = ckr__dict_key(b->dict, k);
-        const ckr_node *v = ckr__dict_at(b->dict, k);
+    ckr__mg_find_layout(r, f, b, first->u.view->shape[0]);
+    for (k = 0; k < dict->count && !ckr__failed(r->c); k++) {
+        const char *slot = ckr__dict_key(dict, k);
+        const ckr_node *v = ckr__dict_at(dict, k);
+        const bool master = slot && !strcmp(slot, "param");
         if (!slot || v->kind != CKR_NODE_TENSOR) continue;
-        if (!ckr__mg_flat_view(v) || v->u.view->shape[0] != l.total)
+        if (!ckr__mg_flat_view(v) || v->u.view->shape[0] != b->total)
             return ckr__mg_bad(r, f->path, slot, "a flat tensor as long as param");
-        for (i = 0; i < b->n && e == CKR_OK; i++) {
-            ckr__mg_item *t = b->m[i]->entry->item;
-            const bool master = !strcmp(slot, "param");
-            ckr__part p = ckr__mg_part(r, t, f, master ? "master" : slot, v->u.view);
-            if (master && (b->dtype == CKR_DTYPE_F32 || b->dtype == CKR_DTYPE_F64)) continue;
+        if (master && ckr__mg_is_wide(b->dtype)) continue;
+        for (i = 0; i < b->n && !ckr__failed(r->c); i++) {
+            ckr__part p = ckr__mg_part(r, b->m[i]->item, f, master ? "master" : slot, v->u.view);
             p.flat = true;
-            p.end = l.at[i].numel;
-            p.at = l.at[i].start;
-            e = ckr__mg_add_block(r, t, f->tp, &p);
+            p.end = b->m[i]->numel;
+            p.at = b->m[i]->start;
+            ckr__mg_add_block(r, b->m[i]->item, f->tp, &p);
         }
     }
-    for (i = 0; i < b->n && e == CKR_OK; i++)
-        e = ckr__mg_group_step(r, b->m[i]->entry->item, o->groups->u.items[b->m[i]->group]);
-    return e;
+    for (i = 0; i < b->n && !ckr__failed(r->c); i++)
+        ckr__mg_group_step(r, b->m[i]->item, o->groups->u.items[b->m[i]->group]);
+    return r->c->err->code;
 }
 
-/* Buffer g of the file: the only value of the dict under the number g. */
-static const ckr_node *ckr__mg_gbuf(const ckr_node *flat, uint64_t g)
+static ckr_result ckr__mg_read_flat(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
 {
-    uint64_t i;
-    for (i = 0; i < flat->count; i++) {
-        const ckr_node *key = flat->u.items[2 * i], *v = ckr__dict_at(flat, i);
-        if (key->kind == CKR_NODE_INT && key->u.i == (int64_t)g && ckr_node_is_dict(v) && v->count)
-            return v->u.items[1];
-    }
-    return NULL;
-}
-
-static ckr_result ckr__mg_read_flat(ckr__mg *r, ckr__mg_file *f, ckr__mg_optim *o,
-                                    const ckr__mg_member *m, uint64_t n)
-{
+    const ckr__mg_optim *o = &f->optims[which];
     ckr__mg_buffer *b;
     uint64_t i, n_buffers;
-    ckr_result e = ckr__mg_buffers(r, m, n, &b, &n_buffers);
+    ckr_result e = ckr__mg_buffers(r, f, which, &b, &n_buffers);
     for (i = 0; i < n_buffers && e == CKR_OK; i++) {
-        b[i].dict = ckr__mg_gbuf(o->flat, i);
-        if (!ckr_node_is_dict(b[i].dict))
-            return ckr__mg_optimizer_fail(r, f, "distrib_optim.pt",
-                                          "it has fewer buffers than the model has chunks");
-        e = ckr__mg_read_buffer(r, f, o, &b[i]);
+        const ckr_node *by_dtype = ckr__mg_at(o->flat, i);      /* one buffer                  */
+        e = ckr__dict_n(by_dtype) && ckr_node_is_dict(by_dtype->u.items[1])
+                ? ckr__mg_read_buffer(r, f, o, &b[i], by_dtype->u.items[1])
+                : ckr__mg_optimizer_fail(r, f, "distrib_optim.pt",
+                                         "it has fewer buffers than the model has chunks");
     }
     return e;
 }
@@ -56143,65 +56058,67 @@ static ckr_result ckr__mg_load_flat(ckr__mg *r, ckr__mg_file *f)
 {
     const char *path = ckr__path_join(r->c, r->dir,
                                       ckr__printf(r->c, "%s/distrib_optim.pt", f->rel));
+    const ckr_node *all = NULL;
     uint64_t i;
     ckr_result e;
     if (!path) return ckr__oom(r->c);
     if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
         return ckr__mg_missing(r, path, "the distributed optimizer's state was expected");
-    e = ckr__mg_tree(r, path, &f->distrib);
+    e = ckr__mg_tree(r, path, &all);
     for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
-        const ckr_node *n = ckr_node_is_list(f->distrib) ? ckr_node_at(f->distrib, i)
-                            : i == 0                     ? f->distrib
-                                                         : NULL;
+        const ckr_node *n = ckr_node_is_list(all) ? ckr_node_at(all, i) : i == 0 ? all : NULL;
         if (n && n->kind != CKR_NODE_NONE && !ckr_node_is_dict(n))
             return ckr__mg_bad(r, path, "", "a dict of buffers for each optimizer");
-        f->optims[i].flat = n && n->kind == CKR_NODE_NONE ? NULL : n;
+        f->optims[i].flat = ckr_node_is_dict(n) ? n : NULL;
     }
     return e;
 }
 
-/* Two passes over all ranks: groups and attributes, then pieces. */
-static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f, bool pieces)
+/* Of one rank's file: groups, parameters and attributes. */
+static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f)
 {
-    uint64_t i, n = 0;
-    ckr__mg_member *m = NULL;
-    ckr_result e = pieces ? CKR_OK : ckr__mg_optims(r, f);
-    if (e == CKR_OK && !pieces && r->zero && f->n_optims) e = ckr__mg_load_flat(r, f);
-    for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
-        ckr__mg_optim *o = &f->optims[i];
-        if (!pieces) e = ckr__mg_groups(r, f, i);
-        if (e == CKR_OK) e = ckr__mg_members(r, f, i, &m, &n);
-        if (e == CKR_OK && !r->zero && !pieces) e = ckr__mg_numbers(r, f, o, m, n);
-        if (e == CKR_OK && !r->zero) e = ckr__mg_read_numbered(r, f, o, m, n, pieces);
-        if (e == CKR_OK && r->zero && pieces && o->flat) e = ckr__mg_read_flat(r, f, o, m, n);
+    uint64_t i;
+    if (!r->n_items) return ckr__mg_bad(r, f->path, "model", "a state dict with tensors");
+    ckr__mg_optims(r, f, ckr_node_get(f->root, "optimizer"));
+    if (r->zero && f->n_optims && !ckr__failed(r->c)) ckr__mg_load_flat(r, f);
+    for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++)
+        if (ckr__mg_groups(r, f, i) == CKR_OK && ckr__mg_members(r, f, i) == CKR_OK && !r->zero)
+            ckr__mg_numbered(r, f, i);
+    return r->c->err->code;
+}
+
+/* Its pieces, when all items know how they are cut. */
+static ckr_result ckr__mg_optimizer_pieces(ckr__mg *r, ckr__mg_file *f)
+{
+    uint64_t i, k;
+    for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++) {
+        const ckr__mg_optim *o = &f->optims[i];
+        if (r->zero && o->flat) ckr__mg_read_flat(r, f, i);
+        for (k = 0; !r->zero && k < f->n_members[i] && !ckr__failed(r->c); k++)
+            ckr__mg_member_state(r, f, o, &f->members[i][k]);
     }
-    return e;
+    return r->c->err->code;
 }
 
 /* The groups get their parameters in the model's order; a group without any goes. */
 static ckr_result ckr__mg_group_params(ckr__mg *r)
 {
+    ckr_group *g = r->s->groups;
     uint64_t i, n = 0, *to = CKR__NEW_N(r->c, uint64_t, r->s->n_groups);
     if (!to) return ckr__oom(r->c);
-    for (i = 0; i < r->n_items; i++)
-        if (r->items[i]->group != UINT64_MAX) r->s->groups[r->items[i]->group].n_params++;
+    for (i = 0; i < r->n_items; i++) {
+        const ckr__mg_item *t = r->items[i];
+        if (t->group == CKR__MG_NONE) continue;
+        *CKR__PUSH(const char *, r->c, g[t->group].params, g[t->group].n_params) = t->name;
+    }
     for (i = 0; i < r->s->n_groups; i++) {
-        ckr_group g = r->s->groups[i];
         to[i] = n;
-        if (!g.n_params) continue;
-        g.params = CKR__NEW_N(r->c, const char *, g.n_params);
-        if (!g.params) return ckr__oom(r->c);
-        g.n_params = 0;
-        r->s->groups[n++] = g;
+        if (g[i].n_params) g[n++] = g[i];
     }
     r->s->n_groups = n;
-    for (i = 0; i < r->n_items; i++) {
-        ckr__mg_item *t = r->items[i];
-        if (t->group == UINT64_MAX) continue;
-        t->group = to[t->group];
-        r->s->groups[t->group].params[r->s->groups[t->group].n_params++] = t->name;
-    }
-    return CKR_OK;
+    for (i = 0; i < r->n_items; i++)
+        if (r->items[i]->group != CKR__MG_NONE) r->items[i]->group = to[r->items[i]->group];
+    return r->c->err->code;
 }
 
 /* >>megatron.schedule.read ---------------------------------------------------- */
@@ -56255,7 +56172,7 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
     if (!ckr_node_is_dict(d)) return CKR_OK;
     if (!ckr_node_i64(ckr_node_get(d, "num_steps"), &position) &&
         !ckr_node_i64(ckr_node_get(d, "num_iters"), &position))
-        return ckr__mg_bad(r, r->files[0]->path, "opt_param_scheduler/num_steps", "an integer");
+        return ckr__mg_bad(r, ckr__mg_path(r), "opt_param_scheduler/num_steps", "an integer");
     hyper = CKR__NEW_N(r->c, const ckr_node *, n);
     params = ckr__mg_schedule_params(r, d);
     if (!bases || !hyper || !params) return ckr__oom(r->c);
@@ -56321,20 +56238,15 @@ static ckr_result ckr__mg_streams(ckr__mg *r, uint32_t rank, const char *file, c
     return r->c->err->code;
 }
 
-static ckr_result ckr__mg_randoms(ckr__mg *r)
+static ckr_result ckr__mg_randoms(ckr__mg *r, ckr__mg_file *f)
 {
-    uint64_t i, k;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
-        const ckr__mg_file *f = r->files[i];
-        const ckr_node *list = ckr_node_get(f->root, "rng_state");
-        for (k = 0; ckr_node_is_list(list) && k < list->count && e == CKR_OK; k++)
-            if (ckr_node_is_dict(list->u.items[k]))
-                e = ckr__mg_streams(r, (uint32_t)ckr__mg_rank_of(r, f) +
-                                           (uint32_t)k * r->tp * r->cp * r->ep,
-                                    f->path, f->rel, list->u.items[k]);
-    }
-    return e;
+    const ckr_node *list = ckr_node_get(f->root, "rng_state");
+    uint64_t k;
+    for (k = 0; ckr_node_is_list(list) && k < list->count && !ckr__failed(r->c); k++)
+        if (ckr_node_is_dict(list->u.items[k]))
+            ckr__mg_streams(r, ckr__mg_number(r, f->tp, f->pp, f->ep + (uint32_t)k * r->ep),
+                            f->path, f->rel, list->u.items[k]);
+    return r->c->err->code;
 }
 
 /* >>megatron.read ------------------------------------------------------------- */
@@ -56352,34 +56264,23 @@ static int64_t ckr__mg_logical(const ckr__mg *r)
 static ckr_result ckr__mg_vocabulary(ckr__mg *r)
 {
     const int64_t logical = ckr__mg_logical(r);
-    char was[24], now[24];
     r->vocab = r->load.vocab = r->s->vocab > 0 ? r->s->vocab : logical;
     if (r->vocab >= logical) return CKR_OK;
-    ckr__format(was, sizeof was, "%lld", (long long)logical);
-    ckr__format(now, sizeof now, "%lld", (long long)r->vocab);
-    return ckr__say(r->c, "CKR_VOCAB_ROWS_LOST", CKR_LOST, "vocabulary rows", was, now,
-                    "the arguments tell more real rows than --vocab: those above it are left out",
-                    "leave --vocab out");
+    return ckr__say_int(r->c, "CKR_VOCAB_ROWS_LOST", CKR_LOST, "vocabulary rows", logical, r->vocab,
+                        "the arguments tell more real rows than --vocab: those above it are left "
+                        "out", "leave --vocab out");
 }
 
 /* Tied or not is an argument; without it, a model whose last stage has no head is tied. */
-static void ckr__mg_tied(ckr__mg *r)
+static ckr_result ckr__mg_tied(ckr__mg *r)
 {
     const ckr_node *n = ckr_node_get(r->args, "untie_embeddings_and_output_weights");
     const ckr__mg_file *last = r->files[r->n_files - 1];
     uint32_t v;
-    r->tied = n && n->kind == CKR_NODE_BOOL && !n->u.b;
-    if (n || r->pp > 1) return;
-    r->tied = true;
-    for (v = 0; v < r->vp; v++)
+    r->tied = n ? n->kind == CKR_NODE_BOOL && !n->u.b : r->pp == 1;
+    for (v = 0; !n && v < r->vp; v++)
         if (ckr_node_get(last->chunks[v], "output_layer.weight")) r->tied = false;
-}
-
-static ckr_result ckr__mg_tie(ckr__mg *r)
-{
-    if (r->tied && r->embedding)
-        ckr__tie_add(r->c, r->s, r->embedding->name, "output_layer.weight");
-    return r->c->err->code;
+    return CKR_OK;
 }
 
 /* The item of the same module with another last part of its name. */
@@ -56445,15 +56346,13 @@ static ckr_result ckr__mg_fits_vocabulary(ckr__mg *r, const ckr__mg_item *t)
 {
     const int64_t padded = ckr__mg_size(r->args, "padded_vocab_size", t->shape[0]),
                   logical = ckr__mg_logical(r);
-    char was[24], now[24];
     if (logical > t->shape[0])
         return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_VOCAB, t->name, "vocab_size", logical,
                                    t->shape[0]);
     if (padded == t->shape[0]) return CKR_OK;
-    ckr__format(was, sizeof was, "%lld", (long long)padded);
-    ckr__format(now, sizeof now, "%lld", (long long)t->shape[0]);
-    return ckr__say(r->c, "CKR_W_MEGATRON_VOCAB", CKR_CHANGED, "padded_vocab_size", was, now,
-                    "the argument is not what the embedding's rows are: the rows count", NULL);
+    return ckr__say_int(r->c, "CKR_W_MEGATRON_VOCAB", CKR_CHANGED, "padded_vocab_size", padded,
+                        t->shape[0],
+                        "the argument is not what the embedding's rows are: the rows count", NULL);
 }
 
 /* The first bytes of a tensor as a legacy file has it, at most n. */
@@ -56473,10 +56372,18 @@ static size_t ckr__mg_peek(ckr__mg *r, const ckr_node *node, uint8_t *out, size_
                : 0;
 }
 
-static ckr_result ckr__mg_tied_wrong(ckr__mg *r, const char *text)
+/* Is an untied head the embedding bit for bit? */
+static bool ckr__mg_head_copied(ckr__mg *r)
 {
-    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_ARGS_TIED, r->n_files ? r->files[0]->path : r->dir,
-                         "args/untie_embeddings_and_output_weights", text, ckr__mg_other_run);
+    const ckr__mg_file *last = r->files[r->n_files - r->tp];
+    const ckr_node *head = ckr_node_get(last->chunks[r->vp - 1], "output_layer.weight"),
+                   *embedding = ckr_node_get(r->files[0]->chunks[0], r->embedding->name);
+    uint8_t a[256], b[256];
+    const size_t n = ckr__mg_peek(r, embedding, a, sizeof a);
+    size_t i = 0;
+    if (!n || n != ckr__mg_peek(r, head, b, sizeof b)) return false;
+    while (i < n && !a[i]) i++;
+    return i < n && !memcmp(a, b, n);
 }
 
 /* Tied or not against what there is: an untied head is a tensor of its own; a tied one is on the
@@ -56484,62 +56391,51 @@ static ckr_result ckr__mg_tied_wrong(ckr__mg *r, const char *text)
 static ckr_result ckr__mg_fits_tied(ckr__mg *r)
 {
     const ckr_node *said = ckr_node_get(r->args, "untie_embeddings_and_output_weights");
-    const ckr__mg_file *last;
-    uint8_t a[256], b[256];
-    size_t n, i = 0;
+    const char *text = NULL;
     uint64_t at;
-    bool head = ckr__map_find(&r->by_name, "output_layer.weight", 19, &at);
+    const bool head = ckr__map_find(&r->by_name, "output_layer.weight", 19, &at);
     if (!said || said->kind != CKR_NODE_BOOL || !r->embedding) return CKR_OK;
     if (said->u.b != head)
-        return ckr__mg_tied_wrong(r, head ? "it says tied, and there is an output_layer"
-                                          : "it says untied, and there is no output_layer");
-    if (!said->u.b || r->dist || r->pp < 2 || r->iteration < 1) return CKR_OK;
-    last = r->files[r->n_files - r->tp];
-    n = ckr__mg_peek(r, ckr_node_get(r->files[0]->chunks[0], r->embedding->name), a, sizeof a);
-    if (!n) return r->c->err->code;
-    n = n == ckr__mg_peek(r, ckr_node_get(last->chunks[r->vp - 1], "output_layer.weight"), b,
-                          sizeof b) ? n : 0;
-    while (i < n && !a[i]) i++;
-    if (i < n && !memcmp(a, b, n))
-        return ckr__mg_tied_wrong(r, "it says untied, and output_layer is the embedding bit for "
-                                     "bit");
-    return r->c->err->code;
+        text = head ? "it says tied, and there is an output_layer"
+                    : "it says untied, and there is no output_layer";
+    else if (head && !r->dist && r->pp > 1 && r->iteration > 0 && ckr__mg_head_copied(r))
+        text = "it says untied, and output_layer is the embedding bit for bit";
+    if (!text) return r->c->err->code;
+    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_ARGS_TIED, ckr__mg_path(r),
+                         "args/untie_embeddings_and_output_weights", text, ckr__mg_other_run);
 }
 
 /* The arguments against the shapes of the tensors that they decide. */
 static ckr_result ckr__mg_fits(ckr__mg *r)
 {
     uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < r->n_items && e == CKR_OK; i++) {
+    for (i = 0; i < r->n_items && !ckr__failed(r->c); i++) {
         const ckr__mg_item *t = r->items[i];
         if (t->kind != CKR__MG_PARAM || t->n_dims != 2) continue;
-        if (ckr__mg_ends(t->name, "linear_qkv.weight")) e = ckr__mg_fits_attention(r, t);
-        else if (strstr(t->name, "linear_fc1.weight")) e = ckr__mg_fits_mlp(r, t);
-        else if (t == r->embedding) e = ckr__mg_fits_vocabulary(r, t);
+        if (ckr__mg_ends(t->name, "linear_qkv.weight")) ckr__mg_fits_attention(r, t);
+        else if (strstr(t->name, "linear_fc1.weight")) ckr__mg_fits_mlp(r, t);
+        else if (t == r->embedding) ckr__mg_fits_vocabulary(r, t);
     }
-    return e == CKR_OK ? ckr__mg_fits_tied(r) : e;
+    return ckr__failed(r->c) ? r->c->err->code : ckr__mg_fits_tied(r);
 }
 
 /* Keys of a file that nothing here understands. */
-static ckr_result ckr__mg_others(ckr__mg *r)
+static ckr_result ckr__mg_others(ckr__mg *r, ckr__mg_file *f)
 {
     static const char known[] = "args checkpoint_version iteration total_iters optimizer "
                                 "opt_param_scheduler lr_scheduler rng_state model "
                                 "num_floating_point_operations_so_far content_metadata";
-    uint64_t i, k;
-    for (i = 0; i < r->n_files; i++) {
-        const ckr__mg_file *f = r->files[i];
-        for (k = 0; k < f->root->count; k++) {
-            const char *key = ckr__dict_key(f->root, k);
-            if (!key || !(ckr__word_in(known, key) || (ckr__starts(key, "model") &&
-                                                       strspn(key + 5, "0123456789"))))
-                ckr__leave(r->c, r->s, f->rel, key ? key : "?", ckr__dict_at(f->root, k));
-        }
+    uint64_t k;
+    for (k = 0; k < f->root->count; k++) {
+        const char *key = ckr__dict_key(f->root, k);
+        if (!key || !(ckr__word_in(known, key) || (ckr__starts(key, "model") &&
+                                                   strspn(key + 5, "0123456789"))))
+            ckr__leave(r->c, r->s, f->rel, key ? key : "?", ckr__dict_at(f->root, k));
     }
     return r->c->err->code;
 }
 
+/* Where the run is, and what nobody tells of it. */
 static ckr_result ckr__mg_progress(ckr__mg *r)
 {
     const int64_t length = ckr__mg_size(r->args, "seq_length", 0);
@@ -56550,60 +56446,14 @@ static ckr_result ckr__mg_progress(ckr__mg *r)
     else v = -1;
     if (v >= 0 && length && v < INT64_MAX / length) r->s->progress.tokens = v * length;
     if (r->release)
-        return ckr__say(r->c, "CKR_W_MEGATRON_RELEASE", CKR_EXACT, "iteration", NULL, "0",
-                        "a release checkpoint: Megatron starts a run from its weights at iteration "
-                        "0, without optimizer and random states", NULL);
-    return CKR_OK;
-}
-
-static void ckr__mg_fill_topology(ckr__mg *r)
-{
-    ckr_topology *t = &r->s->topology;
-    t->tp = r->tp;
-    t->pp = r->pp;
-    t->dp = r->dp;
-    t->ep = r->ep;
-    t->cp = r->cp;
-    t->zero = r->zero;
-    t->ranks = r->tp * r->pp * r->dp * r->cp;
-}
-
-/* What the writer's version is known by: since 0.16 groups say whether they are the default ones
-   and are sorted; since 0.14 a rank lists also the groups of others. */
-static void ckr__mg_conventions(ckr__mg *r)
-{
-    uint64_t i, k, g;
-    for (i = 0; i < r->n_items; i++)
-        if (r->items[i]->kind == CKR__MG_PARAM) r->embedding_dtype = r->items[i]->dtype;
-    for (i = 0; i < r->n_files; i++)
-        for (k = 0; k < r->files[i]->n_optims; k++) {
-            const ckr__mg_optim *o = &r->files[i]->optims[k];
-            for (g = 0; g < o->groups->count; g++) {
-                const ckr_node *params = ckr_node_get(o->groups->u.items[g], "params");
-                if (ckr_node_get(o->groups->u.items[g], "default_config"))
-                    r->order_sorted = r->order_all = true;
-                if (params && !params->count) r->order_all = true;
-            }
-        }
-}
-
-static ckr_result ckr__mg_read_legacy(ckr__mg *r)
-{
-    uint64_t i;
-    ckr_result e = ckr__mg_open_all(r);
-    if (e != CKR_OK) return e;
-    ckr__mg_tied(r);
-    ckr__mg_fill_topology(r);
-    e = ckr__mg_vocabulary(r);
-    if (e == CKR_OK) e = ckr__mg_count_layers(r);
-    if (e == CKR_OK) e = ckr__mg_each_chunk(r, ckr__mg_chunk_items);
-    if (e == CKR_OK && !r->n_items)
-        e = ckr__mg_bad(r, r->files[0]->path, "model", "a state dict with tensors");
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], false);
-    if (e == CKR_OK) e = ckr__mg_each_chunk(r, ckr__mg_chunk_weights);
-    if (e == CKR_OK) e = ckr__mg_fits(r);
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) e = ckr__mg_optimizer(r, r->files[i], true);
-    return e;
+        ckr__say(r->c, "CKR_W_MEGATRON_RELEASE", CKR_EXACT, "iteration", NULL, "0",
+                 "a release checkpoint: Megatron starts a run from its weights at iteration 0, "
+                 "without optimizer and random states", NULL);
+    if (r->s->padded_vocab && r->vocab <= 0)
+        ckr__say(r->c, "CKR_N_VOCAB_UNKNOWN", CKR_EXACT, "vocabulary", NULL, NULL,
+                 "the arguments do not tell how many rows are real: all of them count",
+                 "--vocab N");
+    return r->c->err->code;
 }
 
 /* >>megatron.dist ------------------------------------------------------------- */
@@ -56620,42 +56470,14 @@ static ckr_result ckr__mg_read_legacy(ckr__mg *r)
 
 #define CKR__MG_COMMON "common_state/shard_0_1"
 
-/* A stored key's items: one, or one per layer and expert, each along one of `lead` axes. */
-typedef struct ckr__mg_grid_of {
-    int64_t         layers, experts;       /* 1: one, or no such axis                     */
-    uint32_t        lead;
-    bool            stacked, expert;       /* has axes for layers, for experts            */
-    ckr__mg_item  **items;
-} ckr__mg_grid_of;
-
-typedef struct ckr__mg_dist {
-    ckr__mg    *r;
-    ckr__dcp   *d;
-    const ckr_node *common;
-    ckr__map    keys;          /* stored key -> grid                                      */
-    ckr__mg_grid_of *grids;
-    uint64_t    n_grids;
-    bool        local, grouped;
-    bool        random_by_rank;        /* rng_state has an object for each data rank      */
-} ckr__mg_dist;
-
-static ckr_result ckr__mg_dist_bad(ckr__mg_dist *x, const char *fqn, const char *expected)
-{
-    return ckr__mg_bad(x->r, x->r->dir, fqn, expected);
-}
-
 /* KEY/shard_0.1_2.4: the numbers of the shard, and of how many; how many numbers there are. */
 static uint32_t ckr__mg_dotted(const char *p, uint32_t at[4], const char **end)
 {
     uint32_t n = 0;
     int64_t v;
     for (; n < 4; p++) {
-        const size_t k = strspn(p, "0123456789");
-        char digits[12];
-        if (!k || k > 9) return 0;
-        memcpy(digits, p, k);
-        digits[k] = 0;
-        if (!ckr__step_of(digits, &v)) return 0;
+        const size_t k = ckr__mg_digits(p, &v);
+        if (!k) return 0;
         at[n++] = (uint32_t)v;
         p += k;
         if (*p != '.') break;
@@ -56674,15 +56496,16 @@ static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4],
     return n;
 }
 
-/* The live module's name of a stored one, for a layer and expert (-1: none). The local spec stores
-   its norms under the names that Transformer Engine has. */
-static const char *ckr__mg_live(ckr__mg_dist *x, const char *key, int64_t layer, int64_t expert)
+/* The local spec stores its norms under the names that Transformer Engine has. */
+static const char *const ckr__mg_norms[][2] = {
+    { "self_attention.linear_qkv.layer_norm_", "input_layernorm." },
+    { "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm." }
+};
+
+/* The live module's name of a stored one, for a layer and expert (-1: none). */
+static const char *ckr__mg_live(ckr__mg *r, const char *key, int64_t layer, int64_t expert)
 {
-    static const char *const norms[][2] = {
-        { "self_attention.linear_qkv.layer_norm_", "input_layernorm." },
-        { "mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm." }
-    };
-    ckr__ctx *c = x->r->c;
+    ckr__ctx *c = r->c;
     const char *rest = key, *head = "", *p;
     int64_t own;
     size_t i;
@@ -56694,11 +56517,12 @@ static const char *ckr__mg_live(ckr__mg_dist *x, const char *key, int64_t layer,
         rest = p + 1;
     }
     if (!head) return NULL;
-    for (i = 0; x->local && *head && i < 2; i++)
-        if (ckr__starts(rest, norms[i][0]))
-            return ckr__printf(c, "%s%s%s", head, norms[i][1], rest + strlen(norms[i][0]));
+    for (i = 0; r->local && *head && i < 2; i++)
+        if (ckr__starts(rest, ckr__mg_norms[i][0]))
+            return ckr__printf(c, "%s%s%s", head, ckr__mg_norms[i][1],
+                               rest + strlen(ckr__mg_norms[i][0]));
     p = strstr(rest, "experts.experts.");
-    if (expert >= 0 && p && x->grouped)
+    if (expert >= 0 && p && r->grouped)
         return ckr__printf(c, "%s%.*sexperts.%s%lld", head, (int)(p - rest), rest, p + 16,
                            (long long)expert);
     if (expert >= 0 && p)
@@ -56730,34 +56554,29 @@ static uint64_t ckr__mg_leaf(const char *name)
            (strstr(name, "bias") ? 1u : 0u);
 }
 
-static ckr__mg_item *ckr__mg_dist_item(ckr__mg_dist *x, const char *name, uint8_t kind)
+static ckr__mg_item *ckr__mg_dist_item(ckr__mg *r, const char *name, uint8_t kind)
 {
-    ckr__mg *r = x->r;
     ckr__mg_item *t;
     uint64_t at;
-    int64_t expert = -1;
-    size_t digits;
     if (!name) return NULL;
     if (ckr__map_find(&r->by_name, name, strlen(name), &at)) return r->items[at];
     t = ckr__mg_item_new(r, name);
     if (!t) return NULL;
     t->kind = kind;
-    if (ckr__mg_expert(name, &expert, &digits)) t->expert = expert;
     ckr__mg_place(r, t, ckr__mg_leaf(name), ckr__mg_leaf(name));
     if (t->expert >= 0) {      /* of SequentialMLP expert by expert, else weight by weight */
         const uint64_t part = strstr(name, "linear_fc2") != NULL;
         const uint64_t bias = strstr(name, "bias") != NULL;
         t->major = ckr__mg_leaf(name) & ~(uint64_t)1;
-        t->minor = x->grouped ? part << 48 | bias << 40 | (uint64_t)expert
-                              : (uint64_t)expert << 8 | part << 4 | bias;
+        t->minor = r->grouped ? part << 48 | bias << 40 | (uint64_t)t->expert
+                              : (uint64_t)t->expert << 8 | part << 4 | bias;
     }
-    if (!strcmp(name, "embedding.word_embeddings.weight")) r->embedding = t;
     return t;
 }
 
 /* The store's own cuts: a chunk is what one tensor parallel rank had (or all of it, where one wrote
    for all). */
-static ckr_result ckr__mg_dist_cut(ckr__mg_dist *x, const ckr__dcp_item *q, const ckr__mg_item *t,
+static ckr_result ckr__mg_dist_cut(ckr__mg *r, const ckr__dcp_item *q, const ckr__mg_item *t,
                                    uint32_t lead)
 {
     const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
@@ -56766,159 +56585,162 @@ static ckr_result ckr__mg_dist_cut(ckr__mg_dist *x, const ckr__dcp_item *q, cons
         q->chunks[0].count[lead] < 1)
         return CKR_OK;
     parts = q->shape[lead] / q->chunks[0].count[lead];
-    if (parts < 2 || parts == (int64_t)x->r->tp) return CKR_OK;
-    return ckr__mg_contradicts(x->r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
-                               "tensor_model_parallel_size", x->r->tp, parts);
+    if (parts < 2 || parts == (int64_t)r->tp) return CKR_OK;
+    return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
+                               "tensor_model_parallel_size", r->tp, parts);
 }
 
 /* Do all layers have this one name? */
 static bool ckr__mg_is_stacked(const char *fqn)
 {
-    return (ckr__starts(fqn, "decoder.layers.") || ckr__starts(fqn, "encoder.layers.")) &&
-           !(fqn[15] >= '0' && fqn[15] <= '9');
-}
-
-/* One item of a stored key, for a layer and expert (-1: none). NULL: the error is set. */
-static ckr__mg_item *ckr__mg_dist_one(ckr__mg_dist *x, const ckr__dcp_item *q, uint32_t lead,
-                                      int64_t layer, int64_t expert)
-{
-    ckr__mg *r = x->r;
-    ckr__mg_item *t = ckr__mg_dist_item(x, ckr__mg_live(x, q->fqn, layer, expert), CKR__MG_PARAM);
-    if (!t) return NULL;
-    if (ckr__mg_is_buffer(t->name, q->dtype)) t->kind = CKR__MG_BUFFER;
-    t->dtype = q->dtype;
-    return ckr__mg_split(r, t, q->n_dims - lead, q->shape + lead, 1, -2) == CKR_OK &&
-                   ckr__mg_promised(r, t) == CKR_OK
-               ? t
-               : NULL;
+    const char *p = ckr__mg_layers(fqn);
+    return p && !(*p >= '0' && *p <= '9');
 }
 
 /* A model tensor's items, with their shapes: where layers or experts are axes, one for each. */
-static ckr_result ckr__mg_dist_model(ckr__mg_dist *x, const ckr__dcp_item *q)
+static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
 {
-    ckr__mg *r = x->r;
     ckr__mg_grid_of g = CKR_ZERO;
     int64_t i;
     g.stacked = ckr__mg_is_stacked(q->fqn);
     g.expert = strstr(q->fqn, ".experts.experts.") != NULL;
     g.lead = (uint32_t)g.stacked + (uint32_t)g.expert;
     if (q->n_dims < g.lead || q->n_dims > CKR_MAX_DIMS)
-        return ckr__mg_dist_bad(x, q->fqn, "axes for layers and experts");
+        return ckr__mg_bad(r, r->dir, q->fqn, "axes for layers and experts");
     g.layers = g.stacked ? q->shape[0] : 1;
     g.experts = g.expert ? q->shape[g.lead - 1] : 1;
     if (g.stacked && g.layers != r->layers)
         return ckr__mg_contradicts_layers(r, q->fqn, g.layers);
     if (g.layers > 65536 || g.experts > 65536 || g.layers < 1 || g.experts < 1)
-        return ckr__mg_dist_bad(x, q->fqn, "from 1 to 65536 layers and experts");
+        return ckr__mg_bad(r, r->dir, q->fqn, "from 1 to 65536 layers and experts");
     g.items = CKR__NEW_N(r->c, ckr__mg_item *, (uint64_t)(g.layers * g.experts));
     for (i = 0; g.items && i < g.layers * g.experts; i++) {
-        g.items[i] = ckr__mg_dist_one(x, q, g.lead, g.stacked ? i / g.experts : -1,
-                                      g.expert ? i % g.experts : -1);
-        if (!g.items[i]) return ckr__oom(r->c);
+        ckr__mg_item *t = g.items[i] = ckr__mg_dist_item(
+            r, ckr__mg_live(r, q->fqn, g.stacked ? i / g.experts : -1,
+                            g.expert ? i % g.experts : -1), CKR__MG_PARAM);
+        if (!t) return ckr__oom(r->c);
+        if (ckr__mg_is_buffer(t->name, q->dtype)) t->kind = CKR__MG_BUFFER;
+        t->dtype = q->dtype;
+        if (ckr__mg_split(r, t, q->n_dims - g.lead, q->shape + g.lead, 1, -2) != CKR_OK) break;
     }
-    *CKR__PUSH(ckr__mg_grid_of, r->c, x->grids, x->n_grids) = g;
-    if (ckr__failed(r->c) || !ckr__map_put(&x->keys, q->fqn, strlen(q->fqn), x->n_grids - 1, NULL))
+    *CKR__PUSH(ckr__mg_grid_of, r->c, r->grids, r->n_grids) = g;
+    if (ckr__failed(r->c) || !ckr__map_put(&r->keys, q->fqn, strlen(q->fqn), r->n_grids - 1, NULL))
         return ckr__oom(r->c);
-    return ckr__mg_dist_cut(x, q, g.items[0], g.lead);
+    return ckr__mg_dist_cut(r, q, g.items[0], g.lead);
 }
 
-static ckr__part ckr__mg_dist_part(const ckr__mg_dist *x, const ckr__mg_item *t, const char *slot,
+static ckr__part ckr__mg_dist_part(const ckr__mg *r, const ckr__mg_item *t, const char *slot,
                                    const ckr__dcp_chunk *q, const ckr_view *v)
 {
-    ckr__part p = ckr__mg_part(x->r, t, NULL, slot, v);
-    p.rank = x->d->files[q->file].rank;
+    ckr__part p = ckr__mg_part(r, t, NULL, slot, v);
+    p.rank = r->d->files[q->file].rank;
     p.replica = q->replica;
     return p;
 }
 
 /* A chunk that is a box, part by part along the leading axes. */
-static ckr_result ckr__mg_dist_chunk(ckr__mg_dist *x, const ckr__mg_grid_of *g, const char *slot,
+static ckr_result ckr__mg_dist_chunk(ckr__mg *r, const ckr__mg_grid_of *g, const char *slot,
                                      const ckr__dcp_item *q, const ckr__dcp_chunk *k)
 {
     const int64_t n_l = g->stacked ? k->count[0] : 1, n_e = g->expert ? k->count[g->lead - 1] : 1,
                   at_l = g->stacked ? k->start[0] : 0, at_e = g->expert ? k->start[g->lead - 1] : 0;
     int64_t dims[2 * CKR_MAX_DIMS], i;
     ckr_view all;
-    ckr_result z = ckr__dcp_view(x->d, q, k, &all, dims);
+    ckr_result z = ckr__dcp_view(r->d, q, k, &all, dims);
     for (i = 0; i < n_l * n_e && z == CKR_OK; i++) {
         const int64_t l = i / n_e, e = i % n_e;
         ckr__mg_item *t = g->items[(at_l + l) * g->experts + at_e + e];
         ckr_view v = all;
-        ckr__part p = ckr__mg_dist_part(x, t, slot, k, &v);
+        ckr__part p = ckr__mg_dist_part(r, t, slot, k, &v);
         v.n_dims -= g->lead;
         v.shape += g->lead;
         v.stride += g->lead;
         v.offset += (g->stacked ? l * all.stride[0] : 0) +
                     (g->expert ? e * all.stride[g->lead - 1] : 0);
         p.start = k->start + g->lead;
-        z = ckr__mg_add(x->r, t, &p);
+        z = ckr__mg_add(r, t, &p);
     }
     return z;
 }
 
 /* A flattened chunk: elements of block (i, j, k) from k.start on. */
-static ckr_result ckr__mg_dist_flat(ckr__mg_dist *x, const ckr__mg_grid_of *g, const char *slot,
+static ckr_result ckr__mg_dist_flat(ckr__mg *r, const ckr__mg_grid_of *g, const char *slot,
                                     const ckr__dcp_item *q, const ckr__dcp_chunk *k)
 {
     const uint32_t lead = g->lead, n = q->n_dims - 1;
     const int64_t at = (g->stacked ? k->start[0] : 0) * g->experts +
                        (g->expert ? k->start[lead - 1] : 0);
     ckr__mg_item *t = g->items[at];
-    int64_t dims[2 * CKR_MAX_DIMS], start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+    int64_t dims[2 * CKR_MAX_DIMS], start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], numel;
     ckr__box box;
     ckr__part p;
     ckr_view v;
     uint32_t i;
-    ckr_result z = ckr__dcp_view(x->d, q, k, &v, dims);
+    ckr_result z = ckr__dcp_view(r->d, q, k, &v, dims);
     if (z != CKR_OK) return z;
     for (i = 0; i < n; i++) if (k->count[i] != 1) break;
     if (i < n || (k->count[n] > 1 && v.stride[n] != 1))
-        return ckr__mg_dist_bad(x, q->fqn, "flat chunks of one block each");
+        return ckr__mg_bad(r, r->dir, q->fqn, "flat chunks of one block each");
     for (i = 0; i < t->n_dims; i++) {
         const int64_t blocks = q->shape[lead + i];
         if (blocks < 1 || t->shape[i] % blocks)
-            return ckr__mg_dist_bad(x, q->fqn, "blocks that cut the tensor evenly");
+            return ckr__mg_bad(r, r->dir, q->fqn, "blocks that cut the tensor evenly");
         count[i] = t->shape[i] / blocks;
         start[i] = k->start[lead + i] * count[i];
     }
-    if (ckr__mg_volume(t->n_dims, count) != q->shape[n])
-        return ckr__mg_dist_bad(x, q->fqn, "as many elements as a block has");
-    p = ckr__mg_dist_part(x, t, slot, k, &v);
+    if (!ckr__numel(t->n_dims, count, &numel) || numel != q->shape[n])
+        return ckr__mg_bad(r, r->dir, q->fqn, "as many elements as a block has");
+    p = ckr__mg_dist_part(r, t, slot, k, &v);
     p.block = ckr__box_block(&box, t->n_dims, start, count);
     p.flat = true;
     p.begin = k->start[n];
     p.end = k->start[n] + k->count[n];
-    return ckr__mg_add(x->r, t, &p);
+    return ckr__mg_add(r, t, &p);
 }
 
 /* All chunks of a tensor that belongs to a model key. */
-static ckr_result ckr__mg_dist_tensor(ckr__mg_dist *x, const char *key, const char *slot,
+static ckr_result ckr__mg_dist_tensor(ckr__mg *r, const char *key, const char *slot,
                                       const ckr__dcp_item *q)
 {
     const ckr__mg_grid_of *g;
     uint64_t at, k;
     uint32_t n;
-    ckr_result z = CKR_OK;
-    if (!ckr__map_find(&x->keys, key, strlen(key), &at))
-        return ckr__leave(x->r->c, x->r->s, q->fqn, NULL, NULL);
-    g = &x->grids[at];
+    if (!ckr__map_find(&r->keys, key, strlen(key), &at))
+        return ckr__leave(r->c, r->s, q->fqn, NULL, NULL);
+    g = &r->grids[at];
     n = g->items[0]->n_dims + g->lead;
-    if ((g->items[0]->dtype == CKR_DTYPE_F32 || g->items[0]->dtype == CKR_DTYPE_F64) &&
-        !strcmp(slot, "master"))
+    if (ckr__mg_is_wide(g->items[0]->dtype) && !strcmp(slot, "master"))
         return CKR_OK;         /* the distributed optimizer's copy of an fp32 parameter   */
     if (q->n_dims != n && q->n_dims != n + 1)
-        return ckr__mg_dist_bad(x, q->fqn, "the axes of its parameter, or one more");
+        return ckr__mg_bad(r, r->dir, q->fqn, "the axes of its parameter, or one more");
     if ((g->stacked && q->shape[0] != g->layers) ||
         (g->expert && q->shape[g->lead - 1] != g->experts))
-        return ckr__mg_dist_bad(x, q->fqn, "as many layers and experts as its parameter has");
-    for (k = 0; k < q->n_chunks && z == CKR_OK; k++)
-        z = q->n_dims == n ? ckr__mg_dist_chunk(x, g, slot, q, &q->chunks[k])
-                           : ckr__mg_dist_flat(x, g, slot, q, &q->chunks[k]);
-    return z;
+        return ckr__mg_bad(r, r->dir, q->fqn, "as many layers and experts as its parameter has");
+    for (k = 0; k < q->n_chunks && !ckr__failed(r->c); k++)
+        if (q->n_dims == n) ckr__mg_dist_chunk(r, g, slot, q, &q->chunks[k]);
+        else ckr__mg_dist_flat(r, g, slot, q, &q->chunks[k]);
+    return r->c->err->code;
 }
 
 /* >>megatron.dist.ranks ------------------------------------------------------- */
 /* Files of ranks, as a legacy directory has them. */
+
+/* The first layer of each chunk: stages have `count` layers but for the first and the last where
+   these have their own; where the embedding counts as a layer, the first has one less. */
+static void ckr__mg_lay_stages(ckr__mg *r, int64_t head, int64_t tail, int64_t count,
+                               bool embedding)
+{
+    const uint64_t n = (uint64_t)r->pp * r->vp;
+    int64_t at = 0;
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        const uint32_t p = (uint32_t)(i % r->pp);
+        const int64_t own = p == 0 ? head : p + 1 == r->pp ? tail : 0;
+        r->first[i] = at;
+        at += (own ? own : count) / (int64_t)r->vp;
+        if (i == 0) at -= embedding;
+    }
+}
 
 /* Layers of each chunk of the saved run, from its arguments (get_num_layers_to_build). */
 static ckr_result ckr__mg_dist_stages(ckr__mg *r)
@@ -56929,8 +56751,7 @@ static ckr_result ckr__mg_dist_stages(ckr__mg *r)
                loss = ckr__mg_flag(r->args, "account_for_loss_in_pipeline_split");
     const ckr_node *layout = ckr_node_get(r->args, "pipeline_model_parallel_layout");
     const uint64_t n = (uint64_t)r->pp * r->vp;
-    int64_t at = 0, middle, count;
-    uint64_t i;
+    int64_t middle, count;
     r->first = CKR__NEW_N(r->c, int64_t, n);
     if (!r->first) return ckr__oom(r->c);
     if (r->pp == 1) return CKR_OK;
@@ -56942,115 +56763,111 @@ static ckr_result ckr__mg_dist_stages(ckr__mg *r)
     if (count < 0 || (middle && count % (middle * (int64_t)r->vp)) || head % (int64_t)r->vp ||
         tail % (int64_t)r->vp)
         return ckr__mg_contradicts_layers(r, "args/pipeline_model_parallel_size", r->pp);
-    for (i = 0; i < n; i++) {
-        const uint32_t p = (uint32_t)(i % r->pp);
-        r->first[i] = at;
-        at += (p == 0 && head              ? head
-               : p + 1 == r->pp && tail ? tail
-                                         : count / (middle ? middle : 1)) /
-              (int64_t)r->vp;
-        if (i == 0) at -= emb;
-    }
+    ckr__mg_lay_stages(r, head, tail, count / (middle ? middle : 1), emb);
     return CKR_OK;
 }
 
-static uint64_t ckr__mg_dist_home(const ckr__mg *r, const ckr__mg_item *t)
+/* The chunk that an item lies in: vp * pp + pp. */
+static uint32_t ckr__mg_home(const ckr__mg *r, const ckr__mg_item *t)
 {
-    const uint64_t n = (uint64_t)r->pp * r->vp;
-    uint64_t i;
+    uint32_t lo = 0, hi = r->pp * r->vp;
     if (t->block == 0) return 0;
-    if (t->block > r->layers) return n - 1;
-    for (i = n; i-- > 1;) if (r->first[i] <= t->block - 1) return i;
-    return 0;
+    if (t->block > r->layers) return hi - 1;
+    while (hi - lo > 1) {
+        const uint32_t mid = lo + (hi - lo) / 2;
+        if (r->first[mid] <= t->block - 1) lo = mid;
+        else hi = mid;
+    }
+    return lo;
 }
 
-/* A rank's entries: the items of its chunks, with the shapes that it has of them. */
+/* One more entry of a rank's chunk, with the shape that it has of the item. */
+static ckr_result ckr__mg_dist_entry(ckr__mg *r, ckr__mg_file *f, uint32_t v, ckr__mg_item *t)
+{
+    ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries[v], f->n_entries[v]);
+    ckr_view *view;
+    ckr__block *b;
+    e->item = t;
+    if (t->kind != CKR__MG_PARAM) return CKR_OK;
+    e->view = view = CKR__NEW(r->c, ckr_view);
+    b = ckr__mg_block(r->c, t, r->tp, f->tp);
+    if (ckr__failed(r->c)) return r->c->err->code;
+    if (!b)
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, t->name,
+                                   "tensor_model_parallel_size", r->tp, t->shape[t->split.axis]);
+    view->n_dims = t->n_dims;
+    view->shape = b->shape;
+    view->dtype = t->dtype;
+    return CKR_OK;
+}
+
+/* A rank's entries: the items of its chunks. The tied head of the last stage stands before what
+   else the head has. */
 static ckr_result ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
 {
-    ckr_node *dict = ckr__node(r->c, CKR_NODE_ODICT);
-    ckr__mg_entry *e = CKR__NEW_N(r->c, ckr__mg_entry, r->n_items + 1);
-    const uint64_t home = (uint64_t)v * r->pp + f->pp, last = (uint64_t)r->pp * r->vp - 1;
-    uint64_t i, n = 0;
-    if (!dict || !e) return ckr__oom(r->c);
-    for (i = 0; i <= r->n_items; i++) {
+    bool tied = r->tied && r->embedding && r->pp > 1 && f->pp + 1 == r->pp && v + 1 == r->vp;
+    const int64_t share = r->ep > 1 ? r->experts / r->ep : INT64_MAX;
+    uint64_t i;
+    for (i = 0; i <= r->n_items && !ckr__failed(r->c); i++) {
         ckr__mg_item *t = i < r->n_items ? r->items[i] : NULL;
-        ckr_view *view;
-        ckr__block *b;
-        if (!t && !(r->tied && r->pp > 1 && home == last && r->embedding)) continue;
-        if (!t) t = r->embedding;
-        else if (ckr__mg_dist_home(r, t) != home) continue;
-        if (t->kind != CKR__MG_PARAM ||
-            (t->expert >= 0 && r->ep > 1 && t->expert / (r->experts / r->ep) != (int64_t)f->ep))
-            continue;
-        view = CKR__NEW(r->c, ckr_view);
-        b = ckr__mg_block(r->c, t, r->tp, f->tp);
-        if (!view || !b)
-            return r->c->err->code != CKR_OK
-                       ? r->c->err->code
-                       : ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, t->name,
-                                             "tensor_model_parallel_size", r->tp,
-                                             t->shape[t->split.axis]);
-        view->n_dims = t->n_dims;
-        view->shape = b->shape;
-        view->dtype = t->dtype;
-        e[n].item = t;
-        e[n++].view = view;
+        if (t && ckr__mg_home(r, t) != v * r->pp + f->pp) continue;
+        if (t && t->expert >= 0 && t->expert / share != (int64_t)f->ep) continue;
+        if (tied && (!t || ckr__starts(t->name, "output_layer."))) {
+            ckr__mg_dist_entry(r, f, v, r->embedding);
+            tied = false;
+        }
+        if (t) ckr__mg_dist_entry(r, f, v, t);
     }
-    dict->count = n;
-    f->chunks[v] = dict;
-    f->entries[v] = e;
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 static ckr__mg_file *ckr__mg_dist_file(ckr__mg *r, uint32_t tp, uint32_t pp, uint32_t ep)
 {
     ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
+    ckr__rankfile name = CKR_ZERO;
     if (!f) return NULL;
+    ckr__at_set(&name, CKR__TP, tp, 0);
+    if (r->pp > 1) ckr__at_set(&name, CKR__PP, pp, 0);
+    if (r->ep > 1) ckr__at_set(&name, CKR__EP, ep, 0);
     f->tp = tp;
     f->pp = pp;
     f->ep = ep;
     f->path = r->dir;
-    f->rel = ckr__mg_rank_dir(r->c, tp, pp, ep, r->pp > 1, r->ep > 1);
+    f->rel = ckr__form_name(r->c, ckr__mg_forms[0].pattern, &name);
     f->args = r->args;
-    f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
     f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
-    return f->rel && f->chunks && f->entries ? f : NULL;
+    f->n_entries = CKR__NEW_N(r->c, uint64_t, r->vp);
+    return f->rel && f->entries && f->n_entries ? f : NULL;
 }
 
-static ckr_result ckr__mg_dist_files(ckr__mg_dist *x)
+static ckr_result ckr__mg_dist_files(ckr__mg *r)
 {
-    ckr__mg *r = x->r;
-    uint32_t p, e, t, v;
-    ckr_result z = CKR_OK;
     const uint64_t n = (uint64_t)r->pp * r->ep * r->tp;
+    uint32_t i, v;
     if (n > 1 << 20) return ckr__mg_bad(r, r->dir, "args", "fewer model parallel ranks");
     r->files = CKR__NEW_N(r->c, ckr__mg_file *, n);
-    if (!r->files) return ckr__oom(r->c);
-    for (p = 0; p < r->pp; p++)
-        for (e = 0; e < r->ep; e++)
-            for (t = 0; t < r->tp; t++) {
-                ckr__mg_file *f = ckr__mg_dist_file(r, t, p, e);
-                r->files[r->n_files++] = f;
-                if (!f) return ckr__oom(r->c);
-                for (v = 0; v < r->vp && z == CKR_OK; v++) z = ckr__mg_dist_entries(r, f, v);
-                if (z != CKR_OK) return z;
-            }
-    return CKR_OK;
+    for (i = 0; i < n && !ckr__failed(r->c); i++) {
+        const uint32_t stage = i / r->tp;
+        ckr__mg_file *f = ckr__mg_dist_file(r, i % r->tp, stage / r->ep, stage % r->ep);
+        if (!f) break;
+        r->files[r->n_files++] = f;
+        for (v = 0; v < r->vp && !ckr__failed(r->c); v++) ckr__mg_dist_entries(r, f, v);
+    }
+    return r->c->err->code;
 }
 
 /* What a legacy file of the rank would have at its top, from which others are written. */
-static ckr_result ckr__mg_dist_roots(ckr__mg_dist *x)
+static ckr_result ckr__mg_dist_roots(ckr__mg *r)
 {
-    ckr__mg *r = x->r;
     ckr_node *none = ckr__node(r->c, CKR_NODE_NONE),
-             *sched = (ckr_node *)(uintptr_t)ckr_node_get(x->common, "opt_param_scheduler");
+             *sched = (ckr_node *)(uintptr_t)ckr_node_get(r->common, "opt_param_scheduler");
     uint64_t i, k;
     for (i = 0; i < r->n_files; i++) {
         ckr_node *root = ckr__node(r->c, CKR_NODE_DICT);
-        for (k = 0; k < x->common->count; k++) {
-            const char *key = ckr__dict_key(x->common, k);
+        for (k = 0; k < r->common->count; k++) {
+            const char *key = ckr__dict_key(r->common, k);
             if (key && !ckr__word_in("optimizer content_metadata model opt_param_scheduler", key))
-                ckr__node_take(r->c, root, x->common, k);
+                ckr__node_take(r->c, root, r->common, k);
         }
         ckr__node_set(r->c, root, "model", none);
         if (r->files[i]->n_optims) ckr__node_set(r->c, root, "optimizer", none);
@@ -57064,172 +56881,121 @@ static ckr_result ckr__mg_dist_roots(ckr__mg_dist *x)
 
 /* >>megatron.dist.optimizer --------------------------------------------------- */
 
-/* "chained_1.REST": 1 and REST. */
-static const char *ckr__mg_chained(const char *fqn, uint32_t *which)
+/* REST of "chained_1.REST". */
+static const char *ckr__mg_chained(const char *fqn)
 {
-    *which = 0;
-    if (!ckr__starts(fqn, "chained_") || fqn[8] < '0' || fqn[8] > '9' || fqn[9] != '.')
-        return fqn;
-    *which = (uint32_t)(fqn[8] - '0');
-    return fqn + 10;
+    const bool is = ckr__starts(fqn, "chained_") && fqn[8] >= '0' && fqn[8] <= '9' && fqn[9] == '.';
+    return is ? fqn + 10 : fqn;
 }
 
-static ckr_result ckr__mg_dist_object(ckr__mg_dist *x, const char *fqn, const ckr_node **out)
+/* NULL: there is none, or the error is set. */
+static const ckr_node *ckr__mg_dist_object(ckr__mg *r, const char *fqn)
 {
-    const ckr__dcp_item *q = ckr__dcp_find(x->d, fqn);
+    const ckr__dcp_item *q = fqn ? ckr__dcp_find(r->d, fqn) : NULL;
     ckr_node *n = NULL;
-    ckr_result z;
-    *out = NULL;
-    if (!q) return CKR_OK;
-    z = ckr__dcp_object(x->d, q, &n);
-    if (z != CKR_OK) return z;
-    if (ckr_node_is_list(n) && n->count == 1) n = n->u.items[0];   /* torch.save([obj])    */
-    *out = n;
-    return CKR_OK;
-}
-
-/* The optimizers of the common part: one, or numbered ones. */
-static ckr_result ckr__mg_dist_optims(ckr__mg_dist *x, ckr__mg_file *f)
-{
-    ckr__mg *r = x->r;
-    const ckr_node *o = ckr_node_get(x->common, "optimizer");
-    const bool list = ckr_node_is_dict(o) && o->count && o->u.items[0]->kind == CKR_NODE_INT;
-    uint64_t i;
-    ckr_result z = CKR_OK;
-    if (!ckr_node_is_dict(o) || !o->count) return CKR_OK;
-    f->n_optims = list ? o->count : 1;
-    if (f->n_optims > 2)
-        return ckr__mg_cannot(r, r->dir, "optimizer", "more than two optimizers in a chain");
-    f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
-    if (!f->optims) return ckr__oom(r->c);
-    for (i = 0; i < f->n_optims && z == CKR_OK; i++)
-        z = ckr__mg_optim_of(r, f, list ? ckr__dict_at(o, i) : o, &f->optims[i]);
-    return z;
+    if (!q || ckr__dcp_object(r->d, q, &n) != CKR_OK) return NULL;
+    return ckr_node_is_list(n) && n->count == 1 ? n->u.items[0] : n;   /* torch.save([obj]) */
 }
 
 /* A rank's objects of the kinds that are not reshardable; none: it has none of this optimizer. */
-static ckr_result ckr__mg_dist_group(ckr__mg_dist *x, ckr__mg_file *f, uint32_t which, bool chained)
+static ckr_result ckr__mg_dist_group(ckr__mg *r, ckr__mg_file *f, uint32_t which, bool chained)
 {
-    ckr__mg *r = x->r;
     ckr__mg_optim *o = &f->optims[which];
     const uint32_t k = which ? f->tp + r->tp * (f->ep + r->ep * f->pp) : f->tp + r->tp * f->pp;
     const char *head = ckr__printf(r->c, "%soptimizer.distributed.dp_group_idx_%u.",
                                    !chained ? "" : which ? "chained_1." : "chained_0.",
-                                   (unsigned)k), *fqn;
-    const ckr_node *n, *scaler;
-    ckr_node *outer;
-    ckr_result z;
+                                   (unsigned)k),
+               *fqn = head ? ckr__printf(r->c, "%soptimizer/shard_0_1", head) : NULL;
+    const ckr_node *n = ckr__mg_dist_object(r, fqn), *scaler;
+    ckr_node *outer = ckr__node(r->c, CKR_NODE_DICT);
+    if (ckr__failed(r->c)) return r->c->err->code;
+    if (!n) return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
     o->prefix = head;
-    fqn = head ? ckr__printf(r->c, "%soptimizer/shard_0_1", head) : NULL;
-    if (!fqn) return ckr__oom(r->c);
-    z = ckr__mg_dist_object(x, fqn, &n);
-    if (z == CKR_OK && !n)
-        return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
-    if (z == CKR_OK)
-        z = ckr__mg_dist_object(x, ckr__printf(r->c, "%sgrad_scaler/shard_0_1", head), &scaler);
-    if (z != CKR_OK) return z;
-    outer = ckr__node(r->c, CKR_NODE_DICT);
-    if (!ckr__node_set(r->c, outer, "optimizer", (ckr_node *)(uintptr_t)n) ||
-        (scaler && !ckr__node_set(r->c, outer, "grad_scaler", (ckr_node *)(uintptr_t)scaler)))
-        return ckr__oom(r->c);
-    z = ckr__mg_optim_of(r, f, outer, o);
-    if (z == CKR_OK)
-        z = ckr__mg_dist_object(x, ckr__printf(r->c, "%sparam_state/shard_0_1", head), &o->flat);
-    return z;
+    ckr__node_set(r->c, outer, "optimizer", (ckr_node *)(uintptr_t)n);
+    scaler = ckr__mg_dist_object(r, ckr__printf(r->c, "%sgrad_scaler/shard_0_1", head));
+    if (scaler) ckr__node_set(r->c, outer, "grad_scaler", (ckr_node *)(uintptr_t)scaler);
+    if (ckr__failed(r->c) || ckr__mg_optim_of(r, f, outer, o) != CKR_OK) return r->c->err->code;
+    o->flat = ckr__mg_dist_object(r, ckr__printf(r->c, "%sparam_state/shard_0_1", head));
+    return r->c->err->code;
 }
 
-/* A bucket's tensor: where elements [begin, begin + n) of it lie. */
-static ckr_result ckr__mg_bucket_range(ckr__mg_dist *x, const ckr__dcp_item *q, int64_t begin,
-                                       int64_t n, ckr__mg_item *t, uint32_t tp,
-                                       const ckr__part *of)
+/* A member's elements in its bucket's tensor. */
+static ckr_result ckr__mg_bucket_range(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_member *m,
+                                       const ckr__dcp_item *q, const char *slot)
 {
+    const int64_t begin = m->start, end = begin + m->numel;
+    const char *as = strcmp(slot, "param") ? slot : "master";
     uint64_t lo = 0, hi = q->n_chunks, k;
-    ckr_result z = CKR_OK;
     while (hi - lo > 1) {      /* chunks are sorted: the last one that begins at or before   */
         const uint64_t mid = lo + (hi - lo) / 2;
         if (q->chunks[mid].start[0] <= begin) lo = mid;
         else hi = mid;
     }
-    for (k = lo; k < q->n_chunks && q->chunks[k].start[0] < begin + n && z == CKR_OK; k++) {
+    for (k = lo; k < q->n_chunks && q->chunks[k].start[0] < end && !ckr__failed(r->c); k++) {
         const ckr__dcp_chunk *c = &q->chunks[k];
         const int64_t from = ckr__max_i64(begin, c->start[0]),
-                      to = ckr__min_i64(begin + n, c->start[0] + c->count[0]);
+                      to = ckr__min_i64(end, c->start[0] + c->count[0]);
         int64_t dims[2 * CKR_MAX_DIMS];
-        ckr__part p = *of;
         ckr_view v;
+        ckr__part p = ckr__mg_part(r, m->item, f, as, &v);
         if (from >= to) continue;
-        z = ckr__dcp_view(x->d, q, c, &v, dims);
-        p.view = &v;
+        ckr__dcp_view(r->d, q, c, &v, dims);
         p.flat = true;
         p.begin = from - begin;
         p.end = to - begin;
         p.at = from - c->start[0];
-        p.replica = of->replica || c->replica;
-        if (z == CKR_OK) z = ckr__mg_add_block(x->r, t, tp, &p);
+        p.replica = p.replica || c->replica;
+        if (!ckr__failed(r->c)) ckr__mg_add_block(r, m->item, f->tp, &p);
     }
-    return z;
+    return r->c->err->code;
 }
 
-/* The buckets of a buffer, each a tensor for each slot, by the sizes stored beside them. */
-typedef struct ckr__mg_buckets {
-    const int64_t *sizes;
-    uint64_t       n;
-    const char    *head;       /* ...gbuf_idx_G.dtype_(..).bucket_idx_                       */
-} ckr__mg_buckets;
-
-static ckr_result ckr__mg_dist_buckets(ckr__mg_dist *x, const ckr__mg_optim *o, uint64_t g,
-                                       ckr__mg_buckets *out)
+/* The buckets of a buffer, each a tensor for each slot, by the sizes that are stored. */
+static ckr_result ckr__mg_dist_buckets(ckr__mg *r, const ckr__mg_optim *o, uint64_t g,
+                                       ckr__mg_buffer *b)
 {
-    ckr__mg *r = x->r;
-    const ckr_node *all, *dict, *key, *list;
-    int64_t *sizes;
+    const ckr_node *all = ckr__mg_dist_object(
+        r, ckr__printf(r->c, "%sper_bucket_numel_unpadded/shard_0_1", o->prefix));
+    const ckr_node *dict = ckr__mg_at(all, g), *key, *list;
     uint64_t i;
-    ckr_result z = ckr__mg_dist_object(
-        x, ckr__printf(r->c, "%sper_bucket_numel_unpadded/shard_0_1", o->prefix), &all);
-    if (z != CKR_OK) return z;
-    dict = ckr_node_is_list(all) ? ckr_node_at(all, g) : NULL;
-    for (i = 0; i < ckr__dict_n(all); i++)
-        if (all->u.items[2 * i]->kind == CKR_NODE_INT &&
-            all->u.items[2 * i]->u.i == (int64_t)g) dict = ckr__dict_at(all, i);
-    if (!ckr_node_is_dict(dict) || !dict->count || !ckr_node_is_list(dict->u.items[1]) ||
+    if (ckr__failed(r->c)) return r->c->err->code;
+    if (!ckr__dict_n(dict) || !ckr_node_is_list(dict->u.items[1]) ||
         !ckr_node_is_list(dict->u.items[0]) || dict->u.items[0]->count != 2 ||
         dict->u.items[0]->u.items[0]->kind != CKR_NODE_DTYPE ||
         dict->u.items[0]->u.items[1]->kind != CKR_NODE_DTYPE)
-        return ckr__mg_dist_bad(x, o->prefix, "bucket sizes for each buffer");
+        return ckr__mg_bad(r, r->dir, o->prefix, "bucket sizes for each buffer");
     key = dict->u.items[0];
     list = dict->u.items[1];
-    sizes = CKR__NEW_N(r->c, int64_t, list->count);
-    if (!sizes) return ckr__oom(r->c);
-    for (i = 0; i < list->count; i++)
-        if (!ckr_node_i64(list->u.items[i], &sizes[i]) || sizes[i] < 0 ||
-            sizes[i] > (int64_t)1 << 59)
-            return ckr__mg_dist_bad(x, o->prefix, "bucket sizes");
-    out->sizes = sizes;
-    out->n = list->count;
-    out->head = ckr__printf(r->c, "%sgbuf_idx_%llu.dtype_(torch.%s, torch.%s).bucket_idx_",
-                            o->prefix, (unsigned long long)g, key->u.items[0]->u.str,
-                            key->u.items[1]->u.str);
-    return out->head ? CKR_OK : ckr__oom(r->c);
+    b->n_buckets = list->count;
+    b->sizes = CKR__NEW_N(r->c, int64_t, list->count);
+    for (i = 0; b->sizes && i < list->count; i++)
+        if (!ckr_node_i64(list->u.items[i], &b->sizes[i]) || b->sizes[i] < 0 ||
+            b->sizes[i] > (int64_t)1 << 59)
+            return ckr__mg_bad(r, r->dir, o->prefix, "bucket sizes");
+    b->head = ckr__printf(r->c, "%sgbuf_idx_%llu.dtype_(torch.%s, torch.%s).bucket_idx_", o->prefix,
+                          (unsigned long long)g, key->u.items[0]->u.str, key->u.items[1]->u.str);
+    return r->c->err->code;
 }
 
 /* Each parameter's bucket and place: backwards, a bucket is full when its size is reached. */
-static bool ckr__mg_fill_buckets(const ckr__mg_buckets *k, ckr__mg_layout *l, uint64_t *bucket)
+static bool ckr__mg_fill_buckets(const ckr__mg_buffer *l)
 {
     int64_t at = 0;
     uint64_t b = 0, i;
     for (i = l->n; i-- > 0;) {
+        ckr__mg_member *m = l->m[i];
         int64_t start = ckr__mg_up(at, l->align);
-        if (b < k->n && at > 0 &&
-            (at == k->sizes[b] || (start == k->sizes[b] && l->at[i].numel > 0))) {
+        if (b < l->n_buckets && at > 0 &&
+            (at == l->sizes[b] || (start == l->sizes[b] && m->numel > 0))) {
             b++;
             start = 0;
         }
-        if (b >= k->n || start + l->at[i].numel > k->sizes[b]) return false;
-        bucket[i] = b;
-        l->at[i].start = start;
-        at = start + l->at[i].numel;
+        if (b >= l->n_buckets || start + m->numel > l->sizes[b]) return false;
+        m->bucket = b;
+        m->start = start;
+        at = start + m->numel;
     }
-    return b + 1 == k->n && (at == k->sizes[b] || ckr__mg_up(at, l->align) == k->sizes[b]);
+    return b + 1 == l->n_buckets && (at == l->sizes[b] || ckr__mg_up(at, l->align) == l->sizes[b]);
 }
 
 static int ckr__mg_chunk_cmp(const void *a, const void *b)
@@ -57252,152 +57018,120 @@ static void *ckr__mg_sorted(ckr__ctx *c, const void *list, uint64_t n, size_t si
     return out;
 }
 
-static ckr_result ckr__mg_dist_slot(ckr__mg_dist *x, const ckr__mg_file *f,
-                                    const ckr__mg_buffer *b, const ckr__mg_buckets *k,
-                                    const ckr__mg_layout *l, const uint64_t *bucket,
-                                    const char *slot)
+static ckr_result ckr__mg_dist_slot(ckr__mg *r, const ckr__mg_buffer *b, const char *slot)
 {
-    ckr__mg *r = x->r;
-    ckr__dcp_item **of = CKR__NEW_N(r->c, ckr__dcp_item *, k->n);
+    ckr__dcp_item **of = CKR__NEW_N(r->c, ckr__dcp_item *, b->n_buckets);
     uint64_t i;
-    ckr_result z = CKR_OK;
     if (!of) return ckr__oom(r->c);
-    for (i = 0; i < k->n && z == CKR_OK; i++) {
-        const char *fqn = ckr__printf(r->c, "%s%llu.%s", k->head, (unsigned long long)i, slot);
-        of[i] = fqn ? ckr__dcp_find(x->d, fqn) : NULL;
+    for (i = 0; i < b->n_buckets; i++) {
+        const char *fqn = ckr__printf(r->c, "%s%llu.%s", b->head, (unsigned long long)i, slot);
+        of[i] = fqn ? ckr__dcp_find(r->d, fqn) : NULL;
         if (!fqn) return ckr__oom(r->c);
-        if (!of[i] || of[i]->bytes || of[i]->n_dims != 1 || of[i]->shape[0] < k->sizes[i])
+        if (!of[i] || of[i]->bytes || of[i]->n_dims != 1 || of[i]->shape[0] < b->sizes[i])
             return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
         of[i]->chunks = (ckr__dcp_chunk *)ckr__mg_sorted(r->c, of[i]->chunks, of[i]->n_chunks,
                                                          sizeof *of[i]->chunks, ckr__mg_chunk_cmp);
         if (!of[i]->chunks) return ckr__oom(r->c);
     }
-    for (i = 0; i < b->n && z == CKR_OK; i++) {
-        ckr__mg_item *t = b->m[i]->entry->item;
-        ckr__part p = ckr__mg_part(r, t, f, strcmp(slot, "param") ? slot : "master", NULL);
-        p.replica = (t->split.axis < 0 && f->tp > 0) ||
-                    f->pp != ckr__mg_dist_home(r, t) % r->pp;
-        z = ckr__mg_bucket_range(x, of[bucket[i]], l->at[i].start, l->at[i].numel, t, f->tp, &p);
-    }
-    return z;
+    for (i = 0; i < b->n && !ckr__failed(r->c); i++)
+        ckr__mg_bucket_range(r, b->f, b->m[i], of[b->m[i]->bucket], slot);
+    return r->c->err->code;
 }
 
 /* The flat buckets of one rank's optimizer. */
-static ckr_result ckr__mg_dist_rank(ckr__mg_dist *x, ckr__mg_file *f, uint32_t which)
+static ckr_result ckr__mg_dist_rank(ckr__mg *r, ckr__mg_file *f, uint32_t which)
 {
     static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
-    ckr__mg *r = x->r;
-    ckr__mg_optim *o = &f->optims[which];
-    ckr__mg_member *m;
+    const ckr__mg_optim *o = &f->optims[which];
     ckr__mg_buffer *b;
-    uint64_t n, n_buffers, i, j;
+    uint64_t n_buffers = 0, i, j;
     size_t s;
-    ckr_result z = ckr__mg_members(r, f, which, &m, &n);
-    if (z == CKR_OK && o->flat) return ckr__mg_read_flat(r, f, o, m, n);
-    if (z == CKR_OK) z = ckr__mg_buffers(r, m, n, &b, &n_buffers);
-    for (i = 0; z == CKR_OK && i < n_buffers; i++) {
-        ckr__mg_buckets k;
-        ckr__mg_layout l;
-        uint64_t *bucket = CKR__NEW_N(r->c, uint64_t, b[i].n);
-        const bool wide = b[i].dtype == CKR_DTYPE_F32 || b[i].dtype == CKR_DTYPE_F64;
-        if (!bucket) return ckr__oom(r->c);
-        z = ckr__mg_dist_buckets(x, o, i, &k);
-        if (z == CKR_OK) z = ckr__mg_numels(r, &b[i], &l);
-        if (z != CKR_OK) return z;
-        if (!ckr__mg_fill_buckets(&k, &l, bucket)) {
-            l.align = 1;
-            if (!ckr__mg_fill_buckets(&k, &l, bucket))
+    if (ckr__mg_members(r, f, which) != CKR_OK) return r->c->err->code;
+    if (o->flat) return ckr__mg_read_flat(r, f, which);
+    ckr__mg_buffers(r, f, which, &b, &n_buffers);
+    for (i = 0; !ckr__failed(r->c) && i < n_buffers; i++) {
+        if (ckr__mg_dist_buckets(r, o, i, &b[i]) != CKR_OK) break;
+        if (!ckr__mg_fill_buckets(&b[i])) {
+            b[i].align = 1;
+            if (!ckr__mg_fill_buckets(&b[i]))
                 return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_BUCKETS, r->dir, o->prefix,
                                      "the parameters do not fill the buckets whose sizes are "
                                      "stored", "--mode transfer takes the weights alone");
         }
-        for (s = wide ? 1 : 0; s < 3 && z == CKR_OK; s++)
-            z = ckr__mg_dist_slot(x, f, &b[i], &k, &l, bucket, slots[s]);
-        for (j = 0; j < b[i].n && z == CKR_OK; j++)
-            z = ckr__mg_group_step(r, b[i].m[j]->entry->item,
-                                   o->groups->u.items[b[i].m[j]->group]);
+        for (s = ckr__mg_is_wide(b[i].dtype) ? 1 : 0; s < 3 && !ckr__failed(r->c); s++)
+            ckr__mg_dist_slot(r, &b[i], slots[s]);
+        for (j = 0; j < b[i].n && !ckr__failed(r->c); j++)
+            ckr__mg_group_step(r, b[i].m[j]->item, o->groups->u.items[b[i].m[j]->group]);
     }
-    return z;
+    return r->c->err->code;
 }
 
 /* Does the checkpoint keep the optimizer by model parallel rank? */
-static bool ckr__mg_dist_ranked(const ckr__mg_dist *x, bool *chained)
+static bool ckr__mg_dist_ranked(const ckr__mg *r, bool *chained)
 {
     uint64_t i;
-    uint32_t which;
-    for (i = 0; i < x->d->n_items; i++) {
-        const char *fqn = ckr__mg_chained(x->d->items[i].fqn, &which);
-        if (!ckr__starts(fqn, "optimizer.distributed.dp_group_idx_")) continue;
-        *chained = fqn != x->d->items[i].fqn;
-        return true;
+    for (i = 0; i < r->d->n_items; i++) {
+        const char *fqn = ckr__mg_chained(r->d->items[i].fqn);
+        *chained = fqn != r->d->items[i].fqn;
+        if (ckr__starts(fqn, "optimizer.distributed.dp_group_idx_")) return true;
     }
     return false;
 }
 
-static ckr_result ckr__mg_dist_ranks(ckr__mg_dist *x, bool chained)
+/* The count of updates of a rank's parameters that all ranks have together. */
+static ckr_result ckr__mg_dist_step(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
 {
-    ckr__mg *r = x->r;
+    const ckr__mg_optim *o = &f->optims[which];
+    const ckr_node *step = ckr_node_get(o->state, "common_step");
+    uint64_t i;
+    for (i = 0; i < f->n_members[which] && !ckr__failed(r->c); i++) {
+        const ckr__mg_member *m = &f->members[which][i];
+        ckr__part p = ckr__mg_part(r, m->item, r->files[0], "step", NULL);
+        if (!step || step->kind != CKR_NODE_TENSOR) {
+            ckr__mg_group_step(r, m->item, o->groups->u.items[m->group]);
+        } else if (!ckr__held_slot(m->item->slots, "step")) {
+            p.view = step->u.view;
+            ckr__mg_scalar(r, m->item, &p);
+        }
+    }
+    return r->c->err->code;
+}
+
+/* Groups that are common to all ranks. */
+static ckr_result ckr__mg_dist_common(ckr__mg *r)
+{
+    const ckr_node *o = ckr_node_get(r->common, "optimizer");
+    ckr__mg_file *first = r->files[0];
+    uint64_t i, k;
+    ckr__mg_optims(r, first, ckr__dict_n(o) ? o : NULL);
+    for (k = 0; k < first->n_optims && !ckr__failed(r->c); k++) ckr__mg_groups(r, first, k);
+    for (i = 0; i < r->n_files; i++) {
+        r->files[i]->n_optims = first->n_optims;
+        r->files[i]->optims = first->optims;
+        for (k = 0; k < first->n_optims && !ckr__failed(r->c); k++) {
+            ckr__mg_members(r, r->files[i], k);
+            if (!ckr__failed(r->c)) ckr__mg_dist_step(r, r->files[i], k);
+        }
+    }
+    return r->c->err->code;
+}
+
+static ckr_result ckr__mg_dist_ranks(ckr__mg *r)
+{
+    bool chained;
     uint64_t i;
     uint32_t k;
-    ckr_result z = CKR_OK;
-    for (i = 0; i < r->n_files && z == CKR_OK; i++) {
+    if (!ckr__mg_dist_ranked(r, &chained)) return ckr__mg_dist_common(r);
+    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__mg_file *f = r->files[i];
         f->n_optims = chained ? 2 : 1;
         f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
-        if (!f->optims) return ckr__oom(r->c);
-        for (k = 0; k < f->n_optims && z == CKR_OK; k++) {
-            z = ckr__mg_dist_group(x, f, k, chained);
-            if (z == CKR_OK) z = ckr__mg_groups(r, f, k);
-            if (z == CKR_OK && (k || f->ep == 0)) z = ckr__mg_dist_rank(x, f, k);
-        }
+        for (k = 0; k < f->n_optims && !ckr__failed(r->c); k++)
+            if (ckr__mg_dist_group(r, f, k, chained) == CKR_OK &&
+                ckr__mg_groups(r, f, k) == CKR_OK && (k || f->ep == 0))
+                ckr__mg_dist_rank(r, f, k);
     }
-    return z;
-}
-
-/* All parameters as one rank's, for groups that are common to all. */
-static ckr_result ckr__mg_dist_common(ckr__mg_dist *x)
-{
-    ckr__mg *r = x->r;
-    ckr__mg_file *f = ckr__mg_dist_file(r, 0, 0, 0);
-    ckr_node *dict = ckr__node(r->c, CKR_NODE_ODICT);
-    ckr__mg_entry *e = CKR__NEW_N(r->c, ckr__mg_entry, r->n_items);
-    ckr__mg_member *m;
-    uint64_t i, k, n = 0;
-    ckr_result z;
-    if (!f || !dict || !e) return ckr__oom(r->c);
-    for (i = 0; i < r->n_items; i++) {
-        ckr_view *v = CKR__NEW(r->c, ckr_view);
-        if (!v) return ckr__oom(r->c);
-        if (r->items[i]->kind != CKR__MG_PARAM) continue;
-        v->n_dims = r->items[i]->n_dims;
-        v->shape = r->items[i]->shape;
-        v->dtype = r->items[i]->dtype;
-        e[n].item = r->items[i];
-        e[n++].view = v;
-    }
-    dict->count = n;
-    f->chunks[0] = dict;
-    f->entries[0] = e;
-    z = ckr__mg_dist_optims(x, f);
-    for (k = 0; k < f->n_optims && z == CKR_OK; k++) {
-        const ckr_node *step = ckr_node_get(f->optims[k].state, "common_step");
-        z = ckr__mg_groups(r, f, k);
-        if (z == CKR_OK) z = ckr__mg_members(r, f, k, &m, &n);
-        for (i = 0; i < n && z == CKR_OK; i++) {
-            ckr__mg_item *t = m[i].entry->item;
-            if (step && step->kind == CKR_NODE_TENSOR) {
-                const ckr__part p = ckr__mg_part(r, t, f, "step", step->u.view);
-                z = ckr__mg_scalar(r, t, &p);
-            } else {
-                z = ckr__mg_group_step(r, t, f->optims[k].groups->u.items[m[i].group]);
-            }
-        }
-    }
-    for (i = 0; i < r->n_files; i++) {
-        r->files[i]->n_optims = f->n_optims;
-        r->files[i]->optims = f->optims;
-    }
-    return z;
+    return r->c->err->code;
 }
 
 /* >>megatron.dist.defect ------------------------------------------------------ */
@@ -57438,7 +57172,8 @@ static uint32_t ckr__mg_runs(const ckr_tensor *t, const ckr__block *b, ckr__mg_r
             if (d < b->n_dims) continue;
             out[n].piece = q;
             out[n].begin = b->n_dims ? p->local[0] * row : 0;
-            out[n++].n = ckr__mg_volume(b->n_dims, p->count);
+            if (!ckr__numel(b->n_dims, p->count, &out[n].n)) return 0;
+            n++;
             break;
         }
     }
@@ -57453,22 +57188,18 @@ static bool ckr__mg_move(ckr__mg *r, const ckr_tensor *source, const ckr__block 
     const uint32_t n_runs = ckr__mg_runs(source, sb, run);
     uint32_t i;
     for (i = 0; i < n_runs; i++) {
+        const ckr_piece *q = run[i].piece;
         const int64_t a = ckr__max_i64(from, run[i].begin),
                       e = ckr__min_i64(from + n, run[i].begin + run[i].n);
-        ckr__reader rd;
+        const ckr__extent x = { tb, at + a - from, at + e - from, a - run[i].begin };
+        ckr_view v = CKR_ZERO;
         if (a >= e) continue;
-        memset(&rd, 0, sizeof rd);
-        rd.c = r->c;
-        rd.tensor = to;
-        rd.dtype = run[i].piece->dtype;
-        rd.file = run[i].piece->file;
-        rd.big_endian = run[i].piece->big_endian;
-        rd.mem = run[i].piece->mem;
-        rd.rank = run[i].piece->rank;
-        if (!ckr__read_flat(&rd, tb, at + a - from, at + e - from,
-                            (rd.mem ? 0 : run[i].piece->offset) +
-                                (uint64_t)(a - run[i].begin) * ckr_dtype_size(rd.dtype)))
-            return false;
+        v.dtype = q->dtype;
+        v.file = q->file;
+        v.big_endian = q->big_endian;
+        v.bytes = (const uint8_t *)q->mem;
+        v.data_offset = q->offset;
+        if (!ckr__read_run(r->c, to, &x, &v, q->rank, false)) return false;
     }
     return n_runs > 0;
 }
@@ -57476,49 +57207,37 @@ static bool ckr__mg_move(ckr__mg *r, const ckr_tensor *source, const ckr__block 
 static bool ckr__mg_zeros(ckr__mg *r, ckr_tensor *to, const ckr__block *b, int64_t at, int64_t n)
 {
     static const uint8_t zero[16] = { 0 };
-    ckr__reader rd = CKR_ZERO;
-    rd.c = r->c;
-    rd.tensor = to;
-    rd.dtype = to->dtype;
-    rd.file = CKR_NO_FILE;
-    rd.mem = zero;
-    rd.rank = -1;
+    ckr_view v = CKR_ZERO;
+    ckr__reader rd;
+    v.dtype = to->dtype;
+    v.file = CKR_NO_FILE;
+    v.bytes = zero;
+    rd = ckr__reader_of(r->c, to, &v, -1, false);
     return ckr__flat_pieces(b, at, at + n, 0, 0, ckr__reader_piece, &rd);
 }
 
-/* One buffer of one rank. */
-typedef struct ckr__mg_mend {
-    ckr__mg              *r;
-    const ckr__mg_file   *f;
-    const ckr__mg_buffer *b;
-    const ckr__mg_layout *l;
-} ckr__mg_mend;
-
-/* Is what the rank holds of parameter q in the file? Of copies only the first is. */
-static bool ckr__mg_stored_here(const ckr__mg_mend *m, uint64_t q)
+/* Is what the rank holds of the member in the file? Of copies only the first is. */
+static bool ckr__mg_stored_here(ckr__mg *r, const ckr__mg_buffer *in, const ckr__mg_member *m)
 {
-    const ckr__mg_item *t = m->b->m[q]->entry->item;
-    return !(t->split.axis < 0 && m->f->tp > 0) &&
-           ckr__mg_dist_home(m->r, t) % m->r->pp == m->f->pp && m->b->m[q]->chunk ==
-               ckr__mg_dist_home(m->r, t) / m->r->pp;
+    return !(m->item->split.axis < 0 && in->f->tp > 0) &&
+           ckr__mg_home(r, m->item) == m->chunk * r->pp + in->f->pp;
 }
 
-/* The parameter whose padded place covers `at`; *next is where that ends, or where one begins. */
-static uint64_t ckr__mg_covering(const ckr__mg_mend *m, int64_t at, int64_t *next)
+/* The member whose padded place covers `at`; *next is where that ends, or where one begins. */
+static const ckr__mg_member *ckr__mg_covering(const ckr__mg_buffer *b, int64_t at, int64_t *next)
 {
-    const ckr__mg_layout *l = m->l;
-    uint64_t lo = 0, hi = l->n;
+    uint64_t lo = 0, hi = b->n;
     while (lo < hi) {          /* places fall with the index: the first that begins at or before */
         const uint64_t mid = lo + (hi - lo) / 2;
-        if (l->at[mid].padded <= at) hi = mid;
+        if (b->m[mid]->padded <= at) hi = mid;
         else lo = mid + 1;
     }
-    if (lo < l->n && at < l->at[lo].padded + l->at[lo].numel) {
-        *next = l->at[lo].padded + l->at[lo].numel;
-        return lo;
+    if (lo < b->n && at < b->m[lo]->padded + b->m[lo]->numel) {
+        *next = b->m[lo]->padded + b->m[lo]->numel;
+        return b->m[lo];
     }
-    *next = lo > 0 ? l->at[lo - 1].padded : INT64_MAX;
-    return UINT64_MAX;
+    *next = lo > 0 ? b->m[lo - 1]->padded : INT64_MAX;
+    return NULL;
 }
 
 static const ckr_tensor *ckr__mg_widest(const ckr__held *s)
@@ -57527,45 +57246,41 @@ static const ckr_tensor *ckr__mg_widest(const ckr__held *s)
 }
 
 /* All of one slot of one parameter, into a tensor beside the stored one. */
-static bool ckr__mg_mend_slot(const ckr__mg_mend *m, uint64_t i, const char *slot, ckr_tensor *to,
-                              bool count)
+static bool ckr__mg_mend_slot(ckr__mg *r, const ckr__mg_buffer *in, const ckr__mg_member *m,
+                              const char *slot, ckr_tensor *to, bool count)
 {
-    ckr__mg *r = m->r;
-    ckr__mg_item *t = m->b->m[i]->entry->item;
-    const ckr__block *b = ckr__mg_block(r->c, t, r->tp, m->f->tp);
-    const int64_t begin = m->l->at[i].start, end = begin + m->l->at[i].numel;
+    ckr__mg_item *t = m->item;
+    const ckr__block *b = ckr__mg_block(r->c, t, r->tp, in->f->tp);
+    const int64_t begin = m->start, end = begin + m->numel;
     int64_t at = begin, next;
     if (!b) return false;
     for (; at < end; at = next) {
-        uint64_t q = ckr__mg_covering(m, at, &next);
+        const ckr__mg_member *q = ckr__mg_covering(in, at, &next);
         next = ckr__min_i64(next, end);
-        if (q != UINT64_MAX && ckr__mg_stored_here(m, q)) {
-            const ckr__mg_item *u = m->b->m[q]->entry->item;
-            const ckr__block *ub = ckr__mg_block(r->c, u, r->tp, m->f->tp);
-            const ckr__held *there = ckr__held_slot(u->slots, slot);
-            if (!ub) return false;
-            if (there && ckr__mg_move(r, ckr__mg_widest(there), ub, at - m->l->at[q].padded, to, b,
+        if (q && ckr__mg_stored_here(r, in, q)) {
+            const ckr__block *qb = ckr__mg_block(r->c, q->item, r->tp, in->f->tp);
+            const ckr__held *there = ckr__held_slot(q->item->slots, slot);
+            if (!qb) return false;
+            if (there && ckr__mg_move(r, ckr__mg_widest(there), qb, at - q->padded, to, b,
                                       at - begin, next - at))
                 continue;
-            if (r->c->err->code != CKR_OK) return false;
+            if (ckr__failed(r->c)) return false;
         }
         if (count) t->n_lost += (uint64_t)(next - at);
-        if (strcmp(slot, "master") != 0) {
-            if (!ckr__mg_zeros(r, to, b, at - begin, next - at)) return false;
-        } else if (!ckr__mg_move(r, ckr__mg_widest(t->slots), b, at - begin, to, b, at - begin,
-                                 next - at)) {
+        if (!(strcmp(slot, "master")
+                  ? ckr__mg_zeros(r, to, b, at - begin, next - at)
+                  : ckr__mg_move(r, ckr__mg_widest(t->slots), b, at - begin, to, b, at - begin,
+                                 next - at)))
             return false;
-        }
     }
     return true;
 }
 
-static bool ckr__mg_mend_item(const ckr__mg_mend *m, uint64_t i)
+static bool ckr__mg_mend_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__mg_member *m)
 {
-    ckr__ctx *c = m->r->c;
-    ckr__mg_item *t = m->b->m[i]->entry->item;
-    ckr__held *x = t->slots ? t->slots->next : NULL;    /* behind the parameter             */
-    if (!ckr__mg_stored_here(m, i)) return true;
+    ckr__ctx *c = r->c;
+    ckr__held *x = m->item->slots ? m->item->slots->next : NULL;    /* behind the parameter */
+    if (!ckr__mg_stored_here(r, in, m)) return true;
     for (; x; x = x->next) {
         const char *slot = x->tensor->slot;
         ckr__held *y = x->mended;
@@ -57575,43 +57290,14 @@ static bool ckr__mg_mend_item(const ckr__mg_mend *m, uint64_t i)
             if (!y) return false;
             y->tensor = ckr__tensor_like(c, x->tensor);
             y->wide = x->wide ? ckr__tensor_like(c, x->wide) : NULL;
-            if (!y->tensor || !y->wide != !x->wide) return false;
+            if (ckr__failed(c)) return false;
             x->mended = y;
         }
-        if (!ckr__mg_mend_slot(m, i, slot, y->tensor, !strcmp(slot, "master")) ||
-            (y->wide && !ckr__mg_mend_slot(m, i, slot, y->wide, false)))
+        if (!ckr__mg_mend_slot(r, in, m, slot, y->tensor, !strcmp(slot, "master")) ||
+            (y->wide && !ckr__mg_mend_slot(r, in, m, slot, y->wide, false)))
             return false;
     }
     return true;
-}
-
-/* Buffers of one rank's optimizer, with the layout of the writer. */
-static ckr_result ckr__mg_each_buffer(ckr__mg *r, ckr__mg_file *f, uint64_t which,
-                                      ckr_result (*fn)(void *arg, ckr__mg_mend *m), void *arg)
-{
-    const uint32_t dp = which ? r->dp / r->ep : r->dp * r->cp;
-    ckr__mg_member *m;
-    ckr__mg_buffer *b;
-    uint64_t n, n_buffers, i, k;
-    ckr_result z = ckr__mg_members(r, f, which, &m, &n);
-    if (z == CKR_OK) z = ckr__mg_buffers(r, m, n, &b, &n_buffers);
-    for (i = 0; z == CKR_OK && i < n_buffers; i++) {
-        ckr__mg_layout l;
-        ckr__mg_mend one;
-        int64_t sum = 0;
-        z = ckr__mg_numels(r, &b[i], &l);
-        if (z != CKR_OK) return z;
-        for (k = 0; k < l.n; k++) sum += l.at[k].numel;
-        l.divisor = ckr__mg_divisor(r->args, dp);
-        l.bucket = ckr__mg_bucket(r->args, dp, f->pp, b[i].chunk, sum);
-        ckr__mg_lay(&l);
-        one.r = r;
-        one.f = f;
-        one.b = &b[i];
-        one.l = &l;
-        z = fn(arg, &one);
-    }
-    return z;
 }
 
 /* n values from element `from` of a rank's part as floats; fewer where a run ends. */
@@ -57639,130 +57325,125 @@ static int64_t ckr__mg_values(ckr__mg *r, const ckr_tensor *t, const ckr__block 
     return n;
 }
 
-/* Marks what is shifted; *defect when a probed master does not round to its parameter. */
-static ckr_result ckr__mg_probe_buffer(void *arg, ckr__mg_mend *m)
+/* Marks what is shifted; it is a defect when a probed master does not round to its parameter. */
+static ckr_result ckr__mg_probe_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__mg_member *m)
 {
-    bool *defect = (bool *)arg;
-    ckr__mg *r = m->r;
-    uint64_t i;
-    for (i = 0; i < m->l->n; i++) {
-        ckr__mg_item *t = m->b->m[i]->entry->item;
-        const ckr__held *master;
-        double a[CKR__MG_PROBE], b[CKR__MG_PROBE];
-        ckr__block *block;
-        int64_t n, k;
-        if (m->l->at[i].start == m->l->at[i].padded || !ckr__mg_stored_here(m, i)) continue;
-        t->shifted = true;
-        master = ckr__held_slot(t->slots, "master");
-        block = ckr__mg_block(r->c, t, r->tp, m->f->tp);
-        if (!block) return ckr__oom(r->c);
-        if (!master) continue;
-        n = ckr__mg_values(r, ckr__mg_widest(t->slots), block, CKR__MG_PROBE, a);
-        n = ckr__min_i64(n, ckr__mg_values(r, ckr__mg_widest(master), block, n, b));
-        if (r->c->err->code != CKR_OK) return r->c->err->code;
-        for (k = 0; k < n; k++)
-            if (fabs(a[k] - b[k]) > fabs(a[k]) / 256 + (t->dtype == CKR_DTYPE_F16 ? 6e-8 : 1e-37))
-                *defect = true;
+    ckr__mg_item *t = m->item;
+    const ckr__held *master;
+    double a[CKR__MG_PROBE], b[CKR__MG_PROBE];
+    ckr__block *block;
+    int64_t n, k;
+    if (m->start == m->padded || !ckr__mg_stored_here(r, in, m)) return CKR_OK;
+    t->shifted = true;
+    master = ckr__held_slot(t->slots, "master");
+    block = ckr__mg_block(r->c, t, r->tp, in->f->tp);
+    if (!block) return ckr__oom(r->c);
+    if (!master) return CKR_OK;
+    n = ckr__mg_values(r, ckr__mg_widest(t->slots), block, CKR__MG_PROBE, a);
+    n = ckr__min_i64(n, ckr__mg_values(r, ckr__mg_widest(master), block, n, b));
+    for (k = 0; k < n; k++)
+        if (fabs(a[k] - b[k]) > fabs(a[k]) / 256 + (t->dtype == CKR_DTYPE_F16 ? 6e-8 : 1e-37))
+            r->defect = true;
+    return r->c->err->code;
+}
+
+/* All buffers of a rank's optimizer, with the layout of the writer; in other boxes than a rank's
+   nothing can be mended. */
+static ckr_result ckr__mg_defect_rank(ckr__mg *r, ckr__mg_file *f, uint64_t which, bool mend)
+{
+    const uint32_t dp = which ? r->dp / r->ep : r->dp * r->cp;
+    ckr__mg_buffer *b;
+    uint64_t n, i, k;
+    ckr_result z = ckr__mg_buffers(r, f, which, &b, &n);
+    for (i = 0; z == CKR_OK && i < n; i++) {
+        ckr__mg_lay_run(&b[i], r->args, dp, f->pp);
+        for (k = 0; !mend && k < b[i].n && z == CKR_OK; k++)
+            z = ckr__mg_probe_item(r, &b[i], b[i].m[k]);
+        for (k = 0; mend && k < b[i].n; k++)
+            if (!ckr__mg_mend_item(r, &b[i], b[i].m[k])) {
+                b[i].m[k]->item->n_lost = UINT64_MAX;
+                break;
+            }
+        if (z == CKR_OK) z = r->c->err->code;
     }
-    return CKR_OK;
+    return z;
 }
 
-static ckr_result ckr__mg_mend_buffer(void *arg, ckr__mg_mend *m)
+static ckr_result ckr__mg_defects(ckr__mg *r)
 {
-    uint64_t i;
-    (void)arg;
-    for (i = 0; i < m->l->n; i++)
-        if (!ckr__mg_mend_item(m, i)) {
-            if (m->r->c->err->code != CKR_OK) return m->r->c->err->code;
-            m->b->m[i]->entry->item->n_lost = UINT64_MAX;      /* other boxes than a rank's */
-            return CKR_OK;
-        }
-    return CKR_OK;
-}
-
-static ckr_result ckr__mg_defects(ckr__mg_dist *x)
-{
-    const char *type = ckr_node_str(ckr_node_get(ckr_node_get(x->common, "content_metadata"),
+    const char *type = ckr_node_str(ckr_node_get(ckr_node_get(r->common, "content_metadata"),
                                                  "distrib_optim_sharding_type"));
-    ckr__mg *r = x->r;
     uint64_t i, k, n = 0;
+    int mend;
     char text[48];
-    ckr_result z = CKR_OK;
     if (!r->zero || !type || strcmp(type, "fully_reshardable") != 0) return CKR_OK;
-    for (i = 0; i < r->n_files && z == CKR_OK; i++)
-        for (k = 0; k < r->files[i]->n_optims && z == CKR_OK; k++)
-            if (k || r->files[i]->ep == 0)
-                z = ckr__mg_each_buffer(r, r->files[i], k, ckr__mg_probe_buffer, &r->defect);
-    if (z != CKR_OK || !r->defect) return z;
-    for (i = 0; i < r->n_files && z == CKR_OK; i++)
-        for (k = 0; k < r->files[i]->n_optims && z == CKR_OK; k++)
-            if (k || r->files[i]->ep == 0)
-                z = ckr__mg_each_buffer(r, r->files[i], k, ckr__mg_mend_buffer, NULL);
+    for (mend = 0; mend < (r->defect ? 2 : 1); mend++)
+        for (i = 0; i < r->n_files; i++)
+            for (k = 0; k < r->files[i]->n_optims && !ckr__failed(r->c); k++)
+                if (k || r->files[i]->ep == 0) ckr__mg_defect_rank(r, r->files[i], k, mend);
+    if (ckr__failed(r->c) || !r->defect) return r->c->err->code;
     for (i = 0; i < r->n_items; i++) n += r->items[i]->shifted;
     ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
-    if (z == CKR_OK)
-        z = ckr__say(r->c, "CKR_W_MEGATRON_DEFECT", CKR_LOST, "optimizer", text, NULL,
-                     "Megatron core 0.15 to 0.19 cut the optimizer's buckets at wrong offsets when "
-                     "it wrote this: masters and moments are other parameters'",
-                      "convert --repair");
-    return z;
+    return ckr__say(r->c, "CKR_W_MEGATRON_DEFECT", CKR_LOST, "optimizer", text, NULL,
+                    "Megatron core 0.15 to 0.19 cut the optimizer's buckets at wrong offsets when "
+                    "it wrote this: masters and moments are other parameters'",
+                    "convert --repair");
 }
 
 /* >>megatron.dist.read -------------------------------------------------------- */
 
-static ckr_result ckr__mg_dist_load_common(ckr__mg_dist *x)
+/* {"sharded_backend": "torch_dist"} is what metadata.json says. */
+static ckr_result ckr__mg_dist_open(ckr__mg *r)
 {
-    ckr__mg *r = x->r;
+    const char *path = ckr__path_join(r->c, r->dir, "metadata.json"), *s;
+    ckr_node *root = NULL;
+    if (path && ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+        return ckr__mg_missing(r, path, "it is written last, so the save has not ended");
+    if (!path || ckr__json_load(r->c, path, &root) != CKR_OK) return r->c->err->code;
+    s = ckr_node_str(ckr_node_get(root, "sharded_backend"));
+    if (!s) return ckr__mg_bad(r, path, "sharded_backend", "the name of a format");
+    if (strcmp(s, "torch_dist") != 0)
+        return ckr__mg_cannot(r, path, "sharded_backend",
+                              ckr__printf(r->c, "the format %.40s, which Megatron no longer has",
+                                          s));
+    return ckr__dcp_open(r->c, r->dir, &r->d);
+}
+
+static ckr_result ckr__mg_dist_load_common(ckr__mg *r)
+{
     const char *path = ckr__path_join(r->c, r->dir, "common.pt");
-    const ckr_node *args;
-    ckr_result z;
-    if (!path) return ckr__oom(r->c);
-    if (ckr__path_kind(r->c, path) == CKR_FILE_REGULAR) z = ckr__mg_tree(r, path, &x->common);
-    else z = ckr__mg_dist_object(x, CKR__MG_COMMON, &x->common);
-    if (z != CKR_OK) return z;
-    if (!x->common)
-        return ckr__mg_missing(r, path, "neither this file nor the object common_state");
-    if (!ckr_node_is_dict(x->common)) return ckr__mg_bad(r, path, "", "a dict");
-    args = ckr_node_get(x->common, "args");
-    if (!args || args->kind != CKR_NODE_OBJECT || !ckr_node_is_dict(args->u.object->state))
-        return ckr__mg_bad(r, path, "args", "a namespace of arguments");
-    r->args = args->u.object->state;
-    r->root = x->common;
-    x->local = strcmp(ckr_node_str(ckr_node_get(r->args, "transformer_impl"))
-                          ? ckr_node_str(ckr_node_get(r->args, "transformer_impl"))
-                          : "transformer_engine",
-                      "local") == 0;
-    x->grouped = ckr__mg_flag(r->args, "moe_grouped_gemm");
-    return CKR_OK;
+    if (path && ckr__path_kind(r->c, path) == CKR_FILE_REGULAR) ckr__mg_tree(r, path, &r->common);
+    else r->common = ckr__mg_dist_object(r, CKR__MG_COMMON);
+    if (ckr__failed(r->c)) return r->c->err->code;
+    r->root = r->common;
+    return r->common ? ckr__mg_args_of(r, path, r->common, &r->args)
+                     : ckr__mg_missing(r, path, "neither this file nor the object common_state");
 }
 
 /* The state of each rank's random streams: rng_state/shard_PP.TP[.DP]_... */
-static ckr_result ckr__mg_dist_random(ckr__mg_dist *x, const ckr__dcp_item *q)
+static ckr_result ckr__mg_dist_random(ckr__mg *r, const ckr__dcp_item *q)
 {
-    ckr__mg *r = x->r;
     ckr_node *n = NULL;
     uint32_t at[4], of[4], k = 0;
     size_t n_key;
     uint64_t i;
-    ckr_result z;
     const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
-    if (parts < 2) return ckr__mg_dist_bad(x, q->fqn, "the numbers of a rank");
+    if (parts < 2) return ckr__mg_bad(r, r->dir, q->fqn, "the numbers of a rank");
     if (of[0] && of[0] != r->pp)
         return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
                                    "pipeline_model_parallel_size", r->pp, of[0]);
     if (of[1] && of[1] != r->tp)
         return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
                                    "tensor_model_parallel_size", r->tp, of[1]);
-    if (parts == 2 && x->random_by_rank) return CKR_OK;        /* they are there once more */
-    z = ckr__dcp_object(x->d, q, &n);
-    if (z != CKR_OK) return z;
+    if (parts == 2 && r->random_by_rank) return CKR_OK;        /* they are there once more */
+    if (ckr__dcp_object(r->d, q, &n) != CKR_OK) return r->c->err->code;
     if (ckr_node_is_list(n) && n->count == 1 && ckr_node_is_list(n->u.items[0])) n = n->u.items[0];
     if (parts > 2) k = at[2];
-    for (i = 0; ckr_node_is_list(n) && i < n->count && z == CKR_OK; i++)
+    for (i = 0; ckr_node_is_list(n) && i < n->count; i++)
         if (ckr_node_is_dict(n->u.items[i]))
-            z = ckr__mg_streams(r, at[1] + r->tp * r->cp * (k + (uint32_t)i + r->dp * at[0]),
-                                r->dir, "rng_state", n->u.items[i]);
-    if (z != CKR_OK || at[0] >= r->pp || at[1] >= r->tp) return z;
+            ckr__mg_streams(r, ckr__mg_number(r, at[1], at[0], k + (uint32_t)i), r->dir,
+                            "rng_state", n->u.items[i]);
+    if (ckr__failed(r->c) || at[0] >= r->pp || at[1] >= r->tp) return r->c->err->code;
     for (i = 0; i < r->ep; i++) {
         ckr__mg_file *f = r->files[((uint64_t)at[0] * r->ep + i) * r->tp + at[1]];
         if (i == k || (!k && !f->random)) f->random = n;
@@ -57770,217 +57451,185 @@ static ckr_result ckr__mg_dist_random(ckr__mg_dist *x, const ckr__dcp_item *q)
     return CKR_OK;
 }
 
-static ckr_result ckr__mg_dist_extra(ckr__mg_dist *x, const ckr__dcp_item *q)
+static ckr_result ckr__mg_dist_extra(ckr__mg *r, const ckr__dcp_item *q)
 {
-    ckr__mg *r = x->r;
     uint32_t at[4], of[4], k;
     size_t n_key;
     const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
     const char *key = ckr__strndup(r->c, q->fqn, n_key), *name;
     const bool stacked = ckr__mg_is_stacked(q->fqn),
                experts = strstr(q->fqn, ".experts.experts.") != NULL;
+    const ckr_node *n = ckr__mg_dist_object(r, q->fqn);
     ckr__mg_item *t;
-    const ckr_node *n;
-    ckr_result z;
     if (!key) return ckr__oom(r->c);
     if (parts < (uint32_t)stacked + (uint32_t)experts || (stacked && at[0] >= r->layers))
-        return ckr__mg_dist_bad(x, q->fqn, "the numbers of a layer and expert");
-    name = ckr__mg_live(x, key, stacked ? (int64_t)at[0] : -1,
+        return ckr__mg_bad(r, r->dir, q->fqn, "the numbers of a layer and expert");
+    name = ckr__mg_live(r, key, stacked ? (int64_t)at[0] : -1,
                         experts ? (int64_t)at[stacked] : -1);
-    t = name ? ckr__mg_dist_item(x, name, CKR__MG_EXTRA) : NULL;
+    t = name ? ckr__mg_dist_item(r, name, CKR__MG_EXTRA) : NULL;
     if (!t) return ckr__oom(r->c);
     t->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
-    z = t->extra ? ckr__mg_dist_object(x, q->fqn, &n) : ckr__oom(r->c);
-    for (k = 0; z == CKR_OK && k < r->tp; k++) t->extra[k] = n;
-    return z;
+    for (k = 0; t->extra && k < r->tp; k++) t->extra[k] = n;
+    return r->c->err->code;
 }
 
-/* As many layers as the arguments tell, also where each has names of its own. */
+/* As many layers as the arguments tell, also where each has names of its own; and experts that its
+   ranks can share. */
 static ckr_result ckr__mg_dist_layers(ckr__mg *r)
 {
-    int64_t most = 0;
+    int64_t layer, most = -1;
     uint64_t i;
-    for (i = 0; i < r->n_items; i++)
-        if (ckr__mg_layer(r->items[i]->name, &most) && most >= r->layers)
-            return ckr__mg_contradicts_layers(r, r->items[i]->name, most + 1);
-    for (i = 0, most = -1; i < r->n_items; i++) {
-        int64_t layer;
-        if (ckr__mg_layer(r->items[i]->name, &layer) && layer > most) most = layer;
+    for (i = 0; i < r->n_items; i++) {
+        if (!ckr__mg_layer(r->items[i]->name, &layer)) continue;
+        if (layer >= r->layers) return ckr__mg_contradicts_layers(r, r->items[i]->name, layer + 1);
+        most = ckr__max_i64(most, layer);
     }
-    return most + 1 == r->layers
+    if (most + 1 != r->layers) return ckr__mg_contradicts_layers(r, "decoder.layers", most + 1);
+    return r->ep < 2 || r->experts % r->ep == 0
                ? CKR_OK
-               : ckr__mg_contradicts_layers(r, "decoder.layers", most + 1);
+               : ckr__mg_bad(r, r->dir, "args/expert_model_parallel_size",
+                             "a divisor of the experts");
 }
 
 /* First pass: the model's names. Second: everything else. */
-static ckr_result ckr__mg_dist_names(ckr__mg_dist *x)
+static ckr_result ckr__mg_dist_names(ckr__mg *r)
 {
-    ckr__mg *r = x->r;
     uint64_t i;
-    uint32_t which;
-    ckr_result z = CKR_OK;
-    for (i = 0; i < x->d->n_items && z == CKR_OK; i++) {
-        const ckr__dcp_item *q = &x->d->items[i];
-        const char *fqn = ckr__mg_chained(q->fqn, &which);
+    for (i = 0; i < r->d->n_items && !ckr__failed(r->c); i++) {
+        const ckr__dcp_item *q = &r->d->items[i];
+        const char *fqn = ckr__mg_chained(q->fqn);
         if (ckr__starts(fqn, "optimizer.")) continue;
-        if (!q->bytes) z = ckr__mg_dist_model(x, q);
-        else if (strstr(fqn, "_extra_state/")) z = ckr__mg_dist_extra(x, q);
+        if (!q->bytes) ckr__mg_dist_model(r, q);
+        else if (strstr(fqn, "_extra_state/")) ckr__mg_dist_extra(r, q);
     }
-    for (i = 0; i < r->n_items; i++)
-        if (r->items[i]->expert >= r->experts) r->experts = r->items[i]->expert + 1;
-    if (z == CKR_OK && !r->n_items) z = ckr__mg_dist_bad(x, "", "the tensors of a model");
-    if (z == CKR_OK) z = ckr__mg_dist_layers(r);
-    if (z == CKR_OK) z = ckr__mg_fits(r);      /* names lead to items until they are sorted  */
-    if (z == CKR_OK && r->ep > 1 && r->experts % r->ep)
-        z = ckr__mg_dist_bad(x, "args/expert_model_parallel_size", "a divisor of the experts");
-    if (z == CKR_OK && !ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items,
-                                  ckr__mg_item_cmp))
-        z = ckr__oom(r->c);
-    for (i = 0; i < r->n_items && z == CKR_OK; i++)
-        r->items[i]->pp = (uint32_t)(ckr__mg_dist_home(r, r->items[i]) % r->pp);
-    return z;
+    return r->n_items ? r->c->err->code : ckr__mg_bad(r, r->dir, "", "the tensors of a model");
 }
 
-static ckr_result ckr__mg_dist_pieces(ckr__mg_dist *x)
+/* Names lead to items until this. */
+static ckr_result ckr__mg_dist_order(ckr__mg *r)
 {
-    ckr__mg *r = x->r;
+    uint64_t i;
+    ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items, ckr__mg_item_cmp);
+    for (i = 0; i < r->n_items; i++)
+        r->items[i]->pp = (uint32_t)(ckr__mg_home(r, r->items[i]) % r->pp);
+    return r->c->err->code;
+}
+
+static ckr_result ckr__mg_dist_pieces(ckr__mg *r)
+{
     uint64_t i;
     size_t n_key;
-    uint32_t which, at[4], of[4];
-    ckr_result z = CKR_OK;
-    for (i = 0; i < x->d->n_items; i++)
-        if (ckr__starts(x->d->items[i].fqn, "rng_state/") &&
-            ckr__mg_shard_of(x->d->items[i].fqn, &n_key, at, of) > 2)
-            x->random_by_rank = true;
-    for (i = 0; i < x->d->n_items && z == CKR_OK; i++) {
-        const ckr__dcp_item *q = &x->d->items[i];
-        const char *fqn = ckr__mg_chained(q->fqn, &which);
+    uint32_t at[4], of[4];
+    for (i = 0; i < r->d->n_items; i++)
+        if (ckr__starts(r->d->items[i].fqn, "rng_state/") &&
+            ckr__mg_shard_of(r->d->items[i].fqn, &n_key, at, of) > 2)
+            r->random_by_rank = true;
+    for (i = 0; i < r->d->n_items && !ckr__failed(r->c); i++) {
+        const ckr__dcp_item *q = &r->d->items[i];
+        const char *fqn = ckr__mg_chained(q->fqn);
         if (ckr__starts(fqn, "optimizer.state.")) {
             const size_t n = strcspn(fqn + 16, ".");
             const char *slot = ckr__strndup(r->c, fqn + 16, n);
             if (!slot) return ckr__oom(r->c);
             if (!fqn[16 + n] || q->bytes) {
-                z = ckr__leave(r->c, r->s, q->fqn, NULL, NULL);
+                ckr__leave(r->c, r->s, q->fqn, NULL, NULL);
                 continue;
             }
             if (!strcmp(slot, "param") || !strcmp(slot, "fp32_param")) slot = "master";
-            z = ckr__mg_dist_tensor(x, fqn + 17 + n, slot, q);
+            ckr__mg_dist_tensor(r, fqn + 17 + n, slot, q);
         } else if (ckr__starts(fqn, "optimizer.distributed.")) {
             continue;
         } else if (!q->bytes) {
-            z = ckr__mg_dist_tensor(x, q->fqn, "param", q);
+            ckr__mg_dist_tensor(r, q->fqn, "param", q);
         } else if (ckr__starts(fqn, "rng_state/")) {
-            z = ckr__mg_dist_random(x, q);
+            ckr__mg_dist_random(r, q);
         } else if (!strstr(fqn, "_extra_state/") && strcmp(fqn, CKR__MG_COMMON) != 0) {
-            z = ckr__leave(r->c, r->s, q->fqn, NULL, NULL);
+            ckr__leave(r->c, r->s, q->fqn, NULL, NULL);
         }
     }
-    return z;
+    return r->c->err->code;
 }
 
-static ckr_result ckr__mg_dist_all(ckr__mg_dist *x)
+/* Which iteration of which run, and its model. */
+static ckr_result ckr__mg_dist_first(ckr__mg *r)
 {
-    ckr__mg *r = x->r;
-    bool chained = false;
-    int64_t named;
-    ckr_result z = ckr__mg_dist_load_common(x);
-    if (z != CKR_OK) return z;
-    z = ckr__mg_topology(r);
-    if (z == CKR_OK && !ckr_node_i64(ckr_node_get(r->root, "iteration"), &r->iteration))
-        z = ckr__mg_bad(r, r->dir, "iteration", "an integer");
-    if (z == CKR_OK && ckr__runs_step(&ckr__mg_steps, ckr__base(r->dir), &named))
-        z = ckr__fileset_step(&r->ranks, r->dir, "iteration", "the directory is of iteration",
-                              r->iteration, named);
-    r->release = !strcmp(ckr__base(r->dir), "release");
     r->tied = !ckr__mg_flag(r->args, "untie_embeddings_and_output_weights");
     r->layers = ckr__mg_size(r->args, "num_layers",
                              ckr__mg_size(r->args, "encoder_num_layers", 0));
-    if (z != CKR_OK) return z;
-    ckr__mg_fill_topology(r);
-    z = ckr__mg_vocabulary(r);
-    if (z == CKR_OK) z = ckr__mg_dist_stages(r);
-    if (z == CKR_OK) z = ckr__mg_dist_names(x);
-    if (z == CKR_OK) z = ckr__mg_dist_files(x);
-    if (z == CKR_OK) z = ckr__mg_dist_pieces(x);
-    if (z == CKR_OK)
-        z = ckr__mg_dist_ranked(x, &chained) ? ckr__mg_dist_ranks(x, chained)
-                                              : ckr__mg_dist_common(x);
-    if (z == CKR_OK) z = ckr__mg_defects(x);
-    return z == CKR_OK ? ckr__mg_dist_roots(x) : z;
-}
-
-/* {"sharded_backend": "torch_dist"}; false with *refuse: another one. */
-static ckr_result ckr__mg_dist_backend(ckr__mg *r)
-{
-    const char *path = ckr__path_join(r->c, r->dir, "metadata.json"), *s;
-    ckr_node *root = NULL;
-    ckr_result z;
-    if (!path) return ckr__oom(r->c);
-    if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
-        return ckr__mg_missing(r, path, "it is written last, so the save has not ended");
-    z = ckr__json_load(r->c, path, &root);
-    if (z != CKR_OK) return z;
-    s = ckr_node_str(ckr_node_get(root, "sharded_backend"));
-    if (!s) return ckr__mg_bad(r, path, "sharded_backend", "the name of a format");
-    if (strcmp(s, "torch_dist") != 0)
-        return ckr__mg_cannot(r, path, "sharded_backend",
-                              ckr__printf(r->c, "the format %.40s, which Megatron no longer has",
-                                          s));
-    return CKR_OK;
-}
-
-static ckr_result ckr__mg_read_dist(ckr__mg *r)
-{
-    ckr__mg_dist x = CKR_ZERO;
-    ckr_result z;
-    x.r = r;
-    x.keys.c = r->c;
-    r->dist = true;
-    z = ckr__mg_dist_backend(r);
-    r->s->format = CKR_FORMAT_DCP;
-    if (z == CKR_OK) z = ckr__dcp_open(r->c, r->dir, &x.d);
-    if (z == CKR_OK) z = ckr__mg_dist_all(&x);
-    ckr__map_free(&x.keys);
-    ckr__dcp_close(x.d);
-    return z;
+    return ckr__mg_iteration(r, r->dir);
 }
 
 static int ckr__mg_stream_cmp(const void *a, const void *b)
 {
     const ckr_stream *x = (const ckr_stream *)a, *y = (const ckr_stream *)b;
-    if (x->rank != y->rank) return x->rank < y->rank ? -1 : 1;
-    return x < y ? -1 : x > y;
+    return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* By rank, as they are looked up; in one rank as they were read. */
-static ckr_result ckr__mg_sort_streams(ckr__mg *r)
-{
-    ckr_stream *sorted = (ckr_stream *)ckr__mg_sorted(r->c, r->s->rng, r->s->n_rng,
-                                                      sizeof *sorted, ckr__mg_stream_cmp);
-    if (!sorted) return ckr__oom(r->c);
-    r->s->rng = sorted;
-    return CKR_OK;
-}
-
-/* What both formats end with. */
-static ckr_result ckr__mg_finish(ckr__mg *r)
+/* Items and streams in their order: streams by rank, as they are looked up, in one rank as they
+   were read. */
+static ckr_result ckr__mg_sort(ckr__mg *r)
 {
     uint64_t i;
-    ckr_result e = CKR_OK;
-    if (!ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items, ckr__mg_item_cmp))
-        e = ckr__oom(r->c);
-    if (e == CKR_OK) e = ckr__mg_group_params(r);
+    ckr_stream *streams = (ckr_stream *)ckr__mg_sorted(r->c, r->s->rng, r->s->n_rng,
+                                                       sizeof *streams, ckr__mg_stream_cmp);
+    if (!streams) return ckr__oom(r->c);
+    r->s->rng = streams;
+    ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items, ckr__mg_item_cmp);
     for (i = 0; i < r->n_items; i++) ckr__load_next(&r->load, r->items[i]->name);
-    if (e == CKR_OK) e = ckr__mg_progress(r);
-    if (e == CKR_OK && r->s->padded_vocab && r->vocab <= 0)
-        e = ckr__say(r->c, "CKR_N_VOCAB_UNKNOWN", CKR_EXACT, "vocabulary", NULL, NULL,
-                     "the arguments do not tell how many rows are real: all of them count",
-                     "--vocab N");
-    if (e == CKR_OK) e = ckr__mg_schedule(r);
-    if (e == CKR_OK) e = ckr__mg_tie(r);
-    if (e == CKR_OK) e = ckr__mg_beside(r);
-    ckr__mg_conventions(r);
-    return e;
+    if (r->tied && r->embedding)
+        ckr__tie_add(r->c, r->s, r->embedding->name, "output_layer.weight");
+    return ckr__mg_group_params(r);
+}
+
+typedef struct ckr__mg_step {
+    ckr_result (*fn)(ckr__mg *r);
+    ckr_result (*file_fn)(ckr__mg *r, ckr__mg_file *f);        /* for each rank           */
+    ckr_result (*chunk_fn)(ckr__mg *r, ckr__mg_file *f, uint32_t v);   /* for each chunk      */
+} ckr__mg_step;
+
+static const ckr__mg_step ckr__mg_legacy[] = {
+    { ckr__mg_list, NULL, NULL },        { NULL, ckr__mg_load, NULL },
+    { ckr__mg_first, NULL, NULL },       { ckr__mg_grid, NULL, NULL },
+    { ckr__mg_alike, NULL, NULL },       { ckr__mg_places, NULL, NULL },
+    { ckr__mg_one_run, NULL, NULL },     { NULL, ckr__mg_chunks, NULL },
+    { ckr__mg_tied, NULL, NULL },        { ckr__mg_vocabulary, NULL, NULL },
+    { ckr__mg_count_layers, NULL, NULL }, { NULL, NULL, ckr__mg_chunk_items },
+    { NULL, ckr__mg_optimizer, NULL },   { NULL, NULL, ckr__mg_chunk_weights },
+    { ckr__mg_fits, NULL, NULL },        { NULL, ckr__mg_optimizer_pieces, NULL },
+    { NULL, ckr__mg_randoms, NULL },     { NULL, ckr__mg_others, NULL },
+    { NULL, NULL, NULL }
+};
+
+static const ckr__mg_step ckr__mg_torch_dist[] = {
+    { ckr__mg_dist_open, NULL, NULL },   { ckr__mg_dist_load_common, NULL, NULL },
+    { ckr__mg_topology, NULL, NULL },    { ckr__mg_dist_first, NULL, NULL },
+    { ckr__mg_vocabulary, NULL, NULL },  { ckr__mg_dist_stages, NULL, NULL },
+    { ckr__mg_dist_names, NULL, NULL },  { ckr__mg_dist_layers, NULL, NULL },
+    { ckr__mg_fits, NULL, NULL },        { ckr__mg_dist_order, NULL, NULL },
+    { ckr__mg_dist_files, NULL, NULL },  { ckr__mg_dist_pieces, NULL, NULL },
+    { ckr__mg_dist_ranks, NULL, NULL },  { ckr__mg_defects, NULL, NULL },
+    { ckr__mg_dist_roots, NULL, NULL },  { NULL, NULL, NULL }
+};
+
+/* What both formats end with. */
+static const ckr__mg_step ckr__mg_last[] = {
+    { ckr__mg_sort, NULL, NULL },        { ckr__mg_progress, NULL, NULL },
+    { ckr__mg_schedule, NULL, NULL },    { ckr__mg_beside, NULL, NULL },
+    { NULL, NULL, NULL }
+};
+
+static void ckr__mg_go(ckr__mg *r, const ckr__mg_step *s)
+{
+    uint64_t i;
+    uint32_t v;
+    for (; s->fn || s->file_fn || s->chunk_fn; s++) {
+        if (s->fn && !ckr__failed(r->c)) s->fn(r);
+        for (i = 0; s->file_fn && i < r->n_files && !ckr__failed(r->c); i++)
+            s->file_fn(r, r->files[i]);
+        for (v = 0; s->chunk_fn && v < r->vp; v++)
+            for (i = 0; i < r->n_files && !ckr__failed(r->c); i++)
+                if (r->files[i]->chunks[v]) s->chunk_fn(r, r->files[i], v);
+    }
 }
 
 static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
@@ -57988,99 +57637,75 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
 {
     ckr__mg *r = CKR__NEW(c, ckr__mg);
     bool legacy = false;
-    ckr_result e;
+    (void)desc;
     if (!r) return c->err->code;
-    r->c = r->by_name.c = r->group_at.c = c;
+    r->c = r->ranks.c = r->by_name.c = r->group_at.c = r->keys.c = c;
     r->s = s;
-    r->ranks.c = c;
     r->ranks.dir = r->dir = dir;
     r->ranks.forms = ckr__mg_forms;
     r->ranks.items = &ckr__mg_file_items;
-    r->desc = desc;
     r->vp = 1;
     ckr__load_init(&r->load, c, s, CKR_ITEM_MEGATRON_SHAPE);
     r->load.padding = true;
     s->dialect = "megatron";
-    s->format = CKR_FORMAT_TORCH_ZIP;
-    e = ckr__mg_has_ranks(c, dir, &legacy);
-    if (e == CKR_OK && legacy &&
+    if (ckr__mg_has_ranks(c, dir, &legacy) == CKR_OK && legacy &&
         (ckr__dir_has(c, dir, "metadata.json", CKR_FILE_REGULAR) ||
          ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR)))
-        e = ckr__remedy(c->err,
-                        ckr__fail(c->err, CKR_ITEM_MEGATRON_BOTH, dir, CKR_NO_OFFSET, NULL,
-                                  "it holds mp_rank directories and the metadata of torch_dist; "
-                                  "Megatron would take the latter"),
-                        "move the one that is not meant elsewhere");
-    if (e == CKR_OK) e = legacy ? ckr__mg_read_legacy(r) : ckr__mg_read_dist(r);
-    if (e == CKR_OK) e = ckr__mg_finish(r);
-    if (e == CKR_OK && legacy) e = ckr__mg_randoms(r);
-    if (e == CKR_OK) e = ckr__mg_sort_streams(r);
-    if (e == CKR_OK && legacy) e = ckr__mg_others(r);
+        ckr__remedy(c->err,
+                    ckr__fail(c->err, CKR_ITEM_MEGATRON_BOTH, dir, CKR_NO_OFFSET, NULL,
+                              "it holds mp_rank directories and the metadata of torch_dist; "
+                              "Megatron would take the latter"),
+                    "move the one that is not meant elsewhere");
+    r->dist = !legacy;
+    s->format = legacy ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_DCP;
+    ckr__mg_go(r, legacy ? ckr__mg_legacy : ckr__mg_torch_dist);
+    ckr__mg_go(r, ckr__mg_last);
+    ckr__dcp_close(r->d);
     ckr__load_done(&r->load);
-    if (e == CKR_OK) e = c->err->code;
+    ckr__map_free(&r->keys);
     ckr__map_free(&r->by_name);
     ckr__map_free(&r->group_at);
-    r->desc = NULL;
     if (!s->vocab && r->vocab > 0 && r->vocab <= s->padded_vocab) s->vocab = r->vocab;
     s->dialect_data = r;
-    return e;
+    return c->err->code;
 }
 
 /* >>megatron.emit ------------------------------------------------------------- */
 /* The target's files as unpatched Megatron writes them at that topology: stages of equal size,
    parameters numbered stage by stage, groups and buckets as its own code would make them. */
 
-typedef struct ckr__mg_put {   /* an item at the target                                   */
-    const ckr__mg_item *item;
-    int64_t *shape;            /* whole, with the target's padding rows                  */
-    uint32_t chunk;            /* vp * pp + pp                                           */
-    uint64_t klass;            /* of its group; UINT64_MAX: none                         */
-} ckr__mg_put;
-
 typedef struct ckr__mg_job {
     ckr__ctx         *c;
     const ckr_state  *s;
     const ckr_target *t;
     const ckr__mg    *mg;
+    ckr__mg           to;      /* what the target is: its sizes, stages and items, whose groups
+                                  are classes                                             */
     ckr__out         *out;
-    ckr__mg_put      *puts;
-    uint64_t          n_puts;
-    uint32_t          tp, pp, vp, ep, dp, cp;
     int64_t           version; /* minor number of the target's 0.N; 0: as the source's   */
-    bool              dist, zero, optimizer, fused, half, same, release, cast_said;
+    bool              optimizer, fused, half;
     bool              counts;  /* torch's Adam: a count for each parameter beside its group's */
     double            counted; /* updates, where no file tells them; else NaN             */
     int64_t           batch, micro;        /* that the coming run is given; 0: as before  */
     bool              moved;   /* the schedule: what follows says it                      */
-    double            top, low;            /* its bounds                                  */
     bool              samples; /* the run counts them, not iterations                     */
     bool              by_file; /* its weight decay grows over another length than the run's  */
     double            unit, warm, decay, wsd, train;       /* in samples; the others in units */
     double            fraction;            /* of the decay, instead of warm; or NaN       */
-    int64_t           vocab, padded, experts, iteration;
-    int64_t          *first;   /* layer of each chunk, and one more                       */
+    int64_t           vocab, padded;
     const char       *step;    /* the directory                                          */
     ckr_node         *args;    /* dict, as the target has it                              */
     const ckr_schedule *held;  /* what the files say; NULL: as the source's, or none     */
     ckr__curve       *curve;   /* its own                                                */
     ckr_node         *scheduler;
-    uint64_t         *klass_of;            /* of each of the state's groups               */
     const ckr_group **klass;   /* one group of each class                                 */
     uint64_t          n_klass;
+    ckr__dcp_out      w;       /* of torch_dist                                           */
+    ckr__map          keys;    /* fqn -> place among its index's items                    */
+    bool              numbered;            /* its names have the layers' numbers           */
 } ckr__mg_job;
 
 /* emit: what the target cannot be ------------------------------------------------ */
-
-static ckr_result ckr__mg_allowed_parts(ckr__mg_job *x)
-{
-    const uint32_t w = x->t->without;
-    if (!x->mg->s->n_groups || (w & CKR_OPTIMIZER) || !(w & CKR_SCHEDULE)) return CKR_OK;
-    return ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
-                       "Megatron-LM loads the scheduler's state with the optimizer's: it stops "
-                       "where the file has the optimizer's alone",
-                       "keep the schedule, or leave out the optimizer too: --without "
-                       "optimizer,groups,schedule");
-}
 
 /* Heads and groups: a rank has whole query heads; more ranks than groups share each group's rows
    (since 0.16), fewer have whole groups. */
@@ -58090,8 +57715,8 @@ static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
                   groups = ckr__mg_flag(x->mg->args, "group_query_attention")
                                ? ckr__mg_size(x->mg->args, "num_query_groups", heads)
                                : heads,
-                  tp = x->tp;
-    if (x->tp == x->mg->tp && !x->version) return CKR_OK;
+                  tp = x->to.tp;
+    if (x->to.tp == x->mg->tp && !x->version) return CKR_OK;
     if (heads && heads % tp)
         return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
                                ckr__printf(x->c, "it does not divide the %lld attention heads",
@@ -58102,33 +57727,39 @@ static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
                                            "it neither divides the %lld query groups nor is a "
                                            "multiple of them", (long long)groups),
                                "take another --tp");
-    if (groups && tp > groups && x->version > 0 && x->version < 16)
+    if (!groups || tp <= groups) return CKR_OK;
+    if (x->version > 0 && x->version < 16)
         return ckr__say_int(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "tp", x->mg->tp, tp,
                             "versions before 0.16 have no more ranks than query groups",
                             "take a --tp that divides the groups");
-    if (groups && tp > groups)
-        return ckr__say_int(x->c, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", x->mg->tp, tp,
-                            "more ranks than query groups: Megatron from 0.16 on runs that, older "
-                            "versions refuse it", NULL);
-    return CKR_OK;
+    return ckr__say_int(x->c, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", x->mg->tp, tp,
+                        "more ranks than query groups: Megatron from 0.16 on runs that, older "
+                        "versions refuse it", NULL);
 }
 
 static ckr_result ckr__mg_allowed(ckr__mg_job *x)
 {
-    ckr_result e = ckr__mg_allowed_parts(x);
-    if (e == CKR_OK && x->ep > 1 && (!x->experts || x->experts % x->ep))
-        e = ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
-                            x->experts ? "it does not divide the experts" : "there are no experts",
-                            "take another --ep");
-    if (e == CKR_OK && x->dp % x->ep)
-        e = ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", x->mg->ep, x->ep,
-                            "expert ranks are data parallel ranks: ep must divide dp",
-                            "take a --dp that is a multiple of --ep");
-    if (e == CKR_OK && x->vp > 1 && x->pp == 1)
-        e = ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_STAGES, "vpp", x->mg->vp, x->vp,
-                            "virtual stages need a pipeline of more than one stage",
-                            "take --vpp 1, or a --pp above 1");
-    return e == CKR_OK ? ckr__mg_allowed_heads(x) : e;
+    const ckr__mg *mg = x->mg, *to = &x->to;
+    const uint32_t w = x->t->without;
+    if (mg->s->n_groups && !(w & CKR_OPTIMIZER) && (w & CKR_SCHEDULE))
+        ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
+                    "Megatron-LM loads the scheduler's state with the optimizer's: it stops where "
+                    "the file has the optimizer's alone",
+                    "keep the schedule, or leave out the optimizer too: --without "
+                    "optimizer,groups,schedule");
+    if (to->ep > 1 && (!to->experts || to->experts % to->ep))
+        ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", mg->ep, to->ep,
+                        to->experts ? "it does not divide the experts" : "there are no experts",
+                        "take another --ep");
+    if (to->dp % to->ep)
+        ckr__refuse_int(x->c, CKR_ITEM_EP_SIZE, "ep", mg->ep, to->ep,
+                        "expert ranks are data parallel ranks: ep must divide dp",
+                        "take a --dp that is a multiple of --ep");
+    if (to->vp > 1 && to->pp == 1)
+        ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_STAGES, "vpp", mg->vp, to->vp,
+                        "virtual stages need a pipeline of more than one stage",
+                        "take --vpp 1, or a --pp above 1");
+    return ckr__mg_allowed_heads(x);
 }
 
 /* emit: which chunk has what ----------------------------------------------------- */
@@ -58139,47 +57770,22 @@ static ckr_result ckr__mg_allowed(ckr__mg_job *x)
 static ckr_result ckr__mg_stages(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg;
-    const uint64_t n = (uint64_t)x->pp * x->vp;
+    ckr__mg *to = &x->to;
+    const int64_t n = (int64_t)to->pp * to->vp;
     const bool embedding = ckr__mg_flag(mg->args, "account_for_embedding_in_pipeline_split"),
-               loss = ckr__mg_flag(mg->args, "account_for_loss_in_pipeline_split"),
-               keep = x->pp == mg->pp && x->vp == mg->vp;
-    const int64_t total = mg->layers + (x->pp > 1 ? embedding + loss : 0);
-    int64_t at = 0;
-    uint64_t i;
-    x->first = CKR__NEW_N(x->c, int64_t, n + 1);
-    if (!x->first) return ckr__oom(x->c);
-    x->first[n] = mg->layers;
-    if (keep) {
-        memcpy(x->first, mg->first, (size_t)n * sizeof *x->first);
-        return CKR_OK;
-    }
-    if (total % (int64_t)n || total / (int64_t)n < 1 + (n > 1 && (embedding || loss)))
-        return ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_STAGES, "pp", mg->pp, x->pp,
+               loss = ckr__mg_flag(mg->args, "account_for_loss_in_pipeline_split");
+    const int64_t total = mg->layers + (to->pp > 1 ? embedding + loss : 0);
+    if (to->pp == mg->pp && to->vp == mg->vp) return CKR_OK;
+    if (total % n || total / n < 1 + (n > 1 && (embedding || loss)))
+        return ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_STAGES, "pp", mg->pp, to->pp,
                                ckr__printf(x->c,
                                            "%lld layers cannot lie on %llu stages of equal size",
-                               (long long)total, (unsigned long long)n),
+                                           (long long)total, (unsigned long long)n),
                                "take a --pp that divides the layers");
-    for (i = 0; i < n; i++) {
-        x->first[i] = at;
-        at += total / (int64_t)n;
-        if (x->pp > 1 && i == 0) at -= embedding;
-        if (x->pp > 1 && i + 1 == n) at -= loss;
-    }
+    to->first = CKR__NEW_N(x->c, int64_t, (uint64_t)n);
+    if (!to->first) return ckr__oom(x->c);
+    ckr__mg_lay_stages(to, 0, 0, total / to->pp, embedding);
     return CKR_OK;
-}
-
-static uint32_t ckr__mg_chunk_of(const ckr__mg_job *x, const ckr__mg_item *t)
-{
-    const uint32_t n = x->pp * x->vp;
-    uint32_t lo = 0, hi = n;
-    if (t->block == 0) return 0;
-    if (t->block > x->mg->layers) return n - 1;
-    while (hi - lo > 1) {
-        const uint32_t mid = lo + (hi - lo) / 2;
-        if (x->first[mid] <= t->block - 1) lo = mid;
-        else hi = mid;
-    }
-    return lo;
 }
 
 /* The padded vocabulary: a multiple of make_vocab_size_divisible_by * tp, as Megatron pads it. */
@@ -58187,7 +57793,7 @@ static ckr_result ckr__mg_padding(ckr__mg_job *x)
 {
     const int64_t old = x->s->padded_vocab,
                   told = x->t->vocab > 0 ? x->t->vocab : x->s->vocab > 0 ? x->s->vocab : 0,
-                  unit = ckr__mg_size(x->mg->args, "make_vocab_size_divisible_by", 128) * x->tp;
+                  unit = ckr__mg_size(x->mg->args, "make_vocab_size_divisible_by", 128) * x->to.tp;
     const char *remedy = told ? NULL : "--vocab N tells which rows are padding";
     x->vocab = told ? told : old;
     x->padded = old;
@@ -58197,7 +57803,7 @@ static ckr_result ckr__mg_padding(ckr__mg_job *x)
                                ckr__mg_logical(x->mg), told,
                                "the arguments tell more real rows: trained tokens would become "
                                "padding", "leave --vocab out");
-    if (x->tp != x->mg->tp || x->vocab > old) x->padded = ckr__mg_up(x->vocab, unit);
+    if (x->to.tp != x->mg->tp || x->vocab > old) x->padded = ckr__mg_up(x->vocab, unit);
     if (x->padded == old) return CKR_OK;
     if (x->padded > old)
         return ckr__say_int(x->c, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", old,
@@ -58208,170 +57814,145 @@ static ckr_result ckr__mg_padding(ckr__mg_job *x)
     return ckr__say_int(x->c, "CKR_PADDING_LOST", CKR_LOST, "vocabulary rows", old, x->padded,
                         ckr__printf(x->c,
                                     "%lld padding rows, which were trained like all, are dropped "
-                                    "with their moments: the loss changes a little", (long long)(old
-                                                                                                 -
-                        x->padded)), remedy);
+                                    "with their moments: the loss changes a little",
+                                    (long long)(old - x->padded)), remedy);
 }
 
-/* The item with what could be brought back in place of what lies in the files. */
-static const ckr__mg_item *ckr__mg_repaired(ckr__mg_job *x, const ckr__mg_item *t)
+/* What could be brought back goes in place of what lies in the files. */
+static bool ckr__mg_repaired(ckr__mg_job *x, ckr__mg_item *t)
 {
-    ckr__mg_item *n = CKR__NEW(x->c, ckr__mg_item);
     ckr__held **place, *h;
-    if (!n) return NULL;
-    *n = *t;
-    for (place = &n->slots; *place; place = &h->next) {
-        h = CKR__NEW(x->c, ckr__held);
-        if (!h) return NULL;
-        *h = **place;
-        *place = h;
+    for (place = &t->slots; *place; place = &h->next) {
+        h = *place = CKR__DUP(x->c, ckr__held, *place, 1);
+        if (!h) return false;
         if (!h->mended) continue;
         h->mended->tensor->index = h->tensor->index;
         h->tensor = h->mended->tensor;
         h->wide = h->mended->wide;
     }
-    return n;
+    return true;
 }
 
 /* A checkpoint that Megatron wrote wrong is not copied on: each parameter is named. */
 static ckr_result ckr__mg_defective(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg;
+    const bool repair = x->t->repair;
     uint64_t i;
-    ckr_result e = CKR_OK;
+    int64_t n;
     if (!mg->defect || (x->t->without & CKR_OPTIMIZER)) return CKR_OK;
-    for (i = 0; i < mg->n_items && e == CKR_OK; i++) {
+    for (i = 0; i < mg->n_items && !ckr__failed(x->c); i++) {
         const ckr__mg_item *t = mg->items[i];
-        const int64_t n = ckr__mg_volume(t->n_dims, t->shape);
-        char lost[64];
-        ckr__format(lost, sizeof lost, "%llu of %lld", (unsigned long long)t->n_lost, (long long)n);
         if (t->n_lost == UINT64_MAX)
-            e = ckr__refuse(x->c, CKR_ITEM_MEGATRON_DEFECT, t->name,
-                            "written wrong, and in boxes that cannot be put back",
-                            "--without optimizer");
-        else if (!x->t->repair && t->shifted)
-            e = ckr__refuse(x->c, CKR_ITEM_MEGATRON_DEFECT, t->name,
-                            "Megatron core 0.15 to 0.19 wrote its master and moments from wrong "
-                            "offsets: the masters do not round to the parameter",
-                            "--repair brings back what can be proven");
-        else if (x->t->repair && t->shifted)
-            e = ckr__say(x->c, "CKR_REPAIRED", CKR_CHANGED, t->name, NULL, NULL,
-                         "master and moments are taken from where the defect put them", NULL);
-        if (e == CKR_OK && x->t->repair && t->n_lost && t->n_lost != UINT64_MAX)
-            e = ckr__say(x->c, "CKR_REPAIR_LOST", CKR_LOST, t->name, NULL, lost,
-                         "elements of its master were overwritten and are the parameter now; as "
-                         "many of each moment are 0", NULL);
+            ckr__refuse(x->c, CKR_ITEM_MEGATRON_DEFECT, t->name,
+                        "written wrong, and in boxes that cannot be put back",
+                        "--without optimizer");
+        else if (!repair && t->shifted)
+            ckr__refuse(x->c, CKR_ITEM_MEGATRON_DEFECT, t->name,
+                        "Megatron core 0.15 to 0.19 wrote its master and moments from wrong "
+                        "offsets: the masters do not round to the parameter",
+                        "--repair brings back what can be proven");
+        else if (repair && t->shifted)
+            ckr__say(x->c, "CKR_REPAIRED", CKR_CHANGED, t->name, NULL, NULL,
+                     "master and moments are taken from where the defect put them", NULL);
+        if (!repair || !t->n_lost || t->n_lost == UINT64_MAX) continue;
+        ckr__numel(t->n_dims, t->shape, &n);
+        ckr__say(x->c, "CKR_REPAIR_LOST", CKR_LOST, t->name, NULL,
+                 ckr__printf(x->c, "%llu of %lld", (unsigned long long)t->n_lost, (long long)n),
+                 "elements of its master were overwritten and are the parameter now; as many of "
+                 "each moment are 0", NULL);
     }
-    return e;
+    return x->c->err->code;
 }
 
-static ckr_result ckr__mg_puts(ckr__mg_job *x)
+/* Can it be cut over the target's ranks? *seen: of which size the refusal is said already. */
+static void ckr__mg_cuts(ckr__mg_job *x, const ckr__mg_item *t, int64_t *seen)
 {
+    int64_t uneven;
+    if (ckr__block_split(x->c, &t->split, t->n_dims, t->shape, x->to.tp, 0, &uneven) ||
+        ckr__failed(x->c) || uneven == *seen)
+        return;
+    *seen = uneven;
+    ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->to.tp,
+                    ckr__printf(x->c, "%lld elements of axis %d cannot be cut in equal parts",
+                                (long long)uneven, (int)t->split.axis),
+                    ckr__printf(x->c, "take a --tp that divides %lld", (long long)uneven));
+}
+
+/* The items at the target: their place, and their shape with its padding rows. */
+static ckr_result ckr__mg_items(ckr__mg_job *x)
+{
+    ckr__mg *to = &x->to;
     uint64_t i;
-    int64_t uneven, seen = 0;
-    x->puts = CKR__NEW_N(x->c, ckr__mg_put, x->mg->n_items);
-    if (!x->puts) return ckr__oom(x->c);
-    x->n_puts = x->mg->n_items;
-    for (i = 0; i < x->n_puts; i++) {
-        ckr__mg_put *p = &x->puts[i];
-        const ckr__mg_item *t = p->item = x->mg->items[i];
-        if (x->mg->defect && x->t->repair && t->slots && t->slots->next) {
-            t = p->item = ckr__mg_repaired(x, t);
-            if (!t) return ckr__oom(x->c);
-        }
-        p->chunk = ckr__mg_chunk_of(x, t);
-        p->klass = UINT64_MAX;
+    int64_t seen = 0, *shape;
+    to->items = CKR__NEW_N(x->c, ckr__mg_item *, to->n_items);
+    for (i = 0; i < to->n_items && !ckr__failed(x->c); i++) {
+        const ckr__mg_item *was = x->mg->items[i];
+        ckr__mg_item *t = to->items[i] = CKR__DUP(x->c, ckr__mg_item, was, 1);
+        if (!t || (to->defect && x->t->repair && !ckr__mg_repaired(x, t))) break;
+        if (was == x->mg->embedding) to->embedding = t;
+        t->pp = ckr__mg_home(to, t) % to->pp;
         if (t->kind == CKR__MG_EXTRA) continue;
-        p->shape = CKR__NEW_N(x->c, int64_t, t->n_dims);
-        if (!p->shape) return ckr__oom(x->c);
-        if (t->n_dims) memcpy(p->shape, t->shape, t->n_dims * sizeof *p->shape);
-        if (t->split.vocab) p->shape[0] = x->padded;
-        if (t->unknown && x->tp > 1)
-            return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->tp,
+        shape = CKR__DUP(x->c, int64_t, t->shape, t->n_dims);
+        if (!shape) break;
+        if (t->split.vocab) shape[0] = x->padded;
+        t->shape = shape;
+        if (t->unknown && to->tp > 1)
+            return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, to->tp,
                                    "no rule tells how this tensor is cut over tensor parallel "
                                    "ranks", "take --tp 1");
-        if (!ckr__block_split(x->c, &t->split, t->n_dims, p->shape, x->tp, 0, &uneven)) {
-            if (!uneven) return ckr__oom(x->c);
-            if (uneven == seen) continue;
-            seen = uneven;
-            ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->tp,
-                            ckr__printf(x->c,
-                                        "%lld elements of axis %d cannot be cut in equal parts",
-                            (long long)uneven, (int)t->split.axis),
-                            ckr__printf(x->c, "take a --tp that divides %lld", (long long)uneven));
-        }
+        ckr__mg_cuts(x, t, &seen);
     }
-    return CKR_OK;
+    return x->c->err->code;
 }
 
 /* emit: tensors ------------------------------------------------------------------ */
 
-
-static ckr__block *ckr__mg_put_block(const ckr__mg_job *x, const ckr__mg_put *p, uint32_t tp)
-{
-    int64_t uneven;
-    return ckr__block_split(x->c, &p->item->split, p->item->n_dims, p->shape, x->tp,
-                            p->item->split.axis < 0 ? 0 : tp, &uneven);
-}
-
 /* A block of a slot goes into the entry from byte `at` on: logical rows, then the padding rows that
    are kept. */
-static void ckr__mg_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_put *p,
+static void ckr__mg_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_item *t,
                          const ckr__held *slot, const ckr__block *b, bool replica, uint64_t at)
 {
     const int64_t n = ckr__block_numel(b), rows = slot->tensor->n_dims ? slot->tensor->shape[0] : 0;
     const int n_parts = slot->wide && x->vocab <= rows ? 2 : 1;
     int i;
-    if (!p->item->split.vocab) ckr__bind_flat(x->c, e, slot->tensor, replica, b, 0, n, at);
-    for (i = 0; p->item->split.vocab && i < n_parts; i++) {
-        const ckr_tensor *t = i ? slot->wide : slot->tensor;
+    if (!t->split.vocab) ckr__bind_flat(x->c, e, slot->tensor, replica, b, 0, n, at);
+    for (i = 0; t->split.vocab && i < n_parts; i++) {
+        const ckr_tensor *from = i ? slot->wide : slot->tensor;
         ckr__box box;
         ckr__box_block(&box, b->n_dims, b->pairs[0].global, b->pairs[0].count);
         box.block.shape = b->shape;
         ckr__block_rows(&box.block, i ? rows : 0,
-                        ckr__min_i64(t->shape[0], i ? x->padded : x->vocab));
-        ckr__bind_flat(x->c, e, t, replica || i, &box.block, 0, n, at);
+                        ckr__min_i64(from->shape[0], i ? x->padded : x->vocab));
+        ckr__bind_flat(x->c, e, from, replica || i, &box.block, 0, n, at);
     }
 }
 
-/* One rank of the target. */
-typedef struct ckr__mg_rank {
-    uint32_t tp, pp, ep;
-    ckr__out_file *f;
-    const ckr__mg_file *from;  /* the source's file whose other values it takes          */
-} ckr__mg_rank;
-
-static bool ckr__mg_replica(const ckr__mg_job *x, const ckr__mg_put *p, const ckr__mg_rank *k)
-{
-    return (p->item->split.axis < 0 && k->tp > 0) || (p->item->expert < 0 && k->ep > 0) ||
-           k->pp != p->chunk % x->pp;
-}
-
-static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p,
+static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_file *k, const ckr__mg_item *t,
                                     const char *slot, ckr_dtype as)
 {
-    const ckr__held *own = ckr__held_slot(p->item->slots, slot), *s = own;
-    const ckr__block *b = ckr__mg_put_block(x, p, k->tp);
-    const char *name = ckr__printf(x->c, "%s/%s", p->item->name, slot);
+    const ckr__held *own = ckr__held_slot(t->slots, slot), *s = own;
+    const ckr__block *b = ckr__mg_block(x->c, t, x->to.tp, k->tp);
+    const char *name = ckr__printf(x->c, "%s/%s", t->name, slot);
     ckr_dtype dtype;
     ckr_node *n;
-    if (!own) ckr__mg_bad(x->mg, x->mg->dir, p->item->name, "its elements");
+    if (!own) ckr__mg_bad(&x->to, x->mg->dir, t->name, "its elements");
     if (!own || !b) return NULL;
-    dtype = own == p->item->slots ? ckr__held_cast(own, as, &s) : own->tensor->dtype;
-    n = ckr__entry_new(x->c, k->f, name, dtype, b->n_dims, b->shape);
+    dtype = own == t->slots ? ckr__held_cast(own, as, &s) : own->tensor->dtype;
+    n = ckr__entry_new(x->c, k->out, name, dtype, b->n_dims, b->shape);
     if (!n) return NULL;
-    ckr__mg_bind(x, n->u.entry, p, s, b, ckr__mg_replica(x, p, k), 0);
+    ckr__mg_bind(x, n->u.entry, t, s, b, ckr__mg_replica(t, k), 0);
     if (s != own) ckr__bind_taken_for(n->u.entry, 0, own->tensor, NULL);
     return n;
 }
 
 /* A number of the optimizer, whole on every rank. */
-static ckr_node *ckr__mg_scalar_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p,
+static ckr_node *ckr__mg_scalar_node(ckr__mg_job *x, const ckr__mg_file *k, const ckr__mg_item *t,
                                      const ckr__held *s)
 {
-    return ckr__entry_whole(x->c, k->f,
-                            ckr__printf(x->c, "%s/%s", p->item->name, s->tensor->slot), s->tensor,
-                            s->tensor->dtype, ckr__mg_replica(x, p, k) || k->tp > 0);
+    return ckr__entry_whole(x->c, k->out,
+                            ckr__printf(x->c, "%s/%s", t->name, s->tensor->slot), s->tensor,
+                            s->tensor->dtype, ckr__mg_replica(t, k) || k->tp > 0);
 }
 
 /* Updates that the optimizer has made of a parameter; NaN: it keeps no count. */
@@ -58382,67 +57963,34 @@ static double ckr__mg_count_of(const ckr__mg_job *x, const ckr__mg_item *t)
 
 /* The same as torch's own Adam has it, where the source has it by group, or nowhere. NULL sets the
    error. */
-static ckr_node *ckr__mg_count_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p)
+static ckr_node *ckr__mg_count_node(ckr__mg_job *x, const ckr__mg_file *k, const ckr__mg_item *t)
 {
-    const double step = ckr__mg_count_of(x, p->item);
+    const double step = ckr__mg_count_of(x, t);
     const float count = (float)(step == step ? step : 0);
-    const char *name = ckr__printf(x->c, "%s/step", p->item->name);
+    const char *name = ckr__printf(x->c, "%s/step", t->name);
     const ckr_view *v = ckr__value_view(x->c, CKR_DTYPE_F32, &count);
-    return name && v ? ckr__entry_copy(x->c, k->f, name, v) : NULL;
+    return name && v ? ckr__entry_copy(x->c, k->out, name, v) : NULL;
 }
 
-/* Is the item in this rank's chunk v? */
-static bool ckr__mg_has(const ckr__mg_job *x, const ckr__mg_put *p, const ckr__mg_rank *k,
-                        uint32_t v)
+/* A chunk's state dict. */
+static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_file *k, uint32_t v)
 {
-    if (p->chunk != v * x->pp + k->pp) return false;
-    return p->item->expert < 0 || p->item->expert / (x->experts / x->ep) == (int64_t)k->ep;
-}
-
-static ckr_node *ckr__mg_extra_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_item *t)
-{
-    const ckr_node *n = t->extra ? t->extra[x->tp == x->mg->tp ? k->tp : 0] : NULL;
-    return n ? ckr__copy_tree(x->c, k->f, n, NULL) : ckr__node(x->c, CKR_NODE_NONE);
-}
-
-static bool ckr__mg_is_embedding(const ckr__mg_job *x, const ckr__mg_item *t)
-{
-    return x->mg->embedding && t->name == x->mg->embedding->name;
-}
-
-static const ckr__mg_put *ckr__mg_tied_copy(const ckr__mg_job *x, const ckr__mg_rank *k, uint32_t v)
-{
-    uint64_t i;
-    if (!x->mg->tied || x->pp == 1 || k->pp + 1 != x->pp || v + 1 != x->vp) return NULL;
-    for (i = 0; i < x->n_puts; i++)
-        if (ckr__mg_is_embedding(x, x->puts[i].item)) return &x->puts[i];
-    return NULL;
-}
-
-/* A chunk's state dict. The tied head of the last stage stands before what else the head has. */
-static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_rank *k, uint32_t v)
-{
-    const int64_t first = x->first[v * x->pp + k->pp],
-                  experts = x->ep > 1 ? x->experts / x->ep * (int64_t)k->ep : 0;
-    const ckr__mg_put *tied = ckr__mg_tied_copy(x, k, v);
+    const ckr__mg *to = &x->to;
+    const int64_t first = to->first[v * to->pp + k->pp],
+                  experts = to->ep > 1 ? to->experts / to->ep * (int64_t)k->ep : 0;
     ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
     uint64_t i;
-    for (i = 0; i <= x->n_puts; i++) {
-        const ckr__mg_put *p = i < x->n_puts ? &x->puts[i] : NULL;
-        const ckr_dtype as = p && p->item->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE;
-        if (p && !ckr__mg_has(x, p, k, v)) continue;
-        if (tied && (!p || ckr__starts(p->item->name, "output_layer."))) {
-            ckr__node_pair(x->c, d, ckr__node_str(x->c, "output_layer.weight"),
-                           ckr__mg_entry_node(x, k, tied, "param", x->t->dtype));
-            tied = NULL;
-        }
-        if (p)
-            ckr__node_pair(x->c, d,
-                           ckr__node_str(x->c,
-                                         ckr__mg_shift(x->c, p->item->name, -first, -experts)),
-                           p->item->kind == CKR__MG_EXTRA
-                               ? ckr__mg_extra_node(x, k, p->item)
-                               : ckr__mg_entry_node(x, k, p, "param", as));
+    for (i = 0; i < k->n_entries[v]; i++) {
+        const ckr__mg_item *t = k->entries[v][i].item;
+        const char *name = t == to->embedding && k->pp > 0
+                               ? "output_layer.weight"
+                               : ckr__mg_shift(x->c, t->name, -first, -experts);
+        const ckr_dtype as = t->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE;
+        const ckr_node *extra = t->extra ? t->extra[to->tp == x->mg->tp ? k->tp : 0] : NULL;
+        ckr__node_pair(x->c, d, ckr__node_str(x->c, name),
+                       t->kind != CKR__MG_EXTRA ? ckr__mg_entry_node(x, k, t, "param", as)
+                       : extra                  ? ckr__copy_tree(x->c, k->out, extra, NULL)
+                                                : ckr__node(x->c, CKR_NODE_NONE));
     }
     return d;
 }
@@ -58450,111 +57998,65 @@ static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_rank *k, uint3
 /* emit: optimizer ---------------------------------------------------------------- */
 
 /* What tells a group from others besides being of experts, which follows from ep. */
-static const char *ckr__mg_class_text(ckr__ctx *c, const ckr_group *g)
+static ckr_result ckr__mg_classes(ckr__mg_job *x)
 {
     static const char *const keys[] = { "wd_mult", "lr_mult", "is_decoupled_lr", "pre_wd_mult",
                                         "pre_lr_mult", "betas", "eps", "start_wd", "end_wd",
                                         "optimizer" };
-    return ckr__mg_key_text(c, ckr__printf(c, "%.17g|%.17g", ckr__mg_num(g->raw, "max_lr", -1),
-                                           ckr__mg_num(g->raw, "min_lr", -1)),
-                            g->raw, keys, sizeof keys / sizeof *keys);
-}
-
-static ckr_result ckr__mg_classes(ckr__mg_job *x)
-{
     ckr__map at = CKR_ZERO;
-    uint64_t i, k;
-    bool ok = true;
+    uint64_t i, k, *of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
     at.c = x->c;
-    x->klass_of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
-    x->klass = CKR__NEW_N(x->c, const ckr_group *, x->s->n_groups);
-    if (!x->klass_of || !x->klass) return ckr__oom(x->c);
-    for (i = 0; i < x->s->n_groups && ok; i++) {
-        const char *text = ckr__mg_class_text(x->c, &x->s->groups[i]);
-        ok = text != NULL;
-        if (ok && !ckr__map_find(&at, text, strlen(text), &k)) {
-            k = x->n_klass++;
-            x->klass[k] = &x->s->groups[i];
-            ok = ckr__map_put(&at, text, strlen(text), k, NULL);
+    for (i = 0; i < x->s->n_groups && !ckr__failed(x->c); i++) {
+        const ckr_node *g = x->s->groups[i].raw;
+        const char *text = ckr__printf(x->c, "%.17g|%.17g", ckr__mg_num(g, "max_lr", -1),
+                                       ckr__mg_num(g, "min_lr", -1));
+        text = ckr__mg_key_text(x->c, text, g, keys, sizeof keys / sizeof *keys);
+        if (!text) break;
+        if (!ckr__map_find(&at, text, strlen(text), &k)) {
+            k = x->n_klass;
+            *CKR__PUSH(const ckr_group *, x->c, x->klass, x->n_klass) = &x->s->groups[i];
+            ckr__map_put(&at, text, strlen(text), k, NULL);
         }
-        if (ok) x->klass_of[i] = k;
+        of[i] = k;
     }
     ckr__map_free(&at);
-    for (i = 0; i < x->n_puts && ok; i++)
-        if (x->puts[i].item->group < x->s->n_groups)
-            x->puts[i].klass = x->klass_of[x->puts[i].item->group];
-    return ok ? CKR_OK : ckr__oom(x->c);
-}
-
-/* A parameter of a rank's optimizer. */
-typedef struct ckr__mg_own {
-    const ckr__mg_put *p;
-    uint32_t chunk;            /* virtual                                                 */
-    bool     shared;
-} ckr__mg_own;
-
-/* All parameters of a rank in the model's order; of optimizer 1 only the experts', of 0 the rest
-   (2: all). */
-static ckr__mg_own *ckr__mg_owns(ckr__mg_job *x, const ckr__mg_rank *k, int which, uint64_t *n)
-{
-    ckr__mg_own *o = CKR__NEW_N(x->c, ckr__mg_own, x->n_puts + 1);
-    uint32_t v;
-    uint64_t i;
-    *n = 0;
-    for (v = 0; o && v < x->vp; v++) {
-        const ckr__mg_put *tied = ckr__mg_tied_copy(x, k, v);
-        for (i = 0; i < x->n_puts + (tied != NULL); i++) {
-            const ckr__mg_put *p = i < x->n_puts ? &x->puts[i] : tied;
-            if ((p != tied || i < x->n_puts) && !ckr__mg_has(x, p, k, v)) continue;
-            if (p->klass == UINT64_MAX || (which < 2 && (p->item->expert >= 0) != (which == 1)))
-                continue;
-            o[*n].p = p;
-            o[*n].chunk = v;
-            o[(*n)++].shared = x->mg->tied && x->pp > 1 && ckr__mg_is_embedding(x, p->item);
-        }
+    for (i = 0; i < x->to.n_items && !ckr__failed(x->c); i++) {
+        uint64_t *group = &x->to.items[i]->group;
+        *group = *group < x->s->n_groups ? of[*group] : CKR__MG_NONE;
     }
-    return o;
+    return x->c->err->code;
 }
 
-/* Since 0.16: without overrides first, then by what is overridden (max_lr before wd_mult). */
-static void ckr__mg_sorted_groups(ckr__mg_job *x, uint64_t *order, bool *used, uint64_t *n)
+/* The order in which a rank lists its groups: sorted as the source's first rank has them since
+   0.16 (all of them, also empty ones), before by the first parameter. Sorted anew: without
+   overrides first, then by what is overridden (max_lr before wd_mult). What all ranks share is as
+   the state has it. */
+static uint64_t *ckr__mg_group_order(ckr__mg_job *x, const ckr__mg_member *m, uint64_t n,
+                                     uint64_t *n_out)
 {
-    uint64_t k;
+    const bool common = x->to.dist, was = x->mg->order_sorted,
+               sorted = common || (x->version ? x->version >= 16 : was),
+               anew = sorted && !was && !common, all = anew || (x->mg->order_all && !common);
+    uint64_t *order = CKR__NEW_N(x->c, uint64_t, x->n_klass), i, k;
+    bool *used = CKR__NEW_N(x->c, bool, x->n_klass);
     int pass;
-    for (pass = 0; pass < 3; pass++)
+    *n_out = 0;
+    if (!order || !used) return NULL;
+    for (pass = 0; sorted && pass < 3; pass++)
         for (k = 0; k < x->n_klass; k++) {
             const ckr_node *g = x->klass[k]->raw;
             const int rank = ckr__mg_num(g, "wd_mult", 1) <= 0      ? 2
                              : ckr__mg_flag(g, "is_decoupled_lr") ? 1
                                                                    : 0;
-            if (rank != pass || used[k]) continue;
-            used[k] = true;
-            order[(*n)++] = k;
-        }
-}
-
-/* The order in which a rank lists its groups: sorted as the source's first rank has them since
-   0.16 (all of them, also empty ones), before by the first parameter. */
-static uint64_t *ckr__mg_group_order(ckr__mg_job *x, const ckr__mg_own *o, uint64_t n,
-                                     uint64_t *n_out)
-{
-    uint64_t *order = CKR__NEW_N(x->c, uint64_t, x->n_klass), i, k;
-    bool *used = CKR__NEW_N(x->c, bool, x->n_klass);
-    *n_out = 0;
-    if (!order || !used) return NULL;
-    if (x->version >= 16 && !x->mg->order_sorted) ckr__mg_sorted_groups(x, order, used, n_out);
-    else if (x->version ? x->version >= 16 : x->mg->order_sorted)
-        for (k = 0; k < x->n_klass; k++) {
-            for (i = 0; i < n && o[i].p->klass != k; i++) {}
-            if (i == n && !x->mg->order_all) continue;
+            for (i = 0; i < n && m[i].group != k; i++) {}
+            if (used[k] || (anew && rank > pass) || (i == n && !all)) continue;
             used[k] = true;
             order[(*n_out)++] = k;
         }
     for (i = 0; i < n; i++) {
-        k = o[i].p->klass;
-        if (used[k]) continue;
+        k = m[i].group;
+        if (!used[k]) order[(*n_out)++] = k;
         used[k] = true;
-        order[(*n_out)++] = k;
     }
     return order;
 }
@@ -58568,6 +58070,7 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
     const ckr_group *g = x->klass[klass];
     const uint64_t lane = (uint64_t)(g - x->s->groups);
     const ckr_lane *l = x->held && lane < x->held->n_lanes ? &x->held->lanes[lane] : NULL;
+    const bool made = x->version >= 10 && l && !ckr__has(g->hyper, "max_lr");
     const struct { const char *key; double v; bool when; } nums[] = {
         { "max_lr", l ? l->max : 0, l && l->max == l->max },
         { "min_lr", l ? l->min : 0, l && l->min == l->min },
@@ -58583,47 +58086,44 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
         ckr__node_set(x->c, d, "is_decoupled_lr",
                       ckr__node_bool(x->c, x->version < 16 &&
                                                ckr__mg_decoupled(x->mg->args, g->raw)));
-    for (i = 0; i < 4; i++) {
-        was = ckr_node_get(d, nums[i].key);
-        if (!nums[i].when || (i < 2 ? !was : !was || was->kind == CKR_NODE_NONE) ||
-            (ckr_node_f64(was, &old) && ckr__same(old, nums[i].v)))
-            continue;
-        ckr__node_set(x->c, d, nums[i].key, ckr__node_float(x->c, nums[i].v));
-    }
     was = ckr_node_get(d, "step");
     if (step == step && !(ckr__sched_number(x->c, was, &old) && ckr__same(old, step))) {
         ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step));
         if (!ckr__has(d, "bias_correction"))
             ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true));
     }
-    if (x->version >= 10 && l && !ckr__has(d, "max_lr")) {
-        ckr__node_set(x->c, d, "max_lr", ckr__node_float(x->c, l->max));
-        ckr__node_set(x->c, d, "min_lr", ckr__node_float(x->c, l->min));
+    for (i = 0; i < 4; i++) {
+        was = ckr_node_get(d, nums[i].key);
+        if (!(made && i < 2) &&
+            (!nums[i].when || !was || (i > 1 && was->kind == CKR_NODE_NONE) ||
+             (ckr_node_f64(was, &old) && ckr__same(old, nums[i].v))))
+            continue;
+        ckr__node_set(x->c, d, nums[i].key, ckr__node_float(x->c, nums[i].v));
     }
     if (params) ckr__node_set(x->c, d, "params", params);
     return d;
 }
 
 /* {step, exp_avg, ...} of a parameter; the step of a fused optimizer is in its group. */
-static ckr_node *ckr__mg_state_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_put *p)
+static ckr_node *ckr__mg_state_node(ckr__mg_job *x, const ckr__mg_file *k, const ckr__mg_item *t)
 {
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
     const ckr__held *s;
-    for (s = p->item->slots; s; s = s->next) {
+    for (s = t->slots; s; s = s->next) {
         const char *slot = s->tensor->slot;
         if (!ckr__word_in("param master", slot) && !(s->alone && s->tensor->dtype == CKR_DTYPE_I64))
             ckr__node_pair(x->c, d, ckr__node_str(x->c, slot),
-                           s->alone ? ckr__mg_scalar_node(x, k, p, s)
-                                    : ckr__mg_entry_node(x, k, p, slot, CKR_DTYPE_NONE));
+                           s->alone ? ckr__mg_scalar_node(x, k, t, s)
+                                    : ckr__mg_entry_node(x, k, t, slot, CKR_DTYPE_NONE));
     }
-    if (x->counts && ckr__held_slot(p->item->slots, "exp_avg"))
-        ckr__node_set(x->c, d, "step", ckr__mg_count_node(x, k, p));
+    if (x->counts && ckr__held_slot(t->slots, "exp_avg"))
+        ckr__node_set(x->c, d, "step", ckr__mg_count_node(x, k, t));
     return d;
 }
 
 /* The outer dict of a rank's optimizer, with what nothing here writes: the loss scaler above
    all. */
-static ckr_node *ckr__mg_outer_node(ckr__mg_job *x, const ckr__mg_rank *k, uint64_t which,
+static ckr_node *ckr__mg_outer_node(ckr__mg_job *x, const ckr__mg_file *k, uint64_t which,
                                     ckr_node *inner)
 {
     static const char own[] = "optimizer optimizer_state_dict state param_groups "
@@ -58638,97 +58138,73 @@ static ckr_node *ckr__mg_outer_node(ckr__mg_job *x, const ckr__mg_rank *k, uint6
         const char *key = ckr__dict_key(from, i);
         if (key && !ckr__word_in(own, key))
             ckr__node_pair(x->c, outer, from->u.items[2 * i],
-                           ckr__copy_tree(x->c, k->f, ckr__dict_at(from, i), NULL));
+                           ckr__copy_tree(x->c, k->out, ckr__dict_at(from, i), NULL));
     }
     return outer;
 }
 
 /* One optimizer of a rank: numbered states, masters and groups. FP32's is the inner one itself. A
-   master's attributes say how it is cut, as the parameter's do in the run. */
-static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_rank *k, int which)
+   master's attributes say how it is cut, as the parameter's do in the run. Of torch_dist (`common`)
+   the groups that every rank shares, without parameters, and the common step of torch's Adam. */
+static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_file *k, int which)
 {
     ckr__ctx *c = x->c;
+    const bool common = x->to.dist, zero = x->to.zero, numbered = !common && !zero;
     ckr_node *inner = ckr__node(c, CKR_NODE_DICT), *state = ckr__node(c, CKR_NODE_DICT),
-             *groups = ckr__node(c, CKR_NODE_LIST), *all = ckr__node(c, CKR_NODE_LIST), *outer;
-    uint64_t n, n_order = 0, g, i, id = 0;
-    const ckr__mg_own *o = ckr__mg_owns(x, k, which, &n);
-    const uint64_t *order = o ? ckr__mg_group_order(x, o, n, &n_order) : NULL;
+             *groups = ckr__node(c, CKR_NODE_LIST), *all = ckr__node(c, CKR_NODE_LIST);
+    const ckr__mg_member *m = k->members[which];
+    const uint64_t n = k->n_members[which];
+    const ckr__mg_item *first = NULL;
+    const ckr__held *s;
+    uint64_t n_order = 0, g, i, id = 0;
+    const uint64_t *order = ckr__mg_group_order(x, m, n, &n_order);
     for (g = 0; order && g < n_order; g++) {
-        ckr_node *params = x->zero ? NULL : ckr__node(c, CKR_NODE_LIST),
+        ckr_node *params = numbered ? ckr__node(c, CKR_NODE_LIST) : NULL,
                  *masters = ckr__node(c, CKR_NODE_LIST), *master;
         double step = ckr__nan();
         for (i = 0; i < n; i++) {
-            const ckr__mg_put *p = o[i].p;
-            if (p->klass != order[g]) continue;
-            if (x->fused) step = ckr__mg_count_of(x, p->item);
-            if (x->zero) continue;
+            const ckr__mg_item *t = m[i].item;
+            if (m[i].group != order[g]) continue;
+            if (!first) first = t;
+            if (x->fused) step = ckr__mg_count_of(x, t);
+            if (!numbered) continue;
             ckr__node_push(c, params, ckr__node_int(c, (int64_t)id));
             ckr__node_pair(c, state, ckr__node_int(c, (int64_t)id++),
-                           ckr__mg_state_node(x, k, p));
-            if (!ckr__held_slot(p->item->slots, "master")) continue;
-            master = ckr__mg_entry_node(x, k, p, "master", CKR_DTYPE_NONE);
+                           ckr__mg_state_node(x, k, t));
+            if (!ckr__held_slot(t->slots, "master")) continue;
+            master = ckr__mg_entry_node(x, k, t, "master", CKR_DTYPE_NONE);
             if (master) master->u.entry->requires_grad = true;
             ckr__node_push(c, masters, master);
         }
         ckr__node_push(c, all, masters);
         ckr__node_push(c, groups, ckr__mg_group_node(x, order[g], which == 1, params, step));
     }
-    if (!x->zero) ckr__node_set(c, inner, "state", state);
-    ckr__node_set(c, inner, "param_groups", groups);
-    if (!x->half && !x->zero) return inner;
-    outer = ckr__mg_outer_node(x, k, which == 1, inner);
-    if (!x->zero) ckr__node_set(c, outer, "fp32_from_fp16_params", all);
-    return outer;
-}
-
-/* The groups that every rank of torch_dist shares, without parameters, and the common step of
-   torch's Adam. */
-static ckr_node *ckr__mg_common_optim(ckr__mg_job *x, const ckr__mg_rank *k, int which)
-{
-    ckr__ctx *c = x->c;
-    ckr_node *inner = ckr__node(c, CKR_NODE_DICT), *groups = ckr__node(c, CKR_NODE_LIST), *state;
-    const ckr__mg_put *first = NULL;
-    const ckr__held *s;
-    uint64_t g, i;
-    for (g = 0; g < x->n_klass; g++) {
-        double step = ckr__nan();
-        bool any = false;
-        for (i = 0; i < x->n_puts; i++) {
-            const ckr__mg_put *p = &x->puts[i];
-            if (p->klass != g || (which < 2 && (p->item->expert >= 0) != (which == 1))) continue;
-            any = true;
-            if (!first) first = p;
-            if (x->fused) step = ckr__mg_count_of(x, p->item);
-        }
-        if (any) ckr__node_push(c, groups, ckr__mg_group_node(x, g, which == 1, NULL, step));
-    }
-    if ((!x->fused || x->counts) && first) {
-        s = ckr__held_slot(first->item->slots, "step");
-        state = ckr__node(c, CKR_NODE_DICT);
+    s = common && first ? ckr__held_slot(first->slots, "step") : NULL;
+    if (s && !x->fused && !x->counts)
+        ckr__node_set(c, state, "common_step", ckr__mg_scalar_node(x, k, first, s));
+    if (common && first && x->counts)
+        ckr__node_set(c, state, "common_step", ckr__mg_count_node(x, k, first));
+    if (numbered || (common && first && (!x->fused || x->counts)))
         ckr__node_set(c, inner, "state", state);
-        if (s || x->counts)
-            ckr__node_set(c, state, "common_step",
-                          x->counts ? ckr__mg_count_node(x, k, first)
-                                    : ckr__mg_scalar_node(x, k, first, s));
-    }
     ckr__node_set(c, inner, "param_groups", groups);
-    if (x->half || x->zero) inner = ckr__mg_outer_node(x, k, which == 1, inner);
-    if (x->zero)
+    if (x->half || zero) inner = ckr__mg_outer_node(x, k, which == 1, inner);
+    if (x->half && numbered) ckr__node_set(c, inner, "fp32_from_fp16_params", all);
+    if (common && zero)
         ckr__node_set(c, inner, "param_state_sharding_type", ckr__node_str(c, "fully_reshardable"));
     return inner;
 }
 
-/* A rank's optimizer, or with experts the two of a chain, each made by `one`: a list of them, or
-   (`numbered`) a dict. */
-static ckr_node *ckr__mg_chain(ckr__mg_job *x, const ckr__mg_rank *k, bool numbered,
-                               ckr_node *(*one)(ckr__mg_job *, const ckr__mg_rank *, int))
+/* A rank's optimizer, or with experts the two of a chain, each made by `one`: a list of them, or in
+   torch_dist a dict by number. */
+static ckr_node *ckr__mg_chain(ckr__mg_job *x, const ckr__mg_file *k,
+                               ckr_node *(*one)(ckr__mg_job *, const ckr__mg_file *, int))
 {
     ckr_node *all;
     int i;
-    if (x->ep == 1) return one(x, k, 2);
-    all = ckr__node(x->c, numbered ? CKR_NODE_DICT : CKR_NODE_LIST);
+    if (x->to.ep == 1) return one(x, k, 0);
+    all = ckr__node(x->c, x->to.dist ? CKR_NODE_DICT : CKR_NODE_LIST);
     for (i = 0; i < 2; i++)
-        if (numbered) ckr__node_pair(x->c, all, ckr__node_int(x->c, i), one(x, k, i));
+        if (x->to.dist) ckr__node_pair(x->c, all, ckr__node_int(x->c, i), one(x, k, i));
         else ckr__node_push(x->c, all, one(x, k, i));
     return all;
 }
@@ -58736,78 +58212,52 @@ static ckr_node *ckr__mg_chain(ckr__mg_job *x, const ckr__mg_rank *k, bool numbe
 /* emit: the distributed optimizer ------------------------------------------------- */
 
 /* A buffer: the parameters of one chunk and dtype, each at its place. */
-static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_rank *k, const ckr__mg_own **o,
-                                     uint64_t n, uint32_t chunk)
+static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_file *k, ckr__mg_buffer *b)
 {
     static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
-    ckr__mg_layout l;
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
-    int64_t sum = 0;
     uint64_t i;
     size_t s;
-    if (!ckr__mg_layout_new(x->c, &l, n)) return NULL;
-    for (i = 0; i < n; i++) {
-        const ckr__block *b = ckr__mg_put_block(x, o[i]->p, k->tp);
-        if (!b) return NULL;
-        l.at[i].numel = ckr__block_numel(b);
-        l.at[i].shared = o[i]->shared;
-        sum += l.at[i].numel;
-    }
-    l.divisor = ckr__mg_divisor(x->args, x->dp * x->cp);
-    l.bucket = ckr__mg_bucket(x->args, x->dp * x->cp, k->pp, chunk, sum);
-    ckr__mg_lay(&l);
+    ckr__mg_lay_run(b, x->args, x->to.dp * x->to.cp, k->pp);
     for (s = 0; s < 3; s++) {
-        ckr_node *e = ckr__entry_new(x->c, k->f, slots[s], CKR_DTYPE_F32, 1, &l.total);
+        ckr_node *e = ckr__entry_new(x->c, k->out, slots[s], CKR_DTYPE_F32, 1, &b->total);
         ckr__node_set(x->c, d, slots[s], e);
-        for (i = 0; e && i < n; i++) {
-            const ckr__mg_put *p = o[i]->p;
-            const ckr__block *b = ckr__mg_put_block(x, p, k->tp);
-            const ckr__held *own = ckr__held_slot(p->item->slots, s ? slots[s] : "master"),
-                            *y = own || s ? own : ckr__held_slot(p->item->slots, "param");
-            if (y && b)
-                ckr__mg_bind(x, e->u.entry, p, y, b, ckr__mg_replica(x, p, k) || !own,
-                             (uint64_t)l.at[i].start * 4);
+        for (i = 0; e && i < b->n; i++) {
+            const ckr__mg_item *t = b->m[i]->item;
+            const ckr__block *part = ckr__mg_block(x->c, t, x->to.tp, k->tp);
+            const ckr__held *own = ckr__held_slot(t->slots, s ? slots[s] : "master"),
+                            *y = own || s ? own : ckr__held_slot(t->slots, "param");
+            if (y && part)
+                ckr__mg_bind(x, e->u.entry, t, y, part, ckr__mg_replica(t, k) || !own,
+                             (uint64_t)b->m[i]->start * 4);
         }
     }
-    ckr__node_set(x->c, d, "numel_unpadded", ckr__node_int(x->c, l.total));
+    ckr__node_set(x->c, d, "numel_unpadded", ckr__node_int(x->c, b->total));
     return d;
-}
-
-static ckr_node *ckr__mg_dtype_node(ckr__ctx *c, ckr_dtype t)
-{
-    const char *name = ckr_dtype_name(t);
-    return ckr__node_text(c, CKR_NODE_DTYPE, name, strlen(name));
 }
 
 /* {buckets_coalesced, g: {(param dtype, grad dtype): buffer}} of one optimizer. With experts of
    their own the dense part is in the files of expert rank 0 only. */
-static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_rank *k, int which)
+static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_file *k, int which)
 {
     ckr__ctx *c = x->c;
     const ckr_node *fp32 = ckr_node_get(x->args, "accumulate_allreduce_grads_in_fp32");
     const bool low = ckr__mg_flag(x->args, "grad_reduce_in_bf16") ||
                      (x->half && fp32 && !(fp32->kind == CKR_NODE_BOOL && fp32->u.b));
     ckr_node *root = ckr__node(c, CKR_NODE_DICT);
-    uint64_t n, i, j, m, g = 0;
-    const ckr__mg_own *o = ckr__mg_owns(x, k, which, &n),
-                      **in = CKR__NEW_N(c, const ckr__mg_own *, n);
-    bool *done = CKR__NEW_N(c, bool, n);
+    ckr__mg_buffer *b;
+    uint64_t n, g;
     if (which == 0 && k->ep > 0) return ckr__node(c, CKR_NODE_NONE);
-    if (!o || !in || !done) return NULL;
     ckr__node_set(c, root, "buckets_coalesced", ckr__node_bool(c, true));
-    for (i = 0; i < n; i++) {
-        const ckr_dtype d = o[i].p->item->dtype;
-        ckr_node *pair = ckr__node(c, CKR_NODE_DICT), *key = ckr__node(c, CKR_NODE_TUPLE);
-        if (done[i]) continue;
-        for (j = i, m = 0; j < n && o[j].chunk == o[i].chunk; j++) {
-            if (done[j] || o[j].p->item->dtype != d) continue;
-            done[j] = true;
-            in[m++] = &o[j];
-        }
-        ckr__node_push(c, key, ckr__mg_dtype_node(c, d));
-        ckr__node_push(c, key, ckr__mg_dtype_node(c, low ? d : CKR_DTYPE_F32));
-        ckr__node_pair(c, pair, key, ckr__mg_buffer_node(x, k, in, m, o[i].chunk));
-        ckr__node_pair(c, root, ckr__node_int(c, (int64_t)g++), pair);
+    if (ckr__mg_buffers(&x->to, k, (uint64_t)which, &b, &n) != CKR_OK) return NULL;
+    for (g = 0; g < n; g++) {
+        const char *param = ckr_dtype_name(b[g].dtype), *grad = low ? param : "float32";
+        ckr_node *pair = ckr__node(c, CKR_NODE_DICT);
+        ckr__node_pair(c, pair,
+                       ckr__tuple_node(c, 2, ckr__name_node(c, CKR_NODE_DTYPE, param),
+                                       ckr__name_node(c, CKR_NODE_DTYPE, grad)),
+                       ckr__mg_buffer_node(x, k, &b[g]));
+        ckr__node_pair(c, root, ckr__node_int(c, (int64_t)g), pair);
     }
     return root;
 }
@@ -58831,15 +58281,24 @@ static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, 
     return ckr__nan();
 }
 
+/* The saved run's schedule, where it is a curve with the same clock. */
+static const ckr_schedule *ckr__mg_was(const ckr__mg_job *x, const ckr_schedule *h)
+{
+    const ckr_schedule *was = x->mg->s->n_schedules ? x->mg->s->schedules : NULL;
+    return was && was->curve && was->curve->kind == CKR__CV_MEGATRON &&
+                   ckr__same(was->rate, h->rate)
+               ? was
+               : NULL;
+}
+
 /* What makes a stretched last part whole: a length near the one that was asked for. Else the last
    part can stay as long as it was. */
 static const char *ckr__mg_other_total(ckr__mg_job *x, const ckr_schedule *h)
 {
-    const ckr_schedule *was = x->mg->s->n_schedules ? x->mg->s->schedules : NULL;
+    const ckr_schedule *was = ckr__mg_was(x, h);
     const double done = (double)x->mg->s->progress.step, rate = h->rate;
     double left, tail, n = ceil(h->curve->k.total / rate), i;
-    if (was && was->curve && was->curve->kind == CKR__CV_MEGATRON && ckr__same(was->rate, rate) &&
-        ckr__same(was->offset, 0) && ckr__same(h->offset, 0)) {
+    if (was && ckr__same(was->offset, 0) && ckr__same(h->offset, 0)) {
         left = was->curve->k.total / rate - done;
         tail = was->curve->k.decay / rate;
         for (i = 0; ckr__whole(left) && ckr__whole(tail) && i < left && i < 1e6; i++, n++)
@@ -58854,14 +58313,12 @@ static const char *ckr__mg_other_total(ckr__mg_job *x, const ckr_schedule *h)
    total_steps were asked for. */
 static void ckr__mg_longer(ckr__mg_job *x, const ckr_schedule *h)
 {
-    const ckr_schedule *was = x->mg->s->n_schedules ? x->mg->s->schedules : NULL;
+    const ckr_schedule *was = ckr__mg_was(x, h);
     const double end = (h->curve->k.total - h->offset) / x->unit;
     bool asked = false;
     size_t i;
     for (i = 0; i < x->t->n_sets; i++) asked = asked || !strcmp(x->t->sets[i].key, "total_steps");
-    if (!was || !was->curve || was->curve->kind != CKR__CV_MEGATRON ||
-        !ckr__same(was->rate, h->rate) || !ckr__whole(end))
-        return;
+    if (!was || !ckr__whole(end)) return;
     if (asked || (ckr__same((was->curve->k.total - was->offset) / x->unit, x->train) &&
                   end > x->train))
         x->train = end;
@@ -58915,8 +58372,6 @@ static ckr_result ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
     const ckr_node *was = ckr_node_get(x->mg->root, "opt_param_scheduler");
     const ckr_lane *l = &h->lanes[ckr__mg_lane(x, h, false)];
     uint64_t i;
-    x->top = l->max;
-    x->low = l->min;
     x->scheduler = ckr__megatron_state(x->c, h->curve, l, h->position);
     for (i = 0; i < ckr__dict_n(was); i++) {
         const char *key = ckr__dict_key(was, i);
@@ -59028,29 +58483,24 @@ static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
    LR's clock counts: the number of them is no option. */
 static ckr_result ckr__mg_batch(ckr__mg_job *x)
 {
-    const int64_t saved = x->mg->s->batch,
-                  all = x->moved && x->held->rate < 1 << 30 ? (int64_t)x->held->rate : x->s->batch;
-    int64_t n, steps, rest;
+    const int64_t saved = x->mg->s->batch, dp = x->to.dp,
+                  all = x->moved && x->held->rate < 1 << 30 ? (int64_t)x->held->rate : x->s->batch,
+                  n = all / dp;
+    int64_t steps;
     x->micro = ckr__mg_size(x->mg->args, "micro_batch_size", 0);
-    if (all < 1 || (all == saved && (x->dp == x->mg->dp || x->release))) return CKR_OK;
-    n = all / x->dp;
-    if (all % x->dp)
+    if (all < 1 || (all == saved && (dp == x->mg->dp || x->to.release))) return CKR_OK;
+    if (all % dp)
         return ckr__refuse_int(x->c, CKR_ITEM_BATCH, "global-batch-size", saved, all,
                                ckr__printf(x->c,
                                            "Megatron-LM stops: a batch of %lld samples cannot be "
                                            "shared by %lld data-parallel ranks", (long long)all,
-                                                                                  (long long)x->dp),
+                                           (long long)dp),
                                ckr__printf(x->c,
                                            "take a --dp that divides it, or --set batch_size=%lld",
-                               (long long)((n + 1) * x->dp)));
+                                           (long long)((n + 1) * dp)));
     x->batch = all;
-    for (rest = n, steps = x->micro; steps; ) {
-        const int64_t next = rest % steps;
-        rest = steps;
-        steps = next;
-    }
-    steps = n / rest;
-    if (x->micro) ckr__batch_split(all, x->dp, &x->micro, &steps);
+    steps = n / ckr__mg_gcd(n, x->micro);
+    if (x->micro) ckr__batch_split(all, x->to.dp, &x->micro, &steps);
     return CKR_OK;
 }
 
@@ -59086,137 +58536,162 @@ static const char ckr__mg_curve_why[] =
     "Megatron-LM stops where its options and the checkpoint's scheduler differ, or takes another "
     "curve";
 
-enum { CKR__MG_ARG = 1, CKR__MG_MUST = 2, CKR__MG_OPT = 4 };
+/* A setting of the coming run: an argument in the files, where they have it as another one or it
+   must be there; an option that the run is to be given, and why. Without a value: neither. */
+enum { CKR__MG_ARG = 1, CKR__MG_MUST = 2 };
 
-/* One of the schedule's settings, as what it is: the argument in the files, or (`say`) the option
-   that the run is to be given. */
-static void ckr__mg_setting(ckr__mg_job *x, bool say, const char *name, ckr_node *v, int is)
+typedef struct ckr__mg_row { const char *name; ckr_node *v; int arg; const char *why; } ckr__mg_row;
+
+/* The options (`say`), or the arguments. */
+static void ckr__mg_rows(ckr__mg_job *x, bool say, const ckr__mg_row *row, size_t n)
 {
-    const char *key = name ? ckr__key_with(x->c, name, '-', '_') : NULL;
-    if (!key) return;
-    if (say && (is & CKR__MG_OPT)) ckr__mg_opt(x, name, v, ckr__mg_curve_why);
-    if (!say && (is & (CKR__MG_ARG | CKR__MG_MUST)))
-        ckr__mg_arg(x->c, x->args, key, v, (is & CKR__MG_MUST) != 0);
+    for (; n > 0; n--, row++) {
+        const char *key = row->name ? ckr__key_with(x->c, row->name, '-', '_') : NULL;
+        if (!key || !row->v) continue;
+        if (say && row->why) ckr__mg_opt(x, row->name, row->v, row->why);
+        if (!say && row->arg)
+            ckr__mg_arg(x->c, x->args, key, row->v, row->arg == CKR__MG_MUST);
+    }
 }
 
 /* Learning rate, weight decay and their lengths, in the unit that the run counts by. What Megatron
    compares with a constant weight decay is all three; else it has a start and end. */
 static void ckr__mg_schedule_settings(ckr__mg_job *x, bool say)
 {
-    enum { ARG = CKR__MG_ARG | CKR__MG_OPT, MUST = CKR__MG_MUST | CKR__MG_OPT };
+    enum { ARG = CKR__MG_ARG, MUST = CKR__MG_MUST };
     ckr__ctx *c = x->c;
     const ckr_schedule *h = x->held;
     const ckr__curve *cv = h->curve;
-    const char *unit = x->samples ? "samples" : "iters",
+    const char *unit = x->samples ? "samples" : "iters", *const why = ckr__mg_curve_why,
                *style = ckr_node_str(ckr_node_get(h->params, "lr_wsd_decay_style"));
     const bool share = x->fraction == x->fraction, wsd = (cv->flags & CKR__CF_WSD) != 0,
                wd = (cv->flags & CKR__CF_WD) != 0, level = wd && cv->wd_shape == CKR__SH_CONST;
     const uint64_t at = ckr__mg_lane(x, h, true);
     const bool two = at < h->n_lanes;
-    const ckr_lane *l = &h->lanes[0], *own = &h->lanes[two ? at : 0];
-    const struct { const char *name; ckr_node *v; int is; } rows[] = {
-        { "lr", ckr__node_float(c, x->top), MUST },
-        { "min-lr", ckr__node_float(c, x->low), MUST },
-        { "lr-warmup-init", ckr__node_float(c, cv->k.from), ARG },
+    const ckr_lane *l = &h->lanes[0], *own = &h->lanes[two ? at : 0],
+                   *top = &h->lanes[ckr__mg_lane(x, h, false)];
+    const ckr__mg_row rows[] = {
+        { "lr", ckr__node_float(c, top->max), MUST, why },
+        { "min-lr", ckr__node_float(c, top->min), MUST, why },
+        { "lr-warmup-init", ckr__node_float(c, cv->k.from), ARG, why },
         { ckr__printf(c, "lr-warmup-%s", unit), ckr__node_int(c, share ? 0 : (int64_t)x->warm),
-          ARG },
+          ARG, why },
         { "lr-warmup-fraction",
           share ? ckr__node_float(c, x->fraction) : ckr__node(c, CKR_NODE_NONE),
-          share ? MUST : ARG },
-        { ckr__printf(c, "lr-decay-%s", unit), ckr__node_int(c, (int64_t)x->decay), ARG },
+          share ? MUST : ARG, why },
+        { ckr__printf(c, "lr-decay-%s", unit), ckr__node_int(c, (int64_t)x->decay), ARG, why },
         { "lr-decay-style",
-          (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style"), MUST },
-        { "lr-wsd-decay-style", ckr__node_str(c, style ? style : "exponential"), wsd ? MUST : 0 },
-        { ckr__printf(c, "lr-wsd-decay-%s", unit), ckr__node_int(c, wsd ? (int64_t)x->wsd : 0),
-          wsd ? ARG : 0 },
-        { "decoupled-lr", ckr__node_float(c, own->max), two ? MUST : 0 },
-        { "decoupled-min-lr", ckr__node_float(c, own->min), two ? MUST : 0 },
-        { "weight-decay", ckr__node_float(c, l->end_wd), level ? ARG : 0 },
-        { "start-weight-decay", ckr__node_float(c, l->start_wd),
-          level ? CKR__MG_ARG : wd ? ARG : 0 },
-        { "end-weight-decay", ckr__node_float(c, l->end_wd), level ? CKR__MG_ARG : wd ? ARG : 0 },
+          (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style"), MUST, why },
+        { "lr-wsd-decay-style",
+          ckr__node_str(c, !wsd ? NULL : style ? style : "exponential"), MUST, why },
+        { ckr__printf(c, "lr-wsd-decay-%s", unit),
+          wsd ? ckr__node_int(c, (int64_t)x->wsd) : NULL, ARG, why },
+        { "decoupled-lr", two ? ckr__node_float(c, own->max) : NULL, MUST, why },
+        { "decoupled-min-lr", two ? ckr__node_float(c, own->min) : NULL, MUST, why },
+        { "weight-decay", level ? ckr__node_float(c, l->end_wd) : NULL, ARG, why },
+        { "start-weight-decay", wd ? ckr__node_float(c, l->start_wd) : NULL, ARG,
+          level ? NULL : why },
+        { "end-weight-decay", wd ? ckr__node_float(c, l->end_wd) : NULL, ARG, level ? NULL : why },
         { "weight-decay-incr-style", ckr__node_str(c, ckr__shape_name(cv->wd_shape, "constant")),
-          wd && !level ? CKR__MG_OPT : 0 },
-        { "global-batch-size", ckr__node_int(c, (int64_t)h->rate), CKR__MG_ARG }
+          0, wd && !level ? why : NULL },
+        { "global-batch-size", ckr__node_int(c, (int64_t)h->rate), ARG, NULL },
+        { "use-checkpoint-opt_param-scheduler", x->by_file ? ckr__node_bool(c, true) : NULL, 0,
+          "Megatron-LM takes the run's length for that of the weight decay's increase, which is "
+          "another, and stops" },
+        { "override-opt_param-scheduler", x->by_file ? ckr__node_bool(c, false) : NULL, 0,
+          "the two options exclude each other" },
+        { ckr__printf(c, "train-%s", unit), ckr__node_int(c, (int64_t)x->train), ARG, why }
     };
-    size_t i;
-    for (i = 0; i < sizeof rows / sizeof *rows; i++)
-        ckr__mg_setting(x, say, rows[i].name, rows[i].v, rows[i].is);
-    if (say && x->by_file) {
-        ckr__mg_opt(x, "use-checkpoint-opt_param-scheduler", ckr__node_bool(c, true),
-                    "Megatron-LM takes the run's length for that of the weight decay's increase, "
-                    "which is another, and stops");
-        ckr__mg_opt(x, "override-opt_param-scheduler", ckr__node_bool(c, false),
-                    "the two options exclude each other");
-    }
-    ckr__mg_setting(x, say, ckr__printf(c, "train-%s", unit), ckr__node_int(c, (int64_t)x->train),
-                    ARG);
+    ckr__mg_rows(x, say, rows, sizeof rows / sizeof *rows);
+}
+
+/* Sizes, formats and what else the target is. */
+static void ckr__mg_settings(ckr__mg_job *x, bool say)
+{
+    static const char shape[] = "Megatron-LM stops: the files are those of another topology",
+                      files[] = "Megatron-LM does not find or load the optimizer's files",
+                      ranks[] = "the ranks share the batch otherwise: random states and the "
+                                "optimizer's parts are other ranks'";
+    enum { ARG = CKR__MG_ARG, MUST = CKR__MG_MUST };
+    ckr__ctx *c = x->c;
+    const ckr__mg *mg = x->mg, *to = &x->to;
+    const ckr_dtype as = x->t->dtype;
+    const bool cast = as != CKR_DTYPE_NONE, again = (x->t->without & CKR_PROGRESS) != 0,
+               reshard = to->dist && to->zero,
+               cut = !to->dist && to->zero && ckr__mg_flag(mg->args, "overlap_grad_reduce");
+    ckr_node *none = ckr__node(c, CKR_NODE_NONE), *yes = ckr__node_bool(c, true),
+             *no = ckr__node_bool(c, false), *zero = again ? ckr__node_int(c, 0) : NULL,
+             *format = ckr__node_str(c, to->dist == mg->dist ? NULL
+                                        : to->dist ? "torch_dist" : "torch"),
+             *stage = to->pp != mg->pp ? none : NULL, *chunk = to->vp != mg->vp ? none : NULL;
+    const ckr__mg_row rows[] = {
+        { "tensor-model-parallel-size", ckr__node_int(c, to->tp), MUST, shape },
+        { "pipeline-model-parallel-size", ckr__node_int(c, to->pp), MUST, shape },
+        { "transformer-pipeline-model-parallel-size", ckr__node_int(c, to->pp), ARG, NULL },
+        { "num-layers-per-virtual-pipeline-stage",
+          chunk && to->vp > 1
+              ? ckr__node_int(c, mg->layers / ((int64_t)to->pp * to->vp)) : chunk,
+          ARG, shape },
+        { "context-parallel-size", ckr__node_int(c, to->cp), to->cp > 1 ? MUST : ARG,
+          to->cp != mg->cp ? ranks : NULL },
+        { "expert-model-parallel-size", ckr__node_int(c, to->ep), to->ep > 1 ? MUST : ARG,
+          to->ep != mg->ep ? shape : NULL },
+        { "data-parallel-size", ckr__node_int(c, to->dp), MUST, NULL },
+        { "world-size", ckr__node_int(c, (int64_t)to->tp * to->pp * to->dp * to->cp), MUST, NULL },
+        { "expert-tensor-parallel-size", to->tp != mg->tp ? ckr__node_int(c, to->tp) : NULL, ARG,
+          NULL },
+        { "ckpt-format", format, ARG, files },
+        { "use-distributed-optimizer", to->zero == mg->zero ? NULL : to->zero ? yes : no, MUST,
+          files },
+        { "dist-ckpt-optim-fully-reshardable", reshard ? yes : NULL, ARG,
+          mg->dist && mg->zero ? NULL : files },
+        { "ddp-bucket-size",
+          cut ? ckr__node_int(c, ckr__mg_bucket(mg->args, to->dp * to->cp, 0, 0, 1)) : NULL, 0,
+          files },
+        { "padded-vocab-size", x->padded ? ckr__node_int(c, x->padded) : NULL,
+          x->padded != x->s->padded_vocab ? MUST : ARG, NULL },
+        { "sequence-parallel",
+          to->tp == 1 && ckr__mg_flag(mg->args, "sequence_parallel") ? no : NULL, MUST, NULL },
+        { "virtual-pipeline-model-parallel-size",
+          chunk && to->vp > 1 ? ckr__node_int(c, to->vp) : chunk,
+          to->vp > 1 ? MUST : ARG, NULL },
+        { "num-virtual-stages-per-pipeline-rank", chunk, ARG, NULL },
+        { "decoder-first-pipeline-num-layers", stage, ARG, NULL },
+        { "decoder-last-pipeline-num-layers", stage, ARG, NULL },
+        { "pipeline-model-parallel-layout", stage, ARG, NULL },
+        { "iteration", zero, ARG, NULL },
+        { "consumed-train-samples", zero, MUST, NULL },
+        { "consumed-valid-samples", zero, ARG, NULL },
+        { "skipped-train-samples", zero, ARG, NULL },
+        { "global-batch-size", x->batch ? ckr__node_int(c, x->batch) : NULL, ARG, NULL },
+        { "micro-batch-size", x->batch && x->micro ? ckr__node_int(c, x->micro) : NULL, ARG, NULL },
+        { "bf16", !cast ? NULL : as == CKR_DTYPE_BF16 ? yes : no, MUST, NULL },
+        { "fp16", !cast ? NULL : as == CKR_DTYPE_F16 ? yes : no, MUST, NULL },
+        { "params-dtype", cast ? ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(as)) : NULL, ARG,
+          NULL },
+        { "use-dist-ckpt", !format ? NULL : to->dist ? yes : no, ARG, NULL },
+        { "dist-ckpt-format", format ? ckr__node_str(c, "torch_dist") : NULL, ARG, NULL }
+    };
+    ckr__mg_rows(x, say, rows, sizeof rows / sizeof *rows);
 }
 
 /* The arguments, as the target's run has them. */
 static ckr_result ckr__mg_args(ckr__mg_job *x)
 {
-    ckr__ctx *c = x->c;
-    const ckr__mg *mg = x->mg;
-    const ckr_dtype as = x->t->dtype;
-    const bool cast = as != CKR_DTYPE_NONE, again = (x->t->without & CKR_PROGRESS) != 0,
-               stages = x->vp != mg->vp, other = x->dist != mg->dist;
-    ckr_node *none = ckr__node(c, CKR_NODE_NONE), *yes = ckr__node_bool(c, true),
-             *no = ckr__node_bool(c, false), *zero = ckr__node_int(c, 0);
-    const struct { const char *key; ckr_node *v; bool must, when; } rows[] = {
-        { "tensor_model_parallel_size", ckr__node_int(c, x->tp), true, true },
-        { "pipeline_model_parallel_size", ckr__node_int(c, x->pp), true, true },
-        { "transformer_pipeline_model_parallel_size", ckr__node_int(c, x->pp), false, true },
-        { "expert_model_parallel_size", ckr__node_int(c, x->ep), x->ep > 1, true },
-        { "context_parallel_size", ckr__node_int(c, x->cp), x->cp > 1, true },
-        { "data_parallel_size", ckr__node_int(c, x->dp), true, true },
-        { "world_size", ckr__node_int(c, (int64_t)x->tp * x->pp * x->dp * x->cp), true, true },
-        { "expert_tensor_parallel_size", ckr__node_int(c, x->tp), false, x->tp != mg->tp },
-        { "use_distributed_optimizer", x->zero ? yes : no, true, x->zero != mg->zero },
-        { "padded_vocab_size", ckr__node_int(c, x->padded), x->padded != x->s->padded_vocab,
-          x->padded != 0 },
-        { "sequence_parallel", no, true,
-          x->tp == 1 && ckr__mg_flag(mg->args, "sequence_parallel") },
-        { "virtual_pipeline_model_parallel_size", x->vp > 1 ? ckr__node_int(c, x->vp) : none,
-          x->vp > 1, stages },
-        { "num_layers_per_virtual_pipeline_stage",
-          x->vp > 1 ? ckr__node_int(c, mg->layers / ((int64_t)x->pp * x->vp)) : none, false,
-          stages },
-        { "num_virtual_stages_per_pipeline_rank", none, false, stages },
-        { "decoder_first_pipeline_num_layers", none, false, x->pp != mg->pp },
-        { "decoder_last_pipeline_num_layers", none, false, x->pp != mg->pp },
-        { "pipeline_model_parallel_layout", none, false, x->pp != mg->pp },
-        { "iteration", zero, false, again },
-        { "consumed_train_samples", zero, true, again },
-        { "consumed_valid_samples", zero, false, again },
-        { "skipped_train_samples", zero, false, again },
-        { "global_batch_size", ckr__node_int(c, x->batch), false, x->batch != 0 },
-        { "micro_batch_size", ckr__node_int(c, x->micro), false, x->batch && x->micro },
-        { "bf16", as == CKR_DTYPE_BF16 ? yes : no, true, cast },
-        { "fp16", as == CKR_DTYPE_F16 ? yes : no, true, cast },
-        { "params_dtype", cast ? ckr__mg_dtype_node(c, as) : none, false, cast },
-        { "ckpt_format", ckr__node_str(c, x->dist ? "torch_dist" : "torch"), false, other },
-        { "use_dist_ckpt", x->dist ? yes : no, false, other },
-        { "dist_ckpt_format", ckr__node_str(c, "torch_dist"), false, other },
-        { "dist_ckpt_optim_fully_reshardable", yes, false, x->dist && x->zero }
-    };
-    size_t i;
-    x->args = ckr__dict_copy(c, mg->args);
+    x->args = ckr__dict_copy(x->c, x->mg->args);
     if (x->moved) ckr__mg_schedule_settings(x, false);
-    for (i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].when) ckr__mg_arg(c, x->args, rows[i].key, rows[i].v, rows[i].must);
-    return c->err->code;
+    ckr__mg_settings(x, false);
+    return x->c->err->code;
 }
 
 /* The namespace as an object of the same class. Versions load with weights_only and know their own
    classes only: where one is named, an enum or signal, which no resume reads, becomes its plain
    value. */
-static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
+static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_file *k)
 {
-    const int64_t rank = k->tp + (int64_t)x->tp * x->cp * (k->ep + (int64_t)x->dp * k->pp);
     ckr_node *n, *d = ckr__dict_copy(x->c, x->args);
     uint64_t i;
-    ckr__mg_arg(x->c, d, "rank", ckr__node_int(x->c, rank), false);
+    ckr__mg_arg(x->c, d, "rank", ckr__node_int(x->c, ckr__mg_rank_of(&x->to, k)), false);
     for (i = 0; x->version && i < ckr__dict_n(d); i++) {
         const ckr_node *v = ckr__dict_at(d, i), *plain = NULL;
         if (v->kind != CKR_NODE_OBJECT && v->kind != CKR_NODE_GLOBAL) continue;
@@ -59226,20 +58701,20 @@ static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_rank *k)
         if (plain) d->u.items[2 * i + 1] = (ckr_node *)(uintptr_t)plain;
     }
     n = ckr__node_object(x->c, ckr_node_get(x->mg->root, "args"), d);
-    return n ? ckr__copy_tree(x->c, k->f, n, NULL) : NULL;
+    return n ? ckr__copy_tree(x->c, k->out, n, NULL) : NULL;
 }
 
 /* emit: random states -------------------------------------------------------------- */
 
 /* What a file has of a rank and, where every replica has its own, of its replicas. `dp` is that of
    the first. */
-static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k, uint32_t dp)
+static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_file *k, uint32_t dp)
 {
     const ckr_node *list = ckr_node_get(k->from->root, "rng_state");
     ckr_node *out;
     ckr__rank_streams to = CKR_ZERO;
     uint64_t i;
-    const uint64_t n = ckr_node_is_list(list) && list->count > 1 ? x->dp : 1;
+    const uint64_t n = ckr_node_is_list(list) && list->count > 1 ? x->to.dp : 1;
     if (!ckr_node_is_list(list) || !list->count) return list;
     to.c = x->c;
     to.coming = x->s;
@@ -59247,7 +58722,7 @@ static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k, 
     out = ckr__node(x->c, CKR_NODE_LIST);
     for (i = 0; out && i < n; i++) {
         const ckr_node *old = list->u.items[i % list->count];
-        to.rank = k->tp + x->tp * x->cp * (dp + (uint32_t)i + x->dp * k->pp);
+        to.rank = ckr__mg_number(&x->to, k->tp, k->pp, dp + (uint32_t)i);
         if (!ckr__node_push(x->c, out, ckr_node_is_dict(old) ? ckr__streams_write(&to, old)
                                                              : (ckr_node *)(uintptr_t)old))
             return NULL;
@@ -59255,104 +58730,86 @@ static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_rank *k, 
     return out;
 }
 
-static ckr_node *ckr__mg_random_node(ckr__mg_job *x, const ckr__mg_rank *k)
-{
-    const ckr_node *n = ckr__mg_random_of(x, k, k->ep);
-    return n ? ckr__copy_tree(x->c, k->f, n, NULL) : NULL;
-}
-
 /* emit: files ---------------------------------------------------------------------- */
 
 /* A value under a key of the file that is written anew. *mine: it is one of those. */
-static ckr_node *ckr__mg_value(ckr__mg_job *x, ckr__mg_rank *k, const char *key, bool *mine)
+static ckr_node *ckr__mg_value(ckr__mg_job *x, ckr__mg_file *k, const char *key, bool *mine)
 {
     const bool sched = !strcmp(key, "opt_param_scheduler"),
                no = !x->optimizer || (x->t->without & CKR_SCHEDULE);
     *mine = true;
     if (!strcmp(key, "args")) return ckr__mg_args_node(x, k);
-    if (ckr__word_in("iteration total_iters", key)) return ckr__node_int(x->c, x->iteration);
-    if (!strcmp(key, "optimizer") && !x->optimizer) return NULL;
+    if (ckr__word_in("iteration total_iters", key)) return ckr__node_int(x->c, x->to.iteration);
     if (!strcmp(key, "optimizer"))
-        return ckr__mg_chain(x, k, x->dist, x->dist ? ckr__mg_common_optim : ckr__mg_optim_node);
-    if (x->dist && ckr__word_in("rng_state content_metadata", key)) return NULL;
-    if (!strcmp(key, "rng_state"))
-        return x->t->without & CKR_RNG ? NULL : ckr__mg_random_node(x, k);
+        return x->optimizer ? ckr__mg_chain(x, k, ckr__mg_optim_node) : NULL;
+    if (x->to.dist && ckr__word_in("rng_state content_metadata", key)) return NULL;
+    if (!strcmp(key, "rng_state")) {
+        const ckr_node *n = x->t->without & CKR_RNG ? NULL : ckr__mg_random_of(x, k, k->ep);
+        return n ? ckr__copy_tree(x->c, k->out, n, NULL) : NULL;
+    }
     if ((sched || !strcmp(key, "lr_scheduler")) && (no || x->scheduler))
         return sched && !no ? x->scheduler : NULL;
     *mine = false;
     return NULL;
 }
 
-static void ckr__mg_model_nodes(ckr__mg_job *x, const ckr__mg_rank *k)
-{
-    uint32_t v;
-    for (v = 0; v < x->vp; v++)
-        ckr__node_pair(x->c, k->f->root,
-                       ckr__node_str(x->c, x->vp == 1 ? "model"
-                                                      : ckr__printf(x->c, "model%u", (unsigned)v)),
-                       ckr__mg_chunk_node(x, k, v));
-}
-
 /* A file with the keys of the source's, in its order, each anew or as it was. */
-static void ckr__mg_root_file(ckr__mg_job *x, ckr__mg_rank *k, const char *path)
+static void ckr__mg_root_file(ckr__mg_job *x, ckr__mg_file *k, const char *path)
 {
     const ckr_node *root = k->from->root;
-    bool model = x->dist, mine;
+    bool model = x->to.dist, mine;
     uint64_t i;
-    k->f = ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP);
-    if (!k->f) return;
-    k->f->root = ckr__node(x->c, CKR_NODE_DICT);
+    uint32_t v;
+    k->out = ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP);
+    if (!k->out) return;
+    k->out->root = ckr__node(x->c, CKR_NODE_DICT);
     for (i = 0; i < root->count; i++) {
         const char *key = ckr__dict_key(root, i);
         ckr_node *n = NULL;
         mine = key && ckr__starts(key, "model") && !key[5 + strspn(key + 5, "0123456789")];
-        if (mine && !model) ckr__mg_model_nodes(x, k);
+        for (v = 0; mine && !model && v < x->to.vp; v++) {
+            const char *name = x->to.vp == 1 ? "model" : ckr__printf(x->c, "model%u", (unsigned)v);
+            ckr__node_pair(x->c, k->out->root, ckr__node_str(x->c, name),
+                           ckr__mg_chunk_node(x, k, v));
+        }
         model = model || mine;
         if (key && !mine) n = ckr__mg_value(x, k, key, &mine);
-        if (!mine) n = ckr__copy_tree(x->c, k->f, ckr__dict_at(root, i), NULL);
-        if (n) ckr__node_pair(x->c, k->f->root, root->u.items[2 * i], n);
+        if (!mine) n = ckr__copy_tree(x->c, k->out, ckr__dict_at(root, i), NULL);
+        if (n) ckr__node_pair(x->c, k->out->root, root->u.items[2 * i], n);
     }
 }
 
 /* One rank of the target, and that of the source which is nearest to it. */
-static ckr__mg_rank ckr__mg_rank_at(const ckr__mg_job *x, uint32_t tp, uint32_t pp, uint32_t ep)
+static ckr__mg_file *ckr__mg_rank_at(ckr__mg_job *x, uint32_t tp, uint32_t pp, uint32_t ep)
 {
     const ckr__mg *mg = x->mg;
     const uint64_t p = pp < mg->pp ? pp : mg->pp - 1, e = ep < mg->ep ? ep : mg->ep - 1,
                    t = tp < mg->tp ? tp : mg->tp - 1;
-    ckr__mg_rank k = CKR_ZERO;
-    k.tp = tp;
-    k.pp = pp;
-    k.ep = ep;
-    k.from = mg->files[(p * mg->ep + e) * mg->tp + t];
+    ckr__mg_file *k = ckr__mg_dist_file(&x->to, tp, pp, ep);
+    if (!k) return NULL;
+    k->n_optims = x->to.ep > 1 ? 2 : 1;
+    k->from = mg->files[(p * mg->ep + e) * mg->tp + t];
     return k;
 }
 
 static ckr_result ckr__mg_rank_files(ckr__mg_job *x)
 {
-    const uint32_t n = x->pp * x->ep * x->tp;
-    uint32_t i;
+    const uint32_t n = x->to.pp * x->to.ep * x->to.tp;
+    uint32_t i, v;
     for (i = 0; i < n && !ckr__failed(x->c); i++) {
-        ckr__mg_rank k = ckr__mg_rank_at(x, i % x->tp, i / x->tp / x->ep, i / x->tp % x->ep);
-        const char *rel = ckr__mg_rank_dir(x->c, k.tp, k.pp, k.ep, x->pp > 1, x->ep > 1),
-                   *dir = rel ? ckr__path_join(x->c, x->step, rel) : NULL;
-        if (!dir) break;
-        ckr__mg_root_file(x, &k, ckr__printf(x->c, "%s/model_optim_rng.pt", dir));
-        if (!x->zero || !x->optimizer) continue;
-        k.f = ckr__out_file_add(x->out, ckr__printf(x->c, "%s/distrib_optim.pt", dir),
-                                CKR_FORMAT_TORCH_ZIP);
-        if (k.f) k.f->root = ckr__mg_chain(x, &k, false, ckr__mg_flat_node);
+        const uint32_t tp = i % x->to.tp, stage = i / x->to.tp;
+        ckr__mg_file *k = ckr__mg_rank_at(x, tp, stage / x->to.ep, stage % x->to.ep);
+        const char *dir = k ? ckr__path_join(x->c, x->step, k->rel) : NULL;
+        for (v = 0; k && v < x->to.vp; v++) ckr__mg_dist_entries(&x->to, k, v);
+        for (v = 0; k && v < k->n_optims && x->optimizer; v++) ckr__mg_members(&x->to, k, v);
+        if (ckr__failed(x->c)) break;
+        ckr__mg_root_file(x, k, ckr__printf(x->c, "%s/model_optim_rng.pt", dir));
+        if (!x->to.zero || !x->optimizer) continue;
+        k->out = ckr__out_file_add(x->out, ckr__printf(x->c, "%s/distrib_optim.pt", dir),
+                                   CKR_FORMAT_TORCH_ZIP);
+        if (k->out) k->out->root = ckr__mg_chain(x, k, ckr__mg_flat_node);
     }
     return x->c->err->code;
-}
-
-/* `text` lives as long as the context. */
-static void ckr__mg_text_file(ckr__mg_job *x, const char *path, const char *text)
-{
-    ckr__out_file *f = ckr__out_file_add(x->out, path, CKR_FORMAT_TEXT);
-    if (!f || !text) return;
-    f->text = text;
-    f->n_text = strlen(text);
 }
 
 /* >>megatron.dist.emit -------------------------------------------------------- */
@@ -59360,40 +58817,23 @@ static void ckr__mg_text_file(ckr__mg_job *x, const char *path, const char *text
    optimizer (fully_reshardable), layers stacked, what all ranks share in common.pt, which 0.19
    reads too. Chunks are what the target's ranks hold. */
 
-typedef struct ckr__mg_stack { /* a stored key and slot                                    */
-    ckr__out_item *x;
-    int64_t        layers, experts;        /* 0: no such axis                             */
-} ckr__mg_stack;
-
-typedef struct ckr__mg_dist_job {
-    ckr__mg_job   *x;
-    ckr__dcp_out   w;
-    ckr__map       keys;       /* fqn -> stack                                            */
-    ckr__mg_stack *stacks;
-    uint64_t       n_stacks;
-    bool           numbered, local;
-} ckr__mg_dist_job;
-
 /* Where the entries of one parameter go: its key, and its place along the leading axes. */
 typedef struct ckr__mg_place_of { const char *key; int64_t layer, expert; } ckr__mg_place_of;
 
 /* The stored name of a live one: without its layer and expert, which become axes. NULL: out of
    memory. */
-static const char *ckr__mg_stored(ckr__mg_dist_job *j, const char *name, ckr__mg_place_of *out)
+static const char *ckr__mg_stored(ckr__mg_job *x, const char *name, ckr__mg_place_of *out)
 {
-    static const char *const norms[][2] = {
-        { "input_layernorm.", "self_attention.linear_qkv.layer_norm_" },
-        { "pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_" }
-    };
-    ckr__ctx *c = j->x->c;
+    ckr__ctx *c = x->c;
     int64_t layer = -1, expert = -1;
     size_t digits, i;
     const char *rest = ckr__mg_layer(name, &layer), *p;
-    const int n_head = !rest ? 0 : j->numbered ? (int)(rest - name) + 1 : 15;
+    const int n_head = !rest ? 0 : x->numbered ? (int)(rest - name) + 1 : 15;
     rest = rest ? rest + 1 : name;
-    for (i = 0; j->local && layer >= 0 && rest && i < 2; i++)
-        if (ckr__starts(rest, norms[i][0]))
-            rest = ckr__printf(c, "%s%s", norms[i][1], rest + strlen(norms[i][0]));
+    for (i = 0; x->mg->local && layer >= 0 && rest && i < 2; i++)
+        if (ckr__starts(rest, ckr__mg_norms[i][1]))
+            rest = ckr__printf(c, "%s%s", ckr__mg_norms[i][0],
+                               rest + strlen(ckr__mg_norms[i][1]));
     p = rest ? ckr__mg_expert(rest, &expert, &digits) : NULL;
     if (p && strstr(rest, ".local_experts."))
         rest = ckr__printf(c, "%.*sexperts%s", (int)(strstr(rest, "local_experts.") - rest), rest,
@@ -59402,49 +58842,42 @@ static const char *ckr__mg_stored(ckr__mg_dist_job *j, const char *name, ckr__mg
                                    (int)(strstr(rest, "experts.linear") - rest), rest,
                                    (int)(p - strstr(rest, "linear_fc")),
                                    strstr(rest, "linear_fc"));
-    out->layer = j->numbered ? -1 : layer;
+    out->layer = x->numbered ? -1 : layer;
     out->expert = expert;
     out->key = rest ? ckr__printf(c, "%.*s%s", n_head, name, rest) : NULL;
     return out->key;
 }
 
-/* The item of a key, made when it is new. */
-static ckr__mg_stack *ckr__mg_stack_of(ckr__mg_dist_job *j, const char *fqn, const ckr__mg_put *p,
-                                       const ckr__mg_place_of *at, ckr_dtype dtype)
+/* The item of a key, made when it is new; `lead`: its axes for layers and experts. */
+static ckr__out_item *ckr__mg_stack_of(ckr__mg_job *x, const char *fqn, const ckr__mg_item *t,
+                                       const ckr__mg_place_of *at, uint32_t lead, ckr_dtype dtype)
 {
-    ckr__mg_job *x = j->x;
-    const uint32_t lead = (uint32_t)(at->layer >= 0) + (uint32_t)(at->expert >= 0);
-    ckr__mg_stack *s;
+    ckr__out_item *out;
     int64_t *shape;
     uint64_t k;
-    if (ckr__map_find(&j->keys, fqn, strlen(fqn), &k)) return &j->stacks[k];
-    if (p->item->n_dims + lead > CKR_MAX_DIMS) return NULL;
-    shape = CKR__NEW_N(x->c, int64_t, p->item->n_dims + lead);
-    s = CKR__PUSH(ckr__mg_stack, x->c, j->stacks, j->n_stacks);
-    if (ckr__failed(x->c) || !ckr__map_put(&j->keys, fqn, strlen(fqn), j->n_stacks - 1, NULL))
-        return NULL;
+    if (ckr__map_find(&x->keys, fqn, strlen(fqn), &k)) return x->w.index->items[k];
+    shape = t->n_dims + lead > CKR_MAX_DIMS ? NULL : CKR__NEW_N(x->c, int64_t, t->n_dims + lead);
+    if (!shape) return NULL;
     if (at->layer >= 0) shape[0] = x->mg->layers;
-    if (at->expert >= 0) shape[lead - 1] = x->experts;
-    if (p->item->n_dims) memcpy(shape + lead, p->shape, p->item->n_dims * sizeof *shape);
-    s->layers = at->layer >= 0;
-    s->experts = at->expert >= 0;
-    s->x = ckr__dcp_out_item(&j->w, fqn, NULL, 0, dtype, p->item->n_dims + lead, shape);
-    return s->x ? s : NULL;
+    if (at->expert >= 0) shape[lead - 1] = x->to.experts;
+    if (t->n_dims) memcpy(shape + lead, t->shape, t->n_dims * sizeof *shape);
+    out = ckr__dcp_out_item(&x->w, fqn, NULL, 0, dtype, t->n_dims + lead, shape);
+    return out && ckr__map_put(&x->keys, fqn, strlen(fqn), x->w.index->n_items - 1, NULL) ? out
+                                                                                          : NULL;
 }
 
 /* All chunks of one slot of one parameter: a box for each rank, two of a gated one. */
-static void ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const char *fqn,
+static void ckr__mg_dist_put(ckr__mg_job *x, const ckr__mg_item *t, const char *fqn,
                              const ckr__mg_place_of *at, const ckr__held *slot, ckr_dtype as,
                              const ckr__held *own, bool replica)
 {
-    ckr__mg_job *x = j->x;
-    ckr__mg_stack *s = fqn ? ckr__mg_stack_of(j, fqn, p, at, as) : NULL;
-    const uint32_t lead = s ? (uint32_t)s->layers + (uint32_t)s->experts : 0,
-                   ep = at->expert >= 0 ? (uint32_t)(at->expert / (x->experts / x->ep)) : 0;
+    const uint32_t lead = (uint32_t)(at->layer >= 0) + (uint32_t)(at->expert >= 0),
+                   ep = at->expert < 0 ? 0 : (uint32_t)(at->expert / (x->to.experts / x->to.ep));
+    ckr__out_item *out = fqn ? ckr__mg_stack_of(x, fqn, t, at, lead, as) : NULL;
     int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
-    uint32_t t, i, d;
-    for (t = 0; s && t < (p->item->split.axis < 0 ? 1 : x->tp); t++) {
-        const ckr__block *b = ckr__mg_put_block(x, p, t);
+    uint32_t tp, i, d;
+    for (tp = 0; out && tp < (t->split.axis < 0 ? 1 : x->to.tp); tp++) {
+        const ckr__block *b = ckr__mg_block(x->c, t, x->to.tp, tp);
         for (i = 0; b && i < b->n_pairs; i++) {
             ckr_entry *e;
             ckr__box box;
@@ -59454,11 +58887,9 @@ static void ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const ch
                 start[lead + d] = b->pairs[i].global[d];
                 count[lead + d] = b->pairs[i].count[d];
             }
-            e = ckr__dcp_out_box(&j->w, s->x,
-                                 t + x->tp * x->cp * (ep + x->dp * (p->chunk % x->pp)), start,
-                                 count);
+            e = ckr__dcp_out_box(&x->w, out, ckr__mg_number(&x->to, tp, t->pp, ep), start, count);
             if (!e) return;
-            ckr__mg_bind(x, e, p, slot, ckr__box_block(&box, b->n_dims, start + lead, count + lead),
+            ckr__mg_bind(x, e, t, slot, ckr__box_block(&box, b->n_dims, start + lead, count + lead),
                          replica, 0);
             if (own != slot) ckr__bind_taken_for(e, 0, own->tensor, NULL);
         }
@@ -59466,42 +58897,41 @@ static void ckr__mg_dist_put(ckr__mg_dist_job *j, const ckr__mg_put *p, const ch
 }
 
 /* A parameter or buffer, and its master and moments, each under its key. */
-static void ckr__mg_dist_item_out(ckr__mg_dist_job *j, const ckr__mg_put *p)
+static void ckr__mg_dist_item_out(ckr__mg_job *x, const ckr__mg_item *t)
 {
-    ckr__mg_job *x = j->x;
-    const ckr__held *own = ckr__held_slot(p->item->slots, "param"), *from, *s;
-    const bool master = ckr__held_slot(p->item->slots, "master") != NULL;
+    const ckr__held *own = ckr__held_slot(t->slots, "param"), *from, *s;
+    const bool master = ckr__held_slot(t->slots, "master") != NULL;
     ckr__mg_place_of at;
     ckr_dtype as;
-    if (!own) ckr__mg_bad(x->mg, x->mg->dir, p->item->name, "its elements");
-    if (!own || !ckr__mg_stored(j, p->item->name, &at)) return;
-    as = ckr__held_cast(own, p->item->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE, &from);
-    ckr__mg_dist_put(j, p, at.key, &at, from, as, own, false);
-    for (s = p->item->slots; s && x->optimizer && p->klass != UINT64_MAX; s = s->next) {
+    if (!own) ckr__mg_bad(&x->to, x->mg->dir, t->name, "its elements");
+    if (!own || !ckr__mg_stored(x, t->name, &at)) return;
+    as = ckr__held_cast(own, t->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE, &from);
+    ckr__mg_dist_put(x, t, at.key, &at, from, as, own, false);
+    for (s = t->slots; s && x->optimizer && t->group != CKR__MG_NONE; s = s->next) {
         const char *slot = s->tensor->slot;
-        if (s->alone || (s == own && (!x->zero || master))) continue;
-        if (s == own || !strcmp(slot, "master")) slot = x->zero ? "param" : "fp32_param";
-        ckr__mg_dist_put(j, p, ckr__printf(x->c, "optimizer.state.%s.%s", slot, at.key), &at, s,
+        if (s->alone || (s == own && (!x->to.zero || master))) continue;
+        if (s == own || !strcmp(slot, "master")) slot = x->to.zero ? "param" : "fp32_param";
+        ckr__mg_dist_put(x, t, ckr__printf(x->c, "optimizer.state.%s.%s", slot, at.key), &at, s,
                          s->tensor->dtype, s, s == own);
     }
 }
 
-static void ckr__mg_dist_object_out(ckr__mg_dist_job *j, const char *fqn, const ckr_node *n)
+static void ckr__mg_dist_object_out(ckr__mg_job *x, const char *fqn, const ckr_node *n)
 {
-    ckr_node *list = ckr__node(j->x->c, CKR_NODE_LIST);
-    ckr__node_push(j->x->c, list, (ckr_node *)(uintptr_t)n);
-    if (fqn && list) ckr__dcp_out_object(&j->w, fqn, NULL, 0, list);
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    ckr__node_push(x->c, list, (ckr_node *)(uintptr_t)n);
+    if (fqn && list) ckr__dcp_out_object(&x->w, fqn, NULL, 0, list);
 }
 
-static void ckr__mg_dist_extra_out(ckr__mg_dist_job *j, const ckr__mg_item *t)
+static void ckr__mg_dist_extra_out(ckr__mg_job *x, const ckr__mg_item *t)
 {
-    ckr__ctx *c = j->x->c;
-    const long long layers = j->x->mg->layers, experts = j->x->experts;
+    ckr__ctx *c = x->c;
+    const long long layers = x->mg->layers, experts = x->to.experts;
     const ckr_node *n = t->extra ? t->extra[0] : NULL;
     ckr__mg_place_of at;
     const char *fqn;
     if (!ckr__mg_ends(t->name, "._extra_state") || ckr__starts(t->name, "output_layer.") ||
-        !ckr__mg_stored(j, t->name, &at))
+        !ckr__mg_stored(x, t->name, &at))
         return;
     if (at.layer >= 0 && at.expert >= 0)
         fqn = ckr__printf(c, "%s/shard_%lld.%lld_%lld.%lld", at.key, (long long)at.layer,
@@ -59509,28 +58939,27 @@ static void ckr__mg_dist_extra_out(ckr__mg_dist_job *j, const ckr__mg_item *t)
     else if (at.layer >= 0)
         fqn = ckr__printf(c, "%s/shard_%lld_%lld", at.key, (long long)at.layer, layers);
     else fqn = ckr__printf(c, "%s/shard_0_1", at.key);
-    ckr__mg_dist_object_out(j, fqn, n ? n : ckr__node(c, CKR_NODE_NONE));
+    ckr__mg_dist_object_out(x, fqn, n ? n : ckr__node(c, CKR_NODE_NONE));
 }
 
 /* One object for each pipeline and tensor parallel rank. With expert parallelism 0.16 wants one for
    each data parallel rank instead; other versions pass over what they do not ask for. */
-static void ckr__mg_dist_random_out(ckr__mg_dist_job *j)
+static void ckr__mg_dist_random_out(ckr__mg_job *x)
 {
-    ckr__mg_job *x = j->x;
-    const bool each = x->ep > 1 && (!x->version || x->version == 16);
-    const unsigned n_dp = each ? x->dp : 1, pp = x->pp, tp = x->tp;
+    const bool each = x->to.ep > 1 && (!x->version || x->version == 16);
+    const unsigned n_dp = each ? x->to.dp : 1, pp = x->to.pp, tp = x->to.tp;
     unsigned i;
     for (i = 0; i < pp * tp * n_dp; i++) {
         const unsigned p = i / n_dp / tp, t = i / n_dp % tp, d = i % n_dp;
-        const ckr__mg_rank k = ckr__mg_rank_at(x, t, p, d % x->ep);
-        const ckr_node *n = ckr__mg_random_of(x, &k, d);
+        const ckr__mg_file *k = ckr__mg_rank_at(x, t, p, d % x->to.ep);
+        const ckr_node *n = k ? ckr__mg_random_of(x, k, d) : NULL;
         if (!n) return;
         if (each)
-            ckr__mg_dist_object_out(j, ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u", p, t,
+            ckr__mg_dist_object_out(x, ckr__printf(x->c, "rng_state/shard_%u.%u.%u_%u.%u.%u", p, t,
                                                    d, pp, tp, n_dp), n);
         if (d == 0 && (!each || x->version != 16))
             ckr__mg_dist_object_out(
-                j, ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", p, t, pp, tp), n);
+                x, ckr__printf(x->c, "rng_state/shard_%u.%u_%u.%u", p, t, pp, tp), n);
     }
 }
 
@@ -59538,46 +58967,47 @@ static void ckr__mg_dist_random_out(ckr__mg_dist_job *j)
 static void ckr__mg_common_file(ckr__mg_job *x)
 {
     ckr__ctx *c = x->c;
-    ckr__mg_rank k = ckr__mg_rank_at(x, 0, 0, 0);
+    ckr__mg_file *k = ckr__mg_rank_at(x, 0, 0, 0);
     ckr_node *d = ckr__node(c, CKR_NODE_DICT), *no = ckr__node_bool(c, false);
-    if (x->zero) {
+    uint64_t i;
+    if (x->to.zero) {
         ckr__node_set(c, d, "distrib_optim_sharding_type", ckr__node_str(c, "fully_reshardable"));
         ckr__node_set(c, d, "distrib_optim_fully_reshardable_mem_efficient", no);
     }
     ckr__node_set(c, d, "singleton_local_shards", no);
     ckr__node_set(c, d, "chained_optim_avoid_prefix", ckr__node_bool(c, true));
-    ckr__mg_root_file(x, &k, ckr__printf(c, "%s/common.pt", x->step));
-    if (k.f) ckr__node_set(c, k.f->root, "content_metadata", d);
+    if (!k) return;
+    for (i = 0; i < x->to.n_items; i++)
+        CKR__PUSH(ckr__mg_entry, c, k->entries[0], k->n_entries[0])->item = x->to.items[i];
+    for (i = 0; i < k->n_optims; i++) ckr__mg_members(&x->to, k, i);
+    ckr__mg_root_file(x, k, ckr__printf(c, "%s/common.pt", x->step));
+    if (k->out) ckr__node_set(c, k->out->root, "content_metadata", d);
 }
 
 /* Layers have numbers in their names (`numbered`) where they differ from each other. */
 static ckr_result ckr__mg_dist_emit(ckr__mg_job *x)
 {
+    static const char json[] =
+        "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
+        "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
     const ckr_node *args = x->mg->args, *freq = ckr_node_get(args, "moe_layer_freq");
-    const char *dir = ckr__printf(x->c, "%s/", x->step),
-               *impl = ckr_node_str(ckr_node_get(args, "transformer_impl"));
-    ckr__mg_dist_job j = CKR_ZERO;
+    const char *dir = ckr__printf(x->c, "%s/", x->step);
     uint64_t i;
     int64_t v = 1;
-    j.x = x;
-    j.keys.c = x->c;
-    j.local = impl && !strcmp(impl, "local");
-    j.numbered = ckr__mg_flag(args, "hetereogenous_dist_checkpoint") ||
+    x->keys.c = x->c;
+    x->numbered = ckr__mg_flag(args, "hetereogenous_dist_checkpoint") ||
                  (freq && freq->kind != CKR_NODE_NONE && !(ckr_node_i64(freq, &v) && v <= 1));
-    if (!dir ||
-        ckr__dcp_out_init(&j.w, x->c, x->out, x->tp * x->pp * x->dp * x->cp, dir) != CKR_OK)
-        return ckr__oom(x->c);
+    ckr__dcp_out_init(&x->w, x->c, x->out, x->to.tp * x->to.pp * x->to.dp * x->to.cp, dir);
+    if (ckr__failed(x->c)) return x->c->err->code;
     ckr__mg_common_file(x);
-    for (i = 0; i < x->n_puts && !ckr__failed(x->c); i++)
-        if (x->puts[i].item->kind == CKR__MG_EXTRA) ckr__mg_dist_extra_out(&j, x->puts[i].item);
-        else ckr__mg_dist_item_out(&j, &x->puts[i]);
-    if (!(x->t->without & CKR_RNG)) ckr__mg_dist_random_out(&j);
-    ckr__map_free(&j.keys);
-    if (!ckr__failed(x->c)) ckr__dcp_out_end(&j.w);
-    ckr__mg_text_file(x, ckr__printf(x->c, "%s/metadata.json", x->step),
-                      "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
-                      "\"common_backend\": \"torch\", \"common_backend_version\": 1}");
-    return x->c->err->code;
+    for (i = 0; i < x->to.n_items && !ckr__failed(x->c); i++)
+        if (x->to.items[i]->kind == CKR__MG_EXTRA) ckr__mg_dist_extra_out(x, x->to.items[i]);
+        else ckr__mg_dist_item_out(x, x->to.items[i]);
+    if (!(x->t->without & CKR_RNG)) ckr__mg_dist_random_out(x);
+    ckr__map_free(&x->keys);
+    if (!ckr__failed(x->c)) ckr__dcp_out_end(&x->w);
+    return ckr__out_text(x->out, ckr__printf(x->c, "%s/metadata.json", x->step), json,
+                         sizeof json - 1);
 }
 
 /* emit: report --------------------------------------------------------------------- */
@@ -59586,13 +59016,13 @@ static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg;
     ckr__say_sizes(x->c, "tp pp", &mg->s->topology, &x->t->topology);
-    if (x->vp != mg->vp)
-        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "vpp", mg->vp, x->vp,
+    if (x->to.vp != mg->vp)
+        ckr__say_int(x->c, "CKR_W_TOPOLOGY", CKR_CHANGED, "vpp", mg->vp, x->to.vp,
                      "pipeline stages are not interleaved", NULL);
     ckr__say_sizes(x->c, "ep dp cp zero", &mg->s->topology, &x->t->topology);
-    if (x->dist != mg->dist)
+    if (x->to.dist != mg->dist)
         ckr__say(x->c, "CKR_W_VARIANT", CKR_CHANGED, "variant", mg->dist ? "torch_dist" : "torch",
-                 x->dist ? "torch_dist" : "torch", "asked for", NULL);
+                 x->to.dist ? "torch_dist" : "torch", "asked for", NULL);
     return x->c->err->code;
 }
 
@@ -59606,7 +59036,7 @@ static void ckr__mg_say_batch(ckr__mg_job *x)
         ckr__mg_opt(x, "micro-batch-size", ckr__node_int(x->c, x->micro),
                     "Megatron-LM stops: the global batch is no multiple of the micro batch times "
                     "the data-parallel size");
-    if (changed || x->micro * x->dp != x->batch)
+    if (changed || x->micro * x->to.dp != x->batch)
         ckr__setting(x->out, "command line", "--global-batch-size", now,
                      changed ? ckr_node_get(x->mg->args, "global_batch_size") : NULL, true,
                      changed ? ckr__mg_curve_why
@@ -59614,59 +59044,41 @@ static void ckr__mg_say_batch(ckr__mg_job *x)
                                "size: another one, and the LR's clock with it");
 }
 
-/* Of the options only the bucket size decides about what lies where in a file. */
-static ckr_result ckr__mg_say_buckets(ckr__mg_job *x)
+/* What is not written, and how the optimizer's buffers are cut: of the options only the bucket size
+   decides about what lies where in a file. */
+static ckr_result ckr__mg_say_files(ckr__mg_job *x)
 {
-    const bool cut = ckr__mg_flag(x->args, "overlap_grad_reduce");
+    const ckr_state *s = x->mg->s;
     char now[24] = "one bucket";
-    if (x->dist || !x->zero || !x->optimizer) return CKR_OK;
-    if (cut)
+    uint64_t i, n = 0;
+    for (i = 0; i < s->n_leftovers; i++) n += s->leftovers[i].node == NULL;
+    if (n)
+        ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "files", (int64_t)n, 0,
+                     "files beside the ranks' directories are not written", NULL);
+    if (x->to.dist || !x->to.zero || !x->optimizer) return x->c->err->code;
+    if (ckr__mg_flag(x->args, "overlap_grad_reduce"))
         ckr__format(now, sizeof now, "%lld",
-                    (long long)ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1));
+                    (long long)ckr__mg_bucket(x->args, x->to.dp * x->to.cp, 0, 0, 1));
     return ckr__say(x->c, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
                     "laid out for the buckets of the options that the run has, as Megatron-LM "
                     "itself does; files of --variant torch_dist are for any", NULL);
 }
 
 /* The options with which unpatched Megatron uses what was written, where they are others. */
-static void ckr__mg_options(ckr__mg_job *x)
+static ckr_result ckr__mg_options(ckr__mg_job *x)
 {
-    static const char shape[] = "Megatron-LM stops: the files are those of another topology",
-                      files[] = "Megatron-LM does not find or load the optimizer's files",
-                      cast[] = "Megatron-LM trains in the precision of its options, whatever the "
+    static const char cast[] = "Megatron-LM trains in the precision of its options, whatever the "
                                "parameters' is in the files";
     ckr__ctx *c = x->c;
-    const ckr__mg *mg = x->mg;
     const ckr_dtype as = x->t->dtype;
-    const int64_t known = ckr__mg_logical(mg),
-                  more = known - ckr__mg_size(mg->args, "vocab_size", 0);
-    const bool layers = x->vp > 1 || ckr__has(mg->args, "num_layers_per_virtual_pipeline_stage");
+    const int64_t known = ckr__mg_logical(x->mg),
+                  more = known - ckr__mg_size(x->mg->args, "vocab_size", 0);
     ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false);
-    const struct { const char *name; const ckr_node *v; bool when; const char *why; } rows[] = {
-        { "tensor-model-parallel-size", ckr__node_int(c, x->tp), true, shape },
-        { "pipeline-model-parallel-size", ckr__node_int(c, x->pp), true, shape },
-        { "num-layers-per-virtual-pipeline-stage",
-          x->vp > 1 ? ckr__node_int(c, mg->layers / ((int64_t)x->pp * x->vp)) : no,
-          layers && x->vp != mg->vp, shape },
-        { "context-parallel-size", ckr__node_int(c, x->cp), x->cp != mg->cp,
-          "the ranks share the batch otherwise: random states and the optimizer's parts are other "
-          "ranks'" },
-        { "expert-model-parallel-size", ckr__node_int(c, x->ep), x->ep != mg->ep, shape },
-        { "ckpt-format", ckr__node_str(c, x->dist ? "torch_dist" : "torch"), x->dist != mg->dist,
-          files },
-        { "use-distributed-optimizer", x->zero ? yes : no, x->zero != mg->zero, files },
-        { "dist-ckpt-optim-fully-reshardable", yes, x->dist && x->zero && !(mg->dist && mg->zero),
-          files },
-        { "ddp-bucket-size",
-          ckr__node_int(c, ckr__mg_bucket(x->args, x->dp * x->cp, 0, 0, 1)),
-          !x->dist && x->zero && ckr__mg_flag(x->args, "overlap_grad_reduce"), files }
-    };
-    size_t i;
-    for (i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].when) ckr__mg_opt(x, rows[i].name, rows[i].v, rows[i].why);
-    if (!x->optimizer && !x->release)
-        ckr__setting(x->out, "command line", "--no-load-optim", yes, NULL, true, files);
-    if ((x->t->without & CKR_RNG) && !x->release)
+    ckr__mg_settings(x, true);
+    if (!x->optimizer && !x->to.release)
+        ckr__setting(x->out, "command line", "--no-load-optim", yes, NULL, true,
+                     "Megatron-LM does not find or load the optimizer's files");
+    if ((x->t->without & CKR_RNG) && !x->to.release)
         ckr__setting(x->out, "command line", "--no-load-rng", yes, NULL, true,
                      "Megatron-LM stops: the files hold no random states");
     ckr__mg_say_batch(x);
@@ -59679,15 +59091,7 @@ static void ckr__mg_options(ckr__mg_job *x)
         ckr__mg_opt(x, "fp16", as == CKR_DTYPE_F16 ? yes : no, cast);
     }
     if (x->moved) ckr__mg_schedule_settings(x, true);
-}
-
-static ckr_result ckr__mg_say_leftovers(ckr__mg_job *x)
-{
-    uint64_t i, n = 0;
-    for (i = 0; i < x->mg->s->n_leftovers; i++) n += x->mg->s->leftovers[i].node == NULL;
-    if (!n) return CKR_OK;
-    return ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "files", (int64_t)n, 0,
-                        "files beside the ranks' directories are not written", NULL);
+    return c->err->code;
 }
 
 /* What the optimizer of the target is: fused ones count their updates in the group, torch's own
@@ -59697,10 +59101,12 @@ static ckr_result ckr__mg_say_leftovers(ckr__mg_job *x)
 static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
 {
     bool scalar = false, torch = false, uncounted = false;
+    ckr_dtype dtype = CKR_DTYPE_NONE;
     uint64_t i;
-    for (i = 0; i < x->n_puts; i++) {
-        const ckr__mg_item *t = x->puts[i].item;
+    for (i = 0; i < x->to.n_items; i++) {
+        const ckr__mg_item *t = x->to.items[i];
         const ckr__held *s = ckr__held_slot(t->slots, "step");
+        if (t->kind == CKR__MG_PARAM) dtype = t->dtype;
         if (ckr__held_slot(t->slots, "master")) x->half = true;
         if (s && s->tensor->dtype != CKR_DTYPE_I64) scalar = true;
         if (ckr__held_slot(t->slots, "exp_avg") && t->step != t->step) uncounted = true;
@@ -59708,20 +59114,25 @@ static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
     for (i = 0; i < x->s->n_groups; i++)
         torch = torch || ckr_node_get(x->s->groups[i].hyper, "amsgrad");
     x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
-    x->fused = x->zero || !scalar;
-    x->counts = torch && !x->zero && !scalar;
+    x->fused = x->to.zero || !scalar;
+    x->counts = torch && !x->to.zero && !scalar;
     x->counted = uncounted && x->optimizer ? (double)x->mg->iteration : ckr__nan();
     if (uncounted && x->optimizer)
         ckr__say(x->c, "CKR_MEGATRON_STEP", CKR_APPROX, "step", NULL,
                  ckr__printf(x->c, "%lld", (long long)x->mg->iteration),
                  "no file tells how many updates the optimizer has made: it is taken to be the "
                  "iteration, updates that were skipped among them", NULL);
-    if (x->optimizer && x->zero && (scalar || torch))
+    if (x->optimizer && x->to.zero && (scalar || torch))
         ckr__say(x->c, "CKR_MEGATRON_ADAM", x->mg->zero ? CKR_EXACT : CKR_CHANGED, "step",
                  scalar ? "one per parameter" : NULL, "one per group",
                  "the distributed optimizer counts updates in the group, as Apex and Transformer "
                  "Engine do: it cannot load torch's own",
                  "--zero 0, where neither of them is installed");
+    if (x->optimizer && x->t->dtype != CKR_DTYPE_NONE && x->t->dtype != dtype)
+        ckr__say(x->c, "CKR_E_DTYPE_OPTIMIZER", CKR_ERROR, "dtype",
+                 ckr_dtype_name(dtype), ckr_dtype_name(x->t->dtype),
+                 "another dtype is another optimizer class, which loads no other's state",
+                 "--mode transfer, or leave --dtype out");
     return x->c->err->code;
 }
 
@@ -59745,114 +59156,103 @@ static int64_t ckr__mg_version(const char *s)
     return v >= CKR__MG_OLDEST && v <= CKR__MG_NEWEST ? v : -1;
 }
 
-static ckr_result ckr__mg_version_unknown(ckr__mg_job *x)
-{
-    return ckr__remedy(x->c->err,
-                       ckr__fail(x->c->err, CKR_ITEM_MEGATRON_NO_VERSION, NULL, CKR_NO_OFFSET,
-                                 "to_version", "%.60s; 0.%d to 0.%d or main was expected",
-                                 x->t->to_version, CKR__MG_OLDEST, CKR__MG_NEWEST),
-                       "leave --to-version out: what is written then loads in 0.15 and later");
-}
-
 /* What the version that was named does not load: entries, each with another way. */
 static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
 {
     const bool optimizer = !(x->t->without & CKR_OPTIMIZER) && x->mg->s->n_groups > 0,
-               decoupled = ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0;
-    const char *what = NULL, *why = NULL, *how = NULL;
-    ckr_result e = CKR_OK;
-    if (x->version < 0) return ckr__mg_version_unknown(x);
-    if (x->version && x->version < 15 && x->dist && x->zero && optimizer) {
-        what = "variant";
-        why = "versions before 0.15 read the distributed optimizer from flattened tensors only, "
-              "which are not written";
-        how = "--variant torch";
-    } else if (x->version && x->version < 8 && x->dist) {
-        what = "variant";
-        why = "versions before 0.8 do not have torch_dist as it is written";
-        how = "--variant torch";
-    } else if (x->version && x->version < 8 && x->zero && optimizer) {
-        what = "zero";
-        why = "versions before 0.8 lay the distributed optimizer's buffer out otherwise: without "
-              "gaps, or bucket by bucket";
-        how = "--zero 0";
-    }
-    if (what)
-        e = ckr__say(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, what,
-                     x->dist ? "torch_dist" : "torch", x->t->to_version, why, how);
-    if (e == CKR_OK && decoupled && optimizer)
-        e = ckr__say(x->c, "CKR_MEGATRON_DECOUPLED",
-                     x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED, "decoupled LR",
-                     NULL, x->t->to_version,
-                     "two groups that differ in their bounds only: 0.16 to 0.18 know groups by "
-                     "other keys and load no such state, not even their own; 0.15 and older and "
-                     "0.19 do", "--to-version names the coming run's");
-    return e;
+               zero = x->to.zero && optimizer;
+    const struct { int64_t before; bool when; const char *what, *why, *how; } rows[] = {
+        { 15, x->to.dist && zero, "variant",
+          "versions before 0.15 read the distributed optimizer from flattened tensors only, which "
+          "are not written", "--variant torch" },
+        { 8, x->to.dist, "variant", "versions before 0.8 do not have torch_dist as it is written",
+          "--variant torch" },
+        { 8, zero, "zero",
+          "versions before 0.8 lay the distributed optimizer's buffer out otherwise: without gaps, "
+          "or bucket by bucket", "--zero 0" }
+    };
+    size_t i;
+    if (x->version < 0)
+        return ckr__remedy(x->c->err,
+                           ckr__fail(x->c->err, CKR_ITEM_MEGATRON_NO_VERSION, NULL, CKR_NO_OFFSET,
+                                     "to_version", "%.60s; 0.%d to 0.%d or main was expected",
+                                     x->t->to_version, CKR__MG_OLDEST, CKR__MG_NEWEST),
+                           "leave --to-version out: what is written then loads in 0.15 and later");
+    for (i = 0; i < 3; i++) if (x->version < rows[i].before && rows[i].when) break;
+    if (x->version && i < 3)
+        ckr__say(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, rows[i].what,
+                 x->to.dist ? "torch_dist" : "torch", x->t->to_version, rows[i].why, rows[i].how);
+    if (optimizer && ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0)
+        ckr__say(x->c, "CKR_MEGATRON_DECOUPLED",
+                 x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED, "decoupled LR",
+                 NULL, x->t->to_version,
+                 "two groups that differ in their bounds only: 0.16 to 0.18 know groups by other "
+                 "keys and load no such state, not even their own; 0.15 and older and 0.19 do",
+                 "--to-version names the coming run's");
+    return x->c->err->code;
 }
 
-static ckr_result ckr__mg_emit_all(ckr__mg_job *x)
+/* The ranks' files, or those of torch_dist, and the tracker. */
+static ckr_result ckr__mg_files(ckr__mg_job *x)
 {
-    ckr_result e = ckr__mg_allowed_version(x);
-    if (e == CKR_OK) e = ckr__mg_allowed(x);
-    if (e == CKR_OK) e = ckr__mg_defective(x);
-    if (e == CKR_OK) e = ckr__mg_schedule_plan(x);
-    if (e == CKR_OK) e = ckr__mg_stages(x);
-    if (e != CKR_OK || x->c->refused) return e;
-    e = ckr__mg_padding(x);
-    if (e == CKR_OK) e = ckr__mg_puts(x);
-    if (e == CKR_OK && !x->c->refused) e = ckr__mg_classes(x);
-    if (e == CKR_OK && !x->c->refused) e = ckr__mg_optimizer_kind(x);
-    if (e == CKR_OK && !x->c->refused && x->t->dtype != CKR_DTYPE_NONE && x->optimizer &&
-        x->t->dtype != x->mg->embedding_dtype)
-        e = ckr__say(x->c, "CKR_E_DTYPE_OPTIMIZER", CKR_ERROR, "dtype",
-                     ckr_dtype_name(x->mg->embedding_dtype), ckr_dtype_name(x->t->dtype),
-                     "another dtype is another optimizer class, which loads no other's state",
-                     "--mode transfer, or leave --dtype out");
-    if (e == CKR_OK && !x->c->refused) e = ckr__mg_batch(x);
-    if (e == CKR_OK && !x->c->refused) e = ckr__mg_args(x);
-    if (e != CKR_OK || x->c->refused) return e;
-    e = ckr__mg_say_topology(x);
-    if (e == CKR_OK) e = x->dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x);
-    if (e == CKR_OK)
-        ckr__mg_text_file(x, CKR__MG_TRACKER,
-                          x->release ? x->step
-                                     : ckr__printf(x->c, "%lld", (long long)x->iteration));
-    if (e == CKR_OK) e = ckr__mg_say_leftovers(x);
-    if (e == CKR_OK) e = ckr__mg_say_buckets(x);
-    if (e == CKR_OK) ckr__mg_options(x);
+    const char *text = x->to.release ? x->step
+                                     : ckr__printf(x->c, "%lld", (long long)x->to.iteration);
+    if (!text || (x->to.dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x)) != CKR_OK)
+        return x->c->err->code;
+    ckr__out_text(x->out, CKR__MG_TRACKER, text, strlen(text));
     if (x->s->vocab > 0 || x->t->vocab > 0) {
         x->out->vocab = x->vocab;
         x->out->padded_vocab = x->padded;
     }
-    return e == CKR_OK ? x->c->err->code : e;
+    return x->c->err->code;
 }
+
+/* `clean`: not after anything was refused. */
+static const struct { ckr_result (*fn)(ckr__mg_job *x); bool clean; } ckr__mg_emits[] = {
+    { ckr__mg_allowed_version, false }, { ckr__mg_allowed, false },
+    { ckr__mg_defective, false },       { ckr__mg_schedule_plan, false },
+    { ckr__mg_stages, false },          { ckr__mg_padding, true },
+    { ckr__mg_items, false },           { ckr__mg_classes, true },
+    { ckr__mg_optimizer_kind, true },   { ckr__mg_batch, true },
+    { ckr__mg_args, true },             { ckr__mg_say_topology, true },
+    { ckr__mg_files, true },            { ckr__mg_say_files, true },
+    { ckr__mg_options, true }
+};
+
 
 static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
+    const ckr__mg *mg = (const ckr__mg *)s->dialect_data;
     ckr__mg_job x = CKR_ZERO;
-    const ckr__mg *mg;
-    uint64_t i;
+    ckr__mg *to = &x.to;
+    size_t k;
     x.c = c;
     x.s = s;
     x.t = t;
     x.out = out;
-    x.mg = mg = (const ckr__mg *)s->dialect_data;
-    x.tp = t->topology.tp;
-    x.pp = t->topology.pp;
-    x.ep = t->topology.ep;
-    x.dp = t->topology.dp;
-    x.cp = t->topology.cp;
-    x.vp = t->vpp ? t->vpp : x.pp == mg->pp ? mg->vp : 1;
-    x.zero = t->topology.zero > 0;
-    x.dist = t->variant && *t->variant ? !strcmp(t->variant, "torch_dist") : mg->dist;
+    x.mg = mg;
+    *to = *mg;
+    to->c = c;
+    to->tp = t->topology.tp;
+    to->pp = t->topology.pp;
+    to->ep = t->topology.ep;
+    to->dp = t->topology.dp;
+    to->cp = t->topology.cp;
+    to->vp = t->vpp ? t->vpp : to->pp == mg->pp ? mg->vp : 1;
+    to->zero = t->topology.zero > 0;
+    to->dist = t->variant && *t->variant ? !strcmp(t->variant, "torch_dist") : mg->dist;
+    if (t->without & CKR_PROGRESS) {
+        to->iteration = 0;
+        to->release = true;
+    }
     x.version = ckr__mg_version(t->to_version);
-    x.iteration = t->without & CKR_PROGRESS ? 0 : mg->iteration;
-    x.release = mg->release || (t->without & CKR_PROGRESS);
-    x.step = x.release ? "release" : ckr__printf(c, "iter_%07lld", (long long)x.iteration);
+    x.step = to->release ? "release" : ckr__printf(c, "iter_%07lld", (long long)to->iteration);
     if (!x.step) return c->err->code;
-    for (i = 0; i < mg->n_items; i++)
-        if (mg->items[i]->expert >= x.experts) x.experts = mg->items[i]->expert + 1;
-    return ckr__mg_emit_all(&x);
+    for (k = 0; k < sizeof ckr__mg_emits / sizeof *ckr__mg_emits && !ckr__failed(c); k++) {
+        if (ckr__mg_emits[k].clean && c->refused) break;
+        ckr__mg_emits[k].fn(&x);
+    }
+    return c->err->code;
 }
 
 /* Optimizer state that was written wrong: what mends it writes Megatron's own files. */
