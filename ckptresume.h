@@ -36904,9 +36904,9 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
 /* A model and its optimizer that FSDP has cut over ranks, each with files of its own. Parameters
    are parts of global tensors (>>torch.dist), and so are FSDP2's moments. FSDP1's optimizer knows
    units instead: what no wrapped layer holds, and each wrapped layer, is one vector, cut in equal
-   parts, with zeros behind its end. With use_orig_params it stores what of each parameter lies in the
-   rank's part, and in the vector each begins at a multiple of 16 bytes. No file names the units:
-   the names tell which layers there are, and the sizes of what is stored prove it.
+   parts, with zeros behind its end. With use_orig_params it stores what of each parameter lies in
+   the rank's part, and in the vector each begins at a multiple of 16 bytes. No file names the
+   units: the names tell which layers there are, and the sizes of what is stored prove it.
 
    To read: a ckr__fsdp, zeroed, with c, s, dir, head, n_ranks, and of each rank its state dicts
    with the paths of their files; then ckr__fsdp_read. It has the tensors, ties and groups of the

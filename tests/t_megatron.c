@@ -1145,6 +1145,13 @@ static void distributed(void)
     memio_put(&disk, "w/y/latest_checkpointed_iteration.txt", "5", 1);
     opens_as("w/y", CKR_ITEM_MEGATRON_TRACKER);
     memio_remove(&disk, "w/y");
+    memio_load(&disk, DATA "/v015_tp2/ckpt", "w/y");   /* expert layers cut in another way     */
+    memio_load(&disk, DATA, "w/data");
+    moved("w/data/ep2_common.pt", "w/y/iter_0000006/common.pt");
+    CHECK_INT(open_as("w/y", &c, &e), CKR_E_UNSUPPORTED);
+    CHECK_STR(e.where, "args/expert_tensor_parallel_size");
+    memio_remove(&disk, "w/y");
+    memio_remove(&disk, "w/data");
 }
 
 /* "--a-b V ...": each as the plan's settings say it, or as the saved run had it. */

@@ -674,6 +674,25 @@ static void config_lines(const char *end)
     free(p);
 }
 
+/* A file of a layer without a path below it: its other rank's is missed, and nothing else. */
+static void layer_without_path(void)
+{
+    static const char layer[] = EDITED "/13/model/model/decoder/model_1_pp-rank-0-of-1_tp-rank-0-of-2"
+                                       ".safetensors";
+    ckr_env env;
+    ckr_open_desc d = in_memory(&env);
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    size_t i;
+    load_edited("tp2_pp1_dp1");
+    for (i = 0; i < mem.n; i++)
+        if (strstr(mem.files[i]->path, "tp-rank-0-of-2.safetensors")) break;
+    if (!CHECK(i < mem.n)) return;
+    memio_put(&mem, layer, mem.files[i]->data, (size_t)mem.files[i]->size);
+    CHECK(ckr_ckpt_open(EDITED, &d, &c, &e) != CKR_OK && strstr(e.file, "tp-rank-1-of-2"));
+    ckr_ckpt_close(c);
+}
+
 /* In lines each value is changed where it stands; anything else is written anew, whole. */
 static void config_forms(void)
 {
@@ -947,6 +966,7 @@ int main(int argc, char **argv)
     RUN(exports);
     RUN(checks_and_differences);
     RUN(boxes);
+    RUN(layer_without_path);
     RUN(config_forms);
     RUN(config_lookalikes);
     RUN(config_aliases);
