@@ -1540,6 +1540,22 @@ extern "C" {
 #  endif
 #endif
 
+/* Around what the prologue calls cold. */
+#if defined(CKR__COLD_GCC)
+#  define CKR__COLD                                                                                \
+    _Pragma("GCC push_options")                                                                    \
+    _Pragma("GCC optimize(\"O1\", \"no-tree-pta\", \"no-tree-dominator-opts\")")
+#  define CKR__COLD_END _Pragma("GCC pop_options")
+#elif defined(CKR__COLD_CLANG)
+#  define CKR__COLD                                                                                \
+    _Pragma("clang attribute push(__attribute__((minsize)), apply_to = function)")                 \
+    _Pragma("clang attribute push(__attribute__((noinline)), apply_to = function)")
+#  define CKR__COLD_END _Pragma("clang attribute pop") _Pragma("clang attribute pop")
+#else
+#  define CKR__COLD
+#  define CKR__COLD_END
+#endif
+
 typedef char ckr__assert_int_is_32_bits[sizeof(int) == 4 ? 1 : -1];
 typedef char ckr__assert_float_is_32_bits[sizeof(float) == 4 ? 1 : -1];
 typedef char ckr__assert_double_is_64_bits[sizeof(double) == 8 ? 1 : -1];
@@ -1725,13 +1741,6 @@ enum { CKR__BIG_LIMBS = 160, CKR__DIGITS = 320, CKR__SIGNIFICANT = 770 };
 
 typedef struct ckr__big { uint32_t n, limb[CKR__BIG_LIMBS]; } ckr__big;
 
-static void ckr__big_set(ckr__big *b, uint64_t v)
-{
-    b->limb[0] = (uint32_t)v;
-    b->limb[1] = (uint32_t)(v >> 32);
-    b->n = v >> 32 ? 2 : v != 0;
-}
-
 static void ckr__big_mul(ckr__big *b, uint32_t by, uint32_t more)
 {
     uint64_t carry = more;
@@ -1762,6 +1771,15 @@ static void ckr__big_shift(ckr__big *b, uint32_t bits)
     memset(b->limb, 0, words * sizeof *b->limb);
     b->n += words + 1;
     if (!b->limb[b->n - 1]) b->n--;
+}
+
+/* v x 2^bits */
+static void ckr__big_set(ckr__big *b, uint64_t v, uint32_t bits)
+{
+    b->limb[0] = (uint32_t)v;
+    b->limb[1] = (uint32_t)(v >> 32);
+    b->n = v >> 32 ? 2 : v != 0;
+    ckr__big_shift(b, bits);
 }
 
 static int ckr__big_cmp(const ckr__big *a, const ckr__big *b)
@@ -1829,14 +1847,10 @@ static int ckr__fraction_of(ckr__fraction *f, double v, bool shortest)
     up = e > 0 ? (uint32_t)e : 0;
     down = e < 0 ? (uint32_t)-e : 0;
     while (!(m >> top)) top--;
-    ckr__big_set(&f->r, m);
-    ckr__big_shift(&f->r, up + 1 + wide);
-    ckr__big_set(&f->s, 1);
-    ckr__big_shift(&f->s, down + 1 + wide);
-    ckr__big_set(&f->low, 1);
-    ckr__big_shift(&f->low, up);
-    ckr__big_set(&f->high, 1);
-    ckr__big_shift(&f->high, up + wide);
+    ckr__big_set(&f->r, m, up + 1 + wide);
+    ckr__big_set(&f->s, 1, down + 1 + wide);
+    ckr__big_set(&f->low, 1, up);
+    ckr__big_set(&f->high, 1, up + wide);
     k = (top + e) * 30103;                     /* log10 of 2, and never more than log10 of v */
     k = k < 0 ? -((-k + 99999) / 100000) - 1 : k / 100000 - 1;
     if (k > 0) ckr__big_pow10(&f->s, (uint32_t)k);
@@ -1941,14 +1955,14 @@ static double ckr__from_digits(const uint8_t *digits, int n, int64_t k)
     ckr__big num, den;
     int i;
     if (n == 0 || k < -330) return 0;
-    ckr__big_set(&num, k > 310);
-    ckr__big_set(&den, k <= 310);              /* above: 1 / 0, which is infinite */
     if (k > 310) return HUGE_VAL;
+    ckr__big_set(&num, 0, 0);
+    ckr__big_set(&den, 1, 0);
     for (i = 0; i < n;) {
         uint32_t part = 0, by = 1;
         for (; i < n && by < 1000000000u; i++, by *= 10) part = part * 10 + digits[i];
         if (num.n || part) ckr__big_mul(&num, by, part);
-        if (!num.n && part) ckr__big_set(&num, part);
+        if (!num.n && part) ckr__big_set(&num, part, 0);
     }
     if (k > n) ckr__big_pow10(&num, (uint32_t)(k - n));
     else ckr__big_pow10(&den, (uint32_t)(n - k));
@@ -2078,6 +2092,18 @@ static void ckr__put_fixed(ckr__sink *o, const char *digits, int k, int places)
     }
 }
 
+/* The same as d.ddde+05; `point`: with at least one digit behind the point. */
+static void ckr__put_scaled(ckr__sink *o, const char *digits, int k, bool point)
+{
+    const ckr__spec exponent = { true, true, 3, -1, 0, 'd' };
+    ckr__sink_put(o, digits, 1);
+    if (digits[1] || point) ckr__sink_put(o, ".", 1);
+    ckr__sink_put(o, digits + 1, strlen(digits + 1));
+    if (!digits[1] && point) ckr__sink_put(o, "0", 1);
+    ckr__sink_put(o, "e", 1);
+    ckr__put_whole(o, &exponent, (uint64_t)(k < 1 ? 1 - k : k - 1), k < 1);
+}
+
 static void ckr__put_real(ckr__sink *o, const ckr__spec *x, double v)
 {
     char d[CKR__DIGITS];
@@ -2100,19 +2126,8 @@ static void ckr__put_real(ckr__sink *o, const ckr__spec *x, double v)
     if (n == 0) n = 1;
     k = bits ? ckr__digits_of(v, n, false, d) : 1;
     for (e = (int)strlen(d); e > 0 && d[e - 1] == '0'; e--) d[e - 1] = 0;
-    if (k - 1 >= -4 && k - 1 < n) {
-        ckr__put_fixed(o, d, k, e > k ? e - k : 0);
-        return;
-    }
-    ckr__sink_put(o, d, 1);
-    if (d[1]) ckr__sink_put(o, ".", 1);
-    ckr__sink_put(o, d + 1, strlen(d + 1));
-    e = k - 1 < 0 ? 1 - k : k - 1;
-    ckr__sink_put(o, k - 1 < 0 ? "e-" : "e+", 2);
-    if (e < 10) ckr__sink_put(o, "0", 1);
-    if (e >= 100) ckr__sink_put(o, &"0123456789"[e / 100], 1);
-    if (e >= 10) ckr__sink_put(o, &"0123456789"[e / 10 % 10], 1);
-    ckr__sink_put(o, &"0123456789"[e % 10], 1);
+    if (k - 1 >= -4 && k - 1 < n) ckr__put_fixed(o, d, k, e > k ? e - k : 0);
+    else ckr__put_scaled(o, d, k, false);
 }
 
 static void ckr__put_text(ckr__sink *o, const ckr__spec *x, const char *s)
@@ -2127,11 +2142,8 @@ static void ckr__put_text(ckr__sink *o, const ckr__spec *x, const char *s)
 /* As vsnprintf: at most `cap` bytes with the NUL, and how many it would have been without it. */
 static size_t ckr__vformat(char *out, size_t cap, const char *fmt, va_list ap)
 {
-    ckr__sink o;
+    ckr__sink o = { out, cap, 0 };
     ckr__spec x;
-    o.p = out;
-    o.cap = cap;
-    o.n = 0;
     while (*fmt) {
         const size_t plain = strcspn(fmt, "%");
         const char *star = fmt + plain;
@@ -2381,6 +2393,14 @@ static ckr_result ckr__oom(const ckr__ctx *c)
     return c->err->code != CKR_OK ? c->err->code : CKR_E_NOMEM;
 }
 
+/* A failure and the way out of it. `text` NULL: the item's own. */
+static ckr_result ckr__fail_with(ckr__ctx *c, ckr_item item, const char *file, const char *where,
+                                 const char *text, const char *remedy)
+{
+    return ckr__remedy(c->err, ckr__fail(c->err, item, file, CKR_NO_OFFSET, where, "%s",
+                                         text ? text : ckr__item_text[item]), remedy);
+}
+
 /* Scratch: size 0 gives a valid pointer. NULL sets the error. */
 static void *ckr__heap_alloc(ckr__ctx *c, size_t size)
 {
@@ -2486,21 +2506,14 @@ static bool ckr__arena_grow(ckr__ctx *c, void **array, uint64_t *cap, uint64_t n
     return true;
 }
 
-/* One more element of an arena array whose capacity is the next power of two >= count, from 4. */
-static void *ckr__append(ckr__ctx *c, void **array, uint64_t *count, size_t size)
-{
-    uint64_t cap = *count;
-    const bool full = cap == 0 || (cap >= 4 && !(cap & (cap - 1)));
-    if (full && !ckr__arena_grow(c, array, &cap, cap + 1, size)) return NULL;
-    return (char *)*array + size * (size_t)(*count)++;
-}
-
-/* The same for one of very many lists that mostly have one item: room for one, two, four... */
-static void *ckr__append_few(ckr__ctx *c, void **array, uint64_t *count, size_t size)
+/* One more element of an arena array whose capacity is the next power of two >= count, from
+   `least` on, itself one: 1 is for very many lists that mostly have one item. */
+static void *ckr__append_from(ckr__ctx *c, void **array, uint64_t *count, size_t size,
+                              uint64_t least)
 {
     const uint64_t n = *count;
-    if (!(n & (n - 1))) {
-        void *p = ckr__arena_n(c, n ? 2 * n : 1, size);
+    if (n == 0 || (n >= least && !(n & (n - 1)))) {
+        void *p = ckr__arena_n(c, n ? 2 * n : least, size);
         if (!p) return NULL;
         if (n) memcpy(p, *array, (size_t)n * size);
         *array = p;
@@ -2508,19 +2521,23 @@ static void *ckr__append_few(ckr__ctx *c, void **array, uint64_t *count, size_t 
     return (char *)*array + size * (size_t)(*count)++;
 }
 
+static void *ckr__append(ckr__ctx *c, void **array, uint64_t *count, size_t size)
+{
+    return ckr__append_from(c, array, count, size, 4);
+}
+
 /* The same, zeroed and never NULL: where memory ends the error is set, the list stays as it is, and
    the element is one that nobody reads. So who fills a list goes on, and asks ckr__failed once. */
-#define CKR__PUSH(T, c, list, n) CKR__PUSH_BY(T, c, list, n, ckr__append)
-#define CKR__PUSH_FEW(T, c, list, n) CKR__PUSH_BY(T, c, list, n, ckr__append_few)
-#define CKR__PUSH_BY(T, c, list, n, append_fn) \
-    ((T *)ckr__push((c), (void *)&(list), &(n), sizeof *(1 ? (list) : (T *)0), append_fn))
+#define CKR__PUSH(T, c, list, n) CKR__PUSH_FROM(T, c, list, n, 4)
+#define CKR__PUSH_FEW(T, c, list, n) CKR__PUSH_FROM(T, c, list, n, 1)
+#define CKR__PUSH_FROM(T, c, list, n, least) \
+    ((T *)ckr__push((c), (void *)&(list), &(n), sizeof *(1 ? (list) : (T *)0), least))
 
-static void *ckr__push(ckr__ctx *c, void *list, uint64_t *n, size_t size,
-                       void *(*append_fn)(ckr__ctx *, void **, uint64_t *, size_t))
+static void *ckr__push(ckr__ctx *c, void *list, uint64_t *n, size_t size, uint64_t least)
 {
     void *array, *place;
     memcpy(&array, list, sizeof array);        /* T **: of whatever type                  */
-    place = size <= sizeof c->spill ? append_fn(c, &array, n, size) : ckr__nomem(c);
+    place = size <= sizeof c->spill ? ckr__append_from(c, &array, n, size, least) : ckr__nomem(c);
     memcpy(list, &array, sizeof array);
     return memset(place ? place : c->spill, 0, size);
 }
@@ -2610,6 +2627,14 @@ static void ckr__buf_printf(ckr__buf *b, const char *fmt, ...)
     b->size += n;
 }
 
+/* The last item of a stack; NULL: it is empty. */
+#define CKR__TOP(T, b) ((T *)ckr__buf_top(&(b), sizeof(T)))
+
+static void *ckr__buf_top(const ckr__buf *b, size_t size)
+{
+    return b->size ? b->data + (b->size - size) : NULL;
+}
+
 static void ckr__buf_free(ckr__buf *b)
 {
     ckr__heap_free(b->c, b->data, b->cap);
@@ -2674,6 +2699,7 @@ static CKR__NOINLINE bool ckr__map_find(const ckr__map *m, const char *key, size
    False: out of memory.                                                                        */
 static bool ckr__map_put(ckr__map *m, const char *key, size_t len, uint64_t value, bool *had)
 {
+    const uint64_t hash = ckr__hash_keyed(m->c->seed, key, len, 0);
     ckr__map_slot *s;
     size_t i;
     if (m->count * 4 >= m->cap * 3) {
@@ -2689,12 +2715,12 @@ static bool ckr__map_put(ckr__map *m, const char *key, size_t len, uint64_t valu
         ckr__heap_free(m->c, m->slots, m->cap * sizeof *m->slots);
         *m = big;
     }
-    s = ckr__map_probe(m, key, len, ckr__hash_keyed(m->c->seed, key, len, 0));
+    s = ckr__map_probe(m, key, len, hash);
     if (had) *had = s->key != NULL;
     if (!s->key) {
         s->key = key;
         s->len = len;
-        s->hash = ckr__hash_keyed(m->c->seed, key, len, 0);
+        s->hash = hash;
         m->count++;
     }
     s->value = value;
@@ -2733,6 +2759,20 @@ static bool ckr__sort(ckr__ctx *c, void **items, size_t n, int (*cmp)(const void
     if (src != items) for (j = 0; j < n; j++) items[j] = src[j];
     ckr__heap_free(c, tmp, bytes);
     return true;
+}
+
+/* Pointers to n items of `size` bytes, in order, as scratch; NULL sets the error. Mostly the items
+   are in order already. */
+static void **ckr__sorted(ckr__ctx *c, const void *items, size_t n, size_t size,
+                          int (*cmp)(const void *, const void *))
+{
+    void **list = (void **)ckr__heap_alloc(c, n * sizeof *list);
+    size_t i, k;
+    for (i = 0; list && i < n; i++) list[i] = (char *)(uintptr_t)items + i * size;
+    for (k = 1; list && k < n && cmp(list[k - 1], list[k]) <= 0;) k++;
+    if (!list || k >= n || ckr__sort(c, list, n, cmp)) return list;
+    ckr__heap_free(c, list, n * sizeof *list);
+    return NULL;
 }
 
 /* >>io ------------------------------------------------------------------------ */
@@ -2833,17 +2873,19 @@ static int32_t ckr__os_open(void *user, const char *path, bool create, void **fi
     return 0;
 }
 
-static int32_t ckr__os_pread(int fd, uint64_t offset, char *p, size_t n)
+/* n bytes into dst, or out of src. */
+static int32_t ckr__os_transfer(int fd, uint64_t offset, void *dst, const void *src, size_t n)
 {
     while (n) {
-        size_t part = n < ((size_t)1 << 30) ? n : (size_t)1 << 30;
-        ssize_t got = pread(fd, p, part, (off_t)offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return errno;
-        if (got == 0) return EIO;
-        p += got;
-        offset += (uint64_t)got;
-        n -= (size_t)got;
+        const size_t part = n < ((size_t)1 << 30) ? n : (size_t)1 << 30;
+        const ssize_t done = dst ? pread(fd, dst, part, (off_t)offset)
+                                 : pwrite(fd, src, part, (off_t)offset);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) return done < 0 ? errno : EIO;
+        if (dst) dst = (char *)dst + done;
+        else src = (const char *)src + done;
+        offset += (uint64_t)done;
+        n -= (size_t)done;
     }
     return 0;
 }
@@ -2875,24 +2917,9 @@ static int32_t ckr__os_read(void *user, void *file, uint64_t offset, void *dst, 
     int32_t r = ckr__os_take(f, &fd);
     (void)user;
     if (r) return r;
-    r = ckr__os_pread(fd, offset, (char *)dst, n);
+    r = ckr__os_transfer(fd, offset, dst, NULL, n);
     if (fd != f->fd) close(fd);
     return r;
-}
-
-static int32_t ckr__os_pwrite(int fd, uint64_t offset, const char *p, size_t n)
-{
-    while (n) {
-        size_t part = n < ((size_t)1 << 30) ? n : (size_t)1 << 30;
-        ssize_t put = pwrite(fd, p, part, (off_t)offset);
-        if (put < 0 && errno == EINTR) continue;
-        if (put < 0) return errno;
-        if (put == 0) return EIO;
-        p += put;
-        offset += (uint64_t)put;
-        n -= (size_t)put;
-    }
-    return 0;
 }
 
 /* Past RLIMIT_FSIZE a write raises a signal that ends the program: it is held back from this
@@ -2910,7 +2937,7 @@ static int32_t ckr__os_write(void *user, void *file, uint64_t offset, const void
     sigemptyset(&before);
     ckr__os_mask(SIG_BLOCK, &large, &was);
     if (sigismember(&was, SIGXFSZ) == 1) sigpending(&before);
-    r = ckr__os_pwrite(fd, offset, (const char *)src, n);
+    r = ckr__os_transfer(fd, offset, NULL, src, n);
     if (r == EFBIG && sigpending(&after) == 0 && sigismember(&after, SIGXFSZ) == 1 &&
         sigismember(&before, SIGXFSZ) != 1)
         sigwait(&large, &number);
@@ -3406,20 +3433,10 @@ static int32_t ckr__os_room(void *user, const char *dir, uint64_t *bytes)
 
 static ckr_io ckr__default_io(void)
 {
-    ckr_io io;
-    io.open_fn = ckr__os_open;
-    io.read_fn = ckr__os_read;
-    io.write_fn = ckr__os_write;
-    io.sync_fn = ckr__os_sync;
-    io.park_fn = ckr__os_park;
-    io.close_fn = ckr__os_close;
-    io.stat_fn = ckr__os_stat;
-    io.list_fn = ckr__os_list;
-    io.path_fn = ckr__os_path;
-    io.lock_fn = ckr__os_lock;
-    io.unlock_fn = ckr__os_unlock;
-    io.room_fn = ckr__os_room;
-    io.user = NULL;
+    const ckr_io io = {
+        ckr__os_open, ckr__os_read, ckr__os_write, ckr__os_sync, ckr__os_park, ckr__os_close,
+        ckr__os_stat, ckr__os_list, ckr__os_path, ckr__os_lock, ckr__os_unlock, NULL, ckr__os_room
+    };
     return io;
 }
 
@@ -3522,8 +3539,7 @@ static ckr_result ckr__file_read(ckr__ctx *c, uint32_t file, uint64_t offset, vo
 {
     const ckr__file *f = &c->files[file];
     int32_t sys;
-    ckr_result r = ckr__file_has(c, file, offset, n);
-    if (r != CKR_OK) return r;
+    if (ckr__file_has(c, file, offset, n) != CKR_OK) return ckr__oom(c);
     if (c->held && c->held_file == file && offset >= c->held_at &&
         ckr__range_ok(offset - c->held_at, n, c->held_size)) {
         if (n) memcpy(dst, c->held + (offset - c->held_at), n);
@@ -3543,8 +3559,7 @@ static ckr_result ckr__file_load(ckr__ctx *c, uint32_t file, uint64_t offset, ui
         return ckr__fail(c->err, CKR_ITEM_LIMIT, ckr__file_path(c, file), offset, NULL,
                          "%llu bytes of metadata, the limit is %llu", (unsigned long long)n,
                          (unsigned long long)max);
-    r = ckr__file_has(c, file, offset, n);
-    if (r != CKR_OK) return r;
+    if (ckr__file_has(c, file, offset, n) != CKR_OK) return ckr__oom(c);
     p = (uint8_t *)ckr__arena_raw(c, (size_t)n + 1);
     if (!p) return c->err->code;
     p[n] = 0;
@@ -3558,8 +3573,7 @@ static ckr_result ckr__path_load(ckr__ctx *c, const char *path, uint64_t max, co
                                  uint64_t *size, uint32_t *file)
 {
     uint32_t i;
-    ckr_result r = ckr__file_open(c, path, &i);
-    if (r != CKR_OK) return r;
+    if (ckr__file_open(c, path, &i) != CKR_OK) return ckr__oom(c);
     if (file) *file = i;
     *size = c->files[i].size;
     return ckr__file_load(c, i, 0, *size, max, out);
@@ -3832,9 +3846,7 @@ static void ckr__task_run(void *arg, uint32_t i)
 /* n tasks, on n threads where there are as many. */
 static void ckr__for(ckr__ctx *c, uint32_t n, void (*fn)(void *arg, uint32_t i), void *arg)
 {
-    ckr__task t;
-    t.fn = fn;
-    t.arg = arg;
+    ckr__task t = { fn, arg };
     c->env.parallel.for_fn(c->env.parallel.user, n, n, ckr__task_run, &t);
 }
 
@@ -3878,13 +3890,19 @@ static bool ckr__tell(ckr__ctx *c, uint32_t lane, uint64_t bytes, uint64_t at, u
 /* >>context ------------------------------------------------------------------- */
 /* Making and releasing a ckr__ctx: the one place where hooks and limits get their defaults. */
 
+/* Each public call on an opened object starts here. */
+static void ckr__ctx_enter(ckr__ctx *c, ckr_error *err)
+{
+    c->err = err ? err : &c->own_err;
+    memset(c->err, 0, sizeof *c->err);
+    c->err->offset = CKR_NO_OFFSET;
+}
+
 static ckr_result ckr__ctx_init(ckr__ctx *c, const ckr_env *env, const ckr_limits *limits,
                                 ckr_error *err)
 {
     memset(c, 0, sizeof *c);
-    c->err = err ? err : &c->own_err;
-    memset(c->err, 0, sizeof *c->err);
-    c->err->offset = CKR_NO_OFFSET;
+    ckr__ctx_enter(c, err);
     c->seed = ckr__hash_bytes(&c, sizeof c);      /* where the system put it: no file can know */
     if (env) c->env = *env;
     if (limits) c->limits = *limits;
@@ -3952,14 +3970,6 @@ static void ckr__owner_free(void *owner, size_t size)
     last = *(ckr__ctx *)owner;
     last.err = &last.own_err;
     ckr__heap_free(&last, owner, size);
-}
-
-/* Each public call on an opened object starts here. */
-static void ckr__ctx_enter(ckr__ctx *c, ckr_error *err)
-{
-    c->err = err ? err : &c->own_err;
-    memset(c->err, 0, sizeof *c->err);
-    c->err->offset = CKR_NO_OFFSET;
 }
 
 /* >>dtype --------------------------------------------------------------------- */
@@ -4079,20 +4089,26 @@ static bool ckr__node_pair(ckr__ctx *c, ckr_node *dict, ckr_node *key, ckr_node 
     return true;
 }
 
+/* The place of a key's value, or NULL. */
+static ckr_node **ckr__dict_slot(const ckr_node *dict, const char *key)
+{
+    const size_t len = strlen(key);
+    uint64_t i;
+    for (i = 0; i < dict->count; i++) {
+        const ckr_node *k = dict->u.items[2 * i];
+        if (k->kind == CKR_NODE_STR && k->count == len && !memcmp(k->u.str, key, len))
+            return &dict->u.items[2 * i + 1];
+    }
+    return NULL;
+}
+
 static CKR__NOINLINE bool ckr__node_set(ckr__ctx *c, ckr_node *dict, const char *key,
                                         ckr_node *value)
 {
-    uint64_t i;
-    if (!dict || !value) return false;
-    for (i = 0; i < dict->count; i++) {
-        const ckr_node *k = dict->u.items[2 * i];
-        if (k->kind == CKR_NODE_STR && k->count == strlen(key) &&
-            !memcmp(k->u.str, key, (size_t)k->count)) {
-            dict->u.items[2 * i + 1] = value;
-            return true;
-        }
-    }
-    return ckr__node_pair(c, dict, ckr__node_str(c, key), value);
+    ckr_node **slot = dict && value ? ckr__dict_slot(dict, key) : NULL;
+    if (!slot) return ckr__node_pair(c, dict, value ? ckr__node_str(c, key) : NULL, value);
+    *slot = value;
+    return true;
 }
 
 /* A dict of keys, each a string, and their values, to the first key that is NULL. NULL: it, or one
@@ -4137,15 +4153,8 @@ CKR_API bool ckr_node_is_list(const ckr_node *n)
 
 CKR_API const ckr_node *ckr_node_get(const ckr_node *dict, const char *key)
 {
-    size_t len = strlen(key);
-    uint64_t i;
-    if (!ckr_node_is_dict(dict)) return NULL;
-    for (i = 0; i < dict->count; i++) {
-        const ckr_node *k = dict->u.items[2 * i];
-        if (k->kind == CKR_NODE_STR && k->count == len && !memcmp(k->u.str, key, len))
-            return dict->u.items[2 * i + 1];
-    }
-    return NULL;
+    ckr_node **slot = ckr_node_is_dict(dict) ? ckr__dict_slot(dict, key) : NULL;
+    return slot ? *slot : NULL;
 }
 
 /* The values of several keys, each shorter than 64 bytes, in one walk: a dict may be a model of a
@@ -4535,22 +4544,17 @@ static uint32_t ckr__crc_vpclmul(uint32_t s, const uint8_t *p, size_t n)
 }
 #endif
 
-static uint32_t ckr__crc_step(unsigned cpu, uint32_t s, const uint8_t *p, size_t n)
-{
-#ifdef CKR__X64
-    if (n >= 256 && (cpu & CKR__CPU_VPCLMUL) && (cpu & CKR__CPU_PCLMUL))
-        return ckr__crc_vpclmul(s, p, n);
-    if (n >= 64 && (cpu & CKR__CPU_PCLMUL)) return ckr__crc_pclmul(s, p, n);
-#else
-    (void)cpu;
-#endif
-    return ckr__crc_scalar(s, p, n);
-}
-
 /* Continues `crc`, which is 0 at the start. */
-static uint32_t ckr__crc32(uint32_t crc, const void *p, size_t n)
+static uint32_t ckr__crc32(uint32_t crc, const void *bytes, size_t n)
 {
-    return ~ckr__crc_step(n >= 64 ? ckr__cpu() : 0, ~crc, (const uint8_t *)p, n);
+    const uint8_t *p = (const uint8_t *)bytes;
+#ifdef CKR__X64
+    const unsigned cpu = n >= 64 ? ckr__cpu() : 0;
+    if (n >= 256 && (cpu & CKR__CPU_VPCLMUL) && (cpu & CKR__CPU_PCLMUL))
+        return ~ckr__crc_vpclmul(~crc, p, n);
+    if (cpu & CKR__CPU_PCLMUL) return ~ckr__crc_pclmul(~crc, p, n);
+#endif
+    return ~ckr__crc_scalar(~crc, p, n);
 }
 
 /* Product of two polynomials modulo P, reflected: bit 31 is x^0. */
@@ -4953,44 +4957,24 @@ static size_t ckr__utf8_len(const uint8_t *p, const uint8_t *end)
    them) are returned as they are; a byte that belongs to nothing is U+FFFD.                     */
 static uint32_t ckr__utf8_get(const uint8_t *p, const uint8_t *end, size_t *len)
 {
-    size_t n = ckr__utf8_len(p, end);
+    static const uint8_t mask[] = { 0, 0x7f, 0x1f, 0x0f, 0x07 };
+    size_t n = ckr__utf8_len(p, end), i;
+    uint32_t cp;
     if (n == 0 && end - p >= 3 && p[0] == 0xed && (p[1] & 0xe0) == 0xa0 && (p[2] & 0xc0) == 0x80)
         n = 3;
     *len = n ? n : 1;
-    switch (n) {
-    case 1:  return p[0];
-    case 2:  return (uint32_t)(p[0] & 0x1f) << 6 | (p[1] & 0x3fu);
-    case 3:  return (uint32_t)(p[0] & 0x0f) << 12 | (uint32_t)(p[1] & 0x3f) << 6 | (p[2] & 0x3fu);
-    case 4:  return (uint32_t)(p[0] & 0x07) << 18 | (uint32_t)(p[1] & 0x3f) << 12 |
-                    (uint32_t)(p[2] & 0x3f) << 6 | (p[3] & 0x3fu);
-    default: return 0xfffd;
-    }
+    if (n == 0) return 0xfffd;
+    for (cp = p[0] & mask[n], i = 1; i < n; i++) cp = cp << 6 | (p[i] & 0x3fu);
+    return cp;
 }
 
 static size_t ckr__utf8_put(char *dst, uint32_t cp)
 {
-    uint8_t b[4];
-    size_t n;
-    if (cp < 0x80) {
-        b[0] = (uint8_t)cp;
-        n = 1;
-    } else if (cp < 0x800) {
-        b[0] = (uint8_t)(0xc0 | cp >> 6);
-        b[1] = (uint8_t)(0x80 | (cp & 0x3f));
-        n = 2;
-    } else if (cp < 0x10000) {
-        b[0] = (uint8_t)(0xe0 | cp >> 12);
-        b[1] = (uint8_t)(0x80 | (cp >> 6 & 0x3f));
-        b[2] = (uint8_t)(0x80 | (cp & 0x3f));
-        n = 3;
-    } else {
-        b[0] = (uint8_t)(0xf0 | cp >> 18);
-        b[1] = (uint8_t)(0x80 | (cp >> 12 & 0x3f));
-        b[2] = (uint8_t)(0x80 | (cp >> 6 & 0x3f));
-        b[3] = (uint8_t)(0x80 | (cp & 0x3f));
-        n = 4;
-    }
-    memcpy(dst, b, n);
+    static const uint8_t head[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
+    const size_t n = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+    size_t i;
+    for (i = n - 1; i > 0; i--, cp >>= 6) dst[i] = (char)(0x80 | (cp & 0x3f));
+    dst[0] = (char)(head[n] | cp);
     return n;
 }
 
@@ -5034,6 +5018,18 @@ static ckr_node *ckr__node_hex(ckr__ctx *c, const uint8_t *p, uint64_t n)
     return ckr__node_text(c, CKR_NODE_STR, s, (size_t)(2 * n));       /* which is a copy       */
 }
 
+/* The two's complement. */
+static void ckr__limbs_negate(uint32_t *limb, size_t n)
+{
+    uint64_t carry = 1;
+    size_t i;
+    for (i = 0; i < n; i++) {
+        carry += (uint32_t)~limb[i];
+        limb[i] = (uint32_t)carry;
+        carry >>= 32;
+    }
+}
+
 /* The digits 0-9a-f of an integer in `base` (2..16), '_' skipped, as an INT or BIGINT node.
    The caller has checked the digits and that there are at most CKR__MAX_DIGITS.               */
 static ckr_node *ckr__node_digits(ckr__ctx *c, const uint8_t *p, size_t n, uint32_t base, bool neg)
@@ -5059,14 +5055,8 @@ static ckr_node *ckr__node_digits(ckr__ctx *c, const uint8_t *p, size_t n, uint3
         if (neg && v == (uint64_t)INT64_MAX + 1) return ckr__node_int(c, INT64_MIN);
     }
     limb[n_limbs++] = 0;
-    for (carry = 1, k = 0; k < n_limbs; k++) {
-        if (neg) {
-            carry += (uint32_t)~limb[k];
-            limb[k] = (uint32_t)carry;
-            carry >>= 32;
-        }
-        ckr__store_u32(bytes + 4 * k, limb[k]);
-    }
+    if (neg) ckr__limbs_negate(limb, n_limbs);
+    for (k = 0; k < n_limbs; k++) ckr__store_u32(bytes + 4 * k, limb[k]);
     for (n_bytes = 4 * n_limbs; n_bytes > 1; n_bytes--) {      /* as short as pickle writes it */
         unsigned top = bytes[n_bytes - 1], next = bytes[n_bytes - 2];
         if (!(top == 0 && next < 0x80) && !(top == 0xff && next >= 0x80)) break;
@@ -5082,19 +5072,14 @@ static bool ckr__put_bigint(ckr__buf *b, const ckr_node *n)
     const uint8_t *p = (const uint8_t *)n->u.str;
     size_t n_limbs = (size_t)(n->count / 4 + 1), i, at = sizeof text;
     bool neg = n->count && p[n->count - 1] >= 0x80;
-    uint64_t carry = 1;
     if (n->count > sizeof limb - 4) return false;
     for (i = 0; i < n_limbs; i++) {
         uint8_t w[4];
         size_t k;
         for (k = 0; k < 4; k++) w[k] = i * 4 + k < n->count ? p[i * 4 + k] : neg ? 0xff : 0;
         limb[i] = ckr__load_u32(w);
-        if (neg) {
-            carry += (uint32_t)~limb[i];
-            limb[i] = (uint32_t)carry;
-            carry >>= 32;
-        }
     }
+    if (neg) ckr__limbs_negate(limb, n_limbs);
     do {
         uint64_t rest = 0;
         int k;
@@ -5115,43 +5100,19 @@ static bool ckr__put_bigint(ckr__buf *b, const ckr_node *n)
 /* Python's repr of a float; `yaml` as PyYAML spells it (1.0e-05, .inf, .nan). */
 static void ckr__put_double(ckr__buf *b, double v, bool yaml)
 {
-    char d[CKR__DIGITS];
-    int n, e, i;
-    if (v != v) {
-        ckr__buf_str(b, yaml ? ".nan" : "NaN");
-        return;
-    }
-    if (signbit(v)) ckr__buf_u8(b, '-');
+    char d[CKR__DIGITS] = "0", text[64];       /* 17 digits, 16 zeros and an exponent at most */
+    ckr__sink o = { text, sizeof text, 0 };
+    const bool number = fabs(v) <= DBL_MAX;
+    int k = 1, n;
+    if (v == v && signbit(v)) ckr__buf_u8(b, '-');
     v = fabs(v);
-    if (v > 1.7976931348623157e308) {
-        ckr__buf_str(b, yaml ? ".inf" : "Infinity");
-        return;
-    }
-    if (!(v > 0)) {
-        ckr__buf_str(b, "0.0");
-        return;
-    }
-    e = ckr__shortest(v, d);
+    if (number && v > 0) k = ckr__shortest(v, d);
     n = (int)strlen(d);
-    if (e > 16 || e < -3) {                       /* repr: 1e+16 and up, below 1e-4 */
-        ckr__buf_put(b, d, 1);
-        if (n > 1 || yaml) ckr__buf_u8(b, '.');
-        if (n > 1) ckr__buf_str(b, d + 1);
-        else if (yaml) ckr__buf_u8(b, '0');
-        ckr__buf_printf(b, "e%c%02d", e - 1 < 0 ? '-' : '+', e - 1 < 0 ? 1 - e : e - 1);
-        return;
-    }
-    if (e <= 0) {
-        ckr__buf_str(b, "0.");
-        for (i = e; i < 0; i++) ckr__buf_u8(b, '0');
-        ckr__buf_str(b, d);
-        return;
-    }
-    for (i = 0; i < e || i < n; i++) {
-        if (i == e) ckr__buf_u8(b, '.');
-        ckr__buf_u8(b, i < n ? (unsigned char)d[i] : '0');
-    }
-    if (n <= e) ckr__buf_str(b, ".0");
+    if (v != v) ckr__buf_str(b, yaml ? ".nan" : "NaN");
+    else if (!number) ckr__buf_str(b, yaml ? ".inf" : "Infinity");
+    else if (k > 16 || k < -3) ckr__put_scaled(&o, d, k, yaml);    /* repr: 1e16 on, below 1e-4 */
+    else ckr__put_fixed(&o, d, k, n > k ? n - k : 1);
+    ckr__buf_put(b, text, o.n);
 }
 
 static const char *ckr__double_text(ckr__ctx *c, double v, bool yaml)
@@ -5206,31 +5167,23 @@ static uint64_t ckr__key_hash(const ckr_node *k)
     return v * 0x9e3779b97f4a7c15u >> 7;
 }
 
-/* The pairs of a dict as pointers to their key slots, in key order; *bytes is what to free. */
-static void **ckr__dict_sorted(ckr__ctx *c, const ckr_node *dict, size_t *bytes)
+/* The pairs of a dict as pointers to their key slots, in key order. */
+static void **ckr__dict_sorted(ckr__ctx *c, const ckr_node *dict)
 {
-    void **slots;
-    size_t i, n = (size_t)dict->count;
-    *bytes = n * sizeof *slots;
-    slots = (void **)ckr__heap_alloc(c, *bytes);
-    if (!slots) return NULL;
-    for (i = 0; i < n; i++) slots[i] = (void *)&dict->u.items[2 * i];
-    if (ckr__sort(c, slots, n, ckr__slot_cmp)) return slots;
-    ckr__heap_free(c, slots, *bytes);
-    return NULL;
+    const size_t pair = 2 * sizeof *dict->u.items;
+    return ckr__sorted(c, dict->u.items, (size_t)dict->count, pair, ckr__slot_cmp);
 }
 
 /* Keys that were made to collide: by sorting. */
 static ckr_result ckr__dict_duplicate_sorted(ckr__ctx *c, const ckr_node *dict,
                                              const ckr_node **dup)
 {
-    size_t bytes;
     uint64_t i;
-    void **slots = ckr__dict_sorted(c, dict, &bytes);
+    void **slots = ckr__dict_sorted(c, dict);
     if (!slots) return CKR_E_NOMEM;
     for (i = 1; i < dict->count && !*dup; i++)
         if (!ckr__slot_cmp(slots[i - 1], slots[i])) *dup = *(ckr_node **)slots[i];
-    ckr__heap_free(c, slots, bytes);
+    ckr__heap_free(c, slots, (size_t)dict->count * sizeof *slots);
     return CKR_OK;
 }
 
@@ -5342,36 +5295,35 @@ static bool ckr__glob(const char *pattern, const char *s)
     return (*s != '.' || *pattern == '.') && ckr__wild(pattern, s);
 }
 
+/* Behind the word at p, and the space there. */
+static const char *ckr__word_next(const char *p)
+{
+    p += strcspn(p, " ");
+    return p + (*p == ' ');
+}
+
 /* Is it one of the words, blanks between? */
+static bool ckr__word_is(const char *words, const char *s, size_t n)
+{
+    for (; words && *words; words = ckr__word_next(words))
+        if (n && strcspn(words, " ") == n && !memcmp(words, s, n)) return true;
+    return false;
+}
+
 static bool ckr__word_in(const char *words, const char *word)
 {
-    const size_t n = strlen(word);
-    const char *p = strchr(word, ' ') ? NULL : words;
-    while (p && n && (p = strstr(p, word)) != NULL) {
-        if ((p == words || p[-1] == ' ') && (p[n] == ' ' || !p[n])) return true;
-        p++;
-    }
-    return false;
+    return ckr__word_is(words, word, strlen(word));
 }
 
 /* Does `name` have one of these forms? A * stands for anything, blanks part the forms. */
 static bool ckr__name_in(const char *forms, const char *name)
 {
     char form[80];
-    size_t n;
-    for (; forms && *forms; forms += n + (forms[n] == ' ')) {
-        n = strcspn(forms, " ");
-        ckr__format(form, sizeof form, "%.*s", (int)n, forms);
+    for (; forms && *forms; forms = ckr__word_next(forms)) {
+        ckr__format(form, sizeof form, "%.*s", (int)strcspn(forms, " "), forms);
         if (ckr__wild(form, name)) return true;
     }
     return false;
-}
-
-/* Behind the word at p, and the space there. */
-static const char *ckr__word_next(const char *p)
-{
-    p += strcspn(p, " ");
-    return p + (*p == ' ');
 }
 
 /* >>json ---------------------------------------------------------------------- */
@@ -5392,6 +5344,12 @@ typedef struct ckr__json {
     uint32_t       max_depth;
     ckr__buf       stack;      /* ckr__json_frame                                       */
 } ckr__json;
+
+/* Where j->p is in the file. */
+static uint64_t ckr__json_offset(const ckr__json *j)
+{
+    return j->base + (uint64_t)(j->p - j->begin);
+}
 
 static ckr_result ckr__json_fail(ckr__json *j, ckr_item item, const uint8_t *at,
                                  const char *expected)
@@ -5523,43 +5481,41 @@ static const uint8_t *ckr__json_digits(const ckr__json *j, const uint8_t *p)
     return p;
 }
 
+static ckr_node *ckr__json_no_number(ckr__json *j, const uint8_t *at, const char *expected)
+{
+    ckr__json_fail(j, CKR_ITEM_JSON_NUMBER, at, expected);
+    return NULL;
+}
+
 static ckr_node *ckr__json_number(ckr__json *j)
 {
     const uint8_t *first = j->p, *digits = first + (*first == '-'),
         *p = ckr__json_digits(j, digits), *q;
     bool integer = true;
     double v;
-    if (p == digits || (*digits == '0' && p - digits > 1)) {
-        ckr__json_fail(j, CKR_ITEM_JSON_NUMBER, p == digits ? p : digits + 1,
-                       "a number without leading zero");
-        return NULL;
-    }
+    if (p == digits || (*digits == '0' && p - digits > 1))
+        return ckr__json_no_number(j, p == digits ? p : digits + 1,
+                                   "a number without leading zero");
     if (p < j->end && *p == '.') {
         q = ckr__json_digits(j, p + 1);
-        if (q == p + 1) { ckr__json_fail(j, CKR_ITEM_JSON_NUMBER, q, "a digit"); return NULL; }
+        if (q == p + 1) return ckr__json_no_number(j, q, "a digit");
         p = q;
         integer = false;
     }
     if (p < j->end && (*p == 'e' || *p == 'E')) {
         p += p + 1 < j->end && (p[1] == '+' || p[1] == '-') ? 2 : 1;
         q = ckr__json_digits(j, p);
-        if (q == p) { ckr__json_fail(j, CKR_ITEM_JSON_NUMBER, q, "a digit"); return NULL; }
+        if (q == p) return ckr__json_no_number(j, q, "a digit");
         p = q;
         integer = false;
     }
     j->p = p;
-    if (integer) {
-        if (p - digits > CKR__MAX_DIGITS) {
-            ckr__json_fail(j, CKR_ITEM_JSON_NUMBER, digits, "an integer of at most 4300 digits");
-            return NULL;
-        }
-        return ckr__node_digits(j->c, digits, (size_t)(p - digits), 10, *first == '-');
-    }
+    if (integer && p - digits > CKR__MAX_DIGITS)
+        return ckr__json_no_number(j, digits, "an integer of at most 4300 digits");
+    if (integer) return ckr__node_digits(j->c, digits, (size_t)(p - digits), 10, *first == '-');
     ckr__read_double((const char *)first, (size_t)(p - first), &v);
-    if (fabs(v) > 1.7976931348623157e308 && !(j->flags & CKR__JSON_PYTHON)) {
-        ckr__json_fail(j, CKR_ITEM_JSON_NUMBER, first, "a number that a double can hold");
-        return NULL;
-    }
+    if (fabs(v) > 1.7976931348623157e308 && !(j->flags & CKR__JSON_PYTHON))
+        return ckr__json_no_number(j, first, "a number that a double can hold");
     return ckr__node_float(j->c, v);
 }
 
@@ -5587,12 +5543,6 @@ static ckr_node *ckr__json_scalar(ckr__json *j)
     return NULL;
 }
 
-static ckr__json_frame *ckr__json_top(const ckr__json *j)
-{
-    if (!j->stack.size) return NULL;
-    return (ckr__json_frame *)(void *)(j->stack.data + j->stack.size - sizeof(ckr__json_frame));
-}
-
 /* Key and colon of the pair that begins here. */
 static ckr_result ckr__json_key(ckr__json *j)
 {
@@ -5602,7 +5552,7 @@ static ckr_result ckr__json_key(ckr__json *j)
         return ckr__json_fail(j, CKR_ITEM_JSON_SYNTAX, j->p, "a key in quotes");
     key = ckr__json_str(j);
     if (!key) return j->c->err->code;
-    ckr__json_top(j)->key = key;
+    CKR__TOP(ckr__json_frame, j->stack)->key = key;
     ckr__json_blank(j);
     if (j->p >= j->end || *j->p != ':') return ckr__json_fail(j, CKR_ITEM_JSON_SYNTAX, j->p, "':'");
     j->p++;
@@ -5622,7 +5572,7 @@ static ckr_result ckr__json_begin(ckr__json *j, ckr_node **out)
     dict = *j->p++ == '{';
     if (j->stack.size / sizeof f >= j->max_depth)
         return ckr__fail(j->c->err, CKR_ITEM_JSON_DEPTH, j->path,
-                         j->base + (uint64_t)(j->p - j->begin) - 1, NULL,
+                         ckr__json_offset(j) - 1, NULL,
                          "nested deeper than %u levels", (unsigned)j->max_depth);
     f.node = ckr__node(j->c, dict ? CKR_NODE_DICT : CKR_NODE_LIST);
     f.key = NULL;
@@ -5644,10 +5594,9 @@ static ckr_result ckr__json_begin(ckr__json *j, ckr_node **out)
 static ckr_result ckr__json_end(ckr__json *j, ckr_node **value)
 {
     ckr__json_frame *f;
-    while ((f = ckr__json_top(j)) != NULL) {
+    while ((f = CKR__TOP(ckr__json_frame, j->stack)) != NULL) {
         bool dict = f->node->kind == CKR_NODE_DICT;
         const ckr_node *dup = NULL;
-        ckr_result r;
         if (dict ? !ckr__node_pair(j->c, f->node, f->key, *value)
             : !ckr__node_push(j->c, f->node, *value))
             return j->c->err->code;
@@ -5660,11 +5609,9 @@ static ckr_result ckr__json_end(ckr__json *j, ckr_node **value)
         if (j->p >= j->end || *j->p != (dict ? '}' : ']'))
             return ckr__json_fail(j, CKR_ITEM_JSON_SYNTAX, j->p,
                                   dict ? "',' or '}'" : "',' or ']'");
-        r = dict ? ckr__dict_duplicate(j->c, f->node, &dup) : CKR_OK;
-        if (r != CKR_OK) return r;
+        if (dict && ckr__dict_duplicate(j->c, f->node, &dup) != CKR_OK) return ckr__oom(j->c);
         if (dup)
-            return ckr__fail(j->c->err, CKR_ITEM_JSON_DUPLICATE, j->path,
-                             j->base + (uint64_t)(j->p - j->begin),
+            return ckr__fail(j->c->err, CKR_ITEM_JSON_DUPLICATE, j->path, ckr__json_offset(j),
                              dup->u.str, "the object that ends here has the key \"%.100s\" twice",
                              dup->u.str);
         j->p++;
@@ -5706,10 +5653,8 @@ static ckr_result ckr__json_parse(ckr__ctx *c, const char *path, uint64_t base_o
 {
     ckr__json j;
     ckr_node *value = NULL;
-    ckr_result r;
     ckr__json_init(&j, c, path, base_offset, bytes, n, flags);
-    r = ckr__json_value(&j, &value);
-    if (r != CKR_OK) return r;
+    if (ckr__json_value(&j, &value) != CKR_OK) return ckr__oom(c);
     ckr__json_blank(&j);
     if (j.p < j.end) return ckr__json_fail(&j, CKR_ITEM_JSON_TRAILING, j.p, "the end of the text");
     *root = value;
@@ -5725,14 +5670,7 @@ static ckr_result ckr__json_load(ckr__ctx *c, const char *path, ckr_node **root)
     return r == CKR_OK ? ckr__json_parse(c, path, 0, p, (size_t)n, CKR__JSON_PYTHON, root) : r;
 }
 
-/* cold */
-#if defined(CKR__COLD_GCC)
-#  pragma GCC push_options
-#  pragma GCC optimize("O1", "no-tree-pta", "no-tree-dominator-opts")
-#elif defined(CKR__COLD_CLANG)
-#  pragma clang attribute push(__attribute__((minsize)), apply_to = function)
-#  pragma clang attribute push(__attribute__((noinline)), apply_to = function)
-#endif
+CKR__COLD
 
 /* >>json.put ------------------------------------------------------------------ */
 /* Writes as Python's json.dump does: indent 0 gives {"a": 1, "b": [2]}, a larger one a line for
@@ -5809,21 +5747,18 @@ static void ckr__put_any_bytes(ckr__buf *b, const uint8_t *p, uint64_t n)
 /* In their order, which is not the one of the file: that is the writing process's alone. */
 static void ckr__put_any_set(ckr__buf *b, const ckr_node *n)
 {
-    const size_t bytes = (size_t)n->count * sizeof(void *);
-    void **slots = (void **)ckr__heap_alloc(b->c, bytes + 1);
+    const size_t count = (size_t)n->count;
+    void **slots = ckr__sorted(b->c, n->u.items, count, sizeof(ckr_node *), ckr__slot_cmp);
     size_t i;
-    bool ok = slots != NULL;
-    for (i = 0; ok && i < (size_t)n->count; i++) slots[i] = (void *)&n->u.items[i];
-    ok = ok && ckr__sort(b->c, slots, (size_t)n->count, ckr__slot_cmp);
-    if (!ok) b->failed = true;
+    if (!slots) b->failed = true;
     ckr__buf_str(b, "set[");
-    for (i = 0; ok && i < (size_t)n->count; i++) {
+    for (i = 0; slots && i < count; i++) {
         const ckr_node *x = *(ckr_node *const *)slots[i];
         if (i) ckr__buf_str(b, ", ");
         if (!ckr__json_put_scalar(b, x, false)) ckr__buf_printf(b, "kind %u", (unsigned)x->kind);
     }
     ckr__buf_u8(b, ']');
-    ckr__heap_free(b->c, slots, bytes + 1);
+    ckr__heap_free(b->c, slots, count * sizeof *slots);
 }
 
 /* What JSON has no value for: for comparison and report. Equal values read alike wherever they lie;
@@ -5874,15 +5809,8 @@ typedef struct ckr__put_frame {
     const ckr_node *node;
     uint64_t        next;
     void          **slots;
-    size_t          slots_bytes;
     size_t          indent;
 } ckr__put_frame;
-
-static ckr__put_frame *ckr__put_top(const ckr__buf *stack)
-{
-    if (!stack->size) return NULL;
-    return (ckr__put_frame *)(void *)(stack->data + stack->size - sizeof(ckr__put_frame));
-}
 
 static bool ckr__put_is_list(const ckr_node *n)
 {
@@ -5893,27 +5821,25 @@ static bool ckr__put_is_list(const ckr_node *n)
 static ckr_result ckr__put_push(ckr__buf *stack, const ckr_node *n, bool sort_keys, size_t indent)
 {
     ckr__ctx *c = stack->c;
-    ckr__put_frame f = CKR_ZERO;
-    f.node = n;
-    f.indent = indent;
+    ckr__put_frame f = { n, 0, NULL, indent };
     if (stack->size / sizeof f >= c->limits.max_depth)
         return ckr__fail(c->err, CKR_ITEM_JSON_DEPTH, NULL, CKR_NO_OFFSET, NULL,
                          "a tree nested deeper than max_depth (%u) cannot be written",
                          (unsigned)c->limits.max_depth);
     if (sort_keys && ckr_node_is_dict(n)) {
-        f.slots = ckr__dict_sorted(c, n, &f.slots_bytes);
+        f.slots = ckr__dict_sorted(c, n);
         if (!f.slots) return CKR_E_NOMEM;
     }
     ckr__buf_put(stack, &f, sizeof f);
     if (!stack->failed) return CKR_OK;
-    ckr__heap_free(c, f.slots, f.slots_bytes);
+    ckr__heap_free(c, f.slots, (size_t)n->count * sizeof *f.slots);
     return CKR_E_NOMEM;
 }
 
 static void ckr__put_pop(ckr__buf *stack)
 {
-    ckr__put_frame *f = ckr__put_top(stack);
-    ckr__heap_free(stack->c, f->slots, f->slots_bytes);
+    ckr__put_frame *f = CKR__TOP(ckr__put_frame, *stack);
+    ckr__heap_free(stack->c, f->slots, (size_t)f->node->count * sizeof *f->slots);
     stack->size -= sizeof *f;
 }
 
@@ -5967,7 +5893,7 @@ static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool
         }
         if (r == CKR_OK) r = ckr__put_bounded(b, indent);
         for (n = NULL; r == CKR_OK && !n && stack.size;) {
-            ckr__put_frame *f = ckr__put_top(&stack);
+            ckr__put_frame *f = CKR__TOP(ckr__put_frame, stack);
             size_t depth = stack.size / sizeof *f;
             if (f->next < f->node->count) {
                 n = ckr__json_put_next(b, f, indent, depth);
@@ -5996,15 +5922,12 @@ static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool
 
 enum { CKR__YAML_TIMESTAMP = 1 };       /* ckr_node.flags of a STR                       */
 
-typedef enum ckr__yaml_kind { CKR__YAML_MAP, CKR__YAML_SEQ, CKR__YAML_FLOW_MAP,
-                             CKR__YAML_FLOW_SEQ } ckr__yaml_kind;
-
 typedef struct ckr__yaml_props { const char *anchor, *tag; size_t anchor_len,
                                 tag_len; } ckr__yaml_props;
 
 typedef struct ckr__yaml_frame {
     ckr_node       *node, *key;
-    ckr__yaml_kind  kind;
+    bool            map, flow;
     size_t          indent;
     ckr__yaml_props props;
 } ckr__yaml_frame;
@@ -6033,10 +5956,17 @@ static ckr_result ckr__yaml_fail(ckr__yaml *y, ckr_item item, const uint8_t *at,
                      what);
 }
 
-static ckr__yaml_frame *ckr__yaml_top(const ckr__yaml *y)
+/* What cannot be at p. */
+static ckr_result ckr__yaml_syntax(ckr__yaml *y, const char *what)
 {
-    if (!y->stack.size) return NULL;
-    return (ckr__yaml_frame *)(void *)(y->stack.data + y->stack.size - sizeof(ckr__yaml_frame));
+    return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, y->p, what);
+}
+
+/* Over n bytes of a token. */
+static void ckr__yaml_step(ckr__yaml *y, size_t n)
+{
+    y->p += n;
+    y->fresh = false;
 }
 
 static int ckr__yaml_at(const ckr__yaml *y, size_t i)
@@ -6106,21 +6036,6 @@ typedef enum ckr__yaml_type {
         CKR__YAML_SPECIAL
 } ckr__yaml_type;
 
-static bool ckr__yaml_word(const char *s, size_t n, const char *words)
-{
-    while (*words) {
-        size_t k = strcspn(words, " ");
-        if (k == n && !memcmp(words, s, n)) return true;
-        words += k + (words[k] == ' ');
-    }
-    return false;
-}
-
-static size_t ckr__yaml_span(const char *s, const char *set)
-{
-    return strspn(s, set);
-}
-
 /* (:[0-5]?[0-9])+ ; the length, 0: none */
 static size_t ckr__yaml_sixty(const char *s)
 {
@@ -6144,12 +6059,12 @@ static bool ckr__yaml_is_int(const char *s)
     s += *s == '-' || *s == '+';
     if (*s == '0') {
         if (!s[1]) return true;
-        if (s[1] == 'b') return s[2] && !s[2 + ckr__yaml_span(s + 2, "01_")];
-        if (s[1] == 'x') return s[2] && !s[2 + ckr__yaml_span(s + 2, "0123456789abcdefABCDEF_")];
-        return !s[1 + ckr__yaml_span(s + 1, "01234567_")];
+        if (s[1] == 'b') return s[2] && !s[2 + strspn(s + 2, "01_")];
+        if (s[1] == 'x') return s[2] && !s[2 + strspn(s + 2, "0123456789abcdefABCDEF_")];
+        return !s[1 + strspn(s + 1, "01234567_")];
     }
     if (*s < '1' || *s > '9') return false;
-    n = ckr__yaml_span(s, digits);
+    n = strspn(s, digits);
     return !s[n] || (ckr__yaml_sixty(s + n) && !s[n + ckr__yaml_sixty(s + n)]);
 }
 
@@ -6158,22 +6073,22 @@ static bool ckr__yaml_is_float(const char *s, size_t len)
     static const char digits[] = "0123456789_";
     bool sign = *s == '-' || *s == '+';
     size_t n;
-    if (ckr__yaml_word(s + sign, len - sign, ".inf .Inf .INF")) return true;
-    if (ckr__yaml_word(s, len, ".nan .NaN .NAN")) return true;
+    if (ckr__word_is(".inf .Inf .INF", s + sign, len - sign)) return true;
+    if (ckr__word_is(".nan .NaN .NAN", s, len)) return true;
     s += sign;
     if (*s >= '0' && *s <= '9') {
-        s += ckr__yaml_span(s, digits);
+        s += strspn(s, digits);
         n = ckr__yaml_sixty(s);
         if (s[n] != '.') return false;
         s += n + 1;
-        s += ckr__yaml_span(s, digits);
+        s += strspn(s, digits);
         if (n) return !*s;
     } else {
         if (sign || *s != '.' || s[1] < '0' || s[1] > '9') return false;
-        s += 1 + ckr__yaml_span(s + 1, digits);
+        s += 1 + strspn(s + 1, digits);
     }
     if ((*s == 'e' || *s == 'E') && (s[1] == '-' || s[1] == '+') && s[2] >= '0' && s[2] <= '9')
-        s += 2 + ckr__yaml_span(s + 2, "0123456789");
+        s += 2 + strspn(s + 2, "0123456789");
     return !*s;
 }
 
@@ -6190,14 +6105,14 @@ static bool ckr__yaml_is_time(const char *s)
     s += d;
     if (!*s) return m == 2 && d == 2;
     if (!d || !(*s == 'T' || *s == 't' || *s == ' ' || *s == '\t')) return false;
-    s += *s == 'T' || *s == 't' ? 1 : ckr__yaml_span(s, " \t");
+    s += *s == 'T' || *s == 't' ? 1 : strspn(s, " \t");
     h = ckr__yaml_digits(s, 1, 2);
     if (!h || s[h] != ':' || !ckr__yaml_digits(s + h + 1, 2, 2) || s[h + 3] != ':' ||
         !ckr__yaml_digits(s + h + 4, 2, 2)) return false;
     s += h + 6;
-    if (*s == '.') s += 1 + ckr__yaml_span(s + 1, "0123456789");
+    if (*s == '.') s += 1 + strspn(s + 1, "0123456789");
     if (!*s) return true;
-    s += ckr__yaml_span(s, " \t");
+    s += strspn(s, " \t");
     if (*s == 'Z') return !s[1];
     if (*s != '-' && *s != '+') return false;
     h = ckr__yaml_digits(s + 1, 1, 2);
@@ -6210,11 +6125,11 @@ static bool ckr__yaml_is_time(const char *s)
 static ckr__yaml_type ckr__yaml_resolve(const char *s, size_t n)
 {
     if (memchr(s, 0, n)) return CKR__YAML_STR;
-    if (ckr__yaml_word(
-            s, n, "yes Yes YES no No NO true True TRUE false False FALSE on On ON off Off OFF"))
+    if (ckr__word_is("yes Yes YES no No NO true True TRUE false False FALSE on On ON off Off OFF",
+                     s, n))
         return CKR__YAML_BOOL;
-    if (n == 0 || ckr__yaml_word(s, n, "~ null Null NULL")) return CKR__YAML_NULL;
-    if (ckr__yaml_word(s, n, "<< =")) return CKR__YAML_SPECIAL;
+    if (n == 0 || ckr__word_is("~ null Null NULL", s, n)) return CKR__YAML_NULL;
+    if (ckr__word_is("<< =", s, n)) return CKR__YAML_SPECIAL;
     if (!strchr("-+.0123456789", *s)) return CKR__YAML_STR;
     if (ckr__yaml_is_float(s, n)) return CKR__YAML_FLOAT;
     if (ckr__yaml_is_int(s)) return CKR__YAML_INT;
@@ -6301,9 +6216,9 @@ static ckr_node *ckr__yaml_scalar(ckr__yaml *y, bool plain, const ckr__yaml_prop
     y->text.size = k;
     s = (const char *)y->text.data;
     if (plain && !props->tag) type = ckr__yaml_resolve(s, k);
-    if (props->tag && !ckr__yaml_word(props->tag, props->tag_len, "! !!str")) {
+    if (props->tag && !ckr__word_is("! !!str", props->tag, props->tag_len)) {
         for (i = 0; i < 4; i++)
-            if (ckr__yaml_word(props->tag, props->tag_len, tags[i].tag)) break;
+            if (ckr__word_is(tags[i].tag, props->tag, props->tag_len)) break;
         type = ckr__yaml_resolve(s, k);
         if (i == 4 || type != tags[i].type) {
             ckr__yaml_fail(y, CKR_ITEM_YAML_TAG, at,
@@ -6315,7 +6230,7 @@ static ckr_node *ckr__yaml_scalar(ckr__yaml *y, bool plain, const ckr__yaml_prop
     switch (type) {
     case CKR__YAML_NULL: return ckr__node(y->c, CKR_NODE_NONE);
     case CKR__YAML_BOOL:
-        return ckr__node_bool(y->c, ckr__yaml_word(s, k, "yes Yes YES true True TRUE on On ON"));
+        return ckr__node_bool(y->c, ckr__word_is("yes Yes YES true True TRUE on On ON", s, k));
     case CKR__YAML_INT:  return ckr__yaml_int(y, at);
     case CKR__YAML_FLOAT: return ckr__yaml_float(y);
     case CKR__YAML_SPECIAL:
@@ -6398,8 +6313,7 @@ static ckr_result ckr__yaml_escape(ckr__yaml *y)
         y->p++;
         return CKR_OK;
     }
-    if (ckr__yaml_is_break(
-            ch)) { /* a continued line: its end and indentation go, empty lines stay */
+    if (ckr__yaml_is_break(ch)) {  /* a continued line: its end and indentation go */
         size_t size = y->text.size;
         ckr__yaml_fold(y, true);
         if (y->text.size == size + 1 && y->text.data[size] == ' ') y->text.size = size;
@@ -6429,12 +6343,10 @@ static ckr_result ckr__yaml_quoted(ckr__yaml *y)
             ckr__buf_u8(&y->text, '\'');
             y->p += 2;
         } else if (*y->p == quote) {
-            y->p++;
-            y->fresh = false;
+            ckr__yaml_step(y, 1);
             return y->text.failed ? CKR_E_NOMEM : CKR_OK;
         } else if (*y->p == '\\' && quote == '"') {
-            ckr_result r = ckr__yaml_escape(y);
-            if (r != CKR_OK) return r;
+            if (ckr__yaml_escape(y) != CKR_OK) return ckr__oom(y->c);
         } else if (*y->p == '\\') {
             ckr__buf_u8(&y->text, '\\');
             y->p++;
@@ -6493,8 +6405,7 @@ static ckr_result ckr__yaml_block_scalar(ckr__yaml *y, size_t parent)
     bool folded = *y->p == '>';
     int chomp;
     size_t indent, breaks, deepest = 0, i;
-    ckr_result r = ckr__yaml_block_head(y, &chomp, &indent);
-    if (r != CKR_OK) return r;
+    if (ckr__yaml_block_head(y, &chomp, &indent) != CKR_OK) return ckr__oom(y->c);
     if (parent < 1) parent = 1;
     if (indent) {
         indent += parent - 1;
@@ -6553,13 +6464,12 @@ static ckr_result ckr__yaml_get_props(ckr__yaml *y, ckr__yaml_props *props)
         } else {
             props->tag = first;
             props->tag_len = (size_t)(end - name);
-            if (!ckr__yaml_word(first, props->tag_len,
-                                "! !!str !!null !!bool !!int !!float !!map !!seq"))
+            if (!ckr__word_is("! !!str !!null !!bool !!int !!float !!map !!seq", first,
+                              props->tag_len))
                 return ckr__yaml_fail(y, CKR_ITEM_YAML_TAG, at,
                                       "a tag that would build an object; expected plain data");
         }
-        y->p = end;
-        y->fresh = false;
+        ckr__yaml_step(y, (size_t)(end - y->p));
         while (ckr__yaml_at(y, 0) == ' ') y->p++;
     }
     return CKR_OK;
@@ -6573,17 +6483,12 @@ static bool ckr__yaml_anchor(ckr__yaml *y, const ckr__yaml_props *props, ckr_nod
            !ckr__failed(y->c);
 }
 
-static ckr_result ckr__yaml_alias(ckr__yaml *y, ckr_node **out)
+/* The scalar in hand, finished. */
+static ckr_result ckr__yaml_finish(ckr__yaml *y, bool plain, const ckr__yaml_props *props,
+                                   const uint8_t *at, ckr_node **out)
 {
-    const uint8_t *end = ckr__yaml_name(y, y->p + 1);
-    uint64_t i;
-    if (!ckr__map_find(&y->anchors, (const char *)y->p + 1, (size_t)(end - y->p - 1), &i))
-        return ckr__yaml_fail(y, CKR_ITEM_YAML_ALIAS, y->p,
-                              "no finished node has the anchor of this alias");
-    *out = y->nodes[i];
-    y->p = end;
-    y->fresh = false;
-    return CKR_OK;
+    *out = ckr__yaml_scalar(y, plain, props, at);
+    return *out && ckr__yaml_anchor(y, props, *out) ? CKR_OK : ckr__oom(y->c);
 }
 
 /* A plain scalar may begin with this byte. */
@@ -6602,15 +6507,22 @@ static ckr_result ckr__yaml_inline(ckr__yaml *y, bool flow, bool key, size_t ind
                                    const ckr__yaml_props *props,
                                    ckr_node **out, bool *simple)
 {
-    const uint8_t *at = y->p, *line = y->line;
+    const uint8_t *at = y->p, *line = y->line, *end;
+    uint64_t i;
     bool quoted = ckr__yaml_at(y, 0) == '"' || ckr__yaml_at(y, 0) == '\'';
     ckr_result r = CKR_OK;
     y->text.size = 0;
     if (ckr__yaml_at(y, 0) == '*') {
         if (props->anchor || props->tag)
             return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, at, "an alias with an anchor or a tag");
+        end = ckr__yaml_name(y, at + 1);
+        if (!ckr__map_find(&y->anchors, (const char *)at + 1, (size_t)(end - at - 1), &i))
+            return ckr__yaml_fail(y, CKR_ITEM_YAML_ALIAS, at,
+                                  "no finished node has the anchor of this alias");
+        *out = y->nodes[i];
         *simple = true;
-        return ckr__yaml_alias(y, out);
+        ckr__yaml_step(y, (size_t)(end - at));
+        return CKR_OK;
     }
     if (quoted) {
         r = ckr__yaml_quoted(y);
@@ -6627,24 +6539,21 @@ static ckr_result ckr__yaml_inline(ckr__yaml *y, bool flow, bool key, size_t ind
     }
     if (r != CKR_OK) return r;
     *simple = y->line == line;
-    *out = ckr__yaml_scalar(y, !quoted, props, at);
-    if (!*out) return y->c->err->code ? y->c->err->code : CKR_E_NOMEM;
-    return ckr__yaml_anchor(y, props, *out) ? CKR_OK : CKR_E_NOMEM;
+    return ckr__yaml_finish(y, !quoted, props, at, out);
 }
 
-static ckr_result ckr__yaml_push(ckr__yaml *y, ckr__yaml_kind kind, size_t indent,
+static ckr_result ckr__yaml_push(ckr__yaml *y, bool map, bool flow, size_t indent,
                                  const ckr__yaml_props *props)
 {
-    ckr__yaml_frame f;
-    bool map = kind == CKR__YAML_MAP || kind == CKR__YAML_FLOW_MAP;
+    ckr__yaml_frame f = CKR_ZERO;
     if (y->stack.size / sizeof f >= y->c->limits.max_depth)
         return ckr__fail(y->c->err, CKR_ITEM_JSON_DEPTH, y->path, (uint64_t)(y->p - y->begin), NULL,
                          "nested deeper than max_depth (%u)", (unsigned)y->c->limits.max_depth);
-    memset(&f, 0, sizeof f);
-    f.kind = kind;
+    f.map = map;
+    f.flow = flow;
     f.indent = indent;
     if (props) f.props = *props;
-    if (f.props.tag && !ckr__yaml_word(f.props.tag, f.props.tag_len, map ? "!!map !" : "!!seq !"))
+    if (f.props.tag && !ckr__word_is(map ? "!!map !" : "!!seq !", f.props.tag, f.props.tag_len))
         return ckr__yaml_fail(y, CKR_ITEM_YAML_TAG, y->p, "the tag does not fit a collection");
     f.node = ckr__node(y->c, map ? CKR_NODE_DICT : CKR_NODE_LIST);
     if (!f.node) return y->c->err->code;
@@ -6655,10 +6564,9 @@ static ckr_result ckr__yaml_push(ckr__yaml *y, ckr__yaml_kind kind, size_t inden
 /* Closes the container on top. */
 static ckr_result ckr__yaml_pop(ckr__yaml *y, ckr_node **out)
 {
-    ckr__yaml_frame f = *ckr__yaml_top(y);
+    ckr__yaml_frame f = *CKR__TOP(ckr__yaml_frame, y->stack);
     const ckr_node *dup = NULL;
-    ckr_result r = f.node->kind == CKR_NODE_DICT ? ckr__dict_duplicate(y->c, f.node, &dup) : CKR_OK;
-    if (r != CKR_OK) return r;
+    if (f.map && ckr__dict_duplicate(y->c, f.node, &dup) != CKR_OK) return ckr__oom(y->c);
     if (dup)
         return ckr__fail(y->c->err, CKR_ITEM_YAML_DUPLICATE, y->path, (uint64_t)(y->p - y->begin),
                          dup->kind == CKR_NODE_STR ? dup->u.str : NULL,
@@ -6688,9 +6596,7 @@ static ckr_result ckr__yaml_block_text(ckr__yaml *y, size_t min, const ckr__yaml
     ckr_result r;
     y->text.size = 0;
     r = ckr__yaml_block_scalar(y, min);
-    if (r != CKR_OK) return r;
-    *out = ckr__yaml_scalar(y, false, props, at);
-    return *out && ckr__yaml_anchor(y, props, *out) ? CKR_OK : y->c->err->code;
+    return r == CKR_OK ? ckr__yaml_finish(y, false, props, at, out) : r;
 }
 
 /* "? key" and, on a line of its own, ":" in the same column. */
@@ -6699,19 +6605,16 @@ static ckr_result ckr__yaml_long_key(ckr__yaml *y, size_t column, ckr_node **key
     ckr__yaml_props props;
     bool simple;
     ckr_result r;
-    y->p++;
-    y->fresh = false;
+    ckr__yaml_step(y, 1);
     while (ckr__yaml_at(y, 0) == ' ') y->p++;
-    r = ckr__yaml_get_props(y, &props);
-    if (r != CKR_OK) return r;
+    if (ckr__yaml_get_props(y, &props) != CKR_OK) return ckr__oom(y->c);
     if (ckr__yaml_at(y, 0) == '|' || ckr__yaml_at(y, 0) == '>')
         r = ckr__yaml_block_text(y, column + 1, &props, key);
     else r = ckr__yaml_inline(y, false, false, column + 1, &props, key, &simple);
     if (r != CKR_OK) return r;
     ckr__yaml_next(y);
     if (!y->fresh || ckr__yaml_column(y) != column || !ckr__yaml_colon(y))
-        return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, y->p,
-                              "expected ':' below the '?' of its key");
+        return ckr__yaml_syntax(y, "expected ':' below the '?' of its key");
     y->compact = true;
     return CKR_OK;
 }
@@ -6729,9 +6632,9 @@ static ckr_result ckr__yaml_key(ckr__yaml *y)
         r = ckr__yaml_get_props(y, &props);
         if (r == CKR_OK) r = ckr__yaml_inline(y, false, true, 0, &props, &key, &simple);
         if (r == CKR_OK && !(simple && ckr__yaml_colon(y)))
-            r = ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, y->p, "expected ':' behind a key");
+            r = ckr__yaml_syntax(y, "expected ':' behind a key");
     }
-    if (r == CKR_OK) ckr__yaml_top(y)->key = key;
+    if (r == CKR_OK) CKR__TOP(ckr__yaml_frame, y->stack)->key = key;
     return r;
 }
 
@@ -6746,8 +6649,7 @@ static ckr_result ckr__yaml_flow_key(ckr__yaml *y, ckr_node **out)
         ckr_result r;
         ckr__yaml_next(y);
         if (ckr__yaml_at(y, 0) == '}') {
-            y->p++;
-            y->fresh = false;
+            ckr__yaml_step(y, 1);
             return ckr__yaml_pop(y, out);
         }
         if (ckr__yaml_at(y, 0) == '?') {
@@ -6757,17 +6659,18 @@ static ckr_result ckr__yaml_flow_key(ckr__yaml *y, ckr_node **out)
         r = ckr__yaml_get_props(y, &props);
         if (r == CKR_OK) r = ckr__yaml_inline(y, true, false, 0, &props, &key, &simple);
         if (r != CKR_OK) return r;
-        ckr__yaml_top(y)->key = key;
+        CKR__TOP(ckr__yaml_frame, y->stack)->key = key;
         ckr__yaml_next(y);
         if (ckr__yaml_at(y, 0) == ':') {
             y->p++;
             return CKR_OK;
         }
-        if (!ckr__node_pair(y->c, ckr__yaml_top(y)->node, key, ckr__node(y->c, CKR_NODE_NONE)))
+        if (!ckr__node_pair(y->c, CKR__TOP(ckr__yaml_frame, y->stack)->node, key,
+                            ckr__node(y->c, CKR_NODE_NONE)))
             return y->c->err->code;
         if (ckr__yaml_at(y, 0) == ',') y->p++;
         else if (ckr__yaml_at(y, 0) != '}')
-            return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, y->p, "expected ':', ',' or '}'");
+            return ckr__yaml_syntax(y, "expected ':', ',' or '}'");
     }
 }
 
@@ -6775,10 +6678,8 @@ static ckr_result ckr__yaml_flow_key(ckr__yaml *y, ckr_node **out)
 static ckr_result ckr__yaml_flow(ckr__yaml *y, const ckr__yaml_props *props, ckr_node **out)
 {
     bool map = *y->p == '{';
-    ckr_result r = ckr__yaml_push(y, map ? CKR__YAML_FLOW_MAP : CKR__YAML_FLOW_SEQ, 0, props);
-    if (r != CKR_OK) return r;
-    y->p++;
-    y->fresh = false;
+    if (ckr__yaml_push(y, map, true, 0, props) != CKR_OK) return ckr__oom(y->c);
+    ckr__yaml_step(y, 1);
     if (map) return ckr__yaml_flow_key(y, out);
     ckr__yaml_next(y);
     if (ckr__yaml_at(y, 0) != ']') return CKR_OK;
@@ -6789,8 +6690,7 @@ static ckr_result ckr__yaml_flow(ckr__yaml *y, const ckr__yaml_props *props, ckr
 static ckr_result ckr__yaml_null(ckr__yaml *y, const ckr__yaml_props *props, ckr_node **out)
 {
     y->text.size = 0;
-    *out = ckr__yaml_scalar(y, true, props, y->p);
-    return *out && ckr__yaml_anchor(y, props, *out) ? CKR_OK : y->c->err->code;
+    return ckr__yaml_finish(y, true, props, y->p, out);
 }
 
 /* A value inside a flow collection. */
@@ -6799,16 +6699,14 @@ static ckr_result ckr__yaml_flow_node(ckr__yaml *y, ckr_node **out)
     ckr__yaml_props props;
     bool simple;
     int ch;
-    ckr_result r;
     ckr__yaml_next(y);
-    r = ckr__yaml_get_props(y, &props);
-    if (r != CKR_OK) return r;
+    if (ckr__yaml_get_props(y, &props) != CKR_OK) return ckr__oom(y->c);
     ckr__yaml_next(y);
     ch = ckr__yaml_at(y, 0);
     if (ckr__yaml_over(y))
-        return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, y->p, "a flow collection that does not end");
+        return ckr__yaml_syntax(y, "a flow collection that does not end");
     if (ch == '[' || ch == '{') return ckr__yaml_flow(y, &props, out);
-    if (ckr__yaml_top(y)->kind == CKR__YAML_FLOW_MAP && (ch == ',' || ch == '}'))
+    if (CKR__TOP(ckr__yaml_frame, y->stack)->map && (ch == ',' || ch == '}'))
         return ckr__yaml_null(y, &props, out);
     return ckr__yaml_inline(y, true, false, 0, &props, out, &simple);
 }
@@ -6827,8 +6725,8 @@ static ckr_result ckr__yaml_block_inline(ckr__yaml *y, bool block, bool outer, s
     r = ckr__yaml_inline(y, false, false, min, outer ? &none : props, &scalar, &simple);
     if (r != CKR_OK) return r;
     if (block && simple && ckr__yaml_colon(y)) {
-        r = ckr__yaml_push(y, CKR__YAML_MAP, column, outer ? props : NULL);
-        if (r == CKR_OK) ckr__yaml_top(y)->key = scalar;
+        r = ckr__yaml_push(y, true, false, column, outer ? props : NULL);
+        if (r == CKR_OK) CKR__TOP(ckr__yaml_frame, y->stack)->key = scalar;
         return r;
     }
     *out = scalar;
@@ -6848,9 +6746,9 @@ static bool ckr__yaml_indicator(const ckr__yaml *y, char ch)
    top. *out stays NULL when a collection was opened and its first item follows. */
 static ckr_result ckr__yaml_block_node(ckr__yaml *y, ckr_node **out)
 {
-    const ckr__yaml_frame *f = ckr__yaml_top(y);
+    const ckr__yaml_frame *f = CKR__TOP(ckr__yaml_frame, y->stack);
     const size_t min = f ? f->indent + 1 : 0;
-    const bool under_key = f && f->kind == CKR__YAML_MAP;
+    const bool under_key = f && f->map;
     bool block, outer = false, entry;
     ckr__yaml_props props = CKR_ZERO;
     size_t column;
@@ -6860,8 +6758,7 @@ static ckr_result ckr__yaml_block_node(ckr__yaml *y, ckr_node **out)
     column = ckr__yaml_column(y);
     if (!ckr__yaml_over(y) && (!y->fresh || column >= min)) {
         const uint8_t *line = y->line;
-        r = ckr__yaml_get_props(y, &props);
-        if (r != CKR_OK) return r;
+        if (ckr__yaml_get_props(y, &props) != CKR_OK) return ckr__oom(y->c);
         if (props.anchor || props.tag) ckr__yaml_next(y);
         outer = y->line != line;
         if (outer) {
@@ -6875,12 +6772,10 @@ static ckr_result ckr__yaml_block_node(ckr__yaml *y, ckr_node **out)
         return ckr__yaml_null(y, &props, out);
     if (entry || ckr__yaml_indicator(y, '?')) {
         if (!block || (!outer && (props.anchor || props.tag)))
-            return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, y->p,
-                                  "a block collection cannot begin here");
-        r = ckr__yaml_push(y, entry ? CKR__YAML_SEQ : CKR__YAML_MAP, column, &props);
+            return ckr__yaml_syntax(y, "a block collection cannot begin here");
+        r = ckr__yaml_push(y, !entry, false, column, &props);
         if (r != CKR_OK || !entry) return r == CKR_OK ? ckr__yaml_key(y) : r;
-        y->p++;
-        y->fresh = false;
+        ckr__yaml_step(y, 1);
         y->compact = true;
         return CKR_OK;
     }
@@ -6896,50 +6791,46 @@ static ckr_result ckr__yaml_block_node(ckr__yaml *y, ckr_node **out)
    closed. */
 static ckr_result ckr__yaml_flow_after(ckr__yaml *y, ckr_node **value)
 {
-    bool map = ckr__yaml_top(y)->kind == CKR__YAML_FLOW_MAP;
+    bool map = CKR__TOP(ckr__yaml_frame, y->stack)->map;
     int close = map ? '}' : ']';
     *value = NULL;
     ckr__yaml_next(y);
     if (ckr__yaml_at(y, 0) == ',') {
-        y->p++;
-        y->fresh = false;
+        ckr__yaml_step(y, 1);
         if (map) return ckr__yaml_flow_key(y, value);
         ckr__yaml_next(y);
         if (ckr__yaml_at(y, 0) != close) return CKR_OK;
     }
     if (ckr__yaml_at(y, 0) != close)
-        return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, y->p,
-                              map ? "expected ',' or '}'" : "expected ',' or ']'");
-    y->p++;
-    y->fresh = false;
+        return ckr__yaml_syntax(y, map ? "expected ',' or '}'" : "expected ',' or ']'");
+    ckr__yaml_step(y, 1);
     return ckr__yaml_pop(y, value);
 }
 
 /* The same for the block collection on top, which ends at a token left of its column. */
 static ckr_result ckr__yaml_block_after(ckr__yaml *y, ckr_node **value)
 {
-    const ckr__yaml_frame *f = ckr__yaml_top(y);
-    bool entry, map = f->kind == CKR__YAML_MAP;
+    const ckr__yaml_frame *f = CKR__TOP(ckr__yaml_frame, y->stack);
+    bool entry, map = f->map;
     size_t column;
     ckr__yaml_next(y);
     column = ckr__yaml_column(y);
     if (ckr__yaml_over(y) || (y->fresh && column < f->indent)) return ckr__yaml_pop(y, value);
     if (!y->fresh)
-        return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, y->p, "expected the end of the line");
+        return ckr__yaml_syntax(y, "expected the end of the line");
     if (column > f->indent)
-        return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, y->p, "indented deeper than its neighbours");
+        return ckr__yaml_syntax(y, "indented deeper than its neighbours");
     entry = ckr__yaml_indicator(y, '-');
     if (entry && map)
-        return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, y->p, "found '-', expected a key");
+        return ckr__yaml_syntax(y, "found '-', expected a key");
     if (!entry && !map) {
-        if (y->stack.size >= 2 * sizeof *f && f[-1].kind == CKR__YAML_MAP && f[-1].indent == column)
+        if (y->stack.size >= 2 * sizeof *f && f[-1].map && !f[-1].flow && f[-1].indent == column)
             return ckr__yaml_pop(y, value);
-        return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, y->p, "expected '-'");
+        return ckr__yaml_syntax(y, "expected '-'");
     }
     *value = NULL;
     if (map) return ckr__yaml_key(y);
-    y->p++;
-    y->fresh = false;
+    ckr__yaml_step(y, 1);
     y->compact = true;
     return CKR_OK;
 }
@@ -6949,12 +6840,11 @@ static ckr_result ckr__yaml_done(ckr__yaml *y, ckr_node **value)
 {
     const ckr__yaml_frame *f;
     ckr_result r;
-    while (*value && (f = ckr__yaml_top(y)) != NULL) {
-        if (f->node->kind == CKR_NODE_DICT ? !ckr__node_pair(y->c, f->node, f->key, *value)
-                                           : !ckr__node_push(y->c, f->node, *value))
+    while (*value && (f = CKR__TOP(ckr__yaml_frame, y->stack)) != NULL) {
+        if (f->map ? !ckr__node_pair(y->c, f->node, f->key, *value)
+                   : !ckr__node_push(y->c, f->node, *value))
             return y->c->err->code;
-        r = f->kind == CKR__YAML_MAP || f->kind == CKR__YAML_SEQ ? ckr__yaml_block_after(y, value)
-                                                                 : ckr__yaml_flow_after(y, value);
+        r = f->flow ? ckr__yaml_flow_after(y, value) : ckr__yaml_block_after(y, value);
         if (r != CKR_OK) return r;
     }
     return CKR_OK;
@@ -6996,19 +6886,17 @@ static ckr_result ckr__yaml_document(ckr__yaml *y, ckr_node **root)
     if (ckr__yaml_at(y, 0) == '%')
         return ckr__yaml_fail(y, CKR_ITEM_YAML_UNSUPPORTED, y->p, "a directive");
     if (ckr__yaml_marker(y, '-')) {
-        y->p += 3;
-        y->fresh = false;
+        ckr__yaml_step(y, 3);
     }
     do {
-        const ckr__yaml_frame *f = ckr__yaml_top(y);
-        bool flow = f && (f->kind == CKR__YAML_FLOW_MAP || f->kind == CKR__YAML_FLOW_SEQ);
-        r = flow ? ckr__yaml_flow_node(y, &value) : ckr__yaml_block_node(y, &value);
+        const ckr__yaml_frame *f = CKR__TOP(ckr__yaml_frame, y->stack);
+        r = f && f->flow ? ckr__yaml_flow_node(y, &value) : ckr__yaml_block_node(y, &value);
         if (r == CKR_OK && value) r = ckr__yaml_done(y, &value);
     } while (r == CKR_OK && !value);
     if (r != CKR_OK) return r;
     ckr__yaml_next(y);
     if (!ckr__yaml_over(y))
-        return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, y->p, "expected the end of the document");
+        return ckr__yaml_syntax(y, "expected the end of the document");
     if (ckr__yaml_marker(y, '.')) {
         y->p += 3;
         ckr__yaml_next(y);
@@ -7143,7 +7031,7 @@ static ckr_result ckr__yaml_put(ckr__buf *b, const ckr_node *root)
     y.stack.c = y.seen.c = b->c;
     r = ckr__yaml_put_count(&y, root) ? ckr__put_push(&y.stack, root, false, 0) : CKR_E_NOMEM;
     while (r == CKR_OK && y.stack.size) {
-        ckr__put_frame *f = ckr__put_top(&y.stack);
+        ckr__put_frame *f = CKR__TOP(ckr__put_frame, y.stack);
         const size_t indent = f->indent;
         ckr_node *const *n;
         if (f->next == f->node->count) {
@@ -7169,13 +7057,7 @@ static ckr_result ckr__yaml_put(ckr__buf *b, const ckr_node *root)
     return r == CKR_OK && b->failed ? CKR_E_NOMEM : r;
 }
 
-/* no more cold */
-#if defined(CKR__COLD_GCC)
-#  pragma GCC pop_options
-#elif defined(CKR__COLD_CLANG)
-#  pragma clang attribute pop
-#  pragma clang attribute pop
-#endif
+CKR__COLD_END
 
 /* >>safetensors --------------------------------------------------------------- */
 /* u64 N; N bytes of JSON; the rest is data. {"name": {"dtype": "F32", "shape": [2, 3],
@@ -7277,13 +7159,11 @@ static ckr_result ckr__st_number(ckr__st *s, int64_t *out)
 static ckr_result ckr__st_shape(ckr__st *s)
 {
     int64_t v;
-    ckr_result r;
     s->dims.size = 0;
     if (!ckr__st_take(s, '[')) return ckr__st_fail(s, "'[' of a shape");
     if (ckr__st_take(s, ']')) return CKR_OK;
     do {
-        r = ckr__st_number(s, &v);
-        if (r != CKR_OK) return r;
+        if (ckr__st_number(s, &v) != CKR_OK) return ckr__oom(s->c);
         ckr__buf_put(&s->dims, &v, sizeof v);
         if (s->dims.failed) return CKR_E_NOMEM;
     } while (ckr__st_take(s, ','));
@@ -7293,13 +7173,10 @@ static ckr_result ckr__st_shape(ckr__st *s)
 static ckr_result ckr__st_offsets(ckr__st *s)
 {
     int64_t begin, end;
-    ckr_result r;
     if (!ckr__st_take(s, '[')) return ckr__st_fail(s, "'[' of data_offsets");
-    r = ckr__st_number(s, &begin);
-    if (r != CKR_OK) return r;
+    if (ckr__st_number(s, &begin) != CKR_OK) return ckr__oom(s->c);
     if (!ckr__st_take(s, ',')) return ckr__st_fail(s, "',' between two offsets");
-    r = ckr__st_number(s, &end);
-    if (r != CKR_OK) return r;
+    if (ckr__st_number(s, &end) != CKR_OK) return ckr__oom(s->c);
     s->begin = (uint64_t)begin;
     s->end = (uint64_t)end;
     return ckr__st_take(s, ']') ? CKR_OK : ckr__st_fail(s, "']' behind two offsets");
@@ -7309,9 +7186,8 @@ static ckr_result ckr__st_dtype(ckr__st *s, const char *name)
 {
     const char *tag;
     size_t n;
-    uint64_t at = s->j.base + (uint64_t)(s->j.p - s->j.begin);
-    ckr_result r = ckr__st_string(s, &tag, &n);
-    if (r != CKR_OK) return r;
+    uint64_t at = ckr__json_offset(&s->j);
+    if (ckr__st_string(s, &tag, &n) != CKR_OK) return ckr__oom(s->c);
     if (s->bits && s->tag_len == n && !memcmp(s->tag, tag, n)) return CKR_OK;
     s->dtype = ckr__dtype_find(tag, n, 1);
     s->bits = ckr__dtype_bits(s->dtype);
@@ -7382,8 +7258,8 @@ static ckr_result ckr__st_fields(ckr__st *s, const char *name)
                 if (known_len[i] == n && !memcmp(known[i], field, n)) break;
             if (i < 3 && seen & 1u << i)
                 return ckr__fail(s->c->err, CKR_ITEM_ST_DUPLICATE, s->j.path,
-                                 s->j.base + (uint64_t)(s->j.p - s->j.begin), name,
-                                 "\"%s\" twice in one entry", known[i]);
+                                 ckr__json_offset(&s->j), name, "\"%s\" twice in one entry",
+                                 known[i]);
             seen |= 1u << i;
             if (!ckr__st_take(s, ':')) return ckr__st_fail(s, "':'");
             r = i == 0 ? ckr__st_dtype(s, name) : i == 1 ? ckr__st_shape(s)
@@ -7395,8 +7271,7 @@ static ckr_result ckr__st_fields(ckr__st *s, const char *name)
     }
     for (i = 0; i < 3; i++)
         if (!(seen & 1u << i))
-            return ckr__fail(s->c->err, CKR_ITEM_ST_ENTRY, s->j.path,
-                             s->j.base + (uint64_t)(s->j.p - s->j.begin), name,
+            return ckr__fail(s->c->err, CKR_ITEM_ST_ENTRY, s->j.path, ckr__json_offset(&s->j), name,
                              "the entry has no \"%s\"", known[i]);
     return CKR_OK;
 }
@@ -7509,7 +7384,7 @@ static bool ckr__st_reach(ckr__st *s, const char *name)
 
 static ckr_result ckr__st_tensor(ckr__st *s, const char *name, size_t len)
 {
-    uint64_t at = s->j.base + (uint64_t)(s->j.p - s->j.begin);
+    uint64_t at = ckr__json_offset(&s->j);
     const uint32_t hash = (uint32_t)(ckr__hash_keyed(s->c->seed, name, len, 0) >> 32);
     ckr_view v = CKR_ZERO;
     ckr_result r;
@@ -7521,8 +7396,7 @@ static ckr_result ckr__st_tensor(ckr__st *s, const char *name, size_t len)
     v.n_dims = (uint32_t)(s->dims.size / sizeof *v.shape);       /* the header is below 4 GiB */
     v.shape = ckr__st_keep_dims(s, v.n_dims);
     if (!v.shape) return s->c->err->code;
-    r = ckr__st_check(s, name, at, v.shape, v.n_dims);
-    if (r != CKR_OK) return r;
+    if (ckr__st_check(s, name, at, v.shape, v.n_dims) != CKR_OK) return ckr__oom(s->c);
     v.stride = v.shape + v.n_dims;
     v.dtype = s->dtype;
     v.file = s->file;
@@ -7535,7 +7409,7 @@ static ckr_result ckr__st_tensor(ckr__st *s, const char *name, size_t len)
 
 static ckr_result ckr__st_metadata(ckr__st *s)
 {
-    uint64_t i, at = s->j.base + (uint64_t)(s->j.p - s->j.begin);
+    uint64_t i, at = ckr__json_offset(&s->j);
     ckr_node *n = NULL;
     ckr_result r;
     if (s->metadata)
@@ -7562,14 +7436,12 @@ static int ckr__st_cmp(const void *a, const void *b)
 /* The tensors cover the data, each byte once: a header in the order of its offsets is one run. */
 static ckr_result ckr__st_chain(ckr__st *s)
 {
-    const size_t n = (size_t)s->n_runs, bytes = n * sizeof(void *);
-    void **runs = (void **)ckr__heap_alloc(s->c, bytes);
+    const size_t n = (size_t)s->n_runs;
+    void **runs = ckr__sorted(s->c, s->runs, n, sizeof *s->runs, ckr__st_cmp);
     uint64_t reached = 0;
     size_t i;
-    ckr_result r;
+    ckr_result r = CKR_OK;
     if (!runs) return CKR_E_NOMEM;
-    for (i = 0; i < n; i++) runs[i] = &s->runs[i];
-    r = ckr__sort(s->c, runs, n, ckr__st_cmp) ? CKR_OK : CKR_E_NOMEM;
     for (i = 0; i < n && r == CKR_OK; i++) {
         const ckr__st_run *run = (const ckr__st_run *)runs[i];
         if (run->begin != reached)
@@ -7580,7 +7452,7 @@ static ckr_result ckr__st_chain(ckr__st *s)
                           (unsigned long long)run->begin, (unsigned long long)reached);
         reached = run->end;
     }
-    ckr__heap_free(s->c, runs, bytes);
+    ckr__heap_free(s->c, runs, n * sizeof *runs);
     if (r == CKR_OK && reached != s->n_data)
         r = ckr__fail(s->c->err, CKR_ITEM_ST_LAYOUT, s->j.path, s->data + reached, NULL,
                       "the tensors end at data byte %llu, the file has %llu",
@@ -7598,8 +7470,7 @@ static ckr_result ckr__st_header(ckr__st *s)
         do {
             const char *name;
             size_t n;
-            r = ckr__st_string(s, &name, &n);
-            if (r != CKR_OK) return r;
+            if (ckr__st_string(s, &name, &n) != CKR_OK) return ckr__oom(s->c);
             if (!ckr__st_take(s, ':')) return ckr__st_fail(s, "':'");
             r = n == 12 && !memcmp(name, "__metadata__", 12) ? ckr__st_metadata(s)
                 : ckr__st_tensor(s, name, n);
@@ -7621,8 +7492,7 @@ static ckr_result ckr__st_pass(ckr__st *s, uint64_t base, uint64_t n)
     ckr_result r;
     if (!text) return s->c->err->code;
     text[n] = 0;
-    r = ckr__file_read(s->c, s->file, base + 8, text, (size_t)n);
-    if (r != CKR_OK) return r;
+    if (ckr__file_read(s->c, s->file, base + 8, text, (size_t)n) != CKR_OK) return ckr__oom(s->c);
     ckr__json_init(&s->j, s->c, path, base + 8, text, (size_t)n, 0);
     if (s->j.max_depth > CKR__ST_DEPTH) s->j.max_depth = CKR__ST_DEPTH;
     s->dims.c = s->c;
@@ -7646,8 +7516,7 @@ static ckr_result ckr__safetensors_each(ckr__ctx *c, uint32_t file, uint64_t bas
         return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, base, NULL,
                          "the file has %llu bytes, a header length needs 8",
                          (unsigned long long)size);
-    r = ckr__file_read(c, file, base, head, 8);
-    if (r != CKR_OK) return r;
+    if (ckr__file_read(c, file, base, head, 8) != CKR_OK) return ckr__oom(c);
     n = ckr__load_u64(head);
     if (n > size - 8)
         return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, base, NULL,
@@ -7707,12 +7576,10 @@ static ckr_result ckr__safetensors_slice(ckr__ctx *c, uint32_t file, uint64_t ba
 {
     ckr_node *n = ckr__node(c, CKR_NODE_DICT), **items;
     ckr__st_cell *cell, *next;
-    ckr__st_tree t = CKR_ZERO;
-    ckr_result r;
-    t.c = c;
+    ckr__st_tree t = { c, NULL, NULL, 0 };
     if (!n) return c->err->code;
-    r = ckr__safetensors_each(c, file, base, size, ckr__st_cell_add, &t, &n->attrs);
-    if (r != CKR_OK) return r;
+    if (ckr__safetensors_each(c, file, base, size, ckr__st_cell_add, &t, &n->attrs) != CKR_OK)
+        return ckr__oom(c);
     items = CKR__NEW_N(c, ckr_node *, 2 * t.n);
     if (!items) return c->err->code;
     n->u.items = items;
@@ -7752,28 +7619,25 @@ static bool ckr__hf_plain_name(const ckr_node *n)
 static ckr_result ckr__hf_index(ckr__ctx *c, const char *path, ckr_node **weight_map,
                                 const ckr_node **metadata)
 {
-    ckr_node *root = NULL;
-    const ckr_node *map;
+    ckr_node *root = NULL, **slot, *map;
     uint64_t i;
-    ckr_result r = ckr__json_load(c, path, &root);
-    if (r != CKR_OK) return r;
-    map = ckr_node_get(root, "weight_map");
+    if (ckr__json_load(c, path, &root) != CKR_OK) return ckr__oom(c);
+    slot = ckr_node_is_dict(root) ? ckr__dict_slot(root, "weight_map") : NULL;
+    map = slot ? *slot : NULL;
     if (!ckr_node_is_dict(map))
         return ckr__fail(c->err, CKR_ITEM_HF_INDEX, path, CKR_NO_OFFSET, NULL,
                          "there is no object \"weight_map\"");
     for (i = 0; i < map->count; i++) {
         const ckr_node *shard = ckr__dict_at(map, i);
         if (shard->kind != CKR_NODE_STR)
-            return ckr__fail(c->err, CKR_ITEM_HF_INDEX, path, CKR_NO_OFFSET,
-                             map->u.items[2 * i]->u.str,
+            return ckr__fail(c->err, CKR_ITEM_HF_INDEX, path, CKR_NO_OFFSET, ckr__dict_key(map, i),
                              "weight_map holds something that is not a file name");
         if (!ckr__hf_plain_name(shard))
             return ckr__fail(c->err, CKR_ITEM_HF_SHARD_NAME, path, CKR_NO_OFFSET,
-                             map->u.items[2 * i]->u.str,
-                             "\"%.100s\" is not a plain file name", shard->u.str);
+                             ckr__dict_key(map, i), "\"%.100s\" is not a plain file name",
+                             shard->u.str);
     }
-    for (i = 0; i < root->count; i++)                   /* the same node, not const */
-        if (ckr__dict_at(root, i) == map) *weight_map = ckr__dict_at(root, i);
+    *weight_map = map;
     *metadata = ckr_node_get(root, "metadata");
     return CKR_OK;
 }
@@ -7787,36 +7651,24 @@ typedef struct ckr__hf_join {
     ckr__map        names, keys;       /* tensor -> its place in the map; told's keys    */
 } ckr__hf_join;
 
-static void ckr__hf_extra(ckr__hf_join *h, const char *shard, const ckr_node *name)
-{
-    ckr_error note = CKR_ZERO;
-    if (!h->c->env.log_fn) return;
-    ckr__fail(&note, CKR_ITEM_HF_EXTRA, shard, CKR_NO_OFFSET, name->u.str, NULL);
-    h->c->env.log_fn(h->c->env.user, &note);
-}
-
-/* Each shard's metadata tells of its own tensors; what all of them say is said once. */
-static void ckr__hf_told(ckr__hf_join *h, const ckr_node *told)
-{
-    uint64_t i;
-    if (told && !h->told) h->told = ckr__node(h->c, CKR_NODE_DICT);
-    for (i = 0; told && i < told->count; i++) {
-        ckr_node *key = told->u.items[2 * i];
-        bool had = true;
-        ckr__map_put(&h->keys, key->u.str, (size_t)key->count, 0, &had);
-        if (!had) ckr__node_pair(h->c, h->told, key, ckr__dict_at(told, i));
-    }
-}
-
-/* Takes the tensors of one shard. */
+/* Takes the tensors of one shard. Its metadata tells of these; what all say is said once. */
 static ckr_result ckr__hf_shard(ckr__hf_join *h, const char *shard, const ckr_node *tensors)
 {
+    const ckr_node *told = tensors->attrs;
     uint64_t i, at;
-    ckr__hf_told(h, tensors->attrs);
+    if (told && !h->told) h->told = ckr__node(h->c, CKR_NODE_DICT);
+    for (i = 0; i < ckr__dict_n(told); i++) {
+        const ckr_node *key = told->u.items[2 * i];
+        bool had = true;
+        ckr__map_put(&h->keys, key->u.str, (size_t)key->count, 0, &had);
+        if (!had) ckr__node_take(h->c, h->told, told, i);
+    }
     for (i = 0; i < tensors->count; i++) {
         const ckr_node *name = tensors->u.items[2 * i];
         if (!ckr__map_find(&h->names, name->u.str, (size_t)name->count, &at)) {
-            ckr__hf_extra(h, shard, name);
+            ckr_error note = CKR_ZERO;
+            ckr__fail(&note, CKR_ITEM_HF_EXTRA, shard, CKR_NO_OFFSET, name->u.str, NULL);
+            if (h->c->env.log_fn) h->c->env.log_fn(h->c->env.user, &note);
             continue;
         }
         if (h->found[at] || strcmp(ckr__dict_at(h->map, at)->u.str, shard) != 0)
@@ -7828,53 +7680,42 @@ static ckr_result ckr__hf_shard(ckr__hf_join *h, const char *shard, const ckr_no
     return h->c->err->code;
 }
 
-static ckr_result ckr__hf_load_shards(ckr__hf_join *h)
-{
-    ckr__ctx *c = h->c;
-    ckr__map seen = { c, NULL, 0, 0 };
-    const char *slash = strrchr(h->path, '/');
-    uint64_t i;
-    for (i = 0; i < h->map->count; i++) {
-        const ckr_node *key = h->map->u.items[2 * i];
-        ckr__map_put(&h->names, key->u.str, (size_t)key->count, i, NULL);
-    }
-    for (i = 0; i < h->map->count && !ckr__failed(c); i++) {
-        const ckr_node *shard = ckr__dict_at(h->map, i);
-        ckr_node *tensors = NULL;
-        uint32_t file;
-        bool had = true;
-        ckr__map_put(&seen, shard->u.str, (size_t)shard->count, 0, &had);
-        if (had) continue;
-        if (ckr__file_open(c, ckr__printf(c, "%.*s%s", slash ? (int)(slash + 1 - h->path) : 0,
-                                          h->path, shard->u.str), &file) == CKR_OK &&
-            ckr__safetensors_load(c, file, &tensors) == CKR_OK)
-            ckr__hf_shard(h, shard->u.str, tensors);
-    }
-    ckr__map_free(&seen);
-    return c->err->code;
-}
-
 /* All tensors of the index's map, in its order, as one DICT; its attrs: the shards' metadata. */
 static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr_node **root)
 {
     ckr__hf_join h = CKR_ZERO;
-    ckr_node *map = NULL, *out = ckr__node(c, CKR_NODE_DICT);
+    ckr__map seen = { c, NULL, 0, 0 };
+    ckr_node *map = NULL, *tensors = NULL, *out = ckr__node(c, CKR_NODE_DICT);
     const ckr_node *metadata = NULL;
+    const char *slash = strrchr(path, '/');
+    uint32_t file;
     uint64_t i;
-    ckr_result r = ckr__hf_index(c, path, &map, &metadata);
-    if (r != CKR_OK) return r;
+    if (ckr__hf_index(c, path, &map, &metadata) != CKR_OK) return ckr__oom(c);
     h.c = h.names.c = h.keys.c = c;
     h.path = path;
     h.map = map;
     h.found = CKR__NEW_N(c, ckr_node *, map->count);
-    r = h.found ? ckr__hf_load_shards(&h) : c->err->code;
-    for (i = 0; i < map->count && r == CKR_OK; i++) {
+    for (i = 0; i < map->count && !ckr__failed(c); i++) {
+        const ckr_node *key = map->u.items[2 * i];
+        ckr__map_put(&h.names, key->u.str, (size_t)key->count, i, NULL);
+    }
+    for (i = 0; i < map->count && !ckr__failed(c); i++) {
+        const ckr_node *shard = ckr__dict_at(map, i);
+        bool had = true;
+        ckr__map_put(&seen, shard->u.str, (size_t)shard->count, 0, &had);
+        if (!had &&
+            ckr__file_open(c, ckr__printf(c, "%.*s%s", slash ? (int)(slash + 1 - path) : 0, path,
+                                          shard->u.str), &file) == CKR_OK &&
+            ckr__safetensors_load(c, file, &tensors) == CKR_OK)
+            ckr__hf_shard(&h, shard->u.str, tensors);
+    }
+    for (i = 0; i < map->count && !ckr__failed(c); i++) {
         if (!h.found[i])
-            r = ckr__fail(c->err, CKR_ITEM_HF_MISSING, path, CKR_NO_OFFSET,
-                          map->u.items[2 * i]->u.str,
-                          "%.100s does not hold the tensor", ckr__dict_at(map, i)->u.str);
+            ckr__fail(c->err, CKR_ITEM_HF_MISSING, path, CKR_NO_OFFSET, ckr__dict_key(map, i),
+                      "%.100s does not hold the tensor", ckr__dict_at(map, i)->u.str);
         else ckr__node_pair(c, out, map->u.items[2 * i], h.found[i]);
     }
+    ckr__map_free(&seen);
     ckr__map_free(&h.names);
     ckr__map_free(&h.keys);
     if (ckr__failed(c)) return c->err->code;
@@ -7888,19 +7729,16 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
    through f32; a NaN becomes the quiet NaN 0x7fc0 in bf16 and keeps its payload's top bits in f16).
    */
 
-static double ckr__nan(void)
-{
-    static const uint32_t bits = 0x7fc00000u;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return (double)f;
-}
-
 static float ckr__f32_of_bits(uint32_t u)
 {
     float f;
     memcpy(&f, &u, 4);
     return f;
+}
+
+static double ckr__nan(void)
+{
+    return (double)ckr__f32_of_bits(0x7fc00000u);
 }
 
 static uint32_t ckr__bits_of_f32(float f)
@@ -7922,10 +7760,7 @@ static float ckr__f32_of_f16(uint16_t h)
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3ff;
     if (e == 31) return ckr__f32_of_bits(sign | 0x7f800000u | m << 13);
     if (e != 0) return ckr__f32_of_bits(sign | (e + 112) << 23 | m << 13);
-    {
-        float f = (float)m * 5.9604644775390625e-8f;           /* 2^-24 */
-        return ckr__f32_of_bits(sign | ckr__bits_of_f32(f));
-    }
+    return ckr__f32_of_bits(sign | ckr__bits_of_f32((float)m * 5.9604644775390625e-8f)); /* 2^-24 */
 }
 
 static uint16_t ckr__f16_of_f32(float f)
@@ -8038,11 +7873,7 @@ static uint64_t ckr__convert_bf16(uint8_t *dst, const uint8_t *src, uint64_t n)
         memcpy(w, src + 4 * at, sizeof w);
         for (i = 0; i < 8; i++) odd |= (w[i] & 0x7fffffff) > 0x7f800000;
         for (i = 0; i < 8; i++) h[i] = (uint16_t)((w[i] + 0x7fff + ((w[i] >> 16) & 1)) >> 16);
-        for (i = 0; odd && i < 8; i++) {
-            float f;
-            memcpy(&f, &w[i], 4);
-            h[i] = ckr__bf16_of_f32(f);
-        }
+        for (i = 0; odd && i < 8; i++) h[i] = ckr__bf16_of_f32(ckr__f32_of_bits(w[i]));
         memcpy(dst + 2 * at, h, sizeof h);
     }
     return at;
@@ -8122,12 +7953,18 @@ typedef struct ckr__zip {
     uint64_t     seed;         /* so that colliding names cannot be prepared           */
 } ckr__zip;
 
-static ckr_result ckr__zip_fail(const ckr__zip *z, ckr_item item, uint64_t offset,
-                                const char *where,
-                                const char *text)
+static ckr_result ckr__zip_fail(const ckr__zip *z, ckr_item item, uint64_t offset, const char *text)
 {
-    return ckr__fail(z->c->err, item, ckr__file_path(z->c, z->file), z->base + offset, where, "%s",
-                     text ? text : ckr__item_text[item]);
+    return ckr__fail(z->c->err, item, ckr__file_path(z->c, z->file), z->base + offset, NULL, "%s",
+                     text);
+}
+
+static ckr_result ckr__zip_member_fail(const ckr__zip *z, ckr_item item, const ckr__member *m,
+                                       const char *text)
+{
+    const uint64_t at = m->header < z->size ? m->header : z->size;
+    return ckr__fail(z->c->err, item, ckr__file_path(z->c, z->file), z->base + at, m->name, "%s",
+                     text);
 }
 
 /* The zip64 end record, when the locator stands before the end record at `end`. */
@@ -8135,32 +7972,28 @@ static ckr_result ckr__zip_end64(ckr__zip *z, uint64_t end, const uint8_t *locat
                                  const uint8_t *e32)
 {
     uint8_t e[56];
-    ckr_result r;
     const uint64_t at = ckr__load_u64(locator + 8);
     if (ckr__load_u32(locator + 4) != 0 || ckr__load_u32(locator + 16) != 1)
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, end - 20, NULL,
-                             "the archive spans several disks");
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, end - 20, "the archive spans several disks");
     if (!ckr__range_ok(at, 56, end - 20))
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, end - 20, NULL,
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, end - 20,
                              "the zip64 locator points behind itself");
-    r = ckr__file_read(z->c, z->file, z->base + at, e, sizeof e);
-    if (r != CKR_OK) return r;
+    if (ckr__file_read(z->c, z->file, z->base + at, e, sizeof e) != CKR_OK) return ckr__oom(z->c);
     if (ckr__load_u32(e) != 0x06064b50 || ckr__load_u64(e + 4) < 44)
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, at, NULL,
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, at,
                              "no zip64 end record where the locator points");
     if (ckr__load_u32(e + 16) || ckr__load_u32(e + 20) ||
         ckr__load_u64(e + 24) != ckr__load_u64(e + 32))
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, at, NULL, "the archive spans several disks");
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, at, "the archive spans several disks");
     z->n = ckr__load_u64(e + 32);
     z->dir_size = ckr__load_u64(e + 40);
     z->dir_offset = ckr__load_u64(e + 48);
     if ((ckr__load_u16(e32 + 10) != 0xFFFF && ckr__load_u16(e32 + 10) != z->n) ||
         (ckr__load_u32(e32 + 12) != 0xFFFFFFFF && ckr__load_u32(e32 + 12) != z->dir_size) ||
         (ckr__load_u32(e32 + 16) != 0xFFFFFFFF && ckr__load_u32(e32 + 16) != z->dir_offset))
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, at, NULL,
-                             "the 32-bit and 64-bit end records disagree");
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, at, "the 32-bit and 64-bit end records disagree");
     if (!ckr__range_ok(z->dir_offset, z->dir_size, at))
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, at, NULL,
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, at,
                              "the directory does not lie before its end record");
     return CKR_OK;
 }
@@ -8171,27 +8004,24 @@ static ckr_result ckr__zip_end_parse(ckr__zip *z, const uint8_t *tail, size_t n,
     const uint64_t end = z->size - n + at;
     if (ckr__load_u16(e + 4) || ckr__load_u16(e + 6) ||
         ckr__load_u16(e + 8) != ckr__load_u16(e + 10))
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, end, NULL, "the archive spans several disks");
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_END, end, "the archive spans several disks");
     if (at >= 20 && ckr__load_u32(e - 20) == 0x07064b50) {
-        ckr_result r = ckr__zip_end64(z, end, e - 20, e);
-        if (r != CKR_OK) return r;
+        if (ckr__zip_end64(z, end, e - 20, e) != CKR_OK) return ckr__oom(z->c);
     } else {
         z->n = ckr__load_u16(e + 10);
         z->dir_size = ckr__load_u32(e + 12);
         z->dir_offset = ckr__load_u32(e + 16);
         if (z->n == 0xFFFF || z->dir_size == 0xFFFFFFFF || z->dir_offset == 0xFFFFFFFF)
-            return ckr__zip_fail(z, CKR_ITEM_ZIP_END, end, NULL,
+            return ckr__zip_fail(z, CKR_ITEM_ZIP_END, end,
                                  "saturated fields without a zip64 end record");
         if (!ckr__range_ok(z->dir_offset, z->dir_size, end))
-            return ckr__zip_fail(z, CKR_ITEM_ZIP_END, end, NULL,
+            return ckr__zip_fail(z, CKR_ITEM_ZIP_END, end,
                                  "the directory does not lie before its end record");
     }
     if (z->n > z->dir_size / 46 || z->n >= UINT32_MAX)
         return ckr__fail(z->c->err, CKR_ITEM_ZIP_END, ckr__file_path(z->c, z->file), z->base + end,
-                         NULL,
-                         "%llu members cannot be in a directory of %llu bytes",
-                             (unsigned long long)z->n,
-                         (unsigned long long)z->dir_size);
+                         NULL, "%llu members cannot be in a directory of %llu bytes",
+                         (unsigned long long)z->n, (unsigned long long)z->dir_size);
     return CKR_OK;
 }
 
@@ -8208,7 +8038,7 @@ static ckr_result ckr__zip_end(ckr__zip *z)
             if (ckr__load_u32(tail + i - 1) == 0x06054b50 &&
                 ckr__load_u16(tail + i + 19) == n - (i - 1) - 22) break;
         r = i ? ckr__zip_end_parse(z, tail, n, i - 1)
-              : ckr__zip_fail(z, CKR_ITEM_ZIP_END, z->size, NULL,
+              : ckr__zip_fail(z, CKR_ITEM_ZIP_END, z->size,
                               "no end record at the end: truncated, or bytes follow the archive");
     }
     ckr__heap_free(z->c, tail, n);
@@ -8282,16 +8112,16 @@ static ckr_result ckr__zip_entry(ckr__zip *z, const uint8_t *e, uint64_t left, c
     uint64_t usize, csize, n;
     unsigned flags;
     if (left < 46 || ckr__load_u32(e) != 0x02014b50)
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, at, NULL,
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, at,
                              "no directory entry where one was expected");
     m->name_len = ckr__load_u16(e + 28);
     n = (uint64_t)46 + m->name_len + ckr__load_u16(e + 30) + ckr__load_u16(e + 32);
     if (n > left)
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, at, NULL,
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, at,
                              "a directory entry passes the directory's end");
     m->name = (const char *)e + 46;
     if (!ckr__zip_name_ok(m->name, m->name_len))
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_NAME, at, NULL,
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_NAME, at,
                              "a name that is empty, absolute, or has a NUL, backslash or '..'");
     flags = ckr__load_u16(e + 8);
     m->method = ckr__load_u16(e + 10);
@@ -8300,17 +8130,17 @@ static ckr_result ckr__zip_entry(ckr__zip *z, const uint8_t *e, uint64_t left, c
     usize = ckr__load_u32(e + 24);
     m->header = ckr__load_u32(e + 42);
     if (flags & (1u << 0 | 1u << 5 | 1u << 6 | 1u << 13))
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_FLAGS, at, NULL, NULL);
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_FLAGS, at, ckr__item_text[CKR_ITEM_ZIP_FLAGS]);
     if (m->method != 0 && m->method != CKR__ZIP_DEFLATE)
         return ckr__fail(z->c->err, CKR_ITEM_ZIP_METHOD, ckr__file_path(z->c, z->file),
-                         z->base + at, NULL,
-                         "compression method %u, expected 0 (stored)", (unsigned)m->method);
+                         z->base + at, NULL, "compression method %u, expected 0 (stored)",
+                         (unsigned)m->method);
     if (ckr__load_u16(e + 34) != 0 ||
         !ckr__zip_extra(e + 46 + m->name_len, ckr__load_u16(e + 30), &usize, &csize, &m->header))
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, at, NULL,
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, at,
                              "the extra field of a directory entry is malformed");
     if (m->method == 0 && csize != usize)
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, at, NULL,
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, at,
                              "a stored member has two different sizes");
     m->size = csize;
     *used = n;
@@ -8342,9 +8172,9 @@ static ckr_result ckr__zip_directory(ckr__zip *z)
     uint8_t *dir;
     uint64_t i, at = 0, used = 0;
     size_t cap = 64;
-    ckr_result r = ckr__file_load(z->c, z->file, z->base + z->dir_offset, z->dir_size,
-                                  z->c->limits.max_metadata_bytes, &loaded);
-    if (r != CKR_OK) return r;
+    if (ckr__file_load(z->c, z->file, z->base + z->dir_offset, z->dir_size,
+                       z->c->limits.max_metadata_bytes, &loaded) != CKR_OK)
+        return ckr__oom(z->c);
     dir = (uint8_t *)(uintptr_t)loaded;
     while (cap < z->n * 2) cap *= 2;
     z->mask = cap - 1;
@@ -8353,15 +8183,14 @@ static ckr_result ckr__zip_directory(ckr__zip *z)
     z->table = CKR__NEW_N(z->c, uint32_t, cap);
     if (!z->members || !z->table) return z->c->err->code;
     for (i = 0; i < z->n; i++) {
-        r = ckr__zip_entry(z, dir + at, z->dir_size - at, &z->members[i], &used);
-        if (r != CKR_OK) return r;
+        if (ckr__zip_entry(z, dir + at, z->dir_size - at, &z->members[i], &used) != CKR_OK)
+            return ckr__oom(z->c);
         if (i) dir[(const uint8_t *)z->members[i - 1].name - dir + z->members[i - 1].name_len] = 0;
         at += used;
-        r = ckr__zip_insert(z, dir, i);
-        if (r != CKR_OK) return r;
+        if (ckr__zip_insert(z, dir, i) != CKR_OK) return ckr__oom(z->c);
     }
     if (at != z->dir_size)
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, z->dir_offset + at, NULL,
+        return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, z->dir_offset + at,
                              "the directory holds more than its number of members");
     if (i) dir[(const uint8_t *)z->members[i - 1].name - dir + z->members[i - 1].name_len] = 0;
     return CKR_OK;
@@ -8373,58 +8202,48 @@ static int ckr__zip_by_header(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* One read serves neighbouring headers: through gaps up to 2 KiB, 256 KiB at most, so that an
-   archive of small tensors costs few calls and one of large tensors reads little.                */
 #define CKR__ZIP_GAP 2048u
 #define CKR__ZIP_WINDOW ((size_t)256 << 10)
-
-static ckr_result ckr__zip_window(ckr__zip *z, ckr__member **m, uint64_t i, uint8_t *buf,
-                                  uint64_t *end)
-{
-    const uint64_t begin = m[i]->header;
-    uint64_t stop = begin + 30 + m[i]->name_len;
-    for (i++; i < z->n; i++) {
-        const uint64_t next = m[i]->header + 30 + m[i]->name_len;
-        if (m[i]->header > stop + CKR__ZIP_GAP || next - begin > CKR__ZIP_WINDOW) break;
-        if (next > z->dir_offset) break;
-        if (next > stop) stop = next;
-    }
-    *end = stop;
-    return ckr__file_read(z->c, z->file, z->base + begin, buf, (size_t)(stop - begin));
-}
 
 static ckr_result ckr__zip_local(ckr__zip *z, ckr__member *m, const uint8_t *h, uint64_t limit)
 {
     uint64_t data;
     if (ckr__load_u32(h) != 0x04034b50)
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_LOCAL, m->header, m->name,
-                             "no local header where the directory says");
+        return ckr__zip_member_fail(z, CKR_ITEM_ZIP_LOCAL, m,
+                                    "no local header where the directory says");
     if (ckr__load_u16(h + 26) != m->name_len || memcmp(h + 30, m->name, m->name_len) != 0)
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_LOCAL, m->header, m->name,
-                             "the local header has another name");
+        return ckr__zip_member_fail(z, CKR_ITEM_ZIP_LOCAL, m, "the local header has another name");
     data = m->header + 30 + m->name_len + ckr__load_u16(h + 28);
     if (data > z->dir_offset || m->size > z->dir_offset - data)
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_LOCAL, m->header, m->name,
-                             "the member passes the directory's begin");
+        return ckr__zip_member_fail(z, CKR_ITEM_ZIP_LOCAL, m,
+                                    "the member passes the directory's begin");
     if (data + m->size > limit)
-        return ckr__zip_fail(z, CKR_ITEM_ZIP_OVERLAP, m->header, m->name,
-                             "the member reaches into the next one");
+        return ckr__zip_member_fail(z, CKR_ITEM_ZIP_OVERLAP, m,
+                                    "the member reaches into the next one");
     m->offset = z->base + data;
     return CKR_OK;
 }
 
+/* One read serves neighbouring headers: through gaps up to 2 KiB, 256 KiB at most, so that an
+   archive of small tensors costs few calls and one of large tensors reads little.                */
 static ckr_result ckr__zip_locals(ckr__zip *z, ckr__member **m, uint8_t *buf)
 {
-    uint64_t i, begin = 0, end = 0;
+    uint64_t i, k, begin = 0, end = 0;
     ckr_result r = CKR_OK;
     for (i = 0; i < z->n && r == CKR_OK; i++) {
         const uint64_t h = m[i]->header, need = (uint64_t)30 + m[i]->name_len;
         if (!ckr__range_ok(h, need, z->dir_offset))
-            return ckr__zip_fail(z, CKR_ITEM_ZIP_LOCAL, h < z->size ? h : z->size, m[i]->name,
-                                 "the local header does not lie before the directory");
+            return ckr__zip_member_fail(z, CKR_ITEM_ZIP_LOCAL, m[i],
+                                        "the local header does not lie before the directory");
         if (end == 0 || h < begin || h + need > end) {
             begin = h;
-            r = ckr__zip_window(z, m, i, buf, &end);
+            end = h + need;
+            for (k = i + 1; k < z->n && m[k]->header <= end + CKR__ZIP_GAP; k++) {
+                const uint64_t next = m[k]->header + 30 + m[k]->name_len;
+                if (next - begin > CKR__ZIP_WINDOW || next > z->dir_offset) break;
+                if (next > end) end = next;
+            }
+            r = ckr__file_read(z->c, z->file, z->base + begin, buf, (size_t)(end - begin));
             if (r != CKR_OK) return r;
         }
         r = ckr__zip_local(z, m[i], buf + (h - begin), i + 1 < z->n ? m[i + 1]->header :
@@ -8436,12 +8255,9 @@ static ckr_result ckr__zip_locals(ckr__zip *z, ckr__member **m, uint8_t *buf)
 static ckr_result ckr__zip_open(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t size,
                                 ckr__zip *z)
 {
-    ckr__member **order;
+    void **order;
     uint8_t *buf;
-    uint64_t i;
-    bool sorted = true;
     ckr_result r;
-    size_t bytes;
     memset(z, 0, sizeof *z);
     z->c = c;
     z->file = file;
@@ -8450,21 +8266,11 @@ static ckr_result ckr__zip_open(ckr__ctx *c, uint32_t file, uint64_t offset, uin
     r = ckr__zip_end(z);
     if (r == CKR_OK) r = ckr__zip_directory(z);
     if (r != CKR_OK) return r;
-    bytes = (size_t)z->n * sizeof *order;
-    order = (ckr__member **)ckr__heap_alloc(c, bytes);
-    buf = (uint8_t *)ckr__heap_alloc(c, CKR__ZIP_WINDOW + 65536);
-    r = order && buf ? CKR_OK : CKR_E_NOMEM;
-    if (r == CKR_OK) {
-        for (i = 0; i < z->n; i++) {
-            order[i] = &z->members[i];
-            if (i && order[i]->header < order[i - 1]->header) sorted = false;
-        }
-        if (!sorted && !ckr__sort(c, (void **)(void *)order, (size_t)z->n, ckr__zip_by_header))
-            r = CKR_E_NOMEM;
-    }
-    if (r == CKR_OK) r = ckr__zip_locals(z, order, buf);
+    order = ckr__sorted(c, z->members, (size_t)z->n, sizeof *z->members, ckr__zip_by_header);
+    buf = order ? (uint8_t *)ckr__heap_alloc(c, CKR__ZIP_WINDOW + 65536) : NULL;
+    r = buf ? ckr__zip_locals(z, (ckr__member **)(void *)order, buf) : CKR_E_NOMEM;
     ckr__heap_free(c, buf, CKR__ZIP_WINDOW + 65536);
-    ckr__heap_free(c, order, bytes);
+    ckr__heap_free(c, order, (size_t)z->n * sizeof *order);
     return r;
 }
 
@@ -8486,16 +8292,15 @@ static ckr_result ckr__zip_stored(const ckr__zip *z, const ckr__member *m)
 {
     if (m->method == 0) return CKR_OK;
     return ckr__remedy(z->c->err,
-                       ckr__zip_fail(z, CKR_ITEM_ZIP_DEFLATED, m->header, m->name,
-                                     "compression method 8 (deflate), expected 0 (stored)"),
+                       ckr__zip_member_fail(z, CKR_ITEM_ZIP_DEFLATED, m,
+                                            "compression method 8 (deflate), expected 0 (stored)"),
                        "unpack the archive and pack it again with compression off (zip -0)");
 }
 
 /* A member's bytes in private memory, a NUL behind them. */
 static ckr_result ckr__zip_load(const ckr__zip *z, const ckr__member *m, const uint8_t **out)
 {
-    ckr_result r = ckr__zip_stored(z, m);
-    if (r != CKR_OK) return r;
+    if (ckr__zip_stored(z, m) != CKR_OK) return ckr__oom(z->c);
     return ckr__file_load(z->c, z->file, m->offset, m->size, z->c->limits.max_metadata_bytes, out);
 }
 
@@ -10719,14 +10524,7 @@ static bool ckr__torch_quick(ckr__pickle *p, bool *done)
     return true;
 }
 
-/* cold */
-#if defined(CKR__COLD_GCC)
-#  pragma GCC push_options
-#  pragma GCC optimize("O1", "no-tree-pta", "no-tree-dominator-opts")
-#elif defined(CKR__COLD_CLANG)
-#  pragma clang attribute push(__attribute__((minsize)), apply_to = function)
-#  pragma clang attribute push(__attribute__((noinline)), apply_to = function)
-#endif
+CKR__COLD
 
 /* >>torch.dist ---------------------------------------------------------------- */
 /* DTensor and ShardedTensor: what ckr_dist says of them, from the objects that torch pickles.
@@ -15209,13 +15007,12 @@ typedef enum ckr__opcode {     /* A, B: arrays a and b; base, l: those of the la
     CKR__OP_MUL,               /* A * x                                                  */
     CKR__OP_DIV,               /* A / x                                                  */
     CKR__OP_MIX,               /* A + B * x                                              */
-    CKR__OP_PART,              /* A + B * x * y, y a power of 2                          */
+    CKR__OP_PART,              /* A + B * x * y                                          */
     CKR__OP_WARM,              /* x + (A - x) * y / z                                    */
     CKR__OP_FLOORED,           /* max(B, A * x / y)                                      */
     CKR__OP_BLEND,             /* A * x + B * y                                          */
     CKR__OP_ARC_COS,           /* B + (A - B) / 2 * x                                    */
     CKR__OP_ARC_LINE,          /* (B - A) * x + A                                        */
-    CKR__OP_WAVE,              /* A + B * x * y                                          */
     CKR__OP_WAVE_DOWN,         /* A - B * x * y                                          */
     CKR__OP_WD,                /* (A + B * x) * wd_mult                                  */
     CKR__OP_NT_WARM,           /* base * (base * x / y / base)                           */
@@ -15246,24 +15043,27 @@ typedef struct ckr__lr_op {
     const char *why;
 } ckr__lr_op;
 
-static void ckr__lr_set(ckr__lr_op *o, ckr__opcode code, int a, int b, double x, double y)
+static ckr__lr_op ckr__lr(ckr__opcode code, int a, int b, double x, double y)
 {
-    o->code = (uint8_t)code;
-    o->a = (uint8_t)a;
-    o->b = (uint8_t)b;
-    o->x = x;
-    o->y = y;
+    ckr__lr_op o = CKR_ZERO;
+    o.code = (uint8_t)code;
+    o.a = (uint8_t)a;
+    o.b = (uint8_t)b;
+    o.x = x;
+    o.y = y;
+    return o;
 }
 
-static void ckr__lr_undef(ckr__lr_op *o, const char *why)
+static ckr__lr_op ckr__lr_undef(const char *why)
 {
-    ckr__lr_set(o, CKR__OP_UNDEF, 0, 0, 0, 0);
-    o->why = why;
+    ckr__lr_op o = CKR_ZERO;
+    o.why = why;
+    return o;
 }
 
-static void ckr__lr_mul(ckr__lr_op *o, double x)
+static ckr__lr_op ckr__lr_mul(double x)
 {
-    ckr__lr_set(o, CKR__OP_MUL, CKR__V_BASE, 0, x, 0);
+    return ckr__lr(CKR__OP_MUL, CKR__V_BASE, 0, x, 0);
 }
 
 /* The loops. `l` is the row itself: recurrences read their lane before they write it. */
@@ -15315,10 +15115,10 @@ static void ckr__run_nt(const ckr__lr_op *o, const double *const *v, uint64_t n,
         if (ckr__same(base[i], 0)) l[i] = 0;      /* 0 / 0: such a group is not trained   */
 }
 
-/* Python's max(f, v): the floor unless the value is larger. */
-static double ckr__floored(double f, double v)
+/* Python's max(least, v): the floor unless the value is larger. */
+static double ckr__at_least(double v, double least)
 {
-    return v > f ? v : f;
+    return v > least ? v : least;
 }
 
 static void ckr__run_pieces(const ckr__lr_op *o, const double *const *v, uint64_t n, double *l)
@@ -15328,7 +15128,7 @@ static void ckr__run_pieces(const ckr__lr_op *o, const double *const *v, uint64_
     for (i = 0; i < n; i++) {
         const double lo = w[0] + ckr__rn(w[1] * base[i]), hi = w[2] + ckr__rn(w[3] * base[i]);
         if (o->code == CKR__OP_PIECES) l[i] = lo + ckr__rn((hi - lo) * o->x);
-        else l[i] = ckr__floored(lo, ckr__rn(hi * o->x) / o->y);
+        else l[i] = ckr__at_least(ckr__rn(hi * o->x) / o->y, lo);
         if (o->clamp && !(l[i] > 0)) l[i] = 0;
     }
 }
@@ -15351,30 +15151,6 @@ static void ckr__run_f32(const ckr__lr_op *o, const double *const *v, uint64_t n
     }
 }
 
-static void ckr__run_recurrence(const ckr__lr_op *o, const double *const *v, uint64_t n, double *l)
-{
-    const double *A = v[o->a], *B = v[o->b], x = o->x, y = o->y;
-    uint64_t i;
-    switch (o->code) {
-    case CKR__OP_L_MUL:  CKR__EACH(l[i] * x); break;
-    case CKR__OP_L_COS:  CKR__EACH(ckr__rn(x * (l[i] - A[i])) + A[i]); break;
-    case CKR__OP_L_TURN: CKR__EACH(l[i] + ckr__rn(B[i] * x) / 2); break;
-    case CKR__OP_L_SWA:
-        for (i = 0; i < n; i++) {
-            const double was = ckr__same(x, 1) ? A[i] : (l[i] - ckr__rn(x * A[i])) / (1 - x);
-            l[i] = ckr__rn(A[i] * y) + ckr__rn(was * (1 - y));
-        }
-        break;
-    default: break;
-    }
-}
-
-static void ckr__run_user(const ckr__lr_op *o, const double *const *v, uint64_t n, double *l)
-{
-    uint64_t i;
-    CKR__EACH(o->curve->fn(o->curve->user, v[CKR__V_BASE][i], o->x));
-}
-
 /* Applies the operation to n lanes. */
 static void ckr__run(const ckr__lr_op *o, const double *const *v, uint64_t n, double *l)
 {
@@ -15388,11 +15164,10 @@ static void ckr__run(const ckr__lr_op *o, const double *const *v, uint64_t n, do
     case CKR__OP_MIX:  CKR__EACH(A[i] + ckr__rn(B[i] * x)); break;
     case CKR__OP_PART: CKR__EACH(A[i] + ckr__rn(ckr__rn(B[i] * x) * y)); break;
     case CKR__OP_WARM: CKR__EACH(x + ckr__rn((A[i] - x) * y) / z); break;
-    case CKR__OP_FLOORED:  CKR__EACH(ckr__floored(B[i], ckr__rn(A[i] * x) / y)); break;
+    case CKR__OP_FLOORED:  CKR__EACH(ckr__at_least(ckr__rn(A[i] * x) / y, B[i])); break;
     case CKR__OP_BLEND:    CKR__EACH(ckr__rn(A[i] * x) + ckr__rn(B[i] * y)); break;
     case CKR__OP_ARC_COS:  CKR__EACH(B[i] + ckr__rn((A[i] - B[i]) / 2 * x)); break;
     case CKR__OP_ARC_LINE: CKR__EACH(ckr__rn((B[i] - A[i]) * x) + A[i]); break;
-    case CKR__OP_WAVE:     CKR__EACH(A[i] + ckr__rn(ckr__rn(B[i] * x) * y)); break;
     case CKR__OP_WAVE_DOWN: CKR__EACH(A[i] - ckr__rn(ckr__rn(B[i] * x) * y)); break;
     case CKR__OP_WD:       CKR__EACH((A[i] + ckr__rn(B[i] * x)) * M[i]); break;
     case CKR__OP_NT_WARM:
@@ -15406,9 +15181,18 @@ static void ckr__run(const ckr__lr_op *o, const double *const *v, uint64_t n, do
     case CKR__OP_F32_MUL:
     case CKR__OP_F32_MIX:
     case CKR__OP_F32_LINE: ckr__run_f32(o, v, n, l); break;
-    case CKR__OP_USER: ckr__run_user(o, v, n, l); break;
-    case CKR__OP_UNDEF: CKR__EACH(ckr__nan()); break;
-    default: ckr__run_recurrence(o, v, n, l); break;
+    case CKR__OP_USER: CKR__EACH(o->curve->fn(o->curve->user, v[CKR__V_BASE][i], x)); break;
+    case CKR__OP_UNDEF:  CKR__EACH(ckr__nan()); break;
+    case CKR__OP_L_MUL:  CKR__EACH(l[i] * x); break;
+    case CKR__OP_L_COS:  CKR__EACH(ckr__rn(x * (l[i] - A[i])) + A[i]); break;
+    case CKR__OP_L_TURN: CKR__EACH(l[i] + ckr__rn(B[i] * x) / 2); break;
+    case CKR__OP_L_SWA:
+        for (i = 0; i < n; i++) {
+            const double was = ckr__same(x, 1) ? A[i] : (l[i] - ckr__rn(x * A[i])) / (1 - x);
+            l[i] = ckr__rn(A[i] * y) + ckr__rn(was * (1 - y));
+        }
+        break;
+    default: break;
     }
 }
 #undef CKR__EACH
@@ -15419,9 +15203,30 @@ static void ckr__run(const ckr__lr_op *o, const double *const *v, uint64_t n, do
 
 static const char *const ckr__why_zero = "the curve divides by zero there";
 
-static double ckr__at_least(double v, double least)
+/* What is left of a decay at its part p, and what a warmup has come to at its part x. Powers of 2
+   are exact wherever a source has them in the product. */
+static double ckr__shape_at(uint8_t shape, double cycles, double power, double p)
 {
-    return v > least ? v : least;
+    switch (shape) {
+    case CKR__SH_LINEAR: return 1 - p;
+    case CKR__SH_COSINE: return (1 + cos(2 * CKR__PI * cycles * p)) / 2;
+    case CKR__SH_HARD:   return (1 + cos(CKR__PI * fmod(cycles * p, 1))) / 2;
+    case CKR__SH_SQRT:   return 1 - sqrt(p > 0 ? p : 0);
+    case CKR__SH_POLY:   return pow(1 - p > 0 ? 1 - p : 0, power);
+    case CKR__SH_EXP2:   return 2 * pow(0.5, p) - 1;
+    default:             return 1;
+    }
+}
+
+static double ckr__rise_at(uint8_t shape, double x)
+{
+    switch (shape) {
+    case CKR__SH_COSINE: return (1 - cos(CKR__PI * x)) / 2;
+    case CKR__SH_SQRT:   return 1 - sqrt(1 - x);
+    case CKR__SH_CONST:  return 1;
+    case CKR__SH_HOLD:   return 0;
+    default:             return x;
+    }
 }
 
 /* transformers optimization.py, diffusers optimization.py: factors of a LambdaLR. top:
@@ -15430,39 +15235,23 @@ static double ckr__at_least(double v, double least)
 static double ckr__hf_warm(const ckr__curve *c, double t)
 {
     const ckr__curve_nums *k = &c->k;
-    double g = t / ckr__at_least(k->warm, 1);
+    const double g = t / ckr__at_least(k->warm, 1);
     if (c->shape == CKR__SH_WARM_FLOOR) {
         if (k->from != k->from) return (t + 1) / ckr__at_least(k->warm, 1);
         return k->from + ckr__rn((1 - k->from) * t) / ckr__at_least(k->warm - 1, 1);
     }
     if (!(c->flags & CKR__CF_WARMUP)) return g;                     /* warmup_stable_decay */
-    if (c->warm_shape == CKR__SH_COSINE) g = 0.5 * (1 - cos(CKR__PI * g));
-    else if (c->warm_shape == CKR__SH_SQRT) g = 1 - sqrt(1 - g);
-    return ckr__at_least(ckr__rn(g * (1 - k->floor)) + k->floor, 0);
+    return ckr__at_least(ckr__rn(ckr__rise_at(c->warm_shape, g) * (1 - k->floor)) + k->floor, 0);
 }
 
 static double ckr__hf_wsd(const ckr__curve *c, double t)
 {
     const ckr__curve_nums *k = &c->k;
-    double p = (t - k->start) / ckr__at_least(k->decay, 1), g;
+    double g;
     if (t < k->start) return 1;
     if (!(t < k->start + k->decay)) return k->floor;
-    if (c->shape == CKR__SH_LINEAR) g = 1 - p;
-    else if (c->shape == CKR__SH_SQRT) g = 1 - sqrt(p);
-    else g = 0.5 * (1 + cos(CKR__PI * k->cycles * 2 * p));
+    g = ckr__shape_at(c->shape, k->cycles, 1, (t - k->start) / ckr__at_least(k->decay, 1));
     return ckr__at_least(ckr__rn(g * (1 - k->floor)) + k->floor, 0);
-}
-
-static double ckr__hf_poly(const ckr__curve_nums *k, double t, const char **why)
-{
-    double left;
-    if (t > k->total) return k->floor / k->top;
-    if (!(k->total > k->warm)) {
-        *why = ckr__why_zero;
-        return 0;
-    }
-    left = 1 - (t - k->warm) / (k->total - k->warm);
-    return (ckr__rn((k->top - k->floor) * pow(left, k->power)) + k->floor) / k->top;
 }
 
 /* verl torch_functional.py get_cosine_schedule_with_warmup; decay_off: 1 where steps count from 1
@@ -15486,10 +15275,13 @@ static double ckr__hf_factor(const ckr__curve *c, double t, const char **why)
     if (c->flags & CKR__CF_WARMUP) return ckr__hf_wsd(c, t);
     switch (c->shape) {
     case CKR__SH_LINEAR: return ckr__at_least((k->total - t) / span, 0);
-    case CKR__SH_POLY:   return ckr__hf_poly(k, t, why);
+    case CKR__SH_POLY:
+        if (t > k->total) return k->floor / k->top;
+        if (!(k->total > k->warm)) *why = ckr__why_zero;
+        g = 1 - (t - k->warm) / (k->total - k->warm);
+        return (ckr__rn((k->top - k->floor) * pow(g, k->power)) + k->floor) / k->top;
     case CKR__SH_HARD:
-        if (q >= 1) return 0;
-        return ckr__at_least(0.5 * (1 + cos(CKR__PI * fmod(k->cycles * q, 1))), 0);
+        return q >= 1 ? 0 : ckr__at_least(ckr__shape_at(c->shape, k->cycles, 1, q), 0);
     case CKR__SH_INVSQRT:
         g = (t + (k->decay - k->warm)) / k->decay;
         if (!(g > 0)) *why = ckr__why_zero;
@@ -15497,7 +15289,7 @@ static double ckr__hf_factor(const ckr__curve *c, double t, const char **why)
     case CKR__SH_COSINE:
     case CKR__SH_WARM_FLOOR:
         g = c->shape == CKR__SH_COSINE ? q : (t - k->warm + 1) / span;
-        g = 0.5 * (1 + cos(CKR__PI * k->cycles * 2 * g));
+        g = ckr__shape_at(CKR__SH_COSINE, k->cycles, 1, g);
         if (k->floor == k->floor) g = ckr__rn(g * (1 - k->floor)) + k->floor;
         return ckr__at_least(g, 0);
     default: return 1;
@@ -15516,27 +15308,23 @@ static double ckr__table_factor(const ckr__curve *c, double t)
 /* nanotron helpers.py lr_scheduler_builder: factors init-relative, lr = init * (value / init). With
    neither warmup nor decay its factor is the LR itself. top: the global learning_rate of a constant
    warmup; start, decay: of the decay; lanes' min: min_decay_lr. */
-static void ckr__nanotron_op(const ckr__curve *c, double t, ckr__lr_op *o)
+static ckr__lr_op ckr__nanotron_op(const ckr__curve *c, double t)
 {
     const ckr__curve_nums *k = &c->k;
     const double x = t - k->start;
-    if (ckr__same(k->warm, 0) && ckr__same(k->decay, 0)) {
-        ckr__lr_set(o, CKR__OP_SQUARE, 0, 0, 0, 0);
-    } else if (t <= k->warm) {
-        if (c->warm_shape == CKR__SH_CONST) ckr__lr_set(o, CKR__OP_NT_SET, 0, 0, k->top, 0);
-        else ckr__lr_set(o, CKR__OP_NT_WARM, 0, 0, t, ckr__at_least(k->warm, 1));
-    } else if (t < k->start) {
-        ckr__lr_set(o, CKR__OP_GET, CKR__V_BASE, 0, 0, 0);
-    } else if (t < k->start + k->decay) {
-        ckr__lr_set(o, CKR__OP_NT_PART, CKR__V_MIN, CKR__V_OVER, k->decay - x, k->decay);
-        if (c->shape == CKR__SH_LINEAR) return;
-        o->code = CKR__OP_NT_HALF;
-        o->y = c->shape == CKR__SH_SQRT ? 1 : 0.5;
-        o->x = c->shape == CKR__SH_SQRT ? 1 - sqrt(x / k->decay)
-                                        : 1 + cos(CKR__PI * x / k->decay);
-    } else {
-        ckr__lr_set(o, CKR__OP_NT_HALF, CKR__V_MIN, CKR__V_OVER, 0, 1);
-    }
+    if (ckr__same(k->warm, 0) && ckr__same(k->decay, 0)) return ckr__lr(CKR__OP_SQUARE, 0, 0, 0, 0);
+    if (t <= k->warm)
+        return c->warm_shape == CKR__SH_CONST
+                   ? ckr__lr(CKR__OP_NT_SET, 0, 0, k->top, 0)
+                   : ckr__lr(CKR__OP_NT_WARM, 0, 0, t, ckr__at_least(k->warm, 1));
+    if (t < k->start) return ckr__lr(CKR__OP_GET, CKR__V_BASE, 0, 0, 0);
+    if (!(t < k->start + k->decay))
+        return ckr__lr(CKR__OP_NT_HALF, CKR__V_MIN, CKR__V_OVER, 0, 1);
+    if (c->shape == CKR__SH_LINEAR)
+        return ckr__lr(CKR__OP_NT_PART, CKR__V_MIN, CKR__V_OVER, k->decay - x, k->decay);
+    if (c->shape == CKR__SH_SQRT)
+        return ckr__lr(CKR__OP_NT_HALF, CKR__V_MIN, CKR__V_OVER, 1 - sqrt(x / k->decay), 1);
+    return ckr__lr(CKR__OP_NT_HALF, CKR__V_MIN, CKR__V_OVER, 1 + cos(CKR__PI * x / k->decay), 0.5);
 }
 
 /* torchtitan components/lr_scheduler.py; floor: min_lr_factor. Past the total its linear and square
@@ -15554,61 +15342,41 @@ static double ckr__titan_factor(const ckr__curve *c, double t, const char **why)
         return 0;
     }
     p = (t + 1 - k->start) / (old ? k->decay + 1 : k->decay);
-    if (c->shape == CKR__SH_SQRT) p = 1 - sqrt(p);
-    else if (c->shape == CKR__SH_COSINE) p = 0.5 * (1 + cos(CKR__PI * p));
-    else p = 1 - p;
-    return k->floor + ckr__rn((1 - k->floor) * p);
+    return k->floor + ckr__rn((1 - k->floor) * ckr__shape_at(c->shape, 0.5, 1, p));
 }
 
 /* Megatron-LM optimizer_param_scheduler.py get_lr; from: init_lr, total: lr_decay_steps, decay:
    wsd_decay_steps, end_at: wd_incr_steps. Lanes: max_lr, min_lr, start_wd, end_wd. */
-static void ckr__megatron_op(const ckr__curve *c, double t, ckr__lr_op *o)
+static ckr__lr_op ckr__megatron_op(const ckr__curve *c, double t)
 {
     const ckr__curve_nums *k = &c->k;
     double r = (t - k->warm) / (k->total - k->warm);
     if (k->warm > 0 && t <= k->warm) {
-        ckr__lr_set(o, CKR__OP_WARM, CKR__V_MAX, 0, k->from, t);
-        o->z = k->warm;
-        return;
+        ckr__lr_op o = ckr__lr(CKR__OP_WARM, CKR__V_MAX, 0, k->from, t);
+        o.z = k->warm;
+        return o;
     }
-    if (c->shape == CKR__SH_CONST) {
-        ckr__lr_set(o, CKR__OP_GET, CKR__V_MAX, 0, 0, 0);
-        return;
-    }
-    if (t > k->total) {
-        ckr__lr_set(o, CKR__OP_GET, CKR__V_MIN, 0, 0, 0);
-        return;
-    }
-    ckr__lr_set(o, CKR__OP_MIX, CKR__V_MIN, CKR__V_SPAN, 1, 0);
-    if (c->shape == CKR__SH_INVSQRT) {
-        ckr__lr_set(o, CKR__OP_FLOORED, CKR__V_MAX, CKR__V_MIN,
-                    pow(ckr__at_least(k->warm, 1), 0.5), pow(ckr__at_least(t, 1), 0.5));
-        return;
-    }
+    if (c->shape == CKR__SH_CONST) return ckr__lr(CKR__OP_GET, CKR__V_MAX, 0, 0, 0);
+    if (t > k->total) return ckr__lr(CKR__OP_GET, CKR__V_MIN, 0, 0, 0);
+    if (c->shape == CKR__SH_INVSQRT)
+        return ckr__lr(CKR__OP_FLOORED, CKR__V_MAX, CKR__V_MIN,
+                       pow(ckr__at_least(k->warm, 1), 0.5), pow(ckr__at_least(t, 1), 0.5));
     if (c->flags & CKR__CF_WSD) {
-        if (t <= k->total - k->decay) return;
+        if (t <= k->total - k->decay) return ckr__lr(CKR__OP_MIX, CKR__V_MIN, CKR__V_SPAN, 1, 0);
         r = (t - (k->total - k->decay)) / k->decay;
     }
-    o->x = c->shape == CKR__SH_COSINE  ? 0.5 * (cos(CKR__PI * r) + 1)
-           : c->shape == CKR__SH_EXP2  ? 2 * pow(0.5, r) - 1
-           : c->shape == CKR__SH_SQRT  ? 1 - sqrt(r)
-                                       : 1 - r;
+    return ckr__lr(CKR__OP_MIX, CKR__V_MIN, CKR__V_SPAN, ckr__shape_at(c->shape, 0.5, 1, r), 0);
 }
 
 /* The same file's get_wd, times the group's wd_mult. */
-static void ckr__megatron_wd(const ckr__curve *c, double t, ckr__lr_op *o)
+static ckr__lr_op ckr__megatron_wd(const ckr__curve *c, double t)
 {
     const double r = t / c->k.end_at;
-    if (t > c->k.end_at || c->wd_shape == CKR__SH_CONST) {
-        ckr__lr_set(o, CKR__OP_WD, CKR__V_WD_END, CKR__V_WD_SPAN, 0, 0);
-        return;
-    }
-    if (!(c->k.end_at > 0)) {
-        ckr__lr_undef(o, ckr__why_zero);
-        return;
-    }
-    ckr__lr_set(o, CKR__OP_WD, CKR__V_WD, CKR__V_WD_SPAN, r, 0);
-    if (c->wd_shape == CKR__SH_COSINE) o->x = 0.5 * (cos(CKR__PI * (1 - r)) + 1);
+    if (t > c->k.end_at || c->wd_shape == CKR__SH_CONST)
+        return ckr__lr(CKR__OP_WD, CKR__V_WD_END, CKR__V_WD_SPAN, 0, 0);
+    if (!(c->k.end_at > 0)) return ckr__lr_undef(ckr__why_zero);
+    return ckr__lr(CKR__OP_WD, CKR__V_WD, CKR__V_WD_SPAN,
+                   c->wd_shape == CKR__SH_COSINE ? 0.5 * (cos(CKR__PI * (1 - r)) + 1) : r, 0);
 }
 
 /* DeepSpeed lr_schedules.py WarmupLR, WarmupDecayLR, WarmupCosineLR at last_batch_iteration t; -1
@@ -15619,7 +15387,7 @@ static double ckr__ds_gamma(const ckr__curve *c, double t)
     return c->warm_shape == CKR__SH_LOG ? 1 / log(c->k.warm) * log(t + 1) : t / c->k.warm;
 }
 
-static void ckr__ds_warmup_op(const ckr__curve *c, double t, ckr__lr_op *o)
+static ckr__lr_op ckr__ds_warmup_op(const ckr__curve *c, double t)
 {
     const ckr__curve_nums *k = &c->k;
     double g = 1;
@@ -15627,29 +15395,26 @@ static void ckr__ds_warmup_op(const ckr__curve *c, double t, ckr__lr_op *o)
     else if (t < k->warm) g = ckr__ds_gamma(c, t);
     else if (k->decay == k->decay)
         g = ckr__at_least((k->total - t) / ckr__at_least(k->decay, 1), 0);
-    ckr__lr_set(o, CKR__OP_MIX, CKR__V_MIN, CKR__V_SPAN, g, 0);
+    return ckr__lr(CKR__OP_MIX, CKR__V_MIN, CKR__V_SPAN, g, 0);
 }
 
-static void ckr__ds_cosine_op(const ckr__curve *c, double t, ckr__lr_op *o)
+static ckr__lr_op ckr__ds_cosine_op(const ckr__curve *c, double t)
 {
     const ckr__curve_nums *k = &c->k;
+    const double span = k->total - k->warm, x = t - k->warm + 1;
     double g;
-    if (t < 0) {
-        g = 0;
-    } else if (t < k->warm) {
-        g = k->from + ckr__rn(ckr__ds_gamma(c, t) * (1 - k->from));
-    } else if (c->flags & CKR__CF_CLAMP) {
-        g = (t - k->warm + 1) / ckr__at_least(k->total - k->warm, 1);
-        g = (1 + cos(CKR__PI * (g < 1 ? g : 1))) / 2;
-        g = ckr__at_least(k->floor + ckr__rn((1 - k->floor) * g), 0);
-    } else if (!(k->total - k->warm > 0 || k->total - k->warm < 0)) {
-        ckr__lr_undef(o, ckr__why_zero);
-        return;
+    if (t < 0) return ckr__lr_mul(0);
+    if (t < k->warm)
+        return ckr__lr_mul(k->from + ckr__rn(ckr__ds_gamma(c, t) * (1 - k->from)));
+    if (c->flags & CKR__CF_CLAMP) {
+        g = x / ckr__at_least(span, 1);
+        g = ckr__shape_at(CKR__SH_COSINE, 0.5, 1, g < 1 ? g : 1);
+    } else if (!(span > 0 || span < 0)) {
+        return ckr__lr_undef(ckr__why_zero);
     } else {
-        g = (1 + cos(CKR__PI * (t - k->warm + 1) / (k->total - k->warm))) / 2;
-        g = ckr__at_least(k->floor + ckr__rn((1 - k->floor) * g), 0);
+        g = (1 + cos(CKR__PI * x / span)) / 2;
     }
-    ckr__lr_mul(o, g);
+    return ckr__lr_mul(ckr__at_least(k->floor + ckr__rn((1 - k->floor) * g), 0));
 }
 
 /* Where a sawtooth of period `size`, rising for the part `ratio` of it, stands: 0..1, its cycle. */
@@ -15663,115 +15428,84 @@ static double ckr__saw(double t, double size, double ratio, double *cycle)
 
 /* DeepSpeed OneCycle (power: decay_lr_rate, decay: decay_step_size, cycles: decay_mom_rate) and
    LRRangeTest (decay: step size, power: step rate). total: the cycle's size, start: its ratio. */
-static void ckr__ds_cycle_op(const ckr__curve *c, double t, bool momentum, ckr__lr_op *o)
+static ckr__lr_op ckr__ds_cycle_op(const ckr__curve *c, double t, bool momentum)
 {
     const ckr__curve_nums *k = &c->k;
-    double cycle, f, left = t - k->total + 1;
+    double cycle, f, left = (t - k->total + 1) / k->decay;
     if (t < k->total) {
         f = ckr__saw(t + 1, k->total, k->start, &cycle);
-        if (momentum && t < 0) ckr__lr_set(o, CKR__OP_GET, CKR__V_BMOM, 0, 0, 0);
-        else if (momentum) ckr__lr_set(o, CKR__OP_WAVE_DOWN, CKR__V_XMOM, CKR__V_MSPAN, f, 1);
-        else if (t < 0) ckr__lr_set(o, CKR__OP_GET, CKR__V_MIN, 0, 0, 0);
-        else ckr__lr_set(o, CKR__OP_MIX, CKR__V_MIN, CKR__V_SPAN, f, 0);
-        return;
+        if (t < 0) return ckr__lr(CKR__OP_GET, momentum ? CKR__V_BMOM : CKR__V_MIN, 0, 0, 0);
+        return momentum ? ckr__lr(CKR__OP_WAVE_DOWN, CKR__V_XMOM, CKR__V_MSPAN, f, 1)
+                        : ckr__lr(CKR__OP_MIX, CKR__V_MIN, CKR__V_SPAN, f, 0);
     }
     if (ckr__same(k->decay, 0)) left = 0;                              /* no decay is asked for */
-    else left = left / k->decay;
-    if (momentum) ckr__lr_set(o, CKR__OP_MUL, CKR__V_XMOM, 0, 1 + ckr__rn(k->cycles * left), 0);
-    else ckr__lr_set(o, CKR__OP_DIV, CKR__V_MIN, 0, 1 + ckr__rn(k->power * left), 0);
+    return momentum ? ckr__lr(CKR__OP_MUL, CKR__V_XMOM, 0, 1 + ckr__rn(k->cycles * left), 0)
+                    : ckr__lr(CKR__OP_DIV, CKR__V_MIN, 0, 1 + ckr__rn(k->power * left), 0);
 }
 
-static void ckr__ds_range_op(const ckr__curve *c, double t, ckr__lr_op *o)
+static ckr__lr_op ckr__ds_range_op(const ckr__curve *c, double t)
 {
     double x = (t + 1) / c->k.decay;
     if (t < 0) x = 0;
     if (c->flags & CKR__CF_STAIRS) x = floor(x);
-    ckr__lr_set(o, CKR__OP_MUL, CKR__V_MIN, 0, 1 + ckr__rn(c->k.power * x), 0);
+    return ckr__lr(CKR__OP_MUL, CKR__V_MIN, 0, 1 + ckr__rn(c->k.power * x), 0);
 }
 
 /* llm.c schedulers.h, in float; floor: final_learning_rate_frac. Its assertions end the curve. */
-static void ckr__llmc_op(const ckr__curve *c, double t, ckr__lr_op *o)
+static ckr__lr_op ckr__llmc_op(const ckr__curve *c, double t)
 {
     const ckr__curve_nums *k = &c->k;
-    float r;
-    if (c->shape == CKR__SH_CONST) {
-        ckr__lr_set(o, CKR__OP_F32_MUL, CKR__V_BASE, 0, 1, 0);
-        return;
-    }
-    if (t < k->warm) {
-        r = ckr__rnf((float)(t + 1) / (float)k->warm);
-        if (c->shape == CKR__SH_SQRT) ckr__lr_set(o, CKR__OP_F32_MUL, CKR__V_BASE, 0, (double)r, 0);
-        else ckr__lr_set(o, CKR__OP_F32_WARM, CKR__V_BASE, 0, t + 1, k->warm);
-        return;
-    }
-    if (t < k->start) {
-        ckr__lr_set(o, CKR__OP_F32_MUL, CKR__V_BASE, 0, 1, 0);
-        return;
-    }
-    if (!(k->total > k->start) || t > k->total) {
-        ckr__lr_undef(o, "llm.c asserts that the step lies inside the decay");
-        return;
-    }
+    const bool root = c->shape == CKR__SH_SQRT;
+    float r = ckr__rnf((float)(t + 1) / (float)k->warm);
+    if (c->shape == CKR__SH_CONST) return ckr__lr(CKR__OP_F32_MUL, CKR__V_BASE, 0, 1, 0);
+    if (t < k->warm)
+        return root ? ckr__lr(CKR__OP_F32_MUL, CKR__V_BASE, 0, (double)r, 0)
+                    : ckr__lr(CKR__OP_F32_WARM, CKR__V_BASE, 0, t + 1, k->warm);
+    if (t < k->start) return ckr__lr(CKR__OP_F32_MUL, CKR__V_BASE, 0, 1, 0);
+    if (!(k->total > k->start) || t > k->total)
+        return ckr__lr_undef("llm.c asserts that the step lies inside the decay");
     r = ckr__rnf((float)(t - k->start) / (float)(k->total - k->start));
-    ckr__lr_set(o, CKR__OP_F32_MIX, CKR__V_BASE, 0, (double)r, k->floor);
-    if (c->shape == CKR__SH_LINEAR) o->code = CKR__OP_F32_LINE;
-    else if (c->shape == CKR__SH_SQRT) o->x = (double)ckr__rnf(1 - ckr__rnf(sqrtf(r)));
-    else
-        o->x = (double)ckr__rnf(0.5f * ckr__rnf(1 + ckr__rnf(cosf((float)(CKR__PI * (double)r)))));
-}
-
-static double ckr__shape_at(const ckr__curve *c, double p)
-{
-    switch (c->shape) {
-    case CKR__SH_LINEAR: return 1 - p;
-    case CKR__SH_COSINE: return (1 + cos(2 * CKR__PI * c->k.cycles * p)) / 2;
-    case CKR__SH_HARD:   return (1 + cos(CKR__PI * fmod(c->k.cycles * p, 1))) / 2;
-    case CKR__SH_SQRT:   return 1 - sqrt(p > 0 ? p : 0);
-    case CKR__SH_POLY:   return pow(1 - p > 0 ? 1 - p : 0, c->k.power);
-    case CKR__SH_EXP2:   return 2 * pow(0.5, p) - 1;
-    default:             return 1;
-    }
+    if (c->shape == CKR__SH_LINEAR)
+        return ckr__lr(CKR__OP_F32_LINE, CKR__V_BASE, 0, (double)r, k->floor);
+    r = root ? ckr__rnf(1 - ckr__rnf(sqrtf(r)))
+             : ckr__rnf(0.5f * ckr__rnf(1 + ckr__rnf(cosf((float)(CKR__PI * (double)r)))));
+    return ckr__lr(CKR__OP_F32_MIX, CKR__V_BASE, 0, (double)r, k->floor);
 }
 
 /* The piecewise curve in general: from a level over a warmup to a peak, decay from `start` on.
    from, floor: absolute parts beside their ratios of the base LR; peak: absolute or NaN, then
    top * base; total: what the warmup rises to, or NaN: the peak. */
-static void ckr__pieces_op(const ckr__curve *c, double t, ckr__lr_op *o)
+static ckr__lr_op ckr__pieces_op(const ckr__curve *c, double t)
 {
     const ckr__curve_nums *k = &c->k;
     const double u = t - k->start + k->decay_off, x = (t + k->warm_off) / k->warm_den;
     const bool has_peak = k->peak == k->peak;
-    memset(o->w, 0, sizeof o->w);
-    o->w[2] = has_peak ? k->peak : 0;
-    o->w[3] = has_peak ? 0 : k->top;
-    ckr__lr_set(o, CKR__OP_PIECES, 0, 0, 1, 1);
-    o->clamp = (c->flags & CKR__CF_CLAMP) != 0;
+    ckr__lr_op o = ckr__lr(CKR__OP_PIECES, 0, 0, 1, 1);
+    o.w[2] = has_peak ? k->peak : 0;
+    o.w[3] = has_peak ? 0 : k->top;
+    o.clamp = (c->flags & CKR__CF_CLAMP) != 0;
     if (t < k->warm || ((c->flags & CKR__CF_WARM_INCL) && k->warm > 0 && t <= k->warm)) {
-        o->w[0] = k->from;
-        o->w[1] = k->from_ratio;
-        if (k->total == k->total) o->w[2] = k->total, o->w[3] = 0;
-        o->x = c->warm_shape == CKR__SH_COSINE ? (1 - cos(CKR__PI * x)) / 2
-               : c->warm_shape == CKR__SH_SQRT ? 1 - sqrt(1 - x)
-               : c->warm_shape == CKR__SH_LOG  ? log(t + 1) / log(k->warm)
-               : c->warm_shape == CKR__SH_CONST ? 1
-               : c->warm_shape == CKR__SH_HOLD  ? 0
-                                                : x;
-        return;
+        o.w[0] = k->from;
+        o.w[1] = k->from_ratio;
+        if (k->total == k->total) o.w[2] = k->total, o.w[3] = 0;
+        o.x = c->warm_shape == CKR__SH_LOG ? log(t + 1) / log(k->warm)
+                                           : ckr__rise_at(c->warm_shape, x);
+        return o;
     }
-    if (!(t >= k->start) || ((c->flags & CKR__CF_DECAY_INCL) && t <= k->start)) return;
-    o->w[0] = k->floor;
-    o->w[1] = k->floor_ratio;
+    if (!(t >= k->start) || ((c->flags & CKR__CF_DECAY_INCL) && t <= k->start)) return o;
+    o.w[0] = k->floor;
+    o.w[1] = k->floor_ratio;
     if (c->shape == CKR__SH_INVSQRT) {
-        o->x = t > k->end_at ? 0 : sqrt(k->decay);
-        o->y = t > k->end_at ? 1 : sqrt(ckr__at_least(t + k->decay_off, 1));
-        o->code = CKR__OP_PIECES_SQRT;
-    } else if (!(c->flags & CKR__CF_EXTRAP) && u >= k->decay) {
-        o->x = 0;
-    } else if (!(k->decay > 0)) {
-        ckr__lr_undef(o, ckr__why_zero);
-    } else {
-        o->x = ckr__shape_at(c, u / k->decay);
+        o.x = t > k->end_at ? 0 : sqrt(k->decay);
+        o.y = t > k->end_at ? 1 : sqrt(ckr__at_least(t + k->decay_off, 1));
+        o.code = CKR__OP_PIECES_SQRT;
+        return o;
     }
+    o.x = 0;
+    if (!(c->flags & CKR__CF_EXTRAP) && u >= k->decay) return o;
+    if (!(k->decay > 0)) return ckr__lr_undef(ckr__why_zero);
+    o.x = ckr__shape_at(c->shape, k->cycles, k->power, u / k->decay);
+    return o;
 }
 
 /* torch/optim/lr_scheduler.py and swa_utils.py, closed forms. decay: step_size, total_iters, T_max,
@@ -15782,16 +15516,7 @@ static double ckr__swa_alpha(const ckr__curve *c, double step)
     double u = step / ckr__at_least(c->k.decay, 1);
     if (!(u < 1)) u = 1;
     if (!(u > 0)) u = 0;
-    return c->shape == CKR__SH_LINEAR ? u : (1 - cos(CKR__PI * u)) / 2;
-}
-
-static double ckr__milestones(const ckr__curve *c, double t)
-{
-    double n = 0;
-    uint32_t i;
-    for (i = 0; i < c->n_list; i++)
-        if (c->at[i] <= t) n += c->val[i];
-    return n;
+    return ckr__rise_at(c->shape, u);
 }
 
 /* The cycle of CosineAnnealingWarmRestarts that holds t, as its own counting finds it: lengths
@@ -15811,83 +15536,65 @@ static void ckr__restart(const ckr__curve *c, double t, double *cur, double *len
 }
 
 /* The phase of a OneCycleLR: at = its end, val = a code of both ends. */
-static void ckr__onecycle_op(const ckr__curve *c, double t, bool momentum, ckr__lr_op *o)
+static ckr__lr_op ckr__onecycle_op(const ckr__curve *c, double t, bool momentum)
 {
     static const uint8_t lr[3] = { CKR__V_BASE, CKR__V_MAX, CKR__V_MIN },
                          mom[2] = { CKR__V_BMOM, CKR__V_XMOM };
     double from = 0, p;
     uint32_t i, code;
+    int a, b;
     for (i = 0; i + 1 < c->n_list && t > c->at[i]; i++) from = c->at[i];
-    if (t > c->k.total) {
-        ckr__lr_undef(o, "OneCycleLR refuses to go past its total_steps");
-        return;
-    }
-    if (!c->n_list || !(c->at[i] - from > 0 || c->at[i] - from < 0)) {
-        ckr__lr_undef(o, ckr__why_zero);
-        return;
-    }
+    if (t > c->k.total) return ckr__lr_undef("OneCycleLR refuses to go past its total_steps");
+    if (!c->n_list || !(c->at[i] - from > 0 || c->at[i] - from < 0))
+        return ckr__lr_undef(ckr__why_zero);
     p = (t - from) / (c->at[i] - from);
     code = (uint32_t)c->val[i];
-    o->a = momentum ? mom[code / 9 % 2] : lr[code % 3];
-    o->b = momentum ? mom[code / 18 % 2] : lr[code / 3 % 3];
-    if (c->shape == CKR__SH_LINEAR) ckr__lr_set(o, CKR__OP_ARC_LINE, o->a, o->b, p, 0);
-    else ckr__lr_set(o, CKR__OP_ARC_COS, o->a, o->b, cos(CKR__PI * p) + 1, 0);
+    a = momentum ? mom[code / 9 % 2] : lr[code % 3];
+    b = momentum ? mom[code / 18 % 2] : lr[code / 3 % 3];
+    return c->shape == CKR__SH_LINEAR ? ckr__lr(CKR__OP_ARC_LINE, a, b, p, 0)
+                                      : ckr__lr(CKR__OP_ARC_COS, a, b, cos(CKR__PI * p) + 1, 0);
 }
 
 /* total: the cycle's size, start: the rising part of it, as torch keeps them. */
-static void ckr__cyclic_op(const ckr__curve *c, double t, bool momentum, ckr__lr_op *o)
+static ckr__lr_op ckr__cyclic_op(const ckr__curve *c, double t, bool momentum)
 {
     double cycle, f, scale = 1;
-    if (!(c->k.total > 0) || !(c->k.start > 0) || ckr__same(c->k.start, 1)) {
-        ckr__lr_undef(o, ckr__why_zero);
-        return;
-    }
+    if (!(c->k.total > 0) || !(c->k.start > 0) || ckr__same(c->k.start, 1))
+        return ckr__lr_undef(ckr__why_zero);
     f = ckr__saw(t, c->k.total, c->k.start, &cycle);
     if (c->shape == CKR__SH_EXP2) scale = 1 / pow(2, cycle - 1);
     if (c->shape == CKR__SH_POLY) scale = pow(c->k.power, t);
-    if (momentum) ckr__lr_set(o, CKR__OP_WAVE_DOWN, CKR__V_XMOM, CKR__V_MSPAN, f, scale);
-    else ckr__lr_set(o, CKR__OP_WAVE, CKR__V_BASE, CKR__V_RISE, f, scale);
+    return momentum ? ckr__lr(CKR__OP_WAVE_DOWN, CKR__V_XMOM, CKR__V_MSPAN, f, scale)
+                    : ckr__lr(CKR__OP_PART, CKR__V_BASE, CKR__V_RISE, f, scale);
 }
 
-static double ckr__linear_factor(const ckr__curve_nums *k, double t)
-{
-    const double u = t < k->decay ? t : k->decay;
-    return k->from + ckr__rn((k->top - k->from) * u) / k->decay;
-}
-
-static void ckr__torch_closed(const ckr__curve *c, double t, ckr__lr_op *o)
+static ckr__lr_op ckr__torch_closed(const ckr__curve *c, double t)
 {
     const ckr__curve_nums *k = &c->k;
-    double cur = t, len = k->decay;
+    const double u = t < k->decay ? t : k->decay;
     const bool divides = c->kind == CKR__CV_STEP || c->kind == CKR__CV_LINEAR ||
                          c->kind == CKR__CV_POLY || c->kind == CKR__CV_COSINE ||
                          c->kind == CKR__CV_RESTARTS;
-    if (divides && !(k->decay > 0 || k->decay < 0)) {
-        ckr__lr_undef(o, ckr__why_zero);
-        return;
-    }
+    double cur = t, len = k->decay, n = 0;
+    uint32_t i;
+    if (divides && !(k->decay > 0 || k->decay < 0)) return ckr__lr_undef(ckr__why_zero);
     switch (c->kind) {
-    case CKR__CV_STEP:      ckr__lr_mul(o, pow(k->power, floor(t / k->decay))); break;
-    case CKR__CV_MULTISTEP: ckr__lr_mul(o, pow(k->power, ckr__milestones(c, t))); break;
-    case CKR__CV_EXP:       ckr__lr_mul(o, pow(k->power, t)); break;
-    case CKR__CV_LINEAR:    ckr__lr_mul(o, ckr__linear_factor(k, t)); break;
-    case CKR__CV_CONSTANT:
-        ckr__lr_mul(o, k->from + (t >= k->decay ? 1 - k->from : 0));
-        break;
-    case CKR__CV_POLY:
-        ckr__lr_mul(o, pow(1 - (t < k->decay ? t : k->decay) / k->decay, k->power));
-        break;
+    case CKR__CV_STEP:     return ckr__lr_mul(pow(k->power, floor(t / k->decay)));
+    case CKR__CV_EXP:      return ckr__lr_mul(pow(k->power, t));
+    case CKR__CV_POLY:     return ckr__lr_mul(pow(1 - u / k->decay, k->power));
+    case CKR__CV_CONSTANT: return ckr__lr_mul(k->from + (t >= k->decay ? 1 - k->from : 0));
+    case CKR__CV_LINEAR:
+        return ckr__lr_mul(k->from + ckr__rn((k->top - k->from) * u) / k->decay);
+    case CKR__CV_MULTISTEP:
+        for (i = 0; i < c->n_list; i++) n += c->at[i] <= t ? c->val[i] : 0;
+        return ckr__lr_mul(pow(k->power, n));
     case CKR__CV_RESTARTS:
     case CKR__CV_COSINE:
         if (c->kind == CKR__CV_RESTARTS) ckr__restart(c, t, &cur, &len);
-        ckr__lr_set(o, CKR__OP_PART, CKR__V_MIN, CKR__V_OVER, 1 + cos(CKR__PI * cur / len),
-                    0.5);
-        break;
-    default: {                                                              /* CV_SWA   */
-        const double alpha = ckr__swa_alpha(c, ckr__same(len, 0) && t < 1 ? 1 : t);
-        ckr__lr_set(o, CKR__OP_BLEND, CKR__V_MIN, CKR__V_BASE, alpha, 1 - alpha);
-        break;
-    }
+        return ckr__lr(CKR__OP_PART, CKR__V_MIN, CKR__V_OVER, 1 + cos(CKR__PI * cur / len), 0.5);
+    default:                                                                /* CV_SWA   */
+        n = ckr__swa_alpha(c, ckr__same(len, 0) && t < 1 ? 1 : t);
+        return ckr__lr(CKR__OP_BLEND, CKR__V_MIN, CKR__V_BASE, n, 1 - n);
     }
 }
 
@@ -15902,87 +15609,75 @@ static uint32_t ckr__seq_child(const ckr__curve *c, double t, double *from)
 
 typedef enum ckr__column { CKR__COL_LR = 0, CKR__COL_WD, CKR__COL_MOMENTUM } ckr__column;
 
-static void ckr__curve_op(const ckr__curve *c, double t, int column, ckr__lr_op *o);
+static ckr__lr_op ckr__curve_op(const ckr__curve *c, double t, int column);
 
 /* A product of factors exists only when every child multiplies the LR. */
-static void ckr__chain_op(const ckr__curve *c, double t, ckr__lr_op *o)
+static ckr__lr_op ckr__chain_op(const ckr__curve *c, double t)
 {
     double x = 1;
     uint32_t i;
     for (i = 0; i < c->n_children; i++) {
-        ckr__lr_op part;
-        ckr__curve_op(&c->children[i], t, CKR__COL_LR, &part);
-        if (part.code == CKR__OP_UNDEF) {
-            *o = part;
-            return;
-        }
-        if (part.code != CKR__OP_MUL || part.a != CKR__V_BASE) {
-            ckr__lr_undef(o, "these chained schedulers have no closed form");
-            return;
-        }
+        const ckr__lr_op part = ckr__curve_op(&c->children[i], t, CKR__COL_LR);
+        if (part.code == CKR__OP_UNDEF) return part;
+        if (part.code != CKR__OP_MUL || part.a != CKR__V_BASE)
+            return ckr__lr_undef("these chained schedulers have no closed form");
         x = i ? x * part.x : part.x;
     }
-    ckr__lr_mul(o, x);
+    return ckr__lr_mul(x);
 }
 
-static void ckr__no_lr_op(const ckr__curve *c, double t, int column, ckr__lr_op *o)
-{
-    ckr__lr_undef(o, NULL);
-    if (column == CKR__COL_WD) {
-        if (c->kind == CKR__CV_MEGATRON && (c->flags & CKR__CF_WD)) ckr__megatron_wd(c, t, o);
-    } else if (c->flags & CKR__CF_MOMENTUM) {
-        if (c->kind == CKR__CV_ONECYCLE) ckr__onecycle_op(c, t, true, o);
-        if (c->kind == CKR__CV_CYCLIC) ckr__cyclic_op(c, t, true, o);
-        if (c->kind == CKR__CV_DS_CYCLE) ckr__ds_cycle_op(c, t, true, o);
-    }
-}
-
-static void ckr__factor_op(const ckr__curve *c, double t, ckr__lr_op *o)
+static ckr__lr_op ckr__factor_op(const ckr__curve *c, double t)
 {
     const char *why = NULL;
-    ckr__lr_mul(o, c->kind == CKR__CV_HF      ? ckr__hf_factor(c, t, &why)
-                   : c->kind == CKR__CV_TABLE ? ckr__table_factor(c, t)
-                   : c->kind == CKR__CV_CONST ? 1
-                                              : ckr__titan_factor(c, t, &why));
-    if (why) ckr__lr_undef(o, why);
+    const double x = c->kind == CKR__CV_HF      ? ckr__hf_factor(c, t, &why)
+                     : c->kind == CKR__CV_TABLE ? ckr__table_factor(c, t)
+                     : c->kind == CKR__CV_CONST ? 1
+                                                : ckr__titan_factor(c, t, &why);
+    return why ? ckr__lr_undef(why) : ckr__lr_mul(x);
 }
 
-/* The operation of one update, in closed form. Bounded recursion: trees have CKR__SCHED_DEPTH. */
-static void ckr__curve_op(const ckr__curve *c, double t, int column, ckr__lr_op *o)
+static ckr__lr_op ckr__kind_op(const ckr__curve *c, double t, int column)
 {
-    double from;
-    memset(o, 0, sizeof *o);
-    o->node = c->index;
-    o->curve = c;
-    if (c->kind == CKR__CV_SEQ) {
-        const uint32_t i = ckr__seq_child(c, t, &from);
-        ckr__curve_op(&c->children[i], t - from, column, o);
-        return;
-    }
-    if (column != CKR__COL_LR) {
-        ckr__no_lr_op(c, t, column, o);
-        return;
-    }
+    const bool momentum = column == CKR__COL_MOMENTUM;
+    if (column == CKR__COL_WD && c->kind == CKR__CV_MEGATRON && (c->flags & CKR__CF_WD))
+        return ckr__megatron_wd(c, t);
+    if (column == CKR__COL_WD || (momentum && !(c->flags & CKR__CF_MOMENTUM)))
+        return ckr__lr_undef(NULL);
     switch (c->kind) {
     case CKR__CV_CONST:
     case CKR__CV_HF:
     case CKR__CV_TABLE:
     case CKR__CV_TITAN:
-    case CKR__CV_TITAN_OLD: ckr__factor_op(c, t, o); break;
-    case CKR__CV_NANOTRON:  ckr__nanotron_op(c, t, o); break;
-    case CKR__CV_MEGATRON:  ckr__megatron_op(c, t, o); break;
-    case CKR__CV_DS_WARMUP: ckr__ds_warmup_op(c, t, o); break;
-    case CKR__CV_DS_COSINE: ckr__ds_cosine_op(c, t, o); break;
-    case CKR__CV_DS_CYCLE:  ckr__ds_cycle_op(c, t, false, o); break;
-    case CKR__CV_DS_RANGE:  ckr__ds_range_op(c, t, o); break;
-    case CKR__CV_LLMC:      ckr__llmc_op(c, t, o); break;
-    case CKR__CV_PIECES:    ckr__pieces_op(c, t, o); break;
-    case CKR__CV_USER:      ckr__lr_set(o, CKR__OP_USER, 0, 0, t, 0); break;
-    case CKR__CV_ONECYCLE:  ckr__onecycle_op(c, t, false, o); break;
-    case CKR__CV_CYCLIC:    ckr__cyclic_op(c, t, false, o); break;
-    case CKR__CV_CHAIN:     ckr__chain_op(c, t, o); break;
-    default:                ckr__torch_closed(c, t, o); break;
+    case CKR__CV_TITAN_OLD: return ckr__factor_op(c, t);
+    case CKR__CV_NANOTRON:  return ckr__nanotron_op(c, t);
+    case CKR__CV_MEGATRON:  return ckr__megatron_op(c, t);
+    case CKR__CV_DS_WARMUP: return ckr__ds_warmup_op(c, t);
+    case CKR__CV_DS_COSINE: return ckr__ds_cosine_op(c, t);
+    case CKR__CV_DS_CYCLE:  return ckr__ds_cycle_op(c, t, momentum);
+    case CKR__CV_DS_RANGE:  return ckr__ds_range_op(c, t);
+    case CKR__CV_LLMC:      return ckr__llmc_op(c, t);
+    case CKR__CV_PIECES:    return ckr__pieces_op(c, t);
+    case CKR__CV_USER:      return ckr__lr(CKR__OP_USER, 0, 0, t, 0);
+    case CKR__CV_ONECYCLE:  return ckr__onecycle_op(c, t, momentum);
+    case CKR__CV_CYCLIC:    return ckr__cyclic_op(c, t, momentum);
+    case CKR__CV_CHAIN:     return ckr__chain_op(c, t);
+    default:                return ckr__torch_closed(c, t);
     }
+}
+
+/* The operation of one update, in closed form. Bounded recursion: trees have CKR__SCHED_DEPTH. */
+static ckr__lr_op ckr__curve_op(const ckr__curve *c, double t, int column)
+{
+    double from;
+    ckr__lr_op o;
+    if (c->kind == CKR__CV_SEQ) {
+        const uint32_t i = ckr__seq_child(c, t, &from);
+        return ckr__curve_op(&c->children[i], t - from, column);
+    }
+    o = ckr__kind_op(c, t, column);
+    o.node = c->index;
+    o.curve = c;
+    return o;
 }
 
 /* Kinds that torch computes from the LR before: only they are simulated. */
@@ -16012,85 +15707,71 @@ typedef struct ckr__ticks {
     const char    *why;                  /* set once an update is undefined               */
 } ckr__ticks;
 
-static void ckr__tick_run(ckr__ticks *k, ckr__lr_op *o)
+static void ckr__tick_run(ckr__ticks *k, const ckr__curve *c, ckr__lr_op o)
 {
-    if (o->code == CKR__OP_UNDEF && !k->why) k->why = o->why;
-    if (o->code != CKR__OP_KEEP) ckr__run(o, k->now[o->node].v, k->n, k->l);
+    if (o.code == CKR__OP_UNDEF && !k->why) k->why = o.why;
+    if (o.code != CKR__OP_KEEP) ckr__run(&o, k->now[c->index].v, k->n, k->l);
 }
 
 /* get_lr of LinearLR, PolynomialLR and CosineAnnealingLR at epoch t > 0. */
-static void ckr__tick_ratio(const ckr__curve *c, double t, ckr__lr_op *o)
+static ckr__lr_op ckr__tick_ratio(const ckr__curve *c, double t)
 {
     const ckr__curve_nums *k = &c->k;
     double x;
+    if (c->kind != CKR__CV_COSINE && t > k->decay) return ckr__lr(CKR__OP_KEEP, 0, 0, 0, 0);
     if (c->kind == CKR__CV_LINEAR) {
-        if (t > k->decay) return;
         x = ckr__rn(k->decay * k->from) + ckr__rn((t - 1) * (k->top - k->from));
-        ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, 1 + (k->top - k->from) / x, 0);
-        if (ckr__same(x, 0)) ckr__lr_undef(o, ckr__why_zero);
-    } else if (c->kind == CKR__CV_POLY) {
-        if (t > k->decay) return;
-        x = (1 - t / k->decay) / (1 - (t - 1) / k->decay);
-        ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, pow(x, k->power), 0);
-    } else if (!(k->decay > 0)) {
-        ckr__lr_undef(o, ckr__why_zero);
-    } else if (ckr__same(fmod(t - 1 - k->decay, 2 * k->decay), 0)) {
-        ckr__lr_set(o, CKR__OP_L_TURN, 0, CKR__V_OVER, 1 - cos(CKR__PI / k->decay), 0);
-    } else {
-        x = 1 + cos(CKR__PI * (t - 1) / k->decay);
-        if (ckr__same(x, 0)) ckr__lr_undef(o, ckr__why_zero);
-        else ckr__lr_set(o, CKR__OP_L_COS, CKR__V_MIN, 0,
-                         (1 + cos(CKR__PI * t / k->decay)) / x, 0);
+        if (ckr__same(x, 0)) return ckr__lr_undef(ckr__why_zero);
+        return ckr__lr(CKR__OP_L_MUL, 0, 0, 1 + (k->top - k->from) / x, 0);
     }
+    if (c->kind == CKR__CV_POLY) {
+        x = (1 - t / k->decay) / (1 - (t - 1) / k->decay);
+        return ckr__lr(CKR__OP_L_MUL, 0, 0, pow(x, k->power), 0);
+    }
+    x = 1 + cos(CKR__PI * (t - 1) / k->decay);
+    if (k->decay > 0 && ckr__same(fmod(t - 1 - k->decay, 2 * k->decay), 0))
+        return ckr__lr(CKR__OP_L_TURN, 0, CKR__V_OVER, 1 - cos(CKR__PI / k->decay), 0);
+    if (!(k->decay > 0) || ckr__same(x, 0)) return ckr__lr_undef(ckr__why_zero);
+    return ckr__lr(CKR__OP_L_COS, CKR__V_MIN, 0, (1 + cos(CKR__PI * t / k->decay)) / x, 0);
 }
 
 /* get_lr of a scheduler whose last_epoch has become t; `initial` is torch's _is_initial. */
-static void ckr__tick_op(const ckr__curve *c, ckr__node_now *now, bool initial, ckr__lr_op *o)
+static ckr__lr_op ckr__tick_op(const ckr__curve *c, const ckr__node_now *now, bool initial)
 {
+    const ckr__lr_op keep = ckr__lr(CKR__OP_KEEP, 0, 0, 0, 0);
     const ckr__curve_nums *k = &c->k;
-    const double t = (double)now->epoch, n = k->decay;
+    const double t = (double)now->epoch, n = k->decay,
+                 u = ckr__at_least(t, ckr__same(n, 0) ? 1 : t);
     uint32_t i;
-    memset(o, 0, sizeof *o);
-    o->node = c->index;
-    o->code = CKR__OP_KEEP;
     switch (c->kind) {
     case CKR__CV_STEP:
-        if (ckr__same(n, 0)) ckr__lr_undef(o, ckr__why_zero);
-        else if (now->epoch && ckr__same(fmod(t, n), 0))
-            ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, k->power, 0);
-        break;
+        if (ckr__same(n, 0)) return ckr__lr_undef(ckr__why_zero);
+        return now->epoch && ckr__same(fmod(t, n), 0)
+                   ? ckr__lr(CKR__OP_L_MUL, 0, 0, k->power, 0)
+                   : keep;
     case CKR__CV_MULTISTEP:
-        for (i = 0; i < c->n_list; i++)
-            if (ckr__same(c->at[i], t))
-                ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, pow(k->power, c->val[i]), 0);
-        break;
+        for (i = 0; i < c->n_list && !ckr__same(c->at[i], t); i++) {}
+        if (i == c->n_list) return keep;
+        return ckr__lr(CKR__OP_L_MUL, 0, 0, pow(k->power, c->val[i]), 0);
     case CKR__CV_CONSTANT:
-        if (!now->epoch) ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, k->from, 0);
-        else if (ckr__same(t, n) && ckr__same(k->from, 0)) ckr__lr_undef(o, ckr__why_zero);
-        else if (ckr__same(t, n)) ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, 1 / k->from, 0);
-        break;
-    case CKR__CV_EXP:
-        if (!initial) ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, k->power, 0);
-        break;
+        if (!now->epoch) return ckr__lr(CKR__OP_L_MUL, 0, 0, k->from, 0);
+        if (!ckr__same(t, n)) return keep;
+        if (ckr__same(k->from, 0)) return ckr__lr_undef(ckr__why_zero);
+        return ckr__lr(CKR__OP_L_MUL, 0, 0, 1 / k->from, 0);
+    case CKR__CV_EXP: return initial ? keep : ckr__lr(CKR__OP_L_MUL, 0, 0, k->power, 0);
     case CKR__CV_LINEAR:
-        if (!now->epoch) ckr__lr_set(o, CKR__OP_L_MUL, 0, 0, k->from, 0);
-        else if (!initial) ckr__tick_ratio(c, t, o);
-        break;
+        if (!now->epoch) return ckr__lr(CKR__OP_L_MUL, 0, 0, k->from, 0);
+        return initial ? keep : ckr__tick_ratio(c, t);
     case CKR__CV_POLY:
-    case CKR__CV_COSINE:
-        if (!initial) ckr__tick_ratio(c, t, o);
-        break;
+    case CKR__CV_COSINE: return initial ? keep : ckr__tick_ratio(c, t);
     case CKR__CV_SWA:
-        ckr__lr_set(o, CKR__OP_L_SWA, CKR__V_MIN, 0,
-                    ckr__swa_alpha(c, ckr__at_least(t, ckr__same(n, 0) ? 1 : t) - 1),
-                    ckr__swa_alpha(c, ckr__at_least(t, ckr__same(n, 0) ? 1 : t)));
-        break;
+        return ckr__lr(CKR__OP_L_SWA, CKR__V_MIN, 0, ckr__swa_alpha(c, u - 1),
+                       ckr__swa_alpha(c, u));
     case CKR__CV_RESTARTS:
-        if (now->t_i <= 0) ckr__lr_undef(o, ckr__why_zero);
-        else ckr__lr_set(o, CKR__OP_PART, CKR__V_MIN, CKR__V_OVER,
-                         1 + cos(CKR__PI * (double)now->t_cur / (double)now->t_i), 0.5);
-        break;
-    default: ckr__curve_op(c, t, CKR__COL_LR, o); break;
+        if (now->t_i <= 0) return ckr__lr_undef(ckr__why_zero);
+        return ckr__lr(CKR__OP_PART, CKR__V_MIN, CKR__V_OVER,
+                       1 + cos(CKR__PI * (double)now->t_cur / (double)now->t_i), 0.5);
+    default: return ckr__curve_op(c, t, CKR__COL_LR);
     }
 }
 
@@ -16098,7 +15779,6 @@ static void ckr__tick_op(const ckr__curve *c, ckr__node_now *now, bool initial, 
 static void ckr__tick_leaf(ckr__ticks *k, const ckr__curve *c, bool initial)
 {
     ckr__node_now *now = &k->now[c->index];
-    ckr__lr_op o;
     if (c->kind == CKR__CV_RESTARTS && now->epoch < 0) {
         now->t_i = (int64_t)c->k.decay;
         now->t_cur = 0;
@@ -16107,8 +15787,7 @@ static void ckr__tick_leaf(ckr__ticks *k, const ckr__curve *c, bool initial)
         if ((double)now->t_i * c->k.power < 4e18) now->t_i *= (int64_t)c->k.power;
     }
     now->epoch++;
-    ckr__tick_op(c, now, initial, &o);
-    ckr__tick_run(k, &o);
+    ckr__tick_run(k, c, ckr__tick_op(c, now, initial));
 }
 
 /* SequentialLR calls _update_lr(0) at a milestone: the closed form where the class has one, else
@@ -16116,14 +15795,13 @@ static void ckr__tick_leaf(ckr__ticks *k, const ckr__curve *c, bool initial)
 static void ckr__tick_restart(ckr__ticks *k, const ckr__curve *c)
 {
     ckr__node_now *now = &k->now[c->index];
-    ckr__lr_op o = CKR_ZERO;
     now->epoch = 0;
-    o.node = c->index;
     if (c->kind == CKR__CV_SEQ || c->kind == CKR__CV_CHAIN)
-        ckr__lr_undef(&o, "torch raises when a nested scheduler starts at a milestone");
-    else if (c->kind == CKR__CV_SWA || c->kind == CKR__CV_RESTARTS) ckr__tick_op(c, now, false, &o);
-    else ckr__curve_op(c, 0, CKR__COL_LR, &o);
-    ckr__tick_run(k, &o);
+        ckr__tick_run(k, c, ckr__lr_undef("torch raises when a nested scheduler starts at a "
+                                          "milestone"));
+    else if (c->kind == CKR__CV_SWA || c->kind == CKR__CV_RESTARTS)
+        ckr__tick_run(k, c, ckr__tick_op(c, now, false));
+    else ckr__tick_run(k, c, ckr__curve_op(c, 0, CKR__COL_LR));
 }
 
 /* step() of any scheduler; recursion bounded by CKR__SCHED_DEPTH. */
@@ -16223,41 +15901,37 @@ static double ckr__lane_number(const ckr_schedule *s, const ckr__curve *const *n
     return from ? from[lane] : 0;
 }
 
-/* Finds equal lanes; map[lane] is the number of the distinct lane, first[] its first lane. */
+/* Finds equal lanes; map[lane] is the number of the distinct lane, first[] its first lane. Two of
+   which only the hashes are equal stay two. */
 static bool ckr__lanes_distinct(ckr__srun *r, const ckr__curve *const *nodes, uint32_t *first)
 {
     const uint32_t width = (uint32_t)(sizeof(ckr_lane) / sizeof(double)) + 3 * (r->n_nodes - 1);
-    const uint64_t n = r->s->n_lanes;
-    uint64_t lane, cap = 16;
-    uint32_t j, *table;
-    size_t at, bytes;
-    while (cap < 2 * n) cap *= 2;
-    if (!ckr__mul_size((size_t)cap, sizeof *table, &bytes)) return ckr__nomem(r->c) != NULL;
-    table = (uint32_t *)ckr__heap_alloc(r->c, bytes);
-    if (!table) return false;
-    memset(table, 0, bytes);
-    for (lane = 0; lane < n; lane++) {
-        uint64_t h = r->c->seed;
-        for (j = 0; j < width; j++) {
-            double v = ckr__lane_number(r->s, nodes, lane, j);
-            h = ckr__hash_keyed(h, &v, sizeof v, 0);
+    const size_t bytes = (size_t)r->s->n_lanes * sizeof(uint64_t);
+    uint64_t *hash = (uint64_t *)ckr__heap_alloc(r->c, bytes), lane, at;
+    ckr__map seen = { r->c, NULL, 0, 0 };
+    uint32_t j;
+    bool ok = hash != NULL;
+    for (lane = 0; ok && lane < r->s->n_lanes; lane++) {
+        uint64_t *h = &hash[r->n];
+        double a, b;
+        for (*h = r->c->seed, j = 0; j < width; j++) {
+            a = ckr__lane_number(r->s, nodes, lane, j);
+            *h = ckr__hash_keyed(*h, &a, sizeof a, 0);
         }
-        for (at = (size_t)h & (size_t)(cap - 1); table[at]; at = (at + 1) & (size_t)(cap - 1)) {
-            for (j = 0; j < width; j++) {
-                double a = ckr__lane_number(r->s, nodes, lane, j),
-                       b = ckr__lane_number(r->s, nodes, first[table[at] - 1], j);
-                if (memcmp(&a, &b, sizeof a) != 0) break;
-            }
-            if (j == width) break;
+        if (!ckr__map_find(&seen, (const char *)h, sizeof *h, &at)) at = r->n;
+        for (j = 0; at < r->n && j < width; j++) {
+            a = ckr__lane_number(r->s, nodes, lane, j);
+            b = ckr__lane_number(r->s, nodes, first[at], j);
+            if (memcmp(&a, &b, sizeof a) != 0) at = r->n;
         }
-        if (!table[at]) {
-            first[r->n] = (uint32_t)lane;
-            table[at] = (uint32_t)++r->n;
-        }
-        r->map[lane] = table[at] - 1;
+        r->map[lane] = (uint32_t)at;
+        if (at < r->n) continue;
+        first[r->n++] = (uint32_t)lane;
+        ok = ckr__map_put(&seen, (const char *)h, sizeof *h, at, NULL);
     }
-    ckr__heap_free(r->c, table, bytes);
-    return true;
+    ckr__map_free(&seen);
+    ckr__heap_free(r->c, hash, bytes);
+    return ok;
 }
 
 /* The arrays of one curve over the distinct lanes, from `mem` on. */
@@ -16335,43 +16009,44 @@ static bool ckr__srun_arrays(ckr__srun *r, const ckr__curve *const *nodes, const
     return true;
 }
 
-static void ckr__srun_end(ckr__srun *r)
+static void ckr__srun_close(ckr__srun *r)
 {
+    if (!r) return;
     ckr__heap_free(r->c, r->mem, r->mem_bytes);
     ckr__heap_free(r->c, r->map, r->map_bytes);
-    r->mem = NULL;
-    r->map = NULL;
+    ckr__heap_free(r->c, r, sizeof *r);
 }
 
-/* Allocates; after it evaluation does not. Set up at most UINT32_MAX lanes. */
-static ckr_result ckr__srun_begin(ckr__ctx *c, const ckr_schedule *s, ckr__srun *r)
+/* Allocates; after it evaluation does not. At most UINT32_MAX / 4 lanes. NULL: the error is set. */
+static ckr__srun *ckr__srun_open(ckr__ctx *c, const ckr_schedule *s)
 {
     const ckr__curve *nodes[CKR__SCHED_NODES];
+    ckr__srun *r = (ckr__srun *)ckr__heap_alloc(c, sizeof *r);
     uint32_t *first, j;
-    bool ok;
+    if (!r) return NULL;
     memset(r, 0, sizeof *r);
     r->c = c;
     r->s = s;
     r->clock = -1;
     r->n_nodes = ckr__curve_nodes(s->curve);
-    if (s->n_lanes >= UINT32_MAX / 4 || s->n_lanes > SIZE_MAX / 8 / sizeof *r->map)
-        return ckr__fail(c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, NULL, "%llu parameter groups",
-                         (unsigned long long)s->n_lanes);
     for (j = 0; j < r->n_nodes; j++) nodes[j] = ckr__curve_by_index(s->curve, j);
-    r->map_bytes = 2 * (size_t)s->n_lanes * sizeof *r->map;
-    r->map = (uint32_t *)ckr__heap_alloc(c, r->map_bytes);
-    if (!r->map) return CKR_E_NOMEM;
-    first = r->map + s->n_lanes;
-    ok = ckr__lanes_distinct(r, nodes, first) && ckr__srun_arrays(r, nodes, first);
-    if (!ok) {
-        ckr__srun_end(r);
-        return CKR_E_NOMEM;
+    if (s->n_lanes >= UINT32_MAX / 4 || s->n_lanes > SIZE_MAX / 8 / sizeof *r->map) {
+        ckr__fail(c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, NULL, "%llu parameter groups",
+                  (unsigned long long)s->n_lanes);
+    } else {
+        r->map_bytes = 2 * (size_t)s->n_lanes * sizeof *r->map;
+        r->map = (uint32_t *)ckr__heap_alloc(c, r->map_bytes);
+    }
+    first = r->map ? r->map + s->n_lanes : NULL;
+    if (!first || !ckr__lanes_distinct(r, nodes, first) || !ckr__srun_arrays(r, nodes, first)) {
+        ckr__srun_close(r);
+        return NULL;
     }
     if (r->n == s->n_lanes) {
         ckr__heap_free(c, r->map, r->map_bytes);
         r->map = NULL;
     }
-    return CKR_OK;
+    return r;
 }
 
 /* Ticks until the clock is t. From an anchor on it goes on from the saved LR. */
@@ -16432,28 +16107,16 @@ static bool ckr__srun_can_simulate(const ckr_schedule *s, int64_t first, int col
            (!s->anchored || ckr__same(shift, 0));
 }
 
-/* Maps of the instance: multiplier, then q + p * v, then the floor of 0. */
-static void ckr__srun_post(const ckr__srun *r, double *l)
-{
-    const double *const *v = r->now[0].v;
-    uint64_t i;
-    if (r->scaled)
-        for (i = 0; i < r->n; i++) l[i] = l[i] * v[CKR__V_LR_MULT][i];
-    if (r->moved)
-        for (i = 0; i < r->n; i++) l[i] = v[CKR__V_Q][i] + ckr__rn(v[CKR__V_P][i] * l[i]);
-    if (r->s->clamp)
-        for (i = 0; i < r->n; i++) l[i] = l[i] < 0 ? 0 : l[i];
-}
-
 /* The values at clock t into l (distinct lanes). */
 static void ckr__srun_at(ckr__srun *r, double t, int column, double *l)
 {
     const ckr_schedule *s = r->s;
     const double *const *v = r->now[0].v;
     const double u = ckr__rn(s->a * ((t < s->hold ? t : s->hold) - s->t0)) + s->b;
+    const bool lr = column == CKR__COL_LR;
     uint64_t i;
     ckr__lr_op o;
-    if (column == CKR__COL_LR && t >= s->ramp_at && t < s->ramp_at + s->ramp_len) {
+    if (lr && t >= s->ramp_at && t < s->ramp_at + s->ramp_len) {
         for (i = 0; i < r->n; i++)
             l[i] = v[CKR__V_RAMP][i] +
                    ckr__rn(v[CKR__V_RAMP_SPAN][i] * (t - s->ramp_at)) / s->ramp_len;
@@ -16464,24 +16127,15 @@ static void ckr__srun_at(ckr__srun *r, double t, int column, double *l)
         memcpy(l, r->ticks.l, (size_t)r->n * sizeof *l);
         if (r->ticks.why && !r->why) r->why = r->ticks.why;
     } else {
-        ckr__curve_op(s->curve, u, column, &o);
+        o = ckr__curve_op(s->curve, u, column);
         ckr__run(&o, r->now[o.node].v, r->n, l);
         if (o.code == CKR__OP_UNDEF && !r->why) r->why = o.why;
     }
-    if (column == CKR__COL_LR && (r->scaled || r->moved || s->clamp)) ckr__srun_post(r, l);
-}
-
-static void ckr__srun_rows(ckr__srun *r, int column, int64_t first, uint64_t n, double *out)
-{
-    const uint64_t lanes = r->s->n_lanes;
-    uint64_t i, j;
-    r->simulate = ckr__srun_can_simulate(r->s, first, column);
-    for (i = 0; i < n; i++, out += lanes) {
-        const double t = ckr__sched_clock(r->s, (double)first - 1 + (double)i);
-        double *l = r->map ? r->row : out;
-        ckr__srun_at(r, t, column, l);
-        if (r->map) for (j = 0; j < lanes; j++) out[j] = l[r->map[j]];
-    }
+    /* maps of the instance: multiplier, then q + p * v, then the floor of 0 */
+    for (i = 0; lr && r->scaled && i < r->n; i++) l[i] = l[i] * v[CKR__V_LR_MULT][i];
+    for (i = 0; lr && r->moved && i < r->n; i++)
+        l[i] = v[CKR__V_Q][i] + ckr__rn(v[CKR__V_P][i] * l[i]);
+    for (i = 0; lr && s->clamp && i < r->n; i++) l[i] = l[i] < 0 ? 0 : l[i];
 }
 
 /* The column's values of updates first..first+n-1 (update 1 is the first of a run and uses the
@@ -16490,25 +16144,26 @@ static void ckr__srun_rows(ckr__srun *r, int column, int64_t first, uint64_t n, 
 static ckr_result ckr__sched_eval(ckr__ctx *c, const ckr_schedule *s, ckr__column column,
                                   int64_t first, uint64_t n, double *out)
 {
+    const uint64_t lanes = s->n_lanes;
     ckr__srun *r;
-    ckr_result e;
-    uint64_t i, total;
-    if (!ckr__mul_u64(n, s->n_lanes, &total))
+    uint64_t i, j, total;
+    if (!ckr__mul_u64(n, lanes, &total))
         return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "updates", NULL);
     if (!total) return CKR_OK;
     if (s->opaque || !s->curve) {
         for (i = 0; i < total; i++) out[i] = ckr__nan();
         return CKR_OK;
     }
-    r = (ckr__srun *)ckr__heap_alloc(c, sizeof *r);
-    if (!r) return CKR_E_NOMEM;
-    e = ckr__srun_begin(c, s, r);
-    if (e == CKR_OK) {
-        ckr__srun_rows(r, (int)column, first, n, out);
-        ckr__srun_end(r);
+    r = ckr__srun_open(c, s);
+    if (!r) return c->err->code;
+    r->simulate = ckr__srun_can_simulate(s, first, (int)column);
+    for (i = 0; i < n; i++, out += lanes) {
+        double *l = r->map ? r->row : out;
+        ckr__srun_at(r, ckr__sched_clock(s, (double)first - 1 + (double)i), (int)column, l);
+        for (j = 0; r->map && j < lanes; j++) out[j] = l[r->map[j]];
     }
-    ckr__heap_free(c, r, sizeof *r);
-    return e;
+    ckr__srun_close(r);
+    return CKR_OK;
 }
 
 /* All lanes at one clock value, which need not be that of an update. */
@@ -16525,7 +16180,7 @@ static ckr_result ckr__sched_at(ckr__ctx *c, const ckr_schedule *s, ckr__column 
 /* Schedules from their framework's own parameters: a dict, or the text KIND:key=value,... */
 
 typedef struct ckr__skind {
-    const char *family, *name;
+    const char *family, *name; /* family: or several, with a space between               */
     uint8_t     kind, shape;
     const char *keys;          /* name:type; i integer, f number, s text, b true or false, v number
                                   or one per group, m numbers, d dicts; ! must be given  */
@@ -16533,6 +16188,7 @@ typedef struct ckr__skind {
                                   @ the schedule's name                                  */
 } ckr__skind;
 
+#define CKR__SK_BOTH "transformers diffusers"
 #define CKR__SK_HF "num_warmup_steps:i! num_training_steps:i! lr:v"
 #define CKR__SK_HF_SET \
     "lr=lr warmup_steps=num_warmup_steps total_steps=num_training_steps decay_style=@"
@@ -16565,17 +16221,17 @@ static const ckr__skind ckr__skinds[] = {
       "weight_decay_incr_style:s global_batch_size:i num_steps:i",
       "lr=max_lr min_lr=min_lr warmup_steps=*lr_warmup_steps decay_steps=*lr_decay_steps "
       "total_steps=*lr_decay_steps decay_style=lr_decay_style weight_decay=end_wd" },
-    { "transformers", "constant", CKR__CV_CONST, 0, "num_warmup_steps:i num_training_steps:i lr:v",
+    { CKR__SK_BOTH, "constant", CKR__CV_CONST, 0, "num_warmup_steps:i num_training_steps:i lr:v",
       "lr=lr decay_style=@" },
-    { "transformers", "constant_with_warmup", CKR__CV_HF, CKR__SH_CONST,
+    { CKR__SK_BOTH, "constant_with_warmup", CKR__CV_HF, CKR__SH_CONST,
       "num_warmup_steps:i! num_training_steps:i lr:v",
       "lr=lr warmup_steps=num_warmup_steps decay_style=@" },
-    { "transformers", "linear", CKR__CV_HF, CKR__SH_LINEAR, CKR__SK_HF, CKR__SK_HF_SET },
-    { "transformers", "cosine", CKR__CV_HF, CKR__SH_COSINE, CKR__SK_HF " num_cycles:f",
+    { CKR__SK_BOTH, "linear", CKR__CV_HF, CKR__SH_LINEAR, CKR__SK_HF, CKR__SK_HF_SET },
+    { CKR__SK_BOTH, "cosine", CKR__CV_HF, CKR__SH_COSINE, CKR__SK_HF " num_cycles:f",
       CKR__SK_HF_SET },
-    { "transformers", "cosine_with_restarts", CKR__CV_HF, CKR__SH_HARD, CKR__SK_HF " num_cycles:i",
+    { CKR__SK_BOTH, "cosine_with_restarts", CKR__CV_HF, CKR__SH_HARD, CKR__SK_HF " num_cycles:i",
       CKR__SK_HF_SET },
-    { "transformers", "polynomial", CKR__CV_HF, CKR__SH_POLY,
+    { CKR__SK_BOTH, "polynomial", CKR__CV_HF, CKR__SH_POLY,
       CKR__SK_HF " lr_end:f power:f lr_init:f", CKR__SK_HF_SET " min_lr=lr_end" },
     { "transformers", "inverse_sqrt", CKR__CV_HF, CKR__SH_INVSQRT,
       "num_warmup_steps:i! num_training_steps:i timescale:i lr:v",
@@ -16593,18 +16249,6 @@ static const ckr__skind ckr__skinds[] = {
       "total_steps=num_training_steps decay_style=decay_type" },
     { "transformers", "reduce_lr_on_plateau", 0, 0, "num_warmup_steps:i num_training_steps:i lr:v",
       "" },
-    { "diffusers", "constant", CKR__CV_CONST, 0, "num_warmup_steps:i num_training_steps:i lr:v",
-      "lr=lr decay_style=@" },
-    { "diffusers", "constant_with_warmup", CKR__CV_HF, CKR__SH_CONST,
-      "num_warmup_steps:i! num_training_steps:i lr:v",
-      "lr=lr warmup_steps=num_warmup_steps decay_style=@" },
-    { "diffusers", "linear", CKR__CV_HF, CKR__SH_LINEAR, CKR__SK_HF, CKR__SK_HF_SET },
-    { "diffusers", "cosine", CKR__CV_HF, CKR__SH_COSINE, CKR__SK_HF " num_cycles:f",
-      CKR__SK_HF_SET },
-    { "diffusers", "cosine_with_restarts", CKR__CV_HF, CKR__SH_HARD, CKR__SK_HF " num_cycles:i",
-      CKR__SK_HF_SET },
-    { "diffusers", "polynomial", CKR__CV_HF, CKR__SH_POLY,
-      CKR__SK_HF " lr_end:f power:f lr_init:f", CKR__SK_HF_SET " min_lr=lr_end" },
     { "diffusers", "piecewise_constant", CKR__CV_TABLE, 0,
       "step_rules:s! num_warmup_steps:i num_training_steps:i lr:v", "lr=lr decay_style=@" },
     { "verl", "constant", CKR__CV_HF, CKR__SH_CONST, CKR__SK_VERL,
@@ -16701,8 +16345,8 @@ static void ckr__sp_fail(ckr__sbuild *b, const char *key, const char *fmt, ...)
     va_start(ap, fmt);
     ckr__vformat(text, sizeof text, fmt, ap);
     va_end(ap);
-    ckr__fail(b->c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key, "%s%s%s: %s",
-              b->row->family, *b->row->name ? ":" : "", b->row->name, text);
+    ckr__fail(b->c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key, "%s%s: %s",
+              b->depth ? "torch:" : "", b->depth ? b->row->name : b->s->kind, text);
 }
 
 /* The value of a key; NULL when it is absent or None. */
@@ -16801,16 +16445,28 @@ static bool ckr__number_at(const char **p, double *out)
     return true;
 }
 
-/* Parameters that are one number of the curve each: its kind, how the number is, where the curve
-   has it, the key, the default. Torch's are in the order of its state dicts. */
+/* Parameters that are one number of the curve or of each lane, or a flag: its kind, how it is,
+   where the curve or lane has it, the key, the default. Torch's are in the order of its state
+   dicts. */
 enum { CKR__CN_INT = 1,        /* a whole number                                         */
        CKR__CN_POSITIVE = 2,
-       CKR__CN_PLAIN = 4 };    /* written as an integer where it is one                  */
+       CKR__CN_PLAIN = 4,      /* written as an integer where it is one                  */
+       CKR__CN_FREE = 8,       /* NaN where it is not given                              */
+       CKR__CN_LANE = 16, CKR__CN_FLAG = 32,
+       CKR__CN_CYCLED = 64 };  /* there is none unless the momentum moves                */
 
-static const struct { uint8_t kind, how; uint16_t at; const char *key; double none; }
-    ckr__curve_numbers[] = {
+static const struct ckr__number_row {
+    uint8_t kind, how;
+    uint16_t at;
+    const char *key;
+    double none;
+} ckr__curve_numbers[] = {
 #define CKR__CN(kind, how, field, key, none)                                                      \
     { CKR__CV_##kind, how, offsetof(ckr__curve_nums, field), key, none }
+#define CKR__CL(kind, how, field, key, none)                                              \
+    { CKR__CV_##kind, CKR__CN_LANE | (how), offsetof(ckr_lane, field), key, none }
+#define CKR__CB(kind, flag, key, none)                                                        \
+    { CKR__CV_##kind, CKR__CN_FLAG, CKR__CF_##flag, key, none }
     CKR__CN(STEP, 7, decay, "step_size", 0),       CKR__CN(STEP, 0, power, "gamma", 0.1),
     CKR__CN(MULTISTEP, 0, power, "gamma", 0.1),    CKR__CN(EXP, 0, power, "gamma", 0.1),
     CKR__CN(CONSTANT, 0, from, "factor", 1.0 / 3), CKR__CN(CONSTANT, 4, decay, "total_iters", 5),
@@ -16833,8 +16489,42 @@ static const struct { uint8_t kind, how; uint16_t at; const char *key; double no
     CKR__CN(PIECES, 0, top, "peak_ratio", 1),      CKR__CN(PIECES, 0, decay, "D", 0),
     CKR__CN(PIECES, 0, decay_off, "dec_off", 0),   CKR__CN(PIECES, 0, cycles, "cycles", 0.5),
     CKR__CN(PIECES, 0, power, "power", 1),         CKR__CN(PIECES, 0, floor, "floor_abs", 0),
-    CKR__CN(PIECES, 0, floor_ratio, "floor_ratio", 0)
+    CKR__CN(PIECES, 0, floor_ratio, "floor_ratio", 0), CKR__CN(PIECES, 8, total, "warm_top", 0),
+    CKR__CN(PIECES, 8, peak, "peak_abs", 0), CKR__CN(PIECES, 8, start, "D0", 0),
+    CKR__CN(PIECES, 0, end_at, "end_t", HUGE_VAL), CKR__CB(PIECES, WARM_INCL, "warm_incl", 0),
+    CKR__CB(PIECES, DECAY_INCL, "dec_incl", 0), CKR__CB(PIECES, CLAMP, "clamp0", 0),
+    CKR__CN(NANOTRON, 0, top, "learning_rate", 0),
+    CKR__CN(NANOTRON, 1, warm, "lr_warmup_steps", 0),
+    CKR__CN(NANOTRON, 8, start, "lr_decay_starting_step", 0),
+    CKR__CN(NANOTRON, 9, decay, "lr_decay_steps", 0),
+    CKR__CN(TITAN, 1, warm, "warmup_steps", 200),
+    CKR__CN(DS_WARMUP, 1, warm, "warmup_num_steps", 1000),
+    CKR__CN(DS_WARMUP, 9, total, "total_num_steps", 0),
+    CKR__CN(DS_COSINE, 1, warm, "warmup_num_steps", 1000),
+    CKR__CN(DS_COSINE, 9, total, "total_num_steps", 0),
+    CKR__CN(DS_COSINE, 0, from, "warmup_min_ratio", 0),
+    CKR__CN(DS_COSINE, 0, floor, "cos_min_ratio", 0.0001),
+    CKR__CB(DS_COSINE, CLAMP, "clamped", 0),
+    CKR__CB(DS_RANGE, STAIRS, "lr_range_test_staircase", 0),
+    CKR__CL(DS_RANGE, 0, min, "lr_range_test_min_lr", 1e-3),
+    CKR__CL(DS_RANGE, 0, base, "lr_range_test_min_lr", 1e-3),
+    CKR__CL(DS_WARMUP, 0, min, "warmup_min_lr", 0), CKR__CL(DS_CYCLE, 0, min, "cycle_min_lr", 0),
+    CKR__CL(DS_CYCLE, 0, max, "cycle_max_lr", 0), CKR__CL(DS_CYCLE, 0, base, "cycle_max_lr", 0),
+    CKR__CB(DS_CYCLE, MOMENTUM, "cycle_momentum", 1),
+    CKR__CL(DS_CYCLE, 64, base_momentum, "cycle_min_mom", 0.8),
+    CKR__CL(DS_CYCLE, 64, max_momentum, "cycle_max_mom", 0.9),
+    CKR__CL(CYCLIC, 0, base, "base_lr", 0), CKR__CL(CYCLIC, 0, max, "max_lr", 0),
+    CKR__CB(CYCLIC, MOMENTUM, "cycle_momentum", 1),
+    CKR__CL(CYCLIC, 64, base_momentum, "base_momentum", 0.8),
+    CKR__CL(CYCLIC, 64, max_momentum, "max_momentum", 0.9),
+    CKR__CL(ONECYCLE, 0, max, "max_lr", 0), CKR__CB(ONECYCLE, MOMENTUM, "cycle_momentum", 1),
+    CKR__CL(ONECYCLE, 64, base_momentum, "base_momentum", 0.85),
+    CKR__CL(ONECYCLE, 64, max_momentum, "max_momentum", 0.95),
+    CKR__CL(COSINE, 0, min, "eta_min", 0), CKR__CL(RESTARTS, 0, min, "eta_min", 0),
+    CKR__CL(SWA, 0, min, "swa_lr", 0), CKR__CL(MEGATRON, 0, min, "min_lr", 0)
 #undef CKR__CN
+#undef CKR__CL
+#undef CKR__CB
 };
 #define CKR__CURVE_NUMBERS (sizeof ckr__curve_numbers / sizeof *ckr__curve_numbers)
 
@@ -16842,14 +16532,31 @@ static void ckr__build_numbers(ckr__sbuild *b)
 {
     size_t i;
     for (i = 0; i < CKR__CURVE_NUMBERS; i++) {
-        const char *key = ckr__curve_numbers[i].key;
-        const uint8_t how = ckr__curve_numbers[i].how;
-        double v = ckr__curve_numbers[i].none;
-        if (ckr__curve_numbers[i].kind != b->row->kind) continue;
-        v = how & CKR__CN_INT ? ckr__sp_i(b, key, v) : ckr__sp_f(b, key, v);
-        if (how & CKR__CN_POSITIVE) ckr__sp_positive(b, key, v);
-        memcpy((char *)&b->curve->k + ckr__curve_numbers[i].at, &v, sizeof v);
+        const struct ckr__number_row *row = &ckr__curve_numbers[i];
+        double v = row->how & CKR__CN_FREE ? ckr__nan() : row->none;
+        if (row->kind != b->row->kind) continue;
+        if ((row->how & CKR__CN_CYCLED) && !(b->curve->flags & CKR__CF_MOMENTUM)) continue;
+        if (row->how & CKR__CN_LANE) {
+            ckr__sp_lane(b, row->key, v, row->at);
+        } else if (row->how & CKR__CN_FLAG) {
+            if (ckr__sp_b(b, row->key, v > 0)) b->curve->flags |= (uint8_t)row->at;
+        } else {
+            v = row->how & CKR__CN_INT ? ckr__sp_i(b, row->key, v) : ckr__sp_f(b, row->key, v);
+            if (row->how & CKR__CN_POSITIVE) ckr__sp_positive(b, row->key, v);
+            memcpy((char *)&b->curve->k + row->at, &v, sizeof v);
+        }
     }
+}
+
+/* The period of a sawtooth and the rising part of it, from the lengths of both sides. */
+static void ckr__build_saw(ckr__sbuild *b, const char *up_key, double up, const char *down_key,
+                           double down)
+{
+    ckr__curve_nums *k = &b->curve->k;
+    ckr__sp_positive(b, up_key, up);
+    ckr__sp_positive(b, down_key, down);
+    k->total = up + down;
+    k->start = up / k->total;
 }
 
 static void ckr__build_hf(ckr__sbuild *b)
@@ -16952,19 +16659,16 @@ static void ckr__build_table(ckr__sbuild *b)
 static void ckr__build_nanotron(ckr__sbuild *b)
 {
     ckr__curve_nums *k = &b->curve->k;
-    const double start = ckr__sp_f(b, "lr_decay_starting_step", ckr__nan());  /* or below 0 */
-    if (start == start && !ckr__whole(start))
+    const bool begins = k->start == k->start;
+    if (begins && !ckr__whole(k->start))
         ckr__sp_fail(b, "lr_decay_starting_step", "lr_decay_starting_step must be an integer");
-    k->top = ckr__sp_f(b, "learning_rate", 0);
-    k->warm = ckr__sp_i(b, "lr_warmup_steps", 0);
-    k->start = start == start ? start : k->warm;
-    k->decay = ckr__sp_i(b, "lr_decay_steps", ckr__nan());
     if (k->decay != k->decay) {
         k->decay = ckr__sp_i(b, "train_steps", ckr__nan()) - k->warm;
         if (k->decay != k->decay) ckr__sp_fail(b, "train_steps", "lr_decay_steps or train_steps is "
                                                "needed");
-        if (start == start) k->decay -= start;             /* sic: both are subtracted      */
+        if (begins) k->decay -= k->start;                  /* sic: both are subtracted      */
     }
+    if (!begins) k->start = k->warm;
     k->total = k->start + k->decay;
     b->curve->warm_shape = ckr__sp_choice(b, "lr_warmup_style", "linear", "linear=1 constant=9");
     b->curve->shape = ckr__sp_choice(b, "lr_decay_style", "linear", "linear=1 cosine=2 1-sqrt=4");
@@ -16979,7 +16683,6 @@ static void ckr__build_titan(ckr__sbuild *b)
     k->total = ckr__sp_i(b, "total_steps", ckr__sp_i(b, "steps", ckr__nan()));
     if (k->total != k->total)
         ckr__sp_fail(b, "steps", "steps (of training) or total_steps is needed");
-    k->warm = ckr__sp_i(b, "warmup_steps", 200);
     if (!old && k->warm > k->total) k->warm = k->total;
     k->decay = ratio == ratio ? rint(k->total * ratio) : k->total - k->warm;
     if (!old && k->warm + k->decay > k->total) k->decay = k->total - k->warm;
@@ -17031,7 +16734,6 @@ static void ckr__build_megatron(ckr__sbuild *b)
     if (!ckr__sp_get(b, top)) ckr__sp_fail(b, "max_lr", "lr (or max_lr) is needed");
     CKR__LANE(b, top, ckr__nan(), max);
     CKR__LANE(b, top, ckr__nan(), base);
-    CKR__LANE(b, "min_lr", 0, min);
     k->from = ckr__sp_f(b, "init_lr", ckr__sp_f(b, "lr_warmup_init", 0));
     k->total = ckr__megatron_len(b, "lr_decay_steps", "lr_decay_samples", "lr_decay_iters", train);
     k->warm = ckr__megatron_len(b, "lr_warmup_steps", "lr_warmup_samples", "lr_warmup_iters", 0);
@@ -17056,49 +16758,22 @@ static void ckr__build_megatron(ckr__sbuild *b)
 static void ckr__build_ds(ckr__sbuild *b)
 {
     ckr__curve_nums *k = &b->curve->k;
-    b->s->offset = -1;
-    k->warm = ckr__at_least(ckr__sp_i(b, "warmup_num_steps", 1000), 2);
-    k->total = ckr__sp_i(b, "total_num_steps", ckr__nan());
+    const char *top = ckr__sp_get(b, "warmup_max_lr") ? "warmup_max_lr" : "lr";
+    k->warm = ckr__at_least(k->warm, 2);
     k->decay = k->total - k->warm;
     b->curve->warm_shape = ckr__sp_choice(b, "warmup_type", "log", "log=8 linear=1");
-    if (b->row->kind == CKR__CV_DS_COSINE) {
-        k->from = ckr__sp_f(b, "warmup_min_ratio", 0);
-        k->floor = ckr__sp_f(b, "cos_min_ratio", 0.0001);
-        if (ckr__sp_b(b, "clamped", false)) b->curve->flags |= CKR__CF_CLAMP;
-    } else {
-        CKR__LANE(b, "warmup_min_lr", 0, min);
-        CKR__LANE(b, ckr__sp_get(b, "warmup_max_lr") ? "warmup_max_lr" : "lr", 0.001, max);
-        CKR__LANE(b, ckr__sp_get(b, "warmup_max_lr") ? "warmup_max_lr" : "lr", 0.001, base);
-    }
+    if (b->row->kind == CKR__CV_DS_COSINE) return;
+    CKR__LANE(b, top, 0.001, max);
+    CKR__LANE(b, top, 0.001, base);
 }
 
 static void ckr__build_ds_cycle(ckr__sbuild *b)
 {
-    ckr__curve_nums *k = &b->curve->k;
-    const double up = ckr__sp_i(b, "cycle_first_step_size", 2000),
-                 down = ckr__sp_i(b, "cycle_second_step_size", up);
-    b->s->offset = -1;
-    ckr__sp_positive(b, "cycle_first_step_size", up);
-    ckr__sp_positive(b, "cycle_second_step_size", down);
+    const double up = ckr__sp_i(b, "cycle_first_step_size", 2000);
+    ckr__build_saw(b, "cycle_first_step_size", up, "cycle_second_step_size",
+                   ckr__sp_i(b, "cycle_second_step_size", up));
     if (ckr__sp_i(b, "cycle_first_stair_count", 0) > 0)
         ckr__sp_fail(b, "cycle_first_stair_count", "stairs are not supported");
-    k->total = up + down;
-    k->start = up / k->total;
-    CKR__LANE(b, "cycle_min_lr", 0, min);
-    CKR__LANE(b, "cycle_max_lr", 0, max);
-    CKR__LANE(b, "cycle_max_lr", 0, base);
-    if (!ckr__sp_b(b, "cycle_momentum", true)) return;
-    b->curve->flags |= CKR__CF_MOMENTUM;
-    CKR__LANE(b, "cycle_min_mom", 0.8, base_momentum);
-    CKR__LANE(b, "cycle_max_mom", 0.9, max_momentum);
-}
-
-static void ckr__build_ds_range(ckr__sbuild *b)
-{
-    b->s->offset = -1;
-    CKR__LANE(b, "lr_range_test_min_lr", 1e-3, min);
-    CKR__LANE(b, "lr_range_test_min_lr", 1e-3, base);
-    if (ckr__sp_b(b, "lr_range_test_staircase", false)) b->curve->flags |= CKR__CF_STAIRS;
 }
 
 static void ckr__build_llmc(ckr__sbuild *b)
@@ -17114,8 +16789,6 @@ static void ckr__build_fairseq(ckr__sbuild *b)
     ckr__curve_nums *k = &b->curve->k;
     k->warm = k->start = ckr__sp_i(b, "warmup_updates", 0);
     k->warm_den = k->warm > 0 ? k->warm : 1;
-    k->peak = k->total = ckr__nan();
-    k->end_at = ckr__inf();
     b->curve->warm_shape = CKR__SH_LINEAR;
     if (b->row->shape == CKR__SH_INVSQRT) {
         k->from = ckr__sp_f(b, "warmup_init_lr", 0);
@@ -17131,19 +16804,11 @@ static void ckr__build_pieces(ckr__sbuild *b)
 {
     static const char *const shapes = "none=0 linear=1 cosine=2 cosine_hard=3 sqrt=4 poly=5 exp2=6 "
                                       "invsqrt=7 log=8 const=9 hold=10";
-    ckr__curve_nums *k = &b->curve->k;
     ckr__curve *c = b->curve;
-    if (!ckr__sp_get(b, "warm_den")) k->warm_den = ckr__at_least(k->warm, 1);
-    ckr__sp_positive(b, "warm_den", k->warm_den);
-    k->total = ckr__sp_f(b, "warm_top", ckr__nan());
-    k->peak = ckr__sp_f(b, "peak_abs", ckr__nan());
-    k->start = ckr__sp_f(b, "D0", ckr__nan());
-    k->end_at = ckr__sp_f(b, "end_t", ckr__inf());
+    if (!ckr__sp_get(b, "warm_den")) c->k.warm_den = ckr__at_least(c->k.warm, 1);
+    ckr__sp_positive(b, "warm_den", c->k.warm_den);
     c->warm_shape = ckr__sp_choice(b, "warm_shape", "linear", shapes);
     c->shape = ckr__sp_choice(b, "dec_shape", "none", shapes);
-    if (ckr__sp_b(b, "warm_incl", false)) c->flags |= CKR__CF_WARM_INCL;
-    if (ckr__sp_b(b, "dec_incl", false)) c->flags |= CKR__CF_DECAY_INCL;
-    if (ckr__sp_b(b, "clamp0", false)) c->flags |= CKR__CF_CLAMP;
     if (ckr__sp_choice(b, "end", "floor", "floor=0 extrap=1")) c->flags |= CKR__CF_EXTRAP;
 }
 
@@ -17154,28 +16819,16 @@ static void ckr__build_torch(ckr__sbuild *b)
     if (kind == CKR__CV_COSINE) b->curve->k.power = 1;
     if (kind == CKR__CV_RESTARTS && b->curve->k.power < 1)
         ckr__sp_fail(b, "T_mult", "T_mult must be at least 1");
-    if (kind == CKR__CV_COSINE || kind == CKR__CV_RESTARTS) CKR__LANE(b, "eta_min", 0, min);
-    if (kind != CKR__CV_SWA) return;
-    b->curve->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
-    CKR__LANE(b, "swa_lr", 0, min);
+    if (kind == CKR__CV_SWA)
+        b->curve->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
 }
 
 static void ckr__build_cyclic(ckr__sbuild *b)
 {
-    ckr__curve_nums *k = &b->curve->k;
-    const double up = ckr__sp_f(b, "step_size_up", 2000), down = ckr__sp_f(b, "step_size_down", up);
-    ckr__sp_positive(b, "step_size_up", up);
-    ckr__sp_positive(b, "step_size_down", down);
-    k->total = up + down;
-    k->start = up / k->total;
+    const double up = ckr__sp_f(b, "step_size_up", 2000);
+    ckr__build_saw(b, "step_size_up", up, "step_size_down", ckr__sp_f(b, "step_size_down", up));
     b->curve->shape =
         ckr__sp_choice(b, "mode", "triangular", "triangular=1 triangular2=6 exp_range=5");
-    CKR__LANE(b, "base_lr", 0, base);
-    CKR__LANE(b, "max_lr", 0, max);
-    if (!ckr__sp_b(b, "cycle_momentum", true)) return;
-    b->curve->flags |= CKR__CF_MOMENTUM;
-    CKR__LANE(b, "base_momentum", 0.8, base_momentum);
-    CKR__LANE(b, "max_momentum", 0.9, max_momentum);
 }
 
 /* Codes of OneCycleLR's phases: LR from + 3 * to (0 initial, 1 max, 2 min), then momentum
@@ -17205,15 +16858,10 @@ static void ckr__build_onecycle(ckr__sbuild *b)
     c->at[2] = n - 1;
     c->val[2] = 0 + 3 * 2 + 9 * 1 + 18 * 1;
     c->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
-    CKR__LANE(b, "max_lr", 0, max);
     for (i = 0; i < b->s->n_lanes; i++) {
         b->lanes[i].base = b->lanes[i].max / div;
         b->lanes[i].min = b->lanes[i].base / last;
     }
-    if (!ckr__sp_b(b, "cycle_momentum", true)) return;
-    c->flags |= CKR__CF_MOMENTUM;
-    CKR__LANE(b, "base_momentum", 0.85, base_momentum);
-    CKR__LANE(b, "max_momentum", 0.95, max_momentum);
 }
 
 #define CKR__SCHED_LIST 4096   /* milestones of one scheduler: looked through at every tick */
@@ -17255,14 +16903,21 @@ static void ckr__build_milestones(ckr__sbuild *b, bool count)
 
 static void ckr__build_curve(ckr__sbuild *b);
 
+static bool ckr__skind_is(const ckr__skind *k, const char *family, size_t n)
+{
+    const char *p = k->family;
+    while (*p && (strcspn(p, " ") != n || memcmp(p, family, n) != 0)) p = ckr__word_next(p);
+    return *p != 0;
+}
+
 static const ckr__skind *ckr__skind_find(const char *family, size_t n_family, const char *name,
                                          size_t n_name)
 {
     size_t i;
     for (i = 0; i < CKR__SKINDS; i++) {
         const ckr__skind *k = &ckr__skinds[i];
-        if (strlen(k->family) == n_family && !memcmp(k->family, family, n_family) &&
-            strlen(k->name) == n_name && !memcmp(k->name, name, n_name))
+        if (ckr__skind_is(k, family, n_family) && strlen(k->name) == n_name &&
+            !memcmp(k->name, name, n_name))
             return k;
     }
     return NULL;
@@ -17313,28 +16968,15 @@ static void ckr__build_check_keys(ckr__sbuild *b)
     }
 }
 
-/* Own arrays of base, min and max for the child that `from` describes. */
-static void ckr__build_child_lanes(ckr__sbuild *b, const ckr_lane *from)
-{
-    const uint64_t n = b->s->n_lanes;
-    double *mem = CKR__NEW_N(b->c, double, 3 * n);
-    uint64_t i;
-    if (!mem) return;
-    b->curve->base = mem;
-    b->curve->min = mem + n;
-    b->curve->max = mem + 2 * n;
-    for (i = 0; i < n; i++) {
-        b->curve->base[i] = from[i].base;
-        b->curve->min[i] = from[i].min;
-        b->curve->max[i] = from[i].max;
-    }
-}
-
+/* The child gets arrays of base, min and max of its own. */
 static void ckr__build_child(ckr__sbuild *b, ckr__curve *curve, const ckr_node *params)
 {
     const char *kind = ckr_node_str(ckr_node_get(params, "kind"));
-    ckr__sbuild sub = *b;
     const size_t skip = kind && !strncmp(kind, "torch:", 6) ? 6 : 0;
+    const uint64_t n = b->s->n_lanes;
+    ckr__sbuild sub = *b;
+    double *mem;
+    uint64_t i;
     sub.params = params;
     sub.curve = curve;
     sub.depth = b->depth + 1;
@@ -17344,17 +16986,22 @@ static void ckr__build_child(ckr__sbuild *b, ckr__curve *curve, const ckr_node *
                      "LinearLR; this one is %.40s", kind ? kind : "not given");
         return;
     }
-    sub.lanes = CKR__DUP(b->c, ckr_lane, b->lanes, b->s->n_lanes);
-    if (!sub.lanes) return;
+    sub.lanes = CKR__DUP(b->c, ckr_lane, b->lanes, n);
+    mem = CKR__NEW_N(b->c, double, 3 * n);
+    if (!sub.lanes || !mem) return;
     ckr__build_curve(&sub);
     if (ckr__failed(b->c)) return;
-    ckr__build_child_lanes(&sub, sub.lanes);
-    if (curve->flags & CKR__CF_MOMENTUM) {             /* the groups' own fields            */
-        uint64_t i;
-        for (i = 0; i < b->s->n_lanes; i++) {
-            b->lanes[i].base_momentum = sub.lanes[i].base_momentum;
-            b->lanes[i].max_momentum = sub.lanes[i].max_momentum;
-        }
+    curve->base = mem;
+    curve->min = mem + n;
+    curve->max = mem + 2 * n;
+    for (i = 0; i < n; i++) {
+        const ckr_lane *l = &sub.lanes[i];
+        curve->base[i] = l->base;
+        curve->min[i] = l->min;
+        curve->max[i] = l->max;
+        if (!(curve->flags & CKR__CF_MOMENTUM)) continue;
+        b->lanes[i].base_momentum = l->base_momentum;          /* the groups' own fields    */
+        b->lanes[i].max_momentum = l->max_momentum;
     }
 }
 
@@ -17397,8 +17044,10 @@ static void ckr__build_curve(ckr__sbuild *b)
     if (ckr__failed(b->c)) return;
     if (ckr__sp_get(b, "lr")) CKR__LANE(b, "lr", 0, base);
     ckr__build_numbers(b);
+    if (!strcmp(b->row->family, "deepspeed")) b->s->offset = -1;
     switch (c->kind) {
-    case CKR__CV_CONST:     break;
+    case CKR__CV_CONST:
+    case CKR__CV_DS_RANGE:  break;
     case CKR__CV_TABLE:     ckr__build_table(b); break;
     case CKR__CV_HF:
         if (!strcmp(b->row->family, "verl")) ckr__build_verl(b);
@@ -17411,7 +17060,6 @@ static void ckr__build_curve(ckr__sbuild *b)
     case CKR__CV_DS_WARMUP:
     case CKR__CV_DS_COSINE: ckr__build_ds(b); break;
     case CKR__CV_DS_CYCLE:  ckr__build_ds_cycle(b); break;
-    case CKR__CV_DS_RANGE:  ckr__build_ds_range(b); break;
     case CKR__CV_LLMC:      ckr__build_llmc(b); break;
     case CKR__CV_PIECES:
         if (*b->row->name) ckr__build_fairseq(b);
@@ -17426,15 +17074,6 @@ static void ckr__build_curve(ckr__sbuild *b)
     if (c->kind == CKR__CV_MULTISTEP && !ckr__failed(b->c)) ckr__build_milestones(b, true);
 }
 
-static void ckr__lane_init(ckr_lane *l, double base)
-{
-    l->base = base;
-    l->max = l->min = l->base_momentum = l->max_momentum = ckr__nan();
-    l->start_wd = l->end_wd = l->anchor = ckr__nan();
-    l->wd_mult = l->lr_mult = l->p = 1;
-    l->q = l->ramp_from = l->ramp_to = 0;
-}
-
 /* An empty schedule of n lanes; bases may be NULL. */
 static ckr_schedule *ckr__sched_new(ckr__ctx *c, const double *bases, uint64_t n)
 {
@@ -17443,7 +17082,13 @@ static ckr_schedule *ckr__sched_new(ckr__ctx *c, const double *bases, uint64_t n
     if (!s) return NULL;
     s->lanes = CKR__NEW_N(c, ckr_lane, n);
     if (!s->lanes) return NULL;
-    for (i = 0; i < n; i++) ckr__lane_init(&s->lanes[i], bases ? bases[i] : ckr__nan());
+    for (i = 0; i < n; i++) {
+        ckr_lane *l = &s->lanes[i];
+        l->base = bases ? bases[i] : ckr__nan();
+        l->max = l->min = l->base_momentum = l->max_momentum = ckr__nan();
+        l->start_wd = l->end_wd = l->anchor = ckr__nan();
+        l->wd_mult = l->lr_mult = l->p = 1;
+    }
     s->n_lanes = n;
     s->clock = "update";
     s->rate = s->a = 1;
@@ -17481,24 +17126,6 @@ static double ckr__build_base(const ckr_node *params)
     return ckr__nan();
 }
 
-static bool ckr__build_needs_base(uint8_t kind)
-{
-    return kind != CKR__CV_MEGATRON && kind != CKR__CV_DS_WARMUP && kind != CKR__CV_DS_CYCLE &&
-           kind != CKR__CV_DS_RANGE && kind != CKR__CV_ONECYCLE && kind != CKR__CV_CYCLIC;
-}
-
-static void ckr__build_finish(ckr__sbuild *b)
-{
-    ckr_schedule *s = b->s;
-    uint64_t i;
-    s->curve = b->curve;
-    s->recurrent = ckr__is_recurrent(b->curve->kind);
-    if (b->curve->kind == CKR__CV_MEGATRON) s->clock = "sample";
-    for (i = 0; i < s->n_lanes && ckr__build_needs_base(b->curve->kind); i++)
-        if (!ckr__finite(s->lanes[i].base))
-            ckr__sp_fail(b, "lr", "group %llu has no base LR: give lr", (unsigned long long)i);
-}
-
 /* A schedule of `kind` ("torch:StepLR", "megatron") from a dict of its parameters, for n lanes with
    these base LRs (NULL, 0: one lane, whose base LR the parameters tell). */
 static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *params,
@@ -17506,12 +17133,10 @@ static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *para
 {
     const double base = ckr__build_base(params);
     uint32_t n_nodes = 0;
-    ckr__sbuild b = CKR_ZERO;
+    uint64_t i;
+    bool own;                  /* the LRs are the curve's own                            */
+    ckr__sbuild b = { c, ckr__skind_of(kind), params, NULL, NULL, NULL, &n_nodes, 0 };
     *out = NULL;
-    b.c = c;
-    b.params = params;
-    b.n_nodes = &n_nodes;
-    b.row = ckr__skind_of(kind);
     if (!b.row)
         return ckr__remedy(c->err, ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, kind,
                                              "there is no schedule %.80s", kind),
@@ -17532,7 +17157,15 @@ static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *para
         return CKR_OK;
     }
     ckr__build_curve(&b);
-    if (!ckr__failed(c)) ckr__build_finish(&b);
+    b.s->curve = b.curve;
+    b.s->recurrent = ckr__is_recurrent(b.row->kind);
+    if (b.row->kind == CKR__CV_MEGATRON) b.s->clock = "sample";
+    own = b.row->kind == CKR__CV_MEGATRON || b.row->kind == CKR__CV_DS_WARMUP ||
+          b.row->kind == CKR__CV_DS_CYCLE || b.row->kind == CKR__CV_DS_RANGE ||
+          b.row->kind == CKR__CV_ONECYCLE || b.row->kind == CKR__CV_CYCLIC;
+    for (i = 0; !own && i < b.s->n_lanes; i++)
+        if (!ckr__finite(b.lanes[i].base))
+            ckr__sp_fail(&b, "lr", "group %llu has no base LR: give lr", (unsigned long long)i);
     if (!ckr__failed(c)) *out = b.s;
     return c->err->code;
 }
@@ -17646,19 +17279,6 @@ static ckr_node *ckr__spec_dict(ckr__ctx *c, const char *p, size_t n, int depth)
     return dict;
 }
 
-/* The names of a family's schedules, with a space before each; "": there is none, or it needs no
-   name. */
-static const char *ckr__spec_names(ckr__ctx *c, const char *family, size_t n)
-{
-    const char *names = "";
-    size_t i;
-    for (i = 0; i < CKR__SKINDS && names; i++)
-        if (strlen(ckr__skinds[i].family) == n && !memcmp(ckr__skinds[i].family, family, n) &&
-            *ckr__skinds[i].name)
-            names = ckr__printf(c, "%s %s", names, ckr__skinds[i].name);
-    return names;
-}
-
 /* A family that needs a name, without one: maybe the name is there, and a colon where a comma
    belongs. */
 static ckr_result ckr__spec_no_name(ckr__ctx *c, const char *text, size_t at, const char *names)
@@ -17686,7 +17306,7 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
                                    ckr_schedule **out)
 {
     const size_t at = strcspn(text, ":"), len = strlen(text);
-    const char *rest = text[at] ? text + at + 1 : text + at, *name, *kind, *names;
+    const char *rest = text[at] ? text + at + 1 : text + at, *name, *kind, *names = "";
     ckr_node *dict, *params;
     int64_t every = 0;
     uint64_t i;
@@ -17712,7 +17332,9 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
         }
         if (!ckr__node_pair(c, params, pair[0], pair[1])) return ckr__oom(c);
     }
-    names = ckr__spec_names(c, text, at);
+    for (i = 0; !name && names && i < CKR__SKINDS; i++)        /* a space before each        */
+        if (ckr__skind_is(&ckr__skinds[i], text, at) && *ckr__skinds[i].name)
+            names = ckr__printf(c, "%s %s", names, ckr__skinds[i].name);
     if (!names) return ckr__oom(c);
     if (!name && *names) return ckr__spec_no_name(c, text, at, names);
     r = ckr__sched_build(c, kind, params, bases, n, out);
@@ -17830,31 +17452,35 @@ static void ckr__sread_copy(ckr__sread *r, ckr_node *to, const ckr_node *from, c
     ckr__node_set(r->c, to, as, (ckr_node *)(uintptr_t)n);
 }
 
-/* A list of one number per lane: from a list of the state, else from a key of the groups. NULL:
-   out of memory; a list without items: there are none. */
-static ckr_node *ckr__sread_lanes(ckr__sread *r, const ckr_node *list, const char *group_key)
+/* One number per lane: from a list of the state, else from a key of the groups. False: a lane has
+   none. */
+static bool ckr__sread_lanes(ckr__sread *r, const ckr_node *list, const char *group_key, double *v)
 {
-    ckr_node *out = ckr__node(r->c, CKR_NODE_LIST);
     uint64_t i;
-    double v;
-    for (i = 0; i < r->n && out; i++) {
-        bool ok = ckr_node_is_list(list) && ckr__sched_number(r->c, ckr_node_at(list, i), &v);
-        if (!ok && group_key && r->groups)
-            ok = ckr__sched_number(r->c, ckr_node_get(r->groups[i], group_key), &v);
-        if (!ok) {
-            out->count = 0;
-            return out;
-        }
-        ckr__node_push(r->c, out, ckr__node_float(r->c, v));
+    for (i = 0; i < r->n; i++) {
+        const ckr_node *of = ckr_node_is_list(list) ? ckr_node_at(list, i) : NULL,
+                       *group = group_key && r->groups ? r->groups[i] : NULL;
+        if (!ckr__sched_number(r->c, of, &v[i]) &&
+            !ckr__sched_number(r->c, group ? ckr_node_get(group, group_key) : NULL, &v[i]))
+            return false;
     }
-    return out;
+    return true;
+}
+
+static ckr_node *ckr__sw_floats(ckr__ctx *c, const double *v, uint64_t n)
+{
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    uint64_t i;
+    for (i = 0; i < n; i++) ckr__node_push(c, list, ckr__node_float(c, v[i]));
+    return list;
 }
 
 static void ckr__sread_set_lanes(ckr__sread *r, ckr_node *to, const char *key, const ckr_node *list,
                                  const char *group_key, bool needed)
 {
-    ckr_node *lanes = ckr__sread_lanes(r, list, group_key);
-    if (!lanes || lanes->count || !r->n) ckr__node_set(r->c, to, key, lanes);
+    double *v = CKR__NEW_N(r->c, double, r->n);
+    if (v && ckr__sread_lanes(r, list, group_key, v))
+        ckr__node_set(r->c, to, key, ckr__sw_floats(r->c, v, r->n));
     else if (needed && !r->why) r->why = "a parameter group lacks what its scheduler needs";
 }
 
@@ -17900,8 +17526,10 @@ static bool ckr__sread_phases(const ckr_node *phases)
 
 static void ckr__sread_onecycle(ckr__sread *r, const ckr_node *d, ckr_node *p)
 {
-    const ckr_node *phases = ckr_node_get(d, "_schedule_phases"), *last;
-    double n, end = 0, max, from, min;
+    static const char *const keys[3] = { "max_lr", "initial_lr", "min_lr" };
+    const ckr_node *phases = ckr_node_get(d, "_schedule_phases");
+    double n, end = 0, v[3];
+    int i;
     ckr__sread_copy(r, p, d, "total_steps", "total_steps");
     ckr__sread_copy(r, p, d, "cycle_momentum", "cycle_momentum");
     ckr__sread_string(r, p, "anneal_strategy",
@@ -17909,8 +17537,7 @@ static void ckr__sread_onecycle(ckr__sread *r, const ckr_node *d, ckr_node *p)
     ckr__sread_set_lanes(r, p, "max_lr", NULL, "max_lr", true);
     ckr__sread_set_lanes(r, p, "base_momentum", NULL, "base_momentum", false);
     ckr__sread_set_lanes(r, p, "max_momentum", NULL, "max_momentum", false);
-    last = ckr_node_at(phases, 0);
-    if (!ckr__sched_number(r->c, ckr_node_get(last, "end_step"), &end) ||
+    if (!ckr__sched_number(r->c, ckr_node_get(ckr_node_at(phases, 0), "end_step"), &end) ||
         !ckr__sched_number(r->c, ckr_node_get(d, "total_steps"), &n) || !(n > 0) ||
         !ckr__sread_phases(phases)) {
         r->why = "the phases of the OneCycleLR cannot be understood";
@@ -17920,14 +17547,12 @@ static void ckr__sread_onecycle(ckr__sread *r, const ckr_node *d, ckr_node *p)
     end = end < 0 ? 0 : end > 1 ? 1 : end;
     ckr__node_set(r->c, p, "pct_start", ckr__node_float(r->c, end));
     ckr__node_set(r->c, p, "three_phase", ckr__node_bool(r->c, phases->count == 3));
-    if (!r->n || !r->groups ||
-        !ckr__sched_number(r->c, ckr_node_get(r->groups[0], "max_lr"), &max) ||
-        !ckr__sched_number(r->c, ckr_node_get(r->groups[0], "initial_lr"), &from) ||
-        !ckr__sched_number(r->c, ckr_node_get(r->groups[0], "min_lr"), &min) || !(from > 0) ||
-        !(min > 0) || !(max > 0))
-        return;
-    ckr__node_set(r->c, p, "div_factor", ckr__node_float(r->c, max / from));
-    ckr__node_set(r->c, p, "final_div_factor", ckr__node_float(r->c, from / min));
+    for (i = 0; i < 3; i++)
+        if (!r->n || !r->groups ||
+            !ckr__sched_number(r->c, ckr_node_get(r->groups[0], keys[i]), &v[i]) || !(v[i] > 0))
+            return;
+    ckr__node_set(r->c, p, "div_factor", ckr__node_float(r->c, v[0] / v[1]));
+    ckr__node_set(r->c, p, "final_div_factor", ckr__node_float(r->c, v[1] / v[2]));
 }
 
 static void ckr__sread_cyclic(ckr__sread *r, const ckr_node *d, ckr_node *p)
@@ -17966,15 +17591,16 @@ static bool ckr__sread_key(const ckr_node *n, int64_t *out)
     return n->count && n->count < 10 && *end == 0;
 }
 
-/* Milestones as a plain list, from a Counter (or any dict), or from a list. */
+/* Milestones, where a state has them, as a plain list: from a Counter (or any dict) or a list. */
 static void ckr__sread_milestones(ckr__sread *r, const ckr_node *n, ckr_node *p)
 {
     ckr_node *list = ckr__node(r->c, CKR_NODE_LIST);
     const bool pairs = ckr_node_is_dict(n);
     uint64_t i;
     int64_t at, times, total = 0;
-    if (!n || (!pairs && !ckr_node_is_list(n))) r->why = "the milestones cannot be understood";
-    for (i = 0; n && i < n->count && !r->why; i++) {
+    if (!n) return;
+    if (!pairs && !ckr_node_is_list(n)) r->why = "the milestones cannot be understood";
+    for (i = 0; i < n->count && !r->why; i++) {
         times = 1;
         if (!ckr__sread_key(n->u.items[pairs ? 2 * i : i], &at) ||
             (pairs && !ckr_node_i64(ckr__dict_at(n, i), &times)) || times < 0 ||
@@ -17986,45 +17612,42 @@ static void ckr__sread_milestones(ckr__sread *r, const ckr_node *n, ckr_node *p)
     ckr__node_set(r->c, p, "milestones", list);
 }
 
-/* The constructor's parameters of the scheduler with state d, "kind" first. NULL: out of memory. */
+/* The constructor's parameters of the scheduler with state d, a child's with its "kind" first.
+   NULL: out of memory. */
 static ckr_node *ckr__sread_params(ckr__sread *r, const ckr_node *d, int depth)
 {
     static const char *const plain[] = { "step_size", "gamma", "factor", "total_iters",
                                          "start_factor", "end_factor", "power", "T_max", "eta_min",
                                          "T_0", "T_mult", "anneal_epochs" };
     const char *kind = ckr_node_is_dict(d) && depth <= CKR__SCHED_DEPTH ? ckr__torch_class(d) : "";
-    ckr_node *p = ckr__node_dict(r->c, "kind", ckr__node_str(r->c, kind), CKR__END), *list;
-    const ckr_node *children;
+    const ckr_node *children = ckr_node_get(d, "_schedulers");
+    ckr_node *p = ckr__node(r->c, CKR_NODE_DICT), *list;
     uint64_t i;
+    if (depth) ckr__node_set(r->c, p, "kind", ckr__node_str(r->c, kind));
     if (!strcmp(kind, "torch:LambdaLR"))
         r->why = "the file does not hold the function of a LambdaLR or MultiplicativeLR";
     else if (!strcmp(kind, "torch:ReduceLROnPlateau"))
         r->why = "a metric drives ReduceLROnPlateau";
     else if (strncmp(kind, "torch:", 6) != 0) r->why = "no scheduler that is known has these keys";
     if (r->why) return p;
-    children = ckr_node_get(d, "_schedulers");
     if (!strcmp(kind, "torch:OneCycleLR")) ckr__sread_onecycle(r, d, p);
     else if (!strcmp(kind, "torch:CyclicLR")) ckr__sread_cyclic(r, d, p);
-    else if (!children) {
-        for (i = 0; i < sizeof plain / sizeof *plain; i++)
+    else
+        for (i = 0; !children && i < sizeof plain / sizeof *plain; i++)
             ckr__sread_copy(r, p, d, plain[i], plain[i]);
-        if (!strcmp(kind, "torch:SWALR")) {
-            ckr__sread_string(r, p, "anneal_strategy",
-                              ckr__sread_anneal(d, "_anneal_strategy", "anneal_func"));
-            ckr__sread_set_lanes(r, p, "swa_lr", NULL, "swa_lr", true);
-        }
-        if (ckr__has(d, "milestones"))
-            ckr__sread_milestones(r, ckr_node_get(d, "milestones"), p);
-    } else {
-        if (ckr__has(d, "_milestones"))
-            ckr__sread_milestones(r, ckr_node_get(d, "_milestones"), p);
-        if (!ckr_node_is_list(children) || children->count > CKR__SCHED_NODES)
-            r->why = "its schedulers cannot be understood";
-        list = ckr__node(r->c, CKR_NODE_LIST);
-        for (i = 0; !r->why && i < children->count; i++)
-            ckr__node_push(r->c, list, ckr__sread_params(r, children->u.items[i], depth + 1));
-        ckr__node_set(r->c, p, "schedulers", list);
+    if (!strcmp(kind, "torch:SWALR")) {
+        ckr__sread_string(r, p, "anneal_strategy",
+                          ckr__sread_anneal(d, "_anneal_strategy", "anneal_func"));
+        ckr__sread_set_lanes(r, p, "swa_lr", NULL, "swa_lr", true);
     }
+    ckr__sread_milestones(r, ckr_node_get(d, children ? "_milestones" : "milestones"), p);
+    if (!children) return p;
+    if (!ckr_node_is_list(children) || children->count > CKR__SCHED_NODES)
+        r->why = "its schedulers cannot be understood";
+    list = ckr__node(r->c, CKR_NODE_LIST);
+    for (i = 0; !r->why && i < children->count; i++)
+        ckr__node_push(r->c, list, ckr__sread_params(r, children->u.items[i], depth + 1));
+    ckr__node_set(r->c, p, "schedulers", list);
     return p;
 }
 
@@ -18037,27 +17660,18 @@ static int64_t ckr__sread_int(const ckr_node *d, const char *key, int64_t none)
     return v < -most ? -most : v > most ? most : v;
 }
 
-/* The numbers of a list into an array that keeps its value where the list says nothing. */
-static void ckr__sread_array(ckr__sread *r, const ckr_node *list, double *to)
-{
-    uint64_t i;
-    double v;
-    for (i = 0; to && i < r->n; i++)
-        if (ckr__sched_number(r->c, ckr_node_at(list, i), &v)) to[i] = v;
-}
-
 /* What the built curve takes over exactly from the state: counters, phases, periods. */
 static void ckr__sread_exact(ckr__sread *r, ckr__curve *c, const ckr_node *d)
 {
     const ckr_node *phases = ckr_node_get(d, "_schedule_phases"),
-                   *children = ckr_node_get(d, "_schedulers");
+                   *children = ckr_node_get(d, "_schedulers"), *bases = ckr_node_get(d, "base_lrs");
     double v;
     uint32_t i;
     c->epoch = ckr__sread_int(d, "last_epoch", 0);
     c->t_cur = ckr__sread_int(d, "T_cur", 0);
     c->t_i = ckr__sread_int(d, "T_i", 0);
-    if (c->base && c->kind != CKR__CV_ONECYCLE)
-        ckr__sread_array(r, ckr_node_get(d, "base_lrs"), c->base);
+    for (i = 0; c->base && c->kind != CKR__CV_ONECYCLE && i < r->n; i++)
+        if (ckr__sched_number(r->c, ckr_node_at(bases, i), &v)) c->base[i] = v;
     for (i = 0; c->kind == CKR__CV_ONECYCLE && i < c->n_list; i++)
         if (ckr__sched_number(r->c, ckr_node_get(ckr_node_at(phases, i), "end_step"), &v))
             c->at[i] = v;
@@ -18084,28 +17698,22 @@ static bool ckr__sread_position(const ckr_node *d, int depth, int64_t *out)
 }
 
 /* Base LRs: the state's, else the groups' initial_lr, else their lr; children's of a state that has
-   none of its own. */
-static ckr_node *ckr__sread_bases(ckr__sread *r, const ckr_node *d)
+   none of its own. NaN where nothing tells them; NULL: out of memory. */
+static double *ckr__sread_bases(ckr__sread *r, const ckr_node *d)
 {
     const ckr_node *list = ckr_node_get(d, "base_lrs");
-    ckr_node *out;
+    double *v;
+    uint64_t i;
     int depth;
     for (depth = 0; !list && d && depth < CKR__SCHED_DEPTH; depth++) {
         d = ckr_node_at(ckr_node_get(d, "_schedulers"), 0);
         list = ckr_node_get(d, "base_lrs");
     }
     if (!r->groups && ckr_node_is_list(list)) r->n = list->count;
-    out = ckr__sread_lanes(r, list, "initial_lr");
-    if (out && !out->count && r->n) out = ckr__sread_lanes(r, NULL, "lr");
-    return out;
-}
-
-static double *ckr__sread_doubles(ckr__sread *r, const ckr_node *list)
-{
-    double *v = CKR__NEW_N(r->c, double, r->n);
-    uint64_t i;
-    for (i = 0; v && i < r->n; i++)
-        if (!ckr_node_f64(ckr_node_at(list, i), &v[i])) v[i] = ckr__nan();
+    v = CKR__NEW_N(r->c, double, r->n);
+    if (!v || ckr__sread_lanes(r, list, "initial_lr", v) || ckr__sread_lanes(r, NULL, "lr", v))
+        return v;
+    for (i = 0; i < r->n; i++) v[i] = ckr__nan();
     return v;
 }
 
@@ -18133,33 +17741,6 @@ static void ckr__sched_lanes_from(ckr__ctx *c, ckr_schedule *s, const ckr_node *
             if ((!fields[k].kind || fields[k].kind == kind) &&
                 ckr__sched_number(c, ckr_node_get(groups[i], fields[k].key), &v))
                 memcpy((char *)&s->lanes[i] + fields[k].at, &v, sizeof v);
-}
-
-/* The LR that the saved run would use next, where a recurrence goes on. */
-static void ckr__sread_anchor(ckr__sread *r, ckr_schedule *s, const ckr_node *d)
-{
-    const ckr_node *last = ckr_node_get(d, "_last_lr");
-    uint64_t i;
-    s->anchored = s->recurrent && s->position >= 0;
-    for (i = 0; i < s->n_lanes; i++) {
-        double *v = &s->lanes[i].anchor;
-        if (!(r->groups && ckr__sched_number(r->c, ckr_node_get(r->groups[i], "lr"), v)) &&
-            !ckr__sched_number(r->c, ckr_node_at(last, i), v))
-            s->anchored = false;
-    }
-}
-
-static ckr_result ckr__sread_opaque(ckr__sread *r, const char *kind, ckr_node *params,
-                                    const double *bases, ckr_schedule **out)
-{
-    ckr_schedule *s = ckr__sched_new(r->c, bases, r->n);
-    if (!s) return ckr__oom(r->c);
-    s->kind = *kind ? ckr__strdup(r->c, kind) : "unknown";
-    s->params = params;
-    s->opaque = true;
-    s->reason = r->why;
-    *out = s;
-    return r->c->err->code;
 }
 
 static ckr_node *ckr__sread_megatron(ckr__sread *r, const ckr_node *d)
@@ -18195,15 +17776,6 @@ static ckr_result ckr__sread_build(ckr__sread *r, const char *kind, ckr_node *pa
     return r->why ? CKR_OK : ckr__oom(r->c);
 }
 
-static ckr_node *ckr__without_kind(ckr__ctx *c, const ckr_node *d)
-{
-    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(d); i++)
-        if (!ckr__is_str(d->u.items[2 * i], "kind")) ckr__node_take(c, out, d, i);
-    return out;
-}
-
 /* A saved LR is one number, of another libm: it is the curve's where it is nearer than this. */
 #define CKR__LR_SAVED 1e-9
 
@@ -18214,23 +17786,21 @@ static ckr_result ckr__sched_drift(ckr__ctx *c, const ckr_schedule *s, double *d
                                    uint64_t *lane)
 {
     ckr_schedule plain = *s;
-    double *row = (double *)ckr__heap_alloc(c, (size_t)s->n_lanes * sizeof *row);
-    ckr_result e = row ? CKR_OK : CKR_E_NOMEM;
+    double *row = CKR__NEW_N(c, double, s->n_lanes);
     uint64_t i;
     plain.anchored = false;
     *drift = 0;
     *lane = 0;
-    if (e == CKR_OK) e = ckr__sched_at(c, &plain, CKR__COL_LR, (double)s->position, row);
-    for (i = 0; e == CKR_OK && i < s->n_lanes; i++) {
+    if (!row || ckr__sched_at(c, &plain, CKR__COL_LR, (double)s->position, row) != CKR_OK)
+        return c->err->code;
+    for (i = 0; i < s->n_lanes && *drift == *drift; i++) {
         const double want = row[i], have = s->lanes[i].anchor,
                      by = fabs(want - have) / ckr__at_least(fabs(want), 1e-300);
         if (by <= *drift) continue;
         *drift = by;
         *lane = i;
-        if (by != by) break;
     }
-    ckr__heap_free(c, row, (size_t)s->n_lanes * sizeof *row);
-    return e;
+    return CKR_OK;
 }
 
 /* transformers passes inverse_sqrt's timescale only where the user names it: without one in the
@@ -18269,22 +17839,21 @@ static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
                                    const ckr_node *const *groups, uint64_t n_groups,
                                    const char *spec, ckr_schedule **out)
 {
-    ckr_node *params, *list;
+    ckr_node *params;
     const char *kind;
     double *bases;
-    ckr__sread r = CKR_ZERO;
+    const ckr_node *last = ckr_node_get(state, "_last_lr");
+    ckr__sread r = { c, groups, groups ? n_groups : 0, NULL };
+    ckr_schedule *s;
+    uint64_t i;
     ckr_result e;
     int64_t position = 0;
     *out = NULL;
-    r.c = c;
-    r.groups = groups;
-    r.n = groups ? n_groups : 0;
     if (!ckr_node_is_dict(state))
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE_STATE, NULL, CKR_NO_OFFSET, NULL,
                          "the state of a scheduler is a dict");
     kind = ckr__torch_class(state);
-    list = ckr__sread_bases(&r, state);
-    bases = list ? ckr__sread_doubles(&r, list) : NULL;
+    bases = ckr__sread_bases(&r, state);
     if (!bases) return ckr__oom(c);
     if (!ckr__sread_position(state, 0, &position)) {
         r.why = "the state has no clock (last_epoch)";
@@ -18292,21 +17861,33 @@ static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
     }
     params = !strcmp(kind, "megatron") ? ckr__sread_megatron(&r, state)
                                        : ckr__sread_params(&r, state, 0);
-    params = ckr__without_kind(c, params);
     if (ckr__failed(c)) return ckr__oom(c);
     e = r.why ? CKR_OK : ckr__sread_build(&r, kind, params, bases, out);
     if (e == CKR_OK && !*out && spec) e = ckr__sched_parse(c, spec, bases, r.n, out);
     else if (e == CKR_OK && *out && ckr__is_torch((*out)->curve->kind))
         ckr__sread_exact(&r, (ckr__curve *)(uintptr_t)(*out)->curve, state);
-    if (e == CKR_OK && !*out) e = ckr__sread_opaque(&r, kind, params, bases, out);
     if (e != CKR_OK) return e;
-    (*out)->position = position;
-    (*out)->state = state;
-    (*out)->beta1 = !r.n || !groups || !ckr__has(groups[0], "momentum") ||
-                    ckr__has(groups[0], "betas");
-    ckr__sched_lanes_from(c, *out, groups, n_groups);
-    ckr__sread_anchor(&r, *out, state);
-    return (*out)->opaque ? CKR_OK : ckr__sread_timescale(&r, out);
+    if (!*out) {
+        *out = ckr__sched_new(c, bases, r.n);
+        if (!*out) return ckr__oom(c);
+        (*out)->kind = *kind ? ckr__strdup(c, kind) : "unknown";
+        (*out)->params = params;
+        (*out)->opaque = true;
+        (*out)->reason = r.why;
+    }
+    s = *out;
+    s->position = position;
+    s->state = state;
+    s->beta1 = !r.n || !groups || !ckr__has(groups[0], "momentum") || ckr__has(groups[0], "betas");
+    ckr__sched_lanes_from(c, s, groups, n_groups);
+    s->anchored = s->recurrent && position >= 0;
+    for (i = 0; i < s->n_lanes; i++) {         /* the LR that the saved run would use next  */
+        double *v = &s->lanes[i].anchor;
+        if (!(groups && ckr__sched_number(c, ckr_node_get(groups[i], "lr"), v)) &&
+            !ckr__sched_number(c, ckr_node_at(last, i), v))
+            s->anchored = false;
+    }
+    return s->opaque ? c->err->code : ckr__sread_timescale(&r, out);
 }
 
 /* >>schedule.torch_write ------------------------------------------------------ */
@@ -18343,14 +17924,6 @@ static ckr_node *ckr__sw_lanes(const ckr__swrite *w, const double *values, size_
     return list;
 }
 
-static ckr_node *ckr__sw_lr(const ckr__swrite *w)
-{
-    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
-    uint64_t i;
-    for (i = 0; i < w->n; i++) ckr__node_push(w->c, list, ckr__node_float(w->c, w->lr[i]));
-    return list;
-}
-
 static bool ckr__sw_put(const ckr__swrite *w, ckr_node *d, const char *key, ckr_node *v)
 {
     return ckr__node_pair(w->c, d, ckr__node_str(w->c, key), v);
@@ -18377,42 +17950,28 @@ static ckr_node *ckr__sw_phases(const ckr__swrite *w, const ckr__curve *c)
     return list;
 }
 
-static ckr_node *ckr__sw_milestones(const ckr__swrite *w, const ckr__curve *c)
-{
-    ckr_node *counter = ckr__node(w->c, CKR_NODE_COUNTER);
-    uint32_t i;
-    for (i = 0; i < c->n_list; i++)
-        ckr__node_pair(w->c, counter, ckr__node_int(w->c, (int64_t)c->at[i]),
-                       ckr__node_int(w->c, (int64_t)c->val[i]));
-    return counter;
-}
-
-static ckr_node *ckr__sw_cyclic(const ckr__swrite *w, const ckr__curve *c)
+static ckr_node *ckr__sw_cycles(const ckr__swrite *w, const ckr__curve *c, const char *anneal)
 {
     const bool cycles = (c->flags & CKR__CF_MOMENTUM) != 0, poly = c->shape == CKR__SH_POLY;
     const char *mode = c->shape == CKR__SH_EXP2 ? "triangular2" : poly ? "exp_range" : "triangular";
-    ckr_node *d = ckr__node_dict(
-        w->c, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr_lane, max)),
-        "total_size", ckr__node_float(w->c, c->k.total),
-        "step_ratio", ckr__node_float(w->c, c->k.start), "mode", ckr__node_str(w->c, mode),
-        "gamma", ckr__node_float(w->c, c->k.power),
-        "scale_mode", ckr__node_str(w->c, poly ? "iterations" : "cycle"),
-        "cycle_momentum", ckr__node_bool(w->c, cycles), CKR__END);
-    if (!cycles) return d;
-    ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    if (c->kind == CKR__CV_ONECYCLE) {
+        ckr__sw_put(w, d, "total_steps", ckr__sw_number(w->c, c->k.total));
+        ckr__sw_put(w, d, "_schedule_phases", ckr__sw_phases(w, c));
+        ckr__sw_put(w, d, "_anneal_func_type", ckr__node_str(w->c, anneal));
+    } else {
+        ckr__sw_put(w, d, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr_lane, max)));
+        ckr__sw_put(w, d, "total_size", ckr__node_float(w->c, c->k.total));
+        ckr__sw_put(w, d, "step_ratio", ckr__node_float(w->c, c->k.start));
+        ckr__sw_put(w, d, "mode", ckr__node_str(w->c, mode));
+        ckr__sw_put(w, d, "gamma", ckr__node_float(w->c, c->k.power));
+        ckr__sw_put(w, d, "scale_mode", ckr__node_str(w->c, poly ? "iterations" : "cycle"));
+    }
+    ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles));
+    if (cycles) ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
+    if (!cycles || c->kind == CKR__CV_ONECYCLE) return d;
     ckr__sw_put(w, d, "base_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr_lane, base_momentum)));
     ckr__sw_put(w, d, "max_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr_lane, max_momentum)));
-    return d;
-}
-
-static ckr_node *ckr__sw_onecycle(const ckr__swrite *w, const ckr__curve *c, const char *anneal)
-{
-    const bool cycles = (c->flags & CKR__CF_MOMENTUM) != 0;
-    ckr_node *d = ckr__node_dict(w->c, "total_steps", ckr__sw_number(w->c, c->k.total),
-                                 "_schedule_phases", ckr__sw_phases(w, c),
-                                 "_anneal_func_type", ckr__node_str(w->c, anneal),
-                                 "cycle_momentum", ckr__node_bool(w->c, cycles), CKR__END);
-    if (cycles) ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
     return d;
 }
 
@@ -18422,20 +17981,24 @@ static ckr_node *ckr__sw_own(const ckr__swrite *w, const ckr__curve *c, int64_t 
 {
     const double *lo = c->min, min = w->s->n_lanes ? lo ? lo[0] : w->s->lanes[0].min : 0;
     const char *anneal = c->shape == CKR__SH_LINEAR ? "linear" : "cos";
-    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT), *counter;
     double cur = 0, len = c->k.decay, v;
     size_t i;
-    if (c->kind == CKR__CV_ONECYCLE) return ckr__sw_onecycle(w, c, anneal);
-    if (c->kind == CKR__CV_CYCLIC) return ckr__sw_cyclic(w, c);
-    if (c->kind == CKR__CV_MULTISTEP) ckr__sw_put(w, d, "milestones", ckr__sw_milestones(w, c));
+    if (c->kind == CKR__CV_ONECYCLE || c->kind == CKR__CV_CYCLIC)
+        return ckr__sw_cycles(w, c, anneal);
+    counter = ckr__node(w->c, CKR_NODE_COUNTER);
+    for (i = 0; c->kind == CKR__CV_MULTISTEP && i < c->n_list; i++)
+        ckr__node_pair(w->c, counter, ckr__node_int(w->c, (int64_t)c->at[i]),
+                       ckr__node_int(w->c, (int64_t)c->val[i]));
+    if (c->kind == CKR__CV_MULTISTEP) ckr__sw_put(w, d, "milestones", counter);
     if (c->kind == CKR__CV_SWA)
         ckr__sw_put(w, d, "_anneal_strategy", ckr__node_str(w->c, anneal));
     for (i = 0; i < CKR__CURVE_NUMBERS && ckr__is_torch(c->kind); i++) {
-        if (ckr__curve_numbers[i].kind != c->kind) continue;
-        memcpy(&v, (const char *)&c->k + ckr__curve_numbers[i].at, sizeof v);
-        ckr__sw_put(w, d, ckr__curve_numbers[i].key,
-                    ckr__curve_numbers[i].how & CKR__CN_PLAIN ? ckr__sw_number(w->c, v)
-                                                              : ckr__node_float(w->c, v));
+        const struct ckr__number_row *row = &ckr__curve_numbers[i];
+        if (row->kind != c->kind || (row->how & CKR__CN_LANE)) continue;
+        memcpy(&v, (const char *)&c->k + row->at, sizeof v);
+        ckr__sw_put(w, d, row->key, row->how & CKR__CN_PLAIN ? ckr__sw_number(w->c, v)
+                                                             : ckr__node_float(w->c, v));
     }
     if (c->kind == CKR__CV_COSINE || c->kind == CKR__CV_RESTARTS)
         ckr__sw_put(w, d, "eta_min", ckr__node_float(w->c, min));
@@ -18446,29 +18009,23 @@ static ckr_node *ckr__sw_own(const ckr__swrite *w, const ckr__curve *c, int64_t 
     return d;
 }
 
-/* lr_lambdas of a schedule that torch runs as a LambdaLR: partials have a dict, functions None. */
-static ckr_node *ckr__sw_lambdas(const ckr__swrite *w)
-{
-    const bool plain = !strncmp(w->s->kind, "diffusers", 9) ||
-                       !strcmp(w->s->kind, "transformers:constant");
-    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
-    uint64_t i;
-    for (i = 0; i < w->n; i++)
-        ckr__node_push(w->c, list, ckr__node(w->c, plain ? CKR_NODE_NONE : CKR_NODE_DICT));
-    return list;
-}
-
 /* A state as if torch had made it; `epoch` is the scheduler's own clock. */
 static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_t epoch)
 {
-    ckr_node *d = ckr__sw_own(w, c, epoch);
+    const bool torch = ckr__is_torch(c->kind), plain = !strncmp(w->s->kind, "diffusers", 9) ||
+                                                       !strcmp(w->s->kind, "transformers:constant");
+    ckr_node *d = ckr__sw_own(w, c, epoch), *lambdas = ckr__node(w->c, CKR_NODE_LIST);
+    uint64_t i;
     ckr__sw_put(w, d, "base_lrs", ckr__sw_lanes(w, c->base, offsetof(ckr_lane, base)));
     ckr__sw_put(w, d, "last_epoch", ckr__node_int(w->c, epoch));
     ckr__sw_put(w, d, "_step_count", ckr__node_int(w->c, epoch < 0 ? 1 : epoch + 1));
     ckr__sw_put(w, d, "_is_initial", ckr__node_bool(w->c, false));
     ckr__sw_put(w, d, "_get_lr_called_within_step", ckr__node_bool(w->c, false));
-    ckr__sw_put(w, d, "_last_lr", ckr__sw_lr(w));
-    if (!ckr__is_torch(c->kind)) ckr__sw_put(w, d, "lr_lambdas", ckr__sw_lambdas(w));
+    ckr__sw_put(w, d, "_last_lr", ckr__sw_floats(w->c, w->lr, w->n));
+    /* of what torch runs as a LambdaLR: partials have a dict, functions None */
+    for (i = 0; !torch && i < w->n; i++)
+        ckr__node_push(w->c, lambdas, ckr__node(w->c, plain ? CKR_NODE_NONE : CKR_NODE_DICT));
+    if (!torch) ckr__sw_put(w, d, "lr_lambdas", lambdas);
     if (c->kind == CKR__CV_CYCLIC)
         ckr__sw_put(w, d, "_scale_fn_custom", ckr__node(w->c, CKR_NODE_NONE));
     return d;
@@ -18523,7 +18080,7 @@ static int64_t ckr__sw_ahead(const ckr_node *old, const char *clock)
 
 /* `old` with the fresh values in it. */
 static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const ckr_node *fresh,
-                               bool current)
+                               const char *clock, bool current)
 {
     ckr_node *d = ckr__node(w->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
     uint64_t i;
@@ -18534,7 +18091,7 @@ static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const 
         if (s) v = ckr__sw_value(w, s, v, (ckr_node *)(uintptr_t)ckr_node_get(fresh, s), current);
         if (s && !strcmp(s, "_step_count") && w->moved &&
             ckr_node_i64(ckr_node_get(fresh, s), &count))
-            v = ckr__node_int(w->c, count + ckr__sw_ahead(old, "last_epoch"));
+            v = ckr__node_int(w->c, count + ckr__sw_ahead(old, clock));
         ckr__node_pair(w->c, d, key, v);
     }
     for (i = 0; !old && i < ckr__dict_n(fresh); i++) ckr__node_take(w->c, d, fresh, i);
@@ -18544,31 +18101,24 @@ static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const 
 static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const ckr_node *old,
                                int64_t epoch, bool current);
 
-/* Clocks of a SequentialLR's children: those before the active one stopped at their milestone,
-   those behind it have not begun. */
-static int64_t ckr__sw_child_epoch(const ckr__curve *c, uint32_t i, int64_t epoch)
-{
-    double from;
-    const uint32_t active = ckr__seq_child(c, (double)epoch, &from);
-    if (c->kind != CKR__CV_SEQ) return epoch;
-    if (i > active) return -1;
-    if (i < active) return (int64_t)(c->at[i] - (i ? c->at[i - 1] : 0)) - 1;
-    return epoch - (int64_t)from;
-}
-
+/* Of a SequentialLR's children those before the active one stopped at their milestone, those behind
+   it have not begun. */
 static ckr_node *ckr__sw_children(const ckr__swrite *w, const ckr__curve *c, const ckr_node *old,
                                   int64_t epoch, bool current)
 {
     const ckr_node *states = ckr_node_get(old, "_schedulers");
     ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
-    double from;
+    double from = 0;
     const uint32_t active = c->kind == CKR__CV_SEQ ? ckr__seq_child(c, (double)epoch, &from)
                                                    : c->n_children - 1;
     uint32_t i;
-    for (i = 0; i < c->n_children; i++)
-        ckr__node_push(w->c, list, ckr__sw_curve(w, &c->children[i], ckr_node_at(states, i),
-                                                 ckr__sw_child_epoch(c, i, epoch),
+    for (i = 0; i < c->n_children; i++) {
+        const bool before = c->kind == CKR__CV_SEQ && i < active;
+        int64_t at = i > active ? -1 : epoch - (int64_t)from;
+        if (before) at = (int64_t)(c->at[i] - (i ? c->at[i - 1] : 0)) - 1;
+        ckr__node_push(w->c, list, ckr__sw_curve(w, &c->children[i], ckr_node_at(states, i), at,
                                                  current && i == active));
+    }
     return list;
 }
 
@@ -18587,28 +18137,18 @@ static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const 
         ckr__sw_put(w, fresh, "last_epoch", ckr__node_int(w->c, epoch));
     }
     if (c->n_children) {
-        ckr__sw_put(w, fresh, "_last_lr", ckr__sw_lr(w));
+        ckr__sw_put(w, fresh, "_last_lr", ckr__sw_floats(w->c, w->lr, w->n));
         ckr__sw_put(w, fresh, "_schedulers", ckr__sw_children(w, c, old, epoch, current));
     }
-    return ckr__sw_merge(w, old, fresh, current);
+    return ckr__sw_merge(w, old, fresh, "last_epoch", current);
 }
 
 /* The other frameworks' dicts: a counter, or Megatron-LM's own keys. */
 static ckr_node *ckr__sw_counter(const ckr__swrite *w, const char *key, int64_t position)
 {
-    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
-    uint64_t i;
-    if (!w->s->state) ckr__sw_put(w, d, key, ckr__node_int(w->c, position));
-    for (i = 0; w->s->state && i < w->s->state->count; i++) {
-        ckr_node *k = w->s->state->u.items[2 * i], *v = ckr__dict_at(w->s->state, i);
-        const char *s = ckr_node_str(k);
-        if (s && !strcmp(s, key)) v = ckr__node_int(w->c, position);
-        if (s && ckr__sw_per_group(s) && ckr_node_is_list(v)) v = ckr__sw_resized(w, v);
-        if (s && !strcmp(s, "_step_count") && w->moved)
-            v = ckr__node_int(w->c, position + 1 + ckr__sw_ahead(w->s->state, key));
-        ckr__node_pair(w->c, d, k, v);
-    }
-    return d;
+    ckr_node *fresh = ckr__node_dict(w->c, key, ckr__node_int(w->c, position), CKR__END);
+    if (w->s->state) ckr__sw_put(w, fresh, "_step_count", ckr__node_int(w->c, position + 1));
+    return ckr__sw_merge(w, w->s->state, fresh, key, false);
 }
 
 static const char *ckr__shape_name(uint8_t shape, const char *names)
@@ -18683,7 +18223,6 @@ static ckr_result ckr__sw_count(ckr__swrite *w, int64_t position)
 {
     ckr_schedule one = *w->s;
     ckr__srun *r;
-    ckr_result e;
     uint32_t i;
     one.n_lanes = 1;
     one.anchored = false;
@@ -18694,17 +18233,13 @@ static ckr_result ckr__sw_count(ckr__swrite *w, int64_t position)
     if (!w->s->n_lanes || one.opaque || !one.curve->n_children ||
         !ckr__srun_can_simulate(&one, 1, CKR__COL_LR))
         return CKR_OK;
-    r = (ckr__srun *)ckr__heap_alloc(w->c, sizeof *r);
-    if (!r) return CKR_E_NOMEM;
-    e = ckr__srun_begin(w->c, &one, r);
-    if (e == CKR_OK) {
-        ckr__srun_simulate(r, position);
-        for (i = 0; i < r->n_nodes; i++) w->epochs[i] = r->now[i].epoch;
-        w->counted = true;
-        ckr__srun_end(r);
-    }
-    ckr__heap_free(w->c, r, sizeof *r);
-    return e;
+    r = ckr__srun_open(w->c, &one);
+    if (!r) return w->c->err->code;
+    ckr__srun_simulate(r, position);
+    for (i = 0; i < r->n_nodes; i++) w->epochs[i] = r->now[i].epoch;
+    w->counted = true;
+    ckr__srun_close(r);
+    return CKR_OK;
 }
 
 /* A state dict with which the framework goes on at clock `position`, for n lanes of which lane i
@@ -18715,8 +18250,7 @@ static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, con
     double *row = CKR__NEW_N(c, double, s->n_lanes), *lr = CKR__NEW_N(c, double, n);
     uint64_t *same = CKR__NEW_N(c, uint64_t, n), i;
     int64_t was = 0;
-    ckr__swrite w = CKR_ZERO;
-    ckr_result e;
+    ckr__swrite w = { c, s, same, n, lr, false, false, { 0 } };
     *out = NULL;
     if (!row || !lr || !same) return ckr__oom(c);
     for (i = 0; i < n; i++) same[i] = from ? from[i] : i;
@@ -18725,17 +18259,10 @@ static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, con
             return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "from",
                              "lane %llu of %llu", (unsigned long long)same[i],
                              (unsigned long long)s->n_lanes);
-    e = ckr__sched_at(c, s, CKR__COL_LR, (double)position, row);
-    if (e != CKR_OK) return e;
+    if (ckr__sched_at(c, s, CKR__COL_LR, (double)position, row) != CKR_OK) return c->err->code;
     for (i = 0; i < n; i++) lr[i] = row[same[i]];
-    w.c = c;
-    w.s = s;
-    w.from = same;
-    w.n = n;
-    w.lr = lr;
     w.moved = !s->state || !ckr__sread_position(s->state, 0, &was) || was != position;
-    e = w.moved ? ckr__sw_count(&w, position) : CKR_OK;
-    if (e != CKR_OK) return e;
+    if (w.moved && ckr__sw_count(&w, position) != CKR_OK) return c->err->code;
     *out = ckr__sw_root(&w, position);
     return c->err->code;
 }
@@ -18920,6 +18447,7 @@ static bool ckr__sn_curve_read(ckr__ctx *c, const ckr_node *d, uint64_t lanes, i
 {
     const ckr_node *at = ckr_node_get(d, "at"), *children = ckr_node_get(d, "children");
     const char *kind = ckr_node_str(ckr_node_get(d, "kind"));
+    uint8_t *const to[4] = { &v->shape, &v->warm_shape, &v->wd_shape, &v->flags };
     double shapes[4];
     uint64_t i;
     if (depth > CKR__SCHED_DEPTH || *n_nodes >= CKR__SCHED_NODES || !kind || !*kind) return false;
@@ -18929,11 +18457,10 @@ static bool ckr__sn_curve_read(ckr__ctx *c, const ckr_node *d, uint64_t lanes, i
         return false;
     v->kind = (uint8_t)i;
     v->index = (uint16_t)(*n_nodes)++;
-    for (i = 0; i < 4; i++) if (!(shapes[i] >= 0 && shapes[i] <= 255)) return false;
-    v->shape = (uint8_t)shapes[0];
-    v->warm_shape = (uint8_t)shapes[1];
-    v->wd_shape = (uint8_t)shapes[2];
-    v->flags = (uint8_t)shapes[3];
+    for (i = 0; i < 4; i++) {
+        if (!(shapes[i] >= 0 && shapes[i] <= 255)) return false;
+        *to[i] = (uint8_t)shapes[i];
+    }
     v->n_list = (uint32_t)at->count;
     v->at = CKR__NEW_N(c, double, 2 * at->count + 1);
     if (!v->at) return false;
@@ -19026,14 +18553,16 @@ static double ckr__curve_end(const ckr__curve *c)
         if (c->shape == CKR__SH_CONST || c->shape == CKR__SH_INVSQRT) return end;
         if (c->shape == CKR__SH_VERL) return k->total - k->decay_off;
         return c->shape == CKR__SH_WARM_FLOOR ? k->total - 1 : k->total;
-    case CKR__CV_TABLE:     return c->n_list ? c->at[c->n_list - 1] : end;
-    case CKR__CV_NANOTRON:  return k->start + k->decay;
-    case CKR__CV_TITAN:     return k->start + k->decay - 1;
+    case CKR__CV_TABLE:
+    case CKR__CV_MULTISTEP: return c->n_list ? c->at[c->n_list - 1] : end;
+    case CKR__CV_NANOTRON:
     case CKR__CV_TITAN_OLD: return k->start + k->decay;
-    case CKR__CV_MEGATRON:  return c->shape == CKR__SH_CONST ? end : k->total;
-    case CKR__CV_DS_WARMUP: return k->total;
-    case CKR__CV_DS_COSINE: return k->total - 1;
+    case CKR__CV_TITAN:     return k->start + k->decay - 1;
+    case CKR__CV_MEGATRON:
     case CKR__CV_LLMC:      return c->shape == CKR__SH_CONST ? end : k->total;
+    case CKR__CV_DS_WARMUP: return k->total;
+    case CKR__CV_ONECYCLE:
+    case CKR__CV_DS_COSINE: return k->total - 1;
     case CKR__CV_PIECES:
         return c->shape == CKR__SH_INVSQRT ? end : k->start + k->decay - k->decay_off;
     case CKR__CV_CONSTANT:
@@ -19041,8 +18570,6 @@ static double ckr__curve_end(const ckr__curve *c)
     case CKR__CV_POLY:
     case CKR__CV_COSINE:
     case CKR__CV_SWA:       return k->decay;
-    case CKR__CV_MULTISTEP: return c->n_list ? c->at[c->n_list - 1] : end;
-    case CKR__CV_ONECYCLE:  return k->total - 1;
     case CKR__CV_SEQ:
         return ckr__curve_end(&c->children[c->n_children - 1]) +
                (c->n_list ? c->at[c->n_list - 1] : 0);
@@ -19078,21 +18605,6 @@ typedef struct ckr__scan {
     const char *why;           /* of `undefined`                                           */
 } ckr__scan;
 
-/* One update's row into the scan; `top` and `was` remember each lane. */
-static void ckr__scan_row(ckr__scan *r, int64_t update, const double *l, uint64_t n, double *top,
-                          double *was)
-{
-    uint64_t i;
-    for (i = 0; i < n; i++) {
-        if (l[i] != l[i] && !r->undefined) r->undefined = update;
-        if (l[i] < 0 && !r->negative) r->negative = update;
-        if (r->end && update > r->end && l[i] > was[i] + 1e-9 * fabs(was[i]) && !r->rise)
-            r->rise = update;
-        if (l[i] > top[i]) top[i] = l[i];
-        was[i] = l[i];
-    }
-}
-
 /* The n updates from `first` on (n > 0). Looks at every update of up to 2^26 values, else at every
    k-th and at those around the end. */
 static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t first, uint64_t n,
@@ -19101,10 +18613,9 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
     const double end = ckr__sched_done(s, ckr__sched_end(s));
     const int64_t last = first + (int64_t)n - 1;
     ckr_schedule plain = *s;
-    double *memory;
+    double *top, *was, *row;
     ckr__srun *r;
-    ckr_result e;
-    uint64_t i, step;
+    uint64_t i, k, step;
     memset(out, 0, sizeof *out);
     if (s->opaque || !s->curve || !n || !s->n_lanes) {
         out->unknown = true;
@@ -19115,35 +18626,41 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
         out->ends_early = out->end < last;
         out->cut_short = out->end > last + 1;
     }
-    r = (ckr__srun *)ckr__heap_alloc(c, sizeof *r);
-    if (!r) return CKR_E_NOMEM;
     step = n / (((uint64_t)1 << 26) / (s->n_lanes < (1 << 16) ? s->n_lanes : 1 << 16)) + 1;
     out->sampled = step > 1;
     if (step > 1) plain.recurrent = false;
-    e = ckr__srun_begin(c, &plain, r);
-    memory = e == CKR_OK ? (double *)ckr__heap_alloc(c, (size_t)r->n * 3 * sizeof *memory) : NULL;
-    if (e == CKR_OK && !memory) e = CKR_E_NOMEM;
-    if (e == CKR_OK) {
-        double *top = memory, *was = memory + r->n, *row = was + r->n;
-        r->simulate = ckr__srun_can_simulate(&plain, first, CKR__COL_LR);
-        for (i = 0; i < r->n; i++) top[i] = was[i] = -ckr__inf();
-        for (i = 0; i < n;) {
-            const int64_t update = first + (int64_t)i, off = out->end ? update - out->end : 65;
-            ckr__srun_at(r, ckr__sched_clock(s, (double)(update - 1)), CKR__COL_LR, row);
-            ckr__scan_row(out, update, row, r->n, top, was);
-            if (out->undefined && !out->why) out->why = r->why;
-            if (i + 1 == n) break;
-            i += off >= -64 - (int64_t)step && off <= 64 ? 1 : step;
-            if (i >= n) i = n - 1;
-        }
-        out->never_decays = true;
-        for (i = 0; i < r->n; i++)
-            if (was[i] < top[i] || was[i] != was[i]) out->never_decays = false;
+    r = ckr__srun_open(c, &plain);
+    top = r ? CKR__NEW_N(c, double, 3 * r->n) : NULL;
+    if (!top) {
+        ckr__srun_close(r);
+        return ckr__oom(c);
     }
-    if (r->mem) ckr__heap_free(c, memory, (size_t)r->n * 3 * sizeof *memory);
-    if (r->mem) ckr__srun_end(r);
-    ckr__heap_free(c, r, sizeof *r);
-    return e;
+    was = top + r->n;
+    row = was + r->n;
+    r->simulate = ckr__srun_can_simulate(&plain, first, CKR__COL_LR);
+    for (i = 0; i < r->n; i++) top[i] = was[i] = -HUGE_VAL;
+    for (i = 0; i < n;) {
+        const int64_t update = first + (int64_t)i, off = out->end ? update - out->end : 65;
+        ckr__srun_at(r, ckr__sched_clock(s, (double)(update - 1)), CKR__COL_LR, row);
+        for (k = 0; k < r->n; k++) {
+            const double v = row[k];
+            if (v != v && !out->undefined) out->undefined = update;
+            if (v < 0 && !out->negative) out->negative = update;
+            if (off > 0 && out->end && !out->rise && v > was[k] + 1e-9 * fabs(was[k]))
+                out->rise = update;
+            if (v > top[k]) top[k] = v;
+            was[k] = v;
+        }
+        if (out->undefined && !out->why) out->why = r->why;
+        if (i + 1 == n) break;
+        i += off >= -64 - (int64_t)step && off <= 64 ? 1 : step;
+        if (i >= n) i = n - 1;
+    }
+    out->never_decays = true;
+    for (i = 0; i < r->n; i++)
+        if (was[i] < top[i] || was[i] != was[i]) out->never_decays = false;
+    ckr__srun_close(r);
+    return CKR_OK;
 }
 
 /* The number of the run's last update, where the schedule's parameters tell it; else where the
@@ -19172,13 +18689,9 @@ static const char *ckr__set_target(const ckr__skind *row, const char *key, size_
     const size_t n = strlen(key);
     const char *p = row->set;
     while (*p) {
-        *len = strcspn(p, " ");
-        if (*len > n && p[n] == '=' && !memcmp(p, key, n)) {
-            *len -= n + 1;
-            return p + n + 1;
-        }
-        p += *len;
-        p += *p == ' ';
+        *len = strcspn(p, " ") - n - 1;
+        if (strncmp(p, key, n) == 0 && p[n] == '=') return p + n + 1;
+        p = ckr__word_next(p);
     }
     return NULL;
 }
@@ -19264,19 +18777,6 @@ static ckr_node *ckr__set_value(const ckr__set *t, char unit, const ckr_node *pa
     return ckr__spec_scalar(t->c, t->text, strlen(t->text));
 }
 
-/* Base LRs after the change: an LR goes to all lanes or to one. */
-static double *ckr__set_bases(const ckr__set *t)
-{
-    const ckr_schedule *s = t->s;
-    double *bases = CKR__NEW_N(t->c, double, s->n_lanes);
-    uint64_t i;
-    for (i = 0; bases && i < s->n_lanes; i++) {
-        bases[i] = s->lanes[i].base;
-        if (!strcmp(t->what, "lr") && (t->lane < 0 || (uint64_t)t->lane == i)) bases[i] = t->value;
-    }
-    return bases;
-}
-
 /* Puts the change into a copy of the parameters. */
 static ckr_node *ckr__set_apply(const ckr__set *t, const ckr__skind *row, const char *to, size_t n,
                                 bool *ok)
@@ -19336,8 +18836,9 @@ static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char 
     const char *to = NULL, *p = value, *kind = s->kind;
     const ckr__skind *row = ckr__skind_of(s->kind);
     ckr_node *params;
-    double *bases;
+    double *bases = CKR__NEW_N(c, double, s->n_lanes);
     ckr__set t = { c, s, key, value, lane, 0 };
+    uint64_t i;
     size_t n = 0;
     ckr_result e;
     bool ok = true;
@@ -19359,8 +18860,10 @@ static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char 
         params = ckr__set_apply(&t, row, to, n, &ok);
         if (!ok) return ckr__set_unknown(c, s, row, key, lane >= 0);
     }
-    bases = ckr__set_bases(&t);
     if (!params || !bases || !kind) return ckr__oom(c);
+    for (i = 0; i < s->n_lanes; i++)           /* an LR goes to all lanes or to one         */
+        bases[i] = !strcmp(key, "lr") && (lane < 0 || (uint64_t)lane == i) ? t.value
+                                                                          : s->lanes[i].base;
     e = ckr__sched_build(c, kind, params, bases, s->n_lanes, out);
     if (e == CKR_OK) ckr__set_keep(s, *out, key);
     return e;
@@ -19390,7 +18893,7 @@ typedef struct ckr__lr_proof {
 enum { CKR__PROOF_PLACES = 128, CKR__PROOF_NEAR = 64 };
 
 typedef struct ckr__prove {
-    ckr__srun   want, made;
+    ckr__srun  *want, *made;
     uint32_t   *pairs;         /* distinct lanes of both that meet in a group, n_pairs of each */
     uint64_t    n_pairs;
     double     *a, *b, *top;   /* a row of each; the highest LR of each pair               */
@@ -19412,11 +18915,10 @@ static void ckr__prove_places(ckr__prove *x, const ckr_schedule *s)
     uint32_t i, j;
     for (i = 0; i < ckr__curve_nodes(s->curve); i++) {
         const ckr__curve *c = ckr__curve_by_index(s->curve, i);
-        ckr__prove_place(x, s, c->k.warm);
-        ckr__prove_place(x, s, c->k.start);
-        ckr__prove_place(x, s, c->k.start + c->k.decay);
-        ckr__prove_place(x, s, c->k.total - c->k.decay);
-        ckr__prove_place(x, s, c->k.total);
+        const ckr__curve_nums *k = &c->k;
+        const double turns[] = { k->warm, k->start, k->start + k->decay, k->total - k->decay,
+                                 k->total };
+        for (j = 0; j < sizeof turns / sizeof *turns; j++) ckr__prove_place(x, s, turns[j]);
         for (j = 0; j < c->n_list; j++) ckr__prove_place(x, s, c->at[j]);
     }
     if (s->ramp_len > 0) {
@@ -19445,25 +18947,18 @@ static bool ckr__prove_pairs(ckr__ctx *c, ckr__prove *x, uint64_t n)
     uint64_t i, k;
     x->pairs = CKR__NEW_N(c, uint32_t, 2 * n);
     for (i = 0; x->pairs && i < n; i++) {
-        const uint32_t a = x->want.map ? x->want.map[i] : (uint32_t)i,
-                       b = x->made.map ? x->made.map[i] : (uint32_t)i;
+        const uint32_t a = x->want->map ? x->want->map[i] : (uint32_t)i,
+                       b = x->made->map ? x->made->map[i] : (uint32_t)i;
         for (k = x->n_pairs < 4096 ? x->n_pairs : 0; k-- > 0;)     /* linear in the groups      */
             if (x->pairs[2 * k] == a && x->pairs[2 * k + 1] == b) break;
         if (k + 1) continue;
         x->pairs[2 * x->n_pairs] = a;
         x->pairs[2 * x->n_pairs++ + 1] = b;
     }
-    x->a = CKR__NEW_N(c, double, x->want.n);
-    x->b = CKR__NEW_N(c, double, x->made.n);
+    x->a = CKR__NEW_N(c, double, x->want->n);
+    x->b = CKR__NEW_N(c, double, x->made->n);
     x->top = CKR__NEW_N(c, double, x->n_pairs);
     return x->pairs && x->a && x->b && x->top;
-}
-
-static void ckr__prove_row(ckr__prove *x, int64_t u, int column)
-{
-    const double done = (double)(u - 1);
-    ckr__srun_at(&x->want, ckr__sched_clock(x->want.s, done), column, x->a);
-    ckr__srun_at(&x->made, ckr__sched_clock(x->made.s, done), column, x->b);
 }
 
 static void ckr__prove_all(ckr__prove *x, int column, ckr__lr_proof *out)
@@ -19473,7 +18968,8 @@ static void ckr__prove_all(ckr__prove *x, int column, ckr__lr_proof *out)
     int pass;
     for (pass = 0; pass < 2; pass++)                   /* the highest LRs, then differences */
         for (u = x->first; u <= x->last; u = ckr__prove_next(x, u)) {
-            ckr__prove_row(x, u, column);
+            ckr__srun_at(x->want, ckr__sched_clock(x->want->s, (double)(u - 1)), column, x->a);
+            ckr__srun_at(x->made, ckr__sched_clock(x->made->s, (double)(u - 1)), column, x->b);
             for (k = 0; k < x->n_pairs; k++) {
                 const double a = x->a[x->pairs[2 * k]], b = x->b[x->pairs[2 * k + 1]];
                 const double off = fabs(a - b);
@@ -19516,45 +19012,41 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
 {
     ckr_schedule own = *want, read = *made;
     const unsigned more = want->curve->flags;
-    ckr__prove *x;
+    ckr__prove x = CKR_ZERO;
     uint64_t i;
     int column;
-    ckr_result r;
+    bool ok;
     memset(out, 0, sizeof *out);
     if (made->opaque || !made->curve || made->n_lanes != want->n_lanes) {
         out->worst = out->moved = HUGE_VAL;
         return CKR_OK;
     }
-    x = (ckr__prove *)ckr__heap_alloc(c, sizeof *x);
-    if (!x) return CKR_E_NOMEM;
-    memset(x, 0, sizeof *x);
-    x->first = done + 1;
-    x->last = ckr__proof_last(want, done);
-    if (x->last < x->first) {                  /* behind the end it goes on as it does      */
+    x.first = done + 1;
+    x.last = ckr__proof_last(want, done);
+    if (x.last < x.first) {                    /* behind the end it goes on as it does      */
         own.hold = HUGE_VAL;
         own.clamp = false;
-        x->last = done + CKR__PROOF_NEAR;
+        x.last = done + CKR__PROOF_NEAR;
     }
-    x->step = (x->last - x->first) >> 20 ? (x->last - x->first) >> 18 : 1;
-    if (x->step > 1) own.recurrent = read.recurrent = false;   /* not by their million ticks  */
-    ckr__prove_places(x, &own);
-    ckr__prove_places(x, &read);
-    r = ckr__srun_begin(c, &own, &x->want);
-    if (r == CKR_OK) r = ckr__srun_begin(c, &read, &x->made);
-    if (r == CKR_OK && !ckr__prove_pairs(c, x, want->n_lanes)) r = c->err->code;
-    for (column = CKR__COL_LR; r == CKR_OK && column <= CKR__COL_MOMENTUM; column++) {
+    x.step = (x.last - x.first) >> 20 ? (x.last - x.first) >> 18 : 1;
+    if (x.step > 1) own.recurrent = read.recurrent = false;    /* not by their million ticks  */
+    ckr__prove_places(&x, &own);
+    ckr__prove_places(&x, &read);
+    x.want = ckr__srun_open(c, &own);
+    x.made = x.want ? ckr__srun_open(c, &read) : NULL;
+    ok = x.made && ckr__prove_pairs(c, &x, want->n_lanes);
+    for (column = CKR__COL_LR; ok && column <= CKR__COL_MOMENTUM; column++) {
         if ((column == CKR__COL_WD && !(more & CKR__CF_WD)) ||
             (column == CKR__COL_MOMENTUM && !(more & CKR__CF_MOMENTUM)))
             continue;
-        x->want.simulate = ckr__srun_can_simulate(&own, x->first, column);
-        x->made.simulate = ckr__srun_can_simulate(&read, x->first, column);
-        for (i = 0; i < x->n_pairs; i++) x->top[i] = 0;
-        ckr__prove_all(x, column, out);
+        x.want->simulate = ckr__srun_can_simulate(&own, x.first, column);
+        x.made->simulate = ckr__srun_can_simulate(&read, x.first, column);
+        for (i = 0; i < x.n_pairs; i++) x.top[i] = 0;
+        ckr__prove_all(&x, column, out);
     }
-    if (x->want.mem) ckr__srun_end(&x->want);
-    if (x->made.mem) ckr__srun_end(&x->made);
-    ckr__heap_free(c, x, sizeof *x);
-    return r;
+    ckr__srun_close(x.want);
+    ckr__srun_close(x.made);
+    return ok ? CKR_OK : ckr__oom(c);
 }
 
 /* >>schedule.rebase ----------------------------------------------------------- */
@@ -19650,24 +19142,23 @@ static ckr_result ckr__rebase_fail(ckr__ctx *c, const char *mode, const char *re
 
 /* A run of torch's own schedulers that is past the end already goes on as it has: such a cosine is
    meant to come back. */
-static ckr_result ckr__rebase_keep(const ckr_schedule *old, double t, ckr_schedule *s)
+static void ckr__rebase_keep(const ckr_schedule *old, double t, ckr_schedule *s)
 {
     const double end = ckr__sched_end(old);
     const uint8_t kind = old->curve->kind;
     const bool returns = kind == CKR__CV_COSINE || kind == CKR__CV_SEQ || kind == CKR__CV_CHAIN;
     s->clamp = true;
-    if (end != end || kind == CKR__CV_MEGATRON) return CKR_OK;        /* it holds by itself  */
+    if (end != end || kind == CKR__CV_MEGATRON) return;               /* it holds by itself  */
     if (t <= end) s->hold = end;
     else if (!returns && t < s->hold) s->hold = t;
-    return CKR_OK;
 }
 
-static ckr_result ckr__rebase_splice(ckr__ctx *c, double t, const double *was, double *now,
-                                     ckr_schedule *s)
+static void ckr__rebase_splice(ckr__ctx *c, double t, const double *was, double *now,
+                               ckr_schedule *s)
 {
     uint64_t i;
-    ckr_result e = ckr__sched_at(c, s, CKR__COL_LR, t, now);
-    for (i = 0; e == CKR_OK && i < s->n_lanes; i++) {
+    ckr__sched_at(c, s, CKR__COL_LR, t, now);
+    for (i = 0; !ckr__failed(c) && i < s->n_lanes; i++) {
         ckr_lane *l = &s->lanes[i];
         const double low = l->q + l->p * l->lr_mult * ckr__sched_floor(s->curve, l),
                      up = now[i] - low;
@@ -19676,14 +19167,13 @@ static ckr_result ckr__rebase_splice(ckr__ctx *c, double t, const double *was, d
         if (up > 0) x = (was[i] - low) / up;
         /* near the floor, the scale would be all rounding error */
         if (!(up > 0) || !(was[i] > low) || !(x * now[i] < 1000 * was[i]))
-            return ckr__rebase_fail(c, "splice", "use --lr-policy target or rewarm",
-                                    "the LR here or the new schedule's is at its floor or not "
-                                    "known: no scaling makes them meet");
+            ckr__rebase_fail(c, "splice", "use --lr-policy target or rewarm",
+                             "the LR here or the new schedule's is at its floor or not known: no "
+                             "scaling makes them meet");
         l->q = low - low * x + x * l->q;
         l->p *= x;
     }
     s->anchored = false;
-    return e;
 }
 
 /* Where the new schedule ends: of a decay whose length Nanotron was given, with the run that was
@@ -19702,28 +19192,26 @@ static double ckr__stretch_end(const ckr_schedule *old, const ckr_schedule *targ
 
 /* r: how many old clock units one new unit of the rest is worth. The map's origin is here, so that
    this very t keeps its curve value exactly, at a kink of the curve too. */
-static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
-                                      const ckr_schedule *target, double t, const double *was,
-                                      double *now, ckr_schedule *s)
+static void ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old, const ckr_schedule *target,
+                                double t, const double *was, double *now, ckr_schedule *s)
 {
     const double end = ckr__sched_end(old),
                  length = ckr__stretch_end(old, target) - target->offset,
                  to = ckr__sched_clock(old, ckr__sched_done(target, length + target->offset));
-    const double r = (end - t) / (to - t);
     uint64_t i;
-    ckr_result e;
     if (end != end || to != to)
-        return ckr__rebase_fail(c, "stretch", "use --lr-policy target or splice",
-                                "the old or the new schedule has no end, so nothing to stretch");
+        ckr__rebase_fail(c, "stretch", "use --lr-policy target or splice",
+                         "the old or the new schedule has no end, so nothing to stretch");
     if (t >= end)
-        return ckr__rebase_fail(c, "stretch", "use --lr-policy rewarm or target",
-                                "the old schedule has ended: nothing is left to stretch");
+        ckr__rebase_fail(c, "stretch", "use --lr-policy rewarm or target",
+                         "the old schedule has ended: nothing is left to stretch");
     if (to <= t)
-        return ckr__rebase_fail(c, "stretch", "give a larger total_steps",
-                                "the new schedule ends before this step");
+        ckr__rebase_fail(c, "stretch", "give a larger total_steps",
+                         "the new schedule ends before this step");
+    if (ckr__failed(c)) return;
     s->b = ckr__rn(s->a * (t - s->t0)) + s->b;
     s->t0 = t;
-    s->a = s->a * r;
+    s->a = s->a * ((end - t) / (to - t));
     if (target != old && old->curve->kind == CKR__CV_NANOTRON) {       /* the run's length     */
         s->params = ckr__set_params(c, old->params, ckr__skind_of(old->kind));
         if (ckr__has(target->params, "train_steps"))
@@ -19733,48 +19221,44 @@ static ckr_result ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old,
     s->hold = to;
     s->clamp = true;
     s->anchored = false;
-    if (!old->recurrent) return c->err->code;
+    if (!old->recurrent) return;
     s->recurrent = false;                    /* its closed form, scaled to where it has come to */
-    e = ckr__sched_at(c, s, CKR__COL_LR, t, now);
-    for (i = 0; e == CKR_OK && i < s->n_lanes; i++) {
+    ckr__sched_at(c, s, CKR__COL_LR, t, now);
+    for (i = 0; !ckr__failed(c) && i < s->n_lanes; i++) {
         const double x = was[i] / now[i];
         if (now[i] != now[i] && was[i] == was[i])
-            return ckr__rebase_fail(c, "stretch", "use --lr-policy target or splice",
-                                    "these chained schedulers are known step by step only: they "
-                                    "have no curve to stretch");
+            ckr__rebase_fail(c, "stretch", "use --lr-policy target or splice",
+                             "these chained schedulers are known step by step only: they have no "
+                             "curve to stretch");
         if (!ckr__finite(x)) continue;
         s->lanes[i].p *= x;
         s->lanes[i].q *= x;
     }
-    return e == CKR_OK ? c->err->code : e;
 }
 
-static ckr_result ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, double *now,
-                                     ckr_schedule *s)
+static void ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, double *now, ckr_schedule *s)
 {
     uint64_t i;
     bool some = false;
-    ckr_result e;
     if (steps <= 0)
-        return ckr__rebase_fail(c, "rewarm", "give --rewarm-steps N",
-                                "warming up again needs a number of steps");
+        ckr__rebase_fail(c, "rewarm", "give --rewarm-steps N",
+                         "warming up again needs a number of steps");
     s->ramp_len = ckr__rn((double)steps * s->rate) / (s->every > 1 ? (double)s->every : 1);
-    e = ckr__sched_at(c, s, CKR__COL_LR, t + s->ramp_len, now);
-    if (e != CKR_OK) return e;
+    if (ckr__failed(c) || ckr__sched_at(c, s, CKR__COL_LR, t + s->ramp_len, now) != CKR_OK) return;
     s->ramp_at = t;
     s->anchored = false;
     for (i = 0; i < s->n_lanes; i++) {
         if (now[i] != now[i])
-            return ckr__rebase_fail(c, "rewarm", "give another --rewarm-steps or schedule",
-                                    "the new schedule says nothing at the end of the warmup");
+            ckr__rebase_fail(c, "rewarm", "give another --rewarm-steps or schedule",
+                             "the new schedule says nothing at the end of the warmup");
         s->lanes[i].ramp_from = 0;
         s->lanes[i].ramp_to = now[i];
         some = some || now[i] > 0;
     }
-    return some ? CKR_OK
-                : ckr__rebase_fail(c, "rewarm", "give fewer --rewarm-steps, or a longer schedule",
-                                   "the new schedule is at its end, or below 0, when the warmup "
-                                   "is over: there is nothing to warm up to");
+    if (!some)
+        ckr__rebase_fail(c, "rewarm", "give fewer --rewarm-steps, or a longer schedule",
+                         "the new schedule is at its end, or below 0, when the warmup is over: "
+                         "there is nothing to warm up to");
 }
 
 /* The fraction of the decay by which Megatron's options say a warmup of any length: its product
@@ -19822,22 +19306,19 @@ static void ckr__fold_time(ckr_schedule *s, ckr__curve_nums *k)
 /* Megatron's curve has two bounds for each group and lengths of its own. They take up a scaled and
    a stretched curve, so that what is decided is what the framework then computes, operation by
    operation. What they cannot take up stays: a warmup that changes while it runs. */
-static ckr_result ckr__rebase_fold(ckr__ctx *c, ckr_schedule *s)
+static void ckr__rebase_fold(ckr__ctx *c, ckr_schedule *s)
 {
     const bool timed = !ckr__same(s->a, 1) || !ckr__same(s->b, s->t0);
     const bool warming = (double)s->position <= s->t0 + (s->curve->k.warm - s->b) / s->a;
     ckr__curve *curve;
     uint64_t i;
-    if (s->curve->kind != CKR__CV_MEGATRON || s->ramp_len > 0 || !s->n_lanes) return CKR_OK;
-    if (warming) {
-        for (i = 1; i < s->n_lanes; i++)
-            if (!ckr__same(s->lanes[i].p, s->lanes[0].p) ||
-                !ckr__same(s->lanes[i].q, s->lanes[0].q))
-                return CKR_OK;
-        if (timed) return CKR_OK;
-    }
+    if (s->curve->kind != CKR__CV_MEGATRON || s->ramp_len > 0 || !s->n_lanes || (warming && timed))
+        return;
+    for (i = 1; warming && i < s->n_lanes; i++)
+        if (!ckr__same(s->lanes[i].p, s->lanes[0].p) || !ckr__same(s->lanes[i].q, s->lanes[0].q))
+            return;
     curve = ckr__curve_own(c, s);
-    if (!curve) return ckr__oom(c);
+    if (!curve) return;
     if (warming) curve->k.from = s->lanes[0].q + s->lanes[0].p * curve->k.from;
     for (i = 0; i < s->n_lanes; i++) {
         ckr_lane *l = &s->lanes[i];
@@ -19848,17 +19329,6 @@ static ckr_result ckr__rebase_fold(ckr__ctx *c, ckr_schedule *s)
         l->q = 0;
     }
     if (timed) ckr__fold_time(s, &curve->k);
-    return CKR_OK;
-}
-
-/* Does a line or a level follow a second warmup of Megatron's curve until its last part? */
-static bool ckr__fold_level(const ckr_schedule *s)
-{
-    const ckr__curve *c = s->curve;
-    const double end = s->ramp_at + s->ramp_len;
-    if (!(end < c->k.total) || !(end >= c->k.warm)) return false;
-    if (c->flags & CKR__CF_WSD) return end <= c->k.total - c->k.decay;
-    return c->shape == CKR__SH_CONST || c->shape == CKR__SH_LINEAR;
 }
 
 /* A clock that has `less`, on which a second warmup is the first one, up to the highest LR. */
@@ -19873,27 +19343,32 @@ static void ckr__fold_clock(ckr_schedule *s, double less)
 
 /* A second warmup is the first one of a clock that starts again, where what follows it is a curve
    from there on. The clock of the weight decay is the same, so that it has to be constant. */
-static ckr_result ckr__rebase_fold_ramp(ckr__ctx *c, ckr_schedule *s)
+static void ckr__rebase_fold_ramp(ckr__ctx *c, ckr_schedule *s)
 {
+    const ckr__curve *was = s->curve;
+    const double end = s->ramp_at + s->ramp_len;
+    /* does a line or a level follow it until the curve's last part? */
+    const bool level = was->flags & CKR__CF_WSD
+                           ? end <= was->k.total - was->k.decay
+                           : was->shape == CKR__SH_CONST || was->shape == CKR__SH_LINEAR;
     ckr__curve *curve;
-    if (s->curve->kind != CKR__CV_MEGATRON || !s->n_lanes || !ckr__plain_lanes(s) ||
+    if (was->kind != CKR__CV_MEGATRON || !s->n_lanes || !ckr__plain_lanes(s) ||
         !(s->ramp_at > 0) || !ckr__whole(s->ramp_at) ||
-        ((s->curve->flags & CKR__CF_WD) && s->curve->wd_shape != CKR__SH_CONST) ||
-        !ckr__fold_level(s))
-        return CKR_OK;
+        ((was->flags & CKR__CF_WD) && was->wd_shape != CKR__SH_CONST) || !level ||
+        !(end < was->k.total) || !(end >= was->k.warm))
+        return;
     curve = ckr__curve_own(c, s);
-    if (!curve) return ckr__oom(c);
+    if (!curve) return;
     curve->k.from = 0;
     curve->k.warm = s->ramp_len;
     curve->k.total -= s->ramp_at;
     ckr__fold_clock(s, s->ramp_at);
-    return CKR_OK;
 }
 
 /* torchtitan warms up once, from its first update on, and holds the top for an update before it
    decays. So a second warmup is the first one of a clock that starts again; behind it comes what is
    left of the level part, or a decay of the same form to the same end. */
-static ckr_result ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
+static void ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
 {
     const double up = s->ramp_len, at = s->ramp_at, left = ckr__sched_end(s) - at - up - 1;
     ckr__curve *curve;
@@ -19903,9 +19378,8 @@ static ckr_result ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
                  at + up >= s->curve->k.warm;
     for (i = 0; i < s->n_lanes; i++)
         plain = plain && s->lanes[i].ramp_to > 0 && s->lanes[i].base > 0;
-    if (!plain) return CKR_OK;
-    curve = ckr__curve_own(c, s);
-    if (!curve) return ckr__oom(c);
+    curve = plain ? ckr__curve_own(c, s) : NULL;
+    if (!curve) return;
     curve->k.warm = up;
     curve->k.start -= at + 1;
     if (curve->k.start <= up) {                /* the decay has begun by then                 */
@@ -19915,7 +19389,6 @@ static ckr_result ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
     }
     curve->k.total = curve->k.start + curve->k.decay - 1;
     ckr__fold_clock(s, at + 1);
-    return CKR_OK;
 }
 
 /* A schedule that the trainer's own code builds from a function of transformers or diffusers: which
@@ -20007,25 +19480,21 @@ static ckr_schedule *ckr__fold_try(ckr__ctx *c, const ckr_schedule *s, double at
 /* *s becomes a schedule of its function's own arguments, where there is one that is the same. On a
    clock of its own every length scales; on the run's own the places move; a second warmup is the
    first one of a clock that starts again. */
-static ckr_result ckr__rebase_fold_function(ckr__ctx *c, int64_t done, ckr_schedule **s)
+static void ckr__rebase_fold_function(ckr__ctx *c, int64_t done, ckr_schedule **s)
 {
     const ckr_schedule *w = *s;
-    const double none = ckr__nan();
     const bool ramp = w->ramp_len > 0;
     const double at[2] = { ramp ? w->ramp_at : 0, w->t0 - w->b / w->a };
     ckr__lr_proof proof;
     int i;
     for (i = 0; i < (ramp ? 1 : 2); i++) {
-        ckr_schedule *x = ckr__fold_try(c, w, at[i], ramp ? w->ramp_len : none);
-        ckr_result r = c->err->code;
-        if (r == CKR_OK && x) r = ckr__sched_proof(c, w, x, done, &proof);
-        if (r != CKR_OK) return r;
-        if (x && proof.worst <= CKR__LR_SAME) {
-            *s = x;
-            return CKR_OK;
-        }
+        ckr_schedule *x = ckr__fold_try(c, w, at[i], ramp ? w->ramp_len : ckr__nan());
+        if (x && !ckr__failed(c)) ckr__sched_proof(c, w, x, done, &proof);
+        if (ckr__failed(c)) return;
+        if (!x || !(proof.worst <= CKR__LR_SAME)) continue;
+        *s = x;
+        return;
     }
-    return CKR_OK;
 }
 
 /* How the coming run goes on after `updates` updates: a schedule for it. `target` (the new one, or
@@ -20042,7 +19511,6 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
     double *was = CKR__NEW_N(c, double, old->n_lanes), *now = CKR__NEW_N(c, double, old->n_lanes);
     ckr_schedule *s = ckr__sched_copy(c, base);
     uint64_t i;
-    ckr_result e;
     *out = NULL;
     if (!was || !now || !s) return ckr__oom(c);
     if (base->n_lanes != old->n_lanes)
@@ -20051,10 +19519,10 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
                          (unsigned long long)base->n_lanes, (unsigned long long)old->n_lanes);
     if (!s->curve || s->opaque) {
         if (mode != CKR__REBASE_KEEP && mode != CKR__REBASE_TARGET)
-            return ckr__rebase_fail(c, "schedule", "tell the curve with --schedule",
-                                    "the curve is not known, so it cannot be changed");
-        *out = s;
-        return CKR_OK;
+            ckr__rebase_fail(c, "schedule", "tell the curve with --schedule",
+                             "the curve is not known, so it cannot be changed");
+        if (!ckr__failed(c)) *out = s;
+        return c->err->code;
     }
     for (i = 0; base == old && target && i < old->n_lanes && i < target->n_lanes; i++) {
         const ckr_lane *l = &target->lanes[i];
@@ -20062,11 +19530,9 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
         s->lanes[i].start_wd = l->start_wd;    /* the policy is the LR's alone              */
         s->lanes[i].end_wd = l->end_wd;
     }
-    e = old->opaque ? CKR_OK : ckr__sched_at(c, old, CKR__COL_LR, t_old, was);
-    if (old->opaque) {
-        for (i = 0; i < old->n_lanes; i++) was[i] = old->lanes[i].anchor;
-    }
-    if (e != CKR_OK) return e;
+    for (i = 0; old->opaque && i < old->n_lanes; i++) was[i] = old->lanes[i].anchor;
+    if (!old->opaque && ckr__sched_at(c, old, CKR__COL_LR, t_old, was) != CKR_OK)
+        return c->err->code;
     s->position = ckr__whole(t) ? (int64_t)t : old->position;
     if (base != old || s->position != old->position) s->anchored = false;
     if (mode == CKR__REBASE_KEEP) {
@@ -20076,22 +19542,22 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
             s->rate = target->rate;
             s->offset = target->offset;
         }
-        e = ckr__rebase_keep(old, t_old, s);
+        ckr__rebase_keep(old, t_old, s);
     } else if (mode == CKR__REBASE_SPLICE) {
-        e = ckr__rebase_splice(c, t, was, now, s);
+        ckr__rebase_splice(c, t, was, now, s);
     } else if (mode == CKR__REBASE_STRETCH) {
-        e = ckr__rebase_stretch(c, old, target ? target : old, t, was, now, s);
+        ckr__rebase_stretch(c, old, target ? target : old, t, was, now, s);
     } else if (mode == CKR__REBASE_REWARM) {
-        e = ckr__rebase_rewarm(c, t, rewarm_steps, now, s);
-        if (e == CKR_OK) e = ckr__rebase_fold_ramp(c, s);
-        if (e == CKR_OK && s->ramp_len > 0) e = ckr__rebase_fold_titan(c, s);
+        ckr__rebase_rewarm(c, t, rewarm_steps, now, s);
+        if (!ckr__failed(c)) ckr__rebase_fold_ramp(c, s);
+        if (!ckr__failed(c) && s->ramp_len > 0) ckr__rebase_fold_titan(c, s);
     }
-    if (e == CKR_OK && (mode == CKR__REBASE_SPLICE || mode == CKR__REBASE_STRETCH))
-        e = ckr__rebase_fold(c, s);
-    if (e == CKR_OK && mode != CKR__REBASE_KEEP && ckr__is_function(s) && !ckr__plain_map(s))
-        e = ckr__rebase_fold_function(c, updates, &s);
-    if (e == CKR_OK) *out = s;
-    return e;
+    if (!ckr__failed(c) && (mode == CKR__REBASE_SPLICE || mode == CKR__REBASE_STRETCH))
+        ckr__rebase_fold(c, s);
+    if (!ckr__failed(c) && mode != CKR__REBASE_KEEP && ckr__is_function(s) && !ckr__plain_map(s))
+        ckr__rebase_fold_function(c, updates, &s);
+    if (!ckr__failed(c)) *out = s;
+    return c->err->code;
 }
 
 /* >>schedule.retick ----------------------------------------------------------- */
@@ -20190,10 +19656,7 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
 {
     ckr_schedule *x = ckr__sched_copy(c, s);
     ckr__curve *curve = s->curve ? CKR__DUP(c, ckr__curve, s->curve, 1) : NULL;
-    ckr__retick k = CKR_ZERO;
-    k.c = c;
-    k.num = rate;
-    k.den = s->rate;
+    ckr__retick k = { c, rate, s->rate, false };
     if (!x || (s->curve && !curve)) return NULL;
     x->rate = rate;
     x->position = (int64_t)rint(ckr__retick_len(&k, (double)s->position));
@@ -20226,35 +19689,73 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
 
 typedef struct ckr__u128 { uint64_t lo, hi; } ckr__u128;
 
-static bool ckr__rng_is_mt(ckr_rng_kind k)
+enum { CKR__RNG_MT = 1,
+       CKR__RNG_BITGEN = 2,    /* under numpy.random.Generator                           */
+       CKR__RNG_SEED = 4,      /* a seed and a counter: their seeds can be told apart    */
+       CKR__RNG_COUNTER = 8 };
+
+/* What is to be known of each kind. `words`: of 64 bits that are used, of one that is no mt19937;
+   `sizes`: of the states that are bytes, the newest layout first. */
+static const struct ckr__rng_row {
+    const char *name, *numpy;  /* numpy: its class there                                 */
+    uint8_t     is, words, family;
+    uint16_t    sizes[4];
+    const char *expected;      /* what an error says of the sizes                        */
+} ckr__rng_rows[CKR_RNG_KIND_COUNT_] = {
+    { "none", NULL, 0, 0, 4, { 0 }, NULL },
+    { "torch_cpu", NULL, CKR__RNG_MT, 0, 1, { 5056, 5048 }, "5056 or 5048" },
+    { "torch_cuda", NULL, CKR__RNG_SEED | CKR__RNG_COUNTER, 0, 2, { 16, 8, 816, 808 },
+      "16 or 8, or 816 or 808 of torch before 2.1" },
+    { "torch_mps", NULL, CKR__RNG_SEED | CKR__RNG_COUNTER, 0, 2, { 44, 36 }, "44 or 36" },
+    { "python", NULL, CKR__RNG_MT, 0, 1, { 0 }, NULL },
+    { "numpy", NULL, CKR__RNG_MT, 0, 1, { 0 }, NULL },
+    { "mt19937", "MT19937", CKR__RNG_MT | CKR__RNG_BITGEN, 0, 1, { 0 }, NULL },
+    { "pcg64", "PCG64", CKR__RNG_BITGEN, 4, 3, { 0 }, NULL },
+    { "pcg64dxsm", "PCG64DXSM", CKR__RNG_BITGEN, 4, 3, { 0 }, NULL },
+    { "philox", "Philox", CKR__RNG_BITGEN, 10, 4, { 0 }, NULL },
+    { "sfc64", "SFC64", CKR__RNG_BITGEN, 4, 4, { 0 }, NULL },
+    { "llmc", NULL, 0, 1, 4, { 8 }, "8" },
+    { "llmc_mt", NULL, CKR__RNG_MT, 0, 1, { 2520 }, "2520" },
+    { "jax", NULL, 0, 1, 4, { 0 }, NULL },
+    { "xla", NULL, CKR__RNG_SEED, 0, 4, { 0 }, NULL },
+    { "opaque", NULL, 0, 0, 4, { 0 }, NULL }
+};
+
+static const struct ckr__rng_row *ckr__rng_row(unsigned kind)
 {
-    return k == CKR_RNG_TORCH_CPU || k == CKR_RNG_PYTHON || k == CKR_RNG_NUMPY ||
-           k == CKR_RNG_MT19937 || k == CKR_RNG_LLMC_MT;
+    return &ckr__rng_rows[kind < (unsigned)CKR_RNG_KIND_COUNT_ ? kind : 0];
 }
 
-static bool ckr__rng_is_bitgen(ckr_rng_kind k)           /* under numpy.random.Generator */
+static bool ckr__rng_is_mt(unsigned kind)
 {
-    return k >= CKR_RNG_MT19937 && k <= CKR_RNG_SFC64;
+    return (ckr__rng_row(kind)->is & CKR__RNG_MT) != 0;
 }
 
-static const char *const ckr__rng_names[] = {
-    "none",    "torch_cpu", "torch_cuda", "torch_mps", "python", "numpy", "mt19937", "pcg64",
-    "pcg64dxsm", "philox",  "sfc64",      "llmc",      "llmc_mt", "jax",  "xla",     "opaque"
-};
-static const char *const ckr__rng_classes[] = {          /* numpy's, from MT19937 on     */
-    "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"
-};
+static bool ckr__rng_is_bitgen(unsigned kind)
+{
+    return (ckr__rng_row(kind)->is & CKR__RNG_BITGEN) != 0;
+}
+
+static bool ckr__has_seed(const ckr_rng *r)
+{
+    return (ckr__rng_row(r->kind)->is & CKR__RNG_SEED) != 0;
+}
+
+static bool ckr__has_counter(const ckr_rng *r)
+{
+    return (ckr__rng_row(r->kind)->is & CKR__RNG_COUNTER) != 0;
+}
 
 CKR_API const char *ckr_rng_kind_name(ckr_rng_kind k)
 {
-    return (unsigned)k < (unsigned)CKR_RNG_KIND_COUNT_ ? ckr__rng_names[k] : "none";
+    return ckr__rng_row((unsigned)k)->name;
 }
 
 CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name)
 {
     int i;
     for (i = 1; i < CKR_RNG_KIND_COUNT_; i++)
-        if (!strcmp(name, ckr__rng_names[i])) return (ckr_rng_kind)i;
+        if (!strcmp(name, ckr__rng_rows[i].name)) return (ckr_rng_kind)i;
     return CKR_RNG_NONE;
 }
 
@@ -20431,23 +19932,16 @@ static void ckr__philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32
 /* Four words of a torch CUDA generator: block b of thread t. */
 static void ckr__philox_block(uint64_t seed, uint64_t b, uint64_t t, uint32_t out[4])
 {
-    uint32_t ctr[4], key[2];
-    ctr[0] = (uint32_t)b;
-    ctr[1] = (uint32_t)(b >> 32);
-    ctr[2] = (uint32_t)t;
-    ctr[3] = (uint32_t)(t >> 32);
-    key[0] = (uint32_t)seed;
-    key[1] = (uint32_t)(seed >> 32);
+    const uint32_t ctr[4] = { (uint32_t)b, (uint32_t)(b >> 32), (uint32_t)t, (uint32_t)(t >> 32) };
+    const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
     ckr__philox4x32(ctr, key, out);
 }
 
 static void ckr__threefry2x32(const uint32_t key[2], const uint32_t ctr[2], uint32_t out[2])
 {
     static const uint8_t turn[8] = { 13, 15, 26, 6, 17, 29, 16, 24 };
-    uint32_t k[3], x = ctr[0] + key[0], y = ctr[1] + key[1], i;
-    k[0] = key[0];
-    k[1] = key[1];
-    k[2] = 0x1bd11bdau ^ key[0] ^ key[1];
+    const uint32_t k[3] = { key[0], key[1], 0x1bd11bdau ^ key[0] ^ key[1] };
+    uint32_t x = ctr[0] + key[0], y = ctr[1] + key[1], i;
     for (i = 0; i < 20; i++) {
         const uint32_t r = turn[i & 7], q = i / 4 + 1;
         x += y;
@@ -20464,9 +19958,7 @@ static ckr__u128 ckr__mul64(uint64_t a, uint64_t b)
 {
     const uint64_t al = (uint32_t)a, ah = a >> 32, bl = (uint32_t)b, bh = b >> 32;
     const uint64_t low = al * bl, m1 = ah * bl + (low >> 32), m2 = al * bh + (uint32_t)m1;
-    ckr__u128 r;
-    r.lo = m2 << 32 | (uint32_t)low;
-    r.hi = ah * bh + (m1 >> 32) + (m2 >> 32);
+    const ckr__u128 r = { m2 << 32 | (uint32_t)low, ah * bh + (m1 >> 32) + (m2 >> 32) };
     return r;
 }
 
@@ -20487,30 +19979,23 @@ static ckr__u128 ckr__add128(ckr__u128 a, ckr__u128 b)
 /* numpy's Philox4x64-10: the counter goes up by one before each block of four. */
 static uint64_t ckr__philox64_next(ckr_rng *r)
 {
-    uint64_t *w = r->u.w, a, b, c, d, k0 = w[4], k1 = w[5];
+    uint64_t *w = r->u.w, *v = w + 6, k0 = w[4], k1 = w[5];
     int i;
-    if (r->pos < 4) return w[6 + r->pos++];
+    if (r->pos < 4) return v[r->pos++];
     for (i = 0; i < 4 && ++w[i] == 0; i++) {}
-    a = w[0];
-    b = w[1];
-    c = w[2];
-    d = w[3];
+    memcpy(v, w, 4 * sizeof *v);
     for (i = 0; i < 10; i++) {
-        const ckr__u128 x = ckr__mul64(0xd2e7470ee14c6c93u, a);
-        const ckr__u128 y = ckr__mul64(0xca5a826395121157u, c);
-        a = y.hi ^ b ^ k0;
-        b = y.lo;
-        c = x.hi ^ d ^ k1;
-        d = x.lo;
+        const ckr__u128 x = ckr__mul64(0xd2e7470ee14c6c93u, v[0]);
+        const ckr__u128 y = ckr__mul64(0xca5a826395121157u, v[2]);
+        v[0] = y.hi ^ v[1] ^ k0;
+        v[1] = y.lo;
+        v[2] = x.hi ^ v[3] ^ k1;
+        v[3] = x.lo;
         k0 += 0x9e3779b97f4a7c15u;
         k1 += 0xbb67ae8584caa73bu;
     }
-    w[6] = a;
-    w[7] = b;
-    w[8] = c;
-    w[9] = d;
     r->pos = 1;
-    return a;
+    return v[0];
 }
 
 /* >>rng.words ----------------------------------------------------------------- */
@@ -20519,22 +20004,18 @@ static uint64_t ckr__philox64_next(ckr_rng *r)
 
 static ckr__u128 ckr__pcg_multiplier(bool dxsm)
 {
-    ckr__u128 m;
-    m.lo = dxsm ? 0xda942042e4dd58b5u : 0x4385df649fccf645u;
-    m.hi = dxsm ? 0 : 0x2360ed051fc65da4u;
-    return m;
+    static const ckr__u128 xsl = { 0x4385df649fccf645u, 0x2360ed051fc65da4u },
+                           cheap = { 0xda942042e4dd58b5u, 0 };
+    return dxsm ? cheap : xsl;
 }
 
 static void ckr__pcg_step(ckr_rng *r, bool dxsm)
 {
     ckr__u128 s, inc;
-    s.lo = r->u.w[0];
-    s.hi = r->u.w[1];
-    inc.lo = r->u.w[2];
-    inc.hi = r->u.w[3];
+    memcpy(&s, r->u.w, sizeof s);
+    memcpy(&inc, r->u.w + 2, sizeof inc);
     s = ckr__add128(ckr__mul128(s, ckr__pcg_multiplier(dxsm)), inc);
-    r->u.w[0] = s.lo;
-    r->u.w[1] = s.hi;
+    memcpy(r->u.w, &s, sizeof s);
 }
 
 static uint64_t ckr__pcg_next(ckr_rng *r)
@@ -20577,9 +20058,8 @@ static uint32_t ckr__xorshift_next(ckr_rng *r)
 CKR_API uint64_t ckr_rng_u64(ckr_rng *r)
 {
     uint64_t high;
+    if (ckr__rng_is_mt(r->kind)) return ckr__mt_u64(r);
     switch ((int)r->kind) {
-    case CKR_RNG_TORCH_CPU: case CKR_RNG_PYTHON: case CKR_RNG_NUMPY: case CKR_RNG_MT19937:
-    case CKR_RNG_LLMC_MT: return ckr__mt_u64(r);
     case CKR_RNG_PCG64: case CKR_RNG_PCG64DXSM: return ckr__pcg_next(r);
     case CKR_RNG_PHILOX: return ckr__philox64_next(r);
     case CKR_RNG_SFC64: return ckr__sfc_next(r);
@@ -20594,9 +20074,9 @@ CKR_API uint64_t ckr_rng_u64(ckr_rng *r)
 CKR_API uint32_t ckr_rng_u32(ckr_rng *r)
 {
     uint64_t v;
-    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return ckr__mt_u32(r);
+    if (ckr__rng_is_mt(r->kind)) return ckr__mt_u32(r);
     if (r->kind == CKR_RNG_LLMC) return ckr__xorshift_next(r);
-    if (!ckr__rng_is_bitgen((ckr_rng_kind)r->kind)) return 0;
+    if (!ckr__rng_is_bitgen(r->kind)) return 0;
     if (r->has_uint32) {
         r->has_uint32 = 0;
         return r->uinteger;
@@ -20609,31 +20089,17 @@ CKR_API uint32_t ckr_rng_u32(ckr_rng *r)
 
 static bool ckr__rng_has_words(const ckr_rng *r)
 {
-    return ckr__rng_is_mt((ckr_rng_kind)r->kind) || r->kind == CKR_RNG_LLMC ||
-           ckr__rng_is_bitgen((ckr_rng_kind)r->kind);
+    return ckr__rng_is_mt(r->kind) || r->kind == CKR_RNG_LLMC ||
+           ckr__rng_is_bitgen(r->kind);
 }
 
 CKR_API ckr_result ckr_rng_u32_fill(ckr_rng *r, uint64_t n, uint32_t *out)
 {
     uint64_t i;
     if (!ckr__rng_has_words(r)) return CKR_E_UNSUPPORTED;
-    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) ckr__mt_fill(r, out, n);
+    if (ckr__rng_is_mt(r->kind)) ckr__mt_fill(r, out, n);
     else for (i = 0; i < n; i++) out[i] = ckr_rng_u32(r);
     return CKR_OK;
-}
-
-/* A product that no compiler fuses with the sum around it: Python and numpy round it. */
-static double ckr__product(double a, double b)
-{
-    const volatile double p = a * b;
-    return p;
-}
-
-/* random() of Python, numpy's RandomState and numpy's Generator. */
-static double ckr__rng_double(ckr_rng *r)
-{
-    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return ckr__mt_double(r);
-    return (double)(ckr_rng_u64(r) >> 11) * (1.0 / 9007199254740992.0);
 }
 
 /* >>rng.seed ------------------------------------------------------------------ */
@@ -20669,28 +20135,12 @@ static void ckr__seed_sequence(const uint32_t *entropy, size_t n, uint32_t *out,
     for (i = 0; i < n_out; i++) out[i] = ckr__ss_hash(pool[i & 3], &h, 0x58f38dedu);
 }
 
-/* numpy seeds PCG64DXSM too with the steps of PCG64. */
-static void ckr__pcg_seed(ckr_rng *r, ckr__u128 state, ckr__u128 sequence)
-{
-    ckr__u128 s;
-    r->u.w[0] = r->u.w[1] = 0;
-    r->u.w[2] = sequence.lo << 1 | 1;
-    r->u.w[3] = sequence.hi << 1 | sequence.lo >> 63;
-    ckr__pcg_step(r, false);
-    s.lo = r->u.w[0];
-    s.hi = r->u.w[1];
-    s = ckr__add128(s, state);
-    r->u.w[0] = s.lo;
-    r->u.w[1] = s.hi;
-    ckr__pcg_step(r, false);
-}
-
 /* numpy's bit generators from the words of a SeedSequence. */
 static void ckr__bitgen_seed(ckr_rng *r, const uint32_t *entropy, size_t n)
 {
     uint32_t v[CKR__MT_N];
     uint64_t w[4];
-    ckr__u128 a, b;
+    ckr__u128 a, s;
     int i;
     if (r->kind == CKR_RNG_MT19937) {
         ckr__seed_sequence(entropy, n, v, CKR__MT_N);
@@ -20709,13 +20159,24 @@ static void ckr__bitgen_seed(ckr_rng *r, const uint32_t *entropy, size_t n)
         memcpy(r->u.w, w, 3 * sizeof *w);
         r->u.w[3] = 1;
         for (i = 0; i < 12; i++) (void)ckr__sfc_next(r);
-    } else {
+    } else {                                   /* PCG64DXSM too with the steps of PCG64     */
         a.hi = w[0];
         a.lo = w[1];
-        b.hi = w[2];
-        b.lo = w[3];
-        ckr__pcg_seed(r, a, b);
+        r->u.w[2] = w[3] << 1 | 1;
+        r->u.w[3] = w[2] << 1 | w[3] >> 63;
+        ckr__pcg_step(r, false);
+        memcpy(&s, r->u.w, sizeof s);
+        s = ckr__add128(s, a);
+        memcpy(r->u.w, &s, sizeof s);
+        ckr__pcg_step(r, false);
     }
+}
+
+/* A new state's: the size of its bytes, or Python's version of its tuple. */
+static uint32_t ckr__rng_layout(ckr_rng_kind kind)
+{
+    if (kind == CKR_RNG_LLMC) return 0;
+    return kind == CKR_RNG_PYTHON ? 3 : ckr__rng_rows[kind].sizes[0];
 }
 
 static void ckr__mps_seed(ckr_rng *r, uint64_t seed)
@@ -20730,29 +20191,27 @@ static void ckr__mps_seed(ckr_rng *r, uint64_t seed)
 
 CKR_API ckr_result ckr_rng_seed(ckr_rng *r, ckr_rng_kind kind, uint64_t seed)
 {
-    uint32_t limbs[2];
+    const uint32_t limbs[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
     const size_t n = seed >> 32 ? 2 : 1;
-    limbs[0] = (uint32_t)seed;
-    limbs[1] = (uint32_t)(seed >> 32);
     if (kind <= CKR_RNG_NONE || kind >= CKR_RNG_OPAQUE || (kind == CKR_RNG_NUMPY && n > 1) ||
         (kind == CKR_RNG_LLMC && !seed))
         return CKR_E_ARG;
     memset(r, 0, sizeof *r);
     r->kind = (uint16_t)kind;
+    r->layout = ckr__rng_layout(kind);
+    r->seeded = kind == CKR_RNG_TORCH_CPU;
     switch ((int)kind) {
     case CKR_RNG_TORCH_CPU:
     case CKR_RNG_LLMC_MT:
-        r->layout = kind == CKR_RNG_TORCH_CPU ? 5056 : 2520;
-        r->seeded = kind == CKR_RNG_TORCH_CPU;
+    case CKR_RNG_NUMPY:
         r->seed = r->seeded ? seed : 0;
         ckr__mt_seed_word(r, (uint32_t)seed);
         break;
-    case CKR_RNG_TORCH_CUDA: r->layout = 16; r->seed = seed; break;
-    case CKR_RNG_TORCH_MPS:  r->layout = 44; ckr__mps_seed(r, seed); break;
-    case CKR_RNG_PYTHON:     r->layout = 3; ckr__mt_seed_key(r, limbs, n); break;
-    case CKR_RNG_NUMPY:      ckr__mt_seed_word(r, (uint32_t)seed); break;
+    case CKR_RNG_TORCH_MPS:  ckr__mps_seed(r, seed); break;
+    case CKR_RNG_PYTHON:     ckr__mt_seed_key(r, limbs, n); break;
     case CKR_RNG_LLMC:       r->u.w[0] = seed; break;
     case CKR_RNG_JAX:        r->u.w[0] = seed >> 32 | seed << 32; break;
+    case CKR_RNG_TORCH_CUDA:
     case CKR_RNG_XLA:        r->seed = seed; break;
     default:                 ckr__bitgen_seed(r, limbs, n); break;
     }
@@ -20763,7 +20222,8 @@ CKR_API ckr_result ckr_rng_seed(ckr_rng *r, ckr_rng_kind kind, uint64_t seed)
    words, the others words of Philox blocks. Label, stored form and what the caller set stay. */
 static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
 {
-    uint32_t v[4], k[2];
+    const uint32_t k[2] = { (uint32_t)s, (uint32_t)(s >> 32) };
+    uint32_t v[4];
     uint64_t w[4];
     int i;
     if (r->kind == CKR_RNG_OPAQUE || r->kind == CKR_RNG_JAX || r->kind == CKR_RNG_NONE)
@@ -20777,9 +20237,7 @@ static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
     r->normal = r->old_x = r->old_rho = 0;
     r->float_normal = 0;
     r->flags &= (uint16_t)~CKR_RNG_ODD;
-    k[0] = (uint32_t)s;
-    k[1] = (uint32_t)(s >> 32);
-    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) {
+    if (ckr__rng_is_mt(r->kind)) {
         ckr__mt_seed_key(r, k, 2);
         return true;
     }
@@ -20789,6 +20247,7 @@ static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
     if (!ckr__rng_has_words(r)) return true;
     memset(&r->u, 0, sizeof r->u);
     memcpy(r->u.w, w, sizeof w);
+    r->seed = 0;
     if (r->kind == CKR_RNG_LLMC) r->u.w[0] = s;
     if (r->kind == CKR_RNG_PCG64 || r->kind == CKR_RNG_PCG64DXSM) r->u.w[2] |= 1;
     if (r->kind == CKR_RNG_SFC64) r->u.w[3] = 1;
@@ -20798,7 +20257,6 @@ static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
         r->u.w[4] = s;
         r->pos = 4;
     }
-    if (r->kind != CKR_RNG_XLA) r->seed = 0;
     return true;
 }
 
@@ -20806,12 +20264,40 @@ static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
 /* torch's ByteTensors and llm.c's struct. mt19937 there has `left` and `next`; left 1 means that
    a new block comes next, whatever `next` says, else next is 625 - left, the position.      */
 
-static double ckr__load_double(const uint8_t *p)
+/* Where numbers of a layout stand, `size` bytes each, little-endian, and where of ckr_rng, `host`
+   bytes. What lies behind the end of a layout is not in it. Of CUDA's, from its seed on. */
+static const struct ckr__rng_field {
+    uint8_t kind, size, host;
+    uint16_t n, at, to;
+} ckr__rng_fields[] = {
+#define CKR__RF(kind, size, host, n, at, field)                                                   \
+    { CKR_RNG_##kind, size, host, n, at, offsetof(ckr_rng, field) }
+    CKR__RF(TORCH_CPU, 8, 8, 1, 0, seed),         CKR__RF(TORCH_CPU, 4, 2, 1, 12, seeded),
+    CKR__RF(TORCH_CPU, 8, 4, 624, 24, u),         CKR__RF(TORCH_CPU, 8, 8, 1, 5016, old_x),
+    CKR__RF(TORCH_CPU, 8, 8, 1, 5024, normal),    CKR__RF(TORCH_CPU, 8, 8, 1, 5032, old_rho),
+    CKR__RF(TORCH_CPU, 4, 4, 1, 5040, has_normal), CKR__RF(TORCH_CPU, 1, 1, 4, 5044, pad),
+    CKR__RF(TORCH_CPU, 4, 4, 1, 5048, float_normal),
+    CKR__RF(TORCH_CPU, 1, 4, 1, 5052, has_float), CKR__RF(TORCH_CPU, 1, 1, 3, 5053, pad[4]),
+    CKR__RF(LLMC_MT, 8, 8, 1, 0, seed),           CKR__RF(LLMC_MT, 4, 4, 624, 16, u),
+    CKR__RF(TORCH_CUDA, 8, 8, 1, 0, seed),        CKR__RF(TORCH_CUDA, 8, 8, 1, 8, offset),
+    CKR__RF(TORCH_MPS, 1, 1, 28, 0, u),           CKR__RF(TORCH_MPS, 8, 8, 1, 28, seed),
+    CKR__RF(TORCH_MPS, 8, 8, 1, 36, offset)
+#undef CKR__RF
+};
+
+static void ckr__rng_move(ckr_rng *r, uint8_t *p, size_t n, bool write)
 {
-    const uint64_t u = ckr__load_u64(p);
-    double d;
-    memcpy(&d, &u, 8);
-    return d;
+    size_t f, i;
+    for (f = 0; f < sizeof ckr__rng_fields / sizeof *ckr__rng_fields; f++) {
+        const struct ckr__rng_field *x = &ckr__rng_fields[f];
+        for (i = 0; x->kind == r->kind && x->at < n && i < x->n; i++) {
+            uint8_t *host = (uint8_t *)r + x->to + i * x->host, *file = p + x->at + i * x->size;
+            uint8_t b[8] = CKR_ZERO;
+            memcpy(b, write ? host : file, write ? x->host : x->size);
+            if (ckr__host_big_endian()) ckr__swap_bytes(b, x->host, x->host);
+            memcpy(write ? file : host, b, write ? x->size : x->host);
+        }
+    }
 }
 
 static void ckr__store_double(uint8_t *p, double d)
@@ -20851,16 +20337,6 @@ static ckr_result ckr__rng_cursor(ckr_error *e, ckr_rng *r, uint32_t left, uint6
     return CKR_OK;
 }
 
-static bool ckr__rng_finite(double d)
-{
-    return d >= -DBL_MAX && d <= DBL_MAX;
-}
-
-static bool ckr__rng_zero(double d)
-{
-    return d >= 0 && d <= 0;
-}
-
 /* Fields that torch reads over, with what it never writes there. The layout of 5056 bytes has no
    use for x and rho. */
 static bool ckr__rng_cpu_odd(const ckr_rng *r, size_t n)
@@ -20869,127 +20345,97 @@ static bool ckr__rng_cpu_odd(const ckr_rng *r, size_t n)
     size_t i;
     for (i = 0; i < sizeof r->pad; i++) if (r->pad[i]) return true;
     return r->seeded > 1 || r->has_normal > 1 || r->has_float > 1 ||
-           (!r->has_normal && !old && !ckr__rng_zero(r->normal)) ||
-           (!r->has_float && !ckr__rng_zero((double)r->float_normal)) ||
-           (!old && !(ckr__rng_zero(r->old_x) && ckr__rng_zero(r->old_rho)));
+           (!r->has_normal && !old && !ckr__same(r->normal, 0)) ||
+           (!r->has_float && !ckr__same((double)r->float_normal, 0)) ||
+           (!old && !(ckr__same(r->old_x, 0) && ckr__same(r->old_rho, 0)));
 }
 
 static ckr_result ckr__rng_parse_cpu(ckr_error *e, const uint8_t *p, size_t n, ckr_rng *r)
 {
-    const uint64_t next = ckr__load_u64(p + 16);
+    const uint32_t seeded = ckr__load_u32(p + 12);
+    const bool finite = n == 5056 ? ckr__finite(r->normal)
+                                  : ckr__finite(r->old_x) && ckr__finite(r->old_rho);
     int i;
-    r->seed = ckr__load_u64(p);
-    r->seeded = (uint16_t)ckr__load_u32(p + 12);
-    if (ckr__load_u32(p + 12) != r->seeded || !r->seeded)
-        return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "seeded", ckr__load_u32(p + 12));
-    for (i = 0; i < CKR__MT_N; i++) {
-        r->u.key[i] = ckr__load_u32(p + 24 + 8 * i);
+    if (!seeded || seeded > UINT16_MAX)
+        return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "seeded", seeded);
+    for (i = 0; i < CKR__MT_N; i++)
         if (ckr__load_u32(p + 28 + 8 * i)) r->flags |= CKR_RNG_ODD;
-    }
-    r->old_x = ckr__load_double(p + 5016);
-    r->normal = ckr__load_double(p + 5024);
-    r->old_rho = ckr__load_double(p + 5032);
-    r->has_normal = ckr__load_u32(p + 5040);
-    memcpy(r->pad, p + 5044, 4);
-    if (n == 5056) {
-        const uint32_t u = ckr__load_u32(p + 5048);
-        memcpy(&r->float_normal, &u, 4);
-        r->has_float = p[5052];
-        memcpy(r->pad + 4, p + 5053, 3);
-    }
-    if (r->has_normal && !(n == 5056 ? ckr__rng_finite(r->normal)
-                                     : ckr__rng_finite(r->old_x) && ckr__rng_finite(r->old_rho)))
+    if (r->has_normal && !finite)
         return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the cached normal is not finite",
                              r->has_normal);
-    if (r->has_float && !ckr__rng_finite((double)r->float_normal))
+    if (r->has_float && !ckr__finite((double)r->float_normal))
         return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the cached float normal is not finite",
                              r->has_float);
     if (ckr__rng_cpu_odd(r, n)) r->flags |= CKR_RNG_ODD;
-    return ckr__rng_cursor(e, r, ckr__load_u32(p + 8), next);
+    return ckr__rng_cursor(e, r, ckr__load_u32(p + 8), ckr__load_u64(p + 16));
 }
 
-static ckr_result ckr__rng_parse_llmc(ckr_error *e, const uint8_t *p, ckr_rng *r)
+/* Seed and offset, behind 800 bytes of 0xff in CUDA's layout of torch 1.2 to 2.0. Slots 5 and 6 of
+   MPS are the key that the seed gave. */
+static ckr_result ckr__rng_parse_counter(ckr_error *e, const uint8_t *p, size_t head, ckr_rng *r)
 {
-    int i;
-    r->seed = ckr__load_u64(p);
-    for (i = 0; i < CKR__MT_N; i++) r->u.key[i] = ckr__load_u32(p + 16 + 4 * i);
-    if (ckr__load_u32(p + 2512) || ckr__load_u32(p + 2516) != 0x9908b0dfu)
-        return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the matrix constants",
-                             ckr__load_u32(p + 2516));
-    return ckr__rng_cursor(e, r, ckr__load_u32(p + 8), ckr__load_u32(p + 12));
-}
-
-/* Seed and offset, behind 800 bytes of 0xff in the layout of torch 1.2 to 2.0. */
-static ckr_result ckr__rng_parse_cuda(ckr_error *e, const uint8_t *p, size_t n, ckr_rng *r)
-{
-    const size_t head = n >= 800 ? 800 : 0;
     size_t i;
     for (i = 0; i < head; i++) if (p[i] != 0xff) r->flags |= CKR_RNG_ODD;
-    r->seed = ckr__load_u64(p + head);
-    r->offset = n - head == 16 ? ckr__load_u64(p + head + 8) : 0;
     if (r->offset >> 63)
         return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
                          "the Philox offset is negative: %lld", (long long)r->offset);
-    if (r->offset % 4) {       /* torch refuses it; nothing comes again when it is passed over */
+    if (r->kind == CKR_RNG_TORCH_MPS) {
+        if (ckr__load_u64(p + 20) != r->seed) r->flags |= CKR_RNG_ODD;
+    } else if (r->offset % 4) {  /* torch refuses it; nothing comes again when it is passed over */
         r->offset = (r->offset + 3) & ~(uint64_t)3;
         r->flags |= CKR_RNG_ALIGNED;
     }
     return CKR_OK;
 }
 
-/* Slots 5 and 6 are the key that the seed gave. */
-static ckr_result ckr__rng_parse_mps(ckr_error *e, const uint8_t *p, size_t n, ckr_rng *r)
+static bool ckr__rng_fits(unsigned kind, size_t n)
 {
-    memcpy(r->u.bytes, p, 28);
-    r->seed = ckr__load_u64(p + 28);
-    r->offset = n == 44 ? ckr__load_u64(p + 36) : 0;
-    if (r->offset >> 63)
-        return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
-                         "the Philox offset is negative: %lld", (long long)r->offset);
-    if (ckr__load_u64(p + 20) != r->seed) r->flags |= CKR_RNG_ODD;
-    return CKR_OK;
+    int i;
+    for (i = 0; n && i < 4; i++) if (ckr__rng_row(kind)->sizes[i] == n) return true;
+    return false;
 }
 
 static ckr_rng_kind ckr__rng_kind_of_size(size_t n)
 {
-    switch (n) {
-    case 5056: case 5048:               return CKR_RNG_TORCH_CPU;
-    case 8: case 16: case 808: case 816: return CKR_RNG_TORCH_CUDA;
-    case 36: case 44:                   return CKR_RNG_TORCH_MPS;
-    case 2520:                          return CKR_RNG_LLMC_MT;
-    default:                            return CKR_RNG_NONE;
-    }
+    unsigned kind;
+    for (kind = 1; kind < (unsigned)CKR_RNG_KIND_COUNT_; kind++)
+        if (ckr__rng_fits(kind, n)) return (ckr_rng_kind)kind;
+    return CKR_RNG_NONE;
 }
 
 static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t *p, size_t n,
                                  ckr_rng *out)
 {
-    const ckr_rng_kind fits = ckr__rng_kind_of_size(n);
+    const struct ckr__rng_row *row;
+    size_t head;
     memset(out, 0, sizeof *out);
     if (n == 824016)
         return ckr__rng_size(e, n, "16: torch 1.1 and older drew from 200 MTGP32 generators, which "
                              "nothing can continue");
-    if (kind == CKR_RNG_NONE) kind = fits;
+    if (kind == CKR_RNG_NONE) kind = ckr__rng_kind_of_size(n);
     if (kind == CKR_RNG_NONE) return ckr__rng_size(e, n, "5056, 16 or another size of torch's");
-    if (kind == CKR_RNG_TORCH_CPU && fits != kind) return ckr__rng_size(e, n, "5056 or 5048");
-    if (kind == CKR_RNG_TORCH_CUDA && fits != kind)
-        return ckr__rng_size(e, n, "16 or 8, or 816 or 808 of torch before 2.1");
-    if (kind == CKR_RNG_TORCH_MPS && fits != kind) return ckr__rng_size(e, n, "44 or 36");
-    if (kind == CKR_RNG_LLMC_MT && fits != kind) return ckr__rng_size(e, n, "2520");
-    if (kind == CKR_RNG_LLMC && n != 8) return ckr__rng_size(e, n, "8");
+    row = ckr__rng_row((unsigned)kind);
+    if (row->expected && !ckr__rng_fits((unsigned)kind, n))
+        return ckr__rng_size(e, n, row->expected);
     if (kind == CKR_RNG_OPAQUE && n > sizeof out->u.bytes)
         return ckr__rng_size(e, n, "at most 2496 of a device that is not known");
     out->kind = (uint16_t)kind;
     out->layout = kind == CKR_RNG_LLMC ? 0 : (uint32_t)n;
+    head = kind == CKR_RNG_TORCH_CUDA && n >= 800 ? 800 : 0;
+    if (n) ckr__rng_move(out, (uint8_t *)(uintptr_t)p + head, n - head, false);
     switch ((int)kind) {
     case CKR_RNG_LLMC:
         out->u.w[0] = ckr__load_u64(p);
         return out->u.w[0] ? CKR_OK
                            : ckr__fail(e, CKR_ITEM_RNG_DEGENERATE, NULL, CKR_NO_OFFSET, "", NULL);
     case CKR_RNG_TORCH_CPU:  return ckr__rng_parse_cpu(e, p, n, out);
-    case CKR_RNG_LLMC_MT:    return ckr__rng_parse_llmc(e, p, out);
-    case CKR_RNG_TORCH_CUDA: return ckr__rng_parse_cuda(e, p, n, out);
-    case CKR_RNG_TORCH_MPS:  return ckr__rng_parse_mps(e, p, n, out);
+    case CKR_RNG_LLMC_MT:
+        if (ckr__load_u32(p + 2512) || ckr__load_u32(p + 2516) != 0x9908b0dfu)
+            return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the matrix constants",
+                                 ckr__load_u32(p + 2516));
+        return ckr__rng_cursor(e, out, ckr__load_u32(p + 8), ckr__load_u32(p + 12));
+    case CKR_RNG_TORCH_CUDA:
+    case CKR_RNG_TORCH_MPS:  return ckr__rng_parse_counter(e, p, head, out);
     case CKR_RNG_OPAQUE:
         if (n) memcpy(out->u.bytes, p, n);
         return CKR_OK;
@@ -21012,69 +20458,35 @@ CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n
     return r;
 }
 
-static void ckr__rng_put_cpu(const ckr_rng *r, uint8_t *p)
-{
-    uint32_t u;
-    int i;
-    ckr__store_u64(p, r->seed);
-    ckr__store_u32(p + 8, r->pos >= CKR__MT_N ? 1 : 625 - r->pos);
-    ckr__store_u32(p + 12, r->seeded);
-    ckr__store_u64(p + 16, r->pos >= CKR__MT_N ? r->next : r->pos);
-    for (i = 0; i < CKR__MT_N; i++) ckr__store_u64(p + 24 + 8 * i, r->u.key[i]);
-    ckr__store_double(p + 5016, r->old_x);
-    ckr__store_double(p + 5024, r->normal);
-    ckr__store_double(p + 5032, r->old_rho);
-    ckr__store_u32(p + 5040, r->has_normal);
-    memcpy(p + 5044, r->pad, 4);
-    if (r->layout != 5056) return;
-    memcpy(&u, &r->float_normal, 4);
-    ckr__store_u32(p + 5048, u);
-    p[5052] = (uint8_t)r->has_float;
-    memcpy(p + 5053, r->pad + 4, 3);
-}
-
-static void ckr__rng_put_llmc(const ckr_rng *r, uint8_t *p)
-{
-    int i;
-    ckr__store_u64(p, r->seed);
-    ckr__store_u32(p + 8, r->pos >= CKR__MT_N ? 1 : 625 - r->pos);
-    ckr__store_u32(p + 12, r->pos >= CKR__MT_N ? r->next : r->pos);
-    for (i = 0; i < CKR__MT_N; i++) ckr__store_u32(p + 16 + 4 * i, r->u.key[i]);
-    ckr__store_u32(p + 2512, 0);
-    ckr__store_u32(p + 2516, 0x9908b0dfu);
-}
-
 /* 0: there is no such form; torch's pair cannot say "a new block, nothing read of it" (pos 0). */
 static size_t ckr__rng_bytes_size(const ckr_rng *r)
 {
-    const bool known = r->kind == CKR_RNG_OPAQUE
-                           ? r->layout <= sizeof r->u.bytes
-                           : r->kind && (int)ckr__rng_kind_of_size(r->layout) == r->kind;
+    const bool known = r->kind == CKR_RNG_OPAQUE ? r->layout <= sizeof r->u.bytes
+                                                 : ckr__rng_fits(r->kind, r->layout);
     if (r->kind == CKR_RNG_LLMC) return 8;
-    if (!known || (ckr__rng_is_mt((ckr_rng_kind)r->kind) && r->pos == 0)) return 0;
-    return r->layout;
+    return known && !(ckr__rng_is_mt(r->kind) && r->pos == 0) ? r->layout : 0;
 }
 
 static size_t ckr__rng_to_bytes(const ckr_rng *r, uint8_t *out)
 {
     const size_t n = ckr__rng_bytes_size(r);
-    const size_t head = n >= 800 ? 800 : 0;
+    const size_t head = r->kind == CKR_RNG_TORCH_CUDA && n >= 800 ? 800 : 0;
+    const uint32_t left = r->pos >= CKR__MT_N ? 1 : 625 - r->pos,
+                   next = r->pos >= CKR__MT_N ? r->next : r->pos;
+    ckr_rng from = *r;
     if (!n) return 0;
-    switch ((int)r->kind) {
-    case CKR_RNG_TORCH_CPU: ckr__rng_put_cpu(r, out); break;
-    case CKR_RNG_LLMC_MT:   ckr__rng_put_llmc(r, out); break;
-    case CKR_RNG_LLMC:      ckr__store_u64(out, r->u.w[0]); break;
-    case CKR_RNG_TORCH_CUDA:
-        memset(out, 0xff, head);
-        ckr__store_u64(out + head, r->seed);
-        if (n - head == 16) ckr__store_u64(out + head + 8, r->offset);
-        break;
-    case CKR_RNG_TORCH_MPS:
-        memcpy(out, r->u.bytes, 28);
-        ckr__store_u64(out + 28, r->seed);
-        if (n == 44) ckr__store_u64(out + 36, r->offset);
-        break;
-    default: memcpy(out, r->u.bytes, n); break;
+    if (r->kind == CKR_RNG_OPAQUE) memcpy(out, r->u.bytes, n);
+    if (r->kind == CKR_RNG_LLMC) ckr__store_u64(out, r->u.w[0]);
+    memset(out, 0xff, head);
+    ckr__rng_move(&from, out + head, n - head, true);
+    if (r->kind == CKR_RNG_TORCH_CPU) {
+        ckr__store_u32(out + 8, left);
+        ckr__store_u64(out + 16, next);
+    } else if (r->kind == CKR_RNG_LLMC_MT) {
+        ckr__store_u32(out + 8, left);
+        ckr__store_u32(out + 12, next);
+        ckr__store_u32(out + 2512, 0);
+        ckr__store_u32(out + 2516, 0x9908b0dfu);
     }
     return n;
 }
@@ -21137,15 +20549,13 @@ static bool ckr__rng_is_int(ckr_dtype t)
 /* A little-endian integer of 1, 2, 4 or 8 bytes, its sign extended when the dtype has one. */
 static uint64_t ckr__rng_load_int(ckr_dtype t, const uint8_t *p)
 {
-    switch ((int)t) {
-    case CKR_DTYPE_U8:  return p[0];
-    case CKR_DTYPE_I8:  return (uint64_t)(int64_t)(int8_t)p[0];
-    case CKR_DTYPE_U16: return ckr__load_u16(p);
-    case CKR_DTYPE_I16: return (uint64_t)(int64_t)(int16_t)ckr__load_u16(p);
-    case CKR_DTYPE_U32: return ckr__load_u32(p);
-    case CKR_DTYPE_I32: return (uint64_t)(int64_t)(int32_t)ckr__load_u32(p);
-    default:            return ckr__load_u64(p);
-    }
+    const size_t size = (size_t)ckr_dtype_size(t);
+    const bool below = (t == CKR_DTYPE_I8 || t == CKR_DTYPE_I16 || t == CKR_DTYPE_I32) &&
+                       (p[size - 1] & 0x80);
+    uint64_t v = below ? UINT64_MAX : 0;
+    size_t i;
+    for (i = size; i-- > 0;) v = v << 8 | p[i];
+    return v;
 }
 
 /* An integer of 0 to 2^128 - 1. */
@@ -21180,14 +20590,6 @@ static bool ckr__rng_u64_of(ckr__ctx *c, const ckr_node *n, uint64_t max, uint64
     ckr__u128 v;
     if (!ckr__rng_big(c, n, &v) || v.hi || v.lo > max) return false;
     *out = v.lo;
-    return true;
-}
-
-static bool ckr__rng_u32_of(ckr__ctx *c, const ckr_node *n, uint32_t *out)
-{
-    uint64_t v;
-    if (!ckr__rng_u64_of(c, n, UINT32_MAX, &v)) return false;
-    *out = (uint32_t)v;
     return true;
 }
 
@@ -21245,8 +20647,8 @@ static ckr_result ckr__rng_gauss(ckr__ctx *c, const ckr_node *has, const ckr_nod
     if (!ckr__rng_u64_of(c, has, 1, &flag) || !ckr_node_f64(gauss, &out->normal))
         return ckr__rng_form(c, "has_gauss 0 or 1, and a float");
     out->has_normal = (uint32_t)flag;
-    if (!flag && !ckr__rng_zero(out->normal)) out->flags |= CKR_RNG_ODD;
-    if (flag && !ckr__rng_finite(out->normal))
+    if (!flag && !ckr__same(out->normal, 0)) out->flags |= CKR_RNG_ODD;
+    if (flag && !ckr__finite(out->normal))
         return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "the cached normal is not finite", flag);
     return CKR_OK;
 }
@@ -21266,7 +20668,7 @@ static ckr_result ckr__rng_python(ckr__ctx *c, const ckr_node *n, ckr_rng *out)
     out->has_normal = 1;
     if (!ckr_node_f64(gauss, &out->normal))
         return ckr__rng_form(c, "None or a float as gauss_next");
-    if (!ckr__rng_finite(out->normal))
+    if (!ckr__finite(out->normal))
         return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "gauss_next is not finite", 1);
     return CKR_OK;
 }
@@ -21309,10 +20711,8 @@ static ckr_result ckr__rng_bitgen_words(ckr__ctx *c, const ckr_node *d, const ck
         !ckr__rng_big(c, ckr_node_get(st, "inc"), &b))
         return ckr__rng_form(c, "state and inc of 128 bits");
     if (!(b.lo & 1)) return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "inc is even", b.lo);
-    w[0] = a.lo;
-    w[1] = a.hi;
-    w[2] = b.lo;
-    w[3] = b.hi;
+    memcpy(w, &a, sizeof a);
+    memcpy(w + 2, &b, sizeof b);
     return CKR_OK;
 }
 
@@ -21321,20 +20721,22 @@ static ckr_result ckr__rng_dict(ckr__ctx *c, const ckr_node *d, ckr_rng *out)
 {
     const char *name = ckr_node_str(ckr_node_get(d, "bit_generator"));
     const ckr_node *st = ckr_node_get(d, "state");
-    uint64_t pos, flag;
+    uint64_t pos, flag, word;
     ckr_result r;
     int i;
-    for (i = 0; i < 5; i++) if (name && !strcmp(name, ckr__rng_classes[i])) break;
-    if (i == 5 || !ckr_node_is_dict(st))
+    for (i = CKR_RNG_MT19937; i <= CKR_RNG_SFC64; i++)
+        if (name && !strcmp(name, ckr__rng_rows[i].numpy)) break;
+    if (i > CKR_RNG_SFC64 || !ckr_node_is_dict(st))
         return ckr__rng_form(c, "a dict with bit_generator and state of numpy's");
-    out->kind = (uint16_t)(CKR_RNG_MT19937 + i);
+    out->kind = (uint16_t)i;
     if (out->kind != CKR_RNG_MT19937) {
         r = ckr__rng_bitgen_words(c, d, st, out);
         if (r != CKR_OK) return r;
         if (!ckr__rng_u64_of(c, ckr_node_get(d, "has_uint32"), 1, &flag) ||
-            !ckr__rng_u32_of(c, ckr_node_get(d, "uinteger"), &out->uinteger))
+            !ckr__rng_u64_of(c, ckr_node_get(d, "uinteger"), UINT32_MAX, &word))
             return ckr__rng_form(c, "has_uint32 0 or 1, and uinteger of 32 bits");
         out->has_uint32 = (uint32_t)flag;
+        out->uinteger = (uint32_t)word;
         return CKR_OK;
     }
     if (!ckr__rng_u64_of(c, ckr_node_get(st, "pos"), UINT64_MAX, &pos))
@@ -21346,20 +20748,23 @@ static ckr_result ckr__rng_dict(ckr__ctx *c, const ckr_node *d, ckr_rng *out)
     return ckr__rng_gauss(c, ckr_node_get(d, "has_gauss"), ckr_node_get(d, "gauss"), out);
 }
 
-/* What stands for the state in a pickled generator; NULL: no such object. Generators of numpy hold
-   bit generators, whose own state may come with a SeedSequence.                            */
-static ckr_node **ckr__rng_inside(ckr_object *o)
+/* What stands for the state in a pickled generator; NULL: no such object. *list: the list in which
+   it is, or NULL. Generators of numpy hold bit generators, whose own state may come with a
+   SeedSequence. */
+static ckr_node **ckr__rng_inside(ckr_object *o, ckr_node ***list)
 {
     ckr_node *st = o->state;
+    *list = &o->state;
     if (!strcmp(o->name, "torch._C.Generator"))
         return st && st->kind == CKR_NODE_TUPLE && st->count == 3 ? &st->u.items[2] : NULL;
     if (strncmp(o->name, "numpy.random.", 13) != 0) return NULL;
-    if (ckr_node_is_dict(st)) return &o->state;
     if (ckr_node_is_list(st) && st->count && ckr_node_is_dict(st->u.items[0]))
         return &st->u.items[0];
-    if (o->args && o->args->count && o->args->u.items[0]->kind == CKR_NODE_OBJECT)
-        return &o->args->u.items[0];
-    return NULL;
+    *list = ckr_node_is_dict(st) ? NULL : &o->args;
+    if (!*list) return &o->state;
+    return o->args && o->args->count && o->args->u.items[0]->kind == CKR_NODE_OBJECT
+               ? &o->args->u.items[0]
+               : NULL;
 }
 
 static const ckr_node *ckr__rng_unwrap(const ckr_node *n)
@@ -21367,7 +20772,7 @@ static const ckr_node *ckr__rng_unwrap(const ckr_node *n)
     int depth;
     for (depth = 0; depth < 4 && n && n->kind == CKR_NODE_OBJECT; depth++) {
         ckr_object o = *n->u.object;
-        ckr_node **in = o.name ? ckr__rng_inside(&o) : NULL;
+        ckr_node **list, **in = o.name ? ckr__rng_inside(&o, &list) : NULL;
         n = in ? *in : NULL;
     }
     return n;
@@ -21564,14 +20969,13 @@ static void ckr__rng_put_int(ckr__ctx *c, ckr_node *d, const char *key, uint64_t
 /* numpy's dict, its keys in numpy's order when there is none to follow. */
 static ckr_node *ckr__rng_dict_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
 {
-    const char *name = r->kind == CKR_RNG_NUMPY ? "MT19937"
-                                                : ckr__rng_classes[r->kind - CKR_RNG_MT19937];
+    const int kind = r->kind == CKR_RNG_NUMPY ? (int)CKR_RNG_MT19937 : r->kind;
     const uint64_t *w = r->u.w;
     ckr_node *d = ckr__dict_copy(c, like), *st = ckr__dict_copy(c, ckr_node_get(like, "state"));
     if (!d || !st) return NULL;
-    ckr__node_set(c, d, "bit_generator", ckr__node_str(c, name));
+    ckr__node_set(c, d, "bit_generator", ckr__node_str(c, ckr__rng_rows[kind].numpy));
     ckr__node_set(c, d, "state", st);
-    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) {
+    if (ckr__rng_is_mt(r->kind)) {
         ckr__node_set(c, st, "key", ckr__rng_key_node(c, r, ckr_node_get(st, "key")));
         ckr__rng_put_int(c, st, "pos", r->pos);
         if (r->kind == CKR_RNG_NUMPY) {
@@ -21616,21 +21020,18 @@ static ckr_node *ckr__rng_bytes_node(ckr__ctx *c, const ckr_rng *r, const ckr_no
 
 static ckr_node *ckr__rng_plain_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
 {
-    uint64_t v[2];
+    const uint64_t jax[2] = { (uint32_t)r->u.w[0], r->u.w[0] >> 32 };
     switch ((int)r->kind) {
     case CKR_RNG_PYTHON: return ckr__rng_tuple_node(c, r, like);
     case CKR_RNG_NUMPY:
         if (like ? ckr_node_is_dict(like) : (r->flags & CKR_RNG_DICT) != 0)
             return ckr__rng_dict_node(c, r, like);
         return ckr__rng_tuple_node(c, r, like);
-    case CKR_RNG_JAX:
-        v[0] = (uint32_t)r->u.w[0];
-        v[1] = r->u.w[0] >> 32;
-        return ckr__rng_ints_node(c, like, CKR_DTYPE_U32, v, 2);
+    case CKR_RNG_JAX:  return ckr__rng_ints_node(c, like, CKR_DTYPE_U32, jax, 2);
     case CKR_RNG_XLA:  return ckr__rng_like_int(c, like, r->seed);
     case CKR_RNG_LLMC: return ckr__rng_like_int(c, like, r->u.w[0]);
     default:
-        if (ckr__rng_is_bitgen((ckr_rng_kind)r->kind)) return ckr__rng_dict_node(c, r, like);
+        if (ckr__rng_is_bitgen(r->kind)) return ckr__rng_dict_node(c, r, like);
         return ckr__rng_bytes_node(c, r, like);
     }
 }
@@ -21638,37 +21039,19 @@ static ckr_node *ckr__rng_plain_node(ckr__ctx *c, const ckr_rng *r, const ckr_no
 /* A shallow copy of an object, of what holds its state down to `*in`, the place of the state. */
 static ckr_node *ckr__rng_object_copy(ckr__ctx *c, const ckr_node *like, ckr_node ***in)
 {
-    ckr_node *n = ckr__node(c, CKR_NODE_OBJECT), **at, *list = NULL;
     ckr_object *o = CKR__DUP(c, ckr_object, like->u.object, 1);
-    uint64_t i, k;
+    ckr_node *n = ckr__node(c, CKR_NODE_OBJECT), *copy, **list;
+    uint64_t i;
     if (!n || !o) return NULL;
     n->u.object = o;
-    at = ckr__rng_inside(o);
-    *in = at;
-    for (k = 0; k < 2; k++) {                  /* the list in which it stands, if it is in one */
-        ckr_node **from = k ? &o->args : &o->state;
-        if (at == &o->state || !ckr_node_is_list(*from) || at < (*from)->u.items ||
-            at >= (*from)->u.items + (*from)->count)
-            continue;
-        list = ckr__node(c, (ckr_node_kind)(*from)->kind);
-        for (i = 0; i < (*from)->count; i++)
-            if (!ckr__node_push(c, list, (*from)->u.items[i])) return NULL;
-        *in = list->u.items + (at - (*from)->u.items);
-        *from = list;
-        break;
-    }
+    *in = ckr__rng_inside(o, &list);
+    if (!list) return n;
+    copy = ckr__node(c, (ckr_node_kind)(*list)->kind);
+    for (i = 0; i < (*list)->count; i++) ckr__node_push(c, copy, (*list)->u.items[i]);
+    if (ckr__failed(c)) return NULL;
+    *in = copy->u.items + (*in - (*list)->u.items);
+    *list = copy;
     return n;
-}
-
-/* torch's Generator repeats seed and offset before its bytes. */
-static bool ckr__rng_label(ckr__ctx *c, const ckr_rng *r, ckr_node *object)
-{
-    ckr_node *st = object->u.object->state;
-    if (strcmp(object->u.object->name, "torch._C.Generator") != 0) return true;
-    st->u.items[0] = ckr__rng_int_node(c, r->seed, 0);
-    if (st->u.items[1]->kind == CKR_NODE_INT)
-        st->u.items[1] = ckr__rng_int_node(c, r->offset, 0);
-    return st->u.items[0] && st->u.items[1];
 }
 
 static ckr_node *ckr__rng_to_node(ckr__ctx *c, const ckr_rng *r, const ckr_node *like)
@@ -21679,7 +21062,13 @@ static ckr_node *ckr__rng_to_node(ckr__ctx *c, const ckr_rng *r, const ckr_node 
     for (depth = 0; inside && like->kind == CKR_NODE_OBJECT && depth < 4; depth++) {
         ckr_node **in = NULL;
         *slot = ckr__rng_object_copy(c, like, &in);
-        if (!*slot || !ckr__rng_label(c, r, *slot)) return NULL;
+        if (!*slot) return NULL;
+        if (!strcmp(like->u.object->name, "torch._C.Generator")) {
+            ckr_node **st = (*slot)->u.object->state->u.items;     /* it repeats both      */
+            st[0] = ckr__rng_int_node(c, r->seed, 0);
+            if (st[1]->kind == CKR_NODE_INT) st[1] = ckr__rng_int_node(c, r->offset, 0);
+            if (!st[0] || !st[1]) return NULL;
+        }
         slot = in;
         like = *in;
     }
@@ -21696,28 +21085,9 @@ static void ckr__mt_settle(ckr_rng *r)
     if (r->pos) r->u.key[0] &= 0x80000000u;    /* its other bits were read, or never will be */
 }
 
-static bool ckr__mt_equal(const ckr_rng *a, const ckr_rng *b)
-{
-    ckr_rng x = *a, y = *b;
-    ckr__mt_settle(&x);
-    ckr__mt_settle(&y);
-    return x.pos == y.pos && !memcmp(x.u.key, y.u.key, sizeof x.u.key);
-}
-
 static bool ckr__same_double(double a, double b)
 {
     return !memcmp(&a, &b, sizeof a);
-}
-
-/* Used words of a generator that is no mt19937. */
-static size_t ckr__rng_n_words(const ckr_rng *r)
-{
-    switch ((int)r->kind) {
-    case CKR_RNG_PCG64: case CKR_RNG_PCG64DXSM: case CKR_RNG_SFC64: return 4;
-    case CKR_RNG_PHILOX: return 10;
-    case CKR_RNG_LLMC: case CKR_RNG_JAX: return 1;
-    default: return 0;
-    }
 }
 
 CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
@@ -21727,9 +21097,12 @@ CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
     if (a->kind != b->kind) return false;
     if (ckr__rng_is_mt(k)) {
         const bool has = a->has_normal != 0;
+        ckr_rng x = *a, y = *b;
         if (has != (b->has_normal != 0) || (has && !ckr__same_double(a->normal, b->normal)))
             return false;
-        return ckr__mt_equal(a, b);
+        ckr__mt_settle(&x);
+        ckr__mt_settle(&y);
+        return x.pos == y.pos && !memcmp(x.u.key, y.u.key, sizeof x.u.key);
     }
     if (k == CKR_RNG_OPAQUE || k == CKR_RNG_TORCH_MPS) {
         if (memcmp(a->u.bytes, b->u.bytes, k == CKR_RNG_OPAQUE ? a->layout : 28) != 0) return false;
@@ -21739,17 +21112,10 @@ CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
         from = 6 + a->pos;                     /* words of the block that are still to come  */
         if (a->pos != b->pos || memcmp(a->u.w, b->u.w, 6 * sizeof *a->u.w) != 0) return false;
     }
-    if (memcmp(a->u.w + from, b->u.w + from, (ckr__rng_n_words(a) - from) * sizeof *a->u.w) != 0)
+    if (memcmp(a->u.w + from, b->u.w + from, (ckr__rng_row(k)->words - from) * sizeof *a->u.w) != 0)
         return false;
     return a->seed == b->seed && a->offset == b->offset && a->has_uint32 == b->has_uint32 &&
            (!a->has_uint32 || a->uinteger == b->uinteger);
-}
-
-static int ckr__rng_family(const ckr_rng *r)
-{
-    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return 1;
-    if (r->kind == CKR_RNG_TORCH_CUDA || r->kind == CKR_RNG_TORCH_MPS) return 2;
-    return r->kind == CKR_RNG_PCG64 || r->kind == CKR_RNG_PCG64DXSM ? 3 : 4;
 }
 
 static size_t ckr__rng_canonical_mt(const ckr_rng *r, bool label, uint8_t *out)
@@ -21772,8 +21138,8 @@ static size_t ckr__rng_canonical_mt(const ckr_rng *r, bool label, uint8_t *out)
 
 static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
 {
-    size_t i, n = ckr__rng_n_words(r);
-    const int family = ckr__rng_family(r);
+    size_t i, n = ckr__rng_row(r->kind)->words;
+    const uint8_t family = ckr__rng_row(r->kind)->family;
     if (family == 1) return ckr__rng_canonical_mt(r, label, out);
     if (r->kind == CKR_RNG_OPAQUE) {
         memcpy(out, r->u.bytes, r->layout);
@@ -21785,7 +21151,7 @@ static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
         return family == 2 ? 16 : 8;
     }
     for (i = 0; i < n; i++) ckr__store_u64(out + 8 * i, r->u.w[i]);
-    if (!ckr__rng_is_bitgen((ckr_rng_kind)r->kind)) return 8 * n;
+    if (!ckr__rng_is_bitgen(r->kind)) return 8 * n;
     if (r->kind == CKR_RNG_PHILOX) out[8 * n++] = (uint8_t)r->pos;
     n = r->kind == CKR_RNG_PHILOX ? 81 : 8 * n;
     out[n] = r->has_uint32 != 0;
@@ -21798,13 +21164,12 @@ CKR_API bool ckr_rng_convert(const ckr_rng *r, ckr_rng_kind kind, ckr_rng *out)
 {
     const ckr_rng from = *r;
     const bool torch = kind == CKR_RNG_TORCH_CPU || kind == CKR_RNG_LLMC_MT;
-    if (!ckr__rng_is_mt(kind) || !ckr__rng_is_mt((ckr_rng_kind)from.kind)) return false;
+    if (!ckr__rng_is_mt(kind) || !ckr__rng_is_mt(from.kind)) return false;
     if (torch && from.pos == 0) return false;
     memset(out, 0, sizeof *out);
     out->kind = (uint16_t)kind;
     out->version = from.version;
-    out->layout = kind == CKR_RNG_TORCH_CPU ? 5056 : kind == CKR_RNG_LLMC_MT ? 2520
-                  : kind == CKR_RNG_PYTHON ? 3 : 0;
+    out->layout = ckr__rng_layout(kind);
     out->seeded = kind == CKR_RNG_TORCH_CPU;
     out->seed = torch ? from.seed : 0;
     out->pos = from.pos;
@@ -21825,7 +21190,7 @@ CKR_API bool ckr_rng_distance(const ckr_rng *a, const ckr_rng *b, uint64_t max, 
         *out = b->offset - a->offset;
         return true;
     }
-    if (!ckr__rng_is_mt((ckr_rng_kind)a->kind)) return false;
+    if (!ckr__rng_is_mt(a->kind)) return false;
     if (x.pos >= CKR__MT_N) ckr__mt_block(&x);
     if (y.pos >= CKR__MT_N) ckr__mt_block(&y);
     for (;;) {
@@ -21864,12 +21229,6 @@ static const uint16_t ckr__mt_phi[CKR__MT_PHI] = {
     17783, 17841, 17952, 18068, 18179, 18237, 18406, 18633, 18691, 18860, 19087, 19314, 19937
 };
 
-static void ckr__poly_add(uint64_t *p, uint64_t v, uint32_t at)
-{
-    p[at >> 6] ^= v << (at & 63);
-    if (at & 63) p[(at >> 6) + 1] ^= v >> (64 - (at & 63));
-}
-
 /* p, of twice the words, modulo phi. */
 static void ckr__poly_reduce(uint64_t *p)
 {
@@ -21879,8 +21238,11 @@ static void ckr__poly_reduce(uint64_t *p)
         const uint64_t v = p[w] >> low;
         if (!v) continue;
         p[w] ^= v << low;
-        for (i = 0; i + 1 < CKR__MT_PHI; i++)
-            ckr__poly_add(p, v, 64 * w + low - CKR__MT_DEGREE + ckr__mt_phi[i]);
+        for (i = 0; i + 1 < CKR__MT_PHI; i++) {
+            const uint32_t at = 64 * w + low - CKR__MT_DEGREE + ckr__mt_phi[i];
+            p[at >> 6] ^= v << (at & 63);
+            if (at & 63) p[(at >> 6) + 1] ^= v >> (64 - (at & 63));
+        }
     }
 }
 
@@ -21982,24 +21344,14 @@ static void ckr__mt_jump(ckr_rng *r, uint64_t n, uint32_t shift)
     r->next = m;
 }
 
-static ckr__u128 ckr__shift128(uint64_t n, uint32_t shift)
-{
-    ckr__u128 v;
-    v.lo = shift < 64 ? n << shift : 0;
-    v.hi = shift == 0 || shift >= 128 ? 0 : shift < 64 ? n >> (64 - shift) : n << (shift - 64);
-    return v;
-}
-
 /* s -> a s + c applied n times, by squaring (Brown 1994). */
 static void ckr__pcg_jump(ckr_rng *r, ckr__u128 n)
 {
-    ckr__u128 a = ckr__pcg_multiplier(r->kind == CKR_RNG_PCG64DXSM), c, sum_a, sum_c, s, one;
-    c.lo = r->u.w[2];
-    c.hi = r->u.w[3];
-    s.lo = r->u.w[0];
-    s.hi = r->u.w[1];
-    one.lo = sum_a.lo = 1;
-    one.hi = sum_a.hi = sum_c.lo = sum_c.hi = 0;
+    const ckr__u128 one = { 1, 0 };
+    ckr__u128 a = ckr__pcg_multiplier(r->kind == CKR_RNG_PCG64DXSM), c, s, sum_a = one,
+              sum_c = { 0, 0 };
+    memcpy(&c, r->u.w + 2, sizeof c);
+    memcpy(&s, r->u.w, sizeof s);
     while (n.lo | n.hi) {
         if (n.lo & 1) {
             sum_a = ckr__mul128(sum_a, a);
@@ -22011,8 +21363,7 @@ static void ckr__pcg_jump(ckr_rng *r, ckr__u128 n)
         n.hi >>= 1;
     }
     s = ckr__add128(ckr__mul128(sum_a, s), sum_c);
-    r->u.w[0] = s.lo;
-    r->u.w[1] = s.hi;
+    memcpy(r->u.w, &s, sizeof s);
     r->has_uint32 = r->uinteger = 0;
 }
 
@@ -22064,16 +21415,18 @@ static void ckr__xorshift_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 
 CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 {
-    const ckr__u128 by = ckr__shift128(n, shift);
+    const ckr__u128 by = { shift < 64 ? n << shift : 0, shift == 0 || shift >= 128 ? 0
+                           : shift < 64 ? n >> (64 - shift) : n << (shift - 64) };
     const bool small = shift < 64 && by.hi == 0;
     uint64_t i, offset = 0;
     if (shift > 256) return CKR_E_ARG;
     if (n == 0) return CKR_OK;
-    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) {
-        ckr__mt_jump(r, n, shift);
-        return CKR_OK;
-    }
     switch ((int)r->kind) {
+    case CKR_RNG_TORCH_CPU:
+    case CKR_RNG_PYTHON:
+    case CKR_RNG_NUMPY:
+    case CKR_RNG_MT19937:
+    case CKR_RNG_LLMC_MT: ckr__mt_jump(r, n, shift); return CKR_OK;
     case CKR_RNG_PCG64:
     case CKR_RNG_PCG64DXSM: ckr__pcg_jump(r, by); return CKR_OK;
     case CKR_RNG_PHILOX: ckr__philox64_jump(r, n, shift); return CKR_OK;
@@ -22193,41 +21546,21 @@ static void ckr__torch_uniform16(ckr_rng *r, ckr_dtype t, double lo, double hi, 
     }
 }
 
-static ckr_result ckr__torch_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
-                                     void *out)
-{
-    if (ckr__is_half(t) && !ckr__torch_half_known(r)) return CKR_E_UNSUPPORTED;
-    ckr__torch_begin(r);
-    if (t == CKR_DTYPE_F32) ckr__torch_uniform32(r, (float)lo, (float)hi, n, (float *)out);
-    else if (t == CKR_DTYPE_F64) ckr__torch_uniform64(r, lo, hi, n, (double *)out);
-    else if (ckr__rng_before(r, 207)) ckr__torch_uniform16_old(r, t, lo, hi, n, (uint16_t *)out);
-    else ckr__torch_uniform16(r, t, lo, hi, n, (uint16_t *)out);
-    return CKR_OK;
-}
-
 /* Which words a CUDA kernel of torch gives to which elements: `threads` of them run, thread t
    draws four words a round, and component i of round j is element (4 j + i) * threads + t; with
    `wide` elements take two words. Launches are cut to whole blocks of 256 threads.         */
 typedef struct ckr__cuda {
     const ckr_rng *r;
-    uint64_t threads, n;
+    uint64_t threads, n, rounds;
     uint32_t per;              /* elements of a thread and round: 4, or 2 when wide     */
 } ckr__cuda;
 
 static ckr__cuda ckr__cuda_launch(const ckr_rng *r, uint64_t n, bool wide)
 {
-    ckr__cuda k;
-    k.r = r;
-    k.n = n;
-    k.per = wide ? 2 : 4;
-    k.threads = (n / 256 + (n % 256 != 0)) * 256;
+    ckr__cuda k = { r, (n / 256 + (n % 256 != 0)) * 256, n, 0, wide ? 2u : 4u };
     if (r->threads && k.threads > r->threads) k.threads = r->threads;
+    if (n) k.rounds = (n - 1) / (k.threads * k.per) + 1;
     return k;
-}
-
-static uint64_t ckr__cuda_rounds(const ckr__cuda *k)
-{
-    return k->n ? (k->n - 1) / (k->threads * k->per) + 1 : 0;
 }
 
 static void ckr__cuda_words(const ckr__cuda *k, uint64_t round, uint64_t thread, uint32_t out[4])
@@ -22238,16 +21571,15 @@ static void ckr__cuda_words(const ckr__cuda *k, uint64_t round, uint64_t thread,
 /* Offsets are multiples of 4; an old torch could store others, which go up to the next. */
 static void ckr__cuda_end(ckr_rng *r, const ckr__cuda *k)
 {
-    r->offset = ((r->offset + 3) & ~(uint64_t)3) + 4 * ckr__cuda_rounds(k);
+    r->offset = ((r->offset + 3) & ~(uint64_t)3) + 4 * k->rounds;
 }
 
 static void ckr__cuda_real(ckr_rng *r, bool normal, float a, float b, uint64_t n, float *out)
 {
     const ckr__cuda k = ckr__cuda_launch(r, n, false);
     const float unit = 2.3283064365386963e-10f, two_pi = unit * 6.2831855f;          /* 2^-32 */
-    const uint64_t rounds = ckr__cuda_rounds(&k);
     uint64_t j, t, i;
-    for (j = 0; j < rounds; j++)
+    for (j = 0; j < k.rounds; j++)
         for (t = 0; t < k.threads && 4 * j * k.threads + t < n; t++) {
             uint32_t w[4];
             float v[4];
@@ -22275,12 +21607,23 @@ static CKR__NOINLINE ckr_result ckr__rng_uniform(ckr_rng *r, ckr_dtype t, double
     const bool unit = lo == 0 && hi == 1;
     uint64_t i;
     if (!(hi >= lo) || !ckr__is_float(t)) return CKR_E_ARG;
-    if (k == CKR_RNG_TORCH_CPU) return ckr__torch_uniform(r, t, lo, hi, n, out);
+    if (k == CKR_RNG_TORCH_CPU) {
+        if (ckr__is_half(t) && !ckr__torch_half_known(r)) return CKR_E_UNSUPPORTED;
+        ckr__torch_begin(r);
+        if (t == CKR_DTYPE_F32) ckr__torch_uniform32(r, (float)lo, (float)hi, n, (float *)out);
+        else if (t == CKR_DTYPE_F64) ckr__torch_uniform64(r, lo, hi, n, (double *)out);
+        else if (ckr__rng_before(r, 207))
+            ckr__torch_uniform16_old(r, t, lo, hi, n, (uint16_t *)out);
+        else ckr__torch_uniform16(r, t, lo, hi, n, (uint16_t *)out);
+        return CKR_OK;
+    }
     if (t == CKR_DTYPE_F64 && (k == CKR_RNG_PYTHON || k == CKR_RNG_NUMPY ||
                                ckr__rng_is_bitgen(k))) {
         double *d = (double *)out;
-        for (i = 0; i < n; i++) d[i] = ckr__rng_double(r);
-        for (i = 0; i < n && !unit; i++) d[i] = lo + ckr__product(hi - lo, d[i]);
+        for (i = 0; i < n; i++)
+            d[i] = ckr__rng_is_mt(k) ? ckr__mt_double(r)
+                                     : (double)(ckr_rng_u64(r) >> 11) * (1.0 / 9007199254740992.0);
+        for (i = 0; i < n && !unit; i++) d[i] = lo + ckr__rn((hi - lo) * d[i]);
         return CKR_OK;
     }
     if (t == CKR_DTYPE_F32) {
@@ -22465,19 +21808,6 @@ static void ckr__torch_normal_blocks(float *d, uint64_t blocks, float mean, floa
     for (; blocks; blocks--, d += 16) ckr__torch_normal16(d, mean, std);
 }
 
-static void ckr__torch_normal32(ckr_rng *r, float mean, float std, uint64_t n, float *out)
-{
-    uint64_t at, m;
-    for (at = 0; at < n; at += m) {            /* 39 blocks while they are in the cache        */
-        m = n - at < CKR__MT_N ? n - at : CKR__MT_N;
-        ckr__torch_uniform32(r, 0, 1, m, out + at);
-        ckr__torch_normal_blocks(out + at, m / 16, mean, std);
-    }
-    if (n % 16 == 0) return;
-    ckr__torch_uniform32(r, 0, 1, 16, out + n - 16);
-    ckr__torch_normal_blocks(out + n - 16, 1, mean, std);
-}
-
 static void ckr__torch_normal16_f64(double *d, double mean, double std)
 {
     const bool unit = mean == 0 && std == 1;
@@ -22488,19 +21818,6 @@ static void ckr__torch_normal16_f64(double *d, double mean, double std)
         d[i] = unit ? x : ckr__fma(x, std, mean);
         d[i + 8] = unit ? y : ckr__fma(y, std, mean);
     }
-}
-
-static void ckr__torch_normal64(ckr_rng *r, double mean, double std, uint64_t n, double *out)
-{
-    uint64_t at, m, i;
-    for (at = 0; at < n; at += m) {
-        m = n - at < 304 ? n - at : 304;       /* 19 blocks: about one of words            */
-        ckr__torch_uniform64(r, 0, 1, m, out + at);
-        for (i = 0; i + 16 <= m; i += 16) ckr__torch_normal16_f64(out + at + i, mean, std);
-    }
-    if (n % 16 == 0) return;
-    ckr__torch_uniform64(r, 0, 1, 16, out + n - 16);
-    ckr__torch_normal16_f64(out + n - 16, mean, std);
 }
 
 /* Up to torch 2.6: `each` step rounds, but not of float16 before 2.1: functions of floats. */
@@ -22525,98 +21842,80 @@ static void ckr__torch_normal16_half(ckr_dtype t, bool each, uint16_t *d, float 
     }
 }
 
-static void ckr__torch_normal_half_old(ckr_rng *r, ckr_dtype t, float mean, float std, uint64_t n,
-                                       uint16_t *out)
+/* n uniforms at `out`, and 16 normals in place of each 16 of them. From torch 2.15 on half types
+   are drawn in float, whole blocks only. */
+static void ckr__torch_normal_part(ckr_rng *r, ckr_dtype t, double mean, double std, uint64_t n,
+                                   void *out)
 {
     const bool each = t == CKR_DTYPE_BF16 || r->version > 200;
-    uint64_t i;
-    mean = ckr__half_round(t, mean);
-    std = ckr__half_round(t, std);
-    ckr__torch_uniform16_old(r, t, 0, 1, n, out);
-    for (i = 0; i + 16 <= n; i += 16) ckr__torch_normal16_half(t, each, out + i, mean, std);
-    if (n % 16 == 0) return;
-    ckr__torch_uniform16_old(r, t, 0, 1, 16, out + n - 16);
-    ckr__torch_normal16_half(t, each, out + n - 16, mean, std);
-}
-
-/* From 2.15 on in float, whole blocks only; the last 16 come from a block of their own. */
-static void ckr__torch_normal_half(ckr_rng *r, ckr_dtype t, float mean, float std, uint64_t n,
-                                   uint16_t *out)
-{
+    const float m = (float)mean, s = (float)std;
+    double *d = (double *)out;
+    uint16_t *h = (uint16_t *)out;
     float f[CKR__MT_N];
-    uint64_t at, m, i;
-    for (at = 0; at + 16 <= n; at += m) {
-        m = n - at < CKR__MT_N ? (n - at) & ~(uint64_t)15 : CKR__MT_N;
-        ckr__torch_uniform32(r, 0, 1, m, f);
-        ckr__torch_normal_blocks(f, m / 16, mean, std);
-        for (i = 0; i < m; i++) out[at + i] = ckr__half_of(t, f[i]);
+    uint64_t i;
+    if (t == CKR_DTYPE_F32) {
+        ckr__torch_uniform32(r, 0, 1, n, (float *)out);
+        ckr__torch_normal_blocks((float *)out, n / 16, m, s);
+    } else if (t == CKR_DTYPE_F64) {
+        ckr__torch_uniform64(r, 0, 1, n, d);
+        for (i = 0; i + 16 <= n; i += 16) ckr__torch_normal16_f64(d + i, mean, std);
+    } else if (ckr__rng_before(r, 207)) {
+        ckr__torch_uniform16_old(r, t, 0, 1, n, h);
+        for (i = 0; i + 16 <= n; i += 16)
+            ckr__torch_normal16_half(t, each, h + i, ckr__half_round(t, m), ckr__half_round(t, s));
+    } else {
+        n &= ~(uint64_t)15;
+        ckr__torch_uniform32(r, 0, 1, n, f);
+        ckr__torch_normal_blocks(f, n / 16, m, s);
+        for (i = 0; i < n; i++) h[i] = ckr__half_of(t, f[i]);
     }
-    if (n % 16 == 0) return;
-    ckr__torch_uniform32(r, 0, 1, 16, f);
-    ckr__torch_normal_blocks(f, 1, mean, std);
-    for (i = 0; i < 16; i++) out[n - 16 + i] = ckr__half_of(t, f[i]);
 }
 
-/* One standard normal by Box and Muller, its twin cached. torch's and Python's formulas differ in
-   which uniform is the angle.                                                             */
-static double ckr__torch_gauss(ckr_rng *r)
+/* One standard normal, its twin cached: by Box and Muller, where torch's and Python's formulas
+   differ in which uniform is the angle, and numpy's by Marsaglia's polar method. */
+static double ckr__rng_gauss_next(ckr_rng *r)
 {
-    double u[2], radius, a, v = r->normal;
+    double u[2], x, y, s, v = r->normal;
     r->has_normal = !r->has_normal;
     r->normal = 0;
     if (!r->has_normal) return v;
-    ckr__torch_uniform64(r, 0, 1, 2, u);
-    radius = sqrt(-2.0 * (ckr__rng_before(r, 200) ? log(1.0 - u[1]) : log1p(-u[1])));
-    a = 6.2831853071795864769 * u[0];
-    r->normal = radius * sin(a);
-    v = radius * cos(a);
-    return v;
-}
-
-static double ckr__python_gauss(ckr_rng *r)
-{
-    double radius, a, v = r->normal;
-    r->has_normal = !r->has_normal;
-    r->normal = 0;
-    if (!r->has_normal) return v;
-    a = ckr__mt_double(r) * 6.2831853071795864769;
-    radius = sqrt(-2.0 * log(1.0 - ckr__mt_double(r)));
-    r->normal = sin(a) * radius;
-    return cos(a) * radius;
-}
-
-static double ckr__numpy_gauss(ckr_rng *r)               /* Marsaglia's polar method       */
-{
-    double x, y, s, v = r->normal;
-    r->has_normal = !r->has_normal;
-    r->normal = 0;
-    if (!r->has_normal) return v;
-    do {
-        x = 2.0 * ckr__mt_double(r) - 1.0;
-        y = 2.0 * ckr__mt_double(r) - 1.0;
-        s = ckr__product(x, x) + ckr__product(y, y);
-    } while (s >= 1.0 || s == 0.0);
-    s = sqrt(-2.0 * log(s) / s);
-    r->normal = s * x;
-    return s * y;
+    if (r->kind == CKR_RNG_TORCH_CPU) {
+        ckr__torch_uniform64(r, 0, 1, 2, u);
+        s = sqrt(-2.0 * (ckr__rng_before(r, 200) ? log(1.0 - u[1]) : log1p(-u[1])));
+        x = 6.2831853071795864769 * u[0];
+    } else if (r->kind == CKR_RNG_PYTHON) {
+        x = ckr__mt_double(r) * 6.2831853071795864769;
+        s = sqrt(-2.0 * log(1.0 - ckr__mt_double(r)));
+    } else {
+        do {
+            x = 2.0 * ckr__mt_double(r) - 1.0;
+            y = 2.0 * ckr__mt_double(r) - 1.0;
+            s = ckr__rn(x * x) + ckr__rn(y * y);
+        } while (s >= 1.0 || s == 0.0);
+        s = sqrt(-2.0 * log(s) / s);
+        r->normal = s * x;
+        return s * y;
+    }
+    r->normal = s * sin(x);
+    return s * cos(x);
 }
 
 static ckr_result ckr__torch_normal(ckr_rng *r, ckr_dtype t, double mean, double std, uint64_t n,
                                     void *out)
 {
-    uint64_t i;
+    const uint64_t size = ckr_dtype_size(t);
+    uint8_t *p = (uint8_t *)out;
+    uint64_t i, m;
     if (ckr__is_half(t) && n >= 16 && !ckr__torch_half_known(r)) return CKR_E_UNSUPPORTED;
     ckr__torch_begin(r);
-    if (n >= 16 && t == CKR_DTYPE_F32)
-        ckr__torch_normal32(r, (float)mean, (float)std, n, (float *)out);
-    else if (n >= 16 && t == CKR_DTYPE_F64)
-        ckr__torch_normal64(r, mean, std, n, (double *)out);
-    else if (n >= 16 && ckr__rng_before(r, 207))
-        ckr__torch_normal_half_old(r, t, (float)mean, (float)std, n, (uint16_t *)out);
-    else if (n >= 16)
-        ckr__torch_normal_half(r, t, (float)mean, (float)std, n, (uint16_t *)out);
+    for (i = 0; n >= 16 && i < n; i += m) {    /* 39 blocks while they are in the cache        */
+        m = n - i < CKR__MT_N ? n - i : CKR__MT_N;
+        ckr__torch_normal_part(r, t, mean, std, m, p + i * size);
+    }
+    if (n >= 16 && n % 16)                     /* the last 16 come from a block of their own   */
+        ckr__torch_normal_part(r, t, mean, std, 16, p + (n - 16) * size);
     for (i = 0; i < n && n < 16; i++) {
-        const double v = ckr__fma(ckr__torch_gauss(r), std, mean);
+        const double v = ckr__fma(ckr__rng_gauss_next(r), std, mean);
         if (t == CKR_DTYPE_F64) ((double *)out)[i] = v;
         else if (t == CKR_DTYPE_F32) ((float *)out)[i] = (float)v;
         else ((uint16_t *)out)[i] = ckr__half_of(t, (float)v);
@@ -22637,9 +21936,7 @@ static CKR__NOINLINE ckr_result ckr__rng_normal(ckr_rng *r, ckr_dtype t, double 
         return CKR_OK;
     }
     if ((k != CKR_RNG_PYTHON && k != CKR_RNG_NUMPY) || t != CKR_DTYPE_F64) return CKR_E_UNSUPPORTED;
-    for (i = 0; i < n; i++)
-        d[i] = mean + ckr__product(k == CKR_RNG_PYTHON ? ckr__python_gauss(r)
-                                                       : ckr__numpy_gauss(r), std);
+    for (i = 0; i < n; i++) d[i] = mean + ckr__rn(ckr__rng_gauss_next(r) * std);
     return CKR_OK;
 }
 
@@ -22740,25 +22037,9 @@ static uint64_t ckr__np_next(ckr__np_draw *d)
 /* A range that fits 32 bits is drawn from 32 bits whatever the dtype. */
 static ckr__np_draw ckr__np_begin(ckr_rng *r, bool masked, uint32_t width, uint64_t most)
 {
-    ckr__np_draw d = CKR_ZERO;
-    d.r = r;
-    d.most = most;
-    d.masked = masked;
-    d.width = width == 64 && most <= UINT32_MAX ? 32 : width;
+    const bool small = width == 64 && most <= UINT32_MAX;
+    const ckr__np_draw d = { r, most, small ? 32u : width, 0, 0, masked };
     return d;
-}
-
-static ckr_result ckr__np_integers(ckr_rng *r, ckr_dtype t, int64_t lo, uint64_t most, uint64_t n,
-                                   int64_t *out)
-{
-    const uint32_t width = t == CKR_DTYPE_BOOL ? 1 : 8 * (uint32_t)ckr_dtype_size(t);
-    ckr__np_draw d;
-    uint64_t i;
-    if (t != CKR_DTYPE_BOOL && !ckr__rng_is_int(t)) return CKR_E_ARG;
-    if (width < 64 && most >> width) return CKR_E_ARG;
-    d = ckr__np_begin(r, r->kind == CKR_RNG_NUMPY, width, most);
-    for (i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__np_next(&d));
-    return CKR_OK;
 }
 
 /* torch takes a word modulo the range; two words for ranges that one would skew. */
@@ -22792,12 +22073,10 @@ static void ckr__cuda_integers(ckr_rng *r, bool wide, int64_t lo, uint64_t range
                                int64_t *out)
 {
     const ckr__cuda k = ckr__cuda_launch(r, n, wide);
-    const uint64_t rounds = ckr__cuda_rounds(&k);
     uint64_t j, t, i, e;
-    for (j = 0; j < rounds; j++)
-        for (t = 0; t < k.threads; t++) {
+    for (j = 0; j < k.rounds; j++)
+        for (t = 0; t < k.threads && k.per * j * k.threads + t < n; t++) {
             uint32_t w[4];
-            if (k.per * j * k.threads + t >= n) break;
             ckr__cuda_words(&k, j, t, w);
             for (i = 0; i < k.per; i++) {
                 const uint64_t v = wide ? (uint64_t)w[2 * i] << 32 | w[2 * i + 1] : w[i];
@@ -22816,19 +22095,22 @@ static CKR__NOINLINE ckr_result ckr__rng_integers(ckr_rng *r, ckr_dtype t, int64
     const bool wide = ckr__torch_wide(r, t, range);
     uint64_t i;
     if (hi <= lo) return CKR_E_ARG;
-    if (k == CKR_RNG_NUMPY || ckr__rng_is_bitgen(k))
-        return ckr__np_integers(r, t, lo, range - 1, n, out);
-    if (k == CKR_RNG_TORCH_CUDA) {
+    if (k == CKR_RNG_NUMPY || ckr__rng_is_bitgen(k)) {
+        const uint32_t width = t == CKR_DTYPE_BOOL ? 1 : 8 * (uint32_t)ckr_dtype_size(t);
+        ckr__np_draw d = ckr__np_begin(r, k == CKR_RNG_NUMPY, width, range - 1);
+        if (t != CKR_DTYPE_BOOL && !ckr__rng_is_int(t)) return CKR_E_ARG;
+        if (width < 64 && (range - 1) >> width) return CKR_E_ARG;
+        for (i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__np_next(&d));
+    } else if (k == CKR_RNG_TORCH_CUDA) {
         ckr__cuda_integers(r, wide, lo, range, n, out);
-        return CKR_OK;
-    }
-    if (k != CKR_RNG_TORCH_CPU && k != CKR_RNG_PYTHON) return CKR_E_UNSUPPORTED;
-    if (k == CKR_RNG_TORCH_CPU) {
+    } else if (k == CKR_RNG_TORCH_CPU) {
         ckr__torch_begin(r);
         ckr__torch_modulo(r, wide, lo, range, n, out);
-        return CKR_OK;
+    } else if (k == CKR_RNG_PYTHON) {
+        for (i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__python_below(r, range));
+    } else {
+        return CKR_E_UNSUPPORTED;
     }
-    for (i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__python_below(r, range));
     return CKR_OK;
 }
 
@@ -22873,21 +22155,6 @@ static void ckr__swap_i64(int64_t *a, int64_t *b)
     *b = t;
 }
 
-static void ckr__torch_permutation(ckr_rng *r, uint64_t n, int64_t *out)
-{
-    uint64_t i;
-    ckr__torch_begin(r);
-    if (n < UINT32_MAX / 20) {
-        for (i = 0; i + 1 < n; i++) ckr__swap_i64(&out[i], &out[i + ckr__mt_u32(r) % (n - i)]);
-        return;
-    }
-    for (i = 0; i < n; i++) {                  /* filled from the inside out               */
-        const uint64_t z = ckr__mt_u64(r) % (i + 1);
-        out[i] = out[z];
-        out[z] = (int64_t)i;
-    }
-}
-
 CKR_API ckr_result ckr_rng_permutation(ckr_rng *r, uint64_t n, int64_t *out)
 {
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
@@ -22895,7 +22162,15 @@ CKR_API ckr_result ckr_rng_permutation(ckr_rng *r, uint64_t n, int64_t *out)
     if (!ckr__rng_is_mt(k) && !ckr__rng_is_bitgen(k)) return CKR_E_UNSUPPORTED;
     for (i = 0; i < n; i++) out[i] = (int64_t)i;
     if (k == CKR_RNG_TORCH_CPU) {
-        ckr__torch_permutation(r, n, out);
+        const bool swaps = n < UINT32_MAX / 20;        /* else filled from the inside out    */
+        ckr__torch_begin(r);
+        for (i = 0; swaps && i + 1 < n; i++)
+            ckr__swap_i64(&out[i], &out[i + ckr__mt_u32(r) % (n - i)]);
+        for (i = 0; !swaps && i < n; i++) {
+            const uint64_t z = ckr__mt_u64(r) % (i + 1);
+            out[i] = out[z];
+            out[z] = (int64_t)i;
+        }
         return CKR_OK;
     }
     for (i = n ? n - 1 : 0; i > 0; i--) {
@@ -23274,17 +22549,14 @@ static uint64_t ckr__derive_seed(const uint32_t key[2], uint32_t tag, uint32_t g
 {
     uint64_t uid = (uint64_t)tag << 56 | (uint64_t)(generation & 0xffff) << 40 |
                    (uint64_t)(attempt & 0xff) << 32 | index;
-    uint32_t in[2], v[2];
+    uint32_t v[2];
     do {
-        in[0] = (uint32_t)uid;
-        in[1] = (uint32_t)(uid >> 32);
+        const uint32_t in[2] = { (uint32_t)uid, (uint32_t)(uid >> 32) };
         ckr__threefry2x32(key, in, v);
         uid = (uint64_t)v[1] << 32 | v[0];
     } while (uid >> 63 || uid >> 32 == 0);
     return uid;
 }
-
-
 
 /* Row-major over the axes of a scope; false: 2^32 and more. */
 static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[CKR__AXES],
@@ -23335,7 +22607,7 @@ static void ckr__pack_head(ckr_rng *r, uint8_t *p, bool write)
 /* The words or bytes behind the head; how many bytes they are. */
 static size_t ckr__pack_rest(ckr_rng *r, uint8_t *p, bool write)
 {
-    const bool mt = ckr__rng_is_mt((ckr_rng_kind)r->kind), mps = r->kind == CKR_RNG_TORCH_MPS;
+    const bool mt = ckr__rng_is_mt(r->kind), mps = r->kind == CKR_RNG_TORCH_MPS;
     const size_t size = mt ? 4 : mps || r->kind == CKR_RNG_OPAQUE ? 1 : 8;
     const size_t n = mt ? 624 : mps ? 28 : size == 1 ? r->layout : 16;
     if (p) ckr__pack_move(&r->u, p, size, n, write);
@@ -23355,43 +22627,34 @@ static bool ckr__pack_mt_ok(const ckr_rng *r)
 {
     const bool torch = r->kind == CKR_RNG_TORCH_CPU;
     if (r->pos > 624 || r->next > 624 || (torch && !r->pos)) return false;
-    if (torch && ((r->layout != 5056 && r->layout != 5048) || !r->seeded || r->has_float > 255 ||
-                  (r->has_float && !ckr__rng_finite((double)r->float_normal)) ||
-                  (r->has_normal && !(ckr__rng_finite(r->old_x) && ckr__rng_finite(r->old_rho)))))
+    if (torch && (!ckr__rng_fits(r->kind, r->layout) || !r->seeded || r->has_float > 255 ||
+                  (r->has_float && !ckr__finite((double)r->float_normal)) ||
+                  (r->has_normal && !(ckr__finite(r->old_x) && ckr__finite(r->old_rho)))))
         return false;
     if (r->kind == CKR_RNG_PYTHON && r->layout != 3 && r->layout != 2) return false;
     if (!torch && r->has_normal > 1) return false;
-    return (!r->has_normal || ckr__rng_finite(r->normal)) && !ckr__mt_degenerate(r->u.key);
+    return (!r->has_normal || ckr__finite(r->normal)) && !ckr__mt_degenerate(r->u.key);
 }
 
 /* As strict as decoding from the framework's own bytes. */
 static bool ckr__pack_ok(const ckr_rng *r)
 {
-    static const uint32_t cuda[] = { 0, 8, 16, 808, 816, 824016 };
-    size_t i;
-    if (ckr__rng_is_mt((ckr_rng_kind)r->kind)) return ckr__pack_mt_ok(r);
+    if (ckr__rng_is_mt(r->kind)) return ckr__pack_mt_ok(r);
     if (r->has_uint32 > 1) return false;
-    switch ((ckr_rng_kind)r->kind) {
+    switch ((int)r->kind) {
     case CKR_RNG_TORCH_CUDA:
-        for (i = 0; i < sizeof cuda / sizeof *cuda && r->layout != cuda[i]; i++) {}
-        return i < sizeof cuda / sizeof *cuda && r->offset % 4 == 0 && r->offset <= INT64_MAX;
-    case CKR_RNG_TORCH_MPS:    return r->offset <= INT64_MAX;
+        return (!r->layout || r->layout == 824016 || ckr__rng_fits(r->kind, r->layout)) &&
+               r->offset % 4 == 0 && r->offset <= INT64_MAX;
+    case CKR_RNG_TORCH_MPS: return r->offset <= INT64_MAX;
     case CKR_RNG_PCG64:
-    case CKR_RNG_PCG64DXSM:    return (r->u.w[2] & 1) != 0;
-    case CKR_RNG_PHILOX:       return r->pos <= 4;
-    case CKR_RNG_LLMC:         return r->u.w[0] != 0;
+    case CKR_RNG_PCG64DXSM: return (r->u.w[2] & 1) != 0;
+    case CKR_RNG_PHILOX:    return r->pos <= 4;
+    case CKR_RNG_LLMC:      return r->u.w[0] != 0;
     case CKR_RNG_SFC64:
     case CKR_RNG_JAX:
-    case CKR_RNG_XLA:          return true;
-    case CKR_RNG_OPAQUE:       return r->layout <= 2496;
-    case CKR_RNG_NONE:
-    case CKR_RNG_TORCH_CPU:
-    case CKR_RNG_PYTHON:
-    case CKR_RNG_NUMPY:
-    case CKR_RNG_MT19937:
-    case CKR_RNG_LLMC_MT:
-    case CKR_RNG_KIND_COUNT_:
-    default:                   return false;
+    case CKR_RNG_XLA:       return true;
+    case CKR_RNG_OPAQUE:    return r->layout <= 2496;
+    default:                return false;
     }
 }
 
@@ -23494,7 +22757,6 @@ typedef struct ckr__fam {              /* a stream's name: one tag              
     ckr_rng_kind   kind;
     const char    *name, *text, *scope;        /* text: as the root digest names it      */
     bool           declared, recorded, fixed;  /* fixed: by this checkpoint's framework  */
-    uint32_t       own_axes;           /* declared by this checkpoint's framework        */
     const ckr_rng *like;               /* what a new one is made like                    */
     bool           partial, alone;     /* few ranks have it, no other gets it; alone: so recorded */
     uint32_t       may;                /* as in ckr__rng_saved                           */
@@ -23635,17 +22897,6 @@ static void ckr__remap_used(ckr__remap *m, uint64_t seed)
     ckr__map_put(&m->seeds, (const char *)key, sizeof *key, 0, NULL);
 }
 
-/* Kinds that are a seed and a counter: their seeds can be told apart. */
-static bool ckr__has_seed(const ckr_rng *r)
-{
-    return r->kind == CKR_RNG_TORCH_CUDA || r->kind == CKR_RNG_TORCH_MPS || r->kind == CKR_RNG_XLA;
-}
-
-static bool ckr__has_counter(const ckr_rng *r)
-{
-    return r->kind == CKR_RNG_TORCH_CUDA || r->kind == CKR_RNG_TORCH_MPS;
-}
-
 /* What a cell held is dropped for good; its seed stays known. */
 static void ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
 {
@@ -23670,35 +22921,12 @@ static void ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
     m->changed = true;
 }
 
-/* mt19937's words in four lanes, each multiplied by a secret, so that no file can prepare two that
-   are taken for one. */
-static uint64_t ckr__rng_sum_key(uint64_t seed, const uint32_t *key)
-{
-    const uint64_t secret = ckr__mix(seed) | 1;
-    uint64_t h[4], w;
-    int i, k;
-    for (k = 0; k < 4; k++) h[k] = ckr__mix(seed + (uint64_t)k) | 1;
-    for (i = 0; i < 624; i += 8)
-        for (k = 0; k < 4; k++) {
-            w = key[i + 2 * k] | (uint64_t)key[i + 2 * k + 1] << 32;
-            h[k] = (h[k] ^ w) * secret;
-            h[k] ^= h[k] >> 32;
-        }
-    return ckr__hash_keyed(seed, h, sizeof h, 0);
-}
-
-/* Of a stream's future: equal for equal ones. */
+/* Of a stream's future: equal for equal ones. Keyed, so that no file can prepare two that are taken
+   for one. */
 static uint64_t ckr__rng_sum(const ckr__ctx *c, const ckr_rng *r)
 {
     uint8_t bytes[CKR__RNG_CANONICAL_MAX];
-    uint64_t part[4] = { 0, 0, 0, 0 };
-    if (!ckr__rng_is_mt((ckr_rng_kind)r->kind))
-        return ckr__hash_keyed(c->seed, bytes, ckr__rng_canonical(r, false, bytes), 0);
-    part[0] = ckr__rng_sum_key(c->seed, r->u.key);
-    part[1] = r->pos;
-    part[2] = r->has_normal != 0;
-    if (r->has_normal) memcpy(part + 3, &r->normal, 8);
-    return ckr__hash_keyed(c->seed, part, sizeof part, 0);
+    return ckr__hash_keyed(c->seed, bytes, ckr__rng_canonical(r, false, bytes), 0);
 }
 
 /* >>rng.remap.read: the record of earlier remaps. It may say anything: what derives from the key is
@@ -23836,14 +23064,6 @@ static ckr_result ckr__record_state(ckr__remap *m, const ckr__fam *f, const ckr_
     return CKR_OK;
 }
 
-/* A seed that was derived must be what the key gives. */
-static bool ckr__record_born_ok(const ckr__remap *m, const ckr__cell *cell)
-{
-    uint32_t index;
-    return ckr__derive_index(m->sizes[cell->born], cell->id.at, cell->axes, &index) &&
-           ckr__derive_seed(m->key, cell->id.tag, cell->born, cell->attempt, index) == cell->seed;
-}
-
 /* Everything of an entry that does not need its state. */
 static ckr_result ckr__record_entry(ckr__remap *m, const ckr_node *n, ckr__cell *cell)
 {
@@ -23851,6 +23071,7 @@ static ckr_result ckr__record_entry(ckr__remap *m, const ckr_node *n, ckr__cell 
     int64_t tag, born, attempt = 0, high = 0, rank = 0;
     const bool seeded = ckr__hex64_get(ckr_node_get(n, "seed"), &cell->seed);
     uint32_t i;
+    bool fits;
     memset(&cell->id, 0, sizeof cell->id);
     for (i = 0; i < 3; i++) if (status && !strcmp(status, ckr__cell_status[i])) break;
     if (i == 3 || !ckr__record_int(n, "tag", 1, CKR__TAGS - 1, &tag) ||
@@ -23873,11 +23094,12 @@ static ckr_result ckr__record_entry(ckr__remap *m, const ckr_node *n, ckr__cell 
     for (i = 0; i < CKR__AXES; i++)
         if (cell->id.at[i] >= m->most[i] || (uint64_t)rank >= m->most_ranks)
             return ckr__record_bad(m, "streams", "a point or rank outside of every topology");
-    i = cell->status;
-    if (i == CKR__CELL_RETIRED ? !seeded : born ? !seeded || !ckr__record_born_ok(m, cell)
-                                                : i == CKR__CELL_LIVE)
-        return ckr__record_bad(m, "streams", "a seed is not what the key gives");
-    return CKR_OK;
+    if (cell->status == CKR__CELL_RETIRED) fits = seeded;
+    else if (!born) fits = cell->status != CKR__CELL_LIVE;
+    else                       /* a seed that was derived must be what the key gives     */
+        fits = seeded && ckr__derive_index(m->sizes[born], cell->id.at, cell->axes, &i) &&
+               ckr__derive_seed(m->key, cell->id.tag, cell->born, cell->attempt, i) == cell->seed;
+    return fits ? CKR_OK : ckr__record_bad(m, "streams", "a seed is not what the key gives");
 }
 
 /* Of an entry that stays known only for its seed. */
@@ -23969,15 +23191,6 @@ static ckr_result ckr__record_head(ckr__remap *m, bool *use)
     return CKR_OK;
 }
 
-static void ckr__record_streams(ckr__remap *m)
-{
-    const ckr_node *list = ckr_node_get(m->job->lineage, "streams");
-    uint64_t i;
-    if (!ckr_node_is_list(list)) ckr__record_bad(m, "streams", "there is no list of them");
-    for (i = 0; !ckr__failed(m->c) && i < list->count; i++)
-        ckr__record_stream(m, list->u.items[i]);
-}
-
 /* >>rng.remap.scope: what the saved streams vary over */
 
 static void ckr__remap_names(ckr__remap *m)
@@ -24001,7 +23214,6 @@ static void ckr__remap_names(ckr__remap *m)
         f->n_aligned += (s->state->flags & CKR_RNG_ALIGNED) != 0;
         f->may |= s->may;
         f->axes |= s->axes;
-        if (s->declared) f->own_axes |= s->axes;
         f->declared = f->declared || s->declared;
         f->fixed = f->fixed || s->declared;
     }
@@ -24056,8 +23268,6 @@ static void ckr__remap_partial(ckr__remap *m)
         if (x->partial) x->n_alone = x->n_saved;
     }
 }
-
-
 
 /* Declared axes stay; others are in the scope when the states differ along them, and out of it when
    they do not. What was never compared stays as it was said. One state on all ranks where each may
@@ -24247,7 +23457,7 @@ static void ckr__root_cell(const ckr__remap *m, const ckr__cell *cell, ckr__sha2
             n += 4;
             at[0]++;
         }
-    at[n] = (uint8_t)ckr__rng_family(cell->state);
+    at[n] = ckr__rng_row(cell->state->kind)->family;
     ckr__store_u32(at + n + 1, (uint32_t)size);
     ckr__sha256_update(h, head, 3);
     ckr__sha256_update(h, f->text, len);
@@ -24302,15 +23512,12 @@ static void ckr__remap_reseed(ckr__remap *m)
 static bool ckr__derive_state(const ckr_rng *like, uint64_t s, uint32_t generation, uint32_t index,
                               ckr_rng *r)
 {
-    uint32_t key[2], in[2] = { 0, 0 }, out[2];
+    const uint32_t first[2] = { 0, generation }, second[2] = { 0, index };
+    uint32_t key[2] = { (uint32_t)like->u.w[0], (uint32_t)(like->u.w[0] >> 32) }, out[2];
     *r = *like;
     if (like->kind != CKR_RNG_JAX) return ckr__rng_derive(r, s);
-    key[0] = (uint32_t)like->u.w[0];
-    key[1] = (uint32_t)(like->u.w[0] >> 32);
-    in[1] = generation;
-    ckr__threefry2x32(key, in, out);
-    in[1] = index;
-    ckr__threefry2x32(out, in, key);
+    ckr__threefry2x32(key, first, out);
+    ckr__threefry2x32(out, second, key);
     r->u.w[0] = (uint64_t)key[1] << 32 | key[0];
     return true;
 }
@@ -24469,7 +23676,6 @@ static void ckr__remap_carried(ckr__remap *m)
 
 typedef struct ckr__proof {
     uint64_t n_counter, n_key, n_shared, n_mt, n_pcg, n_other, n_same, n_meet, min_gap;
-    uint64_t n_weak;           /* one cycle of 2^64, or no words to compare              */
 } ckr__proof;
 
 /* Smallest k with n^2 <= 2^k. */
@@ -24501,7 +23707,7 @@ static void ckr__proof_count(ckr__remap *m, ckr__cell *const *v, uint64_t n, ckr
         p->n_meet += meet == CKR__MEET;
         if (i && gap && (!p->min_gap || gap < p->min_gap)) p->min_gap = gap;
         if (!ckr__has_counter(s)) {
-            if (ckr__rng_is_mt((ckr_rng_kind)s->kind)) p->n_mt++;
+            if (ckr__rng_is_mt(s->kind)) p->n_mt++;
             else if (s->kind == CKR_RNG_PCG64 || s->kind == CKR_RNG_PCG64DXSM) p->n_pcg++;
             else p->n_other++;
             continue;
@@ -24720,15 +23926,10 @@ static ckr_node *ckr__record_sizes(ckr__ctx *c, const uint32_t value[CKR__AXES],
     return n;
 }
 
-static ckr_node *ckr__record_state_node(ckr__ctx *c, const ckr_rng *r)
+static ckr_node *ckr__record_put(ckr__remap *m, const ckr__cell *x)
 {
     uint8_t bytes[CKR__PACK_MAX];
     char text[CKR__PACK_MAX / 3 * 4 + 8];
-    return ckr__node_text(c, CKR_NODE_STR, text, ckr__base64_put(bytes, ckr__pack(r, bytes), text));
-}
-
-static ckr_node *ckr__record_put(ckr__remap *m, const ckr__cell *x)
-{
     ckr__ctx *c = m->c;
     ckr_node *n = ckr__node_dict(c, "tag", ckr__node_int(c, x->id.tag),
                                  "coord", ckr__record_sizes(c, x->id.at, x->axes),
@@ -24744,7 +23945,9 @@ static ckr_node *ckr__record_put(ckr__remap *m, const ckr__cell *x)
     if (x->status == CKR__CELL_PARKED) {
         ckr__node_set(c, n, "rank", ckr__node_int(c, x->rank));
         ckr__node_set(c, n, "step", ckr__node_int(c, x->step));
-        ckr__node_set(c, n, "state", ckr__record_state_node(c, x->state));
+        ckr__node_set(c, n, "state",
+                      ckr__node_text(c, CKR_NODE_STR, text,
+                                     ckr__base64_put(bytes, ckr__pack(x->state, bytes), text)));
     }
     return n;
 }
@@ -24803,6 +24006,8 @@ static void ckr__remap_begin(ckr__remap *m, bool *foreign)
 {
     ckr__ctx *c = m->c;
     const ckr__rng_job *job = m->job;
+    const ckr_node *list;
+    uint64_t i;
     bool use = false;
     if (!ckr__grid_make(&job->from, &m->from) || !ckr__grid_make(&job->to, &m->to))
         ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "topology",
@@ -24818,7 +24023,10 @@ static void ckr__remap_begin(ckr__remap *m, bool *foreign)
     if (!ckr__failed(c)) ckr__remap_names(m);
     if (!ckr__failed(c)) ckr__remap_scopes(m);
     if (!ckr__failed(c)) ckr__remap_saved(m);
-    if (!ckr__failed(c) && use) ckr__record_streams(m);
+    if (ckr__failed(c) || !use) return;
+    list = ckr_node_get(job->lineage, "streams");
+    if (!ckr_node_is_list(list)) ckr__record_bad(m, "streams", "there is no list of them");
+    for (i = 0; !ckr__failed(c) && i < list->count; i++) ckr__record_stream(m, list->u.items[i]);
 }
 
 /* Key, repairs, derivation: everything that needs all cells to be there. */
@@ -24851,16 +24059,6 @@ static void ckr__remap_run(ckr__remap *m)
     if (m->have_key) ckr__remap_write(m, moved);
 }
 
-/* Weights only: the coming run begins its own streams. */
-static void ckr__remap_transfer(ckr__remap *m)
-{
-    ckr__remap_say(m, NULL, "CKR_RNG_TRANSFER", CKR_CHANGED, 1,
-                   "weights only: the coming run seeds its own streams", NULL);
-    m->out->proof = "No stream is taken over.";
-    m->out->disjoint = true;
-    ckr__remap_verdict(m);
-}
-
 /* A pure function of the job: nothing is read, and every rank that calls it gets the same. What the
    result points to lies in c's arena and in the job's states. */
 static ckr_result ckr__rng_remap(ckr__ctx *c, const ckr__rng_job *job, ckr__rng_result *out)
@@ -24874,8 +24072,15 @@ static ckr_result ckr__rng_remap(ckr__ctx *c, const ckr__rng_job *job, ckr__rng_
     m.out = out;
     c->notes = &m.notes;
     c->n_notes = &out->n_notes;
-    if (job->mode == CKR_MODE_TRANSFER) ckr__remap_transfer(&m);
-    else ckr__remap_run(&m);
+    if (job->mode == CKR_MODE_TRANSFER) {
+        ckr__remap_say(&m, NULL, "CKR_RNG_TRANSFER", CKR_CHANGED, 1,
+                       "weights only: the coming run seeds its own streams", NULL);
+        out->proof = "No stream is taken over.";
+        out->disjoint = true;
+        ckr__remap_verdict(&m);
+    } else {
+        ckr__remap_run(&m);
+    }
     c->notes = notes;
     c->n_notes = n_notes;
     ckr__map_free(&m.cells);
@@ -25114,16 +24319,7 @@ static bool ckr__read_flat(ckr__reader *r, const ckr__block *b, int64_t begin, i
 static ckr__reader ckr__reader_of(ckr__ctx *c, ckr_tensor *t, const ckr_view *v, int32_t rank,
                                   bool replica)
 {
-    ckr__reader r;
-    memset(&r, 0, sizeof r);
-    r.c = c;
-    r.tensor = t;
-    r.dtype = v->dtype;
-    r.file = v->file;
-    r.big_endian = v->big_endian;
-    r.mem = v->bytes;
-    r.rank = rank;
-    r.replica = replica;
+    const ckr__reader r = { c, t, v->dtype, v->file, rank, replica, v->big_endian, v->bytes };
     return r;
 }
 
@@ -25201,7 +24397,6 @@ struct ckr_entry {
     uint64_t       offset;     /* of its first byte in the file, set by the container    */
     uint32_t       crc;        /* of its bytes, set when they have been written          */
     void          *ops;        /* of the plan                                           */
-    uint64_t       n_ops;
 };
 
 struct ckr__out_index;
@@ -25436,12 +24631,8 @@ static bool ckr__binder_piece(void *arg, uint32_t n_dims, const int64_t *start,
 static bool ckr__bind_flat(ckr__ctx *c, ckr_entry *e, const ckr_tensor *t, bool replica,
                            const ckr__block *b, int64_t begin, int64_t end, uint64_t at)
 {
-    ckr__binder w;
+    ckr__binder w = { c, e, t, replica };
     ckr__box whole;
-    w.c = c;
-    w.entry = e;
-    w.tensor = t;
-    w.replica = replica;
     if (!b) b = ckr__box_block(&whole, t->n_dims, NULL, t->shape);
     return ckr__flat_pieces(b, begin, end, at, (int64_t)ckr_dtype_size(e->dtype), ckr__binder_piece,
                             &w);
@@ -25483,7 +24674,7 @@ static ckr_node *ckr__entry_whole(ckr__ctx *c, ckr__out_file *f, const char *nam
 /* An entry that holds a stored tensor as it is (a leftover, an RNG state): one anonymous tensor. */
 static ckr_node *ckr__entry_copy(ckr__ctx *c, ckr__out_file *f, const char *name, const ckr_view *v)
 {
-    ckr_state none;
+    ckr_state none = CKR_ZERO;
     ckr_node *n;
     ckr_tensor *t;
     if (ckr__view_odd(v)) {
@@ -25491,7 +24682,6 @@ static ckr_node *ckr__entry_copy(ckr__ctx *c, ckr__out_file *f, const char *name
                   "a tensor that is %s cannot be copied as a strided array", ckr__view_odd(v));
         return NULL;
     }
-    memset(&none, 0, sizeof none);
     t = ckr__tensor_of_view(c, &none, name, "", v);
     n = t ? ckr__entry_whole(c, f, name, t, v->dtype, true) : NULL;
     if (!n) return NULL;
@@ -25584,9 +24774,8 @@ static ckr_node *ckr__copy_one(ckr__copy *k, ckr_node *n)
 static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *root,
                                 const ckr__copy *like)
 {
-    ckr__copy k;
+    ckr__copy k = CKR_ZERO;
     ckr_node *top = NULL, **slot = &top;
-    memset(&k, 0, sizeof k);
     if (like) k = *like;
     k.c = k.done.c = k.todo.c = c;
     k.f = f;
@@ -28459,13 +27648,7 @@ static ckr_result ckr__pack_index(ckr__packer *p)
     return w.r;
 }
 
-/* no more cold */
-#if defined(CKR__COLD_GCC)
-#  pragma GCC pop_options
-#elif defined(CKR__COLD_CLANG)
-#  pragma clang attribute pop
-#  pragma clang attribute pop
-#endif
+CKR__COLD_END
 
 /* >>run ----------------------------------------------------------------------- */
 /* The engine. An *op* walks one box of one logical tensor: element by element it knows where the
@@ -29144,14 +28327,7 @@ static ckr_result ckr__jobs_run(ckr__jobs *j, ckr__crew *crew)
     return ckr__crew_error(crew);
 }
 
-/* cold */
-#if defined(CKR__COLD_GCC)
-#  pragma GCC push_options
-#  pragma GCC optimize("O1", "no-tree-pta", "no-tree-dominator-opts")
-#elif defined(CKR__COLD_CLANG)
-#  pragma clang attribute push(__attribute__((minsize)), apply_to = function)
-#  pragma clang attribute push(__attribute__((noinline)), apply_to = function)
-#endif
+CKR__COLD
 
 /* >>groups -------------------------------------------------------------------- */
 /* Parameter groups, old to new. Moments belong to parameters, hyper-parameters to groups: each new
@@ -29215,7 +28391,7 @@ typedef struct ckr__gm_key {
     ckr_node     *name;                /* NULL: nobody has it                             */
     uint64_t      stamp;               /* the rest is of the groups being merged          */
     ckr__gm_cell *cells;               /* the values that the old groups have             */
-    uint64_t      n, cap, weight;
+    uint64_t      n, weight;
     const ckr__gm_value *want;
     ckr__gm_value out;
 } ckr__gm_key;
@@ -29301,24 +28477,13 @@ static const ckr_view *ckr__gm_view(const ckr_node *n)
 }
 
 /* A number: a scalar of Python or of numpy. *narrow: it was stored in 32 bits. */
-static bool ckr__gm_number(const ckr_node *n, double *out, bool *narrow)
+static bool ckr__gm_number(ckr__ctx *c, const ckr_node *n, double *out, bool *narrow)
 {
-    const ckr_view *v;
-    uint8_t b[8];
-    size_t size;
-    *narrow = false;
+    const ckr_view *v = n && n->kind == CKR_NODE_NPSCALAR ? n->u.view : NULL;
+    *narrow = v && v->dtype == CKR_DTYPE_F32;
     if (ckr_node_f64(n, out)) return true;
-    if (!n || n->kind != CKR_NODE_NPSCALAR || !n->u.view || !n->u.view->bytes) return false;
-    v = n->u.view;
-    if (v->dtype != CKR_DTYPE_F32 && v->dtype != CKR_DTYPE_F64 && v->dtype != CKR_DTYPE_I64)
-        return false;
-    size = ckr_dtype_size(v->dtype);
-    if (v->data_bytes < size) return false;
-    memcpy(b, v->bytes, size);
-    if (v->big_endian != ckr__host_big_endian()) ckr__swap_bytes(b, size, size);
-    *out = ckr__load_f64(v->dtype, b);
-    *narrow = v->dtype == CKR_DTYPE_F32;
-    return true;
+    return v && v->bytes && (*narrow || v->dtype == CKR_DTYPE_F64 || v->dtype == CKR_DTYPE_I64) &&
+           ckr__view_number(c, v, out) == CKR_OK;
 }
 
 static bool ckr__gm_spend(ckr__gm *m, uint64_t n)
@@ -29390,7 +28555,7 @@ static void ckr__gm_exact(ckr__gm *m, const ckr_node *n, int depth)
     uint64_t i;
     double x;
     bool narrow;
-    if (ckr__gm_number(n, &x, &narrow)) {
+    if (ckr__gm_number(&m->tmp, n, &x, &narrow)) {
         ckr__gm_head(m, CKR_NODE_FLOAT, ckr__gm_rank(x));
         ckr__buf_u8(&m->text, narrow ? (uint8_t)CKR__GM_NARROW : n->kind);
         if (n->kind == CKR_NODE_INT) ckr__gm_head(m, 0, (uint64_t)n->u.i ^ (uint64_t)1 << 63);
@@ -29478,7 +28643,7 @@ static void ckr__gm_put(ckr__buf *b, const ckr_node *n, int depth)
         ckr__buf_str(b, n->u.b ? "True" : "False");
     } else if (n->kind == CKR_NODE_INT) {
         ckr__buf_printf(b, "%lld", (long long)n->u.i);
-    } else if (ckr__gm_number(n, &x, &narrow)) {
+    } else if (ckr__gm_number(b->c, n, &x, &narrow)) {
         ckr__put_double(b, x, false);
     } else if ((dict || ckr_node_is_list(n)) && depth > 0) {
         items = dict ? 2 * n->count : n->count;
@@ -29573,19 +28738,6 @@ static void ckr__gm_say_field(ckr__gm *m, const char *code, ckr_severity severit
                 new_value, reason, remedy);
 }
 
-static void ckr__gm_notes_out(ckr__gm *m)
-{
-    uint64_t i;
-    for (i = 0; i < m->n_folds; i++) {
-        const ckr__gm_fold *f = &m->folds[i];
-        const char *subject = f->subject;
-        if (f->count > 1)
-            subject = ckr__printf(&m->tmp, "%s and %llu more", subject,
-                                  (unsigned long long)(f->count - 1));
-        ckr__say(m->c, f->code, f->severity, subject, f->was, f->now, f->reason, f->remedy);
-    }
-}
-
 /* >>groups.classes */
 
 static void ckr__gm_key_add(ckr__gm *m, const char *text, size_t len, int kind, const char *code)
@@ -29596,18 +28748,6 @@ static void ckr__gm_key_add(ckr__gm *m, const char *text, size_t len, int kind, 
     k->kind = kind;
     k->code = code;
     if (!ckr__failed(m->c)) ckr__map_put(&m->keys, text, len, m->n_keys - 1, NULL);
-}
-
-static void ckr__gm_keys_init(ckr__gm *m)
-{
-    size_t i, n;
-    const char *s;
-    for (i = 0; i < sizeof ckr__gm_known / sizeof *ckr__gm_known; i++)
-        for (s = ckr__gm_known[i].keys; *s; s += n, s += *s == ' ') {
-            n = strcspn(s, " ");
-            ckr__gm_key_add(m, ckr__strndup(&m->tmp, s, n), n, ckr__gm_known[i].kind,
-                            ckr__gm_known[i].code);
-        }
 }
 
 static const ckr__gm_value *ckr__gm_get(const ckr__gm_class *k, uint32_t key)
@@ -29769,11 +28909,9 @@ static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
 
 static void ckr__gm_cell_add(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *v, uint64_t weight)
 {
-    void *cells = k->cells;
-    if (!ckr__arena_grow(&m->tmp, &cells, &k->cap, k->n + 1, sizeof *k->cells)) return;
-    k->cells = (ckr__gm_cell *)cells;
-    k->cells[k->n].value = v;
-    k->cells[k->n++].weight = weight;
+    ckr__gm_cell *cell = CKR__PUSH(ckr__gm_cell, &m->tmp, k->cells, k->n);
+    cell->value = v;
+    cell->weight = weight;
     k->weight += weight;
 }
 
@@ -29802,7 +28940,6 @@ static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
         else out[n++] = *x;
     }
     k->cells = out;
-    k->cap = k->n;
     k->n = n;
 }
 
@@ -30026,31 +29163,24 @@ static void ckr__gm_pool_add(ckr__gm *m, ckr__gm_pool *pool, uint64_t group, uin
     pool->shares[o->k->slot].weight += weight;
 }
 
-/* Do the identity fields that the new group asks for agree? Scheduled fields are never among them:
-   a changed learning rate must not make a group unknown (Megatron-LM's matcher). */
-static bool ckr__gm_matches(const ckr__gm *m, const ckr__gm_class *want, const ckr__gm_class *old)
-{
-    uint64_t i;
-    for (i = 0; i < want->n_fields; i++) {
-        const ckr__gm_value *f = &want->fields[i];
-        if (m->key[f->key].kind == CKR__F_IDENTITY && f->node &&
-            !ckr__gm_near(f, ckr__gm_get(old, f->key)))
-            return false;
-    }
-    return true;
-}
-
-/* The old groups with the identity fields of a wish: a proper subset, or all of them. */
+/* The old groups with the identity fields of a wish: a proper subset, or all of them. Scheduled
+   fields are never among them: a changed learning rate must not make a group unknown (Megatron-LM's
+   matcher). */
 static ckr__gm_pool *ckr__gm_pool_signature(ckr__gm *m, ckr__gm_class *want)
 {
     ckr__gm_pool *pool;
-    uint64_t i, n = 0;
+    uint64_t i, j, n = 0;
     if (!m->by_signature) return &m->all;
     if (want->pool) return want->pool;
     want->pool = &m->all;
     for (i = 0; i < m->all.n_shares; i++) {
         ckr__gm_class *k = m->all.shares[i].k;
-        k->fits = ckr__gm_matches(m, want, k);
+        k->fits = true;
+        for (j = 0; j < want->n_fields && k->fits; j++) {
+            const ckr__gm_value *f = &want->fields[j];
+            k->fits = m->key[f->key].kind != CKR__F_IDENTITY || !f->node ||
+                      ckr__gm_near(f, ckr__gm_get(k, f->key));
+        }
         if (k->fits) n += k->n_groups;
     }
     if (n == 0 || n == m->n_olds) return want->pool;
@@ -30082,11 +29212,11 @@ static const ckr__gm_value *ckr__gm_want(const ckr__gm *m, uint32_t key)
     return m->key[key].stamp == m->serial ? m->key[key].want : &ckr__gm_absent;
 }
 
-static bool ckr__gm_true(const ckr_node *n)
+static bool ckr__gm_true(ckr__gm *m, const ckr_node *n)
 {
     double v;
     bool narrow;
-    return ckr__gm_number(n, &v, &narrow) && v != 0;
+    return ckr__gm_number(&m->tmp, n, &v, &narrow) && v != 0;
 }
 
 static void ckr__gm_conflict(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want)
@@ -30112,7 +29242,7 @@ static void ckr__gm_differ(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *have
                            const ckr__gm_value *want)
 {
     const char *a = ckr__gm_text_of(m, have), *b = ckr__gm_text_of(m, want);
-    const bool amsgrad = k == &m->key[CKR__K_AMSGRAD], on = amsgrad && ckr__gm_true(want->node),
+    const bool amsgrad = k == &m->key[CKR__K_AMSGRAD], on = amsgrad && ckr__gm_true(m, want->node),
                recover = m->mode == CKR_MODE_RECOVER;
     k->out = recover ? *have : *want;
     if (recover)
@@ -30168,7 +29298,7 @@ static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want
                            (m->mode != CKR_MODE_RECOVER && !ckr__gm_near(have, want))))
             k->out = *want;
     } else if (!have->node && want->node && m->pool->n_shares) {
-        if (k == &m->key[CKR__K_AMSGRAD] && ckr__gm_true(want->node))
+        if (k == &m->key[CKR__K_AMSGRAD] && ckr__gm_true(m, want->node))
             ckr__gm_differ(m, k, have, want);
         else
             ckr__gm_say_field(m, "CKR_N_NOT_IN_CKPT", CKR_EXACT, k, NULL, ckr__gm_text_of(m, want),
@@ -30242,8 +29372,10 @@ static void ckr__gm_decide_lr(ckr__gm *m, ckr__gm_key *k)
     k->out = *ckr__gm_get(m->old[rep].k, CKR__K_LR);
     if (!k->out.node) k->out = *ckr__gm_first(k);
     if (m->base->node && m->old[rep].k->has_base && !ckr__gm_near(base, m->base) &&
-        ckr__gm_number(k->out.node, &l, &narrow) && ckr__gm_number(base->node, &a, &narrow) &&
-        ckr__gm_number(m->base->node, &b, &narrow) && a != 0 && fabs(l * (b / a)) <= DBL_MAX)
+        ckr__gm_number(&m->tmp, k->out.node, &l, &narrow) &&
+        ckr__gm_number(&m->tmp, base->node, &a, &narrow) &&
+        ckr__gm_number(&m->tmp, m->base->node, &b, &narrow) && a != 0 &&
+        fabs(l * (b / a)) <= DBL_MAX)
         k->out.node = ckr__node_float(m->c, l * (b / a));
 }
 
@@ -30263,7 +29395,7 @@ static void ckr__gm_settle_new(ckr__gm *m, const ckr__gm_class *want, ckr__gm_do
         ckr__gm_enter(m, CKR__K_INITIAL_LR);
     if (initial->stamp == m->serial && initial->n > 1 && !initial->cells[0].value->node) {
         initial->cells++;              /* it follows from others where it is absent         */
-        initial->cap = --initial->n;
+        initial->n--;
     }
     m->base = &ckr__gm_absent;
     ckr__gm_decide_base(m, CKR__K_MAX_LR);
@@ -30292,15 +29424,13 @@ static void ckr__gm_settle_new(ckr__gm *m, const ckr__gm_class *want, ckr__gm_do
 static const ckr__gm_done *ckr__gm_settle(ckr__gm *m, ckr__gm_pool *pool, uint64_t group)
 {
     const bool some = pool == &m->some, once = some && pool->n_shares > 1;
-    const void *key[3];
+    const void *const key[3] = { some ? (const void *)pool->shares[0].k : (const void *)pool,
+                                 m->wish[group], m->news[group].n_params ? NULL : m };
     ckr__gm_done *done;
     uint64_t at, i;
     m->pool = pool;
     m->group = group;
     m->empty = !m->news[group].n_params;
-    key[0] = some ? (const void *)pool->shares[0].k : (const void *)pool;
-    key[1] = m->wish[group];
-    key[2] = m->empty ? m : NULL;
     if (!once && ckr__map_find(&m->memo, (const char *)key, sizeof key, &at)) {
         done = m->done[at];
         for (i = done->first; i < done->end; i++) m->folds[m->trace[i]].count++;
@@ -30359,7 +29489,14 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
 static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
 {
     uint64_t g, first = 0;
-    ckr__gm_keys_init(m);
+    size_t i, n;
+    const char *s;
+    for (i = 0; i < sizeof ckr__gm_known / sizeof *ckr__gm_known; i++)
+        for (s = ckr__gm_known[i].keys; *s; s = ckr__word_next(s)) {
+            n = strcspn(s, " ");
+            ckr__gm_key_add(m, ckr__strndup(&m->tmp, s, n), n, ckr__gm_known[i].kind,
+                            ckr__gm_known[i].code);
+        }
     if (!ckr__failed(m->c)) ckr__gm_classes(m);
     m->order = CKR__NEW_N(&m->tmp, uint32_t, m->n_keys);
     m->nil = ckr__node(m->c, CKR_NODE_NONE);
@@ -30382,6 +29519,7 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
                                     ckr_group *out, uint64_t *from)
 {
     ckr__gm m = CKR_ZERO;
+    uint64_t i;
     m.c = c;
     m.tmp = *c;
     m.tmp.chunks = NULL;
@@ -30396,7 +29534,14 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
     m.budget = CKR__GM_BUDGET;
     m.keys.c = m.seen.c = m.names.c = m.memo.c = m.text.c = &m.tmp;
     ckr__gm_run(&m, out, from);
-    if (!ckr__failed(c)) ckr__gm_notes_out(&m);
+    for (i = 0; i < m.n_folds && !ckr__failed(c); i++) {
+        const ckr__gm_fold *f = &m.folds[i];
+        const char *subject = f->subject;
+        if (f->count > 1)
+            subject = ckr__printf(&m.tmp, "%s and %llu more", subject,
+                                  (unsigned long long)(f->count - 1));
+        ckr__say(c, f->code, f->severity, subject, f->was, f->now, f->reason, f->remedy);
+    }
     ckr__map_free(&m.keys);
     ckr__map_free(&m.seen);
     ckr__map_free(&m.names);
@@ -30443,11 +29588,7 @@ static ckr_result ckr__decide_spans(ckr__decide *d, const char *code, const char
 
 static bool ckr__is_schedule_key(const char *key)
 {
-    static const char *const keys[] = { "lr", "min_lr", "warmup_steps", "decay_steps",
-                                        "total_steps", "decay_style" };
-    size_t i;
-    for (i = 0; i < sizeof keys / sizeof *keys; i++) if (!strcmp(keys[i], key)) return true;
-    return false;
+    return ckr__word_in("lr min_lr warmup_steps decay_steps total_steps decay_style", key);
 }
 
 /* A group by index, by name, or by the name of its only parameter. */
@@ -30514,28 +29655,26 @@ static const char *ckr__decide_form(const ckr__decide *d)
     return form ? form : "";
 }
 
-static ckr_result ckr__setting_bad(ckr__decide *d, const ckr_setting *x, const char *text)
+static ckr_result ckr__setting_bad(ckr__decide *d, const ckr_setting *x, const char *text,
+                                   const char *remedy)
 {
-    return ckr__fail(d->c->err, CKR_ITEM_SETTING, NULL, CKR_NO_OFFSET, x->key, "%s", text);
+    return ckr__fail_with(d->c, CKR_ITEM_SETTING, NULL, x->key, text, remedy);
 }
 
 static ckr_result ckr__setting_unknown(ckr__decide *d, const ckr_setting *x)
 {
     const bool whole = x->key && x->value;
-    return ckr__remedy(d->c->err,
-                       ckr__setting_bad(d, x, whole ? "an unknown key"
-                                                    : "a setting without key or value"),
-                       "keys: lr min_lr weight_decay warmup_steps decay_steps total_steps "
-                       "decay_style batch_size; GROUP.KEY for one group");
+    return ckr__setting_bad(d, x, whole ? "an unknown key" : "a setting without key or value",
+                            "keys: lr min_lr weight_decay warmup_steps decay_steps total_steps "
+                            "decay_style batch_size; GROUP.KEY for one group");
 }
 
 static ckr_result ckr__setting_no_group(ckr__decide *d, const ckr_setting *x)
 {
     char text[160];
     ckr__format(text, sizeof text, "no group is called %.100s", x->group ? x->group : "");
-    return ckr__remedy(d->c->err,
-                       ckr__setting_bad(d, x, x->group ? text : "there are no groups"),
-                       "a group is called by its number, its name or its only parameter");
+    return ckr__setting_bad(d, x, x->group ? text : "there are no groups",
+                            "a group is called by its number, its name or its only parameter");
 }
 
 static bool ckr__setting_number(const ckr_setting *x, double *out)
@@ -30545,13 +29684,6 @@ static bool ckr__setting_number(const ckr_setting *x, double *out)
     if (!n || ckr__read_double(x->value, n, &v) != n || !(v >= 0 && v <= 1e300)) return false;
     *out = v;
     return true;
-}
-
-/* Groups of the output are copies, so that the checkpoint's stay what they are. */
-static ckr_result ckr__decide_copy_groups(ckr__decide *d)
-{
-    ckr__groups_own(d->c, d->out);
-    return d->c->err->code;
 }
 
 /* A hyper-parameter of the groups that a setting names. Groups without weight decay are so on
@@ -30606,8 +29738,7 @@ static bool ckr__decide_scales(const ckr__decide *d, const char *key)
 {
     const ckr_lr_policy policy = d->before ? d->t->lr_policy : CKR_LR_DEFAULT;
     if (policy == CKR_LR_SPLICE) return !strcmp(key, "lr");
-    return policy == CKR_LR_STRETCH &&
-           (!strcmp(key, "lr") || !strcmp(key, "min_lr") || !strcmp(key, "decay_style"));
+    return policy == CKR_LR_STRETCH && ckr__word_in("lr min_lr decay_style", key);
 }
 
 static ckr_result ckr__decide_scaled_away(ckr__decide *d, const char *key)
@@ -30638,10 +29769,9 @@ static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
     char subject[160];
     for (i = 0; i < d->wanted->n_lanes && i < d->out->n_groups; i++) {
         ckr_schedule *s;
-        ckr_result r;
         if (!ckr__setting_is_for(x, d->out, i)) continue;
-        r = ckr__sched_set(d->c, d->wanted, x->key, x->value, (int64_t)i, &s);
-        if (r != CKR_OK) return r;
+        if (ckr__sched_set(d->c, d->wanted, x->key, x->value, (int64_t)i, &s) != CKR_OK)
+            return ckr__oom(d->c);
         ckr__span_add(&was, ckr__lane_shown(d->wanted, x->key, i));
         ckr__span_add(&now, ckr__lane_shown(s, x->key, i));
         d->wanted = s;
@@ -30680,23 +29810,16 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
                     d->out->n_groups ? ckr__decide_form(d)
                                      : "KIND:key=value,... or --optimizer FILE");
     const char *hidden = ckr__decide_hidden(d);
+    const char *text = hidden ? hidden : "the checkpoint does not tell its schedule";
     uint64_t i;
     double v;
-    ckr_result r;
     if (!remedy) return d->c->err->code;
     if (d->wanted || hidden || (strcmp(x->key, "lr") != 0 && d->out->n_groups))
-        return ckr__remedy(d->c->err,
-                           ckr__fail(d->c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET,
-                                     x->key, "%s",
-                                     hidden ? hidden : "the checkpoint does not tell its schedule"),
-                           remedy);
-    if (!d->out->n_groups)
-        return ckr__remedy(d->c->err,
-                           ckr__setting_bad(d, x, "the checkpoint does not tell its schedule"),
-                           remedy);
-    if (!ckr__setting_number(x, &v)) return ckr__setting_bad(d, x, "not a number from 0 on");
-    r = ckr__decide_hyper(d, x, v);
-    for (i = 0; i < d->out->n_groups && r == CKR_OK; i++)
+        return ckr__rebase_fail(d->c, x->key, remedy, text);
+    if (!d->out->n_groups) return ckr__setting_bad(d, x, text, remedy);
+    if (!ckr__setting_number(x, &v)) return ckr__setting_bad(d, x, "not a number from 0 on", NULL);
+    ckr__decide_hyper(d, x, v);
+    for (i = 0; i < d->out->n_groups && !ckr__failed(d->c); i++)
         if (ckr__setting_is_for(x, d->out, i) &&
             ckr_node_get(d->out->groups[i].hyper, "initial_lr"))
             ckr__node_set(d->c, d->out->groups[i].hyper, "initial_lr", ckr__node_float(d->c, v));
@@ -30711,13 +29834,11 @@ static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
     ckr__span shown = CKR_ZERO;
     uint64_t i;
     ckr_schedule *s;
-    ckr_result r;
     d->asked_schedule = true;
     if (lr) d->asked_lr = true;
     if (!old || old->opaque || ckr__decide_hidden(d)) return ckr__decide_bare_lr(d, x);
     if (x->group) return ckr__decide_lanes(d, x);
-    r = ckr__sched_set(d->c, old, x->key, x->value, -1, &s);
-    if (r != CKR_OK) return r;
+    if (ckr__sched_set(d->c, old, x->key, x->value, -1, &s) != CKR_OK) return ckr__oom(d->c);
     d->wanted = s;
     for (i = 0; i < old->n_lanes && (lr || !strcmp(x->key, "min_lr")); i++)
         ckr__span_add(&shown, ckr__lane_shown(old, x->key, i));
@@ -30733,17 +29854,15 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
     char old_value[40];
     ckr_schedule *s;
     if (!ckr__setting_number(x, &v) || v < 1 || v > 1 << 30 || !ckr__whole(v))
-        return ckr__setting_bad(d, x, "not a batch size");
+        return ckr__setting_bad(d, x, "not a batch size", NULL);
     d->out->batch = (int64_t)v;
     if ((int64_t)v % ranks) {
         ckr__format(old_value, sizeof old_value, "--set batch_size=%lld",
                     (long long)(((int64_t)v + ranks - 1) / ranks * ranks));
-        return ckr__remedy(d->c->err,
-                           ckr__fail(d->c->err, CKR_ITEM_BATCH, NULL, CKR_NO_OFFSET, x->key,
-                                     "%s samples an update are no multiple of the %lld "
-                                     "data-parallel ranks",
-                                     x->value, (long long)ranks),
-                           old_value);
+        return ckr__fail_with(d->c, CKR_ITEM_BATCH, NULL, x->key,
+                              ckr__printf(d->c, "%s samples an update are no multiple of the %lld "
+                                          "data-parallel ranks", x->value, (long long)ranks),
+                              old_value);
     }
     ckr__format(old_value, sizeof old_value, "%lld", (long long)d->src->batch);
     if (!d->wanted || strcmp(d->wanted->clock, "sample") != 0)
@@ -30765,46 +29884,43 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
                     "the schedule's clock counts samples: it turns with the batch", NULL);
 }
 
-/* Does the schedule set the weight decay, too? */
-static bool ckr__schedules_decay(const ckr_schedule *s)
-{
-    return s && s->n_lanes && s->lanes[0].end_wd == s->lanes[0].end_wd;
-}
-
 static ckr_result ckr__decide_settings(ckr__decide *d)
 {
     uint64_t i;
     double v;
     ckr_result r = CKR_OK;
+    if (!ckr__groups_own(d->c, d->out)) return d->c->err->code;      /* the checkpoint's stay */
     for (i = 0; i < d->t->n_sets && r == CKR_OK; i++) {
         const ckr_setting *x = &d->t->sets[i];
+        const ckr_lane *lane = d->wanted && d->wanted->n_lanes ? d->wanted->lanes : NULL;
         if (!x->key || !x->value) r = ckr__setting_unknown(d, x);
         else if (ckr__decide_keeps(d) && ckr__is_schedule_key(x->key))
             r = ckr__decide_unused(d, x->key, x->value);
         else if (ckr__decide_scales(d, x->key))
             r = ckr__decide_scaled_away(d, x->key);
         else if (ckr__is_schedule_key(x->key) ||
-                 (!strcmp(x->key, "weight_decay") && ckr__schedules_decay(d->wanted)))
+                 (!strcmp(x->key, "weight_decay") && lane && lane->end_wd == lane->end_wd))
             r = ckr__decide_schedule_key(d, x);
         else if (!strcmp(x->key, "batch_size")) r = ckr__decide_batch(d, x);
         else if (strcmp(x->key, "weight_decay") != 0) r = ckr__setting_unknown(d, x);
-        else if (!ckr__setting_number(x, &v)) r = ckr__setting_bad(d, x, "not a number from 0 on");
+        else if (!ckr__setting_number(x, &v))
+            r = ckr__setting_bad(d, x, "not a number from 0 on", NULL);
         else r = ckr__decide_hyper(d, x, v);
     }
     return r;
 }
 
 /* The base LRs of the groups: the schedule's, else what the groups say. */
-static double *ckr__decide_bases(ckr__decide *d)
+static double *ckr__bases_of(ckr__ctx *c, const ckr_schedule *s, const ckr_group *groups,
+                             uint64_t n)
 {
-    const uint64_t n = d->out->n_groups;
-    double *bases = CKR__NEW_N(d->c, double, n);
+    double *bases = CKR__NEW_N(c, double, n);
     uint64_t i;
     for (i = 0; bases && i < n; i++) {
         bases[i] = ckr__nan();
-        if (d->before && i < d->before->n_lanes) bases[i] = d->before->lanes[i].base;
-        else if (!ckr_node_f64(ckr_node_get(d->out->groups[i].hyper, "initial_lr"), &bases[i]))
-            ckr_node_f64(ckr_node_get(d->out->groups[i].hyper, "lr"), &bases[i]);
+        if (s && i < s->n_lanes) bases[i] = s->lanes[i].base;
+        else if (!ckr_node_f64(ckr_node_get(groups[i].hyper, "initial_lr"), &bases[i]))
+            ckr_node_f64(ckr_node_get(groups[i].hyper, "lr"), &bases[i]);
     }
     return bases;
 }
@@ -30899,17 +30015,15 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
     const char *spec = d->t->schedule;
     const ckr__schedules *own = spec ? ckr__schedules_of(spec) : NULL;
     ckr_schedule *s;
-    ckr_result r;
     if (!spec) return CKR_OK;
     if (ckr__decide_keeps(d)) return ckr__decide_unused(d, "schedule", d->t->schedule);
-    bases = ckr__decide_bases(d);
+    bases = ckr__bases_of(d->c, d->before, d->out->groups, n);
     if (!bases) return d->c->err->code;
     if (own && own->spec_fn)
         spec = own->spec_fn(d->c, spec, own == ckr__schedules_of(d->src->dialect)
                                             ? d->src->framework_version : NULL);
     if (!spec) return d->c->err->code;
-    r = ckr__sched_parse(d->c, spec, n ? bases : NULL, n, &s);
-    if (r != CKR_OK) return r;
+    if (ckr__sched_parse(d->c, spec, n ? bases : NULL, n, &s) != CKR_OK) return ckr__oom(d->c);
     start = s->offset;                         /* of a run's first update                 */
     s->beta1 = !n || !ckr__has(d->out->groups[0].hyper, "momentum") ||
                ckr__has(d->out->groups[0].hyper, "betas");
@@ -30918,27 +30032,24 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
         s->rate = d->before->rate > 1 ? (double)d->t->topology.dp : d->before->rate;
         s->offset = again ? -s->rate * (double)d->done : 0;
         s->position = again ? 0 : (int64_t)(s->rate * (double)d->done);
-        d->wanted = s;
-        d->asked_schedule = true;
-        return ckr__say(d->c, "CKR_SCHEDULE", CKR_CHANGED, "schedule", d->before->kind,
-                        d->t->schedule, "asked for", NULL);
-    }
-    s->position = (int64_t)ckr__sched_clock(s, (double)d->done);
-    if (d->before && !strcmp(d->before->clock, s->clock)) {
-        s->position = d->before->position;
-        s->rate = d->before->rate;
-        s->offset = d->before->offset;
-        if (s->every && s->every != d->before->every) ckr__sched_stand(s, d->done);
-        else s->every = d->before->every;
-    }
-    if (again) {
-        s->position = (int64_t)start;
-        ckr__sched_stand(s, d->done);
-    }
-    for (i = 0; i < s->n_lanes; i++) {         /* Nanotron's LR is its groups'            */
-        if (s->curve && s->curve->kind == CKR__CV_NANOTRON && !ckr_node_get(s->params, "lr"))
-            ckr_node_f64(ckr_node_get(s->params, "learning_rate"), &s->lanes[i].base);
-        if (i < n && s->lanes[i].base != bases[i]) d->asked_lr = true;
+    } else {
+        s->position = (int64_t)ckr__sched_clock(s, (double)d->done);
+        if (d->before && !strcmp(d->before->clock, s->clock)) {
+            s->position = d->before->position;
+            s->rate = d->before->rate;
+            s->offset = d->before->offset;
+            if (s->every && s->every != d->before->every) ckr__sched_stand(s, d->done);
+            else s->every = d->before->every;
+        }
+        if (again) {
+            s->position = (int64_t)start;
+            ckr__sched_stand(s, d->done);
+        }
+        for (i = 0; i < s->n_lanes; i++) {         /* Nanotron's LR is its groups'            */
+            if (s->curve && s->curve->kind == CKR__CV_NANOTRON && !ckr_node_get(s->params, "lr"))
+                ckr_node_f64(ckr_node_get(s->params, "learning_rate"), &s->lanes[i].base);
+            if (i < n && s->lanes[i].base != bases[i]) d->asked_lr = true;
+        }
     }
     d->wanted = s;
     d->asked_schedule = true;
@@ -31084,10 +30195,9 @@ static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, con
     ckr__around v;
     uint64_t pairs[CKR__PAIRS], i, k, n = 0, worst = 0;
     char subject[96], reason[200];
-    ckr_result r;
+    ckr_result r = CKR_OK;
     if (!d->after || d->after->opaque) return CKR_OK;
-    r = ckr__decide_values(d, column, &v);
-    if (r != CKR_OK) return r;
+    if (ckr__decide_values(d, column, &v) != CKR_OK) return ckr__oom(d->c);
     for (i = 0; i < v.n; i++) {
         if (!ckr__told(&v, i, CKR__GROUPS_NONE)) continue;
         if (!n || ckr__jump(&v, i) > ckr__jump(&v, worst)) worst = i;
@@ -31131,12 +30241,6 @@ CKR_API int64_t ckr_schedule_run_end(const ckr_schedule *s)
     CKR__IN_FENV(int64_t, ckr__schedule_run_end(s));
 }
 
-/* A curve without end may decay later than anybody looks: only these never do. */
-static bool ckr__curve_flat(const ckr__curve *c)
-{
-    return c->kind == CKR__CV_CONST || c->shape == CKR__SH_CONST;
-}
-
 /* What the framework's own curve does behind its end, where keep holds the last value: rises, or
    goes below 0. The run has to end before. */
 static ckr_result ckr__decide_behind(ckr__decide *d)
@@ -31172,9 +30276,18 @@ static ckr_result ckr__decide_behind(ckr__decide *d)
                     "below 0", "end the run there, or give a schedule that reaches further");
 }
 
+/* What is so from an update on; 0: it never is. */
+static ckr_result ckr__decide_at(ckr__decide *d, const char *code, ckr_severity severity,
+                                 int64_t update, const char *reason, const char *remedy)
+{
+    char at[64];
+    if (!update) return d->c->err->code;
+    ckr__format(at, sizeof at, "update %lld", (long long)update);
+    return ckr__say(d->c, code, severity, "lr", NULL, at, reason, remedy);
+}
+
 /* Nanotron's decay has a length of its own, which a longer run does not change. */
-static ckr_result ckr__decide_early(ckr__decide *d, ckr_severity mild, int64_t last,
-                                    const char *at)
+static ckr_result ckr__decide_early(ckr__decide *d, ckr_severity mild, int64_t last, int64_t end)
 {
     const ckr_schedule *s = d->after;
     const double length = (double)last - s->curve->k.start;
@@ -31185,8 +30298,8 @@ static ckr_result ckr__decide_early(ckr__decide *d, ckr_severity mild, int64_t l
                 "the schedule ends before the run does, at update %lld: from there on the LR is "
                 "its last one", (long long)last);
     ckr__format(remedy, sizeof remedy, "--set decay_steps=%.0f lets it end with the run", length);
-    return ckr__say(d->c, "CKR_W_LR_ENDS_EARLY", mild, "lr", NULL, at, reason,
-                    nanotron && d->asked_schedule ? remedy : NULL);
+    return ckr__decide_at(d, "CKR_W_LR_ENDS_EARLY", mild, end, reason,
+                          nanotron && d->asked_schedule ? remedy : NULL);
 }
 
 /* Does the schedule fit the run: its end, values below 0, a curve that is undefined somewhere. */
@@ -31194,51 +30307,40 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
 {
     const ckr_severity mild = d->asked_schedule ? CKR_CHANGED : CKR_EXACT;
     const int64_t first = d->done + 1;
+    const ckr__curve *curve;
     int64_t last;
     ckr__scan f;
     bool over;
-    char at[64];
-    ckr_result r;
     if (!d->after || d->after->opaque) return CKR_OK;
+    curve = d->after->curve;
     last = ckr__run_end(d->after, d->done);
     over = last < first;
     if (over) last = first;
-    r = ckr__sched_scan(d->c, d->after, first, (uint64_t)(last - first) + 1, &f);
-    ckr__format(at, sizeof at, "update %lld", (long long)f.negative);
-    if (r == CKR_OK && f.negative)
-        r = ckr__say(d->c, "CKR_E_LR_NEGATIVE", CKR_ERROR, "lr", NULL, at,
-                     "the schedule goes below 0 from there on: gradient ascent",
-                     "end the run before, or let the schedule reach so far: --set total_steps=N, "
-                     "--lr-policy stretch");
-    ckr__format(at, sizeof at, "update %lld", (long long)f.undefined);
-    if (r == CKR_OK && f.undefined)
-        r = ckr__say(d->c, "CKR_E_LR_UNDEFINED", CKR_ERROR, "lr", NULL, at,
-                     f.why ? f.why : "the schedule is not defined there", NULL);
-    ckr__format(at, sizeof at, "update %lld", (long long)f.rise);
-    if (r == CKR_OK && f.rise)
-        r = ckr__say(d->c, "CKR_W_LR_REBOUND", CKR_CHANGED, "lr", NULL, at,
-                     "the schedule rises again after its end", NULL);
-    if (r == CKR_OK && f.never_decays && !f.end && ckr__curve_flat(d->after->curve))
-        r = ckr__say(d->c, "CKR_W_LR_NEVER_DECAYS", mild, "lr", NULL, NULL,
-                     "the schedule never decays", NULL);
-    ckr__format(at, sizeof at, "update %lld", (long long)f.end);
-    if (r == CKR_OK && f.end && f.end <= d->done)
-        r = ckr__say(d->c, "CKR_W_LR_PAST_END", mild, "lr", NULL, at,
-                     "the schedule has ended: it holds its last value",
-                     "--set total_steps=N with --lr-policy target or rewarm");
-    else if (r == CKR_OK && over)
-        r = ckr__say(d->c, "CKR_W_RUN_OVER", mild, "updates", NULL, NULL,
-                     "the run ends at the step that is done: no update is left",
-                     "give it more updates: --set total_steps=N");
-    else if (r == CKR_OK && f.ends_early && !f.negative)
-        r = ckr__decide_early(d, mild, last, at);
-    return r == CKR_OK && !f.rise && !f.negative ? ckr__decide_behind(d) : r;
-}
-
-/* Has the schedule, or one in it, a momentum of its own? */
-static bool ckr__cycles_momentum(const ckr_schedule *s)
-{
-    return s->curve && (s->curve->flags & CKR__CF_MOMENTUM) != 0;
+    if (ckr__sched_scan(d->c, d->after, first, (uint64_t)(last - first) + 1, &f) != CKR_OK)
+        return ckr__oom(d->c);
+    ckr__decide_at(d, "CKR_E_LR_NEGATIVE", CKR_ERROR, f.negative,
+                   "the schedule goes below 0 from there on: gradient ascent",
+                   "end the run before, or let the schedule reach so far: --set total_steps=N, "
+                   "--lr-policy stretch");
+    ckr__decide_at(d, "CKR_E_LR_UNDEFINED", CKR_ERROR, f.undefined,
+                   f.why ? f.why : "the schedule is not defined there", NULL);
+    ckr__decide_at(d, "CKR_W_LR_REBOUND", CKR_CHANGED, f.rise,
+                   "the schedule rises again after its end", NULL);
+    /* a curve without end may decay later than anybody looks: only these never do */
+    if (f.never_decays && !f.end && (curve->kind == CKR__CV_CONST || curve->shape == CKR__SH_CONST))
+        ckr__say(d->c, "CKR_W_LR_NEVER_DECAYS", mild, "lr", NULL, NULL,
+                 "the schedule never decays", NULL);
+    if (f.end && f.end <= d->done)
+        ckr__decide_at(d, "CKR_W_LR_PAST_END", mild, f.end,
+                       "the schedule has ended: it holds its last value",
+                       "--set total_steps=N with --lr-policy target or rewarm");
+    else if (over)
+        ckr__say(d->c, "CKR_W_RUN_OVER", mild, "updates", NULL, NULL,
+                 "the run ends at the step that is done: no update is left",
+                 "give it more updates: --set total_steps=N");
+    else if (f.ends_early && !f.negative)
+        ckr__decide_early(d, mild, last, f.end);
+    return ckr__failed(d->c) || f.rise || f.negative ? d->c->err->code : ckr__decide_behind(d);
 }
 
 /* A momentum that the schedule moves is a field of the group. */
@@ -31263,9 +30365,11 @@ static ckr_result ckr__decide_momentum(ckr__decide *d, uint64_t group, double v)
 /* torch refuses to cycle the momentum of an optimizer without. */
 static ckr_result ckr__decide_no_momentum(ckr__decide *d)
 {
+    const ckr__curve *curve = d->after->curve;
     uint64_t i;
     double v;
-    for (i = 0; i < d->out->n_groups && ckr__cycles_momentum(d->after); i++) {
+    if (!curve || !(curve->flags & CKR__CF_MOMENTUM)) return CKR_OK;
+    for (i = 0; i < d->out->n_groups; i++) {
         const ckr_node *h = d->out->groups[i].hyper;
         if (ckr_node_get(h, "betas") || ckr_node_f64(ckr_node_get(h, "momentum"), &v)) continue;
         return ckr__say(d->c, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, d->after->kind, NULL, NULL,
@@ -31399,15 +30503,13 @@ static ckr_result ckr__decide_all(ckr__decide *d)
 {
     const bool left = (d->t->without & CKR_SCHEDULE) != 0;
     static ckr_result (*const steps[])(ckr__decide *) = {
-        ckr__decide_told, ckr__decide_regroup, ckr__decide_copy_groups, ckr__decide_new_schedule,
-        ckr__decide_settings, ckr__decide_opaque, ckr__decide_join
+        ckr__decide_told, ckr__decide_regroup, ckr__decide_new_schedule, ckr__decide_settings,
+        ckr__decide_opaque, ckr__decide_join
     };
     size_t i;
     ckr_result r = CKR_OK;
     *d->out = *d->src;
-    d->done = d->src->progress.step > 0 && !(d->t->without & CKR_PROGRESS)
-                  ? d->src->progress.step
-                  : 0;
+    d->done = d->t->without & CKR_PROGRESS ? 0 : ckr__step_done(d->src);
     if (d->src->n_schedules) d->before = d->src->schedules;
     if (d->src->n_schedules && d->src->progress.step < 0 && d->before->position > 0 &&
         !(d->t->without & CKR_PROGRESS))
@@ -31486,16 +30588,6 @@ struct ckr_plan {
 
 typedef struct ckr__streams { ckr__ctx c; } ckr__streams;
 
-/* A scope that a framework fixes, or only allows. What one rank alone has saved shows nothing: the
-   others get streams of their own, unless the record of an earlier conversion knows better. */
-static void ckr__rng_scope(const ckr_stream *x, bool record, ckr__rng_saved *out)
-{
-    out->declared = x->scope && ckr__axes_parse(x->scope, &out->axes) && !x->observed &&
-                    !(x->assumed && record);
-    out->may = x->scope ? out->axes : 0;
-    if (!out->declared) out->axes = 0;
-}
-
 /* A state that is none: where it is stored, whose it is, and how to do without it. */
 static ckr_result ckr__rng_refuse(ckr__ctx *c, const ckr_stream *x)
 {
@@ -31511,39 +30603,36 @@ static ckr_result ckr__rng_refuse(ckr__ctx *c, const ckr_stream *x)
                                    "or bring back the file");
 }
 
-/* The streams of a state, decoded; `c` can read the files that the state refers to. */
-static ckr_result ckr__rng_load(ckr__ctx *c, const ckr_state *s, bool record,
-                                ckr__rng_saved **out)
-{
-    ckr__rng_saved *v = CKR__NEW_N(c, ckr__rng_saved, s->n_rng);
-    uint64_t i;
-    ckr_result r = CKR_OK;
-    *out = v;
-    if (!v) return c->err->code;
-    for (i = 0; i < s->n_rng && r == CKR_OK; i++) {
-        const ckr_stream *x = &s->rng[i];
-        ckr_rng *state = CKR__NEW(c, ckr_rng);
-        if (!state) return c->err->code;
-        r = ckr__rng_from_node(c, x->state, ckr_rng_kind_find(x->kind ? x->kind : ""), state);
-        v[i].name = x->sibling ? "default" : x->name;      /* the own one of that kind     */
-        v[i].rank = x->rank;
-        v[i].state = state;
-        v[i].sibling = x->sibling;
-        ckr__rng_scope(x, record, &v[i]);
-        if (r == CKR_E_FORMAT) r = ckr__rng_refuse(c, x);
-    }
-    return r;
-}
-
 /* The streams of a checkpoint, decoded: each is one that its generator could be in. */
 static ckr_result ckr__rng_states(ckr__ctx *c, const ckr_ckpt *k, ckr__rng_saved **saved)
 {
+    const ckr_state *s = &k->state;
+    const bool record = ckr_node_get(k->side, "rng") != NULL;
     ckr__file *const files = c->files;
     const uint32_t n_files = c->n_files;
-    ckr_result r;
+    ckr__rng_saved *v = CKR__NEW_N(c, ckr__rng_saved, s->n_rng);
+    ckr_rng *states = CKR__NEW_N(c, ckr_rng, s->n_rng);
+    uint64_t i;
+    ckr_result r = c->err->code;
+    *saved = v;
     c->files = k->ctx.files;                   /* borrowed while states are read         */
     c->n_files = k->ctx.n_files;
-    r = ckr__rng_load(c, &k->state, ckr_node_get(k->side, "rng") != NULL, saved);
+    for (i = 0; i < s->n_rng && r == CKR_OK; i++) {
+        const ckr_stream *x = &s->rng[i];
+        r = ckr__rng_from_node(c, x->state, ckr_rng_kind_find(x->kind ? x->kind : ""), &states[i]);
+        v[i].name = x->sibling ? "default" : x->name;      /* the own one of that kind     */
+        v[i].rank = x->rank;
+        v[i].state = &states[i];
+        v[i].sibling = x->sibling;
+        /* A scope that a framework fixes, or only allows. What one rank alone has saved shows
+           nothing: the others get streams of their own, unless the record of an earlier conversion
+           knows better. */
+        v[i].declared = x->scope && ckr__axes_parse(x->scope, &v[i].axes) && !x->observed &&
+                        !(x->assumed && record);
+        v[i].may = x->scope ? v[i].axes : 0;
+        if (!v[i].declared) v[i].axes = 0;
+        if (r == CKR_E_FORMAT) r = ckr__rng_refuse(c, x);
+    }
     c->files = files;
     c->n_files = n_files;
     return r;
@@ -31563,12 +30652,6 @@ static ckr_topology ckr__rng_topology(const ckr_topology *from, const ckr_topolo
     return t;
 }
 
-static bool ckr__rng_ranks_fit(const ckr_topology *t)
-{
-    ckr__grid g;
-    return ckr__grid_make(t, &g) && g.ranks == t->ranks;
-}
-
 static int ckr__stream_sum_cmp(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -31584,36 +30667,19 @@ static uint64_t ckr__stream_sum(const ckr_rng *r, const char *name)
 }
 
 /* Of a set of streams, whatever their order and how often each was saved: 0 for none. */
-static bool ckr__streams_sum(ckr__ctx *c, uint64_t *sums, size_t n, uint64_t *out)
+static bool ckr__streams_sum(ckr__ctx *c, const uint64_t *sums, size_t n, uint64_t *out)
 {
-    const size_t bytes = n * sizeof(uint64_t *);
-    uint64_t **v = (uint64_t **)ckr__heap_alloc(c, bytes);
+    void **v = ckr__sorted(c, sums, n, sizeof *sums, ckr__stream_sum_cmp);
     size_t i;
     *out = 0;
-    if (!v) return false;
-    for (i = 0; i < n; i++) v[i] = &sums[i];
-    if (!ckr__sort(c, (void **)(void *)v, n, ckr__stream_sum_cmp)) {
-        ckr__heap_free(c, v, bytes);
-        return false;
-    }
-    for (i = 0; i < n; i++)
-        if (!i || *v[i] != *v[i - 1]) *out = ckr__mix(*out + *v[i]);
-    ckr__heap_free(c, v, bytes);
-    return true;
+    for (i = 0; v && i < n; i++)
+        if (!i || ckr__stream_sum_cmp(v[i - 1], v[i])) *out = ckr__mix(*out + *(uint64_t *)v[i]);
+    ckr__heap_free(c, v, n * sizeof *v);
+    return v != NULL;
 }
 
 static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool *only,
                                   uint8_t (*each)[16], uint64_t *bytes);
-
-/* Does the record carry streams that have no rank? */
-static bool ckr__rng_carries(const ckr_node *side)
-{
-    const ckr_node *list = ckr_node_find(side, "/rng/streams");
-    uint64_t i;
-    for (i = 0; ckr_node_is_list(list) && i < list->count; i++)
-        if (ckr__is_str(ckr_node_get(list->u.items[i], "status"), "parked")) return true;
-    return false;
-}
 
 /* A few small tensors, a megabyte at most: an update changes each. *differ: one is not what the
    side file says. */
@@ -31651,20 +30717,22 @@ static ckr_result ckr__rng_stale(ckr__ctx *c, const ckr_ckpt *k, const ckr__rng_
                                  bool *stale)
 {
     const ckr_node *was = ckr_node_get(k->side, "streams");
+    const ckr_node *list = ckr_node_find(k->side, "/rng/streams");
     const uint64_t n = k->state.n_rng;
     uint64_t *sums, have, want, i, m = 0;
     int64_t step = -1;
+    bool carries = false;
     *stale = false;
     ckr_node_i64(ckr_node_find(k->side, "/source/step"), &step);
     if (step >= 0 && k->state.progress.step > step) *stale = true;
     if (*stale || !was || !ckr__hex64_get(was, &want)) return CKR_OK;
-    sums = (uint64_t *)ckr__heap_alloc(c, (size_t)n * sizeof *sums);
-    if (!sums) return CKR_E_NOMEM;
-    for (i = 0; i < n; i++)
+    sums = CKR__NEW_N(c, uint64_t, n);
+    for (i = 0; sums && i < n; i++)
         if (!saved[i].sibling) sums[m++] = ckr__stream_sum(saved[i].state, saved[i].name);
-    if (ckr__streams_sum(c, sums, (size_t)m, &have)) *stale = have != want;
-    ckr__heap_free(c, sums, (size_t)n * sizeof *sums);
-    if (c->err->code != CKR_OK || *stale || !ckr__rng_carries(k->side)) return c->err->code;
+    if (sums && ckr__streams_sum(c, sums, (size_t)m, &have)) *stale = have != want;
+    for (i = 0; ckr_node_is_list(list) && i < list->count; i++)      /* streams without a rank */
+        carries = carries || ckr__is_str(ckr_node_get(list->u.items[i], "status"), "parked");
+    if (c->err->code != CKR_OK || *stale || !carries) return c->err->code;
     return ckr__rng_sample(c, k, stale);
 }
 
@@ -31675,6 +30743,7 @@ static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng
 {
     ckr__rng_saved *saved = NULL;
     ckr__rng_job job = CKR_ZERO;
+    ckr__grid g;
     ckr_result r = CKR_OK;
     memset(out, 0, sizeof *out);
     if (held) job = *held;
@@ -31691,7 +30760,8 @@ static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng
     job.lineage = ckr_node_get(k->side, "rng");
     job.file = CKR__SIDE_FILE;
     if (r == CKR_OK && saved) r = ckr__rng_stale(c, k, saved, &job.stale);
-    if (r == CKR_OK && want->topology.ranks && !ckr__rng_ranks_fit(&job.to))
+    if (r == CKR_OK && want->topology.ranks &&
+        (!ckr__grid_make(&job.to, &g) || g.ranks != job.to.ranks))
         r = ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "ranks",
                       "%lu ranks are no product of these sizes",
                       (unsigned long)want->topology.ranks);
@@ -31750,13 +30820,6 @@ typedef struct ckr__swaps {
     const bool *whole;         /* by index: the tensor goes into the output as itself, too */
 } ckr__swaps;
 
-static const ckr_piece *ckr__swapped(const ckr__swaps *swaps, const ckr_piece *p)
-{
-    uint64_t i;
-    for (i = 0; i < swaps->n; i++) if (swaps->list[i].from == p) return swaps->list[i].to;
-    return p;
-}
-
 static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
 {
     int64_t v = 1;
@@ -31803,6 +30866,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
     const ckr_tensor *t = b->tensor;
     int64_t zero[CKR_MAX_DIMS] = CKR_ZERO, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], want, got = 0;
     int64_t in_start[CKR_MAX_DIMS], in_count[CKR_MAX_DIMS];
+    uint64_t k;
     uint32_t i;
     ckr__op op;
 
@@ -31819,7 +30883,8 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
             return ckr__fail(c->err, CKR_ITEM_CAST, ckr__file_path(c, p->file), CKR_NO_OFFSET,
                              t->name, "%s cannot be cast to %s", ckr_dtype_name(p->dtype),
                              ckr_dtype_name(e->dtype));
-        p = ckr__swapped(swaps, p);
+        for (k = 0; k < swaps->n && swaps->list[k].from != p;) k++;
+        if (k < swaps->n) p = swaps->list[k].to;
         if (!ckr__op_make(c, &op, t, start, count, p, NULL, &b->piece)) return c->err->code;
         op.no_sum = b->piece.replica || (b->as && swaps->whole[t->index]);
         got += ckr__box_volume(t->n_dims, count);
@@ -31841,18 +30906,9 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
     return c->err->code;
 }
 
-static ckr_result ckr__fill_make(ckr__ctx *c, ckr_entry *e, const ckr__swaps *swaps)
+static bool ckr__stream_is(const ckr_stream *x, const char *kind, const char *name)
 {
-    ckr__fill *f = CKR__NEW(c, ckr__fill);
-    int64_t volume = 0;
-    uint64_t i;
-    ckr_result r = CKR_OK;
-    if (!f) return c->err->code;
-    for (i = 0; i < e->n_binds && r == CKR_OK; i++)
-        r = ckr__fill_bind(c, f, e, &e->binds[i], swaps, &volume);
-    f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
-    e->ops = f;
-    return r;
+    return !strcmp(x->kind, kind) && !strcmp(x->name, name);
 }
 
 /* Streams of the coming run as its dialect is to write them, in the order of ranks: as saved where
@@ -31869,13 +30925,11 @@ static ckr_result ckr__plan_streams(ckr_plan *p, const ckr_state *source)
         const ckr_stream *old = NULL, *like = NULL;
         if (!v->state) continue;
         if (v->source == CKR_RNG_FROM_RANK) old = ckr__streams_of(source, v->rank, &n_old);
-        for (k = 0; old && k < n_old; k++)
-            if (!strcmp(old[k].kind, v->kind) && !strcmp(old[k].name, v->name)) break;
-        if (old && k < n_old) like = &old[k];
+        for (k = 0; old && !like && k < n_old; k++)
+            if (ckr__stream_is(&old[k], v->kind, v->name)) like = &old[k];
         old = v->state->flags & CKR_RNG_ALIGNED ? NULL : like;
         for (k = 0; !like && k < source->n_rng; k++)
-            if (!strcmp(source->rng[k].kind, v->kind) && !strcmp(source->rng[k].name, v->name))
-                like = &source->rng[k];
+            if (ckr__stream_is(&source->rng[k], v->kind, v->name)) like = &source->rng[k];
         if (like) out[n] = *like;
         out[n].kind = v->kind;
         out[n].name = v->name;
@@ -31893,17 +30947,14 @@ static ckr_result ckr__plan_streams(ckr_plan *p, const ckr_state *source)
    and the streams themselves into the state that the dialect writes. */
 static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
 {
+    const ckr_target *t = &p->target;
+    const ckr_rng_want want = { t->topology, t->mode, t->rng, t->seed, 0 };
     ckr__rng_job held = CKR_ZERO;
-    ckr_rng_want want = CKR_ZERO;
     uint64_t i;
     ckr_result r;
     if (!d->holds_fn || strcmp(p->src->state.dialect, d->name) != 0 ||
-        (p->target.without & CKR_RNG) || !p->src->state.n_rng)
+        (t->without & CKR_RNG) || !p->src->state.n_rng)
         return CKR_OK;
-    want.topology = p->target.topology;
-    want.mode = p->target.mode;
-    want.policy = p->target.rng;
-    want.seed = p->target.seed;
     held.holds_fn = d->holds_fn;
     held.user = &p->target;
     r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
@@ -32053,35 +31104,21 @@ static uint64_t ckr__wins_most(const ckr__out *out, uint64_t window)
     return most;
 }
 
-/* Of a worker of a run that writes: its window and what is beside it, three lists of sums. */
-static uint64_t ckr__lane_bytes(const ckr_plan *p)
-{
-    return p->facts.window_bytes + CKR__BESIDE + sizeof(ckr__lane) +
-           48 * (p->src->state.n_tensors + 1);
-}
-
-/* A list of windows, names of files, and the side file with a digest of every tensor. */
-static uint64_t ckr__write_bytes(const ckr_plan *p)
-{
-    uint64_t i, n = sizeof(ckr__win) * ckr__wins_most(&p->out, p->facts.window_bytes);
-    for (i = 0; i < p->out.n_files; i++) n += 2 * strlen(p->out.files[i]->path) + 256;
-    for (i = 0; i < p->src->state.n_tensors; i++)
-        n += 2 * strlen(p->src->state.tensors[i]->name) + 512;
-    return 2 * n + 3 * CKR__ARENA_CHUNK + sizeof(ckr__digest_tables);   /* chunks double */
-}
-
-/* Sums for the report: bytes and copies of every file, and the peak of a run with these lanes. */
-static bool ckr__plan_count(ckr_plan *p)
+/* Images, and sums for the report: bytes and copies of every file, and the peak of a run with these
+   lanes. */
+static ckr_result ckr__plan_count(ckr_plan *p)
 {
     ckr__ctx *c = &p->ctx;
     ckr_plan_facts *facts = &p->facts;
-    uint64_t i, k, m;
+    uint64_t i, k, m, beside;
     ckr_plan_file *files = CKR__NEW_N(c, ckr_plan_file, p->out.n_files);
-    if (!files) return false;
+    if (!files) return c->err->code;
     for (i = 0; i < p->out.n_files; i++) {
-        const ckr__out_file *f = p->out.files[i];
+        ckr__out_file *f = p->out.files[i];
+        ckr__image *image = NULL;
+        if (ckr__image_make(c, f, &image) != CKR_OK) return ckr__oom(c);
         files[i].path = f->path;
-        files[i].bytes = ((const ckr__image *)f->image)->size;
+        files[i].bytes = image->size;
         facts->bytes_written += files[i].bytes;
         for (k = 0; k < f->n_entries; k++) {
             const ckr__fill *fill = (const ckr__fill *)f->entries[k]->ops;
@@ -32095,10 +31132,18 @@ static bool ckr__plan_count(ckr_plan *p)
     }
     facts->files = files;
     facts->n_files = p->out.n_files;
+    /* a list of windows, names of files, and the side file with a digest of every tensor */
+    beside = sizeof(ckr__win) * ckr__wins_most(&p->out, facts->window_bytes);
+    for (i = 0; i < p->out.n_files; i++) beside += 2 * strlen(p->out.files[i]->path) + 256;
+    for (i = 0; i < p->src->state.n_tensors; i++)
+        beside += 2 * strlen(p->src->state.tensors[i]->name) + 512;
+    beside = 2 * beside + 3 * CKR__ARENA_CHUNK + sizeof(ckr__digest_tables);   /* chunks double */
+    /* a worker that writes has its window and what is beside it, and three lists of sums */
     facts->peak_bytes =
-        p->src->ctx.arena_bytes + c->arena_bytes + ckr__write_bytes(p) +
-        c->env.parallel.n_threads * ckr__lane_bytes(p);
-    return true;
+        p->src->ctx.arena_bytes + c->arena_bytes + beside +
+        c->env.parallel.n_threads * (facts->window_bytes + CKR__BESIDE + sizeof(ckr__lane) +
+                                     48 * (p->src->state.n_tensors + 1));
+    return CKR_OK;
 }
 
 /* Which tensors have a bind that is no copy and stands for itself. */
@@ -32116,23 +31161,27 @@ static bool *ckr__plan_whole(ckr_plan *p)
     return whole;
 }
 
-static ckr_result ckr__plan_fill(ckr_plan *p)
+/* Every entry's ops, with the pieces that are taken instead of others. */
+static ckr_result ckr__plan_fill(ckr_plan *p, ckr__swaps *swaps)
 {
-    uint64_t i, k;
-    ckr__swaps none = CKR_ZERO;
+    uint64_t i, k, m;
     ckr_result r = CKR_OK;
-    none.whole = ckr__plan_whole(p);
-    if (!none.whole) return p->ctx.err->code;
-    for (i = 0; i < p->out.n_files && r == CKR_OK; i++) {
-        ckr__out_file *f = p->out.files[i];
-        ckr__image *image = NULL;
-        for (k = 0; k < f->n_entries && r == CKR_OK; k++)
-            r = ckr__fill_make(&p->ctx, f->entries[k], &none);
-        if (r == CKR_OK) r = ckr__image_make(&p->ctx, f, &image);
-    }
-    return r;
+    swaps->whole = ckr__plan_whole(p);
+    if (!swaps->whole) return p->ctx.err->code;
+    for (i = 0; i < p->out.n_files; i++)
+        for (k = 0; k < p->out.files[i]->n_entries; k++) {
+            ckr_entry *e = p->out.files[i]->entries[k];
+            ckr__fill *f = CKR__NEW(&p->ctx, ckr__fill);
+            int64_t volume = 0;
+            if (!f) return p->ctx.err->code;
+            for (m = 0; m < e->n_binds && r == CKR_OK; m++)
+                r = ckr__fill_bind(&p->ctx, f, e, &e->binds[m], swaps, &volume);
+            if (r != CKR_OK) return r;
+            f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
+            e->ops = f;
+        }
+    return CKR_OK;
 }
-
 
 static void ckr__plan_target(ckr_plan *p, const ckr_state *s)
 {
@@ -32160,13 +31209,11 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
     uint64_t w = CKR__WINDOW;
     if (max_bytes) {
         if (max_bytes < fixed + least)
-            return ckr__remedy(p->ctx.err,
-                               ckr__fail(p->ctx.err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET,
-                                         "max_bytes",
-                                         "a cap of %llu bytes on buffers; one worker needs %llu",
-                                         (unsigned long long)max_bytes,
-                                         (unsigned long long)(fixed + least)),
-                               "allow 256 KiB or more");
+            return ckr__fail_with(&p->ctx, CKR_ITEM_LIMIT, NULL, "max_bytes",
+                                  ckr__printf(&p->ctx, "a cap of %llu bytes on buffers; one worker "
+                                              "needs %llu", (unsigned long long)max_bytes,
+                                              (unsigned long long)(fixed + least)),
+                                  "allow 256 KiB or more");
         while (*lanes > 1 && max_bytes / *lanes < fixed + least) --*lanes;
         w = (max_bytes / *lanes - fixed) & ~(uint64_t)4095;
     }
@@ -32177,13 +31224,8 @@ static ckr_result ckr__plan_window(ckr_plan *p, uint64_t max_bytes)
 /* What the coming run's groups and schedule will be; the dialect writes this state. */
 static ckr_result ckr__plan_decisions(ckr_plan *p, const ckr_state *s)
 {
-    ckr__decide d = CKR_ZERO;
-    ckr_result r;
-    d.c = &p->ctx;
-    d.src = s;
-    d.t = &p->target;
-    d.out = &p->state;
-    r = ckr__decide_all(&d);
+    ckr__decide d = { &p->ctx, s, &p->target, &p->state, NULL, NULL, NULL, 0, false, false };
+    const ckr_result r = ckr__decide_all(&d);
     p->facts.groups = p->state.groups;
     p->facts.n_groups = p->state.n_groups;
     p->facts.before = d.before;
@@ -32294,14 +31336,6 @@ static void ckr__plan_hold_remedy(ckr_plan *p)
             p->notes[i].remedy = ckr__plan_ways(p);
 }
 
-/* It goes on as it was, and nobody knows how. */
-static ckr_result ckr__plan_unknown(ckr_plan *p, const ckr_schedule *s)
-{
-    return ckr__say(&p->ctx, "CKR_W_SCHEDULE_UNKNOWN", CKR_CHANGED, s->kind, NULL, NULL, s->reason,
-                    "let the script set the clock and the base LRs (last_epoch of torch's "
-                    "schedulers), and save the scheduler's state_dict() from then on");
-}
-
 static ckr_result ckr__plan_proof(ckr_plan *p)
 {
     const ckr_schedule *want = p->facts.after, *follows = p->out.follows;
@@ -32314,8 +31348,11 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
     if (follows && !p->out.recomputes) r = ckr__plan_first(p, follows, &follows);
     if (r != CKR_OK || (want->opaque && !p->out.cannot)) return r;
     if (follows && follows->opaque && ckr__sched_same(want, p->facts.before)) {
-        p->facts.after = follows;
-        return ckr__plan_unknown(p, follows);
+        p->facts.after = follows;              /* it goes on as it was, and nobody knows how */
+        return ckr__say(&p->ctx, "CKR_W_SCHEDULE_UNKNOWN", CKR_CHANGED, follows->kind, NULL, NULL,
+                        follows->reason,
+                        "let the script set the clock and the base LRs (last_epoch of torch's "
+                        "schedulers), and save the scheduler's state_dict() from then on");
     }
     if (follows && follows->opaque)
         return ckr__plan_hold(p, CKR_ERROR, NULL, follows->reason);
@@ -32504,6 +31541,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
                                  ckr__plan_depth depth, ckr_plan **out, ckr_error *err)
 {
     const bool decisions_only = depth == CKR__PLAN_DECIDED;
+    ckr__swaps none = CKR_ZERO;
     const ckr__dialect *d, *from;
     ckr_result r;
     ckr_plan *p = (ckr_plan *)ckr__owner_make(&src->ctx.env, &src->ctx.limits, sizeof *p, err, &r);
@@ -32560,8 +31598,8 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     ckr__plan_verdict(p);
     if (r == CKR_OK && p->facts.verdict != CKR_VERDICT_REFUSED &&
         depth == CKR__PLAN_WHOLE) {
-        r = ckr__plan_fill(p);
-        if (r == CKR_OK && !ckr__plan_count(p)) r = p->ctx.err->code;
+        r = ckr__plan_fill(p, &none);
+        if (r == CKR_OK) r = ckr__plan_count(p);
     }
     r = ckr__stat_told(&p->ctx, r);
     p->facts.notes = p->notes;
@@ -32602,25 +31640,32 @@ CKR_API void ckr_plan_free(ckr_plan *p)
    that a file is damaged, and which is right no file tells - unless the other one of a parameter
    and its master rounds to one of the two only. */
 
+static void ckr__compare_ops(ckr__ctx *c, ckr__jobs *jobs, const ckr_tensor *x, const ckr_piece *px,
+                             uint32_t nx, const ckr_piece *py, uint32_t ny, bool skip_x_replicas)
+{
+    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
+    uint32_t i, k;
+    for (i = 0; i < nx; i++)
+        for (k = 0; k < ny; k++) {
+            if (skip_x_replicas && px[i].replica) continue;
+            if (ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
+                ckr__jobs_op(c, jobs, x, s, n, &px[i], &py[k], NULL, NULL);
+        }
+}
+
 /* Compares where boxes of x and y meet; sums into the lane that ran it. One comparison at a time,
    so that its counts are its own; tensors large enough to matter are cut over all lanes. */
 static ckr_result ckr__compare(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *x,
                                const ckr_piece *px, uint32_t nx, const ckr_piece *py, uint32_t ny,
                                bool skip_x_replicas)
 {
-    int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
     ckr__jobs jobs = CKR_ZERO;
-    uint32_t i, k;
+    uint32_t i;
     for (i = 0; i < crew->n; i++) {
         crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
         crew->lanes[i].max_abs = 0;
     }
-    for (i = 0; i < nx; i++)
-        for (k = 0; k < ny; k++) {
-            if (skip_x_replicas && px[i].replica) continue;
-            if (ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
-                ckr__jobs_op(c, &jobs, x, s, n, &px[i], &py[k], NULL, NULL);
-        }
+    ckr__compare_ops(c, &jobs, x, px, nx, py, ny, skip_x_replicas);
     if (ckr__failed(c)) return c->err->code;
     if (!crew->aside) jobs.bytes = ckr__pieces_bytes(x, py, ny);
     return ckr__jobs_run(&jobs, crew);
@@ -32632,6 +31677,18 @@ static uint64_t ckr__crew_differ(const ckr__crew *crew)
     uint32_t i;
     for (i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
     return n;
+}
+
+/* How many elements of piece i, where it is a copy, are not those of what it is a copy of. */
+static ckr_result ckr__replica_differs(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *t,
+                                       uint32_t i, uint64_t *n)
+{
+    ckr_result r;
+    *n = 0;
+    if (!t->pieces[i].replica) return CKR_OK;
+    r = ckr__compare(c, crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1, true);
+    *n = ckr__crew_differ(crew);
+    return r;
 }
 
 /* How many elements of a master do not round to its parameter; 0 where their shapes or dtypes are
@@ -32824,43 +31881,17 @@ static ckr_result ckr__trust_all(ckr__trust *x, const bool *use, bool *differ)
     const ckr_state *s = &x->plan->src->state;
     ckr__jobs jobs = CKR_ZERO;
     uint64_t i;
-    uint32_t k, m;
+    uint32_t k;
     ckr_result r;
     for (i = 0; i < s->n_tensors; i++)
-        for (k = 0; use[i] && k < s->tensors[i]->n_pieces; k++)
-            for (m = 0; s->tensors[i]->pieces[k].replica && m < s->tensors[i]->n_pieces; m++) {
-                const ckr_tensor *t = s->tensors[i];
-                int64_t at[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
-                if (!t->pieces[m].replica &&
-                    ckr__box_meet(t->n_dims, t->pieces[m].start, t->pieces[m].count,
-                                  t->pieces[k].start, t->pieces[k].count, at, n))
-                    ckr__jobs_op(x->c, &jobs, t, at, n, &t->pieces[m], &t->pieces[k], NULL, NULL);
-            }
+        for (k = 0; use[i] && k < s->tensors[i]->n_pieces; k++) {
+            const ckr_tensor *t = s->tensors[i];
+            if (t->pieces[k].replica)
+                ckr__compare_ops(x->c, &jobs, t, t->pieces, t->n_pieces, &t->pieces[k], 1, true);
+        }
     r = ckr__failed(x->c) ? x->c->err->code : ckr__jobs_run(&jobs, &x->crew);
     *differ = ckr__crew_differ(&x->crew) > 0;
     return r;
-}
-
-/* One by one, where any differ. */
-static ckr_result ckr__trust_each(ckr__trust *x, const ckr_tensor *t)
-{
-    uint32_t i;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < t->n_pieces && r == CKR_OK; i++) {
-        uint64_t n;
-        if (!t->pieces[i].replica) continue;
-        r = ckr__compare(x->c, &x->crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1, true);
-        n = ckr__crew_differ(&x->crew);
-        if (r == CKR_OK && n) r = ckr__trust_judge(x, t, &t->pieces[i], n);
-    }
-    return r;
-}
-
-/* Is one read out of where the other lies? */
-static bool ckr__one_place(const ckr_tensor *a, const ckr_tensor *b)
-{
-    return a->n_pieces && b->n_pieces && a->pieces[0].file == b->pieces[0].file &&
-           a->pieces[0].mem == b->pieces[0].mem && a->pieces[0].offset == b->pieces[0].offset;
 }
 
 /* Masters against the parameters that are written beside them or left out since the masters stand
@@ -32876,7 +31907,11 @@ static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
         if (!use[i] || strcmp(t->slot, "master") != 0) continue;
         param = ckr__tensor_find(s, t->name, "param");
         if (!param || (use[param->index] && !s->unproven)) continue;
-        if (!use[param->index] && ckr__one_place(t, param)) continue;
+        if (!use[param->index] && t->n_pieces && param->n_pieces &&
+            t->pieces[0].file == param->pieces[0].file &&
+            t->pieces[0].mem == param->pieces[0].mem &&
+            t->pieces[0].offset == param->pieces[0].offset)
+            continue;
         r = ckr__master_differs(x->c, &x->crew, t, param, &n);
         if (r != CKR_OK || !n) continue;
         x->refused = true;
@@ -32887,20 +31922,6 @@ static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
     return r;
 }
 
-/* The entries again, from the copies that were proved right. */
-static ckr_result ckr__trust_refill(ckr__trust *x)
-{
-    ckr_plan *p = x->plan;
-    uint64_t i, k;
-    ckr_result r = CKR_OK;
-    x->swaps.whole = ckr__plan_whole(p);
-    if (!x->swaps.whole) return p->ctx.err->code;
-    for (i = 0; i < p->out.n_files && r == CKR_OK; i++)
-        for (k = 0; k < p->out.files[i]->n_entries && r == CKR_OK; k++)
-            r = ckr__fill_make(&p->ctx, p->out.files[i]->entries[k], &x->swaps);
-    return r;
-}
-
 /* Entries of the report, and a refused plan, where copies differ and nothing tells which is
    right. */
 static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
@@ -32908,7 +31929,8 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
     const ckr_state *s = &p->src->state;
     bool *use = CKR__NEW_N(c, bool, s->n_tensors), differ = false;
     ckr__trust x = CKR_ZERO;
-    uint64_t i;
+    uint64_t i, n;
+    uint32_t k;
     size_t block;
     ckr_result r;
     x.c = c;
@@ -32921,11 +31943,15 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
                         block < CKR__BLOCK ? block : CKR__BLOCK);
     x.crew.aside = true;
     if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
-    for (i = 0; differ && i < s->n_tensors && r == CKR_OK; i++)
-        if (use[i]) r = ckr__trust_each(&x, s->tensors[i]);
+    for (i = 0; differ && i < s->n_tensors; i++)       /* one by one, where any differ       */
+        for (k = 0; use[i] && k < s->tensors[i]->n_pieces && r == CKR_OK; k++) {
+            const ckr_tensor *t = s->tensors[i];
+            r = ckr__replica_differs(c, &x.crew, t, k, &n);
+            if (r == CKR_OK && n) r = ckr__trust_judge(&x, t, &t->pieces[k], n);
+        }
     if (r == CKR_OK) r = ckr__trust_masters(&x, use);
     ckr__crew_free(&x.crew);
-    if (r == CKR_OK && x.swaps.n && !x.refused) r = ckr__trust_refill(&x);
+    if (r == CKR_OK && x.swaps.n && !x.refused) r = ckr__plan_fill(p, &x.swaps);
     if (r != CKR_OK && c->err->code == CKR_OK) *c->err = *p->ctx.err;
     p->facts.notes = p->notes;
     p->facts.n_notes = p->n_notes;
@@ -32996,18 +32022,6 @@ static bool ckr__win_entry(ckr__write *w, uint32_t lane, const ckr_entry *e, uin
     return true;
 }
 
-static void ckr__win_crc(ckr__win *win, ckr_entry *e, uint64_t at, uint64_t n, const uint8_t *bytes)
-{
-    uint32_t crc = ckr__crc32(0, bytes, (size_t)n);
-    if (at == 0 && n == e->n_bytes) {
-        e->crc = crc;
-    } else {
-        int side = at == 0;
-        win->crc[side] = crc;
-        win->len[side] = n;
-    }
-}
-
 /* Fills the buffer with a window and writes it. */
 static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
 {
@@ -33016,7 +32030,9 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
     const ckr__image *img = (const ckr__image *)f->image;
     uint8_t *buf = w->buffers[lane] + ckr__misplaced(w->buffers[lane], win->begin);
     uint64_t i = ckr__seg_find(img, win->begin);
+    uint32_t crc;
     int32_t sys;
+    int side;
     for (; i < img->n_segs && img->segs[i].offset < win->end; i++) {
         const ckr__seg *s = &img->segs[i];
         uint64_t a = s->offset > win->begin ? s->offset : win->begin;
@@ -33025,8 +32041,15 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
         if (e <= a) continue;
         if (s->entry && !s->late) {
             if (!ckr__win_entry(w, lane, s->entry, a - s->offset, e - s->offset, dst)) return;
-            if (f->format == CKR_FORMAT_TORCH_ZIP || f->format == CKR_FORMAT_DCP)
-                ckr__win_crc(win, s->entry, a - s->offset, e - a, dst);
+            if (f->format != CKR_FORMAT_TORCH_ZIP && f->format != CKR_FORMAT_DCP) continue;
+            crc = ckr__crc32(0, dst, (size_t)(e - a));
+            side = a == s->offset;
+            if (side && e - a == s->entry->n_bytes) {
+                s->entry->crc = crc;
+            } else {
+                win->crc[side] = crc;
+                win->len[side] = e - a;
+            }
         } else {
             memcpy(dst, s->bytes + (a - s->offset), (size_t)(e - a));
         }
@@ -33109,11 +32132,10 @@ static void ckr__wins_add(ckr__write *w, uint64_t file)
 /* Somebody else holds the temporary name, or it cannot be had. */
 static ckr_result ckr__temp_busy(ckr__write *w, int32_t sys)
 {
-    ckr_result r;
     if (sys != EBUSY && sys != EEXIST)
         return ckr__fail_io(w->c->err, CKR_ITEM_IO_OPEN, w->temp, sys);
-    r = ckr__fail(w->c->err, CKR_ITEM_OUTPUT_BUSY, w->temp, CKR_NO_OFFSET, NULL, NULL);
-    return ckr__remedy(w->c->err, r, "wait for it, or write elsewhere");
+    return ckr__fail_with(w->c, CKR_ITEM_OUTPUT_BUSY, w->temp, NULL, NULL,
+                          "wait for it, or write elsewhere");
 }
 
 static ckr_result ckr__temp_lock(ckr__write *w)
@@ -33220,28 +32242,6 @@ static ckr_result ckr__temp_plan(ckr__write *w)
     return c->err->code;
 }
 
-/* Takes the temporary name for this run: what a dead run left goes, a living one is left alone. */
-static ckr_result ckr__temp_clear(ckr__write *w)
-{
-    ckr_result r = CKR_OK;
-    if (ckr__path_kind(w->c, w->temp) == CKR_FILE_ABSENT) return CKR_OK;
-    r = ckr__temp_lock(w);
-    if (r == CKR_OK) ckr__remove_tree(w->c, w->temp);
-    ckr__temp_unlock(w);
-    return r;
-}
-
-/* The directory, with a lock on it. (A single file is locked when it has been created.) */
-static ckr_result ckr__temp_make(ckr__write *w)
-{
-    ckr_io *io = &w->c->env.io;
-    int32_t sys = io->path_fn(io->user, CKR_PATH_MKDIR, w->temp, NULL);
-    if (sys == EEXIST) return ckr__temp_busy(w, sys);
-    if (sys) return ckr__fail_io(w->c->err, CKR_ITEM_IO_MKDIR, w->temp, sys);
-    w->owned = true;
-    return ckr__temp_lock(w);
-}
-
 static void ckr__temp_remove(ckr__write *w)
 {
     ckr_io *io = &w->c->env.io;
@@ -33251,28 +32251,19 @@ static void ckr__temp_remove(ckr__write *w)
         io->path_fn(io->user, CKR_PATH_RMDIR, w->dirs.list[i - 1], NULL);
 }
 
-static ckr_result ckr__sync_file(ckr__ctx *c, const char *path)
+/* Makes a file durable; one with a text, which is all of it, is made. */
+static ckr_result ckr__file_settle(ckr__ctx *c, const char *path, const ckr__buf *text)
 {
+    const ckr_io *io = &c->env.io;
     void *h;
     uint64_t size;
-    int32_t sys = c->env.io.open_fn(c->env.io.user, path, false, &h, &size);
-    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_SYNC, path, sys);
-    sys = c->env.io.sync_fn(c->env.io.user, h);
-    c->env.io.close_fn(c->env.io.user, h);
-    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_SYNC, path, sys) : CKR_OK;
-}
-
-/* Writes a small file of ours and makes it durable. */
-static ckr_result ckr__write_text(ckr__ctx *c, const char *path, const void *text, size_t n)
-{
-    void *h;
-    uint64_t size;
-    int32_t sys = c->env.io.open_fn(c->env.io.user, path, true, &h, &size);
-    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
-    sys = n ? c->env.io.write_fn(c->env.io.user, h, 0, text, n) : 0;
-    if (!sys) sys = c->env.io.sync_fn(c->env.io.user, h);
-    c->env.io.close_fn(c->env.io.user, h);
-    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_WRITE, path, sys) : CKR_OK;
+    int32_t sys = io->open_fn(io->user, path, text != NULL, &h, &size);
+    if (sys) return ckr__fail_io(c->err, text ? CKR_ITEM_IO_OPEN : CKR_ITEM_IO_SYNC, path, sys);
+    if (text && text->size) sys = io->write_fn(io->user, h, 0, text->data, text->size);
+    if (!sys) sys = io->sync_fn(io->user, h);
+    io->close_fn(io->user, h);
+    if (!sys) return CKR_OK;
+    return ckr__fail_io(c->err, text ? CKR_ITEM_IO_WRITE : CKR_ITEM_IO_SYNC, path, sys);
 }
 
 /* "dir/name" -> "dir/.name.suffix"; trailing slashes do not count. */
@@ -33312,32 +32303,15 @@ static ckr_result ckr__output_name(ckr__ctx *c, const char *path)
     return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys) : CKR_OK;
 }
 
-typedef struct ckr__name_seen { const char *name; size_t len; bool seen; } ckr__name_seen;
-
-static void ckr__name_see(void *arg, const char *name, bool is_dir)
-{
-    ckr__name_seen *x = (ckr__name_seen *)arg;
-    (void)is_dir;
-    if (strlen(name) == x->len && !memcmp(name, x->name, x->len)) x->seen = true;
-}
-
 /* Is there a directory entry for what stat does not find: a link that leads nowhere? */
 static ckr_result ckr__entry_is(ckr__ctx *c, const char *path, bool *is)
 {
-    const char *dir = ckr__parent(c, path);
-    ckr__name_seen x = CKR_ZERO;
-    int32_t sys;
-    size_t k;
-    *is = false;
-    if (!dir) return c->err->code;
-    x.len = strlen(path);
-    while (x.len > 1 && path[x.len - 1] == '/') x.len--;
-    for (k = x.len; k > 0 && path[k - 1] != '/'; k--) {}
-    x.name = path + k;
-    x.len -= k;
-    sys = c->env.io.list_fn(c->env.io.user, dir, ckr__name_see, &x);
-    *is = x.seen;
-    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_LIST, dir, sys) : CKR_OK;
+    const char *name = ckr__own_name(c, path);
+    ckr__dirlist list;
+    uint64_t i;
+    if (!name || ckr__dir_list(c, ckr__parent(c, path), &list) != CKR_OK) return ckr__oom(c);
+    for (i = 0; i < list.n && !*is; i++) *is = !strcmp(list.items[i]->name, name);
+    return CKR_OK;
 }
 
 /* What stands in the way of writing `path`; puts an old output back that a killed run left aside.
@@ -33354,17 +32328,16 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     if (named == CKR_OK) named = ckr__stat_told(c, CKR_OK);
     if (named != CKR_OK) return named;
     parent = ckr__path_kind(c, ckr__parent(c, path));
-    if (parent != CKR_FILE_DIR) {
-        ckr_result r = ckr__fail(c->err, CKR_ITEM_PATH_NOT_FOUND, path, CKR_NO_OFFSET, NULL,
-                                 parent == CKR_FILE_ABSENT ? "its parent directory does not exist"
-                                                           : "its parent is no directory");
-        return ckr__remedy(c->err, r,
-                           parent == CKR_FILE_ABSENT ? "create the parent directory first"
-                                                     : "name an output elsewhere");
-    }
+    if (parent == CKR_FILE_ABSENT)
+        return ckr__fail_with(c, CKR_ITEM_PATH_NOT_FOUND, path, NULL,
+                              "its parent directory does not exist",
+                              "create the parent directory first");
+    if (parent != CKR_FILE_DIR)
+        return ckr__fail_with(c, CKR_ITEM_PATH_NOT_FOUND, path, NULL, "its parent is no directory",
+                              "name an output elsewhere");
     if (kind == CKR_FILE_ABSENT && ckr__path_kind(c, old) != CKR_FILE_ABSENT) {
-        ckr_result r = ckr__path_do(c, CKR_PATH_RENAME, old, path, CKR_ITEM_IO_RENAME);
-        if (r != CKR_OK) return r;
+        named = ckr__path_do(c, CKR_PATH_RENAME, old, path, CKR_ITEM_IO_RENAME);
+        if (named != CKR_OK) return named;
         kind = ckr__path_kind(c, path);
     } else if (kind != CKR_FILE_ABSENT) {
         ckr__remove_tree(c, old);
@@ -33377,17 +32350,13 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     if (kind == CKR_FILE_ABSENT) named = ckr__entry_is(c, path, &hidden);
     if (named != CKR_OK) return named;
     if (hidden) kind = CKR_FILE_OTHER;
-    if (kind == CKR_FILE_OTHER) {              /* --force is for what a conversion leaves */
-        ckr_result r = ckr__fail(c->err, CKR_ITEM_OUTPUT_EXISTS, path, CKR_NO_OFFSET, NULL,
-                                 "a device or a pipe, or a link that leads nowhere, which is "
-                                 "not replaced");
-        return ckr__remedy(c->err, r, "name an output of its own");
-    }
-    if (kind != CKR_FILE_ABSENT && !p->target.force) {
-        ckr_result r = ckr__fail(c->err, CKR_ITEM_OUTPUT_EXISTS, path, CKR_NO_OFFSET, NULL, NULL);
-        return ckr__remedy(c->err, r, "--force replaces it when the new one is complete");
-    }
-    return CKR_OK;
+    if (kind == CKR_FILE_OTHER)                /* --force is for what a conversion leaves */
+        return ckr__fail_with(c, CKR_ITEM_OUTPUT_EXISTS, path, NULL,
+                              "a device or a pipe, or a link that leads nowhere, which is not "
+                              "replaced", "name an output of its own");
+    if (kind == CKR_FILE_ABSENT || p->target.force) return CKR_OK;
+    return ckr__fail_with(c, CKR_ITEM_OUTPUT_EXISTS, path, NULL, NULL,
+                          "--force replaces it when the new one is complete");
 }
 
 /* Room for all of it, an old one beside it; what others write meanwhile is told when it happens. */
@@ -33436,23 +32405,12 @@ static size_t ckr__write_buffer(const ckr__write *w)
     return (size_t)w->plan->facts.window_bytes + CKR__LINE;
 }
 
-static void ckr__write_free(ckr__write *w)
-{
-    uint32_t i;
-    const uint64_t n = 2 * w->crew.n_tensors;
-    for (i = 0; i < w->crew.n; i++) {
-        if (w->buffers) ckr__heap_free(w->c, w->buffers[i], ckr__write_buffer(w));
-        if (w->seen) ckr__heap_free(w->c, w->seen[i], (size_t)n * sizeof **w->seen);
-    }
-    ckr__crew_free(&w->crew);
-}
-
 static ckr_result ckr__write_alloc(ckr__write *w)
 {
     uint64_t n = w->plan->src->state.n_tensors;
     uint32_t i;
-    ckr_result r = ckr__crew_make(&w->crew, w->c, &w->plan->src->ctx, NULL, n ? n : 1);
-    if (r != CKR_OK) return r;
+    if (ckr__crew_make(&w->crew, w->c, &w->plan->src->ctx, NULL, n ? n : 1) != CKR_OK)
+        return ckr__oom(w->c);
     n = 2 * w->crew.n_tensors; /* and those that are made of them                      */
     w->buffers = CKR__NEW_N(w->c, uint8_t *, w->crew.n);
     w->seen = (uint64_t (**)[2])ckr__arena_n(w->c, w->crew.n, sizeof *w->seen);
@@ -33482,7 +32440,13 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
     ckr__buf side = { c, NULL, 0, 0, false };
     ckr_result r = CKR_OK;
 
-    if (!w->single) r = ckr__temp_make(w);
+    if (!w->single) {          /* a directory, with a lock on it: a file has one once it is made */
+        const int32_t sys = c->env.io.path_fn(c->env.io.user, CKR_PATH_MKDIR, w->temp, NULL);
+        if (sys == EEXIST) return ckr__temp_busy(w, sys);
+        if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_MKDIR, w->temp, sys);
+        w->owned = true;
+        r = ckr__temp_lock(w);
+    }
     for (i = 1; i < w->dirs.n && r == CKR_OK; i++)
         r = ckr__path_do(c, CKR_PATH_MKDIR, w->dirs.list[i], NULL, CKR_ITEM_IO_MKDIR);
     for (i = 0; i < p->out.n_files && r == CKR_OK; i += w->n_batch) {
@@ -33492,8 +32456,9 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
     }
     if (r == CKR_OK) r = ckr__write_receipt(w, receipt, &side);
     if (r == CKR_OK && !w->single)
-        r = ckr__write_text(c, w->files.list[p->out.n_files], side.data, side.size);
-    for (i = 0; i < p->out.n_files && r == CKR_OK; i++) r = ckr__sync_file(c, w->files.list[i]);
+        r = ckr__file_settle(c, w->files.list[p->out.n_files], &side);
+    for (i = 0; i < p->out.n_files && r == CKR_OK; i++)
+        r = ckr__file_settle(c, w->files.list[i], NULL);
     for (i = w->dirs.n; i > 0 && r == CKR_OK; i--)
         r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->dirs.list[i - 1], NULL, CKR_ITEM_IO_SYNC);
     if (r == CKR_OK) r = ckr__output_rename(c, w->temp, path, old, w->single);
@@ -33526,6 +32491,7 @@ static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, c
     ckr__write w = CKR_ZERO;
     const char *old;
     size_t shift;
+    uint32_t i;
     ckr_result r = ckr__ctx_init(&c, &p->ctx.env, &p->ctx.limits, err);
 
     if (r != CKR_OK) return r;
@@ -33549,7 +32515,13 @@ static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, c
         r = ckr__plan_refused(&c, p);
     else r = ckr__stat_told(&c, ckr__output_check(&c, p, path, old));
     if (r == CKR_OK) {
-        r = ckr__stat_told(&c, ckr__temp_clear(&w));
+        /* the temporary name for this run: what a dead one left goes, a living one is left alone */
+        if (ckr__path_kind(&c, w.temp) != CKR_FILE_ABSENT) {
+            r = ckr__temp_lock(&w);
+            if (r == CKR_OK) ckr__remove_tree(&c, w.temp);
+            ckr__temp_unlock(&w);
+        }
+        r = ckr__stat_told(&c, r);
         if (r == CKR_OK) r = ckr__output_room(&c, path, p->facts.bytes_written);
         c.total = p->facts.bytes_written;
         if (r == CKR_OK) r = ckr__plan_trust(p, &c);
@@ -33561,7 +32533,11 @@ static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, c
         ckr__temp_unlock(&w);
     }
     if (shift) ckr__paths_shift(p, shift, false);
-    ckr__write_free(&w);
+    for (i = 0; i < w.crew.n; i++) {
+        if (w.buffers) ckr__heap_free(&c, w.buffers[i], ckr__write_buffer(&w));
+        if (w.seen) ckr__heap_free(&c, w.seen[i], (size_t)w.crew.n_tensors * 2 * sizeof **w.seen);
+    }
+    ckr__crew_free(&w.crew);
     ckr__ctx_free(&c);
     return r;
 }
@@ -33962,19 +32938,17 @@ static int ckr__tensor_cmp(const void *a, const void *b)
     return r ? r : strcmp(x->slot, y->slot);
 }
 
-/* Is a master equal to its fp32 parameter? `order` is sorted, "param" comes after "master". */
-static bool ckr__master_told(void **order, uint64_t n, uint64_t i, const uint8_t (*each)[16])
+/* The parameter of the master at order[i], sorted, where "param" comes after "master"; NULL: it is
+   none, or has none. */
+static const ckr_tensor *ckr__master_param(ckr_tensor *const *order, uint64_t n, uint64_t i)
 {
-    const ckr_tensor *t = (const ckr_tensor *)order[i];
-    uint64_t k;
-    if (strcmp(t->slot, "master") != 0) return false;
-    for (k = i + 1; k < n; k++) {
-        const ckr_tensor *u = (const ckr_tensor *)order[k];
-        if (strcmp(u->name, t->name) != 0) return false;
-        if (!strcmp(u->slot, "param"))
-            return u->dtype == CKR_DTYPE_F32 && !memcmp(each[u->index], each[t->index], 16);
+    const ckr_tensor *t = order[i], *u = t;
+    if (strcmp(t->slot, "master") != 0) return NULL;
+    for (i++; i < n && strcmp(u->slot, "param") != 0; i++) {
+        u = order[i];
+        if (strcmp(u->name, t->name) != 0) return NULL;
     }
-    return false;
+    return strcmp(u->slot, "param") ? NULL : u;
 }
 
 /* The total: SHA-256 over the tensors in order of (name, slot): name, NUL, slot, NUL, 16 bytes; its
@@ -33982,10 +32956,10 @@ static bool ckr__master_told(void **order, uint64_t n, uint64_t i, const uint8_t
    parameter is left out. `list`, `each` go by index; NULL in `list`, and where `use` (or NULL) is
    false: does not count. `steps` are those of the tensors that have one. */
 static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, uint64_t n,
-                                    const uint8_t (*each)[16], const uint8_t (*steps)[8],
+                                    uint8_t (*each)[16], uint8_t (*steps)[8],
                                     const bool *use, uint8_t total[16])
 {
-    void **order = (void **)ckr__arena_n(c, n, sizeof *order);
+    ckr_tensor **order = CKR__NEW_N(c, ckr_tensor *, n);
     ckr__sha256 h;
     ckr__digest_tables *tables = CKR__NEW(c, ckr__digest_tables);
     uint8_t sum[32];
@@ -33993,14 +32967,14 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, 
     if (!order || !tables) return c->err->code;
     for (i = 0; i < n; i++)
         if (list[i] && (!use || use[i])) memcpy(&order[m++], &list[i], sizeof *order);
-    if (!ckr__sort(c, order, (size_t)m, ckr__tensor_cmp)) return CKR_E_NOMEM;
+    if (!ckr__sort(c, (void **)(void *)order, (size_t)m, ckr__tensor_cmp)) return CKR_E_NOMEM;
     ckr__digest_tables_init(tables);
     ckr__sha256_init(&h);
     for (i = 0; i < m; i++) {
-        const ckr_tensor *t = (const ckr_tensor *)order[i];
+        const ckr_tensor *t = order[i], *u = ckr__master_param(order, m, i);
         uint8_t d[16];
         int64_t step;
-        if (ckr__master_told(order, m, i, each)) continue;
+        if (u && u->dtype == CKR_DTYPE_F32 && !memcmp(each[u->index], each[t->index], 16)) continue;
         memcpy(d, each[t->index], 16);
         if (ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step))
             ckr__step_digest(tables, step, d);
@@ -34049,20 +33023,19 @@ static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors)
 {
     const ckr_state *s = &k->state;
     if (s->n_parts)
-        return ckr__remedy(c->err,
-                           ckr__fail(c->err, CKR_ITEM_PART, k->path, CKR_NO_OFFSET, NULL,
-                                     "%llu of its tensors are parts of larger ones, whose rest is "
-                                     "in other ranks' files", (unsigned long long)s->n_parts),
-                           "open the directory that holds all of them");
+        return ckr__fail_with(c, CKR_ITEM_PART, k->path, NULL,
+                              ckr__printf(c, "%llu of its tensors are parts of larger ones, whose "
+                                          "rest is in other ranks' files",
+                                          (unsigned long long)s->n_parts),
+                              "open the directory that holds all of them");
     if (s->n_tensors || (!tensors && (s->n_groups || s->n_schedules || s->n_rng ||
                                       s->n_leftovers || s->n_notes)))
         return CKR_OK;             /* a note: of a tensor that is no strided array         */
-    return ckr__remedy(c->err,
-                       ckr__fail(c->err, CKR_ITEM_NOTHING, k->path, CKR_NO_OFFSET, NULL,
-                                 tensors ? "it holds no tensors of a model or an optimizer"
-                                         : "no tensors, parameter groups, schedules, random "
-                                           "streams or other values were found in it"),
-                       "`tree` shows what is there");
+    return ckr__fail_with(c, CKR_ITEM_NOTHING, k->path, NULL,
+                          tensors ? "it holds no tensors of a model or an optimizer"
+                                  : "no tensors, parameter groups, schedules, random streams or "
+                                    "other values were found in it",
+                          "`tree` shows what is there");
 }
 
 static CKR__NOINLINE ckr_result ckr__ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16],
@@ -34081,8 +33054,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_digest(const ckr_ckpt *ckpt, uint8_t (
     if (r == CKR_OK) r = ckr__step_bytes(&c, ckpt, &steps);
     if (r == CKR_OK)
         r = ckr__digest_total(&c, (const ckr_tensor *const *)ckpt->state.tensors,
-                              ckpt->state.n_tensors, (const uint8_t (*)[16])own,
-                              (const uint8_t (*)[8])steps, NULL, total);
+                              ckpt->state.n_tensors, own, steps, NULL, total);
     ckr__ctx_free(&c);
     return r;
 }
@@ -34108,9 +33080,7 @@ static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ck
     ckr_result r = CKR_OK;
     for (i = 0; i < t->n_pieces && r == CKR_OK; i++) {
         uint64_t n;
-        if (!t->pieces[i].replica) continue;
-        r = ckr__compare(&k->c, crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1, true);
-        n = ckr__crew_differ(crew);
+        r = ckr__replica_differs(&k->c, crew, t, i, &n);
         if (r == CKR_OK && n) {
             char what[512];
             ckr__format(what, sizeof what,
@@ -34123,17 +33093,7 @@ static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ck
     return r;
 }
 
-static ckr_result ckr__check_master(ckr__checker *k, ckr__crew *crew, const ckr_tensor *master,
-                                    const ckr_tensor *param)
-{
-    uint64_t n;
-    ckr_result r = ckr__master_differs(&k->c, crew, master, param, &n);
-    if (r != CKR_OK || !n) return r;
-    return ckr__say(&k->c, "CKR_E_MASTER_DIFFERS", CKR_ERROR, master->name, NULL, NULL,
-                    ckr__master_text(&k->c, master, param, n), NULL);
-}
-
-static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16]);
+static ckr_result ckr__check_side(ckr__checker *k, uint8_t (*each)[16]);
 static ckr_result ckr__check_members(ckr__checker *k);
 
 /* Each random stream is one that its generator could be in; what is odd about them as a whole. */
@@ -34182,13 +33142,17 @@ static ckr_result ckr__check_copies(ckr__checker *k, const ckr__map *params)
 {
     const ckr_state *s = &k->ckpt->state;
     ckr__crew crew;
-    uint64_t i, done = k->c.done;
+    uint64_t i, differ, done = k->c.done;
     uint32_t n;
     ckr_result r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, &k->ckpt->ctx, 0);
     for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
         const ckr_tensor *t = s->tensors[i], *param = ckr__check_param(k, params, t);
         r = ckr__check_replicas(k, &crew, t);
-        if (r == CKR_OK && param) r = ckr__check_master(k, &crew, t, param);
+        differ = 0;
+        if (r == CKR_OK && param) r = ckr__master_differs(&k->c, &crew, t, param, &differ);
+        if (r == CKR_OK && differ)
+            r = ckr__say(&k->c, "CKR_E_MASTER_DIFFERS", CKR_ERROR, t->name, NULL, NULL,
+                         ckr__master_text(&k->c, t, param, differ), NULL);
         done += ckr__check_bytes(t, param);
         k->c.done = done;
     }
@@ -34214,7 +33178,7 @@ static ckr_result ckr__check_all(ckr__checker *k)
     r = ckr__failed(&k->c) ? k->c.err->code : ckr__check_members(k);
     if (r == CKR_OK) r = ckr__check_rng(k);
     if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, NULL, each, &k->bytes_read);
-    if (r == CKR_OK) r = ckr__check_side(k, (const uint8_t (*)[16])each);
+    if (r == CKR_OK) r = ckr__check_side(k, each);
     if (r == CKR_OK) r = ckr__check_copies(k, &params);
     ckr__map_free(&params);
     return r;
@@ -34224,7 +33188,6 @@ static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report
                                                 ckr_error *err)
 {
     ckr_result r;
-    uint64_t i;
     ckr__checker *k = (ckr__checker *)ckr__owner_make(&ckpt->ctx.env, &ckpt->ctx.limits, sizeof *k,
                                                       err, &r);
     memset(out, 0, sizeof *out);
@@ -34239,11 +33202,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report
     out->n_notes = k->n_notes;
     out->bytes_read = k->bytes_read;
     out->_owner = k;
-    out->sound = r == CKR_OK;
-    for (i = 0; i < k->n_notes; i++)
-        if (k->notes[i].severity == CKR_ERROR) out->sound = false;
-    for (i = 0; i < ckpt->state.n_notes; i++)          /* found wrong when it was opened     */
-        if (ckpt->state.notes[i].severity == CKR_ERROR) out->sound = false;
+    out->sound = r == CKR_OK && ckr__severity_max(k->notes, k->n_notes) < CKR_ERROR &&
+                 ckr__severity_max(ckpt->state.notes, ckpt->state.n_notes) < CKR_ERROR;
     if (r != CKR_OK) ckr_report_free(out);
     return r;
 }
@@ -34281,6 +33241,12 @@ static ckr_tensor_diff *ckr__diff_add(ckr__differ *d, const ckr_tensor *t, int w
     return x;
 }
 
+static bool ckr__same_kind(const ckr_tensor *x, const ckr_tensor *y)
+{
+    return x->dtype == y->dtype && x->n_dims == y->n_dims &&
+           !memcmp(x->shape, y->shape, x->n_dims * sizeof *x->shape);
+}
+
 static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_tensor *x,
                                    const ckr_tensor *y)
 {
@@ -34288,8 +33254,7 @@ static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_te
     uint32_t i;
     uint64_t n;
     ckr_result r;
-    if (x->dtype != y->dtype || x->n_dims != y->n_dims ||
-        memcmp(x->shape, y->shape, x->n_dims * sizeof *x->shape)) {
+    if (!ckr__same_kind(x, y)) {
         ckr__diff_add(d, x, 0);
         return d->c.err->code;
     }
@@ -34309,22 +33274,14 @@ static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_te
 
 /* Is list[i] a master that equals its fp32 parameter? The digest passes over such a one, since not
    all formats have it. */
-static ckr_result ckr__diff_spare(ckr__differ *d, const ckr_ckpt *of, void *const *list, uint64_t n,
-                                  uint64_t i, bool *spare)
+static ckr_result ckr__diff_spare(ckr__differ *d, const ckr_ckpt *of, ckr_tensor *const *list,
+                                  uint64_t n, uint64_t i, bool *spare)
 {
-    const ckr_tensor *t = (const ckr_tensor *)list[i], *u = NULL;
+    const ckr_tensor *t = list[i], *u = ckr__master_param(list, n, i);
     ckr__crew crew;
     ckr_result r;
     *spare = false;
-    if (strcmp(t->slot, "master") != 0 || t->dtype != CKR_DTYPE_F32) return CKR_OK;
-    for (i++; i < n; i++) {
-        u = (const ckr_tensor *)list[i];
-        if (strcmp(u->name, t->name) != 0) return CKR_OK;
-        if (!strcmp(u->slot, "param")) break;
-    }
-    if (i == n || u->dtype != t->dtype || u->n_dims != t->n_dims ||
-        memcmp(u->shape, t->shape, t->n_dims * sizeof *t->shape) != 0)
-        return CKR_OK;
+    if (!u || t->dtype != CKR_DTYPE_F32 || !ckr__same_kind(t, u)) return CKR_OK;
     r = ckr__crew_make(&crew, &d->c, &of->ctx, &of->ctx, 0);
     crew.aside = true;
     if (r == CKR_OK)
@@ -34339,8 +33296,8 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
 {
     bool spare = false;
     const ckr_state *s = &d->a->state, *t = &d->b->state;
-    void **x = (void **)ckr__arena_n(&d->c, s->n_tensors, sizeof *x),
-         **y = (void **)ckr__arena_n(&d->c, t->n_tensors, sizeof *y);
+    ckr_tensor **x = CKR__DUP(&d->c, ckr_tensor *, s->tensors, s->n_tensors),
+               **y = CKR__DUP(&d->c, ckr_tensor *, t->tensors, t->n_tensors);
     uint64_t i, k, done = 0;
     ckr__crew crew;
     ckr_result r;
@@ -34348,24 +33305,17 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
     for (i = 0; i < t->n_tensors; i++)
         d->c.total += ckr__pieces_bytes(t->tensors[i], t->tensors[i]->pieces,
                                         t->tensors[i]->n_pieces);
-    for (i = 0; i < s->n_tensors; i++) x[i] = s->tensors[i];
-    for (i = 0; i < t->n_tensors; i++) y[i] = t->tensors[i];
-    if (!ckr__sort(&d->c, x, (size_t)s->n_tensors, ckr__tensor_cmp) ||
-        !ckr__sort(&d->c, y, (size_t)t->n_tensors, ckr__tensor_cmp))
+    if (!ckr__sort(&d->c, (void **)(void *)x, (size_t)s->n_tensors, ckr__tensor_cmp) ||
+        !ckr__sort(&d->c, (void **)(void *)y, (size_t)t->n_tensors, ckr__tensor_cmp))
         return CKR_E_NOMEM;
     r = ckr__crew_make(&crew, &d->c, &d->a->ctx, &d->b->ctx, 0);
     for (i = k = 0; r == CKR_OK && (i < s->n_tensors || k < t->n_tensors);) {
         int order = i >= s->n_tensors ? 1 : k >= t->n_tensors ? -1 : ckr__tensor_cmp(x[i], y[k]);
-        if (order == 0)
-            r = ckr__diff_tensor(d, &crew, (const ckr_tensor *)x[i], (const ckr_tensor *)y[k]);
-        else
-            r = order < 0 ? ckr__diff_spare(d, d->a, x, s->n_tensors, i, &spare)
-                          : ckr__diff_spare(d, d->b, y, t->n_tensors, k, &spare);
-        if (r == CKR_OK && order && !spare)
-            ckr__diff_add(d, (const ckr_tensor *)(order < 0 ? x[i] : y[k]), order);
-        if (order >= 0)
-            done += ckr__pieces_bytes((const ckr_tensor *)y[k], ((const ckr_tensor *)y[k])->pieces,
-                                      ((const ckr_tensor *)y[k])->n_pieces);
+        if (order == 0) r = ckr__diff_tensor(d, &crew, x[i], y[k]);
+        else if (order < 0) r = ckr__diff_spare(d, d->a, x, s->n_tensors, i, &spare);
+        else r = ckr__diff_spare(d, d->b, y, t->n_tensors, k, &spare);
+        if (r == CKR_OK && order && !spare) ckr__diff_add(d, order < 0 ? x[i] : y[k], order);
+        if (order >= 0) done += ckr__pieces_bytes(y[k], y[k]->pieces, y[k]->n_pieces);
         d->c.done = done;
         if (order <= 0) i++;
         if (order >= 0) k++;
@@ -34429,36 +33379,28 @@ typedef struct ckr__crc_jobs {
     uint64_t bytes, first;     /* of all, and of what the first lane reads                 */
 } ckr__crc_jobs;
 
-static bool ckr__crc_file(const ckr__crc_jobs *j, ckr__lane *w, const ckr__crc_job *x,
-                          uint32_t *crc)
-{
-    uint64_t at = x->member->offset, left = x->member->size;
-    *crc = 0;
-    while (left) {
-        size_t n = left < CKR__BLOCK ? (size_t)left : CKR__BLOCK;
-        uint8_t *p = w->block[0] + ckr__misplaced(w->block[0], at);
-        int32_t sys = j->c->env.io.read_fn(j->c->env.io.user, x->file->handle, at, p, n);
-        if (sys) return ckr__fail_io(&w->err, CKR_ITEM_IO_READ, x->file->path, sys) == CKR_OK;
-        *crc = ckr__crc32(*crc, p, n);
-        w->bytes_read += n;
-        at += n;
-        left -= n;
-        if (!ckr__tell(j->c, (uint32_t)(w - j->crew->lanes), j->bytes, w->bytes_read, j->first,
-                       &w->err))
-            return false;
-    }
-    return true;
-}
-
 static void ckr__crc_lane(void *arg, uint32_t lane)
 {
     ckr__crc_jobs *j = (ckr__crc_jobs *)arg;
     ckr__lane *w = &j->crew->lanes[lane];
+    const ckr_io *io = &j->c->env.io;
     uint64_t i;
-    for (i = lane; i < j->n && w->err.code == CKR_OK; i += j->crew->n) {
-        uint32_t crc;
-        if (!ckr__crc_file(j, w, &j->list[i], &crc)) return;
-        j->list[i].wrong = crc != j->list[i].member->crc;
+    for (i = lane; i < j->n; i += j->crew->n) {
+        const ckr__member *m = j->list[i].member;
+        uint64_t at, n;
+        uint32_t crc = 0;
+        for (at = 0; at < m->size; at += n) {
+            uint8_t *p = w->block[0] + ckr__misplaced(w->block[0], m->offset + at);
+            int32_t sys;
+            n = m->size - at < CKR__BLOCK ? m->size - at : CKR__BLOCK;
+            sys = io->read_fn(io->user, j->list[i].file->handle, m->offset + at, p, (size_t)n);
+            if (sys) ckr__fail_io(&w->err, CKR_ITEM_IO_READ, j->list[i].file->path, sys);
+            if (sys) return;
+            crc = ckr__crc32(crc, p, (size_t)n);
+            w->bytes_read += n;
+            if (!ckr__tell(j->c, lane, j->bytes, w->bytes_read, j->first, &w->err)) return;
+        }
+        j->list[i].wrong = crc != m->crc;
     }
 }
 
@@ -34490,32 +33432,23 @@ static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, uint32_t f
 }
 
 /* Files that hold archives hold them where the reader has found them; any other file may be one. */
-static ckr_result ckr__crc_files(ckr__checker *k, ckr__crc_jobs *j)
+static ckr_result ckr__check_members(ckr__checker *k)
 {
     const ckr__ctx *from = &k->ckpt->ctx;
     bool *sliced = CKR__NEW_N(&k->c, bool, from->n_files);
-    uint32_t n;
-    uint64_t i;
-    ckr_result r = sliced && ckr__files_borrow(&k->c, from) ? CKR_OK : k->c.err->code;
-    for (i = 0; i < from->n_slices && r == CKR_OK; i++) sliced[from->slices[i].file] = true;
-    for (n = 0; n < from->n_files && r == CKR_OK; n++)
-        if (!sliced[n]) r = ckr__crc_collect(k, j, n, 0, k->c.files[n].size);
-    for (i = 0; i < from->n_slices && r == CKR_OK; i++)
-        r = ckr__crc_collect(k, j, from->slices[i].file, from->slices[i].offset,
-                             from->slices[i].size);
-    return r;
-}
-
-static ckr_result ckr__check_members(ckr__checker *k)
-{
     ckr__crc_jobs j = CKR_ZERO;
     ckr__crew crew = CKR_ZERO;
     uint64_t i;
     uint32_t n;
-    ckr_result r;
+    ckr_result r = sliced && ckr__files_borrow(&k->c, from) ? CKR_OK : k->c.err->code;
     j.c = &k->c;
-    r = ckr__crc_files(k, &j);
-    if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, NULL, 0);
+    for (i = 0; i < from->n_slices && r == CKR_OK; i++) sliced[from->slices[i].file] = true;
+    for (n = 0; n < from->n_files && r == CKR_OK; n++)
+        if (!sliced[n]) r = ckr__crc_collect(k, &j, n, 0, k->c.files[n].size);
+    for (i = 0; i < from->n_slices && r == CKR_OK; i++)
+        r = ckr__crc_collect(k, &j, from->slices[i].file, from->slices[i].offset,
+                             from->slices[i].size);
+    if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, from, NULL, 0);
     if (r == CKR_OK) {
         j.crew = &crew;
         for (i = 0; i < j.n; i++) {
@@ -41400,13 +40333,7 @@ static const ckr__dialect ckr__nanotron = {
 
 #endif /* CKPTRESUME_NO_NANOTRON */
 
-/* no more cold */
-#if defined(CKR__COLD_GCC)
-#  pragma GCC pop_options
-#elif defined(CKR__COLD_CLANG)
-#  pragma clang attribute pop
-#  pragma clang attribute pop
-#endif
+CKR__COLD_END
 
 /* >>plain --------------------------------------------------------------------- */
 /* One file with no framework, or a directory of safetensors files with Hugging Face's names: every
@@ -42585,14 +41512,7 @@ static const ckr__dialect ckr__plain_torch = {
     NULL, "slots float8", &ckr__torch_schedules, NULL, false
 };
 
-/* cold */
-#if defined(CKR__COLD_GCC)
-#  pragma GCC push_options
-#  pragma GCC optimize("O1", "no-tree-pta", "no-tree-dominator-opts")
-#elif defined(CKR__COLD_CLANG)
-#  pragma clang attribute push(__attribute__((minsize)), apply_to = function)
-#  pragma clang attribute push(__attribute__((noinline)), apply_to = function)
-#endif
+CKR__COLD
 
 #ifndef CKPTRESUME_NO_ACCELERATE
 
@@ -59394,54 +58314,6 @@ static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const c
 /* >>ckpt ---------------------------------------------------------------------- */
 /* Opening: which dialect a path belongs to, the side file beside it, the state. */
 
-static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side);
-
-/* The dialect that a conversion wrote here, when it wrote too little for the files to show it. */
-static ckr_result ckr__recognise_side(ckr__ctx *c, const char *path, const ckr__dialect **d,
-                                      const char **dir, bool *mine)
-{
-    ckr_node *side;
-    const char *name;
-    ckr_result r = ckr__side_load(c, path, &side);
-    if (r != CKR_OK) return r;
-    name = ckr_node_str(ckr_node_get(side, "dialect"));
-    *d = name ? ckr__dialect_find(name) : NULL;
-    *dir = path;
-    *mine = *d != NULL;
-    return CKR_OK;
-}
-
-/* The first dialect that knows the path; the plain ones, which take any file, come last. */
-static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name,
-                                 const ckr__dialect **d, const char **dir)
-{
-    size_t i;
-    bool mine = false;
-    ckr_stat st;
-    ckr_result r = CKR_OK;
-    int32_t sys = c->env.io.stat_fn(c->env.io.user, path, &st);
-    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
-    if (st.kind == CKR_FILE_ABSENT)
-        return ckr__fail(c->err, CKR_ITEM_PATH_NOT_FOUND, path, CKR_NO_OFFSET, NULL, NULL);
-    if (name) {
-        *d = ckr__dialect_find(name);
-        if (!*d) return ckr__dialect_unknown(c, name);
-        return (*d)->probe_fn(c, path, dir, &mine);
-    }
-    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && r == CKR_OK && !mine; i++) {
-        *d = ckr__dialects[i];
-        r = (*d)->probe_fn(c, path, dir, &mine);
-    }
-    if (r == CKR_OK && !mine) r = ckr__recognise_side(c, path, d, dir, &mine);
-    if (r == CKR_OK && !mine) {
-        r = ckr__fail(c->err, CKR_ITEM_UNKNOWN_CHECKPOINT, path, CKR_NO_OFFSET, NULL,
-                      "the directory holds nothing that a known framework writes; a checkpoint or "
-                      "run directory was expected");
-        return ckr__remedy(c->err, r, "name the step's directory, or give --dialect");
-    }
-    return r;
-}
-
 /* One in the run directory belongs to the checkpoint that it names, not to its neighbours. */
 static bool ckr__side_names(const ckr_node *side, const char *dir)
 {
@@ -59477,6 +58349,41 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
         r = ckr__fail(c->err, CKR_ITEM_SIDE_FORMAT, path, 0, NULL, NULL);
     if (r == CKR_OK && i == 2 && !ckr__side_names(*side, dir)) *side = NULL;
     return r;
+}
+
+/* The first dialect that knows the path, or that a conversion wrote there; the plain ones, which
+   take any file, come last. */
+static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name,
+                                 const ckr__dialect **d, const char **dir)
+{
+    size_t i;
+    bool mine = false;
+    ckr_node *side = NULL;
+    ckr_stat st;
+    ckr_result r = CKR_OK;
+    int32_t sys = c->env.io.stat_fn(c->env.io.user, path, &st);
+    if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
+    if (st.kind == CKR_FILE_ABSENT)
+        return ckr__fail(c->err, CKR_ITEM_PATH_NOT_FOUND, path, CKR_NO_OFFSET, NULL, NULL);
+    if (name) {
+        *d = ckr__dialect_find(name);
+        if (!*d) return ckr__dialect_unknown(c, name);
+        return (*d)->probe_fn(c, path, dir, &mine);
+    }
+    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && r == CKR_OK && !mine; i++) {
+        *d = ckr__dialects[i];
+        r = (*d)->probe_fn(c, path, dir, &mine);
+    }
+    if (r == CKR_OK && !mine) r = ckr__side_load(c, path, &side);
+    if (r != CKR_OK || mine) return r;
+    name = ckr_node_str(ckr_node_get(side, "dialect"));      /* too few files to show it */
+    *d = name ? ckr__dialect_find(name) : NULL;
+    *dir = path;
+    if (*d) return CKR_OK;
+    return ckr__fail_with(c, CKR_ITEM_UNKNOWN_CHECKPOINT, path, NULL,
+                          "the directory holds nothing that a known framework writes; a checkpoint "
+                          "or run directory was expected",
+                          "name the step's directory, or give --dialect");
 }
 
 static ckr_result ckr__told_drift(ckr__ctx *c, const ckr_schedule *x, bool *off, uint64_t *lane)
@@ -59528,7 +58435,7 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
     ckr_result r;
     bool off, better;
     reading.c = c;
-    x->position = old ? old->position : s->progress.step > 0 ? s->progress.step : 0;
+    x->position = old ? old->position : ckr__step_done(s);
     if (old && !strcmp(old->clock, "tick")) {
         x->rate = old->rate;
         x->clock = old->clock;
@@ -59571,22 +58478,15 @@ static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const ckr_open_d
     const uint64_t n = old ? old->n_lanes : s->n_groups;
     double *bases;
     ckr_schedule *x;
-    uint64_t i;
     ckr_result r = CKR_OK;
     if (!spec && !(desc && desc->curve_fn)) return CKR_OK;
     if (old && !old->opaque)
         return ckr__say(c, "CKR_SCHEDULE_KNOWN", CKR_EXACT, old->kind, NULL, NULL,
                         "the checkpoint tells its schedule: --schedule was not needed", NULL);
-    bases = CKR__NEW_N(c, double, n);
+    bases = ckr__bases_of(c, old, s->groups, n);
     if (!bases) return c->err->code;
-    for (i = 0; i < n; i++) {
-        bases[i] = old ? old->lanes[i].base : ckr__nan();
-        if (!old && !ckr_node_f64(ckr_node_get(s->groups[i].hyper, "initial_lr"), &bases[i]))
-            ckr_node_f64(ckr_node_get(s->groups[i].hyper, "lr"), &bases[i]);
-    }
-    if (spec) {
-        r = ckr__sched_parse(c, spec, n ? bases : NULL, n, &x);
-    } else x = ckr__sched_user(c, desc->curve_fn, desc->curve_user, bases, n);
+    if (spec) r = ckr__sched_parse(c, spec, n ? bases : NULL, n, &x);
+    else x = ckr__sched_user(c, desc->curve_fn, desc->curve_user, bases, n);
     if (r != CKR_OK || !x) return c->err->code;
     return ckr__told_fits(c, s, old, x);
 }
@@ -59675,6 +58575,16 @@ static bool ckr__side_order(ckr__ctx *c, const ckr_node *side, const ckr_open_de
     return true;
 }
 
+/* The state as the dialect reads it, with what the side file knows before. */
+static ckr_result ckr__state_fill(ckr_ckpt *k, const ckr__dialect *d, const ckr_open_desc *desc,
+                                  int64_t vocab)
+{
+    ckr__state_init(&k->state);
+    k->state.vocab = vocab;
+    k->state.carried = ckr_node_get(k->side, "carried");
+    return d->read_fn(&k->ctx, k->dir, desc, &k->state);
+}
+
 static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_open_desc *desc)
 {
     ckr_open_desc named;
@@ -59688,22 +58598,14 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
         return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "optimizer",
                          "this is a checkpoint of %s, which has its own; the file is for a bare "
                          "scheduler's state", d->name);
-    ckr__state_init(&k->state);
-    k->state.vocab = vocab ? vocab : told;
-    k->state.carried = ckr_node_get(k->side, "carried");
     if (!ckr__side_order(c, k->side, desc, &named)) return c->err->code;
-    r = d->read_fn(c, k->dir, &named, &k->state);
+    r = ckr__state_fill(k, d, &named, vocab ? vocab : told);
     if (r == CKR_E_MISMATCH && c->err->item == CKR_ITEM_TRAINER_NAMES && !(desc && desc->names)) {
         ckr__error_reset(c);        /* the files win: they are another run's            */
-        ckr__state_init(&k->state);
-        k->state.vocab = vocab ? vocab : told;
-        k->state.carried = ckr_node_get(k->side, "carried");
-        r = d->read_fn(c, k->dir, desc, &k->state);
+        r = ckr__state_fill(k, d, desc, vocab ? vocab : told);
     }
     if (r == CKR_OK && !vocab && told && k->state.padded_vocab != padded) {
-        ckr__state_init(&k->state); /* the files win: another padding than was written */
-        k->state.carried = ckr_node_get(k->side, "carried");
-        r = d->read_fn(c, k->dir, desc, &k->state);
+        r = ckr__state_fill(k, d, desc, 0); /* the files win: another padding than was written */
         if (r == CKR_OK)
             r = ckr__say(c, "CKR_W_SIDE_FILE", CKR_CHANGED, CKR__SIDE_FILE, NULL, NULL,
                          "its vocabulary does not belong to these files; it was not used", NULL);
@@ -59733,11 +58635,10 @@ static bool ckr__part_here(ckr__ctx *c, const ckr__dialect *d, const char *dir, 
    none. The nearest one counts; a weight may lie some directories deep. */
 static const char *ckr__part_of(ckr__ctx *c, const char *path, const ckr__dialect **d)
 {
-    const char *name = strrchr(path, '/'), *dir = path, *above, *where = NULL;
+    const char *name = ckr__base(path), *dir = path, *above, *where = NULL;
     const size_t n = sizeof ckr__dialects / sizeof *ckr__dialects;
     size_t i, likely = 0;
     int up;
-    name = name ? name + 1 : path;
     for (i = 0; i < n; i++) likely += ckr__name_in(ckr__dialects[i]->parts, name);
     for (up = 0; likely && up < 12; up++, dir = above) {
         above = ckr__parent(c, dir);   /* as it is spelled: nothing is above . and ..      */
@@ -59774,23 +58675,10 @@ static ckr_result ckr__say_part(ckr_ckpt *k, const char *path, ckr_result r)
                     ckr__printf(c, "one file of a checkpoint of %s", d->name), remedy);
 }
 
-static ckr_result ckr__say_parts(ckr_ckpt *k)
-{
-    const ckr_state *s = &k->state;
-    ckr__ctx *c = &k->ctx;
-    if (!s->n_parts) return CKR_OK;
-    return ckr__say(c, "CKR_W_PART", CKR_LOST, k->path, NULL,
-                    ckr__printf(c, "%llu tensors", (unsigned long long)s->n_parts),
-                    s->part_rank < 0
-                        ? "they are parts of larger ones: other ranks' files hold the rest"
-                        : ckr__printf(c, "they are rank %lld's parts of larger ones: other ranks' "
-                                         "files hold the rest", (long long)s->part_rank),
-                    "open the directory that holds all of them");
-}
-
 static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *desc)
 {
     ckr__ctx *c = &k->ctx;
+    const ckr_state *s = &k->state;
     const ckr__dialect *d = NULL;
     uint64_t i;
     ckr_result r;
@@ -59800,9 +58688,15 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     r = ckr__recognise(c, path, desc ? desc->dialect : NULL, &d, &k->dir);
     if (r == CKR_OK) r = ckr__side_load(c, k->dir, &k->side);
     if (r == CKR_OK) r = ckr__state_read(k, d, desc);
-    for (i = 0; i < k->state.n_tensors && r == CKR_OK; i++)
-        r = ckr__tensor_check(c, k->state.tensors[i]);
-    if (r == CKR_OK) r = ckr__say_parts(k);
+    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) r = ckr__tensor_check(c, s->tensors[i]);
+    if (r == CKR_OK && s->n_parts)
+        r = ckr__say(c, "CKR_W_PART", CKR_LOST, k->path, NULL,
+                     ckr__printf(c, "%llu tensors", (unsigned long long)s->n_parts),
+                     s->part_rank < 0
+                         ? "they are parts of larger ones: other ranks' files hold the rest"
+                         : ckr__printf(c, "they are rank %lld's parts of larger ones: other ranks' "
+                                          "files hold the rest", (long long)s->part_rank),
+                     "open the directory that holds all of them");
     return desc && desc->dialect ? r : ckr__say_part(k, path, r);
 }
 
@@ -59818,19 +58712,24 @@ static ckr_result ckr__ckpt_new(const ckr_open_desc *desc, ckr_ckpt **out, ckr_e
     return r;
 }
 
+/* What was opened, or nothing. The caller's error ends with the call. */
+static ckr_result ckr__ckpt_opened(ckr_ckpt **out, ckr_result r)
+{
+    ckr__ctx *c = &(*out)->ctx;
+    if (r == CKR_OK) r = ckr__home(c, &c->home);
+    c->err = &c->own_err;
+    if (r == CKR_OK) return CKR_OK;
+    ckr_ckpt_close(*out);
+    *out = NULL;
+    return r;
+}
+
 static CKR__NOINLINE ckr_result ckr__ckpt_open(const char *path, const ckr_open_desc *desc,
                                                ckr_ckpt **out, ckr_error *err)
 {
-    ckr_result r = ckr__ckpt_new(desc, out, err);
+    const ckr_result r = ckr__ckpt_new(desc, out, err);
     if (r != CKR_OK) return r;
-    r = ckr__stat_told(&(*out)->ctx, ckr__open(*out, path, desc));
-    if (r == CKR_OK) r = ckr__home(&(*out)->ctx, &(*out)->ctx.home);
-    (*out)->ctx.err = &(*out)->ctx.own_err;         /* the caller's error ends with the call   */
-    if (r != CKR_OK) {
-        ckr_ckpt_close(*out);
-        *out = NULL;
-    }
-    return r;
+    return ckr__ckpt_opened(out, ckr__stat_told(&(*out)->ctx, ckr__open(*out, path, desc)));
 }
 
 CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
@@ -59857,12 +58756,13 @@ CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ck
     CKR__IN_FENV(ckr_result, ckr__ckpt_create(desc, out, err));
 }
 
-static ckr_result ckr__put_enter(ckr_ckpt *k, ckr_error *err)
+static bool ckr__put_enter(ckr_ckpt *k, ckr_error *err)
 {
     ckr__ctx_enter(&k->ctx, err);
-    if (k->by_hand) return CKR_OK;
-    return ckr__fail(k->ctx.err, CKR_ITEM_ARG, k->path, CKR_NO_OFFSET, NULL,
-                     "an opened checkpoint does not change");
+    if (!k->by_hand)
+        ckr__fail(k->ctx.err, CKR_ITEM_ARG, k->path, CKR_NO_OFFSET, NULL,
+                  "an opened checkpoint does not change");
+    return k->by_hand;
 }
 
 static ckr_result ckr__put_leave(ckr_ckpt *k, ckr_result r)
@@ -59894,11 +58794,12 @@ static const char *ckr__put_key(ckr_ckpt *k, const char *name, const char *slot)
     return had ? NULL : p;
 }
 
-static ckr_result ckr__put_tensor(ckr_ckpt *k, const char *name, const char *slot, ckr_dtype dtype,
-                                  uint32_t n_dims, const int64_t *shape, const void *data)
+static CKR__NOINLINE ckr_result ckr__ckpt_put(ckr_ckpt *k, const char *name, const char *slot,
+                                              ckr_dtype dtype, uint32_t n_dims,
+                                              const int64_t *shape, const void *data)
 {
     ckr__ctx *c = &k->ctx;
-    ckr__reader r = CKR_ZERO;
+    ckr__reader r = { c, NULL, dtype, CKR_NO_FILE, -1, false, ckr__host_big_endian(), data };
     int64_t numel;
     const char *key;
     if (!name || !slot)
@@ -59911,36 +58812,22 @@ static ckr_result ckr__put_tensor(ckr_ckpt *k, const char *name, const char *slo
     if (numel && !data) return ckr__put_bad(c, name, "elements, and no data");
     key = ckr__put_key(k, name, slot);
     if (!key) return c->err->code;
-    r.c = c;
-    r.dtype = dtype;
-    r.rank = -1;
-    r.file = CKR_NO_FILE;
-    r.mem = data;
-    r.big_endian = ckr__host_big_endian();
     r.tensor = ckr__tensor_add(c, &k->state, key, key + strlen(key) + 1, dtype, n_dims, shape);
     return r.tensor && ckr__read_flat(&r, NULL, 0, numel, 0) ? CKR_OK : c->err->code;
-}
-
-static CKR__NOINLINE ckr_result ckr__ckpt_put(ckr_ckpt *k, const char *name, const char *slot,
-                                              ckr_dtype dtype, uint32_t n_dims,
-                                              const int64_t *shape, const void *data,
-                                              ckr_error *err)
-{
-    ckr_result r = ckr__put_enter(k, err);
-    if (r == CKR_OK) r = ckr__put_tensor(k, name, slot, dtype, n_dims, shape, data);
-    return ckr__put_leave(k, r);
 }
 
 CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *k, const char *name, const char *slot, ckr_dtype dtype,
                                 uint32_t n_dims, const int64_t *shape, const void *data,
                                 ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__ckpt_put(k, name, slot, dtype, n_dims, shape, data, err));
+    CKR__IN_FENV(ckr_result,
+                 ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
+                                   : ckr__ckpt_put(k, name, slot, dtype, n_dims, shape, data)));
 }
 
-/* Without the entries to the context that every public call has. */
-static ckr_result ckr__put_group(ckr_ckpt *k, const char *name, const char *const *params,
-                                 uint64_t n_params, const ckr_hyper *hyper, size_t n_hyper)
+static CKR__NOINLINE ckr_result ckr__ckpt_put_group(ckr_ckpt *k, const char *name,
+                                                    const char *const *params, uint64_t n_params,
+                                                    const ckr_hyper *hyper, size_t n_hyper)
 {
     ckr__ctx *c = &k->ctx;
     const char **names = CKR__NEW_N(c, const char *, n_params);
@@ -59965,24 +58852,18 @@ static ckr_result ckr__put_group(ckr_ckpt *k, const char *name, const char *cons
     return c->err->code;
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_put_group(ckr_ckpt *k, const char *name,
-                                                    const char *const *params, uint64_t n_params,
-                                                    const ckr_hyper *hyper, size_t n_hyper,
-                                                    ckr_error *err)
-{
-    ckr_result r = ckr__put_enter(k, err);
-    if (r == CKR_OK) r = ckr__put_group(k, name, params, n_params, hyper, n_hyper);
-    return ckr__put_leave(k, r);
-}
-
 CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *k, const char *name, const char *const *params,
                                       uint64_t n_params, const ckr_hyper *hyper, size_t n_hyper,
                                       ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__ckpt_put_group(k, name, params, n_params, hyper, n_hyper, err));
+    CKR__IN_FENV(ckr_result,
+                 ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
+                                   : ckr__ckpt_put_group(k, name, params, n_params, hyper,
+                                                         n_hyper)));
 }
 
-static ckr_result ckr__put_schedule(ckr_ckpt *k, const char *schedule, int64_t updates)
+static CKR__NOINLINE ckr_result ckr__ckpt_put_schedule(ckr_ckpt *k, const char *schedule,
+                                                       int64_t updates)
 {
     const ckr_state was = k->state;
     ckr_open_desc d = CKR_ZERO;
@@ -59999,18 +58880,12 @@ static ckr_result ckr__put_schedule(ckr_ckpt *k, const char *schedule, int64_t u
     return r;
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_put_schedule(ckr_ckpt *k, const char *schedule,
-                                                       int64_t updates, ckr_error *err)
-{
-    ckr_result r = ckr__put_enter(k, err);
-    if (r == CKR_OK) r = ckr__put_schedule(k, schedule, updates);
-    return ckr__put_leave(k, r);
-}
-
 CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *k, const char *schedule, int64_t updates,
                                          ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__ckpt_put_schedule(k, schedule, updates, err));
+    CKR__IN_FENV(ckr_result,
+                 ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
+                                   : ckr__ckpt_put_schedule(k, schedule, updates)));
 }
 
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)
@@ -60044,22 +58919,11 @@ CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, c
 }
 
 /* A file of a dialect's own format, or of any that is known by itself. */
-static ckr_result ckr__tree_of(ckr_ckpt *k, uint32_t file)
-{
-    size_t i;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && r == CKR_OK; i++) {
-        if (!ckr__dialects[i]->tree_fn) continue;
-        r = ckr__dialects[i]->tree_fn(&k->ctx, k->path, file, &k->state.format, &k->root);
-        if (r == CKR_OK && k->root) return CKR_OK;
-    }
-    return r == CKR_OK ? ckr__doc_load(&k->ctx, file, &k->state.format, &k->root) : r;
-}
-
 static CKR__NOINLINE ckr_result ckr__tree_open(const char *path, const ckr_open_desc *desc,
                                                ckr_ckpt **out, ckr_error *err)
 {
     ckr_ckpt *k;
+    size_t i;
     uint32_t file;
     ckr_result r = ckr__ckpt_new(desc, out, err);
     if (r != CKR_OK) return r;
@@ -60067,14 +58931,11 @@ static CKR__NOINLINE ckr_result ckr__tree_open(const char *path, const ckr_open_
     path = ckr__path_in(&k->ctx, path);
     k->path = path ? ckr__strdup(&k->ctx, path) : NULL;
     r = k->path ? ckr__file_open(&k->ctx, path, &file) : k->ctx.err->code;
-    if (r == CKR_OK) r = ckr__tree_of(k, file);
-    if (r == CKR_OK) r = ckr__home(&k->ctx, &k->ctx.home);
-    k->ctx.err = &k->ctx.own_err;
-    if (r != CKR_OK) {
-        ckr_ckpt_close(k);
-        *out = NULL;
-    }
-    return r;
+    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && r == CKR_OK && !k->root; i++)
+        if (ckr__dialects[i]->tree_fn)
+            r = ckr__dialects[i]->tree_fn(&k->ctx, k->path, file, &k->state.format, &k->root);
+    if (r == CKR_OK && !k->root) r = ckr__doc_load(&k->ctx, file, &k->state.format, &k->root);
+    return ckr__ckpt_opened(out, r);
 }
 
 CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
@@ -60090,18 +58951,14 @@ CKR_API const ckr_node *ckr_ckpt_root(const ckr_ckpt *c)
 
 /* >>ckpt.side: what the target's format cannot hold, and what was written */
 
-static ckr_node *ckr__side_topology(ckr__ctx *c, const ckr_topology *t)
-{
-    return ckr__node_dict(c, "tp", ckr__node_int(c, t->tp), "pp", ckr__node_int(c, t->pp),
-                          "dp", ckr__node_int(c, t->dp), "ep", ckr__node_int(c, t->ep),
-                          "cp", ckr__node_int(c, t->cp), "zero", ckr__node_int(c, t->zero),
-                          CKR__END);
-}
-
 static ckr_node *ckr__side_source(ckr__ctx *c, const ckr_state *s, const uint8_t digest[16])
 {
-    ckr_node *n = ckr__node_dict(c, "dialect", ckr__node_str(c, s->dialect),
-                                 "topology", ckr__side_topology(c, &s->topology),
+    const ckr_topology *t = &s->topology;
+    ckr_node *sizes = ckr__node_dict(
+        c, "tp", ckr__node_int(c, t->tp), "pp", ckr__node_int(c, t->pp), "dp",
+        ckr__node_int(c, t->dp), "ep", ckr__node_int(c, t->ep), "cp", ckr__node_int(c, t->cp),
+        "zero", ckr__node_int(c, t->zero), CKR__END);
+    ckr_node *n = ckr__node_dict(c, "dialect", ckr__node_str(c, s->dialect), "topology", sizes,
                                  "step", ckr__node_int(c, s->progress.step),
                                  "samples", ckr__node_int(c, s->progress.samples),
                                  "tokens", ckr__node_int(c, s->progress.tokens),
@@ -60169,8 +59026,7 @@ static ckr_node *ckr__side_streams(ckr__ctx *c, ckr_plan *p)
 {
     const ckr__dialect *d = ckr__dialect_find(p->target.dialect);
     const uint64_t n = p->state.n_rng;
-    uint64_t *sums = (uint64_t *)ckr__heap_alloc(c, (size_t)n * sizeof *sums), sum, i, m = 0;
-    bool ok;
+    uint64_t *sums = CKR__NEW_N(c, uint64_t, n), sum, i, m = 0;
     if (!sums) return NULL;
     for (i = 0; i < n; i++) {
         const ckr_stream *x = &p->state.rng[i];
@@ -60178,9 +59034,7 @@ static ckr_node *ckr__side_streams(ckr__ctx *c, ckr_plan *p)
             d->holds_fn(&p->target, (ckr_rng_kind)x->value->kind, x->name, x->rank))
             sums[m++] = ckr__stream_sum(x->value, x->name);
     }
-    ok = ckr__streams_sum(c, sums, (size_t)m, &sum);
-    ckr__heap_free(c, sums, (size_t)n * sizeof *sums);
-    return ok ? ckr__hex64_node(c, sum) : NULL;
+    return ckr__streams_sum(c, sums, (size_t)m, &sum) ? ckr__hex64_node(c, sum) : NULL;
 }
 
 static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t digest[16],
@@ -60355,13 +59209,10 @@ static ckr_result ckr__write_totals(ckr__write *w, ckr__puts *x, uint8_t total[2
         ckr__digest_final(sum, t->dtype, t->n_dims, t->shape, read[i]);
     }
     if (r == CKR_OK)
-        r = ckr__digest_total(c, (const ckr_tensor *const *)s->tensors, s->n_tensors,
-                              (const uint8_t(*)[16])read, (const uint8_t(*)[8])x->steps, use,
-                              total[0]);
-    if (r == CKR_OK)
-        r = ckr__digest_total(c, x->list, x->n, (const uint8_t(*)[16])x->digest,
-                              (const uint8_t(*)[8])x->steps, NULL, total[1]);
-    return r;
+        r = ckr__digest_total(c, (const ckr_tensor *const *)s->tensors, s->n_tensors, read,
+                              x->steps, use, total[0]);
+    if (r != CKR_OK) return r;
+    return ckr__digest_total(c, x->list, x->n, x->digest, x->steps, NULL, total[1]);
 }
 
 static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__buf *side)
@@ -60369,9 +59220,7 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
     ckr__puts puts = CKR_ZERO;
     uint8_t total[2][16];
     uint32_t n;
-    ckr_result r;
-    r = ckr__write_totals(w, &puts, total);
-    if (r != CKR_OK) return r;
+    if (ckr__write_totals(w, &puts, total) != CKR_OK) return ckr__oom(w->c);
     if (!w->single && !ckr__side_put(w, &puts, total[0], side)) return ckr__oom(w->c);
     if (!receipt) return CKR_OK;
     memset(receipt, 0, sizeof *receipt);
@@ -60402,27 +59251,15 @@ static void ckr__receipt_reread(ckr__ctx *c, const char *path, ckr_receipt *rece
     ckr_ckpt_close(k);
 }
 
-/* Is a count of updates the recorded number, in whatever type? */
-static bool ckr__check_step(ckr__checker *k, const ckr__digest_tables *tables, const ckr_tensor *t,
-                            const uint8_t bytes[8], const char *hex)
-{
-    const ckr_node *have;
-    uint8_t d[16];
-    int64_t step;
-    if (!ckr__is_step(t) || !ckr__step_value(t, bytes, &step)) return false;
-    ckr__step_digest(tables, step, d);
-    have = ckr__node_hex(&k->c, d, 16);
-    return have && !strcmp(have->u.str, hex);
-}
-
 /* The digests that the side file recorded against what the files hold now. */
-static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
+static ckr_result ckr__check_side(ckr__checker *k, uint8_t (*each)[16])
 {
     const ckr_node *want = ckr_node_get(k->ckpt->side, "tensors");
     const ckr_state *s = &k->ckpt->state;
     ckr__map at = { &k->c, NULL, 0, 0 };
     uint64_t i, index;
-    uint8_t (*steps)[8] = NULL;
+    int64_t step;
+    uint8_t (*steps)[8] = NULL, sum[16];
     ckr__digest_tables *tables = CKR__NEW(&k->c, ckr__digest_tables);
     if (!tables) return k->c.err->code;
     if (!ckr_node_is_dict(want)) return CKR_OK;
@@ -60438,9 +59275,12 @@ static ckr_result ckr__check_side(ckr__checker *k, const uint8_t (*each)[16])
         bool found = ckr__map_find(&at, key->u.str, (size_t)key->count, &index);
         have = found ? ckr__node_hex(&k->c, each[index], 16) : NULL;
         if (found && !have) break;
-        if (found && hex && (!strcmp(have->u.str, hex) ||
-                             ckr__check_step(k, tables, s->tensors[index], steps[index], hex)))
-            continue;
+        if (found && hex && !strcmp(have->u.str, hex)) continue;
+        if (found && hex && ckr__is_step(s->tensors[index]) &&
+            ckr__step_value(s->tensors[index], steps[index], &step)) {
+            ckr__step_digest(tables, step, sum);       /* the number, in whatever type         */
+            if (ckr__is_str(ckr__node_hex(&k->c, sum, 16), hex)) continue;
+        }
         ckr__say(&k->c, "CKR_E_SIDE_DIGEST", CKR_ERROR, key->u.str, hex,
                  found ? have->u.str : NULL,
                  found ? "the tensor is not what was written"
@@ -60458,23 +59298,13 @@ static ckr_result ckr__diff_note(ckr__differ *d, const char *code, const char *s
     return ckr__say(&d->c, code, CKR_CHANGED, subject, x, y, "the sides differ", NULL);
 }
 
-/* Is every number within 2 units in the last place, and all else equal? A learning rate that is
+/* Equal: the same text, or a number within 2 units in the last place. A learning rate that is
    evaluated from the schedule may differ so much from one that was stored. */
-static bool ckr__hyper_equal(const ckr_node *x, const ckr_node *y, const char *tx, const char *ty)
-{
-    double a, b;
-    uint8_t u[8], v[8];
-    if (tx && ty && !strcmp(tx, ty)) return true;
-    if (!ckr_node_f64(x, &a) || !ckr_node_f64(y, &b)) return false;
-    memcpy(u, &a, 8);
-    memcpy(v, &b, 8);
-    return ckr__ulp_distance(CKR_DTYPE_F64, u, v) <= 2;
-}
-
 static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_node *x,
                                   const ckr_node *y)
 {
     uint64_t i;
+    double a, b;
     int side;
     for (side = 0; side < 2; side++) {
         const ckr_node *from = side ? y : x, *other = side ? x : y;
@@ -60487,7 +59317,9 @@ static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_no
             tx = ckr__node_text_of(&d->c, side ? w : v);
             ty = ckr__node_text_of(&d->c, side ? v : w);
             if (!tx || !ty) return d->c.err->code;
-            if (!ckr__hyper_equal(v, w, tx, ty))
+            if (!strcmp(tx, ty)) continue;
+            if (!ckr_node_f64(v, &a) || !ckr_node_f64(w, &b) ||
+                ckr__ulp_distance(CKR_DTYPE_F64, (uint8_t *)&a, (uint8_t *)&b) > 2)
                 ckr__diff_note(d, "CKR_DIFF_GROUP", ckr__printf(&d->c, "%s.%s", name, key), tx, ty);
         }
     }
@@ -60562,13 +59394,6 @@ static ckr_result ckr__diff_streams(ckr__differ *d, const ckr_ckpt *k, bool by_r
     return r;
 }
 
-static ckr_result ckr__diff_rng_note(ckr__differ *d, const ckr_stream *x, const uint64_t only[2])
-{
-    return ckr__diff_note(d, "CKR_DIFF_RNG", ckr__printf(&d->c, "%s %s", x->kind, x->name),
-                          ckr__printf(&d->c, "%llu of its own", (unsigned long long)only[0]),
-                          ckr__printf(&d->c, "%llu of its own", (unsigned long long)only[1]));
-}
-
 /* Random streams by value: the same rank's where both sides have as many ranks, else whether each
    side's are among the other's. */
 static ckr_result ckr__diff_rng(ckr__differ *d)
@@ -60580,19 +59405,16 @@ static ckr_result ckr__diff_rng(ckr__differ *d)
     if (r == CKR_OK) r = ckr__diff_streams(d, d->b, by_rank, &y, &ny);
     while (r == CKR_OK && (i < nx || k < ny)) {
         const int side = i == nx ? 1 : k == ny ? -1 : ckr__diff_stream_cmp(x[i], y[k]);
-        const ckr_stream *at = side > 0 ? y[k]->stream : x[i]->stream, *next;
+        const ckr_stream *at = side > 0 ? y[k]->stream : x[i]->stream;
         if (side) only[side > 0]++;
         if (side <= 0) i++;
         if (side >= 0) k++;
-        next = i < nx && !strcmp(x[i]->stream->kind, at->kind) &&
-                       !strcmp(x[i]->stream->name, at->name)
-                   ? x[i]->stream
-                   : k < ny && !strcmp(y[k]->stream->kind, at->kind) &&
-                             !strcmp(y[k]->stream->name, at->name)
-                         ? y[k]->stream
-                         : NULL;
-        if (next) continue;
-        if (only[0] || only[1]) r = ckr__diff_rng_note(d, at, only);
+        if (i < nx && ckr__stream_is(x[i]->stream, at->kind, at->name)) continue;
+        if (k < ny && ckr__stream_is(y[k]->stream, at->kind, at->name)) continue;
+        if (only[0] || only[1])
+            r = ckr__diff_note(d, "CKR_DIFF_RNG", ckr__printf(&d->c, "%s %s", at->kind, at->name),
+                               ckr__printf(&d->c, "%llu of its own", (unsigned long long)only[0]),
+                               ckr__printf(&d->c, "%llu of its own", (unsigned long long)only[1]));
         only[0] = only[1] = 0;
     }
     return r;
@@ -60621,19 +59443,6 @@ static int ckr__rest_cmp(const void *a, const void *b)
     return r ? r : x->order < y->order ? -1 : x->order > y->order;
 }
 
-static ckr__rest *ckr__rest_add(ckr__differ *d, ckr__rests *x, const char *path,
-                                const ckr_node *node)
-{
-    ckr__rest **at = CKR__PUSH(ckr__rest *, &d->c, x->list, x->n);
-    if (!path || ckr__failed(&d->c)) return NULL;
-    *at = CKR__NEW(&d->c, ckr__rest);
-    if (!*at) return NULL;
-    (*at)->path = path;
-    (*at)->node = node;
-    (*at)->order = x->n;
-    return *at;
-}
-
 /* A container stands in the list too: an empty one, and the class of an object, are seen there. */
 static ckr_result ckr__rest_node(ckr__differ *d, ckr__rests *x, ckr__flat *w, const ckr_node *n)
 {
@@ -60645,10 +59454,14 @@ static ckr_result ckr__rest_node(ckr__differ *d, ckr__rests *x, ckr__flat *w, co
                  : n->kind == CKR_NODE_TENSOR && !(w->inside && w->n >= w->inside) &&
                        !ckr__view_odd(n->u.view))
         return CKR_OK;         /* one of the state's                                     */
-    e = ckr__rest_add(d, x, ckr__flat_key(w), n);
-    if (!e || (fresh && !ckr__map_put(&x->paths, (const char *)&n->id, sizeof n->id, x->n - 1,
-                                      NULL)))
-        return d->c.err->code;
+    e = CKR__NEW(&d->c, ckr__rest);
+    *CKR__PUSH(ckr__rest *, &d->c, x->list, x->n) = e;
+    if (fresh) ckr__map_put(&x->paths, (const char *)&n->id, sizeof n->id, x->n - 1, NULL);
+    if (!e) return d->c.err->code;
+    e->path = ckr__flat_key(w);
+    e->node = n;
+    e->order = x->n;
+    if (ckr__failed(&d->c)) return d->c.err->code;
     if (again && ckr__map_find(&x->paths, (const char *)&n->id, sizeof n->id, &at))
         e->again = x->list[at]->path;
     return fresh ? ckr__flat_enter(w, n) : CKR_OK;
@@ -60676,14 +59489,6 @@ static bool ckr__rest_is_view(const ckr_node *n)
            n->kind == CKR_NODE_NDARRAY || n->kind == CKR_NODE_NPSCALAR;
 }
 
-static bool ckr__view_alike(const ckr_view *v, const ckr_view *w)
-{
-    return v->dtype == w->dtype && v->n_dims == w->n_dims && v->conj == w->conj &&
-           v->neg == w->neg && v->meta == w->meta && ckr__same_text(v->layout, w->layout) &&
-           ckr__same_text(v->type_name, w->type_name) &&
-           !memcmp(v->shape, w->shape, v->n_dims * sizeof *v->shape);
-}
-
 /* n bytes of what lies under a view. */
 static ckr_result ckr__rest_read(const ckr_ckpt *k, const ckr_view *v, bool whole, uint64_t at,
                                  uint64_t n, uint8_t *dst, ckr_error *err)
@@ -60707,7 +59512,10 @@ static ckr_result ckr__rest_views(ckr__differ *d, const ckr_view *v, const ckr_v
                        (total > v->data_bytes && total >> 30);
     uint8_t *p;
     ckr_result r = CKR_OK;
-    *same = ckr__view_alike(v, w);
+    *same = v->dtype == w->dtype && v->n_dims == w->n_dims && v->conj == w->conj &&
+            v->neg == w->neg && v->meta == w->meta && ckr__same_text(v->layout, w->layout) &&
+            ckr__same_text(v->type_name, w->type_name) &&
+            !memcmp(v->shape, w->shape, v->n_dims * sizeof *v->shape);
     if (whole) total = v->data_bytes;
     if (*same && whole)
         *same = v->data_bytes == w->data_bytes && v->offset == w->offset &&
@@ -60788,21 +59596,6 @@ static ckr_result ckr__diff_unseen(ckr__differ *d, const char *subject, const ch
     return ckr__say(&d->c, "CKR_DIFF_NOT_COMPARED", CKR_APPROX, subject, NULL, NULL, why, NULL);
 }
 
-static ckr_result ckr__rest_pair(ckr__differ *d, const ckr__rest *x, const ckr__rest *y)
-{
-    const ckr_node *m = x ? x->node : NULL, *n = y ? y->node : NULL;
-    bool same = m && n && ckr__same_text(x->again, y->again) && m->kind == n->kind, known = true;
-    ckr_result r = CKR_OK;
-    if (same && !x->again && ckr__rest_is_view(m))
-        r = ckr__rest_views(d, m->u.view, n->u.view, &same);
-    else if (same && !x->again) same = ckr__rest_values(m, n, &known);
-    if (r != CKR_OK) return r;
-    if (!known) return ckr__diff_unseen(d, x->path, "values of this kind are not compared");
-    if (same) return CKR_OK;
-    return ckr__diff_note(d, "CKR_DIFF_LEFTOVER", x ? x->path : y->path, ckr__rest_text(d, x),
-                          ckr__rest_text(d, y));
-}
-
 static ckr_result ckr__diff_files(ckr__differ *d, ckr__rests *x, ckr__rests *y)
 {
     uint64_t i = 0, k = 0;
@@ -60811,23 +59604,22 @@ static ckr_result ckr__diff_files(ckr__differ *d, ckr__rests *x, ckr__rests *y)
     while (r == CKR_OK && (i < x->n || k < y->n)) {
         const ckr__rest *p = i < x->n ? x->list[i] : NULL, *q = k < y->n ? y->list[k] : NULL;
         const int order = !p ? 1 : !q ? -1 : strcmp(p->path, q->path);
-        r = ckr__rest_pair(d, order <= 0 ? p : NULL, order >= 0 ? q : NULL);
+        bool known = true, same = !order && ckr__same_text(p->again, q->again) &&
+                                  p->node->kind == q->node->kind;
+        if (order > 0) p = NULL;
+        if (order < 0) q = NULL;
         i += order <= 0;
         k += order >= 0;
+        if (same && !p->again && ckr__rest_is_view(p->node))
+            r = ckr__rest_views(d, p->node->u.view, q->node->u.view, &same);
+        else if (same && !p->again) same = ckr__rest_values(p->node, q->node, &known);
+        if (r != CKR_OK) return r;
+        if (!known) r = ckr__diff_unseen(d, p->path, "values of this kind are not compared");
+        else if (!same)
+            r = ckr__diff_note(d, "CKR_DIFF_LEFTOVER", p ? p->path : q->path, ckr__rest_text(d, p),
+                               ckr__rest_text(d, q));
     }
     return r;
-}
-
-/* Tensors that this side has and no state can hold. */
-static ckr_result ckr__diff_opaque(ckr__differ *d, const ckr_state *s)
-{
-    uint64_t i;
-    for (i = 0; i < s->n_notes; i++) {
-        const ckr_note *n = &s->notes[i];
-        if (!strcmp(n->code, "CKR_W_TENSOR_OPAQUE") || !strcmp(n->code, "CKR_W_TENSORS_IN_OBJECT"))
-            ckr__diff_unseen(d, n->subject, n->reason);
-    }
-    return d->c.err->code;
 }
 
 static ckr_result ckr__diff_place(ckr__differ *d, const ckr_node *key, const ckr_node *x,
@@ -60873,6 +59665,7 @@ static ckr_result ckr__diff_rest(ckr__differ *d)
     const ckr_ckpt *const side[2] = { d->a, d->b };
     ckr__rests x[2] = CKR_ZERO;
     bool files = true;
+    uint64_t k;
     int i;
     ckr_result r = CKR_OK;
     for (i = 0; i < 2; i++) {
@@ -60882,8 +59675,11 @@ static ckr_result ckr__diff_rest(ckr__differ *d)
         files = files && s->dialect && !strcmp(s->dialect, "torch") && s->dialect_data;
     }
     if (files) r = ckr__diff_files(d, &x[0], &x[1]);
-    for (i = 0; i < 2; i++) {
-        if (!files && r == CKR_OK) r = ckr__diff_opaque(d, &side[i]->state);
+    for (i = 0; i < 2; i++) {          /* tensors that this side has and no state can hold   */
+        const ckr_state *s = &side[i]->state;
+        for (k = 0; !files && k < s->n_notes; k++)
+            if (ckr__word_in("CKR_W_TENSOR_OPAQUE CKR_W_TENSORS_IN_OBJECT", s->notes[k].code))
+                r = ckr__diff_unseen(d, s->notes[k].subject, s->notes[k].reason);
         ckr__map_free(&x[i].paths);
     }
     return r;
@@ -60964,20 +59760,18 @@ static CKR__NOINLINE ckr_result ckr__view_read(const ckr_ckpt *ckpt, const ckr_v
 {
     ckr__ctx c = ckpt->ctx;
     uint8_t *p = (uint8_t *)dst;
-    uint64_t total = 1, i, at, run;
+    uint64_t i, at, run;
+    int64_t total;
     const uint64_t size = ckr_dtype_size(v->dtype);
     ckr_result r = CKR_OK;
-    uint32_t d;
     ckr__ctx_enter(&c, err);
-    for (d = 0; d < v->n_dims; d++)
-        if (v->shape[d] < 0 || !ckr__mul_u64(total, (uint64_t)v->shape[d], &total))
-            return ckr__fail(c.err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, v->storage, NULL);
+    if (!ckr__numel(v->n_dims, v->shape, &total))
+        return ckr__fail(c.err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, v->storage, NULL);
     if (!size || v->meta || v->layout || first < 0 || n < 0 ||
-        !ckr__range_ok((uint64_t)first, (uint64_t)n, total))
+        !ckr__range_ok((uint64_t)first, (uint64_t)n, (uint64_t)total))
         return ckr__fail(c.err, CKR_ITEM_BOX_RANGE, NULL, CKR_NO_OFFSET, v->storage,
-                         "elements %lld to %lld were asked for, of a view of %llu",
-                         (long long)first, (long long)first + (long long)n,
-                         (unsigned long long)total);
+                         "elements %lld to %lld were asked for, of a view of %lld",
+                         (long long)first, (long long)first + (long long)n, (long long)total);
     for (i = (uint64_t)first; n > 0 && r == CKR_OK; i += run, n -= (int64_t)run) {
         ckr__view_at(v, i, &at, &run);
         if (run > (uint64_t)n) run = (uint64_t)n;
@@ -60993,13 +59787,7 @@ CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_
     CKR__IN_FENV(ckr_result, ckr__view_read(ckpt, v, first, n, dst, err));
 }
 
-/* no more cold */
-#if defined(CKR__COLD_GCC)
-#  pragma GCC pop_options
-#elif defined(CKR__COLD_CLANG)
-#  pragma clang attribute pop
-#  pragma clang attribute pop
-#endif
+CKR__COLD_END
 
 /* >>epilogue ------------------------------------------------------------------ */
 #ifdef __cplusplus

@@ -128,6 +128,15 @@ static void case_rows(const ckr_schedule *s, ckr__column column, const ckr_node 
         }
 }
 
+static ckr_node *without_kind(const ckr_node *d)
+{
+    ckr_node *out = ckr__node(&t_ctx, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(d); i++)
+        if (!ckr__is_str(d->u.items[2 * i], "kind")) ckr__node_take(&t_ctx, out, d, i);
+    return out;
+}
+
 static ckr_schedule *case_built(const ckr_node *c)
 {
     const ckr_node *params = ckr_node_get(c, "params"), *bases = ckr_node_get(c, "bases");
@@ -136,8 +145,7 @@ static ckr_schedule *case_built(const ckr_node *c)
     double b[4];
     uint64_t i;
     for (i = 0; i < bases->count && i < 4; i++) b[i] = number(bases->u.items[i]);
-    CHECK_OK(ckr__sched_build(&t_ctx, kind, ckr__without_kind(&t_ctx, params), b, bases->count, &s),
-             &t_err);
+    CHECK_OK(ckr__sched_build(&t_ctx, kind, without_kind(params), b, bases->count, &s), &t_err);
     return s;
 }
 
