@@ -905,7 +905,6 @@ CKR_API const char *ckr_item_name(ckr_item item);      /* "CKR_E_ZIP_CRC": stabl
 CKR_API size_t      ckr_dtype_size(ckr_dtype t);       /* bytes of an element; 0 for NONE       */
 CKR_API const char *ckr_dtype_name(ckr_dtype t);       /* torch's name: "float32"               */
 
-
 /* >>api.rng ------------------------------------------------------------------- */
 /* Random generators of the frameworks: read, advanced, drawn from and written in C, bit for bit
    what the original does. A ckr_rng is plain data: copy it, compare it with ckr_rng_equal.     */
@@ -1143,7 +1142,6 @@ typedef struct ckr_plan_facts {        /* every pointer lives with the plan     
     const ckr_run_setting *settings;
     uint64_t             n_settings;
 } ckr_plan_facts;
-
 
 typedef enum ckr_rng_source {
     CKR_RNG_FROM_NONE = 0,     /* there is no state: an opaque generator, never saved here */
@@ -8339,8 +8337,8 @@ typedef struct ckr__pickle {
     uint8_t    *nul;           /* where a NUL goes once the byte has been used         */
     ckr__nodes  stack, memo, keyed;
     ckr__nodes  dists;         /* tensors whose ckr_dist is still empty                */
-    uint32_t   *memo_ids;      /* of the nodes in memo, or none; its capacity is memo's */
-    size_t      memo_count;
+    uint32_t   *memo_ids;      /* of the nodes in memo, or none                        */
+    size_t      cap_ids, memo_count;
     ckr_node   *free_nodes[CKR__PK_CLASSES + 1];    /* the last: STORAGE nodes         */
     bool        keep;          /* nothing is dropped                                   */
     bool        stale;         /* the failure was a dropped node: repeat with keep     */
@@ -8361,13 +8359,17 @@ static bool ckr__torch_quick(ckr__pickle *p, bool *done);
 static void ckr__torch_global(ckr__pickle *p, ckr_node *global);
 static bool ckr__dist_fill(ckr__pickle *p);
 
-static bool ckr__pk_fail(ckr__pickle *p, ckr_item item, const char *text)
+static bool ckr__pk_fail_at(ckr__pickle *p, ckr_item item, const char *where, const char *text)
 {
     ckr__fail(p->c->err, item, p->path, p->base == CKR_NO_OFFSET ? p->base : p->base + p->op,
-              p->where,
-              "pickle byte %llu: %s", (unsigned long long)p->op,
-                  text ? text : ckr__item_text[item]);
+              where, "pickle byte %llu: %s", (unsigned long long)p->op,
+              text ? text : ckr__item_text[item]);
     return false;
+}
+
+static bool ckr__pk_fail(ckr__pickle *p, ckr_item item, const char *text)
+{
+    return ckr__pk_fail_at(p, item, p->where, text);
 }
 
 static bool ckr__pk_short(ckr__pickle *p)
@@ -8382,15 +8384,10 @@ static bool ckr__pk_short(ckr__pickle *p)
 static bool ckr__pk_charge(ckr__pickle *p, uint64_t n)
 {
     const uint64_t most = (uint64_t)p->size * 64 + 65536;
-    if (n <= most && p->spent <= most - n) {
-        p->spent += n;
-        return true;
-    }
-    ckr__fail(p->c->err, CKR_ITEM_LIMIT, p->path, p->base == CKR_NO_OFFSET ? p->base :
-              p->base + p->op,
-              p->where, "pickle byte %llu: copies of shared values outgrow the pickle",
-              (unsigned long long)p->op);
-    return false;
+    if (n > most || p->spent > most - n)
+        return ckr__pk_fail(p, CKR_ITEM_LIMIT, "copies of shared values outgrow the pickle");
+    p->spent += n;
+    return true;
 }
 
 /* Not zeroed. Small nodes come from blocks, so that one costs a few instructions. */
@@ -8447,20 +8444,28 @@ static void ckr__pk_drop(ckr__pickle *p, ckr_node *n)
     p->free_nodes[cls] = n;
 }
 
+/* Room for `need` items in an array of scratch memory, `array` the address of its pointer: as many
+   at first, or 256, then twice as many. */
+static bool ckr__heap_grow(ckr__ctx *c, void *array, size_t *cap, size_t need, size_t size)
+{
+    size_t n = *cap ? *cap : need > 256 ? need : 256;
+    void *old, *p;
+    if (need <= *cap) return true;
+    while (n < need) n *= 2;
+    if (n > SIZE_MAX / 2 / size) return ckr__nomem(c) != NULL;
+    p = ckr__heap_alloc(c, n * size);
+    if (!p) return false;
+    memcpy(&old, array, sizeof old);
+    if (*cap) memcpy(p, old, *cap * size);
+    ckr__heap_free(c, old, *cap * size);
+    memcpy(array, &p, sizeof p);
+    *cap = n;
+    return true;
+}
+
 static bool ckr__nodes_room(ckr__ctx *c, ckr__nodes *v, size_t need)
 {
-    size_t cap = v->cap ? v->cap : 256;
-    ckr_node **items;
-    if (need <= v->cap) return true;
-    while (cap < need) cap *= 2;
-    if (cap > SIZE_MAX / 2 / sizeof *items) return ckr__nomem(c) != NULL;
-    items = (ckr_node **)ckr__heap_alloc(c, cap * sizeof *items);
-    if (!items) return false;
-    if (v->n) memcpy(items, v->items, v->n * sizeof *items);
-    ckr__heap_free(c, v->items, v->cap * sizeof *items);
-    v->items = items;
-    v->cap = cap;
-    return true;
+    return ckr__heap_grow(c, &v->items, &v->cap, need, sizeof *v->items);
 }
 
 static CKR__NOINLINE bool ckr__pk_push_more(ckr__pickle *p, ckr_node *n)
@@ -8494,16 +8499,8 @@ static ckr_node **ckr__pk_top(ckr__pickle *p, size_t n)
 
 static bool ckr__pk_mark(ckr__pickle *p)
 {
-    if (p->n_marks == p->cap_marks) {
-        size_t cap = p->cap_marks ? p->cap_marks * 2 : 64, *marks;
-        if (cap > SIZE_MAX / 2 / sizeof *marks) return ckr__nomem(p->c) != NULL;
-        marks = (size_t *)ckr__heap_alloc(p->c, cap * sizeof *marks);
-        if (!marks) return false;
-        if (p->n_marks) memcpy(marks, p->marks, p->n_marks * sizeof *marks);
-        ckr__heap_free(p->c, p->marks, p->cap_marks * sizeof *marks);
-        p->marks = marks;
-        p->cap_marks = cap;
-    }
+    if (!ckr__heap_grow(p->c, &p->marks, &p->cap_marks, p->n_marks + 1, sizeof *p->marks))
+        return false;
     p->marks[p->n_marks++] = p->stack.n;
     p->floor = p->stack.n;
     return true;
@@ -8551,41 +8548,15 @@ static bool ckr__utf8_ok(const uint8_t *s, size_t n)
 {
     while (n) {
         size_t k;
-        uint32_t v;
         if (n >= 8 && !(ckr__load_u64(s) & 0x8080808080808080u)) { s += 8; n -= 8; continue; }
         if (n >= 4 && !(ckr__load_u32(s) & 0x80808080u)) { s += 4; n -= 4; continue; }
         if (*s < 0x80) { s++; n--; continue; }
-        k = *s >= 0xF0 ? 4 : *s >= 0xE0 ? 3 : 2;
-        if (*s < 0xC2 || *s > 0xF4 || k > n) return false;
-        if ((s[1] & 0xC0) != 0x80 || (k > 2 && (s[2] & 0xC0) != 0x80) ||
-            (k > 3 && (s[3] & 0xC0) != 0x80)) return false;
-        v = (uint32_t)s[0] << 8 | s[1];
-        if ((k == 3 && v < 0xE0A0) || (k == 4 && (v < 0xF090 || v > 0xF48F))) return false;
+        (void)ckr__utf8_get(s, s + n, &k);
+        if (k < 2) return false;
         s += k;
         n -= k;
     }
     return true;
-}
-
-static size_t ckr__pk_utf8_put(uint8_t *d, uint32_t v)
-{
-    if (v < 0x80) { d[0] = (uint8_t)v; return 1; }
-    if (v < 0x800) {
-        d[0] = (uint8_t)(0xC0 | v >> 6);
-        d[1] = (uint8_t)(0x80 | (v & 63));
-        return 2;
-    }
-    if (v < 0x10000) {
-        d[0] = (uint8_t)(0xE0 | v >> 12);
-        d[1] = (uint8_t)(0x80 | (v >> 6 & 63));
-        d[2] = (uint8_t)(0x80 | (v & 63));
-        return 3;
-    }
-    d[0] = (uint8_t)(0xF0 | v >> 18);
-    d[1] = (uint8_t)(0x80 | (v >> 12 & 63));
-    d[2] = (uint8_t)(0x80 | (v >> 6 & 63));
-    d[3] = (uint8_t)(0x80 | (v & 63));
-    return 4;
 }
 
 /* A node whose text lies in the input or in the arena. */
@@ -8625,26 +8596,6 @@ static ckr_node *ckr__pk_str2(ckr__pickle *p, const uint8_t *s, size_t n)
     return node;
 }
 
-static int ckr__hex_digit(uint8_t ch)
-{
-    if (ch >= '0' && ch <= '9') return ch - '0';
-    if (ch >= 'a' && ch <= 'f') return ch - 'a' + 10;
-    if (ch >= 'A' && ch <= 'F') return ch - 'A' + 10;
-    return -1;
-}
-
-static bool ckr__hex_number(const uint8_t *s, size_t n, uint32_t *out)
-{
-    uint32_t v = 0;
-    for (; n; n--, s++) {
-        int d = ckr__hex_digit(*s);
-        if (d < 0) return false;
-        v = v << 4 | (uint32_t)d;
-    }
-    *out = v;
-    return true;
-}
-
 /* STRING: Python's repr of a byte string, quotes and backslash escapes. */
 static bool ckr__pk_quoted(ckr__pickle *p)
 {
@@ -8667,7 +8618,7 @@ static bool ckr__pk_quoted(ckr__pickle *p)
         if (e) {
             d[k++] = (uint8_t)to[e - from];
         } else if (s[i] == 'x') {
-            if (n - 1 - i < 3 || !ckr__hex_number(s + i + 1, 2, &v))
+            if (!ckr__hex_get(s + i + 1, s + n - 1, 2, &v))
                 return ckr__pk_fail(p, CKR_ITEM_PICKLE_TEXT,
                                     "a STRING line with a broken \\x escape");
             d[k++] = (uint8_t)v;
@@ -8702,14 +8653,14 @@ static bool ckr__pk_raw_unicode(ckr__pickle *p)
         const size_t digits = s[i] == 'u' ? 4 : s[i] == 'U' ? 8 : 0;
         uint32_t v = s[i];
         if (digits && slashes % 2 == 1) {
-            if (n - i <= digits || !ckr__hex_number(s + i + 1, digits, &v) || v > 0x10FFFF)
+            if (!ckr__hex_get(s + i + 1, s + n, digits, &v) || v > 0x10FFFF)
                 return ckr__pk_fail(p, CKR_ITEM_PICKLE_TEXT,
                                     "a UNICODE line with a broken \\u escape");
             i += digits;
             k--;
         }
         slashes = v == '\\' && s[i] == '\\' ? slashes + 1 : 0;
-        k += ckr__pk_utf8_put(d + k, v);
+        k += ckr__utf8_put((char *)d + k, v);
     }
     d[k] = 0;
     return ckr__pk_push(p, ckr__pk_text(p, CKR_NODE_STR, d, k));
@@ -8731,17 +8682,28 @@ static ckr_node *ckr__pk_int(ckr__pickle *p, int64_t v)
     return n;
 }
 
-/* Two's complement, little-endian; redundant sign bytes go, so that equal numbers are equal. */
-static ckr_node *ckr__pk_long(ckr__pickle *p, const uint8_t *s, size_t n)
+/* How many bytes of a number in two's complement, little-endian, are more than signs. */
+static size_t ckr__int_trim(const uint8_t *s, size_t n)
+{
+    while (n > 1 && s[n - 1] == (s[n - 2] & 0x80 ? 0xFF : 0)) n--;
+    return n;
+}
+
+/* Of up to 8 bytes. */
+static int64_t ckr__int_of(const uint8_t *s, size_t n)
 {
     uint64_t v = 0;
     size_t i;
-    while (n > 1 && ((s[n - 1] == 0 && !(s[n - 2] & 0x80)) ||
-                     (s[n - 1] == 0xFF && (s[n - 2] & 0x80)))) n--;
-    if (n > 8) return ckr__pk_copy(p, CKR_NODE_BIGINT, s, n);
     for (i = 0; i < n; i++) v |= (uint64_t)s[i] << (8 * i);
     if (n && n < 8 && (s[n - 1] & 0x80)) v |= UINT64_MAX << (8 * n);
-    return ckr__pk_int(p, v > INT64_MAX ? -(int64_t)(UINT64_MAX - v) - 1 : (int64_t)v);
+    return v > INT64_MAX ? -(int64_t)(UINT64_MAX - v) - 1 : (int64_t)v;
+}
+
+/* Redundant sign bytes go, so that equal numbers are equal. */
+static ckr_node *ckr__pk_long(ckr__pickle *p, const uint8_t *s, size_t n)
+{
+    n = ckr__int_trim(s, n);
+    return n > 8 ? ckr__pk_copy(p, CKR_NODE_BIGINT, s, n) : ckr__pk_int(p, ckr__int_of(s, n));
 }
 
 /* Nine digits at a time into 32-bit limbs; false on anything but digits. */
@@ -8826,16 +8788,15 @@ static bool ckr__pk_float_line(ckr__pickle *p)
     return ckr__pk_float_value(p, v);
 }
 
-static bool ckr__pk_binfloat(ckr__pickle *p)
+/* The number is big-endian. */
+static bool ckr__pk_binfloat(ckr__pickle *p, uint64_t v)
 {
-    uint8_t *s;
     uint64_t bits = 0;
-    double v;
+    double f;
     int i;
-    if (!ckr__pk_take(p, 8, &s)) return false;
-    for (i = 0; i < 8; i++) bits = bits << 8 | s[i];
-    memcpy(&v, &bits, 8);
-    return ckr__pk_float_value(p, v);
+    for (i = 0; i < 8; i++) bits = bits << 8 | (v >> 8 * i & 255);
+    memcpy(&f, &bits, 8);
+    return ckr__pk_float_value(p, f);
 }
 
 /* >>pickle.containers --------------------------------------------------------- */
@@ -8913,24 +8874,22 @@ static bool ckr__pk_keyed(ckr__pickle *p, ckr_node *n)
     return true;
 }
 
-static bool ckr__pk_put_pairs(ckr__pickle *p, ckr_node *dict, ckr_node **items, size_t n)
+/* Items of a set, or pairs of a dict: what they are found by must be hashable. */
+static bool ckr__pk_put_keyed(ckr__pickle *p, ckr_node *to, ckr_node **items, size_t n,
+                              size_t width)
 {
     size_t i;
     for (i = 0; i < n; i++)
-        if (!ckr__pk_hashable(items[2 * i]))
-            return ckr__pk_fail(p, CKR_ITEM_PICKLE_KEY, "a list, dict or set as a dict key");
-    if (n == 0) return true;
-    return ckr__pk_keyed(p, dict) && ckr__pk_extend(p, dict, items, n, 2);
+        if (!ckr__pk_hashable(items[width * i]))
+            return ckr__pk_fail(p, CKR_ITEM_PICKLE_KEY,
+                                width == 2 ? "a list, dict or set as a dict key"
+                                           : "a list, dict or set as an item of a set");
+    return n == 0 || (ckr__pk_keyed(p, to) && ckr__pk_extend(p, to, items, n, width));
 }
 
-static bool ckr__pk_put_items(ckr__pickle *p, ckr_node *set, ckr_node **items, size_t n)
+static bool ckr__pk_put_pairs(ckr__pickle *p, ckr_node *dict, ckr_node **items, size_t n)
 {
-    size_t i;
-    for (i = 0; i < n; i++)
-        if (!ckr__pk_hashable(items[i]))
-            return ckr__pk_fail(p, CKR_ITEM_PICKLE_KEY, "a list, dict or set as an item of a set");
-    if (n == 0) return true;
-    return ckr__pk_keyed(p, set) && ckr__pk_extend(p, set, items, n, 1);
+    return ckr__pk_put_keyed(p, dict, items, n, 2);
 }
 
 /* OBJECT nodes own their ckr_object: the public pointer is const for readers only. */
@@ -8939,44 +8898,36 @@ static ckr_object *ckr__object(ckr_node *n)
     return (ckr_object *)(uintptr_t)n->u.object;
 }
 
-static ckr_node **ckr__pk_object_part(ckr__pickle *p, ckr_node *target, bool pairs)
+/* A list of the object's, or the dict. NULL sets the error. */
+static ckr_node *ckr__pk_object_part(ckr__pickle *p, ckr_node *target, bool pairs)
 {
     ckr_object *o = ckr__object(target);
     ckr_node **part = pairs ? &o->dictitems : &o->items;
     if (!*part) *part = ckr__pk_node(p, pairs ? CKR_NODE_DICT : CKR_NODE_LIST, 0);
-    return *part ? part : NULL;
+    return *part;
 }
 
-static bool ckr__pk_append(ckr__pickle *p, ckr_node *target, ckr_node **items, size_t n)
+/* APPEND and APPENDS, or ADDITEMS to a set. */
+static bool ckr__pk_append(ckr__pickle *p, ckr_node *target, ckr_node **items, size_t n, bool set)
 {
-    if (target->kind == CKR_NODE_LIST) return ckr__pk_extend(p, target, items, n, 1);
+    if (set && target->kind == CKR_NODE_SET) return ckr__pk_put_keyed(p, target, items, n, 1);
     if (target->kind == CKR_NODE_OBJECT) {
-        ckr_node **list = ckr__pk_object_part(p, target, false);
-        return list && ckr__pk_extend(p, *list, items, n, 1);
+        ckr_node *list = ckr__pk_object_part(p, target, false);
+        return list && ckr__pk_extend(p, list, items, n, 1);
     }
+    if (!set && target->kind == CKR_NODE_LIST) return ckr__pk_extend(p, target, items, n, 1);
     return ckr__pk_fail(p, CKR_ITEM_PICKLE_TARGET,
-                        "items are appended to something that is no list");
+                        set ? "items are added to something that is no set"
+                            : "items are appended to something that is no list");
 }
 
 static bool ckr__pk_setitems(ckr__pickle *p, ckr_node *target, ckr_node **items, size_t n)
 {
     if (n % 2) return ckr__pk_fail(p, CKR_ITEM_PICKLE_STACK, "an odd number of keys and values");
+    if (target->kind == CKR_NODE_OBJECT) target = ckr__pk_object_part(p, target, true);
+    if (!target) return false;
     if (ckr_node_is_dict(target)) return ckr__pk_put_pairs(p, target, items, n / 2);
-    if (target->kind == CKR_NODE_OBJECT) {
-        ckr_node **dict = ckr__pk_object_part(p, target, true);
-        return dict && ckr__pk_put_pairs(p, *dict, items, n / 2);
-    }
     return ckr__pk_fail(p, CKR_ITEM_PICKLE_TARGET, "keys are set on something that is no dict");
-}
-
-static bool ckr__pk_additems(ckr__pickle *p, ckr_node *target, ckr_node **items, size_t n)
-{
-    if (target->kind == CKR_NODE_SET) return ckr__pk_put_items(p, target, items, n);
-    if (target->kind == CKR_NODE_OBJECT) {
-        ckr_node **list = ckr__pk_object_part(p, target, false);
-        return list && ckr__pk_extend(p, *list, items, n, 1);
-    }
-    return ckr__pk_fail(p, CKR_ITEM_PICKLE_TARGET, "items are added to something that is no set");
 }
 
 /* The opcodes that consume a mark; `op` says what becomes of the items. */
@@ -8994,16 +8945,15 @@ static bool ckr__pk_from_mark(ckr__pickle *p, uint8_t op)
         if (!n) return false;
         if (op == 'l' && !ckr__pk_extend(p, n, first, count, 1)) return false;
         if (op == 'd' && !ckr__pk_setitems(p, n, first, count)) return false;
-        if (op == 0x91 && !ckr__pk_put_items(p, n, first, count)) return false;
+        if (op == 0x91 && !ckr__pk_put_keyed(p, n, first, count, 1)) return false;
         return ckr__pk_push(p, n);
     default:
         break;
     }
     if (!ckr__pk_has(p, 1)) return false;
     n = *ckr__pk_top(p, 1);
-    if (op == 'e') return ckr__pk_append(p, n, first, count);
-    if (op == 'u') return ckr__pk_setitems(p, n, first, count);
-    return ckr__pk_additems(p, n, first, count);
+    return op == 'u' ? ckr__pk_setitems(p, n, first, count)
+                     : ckr__pk_append(p, n, first, count, op == 0x90);
 }
 
 /* >>pickle.keys --------------------------------------------------------------- */
@@ -9175,26 +9125,34 @@ static ckr_node *ckr__pk_object(ckr__pickle *p, const char *how, ckr_node *calla
     return n;
 }
 
-/* Protocols 0 to 2 carry Python 2's names. */
-static const char *const ckr__py2_modules[][2] = {
-    { "__builtin__", "builtins" }, { "exceptions", "builtins" }, { "copy_reg", "copyreg" },
-    { "cPickle", "pickle" }, { "Queue", "queue" },
-    { "_abcoll", "collections.abc" }, { "UserDict", "collections" }, { "UserList", "collections" },
-    { "UserString", "collections" }, { "StringIO", "io" }, { "cStringIO", "io" },
-    { "torch.tensor", "torch._tensor" }, { "pathlib._local", "pathlib" }
-};
-static const char *const ckr__py2_names[][4] = {
-    { "__builtin__", "xrange", "builtins", "range" }, { "__builtin__", "long", "builtins", "int" },
-    { "__builtin__", "unicode", "builtins", "str" }, { "__builtin__", "unichr", "builtins", "chr" },
-    { "__builtin__", "basestring", "builtins", "str" },
-    { "__builtin__", "reduce", "functools", "reduce" },
-    { "__builtin__", "intern", "sys", "intern" },
-    { "exceptions", "StandardError", "builtins", "Exception" },
-    { "UserDict", "IterableUserDict", "collections", "UserDict" },
-    { "itertools", "izip", "builtins", "zip" }, { "itertools", "imap", "builtins", "map" },
-    { "itertools", "ifilter", "builtins", "filter" },
-    { "itertools", "ifilterfalse", "itertools", "filterfalse" },
-    { "itertools", "izip_longest", "itertools", "zip_longest" }
+/* Protocols 0 to 2 carry Python 2's names; `back`: written so, too. A name NULL: any other. */
+typedef struct ckr__py2_row {
+    const char *old_module, *old_name, *module, *name;
+    bool        back;
+} ckr__py2_row;
+static const ckr__py2_row ckr__py2[] = {
+    { "__builtin__", "xrange", "builtins", "range", true },
+    { "__builtin__", "long", "builtins", "int", true },
+    { "__builtin__", "unicode", "builtins", "str", true },
+    { "__builtin__", "unichr", "builtins", "chr", true },
+    { "__builtin__", "basestring", "builtins", "str", false },
+    { "__builtin__", "reduce", "functools", "reduce", false },
+    { "__builtin__", "intern", "sys", "intern", false },
+    { "exceptions", "StandardError", "builtins", "Exception", false },
+    { "UserDict", "IterableUserDict", "collections", "UserDict", false },
+    { "itertools", "izip", "builtins", "zip", true },
+    { "itertools", "imap", "builtins", "map", true },
+    { "itertools", "ifilter", "builtins", "filter", true },
+    { "itertools", "ifilterfalse", "itertools", "filterfalse", false },
+    { "itertools", "izip_longest", "itertools", "zip_longest", false },
+    { "__builtin__", NULL, "builtins", NULL, true }, { "copy_reg", NULL, "copyreg", NULL, true },
+    { "exceptions", NULL, "builtins", NULL, false }, { "cPickle", NULL, "pickle", NULL, false },
+    { "Queue", NULL, "queue", NULL, false }, { "_abcoll", NULL, "collections.abc", NULL, false },
+    { "UserDict", NULL, "collections", NULL, false },
+    { "UserList", NULL, "collections", NULL, false },
+    { "UserString", NULL, "collections", NULL, false }, { "StringIO", NULL, "io", NULL, false },
+    { "cStringIO", NULL, "io", NULL, false }, { "pathlib._local", NULL, "pathlib", NULL, false },
+    { "torch.tensor", NULL, "torch._tensor", NULL, false }
 };
 
 static bool ckr__text_is(const char *s, size_t n, const char *what)
@@ -9208,20 +9166,17 @@ static bool ckr__pk_global(ckr__pickle *p, const char *mod, size_t n_mod, const 
     size_t i;
     ckr_node *g;
     char *d;
-    for (i = 0; i < sizeof ckr__py2_names / sizeof *ckr__py2_names; i++)
-        if (ckr__text_is(mod, n_mod, ckr__py2_names[i][0]) &&
-            ckr__text_is(name, n_name, ckr__py2_names[i][1])) {
-            mod = ckr__py2_names[i][2];
-            n_mod = strlen(mod);
-            name = ckr__py2_names[i][3];
-            n_name = strlen(name);
-            break;
-        }
-    for (i = 0; i < sizeof ckr__py2_modules / sizeof *ckr__py2_modules; i++)
-        if (ckr__text_is(mod, n_mod, ckr__py2_modules[i][0])) {
-            mod = ckr__py2_modules[i][1];
-            n_mod = strlen(mod);
-        }
+    for (i = 0; i < sizeof ckr__py2 / sizeof *ckr__py2; i++) {
+        const ckr__py2_row *row = &ckr__py2[i];
+        if (!ckr__text_is(mod, n_mod, row->old_module) ||
+            (row->old_name && !ckr__text_is(name, n_name, row->old_name)))
+            continue;
+        mod = row->module;
+        n_mod = strlen(mod);
+        if (row->name) name = row->name;
+        if (row->name) n_name = strlen(name);
+        break;
+    }
     if (n_mod > SIZE_MAX / 4 || n_name > SIZE_MAX / 4) return ckr__nomem(p->c) != NULL;
     if (!ckr__pk_charge(p, n_mod + n_name)) return false;
     if (!ckr__utf8_ok((const uint8_t *)mod, n_mod) || !ckr__utf8_ok((const uint8_t *)name, n_name))
@@ -9339,28 +9294,10 @@ static bool ckr__pk_persistent(ckr__pickle *p, bool binary)
    is as large as a pickle of this size usually needs, and what it does not use costs no memory.  */
 static bool ckr__pk_memo_room(ckr__pickle *p, size_t need)
 {
-    const size_t old = p->memo.cap;
-    size_t cap = old ? old * 2 : p->size / 8 + 64;
-    ckr_node **items;
-    uint32_t *ids;
-    while (cap < need) cap *= 2;
-    items = (ckr_node **)ckr__heap_alloc(p->c, cap * sizeof *items);
-    ids = (uint32_t *)ckr__heap_alloc(p->c, cap * sizeof *ids);
-    if (!items || !ids) {
-        ckr__heap_free(p->c, items, cap * sizeof *items);
-        ckr__heap_free(p->c, ids, cap * sizeof *ids);
-        return false;
-    }
-    if (p->memo.n) {
-        memcpy(items, p->memo.items, p->memo.n * sizeof *items);
-        memcpy(ids, p->memo_ids, p->memo.n * sizeof *ids);
-    }
-    ckr__heap_free(p->c, p->memo.items, old * sizeof *items);
-    ckr__heap_free(p->c, p->memo_ids, old * sizeof *ids);
-    p->memo.items = items;
-    p->memo.cap = cap;
-    p->memo_ids = ids;
-    return true;
+    const size_t least = p->size / 8 + 64;
+    if (!p->memo.cap && need < least) need = least;
+    return ckr__nodes_room(p->c, &p->memo, need) &&
+           ckr__heap_grow(p->c, &p->memo_ids, &p->cap_ids, need, sizeof *p->memo_ids);
 }
 
 /* A writer cannot have used an index that is larger than the bytes it has written. */
@@ -9371,7 +9308,7 @@ static CKR__NOINLINE bool ckr__pk_put_any(ckr__pickle *p, uint64_t index)
     if (index > p->op)
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_MEMO,
                             "a memo index that is larger than the pickle so far");
-    if (index >= p->memo.cap && !ckr__pk_memo_room(p, (size_t)index + 1)) return false;
+    if (!ckr__pk_memo_room(p, (size_t)index + 1)) return false;
     top = *ckr__pk_top(p, 1);
     while (p->memo.n <= index) p->memo_ids[p->memo.n++] = CKR__MEMO_NONE;
     if (p->memo_ids[index] == CKR__MEMO_NONE) p->memo_count++;
@@ -9424,6 +9361,68 @@ static bool ckr__pk_memo_line(ckr__pickle *p, bool put)
 
 /* >>pickle.machine ------------------------------------------------------------ */
 
+/* Opcodes as both machines have them ------------------------------------------ */
+
+/* Bytes of the number behind an opcode: a place in the memo, an argument or its length. 0: there is
+   none, or it is a line. */
+static unsigned ckr__pk_width(uint8_t op)
+{
+    switch (op) {
+    case 'q': case 'h': case 'K': case 0x80: case 0x8A: case 0x8C: case 'C': case 'U': return 1;
+    case 'M': return 2;
+    case 'r': case 'j': case 'J': case 'X': case 'B': case 'T': case 0x8B: return 4;
+    case 0x95: case 0x8D: case 0x8E: case 0x96: case 'G': return 8;
+    default: return 0;
+    }
+}
+
+static uint64_t ckr__pk_number(const uint8_t *s, unsigned width)
+{
+    if (width == 1) return s[0];
+    if (width == 2) return ckr__load_u16(s);
+    return width == 4 ? ckr__load_u32(s) : ckr__load_u64(s);
+}
+
+/* BININT's, which has a sign. */
+static int64_t ckr__pk_binint(uint64_t v)
+{
+    return v > INT32_MAX ? (int64_t)v - ((int64_t)1 << 32) : (int64_t)v;
+}
+
+/* BININT1, BININT2 or a BININT that is not negative at *at, and over it. */
+static bool ckr__pk_peek_int(const uint8_t **at, int64_t *v)
+{
+    const uint8_t *s = *at;
+    switch (*s) {
+    case 'K':
+        *v = s[1];
+        *at = s + 2;
+        return true;
+    case 'M':
+        *v = ckr__load_u16(s + 1);
+        *at = s + 3;
+        return true;
+    case 'J':
+        *v = ckr__load_u32(s + 1);
+        if (*v > INT32_MAX) return false;
+        *at = s + 5;
+        return true;
+    default: return false;
+    }
+}
+
+/* The same of a BINGET or LONG_BINGET. */
+static bool ckr__pk_peek_get(const uint8_t **at, uint64_t *index)
+{
+    const uint8_t *s = *at;
+    if (*s != 'h' && *s != 'j') return false;
+    *index = *s == 'h' ? s[1] : ckr__load_u32(s + 1);
+    *at = s + (*s == 'h' ? 2 : 5);
+    return true;
+}
+
+/* One that makes nodes ---------------------------------------------------------- */
+
 static bool ckr__pk_pop(ckr__pickle *p)
 {
     if (p->stack.n > p->floor) {
@@ -9436,19 +9435,15 @@ static bool ckr__pk_pop(ckr__pickle *p)
     return true;
 }
 
-static bool ckr__pk_stop(ckr__pickle *p)
-{
-    if (!ckr__pk_has(p, 1)) return false;
-    p->done = true;
-    return true;
-}
-
 /* Opcodes without an argument. */
 static bool ckr__pk_step_plain(ckr__pickle *p, uint8_t op)
 {
     ckr_node *item;
+    char text[48];
     switch (op) {
-    case '.':  return ckr__pk_stop(p);
+    case '.':
+        p->done = true;
+        return ckr__pk_has(p, 1);
     case '0':  return ckr__pk_pop(p);
     case '2':
         if (!ckr__pk_has(p, 1)) return false;
@@ -9465,7 +9460,7 @@ static bool ckr__pk_step_plain(ckr__pickle *p, uint8_t op)
     case 'a':
         if (!ckr__pk_has(p, 2)) return false;
         item = p->stack.items[--p->stack.n];
-        return ckr__pk_append(p, *ckr__pk_top(p, 1), &item, 1);
+        return ckr__pk_append(p, *ckr__pk_top(p, 1), &item, 1, false);
     case 's':
         if (!ckr__pk_has(p, 3)) return false;
         p->stack.n -= 2;
@@ -9484,11 +9479,8 @@ static bool ckr__pk_step_plain(ckr__pickle *p, uint8_t op)
     case 0x82: case 0x83: case 0x84:
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_UNSAFE, "an entry of Python's extension registry");
     default:
-        ckr__fail(p->c->err, CKR_ITEM_PICKLE_OPCODE, p->path,
-                  p->base == CKR_NO_OFFSET ? p->base : p->base + p->op, p->where,
-                  "pickle byte %llu: opcode 0x%02x, which no protocol has",
-                      (unsigned long long)p->op, op);
-        return false;
+        ckr__format(text, sizeof text, "opcode 0x%02x, which no protocol has", op);
+        return ckr__pk_fail(p, CKR_ITEM_PICKLE_OPCODE, text);
     }
 }
 
@@ -9509,32 +9501,30 @@ static bool ckr__pk_step_line(ckr__pickle *p, uint8_t op)
     }
 }
 
-/* PROTO, FRAME, numbers and counted strings: `v` is the argument or the length. */
+/* Opcodes with a number, which is the argument, or the length of a counted string. */
 static bool ckr__pk_step_counted(ckr__pickle *p, uint8_t op, uint64_t v)
 {
     uint8_t *s;
-    switch (op) {
+    switch (op) {              /* first what a state_dict consists of                 */
+    case 'q': case 'r': return ckr__pk_put(p, v);
+    case 'h': case 'j': return ckr__pk_get(p, v);
+    case 'X': case 0x8C: case 0x8D: return ckr__pk_str(p, CKR_NODE_STR, v);
+    case 'K': case 'M': return ckr__pk_push(p, ckr__pk_int(p, (int64_t)v));
+    case 'J': return ckr__pk_push(p, ckr__pk_int(p, ckr__pk_binint(v)));
+    case 'G': return ckr__pk_binfloat(p, v);
     case 0x80:
-        if (v > 5) return ckr__pk_fail(p, CKR_ITEM_PICKLE_PROTOCOL, "a protocol above 5");
-        return true;
+        return v <= 5 || ckr__pk_fail(p, CKR_ITEM_PICKLE_PROTOCOL, "a protocol above 5");
     case 0x95:
         return v <= p->size - p->pos || ckr__pk_short(p);
-    case 'K': case 'M': return ckr__pk_push(p, ckr__pk_int(p, (int64_t)v));
-    case 'J': return ckr__pk_push(p, ckr__pk_int(p, v > INT32_MAX ?
-                                                 (int64_t)v - ((int64_t)1 << 32) : (int64_t)v));
-    case 0x8B:
-        if (v > INT32_MAX)
+    case 0x8A: case 0x8B:
+        if (op == 0x8B && v > INT32_MAX)
             return ckr__pk_fail(p, CKR_ITEM_PICKLE_TEXT, "an integer of negative length");
         return ckr__pk_take(p, v, &s) && ckr__pk_push(p, ckr__pk_long(p, s, (size_t)v));
-    case 0x8A: return ckr__pk_take(p, v, &s) && ckr__pk_push(p, ckr__pk_long(p, s, (size_t)v));
-    case 'X': case 0x8C: case 0x8D: return ckr__pk_str(p, CKR_NODE_STR, v);
     case 'C': case 'B': case 0x8E: return ckr__pk_str(p, CKR_NODE_BYTES, v);
     case 0x96: return ckr__pk_str(p, CKR_NODE_BYTEARRAY, v);
-    case 'T':
-        if (v > INT32_MAX)
+    default: /* 'T', 'U' */
+        if (op == 'T' && v > INT32_MAX)
             return ckr__pk_fail(p, CKR_ITEM_PICKLE_TEXT, "a string of negative length");
-        return ckr__pk_take(p, v, &s) && ckr__pk_push(p, ckr__pk_str2(p, s, (size_t)v));
-    default: /* 'U' */
         return ckr__pk_take(p, v, &s) && ckr__pk_push(p, ckr__pk_str2(p, s, (size_t)v));
     }
 }
@@ -9543,56 +9533,27 @@ static bool ckr__pk_step(ckr__pickle *p, uint8_t op)
 {
     const uint8_t *s = p->data + p->pos;
     const size_t left = p->size - p->pos;
-    uint64_t v;
-    size_t n;
-    switch (op) {              /* first what a state_dict consists of                 */
-    case 'q': case 'h':
-        if (left < 1) return ckr__pk_short(p);
-        p->pos++;
-        return op == 'q' ? ckr__pk_put(p, s[0]) : ckr__pk_get(p, s[0]);
-    case 'r': case 'j':
-        if (left < 4) return ckr__pk_short(p);
-        p->pos += 4;
-        return op == 'r' ? ckr__pk_put(p, ckr__load_u32(s)) : ckr__pk_get(p, ckr__load_u32(s));
-    case 'K': case 0x80: case 0x8A: case 0x8C: case 'C': case 'U':
-        if (left < 1) return ckr__pk_short(p);
-        v = s[0];
-        n = 1;
-        break;
-    case 'J': case 'X': case 'B': case 'T': case 0x8B:
-        if (left < 4) return ckr__pk_short(p);
-        v = ckr__load_u32(s);
-        n = 4;
-        break;
-    case 'M':
-        if (left < 2) return ckr__pk_short(p);
-        v = ckr__load_u16(s);
-        n = 2;
-        break;
-    case 0x95: case 0x8D: case 0x8E: case 0x96:
-        if (left < 8) return ckr__pk_short(p);
-        v = ckr__load_u64(s);
-        n = 8;
-        break;
+    const unsigned width = ckr__pk_width(op);
+    bool done = false;
+    if (width) {
+        if (left < width) return ckr__pk_short(p);
+        p->pos += width;
+        return ckr__pk_step_counted(p, op, ckr__pk_number(s, width));
+    }
+    switch (op) {
     case '(':
-        if (left >= CKR__QUICK_ROOM && s[0] == '(' && !p->keep) {
-            bool done = false;
-            if (!ckr__torch_quick(p, &done)) return false;
-            if (done) return true;
-        }
-        return ckr__pk_mark(p);
+        if (left >= CKR__QUICK_ROOM && s[0] == '(' && !p->keep && !ckr__torch_quick(p, &done))
+            return false;
+        return done || ckr__pk_mark(p);
     case 't': case 'e': case 'u': case '1': case 'l': case 'd': case 0x90: case 0x91:
         return ckr__pk_from_mark(p, op);
     case 0x85: case 0x86: case 0x87:
         return ckr__pk_tuple_top(p, (size_t)op - 0x84);
-    case 'G': return ckr__pk_binfloat(p);
     case 'I': case 'L': case 'F': case 'V': case 'S':
     case 'c': case 'i': case 'P': case 'p': case 'g':
         return ckr__pk_step_line(p, op);
     default: return ckr__pk_step_plain(p, op);
     }
-    p->pos += n;
-    return ckr__pk_step_counted(p, op, v);
 }
 
 static bool ckr__pk_constants(ckr__pickle *p)
@@ -9609,20 +9570,18 @@ static bool ckr__pk_constants(ckr__pickle *p)
 
 static void ckr__pk_free(ckr__pickle *p)
 {
-    ckr__heap_free(p->c, p->stack.items, p->stack.cap * sizeof(ckr_node *));
-    ckr__heap_free(p->c, p->memo.items, p->memo.cap * sizeof(ckr_node *));
-    ckr__heap_free(p->c, p->memo_ids, p->memo.cap * sizeof *p->memo_ids);
-    ckr__heap_free(p->c, p->keyed.items, p->keyed.cap * sizeof(ckr_node *));
-    ckr__heap_free(p->c, p->dists.items, p->dists.cap * sizeof(ckr_node *));
+    ckr__nodes *const lists[] = { &p->stack, &p->memo, &p->keyed, &p->dists };
+    size_t i;
+    for (i = 0; i < sizeof lists / sizeof *lists; i++) {
+        ckr__heap_free(p->c, lists[i]->items, lists[i]->cap * sizeof(ckr_node *));
+        memset(lists[i], 0, sizeof *lists[i]);
+    }
+    ckr__heap_free(p->c, p->memo_ids, p->cap_ids * sizeof *p->memo_ids);
     ckr__heap_free(p->c, p->marks, p->cap_marks * sizeof *p->marks);
-    memset(&p->stack, 0, sizeof p->stack);
-    memset(&p->memo, 0, sizeof p->memo);
-    memset(&p->keyed, 0, sizeof p->keyed);
-    memset(&p->dists, 0, sizeof p->dists);
     memset(p->free_nodes, 0, sizeof p->free_nodes);
     p->memo_ids = NULL;
     p->marks = NULL;
-    p->n_marks = p->cap_marks = 0;
+    p->n_marks = p->cap_marks = p->cap_ids = 0;
 }
 
 /* One pickle from p->pos to its STOP; p->pos is then behind it. The caller has set c, path, where,
@@ -9809,13 +9768,6 @@ static ckr_view *ckr__view(ckr_node *n)
 
 /* >>torch.storage ------------------------------------------------------------- */
 
-static bool ckr__torch_bad(ckr__pickle *p, ckr_item item, const char *key, const char *text)
-{
-    ckr__fail(p->c->err, item, p->path, p->base == CKR_NO_OFFSET ? p->base : p->base + p->op,
-              key ? key : p->where, "pickle byte %llu: %s", (unsigned long long)p->op, text);
-    return false;
-}
-
 /* The record of a storage in the archive. The one behind the record that was asked for last is
    tried first: torch writes them in the order in which the object uses them.                     */
 static ckr__member *ckr__torch_member(ckr__torch *t, const char *key, size_t key_len)
@@ -9835,7 +9787,7 @@ static ckr__member *ckr__torch_member(ckr__torch *t, const char *key, size_t key
 /* Torch goes by the key alone; a second use with another type or size is refused. */
 static bool ckr__torch_twice(ckr__pickle *p, const char *key)
 {
-    return ckr__torch_bad(p, CKR_ITEM_TORCH_STORAGE, key, "one storage has two types or sizes");
+    return ckr__pk_fail_at(p, CKR_ITEM_TORCH_STORAGE, key, "one storage has two types or sizes");
 }
 
 /* In an archive: the record's size must be exactly what the pickle says. */
@@ -9844,7 +9796,7 @@ static bool ckr__torch_record(ckr__pickle *p, ckr__storage *s, size_t key_len, u
     ckr__torch *t = p->torch;
     ckr__member *m = ckr__torch_member(t, s->key, key_len);
     if (!m)
-        return ckr__torch_bad(p, CKR_ITEM_TORCH_RECORD, s->key,
+        return ckr__pk_fail_at(p, CKR_ITEM_TORCH_RECORD, s->key,
                               "the archive has no record for this storage");
     if (m->storage && (m->storage != type || m->size != s->nbytes))
         return ckr__torch_twice(p, s->key);
@@ -9882,6 +9834,17 @@ static bool ckr__torch_number(ckr__pickle *p, ckr__storage *s, size_t key_len)
     return !ckr__failed(p->c);
 }
 
+/* Where a tensor's storage lies. */
+static void ckr__storage_view(const ckr__pickle *p, const ckr__storage *s, ckr_view *v)
+{
+    v->dtype = s->dtype;
+    v->file = s->file;
+    v->data_offset = s->offset;
+    v->data_bytes = s->nbytes;
+    v->storage = s->key;
+    v->big_endian = p->torch->big_endian;
+}
+
 static ckr_node *ckr__storage_node(ckr__pickle *p, const ckr__storage *s, int64_t offset,
                                    int64_t numel)
 {
@@ -9893,12 +9856,7 @@ static ckr_node *ckr__storage_node(ckr__pickle *p, const ckr__storage *s, int64_
     v = (ckr_view *)(void *)(n + 1);
     shape = (int64_t *)(void *)(v + 1);
     *shape = numel;
-    v->dtype = s->dtype;
-    v->file = s->file;
-    v->data_offset = s->offset;
-    v->data_bytes = s->nbytes;
-    v->storage = s->key;
-    v->big_endian = p->torch->big_endian;
+    ckr__storage_view(p, s, v);
     v->offset = offset;
     v->n_dims = 1;
     v->shape = shape;
@@ -9924,7 +9882,7 @@ static bool ckr__torch_key(ckr__pickle *p, const ckr_node *n, const char **key, 
         return true;
     }
     if (n->kind != CKR_NODE_INT)
-        return ckr__torch_bad(p, CKR_ITEM_TORCH_STORAGE, NULL, "a storage's key must be a string");
+        return ckr__pk_fail(p, CKR_ITEM_TORCH_STORAGE, "a storage's key must be a string");
     *key = ckr__printf(p->c, "%lld", (long long)n->u.i);
     if (!*key) return false;
     *len = strlen(*key);
@@ -9941,7 +9899,7 @@ static bool ckr__torch_window(ckr__pickle *p, const ckr_node *meta, const char *
         i[2]->kind != CKR_NODE_INT ||
         i[1]->u.i < 0 || i[2]->u.i < 0 || !ckr__range_ok((uint64_t)i[1]->u.i, (uint64_t)i[2]->u.i,
                                                          (uint64_t)*numel))
-        return ckr__torch_bad(p, CKR_ITEM_TORCH_STORAGE, key,
+        return ckr__pk_fail_at(p, CKR_ITEM_TORCH_STORAGE, key,
                               "a storage view that does not fit its storage");
     *offset = i[1]->u.i;
     *numel = i[2]->u.i;
@@ -9958,14 +9916,14 @@ static bool ckr__torch_storage(ckr__pickle *p, ckr_node *pid, ckr_node **out)
     if (pid->count < 5 || pid->count > 6 || i[1]->kind != CKR_NODE_GLOBAL ||
         i[1]->aux < CKR__G_STORAGE ||
         i[4]->kind != CKR_NODE_INT || i[4]->u.i < 0)
-        return ckr__torch_bad(p, CKR_ITEM_TORCH_STORAGE, NULL,
-                              "expected ('storage', type, key, location, number of elements)");
+        return ckr__pk_fail(p, CKR_ITEM_TORCH_STORAGE,
+                            "expected ('storage', type, key, location, number of elements)");
     if (!ckr__torch_key(p, i[2], &s.key, &key_len)) return false;
     s.untyped = i[1]->aux == CKR__G_UNTYPED;
     s.dtype = s.untyped ? CKR_DTYPE_U8 : (ckr_dtype)(i[1]->aux - CKR__G_STORAGE);
     size = ckr_dtype_size(s.dtype);
     if (!ckr__mul_u64((uint64_t)i[4]->u.i, size, &s.nbytes) || s.nbytes > INT64_MAX)
-        return ckr__torch_bad(p, CKR_ITEM_TORCH_STORAGE, s.key,
+        return ckr__pk_fail_at(p, CKR_ITEM_TORCH_STORAGE, s.key,
                               "a storage of more than 2^63 bytes");
     if (!(p->torch->zip ? ckr__torch_record(p, &s, key_len, i[1]->aux)
                         : ckr__torch_number(p, &s, key_len)))
@@ -9994,8 +9952,7 @@ static bool ckr__torch_persistent(ckr__pickle *p, ckr_node *pid, ckr_node **out)
             (*out)->flags |= CKR__N_SHARED;        /* the tuple has it too                */
             return true;
         }
-        return ckr__torch_bad(p, CKR_ITEM_PICKLE_PERSISTENT, NULL,
-                              "a persistent id that is no storage");
+        return ckr__pk_fail(p, CKR_ITEM_PICKLE_PERSISTENT, "a persistent id that is no storage");
     }
     *out = ckr__pk_object(p, "persistent", NULL, pid);
     return *out != NULL;
@@ -10005,7 +9962,7 @@ static bool ckr__torch_persistent(ckr__pickle *p, ckr_node *pid, ckr_node **out)
 
 static bool ckr__torch_args(ckr__pickle *p, const char *text)
 {
-    return ckr__torch_bad(p, CKR_ITEM_TORCH_REBUILD, NULL, text);
+    return ckr__pk_fail(p, CKR_ITEM_TORCH_REBUILD, text);
 }
 
 /* Sizes or strides: a tuple, list or torch.Size of integers that are not negative. */
@@ -10026,39 +9983,26 @@ static bool ckr__torch_is_dims(const ckr_node *n)
     return (ckr_node_is_list(n) || n->kind == CKR_NODE_SIZE) && n->count <= CKR__MAX_RANK;
 }
 
-/* The last element of a view lies inside its storage. */
+/* The last element of a view lies inside its storage. Torch gives elements that are packed into
+   bytes no strides but those of the whole, from the storage's first byte; without scheme and layout
+   such bytes are plain ones, as torch has them. */
 static bool ckr__view_fits(const ckr_view *v)
 {
     const uint64_t size = ckr_dtype_size(v->dtype);
-    uint64_t last = (uint64_t)v->offset, k;
-    int64_t numel;
+    uint64_t last = (uint64_t)v->offset, in_byte = 1, k;
+    int64_t numel, step = 1;
     uint32_t d;
+    if (v->layout && v->dtype == CKR_DTYPE_QUINT4X2) in_byte = 2;
+    if (v->layout && v->dtype == CKR_DTYPE_QUINT2X4) in_byte = 4;
     if (!ckr__numel(v->n_dims, v->shape, &numel) || !ckr__mul_u64((uint64_t)numel, size, &k) ||
         k > INT64_MAX) return false;
     if (numel == 0) return true;
-    for (d = 0; d < v->n_dims; d++)
+    for (d = v->n_dims; d-- > 0; step *= v->shape[d]) {
+        if (in_byte > 1 && v->shape[d] != 1 && v->stride[d] != step) return false;
         if (!ckr__mul_u64((uint64_t)(v->shape[d] - 1), (uint64_t)v->stride[d], &k) ||
             !ckr__add_u64(last, k, &last)) return false;
-    return last < v->data_bytes / (size ? size : 1);
-}
-
-/* Elements in a byte. Without scheme and layout such bytes are plain ones, as torch has them. */
-static uint64_t ckr__packed_in(const ckr_view *v)
-{
-    if (!v->layout) return 1;
-    return v->dtype == CKR_DTYPE_QUINT4X2 ? 2 : v->dtype == CKR_DTYPE_QUINT2X4 ? 4 : 1;
-}
-
-/* Torch gives packed elements no strides but those of the whole, from the storage's first byte. */
-static bool ckr__packed_fits(const ckr_view *v, uint64_t in_byte)
-{
-    int64_t numel, step = 1;
-    uint32_t d;
-    if (!ckr__numel(v->n_dims, v->shape, &numel)) return false;
-    if (numel == 0) return true;
-    for (d = v->n_dims; d-- > 0; step *= v->shape[d])
-        if (v->shape[d] != 1 && v->stride[d] != step) return false;
-    return v->offset == 0 && ((uint64_t)numel - 1) / in_byte < v->data_bytes;
+    }
+    return (in_byte == 1 || v->offset == 0) && last / in_byte < v->data_bytes / (size ? size : 1);
 }
 
 /* A TENSOR node with room for its dimensions, sizes and strides filled in. */
@@ -10089,15 +10033,12 @@ static ckr_node *ckr__tensor_node(ckr__pickle *p, const ckr_node *size, const ck
 /* A tensor whose offset is `at` in a window that begins at `from`, both in elements. */
 static bool ckr__torch_placed(ckr__pickle *p, ckr_view *v, uint64_t at, uint64_t from)
 {
-    uint64_t in_byte;
     if (!ckr__add_u64(at, from, &at) || at > INT64_MAX)
-        return ckr__torch_bad(p, CKR_ITEM_TORCH_VIEW, v->storage,
+        return ckr__pk_fail_at(p, CKR_ITEM_TORCH_VIEW, v->storage,
                               "a tensor's offset passes 63 bits");
     v->offset = (int64_t)at;
-    in_byte = ckr__packed_in(v);
-    if (v->data_bytes % ckr_dtype_size(v->dtype) != 0 ||
-        !(in_byte > 1 ? ckr__packed_fits(v, in_byte) : ckr__view_fits(v)))
-        return ckr__torch_bad(p, CKR_ITEM_TORCH_VIEW, v->storage,
+    if (v->data_bytes % ckr_dtype_size(v->dtype) != 0 || !ckr__view_fits(v))
+        return ckr__pk_fail_at(p, CKR_ITEM_TORCH_VIEW, v->storage,
                               "a tensor's last element lies behind the end of its storage");
     return ckr__torch_pending(p, v);
 }
@@ -10290,14 +10231,6 @@ static bool ckr__torch_sparse(ckr__pickle *p, const ckr_node *args, ckr_node **o
     return true;
 }
 
-/* By channel, torch writes one name for two schemes: the zero points' type tells them apart. */
-static const char *ckr__torch_channel(const char *scheme, const ckr_node *zero_points)
-{
-    if (zero_points->kind != CKR_NODE_TENSOR) return scheme;
-    return ckr__is_float(zero_points->u.view->dtype) ? "per_channel_affine_float_qparams"
-                                                     : "per_channel_affine";
-}
-
 /* storage, offset, size, stride, (scheme, ...), requires_grad, hooks */
 static bool ckr__torch_quantized(ckr__pickle *p, const ckr_node *args, ckr_node **out)
 {
@@ -10315,7 +10248,10 @@ static bool ckr__torch_quantized(ckr__pickle *p, const ckr_node *args, ckr_node 
               !strcmp(scheme, "per_channel_affine_float_qparams");
     if (!tensor && (!channel || a[4]->count < 4))
         return ckr__torch_args(p, "a quantized tensor of an unknown scheme");
-    if (channel) scheme = ckr__torch_channel(scheme, q[2]);
+    /* by channel, torch writes one name for two schemes: the zero points' type tells them apart */
+    if (channel && q[2]->kind == CKR_NODE_TENSOR)
+        scheme = ckr__is_float(q[2]->u.view->dtype) ? "per_channel_affine_float_qparams"
+                                                    : "per_channel_affine";
     *out = ckr__torch_strided(p, a, NULL, "quantized");
     if (!*out) return false;
     ckr__view(*out)->requires_grad = a[5]->u.b;
@@ -10367,7 +10303,7 @@ static bool ckr__torch_device_tensor(ckr__pickle *p, const ckr_node *args, ckr_n
 #define CKR__QUICK_RANK 8
 
 typedef struct ckr__quick {
-    uint8_t  *at;
+    const uint8_t *at;
     uint8_t  *key;
     size_t    key_len, puts;   /* slots of the memo                                    */
     size_t    persid, reduce;  /* where those opcodes stand                            */
@@ -10387,12 +10323,11 @@ static bool ckr__quick_byte(ckr__quick *q, uint8_t op)
 
 static ckr_node *ckr__quick_get(const ckr__pickle *p, ckr__quick *q)
 {
-    const uint8_t op = q->at[0];
-    const uint64_t i = op == 'h' ? q->at[1] : op == 'j' ? ckr__load_u32(q->at + 1) : UINT64_MAX;
-    const uint32_t id = i < p->memo.n ? p->memo_ids[i] : CKR__MEMO_NONE;
+    uint64_t i = UINT64_MAX;
+    const bool get = ckr__pk_peek_get(&q->at, &i);
+    const uint32_t id = get && i < p->memo.n ? p->memo_ids[i] : CKR__MEMO_NONE;
     ckr_node *n = id == CKR__MEMO_NONE || id == CKR__MEMO_DROPPED ? NULL : p->memo.items[i];
     if (!n || n->id != id) return NULL;
-    q->at += op == 'h' ? 2 : 5;
     n->flags |= CKR__N_SHARED;
     return n;
 }
@@ -10411,26 +10346,12 @@ static bool ckr__quick_put(const ckr__pickle *p, ckr__quick *q)
     return true;
 }
 
-static bool ckr__quick_int(ckr__quick *q, int64_t *v)
-{
-    switch (*q->at) {
-    case 'K': *v = q->at[1]; q->at += 2; return true;
-    case 'M': *v = ckr__load_u16(q->at + 1); q->at += 3; return true;
-    case 'J':
-        *v = ckr__load_u32(q->at + 1);
-        if (*v > INT32_MAX) return false;
-        q->at += 5;
-        return true;
-    default: return false;
-    }
-}
-
 static bool ckr__quick_dims(const ckr__pickle *p, ckr__quick *q, int64_t *dims, uint32_t *n)
 {
     const bool marked = ckr__quick_byte(q, '(');
     *n = 0;
     if (!marked && ckr__quick_byte(q, ')')) return true;
-    while (*n < CKR__QUICK_RANK && ckr__quick_int(q, &dims[*n])) ++*n;
+    while (*n < CKR__QUICK_RANK && ckr__pk_peek_int(&q->at, &dims[*n])) ++*n;
     if (*n == 0 || (!marked && *n > 3)) return false;
     return ckr__quick_byte(q, marked ? (uint8_t)'t' : (uint8_t)(0x84 + *n)) && ckr__quick_put(p, q);
 }
@@ -10440,7 +10361,7 @@ static bool ckr__quick_key(const ckr__pickle *p, ckr__quick *q)
     const bool small = *q->at == 0x8C;
     if (!small && *q->at != 'X') return false;
     q->key_len = small ? q->at[1] : ckr__load_u32(q->at + 1);
-    q->key = q->at + (small ? 2 : 5);
+    q->key = p->data + (q->at - p->data) + (small ? 2 : 5);
     if (q->key_len > CKR__QUICK_KEY || !ckr__utf8_ok(q->key, q->key_len)) return false;
     q->at = q->key + q->key_len;
     return ckr__quick_put(p, q);
@@ -10454,10 +10375,10 @@ static bool ckr__quick_match(ckr__pickle *p, ckr__quick *q)
         !(n = ckr__quick_get(p, q)) || n->kind != CKR_NODE_GLOBAL || n->aux <= CKR__G_STORAGE ||
         n->aux == CKR__G_UNTYPED) return false;
     q->type = n->aux;
-    if (!ckr__quick_key(p, q) || !ckr__quick_get(p, q) || !ckr__quick_int(q, &q->numel) ||
+    if (!ckr__quick_key(p, q) || !ckr__quick_get(p, q) || !ckr__pk_peek_int(&q->at, &q->numel) ||
         !ckr__quick_byte(q, 't') || !ckr__quick_put(p, q)) return false;
     q->persid = (size_t)(q->at - p->data);
-    if (!ckr__quick_byte(q, 'Q') || !ckr__quick_int(q, &q->offset) ||
+    if (!ckr__quick_byte(q, 'Q') || !ckr__pk_peek_int(&q->at, &q->offset) ||
         !ckr__quick_dims(p, q, q->dims, &q->n_dims) ||
         !ckr__quick_dims(p, q, q->dims + q->n_dims, &n_strides) || n_strides != q->n_dims)
         return false;
@@ -10493,12 +10414,7 @@ static ckr_node *ckr__quick_tensor(ckr__pickle *p, const ckr__quick *q)
     v->n_dims = q->n_dims;
     v->shape = (int64_t *)(void *)(v + 1);
     v->stride = v->shape + q->n_dims;
-    v->dtype = s.dtype;
-    v->file = s.file;
-    v->data_offset = s.offset;
-    v->data_bytes = s.nbytes;
-    v->storage = s.key;
-    v->big_endian = p->torch->big_endian;
+    ckr__storage_view(p, &s, v);
     v->requires_grad = q->requires_grad;
     return ckr__torch_placed(p, v, (uint64_t)q->offset, 0) ? n : NULL;
 }
@@ -11049,7 +10965,7 @@ static bool ckr__call_set(ckr__pickle *p, uint16_t code, const ckr_node *args, c
     *out = ckr__pk_node(p, code == CKR__G_SET ? CKR_NODE_SET : CKR_NODE_FROZENSET, 0);
     if (!*out) return false;
     return !from || (ckr__pk_charge(p, from->count * 16) &&
-                     ckr__pk_put_items(p, *out, from->u.items, (size_t)from->count));
+                     ckr__pk_put_keyed(p, *out, from->u.items, (size_t)from->count, 1));
 }
 
 /* Latin-1: every character below 256 is one byte. */
@@ -11187,6 +11103,14 @@ static bool ckr__torch_known(ckr__pickle *p, uint16_t code, ckr_node *args, ckr_
     }
 }
 
+/* A dict of the pairs of two. */
+static ckr_node *ckr__pk_merged(ckr__pickle *p, const ckr_node *a, const ckr_node *b)
+{
+    ckr_node *both = ckr__pk_pairs_of(p, CKR_NODE_DICT, a);
+    return both && ckr__pk_charge(p, b->count * 16) &&
+           ckr__pk_put_pairs(p, both, b->u.items, (size_t)b->count) ? both : NULL;
+}
+
 /* Attributes of a tensor of its own class: a dict, slots, both, or whatever its class makes. */
 static bool ckr__torch_state(ckr__pickle *p, ckr_node *n, ckr_node *state)
 {
@@ -11195,9 +11119,8 @@ static bool ckr__torch_state(ckr__pickle *p, ckr_node *n, ckr_node *state)
     if (state->kind == CKR_NODE_TUPLE && state->count == 2) slots = state->u.items[1];
     else if (state->kind == CKR_NODE_TUPLE && state->count) n->attrs = state;
     if (!n->attrs || n->attrs == slots || !ckr_node_is_dict(slots) || !slots->count) return true;
-    n->attrs = ckr__pk_pairs_of(p, CKR_NODE_DICT, n->attrs);
-    return n->attrs && ckr__pk_charge(p, slots->count * 16) &&
-           ckr__pk_put_pairs(p, n->attrs, slots->u.items, (size_t)slots->count);
+    n->attrs = ckr__pk_merged(p, n->attrs, slots);
+    return n->attrs != NULL;
 }
 
 /* (function, class, arguments, state): the function's tensor, with class and attributes. */
@@ -11278,17 +11201,11 @@ static bool ckr__torch_reduce(ckr__pickle *p, ckr_node *callable, ckr_node *args
 
 static bool ckr__build_attrs(ckr__pickle *p, ckr_node *target, ckr_node *state)
 {
-    ckr_node *attrs = ckr__torch_attrs(state), *both;
+    ckr_node *attrs = ckr__torch_attrs(state);
     if (!attrs) return true;
-    if (!target->attrs) {
-        target->attrs = attrs;
-        return true;
-    }
-    both = ckr__pk_pairs_of(p, CKR_NODE_DICT, target->attrs);
-    if (!both || !ckr__pk_charge(p, attrs->count * 16) ||
-        !ckr__pk_put_pairs(p, both, attrs->u.items, (size_t)attrs->count)) return false;
-    target->attrs = both;
-    return true;
+    if (target->attrs) attrs = ckr__pk_merged(p, target->attrs, attrs);
+    if (attrs) target->attrs = attrs;
+    return attrs != NULL;
 }
 
 /* A second BUILD keeps the first: the state becomes the list of all, under how "builds". */
@@ -11303,10 +11220,10 @@ static bool ckr__build_object(ckr__pickle *p, ckr_node *target, ckr_node *state)
     all = o->state;
     if (all->kind != CKR_NODE_OBJECT || strcmp(all->u.object->how, "builds") != 0) {
         all = ckr__pk_object(p, "builds", NULL, p->empty_tuple);
-        if (!all || !ckr__pk_append(p, all, &o->state, 1)) return false;
+        if (!all || !ckr__pk_append(p, all, &o->state, 1, false)) return false;
         o->state = all;
     }
-    return ckr__pk_append(p, all, &state, 1);
+    return ckr__pk_append(p, all, &state, 1, false);
 }
 
 static bool ckr__torch_build(ckr__pickle *p, ckr_node *target, ckr_node *state)
@@ -11766,19 +11683,17 @@ typedef struct ckr__np_type {
 
 static ckr_dtype ckr__np_dtype_of(char kind, uint64_t size)
 {
-    switch (kind) {
-    case 'b': return size == 1 ? CKR_DTYPE_BOOL : CKR_DTYPE_NONE;
-    case 'i': return size == 1 ? CKR_DTYPE_I8 : size == 2 ? CKR_DTYPE_I16 : size == 4 ?
-        CKR_DTYPE_I32 :
-                     size == 8 ? CKR_DTYPE_I64 : CKR_DTYPE_NONE;
-    case 'u': return size == 1 ? CKR_DTYPE_U8 : size == 2 ? CKR_DTYPE_U16 : size == 4 ?
-        CKR_DTYPE_U32 :
-                     size == 8 ? CKR_DTYPE_U64 : CKR_DTYPE_NONE;
-    case 'f': return size == 2 ? CKR_DTYPE_F16 : size == 4 ? CKR_DTYPE_F32 : size == 8 ?
-        CKR_DTYPE_F64 : CKR_DTYPE_NONE;
-    case 'c': return size == 8 ? CKR_DTYPE_C64 : size == 16 ? CKR_DTYPE_C128 : CKR_DTYPE_NONE;
-    default:  return CKR_DTYPE_NONE;
-    }
+    static const struct { char kind; uint8_t size; ckr_dtype dtype; } known[] = {
+        { 'b', 1, CKR_DTYPE_BOOL }, { 'i', 1, CKR_DTYPE_I8 }, { 'i', 2, CKR_DTYPE_I16 },
+        { 'i', 4, CKR_DTYPE_I32 }, { 'i', 8, CKR_DTYPE_I64 }, { 'u', 1, CKR_DTYPE_U8 },
+        { 'u', 2, CKR_DTYPE_U16 }, { 'u', 4, CKR_DTYPE_U32 }, { 'u', 8, CKR_DTYPE_U64 },
+        { 'f', 2, CKR_DTYPE_F16 }, { 'f', 4, CKR_DTYPE_F32 }, { 'f', 8, CKR_DTYPE_F64 },
+        { 'c', 8, CKR_DTYPE_C64 }, { 'c', 16, CKR_DTYPE_C128 }
+    };
+    size_t i;
+    for (i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].kind == kind && known[i].size == size) return known[i].dtype;
+    return CKR_DTYPE_NONE;
 }
 
 /* A kind letter and a number of bytes (of characters for U), which is 0 for an empty text. */
@@ -12441,9 +12356,8 @@ typedef struct ckr__dcp {
     ckr__ctx      *c;
     const char    *dir;
     ckr__dcp_item *items;
-    uint64_t       n_items, cap_items;
     ckr__dcp_file *files;
-    uint64_t       n_files, cap_files;
+    uint64_t       n_items, n_files;
     ckr__map       names, file_names, boxes;
     struct ckr__dcp_form *forms;       /* of slices, by their length and shape             */
     uint8_t       *window;             /* for the bytes of one                             */
@@ -12633,12 +12547,6 @@ static void ckr__dv_free(ckr__dcp_vm *m)
     CKR__DV_FREE(m, wide);
     CKR__DV_FREE(m, same);
     CKR__DV_FREE(m, data);
-    m->data = NULL;
-    m->cap_data = 0;
-    m->stack = m->wide = NULL;
-    m->memo = m->free = m->same = NULL;
-    m->marks = NULL;
-    m->cap_stack = m->cap_memo = m->cap_marks = m->cap_free = m->cap_wide = m->cap_same = 0;
 }
 
 static void ckr__dv_free_records(ckr__dcp_vm *m)
@@ -12674,16 +12582,33 @@ static int64_t ckr__dv_number(uint64_t v)
     return u >> 59 ? -(int64_t)((~u & (((uint64_t)1 << 60) - 1)) + 1) : (int64_t)u;
 }
 
+/* Is it an INT that is not negative? */
+static bool ckr__dv_is_count(uint64_t v)
+{
+    return ckr__dv_kind(v) == CKR__DV_INT && !(v >> 63);
+}
+
 static const char *ckr__dv_text(const ckr__dcp_vm *m, uint64_t v, size_t *n)
 {
     *n = (size_t)(v >> 4 & 0xffffff);
     return m->text[v >> 48] + (v >> 28 & 0xfffff);
 }
 
-static bool ckr__dv_is(const ckr__dcp_vm *m, uint64_t v, unsigned cls)
+/* Is it this class, or an object of it? */
+static bool ckr__dv_names(uint64_t v, unsigned cls)
 {
-    (void)m;
+    return ckr__dv_kind(v) == CKR__DV_GLOBAL && (v >> 4 & 15) == cls;
+}
+
+static bool ckr__dv_is(uint64_t v, unsigned cls)
+{
     return ckr__dv_kind(v) == CKR__DV_OBJ && (v >> 4 & 15) == cls;
+}
+
+/* An attribute that is not there, or None. */
+static bool ckr__dv_none(uint64_t v)
+{
+    return ckr__dv_kind(v) == CKR__DV_ABSENT || ckr__dv_kind(v) == CKR__DV_NONE;
 }
 
 /* The words of a tuple, or the integers of a size. */
@@ -12703,6 +12628,18 @@ static const uint64_t *ckr__dv_dims_of(const ckr__dcp_vm *m, uint32_t at, size_t
 static ckr__dv_box *ckr__dv_box_of(const ckr__dcp_vm *m, uint64_t v)
 {
     return &m->boxes[v >> 4 & 0xffffffff];
+}
+
+/* The list or the dict that it is; NULL: it is none. */
+static ckr__dv_box *ckr__dv_box_as(const ckr__dcp_vm *m, uint64_t v, bool dict)
+{
+    ckr__dv_box *b = ckr__dv_kind(v) == CKR__DV_BOX ? ckr__dv_box_of(m, v) : NULL;
+    return b && b->dict == dict ? b : NULL;
+}
+
+static bool ckr__dv_taken(ckr__dcp_vm *m)
+{
+    return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
 }
 
 static const uint64_t *ckr__dv_words(const ckr__dcp_vm *m, const ckr__dv_box *b)
@@ -12798,14 +12735,10 @@ static bool ckr__dv_outgrow(ckr__dcp_vm *m, ckr__dv_box *b, size_t need)
 static bool ckr__dv_extend(ckr__dcp_vm *m, uint64_t target, const uint64_t *items, size_t n,
                            bool dict)
 {
-    ckr__dv_box *b;
+    ckr__dv_box *b = ckr__dv_box_as(m, target, dict);
     if (ckr__dv_kind(target) == CKR__DV_OTHER) return true;
-    if (ckr__dv_kind(target) != CKR__DV_BOX || ckr__dv_box_of(m, target)->dict != dict ||
-        (dict && n % 2))
-        return ckr__dv_fail(m, CKR_ITEM_PICKLE_TARGET, NULL);
-    b = ckr__dv_box_of(m, target);
-    if (b->generation != target >> 36)
-        return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+    if (!b || (dict && n % 2)) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TARGET, NULL);
+    if (b->generation != target >> 36) return ckr__dv_taken(m);
     if (!b->own && (!b->cap || b->first + b->cap == m->n_cells) && b->n + n <= 64) {
         if (!CKR__DV_ROOM(m, cells, m->n_cells + n)) return false;
         if (!b->cap) b->first = m->n_cells;
@@ -12823,15 +12756,6 @@ static bool ckr__dv_extend(ckr__dcp_vm *m, uint64_t target, const uint64_t *item
 /* What globals mean: the class's name, in any module of torch.distributed, since they have moved
    between modules; Megatron core 0.15 has a class of its own for the root. Calls are never made. */
 
-static bool ckr__dv_unsafe(const char *mod, size_t n)
-{
-    static const char *const bad[] = { "os", "posix", "nt", "subprocess", "sys", "shutil", "socket",
-                                       "importlib", "runpy", "pty", "ctypes", "commands", "code" };
-    size_t i;
-    for (i = 0; i < sizeof bad / sizeof *bad; i++) if (ckr__text_is(mod, n, bad[i])) return true;
-    return false;
-}
-
 static unsigned ckr__dv_class(const char *mod, size_t n_mod, const char *name, size_t n,
                               unsigned *dtype)
 {
@@ -12840,6 +12764,15 @@ static unsigned ckr__dv_class(const char *mod, size_t n_mod, const char *name, s
         { "BytesStorageMetadata", CKR__DG_BYTES }, { "ChunkStorageMetadata", CKR__DG_CHUNK },
         { "MetadataIndex", CKR__DG_INDEX },      { "_StorageInfo", CKR__DG_INFO },
         { "TensorProperties", CKR__DG_PROPERTIES }
+    };
+    static const struct { const char *module, *name; } bad[] = {
+        { "os", NULL }, { "posix", NULL }, { "nt", NULL }, { "subprocess", NULL }, { "sys", NULL },
+        { "shutil", NULL }, { "socket", NULL }, { "importlib", NULL }, { "runpy", NULL },
+        { "pty", NULL }, { "ctypes", NULL }, { "commands", NULL }, { "code", NULL },
+        { "builtins", "eval" }, { "builtins", "exec" }, { "builtins", "open" },
+        { "builtins", "compile" }, { "builtins", "__import__" }, { "__builtin__", "eval" },
+        { "__builtin__", "exec" }, { "__builtin__", "open" }, { "__builtin__", "compile" },
+        { "__builtin__", "__import__" }
     };
     size_t i;
     *dtype = 0;
@@ -12853,12 +12786,10 @@ static unsigned ckr__dv_class(const char *mod, size_t n_mod, const char *name, s
         if (ckr__text_is(name, n, known[i].name)) return known[i].code;
     if (n_mod > 9 && !memcmp(mod, "megatron.", 9) && ckr__text_is(name, n, "MCoreMetadata"))
         return CKR__DG_METADATA;
-    if (ckr__dv_unsafe(mod, n_mod)) return CKR__DG_UNSAFE;
-    if ((ckr__text_is(mod, n_mod, "builtins") || ckr__text_is(mod, n_mod, "__builtin__")) &&
-        (ckr__text_is(name, n, "eval") || ckr__text_is(name, n, "exec") ||
-         ckr__text_is(name, n, "open") || ckr__text_is(name, n, "compile") ||
-         ckr__text_is(name, n, "__import__")))
-        return CKR__DG_UNSAFE;
+    for (i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (ckr__text_is(mod, n_mod, bad[i].module) &&
+            (!bad[i].name || ckr__text_is(name, n, bad[i].name)))
+            return CKR__DG_UNSAFE;
     return CKR__DG_OTHER;
 }
 
@@ -12961,7 +12892,7 @@ static bool ckr__dv_intern(ckr__dcp_vm *m, const uint64_t *v, size_t n, uint32_t
    the memo, goes: the size stands for it there. */
 static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner, bool fresh)
 {
-    uint64_t v[CKR__MAX_RANK];
+    uint64_t v[CKR__MAX_RANK] = { 0 };
     const uint64_t *items;
     uint32_t at;
     size_t n, i;
@@ -12970,9 +12901,8 @@ static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner, bool fresh)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
     items = ckr__dv_items(m, inner, &n);
     if (n > CKR__MAX_RANK) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "over 64 axes");
-    v[0] = 0;
     for (i = 0; i < n; i++) {
-        if (ckr__dv_kind(items[i]) != CKR__DV_INT || items[i] >> 63)
+        if (!ckr__dv_is_count(items[i]))
             return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS,
                                 "a size that is no integer, or is negative");
         v[i] = items[i] >> 4;
@@ -12995,15 +12925,13 @@ static bool ckr__dv_reduce(ckr__dcp_vm *m)
     m->n_stack -= 2;
     callable = m->stack[m->n_stack];
     args = m->stack[m->n_stack + 1];
-    if (ckr__dv_kind(args) != CKR__DV_TUPLE) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
-    if (ckr__dv_kind(callable) == CKR__DV_GLOBAL && (callable >> 4 & 15) == CKR__DG_SIZE) {
-        items = ckr__dv_items(m, args, &n);
-        if (n != 1) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
-        return ckr__dv_size(m, items[0], false);
-    }
-    if (ckr__dv_kind(callable) != CKR__DV_GLOBAL && ckr__dv_kind(callable) != CKR__DV_OTHER)
+    if (ckr__dv_kind(args) != CKR__DV_TUPLE ||
+        (ckr__dv_kind(callable) != CKR__DV_GLOBAL && ckr__dv_kind(callable) != CKR__DV_OTHER))
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
-    return ckr__dv_push(m, CKR__DV_OTHER);
+    if (!ckr__dv_names(callable, CKR__DG_SIZE)) return ckr__dv_push(m, CKR__DV_OTHER);
+    items = ckr__dv_items(m, args, &n);
+    if (n != 1) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
+    return ckr__dv_size(m, items[0], false);
 }
 
 static bool ckr__dv_object(ckr__dcp_vm *m, unsigned cls, size_t record)
@@ -13085,50 +13013,38 @@ static bool ckr__dv_dims(ckr__dcp_vm *m, uint64_t v, uint32_t *out)
     return true;
 }
 
-static bool ckr__dv_file_new(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
-{
-    ckr__dcp *d = m->d;
-    ckr__dcp_file *f;
-    void *array = d->files;
-    const char *s;
-    size_t n, i;
-    uint64_t at;
-    s = ckr__dv_text(m, path, &n);
-    if (ckr__map_find(&d->file_names, s, n, &at)) {
-        *out = (uint32_t)at;
-        return true;
-    }
-    for (i = 0; i < n; i++)
-        if (!s[i] || s[i] == '/' || s[i] == '\\') break;
-    if (i < n || !n || n > 255 || s[0] == '~' || ckr__text_is(s, n, ".") ||
-        ckr__text_is(s, n, "..") || !ckr__utf8_ok((const uint8_t *)s, n)) {
-        ckr__fail(m->c->err, CKR_ITEM_DCP_PATH, m->path, m->op, "relative_path",
-                  "the metadata names the file \"%.*s\"; a plain file name was expected",
-                  (int)(n < 100 ? n : 100), s);
-        return false;
-    }
-    at = d->n_files;
-    if (!ckr__arena_grow(m->c, &array, &d->cap_files, at + 1, sizeof *f)) return false;
-    d->files = (ckr__dcp_file *)array;
-    f = &d->files[d->n_files++];
-    memset(f, 0, sizeof *f);
-    f->file = CKR_NO_FILE;
-    f->rank = -1;
-    f->name = s;
-    if (!ckr__map_put(&d->file_names, f->name, n, at, NULL)) return false;
-    if (n > 2 && s[0] == '_' && s[1] == '_' && strspn(f->name + 2, "0123456789") < 9)
-        f->rank = (int32_t)strtol(f->name + 2, NULL, 10);
-    *out = (uint32_t)at;
-    return true;
-}
-
+/* The file of a name. */
 static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
 {
     const size_t slot = (size_t)(path * 0x9e3779b97f4a7c15u >> 58);
+    ckr__dcp *d = m->d;
+    ckr__dcp_file *f;
+    const char *s;
+    size_t n, i;
+    uint64_t at = m->files[slot];
     if (ckr__dv_kind(path) != CKR__DV_STR) return ckr__dv_bad(m, "relative_path is no string");
-    if (m->paths[slot] != path && !ckr__dv_file_new(m, path, &m->files[slot])) return false;
+    s = ckr__dv_text(m, path, &n);
+    if (m->paths[slot] != path && !ckr__map_find(&d->file_names, s, n, &at)) {
+        for (i = 0; i < n; i++)
+            if (!s[i] || s[i] == '/' || s[i] == '\\') break;
+        if (i < n || !n || n > 255 || s[0] == '~' || ckr__text_is(s, n, ".") ||
+            ckr__text_is(s, n, "..") || !ckr__utf8_ok((const uint8_t *)s, n)) {
+            ckr__fail(m->c->err, CKR_ITEM_DCP_PATH, m->path, m->op, "relative_path",
+                      "the metadata names the file \"%.*s\"; a plain file name was expected",
+                      (int)(n < 100 ? n : 100), s);
+            return false;
+        }
+        f = CKR__PUSH(ckr__dcp_file, m->c, d->files, d->n_files);
+        at = d->n_files - 1;
+        f->file = CKR_NO_FILE;
+        f->rank = -1;
+        f->name = s;
+        if (n > 2 && s[0] == '_' && s[1] == '_' && strspn(s + 2, "0123456789") < 9)
+            f->rank = (int32_t)strtol(s + 2, NULL, 10);
+        if (ckr__failed(m->c) || !ckr__map_put(&d->file_names, s, n, at, NULL)) return false;
+    }
     m->paths[slot] = path;
-    *out = m->files[slot];
+    m->files[slot] = *out = (uint32_t)at;
     return true;
 }
 
@@ -13136,13 +13052,11 @@ static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
 static bool ckr__dv_transform(ckr__dcp_vm *m, uint64_t v, uint32_t file)
 {
     ckr__dcp_file *f = &m->d->files[file];
-    const ckr__dv_box *b;
+    const ckr__dv_box *b = ckr__dv_box_as(m, v, false);
     const char *s = "unknown";
     size_t n = 7;
-    if (ckr__dv_kind(v) == CKR__DV_ABSENT || ckr__dv_kind(v) == CKR__DV_NONE || f->transform)
-        return true;
-    b = ckr__dv_kind(v) == CKR__DV_BOX ? ckr__dv_box_of(m, v) : NULL;
-    if (!b || b->dict) return ckr__dv_bad(m, "transform_descriptors is no list");
+    if (ckr__dv_none(v) || f->transform) return true;
+    if (!b) return ckr__dv_bad(m, "transform_descriptors is no list");
     if (!b->n) return true;
     if (ckr__dv_kind(*ckr__dv_words(m, b)) == CKR__DV_STR)
         s = ckr__dv_text(m, *ckr__dv_words(m, b), &n);
@@ -13153,9 +13067,7 @@ static bool ckr__dv_transform(ckr__dcp_vm *m, uint64_t v, uint32_t file)
 static bool ckr__dv_build_info(ckr__dcp_vm *m, size_t record, const uint64_t *a)
 {
     ckr__dv_info *x = &m->infos[record];
-    if (ckr__dv_kind(a[CKR__DA_OFFSET]) != CKR__DV_INT ||
-        ckr__dv_kind(a[CKR__DA_LENGTH]) != CKR__DV_INT || a[CKR__DA_OFFSET] >> 63 ||
-        a[CKR__DA_LENGTH] >> 63)
+    if (!ckr__dv_is_count(a[CKR__DA_OFFSET]) || !ckr__dv_is_count(a[CKR__DA_LENGTH]))
         return ckr__dv_bad(m, "offset and length of a slice are no counts of bytes");
     x->offset = a[CKR__DA_OFFSET] >> 4;
     x->length = a[CKR__DA_LENGTH] >> 4;
@@ -13172,17 +13084,15 @@ static bool ckr__dv_build_index(ckr__dcp_vm *m, size_t record, const uint64_t *a
     x->hint = ckr__dv_kind(hint) == CKR__DV_INT && !(hint >> 36) ? (uint32_t)(hint >> 4)
                                                                  : UINT32_MAX;
     x->offset = UINT32_MAX;
-    if (ckr__dv_kind(at) == CKR__DV_ABSENT || ckr__dv_kind(at) == CKR__DV_NONE) return true;
-    return ckr__dv_dims(m, at, &x->offset);
+    return ckr__dv_none(at) || ckr__dv_dims(m, at, &x->offset);
 }
 
 static bool ckr__dv_build_tensor(ckr__dcp_vm *m, size_t record, const uint64_t *a)
 {
     ckr__dv_tensor *x = &m->tensors[record];
-    if (!ckr__dv_is(m, a[CKR__DA_PROPERTIES], CKR__DG_PROPERTIES))
+    if (!ckr__dv_is(a[CKR__DA_PROPERTIES], CKR__DG_PROPERTIES))
         return ckr__dv_bad(m, "a tensor without properties");
-    if (ckr__dv_kind(a[CKR__DA_CHUNKS]) != CKR__DV_BOX ||
-        ckr__dv_box_of(m, a[CKR__DA_CHUNKS])->dict)
+    if (!ckr__dv_box_as(m, a[CKR__DA_CHUNKS], false))
         return ckr__dv_bad(m, "a tensor without a list of chunks");
     x->dtype = m->dtypes[a[CKR__DA_PROPERTIES] >> 8] & 255;
     x->strides = m->dtypes[a[CKR__DA_PROPERTIES] >> 8] >> 8;
@@ -13228,43 +13138,37 @@ static bool ckr__dv_properties(ckr__dcp_vm *m, size_t record, uint64_t state)
 {
     size_t n;
     const uint64_t *items;
+    unsigned strides = CKR__STRIDES_UNSAID;
     if (ckr__dv_kind(state) != CKR__DV_TUPLE) return ckr__dv_bad(m, "properties that are no tuple");
     items = ckr__dv_items(m, state, &n);
-    if (n < 5 || ckr__dv_kind(items[0]) != CKR__DV_GLOBAL ||
-        (items[0] >> 4 & 15) != CKR__DG_DTYPE)
+    if (n < 5 || !ckr__dv_names(items[0], CKR__DG_DTYPE))
         return ckr__dv_bad(m, "properties that do not begin with a dtype that is known here");
-    m->dtypes[record] = (uint16_t)(items[0] >> 16 & 255);
-    if (n > 5 && ckr__dv_kind(items[5]) == CKR__DV_NONE) m->dtypes[record] |= CKR__NO_STRIDES << 8;
-    else if (n > 5) m->dtypes[record] |= CKR__STRIDES << 8;
+    if (n > 5) strides = ckr__dv_kind(items[5]) == CKR__DV_NONE ? CKR__NO_STRIDES : CKR__STRIDES;
+    m->dtypes[record] = (uint16_t)((items[0] >> 16 & 255) | strides << 8);
     return true;
 }
 
 static bool ckr__dv_build(ckr__dcp_vm *m)
 {
-    uint64_t object, state, a[CKR__DA_COUNT];
+    uint64_t object, state, a[CKR__DA_COUNT] = { 0 };
     const uint64_t *words;
     ckr__dv_box *b;
     uint32_t i;
-    unsigned cls;
     if (!ckr__dv_has(m, 2)) return false;
     state = m->stack[--m->n_stack];
     object = m->stack[m->n_stack - 1];
-    if (ckr__dv_kind(object) == CKR__DV_OTHER) return true;
+    if (ckr__dv_kind(object) == CKR__DV_OTHER || ckr__dv_is(object, CKR__DG_BYTES)) return true;
     if (ckr__dv_kind(object) != CKR__DV_OBJ) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TARGET, NULL);
-    cls = (unsigned)(object >> 4 & 15);
-    if (cls == CKR__DG_PROPERTIES) return ckr__dv_properties(m, (size_t)(object >> 8), state);
-    if (cls == CKR__DG_BYTES) return true;
-    if (ckr__dv_kind(state) != CKR__DV_BOX || !ckr__dv_box_of(m, state)->dict)
-        return ckr__dv_bad(m, "attributes that are no dict");
-    b = ckr__dv_box_of(m, state);
-    if (b->generation != state >> 36)
-        return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
-    memset(a, 0, sizeof a);
+    if (ckr__dv_is(object, CKR__DG_PROPERTIES))
+        return ckr__dv_properties(m, (size_t)(object >> 8), state);
+    b = ckr__dv_box_as(m, state, true);
+    if (!b) return ckr__dv_bad(m, "attributes that are no dict");
+    if (b->generation != state >> 36) return ckr__dv_taken(m);
     words = ckr__dv_words(m, b);
     for (i = 0; i + 1 < b->n; i += 2) {
         const unsigned attr = ckr__dv_attr(m, words[i]);
         a[attr] = words[i + 1];
-        if (attr == CKR__DA_OTHER && cls == CKR__DG_METADATA) m->d->n_extra++;
+        if (attr == CKR__DA_OTHER && ckr__dv_is(object, CKR__DG_METADATA)) m->d->n_extra++;
     }
     if (!ckr__dv_build_as(m, object, a)) return false;
     if (b->own || b->puts > 1 || !b->cap) return true;         /* seldom: it stays         */
@@ -13375,14 +13279,14 @@ static bool ckr__dv_string(ckr__dcp_vm *m, uint64_t n)
 /* Two's complement, little-endian; what needs over 60 bits is no size of this world. */
 static bool ckr__dv_long(ckr__dcp_vm *m, uint64_t n)
 {
+    const int64_t most = (int64_t)1 << 59;
     const uint8_t *s;
-    uint64_t v = 0, i;
+    int64_t v;
     if (!ckr__dv_take(m, n, &s)) return false;
-    if (n && s[n - 1] & 0x80) v = UINT64_MAX;
-    for (i = n < 8 ? n : 8; i-- > 0;) v = v << 8 | s[i];
-    for (i = 8; i < n; i++) if (s[i] != (v >> 63 ? 0xff : 0)) return ckr__dv_push(m, CKR__DV_OTHER);
-    if (v >> 59 != 0 && v >> 59 != 31) return ckr__dv_push(m, CKR__DV_OTHER);
-    return ckr__dv_push(m, v << 4 | CKR__DV_INT);
+    n = ckr__int_trim(s, (size_t)n);
+    v = n > 8 ? INT64_MAX : ckr__int_of(s, (size_t)n);
+    if (v < -most || v >= most) return ckr__dv_push(m, CKR__DV_OTHER);
+    return ckr__dv_push(m, ckr__dv_int(v));
 }
 
 /* >>dcp.record ---------------------------------------------------------------- */
@@ -13402,13 +13306,7 @@ static bool ckr__dv_peek(const ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
 {
     uint64_t i;
     unsigned kind;
-    if (*x->s == 'h') {
-        i = x->s[1];
-        x->s += 2;
-    } else if (*x->s == 'j') {
-        i = ckr__load_u32(x->s + 1);
-        x->s += 5;
-    } else return false;
+    if (!ckr__pk_peek_get(&x->s, &i)) return false;
     *v = i < m->n_memo ? m->memo[i] : 0;
     if ((*v & 15) == 15) *v = m->wide[*v >> 4];
     kind = ckr__dv_kind(*v);
@@ -13429,26 +13327,10 @@ static void ckr__dv_see(const ckr__dv_record *x, const uint8_t *from, ckr__dv_se
 static bool ckr__dv_peek_int(ckr__dv_record *x, uint64_t *v)
 {
     const uint8_t *s = x->s;
-    size_t i, n;
-    switch (*s) {
-    case 'K':
-        *v = s[1];
-        x->s += 2;
-        return true;
-    case 'M':
-        *v = ckr__load_u16(s + 1);
-        x->s += 3;
-        return true;
-    case 'J':
-        *v = ckr__load_u32(s + 1);
-        x->s += 5;
-        return *v <= INT32_MAX;
-    case 0x8A: break;
-    default: return false;
-    }
-    n = s[1];
+    const size_t n = s[1];
+    if (*s != 0x8A) return ckr__pk_peek_int(&x->s, (int64_t *)v);
     if (!n || n > 7 || s[1 + n] & 0x80) return false;
-    for (*v = 0, i = n; i > 0; i--) *v = *v << 8 | s[1 + i];
+    *v = (uint64_t)ckr__int_of(s + 2, n);
     x->s += n + 2;
     return true;
 }
@@ -13476,31 +13358,30 @@ static bool ckr__dv_peek_size(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
 
 static bool ckr__dv_peek_value(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
 {
+    const uint8_t *from = x->s;
     size_t n;
     if (ckr__dv_recall(x, &m->size_seen)) {
         x->s += m->size_seen.attr;
         return ckr__dv_peek_size(m, x, v);
     }
-    if (*x->s == 'h' || *x->s == 'j') {
-        const uint8_t *from = x->s;
+    if (*from == 'h' || *from == 'j') {
         if (!ckr__dv_peek(m, x, v)) return false;
         if (ckr__dv_kind(*v) != CKR__DV_GLOBAL) return true;
-        if ((*v >> 4 & 15) != CKR__DG_SIZE) return false;
+        if (!ckr__dv_names(*v, CKR__DG_SIZE)) return false;
         ckr__dv_see(x, from, &m->size_seen);
         m->size_seen.attr = (uint32_t)(x->s - from);
         return ckr__dv_peek_size(m, x, v);
     }
-    if (*x->s == 'N') {
+    if (*from == 'N') {
         x->s++;
         *v = CKR__DV_NONE;
         return true;
     }
-    if (*x->s == 0x8C) {
-        n = x->s[1];
-        if (n > 64 || x->s[2 + n] != 0x94) return false;
+    if (*from == 0x8C) {
+        n = from[1];
+        if (n > 64 || from[2 + n] != 0x94) return false;
         x->s += 3 + n;
-        return ckr__dv_text_word(m, x->s - n - 1, n, v) &&
-               ckr__dv_pack(m, *v, &x->memo[x->n++]);
+        return ckr__dv_text_word(m, from + 2, n, v) && ckr__dv_pack(m, *v, &x->memo[x->n++]);
     }
     if (!ckr__dv_peek_int(x, v)) return false;
     *v = *v << 4 | CKR__DV_INT;
@@ -13582,13 +13463,11 @@ static bool ckr__dv_get(ckr__dcp_vm *m, uint64_t index)
     const uint32_t p = index < m->n_memo ? m->memo[index] : 0;
     uint64_t v = p;
     if (p == CKR__DV_ABSENT) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
-    if (p == CKR__DV_TAKEN)
-        return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+    if (p == CKR__DV_TAKEN) return ckr__dv_taken(m);
     if ((p & 15) == 15) v = m->wide[p >> 4];
     if (ckr__dv_kind(v) == CKR__DV_BOX) {
         const ckr__dv_box *b = ckr__dv_box_of(m, v);
-        if (b->puts != 1 && b->generation)
-            return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, "a value that an object has taken over");
+        if (b->puts != 1 && b->generation) return ckr__dv_taken(m);
         v |= (uint64_t)(b->generation & 0xfffffff) << 36;
     }
     if (ckr__dv_kind(v) == CKR__DV_GLOBAL && m->have - m->pos > 2 && m->data[m->pos] == ')' &&
@@ -13619,33 +13498,21 @@ static bool ckr__dv_from_mark(ckr__dcp_vm *m, uint8_t op)
 
 /* One behind the other, as CPython writes a torch.Size: TUPLE1, its memo, REDUCE. The tuple of one
    is never made, and its place in the memo stays empty. */
-static bool ckr__dv_tuple1(ckr__dcp_vm *m)
-{
-    const uint8_t *s = m->data + m->pos;
-    const size_t left = m->have - m->pos, n = m->n_stack;
-    uint64_t v;
-    if (!ckr__dv_has(m, 1)) return false;
-    if (left >= 2 && s[0] == 0x94 && s[1] == 'R' && n - m->floor >= 2 &&
-        ckr__dv_kind(m->stack[n - 2]) == CKR__DV_GLOBAL &&
-        (m->stack[n - 2] >> 4 & 15) == CKR__DG_SIZE && m->memo_count == m->n_memo) {
-        v = m->stack[n - 1];
-        m->stack[n - 1] = CKR__DV_OTHER;
-        if (!ckr__dv_put(m, m->memo_count)) return false;
-        m->pos += 2;
-        m->n_stack -= 2;
-        return ckr__dv_size(m, v, true);
-    }
-    v = m->stack[--m->n_stack];
-    return ckr__dv_tuple(m, &v, 1);
-}
-
 static bool ckr__dv_tuple_top(ckr__dcp_vm *m, size_t n)
 {
+    const uint8_t *s = m->data + m->pos;
     uint64_t v[3];
     if (!ckr__dv_has(m, n)) return false;
     m->n_stack -= n;
     memcpy(v, m->stack + m->n_stack, n * sizeof *v);
-    return ckr__dv_tuple(m, v, n);
+    if (n > 1 || m->have - m->pos < 2 || s[0] != 0x94 || s[1] != 'R' || m->n_stack == m->floor ||
+        !ckr__dv_names(m->stack[m->n_stack - 1], CKR__DG_SIZE) || m->memo_count != m->n_memo)
+        return ckr__dv_tuple(m, v, n);
+    m->stack[m->n_stack++] = CKR__DV_OTHER;
+    if (!ckr__dv_put(m, m->memo_count)) return false;
+    m->pos += 2;
+    m->n_stack -= 2;
+    return ckr__dv_size(m, v[0], true);
 }
 
 static bool ckr__dv_plain(ckr__dcp_vm *m, uint8_t op)
@@ -13686,26 +13553,28 @@ static bool ckr__dv_counted(ckr__dcp_vm *m, uint8_t op, uint64_t v)
     switch (op) {
     case 'q': case 'r': return ckr__dv_put(m, v);
     case 'h': case 'j': return ckr__dv_get(m, v);
-    case 'K': case 'M': return ckr__dv_push(m, ckr__dv_int((int64_t)v));
-    case 'J': return ckr__dv_push(m, ckr__dv_int(v > INT32_MAX ? (int64_t)v - ((int64_t)1 << 32)
-                                                               : (int64_t)v));
+    case 'K': case 'M': case 'J':
+        return ckr__dv_push(m, ckr__dv_int(op == 'J' ? ckr__pk_binint(v) : (int64_t)v));
     case 0x8A: case 0x8B: return ckr__dv_long(m, v);
     case 'X': case 0x8C: case 0x8D: return ckr__dv_string(m, v);
     case 'C': case 'B': case 0x8E:
         return ckr__dv_take(m, v, &s) && ckr__dv_push(m, CKR__DV_OTHER);
     case 'G': return ckr__dv_push(m, CKR__DV_OTHER);
-    case 0x80:
-        return v <= 5 || ckr__dv_fail(m, CKR_ITEM_PICKLE_PROTOCOL, NULL);
-    default: /* FRAME */
+    case 0x80: return v <= 5 || ckr__dv_fail(m, CKR_ITEM_PICKLE_PROTOCOL, NULL);
+    case 0x95:
         return v <= m->size - m->base - m->pos ||
                ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    default: return ckr__dv_plain(m, op);      /* which has none of these                 */
     }
 }
 
 static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
 {
     const uint8_t *s = m->data + m->pos;
-    size_t n = 0;
+    const unsigned width = ckr__pk_width(op);
+    if (width > m->have - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
+    m->pos += width;
+    if (width) return ckr__dv_counted(m, op, ckr__pk_number(s, width));
     switch (op) {
     case '(': return ckr__dv_mark(m);
     case ')': return ckr__dv_push(m, CKR__DV_TUPLE);           /* the one at cell 0       */
@@ -13713,26 +13582,15 @@ static bool ckr__dv_step(ckr__dcp_vm *m, uint8_t op)
     case '}': return ckr__dv_new_box(m, true);
     case 'u': case 'e': case 't': case '1': case 'l': case 'd': case 0x90: case 0x91:
         return ckr__dv_from_mark(m, op);
-    case 0x85: return ckr__dv_tuple1(m);
-    case 0x86: case 0x87: return ckr__dv_tuple_top(m, (size_t)op - 0x84);
+    case 0x85: case 0x86: case 0x87: return ckr__dv_tuple_top(m, (size_t)op - 0x84);
     case 0x81: return ckr__dv_make(m);
     case 'b': return ckr__dv_build(m);
     case 'R': return ckr__dv_reduce(m);
     case 0x94: return ckr__dv_put(m, m->memo_count);
     case 0x93: return ckr__dv_stack_global(m);
     case 'c': return ckr__dv_global_lines(m);
-    case 'q': case 'h': case 'K': case 0x80: case 0x8A: case 0x8C: case 'C': n = 1; break;
-    case 'M': n = 2; break;
-    case 'r': case 'j': case 'J': case 'X': case 'B': case 0x8B: n = 4; break;
-    case 0x95: case 0x8D: case 0x8E: case 'G': n = 8; break;
     default: return ckr__dv_plain(m, op);
     }
-    if (n > m->have - m->pos) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
-    m->pos += n;
-    return ckr__dv_counted(m, op, n == 1   ? s[0]
-                                  : n == 2 ? ckr__load_u16(s)
-                                  : n == 4 ? ckr__load_u32(s)
-                                           : ckr__load_u64(s));
 }
 
 /* Room at once for what metadata of this size usually needs: memory that is not touched costs
@@ -13760,7 +13618,7 @@ static bool ckr__dv_run(ckr__dcp_vm *m)
     }
     if (ok && m->base + m->pos != m->size)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRAILING, NULL);
-    if (ok && (!m->built || !ckr__dv_is(m, m->stack[m->n_stack - 1], CKR__DG_METADATA)))
+    if (ok && (!m->built || !ckr__dv_is(m->stack[m->n_stack - 1], CKR__DG_METADATA)))
         return ckr__dv_bad(m, "no Metadata object");
     return ok;
 }
@@ -13771,34 +13629,29 @@ static bool ckr__dv_run(ckr__dcp_vm *m)
 typedef struct ckr__dv_gather {
     ckr__dcp_vm *m;
     ckr__dcp    *d;
-    uint64_t    *seen;         /* names as words -> pair, by open addressing: names are shared */
-    uint32_t    *seen_pair, *pair_of;  /* item -> pair                                   */
-    size_t       mask;
-    uint32_t    *where;        /* chunk's record -> its place in `chunks`, UINT32_MAX: none */
+    uint32_t    *pair_of;      /* item -> pair                                           */
+    bool        *placed;       /* by chunk's record: it is in `chunks`                   */
     ckr__dcp_chunk *chunks;    /* of this metadata, in the order of items                */
     int64_t     *dims;         /* the machine's, to stay                                 */
     uint64_t     n_chunks;
-    uint64_t    *first;        /* per pair of the state: its first chunk                  */
+    uint64_t    *first;        /* per pair of the state: its first chunk; then the number */
     uint32_t    *items;        /* its item                                               */
     const uint64_t *state;     /* the pairs of the state                                 */
     size_t       n_state, last;        /* how many; the one that was found last          */
-    ckr__map     boxes;        /* item and start -> chunk, made when a hint is wrong     */
-    uint8_t     *box_keys;
-    size_t       box_bytes;
-    bool         boxed;
+    ckr__map     boxes;        /* pair and start -> chunk, made when a hint is wrong     */
+    uint64_t    *box_keys;
 } ckr__dv_gather;
 
 /* The pairs of a dict; an absent one or None has none. */
 static bool ckr__dv_pairs(ckr__dcp_vm *m, uint64_t v, const char *what, const uint64_t **out,
                           size_t *n)
 {
-    const ckr__dv_box *b;
+    const ckr__dv_box *b = ckr__dv_box_as(m, v, true);
     char text[80];
     *n = 0;
-    if (ckr__dv_kind(v) == CKR__DV_ABSENT || ckr__dv_kind(v) == CKR__DV_NONE) return true;
-    b = ckr__dv_kind(v) == CKR__DV_BOX ? ckr__dv_box_of(m, v) : NULL;
+    if (ckr__dv_none(v)) return true;
     ckr__format(text, sizeof text, "%s is no dict", what);
-    if (!b || !b->dict || b->generation != v >> 36) return ckr__dv_bad(m, text);
+    if (!b || b->generation != v >> 36) return ckr__dv_bad(m, text);
     *out = ckr__dv_words(m, b);
     *n = b->n / 2;
     return true;
@@ -13820,33 +13673,33 @@ static const char *ckr__dv_name(ckr__dcp_vm *m, uint64_t v)
     return s;
 }
 
-static size_t ckr__dv_slot(const ckr__dv_gather *g, uint64_t key)
-{
-    size_t i = (size_t)(key * 0x9e3779b97f4a7c15u >> 32) & g->mask;
-    while (g->seen[i] && g->seen[i] != key) i = (i + 1) & g->mask;
-    return i;
-}
-
-/* The pair of a name in the state, UINT32_MAX: none. The next name is mostly the same one or the
-   one behind it. */
+/* The pair of a name in the state, UINT32_MAX: none. It is mostly one of the next. */
 static uint32_t ckr__dv_pair(ckr__dv_gather *g, uint64_t key)
 {
     const char *s;
     size_t n, i;
     uint64_t at;
     if (ckr__dv_kind(key) != CKR__DV_STR) return UINT32_MAX;
-    for (i = g->last; i < g->last + 2 && i < g->n_state; i++)
+    for (i = g->last; i < g->last + 8 && i < g->n_state; i++)
         if (g->state[2 * i] == key) return (uint32_t)(g->last = i);
-    i = ckr__dv_slot(g, key);
-    if (g->seen[i]) return g->seen_pair[i];
     s = ckr__dv_text(g->m, key, &n);
-    return ckr__map_find(&g->d->names, s, n, &at) ? g->pair_of[at] : UINT32_MAX;
+    if (!ckr__map_find(&g->d->names, s, n, &at)) return UINT32_MAX;
+    if (g->pair_of[at] != UINT32_MAX) g->last = g->pair_of[at];
+    return g->pair_of[at];
 }
 
 static bool ckr__dv_bad_item(ckr__dcp_vm *m, ckr_item item, const char *fqn, const char *text)
 {
     ckr__fail(m->c->err, item, m->path, CKR_NO_OFFSET, fqn, "%s", text);
     return false;
+}
+
+/* A new item. NULL sets the error. */
+static ckr__dcp_item *ckr__dcp_add(ckr__dcp *d, const char *fqn, size_t n)
+{
+    ckr__dcp_item *x = CKR__PUSH(ckr__dcp_item, d->c, d->items, d->n_items);
+    x->fqn = fqn;
+    return !ckr__failed(d->c) && ckr__map_put(&d->names, fqn, n, d->n_items - 1, NULL) ? x : NULL;
 }
 
 /* dtype and shape of a tensor, or that it is bytes; another rank's metadata must say the same. */
@@ -13857,25 +13710,23 @@ static bool ckr__dv_describe(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v, bo
     const uint64_t *dims;
     int64_t *shape;
     size_t n, i;
-    if (ckr__dv_is(m, v, CKR__DG_BYTES)) {
+    if (ckr__dv_is(v, CKR__DG_BYTES)) {
         if (known && !x->bytes)
             return ckr__dv_bad_item(m, CKR_ITEM_DCP_RANKS, x->fqn, "bytes here, a tensor there");
         x->bytes = true;
         return true;
     }
-    if (!ckr__dv_is(m, v, CKR__DG_TENSOR) || m->tensors[v >> 8].size == UINT32_MAX)
+    if (!ckr__dv_is(v, CKR__DG_TENSOR) || m->tensors[v >> 8].size == UINT32_MAX)
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn,
                                 "neither a tensor's nor an object's metadata");
     t = &m->tensors[v >> 8];
     dims = ckr__dv_dims_of(m, t->size, &n);
     if (!t->dtype) return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "it has no dtype");
-    if (known) {
-        if (x->bytes || x->dtype != (ckr_dtype)t->dtype || x->n_dims != n ||
-            (n && memcmp(dims, x->shape, n * sizeof *dims) != 0))
-            return ckr__dv_bad_item(m, CKR_ITEM_DCP_RANKS, x->fqn,
-                                    "two ranks give it another dtype or shape");
-        return true;
-    }
+    if (known && (x->bytes || x->dtype != (ckr_dtype)t->dtype || x->n_dims != n ||
+                  (n && memcmp(dims, x->shape, n * sizeof *dims) != 0)))
+        return ckr__dv_bad_item(m, CKR_ITEM_DCP_RANKS, x->fqn,
+                                "two ranks give it another dtype or shape");
+    if (known) return true;
     shape = (int64_t *)ckr__arena_raw(m->c, n * sizeof *shape + 1);
     if (!shape) return false;
     for (i = 0; i < n; i++) shape[i] = (int64_t)dims[i];
@@ -13891,7 +13742,7 @@ static bool ckr__dv_add_item(ckr__dv_gather *g, uint64_t key, uint64_t v, size_t
     ckr__dcp *d = g->d;
     ckr__dcp_vm *m = g->m;
     const char *name, *s;
-    size_t n, slot;
+    size_t n;
     uint64_t at;
     bool known;
     if (ckr__dv_kind(key) != CKR__DV_STR) return ckr__dv_bad(m, "a name that is no string");
@@ -13900,21 +13751,11 @@ static bool ckr__dv_add_item(ckr__dv_gather *g, uint64_t key, uint64_t v, size_t
     if (known && !d->n_ranks)
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, d->items[at].fqn, "the name comes twice");
     if (!known) {
-        void *array = d->items;
         name = ckr__dv_name(m, key);
         at = d->n_items;
-        if (!name || !ckr__arena_grow(m->c, &array, &d->cap_items, at + 1, sizeof *d->items))
-            return false;
-        d->items = (ckr__dcp_item *)array;
-        memset(&d->items[at], 0, sizeof *d->items);
-        d->items[at].fqn = name;
-        d->n_items++;
-        if (!ckr__map_put(&d->names, name, n, at, NULL)) return false;
+        if (!name || !ckr__dcp_add(d, name, n)) return false;
     }
     if (at >= UINT32_MAX) return ckr__nomem(m->c) != NULL;
-    slot = ckr__dv_slot(g, key);
-    g->seen[slot] = key;
-    g->seen_pair[slot] = (uint32_t)pair;
     g->items[pair] = (uint32_t)at;
     return ckr__dv_describe(g, &d->items[at], v, known);
 }
@@ -13927,9 +13768,10 @@ static bool ckr__dv_box_in(ckr__dv_gather *g, const ckr__dcp_item *x, uint64_t v
     const uint64_t *o, *s;
     const ckr__dv_chunk *k;
     size_t n, n_s, i;
-    if (!ckr__dv_is(m, v, CKR__DG_CHUNK) || m->chunks[v >> 8].sizes == UINT32_MAX ||
-        g->where[v >> 8] != UINT32_MAX)
+    if (!ckr__dv_is(v, CKR__DG_CHUNK) || m->chunks[v >> 8].sizes == UINT32_MAX ||
+        g->placed[v >> 8])
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "a chunk that is none, or twice");
+    g->placed[v >> 8] = true;
     k = &m->chunks[v >> 8];
     o = ckr__dv_dims_of(m, k->offsets, &n);
     s = ckr__dv_dims_of(m, k->sizes, &n_s);
@@ -13941,130 +13783,112 @@ static bool ckr__dv_box_in(ckr__dv_gather *g, const ckr__dcp_item *x, uint64_t v
                                     "a chunk reaches out of its tensor");
     out->start = g->dims + k->offsets + 1;
     out->count = g->dims + k->sizes + 1;
-    out->file = CKR_NO_FILE;
     return true;
 }
 
-static bool ckr__dv_count(ckr__dv_gather *g, const uint64_t *pairs, size_t n)
+/* Items, and where the chunks of each begin. */
+static bool ckr__dv_count(ckr__dv_gather *g)
 {
-    void *array = g->d->items;
+    const uint64_t *pairs = g->state;
     size_t i;
-    if (!ckr__arena_grow(g->m->c, &array, &g->d->cap_items, g->d->n_items + n, sizeof *g->d->items))
-        return false;
-    g->d->items = (ckr__dcp_item *)array;
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < g->n_state; i++) {
         const uint64_t v = pairs[2 * i + 1];
         if (!ckr__dv_add_item(g, pairs[2 * i], v, i)) return false;
         g->first[i] = g->n_chunks;
-        g->n_chunks += ckr__dv_is(g->m, v, CKR__DG_TENSOR)
+        g->n_chunks += ckr__dv_is(v, CKR__DG_TENSOR)
                            ? ckr__dv_box_of(g->m, g->m->tensors[v >> 8].chunks)->n
                            : 1;
     }
+    g->first[i] = g->n_chunks;
     /* a list may be shared: more chunks than there are records cannot be right */
-    return g->n_chunks <= g->m->n_chunks + n ||
+    return g->n_chunks <= g->m->n_chunks + g->n_state ||
            ckr__dv_bad(g->m, "more chunks than it has made objects for");
 }
 
-static bool ckr__dv_chunks(ckr__dv_gather *g, const uint64_t *pairs, size_t n)
+static bool ckr__dv_chunks(ckr__dv_gather *g)
 {
     ckr__dcp_vm *m = g->m;
     uint64_t k;
     size_t i;
-    if (!ckr__dv_count(g, pairs, n)) return false;
+    if (!ckr__dv_count(g)) return false;
     g->chunks = CKR__NEW_N(m->c, ckr__dcp_chunk, g->n_chunks);
     g->dims = (int64_t *)ckr__arena_raw(m->c, m->n_dims * sizeof *g->dims + 1);
     if (!g->chunks || !g->dims) return false;
     for (i = 0; i < m->n_dims; i++) g->dims[i] = (int64_t)m->dims[i];
-    for (i = 0; i < n; i++) {
-        const uint64_t v = pairs[2 * i + 1];
+    for (k = 0; k < g->n_chunks; k++) g->chunks[k].file = CKR_NO_FILE;
+    for (i = 0; i < g->n_state; i++) {
+        const uint64_t v = g->state[2 * i + 1];
         const ckr__dv_box *b;
-        if (!ckr__dv_is(m, v, CKR__DG_TENSOR)) {
-            g->chunks[g->first[i]].file = CKR_NO_FILE;
-            continue;
-        }
+        if (!ckr__dv_is(v, CKR__DG_TENSOR)) continue;
         b = ckr__dv_box_of(m, m->tensors[v >> 8].chunks);
-        for (k = 0; k < b->n; k++) {
-            const uint64_t c = ckr__dv_words(m, b)[k];
-            if (!ckr__dv_box_in(g, &g->d->items[g->items[i]], c, &g->chunks[g->first[i] + k]))
+        for (k = 0; k < b->n; k++)
+            if (!ckr__dv_box_in(g, &g->d->items[g->items[i]], ckr__dv_words(m, b)[k],
+                                &g->chunks[g->first[i] + k]))
                 return false;
-            g->where[c >> 8] = (uint32_t)(g->first[i] + k);
-        }
     }
     return true;
 }
 
-static void ckr__dv_key(uint8_t *out, uint64_t place, const int64_t *start, size_t n)
+/* Equal starts are one place in `dims`: this and the item are the key of a chunk. */
+static uint64_t ckr__dv_key(const ckr__dv_gather *g, size_t pair, const int64_t *start)
 {
-    memcpy(out, &place, 8);
-    if (n) memcpy(out + 8, start, n * 8);
+    return (uint64_t)pair << 32 | (uint64_t)(start - g->dims);
 }
 
 /* Hints are only that: the first wrong one makes a map of all boxes. */
-static bool ckr__dv_boxes(ckr__dv_gather *g, size_t n_pairs)
+static bool ckr__dv_boxes(ckr__dv_gather *g)
 {
-    size_t i, bytes = 0;
-    uint64_t k, end;
-    uint8_t *at;
-    if (g->boxed) return true;
-    g->boxed = true;
-    for (i = 0; i < n_pairs; i++) {
-        end = i + 1 < n_pairs ? g->first[i + 1] : g->n_chunks;
-        bytes += (size_t)(end - g->first[i]) * (8 + 8 * (size_t)g->d->items[g->items[i]].n_dims);
-    }
-    g->box_bytes = bytes;
-    g->box_keys = at = (uint8_t *)ckr__heap_alloc(g->m->c, bytes);
-    if (!at) return false;
-    for (i = 0; i < n_pairs; i++) {
-        const size_t n = g->d->items[g->items[i]].n_dims;
-        end = i + 1 < n_pairs ? g->first[i + 1] : g->n_chunks;
-        for (k = g->first[i]; k < end; k++, at += 8 + 8 * n) {
-            ckr__dv_key(at, g->items[i], g->chunks[k].start, n);
-            if (!ckr__map_put(&g->boxes, (const char *)at, 8 + 8 * n, k, NULL)) return false;
+    size_t i;
+    uint64_t k;
+    if (g->box_keys) return true;
+    g->box_keys = (uint64_t *)ckr__heap_alloc(g->m->c, (size_t)g->n_chunks * 8);
+    for (i = 0; g->box_keys && i < g->n_state; i++)
+        for (k = g->first[i]; k < g->first[i + 1]; k++) {
+            if (!g->chunks[k].start) continue;
+            g->box_keys[k] = ckr__dv_key(g, i, g->chunks[k].start);
+            ckr__map_put(&g->boxes, (const char *)&g->box_keys[k], 8, k, NULL);
         }
-    }
-    return true;
+    return !ckr__failed(g->m->c);
 }
 
 /* The chunk of an entry of storage_data; NULL without an error: there is none. */
-static ckr__dcp_chunk *ckr__dv_chunk_of(ckr__dv_gather *g, const ckr__dv_index *x, size_t pair,
-                                        size_t n_pairs)
+static ckr__dcp_chunk *ckr__dv_chunk_of(ckr__dv_gather *g, const ckr__dv_index *x, size_t pair)
 {
     const ckr__dcp_item *it = &g->d->items[g->items[pair]];
-    const uint64_t first = g->first[pair],
-                   end = pair + 1 < n_pairs ? g->first[pair + 1] : g->n_chunks;
-    const uint64_t *o;
-    uint8_t key[8 + 8 * CKR__MAX_RANK];
-    uint64_t at;
+    const uint64_t first = g->first[pair], end = g->first[pair + 1];
+    const int64_t *start;
+    uint64_t at, key;
     size_t n;
     if (it->bytes) return x->offset == UINT32_MAX ? &g->chunks[first] : NULL;
     if (x->offset == UINT32_MAX) return NULL;
-    o = ckr__dv_dims_of(g->m, x->offset, &n);
+    ckr__dv_dims_of(g->m, x->offset, &n);
     if (n != it->n_dims) return NULL;
-    if (x->hint < end - first && g->chunks[first + x->hint].start == g->dims + x->offset + 1)
+    start = g->dims + x->offset + 1;
+    if (x->hint < end - first && g->chunks[first + x->hint].start == start)
         return &g->chunks[first + x->hint];
-    if (!ckr__dv_boxes(g, n_pairs)) return NULL;
-    at = g->items[pair];
-    memcpy(key, &at, 8);
-    if (n) memcpy(key + 8, o, n * 8);
-    return ckr__map_find(&g->boxes, (const char *)key, 8 + 8 * n, &at) ? &g->chunks[at] : NULL;
+    if (!ckr__dv_boxes(g)) return NULL;
+    key = ckr__dv_key(g, pair, start);
+    return ckr__map_find(&g->boxes, (const char *)&key, 8, &at) ? &g->chunks[at] : NULL;
 }
 
-static bool ckr__dv_storage(ckr__dv_gather *g, const uint64_t *pairs, size_t n, size_t n_state)
+static bool ckr__dv_storage(ckr__dv_gather *g)
 {
     ckr__dcp_vm *m = g->m;
-    size_t i;
+    const uint64_t *pairs = NULL;
+    size_t n, i;
+    if (!ckr__dv_pairs(m, m->storage, "storage_data", &pairs, &n)) return false;
     for (i = 0; i < n; i++) {
         const uint64_t key = pairs[2 * i], v = pairs[2 * i + 1];
         const ckr__dv_index *x;
         ckr__dcp_chunk *k;
         uint32_t pair;
-        if (!ckr__dv_is(m, key, CKR__DG_INDEX) || !ckr__dv_is(m, v, CKR__DG_INFO) ||
+        if (!ckr__dv_is(key, CKR__DG_INDEX) || !ckr__dv_is(v, CKR__DG_INFO) ||
             m->infos[v >> 8].file == UINT32_MAX)
             return ckr__dv_bad(m, "storage_data is no MetadataIndex -> _StorageInfo");
         x = &m->indices[key >> 8];
         pair = ckr__dv_pair(g, x->fqn);
-        k = pair < n_state ? ckr__dv_chunk_of(g, x, pair, n_state) : NULL;
-        if (m->c->err->code != CKR_OK) return false;
+        k = pair < g->n_state ? ckr__dv_chunk_of(g, x, pair) : NULL;
+        if (ckr__failed(m->c)) return false;
         if (!k) {
             const char *name = ckr__dv_name(m, x->fqn);
             return name && ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, name,
@@ -14095,20 +13919,21 @@ static bool ckr__dcp_copy(ckr__dcp *d, uint64_t item, ckr__dcp_chunk *k)
     if (!d->n_ranks) return true;
     key = (uint8_t *)ckr__arena_raw(d->c, 8 + 16 * n);
     if (!key) return false;
-    ckr__dv_key(key, item, k->start, n);
+    memcpy(key, &item, 8);
+    if (n) memcpy(key + 8, k->start, 8 * n);
     if (n) memcpy(key + 8 + 8 * n, k->count, 8 * n);
     return ckr__map_put(&d->boxes, (const char *)key, 8 + 16 * n, 0, &k->replica);
 }
 
 /* The chunks of one pair go to its item: in place for the first, else behind those of other ranks.
    Empty ones go: older versions give several of them one place. */
-static bool ckr__dv_settle(ckr__dv_gather *g, size_t pair, uint64_t end)
+static bool ckr__dv_settle(ckr__dv_gather *g, size_t pair)
 {
     ckr__dcp *d = g->d;
     ckr__dcp_item *x = &d->items[g->items[pair]];
     ckr__dcp_chunk *from = g->chunks + g->first[pair];
-    uint64_t k, n = 0, left = end - g->first[pair];
-    void *array;
+    uint64_t k, n = 0, left = g->first[pair + 1] - g->first[pair];
+    void *array = x->chunks;
     for (k = 0; k < left; k++) {
         if (ckr__dcp_empty(x, &from[k])) continue;
         if (from[k].file == CKR_NO_FILE)
@@ -14117,12 +13942,11 @@ static bool ckr__dv_settle(ckr__dv_gather *g, size_t pair, uint64_t end)
         if (!ckr__dcp_copy(d, g->items[pair], &from[k])) return false;
         from[n++] = from[k];
     }
-    if (!x->chunks) {
+    if (!array) {
         x->chunks = from;
         x->n_chunks = x->cap_chunks = n;
         return true;
     }
-    array = x->chunks;
     if (!ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + n, sizeof *from)) return false;
     x->chunks = (ckr__dcp_chunk *)array;
     if (n) memcpy(x->chunks + x->n_chunks, from, (size_t)n * sizeof *from);
@@ -14172,58 +13996,35 @@ static bool ckr__dv_planner(ckr__dv_gather *g)
     return true;
 }
 
-static bool ckr__dv_gather_all(ckr__dv_gather *g, const uint64_t *state, size_t n)
-{
-    ckr__dcp_vm *m = g->m;
-    const uint64_t *storage = NULL;
-    size_t n_storage, i;
-    if (!ckr__dv_chunks(g, state, n)) return false;
-    g->pair_of = (uint32_t *)ckr__heap_alloc(m->c, (size_t)g->d->n_items * 4);
-    if (!g->pair_of) return false;
-    memset(g->pair_of, 0xff, (size_t)g->d->n_items * 4);
-    for (i = 0; i < n; i++) g->pair_of[g->items[i]] = (uint32_t)i;
-    if (!ckr__dv_pairs(m, m->storage, "storage_data", &storage, &n_storage) ||
-        !ckr__dv_storage(g, storage, n_storage, n) || !ckr__dv_planner(g))
-        return false;
-    for (i = 0; i < n; i++)
-        if (!ckr__dv_settle(g, i, i + 1 < n ? g->first[i + 1] : g->n_chunks)) return false;
-    return true;
-}
-
 static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
 {
     ckr__dv_gather g = CKR_ZERO;
-    const uint64_t *state = NULL;
-    size_t n, cap = 64;
+    size_t n, i;
     bool ok;
     g.m = m;
     g.d = d;
     g.boxes.c = m->c;
     if (ckr__dv_kind(m->state) != CKR__DV_BOX)
         return ckr__dv_bad(m, "Metadata has no state_dict_metadata");
-    if (!ckr__dv_pairs(m, m->state, "state_dict_metadata", &state, &n)) return false;
-    g.state = state;
+    if (!ckr__dv_pairs(m, m->state, "state_dict_metadata", &g.state, &n)) return false;
     g.n_state = n;
-    while (cap < 2 * n) cap *= 2;
-    g.mask = cap - 1;
-    g.seen = (uint64_t *)ckr__heap_alloc(m->c, cap * 8);
-    g.seen_pair = (uint32_t *)ckr__heap_alloc(m->c, cap * 4);
-    g.where = (uint32_t *)ckr__heap_alloc(m->c, m->n_chunks * 4);
-    g.first = (uint64_t *)ckr__heap_alloc(m->c, n * 8);
+    g.placed = (bool *)ckr__heap_alloc(m->c, m->n_chunks * sizeof *g.placed);
+    g.first = (uint64_t *)ckr__heap_alloc(m->c, (n + 1) * 8);
     g.items = (uint32_t *)ckr__heap_alloc(m->c, n * 4);
-    ok = g.seen && g.seen_pair && g.where && g.first && g.items;
-    if (ok) {
-        memset(g.seen, 0, cap * 8);
-        memset(g.where, 0xff, m->n_chunks * 4);
-        ok = ckr__dv_gather_all(&g, state, n);
-    }
-    ckr__heap_free(m->c, g.seen, cap * 8);
-    ckr__heap_free(m->c, g.seen_pair, cap * 4);
-    ckr__heap_free(m->c, g.where, m->n_chunks * 4);
-    ckr__heap_free(m->c, g.first, n * 8);
+    ok = g.placed && g.first && g.items;
+    if (ok) memset(g.placed, 0, m->n_chunks * sizeof *g.placed);
+    ok = ok && ckr__dv_chunks(&g);
+    if (ok) g.pair_of = (uint32_t *)ckr__heap_alloc(m->c, (size_t)d->n_items * 4);
+    ok = ok && g.pair_of;
+    if (ok) memset(g.pair_of, 0xff, (size_t)d->n_items * 4);
+    for (i = 0; ok && i < n; i++) g.pair_of[g.items[i]] = (uint32_t)i;
+    ok = ok && ckr__dv_storage(&g) && ckr__dv_planner(&g);
+    for (i = 0; ok && i < n; i++) ok = ckr__dv_settle(&g, i);
+    ckr__heap_free(m->c, g.placed, m->n_chunks * sizeof *g.placed);
+    ckr__heap_free(m->c, g.first, (n + 1) * 8);
     ckr__heap_free(m->c, g.items, n * 4);
     ckr__heap_free(m->c, g.pair_of, (size_t)d->n_items * 4);
-    ckr__heap_free(m->c, g.box_keys, g.box_bytes);
+    ckr__heap_free(m->c, g.box_keys, (size_t)g.n_chunks * 8);
     ckr__map_free(&g.boxes);
     return ok;
 }
@@ -14346,22 +14147,6 @@ static ckr_result ckr__dcp_slice(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
     scratch->held = NULL;
     if (r == CKR_OK) *root = doc.root;
     return r;
-}
-
-static void ckr__dcp_scratch(ckr__ctx *scratch, const ckr__ctx *c)
-{
-    *scratch = *c;
-    scratch->chunks = NULL;
-    scratch->arena_bytes = 0;
-}
-
-static void ckr__dcp_scratch_free(ckr__ctx *scratch)
-{
-    ckr__chunk *k;
-    while ((k = scratch->chunks) != NULL) {
-        scratch->chunks = k->next;
-        ckr__heap_free(scratch, k, k->size);
-    }
 }
 
 /* Keys of a dict of names -> their places in it. */
@@ -14582,6 +14367,8 @@ static bool ckr__dcp_form_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__d
         return false;
     *out = f->view;
     memcpy(dims, f->dims, sizeof f->dims);
+    out->shape = dims;
+    out->stride = dims + CKR_MAX_DIMS;
     out->file = file;
     out->data_offset += k->offset;
     return true;
@@ -14609,18 +14396,16 @@ static ckr_result ckr__dcp_is_block(ckr__dcp *d, const ckr__dcp_chunk *k, bool *
 static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__dcp_chunk *k,
                                 ckr_view *out, int64_t dims[2 * CKR_MAX_DIMS])
 {
-    ckr__ctx scratch;
+    ckr__ctx scratch = *d->c;
+    ckr__chunk *own;
     ckr_node *root = NULL;
     uint32_t i;
     bool block = false;
     ckr_result r = CKR_OK;
-    if (ckr__dcp_form_view(d, x, k, out, dims)) {
-        out->shape = dims;
-        out->stride = dims + CKR_MAX_DIMS;
-        return CKR_OK;
-    }
-    if (d->c->err->code != CKR_OK) return d->c->err->code;
-    ckr__dcp_scratch(&scratch, d->c);
+    if (ckr__dcp_form_view(d, x, k, out, dims)) return CKR_OK;
+    if (ckr__failed(d->c)) return d->c->err->code;
+    scratch.chunks = NULL;
+    scratch.arena_bytes = 0;
     if (!k->view) r = ckr__dcp_is_block(d, k, &block);
     if (k->view) {
         *out = *k->view;
@@ -14641,7 +14426,10 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
             r = ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE, "the slice has another shape");
     }
     if (root && r == CKR_OK) ckr__dcp_form_learn(d, x, k, out);
-    ckr__dcp_scratch_free(&scratch);
+    while ((own = scratch.chunks) != NULL) {
+        scratch.chunks = own->next;
+        ckr__heap_free(&scratch, own, own->size);
+    }
     out->shape = dims;
     out->stride = dims + CKR_MAX_DIMS;
     out->storage = out->type_name = NULL;
@@ -14702,11 +14490,23 @@ static ckr_result ckr__dcp_look_in(ckr__ctx *c, const char *dir, ckr__dcp_look *
     memset(l, 0, sizeof *l);
     if (ckr__path_kind(c, dir) != CKR_FILE_DIR) return CKR_OK;
     r = ckr__dir_list(c, dir, &list);
-    for (i = 0; r == CKR_OK && i < list.n; i++)
+    for (i = 0; r == CKR_OK && i < list.n; i++) {
         if (!list.items[i]->is_dir) ckr__dcp_look_at(l, list.items[i]->name);
-    for (i = 0; r == CKR_OK && i < list.n; i++)
-        if (list.items[i]->is_dir && !strcmp(list.items[i]->name, "sharded")) l->sharded = l->index;
+        else if (!strcmp(list.items[i]->name, "sharded")) l->sharded = true;
+    }
+    l->sharded = l->sharded && l->index;
     return r;
+}
+
+/* Room for another chunk, zeroed; it is not counted yet. NULL sets the error. */
+static ckr__dcp_chunk *ckr__dcp_next_chunk(ckr__dcp *d, ckr__dcp_item *x)
+{
+    void *array = x->chunks;
+    if (!ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + 1, sizeof *x->chunks))
+        return NULL;
+    x->chunks = (ckr__dcp_chunk *)array;
+    memset(&x->chunks[x->n_chunks], 0, sizeof *x->chunks);
+    return &x->chunks[x->n_chunks];
 }
 
 /* Hugging Face's shards: a JSON text in each header says where its tensors begin. The whole shape
@@ -14716,7 +14516,6 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
 {
     const ckr_node *at = ckr_node_get(info, "saved_offsets");
     const ckr_view *view = v->u.view;
-    void *array = d->items;
     ckr__dcp_item *x;
     ckr__dcp_chunk *k;
     int64_t *dims, *shape, o;
@@ -14724,28 +14523,20 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
     uint32_t a;
     if (!ckr__map_find(&d->names, key->u.str, (size_t)key->count, &i)) {
         i = d->n_items;
-        if (!ckr__arena_grow(d->c, &array, &d->cap_items, i + 1, sizeof *x)) return ckr__oom(d->c);
-        d->items = (ckr__dcp_item *)array;
-        memset(&d->items[d->n_items++], 0, sizeof *x);
-        d->items[i].fqn = key->u.str;
-        d->items[i].dtype = view->dtype;
-        d->items[i].n_dims = view->n_dims;
-        d->items[i].shape = CKR__NEW_N(d->c, int64_t, view->n_dims);
-        if (!d->items[i].shape ||
-            !ckr__map_put(&d->names, key->u.str, (size_t)key->count, i, NULL))
-            return ckr__oom(d->c);
+        x = ckr__dcp_add(d, key->u.str, (size_t)key->count);
+        if (!x) return d->c->err->code;
+        x->dtype = view->dtype;
+        x->n_dims = view->n_dims;
+        x->shape = CKR__NEW_N(d->c, int64_t, view->n_dims);
+        if (!x->shape) return d->c->err->code;
     }
     x = &d->items[i];
     if (x->dtype != view->dtype || x->n_dims != view->n_dims)
         return ckr__dcp_fail(d, CKR_ITEM_DCP_RANKS, ckr__file_path(d->c, view->file), x->fqn,
                              "two shards give it another dtype or number of axes");
     dims = CKR__NEW_N(d->c, int64_t, 2 * (uint64_t)x->n_dims);
-    array = x->chunks;
-    if (!dims || !ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + 1, sizeof *k))
-        return ckr__oom(d->c);
-    x->chunks = (ckr__dcp_chunk *)array;
-    k = &x->chunks[x->n_chunks++];
-    memset(k, 0, sizeof *k);
+    k = ckr__dcp_next_chunk(d, x);
+    if (!dims || !k) return d->c->err->code;
     k->start = dims;
     k->count = dims + x->n_dims;
     k->view = view;
@@ -14760,21 +14551,16 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
         dims[x->n_dims + a] = view->shape[a];
         if (o + view->shape[a] > shape[a]) shape[a] = o + view->shape[a];
     }
-    if (ckr__dcp_empty(x, k)) x->n_chunks--;
+    if (!ckr__dcp_empty(x, k)) x->n_chunks++;
     return ckr__dcp_copy(d, i, k) ? CKR_OK : ckr__oom(d->c);
 }
 
 /* A whole tensor beside its shards. */
 static ckr_result ckr__dcp_shard_copy(ckr__dcp *d, ckr__dcp_item *x, const ckr_view *v)
 {
-    void *array = x->chunks;
     int64_t *zero = CKR__NEW_N(d->c, int64_t, x->n_dims);
-    ckr__dcp_chunk *k;
-    if (!zero || !ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + 1, sizeof *k))
-        return ckr__oom(d->c);
-    x->chunks = (ckr__dcp_chunk *)array;
-    k = &x->chunks[x->n_chunks];
-    memset(k, 0, sizeof *k);
+    ckr__dcp_chunk *k = ckr__dcp_next_chunk(d, x);
+    if (!zero || !k) return d->c->err->code;
     k->start = zero;
     k->count = x->shape;
     k->view = v;
@@ -24423,7 +24209,7 @@ typedef struct ckr__out_file {
    that it tells of. */
 typedef struct ckr__out_chunk {
     const int64_t *start, *count;
-    const ckr__out_file *file, *part;
+    ckr__out_file *file, *part;
 } ckr__out_chunk;
 typedef struct ckr__out_item {
     const char          *fqn;
@@ -25806,7 +25592,6 @@ typedef struct ckr__pickler {
     uint64_t       n_memo;
     ckr_entry    **entries;    /* in the order of appearance                            */
     uint64_t       n_entries;
-    ckr_result     r;          /* of the first failure                                  */
 } ckr__pickler;
 
 /* Where in the tree the walk is: keys and indices of the open containers, joined by "/". */
@@ -25830,24 +25615,17 @@ static void ckr__pickler_where(const ckr__pickler *p, char *out, size_t cap)
     }
 }
 
-CKR__PRINTF(3, 4)
 static void ckr__pickler_fail(ckr__pickler *p, ckr_item item, const char *fmt, ...)
 {
     char where[192], text[256];
     va_list ap;
-    if (p->r != CKR_OK) return;
+    if (ckr__failed(p->c)) return;
     va_start(ap, fmt);
     ckr__vformat(text, sizeof text, fmt, ap);
     va_end(ap);
     ckr__pickler_where(p, where, sizeof where);
-    p->r = ckr__fail(p->c->err, item, p->f->source ? p->f->source : p->f->path, CKR_NO_OFFSET,
-                     where, "%s", text);
-}
-
-static void ckr__pickler_nomem(ckr__pickler *p)
-{
-    ckr__nomem(p->c);
-    if (p->r == CKR_OK) p->r = p->c->err->code;
+    ckr__fail(p->c->err, item, p->f->source ? p->f->source : p->f->path, CKR_NO_OFFSET, where,
+              "%s", text);
 }
 
 /* Memo ---------------------------------------------------------------------- */
@@ -25863,21 +25641,24 @@ static void ckr__pickler_push(ckr__pickler *p, unsigned what, const ckr_node *no
     ckr__buf_put(&p->stack, &f, sizeof f);
 }
 
-static uint64_t ckr__pickler_put(ckr__pickler *p)
+/* An opcode and its number: the first with one byte, the second with four. */
+static void ckr__pickler_number(ckr__pickler *p, const char ops[2], uint64_t v)
 {
     uint8_t b[5];
-    ckr__store_u32(b + 1, (uint32_t)p->n_memo);
-    b[0] = p->n_memo < 256 ? 'q' : 'r';                /* BINPUT, LONG_BINPUT */
-    ckr__buf_put(&p->out, b, p->n_memo < 256 ? 2 : 5);
+    ckr__store_u32(b + 1, (uint32_t)v);
+    b[0] = (uint8_t)ops[v < 256 ? 0 : 1];
+    ckr__buf_put(&p->out, b, v < 256 ? 2 : 5);
+}
+
+static uint64_t ckr__pickler_put(ckr__pickler *p)
+{
+    ckr__pickler_number(p, "qr", p->n_memo);           /* BINPUT, LONG_BINPUT */
     return p->n_memo++;
 }
 
 static void ckr__pickler_get(ckr__pickler *p, uint64_t memo)
 {
-    uint8_t b[5];
-    ckr__store_u32(b + 1, (uint32_t)memo);
-    b[0] = memo < 256 ? 'h' : 'j';                     /* BINGET, LONG_BINGET */
-    ckr__buf_put(&p->out, b, memo < 256 ? 2 : 5);
+    ckr__pickler_number(p, "hj", memo);                /* BINGET, LONG_BINGET */
 }
 
 static bool ckr__pickler_id_find(const ckr__pickler *p, const void *id, uint64_t *memo)
@@ -25887,16 +25668,11 @@ static bool ckr__pickler_id_find(const ckr__pickler *p, const void *id, uint64_t
 
 static void ckr__pickler_id_set(ckr__pickler *p, const void *id, uint64_t memo)
 {
-    const void **cell;
-    if (!ckr__pickler_id_find(p, id, NULL)) {
-        cell = CKR__NEW(p->c, const void *);           /* the map borrows its keys */
-        if (!cell) { ckr__pickler_nomem(p); return; }
-        *cell = id;
-        if (!ckr__map_put(&p->ids, (const char *)(const void *)cell, sizeof id, memo, NULL))
-            ckr__pickler_nomem(p);
-    } else if (!ckr__map_put(&p->ids, (const char *)(const void *)&id, sizeof id, memo, NULL)) {
-        ckr__pickler_nomem(p);
-    }
+    /* the map borrows its keys */
+    const void **cell = ckr__pickler_id_find(p, id, NULL) ? &id : CKR__NEW(p->c, const void *);
+    if (!cell) return;
+    *cell = id;
+    ckr__map_put(&p->ids, (const char *)(const void *)cell, sizeof id, memo, NULL);
 }
 
 static void ckr__pickler_put_node(ckr__pickler *p, const ckr_node *n)
@@ -25904,20 +25680,19 @@ static void ckr__pickler_put_node(ckr__pickler *p, const ckr_node *n)
     ckr__pickler_id_set(p, n, ckr__pickler_put(p));
 }
 
-/* True: `p->key` was written before and a BINGET has been emitted. Else the caller writes the value
-   and calls ckr__pickler_put_key. */
-static bool ckr__pickler_known_key(ckr__pickler *p)
+/* Was it written before? Then it is a BINGET now. Else the caller writes it, and puts it. */
+static bool ckr__pickler_known(ckr__pickler *p, const char *key, size_t n)
 {
     uint64_t memo;
-    if (p->key.failed || !ckr__map_find(&p->text, (const char *)p->key.data, p->key.size, &memo))
-        return false;
+    if (!ckr__map_find(&p->text, key, n, &memo)) return false;
     ckr__pickler_get(p, memo);
     return true;
 }
 
+/* `key` must live as long as the pickler, here and in ckr__pickler_str. */
 static void ckr__pickler_put_key(ckr__pickler *p, const char *key, size_t n)
 {
-    if (!key || !ckr__map_put(&p->text, key, n, ckr__pickler_put(p), NULL)) ckr__pickler_nomem(p);
+    if (key) ckr__map_put(&p->text, key, n, ckr__pickler_put(p), NULL);
 }
 
 /* Values without children ----------------------------------------------------- */
@@ -25927,30 +25702,34 @@ static void ckr__pickler_op(ckr__pickler *p, const char *ops)
     ckr__buf_str(&p->out, ops);
 }
 
-/* A call's arguments are on the pickle's stack: tuple of n (1..3), REDUCE; the caller memoizes the
-   result. */
-static void ckr__pickler_reduce(ckr__pickler *p, unsigned n)
+/* The tuple of the last n items, or of more than three since the mark; the empty one is never
+   memoized, another for `node` where that is one. */
+static void ckr__pickler_tuple(ckr__pickler *p, uint64_t n, const ckr_node *node)
 {
-    ckr__buf_u8(&p->out, 0x84 + n);                    /* TUPLE1..3 */
-    ckr__pickler_put(p);
+    ckr__buf_u8(&p->out, n == 0 ? ')' : n <= 3 ? 0x84u + (unsigned)n : 't');
+    if (n && node) ckr__pickler_put_node(p, node);
+    else if (n) ckr__pickler_put(p);
+}
+
+/* A call's n arguments are on the pickle's stack; a result that is `node` is memoized. */
+static void ckr__pickler_reduce(ckr__pickler *p, unsigned n, const ckr_node *node)
+{
+    ckr__pickler_tuple(p, n, NULL);
     ckr__buf_u8(&p->out, 'R');
+    if (node) ckr__pickler_put_node(p, node);
 }
 
 /* BINUNICODE; a Python-2 string that is no UTF-8 stays one, as SHORT_BINSTRING or BINSTRING. */
 static void ckr__pickler_text(ckr__pickler *p, const char *s, uint64_t n)
 {
-    const uint8_t *at = (const uint8_t *)s, *const end = n ? at + n : at;
-    bool plain = n <= UINT32_MAX;
     uint8_t b[5];
-    size_t len;
-    for (; at < end && plain; at += len) plain = ckr__utf8_get(at, end, &len) != 0xfffd || len == 3;
     if (n > UINT32_MAX) {
         ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE,
                           "a text of %llu bytes; a pickle of protocol 2 ends at 4 GiB",
                           (unsigned long long)n);
         return;
     }
-    b[0] = plain ? 'X' : n < 256 ? 'U' : 'T';
+    b[0] = ckr__utf8_ok((const uint8_t *)s, (size_t)n) ? 'X' : n < 256 ? 'U' : 'T';
     ckr__store_u32(b + 1, (uint32_t)n);
     ckr__buf_put(&p->out, b, b[0] == 'U' ? 2 : 5);
     ckr__buf_put(&p->out, s, (size_t)n);
@@ -25959,14 +25738,10 @@ static void ckr__pickler_text(ckr__pickler *p, const char *s, uint64_t n)
 /* `s` must live as long as the pickler. */
 static void ckr__pickler_str(ckr__pickler *p, const char *s, uint64_t n)
 {
-    uint64_t memo;
     if (n == 0) s = "";                                /* the map takes no NULL */
-    if (ckr__map_find(&p->text, s, (size_t)n, &memo)) {
-        ckr__pickler_get(p, memo);
-        return;
-    }
+    if (ckr__pickler_known(p, s, (size_t)n)) return;
     ckr__pickler_text(p, s, n);
-    if (p->r == CKR_OK) ckr__pickler_put_key(p, s, (size_t)n);
+    ckr__pickler_put_key(p, s, (size_t)n);
 }
 
 static void ckr__pickler_word(ckr__pickler *p, const char *s)
@@ -25977,16 +25752,13 @@ static void ckr__pickler_word(ckr__pickler *p, const char *s)
 /* Two's complement, little-endian. */
 static void ckr__pickler_long(ckr__pickler *p, const uint8_t *v, uint64_t n)
 {
-    uint8_t b[5];
-    while (n > 1 && v[n - 1] == (v[n - 2] & 0x80 ? 0xff : 0)) n--;
+    n = ckr__int_trim(v, (size_t)n);
     if (n > INT32_MAX) {
         ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE, "an integer of %llu bytes",
                           (unsigned long long)n);
         return;
     }
-    b[0] = n < 256 ? 0x8a : 0x8b;                      /* LONG1, LONG4 */
-    ckr__store_u32(b + 1, (uint32_t)n);
-    ckr__buf_put(&p->out, b, n < 256 ? 2 : 5);
+    ckr__pickler_number(p, "\x8a\x8b", n);             /* LONG1, LONG4 */
     ckr__buf_put(&p->out, v, (size_t)n);
 }
 
@@ -26000,20 +25772,6 @@ static void ckr__pickler_int(ckr__pickler *p, int64_t v)
     }
     ckr__buf_u8(&p->out, v < 0 || v > 0xffff ? 'J' : v > 0xff ? 'M' : 'K');    /* BININT, 2, 1 */
     ckr__buf_put(&p->out, b, v < 0 || v > 0xffff ? 4 : v > 0xff ? 2 : 1);
-}
-
-static void ckr__pickler_bigint(ckr__pickler *p, const ckr_node *n)
-{
-    const uint8_t *v = (const uint8_t *)(const void *)n->u.str;
-    uint64_t size = n->count;
-    while (size > 1 && v[size - 1] == (v[size - 2] & 0x80 ? 0xff : 0)) size--;
-    if (size > 4) {
-        ckr__pickler_long(p, v, size);
-    } else {
-        uint32_t x = size && v[size - 1] & 0x80 ? UINT32_MAX : 0;
-        for (; size; size--) x = x << 8 | v[size - 1];
-        ckr__pickler_int(p, x > INT32_MAX ? -(int64_t)(UINT32_MAX - x) - 1 : (int64_t)x);
-    }
 }
 
 static void ckr__pickler_float(ckr__pickler *p, double v)
@@ -26036,10 +25794,9 @@ static void ckr__pickler_bool(ckr__pickler *p, bool v)
 static void ckr__pickler_dims(ckr__pickler *p, uint32_t n, const int64_t *v)
 {
     uint32_t d;
-    if (n > 3) ckr__buf_u8(&p->out, '(');
+    if (n > 3) ckr__pickler_op(p, "(");
     for (d = 0; d < n; d++) ckr__pickler_int(p, v[d]);
-    ckr__buf_u8(&p->out, n == 0 ? ')' : n <= 3 ? 0x84u + n : 't');
-    if (n) ckr__pickler_put(p);
+    ckr__pickler_tuple(p, n, NULL);
 }
 
 /* GLOBAL is two lines, so a name with a line break could smuggle in opcodes. */
@@ -26056,17 +25813,14 @@ static void ckr__pickler_global(ckr__pickler *p, const char *module, size_t n_mo
         char ch = i < n_module ? module[i] : name[i - n_module];
         if (ch == '\n' || ch == '\r' || ch == 0) n_name = 0;
     }
-    if (n_module == 0 || n_name == 0) {
+    if (n_module == 0 || n_name == 0)
         ckr__pickler_fail(p, CKR_ITEM_WRITE_NAME,
                           "the name of a Python class or function is empty, has no module "
                           "or holds a control character");
+    if (p->key.failed || ckr__failed(p->c) ||
+        ckr__pickler_known(p, (const char *)p->key.data, p->key.size))
         return;
-    }
-    if (ckr__pickler_known_key(p) || p->key.failed) return;
-    ckr__buf_u8(&p->out, 'c');                         /* GLOBAL */
-    ckr__buf_put(&p->out, module, n_module);
-    ckr__buf_u8(&p->out, '\n');
-    ckr__buf_put(&p->out, name, n_name);
+    ckr__buf_put(&p->out, p->key.data + 1, p->key.size - 1);           /* GLOBAL */
     ckr__buf_u8(&p->out, '\n');
     ckr__pickler_put_key(p, ckr__strndup(p->c, (const char *)p->key.data, p->key.size),
                          p->key.size);
@@ -26080,45 +25834,30 @@ static void ckr__pickler_class(ckr__pickler *p, const char *module, const char *
 /* "module.name", split at the last dot, in the spelling that protocol 2 uses (Python 2's). */
 static void ckr__pickler_name(ckr__pickler *p, const char *s)
 {
-    static const char *const py2[][4] = {{"builtins", "range", "__builtin__", "xrange"},
-                                         {"builtins", "int", "__builtin__", "long"},
-                                         {"builtins", "str", "__builtin__", "unicode"},
-                                         {"builtins", "chr", "__builtin__", "unichr"},
-                                         {"builtins", "zip", "itertools", "izip"},
-                                         {"builtins", "map", "itertools", "imap"},
-                                         {"builtins", "filter", "itertools", "ifilter"},
-                                         {"builtins", "", "__builtin__", ""},
-                                         {"copyreg", "", "copy_reg", ""}};
-    const char *dot = s ? strrchr(s, '.') : NULL, *name;
-    size_t n, i;
-    if (!dot) {
-        ckr__pickler_global(p, "", 0, s ? s : "", s ? strlen(s) : 0);
-        return;
-    }
-    n = (size_t)(dot - s);
-    name = dot + 1;
-    for (i = 0; i < sizeof py2 / sizeof py2[0]; i++)
-        if (strlen(py2[i][0]) == n && !memcmp(py2[i][0], s, n) &&
-            (!*py2[i][1] || !strcmp(py2[i][1], name))) {
-            ckr__pickler_class(p, py2[i][2], *py2[i][3] ? py2[i][3] : name);
+    const char *dot = s ? strrchr(s, '.') : NULL, *name = dot ? dot + 1 : s;
+    const size_t n = dot ? (size_t)(dot - s) : 0;
+    size_t i;
+    for (i = 0; i < sizeof ckr__py2 / sizeof *ckr__py2; i++) {
+        const ckr__py2_row *row = &ckr__py2[i];
+        if (row->back && ckr__text_is(s, n, row->module) &&
+            (!row->name || !strcmp(row->name, name))) {
+            ckr__pickler_class(p, row->old_module, row->old_name ? row->old_name : name);
             return;
         }
-    ckr__pickler_global(p, s, n, name, strlen(name));
+    }
+    ckr__pickler_global(p, s, n, name, name ? strlen(name) : 0);
 }
 
 /* bytes have no opcode in protocol 2: _codecs.encode(text, 'latin1'). Python writes b'' as bytes(),
-   which weights_only refuses, so here it is encode('', 'latin1') as well. Leaves the value without
-   its memo entry; false: it was there before and needs none. */
-static bool ckr__pickler_bytes(ckr__pickler *p, const uint8_t *s, uint64_t n)
+   which weights_only refuses, so here it is encode('', 'latin1') as well. `node` may be NULL. */
+static void ckr__pickler_bytes(ckr__pickler *p, const void *bytes, uint64_t n, const ckr_node *node)
 {
+    const uint8_t *s = (const uint8_t *)bytes;
+    char key[4] = { '\xff', 'b', 0, 0 };
     uint8_t two[2];
     uint64_t i, high = 0;
-    if (n <= 1) {                                      /* CPython keeps one object of each */
-        p->key.size = 0;
-        ckr__buf_str(&p->key, "\xff" "b");
-        ckr__buf_put(&p->key, s, (size_t)n);
-        if (ckr__pickler_known_key(p)) return false;
-    }
+    if (n == 1) key[2] = (char)s[0];                   /* CPython keeps one object of each */
+    if (n <= 1 && ckr__pickler_known(p, key, 2 + (size_t)n)) return;
     ckr__pickler_class(p, "_codecs", "encode");
     for (i = 0; i < n; i++) high += s[i] >> 7;
     if (n <= 1 && !high) {
@@ -26128,7 +25867,7 @@ static bool ckr__pickler_bytes(ckr__pickler *p, const uint8_t *s, uint64_t n)
         if (n + high > UINT32_MAX || !ckr__buf_reserve(&p->out, (size_t)(n + high))) {
             ckr__pickler_fail(p, CKR_ITEM_WRITE_SIZE, "bytes of length %llu",
                               (unsigned long long)n);
-            return false;
+            return;
         }
         ckr__store_u32(p->out.data + p->out.size - 4, (uint32_t)(n + high));
         for (i = 0; i < n; i++) {
@@ -26139,56 +25878,30 @@ static bool ckr__pickler_bytes(ckr__pickler *p, const uint8_t *s, uint64_t n)
         ckr__pickler_put(p);
     }
     ckr__pickler_word(p, "latin1");
-    ckr__pickler_reduce(p, 2);
-    return true;
-}
-
-/* The same with its memo entry; `node` may be NULL. */
-static void ckr__pickler_bytes_value(ckr__pickler *p, const uint8_t *s, uint64_t n,
-                                     const ckr_node *node)
-{
-    char key[4] = { '\xff', 'b', 0, 0 };
-    if (n == 1) key[2] = (char)s[0];
-    if (!ckr__pickler_bytes(p, s, n)) return;
+    ckr__pickler_reduce(p, 2, n > 1 ? node : NULL);
     if (n <= 1) ckr__pickler_put_key(p, ckr__strndup(p->c, key, 2 + (size_t)n), 2 + (size_t)n);
-    else if (node) ckr__pickler_put_node(p, node);
-    else ckr__pickler_put(p);
+    else if (!node) ckr__pickler_put(p);
 }
 
 static void ckr__pickler_bytearray(ckr__pickler *p, const ckr_node *n)
 {
     ckr__pickler_class(p, "__builtin__", "bytearray");
-    if (n->count == 0) {
-        ckr__pickler_op(p, ")R");
-    } else {
-        ckr__pickler_bytes_value(p, (const uint8_t *)(const void *)n->u.str, n->count, NULL);
-        ckr__pickler_reduce(p, 1);
-    }
-    ckr__pickler_put_node(p, n);
+    if (n->count) ckr__pickler_bytes(p, n->u.str, n->count, NULL);
+    ckr__pickler_reduce(p, n->count ? 1 : 0, n);
 }
 
 /* Tensors and arrays ---------------------------------------------------------- */
 
-/* The place of the entry among the records. */
-static uint64_t ckr__pickler_entry(ckr__pickler *p, ckr_entry *e)
-{
-    uint64_t i = p->n_entries;
-    if (ckr__pickler_id_find(p, e, &i)) return i;
-    *CKR__PUSH(ckr_entry *, p->c, p->entries, p->n_entries) = e;
-    if (ckr__failed(p->c)) {
-        ckr__pickler_nomem(p);
-        return 0;
-    }
-    ckr__pickler_id_set(p, e, i);
-    return i;
-}
-
-/* The key as text: an object that CPython shares with no other text, so it is remembered by an
-   address inside the entry. */
+/* The key as text is the place of the entry among the records: an object that CPython shares with
+   no other text, so it is remembered by an address inside the entry. */
 static void ckr__pickler_storage_key(ckr__pickler *p, ckr_entry *e)
 {
     char text[24];
-    uint64_t i = ckr__pickler_entry(p, e), memo;
+    uint64_t i = p->n_entries, memo;
+    if (!ckr__pickler_id_find(p, e, &i)) {
+        *CKR__PUSH(ckr_entry *, p->c, p->entries, p->n_entries) = e;
+        ckr__pickler_id_set(p, e, i);
+    }
     if (ckr__pickler_id_find(p, &e->crc, &memo)) {
         ckr__pickler_get(p, memo);
         return;
@@ -26201,8 +25914,17 @@ static void ckr__pickler_storage_key(ckr__pickler *p, ckr_entry *e)
 static void ckr__pickler_hooks(ckr__pickler *p)
 {
     ckr__pickler_class(p, "collections", "OrderedDict");
-    ckr__pickler_op(p, ")R");
+    ckr__pickler_reduce(p, 0, NULL);
     ckr__pickler_put(p);
+}
+
+/* A Parameter of the tensor on the pickle's stack, whose class is below it. */
+static void ckr__pickler_parameter(ckr__pickler *p, bool requires_grad)
+{
+    ckr__pickler_put(p);
+    ckr__pickler_bool(p, requires_grad);
+    ckr__pickler_hooks(p);
+    ckr__pickler_reduce(p, 3, NULL);
 }
 
 /* torch._utils._rebuild_tensor_v2(storage, 0, size, stride, requires_grad, {}), or _v3 with the
@@ -26213,11 +25935,9 @@ static void ckr__pickler_tensor(ckr__pickler *p, ckr_entry *e, bool requires_gra
 {
     const ckr__dtype_row *t = &ckr__dtypes[e->dtype];
     const bool v3 = !*t->storage;
-    int64_t *stride = CKR__NEW_N(p->c, int64_t, e->n_dims), s = 1;
-    uint32_t d;
-    if (!stride) { ckr__pickler_nomem(p); return; }
-    for (d = e->n_dims; d-- > 0; s = ckr__times(s, e->shape[d] ? e->shape[d] : 1))
-        stride[d] = s;
+    int64_t *stride = CKR__NEW_N(p->c, int64_t, e->n_dims);
+    if (!stride) return;
+    ckr__strides(e->n_dims, e->shape, stride);
     ckr__pickler_class(p, "torch._utils", v3 ? "_rebuild_tensor_v3" : "_rebuild_tensor_v2");
     ckr__pickler_op(p, "((");
     ckr__pickler_word(p, "storage");
@@ -26226,8 +25946,7 @@ static void ckr__pickler_tensor(ckr__pickler *p, ckr_entry *e, bool requires_gra
     ckr__pickler_storage_key(p, e);
     ckr__pickler_word(p, "cpu");
     ckr__pickler_int(p, (int64_t)(v3 ? e->n_bytes : e->n_bytes / t->size));
-    ckr__pickler_op(p, "t");
-    ckr__pickler_put(p);
+    ckr__pickler_tuple(p, 5, NULL);
     ckr__pickler_op(p, "Q");                           /* BINPERSID */
     ckr__pickler_int(p, 0);
     ckr__pickler_dims(p, e->n_dims, e->shape);
@@ -26235,9 +25954,7 @@ static void ckr__pickler_tensor(ckr__pickler *p, ckr_entry *e, bool requires_gra
     ckr__pickler_bool(p, requires_grad && !v3);
     ckr__pickler_hooks(p);
     if (v3) ckr__pickler_class(p, "torch", t->name);
-    ckr__pickler_op(p, "t");
-    ckr__pickler_put(p);
-    ckr__pickler_op(p, "R");
+    ckr__pickler_reduce(p, v3 ? 7 : 6, NULL);
 }
 
 static void ckr__pickler_entry_node(ckr__pickler *p, const ckr_node *n)
@@ -26251,12 +25968,7 @@ static void ckr__pickler_entry_node(ckr__pickler *p, const ckr_node *n)
     }
     if (e->parameter) ckr__pickler_class(p, "torch._utils", "_rebuild_parameter");
     ckr__pickler_tensor(p, e, e->requires_grad && !e->parameter);
-    if (e->parameter) {
-        ckr__pickler_put(p);
-        ckr__pickler_bool(p, e->requires_grad);
-        ckr__pickler_hooks(p);
-        ckr__pickler_reduce(p, 3);
-    }
+    if (e->parameter) ckr__pickler_parameter(p, e->requires_grad);
     ckr__pickler_put_node(p, n);
 }
 
@@ -26271,15 +25983,8 @@ static void ckr__pickler_meta(ckr__pickler *p, const ckr_node *n)
     ckr__pickler_dims(p, v->n_dims, v->shape);
     ckr__pickler_dims(p, v->n_dims, v->stride);
     ckr__pickler_bool(p, v->requires_grad && !v->parameter);
-    ckr__pickler_op(p, "t");
-    ckr__pickler_put(p);
-    ckr__pickler_op(p, "R");
-    if (v->parameter) {
-        ckr__pickler_put(p);
-        ckr__pickler_bool(p, v->requires_grad);
-        ckr__pickler_hooks(p);
-        ckr__pickler_reduce(p, 3);
-    }
+    ckr__pickler_reduce(p, 4, NULL);
+    if (v->parameter) ckr__pickler_parameter(p, v->requires_grad);
     ckr__pickler_put_node(p, n);
 }
 
@@ -26304,18 +26009,14 @@ static void ckr__pickler_np_state(ckr__pickler *p, const char *order, const char
         if (unit && unit[1] >= '0' && unit[1] <= '9') count = strtoul(unit + 1, NULL, 10);
         if (unit) unit += 1 + strspn(unit + 1, "0123456789");
         ckr__pickler_op(p, "N(");
-        ckr__pickler_bytes_value(p, (const uint8_t *)(unit ? unit : "generic"),
-                                 unit ? strcspn(unit, "]") : 7, NULL);
+        ckr__pickler_bytes(p, unit ? unit : "generic", unit ? strcspn(unit, "]") : 7, NULL);
         ckr__pickler_int(p, (int64_t)count);
         ckr__pickler_int(p, 1);
         ckr__pickler_int(p, 1);
-        ckr__pickler_op(p, "t");
-        ckr__pickler_put(p);
-        ckr__buf_u8(&p->out, 0x86);
-        ckr__pickler_put(p);
+        ckr__pickler_tuple(p, 4, NULL);
+        ckr__pickler_tuple(p, 2, NULL);
     }
-    ckr__pickler_op(p, "t");
-    ckr__pickler_put(p);
+    ckr__pickler_tuple(p, 8, NULL);
     ckr__pickler_op(p, "b");
 }
 
@@ -26323,23 +26024,17 @@ static void ckr__pickler_np_state(ckr__pickler *p, const char *order, const char
    have given the array the host's order in its type name. */
 static void ckr__pickler_np_dtype(ckr__pickler *p, const ckr_view *v)
 {
-    static const char orders[] = "<>|";
-    const char *order = orders + (v->type_name[0] == '|' ? 2
-                                  : v->big_endian        ? 1
-                                                         : 0),
+    const char *order = v->type_name[0] == '|' ? "|" : v->big_endian ? ">" : "<",
                *code = v->type_name + 1;
-    const size_t n_code = strcspn(code, "[");
     char key[64];
     const size_t n = (size_t)ckr__format(key, sizeof key, "\xff" "d%c%.50s", *order, code);
-    p->key.size = 0;
-    ckr__buf_put(&p->key, key, n);
-    if (ckr__pickler_known_key(p)) return;
+    if (ckr__pickler_known(p, key, n)) return;
     ckr__pickler_class(p, "numpy", "dtype");
-    ckr__pickler_text(p, code, n_code);
+    ckr__pickler_text(p, code, strcspn(code, "["));
     ckr__pickler_put(p);
     ckr__pickler_bool(p, false);
     ckr__pickler_bool(p, true);
-    ckr__pickler_reduce(p, 3);
+    ckr__pickler_reduce(p, 3, NULL);
     ckr__pickler_put_key(p, ckr__strndup(p->c, key, n), n);
     ckr__pickler_np_state(p, order, code);
 }
@@ -26395,25 +26090,22 @@ static void ckr__pickler_numpy(ckr__pickler *p, const ckr_node *n)
     if (n->kind == CKR_NODE_NPSCALAR) {
         ckr__pickler_class(p, "numpy._core.multiarray", "scalar");
         ckr__pickler_np_dtype(p, v);
-        ckr__pickler_bytes_value(p, items, want, NULL);
-        ckr__pickler_reduce(p, 2);
-        ckr__pickler_put_node(p, n);
+        ckr__pickler_bytes(p, items, want, NULL);
+        ckr__pickler_reduce(p, 2, n);
         return;
     }
     ckr__pickler_class(p, "numpy._core.multiarray", "_reconstruct");
     ckr__pickler_class(p, "numpy", "ndarray");
     ckr__pickler_dims(p, 1, &zero);
-    ckr__pickler_bytes_value(p, (const uint8_t *)"b", 1, NULL);
-    ckr__pickler_reduce(p, 3);
-    ckr__pickler_put_node(p, n);
+    ckr__pickler_bytes(p, "b", 1, NULL);
+    ckr__pickler_reduce(p, 3, n);
     ckr__pickler_op(p, "(");
     ckr__pickler_int(p, 1);
     ckr__pickler_dims(p, v->n_dims, v->shape);
     ckr__pickler_np_dtype(p, v);
     ckr__pickler_bool(p, v->fortran);
-    ckr__pickler_bytes_value(p, items, want, NULL);
-    ckr__pickler_op(p, "t");
-    ckr__pickler_put(p);
+    ckr__pickler_bytes(p, items, want, NULL);
+    ckr__pickler_tuple(p, 5, NULL);
     ckr__pickler_op(p, "b");
 }
 
@@ -26433,7 +26125,8 @@ static void ckr__pickler_foreign(ckr__pickler *p, const ckr_node *n)
                       "a tensor that is %s; only strided ones of up to 8 dimensions can be written",
                       odd);
     if (p->f->source)
-        ckr__remedy(p->c->err, p->r, "--to safetensors leaves it out and says so in the report");
+        ckr__remedy(p->c->err, p->c->err->code,
+                    "--to safetensors leaves it out and says so in the report");
 }
 
 static void ckr__pickler_device(ckr__pickler *p, const ckr_node *n)
@@ -26442,43 +26135,31 @@ static void ckr__pickler_device(ckr__pickler *p, const ckr_node *n)
     ckr__pickler_class(p, "torch", "device");
     ckr__pickler_str(p, n->u.str, colon ? (uint64_t)(colon - n->u.str) : n->count);
     if (colon) ckr__pickler_int(p, (int64_t)strtoul(colon + 1, NULL, 10));
-    ckr__pickler_reduce(p, colon ? 2 : 1);
-    ckr__pickler_put_node(p, n);
+    ckr__pickler_reduce(p, colon ? 2 : 1, n);
 }
 
 static void ckr__pickler_layout(ckr__pickler *p, const ckr_node *n)
 {
     const char *s = n->u.str;
     ckr__pickler_class(p, "torch.serialization", "_get_layout");
-    if (strncmp(s, "torch.", 6) != 0) s = ckr__printf(p->c, "torch.%s", s);
-    if (!s) { ckr__pickler_nomem(p); return; }
-    ckr__pickler_word(p, s);
-    ckr__pickler_reduce(p, 1);
-    ckr__pickler_put_node(p, n);
-}
-
-/* Several states, one BUILD each: the reader keeps them as an object of its own. */
-static const ckr_node *ckr__pickler_builds(const ckr_object *o)
-{
-    const bool many =
-        o->state && o->state->kind == CKR_NODE_OBJECT && !strcmp(o->state->u.object->how, "builds");
-    return many ? o->state->u.object->items : NULL;
+    if (!ckr__starts(s, "torch.")) s = ckr__printf(p->c, "torch.%s", s);
+    if (s) ckr__pickler_word(p, s);
+    ckr__pickler_reduce(p, 1, n);
 }
 
 static void ckr__pickler_object(ckr__pickler *p, const ckr_node *n)
 {
     const ckr_object *o = n->u.object;
     const bool persistent = !strcmp(o->how, "persistent"), newobj = !strcmp(o->how, "newobj");
-    const bool kwargs = o->kwargs && o->kwargs->count;
-    const ckr_node *const builds = ckr__pickler_builds(o);
-    uint64_t i;
-    for (i = builds ? builds->count : 0; i > 0; i--) {
+    const bool kwargs = newobj && o->kwargs && o->kwargs->count;
+    /* several states, one BUILD each: the reader keeps them as an object of its own */
+    const bool many =
+        o->state && o->state->kind == CKR_NODE_OBJECT && !strcmp(o->state->u.object->how, "builds");
+    const ckr_node *const builds = many ? o->state->u.object->items : NULL;
+    uint64_t i = builds ? builds->count : o->state && !many ? 1 : 0;
+    for (; i > 0; i--) {
         ckr__pickler_push(p, CKR__PK_OP, NULL, 'b', false);            /* BUILD */
-        ckr__pickler_push(p, CKR__PK_SAVE, builds->u.items[i - 1], 0, false);
-    }
-    if (o->state && !builds) {
-        ckr__pickler_push(p, CKR__PK_OP, NULL, 'b', false);
-        ckr__pickler_push(p, CKR__PK_SAVE, o->state, 0, false);
+        ckr__pickler_push(p, CKR__PK_SAVE, many ? builds->u.items[i - 1] : o->state, 0, false);
     }
     if (o->dictitems) ckr__pickler_push(p, CKR__PK_FILL, o->dictitems, 0, true);
     if (o->items) ckr__pickler_push(p, CKR__PK_FILL, o->items, 0, false);
@@ -26490,7 +26171,7 @@ static void ckr__pickler_object(ckr__pickler *p, const ckr_node *n)
                       : kwargs   ? 0x92
                                  : 0x81,
                       false);
-    if (newobj && kwargs) ckr__pickler_push(p, CKR__PK_SAVE, o->kwargs, 0, false);
+    if (kwargs) ckr__pickler_push(p, CKR__PK_SAVE, o->kwargs, 0, false);
     if (o->args) ckr__pickler_push(p, CKR__PK_SAVE, o->args, 0, false);
     else ckr__pickler_push(p, CKR__PK_OP, NULL, ')', false);
     if (persistent) return;
@@ -26502,28 +26183,22 @@ static void ckr__pickler_object(ckr__pickler *p, const ckr_node *n)
 /* Containers other than list, tuple and dict: a call, filled before (arguments) or after it. */
 static void ckr__pickler_container(ckr__pickler *p, const ckr_node *n)
 {
+    const bool counter = n->kind == CKR_NODE_COUNTER;
     switch ((int)n->kind) {
-    case CKR_NODE_SET:
-    case CKR_NODE_FROZENSET:                           /* set([..]) */
-        ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
-        ckr__pickler_class(p, "__builtin__", n->kind == CKR_NODE_SET ? "set" : "frozenset");
-        ckr__pickler_op(p, "]");
-        ckr__pickler_put(p);
-        ckr__pickler_push(p, CKR__PK_CALL, n, 0, false);
-        ckr__pickler_push(p, CKR__PK_FILL_EXACT, n, 0, false);
-        break;
+    case CKR_NODE_SET:                                 /* set([..]) */
+    case CKR_NODE_FROZENSET:
     case CKR_NODE_COUNTER:                             /* Counter({..}) */
         ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
-        ckr__pickler_class(p, "collections", "Counter");
-        ckr__pickler_op(p, "}");
+        if (counter) ckr__pickler_class(p, "collections", "Counter");
+        else ckr__pickler_class(p, "__builtin__", n->kind == CKR_NODE_SET ? "set" : "frozenset");
+        ckr__pickler_op(p, counter ? "}" : "]");
         ckr__pickler_put(p);
         ckr__pickler_push(p, CKR__PK_CALL, n, 0, false);
-        ckr__pickler_push(p, CKR__PK_FILL_EXACT, n, 0, true);
+        ckr__pickler_push(p, CKR__PK_FILL_EXACT, n, 0, counter);
         break;
     case CKR_NODE_ODICT:                               /* OrderedDict(), items, attributes */
         ckr__pickler_class(p, "collections", "OrderedDict");
-        ckr__pickler_op(p, ")R");
-        ckr__pickler_put_node(p, n);
+        ckr__pickler_reduce(p, 0, n);
         if (n->attrs) {
             ckr__pickler_push(p, CKR__PK_OP, NULL, 'b', false);
             ckr__pickler_push(p, CKR__PK_SAVE, n->attrs, 0, false);
@@ -26538,8 +26213,7 @@ static void ckr__pickler_container(ckr__pickler *p, const ckr_node *n)
             ckr__pickler_push(p, CKR__PK_CALL, n, 0, false);
             ckr__pickler_push(p, CKR__PK_SAVE, n->attrs, 0, false);
         } else {
-            ckr__pickler_op(p, ")R");
-            ckr__pickler_put_node(p, n);
+            ckr__pickler_reduce(p, 0, n);
         }
         break;
     }
@@ -26557,10 +26231,8 @@ static void ckr__pickler_size(ckr__pickler *p, const ckr_node *n)
                               "a torch.Size that holds something else than integers");
         ckr__pickler_int(p, v);
     }
-    ckr__buf_u8(&p->out, n->count == 0 ? ')' : n->count <= 3 ? 0x84u + (unsigned)n->count : 't');
-    if (n->count) ckr__pickler_put(p);
-    ckr__pickler_reduce(p, 1);
-    ckr__pickler_put_node(p, n);
+    ckr__pickler_tuple(p, n->count, NULL);
+    ckr__pickler_reduce(p, 1, n);
 }
 
 /* Values that carry no identity; false: `n` is none. */
@@ -26571,11 +26243,14 @@ static bool ckr__pickler_atom(ckr__pickler *p, const ckr_node *n)
     case CKR_NODE_NONE:   ckr__pickler_op(p, "N"); return true;
     case CKR_NODE_BOOL:   ckr__pickler_bool(p, n->u.b); return true;
     case CKR_NODE_INT:    ckr__pickler_int(p, n->u.i); return true;
-    case CKR_NODE_BIGINT: ckr__pickler_bigint(p, n); return true;
+    case CKR_NODE_BIGINT:
+        if (n->count > 8) ckr__pickler_long(p, (const uint8_t *)s, n->count);
+        else ckr__pickler_int(p, ckr__int_of((const uint8_t *)s, (size_t)n->count));
+        return true;
     case CKR_NODE_FLOAT:  ckr__pickler_float(p, n->u.f); return true;
     case CKR_NODE_STR:    ckr__pickler_str(p, s, n->count); return true;
     case CKR_NODE_DTYPE:
-        ckr__pickler_class(p, "torch", strncmp(s, "torch.", 6) ? s : s + 6);
+        ckr__pickler_class(p, "torch", ckr__starts(s, "torch.") ? s + 6 : s);
         return true;
     case CKR_NODE_GLOBAL: ckr__pickler_name(p, s); return true;
     default:              return false;
@@ -26598,12 +26273,9 @@ static void ckr__pickler_save(ckr__pickler *p, const ckr_node *n)
         ckr__pickler_class(p, "__builtin__", "complex");
         ckr__pickler_float(p, n->u.complex_[0]);
         ckr__pickler_float(p, n->u.complex_[1]);
-        ckr__pickler_reduce(p, 2);
-        ckr__pickler_put_node(p, n);
+        ckr__pickler_reduce(p, 2, n);
         break;
-    case CKR_NODE_BYTES:
-        ckr__pickler_bytes_value(p, (const uint8_t *)(const void *)n->u.str, n->count, n);
-        break;
+    case CKR_NODE_BYTES:     ckr__pickler_bytes(p, n->u.str, n->count, n); break;
     case CKR_NODE_BYTEARRAY: ckr__pickler_bytearray(p, n); break;
     case CKR_NODE_LIST:
     case CKR_NODE_DICT:
@@ -26680,17 +26352,29 @@ static void ckr__pickler_step(ckr__pickler *p)
     case CKR__PK_SAVE: ckr__pickler_save(p, n); break;
     case CKR__PK_OP:   ckr__buf_u8(&p->out, top->op); break;
     case CKR__PK_PUT:  ckr__pickler_put_node(p, n); break;
-    case CKR__PK_CALL:
-        ckr__pickler_reduce(p, 1);
-        ckr__pickler_put_node(p, n);
-        break;
-    default:
-        ckr__buf_u8(&p->out, n->count == 0   ? ')'
-                             : n->count <= 3 ? 0x84u + (unsigned)n->count
-                                             : 't');
-        if (n->count) ckr__pickler_put_node(p, n);
-        break;
+    case CKR__PK_CALL: ckr__pickler_reduce(p, 1, n); break;
+    default:           ckr__pickler_tuple(p, n->count, n); break;
     }
+}
+
+/* A pickler for file f; ckr__pickler_end frees all but what was written, and tells what failed. */
+static ckr__pickler ckr__pickler_begin(ckr__ctx *c, ckr__out_file *f)
+{
+    ckr__pickler p = CKR_ZERO;
+    p.c = p.out.c = p.stack.c = p.key.c = p.text.c = p.ids.c = c;
+    p.f = f;
+    ckr__pickler_op(&p, "\x80\x02");                   /* PROTO 2 */
+    return p;
+}
+
+static ckr_result ckr__pickler_end(ckr__pickler *p)
+{
+    if (p->stack.failed || p->out.failed || p->key.failed) ckr__nomem(p->c);
+    ckr__buf_free(&p->stack);
+    ckr__buf_free(&p->key);
+    ckr__map_free(&p->text);
+    ckr__map_free(&p->ids);
+    return p->c->err->code;
 }
 
 /* The pickle of f->root in `out` (which the caller frees), and its entries in the order of
@@ -26698,33 +26382,25 @@ static void ckr__pickler_step(ckr__pickler *p)
 static ckr_result ckr__pickle_write(ckr__ctx *c, ckr__out_file *f, ckr__buf *out,
                                     ckr_entry ***entries, uint64_t *n)
 {
-    ckr__pickler p = CKR_ZERO;
+    ckr__pickler p = ckr__pickler_begin(c, f);
     uint64_t i;
-    p.c = p.out.c = p.stack.c = p.key.c = p.text.c = p.ids.c = c;
-    p.f = f;
-    ckr__pickler_op(&p, "\x80\x02");                   /* PROTO 2 */
     ckr__pickler_push(&p, CKR__PK_SAVE, f->root, 0, false);
-    while (p.stack.size && p.r == CKR_OK && !p.stack.failed && !p.out.failed && !p.key.failed)
+    while (p.stack.size && !ckr__failed(c) && !p.stack.failed && !p.out.failed && !p.key.failed)
         ckr__pickler_step(&p);
     ckr__pickler_op(&p, ".");
-    if (p.stack.failed || p.out.failed || p.key.failed) ckr__pickler_nomem(&p);
-    if (p.r == CKR_OK && p.n_memo > UINT32_MAX)
+    if (p.n_memo > UINT32_MAX)
         ckr__pickler_fail(&p, CKR_ITEM_WRITE_SIZE, "%llu values", (unsigned long long)p.n_memo);
-    for (i = 0; i < f->n_entries && p.r == CKR_OK; i++)
+    for (i = 0; i < f->n_entries; i++)
         if (!ckr__pickler_id_find(&p, f->entries[i], NULL)) break;
-    if (p.r == CKR_OK && (i < f->n_entries || p.n_entries != f->n_entries))
-        p.r = ckr__fail(c->err, CKR_ITEM_WRITE_ENTRY, f->path, CKR_NO_OFFSET,
-                        i < f->n_entries ? f->entries[i]->name : NULL,
-                        "%llu entries are listed, the tree holds %llu",
-                        (unsigned long long)f->n_entries, (unsigned long long)p.n_entries);
     *out = p.out;
     *entries = p.entries;
     *n = p.n_entries;
-    ckr__buf_free(&p.stack);
-    ckr__buf_free(&p.key);
-    ckr__map_free(&p.text);
-    ckr__map_free(&p.ids);
-    return p.r;
+    if (ckr__pickler_end(&p) == CKR_OK && (i < f->n_entries || *n != f->n_entries))
+        ckr__fail(c->err, CKR_ITEM_WRITE_ENTRY, f->path, CKR_NO_OFFSET,
+                  i < f->n_entries ? f->entries[i]->name : NULL,
+                  "%llu entries are listed, the tree holds %llu", (unsigned long long)f->n_entries,
+                  (unsigned long long)*n);
+    return c->err->code;
 }
 
 /* >>write.image --------------------------------------------------------------- */
@@ -26788,36 +26464,47 @@ static uint64_t ckr__pack_at(const ckr__packer *p)
     return p->img->size + p->lit.size;
 }
 
-static ckr_result ckr__pack_seg(ckr__packer *p, uint64_t size, const uint8_t *bytes, ckr_entry *e,
-                                bool late)
+/* Room for n segments. */
+static void ckr__pack_segs(ckr__packer *p, uint64_t n)
 {
-    ckr__seg *s = &p->img->segs[p->img->n_segs];
-    if (size == 0) return CKR_OK;
-    if (!ckr__range_ok(p->img->size, size, INT64_MAX))
-        return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET,
-                         e ? e->name : NULL, "the file would be larger than 2^63 bytes");
+    p->img->segs = CKR__NEW_N(p->c, ckr__seg, n);
+}
+
+static void ckr__pack_seg(ckr__packer *p, uint64_t size, const uint8_t *bytes, ckr_entry *e,
+                          bool late)
+{
+    ckr__seg *s;
+    if (size == 0 || ckr__failed(p->c)) return;
+    if (!ckr__range_ok(p->img->size, size, INT64_MAX)) {
+        ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, e ? e->name : NULL,
+                  "the file would be larger than 2^63 bytes");
+        return;
+    }
+    s = &p->img->segs[p->img->n_segs++];
     s->offset = p->img->size;
     s->size = size;
     s->bytes = bytes;
     s->entry = e;
     s->late = late;
-    p->img->n_segs++;
     p->img->size += size;
     if (late) p->late += size;
-    return CKR_OK;
+}
+
+/* The entry's bytes. */
+static void ckr__pack_bytes(ckr__packer *p, ckr_entry *e)
+{
+    e->offset = p->img->size;
+    ckr__pack_seg(p, e->n_bytes, NULL, e, false);
 }
 
 /* What has gathered in `lit` becomes a segment. */
-static ckr_result ckr__pack_flush(ckr__packer *p)
+static void ckr__pack_flush(ckr__packer *p)
 {
-    uint8_t *copy;
-    ckr_result r;
+    const uint8_t *copy;
     if (p->lit.failed) ckr__nomem(p->c);
     copy = p->lit.failed ? NULL : CKR__DUP(p->c, uint8_t, p->lit.data, p->lit.size);
-    if (!copy) return p->c->err->code;
-    r = ckr__pack_seg(p, p->lit.size, copy, NULL, false);
+    if (copy) ckr__pack_seg(p, p->lit.size, copy, NULL, false);
     p->lit.size = 0;
-    return r;
 }
 
 /* The zip64 fields of a record: 0, 8, 16 or 24 bytes. The local header counts the compressed size
@@ -26905,25 +26592,18 @@ static void ckr__pack_record(ckr__packer *p, const char *name, const void *bytes
     ckr__buf_put(&p->lit, d, n);
 }
 
-static ckr_result ckr__pack_entry(ckr__packer *p, ckr_entry *e, uint64_t key)
+static void ckr__pack_entry(ckr__packer *p, ckr_entry *e, uint64_t key)
 {
     const char *name = ckr__printf(p->c, "data/%llu", (unsigned long long)key);
     ckr__image_record *r;
-    ckr_result x;
-    if (!name) return p->c->err->code;
+    if (!name) return;
     r = ckr__pack_header(p, name, e->n_bytes);
     r->entry = e;
-    if (e->n_bytes) {
-        x = ckr__pack_flush(p);
-        if (x != CKR_OK) return x;
-        x = ckr__pack_seg(p, e->n_bytes, NULL, e, false);
-        if (x == CKR_OK) x = ckr__pack_seg(p, ckr__pack_zip_descriptor_size(r), NULL, e, true);
-        if (x != CKR_OK) return x;
-        e->offset = p->img->segs[p->img->n_segs - 2].offset;
-    } else {
-        e->offset = ckr__pack_at(p);
-    }
-    return CKR_OK;
+    e->offset = ckr__pack_at(p);
+    if (!e->n_bytes) return;
+    ckr__pack_flush(p);
+    ckr__pack_bytes(p, e);
+    ckr__pack_seg(p, ckr__pack_zip_descriptor_size(r), NULL, e, true);
 }
 
 /* torch's fingerprint of an archive -------------------------------------------- */
@@ -26985,7 +26665,7 @@ static void ckr__name_set_resize(ckr__name_set *s, uint64_t n_buckets)
     }
 }
 
-static ckr_result ckr__pack_name_hash(ckr__packer *p)
+static void ckr__pack_name_hash(ckr__packer *p)
 {
     static const uint32_t primes[] = {
         13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933, 351061,
@@ -27000,7 +26680,7 @@ static ckr_result ckr__pack_name_hash(ckr__packer *p)
     for (i = 0; i < sizeof primes / sizeof primes[0] && most < n; i++) most = primes[i];
     if (!ckr__mul_size((size_t)(2 * n + 1 + most), sizeof *s.hash, &bytes)) ckr__nomem(p->c);
     else s.hash = (uint64_t *)ckr__heap_alloc(p->c, bytes);
-    if (!s.hash) return p->c->err->code;
+    if (!s.hash) return;
     s.next = s.hash + n;
     s.bucket = s.next + n + 1;
     s.n = n;
@@ -27016,7 +26696,6 @@ static ckr_result ckr__pack_name_hash(ckr__packer *p)
     for (i = s.next[n]; i != CKR__NAME_NONE; i = s.next[i])
         p->img->name_hash = ckr__pack_hash_combine(p->img->name_hash, s.hash[i]);
     ckr__heap_free(p->c, s.hash, bytes);
-    return CKR_OK;
 }
 
 /* Torch archive ---------------------------------------------------------------- */
@@ -27051,33 +26730,29 @@ static uint64_t ckr__pack_tail_size(const ckr__image *img)
     return n;
 }
 
-static ckr_result ckr__pack_torch(ckr__packer *p)
+static void ckr__pack_torch(ckr__packer *p)
 {
     ckr__buf pickle;
     ckr_entry **entries = NULL;
     uint64_t n = 0, i;
-    ckr_result r = ckr__pickle_write(p->c, p->f, &pickle, &entries, &n);
-    if (r == CKR_OK) {
-        p->img->root = ckr__pack_torch_root(p->c, p->f->path);
-        p->img->records = CKR__NEW_N(p->c, ckr__image_record, n + 6);
-        p->img->segs = CKR__NEW_N(p->c, ckr__seg, 3 * n + 2);
-        if (!p->img->root || !p->img->records || !p->img->segs) r = p->c->err->code;
-    }
-    if (r == CKR_OK) {
+    ckr__pickle_write(p->c, p->f, &pickle, &entries, &n);
+    p->img->root = ckr__pack_torch_root(p->c, p->f->path);
+    p->img->records = CKR__NEW_N(p->c, ckr__image_record, n + 6);
+    ckr__pack_segs(p, 3 * n + 2);
+    if (!ckr__failed(p->c)) {
         ckr__pack_record(p, "data.pkl", pickle.data, pickle.size);
         ckr__pack_record(p, ".format_version", "1", 1);
         ckr__pack_record(p, ".storage_alignment", "64", 2);
         ckr__pack_record(p, "byteorder", "little", 6);
     }
     ckr__buf_free(&pickle);
-    for (i = 0; i < n && r == CKR_OK; i++) r = ckr__pack_entry(p, entries[i], i);
-    if (r != CKR_OK) return r;
+    for (i = 0; i < n && !ckr__failed(p->c); i++) ckr__pack_entry(p, entries[i], i);
+    if (ckr__failed(p->c)) return;
     ckr__pack_record(p, "version", "3\n", 2);
-    r = ckr__pack_name_hash(p);                        /* of the records before the id itself */
-    if (r != CKR_OK) return r;
+    ckr__pack_name_hash(p);                            /* of the records before the id itself */
     ckr__pack_header(p, CKR__SERIALIZATION_ID, 40);
-    r = ckr__pack_flush(p);
-    return r == CKR_OK ? ckr__pack_seg(p, ckr__pack_tail_size(p->img), NULL, NULL, true) : r;
+    ckr__pack_flush(p);
+    ckr__pack_seg(p, ckr__pack_tail_size(p->img), NULL, NULL, true);
 }
 
 static uint8_t *ckr__pack_zip_directory(const ckr__image *img, uint8_t *o)
@@ -27135,29 +26810,21 @@ static void ckr__pack_zip_end(uint8_t *o, uint64_t n, uint64_t at, uint64_t size
     ckr__store_u32(o + 16, at < CKR__PACK_MAX32 ? (uint32_t)at : CKR__PACK_MAX32);
 }
 
-/* Two numbers of 20 digits: a hash of the names and one of the CRCs of all records that are not
-   empty. */
-static void ckr__pack_torch_id(const ckr__image *img, uint8_t out[40])
-{
-    uint64_t i, v[2];
-    int d;
-    v[0] = img->name_hash;
-    v[1] = 0;
-    for (i = 0; i + 1 < img->n_records; i++) {
-        const ckr__image_record *r = &img->records[i];
-        if (r->size) v[1] = ckr__pack_hash_combine(v[1], r->entry ? r->entry->crc : r->crc);
-    }
-    for (i = 0; i < 2; i++)
-        for (d = 19; d >= 0; d--, v[i] /= 10)
-            out[20 * i + (uint64_t)d] = (uint8_t)('0' + v[i] % 10);
-}
-
+/* The serialization id, two numbers of 20 digits, which are a hash of the names and one of the CRCs
+   of all records that are not empty; then the directory. */
 static void ckr__pack_torch_tail(ckr__image *img, uint64_t offset, uint8_t *o)
 {
-    ckr__image_record *id = &img->records[img->n_records - 1];
+    ckr__image_record *id = &img->records[img->n_records - 1], *r;
     const uint32_t n = ckr__pack_zip_descriptor_size(id);
     uint8_t *dir = o + 40 + n, *end;
-    ckr__pack_torch_id(img, o);
+    uint64_t names = img->name_hash, crcs = 0;
+    int d;
+    for (r = img->records; r < id; r++)
+        if (r->size) crcs = ckr__pack_hash_combine(crcs, r->entry ? r->entry->crc : r->crc);
+    for (d = 19; d >= 0; d--, names /= 10, crcs /= 10) {
+        o[d] = (uint8_t)('0' + names % 10);
+        o[20 + d] = (uint8_t)('0' + crcs % 10);
+    }
     id->crc = ckr__crc32(0, o, 40);
     ckr__pack_zip_descriptor(o + 40, n, id->crc, 40);
     end = ckr__pack_zip_directory(img, dir);
@@ -27228,19 +26895,18 @@ static int ckr__pack_st_cmp(const void *a, const void *b)
     return d ? d : x->key->count < y->key->count ? -1 : x->key->count > y->key->count;
 }
 
-/* The tensors of the root, checked and sorted; their names are distinct. */
-static ckr_result ckr__pack_st_items(ckr__packer *p, ckr__pack_st_item **out)
+/* The tensors of the root, checked and sorted; their names are distinct. NULL sets the error. */
+static ckr__pack_st_item **ckr__pack_st_items(ckr__packer *p)
 {
     const ckr_node *root = p->f->root;
     const uint64_t n = root->count;
-    void **sorted = CKR__NEW_N(p->c, void *, n);
-    ckr__pack_st_item *item = CKR__NEW_N(p->c, ckr__pack_st_item, n),
-                      *result = CKR__NEW_N(p->c, ckr__pack_st_item, n);
+    ckr__pack_st_item **sorted = CKR__NEW_N(p->c, ckr__pack_st_item *, n),
+                      *item = CKR__NEW_N(p->c, ckr__pack_st_item, n);
     ckr_error *err = p->c->err;
     ckr__map names = { p->c, NULL, 0, 0 };
-    bool had = false, ok = sorted && item && result;
+    bool had = false;
     uint64_t i;
-    for (i = 0; i < n && ok && !had; i++) {
+    for (i = 0; i < n && !ckr__failed(p->c); i++) {
         const ckr_node *k = root->u.items[2 * i], *v = ckr__dict_at(root, i);
         sorted[i] = &item[i];
         item[i].key = k;
@@ -27248,17 +26914,15 @@ static ckr_result ckr__pack_st_items(ckr__packer *p, ckr__pack_st_item **out)
         if (v->kind != CKR_NODE_ENTRY || k->kind != CKR_NODE_STR) {
             ckr__fail(err, CKR_ITEM_WRITE_NODE, p->f->path, CKR_NO_OFFSET, ckr_node_str(k),
                       "a safetensors file holds named tensors only");
-            ok = false;
         } else if (!*ckr__dtypes[ckr__pack_st_dtype(v->u.entry)].tag) {
             ckr__remedy(err,
                         ckr__fail(err, CKR_ITEM_WRITE_DTYPE, p->f->path, CKR_NO_OFFSET, k->u.str,
                                   "%s has no safetensors dtype", ckr_dtype_name(v->u.entry->dtype)),
                         "cast the tensor, leave it out, or write a torch file");
-            ok = false;
         } else {
             item[i].order = ckr__pack_st_order(ckr__pack_st_dtype(v->u.entry));
-            ok = ckr__map_put(&names, k->u.str, (size_t)k->count, i, &had);
-            if (ok && (had || !strcmp(k->u.str, "__metadata__")))
+            if (ckr__map_put(&names, k->u.str, (size_t)k->count, i, &had) &&
+                (had || !strcmp(k->u.str, "__metadata__")))
                 ckr__remedy(err,
                             ckr__fail(err, had ? CKR_ITEM_WRITE_DUPLICATE : CKR_ITEM_WRITE_NAME,
                                       p->f->path, CKR_NO_OFFSET, k->u.str,
@@ -27268,11 +26932,8 @@ static ckr_result ckr__pack_st_items(ckr__packer *p, ckr__pack_st_item **out)
         }
     }
     ckr__map_free(&names);
-    if (err->code != CKR_OK || !ckr__sort(p->c, sorted, (size_t)n, ckr__pack_st_cmp))
-        return err->code;
-    for (i = 0; i < n; i++) result[i] = *(ckr__pack_st_item *)sorted[i];
-    *out = result;
-    return CKR_OK;
+    return !ckr__failed(p->c) && ckr__sort(p->c, (void **)(void *)sorted, (size_t)n,
+                                           ckr__pack_st_cmp) ? sorted : NULL;
 }
 
 static bool ckr__pack_st_metadata(ckr__packer *p)
@@ -27295,115 +26956,104 @@ static bool ckr__pack_st_metadata(ckr__packer *p)
 }
 
 /* u64 length, JSON padded with blanks to a multiple of 8, the tensors without holes. */
-static ckr_result ckr__pack_safetensors(ckr__packer *p)
+static void ckr__pack_safetensors(ckr__packer *p)
 {
-    ckr__pack_st_item *item = NULL;
-    uint64_t n = p->f->root ? p->f->root->count : 0, i, at = 0, base;
+    ckr__pack_st_item **item;
+    uint64_t n = p->f->root ? p->f->root->count : 0, i, at = 0;
     uint32_t d;
-    ckr_result r;
-    if (!ckr_node_is_dict(p->f->root) || p->f->n_entries != n)
-        return ckr__fail(p->c->err, CKR_ITEM_WRITE_ENTRY, p->f->path, CKR_NO_OFFSET, NULL,
-                         "%llu entries are listed, the root is no dict of as many",
-                         (unsigned long long)p->f->n_entries);
-    r = ckr__pack_st_items(p, &item);
-    if (r != CKR_OK) return r;
-    ckr__buf_put(&p->lit, "\0\0\0\0\0\0\0\0{", 9);
+    ckr__buf *b = &p->lit;
+    if (!ckr_node_is_dict(p->f->root) || p->f->n_entries != n) {
+        ckr__fail(p->c->err, CKR_ITEM_WRITE_ENTRY, p->f->path, CKR_NO_OFFSET, NULL,
+                  "%llu entries are listed, the root is no dict of as many",
+                  (unsigned long long)p->f->n_entries);
+        return;
+    }
+    item = ckr__pack_st_items(p);
+    if (!item) return;
+    ckr__buf_put(b, "\0\0\0\0\0\0\0\0{", 9);
     if (!ckr__pack_st_metadata(p))
-        return ckr__fail(p->c->err, CKR_ITEM_WRITE_NAME, p->f->path, CKR_NO_OFFSET, "__metadata__",
-                         "metadata holds text in UTF-8 only");
+        ckr__fail(p->c->err, CKR_ITEM_WRITE_NAME, p->f->path, CKR_NO_OFFSET, "__metadata__",
+                  "metadata holds text in UTF-8 only");
     for (i = 0; i < n; i++) {
-        const ckr_entry *e = item[i].entry;
-        if (i || p->f->metadata) ckr__buf_u8(&p->lit, ',');
-        if (!ckr__pack_json_str(&p->lit, item[i].key->u.str, item[i].key->count))
-            return ckr__fail(p->c->err, CKR_ITEM_WRITE_NAME, p->f->path, CKR_NO_OFFSET,
-                             item[i].key->u.str, "a tensor's name that is not UTF-8");
-        ckr__buf_printf(&p->lit, ":{\"dtype\":\"%s\",\"shape\":[",
+        const ckr_entry *e = item[i]->entry;
+        if (i || p->f->metadata) ckr__buf_u8(b, ',');
+        if (!ckr__pack_json_str(b, item[i]->key->u.str, item[i]->key->count))
+            ckr__fail(p->c->err, CKR_ITEM_WRITE_NAME, p->f->path, CKR_NO_OFFSET,
+                      item[i]->key->u.str, "a tensor's name that is not UTF-8");
+        ckr__buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[",
                         ckr__dtypes[ckr__pack_st_dtype(e)].tag);
         for (d = 0; d < e->n_dims; d++)
-            ckr__buf_printf(&p->lit, d ? ",%lld" : "%lld", (long long)e->shape[d]);
-        ckr__buf_printf(&p->lit, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
+            ckr__buf_printf(b, d ? ",%lld" : "%lld", (long long)e->shape[d]);
+        ckr__buf_printf(b, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
                         (unsigned long long)(at + e->n_bytes));
         if (!ckr__range_ok(at, e->n_bytes, INT64_MAX))
-            return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, e->name,
-                             NULL);
+            ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, e->name, NULL);
+        if (ckr__failed(p->c)) return;
         at += e->n_bytes;
     }
-    ckr__buf_u8(&p->lit, '}');
-    while (p->lit.size % 8 != 0 && !p->lit.failed) ckr__buf_u8(&p->lit, ' ');
-    base = p->lit.size;
-    if (base > 100000000 + 8)                          /* what the reference reader accepts */
-        return ckr__fail(p->c->err, CKR_ITEM_WRITE_SIZE, p->f->path, CKR_NO_OFFSET, NULL,
-                         "a header of %llu bytes; readers accept 100,000,000",
-                         (unsigned long long)base - 8);
-    if (!p->lit.failed) ckr__store_u64(p->lit.data, base - 8);
-    p->img->segs = CKR__NEW_N(p->c, ckr__seg, n + 1);
-    r = p->img->segs ? ckr__pack_flush(p) : p->c->err->code;
-    for (i = 0; i < n && r == CKR_OK; i++) {
-        item[i].entry->offset = p->img->size;
-        r = ckr__pack_seg(p, item[i].entry->n_bytes, NULL, item[i].entry, false);
-    }
-    return r;
+    ckr__buf_u8(b, '}');
+    while (b->size % 8 != 0 && !b->failed) ckr__buf_u8(b, ' ');
+    if (b->size > 100000000 + 8)                       /* what the reference reader accepts */
+        ckr__fail(p->c->err, CKR_ITEM_WRITE_SIZE, p->f->path, CKR_NO_OFFSET, NULL,
+                  "a header of %llu bytes; readers accept 100,000,000",
+                  (unsigned long long)b->size - 8);
+    if (!b->failed) ckr__store_u64(b->data, b->size - 8);
+    ckr__pack_segs(p, n + 1);
+    ckr__pack_flush(p);
+    for (i = 0; i < n; i++) ckr__pack_bytes(p, item[i]->entry);
 }
 
 /* Bytes and tensors without anything between them: the root's list, item by item. */
-static ckr_result ckr__pack_raw(ckr__packer *p)
+static void ckr__pack_raw(ckr__packer *p)
 {
     const ckr_node *root = p->f->root;
     bool ok = ckr_node_is_list(root);
     uint64_t i, n = 0;
-    ckr_result r = CKR_OK;
     for (i = 0; ok && i < root->count; i++) {
         const uint8_t kind = root->u.items[i]->kind;
         ok = kind == CKR_NODE_ENTRY || kind == CKR_NODE_BYTES;
         n += kind == CKR_NODE_ENTRY;
     }
-    if (!ok || n != p->f->n_entries)
-        return ckr__fail(p->c->err, CKR_ITEM_WRITE_ENTRY, p->f->path, CKR_NO_OFFSET, NULL,
-                         "%llu entries are listed, the root is no list of bytes and as many",
-                         (unsigned long long)p->f->n_entries);
-    p->img->segs = CKR__NEW_N(p->c, ckr__seg, root->count);
-    if (!p->img->segs) return p->c->err->code;
-    for (i = 0; i < root->count && r == CKR_OK; i++) {
-        const ckr_node *x = root->u.items[i];
-        if (x->kind == CKR_NODE_BYTES) {
-            r = ckr__pack_seg(p, x->count, (const uint8_t *)x->u.str, NULL, false);
-        } else {
-            x->u.entry->offset = p->img->size;
-            r = ckr__pack_seg(p, x->u.entry->n_bytes, NULL, x->u.entry, false);
-        }
+    if (!ok || n != p->f->n_entries) {
+        ckr__fail(p->c->err, CKR_ITEM_WRITE_ENTRY, p->f->path, CKR_NO_OFFSET, NULL,
+                  "%llu entries are listed, the root is no list of bytes and as many",
+                  (unsigned long long)p->f->n_entries);
+        return;
     }
-    return r;
+    ckr__pack_segs(p, root->count);
+    for (i = 0; i < root->count; i++) {
+        const ckr_node *x = root->u.items[i];
+        if (x->kind == CKR_NODE_ENTRY) ckr__pack_bytes(p, x->u.entry);
+        else ckr__pack_seg(p, x->count, (const uint8_t *)x->u.str, NULL, false);
+    }
 }
 
 /* Archives one behind the other ------------------------------------------------- */
 
 static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **out);
-static ckr_result ckr__pack_index(ckr__packer *p);
+static void ckr__pack_index(ckr__packer *p);
 
 /* Every part is laid out by itself; then its segments and entries move to where it lies. */
-static ckr_result ckr__pack_parts(ckr__packer *p)
+static void ckr__pack_parts(ckr__packer *p)
 {
     ckr__image *img = p->img;
     uint64_t i, k, n = 0;
-    ckr_result r = CKR_OK;
     img->parts = CKR__NEW_N(p->c, ckr__image *, p->f->n_parts);
-    if (!img->parts) return p->c->err->code;
-    for (i = 0; i < p->f->n_parts && r == CKR_OK; i++) {
-        r = ckr__image_make(p->c, p->f->parts[i], &img->parts[i]);
-        if (r == CKR_OK) n += img->parts[i]->n_segs;
-    }
-    if (r != CKR_OK) return r;
+    for (i = 0; i < p->f->n_parts && !ckr__failed(p->c); i++)
+        if (ckr__image_make(p->c, p->f->parts[i], &img->parts[i]) == CKR_OK)
+            n += img->parts[i]->n_segs;
+    ckr__pack_segs(p, n);
+    if (ckr__failed(p->c)) return;
     img->n_parts = p->f->n_parts;
-    img->segs = CKR__NEW_N(p->c, ckr__seg, n);
-    if (!img->segs) return p->c->err->code;
     for (i = 0; i < img->n_parts; i++) {
         ckr__out_file *part = p->f->parts[i];
         const ckr__image *x = img->parts[i];
         part->at = img->size;
         part->size = x->size;
-        if (!ckr__range_ok(img->size, x->size, INT64_MAX))
-            return ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, NULL,
-                             NULL);
+        if (!ckr__range_ok(img->size, x->size, INT64_MAX)) {
+            ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, NULL, NULL);
+            return;
+        }
         for (k = 0; k < x->n_segs; k++) {
             img->segs[img->n_segs] = x->segs[k];
             img->segs[img->n_segs++].offset += part->at;
@@ -27411,23 +27061,14 @@ static ckr_result ckr__pack_parts(ckr__packer *p)
         for (k = 0; k < part->n_entries; k++) part->entries[k]->offset += part->at;
         img->size += x->size;
     }
-    return CKR_OK;
 }
 
 /* Any file --------------------------------------------------------------------- */
-
-static ckr_result ckr__pack_text(ckr__packer *p)
-{
-    p->img->segs = CKR__NEW_N(p->c, ckr__seg, 1);
-    if (!p->img->segs) return p->c->err->code;
-    return ckr__pack_seg(p, p->f->n_text, (const uint8_t *)p->f->text, NULL, false);
-}
 
 /* Lays the file out: *out (also f->image) in c's arena, and the offset of every entry of f. */
 static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **out)
 {
     ckr__packer p = CKR_ZERO;
-    ckr_result r;
     uint64_t i, at = 0;
     *out = NULL;
     p.c = p.lit.c = c;
@@ -27438,20 +27079,25 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     p.img = CKR__NEW(c, ckr__image);
     if (!p.img) return c->err->code;
     switch ((int)f->format) {
-    case CKR_FORMAT_TORCH_ZIP:   r = ckr__pack_torch(&p); break;
-    case CKR_FORMAT_SAFETENSORS: r = ckr__pack_safetensors(&p); break;
-    case CKR_FORMAT_TEXT:        r = ckr__pack_text(&p); break;
-    case CKR_FORMAT_RAW:         r = ckr__pack_raw(&p); break;
-    case CKR_FORMAT_DCP:         r = f->index ? ckr__pack_index(&p) : ckr__pack_parts(&p); break;
+    case CKR_FORMAT_TORCH_ZIP:   ckr__pack_torch(&p); break;
+    case CKR_FORMAT_SAFETENSORS: ckr__pack_safetensors(&p); break;
+    case CKR_FORMAT_TEXT:
+        ckr__pack_segs(&p, 1);
+        ckr__pack_seg(&p, f->n_text, (const uint8_t *)f->text, NULL, false);
+        break;
+    case CKR_FORMAT_RAW:         ckr__pack_raw(&p); break;
+    case CKR_FORMAT_DCP:
+        if (f->index) ckr__pack_index(&p);
+        else ckr__pack_parts(&p);
+        break;
     default:
-        r = ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
-                      "no format that can be written");
+        ckr__fail(c->err, CKR_ITEM_ARG, f->path, CKR_NO_OFFSET, NULL,
+                  "no format that can be written");
         break;
     }
     ckr__buf_free(&p.lit);
-    if (r != CKR_OK) return r;
-    p.img->late = p.img->n_parts ? NULL : (uint8_t *)ckr__arena_n(c, p.late, 1);
-    if (!p.img->late && !p.img->n_parts) return c->err->code;
+    if (!p.img->n_parts) p.img->late = (uint8_t *)ckr__arena_n(c, p.late, 1);
+    if (ckr__failed(c)) return c->err->code;
     for (i = 0; i < p.img->n_segs && p.img->late; i++)
         if (p.img->segs[i].late) {
             p.img->segs[i].bytes = p.img->late + at;
@@ -27468,25 +27114,21 @@ static void ckr__image_descriptor(const ckr__seg *seg, uint8_t *out)
     ckr__pack_zip_descriptor(out, (uint32_t)seg->size, seg->entry->crc, seg->entry->n_bytes);
 }
 
-static void ckr__image_finish_one(ckr__image *img)
-{
-    uint8_t *o = img->late;
-    uint64_t i;
-    for (i = 0; i < img->n_segs; i++) {
-        const ckr__seg *s = &img->segs[i];
-        if (!s->late) continue;
-        if (s->entry) ckr__image_descriptor(s, o);
-        else ckr__pack_torch_tail(img, s->offset, o);
-        o += s->size;
-    }
-}
-
 /* Every entry's crc is known: fills all late segments. */
 static void ckr__image_finish(ckr__image *img)
 {
-    uint64_t i;
-    for (i = 0; i < img->n_parts; i++) ckr__image_finish_one(img->parts[i]);
-    if (!img->n_parts) ckr__image_finish_one(img);
+    uint64_t i, k;
+    for (k = 0; k < (img->n_parts ? img->n_parts : 1); k++) {
+        ckr__image *x = img->n_parts ? img->parts[k] : img;
+        uint8_t *o = x->late;
+        for (i = 0; i < x->n_segs; i++) {
+            const ckr__seg *s = &x->segs[i];
+            if (!s->late) continue;
+            if (s->entry) ckr__image_descriptor(s, o);
+            else ckr__pack_torch_tail(x, s->offset, o);
+            o += s->size;
+        }
+    }
 }
 
 /* >>write.dcp ----------------------------------------------------------------- */
@@ -27614,38 +27256,25 @@ static void ckr__index_place(ckr__pickler *p, const ckr__out_item *x, uint64_t i
     ckr__pickler_op(p, "ub");
 }
 
-static void ckr__index_write(ckr__pickler *p, const ckr__out_index *x)
+static void ckr__pack_index(ckr__packer *p)
 {
+    const ckr__out_index *x = p->f->index;
+    ckr__pickler w = ckr__pickler_begin(p->c, p->f);
     uint64_t i, k;
-    ckr__pickler_op(p, "\x80\x02");
-    ckr__index_begin(p, CKR__DCP_CLASSES, "Metadata");
-    ckr__index_state(p, x);
-    ckr__index_planner(p, x);
-    ckr__pickler_word(p, "storage_data");
-    ckr__pickler_op(p, "}(");
+    ckr__index_begin(&w, CKR__DCP_CLASSES, "Metadata");
+    ckr__index_state(&w, x);
+    ckr__index_planner(&w, x);
+    ckr__pickler_word(&w, "storage_data");
+    ckr__pickler_op(&w, "}(");
     for (i = 0; i < x->n_items; i++)
-        for (k = 0; k < x->items[i]->n_chunks; k++) ckr__index_place(p, x->items[i], k);
-    ckr__pickler_op(p, "uub.");
-}
-
-static ckr_result ckr__pack_index(ckr__packer *p)
-{
-    ckr__pickler w = CKR_ZERO;
-    w.c = w.out.c = w.stack.c = w.key.c = w.text.c = w.ids.c = p->c;
-    w.f = p->f;
-    ckr__index_write(&w, p->f->index);
-    if (w.out.failed || w.key.failed) ckr__pickler_nomem(&w);
-    if (w.r == CKR_OK) {
+        for (k = 0; k < x->items[i]->n_chunks; k++) ckr__index_place(&w, x->items[i], k);
+    ckr__pickler_op(&w, "uub.");
+    if (ckr__pickler_end(&w) == CKR_OK) {
         ckr__buf_put(&p->lit, w.out.data, w.out.size);
-        p->img->segs = CKR__NEW_N(p->c, ckr__seg, 1);
-        w.r = p->img->segs ? ckr__pack_flush(p) : p->c->err->code;
+        ckr__pack_segs(p, 1);
+        ckr__pack_flush(p);
     }
     ckr__buf_free(&w.out);
-    ckr__buf_free(&w.stack);
-    ckr__buf_free(&w.key);
-    ckr__map_free(&w.text);
-    ckr__map_free(&w.ids);
-    return w.r;
 }
 
 CKR__COLD_END
@@ -27699,8 +27328,8 @@ static uint64_t ckr__piece_at(const ckr_piece *p, const int64_t *at)
     return o;
 }
 
-/* The axes of an op while it is built, outermost first. */
-typedef struct ckr__axes { uint32_t n; int64_t count[CKR_MAX_DIMS], s[4][CKR_MAX_DIMS]; } ckr__axes;
+/* The axes of an op while it is built, outermost first: strides, and their number of elements. */
+typedef struct ckr__axes { uint32_t n; int64_t s[5][CKR_MAX_DIMS], *count; } ckr__axes;
 
 /* Orders by destination stride (so that it only grows along the walk), drops axes of one, and
    merges an axis into its outer neighbour where all four sides continue. */
@@ -27708,16 +27337,12 @@ static void ckr__axes_merge(ckr__axes *x)
 {
     uint32_t i, j, k, n = 0;
     for (i = 1; i < x->n; i++)
-        for (j = i; j > 0 && x->s[2][j - 1] < x->s[2][j]; j--) {
-            int64_t t = x->count[j];
-            x->count[j] = x->count[j - 1];
-            x->count[j - 1] = t;
-            for (k = 0; k < 4; k++) {
-                t = x->s[k][j];
+        for (j = i; j > 0 && x->s[2][j - 1] < x->s[2][j]; j--)
+            for (k = 0; k < 5; k++) {
+                const int64_t t = x->s[k][j];
                 x->s[k][j] = x->s[k][j - 1];
                 x->s[k][j - 1] = t;
             }
-        }
     for (i = 0; i < x->n; i++) {
         const int64_t size = x->count[i];
         bool merge = n > 0;
@@ -27749,6 +27374,8 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
         return false;
     }
     memset(op, 0, sizeof *op);
+    x.n = t->n_dims;
+    x.count = x.s[4];
     op->tensor = t;
     op->pa = pa;
     op->pb = pb;
@@ -27764,7 +27391,6 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
         x.s[3][i] = l;
         op->at_l += (uint64_t)(start[i] * l);
     }
-    x.n = t->n_dims;
     op->at_a = ckr__piece_at(pa, start);
     op->at_b = pb ? ckr__piece_at(pb, start) : 0;
     op->at_d = pd ? ckr__piece_at(pd, start) : op->at_l;
@@ -28001,22 +27627,20 @@ static bool ckr__run_copy(ckr__lane *w, const ckr__op *op, uint64_t a, uint64_t 
     return true;
 }
 
+/* An integer of this machine's. */
+static uint64_t ckr__host_word(const uint8_t *p, size_t n)
+{
+    uint64_t v = 0;
+    memcpy((uint8_t *)&v + (ckr__host_big_endian() ? 8 - n : 0), p, n);
+    return v;
+}
+
 /* Distance of two equally typed floats in units in the last place, saturating. */
 static uint64_t ckr__ulp_distance(ckr_dtype t, const uint8_t *x, const uint8_t *y)
 {
     const size_t n = ckr_dtype_size(t);
-    uint64_t u = 0, v = 0, top = (uint64_t)1 << (8 * n - 1);
-    uint16_t h[2];
-    uint32_t f[2];
-    if (n == 2) {
-        memcpy(&h[0], x, 2); memcpy(&h[1], y, 2);
-        u = h[0]; v = h[1];
-    } else if (n == 4) {
-        memcpy(&f[0], x, 4); memcpy(&f[1], y, 4);
-        u = f[0]; v = f[1];
-    } else {
-        memcpy(&u, x, 8); memcpy(&v, y, 8);
-    }
+    const uint64_t top = (uint64_t)1 << (8 * n - 1);
+    uint64_t u = ckr__host_word(x, n), v = ckr__host_word(y, n);
     u = u & top ? top - (u - top) : u + top;
     v = v & top ? top - (v - top) : v + top;
     return u > v ? u - v : v - u;
@@ -28064,10 +27688,7 @@ static void ckr__compare_elements(ckr__lane *w, ckr_dtype t, const uint8_t *x, c
 static void ckr__compare_either(ckr__lane *w, const uint8_t *x, const uint8_t *y, uint64_t n)
 {
     for (; n > 0; n--, x += 4, y += 2) {
-        uint32_t a;
-        uint16_t b;
-        memcpy(&a, x, 4);
-        memcpy(&b, y, 2);
+        const uint64_t a = ckr__host_word(x, 4), b = ckr__host_word(y, 2);
         if (b != a >> 16 && (!(a & 0xffff) || b != (a >> 16) + 1)) w->n_differ++;
     }
 }
@@ -28153,11 +27774,7 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
 
 static bool ckr__op_run(ckr__lane *w, const ckr__op *op, uint64_t w0, uint64_t w1, uint8_t *dst)
 {
-    uint64_t at[4];
-    at[0] = op->at_a;
-    at[1] = op->at_b;
-    at[2] = op->at_d;
-    at[3] = op->at_l;
+    const uint64_t at[4] = { op->at_a, op->at_b, op->at_d, op->at_l };
     return ckr__op_walk(w, op, 0, at, w0, w1, dst);
 }
 
@@ -28188,8 +27805,8 @@ static void ckr__crew_free(ckr__crew *w)
     memset(w, 0, sizeof *w);
 }
 
-/* n_tensors > 0: with digest sums. `other` may be NULL. */
-/* Workers that stage at most `block` bytes of a source at a time. */
+/* Workers that stage at most `block` bytes of a source at a time. n_tensors > 0: with digest sums.
+   `other` may be NULL. */
 static ckr_result ckr__crew_small(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
                                   const ckr__ctx *other, uint64_t n_tensors, size_t block)
 {
@@ -35659,15 +35276,6 @@ static uint32_t ckr__dcp_lightest(ckr__dcp_out *w, uint64_t bytes)
     return rank;
 }
 
-static ckr__out_file *ckr__dcp_out_part(ckr__dcp_out *w, uint32_t rank)
-{
-    if (!w->files[rank]) {
-        const char *path = ckr__printf(w->c, "%s__%u_0.distcp", w->dir, (unsigned)rank);
-        w->files[rank] = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
-    }
-    return w->files[rank] ? ckr__out_part_add(w->c, w->files[rank]) : NULL;
-}
-
 /* path NULL: the name is the key of one dict. Strings are kept, not copied. */
 static ckr__out_item *ckr__dcp_out_item(ckr__dcp_out *w, const char *fqn, const ckr__dcp_part *path,
                                         uint32_t n_path, ckr_dtype dtype, uint32_t n_dims,
@@ -35695,11 +35303,16 @@ static ckr__dcp_part *ckr__dcp_path(ckr__ctx *c, const char *const keys[4])
     return p;
 }
 
+/* A chunk in a part of its own of the rank's file. */
 static ckr__out_chunk *ckr__dcp_out_chunk(ckr__dcp_out *w, ckr__out_item *x, uint32_t rank)
 {
     ckr__out_chunk *k = CKR__PUSH(ckr__out_chunk, w->c, x->chunks, x->n_chunks);
-    k->part = ckr__dcp_out_part(w, rank);
+    if (!w->files[rank]) {
+        const char *path = ckr__printf(w->c, "%s__%u_0.distcp", w->dir, (unsigned)rank);
+        w->files[rank] = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
+    }
     k->file = w->files[rank];
+    k->part = k->file ? ckr__out_part_add(w->c, k->file) : NULL;
     return k->part && !ckr__failed(w->c) ? k : NULL;
 }
 
@@ -35708,19 +35321,14 @@ static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t r
                                    const int64_t *start, const int64_t *count)
 {
     ckr__out_chunk *k = ckr__dcp_out_chunk(w, x, rank);
-    int64_t *v = CKR__NEW_N(w->c, int64_t, 2 * (uint64_t)x->n_dims);
-    ckr__out_file *part;
-    if (!k || !v) return NULL;
-    if (x->n_dims) {
-        memcpy(v, start, x->n_dims * sizeof *v);
-        memcpy(v + x->n_dims, count, x->n_dims * sizeof *v);
-    }
-    k->start = v;
-    k->count = v + x->n_dims;
-    part = w->files[rank]->parts[w->files[rank]->n_parts - 1];
-    part->root = ckr__entry_new(w->c, part, x->fqn, x->dtype, x->n_dims, k->count);
-    if (!part->root || !ckr__out_part_done(w->c, w->files[rank], part)) return NULL;
-    return part->root->u.entry;
+    const int64_t *at = CKR__DUP(w->c, int64_t, start, x->n_dims),
+                  *size = CKR__DUP(w->c, int64_t, count, x->n_dims);
+    if (!k || !at || !size) return NULL;
+    k->start = at;
+    k->count = size;
+    k->part->root = ckr__entry_new(w->c, k->part, x->fqn, x->dtype, x->n_dims, size);
+    if (!k->part->root || !ckr__out_part_done(w->c, k->file, k->part)) return NULL;
+    return k->part->root->u.entry;
 }
 
 /* Rows of other tensors as rows of a box: one block for each of them. */
@@ -35776,26 +35384,25 @@ static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ck
                                       uint32_t first, uint32_t n, bool zero)
 {
     ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, dtype, t->n_dims, t->shape);
-    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], rows, step, numel, bytes;
+    int64_t start[CKR_MAX_DIMS] = { 0 }, count[CKR_MAX_DIMS], rows, step, numel = 0, bytes;
+    bool ok = x && ckr__numel(t->n_dims, t->shape, &numel);
     uint32_t i;
-    if (!x || !ckr__numel(t->n_dims, t->shape, &numel)) return ckr__oom(w->c);
-    memset(start, 0, sizeof start);
     if (t->n_dims) memcpy(count, t->shape, t->n_dims * sizeof *count);
     rows = t->n_dims ? t->shape[0] : 1;
     bytes = numel * (int64_t)ckr_dtype_size(dtype);
-    if (rows < 2 || n < 2 || numel == 0) {
+    if (ok && (rows < 2 || n < 2 || numel == 0)) {
         i = n == w->ranks ? ckr__dcp_lightest(w, (uint64_t)bytes) : first;
-        return ckr__dcp_out_bound(w, x, zero ? NULL : t, i, start, count) ? CKR_OK
-                                                                         : ckr__oom(w->c);
+        ok = ckr__dcp_out_bound(w, x, zero ? NULL : t, i, start, count);
+    } else if (ok) {
+        step = (rows + (int64_t)n - 1) / (int64_t)n;
+        for (i = 0; ok && start[0] < rows; i++, start[0] += step) {
+            count[0] = ckr__min_i64(step, rows - start[0]);
+            w->load[first + i] += (uint64_t)(bytes / rows * count[0]);
+            ok = ckr__dcp_out_bound(w, x, zero ? NULL : t, first + i, start, count);
+        }
     }
-    step = (rows + (int64_t)n - 1) / (int64_t)n;
-    for (i = 0; start[0] < rows; i++, start[0] += step) {
-        count[0] = ckr__min_i64(step, rows - start[0]);
-        w->load[first + i] += (uint64_t)(bytes / rows * count[0]);
-        if (!ckr__dcp_out_bound(w, x, zero ? NULL : t, first + i, start, count))
-            return ckr__oom(w->c);
-    }
-    return CKR_OK;
+    if (!ok) ckr__nomem(w->c);
+    return w->c->err->code;
 }
 
 /* An object; its tensors are copied with it. */
@@ -35805,30 +35412,24 @@ static ckr_result ckr__dcp_out_object(ckr__dcp_out *w, const char *fqn, const ck
     const uint32_t rank = ckr__dcp_lightest(w, 1200);
     ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, CKR_DTYPE_NONE, 0, NULL);
     ckr__out_chunk *k = x ? ckr__dcp_out_chunk(w, x, rank) : NULL;
-    ckr__out_file *part;
     if (!k) return ckr__oom(w->c);
     x->bytes = true;
-    part = w->files[rank]->parts[w->files[rank]->n_parts - 1];
-    part->root = ckr__copy_tree(w->c, part, node, NULL);
-    return part->root && ckr__out_part_done(w->c, w->files[rank], part) ? CKR_OK
-                                                                        : ckr__oom(w->c);
+    k->part->root = ckr__copy_tree(w->c, k->part, node, NULL);
+    if (!k->part->root || !ckr__out_part_done(w->c, k->file, k->part)) ckr__nomem(w->c);
+    return w->c->err->code;
 }
 
 static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
 {
     const char *path = ckr__printf(w->c, "%s.metadata", w->dir);
     ckr__out_file *f = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
-    ckr__map names;
+    ckr__map names = { w->c, NULL, 0, 0 };
     uint64_t i;
-    ckr_result r = CKR_OK;
-    if (!f) return ckr__oom(w->c);
-    f->index = w->index;
-    memset(&names, 0, sizeof names);
-    names.c = w->c;
-    for (i = 0; i < w->index->n_items && r == CKR_OK; i++)
-        r = ckr__name_once(&names, w->index->items[i]->fqn);
+    if (f) f->index = w->index;
+    for (i = 0; i < w->index->n_items && !ckr__failed(w->c); i++)
+        ckr__name_once(&names, w->index->items[i]->fqn);
     ckr__map_free(&names);
-    return r;
+    return w->c->err->code;
 }
 
 #if !defined(CKPTRESUME_NO_VERL) || !defined(CKPTRESUME_NO_ACCELERATE)
@@ -47164,7 +46765,9 @@ static const ckr__dialect ckr__llmc = {
    of that; ZeRO-3 cuts every parameter alone. Which parameter an element belongs to is told by
    param_shapes, whose order is that of the flat buffer: param_slice_mappings is not when gradients
    are dealt round robin, so it is never used. DeepSpeed compares neither parameters nor their order
-   when it loads; here both copies are read, and `check` compares them. */
+   when it loads; here both copies are read, and `check` compares them.
+   The first failure counts, and stays in the context's error: what is read behind it is of no use,
+   so that it is asked for where a loop or a step would go on. */
 
 enum {
     CKR__DS_MODEL = 1,
@@ -47205,6 +46808,16 @@ typedef enum ckr__ds_wrapper { /* DeepSpeed's class around the optimizer        
     CKR__DS_CUT                /* DeepSpeedZeroOptimizer_Stage3                           */
 } ckr__ds_wrapper;
 
+/* Where each class keeps the masters, and torch's own state. */
+static const struct { const char *masters, *base; } ckr__ds_places_of[] = {
+    { NULL, NULL },
+    { "fp32_groups", "optimizer_state_dict" },
+    { "fp32_groups_flat", "optimizer_state_dict" },
+    { "single_partition_of_fp32_groups", "base_optimizer_state" },
+    { "single_partition_of_fp32_groups", "base_optimizer_state" },
+    { "fp32_flat_groups", "optimizer_state_dict" }
+};
+
 typedef struct ckr__ds_param {
     const char    *name;
     const int64_t *shape;
@@ -47218,28 +46831,30 @@ typedef struct ckr__ds_param {
     ckr__held     *slots;      /* of the optimizer, "master" too                          */
 } ckr__ds_param;
 
+/* A group's parameters, in the flat order. */
+typedef struct ckr__ds_list { ckr__ds_param **items; uint64_t n; } ckr__ds_list;
+
 typedef struct ckr__ds_stage { /* of the pipeline: one model's file, one optimizer        */
     ckr__rankfile   *model;     /* of data-parallel rank 0                                 */
     ckr__rankfile  **models;    /* [dp], ZeRO-3 only                                       */
     ckr__rankfile  **optim;     /* [dp], or NULL                                           */
     const ckr_node *shapes;    /* param_shapes, or NULL                                   */
     const ckr_node *groups;    /* param_groups; NULL: elastic                             */
-    ckr__ds_param ***params;   /* [groups][n_params[group]] in the flat order             */
-    uint64_t       *n_params, n_groups;
-    uint64_t       *global;    /* [groups]: index of the state's group                    */
+    ckr__ds_list   *lists;     /* [n_groups]                                              */
+    uint64_t        n_groups;
 } ckr__ds_stage;
 
 typedef struct ckr__ds {
     ckr__ctx        *c;
     ckr_state       *s;
-    const char      *dir, *tag;
+    const char      *dir;
     const ckr_open_desc *desc;
     ckr__fileset     files;
     ckr__rankfile   **layers;   /* by number; NULL: none                                   */
     uint32_t         n_layers, mp, dp;
     int              zero;
     ckr__ds_wrapper  wrapper;
-    bool             pipe, universal, elastic, robin, aligned;
+    bool             pipe, universal, elastic, robin;
     bool             bare;     /* universal, of a pipeline: without layer files            */
     bool             uneven;   /* `step` differs                                         */
     bool             rest;     /* keys of the optimizers' files that are not known here  */
@@ -47254,14 +46869,29 @@ typedef struct ckr__ds {
     const ckr_node  *optimizer;        /* universal: optimizer_state.pt                    */
 } ckr__ds;
 
-static ckr_result ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *where,
-                              const char *expected)
+CKR__PRINTF(6, 7)
+static void ckr__ds_fail(ckr__ds *r, ckr_item item, const char *path, const char *where,
+                         const char *remedy, const char *fmt, ...)
 {
-    return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_METADATA, f ? f->path : r->dir, CKR_NO_OFFSET,
-                     where, "%s was expected", expected);
+    char text[sizeof r->c->err->text];
+    va_list ap;
+    if (ckr__failed(r->c)) return;
+    va_start(ap, fmt);
+    ckr__vformat(text, sizeof text, fmt, ap);
+    va_end(ap);
+    ckr__remedy(r->c->err, ckr__fail(r->c->err, item, path, CKR_NO_OFFSET, where, "%s", text),
+                remedy);
 }
 
-#define CKR__DS_HYPER "lr weight_decay betas eps"
+static void ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *where,
+                        const char *expected)
+{
+    ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_METADATA, f ? f->path : r->dir, where, NULL,
+                 "%s was expected", expected);
+}
+
+/* Groups have these, all of them. */
+static const char *const ckr__ds_hyper[] = { "lr", "weight_decay", "betas", "eps" };
 
 /* A rank's share of n elements, of which the last ranks' may be less. */
 static int64_t ckr__ds_piece(int64_t n, uint32_t ranks)
@@ -47269,10 +46899,28 @@ static int64_t ckr__ds_piece(int64_t n, uint32_t ranks)
     return n / ranks + (n % ranks != 0);
 }
 
+static bool ckr__ds_true(const ckr_node *n)
+{
+    return n && ((n->kind == CKR_NODE_BOOL && n->u.b) || (n->kind == CKR_NODE_INT && n->u.i));
+}
+
 /* What cannot be understood without an optimizer's own file. */
 static const ckr_node *ckr__ds_optim(const ckr__rankfile *f)
 {
     return f ? ckr_node_get(f->root, "optimizer_state_dict") : NULL;
+}
+
+/* What the wrapper has saved on rank d of a stage, and in that torch's own state. */
+static const ckr_node *ckr__ds_own(const ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
+{
+    return r->wrapper >= CKR__DS_FLAT ? ckr__ds_optim(g->optim[d])
+                                      : ckr_node_get(g->model->root, "optimizer");
+}
+
+static const ckr_node *ckr__ds_base(const ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
+{
+    const ckr_node *own = ckr__ds_own(r, g, d);
+    return r->wrapper ? ckr_node_get(own, ckr__ds_places_of[r->wrapper].base) : own;
 }
 
 /* >>deepspeed.files ----------------------------------------------------------- */
@@ -47285,36 +46933,34 @@ static const char *ckr__ds_name(ckr__ctx *c, int row, uint32_t dp, uint32_t pp)
     return ckr__form_name(c, ckr__ds_forms[row].pattern, &f);
 }
 
-static ckr_result ckr__ds_list(ckr__ds *r)
+static void ckr__ds_scan(ckr__ds *r)
 {
     ckr__fileset *k = &r->files;
-    ckr_result e;
     k->c = r->c;
     k->dir = r->dir;
     k->forms = ckr__ds_forms;
     k->items = &ckr__ds_file_items;
     k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
-    e = ckr__fileset_scan(k, false);
-    if (e != CKR_OK || !k->n_files[CKR__DS_FOREIGN]) return e;
-    e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path,
-                  CKR_NO_OFFSET, NULL,
-                  "a file of experts or of tensor-parallel ranks: no file tells its cuts");
-    return ckr__remedy(r->c->err, e,
-                       "convert with the Megatron-DeepSpeed that wrote it: it has the rules");
+    ckr__fileset_scan(k, false);
+    if (k->n_files[CKR__DS_FOREIGN])
+        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
+                     "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
+                     "a file of experts or of tensor-parallel ranks: no file tells its cuts");
 }
 
-static ckr_result ckr__ds_elsewhere(ckr__ds *r, const ckr__rankfile *f, const char *where,
-                                    const char *why)
+static void ckr__ds_elsewhere(ckr__ds *r, const ckr__rankfile *f, const char *where,
+                              const char *why)
 {
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_RANK, f->path, CKR_NO_OFFSET, where,
-                             "%s", why);
-    return ckr__remedy(r->c->err, e, "bring back each rank's own file: two have changed places");
+    ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_RANK, f->path, where,
+                 "bring back each rank's own file: two have changed places", "%s", why);
 }
 
-static ckr_result ckr__ds_load(ckr__ds *r, ckr__rankfile *f)
+/* Of nothing, nothing. */
+static void ckr__ds_load(ckr__ds *r, ckr__rankfile *f)
 {
-    const ckr_result e = ckr__fileset_load(&r->files, f, &r->s->format);
-    return e == CKR_OK && !ckr_node_is_dict(f->root) ? ckr__ds_bad(r, f, NULL, "a dict") : e;
+    if (f && ckr__fileset_load(&r->files, f, &r->s->format) == CKR_OK &&
+        !ckr_node_is_dict(f->root))
+        ckr__ds_bad(r, f, NULL, "a dict");
 }
 
 static uint32_t ckr__ds_u32(const ckr_node *d, const char *key)
@@ -47323,114 +46969,100 @@ static uint32_t ckr__ds_u32(const ckr_node *d, const char *key)
     return ckr_node_i64(ckr_node_get(d, key), &v) && v > 0 && v <= 1 << 20 ? (uint32_t)v : 0;
 }
 
-static ckr_result ckr__ds_missing(ckr__ds *r, const char *rel)
+static void ckr__ds_missing(ckr__ds *r, const char *rel)
 {
-    return ckr__fileset_missing(&r->files, NULL, 0, 1, rel);
+    ckr__fileset_missing(&r->files, NULL, 0, 1, rel);
 }
 
 /* Every rank's files, none missing; a universal checkpoint has some of them only. */
-static ckr_result ckr__ds_places(ckr__ds *r)
+static void ckr__ds_places(ckr__ds *r)
 {
     ckr__fileset *k = &r->files;
     const bool ranked = k->n_files[CKR__DS_RANKED] > 0;
     ckr__rankfile **none = CKR__NEW_N(r->c, ckr__rankfile *, (uint64_t)r->mp * r->dp);
     ckr__rankfile **models, **ranks, **optim;
     uint32_t m;
-    ckr_result e;
     k->size[CKR__PP] = r->mp;
     k->size[CKR__DP] = r->dp;
-    e = ckr__fileset_every(k, CKR__DS_MODEL, ranked, &models);
-    if (e == CKR_OK) e = ckr__fileset_every(k, CKR__DS_RANKED, r->universal, &ranks);
-    if (e == CKR_OK) e = ckr__fileset_every(k, CKR__DS_OPTIM, r->universal, &optim);
-    if (e == CKR_OK) e = ckr__fileset_every(k, CKR__DS_LAYER, true, &r->layers);
-    if (e != CKR_OK) return e;
+    ckr__fileset_every(k, CKR__DS_MODEL, ranked, &models);
+    ckr__fileset_every(k, CKR__DS_RANKED, r->universal, &ranks);
+    ckr__fileset_every(k, CKR__DS_OPTIM, r->universal, &optim);
+    ckr__fileset_every(k, CKR__DS_LAYER, true, &r->layers);
     r->n_layers = r->layers ? k->size[CKR__N] : 0;
     r->stages = CKR__NEW_N(r->c, ckr__ds_stage, r->mp);
-    for (m = 0; m < r->mp && r->stages && none; m++) {
+    for (m = 0; m < r->mp && !ckr__failed(r->c); m++) {
         ckr__ds_stage *g = &r->stages[m];
         g->models = (ranked ? ranks : none) + (uint64_t)m * r->dp;
         g->optim = (optim ? optim : none) + (uint64_t)m * r->dp;
         g->model = ranked ? g->models[0] : models[m];
-        if (!g->model) return ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_MODEL_ROW, 0, m));
+        if (!g->model) ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_MODEL_ROW, 0, m));
     }
-    return r->c->err->code;
-}
-
-/* train_batch_size counts, else what it is computed of; one of the three can be missing. */
-static void ckr__ds_batch(ckr__ds *r)
-{
-    int64_t micro = 0, steps = 1, all = 0;
-    ckr_node_i64(ckr_node_get(r->config, "train_micro_batch_size_per_gpu"), &micro);
-    ckr_node_i64(ckr_node_get(r->config, "gradient_accumulation_steps"), &steps);
-    ckr_node_i64(ckr_node_get(r->config, "train_batch_size"), &all);
-    r->s->batch = all > 0 && all <= 1 << 30 ? all : ckr__batch_of(micro, steps, r->dp);
 }
 
 /* Which model's file comes first, and what it says of the sizes. */
-static ckr_result ckr__ds_sizes(ckr__ds *r)
+static void ckr__ds_sizes(ckr__ds *r)
 {
     const int kind = r->files.n_files[CKR__DS_MODEL] ? CKR__DS_MODEL : CKR__DS_RANKED;
     ckr__rankfile *first = r->files.n_files[kind] ? r->files.files[kind][0] : NULL;
     const ckr_node *module;
+    int64_t micro = 0, steps = 1, all = 0;
     uint32_t tp;
-    ckr_result e;
     r->pipe = r->files.n_files[CKR__DS_LAYER] > 0;
-    if (!first) return ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_MODEL_ROW, 0, 0));
-    e = ckr__ds_load(r, first);
-    if (e != CKR_OK) return e;
+    if (!first) ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_MODEL_ROW, 0, 0));
+    ckr__ds_load(r, first);
+    if (ckr__failed(r->c)) return;
     r->meta = first->root;
     r->config = ckr_node_get(r->meta, "ds_config");
     r->dp = ckr__ds_u32(r->meta, "dp_world_size");
     r->mp = ckr__ds_u32(r->meta, "mp_world_size");
-    ckr__ds_batch(r);
-    if (!r->dp) return ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
-    if (!r->mp) return ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
+    /* train_batch_size counts, else what it is computed of; one of the three can be missing */
+    ckr_node_i64(ckr_node_get(r->config, "train_micro_batch_size_per_gpu"), &micro);
+    ckr_node_i64(ckr_node_get(r->config, "gradient_accumulation_steps"), &steps);
+    ckr_node_i64(ckr_node_get(r->config, "train_batch_size"), &all);
+    r->s->batch = all > 0 && all <= 1 << 30 ? all : ckr__batch_of(micro, steps, r->dp);
+    if (!r->dp) ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
+    if (!r->mp) ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
     module = ckr_node_get(r->meta, "module");
     r->bare = r->universal && !r->pipe && module && module->kind == CKR_NODE_NONE;
     r->pipe |= r->bare;
     tp = ckr__ds_u32(ckr_node_get(r->meta, "checkpoint_parallel_dimensions"), "tp_degree");
-    if (tp > 1 || (r->mp > 1 && !r->pipe)) {
-        e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, CKR_NO_OFFSET,
-                      "mp_world_size", "%u tensor-parallel ranks, whose cuts no file tells",
-                      (unsigned)(tp > 1 ? tp : r->mp));
-        return ckr__remedy(r->c->err, e, "convert with the framework that wrote it");
-    }
-    return CKR_OK;
+    if (tp > 1 || (r->mp > 1 && !r->pipe))
+        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, "mp_world_size",
+                     "convert with the framework that wrote it",
+                     "%u tensor-parallel ranks, whose cuts no file tells",
+                     (unsigned)(tp > 1 ? tp : r->mp));
 }
 
 /* Every file that is read, and the dicts in those of optimizers. */
-static ckr_result ckr__ds_ranks(ckr__ds *r)
+static void ckr__ds_ranks(ckr__ds *r)
 {
     uint32_t m, d;
-    ckr_result e = CKR_OK;
     for (m = 0; m < r->mp; m++)
-        for (d = 0; d < r->dp && e == CKR_OK; d++) {
+        for (d = 0; d < r->dp && !ckr__failed(r->c); d++) {
             ckr__ds_stage *g = &r->stages[m];
-            ckr__rankfile *o = g->optim[d];
-            if (g->models[d]) e = ckr__ds_load(r, g->models[d]);
-            if (e == CKR_OK && o) e = ckr__ds_load(r, o);
-            if (e == CKR_OK && d == 0) e = ckr__ds_load(r, g->model);
-            if (e == CKR_OK && o && !ckr_node_is_dict(ckr__ds_optim(o)))
-                e = ckr__ds_bad(r, o, "optimizer_state_dict", "a dict");
+            ckr__ds_load(r, g->models[d]);
+            ckr__ds_load(r, g->optim[d]);
+            if (d == 0) ckr__ds_load(r, g->model);
+            if (g->optim[d] && !ckr_node_is_dict(ckr__ds_optim(g->optim[d])))
+                ckr__ds_bad(r, g->optim[d], "optimizer_state_dict", "a dict");
         }
-    return e;
 }
 
 /* Model's files of one step agree in it: a rank's file of another step is told apart by it. */
-static ckr_result ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
+static void ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
 {
     int64_t want, have = -1;
     if (!ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &want) || want < 0)
-        return ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
+        ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
     ckr_node_i64(ckr_node_get(f->root, "global_steps"), &have);
-    return ckr__fileset_step(&r->files, f->path, "global_steps", NULL, have, want);
+    ckr__fileset_step(&r->files, f->path, "global_steps", NULL, have, want);
 }
 
 /* A bf16 pipeline without ZeRO has no param_shapes: the ranks' slices name the parameters of each
    group, in the order of the buffer since BF16_Optimizer deals nothing round robin. */
 static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
 {
-    ckr_node *list, *none;
+    ckr_node *list, *none, *dict;
     uint64_t k, i;
     uint32_t d;
     g->shapes = ckr_node_get(g->model->root, "param_shapes");
@@ -47441,37 +47073,37 @@ static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
         const ckr_node *maps = ckr_node_get(ckr__ds_optim(g->optim[d]), "param_slice_mappings");
         for (k = 0; list && ckr_node_is_list(maps) && k < maps->count; k++) {
             const ckr_node *m = maps->u.items[k];
-            ckr_node *dict;
             if (k == list->count) ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT));
             if (ckr__failed(r->c)) return;
             dict = list->u.items[k];
             for (i = 0; i < ckr__dict_n(m); i++) {
-                const ckr_node *last = dict->count ? dict->u.items[2 * (dict->count - 1)] : NULL;
-                const char *name = ckr__dict_key(m, i);
-                if (name && !(last && !strcmp(last->u.str, name)))     /* no second part      */
+                const char *name = ckr__dict_key(m, i),
+                           *last = dict->count ? ckr__dict_key(dict, dict->count - 1) : NULL;
+                if (name && !(last && !strcmp(last, name)))            /* no second part      */
                     ckr__node_pair(r->c, dict, m->u.items[2 * i], none);
             }
         }
     }
 }
 
-/* The class around the optimizer, by the keys that only it writes. */
-static ckr_result ckr__ds_wrap(ckr__ds *r)
+/* The class around the optimizer, by the keys that only it writes, and the topology. */
+static void ckr__ds_wrap(ckr__ds *r)
 {
     const ckr__rankfile *f = r->stages[0].optim[0];
     const ckr_node *o = ckr__ds_optim(f), *own = ckr_node_get(r->meta, "optimizer"), *z;
+    ckr_topology *t = &r->s->topology;
     int64_t stage = 0, told = 0;
+    uint32_t m;
     ckr_node_i64(ckr_node_find(r->config, "/zero_optimization/stage"), &told);
     if (r->universal) o = r->optimizer;
     z = ckr_node_get(o, "zero_stage");
     if (z && z->kind == CKR_NODE_OBJECT) z = ckr_node_at(z->u.object->args, 0);
-    if (o && ckr_node_i64(z, &stage)) {
-        r->wrapper = stage == 3 ? CKR__DS_CUT : CKR__DS_FLAT;
-    } else if (o) {
-        r->wrapper = CKR__DS_BF16;
-        stage = told;
+    if (o) {
+        r->wrapper = ckr_node_i64(z, &stage) ? CKR__DS_FLAT : CKR__DS_BF16;
+        if (r->wrapper == CKR__DS_BF16) stage = told;
+        if (stage == 3) r->wrapper = CKR__DS_CUT;
     } else if (told > 0 && told <= 3 && !r->universal) {
-        return ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_OPTIM_ROW, 0, 0));
+        ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_OPTIM_ROW, 0, 0));
     } else if (ckr_node_get(own, "fp32_groups")) {
         r->wrapper = CKR__DS_UNFUSED;
     } else if (ckr_node_get(own, "fp32_groups_flat")) {
@@ -47479,13 +47111,21 @@ static ckr_result ckr__ds_wrap(ckr__ds *r)
     }
     if (stage < 0 || stage > 3 || (stage == 3) != (r->stages[0].models[0] != NULL) ||
         (stage == 3 && r->pipe))
-        return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_TOPOLOGY, f ? f->path : r->dir,
-                         CKR_NO_OFFSET, "zero_stage",
-                         "stage %lld does not go with the names of the model's files",
-                         (long long)stage);
+        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_TOPOLOGY, f ? f->path : r->dir, "zero_stage", NULL,
+                     "stage %lld does not go with the names of the model's files",
+                     (long long)stage);
     r->zero = (int)stage;
-    return CKR_OK;
+    r->robin = r->wrapper == CKR__DS_FLAT &&
+               ckr__ds_true(ckr_node_find(r->config, "/zero_optimization/round_robin_gradients"));
+    t->tp = t->ep = t->cp = 1;
+    t->pp = r->mp;
+    t->dp = r->dp;
+    t->ranks = r->dp <= UINT32_MAX / r->mp ? r->dp * r->mp : 0;
+    t->zero = r->zero;
+    r->s->unproven = r->zero != 3 && !r->bare; /* there the parameter is its master, rounded  */
+    for (m = 0; m < r->mp; m++) ckr__ds_slices(r, &r->stages[m]);
 }
+
 /* >>deepspeed.probe ----------------------------------------------------------- */
 
 /* A step's directory: some model's file lies in it. */
@@ -47508,20 +47148,19 @@ static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir,
 
 /* >>deepspeed.params ---------------------------------------------------------- */
 
-static ckr_result ckr__ds_shape(ckr__ds *r, const ckr__rankfile *f, const char *name,
-                                const ckr_node *n, uint32_t *n_dims, const int64_t **shape,
-                                int64_t *numel)
+/* NULL: the error is set. */
+static const int64_t *ckr__ds_shape(ckr__ds *r, const ckr__rankfile *f, const char *name,
+                                    const ckr_node *n, uint32_t *n_dims)
 {
-    int64_t *v;
+    int64_t *v, numel;
     uint64_t i;
     bool ok = n && (n->kind == CKR_NODE_SIZE || ckr_node_is_list(n)) && n->count <= CKR_MAX_DIMS;
     *n_dims = ok ? (uint32_t)n->count : 0;
     v = CKR__NEW_N(r->c, int64_t, *n_dims);
-    if (!v) return ckr__oom(r->c);
-    for (i = 0; i < *n_dims && ok; i++) ok = ckr_node_i64(n->u.items[i], &v[i]) && v[i] >= 0;
-    *shape = v;
-    if (ok && ckr__numel(*n_dims, v, numel) && *numel <= INT64_MAX / 8) return CKR_OK;
-    return ckr__ds_bad(r, f, name, "a shape of up to 8 axes");
+    for (i = 0; v && i < *n_dims && ok; i++) ok = ckr_node_i64(n->u.items[i], &v[i]) && v[i] >= 0;
+    if (v && ok && ckr__numel(*n_dims, v, &numel) && numel <= INT64_MAX / 8) return v;
+    ckr__ds_bad(r, f, name, "a shape of up to 8 axes");
+    return NULL;
 }
 
 static ckr__ds_param *ckr__ds_find(const ckr__ds *r, const char *name)
@@ -47538,8 +47177,8 @@ static bool ckr__ds_same_shape(const ckr__ds_param *p, uint32_t n_dims, const in
     return true;
 }
 
-static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, uint32_t n_dims,
-                                        const int64_t *shape)
+/* Of the state's tensor `t`, NULL: out of memory. NULL: the error is set. */
+static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, ckr_tensor *t)
 {
     ckr__ds_param *p = CKR__NEW(r->c, ckr__ds_param);
     *CKR__PUSH(ckr__ds_param *, r->c, r->params, r->n_params) = p;
@@ -47547,11 +47186,34 @@ static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, uint32_t n
         !ckr__map_put(&r->by_name, name, strlen(name), r->n_params - 1, NULL))
         return NULL;
     p->name = name;
-    p->n_dims = n_dims;
-    p->shape = shape;
+    p->param = t;
+    p->n_dims = t->n_dims;
+    p->shape = t->shape;
     p->layer = -1;
-    if (!ckr__numel(n_dims, shape, &p->numel)) p->numel = 0;
+    if (!ckr__numel(t->n_dims, t->shape, &p->numel)) p->numel = 0;
     return p;
+}
+
+/* A parameter whose elements are elsewhere: its shape is told by a dict. NULL: the error is set. */
+static ckr__ds_param *ckr__ds_absent(ckr__ds *r, const ckr__rankfile *f, const char *name,
+                                     const ckr_node *size, ckr_dtype dtype)
+{
+    uint32_t n_dims;
+    const int64_t *shape = ckr__ds_shape(r, f, name, size, &n_dims);
+    if (!shape) return NULL;
+    return ckr__ds_param_add(
+        r, name, ckr__tensor_add(r->c, r->s, name, "param", dtype, n_dims, shape));
+}
+
+/* A tensor of one axis that lies in one piece; NULL: something else. */
+static const ckr_view *ckr__ds_flat(const ckr_node *n, int64_t *numel)
+{
+    const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
+    if (!v || ckr__view_odd(v) || v->bytes || v->n_dims != 1 || v->offset < 0 ||
+        v->offset > INT64_MAX / 16 || (v->shape[0] > 1 && v->stride[0] != 1))
+        return NULL;
+    *numel = v->shape[0];
+    return v;
 }
 
 static ckr__part ckr__ds_part(const ckr__ds_param *p, const ckr__rankfile *f, const char *slot,
@@ -47568,19 +47230,19 @@ static ckr__part ckr__ds_part(const ckr__ds_param *p, const ckr__rankfile *f, co
     return x;
 }
 
-static ckr_result ckr__ds_add(ckr__ds *r, ckr__ds_param *p, const ckr__part *x)
+static void ckr__ds_add(ckr__ds *r, ckr__ds_param *p, const ckr__part *x)
 {
     ckr__held *h = ckr__part_add(&r->load, x);
-    if (!h) return ckr__oom(r->c);
+    if (!h) return;
     if (!p->slots) p->slots = h;
     h->tensor->requires_grad = !strcmp(x->slot, "master");
-    return CKR_OK;
 }
 
-static ckr_result ckr__ds_leave(ckr__ds *r, const ckr__rankfile *f, const char *where,
-                                const ckr_node *node)
+/* where NULL: out of memory. */
+static void ckr__ds_leave(ckr__ds *r, const ckr__rankfile *f, const char *where,
+                          const ckr_node *node)
 {
-    return where ? ckr__leave(r->c, r->s, f->rel, where, node) : ckr__oom(r->c);
+    if (where) ckr__leave(r->c, r->s, f->rel, where, node);
 }
 
 /* >>deepspeed.model ----------------------------------------------------------- */
@@ -47617,147 +47279,108 @@ static void ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_node *dic
     }
 }
 
-/* A parameter whose elements are elsewhere: its shape from param_shapes or frozen_param_shapes. */
-static ckr_result ckr__ds_absent(ckr__ds *r, const ckr__ds_module *m, const char *name,
-                                 const ckr_view *v)
-{
-    const int64_t *shape;
-    int64_t numel;
-    uint32_t n_dims;
-    uint64_t at;
-    ckr__ds_param *p;
-    ckr_result e;
-    if (!ckr__map_find(&m->shapes, name, strlen(name), &at))
-        return ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name), NULL);
-    e = ckr__ds_shape(r, m->f, name, m->found[at], &n_dims, &shape, &numel);
-    if (e != CKR_OK) return e;
-    p = ckr__ds_param_add(r, name, n_dims, shape);
-    if (!p) return ckr__oom(r->c);
-    p->param = ckr__tensor_add(r->c, r->s, name, "param", v->dtype, n_dims, shape);
-    return p->param ? CKR_OK : ckr__oom(r->c);
-}
-
-static ckr_result ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
+static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
 {
     const char *name = ckr__dict_key(m->dict, i), *first;
     const ckr_node *value = ckr__dict_at(m->dict, i);
     const ckr_view *v = value->u.view;
     const bool buffer = name && ckr__map_find(&m->buffers, name, strlen(name), NULL);
+    uint64_t at;
     ckr_tensor *t;
-    ckr__ds_param *p;
-    ckr_result e;
-    if (!name || value->kind != CKR_NODE_TENSOR)
-        return ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name ? name : "?"), value);
+    if (!name || value->kind != CKR_NODE_TENSOR) {
+        ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name ? name : "?"), value);
+        return;
+    }
     /* a tied one is kept under the name that is told, or the first of the same storage */
     first = ckr_node_str(ckr_node_get(m->shared, name));
-    if (!first && ckr__shared_before(&m->views, v, &i))
-        first = ckr__dict_key(m->dict, i);
-    if (ckr__failed(r->c)) return ckr__oom(r->c);
-    if (first) ckr__tie_add(r->c, r->s, first, name);
-    if (first) return r->c->err->code;
-    if (ckr__ds_find(r, name))
-        return ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, m->f->path, CKR_NO_OFFSET, name, NULL);
-    if (r->zero == 3 && !buffer && v->n_dims == 1 && v->shape[0] == 0)
-        return ckr__ds_absent(r, m, name, v);
-    e = ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t);
-    if (e != CKR_OK || !t) return e;
-    t->buffer = buffer;
-    if (buffer) return CKR_OK;
-    p = ckr__ds_param_add(r, name, v->n_dims, v->shape);
-    if (p) p->param = t;
-    return r->c->err->code;
+    if (!first && ckr__shared_before(&m->views, v, &i)) first = ckr__dict_key(m->dict, i);
+    if (first) {
+        ckr__tie_add(r->c, r->s, first, name);
+    } else if (ckr__ds_find(r, name)) {
+        ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, m->f->path, CKR_NO_OFFSET, name, NULL);
+    } else if (r->zero == 3 && !buffer && v->n_dims == 1 && v->shape[0] == 0) {
+        if (ckr__map_find(&m->shapes, name, strlen(name), &at))
+            ckr__ds_absent(r, m->f, name, m->found[at], v->dtype);
+        else ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name), NULL);
+    } else if (ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) == CKR_OK && t) {
+        t->buffer = buffer;
+        if (!buffer) ckr__ds_param_add(r, name, t);
+    }
 }
 
-/* shared_params, which is filled in one rank's file: rank 0's. */
-static ckr_result ckr__ds_shared(ckr__ds *r, const ckr_node **shared)
+/* shared_params, which is filled in one rank's file: rank 0's. NULL: it tells nothing. */
+static const ckr_node *ckr__ds_shared(ckr__ds *r)
 {
     const ckr__ds_stage *g = &r->stages[0];
-    const ckr_node *first = ckr_node_get(g->model->root, "shared_params");
+    const ckr_node *first = ckr_node_get(g->model->root, "shared_params"), *own;
     uint32_t d;
-    *shared = ckr__dict_n(first) ? first : NULL;
-    for (d = 0; d < r->dp && !*shared; d++) {
-        const ckr_node *own = g->models[d] ? ckr_node_get(g->models[d]->root, "shared_params")
-                                           : NULL;
+    if (ckr__dict_n(first)) return first;
+    for (d = 0; d < r->dp; d++) {
+        own = g->models[d] ? ckr_node_get(g->models[d]->root, "shared_params") : NULL;
         if (!ckr__dict_n(own)) continue;
-        *shared = own;
         if (!r->universal && ckr_node_is_dict(first))
-            return ckr__ds_elsewhere(r, g->models[d], "shared_params",
-                                     "it names the ties, which rank 0 does");
+            ckr__ds_elsewhere(r, g->models[d], "shared_params",
+                              "it names the ties, which rank 0 does");
+        return own;
     }
-    return CKR_OK;
+    return NULL;
 }
 
-/* Elements [r * c, r * c + c) of a frozen parameter lie in rank r's file. */
-static ckr_result ckr__ds_fragment(ckr__ds *r, const ckr__rankfile *f, ckr__ds_param *p,
-                                   const ckr_node *n, uint32_t d)
-{
-    const int64_t c = ckr__ds_piece(p->numel, r->dp);
-    const int64_t begin = ckr__min_i64((int64_t)d * c, p->numel),
-                  end = ckr__min_i64(begin + c, p->numel);
-    const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
-    const ckr__extent x = { NULL, begin, end, 0 };
-    if (!v || v->layout || v->bytes || v->n_dims != 1 || v->shape[0] < end - begin ||
-        (v->shape[0] > 1 && v->stride[0] != 1))
-        return ckr__ds_bad(r, f, p->name, "this rank's piece of the frozen parameter");
-    return ckr__read_run(r->c, p->param, &x, v, (int32_t)d, false) ? CKR_OK : ckr__oom(r->c);
-}
-
-/* Frozen parameters: pieces with ZeRO-3; a second copy with ZeRO-2, which must be equal. */
-static ckr_result ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
+/* Frozen parameters. ZeRO-3: elements [d * c, d * c + c) lie in rank d's file. ZeRO-2: a second
+   copy, which must be equal. */
+static void ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
 {
     const ckr_node *dict = ckr_node_get(f->root, "frozen_param_fragments");
     uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < ckr__dict_n(dict) && e == CKR_OK; i++) {
+    for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(r->c); i++) {
         const char *name = ckr__dict_key(dict, i);
         const ckr_node *n = ckr__dict_at(dict, i);
+        const ckr_view *v = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
         ckr__ds_param *p = ckr__ds_find(r, name);
-        if (!p) return ckr__ds_bad(r, f, name, "a parameter of the module");
-        p->frozen = true;
-        if (r->zero == 3) {
-            e = ckr__ds_fragment(r, f, p, n, d);
-            continue;
-        }
-        if (n->kind != CKR_NODE_TENSOR || !p->param || !p->param->n_pieces ||
-            n->u.view->bytes || n->u.view->layout ||
-            !ckr__ds_same_shape(p, n->u.view->n_dims, n->u.view->shape) ||
-            n->u.view->data_offset + (uint64_t)n->u.view->offset *
-                                         ckr_dtype_size(n->u.view->dtype) ==
-                p->param->pieces[0].offset)
-            continue;
-        if (!ckr__read_view(r->c, p->param, NULL, n->u.view, -1, true)) return ckr__oom(r->c);
+        const int64_t size = p ? p->numel : 0, c = ckr__ds_piece(size, r->dp),
+                      begin = ckr__min_i64((int64_t)d * c, size);
+        const ckr__extent x = { NULL, begin, ckr__min_i64(begin + c, size), 0 };
+        int64_t numel = -1;
+        if (p) p->frozen = true;
+        if (!p) ckr__ds_bad(r, f, name, "a parameter of the module");
+        else if (r->zero == 3 && (!ckr__ds_flat(n, &numel) || numel < x.end - begin))
+            ckr__ds_bad(r, f, name, "this rank's piece of the frozen parameter");
+        else if (r->zero == 3) ckr__read_run(r->c, p->param, &x, v, (int32_t)d, false);
+        else if (v && p->param->n_pieces && !v->bytes && !v->layout &&
+                 ckr__ds_same_shape(p, v->n_dims, v->shape) &&
+                 v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype) !=
+                     p->param->pieces[0].offset)
+            ckr__read_view(r->c, p->param, NULL, v, -1, true);
     }
-    return e;
 }
 
-static ckr_result ckr__ds_model(ckr__ds *r)
+static void ckr__ds_model(ckr__ds *r)
 {
     const ckr__rankfile *f = r->stages[0].model;
     const ckr_node *list = ckr_node_get(f->root, "param_shapes");
     ckr__ds_module m = CKR_ZERO;
     uint64_t i;
     uint32_t d;
-    ckr_result e;
+    if (r->pipe) return;
     m.f = f;
     m.dict = ckr_node_get(r->meta, "module");
     m.buffers.c = m.views.map.c = m.shapes.c = r->c;
-    e = ckr__ds_shared(r, &m.shared);
-    if (e == CKR_OK && !ckr_node_is_dict(m.dict))
-        e = ckr__ds_bad(r, f, "module", "a dict of tensors");
+    m.shared = ckr__ds_shared(r);
+    if (!ckr_node_is_dict(m.dict)) ckr__ds_bad(r, f, "module", "a dict of tensors");
     ckr__ds_buffers(&m.buffers, f->root, 0);
     for (i = 0; r->zero == 3 && ckr_node_is_list(list) && i < list->count; i++)
         ckr__ds_shapes_of(r, &m, list->u.items[i]);
     if (r->zero == 3) ckr__ds_shapes_of(r, &m, ckr_node_get(f->root, "frozen_param_shapes"));
-    for (i = 0; e == CKR_OK && i < m.dict->count; i++) e = ckr__ds_weight(r, &m, i);
+    for (i = 0; i < ckr__dict_n(m.dict) && !ckr__failed(r->c); i++) ckr__ds_weight(r, &m, i);
     ckr__map_free(&m.buffers);
     ckr__map_free(&m.views.map);
     ckr__map_free(&m.shapes);
-    for (d = 0; d < (r->zero == 3 ? r->dp : 1) && e == CKR_OK; d++) {
+    for (d = 0; d < (r->zero == 3 ? r->dp : 1) && !ckr__failed(r->c); d++) {
         if (r->zero == 3) f = r->stages[0].models[d];
-        if (f) e = ckr__ds_same_step(r, f);
-        if (f && e == CKR_OK) e = ckr__ds_frozen(r, f, d);
+        if (!f) continue;
+        ckr__ds_same_step(r, f);
+        ckr__ds_frozen(r, f, d);
     }
-    return e;
 }
 
 /* >>deepspeed.flat ------------------------------------------------------------ */
@@ -47765,165 +47388,193 @@ static ckr_result ckr__ds_model(ckr__ds *r)
 /* A part of flat tensors: one rank's, of one group. */
 typedef struct ckr__ds_run {
     ckr__ds_param **params;
-    const int64_t  *start;     /* [n] where each begins in the flat buffer               */
+    const int64_t  *start;     /* [n] where each begins in the flat buffer; NULL: one, at 0 */
     uint64_t        n;
-    int64_t         first, count;      /* elements of the buffer that this tensor holds   */
+    int64_t         first, count, at;  /* elements of the buffer that these tensors hold, from
+                                          their number `at` on                            */
     const ckr__rankfile *f;
     uint32_t        rank;
     const char     *slot, *where;
-    bool            copy;      /* a tied parameter of an earlier stage                    */
+    const ckr_view *master;    /* of n_master elements                                    */
+    int64_t         n_master;
+    const ckr_node *state;
+    bool            tensors, numbers;  /* which of the state are read                       */
+    bool            whole;     /* it is one parameter's                                     */
+    double          steps;     /* of rank 0; NaN: not known                               */
 } ckr__ds_run;
 
+static ckr__ds_run ckr__ds_run_of(const ckr__rankfile *f, ckr__ds_param **params, uint64_t n,
+                                  const char *where)
+{
+    ckr__ds_run x = CKR_ZERO;
+    x.params = params;
+    x.n = n;
+    x.f = f;
+    x.where = where;
+    x.tensors = x.numbers = true;
+    x.steps = ckr__nan();
+    return x;
+}
+
 /* One stored 1-D tensor becomes pieces of the parameters whose elements it holds. */
-static ckr_result ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v)
+static void ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v)
 {
     uint64_t i;
-    for (i = 0; i < x->n && x->start[i] < x->first + x->count; i++) {
+    for (i = 0; i < x->n && !ckr__failed(r->c); i++) {
         ckr__ds_param *p = x->params[i];
-        const int64_t lo = ckr__max_i64(x->start[i], x->first),
-                      hi = ckr__min_i64(x->start[i] + p->numel, x->first + x->count);
-        const ckr__extent y = { NULL, lo - x->start[i], hi - x->start[i], lo - x->first };
+        const int64_t start = x->start ? x->start[i] : 0, lo = ckr__max_i64(start, x->first),
+                      hi = ckr__min_i64(start + p->numel, x->first + x->count);
+        const ckr__extent y = { NULL, lo - start, hi - start, lo - x->first + x->at };
         ckr__part part = ckr__ds_part(p, x->f, x->slot, v, x->rank);
-        ckr_result e;
+        if (start >= x->first + x->count) return;
         if (hi <= lo) continue;
         part.flat = true;
         part.begin = y.begin;
         part.end = y.end;
         part.at = y.at;
         part.replica = p->stated;
-        e = ckr__ds_add(r, p, &part);
-        if (e != CKR_OK) return e;
+        ckr__ds_add(r, p, &part);
         /* rounded as it is read: with ZeRO-3 the parameter is its master in the model's dtype */
-        if ((r->zero == 3 || r->bare) && !strcmp(x->slot, "master") &&
-            !ckr__read_run(r->c, p->param, &y, v, part.rank, p->stated))
-            return ckr__oom(r->c);
+        if ((r->zero == 3 || r->bare) && !strcmp(x->slot, "master") && !ckr__failed(r->c))
+            ckr__read_run(r->c, p->param, &y, v, part.rank, p->stated);
     }
-    return CKR_OK;
 }
 
-static const ckr_view *ckr__ds_flat(const ckr_node *n, int64_t *numel)
+static void ckr__ds_partition(ckr__ds *r, const ckr__rankfile *f, const char *where,
+                              int64_t found, int64_t expected)
 {
-    const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
-    if (!v || v->layout || v->meta || v->bytes || v->conj || v->neg || v->n_dims != 1 ||
-        v->offset < 0 || v->offset > INT64_MAX / 16 || !ckr_dtype_size(v->dtype) ||
-        (v->shape[0] > 1 && v->stride[0] != 1))
-        return NULL;
-    *numel = v->shape[0];
-    return v;
-}
-
-static ckr_result ckr__ds_partition(ckr__ds *r, const ckr__rankfile *f, const char *where,
-                                    int64_t found, int64_t expected)
-{
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARTITION, f->path, CKR_NO_OFFSET,
-                             where, "found %lld elements, expected %lld by param_shapes",
-                             (long long)found, (long long)expected);
-    return ckr__remedy(r->c->err, e,
-                       "bring back this rank's file, or the model's file that belongs to it");
+    ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARTITION, f->path, where,
+                 "bring back this rank's file, or the model's file that belongs to it",
+                 "found %lld elements, expected %lld by param_shapes", (long long)found,
+                 (long long)expected);
 }
 
 /* A counter, or another number, that all parameters of a group share: rank 0's is kept, the others
    must agree. */
-static ckr_result ckr__ds_scalar(ckr__ds *r, const ckr__ds_run *x, const char *slot,
-                                 const ckr_node *n, double want)
+static void ckr__ds_scalar(ckr__ds *r, ckr__ds_run *x, const ckr_node *n)
 {
-    const bool tensor = n->kind == CKR_NODE_TENSOR;
-    const ckr_view *view = tensor ? n->u.view : NULL;
+    const bool step = !strcmp(x->slot, "step");
+    const ckr_view *view = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
     double v;
     uint64_t i;
-    ckr_result e = ckr__step_number(r->c, n, &v);
-    if (e == CKR_OK && v == v && want == want && !ckr__same(v, want)) {
-        e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_STEP, x->f->path, CKR_NO_OFFSET, slot,
-                      "this rank has done %.0f updates, rank 0 %.0f", v, want);
-        return ckr__remedy(r->c->err, e, "bring back this rank's file of that step");
+    ckr__step_number(r->c, n, &v);
+    if (step && x->steps == x->steps) {
+        if (v == v && !ckr__same(v, x->steps))
+            ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_STEP, x->f->path, x->slot,
+                         "bring back this rank's file of that step",
+                         "this rank has done %.0f updates, rank 0 %.0f", v, x->steps);
+        return;
     }
-    if (e != CKR_OK || want == want) return e;
-    if (v == v && r->updates != r->updates && !strcmp(slot, "step")) r->updates = v;
+    if (step && x->rank == 0) x->steps = v;
+    if (step && v == v && r->updates != r->updates) r->updates = v;
     if (ckr__is_number(n)) view = ckr__number_view(r->c, n);
-    if (!view || (tensor && v != v))
-        return r->c->err->code != CKR_OK
-                   ? r->c->err->code
-                   : ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot), n);
-    for (i = 0; i < x->n && e == CKR_OK; i++) {
+    else if (v != v) view = NULL;
+    if (!view) ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, x->slot), n);
+    for (i = 0; view && i < x->n && !ckr__failed(r->c); i++) {
         ckr__ds_param *p = x->params[i];
-        ckr__part part = ckr__ds_part(p, x->f, slot, view, x->rank);
+        ckr__part part = ckr__ds_part(p, x->f, x->slot, view, x->rank);
         part.alone = true;
-        if (!p->stated && !ckr__held_slot(p->slots, slot)) e = ckr__ds_add(r, p, &part);
+        if (!p->stated && !ckr__held_slot(p->slots, x->slot)) ckr__ds_add(r, p, &part);
     }
-    return e;
 }
 
-/* A group's state on one rank: tensors of `full` elements, or of `lean` without the padding. */
-static ckr_result ckr__ds_state(ckr__ds *r, ckr__ds_run *x, const ckr_node *state, int64_t full,
-                                int64_t lean, double *steps)
+/* One tensor of a parameter's own shape, as it is stored; slot NULL: out of memory. */
+static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char *slot,
+                                 const ckr__rankfile *f, const ckr_node *n)
 {
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < ckr__dict_n(state) && e == CKR_OK; i++) {
-        const char *slot = ckr__dict_key(state, i);
-        const ckr_node *n = ckr__dict_at(state, i);
+    const ckr_view *v = n->u.view;
+    ckr__part x = ckr__ds_part(p, f, slot, v, p->last);
+    if (!slot) return;
+    x.alone = !ckr__ds_same_shape(p, v->n_dims, v->shape);
+    x.replica = ckr__held_slot(p->slots, slot) != NULL;
+    if (ckr__view_odd(v)) ckr__ds_leave(r, f, slot, n);
+    else ckr__ds_add(r, p, &x);
+}
+
+/* The state of a group on one rank: tensors of `full` elements, or of `lean` without the padding;
+   or that of one parameter, of any shapes. */
+static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x, int64_t full, int64_t lean)
+{
+    uint64_t i, k;
+    for (i = 0; i < ckr__dict_n(x->state) && !ckr__failed(r->c); i++) {
+        const char *slot = ckr__dict_key(x->state, i);
+        const ckr_node *n = ckr__dict_at(x->state, i);
+        const bool step = slot && !strcmp(slot, "step");
         int64_t numel = -1;
         const ckr_view *v = ckr__ds_flat(n, &numel);
         x->slot = slot;
-        if (slot && v && (numel != 1 || full == 1 || strcmp(slot, "step") != 0)) {
+        if (slot && x->whole && n->kind == CKR_NODE_TENSOR) {
+            ckr__ds_whole_tensor(r, x->params[0], slot, x->f, n);
+        } else if (slot && x->whole && ckr__is_tensors(n)) {
+            for (k = 0; k < n->count && !ckr__failed(r->c); k++)
+                ckr__ds_whole_tensor(r, x->params[0],
+                                     ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)k),
+                                     x->f, n->u.items[k]);
+        } else if (slot && v && !(step && numel == 1)) {
             if (numel != full && numel != lean)
-                return ckr__ds_partition(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot),
-                                         numel, full);
-            e = ckr__ds_run_read(r, x, v);
-        } else if (slot && !strcmp(slot, "step")) {
-            e = ckr__ds_scalar(r, x, slot, n, *steps);
-            if (e == CKR_OK && x->rank == 0) e = ckr__step_number(r->c, n, steps);
-        } else if (x->rank == 0 && slot && ckr__is_number(n)) {
-            e = ckr__ds_scalar(r, x, slot, n, ckr__nan());
-        } else if (x->rank == 0 && n->kind != CKR_NODE_NONE) {
-            e = ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
+                ckr__ds_partition(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot), numel,
+                                  full);
+            else if (x->tensors) ckr__ds_run_read(r, x, v);
+        } else if (x->numbers && (step || (x->rank == 0 && slot && ckr__is_number(n)))) {
+            ckr__ds_scalar(r, x, n);
+        } else if (x->numbers && x->rank == 0 && n->kind != CKR_NODE_NONE) {
+            ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
         }
     }
-    return e;
 }
 
-/* The parameters of a group with the padding behind each; *total gets the buffer's length. */
-static ckr_result ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k, int64_t *start,
-                                 int64_t *total)
+/* The parameters of a group with the padding behind each; the buffer's length is returned. */
+static int64_t ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k, int64_t *start)
 {
-    const ckr_node *pads = ckr_node_at(
-        ckr_node_get(ckr__ds_optim(g->optim[0]), "param_alignment_paddings"), k);
+    const ckr_node *pads =
+        ckr_node_at(ckr_node_get(ckr__ds_own(r, g, 0), "param_alignment_paddings"), k);
     int64_t at = 0, pad;
     uint64_t i;
-    for (i = 0; i < g->n_params[k]; i++) {
+    for (i = 0; start && i < g->lists[k].n; i++) {
         start[i] = at;
         pad = 0;
         ckr_node_i64(ckr_node_at(pads, i), &pad);
-        if (pad < 0 || pad > 64 || at > INT64_MAX / 2 - g->params[k][i]->numel)
-            return ckr__ds_bad(r, g->optim[0], "param_alignment_paddings", "small numbers");
-        if (pad) r->aligned = true;
-        at += g->params[k][i]->numel + pad;
+        if (pad < 0 || pad > 64 || at > INT64_MAX / 2 - g->lists[k].items[i]->numel) {
+            ckr__ds_bad(r, g->optim[0], "param_alignment_paddings", "small numbers");
+            return 0;
+        }
+        at += g->lists[k].items[i]->numel + pad;
     }
-    *total = at;
-    return CKR_OK;
+    return at;
 }
 
 /* The value of a number in a dict, which most likely is the k-th pair. */
 static const ckr_node *ckr__ds_numbered(const ckr_node *d, int64_t number, uint64_t k)
 {
+    const uint64_t n = ckr__dict_n(d);
     uint64_t i;
-    if (!ckr_node_is_dict(d)) return NULL;
-    for (i = 0; i < d->count; i++) {
-        const uint64_t at = (k + i) % d->count;
+    for (i = 0; i < n; i++) {
+        const uint64_t at = (k + i) % n;
         if (d->u.items[2 * at]->kind == CKR_NODE_INT && d->u.items[2 * at]->u.i == number)
             return ckr__dict_at(d, at);
     }
     return NULL;
 }
 
-/* The state of group k: of torch's dict by the group's only number, or an elastic list. */
-static const ckr_node *ckr__ds_state_of(const ckr_node *base, uint64_t k)
+/* The state of group k: of torch's dict by the group's only number, or an elastic list; with ZeRO-3
+   sub groups have numbers. */
+static const ckr_node *ckr__ds_state_of(const ckr__ds *r, const ckr__ds_stage *g, uint32_t d,
+                                        uint64_t k)
 {
+    const ckr_node *base = ckr__ds_base(r, g, d), *state = ckr_node_get(base, "state");
     const ckr_node *id = ckr_node_at(
         ckr_node_get(ckr_node_at(ckr_node_get(base, "param_groups"), k), "params"), 0);
-    const ckr_node *state = ckr_node_get(base, "state");
     if (ckr_node_is_list(base)) return ckr_node_at(base, k);
+    if (r->zero == 3) return ckr__ds_numbered(state, (int64_t)k, k);
     return id && id->kind == CKR_NODE_INT ? ckr__ds_numbered(state, id->u.i, k) : NULL;
+}
+
+/* Group k's flat masters; NULL: something else is there. */
+static const ckr_view *ckr__ds_master(const ckr__ds *r, const ckr__ds_stage *g, uint32_t d,
+                                      uint64_t k, int64_t *numel)
+{
+    const ckr_node *all = ckr_node_get(ckr__ds_own(r, g, d), ckr__ds_places_of[r->wrapper].masters);
+    return ckr__ds_flat(ckr_node_at(all, k), numel);
 }
 
 /* Is a rank's map of names to places what part d of the buffer holds? */
@@ -47938,7 +47589,7 @@ static bool ckr__ds_slices_are(const ckr__ds_run *x, const ckr_node *map, int64_
         int64_t numel = -1, start = -1;
         if (hi <= lo) continue;
         if (k == map->count || !ckr__is_str(map->u.items[2 * k], x->params[i]->name)) return false;
-        v = map->u.items[2 * k++ + 1];
+        v = ckr__dict_at(map, k++);
         v = v->kind == CKR_NODE_OBJECT ? v->u.object->state : NULL;
         if (!ckr_node_i64(ckr_node_get(v, "numel"), &numel) || numel != hi - lo ||
             !ckr_node_i64(ckr_node_get(v, "start"), &start) || start != lo - first)
@@ -47947,100 +47598,62 @@ static bool ckr__ds_slices_are(const ckr__ds_run *x, const ckr_node *map, int64_
     return k == map->count;
 }
 
-/* param_slice_mappings is wrong where gradients are dealt round robin, and then not asked. Else a
-   rank's map that is another rank's shows that the files have changed places. */
-static ckr_result ckr__ds_slices_own(ckr__ds *r, const ckr__ds_run *x, uint64_t k, int64_t size)
-{
-    const ckr_node *map =
-        ckr_node_at(ckr_node_get(ckr__ds_optim(x->f), "param_slice_mappings"), k);
-    uint32_t d;
-    if (r->robin || !ckr_node_is_dict(map) || ckr__ds_slices_are(x, map, size, x->rank))
-        return CKR_OK;
-    for (d = 0; d < r->dp; d++)
-        if (ckr__ds_slices_are(x, map, size, d))
-            return ckr__ds_elsewhere(r, x->f, "param_slice_mappings",
-                                     ckr__printf(r->c, "they are those of rank %u", (unsigned)d));
-    return CKR_OK;
-}
-
 /* One group of one rank of ZeRO-1 or 2: part d of the buffer, whose length is a multiple of
    2 * dp. What lies behind the last parameter is padding, cut off the masters (BF16_Optimizer
-   keeps it) and in elastic files off the moments too. */
-static ckr_result ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, int64_t total,
-                                    double *steps)
+   keeps it) and in elastic files off the moments too. FP16_Optimizer's buffer is whole, and needs
+   no padding. param_slice_mappings is wrong where gradients are dealt round robin, and then not
+   asked; else a rank's map that is another rank's shows that the files have changed places. */
+static void ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, const ckr_node *own, uint64_t k,
+                              int64_t total)
 {
-    const ckr_node *o = ckr__ds_optim(x->f), *base = ckr_node_get(o, "base_optimizer_state");
-    const ckr_node *state = ckr__ds_state_of(base, k);
-    int64_t unit = 2 * (int64_t)r->dp, size = (total + unit - 1) / unit * 2, numel = -1, pad, lean;
-    const ckr_view *v = ckr__ds_flat(
-        ckr_node_at(ckr_node_get(o, "single_partition_of_fp32_groups"), k), &numel);
-    ckr_result e;
-    if (!v) return ckr__ds_bad(r, x->f, "single_partition_of_fp32_groups", "a flat tensor a group");
-    if (ckr_node_i64(ckr_node_at(ckr_node_get(o, "group_paddings"), k), &pad) && pad >= 0 &&
+    const char *where = ckr__ds_places_of[r->wrapper].masters;
+    const bool fused = r->wrapper == CKR__DS_FUSED;
+    const int64_t unit = 2 * (int64_t)r->dp, numel = x->n_master;
+    const ckr_node *map = ckr_node_at(ckr_node_get(own, "param_slice_mappings"), k);
+    int64_t size = fused ? numel : (total + unit - 1) / unit * 2, pad, lean;
+    bool other;
+    uint32_t d;
+    if (ckr_node_i64(ckr_node_at(ckr_node_get(own, "group_paddings"), k), &pad) && pad >= 0 &&
         r->wrapper == CKR__DS_FLAT && numel < INT64_MAX / 2 - pad &&
         (numel + pad) * (int64_t)r->dp >= total && numel + pad > size)
         size = numel + pad;                            /* another version's unit            */
     x->first = (int64_t)x->rank * size;
-    lean = ckr__max_i64(0, ckr__min_i64(size, total - x->first));
-    x->count = lean;
-    e = ckr__ds_slices_own(r, x, k, size);
-    if (e != CKR_OK) return e;
-    if (numel != lean && (r->wrapper != CKR__DS_BF16 || numel != size))
-        return ckr__ds_partition(r, x->f, "single_partition_of_fp32_groups", numel, lean);
+    x->count = lean = ckr__max_i64(0, ckr__min_i64(size, total - x->first));
+    other = !r->robin && ckr_node_is_dict(map) && !ckr__ds_slices_are(x, map, size, x->rank);
+    for (d = 0; other && d < r->dp && !ckr__failed(r->c); d++)
+        if (ckr__ds_slices_are(x, map, size, d))
+            ckr__ds_elsewhere(r, x->f, "param_slice_mappings",
+                              ckr__printf(r->c, "they are those of rank %u", (unsigned)d));
+    if (fused && numel < total) ckr__ds_partition(r, x->f, where, numel, total);
+    if (numel != lean && (numel != size || r->wrapper == CKR__DS_FLAT))
+        ckr__ds_partition(r, x->f, where, numel, lean);
     x->slot = "master";
-    e = ckr__ds_run_read(r, x, v);
-    return e == CKR_OK ? ckr__ds_state(r, x, state, size, lean, steps) : e;
+    ckr__ds_run_read(r, x, x->master);
+    ckr__ds_state(r, x, size, lean);
 }
 
 /* One sub group of one rank of ZeRO-3: of each parameter the d-th of dp equal pieces. */
-static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, double *steps)
+static void ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x)
 {
-    const ckr_node *o = ckr__ds_optim(x->f), *base = ckr_node_get(o, "optimizer_state_dict");
-    const ckr_node *state = ckr__ds_numbered(ckr_node_get(base, "state"), (int64_t)k, k);
     ckr__ds_run one = *x;
-    int64_t numel = -1, at = 0, zero = 0, moment;
-    const ckr_view *v = ckr__ds_flat(ckr_node_at(ckr_node_get(o, "fp32_flat_groups"), k), &numel);
-    uint64_t i, j;
-    ckr_result e = CKR_OK;
-    if (!v) return ckr__ds_bad(r, x->f, "fp32_flat_groups", "a flat tensor a sub group");
-    for (i = 0; i < x->n; i++)
-        at += ckr__ds_piece(x->params[i]->numel, r->dp);
-    if (numel != at) return ckr__ds_partition(r, x->f, "fp32_flat_groups", numel, at);
-    for (j = 0; j < ckr__dict_n(state); j++) {
-        if (!ckr__ds_flat(ckr__dict_at(state, j), &moment)) continue;
-        if (moment != at && !ckr__is_str(state->u.items[2 * j], "step"))
-            return ckr__ds_partition(r, x->f, x->where, moment, at);
-    }
-    for (i = 0, at = 0; i < x->n && e == CKR_OK; i++) {
-        const int64_t c = ckr__ds_piece(x->params[i]->numel, r->dp);
-        ckr_view part = *v;
-        one.params = &x->params[i];
-        one.start = &zero;
-        one.n = 1;
+    int64_t sum = 0;
+    uint64_t i;
+    for (i = 0; i < x->n; i++) sum += ckr__ds_piece(x->params[i]->numel, r->dp);
+    if (x->n_master != sum)
+        ckr__ds_partition(r, x->f, ckr__ds_places_of[r->wrapper].masters, x->n_master, sum);
+    one.start = NULL;
+    one.n = 1;
+    one.numbers = x->tensors = false;
+    for (i = 0; i < x->n && !ckr__failed(r->c); i++, one.params++) {
+        const int64_t n = x->params[i]->numel, c = ckr__ds_piece(n, r->dp);
         one.first = (int64_t)x->rank * c;
-        one.count = ckr__max_i64(0, ckr__min_i64(c, x->params[i]->numel - one.first));
+        one.count = ckr__max_i64(0, ckr__min_i64(c, n - one.first));
         one.slot = "master";
-        part.offset = v->offset + at;
-        e = ckr__ds_run_read(r, &one, &part);
-        for (j = 0; j < ckr__dict_n(state) && e == CKR_OK; j++) {
-            const char *slot = ckr__dict_key(state, j);
-            const ckr_view *m = ckr__ds_flat(ckr__dict_at(state, j), &moment);
-            if (!slot || !m || !strcmp(slot, "step")) continue;
-            part = *m;
-            part.offset = m->offset + at;
-            one.slot = slot;
-            e = ckr__ds_run_read(r, &one, &part);
-        }
-        at += c;
+        ckr__ds_run_read(r, &one, x->master);
+        ckr__ds_state(r, &one, sum, sum);
+        one.at += c;
     }
-    for (j = 0; j < ckr__dict_n(state) && e == CKR_OK; j++) {
-        const char *slot = ckr__dict_key(state, j);
-        const bool step = slot && !strcmp(slot, "step");
-        if (step || (slot && x->rank == 0 && ckr__is_number(ckr__dict_at(state, j))))
-            e = ckr__ds_scalar(r, x, slot, ckr__dict_at(state, j), step ? *steps : ckr__nan());
-    }
-    if (e == CKR_OK && x->rank == 0) e = ckr__step_number(r->c, ckr_node_get(state, "step"), steps);
-    return e;
+    ckr__ds_state(r, x, sum, sum);
 }
 
 /* ZeRO-3 names no rank in a file. What tells the ranks apart is the padding behind the last piece
@@ -48051,60 +47664,57 @@ static ckr_result ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x, uint64_t k, doubl
 #define CKR__DS_PROBE 256      /* parameters of a sub group                                */
 
 typedef struct ckr__ds_pad {
-    ckr__ds          *r;
-    const ckr__ds_stage *g;
-    uint32_t          rank;
-    uint64_t          seen[2], set[2]; /* elements of masters, moments; those not zero      */
-    const char       *name;    /* of a parameter with one                                  */
+    uint64_t    seen[2], set[2];       /* elements of masters, moments; those not zero      */
+    const char *name;          /* of a parameter with one                                  */
 } ckr__ds_pad;
 
-/* Elements [at, at + n) of a flat tensor: how many are not zero. */
-static ckr_result ckr__ds_pad_read(ckr__ds_pad *x, const ckr_view *v, int64_t at, int64_t n,
-                                   int kind, const char *name)
+/* The places of rank `rank`'s padding of sub group k in the file of rank `in`: in every flat
+   tensor. */
+static void ckr__ds_pad_of(ckr__ds *r, ckr__ds_pad *x, const ckr__ds_stage *g, uint32_t rank,
+                           uint32_t in, uint64_t k)
 {
-    const size_t elem = ckr_dtype_size(v->dtype);
-    uint8_t bytes[64];
-    size_t k;
-    ckr_result e = CKR_OK;
-    for (; n > 0 && e == CKR_OK; n--, at++) {
-        e = ckr__file_read(x->r->c, v->file,
-                           v->data_offset + (uint64_t)(v->offset + at) * elem, bytes, elem);
-        for (k = 0; k < elem && !bytes[k]; k++) {}
-        x->seen[kind]++;
-        if (k == elem) continue;
-        x->set[kind]++;
-        if (!x->name) x->name = name;
-    }
-    return e;
-}
-
-/* The places of rank `rank`'s padding in the file of rank `in`: in every flat tensor. */
-static ckr_result ckr__ds_pad_of(ckr__ds_pad *x, uint32_t in, uint64_t k)
-{
-    const ckr__ds *r = x->r;
-    const ckr_node *o = ckr__ds_optim(x->g->optim[in]);
-    const ckr_node *state = ckr__ds_numbered(
-        ckr_node_get(ckr_node_get(o, "optimizer_state_dict"), "state"), (int64_t)k, k);
+    static const uint8_t zero[16] = { 0 };
+    const ckr_node *state = ckr__ds_state_of(r, g, in, k);
     const ckr_view *flat[5];
+    uint8_t bytes[4 * sizeof zero], *p;
     int64_t numel, size, at = 0;
     uint64_t i, n = 1, j;
-    ckr_result e = CKR_OK;
-    flat[0] = ckr__ds_flat(ckr_node_at(ckr_node_get(o, "fp32_flat_groups"), k), &size);
-    if (!flat[0]) return CKR_OK;
+    flat[0] = ckr__ds_master(r, g, in, k, &size);
+    if (!flat[0]) return;
     for (i = 0; i < ckr__dict_n(state) && n < 5; i++) {
         flat[n] = ckr__ds_flat(ckr__dict_at(state, i), &numel);
         if (flat[n] && numel == size && !ckr__is_str(state->u.items[2 * i], "step")) n++;
     }
-    for (i = 0; i < x->g->n_params[k] && i < CKR__DS_PROBE; i++) {
-        const ckr__ds_param *p = x->g->params[k][i];
-        const int64_t c = ckr__ds_piece(p->numel, r->dp),
-                      have = ckr__max_i64(0, ckr__min_i64(c, p->numel - (int64_t)x->rank * c)),
-                      pad = ckr__min_i64(c - have, 4);
-        for (j = 0; j < n && e == CKR_OK; j++)
-            e = ckr__ds_pad_read(x, flat[j], at + have, pad, j > 0, p->name);
+    for (i = 0; i < g->lists[k].n && i < CKR__DS_PROBE; i++) {
+        const ckr__ds_param *of = g->lists[k].items[i];
+        const int64_t c = ckr__ds_piece(of->numel, r->dp),
+                      have = ckr__max_i64(0, ckr__min_i64(c, of->numel - (int64_t)rank * c));
+        const size_t pad = (size_t)ckr__min_i64(c - have, 4);
+        for (j = 0; j < n && pad; j++) {
+            const size_t elem = ckr_dtype_size(flat[j]->dtype);
+            const uint64_t from = (uint64_t)(flat[j]->offset + at + have) * elem;
+            if (ckr__file_read(r->c, flat[j]->file, flat[j]->data_offset + from, bytes,
+                               pad * elem) != CKR_OK)
+                return;
+            x->seen[j > 0] += pad;
+            for (p = bytes; p < bytes + pad * elem; p += elem) {
+                if (!memcmp(p, zero, elem)) continue;
+                x->set[j > 0]++;
+                if (!x->name) x->name = of->name;
+            }
+        }
         at += c;
     }
-    return e;
+}
+
+/* The same of all sub groups. */
+static ckr__ds_pad ckr__ds_pads(ckr__ds *r, const ckr__ds_stage *g, uint32_t rank, uint32_t in)
+{
+    ckr__ds_pad x = CKR_ZERO;
+    uint64_t k;
+    for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++)
+        ckr__ds_pad_of(r, &x, g, rank, in, k);
+    return x;
 }
 
 /* May an update have moved the padding? Weight decay does that when it is added to gradients. */
@@ -48115,7 +47725,8 @@ static bool ckr__ds_pad_moves(const ckr__ds *r, const ckr__ds_stage *g)
     uint64_t i;
     double decay;
     mode = ckr_node_find(conf, "/params/adam_w_mode");
-    if (type && (!strcmp(type, "AdamW") || (!strcmp(type, "Adam") && (!mode || mode->u.b))))
+    if (type && (!strcmp(type, "AdamW") ||
+                 (!strcmp(type, "Adam") && (!mode || ckr__ds_true(mode)))))
         return false;
     for (i = 0; ckr_node_is_list(g->groups) && i < g->groups->count; i++)
         if (!ckr_node_f64(ckr_node_get(g->groups->u.items[i], "weight_decay"), &decay) || decay > 0)
@@ -48123,386 +47734,251 @@ static bool ckr__ds_pad_moves(const ckr__ds *r, const ckr__ds_stage *g)
     return false;
 }
 
-static ckr_result ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
+static void ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
 {
-    ckr__ds_pad own, other;
-    uint64_t k;
+    const ckr__ds_pad own = ckr__ds_pads(r, g, d, d);
     uint32_t i;
-    ckr_result e = CKR_OK;
-    memset(&own, 0, sizeof own);
-    own.r = r;
-    own.g = g;
-    own.rank = d;
-    for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_pad_of(&own, d, k);
-    if (e != CKR_OK || !own.name) return e;
-    for (i = 0; i < r->dp && e == CKR_OK; i++) {
+    for (i = 0; i < r->dp && own.name && !ckr__failed(r->c); i++) {
+        ckr__ds_pad other;
         if (i == d) continue;
-        other = own;
-        memset(other.seen, 0, sizeof other.seen);
-        memset(other.set, 0, sizeof other.set);
-        for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_pad_of(&other, i, k);
-        if (e == CKR_OK && (own.set[1] || !own.seen[1]) && !other.set[0] && !other.set[1])
-            return ckr__ds_elsewhere(r, g->optim[d], own.name,
-                                     ckr__printf(r->c, "this rank's padding lies in %s",
-                                                 g->optim[i]->rel));
+        other = ckr__ds_pads(r, g, d, i);
+        if ((own.set[1] || !own.seen[1]) && !other.set[0] && !other.set[1])
+            ckr__ds_elsewhere(r, g->optim[d], own.name,
+                              ckr__printf(r->c, "this rank's padding lies in %s",
+                                          g->optim[i]->rel));
     }
-    if (e != CKR_OK || !own.set[1] || ckr__ds_pad_moves(r, g)) return e;
-    return ckr__ds_elsewhere(r, g->optim[d], own.name,
-                             ckr__printf(r->c, "%llu moments in this rank's padding are not zero",
-                                         (unsigned long long)own.set[1]));
-}
-
-/* Room for the parameters of n optimizer groups. */
-static bool ckr__ds_room(ckr__ds *r, ckr__ds_stage *g, uint64_t n)
-{
-    g->n_groups = n;
-    g->params = CKR__NEW_N(r->c, ckr__ds_param **, n);
-    g->n_params = CKR__NEW_N(r->c, uint64_t, n);
-    return g->params && g->n_params;
+    if (own.set[1] && !ckr__ds_pad_moves(r, g))
+        ckr__ds_elsewhere(r, g->optim[d], own.name,
+                          ckr__printf(r->c, "%llu moments in this rank's padding are not zero",
+                                      (unsigned long long)own.set[1]));
 }
 
 /* The parameters that param_shapes names, in its order. */
-static ckr_result ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
+static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
 {
+    const uint64_t n = ckr_node_is_list(g->shapes) ? g->shapes->count : 0;
+    const int64_t *shape;
     uint64_t i, k;
-    if (!ckr_node_is_list(g->shapes))
-        return ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
-    if (!ckr__ds_room(r, g, g->shapes->count)) return ckr__oom(r->c);
+    uint32_t n_dims;
+    if (!ckr_node_is_list(g->shapes)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
+    g->lists = CKR__NEW_N(r->c, ckr__ds_list, n);
+    g->n_groups = g->lists ? n : 0;
     for (k = 0; k < g->n_groups; k++) {
         const ckr_node *d = g->shapes->u.items[k];
-        if (!ckr_node_is_dict(d))
-            return ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
-        g->n_params[k] = d->count;
-        g->params[k] = CKR__NEW_N(r->c, ckr__ds_param *, d->count);
-        if (!g->params[k]) return ckr__oom(r->c);
-        for (i = 0; i < d->count; i++) {
+        if (!ckr_node_is_dict(d)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
+        for (i = 0; i < ckr__dict_n(d); i++) {
             const char *name = ckr__dict_key(d, i);
             ckr__ds_param *p = ckr__ds_find(r, name);
-            const int64_t *shape;
-            int64_t numel;
-            uint32_t n_dims;
             const bool told = ckr__dict_at(d, i)->kind != CKR_NODE_NONE;
-            ckr_result e = !told ? CKR_OK
-                                 : ckr__ds_shape(r, g->model, name, ckr__dict_at(d, i), &n_dims,
-                                                 &shape, &numel);
-            if (e != CKR_OK) return e;
-            if (!p || (told && !ckr__ds_same_shape(p, n_dims, shape)))
-                return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, g->model->path,
-                                 CKR_NO_OFFSET, name,
-                                 p ? "param_shapes has another shape than the model"
-                                   : "param_shapes names a parameter that the model does not have");
-            g->params[k][i] = p;
+            shape = told ? ckr__ds_shape(r, g->model, name, ckr__dict_at(d, i), &n_dims) : NULL;
+            if (!p || (shape && !ckr__ds_same_shape(p, n_dims, shape)))
+                ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, name, NULL, "%s",
+                             p ? "param_shapes has another shape than the model"
+                               : "param_shapes names a parameter that the model does not have");
+            if (ckr__failed(r->c)) return;
+            *CKR__PUSH(ckr__ds_param *, r->c, g->lists[k].items, g->lists[k].n) = p;
             p->last = m;
             if (p->mp != m) p->tied = p->stated;
         }
     }
-    return CKR_OK;
 }
 
-static ckr_result ckr__ds_parts(ckr__ds *r, ckr__ds_stage *g, uint64_t k)
+/* Group k, of each rank. */
+static void ckr__ds_parts(ckr__ds *r, ckr__ds_stage *g, uint64_t k)
 {
-    int64_t *start = CKR__NEW_N(r->c, int64_t, g->n_params[k]), total = 0;
-    double steps = ckr__nan();
-    ckr__ds_run x = CKR_ZERO;
-    uint32_t d;
-    ckr_result e;
-    if (!start) return ckr__oom(r->c);
-    e = ckr__ds_layout(r, g, k, start, &total);
-    x.params = g->params[k];
-    x.n = g->n_params[k];
+    const bool fused = r->wrapper == CKR__DS_FUSED;
+    int64_t *start = CKR__NEW_N(r->c, int64_t, g->lists[k].n);
+    const int64_t total = ckr__ds_layout(r, g, k, start);
+    ckr__ds_run x = ckr__ds_run_of(NULL, g->lists[k].items, g->lists[k].n, NULL);
     x.start = start;
-    x.where = ckr__printf(r->c, "optimizer_state_dict/state/%llu", (unsigned long long)k);
-    if (!x.where) return ckr__oom(r->c);
-    for (d = 0; d < r->dp && e == CKR_OK; d++) {
-        x.f = g->optim[d];
-        x.rank = d;
-        e = r->zero == 3 ? ckr__ds_cut_part(r, &x, k, &steps)
-                         : ckr__ds_flat_part(r, &x, k, total, &steps);
+    x.where = ckr__printf(r->c, "%soptimizer_state_dict/state/%llu", fused ? "optimizer/" : "",
+                          (unsigned long long)k);
+    for (; x.rank < (fused ? 1 : r->dp) && !ckr__failed(r->c); x.rank++) {
+        x.f = fused ? g->model : g->optim[x.rank];
+        x.state = ckr__ds_state_of(r, g, x.rank, k);
+        x.master = ckr__ds_master(r, g, x.rank, k, &x.n_master);
+        x.tensors = true;
+        if (!x.master)
+            ckr__ds_bad(r, x.f, ckr__ds_places_of[r->wrapper].masters,
+                        r->zero == 3 ? "a flat tensor a sub group" : "a flat tensor a group");
+        else if (r->zero == 3) ckr__ds_cut_part(r, &x);
+        else ckr__ds_flat_part(r, &x, ckr__ds_own(r, g, x.rank), k, total);
     }
-    return e;
 }
 
-/* partition_count, and as many groups on every rank. */
-static ckr_result ckr__ds_counts(ckr__ds *r, const ckr__ds_stage *g, const ckr__rankfile *f)
+/* All groups of a stage. */
+static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
 {
-    const ckr_node *o = ckr__ds_optim(f), *n = ckr_node_get(o, "partition_count");
-    const ckr_node *flats = ckr_node_get(o, r->zero == 3 ? "fp32_flat_groups"
-                                                         : "single_partition_of_fp32_groups");
+    uint64_t k, i;
+    for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++) ckr__ds_parts(r, g, k);
+    for (k = 0; k < g->n_groups; k++)
+        for (i = 0; i < g->lists[k].n; i++) g->lists[k].items[i]->stated = true;
+}
+
+/* Rank d has as many parts and groups as rank 0, of the same LR. */
+static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
+{
+    const ckr__rankfile *f = g->optim[d];
+    const ckr_node *o = ckr__ds_own(r, g, d), *n = ckr_node_get(o, "partition_count");
+    const ckr_node *flats = ckr_node_get(o, ckr__ds_places_of[r->wrapper].masters);
+    const ckr_node *a = g->groups, *b = ckr_node_get(ckr__ds_base(r, g, d), "param_groups");
+    const uint64_t n_groups = a ? a->count : 0;
     int64_t v = r->dp;
+    double x, y;
     uint64_t i;
     bool ok = true;
     if (n && n->kind == CKR_NODE_INT) ok = ckr_node_i64(n, &v) && v == r->dp;
     for (i = 0; ckr_node_is_list(n) && i < n->count && ok; i++)
         ok = ckr_node_i64(n->u.items[i], &v) && v == r->dp;
     if (!ok)
-        return ckr__remedy(
-            r->c->err,
-            ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_TOPOLOGY, f->path, CKR_NO_OFFSET,
-                      "partition_count", "%lld parts, but %s says %u data-parallel ranks",
-                      (long long)v, r->stages[0].model->rel, (unsigned)r->dp),
-            "bring back this rank's file of the same run");
-    if (!ckr_node_is_list(flats)) return ckr__ds_bad(r, f, "the flat masters", "a list");
-    return flats->count == g->n_groups
-               ? CKR_OK
-               : ckr__ds_partition(r, f, "groups", (int64_t)flats->count, (int64_t)g->n_groups);
-}
-
-/* Groups of every rank must be rank 0's: LR and all. */
-static ckr_result ckr__ds_same_groups(ckr__ds *r, const ckr__rankfile *f, const ckr_node *a,
-                                      const ckr_node *b)
-{
-    uint64_t i;
-    double x, y;
-    bool ok = a->count == (b ? b->count : 0);
-    for (i = 0; i < a->count && ok; i++) {
+        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_TOPOLOGY, f->path, "partition_count",
+                     "bring back this rank's file of the same run",
+                     "%lld parts, but %s says %u data-parallel ranks", (long long)v,
+                     r->stages[0].model->rel, (unsigned)r->dp);
+    if (!ckr_node_is_list(flats)) ckr__ds_bad(r, f, "the flat masters", "a list");
+    else if (flats->count != g->n_groups)
+        ckr__ds_partition(r, f, "groups", (int64_t)flats->count, (int64_t)g->n_groups);
+    ok = n_groups == (ckr_node_is_list(b) ? b->count : 0);
+    for (i = 0; i < n_groups && ok; i++) {
         x = y = 0;
         ckr_node_f64(ckr_node_get(a->u.items[i], "lr"), &x);
         ckr_node_f64(ckr_node_get(b->u.items[i], "lr"), &y);
         ok = ckr__same(x, y);
     }
-    if (ok) return CKR_OK;
-    return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_STEP, f->path, CKR_NO_OFFSET,
-                                 "param_groups", "other groups or another LR than rank 0's file"),
-                       "bring back this rank's file of that step");
+    if (!ok)
+        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_STEP, f->path, "param_groups",
+                     "bring back this rank's file of that step",
+                     "other groups or another LR than rank 0's file");
 }
 
-static const ckr_node *ckr__ds_base(const ckr__ds *r, const ckr__rankfile *f)
-{
-    return ckr_node_get(ckr__ds_optim(f),
-                        r->zero == 3 ? "optimizer_state_dict" : "base_optimizer_state");
-}
-
-static ckr_result ckr__ds_sharded(ckr__ds *r, uint32_t m)
+static void ckr__ds_sharded(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
-    const ckr_node *base = ckr__ds_base(r, g->optim[0]);
-    uint64_t k, i;
+    const ckr_node *base = ckr__ds_base(r, g, 0);
     uint32_t d;
-    ckr_result e = ckr__ds_named(r, g, m);
+    ckr__ds_named(r, g, m);
     r->elastic = ckr_node_is_list(base);
     g->groups = ckr_node_get(base, "param_groups");
-    if (e == CKR_OK && !r->elastic && !ckr__is_optimizer(base))
-        return ckr__ds_bad(r, g->optim[0], "base_optimizer_state", "torch's optimizer state");
-    for (d = 0; d < r->dp && e == CKR_OK; d++) {
-        e = ckr__ds_counts(r, g, g->optim[d]);
-        if (e == CKR_OK && g->groups)
-            e = ckr__ds_same_groups(
-                r, g->optim[d], g->groups,
-                ckr_node_get(ckr__ds_base(r, g->optim[d]), "param_groups"));
-    }
-    for (k = 0; k < g->n_groups && e == CKR_OK; k++) e = ckr__ds_parts(r, g, k);
-    for (k = 0; k < g->n_groups && e == CKR_OK; k++)
-        for (i = 0; i < g->n_params[k]; i++) g->params[k][i]->stated = true;
-    for (d = 0; d < r->dp && e == CKR_OK && r->zero == 3; d++) e = ckr__ds_padding(r, g, d);
-    return e;
+    if (!r->elastic && !ckr__is_optimizer(base))
+        ckr__ds_bad(r, g->optim[0], "base_optimizer_state", "torch's optimizer state");
+    for (d = 0; d < r->dp && !ckr__failed(r->c); d++) ckr__ds_agrees(r, g, d);
+    ckr__ds_flats(r, g);
+    for (d = 0; d < r->dp && !ckr__failed(r->c) && r->zero == 3; d++) ckr__ds_padding(r, g, d);
 }
 
 /* >>deepspeed.whole ----------------------------------------------------------- */
 /* ZeRO-0: torch's state dict by numbers, in the order of the groups; masters beside it. */
 
 /* The model's parameters as a state of their own, in which numbers are matched by shape. */
-static ckr_result ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac_param **out,
-                                uint64_t *n)
+static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac_param **out,
+                          uint64_t *n)
 {
+    const ckr_open_desc *told = r->desc && r->desc->names && !r->pipe ? r->desc : NULL;
     ckr_state s;
     ckr__ac ac = CKR_ZERO;     /* of torch's own state dicts: context and state only       */
     uint64_t i;
-    ckr_result e;
     ac.c = r->c;
+    ac.s = &s;
     ckr__state_init(&s);
     s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
-    if (!s.tensors) return ckr__oom(r->c);
-    for (i = 0; i < r->n_params; i++)
-        if (r->params[i]->param && (r->params[i]->mp == m || r->params[i]->tied))
+    for (i = 0; s.tensors && i < r->n_params; i++)
+        if (r->params[i]->mp == m || r->params[i]->tied)
             s.tensors[s.n_tensors++] = r->params[i]->param;
-    ac.s = &s;
-    e = ckr__ac_params(&ac, f, out, n);
-    if (e != CKR_OK) return e;
+    ckr__ac_params(&ac, f, out, n);
+    if (ckr__failed(r->c)) return;
     for (i = 0; i < *n; i++) (*out)[i].name = NULL;
-    if (r->desc && r->desc->names && !r->pipe) {
-        if (r->desc->n_names != *n)
-            return ckr__ac_names_fail(&ac, f, "param_groups",
-                                      "there are not as many names as parameters");
-        for (i = 0; i < *n; i++) {
-            const ckr__ds_param *p = ckr__ds_find(r, r->desc->names[i]);
-            if (!p || !p->param || !ckr__ac_fits(&(*out)[i], p->param))
-                return ckr__ac_names_fail(&ac, f, r->desc->names[i],
-                                          "no parameter of this name and shape");
-            (*out)[i].name = p->name;
-        }
-        return CKR_OK;
+    if (told && told->n_names != *n)
+        ckr__ac_names_fail(&ac, f, "param_groups", "there are not as many names as parameters");
+    if (!told && !ckr__ac_match(&ac, *out, *n, true, NULL) && !ckr__failed(r->c))
+        ckr__ac_names_fail(&ac, f, "param_groups",
+                           "numbers only, and shapes do not tell which parameter each is");
+    for (i = 0; told && i < *n && !ckr__failed(r->c); i++) {
+        const ckr__ds_param *p = ckr__ds_find(r, told->names[i]);
+        if (!p || !ckr__ac_fits(&(*out)[i], p->param))
+            ckr__ac_names_fail(&ac, f, told->names[i], "no parameter of this name and shape");
+        else (*out)[i].name = p->name;
     }
-    if (ckr__ac_match(&ac, *out, *n, true, NULL)) return CKR_OK;
-    if (r->c->err->code != CKR_OK) return r->c->err->code;
-    return ckr__ac_names_fail(&ac, f, "param_groups",
-                              "numbers only, and shapes do not tell which parameter each is");
-}
-/* One tensor of a parameter's own shape, as it is stored. */
-static ckr_result ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char *slot,
-                                       const ckr_node *n, uint32_t m)
-{
-    const ckr_view *v = n->u.view;
-    ckr__part x = ckr__ds_part(p, r->stages[m].model, slot, v, m);
-    if (ckr__view_odd(v)) return ckr__ds_leave(r, r->stages[m].model, slot, n);
-    x.alone = !ckr__ds_same_shape(p, v->n_dims, v->shape);
-    x.replica = ckr__held_slot(p->slots, slot) != NULL;
-    return ckr__ds_add(r, p, &x);
 }
 
-static ckr_result ckr__ds_whole_state(ckr__ds *r, uint32_t m, ckr__ds_param *p,
-                                      const ckr_node *state)
-{
-    uint64_t i, k;
-    double v;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < ckr__dict_n(state) && e == CKR_OK; i++) {
-        const char *slot = ckr__dict_key(state, i);
-        const ckr_node *n = ckr__dict_at(state, i);
-        ckr__ds_run x;
-        if (!slot) continue;
-        if (!strcmp(slot, "step") && ckr__step_number(r->c, n, &v) == CKR_OK && v == v) {
-            if (r->updates == r->updates && !ckr__same(v, r->updates)) r->uneven = true;
-            r->updates = v;
-        }
-        if (r->c->err->code != CKR_OK) return r->c->err->code;
-        if (n->kind == CKR_NODE_TENSOR) {
-            e = ckr__ds_whole_tensor(r, p, slot, n, m);
-        } else if (ckr__is_tensors(n)) {
-            for (k = 0; k < n->count && e == CKR_OK; k++) {
-                const char *one = ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)k);
-                e = one ? ckr__ds_whole_tensor(r, p, one, n->u.items[k], m) : ckr__oom(r->c);
-            }
-        } else if (ckr__is_number(n)) {
-            memset(&x, 0, sizeof x);
-            x.params = &p;
-            x.n = 1;
-            x.f = r->stages[m].model;
-            x.where = p->name;
-            e = p->stated ? CKR_OK : ckr__ds_scalar(r, &x, slot, n, ckr__nan());
-        } else if (n->kind != CKR_NODE_NONE) {
-            e = ckr__ds_leave(r, r->stages[m].model,
-                              ckr__printf(r->c, "optimizer/%s/%s", p->name, slot), n);
-        }
-    }
-    return e;
-}
-
-/* FP16_UnfusedOptimizer: a list a group of a master a parameter. */
-static ckr_result ckr__ds_unfused(ckr__ds *r, ckr__ds_stage *g, uint32_t m, const ckr_node *list)
-{
-    uint64_t k, i;
-    ckr_result e = CKR_OK;
-    for (k = 0; k < g->n_groups && e == CKR_OK; k++)
-        for (i = 0; i < g->n_params[k] && e == CKR_OK; i++) {
-            const ckr_node *n = ckr_node_at(ckr_node_at(list, k), i);
-            ckr__ds_param *p = g->params[k][i];
-            if (!n || n->kind != CKR_NODE_TENSOR ||
-                !ckr__ds_same_shape(p, n->u.view->n_dims, n->u.view->shape))
-                return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_PARTITION, g->model->path,
-                                 CKR_NO_OFFSET, p->name,
-                                 "fp32_groups has no master of this parameter's shape");
-            e = ckr__ds_whole_tensor(r, p, "master", n, m);
-        }
-    return e;
-}
-
-/* FP16_Optimizer: the groups' flat masters and moments, whole and without padding; parameters lie
-   in the model's order, each in the group that its length leaves open. */
-static ckr_result ckr__ds_fused(ckr__ds *r, ckr__ds_stage *g, const ckr_node *own)
-{
-    const ckr_node *base = ckr_node_get(own, "optimizer_state_dict");
-    uint64_t k, i;
-    ckr_result e = CKR_OK;
-    for (k = 0; k < g->n_groups && e == CKR_OK; k++) {
-        int64_t *start = CKR__NEW_N(r->c, int64_t, g->n_params[k]), at = 0, numel = -1;
-        const ckr_view *v =
-            ckr__ds_flat(ckr_node_at(ckr_node_get(own, "fp32_groups_flat"), k), &numel);
-        double steps = ckr__nan();
-        ckr__ds_run x = CKR_ZERO;
-        if (!start) return ckr__oom(r->c);
-        for (i = 0; i < g->n_params[k]; i++) {
-            start[i] = at;
-            at += g->params[k][i]->numel;
-        }
-        if (!v || numel < at)
-            return ckr__ds_partition(r, g->model, "fp32_groups_flat", numel, at);
-        x.params = g->params[k];
-        x.n = g->n_params[k];
-        x.start = start;
-        x.count = at;
-        x.f = g->model;
-        x.slot = "master";
-        x.where = "optimizer/optimizer_state_dict/state";
-        e = ckr__ds_run_read(r, &x, v);
-        if (e == CKR_OK)
-            e = ckr__ds_state(r, &x, ckr__ds_state_of(base, k), numel, at, &steps);
-    }
-    return e;
-}
-
-/* A fused optimizer has one number a group; with one group all parameters are in it. */
-static ckr_result ckr__ds_fused_names(ckr__ds *r, uint32_t m)
+/* A fused optimizer has one number a group; with one group all parameters are in it, in the model's
+   order. */
+static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
     uint64_t i;
     if (g->groups->count != 1)
-        return ckr__remedy(
-            r->c->err,
-            ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, CKR_NO_OFFSET,
-                      "fp32_groups_flat",
-                      "no file tells which parameters are in which of the fused groups"),
-            "save the run with ZeRO-1, whose files have param_shapes");
-    if (!ckr__ds_room(r, g, 1)) return ckr__oom(r->c);
-    for (i = 0; i < r->n_params; i++)
+        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, "fp32_groups_flat",
+                     "save the run with ZeRO-1, whose files have param_shapes",
+                     "no file tells which parameters are in which of the fused groups");
+    g->lists = CKR__NEW(r->c, ckr__ds_list);
+    g->n_groups = g->lists ? 1 : 0;
+    for (i = 0; g->lists && i < r->n_params; i++)
         if (r->params[i]->mp == m || r->params[i]->tied)
-            *CKR__PUSH(ckr__ds_param *, r->c, g->params[0], g->n_params[0]) = r->params[i];
-    return r->c->err->code;
+            *CKR__PUSH(ckr__ds_param *, r->c, g->lists[0].items, g->lists[0].n) = r->params[i];
 }
 
-static ckr_result ckr__ds_whole_names(ckr__ds *r, uint32_t m, const ckr__ac_param *p, uint64_t n)
+/* The next of a stage's parameters, which is p's; FP16_UnfusedOptimizer has a list a group of a
+   master a parameter. */
+static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__ac_param *p)
 {
     ckr__ds_stage *g = &r->stages[m];
-    uint64_t i;
-    if (!ckr__ds_room(r, g, g->groups->count)) return ckr__oom(r->c);
-    for (i = 0; i < n; i++) {
-        ckr__ds_param *x = ckr__ds_find(r, p[i].name);
-        if (!x)
-            return ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, CKR_NO_OFFSET,
-                             p[i].name, "the model has no such parameter");
-        *CKR__PUSH(ckr__ds_param *, r->c, g->params[p[i].group], g->n_params[p[i].group]) = x;
-        x->last = m;
+    const ckr_node *list = ckr_node_get(ckr__ds_own(r, g, 0), "fp32_groups"), *n;
+    ckr__ds_param *x = ckr__ds_find(r, p->name);
+    if (!x) {
+        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, p->name, NULL,
+                     "the model has no such parameter");
+        return;
     }
-    return r->c->err->code;
+    n = ckr_node_at(ckr_node_at(list, p->group), g->lists[p->group].n);
+    *CKR__PUSH(ckr__ds_param *, r->c, g->lists[p->group].items, g->lists[p->group].n) = x;
+    x->last = m;
+    if (r->wrapper != CKR__DS_UNFUSED) return;
+    if (n && n->kind == CKR_NODE_TENSOR &&
+        ckr__ds_same_shape(x, n->u.view->n_dims, n->u.view->shape))
+        ckr__ds_whole_tensor(r, x, "master", g->model, n);
+    else ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARTITION, g->model->path, x->name, NULL,
+                      "fp32_groups has no master of this parameter's shape");
 }
 
-static ckr_result ckr__ds_whole(ckr__ds *r, uint32_t m)
+static void ckr__ds_whole(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
-    const ckr_node *own = ckr_node_get(g->model->root, "optimizer"), *base = own;
+    const ckr_node *base = ckr__ds_base(r, g, 0);
     ckr__ac_file f = CKR_ZERO;
     ckr__ac_param *p = NULL;
+    double steps;
     uint64_t n = 0, i;
-    ckr_result e;
-    if (r->wrapper != CKR__DS_PLAIN) base = ckr_node_get(own, "optimizer_state_dict");
-    if (!base || base->kind == CKR_NODE_NONE) return CKR_OK;
-    if (!ckr__is_optimizer(base)) return ckr__ds_bad(r, g->model, "optimizer", "torch's state");
+    if (!base || base->kind == CKR_NODE_NONE) return;
+    if (!ckr__is_optimizer(base)) {
+        ckr__ds_bad(r, g->model, "optimizer", "torch's state");
+        return;
+    }
     g->groups = ckr_node_get(base, "param_groups");
     if (r->wrapper == CKR__DS_FUSED) {
-        e = ckr__ds_fused_names(r, m);
-        return e == CKR_OK ? ckr__ds_fused(r, g, own) : e;
+        ckr__ds_fused_names(r, m);
+        ckr__ds_flats(r, g);
+        return;
     }
     f.path = g->model->path;
     f.rel = g->model->rel;
     f.part = base;
-    e = ckr__ds_match(r, m, &f, &p, &n);
-    if (e == CKR_OK) e = ckr__ds_whole_names(r, m, p, n);
-    if (e == CKR_OK && r->wrapper == CKR__DS_UNFUSED)
-        e = ckr__ds_unfused(r, g, m, ckr_node_get(own, "fp32_groups"));
-    for (i = 0; i < n && e == CKR_OK; i++)
-        e = ckr__ds_whole_state(r, m, ckr__ds_find(r, p[i].name), p[i].state);
-    for (i = 0; i < n && e == CKR_OK; i++) ckr__ds_find(r, p[i].name)->stated = true;
-    return e;
+    ckr__ds_match(r, m, &f, &p, &n);
+    g->lists = CKR__NEW_N(r->c, ckr__ds_list, g->groups->count);
+    g->n_groups = g->lists ? g->groups->count : 0;
+    for (i = 0; i < n && !ckr__failed(r->c); i++) ckr__ds_whole_param(r, m, &p[i]);
+    for (i = 0; i < n && !ckr__failed(r->c); i++) {
+        ckr__ds_param *of = ckr__ds_find(r, p[i].name);
+        ckr__ds_run x = ckr__ds_run_of(g->model, &of, 1,
+                                       ckr__printf(r->c, "optimizer/%s", of->name));
+        x.whole = true;
+        x.state = p[i].state;
+        ckr__step_number(r->c, ckr_node_get(x.state, "step"), &steps);
+        if (steps == steps && r->updates == r->updates && !ckr__same(steps, r->updates))
+            r->uneven = true;
+        if (steps == steps) r->updates = steps;
+        ckr__ds_state(r, &x, 0, 0);
+        of->stated = true;
+    }
 }
 
 /* >>deepspeed.pipe ------------------------------------------------------------ */
@@ -48511,48 +47987,33 @@ static ckr_result ckr__ds_whole(ckr__ds *r, uint32_t m)
    param_shapes only. Which layers a stage has is told by param_shapes, or with ZeRO-0 by how many
    parameters its optimizer has. */
 
+/* A name of a tied layer's tensor, and its shape; NULL: it is not told. */
+typedef struct ckr__ds_tied {
+    const char    *name;
+    const int64_t *shape;
+    uint32_t       n_dims;
+} ckr__ds_tied;
+
 /* The names of all stages, and of the tied among them those that no layer has claimed. */
 typedef struct ckr__ds_names {
-    ckr__map          all, buffers;    /* name -> stage                                  */
-    const ckr_node  **keys, **shapes;  /* of the tied                                     */
-    uint64_t          n;
-    bool              told;    /* by the caller or the side file: stages are not known   */
+    ckr__map      all, buffers;        /* name -> stage                                  */
+    ckr__ds_tied *tied;
+    uint64_t      n;
+    bool          told;        /* by the caller or the side file: stages are not known   */
 } ckr__ds_names;
 
-static ckr_result ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const ckr_node *key,
-                                   const ckr_node *shape, uint32_t m)
+/* size: a shape, or NULL. */
+static void ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const char *name, const ckr_node *size,
+                             uint32_t m)
 {
-    const char *name = ckr_node_str(key);
-    uint64_t n = x->n;
-    if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return CKR_OK;
-    if (!ckr__map_put(&x->all, name, strlen(name), m, NULL)) return ckr__oom(r->c);
-    if (!ckr__starts(name, "tied_modules.")) return CKR_OK;
-    *CKR__PUSH(const ckr_node *, r->c, x->keys, x->n) = key;
-    *CKR__PUSH(const ckr_node *, r->c, x->shapes, n) = shape;
-    return r->c->err->code;
-}
-
-static ckr_result ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
-{
-    uint32_t m;
-    uint64_t k, i;
-    ckr_result e = CKR_OK;
-    for (m = 0; m < r->mp; m++) {
-        const ckr_node *list = r->stages[m].shapes;
-        for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
-            const ckr_node *d = list->u.items[k];
-            for (i = 0; i < ckr__dict_n(d) && e == CKR_OK; i++)
-                e = ckr__ds_name_add(r, x, d->u.items[2 * i], ckr__dict_at(d, i), m);
-        }
-        ckr__ds_buffers(&x->buffers, r->stages[m].model->root, m);
-    }
-    x->told = !x->all.count && r->desc && r->desc->names;
-    for (k = 0; x->told && k < r->desc->n_names && e == CKR_OK; k++) {
-        ckr_node *key = ckr__node_str(r->c, r->desc->names[k]), *none;
-        none = ckr__node(r->c, CKR_NODE_NONE);
-        e = key && none ? ckr__ds_name_add(r, x, key, none, 0) : ckr__oom(r->c);
-    }
-    return e;
+    ckr__ds_tied *t;
+    if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return;
+    ckr__map_put(&x->all, name, strlen(name), m, NULL);
+    if (!ckr__starts(name, "tied_modules.")) return;
+    t = CKR__PUSH(ckr__ds_tied, r->c, x->tied, x->n);
+    t->name = name;
+    if (size && size->kind != CKR_NODE_NONE)
+        t->shape = ckr__ds_shape(r, r->stages[m].model, name, size, &t->n_dims);
 }
 
 /* The name of a layer's tensor: the tied one of this local name and shape, or NUMBER.LOCAL. */
@@ -48560,67 +48021,47 @@ static const char *ckr__ds_layer_name(ckr__ds *r, const ckr__ds_names *x, uint32
                                       const char *local, const ckr_view *v)
 {
     const char *name = ckr__printf(r->c, "%u.%s", (unsigned)layer, local);
-    const size_t n = strlen(local);
+    const size_t size = v->n_dims * sizeof *v->shape;
     uint64_t i;
-    uint32_t d;
     if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return name;
     for (i = 0; i < x->n; i++) {
-        const char *tied = x->keys[i]->u.str, *dot = strchr(tied + 13, '.');
-        const ckr_node *s = x->shapes[i];
-        if (!dot || strlen(dot + 1) != n || strcmp(dot + 1, local) != 0) continue;
-        if (s->kind == CKR_NODE_NONE) return tied;
-        if (s->count != v->n_dims) continue;
-        for (d = 0; d < v->n_dims; d++) {
-            int64_t size;
-            if (!ckr_node_i64(s->u.items[d], &size) || size != v->shape[d]) break;
-        }
-        if (d == v->n_dims) return tied;
+        const ckr__ds_tied *t = &x->tied[i];
+        const char *dot = strchr(t->name + 13, '.');
+        if (!dot || strcmp(dot + 1, local) != 0) continue;
+        if (!t->shape || (t->n_dims == v->n_dims && (!size || !memcmp(t->shape, v->shape, size))))
+            return t->name;
     }
     return name;
 }
 
-static ckr_result ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__rankfile *f,
-                                       const char *local, const ckr_node *n)
+static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__rankfile *f,
+                                 uint64_t i)
 {
+    const char *local = ckr__dict_key(f->root, i), *name;
+    const ckr_node *n = ckr__dict_at(f->root, i);
     ckr_tensor *t;
     ckr__ds_param *p;
-    const char *name;
     uint64_t m = 0;
-    ckr_result e;
-    if (!local || n->kind != CKR_NODE_TENSOR)
-        return ckr__ds_leave(r, f, local ? local : "?", n);
+    if (!local || n->kind != CKR_NODE_TENSOR) {
+        ckr__ds_leave(r, f, local ? local : "?", n);
+        return;
+    }
     name = ckr__ds_layer_name(r, x, f->at[CKR__N], local, n->u.view);
-    if (!name) return ckr__oom(r->c);
     p = ckr__ds_find(r, name);
-    if (p)                                             /* the second use of a tied layer    */
-        return ckr__read_view(r->c, p->param, NULL, n->u.view, -1, true) ? CKR_OK : ckr__oom(r->c);
-    e = ckr__plain_tensor_as(r->c, r->s, name, "param", n->u.view, &t);
-    if (e != CKR_OK || !t) return e;
+    if (p && !ckr__ds_same_shape(p, n->u.view->n_dims, n->u.view->shape))
+        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, f->path, local, NULL,
+                     "it has another shape than %s, which is of an earlier layer", name);
+    else if (p) ckr__read_view(r->c, p->param, NULL, n->u.view, -1, true);
+    if (p || !name || ckr__plain_tensor_as(r->c, r->s, name, "param", n->u.view, &t) != CKR_OK ||
+        !t)
+        return;
     t->buffer = ckr__map_find(&x->buffers, name, strlen(name), NULL);
-    if (t->buffer) return CKR_OK;
-    p = ckr__ds_param_add(r, name, n->u.view->n_dims, n->u.view->shape);
-    if (!p) return ckr__oom(r->c);
-    p->param = t;
+    p = t->buffer ? NULL : ckr__ds_param_add(r, name, t);
+    if (!p) return;
     p->layer = f->at[CKR__N];
     p->tied = ckr__starts(name, "tied_modules.");
     if (ckr__map_find(&x->all, name, strlen(name), &m)) p->mp = (uint32_t)m;
     else p->frozen = x->all.count > 0;
-    return CKR_OK;
-}
-
-/* Sum of the numbers of an optimizer's groups. */
-static uint64_t ckr__ds_numbers(const ckr__ds *r, uint32_t m)
-{
-    const ckr_node *own = ckr_node_get(r->stages[m].model->root, "optimizer");
-    const ckr_node *list;
-    uint64_t i, n = 0;
-    if (r->wrapper != CKR__DS_PLAIN) own = ckr_node_get(own, "optimizer_state_dict");
-    list = ckr_node_get(own, "param_groups");
-    for (i = 0; ckr_node_is_list(list) && i < list->count; i++) {
-        const ckr_node *p = ckr_node_get(list->u.items[i], "params");
-        n += ckr_node_is_list(p) ? p->count : 0;
-    }
-    return n;
 }
 
 /* How many parameters the layer that parameter i begins has; *grown of them are trained. */
@@ -48632,14 +48073,19 @@ static uint64_t ckr__ds_layer_count(const ckr__ds *r, uint64_t i, uint64_t *grow
     return n;
 }
 
-/* Stages of whole layers by their numbers of parameters; the first layer, of `tied` parameters, is
-   on stage `on` too. False: it does not come out even. */
+/* Stages of whole layers by the numbers of parameters that their optimizers' groups have; the first
+   layer, of `tied` parameters, is on stage `on` too. False: it does not come out even. */
 static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
 {
     uint64_t at = 0, k, grown;
     uint32_t m;
     for (m = 0; m < r->mp; m++) {
-        uint64_t want = ckr__ds_numbers(r, m), have = tied && m == on ? tied : 0;
+        const ckr_node *list = ckr_node_get(ckr__ds_base(r, &r->stages[m], 0), "param_groups");
+        uint64_t want = 0, have = tied && m == on ? tied : 0;
+        for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
+            const ckr_node *numbers = ckr_node_get(list->u.items[k], "params");
+            want += ckr_node_is_list(numbers) ? numbers->count : 0;
+        }
         while (have < want && at < r->n_params) {
             const uint64_t n = ckr__ds_layer_count(r, at, &grown);
             for (k = at; k < at + n; k++) r->params[k]->mp = m;
@@ -48654,216 +48100,192 @@ static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
 
 /* With ZeRO-0 no file tells the key of a tied layer, nor that there is one: the optimizers have
    more parameters than the layers. */
-static ckr_result ckr__ds_deal_layers(ckr__ds *r)
+static void ckr__ds_deal_layers(ckr__ds *r)
 {
     uint32_t m;
     uint64_t i, tied = 0;
     if (r->n_params) ckr__ds_layer_count(r, 0, &tied);
-    if (ckr__ds_deal(r, 0, 0)) return CKR_OK;
-    for (m = r->mp; m-- > 1;) if (ckr__ds_deal(r, tied, m)) break;
-    if (m > 0 && m < r->mp && tied && r->params[0]->tied) return CKR_OK;
-    if (m == 0 || !tied || m >= r->mp)
-        return ckr__remedy(r->c->err,
-                           ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_NAMES, r->dir, CKR_NO_OFFSET,
-                                     "param_groups",
-                                     "the stages' optimizers do not have the layers' parameters"),
-                           "bring back the layer files of this step");
+    if (ckr__ds_deal(r, 0, 0)) return;
+    for (m = r->mp - 1; m > 0 && !ckr__ds_deal(r, tied, m);) m--;
+    if (m > 0 && tied && r->params[0]->tied) return;
+    if (m == 0 || !tied) {
+        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, r->dir, "param_groups",
+                     "bring back the layer files of this step",
+                     "the stages' optimizers do not have the layers' parameters");
+        return;
+    }
     for (i = 0; i < tied; i++) {
         ckr__ds_param *p = r->params[i];
-        const char *dot = strchr(p->name, '.');
-        p->name = ckr__printf(r->c, "tied_modules.embed%s", dot ? dot : "");
-        if (!p->name || !ckr__map_put(&r->by_name, p->name, strlen(p->name), i, NULL))
-            return ckr__oom(r->c);
-        p->param->name = p->name;
+        const char *dot = strchr(p->name, '.'),
+                   *name = ckr__printf(r->c, "tied_modules.embed%s", dot ? dot : "");
+        if (!name) return;
+        ckr__map_put(&r->by_name, name, strlen(name), i, NULL);
+        p->name = p->param->name = name;
         p->tied = true;
     }
-    return ckr__say(r->c, "CKR_DS_TIED_KEY", CKR_EXACT, "tied_modules.embed", NULL, NULL,
-                    "the first layer is tied to a later stage; no file has its key, so it is "
-                    "called embed here", NULL);
-}
-
-static ckr_dtype ckr__ds_model_dtype(const ckr__ds *r)
-{
-    const ckr_node *b = ckr_node_find(r->config, "/bf16/enabled"),
-                   *h = ckr_node_find(r->config, "/fp16/enabled");
-    if (b && b->kind == CKR_NODE_BOOL && b->u.b) return CKR_DTYPE_BF16;
-    return h && h->kind == CKR_NODE_BOOL && h->u.b ? CKR_DTYPE_F16 : CKR_DTYPE_F32;
+    ckr__say(r->c, "CKR_DS_TIED_KEY", CKR_EXACT, "tied_modules.embed", NULL, NULL,
+             "the first layer is tied to a later stage; no file has its key, so it is "
+             "called embed here", NULL);
 }
 
 /* ds_to_universal leaves the layer files behind: what there is, param_shapes tells; the parameters
    are their masters in the model's dtype, as DeepSpeed loads them. */
-static ckr_result ckr__ds_bare_param(ckr__ds *r, uint32_t m, const char *name, const ckr_node *size)
+static void ckr__ds_bare(ckr__ds *r, uint32_t m, const char *name, const ckr_node *size)
 {
-    const int64_t *shape;
-    int64_t numel;
-    uint32_t n_dims;
+    const ckr__rankfile *f = r->stages[m].model;
+    ckr_dtype dtype = CKR_DTYPE_F32;
     ckr__ds_param *p;
-    ckr_result e;
-    if (!name || ckr__ds_find(r, name)) return CKR_OK; /* a tied one of an earlier stage      */
-    e = ckr__ds_shape(r, r->stages[m].model, name, size, &n_dims, &shape, &numel);
-    if (e != CKR_OK) return e;
-    p = ckr__ds_param_add(r, name, n_dims, shape);
-    if (!p) return ckr__oom(r->c);
+    if (!name || ckr__ds_find(r, name)) return;        /* a tied one of an earlier stage      */
+    if (ckr__ds_true(ckr_node_find(r->config, "/fp16/enabled"))) dtype = CKR_DTYPE_F16;
+    if (ckr__ds_true(ckr_node_find(r->config, "/bf16/enabled"))) dtype = CKR_DTYPE_BF16;
+    p = ckr__ds_absent(r, f, name, size, dtype);
+    if (!p) return;
     p->mp = m;
     p->tied = ckr__starts(name, "tied_modules.");
     p->layer = p->tied ? 0 : strtol(name, NULL, 10);
-    if (p->layer < 0 || p->layer > 1 << 20)
-        return ckr__ds_bad(r, r->stages[m].model, name, "a layer's number");
-    if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
-    p->param = ckr__tensor_add(r->c, r->s, name, "param", ckr__ds_model_dtype(r), n_dims, shape);
-    return p->param ? CKR_OK : ckr__oom(r->c);
+    if (p->layer < 0 || p->layer > 1 << 20) ckr__ds_bad(r, f, name, "a layer's number");
+    else if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
 }
 
-static ckr_result ckr__ds_bare(ckr__ds *r)
+static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
 {
     uint32_t m;
     uint64_t k, i;
-    ckr_result e = CKR_OK;
     for (m = 0; m < r->mp; m++) {
         const ckr_node *list = r->stages[m].shapes;
         for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
             const ckr_node *d = list->u.items[k];
-            for (i = 0; i < ckr__dict_n(d) && e == CKR_OK; i++)
-                e = ckr__ds_bare_param(r, m, ckr__dict_key(d, i), ckr__dict_at(d, i));
+            for (i = 0; i < ckr__dict_n(d) && !ckr__failed(r->c); i++) {
+                ckr__ds_name_add(r, x, ckr__dict_key(d, i), ckr__dict_at(d, i), m);
+                if (r->bare) ckr__ds_bare(r, m, ckr__dict_key(d, i), ckr__dict_at(d, i));
+            }
         }
+        ckr__ds_buffers(&x->buffers, r->stages[m].model->root, m);
     }
-    r->layers = CKR__NEW_N(r->c, ckr__rankfile *, r->n_layers);
-    return e == CKR_OK && !r->layers ? ckr__oom(r->c) : e;
+    x->told = !x->all.count && r->desc && r->desc->names;
+    for (k = 0; x->told && k < r->desc->n_names; k++)
+        ckr__ds_name_add(r, x, ckr__strdup(r->c, r->desc->names[k]), NULL, 0);
 }
 
-static ckr_result ckr__ds_pipe(ckr__ds *r)
+static void ckr__ds_pipe(ckr__ds *r)
 {
     ckr__ds_names x = CKR_ZERO;
     uint32_t i;
     uint64_t k;
-    ckr_result e = CKR_OK;
+    if (!r->pipe) return;
     x.all.c = x.buffers.c = r->c;
-    for (i = 0; i < r->n_layers && e == CKR_OK; i++)
-        if (r->layers[i]) e = ckr__ds_load(r, r->layers[i]);
-    if (e == CKR_OK) e = ckr__ds_names_read(r, &x);
-    for (i = 0; i < r->mp && e == CKR_OK; i++) e = ckr__ds_same_step(r, r->stages[i].model);
-    for (i = 0; i < r->n_layers && e == CKR_OK; i++) {
+    for (i = 0; i < r->n_layers && r->layers; i++) ckr__ds_load(r, r->layers[i]);
+    ckr__ds_names_read(r, &x);
+    for (i = 0; i < r->mp; i++) ckr__ds_same_step(r, r->stages[i].model);
+    for (i = 0; i < r->n_layers && r->layers; i++) {
         const ckr__rankfile *f = r->layers[i];
-        for (k = 0; f && k < f->root->count && e == CKR_OK; k++)
-            e = ckr__ds_layer_tensor(r, &x, f, ckr__dict_key(f->root, k), ckr__dict_at(f->root, k));
+        for (k = 0; f && k < ckr__dict_n(f->root) && !ckr__failed(r->c); k++)
+            ckr__ds_layer_tensor(r, &x, f, k);
     }
-    if (e == CKR_OK && r->bare) e = ckr__ds_bare(r);
-    else if (e == CKR_OK && (x.told || !x.all.count)) e = ckr__ds_deal_layers(r);
+    if (r->bare) r->layers = CKR__NEW_N(r->c, ckr__rankfile *, r->n_layers);
+    else if (!ckr__failed(r->c) && (x.told || !x.all.count)) ckr__ds_deal_layers(r);
     ckr__map_free(&x.all);
     ckr__map_free(&x.buffers);
-    return e;
 }
+
 /* >>deepspeed.universal ------------------------------------------------------- */
 /* zero/NAME/{fp32,exp_avg,...}.pt: {cat_dim, param} or a bare flat tensor; step.pt: a number.
    zero/optimizer_state.pt: the first rank's optimizer without the tensors, its groups. */
 
-static ckr_result ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *dir, const char *name)
+/* A file that is no rank's, read; NULL: the error is set. */
+static ckr__rankfile *ckr__ds_uni_load(ckr__ds *r, const char *rel)
 {
-    size_t n = strlen(name);
-    const char *slot;
     ckr__rankfile *f = CKR__NEW(r->c, ckr__rankfile);
-    const ckr_node *t;
-    ckr__ds_run x = CKR_ZERO;
-    int64_t zero = 0, numel = 0;
-    ckr_view flat;
-    ckr_result e;
-    if (!ckr__cut_tail(name, &n, ".pt")) return CKR_OK;
-    slot = ckr__strndup(r->c, name, n);
-    if (!f || !slot) return ckr__oom(r->c);
-    f->path = ckr__path_join(r->c, dir, name);
-    f->rel = f->path ? f->path + strlen(r->dir) : NULL;
-    if (!f->rel) return ckr__oom(r->c);
-    while (*f->rel == '/') f->rel++;
-    e = ckr__fileset_load(&r->files, f, NULL);
-    if (e != CKR_OK) return e;
-    x.params = &p;
-    x.start = &zero;
-    x.n = 1;
-    x.count = p->numel;
-    x.f = f;
-    x.where = p->name;
-    x.slot = !strcmp(slot, "fp32") ? "master" : slot;
-    if (!strcmp(slot, "step")) return ckr__ds_scalar(r, &x, slot, f->root, ckr__nan());
-    t = ckr_node_is_dict(f->root) ? ckr_node_get(f->root, "param") : f->root;
-    if (!t || t->kind != CKR_NODE_TENSOR) return ckr__ds_bad(r, f, "param", "a tensor");
-    if (t->u.view->layout || !ckr__numel(t->u.view->n_dims, t->u.view->shape, &numel) ||
-        numel != p->numel)
-        return ckr__ds_partition(r, f, p->name, numel, p->numel);
-    flat = *t->u.view;
-    if (flat.n_dims != 1 && ckr__ds_same_shape(p, flat.n_dims, flat.shape)) {
-        int64_t count;
-        if (!ckr__contiguous(t->u.view, &count))
-            return ckr__ds_bad(r, f, p->name, "a contiguous tensor");
-    } else if (flat.n_dims != 1 || (numel > 1 && flat.stride[0] != 1)) {
-        return ckr__ds_partition(r, f, p->name, numel, p->numel);
-    }
-    return ckr__ds_run_read(r, &x, &flat);
+    if (!f || !rel) return NULL;
+    f->rel = rel;
+    f->path = ckr__path_join(r->c, r->dir, rel);
+    return f->path && ckr__fileset_load(&r->files, f, NULL) == CKR_OK ? f : NULL;
 }
 
-static ckr_result ckr__ds_uni_param(ckr__ds *r, ckr__ds_param *p)
+static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
+{
+    const ckr__rankfile *f;
+    const ckr_node *t;
+    const ckr_view *v;
+    ckr__ds_run x;
+    size_t n = strlen(name);
+    int64_t numel = 0, count;
+    bool whole;
+    if (!ckr__cut_tail(name, &n, ".pt")) return;
+    f = ckr__ds_uni_load(r, ckr__printf(r->c, "zero/%s/%s", p->name, name));
+    x = ckr__ds_run_of(f, &p, 1, p->name);
+    x.count = p->numel;
+    x.slot = ckr__strndup(r->c, name, n);
+    if (!f || !x.slot) return;
+    if (!strcmp(x.slot, "step")) {
+        ckr__ds_scalar(r, &x, f->root);
+        return;
+    }
+    if (!strcmp(x.slot, "fp32")) x.slot = "master";
+    t = ckr_node_is_dict(f->root) ? ckr_node_get(f->root, "param") : f->root;
+    if (!t || t->kind != CKR_NODE_TENSOR) {
+        ckr__ds_bad(r, f, "param", "a tensor");
+        return;
+    }
+    v = t->u.view;
+    whole = v->n_dims != 1 && ckr__ds_same_shape(p, v->n_dims, v->shape);
+    if (v->layout || !ckr__numel(v->n_dims, v->shape, &numel) || numel != p->numel ||
+        (!whole && (v->n_dims != 1 || (numel > 1 && v->stride[0] != 1))))
+        ckr__ds_partition(r, f, p->name, numel, p->numel);
+    else if (whole && !ckr__contiguous(v, &count))
+        ckr__ds_bad(r, f, p->name, "a contiguous tensor");
+    else ckr__ds_run_read(r, &x, v);
+}
+
+static void ckr__ds_uni_param(ckr__ds *r, ckr__ds_param *p)
 {
     const char *dir = ckr__printf(r->c, "%s/zero/%s", r->dir, p->name);
     ckr__dirlist l;
     uint64_t i;
-    ckr_result e;
-    if (!dir) return ckr__oom(r->c);
-    if (p->stated) return CKR_OK;
-    p->stated = false;
-    if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR) {
-        e = ckr__fail(r->c->err, CKR_ITEM_DEEPSPEED_MISSING, dir, CKR_NO_OFFSET, p->name,
-                      "the universal checkpoint has no directory of this parameter");
-        return ckr__remedy(r->c->err, e, "bring it back, or convert the original again");
-    }
-    e = ckr__dir_list(r->c, dir, &l);
-    for (i = 0; e == CKR_OK && i < l.n; i++)
-        if (!l.items[i]->is_dir) e = ckr__ds_uni_file(r, p, dir, l.items[i]->name);
+    if (!dir || p->stated) return;
+    if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR)
+        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_MISSING, dir, p->name,
+                     "bring it back, or convert the original again",
+                     "the universal checkpoint has no directory of this parameter");
+    if (ckr__failed(r->c) || ckr__dir_list(r->c, dir, &l) != CKR_OK) return;
+    for (i = 0; i < l.n && !ckr__failed(r->c); i++)
+        if (!l.items[i]->is_dir) ckr__ds_uni_file(r, p, l.items[i]->name);
     p->stated = true;
-    if (e == CKR_OK && !ckr__held_slot(p->slots, "master"))
-        return ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/fp32.pt", p->name));
-    return e;
+    if (!ckr__failed(r->c) && !ckr__held_slot(p->slots, "master"))
+        ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/fp32.pt", p->name));
 }
 
-static ckr_result ckr__ds_uni(ckr__ds *r, uint32_t m)
+static void ckr__ds_uni(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
     uint64_t k, i;
-    ckr_result e = ckr__ds_named(r, g, m);
+    ckr__ds_named(r, g, m);
     g->groups = ckr_node_get(r->optimizer, "param_groups");
-    if (e == CKR_OK && !ckr_node_is_list(g->groups))
-        return ckr__ds_bad(r, NULL, "zero/optimizer_state.pt#/param_groups", "a list");
-    for (k = 0; k < g->n_groups && e == CKR_OK; k++)
-        for (i = 0; i < g->n_params[k] && e == CKR_OK; i++)
-            e = ckr__ds_uni_param(r, g->params[k][i]);
-    return e;
+    if (!ckr_node_is_list(g->groups))
+        ckr__ds_bad(r, NULL, "zero/optimizer_state.pt#/param_groups", "a list");
+    for (k = 0; k < g->n_groups; k++)
+        for (i = 0; i < g->lists[k].n && !ckr__failed(r->c); i++)
+            ckr__ds_uni_param(r, g->lists[k].items[i]);
 }
 
-static ckr_result ckr__ds_uni_open(ckr__ds *r)
+static void ckr__ds_uni_open(ckr__ds *r)
 {
-    ckr__rankfile *f = CKR__NEW(r->c, ckr__rankfile);
-    ckr_result e;
-    if (!f) return ckr__oom(r->c);
-    f->path = ckr__path_join(r->c, r->dir, "zero/optimizer_state.pt");
-    f->rel = f->path;
-    if (!f->path) return ckr__oom(r->c);
-    if (ckr__path_kind(r->c, f->path) != CKR_FILE_REGULAR)
-        return ckr__ds_missing(r, "zero/optimizer_state.pt");
-    e = ckr__fileset_load(&r->files, f, NULL);
-    r->optimizer = f->root;
-    return e;
+    static const char rel[] = "zero/optimizer_state.pt";
+    const ckr__rankfile *f = NULL;
+    if (!r->universal) return;
+    if (!ckr__dir_has(r->c, r->dir, rel, CKR_FILE_REGULAR)) ckr__ds_missing(r, rel);
+    else f = ckr__ds_uni_load(r, rel);
+    if (f) r->optimizer = f->root;
 }
-
 
 /* Every parameter has the state that any of them has, and Adam both of its moments. */
-static ckr_result ckr__ds_uni_whole(ckr__ds *r)
+static void ckr__ds_uni_whole(ckr__ds *r)
 {
     const char *type = ckr_node_str(ckr_node_find(r->config, "/optimizer/type"));
-    const bool adam = type && (!strcmp(type, "Adam") || !strcmp(type, "AdamW") ||
-                               !strcmp(type, "adam") || !strcmp(type, "adamw"));
-    const char *want[18];
-    uint64_t i, n = 0, m;
+    const bool adam = type && ckr__word_in("Adam AdamW adam adamw", type);
+    const char *want[18] = { "exp_avg", "exp_avg_sq" };
+    uint64_t i, n = adam ? 2 : 0, m;
     const ckr__held *h;
-    if (adam) want[n++] = "exp_avg";
-    if (adam) want[n++] = "exp_avg_sq";
     for (i = 0; i < r->n_params; i++)
         for (h = r->params[i]->slots; h; h = h->next) {
             const char *slot = h->tensor->slot;
@@ -48872,150 +48294,110 @@ static ckr_result ckr__ds_uni_whole(ckr__ds *r)
         }
     for (i = 0; i < r->n_params; i++)
         for (m = 0; m < n && r->params[i]->stated; m++)
-            if (!ckr__held_slot(r->params[i]->slots, want[m]))
-                return ckr__ds_missing(
-                    r, ckr__printf(r->c, "zero/%s/%s.pt", r->params[i]->name,
-                                   strcmp(want[m], "master") ? want[m] : "fp32"));
-    return CKR_OK;
+            if (!ckr__held_slot(r->params[i]->slots, want[m])) {
+                ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/%s.pt", r->params[i]->name,
+                                               strcmp(want[m], "master") ? want[m] : "fp32"));
+                return;
+            }
 }
 
 /* A step that no step.pt tells (ZeRO-3) is the optimizer's. */
-static ckr_result ckr__ds_uni_steps(ckr__ds *r)
+static void ckr__ds_uni_steps(ckr__ds *r)
 {
-    const ckr_node *state = ckr_node_find(r->optimizer, "/optimizer_state_dict/state"), *n = NULL;
+    const ckr_node *state = ckr_node_find(r->optimizer, "/optimizer_state_dict/state");
+    const ckr_node *n = ckr__dict_n(state) ? ckr_node_get(ckr__dict_at(state, 0), "step") : NULL;
     uint64_t i;
-    ckr__ds_run x;
-    ckr_result e = CKR_OK;
-    if (ckr_node_is_dict(state) && state->count) n = ckr_node_get(state->u.items[1], "step");
-    for (i = 0; n && i < r->n_params && e == CKR_OK; i++) {
+    for (i = 0; n && i < r->n_params && !ckr__failed(r->c); i++) {
         ckr__ds_param *p = r->params[i];
+        ckr__ds_run x = ckr__ds_run_of(r->stages[0].model, &p, 1, p->name);
         if (!p->stated || ckr__held_slot(p->slots, "step")) continue;
-        memset(&x, 0, sizeof x);
-        x.params = &p;
-        x.n = 1;
-        x.f = r->stages[0].model;
-        x.where = p->name;
+        x.slot = "step";
         p->stated = false;
-        e = ckr__ds_scalar(r, &x, "step", n, ckr__nan());
+        ckr__ds_scalar(r, &x, n);
         p->stated = true;
     }
-    return e;
 }
 
 /* >>deepspeed.groups ---------------------------------------------------------- */
 
-static ckr_node *ckr__ds_hyper(ckr__ds *r, const ckr_node *raw)
+/* The parameters of optimizer group k of a stage, in its own order: where gradients are dealt round
+   robin over the ranks, parameter i of a group is in bucket i mod dp, and the flat buffer is the
+   buckets one after another. A tied one is in its first stage's group. */
+static void ckr__ds_group_params(ckr__ds *r, uint32_t m, uint64_t k, ckr_group *to)
 {
-    static const char *const none[] = { "lr", "weight_decay", "betas", "eps" };
-    ckr_node *h = ckr__group_hyper(r->c, raw);
-    uint64_t i;
-    for (i = 0; !raw && i < 4; i++)
-        ckr__node_set(r->c, h, none[i], ckr__node(r->c, CKR_NODE_NONE));
-    return ckr__failed(r->c) ? NULL : h;
-}
-
-/* Names of optimizer group k of a stage, in its own order: where gradients are dealt round robin
-   over the ranks, parameter i of a group is in bucket i mod dp, and the flat buffer is the buckets
-   one after another. */
-static ckr_result ckr__ds_group_names(ckr__ds *r, const ckr__ds_stage *g, uint64_t k,
-                                      const char ***names, uint64_t *n)
-{
-    const ckr_node *list = ckr_node_get(ckr_node_at(g->groups, k), "params");
+    const ckr__ds_stage *g = &r->stages[m];
+    const ckr_node *subs = ckr_node_get(ckr_node_at(g->groups, k), "params");
     const uint64_t step = r->robin ? r->dp : 1;
-    uint64_t i, b, at = 0;
-    int64_t id = 0;
-    *n = 0;
-    *names = NULL;
-    if (r->zero != 3) {
-        *n = g->n_params[k];
-        *names = CKR__NEW_N(r->c, const char *, *n);
-        for (b = 0; *names && b < step && at < *n; b++)
-            for (i = b; i < *n; i += step) (*names)[i] = g->params[k][at++]->name;
-        return r->c->err->code;
+    uint64_t s, i;
+    int64_t id = (int64_t)k;
+    for (s = 0; r->zero == 3 ? ckr_node_is_list(subs) && s < subs->count : s < 1; s++) {
+        if (r->zero == 3 && !ckr_node_i64(subs->u.items[s], &id)) id = -1;
+        if (id < 0 || (uint64_t)id >= g->n_groups) {
+            ckr__ds_bad(r, g->model, "param_groups/params", "numbers of sub groups");
+            return;
+        }
+        for (i = 0; i < g->lists[id].n; i++) {
+            const uint64_t n = g->lists[id].n, b = i % step,
+                           at = b * (n / step) + (b < n % step ? b : n % step) + i / step;
+            const ckr__ds_param *p = g->lists[id].items[at];
+            if (p->mp == m) *CKR__PUSH(const char *, r->c, to->params, to->n_params) = p->name;
+        }
     }
-    for (i = 0; ckr_node_is_list(list) && i < list->count; i++) {
-        if (!ckr_node_i64(list->u.items[i], &id) || id < 0 || (uint64_t)id >= g->n_groups)
-            return ckr__ds_bad(r, g->model, "param_groups/params", "numbers of sub groups");
-        for (at = 0; at < g->n_params[id]; at++)
-            *CKR__PUSH(const char *, r->c, *names, *n) = g->params[id][at]->name;
-    }
-    return r->c->err->code;
 }
 
 /* A stage's group becomes the state's group of the same values, of which this stage has taken none
    yet; else a new one behind the last that was taken. */
-static ckr_result ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *from)
+static void ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *from)
 {
-    ckr__ds_stage *g = &r->stages[m];
-    const ckr_node *raw = ckr_node_at(g->groups, k);
+    const ckr_node *raw = ckr_node_at(r->stages[m].groups, k);
     ckr_state *s = r->s;
-    const char *text = raw ? ckr__node_text_of(r->c, ckr__ds_hyper(r, raw)) : "", *other;
-    const char **names = NULL;
-    uint64_t i, n = 0, at;
-    ckr_result e = ckr__ds_group_names(r, g, k, &names, &n);
-    if (e != CKR_OK || !text) return e != CKR_OK ? e : ckr__oom(r->c);
-    for (at = m ? *from : s->n_groups; at < s->n_groups; at++) {
+    ckr_node *hyper = ckr__group_hyper(r->c, raw);
+    const char *text = raw ? ckr__node_text_of(r->c, hyper) : "", *other;
+    uint64_t i, at;
+    for (i = 0; !raw && i < 4; i++)
+        ckr__node_set(r->c, hyper, ckr__ds_hyper[i], ckr__node(r->c, CKR_NODE_NONE));
+    for (at = m ? *from : s->n_groups; at < s->n_groups && !ckr__failed(r->c); at++) {
         other = s->groups[at].raw ? ckr__node_text_of(r->c, s->groups[at].hyper) : "";
-        if (!other) return ckr__oom(r->c);
-        if (!strcmp(other, text)) break;
+        if (other && text && !strcmp(other, text)) break;
     }
     if (at == s->n_groups) {
-        memset(CKR__PUSH(ckr_group, r->c, s->groups, s->n_groups), 0, sizeof *s->groups);
-        if (ckr__failed(r->c)) return r->c->err->code;
+        ckr_group one = *ckr__group_add(r->c, s, raw);
+        one.hyper = hyper;
+        if (ckr__failed(r->c)) return;
         for (at = s->n_groups - 1; at > *from; at--) s->groups[at] = s->groups[at - 1];
-        memset(&s->groups[at], 0, sizeof s->groups[at]);
-        s->groups[at].raw = raw;
-        s->groups[at].name = ckr_node_str(ckr_node_get(raw, "name"));
-        s->groups[at].hyper = ckr__ds_hyper(r, raw);
+        s->groups[at] = one;
     }
     *from = at + 1;
-    for (i = 0; i < n; i++) {                          /* a tied one is in its first stage's   */
-        const ckr__ds_param *p = ckr__ds_find(r, names[i]);
-        if (p && p->mp != m) continue;
-        *CKR__PUSH(const char *, r->c, s->groups[at].params, s->groups[at].n_params) = names[i];
-    }
-    return r->c->err->code;
+    if (!ckr__failed(r->c)) ckr__ds_group_params(r, m, k, &s->groups[at]);
 }
 
-/* Elastic files that were written rigid, of a configuration that did not tell a value either. */
-static ckr_result ckr__ds_nulls(ckr__ds *r)
-{
-    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps" };
-    uint64_t i;
-    size_t k;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < r->s->n_groups; i++)
-        for (k = 0; k < 4 && e == CKR_OK; k++) {
-            const ckr_node *v = ckr_node_get(r->s->groups[i].hyper, keys[k]);
-            if (!v || v->kind != CKR_NODE_NONE) continue;
-            e = ckr__say(r->c, "CKR_W_DS_NULL", CKR_LOST,
-                         ckr__printf(r->c, "%s of group %llu", keys[k], (unsigned long long)i),
-                         NULL, NULL, "no value: the files from which this was converted had none",
-                         "tell it with --set KEY=VALUE or --set GROUP.KEY=VALUE");
-        }
-    return e;
-}
-
-static ckr_result ckr__ds_groups(ckr__ds *r)
+static void ckr__ds_groups(ckr__ds *r)
 {
     uint32_t m;
-    uint64_t k, from, n;
-    ckr_result e = CKR_OK;
+    uint64_t k, i, from, n;
     for (m = 0; m < r->mp; m++) {
         const ckr__ds_stage *g = &r->stages[m];
         n = g->groups ? g->groups->count : r->elastic ? g->n_groups : 0;
-        if (r->zero != 3 && g->groups && n != g->n_groups && g->n_params)
-            return ckr__ds_partition(r, g->model, "param_groups", (int64_t)n,
-                                     (int64_t)g->n_groups);
-        for (k = 0, from = 0; k < n && e == CKR_OK; k++) e = ckr__ds_group(r, m, k, &from);
+        if (r->zero != 3 && g->groups && n != g->n_groups && g->lists)
+            ckr__ds_partition(r, g->model, "param_groups", (int64_t)n, (int64_t)g->n_groups);
+        for (k = 0, from = 0; k < n && !ckr__failed(r->c); k++) ckr__ds_group(r, m, k, &from);
     }
-    if (e == CKR_OK && !r->elastic) e = ckr__ds_nulls(r);
-    if (e == CKR_OK && r->elastic)
-        e = ckr__say(r->c, "CKR_W_DS_ELASTIC", CKR_LOST, "groups", NULL, NULL,
-                     "elastic_checkpoint: the files hold no hyper-parameters of the groups, and "
-                     "DeepSpeed cannot load them itself",
-                     "tell them with --set KEY=VALUE or --set GROUP.KEY=VALUE");
-    return e;
+    /* elastic files that were written rigid, of a configuration that did not tell a value either */
+    for (k = 0; k < r->s->n_groups && !r->elastic; k++)
+        for (i = 0; i < 4; i++) {
+            const ckr_node *v = ckr_node_get(r->s->groups[k].hyper, ckr__ds_hyper[i]);
+            if (!v || v->kind != CKR_NODE_NONE) continue;
+            ckr__say(r->c, "CKR_W_DS_NULL", CKR_LOST,
+                     ckr__printf(r->c, "%s of group %llu", ckr__ds_hyper[i],
+                                 (unsigned long long)k), NULL, NULL,
+                     "no value: the files from which this was converted had none",
+                     "tell it with --set KEY=VALUE or --set GROUP.KEY=VALUE");
+        }
+    if (r->elastic)
+        ckr__say(r->c, "CKR_W_DS_ELASTIC", CKR_LOST, "groups", NULL, NULL,
+                 "elastic_checkpoint: the files hold no hyper-parameters of the groups, and "
+                 "DeepSpeed cannot load them itself",
+                 "tell them with --set KEY=VALUE or --set GROUP.KEY=VALUE");
 }
 
 /* >>deepspeed.schedule -------------------------------------------------------- */
@@ -49023,13 +48405,10 @@ static ckr_result ckr__ds_groups(ckr__ds *r)
 /* WarmupCosineLR holds its last value from 0.19.8 on; before it the cosine rose again. */
 static const char *ckr__ds_spec(ckr__ctx *c, const char *spec, const char *version)
 {
-    unsigned long part[3] = { 0, 0, 0 };
-    const char *v = version;
-    char *end;
-    int i;
-    if (strncmp(spec, "deepspeed:WarmupCosineLR", 24) != 0 || strstr(spec, "clamped=")) return spec;
-    for (i = 0; v && i < 3; i++, v = *end == '.' ? end + 1 : NULL) part[i] = strtoul(v, &end, 10);
-    if (i > 1 && part[0] == 0 && (part[1] < 19 || (part[1] == 19 && part[2] < 8))) return spec;
+    const int64_t v = ckr__version(version);
+    if (strncmp(spec, "deepspeed:WarmupCosineLR", 24) != 0 || strstr(spec, "clamped=") ||
+        (v > 0 && v < 19008))
+        return spec;
     return ckr__printf(c, "%s,clamped=true", spec);
 }
 
@@ -49055,212 +48434,184 @@ static double ckr__ds_base_of(double lr, double ratio)
     return around;
 }
 
-static ckr_result ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, double *bases)
+/* WarmupCosineLR's base LRs: those that are told, where they give the groups'. */
+static void ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, const double *bases)
 {
-    double *row = CKR__NEW_N(r->c, double, x->n_lanes), told;
+    double *row = CKR__NEW_N(r->c, double, x->n_lanes);
     uint64_t i;
-    ckr_result e;
-    if (!row) return ckr__oom(r->c);
     for (i = 0; i < x->n_lanes; i++) x->lanes[i].base = 1;
-    e = ckr__sched_at(r->c, x, CKR__COL_LR, (double)x->position, row);
-    for (i = 0; i < x->n_lanes && e == CKR_OK; i++) {
-        const double lr = x->lanes[i].anchor, ratio = row[i];
-        told = bases[i];
-        x->lanes[i].base = told;
-        if (!(ratio > 0) || !(lr > 0) || (told == told && ckr__same(told * ratio, lr))) continue;
-        x->lanes[i].base = ckr__ds_base_of(lr, ratio);
+    if (!row || ckr__sched_at(r->c, x, CKR__COL_LR, (double)x->position, row) != CKR_OK) return;
+    for (i = 0; i < x->n_lanes; i++) {
+        const double lr = x->lanes[i].anchor, told = bases[i];
+        const bool fits = told == told && ckr__same(told * row[i], lr);
+        x->lanes[i].base = row[i] > 0 && lr > 0 && !fits ? ckr__ds_base_of(lr, row[i]) : told;
     }
-    return e;
 }
 
-/* The configuration's scheduler, at the state's clock. *out NULL: it is not one that is known. */
-static ckr_result ckr__ds_native(ckr__ds *r, const ckr_node *state, ckr_schedule **out)
+/* The configuration's scheduler, at the state's clock; NULL: it is not one that is known, or the
+   error is set. */
+static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
 {
     const ckr_node *conf = ckr_node_get(r->config, "scheduler");
     const char *type = ckr_node_str(ckr_node_get(conf, "type")), *kind;
+    const bool cosine = type && !strcmp(type, "WarmupCosineLR");
     ckr_node *params = ckr__dict_copy(r->c, ckr_node_get(conf, "params"));
     const uint64_t n = r->s->n_groups;
-    double *bases = CKR__NEW_N(r->c, double, n), lr = ckr__nan();
+    double *bases = CKR__NEW_N(r->c, double, n), lr = 1;
     int64_t at;
     uint64_t i;
     ckr_schedule *x;
     ckr_result e;
-    *out = NULL;
-    if (!params || !bases) return ckr__oom(r->c);
     if (!type || strlen(type) > 60 || !n ||
         !ckr_node_i64(ckr_node_get(state, "last_batch_iteration"), &at))
-        return CKR_OK;
+        return NULL;
     kind = ckr__printf(r->c, "deepspeed:%s", type);
-    if (!kind) return ckr__oom(r->c);
-    if (!strcmp(type, "WarmupCosineLR") &&
-        ckr__version(ckr_node_str(ckr_node_get(r->meta, "ds_version"))) >= 19008 &&
-        !ckr__node_set(r->c, params, "clamped", ckr__node_bool(r->c, true)))
-        return ckr__oom(r->c);
+    if (cosine && ckr__version(ckr_node_str(ckr_node_get(r->meta, "ds_version"))) >= 19008)
+        ckr__node_set(r->c, params, "clamped", ckr__node_bool(r->c, true));
+    if (ckr__failed(r->c)) return NULL;
     ckr_node_f64(ckr_node_find(r->config, "/optimizer/params/lr"), &lr);
+    if (lr != lr) lr = 1;
     for (i = 0; i < n; i++) {
-        bases[i] = lr == lr ? lr : 1;
+        bases[i] = lr;
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "initial_lr"), &bases[i]);
     }
     e = ckr__sched_build(r->c, kind, params, bases, n, &x);
-    if (e == CKR_E_ARG) {
-        ckr__sched_forgive(r->c);
-        return CKR_OK;
-    }
-    if (e != CKR_OK) return e;
+    if (e == CKR_E_ARG) ckr__sched_forgive(r->c);
+    if (e != CKR_OK) return NULL;
     x->position = at;
-    x->offset = (double)at -
-                ckr__rn(x->rate * (double)(r->s->progress.step > 0 ? r->s->progress.step : 0));
+    ckr__sched_stand(x, ckr__step_done(r->s));
     x->state = state;
     for (i = 0; i < n; i++)
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
-    if (!strcmp(type, "WarmupCosineLR")) e = ckr__ds_base_lr(r, x, bases);
-    *out = x;
-    return e;
+    if (cosine) ckr__ds_base_lr(r, x, bases);
+    return x;
 }
 
-static ckr_result ckr__ds_schedule(ckr__ds *r)
+static void ckr__ds_schedule(ckr__ds *r)
 {
     const ckr_node *state = ckr_node_get(r->meta, "lr_scheduler");
     const ckr_node **hyper = CKR__NEW_N(r->c, const ckr_node *, r->s->n_groups);
-    ckr_schedule *x = NULL;
+    ckr_schedule *x;
     uint64_t i;
-    ckr_result e;
-    if (!hyper) return ckr__oom(r->c);
-    if (!ckr_node_is_dict(state) || !state->count) return CKR_OK;
-    e = ckr__ds_native(r, state, &x);
+    if (!hyper || !ckr__dict_n(state)) return;
+    x = ckr__ds_native(r, state);
     for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
-    if (e == CKR_OK && !x)
-        e = ckr__sched_torch(r->c, state, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL, &x);
-    if (e != CKR_OK) return e;
+    if (!x && !ckr__failed(r->c))
+        ckr__sched_torch(r->c, state, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL, &x);
+    if (ckr__failed(r->c)) return;
     r->s->schedules = x;
     r->s->n_schedules = 1;
-    return ckr__lr_drift(r->c, r->s, x);
+    ckr__lr_drift(r->c, r->s, x);
 }
 
 /* >>deepspeed.client ---------------------------------------------------------- */
 /* What the trainer put beside DeepSpeed's own keys, and random states among it: of every rank with
    ZeRO-3, else of one a stage, from which all of its ranks go on. */
 
-static bool ckr__ds_own_key(const char *key)
-{
-    static const char keys[] = "module buffer_names optimizer param_shapes frozen_param_shapes "
-                               "shared_params frozen_param_fragments lr_scheduler skipped_steps "
-                               "global_steps global_samples dp_world_size mp_world_size "
-                               "checkpoint_parallel_dimensions ds_config ds_version "
-                               "universal_checkpoint_info";
-    return ckr__word_in(keys, key);
-}
+static const char ckr__ds_model_keys[] =
+    "module buffer_names optimizer param_shapes frozen_param_shapes shared_params "
+    "frozen_param_fragments lr_scheduler skipped_steps global_steps global_samples dp_world_size "
+    "mp_world_size checkpoint_parallel_dimensions ds_config ds_version universal_checkpoint_info";
 
 /* An optimizer's file has three dicts, one in the other: the file's (2), its optimizer_state_dict
    (1), and in that torch's own (0). */
-static const ckr_node *ckr__ds_level(const ckr__ds *r, const ckr__rankfile *f, int level)
+static const ckr_node *ckr__ds_level(const ckr__ds *r, uint32_t m, uint32_t d, int level)
 {
-    return level == 2 ? f->root : level ? ckr__ds_optim(f) : ckr__ds_base(r, f);
+    const ckr__ds_stage *g = &r->stages[m];
+    if (level == 2) return g->optim[d]->root;
+    return level ? ckr__ds_own(r, g, d) : ckr__ds_base(r, g, d);
 }
 
 /* Their keys that are read, or written anew. */
-static bool ckr__ds_optim_key(const char *key, int level)
-{
-    static const char *const known[] = {
-        "state param_groups",
-        "zero_stage loss_scaler dynamic_loss_scale overflow clip_grad ds_version "
-        "base_optimizer_state single_partition_of_fp32_groups group_paddings "
-        "param_alignment_paddings partition_count param_slice_mappings optimizer_state_dict "
-        "fp32_flat_groups",
-        "optimizer_state_dict ds_config ds_version"
-    };
-    return ckr__word_in(known[level], key);
-}
+static const char *const ckr__ds_optim_keys[] = {
+    "state param_groups",
+    "zero_stage loss_scaler dynamic_loss_scale overflow clip_grad ds_version "
+    "base_optimizer_state single_partition_of_fp32_groups group_paddings "
+    "param_alignment_paddings partition_count param_slice_mappings optimizer_state_dict "
+    "fp32_flat_groups",
+    "optimizer_state_dict ds_config ds_version"
+};
 
 /* What is left of an optimizer's file: beside its state, and in it. */
-static ckr_result ckr__ds_optim_rest(ckr__ds *r, const ckr__rankfile *f)
+static void ckr__ds_optim_rest(ckr__ds *r, uint32_t m, uint32_t d)
 {
-    static const char *const where[] = { "optimizer_state_dict/base_optimizer_state/",
-                                         "optimizer_state_dict/", "" };
     int level;
     uint64_t i;
-    ckr_result e = CKR_OK;
     for (level = 0; level < 3; level++) {
-        const ckr_node *d = ckr__ds_level(r, f, level);
-        for (i = 0; i < ckr__dict_n(d) && e == CKR_OK; i++) {
-            const char *key = ckr__dict_key(d, i);
-            if (key && ckr__ds_optim_key(key, level)) continue;
+        const ckr_node *dict = ckr__ds_level(r, m, d, level);
+        for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(r->c); i++) {
+            const char *key = ckr__dict_key(dict, i);
+            if (key && ckr__word_in(ckr__ds_optim_keys[level], key)) continue;
             r->rest = true;
-            e = ckr__ds_leave(r, f,
-                              ckr__printf(r->c, "%s%s", !level && r->zero == 3
-                                                            ? "optimizer_state_dict/"
-                                                              "optimizer_state_dict/"
-                                                            : where[level], key ? key : "?"),
-                              ckr__dict_at(d, i));
+            ckr__ds_leave(r, r->stages[m].optim[d],
+                          ckr__printf(r->c, "%s%s%s%s", level < 2 ? "optimizer_state_dict/" : "",
+                                      level ? "" : ckr__ds_places_of[r->wrapper].base,
+                                      level ? "" : "/", key ? key : "?"),
+                          ckr__dict_at(dict, i));
         }
     }
-    return e;
 }
 
 /* The names by which trainers call their dict of random states. */
 static bool ckr__ds_random_key(const char *key)
 {
-    return ckr__word_in("rng_state rng_states random_states rng", key);
+    return key && ckr__word_in("rng_state rng_states random_states rng", key);
 }
 
-static ckr_result ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
+static void ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
 {
     ckr__rank_streams of = CKR_ZERO;
     uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < f->root->count && e == CKR_OK; i++) {
+    of.c = r->c;
+    of.s = r->s;
+    of.keys = ckr__trainer_streams;
+    of.scope = r->zero == 3 ? "dp" : r->pipe ? "pp" : "";
+    of.observed = r->zero == 3;                /* the scripts' own: the states show it       */
+    of.rank = rank;
+    of.file = of.rel = f->rel;
+    for (i = 0; i < f->root->count && !ckr__failed(r->c); i++) {
         const char *key = ckr__dict_key(f->root, i);
         const ckr_node *v = ckr__dict_at(f->root, i);
-        if (key && ckr__ds_own_key(key)) continue;
-        if (key && (!strcmp(key, "data_sampler") || !strcmp(key, "random_ltd")) &&
-            v->kind == CKR_NODE_NONE)
+        if (key && ckr__word_in(ckr__ds_model_keys, key)) continue;
+        if (key && v->kind == CKR_NODE_NONE && ckr__word_in("data_sampler random_ltd", key))
             continue;
-        if (key && ckr__ds_random_key(key) && ckr_node_is_dict(v)) {
-            of.c = r->c;
-            of.s = r->s;
-            of.keys = ckr__trainer_streams;
-            of.scope = r->zero == 3 ? "dp" : r->pipe ? "pp" : "";
-            of.observed = r->zero == 3;        /* the scripts' own: the states show it       */
-            of.rank = rank;
-            of.file = of.rel = f->rel;
+        if (ckr__ds_random_key(key) && ckr_node_is_dict(v)) {
             of.at = ckr__printf(r->c, "/%s", key);
-            e = ckr__streams_read(&of, v);
+            ckr__streams_read(&of, v);
         } else {
-            e = ckr__ds_leave(r, f, key ? key : "?", v);
+            ckr__ds_leave(r, f, key ? key : "?", v);
         }
     }
-    return e;
 }
 
-static ckr_result ckr__ds_clients(ckr__ds *r)
+static void ckr__ds_clients(ckr__ds *r)
 {
     uint32_t m, d;
-    ckr_result e = CKR_OK;
     uint64_t i;
-    for (m = 0; m < r->mp && e == CKR_OK; m++) {
+    for (m = 0; m < r->mp; m++) {
         const ckr__ds_stage *g = &r->stages[m];
-        if (!g->models[0]) e = ckr__ds_client(r, g->model, m * r->dp);
-        for (d = 0; d < r->dp && e == CKR_OK; d++)
-            if (g->models[d]) e = ckr__ds_client(r, g->models[d], d);
-        for (d = 0; d < r->dp && e == CKR_OK && r->wrapper >= CKR__DS_FLAT && !r->universal; d++)
-            e = ckr__ds_optim_rest(r, g->optim[d]);
+        if (!g->models[0]) ckr__ds_client(r, g->model, m * r->dp);
+        for (d = 0; d < r->dp; d++) if (g->models[d]) ckr__ds_client(r, g->models[d], d);
+        for (d = 0; d < r->dp && r->wrapper >= CKR__DS_FLAT && !r->universal; d++)
+            ckr__ds_optim_rest(r, m, d);
     }
-    for (i = 0; i < r->files.n_files[0] && e == CKR_OK; i++)
+    for (i = 0; i < r->files.n_files[0]; i++)
         if (!(r->files.files[0][i]->dir && r->universal))
-            e = ckr__leave(r->c, r->s, r->files.files[0][i]->rel, NULL, NULL);
-    return e;
+            ckr__leave(r->c, r->s, r->files.files[0][i]->rel, NULL, NULL);
 }
 
 /* >>deepspeed.read ------------------------------------------------------------ */
 
-static ckr_result ckr__ds_progress(ckr__ds *r)
+/* The optimizer counts the updates that were not skipped, and so does the model's file; so does the
+   scheduler. */
+static void ckr__ds_progress(ckr__ds *r)
 {
     static const char *const tokens[] = { "consumed_tokens", "consumed_train_tokens" };
     const ckr_node *last = ckr_node_find(r->meta, "/lr_scheduler/last_batch_iteration");
     int64_t v, steps = -1, skipped = 0;
+    char was[24], now[24];
     size_t i;
-    ckr_result e = ckr__ds_same_step(r, r->stages[0].model);
-    if (e != CKR_OK) return e;
+    ckr__ds_same_step(r, r->stages[0].model);
     ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &steps);
     ckr_node_i64(ckr_node_get(r->meta, "skipped_steps"), &skipped);
     r->s->progress.step = steps;
@@ -49269,77 +48620,41 @@ static ckr_result ckr__ds_progress(ckr__ds *r)
     for (i = 0; i < 2; i++)
         if (ckr_node_i64(ckr_node_get(r->meta, tokens[i]), &v) && v >= 0)
             r->s->progress.tokens = v;
-    if (ckr_node_i64(last, &v) && skipped >= 0 && skipped <= steps && v + 1 != steps - skipped)
-        e = ckr__say(r->c, "CKR_W_DS_CLOCK", CKR_EXACT, "last_batch_iteration", NULL, NULL,
-                     "the scheduler has not ticked once an update that was not skipped", NULL);
-    return e;
-}
-
-/* The optimizer counts the updates that were not skipped, and so does the model's file. */
-static ckr_result ckr__ds_counters(ckr__ds *r)
-{
-    int64_t skipped = 0, done = r->s->progress.step;
-    char was[24], now[24];
-    ckr_node_i64(ckr_node_get(r->meta, "skipped_steps"), &skipped);
-    if (!(r->updates == r->updates) || skipped < 0 || skipped > done ||
-        ckr__same(r->updates, (double)(done - skipped)))
-        return CKR_OK;
-    ckr__format(was, sizeof was, "%lld", (long long)(done - skipped));
+    if (skipped < 0 || skipped > steps) return;
+    if (ckr_node_i64(last, &v) && v + 1 != steps - skipped)
+        ckr__say(r->c, "CKR_W_DS_CLOCK", CKR_EXACT, "last_batch_iteration", NULL, NULL,
+                 "the scheduler has not ticked once an update that was not skipped", NULL);
+    if (r->updates != r->updates || ckr__same(r->updates, (double)(steps - skipped))) return;
+    ckr__format(was, sizeof was, "%lld", (long long)(steps - skipped));
     ckr__format(now, sizeof now, "%.0f", r->updates);
-    return ckr__say(r->c, "CKR_W_DS_UPDATES", CKR_APPROX, "step", was, now,
-                    "the optimizer has not done as many updates as global_steps less "
-                    "skipped_steps: it was begun anew, or its files are of another step",
-                    "see that the optimizer's files belong to this step");
+    ckr__say(r->c, "CKR_W_DS_UPDATES", CKR_APPROX, "step", was, now,
+             "the optimizer has not done as many updates as global_steps less "
+             "skipped_steps: it was begun anew, or its files are of another step",
+             "see that the optimizer's files belong to this step");
 }
 
-static ckr_result ckr__ds_optimizers(ckr__ds *r)
+static void ckr__ds_optimizers(ckr__ds *r)
 {
     uint32_t m;
-    ckr_result e = CKR_OK;
-    for (m = 0; m < r->mp && e == CKR_OK; m++)
-        e = r->universal                    ? ckr__ds_uni(r, m)
-            : r->wrapper >= CKR__DS_FLAT    ? ckr__ds_sharded(r, m)
-                                            : ckr__ds_whole(r, m);
-    if (e == CKR_OK && r->universal) e = ckr__ds_uni_whole(r);
-    if (e == CKR_OK && r->universal) e = ckr__ds_uni_steps(r);
-    return e == CKR_OK ? ckr__ds_counters(r) : e;
-}
-
-static ckr_result ckr__ds_read_all(ckr__ds *r)
-{
-    ckr_topology *t = &r->s->topology;
-    const ckr_node *robin;
-    uint32_t m;
-    ckr_result e = ckr__ds_list(r);
-    if (e == CKR_OK) e = ckr__ds_sizes(r);
-    if (e == CKR_OK) e = ckr__ds_places(r);
-    if (e == CKR_OK) e = ckr__ds_ranks(r);
-    if (e == CKR_OK && r->universal) e = ckr__ds_uni_open(r);
-    if (e == CKR_OK) e = ckr__ds_wrap(r);
-    if (e != CKR_OK) return e;
-    robin = ckr_node_find(r->config, "/zero_optimization/round_robin_gradients");
-    r->robin = r->wrapper == CKR__DS_FLAT && robin && robin->kind == CKR_NODE_BOOL && robin->u.b;
-    t->tp = t->ep = t->cp = 1;
-    t->pp = r->mp;
-    t->dp = r->dp;
-    t->ranks = r->dp <= UINT32_MAX / r->mp ? r->dp * r->mp : 0;
-    t->zero = r->zero;
-    r->s->unproven = r->zero != 3 && !r->bare; /* there the parameter is its master, rounded  */
-    for (m = 0; m < r->mp; m++) ckr__ds_slices(r, &r->stages[m]);
-    if (ckr__failed(r->c)) return r->c->err->code;
-    e = r->pipe ? ckr__ds_pipe(r) : ckr__ds_model(r);
-    if (e == CKR_OK) e = ckr__ds_progress(r);
-    if (e == CKR_OK) e = ckr__ds_optimizers(r);
-    if (e == CKR_OK) e = ckr__ds_groups(r);
-    if (e == CKR_OK) e = ckr__ds_schedule(r);
-    return e == CKR_OK ? ckr__ds_clients(r) : e;
+    for (m = 0; m < r->mp && !ckr__failed(r->c); m++) {
+        if (r->universal) ckr__ds_uni(r, m);
+        else if (r->wrapper >= CKR__DS_FLAT) ckr__ds_sharded(r, m);
+        else ckr__ds_whole(r, m);
+    }
+    if (r->universal && !ckr__failed(r->c)) ckr__ds_uni_whole(r);
+    if (r->universal) ckr__ds_uni_steps(r);
 }
 
 static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
                                ckr_state *s)
 {
+    static void (*const steps[])(ckr__ds *) = {
+        ckr__ds_scan, ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_uni_open, ckr__ds_wrap,
+        ckr__ds_model, ckr__ds_pipe, ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups,
+        ckr__ds_schedule, ckr__ds_clients
+    };
     ckr__ds *r = CKR__NEW(c, ckr__ds);
-    ckr_result e;
+    size_t i;
     if (!r) return c->err->code;
     r->c = r->by_name.c = c;
     r->s = s;
@@ -49348,15 +48663,14 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     r->updates = ckr__nan();
     s->dialect = "deepspeed";
     ckr__load_init(&r->load, c, s, CKR_ITEM_DEEPSPEED_PARTITION);
-    e = ckr__ds_read_all(r);
+    for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
     ckr__load_done(&r->load);
-    if (e == CKR_OK) e = c->err->code;
     ckr__map_free(&r->by_name);
     r->desc = NULL;
     s->framework_version = ckr_node_str(ckr_node_get(r->meta, "ds_version"));
     s->dialect_data = r;
     r->n_left = s->n_leftovers;
-    return e;
+    return c->err->code;
 }
 
 /* >>deepspeed.emit ------------------------------------------------------------ */
@@ -49365,19 +48679,19 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
    go in the order in which the coming run has them, given the configuration of the saved one
    (round_robin_gradients, parameter_alignment, sub_group_size), with every copy written. */
 
-typedef struct ckr__ds_item {  /* a parameter at the target                              */
+typedef struct ckr__ds_item {  /* a tensor of the model at the target                     */
     const char        *name;
     const ckr_tensor  *param, *master, **slots;        /* slots: all others of its state   */
     const ckr_tensor  *made_master, *made_param;       /* of the other, for the digest     */
     uint64_t           n_slots;
     int64_t            numel, layer;
     uint32_t           first, last;    /* stages; two of a tied one                        */
-    bool               tied, grouped;
+    bool               tied, grouped, buffer;
 } ckr__ds_item;
 
 typedef struct ckr__ds_set {  /* a stage's parameters of one optimizer group            */
     const ckr_group *group;
-    ckr__ds_item   **items;    /* in the group's own order                               */
+    ckr__ds_item   **items;    /* in the order of the flat buffer                         */
     uint64_t         n;
 } ckr__ds_set;
 
@@ -49389,7 +48703,9 @@ typedef struct ckr__ds_job {
     ckr__under        *under;  /* whose directory it lies in, or NULL                     */
     const ckr_node    *meta;   /* of the source, or an empty dict                        */
     ckr__out          *out;
-    ckr__map           by_name, others;        /* items; tensors that are none             */
+    ckr__map           by_name;        /* -> item                                        */
+    ckr__map           aliases;        /* other names of ties                             */
+    ckr__map           views;  /* of layers: where they lie -> item                       */
     ckr__ds_item      *items;
     uint64_t           n_items;
     ckr__ds_set     **lists;  /* [pp][n_lists[pp]]                                      */
@@ -49397,63 +48713,82 @@ typedef struct ckr__ds_job {
     uint32_t           dp, pp;
     int                zero;
     ckr__ds_wrapper    wrapper;
-    bool               universal, optimizer, robin, aligned, pipe, masters;
-    ckr_dtype          dtype;  /* of the parameters                                      */
+    bool               universal, optimizer, robin, aligned, pipe, masters, foreign;
+    ckr_dtype          dtype, was;     /* of the parameters; of the source's first one      */
     int64_t            sub_group;      /* elements after which a sub group of ZeRO-3 ends */
-    ckr_node          *config;
+    ckr_node          *config, *buffers;       /* buffers: their names                     */
     const char        *tag;
     ckr_node          *scheduler;      /* or NULL: as it was                              */
-    bool               rescale;        /* fp16 begins or ends: the scaler is another        */
-    const ckr_node    *scaler;         /* its fields then; NULL: none                       */
+    const ckr_node    *scaler, *scaler_was;    /* the loss scaler's fields; as it is saved; or
+                                                  NULL                                    */
+    ckr__out_file     *f;      /* that is being written: of rank d of stage m               */
+    uint32_t           m, d;
+    const char        *key;    /* of the row whose value is made                           */
+    ckr_node          *by_group;       /* key -> a list with a value a flat group; with ZeRO-3
+                                          one for all                                      */
 } ckr__ds_job;
 
-static bool ckr__ds_true(const ckr_node *n)
+/* A key of an optimizer's dict, where it stands in the order of the rows, and what makes its value;
+   NULL: it has none. `in`: the letters of the wrappers that write it, capitals for a universal
+   checkpoint's zero/optimizer_state.pt. */
+typedef struct ckr__ds_row {
+    const char *key, *in;
+    ckr_node *(*value_fn)(ckr__ds_job *x);
+} ckr__ds_row;
+
+/* Is there neither an error nor a refusal so far? */
+static bool ckr__ds_going(const ckr__ds_job *x)
 {
-    return n && ((n->kind == CKR_NODE_BOOL && n->u.b) || (n->kind == CKR_NODE_INT && n->u.i));
+    return !ckr__failed(x->c) && !x->c->refused;
+}
+
+static ckr__ds_item *ckr__ds_item_of(const ckr__ds_job *x, const char *name)
+{
+    uint64_t at;
+    return ckr__map_find(&x->by_name, name, strlen(name), &at) ? &x->items[at] : NULL;
+}
+
+/* Else it is a buffer, or nothing that is trained. */
+static bool ckr__ds_is_param(const ckr__ds_item *p)
+{
+    return p && !p->buffer && ckr__is_float(p->param->dtype);
+}
+
+static const ckr_node *ckr__ds_was(const ckr__ds_job *x, const char *pointer)
+{
+    return ckr_node_find(ckr_node_get(x->meta, "ds_config"), pointer);
+}
+
+static ckr_node *ckr__ds_copy(ckr__ds_job *x, const ckr_node *n)
+{
+    return ckr__copy_tree(x->c, x->f, n, NULL);
 }
 
 /* >>deepspeed.emit.foreign ---------------------------------------------------- */
 /* A file of no framework does not tell buffers from parameters, and has values beside the tensors.
    */
 
-/* No file tells buffers from frozen parameters, which ZeRO-3 keeps apart: by their names, where the
-   optimizer has neither. */
-static void ckr__ds_adopt_buffers(ckr__ds_job *x, ckr_state *own)
-{
-    const char *first = NULL;
-    uint64_t i, k, n = 0;
-    char text[40];
-    ckr__map grouped = CKR_ZERO;
-    grouped.c = x->c;
-    for (i = 0; i < own->n_groups; i++)
-        for (k = 0; k < own->groups[i].n_params; k++)
-            ckr__map_put(&grouped, own->groups[i].params[k], strlen(own->groups[i].params[k]), i,
-                         NULL);
-    for (i = 0; i < own->n_tensors && own->n_groups; i++) {
-        ckr_tensor *t = own->tensors[i];
-        if (strcmp(t->slot, "param") != 0 || ckr__path_ends(t->name, "weight") ||
-            ckr__path_ends(t->name, "bias") || !ckr__is_float(t->dtype) ||
-            ckr__map_find(&grouped, t->name, strlen(t->name), NULL))
-            continue;
-        t->buffer = true;
-        if (!n++) first = t->name;
-    }
-    ckr__map_free(&grouped);
-    ckr__format(text, sizeof text, "%llu", (unsigned long long)n);
-    if (n && x->zero == 3)
-        ckr__say(x->c, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL, text,
-                 "in no group, and no weight or bias: taken for buffers, not for frozen "
-                 "parameters", "with ZeRO-3 the two are stored apart; others hold both alike");
-}
-
 /* What the file has beside the model's and the optimizer's tensors; safetensors' texts describe its
    own tensors. The epoch is progress, which DeepSpeed does not count. */
-static void ckr__ds_adopt_loose(ckr__ds_job *x)
+static void ckr__ds_adopt_from(ckr__ds_job *x)
 {
     const ckr_state *s = x->s;
     const char *first = s->progress.epoch >= 0 ? "epoch" : NULL;
+    ckr_state *own = CKR__NEW(x->c, ckr_state);
     uint64_t i, n = 0, values = first != NULL;
     char text[48];
+    x->foreign = ckr__word_in("torch safetensors dcp", s->dialect);
+    if (!own || !x->foreign) return;
+    *own = *s;
+    own->tensors = NULL;
+    own->n_tensors = 0;
+    x->s = own;
+    for (i = 0; i < s->n_tensors; i++) {
+        ckr_tensor *t = s->tensors[i];
+        if (strcmp(t->slot, "param") != 0 && (x->t->without & CKR_OPTIMIZER)) continue;
+        *CKR__PUSH(ckr_tensor *, x->c, own->tensors, own->n_tensors) = t;
+        ckr__out_key(x->out, t, t->name, t->slot);
+    }
     for (i = 0; i < s->n_leftovers; i++) {
         const ckr_leftover *l = &s->leftovers[i];
         if (!l->node) continue;            /* a file: the planner says so                     */
@@ -49472,53 +48807,25 @@ static void ckr__ds_adopt_loose(ckr__ds_job *x)
                  "`tree` shows the values; the script takes them from the source");
 }
 
-static void ckr__ds_adopt_from(ckr__ds_job *x)
-{
-    const ckr_state *s = x->s;
-    ckr_state *own;
-    uint64_t i;
-    if (!ckr__word_in("torch safetensors dcp", s->dialect)) return;
-    own = CKR__NEW(x->c, ckr_state);
-    if (!own) return;
-    *own = *s;
-    own->tensors = CKR__NEW_N(x->c, ckr_tensor *, s->n_tensors);
-    own->n_tensors = 0;
-    for (i = 0; own->tensors && i < s->n_tensors; i++) {
-        ckr_tensor *t;
-        if (strcmp(s->tensors[i]->slot, "param") != 0 && (x->t->without & CKR_OPTIMIZER)) continue;
-        t = CKR__NEW(x->c, ckr_tensor);
-        if (!t) return;
-        *t = *s->tensors[i];
-        t->buffer = ckr__path_ends(t->name, "running_mean") ||
-                    ckr__path_ends(t->name, "running_var");
-        own->tensors[own->n_tensors++] = t;
-        ckr__out_key(x->out, t, t->name, t->slot);
-    }
-    ckr__ds_adopt_loose(x);
-    x->s = own;
-    ckr__ds_adopt_buffers(x, own);
-}
-
 /* >>deepspeed.emit.items ------------------------------------------------------ */
 
+/* The model's tensors, and what the state has of each. */
 static void ckr__ds_items(ckr__ds_job *x)
 {
     const ckr_state *s = x->s;
-    ckr__slots *of;
-    uint64_t i, k, at, averages = 0;
+    const ckr__slots *of;
+    uint64_t i, k;
     x->items = CKR__NEW_N(x->c, ckr__ds_item, s->n_tensors);
     for (i = 0; x->items && i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         ckr__ds_item *p = &x->items[x->n_items];
-        averages += !strcmp(t->slot, "ema");
         if (strcmp(t->slot, "param") != 0) continue;
-        if (t->buffer || !ckr__is_float(t->dtype)) {
-            ckr__map_put(&x->others, t->name, strlen(t->name), i, NULL);
-            continue;
-        }
         p->name = t->name;
         p->param = t;
         p->layer = -1;
+        p->buffer = x->foreign ? ckr__path_ends(t->name, "running_mean") ||
+                                     ckr__path_ends(t->name, "running_var")
+                               : t->buffer;
         ckr__numel(t->n_dims, t->shape, &p->numel);
         ckr__map_put(&x->by_name, p->name, strlen(p->name), x->n_items++, NULL);
     }
@@ -49531,16 +48838,43 @@ static void ckr__ds_items(ckr__ds_job *x)
     }
     for (i = 0; i < s->n_groups; i++)
         for (k = 0; k < s->groups[i].n_params; k++) {
-            const char *name = s->groups[i].params[k];
-            if (!ckr__map_find(&x->by_name, name, strlen(name), &at)) continue;
-            x->items[at].grouped = true;
-            if (x->dtype == CKR_DTYPE_NONE) x->dtype = x->items[at].param->dtype;
+            ckr__ds_item *p = ckr__ds_item_of(x, s->groups[i].params[k]);
+            if (p) p->grouped = true;
+            if (ckr__ds_is_param(p) && x->dtype == CKR_DTYPE_NONE) x->dtype = p->param->dtype;
         }
+    for (i = 0; i < s->n_ties; i++)
+        ckr__map_put(&x->aliases, s->ties[i].other, strlen(s->ties[i].other), i, NULL);
+}
+
+/* A file of no framework does not tell buffers from frozen parameters, which ZeRO-3 keeps apart: by
+   their names, where the optimizer has neither. */
+static void ckr__ds_tell_apart(ckr__ds_job *x)
+{
+    const char *first = NULL;
+    uint64_t i, n = 0, averages = 0;
+    char text[40];
+    x->buffers = ckr__node(x->c, CKR_NODE_LIST);
+    for (i = 0; i < x->n_items; i++) {
+        ckr__ds_item *p = &x->items[i];
+        if (x->foreign && x->s->n_groups && !p->grouped && ckr__is_float(p->param->dtype) &&
+            !ckr__path_ends(p->name, "weight") && !ckr__path_ends(p->name, "bias")) {
+            p->buffer = true;
+            if (!n++) first = p->name;
+        }
+        if (p->buffer) ckr__node_push(x->c, x->buffers, ckr__node_str(x->c, p->name));
+        if (ckr__ds_is_param(p) && x->was == CKR_DTYPE_NONE) x->was = p->param->dtype;
+    }
+    ckr__format(text, sizeof text, "%llu", (unsigned long long)n);
+    if (n && x->zero == 3)
+        ckr__say(x->c, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL, text,
+                 "in no group, and no weight or bias: taken for buffers, not for frozen "
+                 "parameters", "with ZeRO-3 the two are stored apart; others hold both alike");
+    for (i = 0; i < x->s->n_tensors; i++) averages += !strcmp(x->s->tensors[i]->slot, "ema");
     if (averages)
         ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, "ema",
                  ckr__printf(x->c, "%llu tensors", (unsigned long long)averages), NULL,
                  "averages of the parameters have no place in these files", "export --slots ema");
-    if (x->dtype == CKR_DTYPE_NONE && x->n_items) x->dtype = x->items[0].param->dtype;
+    if (x->dtype == CKR_DTYPE_NONE) x->dtype = x->was;
     if (x->t->dtype != CKR_DTYPE_NONE) x->dtype = x->t->dtype;
 }
 
@@ -49548,36 +48882,35 @@ static void ckr__ds_items(ckr__ds_job *x)
    cut whose heaviest and lightest stage differ least (its partition_balanced). */
 static bool ckr__ds_cuts(ckr__ctx *c, const double *weight, uint64_t n, uint32_t pp, uint64_t *cut)
 {
+    struct best { double most, least, cost; uint64_t from; } *t, *to;  /* of i layers, j stages  */
     const uint64_t row = (uint64_t)pp + 1;
-    double *sum, *most, *least, *cost;
-    uint64_t *from, i, j, k;
+    double *sum;
+    uint64_t i, j, k;
     if (!weight || n <= pp) {
         for (j = 0; j <= pp; j++)
             cut[j] = n <= pp ? (j < n ? j : n) : j * (n / pp) + (j < n % pp ? j : n % pp);
         return true;
     }
     sum = CKR__NEW_N(c, double, n + 1);
-    most = CKR__NEW_N(c, double, (n + 1) * row);
-    least = CKR__NEW_N(c, double, (n + 1) * row);
-    cost = CKR__NEW_N(c, double, (n + 1) * row);
-    from = CKR__NEW_N(c, uint64_t, (n + 1) * row);
-    if (!sum || !most || !least || !cost || !from) return false;
+    t = CKR__NEW_N(c, struct best, (n + 1) * row);
+    if (!sum || !t) return false;
     for (i = 0; i < n; i++) sum[i + 1] = sum[i] + weight[i];
-    for (i = 0; i < (n + 1) * row; i++) most[i] = least[i] = cost[i] = ckr__inf();
-    most[0] = cost[0] = 0;
+    for (i = 0; i < (n + 1) * row; i++) t[i].most = t[i].least = t[i].cost = ckr__inf();
+    t[0].most = t[0].cost = 0;
     for (i = 1; i <= n; i++)
         for (j = 1; j <= pp && j <= i; j++)
             for (k = 0; k < i; k++) {
-                const double w = sum[i] - sum[k], a = most[k * row + j - 1],
-                             b = least[k * row + j - 1];
-                const double hi = a > w ? a : w, lo = b < w ? b : w, d = hi - lo;
-                if (!(cost[i * row + j] >= d)) continue;
-                cost[i * row + j] = d;
-                most[i * row + j] = hi;
-                least[i * row + j] = lo;
-                from[i * row + j] = k;
+                const struct best *had = &t[k * row + j - 1];
+                const double w = sum[i] - sum[k], hi = had->most > w ? had->most : w,
+                             lo = had->least < w ? had->least : w;
+                to = &t[i * row + j];
+                if (!(to->cost >= hi - lo)) continue;
+                to->cost = hi - lo;
+                to->most = hi;
+                to->least = lo;
+                to->from = k;
             }
-    for (j = pp, cut[pp] = n; j > 0; j--) cut[j - 1] = from[cut[j] * row + j];
+    for (j = pp, cut[pp] = n; j > 0; j--) cut[j - 1] = t[cut[j] * row + j].from;
     return true;
 }
 
@@ -49612,12 +48945,12 @@ static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method
         count[p->layer]++;
     }
     if (method == 1) return w;
-    for (i = 0; i < n; i++)
+    for (i = 0; i < n; i++) {
         for (k = 0; k < n && count[i]; k++)
             same[i] += count[i] == count[k] && ckr__same(w[i], w[k]);
-    for (i = 0; i < n; i++) if (same[i] > same[best]) best = i;
-    for (i = 0; i < n; i++) count[i] = count[i] && same[i] == same[best];
-    for (i = 0; i < n; i++) w[i] = count[i] ? 1 : 0;
+        if (same[i] > same[best]) best = i;
+    }
+    for (i = 0; i < n; i++) w[i] = count[i] && same[i] == same[best] ? 1 : 0;
     return w;
 }
 
@@ -49671,7 +49004,7 @@ static const uint64_t *ckr__ds_stages_of(ckr__ds_job *x)
 static void ckr__ds_owners(ckr__ds_job *x)
 {
     const uint64_t *cut = NULL;
-    uint64_t i, at;
+    uint64_t i;
     uint32_t m;
     if (!x->pipe) return;
     if (x->ds->bare && !x->universal)
@@ -49680,14 +49013,11 @@ static void ckr__ds_owners(ckr__ds_job *x)
                     "one consists",
                     "copy the layer_*-model_states.pt of the original into its directory, or "
                     "--variant universal");
-    if (x->c->refused) return;
-    if (x->pp != x->ds->mp) cut = ckr__ds_stages_of(x);
-    if (x->pp != x->ds->mp && !cut) return;
-    for (i = 0; i < x->ds->n_params; i++) {
+    else if (x->pp != x->ds->mp) cut = ckr__ds_stages_of(x);
+    for (i = 0; i < x->ds->n_params && ckr__ds_going(x); i++) {
         const ckr__ds_param *from = x->ds->params[i];
-        ckr__ds_item *p;
-        if (!ckr__map_find(&x->by_name, from->name, strlen(from->name), &at)) continue;
-        p = &x->items[at];
+        ckr__ds_item *p = ckr__ds_item_of(x, from->name);
+        if (!p) continue;
         p->layer = from->layer;
         p->tied = from->tied;
         p->first = from->mp;
@@ -49697,36 +49027,50 @@ static void ckr__ds_owners(ckr__ds_job *x)
     }
 }
 
-/* The stages' lists: a tied parameter comes first on each of its stages, as tied_modules are
-   registered before the layers. */
+/* The order in the flat buffer: with round_robin_gradients parameter i is in bucket i mod dp. */
+static void ckr__ds_deal_items(ckr__ds_job *x, ckr__ds_set *l)
+{
+    ckr__ds_item **out = CKR__NEW_N(x->c, ckr__ds_item *, l->n);
+    uint64_t i, b, at = 0;
+    for (b = 0; out && b < x->dp && b < l->n; b++)
+        for (i = b; i < l->n; i += x->dp) out[at++] = l->items[i];
+    l->items = out;
+}
+
+/* A group's parameters on stage m: a tied one comes first on each of its stages, as tied_modules
+   are registered before the layers. */
+static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ckr__ds_set *l)
+{
+    uint64_t k;
+    int tied;
+    l->group = g;
+    for (tied = 1; tied >= 0; tied--)
+        for (k = 0; k < g->n_params; k++) {
+            ckr__ds_item *p = ckr__ds_item_of(x, g->params[k]);
+            const bool param = ckr__ds_is_param(p);
+            if (param && (p->first == m || p->last == m) && p->tied == (tied > 0))
+                *CKR__PUSH(ckr__ds_item *, x->c, l->items, l->n) = p;
+            if (!param && !x->c->refused)
+                ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_NAMES, g->params[k],
+                            "a group names a parameter that the state does not have",
+                            "--names FILE where the optimizer has numbers, or leave out "
+                            "the optimizer");
+        }
+    if (x->robin) ckr__ds_deal_items(x, l);
+}
+
 static void ckr__ds_lists(ckr__ds_job *x)
 {
-    const ckr_state *s = x->s;
-    uint64_t i, k, at;
+    uint64_t i;
     uint32_t m;
-    int pass;
+    if (!x->optimizer) return;
     x->lists = CKR__NEW_N(x->c, ckr__ds_set *, x->pp);
     x->n_lists = CKR__NEW_N(x->c, uint64_t, x->pp);
-    for (m = 0; x->lists && x->n_lists && m < x->pp; m++) {
-        x->lists[m] = CKR__NEW_N(x->c, ckr__ds_set, s->n_groups);
-        for (i = 0; x->lists[m] && i < s->n_groups; i++) {
-            const ckr_group *g = &s->groups[i];
+    for (m = 0; m < x->pp && !ckr__failed(x->c); m++) {
+        x->lists[m] = CKR__NEW_N(x->c, ckr__ds_set, x->s->n_groups);
+        for (i = 0; i < x->s->n_groups && !ckr__failed(x->c); i++) {
             ckr__ds_set *l = &x->lists[m][x->n_lists[m]];
-            l->group = g;
-            l->items = CKR__NEW_N(x->c, ckr__ds_item *, g->n_params);
-            for (pass = 0; l->items && pass < 2; pass++)
-                for (k = 0; k < g->n_params; k++) {
-                    const bool known = ckr__map_find(&x->by_name, g->params[k],
-                                                     strlen(g->params[k]), &at);
-                    ckr__ds_item *p = known ? &x->items[at] : NULL;
-                    if (!p && !x->c->refused)
-                        ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_NAMES, g->params[k],
-                                    "a group names a parameter that the state does not have",
-                                    "--names FILE where the optimizer has numbers, or leave out "
-                                    "the optimizer");
-                    if (p && (p->first == m || p->last == m) && (pass == 0) == p->tied)
-                        l->items[l->n++] = p;
-                }
+            ckr__ds_list_make(x, &x->s->groups[i], m, l);
             if (l->n) x->n_lists[m]++;                 /* DeepSpeed drops empty groups      */
         }
         if (!x->n_lists[m] && !x->c->refused)
@@ -49736,63 +49080,43 @@ static void ckr__ds_lists(ckr__ds_job *x)
     }
 }
 
-/* The order in the flat buffer: with round_robin_gradients parameter i is in bucket i mod dp. */
-static ckr__ds_item **ckr__ds_flat_order(ckr__ds_job *x, const ckr__ds_set *l)
-{
-    ckr__ds_item **out;
-    uint64_t i, b, at = 0;
-    if (!x->robin) return l->items;
-    out = CKR__NEW_N(x->c, ckr__ds_item *, l->n);
-    for (b = 0; out && b < x->dp && b < l->n; b++)
-        for (i = b; i < l->n; i += x->dp) out[at++] = l->items[i];
-    return out;
-}
-
 /* >>deepspeed.emit.nodes ------------------------------------------------------ */
-
-/* The dtype in which a parameter is written. */
-static ckr_dtype ckr__ds_dtype(const ckr__ds_job *x, const ckr__ds_item *p)
-{
-    return x->t->dtype != CKR_DTYPE_NONE ? x->t->dtype : p->param->dtype;
-}
-
-static ckr_node *ckr__ds_size(ckr__ds_job *x, const ckr_tensor *t)
-{
-    ckr_node *n = ckr__node(x->c, CKR_NODE_SIZE);
-    uint32_t d;
-    for (d = 0; d < t->n_dims; d++) ckr__node_push(x->c, n, ckr__node_int(x->c, t->shape[d]));
-    return n;
-}
-
-static ckr_node *ckr__ds_object(ckr__ds_job *x, const char *how, const char *name, ckr_node *state)
-{
-    ckr_node *n = ckr__node(x->c, CKR_NODE_OBJECT);
-    ckr_object *o = CKR__NEW(x->c, ckr_object);
-    if (!n || !o) return NULL;
-    o->how = how;
-    o->name = name;
-    o->args = ckr__node(x->c, CKR_NODE_TUPLE);
-    o->state = state;
-    n->u.object = o;
-    return n;
-}
 
 static ckr_node *ckr__ds_stage_enum(ckr__ds_job *x)
 {
-    ckr_node *n = ckr__ds_object(x, "reduce", "deepspeed.runtime.zero.config.ZeroStageEnum", NULL);
-    if (n) ckr__node_push(x->c, n->u.object->args, ckr__node_int(x->c, x->zero));
+    ckr_node *n = ckr__dist_new(x->c, NULL, "deepspeed.runtime.zero.config.ZeroStageEnum",
+                                ckr__tuple_node(x->c, 1, ckr__node_int(x->c, x->zero)), NULL);
+    if (n) ckr__object(n)->how = "reduce";
     return n;
 }
 
+/* An entry for some of a parameter's elements. NULL: the error is set. */
+static ckr_node *ckr__ds_empty(ckr__ds_job *x, const ckr__ds_item *p, int64_t n)
+{
+    return ckr__entry_new(x->c, x->f, p->name, ckr__dtype_as(p->param, x->t->dtype), 1, &n);
+}
+
+static ckr_node *ckr__ds_size(ckr__ds_job *x, const ckr__ds_item *p)
+{
+    return ckr__ints_node(x->c, CKR_NODE_SIZE, p->param->n_dims, p->param->shape);
+}
+
 /* A parameter in the dtype of the coming run, from its master where that is more. */
-static ckr_node *ckr__ds_weight_entry(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_item *p,
-                                      bool replica)
+static ckr_node *ckr__ds_weight_entry(ckr__ds_job *x, const ckr__ds_item *p, bool replica)
 {
     const ckr_tensor *from;
     const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
-    ckr_node *n = ckr__entry_whole(x->c, f, from->name, from, dtype, replica);
+    ckr_node *n = ckr__entry_whole(x->c, x->f, from->name, from, dtype, replica);
     if (n && from != p->param) ckr__bind_taken_for(n->u.entry, 0, p->param, NULL);
     return n;
+}
+
+/* A tensor of the model's dict, of which parameters are empty with ZeRO-3. */
+static ckr_node *ckr__ds_model_entry(ckr__ds_job *x, const ckr__ds_item *p)
+{
+    if (!ckr__ds_is_param(p))
+        return ckr__entry_whole(x->c, x->f, p->name, p->param, p->param->dtype, x->d > 0);
+    return x->zero == 3 ? ckr__ds_empty(x, p, 0) : ckr__ds_weight_entry(x, p, false);
 }
 
 /* What a master's binds from number `at` on are for a reader: the master of a parameter that had
@@ -49831,8 +49155,7 @@ static bool ckr__ds_single(const ckr__ds_item *p, const ckr_tensor *t)
 
 /* A number as it was: a tensor, or Python's. That of another framework's file becomes a tensor: a
    whole `step` a float32 one, in which torch's optimizers count. */
-static ckr_node *ckr__ds_step_node(ckr__ds_job *x, ckr__out_file *f, const ckr_tensor *t,
-                                   bool replica)
+static ckr_node *ckr__ds_step_node(ckr__ds_job *x, const ckr_tensor *t, bool replica)
 {
     const bool number = ckr__is_python(t), integer = number && t->dtype == CKR_DTYPE_I64;
     const ckr_view *view;
@@ -49843,10 +49166,10 @@ static ckr_node *ckr__ds_step_node(ckr__ds_job *x, ckr__out_file *f, const ckr_t
     if (number) memcpy(&d, t->pieces[0].mem, sizeof d);
     if (number && x->ds) return integer ? ckr__node_int(x->c, v) : ckr__node_float(x->c, d);
     if (!integer || strcmp(t->slot, "step") != 0)
-        return ckr__entry_whole(x->c, f, t->name, t, t->dtype, replica);
+        return ckr__entry_whole(x->c, x->f, t->name, t, t->dtype, replica);
     count = (float)v;
     view = ckr__value_view(x->c, CKR_DTYPE_F32, &count);
-    return view ? ckr__entry_copy(x->c, f, "step", view) : NULL;
+    return view ? ckr__entry_copy(x->c, x->f, "step", view) : NULL;
 }
 
 /* A number, or a list of them: what is safe to be written as it was read. */
@@ -49864,71 +49187,71 @@ static bool ckr__ds_number(const ckr_node *n)
    files) are the configuration's. */
 static ckr_node *ckr__ds_group_node(ckr__ds_job *x, const ckr_group *g, ckr_node *index)
 {
-    const ckr_node *conf = ckr_node_find(x->meta, "/ds_config/optimizer/params");
+    const ckr_node *conf = ckr__ds_was(x, "/optimizer/params"), *told, *old;
     const ckr_schedule *s = x->s->n_schedules ? x->s->schedules : NULL;
-    ckr_node *h = ckr__dict_copy(x->c, g->hyper);
     const uint64_t at = (uint64_t)(g - x->s->groups);
     ckr_group filled = *g;
     uint64_t i;
-    for (i = 0; i < ckr__dict_n(h); i++) {
-        const char *key = ckr__dict_key(h, i);
-        const ckr_node *told = key ? ckr_node_get(conf, key) : NULL;
-        if (!key || ckr__dict_at(h, i)->kind != CKR_NODE_NONE || !ckr__ds_number(told)) continue;
-        if (ckr__word_in(CKR__DS_HYPER, key)) memcpy(&h->u.items[2 * i + 1], &told, sizeof told);
+    filled.hyper = ckr__dict_copy(x->c, g->hyper);
+    for (i = 0; i < 4; i++) {
+        told = ckr_node_get(conf, ckr__ds_hyper[i]);
+        old = ckr_node_get(g->hyper, ckr__ds_hyper[i]);
+        if (old && old->kind == CKR_NODE_NONE && ckr__ds_number(told))
+            ckr__node_set(x->c, filled.hyper, ckr__ds_hyper[i], (ckr_node *)(uintptr_t)told);
     }
     if (!g->raw && s && !s->opaque && s->n_lanes == x->s->n_groups) {
         double *row = CKR__NEW_N(x->c, double, s->n_lanes);
         if (row && ckr__sched_at(x->c, s, CKR__COL_LR, (double)s->position, row) == CKR_OK &&
             row[at] == row[at])
-            ckr__node_set(x->c, h, "lr", ckr__node_float(x->c, row[at]));
+            ckr__node_set(x->c, filled.hyper, "lr", ckr__node_float(x->c, row[at]));
     }
-    filled.hyper = h;
-    if (!g->raw) filled.raw = h;
+    if (!g->raw) filled.raw = filled.hyper;
     return ckr__group_dict(x->c, &filled, index);
 }
 
 /* param_groups of a stage; the group's numbers start where the last one's ended. */
-static ckr_node *ckr__ds_groups_node(ckr__ds_job *x, ckr__out_file *f, uint32_t m,
-                                     const uint64_t *numbers)
+static ckr_node *ckr__ds_groups_node(ckr__ds_job *x, const uint64_t *numbers)
 {
     ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
     uint64_t k, i, at = 0;
-    for (k = 0; k < x->n_lists[m]; k++) {
+    for (k = 0; k < x->n_lists[x->m]; k++) {
         ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
         for (i = 0; i < numbers[k]; i++)
             ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)at++));
-        ckr__node_push(x->c, list, ckr__ds_group_node(x, x->lists[m][k].group, index));
+        ckr__node_push(x->c, list, ckr__ds_group_node(x, x->lists[x->m][k].group, index));
     }
-    return list ? ckr__copy_tree(x->c, f, list, NULL) : NULL;
+    return ckr__ds_copy(x, list);
 }
 
 /* A dict with another value at `key`, which must not change the source's. */
 static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key, ckr_node *v)
 {
-    ckr_node *out = ckr__dict_copy(x->c, ckr_node_is_dict(d) ? d : NULL);
+    ckr_node *out = ckr__dict_copy(x->c, d);
     ckr__node_set(x->c, out, key, v);
     return out;
 }
+
+/* Where the configuration asks for a dtype. */
+static const struct { const char *key, *setting, *at; ckr_dtype dtype; } ckr__ds_halves[] = {
+    { "bf16", "bf16.enabled", "/bf16/enabled", CKR_DTYPE_BF16 },
+    { "fp16", "fp16.enabled", "/fp16/enabled", CKR_DTYPE_F16 }
+};
 
 /* The configuration as recorded, with the stage that is written now, and bf16 and fp16 as the
    coming run has them where --dtype asked for another. */
 static void ckr__ds_config(ckr__ds_job *x)
 {
-    static const struct { const char *key; ckr_dtype dtype; } halves[] = {
-        { "bf16", CKR_DTYPE_BF16 }, { "fp16", CKR_DTYPE_F16 }
-    };
-    const ckr_node *old = ckr_node_get(x->meta, "ds_config"), *was;
-    const ckr_node *zero = ckr_node_get(old, "zero_optimization");
+    const ckr_node *zero = ckr__ds_was(x, "/zero_optimization"), *was;
     ckr_node *z = NULL;
     int64_t stage = 0;
     size_t i;
     ckr_node_i64(ckr_node_get(zero, "stage"), &stage);
-    x->config = ckr__dict_copy(x->c, ckr_node_is_dict(old) ? old : NULL);
+    x->config = ckr__dict_copy(x->c, ckr__ds_was(x, ""));
     for (i = 0; i < 2 && x->t->dtype != CKR_DTYPE_NONE; i++) {
-        const bool now = x->dtype == halves[i].dtype;
-        was = ckr_node_get(x->config, halves[i].key);
+        const bool now = x->dtype == ckr__ds_halves[i].dtype;
+        was = ckr_node_get(x->config, ckr__ds_halves[i].key);
         if (was || now)
-            ckr__node_set(x->c, x->config, halves[i].key,
+            ckr__node_set(x->c, x->config, ckr__ds_halves[i].key,
                           ckr__ds_with(x, was, "enabled", ckr__node_bool(x->c, now)));
     }
     if (stage != x->zero) z = ckr__ds_with(x, zero, "stage", ckr__node_int(x->c, x->zero));
@@ -49949,202 +49272,43 @@ typedef struct ckr__ds_buffer {
     ckr__ds_item **items;
     uint64_t       n, n_spans;
     ckr__ds_span  *spans;
-    int64_t       *pad, size, lean;    /* pad: behind each; lean: size without the buffer's end */
+    int64_t       *pad, size, lean;    /* pad: behind each, or NULL; lean: size without the
+                                          buffer's end                                     */
 } ckr__ds_buffer;
 
 /* Part d of a group's buffer. With parameter_alignment each parameter but the last is padded to 16
    bytes of the model's dtype. The buffer ends at a multiple of 2 * dp elements, FP16_Optimizer's
-   with its last parameter. False: the error is set. */
-static bool ckr__ds_buffer_make(ckr__ds_job *x, const ckr__ds_set *l, uint32_t d, ckr__ds_buffer *b)
+   with its last parameter. */
+static void ckr__ds_flat_make(ckr__ds_job *x, const ckr__ds_set *l, ckr__ds_buffer *b)
 {
     const int64_t unit = x->aligned ? 16 / (int64_t)ckr_dtype_size(x->dtype) : 1,
                   whole = 2 * (int64_t)x->dp;
     int64_t at = 0, first, end;
     uint64_t i;
-    b->items = ckr__ds_flat_order(x, l);
+    b->items = l->items;
     b->n = l->n;
     b->pad = CKR__NEW_N(x->c, int64_t, l->n);
-    b->spans = CKR__NEW_N(x->c, ckr__ds_span, l->n);
-    if (!b->items || !b->pad || !b->spans) return false;
-    for (i = 0; i < l->n; i++) {
+    for (i = 0; i < l->n && !ckr__failed(x->c); i++) {
         if (b->items[i]->numel > INT64_MAX / 4 - at) {
             ckr__fail(x->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, b->items[i]->name,
                       NULL);
-            return false;
+            return;
         }
         at += b->items[i]->numel;
         if (i + 1 < l->n && at % unit) b->pad[i] = unit - at % unit;
         at += b->pad[i];
     }
     b->size = x->wrapper == CKR__DS_FUSED ? at : (at + whole - 1) / whole * 2;
-    first = (int64_t)d * b->size;
+    first = (int64_t)x->d * b->size;
     end = first + b->size;
     b->lean = ckr__max_i64(0, ckr__min_i64(b->size, at - first));
-    for (i = 0, at = 0; i < l->n && at < end; at += b->items[i]->numel + b->pad[i], i++) {
-        ckr__ds_span *s = &b->spans[b->n_spans];
-        s->item = b->items[i];
-        s->lo = ckr__max_i64(first - at, 0);
-        s->hi = ckr__min_i64(end - at, s->item->numel);
-        s->at = at + s->lo - first;
-        b->n_spans += s->hi > s->lo;
+    for (i = 0, at = 0; i < l->n && at < end && !ckr__failed(x->c); i++) {
+        const int64_t n = b->items[i]->numel, lo = ckr__max_i64(first - at, 0);
+        const ckr__ds_span s = { b->items[i], lo, ckr__min_i64(end - at, n), at + lo - first };
+        if (s.hi > s.lo) *CKR__PUSH(ckr__ds_span, x->c, b->spans, b->n_spans) = s;
+        at += n + b->pad[i];
     }
-    return true;
 }
-
-/* One slot of a rank's part, of stage m: what no parameter covers is padding, and zero. */
-static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_buffer *b,
-                                    const char *slot, uint32_t m, int64_t size)
-{
-    const bool master = !strcmp(slot, "master");
-    const ckr_tensor *like = NULL;
-    ckr_node *n;
-    uint64_t i;
-    for (i = 0; i < b->n && !like; i++) like = ckr__ds_slot_of(b->items[i], slot);
-    n = ckr__entry_new(x->c, f, slot, !like || master ? CKR_DTYPE_F32 : like->dtype, 1, &size);
-    if (!n) return NULL;
-    n->u.entry->requires_grad = master;
-    for (i = 0; i < b->n_spans; i++) {
-        const ckr__ds_span *s = &b->spans[i];
-        const ckr_tensor *t = ckr__ds_slot_of(s->item, slot);
-        const uint64_t from = n->u.entry->n_binds;
-        if (!t) continue;
-        ckr__bind_flat(x->c, n->u.entry, t, s->item->first != m, NULL, s->lo, s->hi,
-                       (uint64_t)s->at * ckr_dtype_size(n->u.entry->dtype));
-        ckr__ds_taken_for(x, s->item, slot, n->u.entry, from);
-    }
-    return n;
-}
-
-/* The state dict of one flat parameter; without `tensors` its numbers only. */
-static ckr_node *ckr__ds_flat_state(ckr__ds_job *x, ckr__out_file *f, const ckr__ds_buffer *b,
-                                    uint32_t m, uint32_t d, bool tensors)
-{
-    const ckr__ds_item *p = b->items[0];
-    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < p->n_slots; i++) {
-        const ckr_tensor *t = p->slots[i];
-        if (ckr__ds_single(p, t))
-            ckr__node_set(x->c, st, t->slot,
-                          ckr__ds_step_node(x, f, t, d > 0 || p->first != m || !tensors));
-        else if (tensors)
-            ckr__node_set(x->c, st, t->slot, ckr__ds_flat_entry(x, f, b, t->slot, m, b->size));
-    }
-    return st;
-}
-
-/* Where in this rank's part each parameter lies, as param_slice_mappings has it. */
-static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b)
-{
-    ckr_node *map = ckr__node(x->c, CKR_NODE_ODICT);
-    uint64_t i;
-    for (i = 0; i < b->n_spans; i++) {
-        const ckr__ds_span *s = &b->spans[i];
-        ckr__node_pair(x->c, map, ckr__node_str(x->c, s->item->name),
-                       ckr__ds_object(
-                           x, "newobj", "deepspeed.utils.tensor_fragment.fragment_address",
-                           ckr__node_dict(x->c, "numel", ckr__node_int(x->c, s->hi - s->lo),
-                                          "start", ckr__node_int(x->c, s->at), CKR__END)));
-    }
-    return map;
-}
-
-/* >>deepspeed.emit.scaler ----------------------------------------------------- */
-
-/* The loss scaler's object in a saved optimizer; NULL: none. */
-static const ckr_node *ckr__ds_scaler_saved(const ckr__ds_job *x)
-{
-    if (!x->ds || x->rescale) return NULL;
-    return ckr_node_get(x->ds->universal ? x->ds->optimizer
-                                         : ckr__ds_optim(x->ds->stages[0].optim[0]),
-                        "loss_scaler");
-}
-
-/* The loss scaler as a dict of its fields, whatever class or dict held it; NULL: none. */
-static const ckr_node *ckr__ds_scaler_of(const ckr__ds_job *x)
-{
-    const ckr_node *n = ckr__ds_scaler_saved(x);
-    if (x->rescale || !x->ds) return x->rescale ? x->scaler : NULL;
-    if (n && n->kind == CKR_NODE_OBJECT) return n->u.object->state;
-    n = ckr_node_get(x->meta, "optimizer");
-    return ckr_node_is_dict(n) && ckr_node_get(n, "cur_scale") ? n : NULL;
-}
-
-static ckr_node *ckr__ds_or(ckr__ds_job *x, ckr__out_file *f, const ckr_node *d, const char *key,
-                            ckr_node *other)
-{
-    const ckr_node *n = ckr_node_get(d, key);
-    return n ? ckr__copy_tree(x->c, f, n, NULL) : other;
-}
-
-static bool ckr__ds_dynamic(const ckr_node *sc)
-{
-    const ckr_node *n = ckr_node_get(sc, "dynamic");
-    return ckr__ds_true(n ? n : ckr_node_get(sc, "dynamic_loss_scale"));
-}
-
-/* The object that DeepSpeedZeroOptimizer keeps: as it was, or of the fields of an unfused one. */
-static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x, ckr__out_file *f)
-{
-    static const char *const keys[] = {
-        "cur_scale", "cur_iter", "last_overflow_iter", "scale_factor", "scale_window",
-        "min_scale", "delayed_shift", "cur_hysteresis",        /* one                      */
-        "consecutive_hysteresis", "raise_error_at_min_scale", "dynamic"        /* the first not */
-    };
-    const ckr_node *sc = ckr__ds_scaler_of(x), *n = ckr__ds_scaler_saved(x);
-    ckr_node *st;
-    int i;
-    if (n) return ckr__copy_tree(x->c, f, n, NULL);
-    if (!ckr__ds_dynamic(sc))
-        return ckr__ds_object(
-            x, "newobj", "deepspeed.runtime.fp16.loss_scaler.LossScaler",
-            ckr__node_dict(x->c, "cur_scale",
-                           ckr__ds_or(x, f, sc, "cur_scale", ckr__node_float(x->c, 1)), "dynamic",
-                           ckr__node_bool(x->c, false), CKR__END));
-    st = ckr__node(x->c, CKR_NODE_DICT);
-    for (i = 0; i < 11; i++)
-        ckr__node_set(x->c, st, keys[i],
-                      i < 5   ? ckr__ds_or(x, f, sc, keys[i], ckr__node_int(x->c, 0))
-                      : i < 8 ? ckr__node_int(x->c, 1)
-                              : ckr__node_bool(x->c, i > 8));
-    ckr__node_set(x->c, st, "dtype", ckr__node_text(x->c, CKR_NODE_DTYPE, "torch.float16", 13));
-    return ckr__ds_object(x, "newobj", "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler", st);
-}
-
-static ckr_node *ckr__ds_clip(ckr__ds_job *x, ckr__out_file *f)
-{
-    const ckr_node *o = x->ds ? ckr__ds_optim(x->ds->stages[0].optim[0]) : NULL;
-    const ckr_node *v = ckr_node_get(o, "clip_grad");
-    if (!v && x->ds) v = ckr_node_get(x->ds->optimizer, "clip_grad");
-    if (!v) v = ckr_node_get(x->config, "gradient_clipping");
-    return v ? ckr__copy_tree(x->c, f, v, NULL) : ckr__node_float(x->c, 0);
-}
-
-static ckr_node *ckr__ds_version_node(ckr__ds_job *x)
-{
-    const char *v = ckr_node_str(ckr_node_get(x->meta, "ds_version"));
-    return ckr__node_str(x->c, v ? v : "0.19.8");
-}
-
-/* The keys around the tensors that one wrapper writes and another not. */
-static void ckr__ds_wrapper_head(ckr__ds_job *x, ckr__out_file *f, ckr_node *o)
-{
-    if (x->wrapper == CKR__DS_CUT) ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x));
-    if (x->wrapper != CKR__DS_BF16) {
-        ckr__node_set(x->c, o, "loss_scaler", ckr__ds_scaler_object(x, f));
-        ckr__node_set(x->c, o, "dynamic_loss_scale",
-                      ckr__node_bool(x->c, ckr__ds_dynamic(ckr__ds_scaler_of(x))));
-        ckr__node_set(x->c, o, "overflow", ckr__node_bool(x->c, false));
-    }
-    if (x->wrapper != CKR__DS_CUT) ckr__node_set(x->c, o, "clip_grad", ckr__ds_clip(x, f));
-}
-
-/* >>deepspeed.emit.rank ------------------------------------------------------- */
-
-/* Lists with a value a flat group; `masters` of sub groups, too. NULL: not asked for. */
-typedef struct ckr__ds_tail {
-    ckr_node *masters, *paddings, *aligns, *counts, *slices;
-} ckr__ds_tail;
 
 /* How many parameters the sub group that begins at item `from` has: it ends as soon as the sum of
    its pieces reaches sub_group_size, and a group that is no larger is one. */
@@ -50160,63 +49324,220 @@ static uint64_t ckr__ds_sub_group(const ckr__ds_job *x, const ckr__ds_set *l, ui
     return i - from;
 }
 
-/* Piece d of each parameter of the sub group that begins at item `from`, end to end. False: the
-   error is set. */
-static bool ckr__ds_cut_make(ckr__ds_job *x, const ckr__ds_set *l, uint64_t from, uint32_t d,
+/* Piece d of each parameter of the sub group that begins at item `from`, end to end. */
+static void ckr__ds_cut_make(ckr__ds_job *x, const ckr__ds_set *l, uint64_t from,
                              ckr__ds_buffer *b)
 {
     uint64_t i;
     b->items = l->items + from;
     b->n = ckr__ds_sub_group(x, l, from);
-    b->spans = CKR__NEW_N(x->c, ckr__ds_span, b->n);
-    for (i = 0; b->spans && i < b->n; i++) {
-        ckr__ds_span *s = &b->spans[b->n_spans];
-        const int64_t n = b->items[i]->numel, c = ckr__ds_piece(n, x->dp);
-        s->item = b->items[i];
-        s->lo = ckr__min_i64((int64_t)d * c, n);
-        s->hi = ckr__min_i64(s->lo + c, n);
-        s->at = b->size;
-        b->n_spans += s->hi > s->lo;
+    for (i = 0; i < b->n; i++) {
+        const int64_t n = b->items[i]->numel, c = ckr__ds_piece(n, x->dp),
+                      lo = ckr__min_i64((int64_t)x->d * c, n);
+        const ckr__ds_span s = { b->items[i], lo, ckr__min_i64(lo + c, n), b->size };
+        if (s.hi > s.lo) *CKR__PUSH(ckr__ds_span, x->c, b->spans, b->n_spans) = s;
         b->size += c;
     }
     b->lean = b->size;
-    return b->spans != NULL;
 }
 
-/* torch's dict of a rank's flat parameters, one a group or a sub group, and the lists beside it;
-   without `t` for optimizer_state.pt, without tensors. */
-static ckr_node *ckr__ds_flat_base(ckr__ds_job *x, ckr__out_file *f, uint32_t m, uint32_t d,
-                                   ckr__ds_tail *t)
+/* One slot of a rank's part: what no parameter covers is padding, and zero. */
+static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_buffer *b, const char *slot)
 {
-    uint64_t *counts = CKR__NEW_N(x->c, uint64_t, x->n_lists[m]), k, i, j;
-    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *st, *pads;
+    const bool master = !strcmp(slot, "master");
+    const int64_t size = master && x->wrapper != CKR__DS_BF16 ? b->lean : b->size;
+    const ckr_tensor *like = NULL;
+    ckr_node *n;
+    uint64_t i;
+    for (i = 0; i < b->n && !like; i++) like = ckr__ds_slot_of(b->items[i], slot);
+    n = ckr__entry_new(x->c, x->f, slot, !like || master ? CKR_DTYPE_F32 : like->dtype, 1, &size);
+    if (!n) return NULL;
+    n->u.entry->requires_grad = master;
+    for (i = 0; i < b->n_spans; i++) {
+        const ckr__ds_span *s = &b->spans[i];
+        const ckr_tensor *t = ckr__ds_slot_of(s->item, slot);
+        const uint64_t from = n->u.entry->n_binds;
+        if (!t) continue;
+        ckr__bind_flat(x->c, n->u.entry, t, s->item->first != x->m, NULL, s->lo, s->hi,
+                       (uint64_t)s->at * ckr_dtype_size(n->u.entry->dtype));
+        ckr__ds_taken_for(x, s->item, slot, n->u.entry, from);
+    }
+    return n;
+}
+
+/* The state dict of one parameter, or of a flat one; in optimizer_state.pt its numbers only. */
+static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_buffer *b)
+{
+    const ckr__ds_item *p = b->items[0];
+    const bool copy = x->d > 0 || p->first != x->m || x->universal;
+    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < p->n_slots; i++) {
+        const ckr_tensor *t = p->slots[i];
+        if (x->wrapper < CKR__DS_FUSED || ckr__ds_single(p, t))
+            ckr__state_put(x->c, st, t->slot, ckr__ds_step_node(x, t, copy));
+        else if (!x->universal)
+            ckr__state_put(x->c, st, t->slot, ckr__ds_flat_entry(x, b, t->slot));
+    }
+    return st;
+}
+
+/* Where in this rank's part each parameter lies, as param_slice_mappings has it. */
+static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b)
+{
+    ckr_node *map = ckr__node(x->c, CKR_NODE_ODICT), *at;
+    uint64_t i;
+    for (i = 0; i < b->n_spans; i++) {
+        const ckr__ds_span *s = &b->spans[i];
+        at = ckr__node_dict(x->c, "numel", ckr__node_int(x->c, s->hi - s->lo), "start",
+                            ckr__node_int(x->c, s->at), CKR__END);
+        ckr__node_pair(x->c, map, ckr__node_str(x->c, s->item->name),
+                       ckr__dist_new(x->c, NULL,
+                                     "deepspeed.utils.tensor_fragment.fragment_address", NULL, at));
+    }
+    return map;
+}
+
+/* >>deepspeed.emit.scaler ----------------------------------------------------- */
+
+static ckr_node *ckr__ds_or(ckr__ds_job *x, const ckr_node *d, const char *key, ckr_node *other)
+{
+    const ckr_node *n = ckr_node_get(d, key);
+    return n ? ckr__ds_copy(x, n) : other;
+}
+
+static bool ckr__ds_dynamic(const ckr__ds_job *x)
+{
+    const ckr_node *n = ckr_node_get(x->scaler, "dynamic");
+    return ckr__ds_true(n ? n : ckr_node_get(x->scaler, "dynamic_loss_scale"));
+}
+
+/* dynamic_loss_scale, and `overflow`. */
+static ckr_node *ckr__ds_scaler_bool(ckr__ds_job *x)
+{
+    return ckr__node_bool(x->c, strcmp(x->key, "overflow") != 0 && ckr__ds_dynamic(x));
+}
+
+/* A field of the scaler in an optimizer that keeps no object of it. */
+static ckr_node *ckr__ds_scaler_field(ckr__ds_job *x)
+{
+    const bool scale = !strcmp(x->key, "cur_scale"), count = !strcmp(x->key, "cur_iter");
+    if (!scale && !count && !ckr__ds_dynamic(x)) return NULL;
+    return ckr__ds_or(x, x->scaler, x->key,
+                      scale ? ckr__node_float(x->c, 1)
+                            : ckr__node_int(x->c, count ? ckr__step_done(x->s) : 0));
+}
+
+/* The object that DeepSpeedZeroOptimizer keeps: as it was, or of the fields of an unfused one. */
+static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x)
+{
+    static const char *const keys[] = {
+        "cur_scale", "cur_iter", "last_overflow_iter", "scale_factor", "scale_window",
+        "min_scale", "delayed_shift", "cur_hysteresis",        /* one                      */
+        "consecutive_hysteresis", "raise_error_at_min_scale", "dynamic"        /* the first not */
+    };
+    const bool dynamic = ckr__ds_dynamic(x);
+    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT), *v;
+    int i;
+    if (x->scaler_was) return ckr__ds_copy(x, x->scaler_was);
+    for (i = 0; i < 11; i++) {
+        if (!dynamic && i > 0 && i < 10) continue;     /* a fixed scale is all there is      */
+        if (i > 7) v = ckr__node_bool(x->c, dynamic && i > 8);
+        else if (dynamic) v = ckr__node_int(x->c, i > 4);
+        else v = ckr__node_float(x->c, 1);
+        ckr__node_set(x->c, st, keys[i], i < 5 ? ckr__ds_or(x, x->scaler, keys[i], v) : v);
+    }
+    if (dynamic)
+        ckr__node_set(x->c, st, "dtype",
+                      ckr__node_text(x->c, CKR_NODE_DTYPE, "torch.float16", 13));
+    return ckr__dist_new(x->c, NULL,
+                         dynamic ? "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler"
+                                 : "deepspeed.runtime.fp16.loss_scaler.LossScaler", NULL, st);
+}
+
+static ckr_node *ckr__ds_clip(ckr__ds_job *x)
+{
+    const ckr_node *v = NULL;
+    if (x->ds) v = ckr_node_get(ckr__ds_optim(x->ds->stages[0].optim[0]), "clip_grad");
+    if (!v && x->ds) v = ckr_node_get(x->ds->optimizer, "clip_grad");
+    return v ? ckr__ds_copy(x, v)
+             : ckr__ds_or(x, x->config, "gradient_clipping", ckr__node_float(x->c, 0));
+}
+
+static ckr_node *ckr__ds_version_node(ckr__ds_job *x)
+{
+    const char *v = ckr_node_str(ckr_node_get(x->meta, "ds_version"));
+    return ckr__node_str(x->c, v ? v : "0.19.8");
+}
+
+/* >>deepspeed.emit.rank ------------------------------------------------------- */
+
+/* One more value of a list that is a row's. */
+static void ckr__ds_listed(ckr__ds_job *x, const char *key, ckr_node *value)
+{
+    if (!ckr_node_get(x->by_group, key))
+        ckr__node_set(x->c, x->by_group, key, ckr__node(x->c, CKR_NODE_LIST));
+    ckr__node_push(x->c, ckr__dict_value(x->by_group, key), value);
+}
+
+static ckr_node *ckr__ds_list_node(ckr__ds_job *x)
+{
+    return ckr__dict_value(x->by_group, x->key);
+}
+
+/* The masters of parameters that are none of a flat buffer's. */
+static ckr_node *ckr__ds_whole_masters(ckr__ds_job *x, const ckr__ds_set *l)
+{
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *e;
+    uint64_t i;
+    for (i = 0; i < l->n; i++) {
+        ckr__ds_item *p = l->items[i];
+        e = ckr__entry_whole(x->c, x->f, p->name, ckr__ds_slot_of(p, "master"), CKR_DTYPE_F32,
+                             p->first != x->m);
+        if (!e) return NULL;
+        ckr__ds_taken_for(x, p, "master", e->u.entry, 0);
+        e->u.entry->requires_grad = true;
+        ckr__node_push(x->c, list, e);
+    }
+    return list;
+}
+
+/* torch's dict of a rank's parameters, of ZeRO-0 a number a parameter over the groups, else of flat
+   ones, one a group or a sub group; and the lists beside it, which optimizer_state.pt has not. */
+static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
+{
+    const uint64_t n = x->n_lists[x->m];
+    const char *masters = ckr__ds_places_of[x->wrapper].masters;
+    uint64_t *counts = CKR__NEW_N(x->c, uint64_t, n), k, i;
+    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *st;
     int64_t at = 0;
-    for (k = 0; counts && k < x->n_lists[m]; k++) {
-        const ckr__ds_set *l = &x->lists[m][k];
+    for (k = 0; counts && k < n; k++) {
+        const ckr__ds_set *l = &x->lists[x->m][k];
         ckr__ds_buffer b;
         for (i = 0; i < l->n; i += b.n, counts[k]++, at++) {
             memset(&b, 0, sizeof b);
-            if (!(x->zero == 3 ? ckr__ds_cut_make(x, l, i, d, &b)
-                               : ckr__ds_buffer_make(x, l, d, &b)))
-                return NULL;
-            st = ckr__ds_flat_state(x, f, &b, m, d, t != NULL);
+            b.items = l->items + i;
+            b.n = 1;
+            if (x->zero == 3) ckr__ds_cut_make(x, l, i, &b);
+            else if (x->wrapper >= CKR__DS_FUSED) ckr__ds_flat_make(x, l, &b);
+            if (ckr__failed(x->c)) return NULL;
+            st = ckr__ds_state_node(x, &b);
             if (st && st->count) ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st);
-            if (t)
-                ckr__node_push(x->c, t->masters,
-                               ckr__ds_flat_entry(x, f, &b, "master", m,
-                                                  x->wrapper == CKR__DS_BF16 ? b.size : b.lean));
-            if (!t || !t->slices) continue;
-            pads = ckr__node(x->c, CKR_NODE_LIST);
-            for (j = 0; j < b.n; j++) ckr__node_push(x->c, pads, ckr__node_int(x->c, b.pad[j]));
-            ckr__node_push(x->c, t->paddings, ckr__node_int(x->c, b.size - b.lean));
-            ckr__node_push(x->c, t->aligns, pads);
-            ckr__node_push(x->c, t->counts, ckr__node_int(x->c, x->dp));
-            ckr__node_push(x->c, t->slices, ckr__ds_slice_map(x, &b));
+            if (x->universal || x->wrapper < CKR__DS_FUSED) continue;
+            ckr__ds_listed(x, masters, ckr__ds_flat_entry(x, &b, "master"));
+            if (!b.pad) continue;
+            ckr__ds_listed(x, "group_paddings", ckr__node_int(x->c, b.size - b.lean));
+            ckr__ds_listed(x, "param_alignment_paddings",
+                           ckr__ints_node(x->c, CKR_NODE_LIST, b.n, b.pad));
+            ckr__ds_listed(x, "partition_count", ckr__node_int(x->c, x->dp));
+            ckr__ds_listed(x, "param_slice_mappings", ckr__ds_slice_map(x, &b));
         }
+        if (x->wrapper == CKR__DS_UNFUSED)
+            ckr__ds_listed(x, masters, ckr__ds_whole_masters(x, l));
     }
     if (!counts) return NULL;
-    return ckr__node_dict(x->c, "state", state, "param_groups",
-                          ckr__ds_groups_node(x, f, m, counts), CKR__END);
+    return ckr__node_dict(x->c, "state", state, "param_groups", ckr__ds_groups_node(x, counts),
+                          CKR__END);
 }
 
 /* Are there as many optimizer files as there were, of the same ranks? */
@@ -50228,214 +49549,162 @@ static bool ckr__ds_same_ranks(const ckr__ds_job *x)
 }
 
 /* What is not known here goes back into the same rank's file. */
-static void ckr__ds_optim_back(ckr__ds_job *x, ckr__out_file *f, ckr_node *to, uint32_t m,
-                               uint32_t d, int level)
+static void ckr__ds_optim_back(ckr__ds_job *x, ckr_node *to, int level)
 {
-    const ckr_node *from;
+    const ckr_node *from = ckr__ds_level(x->ds, x->m, x->d, level);
     uint64_t i;
-    if (!ckr__ds_same_ranks(x) || !x->ds->rest) return;
-    from = ckr__ds_level(x->ds, x->ds->stages[m].optim[d], level);
     for (i = 0; i < ckr__dict_n(from); i++) {
         const char *key = ckr__dict_key(from, i);
-        if (key && ckr__ds_optim_key(key, level)) continue;
-        ckr__node_pair(x->c, to, from->u.items[2 * i],
-                       ckr__copy_tree(x->c, f, ckr__dict_at(from, i), NULL));
+        if (key && ckr__word_in(ckr__ds_optim_keys[level], key)) continue;
+        ckr__node_pair(x->c, to, from->u.items[2 * i], ckr__ds_copy(x, ckr__dict_at(from, i)));
     }
 }
 
-/* A file of the step, of that name in it; NULL: the error is set. */
-static ckr__out_file *ckr__ds_file(ckr__ds_job *x, const char *name)
+/* Begins a file of the step, of that name in it. False: the error is set. */
+static bool ckr__ds_begin(ckr__ds_job *x, const char *name)
 {
     const char *path = name ? ckr__path_join(x->c, x->tag, name) : NULL;
-    return path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
-}
-
-static void ckr__ds_optim_file(ckr__ds_job *x, uint32_t m, uint32_t d)
-{
-    const int row = x->dtype == CKR_DTYPE_BF16 ? CKR__DS_BF16_ROW : CKR__DS_OPTIM_ROW;
-    const bool flat = x->wrapper == CKR__DS_FLAT;
-    ckr__out_file *f = ckr__ds_file(x, ckr__ds_name(x->c, row, d, m));
-    ckr_node *o = ckr__node(x->c, CKR_NODE_DICT), *base;
-    ckr__ds_tail t = CKR_ZERO;
-    if (!f) return;
-    ckr__ds_wrapper_head(x, f, o);
-    t.masters = ckr__node(x->c, CKR_NODE_LIST);
-    if (x->zero == 3) {
-        base = ckr__ds_flat_base(x, f, 0, d, &t);
-        ckr__node_set(x->c, o, "partition_count", ckr__node_int(x->c, x->dp));
-        ckr__node_set(x->c, o, "optimizer_state_dict", base);
-        ckr__node_set(x->c, o, "fp32_flat_groups", t.masters);
-    } else {
-        t.paddings = ckr__node(x->c, CKR_NODE_LIST);
-        t.aligns = ckr__node(x->c, CKR_NODE_LIST);
-        t.counts = ckr__node(x->c, CKR_NODE_LIST);
-        t.slices = ckr__node(x->c, CKR_NODE_LIST);
-        base = ckr__ds_flat_base(x, f, m, d, &t);
-        ckr__node_set(x->c, o, "base_optimizer_state", base);
-        ckr__node_set(x->c, o, "single_partition_of_fp32_groups", t.masters);
-        if (flat) ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x));
-        ckr__node_set(x->c, o, "group_paddings", t.paddings);
-        if (flat) ckr__node_set(x->c, o, "param_alignment_paddings", t.aligns);
-        ckr__node_set(x->c, o, "partition_count", t.counts);
-        ckr__node_set(x->c, o, "ds_version", ckr__ds_version_node(x));
-        ckr__node_set(x->c, o, "param_slice_mappings", t.slices);
-    }
-    if (!x->config) return;
-    f->root = ckr__node_dict(x->c, "optimizer_state_dict", o, "ds_config",
-                             ckr__copy_tree(x->c, f, x->config, NULL), "ds_version",
-                             ckr__ds_version_node(x), CKR__END);
-    ckr__ds_optim_back(x, f, base, m, d, 0);
-    ckr__ds_optim_back(x, f, o, m, d, 1);
-    ckr__ds_optim_back(x, f, f->root, m, d, 2);
+    x->f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
+    return x->f != NULL;
 }
 
 /* >>deepspeed.emit.whole ------------------------------------------------------ */
 
-/* torch's state dict of ZeRO-0, a number a parameter, over the groups. */
-static ckr_node *ckr__ds_whole_base(ckr__ds_job *x, ckr__out_file *f, uint32_t m)
+/* param_groups of optimizer_state.pt: the state's groups, one parameter each; with ZeRO-3 as
+   torch's dict has them. */
+static ckr_node *ckr__ds_uni_groups(ckr__ds_job *x)
 {
-    uint64_t *counts = CKR__NEW_N(x->c, uint64_t, x->n_lists[m]), k, i, j;
-    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *st;
-    int64_t at = 0;
-    if (!counts) return NULL;
-    for (k = 0; k < x->n_lists[m]; k++)
-        for (i = 0, counts[k] = x->lists[m][k].n; i < counts[k]; i++, at++) {
-            const ckr__ds_item *p = x->lists[m][k].items[i];
-            st = ckr__node(x->c, CKR_NODE_DICT);
-            for (j = 0; st && j < p->n_slots; j++)
-                ckr__state_put(x->c, st, p->slots[j]->slot,
-                               ckr__ds_step_node(x, f, p->slots[j], p->first != m));
-            if (st && st->count) ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st);
-        }
-    return ckr__node_dict(x->c, "state", state, "param_groups",
-                          ckr__ds_groups_node(x, f, m, counts), CKR__END);
+    const ckr_node *base = ckr_node_get(x->f->root, "optimizer_state_dict");
+    ckr_node *all = ckr__node(x->c, CKR_NODE_LIST), *index;
+    uint64_t i;
+    for (i = 0; i < x->s->n_groups && !base; i++) {
+        index = ckr__node(x->c, CKR_NODE_LIST);
+        ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i));
+        ckr__node_push(x->c, all, ckr__ds_group_node(x, &x->s->groups[i], index));
+    }
+    return base ? ckr__ds_or(x, base, x->key, NULL) : ckr__ds_copy(x, all);
+}
+
+/* What a wrapper saves, in the order in which it does: in its ranks' files, of ZeRO-0 in the
+   model's, and in optimizer_state.pt. */
+static const ckr__ds_row ckr__ds_rows[] = {
+    { "zero_stage", "cC", ckr__ds_stage_enum },
+    { "loss_scaler", "zcPUFZC", ckr__ds_scaler_object },
+    { "dynamic_loss_scale", "ufzcPUFZC", ckr__ds_scaler_bool },
+    { "overflow", "zcPUFZC", ckr__ds_scaler_bool },
+    { "cur_scale", "uf", ckr__ds_scaler_field },
+    { "cur_iter", "uf", ckr__ds_scaler_field },
+    { "last_overflow_iter", "uf", ckr__ds_scaler_field },
+    { "scale_factor", "uf", ckr__ds_scaler_field },
+    { "scale_window", "uf", ckr__ds_scaler_field },
+    { "clip_grad", "zbPUFZB", ckr__ds_clip },
+    { "base_optimizer_state", "zb", ckr__ds_base_node },
+    { "single_partition_of_fp32_groups", "zb", ckr__ds_list_node },
+    { "zero_stage", "zZ", ckr__ds_stage_enum },
+    { "group_paddings", "zb", ckr__ds_list_node },
+    { "param_alignment_paddings", "z", ckr__ds_list_node },
+    { "partition_count", "zb", ckr__ds_list_node },
+    { "partition_count", "cC", ckr__ds_list_node },
+    { "optimizer_state_dict", "ufcC", ckr__ds_base_node },
+    { "fp32_groups", "u", ckr__ds_list_node },
+    { "fp32_groups_flat", "f", ckr__ds_list_node },
+    { "clip_grad", "f", ckr__ds_clip },
+    { "fp32_flat_groups", "c", ckr__ds_list_node },
+    { "ds_version", "zbPUFZBC", ckr__ds_version_node },
+    { "param_slice_mappings", "zb", ckr__ds_list_node },
+    { "param_groups", "PUFZBC", ckr__ds_uni_groups },
+    { NULL, NULL, NULL }
+};
+
+/* What the coming run's wrapper saves. */
+static ckr_node *ckr__ds_wrapped(ckr__ds_job *x)
+{
+    const char letter = (x->universal ? "PUFZBC" : "pufzbc")[x->wrapper];
+    const ckr__ds_row *row = ckr__ds_rows;
+    x->f->root = ckr__node(x->c, CKR_NODE_DICT);
+    x->by_group = ckr__node(x->c, CKR_NODE_DICT);
+    if (x->zero == 3)
+        ckr__node_set(x->c, x->by_group, "partition_count", ckr__node_int(x->c, x->dp));
+    for (; row->key; row++) {
+        x->key = row->key;
+        if (strchr(row->in, letter))
+            ckr__node_set(x->c, x->f->root, row->key, row->value_fn(x));
+    }
+    return x->f->root;
 }
 
 /* `optimizer` of a model's file. */
-static ckr_node *ckr__ds_whole_optimizer(ckr__ds_job *x, ckr__out_file *f, uint32_t m)
+static ckr_node *ckr__ds_whole_optimizer(ckr__ds_job *x)
 {
-    static const char *const keys[] = { "cur_scale", "cur_iter", "last_overflow_iter",
-                                        "scale_factor", "scale_window" };
-    const ckr_node *sc = ckr__ds_scaler_of(x);
-    const bool dynamic = ckr__ds_dynamic(sc);
-    ckr_node *o, *list, *e;
-    ckr__ds_tail t = CKR_ZERO;
-    uint64_t k, i;
     if (!x->optimizer || x->wrapper >= CKR__DS_FLAT || x->universal)
         return ckr__node(x->c, CKR_NODE_NONE);
-    if (x->wrapper == CKR__DS_PLAIN) return ckr__ds_whole_base(x, f, m);
-    t.masters = ckr__node(x->c, CKR_NODE_LIST);
-    o = ckr__node_dict(x->c, "dynamic_loss_scale", ckr__node_bool(x->c, dynamic), CKR__END);
-    for (i = 0; i < (dynamic ? 5 : 2); i++)
-        ckr__node_set(x->c, o, keys[i],
-                      ckr__ds_or(x, f, sc, keys[i],
-                                 i ? ckr__node_int(x->c, i == 1 ? ckr__max_i64(
-                                                                      0, x->s->progress.step)
-                                                                : 0)
-                                   : ckr__node_float(x->c, 1)));
-    if (x->wrapper == CKR__DS_FUSED) {
-        ckr__node_set(x->c, o, "optimizer_state_dict", ckr__ds_flat_base(x, f, m, 0, &t));
-        ckr__node_set(x->c, o, "fp32_groups_flat", t.masters);
-        ckr__node_set(x->c, o, "clip_grad", ckr__ds_clip(x, f));
-        return o;
-    }
-    for (k = 0; k < x->n_lists[m]; k++) {
-        list = ckr__node(x->c, CKR_NODE_LIST);
-        for (i = 0; i < x->lists[m][k].n; i++) {
-            ckr__ds_item *p = x->lists[m][k].items[i];
-            e = ckr__entry_whole(x->c, f, p->name, ckr__ds_slot_of(p, "master"), CKR_DTYPE_F32,
-                                 p->first != m);
-            if (!e) return NULL;
-            ckr__ds_taken_for(x, p, "master", e->u.entry, 0);
-            e->u.entry->requires_grad = true;
-            ckr__node_push(x->c, list, e);
-        }
-        ckr__node_push(x->c, t.masters, list);
-    }
-    ckr__node_set(x->c, o, "optimizer_state_dict", ckr__ds_whole_base(x, f, m));
-    ckr__node_set(x->c, o, "fp32_groups", t.masters);
-    return o;
+    return x->wrapper == CKR__DS_PLAIN ? ckr__ds_base_node(x) : ckr__ds_wrapped(x);
+}
+
+/* A rank's file of the optimizer. */
+static void ckr__ds_optim_file(ckr__ds_job *x)
+{
+    const int row = x->dtype == CKR_DTYPE_BF16 ? CKR__DS_BF16_ROW : CKR__DS_OPTIM_ROW;
+    ckr_node *o;
+    if (!ckr__ds_begin(x, ckr__ds_name(x->c, row, x->d, x->m))) return;
+    o = ckr__ds_wrapped(x);
+    x->f->root = ckr__node_dict(x->c, "optimizer_state_dict", o, "ds_config",
+                                ckr__ds_copy(x, x->config), "ds_version",
+                                ckr__ds_version_node(x), CKR__END);
+    if (!ckr__ds_same_ranks(x) || !x->ds->rest) return;
+    ckr__ds_optim_back(x, ckr__dict_value(o, ckr__ds_places_of[x->wrapper].base), 0);
+    ckr__ds_optim_back(x, o, 1);
+    ckr__ds_optim_back(x, x->f->root, 2);
 }
 
 /* >>deepspeed.emit.model ------------------------------------------------------ */
 
-/* One key of the module; NULL: the state has none. With ZeRO-3 parameters are empty there. */
-static ckr_node *ckr__ds_module_value(ckr__ds_job *x, ckr__out_file *f, const char *name,
-                                      uint32_t d)
-{
-    const int64_t none = 0;
-    uint64_t at;
-    if (ckr__map_find(&x->others, name, strlen(name), &at)) {
-        const ckr_tensor *t = x->s->tensors[at];
-        return ckr__entry_whole(x->c, f, t->name, t, t->dtype, d > 0);
-    }
-    if (!ckr__map_find(&x->by_name, name, strlen(name), &at)) return NULL;
-    if (x->zero != 3) return ckr__ds_weight_entry(x, f, &x->items[at], false);
-    return ckr__entry_new(x->c, f, name, ckr__ds_dtype(x, &x->items[at]), 1, &none);
-}
-
 /* The keys in the source's order, both names of a tie as one tensor; of another framework's source
    the tensors in theirs. */
-static void ckr__ds_module_fill(ckr__ds_job *x, ckr__out_file *f, ckr_node *out, uint32_t d,
-                                const ckr__map *aliases)
+static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
 {
     const ckr_node *dict = ckr_node_get(x->meta, "module");
     const bool own = ckr_node_is_dict(dict);
     const uint64_t n = own ? dict->count : x->s->n_tensors;
+    ckr_node *out = ckr__node(x->c, x->pipe ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
+    const ckr__ds_item *p;
     const char *name, *first;
-    ckr_node *v;
     uint64_t i, at;
+    if (x->pipe || !out) return out;
     for (i = 0; i < n; i++) {
         name = own ? ckr__dict_key(dict, i) : x->s->tensors[i]->name;
         if (!own && strcmp(x->s->tensors[i]->slot, "param") != 0) continue;
         if (!name || (own && ckr__dict_at(dict, i)->kind != CKR_NODE_TENSOR)) {
             ckr__node_pair(x->c, out, dict->u.items[2 * i],
-                           ckr__copy_tree(x->c, f, ckr__dict_at(dict, i), NULL));
+                           ckr__ds_copy(x, ckr__dict_at(dict, i)));
             continue;
         }
-        first = ckr__map_find(aliases, name, strlen(name), &at) ? x->s->ties[at].name : NULL;
+        first = ckr__map_find(&x->aliases, name, strlen(name), &at) ? x->s->ties[at].name : NULL;
         v = first ? ckr__dict_value(out, first) : NULL;
-        if (!v) v = ckr__ds_module_value(x, f, first ? first : name, d);
+        p = ckr__ds_item_of(x, first ? first : name);
+        if (!v && p) v = ckr__ds_model_entry(x, p);
         ckr__node_pair(x->c, out, ckr__node_str(x->c, name), v);
     }
     for (i = 0; !own && i < x->s->n_ties; i++)
         ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other),
                        ckr__dict_value(out, x->s->ties[i].name));
-}
-
-static ckr_node *ckr__ds_module_node(ckr__ds_job *x, ckr__out_file *f, uint32_t d)
-{
-    const ckr_node *dict = ckr_node_get(x->meta, "module");
-    ckr_node *out = ckr__node(x->c, x->pipe ? CKR_NODE_NONE : CKR_NODE_ODICT);
-    ckr__map aliases = CKR_ZERO;
-    uint64_t i;
-    if (x->pipe || !out) return out;
-    aliases.c = x->c;
-    for (i = 0; i < x->s->n_ties; i++)
-        ckr__map_put(&aliases, x->s->ties[i].other, strlen(x->s->ties[i].other), i, NULL);
-    ckr__ds_module_fill(x, f, out, d, &aliases);
-    ckr__map_free(&aliases);
-    if (ckr_node_is_dict(dict) && dict->attrs)
-        out->attrs = ckr__copy_tree(x->c, f, dict->attrs, NULL);
+    if (own && dict->attrs) out->attrs = ckr__ds_copy(x, dict->attrs);
     return out;
 }
 
 /* param_shapes: a dict a flat group, of a sub group with ZeRO-3, in the buffer's order. */
-static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x, uint32_t m)
+static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x)
 {
-    ckr_node *list;
-    uint64_t k, i, j, n;
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *d;
+    uint64_t k, i, end;
     if (!x->optimizer || x->zero == 0) return ckr__node(x->c, CKR_NODE_NONE);
-    list = ckr__node(x->c, CKR_NODE_LIST);
-    for (k = 0; k < x->n_lists[m]; k++) {
-        const ckr__ds_set *l = &x->lists[m][k];
-        ckr__ds_item **items = x->zero == 3 ? l->items : ckr__ds_flat_order(x, l);
-        for (i = 0; items && i < l->n; i += n) {
-            ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
-            n = x->zero == 3 ? ckr__ds_sub_group(x, l, i) : l->n;
-            for (j = i; j < i + n; j++)
-                ckr__node_pair(x->c, d, ckr__node_str(x->c, items[j]->name),
-                               ckr__ds_size(x, items[j]->param));
+    for (k = 0; k < x->n_lists[x->m]; k++) {
+        const ckr__ds_set *l = &x->lists[x->m][k];
+        for (i = 0; i < l->n;) {
+            d = ckr__node(x->c, CKR_NODE_ODICT);
+            for (end = i + (x->zero == 3 ? ckr__ds_sub_group(x, l, i) : l->n); i < end; i++)
+                ckr__node_pair(x->c, d, ckr__node_str(x->c, l->items[i]->name),
+                               ckr__ds_size(x, l->items[i]));
             ckr__node_push(x->c, list, d);
         }
     }
@@ -50444,236 +49713,185 @@ static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x, uint32_t m)
 
 /* frozen_param_shapes, or with `fragments` this rank's pieces: whole with ZeRO-2, the d-th of dp
    equal pieces with ZeRO-3. */
-static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, ckr__out_file *f, uint32_t d, bool fragments)
+static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, bool fragments)
 {
     ckr_node *out = ckr__node(x->c, x->zero < 2 ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
     uint64_t i;
     for (i = 0; i < x->n_items && x->zero >= 2; i++) {
         const ckr__ds_item *p = &x->items[i];
-        const int64_t c = ckr__ds_piece(p->numel, x->dp), lo = ckr__min_i64(d * c, p->numel);
-        if (p->grouped) continue;
-        v = !fragments     ? ckr__ds_size(x, p->param)
-            : x->zero == 2 ? ckr__ds_weight_entry(x, f, p, true)
-                           : ckr__entry_new(x->c, f, p->name, ckr__ds_dtype(x, p), 1, &c);
+        const int64_t c = ckr__ds_piece(p->numel, x->dp), lo = ckr__min_i64(x->d * c, p->numel),
+                      hi = ckr__min_i64(lo + c, p->numel);
+        if (p->grouped || !ckr__ds_is_param(p)) continue;
+        if (!fragments) v = ckr__ds_size(x, p);
+        else if (x->zero == 2) v = ckr__ds_weight_entry(x, p, true);
+        else v = ckr__ds_empty(x, p, c);
         if (v && fragments && x->zero == 3)
-            ckr__bind_flat(x->c, v->u.entry, p->param, false, NULL, lo,
-                           ckr__min_i64(lo + c, p->numel), 0);
+            ckr__bind_flat(x->c, v->u.entry, p->param, false, NULL, lo, hi, 0);
         ckr__node_pair(x->c, out, ckr__node_str(x->c, p->name), v);
     }
     return out;
 }
 
-static ckr_node *ckr__ds_shared_node(ckr__ds_job *x, uint32_t d)
+static ckr_node *ckr__ds_shared_node(ckr__ds_job *x)
 {
     ckr_node *out = ckr__node(x->c, x->zero ? CKR_NODE_DICT : CKR_NODE_NONE);
     uint64_t i;
-    for (i = 0; x->zero && d == 0 && !x->pipe && i < x->s->n_ties; i++)
+    for (i = 0; x->zero && x->d == 0 && !x->pipe && i < x->s->n_ties; i++)
         ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other),
                        ckr__node_str(x->c, x->s->ties[i].name));
     return out;
 }
 
 /* The schedule's state: as it was, or the clock of the decided one. */
-static ckr_node *ckr__ds_scheduler_node(ckr__ds_job *x, ckr__out_file *f)
+static ckr_node *ckr__ds_scheduler_node(ckr__ds_job *x)
 {
-    const ckr_node *n = x->scheduler ? x->scheduler : ckr_node_get(x->meta, "lr_scheduler");
-    return n && !(x->t->without & CKR_SCHEDULE) ? ckr__copy_tree(x->c, f, n, NULL)
-                                                : ckr__node(x->c, CKR_NODE_NONE);
+    ckr_node *none = ckr__node(x->c, CKR_NODE_NONE);
+    if (x->t->without & CKR_SCHEDULE) return none;
+    return x->scheduler ? ckr__ds_copy(x, x->scheduler)
+                        : ckr__ds_or(x, x->meta, "lr_scheduler", none);
 }
 
 static ckr_node *ckr__ds_counter(ckr__ds_job *x, const char *key, int64_t v)
 {
-    const ckr_node *old = ckr_node_get(x->meta, key);
-    int64_t was;
-    if (x->t->without & CKR_PROGRESS) return ckr__node_int(x->c, 0);
-    return ckr__node_int(x->c, ckr_node_i64(old, &was) ? was : v > 0 ? v : 0);
+    v = ckr__max_i64(v, 0);
+    ckr_node_i64(ckr_node_get(x->meta, key), &v);
+    return ckr__node_int(x->c, x->t->without & CKR_PROGRESS ? 0 : v);
 }
 
 /* What the trainer saved beside DeepSpeed's keys, of the source's rank that goes on here, with the
-   random streams of rank `rank` of the coming run. */
-static void ckr__ds_client_put(ckr__ds_job *x, ckr__out_file *f, const ckr_node *from,
-                               uint32_t rank)
+   random streams of this rank of the coming run. */
+static void ckr__ds_client_put(ckr__ds_job *x, const ckr_node *from)
 {
     ckr__rank_streams k = CKR_ZERO;
     uint64_t i;
     k.c = x->c;
     k.coming = x->s;
     k.keys = ckr__trainer_streams;
-    k.rank = rank;
+    k.rank = x->zero == 3 ? x->d : x->m * x->dp;
     if (x->t->without & CKR_PROGRESS) return;  /* counters and data positions are in it      */
     for (i = 0; i < ckr__dict_n(from); i++) {
         const char *key = ckr__dict_key(from, i);
-        const bool random = key && ckr__ds_random_key(key);
         const ckr_node *v = ckr__dict_at(from, i);
-        if (key && (ckr__ds_own_key(key) || ckr_node_get(f->root, key))) continue;
-        if (random && (x->t->without & CKR_RNG)) continue;
-        if (random && ckr_node_is_dict(v)) v = ckr__streams_write(&k, v);
-        if (v)
-            ckr__node_pair(x->c, f->root, from->u.items[2 * i],
-                           ckr__copy_tree(x->c, f, v, NULL));
+        if (key && (ckr__word_in(ckr__ds_model_keys, key) || ckr_node_get(x->f->root, key)))
+            continue;
+        if (ckr__ds_random_key(key) && (x->t->without & CKR_RNG)) continue;
+        if (ckr__ds_random_key(key) && ckr_node_is_dict(v)) v = ckr__streams_write(&k, v);
+        if (v) ckr__node_pair(x->c, x->f->root, from->u.items[2 * i], ckr__ds_copy(x, v));
     }
-}
-
-static const ckr_node *ckr__ds_source_root(const ckr__ds_job *x, uint32_t m, uint32_t d)
-{
-    const ckr__ds *r = x->ds;
-    const ckr__ds_stage *g;
-    if (!r) return NULL;
-    if (x->pp != r->mp) m = (uint32_t)((uint64_t)m * r->mp / x->pp);
-    g = &r->stages[m];
-    return r->zero == 3 && g->models[d % r->dp] ? g->models[d % r->dp]->root : g->model->root;
 }
 
 /* The model's file of a stage, with ZeRO-3 of a rank. Values that may hold tensors are made in the
    order of the keys, in which their entries lie in the file. */
-static void ckr__ds_model_file(ckr__ds_job *x, uint32_t m, uint32_t d)
+static void ckr__ds_model_file(ckr__ds_job *x)
 {
     const int row = x->zero == 3 ? CKR__DS_RANKED_ROW : CKR__DS_MODEL_ROW;
-    ckr__out_file *f = ckr__ds_file(x, ckr__ds_name(x->c, row, d, m));
-    const ckr_node *from = ckr__ds_source_root(x, m, d), *had = ckr_node_get(from, "buffer_names");
+    const ckr__ds *r = x->ds;
+    const ckr__ds_stage *g = NULL;
+    const ckr_node *from = NULL;       /* what goes on here                                */
     ckr__ctx *c = x->c;
-    ckr_node *r, *v, *buffers = ckr__node(c, CKR_NODE_LIST);
-    uint64_t i;
-    if (!f || !x->config) return;
-    for (i = 0; i < x->s->n_tensors && !had; i++)
-        if (x->s->tensors[i]->buffer)
-            ckr__node_push(c, buffers, ckr__node_str(c, x->s->tensors[i]->name));
-    r = f->root = ckr__node_dict(c, "module", ckr__ds_module_node(x, f, d), CKR__END);
-    ckr__node_set(c, r, "buffer_names", had ? ckr__copy_tree(c, f, had, NULL) : buffers);
-    ckr__node_set(c, r, "optimizer", ckr__ds_whole_optimizer(x, f, m));
-    ckr__node_set(c, r, "param_shapes", ckr__ds_shapes_node(x, m));
-    ckr__node_set(c, r, "frozen_param_shapes", ckr__ds_frozen_node(x, f, d, false));
-    ckr__node_set(c, r, "shared_params", ckr__ds_shared_node(x, d));
-    ckr__node_set(c, r, "frozen_param_fragments", ckr__ds_frozen_node(x, f, d, true));
-    ckr__node_set(c, r, "lr_scheduler", ckr__ds_scheduler_node(x, f));
-    v = ckr__node(c, CKR_NODE_NONE);
-    ckr__node_set(c, r, "data_sampler", ckr__ds_or(x, f, from, "data_sampler", v));
-    ckr__node_set(c, r, "random_ltd", ckr__ds_or(x, f, from, "random_ltd", v));
-    ckr__node_set(c, r, "skipped_steps", ckr__ds_counter(x, "skipped_steps", 0));
-    ckr__node_set(c, r, "global_steps", ckr__ds_counter(x, "global_steps", x->s->progress.step));
-    ckr__node_set(c, r, "global_samples",
-                  ckr__ds_counter(x, "global_samples", x->s->progress.samples));
-    ckr__node_set(c, r, "dp_world_size", ckr__node_int(c, x->dp));
-    ckr__node_set(c, r, "mp_world_size", ckr__node_int(c, x->pp));
-    ckr__node_set(c, r, "checkpoint_parallel_dimensions",
-                  ckr__node_dict(c, "pp_degree", ckr__node_int(c, x->pp), "tp_degree",
-                                 ckr__node_int(c, 1), CKR__END));
-    ckr__node_set(c, r, "ds_config", ckr__copy_tree(c, f, x->config, NULL));
-    ckr__node_set(c, r, "ds_version", ckr__ds_version_node(x));
-    had = ckr_node_get(from, "universal_checkpoint_info");
+    ckr_node *module, *optimizer, *pieces, *none = ckr__node(c, CKR_NODE_NONE), *info;
+    if (!ckr__ds_begin(x, ckr__ds_name(c, row, x->d, x->m))) return;
+    if (r) g = &r->stages[x->pp != r->mp ? (uint64_t)x->m * r->mp / x->pp : x->m];
+    if (r && r->zero == 3) from = g->models[x->d % r->dp] ? g->models[x->d % r->dp]->root : NULL;
+    if (r && !from) from = g->model->root;
+    module = ckr__ds_module_node(x);
+    optimizer = ckr__ds_whole_optimizer(x);
+    pieces = ckr__ds_frozen_node(x, true);
+    x->f->root = ckr__node_dict(
+        c, "module", module, "buffer_names", ckr__ds_or(x, from, "buffer_names", x->buffers),
+        "optimizer", optimizer, "param_shapes", ckr__ds_shapes_node(x),
+        "frozen_param_shapes", ckr__ds_frozen_node(x, false),
+        "shared_params", ckr__ds_shared_node(x), "frozen_param_fragments", pieces,
+        "lr_scheduler", ckr__ds_scheduler_node(x),
+        "data_sampler", ckr__ds_or(x, from, "data_sampler", none),
+        "random_ltd", ckr__ds_or(x, from, "random_ltd", none),
+        "skipped_steps", ckr__ds_counter(x, "skipped_steps", 0),
+        "global_steps", ckr__ds_counter(x, "global_steps", x->s->progress.step),
+        "global_samples", ckr__ds_counter(x, "global_samples", x->s->progress.samples),
+        "dp_world_size", ckr__node_int(c, x->dp), "mp_world_size", ckr__node_int(c, x->pp),
+        "checkpoint_parallel_dimensions",
+        ckr__node_dict(c, "pp_degree", ckr__node_int(c, x->pp), "tp_degree", ckr__node_int(c, 1),
+                       CKR__END),
+        "ds_config", ckr__ds_copy(x, x->config), "ds_version", ckr__ds_version_node(x), CKR__END);
     if (x->universal) {
-        v = ckr_node_is_dict(had) ? ckr__copy_tree(c, f, had, NULL) : ckr__node(c, CKR_NODE_DICT);
-        if (!ckr_node_get(v, "universal_checkpoint_version"))
-            ckr__node_set(c, v, "universal_checkpoint_version", ckr__node_float(c, 0.2));
-        ckr__node_set(c, r, "universal_checkpoint_info", v);
+        info = ckr__dict_copy(c, ckr_node_get(from, "universal_checkpoint_info"));
+        if (!ckr_node_get(info, "universal_checkpoint_version"))
+            ckr__node_set(c, info, "universal_checkpoint_version", ckr__node_float(c, 0.2));
+        ckr__node_set(c, x->f->root, "universal_checkpoint_info", ckr__ds_copy(x, info));
     }
-    ckr__ds_client_put(x, f, from, x->zero == 3 ? d : m * x->dp);
+    ckr__ds_client_put(x, from);
 }
 
 /* Layer files are the same for any number of stages: each tensor from where it lies. */
-typedef struct ckr__ds_layer_copy { ckr__ds_job *x; ckr__map views; } ckr__ds_layer_copy;
-
 static ckr_node *ckr__ds_layer_fn(void *user, ckr__out_file *f, const ckr_view *v)
 {
-    ckr__ds_layer_copy *k = (ckr__ds_layer_copy *)user;
-    ckr__ds_job *x = k->x;
-    const ckr_tensor *t;
+    ckr__ds_job *x = (ckr__ds_job *)user;
     uint64_t at, id[2];
     id[0] = v->file;
     id[1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
-    if (!ckr__map_find(&k->views, (const char *)id, sizeof id, &at))
-        return ckr__entry_copy(x->c, f, "layer", v);
-    if (at < x->n_items) return ckr__ds_weight_entry(x, f, &x->items[at], false);
-    t = x->s->tensors[at - x->n_items];
-    return ckr__entry_whole(x->c, f, t->name, t, t->dtype, false);
-}
-
-/* Where the first piece of a tensor lies: its second copies are written as such. */
-static void ckr__ds_layer_key(ckr__ds_layer_copy *k, const ckr_tensor *t, uint64_t value)
-{
-    uint64_t *id = CKR__NEW_N(k->x->c, uint64_t, 2);
-    if (!id || !t->n_pieces || t->pieces[0].file == CKR_NO_FILE) return;
-    id[0] = t->pieces[0].file;
-    id[1] = t->pieces[0].offset;
-    ckr__map_put(&k->views, (const char *)id, 2 * sizeof *id, value, NULL);
+    return ckr__map_find(&x->views, (const char *)id, sizeof id, &at)
+               ? ckr__ds_model_entry(x, &x->items[at])
+               : ckr__entry_copy(x->c, f, "layer", v);
 }
 
 static void ckr__ds_layer_out(ckr__ds_job *x)
 {
-    ckr__ds_layer_copy k = CKR_ZERO;
     ckr__copy hooks = CKR_ZERO;
-    uint64_t i;
-    k.x = x;
-    k.views.c = x->c;
+    uint64_t i, *id = CKR__NEW_N(x->c, uint64_t, 2 * x->n_items);
     hooks.tensor_fn = ckr__ds_layer_fn;
-    hooks.user = &k;
-    for (i = 0; i < x->n_items; i++) ckr__ds_layer_key(&k, x->items[i].param, i);
-    for (i = 0; i < x->s->n_tensors; i++)
-        if (x->s->tensors[i]->buffer) ckr__ds_layer_key(&k, x->s->tensors[i], x->n_items + i);
+    hooks.user = x;
+    for (i = 0; id && i < x->n_items; i++, id += 2) {
+        const ckr_tensor *t = x->items[i].param;       /* second copies are written as the first */
+        if (!t->n_pieces || t->pieces[0].file == CKR_NO_FILE) continue;
+        id[0] = t->pieces[0].file;
+        id[1] = t->pieces[0].offset;
+        ckr__map_put(&x->views, (const char *)id, 2 * sizeof *id, i, NULL);
+    }
     for (i = 0; i < x->ds->n_layers; i++) {
         const ckr__rankfile *from = x->ds->layers[i];
-        ckr__out_file *f = from ? ckr__ds_file(x, from->rel) : NULL;
-        if (f) f->root = ckr__copy_tree(x->c, f, from->root, &hooks);
+        if (from && ckr__ds_begin(x, from->rel))
+            x->f->root = ckr__copy_tree(x->c, x->f, from->root, &hooks);
     }
-    ckr__map_free(&k.views);
 }
 
 /* >>deepspeed.emit.universal -------------------------------------------------- */
 
-/* NAME.pt of a parameter's directory, which holds tensor t. */
-static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_item *p, const char *name,
-                               const ckr_tensor *t)
+/* NAME.pt of a parameter's directory, which holds its tensor of a slot. */
+static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_item *p, const char *slot)
 {
-    const bool master = !strcmp(name, "fp32");
-    const char *path = ckr__printf(x->c, "zero/%s/%s.pt", p->name, name);
+    const bool master = !strcmp(slot, "master");
+    const char *name = master ? "fp32" : slot;
+    const ckr_tensor *t = ckr__ds_slot_of(p, slot);
     const ckr_dtype dtype = master ? CKR_DTYPE_F32 : t->dtype;
-    ckr__out_file *f = ckr__ds_file(x, path);
-    if (!f) return;
+    ckr_node *n;
+    if (!ckr__ds_begin(x, ckr__printf(x->c, "zero/%s/%s.pt", p->name, name))) return;
     if (!master && ckr__ds_single(p, t)) {
-        f->root = ckr__ds_step_node(x, f, t, false);
+        x->f->root = ckr__ds_step_node(x, t, false);
         return;
     }
-    f->root = x->zero == 3 ? ckr__entry_new(x->c, f, name, dtype, 1, &p->numel)
-                           : ckr__entry_whole(x->c, f, t->name, t, dtype, false);
-    if (!f->root) return;
-    if (x->zero == 3) ckr__bind_flat(x->c, f->root->u.entry, t, false, NULL, 0, p->numel, 0);
-    ckr__ds_taken_for(x, p, master ? "master" : name, f->root->u.entry, 0);
+    n = x->zero == 3 ? ckr__entry_new(x->c, x->f, name, dtype, 1, &p->numel)
+                     : ckr__entry_whole(x->c, x->f, t->name, t, dtype, false);
+    x->f->root = n;
+    if (!n) return;
+    if (x->zero == 3) ckr__bind_flat(x->c, n->u.entry, t, false, NULL, 0, p->numel, 0);
+    ckr__ds_taken_for(x, p, slot, n->u.entry, 0);
     if (x->zero != 3)
-        f->root = ckr__node_dict(x->c, "cat_dim", ckr__node_int(x->c, 0), "param", f->root,
-                                 CKR__END);
+        x->f->root = ckr__node_dict(x->c, "cat_dim", ckr__node_int(x->c, 0), "param", n, CKR__END);
 }
 
 static void ckr__ds_uni_out(ckr__ds_job *x)
 {
     uint64_t i, k;
-    ckr__out_file *f;
-    ckr_node *o = ckr__node(x->c, CKR_NODE_DICT), *all = ckr__node(x->c, CKR_NODE_LIST), *base;
     for (i = 0; i < x->n_items; i++) {
         ckr__ds_item *p = &x->items[i];
-        if (!p->grouped) continue;
-        ckr__ds_uni_tensor(x, p, "fp32", ckr__ds_slot_of(p, "master"));
+        if (!p->grouped || !ckr__ds_is_param(p)) continue;
+        ckr__ds_uni_tensor(x, p, "master");
         for (k = 0; k < p->n_slots; k++)
             if (x->zero != 3 || !ckr__ds_single(p, p->slots[k]))
-                ckr__ds_uni_tensor(x, p, p->slots[k]->slot, p->slots[k]);
+                ckr__ds_uni_tensor(x, p, p->slots[k]->slot);
     }
-    f = ckr__ds_file(x, "zero/optimizer_state.pt");
-    if (!f) return;
-    ckr__ds_wrapper_head(x, f, o);
-    f->root = o;
-    for (i = 0; i < x->s->n_groups; i++) {
-        ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
-        ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i));
-        ckr__node_push(x->c, all, ckr__ds_group_node(x, &x->s->groups[i], index));
-    }
-    if (x->wrapper == CKR__DS_FLAT) ckr__node_set(x->c, o, "zero_stage", ckr__ds_stage_enum(x));
-    if (x->zero == 3) {
-        base = ckr__ds_flat_base(x, f, 0, 0, NULL);
-        ckr__node_set(x->c, o, "partition_count", ckr__node_int(x->c, x->dp));
-        ckr__node_set(x->c, o, "optimizer_state_dict", base);
-        all = ckr__dict_value(base, "param_groups");
-    }
-    ckr__node_set(x->c, o, "ds_version", ckr__ds_version_node(x));
-    if (all) ckr__node_set(x->c, o, "param_groups", ckr__copy_tree(x->c, f, all, NULL));
+    if (!ckr__ds_begin(x, "zero/optimizer_state.pt")) return;
+    ckr__ds_wrapped(x);
 }
 
 /* >>deepspeed.emit.schedule --------------------------------------------------- */
@@ -50721,11 +49939,6 @@ static ckr_node *ckr__ds_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
     return d;
 }
 
-static const ckr_node *ckr__ds_was(const ckr__ds_job *x, const char *pointer)
-{
-    return ckr_node_find(ckr_node_get(x->meta, "ds_config"), pointer);
-}
-
 static void ckr__ds_setting(ckr__ds_job *x, const char *key, const ckr_node *value,
                             const ckr_node *was, const char *why)
 {
@@ -50733,14 +49946,20 @@ static void ckr__ds_setting(ckr__ds_job *x, const char *key, const ckr_node *val
 }
 
 /* WarmupCosineLR scales the LR with which the groups are built, by ds_config or by the trainer. */
-static void ckr__ds_say_bases(ckr__ds_job *x, const ckr_schedule *w, const ckr_node *lr)
+static void ckr__ds_say_bases(ckr__ds_job *x, const ckr_schedule *w)
 {
     static const char why[] = "WarmupCosineLR scales the LR with which the groups are built, not "
                               "the checkpoint's";
     const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
     const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
+    const ckr_node *params = ckr_node_find(x->config, "/optimizer/params");
+    ckr_node *lr = ckr__sn_array(x->c, &w->lanes->base, w->n_lanes, sizeof *w->lanes, true);
     bool apart = ckr_node_is_list(lr);         /* groups that the trainer gave LRs of their own */
     uint64_t i;
+    if (!apart)
+        ckr__node_set(x->c, x->config, "optimizer",
+                      ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params",
+                                   ckr__ds_with(x, params, "lr", lr)));
     for (i = 1; known && i < w->n_lanes; i++)
         apart = apart || !ckr__same(was->lanes[i].base, was->lanes[0].base);
     if (!apart)
@@ -50752,37 +49971,24 @@ static void ckr__ds_say_bases(ckr__ds_job *x, const ckr_schedule *w, const ckr_n
                              known ? ckr__node_float(x->c, was->lanes[i].base) : NULL, why);
 }
 
-/* What a run needs that is to go on with it; it is in the written configuration, too. */
-static void ckr__ds_say_curve(ckr__ds_job *x, const ckr__hold *h)
+/* One of DeepSpeed's own schedulers: its clock, and what a run needs that is to go on with it,
+   which is in the written configuration, too. */
+static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
 {
     static const char why[] = "the files hold this scheduler's clock and the LR of the first "
                               "update; the curve is the coming run's configuration";
-    ckr_node *type = ckr__node_str(x->c, h->fit->kind + 10), *lr;
-    ckr__node_set(x->c, x->config, "scheduler",
-                  ckr__node_dict(x->c, "type", type, "params", h->params, CKR__END));
-    ckr__ds_setting(x, "scheduler.type", type, ckr__ds_was(x, "/scheduler/type"), why);
-    ckr__hold_tell(h, "ds_config", "scheduler.params.", ckr__ds_was(x, "/scheduler/params"), why);
-    if (h->fit->curve->kind != CKR__CV_DS_COSINE) return;
-    lr = ckr__sn_array(x->c, &h->fit->lanes->base, h->fit->n_lanes, sizeof *h->fit->lanes, true);
-    if (!lr) return;
-    ckr__ds_say_bases(x, h->fit, lr);
-    if (!ckr_node_is_list(lr))                 /* else the groups' own, in the trainer's code */
-        ckr__node_set(x->c, x->config, "optimizer",
-                      ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params",
-                                   ckr__ds_with(x, ckr_node_find(x->config, "/optimizer/params"),
-                                                "lr", lr)));
-}
-
-/* One of DeepSpeed's own schedulers. */
-static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
-{
     ckr__hold h = CKR_ZERO;
-    if (ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "deepspeed", ckr__ds_curve,
-                           w) != CKR_OK || !h.fit)
-        return;
+    ckr_node *type;
+    ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "deepspeed", ckr__ds_curve, w);
+    if (ckr__failed(x->c) || !h.fit) return;
     x->scheduler = ckr__node_dict(x->c, "last_batch_iteration",
                                   ckr__node_int(x->c, h.fit->position), CKR__END);
-    ckr__ds_say_curve(x, &h);
+    type = ckr__node_str(x->c, h.fit->kind + 10);
+    ckr__node_set(x->c, x->config, "scheduler",
+                  ckr__node_dict(x->c, "type", type, "params", h.params, CKR__END));
+    ckr__ds_setting(x, "scheduler.type", type, ckr__ds_was(x, "/scheduler/type"), why);
+    ckr__hold_tell(&h, "ds_config", "scheduler.params.", ckr__ds_was(x, "/scheduler/params"), why);
+    if (h.fit->curve->kind == CKR__CV_DS_COSINE) ckr__ds_say_bases(x, h.fit);
 }
 
 /* The scheduler's state, where it is another than it was, and what DeepSpeed goes on with: it steps
@@ -50826,10 +50032,8 @@ static void ckr__ds_emit_schedule(ckr__ds_job *x)
 /* The class that the coming run has around its optimizer. */
 static void ckr__ds_target_wrapper(ckr__ds_job *x)
 {
-    const ckr_node *conf = ckr_node_get(x->meta, "ds_config");
-    const char *sum = ckr_node_str(ckr_node_find(conf, "/data_types/grad_accum_dtype"));
-    const bool fp32_sum = sum && (!strcmp(sum, "fp32") || !strcmp(sum, "float32") ||
-                                  !strcmp(sum, "float"));
+    const char *sum = ckr_node_str(ckr__ds_was(x, "/data_types/grad_accum_dtype"));
+    const bool fp32_sum = sum && ckr__word_in("fp32 float32 float", sum);
     const bool bf16 = x->dtype == CKR_DTYPE_BF16;
     if (x->zero == 3) x->wrapper = CKR__DS_CUT;
     else if (x->zero == 1 && bf16 && fp32_sum) x->wrapper = CKR__DS_BF16;
@@ -50913,19 +50117,20 @@ static void ckr__ds_uni_allowed(ckr__ds_job *x)
 static void ckr__ds_say_sizes(ckr__ds_job *x)
 {
     const ckr__ds *r = x->ds;
+    const bool flat = x->optimizer && !x->universal;
     if (!r) return;
     if (r->rest && x->optimizer && !ckr__ds_same_ranks(x))
         ckr__say(x->c, "CKR_W_DS_REST", CKR_LOST, "optimizer files", NULL, NULL,
                  "keys that are not known here belong to a rank; with other ranks or layouts "
                  "they are not written", NULL);
     ckr__say_sizes(x->c, ckr__ds_bounds.axes, &r->s->topology, &x->t->topology);
-    if (x->robin && x->optimizer && x->zero > 0 && x->zero < 3 && !x->universal)
+    if (x->robin && flat)
         ckr__say(x->c, "CKR_DS_ROUND_ROBIN", CKR_EXACT, "round_robin_gradients", NULL, NULL,
                  "the buffers are laid out as this setting deals them over the coming ranks: "
                  "without it DeepSpeed would give masters and moments to other parameters, "
                  "silently",
                  "keep round_robin_gradients in the coming run, or --variant universal");
-    if (x->aligned && x->optimizer && x->zero > 0 && x->zero < 3 && !x->universal)
+    if (x->aligned && flat)
         ckr__say(x->c, "CKR_DS_ALIGNED", CKR_EXACT, "parameter_alignment", NULL, NULL,
                  "the buffers are laid out with it",
                  "keep parameter_alignment in the coming run, or --variant universal");
@@ -50975,31 +50180,39 @@ static void ckr__ds_say_clients(ckr__ds_job *x)
 
 static void ckr__ds_emit_files(ckr__ds_job *x)
 {
-    uint32_t m, d;
-    for (m = 0; m < x->pp; m++)
-        for (d = 0; d < (x->zero == 3 ? x->dp : 1); d++) ckr__ds_model_file(x, m, d);
+    const bool ranks = !x->universal && x->optimizer && x->wrapper >= CKR__DS_FLAT;
+    for (x->m = 0; x->m < x->pp; x->m++)
+        for (x->d = 0; x->d < (x->zero == 3 ? x->dp : 1); x->d++) ckr__ds_model_file(x);
+    x->m = x->d = 0;
     if (x->universal) ckr__ds_uni_out(x);
     if (x->pipe) ckr__ds_layer_out(x);
-    for (m = 0; m < x->pp && !x->universal && x->optimizer && x->wrapper >= CKR__DS_FLAT; m++)
-        for (d = 0; d < x->dp; d++) ckr__ds_optim_file(x, m, d);
+    for (; x->m < x->pp && ranks; x->m++)
+        for (x->d = 0; x->d < x->dp; x->d++) ckr__ds_optim_file(x);
     ckr__out_text(x->out, x->universal ? "latest_universal" : "latest", x->tag, strlen(x->tag));
 }
 
-/* Where --dtype begins fp16, the files get the scaler with which DeepSpeed begins; where it ends
-   it, none. */
+/* The loss scaler as it was; where --dtype begins fp16, the one with which DeepSpeed begins, and
+   where it ends it, none. */
 static void ckr__ds_rescale(ckr__ds_job *x)
 {
-    const ckr_node *conf = ckr_node_get(x->meta, "ds_config");
+    const ckr_node *own = ckr_node_get(x->meta, "optimizer"), *n = NULL;
     const bool now = x->dtype == CKR_DTYPE_F16;
     double power = 16, window = 1000;
     char text[40];
-    if (!x->ds || x->t->dtype == CKR_DTYPE_NONE || !x->n_items || !x->optimizer) return;
-    x->rescale = now != (x->items[0].param->dtype == CKR_DTYPE_F16);
-    if (!x->rescale) return;
-    ckr_node_f64(ckr_node_find(conf, "/fp16/initial_scale_power"), &power);
-    ckr_node_f64(ckr_node_find(conf, "/fp16/loss_scale_window"), &window);
+    if (!x->ds) return;
+    if (x->ds->universal) n = x->ds->optimizer;
+    else n = ckr__ds_optim(x->ds->stages[0].optim[0]);
+    x->scaler_was = n = ckr_node_get(n, "loss_scaler");
+    if (n && n->kind == CKR_NODE_OBJECT) x->scaler = n->u.object->state;
+    else if (ckr_node_is_dict(own) && ckr_node_get(own, "cur_scale")) x->scaler = own;
+    if (x->t->dtype == CKR_DTYPE_NONE || x->was == CKR_DTYPE_NONE || !x->optimizer ||
+        now == (x->was == CKR_DTYPE_F16))
+        return;
+    ckr_node_f64(ckr__ds_was(x, "/fp16/initial_scale_power"), &power);
+    ckr_node_f64(ckr__ds_was(x, "/fp16/loss_scale_window"), &window);
     if (!(power >= 0 && power < 64)) power = 16;
     ckr__format(text, sizeof text, "%.0f", pow(2, power));
+    x->scaler = x->scaler_was = NULL;
     if (now)
         x->scaler = ckr__node_dict(
             x->c, "cur_scale", ckr__node_float(x->c, pow(2, power)), "cur_iter",
@@ -51015,7 +50228,7 @@ static void ckr__ds_rescale(ckr__ds_job *x)
 
 static void ckr__ds_settings(ckr__ds_job *x)
 {
-    const ckr_node *zero = ckr_node_find(x->meta, "/ds_config/zero_optimization");
+    const ckr_node *zero = ckr__ds_was(x, "/zero_optimization");
     const bool flat = x->wrapper == CKR__DS_FLAT;
     const ckr_tensor *first = NULL;
     char text[40];
@@ -51029,8 +50242,7 @@ static void ckr__ds_settings(ckr__ds_job *x)
     ckr__ds_rescale(x);
     for (i = 0; i < x->n_items; i++) {
         const ckr_tensor *t = x->items[i].param;
-        if (ckr__ds_dtype(x, &x->items[i]) == t->dtype) continue;
-        if (!n++) first = t;
+        if (!x->items[i].buffer && ckr__dtype_as(t, x->t->dtype) != t->dtype && !n++) first = t;
     }
     ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
     if (first)
@@ -51125,41 +50337,52 @@ static void ckr__ds_say_load(ckr__ds_job *x)
 /* Another framework's dtype, or --dtype, which the coming run has to ask for. */
 static void ckr__ds_say_half(ckr__ds_job *x)
 {
-    static const struct { const char *key, *at; ckr_dtype dtype; } kinds[] = {
-        { "bf16.enabled", "/bf16/enabled", CKR_DTYPE_BF16 },
-        { "fp16.enabled", "/fp16/enabled", CKR_DTYPE_F16 }
-    };
     size_t i;
     if (!x->optimizer || (x->ds && x->t->dtype == CKR_DTYPE_NONE)) return;
-    for (i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const ckr_node *was = ckr__ds_was(x, kinds[i].at);
-        const bool on = x->dtype == kinds[i].dtype;
+    for (i = 0; i < 2; i++) {
+        const ckr_node *was = ckr__ds_was(x, ckr__ds_halves[i].at);
+        const bool on = x->dtype == ckr__ds_halves[i].dtype;
         if (on || ckr__ds_true(was))
-            ckr__ds_setting(x, kinds[i].key, ckr__node_bool(x->c, on), was,
+            ckr__ds_setting(x, ckr__ds_halves[i].setting, ckr__node_bool(x->c, on), was,
                             on ? "the parameters have this dtype; masters and moments are fp32"
                                : "the parameters have another dtype, and the optimizer's files "
                                  "are those of that");
     }
 }
 
-/* Is there neither an error nor a refusal so far? */
-static bool ckr__ds_going(const ckr__ds_job *x)
+/* What is written, and what that loses and asks for. */
+static void ckr__ds_decide(ckr__ds_job *x)
 {
-    return !ckr__failed(x->c) && !x->c->refused;
+    ckr__ds_nearest(x);
+    x->out->zero = x->zero;
+    ckr__ds_target_wrapper(x);
+    ckr__ds_settings(x);
+    ckr__ds_flat_allowed(x);
+    ckr__ds_uni_allowed(x);
+    ckr__ds_say_sizes(x);
+    ckr__ds_say_clients(x);
+    ckr__ds_say_settings(x);
 }
 
-static ckr_result ckr__ds_emit_as(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
-                                  ckr__out *out, ckr__under *under)
+/* u: NULL, or whose directory it is written into (>>deepspeed.under). */
+static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                  ckr__out *out, ckr__under *u)
 {
+    static void (*const steps[])(ckr__ds_job *) = {
+        ckr__ds_allowed, ckr__ds_adopt_from, ckr__ds_items, ckr__ds_tell_apart, ckr__ds_decide,
+        ckr__ds_owners, ckr__ds_lists, ckr__ds_emit_schedule, ckr__ds_say_load,
+        ckr__ds_say_half, ckr__ds_emit_files
+    };
     ckr__ds_job x = CKR_ZERO;
-    x.c = x.by_name.c = x.others.c = c;
+    size_t i;
+    x.c = x.by_name.c = x.aliases.c = x.views.c = c;
     x.s = s;
     x.t = t;
     x.out = out;
-    x.under = under;
+    x.under = u;
     if (!strcmp(s->dialect, "deepspeed")) x.ds = (const ckr__ds *)s->dialect_data;
     else if (s->engine) x.ds = (const ckr__ds *)s->engine_data;
-    if (s->engine && !under)
+    if (s->engine && !u)
         ckr__say(c, "CKR_W_DS_BESIDE", CKR_LOST, s->dialect, NULL, NULL,
                  "only DeepSpeed's directory is written: random states, progress and what else the "
                  "trainer has beside it are not",
@@ -51173,40 +50396,17 @@ static ckr_result ckr__ds_emit_as(ckr__ctx *c, const ckr_state *s, const ckr_tar
     x.optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
     x.tag = x.ds ? ckr__base(x.ds->dir) : NULL;
     if (!x.tag || !*x.tag)
-        x.tag = ckr__printf(c, "global_step%lld",
-                            (long long)ckr__max_i64(0, s->progress.step));
-    ckr__ds_allowed(&x);
-    if (ckr__ds_going(&x)) ckr__ds_adopt_from(&x);
-    if (ckr__ds_going(&x)) ckr__ds_items(&x);
-    if (ckr__ds_going(&x)) {
-        ckr__ds_nearest(&x);
-        out->zero = x.zero;
-        ckr__ds_target_wrapper(&x);
-        ckr__ds_settings(&x);
-    }
-    if (!ckr__failed(c) && x.config) {
-        ckr__ds_flat_allowed(&x);
-        ckr__ds_uni_allowed(&x);
-        ckr__ds_say_sizes(&x);
-        ckr__ds_say_clients(&x);
-        ckr__ds_say_settings(&x);
-    }
-    if (ckr__ds_going(&x)) ckr__ds_owners(&x);
-    if (ckr__ds_going(&x) && x.optimizer) ckr__ds_lists(&x);
-    if (ckr__ds_going(&x)) ckr__ds_emit_schedule(&x);
-    if (ckr__ds_going(&x)) {
-        ckr__ds_say_load(&x);
-        ckr__ds_say_half(&x);
-    }
-    if (ckr__ds_going(&x)) ckr__ds_emit_files(&x);
+        x.tag = ckr__printf(c, "global_step%lld", (long long)ckr__step_done(s));
+    for (i = 0; i < sizeof steps / sizeof *steps && ckr__ds_going(&x); i++) steps[i](&x);
     ckr__map_free(&x.by_name);
-    ckr__map_free(&x.others);
+    ckr__map_free(&x.aliases);
+    ckr__map_free(&x.views);
     return c->err->code;
 }
 
 static ckr_result ckr__ds_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    return ckr__ds_emit_as(c, s, t, out, NULL);
+    return ckr__under_emit(c, s, t, out, NULL);
 }
 
 /* A rank has a file of its own with ZeRO-3; else a stage has one, of its first rank. */
@@ -51246,12 +50446,6 @@ static ckr_result ckr__under_read(ckr__ctx *c, const char *dir, const ckr_open_d
     s->dialect = own;
     s->dialect_data = NULL;
     return e;
-}
-
-static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
-                                  ckr__out *out, ckr__under *u)
-{
-    return ckr__ds_emit_as(c, s, t, out, u);
 }
 
 /* What --dialect deepspeed leaves aside is said. */
@@ -51371,37 +50565,9 @@ typedef struct ckr__dt {
     const char *left;          /* the first of them                                      */
 } ckr__dt;
 
-/* Files under a transform can be listed, not read. */
-static ckr_result ckr__dt_transforms(ckr__dcp *d)
-{
-    uint64_t i;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < d->n_files && r == CKR_OK; i++)
-        if (d->files[i].transform)
-            return ckr__say(d->c, ckr_item_name(CKR_ITEM_DCP_TRANSFORM), CKR_LOST, d->files[i].name,
-                            d->files[i].transform, NULL,
-                            "its slices were packed by an extension of the writer, which is not "
-                            "undone here", "save it without the extension");
-    return r;
-}
-
 static bool ckr__dt_sealed(const ckr__dcp *d, const ckr__dcp_item *x)
 {
     return x->bytes && x->n_chunks && d->files[x->chunks[0].file].transform;
-}
-
-/* Every object, by item. */
-static ckr_result ckr__dt_objects(ckr__dcp *d, ckr__dt *t)
-{
-    uint64_t i;
-    ckr_result r = CKR_OK;
-    t->n_items = d->n_items;
-    t->objects = CKR__NEW_N(d->c, ckr_node *, d->n_items);
-    if (!t->objects) return ckr__oom(d->c);
-    for (i = 0; i < d->n_items && r == CKR_OK; i++)
-        if (d->items[i].bytes && !ckr__dt_sealed(d, &d->items[i]))
-            r = ckr__dcp_object(d, &d->items[i], &t->objects[i]);
-    return r;
 }
 
 /* The number at the end of the last key but one of a flat name, "rng_3.torch", or of its only key:
@@ -51442,7 +50608,7 @@ static ckr_node *ckr__dt_generator(ckr__dcp *d, const ckr__dt *t, uint64_t item,
 
 /* Generators' states, found by their form. Each is the stream of the rank whose number its name
    has, where these are 0 to N - 1; else all are the first's. */
-static ckr_result ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
+static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 {
     ckr_node **states = t->streams = CKR__NEW_N(d->c, ckr_node *, d->n_items);
     uint32_t *of = CKR__NEW_N(d->c, uint32_t, d->n_items);
@@ -51451,7 +50617,7 @@ static ckr_result ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     const char *kind;
     uint32_t most = 0, ranks = 0;
     uint64_t i, found = 0;
-    if (!states || !of || !has) return d->c->err->code;
+    if (!states || !of || !has) return;
     for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         states[i] = ckr__dt_generator(d, t, i, &kind);
         if (!states[i]) continue;
@@ -51461,7 +50627,7 @@ static ckr_result ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
         if (of[i] < d->n_items && !has[of[i]]) ranks++;
         if (of[i] < d->n_items) has[of[i]] = true;
     }
-    if (!found) return d->c->err->code;
+    if (!found) return;
     if (ranks != most + 1) {
         ranks = 1;
         memset(of, 0, (size_t)d->n_items * sizeof *of);
@@ -51482,25 +50648,20 @@ static ckr_result ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
         }
     s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
     s->topology.dp = s->topology.ranks = ranks;
-    return d->c->err->code;
 }
 
 /* As it is: for a state dict of which nothing is known. */
-static ckr_result ckr__dt_plain(ckr__dcp *d, ckr__dt *t, ckr_state *s)
+static void ckr__dt_plain(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 {
     uint64_t i;
-    ckr_result r = ckr__dt_streams(d, t, s);
-    for (i = 0; i < d->n_items && r == CKR_OK; i++) {
+    ckr__dt_streams(d, t, s);
+    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         const ckr__dcp_item *x = &d->items[i];
-        ckr_tensor *made;
-        if (x->bytes) {
-            r = ckr__leave(d->c, s, x->fqn, NULL, t->objects[i]);
-            continue;
-        }
-        r = ckr__dcp_tensor(d, x, s, x->fqn, "param", &made);
-        if (r == CKR_OK && made) t->item[made->index] = i;
+        ckr_tensor *made = NULL;
+        if (x->bytes) ckr__leave(d->c, s, x->fqn, NULL, t->objects[i]);
+        else ckr__dcp_tensor(d, x, s, x->fqn, "param", &made);
+        if (made) t->item[made->index] = i;
     }
-    return r;
 }
 
 /* >>torchtitan ---------------------------------------------------------------- */
@@ -51515,8 +50676,6 @@ static ckr_result ckr__dt_plain(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 typedef struct ckr__tt_param {
     const char *name;
     ckr_node   *hyper;
-    const char *text;          /* of hyper, to compare                                   */
-    uint64_t    group;
 } ckr__tt_param;
 
 typedef struct ckr__tt {
@@ -51584,112 +50743,84 @@ static bool ckr__tt_is(const ckr__dcp *d)
     return model && !bytes && !d->safetensors && ckr__tt_step(d, &step);
 }
 
-static ckr_result ckr__tt_hyper(ckr__tt *r, const char *rest, ckr_node *value)
+static void ckr__tt_hyper(ckr__tt *r, const char *rest, ckr_node *value)
 {
+    ckr__ctx *c = r->d->c;
     const char *dot = strrchr(rest, '.');
-    ckr__tt_param *p;
     uint64_t at;
-    size_t n;
-    if (!dot) return CKR_OK;
-    n = (size_t)(dot - rest);
-    if (!ckr__map_find(&r->names, rest, n, &at)) {
-        const char *name = ckr__strndup(r->d->c, rest, n);
-        at = r->n_params;
-        p = CKR__PUSH(ckr__tt_param, r->d->c, r->params, r->n_params);
-        if (ckr__failed(r->d->c) || !ckr__map_put(&r->names, name, n, at, NULL))
-            return ckr__oom(r->d->c);
-        p->name = name;
-        p->hyper = ckr__node(r->d->c, CKR_NODE_DICT);
+    if (!dot) return;
+    if (!ckr__map_find(&r->names, rest, (size_t)(dot - rest), &at)) {
+        ckr__tt_param *p = CKR__PUSH(ckr__tt_param, c, r->params, r->n_params);
+        at = r->n_params - 1;
+        p->name = ckr__strndup(c, rest, (size_t)(dot - rest));
+        p->hyper = ckr__node(c, CKR_NODE_DICT);
+        if (ckr__failed(c)) return;
+        ckr__map_put(&r->names, p->name, strlen(p->name), at, NULL);
     }
-    p = &r->params[at];
-    return ckr__node_pair(r->d->c, p->hyper, ckr__node_str(r->d->c, dot + 1), value)
-               ? CKR_OK
-               : ckr__oom(r->d->c);
+    ckr__node_pair(c, r->params[at].hyper, ckr__node_str(c, dot + 1), value);
 }
 
 /* Equal hyper-parameters, one group; in the order in which they come. */
-static ckr_result ckr__tt_groups(ckr__tt *r)
+static void ckr__tt_groups(ckr__tt *r)
 {
     ckr__ctx *c = r->d->c;
     ckr_state *s = r->s;
     uint64_t i, at;
-    for (i = 0; i < r->n_params; i++) {
+    for (i = 0; i < r->n_params && !ckr__failed(c); i++) {
         ckr__tt_param *p = &r->params[i];
-        ckr_group *g;
-        p->text = ckr__node_text_of(c, p->hyper);
-        if (!p->text) return ckr__oom(r->d->c);
-        if (!ckr__map_find(&r->classes, p->text, strlen(p->text), &at)) {
-            at = s->n_groups;
-            g = CKR__PUSH(ckr_group, c, s->groups, s->n_groups);
-            if (ckr__failed(c) || !ckr__map_put(&r->classes, p->text, strlen(p->text), at, NULL))
-                return ckr__oom(r->d->c);
+        const char *text = ckr__node_text_of(c, p->hyper);
+        if (!text) return;
+        if (!ckr__map_find(&r->classes, text, strlen(text), &at)) {
+            ckr_group *g = CKR__PUSH(ckr_group, c, s->groups, s->n_groups);
             g->hyper = p->hyper;
             g->raw = p->hyper;
+            at = s->n_groups - 1;
+            ckr__map_put(&r->classes, text, strlen(text), at, NULL);
         }
-        p->group = at;
-        s->groups[at].n_params++;
+        if (ckr__failed(c)) return;
+        *CKR__PUSH(const char *, c, s->groups[at].params, s->groups[at].n_params) = p->name;
     }
-    for (i = 0; i < s->n_groups; i++) {
-        s->groups[i].params = CKR__NEW_N(c, const char *, s->groups[i].n_params);
-        if (!s->groups[i].params) return ckr__oom(r->d->c);
-        s->groups[i].n_params = 0;
-    }
-    for (i = 0; i < r->n_params; i++) {
-        ckr_group *g = &s->groups[r->params[i].group];
-        g->params[g->n_params++] = r->params[i].name;
-    }
-    return c->err->code;
 }
 
-/* FQN.SLOT: the longest FQN that has hyper-parameters, since slots may have dots, too. */
-static ckr_result ckr__tt_state(ckr__tt *r, const ckr__dcp_item *x, const char *rest,
-                                ckr_tensor **out)
-{
-    const char *dot = strrchr(rest, '.'), *at = dot, *name, *slot;
-    while (at && !ckr__map_find(&r->names, rest, (size_t)(at - rest), NULL)) {
-        const char *back = at;
-        while (back > rest && back[-1] != '.') back--;
-        at = back > rest ? back - 1 : NULL;
-    }
-    if (at) dot = at;
-    name = dot ? ckr__strndup(r->d->c, rest, (size_t)(dot - rest)) : rest;
-    slot = dot ? ckr__strdup(r->d->c, dot + 1) : "state";
-    if (!name || !slot) return ckr__oom(r->d->c);
-    return ckr__dcp_tensor(r->d, x, r->s, name, slot, out);
-}
-
-static ckr_result ckr__tt_tensor(ckr__tt *r, uint64_t i)
-{
-    const ckr__dcp_item *x = &r->d->items[i];
-    const char *rest = ckr__tt_under(r->d, x, "optimizer"), *name = x->fqn;
-    ckr_tensor *made = NULL;
-    ckr_result e;
-    if (rest && !strncmp(rest, "state.", 6)) {
-        e = ckr__tt_state(r, x, rest + 6, &made);
-    } else {
-        const char *model = ckr__tt_under(r->d, x, "model");
-        e = ckr__dcp_tensor(r->d, x, r->s, model ? model : name, "param", &made);
-    }
-    if (e == CKR_OK && made) r->t->item[made->index] = i;
-    return e;
-}
-
-static ckr_result ckr__tt_schedule(ckr__tt *r, int64_t last)
+/* Of the optimizer's FQN.SLOT the longest FQN that has hyper-parameters, since slots may have dots,
+   too. */
+static void ckr__tt_tensor(ckr__tt *r, uint64_t i)
 {
     ckr__ctx *c = r->d->c;
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    const ckr__dcp_item *x = &r->d->items[i];
+    const char *rest = ckr__tt_under(r->d, x, "optimizer"),
+               *name = ckr__tt_under(r->d, x, "model"), *slot = "param";
+    ckr_tensor *made = NULL;
+    if (!name) name = x->fqn;
+    if (rest && ckr__starts(rest, "state.")) {
+        const char *dot = strrchr(rest + 6, '.'), *at = dot;
+        rest += 6;
+        while (at && !ckr__map_find(&r->names, rest, (size_t)(at - rest), NULL)) {
+            const char *back = at;
+            while (back > rest && back[-1] != '.') back--;
+            at = back > rest ? back - 1 : NULL;
+        }
+        if (at) dot = at;
+        name = dot ? ckr__strndup(c, rest, (size_t)(dot - rest)) : rest;
+        slot = dot ? ckr__strdup(c, dot + 1) : "state";
+    }
+    if (name && slot) ckr__dcp_tensor(r->d, x, r->s, name, slot, &made);
+    if (made) r->t->item[made->index] = i;
+}
+
+static void ckr__tt_schedule(ckr__tt *r, int64_t last)
+{
+    ckr__ctx *c = r->d->c;
+    ckr_node *d = ckr__node_dict(c, "last_epoch", ckr__node_int(c, last), CKR__END);
     const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, r->s->n_groups);
     uint64_t i;
-    ckr_result e;
-    if (!hyper || !ckr__node_set(c, d, "last_epoch", ckr__node_int(c, last)))
-        return ckr__oom(r->d->c);
+    if (!hyper || !d) return;
     for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
-    e = ckr__sched_torch(c, d, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL,
-                         &r->s->schedules);
-    if (e != CKR_OK) return e;
+    if (ckr__sched_torch(c, d, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL,
+                         &r->s->schedules) != CKR_OK)
+        return;
     r->s->n_schedules = 1;
     r->s->schedules->reason = "torchtitan's curve is in its configuration, not in the checkpoint";
-    return CKR_OK;
 }
 
 /* A number: Python's, or in old versions a tensor of one element. */
@@ -51745,21 +50876,21 @@ static void ckr__tt_batch(ckr__tt *r)
     r->t->steps = batches / done;
 }
 
-static ckr_result ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
+static void ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
 {
     const ckr__dcp *d = r->d;
+    ckr_state *s = r->s;
     ckr_node *data = ckr__node(d->c, CKR_NODE_DICT);
     uint64_t i;
     int64_t v;
-    ckr_result e = data ? CKR_OK : ckr__oom(d->c);
-    r->s->data = data;
-    for (i = 0; i < d->n_items && e == CKR_OK; i++) {
+    s->data = data;
+    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         const ckr__dcp_item *x = &d->items[i];
         ckr_node *o = r->t->objects[i];
         const char *key = ckr__tt_under(d, x, "optimizer");
         if (!x->bytes) continue;
-        if (key && !strncmp(key, "param_groups.", 13)) {
-            e = ckr__tt_hyper(r, key + 13, r->t->objects[i]);
+        if (key && ckr__starts(key, "param_groups.")) {
+            ckr__tt_hyper(r, key + 13, o);
             continue;
         }
         if (ckr__tt_scheduler(d, x, &key)) {
@@ -51767,69 +50898,50 @@ static ckr_result ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
             continue;
         }
         key = ckr__tt_under(d, x, "train_state");
-        if (key && !strcmp(key, "step") && ckr__tt_number(o, &v)) r->s->progress.step = v;
+        if (key && !strcmp(key, "step") && ckr__tt_number(o, &v)) s->progress.step = v;
         else if (key && !strcmp(key, "ntokens_seen") && ckr__tt_number(o, &v)) *tokens = v;
-        else if (!key && (key = ckr__tt_under(d, x, "dataloader")) != NULL &&
-                 !ckr__node_set(d->c, data, x->fqn, (ckr_node *)o))
-            return ckr__oom(d->c);
+        else if (!key && (key = ckr__tt_under(d, x, "dataloader")) != NULL)
+            ckr__node_set(d->c, data, x->fqn, o);
         if (key && !strcmp(key, "world_size") && ckr__tt_number(o, &v) && v > 0 && v < 1 << 24)
-            r->s->topology.dp = (uint32_t)v;
-        if (!key) e = ckr__leave(d->c, r->s, x->fqn, NULL, o);
+            s->topology.dp = (uint32_t)v;
+        if (!key) ckr__leave(d->c, s, x->fqn, NULL, o);
     }
-    return e;
 }
 
-static ckr_result ckr__tt_say(ckr__tt *r, int64_t last, int64_t tokens)
+static void ckr__tt_say(ckr__tt *r, int64_t last, int64_t tokens)
 {
     ckr_state *s = r->s;
-    char a[32], b[32];
-    ckr_result e = CKR_OK;
     if (!s->n_groups)
-        e = ckr__say(r->d->c, "CKR_W_MODEL_ONLY", CKR_LOST,
-                     ckr__own_name(r->d->c, r->d->dir), NULL, NULL,
-                     "the last save of a run has the model alone: no optimizer, schedule, counters "
-                     "or data streams", "name an earlier step to go on training");
+        ckr__say(r->d->c, "CKR_W_MODEL_ONLY", CKR_LOST, ckr__own_name(r->d->c, r->d->dir), NULL,
+                 NULL, "the last save of a run has the model alone: no optimizer, schedule, "
+                 "counters or data streams", "name an earlier step to go on training");
     if (tokens >= 0 && s->topology.dp && tokens <= INT64_MAX / (int64_t)s->topology.dp)
         s->progress.tokens = tokens * (int64_t)s->topology.dp;
-    if (e == CKR_OK && last >= 0 && s->progress.step >= 0 && last != s->progress.step) {
-        ckr__format(a, sizeof a, "%lld", (long long)s->progress.step);
-        ckr__format(b, sizeof b, "%lld", (long long)last);
-        e = ckr__say(r->d->c, "CKR_W_CLOCKS", CKR_EXACT, "last_epoch", a, b,
+    if (last >= 0 && s->progress.step >= 0 && last != s->progress.step)
+        ckr__say_int(r->d->c, "CKR_W_CLOCKS", CKR_EXACT, "last_epoch", s->progress.step, last,
                      "the schedule's clock is not the run's step", NULL);
-    }
-    return e;
 }
 
-static ckr_result ckr__tt_parts(ckr__tt *r)
+static void ckr__tt_read(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 {
+    ckr__tt r = CKR_ZERO;
     int64_t last = -1, tokens = -1;
     uint64_t i;
-    ckr_result e = ckr__tt_objects(r, &last, &tokens);
-    if (e == CKR_OK) e = ckr__tt_groups(r);
-    for (i = 0; i < r->d->n_items && e == CKR_OK; i++)
-        if (!r->d->items[i].bytes) e = ckr__tt_tensor(r, i);
-    if (e == CKR_OK && last >= 0) e = ckr__tt_schedule(r, last);
-    if (e == CKR_OK) ckr__tt_batch(r);
-    if (e == CKR_OK) e = r->d->c->err->code;
-    if (r->s->progress.step < 0 && !r->s->n_groups)
-        ckr__tt_step(r->d, &r->s->progress.step);
-    return e == CKR_OK ? ckr__tt_say(r, last, tokens) : e;
-}
-
-static ckr_result ckr__tt_read(ckr__dcp *d, ckr__dt *t, ckr_state *s)
-{
-    ckr__tt r;
-    ckr_result e;
-    memset(&r, 0, sizeof r);
     r.d = d;
     r.t = t;
     r.s = s;
     r.names.c = r.classes.c = d->c;
     s->dialect = "torchtitan";
-    e = ckr__tt_parts(&r);
+    ckr__tt_objects(&r, &last, &tokens);
+    if (!ckr__failed(d->c)) ckr__tt_groups(&r);
+    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++)
+        if (!d->items[i].bytes) ckr__tt_tensor(&r, i);
+    if (last >= 0 && !ckr__failed(d->c)) ckr__tt_schedule(&r, last);
+    if (!ckr__failed(d->c)) ckr__tt_batch(&r);
+    if (s->progress.step < 0 && !s->n_groups) ckr__tt_step(d, &s->progress.step);
+    if (!ckr__failed(d->c)) ckr__tt_say(&r, last, tokens);
     ckr__map_free(&r.names);
     ckr__map_free(&r.classes);
-    return e;
 }
 
 /* >>torchtitan.runs ----------------------------------------------------------- */
@@ -51933,21 +51045,33 @@ static ckr_result ckr__dt_beside(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 
 static ckr_result ckr__dt_read_all(ckr__dcp *d, ckr_state *s, bool plain)
 {
-    ckr__dt *t = CKR__NEW(d->c, ckr__dt);
-    ckr_result r;
-    if (!t) return ckr__oom(d->c);
+    ckr__ctx *c = d->c;
+    ckr__dt *t = CKR__NEW(c, ckr__dt);
+    uint64_t i;
+    if (!t) return c->err->code;
     t->d = d;
     t->source = s;
-    t->item = CKR__NEW_N(d->c, uint64_t, d->n_items);
-    if (!t->item) return ckr__oom(d->c);
+    t->n_items = d->n_items;
+    t->item = CKR__NEW_N(c, uint64_t, d->n_items);
+    t->objects = CKR__NEW_N(c, ckr_node *, d->n_items);
     s->dialect = "dcp";
     s->dialect_data = t;
-    r = ckr__dt_transforms(d);
-    if (r == CKR_OK) r = ckr__dt_objects(d, t);
-    if (r != CKR_OK) return r;
-    r = plain ? ckr__dt_plain(d, t, s) : ckr__tt_read(d, t, s);
-    if (r == CKR_OK && !plain) r = ckr__tt_passed(d);
-    return r == CKR_OK ? ckr__dt_beside(d, t, s) : r;
+    for (i = 0; i < d->n_files; i++)           /* these can be listed, not read               */
+        if (d->files[i].transform) {
+            ckr__say(c, ckr_item_name(CKR_ITEM_DCP_TRANSFORM), CKR_LOST, d->files[i].name,
+                     d->files[i].transform, NULL,
+                     "its slices were packed by an extension of the writer, which is not undone "
+                     "here", "save it without the extension");
+            break;
+        }
+    for (i = 0; i < d->n_items && !ckr__failed(c); i++)
+        if (d->items[i].bytes && !ckr__dt_sealed(d, &d->items[i]))
+            ckr__dcp_object(d, &d->items[i], &t->objects[i]);
+    if (ckr__failed(c)) return c->err->code;
+    if (plain) ckr__dt_plain(d, t, s);
+    else ckr__tt_read(d, t, s);
+    if (!plain && !ckr__failed(c)) ckr__tt_passed(d);
+    return ckr__failed(c) ? c->err->code : ckr__dt_beside(d, t, s);
 }
 
 static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
@@ -51994,22 +51118,24 @@ typedef struct ckr__de {       /* writing                                       
     int               qkv;     /* 1: one parameter becomes three, -1: three become one     */
 } ckr__de;
 
-static bool ckr__dt_source(const ckr_state *s)
+/* The dtype of the output; the planner is told where it is another. */
+static ckr_dtype ckr__de_dtype(ckr__de *x, const ckr_tensor *t)
 {
-    return s->dialect_data && (!strcmp(s->dialect, "dcp") || !strcmp(s->dialect, "torchtitan"));
+    const ckr_dtype to = ckr__dtype_as(t, x->t->dtype);
+    if (to != t->dtype)
+        ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
+                 ckr_dtype_name(to), "--dtype", NULL);
+    return to;
 }
 
-static bool ckr__de_params(const ckr_tensor *t)
+/* The path (head, rest), which torchtitan's own items have; both are kept, not copied. */
+static ckr__dcp_part *ckr__de_path(ckr__ctx *c, const char *head, const char *rest)
 {
-    return !strcmp(t->slot, "param") || !strcmp(t->slot, "ema");
-}
-
-static ckr_result ckr__de_dtype(ckr__de *x, const ckr_tensor *t, ckr_dtype *out)
-{
-    *out = ckr__dtype_as(t, x->t->dtype);
-    if (*out == t->dtype) return CKR_OK;
-    return ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
-                    ckr_dtype_name(*out), "--dtype", NULL);
+    ckr__dcp_part *path = rest ? CKR__NEW_N(c, ckr__dcp_part, 2) : NULL;
+    if (!path) return NULL;
+    path[0].key = head;
+    path[1].key = rest;
+    return path;
 }
 
 /* >>torchtitan.qkv ------------------------------------------------------------ */
@@ -52032,9 +51158,18 @@ static bool ckr__tq_is(ckr__ctx *c, const char *name, const char *part, ckr__tq 
     if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0) ||
         (size_t)(dot - name) < n + 1 || at[-1] != '.' || memcmp(at, part, n) != 0)
         return false;
+    memset(x, 0, sizeof *x);
     x->head = ckr__strndup(c, name, (size_t)(at - name));
     x->tail = dot;
     return x->head != NULL;
+}
+
+/* Which of the three it is; 3: none. */
+static int ckr__tq_part(ckr__ctx *c, const char *name, ckr__tq *x)
+{
+    int k = 0;
+    while (k < 3 && !ckr__tq_is(c, name, ckr__tq_parts[k], x)) k++;
+    return k;
 }
 
 static const char *ckr__tq_name(ckr__ctx *c, const ckr__tq *x, const char *part)
@@ -52064,52 +51199,54 @@ static bool ckr__tq_measure(ckr__de *e, ckr__tq *x)
     return true;
 }
 
-static ckr_result ckr__tq_refuse(ckr__de *e, const char *name)
+static void ckr__tq_refuse(ckr__de *e, const char *name)
 {
-    return ckr__refuse(e->c, CKR_ITEM_TRAINER_SOURCE, name,
-                       "how many key-value heads it has is not known, or does not fit its rows: so "
-                       "nor is which rows of the fused projection are whose", "--kv-heads N");
+    ckr__refuse(e->c, CKR_ITEM_TRAINER_SOURCE, name,
+                "how many key-value heads it has is not known, or does not fit its rows: so nor is "
+                "which rows of the fused projection are whose", "--kv-heads N");
 }
 
-static ckr_result ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t, ckr_dtype dtype,
-                              uint32_t first, uint32_t n, bool zero)
+/* As what and where a tensor is written: see ckr__dcp_out_tensor. */
+typedef struct ckr__tq_out {
+    ckr_dtype dtype;
+    uint32_t  first, n;
+    bool      zero;
+} ckr__tq_out;
+
+/* Under another name: its `size` rows are these; a scalar is what it was. */
+static void ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t,
+                        const ckr__dcp_rows *rows, uint64_t n_rows, int64_t size,
+                        const ckr__tq_out *o)
 {
-    ckr__dcp_part *path = CKR__NEW_N(e->c, ckr__dcp_part, 2);
-    ckr_result r = CKR_E_NOMEM;
-    if (path) {
-        path[0].key = "optimizer";
-        path[1].key = ckr__printf(e->c, "state.%s.%s", name, t->slot);
-        if (path[1].key)
-            r = ckr__dcp_out_tensor(&e->w, ckr__printf(e->c, "optimizer.%s", path[1].key), path, 2,
-                                    t, dtype, first, n, zero);
+    const char *rest = ckr__printf(e->c, "state.%s.%s", name, t->slot);
+    const ckr__dcp_part *path = ckr__de_path(e->c, "optimizer", rest);
+    ckr_tensor like = *t;
+    if (t->n_dims) {
+        int64_t *shape = CKR__DUP(e->c, int64_t, t->shape, t->n_dims);
+        if (!shape) return;
+        shape[0] = size;
+        like.shape = shape;
+        e->w.rows = rows;
+        e->w.n_rows = n_rows;
     }
+    if (path)
+        ckr__dcp_out_tensor(&e->w, ckr__printf(e->c, "optimizer.%s", rest), path, 2,
+                            t->n_dims ? &like : t, o->dtype, o->first, o->n, o->zero);
     e->w.rows = NULL;
-    e->w.replica = false;
-    return e->c->err->code != CKR_OK ? e->c->err->code : r;
-}
-
-/* The shape with another number of rows. */
-static const int64_t *ckr__tq_shape(ckr__ctx *c, const ckr_tensor *t, int64_t rows)
-{
-    int64_t *shape = CKR__NEW_N(c, int64_t, t->n_dims);
-    if (!shape) return NULL;
-    memcpy(shape, t->shape, t->n_dims * sizeof *shape);
-    shape[0] = rows;
-    return shape;
 }
 
 /* One to three: each gets its rows of every head. */
-static ckr_result ckr__tq_split(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, ckr_dtype dtype,
-                                uint32_t first, uint32_t n, bool zero)
+static void ckr__tq_split(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, const ckr__tq_out *o)
 {
     const int64_t all = x->q_rows + 2 * x->rows;
     ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, (uint64_t)x->kv);
-    ckr_result r = rows ? CKR_OK : e->c->err->code;
     int64_t h, size, at = 0;
     int k;
-    if (t->n_dims && t->shape[0] != x->kv * all) return ckr__tq_refuse(e, t->name);
-    for (k = 0; k < 3 && r == CKR_OK; k++, at += size) {
-        ckr_tensor like = *t;
+    if (t->n_dims && t->shape[0] != x->kv * all) {
+        ckr__tq_refuse(e, t->name);
+        return;
+    }
+    for (k = 0; rows && k < 3; k++, at += size) {
         size = k ? x->rows : x->q_rows;
         for (h = 0; h < x->kv; h++) {
             rows[h].from = t;
@@ -52117,38 +51254,31 @@ static ckr_result ckr__tq_split(ckr__de *e, const ckr__tq *x, const ckr_tensor *
             rows[h].dst = h * size;
             rows[h].n = size;
         }
-        if (t->n_dims) {
-            like.shape = ckr__tq_shape(e->c, t, x->kv * size);
-            if (!like.shape) return e->c->err->code;
-            e->w.rows = rows;
-            e->w.n_rows = (uint64_t)x->kv;
-        }
         e->w.replica = !t->n_dims && k;
-        r = ckr__tq_put(e, ckr__tq_name(e->c, x, ckr__tq_parts[k]), t->n_dims ? &like : t, dtype,
-                        first, n, zero);
+        ckr__tq_put(e, ckr__tq_name(e->c, x, ckr__tq_parts[k]), t, rows, (uint64_t)x->kv,
+                    x->kv * size, o);
+        e->w.replica = false;
     }
-    return r;
 }
 
 /* Three to one, at the first of them. */
-static ckr_result ckr__tq_fuse(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, ckr_dtype dtype,
-                               uint32_t first, uint32_t n, bool zero)
+static void ckr__tq_fuse(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, const ckr__tq_out *o)
 {
     const int64_t all = x->q_rows + 2 * x->rows;
     ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, 3 * (uint64_t)x->kv), *p = rows;
     int64_t h, size, at = 0;
-    ckr_tensor like = *t;
     int k;
-    if (!rows) return e->c->err->code;
-    for (k = 0; k < 3; k++, at += size) {
+    for (k = 0; rows && k < 3; k++, at += size) {
         const char *name = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
         const ckr_tensor *from = ckr__tensor_find(e->s, name, t->slot);
         size = k ? x->rows : x->q_rows;
         if (!from || from->n_dims != t->n_dims || from->dtype != t->dtype ||
             (t->n_dims && from->shape[0] != x->kv * size) ||
             (t->n_dims > 1 && memcmp(from->shape + 1, t->shape + 1,
-                                     (t->n_dims - 1) * sizeof *t->shape) != 0))
-            return ckr__tq_refuse(e, name);
+                                     (t->n_dims - 1) * sizeof *t->shape) != 0)) {
+            ckr__tq_refuse(e, name);
+            return;
+        }
         for (h = 0; h < x->kv; h++, p++) {
             p->from = from;
             p->src = h * size;
@@ -52156,185 +51286,146 @@ static ckr_result ckr__tq_fuse(ckr__de *e, const ckr__tq *x, const ckr_tensor *t
             p->n = size;
         }
     }
-    if (t->n_dims) {
-        like.shape = ckr__tq_shape(e->c, t, x->kv * all);
-        if (!like.shape) return e->c->err->code;
-        e->w.rows = rows;
-        e->w.n_rows = 3 * (uint64_t)x->kv;
-    }
-    return ckr__tq_put(e, ckr__tq_name(e->c, x, "wqkv"), t->n_dims ? &like : t, dtype, first, n,
-                       zero);
+    if (rows)
+        ckr__tq_put(e, ckr__tq_name(e->c, x, "wqkv"), t, rows, 3 * (uint64_t)x->kv, x->kv * all,
+                    o);
 }
 
-/* A tensor of the optimizer that goes under other names; *mine is false for any other. */
-static ckr_result ckr__tq_tensor(ckr__de *e, const ckr_tensor *t, ckr_dtype dtype, uint32_t first,
-                                 uint32_t n, bool zero, bool *mine)
+/* Is it a tensor of the optimizer that goes under other names? Then it does, or is refused. */
+static bool ckr__tq_tensor(ckr__de *e, const ckr_tensor *t, ckr_dtype dtype, uint32_t first,
+                           uint32_t n, bool zero)
 {
+    const ckr__tq_out o = { dtype, first, n, zero };
     ckr__tq x;
     int k;
-    *mine = false;
-    if (!e->qkv || !strcmp(t->slot, "param")) return CKR_OK;
-    memset(&x, 0, sizeof x);
-    if (e->qkv > 0) {
-        *mine = ckr__tq_is(e->c, t->name, "wqkv", &x);
-        if (!*mine) return CKR_OK;
-        return ckr__tq_measure(e, &x) ? ckr__tq_split(e, &x, t, dtype, first, n, zero)
-                                      : ckr__tq_refuse(e, t->name);
-    }
-    for (k = 0; k < 3 && !*mine; k++) *mine = ckr__tq_is(e->c, t->name, ckr__tq_parts[k], &x);
-    if (!*mine || k > 1) return CKR_OK;
-    return ckr__tq_measure(e, &x) ? ckr__tq_fuse(e, &x, t, dtype, first, n, zero)
-                                  : ckr__tq_refuse(e, t->name);
+    if (!e->qkv || !strcmp(t->slot, "param")) return false;
+    if (e->qkv < 0) k = ckr__tq_part(e->c, t->name, &x);
+    else k = ckr__tq_is(e->c, t->name, "wqkv", &x) ? 0 : 3;
+    if (k) return k < 3;                               /* it goes with the first of the three */
+    if (!ckr__tq_measure(e, &x)) ckr__tq_refuse(e, t->name);
+    else if (e->qkv > 0) ckr__tq_split(e, &x, t, &o);
+    else ckr__tq_fuse(e, &x, t, &o);
+    return true;
 }
 
 /* Are all three of each fused projection in the group? Each is a bit of its head and tail. */
-static ckr_result ckr__tq_whole(ckr__de *e, const ckr_group *g, bool *whole)
+static bool ckr__tq_whole(ckr__de *e, const ckr_group *g)
 {
-    ckr__map at;
+    ckr__map at = { e->c, NULL, 0, 0 };
     uint8_t *bits = CKR__NEW_N(e->c, uint8_t, g->n_params);
     uint64_t i, n = 0, v = 0;
-    bool ok = bits != NULL;
-    int k;
-    memset(&at, 0, sizeof at);
-    at.c = e->c;
-    for (i = 0; ok && i < g->n_params; i++) {
+    bool whole = true;
+    for (i = 0; bits && i < g->n_params; i++) {
         const char *key;
         ckr__tq x;
-        memset(&x, 0, sizeof x);
-        for (k = 0; k < 3; k++)
-            if (ckr__tq_is(e->c, g->params[i], ckr__tq_parts[k], &x)) break;
+        const int k = ckr__tq_part(e->c, g->params[i], &x);
         if (k == 3) continue;
         key = ckr__tq_name(e->c, &x, "wqkv");
         if (!ckr__map_find(&at, key, strlen(key), &v)) {
             v = n++;
-            ok = *key && ckr__map_put(&at, key, strlen(key), v, NULL);
+            ckr__map_put(&at, key, strlen(key), v, NULL);
         }
         bits[v] = (uint8_t)(bits[v] | 1u << k);
     }
     ckr__map_free(&at);
-    for (*whole = true, i = 0; i < n; i++) *whole = *whole && bits[i] == 7;
-    return ok ? CKR_OK : e->c->err->code;
+    for (i = 0; bits && i < n; i++) whole = whole && bits[i] == 7;
+    return whole;
 }
 
-/* The names of a group's parameters; all three of one lie in it. */
-static ckr_result ckr__tq_group(ckr__de *e, ckr_group *g, bool *any)
+/* The names of a group's parameters; all three of one lie in it. True: some are other ones. */
+static bool ckr__tq_group(ckr__de *e, ckr_group *g)
 {
+    const bool whole = e->qkv > 0 || ckr__tq_whole(e, g);
     const char **names = CKR__NEW_N(e->c, const char *, 3 * g->n_params);
-    uint64_t i, n = 0, found = 0;
-    bool whole = true;
+    uint64_t i, n = 0;
+    bool any = false;
     int k;
-    ckr_result r = e->qkv < 0 ? ckr__tq_whole(e, g, &whole) : CKR_OK;
-    if (r != CKR_OK) return r;
     for (i = 0; names && i < g->n_params; i++) {
         ckr__tq x;
-        memset(&x, 0, sizeof x);
         if (e->qkv > 0 && ckr__tq_is(e->c, g->params[i], "wqkv", &x)) {
             for (k = 0; k < 3; k++) names[n++] = ckr__tq_name(e->c, &x, ckr__tq_parts[k]);
-            *any = true;
+            any = true;
             continue;
         }
-        for (k = 0; k < 3; k++)
-            if (e->qkv < 0 && ckr__tq_is(e->c, g->params[i], ckr__tq_parts[k], &x)) break;
-        if (k < 3) found++;
+        k = e->qkv < 0 ? ckr__tq_part(e->c, g->params[i], &x) : 3;
+        any = any || k < 3;
         if (k == 0) names[n++] = ckr__tq_name(e->c, &x, "wqkv");
         if (k == 3) names[n++] = g->params[i];
     }
-    if (!names) return e->c->err->code;
-    *any |= found != 0;
+    if (!names) return false;
     g->params = names;
     g->n_params = n;
-    if (whole) return CKR_OK;
-    return ckr__refuse(e->c, CKR_ITEM_TRAINER_SOURCE, "wqkv",
-                       "a fused projection is one parameter with one set of hyper-parameters: its "
-                       "wq, wk and wv are in different groups", "--like FILE puts them into one");
+    if (!whole)
+        ckr__refuse(e->c, CKR_ITEM_TRAINER_SOURCE, "wqkv",
+                    "a fused projection is one parameter with one set of hyper-parameters: its "
+                    "wq, wk and wv are in different groups", "--like FILE puts them into one");
+    return any;
 }
 
-static ckr_result ckr__tq_groups(ckr__de *e, ckr_state *own)
+static void ckr__tq_groups(ckr__de *e, ckr_state *own)
 {
     const char *v = e->t->variant;
     uint64_t i;
     bool any = false;
-    ckr_result r = CKR_OK;
     /* "fsdp" is what TorchTitan writes by itself: the same as none */
     e->qkv = v && !strcmp(v, "split_qkv") ? 1 : v && !strcmp(v, "fused_qkv") ? -1 : 0;
-    for (i = 0; e->qkv && i < own->n_groups && r == CKR_OK; i++)
-        r = ckr__tq_group(e, &own->groups[i], &any);
+    for (i = 0; e->qkv && i < own->n_groups; i++) any |= ckr__tq_group(e, &own->groups[i]);
     if (!any) e->qkv = 0;
-    if (r != CKR_OK || !any) return r;
+    if (!any) return;
     e->out->renamed = true;
-    return ckr__say(e->c, "CKR_W_VARIANT", CKR_CHANGED, "variant",
-                    e->qkv > 0 ? "fused_qkv" : "split_qkv", v,
-                    "the optimizer's state of the attention's projections, row by row", NULL);
+    ckr__say(e->c, "CKR_W_VARIANT", CKR_CHANGED, "variant", e->qkv > 0 ? "fused_qkv" : "split_qkv",
+             v, "the optimizer's state of the attention's projections, row by row", NULL);
 }
 
 /* >>torch_dcp.items ----------------------------------------------------------- */
 
-/* A plain state dict has no slots: what was one is part of the name. */
-static bool ckr__de_key(ckr__de *x, const ckr_tensor *t)
-{
-    return ckr__out_key(x->out, t, ckr__plain_name(x->c, t), "param");
-}
-
-/* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. */
-static ckr_result ckr__de_tensors(ckr__de *x)
+/* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. A plain
+   state dict has no slots: what was one is part of the name. */
+static void ckr__de_tensors(ckr__de *x)
 {
     const uint32_t per = x->ranks / x->stages;
+    const uint32_t w = x->t->without;
     uint64_t i, total = 0, done = 0;
-    ckr_result r = CKR_OK;
+    int64_t n;
     for (i = 0; i < x->s->n_tensors; i++) {
-        int64_t n = 0;
+        n = 0;
         (void)ckr__numel(x->s->tensors[i]->n_dims, x->s->tensors[i]->shape, &n);
         total += (uint64_t)n + 1;
     }
-    for (i = 0; i < x->s->n_tensors && r == CKR_OK; i++) {
+    for (i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
         const ckr_tensor *t = x->s->tensors[i];
         const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
         const ckr__dcp_item *it = x->dt ? &x->dt->d->items[x->dt->item[t->index]] : NULL;
         const bool one = x->dt && x->dt->streams && x->dt->streams[x->dt->item[t->index]];
+        const bool param = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema"),
+                   fresh = (w & CKR_OPTIMIZER) && !param;
+        const char *name;
         ckr_dtype dtype;
-        bool fresh, other = false;
-        int64_t n = 0;
+        n = 0;
         (void)ckr__numel(t->n_dims, t->shape, &n);
         done += (uint64_t)n + 1;
-        if ((x->t->without & CKR_PARAMS) && ckr__de_params(t)) continue;
-        fresh = (x->t->without & CKR_OPTIMIZER) && !ckr__de_params(t);
-        if (fresh && (!x->fresh || (x->t->without & CKR_GROUPS))) continue;
-        if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
-        r = ckr__de_dtype(x, t, &dtype);
-        if (r == CKR_OK) r = ckr__tq_tensor(x, t, dtype, stage * per, per, fresh, &other);
-        if (r == CKR_OK && !other && !it && !ckr__de_key(x, t)) r = x->c->err->code;
-        if (r == CKR_OK && !other)
-            r = ckr__dcp_out_tensor(&x->w, it ? it->fqn : ckr__plain_name(x->c, t),
-                                    it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
-                                    stage * per, one ? 1 : per, fresh);
+        if ((param && (w & CKR_PARAMS)) || !ckr__slot_wanted(x->t->slots, t->slot)) continue;
+        if (fresh && (!x->fresh || (w & CKR_GROUPS))) continue;
+        dtype = ckr__de_dtype(x, t);
+        if (ckr__tq_tensor(x, t, dtype, stage * per, per, fresh)) continue;
+        name = it ? it->fqn : ckr__plain_name(x->c, t);
+        if (!it) ckr__out_key(x->out, t, name, "param");
+        ckr__dcp_out_tensor(&x->w, name, it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
+                            stage * per, one ? 1 : per, fresh);
     }
-    return r;
-}
-
-/* The objects of a plain state dict are as they were. */
-static ckr_result ckr__de_objects(ckr__de *x)
-{
-    uint64_t i;
-    ckr_result r = CKR_OK;
-    for (i = 0; x->dt && i < x->dt->n_items && r == CKR_OK; i++) {
-        const ckr__dcp_item *it = &x->dt->d->items[i];
-        if (it->bytes && x->dt->objects[i])
-            r = ckr__dcp_out_object(&x->w, it->fqn, it->path, it->n_path, x->dt->objects[i]);
-    }
-    return r;
 }
 
 /* Streams are items as all others: those of the saved ranks, under their names. */
-static ckr_result ckr__de_streams(ckr__de *x)
+static void ckr__de_streams(ckr__de *x)
 {
     const ckr_state *was = x->dt ? x->dt->source : NULL;
-    if (!was || !was->n_rng || was->topology.ranks == x->ranks) return CKR_OK;
-    return ckr__say(x->c, "CKR_W_RNG_AS_SAVED", CKR_LOST, "rng",
-                    ckr__printf(x->c, "%u rank%s", (unsigned)was->topology.ranks,
-                                was->topology.ranks == 1 ? "" : "s"),
-                    ckr__printf(x->c, "%u rank%s", (unsigned)x->ranks, x->ranks == 1 ? "" : "s"),
-                    "the random streams stay under the names that the script gave them: ranks that "
-                    "are new find none", "seed the new ranks in the script");
+    if (!was || !was->n_rng || was->topology.ranks == x->ranks) return;
+    ckr__say(x->c, "CKR_W_RNG_AS_SAVED", CKR_LOST, "rng",
+             ckr__printf(x->c, "%u rank%s", (unsigned)was->topology.ranks,
+                         was->topology.ranks == 1 ? "" : "s"),
+             ckr__printf(x->c, "%u rank%s", (unsigned)x->ranks, x->ranks == 1 ? "" : "s"),
+             "the random streams stay under the names that the script gave them: ranks that "
+             "are new find none", "seed the new ranks in the script");
 }
 
 /* >>torchtitan.emit ----------------------------------------------------------- */
@@ -52348,10 +51439,9 @@ static bool ckr__te_setting(ckr__de *x, const char *key, const ckr_node *value, 
     return ckr__setting_changed(x->out, "torchtitan", key, value, was, otherwise);
 }
 
-static ckr_result ckr__te_object(ckr__de *x, const ckr__dcp_item *it, const ckr_node *value)
+static void ckr__te_object(ckr__de *x, const ckr__dcp_item *it, const ckr_node *value)
 {
-    return value ? ckr__dcp_out_object(&x->w, it->fqn, it->path, it->n_path, value)
-                 : x->c->err->code;
+    if (value) ckr__dcp_out_object(&x->w, it->fqn, it->path, it->n_path, value);
 }
 
 /* >>torchtitan.curve ---------------------------------------------------------- */
@@ -52420,124 +51510,106 @@ static void ckr__tf_say(ckr__de *x, const ckr__hold *h)
                         ckr__tf_group(x, i));
 }
 
-static bool ckr__te_set(ckr__de *x, uint64_t group, const char *key, double v)
+static void ckr__te_set(ckr__de *x, uint64_t group, const char *key, double v)
 {
     ckr_node *hyper = x->s->groups[group].hyper;
     double was;
-    if (ckr_node_f64(ckr_node_get(hyper, key), &was) && ckr__same(was, v)) return true;
-    return ckr__node_set(x->c, hyper, key, ckr__node_float(x->c, v));
+    if (ckr_node_f64(ckr_node_get(hyper, key), &was) && ckr__same(was, v)) return;
+    ckr__node_set(x->c, hyper, key, ckr__node_float(x->c, v));
 }
 
-static ckr_result ckr__te_curve(ckr__de *x)
+static void ckr__te_curve(ckr__de *x)
 {
     const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL,
                        *was = x->dt->source->n_schedules ? x->dt->source->schedules : NULL;
     bool ratio = was && ckr__has(was->params, "decay_ratio");
     ckr__hold h = CKR_ZERO;
     uint64_t i;
-    ckr_result r;
     h.rounds = true;
     x->clock = w ? w->position : ckr__step_done(x->s);
-    if (!x->s->n_groups || (x->t->without & CKR_SCHEDULE) || !w) return CKR_OK;
-    if (w->opaque && ckr__hold_family(x->c, x->out, w, "torchtitan"))
-        return ckr__say(x->c, "CKR_TITAN_CURVE", CKR_CHANGED, "lr_scheduler", NULL, NULL,
-                        "the curve is in the configuration, not in the checkpoint: with other "
-                        "settings than before the LR jumps at the second update",
-                        "--schedule torchtitan:steps=N,warmup_steps=W,... says what it was");
-    r = ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "torchtitan", ckr__tf_params,
-                           &ratio);
-    if (r != CKR_OK || !h.fit) return r;
+    if (!x->s->n_groups || (x->t->without & CKR_SCHEDULE) || !w) return;
+    if (w->opaque && ckr__hold_family(x->c, x->out, w, "torchtitan")) {
+        ckr__say(x->c, "CKR_TITAN_CURVE", CKR_CHANGED, "lr_scheduler", NULL, NULL,
+                 "the curve is in the configuration, not in the checkpoint: with other settings "
+                 "than before the LR jumps at the second update",
+                 "--schedule torchtitan:steps=N,warmup_steps=W,... says what it was");
+        return;
+    }
+    ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "torchtitan", ckr__tf_params,
+                       &ratio);
+    if (!h.fit) return;
     x->clock = h.fit->position;
     for (i = 0; i < x->s->n_groups && i < w->n_lanes; i++)
-        if (!ckr__te_set(x, i, "initial_lr", h.fit->lanes[i].base)) return x->c->err->code;
+        ckr__te_set(x, i, "initial_lr", h.fit->lanes[i].base);
     ckr__tf_say(x, &h);
-    return x->c->err->code;
 }
 
 /* The samples that all streams have given; -1: not known. */
-static ckr_result ckr__te_seen_samples(ckr__de *x, int64_t *sum)
+static int64_t ckr__te_seen_samples(ckr__de *x)
 {
     const ckr__dcp *d = x->dt->d;
-    int64_t v, batches;
+    int64_t v, batches, sum = 0;
     uint64_t i, n = 0, known = 0;
-    *sum = 0;
     for (i = 0; i < d->n_items; i++) {
         const char *key = ckr__tt_under(d, &d->items[i], "dataloader");
-        if (!key || strncmp(key, "dp_rank_", 8) != 0 || !x->dt->objects[i]) continue;
+        if (!key || !ckr__starts(key, "dp_rank_") || !x->dt->objects[i]) continue;
         n++;
-        if (!ckr__tt_stream(x->c, x->dt->objects[i], &v, &batches) || v > INT64_MAX - *sum)
+        if (!ckr__tt_stream(x->c, x->dt->objects[i], &v, &batches) || v > INT64_MAX - sum)
             continue;
-        *sum += v;
+        sum += v;
         known++;
     }
-    if (!n || known != n) *sum = -1;
-    return x->c->err->code;
+    return n && known == n ? sum : -1;
 }
 
 /* >>torchtitan.write ---------------------------------------------------------- */
 
 /* A flat name under a head, with the path that torchtitan's own have: (head, rest). */
-static ckr_result ckr__te_new(ckr__de *x, const char *head, const char *rest,
-                              const ckr_node *value)
+static void ckr__te_new(ckr__de *x, const char *head, const char *rest, const ckr_node *value)
 {
-    const char *fqn = ckr__printf(x->c, "%s.%s", head, rest);
-    ckr__dcp_part *path = CKR__NEW_N(x->c, ckr__dcp_part, 2);
-    if (!fqn || !path || !value) return ckr__oom(x->w.c);
-    path[0].key = head;
-    path[1].key = ckr__strdup(x->c, rest);
-    return path[1].key ? ckr__dcp_out_object(&x->w, fqn, path, 2, value) : x->c->err->code;
+    ckr__dcp_part *path = ckr__de_path(x->c, head, rest);
+    if (path && value)
+        ckr__dcp_out_object(&x->w, ckr__printf(x->c, "%s.%s", head, rest), path, 2, value);
 }
 
-/* A key that other groups have and this one lacks: torchtitan wants the same keys of all. */
-static ckr_result ckr__te_group_fill(ckr__de *x, const ckr_group *g, const ckr_group *full)
+/* The group with most keys lends them to the others: torchtitan wants the same keys of all. */
+static void ckr__te_group_keys(ckr__de *x)
 {
-    uint64_t m;
-    ckr_result r = CKR_OK;
-    for (m = 0; m < full->hyper->count && r == CKR_OK; m++) {
-        const char *key = ckr__dict_key(full->hyper, m);
-        if (!key || ckr_node_get(g->hyper, key)) continue;
-        if (!ckr__node_take(x->c, g->hyper, full->hyper, m))
-            return x->c->err->code;
-        r = ckr__say(x->c, "CKR_FIX_KEY", CKR_CHANGED,
+    const ckr_group *full = NULL;
+    uint64_t i, m;
+    for (i = 0; i < x->s->n_groups; i++)
+        if (!full || x->s->groups[i].hyper->count > full->hyper->count) full = &x->s->groups[i];
+    for (i = 0; i < x->s->n_groups; i++) {
+        const ckr_group *g = &x->s->groups[i];
+        if (g->hyper->count >= full->hyper->count) continue;
+        for (m = 0; m < full->hyper->count; m++) {
+            const char *key = ckr__dict_key(full->hyper, m);
+            if (!key || ckr_node_get(g->hyper, key)) continue;
+            ckr__node_take(x->c, g->hyper, full->hyper, m);
+            ckr__say(x->c, "CKR_FIX_KEY", CKR_CHANGED,
                      ckr__printf(x->c, "%s of %s", key, g->n_params ? g->params[0] : "a group"),
                      NULL, ckr__node_text_of(x->c, ckr__dict_at(full->hyper, m)),
                      "the key was missing: it is another group's", NULL);
+        }
     }
-    return r;
-}
-
-/* The group with most keys lends them to the others. */
-static ckr_result ckr__te_group_keys(ckr__de *x)
-{
-    const ckr_group *full = NULL;
-    uint64_t i;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < x->s->n_groups; i++)
-        if (!full || x->s->groups[i].hyper->count > full->hyper->count) full = &x->s->groups[i];
-    for (i = 0; i < x->s->n_groups && r == CKR_OK; i++)
-        if (x->s->groups[i].hyper->count < full->hyper->count)
-            r = ckr__te_group_fill(x, &x->s->groups[i], full);
-    return r;
 }
 
 /* Every parameter's hyper-parameters, as its group has them. */
-static ckr_result ckr__te_groups(ckr__de *x)
+static void ckr__te_groups(ckr__de *x)
 {
     uint64_t i, k, m;
-    ckr_result r = CKR_OK;
-    if (x->t->without & CKR_GROUPS) return CKR_OK;
-    for (i = 0; i < x->s->n_groups && r == CKR_OK; i++) {
+    if (x->t->without & CKR_GROUPS) return;
+    for (i = 0; i < x->s->n_groups; i++) {
         const ckr_group *g = &x->s->groups[i];
-        for (k = 0; k < g->n_params && r == CKR_OK; k++)
-            for (m = 0; m < g->hyper->count && r == CKR_OK; m++) {
+        for (k = 0; k < g->n_params && !ckr__failed(x->c); k++)
+            for (m = 0; m < g->hyper->count; m++) {
                 const char *key = ckr__dict_key(g->hyper, m);
-                const char *rest = key ? ckr__printf(x->c, "param_groups.%s.%s", g->params[k], key)
-                                       : NULL;
-                if (key && !rest) return x->c->err->code;
-                if (key) r = ckr__te_new(x, "optimizer", rest, ckr__dict_at(g->hyper, m));
+                if (key)
+                    ckr__te_new(x, "optimizer",
+                                ckr__printf(x->c, "param_groups.%s.%s", g->params[k], key),
+                                ckr__dict_at(g->hyper, m));
             }
     }
-    return r;
 }
 
 /* Lists of the old scheduler state, one number a group: in its order, which only the LRs tell. */
@@ -52563,129 +51635,75 @@ static ckr_node *ckr__te_list(ckr__de *x, const ckr_node *old, const char *hyper
     return list;
 }
 
-static ckr_result ckr__te_scheduler(ckr__de *x, const ckr__dcp_item *it, const char *key,
-                                    const ckr_node *old)
+static void ckr__te_scheduler(ckr__de *x, const ckr__dcp_item *it, const char *key,
+                              const ckr_node *now)
 {
-    if (x->t->without & CKR_SCHEDULE) return CKR_OK;
-    if (!strcmp(key, "last_epoch"))
-        return ckr__te_object(x, it, ckr__node_int(x->c, x->clock));
-    if (!strcmp(key, "_step_count"))
-        return ckr__te_object(x, it, ckr__node_int(x->c, x->clock + 1));
-    if (!strcmp(key, "base_lrs")) return ckr__te_object(x, it, ckr__te_list(x, old, "initial_lr"));
-    if (!strcmp(key, "_last_lr")) return ckr__te_object(x, it, ckr__te_list(x, old, "lr"));
-    return ckr__te_object(x, it, old);
+    if (x->t->without & CKR_SCHEDULE) return;
+    if (!strcmp(key, "last_epoch")) now = ckr__node_int(x->c, x->clock);
+    else if (!strcmp(key, "_step_count")) now = ckr__node_int(x->c, x->clock + 1);
+    else if (!strcmp(key, "base_lrs")) now = ckr__te_list(x, now, "initial_lr");
+    else if (!strcmp(key, "_last_lr")) now = ckr__te_list(x, now, "lr");
+    ckr__te_object(x, it, now);
 }
 
-static ckr_result ckr__te_counter(ckr__de *x, const ckr__dcp_item *it, const char *key,
-                                  const ckr_node *old)
+static void ckr__te_counter(ckr__de *x, const ckr__dcp_item *it, const char *key,
+                            const ckr_node *now)
 {
-    const bool zero = (x->t->without & CKR_PROGRESS) != 0;
-    if (zero && (!strcmp(key, "step") || !strcmp(key, "ntokens_seen")))
-        return ckr__te_object(x, it, ckr__node_int(x->c, 0));
-    if (!strcmp(key, "ntokens_seen") && x->dp != x->old_dp && x->dp && x->old_dp) {
-        int64_t v, now;
-        char a[24], b[24];
-        ckr_result r;
-        if (!ckr_node_i64(old, &v) || v < 0 || v > INT64_MAX / (int64_t)x->old_dp)
-            return ckr__te_object(x, it, old);
-        now = v * (int64_t)x->old_dp / (int64_t)x->dp;
-        ckr__format(a, sizeof a, "%lld", (long long)v);
-        ckr__format(b, sizeof b, "%lld", (long long)now);
-        r = ckr__say(x->c, "CKR_TITAN_TOKENS", CKR_CHANGED, it->fqn, a, b,
-                     "torchtitan counts the tokens of one rank, and adds up as many as there are: "
-                     "rescaled, so that the sum is what it was", NULL);
-        return r == CKR_OK ? ckr__te_object(x, it, ckr__node_int(x->c, now)) : r;
+    const bool tokens = !strcmp(key, "ntokens_seen"), other = x->dp != x->old_dp && x->dp;
+    int64_t v;
+    if ((x->t->without & CKR_PROGRESS) && (tokens || !strcmp(key, "step"))) {
+        now = ckr__node_int(x->c, 0);
+    } else if (tokens && other && x->old_dp && ckr_node_i64(now, &v) && v >= 0 &&
+               v <= INT64_MAX / (int64_t)x->old_dp) {
+        now = ckr__node_int(x->c, v * (int64_t)x->old_dp / (int64_t)x->dp);
+        if (now)
+            ckr__say_int(x->c, "CKR_TITAN_TOKENS", CKR_CHANGED, it->fqn, v, now->u.i,
+                         "torchtitan counts the tokens of one rank, and adds up as many as there "
+                         "are: rescaled, so that the sum is what it was", NULL);
     }
-    return ckr__te_object(x, it, old);
+    ckr__te_object(x, it, now);
 }
 
 /* An object of the source, or what stands for it. */
-static ckr_result ckr__te_one(ckr__de *x, uint64_t i)
+static void ckr__te_one(ckr__de *x, uint64_t i)
 {
     const ckr__dcp *d = x->dt->d;
     const ckr__dcp_item *it = &d->items[i];
     const ckr_node *old = x->dt->objects[i];
     const char *key = ckr__tt_under(d, it, "optimizer");
-    if (!it->bytes || !old) return CKR_OK;
-    if (key && !strncmp(key, "param_groups.", 13)) return CKR_OK;
-    if (key && (x->t->without & CKR_OPTIMIZER)) return CKR_OK;
-    if (ckr__tt_scheduler(d, it, &key)) return ckr__te_scheduler(x, it, key, old);
-    key = ckr__tt_under(d, it, "train_state");
-    if (key) return ckr__te_counter(x, it, key, old);
-    if (ckr__tt_under(d, it, "dataloader"))
-        return x->data ? ckr__te_object(x, it, old) : CKR_OK;
-    return ckr__te_object(x, it, old);
+    if (!it->bytes || !old) return;
+    if (key && (ckr__starts(key, "param_groups.") || (x->t->without & CKR_OPTIMIZER))) return;
+    if (ckr__tt_scheduler(d, it, &key)) ckr__te_scheduler(x, it, key, old);
+    else if ((key = ckr__tt_under(d, it, "train_state")) != NULL) ckr__te_counter(x, it, key, old);
+    else if (x->data || !ckr__tt_under(d, it, "dataloader")) ckr__te_object(x, it, old);
 }
 
-static ckr_result ckr__te_objects(ckr__de *x)
+/* Components that go together only, beside what the planner knows, and rows: another number of them
+   than the embedding has. */
+static void ckr__te_allowed(ckr__de *x)
 {
-    uint64_t i;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < x->dt->n_items && r == CKR_OK; i++) r = ckr__te_one(x, i);
-    return r == CKR_OK ? ckr__te_groups(x) : r;
-}
-
-/* Another number of rows was asked for than the embedding has. */
-static bool ckr__te_other_vocab(const ckr__de *x)
-{
+    const uint32_t w = x->t->without;
     const int64_t want = x->t->vocab ? x->t->vocab : x->s->vocab;
     uint64_t i;
+    bool other = false;
+    if ((w & CKR_GROUPS) && (w & CKR_OPTIMIZER) && !(w & CKR_SCHEDULE))
+        ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "schedule",
+                    "without the optimizer's LRs the first update would use the LR of step 0",
+                    "leave out the schedule too, or keep the groups");
     for (i = 0; want && i < x->s->n_tensors; i++) {
         const ckr_tensor *t = x->s->tensors[i];
         if (t->n_dims && ckr__path_ends(t->name, "tok_embeddings.weight") && t->shape[0] != want)
-            return true;
+            other = true;
     }
-    return false;
-}
-
-/* Components that torchtitan cannot do without, or only together. */
-static ckr_result ckr__te_allowed(ckr__de *x)
-{
-    const uint32_t w = x->t->without;
-    const bool all = (w & CKR_GROUPS) && (w & CKR_OPTIMIZER);
-    ckr_result r = CKR_OK;
-    if (w & CKR_PARAMS)
-        r = ckr__refuse(x->c, CKR_ITEM_PARAMS_WITHOUT, "params",
-                        "torchtitan cannot leave out the model", "keep the params");
-    if (r == CKR_OK && (w & CKR_GROUPS) && !(w & CKR_OPTIMIZER))
-        r = ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "groups",
-                        "state and hyper-parameters are one component of torchtitan",
-                        "leave out the optimizer too");
-    if (r == CKR_OK && (w & CKR_PROGRESS) && !(w & CKR_SCHEDULE))
-        r = ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress",
-                        "the schedule would stand at another step than the run, and go beyond its "
-                        "end", "leave out the schedule too");
-    if (r == CKR_OK && all && !(w & CKR_SCHEDULE))
-        r = ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "schedule",
-                        "without the optimizer's LRs the first update would use the LR of step 0",
-                        "leave out the schedule too, or keep the groups");
-    if (r == CKR_OK && ckr__te_other_vocab(x))
-        r = ckr__refuse(x->c, CKR_ITEM_TRAINER_SOURCE, "vocab",
-                        "torchtitan loads tensors of the saved shape only: another vocabulary "
-                        "needs another model", "keep the vocabulary");
-    return r;
+    if (other)
+        ckr__refuse(x->c, CKR_ITEM_TRAINER_SOURCE, "vocab",
+                    "torchtitan loads tensors of the saved shape only: another vocabulary needs "
+                    "another model", "keep the vocabulary");
 }
 
 /* A parameter of the optimizer has all of its slots: else torchtitan fails on the first missing
    key. */
 typedef struct ckr__te_seen { const char *name; uint64_t slots, most; } ckr__te_seen;
-
-static bool ckr__te_count(ckr__de *x, ckr__map *names, ckr__te_seen *seen, uint64_t *n)
-{
-    const ckr_state *s = x->dt->source;
-    uint64_t i, at;
-    for (i = 0; i < s->n_tensors; i++) {
-        const ckr_tensor *t = s->tensors[i];
-        if (!strcmp(t->slot, "param")) continue;
-        if (!ckr__map_find(names, t->name, strlen(t->name), &at)) {
-            at = (*n)++;
-            seen[at].name = t->name;
-            if (!ckr__map_put(names, t->name, strlen(t->name), at, NULL)) return false;
-        }
-        seen[at].slots++;
-    }
-    return true;
-}
 
 /* Up to the module above: "layers.0.attention.qkv_linear." of "...qkv_linear.wq.weight". */
 static size_t ckr__te_parent(const char *name)
@@ -52697,60 +51715,52 @@ static size_t ckr__te_parent(const char *name)
 }
 
 /* The coming run's parameters are in the checkpoint. */
-static ckr_result ckr__te_coming(ckr__de *x, const ckr__map *optimizer, const ckr__map *model)
+static void ckr__te_coming(ckr__de *x, const ckr__map *optimizer, const ckr__map *model)
 {
     uint64_t i, k;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < x->t->n_groups && r == CKR_OK; i++)
-        for (k = 0; k < x->t->groups[i].n_params && r == CKR_OK; k++) {
+    for (i = 0; i < x->t->n_groups && !x->qkv; i++)
+        for (k = 0; k < x->t->groups[i].n_params; k++) {
             const char *name = x->t->groups[i].params[k];
-            if (x->qkv || ckr__map_find(optimizer, name, strlen(name), NULL)) continue;
-            if (ckr__map_find(model, name, strlen(name), NULL) ||
-                ckr__map_find(model, name, ckr__te_parent(name), NULL)) {
-                r = ckr__say(x->c, "CKR_E_STATE_MISSING", CKR_ERROR, name, NULL, NULL,
-                             "the coming run has this parameter, the optimizer has no state of it: "
-                             "torchtitan would fail on the missing key",
-                             "projections: --variant split_qkv or fused_qkv, with --kv-heads N");
-                continue;
-            }
-            r = ckr__say(x->c, "CKR_E_MODEL_MISSING", CKR_ERROR, name, NULL, NULL,
+            const size_t n = strlen(name);
+            if (ckr__map_find(optimizer, name, n, NULL)) continue;
+            if (ckr__map_find(model, name, n, NULL) ||
+                ckr__map_find(model, name, ckr__te_parent(name), NULL))
+                ckr__say(x->c, "CKR_E_STATE_MISSING", CKR_ERROR, name, NULL, NULL,
+                         "the coming run has this parameter, the optimizer has no state of it: "
+                         "torchtitan would fail on the missing key",
+                         "projections: --variant split_qkv or fused_qkv, with --kv-heads N");
+            else
+                ckr__say(x->c, "CKR_E_MODEL_MISSING", CKR_ERROR, name, NULL, NULL,
                          "the coming run has this parameter, the checkpoint has not: torchtitan "
                          "would fail on the missing key", "keep the model as it was saved");
         }
-    return r;
 }
 
 /* Is the parameter in the model, or may it be a fused one: the model then has parameters beside it
    that the optimizer has not. */
-static ckr_result ckr__te_model(ckr__de *x, const ckr__map *optimizer, const ckr__te_seen *seen,
-                                uint64_t n)
+static void ckr__te_model(ckr__de *x, const ckr__map *optimizer, const ckr__te_seen *seen,
+                          uint64_t n)
 {
     const ckr_state *s = x->dt->source;
-    ckr__map model;
+    ckr__map model = { x->c, NULL, 0, 0 };
     uint64_t i;
-    ckr_result r = CKR_OK;
-    memset(&model, 0, sizeof model);
-    model.c = x->c;
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+    for (i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
         const ckr_tensor *t = s->tensors[i];
         const size_t len = strlen(t->name);
         const bool own = ckr__map_find(optimizer, t->name, len, NULL);
-        if (strcmp(t->slot, "param") != 0) continue;
-        if (!ckr__map_put(&model, t->name, own ? len : ckr__te_parent(t->name), 0, NULL))
-            r = x->c->err->code;
+        if (!strcmp(t->slot, "param"))
+            ckr__map_put(&model, t->name, own ? len : ckr__te_parent(t->name), 0, NULL);
     }
-    for (i = 0; i < n && r == CKR_OK; i++) {
+    for (i = 0; i < n; i++) {
         const size_t up = ckr__te_parent(seen[i].name);
-        if (ckr__map_find(&model, seen[i].name, strlen(seen[i].name), NULL) ||
-            (up && ckr__map_find(&model, seen[i].name, up, NULL)))
-            continue;
-        r = ckr__say(x->c, "CKR_E_MODEL_MISSING", CKR_ERROR, seen[i].name, NULL, NULL,
+        if (!ckr__map_find(&model, seen[i].name, strlen(seen[i].name), NULL) &&
+            !(up && ckr__map_find(&model, seen[i].name, up, NULL)))
+            ckr__say(x->c, "CKR_E_MODEL_MISSING", CKR_ERROR, seen[i].name, NULL, NULL,
                      "the optimizer has a state for it, the model has no such tensor: torchtitan "
                      "would fail on the missing key", "take another checkpoint");
     }
-    if (r == CKR_OK) r = ckr__te_coming(x, optimizer, &model);
+    ckr__te_coming(x, optimizer, &model);
     ckr__map_free(&model);
-    return r;
 }
 
 /* The most slots that a parameter of the same group has: amsgrad adds one. */
@@ -52768,35 +51778,40 @@ static void ckr__te_most(const ckr__de *x, const ckr__map *names, ckr__te_seen *
             }
 }
 
-static ckr_result ckr__te_complete(ckr__de *x)
+static void ckr__te_complete(ckr__de *x)
 {
-    ckr__map names;
-    ckr__te_seen *seen = CKR__NEW_N(x->c, ckr__te_seen, x->dt->source->n_tensors + 1);
-    uint64_t i, n = 0;
-    ckr_result r;
-    memset(&names, 0, sizeof names);
-    names.c = x->c;
-    r = seen && ckr__te_count(x, &names, seen, &n) ? CKR_OK : x->c->err->code;
-    if (r == CKR_OK) ckr__te_most(x, &names, seen);
-    for (i = 0; i < n && r == CKR_OK; i++)
+    const ckr_state *s = x->dt->source;
+    ckr__map names = { x->c, NULL, 0, 0 };
+    ckr__te_seen *seen = CKR__NEW_N(x->c, ckr__te_seen, s->n_tensors + 1);
+    uint64_t i, n = 0, at;
+    for (i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!strcmp(t->slot, "param")) continue;
+        if (!ckr__map_find(&names, t->name, strlen(t->name), &at)) {
+            at = n++;
+            seen[at].name = t->name;
+            ckr__map_put(&names, t->name, strlen(t->name), at, NULL);
+        }
+        seen[at].slots++;
+    }
+    if (!ckr__failed(x->c)) ckr__te_most(x, &names, seen);
+    for (i = 0; i < n; i++)
         if (seen[i].most && seen[i].slots != seen[i].most)
-            r = ckr__say(x->c, "CKR_E_STATE_MISSING", CKR_ERROR, seen[i].name, NULL, NULL,
-                         "this parameter's optimizer state lacks a tensor that others have: "
-                         "torchtitan would fail on the missing key",
-                         "take another checkpoint, or leave out the optimizer");
-    if (r == CKR_OK) r = ckr__te_model(x, &names, seen, n);
+            ckr__say(x->c, "CKR_E_STATE_MISSING", CKR_ERROR, seen[i].name, NULL, NULL,
+                     "this parameter's optimizer state lacks a tensor that others have: "
+                     "torchtitan would fail on the missing key",
+                     "take another checkpoint, or leave out the optimizer");
+    if (!ckr__failed(x->c)) ckr__te_model(x, &names, seen, n);
     ckr__map_free(&names);
-    return r;
 }
 
 /* Keys that this version's checkpoints have and this one lacks. */
-static ckr_result ckr__te_fill(ckr__de *x)
+static void ckr__te_fill(ckr__de *x)
 {
     const ckr__dcp *d = x->dt->d;
     uint64_t i;
-    bool clock = false, seen = false, state = false;
+    bool clock = (x->t->without & CKR_SCHEDULE) != 0, seen = false, state = false;
     const char *key;
-    ckr_result r = CKR_OK;
     for (i = 0; i < d->n_items; i++) {
         const ckr__dcp_item *it = &d->items[i];
         if (ckr__tt_scheduler(d, it, &key) && !strcmp(key, "last_epoch")) clock = true;
@@ -52804,25 +51819,21 @@ static ckr_result ckr__te_fill(ckr__de *x)
         if (key && !strcmp(key, "step")) state = true;
         if (key && !strcmp(key, "ntokens_seen")) seen = true;
     }
-    if (!state || !x->s->n_groups) return CKR_OK;
-    if (!clock && !(x->t->without & CKR_SCHEDULE)) {
-        r = ckr__te_new(x, "lr_scheduler", "last_epoch", ckr__node_int(x->c, x->clock));
-        if (r == CKR_OK)
-            r = ckr__say(x->c, "CKR_FIX_KEY", CKR_CHANGED, "lr_scheduler.last_epoch", NULL, NULL,
-                         "the key was missing: the clock is the run's step", NULL);
+    if (!state || !x->s->n_groups) return;
+    if (!clock) {
+        ckr__te_new(x, "lr_scheduler", "last_epoch", ckr__node_int(x->c, x->clock));
+        ckr__say(x->c, "CKR_FIX_KEY", CKR_CHANGED, "lr_scheduler.last_epoch", NULL, NULL,
+                 "the key was missing: the clock is the run's step", NULL);
     }
-    if (r == CKR_OK && !seen) {
-        r = ckr__te_new(x, "train_state", "ntokens_seen", ckr__node_int(x->c, 0));
-        if (r == CKR_OK)
-            r = ckr__say(x->c, "CKR_W_TOKENS", CKR_APPROX, "train_state.ntokens_seen", NULL, "0",
-                         "the key was missing, and torchtitan since July 2025 needs it: the count "
-                         "of tokens starts again, which only its log shows", NULL);
-    }
-    return r;
+    if (seen) return;
+    ckr__te_new(x, "train_state", "ntokens_seen", ckr__node_int(x->c, 0));
+    ckr__say(x->c, "CKR_W_TOKENS", CKR_APPROX, "train_state.ntokens_seen", NULL, "0",
+             "the key was missing, and torchtitan since July 2025 needs it: the count of tokens "
+             "starts again, which only its log shows", NULL);
 }
 
-/* Data streams belong to one data-parallel size. */
-static ckr_result ckr__te_data(ckr__de *x)
+/* Data streams belong to one data-parallel size. False: there are some, which are not written. */
+static bool ckr__te_data(ckr__de *x)
 {
     const ckr__dcp *d = x->dt->d;
     uint64_t i;
@@ -52830,23 +51841,22 @@ static ckr_result ckr__te_data(ckr__de *x)
     int64_t seen;
     const char *lost = "torchtitan's streams belong to one data-parallel size: the data starts "
                        "again";
-    ckr_result r;
     for (i = 0; i < d->n_items && !any; i++)
         any = ckr__tt_under(d, &d->items[i], "dataloader") != NULL;
     x->data = any && !(x->t->without & CKR_DATA) && (!x->old_dp || x->dp == x->old_dp);
-    if (!any || x->data || (x->t->without & CKR_DATA)) return CKR_OK;
-    r = ckr__te_seen_samples(x, &seen);
-    if (r != CKR_OK) return r;
+    if (!any || x->data || (x->t->without & CKR_DATA)) return !any || x->data;
+    seen = ckr__te_seen_samples(x);
     if (seen >= 0)
         lost = ckr__printf(x->c, "torchtitan's streams belong to one data-parallel size: the data "
                            "starts again, and the %lld samples that were seen come once more",
                            (long long)seen);
-    return ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", x->old_dp, x->dp, lost,
-                        "keep the data-parallel size, or skip as many samples in the data set");
+    ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", x->old_dp, x->dp, lost,
+                 "keep the data-parallel size, or skip as many samples in the data set");
+    return false;
 }
 
 /* An update takes the local batch times the data-parallel size, where no setting says how many. */
-static ckr_result ckr__te_batch(ckr__de *x)
+static void ckr__te_batch(ckr__de *x)
 {
     static const char why[] = "an update takes other samples, or torchtitan stops: the global "
                               "batch, by default the local one times the data-parallel size, is a "
@@ -52857,75 +51867,72 @@ static ckr_result ckr__te_batch(ckr__de *x)
     const ckr_node *was = micro ? ckr__node_int(x->c, micro) : NULL;
     if (x->s->batch == saved && (x->dp == x->old_dp || !x->dp || !x->old_dp || !x->s->n_groups ||
                                  (x->t->without & CKR_PROGRESS)))
-        return CKR_OK;
-    if (!all)
-        return ckr__batch_unknown(x->c, x->old_dp, x->dp);
+        return;
+    if (!all) {
+        ckr__batch_unknown(x->c, x->old_dp, x->dp);
+        return;
+    }
     taken = ckr__batch_split(all, x->dp ? x->dp : 1, &micro, &steps);
-    if (!ckr__te_setting(x, "training.local_batch_size", ckr__node_int(x->c, micro), was, why) ||
-        !ckr__te_setting(x, "training.global_batch_size", ckr__node_int(x->c, taken), NULL, why))
-        return x->c->err->code;
-    if (taken == all) return CKR_OK;
-    return ckr__say_int(x->c, "CKR_W_TITAN_BATCH", CKR_APPROX, "samples per update", all, taken,
-                        "they are no multiple of the data-parallel size: samples per update "
-                        "change, and steps and tokens no longer count the same",
-                        "take a --dp that divides them");
+    ckr__te_setting(x, "training.local_batch_size", ckr__node_int(x->c, micro), was, why);
+    ckr__te_setting(x, "training.global_batch_size", ckr__node_int(x->c, taken), NULL, why);
+    if (taken != all)
+        ckr__say_int(x->c, "CKR_W_TITAN_BATCH", CKR_APPROX, "samples per update", all, taken,
+                     "they are no multiple of the data-parallel size: samples per update change, "
+                     "and steps and tokens no longer count the same",
+                     "take a --dp that divides them");
 }
 
-/* Where the coming run finds the checkpoint, and what it must not load. */
-static ckr_result ckr__te_exclude(ckr__de *x)
+/* Where the coming run finds the checkpoint, and what it must not load: the streams, where the data
+   are not `kept`. */
+static void ckr__te_exclude(ckr__de *x, bool kept)
 {
-    static const char key[] = "checkpoint.exclude_from_loading";
-    const ckr__dcp *d = x->dt->d;
     const uint32_t w = x->t->without;
     const bool model = !x->s->n_groups || (w & CKR_GROUPS), clock = (w & CKR_SCHEDULE) != 0;
-    const int64_t step = x->s->progress.step;
-    bool loader = false, ok;
-    uint64_t i;
-    for (i = 0; i < d->n_items && !loader; i++)
-        loader = ckr__tt_under(d, &d->items[i], "dataloader") != NULL;
-    loader = loader && !x->data;
-    if (model || (w & CKR_PROGRESS))
-        ok = ckr__te_setting(x, "checkpoint.initial_load_path", ckr__node_str(x->c, "OUT"), NULL,
-                             "torchtitan finds no step-N there, and starts fresh without a word: "
-                             "the absolute path of OUT") &&
-             ckr__te_setting(x, "checkpoint.initial_load_model_only", ckr__node_bool(x->c, model),
-                             NULL, "more or less is loaded than was written");
-    else
-        ok = ckr__setting(x->out, "torchtitan", "checkpoint.folder", ckr__node_str(x->c, "OUT"),
-                          NULL, true,
-                          "torchtitan looks for step-N in it, and where there is none it starts "
-                          "fresh without a word") &&
-             ckr__setting(x->out, "torchtitan", "checkpoint.load_step", ckr__node_int(x->c, step),
-                          NULL, false, "the highest step in checkpoint.folder is taken");
-    if (ok && !model && (clock || loader))
-        ok = ckr__te_setting(x, key,
-                             ckr__node_str(x->c, clock && loader ? "lr_scheduler,dataloader"
-                                                 : clock         ? "lr_scheduler"
-                                                                 : "dataloader"),
-                             NULL, "torchtitan stops: the checkpoint has no such states");
-    return ok ? CKR_OK : x->c->err->code;
+    const char *what = clock ? "lr_scheduler" : "dataloader";
+    if (model || (w & CKR_PROGRESS)) {
+        ckr__te_setting(x, "checkpoint.initial_load_path", ckr__node_str(x->c, "OUT"), NULL,
+                        "torchtitan finds no step-N there, and starts fresh without a word: "
+                        "the absolute path of OUT");
+        ckr__te_setting(x, "checkpoint.initial_load_model_only", ckr__node_bool(x->c, model),
+                        NULL, "more or less is loaded than was written");
+    } else {
+        ckr__setting(x->out, "torchtitan", "checkpoint.folder", ckr__node_str(x->c, "OUT"), NULL,
+                     true, "torchtitan looks for step-N in it, and where there is none it starts "
+                     "fresh without a word");
+        ckr__setting(x->out, "torchtitan", "checkpoint.load_step",
+                     ckr__node_int(x->c, x->s->progress.step), NULL, false,
+                     "the highest step in checkpoint.folder is taken");
+    }
+    if (model || (!clock && kept)) return;
+    if (clock && !kept) what = "lr_scheduler,dataloader";
+    ckr__te_setting(x, "checkpoint.exclude_from_loading", ckr__node_str(x->c, what), NULL,
+                    "torchtitan stops: the checkpoint has no such states");
+}
+
+/* The LRs of the schedule's begin; NULL: the curve is not known. */
+static const double *ckr__te_first(ckr__de *x)
+{
+    const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
+    double *lr;
+    if (!w || w->opaque || w->n_lanes != x->s->n_groups) return NULL;
+    lr = CKR__NEW_N(x->c, double, w->n_lanes);
+    return lr && ckr__sched_at(x->c, w, CKR__COL_LR, 0, lr) == CKR_OK ? lr : NULL;
 }
 
 /* Without its schedule the run starts it again, but for the first update, which takes the LR that
    the checkpoint holds: that of the curve's begin, where the curve is known. */
-static ckr_result ckr__te_restart(ckr__de *x)
+static void ckr__te_restart(ckr__de *x)
 {
-    const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
-    double *lr;
+    const double *lr;
     uint64_t i;
-    ckr_result r;
-    if (!x->s->n_groups || (x->t->without & CKR_GROUPS)) return CKR_OK;
-    if (!w || w->opaque || w->n_lanes != x->s->n_groups)
-        return ckr__say(x->c, "CKR_W_FIRST_LR", CKR_APPROX, "lr", NULL, NULL,
-                        "the schedule starts again, but the first update takes the saved LR: the "
-                        "curve is not known",
-                        "--schedule torchtitan:steps=N,warmup_steps=W,... says what it is");
-    lr = CKR__NEW_N(x->c, double, w->n_lanes);
-    if (!lr) return x->c->err->code;
-    r = ckr__sched_at(x->c, w, CKR__COL_LR, 0, lr);
-    for (i = 0; i < w->n_lanes && r == CKR_OK; i++)
-        if (!ckr__te_set(x, i, "lr", lr[i])) r = x->c->err->code;
-    return r;
+    if (!x->s->n_groups || (x->t->without & CKR_GROUPS)) return;
+    lr = ckr__te_first(x);
+    if (!lr)
+        ckr__say(x->c, "CKR_W_FIRST_LR", CKR_APPROX, "lr", NULL, NULL,
+                 "the schedule starts again, but the first update takes the saved LR: the curve "
+                 "is not known",
+                 "--schedule torchtitan:steps=N,warmup_steps=W,... says what it is");
+    for (i = 0; lr && i < x->s->n_groups; i++) ckr__te_set(x, i, "lr", lr[i]);
 }
 
 /* The saved group whose values torchtitan gives to group i of the coming run: that of the group's
@@ -52941,100 +51948,86 @@ static const ckr_group *ckr__te_taken(const ckr__de *x, uint64_t i)
     return i < was->n_groups ? &was->groups[i] : NULL;
 }
 
-static ckr_result ckr__te_say_as_it_is(ckr__de *x, const char *key, uint64_t group, const char *was,
-                                       const char *now)
+static void ckr__te_say_as_it_is(ckr__de *x, const char *key, uint64_t group, const ckr_node *saved,
+                                 const ckr_node *coming)
 {
-    if (!was || !now) return x->c->err->code;
-    if (!strcmp(was, now)) return CKR_OK;
-    return ckr__say(x->c, "CKR_TITAN_AS_IT_IS", CKR_EXACT,
-                    ckr__printf(x->c, "%s of group %llu", key, (unsigned long long)group), was, now,
-                    strcmp(key, "lr") != 0
-                        ? "without this conversion torchtitan would go on with the first, whatever "
-                          "its configuration says"
-                        : "without this conversion torchtitan's first update would use the first, "
-                          "and the configuration's only the next", NULL);
-}
-
-/* An optimizer that is not loaded starts with the LR of a schedule that does. */
-static ckr_result ckr__te_new_optimizer(ckr__de *x)
-{
-    const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
-    double *lr;
-    uint64_t i;
-    ckr_result r;
-    if (!w || w->opaque || w->n_lanes != x->s->n_groups) return CKR_OK;
-    lr = CKR__NEW_N(x->c, double, w->n_lanes);
-    r = lr ? ckr__sched_at(x->c, w, CKR__COL_LR, 0, lr) : x->c->err->code;
-    for (i = 0; i < w->n_lanes && r == CKR_OK; i++) {
-        const ckr_node *now = ckr_node_get(x->s->groups[i].hyper, "lr");
-        r = ckr__te_say_as_it_is(x, "lr", i, ckr__node_text_of(x->c, ckr__node_float(x->c, lr[i])),
-                                 ckr__node_text_of(x->c, now));
-    }
-    return r;
+    const char *was = ckr__node_text_of(x->c, saved), *now = ckr__node_text_of(x->c, coming);
+    if (was && now && strcmp(was, now) != 0)
+        ckr__say(x->c, "CKR_TITAN_AS_IT_IS", CKR_EXACT,
+                 ckr__printf(x->c, "%s of group %llu", key, (unsigned long long)group), was, now,
+                 strcmp(key, "lr") != 0
+                     ? "without this conversion torchtitan would go on with the first, whatever "
+                       "its configuration says"
+                     : "without this conversion torchtitan's first update would use the first, "
+                       "and the configuration's only the next", NULL);
 }
 
 /* What torchtitan would do with the source as it is: the reason for converting. Its first update
-   takes every value of the group from the checkpoint, later ones all but the LR. */
-static ckr_result ckr__te_as_it_is(ckr__de *x)
+   takes every value of the group from the checkpoint, later ones all but the LR. An optimizer that
+   is not loaded starts with the LR of a schedule that does. */
+static void ckr__te_as_it_is(ckr__de *x)
 {
     static const char *const keys[] = { "lr", "weight_decay", "betas", "eps",
                                         "decoupled_weight_decay" };
+    const bool fresh = (x->t->without & CKR_OPTIMIZER) != 0;
+    const double *lr;
     uint64_t i;
     size_t k;
-    ckr_result r = CKR_OK;
-    if (x->t->without & CKR_GROUPS) return CKR_OK;     /* then it takes the configuration's    */
-    if (x->t->without & CKR_OPTIMIZER) return ckr__te_new_optimizer(x);
-    for (k = 0; k < sizeof keys / sizeof *keys && r == CKR_OK; k++)
-        for (i = 0; i < x->s->n_groups && r == CKR_OK; i++) {
+    if (x->t->without & CKR_GROUPS) return;            /* then it takes the configuration's    */
+    lr = fresh ? ckr__te_first(x) : NULL;
+    for (k = 0; k < sizeof keys / sizeof *keys && !fresh; k++)
+        for (i = 0; i < x->s->n_groups; i++) {
             const ckr_group *was = ckr__te_taken(x, i);
             if (was)
-                r = ckr__te_say_as_it_is(
-                    x, keys[k], i, ckr__node_text_of(x->c, ckr_node_get(was->hyper, keys[k])),
-                    ckr__node_text_of(x->c, ckr_node_get(x->s->groups[i].hyper, keys[k])));
+                ckr__te_say_as_it_is(x, keys[k], i, ckr_node_get(was->hyper, keys[k]),
+                                     ckr_node_get(x->s->groups[i].hyper, keys[k]));
         }
-    return r;
+    for (i = 0; lr && i < x->s->n_groups; i++)
+        ckr__te_say_as_it_is(x, "lr", i, ckr__node_float(x->c, lr[i]),
+                             ckr_node_get(x->s->groups[i].hyper, "lr"));
 }
 
-/* torchtitan looks for step-N in its folder; what is no step of a run is loaded by path */
-static const char *ckr__te_dir(ckr__de *x)
+static void ckr__te_run(ckr__de *x)
 {
-    const bool whole = x->s->n_groups && !(x->t->without & (CKR_GROUPS | CKR_PROGRESS)) &&
-                       x->s->progress.step >= 0;
-    if (!whole) return "";
-    x->out->step_dir = ckr__printf(x->c, "step-%lld/", (long long)x->s->progress.step);
-    return x->out->step_dir ? x->out->step_dir : "";
-}
-
-static ckr_result ckr__te_run(ckr__de *x)
-{
-    ckr_result r = ckr__te_allowed(x);
-    if (r == CKR_OK && !x->c->refused && x->s->n_groups && !(x->t->without & CKR_OPTIMIZER))
-        r = ckr__te_complete(x);
-    if (r != CKR_OK || x->c->refused) return r;
+    const bool optimizer = x->s->n_groups && !(x->t->without & CKR_OPTIMIZER);
+    uint64_t i;
+    bool kept;
+    ckr__te_allowed(x);
+    if (!x->c->refused && optimizer) ckr__te_complete(x);
+    if (x->c->refused || ckr__failed(x->c)) return;
     x->fresh = true;
-    r = ckr__te_group_keys(x);
-    if (r == CKR_OK && (x->t->without & CKR_SCHEDULE)) r = ckr__te_restart(x);
-    if (r == CKR_OK) r = ckr__te_data(x);
-    if (r == CKR_OK) r = ckr__te_batch(x);
-    if (r == CKR_OK) r = ckr__te_curve(x);
-    if (r == CKR_OK && !x->c->refused) {
-        r = ckr__te_exclude(x);
-        if (r == CKR_OK) r = ckr__te_as_it_is(x);
+    ckr__te_group_keys(x);
+    if (x->t->without & CKR_SCHEDULE) ckr__te_restart(x);
+    kept = ckr__te_data(x);
+    ckr__te_batch(x);
+    ckr__te_curve(x);
+    if (!x->c->refused && !ckr__failed(x->c)) {
+        ckr__te_exclude(x, kept);
+        ckr__te_as_it_is(x);
     }
-    if (r == CKR_OK) r = ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, ckr__te_dir(x));
-    if (r == CKR_OK) r = ckr__te_objects(x);
-    if (r == CKR_OK) r = ckr__te_fill(x);
-    if (r == CKR_OK) r = ckr__de_tensors(x);
-    return r == CKR_OK ? ckr__dcp_out_end(&x->w) : r;
+    /* torchtitan looks for step-N in its folder; what is no step of a run is loaded by path */
+    if (x->s->n_groups && !(x->t->without & (CKR_GROUPS | CKR_PROGRESS)) &&
+        x->s->progress.step >= 0)
+        x->out->step_dir = ckr__printf(x->c, "step-%lld/", (long long)x->s->progress.step);
+    if (ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks,
+                          x->out->step_dir ? x->out->step_dir : "") != CKR_OK)
+        return;
+    for (i = 0; i < x->dt->n_items; i++) ckr__te_one(x, i);
+    ckr__te_groups(x);
+    ckr__te_fill(x);
+    ckr__de_tensors(x);
+    ckr__dcp_out_end(&x->w);
 }
 
-static ckr_result ckr__de_run(ckr__de *x)
+static void ckr__de_run(ckr__de *x)
 {
-    ckr_result r = ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "");
-    if (r == CKR_OK) r = ckr__de_objects(x);
-    if (r == CKR_OK) r = ckr__de_streams(x);
-    if (r == CKR_OK) r = ckr__de_tensors(x);
-    return r == CKR_OK ? ckr__dcp_out_end(&x->w) : r;
+    uint64_t i;
+    if (ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "") != CKR_OK) return;
+    for (i = 0; x->dt && i < x->dt->n_items; i++)      /* objects are as they were           */
+        if (x->dt->objects[i]) ckr__te_object(x, &x->dt->d->items[i], x->dt->objects[i]);
+    ckr__de_streams(x);
+    ckr__de_tensors(x);
+    ckr__dcp_out_end(&x->w);
 }
 
 /* >>torch_dcp.files ----------------------------------------------------------- */
@@ -53049,11 +52042,11 @@ typedef struct ckr__dn {       /* from flat names to a tree                     
     const ckr__dcp *d;
 } ckr__dn;
 
-static bool ckr__dn_bad(ckr__dn *x, const ckr__dcp_item *it)
+static ckr_node *ckr__dn_bad(ckr__dn *x, const ckr__dcp_item *it)
 {
     ckr__dcp_fail(x->d, CKR_ITEM_DCP_METADATA, NULL, it->fqn,
                   "the paths of planner_data are no tree: this one leads through a value");
-    return false;
+    return NULL;
 }
 
 /* The child of `at` under a part of a path, made when it is not there: `value`, or a container for
@@ -53063,82 +52056,64 @@ static ckr_node *ckr__dn_child(ckr__dn *x, ckr_node *at, const ckr__dcp_item *it
 {
     const ckr__dcp_part *p = &it->path[part];
     const size_t n = p->key ? strlen(p->key) : 0;
-    uint8_t *key = (uint8_t *)ckr__arena_raw(x->c, 16 + n);
-    ckr_node **place, *made = value;
+    uint8_t *key = (uint8_t *)ckr__arena(x->c, 16 + n);
+    ckr_node *made = value;
     uint64_t i, index = (uint64_t)p->index;
     if (!key) return NULL;
     memcpy(key, &at, sizeof at);
-    memset(key + sizeof at, 0, 16 - sizeof at);
     if (p->key) memcpy(key + 16, p->key, n);
     else memcpy(key + 8, &index, 8);
     if (ckr__map_find(&x->places, (const char *)key, 16 + n, &i))
         return value || !(ckr_node_is_dict(x->nodes[i]) || ckr_node_is_list(x->nodes[i]))
-                   ? (ckr__dn_bad(x, it), (ckr_node *)NULL)
+                   ? ckr__dn_bad(x, it)
                    : x->nodes[i];
     if (!made) made = ckr__node(x->c, it->path[part + 1].key ? CKR_NODE_DICT : CKR_NODE_LIST);
-    place = CKR__PUSH(ckr_node *, x->c, x->nodes, x->n_nodes);
+    *CKR__PUSH(ckr_node *, x->c, x->nodes, x->n_nodes) = made;
     if (ckr__failed(x->c) ||
         !ckr__map_put(&x->places, (const char *)key, 16 + n, x->n_nodes - 1, NULL))
         return NULL;
-    *place = made;
-    if (p->key ? at->kind != CKR_NODE_DICT : at->kind != CKR_NODE_LIST)
-        return ckr__dn_bad(x, it), (ckr_node *)NULL;
+    if (p->key ? at->kind != CKR_NODE_DICT : at->kind != CKR_NODE_LIST) return ckr__dn_bad(x, it);
     if (p->key)
         return ckr__node_pair(x->c, at, ckr__node_str(x->c, p->key), made) ? made : NULL;
-    if (index > x->d->n_items + 1024) return ckr__dn_bad(x, it), (ckr_node *)NULL;
+    if (index > x->d->n_items + 1024) return ckr__dn_bad(x, it);
     while (at->count <= index)
         if (!ckr__node_push(x->c, at, ckr__node(x->c, CKR_NODE_NONE))) return NULL;
     at->u.items[index] = made;
     return made;
 }
 
-static bool ckr__dn_put(ckr__dn *x, const ckr__dcp_item *it, ckr_node *value)
-{
-    ckr_node *at = x->f->root;
-    uint32_t i;
-    if (!value) return false;
-    if (!it->path) return ckr__node_pair(x->c, at, ckr__node_str(x->c, it->fqn), value);
-    for (i = 0; at && i + 1 < it->n_path; i++) at = ckr__dn_child(x, at, it, i, NULL);
-    return at && ckr__dn_child(x, at, it, i, value) != NULL;
-}
-
-static bool ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
+static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
 {
     const ckr__dt *dt = (const ckr__dt *)s->dialect_data;
     uint64_t i, *of = CKR__NEW_N(x->c, uint64_t, dt->n_items + 1);
-    if (!of) return false;
-    for (i = 0; i < s->n_tensors; i++) of[dt->item[s->tensors[i]->index]] = i + 1;
-    for (i = 0; i < dt->n_items; i++) {
+    uint32_t k;
+    for (i = 0; of && i < s->n_tensors; i++) of[dt->item[s->tensors[i]->index]] = i + 1;
+    for (i = 0; i < dt->n_items && !ckr__failed(x->c); i++) {
         const ckr__dcp_item *it = &dt->d->items[i];
-        ckr_node *v = NULL;
-        if (of[i]) {
-            const ckr_tensor *p = s->tensors[of[i] - 1];
-            v = ckr__entry_whole(x->c, x->f, p->name, p, ckr__dtype_as(p, t->dtype), false);
-        } else if (it->bytes && dt->objects[i]) {
-            v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
-        } else {
-            continue;
-        }
-        if (!ckr__dn_put(x, it, v)) return false;
+        const ckr_tensor *p = of[i] ? s->tensors[of[i] - 1] : NULL;
+        ckr_node *v, *at = x->f->root;
+        if (!p && !dt->objects[i]) continue;
+        if (p) v = ckr__entry_whole(x->c, x->f, p->name, p, ckr__dtype_as(p, t->dtype), false);
+        else v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
+        if (!v) ckr__nomem(x->c);
+        if (!it->path) ckr__node_pair(x->c, at, ckr__node_str(x->c, it->fqn), v);
+        for (k = 0; v && at && k < it->n_path; k++)
+            at = ckr__dn_child(x, at, it, k, k + 1 < it->n_path ? NULL : v);
     }
-    return true;
 }
 
 /* As torch's own dcp_to_torch_save does it: every tensor whole, everything at its path. */
 static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                     ckr__out *out)
 {
-    ckr__dn x;
-    bool ok;
-    memset(&x, 0, sizeof x);
+    ckr__dn x = CKR_ZERO;
     x.c = x.places.c = c;
     x.d = ((const ckr__dt *)s->dialect_data)->d;
     x.f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
-    if (!x.f) return c->err->code;
-    x.f->root = ckr__node(c, CKR_NODE_DICT);
-    ok = x.f->root && ckr__dn_fill(&x, s, t);
+    if (x.f) x.f->root = ckr__node(c, CKR_NODE_DICT);
+    if (x.f && x.f->root) ckr__dn_fill(&x, s, t);
     ckr__map_free(&x.places);
-    return ok ? CKR_OK : c->err->code != CKR_OK ? c->err->code : CKR_E_NOMEM;
+    return c->err->code;
 }
 
 typedef struct ckr__df_item {
@@ -53187,43 +52162,41 @@ static const char *ckr__df_key(ckr__df *x, const ckr_node *k)
     return ckr__printf(x->e->c, "?%u", (unsigned)k->id);
 }
 
-static bool ckr__df_push(ckr__df *x, const ckr__df_item *from)
+static void ckr__df_push(ckr__df *x, const ckr__df_item *from)
 {
     ckr__ctx *c = x->e->c;
     const bool dict = ckr_node_is_dict(from->node);
     void *array = x->stack;
     uint64_t i;
     x->pushed += from->node->count;
-    if (from->n >= c->limits.max_depth || x->pushed > 64 * ((uint64_t)x->e->s->n_tensors + 65536)) {
+    if (from->n >= c->limits.max_depth || x->pushed > 64 * ((uint64_t)x->e->s->n_tensors + 65536))
         ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL, NULL);
-        return false;
-    }
-    if (!ckr__arena_grow(c, &array, &x->cap, x->n + from->node->count, sizeof *x->stack))
-        return false;
+    if (ckr__failed(c) ||
+        !ckr__arena_grow(c, &array, &x->cap, x->n + from->node->count, sizeof *x->stack))
+        return;
     x->stack = (ckr__df_item *)array;
     for (i = from->node->count; i-- > 0;) {
+        const ckr_node *key = dict ? from->node->u.items[2 * i] : NULL;
+        ckr__df_item *it = &x->stack[x->n];
         ckr__dcp_part *path = CKR__NEW_N(c, ckr__dcp_part, (uint64_t)from->n + 1);
-        if (!path) return false;
+        if (!path) return;
         if (from->n) memcpy(path, from->path, from->n * sizeof *path);
-        if (dict) path[from->n].key = ckr__df_key(x, from->node->u.items[2 * i]);
+        if (key) path[from->n].key = ckr__df_key(x, key);
         else path[from->n].index = (int64_t)i;
-        if (dict && !path[from->n].key) return false;
-        x->stack[x->n].node = dict ? ckr__dict_at(from->node, i) : from->node->u.items[i];
-        x->stack[x->n].path = path;
-        x->stack[x->n].number =
-            from->number || (dict && from->node->u.items[2 * i]->kind != CKR_NODE_STR);
-        x->stack[x->n++].n = from->n + 1;
+        it->node = key ? ckr__dict_at(from->node, i) : from->node->u.items[i];
+        it->path = path;
+        it->number = from->number || (key && key->kind != CKR_NODE_STR);
+        it->n = from->n + 1;
+        x->n++;
     }
-    return true;
 }
 
 static const char *ckr__df_name(ckr__df *x, const ckr__df_item *it)
 {
-    ckr__buf b;
+    ckr__buf b = CKR_ZERO;
     const char *s;
     uint32_t i;
     bool had = false;
-    memset(&b, 0, sizeof b);
     b.c = x->e->c;
     for (i = 0; i < it->n; i++) {
         if (i) ckr__buf_u8(&b, '.');
@@ -53240,81 +52213,59 @@ static const char *ckr__df_name(ckr__df *x, const ckr__df_item *it)
 }
 
 /* A tensor that the state does not have is one here all the same; its digest is told by reading. */
-static ckr_result ckr__df_loose(ckr__df *x, const ckr__df_item *it, const char *name)
-{
-    ckr__dcp_out *w = &x->e->w;
-    ckr_state none;
-    const ckr_tensor *t;
-    ckr_result r;
-    memset(&none, 0, sizeof none);
-    t = ckr__tensor_of_view(w->c, &none, name, "", it->node->u.view);
-    if (!t) return ckr__oom(w->c);
-    w->replica = w->out->renamed = true;
-    r = ckr__dcp_out_tensor(w, name, it->path, it->n, t, t->dtype, 0, x->e->ranks, false);
-    w->replica = false;
-    return r;
-}
-
-static ckr_result ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
+static void ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
 {
     ckr__de *e = x->e;
+    ckr__dcp_out *w = &e->w;
     const char *name = ckr__df_name(x, it);
+    const bool tensor = it->node->kind == CKR_NODE_TENSOR;
+    ckr_state none = CKR_ZERO;
+    const ckr_tensor *t;
     uint64_t at;
-    ckr_dtype dtype;
-    ckr_result r;
-    if (!name) return ckr__oom(e->w.c);
+    if (!name) return;
     x->numbers = x->numbers || it->number;
-    if (it->node->kind == CKR_NODE_TENSOR &&
+    if (tensor &&
         ckr__map_find(&x->views, (const char *)&it->node->u.view, sizeof it->node->u.view, &at)) {
-        const ckr_tensor *t = e->s->tensors[at];
-        r = ckr__de_dtype(e, t, &dtype);
-        return r == CKR_OK ? ckr__dcp_out_tensor(&e->w, name, it->path, it->n, t, dtype, 0,
-                                                 e->ranks, false)
-                           : r;
+        t = e->s->tensors[at];
+        ckr__dcp_out_tensor(w, name, it->path, it->n, t, ckr__de_dtype(e, t), 0, e->ranks, false);
+    } else if (tensor && ckr__df_part_of(it->node)) {
+        t = ckr__tensor_of_view(e->c, &none, name, "", it->node->u.view);
+        w->replica = e->out->renamed = true;
+        if (t) ckr__dcp_out_tensor(w, name, it->path, it->n, t, t->dtype, 0, e->ranks, false);
+        w->replica = false;
+    } else {
+        ckr__dcp_out_object(w, name, it->path, it->n, it->node);
     }
-    if (it->node->kind == CKR_NODE_TENSOR && ckr__df_part_of(it->node))
-        return ckr__df_loose(x, it, name);
-    return ckr__dcp_out_object(&e->w, name, it->path, it->n, it->node);
 }
 
-static ckr_result ckr__df_walk(ckr__df *x, const ckr__plain *p)
+/* The tree under a node, but for what of a run's file the state has. */
+static void ckr__df_walk(ckr__df *x, const ckr__plain *p, const ckr_node *root)
 {
-    while (x->n) {
-        const ckr__df_item it = x->stack[--x->n];
-        const bool counter = it.n < 3 && it.node->kind == CKR_NODE_INT;
-        if (ckr__plain_taken(p, it.node) && !counter) continue;
-        if (ckr__df_open(it.node) ? !ckr__df_push(x, &it) : ckr__df_leaf(x, &it) != CKR_OK)
-            return ckr__oom(x->e->w.c);
+    ckr__df_item it = CKR_ZERO;
+    it.node = root;
+    if (root) ckr__df_push(x, &it);
+    while (x->n && !ckr__failed(x->e->c)) {
+        it = x->stack[--x->n];
+        if (ckr__plain_taken(p, it.node) && !(it.n < 3 && it.node->kind == CKR_NODE_INT)) continue;
+        if (ckr__df_open(it.node)) ckr__df_push(x, &it);
+        else ckr__df_leaf(x, &it);
     }
-    return CKR_OK;
 }
 
-/* Everything under one key. */
-static ckr_result ckr__df_part(ckr__df *x, const char *key, ckr_node *node)
-{
-    ckr_node *d = ckr__node(x->e->c, CKR_NODE_DICT);
-    ckr__df_item top;
-    memset(&top, 0, sizeof top);
-    top.node = d;
-    return node && ckr__node_set(x->e->c, d, key, node) && ckr__df_push(x, &top)
-               ? ckr__df_walk(x, NULL)
-               : ckr__oom(x->e->w.c);
-}
-
-/* The groups of all optimizers, with names for numbers: {"param_groups": [..]}. */
+/* The groups of all optimizers, with names for numbers: [..]. */
 static ckr_node *ckr__df_groups(ckr__df *x)
 {
     ckr__ctx *c = x->e->c;
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *d = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
     uint64_t i, k;
     for (i = 0; list && i < x->e->s->n_groups; i++) {
         const ckr_group *g = &x->e->s->groups[i];
         ckr_node *names = ckr__node(c, CKR_NODE_LIST);
-        for (k = 0; names && k < g->n_params; k++)
-            if (!ckr__node_push(c, names, ckr__node_str(c, g->params[k]))) return NULL;
-        if (!names || !ckr__node_push(c, list, ckr__group_dict(c, g, names))) return NULL;
+        for (k = 0; k < g->n_params; k++)
+            ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
+        ckr__node_push(c, list, ckr__group_dict(c, g, names));
     }
-    return ckr__node_set(c, d, "param_groups", list) ? d : NULL;
+    return list;
 }
 
 /* The scheduler, or a list of them. */
@@ -53323,86 +52274,76 @@ static ckr_node *ckr__df_schedulers(ckr__df *x, const ckr__plain *p)
     ckr_node *list = ckr__node(x->e->c, CKR_NODE_LIST);
     uint64_t i;
     if (x->w.scheduler) return x->w.scheduler;
-    for (i = 0; list && i < p->n_schedulers; i++)
-        if (!ckr__node_push(x->e->c, list, (ckr_node *)(uintptr_t)p->schedulers[i])) return NULL;
+    for (i = 0; i < p->n_schedulers; i++)
+        ckr__node_push(x->e->c, list, (ckr_node *)(uintptr_t)p->schedulers[i]);
     return list && list->count == 1 ? list->u.items[0] : list;
 }
 
 /* A training run's file: its tensors as any other state's, under the names that torch's own
    get_state_dict gives them, and what it has beside them. */
-static ckr_result ckr__df_run(ckr__df *x, const ckr__plain *p)
+static void ckr__df_run(ckr__df *x, const ckr__plain *p)
 {
-    const ckr_state *s = x->e->s;
-    ckr__df_item top;
-    ckr_result r = ckr__de_tensors(x->e);
-    if (r == CKR_OK)
-        r = ckr__whole_schedule(&x->w, p->source->n_schedules ? p->source->schedules : NULL);
-    if (r == CKR_OK && s->n_groups) r = ckr__df_part(x, "optimizer", ckr__df_groups(x));
-    if (r == CKR_OK && p->n_schedulers) r = ckr__df_part(x, "lr_scheduler",
-                                                         ckr__df_schedulers(x, p));
-    memset(&top, 0, sizeof top);
-    top.node = p->root;
-    if (r == CKR_OK && !ckr__df_push(x, &top)) r = ckr__oom(x->e->w.c);
-    return r == CKR_OK ? ckr__df_walk(x, p) : r;
-}
-
-static ckr_result ckr__df_file(ckr__df *x, const ckr__plain *p)
-{
-    ckr__df_item top;
-    uint64_t i;
-    for (i = 0; i < p->n_views; i++)
-        if (p->views[i] && !ckr__map_put(&x->views, (const char *)&p->views[i],
-                                         sizeof p->views[i], i, NULL))
-            return x->e->c->err->code;
-    memset(&top, 0, sizeof top);
-    top.node = p->root;
-    return ckr__df_push(x, &top) ? ckr__df_walk(x, p) : x->e->c->err->code;
+    ckr__ctx *c = x->e->c;
+    ckr__de_tensors(x->e);
+    if (!ckr__failed(c))
+        ckr__whole_schedule(&x->w, p->source->n_schedules ? p->source->schedules : NULL);
+    if (x->e->s->n_groups && !ckr__failed(c))
+        ckr__df_walk(x, NULL, ckr__node_dict(
+            c, "optimizer", ckr__node_dict(c, "param_groups", ckr__df_groups(x), CKR__END),
+            CKR__END));
+    if (p->n_schedulers && !ckr__failed(c))
+        ckr__df_walk(x, NULL,
+                     ckr__node_dict(c, "lr_scheduler", ckr__df_schedulers(x, p), CKR__END));
 }
 
 /* A torch file whose root is a dict: its nested names become flat ones. */
-static ckr_result ckr__de_file(ckr__de *e)
+static void ckr__de_file(ckr__de *e)
 {
     const ckr__plain *p = ckr__plain_of(e->s);
-    ckr__df x;
-    ckr_result r = ckr__dcp_out_init(&e->w, e->c, e->out, e->ranks, "");
-    if (r != CKR_OK) return r;
-    memset(&x, 0, sizeof x);
+    ckr__df x = CKR_ZERO;
+    uint64_t i;
+    if (ckr__dcp_out_init(&e->w, e->c, e->out, e->ranks, "") != CKR_OK) return;
     x.e = e;
     x.views.c = x.names.c = x.w.c = e->c;
     x.w.s = e->s;
     x.w.p = p;
     x.w.out = e->out;
-    r = p->taken ? ckr__df_run(&x, p) : ckr__df_file(&x, p);
+    for (i = 0; i < p->n_views && !p->taken; i++)
+        if (p->views[i])
+            ckr__map_put(&x.views, (const char *)&p->views[i], sizeof p->views[i], i, NULL);
+    if (p->taken) ckr__df_run(&x, p);
+    if (!ckr__failed(e->c)) ckr__df_walk(&x, p, p->root);
     ckr__map_free(&x.views);
     ckr__map_free(&x.names);
-    if (r == CKR_OK && x.numbers)
-        r = ckr__say(e->c, "CKR_W_KEYS_TEXT", CKR_APPROX, "keys", NULL, NULL,
-                     "keys that are no text become text, as in torch's own checkpoints", NULL);
-    return r == CKR_OK ? ckr__dcp_out_end(&e->w) : r;
+    if (x.numbers)
+        ckr__say(e->c, "CKR_W_KEYS_TEXT", CKR_APPROX, "keys", NULL, NULL,
+                 "keys that are no text become text, as in torch's own checkpoints", NULL);
+    ckr__dcp_out_end(&e->w);
 }
 
 /* Files beside the source's own go with it; what cannot is lost. */
-static ckr_result ckr__de_loose(ckr__de *x)
+static void ckr__de_loose(ckr__de *x)
 {
     const ckr__dt *dt = x->dt;
     if (dt->n_left)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, dt->left, (int64_t)dt->n_left, 0,
                      "directories, and files too large to be copied, beside the checkpoint's own "
                      "are not in the output", "copy what the run needs");
-    return ckr__loose_put(x->out, &dt->loose, dt->d->dir, x->w.dir);
+    ckr__loose_put(x->out, &dt->loose, dt->d->dir, x->w.dir);
 }
 
 static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
+    const bool titan = !strcmp(s->dialect, "torchtitan"), dcp = !strcmp(s->dialect, "dcp"),
+               torch = !strcmp(s->dialect, "torch");
+    const bool whole = torch && s->dialect_data && !t->slots && !t->without &&
+                       ckr_node_is_dict(ckr__plain_of(s)->root);
     ckr_state own = *s;
-    ckr__de x;
-    bool whole;
-    ckr_result r;
-    memset(&x, 0, sizeof x);
+    ckr__de x = CKR_ZERO;
     x.c = c;
     x.s = &own;
     x.t = t;
-    x.dt = ckr__dt_source(s) ? (const ckr__dt *)s->dialect_data : NULL;
+    x.dt = titan || dcp ? (const ckr__dt *)s->dialect_data : NULL;
     x.ranks = t->topology.ranks ? t->topology.ranks : 1;
     x.stages = t->topology.pp ? t->topology.pp : 1;
     x.out = out;
@@ -53411,16 +52352,13 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
                         "more than a million data files", "--ranks N");
     x.dp = t->topology.dp;
     x.old_dp = s->topology.dp;
-    whole = !strcmp(s->dialect, "torch") && s->dialect_data && !t->slots && !t->without &&
-            ckr_node_is_dict(ckr__plain_of(s)->root);
     if (!ckr__groups_own(c, &own)) return c->err->code;
-    if ((!strcmp(s->dialect, "torch") || !strcmp(s->dialect, "dcp")) &&
-        !ckr__batch_scripted(out, s->batch, x.dp))
-        return c->err->code;
-    r = !strcmp(s->dialect, "torchtitan") ? ckr__tq_groups(&x, &own) : CKR_OK;
-    if (r != CKR_OK) return r;
-    if (whole) r = ckr__de_file(&x);
-    else r = !strcmp(s->dialect, "torchtitan") ? ckr__te_run(&x) : ckr__de_run(&x);
+    if (torch || dcp) ckr__batch_scripted(out, s->batch, x.dp);
+    if (titan) ckr__tq_groups(&x, &own);
+    if (ckr__failed(c)) return c->err->code;
+    if (whole) ckr__de_file(&x);
+    else if (titan) ckr__te_run(&x);
+    else ckr__de_run(&x);
     if (whole) {
         const ckr__plain *p = ckr__plain_of(s);
         if (!p->taken && p->source->n_schedules) out->follows = p->source->schedules;
@@ -53428,14 +52366,18 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         out->unscheduled = !x.dt;
         if (x.dt && x.dt->source->n_schedules) out->follows = x.dt->source->schedules;
     }
-    if (r == CKR_OK && !x.dt && !whole && !t->slots) r = ckr__plain_losses(c, s);
-    if (r == CKR_OK && x.dt && x.w.dir && !t->slots) r = ckr__de_loose(&x);
-    return r;
+    if (ckr__failed(c) || t->slots) return c->err->code;
+    if (!x.dt && !whole) ckr__plain_losses(c, s);
+    if (x.dt && x.w.dir) ckr__de_loose(&x);
+    return c->err->code;
 }
 
 static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
 static const ckr__bounds ckr__tt_bounds = {
-    NULL, CKR_ITEM_OK, NULL, 0, CKR_ITEM_TRAINER_SOURCE, NULL, NULL, NULL, NULL
+    NULL, CKR_ITEM_OK, NULL, 0, CKR_ITEM_TRAINER_SOURCE,
+    "torchtitan cannot leave out the model",
+    "state and hyper-parameters are one component of torchtitan",
+    "the schedule would stand at another step than the run, and go beyond its end", NULL
 };
 static const ckr__schedules ckr__tt_schedules = {
     NULL, "torchtitan:steps=N,warmup_steps=W,decay_type=linear,min_lr_factor=F", NULL, NULL, false,
@@ -59816,7 +58758,6 @@ CKR__COLD_END
 #if defined(CKPTRESUME_CUDA) && !defined(CKR__IN_CUH)
 #  include "ckptresume_cuda.cuh"
 #endif
-
 
 /* History
    0.1.0  first: torch, safetensors, NumPy files; Nanotron in both directions

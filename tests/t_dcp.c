@@ -521,13 +521,14 @@ static bool is_whole(const char **params, uint64_t n)
     ckr__de e;
     ckr_error err = CKR_ZERO;
     ckr_ckpt *c = NULL;
-    bool whole = false;
+    bool whole;
     memset(&e, 0, sizeof e);
     CHECK_OK(ckr_ckpt_create(NULL, &c, &err), &err);
     e.c = &c->ctx;
     g.params = params;
     g.n_params = n;
-    CHECK_INT(ckr__tq_whole(&e, &g, &whole), CKR_OK);
+    whole = ckr__tq_whole(&e, &g);
+    CHECK_INT(c->ctx.err->code, CKR_OK);
     ckr_ckpt_close(c);
     return whole;
 }
