@@ -170,14 +170,14 @@
        >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate >>accelerate.files
        >>accelerate.probe >>accelerate.model >>accelerate.names >>accelerate.optimizer
        >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.plain
-       >>accelerate.emit >>accelerate.emit.optimizer >>accelerate.emit.schedule
-       >>accelerate.emit.random >>accelerate.fsdp >>accelerate.emit.all >>llmc >>llmc.loader
-       >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2
-       >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params >>deepspeed.model
-       >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups
-       >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
-       >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim
-       >>deepspeed.emit.scaler >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
+       >>accelerate.emit >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp
+       >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
+       >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
+       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
+       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
+       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.foreign
+       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
+       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
        >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
        >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.read >>torch_dcp.emit >>torchtitan.qkv
        >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
@@ -25548,6 +25548,21 @@ static ckr_node *ckr__groups_list(ckr__ctx *c, const ckr_state *s, uint64_t firs
     return ckr__failed(c) ? NULL : list;
 }
 
+/* The schedule that a scheduler's state and n groups from `first` on tell, behind the others. */
+static ckr_result ckr__groups_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *state,
+                                       uint64_t first, uint64_t n)
+{
+    const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, n);
+    ckr_schedule *x;
+    uint64_t i;
+    ckr_result r;
+    if (!hyper) return c->err->code;
+    for (i = 0; i < n; i++) hyper[i] = s->groups[first + i].hyper;
+    r = ckr__sched_torch(c, state, n ? hyper : NULL, n, NULL, &x);
+    if (r == CKR_OK) *CKR__PUSH(ckr_schedule, c, s->schedules, s->n_schedules) = *x;
+    return r == CKR_OK ? c->err->code : r;
+}
+
 /* >>write.pickle -------------------------------------------------------------- */
 /* A tree as a pickle of protocol 2, opcode for opcode what CPython's pickler writes for the same
    values, so that torch.load(weights_only=True) meets nothing that it does not know from
@@ -33365,14 +33380,19 @@ static ckr_result ckr__streams_read(ckr__rank_streams *k, const ckr_node *dict)
     return k->c->err->code;
 }
 
+/* A stream's state, for what copies it: that reads it. NULL: there is none. */
+static ckr_node *ckr__stream_node(const ckr_stream *x)
+{
+    return (ckr_node *)(uintptr_t)x->state;
+}
+
 /* The node that stands for a saved state of this kind and name: what the plan gives the rank, else
    the saved one. */
 static ckr_node *ckr__stream_now(const ckr__rank_streams *k, const char *kind, const char *name,
                                  ckr_node *was)
 {
     const ckr_stream *now = ckr__stream_of(k->coming, k->rank, kind, k->name ? k->name : name);
-    if (now && now->state) memcpy(&was, &now->state, sizeof was);      /* what copies it reads it */
-    return was;
+    return now && now->state ? ckr__stream_node(now) : was;
 }
 
 /* The same of a value of the old dict, which may hold several. */
@@ -34662,6 +34682,13 @@ static ckr_dtype ckr__held_cast(const ckr__held *param, ckr_dtype as, const ckr_
         ckr__cast_of(param->tensor, master ? master->tensor : NULL, as, &t);
     *from = t == param->tensor ? param : master;
     return dtype;
+}
+
+static void ckr__say_cast(ckr__ctx *c, const ckr_tensor *t, ckr_dtype dtype)
+{
+    if (dtype != t->dtype)
+        ckr__say(c, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
+                 ckr_dtype_name(dtype), "--dtype", NULL);
 }
 
 /* Names come together from slots and keys: of a run state that was filled by hand two may meet. */
@@ -39964,11 +39991,10 @@ static const char *ckr__plain_file(ckr__ctx *c, const char *path)
 
 static ckr_result ckr__plain_probe_dir(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
-    ckr_result r = ckr__plain_probe(c, path, dir, mine);
-    if (!*mine && *path && ckr__path_kind(c, path) == CKR_FILE_DIR)
-        *mine = ckr__dir_has(c, path, CKR__HF_FILE, CKR_FILE_REGULAR) ||
-                ckr__dir_has(c, path, CKR__HF_INDEX, CKR_FILE_REGULAR);
-    return r;
+    const char *file = ckr__plain_file(c, path);
+    *mine = file && *path && ckr__path_kind(c, file) == CKR_FILE_REGULAR;
+    *dir = path;
+    return c->err->code;
 }
 
 /* A walk over a tree without recursion: the containers that are open, each with its next child.
@@ -40011,13 +40037,6 @@ static void ckr__flat_quote(ckr__buf *b, const ckr_node *k)
     ckr__buf_u8(b, (uint8_t)quote);
 }
 
-static void ckr__flat_float(ckr__buf *b, double v)
-{
-    if (v != v) ckr__buf_str(b, "nan");
-    else if (v > DBL_MAX || v < -DBL_MAX) ckr__buf_str(b, v > 0 ? "inf" : "-inf");
-    else ckr__put_double(b, v, false);
-}
-
 /* A key as Python's repr has it, the same for equal keys of all files; one that has none, by its
    place. Tuples in tuples are entered so far that no file can ask for much of the C stack. */
 static void ckr__flat_repr(ckr__buf *b, const ckr_node *k, uint64_t place, int depth)
@@ -40027,7 +40046,12 @@ static void ckr__flat_repr(ckr__buf *b, const ckr_node *k, uint64_t place, int d
     case CKR_NODE_NONE: ckr__buf_str(b, "None"); break;
     case CKR_NODE_BOOL: ckr__buf_str(b, k->u.b ? "True" : "False"); break;
     case CKR_NODE_INT: ckr__buf_printf(b, "%lld", (long long)k->u.i); break;
-    case CKR_NODE_FLOAT: ckr__flat_float(b, k->u.f); break;
+    case CKR_NODE_FLOAT:
+        if (k->u.f != k->u.f) ckr__buf_str(b, "nan");
+        else if (k->u.f > DBL_MAX) ckr__buf_str(b, "inf");
+        else if (k->u.f < -DBL_MAX) ckr__buf_str(b, "-inf");
+        else ckr__put_double(b, k->u.f, false);
+        break;
     case CKR_NODE_STR: case CKR_NODE_BYTES: ckr__flat_quote(b, k); break;
     case CKR_NODE_DEVICE: case CKR_NODE_DTYPE: case CKR_NODE_LAYOUT: case CKR_NODE_GLOBAL:
         ckr__buf_str(b, k->u.str);
@@ -40046,30 +40070,25 @@ static void ckr__flat_repr(ckr__buf *b, const ckr_node *k, uint64_t place, int d
     }
 }
 
-static void ckr__flat_part(ckr__buf *b, const ckr__flat_open *o)
-{
-    const ckr_node *k = ckr__flat_child_key(o);
-    if (!k) ckr__buf_printf(b, "%llu", (unsigned long long)(o->next - 1));
-    else if (k->kind == CKR_NODE_STR) ckr__buf_put(b, k->u.str, strlen(k->u.str));
-    else ckr__flat_repr(b, k, o->next - 1, 0);
-}
 
 /* "a.b.0" of the node in hand; a key of the root is its own text. */
 static const char *ckr__flat_key(const ckr__flat *w)
 {
     const ckr_node *key = w->n == 1 ? ckr__flat_child_key(w->open) : NULL;
     const char *text = NULL;
-    uint64_t i;
-    ckr__buf b;
+    uint64_t i, at;
+    ckr__buf b = CKR_ZERO;
     if (key && key->kind == CKR_NODE_STR) return key->u.str;
     if (!w->n) return "";
-    memset(&b, 0, sizeof b);
     b.c = w->c;
     for (i = 0; i < w->n && b.size < CKR__FLAT_KEY_MAX; i++) {
         if (i) ckr__buf_u8(&b, '.');
         key = ckr__flat_child_key(&w->open[i]);
+        at = w->open[i].next - 1;
         if (key && key->kind == CKR_NODE_STR && key->count >= CKR__FLAT_KEY_MAX) break;
-        ckr__flat_part(&b, &w->open[i]);
+        if (!key) ckr__buf_printf(&b, "%llu", (unsigned long long)at);
+        else if (key->kind == CKR_NODE_STR) ckr__buf_str(&b, key->u.str);
+        else ckr__flat_repr(&b, key, at, 0);
     }
     if (i < w->n || b.size >= CKR__FLAT_KEY_MAX)
         ckr__fail(w->c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL,
@@ -40083,14 +40102,16 @@ static const char *ckr__flat_key(const ckr__flat *w)
 /* What the writer needs of a torch file besides its tensors, to write it whole. */
 enum { CKR__PLAIN_PARTS = 16 };
 
+typedef struct ckr__stand { ckr_node *node, *now; } ckr__stand;        /* for a node: another */
+
 typedef struct ckr__plain {
     const ckr_node  *root, *optimizer, *scheduler;     /* NULL: not in this file         */
     const ckr_node  *optimizers[CKR__PLAIN_PARTS], *schedulers[CKR__PLAIN_PARTS];
     uint64_t         n_optimizers, n_schedulers;       /* the first ones are those above */
     uint8_t         *taken;    /* of a run's file: a bit for each node's id that the state has */
     const ckr_view **views;    /* of the state's tensors, by index                       */
-    uint64_t         n_views, cap_views;
-    ckr_node      *(*tied)[2]; /* a tensor that is another's storage; that other         */
+    uint64_t         n_views;
+    ckr__stand      *tied;     /* tensors, and those whose storage they have              */
     uint64_t         n_tied;
     const char      *wrapper;  /* before the names that the optimizer has; NULL: nothing  */
     const ckr_state *source;   /* as it was read                                         */
@@ -40108,21 +40129,6 @@ static bool ckr__plain_taken(const ckr__plain *p, const ckr_node *n)
     return p && p->taken && (p->taken[n->id / 8] >> (n->id & 7) & 1);
 }
 
-static bool ckr__plain_view(ckr__ctx *c, ckr_state *s, const ckr_tensor *t, const ckr_view *v)
-{
-    ckr__plain *p = (ckr__plain *)s->dialect_data;
-    void *array;
-    if (!p) return true;
-    array = (void *)p->views;
-    if (!ckr__arena_grow(c, &array, &p->cap_views, (uint64_t)t->index + 1, sizeof *p->views))
-        return false;
-    p->views = (const ckr_view **)array;
-    p->views[t->index] = v;
-    p->n_views = (uint64_t)t->index + 1;
-    return true;
-}
-
-/* *out: the tensor, or NULL for one that is only noted. */
 /* What one rank's file has of a tensor; where others hold the rest, nothing can be said of it. */
 static ckr_result ckr__plain_part(ckr__ctx *c, ckr_state *s, const char *key, const char *slot,
                                   const ckr_view *v, ckr_tensor **out)
@@ -40130,7 +40136,7 @@ static ckr_result ckr__plain_part(ckr__ctx *c, ckr_state *s, const char *key, co
     const ckr_dist *d = v->dist;
     const ckr__held *h;
     ckr__load load;
-    ckr__part p;
+    ckr__part p = CKR_ZERO;
     int64_t all, n, have = 0;
     uint64_t i;
     for (i = 0; i < d->n_shards; i++)
@@ -40139,7 +40145,6 @@ static ckr_result ckr__plain_part(ckr__ctx *c, ckr_state *s, const char *key, co
         if (!s->n_parts++) s->part_rank = d->rank;
         return CKR_OK;
     }
-    memset(&p, 0, sizeof p);
     ckr__load_init(&load, c, s, CKR_ITEM_DIST);
     p.file = c->files[0].path;
     p.name = key;
@@ -40153,10 +40158,13 @@ static ckr_result ckr__plain_part(ckr__ctx *c, ckr_state *s, const char *key, co
     return ckr__load_done(&load);
 }
 
+/* *out: the tensor, or NULL for one that is only noted. */
 static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *key,
                                        const char *slot, const ckr_view *v, ckr_tensor **out)
 {
+    ckr__plain *p = (ckr__plain *)s->dialect_data;
     const char *odd = ckr__view_odd(v);
+    const ckr_view **place = NULL;
     *out = NULL;
     if (v->dist && !v->dist->fault && v->n_dims <= CKR_MAX_DIMS)
         return ckr__plain_part(c, s, key, slot, v, out);
@@ -40165,7 +40173,10 @@ static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *ke
         return ckr__say(c, "CKR_W_TENSOR_OPAQUE", CKR_LOST, key, v->layout, NULL, reason, NULL);
     }
     *out = ckr__tensor_of_view(c, s, key, slot, v);
-    return *out && ckr__plain_view(c, s, *out, v) ? CKR_OK : c->err->code;
+    while (p && *out && p->n_views <= (*out)->index && !ckr__failed(c))
+        place = CKR__PUSH(const ckr_view *, c, p->views, p->n_views);
+    if (place) *place = v;
+    return c->err->code;
 }
 
 static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, const ckr_view *v)
@@ -40198,22 +40209,21 @@ static bool ckr__flat_new(ckr__flat *w, const ckr_node *x)
 /* What an object was made of, as a dict; NULL: out of memory. */
 static const ckr_node *ckr__flat_inside(ckr__ctx *c, const ckr_node *x)
 {
-    static const char *const keys[] = { "callable", "args",  "kwargs",
-                                        "state",    "items", "dictitems" };
-    const ckr_object *o = x->u.object;
-    ckr_node *d, *v[6];
-    int i;
+    static const struct { const char *key; size_t at; } parts[] = {
+        { "callable", offsetof(ckr_object, callable) }, { "args", offsetof(ckr_object, args) },
+        { "kwargs", offsetof(ckr_object, kwargs) },     { "state", offsetof(ckr_object, state) },
+        { "items", offsetof(ckr_object, items) },
+        { "dictitems", offsetof(ckr_object, dictitems) }
+    };
+    ckr_node *d, *v;
+    size_t i;
     if (x->kind == CKR_NODE_TENSOR) return x->u.view->parts;
-    v[0] = o->callable;
-    v[1] = o->args;
-    v[2] = o->kwargs;
-    v[3] = o->state;
-    v[4] = o->items;
-    v[5] = o->dictitems;
     d = ckr__node(c, CKR_NODE_DICT);
-    for (i = 0; d && i < 6; i++)
-        if (v[i] && !ckr__node_set(c, d, keys[i], v[i])) return NULL;
-    return d;
+    for (i = 0; i < sizeof parts / sizeof *parts; i++) {
+        memcpy(&v, (const char *)x->u.object + parts[i].at, sizeof v);
+        if (v) ckr__node_set(c, d, parts[i].key, v);
+    }
+    return ckr__failed(c) ? NULL : d;
 }
 
 static ckr_result ckr__flat_enter(ckr__flat *w, const ckr_node *x)
@@ -40297,10 +40307,9 @@ static bool ckr__plain_stream(ckr__ctx *c, ckr_state *s, const ckr__flat *w, con
 static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *root)
 {
     const ckr__plain *p = (const ckr__plain *)s->dialect_data;
-    ckr__flat w, in;
+    ckr__flat w, in = CKR_ZERO;
     const ckr_node *x;
     ckr_result r = CKR_OK;
-    memset(&in, 0, sizeof in);
     if (!ckr__flat_begin(&w, c, c->n_nodes)) return c->err->code;
     for (x = root; x && r == CKR_OK; x = ckr__flat_next(&w)) {
         const char *key;
@@ -40335,48 +40344,33 @@ static void ckr__plain_parts(const ckr_node *root, const ckr_node **optim, const
     }
 }
 
-/* Parameters have the names that the file gives, else their indices. */
-static const char **ckr__plain_param_names(ckr__ctx *c, const ckr_node *group, uint64_t *n)
+/* Parameters have the names that the file gives, else their indices. Updates done are what the
+   first parameter with a state counts. */
+static ckr_result ckr__plain_optimizer(ckr__ctx *c, ckr_state *s, const ckr_node *optimizer)
 {
-    const ckr_node *index = ckr_node_get(group, "params"), *given = ckr_node_get(group,
-                                                                                 "param_names");
-    const char **names;
-    uint64_t i;
-    *n = ckr_node_is_list(index) ? index->count : 0;
-    names = CKR__NEW_N(c, const char *, *n);
-    for (i = 0; names && i < *n; i++) {
-        const char *name = ckr_node_str(ckr_node_at(given, i));
-        int64_t k = 0;
-        if (!name) name = ckr_node_str(ckr_node_at(index, i));
-        ckr_node_i64(ckr_node_at(index, i), &k);
-        names[i] = name ? name : ckr__printf(c, "%lld", (long long)k);
-        if (!names[i]) return NULL;
-    }
-    return names;
-}
-
-static ckr_result ckr__plain_groups(ckr__ctx *c, ckr_state *s, const ckr_node *optimizer)
-{
-    const ckr_node *list = ckr_node_get(optimizer, "param_groups");
-    uint64_t i;
+    const ckr_node *list = ckr_node_get(optimizer, "param_groups"),
+                   *state = ckr_node_get(optimizer, "state"), *step = NULL;
+    double done;
+    uint64_t i, k;
     for (i = 0; i < list->count; i++) {
         ckr_group *g = ckr__group_add(c, s, list->u.items[i]);
-        g->params = ckr__plain_param_names(c, g->raw, &g->n_params);
-        if (!g->params) return c->err->code;
+        const ckr_node *index = ckr_node_get(list->u.items[i], "params"),
+                       *given = ckr_node_get(list->u.items[i], "param_names");
+        for (k = 0; ckr_node_is_list(index) && k < index->count && !ckr__failed(c); k++) {
+            const char *name = ckr_node_str(ckr_node_at(given, k));
+            int64_t number = 0;
+            if (!name) name = ckr_node_str(index->u.items[k]);
+            ckr_node_i64(index->u.items[k], &number);
+            *CKR__PUSH(const char *, c, g->params, g->n_params) =
+                name ? name : ckr__printf(c, "%lld", (long long)number);
+        }
     }
-    return c->err->code;
-}
-
-/* Updates done, as the first parameter with a state counts them. */
-static void ckr__plain_step(ckr__ctx *c, ckr_state *s, const ckr_node *optimizer)
-{
-    const ckr_node *state = ckr_node_get(optimizer, "state"), *step = NULL;
-    double v;
-    uint64_t i;
     for (i = 0; i < state->count && !step; i++)
         step = ckr_node_get(ckr__dict_at(state, i), "step");
-    if (s->progress.step < 0 && step && ckr__sched_number(c, step, &v) && v >= 0 && v < 9e15)
-        s->progress.step = (int64_t)v;
+    if (s->progress.step < 0 && step && ckr__sched_number(c, step, &done) && done >= 0 &&
+        done < 9e15)
+        s->progress.step = (int64_t)done;
+    return c->err->code;
 }
 
 /* What only counts its own steps tells the LR of an update where it is stepped with each. One that
@@ -40403,18 +40397,10 @@ static bool ckr__plain_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
 static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *scheduler,
                                       uint64_t first, uint64_t n, bool shared)
 {
-    const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, n);
-    ckr_schedule *x, *place;
-    uint64_t i;
-    ckr_result r;
-    if (!hyper) return c->err->code;
-    for (i = 0; i < n; i++) hyper[i] = s->groups[first + i].hyper;
-    r = ckr__sched_torch(c, scheduler, n ? hyper : NULL, n, NULL, &x);
+    ckr_schedule *x;
+    const ckr_result r = ckr__groups_schedule(c, s, scheduler, first, n);
     if (r != CKR_OK) return r;
-    place = CKR__PUSH(ckr_schedule, c, s->schedules, s->n_schedules);
-    *place = *x;
-    if (ckr__failed(c)) return c->err->code;
-    x = place;
+    x = &s->schedules[s->n_schedules - 1];
     if (!strcmp(x->clock, "update") && !ckr__plain_clock(c, s, x)) return c->err->code;
     if (shared) ckr__sched_share(x);
     return ckr__lr_drift(c, s, x);
@@ -40447,16 +40433,15 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
     if (other && !optim)
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE_STATE, optimizer, CKR_NO_OFFSET, "param_groups",
                          "no state dict of an optimizer is in this file");
-    if (optim) r = ckr__plain_groups(c, s, optim);
-    if (r == CKR_OK && optim) ckr__plain_step(c, s, optim);
+    if (optim) r = ckr__plain_optimizer(c, s, optim);
     if (r == CKR_OK && sched) r = ckr__plain_schedule(c, s, sched, 0, s->n_groups, false);
     return r;
 }
 
 #ifndef CKPTRESUME_NO_ACCELERATE
 /* A training run's file: keep->taken says whether it is one. */
-static ckr_result ckr__rf_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
-                               ckr_state *s, ckr_node *root, ckr__plain *keep);
+static ckr_result ckr__rf_read(ckr__ctx *c, const ckr_open_desc *desc, ckr_state *s,
+                               ckr__plain *keep);
 #endif
 
 /* "complex128 [7, 5]", as ckr__plain_entry writes it for a type that safetensors has no tag for. */
@@ -40478,17 +40463,18 @@ static bool ckr__plain_typed(const char *text, ckr_dtype *dtype, uint32_t *n_dim
     return !p[1];
 }
 
-/* Bytes become what they were; *fits: the shape fits them, else it is somebody else's text. */
-static ckr_result ckr__plain_retype_one(ckr__ctx *c, ckr_tensor *t, ckr_dtype dtype,
-                                        uint32_t n_dims, const int64_t *shape, bool *fits)
+/* Bytes become what they were. False: the shape does not fit them, so that it is somebody else's
+   text, or out of memory. */
+static bool ckr__plain_retype_one(ckr__ctx *c, ckr_tensor *t, ckr_dtype dtype, uint32_t n_dims,
+                                  const int64_t *shape)
 {
     int64_t *dims, numel, step = (int64_t)ckr_dtype_size(dtype);
     uint32_t d;
-    *fits = t->dtype == CKR_DTYPE_U8 && t->n_dims == 1 && ckr__numel(n_dims, shape, &numel) &&
-            numel <= t->shape[0] && numel * step == t->shape[0];
-    if (!*fits) return CKR_OK;
+    if (t->dtype != CKR_DTYPE_U8 || t->n_dims != 1 || !ckr__numel(n_dims, shape, &numel) ||
+        numel > t->shape[0] || numel * step != t->shape[0])
+        return false;
     dims = CKR__NEW_N(c, int64_t, 2 * (uint64_t)n_dims);
-    if (!dims) return c->err->code;
+    if (!dims) return false;
     for (d = n_dims; d-- > 0; step = ckr__times(step, shape[d])) {
         dims[d] = shape[d];
         dims[n_dims + d] = step;
@@ -40496,50 +40482,36 @@ static ckr_result ckr__plain_retype_one(ckr__ctx *c, ckr_tensor *t, ckr_dtype dt
     t->dtype = dtype;
     t->n_dims = n_dims;
     t->shape = dims;
-    if (!t->n_pieces) return CKR_OK;
+    if (!t->n_pieces) return true;
     t->pieces[0].dtype = dtype;
     t->pieces[0].n_dims = n_dims;
     t->pieces[0].count = dims;
     t->pieces[0].stride = dims + n_dims;
-    return CKR_OK;
+    return true;
 }
 
-/* The tensors by name, made when the first is asked for. */
-static bool ckr__plain_named(const ckr_state *s, ckr__map *names, const char *name, uint64_t *at)
-{
-    uint64_t i;
-    for (i = 0; i < s->n_tensors && names->count < s->n_tensors; i++)
-        if (!ckr__map_put(names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL))
-            return false;
-    return ckr__map_find(names, name, strlen(name), at);
-}
-
-/* What the metadata tells the types of; other metadata is a leftover. */
+/* What the metadata tells the types of; other metadata is a leftover. "format" says nothing more
+   than "pt". */
 static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *told)
 {
+    const uint64_t n = ckr__dict_n(told);
     int64_t shape[CKR_MAX_DIMS];
-    uint64_t i, at, done = 0;
-    ckr__map names;
-    ckr_result r = CKR_OK;
-    if (!told) return CKR_OK;
-    memset(&names, 0, sizeof names);
+    uint64_t i, at, done = ckr_node_get(told, "format") != NULL;
+    ckr__map names = CKR_ZERO;
+    ckr_dtype dtype;
+    uint32_t n_dims;
     names.c = c;
-    for (i = 0; i < told->count && r == CKR_OK; i++) {
+    for (i = 0; i < s->n_tensors && done < n; i++)
+        ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    for (i = 0; i < n; i++) {
         const char *name = told->u.items[2 * i]->u.str;
-        ckr_dtype dtype;
-        uint32_t n_dims;
-        const char *type = ckr_node_str(ckr__dict_at(told, i));
-        const bool framework = !strcmp(name, "format");    /* "pt", which says nothing more */
-        bool fits = false;
-        done += framework;
-        if (framework || !ckr__plain_typed(type, &dtype, &n_dims, shape)) continue;
-        if (ckr__plain_named(s, &names, name, &at))
-            r = ckr__plain_retype_one(c, s->tensors[at], dtype, n_dims, shape, &fits);
-        else r = c->err->code;
-        done += fits;
+        if (strcmp(name, "format") != 0 &&
+            ckr__plain_typed(ckr_node_str(ckr__dict_at(told, i)), &dtype, &n_dims, shape) &&
+            ckr__map_find(&names, name, strlen(name), &at))
+            done += ckr__plain_retype_one(c, s->tensors[at], dtype, n_dims, shape);
     }
     ckr__map_free(&names);
-    if (r != CKR_OK || done == told->count) return r;
+    if (ckr__failed(c) || done == n) return c->err->code;
     return ckr__leave(c, s, "__metadata__", NULL, told);
 }
 
@@ -40555,12 +40527,10 @@ static bool ckr__plain_take(void *user, const char *name, size_t len, const ckr_
 /* A safetensors file needs no tree: its header tells tensors only. */
 static ckr_result ckr__plain_header(ckr__ctx *c, uint32_t file, ckr_state *s)
 {
-    ckr__plain_into into;
+    ckr__plain_into into = { c, s };
     ckr_node *told;
-    ckr_result r;
-    into.c = c;
-    into.s = s;
-    r = ckr__safetensors_each(c, file, 0, c->files[file].size, ckr__plain_take, &into, &told);
+    const ckr_result r =
+        ckr__safetensors_each(c, file, 0, c->files[file].size, ckr__plain_take, &into, &told);
     s->dialect = "safetensors";
     s->format = CKR_FORMAT_SAFETENSORS;
     return r == CKR_OK ? ckr__plain_retype(c, s, told) : r;
@@ -40576,17 +40546,14 @@ static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_
     s->dialect = "torch";
     if (s->format == CKR_FORMAT_TORCH_ZIP || s->format == CKR_FORMAT_TORCH_LEGACY) {
         ckr__plain *keep = CKR__NEW(c, ckr__plain);
-        if (!keep) return c->err->code;
+        path = ckr__strdup(c, path);
+        if (!keep || !path) return c->err->code;
         keep->root = root;
         keep->source = s;
-        keep->path = ckr__strdup(c, path);
-        if (!keep->path) return c->err->code;
-        keep->cap_views = ckr_node_is_dict(root) ? root->count : 0;
-        keep->views = CKR__NEW_N(c, const ckr_view *, keep->cap_views);
-        if (!keep->views) return c->err->code;
+        keep->path = path;
         s->dialect_data = keep;
 #ifndef CKPTRESUME_NO_ACCELERATE
-        if (!desc || !desc->optimizer) r = ckr__rf_read(c, path, desc, s, root, keep);
+        if (!desc || !desc->optimizer) r = ckr__rf_read(c, desc, s, keep);
         run = keep->taken != NULL;
 #endif
     }
@@ -40636,9 +40603,8 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
     if (!n || !ckr__node_pair(c, f->root, ckr__node_str(c, name), n)) return false;
     n->u.entry->requires_grad = t->requires_grad && f->format == CKR_FORMAT_TORCH_ZIP;
     if (!tagged) {
-        ckr__buf text;
+        ckr__buf text = CKR_ZERO;
         uint32_t d;
-        memset(&text, 0, sizeof text);
         text.c = c;
         ckr__buf_printf(&text, "%s [", ckr_dtype_name(dtype));
         for (d = 0; d < t->n_dims; d++)
@@ -40656,10 +40622,9 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
 
 static ckr_result ckr__plain_once(ckr__ctx *c, const ckr_node *root)
 {
-    ckr__map names;
+    ckr__map names = CKR_ZERO;
     uint64_t i;
     ckr_result r = CKR_OK;
-    memset(&names, 0, sizeof names);
     names.c = c;
     for (i = 0; i < root->count && r == CKR_OK; i++)
         r = ckr__name_once(&names, ckr__dict_key(root, i));
@@ -40707,67 +40672,71 @@ typedef struct ckr__whole_job {
     const ckr__plain *p;
     ckr__out         *out;
     ckr__map          views;   /* address of a view -> index of its tensor               */
-    ckr__map          tied;    /* address of a node -> its place in `pairs`              */
-    ckr_node         *scheduler, *groups;      /* what stands for them; NULL: as they are */
-    ckr_node         *more[CKR__PLAIN_PARTS];  /* for the groups of the other optimizers  */
-    ckr_node *const (*pairs)[2];               /* by `tied`                               */
-    ckr_dtype         dtype;
+    ckr__map          swaps;   /* address of a node -> its place in `stands`             */
+    ckr__stand       *stands;  /* what it leaves behind when it grows stays: the map's keys */
+    uint64_t          n_stands;
+    ckr_node         *scheduler;       /* what stands for its state; NULL: it is as it was */
+    const ckr_state  *source;  /* as it was read                                         */
+    ckr_dtype         dtype;   /* of parameters; NONE: as they are                       */
+    bool              replica; /* its tensors are elsewhere, too                         */
 } ckr__whole_job;
+
+/* What stands for a node of the source from now on; NULL: nothing does. */
+static void ckr__whole_stand(ckr__whole_job *w, const ckr_node *node, const ckr_node *now)
+{
+    ckr__stand *x;
+    if (!node || !now || ckr__map_find(&w->swaps, (const char *)&node, sizeof node, NULL)) return;
+    x = CKR__PUSH(ckr__stand, w->c, w->stands, w->n_stands);
+    x->node = (ckr_node *)(uintptr_t)node;     /* what copies them reads them               */
+    x->now = (ckr_node *)(uintptr_t)now;
+    ckr__map_put(&w->swaps, (const char *)&x->node, sizeof x->node, w->n_stands - 1, NULL);
+}
 
 static ckr_node *ckr__whole_swap(void *user, ckr_node *n)
 {
     const ckr__whole_job *w = (const ckr__whole_job *)user;
-    uint64_t i;
-    if (n->kind == CKR_NODE_TENSOR && ckr__map_find(&w->tied, (const char *)&n, sizeof n, &i))
-        return w->pairs[i][1];
-    for (i = 0; w->p->source && i < w->p->source->n_rng; i++) {
-        const ckr_stream *was = &w->p->source->rng[i],
-                         *now = was->state == n ? ckr__stream_of(w->s, 0, was->kind, was->name)
-                                                : NULL;
-        if (now && now->state) memcpy(&n, &now->state, sizeof n);
-        if (now) return n;
-    }
-    if (w->scheduler && n == w->p->scheduler) return w->scheduler;
-    if (!w->groups || !ckr_node_is_list(n)) return n;
-    if (n == ckr_node_get(w->p->optimizer, "param_groups")) return w->groups;
-    for (i = 1; i < w->p->n_optimizers; i++)
-        if (n == ckr_node_get(w->p->optimizers[i], "param_groups")) return w->more[i];
-    return n;
+    uint64_t at;
+    return ckr__map_find(&w->swaps, (const char *)&n, sizeof n, &at) ? w->stands[at].now : n;
+}
+
+/* The tensor of the state that was read from a view; NULL: none. */
+static const ckr_tensor *ckr__whole_of_view(const ckr__whole_job *w, const ckr_view *v)
+{
+    uint64_t at;
+    return ckr__map_find(&w->views, (const char *)&v, sizeof v, &at) ? w->source->tensors[at]
+                                                                     : NULL;
 }
 
 static ckr_node *ckr__whole_tensor(void *user, ckr__out_file *f, const ckr_view *v)
 {
     const ckr__whole_job *w = (const ckr__whole_job *)user;
-    const ckr_tensor *t;
+    const ckr_tensor *t = ckr__whole_of_view(w, v);
+    ckr_dtype dtype;
     ckr_node *n;
-    uint64_t at;
-    if (!ckr__map_find(&w->views, (const char *)&v, sizeof v, &at))
-        return ckr__entry_copy(w->c, f, "leftover", v);
-    t = w->s->tensors[at];
-    n = ckr__entry_whole(w->c, f, t->name, t, t->dtype, false);
+    if (!t) return ckr__entry_copy(w->c, f, "leftover", v);
+    dtype = ckr__dtype_as(t, w->dtype);
+    if (!w->replica) ckr__say_cast(w->c, t, dtype);
+    n = ckr__entry_whole(w->c, f, t->name, t, dtype, w->replica);
     if (!n) return NULL;
     n->u.entry->requires_grad = v->requires_grad;
     n->u.entry->parameter = v->parameter;
     return n;
 }
 
-static bool ckr__whole_groups(ckr__whole_job *w, bool others)
+/* What stands for an optimizer's groups, which are n of the source's from `first` on; `others`: the
+   coming run has its own. */
+static ckr_result ckr__whole_groups(ckr__whole_job *w, const ckr_node *optimizer, uint64_t first,
+                                    uint64_t n, bool others, const char *subject)
 {
-    uint64_t k, n, first;
-    if (!w->p->optimizer) return true;
-    if (others && w->p->n_optimizers > 1)
-        return ckr__refuse(w->c, CKR_ITEM_TRAINER_NAMES, "groups",
-                           "groups of several optimizers cannot be told apart", NULL) == CKR_OK;
-    first = ckr_node_get(w->p->optimizer, "param_groups")->count;
-    w->groups = others ? ckr__groups_renumbered(w->c, w->s, w->p->source->groups,
-                                                w->p->source->n_groups, w->p->wrapper)
-                       : ckr__groups_list(w->c, w->s, 0, first);
-    for (k = 1; w->groups && k < w->p->n_optimizers; k++, first += n) {
-        n = ckr_node_get(w->p->optimizers[k], "param_groups")->count;
-        w->more[k] = ckr__groups_list(w->c, w->s, first, n);
-        if (!w->more[k]) return false;
-    }
-    return w->groups != NULL;
+    const char *wrapper = w->p ? w->p->wrapper : NULL;
+    if (!others && ckr__same_hyper(w->s, w->source)) return CKR_OK;
+    if (others && n != w->source->n_groups)
+        return ckr__refuse(w->c, CKR_ITEM_TRAINER_NAMES, subject,
+                           "groups of several optimizers cannot be told apart", NULL);
+    ckr__whole_stand(w, ckr_node_get(optimizer, "param_groups"),
+                     others ? ckr__groups_renumbered(w->c, w->s, w->source->groups, n, wrapper)
+                            : ckr__groups_list(w->c, w->s, first, n));
+    return w->c->err->code;
 }
 
 /* The scheduler's state, where it is another than it was, and what torch goes on with from it. */
@@ -40784,55 +40753,43 @@ static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was
                         "--lr-policy keep");
     if (w->p->scheduler && !same && !s->opaque)
         r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
-    if (r == CKR_OK && w->scheduler && !w->p->optimizer)
-        r = ckr__say(w->c, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL, NULL,
-                     "the optimizer's groups are in another file, which has the LR of the first "
-                     "update and, for torch's recurrent schedulers, of all",
-                     "set lr and initial_lr of that file's groups to what `lr` says");
-    if (r == CKR_OK && !ckr__setting_scheduler(w->out, s, was, w->p->scheduler != NULL))
-        r = w->c->err->code;
-    if (r != CKR_OK || !s->n_lanes) return r;
+    if (w->scheduler && !w->p->optimizer)
+        ckr__say(w->c, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL, NULL,
+                 "the optimizer's groups are in another file, which has the LR of the first update "
+                 "and, for torch's recurrent schedulers, of all",
+                 "set lr and initial_lr of that file's groups to what `lr` says");
+    if (r != CKR_OK) return r;
+    ckr__setting_scheduler(w->out, s, was, w->p->scheduler != NULL);
+    if (ckr__failed(w->c) || !s->n_lanes) return w->c->err->code;
     return ckr__torch_follows(w->c, w->scheduler ? w->scheduler : w->p->scheduler,
                               s->n_lanes == w->s->n_groups ? w->s->groups : NULL, s, was, s->rate,
                               done, &w->out->follows);
 }
 
-static bool ckr__whole_maps(ckr__whole_job *w, const ckr__plain *p)
+static void ckr__whole_maps(ckr__whole_job *w, const ckr__plain *p)
 {
     uint64_t i;
-    w->views.c = w->tied.c = w->c;
-    w->pairs = (ckr_node *const (*)[2])p->tied;
+    w->views.c = w->swaps.c = w->c;
     for (i = 0; i < p->n_views; i++)
-        if (p->views[i] && !ckr__map_put(&w->views, (const char *)&p->views[i],
-                                         sizeof p->views[i], i, NULL))
-            return false;
-    for (i = 0; i < p->n_tied; i++)
-        if (!ckr__map_put(&w->tied, (const char *)&p->tied[i][0], sizeof p->tied[i][0], i, NULL))
-            return false;
-    return true;
+        if (p->views[i])
+            ckr__map_put(&w->views, (const char *)&p->views[i], sizeof p->views[i], i, NULL);
+    for (i = 0; i < p->n_tied; i++) ckr__whole_stand(w, p->tied[i].node, p->tied[i].now);
 }
 
-static ckr_result ckr__whole_emit(ckr__whole_job *w, const ckr_state *source, const ckr_target *t,
-                                  ckr__out_file *f)
+/* The streams of the one file: rank 0's. */
+static void ckr__whole_streams(ckr__whole_job *w)
 {
-    ckr__copy hooks;
-    ckr_result r = CKR_OK;
-    if (!ckr__whole_maps(w, w->p)) return w->c->err->code;
-    if ((t->groups || !ckr__same_hyper(w->s, source)) && !ckr__whole_groups(w, t->groups != NULL))
-        return w->c->err->code;
-    r = ckr__whole_schedule(w, source->n_schedules ? source->schedules : NULL);
-    if (r != CKR_OK) return r;
-    memset(&hooks, 0, sizeof hooks);
-    hooks.swap_fn = ckr__whole_swap;
-    hooks.tensor_fn = ckr__whole_tensor;
-    hooks.user = w;
-    f->root = ckr__copy_tree(w->c, f, w->p->root, &hooks);
-    return f->root ? CKR_OK : w->c->err->code;
+    uint64_t i;
+    for (i = 0; i < w->source->n_rng; i++) {
+        const ckr_stream *was = &w->source->rng[i],
+                         *now = ckr__stream_of(w->s, 0, was->kind, was->name);
+        if (now) ckr__whole_stand(w, was->state, now->state ? now->state : was->state);
+    }
 }
 
 /* What reading found and the file as a whole does not mind: objects are copied with the tensors in
    them, and the optimizer's numbers stay numbers unless the groups are others. */
-static ckr_result ckr__whole_minds(ckr__whole_job *w, const ckr_target *t)
+static void ckr__whole_minds(ckr__whole_job *w, const ckr_target *t)
 {
     static const struct { const char *code, *why; } what[] = {
         { "CKR_W_TENSORS_IN_OBJECT", "tensors inside an object go with it as they are" },
@@ -40847,7 +40804,6 @@ static ckr_result ckr__whole_minds(ckr__whole_job *w, const ckr_target *t)
             if (!strcmp(w->s->notes[i].code, what[k].code))
                 ckr__say(w->c, what[k].code, CKR_EXACT, w->s->notes[i].subject, NULL, NULL,
                          what[k].why, NULL);
-    return CKR_OK;
 }
 
 /* The whole file, when nothing was asked for that only tensors can answer. */
@@ -40855,20 +40811,33 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
                                    ckr__out *out)
 {
     ckr__out_file *f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
-    ckr__whole_job w;
-    ckr_result r;
+    ckr__whole_job w = CKR_ZERO;
+    ckr__copy hooks = CKR_ZERO;
+    uint64_t k, n, first = 0;
     if (!f) return c->err->code;
-    memset(&w, 0, sizeof w);
     w.c = c;
     w.s = s;
     w.p = (const ckr__plain *)s->dialect_data;
     w.out = out;
+    w.source = w.p->source;
     f->source = w.p->path;
-    r = ckr__whole_minds(&w, t);
-    if (r == CKR_OK) r = ckr__whole_emit(&w, w.p->source, t, f);
+    ckr__whole_minds(&w, t);
+    ckr__whole_maps(&w, w.p);
+    ckr__whole_streams(&w);
+    for (k = 0; k < w.p->n_optimizers && !c->refused; k++, first += n) {
+        n = ckr_node_get(w.p->optimizers[k], "param_groups")->count;
+        ckr__whole_groups(&w, w.p->optimizers[k], first, n, t->groups != NULL, "groups");
+    }
+    if (ckr__whole_schedule(&w, w.source->n_schedules ? w.source->schedules : NULL) == CKR_OK) {
+        ckr__whole_stand(&w, w.p->scheduler, w.scheduler);
+        hooks.swap_fn = ckr__whole_swap;
+        hooks.tensor_fn = ckr__whole_tensor;
+        hooks.user = &w;
+        f->root = ckr__copy_tree(c, f, w.p->root, &hooks);
+    }
     ckr__map_free(&w.views);
-    ckr__map_free(&w.tied);
-    return r;
+    ckr__map_free(&w.swaps);
+    return c->err->code;
 }
 
 /* plain: files of a bounded size and their index --------------------------------- */
@@ -40905,7 +40874,7 @@ static bool ckr__shards_split(ckr__shards *x, uint64_t most)
     for (i = 0; i < root->count; i++) {
         const ckr_node *key = root->u.items[2 * i];
         const uint64_t n = ckr__dict_at(root, i)->u.entry->n_bytes;
-        if (!ckr__map_put(&x->names, key->u.str, (size_t)key->count, i, NULL)) return false;
+        ckr__map_put(&x->names, key->u.str, (size_t)key->count, i, NULL);
         x->total += n;
         if (n > most) x->number[i] = ++x->n;
         if (n > most) continue;
@@ -40917,37 +40886,29 @@ static bool ckr__shards_split(ckr__shards *x, uint64_t most)
         size += n;
     }
     ckr__shards_close(x, begin, root->count);
-    return true;
+    return !ckr__failed(x->c);
 }
 
-/* The file of what a line of metadata tells of; 0: it is of all. */
-static uint64_t ckr__shards_told(const ckr__shards *x, const ckr_node *key, const ckr_node *value)
-{
-    const bool tied = !strncmp(key->u.str, "tied:", 5);
-    const ckr_node *name = tied ? value : key;
-    uint64_t at;
-    return !ckr__is_str(key, "format") &&
-                   ckr__map_find(&x->names, name->u.str, (size_t)name->count, &at)
-               ? x->number[at]
-               : 0;
-}
-
-static bool ckr__shards_fill(ckr__shards *x)
+/* A line of metadata goes with the tensor that it tells of, else into all files. */
+static void ckr__shards_fill(ckr__shards *x)
 {
     const ckr_node *root = x->whole->root, *told = x->whole->metadata;
-    uint64_t i, k, of;
+    uint64_t i, k, at;
     for (i = 0; i < root->count; i++) {
         ckr__out_file *f = x->files[x->number[i] - 1];
         *CKR__PUSH(ckr_entry *, x->c, f->entries, f->n_entries) = ckr__dict_at(root, i)->u.entry;
-        if (!ckr__node_take(x->c, f->root, root, i)) return false;
+        ckr__node_take(x->c, f->root, root, i);
     }
     for (i = 0; i < told->count; i++) {
-        ckr_node *key = told->u.items[2 * i], *value = ckr__dict_at(told, i);
-        of = ckr__shards_told(x, key, value);
+        const ckr_node *key = told->u.items[2 * i],
+                       *name = ckr__starts(key->u.str, "tied:") ? ckr__dict_at(told, i) : key;
+        const uint64_t of = !ckr__is_str(key, "format") &&
+                                    ckr__map_find(&x->names, name->u.str, (size_t)name->count, &at)
+                                ? x->number[at]
+                                : 0;
         for (k = of ? of - 1 : 0; k < (of ? of : x->n); k++)
-            if (!ckr__node_pair(x->c, x->files[k]->metadata, key, value)) return false;
+            ckr__node_take(x->c, x->files[k]->metadata, told, i);
     }
-    return !ckr__failed(x->c);
 }
 
 static bool ckr__shards_files(ckr__shards *x)
@@ -40960,34 +40921,31 @@ static bool ckr__shards_files(ckr__shards *x)
                                ? CKR__HF_FILE
                                : ckr__printf(x->c, "model-%05llu-of-%05llu.safetensors",
                                              (unsigned long long)i + 1, (unsigned long long)x->n);
-        ckr__out_file *f =
-            path ? ckr__out_file_add(x->out, path, CKR_FORMAT_SAFETENSORS) : NULL;
+        ckr__out_file *f = ckr__out_file_add(x->out, path, CKR_FORMAT_SAFETENSORS);
         if (!f) return false;
         f->root = ckr__node(x->c, CKR_NODE_DICT);
         f->metadata = ckr__node(x->c, CKR_NODE_DICT);
-        if (!f->root || !f->metadata) return false;
         x->files[i] = f;
     }
-    return x->files && ckr__shards_fill(x);
+    if (!ckr__failed(x->c)) ckr__shards_fill(x);
+    return !ckr__failed(x->c);
 }
 
 static ckr_result ckr__shards_index(ckr__shards *x)
 {
     ckr__ctx *c = x->c;
     const ckr_node *whole = x->whole->root;
-    ckr_node *root = ckr__node(c, CKR_NODE_DICT), *sums = ckr__node(c, CKR_NODE_DICT),
-             *map = ckr__node(c, CKR_NODE_DICT), *size = ckr__node_int(c, (int64_t)x->total);
-    ckr__buf text;
+    ckr_node *map = ckr__node(c, CKR_NODE_DICT), *size = ckr__node_int(c, (int64_t)x->total), *root;
+    ckr__buf text = CKR_ZERO;
     uint64_t i;
     ckr_result r;
-    bool ok = map && ckr__node_set(c, sums, "total_size", size) &&
-              ckr__node_set(c, root, "metadata", sums) && ckr__node_set(c, root, "weight_map", map);
-    for (i = 0; i < whole->count && ok; i++)
-        ok = ckr__node_pair(c, map, whole->u.items[2 * i],
-                            ckr__node_str(c, x->files[x->number[i] - 1]->path));
-    if (!ok) return c->err->code;
-    memset(&text, 0, sizeof text);
     text.c = c;
+    for (i = 0; i < whole->count; i++)
+        ckr__node_pair(c, map, whole->u.items[2 * i],
+                       ckr__node_str(c, x->files[x->number[i] - 1]->path));
+    root = ckr__node_dict(c, "metadata", ckr__node_dict(c, "total_size", size, CKR__END),
+                          "weight_map", map, CKR__END);
+    if (ckr__failed(c)) return c->err->code;
     r = ckr__json_put(&text, root, 2, true);
     ckr__buf_u8(&text, '\n');
     if (r != CKR_OK) ckr__buf_free(&text);
@@ -40997,9 +40955,8 @@ static ckr_result ckr__shards_index(ckr__shards *x)
 /* A directory as transformers and its like write and load it, in place of the one file. */
 static ckr_result ckr__plain_shards(ckr__ctx *c, const ckr_target *t, ckr__out *out)
 {
-    ckr__shards x;
+    ckr__shards x = CKR_ZERO;
     ckr_result r = CKR_OK;
-    memset(&x, 0, sizeof x);
     x.c = x.names.c = c;
     x.out = out;
     x.whole = out->files[0];
@@ -41032,9 +40989,7 @@ static ckr__out_file *ckr__plain_begin(ckr__ctx *c, const ckr_state *s, ckr__out
 static bool ckr__plain_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *x, ckr_dtype dtype,
                            const ckr__as_file *own, ckr__out *out)
 {
-    if (dtype != x->dtype)
-        ckr__say(c, "CKR_DTYPE_CAST", CKR_CHANGED, x->name, ckr_dtype_name(x->dtype),
-                 ckr_dtype_name(dtype), "--dtype", NULL);
+    ckr__say_cast(c, x, dtype);
     if (own) return own->tensor_fn(c, f, x, dtype);
     if (f->format == CKR_FORMAT_SAFETENSORS && !*ckr__dtypes[dtype].tag)
         ckr__say(c, "CKR_W_BYTES", CKR_CHANGED, x->name, ckr_dtype_name(dtype), "uint8",
@@ -41190,12 +41145,11 @@ typedef struct ckr__ac_file {
     const char     *rel, *path;
     uint8_t         kind;
     uint32_t        index;     /* of the model, optimizer, scheduler; a random file's rank */
-    bool            shard, dir;
+    bool            dir;
     ckr_format      format;
     ckr_node       *root;
     const ckr_node *part;      /* the state dict in it: of optimizer or scheduler        */
     uint64_t        first_group, n_groups;
-    ckr_schedule   *schedule;  /* as read                                                */
 } ckr__ac_file;
 
 typedef struct ckr__ac_param { /* a number of an optimizer's state dict                  */
@@ -41227,7 +41181,7 @@ typedef struct ckr__ac {
     bool             scheduled;            /* its files have the scheduler, too          */
     ckr__ac_file   **files;    /* in byte order of their names                           */
     uint64_t         n_files;
-    ckr__plain       keep;     /* views: of the state's tensors, by index                */
+    ckr__plain      *keep;     /* views: of the state's tensors, by index                */
     ckr__map         names;    /* of parameters -> tensor's index, while reading         */
     uint64_t         n_named;  /* names of the caller that are used up                   */
     size_t           wrapped;  /* bytes before each key of the dict in hand              */
@@ -41277,31 +41231,37 @@ static ckr_result ckr__ac_list(ckr__ac *r)
     for (i = 0; i < l.n && e == CKR_OK; i++) {
         ckr__ac_file *f = CKR__NEW(r->c, ckr__ac_file);
         ckr__rankfile x;
-        if (!strcmp(l.items[i]->name, "ckptresume.json")) {
+        if (!f) break;
+        f->rel = l.items[i]->name;
+        f->path = ckr__path_join(r->c, r->dir, f->rel);
+        f->dir = l.items[i]->is_dir;
+        if (!strcmp(f->rel, "ckptresume.json")) {
             r->converted = true;
             continue;
         }
         *CKR__PUSH(ckr__ac_file *, r->c, r->files, r->n_files) = f;
-        if (ckr__failed(r->c)) return ckr__oom(r->c);
-        f->rel = l.items[i]->name;
-        f->path = ckr__path_join(r->c, r->dir, f->rel);
-        if (!f->path) return ckr__oom(r->c);
-        f->dir = l.items[i]->is_dir;
         if (f->dir) continue;
         f->kind = ckr__form_find(r->trainer ? ckr__hf_forms : ckr__ac_forms, f->rel, &x);
         f->index = x.at[f->kind == CKR__AC_RANDOM ? CKR__RANK : CKR__N];
-        f->shard = x.of[CKR__RANK] > 0;
         if (f->kind == CKR__AC_ARGS) f->kind = CKR__AC_LOOSE;
     }
-    return e;
+    return e == CKR_OK ? r->c->err->code : e;
 }
 
-static bool ckr__ac_has(const ckr__ac *r, uint8_t kind, uint32_t index)
+/* The file of a kind and number, or of a name; NULL: there is none. */
+static ckr__ac_file *ckr__ac_nth(const ckr__ac *r, uint8_t kind, uint32_t index)
 {
     uint64_t i;
     for (i = 0; i < r->n_files; i++)
-        if (r->files[i]->kind == kind && r->files[i]->index == index) return true;
-    return false;
+        if (r->files[i]->kind == kind && r->files[i]->index == index) return r->files[i];
+    return NULL;
+}
+
+static ckr__ac_file *ckr__ac_named(const ckr__ac *r, const char *rel)
+{
+    uint64_t i;
+    for (i = 0; i < r->n_files; i++) if (!strcmp(r->files[i]->rel, rel)) return r->files[i];
+    return NULL;
 }
 
 /* Is it what DeepSpeed has written here, or its pointer to that? */
@@ -41335,8 +41295,8 @@ static ckr_result ckr__ac_engine(ckr__ac *r)
 static ckr_result ckr__ac_foreign(ckr__ac *r)
 {
     uint64_t i;
-    ckr_result e;
-    if (r->engine || r->n_fsdp || ckr__ac_has(r, CKR__AC_MODEL, 0)) return CKR_OK;
+    ckr_result e = r->engine ? CKR_OK : ckr__af_scan(r);
+    if (e != CKR_OK || r->engine || r->n_fsdp || ckr__ac_nth(r, CKR__AC_MODEL, 0)) return e;
     for (i = 0; i < r->n_files; i++) {
         const char *s = r->files[i]->rel;
         if (!r->files[i]->dir || (strncmp(s, "pytorch_model", 13) != 0 &&
@@ -41426,14 +41386,13 @@ static bool ckr__sana_name(const char *path, int64_t *epoch, int64_t *step)
 /* The newest of a directory: what latest.pth links to, else the highest step. */
 static ckr_result ckr__sana_newest(ckr__ctx *c, const char *dir, const char **best)
 {
-    const char *link = ckr__path_join(c, dir, "latest.pth");
+    const char *link = dir ? ckr__path_join(c, dir, "latest.pth") : NULL;
     ckr_stat to, st;
     ckr__dirlist l;
     uint64_t i;
     int64_t epoch, step, top = -1;
-    ckr_result r = ckr__dir_list(c, dir, &l);
-    bool linked = link && ckr__path_stat(c, link, &to) && to.kind == CKR_FILE_REGULAR;
-    if (!link) return c->err->code;
+    ckr_result r = link ? ckr__dir_list(c, dir, &l) : c->err->code;
+    const bool linked = link && ckr__path_stat(c, link, &to) && to.kind == CKR_FILE_REGULAR;
     for (i = 0; r == CKR_OK && i < l.n; i++) {
         const char *path;
         if (l.items[i]->is_dir || !ckr__sana_name(l.items[i]->name, &epoch, &step)) continue;
@@ -41454,38 +41413,36 @@ static ckr_result ckr__sana_newest(ckr__ctx *c, const char *dir, const char **be
 static ckr_result ckr__sana_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     const ckr_file_kind kind = *path ? ckr__path_kind(c, path) : CKR_FILE_ABSENT;
-    const char *best = NULL, *sub = path;
+    const bool link = kind == CKR_FILE_REGULAR && !strcmp(ckr__base(path), "latest.pth");
+    const char *best = NULL;
     int64_t epoch, step;
     ckr_result r = CKR_OK;
-    *mine = false;
     *dir = path;
-    if (kind == CKR_FILE_REGULAR && !strcmp(ckr__base(path), "latest.pth")) {
-        sub = ckr__parent(c, path);
-        if (!sub) return c->err->code;
-        r = ckr__sana_newest(c, sub, &best);
-    } else if (kind == CKR_FILE_REGULAR) {
-        *mine = ckr__sana_name(path, &epoch, &step);
-        return CKR_OK;
-    }
-    if (kind == CKR_FILE_DIR) r = ckr__sana_newest(c, path, &best);
+    *mine = kind == CKR_FILE_REGULAR && !link && ckr__sana_name(path, &epoch, &step);
+    if (link || kind == CKR_FILE_DIR)
+        r = ckr__sana_newest(c, link ? ckr__parent(c, path) : path, &best);
     if (r == CKR_OK && kind == CKR_FILE_DIR && !best &&
-        ckr__dir_has(c, path, "checkpoints", CKR_FILE_DIR)) {
-        sub = ckr__path_join(c, path, "checkpoints");
-        if (!sub) return c->err->code;
-        r = ckr__sana_newest(c, sub, &best);
-    }
-    *mine = best != NULL;
+        ckr__dir_has(c, path, "checkpoints", CKR_FILE_DIR))
+        r = ckr__sana_newest(c, ckr__path_join(c, path, "checkpoints"), &best);
+    if (best) *mine = true;
     if (best) *dir = best;
     return r;
 }
 
 /* >>accelerate.model ---------------------------------------------------------- */
 
+static bool ckr__same_dims(uint32_t n, const int64_t *a, uint32_t m, const int64_t *b)
+{
+    return n == m && (!n || !memcmp(a, b, n * sizeof *a));
+}
+
 static ckr_result ckr__ac_load(ckr__ac *r, ckr__ac_file *f)
 {
     uint32_t file = CKR_NO_FILE;
     ckr_result e = ckr__file_open(r->c, f->path, &file);
-    return e == CKR_OK ? ckr__doc_load(r->c, file, &f->format, &f->root) : e;
+    if (e == CKR_OK) e = ckr__doc_load(r->c, file, &f->format, &f->root);
+    f->part = f->root;
+    return e;
 }
 
 /* What no state can hold stays a leftover. */
@@ -41495,99 +41452,54 @@ static void ckr__plain_take_node(ckr__plain *p, const ckr_node *n)
     p->taken[n->id / 8] |= (uint8_t)(1u << (n->id & 7));
 }
 
-/* A stored tensor becomes one of the state. */
-static ckr_result ckr__ac_tensor(ckr__ac *r, const char *name, const char *slot, const ckr_view *v,
-                                 ckr_tensor **out)
-{
-    void *keep = r->s->dialect_data;
-    ckr_result e;
-    r->s->dialect_data = &r->keep;
-    e = ckr__plain_tensor_as(r->c, r->s, name, slot, v, out);
-    r->s->dialect_data = keep;
-    return e;
-}
-
 /* Two nodes of one storage. */
-static bool ckr__ac_pair(ckr__ac *r, ckr_node *node, ckr_node *first)
+static void ckr__ac_pair(ckr__ac *r, ckr_node *node, ckr_node *first)
 {
-    void *array = r->keep.tied;
-    ckr_node **pair =
-        (ckr_node **)ckr__append(r->c, &array, &r->keep.n_tied, sizeof *r->keep.tied);
-    r->keep.tied = (ckr_node * (*)[2])array;
-    if (!pair) return false;
-    pair[0] = node;
-    pair[1] = first;
-    return true;
+    const ckr__stand x = { node, first };
+    *CKR__PUSH(ckr__stand, r->c, r->keep->tied, r->keep->n_tied) = x;
 }
 
-/* The second name of one storage: no tensor of its own, but a tie. */
-static ckr_result ckr__ac_tied(ckr__ac *r, const char *name, ckr_node *node, ckr_node *first,
-                               uint64_t tensor)
-{
-    if (!ckr__ac_pair(r, node, first) ||
-        !ckr__map_put(&r->names, name, strlen(name), tensor, NULL))
-        return ckr__oom(r->c);
-    ckr__tie_add(r->c, r->s, r->s->tensors[tensor]->name, name);
-    return r->c->err->code;
-}
-
-/* One dict name -> tensor: a model's, or Sana's EMA. */
+/* One dict name -> tensor: a model's, or Sana's EMA. The second name of one storage is no tensor of
+   its own, but a tie. */
 static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node *dict,
-                               const char *prefix, const char *slot, ckr__shared *x)
+                               const char *prefix, const char *slot)
 {
+    ckr__shared x = CKR_ZERO;
     uint64_t i, at;
     ckr_result e = CKR_OK;
+    if (!ckr_node_is_dict(dict)) return ckr__ac_bad(r, f, NULL, "a dict of tensors");
+    if (!prefix || dict->count > UINT32_MAX) return ckr__oom(r->c);
+    x.map.c = r->c;
     for (i = 0; i < dict->count && e == CKR_OK; i++) {
-        const ckr_node *key = dict->u.items[2 * i];
         ckr_node *value = ckr__dict_at(dict, i);
-        const char *name = ckr_node_str(key);
-        const ckr_view *v = value->u.view;
+        const char *name = ckr__dict_key(dict, i);
         ckr_tensor *t = NULL;
         bool had = false;
         if (!name || value->kind != CKR_NODE_TENSOR) {
-            if (!r->plain)
-                e = ckr__leave(r->c, r->s, f->rel, name ? name : "?", value);
+            if (!r->plain) e = ckr__leave(r->c, r->s, f->rel, name ? name : "?", value);
             continue;
         }
-        ckr__plain_take_node(&r->keep, value);
+        ckr__plain_take_node(r->keep, value);
         name += r->wrapped;
         if (*prefix) name = ckr__printf(r->c, "%s%s", prefix, name);
-        if (!name) return ckr__oom(r->c);
+        if (!name) break;
         at = r->s->n_tensors | i << 32;
-        if (ckr__shared_before(x, v, &at)) {
-            e = ckr__ac_tied(r, name, value, ckr__dict_at(dict, at >> 32), at & 0xffffffffu);
+        if (ckr__shared_before(&x, value->u.view, &at)) {
+            ckr__ac_pair(r, value, ckr__dict_at(dict, at >> 32));
+            at &= 0xffffffffu;
+            ckr__map_put(&r->names, name, strlen(name), at, NULL);
+            ckr__tie_add(r->c, r->s, r->s->tensors[at]->name, name);
             continue;
         }
-        e = ckr__ac_tensor(r, name, slot, v, &t);
+        e = ckr__plain_tensor_as(r->c, r->s, name, slot, value->u.view, &t);
         if (e != CKR_OK || !t) continue;
         t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
-        if (!strcmp(slot, "param") && !ckr__map_put(&r->names, name, strlen(name), t->index, &had))
-            e = ckr__oom(r->c);
-        if (had)
-            e = ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, f->path, CKR_NO_OFFSET, name, NULL);
+        if (!strcmp(slot, "param")) ckr__map_put(&r->names, name, strlen(name), t->index, &had);
+        if (had) ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, f->path, CKR_NO_OFFSET, name, NULL);
+        e = r->c->err->code;
     }
-    return e;
-}
-
-static ckr_result ckr__ac_prefixed(ckr__ac *r, const ckr__ac_file *f, const ckr_node *dict,
-                                   const char *prefix, const char *slot)
-{
-    ckr__shared x;
-    ckr_result e;
-    if (!ckr_node_is_dict(dict)) return ckr__ac_bad(r, f, NULL, "a dict of tensors");
-    memset(&x, 0, sizeof x);
-    x.map.c = r->c;
-    if (!prefix || dict->count > UINT32_MAX) return ckr__oom(r->c);
-    e = ckr__ac_dict(r, f, dict, prefix, slot, &x);
     ckr__map_free(&x.map);
-    return e;
-}
-
-static ckr_result ckr__ac_model_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node *dict,
-                                     const char *slot)
-{
-    const char *prefix = f->index ? ckr__printf(r->c, "model_%u.", (unsigned)f->index) : "";
-    return ckr__ac_prefixed(r, f, dict, prefix, slot);
+    return e == CKR_OK ? r->c->err->code : e;
 }
 
 /* Every tensor that an index names must be in the shard that it names. */
@@ -41607,7 +41519,7 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
         if (f->index) name = ckr__printf(r->c, "model_%u.%s", (unsigned)f->index, name);
         if (!name) return ckr__oom(r->c);
         if (!ckr__map_find(&r->names, name, strlen(name), &at) ||
-            strcmp(ckr__file_path(r->c, r->keep.views[at]->file), r->files[k]->path) != 0)
+            strcmp(ckr__file_path(r->c, r->keep->views[at]->file), r->files[k]->path) != 0)
             return ckr__fail(r->c->err, CKR_ITEM_HF_MISSING, f->path, CKR_NO_OFFSET, name,
                              "the shard %.100s has no such tensor", shard);
     }
@@ -41619,6 +41531,7 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
 static ckr_result ckr__ac_copies(ckr__ac *r, const ckr__ac_file *f, ckr_node **first)
 {
     uint64_t i, at;
+    if (!ckr_node_is_dict(f->root)) return ckr__ac_bad(r, f, NULL, "a dict");
     for (i = 0; i < f->root->count; i++) {
         const char *name = ckr__dict_key(f->root, i);
         ckr_node *value = ckr__dict_at(f->root, i);
@@ -41628,57 +41541,57 @@ static ckr_result ckr__ac_copies(ckr__ac *r, const ckr__ac_file *f, ckr_node **f
             !ckr__map_find(&r->names, name, strlen(name), &at))
             continue;
         t = r->s->tensors[at];
-        if (v->dtype != t->dtype || v->n_dims != t->n_dims || ckr__view_odd(v) ||
-            (v->n_dims && memcmp(v->shape, t->shape, v->n_dims * sizeof *v->shape) != 0))
+        if (v->dtype != t->dtype || ckr__view_odd(v) ||
+            !ckr__same_dims(v->n_dims, v->shape, t->n_dims, t->shape))
             continue;
-        if (first[at] && !ckr__ac_pair(r, value, first[at])) return ckr__oom(r->c);
-        if (first[at]) continue;
+        if (first[at]) {
+            ckr__ac_pair(r, value, first[at]);
+            continue;
+        }
         first[at] = value;
-        r->keep.views[at] = v;
+        r->keep->views[at] = v;
         if (!ckr__read_view(r->c, t, NULL, v, -1, true)) return ckr__oom(r->c);
     }
-    return CKR_OK;
+    return r->c->err->code;
 }
 
-static ckr_result ckr__ac_engine_models(ckr__ac *r)
+/* The engine's parameters by name, and room for the first copy of each. NULL: out of memory. */
+static ckr_node **ckr__ac_engine_params(ckr__ac *r)
 {
     const ckr_state *s = r->s;
-    ckr_node **first = CKR__NEW_N(r->c, ckr_node *, s->n_tensors);
     uint64_t i, at;
-    ckr_result e = CKR_OK;
-    r->keep.views = CKR__NEW_N(r->c, const ckr_view *, s->n_tensors);
-    if (!first || !r->keep.views) return ckr__oom(r->c);
-    r->keep.n_views = s->n_tensors;
+    r->keep->views = CKR__NEW_N(r->c, const ckr_view *, s->n_tensors);
+    r->keep->n_views = s->n_tensors;
     for (i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param"))
             ckr__map_put(&r->names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
     for (i = 0; i < s->n_ties; i++)
         if (ckr__map_find(&r->names, s->ties[i].name, strlen(s->ties[i].name), &at))
             ckr__map_put(&r->names, s->ties[i].other, strlen(s->ties[i].other), at, NULL);
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
-        ckr__ac_file *f = r->files[i];
-        if (f->kind != CKR__AC_MODEL) continue;
-        e = ckr__ac_load(r, f);
-        if (e == CKR_OK && !ckr_node_is_dict(f->root)) e = ckr__ac_bad(r, f, NULL, "a dict");
-        if (e == CKR_OK) e = ckr__ac_copies(r, f, first);
-    }
-    return e;
+    return ckr__failed(r->c) ? NULL : CKR__NEW_N(r->c, ckr_node *, s->n_tensors);
 }
 
 static ckr_result ckr__ac_models(ckr__ac *r)
 {
+    ckr_node **first = NULL;
     uint64_t i;
     ckr_result e = CKR_OK;
+    if (r->n_fsdp) return ckr__af_read(r);
     ckr__ac_prefer(r);
-    if (r->engine) return ckr__ac_engine_models(r);
+    if (r->engine) first = ckr__ac_engine_params(r);
+    if (r->engine && !first) return r->c->err->code;
+    r->s->dialect_data = r->keep;              /* where views are noted                     */
     for (i = 0; i < r->n_files && e == CKR_OK; i++) {
         ckr__ac_file *f = r->files[i];
+        const char *prefix = "";
         if (f->kind != CKR__AC_MODEL) continue;
         e = ckr__ac_load(r, f);
-        if (e == CKR_OK) e = ckr__ac_model_dict(r, f, f->root, "param");
-        if (e == CKR_OK) r->s->format = f->format;
+        if (f->index) prefix = ckr__printf(r->c, "model_%u.", (unsigned)f->index);
+        if (e == CKR_OK) e = first ? ckr__ac_copies(r, f, first)
+                                   : ckr__ac_dict(r, f, f->root, prefix, "param");
+        if (e == CKR_OK && !first) r->s->format = f->format;
     }
-    for (i = 0; i < r->n_files && e == CKR_OK; i++)
+    for (i = 0; i < r->n_files && e == CKR_OK && !first; i++)
         if (r->files[i]->kind == CKR__AC_INDEX) e = ckr__ac_index(r, r->files[i]);
     return e;
 }
@@ -41713,7 +41626,7 @@ static void ckr__ac_unwrap(ckr__ac *r, ckr__ac_param *p, uint64_t n)
     for (i = 0; i < n; i++)
         wrapped = p[i].name ? ckr__wrapped(p[0].name, p[i].name, wrapped) : 0;
     if (!r->plain || !n || !wrapped) return;
-    if (!r->keep.wrapper) r->keep.wrapper = ckr__strndup(r->c, p[0].name, wrapped);
+    if (!r->keep->wrapper) r->keep->wrapper = ckr__strndup(r->c, p[0].name, wrapped);
     for (i = 0; i < n; i++) p[i].name += wrapped;
 }
 
@@ -41728,9 +41641,7 @@ static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_para
     uint8_t kind = CKR_NODE_INT;
     const char *id;
     size_t len;
-    ckr__map seen;
-    ckr_result e = CKR_OK;
-    memset(&seen, 0, sizeof seen);
+    ckr__map seen = CKR_ZERO;
     seen.c = r->c;
     *n = r->n_loose = 0;
     for (i = 0; i < groups->count; i++) {
@@ -41741,9 +41652,9 @@ static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_para
     }
     *out = CKR__NEW_N(r->c, ckr__ac_param, most + (r->plain ? state->count : 0));
     if (!*out) return ckr__oom(r->c);
-    for (i = 0; i < groups->count && e == CKR_OK; i++) {
+    for (i = 0; i < groups->count; i++) {
         const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
-        for (k = 0; k < list->count && e == CKR_OK; k++) {
+        for (k = 0; k < list->count && !ckr__failed(r->c); k++) {
             ckr__ac_param *p = &(*out)[*n];
             bool had;
             p->id = list->u.items[k];
@@ -41751,42 +41662,30 @@ static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_para
             if (!p->name) p->name = ckr_node_str(p->id);
             p->group = i;
             id = ckr__ac_id(p->id, kind, &len);
-            if (!id) e = ckr__ac_bad(r, f, "params", "numbers");
-            else if (!ckr__map_put(&seen, id, len, *n, &had)) e = ckr__oom(r->c);
-            else if (!had) ++*n;
+            if (!id) ckr__ac_bad(r, f, "params", "numbers");
+            else if (ckr__map_put(&seen, id, len, *n, &had) && !had) ++*n;
         }
     }
-    for (i = 0; i < state->count && e == CKR_OK; i++) {
+    for (i = 0; i < state->count && !ckr__failed(r->c); i++) {
         id = ckr__ac_id(state->u.items[2 * i], kind, &len);
         if (!id) continue;
         if (!ckr__map_find(&seen, id, len, &k)) {
-            if (!r->plain) e = ckr__ac_bad(r, f, "state", "a number that some group has");
+            if (!r->plain) ckr__ac_bad(r, f, "state", "a number that some group has");
+            if (!r->plain) break;
             k = *n + r->n_loose++;
-            if (r->plain) (*out)[k].id = state->u.items[2 * i];
+            (*out)[k].id = state->u.items[2 * i];
         }
-        if (e == CKR_OK) (*out)[k].state = ckr__dict_at(state, i);
+        (*out)[k].state = ckr__dict_at(state, i);
     }
     for (i = 0; i < *n; i++) (*out)[i].like = ckr__ac_like((*out)[i].state);
     ckr__ac_unwrap(r, *out, *n);
     ckr__map_free(&seen);
-    return e;
+    return r->c->err->code;
 }
 
 static bool ckr__ac_fits(const ckr__ac_param *p, const ckr_tensor *t)
 {
-    uint32_t d;
-    if (!p->like) return true;
-    if (p->like->n_dims != t->n_dims) return false;
-    for (d = 0; d < t->n_dims; d++) if (p->like->shape[d] != t->shape[d]) return false;
-    return true;
-}
-
-static bool ckr__ac_same_shape(const ckr_view *a, const ckr_view *b)
-{
-    uint32_t d;
-    if (a->n_dims != b->n_dims) return false;
-    for (d = 0; d < a->n_dims; d++) if (a->shape[d] != b->shape[d]) return false;
-    return true;
+    return !p->like || ckr__same_dims(p->like->n_dims, p->like->shape, t->n_dims, t->shape);
 }
 
 static ckr_result ckr__ac_names_fail(ckr__ac *r, const ckr__ac_file *f, const char *name,
@@ -41814,7 +41713,7 @@ static ckr_result ckr__ac_unstored(ckr__ac *r, const ckr__ac_file *f, const ckr_
     }
     if (found != 1)
         return ckr__ac_names_fail(r, f, p->name, "the model's file has no such parameter");
-    if (!ckr__map_put(&r->names, p->name, strlen(p->name), *at, NULL)) return ckr__oom(r->c);
+    ckr__map_put(&r->names, p->name, strlen(p->name), *at, NULL);
     ckr__tie_add(r->c, r->s, r->s->tensors[*at]->name, p->name);
     return r->c->err->code;
 }
@@ -41825,13 +41724,11 @@ static ckr_result ckr__ac_check_names(ckr__ac *r, const ckr__ac_file *f, ckr__ac
                                       uint64_t n)
 {
     const bool bare = r->names.count == 0;
-    uint64_t i, at;
+    uint64_t i, at = 0;
     for (i = 0; i < n && !bare; i++) {
-        at = 0;
-        if (!ckr__map_find(&r->names, p[i].name, strlen(p[i].name), &at)) {
-            ckr_result e = ckr__ac_unstored(r, f, &p[i], p, n, &at);
-            if (e != CKR_OK) return e;
-        }
+        if (!ckr__map_find(&r->names, p[i].name, strlen(p[i].name), &at) &&
+            ckr__ac_unstored(r, f, &p[i], p, n, &at) != CKR_OK)
+            return r->c->err->code;
         if (!ckr__ac_fits(&p[i], r->s->tensors[at]))
             return ckr__ac_names_fail(r, f, p[i].name,
                                       "the optimizer's state has another shape than the parameter");
@@ -41841,8 +41738,9 @@ static ckr_result ckr__ac_check_names(ckr__ac *r, const ckr__ac_file *f, ckr__ac
 }
 
 /* Digits by value, the rest by bytes: layers.2 before layers.10. */
-static int ckr__ac_natural(const char *a, const char *b)
+static int ckr__ac_natural_cmp(const void *x, const void *y)
 {
+    const char *a = ((const ckr_tensor *)x)->name, *b = ((const ckr_tensor *)y)->name;
     for (;;) {
         const size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
         size_t i, k;
@@ -41858,11 +41756,6 @@ static int ckr__ac_natural(const char *a, const char *b)
         a += n;
         b += m;
     }
-}
-
-static int ckr__ac_natural_cmp(const void *a, const void *b)
-{
-    return ckr__ac_natural(((const ckr_tensor *)a)->name, ((const ckr_tensor *)b)->name);
 }
 
 /* Names that differ in their numbers only: copies of one layer, in the order of the numbers. */
@@ -41894,7 +41787,9 @@ static bool ckr__ac_match_shape(ckr__ac_param *p, uint64_t n, uint64_t first, ck
         last = p[k++].name = t->name;
     }
     for (; k < n; k++)
-        if (!p[k].name && ckr__ac_same_shape(p[k].like, p[first].like)) return false;
+        if (!p[k].name && ckr__same_dims(p[k].like->n_dims, p[k].like->shape,
+                                         p[first].like->n_dims, p[first].like->shape))
+            return false;
     return last != NULL;
 }
 
@@ -41914,28 +41809,18 @@ static bool ckr__ac_match_order(ckr__ac_param *p, uint64_t n, ckr_tensor **model
     return i == 0;
 }
 
-/* All parameters of the model in one group: the order is proven by every shape. */
-static bool ckr__ac_proven(const ckr__ac_param *p, uint64_t n, uint64_t n_models)
-{
-    uint64_t i;
-    for (i = 0; i < n && (p[i].like || !p[i].state); i++) continue;
-    return n == n_models && i == n;
-}
-
 /* The model's parameters that no optimizer before this one has; no buffers. */
 static bool ckr__ac_free_params(ckr__ac *r, ckr_tensor **out, uint64_t *n)
 {
-    ckr__map had;
+    ckr__map had = CKR_ZERO;
     uint64_t i, k;
-    bool ok = true;
-    memset(&had, 0, sizeof had);
     had.c = r->c;
-    for (i = 0; i < r->s->n_groups && ok; i++)
-        for (k = 0; k < r->s->groups[i].n_params && ok; k++) {
+    for (i = 0; i < r->s->n_groups; i++)
+        for (k = 0; k < r->s->groups[i].n_params; k++) {
             const char *name = r->s->groups[i].params[k];
-            ok = ckr__map_put(&had, name, strlen(name), 0, NULL);
+            if (!ckr__map_put(&had, name, strlen(name), 0, NULL)) break;
         }
-    for (i = 0; i < r->s->n_tensors && ok; i++) {
+    for (i = 0; i < r->s->n_tensors && !ckr__failed(r->c); i++) {
         ckr_tensor *t = r->s->tensors[i];
         if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
             (!r->only || ckr__starts(t->name, r->only)) &&
@@ -41943,27 +41828,31 @@ static bool ckr__ac_free_params(ckr__ac *r, ckr_tensor **out, uint64_t *n)
             out[(*n)++] = t;
     }
     ckr__map_free(&had);
-    return ok;
+    return !ckr__failed(r->c);
 }
 
 #define CKR__AC_GUESS 20000    /* parameters, above which nothing is guessed              */
 
-/* Names by order and shape, where only one assignment is possible. False: it is not certain. */
+/* Names by order and shape, where only one assignment is possible. False: it is not certain.
+   *proven is set where all parameters of the model are in one group, whose order every shape
+   proves. */
 static bool ckr__ac_match(ckr__ac *r, ckr__ac_param *p, uint64_t n, bool ordered, bool *proven)
 {
     ckr_tensor **models = CKR__NEW_N(r->c, ckr_tensor *, r->s->n_tensors);
     uint64_t i, k = 0;
     bool ok = models && ckr__ac_free_params(r, models, &k);
-    if (proven) *proven = false;
     if (ok && ordered && ckr__ac_match_order(p, n, models, k)) {
-        if (proven) *proven = ckr__ac_proven(p, n, k);
+        for (i = 0; i < n && (p[i].like || !p[i].state); i++) {}
+        if (proven) *proven = n == k && i == n;
         return true;
     }
-    for (i = 0; i < n; i++) p[i].name = NULL;
     ok = ok && n <= CKR__AC_GUESS && r->s->n_tensors <= CKR__AC_GUESS;
+    for (i = 0; i < n; i++) {
+        p[i].name = NULL;
+        ok = ok && p[i].like;
+    }
     if (ok && !ordered) ok = ckr__sort(r->c, (void **)(void *)models, (size_t)k,
                                        ckr__ac_natural_cmp);
-    for (i = 0; i < n && ok; i++) ok = p[i].like != NULL;
     for (i = 0; i < n && ok; i++)
         if (!p[i].name) ok = ckr__ac_match_shape(p, n, i, models, k, ordered);
     for (i = 0; i < n && ok; i++) ok = p[i].name != NULL;
@@ -41980,18 +41869,8 @@ static ckr_result ckr__ac_by_number(ckr__ac *r, const ckr__ac_file *f, ckr__ac_p
         else p[i].name = f->index ? ckr__printf(r->c, "%u/%lld", (unsigned)f->index,
                                            (long long)p[i].id->u.i)
                              : ckr__printf(r->c, "%lld", (long long)p[i].id->u.i);
-        if (!p[i].name) return ckr__oom(r->c);
     }
-    return CKR_OK;
-}
-
-static ckr_result ckr__ac_numbers(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p, uint64_t n)
-{
-    if (ckr__ac_by_number(r, f, p, n) != CKR_OK) return ckr__oom(r->c);
-    return ckr__say(r->c, "CKR_W_PARAM_NAMES", CKR_APPROX, f->rel, NULL, NULL,
-                    "the optimizer's file has numbers only, and shapes do not tell which parameter "
-                    "each is: they are called by their numbers",
-                    "--names FILE: all parameters in the order of the optimizer's groups");
+    return r->c->err->code;
 }
 
 /* `ordered`: the model's file kept the order in which the parameters were registered. */
@@ -42000,7 +41879,7 @@ static ckr_result ckr__ac_name(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param 
 {
     const ckr_open_desc *d = r->desc;
     uint64_t i, named = 0;
-    bool proven, matched;
+    bool proven = false, matched;
     for (i = 0; i < n; i++) named += p[i].name != NULL;
     if (n && named == n) {
         ckr_result e = ckr__ac_check_names(r, f, p, n);
@@ -42012,7 +41891,7 @@ static ckr_result ckr__ac_name(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param 
             return ckr__ac_names_fail(r, f, "param_groups",
                                       "the optimizer has more parameters than there are names");
         for (i = 0; i < n; i++) p[i].name = ckr__strdup(r->c, d->names[r->n_named + i]);
-        for (i = 0; i < n; i++) if (!p[i].name) return ckr__oom(r->c);
+        if (ckr__failed(r->c)) return r->c->err->code;
         ckr__ac_unwrap(r, p, n);
         r->n_named += n;
         return ckr__ac_check_names(r, f, p, n);
@@ -42023,9 +41902,12 @@ static ckr_result ckr__ac_name(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param 
         r->only = NULL;
         matched = ckr__ac_match(r, p, n, ordered, &proven);
     }
-    if (!matched)
-        return r->c->err->code != CKR_OK ? r->c->err->code : ckr__ac_numbers(r, f, p, n);
-    if (proven && r->plain && !r->only) return CKR_OK;
+    if (!matched && ckr__ac_by_number(r, f, p, n) == CKR_OK)
+        return ckr__say(r->c, "CKR_W_PARAM_NAMES", CKR_APPROX, f->rel, NULL, NULL,
+                        "the optimizer's file has numbers only, and shapes do not tell which "
+                        "parameter each is: they are called by their numbers",
+                        "--names FILE: all parameters in the order of the optimizer's groups");
+    if (ckr__failed(r->c) || (proven && r->plain && !r->only)) return r->c->err->code;
     return ckr__say(r->c, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, f->rel, NULL, NULL,
                     "the optimizer's file has numbers only: they were matched to the model's "
                     "parameters by shape and order",
@@ -42068,58 +41950,52 @@ static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_n
 static ckr_result ckr__ac_slot(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
                                const char *slot, const ckr_node *v)
 {
+    const bool list = ckr__is_tensors(v);
     uint64_t i;
     ckr_tensor *t;
-    const char *name;
     ckr_result e = CKR_OK;
-    if (v->kind == CKR_NODE_TENSOR || ckr__is_number(v)) {
-        const ckr_view *view = v->kind == CKR_NODE_TENSOR ? v->u.view : ckr__number_view(r->c, v);
-        ckr__plain_take_node(&r->keep, v);
-        return view ? ckr__ac_tensor(r, p->name, slot, view, &t) : ckr__oom(r->c);
+    if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
+        if (r->plain) return CKR_OK;
+        return ckr__leave(r->c, r->s, f->rel,
+                          ckr__printf(r->c, "state/%s/%s",
+                                      ckr_node_str(p->id) ? ckr_node_str(p->id)
+                                                          : ckr__node_text_of(r->c, p->id),
+                                      slot), v);
     }
-    if (ckr__is_tensors(v)) {
-        for (i = 0; i < v->count && e == CKR_OK; i++) {
-            ckr__plain_take_node(&r->keep, v->u.items[i]);
-            name = ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)i);
-            e = name ? ckr__ac_tensor(r, p->name, name, v->u.items[i]->u.view, &t) : ckr__oom(r->c);
-        }
-        return e;
+    for (i = 0; i < (list ? v->count : 1) && e == CKR_OK; i++) {
+        const ckr_node *one = list ? v->u.items[i] : v;
+        const ckr_view *view =
+            one->kind == CKR_NODE_TENSOR ? one->u.view : ckr__number_view(r->c, one);
+        const char *name = list ? ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)i) : slot;
+        ckr__plain_take_node(r->keep, one);
+        e = view && name ? ckr__plain_tensor_as(r->c, r->s, p->name, name, view, &t)
+                         : ckr__oom(r->c);
     }
-    if (r->plain) return CKR_OK;
-    name = ckr__printf(r->c, "state/%lld/%s", (long long)p->id->u.i, slot);
-    return name ? ckr__leave(r->c, r->s, f->rel, name, v) : ckr__oom(r->c);
+    return e;
 }
 
 /* What bitsandbytes keeps in a dict of its own beside `step`. */
 static const char ckr__ac_quant[] = "__bnb_optimizer_quant_state__";
 
-static ckr_result ckr__ac_state(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
-                                const ckr_node *st)
-{
-    uint64_t k;
-    ckr_result e = CKR_OK;
-    for (k = 0; k < st->count && e == CKR_OK; k++) {
-        const char *slot = ckr__dict_key(st, k);
-        const ckr_node *v = ckr__dict_at(st, k);
-        if (!slot || (!strcmp(slot, ckr__ac_quant) && ckr_node_is_dict(v))) continue;
-        e = ckr__ac_slot(r, f, p, slot, v);
-    }
-    return e;
-}
-
 static ckr_result ckr__ac_states(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
                                  uint64_t n)
 {
-    uint64_t i;
+    const ckr_node *dicts[2];
+    uint64_t i, k;
+    int d;
     ckr_result e = CKR_OK;
     for (i = 0; i < n && e == CKR_OK; i++) {
-        const ckr_node *st = p[i].state;
-        if (!st) continue;
-        if (!ckr_node_is_dict(st) && r->plain) continue;
-        if (!ckr_node_is_dict(st)) return ckr__ac_bad(r, f, "state", "a dict for each parameter");
-        e = ckr__ac_state(r, f, &p[i], st);
-        st = ckr_node_get(st, ckr__ac_quant);
-        if (e == CKR_OK && ckr_node_is_dict(st)) e = ckr__ac_state(r, f, &p[i], st);
+        dicts[0] = p[i].state;
+        dicts[1] = ckr_node_get(dicts[0], ckr__ac_quant);
+        if (dicts[0] && !ckr_node_is_dict(dicts[0]) && !r->plain)
+            return ckr__ac_bad(r, f, "state", "a dict for each parameter");
+        for (d = 0; d < 2; d++)
+            for (k = 0; k < ckr__dict_n(dicts[d]) && e == CKR_OK; k++) {
+                const char *slot = ckr__dict_key(dicts[d], k);
+                const ckr_node *v = ckr__dict_at(dicts[d], k);
+                if (slot && (strcmp(slot, ckr__ac_quant) != 0 || !ckr_node_is_dict(v)))
+                    e = ckr__ac_slot(r, f, &p[i], slot, v);
+            }
     }
     return e;
 }
@@ -42128,15 +42004,13 @@ static ckr_result ckr__ac_states(ckr__ac *r, const ckr__ac_file *f, const ckr__a
 static ckr_result ckr__ac_groups(ckr__ac *r, ckr__ac_file *f, const ckr__ac_param *p, uint64_t n)
 {
     const ckr_node *list = ckr_node_get(f->part, "param_groups");
-    uint64_t i, k, at = 0;
+    uint64_t i, at = 0;
     f->first_group = r->s->n_groups;
     f->n_groups = list->count;
     for (i = 0; i < list->count; i++) {
         ckr_group *g = ckr__group_add(r->c, r->s, list->u.items[i]);
-        for (k = at; k < n && p[k].group == i; k++) {}         /* they lie group by group    */
-        g->params = CKR__NEW_N(r->c, const char *, k - at);
-        if (!g->params) return r->c->err->code;
-        for (; at < k; at++) g->params[g->n_params++] = p[at].name;
+        for (; at < n && p[at].group == i; at++)               /* they lie group by group    */
+            *CKR__PUSH(const char *, r->c, g->params, g->n_params) = p[at].name;
     }
     return r->c->err->code;
 }
@@ -42166,66 +42040,42 @@ static ckr_result ckr__ac_optimizer(ckr__ac *r, ckr__ac_file *f, bool ordered)
     e = ckr__ac_params(r, f, &p, &n);
     if (e == CKR_OK) e = ckr__ac_name(r, f, p, n, ordered);
     if (e == CKR_OK) e = ckr__ac_groups(r, f, p, n);
-    if (e == CKR_OK) e = ckr__ac_states(r, f, p, n);
     if (e == CKR_OK) e = ckr__ac_by_number(r, f, p + n, r->n_loose);
-    if (e == CKR_OK) e = ckr__ac_states(r, f, p + n, r->n_loose);
+    if (e == CKR_OK) e = ckr__ac_states(r, f, p, n + r->n_loose);
     return e == CKR_OK && f->index == 0 ? ckr__ac_count(r, p, n) : e;
-}
-
-/* Files of one kind in the order of their numbers; NULL: no more. */
-static ckr__ac_file *ckr__ac_nth(const ckr__ac *r, uint8_t kind, uint32_t index)
-{
-    uint64_t i;
-    for (i = 0; i < r->n_files; i++)
-        if (r->files[i]->kind == kind && r->files[i]->index == index) return r->files[i];
-    return NULL;
 }
 
 static ckr_result ckr__ac_optimizers(ckr__ac *r)
 {
     const ckr__ac_file *model = ckr__ac_nth(r, CKR__AC_MODEL, 0);
+    ckr__ac_file *f;
     uint32_t k;
     ckr_result e = CKR_OK;
-    for (k = 0; e == CKR_OK; k++) {
-        ckr__ac_file *f = ckr__ac_nth(r, CKR__AC_OPTIMIZER, k);
-        if (!f) break;
+    if (r->n_fsdp || r->engine) return CKR_OK;
+    for (k = 0; e == CKR_OK && (f = ckr__ac_nth(r, CKR__AC_OPTIMIZER, k)) != NULL; k++) {
         e = ckr__ac_load(r, f);
-        f->part = f->root;
         if (e == CKR_OK)
             e = ckr__ac_optimizer(r, f, model && model->format != CKR_FORMAT_SAFETENSORS);
     }
     if (e == CKR_OK && !k)
-        e = ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
-                     "there is no optimizer file: weights only", NULL);
-    if (e == CKR_OK && r->desc && r->desc->names && r->n_named && r->n_named < r->desc->n_names) {
-        e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_NAMES, r->dir, CKR_NO_OFFSET, NULL,
-                      "%llu names for %llu parameters", (unsigned long long)r->desc->n_names,
-                      (unsigned long long)r->n_named);
-        e = ckr__remedy(r->c->err, e, "--names FILE: exactly the optimizer's parameters");
-    }
-    return e;
+        return ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
+                        "there is no optimizer file: weights only", NULL);
+    if (e != CKR_OK || !r->n_named || r->n_named == r->desc->n_names) return e;
+    e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_NAMES, r->dir, CKR_NO_OFFSET, NULL,
+                  "%llu names for %llu parameters", (unsigned long long)r->desc->n_names,
+                  (unsigned long long)r->n_named);
+    return ckr__remedy(r->c->err, e, "--names FILE: exactly the optimizer's parameters");
 }
 
 /* >>accelerate.schedule ------------------------------------------------------- */
 
-static ckr_result ckr__ac_schedule(ckr__ac *r, ckr__ac_file *f)
+static ckr_result ckr__ac_schedule(ckr__ac *r, const ckr__ac_file *f)
 {
     const ckr__ac_file *o = ckr__ac_nth(r, CKR__AC_OPTIMIZER, f->index);
-    const uint64_t n = r->sana || r->engine ? r->s->n_groups : o ? o->n_groups : 0,
-                   first = o ? o->first_group : 0;
-    const ckr_node **hyper = CKR__NEW_N(r->c, const ckr_node *, n);
-    ckr_schedule *s;
-    uint64_t i;
-    ckr_result e;
-    if (!hyper) return ckr__oom(r->c);
+    const uint64_t n = r->sana || r->engine ? r->s->n_groups : o ? o->n_groups : 0;
     if (!ckr__is_scheduler(f->part))
         return ckr__ac_bad(r, f, NULL, "the state dict of a scheduler");
-    for (i = 0; i < n; i++) hyper[i] = r->s->groups[first + i].hyper;
-    e = ckr__sched_torch(r->c, f->part, n ? hyper : NULL, n, NULL, &s);
-    if (e != CKR_OK) return e;
-    f->schedule = s;
-    *CKR__PUSH(ckr_schedule, r->c, r->s->schedules, r->s->n_schedules) = *s;
-    return r->c->err->code;
+    return ckr__groups_schedule(r->c, r->s, f->part, o ? o->first_group : 0, n);
 }
 
 /* The clock's ticks per update. A whole quotient of the two counters is it: the number of
@@ -42234,14 +42084,15 @@ static ckr_result ckr__ac_rate(ckr__ac *r)
 {
     const int64_t step = r->s->progress.step;
     const int64_t t = r->s->n_schedules ? r->s->schedules[0].position : -1;
+    const int64_t whole = !r->trainer && step > 0 && t > 0 && t % step == 0 ? t / step : 0;
     uint64_t i;
     ckr_result e = CKR_OK;
     r->rate = r->trainer ? 1 : (double)r->ranks;
-    if (!r->trainer && step > 0 && t > 0 && t % step == 0 && (t / step == 1 || r->sana)) {
-        r->rate = (double)(t / step);
-    } else if (!r->trainer && step > 0 && t > 0 && t % step == 0 && t / step > r->ranks) {
-        r->rate = (double)(t / step);          /* files of other ranks are missing           */
-        if (t / step <= CKR__AC_MAX_RANKS) r->ranks = (uint32_t)(t / step);
+    if (whole == 1 || (whole && r->sana)) {
+        r->rate = (double)whole;
+    } else if (whole > r->ranks) {
+        r->rate = (double)whole;               /* files of other ranks are missing           */
+        if (whole <= CKR__AC_MAX_RANKS) r->ranks = (uint32_t)whole;
     } else if (!r->trainer && step > 0 && t >= 0 && (double)t != r->rate * (double)step) {
         e = ckr__say(r->c, "CKR_W_TICKS", CKR_APPROX, "scheduler", NULL, NULL,
                      "the scheduler has not ticked once per process and update: it is stepped "
@@ -42260,25 +42111,18 @@ static ckr_result ckr__ac_rate(ckr__ac *r)
 
 static ckr_result ckr__ac_schedules(ckr__ac *r)
 {
+    ckr__ac_file *f;
     uint32_t k;
     uint64_t i;
     ckr_result e = CKR_OK;
     if (r->scheduled) return CKR_OK;
-    for (k = 0; e == CKR_OK; k++) {
-        ckr__ac_file *f = ckr__ac_nth(r, CKR__AC_SCHEDULER, k);
-        if (!f) break;
+    for (k = 0; e == CKR_OK && (f = ckr__ac_nth(r, CKR__AC_SCHEDULER, k)) != NULL; k++) {
         e = ckr__ac_load(r, f);
-        f->part = f->root;
         if (e == CKR_OK) e = ckr__ac_schedule(r, f);
     }
     if (e == CKR_OK) e = ckr__ac_rate(r);
     if (k > 1 && ckr__ac_nth(r, CKR__AC_OPTIMIZER, 0) && !ckr__ac_nth(r, CKR__AC_OPTIMIZER, k - 1))
         for (i = 0; i < r->s->n_schedules; i++) ckr__sched_share(&r->s->schedules[i]);
-    for (i = 0, k = 0; i < r->n_files && e == CKR_OK; i++)
-        if (r->files[i]->schedule)
-            *r->files[i]->schedule = r->s->schedules[r->files[i]->index < r->s->n_schedules
-                                                         ? r->files[i]->index
-                                                         : 0];
     return e == CKR_OK && r->s->n_schedules ? ckr__lr_drift(r->c, r->s, r->s->schedules) : e;
 }
 
@@ -42293,26 +42137,11 @@ static bool ckr__ac_common(const ckr__ac *r, const char *key, const ckr_node *v)
     for (i = 0; i < r->n_random; i++) {
         const ckr_node *w = r->random[i] ? ckr_node_get(r->random[i]->root, key) : v;
         if (!w || w->kind != v->kind || w->count != v->count) return false;
-        if (v->kind == CKR_NODE_STR && strcmp(v->u.str, w->u.str) != 0) return false;
-        if (v->kind == CKR_NODE_BOOL && v->u.b != w->u.b) return false;
-        if (v->kind == CKR_NODE_INT && v->u.i != w->u.i) return false;
-        if (v->kind != CKR_NODE_NONE && v->kind != CKR_NODE_STR && v->kind != CKR_NODE_BOOL &&
-            v->kind != CKR_NODE_INT && v != w)
+        if (v->kind == CKR_NODE_INT && v->u.i != w->u.i) return false;     /* all of its bits     */
+        if (v->kind <= CKR_NODE_INT || v->kind == CKR_NODE_STR ? !ckr__node_equal(v, w) : v != w)
             return false;
     }
     return true;
-}
-
-static ckr_result ckr__ac_extra_add(ckr__ac *r, uint32_t rank, const char *key, ckr_node *v,
-                                    bool device)
-{
-    ckr__ac_extra *x = CKR__PUSH(ckr__ac_extra, r->c, r->extras, r->n_extras);
-    uint32_t left = CKR__CARRY_NODES;
-    x->rank = rank;
-    x->key = key;
-    x->devices = device ? v->count : 0;
-    x->kept = ckr__carry_put(r->c, v, 0, &left);
-    return r->c->err->code;
 }
 
 /* What of a rank's file is its own beside the streams: values that are none of a generator, and
@@ -42321,11 +42150,11 @@ static ckr_result ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict
 {
     uint64_t i;
     uint32_t k;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < dict->count && e == CKR_OK; i++) {
+    for (i = 0; i < dict->count; i++) {
         const char *key = ckr__dict_key(dict, i);
         ckr_node *v = ckr__dict_at(dict, i);
         bool alone, elsewhere, active = false;
+        uint32_t left = CKR__CARRY_NODES;
         ckr__stream_key as;
         if (!key || !strcmp(key, "step")) continue;
         alone = !ckr__stream_find(r->c, ckr__trainer_streams, key, v, &as) &&
@@ -42337,9 +42166,13 @@ static ckr_result ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict
                 ckr__stream_own(r->c, rank, v, &elsewhere, &active);
             alone = alone || active || strcmp(as.kind, "torch_cuda") != 0;
         }
-        if (alone) e = ckr__ac_extra_add(r, rank, key, v, as.list);
+        if (alone) {
+            const ckr__ac_extra x = { rank, key, as.list ? v->count : 0,
+                                      ckr__carry_put(r->c, v, 0, &left) };
+            *CKR__PUSH(ckr__ac_extra, r->c, r->extras, r->n_extras) = x;
+        }
     }
-    return e;
+    return r->c->err->code;
 }
 
 static ckr_result ckr__ac_randoms(ckr__ac *r)
@@ -42348,13 +42181,23 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     uint32_t top = 0, n = 0;
     uint64_t i;
     ckr_result e = CKR_OK;
+    for (i = 0; i < r->n_files; i++) {
+        if (r->files[i]->kind != CKR__AC_RANDOM) continue;
+        if (r->files[i]->index >= top) top = r->files[i]->index + 1;
+        n++;
+    }
+    if (top > CKR__AC_MAX_RANKS)
+        return ckr__fail(r->c->err, CKR_ITEM_LIMIT, r->dir, CKR_NO_OFFSET, NULL,
+                         "a file of random states of rank %u", (unsigned)(top - 1));
+    r->random = CKR__NEW_N(r->c, ckr__ac_file *, top);
+    if (!r->random) return r->c->err->code;
+    r->n_random = top;
     for (i = 0; i < r->n_files && e == CKR_OK; i++) {
         ckr__ac_file *f = r->files[i];
         if (f->kind != CKR__AC_RANDOM) continue;
         e = ckr__ac_load(r, f);
         if (e == CKR_OK && !ckr_node_is_dict(f->root)) e = ckr__ac_bad(r, f, NULL, "a dict");
-        if (f->index >= top) top = f->index + 1;
-        n++;
+        r->random[f->index] = f;
     }
     of.c = r->c;
     of.s = r->s;
@@ -42363,14 +42206,6 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     of.observed = n > 1;
     of.assumed = n <= 1;
     of.at = "";
-    if (e == CKR_OK && top > CKR__AC_MAX_RANKS)
-        e = ckr__fail(r->c->err, CKR_ITEM_LIMIT, r->dir, CKR_NO_OFFSET, NULL,
-                      "a file of random states of rank %u", (unsigned)(top - 1));
-    r->random = e == CKR_OK ? CKR__NEW_N(r->c, ckr__ac_file *, top) : NULL;
-    if (e == CKR_OK && !r->random) e = ckr__oom(r->c);
-    for (i = 0; i < r->n_files && e == CKR_OK; i++)
-        if (r->files[i]->kind == CKR__AC_RANDOM) r->random[r->files[i]->index] = r->files[i];
-    r->n_random = e == CKR_OK ? top : 0;
     for (i = 0; i < top && e == CKR_OK; i++) {
         if (!r->random[i]) continue;
         of.file = r->random[i]->path;
@@ -42390,57 +42225,39 @@ static const ckr_node *ckr__ac_object(const ckr_node *n)
     return n && n->kind == CKR_NODE_OBJECT ? n->u.object->state : NULL;
 }
 
-/* The Trainer's arguments; NULL: their file is not there. */
-static const ckr_node *ckr__ac_args_node(const ckr__ac *r)
+/* One of the Trainer's arguments; NULL: it has no such, or their file is not there. */
+static const ckr_node *ckr__ac_arg(const ckr__ac *r, const char *key)
 {
-    uint64_t i;
-    for (i = 0; i < r->n_files; i++)
-        if (!strcmp(r->files[i]->rel, "training_args.bin"))
-            return ckr__ac_object(r->files[i]->root);
-    return NULL;
+    const ckr__ac_file *f = ckr__ac_named(r, "training_args.bin");
+    const ckr_node *v = f ? ckr_node_get(ckr__ac_object(f->root), key) : NULL;
+    return v && v->kind == CKR_NODE_OBJECT && ckr_node_str(ckr_node_at(v->u.object->args, 0))
+               ? ckr_node_at(v->u.object->args, 0)     /* an Enum's value                       */
+               : v;
 }
 
 /* HF's file of a run with one process has no number. Under DeepSpeed the Trainer may have counted
    one where there were several, and asks for it. */
 static bool ckr__ac_single(const ckr__ac *r)
 {
-    uint64_t i;
-    for (i = 0; i < r->n_files; i++)
-        if (!strcmp(r->files[i]->rel, "rng_state.pth"))
-            return r->engine || r->random[0] == r->files[i];
-    return false;
+    const ckr__ac_file *f = ckr__ac_named(r, "rng_state.pth");
+    return f && (r->engine || r->random[0] == f);
 }
 
-/* More processes than files, as the Trainer's arguments know; a conversion writes them as they
-   were, so that they say nothing then. */
-static void ckr__ac_args_ranks(ckr__ac *r)
-{
-    const ckr_node *args = ckr__ac_args_node(r);
-    int64_t n;
-    if (!r->trainer || r->converted || r->engine || !r->n_random) return;
-    if (!ckr__ac_single(r) &&
-        ckr_node_i64(ckr_node_find(ckr__ac_object(ckr_node_get(args, "distributed_state")),
-                                   "/num_processes"), &n) &&
-        n > (int64_t)r->ranks && n <= CKR__AC_MAX_RANKS)
-        r->ranks = (uint32_t)n;
-    if (r->ranks == 1 && !ckr__ac_single(r)) r->ranks = 2;      /* a number means several */
-}
-
-/* Samples of an update = a process's batch x accumulation x processes. */
-static void ckr__ac_args_batch(ckr__ac *r)
-{
-    const ckr_node *args = ckr__ac_args_node(r);
-    int64_t micro = 0, steps = 1;
-    ckr_node_i64(ckr_node_get(args, "per_device_train_batch_size"), &micro);
-    ckr_node_i64(ckr_node_get(args, "gradient_accumulation_steps"), &steps);
-    if (r->trainer && !r->engine) r->s->batch = ckr__batch_of(micro, steps, r->ranks);
-}
-
-/* Ranks that the run had and that have no file: what is resumed from the others is not whole. */
+/* Ranks that the run had and that have no file: what is resumed from the others is not whole. There
+   were more processes than files where the Trainer's arguments say so; a conversion writes them as
+   they were, so that they say nothing then. */
 static ckr_result ckr__ac_missing(ckr__ac *r)
 {
     char subject[64], have[48], why[200];
     uint32_t i, n = 0, first = 0;
+    int64_t processes;
+    if (r->trainer && !r->converted && !r->engine && r->n_random && !ckr__ac_single(r)) {
+        if (ckr_node_i64(ckr_node_find(ckr__ac_object(ckr__ac_arg(r, "distributed_state")),
+                                       "/num_processes"), &processes) &&
+            processes > (int64_t)r->ranks && processes <= CKR__AC_MAX_RANKS)
+            r->ranks = (uint32_t)processes;
+        if (r->ranks == 1) r->ranks = 2;       /* a number in the name means several       */
+    }
     for (i = r->ranks; r->n_random && i-- > 0;)
         if (i >= r->n_random || !r->random[i]) {
             n++;
@@ -42473,11 +42290,8 @@ static ckr_result ckr__ac_loose(ckr__ac *r)
     for (i = 0; i < r->n_files && e == CKR_OK; i++) {
         ckr__ac_file *f = r->files[i];
         const char *s = f->rel;
-        size_t n = strlen(s);
         if (f->kind != CKR__AC_LOOSE || ckr__ac_of_engine(r, f)) continue;
-        if (!f->dir && (ckr__cut_tail(s, &n, ".bin") || ckr__cut_tail(s, &n, ".pt") ||
-                        ckr__cut_tail(s, &n, ".pkl") || ckr__cut_tail(s, &n, ".pth")) &&
-            ckr__ac_load(r, f) != CKR_OK) {
+        if (!f->dir && ckr__name_in("*.bin *.pt *.pkl *.pth", s) && ckr__ac_load(r, f) != CKR_OK) {
             if (r->c->err->code == CKR_E_NOMEM || r->c->err->code == CKR_E_IO)
                 return r->c->err->code;
             f->root = NULL;
@@ -42492,6 +42306,7 @@ static ckr_result ckr__ac_loose(ckr__ac *r)
 static ckr_result ckr__ac_progress(ckr__ac *r)
 {
     ckr__ac_file *f = ckr__ac_nth(r, CKR__AC_PROGRESS, 0);
+    const int64_t done = r->s->progress.step;
     int64_t v;
     double epoch;
     ckr_result e;
@@ -42505,7 +42320,10 @@ static ckr_result ckr__ac_progress(ckr__ac *r)
         r->s->progress.epoch = (int64_t)epoch;
     if (ckr_node_i64(ckr_node_get(f->root, "num_input_tokens_seen"), &v) && v > 0)
         r->s->progress.tokens = v;
-    return CKR_OK;
+    if (done < 0 || done == r->s->progress.step) return CKR_OK;
+    return ckr__say(r->c, "CKR_W_TRAINER_STEP", CKR_EXACT, "optimizer step", NULL, NULL,
+                    "the optimizer counts other updates than trainer_state.json; each keeps its "
+                    "own", NULL);
 }
 
 /* A tied head is not in a safetensors file: the configuration tells of it. */
@@ -42520,7 +42338,8 @@ static ckr_result ckr__ac_config_tie(ckr__ac *r)
     uint64_t i, k;
     ckr_result e;
     if (!path) return ckr__oom(r->c);
-    if (!r->trainer || r->s->n_ties || ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+    if (!r->trainer || r->n_fsdp || r->engine || r->s->n_ties ||
+        ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
         return CKR_OK;
     e = ckr__json_load(r->c, path, &root);
     if (e != CKR_OK) return e;
@@ -42533,41 +42352,22 @@ static ckr_result ckr__ac_config_tie(ckr__ac *r)
             if (ckr__path_ends(r->s->tensors[i]->name, ends[k]) && !found)
                 found = r->s->tensors[i];
     if (!found) return CKR_OK;
-    if (!ckr__map_put(&r->names, "lm_head.weight", 14, found->index, NULL)) return ckr__oom(r->c);
+    ckr__map_put(&r->names, "lm_head.weight", 14, found->index, NULL);
     ckr__tie_add(r->c, r->s, found->name, "lm_head.weight");
     return r->c->err->code;
 }
 
-static void ckr__ac_topology(ckr__ac *r)
+static ckr_result ckr__ac_end(ckr__ac *r, ckr_result e)
 {
     ckr_topology *t = &r->s->topology;
+    ckr__map_free(&r->names);
+    r->desc = NULL;
+    r->s->dialect_data = r;
+    if (r->engine) return e;
     t->tp = t->pp = t->ep = t->cp = 1;
     t->dp = t->ranks = r->ranks;
     t->zero = 0;
-}
-
-/* The Trainer's scheduler is a function that its arguments tell: get_scheduler(lr_scheduler_type,
-   warmup_steps or a share of the updates, max_steps, lr_scheduler_kwargs). */
-static ckr_node *ckr__ac_args_params(ckr__ac *r, const ckr_node *args, const char *name, int64_t n)
-{
-    const ckr_node *extra = ckr_node_get(args, "lr_scheduler_kwargs");
-    ckr_node *d = ckr__node(r->c, CKR_NODE_DICT);
-    double warm = 0, ratio = 0, lr;
-    uint64_t i;
-    ckr_node_f64(ckr_node_get(args, "warmup_steps"), &warm);
-    ckr_node_f64(ckr_node_get(args, "warmup_ratio"), &ratio);
-    if (warm > 0 && warm < 1) ratio = warm;
-    if (!(warm >= 1)) warm = ratio > 0 && ratio <= 1 ? ceil((double)n * ratio) : 0;
-    if (!d || !ckr__node_set(r->c, d, "num_warmup_steps", ckr__sw_number(r->c, warm)) ||
-        !ckr__node_set(r->c, d, "num_training_steps", ckr__node_int(r->c, n)))
-        return NULL;
-    if ((!strcmp(name, "polynomial") || strstr(name, "min_lr")) &&
-        ckr_node_f64(ckr_node_get(args, "learning_rate"), &lr) &&
-        !ckr__node_set(r->c, d, "lr_init", ckr__node_float(r->c, lr)))
-        return NULL;
-    for (i = 0; i < ckr__dict_n(extra); i++)
-        if (!ckr__node_take(r->c, d, extra, i)) return NULL;
-    return d;
+    return e;
 }
 
 /* Takes it where it gives the LR that was saved: a trainer may have been given another. */
@@ -42580,11 +42380,8 @@ static ckr_result ckr__ac_args_take(ckr__ac *r, const char *kind, ckr_node *para
     if (!bases) return ckr__oom(r->c);
     for (i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
     e = ckr__sched_build(r->c, kind, params, bases, old->n_lanes, &x);
-    if (e == CKR_E_ARG) {
-        ckr__sched_forgive(r->c);
-        return CKR_OK;
-    }
-    if (e != CKR_OK) return e;
+    if (e == CKR_E_ARG) ckr__sched_forgive(r->c);
+    if (e != CKR_OK) return e == CKR_E_ARG ? CKR_OK : e;
     x->position = old->position;
     x->state = old->state;
     for (i = 0; i < x->n_lanes; i++) x->lanes[i].anchor = old->lanes[i].anchor;
@@ -42597,64 +42394,51 @@ static ckr_result ckr__ac_args_take(ckr__ac *r, const char *kind, ckr_node *para
     return CKR_OK;
 }
 
+/* The Trainer's scheduler is a function that its arguments tell: get_scheduler(lr_scheduler_type,
+   warmup_steps or a share of the updates, max_steps, lr_scheduler_kwargs). */
 static ckr_result ckr__ac_args(ckr__ac *r)
 {
-    const ckr_node *args = ckr__ac_args_node(r), *type;
-    const char *name, *kind;
-    ckr_node *params;
+    const ckr__ac_file *progress = ckr__ac_nth(r, CKR__AC_PROGRESS, 0);
+    const char *name = ckr_node_str(ckr__ac_arg(r, "lr_scheduler_type"));
+    const ckr_node *extra = ckr__ac_arg(r, "lr_scheduler_kwargs");
+    ckr_node *d;
+    double warm = 0, ratio = 0, lr;
     uint64_t i;
-    int64_t n = 0;
-    if (!r->trainer || r->s->n_schedules != 1 || !r->s->schedules[0].opaque || !args) return CKR_OK;
-    type = ckr_node_get(args, "lr_scheduler_type");
-    name = ckr_node_str(type && type->kind == CKR_NODE_OBJECT
-                            ? ckr_node_at(type->u.object->args, 0)
-                            : type);
-    for (i = 0; i < r->n_files && !n; i++)
-        if (r->files[i]->kind == CKR__AC_PROGRESS)
-            ckr_node_i64(ckr_node_get(r->files[i]->root, "max_steps"), &n);
-    if (!name || n <= 0 || strlen(name) > 60) return CKR_OK;
-    kind = ckr__printf(r->c, "transformers:%s", name);
-    params = ckr__ac_args_params(r, args, name, n);
-    return kind && params ? ckr__ac_args_take(r, kind, params) : ckr__oom(r->c);
-}
-
-static ckr_result ckr__ac_read_all(ckr__ac *r)
-{
-    int64_t done;
-    ckr_result e = ckr__ac_list(r);
-    if (e == CKR_OK) e = ckr__ac_engine(r);
-    if (e == CKR_OK && !r->engine) e = ckr__af_scan(r);
-    if (e == CKR_OK) e = ckr__ac_foreign(r);
-    if (e == CKR_OK && r->n_fsdp) e = ckr__af_read(r);
-    if (e == CKR_OK && !r->n_fsdp) e = ckr__ac_models(r);
-    if (e == CKR_OK && !r->n_fsdp && !r->engine) e = ckr__ac_config_tie(r);
-    if (e == CKR_OK && !r->n_fsdp && !r->engine) e = ckr__ac_optimizers(r);
-    if (e == CKR_OK) e = ckr__ac_randoms(r);
-    if (e == CKR_OK) e = ckr__af_ranks(r);
-    done = r->s->progress.step;
-    if (e == CKR_OK) e = ckr__ac_progress(r);
-    if (e == CKR_OK && r->trainer && done >= 0 && r->s->progress.step >= 0 &&
-        done != r->s->progress.step)
-        e = ckr__say(r->c, "CKR_W_TRAINER_STEP", CKR_EXACT, "optimizer step", NULL, NULL,
-                     "the optimizer counts other updates than trainer_state.json; each keeps its "
-                     "own", NULL);
-    if (e == CKR_OK) e = ckr__ac_schedules(r);
-    if (e == CKR_OK) e = ckr__ac_loose(r);
-    if (e == CKR_OK) ckr__ac_args_ranks(r);
-    if (e == CKR_OK) e = ckr__ac_missing(r);
-    if (e == CKR_OK) ckr__ac_args_batch(r);
-    return e == CKR_OK ? ckr__ac_args(r) : e;
+    int64_t n = 0, micro = 0, steps = 1;
+    ckr_node_i64(ckr__ac_arg(r, "per_device_train_batch_size"), &micro);
+    ckr_node_i64(ckr__ac_arg(r, "gradient_accumulation_steps"), &steps);
+    if (r->trainer && !r->engine)      /* a process's batch x accumulation x processes      */
+        r->s->batch = ckr__batch_of(micro, steps, r->ranks);
+    if (progress) ckr_node_i64(ckr_node_get(progress->root, "max_steps"), &n);
+    if (!r->trainer || r->s->n_schedules != 1 || !r->s->schedules[0].opaque || !name || n <= 0 ||
+        strlen(name) > 60)
+        return CKR_OK;
+    ckr_node_f64(ckr__ac_arg(r, "warmup_steps"), &warm);
+    ckr_node_f64(ckr__ac_arg(r, "warmup_ratio"), &ratio);
+    if (warm > 0 && warm < 1) ratio = warm;
+    if (!(warm >= 1)) warm = ratio > 0 && ratio <= 1 ? ceil((double)n * ratio) : 0;
+    d = ckr__node(r->c, CKR_NODE_DICT);
+    ckr__node_set(r->c, d, "num_warmup_steps", ckr__sw_number(r->c, warm));
+    ckr__node_set(r->c, d, "num_training_steps", ckr__node_int(r->c, n));
+    if ((!strcmp(name, "polynomial") || strstr(name, "min_lr")) &&
+        ckr_node_f64(ckr__ac_arg(r, "learning_rate"), &lr))
+        ckr__node_set(r->c, d, "lr_init", ckr__node_float(r->c, lr));
+    for (i = 0; i < ckr__dict_n(extra); i++) ckr__node_take(r->c, d, extra, i);
+    name = ckr__printf(r->c, "transformers:%s", name);
+    return ckr__failed(r->c) ? r->c->err->code : ckr__ac_args_take(r, name, d);
 }
 
 static ckr__ac *ckr__ac_new(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s)
 {
     ckr__ac *r = CKR__NEW(c, ckr__ac);
     if (!r) return NULL;
+    r->keep = CKR__NEW(c, ckr__plain);
+    if (!r->keep) return NULL;
     r->c = r->names.c = c;
     r->s = s;
     r->dir = dir;
     r->desc = desc;
-    r->keep.source = s;
+    r->keep->source = s;
     r->ranks = 1;
     r->rate = 1;
     return r;
@@ -42663,17 +42447,19 @@ static ckr__ac *ckr__ac_new(ckr__ctx *c, const char *dir, const ckr_open_desc *d
 static ckr_result ckr__ac_read_as(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
                                   bool trainer, ckr_state *s)
 {
+    static ckr_result (*const steps[])(ckr__ac *) = {
+        ckr__ac_list, ckr__ac_engine, ckr__ac_foreign, ckr__ac_models, ckr__ac_config_tie,
+        ckr__ac_optimizers, ckr__ac_randoms, ckr__af_ranks, ckr__ac_progress, ckr__ac_schedules,
+        ckr__ac_loose, ckr__ac_missing, ckr__ac_args
+    };
     ckr__ac *r = ckr__ac_new(c, dir, desc, s);
-    ckr_result e;
+    ckr_result e = CKR_OK;
+    size_t i;
     if (!r) return c->err->code;
     r->trainer = trainer;
     s->dialect = trainer ? "hf_trainer" : "accelerate";
-    e = ckr__ac_read_all(r);
-    ckr__map_free(&r->names);
-    r->desc = NULL;
-    if (!r->engine) ckr__ac_topology(r);
-    s->dialect_data = r;
-    return e;
+    for (i = 0; i < sizeof steps / sizeof *steps && e == CKR_OK; i++) e = steps[i](r);
+    return ckr__ac_end(r, e);
 }
 
 static ckr_result ckr__ac_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
@@ -42690,16 +42476,11 @@ static ckr_result ckr__ac_read_trainer(ckr__ctx *c, const char *dir, const ckr_o
 
 /* >>sana ---------------------------------------------------------------------- */
 
-static ckr_result ckr__sana_others(ckr__ac *r, const ckr__ac_file *f)
-{
-    return ckr__leave_others(r->c, r->s, f->rel, f->root,
-                             "state_dict state_dict_ema optimizer scheduler epoch step rng_state");
-}
-
 /* The number of processes: ticks per update, else the devices that rank 0 sees. */
 static ckr_result ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
 {
-    const ckr_node *rng = ckr_node_get(f->root, "rng_state"), *list;
+    const ckr_node *rng = ckr_node_get(f->root, "rng_state"),
+                   *list = ckr_node_get(rng, "torch_cuda");
     ckr__rank_streams of = CKR_ZERO;
     uint64_t i;
     ckr_result e;
@@ -42714,66 +42495,57 @@ static ckr_result ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
     e = ckr__streams_read(&of, rng);
     for (i = 0; i < r->s->n_rng; i++)
         if (!strcmp(r->s->rng[i].name, "generator")) r->s->rng[i].scope = "";
-    list = ckr_node_get(rng, "torch_cuda");
     if (ckr_node_is_list(list) && list->count && list->count < 65536)
         r->ranks = (uint32_t)list->count;
     return e;
-}
-
-static ckr_result ckr__sana_parts(ckr__ac *r, ckr__ac_file *f)
-{
-    const ckr_node *ema = ckr_node_get(f->root, "state_dict_ema"), *sched;
-    int64_t v;
-    ckr_result e = ckr__ac_model_dict(r, f, ckr_node_get(f->root, "state_dict"), "param");
-    if (e == CKR_OK && ema) e = ckr__ac_model_dict(r, f, ema, "ema");
-    f->part = ckr_node_get(f->root, "optimizer");
-    if (e == CKR_OK && f->part) e = ckr__ac_optimizer(r, f, true);
-    if (e == CKR_OK) e = ckr__sana_random(r, f);
-    if (e != CKR_OK) return e;
-    ckr__sana_name(f->path, &r->s->progress.epoch, &r->s->progress.step);
-    if (ckr_node_i64(ckr_node_get(f->root, "step"), &v)) r->s->progress.step = v;
-    if (ckr_node_i64(ckr_node_get(f->root, "epoch"), &v)) r->s->progress.epoch = v;
-    sched = ckr_node_get(f->root, "scheduler");
-    r->keep.optimizer = f->part;
-    r->keep.scheduler = f->part = sched;
-    if (sched) e = ckr__ac_schedule(r, f);
-    if (e == CKR_OK) e = ckr__ac_rate(r);
-    if (e == CKR_OK && sched && r->rate > 1) r->ranks = (uint32_t)r->rate;
-    if (e == CKR_OK && sched) *f->schedule = r->s->schedules[0];
-    if (e == CKR_OK && r->ranks > 1 && r->s->n_rng)
-        e = ckr__say(r->c, "CKR_W_RANDOM_RANK0", CKR_LOST, "rng_state", NULL, NULL,
-                     "Sana keeps the random states of rank 0 only, with its own view of the other "
-                     "devices, which it never used", NULL);
-    return e == CKR_OK && sched ? ckr__lr_drift(r->c, r->s, r->s->schedules) : e;
 }
 
 static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                  ckr_state *s)
 {
     ckr__ac *r = ckr__ac_new(c, path, desc, s);
-    ckr__ac_file *f = CKR__NEW(c, ckr__ac_file), **list = CKR__NEW(c, ckr__ac_file *);
+    ckr__ac_file *f = CKR__NEW(c, ckr__ac_file);
+    const ckr_node *model, *ema, *sched;
+    int64_t v;
     ckr_result e;
-    if (!r || !f || !list) return c->err->code;
+    if (!r || !f) return c->err->code;
     r->sana = true;
-    r->files = list;
-    r->n_files = 1;
-    list[0] = f;
+    *CKR__PUSH(ckr__ac_file *, c, r->files, r->n_files) = f;
     f->path = path;
     f->rel = ckr__base(path);
-    f->kind = CKR__AC_LOOSE;
     s->dialect = "sana";
+    s->dialect_data = r->keep;                 /* where views are noted                     */
     e = ckr__ac_load(r, f);
     s->format = f->format;
-    if (e == CKR_OK && !ckr_node_is_dict(ckr_node_get(f->root, "state_dict")))
+    model = ckr_node_get(f->root, "state_dict");
+    ema = ckr_node_get(f->root, "state_dict_ema");
+    sched = ckr_node_get(f->root, "scheduler");
+    r->keep->root = f->root;
+    r->keep->optimizer = f->part = ckr_node_get(f->root, "optimizer");
+    r->keep->scheduler = sched;
+    if (e == CKR_OK && !ckr_node_is_dict(model))
         e = ckr__ac_bad(r, f, "state_dict", "a dict of tensors");
-    if (e == CKR_OK) e = ckr__sana_parts(r, f);
-    if (e == CKR_OK) e = ckr__sana_others(r, f);
-    ckr__map_free(&r->names);
-    r->desc = NULL;
-    r->keep.root = f->root;
-    ckr__ac_topology(r);
-    s->dialect_data = r;
-    return e;
+    if (e == CKR_OK) e = ckr__ac_dict(r, f, model, "", "param");
+    if (e == CKR_OK && ema) e = ckr__ac_dict(r, f, ema, "", "ema");
+    if (e == CKR_OK && f->part) e = ckr__ac_optimizer(r, f, true);
+    if (e == CKR_OK) e = ckr__sana_random(r, f);
+    if (e != CKR_OK) return ckr__ac_end(r, e);
+    ckr__sana_name(f->path, &s->progress.epoch, &s->progress.step);
+    if (ckr_node_i64(ckr_node_get(f->root, "step"), &v)) s->progress.step = v;
+    if (ckr_node_i64(ckr_node_get(f->root, "epoch"), &v)) s->progress.epoch = v;
+    f->part = sched;
+    if (sched) e = ckr__ac_schedule(r, f);
+    if (e == CKR_OK) e = ckr__ac_rate(r);
+    if (sched && r->rate > 1) r->ranks = (uint32_t)r->rate;
+    if (e == CKR_OK && r->ranks > 1 && s->n_rng)
+        e = ckr__say(c, "CKR_W_RANDOM_RANK0", CKR_LOST, "rng_state", NULL, NULL,
+                     "Sana keeps the random states of rank 0 only, with its own view of the other "
+                     "devices, which it never used", NULL);
+    if (e == CKR_OK && sched) e = ckr__lr_drift(c, s, s->schedules);
+    if (e == CKR_OK)
+        e = ckr__leave_others(c, s, f->rel, f->root, "state_dict state_dict_ema optimizer "
+                                                     "scheduler epoch step rng_state");
+    return ckr__ac_end(r, e);
 }
 
 /* >>accelerate.plain ---------------------------------------------------------- */
@@ -42860,8 +42632,9 @@ static bool ckr__rf_fresh(ckr__flat *met, const ckr_node *v)
     return true;
 }
 
-static bool ckr__rf_take_parts(ckr__rf *x, ckr__plain *keep, const ckr_node *in, uint64_t i)
+static bool ckr__rf_take_parts(ckr__rf *x, const ckr_node *in, uint64_t i)
 {
+    ckr__plain *keep = x->r->keep;
     const ckr_node *v = ckr__dict_at(in, i);
     uint64_t k = keep->n_optimizers;
     if (!ckr__rf_parts(v, ckr__is_optimizer, keep->optimizers, &keep->n_optimizers))
@@ -42881,17 +42654,14 @@ static bool ckr__rf_is_ema(const char *key)
 static bool ckr__rf_place_add(ckr__rf *x, const char *key, const char *above, const ckr_node *in,
                               const ckr_node *node)
 {
-    ckr__rf_place *p = CKR__PUSH(ckr__rf_place, x->r->c, x->places, x->n_places);
+    const bool model = !ckr__rf_is_ema(key) && !ckr__rf_is_ema(above);
+    ckr__rf_place p = { key, above, in, node, model ? CKR__RF_MODEL : CKR__RF_AVERAGE, false };
     uint64_t at;
-    if (ckr__failed(x->r->c)) return false;
-    p->key = key;
-    p->above = above;
-    p->in = in;
-    p->node = node;
-    p->kind = ckr__rf_is_ema(key) || ckr__rf_is_ema(above) ? CKR__RF_AVERAGE : CKR__RF_MODEL;
-    if (p->kind != CKR__RF_MODEL) return true;
-    if (ckr__map_find(&x->keys, key, strlen(key), &at)) p->twice = x->places[at].twice = true;
-    return p->twice || ckr__map_put(&x->keys, key, strlen(key), x->n_places - 1, NULL);
+    if (model && ckr__map_find(&x->keys, key, strlen(key), &at))
+        p.twice = x->places[at].twice = true;
+    *CKR__PUSH(ckr__rf_place, x->r->c, x->places, x->n_places) = p;
+    if (model && !p.twice) ckr__map_put(&x->keys, key, strlen(key), x->n_places - 1, NULL);
+    return !ckr__failed(x->r->c);
 }
 
 /* The models in a dict of the root. */
@@ -42909,17 +42679,17 @@ static bool ckr__rf_sort_models(ckr__rf *x, const char *above, const ckr_node *i
 }
 
 /* A dict with an optimizer in it is no model. */
-static bool ckr__rf_sort(ckr__rf *x, ckr__plain *keep)
+static bool ckr__rf_sort(ckr__rf *x)
 {
     const ckr_node *root = x->root;
     uint64_t i, k, found;
     for (i = 0; i < root->count; i++) {
         const char *key = ckr__dict_key(root, i);
         const ckr_node *v = ckr__dict_at(root, i);
-        if (!ckr__rf_fresh(&x->met, v) || ckr__rf_take_parts(x, keep, root, i) || !key) continue;
+        if (!ckr__rf_fresh(&x->met, v) || ckr__rf_take_parts(x, root, i) || !key) continue;
         for (k = found = 0; k < ckr__dict_n(v); k++)
             found += ckr__rf_fresh(&x->met, ckr__dict_at(v, k)) &&
-                     ckr__rf_take_parts(x, keep, v, k);
+                     ckr__rf_take_parts(x, v, k);
         if (!found && ckr__rf_is_model(&x->parts, v)) {
             if (!ckr__rf_place_add(x, key, NULL, root, v)) return false;
         } else if (!ckr__rf_sort_models(x, key, v)) {
@@ -42931,7 +42701,7 @@ static bool ckr__rf_sort(ckr__rf *x, ckr__plain *keep)
 
 /* The one model, if there is one: those of the root come before those below; of several the one
    with a usual name; averages alone are it. */
-static void ckr__rf_choose(ckr__rf *x, bool optimizers)
+static void ckr__rf_choose(ckr__rf *x)
 {
     static const char usual[] =
         "model state_dict model_state_dict model_state module net network params weights";
@@ -42942,7 +42712,7 @@ static void ckr__rf_choose(ckr__rf *x, bool optimizers)
     kind = n[CKR__RF_MODEL][0] + n[CKR__RF_MODEL][1] ? CKR__RF_MODEL : CKR__RF_AVERAGE;
     x->below = !n[kind][0];
     for (i = 0; i < x->root->count; i++)
-        if (!x->n_places && optimizers && ckr__rf_is_param(ckr__dict_at(x->root, i)))
+        if (!x->n_places && x->r->keep->n_optimizers && ckr__rf_is_param(ckr__dict_at(x->root, i)))
             x->model = x->root;
     for (i = 0; i < x->n_places; i++) {
         p = &x->places[i];
@@ -42953,37 +42723,6 @@ static void ckr__rf_choose(ckr__rf *x, bool optimizers)
         named++;
     }
     if (named > 1) x->model = NULL;
-}
-
-/* Without an optimizer there must be one model, and no tensor beside it. */
-static bool ckr__rf_is(ckr__rf *x, const ckr__plain *keep)
-{
-    uint64_t i;
-    if (keep->n_optimizers) return true;
-    for (i = 0; i < x->root->count; i++)
-        if (ckr__dict_at(x->root, i)->kind == CKR_NODE_TENSOR) return false;
-    return x->model != NULL;
-}
-
-/* Optimizers that cannot be read as such are none: *ok. */
-static ckr_result ckr__rf_files(ckr__rf *x, const char *path, const ckr__plain *keep, bool *ok)
-{
-    ckr__ac_param *p;
-    uint64_t i, n;
-    ckr_result e = CKR_OK;
-    x->files = CKR__NEW_N(x->r->c, ckr__ac_file, keep->n_optimizers + 1);
-    *ok = x->files != NULL;
-    for (i = 0; *ok && i < keep->n_optimizers; i++) {
-        x->files[i].path = path;
-        x->files[i].rel = ckr__base(path);
-        x->files[i].part = keep->optimizers[i];
-        x->files[i].index = (uint32_t)i;
-        e = ckr__ac_params(x->r, &x->files[i], &p, &n);
-        *ok = e == CKR_OK;
-    }
-    if (*ok || !x->files || e == CKR_E_NOMEM) return *ok ? CKR_OK : ckr__oom(x->r->c);
-    ckr__error_reset(x->r->c);
-    return CKR_OK;
 }
 
 /* Bytes of the wrappers' names that are before all names of the dict's tensors. */
@@ -43001,27 +42740,20 @@ static size_t ckr__rf_wrapped(const ckr_node *d)
     return first ? n : 0;
 }
 
-static ckr_result ckr__rf_tensors(ckr__rf *x, const ckr_node *d, const char *prefix,
-                                  const char *slot)
-{
-    ckr_result e;
-    x->r->wrapped = ckr__rf_wrapped(d);
-    e = ckr__ac_prefixed(x->r, x->files, d, prefix, slot);
-    x->r->wrapped = 0;
-    return e;
-}
-
 static ckr_result ckr__rf_dict(ckr__rf *x, const ckr_node *d, const char *prefix, const char *slot)
 {
     uint64_t i;
-    ckr_result e = ckr__rf_tensors(x, d, prefix, slot);
+    ckr_result e;
+    x->r->wrapped = ckr__rf_wrapped(d);
+    e = ckr__ac_dict(x->r, x->files, d, prefix, slot);
     for (i = 0; e == CKR_OK && d != x->root && i < d->count; i++) {
         const ckr_node *v = ckr__dict_at(d, i);
-        const char *head;
         if (!ckr_node_is_dict(v) || !ckr__flat_new(&x->had, v)) continue;
-        head = ckr__printf(x->r->c, "%s%s.", prefix, ckr__dict_key(d, i));
-        e = head ? ckr__rf_tensors(x, v, head, slot) : ckr__oom(x->r->c);
+        x->r->wrapped = ckr__rf_wrapped(v);
+        e = ckr__ac_dict(x->r, x->files, v,
+                         ckr__printf(x->r->c, "%s%s.", prefix, ckr__dict_key(d, i)), slot);
     }
+    x->r->wrapped = 0;
     return e;
 }
 
@@ -43047,7 +42779,7 @@ static ckr_result ckr__rf_models(ckr__rf *x)
         const char *prefix;
         if (!ckr__rf_is_one(x, &x->places[i])) continue;
         prefix = ckr__rf_head(x, &x->places[i]);
-        e = prefix ? ckr__rf_dict(x, x->places[i].node, prefix, "param") : ckr__oom(x->r->c);
+        e = prefix ? ckr__rf_dict(x, x->places[i].node, prefix, "param") : x->r->c->err->code;
     }
     return e;
 }
@@ -43099,25 +42831,15 @@ static bool ckr__rf_is_average(const ckr__rf *x, const ckr_node *d)
         if (!name || v->kind != CKR_NODE_TENSOR) return false;
         name += wrapped;
         if (!ckr__map_find(&x->r->names, name, strlen(name), &at) ||
-            !ckr__ac_same_shape(v->u.view, x->r->keep.views[at]))
+            !ckr__same_dims(v->u.view->n_dims, v->u.view->shape, x->r->keep->views[at]->n_dims,
+                            x->r->keep->views[at]->shape))
             return false;
     }
     return true;
 }
 
-static ckr_result ckr__rf_averages(ckr__rf *x)
-{
-    uint64_t i;
-    for (i = 0; i < x->n_places; i++) {
-        const ckr_node *d = x->places[i].node;
-        if (x->places[i].kind == CKR__RF_AVERAGE && d != x->model && ckr__rf_is_average(x, d))
-            return ckr__rf_dict(x, d, "", "ema");
-    }
-    return CKR_OK;
-}
-
 /* What the optimizer does not count. */
-static void ckr__rf_progress_in(ckr__rf *x, ckr__plain *keep, const ckr_node *in)
+static void ckr__rf_progress_in(ckr__rf *x, const ckr_node *in)
 {
     static const char steps[] = "step global_step iteration it iter iter_num";
     uint64_t i;
@@ -43130,22 +42852,22 @@ static void ckr__rf_progress_in(ckr__rf *x, ckr__plain *keep, const ckr_node *in
         else if (ckr__word_in(steps, key)) to = &x->r->s->progress.step;
         if (!to) continue;
         if (*to < 0) *to = v->u.i;
-        if (*to == v->u.i) ckr__plain_take_node(keep, v);
+        if (*to == v->u.i) ckr__plain_take_node(x->r->keep, v);
     }
 }
 
 /* Counters stand in the root, or beside what is below it. */
-static void ckr__rf_progress(ckr__rf *x, ckr__plain *keep)
+static void ckr__rf_progress(ckr__rf *x)
 {
     const ckr_node *last = x->root;
     uint64_t i;
-    ckr__rf_progress_in(x, keep, x->root);
-    for (i = 0; i < keep->n_optimizers; i++)
+    ckr__rf_progress_in(x, x->root);
+    for (i = 0; i < x->r->keep->n_optimizers; i++)
         if (x->optimizers[i].in && x->optimizers[i].in != last)
-            ckr__rf_progress_in(x, keep, last = x->optimizers[i].in);
+            ckr__rf_progress_in(x, last = x->optimizers[i].in);
     for (i = 0; i < x->n_places; i++)
         if (x->places[i].kind == CKR__RF_MODEL && x->places[i].in != last)
-            ckr__rf_progress_in(x, keep, last = x->places[i].in);
+            ckr__rf_progress_in(x, last = x->places[i].in);
 }
 
 /* Do two schedulers differ in their groups only? */
@@ -43162,18 +42884,28 @@ static bool ckr__rf_alike(ckr__ctx *c, const ckr_schedule *a, const ckr_schedule
 }
 
 /* Such are one, over the groups of all optimizers. */
-static ckr_result ckr__rf_unite(ckr__rf *x)
+static ckr_result ckr__rf_schedules(ckr__rf *x)
 {
     ckr_state *s = x->r->s;
-    ckr_schedule *all = s->schedules;
-    ckr_lane *lanes = CKR__NEW_N(x->r->c, ckr_lane, s->n_groups);
+    const ckr__plain *keep = x->r->keep;
+    const bool each = keep->n_schedulers == keep->n_optimizers;
+    ckr_schedule *all;
+    ckr_lane *lanes;
     uint64_t i, n = 0;
-    if (!lanes) return ckr__oom(x->r->c);
-    for (i = 0; i < s->n_schedules; i++) {
-        n += all[i].n_lanes;
-        if (!ckr__rf_alike(x->r->c, &all[0], &all[i])) return x->r->c->err->code;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < keep->n_schedulers && e == CKR_OK; i++) {
+        const ckr__ac_file *o = &x->files[each ? i : 0];
+        ckr__plain_take_node(x->r->keep, keep->schedulers[i]);
+        e = ckr__plain_schedule(x->r->c, s, keep->schedulers[i], o->first_group, o->n_groups,
+                                !each && keep->n_schedulers > 1);
     }
+    if (e != CKR_OK) return e;
+    all = s->schedules;
+    for (i = 0; i < s->n_schedules; n += all[i++].n_lanes)
+        if (!ckr__rf_alike(x->r->c, &all[0], &all[i])) return x->r->c->err->code;
     if (s->n_schedules < 2 || n != s->n_groups) return CKR_OK;
+    lanes = CKR__NEW_N(x->r->c, ckr_lane, n);
+    if (!lanes) return x->r->c->err->code;
     for (i = n = 0; i < s->n_schedules; n += all[i++].n_lanes)
         memcpy(lanes + n, all[i].lanes, (size_t)all[i].n_lanes * sizeof *lanes);
     all->lanes = lanes;
@@ -43182,23 +42914,10 @@ static ckr_result ckr__rf_unite(ckr__rf *x)
     return CKR_OK;
 }
 
-static ckr_result ckr__rf_schedules(ckr__rf *x, ckr__plain *keep)
-{
-    const bool each = keep->n_schedulers == keep->n_optimizers;
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < keep->n_schedulers && e == CKR_OK; i++) {
-        const ckr__ac_file *o = &x->files[each ? i : 0];
-        ckr__plain_take_node(keep, keep->schedulers[i]);
-        e = ckr__plain_schedule(x->r->c, x->r->s, keep->schedulers[i], o->first_group, o->n_groups,
-                                !each && keep->n_schedulers > 1);
-    }
-    return e == CKR_OK ? ckr__rf_unite(x) : e;
-}
-
-static ckr_result ckr__rf_all(ckr__rf *x, ckr__plain *keep)
+static ckr_result ckr__rf_all(ckr__rf *x)
 {
     ckr__ac *r = x->r;
+    ckr__plain *keep = r->keep;
     uint64_t i;
     ckr_result e = ckr__rf_models(x);
     for (i = 0; i < keep->n_optimizers && e == CKR_OK; i++) {
@@ -43210,60 +42929,69 @@ static ckr_result ckr__rf_all(ckr__rf *x, ckr__plain *keep)
     if (e == CKR_OK && r->n_named && r->n_named != r->desc->n_names)
         return ckr__ac_names_fail(r, x->files, "param_groups",
                                   "the optimizer has fewer parameters than there are names");
-    if (e == CKR_OK) e = ckr__rf_averages(x);
-    if (e == CKR_OK) ckr__rf_progress(x, keep);
-    return e == CKR_OK ? ckr__rf_schedules(x, keep) : e;
+    for (i = 0; i < x->n_places && e == CKR_OK; i++) {
+        const ckr__rf_place *p = &x->places[i];
+        if (p->kind != CKR__RF_AVERAGE || p->node == x->model || !ckr__rf_is_average(x, p->node))
+            continue;
+        e = ckr__rf_dict(x, p->node, "", "ema");
+        break;
+    }
+    if (e == CKR_OK) ckr__rf_progress(x);
+    return e == CKR_OK ? ckr__rf_schedules(x) : e;
 }
 
-/* What the file has, where it is a run's at all: then keep->taken is there. */
-static ckr_result ckr__rf_find(ckr__rf *x, const char *path, ckr__plain *keep)
+/* What the file has, where it is a run's at all: then keep->taken is there. Optimizers that cannot
+   be read as such are none. */
+static ckr_result ckr__rf_find(ckr__rf *x)
 {
     ckr__ctx *c = x->r->c;
+    ckr__plain *keep = x->r->keep;
+    ckr__ac_param *p;
+    uint64_t i, n;
     bool ok;
-    ckr_result e = CKR_OK;
     if (!ckr__flat_begin(&x->met, c, c->n_nodes) || !ckr__flat_begin(&x->parts, c, c->n_nodes) ||
         !ckr__flat_begin(&x->deep, c, c->n_nodes) || !ckr__flat_begin(&x->had, c, c->n_nodes))
         return c->err->code;
     if (ckr__is_optimizer(x->root)) keep->optimizers[keep->n_optimizers++] = x->root;
-    else if (!ckr__rf_sort(x, keep)) return c->err->code;
-    ckr__rf_choose(x, keep->n_optimizers > 0);
-    ok = ckr__rf_is(x, keep);
-    if (ok) e = ckr__rf_files(x, path, keep, &ok);
+    else if (!ckr__rf_sort(x)) return c->err->code;
+    ckr__rf_choose(x);
+    ok = keep->n_optimizers || x->model;       /* one model alone: no tensor beside it       */
+    for (i = 0; i < x->root->count && !keep->n_optimizers; i++)
+        ok = ok && ckr__dict_at(x->root, i)->kind != CKR_NODE_TENSOR;
+    x->files = CKR__NEW_N(c, ckr__ac_file, keep->n_optimizers + 1);
+    for (i = 0; ok && x->files && i < keep->n_optimizers; i++) {
+        x->files[i].path = keep->path;
+        x->files[i].rel = ckr__base(keep->path);
+        x->files[i].part = keep->optimizers[i];
+        x->files[i].index = (uint32_t)i;
+        ok = ckr__ac_params(x->r, &x->files[i], &p, &n) == CKR_OK;
+    }
     if (!ok) keep->n_optimizers = keep->n_schedulers = 0;
-    if (!ok) return e;
-    x->r->keep.taken = keep->taken = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
-    return keep->taken ? CKR_OK : c->err->code;
+    if (!ok && x->files && c->err->code != CKR_E_NOMEM) ckr__error_reset(c);
+    if (ok) keep->taken = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
+    return c->err->code;
 }
 
-static ckr_result ckr__rf_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
-                               ckr_state *s, ckr_node *root, ckr__plain *keep)
+static ckr_result ckr__rf_read(ckr__ctx *c, const ckr_open_desc *desc, ckr_state *s,
+                               ckr__plain *keep)
 {
-    ckr__ac *r = ckr__ac_new(c, path, desc, s);
-    ckr__rf x;
+    ckr__ac *r = ckr__ac_new(c, keep->path, desc, s);
+    ckr__rf x = CKR_ZERO;
     ckr_result e;
-    memset(&x, 0, sizeof x);
-    x.r = r;
-    x.root = root;
-    x.keys.c = c;
     if (!r) return c->err->code;
-    if (ckr_node_is_list(root)) {
-        ckr_node *wrap = ckr__node(c, CKR_NODE_DICT);
-        if (!ckr__node_set(c, wrap, "optimizers", root)) return c->err->code;
-        x.root = wrap;
-    }
-    if (!ckr_node_is_dict(x.root)) return CKR_OK;
+    x.r = r;
+    x.root = keep->root;
+    x.keys.c = c;
+    if (ckr_node_is_list(x.root))              /* read only                                 */
+        x.root = ckr__node_dict(c, "optimizers", (ckr_node *)(uintptr_t)x.root, CKR__END);
+    if (!ckr_node_is_dict(x.root)) return c->err->code;
     r->plain = true;
-    e = ckr__rf_find(&x, path, keep);
+    r->keep = keep;
+    e = ckr__rf_find(&x);
     ckr__map_free(&x.keys);
     if (e != CKR_OK || !keep->taken) return e;
-    e = ckr__rf_all(&x, keep);
+    e = ckr__rf_all(&x);
     ckr__map_free(&r->names);
-    keep->views = r->keep.views;
-    keep->n_views = r->keep.n_views;
-    keep->cap_views = r->keep.cap_views;
-    keep->tied = r->keep.tied;
-    keep->n_tied = r->keep.n_tied;
-    keep->wrapper = r->keep.wrapper;
     keep->optimizer = keep->optimizers[0];
     keep->scheduler = keep->schedulers[0];
     return e;
@@ -43273,9 +43001,7 @@ static ckr_result ckr__rf_read(ckr__ctx *c, const char *path, const ckr_open_des
 
 typedef struct ckr__ac_job {
     ckr__whole_job    w;       /* notes, the tensors of stored views, what stands for a node */
-    ckr__plain        part;    /* of the file being written                              */
     const ckr__ac    *ac;
-    const ckr_state  *source;
     const ckr_target *t;
     ckr__out         *out;
     uint64_t          devices; /* entries of Sana's list                     */
@@ -43288,43 +43014,6 @@ typedef struct ckr__ac_job {
     uint64_t          n_lost;  /* directories                                             */
 } ckr__ac_job;
 
-static ckr_result ckr__ac_say_counts(ckr__ac_job *x, const char *code, ckr_severity severity,
-                                     const char *subject, uint64_t was, uint64_t now,
-                                     const char *reason)
-{
-    char a[24], b[24];
-    ckr__format(a, sizeof a, "%llu", (unsigned long long)was);
-    ckr__format(b, sizeof b, "%llu", (unsigned long long)now);
-    return ckr__say(x->w.c, code, severity, subject, a, b, reason, NULL);
-}
-
-/* The entry of a tensor of the state. NULL: the error is set. */
-static ckr_node *ckr__ac_entry(ckr__ac_job *x, ckr__out_file *f, const ckr_tensor *t)
-{
-    const ckr_dtype dtype = ckr__dtype_as(t, x->t->dtype);
-    if (dtype != t->dtype && !x->engine)
-        ckr__say(x->w.c, "CKR_DTYPE_CAST", CKR_CHANGED, t->name, ckr_dtype_name(t->dtype),
-                 ckr_dtype_name(dtype), "--dtype", NULL);
-    return ckr__entry_whole(x->w.c, f, t->name, t, dtype, x->engine);
-}
-
-static const ckr_tensor *ckr__ac_of_view(const ckr__ac_job *x, const ckr_view *v)
-{
-    uint64_t at;
-    return ckr__map_find(&x->w.views, (const char *)&v, sizeof v, &at) ? x->source->tensors[at]
-                                                                       : NULL;
-}
-
-static ckr_node *ckr__ac_tensor_fn(void *user, ckr__out_file *f, const ckr_view *v)
-{
-    ckr__ac_job *x = (ckr__ac_job *)user;
-    const ckr_tensor *t = ckr__ac_of_view(x, v);
-    ckr_node *n = t ? ckr__ac_entry(x, f, t) : ckr__entry_copy(x->w.c, f, "leftover", v);
-    if (n && t) n->u.entry->requires_grad = v->requires_grad;
-    if (n && t) n->u.entry->parameter = v->parameter;
-    return n;
-}
-
 /* NumPy's key as a list of integers: which NumPy reads an array depends on the module's name in the
    pickle (numpy.core before 2.0, numpy._core since), a list is read by all. */
 static ckr_node *ckr__ac_plain_array(ckr__ac_job *x, ckr_node *n)
@@ -43332,22 +43021,19 @@ static ckr_node *ckr__ac_plain_array(ckr__ac_job *x, ckr_node *n)
     const ckr_view *v = n->u.view;
     const size_t size = ckr_dtype_size(v->dtype);
     ckr_node *list;
-    uint8_t raw[8];
+    uint8_t raw[8] = { 0 };    /* little-endian: what is shorter is the lower half         */
     int64_t i;
     if (v->n_dims != 1 || v->shape[0] > 4096 || v->stride[0] < 0 || ckr__is_float(v->dtype) ||
         (size != 4 && size != 8) || !v->bytes || v->big_endian || v->offset < 0 ||
         v->offset + (v->shape[0] - 1) * v->stride[0] >= (int64_t)(v->data_bytes / size))
         return n;
     list = ckr__node(x->w.c, CKR_NODE_LIST);
-    for (i = 0; list && i < v->shape[0]; i++) {
+    for (i = 0; i < v->shape[0]; i++) {
         memcpy(raw, v->bytes + (size_t)(v->offset + i * v->stride[0]) * size, size);
-        if (!ckr__node_push(x->w.c, list,
-                            ckr__node_int(x->w.c, size == 4 ? (int64_t)ckr__load_u32(raw)
-                                                            : (int64_t)ckr__load_u64(raw))))
-            return NULL;
+        ckr__node_push(x->w.c, list, ckr__node_int(x->w.c, (int64_t)ckr__load_u64(raw)));
     }
     x->numpy = true;
-    return list;
+    return ckr__failed(x->w.c) ? NULL : list;
 }
 
 static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
@@ -43360,13 +43046,11 @@ static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
 static ckr_result ckr__ac_put_tree(ckr__ac_job *x, const char *path, const ckr_node *root)
 {
     ckr__out_file *f = ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP);
-    ckr__copy hooks;
+    ckr__copy hooks = CKR_ZERO;
     if (!path || !f || !root) return x->w.c->err->code;
-    memset(&hooks, 0, sizeof hooks);
     hooks.swap_fn = ckr__ac_swap_fn;
-    hooks.tensor_fn = ckr__ac_tensor_fn;
+    hooks.tensor_fn = ckr__whole_tensor;     /* a job begins with a whole one               */
     hooks.user = x;
-    x->w.p = &x->part;
     f->root = ckr__copy_tree(x->w.c, f, root, &hooks);
     return f->root ? CKR_OK : x->w.c->err->code;
 }
@@ -43379,45 +43063,17 @@ static ckr_result ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *fi
     if (!f) return c->err->code;
     f->root = ckr__node(c, CKR_NODE_DICT);
     f->metadata = file->root->attrs;
-    if (!f->metadata) {
-        f->metadata = ckr__node(c, CKR_NODE_DICT);
-        if (!ckr__node_set(c, f->metadata, "format", ckr__node_str(c, "pt"))) return c->err->code;
-    }
-    for (i = 0; f->root && i < file->root->count; i++) {
+    if (!f->metadata)
+        f->metadata = ckr__node_dict(c, "format", ckr__node_str(c, "pt"), CKR__END);
+    for (i = 0; i < file->root->count; i++) {
         const ckr_view *v = ckr__dict_at(file->root, i)->u.view;
-        if ((x->ac->engine || x->ac->n_fsdp || ckr__ac_of_view(x, v)) &&
-            !ckr__node_pair(c, f->root, file->root->u.items[2 * i], ckr__ac_tensor_fn(x, f, v)))
-            return c->err->code;
+        if (x->ac->engine || x->ac->n_fsdp || ckr__whole_of_view(&x->w, v))
+            ckr__node_pair(c, f->root, file->root->u.items[2 * i], ckr__whole_tensor(&x->w, f, v));
     }
-    return f->root ? CKR_OK : c->err->code;
-}
-
-/* >>accelerate.emit.optimizer ------------------------------------------------- */
-
-/* What stands for param_groups; NULL in w.groups: they are as they were. */
-static ckr_result ckr__ac_emit_groups(ckr__ac_job *x, const ckr__ac_file *f)
-{
-    const bool others = x->t->groups != NULL;
-    x->w.groups = NULL;
-    if (!others && ckr__same_hyper(x->w.s, x->source)) return CKR_OK;
-    if (others && f->n_groups != x->source->n_groups)
-        return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_NAMES, f->rel,
-                           "groups of several optimizers cannot be told apart", NULL);
-    x->w.groups = others ? ckr__groups_renumbered(x->w.c, x->w.s, x->source->groups, f->n_groups,
-                                                  NULL)
-                         : ckr__groups_list(x->w.c, x->w.s, f->first_group, f->n_groups);
-    return x->w.c->err->code;
+    return c->err->code;
 }
 
 /* >>accelerate.emit.schedule -------------------------------------------------- */
-
-static const ckr_node *ckr__ac_arg(const ckr__ac_job *x, const char *key)
-{
-    const ckr_node *v = ckr_node_get(ckr__ac_args_node(x->ac), key);
-    return v && v->kind == CKR_NODE_OBJECT && ckr_node_str(ckr_node_at(v->u.object->args, 0))
-               ? ckr_node_at(v->u.object->args, 0)     /* an Enum's value                       */
-               : v;
-}
 
 /* What TrainingArguments make of a schedule's arguments: whole lengths only, and max_steps is the
    curve's length as well as the run's last update, whatever the clock is. */
@@ -43426,7 +43082,7 @@ static ckr_node *ckr__ac_trainer_params(ckr__ac_job *x, const ckr_schedule *want
     const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : want->position;
     double had = ckr__nan(), warm = 0, n = 0, warmed, steps;
     ckr_node *d;
-    ckr_node_f64(ckr__ac_arg(x, "learning_rate"), &had);
+    ckr_node_f64(ckr__ac_arg(x->ac, "learning_rate"), &had);
     d = ckr__function_args(x->w.c, want, had, top);
     ckr_node_f64(ckr_node_get(d, "num_warmup_steps"), &warm);
     warmed = floor(ckr__at_least(warm, 0));
@@ -43442,38 +43098,31 @@ static ckr_node *ckr__ac_trainer_params(ckr__ac_job *x, const ckr_schedule *want
 static bool ckr__ac_setting(ckr__ac_job *x, const char *key, const ckr_node *value,
                             const char *otherwise)
 {
-    return ckr__setting_changed(x->out, "TrainingArguments", key, value, ckr__ac_arg(x, key),
+    return ckr__setting_changed(x->out, "TrainingArguments", key, value, ckr__ac_arg(x->ac, key),
                                 otherwise);
 }
 
-/* The arguments of get_scheduler beside the two lengths. */
-static ckr_node *ckr__ac_kwargs(ckr__ac_job *x, const ckr_node *params)
-{
-    ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(params); i++) {
-        const char *key = ckr__dict_key(params, i);
-        if (key && !ckr__word_in("num_warmup_steps num_training_steps lr lr_init", key) &&
-            ckr__dict_at(params, i)->kind != CKR_NODE_NONE)
-            ckr__node_take(x->w.c, d, params, i);
-    }
-    return d;
-}
-
 /* The Trainer builds its scheduler from its arguments, and ends at max_steps. */
-static bool ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
+static void ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
                                      const ckr_schedule *want, const ckr_node *params)
 {
     static const char why[] = "the Trainer builds its scheduler from it: the LR follows another "
                               "curve";
     const bool same = was && !strcmp(was->kind, want->kind);
-    const ckr_node *kwargs = ckr__ac_kwargs(x, params),
-                   *had = ckr__ac_arg(x, "lr_scheduler_kwargs");
+    const ckr_node *had = ckr__ac_arg(x->ac, "lr_scheduler_kwargs");
+    ckr_node *kwargs = ckr__node(x->w.c, CKR_NODE_DICT);
     const ckr_node *steps = ckr_node_get(params, "num_training_steps"),
                    *was_steps = same ? ckr_node_get(was->params, "num_training_steps") : NULL;
     double share = 0, warm = 0, was_warm = 0;
-    if (!kwargs) return false;
-    ckr_node_f64(ckr__ac_arg(x, "warmup_steps"), &share);
+    uint64_t i;
+    if (!kwargs) return;
+    for (i = 0; i < ckr__dict_n(params); i++) {
+        const char *key = ckr__dict_key(params, i);
+        if (key && !ckr__word_in("num_warmup_steps num_training_steps lr lr_init", key) &&
+            ckr__dict_at(params, i)->kind != CKR_NODE_NONE)
+            ckr__node_take(x->w.c, kwargs, params, i);
+    }
+    ckr_node_f64(ckr__ac_arg(x->ac, "warmup_steps"), &share);
     ckr_node_f64(ckr_node_get(params, "num_warmup_steps"), &warm);
     if (same) ckr_node_f64(ckr_node_get(was->params, "num_warmup_steps"), &was_warm);
     if (!same)
@@ -43486,17 +43135,6 @@ static bool ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
     if (steps && !(same && ckr__node_equal(steps, was_steps)))
         ckr__ac_setting(x, "max_steps", steps,
                         "the run ends at another update, and the LR with it");
-    return !ckr__failed(x->w.c);
-}
-
-/* A scheduler that the script gave the Trainer has its own length; the run ends at max_steps. */
-static bool ckr__ac_trainer_end(ckr__ac_job *x, const ckr_schedule *was, const ckr_schedule *now,
-                                int64_t done)
-{
-    const double old = was->opaque ? ckr__nan() : ckr__sched_end(was), end = ckr__sched_end(now);
-    if (now->opaque || !(end > (double)done) || !(end < 9e15) || ckr__same(old, end)) return true;
-    return ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, (int64_t)end),
-                           "the run ends before its schedule does");
 }
 
 /* What the scheduler goes on with from the written state. */
@@ -43508,32 +43146,38 @@ static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const c
     const ckr_group *groups = first + want->n_lanes <= x->w.s->n_groups
                                   ? x->w.s->groups + first
                                   : NULL;
+    const double old = was->opaque ? ckr__nan() : ckr__sched_end(was), end = ckr__sched_end(now);
     ckr_schedule as = *now;
     double top;
-    bool ok;
-    if (!x->ac->trainer || strncmp(now->kind, "transformers:", 13) != 0) {
-        ok = ckr__setting_scheduler(x->out, now, was, true) &&
-             (!x->ac->trainer || ckr__ac_trainer_end(x, was, now, done));
+    if (!x->ac->trainer || !ckr__starts(now->kind, "transformers:")) {
+        ckr__setting_scheduler(x->out, now, was, true);
+        /* what the script gave the Trainer has its own length; the run ends at max_steps        */
+        if (x->ac->trainer && !now->opaque && end > (double)done && end < 9e15 &&
+            !ckr__same(old, end))
+            ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, (int64_t)end),
+                            "the run ends before its schedule does");
     } else {
         as.params = ckr__ac_trainer_params(x, now, &top);
-        ok = as.params && ckr__ac_trainer_settings(x, was, now, as.params) &&
-             (top != top || ckr__ac_setting(x, "learning_rate", ckr__node_float(x->w.c, top),
-                                            "the schedule takes a part of its curve from it; the "
-                                            "groups' LR comes from the checkpoint"));
+        ckr__ac_trainer_settings(x, was, now, as.params);
+        if (top == top)
+            ckr__ac_setting(x, "learning_rate", ckr__node_float(x->w.c, top),
+                            "the schedule takes a part of its curve from it; the groups' LR comes "
+                            "from the checkpoint");
     }
-    if (!ok) return x->w.c->err->code;
+    if (ckr__failed(x->w.c)) return x->w.c->err->code;
     return ckr__torch_follows(x->w.c, x->w.scheduler ? x->w.scheduler : f->part, groups, &as, was,
                               now->rate, done, &x->out->follows);
 }
 
 /* What stands for the scheduler's state; NULL in w.scheduler: it is as it was. */
-static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f, uint32_t index,
-                                        uint64_t first)
+static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
 {
-    const ckr_schedule *was = index < x->source->n_schedules ? &x->source->schedules[index] : NULL;
+    const ckr__ac_file *o = ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, f->index);
+    const uint32_t index = f->index;
+    const ckr_state *source = x->w.source;
+    const ckr_schedule *was = index < source->n_schedules ? &source->schedules[index] : NULL;
     const ckr_schedule *want = index == 0 && x->w.s->n_schedules ? x->w.s->schedules : was;
     const double to = x->ac->trainer ? 1 : x->rate;
-    const double file = f->schedule ? f->schedule->rate : to;
     const ckr_schedule *now;
     bool rounded = false, same;
     ckr_result r = CKR_OK;
@@ -43542,12 +43186,13 @@ static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f, u
     same = want->opaque ? was->opaque : ckr__sched_same(want, was);
     if (same) want = was;
     now = want;
-    if (!same || !ckr__same(file, to)) {
+    if (!same || !ckr__same(x->ac->rate, to)) {        /* the files', not the side file's      */
         ckr_schedule *y = ckr__sched_retick(x->w.c, want, to, &rounded);
         if (!y) return x->w.c->err->code;
         if (!y->state) y->state = was->state;
         now = y;
         r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &x->w.scheduler);
+        ckr__whole_stand(&x->w, f->part, x->w.scheduler);
     }
     x->out->rounded = rounded;
     if (r == CKR_OK && (now->opaque ? now != want : was->position != now->position ||
@@ -43558,7 +43203,8 @@ static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f, u
                            "the scheduler's curve is in the trainer's code: it goes on at this LR "
                            "if its lengths count the ticks of the coming run",
                            "build it with lengths of updates times processes");
-    return r == CKR_OK && index == 0 ? ckr__ac_follows(x, f, was, want, now, first) : r;
+    if (r != CKR_OK || index) return r;
+    return ckr__ac_follows(x, f, was, want, now, o ? o->first_group : 0);
 }
 
 /* The arguments that make a process's batch x accumulation x processes the samples of an update. */
@@ -43566,29 +43212,24 @@ static ckr_result ckr__ac_batch(ckr__ac_job *x)
 {
     static const char why[] = "an update takes other samples, and where epochs are counted "
                               "max_steps and the LR move";
-    const int64_t all = ckr__batch_told(x->w.s, x->source->batch, x->ac->ranks, x->ranks);
+    const int64_t all = ckr__batch_told(x->w.s, x->w.source->batch, x->ac->ranks, x->ranks);
     int64_t micro = 0, steps = 1, taken;
     if (!x->w.s->batch && x->engine) return CKR_OK;            /* it has been said        */
     if (!x->w.s->batch && x->ranks != x->ac->ranks && !(x->t->without & CKR_PROGRESS))
-        return ckr__batch_unknown(x->w.c, x->ac->ranks, x->ranks)
-                   ? CKR_OK
-                   : x->w.c->err->code;
-    if (!x->ac->trainer)
-        return ckr__batch_scripted(x->out, all, x->ranks) ? CKR_OK : x->w.c->err->code;
-    if (!all || (all == x->source->batch && (x->t->without & CKR_PROGRESS)))
+        return ckr__batch_unknown(x->w.c, x->ac->ranks, x->ranks);
+    if (!x->ac->trainer) ckr__batch_scripted(x->out, all, x->ranks);
+    if (!x->ac->trainer) return x->w.c->err->code;
+    if (!all || (all == x->w.source->batch && (x->t->without & CKR_PROGRESS)))
         return CKR_OK;
-    ckr_node_i64(ckr__ac_arg(x, "per_device_train_batch_size"), &micro);
-    ckr_node_i64(ckr__ac_arg(x, "gradient_accumulation_steps"), &steps);
+    ckr_node_i64(ckr__ac_arg(x->ac, "per_device_train_batch_size"), &micro);
+    ckr_node_i64(ckr__ac_arg(x->ac, "gradient_accumulation_steps"), &steps);
     taken = ckr__batch_split(all, x->ranks, &micro, &steps);
-    if (!ckr__ac_setting(x, "per_device_train_batch_size", ckr__node_int(x->w.c, micro), why) ||
-        !ckr__ac_setting(x, "gradient_accumulation_steps", ckr__node_int(x->w.c, steps), why))
-        return x->w.c->err->code;
-    if (taken == all) return CKR_OK;
-    return ckr__say(x->w.c, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update",
-                    ckr__printf(x->w.c, "%lld", (long long)all),
-                    ckr__printf(x->w.c, "%lld", (long long)taken),
-                    "they are no multiple of the processes: samples per update change, and epochs "
-                    "no longer count the same", "take a --dp that divides them");
+    ckr__ac_setting(x, "per_device_train_batch_size", ckr__node_int(x->w.c, micro), why);
+    ckr__ac_setting(x, "gradient_accumulation_steps", ckr__node_int(x->w.c, steps), why);
+    if (taken == all) return x->w.c->err->code;
+    return ckr__say_int(x->w.c, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update", all, taken,
+                        "they are no multiple of the processes: samples per update change, and "
+                        "epochs no longer count the same", "take a --dp that divides them");
 }
 
 /* Without max_steps the Trainer counts the updates anew, by data, batch and processes. */
@@ -43596,34 +43237,23 @@ static ckr_result ckr__ac_steps(ckr__ac_job *x)
 {
     const ckr_schedule *want = x->w.s->n_schedules ? x->w.s->schedules : NULL;
     int64_t max = -1, n = 0;
-    ckr_node_i64(ckr__ac_arg(x, "max_steps"), &max);
-    if (!x->ac->trainer || max > 0 || !ckr__is_function(want) ||
-        (x->ranks == x->ac->ranks && x->w.s->batch == x->source->batch) ||
-        !ckr_node_i64(ckr_node_get(want->params, "num_training_steps"), &n))
-        return CKR_OK;
-    return ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, n),
-                           "the Trainer counts the updates of its epochs anew, by its batch and "
-                           "processes: the LR's length would be another")
-               ? CKR_OK
-               : x->w.c->err->code;
+    ckr_node_i64(ckr__ac_arg(x->ac, "max_steps"), &max);
+    if (x->ac->trainer && max <= 0 && ckr__is_function(want) &&
+        (x->ranks != x->ac->ranks || x->w.s->batch != x->w.source->batch) &&
+        ckr_node_i64(ckr_node_get(want->params, "num_training_steps"), &n))
+        ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, n),
+                        "the Trainer counts the updates of its epochs anew, by its batch and "
+                        "processes: the LR's length would be another");
+    return x->w.c->err->code;
 }
 
 /* >>accelerate.emit.random ---------------------------------------------------- */
 
-/* What a process finds on a device that is not its own: its own seed, nothing drawn. */
-static ckr_node *ckr__ac_sibling(ckr__ac_job *x, const ckr_stream *own, ckr_node *state)
-{
-    ckr_rng fresh;
-    if (!own->value || own->value->kind != CKR_RNG_TORCH_CUDA) return state;
-    fresh = *own->value;
-    fresh.offset = 0;
-    return ckr__rng_to_node(x->w.c, &fresh, state);
-}
-
 /* Device states as rank `rank` of the coming run sees them, for the saved v of another process: as
    many as before, or as many as there are ranks where all were on one machine. HF keeps one tensor
    where there is one process. `kept`: what the rank itself once saw, or NULL; `fixed`: the number
-   of devices that any process saw, or 0. */
+   of devices that any process saw, or 0. What a process finds on a device that is not its own: its
+   own seed, nothing drawn. */
 static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, uint32_t rank, ckr_node *v,
                                  const ckr_node *kept, uint64_t fixed)
 {
@@ -43632,17 +43262,21 @@ static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, uint32_t
                        : fixed ? fixed
                        : old == x->ac->ranks ? x->ranks
                                              : old;
-    ckr_node *own, *other, *list;
+    ckr_node *own = ckr__stream_node(now), *other, *list;
+    ckr_rng state;
     uint64_t i, at = rank % n;
-    bool same = v == now->state;
-    for (i = 0; ckr_node_is_list(v) && i < old; i++) same = same || v->u.items[i] == now->state;
+    bool same = v == own;
+    for (i = 0; ckr_node_is_list(v) && i < old; i++) same = same || v->u.items[i] == own;
     if (!kept && same && n == old) return v;
-    memcpy(&own, &now->state, sizeof own);     /* a copy is made of what is read-only    */
     if (x->ac->trainer && x->ranks == 1) return own;
-    other = ckr__ac_sibling(x, now, own);
+    other = own;
+    if (now->value && now->value->kind == CKR_RNG_TORCH_CUDA) {
+        state = *now->value;
+        state.offset = 0;
+        other = ckr__rng_to_node(x->w.c, &state, own);
+    }
     list = ckr__node(x->w.c, CKR_NODE_LIST);
     for (i = 0; kept && i < n; i++) {
-        ckr_rng state;
         if (ckr__rng_from_node(x->w.c, kept->u.items[i], CKR_RNG_NONE, &state) != CKR_OK)
             ckr__error_reset(x->w.c);
         else if (now->value && ckr_rng_equal(&state, now->value)) at = i;
@@ -43662,8 +43296,7 @@ static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
     x->devices = n;
     for (i = 0; list && i < n; i++) {
         const ckr_stream *s = ckr__stream_of(x->w.s, (uint32_t)i, "torch_cuda", "default");
-        state = i < devices ? v->u.items[i] : NULL;
-        if (s) memcpy(&state, &s->state, sizeof state);
+        state = s ? ckr__stream_node(s) : i < devices ? v->u.items[i] : NULL;
         if (!state) break;
         ckr__node_push(x->w.c, list, state);
     }
@@ -43686,47 +43319,40 @@ static const char *ckr__ac_key_of(ckr__ac_job *x, const ckr_stream *s, bool *dev
            : ckr__printf(x->w.c, x->ac->sana ? "torch_%s" : "torch_%s_manual_seed", name);
 }
 
-/* What the side file keeps of a rank's value; NULL: nothing, or of another step. */
-static ckr_node *ckr__ac_kept(ckr__ac_job *x, uint32_t rank, const char *key)
+/* What the side file keeps of a rank, and of one of its values; NULL: nothing, or of another step.
+   */
+static const ckr_node *ckr__ac_kept_of(const ckr__ac_job *x, uint32_t rank)
 {
     char text[16];
-    ckr_node *v;
     ckr__format(text, sizeof text, "%u", (unsigned)rank);
-    v = ckr__dict_value(ckr_node_get(ckr_node_get(x->kept, "random"), text), key);
+    return ckr_node_get(ckr_node_get(x->kept, "random"), text);
+}
+
+static ckr_node *ckr__ac_kept(ckr__ac_job *x, uint32_t rank, const char *key)
+{
+    ckr_node *v = ckr__dict_value(ckr__ac_kept_of(x, rank), key);
     return v ? ckr__carry_get(x->w.c, v, 0) : NULL;
 }
 
-/* What the key of a value that holds no stream now stands for: a stream that this rank gets, or the
-   value itself where it is this rank's or all ranks'. NULL: neither. */
-static ckr_node *ckr__acc_other(ckr__ac_job *x, uint32_t rank, bool same,
-                                const char *key, ckr_node *v)
-{
-    ckr__stream_key of;
-    if (ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &of) && of.kind &&
-        ckr__stream_of(x->w.s, rank, of.kind, of.name))
-        return NULL;
-    if (same || !strcmp(key, "step") || ckr__ac_common(x->ac, key, v)) return v;
-    x->n_alone++;
-    return NULL;
-}
-
-/* A value of the old dict for a rank of the coming run; NULL: it gets none, or it comes later. */
+/* A value of the old dict for a rank of the coming run; NULL: it gets none, or it comes later. One
+   that holds no stream is this rank's (`same`), or all ranks'. */
 static ckr_node *ckr__acc_value(ckr__ac_job *x, uint32_t rank, bool same, const char *key,
                                 ckr_node *v)
 {
-    const ckr_stream *now;
     ckr__stream_key of;
+    const bool row = ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &of) && of.kind;
+    const ckr_stream *now = row ? ckr__stream_of(x->w.s, rank, of.kind, of.name) : NULL;
     const ckr_node *kept = NULL;
     int64_t fixed = 0;         /* devices of each process, where they do not follow the ranks */
-    if (!ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &of) || !of.kind ||
-        v->kind == CKR_NODE_NONE || (of.list && ckr_node_is_list(v) && !v->count))
-        return ckr__acc_other(x, rank, same, key, v);
-    now = ckr__stream_of(x->w.s, rank, of.kind, of.name);
-    if (!now) return NULL;                     /* a stream that this rank does not have  */
-    if (!ckr__stream_listed(&of, v) && (!x->ac->trainer || strcmp(of.kind, "torch_cuda") != 0)) {
-        memcpy(&v, &now->state, sizeof v);
-        return v;
+    if (!row || v->kind == CKR_NODE_NONE || (of.list && ckr_node_is_list(v) && !v->count)) {
+        if (now) return NULL;                  /* it holds no stream yet                  */
+        if (same || !strcmp(key, "step") || ckr__ac_common(x->ac, key, v)) return v;
+        x->n_alone++;
+        return NULL;
     }
+    if (!now) return NULL;                     /* a stream that this rank does not have  */
+    if (!ckr__stream_listed(&of, v) && (!x->ac->trainer || strcmp(of.kind, "torch_cuda") != 0))
+        return ckr__stream_node(now);
     if (x->ac->sana) return ckr__sana_devices(x, v);
     if (x->ranks != x->ac->ranks) kept = ckr__ac_kept(x, rank, key);
     ckr_node_i64(ckr_node_get(ckr_node_get(x->kept, "devices"), key), &fixed);
@@ -43744,9 +43370,8 @@ static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
         bool device;
         const char *key = ckr__ac_key_of(x, now, &device);
         const ckr_node *kept;
-        ckr_node *v, *list;
+        ckr_node *v = ckr__stream_node(now), *list;
         if (!key || now->sibling || ckr_node_get(d, key)) continue;
-        memcpy(&v, &now->state, sizeof v);
         kept = device ? ckr__ac_kept(x, rank, key) : NULL;
         if (ckr_node_is_list(kept) && kept->count) {
             v = ckr__ac_devices(x, now, rank, v, kept, 0);
@@ -43764,19 +43389,15 @@ static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
    with the states that were decided, and what the side file kept for a rank that is back. */
 static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node *old, uint32_t from)
 {
+    const ckr_node *of = ckr__ac_kept_of(x, rank);
     ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT), *v;
-    const ckr_node *of;
-    char text[16];
     uint64_t i;
-    if (!d) return NULL;
     for (i = 0; i < ckr__dict_n(old); i++) {
         const char *key = ckr__dict_key(old, i);
         v = ckr__acc_value(x, rank, from == rank, key ? key : "", ckr__dict_at(old, i));
         ckr__node_pair(x->w.c, d, old->u.items[2 * i], v);
     }
     ckr__acc_append(x, rank, d);
-    ckr__format(text, sizeof text, "%u", (unsigned)rank);
-    of = ckr_node_get(ckr_node_get(x->kept, "random"), text);
     for (i = 0; i < ckr__dict_n(of); i++) {
         const char *key = ckr__dict_key(of, i);
         ckr__stream_key as;
@@ -43794,31 +43415,9 @@ static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node 
 static void ckr__ac_carry_add(ckr__ac_job *x, ckr_node *random, const char *rank, const char *key,
                               ckr_node *v)
 {
-    ckr_node *of = ckr__dict_value(random, rank);
-    if (!of) {
-        of = ckr__node(x->w.c, CKR_NODE_DICT);
-        ckr__node_set(x->w.c, random, rank, of);
-    }
+    ckr_node *of = ckr__dict_under(x->w.c, random, rank);
     x->n_carried++;
     if (!ckr_node_get(of, key)) ckr__node_set(x->w.c, of, key, v);
-}
-
-/* What was kept before and has no place again. */
-static void ckr__ac_carry_on(ckr__ac_job *x, ckr_node *random)
-{
-    const ckr_node *all = ckr_node_get(x->kept, "random");
-    uint64_t i, k;
-    for (i = 0; i < ckr__dict_n(all); i++) {
-        const char *rank = ckr__dict_key(all, i);
-        const ckr_node *of = ckr__dict_at(all, i);
-        for (k = 0; rank && k < ckr__dict_n(of); k++) {
-            const char *key = ckr__dict_key(of, k);
-            ckr_node *v = ckr__dict_at(of, k);
-            const bool fits = !ckr_node_is_list(v) || v->count == x->ranks;
-            if (key && (!fits || strtoul(rank, NULL, 10) >= x->ranks))
-                ckr__ac_carry_add(x, random, rank, key, v);
-        }
-    }
 }
 
 /* The numbers of devices that do not follow the number of ranks: those known before, and those of
@@ -43843,11 +43442,12 @@ static ckr_node *ckr__ac_carry_counts(ckr__ac_job *x)
     return counts;
 }
 
-static ckr_result ckr__ac_carry(ckr__ac_job *x)
+static void ckr__ac_carry(ckr__ac_job *x)
 {
     ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__node(x->w.c, CKR_NODE_DICT);
+    const ckr_node *all = ckr_node_get(x->kept, "random");
     char rank[16];
-    uint64_t i;
+    uint64_t i, k;
     for (i = 0; i < x->ac->n_extras; i++) {
         const ckr__ac_extra *e = &x->ac->extras[i];
         const bool made = e->devices && e->devices == x->ac->ranks && x->ranks != x->ac->ranks;
@@ -43856,15 +43456,24 @@ static ckr_result ckr__ac_carry(ckr__ac_job *x)
         if (!e->kept) x->n_unkept++;
         else ckr__ac_carry_add(x, random, rank, e->key, e->kept);
     }
-    ckr__ac_carry_on(x, random);
+    for (i = 0; i < ckr__dict_n(all); i++) {   /* kept before, and without a place again     */
+        const char *of = ckr__dict_key(all, i);
+        const ckr_node *dict = ckr__dict_at(all, i);
+        for (k = 0; of && k < ckr__dict_n(dict); k++) {
+            const char *key = ckr__dict_key(dict, k);
+            ckr_node *v = ckr__dict_at(dict, k);
+            if (key && ((ckr_node_is_list(v) && v->count != x->ranks) ||
+                        strtoul(of, NULL, 10) >= x->ranks))
+                ckr__ac_carry_add(x, random, of, key, v);
+        }
+    }
     if (!ckr__failed(x->w.c) && (random->count || counts->count))
         x->out->carried = ckr__node_dict(
             x->w.c, "step", ckr__node_int(x->w.c, x->w.s->progress.step), "random", random,
             "devices", counts, CKR__END);
-    return x->w.c->err->code;
 }
 
-static ckr_result ckr__ac_say_extras(ckr__ac_job *x)
+static void ckr__ac_say_extras(ckr__ac_job *x)
 {
     const uint64_t n[] = { x->n_carried, x->n_unkept, x->n_back, x->n_alone };
     static const struct { const char *code; ckr_severity severity; const char *reason; } rows[] = {
@@ -43881,29 +43490,12 @@ static ckr_result ckr__ac_say_extras(ckr__ac_job *x)
     };
     char text[32];
     size_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < 4 && e == CKR_OK; i++) {
-        if (!n[i]) continue;
+    for (i = 0; i < 4; i++) {
         ckr__format(text, sizeof text, "%llu", (unsigned long long)n[i]);
-        e = ckr__say(x->w.c, rows[i].code, rows[i].severity, "random states", NULL, text,
+        if (n[i])
+            ckr__say(x->w.c, rows[i].code, rows[i].severity, "random states", NULL, text,
                      rows[i].reason, NULL);
     }
-    return e;
-}
-
-/* What is kept is of this step, or of no use. */
-static ckr_result ckr__ac_kept_open(ckr__ac_job *x)
-{
-    const ckr_node *kept = x->source->carried;
-    int64_t step;
-    if (!kept || !ckr_node_get(kept, "random") || x->ac->sana) return CKR_OK;
-    if (ckr_node_i64(ckr_node_get(kept, "step"), &step) && step == x->source->progress.step) {
-        x->kept = kept;
-        return CKR_OK;
-    }
-    return ckr__say(x->w.c, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
-                    "the side file keeps values of other ranks, but of another step: not used",
-                    NULL);
 }
 
 static ckr_result ckr__ac_say_random(ckr__ac_job *x)
@@ -43916,37 +43508,38 @@ static ckr_result ckr__ac_say_random(ckr__ac_job *x)
 /* What one file for all ranks can give each of them. */
 static ckr_result ckr__sana_say_random(ckr__ac_job *x)
 {
-    ckr_result e = CKR_OK;
     if (x->ranks == 1) return CKR_OK;
     if (x->devices)
-        e = ckr__say(x->w.c, "CKR_SANA_DEVICES", CKR_EXACT, "torch_cuda", NULL, NULL,
-                     "entry r is the stream of rank r, from which Sana sets its device: no two "
-                     "ranks of a machine draw the same noise", NULL);
-    if (e == CKR_OK && x->devices && x->devices < x->ranks)
-        e = ckr__ac_say_counts(x, "CKR_W_SANA_NODES", CKR_APPROX, "torch_cuda", x->ranks,
-                               (uint32_t)x->devices,
-                               "Sana's list goes by the local rank: processes of that number on "
-                               "several machines start from equal streams");
-    if (e == CKR_OK)
-        e = ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL,
-                     NULL,
-                     "Sana's file has one state of each for all ranks: the others would start from "
-                     "rank 0's; their own are in ckptresume.json",
-                     "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
-    return e;
-}
-
-static bool ckr__sana_holds(void *user, ckr_rng_kind kind, const char *name, uint32_t rank)
-{
-    (void)user, (void)kind, (void)name;
-    return rank == 0;
+        ckr__say(x->w.c, "CKR_SANA_DEVICES", CKR_EXACT, "torch_cuda", NULL, NULL,
+                 "entry r is the stream of rank r, from which Sana sets its device: no two ranks "
+                 "of a machine draw the same noise", NULL);
+    if (x->devices && x->devices < x->ranks)
+        ckr__say_int(x->w.c, "CKR_W_SANA_NODES", CKR_APPROX, "torch_cuda", x->ranks,
+                     (int64_t)x->devices,
+                     "Sana's list goes by the local rank: processes of that number on several "
+                     "machines start from equal streams", NULL);
+    return ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL,
+                    NULL,
+                    "Sana's file has one state of each for all ranks: the others would start from "
+                    "rank 0's; their own are in ckptresume.json",
+                    "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
 }
 
 static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
 {
     const ckr__ac *ac = x->ac;
+    const ckr_node *kept = x->w.source->carried;
+    const bool any = ckr_node_get(kept, "random") != NULL;
+    int64_t step;
     uint32_t r, from;
-    ckr_result e = ckr__ac_kept_open(x);
+    ckr_result e = CKR_OK;
+    if (x->t->without & CKR_RNG) return CKR_OK;
+    if (any && ckr_node_i64(ckr_node_get(kept, "step"), &step) &&
+        step == x->w.source->progress.step)
+        x->kept = kept;                        /* of this step, or of no use                */
+    else if (any)
+        ckr__say(x->w.c, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
+                 "the side file keeps values of other ranks, but of another step: not used", NULL);
     for (r = 0; ac->n_random && r < x->ranks && e == CKR_OK; r++) {
         const char *path =
             x->ac->trainer && x->ranks == 1
@@ -43967,9 +43560,10 @@ static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
         }
         x->random = false;
     }
-    if (e == CKR_OK) e = ckr__ac_carry(x);
-    if (e == CKR_OK) e = ckr__ac_say_extras(x);
-    return e == CKR_OK ? ckr__ac_say_random(x) : e;
+    if (e != CKR_OK) return e;
+    ckr__ac_carry(x);
+    ckr__ac_say_extras(x);
+    return ckr__ac_say_random(x);
 }
 
 /* >>accelerate.fsdp ----------------------------------------------------------- */
@@ -44473,14 +44067,17 @@ static ckr_result ckr__af_emit(ckr__ac_job *x)
 
 /* >>accelerate.emit.all ------------------------------------------------------- */
 
-/* Files that belong to a component that is left out. */
+/* Files that belong to a component that is left out, and those that are written elsewhere. */
 static bool ckr__ac_left_out(const ckr__ac_job *x, const ckr__ac_file *f)
 {
     const uint32_t w = x->t->without;
     const bool data = ckr__starts(f->rel, "sampler") || ckr__starts(f->rel, "dl_state_dict"),
                scaler = ckr__starts(f->rel, "scaler.pt");
+    if (ckr__ac_of_engine(x->ac, f)) return true;
     switch (f->kind) {
-    case CKR__AC_OPTIMIZER: return (w & CKR_OPTIMIZER) != 0;
+    case CKR__AC_FSDP:      return true;
+    case CKR__AC_RANDOM:    return true;
+    case CKR__AC_OPTIMIZER: return (w & CKR_OPTIMIZER) || x->ac->n_fsdp;
     case CKR__AC_SCHEDULER: return (w & CKR_SCHEDULE) != 0;
     case CKR__AC_PROGRESS:  return (w & CKR_PROGRESS) != 0;
     case CKR__AC_LOOSE:     return (data && (w & CKR_DATA)) || (scaler && (w & CKR_OPTIMIZER));
@@ -44488,46 +44085,27 @@ static bool ckr__ac_left_out(const ckr__ac_job *x, const ckr__ac_file *f)
     }
 }
 
-static ckr_result ckr__ac_emit_loose(ckr__ac_job *x, const ckr__ac_file *f)
-{
-    if (f->dir) x->n_lost++;
-    if (f->dir) return CKR_OK;
-    if (x->ranks != x->ac->ranks && ckr__starts(f->rel, "dl_state_dict")) {
-        ckr_result e = ckr__ac_say_counts(x, "CKR_W_DATA_POSITION", CKR_APPROX, f->rel,
-                                          x->ac->ranks, x->ranks,
-                                          "it counts the batches of one of so many processes, and "
-                                          "is written as it was");
-        if (e != CKR_OK) return e;
-    }
-    return ckr__out_copy(x->out, f->rel, f->path);
-}
-
 static ckr_result ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
 {
-    const ckr__ac_file *o;
     ckr_result e = CKR_OK;
-    if (ckr__ac_left_out(x, f) || ckr__ac_of_engine(x->ac, f) || f->kind == CKR__AC_FSDP ||
-        (x->ac->n_fsdp && f->kind == CKR__AC_OPTIMIZER))
-        return CKR_OK;
-    memset(&x->part, 0, sizeof x->part);
-    x->part.root = f->root;
-    x->w.groups = x->w.scheduler = NULL;
+    if (ckr__ac_left_out(x, f)) return CKR_OK;
     switch (f->kind) {
     case CKR__AC_MODEL:
-        return f->format == CKR_FORMAT_SAFETENSORS ? ckr__ac_put_safetensors(x, f)
-                                                   : ckr__ac_put_tree(x, f->rel, f->root);
+        if (f->format == CKR_FORMAT_SAFETENSORS) return ckr__ac_put_safetensors(x, f);
+        break;
     case CKR__AC_OPTIMIZER:
-        x->part.optimizer = f->part;
-        e = ckr__ac_emit_groups(x, f);
+        e = ckr__whole_groups(&x->w, f->part, f->first_group, f->n_groups, x->t->groups != NULL,
+                              f->rel);
         break;
-    case CKR__AC_SCHEDULER:
-        x->part.scheduler = f->part;
-        o = ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, f->index);
-        e = ckr__ac_emit_schedule(x, f, f->index, o ? o->first_group : 0);
-        break;
-    case CKR__AC_RANDOM: return CKR_OK;
-    case CKR__AC_LOOSE:  return ckr__ac_emit_loose(x, f);
-    default:             return ckr__out_copy(x->out, f->rel, f->path);
+    case CKR__AC_SCHEDULER: e = ckr__ac_emit_schedule(x, f); break;
+    default:
+        x->n_lost += f->dir;
+        if (f->dir) return CKR_OK;
+        if (x->ranks != x->ac->ranks && ckr__starts(f->rel, "dl_state_dict"))
+            ckr__say_int(x->w.c, "CKR_W_DATA_POSITION", CKR_APPROX, f->rel, x->ac->ranks, x->ranks,
+                         "it counts the batches of one of so many processes, and is written as it "
+                         "was", NULL);
+        return ckr__out_copy(x->out, f->rel, f->path);
     }
     return e == CKR_OK && !x->w.c->refused ? ckr__ac_put_tree(x, f->rel, f->root) : e;
 }
@@ -44544,12 +44122,11 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
     uint64_t i;
     size_t k;
     ckr_result e = top ? CKR_OK : x->w.c->err->code;
-    x->part = x->ac->keep;
-    f.part = x->part.optimizer;
-    f.n_groups = x->source->n_groups;
-    if (e == CKR_OK && f.part && !(x->t->without & CKR_OPTIMIZER)) e = ckr__ac_emit_groups(x, &f);
-    f.part = x->part.scheduler;
-    if (e == CKR_OK && !(x->t->without & CKR_SCHEDULE)) e = ckr__ac_emit_schedule(x, &f, 0, 0);
+    if (e == CKR_OK && x->ac->keep->optimizer && !(x->t->without & CKR_OPTIMIZER))
+        e = ckr__whole_groups(&x->w, x->ac->keep->optimizer, 0, x->w.source->n_groups,
+                              x->t->groups != NULL, f.rel);
+    f.part = x->ac->keep->scheduler;
+    if (e == CKR_OK && !(x->t->without & CKR_SCHEDULE)) e = ckr__ac_emit_schedule(x, &f);
     if (e != CKR_OK || x->w.c->refused) return e;
     for (i = 0; i < f.root->count; i++) {
         const char *key = ckr__dict_key(f.root, i);
@@ -44570,11 +44147,12 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
 /* What the engine writes, and the settings of a scheduler that the Trainer builds. */
 static ckr_result ckr__ac_emit_engine(ckr__ac_job *x)
 {
-    const ckr_schedule *was = x->source->schedules, *want = x->w.s->schedules;
+    const ckr_schedule *was = x->w.source->schedules, *want = x->w.s->schedules;
     ckr_target t = *x->t;
     ckr__under u = CKR_ZERO;
     ckr__ac_file f = CKR_ZERO;
     ckr_result e;
+    if (!x->engine) return CKR_OK;
     t.without |= CKR_RNG;                      /* they are in files of their own          */
     if (!x->ac->scheduled && ckr__ac_nth(x->ac, CKR__AC_SCHEDULER, 0)) t.without |= CKR_SCHEDULE;
     u.load = x->ac->trainer ? NULL : "Accelerator.load_state";
@@ -44594,7 +44172,7 @@ static ckr_result ckr__ac_engine_allowed(ckr__ac_job *x)
     const uint32_t w = x->t->without;
     if (!x->ac->engine) return CKR_OK;
     x->engine = !x->ac->trainer || !(w & CKR_OPTIMIZER);
-    if (x->engine && x->ac->trainer && (w & CKR_SCHEDULE) && x->source->n_schedules)
+    if (x->engine && x->ac->trainer && (w & CKR_SCHEDULE) && x->w.source->n_schedules)
         return ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
                            "under DeepSpeed the Trainer loads the scheduler's state too, and ends "
                            "with an error where there is none",
@@ -44602,7 +44180,7 @@ static ckr_result ckr__ac_engine_allowed(ckr__ac_job *x)
                            "optimizer,groups,schedule");
     if (x->engine) return CKR_OK;
     x->out->zero = 0;
-    if (!ckr__ac_has(x->ac, CKR__AC_MODEL, 0))
+    if (!ckr__ac_nth(x->ac, CKR__AC_MODEL, 0))
         return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_MISSING, x->ac->engine,
                            "the weights are in DeepSpeed's directory alone, which the Trainer "
                            "loads with the optimizer only",
@@ -44625,98 +44203,99 @@ static ckr_result ckr__ac_allowed(ckr__ac_job *x)
                         "keep the schedule, or leave out the optimizer too: --without "
                         "optimizer,groups,schedule");
     if (e == CKR_OK) e = ckr__ac_engine_allowed(x);
-    if (!x->engine) ckr__say_sizes(x->w.c, "dp", &x->source->topology, &x->t->topology);
+    x->w.replica = x->engine;
+    if (!x->engine) ckr__say_sizes(x->w.c, "dp", &x->w.source->topology, &x->t->topology);
     return e;
 }
 
-/* Weights alone are no checkpoint that the Trainer resumes: its script loads them as a model. */
-static bool ckr__ac_say_model(ckr__ac_job *x, const ckr_node *dir)
+/* Weights alone are no checkpoint that the Trainer resumes: its script loads them as a model. The
+   class that does. NULL: the error is set. */
+static const char *ckr__ac_model_class(ckr__ac_job *x)
 {
-    static const char why[] = "these are weights alone, which the Trainer does not resume from: "
-                              "train() without resume_from_checkpoint starts at step 0";
-    const char *name, *place = "from_pretrained";
+    const ckr__ac_file *f = ckr__ac_named(x->ac, "config.json");
     ckr_node *config = NULL;
-    uint64_t i;
-    for (i = 0; i < x->ac->n_files; i++) {
-        const ckr__ac_file *f = x->ac->files[i];
-        if (ckr__starts(f->rel, "adapter_model"))
-            return ckr__setting(x->out, "PeftModel.from_pretrained", "model_id", dir, NULL, true,
-                                why);
-        if (!strcmp(f->rel, "config.json") && !f->dir &&
-            ckr__json_load(x->w.c, f->path, &config) != CKR_OK)
-            return false;
-    }
+    const char *name;
+    if (f && !f->dir && ckr__json_load(x->w.c, f->path, &config) != CKR_OK) return NULL;
     name = ckr_node_str(ckr_node_at(ckr_node_get(config, "architectures"), 0));
-    if (name && strlen(name) < 100) place = ckr__printf(x->w.c, "%s.from_pretrained", name);
-    return place && ckr__setting(x->out, place, "pretrained_model_name_or_path", dir, NULL, true,
-                                 why);
+    return name && strlen(name) < 100 ? ckr__printf(x->w.c, "%s.from_pretrained", name)
+                                      : "from_pretrained";
 }
 
 /* How the coming run finds what is written. load_state asks for a file of each optimizer and
    scheduler that is prepared when it is called. */
-static bool ckr__ac_say_resume(ckr__ac_job *x)
+static ckr_result ckr__ac_say_resume(ckr__ac_job *x)
 {
-    static const char here[] = "the checkpoint is this directory itself, not one in it";
-    const uint32_t left = x->t->without & (CKR_OPTIMIZER | CKR_SCHEDULE);
-    const ckr_node *dir = ckr__node_str(x->w.c, "OUT");
-    if (x->ac->sana) return true;
-    if (x->ac->trainer && (x->t->without & CKR_PROGRESS)) return ckr__ac_say_model(x, dir);
-    if (x->ac->trainer)
-        return ckr__setting(x->out, "Trainer.train", "resume_from_checkpoint", dir, NULL, false,
-                            here);
-    if (!left || x->engine)
-        return ckr__setting(x->out, "Accelerator.load_state", "input_dir", dir, NULL, false, here);
-    if ((left & CKR_OPTIMIZER) && (x->t->without & CKR_RNG) &&
-        !ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 1))
-        return ckr__setting(x->out, "accelerate.load_checkpoint_in_model", "checkpoint", dir, NULL,
-                            true, "these are weights alone: load_state ends with a "
-                                  "FileNotFoundError at the optimizer");
-    return ckr__setting(x->out, "Accelerator.load_state", "input_dir", dir, NULL, true,
-                        left & CKR_OPTIMIZER
-                            ? "prepare optimizer and scheduler behind this call: the files have "
-                              "none, and load_state ends with a FileNotFoundError at what is "
-                              "prepared already"
-                            : "make and prepare the scheduler behind this call: the files have "
-                              "none, and load_state ends with a FileNotFoundError at one that is "
-                              "prepared already");
+    const uint32_t w = x->t->without, left = w & (CKR_OPTIMIZER | CKR_SCHEDULE);
+    const char *place = "Accelerator.load_state", *key = "input_dir",
+               *why = "the checkpoint is this directory itself, not one in it";
+    bool needed = false, adapter = false;
+    uint64_t i;
+    if (x->ac->trainer && (w & CKR_PROGRESS)) {
+        for (i = 0; i < x->ac->n_files; i++)
+            adapter = adapter || ckr__starts(x->ac->files[i]->rel, "adapter_model");
+        place = adapter ? "PeftModel.from_pretrained" : ckr__ac_model_class(x);
+        key = adapter ? "model_id" : "pretrained_model_name_or_path";
+        why = "these are weights alone, which the Trainer does not resume from: train() without "
+              "resume_from_checkpoint starts at step 0";
+        needed = true;
+    } else if (x->ac->trainer) {
+        place = "Trainer.train";
+        key = "resume_from_checkpoint";
+    } else if (left && !x->engine) {
+        const bool alone = (left & CKR_OPTIMIZER) && (w & CKR_RNG) &&
+                           !ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 1);
+        if (alone) place = "accelerate.load_checkpoint_in_model";
+        if (alone) key = "checkpoint";
+        why = alone ? "these are weights alone: load_state ends with a FileNotFoundError at the "
+                      "optimizer"
+              : left & CKR_OPTIMIZER
+                  ? "prepare optimizer and scheduler behind this call: the files have none, and "
+                    "load_state ends with a FileNotFoundError at what is prepared already"
+                  : "make and prepare the scheduler behind this call: the files have none, and "
+                    "load_state ends with a FileNotFoundError at one that is prepared already";
+        needed = true;
+    }
+    if (place) ckr__setting(x->out, place, key, ckr__node_str(x->w.c, "OUT"), NULL, needed, why);
+    return x->w.c->err->code;
 }
 
-static ckr_result ckr__ac_emit_all(ckr__ac_job *x)
+static ckr_result ckr__ac_emit_files(ckr__ac_job *x)
 {
     uint64_t i;
-    ckr_result e = ckr__ac_allowed(x);
-    if (e != CKR_OK || x->w.c->refused) return e;
-    if (!ckr__whole_maps(&x->w, &x->ac->keep)) return x->w.c->err->code;
-    if (x->ac->sana) return ckr__sana_emit(x);
+    ckr_result e = CKR_OK;
     for (i = 0; i < x->ac->n_files && e == CKR_OK; i++) e = ckr__ac_emit_file(x, x->ac->files[i]);
-    if (e == CKR_OK && !x->w.c->refused && !x->ac->engine) e = ckr__af_emit(x);
-    if (e == CKR_OK && !x->w.c->refused && !(x->t->without & CKR_RNG)) e = ckr__ac_emit_random(x);
-    if (e == CKR_OK && !x->w.c->refused && x->engine) e = ckr__ac_emit_engine(x);
-    if (e == CKR_OK && !x->w.c->refused && !ckr__ac_say_resume(x)) e = x->w.c->err->code;
-    if (e == CKR_OK && !x->w.c->refused) e = ckr__ac_batch(x);
-    if (e == CKR_OK && !x->w.c->refused) e = ckr__ac_steps(x);
-    if (e == CKR_OK && x->n_lost)
-        e = ckr__ac_say_counts(x, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", x->n_lost, 0,
-                               "directories inside the checkpoint are not written");
-    return e;
+    return e == CKR_OK && !x->w.c->refused && !x->ac->engine ? ckr__af_emit(x) : e;
 }
 
 static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    ckr__ac_job x;
+    static ckr_result (*const steps[])(ckr__ac_job *) = {
+        ckr__ac_emit_files, ckr__ac_emit_random, ckr__ac_emit_engine, ckr__ac_say_resume,
+        ckr__ac_batch, ckr__ac_steps
+    };
+    ckr__ac_job x = CKR_ZERO;
+    size_t i;
     ckr_result e;
-    memset(&x, 0, sizeof x);
     x.w.c = c;
     x.w.s = s;
+    x.w.dtype = t->dtype;
     x.t = t;
     x.out = out;
     x.ac = (const ckr__ac *)s->dialect_data;
-    x.source = x.ac->s;
+    x.w.source = x.ac->s;
     x.ranks = t->topology.dp;
     x.rate = ckr__same(x.ac->rate, 1) && x.ac->ranks > 1 ? 1 : (double)x.ranks;
-    e = ckr__ac_emit_all(&x);
+    e = ckr__ac_allowed(&x);
+    if (e != CKR_OK || c->refused) return e;
+    ckr__whole_maps(&x.w, x.ac->keep);
+    if (x.ac->sana) e = ckr__sana_emit(&x);
+    for (i = 0; i < sizeof steps / sizeof *steps && !x.ac->sana && e == CKR_OK && !c->refused; i++)
+        e = steps[i](&x);
+    if (e == CKR_OK && x.n_lost)
+        e = ckr__say_int(c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", (int64_t)x.n_lost, 0,
+                         "directories inside the checkpoint are not written", NULL);
     ckr__map_free(&x.w.views);
-    ckr__map_free(&x.w.tied);
+    ckr__map_free(&x.w.swaps);
     return e;
 }
 
@@ -44734,7 +44313,7 @@ static const ckr__dialect ckr__hf_trainer = {
     ckr__ac_emit, NULL, NULL, NULL, ckr__af_parts, NULL, &ckr__hf_schedules, &ckr__ac_bounds, true
 };
 static const ckr__dialect ckr__sana = {
-    "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__sana_holds, ckr__ac_emit, NULL, NULL, NULL,
+    "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__plain_holds, ckr__ac_emit, NULL, NULL, NULL,
     NULL, NULL, NULL, &ckr__ac_bounds, false
 };
 

@@ -677,8 +677,8 @@ static void config_lines(const char *end)
 /* A file of a layer without a path below it: its other rank's is missed, and nothing else. */
 static void layer_without_path(void)
 {
-    static const char layer[] = EDITED "/13/model/model/decoder/model_1_pp-rank-0-of-1_tp-rank-0-of-2"
-                                       ".safetensors";
+    static const char layer[] = EDITED "/13/model/model/decoder/"
+                                       "model_1_pp-rank-0-of-1_tp-rank-0-of-2.safetensors";
     ckr_env env;
     ckr_open_desc d = in_memory(&env);
     ckr_ckpt *c = NULL;
