@@ -2519,11 +2519,6 @@ static void *ckr__append_from(ckr__ctx *c, void **array, uint64_t *count, size_t
     return (char *)*array + size * (size_t)(*count)++;
 }
 
-static void *ckr__append(ckr__ctx *c, void **array, uint64_t *count, size_t size)
-{
-    return ckr__append_from(c, array, count, size, 4);
-}
-
 /* The same, zeroed and never NULL: where memory ends the error is set, the list stays as it is, and
    the element is one that nobody reads. So who fills a list goes on, and asks ckr__failed once. */
 #define CKR__PUSH(T, c, list, n) CKR__PUSH_FROM(T, c, list, n, 4)
@@ -19507,34 +19502,34 @@ static const struct ckr__rng_row {
     { "opaque", NULL, 0, 0, 4, { 0 }, NULL }
 };
 
-static const struct ckr__rng_row *ckr__rng_row(unsigned kind)
+static const struct ckr__rng_row *ckr__rng_row_of(unsigned kind)
 {
     return &ckr__rng_rows[kind < (unsigned)CKR_RNG_KIND_COUNT_ ? kind : 0];
 }
 
 static bool ckr__rng_is_mt(unsigned kind)
 {
-    return (ckr__rng_row(kind)->is & CKR__RNG_MT) != 0;
+    return (ckr__rng_row_of(kind)->is & CKR__RNG_MT) != 0;
 }
 
 static bool ckr__rng_is_bitgen(unsigned kind)
 {
-    return (ckr__rng_row(kind)->is & CKR__RNG_BITGEN) != 0;
+    return (ckr__rng_row_of(kind)->is & CKR__RNG_BITGEN) != 0;
 }
 
 static bool ckr__has_seed(const ckr_rng *r)
 {
-    return (ckr__rng_row(r->kind)->is & CKR__RNG_SEED) != 0;
+    return (ckr__rng_row_of(r->kind)->is & CKR__RNG_SEED) != 0;
 }
 
 static bool ckr__has_counter(const ckr_rng *r)
 {
-    return (ckr__rng_row(r->kind)->is & CKR__RNG_COUNTER) != 0;
+    return (ckr__rng_row_of(r->kind)->is & CKR__RNG_COUNTER) != 0;
 }
 
 CKR_API const char *ckr_rng_kind_name(ckr_rng_kind k)
 {
-    return ckr__rng_row((unsigned)k)->name;
+    return ckr__rng_row_of((unsigned)k)->name;
 }
 
 CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name)
@@ -20177,7 +20172,7 @@ static ckr_result ckr__rng_parse_counter(ckr_error *e, const uint8_t *p, size_t 
 static bool ckr__rng_fits(unsigned kind, size_t n)
 {
     int i;
-    for (i = 0; n && i < 4; i++) if (ckr__rng_row(kind)->sizes[i] == n) return true;
+    for (i = 0; n && i < 4; i++) if (ckr__rng_row_of(kind)->sizes[i] == n) return true;
     return false;
 }
 
@@ -20200,7 +20195,7 @@ static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t 
                              "nothing can continue");
     if (kind == CKR_RNG_NONE) kind = ckr__rng_kind_of_size(n);
     if (kind == CKR_RNG_NONE) return ckr__rng_size(e, n, "5056, 16 or another size of torch's");
-    row = ckr__rng_row((unsigned)kind);
+    row = ckr__rng_row_of((unsigned)kind);
     if (row->expected && !ckr__rng_fits((unsigned)kind, n))
         return ckr__rng_size(e, n, row->expected);
     if (kind == CKR_RNG_OPAQUE && n > sizeof out->u.bytes)
@@ -20898,7 +20893,7 @@ CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
         from = 6 + a->pos;                     /* words of the block that are still to come  */
         if (a->pos != b->pos || memcmp(a->u.w, b->u.w, 6 * sizeof *a->u.w) != 0) return false;
     }
-    if (memcmp(a->u.w + from, b->u.w + from, (ckr__rng_row(k)->words - from) * sizeof *a->u.w) != 0)
+    if (memcmp(a->u.w + from, b->u.w + from, (ckr__rng_row_of(k)->words - from) * sizeof *a->u.w) != 0)
         return false;
     return a->seed == b->seed && a->offset == b->offset && a->has_uint32 == b->has_uint32 &&
            (!a->has_uint32 || a->uinteger == b->uinteger);
@@ -20924,8 +20919,8 @@ static size_t ckr__rng_canonical_mt(const ckr_rng *r, bool label, uint8_t *out)
 
 static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
 {
-    size_t i, n = ckr__rng_row(r->kind)->words;
-    const uint8_t family = ckr__rng_row(r->kind)->family;
+    size_t i, n = ckr__rng_row_of(r->kind)->words;
+    const uint8_t family = ckr__rng_row_of(r->kind)->family;
     if (family == 1) return ckr__rng_canonical_mt(r, label, out);
     if (r->kind == CKR_RNG_OPAQUE) {
         memcpy(out, r->u.bytes, r->layout);
@@ -23243,7 +23238,7 @@ static void ckr__root_cell(const ckr__remap *m, const ckr__cell *cell, ckr__sha2
             n += 4;
             at[0]++;
         }
-    at[n] = ckr__rng_row(cell->state->kind)->family;
+    at[n] = ckr__rng_row_of(cell->state->kind)->family;
     ckr__store_u32(at + n + 1, (uint32_t)size);
     ckr__sha256_update(h, head, 3);
     ckr__sha256_update(h, f->text, len);
@@ -42655,7 +42650,8 @@ static bool ckr__rf_place_add(ckr__rf *x, const char *key, const char *above, co
                               const ckr_node *node)
 {
     const bool model = !ckr__rf_is_ema(key) && !ckr__rf_is_ema(above);
-    ckr__rf_place p = { key, above, in, node, model ? CKR__RF_MODEL : CKR__RF_AVERAGE, false };
+    const uint8_t kind = model ? CKR__RF_MODEL : CKR__RF_AVERAGE;
+    ckr__rf_place p = { key, above, in, node, kind, false };
     uint64_t at;
     if (model && ckr__map_find(&x->keys, key, strlen(key), &at))
         p.twice = x->places[at].twice = true;

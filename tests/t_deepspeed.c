@@ -565,6 +565,14 @@ static void unknown_keys(void)
         CHECK(ckr_node_is_dict(o) && o->count == 2);
         ckr_ckpt_close(c);
     }
+    /* and a text where its groups should be, of their number of letters */
+    copy_case(ROBIN);
+    snprintf(path, sizeof path, STEP "%s", file);
+    memio_remove(&disk, path);
+    memio_load_file(&disk, DATA "/text.pt", path);
+    c = NULL;
+    CHECK(open_as("bad", &c, &e) != CKR_OK && strstr(e.file, file));
+    ckr_ckpt_close(c);
     memio_remove(&disk, "w/out");
     memio_remove(&disk, "bad");
 }
