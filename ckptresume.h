@@ -20874,7 +20874,7 @@ static bool ckr__same_double(double a, double b)
 CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
 {
     const ckr_rng_kind k = (ckr_rng_kind)a->kind;
-    size_t from = 0;
+    size_t from = 0, words;
     if (a->kind != b->kind) return false;
     if (ckr__rng_is_mt(k)) {
         const bool has = a->has_normal != 0;
@@ -20893,8 +20893,8 @@ CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
         from = 6 + a->pos;                     /* words of the block that are still to come  */
         if (a->pos != b->pos || memcmp(a->u.w, b->u.w, 6 * sizeof *a->u.w) != 0) return false;
     }
-    if (memcmp(a->u.w + from, b->u.w + from, (ckr__rng_row_of(k)->words - from) * sizeof *a->u.w) != 0)
-        return false;
+    words = ckr__rng_row_of(k)->words - from;
+    if (memcmp(a->u.w + from, b->u.w + from, words * sizeof *a->u.w) != 0) return false;
     return a->seed == b->seed && a->offset == b->offset && a->has_uint32 == b->has_uint32 &&
            (!a->has_uint32 || a->uinteger == b->uinteger);
 }
