@@ -13633,6 +13633,7 @@ typedef struct ckr__dv_gather {
     uint32_t    *items;        /* its item                                               */
     const uint64_t *state;     /* the pairs of the state                                 */
     size_t       n_state, last;        /* how many; the one that was found last          */
+    ckr__map     words;        /* name's word in the machine -> pair                     */
     ckr__map     boxes;        /* pair and start -> chunk, made when a hint is wrong     */
     uint64_t    *box_keys;
 } ckr__dv_gather;
@@ -13677,6 +13678,8 @@ static uint32_t ckr__dv_pair(ckr__dv_gather *g, uint64_t key)
     if (ckr__dv_kind(key) != CKR__DV_STR) return UINT32_MAX;
     for (i = g->last; i < g->last + 8 && i < g->n_state; i++)
         if (g->state[2 * i] == key) return (uint32_t)(g->last = i);
+    if (ckr__map_find(&g->words, (const char *)&key, 8, &at))  /* hashing a long text takes long */
+        return (uint32_t)(g->last = (size_t)at);
     s = ckr__dv_text(g->m, key, &n);
     if (!ckr__map_find(&g->d->names, s, n, &at)) return UINT32_MAX;
     if (g->pair_of[at] != UINT32_MAX) g->last = g->pair_of[at];
@@ -13788,7 +13791,9 @@ static bool ckr__dv_count(ckr__dv_gather *g)
     size_t i;
     for (i = 0; i < g->n_state; i++) {
         const uint64_t v = pairs[2 * i + 1];
-        if (!ckr__dv_add_item(g, pairs[2 * i], v, i)) return false;
+        if (!ckr__dv_add_item(g, pairs[2 * i], v, i) ||
+            !ckr__map_put(&g->words, (const char *)&pairs[2 * i], 8, i, NULL))
+            return false;
         g->first[i] = g->n_chunks;
         g->n_chunks += ckr__dv_is(v, CKR__DG_TENSOR)
                            ? ckr__dv_box_of(g->m, g->m->tensors[v >> 8].chunks)->n
@@ -13998,7 +14003,7 @@ static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
     bool ok;
     g.m = m;
     g.d = d;
-    g.boxes.c = m->c;
+    g.boxes.c = g.words.c = m->c;
     if (ckr__dv_kind(m->state) != CKR__DV_BOX)
         return ckr__dv_bad(m, "Metadata has no state_dict_metadata");
     if (!ckr__dv_pairs(m, m->state, "state_dict_metadata", &g.state, &n)) return false;
@@ -14021,6 +14026,7 @@ static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
     ckr__heap_free(m->c, g.pair_of, (size_t)d->n_items * 4);
     ckr__heap_free(m->c, g.box_keys, (size_t)g.n_chunks * 8);
     ckr__map_free(&g.boxes);
+    ckr__map_free(&g.words);
     return ok;
 }
 
@@ -36349,13 +36355,21 @@ static ckr_node *ckr__fsdp_dict(ckr__fsdp_save *x, ckr__out_file *f, ckr_node_ki
 static void ckr__fsdp_put_rest(ckr__fsdp_save *x, ckr__out_file *f, ckr_node *d,
                                const ckr_node *was)
 {
+    ckr__map had = CKR_ZERO;
+    const char *key;
     uint64_t i;
+    had.c = x->c;
+    for (i = 0; i < ckr__dict_n(d); i++) {
+        key = ckr__dict_key(d, i);
+        if (key) ckr__map_put(&had, key, strlen(key), i, NULL);
+    }
     for (i = 0; i < ckr__dict_n(was); i++) {
         const ckr_node *v = ckr__dict_at(was, i);
-        const char *key = ckr__dict_key(was, i);
-        if (v->kind != CKR_NODE_TENSOR && !(key && ckr_node_get(d, key)))
+        key = ckr__dict_key(was, i);
+        if (v->kind != CKR_NODE_TENSOR && !(key && ckr__map_find(&had, key, strlen(key), NULL)))
             ckr__node_pair(x->c, d, was->u.items[2 * i], ckr__copy_tree(x->c, f, v, NULL));
     }
+    ckr__map_free(&had);
 }
 
 /* The model's state dict of one rank. */
@@ -37256,8 +37270,8 @@ static ckr_result ckr__nt_documents(ckr__nt *r)
     r->of.cp = 1;
     for (i = 0; i < sizeof axes / sizeof *axes; i++) {
         uint32_t *size = axes[i].size;
-        ckr__nt_size(ckr_node_get(r->meta.root, axes[i].meta), size);
-        if (ckr__nt_size(ckr_node_get(par, axes[i].optimizer), &v)) {
+        if (*axes[i].meta) ckr__nt_size(ckr_node_get(r->meta.root, axes[i].meta), size);
+        if (*axes[i].optimizer && ckr__nt_size(ckr_node_get(par, axes[i].optimizer), &v)) {
             if (*size && *size != v)
                 return ckr__nt_fail(
                     r, CKR_ITEM_NANOTRON_TOPOLOGY, r->meta.path, axes[i].meta,
@@ -37266,7 +37280,7 @@ static ckr_result ckr__nt_documents(ckr__nt *r)
                     axes[i].meta, (unsigned)*size, (unsigned)v);
             *size = v;
         }
-        if (!*size) ckr__nt_size(ckr_node_get(cfg, axes[i].config), size);
+        if (!*size && *axes[i].config) ckr__nt_size(ckr_node_get(cfg, axes[i].config), size);
     }
     if (!r->f.size[CKR__EP]) r->f.size[CKR__EP] = 1;
     return CKR_OK;
@@ -37416,11 +37430,12 @@ static bool ckr__nt_is(const ckr__nt_param *p, const char *part)
     return strstr(p->name, part) != NULL;
 }
 
-/* The decoder layer in a name, or -1. */
+/* The decoder layer in a name, or -1; "00" is none. */
 static int64_t ckr__nt_layer(const char *name)
 {
     ckr__rankfile f;
-    return ckr__form_match("model.decoder.{step}.{name}", name, &f) ? f.step : -1;
+    if (!ckr__form_match("model.decoder.{step}.{name}", name, &f)) return -1;
+    return name[14] == '0' && name[15] != '.' ? -1 : f.step;
 }
 
 /* Parameters by a part of their names, the first row counts: those of a layer in the order in which
@@ -38210,8 +38225,11 @@ static ckr_result ckr__nt_same_group(ckr__nt *r, const ckr__rankfile *f, const c
     uint64_t i;
     for (i = 0; i < g->count; i++) {
         const char *key = ckr__dict_key(g, i);
-        const ckr_node *other = key ? ckr_node_get(p->group, key) : NULL;
+        const ckr_node *other;
         if (!key || !strcmp(key, "params")) continue;
+        if (i < p->group->count && ckr__is_str(p->group->u.items[2 * i], key))
+            other = ckr__dict_at(p->group, i);
+        else other = ckr_node_get(p->group, key);
         if (other && other->kind > CKR_NODE_STR && !ckr_node_is_list(other)) continue;
         if (other && ckr__node_equal(ckr__dict_at(g, i), other)) continue;
         return ckr__nt_fail(
@@ -39521,7 +39539,7 @@ static void ckr__nt_emit_metadata(ckr__nt_job *x)
                       zero ? ckr__node_int(x->c, 0) : ckr__node(x->c, CKR_NODE_NONE));
     }
     ckr__node_set(x->c, root, "metas", m);
-    if (ckr__node_equal(root, old->root))
+    if (ckr__same_text(ckr__node_text_of(x->c, root), ckr__node_text_of(x->c, old->root)))
         ckr__out_text(x->out, ckr__nt_out(x, file), old->bytes, old->n);
     else ckr__nt_json_file(x, file, root, 2, true);
 }
@@ -40682,6 +40700,7 @@ static void ckr__whole_stand(ckr__whole_job *w, const ckr_node *node, const ckr_
     ckr__stand *x;
     if (!node || !now || ckr__map_find(&w->swaps, (const char *)&node, sizeof node, NULL)) return;
     x = CKR__PUSH(ckr__stand, w->c, w->stands, w->n_stands);
+    if (ckr__failed(w->c)) return;
     x->node = (ckr_node *)(uintptr_t)node;     /* what copies them reads them               */
     x->now = (ckr_node *)(uintptr_t)now;
     ckr__map_put(&w->swaps, (const char *)&x->node, sizeof x->node, w->n_stands - 1, NULL);
@@ -40823,8 +40842,9 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
         n = ckr_node_get(w.p->optimizers[k], "param_groups")->count;
         ckr__whole_groups(&w, w.p->optimizers[k], first, n, t->groups != NULL, "groups");
     }
-    if (ckr__whole_schedule(&w, w.source->n_schedules ? w.source->schedules : NULL) == CKR_OK) {
+    if (ckr__whole_schedule(&w, w.source->n_schedules ? w.source->schedules : NULL) == CKR_OK)
         ckr__whole_stand(&w, w.p->scheduler, w.scheduler);
+    if (!ckr__failed(c)) {
         hooks.swap_fn = ckr__whole_swap;
         hooks.tensor_fn = ckr__whole_tensor;
         hooks.user = &w;
@@ -41514,7 +41534,8 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
         if (f->index) name = ckr__printf(r->c, "model_%u.%s", (unsigned)f->index, name);
         if (!name) return ckr__oom(r->c);
         if (!ckr__map_find(&r->names, name, strlen(name), &at) ||
-            strcmp(ckr__file_path(r->c, r->keep->views[at]->file), r->files[k]->path) != 0)
+            (r->keep->views[at] &&
+             strcmp(ckr__file_path(r->c, r->keep->views[at]->file), r->files[k]->path) != 0))
             return ckr__fail(r->c->err, CKR_ITEM_HF_MISSING, f->path, CKR_NO_OFFSET, name,
                              "the shard %.100s has no such tensor", shard);
     }
@@ -42827,8 +42848,8 @@ static bool ckr__rf_is_average(const ckr__rf *x, const ckr_node *d)
         if (!name || v->kind != CKR_NODE_TENSOR) return false;
         name += wrapped;
         if (!ckr__map_find(&x->r->names, name, strlen(name), &at) ||
-            !ckr__same_dims(v->u.view->n_dims, v->u.view->shape, x->r->keep->views[at]->n_dims,
-                            x->r->keep->views[at]->shape))
+            !ckr__same_dims(v->u.view->n_dims, v->u.view->shape, x->r->s->tensors[at]->n_dims,
+                            x->r->s->tensors[at]->shape))
             return false;
     }
     return true;
@@ -45481,7 +45502,7 @@ static ckr_result ckr__lm_old_batch(ckr__lm_job *x, uint64_t T, uint64_t *lo, ui
                                       : ckr__lm_current(k),
                            last = x->tokens[file] - 1, low = last / pt / (k->n_samples + 1) + 1;
             if (low > *lo) *lo = low;
-            if (k->n_samples && last / (pt * k->n_samples) < *hi) *hi = last / (pt * k->n_samples);
+            if (k->n_samples && last / pt / k->n_samples < *hi) *hi = last / pt / k->n_samples;
         }
         if (*lo <= *hi || ckr__failed(x->c)) return x->c->err->code;
     }
@@ -45530,11 +45551,12 @@ static ckr_result ckr__lm_data_files(ckr__lm_job *x)
                            "tokens", "--micro-batch B and --seq-len T together with --data");
     r = ckr__lm_token_files(x);
     if (!x->P) x->shuffle = true;
-    if (r == CKR_OK && x->P && x->shuffle && x->n_files != x->from[0].n_files)
-        return ckr__refuse_int(x->c, CKR_ITEM_LLMC_DATA, "data: token files",
-                               (int64_t)x->from[0].n_files, (int64_t)x->n_files,
-                               "llm.c stops when their number is another",
-                               "give the files of the saved run, or --without data");
+    for (i = 0; r == CKR_OK && i < x->P && x->shuffle; i++)
+        if (x->n_files != x->from[i].n_files)
+            return ckr__refuse_int(x->c, CKR_ITEM_LLMC_DATA, "data: token files",
+                                   (int64_t)x->from[i].n_files, (int64_t)x->n_files,
+                                   "llm.c stops when their number is another",
+                                   "give the files of the saved run, or --without data");
     for (i = 0; r == CKR_OK && i < x->n_files; i++)
         if (!ckr__lm_samples_of(x->tokens[i], x->unit))
             return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
@@ -46629,6 +46651,7 @@ static void ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
     int64_t want, have = -1;
     if (!ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &want) || want < 0)
         ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
+    if (ckr__failed(r->c)) return;
     ckr_node_i64(ckr_node_get(f->root, "global_steps"), &have);
     ckr__fileset_step(&r->files, f->path, "global_steps", NULL, have, want);
 }
@@ -47194,7 +47217,8 @@ static void ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, const ckr_node *own, u
         size = numel + pad;                            /* another version's unit            */
     x->first = (int64_t)x->rank * size;
     x->count = lean = ckr__max_i64(0, ckr__min_i64(size, total - x->first));
-    other = !r->robin && ckr_node_is_dict(map) && !ckr__ds_slices_are(x, map, size, x->rank);
+    other = !fused && !r->robin && ckr_node_is_dict(map) &&
+            !ckr__ds_slices_are(x, map, size, x->rank);
     for (d = 0; other && d < r->dp && !ckr__failed(r->c); d++)
         if (ckr__ds_slices_are(x, map, size, d))
             ckr__ds_elsewhere(r, x->f, "param_slice_mappings",
@@ -47492,12 +47516,13 @@ static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
             *CKR__PUSH(ckr__ds_param *, r->c, g->lists[0].items, g->lists[0].n) = r->params[i];
 }
 
-/* The next of a stage's parameters, which is p's; FP16_UnfusedOptimizer has a list a group of a
-   master a parameter. */
-static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__ac_param *p)
+/* The next of a stage's parameters, which is p's; FP16_UnfusedOptimizer has in `list`, its
+   fp32_groups, a list a group of a master a parameter. */
+static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__ac_param *p,
+                                const ckr_node *list)
 {
     ckr__ds_stage *g = &r->stages[m];
-    const ckr_node *list = ckr_node_get(ckr__ds_own(r, g, 0), "fp32_groups"), *n;
+    const ckr_node *n;
     ckr__ds_param *x = ckr__ds_find(r, p->name);
     if (!x) {
         ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, p->name, NULL,
@@ -47518,7 +47543,7 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__ac_param *p)
 static void ckr__ds_whole(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
-    const ckr_node *base = ckr__ds_base(r, g, 0);
+    const ckr_node *base = ckr__ds_base(r, g, 0), *list;
     ckr__ac_file f = CKR_ZERO;
     ckr__ac_param *p = NULL;
     double steps;
@@ -47540,7 +47565,8 @@ static void ckr__ds_whole(ckr__ds *r, uint32_t m)
     ckr__ds_match(r, m, &f, &p, &n);
     g->lists = CKR__NEW_N(r->c, ckr__ds_list, g->groups->count);
     g->n_groups = g->lists ? g->groups->count : 0;
-    for (i = 0; i < n && !ckr__failed(r->c); i++) ckr__ds_whole_param(r, m, &p[i]);
+    list = ckr_node_get(ckr__ds_own(r, g, 0), "fp32_groups");
+    for (i = 0; i < n && !ckr__failed(r->c); i++) ckr__ds_whole_param(r, m, &p[i], list);
     for (i = 0; i < n && !ckr__failed(r->c); i++) {
         ckr__ds_param *of = ckr__ds_find(r, p[i].name);
         ckr__ds_run x = ckr__ds_run_of(g->model, &of, 1,
@@ -49404,7 +49430,9 @@ static ckr_node *ckr__ds_layer_fn(void *user, ckr__out_file *f, const ckr_view *
     uint64_t at, id[2];
     id[0] = v->file;
     id[1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
-    return ckr__map_find(&x->views, (const char *)id, sizeof id, &at)
+    return ckr__map_find(&x->views, (const char *)id, sizeof id, &at) &&
+                   ckr__same_dims(v->n_dims, v->shape, x->items[at].param->n_dims,
+                                  x->items[at].param->shape)
                ? ckr__ds_model_entry(x, &x->items[at])
                : ckr__entry_copy(x->c, f, "layer", v);
 }
@@ -50159,8 +50187,8 @@ static uint32_t ckr__dt_rank(const char *fqn)
     return rank;
 }
 
-/* The item's value, where it has the form of a generator's state; NULL: it has another. One of 16
-   bytes might be anything's: its name has to say CUDA, too. */
+/* The item's value, where it has the form of a generator's state; NULL: it has another. Bytes might
+   be anything's: their name has to say whose they are, too. */
 static ckr_node *ckr__dt_generator(ckr__dcp *d, const ckr__dt *t, uint64_t item, const char **kind)
 {
     const ckr__dcp_item *x = &d->items[item];
@@ -50178,7 +50206,9 @@ static ckr_node *ckr__dt_generator(ckr__dcp *d, const ckr__dt *t, uint64_t item,
         n->u.view = v;
     }
     *kind = n && (ckr_node_is_list(n) || ckr__is_byte_tensor(n)) ? ckr__stream_form(n) : NULL;
-    return *kind && (strcmp(*kind, "torch_cuda") || strstr(x->fqn, "cuda")) ? n : NULL;
+    return *kind && (ckr_node_is_list(n) || strstr(x->fqn, "rng") || strstr(x->fqn, "random") ||
+                     strstr(x->fqn, "cuda"))
+               ? n : NULL;
 }
 
 /* Generators' states, found by their form. Each is the stream of the rank whose number its name
@@ -50187,42 +50217,56 @@ static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 {
     ckr_node **states = t->streams = CKR__NEW_N(d->c, ckr_node *, d->n_items);
     uint32_t *of = CKR__NEW_N(d->c, uint32_t, d->n_items);
-    bool *has = CKR__NEW_N(d->c, bool, d->n_items);
+    uint64_t *first = CKR__NEW_N(d->c, uint64_t, d->n_items),  /* of each rank: its items, + 1  */
+             *next = CKR__NEW_N(d->c, uint64_t, d->n_items);
     ckr__rank_streams k = CKR_ZERO;
     const char *kind;
-    uint32_t most = 0, ranks = 0;
-    uint64_t i, found = 0;
-    if (!states || !of || !has) return;
+    uint32_t most = 0, ranks = 0, seen;
+    uint64_t i;
+    bool found = false;
+    if (!states || !of || !first || !next) return;
     for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         states[i] = ckr__dt_generator(d, t, i, &kind);
         if (!states[i]) continue;
-        found++;
+        found = true;
         of[i] = ckr__dt_rank(d->items[i].fqn);
         if (of[i] > most) most = of[i];
-        if (of[i] < d->n_items && !has[of[i]]) ranks++;
-        if (of[i] < d->n_items) has[of[i]] = true;
+        if (of[i] < d->n_items) ranks += !first[of[i]]++;
     }
-    if (!found) return;
+    if (!found || ckr__failed(d->c)) return;
     if (ranks != most + 1) {
         ranks = 1;
         memset(of, 0, (size_t)d->n_items * sizeof *of);
     }
+    memset(first, 0, (size_t)d->n_items * sizeof *first);
+    for (i = d->n_items; i-- > 0;)
+        if (states[i]) {
+            next[i] = first[of[i]];
+            first[of[i]] = i + 1;
+        }
     k.c = d->c;
     k.s = s;
     k.scope = "dp";
     k.file = d->dir;
     k.observed = ranks > 1;
     k.assumed = ranks == 1;
-    for (; k.rank < ranks; k.rank++)
-        for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
-            if (!states[i] || of[i] != k.rank) continue;
-            kind = ckr__stream_form(states[i]);
-            ckr__stream_add(&k, kind, ckr__stream_of(s, k.rank, kind, "default")
-                                          ? d->items[i].fqn : "default",
-                            false, d->items[i].fqn, states[i]);
+    for (; k.rank < ranks && !ckr__failed(d->c); k.rank++)
+        for (seen = 0, i = first[k.rank]; i > 0; i = next[i - 1]) {
+            const char *fqn = d->items[i - 1].fqn;
+            uint32_t bit;
+            kind = ckr__stream_form(states[i - 1]);
+            bit = 1u << ckr_rng_kind_find(kind);
+            ckr__stream_add(&k, kind, seen & bit ? fqn : "default", false, fqn, states[i - 1]);
+            seen |= bit;
         }
     s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
     s->topology.dp = s->topology.ranks = ranks;
+}
+
+/* Is it a stream, and are these left out? */
+static bool ckr__dt_left_out(const ckr__dt *dt, uint64_t item, const ckr_target *t)
+{
+    return (t->without & CKR_RNG) && dt->streams && dt->streams[item];
 }
 
 /* As it is: for a state dict of which nothing is known. */
@@ -50464,6 +50508,10 @@ static void ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
         ckr_node *o = r->t->objects[i];
         const char *key = ckr__tt_under(d, x, "optimizer");
         if (!x->bytes) continue;
+        if (!o) {
+            ckr__dcp_fail(d, CKR_ITEM_DCP_TRANSFORM, NULL, x->fqn, NULL);
+            return;
+        }
         if (key && ckr__starts(key, "param_groups.")) {
             ckr__tt_hyper(r, key + 13, o);
             continue;
@@ -50979,7 +51027,8 @@ static void ckr__de_tensors(ckr__de *x)
         n = 0;
         (void)ckr__numel(t->n_dims, t->shape, &n);
         done += (uint64_t)n + 1;
-        if ((param && (w & CKR_PARAMS)) || !ckr__slot_wanted(x->t->slots, t->slot)) continue;
+        if (one ? w & CKR_RNG : param && (w & CKR_PARAMS)) continue;
+        if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
         if (fresh && (!x->fresh || (w & CKR_GROUPS))) continue;
         dtype = ckr__de_dtype(x, t);
         if (ckr__tq_tensor(x, t, dtype, stage * per, per, fresh)) continue;
@@ -50994,7 +51043,12 @@ static void ckr__de_tensors(ckr__de *x)
 static void ckr__de_streams(ckr__de *x)
 {
     const ckr_state *was = x->dt ? x->dt->source : NULL;
-    if (!was || !was->n_rng || was->topology.ranks == x->ranks) return;
+    if (!was || !was->n_rng || (x->t->without & CKR_RNG)) return;
+    if (x->t->rng != CKR_RNG_KEEP)
+        ckr__refuse(x->c, CKR_ITEM_TRAINER_SOURCE, "rng",
+                    "the random streams of a script's own checkpoint are written as they were",
+                    "leave out --rng, or leave the streams out: --without rng");
+    if (was->topology.ranks == x->ranks) return;
     ckr__say(x->c, "CKR_W_RNG_AS_SAVED", CKR_LOST, "rng",
              ckr__printf(x->c, "%u rank%s", (unsigned)was->topology.ranks,
                          was->topology.ranks == 1 ? "" : "s"),
@@ -51599,7 +51653,8 @@ static void ckr__de_run(ckr__de *x)
     uint64_t i;
     if (ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "") != CKR_OK) return;
     for (i = 0; x->dt && i < x->dt->n_items; i++)      /* objects are as they were           */
-        if (x->dt->objects[i]) ckr__te_object(x, &x->dt->d->items[i], x->dt->objects[i]);
+        if (x->dt->objects[i] && !ckr__dt_left_out(x->dt, i, x->t))
+            ckr__te_object(x, &x->dt->d->items[i], x->dt->objects[i]);
     ckr__de_streams(x);
     ckr__de_tensors(x);
     ckr__dcp_out_end(&x->w);
@@ -51667,7 +51722,7 @@ static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
         const ckr__dcp_item *it = &dt->d->items[i];
         const ckr_tensor *p = of[i] ? s->tensors[of[i] - 1] : NULL;
         ckr_node *v, *at = x->f->root;
-        if (!p && !dt->objects[i]) continue;
+        if ((!p && !dt->objects[i]) || ckr__dt_left_out(dt, i, t)) continue;
         if (p) v = ckr__entry_whole(x->c, x->f, p->name, p, ckr__dtype_as(p, t->dtype), false);
         else v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
         if (!v) ckr__nomem(x->c);
@@ -52372,7 +52427,7 @@ static ckr_result ckr__mg_topology(ckr__mg *r)
     r->cp = (uint32_t)ckr__mg_size(a, "context_parallel_size", 1);
     r->vp = (uint32_t)ckr__mg_size(a, "virtual_pipeline_model_parallel_size", 1);
     r->zero = ckr__mg_flag(a, "use_distributed_optimizer");
-    r->local = ckr__is_str(ckr_node_get(a, "transformer_impl"), "local");
+    r->local = ckr__same_text(ckr_node_str(ckr_node_get(a, "transformer_impl")), "local");
     r->grouped = ckr__mg_flag(a, "moe_grouped_gemm");
     world = (uint64_t)r->tp * r->pp;
     if (r->tp > 65536 || r->pp > 65536 || r->ep > 65536 || r->vp > 65536 || r->cp > 65536)
@@ -52706,8 +52761,9 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
                                      value->kind != CKR_NODE_TENSOR);
         if (!local) return ckr__mg_bad(r, f->path, "model", "names of tensors");
         if (r->tied && f->pp + 1 == r->pp && r->pp > 1 && !strcmp(local, "output_layer.weight")) {
+            if (extra) return ckr__mg_bad(r, f->path, local, "a tensor");
             f->entries[v][k].item = r->embedding;
-            if (!extra) f->entries[v][k].view = value->u.view;
+            f->entries[v][k].view = value->u.view;
             continue;
         }
         n_row = row ? (size_t)(row - local) + 15 : ckr__mg_stem(local);
@@ -52718,9 +52774,9 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
         } else {
             t = ckr__mg_item_new(r, name);
             if (!t) return ckr__oom(r->c);
-            t->kind = extra                                             ? CKR__MG_EXTRA
+            t->kind = extra                                           ? CKR__MG_EXTRA
                       : ckr__mg_is_buffer(name, value->u.view->dtype) ? CKR__MG_BUFFER
-                                                                        : CKR__MG_PARAM;
+                                                                      : CKR__MG_PARAM;
             t->pp = f->pp;
             t->ep = f->ep;
             if (t->expert < 0 || strncmp(last, local, n_row) != 0) run = k;
@@ -52901,6 +52957,9 @@ static ckr_result ckr__mg_add(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
 static ckr_result ckr__mg_add_block(ckr__mg *r, ckr__mg_item *t, uint32_t tp, ckr__part *p)
 {
     p->block = ckr__mg_block(r->c, t, r->tp, tp);
+    if (!p->block && !ckr__failed(r->c))
+        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, t->name,
+                                   "tensor_model_parallel_size", r->tp, t->shape[t->split.axis]);
     return p->block ? ckr__mg_add(r, t, p) : ckr__oom(r->c);
 }
 
@@ -53213,13 +53272,15 @@ static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const c
 {
     static const char *const keys[] = { "lr", "weight_decay", "betas", "eps", "step", "max_lr",
                                         "min_lr", "start_wd", "end_wd", "bias_correction" };
-    uint64_t i, n = 0;
+    uint64_t i, j, n = 0, of_kind = 0;
     size_t k;
-    for (i = 0; i < o->groups->count; i++)
-        n += ckr__mg_alike_groups(r->c, g, o->groups->u.items[i]);
-    for (i = 0; n == 1 && i < n_known; i++) {
+    for (i = 0; i < n_known; i++) {
         const ckr_node *first = r->s->groups[i].raw;
         if (!ckr__mg_alike_groups(r->c, g, first)) continue;
+        for (j = 0; !n && j < o->groups->count; j++)
+            of_kind += ckr__mg_alike_groups(r->c, g, o->groups->u.items[j]);
+        n = of_kind;
+        if (n != 1) break;
         for (k = 0; k < sizeof keys / sizeof *keys; k++) {
             const ckr_node *a = ckr_node_get(g, keys[k]), *b = ckr_node_get(first, keys[k]);
             if (!a || !b || a->kind == CKR_NODE_TENSOR || b->kind == CKR_NODE_TENSOR ||
