@@ -1044,6 +1044,17 @@ static void faults_on_the_way(void)
     memio_remove(&disk, "hf");
 }
 
+/* A shard with a DTensor, which an index names. */
+static void index_of_dtensors(void)
+{
+    ckr_ckpt *c;
+    memio_load(&disk, DATA "/dtensor_index/ckpt", "dtensors");
+    c = open_ok("dtensors", -1);
+    if (c) CHECK_INT(ckr_ckpt_state(c)->n_tensors, 2);
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "dtensors");
+}
+
 int main(int argc, char **argv)
 {
     int k;
@@ -1073,6 +1084,7 @@ int main(int argc, char **argv)
     RUN(trainer);
     RUN(sana);
     RUN(bare_optimizer);
+    RUN(index_of_dtensors);
     RUN(faults_on_the_way);
     for (k = 0; k < N_CASES; k++) ckr_ckpt_close(json[k]);
     memio_free(&disk);

@@ -1150,6 +1150,9 @@ static void distributed(void)
     moved("w/data/ep2_common.pt", "w/y/iter_0000006/common.pt");
     CHECK_INT(open_as("w/y", &c, &e), CKR_E_UNSUPPORTED);
     CHECK_STR(e.where, "args/expert_tensor_parallel_size");
+    moved("w/data/no_impl_common.pt", "w/y/iter_0000006/common.pt");
+    c = open_ok("w/y");
+    ckr_ckpt_close(c);
     memio_remove(&disk, "w/y");
     memio_remove(&disk, "w/data");
 }

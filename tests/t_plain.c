@@ -17,7 +17,7 @@ static void load_cases(void)
 {
     static const char *const cases[] = { "plain.pt", "groups.pt", "several.pt", "named.pt",
                                          "beside.pt", "history.pt", "nested.pt", "keyed.pt",
-                                         "bare.pt",  "list.pt" };
+                                         "bare.pt",  "list.pt", "dtensor_ema.pt" };
     char from[80], to[80];
     size_t i;
     disk_begin();
@@ -639,6 +639,15 @@ static void streams_in_file(void)
     ckr_ckpt_close(c);
 }
 
+/* A model of DTensors has no views of its own to compare an average's with. */
+static void average_of_dtensors(void)
+{
+    ckr_ckpt *c = open_ok("in/dtensor_ema.pt");
+    const ckr_tensor *t = c ? ckr_ckpt_tensor(c, "w", "param") : NULL;
+    if (c && CHECK(t != NULL)) CHECK_INT(t->shape[0], 4);
+    ckr_ckpt_close(c);
+}
+
 /* A list of two optimizers and nothing else: their moments are no weights. */
 static void list_of_optimizers(void)
 {
@@ -714,6 +723,7 @@ int main(int argc, char **argv)
     RUN(numbers_to_deepspeed);
     RUN(list_of_optimizers);
     RUN(streams_in_file);
+    RUN(average_of_dtensors);
     RUN(moments_are_no_weights);
     memio_free(&disk);
     return t_end();

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """The torch files in this directory: make.py, with torch 2.15. Every state is what three real updates left, but for the
 numbers of numbers.pth, which stand for an optimizer that counts in Python (CAME, torch before 1.12)."""
+import os
+
 import torch
 from torch import nn
 
@@ -155,6 +157,21 @@ def optimizers():
     torch.save([sgd.state_dict(), adam.state_dict()], "list.pt")
 
 
+def distributed():
+    """A DTensor for a model, a tensor for its average."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29611", RANK="0", WORLD_SIZE="1")
+    torch.distributed.init_process_group("gloo", rank=0, world_size=1)
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
+    w = torch.distributed.tensor.distribute_tensor(torch.arange(8.0).reshape(4, 2), mesh,
+                                                   [torch.distributed.tensor.Shard(0)])
+    p = nn.Parameter(torch.zeros(4, 2))
+    optimizer = torch.optim.AdamW([p])
+    p.grad = torch.ones(4, 2)
+    optimizer.step()
+    torch.save({"model": {"w": w}, "ema": {"w": torch.zeros(4, 2)}, "optimizer": optimizer.state_dict(), "step": 3},
+               "dtensor_ema.pt")
+
+
 if __name__ == "__main__":
-    for f in (plain, groups, several, numbers, named, beside, history, containers, optimizers):
+    for f in (plain, groups, several, numbers, named, beside, history, containers, optimizers, distributed):
         f()
