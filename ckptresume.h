@@ -25006,6 +25006,14 @@ static bool ckr__sched_unclocked(ckr__ctx *c, ckr_schedule *x, int64_t ticks, in
     return true;
 }
 
+/* State tensors that have their parameter's shape, whatever the optimizer. */
+static bool ckr__own_shape(const char *slot)
+{
+    static const char slots[] = "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg "
+                                "sum exp_inf acc_delta grad_avg ax prev";
+    return ckr__word_in(slots, slot);
+}
+
 /* >>dialects.follows ---------------------------------------------------------- */
 /* What a framework goes on with from what is written for it, and what it must be given.
 
@@ -31097,10 +31105,8 @@ static const ckr_tensor *ckr__plan_slot_of(const ckr_state *s, const ckr__map *n
 /* Is it an optimizer's tensor by its name, of some other form? */
 static bool ckr__plan_slot_like(const char *name)
 {
-    static const char slots[] = "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg "
-                                "exp_inf acc_delta grad_avg";
     const char *dot = strrchr(name, '.');
-    return dot && ckr__word_in(slots, dot + 1) &&
+    return dot && ckr__own_shape(dot + 1) &&
            (ckr__starts(name, "state.") || strstr(name, ".state.") || strstr(name, "optim"));
 }
 
@@ -35534,14 +35540,6 @@ static ckr_result ckr__fsdp_bad(const ckr__fsdp *f, ckr_item item, const char *p
                : ckr__remedy(f->c->err, f->c->err->code,
                              "a file of another run or rank is among them, or ranks' files are "
                              "missing: bring back this run's own, of every rank");
-}
-
-/* State tensors that have their parameter's shape, whatever the optimizer. */
-static bool ckr__own_shape(const char *slot)
-{
-    static const char slots[] = "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg "
-                                "sum exp_inf acc_delta grad_avg ax prev";
-    return ckr__word_in(slots, slot);
 }
 
 /* What a rank stores of a tensor: its shards, or all of it. NULL without an error: it has no
@@ -53272,14 +53270,14 @@ static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const c
 {
     static const char *const keys[] = { "lr", "weight_decay", "betas", "eps", "step", "max_lr",
                                         "min_lr", "start_wd", "end_wd", "bias_correction" };
-    uint64_t i, j, n = 0, of_kind = 0;
+    uint64_t i, j, n = 0;      /* groups of this rank that are of g's kind               */
     size_t k;
     for (i = 0; i < n_known; i++) {
         const ckr_node *first = r->s->groups[i].raw;
         if (!ckr__mg_alike_groups(r->c, g, first)) continue;
-        for (j = 0; !n && j < o->groups->count; j++)
-            of_kind += ckr__mg_alike_groups(r->c, g, o->groups->u.items[j]);
-        n = of_kind;
+        if (!n)
+            for (j = 0; j < o->groups->count; j++)
+                n += ckr__mg_alike_groups(r->c, g, o->groups->u.items[j]);
         if (n != 1) break;
         for (k = 0; k < sizeof keys / sizeof *keys; k++) {
             const ckr_node *a = ckr_node_get(g, keys[k]), *b = ckr_node_get(first, keys[k]);

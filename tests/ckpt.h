@@ -61,6 +61,18 @@ static uint8_t *tensor_bytes(const ckr_ckpt *c, const ckr_tensor *t, size_t *n)
     return (uint8_t *)r.dst;
 }
 
+/* The dtype and the bytes of another checkpoint's tensor. */
+T_UNUSED static void same_tensor(const ckr_ckpt *c, const ckr_tensor *have, const ckr_ckpt *truth,
+                                 const ckr_tensor *want, const char *path)
+{
+    size_t n, m;
+    uint8_t *a = tensor_bytes(c, have, &n), *b = tensor_bytes(truth, want, &m);
+    t_check(n == m && have->dtype == want->dtype && !memcmp(a, b, n), __FILE__, __LINE__,
+            "%s: %s differs", path, want->name);
+    free(a);
+    free(b);
+}
+
 /* The tensor of "optimizer.state.NAME.SLOT" or "NAME". */
 static const ckr_tensor *by_key(const ckr_ckpt *c, const char *key)
 {

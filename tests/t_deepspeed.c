@@ -110,8 +110,6 @@ static void equals_truth(const char *path, int k, const char *without)
     for (i = 0; c && i < s->n_tensors; i++) {
         const ckr_tensor *want = s->tensors[i], *have;
         char *slot;
-        uint8_t *a, *b;
-        size_t n, m;
         snprintf(name, sizeof name, "%s", want->name);
         slot = !strncmp(name, "optimizer.state.", 16) ? strrchr(name, '.') : NULL;
         if (slot) *slot = 0;
@@ -119,12 +117,7 @@ static void equals_truth(const char *path, int k, const char *without)
         have = ckr_ckpt_tensor(c, slot ? name + 16 : name, slot ? slot + 1 : "param");
         if (!t_check(have != NULL, __FILE__, __LINE__, "%s: %s is missing", path, want->name))
             continue;
-        a = tensor_bytes(c, have, &n);
-        b = tensor_bytes(truth, want, &m);
-        t_check(n == m && have->dtype == want->dtype && !memcmp(a, b, n), __FILE__, __LINE__,
-                "%s: %s differs", path, want->name);
-        free(a);
-        free(b);
+        same_tensor(c, have, truth, want, path);
         found++;
     }
     CHECK(found > 20);

@@ -125,23 +125,16 @@ static void equals_truth_of(const char *path, const char *truth_path, uint64_t n
     for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *want = s->tensors[i], *have;
         const bool state = !strncmp(want->name, "optimizer.state.", 16);
-        uint8_t *a, *b;
-        size_t n, m;
         have = by_key(c, state ? text("optimizer.state.%s%s", head, want->name + 16)
                                : text("%s%s", head, want->name));
         if (!have) have = ckr_ckpt_tensor(c, want->name, "param");     /* a file without slots */
         if (!have && tied && strstr(want->name, HEAD)) continue;    /* the embedding's */
         if (!t_check(have != NULL, __FILE__, __LINE__, "%s: %s is missing", path, want->name))
             continue;
-        a = tensor_bytes(c, have, &n);
-        b = tensor_bytes(truth, want, &m);
-        t_check(n == m && have->dtype == want->dtype && !memcmp(a, b, n), __FILE__, __LINE__,
-                "%s: %s differs", path, want->name);
+        same_tensor(c, have, truth, want, path);
         t_check(have->n_dims == want->n_dims &&
                     !memcmp(have->shape, want->shape, have->n_dims * sizeof *have->shape),
                 __FILE__, __LINE__, "%s: %s has another shape", path, want->name);
-        free(a);
-        free(b);
         found++;
     }
     if (!*head) CHECK_INT(found, ckr_ckpt_state(c)->n_tensors);
