@@ -1558,7 +1558,7 @@ typedef char ckr__assert_int_is_32_bits[sizeof(int) == 4 ? 1 : -1];
 typedef char ckr__assert_float_is_32_bits[sizeof(float) == 4 ? 1 : -1];
 typedef char ckr__assert_double_is_64_bits[sizeof(double) == 8 ? 1 : -1];
 
-static bool ckr__host_big_endian(void)
+static inline bool ckr__host_big_endian(void)
 {
     const uint16_t one = 1;
     uint8_t first;
@@ -1571,14 +1571,22 @@ static uint16_t ckr__load_u16(const uint8_t *p)
     return (uint16_t)(p[0] | (uint16_t)(p[1] << 8));
 }
 
-static uint32_t ckr__load_u32(const uint8_t *p)
+static inline uint32_t ckr__load_u32(const uint8_t *p)
 {
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    uint32_t v;
+    if (ckr__host_big_endian())
+        return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    memcpy(&v, p, sizeof v);   /* one load, where the compiler would not make one of four   */
+    return v;
 }
 
-static uint64_t ckr__load_u64(const uint8_t *p)
+static inline uint64_t ckr__load_u64(const uint8_t *p)
 {
-    return (uint64_t)ckr__load_u32(p) | (uint64_t)ckr__load_u32(p + 4) << 32;
+    uint64_t v;
+    if (ckr__host_big_endian())
+        return (uint64_t)ckr__load_u32(p) | (uint64_t)ckr__load_u32(p + 4) << 32;
+    memcpy(&v, p, sizeof v);
+    return v;
 }
 
 static void ckr__store_u16(uint8_t *p, uint32_t v)
@@ -9385,7 +9393,7 @@ static int64_t ckr__pk_binint(uint64_t v)
 }
 
 /* BININT1, BININT2 or a BININT that is not negative at *at, and over it. */
-static bool ckr__pk_peek_int(const uint8_t **at, int64_t *v)
+static inline bool ckr__pk_peek_int(const uint8_t **at, int64_t *v)
 {
     const uint8_t *s = *at;
     switch (*s) {
@@ -9407,7 +9415,7 @@ static bool ckr__pk_peek_int(const uint8_t **at, int64_t *v)
 }
 
 /* The same of a BINGET or LONG_BINGET. */
-static bool ckr__pk_peek_get(const uint8_t **at, uint64_t *index)
+static inline bool ckr__pk_peek_get(const uint8_t **at, uint64_t *index)
 {
     const uint8_t *s = *at;
     if (*s != 'h' && *s != 'j') return false;
