@@ -41196,6 +41196,7 @@ typedef struct ckr__ac {
     const char      *dir;
     const ckr_open_desc *desc;
     bool             trainer, sana, plain; /* of HF; a file of no framework; none: accelerate */
+    bool             adopted;              /* made of another framework's state          */
     bool             converted;            /* there is a side file                       */
     const char      *engine;   /* DeepSpeed's directory inside, which has model and optimizer,
                                   or NULL                                                */
@@ -43169,7 +43170,8 @@ static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const c
     const ckr_group *groups = first + want->n_lanes <= x->w.s->n_groups
                                   ? x->w.s->groups + first
                                   : NULL;
-    const double old = was->opaque ? ckr__nan() : ckr__sched_end(was), end = ckr__sched_end(now);
+    const double old = !was || was->opaque ? ckr__nan() : ckr__sched_end(was),
+                 end = ckr__sched_end(now);
     ckr_schedule as = *now;
     double top;
     if (!x->ac->trainer || !ckr__starts(now->kind, "transformers:")) {
@@ -44088,6 +44090,246 @@ static ckr_result ckr__af_emit(ckr__ac_job *x)
     return x->w.c->err->code;
 }
 
+/* >>accelerate.adopt ---------------------------------------------------------- */
+/* Another framework's state as these trainers would have saved it first: files in memory, which are
+   written as those are that were read. The model is its masters, where it has any. */
+
+/* A tensor of the state where a file has one. NULL: out of memory. */
+static ckr_node *ckr__ad_tensor(ckr__ac_job *x, const ckr_tensor *t)
+{
+    ckr__ctx *c = x->w.c;
+    ckr_state *own = x->ac->s;
+    ckr_node *n = ckr__node(c, CKR_NODE_TENSOR);
+    ckr_view *v = CKR__NEW(c, ckr_view);
+    int64_t *stride = CKR__NEW_N(c, int64_t, t->n_dims);
+    if (!n || !v || !stride) return NULL;
+    ckr__strides(t->n_dims, t->shape, stride);
+    v->dtype = t->dtype;
+    v->n_dims = t->n_dims;
+    v->shape = t->shape;
+    v->stride = stride;
+    v->file = CKR_NO_FILE;
+    n->u.view = v;
+    ckr__map_put(&x->w.views, (const char *)&n->u.view, sizeof n->u.view, own->n_tensors, NULL);
+    *CKR__PUSH(ckr_tensor *, c, own->tensors, own->n_tensors) = (ckr_tensor *)(uintptr_t)t;
+    return n;
+}
+
+static ckr__ac_file *ckr__ad_file(ckr__ac_job *x, ckr__ac *r, uint8_t kind, const char *rel,
+                                  ckr_node *root)
+{
+    ckr__ac_file *f = CKR__NEW(x->w.c, ckr__ac_file);
+    if (!f || !rel || !root) return NULL;
+    f->kind = kind;
+    f->rel = rel;
+    f->root = root;
+    f->format = kind == CKR__AC_MODEL ? CKR_FORMAT_SAFETENSORS : CKR_FORMAT_TORCH_ZIP;
+    *CKR__PUSH(ckr__ac_file *, x->w.c, r->files, r->n_files) = f;
+    return f;
+}
+
+/* The state's names, and what there is of each: a parameter that an optimizer has a number for only
+   has no tensor of the model. */
+static ckr__slots *ckr__ad_slots(ckr__ac_job *x, ckr__map *names, uint64_t *n)
+{
+    const ckr_state *s = x->w.s;
+    uint64_t i;
+    names->c = x->w.c;
+    for (i = *n = 0; i < s->n_tensors; i++) {
+        const char *name = s->tensors[i]->name;
+        if (ckr__map_find(names, name, strlen(name), NULL)) continue;
+        if (!ckr__map_put(names, name, strlen(name), (*n)++, NULL)) return NULL;
+    }
+    return ckr__slots_of(x->w.c, s, names, *n, "master ema");
+}
+
+/* The state dict of the model, or of its averages; NULL: the state has none, or an error is set. */
+static ckr_node *ckr__ad_model(ckr__ac_job *x, const ckr__map *names, const ckr__slots *of,
+                               const char *slot)
+{
+    const ckr_state *s = x->w.s;
+    ckr_node *d = ckr__node(x->w.c, CKR_NODE_ODICT);
+    uint64_t i, at;
+    for (i = 0; i < s->n_tensors && !ckr__failed(x->w.c); i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (strcmp(t->slot, slot) != 0) continue;
+        if (!strcmp(slot, "param") && ckr__map_find(names, t->name, strlen(t->name), &at) &&
+            of[at].master)
+            t = of[at].master;
+        ckr__node_set(x->w.c, d, t->name, ckr__ad_tensor(x, t));
+    }
+    return ckr__failed(x->w.c) || !d->count ? NULL : d;
+}
+
+/* What the optimizer has of a parameter. torch's optimizers ask for `step`, which frameworks with
+   one count for all keep elsewhere. */
+static ckr_node *ckr__ad_state(ckr__ac_job *x, const ckr__slots *of)
+{
+    ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < of->n; i++)
+        ckr__node_set(x->w.c, d, of->list[i]->slot, ckr__ad_tensor(x, of->list[i]));
+    if (d && d->count && !ckr_node_get(d, "step") && x->w.s->progress.step >= 0)
+        ckr__node_set(x->w.c, d, "step",
+                      ckr__node_float(x->w.c, (double)x->w.s->progress.step));
+    return d;
+}
+
+/* The optimizer's state dict, whose numbers go through the groups; NULL: there are none, or an
+   error is set. What is in no group has no number: `of` is without what has one. */
+static ckr_node *ckr__ad_optimizer(ckr__ac_job *x, const ckr__map *names, ckr__slots *of,
+                                   uint64_t n)
+{
+    ckr__ctx *c = x->w.c;
+    ckr_node *state = ckr__node(c, CKR_NODE_DICT), *groups = ckr__node(c, CKR_NODE_LIST), *index;
+    uint64_t i, k, at;
+    int64_t number = 0;
+    for (i = 0; i < x->w.s->n_groups && !ckr__failed(c); i++) {
+        const ckr_group *g = &x->w.s->groups[i];
+        index = ckr__node(c, CKR_NODE_LIST);
+        for (k = 0; k < g->n_params; k++, number++) {
+            ckr__node_push(c, index, ckr__node_int(c, number));
+            if (!ckr__map_find(names, g->params[k], strlen(g->params[k]), &at) || !of[at].n)
+                continue;
+            ckr__node_pair(c, state, ckr__node_int(c, number), ckr__ad_state(x, &of[at]));
+            of[at].n = 0;
+        }
+        ckr__node_push(c, groups, ckr__group_dict(c, g, index));
+    }
+    for (i = 0; i < n && !ckr__failed(c); i++)
+        if (of[i].n)
+            ckr__say(c, "CKR_W_STATE_UNGROUPED", CKR_LOST, of[i].list[0]->name, NULL, NULL,
+                     "the optimizer's state of what is in no group has no number: it is not "
+                     "written", "give the coming run's groups with it, or leave it out");
+    return x->w.s->n_groups
+               ? ckr__node_dict(c, "state", state, "param_groups", groups, CKR__END)
+               : NULL;
+}
+
+/* The scheduler's state dict, and what the trainer follows from it; NULL in *out: there is none, or
+   none of torch's. */
+static ckr_result ckr__ad_schedule(ckr__ac_job *x, ckr_node **out)
+{
+    static const char *const kinds[] = { "torch:", "transformers:", "diffusers:" };
+    const ckr_schedule *want = x->w.s->n_schedules ? x->w.s->schedules : NULL;
+    ckr_schedule *now;
+    ckr__ac_file f = CKR_ZERO;
+    bool rounded = false;
+    size_t i;
+    ckr_result r;
+    *out = NULL;
+    if (!want || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
+    for (i = 0; i < 3 && !ckr__starts(want->kind, kinds[i]);) i++;
+    if (i == 3) {
+        x->out->cannot = "these trainers step torch's schedulers, and transformers' and diffusers'";
+        x->out->remedy = "--to-schedule transformers:..., or torch:...";
+        return CKR_OK;
+    }
+    now = ckr__sched_retick(x->w.c, want, x->ac->trainer ? 1 : x->rate, &rounded);
+    if (!now) return x->w.c->err->code;
+    if (!now->state) now->state = want->state;
+    x->out->rounded = rounded;
+    r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, out);
+    x->w.scheduler = *out;
+    return r == CKR_OK ? ckr__ac_follows(x, &f, want->opaque ? want : NULL, want, now, 0) : r;
+}
+
+/* Both trainers set Python's, NumPy's and torch's generator together: the Trainer ends with a
+   KeyError where one is not in the file, accelerate then sets none. */
+static bool ckr__ad_random(ckr__ac_job *x)
+{
+    const ckr_state *s = x->w.s;
+    if (!s->n_rng || (x->t->without & CKR_RNG)) return false;
+    if (ckr__stream_of(s, 0, "python", "default") && ckr__stream_of(s, 0, "numpy", "default") &&
+        ckr__stream_of(s, 0, "torch_cpu", "default"))
+        return true;
+    ckr__say(x->w.c, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
+             "the trainer sets Python's, NumPy's and torch's together, and the source has not all "
+             "of them: no file is written, the coming run seeds its own streams", NULL);
+    return false;
+}
+
+/* What the Trainer reads of its state; all else has defaults. */
+static ckr_result ckr__ad_progress(ckr__ac_job *x)
+{
+    const int64_t step = x->w.s->progress.step, epoch = x->w.s->progress.epoch;
+    const char *text;
+    if (x->t->without & CKR_PROGRESS) return CKR_OK;
+    if (step < 0)
+        return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_STATE, "global_step",
+                           "the Trainer goes on from its step, which the source does not tell",
+                           "--to accelerate, or leave it out: --without progress");
+    text = ckr__printf(x->w.c, "{\n  \"epoch\": %lld,\n  \"global_step\": %lld,\n  "
+                       "\"log_history\": []\n}\n", (long long)(epoch > 0 ? epoch : 0),
+                       (long long)step);
+    return ckr__out_text(x->out, "trainer_state.json", text, text ? strlen(text) : 0);
+}
+
+/* Sana's one file. */
+static ckr_result ckr__ad_sana(ckr__ac_job *x, ckr__ac *r, ckr_node *const parts[4])
+{
+    static const char *const keys[] = { "state_dict", "state_dict_ema", "optimizer", "scheduler" };
+    const long long step = x->w.s->progress.step > 0 ? x->w.s->progress.step : 0,
+                    epoch = x->w.s->progress.epoch > 0 ? x->w.s->progress.epoch : 1;
+    ckr_node *root = ckr__node(x->w.c, CKR_NODE_DICT);
+    int i;
+    for (i = 0; i < 4; i++) if (parts[i]) ckr__node_set(x->w.c, root, keys[i], parts[i]);
+    ckr__node_set(x->w.c, root, "epoch", ckr__node_int(x->w.c, epoch));
+    ckr__node_set(x->w.c, root, "step", ckr__node_int(x->w.c, step));
+    if (x->w.s->n_rng)
+        ckr__node_set(x->w.c, root, "rng_state", ckr__node(x->w.c, CKR_NODE_DICT));
+    ckr__ad_file(x, r, CKR__AC_LOOSE, ckr__printf(x->w.c, "epoch_%lld_step_%lld.pth", epoch, step),
+                 root);
+    return x->w.c->err->code;
+}
+
+/* Makes x->ac of the state. */
+static ckr_result ckr__ad_state_as(ckr__ac_job *x, const char *dialect)
+{
+    ckr__ctx *c = x->w.c;
+    ckr_state *own = CKR__NEW(c, ckr_state);
+    ckr__ac *r = own ? ckr__ac_new(c, "", NULL, own) : NULL;
+    ckr__map names = CKR_ZERO;
+    ckr__slots *of;
+    ckr_node *parts[4] = { NULL, NULL, NULL, NULL };
+    uint64_t n;
+    ckr_result e;
+    if (!r) return c->err->code;
+    *own = *x->w.s;
+    own->tensors = NULL;
+    own->n_tensors = 0;
+    r->trainer = !strcmp(dialect, "hf_trainer");
+    r->sana = !strcmp(dialect, "sana");
+    r->adopted = true;
+    r->ranks = own->topology.dp ? own->topology.dp : 1;
+    x->ac = r;
+    x->w.source = own;
+    x->rate = x->ranks;
+    of = ckr__ad_slots(x, &names, &n);
+    if (of) parts[0] = ckr__ad_model(x, &names, of, "param");
+    if (of && r->sana) parts[1] = ckr__ad_model(x, &names, of, "ema");
+    if (of && !(x->t->without & CKR_OPTIMIZER))
+        parts[2] = ckr__ad_optimizer(x, &names, of, n);
+    ckr__map_free(&names);
+    e = ckr__failed(c) ? c->err->code : ckr__ad_schedule(x, &parts[3]);
+    if (e != CKR_OK) return e;
+    if (r->sana) return ckr__ad_sana(x, r, parts);
+    if (parts[0]) ckr__ad_file(x, r, CKR__AC_MODEL, "model.safetensors", parts[0]);
+    if (parts[2])
+        ckr__ad_file(x, r, CKR__AC_OPTIMIZER, r->trainer ? "optimizer.pt" : "optimizer.bin",
+                     parts[2]);
+    if (parts[3])
+        ckr__ad_file(x, r, CKR__AC_SCHEDULER, r->trainer ? "scheduler.pt" : "scheduler.bin",
+                     parts[3]);
+    if (ckr__ad_random(x)) {
+        r->random = CKR__NEW_N(c, ckr__ac_file *, 1);
+        r->n_random = r->random != NULL;
+        if (r->random)
+            r->random[0] = ckr__ad_file(x, r, CKR__AC_RANDOM, "", ckr__node(c, CKR_NODE_DICT));
+    }
+    return ckr__failed(c) ? c->err->code : r->trainer ? ckr__ad_progress(x) : CKR_OK;
+}
+
 /* >>accelerate.emit.all ------------------------------------------------------- */
 
 /* Files that belong to a component that is left out, and those that are written elsewhere. */
@@ -44117,10 +44359,11 @@ static ckr_result ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
         if (f->format == CKR_FORMAT_SAFETENSORS) return ckr__ac_put_safetensors(x, f);
         break;
     case CKR__AC_OPTIMIZER:
+        if (x->ac->adopted) break;
         e = ckr__whole_groups(&x->w, f->part, f->first_group, f->n_groups, x->t->groups != NULL,
                               f->rel);
         break;
-    case CKR__AC_SCHEDULER: e = ckr__ac_emit_schedule(x, f); break;
+    case CKR__AC_SCHEDULER: if (!x->ac->adopted) e = ckr__ac_emit_schedule(x, f); break;
     default:
         x->n_lost += f->dir;
         if (f->dir) return CKR_OK;
@@ -44148,7 +44391,7 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
     if (e == CKR_OK && x->ac->keep->optimizer && !(x->t->without & CKR_OPTIMIZER))
         e = ckr__whole_groups(&x->w, x->ac->keep->optimizer, 0, x->w.source->n_groups,
                               x->t->groups != NULL, f.rel);
-    f.part = x->ac->keep->scheduler;
+    f.part = x->ac->keep->scheduler;       /* NULL: it is what it is to be                   */
     if (e == CKR_OK && !(x->t->without & CKR_SCHEDULE)) e = ckr__ac_emit_schedule(x, &f);
     if (e != CKR_OK || x->w.c->refused) return e;
     for (i = 0; i < f.root->count; i++) {
@@ -44298,20 +44541,24 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     };
     ckr__ac_job x = CKR_ZERO;
     size_t i;
-    ckr_result e;
+    ckr_result e = CKR_OK;
     x.w.c = c;
     x.w.s = s;
     x.w.dtype = t->dtype;
     x.t = t;
     x.out = out;
-    x.ac = (const ckr__ac *)s->dialect_data;
-    x.w.source = x.ac->s;
     x.ranks = t->topology.dp;
-    x.rate = ckr__same(x.ac->rate, 1) && x.ac->ranks > 1 ? 1 : (double)x.ranks;
-    e = ckr__ac_allowed(&x);
-    if (e != CKR_OK || c->refused) return e;
-    ckr__whole_maps(&x.w, x.ac->keep);
-    if (x.ac->sana) e = ckr__sana_emit(&x);
+    x.w.views.c = x.w.swaps.c = c;
+    if (strcmp(s->dialect, t->dialect) != 0) {
+        e = ckr__ad_state_as(&x, t->dialect);
+    } else {
+        x.ac = (const ckr__ac *)s->dialect_data;
+        x.w.source = x.ac->s;
+        x.rate = ckr__same(x.ac->rate, 1) && x.ac->ranks > 1 ? 1 : (double)x.ranks;
+        ckr__whole_maps(&x.w, x.ac->keep);
+    }
+    if (e == CKR_OK && !c->refused) e = ckr__ac_allowed(&x);
+    if (x.ac->sana && e == CKR_OK && !c->refused) e = ckr__sana_emit(&x);
     for (i = 0; i < sizeof steps / sizeof *steps && !x.ac->sana && e == CKR_OK && !c->refused; i++)
         e = steps[i](&x);
     if (e == CKR_OK && x.n_lost)
@@ -44324,7 +44571,7 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__bounds ckr__ac_bounds = {
     "dp", CKR_ITEM_TRAINER_TOPOLOGY, "every process holds whole tensors: there is only --dp", 0,
-    CKR_ITEM_TRAINER_SOURCE, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
+    (ckr_item)0, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
 };
 static const ckr__dialect ckr__accelerate = {
     "accelerate", ckr__af_variants, ckr__ac_probe, ckr__ac_read, ckr__streams_held, ckr__ac_emit,
