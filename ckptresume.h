@@ -44249,7 +44249,8 @@ static bool ckr__ad_random(ckr__ac_job *x)
     return false;
 }
 
-/* What the Trainer reads of its state; all else has defaults. */
+/* What the Trainer reads of its state; all else has defaults. The batch of a process is compared
+   with the arguments', for a warning: where nobody knows it, it is their default. */
 static ckr_result ckr__ad_progress(ckr__ac_job *x)
 {
     const int64_t step = x->w.s->progress.step, epoch = x->w.s->progress.epoch;
@@ -44260,8 +44261,9 @@ static ckr_result ckr__ad_progress(ckr__ac_job *x)
                            "the Trainer goes on from its step, which the source does not tell",
                            "--to accelerate, or leave it out: --without progress");
     text = ckr__printf(x->w.c, "{\n  \"epoch\": %lld,\n  \"global_step\": %lld,\n  "
-                       "\"log_history\": []\n}\n", (long long)(epoch > 0 ? epoch : 0),
-                       (long long)step);
+                       "\"log_history\": [],\n  \"train_batch_size\": %lld\n}\n",
+                       (long long)(epoch > 0 ? epoch : 0), (long long)step,
+                       (long long)(x->w.s->batch ? x->w.s->batch / x->ranks : 8));
     return ckr__out_text(x->out, "trainer_state.json", text, text ? strlen(text) : 0);
 }
 
