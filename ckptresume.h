@@ -51273,10 +51273,12 @@ static void ckr__de_tensors(ckr__de *x)
     for (i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
         const ckr_tensor *t = x->s->tensors[i];
         const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
-        const ckr__dcp_item *it = x->dt ? &x->dt->d->items[x->dt->item[t->index]] : NULL;
+        const ckr__dcp_item *it =
+            x->dt && x->dt->item ? &x->dt->d->items[x->dt->item[t->index]] : NULL;
         const bool one = x->dt && x->dt->streams && x->dt->streams[x->dt->item[t->index]];
         const bool param = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema"),
                    fresh = (w & CKR_OPTIMIZER) && !param;
+        ckr__dcp_part *path = NULL;
         const char *name;
         ckr_dtype dtype;
         n = 0;
@@ -51288,9 +51290,12 @@ static void ckr__de_tensors(ckr__de *x)
         dtype = ckr__de_dtype(x, t);
         if (ckr__tq_tensor(x, t, dtype, stage * per, per, fresh)) continue;
         name = it ? it->fqn : ckr__plain_name(x->c, t);
-        if (!it) ckr__out_key(x->out, t, name, "param");
-        ckr__dcp_out_tensor(&x->w, name, it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
-                            stage * per, one ? 1 : per, fresh);
+        if (!it && !x->dt) ckr__out_key(x->out, t, name, "param");
+        if (!it && x->dt && !strcmp(t->slot, "master")) name = t->name;
+        if (!it && x->dt && name != t->name)
+            path = ckr__de_path(x->c, "optimizer", name + strlen("optimizer."));
+        ckr__dcp_out_tensor(&x->w, name, it ? it->path : path, it ? it->n_path : path ? 2 : 0, t,
+                            dtype, stage * per, one ? 1 : per, fresh);
     }
 }
 
@@ -51871,9 +51876,88 @@ static void ckr__te_as_it_is(ckr__de *x)
                              ckr_node_get(x->s->groups[i].hyper, "lr"));
 }
 
+/* AdamW's hyper-parameters that other frameworks do not keep, each with torchtitan's default:
+   loading asks for every one. */
+static void ckr__te_adopt_groups(ckr__de *x)
+{
+    static const struct { const char *key; bool value; } keys[] = {
+        { "fused", true }, { "foreach", false }, { "amsgrad", false }, { "maximize", false },
+        { "capturable", false }, { "differentiable", false }, { "decoupled_weight_decay", true }
+    };
+    const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
+    uint64_t i;
+    size_t k;
+    for (i = 0; i < x->s->n_groups; i++) {
+        ckr_node *h = x->s->groups[i].hyper;
+        for (k = 0; k < sizeof keys / sizeof *keys; k++)
+            if (!ckr_node_get(h, keys[k].key))
+                ckr__node_set(x->c, h, keys[k].key, ckr__node_bool(x->c, keys[k].value));
+        if (w && !w->opaque && i < w->n_lanes && !ckr_node_get(h, "initial_lr"))
+            ckr__node_set(x->c, h, "initial_lr", ckr__node_float(x->c, w->lanes[i].base));
+    }
+}
+
+/* Another framework's state as one that torchtitan has saved, before it has items. Parameters are
+   their masters, where they have any. */
+static void ckr__te_adopt(ckr__de *x, const ckr_state *s, ckr_state *own)
+{
+    ckr__dt *dt = CKR__NEW(x->c, ckr__dt);
+    ckr__map masters = { x->c, NULL, 0, 0 };
+    bool known = false, steps = false, state = false;
+    uint64_t i;
+    if (dt) dt->d = CKR__NEW(x->c, ckr__dcp);
+    if (!dt || !dt->d) return;
+    dt->source = s;
+    x->dt = dt;
+    for (i = 0; i < s->n_tensors; i++)
+        if (!strcmp(s->tensors[i]->slot, "master"))
+            ckr__map_put(&masters, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    own->tensors = NULL;
+    own->n_tensors = 0;
+    for (i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
+        ckr_tensor *t = s->tensors[i];
+        const bool param = !strcmp(t->slot, "param");
+        known = known || ckr__path_ends(t->name, "tok_embeddings.weight");
+        if ((param && ckr__map_find(&masters, t->name, strlen(t->name), NULL)) ||
+            !strcmp(t->slot, "ema"))
+            continue;
+        steps = steps || !strcmp(t->slot, "step");
+        state = state || !(param || !strcmp(t->slot, "master"));
+        *CKR__PUSH(ckr_tensor *, x->c, own->tensors, own->n_tensors) = t;
+    }
+    ckr__map_free(&masters);
+    ckr__te_adopt_groups(x);
+    if (x->t->variant && *x->t->variant)
+        ckr__refuse(x->c, CKR_ITEM_TRAINER_SOURCE, "variant",
+                    "only the parameters of a checkpoint of torchtitan are known to be a fused or "
+                    "a split projection", "leave out --variant");
+    if (state && !steps && !(x->t->without & CKR_OPTIMIZER))
+        ckr__refuse(x->c, CKR_ITEM_TRAINER_SOURCE, "step",
+                    "torchtitan's optimizer counts the steps of each parameter, and the source has "
+                    "no such tensors", "leave the optimizer's state out: --without optimizer");
+    if (!known)
+        ckr__say(x->c, "CKR_W_TITAN_NAMES", CKR_APPROX, "names", NULL, NULL,
+                 "no parameter is called tok_embeddings.weight, as those of torchtitan's models: "
+                 "it loads where the coming run's model has these names",
+                 "--names gives them others");
+}
+
+/* What a first save has beside tensors and groups. */
+static void ckr__te_adopt_counters(ckr__de *x)
+{
+    const int64_t tokens = x->s->progress.tokens, step = x->s->progress.step;
+    const bool left = (x->t->without & CKR_PROGRESS) != 0;
+    if (!x->s->n_groups) return;
+    ckr__te_new(x, "train_state", "step", ckr__node_int(x->c, left || step < 0 ? 0 : step));
+    ckr__te_new(x, "train_state", "ntokens_seen",
+                ckr__node_int(x->c, left || tokens < 0 ? 0 : tokens / (x->dp ? x->dp : 1)));
+    if (!(x->t->without & CKR_SCHEDULE))
+        ckr__te_new(x, "lr_scheduler", "last_epoch", ckr__node_int(x->c, x->clock));
+}
+
 static void ckr__te_run(ckr__de *x)
 {
-    const bool optimizer = x->s->n_groups && !(x->t->without & CKR_OPTIMIZER);
+    const bool adopted = !x->dt->item, optimizer = x->s->n_groups && !(x->t->without & CKR_OPTIMIZER);
     uint64_t i;
     bool kept;
     ckr__te_allowed(x);
@@ -51882,12 +51966,16 @@ static void ckr__te_run(ckr__de *x)
     x->fresh = true;
     ckr__te_group_keys(x);
     if (x->t->without & CKR_SCHEDULE) ckr__te_restart(x);
-    kept = ckr__te_data(x);
+    kept = !adopted && ckr__te_data(x);
+    if (adopted)
+        ckr__say(x->c, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", NULL, NULL,
+                 "another framework's streams are none of torchtitan's: the data starts again",
+                 "skip what has been seen in the data set");
     ckr__te_batch(x);
     ckr__te_curve(x);
     if (!x->c->refused && !ckr__failed(x->c)) {
         ckr__te_exclude(x, kept);
-        ckr__te_as_it_is(x);
+        if (!adopted) ckr__te_as_it_is(x);
     }
     /* torchtitan looks for step-N in its folder; what is no step of a run is loaded by path */
     if (x->s->n_groups && !(x->t->without & (CKR_GROUPS | CKR_PROGRESS)) &&
@@ -51898,7 +51986,8 @@ static void ckr__te_run(ckr__de *x)
         return;
     for (i = 0; i < x->dt->n_items; i++) ckr__te_one(x, i);
     ckr__te_groups(x);
-    ckr__te_fill(x);
+    if (adopted) ckr__te_adopt_counters(x);
+    else ckr__te_fill(x);
     ckr__de_tensors(x);
     ckr__dcp_out_end(&x->w);
 }
@@ -52221,7 +52310,8 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 {
     const bool titan = !strcmp(s->dialect, "torchtitan"), dcp = !strcmp(s->dialect, "dcp"),
                torch = !strcmp(s->dialect, "torch");
-    const bool whole = torch && s->dialect_data && !t->slots && !t->without &&
+    const bool adopted = !titan && !strcmp(t->dialect, "torchtitan");
+    const bool whole = !adopted && torch && s->dialect_data && !t->slots && !t->without &&
                        ckr_node_is_dict(ckr__plain_of(s)->root);
     ckr_state own = *s;
     ckr__de x = CKR_ZERO;
@@ -52240,9 +52330,10 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (!ckr__groups_own(c, &own)) return c->err->code;
     if (torch || dcp) ckr__batch_scripted(out, s->batch, x.dp);
     if (titan) ckr__tq_groups(&x, &own);
+    if (adopted) ckr__te_adopt(&x, s, &own);
     if (ckr__failed(c)) return c->err->code;
     if (whole) ckr__de_file(&x);
-    else if (titan) ckr__te_run(&x);
+    else if (titan || adopted) ckr__te_run(&x);
     else ckr__de_run(&x);
     if (whole) {
         const ckr__plain *p = ckr__plain_of(s);
@@ -52259,7 +52350,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
 static const ckr__bounds ckr__tt_bounds = {
-    NULL, CKR_ITEM_OK, NULL, 0, CKR_ITEM_TRAINER_SOURCE,
+    NULL, CKR_ITEM_OK, NULL, 0, (ckr_item)0,
     "torchtitan cannot leave out the model",
     "state and hyper-parameters are one component of torchtitan",
     "the schedule would stand at another step than the run, and go beyond its end", NULL
