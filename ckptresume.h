@@ -24253,6 +24253,7 @@ typedef struct ckr__out {
     const ckr_schedule *follows;
     const char *step_dir;      /* the directory in OUT that every file lies in, with its slash; not
                                   made where OUT has that name itself; or NULL           */
+    bool      keeps;           /* all that the source has is in it, or its writer says what is not */
     bool      unscheduled;
     bool      recomputes;      /* its loader computes the first LR anew; else it is the groups'  */
     bool      rounded;         /* lengths that the framework takes whole only were not     */
@@ -24681,7 +24682,8 @@ typedef struct ckr__dialect {
        Who opens one by itself is told the directory. NULL: none. */
     const char *parts;
     /* Of ckr_target's fields that most dialects have no use for, those that emit_fn looks at:
-       blanks between; NULL: none. The others are refused, so that nobody asks in vain. */
+       blanks between; NULL: none. The others are refused, so that nobody asks in vain. "rng": it
+       writes the streams of another framework's run, too. */
     const char *takes;
     const ckr__schedules *schedules;   /* NULL: nothing of its own                       */
     const ckr__bounds *bounds;         /* NULL: none                                     */
@@ -30598,10 +30600,11 @@ static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
 {
     const ckr_target *t = &p->target;
     const ckr_rng_want want = { t->topology, t->mode, t->rng, t->seed, 0 };
+    const char *from = p->src->state.dialect;
     ckr__rng_job held = CKR_ZERO;
     uint64_t i;
     ckr_result r;
-    if (!d->holds_fn || strcmp(p->src->state.dialect, d->name) != 0 ||
+    if (!d->holds_fn || !(!strcmp(from, d->name) || ckr__word_in(d->takes, "rng")) ||
         (t->without & CKR_RNG) || !p->src->state.n_rng)
         return CKR_OK;
     held.holds_fn = d->holds_fn;
@@ -30666,21 +30669,85 @@ static void ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
     }
 }
 
-/* Files that only the source's own framework has a place for, where its writer has not said so. */
-static void ckr__plan_files_lost(ckr_plan *p, const ckr_state *s)
+/* Is a tensor of the source in the output? A parameter may be there as its master. */
+static bool *ckr__plan_bound(ckr_plan *p, const ckr_state *s)
 {
+    bool *bound = CKR__NEW_N(&p->ctx, bool, s->n_tensors);
+    ckr__map masters = { &p->ctx, NULL, 0, 0 };
+    uint64_t i, k, m;
+    for (i = 0; bound && i < p->out.n_files; i++)
+        for (k = 0; k < p->out.files[i]->n_entries; k++)
+            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
+                const ckr_tensor *t = p->out.files[i]->entries[k]->binds[m].tensor;
+                if (t->slot[0] && t->index < s->n_tensors) bound[t->index] = true;
+            }
+    for (i = 0; bound && i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (bound[i] && !strcmp(t->slot, "master"))
+            ckr__map_put(&masters, t->name, strlen(t->name), i, NULL);
+    }
+    for (i = 0; bound && i < s->n_tensors; i++)
+        if (!strcmp(s->tensors[i]->slot, "param") &&
+            ckr__map_find(&masters, s->tensors[i]->name, strlen(s->tensors[i]->name), NULL))
+            bound[i] = true;
+    ckr__map_free(&masters);
+    return bound;
+}
+
+/* Tensors that no file of the output has. Frameworks that count one step for all have no place for
+   that of each parameter. */
+static void ckr__plan_tensors_lost(ckr_plan *p, const ckr_state *s)
+{
+    const uint32_t some = CKR_PARAMS | CKR_OPTIMIZER;
+    const bool *bound = p->target.without & some ? NULL : ckr__plan_bound(p, s);
     const char *first = NULL;
     uint64_t i, n = 0;
-    for (i = 0; i < p->n_notes; i++)
-        if (!strcmp(p->notes[i].code, "CKR_W_LEFTOVERS_LOST") ||
-            (p->notes[i].subject && !strcmp(p->notes[i].subject, "leftovers")))
-            return;
-    for (i = 0; i < s->n_leftovers; i++)
-        if (!s->leftovers[i].node && !n++) first = s->leftovers[i].path;
+    int64_t numel;
+    for (i = 0; bound && i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!bound[i] && strcmp(t->slot, "step") != 0 &&
+            ckr__numel(t->n_dims, t->shape, &numel) && numel && !n++)
+            first = ckr__printf(&p->ctx, "%s of %s", t->slot, t->name);
+    }
     if (n)
-        ckr__say_int(&p->ctx, "CKR_W_LEFTOVERS_LOST", CKR_LOST, first, (int64_t)n, 0,
+        ckr__say_int(&p->ctx, "CKR_W_TENSORS_LOST", CKR_LOST, first, (int64_t)n, 0,
+                     "the target's files have no place for these tensors",
+                     "--to dcp, torch or safetensors keeps every one");
+}
+
+/* What has no place in another framework's files, where their writer has not said so: tensors,
+   files and values beside the state, streams. */
+static void ckr__plan_lost(ckr_plan *p, const ckr_state *s, const ckr__dialect *d)
+{
+    const char *first[2] = { NULL, NULL };
+    uint64_t i, n[2] = { 0, 0 };
+    bool left = false, random = ckr__word_in(d->takes, "rng") || (p->target.without & CKR_RNG);
+    for (i = 0; i < p->n_notes; i++) {
+        const ckr_note *x = &p->notes[i];
+        const char *about = x->subject ? x->subject : "";
+        left = left || ckr__word_in("CKR_W_LEFTOVERS_LOST CKR_W_DS_OUTSIDE", x->code) ||
+               !strcmp(about, "leftovers");
+        random = random || !strcmp(about, "rng");
+    }
+    ckr__plan_tensors_lost(p, s);
+    for (i = 0; i < s->n_leftovers; i++) {
+        const ckr_leftover *l = &s->leftovers[i];
+        const bool value = l->node != NULL;
+        if (!strcmp(l->path, "__metadata__") || n[value]++) continue;
+        first[value] = l->path;
+    }
+    if (n[0] && !left)
+        ckr__say_int(&p->ctx, "CKR_W_LEFTOVERS_LOST", CKR_LOST, first[0], (int64_t)n[0], 0,
                      "files beside the checkpoint's own have no place in another framework's",
                      "copy what the run needs");
+    if (n[1] && !left)
+        ckr__say_int(&p->ctx, "CKR_W_LEFTOVERS_LOST", CKR_LOST, first[1], (int64_t)n[1], 0,
+                     "values beside the state have no place in another framework's files",
+                     "`tree` shows them: take what the run needs from the source");
+    if (s->n_rng && !random)
+        ckr__say(&p->ctx, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
+                 "the framework's files have no place for random streams: the coming run seeds its "
+                 "own", NULL);
 }
 
 /* An entry for each component that is left out, so that a report never passes over what is lost. */
@@ -31227,8 +31294,9 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     p->ctx.refused = false;
     if (r == CKR_OK && !decisions_only && !ckr__plan_bounds(p, ckr__plan_engine(&src->state, d)))
         r = ckr__plan_emit(p, d);
-    if (r == CKR_OK && !decisions_only && from && from->emit_fn != d->emit_fn && !p->target.slots)
-        ckr__plan_files_lost(p, &src->state);
+    if (r == CKR_OK && !decisions_only && from && from != d && !p->target.slots && !p->out.keeps &&
+        !p->ctx.refused)
+        ckr__plan_lost(p, &src->state, d);
     if (r == CKR_OK) r = p->ctx.err->code;
     if (r == CKR_OK && !decisions_only && ckr__severity_max(p->notes, p->n_notes) < CKR_ERROR)
         r = ckr__plan_proof(p);
@@ -37021,7 +37089,7 @@ static const ckr__bounds ckr__verl_bounds = {
 };
 static const ckr__dialect ckr__verl = {
     "verl", "fsdp1 fsdp2", ckr__verl_probe, ckr__verl_read, ckr__streams_held, ckr__verl_emit, NULL,
-    NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*", "fsdp_size",
+    NULL, NULL, "model_world_size_* optim_world_size_* extra_state_world_size_*", "fsdp_size rng",
     &ckr__verl_schedules, &ckr__verl_bounds, false
 };
 
@@ -41034,7 +41102,10 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
         return ckr__plain_whole(c, s, t, out);
     out->renamed = own || (torch && way && way->whole_fn);
     out->unscheduled = true;
-    if (torch && all && way && way->whole_fn) return way->whole_fn(c, s, t, out);
+    if (torch && all && way && way->whole_fn) {
+        out->keeps = true;
+        return way->whole_fn(c, s, t, out);
+    }
     if (!s->n_tensors)
         return ckr__fail(c->err, CKR_ITEM_NOTHING, NULL, CKR_NO_OFFSET, NULL,
                          "it holds no tensors: the file would be empty");
@@ -44577,16 +44648,16 @@ static const ckr__bounds ckr__ac_bounds = {
 };
 static const ckr__dialect ckr__accelerate = {
     "accelerate", ckr__af_variants, ckr__ac_probe, ckr__ac_read, ckr__streams_held, ckr__ac_emit,
-    NULL, NULL, NULL, ckr__af_parts, NULL, NULL, &ckr__ac_bounds, true
+    NULL, NULL, NULL, ckr__af_parts, "rng", NULL, &ckr__ac_bounds, true
 };
 static const ckr__schedules ckr__hf_schedules = { NULL, NULL, NULL, NULL, false, true };
 static const ckr__dialect ckr__hf_trainer = {
     "hf_trainer", ckr__af_variants, ckr__ac_probe_trainer, ckr__ac_read_trainer, ckr__streams_held,
-    ckr__ac_emit, NULL, NULL, NULL, ckr__af_parts, NULL, &ckr__hf_schedules, &ckr__ac_bounds, true
+    ckr__ac_emit, NULL, NULL, NULL, ckr__af_parts, "rng", &ckr__hf_schedules, &ckr__ac_bounds, true
 };
 static const ckr__dialect ckr__sana = {
     "sana", NULL, ckr__sana_probe, ckr__sana_read, ckr__plain_holds, ckr__ac_emit, NULL, NULL, NULL,
-    NULL, NULL, NULL, &ckr__ac_bounds, false
+    NULL, "rng", NULL, &ckr__ac_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_ACCELERATE */
@@ -52327,6 +52398,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
                         "more than a million data files", "--ranks N");
     x.dp = t->topology.dp;
     x.old_dp = s->topology.dp;
+    out->keeps = whole || (x.dt && !adopted);
     if (!ckr__groups_own(c, &own)) return c->err->code;
     if (torch || dcp) ckr__batch_scripted(out, s->batch, x.dp);
     if (titan) ckr__tq_groups(&x, &own);
