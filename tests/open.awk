@@ -26,7 +26,7 @@ inside {
 n_head > 0 || /^(static|CKR_API) / {
     if (n_head == 0 && (/= *[^;]*$/ || /;$/) && !/\);$/) { print; next }
     if ($0 == "{") {
-        sub(/^static /, "", head)
+        sub(/^static (inline )?/, "", head)
         if (want == "names") { sub(/^CKR_API /, "", head); sub(/\n$/, ";\n", head) }
         flush_head(head)
         if (want != "names") print
@@ -35,7 +35,7 @@ n_head > 0 || /^(static|CKR_API) / {
     }
     head = head $0 "\n"
     n_head++
-    if (/\);$/) { sub(/^static /, "", head); flush_head(head) }
+    if (/\);$/) { sub(/^static (inline )?/, "", head); flush_head(head) }
     else if (/;$/ || /=/ || n_head > 12) flush_head(head)
     next
 }

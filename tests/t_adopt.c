@@ -1,0 +1,202 @@
+/* Runs of one framework for the trainers of another: accelerate, the HF Trainer, Sana and torchtitan
+   from verl's, DeepSpeed's and a script's own checkpoints. Tensors by name and slot against the
+   source, groups, step, streams of every rank; what has no place there is said. */
+#define CKPTRESUME_IMPLEMENTATION
+#include "ckptresume.h"
+#include "t.h"
+#include "ckpt.h"
+#include "tree.h"
+
+#define VERL "tests/data/verl/fsdp2_w2"
+#define OUT "w/out"
+
+static const struct {
+    const char *dialect, *path;
+    uint32_t ranks;
+    bool streams;              /* of every rank                                             */
+} targets[] = {
+    { "accelerate", OUT, 3, true },
+    { "accelerate", OUT, 1, true },
+    { "hf_trainer", OUT, 1, true },
+    { "hf_trainer", OUT, 3, true },
+    { "sana", OUT "/epoch_1_step_7.pth", 1, true },
+    { "torchtitan", OUT, 2, false },
+};
+
+static ckr_target to(const char *dialect, uint32_t ranks)
+{
+    ckr_target t = target_of(1, 1, ranks, 0, NULL);
+    t.dialect = dialect;
+    if (!strcmp(dialect, "torchtitan")) t.without = CKR_SCHEDULE;
+    return t;
+}
+
+/* The parameters in the order of the groups: what numbers mean, where a trainer has only these. */
+static const char **order_of(const ckr_state *s, size_t *n)
+{
+    const char **names = (const char **)calloc(s->n_tensors + 1, sizeof *names);
+    uint64_t i, k;
+    for (i = *n = 0; i < s->n_groups; i++)
+        for (k = 0; k < s->groups[i].n_params; k++) names[(*n)++] = s->groups[i].params[k];
+    return names;
+}
+
+static ckr_ckpt *open_named(const char *path, const char **names, size_t n)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    d.env = &env;
+    d.names = names;
+    d.n_names = n;
+    expect_open(ckr_ckpt_open(path, &d, &c, &e), path, &e);
+    return c;
+}
+
+static void same_state(const ckr_ckpt *have, const ckr_ckpt *want, const char *what)
+{
+    const ckr_state *a = ckr_ckpt_state(have), *b = ckr_ckpt_state(want);
+    uint64_t i, k;
+    for (i = 0; i < b->n_tensors; i++) {
+        const ckr_tensor *x = b->tensors[i], *y = ckr_ckpt_tensor(have, x->name, x->slot);
+        if (t_check(y != NULL, __FILE__, __LINE__, "%s: %s of %s is missing", what, x->slot,
+                    x->name))
+            same_tensor(have, y, want, x, what);
+    }
+    CHECK_INT(a->n_tensors, b->n_tensors);
+    CHECK_INT(a->progress.step, b->progress.step);
+    CHECK_INT(a->n_groups, b->n_groups);
+    for (i = 0; i < a->n_groups && i < b->n_groups; i++) {
+        const char *keys[] = { "lr", "weight_decay", "eps" };
+        double x = 0, y = 1;
+        CHECK_INT(a->groups[i].n_params, b->groups[i].n_params);
+        for (k = 0; k < 3; k++)
+            t_check(ckr_node_f64(ckr_node_get(a->groups[i].hyper, keys[k]), &x) &&
+                        ckr_node_f64(ckr_node_get(b->groups[i].hyper, keys[k]), &y) && x >= y &&
+                        x <= y, __FILE__, __LINE__, "%s: %s is %g, not %g", what, keys[k], x, y);
+    }
+}
+
+/* The streams of the ranks that were there go on; every rank has one of each kind. */
+static void same_streams(const char *path, uint32_t ranks, const char *what)
+{
+    static const char *const kinds[] = { "python", "numpy", "torch_cpu" };
+    ckr_rng_streams a = streams_of(open_ok(path), 0), b = streams_of(open_ok("in/verl"), 0);
+    uint32_t r;
+    size_t k;
+    CHECK_INT(a.n_ranks, ranks);
+    for (r = 0; r < ranks; r++)
+        for (k = 0; k < 3; k++) {
+            const ckr_rng_given *x = ckr_rng_find(&a, r, kinds[k], "default"),
+                                *y = ckr_rng_find(&b, r, kinds[k], "default");
+            if (!t_check(x && x->state, __FILE__, __LINE__, "%s: rank %u has no %s", what,
+                         (unsigned)r, kinds[k]))
+                continue;
+            if (y && y->state) CHECK(ckr_rng_equal(x->state, y->state));
+        }
+    ckr_rng_streams_free(&a);
+    ckr_rng_streams_free(&b);
+}
+
+static void from_verl(void)
+{
+    size_t i, n;
+    memio_add(&disk, "in/verl", true);
+    memio_load(&disk, VERL "/ckpt", "in/verl");
+    for (i = 0; i < sizeof targets / sizeof *targets; i++) {
+        const ckr_target t = to(targets[i].dialect, targets[i].ranks);
+        ckr_ckpt *src = open_ok("in/verl"), *out;
+        const char **names = order_of(ckr_ckpt_state(src), &n);
+        if (written(open_ok("in/verl"), VERL, OUT, &t)) {
+            out = open_named(targets[i].path, names, n);
+            if (out) {
+                CHECK_STR(ckr_ckpt_state(out)->dialect, targets[i].dialect);
+                same_state(out, src, targets[i].dialect);
+            }
+            ckr_ckpt_close(out);
+            if (targets[i].streams)
+                same_streams(targets[i].path, targets[i].ranks, targets[i].dialect);
+        }
+        free((void *)names);
+        ckr_ckpt_close(src);
+        memio_remove(&disk, OUT);
+    }
+}
+
+static bool says(const char *from, const ckr_target *t, const char *code, const char *subject)
+{
+    ckr_ckpt *c = open_ok(from);
+    ckr_plan *p = NULL;
+    ckr_error e;
+    bool found = false;
+    uint64_t i;
+    if (c && CHECK_OK(ckr_plan_create(c, t, 0, &p, &e), &e))
+        for (i = 0; i < ckr_plan_info(p)->n_notes; i++) {
+            const ckr_note *n = &ckr_plan_info(p)->notes[i];
+            found = found || (!strcmp(n->code, code) &&
+                              (!subject || (n->subject && !strcmp(n->subject, subject))));
+        }
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return found;
+}
+
+/* Nothing is dropped in silence. */
+static void what_is_lost(void)
+{
+    ckr_target t = to("torchtitan", 2);
+    memio_add(&disk, "in/acc", true);
+    memio_load(&disk, "tests/data/accelerate/acc_w2_bin_tied_bf16/ckpt", "in/acc");
+    CHECK(says("in/verl", &t, "CKR_W_NO_RANDOM", "random states"));
+    CHECK(says("in/verl", &t, "CKR_W_LEFTOVERS_LOST", "data.pt"));
+    CHECK(says("in/verl", &t, "CKR_W_TITAN_NAMES", NULL));
+    CHECK(says("in/acc", &t, "CKR_E_MODEL_MISSING", NULL));    /* its optimizer has numbers  */
+    t = to("verl", 2);
+    t.without = CKR_SCHEDULE;
+    CHECK(says("in/acc", &t, "CKR_W_TENSORS_LOST", NULL));
+    t = to("accelerate", 2);
+    CHECK(!says("in/verl", &t, "CKR_W_TENSORS_LOST", NULL));
+    CHECK(!says("in/verl", &t, "CKR_W_NO_RANDOM", NULL));
+    t = to("deepspeed", 2);
+    CHECK(says("in/verl", &t, "CKR_W_NO_RANDOM", "random states"));
+    t = to("torchtitan", 2);
+    t.variant = "split_qkv";
+    CHECK(says("in/verl", &t, "CKR_E_TRAINER_SOURCE", "variant"));
+}
+
+/* A schedule of another family needs a word of the user, not a silent one of the tool. */
+static void schedules(void)
+{
+    ckr_target t = to("accelerate", 1);
+    memio_add(&disk, "in/nano", true);
+    memio_load(&disk, "tests/data/nanotron/tp2_pp1_dp1/ckpt", "in/nano");
+    CHECK(says("in/nano", &t, "CKR_E_SCHEDULE_HOLD", NULL));
+    CHECK(says("in/nano", &t, "CKR_W_NO_RANDOM", NULL));       /* its streams are of no rank */
+    t.schedule = "torch:LinearLR,start_factor=1,end_factor=0.1,total_iters=50";
+    t.max_lr_jump = 100;
+    CHECK(!says("in/nano", &t, "CKR_E_SCHEDULE_HOLD", NULL));
+}
+
+static void faults(void)
+{
+    whole w = CKR_ZERO;
+    w.path = "in/verl";
+    w.target = to("accelerate", 2);
+    whole_way_fails(&w, 40);
+    w.target = to("hf_trainer", 1);
+    whole_way_fails(&w, 20);
+    w.target = to("torchtitan", 2);
+    whole_way_fails(&w, 20);
+}
+
+int main(int argc, char **argv)
+{
+    t_begin(argc, argv);
+    disk_begin();
+    RUN(from_verl);
+    RUN(what_is_lost);
+    RUN(schedules);
+    RUN(faults);
+    memio_free(&disk);
+    return t_end();
+}
