@@ -137,9 +137,10 @@
    Prefixes of what belongs to one section: ckr__st_ safetensors, _pk_ pickle, _np_ numpy, _dv_ and
    _dcp_ torch's distributed checkpoints; of schedules: _sread_ from torch's, _sw_ to torch's, _sp_
    from a text, _sn_ as nodes, _srun_ evaluated; _gm_ groups matched, _nt_ nanotron, _rf_ a run in a
-   plain file, _ac_ accelerate and the Trainer, _acc_ their schedulers written, _af_ FSDP in both,
-   _lm_ llm.c, _ds_ DeepSpeed, _dt_ DCP and TorchTitan read, _de_ both written, _df_ and _dn_ DCP's
-   files and their nodes, _tt_, _te_, _tq_ and _tf_ TorchTitan's own, _mg_ Megatron-LM.
+   plain file, _ac_ accelerate and the Trainer, _acc_ their schedulers written, _ad_ another
+   framework's run for them, _af_ FSDP in both, _lm_ llm.c, _ds_ DeepSpeed, _dt_ DCP and TorchTitan
+   read, _de_ both written, _df_ and _dn_ DCP's files and their nodes, _tt_, _te_, _tq_ and _tf_
+   TorchTitan's own, _mg_ Megatron-LM.
 
    Sections, each calling only what stands above it or is declared there; grep for the mark
    ----------------------------------------------------------------------------------------
@@ -171,8 +172,8 @@
        >>accelerate.probe >>accelerate.model >>accelerate.names >>accelerate.optimizer
        >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.plain
        >>accelerate.emit >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp
-       >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
-       >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
+       >>accelerate.adopt >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
+       >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
        >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
        >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
        >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.foreign
@@ -24253,7 +24254,7 @@ typedef struct ckr__out {
     const ckr_schedule *follows;
     const char *step_dir;      /* the directory in OUT that every file lies in, with its slash; not
                                   made where OUT has that name itself; or NULL           */
-    bool      keeps;           /* all that the source has is in it, or its writer says what is not */
+    bool      keeps;           /* what is not in it, its writer says                     */
     bool      unscheduled;
     bool      recomputes;      /* its loader computes the first LR anew; else it is the groups'  */
     bool      rounded;         /* lengths that the framework takes whole only were not     */
@@ -52028,7 +52029,8 @@ static void ckr__te_adopt_counters(ckr__de *x)
 
 static void ckr__te_run(ckr__de *x)
 {
-    const bool adopted = !x->dt->item, optimizer = x->s->n_groups && !(x->t->without & CKR_OPTIMIZER);
+    const bool adopted = !x->dt->item,
+               optimizer = x->s->n_groups && !(x->t->without & CKR_OPTIMIZER);
     uint64_t i;
     bool kept;
     ckr__te_allowed(x);
