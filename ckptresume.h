@@ -24912,6 +24912,16 @@ static bool ckr__is_python(const ckr_tensor *t)
            (t->dtype == CKR_DTYPE_I64 || t->dtype == CKR_DTYPE_F64);
 }
 
+/* Such a one as Python has it. */
+static ckr_node *ckr__python_node(ckr__ctx *c, const ckr_tensor *t)
+{
+    double f;
+    int64_t i;
+    memcpy(&i, t->pieces[0].mem, sizeof i);
+    memcpy(&f, t->pieces[0].mem, sizeof f);
+    return t->dtype == CKR_DTYPE_I64 ? ckr__node_int(c, i) : ckr__node_float(c, f);
+}
+
 /* Is a group's LR a tensor that is no float64? torch computes with it in its own precision. */
 static bool ckr__lr_short(const ckr_state *s)
 {
@@ -42052,6 +42062,158 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     return c->err->code;
 }
 
+/* plain: a run's file of any state ------------------------------------------------ */
+
+typedef struct ckr__fresh {
+    ckr__ctx         *c;
+    const ckr_state  *s;
+    const ckr_target *t;
+    ckr__out         *out;
+    ckr__out_file    *f;
+    ckr_node         *root;
+} ckr__fresh;
+
+static ckr_node *ckr__fresh_entry(ckr__fresh *w, const ckr_tensor *x)
+{
+    const ckr_dtype dtype = ckr__dtype_as(x, w->t->dtype);
+    if (ckr__is_python(x)) return ckr__python_node(w->c, x);
+    ckr__say_cast(w->c, x, dtype);
+    return ckr__entry_whole(w->c, w->f, ckr__plain_name(w->c, x), x, dtype, false);
+}
+
+/* Those of a slot by name, under `key`; a tie is its tensor once more. */
+static void ckr__fresh_dict(ckr__fresh *w, const char *key, const char *slot)
+{
+    const ckr_state *s = w->s;
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < s->n_tensors && !ckr__failed(w->c); i++)
+        if (!strcmp(s->tensors[i]->slot, slot))
+            ckr__node_set(w->c, d, s->tensors[i]->name, ckr__fresh_entry(w, s->tensors[i]));
+    for (i = 0; i < s->n_ties && !strcmp(slot, "param") && !ckr__failed(w->c); i++)
+        if (!ckr_node_get(d, s->ties[i].other))
+            ckr__node_set(w->c, d, s->ties[i].other, ckr__dict_value(d, s->ties[i].name));
+    if (ckr__dict_n(d)) ckr__node_set(w->c, w->root, key, d);
+}
+
+/* Of each parameter, by its number, what the optimizer has of it. A master that is no wider than its
+   parameter is the parameter. */
+static ckr_node *ckr__fresh_states(ckr__fresh *w, const ckr__map *numbers, uint64_t n)
+{
+    ckr__slots *all = ckr__slots_of(w->c, w->s, numbers, n, "ema");
+    ckr_node *states = ckr__node(w->c, CKR_NODE_DICT), *d;
+    uint64_t i, k;
+    for (i = 0; all && i < n && !ckr__failed(w->c); i++) {
+        if (!all[i].n) continue;
+        d = ckr__node(w->c, CKR_NODE_DICT);
+        for (k = 0; k < all[i].n; k++) {
+            const ckr_tensor *x = all[i].list[k];
+            if (x == all[i].master && all[i].param && x->dtype == all[i].param->dtype)
+                w->out->renamed = true;
+            else ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
+        }
+        if (ckr__dict_n(d)) ckr__node_pair(w->c, states, ckr__node_int(w->c, (int64_t)i), d);
+    }
+    return states;
+}
+
+/* Torch's state dict: numbers in the order of the groups, whose names tell which is which. */
+static void ckr__fresh_optimizer(ckr__fresh *w)
+{
+    ckr__ctx *c = w->c;
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *index, *names, *d;
+    ckr__map numbers = CKR_ZERO;
+    uint64_t i, k, n = 0;
+    numbers.c = c;
+    for (i = 0; i < w->s->n_groups && !ckr__failed(c); i++) {
+        const ckr_group *g = &w->s->groups[i];
+        index = ckr__node(c, CKR_NODE_LIST);
+        names = ckr__node(c, CKR_NODE_LIST);
+        for (k = 0; k < g->n_params && !ckr__failed(c); k++) {
+            ckr__map_put(&numbers, g->params[k], strlen(g->params[k]), n, NULL);
+            ckr__node_push(c, index, ckr__node_int(c, (int64_t)n++));
+            ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
+        }
+        d = ckr__group_hyper(c, g->hyper);
+        ckr__node_set(c, d, "params", index);
+        ckr__node_set(c, d, "param_names", names);
+        ckr__node_push(c, list, d);
+    }
+    d = ckr__node_dict(c, "state", ckr__fresh_states(w, &numbers, n), "param_groups", list,
+                       CKR__END);
+    ckr__node_set(c, w->root, "optimizer", d);
+    ckr__map_free(&numbers);
+}
+
+/* The state that torch's scheduler of this kind has here; what is none of torch's is lost. */
+static ckr_result ckr__fresh_schedule(ckr__fresh *w)
+{
+    const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
+    const bool torch = s && (!strncmp(s->kind, "torch:", 6) || ckr__is_function(s));
+    ckr_node *state = NULL;
+    ckr_result r = CKR_OK;
+    w->out->unscheduled = !torch || s->opaque;
+    if (!s || (w->t->without & CKR_SCHEDULE)) return CKR_OK;
+    if (w->out->unscheduled)
+        return ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "schedule", s->kind, NULL,
+                        "it is none of torch's schedulers, or not known",
+                        "--to-schedule torch:...: one whose state the file can have");
+    r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &state);
+    if (r != CKR_OK) return r;
+    ckr__node_set(w->c, w->root, "lr_scheduler", state);
+    ckr__setting_scheduler(w->out, s, NULL, true);
+    return ckr__torch_follows(w->c, state, s->n_lanes == w->s->n_groups ? w->s->groups : NULL, s,
+                              NULL, s->rate, ckr__step_done(w->s), &w->out->follows);
+}
+
+/* Counters, and the streams of rank 0. */
+static void ckr__fresh_rest(ckr__fresh *w)
+{
+    static const char *const keys[] = { "step", "epoch", "samples", "tokens" };
+    const ckr_state *s = w->s;
+    const int64_t n[] = { s->progress.step, s->progress.epoch, s->progress.samples,
+                          s->progress.tokens };
+    ckr_node *rng = ckr__node(w->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < 4 && !(w->t->without & CKR_PROGRESS); i++)
+        if (n[i] > 0 || (!n[i] && i < 2))    /* nobody has seen 0 samples                     */
+            ckr__node_set(w->c, w->root, keys[i], ckr__node_int(w->c, n[i]));
+    for (i = 0; i < s->n_rng && !(w->t->without & CKR_RNG); i++) {
+        const ckr_stream *x = &s->rng[i];
+        const char *key = strcmp(x->name, "default") != 0
+                              ? ckr__printf(w->c, "%s.%s", x->kind, x->name)
+                              : x->kind;
+        if (x->rank == 0 && !x->sibling && x->state)
+            ckr__node_set(w->c, rng, key, ckr__copy_tree(w->c, w->f, x->state, NULL));
+    }
+    if (ckr__dict_n(rng)) ckr__node_set(w->c, w->root, "rng", rng);
+    if (s->n_leftovers)
+        ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "leftovers", NULL, NULL,
+                 "the target is a file that torch's own parts of a run are in", NULL);
+}
+
+/* As most scripts save a run: {model, optimizer, lr_scheduler, ema, step, epoch, rng}. */
+static ckr_result ckr__plain_fresh(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                   ckr__out *out)
+{
+    ckr__fresh w = CKR_ZERO;
+    ckr_result r;
+    w.c = c;
+    w.s = s;
+    w.t = t;
+    w.out = out;
+    w.f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
+    w.root = ckr__node(c, CKR_NODE_DICT);
+    if (!w.f || !w.root) return c->err->code;
+    w.f->root = w.root;
+    ckr__fresh_dict(&w, "model", "param");
+    ckr__fresh_optimizer(&w);
+    r = ckr__failed(c) ? c->err->code : ckr__fresh_schedule(&w);
+    if (r == CKR_OK) ckr__fresh_dict(&w, "ema", "ema");
+    if (r == CKR_OK) ckr__fresh_rest(&w);
+    return r == CKR_OK ? c->err->code : r;
+}
+
 /* plain: files of a bounded size and their index --------------------------------- */
 
 typedef struct ckr__shards {
@@ -42226,6 +42388,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     out->renamed = own || (torch && way && way->whole_fn);
     out->unscheduled = true;
     if (torch && all && way && way->whole_fn) return way->whole_fn(c, s, t, out);
+    if (torch && !own && !t->slots && s->n_groups && s->n_tensors &&
+        !(t->without & (CKR_PARAMS | CKR_OPTIMIZER | CKR_GROUPS)))
+        return ckr__plain_fresh(c, s, t, out);
     if (!s->n_tensors)
         return ckr__fail(c->err, CKR_ITEM_NOTHING, NULL, CKR_NO_OFFSET, NULL,
                          "it holds no tensors: the file would be empty");
