@@ -36029,17 +36029,34 @@ static bool ckr__optim_match_order(ckr__optim_param *p, uint64_t n, ckr_tensor *
     return i == 0;
 }
 
+/* The parameters of the optimizers before this one. */
+static void ckr__optim_had(const ckr__script *x, ckr__map *had)
+{
+    uint64_t i, k;
+    had->c = x->c;
+    for (i = 0; i < x->s->n_groups; i++)
+        for (k = 0; k < x->s->groups[i].n_params; k++) {
+            const char *name = x->s->groups[i].params[k];
+            if (!ckr__map_put(had, name, strlen(name), 0, NULL)) break;
+        }
+}
+
+static bool ckr__optim_overlaps(const ckr__script *x, const ckr__optim_param *p, uint64_t n)
+{
+    ckr__map had = CKR_ZERO;
+    uint64_t i;
+    ckr__optim_had(x, &had);
+    for (i = 0; i < n && !ckr__map_find(&had, p[i].name, strlen(p[i].name), NULL); i++) {}
+    ckr__map_free(&had);
+    return x->lax && i < n;
+}
+
 /* The model's parameters that no optimizer before this one has; no buffers. */
 static bool ckr__optim_free_params(ckr__script *x, ckr_tensor **out, uint64_t *n)
 {
     ckr__map had = CKR_ZERO;
-    uint64_t i, k;
-    had.c = x->c;
-    for (i = 0; i < x->s->n_groups; i++)
-        for (k = 0; k < x->s->groups[i].n_params; k++) {
-            const char *name = x->s->groups[i].params[k];
-            if (!ckr__map_put(&had, name, strlen(name), 0, NULL)) break;
-        }
+    uint64_t i;
+    ckr__optim_had(x, &had);
     for (i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
         ckr_tensor *t = x->s->tensors[i];
         if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
@@ -36086,10 +36103,13 @@ static ckr_result ckr__optim_by_number(ckr__script *x, const ckr__optim *o, ckr_
 {
     uint64_t i;
     for (i = 0; i < n; i++) {
-        if (p[i].id->kind == CKR_NODE_STR) p[i].name = p[i].id->u.str;
-        else p[i].name = o->index ? ckr__printf(x->c, "%u/%lld", (unsigned)o->index,
-                                           (long long)p[i].id->u.i)
-                             : ckr__printf(x->c, "%lld", (long long)p[i].id->u.i);
+        const ckr_node *id = p[i].id;
+        const char *text = id->kind == CKR_NODE_STR
+                               ? id->u.str
+                               : ckr__printf(x->c, "%lld", (long long)id->u.i);
+        p[i].name = o->index && (x->lax || id->kind != CKR_NODE_STR)
+                        ? ckr__printf(x->c, "%u/%s", (unsigned)o->index, text)
+                        : text;
     }
     return x->c->err->code;
 }
@@ -36104,6 +36124,13 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
     for (i = 0; i < n; i++) named += p[i].name != NULL;
     if (n && named == n) {
         ckr_result e = ckr__optim_check_names(x, o, p, n);
+        if (e == CKR_OK && ckr__optim_overlaps(x, p, n))
+            return ckr__optim_by_number(x, o, p, n) != CKR_OK
+                       ? x->c->err->code
+                       : ckr__say(x->c, "CKR_W_OPTIMIZERS_OVERLAP", CKR_APPROX, o->rel, NULL, NULL,
+                                  "an optimizer before this one has parameters of it, too, which "
+                                  "have one state each: those of this one are called by numbers",
+                                  NULL);
         if (e == CKR_OK || !x->lax || x->c->err->item != CKR_ITEM_TRAINER_NAMES) return e;
         ckr__error_reset(x->c);            /* another model's names, or with a prefix         */
     }
@@ -36270,7 +36297,7 @@ static ckr_result ckr__optim_read(ckr__script *x, ckr__optim *o, bool ordered)
    tensors by name, and the counters. The models that are nearest to the root are the run's; of
    several the one with a usual name, unless the optimizers have more parameters. */
 
-enum { CKR__SCRIPT_DEPTH = 8 };
+enum { CKR__SCRIPT_DEPTH = 8, CKR__SCRIPT_OPTIMS = 4096 };
 
 typedef struct ckr__place {    /* of a part of the run                                   */
     const char     *key, *path;        /* in its container; from the root on              */
@@ -36851,13 +36878,14 @@ static ckr_result ckr__search_find(ckr__search *f)
     ckr__optim_param *p;
     const bool list = ckr_node_is_list(f->root);
     uint64_t i, n;
-    bool ok = true;
+    bool ok;
     f->holds = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
     if (!f->holds || !ckr__flat_begin(&f->parts, c, c->n_nodes) ||
         !ckr__flat_begin(&f->had, c, c->n_nodes) || ckr__search_walk(f, false) != CKR_OK)
         return c->err->code;
     ckr__search_hold(f, f->root);
     f->files = CKR__NEW_N(c, ckr__optim, f->n_optims + 1);
+    ok = f->n_optims <= CKR__SCRIPT_OPTIMS && f->n_scheds <= CKR__SCRIPT_OPTIMS;
     for (i = 0; ok && f->files && i < f->n_optims; i++, f->numbers += n) {
         f->files[i].path = f->x->path;
         f->files[i].rel = f->x->rel;
@@ -41960,20 +41988,41 @@ static ckr_result ckr__whole_groups(ckr__whole_job *w, const ckr_node *optimizer
     return w->c->err->code;
 }
 
+/* Schedulers that were read as one, each with the groups of its optimizer. */
+static ckr_result ckr__whole_schedulers(ckr__whole_job *w, const ckr_schedule *s)
+{
+    uint64_t *lanes = CKR__NEW_N(w->c, uint64_t, s->n_lanes), i, k, n;
+    ckr_schedule *one = ckr__sched_copy(w->c, s);
+    ckr_node *state = NULL;
+    ckr_result r = CKR_OK;
+    if (!lanes || !one) return w->c->err->code;
+    for (i = 0; i < s->n_lanes; i++) lanes[i] = i;
+    for (i = k = 0; k < w->p->n_schedulers && r == CKR_OK; k++, i += n) {
+        n = ckr_node_get(w->p->optimizers[k], "param_groups")->count;
+        one->state = w->p->schedulers[k];
+        r = ckr__sched_torch_write(w->c, one, lanes + i, n, s->position, &state);
+        ckr__whole_stand(w, w->p->schedulers[k], state);
+    }
+    return r;
+}
+
 /* The scheduler's state, where it is another than it was, and what torch goes on with from it. */
 static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was)
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
     const int64_t done = ckr__step_done(w->s);
-    const bool same = ckr__sched_same(s, was);
+    const bool same = ckr__sched_same(s, was), several = w->p->n_schedulers > 1;
     ckr_result r = CKR_OK;
     if (!s) return CKR_OK;
-    if (w->p->n_schedulers > 1 && !same)
+    if (several && !same && (!w->swaps.c || s->n_lanes != w->s->n_groups ||
+                             w->source->n_schedules > 1 ||
+                             w->p->n_schedulers != w->p->n_optimizers))
         return ckr__say(w->c, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, s->kind, NULL, NULL,
                         "the file has several schedulers, which are written as they were only",
                         "--lr-policy keep");
     if (w->p->scheduler && !same && !s->opaque)
         r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
+    if (w->scheduler && several && r == CKR_OK) r = ckr__whole_schedulers(w, s);
     if (w->scheduler && !w->p->optimizer)
         ckr__say(w->c, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL, NULL,
                  "the optimizer's groups are in another file, which has the LR of the first update "
@@ -42041,6 +42090,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     w.p = (const ckr__plain *)s->dialect_data;
     w.out = out;
     w.source = w.p->source;
+    w.dtype = t->dtype;
     f->source = w.p->path;
     ckr__whole_minds(&w, t);
     ckr__whole_maps(&w, w.p);
@@ -42096,8 +42146,8 @@ static void ckr__fresh_dict(ckr__fresh *w, const char *key, const char *slot)
     if (ckr__dict_n(d)) ckr__node_set(w->c, w->root, key, d);
 }
 
-/* Of each parameter, by its number, what the optimizer has of it. A master that is no wider than its
-   parameter is the parameter. */
+/* Of each parameter, by its number, what the optimizer has of it. A master that is no wider than
+   its parameter is the parameter. */
 static ckr_node *ckr__fresh_states(ckr__fresh *w, const ckr__map *numbers, uint64_t n)
 {
     ckr__slots *all = ckr__slots_of(w->c, w->s, numbers, n, "ema");
@@ -42383,7 +42433,8 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     uint64_t i;
     ckr_result r = CKR_OK;
     if (same && !ckr__batch_scripted(out, s->batch, t->topology.dp)) return c->err->code;
-    if (same && all && t->dtype == CKR_DTYPE_NONE && s->dialect_data)
+    if (same && all && s->dialect_data &&
+        (t->dtype == CKR_DTYPE_NONE || ckr__plain_of(s)->taken))
         return ckr__plain_whole(c, s, t, out);
     out->renamed = own || (torch && way && way->whole_fn);
     out->unscheduled = true;
