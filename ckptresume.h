@@ -36630,7 +36630,19 @@ static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d, cons
                             x->s->tensors[at]->shape))
             return false;
     }
-    return true;
+    return d->count > 0;
+}
+
+/* Are these all of its parts? */
+static bool ckr__search_are_averages(const ckr__search *f, const ckr_node *d)
+{
+    uint64_t i;
+    for (i = 0; i < d->count; i++) {
+        const char *head = ckr__printf(f->x->c, "%s.", ckr__dict_key(d, i));
+        const ckr_node *v = ckr__dict_at(d, i);
+        if (!head || !ckr_node_is_dict(v) || !ckr__search_is_average(f, v, head)) return false;
+    }
+    return d->count > 0;
 }
 
 /* An average as a list, in the order of the model's parameters, where that is certain. */
@@ -36667,7 +36679,8 @@ static ckr_result ckr__search_averages(ckr__search *f)
         if (!ckr_node_is_dict(p->node)) {
             done = true;
             e = ckr__search_shadow(f, p->node);
-        } else if (!f->n_read && ckr__search_is_average(f, p->node, "")) {
+        } else if ((!f->n_read && ckr__search_is_average(f, p->node, "")) ||
+                   ckr__search_are_averages(f, p->node)) {
             done = true;
             e = ckr__search_dict(f, p->node, "", "ema");
         }
@@ -36709,17 +36722,20 @@ static ckr_result ckr__search_progress(ckr__search *f, uint8_t what)
     for (near = 1; near >= 0 && !first; near--)
         for (i = 0; i < f->n_counts; i++) {
             const ckr__place *p = &f->counts[i];
-            if (p->what != what || ckr__search_holds(f, p->in) != near) continue;
-            v = ckr__search_value(f, p->node);
+            v = p->what == what && ckr__search_holds(f, p->in) == near
+                    ? ckr__search_value(f, p->node)
+                    : -1;
             if (v < 0) continue;
             if (!first) first = p;
-            if (*to[what] < 0) *to[what] = v;
-            if (*to[what] == v) ckr__plain_take_node(f->x->keep, p->node);
-            else other = p;
+            if (ckr__search_value(f, first->node) != v) other = p;
         }
+    v = first ? ckr__search_value(f, first->node) : -1;
+    if (!counted && !other) *to[what] = v;
+    for (i = 0; i < f->n_counts && (counted || !other); i++)
+        if (f->counts[i].what == what && ckr__search_holds(f, f->counts[i].in) == near + 1 &&
+            ckr__search_value(f, f->counts[i].node) == *to[what])
+            ckr__plain_take_node(f->x->keep, f->counts[i].node);
     if (counted || !other || ckr__failed(f->x->c)) return f->x->c->err->code;
-    v = *to[what];
-    *to[what] = -1;
     return ckr__say(f->x->c, "CKR_W_PROGRESS", CKR_APPROX, names[what],
                     ckr__printf(f->x->c, "%lld at %s", (long long)v, first->path),
                     ckr__printf(f->x->c, "%lld at %s",
