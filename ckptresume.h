@@ -166,19 +166,19 @@
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
        >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff
        >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.parts >>kit.curve >>kit.dist
-       >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>fsdp
-       >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
-       >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read
-       >>nanotron.emit >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
-       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
-       >>accelerate.emit >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp
-       >>accelerate.adopt >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
-       >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
-       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
-       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
-       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.foreign
-       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
-       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
+       >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>kit.fresh
+       >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
+       >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
+       >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate >>accelerate.files
+       >>accelerate.probe >>accelerate.model >>accelerate.optimizer >>accelerate.schedule
+       >>accelerate.random >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.schedule
+       >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt >>accelerate.emit.all >>llmc
+       >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit
+       >>llmc.gpt2 >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params
+       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
+       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
+       >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim
+       >>deepspeed.emit.scaler >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
        >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
        >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.read >>torch_dcp.emit >>torchtitan.qkv
        >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
@@ -24254,7 +24254,8 @@ typedef struct ckr__out {
     const ckr_schedule *follows;
     const char *step_dir;      /* the directory in OUT that every file lies in, with its slash; not
                                   made where OUT has that name itself; or NULL           */
-    bool      keeps;           /* what is not in it, its writer says                     */
+    bool      keeps;           /* of tensors, values and streams all that the source has is in it,
+                                  or its writer says what is not                         */
     bool      unscheduled;
     bool      recomputes;      /* its loader computes the first LR anew; else it is the groups'  */
     bool      rounded;         /* lengths that the framework takes whole only were not     */
@@ -30728,8 +30729,10 @@ static void ckr__plan_tensors_lost(ckr_plan *p, const ckr_state *s)
 
 /* What has no place in another framework's files, where their writer has not said so: tensors,
    files and values beside the state, streams. */
-static void ckr__plan_lost(ckr_plan *p, const ckr_state *s, const ckr__dialect *d)
+static void ckr__plan_lost(ckr_plan *p, const ckr_state *s, const ckr__dialect *from,
+                           const ckr__dialect *d)
 {
+    const bool keeps = p->out.keeps;
     const char *first[2] = { NULL, NULL };
     uint64_t i, n[2] = { 0, 0 };
     bool left = false, random = ckr__word_in(d->takes, "rng") || (p->target.without & CKR_RNG);
@@ -30740,22 +30743,22 @@ static void ckr__plan_lost(ckr_plan *p, const ckr_state *s, const ckr__dialect *
                !strcmp(about, "leftovers");
         random = random || !strcmp(about, "rng");
     }
-    ckr__plan_tensors_lost(p, s);
+    if (!keeps) ckr__plan_tensors_lost(p, s);
     for (i = 0; i < s->n_leftovers; i++) {
         const ckr_leftover *l = &s->leftovers[i];
         const bool value = l->node != NULL;
         if (!strcmp(l->path, "__metadata__") || n[value]++) continue;
         first[value] = l->path;
     }
-    if (n[0] && !left)
+    if (n[0] && !left && !(keeps && from->emit_fn == d->emit_fn))
         ckr__say_int(&p->ctx, "CKR_W_LEFTOVERS_LOST", CKR_LOST, first[0], (int64_t)n[0], 0,
                      "files beside the checkpoint's own have no place in another framework's",
                      "copy what the run needs");
-    if (n[1] && !left)
+    if (n[1] && !left && !keeps)
         ckr__say_int(&p->ctx, "CKR_W_LEFTOVERS_LOST", CKR_LOST, first[1], (int64_t)n[1], 0,
                      "values beside the state have no place in another framework's files",
                      "`tree` shows them: take what the run needs from the source");
-    if (s->n_rng && !random)
+    if (s->n_rng && !random && !keeps)
         ckr__say(&p->ctx, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
                  "the framework's files have no place for random streams: the coming run seeds its "
                  "own", NULL);
@@ -31305,9 +31308,8 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     p->ctx.refused = false;
     if (r == CKR_OK && !decisions_only && !ckr__plan_bounds(p, ckr__plan_engine(&src->state, d)))
         r = ckr__plan_emit(p, d);
-    if (r == CKR_OK && !decisions_only && from && from != d && !p->target.slots && !p->out.keeps &&
-        !p->ctx.refused)
-        ckr__plan_lost(p, &src->state, d);
+    if (r == CKR_OK && !decisions_only && from && from != d && !p->target.slots && !p->ctx.refused)
+        ckr__plan_lost(p, &src->state, from, d);
     if (r == CKR_OK) r = p->ctx.err->code;
     if (r == CKR_OK && !decisions_only && ckr__severity_max(p->notes, p->n_notes) < CKR_ERROR)
         r = ckr__plan_proof(p);
@@ -37016,6 +37018,143 @@ static ckr_result ckr__script_read(ckr__script *x)
     return e;
 }
 
+/* >>kit.fresh ----------------------------------------------------------------- */
+/* The parts of a run as a first save has them, of any framework's state: state dicts of the model
+   and of torch's optimizer. */
+
+static const char *ckr__plain_name(ckr__ctx *c, const ckr_tensor *t)
+{
+    if (!strcmp(t->slot, "param")) return t->name;
+    if (!strcmp(t->slot, "ema")) return ckr__printf(c, "ema.%s", t->name);
+    return ckr__printf(c, "optimizer.state.%s.%s", t->name, t->slot);
+}
+
+typedef struct ckr__fresh {
+    ckr__ctx         *c;
+    const ckr_state  *s;
+    const ckr_target *t;
+    ckr__out         *out;
+    ckr__out_file    *f;       /* that is being written                                  */
+    bool              masters; /* the model is its masters, where it has any: they are not the
+                                  optimizer's                                            */
+} ckr__fresh;
+
+static void ckr__fresh_begin(ckr__fresh *w, ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                             ckr__out *out)
+{
+    w->c = c;
+    w->s = s;
+    w->t = t;
+    w->out = out;
+}
+
+/* The next file; false: the error is set. */
+static bool ckr__fresh_file(ckr__fresh *w, const char *rel, ckr_format format)
+{
+    w->f = rel ? ckr__out_file_add(w->out, rel, format) : NULL;
+    if (w->f) w->f->root = ckr__node(w->c, CKR_NODE_DICT);
+    return w->f && w->f->root;
+}
+
+static void ckr__fresh_set(ckr__fresh *w, const char *key, ckr_node *part)
+{
+    if (part) ckr__node_set(w->c, w->f->root, key, part);
+}
+
+static ckr_node *ckr__fresh_entry(ckr__fresh *w, const ckr_tensor *x)
+{
+    const ckr_dtype dtype = ckr__dtype_as(x, w->t->dtype);
+    if (ckr__is_python(x)) return ckr__python_node(w->c, x);
+    ckr__say_cast(w->c, x, dtype);
+    return ckr__entry_whole(w->c, w->f, ckr__plain_name(w->c, x), x, dtype, false);
+}
+
+/* Those of a slot by name; NULL: there are none. A tie is its tensor once more, but in safetensors,
+   where two names cannot have one tensor. */
+static ckr_node *ckr__fresh_model(ckr__fresh *w, const char *slot)
+{
+    const ckr_state *s = w->s;
+    const bool params = !strcmp(slot, "param");
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    ckr__map masters = CKR_ZERO;
+    uint64_t i, at;
+    masters.c = w->c;
+    for (i = 0; i < s->n_tensors && params && w->masters; i++)
+        if (!strcmp(s->tensors[i]->slot, "master"))
+            ckr__map_put(&masters, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    for (i = 0; i < s->n_tensors && !ckr__failed(w->c); i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (strcmp(t->slot, slot) != 0) continue;
+        if (ckr__map_find(&masters, t->name, strlen(t->name), &at)) t = s->tensors[at];
+        ckr__node_set(w->c, d, t->name, ckr__fresh_entry(w, t));
+    }
+    ckr__map_free(&masters);
+    for (i = 0; i < s->n_ties && params && !ckr__failed(w->c); i++)
+        if (w->f->format != CKR_FORMAT_SAFETENSORS && !ckr_node_get(d, s->ties[i].other))
+            ckr__node_set(w->c, d, s->ties[i].other, ckr__dict_value(d, s->ties[i].name));
+    return ckr__dict_n(d) ? d : NULL;
+}
+
+/* What the optimizer has of a parameter; NULL: nothing. A master that is no wider than its
+   parameter is the parameter. torch's optimizers ask for `step`, which frameworks with one count
+   for all keep elsewhere. */
+static ckr_node *ckr__fresh_state(ckr__fresh *w, const ckr__slots *of)
+{
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    uint64_t k;
+    for (k = 0; k < of->n; k++) {
+        const ckr_tensor *x = of->list[k];
+        if (x != of->master) ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
+        else if (of->param && x->dtype == of->param->dtype) w->out->renamed = true;
+        else if (!w->masters) ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
+    }
+    if (ckr__dict_n(d) && !ckr_node_get(d, "step") && w->s->progress.step >= 0)
+        ckr__node_set(w->c, d, "step", ckr__node_float(w->c, (double)w->s->progress.step));
+    return ckr__dict_n(d) ? d : NULL;
+}
+
+/* Torch's state dict: numbers in the order of the groups, whose names, where they are those of
+   parameters, tell which is which. */
+static ckr_node *ckr__fresh_optimizer(ckr__fresh *w)
+{
+    ckr__ctx *c = w->c;
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *states = ckr__node(c, CKR_NODE_DICT), *index,
+             *names, *d;
+    ckr__map numbers = CKR_ZERO;
+    ckr__slots *all;
+    uint64_t i, k, n = 0;
+    numbers.c = c;
+    for (i = 0; i < w->s->n_groups; i++)
+        for (k = 0; k < w->s->groups[i].n_params; k++)
+            ckr__map_put(&numbers, w->s->groups[i].params[k], strlen(w->s->groups[i].params[k]),
+                         n++, NULL);
+    all = ckr__slots_of(c, w->s, &numbers, n, "ema");
+    for (i = n = 0; all && i < w->s->n_groups && !ckr__failed(c); i++) {
+        const ckr_group *g = &w->s->groups[i];
+        index = ckr__node(c, CKR_NODE_LIST);
+        names = ckr__node(c, CKR_NODE_LIST);
+        for (k = 0; k < g->n_params && !ckr__failed(c); k++, n++) {
+            ckr__node_push(c, index, ckr__node_int(c, (int64_t)n));
+            if (all[n].param) ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
+            d = ckr__fresh_state(w, &all[n]);
+            if (d) ckr__node_pair(c, states, ckr__node_int(c, (int64_t)n), d);
+        }
+        d = ckr__group_hyper(c, g->hyper);
+        ckr__node_set(c, d, "params", index);
+        if (names && names->count == g->n_params) ckr__node_set(c, d, "param_names", names);
+        ckr__node_push(c, list, d);
+    }
+    ckr__map_free(&numbers);
+    return ckr__failed(c) ? NULL
+                          : ckr__node_dict(c, "state", states, "param_groups", list, CKR__END);
+}
+
+/* Is it one that scripts of torch step: its own, or a function of transformers or diffusers? */
+static bool ckr__sched_is_torch(const ckr_schedule *s)
+{
+    return !strncmp(s->kind, "torch:", 6) || ckr__is_function(s);
+}
+
 #if !defined(CKPTRESUME_NO_VERL) || !defined(CKPTRESUME_NO_ACCELERATE)
 
 /* >>fsdp ---------------------------------------------------------------------- */
@@ -41922,13 +42061,6 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
     return r == CKR_OK ? ckr__plain_retype(c, s, root->attrs) : r;
 }
 
-static const char *ckr__plain_name(ckr__ctx *c, const ckr_tensor *t)
-{
-    if (!strcmp(t->slot, "param")) return t->name;
-    if (!strcmp(t->slot, "ema")) return ckr__printf(c, "ema.%s", t->name);
-    return ckr__printf(c, "optimizer.state.%s.%s", t->name, t->slot);
-}
-
 /* The entry of a tensor; one that safetensors has no tag for is stored as bytes, described in
    metadata. */
 static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype)
@@ -42207,95 +42339,13 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
 
 /* plain: a run's file of any state ------------------------------------------------ */
 
-typedef struct ckr__fresh {
-    ckr__ctx         *c;
-    const ckr_state  *s;
-    const ckr_target *t;
-    ckr__out         *out;
-    ckr__out_file    *f;
-    ckr_node         *root;
-} ckr__fresh;
-
-static ckr_node *ckr__fresh_entry(ckr__fresh *w, const ckr_tensor *x)
-{
-    const ckr_dtype dtype = ckr__dtype_as(x, w->t->dtype);
-    if (ckr__is_python(x)) return ckr__python_node(w->c, x);
-    ckr__say_cast(w->c, x, dtype);
-    return ckr__entry_whole(w->c, w->f, ckr__plain_name(w->c, x), x, dtype, false);
-}
-
-/* Those of a slot by name, under `key`; a tie is its tensor once more. */
-static void ckr__fresh_dict(ckr__fresh *w, const char *key, const char *slot)
-{
-    const ckr_state *s = w->s;
-    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < s->n_tensors && !ckr__failed(w->c); i++)
-        if (!strcmp(s->tensors[i]->slot, slot))
-            ckr__node_set(w->c, d, s->tensors[i]->name, ckr__fresh_entry(w, s->tensors[i]));
-    for (i = 0; i < s->n_ties && !strcmp(slot, "param") && !ckr__failed(w->c); i++)
-        if (!ckr_node_get(d, s->ties[i].other))
-            ckr__node_set(w->c, d, s->ties[i].other, ckr__dict_value(d, s->ties[i].name));
-    if (ckr__dict_n(d)) ckr__node_set(w->c, w->root, key, d);
-}
-
-/* Of each parameter, by its number, what the optimizer has of it. A master that is no wider than
-   its parameter is the parameter. */
-static ckr_node *ckr__fresh_states(ckr__fresh *w, const ckr__map *numbers, uint64_t n)
-{
-    ckr__slots *all = ckr__slots_of(w->c, w->s, numbers, n, "ema");
-    ckr_node *states = ckr__node(w->c, CKR_NODE_DICT), *d;
-    uint64_t i, k;
-    for (i = 0; all && i < n && !ckr__failed(w->c); i++) {
-        if (!all[i].n) continue;
-        d = ckr__node(w->c, CKR_NODE_DICT);
-        for (k = 0; k < all[i].n; k++) {
-            const ckr_tensor *x = all[i].list[k];
-            if (x == all[i].master && all[i].param && x->dtype == all[i].param->dtype)
-                w->out->renamed = true;
-            else ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
-        }
-        if (ckr__dict_n(d)) ckr__node_pair(w->c, states, ckr__node_int(w->c, (int64_t)i), d);
-    }
-    return states;
-}
-
-/* Torch's state dict: numbers in the order of the groups, whose names tell which is which. */
-static void ckr__fresh_optimizer(ckr__fresh *w)
-{
-    ckr__ctx *c = w->c;
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *index, *names, *d;
-    ckr__map numbers = CKR_ZERO;
-    uint64_t i, k, n = 0;
-    numbers.c = c;
-    for (i = 0; i < w->s->n_groups && !ckr__failed(c); i++) {
-        const ckr_group *g = &w->s->groups[i];
-        index = ckr__node(c, CKR_NODE_LIST);
-        names = ckr__node(c, CKR_NODE_LIST);
-        for (k = 0; k < g->n_params && !ckr__failed(c); k++) {
-            ckr__map_put(&numbers, g->params[k], strlen(g->params[k]), n, NULL);
-            ckr__node_push(c, index, ckr__node_int(c, (int64_t)n++));
-            ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
-        }
-        d = ckr__group_hyper(c, g->hyper);
-        ckr__node_set(c, d, "params", index);
-        ckr__node_set(c, d, "param_names", names);
-        ckr__node_push(c, list, d);
-    }
-    d = ckr__node_dict(c, "state", ckr__fresh_states(w, &numbers, n), "param_groups", list,
-                       CKR__END);
-    ckr__node_set(c, w->root, "optimizer", d);
-    ckr__map_free(&numbers);
-}
-
 /* The state that torch's scheduler of this kind has here; what is none of torch's is lost. */
-static ckr_result ckr__fresh_schedule(ckr__fresh *w)
+static ckr_result ckr__plain_scheduler(ckr__fresh *w)
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
-    const bool torch = s && (!strncmp(s->kind, "torch:", 6) || ckr__is_function(s));
     ckr_node *state = NULL;
     ckr_result r = CKR_OK;
-    w->out->unscheduled = !torch || s->opaque;
+    w->out->unscheduled = !s || s->opaque || !ckr__sched_is_torch(s);
     if (!s || (w->t->without & CKR_SCHEDULE)) return CKR_OK;
     if (w->out->unscheduled)
         return ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "schedule", s->kind, NULL,
@@ -42303,14 +42353,14 @@ static ckr_result ckr__fresh_schedule(ckr__fresh *w)
                         "--to-schedule torch:...: one whose state the file can have");
     r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &state);
     if (r != CKR_OK) return r;
-    ckr__node_set(w->c, w->root, "lr_scheduler", state);
+    ckr__node_set(w->c, w->f->root, "lr_scheduler", state);
     ckr__setting_scheduler(w->out, s, NULL, true);
     return ckr__torch_follows(w->c, state, s->n_lanes == w->s->n_groups ? w->s->groups : NULL, s,
                               NULL, s->rate, ckr__step_done(w->s), &w->out->follows);
 }
 
 /* Counters, and the streams of rank 0. */
-static void ckr__fresh_rest(ckr__fresh *w)
+static void ckr__plain_rest(ckr__fresh *w)
 {
     static const char *const keys[] = { "step", "epoch", "samples", "tokens" };
     const ckr_state *s = w->s;
@@ -42320,7 +42370,7 @@ static void ckr__fresh_rest(ckr__fresh *w)
     uint64_t i;
     for (i = 0; i < 4 && !(w->t->without & CKR_PROGRESS); i++)
         if (n[i] > 0 || (!n[i] && i < 2))    /* nobody has seen 0 samples                     */
-            ckr__node_set(w->c, w->root, keys[i], ckr__node_int(w->c, n[i]));
+            ckr__node_set(w->c, w->f->root, keys[i], ckr__node_int(w->c, n[i]));
     for (i = 0; i < s->n_rng && !(w->t->without & CKR_RNG); i++) {
         const ckr_stream *x = &s->rng[i];
         const char *key = strcmp(x->name, "default") != 0
@@ -42329,7 +42379,7 @@ static void ckr__fresh_rest(ckr__fresh *w)
         if (x->rank == 0 && !x->sibling && x->state)
             ckr__node_set(w->c, rng, key, ckr__copy_tree(w->c, w->f, x->state, NULL));
     }
-    if (ckr__dict_n(rng)) ckr__node_set(w->c, w->root, "rng", rng);
+    if (ckr__dict_n(rng)) ckr__node_set(w->c, w->f->root, "rng", rng);
     if (s->n_leftovers)
         ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "leftovers", NULL, NULL,
                  "the target is a file that torch's own parts of a run are in", NULL);
@@ -42341,20 +42391,15 @@ static ckr_result ckr__plain_fresh(ckr__ctx *c, const ckr_state *s, const ckr_ta
 {
     ckr__fresh w = CKR_ZERO;
     ckr_result r;
-    w.c = c;
-    w.s = s;
-    w.t = t;
-    w.out = out;
-    w.f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
-    w.root = ckr__node(c, CKR_NODE_DICT);
-    if (!w.f || !w.root) return c->err->code;
-    w.f->root = w.root;
-    ckr__fresh_dict(&w, "model", "param");
-    ckr__fresh_optimizer(&w);
-    r = ckr__failed(c) ? c->err->code : ckr__fresh_schedule(&w);
-    if (r == CKR_OK) ckr__fresh_dict(&w, "ema", "ema");
-    if (r == CKR_OK) ckr__fresh_rest(&w);
-    return r == CKR_OK ? c->err->code : r;
+    ckr__fresh_begin(&w, c, s, t, out);
+    if (!ckr__fresh_file(&w, "", CKR_FORMAT_TORCH_ZIP)) return c->err->code;
+    ckr__fresh_set(&w, "model", ckr__fresh_model(&w, "param"));
+    ckr__fresh_set(&w, "optimizer", ckr__fresh_optimizer(&w));
+    r = ckr__failed(c) ? c->err->code : ckr__plain_scheduler(&w);
+    if (r != CKR_OK) return r;
+    ckr__fresh_set(&w, "ema", ckr__fresh_model(&w, "ema"));
+    ckr__plain_rest(&w);
+    return c->err->code;
 }
 
 /* plain: files of a bounded size and their index --------------------------------- */
@@ -44652,136 +44697,20 @@ static ckr_result ckr__af_emit(ckr__ac_job *x)
 }
 
 /* >>accelerate.adopt ---------------------------------------------------------- */
-/* Another framework's state as these trainers would have saved it first: files in memory, which are
-   written as those are that were read. The model is its masters, where it has any. */
-
-/* A tensor of the state where a file has one. NULL: out of memory. */
-static ckr_node *ckr__ad_tensor(ckr__ac_job *x, const ckr_tensor *t)
-{
-    ckr__ctx *c = x->w.c;
-    ckr_state *own = x->ac->s;
-    ckr_node *n = ckr__node(c, CKR_NODE_TENSOR);
-    ckr_view *v = CKR__NEW(c, ckr_view);
-    int64_t *stride = CKR__NEW_N(c, int64_t, t->n_dims);
-    if (!n || !v || !stride) return NULL;
-    ckr__strides(t->n_dims, t->shape, stride);
-    v->dtype = t->dtype;
-    v->n_dims = t->n_dims;
-    v->shape = t->shape;
-    v->stride = stride;
-    v->file = CKR_NO_FILE;
-    n->u.view = v;
-    ckr__map_put(&x->w.views, (const char *)&n->u.view, sizeof n->u.view, own->n_tensors, NULL);
-    *CKR__PUSH(ckr_tensor *, c, own->tensors, own->n_tensors) = (ckr_tensor *)(uintptr_t)t;
-    return n;
-}
-
-static ckr__ac_file *ckr__ad_file(ckr__ac_job *x, ckr__ac *r, uint8_t kind, const char *rel,
-                                  ckr_node *root)
-{
-    ckr__ac_file *f = CKR__NEW(x->w.c, ckr__ac_file);
-    if (!f || !rel || !root) return NULL;
-    f->kind = kind;
-    f->rel = rel;
-    f->root = root;
-    f->format = kind == CKR__AC_MODEL ? CKR_FORMAT_SAFETENSORS : CKR_FORMAT_TORCH_ZIP;
-    *CKR__PUSH(ckr__ac_file *, x->w.c, r->files, r->n_files) = f;
-    return f;
-}
-
-/* The state's names, and what there is of each: a parameter that an optimizer has a number for only
-   has no tensor of the model. */
-static ckr__slots *ckr__ad_slots(ckr__ac_job *x, ckr__map *names, uint64_t *n)
-{
-    const ckr_state *s = x->w.s;
-    uint64_t i;
-    names->c = x->w.c;
-    for (i = *n = 0; i < s->n_tensors; i++) {
-        const char *name = s->tensors[i]->name;
-        if (ckr__map_find(names, name, strlen(name), NULL)) continue;
-        if (!ckr__map_put(names, name, strlen(name), (*n)++, NULL)) return NULL;
-    }
-    return ckr__slots_of(x->w.c, s, names, *n, "master ema");
-}
-
-/* The state dict of the model, or of its averages; NULL: the state has none, or an error is set. */
-static ckr_node *ckr__ad_model(ckr__ac_job *x, const ckr__map *names, const ckr__slots *of,
-                               const char *slot)
-{
-    const ckr_state *s = x->w.s;
-    ckr_node *d = ckr__node(x->w.c, CKR_NODE_ODICT);
-    uint64_t i, at;
-    for (i = 0; i < s->n_tensors && !ckr__failed(x->w.c); i++) {
-        const ckr_tensor *t = s->tensors[i];
-        if (strcmp(t->slot, slot) != 0) continue;
-        if (!strcmp(slot, "param") && ckr__map_find(names, t->name, strlen(t->name), &at) &&
-            of[at].master)
-            t = of[at].master;
-        ckr__node_set(x->w.c, d, t->name, ckr__ad_tensor(x, t));
-    }
-    return ckr__failed(x->w.c) || !d->count ? NULL : d;
-}
-
-/* What the optimizer has of a parameter. torch's optimizers ask for `step`, which frameworks with
-   one count for all keep elsewhere. */
-static ckr_node *ckr__ad_state(ckr__ac_job *x, const ckr__slots *of)
-{
-    ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < of->n; i++)
-        ckr__node_set(x->w.c, d, of->list[i]->slot, ckr__ad_tensor(x, of->list[i]));
-    if (d && d->count && !ckr_node_get(d, "step") && x->w.s->progress.step >= 0)
-        ckr__node_set(x->w.c, d, "step",
-                      ckr__node_float(x->w.c, (double)x->w.s->progress.step));
-    return d;
-}
-
-/* The optimizer's state dict, whose numbers go through the groups; NULL: there are none, or an
-   error is set. What is in no group has no number: `of` is without what has one. */
-static ckr_node *ckr__ad_optimizer(ckr__ac_job *x, const ckr__map *names, ckr__slots *of,
-                                   uint64_t n)
-{
-    ckr__ctx *c = x->w.c;
-    ckr_node *state = ckr__node(c, CKR_NODE_DICT), *groups = ckr__node(c, CKR_NODE_LIST), *index;
-    uint64_t i, k, at;
-    int64_t number = 0;
-    for (i = 0; i < x->w.s->n_groups && !ckr__failed(c); i++) {
-        const ckr_group *g = &x->w.s->groups[i];
-        index = ckr__node(c, CKR_NODE_LIST);
-        for (k = 0; k < g->n_params; k++, number++) {
-            ckr__node_push(c, index, ckr__node_int(c, number));
-            if (!ckr__map_find(names, g->params[k], strlen(g->params[k]), &at) || !of[at].n)
-                continue;
-            ckr__node_pair(c, state, ckr__node_int(c, number), ckr__ad_state(x, &of[at]));
-            of[at].n = 0;
-        }
-        ckr__node_push(c, groups, ckr__group_dict(c, g, index));
-    }
-    for (i = 0; i < n && !ckr__failed(c); i++)
-        if (of[i].n)
-            ckr__say(c, "CKR_W_STATE_UNGROUPED", CKR_LOST, of[i].list[0]->name, NULL, NULL,
-                     "the optimizer's state of what is in no group has no number: it is not "
-                     "written", "give the coming run's groups with it, or leave it out");
-    return x->w.s->n_groups
-               ? ckr__node_dict(c, "state", state, "param_groups", groups, CKR__END)
-               : NULL;
-}
+/* Another framework's state as these trainers would have saved it first. */
 
 /* The scheduler's state dict, and what the trainer follows from it; NULL in *out: there is none, or
-   none of torch's. */
+   none that it can step. */
 static ckr_result ckr__ad_schedule(ckr__ac_job *x, ckr_node **out)
 {
-    static const char *const kinds[] = { "torch:", "transformers:", "diffusers:" };
     const ckr_schedule *want = x->w.s->n_schedules ? x->w.s->schedules : NULL;
     ckr_schedule *now;
     ckr__ac_file f = CKR_ZERO;
     bool rounded = false;
-    size_t i;
     ckr_result r;
     *out = NULL;
     if (!want || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
-    for (i = 0; i < 3 && !ckr__starts(want->kind, kinds[i]);) i++;
-    if (i == 3) {
+    if (!ckr__sched_is_torch(want)) {
         x->out->cannot = "these trainers step torch's schedulers, and transformers' and diffusers'";
         x->out->remedy = "--to-schedule transformers:..., or torch:...";
         return CKR_OK;
@@ -44829,38 +44758,46 @@ static ckr_result ckr__ad_progress(ckr__ac_job *x)
 }
 
 /* Sana's one file. */
-static ckr_result ckr__ad_sana(ckr__ac_job *x, ckr__ac *r, ckr_node *const parts[4])
+static ckr_result ckr__ad_sana(ckr__ac_job *x, ckr__fresh *w, ckr_node *scheduler)
 {
-    static const char *const keys[] = { "state_dict", "state_dict_ema", "optimizer", "scheduler" };
-    const long long step = x->w.s->progress.step > 0 ? x->w.s->progress.step : 0,
-                    epoch = x->w.s->progress.epoch > 0 ? x->w.s->progress.epoch : 1;
-    ckr_node *root = ckr__node(x->w.c, CKR_NODE_DICT);
-    int i;
-    for (i = 0; i < 4; i++) if (parts[i]) ckr__node_set(x->w.c, root, keys[i], parts[i]);
-    ckr__node_set(x->w.c, root, "epoch", ckr__node_int(x->w.c, epoch));
-    ckr__node_set(x->w.c, root, "step", ckr__node_int(x->w.c, step));
-    if (x->w.s->n_rng)
-        ckr__node_set(x->w.c, root, "rng_state", ckr__node(x->w.c, CKR_NODE_DICT));
-    ckr__ad_file(x, r, CKR__AC_LOOSE, ckr__printf(x->w.c, "epoch_%lld_step_%lld.pth", epoch, step),
-                 root);
-    return x->w.c->err->code;
+    const int64_t step = x->w.s->progress.step > 0 ? x->w.s->progress.step : 0,
+                  epoch = x->w.s->progress.epoch > 0 ? x->w.s->progress.epoch : 1;
+    ckr_node *rng = ckr__node(x->w.c, CKR_NODE_DICT);
+    const char *rel = ckr__printf(x->w.c, "epoch_%lld_step_%lld.pth", (long long)epoch,
+                                  (long long)step);
+    if (!ckr__fresh_file(w, rel, CKR_FORMAT_TORCH_ZIP)) return x->w.c->err->code;
+    ckr__fresh_set(w, "state_dict", ckr__fresh_model(w, "param"));
+    ckr__fresh_set(w, "state_dict_ema", ckr__fresh_model(w, "ema"));
+    if (!(x->t->without & CKR_OPTIMIZER))
+        ckr__fresh_set(w, "optimizer", ckr__fresh_optimizer(w));
+    ckr__fresh_set(w, "scheduler", scheduler);
+    ckr__fresh_set(w, "epoch", ckr__node_int(x->w.c, epoch));
+    ckr__fresh_set(w, "step", ckr__node_int(x->w.c, step));
+    if (!x->w.s->n_rng || (x->t->without & CKR_RNG)) return x->w.c->err->code;
+    rng = ckr__acc_streams(x, 0, rng, 0);
+    if (rng) ckr__fresh_set(w, "rng_state", ckr__copy_tree(x->w.c, w->f, rng, NULL));
+    return ckr__failed(x->w.c) ? x->w.c->err->code : ckr__sana_say_random(x);
 }
 
-/* Makes x->ac of the state. */
-static ckr_result ckr__ad_state_as(ckr__ac_job *x, const char *dialect)
+/* A file of torch's whose root is a part. */
+static void ckr__ad_file(ckr__ac_job *x, ckr__fresh *w, const char *name, ckr_node *part)
+{
+    const char *rel = ckr__printf(x->w.c, "%s.%s", name, x->ac->trainer ? "pt" : "bin");
+    if (part && ckr__fresh_file(w, rel, CKR_FORMAT_TORCH_ZIP)) w->f->root = part;
+}
+
+/* The files, but for those of streams, and x->ac, which says what they are. */
+static ckr_result ckr__ad_emit(ckr__ac_job *x, const char *dialect)
 {
     ckr__ctx *c = x->w.c;
     ckr_state *own = CKR__NEW(c, ckr_state);
     ckr__ac *r = own ? ckr__ac_new(c, "", NULL, own) : NULL;
-    ckr__map names = CKR_ZERO;
-    ckr__slots *of;
-    ckr_node *parts[4] = { NULL, NULL, NULL, NULL };
-    uint64_t n;
+    ckr__ac_file *f = CKR__NEW(c, ckr__ac_file);
+    ckr__fresh w = CKR_ZERO;
+    ckr_node *scheduler = NULL;
     ckr_result e;
-    if (!r) return c->err->code;
+    if (!r || !f) return c->err->code;
     *own = *x->w.s;
-    own->tensors = NULL;
-    own->n_tensors = 0;
     r->trainer = !strcmp(dialect, "hf_trainer");
     r->sana = !strcmp(dialect, "sana");
     r->adopted = true;
@@ -44868,27 +44805,29 @@ static ckr_result ckr__ad_state_as(ckr__ac_job *x, const char *dialect)
     x->ac = r;
     x->w.source = own;
     x->rate = x->ranks;
-    of = ckr__ad_slots(x, &names, &n);
-    if (of) parts[0] = ckr__ad_model(x, &names, of, "param");
-    if (of && r->sana) parts[1] = ckr__ad_model(x, &names, of, "ema");
-    if (of && !(x->t->without & CKR_OPTIMIZER))
-        parts[2] = ckr__ad_optimizer(x, &names, of, n);
-    ckr__map_free(&names);
-    e = ckr__failed(c) ? c->err->code : ckr__ad_schedule(x, &parts[3]);
-    if (e != CKR_OK) return e;
-    if (r->sana) return ckr__ad_sana(x, r, parts);
-    if (parts[0]) ckr__ad_file(x, r, CKR__AC_MODEL, "model.safetensors", parts[0]);
-    if (parts[2])
-        ckr__ad_file(x, r, CKR__AC_OPTIMIZER, r->trainer ? "optimizer.pt" : "optimizer.bin",
-                     parts[2]);
-    if (parts[3])
-        ckr__ad_file(x, r, CKR__AC_SCHEDULER, r->trainer ? "scheduler.pt" : "scheduler.bin",
-                     parts[3]);
+    ckr__fresh_begin(&w, c, x->w.s, x->t, x->out);
+    w.masters = true;
+    e = ckr__ad_schedule(x, &scheduler);
+    if (e != CKR_OK || r->sana) return e == CKR_OK ? ckr__ad_sana(x, &w, scheduler) : e;
+    if (ckr__fresh_file(&w, "model.safetensors", CKR_FORMAT_SAFETENSORS)) {
+        w.f->root = ckr__fresh_model(&w, "param");
+        w.f->metadata = ckr__node_dict(c, "format", ckr__node_str(c, "pt"), CKR__END);
+    }
+    if (own->n_groups && !(x->t->without & CKR_OPTIMIZER) &&
+        ckr__fresh_file(&w, r->trainer ? "optimizer.pt" : "optimizer.bin", CKR_FORMAT_TORCH_ZIP)) {
+        w.f->root = ckr__fresh_optimizer(&w);
+        f->kind = CKR__AC_OPTIMIZER;
+        f->rel = w.f->path;
+        *CKR__PUSH(ckr__ac_file *, c, r->files, r->n_files) = f;
+    }
+    ckr__ad_file(x, &w, "scheduler", scheduler);
     if (ckr__ad_random(x)) {
+        f = CKR__NEW(c, ckr__ac_file);
         r->random = CKR__NEW_N(c, ckr__ac_file *, 1);
-        r->n_random = r->random != NULL;
-        if (r->random)
-            r->random[0] = ckr__ad_file(x, r, CKR__AC_RANDOM, "", ckr__node(c, CKR_NODE_DICT));
+        if (!f || !r->random) return c->err->code;
+        f->root = ckr__node(c, CKR_NODE_DICT);
+        r->random[0] = f;
+        r->n_random = 1;
     }
     return ckr__failed(c) ? c->err->code : r->trainer ? ckr__ad_progress(x) : CKR_OK;
 }
@@ -44922,11 +44861,10 @@ static ckr_result ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
         if (f->format == CKR_FORMAT_SAFETENSORS) return ckr__ac_put_safetensors(x, f);
         break;
     case CKR__AC_OPTIMIZER:
-        if (x->ac->adopted) break;
         e = ckr__whole_groups(&x->w, f->part, f->first_group, f->n_groups, x->t->groups != NULL,
                               f->rel);
         break;
-    case CKR__AC_SCHEDULER: if (!x->ac->adopted) e = ckr__ac_emit_schedule(x, f); break;
+    case CKR__AC_SCHEDULER: e = ckr__ac_emit_schedule(x, f); break;
     default:
         x->n_lost += f->dir;
         if (f->dir) return CKR_OK;
@@ -44954,7 +44892,7 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
     if (e == CKR_OK && x->ac->keep->optimizer && !(x->t->without & CKR_OPTIMIZER))
         e = ckr__whole_groups(&x->w, x->ac->keep->optimizer, 0, x->w.source->n_groups,
                               x->t->groups != NULL, f.rel);
-    f.part = x->ac->keep->scheduler;       /* NULL: it is what it is to be                   */
+    f.part = x->ac->keep->scheduler;
     if (e == CKR_OK && !(x->t->without & CKR_SCHEDULE)) e = ckr__ac_emit_schedule(x, &f);
     if (e != CKR_OK || x->w.c->refused) return e;
     for (i = 0; i < f.root->count; i++) {
@@ -45092,7 +45030,8 @@ static ckr_result ckr__ac_emit_files(ckr__ac_job *x)
 {
     uint64_t i;
     ckr_result e = CKR_OK;
-    for (i = 0; i < x->ac->n_files && e == CKR_OK; i++) e = ckr__ac_emit_file(x, x->ac->files[i]);
+    for (i = 0; i < x->ac->n_files && e == CKR_OK && !x->ac->adopted; i++)
+        e = ckr__ac_emit_file(x, x->ac->files[i]);
     return e == CKR_OK && !x->w.c->refused && !x->ac->engine ? ckr__af_emit(x) : e;
 }
 
@@ -45113,7 +45052,7 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.ranks = t->topology.dp;
     x.w.views.c = x.w.swaps.c = c;
     if (strcmp(s->dialect, t->dialect) != 0) {
-        e = ckr__ad_state_as(&x, t->dialect);
+        e = ckr__ad_emit(&x, t->dialect);
     } else {
         x.ac = (const ckr__ac *)s->dialect_data;
         x.w.source = x.ac->s;
@@ -45121,7 +45060,7 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         ckr__whole_maps(&x.w, x.ac->keep);
     }
     if (e == CKR_OK && !c->refused) e = ckr__ac_allowed(&x);
-    if (x.ac->sana && e == CKR_OK && !c->refused) e = ckr__sana_emit(&x);
+    if (x.ac->sana && !x.ac->adopted && e == CKR_OK && !c->refused) e = ckr__sana_emit(&x);
     for (i = 0; i < sizeof steps / sizeof *steps && !x.ac->sana && e == CKR_OK && !c->refused; i++)
         e = steps[i](&x);
     if (e == CKR_OK && x.n_lost)
