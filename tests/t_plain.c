@@ -127,7 +127,7 @@ static void numbers_to_deepspeed(void)
     if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
         const ckr_plan_facts *f = ckr_plan_info(p);
         CHECK_INT(f->verdict, CKR_VERDICT_REFUSED);
-        CHECK(note_of(f->notes, f->n_notes, "CKR_E_DEEPSPEED_OPTIMIZER") != NULL);
+        CHECK(note_of(f->notes, f->n_notes, "CKR_E_SLOT_CUT") != NULL);
         CHECK(note_of(f->notes, f->n_notes, "CKR_W_DS_OUTSIDE") != NULL);
     }
     ckr_plan_free(p);
