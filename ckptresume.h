@@ -331,7 +331,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(NOTHING,              E_MISMATCH,    "there is nothing to answer about")                     \
     X(SLOT_NAMES,           E_REFUSED,     "an optimizer's tensors are named as parameters")       \
     X(SLOT_UNKNOWN,         E_ARG,         "no tensor has such a slot")                            \
-    X(SLOT_CUT,             E_REFUSED,     "an optimizer's tensor cannot be cut with its parameter") \
+    X(SLOT_CUT,             E_REFUSED,     "the optimizer's state cannot be held so")              \
     X(JSON_SYNTAX,          E_FORMAT,      "not JSON")                                             \
     X(JSON_STRING,          E_FORMAT,      "a bad JSON string")                                    \
     X(JSON_UTF8,            E_FORMAT,      "the text is not UTF-8")                                \
@@ -17167,13 +17167,15 @@ static ckr_result ckr__view_number(ckr__ctx *c, const ckr_view *v, double *out)
 static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
 {
     double d;
+    ckr_result r;
     if (ckr_node_f64(n, &d)) {
         *out = d;
         return ckr__finite(d);
     }
     if (!n || (n->kind != CKR_NODE_TENSOR && n->kind != CKR_NODE_NPSCALAR) || ckr__failed(c))
         return false;
-    if (ckr__view_number(c, n->u.view, &d) != CKR_OK) ckr__sched_forgive(c);
+    r = ckr__view_number(c, n->u.view, &d);
+    if (r != CKR_OK && r != CKR_E_IO && r != CKR_E_NOMEM) ckr__sched_forgive(c);
     if (ckr__finite(d)) *out = d;
     return ckr__finite(d);
 }
@@ -24249,6 +24251,7 @@ typedef struct ckr__out {
     bool      unscheduled;
     bool      recomputes;      /* its loader computes the first LR anew; else it is the groups'  */
     bool      rounded;         /* lengths that the framework takes whole only were not     */
+    bool      numbers;         /* Python's numbers of the state are in its files           */
     const char *cannot, *remedy;       /* why it follows none, and what it would, or NULL  */
     ckr_run_setting *settings; /* what the coming run must be started with               */
     uint64_t  n_settings;
@@ -24598,6 +24601,7 @@ static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *r
      the files of every rank                           >>kit.files
      tensors that lie in parts in many files           >>kit.parts; DTensors, FSDP1 and FSDP2 >>fsdp
      param groups, random streams                      >>kit.groups, >>kit.streams
+     what an optimizer's tensor is to its parameter    >>kit.slots
      torch's schedulers, and an LR of its own          >>dialects.follows, >>kit.curve
      files that are written, and what binds them       >>out, >>kit.dist
      what others have for most frameworks              >>dialects.dicts, >>dialects.carry
@@ -25659,11 +25663,12 @@ static ckr__slot_is ckr__slot_of(const ckr_tensor *param, const ckr_tensor *t)
 {
     const ckr__slot_is name = ckr__slot_named(t->slot);
     const uint32_t n = param->n_dims;
-    const bool same = t->n_dims == n && (!n || !memcmp(t->shape, param->shape, n * sizeof *t->shape));
+    const bool same = t->n_dims == n &&
+                      (!n || !memcmp(t->shape, param->shape, n * sizeof *t->shape)),
+               whole = ckr__is_float(param->dtype) == ckr__is_float(t->dtype);
     int64_t numel, all;
     if (name == CKR__SLOT_ONE || ckr__is_python(t)) return CKR__SLOT_ONE;
-    if (name == CKR__SLOT_BLOCKS || (same && ckr__is_float(param->dtype) != ckr__is_float(t->dtype)))
-        return CKR__SLOT_BLOCKS;
+    if (name == CKR__SLOT_BLOCKS || (same && !whole)) return CKR__SLOT_BLOCKS;
     if ((name == CKR__SLOT_ROW || name == CKR__SLOT_COLUMN) && n > 1 &&
         ckr__slot_factor(n, param->shape, name == CKR__SLOT_ROW ? n - 1 : n - 2, t->n_dims,
                          t->shape))
@@ -25733,7 +25738,8 @@ static void ckr__slots_hold(ckr__ctx *c, const ckr_state *s, ckr__slots_as as, c
             } else if (as != CKR__SLOTS_WHOLE && is == CKR__SLOT_SAME) {
                 const bool square = ckr__slot_square(p, t);
                 if (!pass && !square) ckr__map_put(&seen, t->slot, n, i, NULL);
-                if (pass && square && !unsure && !ckr__map_find(&seen, t->slot, n, NULL)) unsure = t;
+                if (pass && square && !unsure && !ckr__map_find(&seen, t->slot, n, NULL))
+                    unsure = t;
             }
         }
     if (unsure && !c->refused)
@@ -31292,27 +31298,32 @@ static ckr_result ckr__plan_data(ckr_plan *p)
 static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors);
 
 /* The parameter that a tensor named as in an export is of: optimizer.state.NAME.SLOT, where NAME is
-   a tensor of the file; *slot is set. NULL: it has another name. */
+   a tensor of the file and SLOT may have dots; *slot is set. NULL: it has another name. */
 static const ckr_tensor *ckr__plan_slot_of(const ckr_state *s, const ckr__map *names,
                                            const ckr_tensor *t, const char **slot)
 {
     static const char head[] = "optimizer.state.";
     const size_t n = sizeof head - 1;
-    const char *dot = strrchr(t->name, '.');
+    const char *name = t->name + n;
+    size_t len;
     uint64_t at;
-    if (!ckr__starts(t->name, head) || dot <= t->name + n ||
-        !ckr__map_find(names, t->name + n, (size_t)(dot - t->name) - n, &at))
-        return NULL;
-    *slot = dot + 1;
-    return s->tensors[at];
+    if (!ckr__starts(t->name, head)) return NULL;
+    for (len = strlen(name); len > 0; len -= len > 0) {
+        while (len > 0 && name[len - 1] != '.') len--;
+        if (!len || !ckr__map_find(names, name, len - 1, &at)) continue;
+        *slot = name + len;
+        return s->tensors[at];
+    }
+    return NULL;
 }
 
 /* Is it an optimizer's tensor by its name, of some other form? */
 static bool ckr__plan_slot_like(const char *name)
 {
     const char *dot = strrchr(name, '.');
-    return dot && ckr__own_shape(dot + 1) &&
-           (ckr__starts(name, "state.") || strstr(name, ".state.") || strstr(name, "optim"));
+    return ckr__starts(name, "optimizer.state.") ||
+           (dot && ckr__own_shape(dot + 1) &&
+            (ckr__starts(name, "state.") || strstr(name, ".state.") || strstr(name, "optim")));
 }
 
 /* A framework must not load an optimizer's tensors as weights: of a file without slots, those that
@@ -42165,10 +42176,11 @@ static ckr_result ckr__ac_wrapped(ckr__ac *r, const ckr__ac_param *p, const char
     for (i = 0; i < v->attrs->count && e == CKR_OK; i++) {
         const ckr_node *one = ckr__dict_at(v->attrs, i);
         const char *name = ckr__printf(r->c, "%s.%s", slot, ckr__dict_key(v->attrs, i));
-        const ckr_view *view = one->kind == CKR_NODE_TENSOR ? one->u.view
-                               : one->kind == CKR_NODE_BOOL
-                                   ? ckr__value_view(r->c, CKR_DTYPE_BOOL, &one->u.b)
-                               : ckr__is_number(one) ? ckr__number_view(r->c, one) : NULL;
+        const ckr_view *view;
+        int64_t n;
+        if (one->kind == CKR_NODE_TENSOR) view = one->u.view;
+        else if (ckr_node_i64(one, &n)) view = ckr__value_view(r->c, CKR_DTYPE_I64, &n);
+        else view = ckr__is_number(one) ? ckr__number_view(r->c, one) : NULL;
         if (view && name) e = ckr__plain_tensor_as(r->c, r->s, p->name, name, view, &t);
     }
     if (r->keep->taken) r->keep->taken[v->id / 8] |= (uint8_t)(1u << (v->id & 7));
@@ -50163,6 +50175,7 @@ static void ckr__ds_decide(ckr__ds_job *x)
     ckr__ds_nearest(x);
     x->out->zero = x->zero;
     ckr__ds_target_wrapper(x);
+    x->out->numbers = x->wrapper == CKR__DS_PLAIN;
     ckr__ds_settings(x);
     if (x->optimizer && !(x->ds && x->ds->wrapper >= CKR__DS_FUSED))
         ckr__slots_hold(x->c, x->s,
@@ -57871,7 +57884,7 @@ static ckr_result ckr__write_steps(ckr__write *w, bool *use, ckr__puts *x)
         const ckr_tensor *t = s->tensors[i];
         const size_t size = ckr_dtype_size(t->dtype);
         uint8_t raw[8];
-        if (use[i] || !(ckr__is_step(t) || (own && ckr__is_python(t))) ||
+        if (use[i] || !(ckr__is_step(t) || ((own || out->numbers) && ckr__is_python(t))) ||
             (out->keys && !out->keys[i]) ||
             !ckr__map_find(&moved, t->name, strlen(t->name), NULL))
             continue;
