@@ -161,7 +161,7 @@
        >>rng.remap.work >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof
        >>rng.remap.report >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects
        >>dialects.names >>dialects.dicts >>dialects.follows >>dialects.carry >>kit.groups
-       >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields
+       >>kit.slots >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields
        >>groups.values >>groups.notes >>groups.classes >>groups.gather >>groups.params
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
        >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff
@@ -332,6 +332,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(NOTHING,              E_MISMATCH,    "there is nothing to answer about")                     \
     X(SLOT_NAMES,           E_REFUSED,     "an optimizer's tensors are named as parameters")       \
     X(SLOT_UNKNOWN,         E_ARG,         "no tensor has such a slot")                            \
+    X(SLOT_CUT,             E_REFUSED,     "the optimizer's state cannot be held so")              \
     X(JSON_SYNTAX,          E_FORMAT,      "not JSON")                                             \
     X(JSON_STRING,          E_FORMAT,      "a bad JSON string")                                    \
     X(JSON_UTF8,            E_FORMAT,      "the text is not UTF-8")                                \
@@ -475,7 +476,6 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_BOTH,        E_MISMATCH,    "two formats in one iteration's directory")            \
     X(MEGATRON_NO_VERSION,  E_ARG,         "Megatron-LM has no such version")                     \
     X(DEEPSPEED_RANK,       E_MISMATCH,    "a file lies in another rank's place")                 \
-    X(DEEPSPEED_OPTIMIZER,  E_REFUSED,     "the optimizer's state cannot become DeepSpeed's") \
     X(NANOTRON_RANK,        E_MISMATCH,    "a file lies in another rank's place")                 \
     X(REPEATED,             E_LIMIT,       "tensors repeat more bytes than max_repeated_bytes")    \
     X(IS_DIRECTORY,         E_FORMAT,      "a directory, where a file was expected")               \
@@ -494,6 +494,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
+#define CKR_ITEM_DEEPSPEED_OPTIMIZER CKR_ITEM_SLOT_CUT         /* its name before 0.2    */
 
 typedef struct ckr_error {     /* caller-owned; every function accepts NULL          */
     ckr_result code;
@@ -17175,13 +17176,15 @@ static ckr_result ckr__view_number(ckr__ctx *c, const ckr_view *v, double *out)
 static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
 {
     double d;
+    ckr_result r;
     if (ckr_node_f64(n, &d)) {
         *out = d;
         return ckr__finite(d);
     }
     if (!n || (n->kind != CKR_NODE_TENSOR && n->kind != CKR_NODE_NPSCALAR) || ckr__failed(c))
         return false;
-    if (ckr__view_number(c, n->u.view, &d) != CKR_OK) ckr__sched_forgive(c);
+    r = ckr__view_number(c, n->u.view, &d);
+    if (r != CKR_OK && r != CKR_E_IO && r != CKR_E_NOMEM) ckr__sched_forgive(c);
     if (ckr__finite(d)) *out = d;
     return ckr__finite(d);
 }
@@ -24259,6 +24262,7 @@ typedef struct ckr__out {
     bool      unscheduled;
     bool      recomputes;      /* its loader computes the first LR anew; else it is the groups'  */
     bool      rounded;         /* lengths that the framework takes whole only were not     */
+    bool      numbers;         /* Python's numbers of the state are in its files           */
     const char *cannot, *remedy;       /* why it follows none, and what it would, or NULL  */
     ckr_run_setting *settings; /* what the coming run must be started with               */
     uint64_t  n_settings;
@@ -24457,6 +24461,14 @@ static const char *ckr__view_odd(const ckr_view *v)
     return v->n_dims > CKR_MAX_DIMS ? "of more than 8 dimensions" : NULL;
 }
 
+/* A tensor of a class of its own that keeps its elements in others, its attributes. */
+static bool ckr__is_wrapper(const ckr_node *n)
+{
+    const ckr_view *v = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
+    return v && v->meta && !v->layout && !v->dist && v->type_name && ckr_node_is_dict(n->attrs) &&
+           v->dtype != CKR_DTYPE_NONE;
+}
+
 /* An entry that holds all of a tensor. NULL: the error is set. */
 static ckr_node *ckr__entry_whole(ckr__ctx *c, ckr__out_file *f, const char *name,
                                   const ckr_tensor *t, ckr_dtype dtype, bool replica)
@@ -24533,7 +24545,7 @@ static ckr_node *ckr__copy_node(ckr__copy *k, const ckr_node *n)
         ckr__copy_later(k, &o->state);
         ckr__copy_later(k, &o->items);
         ckr__copy_later(k, &o->dictitems);
-    } else {
+    } else if (n->kind != CKR_NODE_TENSOR) {
         out->u.items = CKR__NEW_N(k->c, ckr_node *, width * n->count);
         if (!out->u.items) return NULL;
         for (i = 0; i < width * n->count; i++) {
@@ -24552,7 +24564,7 @@ static ckr_node *ckr__copy_one(ckr__copy *k, ckr_node *n)
     const bool tensor = n->kind == CKR_NODE_TENSOR && !ckr__view_odd(n->u.view);
     if (k->swap_fn) n = k->swap_fn(k->user, n);
     if (!n) return NULL;
-    if (!tensor && n->kind != CKR_NODE_OBJECT &&
+    if (!tensor && n->kind != CKR_NODE_OBJECT && !ckr__is_wrapper(n) &&
         !(n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_DEFAULTDICT))
         return n;
     if (ckr__map_find(&k->done, (const char *)&n, sizeof n, &at)) return k->copies[at].to;
@@ -24600,6 +24612,7 @@ static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *r
      the files of every rank                           >>kit.files
      tensors that lie in parts in many files           >>kit.parts; DTensors, FSDP1 and FSDP2 >>fsdp
      param groups, random streams                      >>kit.groups, >>kit.streams
+     what an optimizer's tensor is to its parameter    >>kit.slots
      torch's schedulers, and an LR of its own          >>dialects.follows, >>kit.curve
      files that are written, and what binds them       >>out, >>kit.dist
      what others have for most frameworks              >>dialects.dicts, >>dialects.carry
@@ -24934,6 +24947,37 @@ static ckr_node *ckr__python_node(ckr__ctx *c, const ckr_tensor *t)
     return t->dtype == CKR_DTYPE_I64 ? ckr__node_int(c, i) : ckr__node_float(c, f);
 }
 
+/* One value in memory as a tensor without axes. NULL: out of memory. */
+static const ckr_view *ckr__value_view(ckr__ctx *c, ckr_dtype dtype, const void *bytes)
+{
+    struct both { ckr_view view; int64_t shape[1]; uint8_t bytes[8]; } *b;
+    b = (struct both *)ckr__arena(c, sizeof *b);
+    if (!b) return NULL;
+    b->view.dtype = dtype;
+    b->view.big_endian = ckr__host_big_endian();
+    b->view.file = CKR_NO_FILE;
+    b->view.shape = b->view.stride = b->shape;
+    b->view.bytes = b->bytes;
+    b->view.data_bytes = sizeof b->bytes;
+    memcpy(b->bytes, bytes, ckr_dtype_size(dtype));
+    return &b->view;
+}
+
+/* A number in the place of another: a tensor of its dtype where that is one. */
+static ckr_node *ckr__number_as(ckr__ctx *c, const ckr_node *was, double v)
+{
+    const ckr_dtype to = was && was->kind == CKR_NODE_TENSOR ? was->u.view->dtype : CKR_DTYPE_NONE;
+    uint8_t bytes[8];
+    ckr_node *n = ckr__node_float(c, v);
+    if (!n || !ckr__casts(CKR_DTYPE_F64, to)) return n;
+    ckr__convert(to, bytes, CKR_DTYPE_F64, (const uint8_t *)(const void *)&v, 1);
+    n->u.view = ckr__value_view(c, to, bytes);
+    n->kind = CKR_NODE_TENSOR;
+    return n->u.view ? n : NULL;
+}
+
+#define CKR__LR_FEW 1e-5       /* how near an LR in float32 is to what its curve says      */
+
 /* Is a group's LR a tensor that is no float64? torch computes with it in its own precision. */
 static bool ckr__lr_short(const ckr_state *s)
 {
@@ -24959,7 +25003,7 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
                  "the LR is a tensor of float32, in which torch computes it: what is said here is "
                  "as near as that", NULL);
     r = ckr__sched_drift(c, x, &drift, &lane);
-    if (r != CKR_OK || !(drift > (few ? 1e-5 : CKR__LR_SAVED))) return r;
+    if (r != CKR_OK || !(drift > (few ? CKR__LR_FEW : CKR__LR_SAVED))) return r;
     ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
     ckr__format(text, sizeof text, "%.17g", x->lanes[lane].anchor);
     return ckr__say(c, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, text, NULL,
@@ -25026,14 +25070,6 @@ static bool ckr__sched_unclocked(ckr__ctx *c, ckr_schedule *x, int64_t ticks, in
     ckr__sched_conceal(x, reason);
     x->unclocked = true;
     return true;
-}
-
-/* State tensors that have their parameter's shape, whatever the optimizer. */
-static bool ckr__own_shape(const char *slot)
-{
-    static const char slots[] = "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg "
-                                "sum exp_inf acc_delta grad_avg ax prev";
-    return ckr__word_in(slots, slot);
 }
 
 /* >>dialects.follows ---------------------------------------------------------- */
@@ -25594,6 +25630,149 @@ static ckr_result ckr__groups_schedule(ckr__ctx *c, ckr_state *s, const ckr_node
     return r == CKR_OK ? c->err->code : r;
 }
 
+/* >>kit.slots ----------------------------------------------------------------- */
+/* What a tensor of an optimizer is to its parameter, which decides whether it is cut with it. Names
+   that optimizers have given for years are known; other ones are found by their shapes. */
+
+typedef enum ckr__slot_is {
+    CKR__SLOT_SAME = 0,        /* a value for each element                               */
+    CKR__SLOT_FLAT,            /* the same, one behind the other                         */
+    CKR__SLOT_ONE,             /* one for all of them: every rank has it                 */
+    CKR__SLOT_ROW,             /* a factor for each row, over the last two axes          */
+    CKR__SLOT_COLUMN,
+    CKR__SLOT_BLOCKS,          /* codes of a few bits, or what they stand for            */
+    CKR__SLOT_OTHER,
+    CKR__SLOT_UNKNOWN          /* of a name                                              */
+} ckr__slot_is;
+
+static const struct { const char *slots; uint8_t is; } ckr__slot_names[] = {
+    { "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg sum exp_inf acc_delta grad_avg "
+      "ax prev", CKR__SLOT_SAME },
+    { "row_var exp_avg_sq_row exp_avg_res_row", CKR__SLOT_ROW },
+    { "col_var exp_avg_sq_col exp_avg_res_col", CKR__SLOT_COLUMN },
+    { "codes scale qmap absmax1 absmax2 qmap1 qmap2", CKR__SLOT_BLOCKS },
+    { "step", CKR__SLOT_ONE }
+};
+
+/* By the name alone; of `exp_avg.codes` by what it ends with. */
+static ckr__slot_is ckr__slot_named(const char *slot)
+{
+    const char *dot = strrchr(slot, '.');
+    size_t i;
+    for (i = 0; i < sizeof ckr__slot_names / sizeof *ckr__slot_names; i++)
+        if (ckr__word_in(ckr__slot_names[i].slots, dot ? dot + 1 : slot))
+            return (ckr__slot_is)ckr__slot_names[i].is;
+    return CKR__SLOT_UNKNOWN;
+}
+
+static bool ckr__own_shape(const char *slot)
+{
+    return ckr__slot_named(slot) == CKR__SLOT_SAME;
+}
+
+/* Is `f` the n axes of `shape` without axis `at`, or with 1 for it? */
+static bool ckr__slot_factor(uint32_t n, const int64_t *shape, uint32_t at, uint32_t n_f,
+                             const int64_t *f)
+{
+    uint32_t d, k = 0;
+    if (n_f != n && n_f + 1 != n) return false;
+    for (d = 0; d < n; d++)
+        if (d != at ? f[k++] != shape[d] : n_f == n && f[k++] != 1) return false;
+    return true;
+}
+
+static ckr__slot_is ckr__slot_of(const ckr_tensor *param, const ckr_tensor *t)
+{
+    const ckr__slot_is name = ckr__slot_named(t->slot);
+    const uint32_t n = param->n_dims;
+    const bool same = t->n_dims == n &&
+                      (!n || !memcmp(t->shape, param->shape, n * sizeof *t->shape)),
+               whole = ckr__is_float(param->dtype) == ckr__is_float(t->dtype);
+    int64_t numel, all;
+    if (name == CKR__SLOT_ONE || ckr__is_python(t)) return CKR__SLOT_ONE;
+    if (name == CKR__SLOT_BLOCKS || (same && !whole)) return CKR__SLOT_BLOCKS;
+    if ((name == CKR__SLOT_ROW || name == CKR__SLOT_COLUMN) && n > 1 &&
+        ckr__slot_factor(n, param->shape, name == CKR__SLOT_ROW ? n - 1 : n - 2, t->n_dims,
+                         t->shape))
+        return name;
+    if (same) return CKR__SLOT_SAME;
+    if (!ckr__numel(t->n_dims, t->shape, &numel) || !ckr__numel(n, param->shape, &all))
+        return CKR__SLOT_OTHER;
+    return numel == 1 ? CKR__SLOT_ONE : t->n_dims == 1 && numel == all ? CKR__SLOT_FLAT
+                                                                       : CKR__SLOT_OTHER;
+}
+
+/* Its name is not known, and the parameter is square: it could be a matrix of its rows, too. */
+static bool ckr__slot_square(const ckr_tensor *param, const ckr_tensor *t)
+{
+    const uint32_t n = param->n_dims;
+    return n > 1 && param->shape[n - 1] == param->shape[n - 2] &&
+           ckr__slot_named(t->slot) == CKR__SLOT_UNKNOWN;
+}
+
+/* What a target does with slots: holds each whole under its name, cuts each as its parameter, or
+   has those of several parameters in one flat tensor and no value of one alone but `step`. */
+typedef enum ckr__slots_as { CKR__SLOTS_WHOLE = 0, CKR__SLOTS_CUT, CKR__SLOTS_FLAT } ckr__slots_as;
+
+static bool ckr__slot_held(ckr__slots_as as, ckr__slot_is is, const char *slot)
+{
+    if (as == CKR__SLOTS_WHOLE) return is != CKR__SLOT_BLOCKS || !strchr(slot, '.');
+    if (is == CKR__SLOT_ONE) return as == CKR__SLOTS_CUT || !strcmp(slot, "step");
+    return is == CKR__SLOT_SAME || (is == CKR__SLOT_FLAT && as == CKR__SLOTS_FLAT);
+}
+
+/* Refuses the first slot that it cannot hold so. */
+static void ckr__slots_hold(ckr__ctx *c, const ckr_state *s, ckr__slots_as as, const char *remedy)
+{
+    static const char *const holds[] = {
+        "the coming run looks for the tensor that this is a part of",
+        "it cannot be cut with the parameter",
+        "a flat tensor of several parameters cannot hold it"
+    };
+    static const char *const why[] = {
+        NULL, "it has one axis, whatever the parameter's are",
+        "it is one value of its own for each parameter",
+        "it is a factor of the parameter's rows, computed from all of each row",
+        "it is a factor of the parameter's columns, computed from all of its rows",
+        "it is of 8 bits or less: blocks of the whole tensor have a scale each",
+        "it has not the parameter's shape"
+    };
+    ckr__map params = { c, NULL, 0, 0 }, seen = { c, NULL, 0, 0 };
+    const ckr_tensor *unsure = NULL;
+    uint64_t i, at;
+    int pass;
+    for (i = 0; i < s->n_tensors; i++)
+        if (!strcmp(s->tensors[i]->slot, "param"))
+            ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    for (pass = 0; pass < 2; pass++)
+        for (i = 0; i < s->n_tensors && !ckr__failed(c) && !c->refused; i++) {
+            const ckr_tensor *t = s->tensors[i], *p;
+            const size_t n = strlen(t->slot);
+            ckr__slot_is is;
+            if (ckr__word_in("param master ema", t->slot) ||
+                !ckr__map_find(&params, t->name, strlen(t->name), &at))
+                continue;
+            p = s->tensors[at];
+            is = ckr__slot_of(p, t);
+            if (!ckr__slot_held(as, is, t->slot)) {
+                ckr__refuse(c, CKR_ITEM_SLOT_CUT, ckr__printf(c, "%s of %s", t->slot, t->name),
+                            ckr__printf(c, "%s: %s", why[is], holds[as]), remedy);
+            } else if (as != CKR__SLOTS_WHOLE && is == CKR__SLOT_SAME) {
+                const bool square = ckr__slot_square(p, t);
+                if (!pass && !square) ckr__map_put(&seen, t->slot, n, i, NULL);
+                if (pass && square && !unsure && !ckr__map_find(&seen, t->slot, n, NULL))
+                    unsure = t;
+            }
+        }
+    if (unsure && !c->refused)
+        ckr__say(c, "CKR_W_SLOT_SQUARE", CKR_APPROX,
+                 ckr__printf(c, "%s of %s", unsure->slot, unsure->name), NULL, NULL,
+                 "it is cut as its parameter, whose shape it has; but only square parameters have "
+                 "it, and it might be a matrix of their rows", remedy);
+    ckr__map_free(&params);
+    ckr__map_free(&seen);
+}
+
 /* >>write.pickle -------------------------------------------------------------- */
 /* A tree as a pickle of protocol 2, opcode for opcode what CPython's pickler writes for the same
    values, so that torch.load(weights_only=True) meets nothing that it does not know from
@@ -26034,6 +26213,35 @@ static void ckr__pickler_meta(ckr__pickler *p, const ckr_node *n)
     ckr__pickler_put_node(p, n);
 }
 
+/* On the CPU, where the others are loaded to. */
+static void ckr__pickler_wrapper(ckr__pickler *p, const ckr_node *n)
+{
+    const ckr_view *v = n->u.view;
+    ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
+    ckr__pickler_class(p, "torch._tensor", "_rebuild_from_type_v2");
+    ckr__pickler_op(p, "(");
+    ckr__pickler_class(p, "torch._utils", "_rebuild_wrapper_subclass");
+    ckr__pickler_name(p, v->type_name);
+    ckr__pickler_op(p, "(");
+    ckr__pickler_name(p, v->type_name);
+    ckr__pickler_class(p, "torch", ckr_dtype_name(v->dtype));
+    ckr__pickler_dims(p, v->n_dims, v->shape);
+    ckr__pickler_dims(p, v->n_dims, v->stride);
+    ckr__pickler_int(p, v->offset);
+    ckr__pickler_class(p, "torch.serialization", "_get_layout");
+    ckr__pickler_word(p, "torch.strided");
+    ckr__pickler_reduce(p, 1, NULL);
+    ckr__pickler_class(p, "torch", "device");
+    ckr__pickler_word(p, "cpu");
+    ckr__pickler_reduce(p, 1, NULL);
+    ckr__pickler_bool(p, v->requires_grad);
+    ckr__pickler_op(p, "t");
+    ckr__pickler_push(p, CKR__PK_PUT, n, 0, false);
+    ckr__pickler_push(p, CKR__PK_OP, NULL, 'R', false);
+    ckr__pickler_push(p, CKR__PK_OP, NULL, 't', false);
+    ckr__pickler_push(p, CKR__PK_SAVE, n->attrs, 0, false);
+}
+
 /* What follows a numpy dtype's code: item size, alignment and flags of text and raw bytes (-1, -1,
    0 for numbers); for dates ("M8[25s]") in a version of its own a ninth item (None, (b'unit',
    count, 1, 1)). */
@@ -26350,6 +26558,7 @@ static void ckr__pickler_save(ckr__pickler *p, const ckr_node *n)
         if (n->kind == CKR_NODE_TENSOR && n->u.view && n->u.view->meta && !n->u.view->layout &&
             n->u.view->dtype != CKR_DTYPE_NONE && !n->u.view->type_name)
             ckr__pickler_meta(p, n);
+        else if (ckr__is_wrapper(n)) ckr__pickler_wrapper(p, n);
         else
             ckr__pickler_foreign(p, n);
         break;
@@ -30069,7 +30278,7 @@ static ckr_result ckr__decide_write(ckr__decide *d)
         ckr_node_f64(ckr_node_get(h, "lr"), &was);
         if (lr.first[i] == lr.first[i] && ckr_node_get(h, "lr") &&
             (was != was ? changed : fabs(was - lr.first[i]) > 4 * DBL_EPSILON * fabs(was)))
-            ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i]));
+            ckr__node_set(d->c, h, "lr", ckr__number_as(d->c, ckr_node_get(h, "lr"), lr.first[i]));
         was = ckr__nan();
         if (d->after->state && base == base && !ckr_node_get(h, "initial_lr") &&
             !(own && own->unread)) {
@@ -30079,7 +30288,8 @@ static ckr_result ckr__decide_write(ckr__decide *d)
         }
         ckr_node_f64(ckr_node_get(h, "initial_lr"), &was);
         if (base == base && d->asked_schedule && ckr_node_get(h, "initial_lr") && was != base)
-            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
+            ckr__node_set(d->c, h, "initial_lr",
+                          ckr__number_as(d->c, ckr_node_get(h, "initial_lr"), base));
         if (wd.first[i] == wd.first[i])
             ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i]));
         if (changed && own && own->group_fn)
@@ -31070,6 +31280,7 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
 {
     const ckr_schedule *want = p->facts.after, *follows = p->out.follows;
     static const char *const columns[] = { "LR", "weight decay", "momentum" };
+    const double same = ckr__lr_short(&p->state) ? CKR__LR_FEW : CKR__LR_SAME;
     ckr__lr_proof proof;
     char text[160];
     ckr_result r = CKR_OK;
@@ -31096,12 +31307,12 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
     ckr__format(text, sizeof text, "%.3g of the %s, at update %lld: %.9g, decided %.9g",
                 proof.worst, columns[(unsigned)proof.column % 3], (long long)proof.update,
                 proof.made, proof.want);
-    if (proof.worst > CKR__LR_SAME && (!p->out.rounded || proof.moved > CKR__LR_ROUNDED))
+    if (proof.worst > same && (!p->out.rounded || proof.moved > CKR__LR_ROUNDED))
         return ckr__plan_hold(p, CKR_ERROR, proof.worst < HUGE_VAL ? text : NULL,
                               "no state and no settings of this framework give the schedule that "
                               "was decided");
     p->facts.after = follows;
-    return proof.worst <= CKR__LR_SAME
+    return proof.worst <= same
                ? CKR_OK
                : ckr__plan_hold(p, CKR_APPROX, text,
                                 "the framework takes whole lengths only: this is the largest "
@@ -31176,27 +31387,32 @@ static ckr_result ckr__plan_data(ckr_plan *p)
 static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors);
 
 /* The parameter that a tensor named as in an export is of: optimizer.state.NAME.SLOT, where NAME is
-   a tensor of the file; *slot is set. NULL: it has another name. */
+   a tensor of the file and SLOT may have dots; *slot is set. NULL: it has another name. */
 static const ckr_tensor *ckr__plan_slot_of(const ckr_state *s, const ckr__map *names,
                                            const ckr_tensor *t, const char **slot)
 {
     static const char head[] = "optimizer.state.";
     const size_t n = sizeof head - 1;
-    const char *dot = strrchr(t->name, '.');
+    const char *name = t->name + n;
+    size_t len;
     uint64_t at;
-    if (!ckr__starts(t->name, head) || dot <= t->name + n ||
-        !ckr__map_find(names, t->name + n, (size_t)(dot - t->name) - n, &at))
-        return NULL;
-    *slot = dot + 1;
-    return s->tensors[at];
+    if (!ckr__starts(t->name, head)) return NULL;
+    for (len = strlen(name); len > 0; len -= len > 0) {
+        while (len > 0 && name[len - 1] != '.') len--;
+        if (!len || !ckr__map_find(names, name, len - 1, &at)) continue;
+        *slot = name + len;
+        return s->tensors[at];
+    }
+    return NULL;
 }
 
 /* Is it an optimizer's tensor by its name, of some other form? */
 static bool ckr__plan_slot_like(const char *name)
 {
     const char *dot = strrchr(name, '.');
-    return dot && ckr__own_shape(dot + 1) &&
-           (ckr__starts(name, "state.") || strstr(name, ".state.") || strstr(name, "optim"));
+    return ckr__starts(name, "optimizer.state.") ||
+           (dot && ckr__own_shape(dot + 1) &&
+            (ckr__starts(name, "state.") || strstr(name, ".state.") || strstr(name, "optim")));
 }
 
 /* A framework must not load an optimizer's tensors as weights: of a file without slots, those that
@@ -34380,22 +34596,6 @@ static bool ckr__is_number(const ckr_node *n)
     return n->kind == CKR_NODE_INT || n->kind == CKR_NODE_FLOAT;
 }
 
-/* One value in memory as a tensor without axes. NULL: out of memory. */
-static const ckr_view *ckr__value_view(ckr__ctx *c, ckr_dtype dtype, const void *bytes)
-{
-    struct both { ckr_view view; int64_t shape[1]; uint8_t bytes[8]; } *b;
-    b = (struct both *)ckr__arena(c, sizeof *b);
-    if (!b) return NULL;
-    b->view.dtype = dtype;
-    b->view.big_endian = ckr__host_big_endian();
-    b->view.file = CKR_NO_FILE;
-    b->view.shape = b->view.stride = b->shape;
-    b->view.bytes = b->bytes;
-    b->view.data_bytes = sizeof b->bytes;
-    memcpy(b->bytes, bytes, ckr_dtype_size(dtype));
-    return &b->view;
-}
-
 /* Python's number: int64 or float64, by which a writer knows what it was. */
 static const ckr_view *ckr__number_view(ckr__ctx *c, const ckr_node *n)
 {
@@ -36274,6 +36474,26 @@ static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_n
                : ckr__node_pair(c, state, ckr__node_str(c, slot), value);
 }
 
+/* A tensor of a class of its own (torchao's of 8 and 4 bits) is slots KEY.ATTRIBUTE. */
+static ckr_result ckr__optim_wrapped(ckr__script *x, const ckr__optim_param *p, const char *slot,
+                                     const ckr_node *v)
+{
+    uint64_t i;
+    int64_t n;
+    ckr_tensor *t;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < v->attrs->count && e == CKR_OK; i++) {
+        const ckr_node *one = ckr__dict_at(v->attrs, i);
+        const char *name = ckr__printf(x->c, "%s.%s", slot, ckr__dict_key(v->attrs, i));
+        if (one->kind != CKR_NODE_TENSOR && ckr_node_i64(one, &n)) one = ckr__node_int(x->c, n);
+        if (!one || !name) return ckr__oom(x->c);
+        if (one->kind == CKR_NODE_TENSOR || ckr__is_number(one))
+            e = x->tensor_fn(x->user, one, p->name, name, &t);
+    }
+    if (x->keep->taken) x->keep->taken[v->id / 8] |= (uint8_t)(1u << (v->id & 7));
+    return e;
+}
+
 static ckr_result ckr__optim_slot(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
                                const char *slot, const ckr_node *v)
 {
@@ -36281,6 +36501,7 @@ static ckr_result ckr__optim_slot(ckr__script *x, const ckr__optim *o, const ckr
     uint64_t i;
     ckr_tensor *t;
     ckr_result e = CKR_OK;
+    if (ckr__is_wrapper(v)) return ckr__optim_wrapped(x, p, slot, v);
     if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
         if (x->lax) return CKR_OK;
         return ckr__leave(x->c, x->s, o->rel,
@@ -37987,6 +38208,11 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
     if (form != CKR__FSDP_PARTS && (!x->from || x->from->form == CKR__FSDP_PARTS) &&
         !ckr__fsdp_units_guess(to))
         return false;
+    if (!x->whole && (shards > 1 || form != CKR__FSDP_PARTS) && !(x->t->without & CKR_OPTIMIZER))
+        ckr__slots_hold(x->c, x->s,
+                        form == CKR__FSDP_FLAT && !(x->from && x->from->form == form)
+                            ? CKR__SLOTS_FLAT : CKR__SLOTS_CUT,
+                        "leave out the optimizer: --without optimizer,groups");
     return (form == CKR__FSDP_PARTS || ckr__fsdp_layout(to)) && ckr__fsdp_number(to) &&
            ckr__fsdp_mesh(x, names);
 }
@@ -38186,7 +38412,7 @@ static ckr_node *ckr__fsdp_put_optimizer(ckr__fsdp_save *x, ckr__out_file *f, ui
     uint64_t i;
     state = ckr__fsdp_dict(x, f, CKR_NODE_DICT, ckr_node_get(was, "state"));
     ckr__node_set(x->c, root, "state", state);
-    ckr__node_set(x->c, root, "param_groups", groups);
+    ckr__node_set(x->c, root, "param_groups", ckr__copy_tree(x->c, f, groups, NULL));
     for (i = 0; i < x->to.n_numbers && !ckr__failed(x->c); i++) {
         v = ckr__fsdp_put_state(x, f, rank, i);
         if (v) ckr__node_pair(x->c, state, x->named
@@ -49069,7 +49295,7 @@ typedef struct ckr__ds_job {
     uint32_t           dp, pp;
     int                zero;
     ckr__ds_wrapper    wrapper;
-    bool               universal, optimizer, robin, aligned, pipe, masters, foreign;
+    bool               universal, optimizer, robin, aligned, pipe, masters, foreign, bare;
     ckr_dtype          dtype, was;     /* of the parameters; of the source's first one      */
     int64_t            sub_group;      /* elements after which a sub group of ZeRO-3 ends */
     ckr_node          *config, *buffers;       /* buffers: their names                     */
@@ -49509,8 +49735,8 @@ static bool ckr__ds_single(const ckr__ds_item *p, const ckr_tensor *t)
            !ckr__numel(t->n_dims, t->shape, &numel) || numel != p->numel;
 }
 
-/* A number as it was: a tensor, or Python's. That of another framework's file becomes a tensor: a
-   whole `step` a float32 one, in which torch's optimizers count. */
+/* A number as it was: a tensor, or Python's. In a flat group that of another framework's file
+   becomes a tensor: a whole `step` a float32 one, in which torch's optimizers count. */
 static ckr_node *ckr__ds_step_node(ckr__ds_job *x, const ckr_tensor *t, bool replica)
 {
     const bool number = ckr__is_python(t), integer = number && t->dtype == CKR_DTYPE_I64;
@@ -49520,7 +49746,8 @@ static ckr_node *ckr__ds_step_node(ckr__ds_job *x, const ckr_tensor *t, bool rep
     double d = 0;
     if (number) memcpy(&v, t->pieces[0].mem, sizeof v);
     if (number) memcpy(&d, t->pieces[0].mem, sizeof d);
-    if (number && x->ds) return integer ? ckr__node_int(x->c, v) : ckr__node_float(x->c, d);
+    if (number && (x->ds || x->wrapper == CKR__DS_PLAIN))
+        return integer ? ckr__node_int(x->c, v) : ckr__node_float(x->c, d);
     if (!integer || strcmp(t->slot, "step") != 0)
         return ckr__entry_whole(x->c, x->f, t->name, t, t->dtype, replica);
     count = (float)v;
@@ -49713,6 +49940,11 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_buffer *b, con
         const ckr__ds_span *s = &b->spans[i];
         const ckr_tensor *t = ckr__ds_slot_of(s->item, slot);
         const uint64_t from = n->u.entry->n_binds;
+        if (!t && !x->bare)
+            ckr__say(x->c, "CKR_W_DS_STATE", CKR_APPROX, s->item->name, NULL, "zeros",
+                     "it has no such state, as if it had never been updated: its group does, of "
+                     "all parameters", NULL);
+        if (!t && !x->bare) x->bare = true;
         if (!t) continue;
         ckr__bind_flat(x->c, n->u.entry, t, s->item->first != x->m, NULL, s->lo, s->hi,
                        (uint64_t)s->at * ckr_dtype_size(n->u.entry->dtype));
@@ -49721,20 +49953,24 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_buffer *b, con
     return n;
 }
 
-/* The state dict of one parameter, or of a flat one; in optimizer_state.pt its numbers only. */
+/* The state dict of one parameter, or of a flat one, which has what any of its own has; in
+   optimizer_state.pt its numbers only. */
 static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_buffer *b)
 {
-    const ckr__ds_item *p = b->items[0];
-    const bool copy = x->d > 0 || p->first != x->m || x->universal;
+    const uint64_t n = x->wrapper < CKR__DS_FUSED ? 1 : b->n;
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < p->n_slots; i++) {
-        const ckr_tensor *t = p->slots[i];
-        if (x->wrapper < CKR__DS_FUSED || ckr__ds_single(p, t))
-            ckr__state_put(x->c, st, t->slot, ckr__ds_step_node(x, t, copy));
-        else if (!x->universal)
-            ckr__state_put(x->c, st, t->slot, ckr__ds_flat_entry(x, b, t->slot));
-    }
+    uint64_t i, k;
+    for (k = 0; k < n; k++)
+        for (i = 0; i < b->items[k]->n_slots; i++) {
+            const ckr__ds_item *p = b->items[k];
+            const ckr_tensor *t = p->slots[i];
+            const bool copy = x->d > 0 || p->first != x->m || x->universal;
+            if (k && ckr_node_get(st, t->slot)) continue;
+            if (x->wrapper < CKR__DS_FUSED || ckr__ds_single(p, t))
+                ckr__state_put(x->c, st, t->slot, ckr__ds_step_node(x, t, copy));
+            else if (!x->universal)
+                ckr__state_put(x->c, st, t->slot, ckr__ds_flat_entry(x, b, t->slot));
+        }
     return st;
 }
 
@@ -50502,25 +50738,6 @@ static void ckr__ds_say_sizes(ckr__ds_job *x)
                  "the source has no fp32 masters: they are the parameters, widened", NULL);
 }
 
-/* What a flat group cannot hold: state of another shape than its parameter's (Adafactor's rows and
-   columns), and numbers that each parameter has of its own. */
-static void ckr__ds_flat_allowed(ckr__ds_job *x)
-{
-    const bool was = x->ds && x->ds->wrapper >= CKR__DS_FUSED;
-    uint64_t i, k;
-    if (!x->optimizer || x->wrapper < CKR__DS_FUSED || was) return;
-    for (i = 0; i < x->n_items; i++)
-        for (k = 0; k < x->items[i].n_slots && x->items[i].grouped; k++) {
-            const ckr_tensor *t = x->items[i].slots[k];
-            if (!strcmp(t->slot, "step") || !ckr__ds_single(&x->items[i], t)) continue;
-            ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_OPTIMIZER,
-                        ckr__printf(x->c, "%s of %s", t->slot, t->name),
-                        "it has not the parameter's shape: a flat group of ZeRO cannot hold it",
-                        "take --zero 0, or leave out the optimizer");
-            return;
-        }
-}
-
 /* Client states and random streams of ranks that the target does not have, or repeats. */
 static void ckr__ds_say_clients(ckr__ds_job *x)
 {
@@ -50714,8 +50931,12 @@ static void ckr__ds_decide(ckr__ds_job *x)
     ckr__ds_nearest(x);
     x->out->zero = x->zero;
     ckr__ds_target_wrapper(x);
+    x->out->numbers = x->wrapper == CKR__DS_PLAIN;
     ckr__ds_settings(x);
-    ckr__ds_flat_allowed(x);
+    if (x->optimizer && !(x->ds && x->ds->wrapper >= CKR__DS_FUSED))
+        ckr__slots_hold(x->c, x->s,
+                        x->wrapper < CKR__DS_FUSED ? CKR__SLOTS_WHOLE : CKR__SLOTS_FLAT,
+                        "take --zero 0, or leave out the optimizer");
     ckr__ds_uni_allowed(x);
     ckr__ds_say_sizes(x);
     ckr__ds_say_clients(x);
@@ -58512,7 +58733,7 @@ static ckr_result ckr__write_steps(ckr__write *w, bool *use, ckr__puts *x)
         const ckr_tensor *t = s->tensors[i];
         const size_t size = ckr_dtype_size(t->dtype);
         uint8_t raw[8];
-        if (use[i] || !(ckr__is_step(t) || (own && ckr__is_python(t))) ||
+        if (use[i] || !(ckr__is_step(t) || ((own || out->numbers) && ckr__is_python(t))) ||
             (out->keys && !out->keys[i]) ||
             !ckr__map_find(&moved, t->name, strlen(t->name), NULL))
             continue;
@@ -58724,6 +58945,25 @@ static ckr_result ckr__diff_note(ckr__differ *d, const char *code, const char *s
     return ckr__say(&d->c, code, CKR_CHANGED, subject, x, y, "the sides differ", NULL);
 }
 
+/* A number, or what a tensor of one element has. */
+static bool ckr__diff_value(ckr__differ *d, const ckr_ckpt *of, const ckr_node *n, double *out)
+{
+    ckr_state none = CKR_ZERO;
+    ckr_read r = CKR_ZERO;
+    uint8_t bytes[16];
+    int64_t numel;
+    if (!n || n->kind != CKR_NODE_TENSOR) return ckr_node_f64(n, out);
+    if (ckr__view_odd(n->u.view) || !ckr__numel(n->u.view->n_dims, n->u.view->shape, &numel) ||
+        numel != 1)
+        return false;
+    r.tensor = ckr__tensor_of_view(&d->c, &none, "lr", "", n->u.view);
+    r.dst = bytes;
+    r.dst_size = ckr_dtype_size(n->u.view->dtype);
+    if (!r.tensor || ckr_ckpt_read(of, &r, 1, d->c.err) != CKR_OK) return false;
+    *out = ckr__load_f64(n->u.view->dtype, bytes);
+    return true;
+}
+
 /* Equal: the same text, or a number within 2 units in the last place. A learning rate that is
    evaluated from the schedule may differ so much from one that was stored. */
 static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_node *x,
@@ -58743,8 +58983,9 @@ static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_no
             tx = ckr__node_text_of(&d->c, side ? w : v);
             ty = ckr__node_text_of(&d->c, side ? v : w);
             if (!tx || !ty) return d->c.err->code;
-            if (!strcmp(tx, ty)) continue;
-            if (!ckr_node_f64(v, &a) || !ckr_node_f64(w, &b) ||
+            if (!strcmp(tx, ty) && v->kind != CKR_NODE_TENSOR) continue;
+            if (!ckr__diff_value(d, side ? d->b : d->a, v, &a) || !w ||
+                !ckr__diff_value(d, side ? d->a : d->b, w, &b) ||
                 ckr__ulp_distance(CKR_DTYPE_F64, (uint8_t *)&a, (uint8_t *)&b) > 2)
                 ckr__diff_note(d, "CKR_DIFF_GROUP", ckr__printf(&d->c, "%s.%s", name, key), tx, ty);
         }
