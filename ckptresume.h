@@ -42211,15 +42211,22 @@ static void ckr__fresh_optimizer(ckr__fresh *w)
     ckr__map_free(&numbers);
 }
 
-/* The state that torch's scheduler of this kind has here; what is none of torch's is lost. */
+/* The state that torch's scheduler of this kind has here; one that cannot be rebuilt goes on from
+   its own; what is none of torch's is lost. */
 static ckr_result ckr__fresh_schedule(ckr__fresh *w)
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
-    const bool torch = s && (!strncmp(s->kind, "torch:", 6) || ckr__is_function(s));
+    const bool torch = s && (!strncmp(s->kind, "torch:", 6) || ckr__is_function(s)),
+               kept = s && s->opaque && ckr__is_scheduler(s->state);
     ckr_node *state = NULL;
     ckr_result r = CKR_OK;
-    w->out->unscheduled = !torch || s->opaque;
+    w->out->unscheduled = !kept && (!torch || s->opaque);
     if (!s || (w->t->without & CKR_SCHEDULE)) return CKR_OK;
+    if (kept) {
+        w->out->follows = s;
+        ckr__node_set(w->c, w->root, "lr_scheduler", ckr__copy_tree(w->c, w->f, s->state, NULL));
+        return w->c->err->code;
+    }
     if (w->out->unscheduled)
         return ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "schedule", s->kind, NULL,
                         "it is none of torch's schedulers, or not known",
