@@ -42565,14 +42565,21 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
 
 /* plain: a run's file of any state ------------------------------------------------ */
 
-/* The state that torch's scheduler of this kind has here; what is none of torch's is lost. */
+/* The state that torch's scheduler of this kind has here; one that cannot be rebuilt goes on from
+   its own; what is none of torch's is lost. */
 static ckr_result ckr__plain_scheduler(ckr__fresh *w)
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
+    const bool kept = s && s->opaque && ckr__is_scheduler(s->state);
     ckr_node *state = NULL;
     ckr_result r = CKR_OK;
-    w->out->unscheduled = !s || s->opaque || !ckr__sched_is_torch(s);
+    w->out->unscheduled = !kept && (!s || s->opaque || !ckr__sched_is_torch(s));
     if (!s || (w->t->without & CKR_SCHEDULE)) return CKR_OK;
+    if (kept) {
+        w->out->follows = s;
+        ckr__fresh_set(w, "lr_scheduler", ckr__copy_tree(w->c, w->f, s->state, NULL));
+        return w->c->err->code;
+    }
     if (w->out->unscheduled)
         return ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "schedule", s->kind, NULL,
                         "it is none of torch's schedulers, or not known",
