@@ -2385,6 +2385,13 @@ static bool ckr__failed(const ckr__ctx *c)
     return c->err->code != CKR_OK;
 }
 
+/* Before an attempt is repeated: only its error may be gone, so nothing else may have failed. */
+static void ckr__error_reset(ckr__ctx *c)
+{
+    memset(c->err, 0, sizeof *c->err);
+    c->err->offset = CKR_NO_OFFSET;
+}
+
 /* What stopped the call, where something did not come. */
 static ckr_result ckr__oom(const ckr__ctx *c)
 {
@@ -4233,6 +4240,33 @@ static bool ckr__node_take(ckr__ctx *c, ckr_node *to, const ckr_node *dict, uint
 static uint64_t ckr__dict_n(const ckr_node *n)
 {
     return ckr_node_is_dict(n) ? n->count : 0;
+}
+
+/* The pairs of a dict, one after another; of anything else, none:
+       ckr__walk w = ckr__walk_in(dict);
+       while (ckr__walk_on(&w)) ...            pair w.i: w.key, w.value; w.name: the key as a text,
+                                               or NULL */
+typedef struct ckr__walk {
+    const ckr_node *dict;
+    uint64_t        next, i;
+    const char     *name;
+    ckr_node       *key, *value;
+} ckr__walk;
+
+static ckr__walk ckr__walk_in(const ckr_node *dict)
+{
+    const ckr__walk w = { dict, 0, 0, NULL, NULL, NULL };
+    return w;
+}
+
+static bool ckr__walk_on(ckr__walk *w)
+{
+    if (w->next == ckr__dict_n(w->dict)) return false;
+    w->i = w->next++;
+    w->key = w->dict->u.items[2 * w->i];
+    w->value = w->dict->u.items[2 * w->i + 1];
+    w->name = ckr_node_str(w->key);
+    return true;
 }
 
 /* false for NaN: equality that -Wfloat-equal and readers of diffs do not stumble over */
@@ -11357,12 +11391,6 @@ static ckr_result ckr__legacy_storages(ckr__ctx *c, ckr__torch *t, const ckr_nod
     return CKR_OK;
 }
 
-/* Before an attempt is repeated: only its error may be gone, so nothing else may have failed. */
-static void ckr__error_reset(ckr__ctx *c)
-{
-    memset(c->err, 0, sizeof *c->err);
-    c->err->offset = CKR_NO_OFFSET;
-}
 
 /* Where the pickles end is known only after reading them: a window that grows until they fit. */
 static ckr_result ckr__legacy_load(ckr__ctx *c, const ckr__source *src, ckr__doc *doc)
@@ -16957,6 +16985,22 @@ static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *para
     return c->err->code;
 }
 
+/* The same of what a file has: NULL without an error where that makes none, *why (which may be
+   NULL) is what is wrong then. */
+static ckr_schedule *ckr__sched_try(ckr__ctx *c, const char *kind, ckr_node *params,
+                                    const double *bases, uint64_t n, const char **why)
+{
+    char text[sizeof c->err->text];
+    ckr_schedule *x = NULL;
+    const ckr_result r = ckr__sched_build(c, kind, params, bases, n, &x);
+    if (why) *why = NULL;
+    if (r != CKR_E_ARG) return r == CKR_OK ? x : NULL;
+    memcpy(text, c->err->text, sizeof text);
+    ckr__error_reset(c);
+    if (why) *why = ckr__strdup(c, text);
+    return NULL;
+}
+
 /* >>schedule.text ------------------------------------------------------------- */
 
 /* Length of the text up to a `stop` outside of brackets. */
@@ -17133,12 +17177,6 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
 /* State dicts. torch does not store the class of a scheduler: its keys tell it. What a file does
    not hold (functions, metrics, configurations) makes the schedule opaque, never a guess. */
 
-/* What is wrong with a file's parameters is told by the schedule, not by the call. */
-static void ckr__sched_forgive(ckr__ctx *c)
-{
-    memset(c->err, 0, sizeof *c->err);
-    c->err->offset = CKR_NO_OFFSET;
-}
 
 /* The one element of a tensor; NaN where it is no plain one. */
 static ckr_result ckr__view_number(ckr__ctx *c, const ckr_view *v, double *out)
@@ -17172,7 +17210,7 @@ static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
     }
     if (!n || (n->kind != CKR_NODE_TENSOR && n->kind != CKR_NODE_NPSCALAR) || ckr__failed(c))
         return false;
-    if (ckr__view_number(c, n->u.view, &d) != CKR_OK) ckr__sched_forgive(c);
+    if (ckr__view_number(c, n->u.view, &d) != CKR_OK) ckr__error_reset(c);
     if (ckr__finite(d)) *out = d;
     return ckr__finite(d);
 }
@@ -17556,11 +17594,11 @@ static ckr_node *ckr__sread_megatron(ckr__sread *r, const ckr_node *d)
 static ckr_result ckr__sread_build(ckr__sread *r, const char *kind, ckr_node *params,
                                    const double *bases, ckr_schedule **out)
 {
-    ckr_result e = ckr__sched_build(r->c, kind, params, bases, r->n, out);
-    if (e != CKR_E_ARG) return e;
-    r->why = ckr__printf(r->c, "%s", r->c->err->text);
-    ckr__sched_forgive(r->c);
-    return r->why ? CKR_OK : ckr__oom(r->c);
+    const char *why;
+    ckr_schedule *x = ckr__sched_try(r->c, kind, params, bases, r->n, &why);
+    if (x) *out = x;
+    else r->why = why;
+    return r->c->err->code;
 }
 
 /* A saved LR is one number, of another libm: it is the curve's where it is nearer than this. */
@@ -19248,16 +19286,14 @@ static ckr_schedule *ckr__fold_try(ckr__ctx *c, const ckr_schedule *s, double at
     const double position = (double)s->position - at;
     ckr_schedule *x;
     uint64_t i;
-    ckr_result r;
     if (!params || !bases || !ckr__whole(position)) return NULL;
     for (i = 0; i < s->n_lanes; i++)
         bases[i] = s->ramp_len > 0 ? s->lanes[i].ramp_to
                                    : s->lanes[i].q + s->lanes[i].p * s->lanes[i].base;
     ckr__fold_lengths(c, s, at, warm, params);
     ckr__fold_floor(c, s, bases[0], params);
-    r = ckr__sched_build(c, s->kind, params, bases, s->n_lanes, &x);
-    if (r == CKR_E_ARG) ckr__sched_forgive(c);
-    if (r != CKR_OK) return NULL;
+    x = ckr__sched_try(c, s->kind, params, bases, s->n_lanes, NULL);
+    if (!x) return NULL;
     ckr__set_keep(s, x, "");
     x->position = (int64_t)position;
     x->offset = s->offset - at;
@@ -25074,11 +25110,10 @@ static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const c
     if (r != CKR_OK || y->n_lanes != n) return r;
     for (i = 0; i < n; i++) bases[i] = y->lanes[i].base;
     if (y->opaque && ckr__is_function(want) && ckr__is_lambda(state))
-        r = ckr__sched_build(c, want->kind, want->params, bases, n, &x);
+        x = ckr__sched_try(c, want->kind, want->params, bases, n, NULL);
     else if (y->opaque && was && !was->opaque && (ckr__is_lambda(state) || state == was->state))
         x = ckr__follows_scaled(c, was, bases);
-    if (r == CKR_E_ARG) ckr__sched_forgive(c);
-    if (c->err->code != CKR_OK) return c->err->code;
+    if (ckr__failed(c)) return c->err->code;
     if (x && !x->opaque) {
         ckr__set_keep(y, x, "");
         x->anchored = y->anchored;
@@ -34863,7 +34898,6 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
     ckr__curve *v;
     double *bases = CKR__NEW_N(c, double, want->n_lanes);
     uint64_t i;
-    ckr_result r;
     h->c = c;
     h->out = out;
     h->want = want;
@@ -34880,9 +34914,8 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
     for (i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
     h->params = params_fn(c, x, user);
     if (!h->params) return c->err->code;
-    r = ckr__sched_build(c, want->kind, h->params, bases, want->n_lanes, &y);
-    if (r == CKR_E_ARG) ckr__sched_forgive(c);
-    if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
+    y = ckr__sched_try(c, want->kind, h->params, bases, want->n_lanes, NULL);
+    if (!y) return c->err->code;
     v->flags &= CKR__CF_CLAMP;                 /* of the version, not of the parameters      */
     ((ckr__curve *)(uintptr_t)y->curve)->flags |= v->flags;
     y->position = x->position;
@@ -53679,7 +53712,7 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
     e = ckr__sched_build(r->c, "megatron", params, bases, n, &x);
     if (e == CKR_E_ARG) {
         const char *why = ckr__strdup(r->c, r->c->err->text);
-        ckr__sched_forgive(r->c);
+        ckr__error_reset(r->c);
         x = ckr__sched_new(r->c, bases, n);
         if (!x || !why) return ckr__oom(r->c);
         x->kind = "megatron";
