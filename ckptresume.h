@@ -41323,18 +41323,16 @@ static ckr_result ckr__ac_engine(ckr__ac *r)
     const char *dir;
     ckr__rankfile at;
     uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < r->n_files && e == CKR_OK && !r->engine; i++)
+    for (i = 0; i < r->n_files && !ckr__failed(r->c) && !r->engine; i++)
         if (r->files[i]->dir && (ckr__starts(r->files[i]->rel, "global_step") ||
                                  ckr__form_match("pytorch_model[_{n}]", r->files[i]->rel, &at)))
-            e = ckr__under_find(r->c, r->dir, &r->engine);
-    if (e != CKR_OK || !r->engine) return e;
-    dir = ckr__path_join(r->c, r->dir, r->engine);
-    e = dir ? ckr__under_read(r->c, dir, r->desc, r->s) : ckr__oom(r->c);
-    r->scheduled = r->s->n_schedules > 0;
+            ckr__under_find(r->c, r->dir, &r->engine);
+    dir = r->engine ? ckr__path_join(r->c, r->dir, r->engine) : NULL;
+    if (dir) ckr__under_read(r->c, dir, r->desc, r->s);
+    r->scheduled = dir && r->s->n_schedules > 0;
     for (i = 0; i < r->n_files && r->scheduled; i++)       /* of no one who asks for it      */
         if (r->files[i]->kind == CKR__AC_SCHEDULER) r->files[i]->kind = CKR__AC_LOOSE;
-    return e;
+    return r->c->err->code;
 }
 
 /* What other frameworks write into the same directory under accelerate or the Trainer. */
@@ -41343,18 +41341,16 @@ static ckr_result ckr__ac_foreign(ckr__ac *r)
     uint64_t i;
     ckr_result e = r->engine ? CKR_OK : ckr__af_scan(r);
     if (e != CKR_OK || r->engine || r->n_fsdp || ckr__ac_nth(r, CKR__AC_MODEL, 0)) return e;
-    for (i = 0; i < r->n_files; i++) {
-        const char *s = r->files[i]->rel;
-        if (!r->files[i]->dir || (strncmp(s, "pytorch_model", 13) != 0 &&
-                                  strncmp(s, "global_step", 11) != 0 && strcmp(s, "distcp") != 0))
-            continue;
-        e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_SHARDED, r->files[i]->path, CKR_NO_OFFSET, NULL,
-                      "the model's files are in this directory, sharded by FSDP or DeepSpeed");
-        return ckr__remedy(r->c->err, e, "name this directory with --dialect dcp or deepspeed");
-    }
-    e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_MISSING, r->dir, CKR_NO_OFFSET, NULL,
-                  "there is no file of the model: model.safetensors or pytorch_model.bin");
-    return ckr__remedy(r->c->err, e, "bring back the model's file");
+    for (i = 0; i < r->n_files; i++)
+        if (r->files[i]->dir &&
+            ckr__name_in("pytorch_model* global_step* distcp", r->files[i]->rel))
+            return ckr__fail_with(r->c, CKR_ITEM_TRAINER_SHARDED, r->files[i]->path, NULL,
+                                  "the model's files are in this directory, sharded by FSDP or "
+                                  "DeepSpeed",
+                                  "name this directory with --dialect dcp or deepspeed");
+    return ckr__fail_with(r->c, CKR_ITEM_TRAINER_MISSING, r->dir, NULL,
+                          "there is no file of the model: model.safetensors or pytorch_model.bin",
+                          "bring back the model's file");
 }
 
 /* Both trainers take the safetensors file where there are two. */
@@ -42193,33 +42189,30 @@ static bool ckr__ac_common(const ckr__ac *r, const char *key, const ckr_node *v)
 
 /* What of a rank's file is its own beside the streams: values that are none of a generator, and
    lists of devices that have drawn, or that few ranks have. */
-static ckr_result ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
+static void ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
 {
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(dict);
     uint32_t k;
-    for (i = 0; i < dict->count; i++) {
-        const char *key = ckr__dict_key(dict, i);
-        ckr_node *v = ckr__dict_at(dict, i);
+    while (ckr__walk_on(&w)) {
         bool alone, elsewhere, active = false;
         uint32_t left = CKR__CARRY_NODES;
         ckr__stream_key as;
-        if (!key || !strcmp(key, "step")) continue;
-        alone = !ckr__stream_find(r->c, ckr__trainer_streams, key, v, &as) &&
-                !ckr__ac_common(r, key, v);
-        if (as.list && ckr_node_is_list(v) && v->count > 1) {
+        if (!w.name || !strcmp(w.name, "step")) continue;
+        alone = !ckr__stream_find(r->c, ckr__trainer_streams, w.name, w.value, &as) &&
+                !ckr__ac_common(r, w.name, w.value);
+        if (as.list && ckr_node_is_list(w.value) && w.value->count > 1) {
             for (k = 0; k < r->n_random; k++)
-                alone = alone || (r->random[k] && !ckr_node_get(r->random[k]->root, key));
+                alone = alone || (r->random[k] && !ckr_node_get(r->random[k]->root, w.name));
             if (!strcmp(as.kind, "torch_cuda"))
-                ckr__stream_own(r->c, rank, v, &elsewhere, &active);
+                ckr__stream_own(r->c, rank, w.value, &elsewhere, &active);
             alone = alone || active || strcmp(as.kind, "torch_cuda") != 0;
         }
         if (alone) {
-            const ckr__ac_extra x = { rank, key, as.list ? v->count : 0,
-                                      ckr__carry_put(r->c, v, 0, &left) };
+            const ckr__ac_extra x = { rank, w.name, as.list ? w.value->count : 0,
+                                      ckr__carry_put(r->c, w.value, 0, &left) };
             *CKR__PUSH(ckr__ac_extra, r->c, r->extras, r->n_extras) = x;
         }
     }
-    return r->c->err->code;
 }
 
 static ckr_result ckr__ac_randoms(ckr__ac *r)
@@ -42227,7 +42220,6 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     ckr__rank_streams of = CKR_ZERO;
     uint32_t top = 0, n = 0;
     uint64_t i;
-    ckr_result e = CKR_OK;
     for (i = 0; i < r->n_files; i++) {
         if (r->files[i]->kind != CKR__AC_RANDOM) continue;
         if (r->files[i]->index >= top) top = r->files[i]->index + 1;
@@ -42239,11 +42231,11 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     r->random = CKR__NEW_N(r->c, ckr__ac_file *, top);
     if (!r->random) return r->c->err->code;
     r->n_random = top;
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__ac_file *f = r->files[i];
         if (f->kind != CKR__AC_RANDOM) continue;
-        e = ckr__ac_load(r, f);
-        if (e == CKR_OK && !ckr_node_is_dict(f->root)) e = ckr__ac_bad(r, f, NULL, "a dict");
+        if (ckr__ac_load(r, f) == CKR_OK && !ckr_node_is_dict(f->root))
+            ckr__ac_bad(r, f, NULL, "a dict");
         r->random[f->index] = f;
     }
     of.c = r->c;
@@ -42253,17 +42245,15 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     of.observed = n > 1;
     of.assumed = n <= 1;
     of.at = "";
-    for (i = 0; i < top && e == CKR_OK; i++) {
-        if (!r->random[i]) continue;
-        of.file = r->random[i]->path;
-        of.rel = r->random[i]->rel;
-        of.rank = (uint32_t)i;
-        e = ckr__streams_read(&of, r->random[i]->root);
-        if (e == CKR_OK) e = ckr__ac_extras(r, of.rank, r->random[i]->root);
+    for (; of.rank < top && !ckr__failed(r->c); of.rank++) {
+        const ckr__ac_file *f = r->random[of.rank];
+        if (!f) continue;
+        of.file = f->path;
+        of.rel = f->rel;
+        if (ckr__streams_read(&of, f->root) == CKR_OK) ckr__ac_extras(r, of.rank, f->root);
     }
-    if (e == CKR_OK) e = ckr__streams_say(&of);
     r->ranks = r->engine ? r->s->topology.dp : top ? top : 1;
-    return e;
+    return ckr__failed(r->c) ? r->c->err->code : ckr__streams_say(&of);
 }
 
 /* What a pickled object holds; NULL: it is none. */
@@ -42290,12 +42280,17 @@ static bool ckr__ac_single(const ckr__ac *r)
     return f && (r->engine || r->random[0] == f);
 }
 
+static const char *ckr__ac_random_name(ckr__ctx *c, const ckr__ac *r, uint32_t rank)
+{
+    return ckr__printf(c, r->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
+                       (unsigned)rank);
+}
+
 /* Ranks that the run had and that have no file: what is resumed from the others is not whole. There
    were more processes than files where the Trainer's arguments say so; a conversion writes them as
    they were, so that they say nothing then. */
 static ckr_result ckr__ac_missing(ckr__ac *r)
 {
-    char subject[64], have[48], why[200];
     uint32_t i, n = 0, first = 0;
     int64_t processes;
     if (r->trainer && !r->converted && !r->engine && r->n_random && !ckr__ac_single(r)) {
@@ -42314,17 +42309,16 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
         return ckr__say(r->c, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
                         "there is no file of them: the coming run seeds its own streams", NULL);
     if (!n || (r->engine && r->trainer && ckr__ac_single(r))) return CKR_OK;
-    ckr__format(subject, sizeof subject, r->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
-                (unsigned)first);
-    ckr__format(have, sizeof have, "files of %u of %u ranks", (unsigned)(r->ranks - n),
-                (unsigned)r->ranks);
-    ckr__format(why, sizeof why, "%s: the random streams of %u rank%s are in no file",
-                r->ranks == r->n_random ? "there are files of later ranks"
-                : r->trainer || r->engine ? "the run had more processes"
-                                     : "the scheduler has ticked for more processes",
-                (unsigned)n, n == 1 ? "" : "s");
-    return ckr__say(r->c, ckr_item_name(CKR_ITEM_TRAINER_RANDOM), CKR_ERROR, subject, have, NULL,
-                    why, "bring back the file; a conversion gives such a rank a stream of its own");
+    return ckr__say(r->c, ckr_item_name(CKR_ITEM_TRAINER_RANDOM), CKR_ERROR,
+                    ckr__ac_random_name(r->c, r, first),
+                    ckr__printf(r->c, "files of %u of %u ranks", (unsigned)(r->ranks - n),
+                                (unsigned)r->ranks), NULL,
+                    ckr__printf(r->c, "%s: the random streams of %u rank%s are in no file",
+                                r->ranks == r->n_random ? "there are files of later ranks"
+                                : r->trainer || r->engine ? "the run had more processes"
+                                : "the scheduler has ticked for more processes",
+                                (unsigned)n, n == 1 ? "" : "s"),
+                    "bring back the file; a conversion gives such a rank a stream of its own");
 }
 
 /* >>accelerate.read ----------------------------------------------------------- */
@@ -42333,8 +42327,7 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
 static ckr_result ckr__ac_loose(ckr__ac *r)
 {
     uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__ac_file *f = r->files[i];
         const char *s = f->rel;
         if (f->kind != CKR__AC_LOOSE || ckr__ac_of_engine(r, f)) continue;
@@ -42345,9 +42338,9 @@ static ckr_result ckr__ac_loose(ckr__ac *r)
             ckr__error_reset(r->c);
         }
         if (f->dir) s = ckr__printf(r->c, "%s/", s);
-        e = ckr__leave(r->c, r->s, s, NULL, f->root);
+        ckr__leave(r->c, r->s, s, NULL, f->root);
     }
-    return e;
+    return r->c->err->code;
 }
 
 static ckr_result ckr__ac_progress(ckr__ac *r)
@@ -42356,10 +42349,8 @@ static ckr_result ckr__ac_progress(ckr__ac *r)
     const int64_t done = r->s->progress.step;
     int64_t v;
     double epoch;
-    ckr_result e;
     if (!f) return CKR_OK;
-    e = ckr__ac_load(r, f);
-    if (e != CKR_OK) return e;
+    if (ckr__ac_load(r, f) != CKR_OK) return r->c->err->code;
     if (!ckr_node_i64(ckr_node_get(f->root, "global_step"), &v) || v < 0)
         return ckr__ac_bad(r, f, "global_step", "an integer");
     r->s->progress.step = v;
@@ -42376,88 +42367,62 @@ static ckr_result ckr__ac_progress(ckr__ac *r)
 /* A tied head is not in a safetensors file: the configuration tells of it. */
 static ckr_result ckr__ac_config_tie(ckr__ac *r)
 {
-    static const char *const ends[] = { "wte.weight", "embed_tokens.weight", "embed_in.weight",
-                                        "word_embeddings.weight", "shared.weight" };
+    static const char ends[] = "*wte.weight *embed_tokens.weight *embed_in.weight "
+                               "*word_embeddings.weight *shared.weight";
     const char *path = ckr__path_join(r->c, r->dir, "config.json");
-    const ckr_tensor *found = NULL;
+    const ckr_tensor *t;
     ckr_node *root = NULL;
     const ckr_node *tie;
-    uint64_t i, k;
-    ckr_result e;
+    uint64_t i;
     if (!path) return ckr__oom(r->c);
     if (!r->trainer || r->n_fsdp || r->engine || r->s->n_ties ||
-        ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
-        return CKR_OK;
-    e = ckr__json_load(r->c, path, &root);
-    if (e != CKR_OK) return e;
+        ckr__path_kind(r->c, path) != CKR_FILE_REGULAR ||
+        ckr__json_load(r->c, path, &root) != CKR_OK)
+        return r->c->err->code;
     tie = ckr_node_get(root, "tie_word_embeddings");
     if (!tie || tie->kind != CKR_NODE_BOOL || !tie->u.b ||
         ckr__map_find(&r->names, "lm_head.weight", 14, NULL))
         return CKR_OK;
-    for (i = 0; i < r->s->n_tensors; i++)
-        for (k = 0; k < sizeof ends / sizeof *ends; k++)
-            if (ckr__path_ends(r->s->tensors[i]->name, ends[k]) && !found)
-                found = r->s->tensors[i];
-    if (!found) return CKR_OK;
-    ckr__map_put(&r->names, "lm_head.weight", 14, found->index, NULL);
-    ckr__tie_add(r->c, r->s, found->name, "lm_head.weight");
+    for (i = 0; i < r->s->n_tensors && !ckr__name_in(ends, r->s->tensors[i]->name);) i++;
+    if (i == r->s->n_tensors) return CKR_OK;
+    t = r->s->tensors[i];
+    ckr__map_put(&r->names, "lm_head.weight", 14, t->index, NULL);
+    ckr__tie_add(r->c, r->s, t->name, "lm_head.weight");
     return r->c->err->code;
 }
 
-static ckr_result ckr__ac_end(ckr__ac *r, ckr_result e)
+static ckr_result ckr__ac_end(ckr__ac *r)
 {
     ckr_topology *t = &r->s->topology;
     ckr__map_free(&r->names);
     r->desc = NULL;
     r->s->dialect_data = r;
-    if (r->engine) return e;
+    if (r->engine) return r->c->err->code;
     t->tp = t->pp = t->ep = t->cp = 1;
     t->dp = t->ranks = r->ranks;
     t->zero = 0;
-    return e;
-}
-
-/* Takes it where it gives the LR that was saved: a trainer may have been given another. */
-static ckr_result ckr__ac_args_take(ckr__ac *r, const char *kind, ckr_node *params)
-{
-    ckr_schedule *old = &r->s->schedules[0], *x;
-    double *bases = CKR__NEW_N(r->c, double, old->n_lanes), drift;
-    uint64_t i, lane;
-    ckr_result e;
-    if (!bases) return ckr__oom(r->c);
-    for (i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
-    e = ckr__sched_build(r->c, kind, params, bases, old->n_lanes, &x);
-    if (e == CKR_E_ARG) ckr__sched_forgive(r->c);
-    if (e != CKR_OK) return e == CKR_E_ARG ? CKR_OK : e;
-    x->position = old->position;
-    x->state = old->state;
-    for (i = 0; i < x->n_lanes; i++) x->lanes[i].anchor = old->lanes[i].anchor;
-    e = ckr__sched_drift(r->c, x, &drift, &lane);
-    if (e != CKR_OK) return e;
-    if (!(drift <= CKR__LR_SAVED))
-        return ckr__say(r->c, "CKR_W_TRAINER_ARGS", CKR_APPROX, kind, NULL, NULL,
-                        "the saved LR is not what training_args.bin says at this step", NULL);
-    *old = *x;
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* The Trainer's scheduler is a function that its arguments tell: get_scheduler(lr_scheduler_type,
-   warmup_steps or a share of the updates, max_steps, lr_scheduler_kwargs). */
+   warmup_steps or a share of the updates, max_steps, lr_scheduler_kwargs). It is taken where it
+   gives the LR that was saved: a trainer may have been given another. */
 static ckr_result ckr__ac_args(ckr__ac *r)
 {
     const ckr__ac_file *progress = ckr__ac_nth(r, CKR__AC_PROGRESS, 0);
     const char *name = ckr_node_str(ckr__ac_arg(r, "lr_scheduler_type"));
-    const ckr_node *extra = ckr__ac_arg(r, "lr_scheduler_kwargs");
+    ckr__walk extra = ckr__walk_in(ckr__ac_arg(r, "lr_scheduler_kwargs"));
+    ckr_schedule *old = r->s->schedules, *x;
+    double warm = 0, ratio = 0, lr, *bases, drift;
     ckr_node *d;
-    double warm = 0, ratio = 0, lr;
-    uint64_t i;
+    uint64_t i, lane;
     int64_t n = 0, micro = 0, steps = 1;
     ckr_node_i64(ckr__ac_arg(r, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr__ac_arg(r, "gradient_accumulation_steps"), &steps);
     if (r->trainer && !r->engine)      /* a process's batch x accumulation x processes      */
         r->s->batch = ckr__batch_of(micro, steps, r->ranks);
     if (progress) ckr_node_i64(ckr_node_get(progress->root, "max_steps"), &n);
-    if (!r->trainer || r->s->n_schedules != 1 || !r->s->schedules[0].opaque || !name || n <= 0 ||
+    if (!r->trainer || r->s->n_schedules != 1 || !old->opaque || !name || n <= 0 ||
         strlen(name) > 60)
         return CKR_OK;
     ckr_node_f64(ckr__ac_arg(r, "warmup_steps"), &warm);
@@ -42470,9 +42435,22 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     if ((!strcmp(name, "polynomial") || strstr(name, "min_lr")) &&
         ckr_node_f64(ckr__ac_arg(r, "learning_rate"), &lr))
         ckr__node_set(r->c, d, "lr_init", ckr__node_float(r->c, lr));
-    for (i = 0; i < ckr__dict_n(extra); i++) ckr__node_take(r->c, d, extra, i);
+    while (ckr__walk_on(&extra)) ckr__node_pair(r->c, d, extra.key, extra.value);
     name = ckr__printf(r->c, "transformers:%s", name);
-    return ckr__failed(r->c) ? r->c->err->code : ckr__ac_args_take(r, name, d);
+    bases = CKR__NEW_N(r->c, double, old->n_lanes);
+    if (ckr__failed(r->c)) return r->c->err->code;
+    for (i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
+    x = ckr__sched_try(r->c, name, d, bases, old->n_lanes, NULL);
+    if (!x) return r->c->err->code;
+    x->position = old->position;
+    x->state = old->state;
+    for (i = 0; i < x->n_lanes; i++) x->lanes[i].anchor = old->lanes[i].anchor;
+    if (ckr__sched_drift(r->c, x, &drift, &lane) != CKR_OK) return r->c->err->code;
+    if (!(drift <= CKR__LR_SAVED))
+        return ckr__say(r->c, "CKR_W_TRAINER_ARGS", CKR_APPROX, name, NULL, NULL,
+                        "the saved LR is not what training_args.bin says at this step", NULL);
+    *old = *x;
+    return CKR_OK;
 }
 
 static ckr__ac *ckr__ac_new(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s)
@@ -42500,13 +42478,12 @@ static ckr_result ckr__ac_read_as(ckr__ctx *c, const char *dir, const ckr_open_d
         ckr__ac_loose, ckr__ac_missing, ckr__ac_args
     };
     ckr__ac *r = ckr__ac_new(c, dir, desc, s);
-    ckr_result e = CKR_OK;
     size_t i;
     if (!r) return c->err->code;
     r->trainer = trainer;
     s->dialect = trainer ? "hf_trainer" : "accelerate";
-    for (i = 0; i < sizeof steps / sizeof *steps && e == CKR_OK; i++) e = steps[i](r);
-    return ckr__ac_end(r, e);
+    for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
+    return ckr__ac_end(r);
 }
 
 static ckr_result ckr__ac_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
@@ -42524,14 +42501,13 @@ static ckr_result ckr__ac_read_trainer(ckr__ctx *c, const char *dir, const ckr_o
 /* >>sana ---------------------------------------------------------------------- */
 
 /* The number of processes: ticks per update, else the devices that rank 0 sees. */
-static ckr_result ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
+static void ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
 {
     const ckr_node *rng = ckr_node_get(f->root, "rng_state"),
                    *list = ckr_node_get(rng, "torch_cuda");
     ckr__rank_streams of = CKR_ZERO;
     uint64_t i;
-    ckr_result e;
-    if (!ckr_node_is_dict(rng)) return CKR_OK;
+    if (!ckr_node_is_dict(rng)) return;
     of.c = r->c;
     of.s = r->s;
     of.keys = ckr__trainer_streams;
@@ -42539,12 +42515,11 @@ static ckr_result ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
     of.file = f->path;
     of.rel = f->rel;
     of.at = "/rng_state";
-    e = ckr__streams_read(&of, rng);
+    ckr__streams_read(&of, rng);
     for (i = 0; i < r->s->n_rng; i++)
         if (!strcmp(r->s->rng[i].name, "generator")) r->s->rng[i].scope = "";
     if (ckr_node_is_list(list) && list->count && list->count < 65536)
         r->ranks = (uint32_t)list->count;
-    return e;
 }
 
 static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
@@ -42554,7 +42529,6 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     ckr__ac_file *f = CKR__NEW(c, ckr__ac_file);
     const ckr_node *model, *ema, *sched;
     int64_t v;
-    ckr_result e;
     if (!r || !f) return c->err->code;
     r->sana = true;
     *CKR__PUSH(ckr__ac_file *, c, r->files, r->n_files) = f;
@@ -42562,7 +42536,7 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     f->rel = ckr__base(path);
     s->dialect = "sana";
     s->dialect_data = r->keep;                 /* where views are noted                     */
-    e = ckr__ac_load(r, f);
+    ckr__ac_load(r, f);
     s->format = f->format;
     model = ckr_node_get(f->root, "state_dict");
     ema = ckr_node_get(f->root, "state_dict_ema");
@@ -42570,29 +42544,28 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     r->keep->root = f->root;
     r->keep->optimizer = f->part = ckr_node_get(f->root, "optimizer");
     r->keep->scheduler = sched;
-    if (e == CKR_OK && !ckr_node_is_dict(model))
-        e = ckr__ac_bad(r, f, "state_dict", "a dict of tensors");
-    if (e == CKR_OK) e = ckr__ac_dict(r, f, model, "", "param");
-    if (e == CKR_OK && ema) e = ckr__ac_dict(r, f, ema, "", "ema");
-    if (e == CKR_OK && f->part) e = ckr__ac_optimizer(r, f, true);
-    if (e == CKR_OK) e = ckr__sana_random(r, f);
-    if (e != CKR_OK) return ckr__ac_end(r, e);
+    if (!ckr_node_is_dict(model)) ckr__ac_bad(r, f, "state_dict", "a dict of tensors");
+    if (!ckr__failed(c)) ckr__ac_dict(r, f, model, "", "param");
+    if (!ckr__failed(c) && ema) ckr__ac_dict(r, f, ema, "", "ema");
+    if (!ckr__failed(c) && f->part) ckr__ac_optimizer(r, f, true);
+    if (!ckr__failed(c)) ckr__sana_random(r, f);
+    if (ckr__failed(c)) return ckr__ac_end(r);
     ckr__sana_name(f->path, &s->progress.epoch, &s->progress.step);
     if (ckr_node_i64(ckr_node_get(f->root, "step"), &v)) s->progress.step = v;
     if (ckr_node_i64(ckr_node_get(f->root, "epoch"), &v)) s->progress.epoch = v;
     f->part = sched;
-    if (sched) e = ckr__ac_schedule(r, f);
-    if (e == CKR_OK) e = ckr__ac_rate(r);
+    if (sched) ckr__ac_schedule(r, f);
+    ckr__ac_rate(r);
     if (sched && r->rate > 1) r->ranks = (uint32_t)r->rate;
-    if (e == CKR_OK && r->ranks > 1 && s->n_rng)
-        e = ckr__say(c, "CKR_W_RANDOM_RANK0", CKR_LOST, "rng_state", NULL, NULL,
-                     "Sana keeps the random states of rank 0 only, with its own view of the other "
-                     "devices, which it never used", NULL);
-    if (e == CKR_OK && sched) e = ckr__lr_drift(c, s, s->schedules);
-    if (e == CKR_OK)
-        e = ckr__leave_others(c, s, f->rel, f->root, "state_dict state_dict_ema optimizer "
-                                                     "scheduler epoch step rng_state");
-    return ckr__ac_end(r, e);
+    if (r->ranks > 1 && s->n_rng)
+        ckr__say(c, "CKR_W_RANDOM_RANK0", CKR_LOST, "rng_state", NULL, NULL,
+                 "Sana keeps the random states of rank 0 only, with its own view of the other "
+                 "devices, which it never used", NULL);
+    if (!ckr__failed(c) && sched) ckr__lr_drift(c, s, s->schedules);
+    if (!ckr__failed(c))
+        ckr__leave_others(c, s, f->rel, f->root, "state_dict state_dict_ema optimizer scheduler "
+                                                 "epoch step rng_state");
+    return ckr__ac_end(r);
 }
 
 /* >>accelerate.plain ---------------------------------------------------------- */
@@ -43091,34 +43064,30 @@ static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
     return ckr__whole_swap(&x->w, n);
 }
 
-static ckr_result ckr__ac_put_tree(ckr__ac_job *x, const char *path, const ckr_node *root)
+static void ckr__ac_put_tree(ckr__ac_job *x, const char *path, const ckr_node *root)
 {
     ckr__out_file *f = ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP);
     ckr__copy hooks = CKR_ZERO;
-    if (!path || !f || !root) return x->w.c->err->code;
+    if (!path || !f || !root) return;
     hooks.swap_fn = ckr__ac_swap_fn;
     hooks.tensor_fn = ckr__whole_tensor;     /* a job begins with a whole one               */
     hooks.user = x;
     f->root = ckr__copy_tree(x->w.c, f, root, &hooks);
-    return f->root ? CKR_OK : x->w.c->err->code;
 }
 
-static ckr_result ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *file)
+static void ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *file)
 {
     ckr__ctx *c = x->w.c;
     ckr__out_file *f = ckr__out_file_add(x->out, file->rel, CKR_FORMAT_SAFETENSORS);
-    uint64_t i;
-    if (!f) return c->err->code;
+    ckr__walk w = ckr__walk_in(file->root);
+    if (!f) return;
     f->root = ckr__node(c, CKR_NODE_DICT);
     f->metadata = file->root->attrs;
     if (!f->metadata)
         f->metadata = ckr__node_dict(c, "format", ckr__node_str(c, "pt"), CKR__END);
-    for (i = 0; i < file->root->count; i++) {
-        const ckr_view *v = ckr__dict_at(file->root, i)->u.view;
-        if (x->ac->engine || x->ac->n_fsdp || ckr__whole_of_view(&x->w, v))
-            ckr__node_pair(c, f->root, file->root->u.items[2 * i], ckr__whole_tensor(&x->w, f, v));
-    }
-    return c->err->code;
+    while (ckr__walk_on(&w))
+        if (x->ac->engine || x->ac->n_fsdp || ckr__whole_of_view(&x->w, w.value->u.view))
+            ckr__node_pair(c, f->root, w.key, ckr__whole_tensor(&x->w, f, w.value->u.view));
 }
 
 /* >>accelerate.emit.schedule -------------------------------------------------- */
@@ -43162,14 +43131,12 @@ static void ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
     const ckr_node *steps = ckr_node_get(params, "num_training_steps"),
                    *was_steps = same ? ckr_node_get(was->params, "num_training_steps") : NULL;
     double share = 0, warm = 0, was_warm = 0;
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(params);
     if (!kwargs) return;
-    for (i = 0; i < ckr__dict_n(params); i++) {
-        const char *key = ckr__dict_key(params, i);
-        if (key && !ckr__word_in("num_warmup_steps num_training_steps lr lr_init", key) &&
-            ckr__dict_at(params, i)->kind != CKR_NODE_NONE)
-            ckr__node_take(x->w.c, kwargs, params, i);
-    }
+    while (ckr__walk_on(&w))
+        if (w.name && !ckr__word_in("num_warmup_steps num_training_steps lr lr_init", w.name) &&
+            w.value->kind != CKR_NODE_NONE)
+            ckr__node_pair(x->w.c, kwargs, w.key, w.value);
     ckr_node_f64(ckr__ac_arg(x->ac, "warmup_steps"), &share);
     ckr_node_f64(ckr_node_get(params, "num_warmup_steps"), &warm);
     if (same) ckr_node_f64(ckr_node_get(was->params, "num_warmup_steps"), &was_warm);
@@ -43186,9 +43153,8 @@ static void ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
 }
 
 /* What the scheduler goes on with from the written state. */
-static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const ckr_schedule *was,
-                                  const ckr_schedule *want, const ckr_schedule *now,
-                                  uint64_t first)
+static void ckr__ac_follows(ckr__ac_job *x, const ckr_node *state, const ckr_schedule *was,
+                            const ckr_schedule *want, const ckr_schedule *now, uint64_t first)
 {
     const int64_t done = ckr__step_done(x->w.s);
     const ckr_group *groups = first + want->n_lanes <= x->w.s->n_groups
@@ -43212,13 +43178,13 @@ static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const c
                             "the schedule takes a part of its curve from it; the groups' LR comes "
                             "from the checkpoint");
     }
-    if (ckr__failed(x->w.c)) return x->w.c->err->code;
-    return ckr__torch_follows(x->w.c, x->w.scheduler ? x->w.scheduler : f->part, groups, &as, was,
-                              now->rate, done, &x->out->follows);
+    if (!ckr__failed(x->w.c))
+        ckr__torch_follows(x->w.c, x->w.scheduler ? x->w.scheduler : state, groups, &as, was,
+                           now->rate, done, &x->out->follows);
 }
 
 /* What stands for the scheduler's state; NULL in w.scheduler: it is as it was. */
-static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
+static void ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
 {
     const ckr__ac_file *o = ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, f->index);
     const uint32_t index = f->index;
@@ -43228,60 +43194,58 @@ static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
     const double to = x->ac->trainer ? 1 : x->rate;
     const ckr_schedule *now;
     bool rounded = false, same;
-    ckr_result r = CKR_OK;
     x->w.scheduler = NULL;
-    if (!f->part || !was || !want) return CKR_OK;
+    if (!f->part || !was || !want) return;
     same = want->opaque ? was->opaque : ckr__sched_same(want, was);
     if (same) want = was;
     now = want;
     if (!same || !ckr__same(x->ac->rate, to)) {        /* the files', not the side file's      */
         ckr_schedule *y = ckr__sched_retick(x->w.c, want, to, &rounded);
-        if (!y) return x->w.c->err->code;
+        if (!y) return;
         if (!y->state) y->state = was->state;
         now = y;
-        r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &x->w.scheduler);
+        ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &x->w.scheduler);
         ckr__whole_stand(&x->w, f->part, x->w.scheduler);
     }
     x->out->rounded = rounded;
-    if (r == CKR_OK && (now->opaque ? now != want : was->position != now->position ||
-                                                    !ckr__same(was->rate, now->rate)))
-        r = ckr__say_clock(x->w.c, was, now,
-                           "accelerate ticks once per process and update: clock and lengths are in "
-                           "ticks of the coming run",
-                           "the scheduler's curve is in the trainer's code: it goes on at this LR "
-                           "if its lengths count the ticks of the coming run",
-                           "build it with lengths of updates times processes");
-    if (r != CKR_OK || index) return r;
-    return ckr__ac_follows(x, f, was, want, now, o ? o->first_group : 0);
+    if (now->opaque ? now != want : was->position != now->position ||
+                                    !ckr__same(was->rate, now->rate))
+        ckr__say_clock(x->w.c, was, now,
+                       "accelerate ticks once per process and update: clock and lengths are in "
+                       "ticks of the coming run",
+                       "the scheduler's curve is in the trainer's code: it goes on at this LR if "
+                       "its lengths count the ticks of the coming run",
+                       "build it with lengths of updates times processes");
+    if (!index) ckr__ac_follows(x, f->part, was, want, now, o ? o->first_group : 0);
 }
 
 /* The arguments that make a process's batch x accumulation x processes the samples of an update. */
-static ckr_result ckr__ac_batch(ckr__ac_job *x)
+static void ckr__ac_batch(ckr__ac_job *x)
 {
     static const char why[] = "an update takes other samples, and where epochs are counted "
                               "max_steps and the LR move";
     const int64_t all = ckr__batch_told(x->w.s, x->w.source->batch, x->ac->ranks, x->ranks);
     int64_t micro = 0, steps = 1, taken;
-    if (!x->w.s->batch && x->engine) return CKR_OK;            /* it has been said        */
-    if (!x->w.s->batch && x->ranks != x->ac->ranks && !(x->t->without & CKR_PROGRESS))
-        return ckr__batch_unknown(x->w.c, x->ac->ranks, x->ranks);
+    if (!x->w.s->batch && !x->engine &&        /* else it has been said                   */
+        x->ranks != x->ac->ranks && !(x->t->without & CKR_PROGRESS))
+        ckr__batch_unknown(x->w.c, x->ac->ranks, x->ranks);
     if (!x->ac->trainer) ckr__batch_scripted(x->out, all, x->ranks);
-    if (!x->ac->trainer) return x->w.c->err->code;
-    if (!all || (all == x->w.source->batch && (x->t->without & CKR_PROGRESS)))
-        return CKR_OK;
+    if (!x->ac->trainer || !all ||
+        (all == x->w.source->batch && (x->t->without & CKR_PROGRESS)))
+        return;
     ckr_node_i64(ckr__ac_arg(x->ac, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr__ac_arg(x->ac, "gradient_accumulation_steps"), &steps);
     taken = ckr__batch_split(all, x->ranks, &micro, &steps);
     ckr__ac_setting(x, "per_device_train_batch_size", ckr__node_int(x->w.c, micro), why);
     ckr__ac_setting(x, "gradient_accumulation_steps", ckr__node_int(x->w.c, steps), why);
-    if (taken == all) return x->w.c->err->code;
-    return ckr__say_int(x->w.c, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update", all, taken,
-                        "they are no multiple of the processes: samples per update change, and "
-                        "epochs no longer count the same", "take a --dp that divides them");
+    if (taken != all)
+        ckr__say_int(x->w.c, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update", all, taken,
+                     "they are no multiple of the processes: samples per update change, and "
+                     "epochs no longer count the same", "take a --dp that divides them");
 }
 
 /* Without max_steps the Trainer counts the updates anew, by data, batch and processes. */
-static ckr_result ckr__ac_steps(ckr__ac_job *x)
+static void ckr__ac_steps(ckr__ac_job *x)
 {
     const ckr_schedule *want = x->w.s->n_schedules ? x->w.s->schedules : NULL;
     int64_t max = -1, n = 0;
@@ -43292,7 +43256,6 @@ static ckr_result ckr__ac_steps(ckr__ac_job *x)
         ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, n),
                         "the Trainer counts the updates of its epochs anew, by its batch and "
                         "processes: the LR's length would be another");
-    return x->w.c->err->code;
 }
 
 /* >>accelerate.emit.random ---------------------------------------------------- */
@@ -43437,23 +43400,20 @@ static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
    with the states that were decided, and what the side file kept for a rank that is back. */
 static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node *old, uint32_t from)
 {
-    const ckr_node *of = ckr__ac_kept_of(x, rank);
+    ckr__walk w = ckr__walk_in(old), of = ckr__walk_in(ckr__ac_kept_of(x, rank));
     ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT), *v;
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(old); i++) {
-        const char *key = ckr__dict_key(old, i);
-        v = ckr__acc_value(x, rank, from == rank, key ? key : "", ckr__dict_at(old, i));
-        ckr__node_pair(x->w.c, d, old->u.items[2 * i], v);
+    ckr__stream_key as;
+    while (ckr__walk_on(&w)) {
+        v = ckr__acc_value(x, rank, from == rank, w.name ? w.name : "", w.value);
+        ckr__node_pair(x->w.c, d, w.key, v);
     }
     ckr__acc_append(x, rank, d);
-    for (i = 0; i < ckr__dict_n(of); i++) {
-        const char *key = ckr__dict_key(of, i);
-        ckr__stream_key as;
-        v = key ? ckr__ac_kept(x, rank, key) : NULL;
-        if (!v || ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &as))
+    while (ckr__walk_on(&of)) {
+        v = of.name ? ckr__carry_get(x->w.c, of.value, 0) : NULL;
+        if (!v || ckr__stream_find(x->w.c, ckr__trainer_streams, of.name, v, &as))
             continue;                          /* a list of devices: it went in above    */
         x->n_back++;
-        ckr__node_set(x->w.c, d, key, v);
+        ckr__node_set(x->w.c, d, of.name, v);
     }
     return ckr__failed(x->w.c) ? NULL : d;
 }
@@ -43473,29 +43433,26 @@ static void ckr__ac_carry_add(ckr__ac_job *x, ckr_node *random, const char *rank
 static ckr_node *ckr__ac_carry_counts(ckr__ac_job *x)
 {
     ckr_node *counts = ckr__dict_copy(x->w.c, ckr_node_get(x->kept, "devices"));
-    const ckr_node *dict = NULL;
-    uint64_t i;
-    uint32_t k;
-    for (k = 0; k < x->ac->n_random && !dict; k++)
-        if (x->ac->random[k]) dict = x->ac->random[k]->root;
-    for (i = 0; i < ckr__dict_n(dict) && x->ranks != x->ac->ranks; i++) {
-        const char *key = ckr__dict_key(dict, i);
-        const ckr_node *v = ckr__dict_at(dict, i);
-        ckr__stream_key as;
-        if (key && ckr_node_is_list(v) && v->count && v->count != x->ac->ranks &&
-            !ckr_node_get(counts, key) &&
-            ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &as) && as.list)
-            ckr__node_set(x->w.c, counts, key, ckr__node_int(x->w.c, (int64_t)v->count));
-    }
+    ckr__stream_key as;
+    ckr__walk w;
+    uint32_t k = 0;
+    while (k < x->ac->n_random && !x->ac->random[k]) k++;
+    w = ckr__walk_in(k < x->ac->n_random ? x->ac->random[k]->root : NULL);
+    while (x->ranks != x->ac->ranks && ckr__walk_on(&w))
+        if (w.name && ckr_node_is_list(w.value) && w.value->count &&
+            w.value->count != x->ac->ranks && !ckr_node_get(counts, w.name) &&
+            ckr__stream_find(x->w.c, ckr__trainer_streams, w.name, w.value, &as) && as.list)
+            ckr__node_set(x->w.c, counts, w.name,
+                          ckr__node_int(x->w.c, (int64_t)w.value->count));
     return counts;
 }
 
 static void ckr__ac_carry(ckr__ac_job *x)
 {
     ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__node(x->w.c, CKR_NODE_DICT);
-    const ckr_node *all = ckr_node_get(x->kept, "random");
+    ckr__walk all = ckr__walk_in(ckr_node_get(x->kept, "random"));
     char rank[16];
-    uint64_t i, k;
+    uint64_t i;
     for (i = 0; i < x->ac->n_extras; i++) {
         const ckr__ac_extra *e = &x->ac->extras[i];
         const bool made = e->devices && e->devices == x->ac->ranks && x->ranks != x->ac->ranks;
@@ -43504,16 +43461,12 @@ static void ckr__ac_carry(ckr__ac_job *x)
         if (!e->kept) x->n_unkept++;
         else ckr__ac_carry_add(x, random, rank, e->key, e->kept);
     }
-    for (i = 0; i < ckr__dict_n(all); i++) {   /* kept before, and without a place again     */
-        const char *of = ckr__dict_key(all, i);
-        const ckr_node *dict = ckr__dict_at(all, i);
-        for (k = 0; of && k < ckr__dict_n(dict); k++) {
-            const char *key = ckr__dict_key(dict, k);
-            ckr_node *v = ckr__dict_at(dict, k);
-            if (key && ((ckr_node_is_list(v) && v->count != x->ranks) ||
-                        strtoul(of, NULL, 10) >= x->ranks))
-                ckr__ac_carry_add(x, random, of, key, v);
-        }
+    while (ckr__walk_on(&all)) {               /* kept before, and without a place again     */
+        ckr__walk w = ckr__walk_in(all.value);
+        while (all.name && ckr__walk_on(&w))
+            if (w.name && ((ckr_node_is_list(w.value) && w.value->count != x->ranks) ||
+                           strtoul(all.name, NULL, 10) >= x->ranks))
+                ckr__ac_carry_add(x, random, all.name, w.name, w.value);
     }
     if (!ckr__failed(x->w.c) && (random->count || counts->count))
         x->out->carried = ckr__node_dict(
@@ -43536,27 +43489,23 @@ static void ckr__ac_say_extras(ckr__ac_job *x)
         { "CKR_RANDOM_ALONE", CKR_EXACT,
           "values that ranks have each for itself: new ranks do not get them" }
     };
-    char text[32];
     size_t i;
-    for (i = 0; i < 4; i++) {
-        ckr__format(text, sizeof text, "%llu", (unsigned long long)n[i]);
+    for (i = 0; i < 4; i++)
         if (n[i])
-            ckr__say(x->w.c, rows[i].code, rows[i].severity, "random states", NULL, text,
-                     rows[i].reason, NULL);
-    }
+            ckr__say(x->w.c, rows[i].code, rows[i].severity, "random states", NULL,
+                     ckr__printf(x->w.c, "%llu", (unsigned long long)n[i]), rows[i].reason, NULL);
 }
 
-static ckr_result ckr__ac_say_random(ckr__ac_job *x)
+static void ckr__ac_say_numpy(ckr__ac_job *x)
 {
-    if (!x->numpy) return CKR_OK;
-    return ckr__say(x->w.c, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
-                    "the generator's words are written as a list: any NumPy reads it", NULL);
+    if (x->numpy)
+        ckr__say(x->w.c, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
+                 "the generator's words are written as a list: any NumPy reads it", NULL);
 }
 
 /* What one file for all ranks can give each of them. */
-static ckr_result ckr__sana_say_random(ckr__ac_job *x)
+static void ckr__sana_say_random(ckr__ac_job *x)
 {
-    if (x->ranks == 1) return CKR_OK;
     if (x->devices)
         ckr__say(x->w.c, "CKR_SANA_DEVICES", CKR_EXACT, "torch_cuda", NULL, NULL,
                  "entry r is the stream of rank r, from which Sana sets its device: no two ranks "
@@ -43566,52 +43515,44 @@ static ckr_result ckr__sana_say_random(ckr__ac_job *x)
                      (int64_t)x->devices,
                      "Sana's list goes by the local rank: processes of that number on several "
                      "machines start from equal streams", NULL);
-    return ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL,
-                    NULL,
-                    "Sana's file has one state of each for all ranks: the others would start from "
-                    "rank 0's; their own are in ckptresume.json",
-                    "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
+    ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL, NULL,
+             "Sana's file has one state of each for all ranks: the others would start from rank "
+             "0's; their own are in ckptresume.json",
+             "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
 }
 
-static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
+static void ckr__ac_emit_random(ckr__ac_job *x)
 {
     const ckr__ac *ac = x->ac;
     const ckr_node *kept = x->w.source->carried;
     const bool any = ckr_node_get(kept, "random") != NULL;
     int64_t step;
     uint32_t r, from;
-    ckr_result e = CKR_OK;
-    if (x->t->without & CKR_RNG) return CKR_OK;
+    if (x->t->without & CKR_RNG) return;
     if (any && ckr_node_i64(ckr_node_get(kept, "step"), &step) &&
         step == x->w.source->progress.step)
         x->kept = kept;                        /* of this step, or of no use                */
     else if (any)
         ckr__say(x->w.c, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
                  "the side file keeps values of other ranks, but of another step: not used", NULL);
-    for (r = 0; ac->n_random && r < x->ranks && e == CKR_OK; r++) {
-        const char *path =
-            x->ac->trainer && x->ranks == 1
-                ? "rng_state.pth"
-                : ckr__printf(x->w.c, x->ac->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
-                              (unsigned)r);
-        ckr_node *root;
+    x->random = true;
+    for (r = 0; ac->n_random && r < x->ranks && !ckr__failed(x->w.c); r++) {
+        const bool one = ac->trainer && x->ranks == 1;
+        const ckr_node *root;
         for (from = r % ac->n_random; !ac->random[from];) from = (from + 1) % ac->n_random;
         root = ckr__acc_streams(x, r, ac->random[from]->root, from);
-        if (!path || !root) return x->w.c->err->code;
-        x->random = true;
-        e = ckr__ac_put_tree(x, path, root);
-        if (e == CKR_OK && r == 0 && x->ranks > 1 && ac->engine && ckr__ac_single(ac)) {
-            e = ckr__ac_put_tree(x, "rng_state.pth", root);
-            ckr__say(x->w.c, "CKR_RANDOM_SINGLE", CKR_EXACT, "rng_state.pth", NULL, NULL,
-                     "the saved run's Trainer counted one process: rank 0's states are in this "
-                     "file, too, from which such a run goes on", NULL);
-        }
-        x->random = false;
+        ckr__ac_put_tree(x, one ? "rng_state.pth" : ckr__ac_random_name(x->w.c, ac, r), root);
+        if (r > 0 || x->ranks == 1 || !ac->engine || !ckr__ac_single(ac)) continue;
+        ckr__ac_put_tree(x, "rng_state.pth", root);
+        ckr__say(x->w.c, "CKR_RANDOM_SINGLE", CKR_EXACT, "rng_state.pth", NULL, NULL,
+                 "the saved run's Trainer counted one process: rank 0's states are in this file, "
+                 "too, from which such a run goes on", NULL);
     }
-    if (e != CKR_OK) return e;
+    x->random = false;
+    if (ckr__failed(x->w.c)) return;
     ckr__ac_carry(x);
     ckr__ac_say_extras(x);
-    return ckr__ac_say_random(x);
+    ckr__ac_say_numpy(x);
 }
 
 /* >>accelerate.fsdp ----------------------------------------------------------- */
@@ -43651,6 +43592,17 @@ typedef struct ckr__af {       /* one model                                     
     ckr__fileset files;        /* of all models: the first one's                         */
 } ckr__af;
 
+/* How many models the files of a kind are of, by their numbers. */
+static uint32_t ckr__af_count(ckr__fileset *k, uint32_t kind)
+{
+    uint32_t n = 0;
+    uint64_t i;
+    for (i = 0; i < k->n_files[kind]; i++)
+        if (k->files[kind][i]->at[CKR__N] >= n) n = k->files[kind][i]->at[CKR__N] + 1;
+    k->size[CKR__N] = n;
+    return n;
+}
+
 /* Which models there are, and in which layout. */
 static ckr_result ckr__af_scan(ckr__ac *r)
 {
@@ -43659,33 +43611,28 @@ static ckr_result ckr__af_scan(ckr__ac *r)
     ckr__rankfile f;
     uint32_t kind, layout = 0;
     uint64_t i;
-    ckr_result e;
     if (!k) return r->c->err->code;
     k->c = r->c;
     k->dir = r->dir;
     k->forms = ckr__af_forms;
     k->first = 1u << CKR__N;
-    e = ckr__fileset_scan(k, false);
-    for (kind = CKR__AF_LAYOUTS; kind > 0 && e == CKR_OK; kind--) {
-        if (layout && k->n_files[kind])
-            return ckr__remedy(r->c->err,
-                               ckr__fail(r->c->err, CKR_ITEM_FILES_MIXED, k->files[kind][0]->path,
-                                         CKR_NO_OFFSET, NULL, "the model is there twice: %s has it "
-                                         "in another layout", k->files[layout][0]->rel),
-                               "two runs saved into one directory: move the files of one "
-                               "elsewhere");
-        if (k->n_files[kind]) layout = kind;
+    ckr__fileset_scan(k, false);
+    for (kind = CKR__AF_LAYOUTS; kind > 0; kind--) {
+        if (!k->n_files[kind]) continue;
+        if (layout)
+            return ckr__fail_with(r->c, CKR_ITEM_FILES_MIXED, k->files[kind][0]->path, NULL,
+                                  ckr__printf(r->c, "the model is there twice: %s has it in "
+                                              "another layout", k->files[layout][0]->rel),
+                                  "two runs saved into one directory: move the files of one "
+                                  "elsewhere");
+        layout = kind;
     }
-    if (e != CKR_OK || !layout) return e;
-    for (i = 0; i < k->n_files[layout]; i++)
-        if (k->files[layout][i]->at[CKR__N] >= r->n_fsdp)
-            r->n_fsdp = k->files[layout][i]->at[CKR__N] + 1;
-    k->size[CKR__N] = r->n_fsdp;
-    e = ckr__fileset_every(k, (uint8_t)layout, false, NULL);   /* so there are n_fsdp files     */
-    if (e != CKR_OK) return e;
+    if (ckr__failed(r->c) || !layout) return r->c->err->code;
+    r->n_fsdp = ckr__af_count(k, layout);
+    ckr__fileset_every(k, (uint8_t)layout, false, NULL);       /* so there are n_fsdp files     */
     m->layout = (uint8_t)layout;
     r->fsdp = CKR__NEW_N(r->c, ckr__af, r->n_fsdp);
-    if (!r->fsdp) return r->c->err->code;
+    if (ckr__failed(r->c)) return r->c->err->code;
     r->fsdp[0] = *m;
     for (i = 0; i < r->n_files; i++) {
         ckr__ac_file *x = r->files[i];
@@ -43739,8 +43686,8 @@ static ckr_node *ckr__dcp_node(ckr__dcp *d, const ckr__dcp_item *x)
 }
 
 /* Puts an item where it was in the state dicts before they were flattened. */
-static ckr_result ckr__af_place(ckr__ac *r, ckr_node *root, ckr_node *groups,
-                                const ckr__dcp_item *x, const char *rel, ckr_node *v)
+static void ckr__af_place(ckr__ac *r, ckr_node *root, ckr_node *groups, const ckr__dcp_item *x,
+                          const char *rel, ckr_node *v)
 {
     static const char state[] = "optimizer.state.", group[] = "optimizer.param_groups.";
     const char *s = x->fqn, *slot = strrchr(s, '.');
@@ -43758,9 +43705,9 @@ static ckr_result ckr__af_place(ckr__ac *r, ckr_node *root, ckr_node *groups,
     } else {
         ckr__leave(r->c, r->s, rel, x->fqn, v);
     }
-    if (ok || ckr__failed(r->c)) return r->c->err->code;
-    return ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, rel, CKR_NO_OFFSET, x->fqn,
-                     "another item has its place in the state dict");
+    if (!ok)
+        ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, rel, CKR_NO_OFFSET, x->fqn,
+                  "another item has its place in the state dict");
 }
 
 /* A directory of DCP as the state dict that was flattened into it. NULL: the error is set. */
@@ -43770,12 +43717,11 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
              *list = ckr__node(r->c, CKR_NODE_LIST), *v;
     ckr__dcp *d = NULL;
     uint64_t i;
-    ckr_result e = ckr__dcp_open(r->c, f->path, &d);
-    for (i = 0; e == CKR_OK && i < d->n_items && !ckr__failed(r->c); i++) {
+    ckr__dcp_open(r->c, f->path, &d);
+    for (i = 0; !ckr__failed(r->c) && i < d->n_items; i++) {
         const ckr__dcp_item *x = &d->items[i];
         v = ckr__dcp_node(d, x);
-        if (!v || r->c->err->code != CKR_OK) break;
-        e = ckr__af_place(r, root, groups, x, f->rel, v);
+        if (v) ckr__af_place(r, root, groups, x, f->rel, v);
         if (x->strides && x->n_dims) m->strides = x->strides;
         if (x->strides && x->n_chunks > 1) m->version = x->strides == CKR__NO_STRIDES ? 1 : 2;
     }
@@ -43790,11 +43736,11 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
     if (groups && groups->count) ckr__node_set(r->c, root, "param_groups", list);
     if (groups && groups->count) ckr__dict_under(r->c, root, "state");
     if (root && m->version == 1) root->kind = CKR_NODE_ODICT;
-    return r->c->err->code == CKR_OK ? root : NULL;
+    return ckr__failed(r->c) ? NULL : root;
 }
 
 /* The trees of one model's files of a kind; rank r's is number `at` + r of the kind. */
-static ckr_result ckr__af_load(ckr__ac *r, ckr__af *m, uint32_t kind, uint64_t at)
+static void ckr__af_load(ckr__ac *r, ckr__af *m, uint32_t kind, uint64_t at)
 {
     ckr__fileset *k = &r->fsdp->files;
     uint32_t i;
@@ -43803,40 +43749,33 @@ static ckr_result ckr__af_load(ckr__ac *r, ckr__af *m, uint32_t kind, uint64_t a
         ckr__fsdp_rank *x = &m->f.ranks[i];
         if (f->dir) f->root = ckr__af_dcp(r, m, f);
         else ckr__fileset_load(k, f, &r->s->format);
-        if (!f->root || r->c->err->code != CKR_OK) return r->c->err->code;
+        if (ckr__failed(r->c)) return;
         *(kind > CKR__AF_LAYOUTS ? &x->optim : &x->model) = f->root;
         *(kind > CKR__AF_LAYOUTS ? &x->optim_path : &x->model_path) = f->path;
         if (f->dir) r->s->format = CKR_FORMAT_DCP;
     }
-    return CKR_OK;
 }
 
 /* Moments of one parameter that are one tensor: torch 2.15 writes them so when FSDP1 gathers with
    use_orig_params on a CPU. */
-static ckr_result ckr__af_moments(ckr__ac *r, const ckr__af *m)
+static void ckr__af_moments(ckr__ac *r, const ckr__af *m)
 {
-    const ckr_node *state = ckr_node_get(m->f.ranks[0].optim, "state");
-    uint64_t i, a, b;
-    for (i = 0; i < ckr__dict_n(state); i++) {
-        const ckr_node *d = ckr__dict_at(state, i);
-        for (a = 0; a < ckr__dict_n(d); a++)
-            for (b = 0; b < a; b++) {
-                const ckr_node *x = ckr__dict_at(d, a), *y = ckr__dict_at(d, b);
-                if (x->kind != CKR_NODE_TENSOR || y->kind != CKR_NODE_TENSOR ||
-                    !x->u.view->n_dims || x->u.view->dist || y->u.view->dist ||
-                    !ckr__same_view(x->u.view, y->u.view))
+    ckr__walk of = ckr__walk_in(ckr_node_get(m->f.ranks[0].optim, "state")), a, b;
+    while (ckr__walk_on(&of))
+        for (a = ckr__walk_in(of.value); ckr__walk_on(&a);)
+            for (b = ckr__walk_in(of.value); ckr__walk_on(&b) && b.i < a.i;) {
+                if (a.value->kind != CKR_NODE_TENSOR || b.value->kind != CKR_NODE_TENSOR ||
+                    !a.value->u.view->n_dims || a.value->u.view->dist || b.value->u.view->dist ||
+                    !ckr__same_view(a.value->u.view, b.value->u.view))
                     continue;
                 ckr__say(r->c, "CKR_E_FSDP_MOMENTS", CKR_ERROR,
-                         ckr__printf(r->c, "%s%s", m->f.head, ckr__dict_key(state, i)),
-                         ckr__printf(r->c, "%s is %s", ckr__dict_key(d, a), ckr__dict_key(d, b)),
-                         NULL,
+                         ckr__printf(r->c, "%s%s", m->f.head, of.name),
+                         ckr__printf(r->c, "%s is %s", a.name, b.name), NULL,
                          "two moments are one tensor in the file: torch lost one when FSDP1 "
                          "gathered it, and the run would go on with wrong steps",
                          "save with SHARDED_STATE_DICT or FSDP2; or leave the optimizer out: "
                          "--without optimizer,groups");
             }
-    }
-    return r->c->err->code;
 }
 
 /* What FSDP1 does not read back from files of this layout. */
@@ -43851,17 +43790,17 @@ static const char *ckr__af_unread(const ckr__af *m, uint8_t layout)
 }
 
 /* What was said on reading holds no longer where the coming run's layout is another. */
-static ckr_result ckr__af_say_unread(ckr__ctx *c, const ckr__af *m, uint8_t layout)
+static void ckr__af_say_unread(ckr__ctx *c, const ckr__af *m, uint8_t layout)
 {
     const char *why = ckr__af_unread(m, layout);
-    if (!why && !ckr__af_unread(m, m->layout)) return CKR_OK;
-    return ckr__say(c, "CKR_W_FSDP1_OPTIMIZER", why ? CKR_LOST : CKR_EXACT, "optimizer", NULL, NULL,
-                    why ? why : "FSDP1 loads it from files of this layout",
-                    why ? "--variant full: FSDP1 and FSDP2 load it at any size" : NULL);
+    if (why || ckr__af_unread(m, m->layout))
+        ckr__say(c, "CKR_W_FSDP1_OPTIMIZER", why ? CKR_LOST : CKR_EXACT, "optimizer", NULL, NULL,
+                 why ? why : "FSDP1 loads it from files of this layout",
+                 why ? "--variant full: FSDP1 and FSDP2 load it at any size" : NULL);
 }
 
 /* Its optimizer stands in the list of files for what looks for one there. */
-static ckr_result ckr__af_listed(ckr__ac *r, const ckr__af *m, uint32_t at, const char *rel)
+static void ckr__af_listed(ckr__ac *r, const ckr__af *m, uint32_t at, const char *rel)
 {
     const ckr_node *state = ckr_node_get(m->f.ranks[0].optim, "state");
     ckr__ac_param *p = CKR__NEW_N(r->c, ckr__ac_param, ckr__dict_n(state));
@@ -43876,18 +43815,16 @@ static ckr_result ckr__af_listed(ckr__ac *r, const ckr__af *m, uint32_t at, cons
         f->n_groups = r->s->n_groups - m->f.first_group;
     }
     for (i = 0; p && i < ckr__dict_n(state); i++) p[i].state = ckr__dict_at(state, i);
-    return p && !at ? ckr__ac_count(r, p, ckr__dict_n(state)) : r->c->err->code;
+    if (p && !at) ckr__ac_count(r, p, ckr__dict_n(state));
 }
 
-static ckr_result ckr__af_model(ckr__ac *r, uint32_t at)
+static void ckr__af_model(ckr__ac *r, uint32_t at)
 {
     ckr__af *m = &r->fsdp[at];
     ckr__fileset *k = &r->fsdp->files;
     const uint32_t optim = CKR__AF_LAYOUTS + r->fsdp->layout;
     const uint32_t ranks = r->fsdp->layout == CKR__AF_RANKS ? k->size[CKR__RANK] : 1;
     const uint64_t first = (uint64_t)at * ranks;
-    const ckr_node *root;
-    ckr_result e;
     m->layout = r->fsdp->layout;
     m->f.c = r->c;
     m->f.s = r->s;
@@ -43895,56 +43832,52 @@ static ckr_result ckr__af_model(ckr__ac *r, uint32_t at)
     m->f.head = at ? ckr__printf(r->c, "model_%u.", (unsigned)at) : "";
     m->f.n_ranks = ranks;
     m->f.ranks = CKR__NEW_N(r->c, ckr__fsdp_rank, m->f.n_ranks);
-    if (!m->f.ranks || !m->f.head) return r->c->err->code;
-    e = ckr__af_load(r, m, m->layout, first);
-    if (e == CKR_OK && first < k->n_files[optim]) e = ckr__af_load(r, m, optim, first);
-    if (e == CKR_OK) e = ckr__fsdp_read(&m->f);
-    if (e != CKR_OK) return e;
-    root = m->f.ranks[0].model;
-    if (m->layout == CKR__AF_FULL) m->version = root->kind == CKR_NODE_ODICT ? 1 : 2;
-    if (m->layout == CKR__AF_RANKS && m->f.cut)
-        m->version = m->f.mesh ? 2 : 1;
-    if (!m->f.ranks[0].optim)
-        return ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
-                        "there is no optimizer file: weights only", NULL);
-    e = ckr__af_moments(r, m);
-    if (e == CKR_OK) e = ckr__af_say_unread(r->c, m, m->layout);
-    return e == CKR_OK ? ckr__af_listed(r, m, at, k->files[optim][first]->rel) : e;
+    if (!m->f.ranks || !m->f.head) return;
+    ckr__af_load(r, m, m->layout, first);
+    if (!ckr__failed(r->c) && first < k->n_files[optim]) ckr__af_load(r, m, optim, first);
+    if (ckr__failed(r->c) || ckr__fsdp_read(&m->f) != CKR_OK) return;
+    if (m->layout == CKR__AF_FULL)
+        m->version = m->f.ranks[0].model->kind == CKR_NODE_ODICT ? 1 : 2;
+    if (m->layout == CKR__AF_RANKS && m->f.cut) m->version = m->f.mesh ? 2 : 1;
+    if (!m->f.ranks[0].optim) {
+        ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
+                 "there is no optimizer file: weights only", NULL);
+        return;
+    }
+    ckr__af_moments(r, m);
+    ckr__af_say_unread(r->c, m, m->layout);
+    ckr__af_listed(r, m, at, k->files[optim][first]->rel);
 }
 
 static ckr_result ckr__af_read(ckr__ac *r)
 {
-    ckr__fileset *k = &r->fsdp->files;
     const uint8_t optim = CKR__AF_LAYOUTS + r->fsdp->layout;
-    uint32_t i, n = 0;
-    ckr_result e;
-    for (i = 0; i < k->n_files[optim]; i++)
-        if (k->files[optim][i]->at[CKR__N] >= n) n = k->files[optim][i]->at[CKR__N] + 1;
-    k->size[CKR__N] = n;
-    e = ckr__fileset_every(k, optim, false, NULL);
-    for (i = 0; i < r->n_fsdp && e == CKR_OK; i++) e = ckr__af_model(r, i);
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {  /* the weights once more, for other uses */
+    uint64_t i;
+    uint32_t at;
+    ckr__af_count(&r->fsdp->files, optim);
+    ckr__fileset_every(&r->fsdp->files, optim, false, NULL);
+    for (at = 0; at < r->n_fsdp && !ckr__failed(r->c); at++) ckr__af_model(r, at);
+    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {   /* the weights once more, for
+                                                                  other uses                  */
         ckr__ac_file *f = r->files[i];
-        if (f->kind == CKR__AC_MODEL) e = ckr__ac_load(r, f);
-        if (e == CKR_OK && (f->kind == CKR__AC_MODEL || f->kind == CKR__AC_INDEX))
-            e = ckr__leave(r->c, r->s, f->rel, NULL, NULL);
+        if (f->kind == CKR__AC_MODEL) ckr__ac_load(r, f);
+        if (f->kind == CKR__AC_MODEL || f->kind == CKR__AC_INDEX)
+            ckr__leave(r->c, r->s, f->rel, NULL, NULL);
     }
-    return e;
+    return r->c->err->code;
 }
 
 /* Files of ranks tell how many there are, and so do data files of DCP. */
 static ckr_result ckr__af_ranks(ckr__ac *r)
 {
     const ckr__fileset *k = r->n_fsdp ? &r->fsdp->files : NULL;
-    ckr_result e;
     if (!k || r->fsdp->layout != CKR__AF_RANKS) return CKR_OK;
-    if (r->n_random > k->size[CKR__RANK]) {
-        e = ckr__fail(r->c->err, CKR_ITEM_FILES_FOREIGN, r->random[r->n_random - 1]->path,
-                      CKR_NO_OFFSET, NULL, "the model has files of %u ranks",
-                      (unsigned)k->size[CKR__RANK]);
-        return ckr__remedy(r->c->err, e, "another run left it: remove it, or bring back the other "
-                                         "ranks' files");
-    }
+    if (r->n_random > k->size[CKR__RANK])
+        return ckr__fail_with(r->c, CKR_ITEM_FILES_FOREIGN, r->random[r->n_random - 1]->path, NULL,
+                              ckr__printf(r->c, "the model has files of %u ranks",
+                                          (unsigned)k->size[CKR__RANK]),
+                              "another run left it: remove it, or bring back the other ranks' "
+                              "files");
     r->ranks = k->size[CKR__RANK];
     return CKR_OK;
 }
@@ -43961,81 +43894,76 @@ typedef struct ckr__af_save {
 /* A file or directory of the layout. */
 static const char *ckr__af_name(ckr__af_save *v, uint8_t kind, uint32_t rank)
 {
-    ckr__rankfile f;
+    ckr__rankfile f = CKR_ZERO;
     const ckr__form *row = ckr__af_forms;
-    memset(&f, 0, sizeof f);
     ckr__at_set(&f, CKR__RANK, rank, 0);
     if (v->at || v->layout != CKR__AF_FULL) ckr__at_set(&f, CKR__N, v->at, 0);
     while (row->kind != kind) row++;
     return ckr__form_name(v->x->w.c, row->pattern, &f);
 }
 
-static ckr_result ckr__af_begin(ckr__af_save *v, ckr__dcp_out *o, uint8_t kind)
+static void ckr__af_begin(ckr__af_save *v, ckr__dcp_out *o, uint8_t kind)
 {
     ckr__ac_job *x = v->x;
-    const char *dir = ckr__printf(x->w.c, "%s/", ckr__af_name(v, kind, 0));
-    const ckr_result r = ckr__dcp_out_init(o, x->w.c, x->out, x->ranks, dir);
+    ckr__dcp_out_init(o, x->w.c, x->out, x->ranks,
+                      ckr__printf(x->w.c, "%s/", ckr__af_name(v, kind, 0)));
     o->strides = v->m->strides;
-    return r;
 }
 
 /* A tensor under keys of nested dicts: NULL behind the last. */
-static ckr_result ckr__af_put_tensor(ckr__af_save *v, ckr__dcp_out *o, const char *const keys[4],
-                                     const ckr_tensor *t, ckr_dtype dtype)
+static void ckr__af_put_tensor(ckr__af_save *v, ckr__dcp_out *o, const char *const keys[4],
+                               const ckr_tensor *t, ckr_dtype dtype)
 {
     const char *fqn = ckr__printf(v->x->w.c, keys[3] ? "%s.%s.%s.%s" : "%s.%s", keys[0], keys[1],
                                   keys[2], keys[3]);
-    return ckr__dcp_out_tensor(o, fqn, ckr__dcp_path(v->x->w.c, keys), keys[3] ? 4 : 2, t, dtype, 0,
-                               v->x->ranks, false);
+    ckr__dcp_out_tensor(o, fqn, ckr__dcp_path(v->x->w.c, keys), keys[3] ? 4 : 2, t, dtype, 0,
+                        v->x->ranks, false);
 }
 
-static ckr_result ckr__af_put_model(ckr__af_save *v)
-{
-    const char *keys[4] = { "model", NULL, NULL, NULL };
-    ckr__dcp_out o;
-    uint64_t i;
-    ckr_result r = ckr__af_begin(v, &o, CKR__AF_SHARDED);
-    for (i = 0; i < v->w.to.n_params && r == CKR_OK; i++) {
-        const ckr__fsdp_param *p = &v->w.to.params[i];
-        keys[1] = p->key;
-        o.replica = p->tied;
-        if (p->tensor) r = ckr__af_put_tensor(v, &o, keys, p->tensor, ckr__fsdp_dtype(&v->w, p));
-    }
-    return r == CKR_OK ? ckr__dcp_out_end(&o) : r;
-}
-
-static ckr_result ckr__af_put_optimizer(ckr__af_save *v)
+/* A directory of DCP: the model's, and the optimizer's. */
+static void ckr__af_put_dcp(ckr__af_save *v)
 {
     ckr__ctx *c = v->x->w.c;
+    const char *model[4] = { "model", NULL, NULL, NULL };
     const char *keys[4] = { "optimizer", "state", NULL, NULL };
     ckr__dcp_out o;
     ckr__dcp_part *path;
     uint64_t i, k;
-    ckr_result r = ckr__af_begin(v, &o, CKR__AF_LAYOUTS + CKR__AF_SHARDED);
+    ckr__af_begin(v, &o, CKR__AF_SHARDED);
+    for (i = 0; i < v->w.to.n_params && !ckr__failed(c); i++) {
+        const ckr__fsdp_param *p = &v->w.to.params[i];
+        model[1] = p->key;
+        o.replica = p->tied;
+        if (p->tensor) ckr__af_put_tensor(v, &o, model, p->tensor, ckr__fsdp_dtype(&v->w, p));
+    }
+    if (!ckr__failed(c)) ckr__dcp_out_end(&o);
+    if (ckr__failed(c) || !v->groups) return;
+    ckr__af_begin(v, &o, CKR__AF_LAYOUTS + CKR__AF_SHARDED);
     for (i = 0; i < v->w.to.n_params; i++)
-        for (k = 0; k < v->w.slots[i].n && r == CKR_OK; k++) {
+        for (k = 0; k < v->w.slots[i].n && !ckr__failed(c); k++) {
             keys[2] = v->w.to.params[i].key;
             keys[3] = v->w.slots[i].list[k]->slot;
-            r = ckr__af_put_tensor(v, &o, keys, v->w.slots[i].list[k],
-                                   v->w.slots[i].list[k]->dtype);
+            ckr__af_put_tensor(v, &o, keys, v->w.slots[i].list[k], v->w.slots[i].list[k]->dtype);
         }
     keys[1] = "param_groups";
     keys[2] = NULL;
-    for (i = 0; i < v->groups->count; i++)
-        for (k = 0; k < ckr__dict_n(v->groups->u.items[i]) && r == CKR_OK; k++) {
-            keys[3] = ckr__dict_key(v->groups->u.items[i], k);
-            path = keys[3] ? ckr__dcp_path(c, keys) : NULL;
+    for (i = 0; i < v->groups->count; i++) {
+        ckr__walk w = ckr__walk_in(v->groups->u.items[i]);
+        while (ckr__walk_on(&w) && !ckr__failed(c)) {
+            keys[3] = w.name;
+            path = w.name ? ckr__dcp_path(c, keys) : NULL;
             if (!path) continue;
             path[2].index = (int64_t)i;
-            r = ckr__dcp_out_object(&o, ckr__printf(c, "optimizer.param_groups.%llu.%s",
-                                                    (unsigned long long)i, keys[3]),
-                                    path, 4, ckr__dict_at(v->groups->u.items[i], k));
+            ckr__dcp_out_object(&o, ckr__printf(c, "optimizer.param_groups.%llu.%s",
+                                                (unsigned long long)i, w.name),
+                                path, 4, w.value);
         }
-    return r == CKR_OK ? ckr__dcp_out_end(&o) : r;
+    }
+    if (!ckr__failed(c)) ckr__dcp_out_end(&o);
 }
 
 /* Torch's files: one of each rank, or one. */
-static ckr_result ckr__af_put_files(ckr__af_save *v)
+static void ckr__af_put_files(ckr__af_save *v)
 {
     ckr__ac_job *x = v->x;
     ckr__out_file *f;
@@ -44048,10 +43976,9 @@ static ckr_result ckr__af_put_files(ckr__af_save *v)
                               CKR_FORMAT_TORCH_ZIP);
         if (f) f->root = ckr__fsdp_put_optimizer(&v->w, f, r, v->groups);
     }
-    return x->w.c->err->code;
 }
 
-static ckr_result ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout)
+static void ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout)
 {
     const ckr__af *m = &x->ac->fsdp[at];
     const ckr_mesh *was = m->f.mesh;
@@ -44059,9 +43986,7 @@ static ckr_result ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout
     const uint32_t ranks = layout == CKR__AF_RANKS ? x->ranks : 1,
                    shards = m->f.n_shards && m->f.n_shards < m->f.n_ranks &&
                                     ranks % m->f.n_shards == 0 ? m->f.n_shards : ranks;
-    ckr__af_save v;
-    ckr_result e;
-    memset(&v, 0, sizeof v);
+    ckr__af_save v = CKR_ZERO;
     v.x = x;
     v.m = m;
     v.at = at;
@@ -44080,29 +44005,27 @@ static ckr_result ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout
         v.groups = ckr__fsdp_put_groups(&v.w, UINT64_MAX);
         ckr__af_say_unread(x->w.c, m, layout);
     }
-    e = x->w.c->err->code;
-    if (e == CKR_OK)
-        e = layout == CKR__AF_SHARDED ? ckr__af_put_model(&v) : ckr__af_put_files(&v);
-    if (e == CKR_OK && layout == CKR__AF_SHARDED && v.groups) e = ckr__af_put_optimizer(&v);
+    if (layout != CKR__AF_SHARDED) ckr__af_put_files(&v);
+    else if (!ckr__failed(x->w.c)) ckr__af_put_dcp(&v);
     ckr__map_free(&v.w.to.names);
-    return e;
 }
 
-static ckr_result ckr__af_emit(ckr__ac_job *x)
+static void ckr__af_emit(ckr__ac_job *x)
 {
     static const char why[] = "the run looks for files of its own layout: a FileNotFoundError";
-    uint8_t layout = x->ac->n_fsdp ? x->ac->fsdp->layout : 0;
-    const uint8_t was = layout;
+    const uint8_t was = x->ac->n_fsdp ? x->ac->fsdp->layout : 0;
+    const char *variant = x->t->variant && *x->t->variant ? x->t->variant : NULL;
+    uint8_t layout = was;
     uint32_t i;
-    ckr_result e = CKR_OK;
-    if (x->t->variant && *x->t->variant && was)
-        layout = x->t->variant[0] == 'f' ? CKR__AF_FULL
-                 : x->t->variant[0] == 's' ? CKR__AF_SHARDED : CKR__AF_RANKS;
-    else if (x->t->variant && *x->t->variant)
-        return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_SOURCE, "variant",
-                           "the checkpoint has no model that FSDP has cut", "leave out --variant");
-    for (i = 0; i < x->ac->n_fsdp && e == CKR_OK; i++) e = ckr__af_emit_model(x, i, layout);
-    if (e != CKR_OK || layout == was) return e;
+    if (x->ac->engine) return;
+    if (variant && was)
+        layout = *variant == 'f' ? CKR__AF_FULL
+                 : *variant == 's' ? CKR__AF_SHARDED : CKR__AF_RANKS;
+    else if (variant)
+        ckr__refuse(x->w.c, CKR_ITEM_TRAINER_SOURCE, "variant",
+                    "the checkpoint has no model that FSDP has cut", "leave out --variant");
+    for (i = 0; i < x->ac->n_fsdp && !ckr__failed(x->w.c); i++) ckr__af_emit_model(x, i, layout);
+    if (layout == was) return;
     ckr__setting_changed(x->out, "FullyShardedDataParallelPlugin", "state_dict_type",
                          ckr__node_str(x->w.c, ckr__af_types[layout]),
                          ckr__node_str(x->w.c, ckr__af_types[was]), why);
@@ -44110,56 +44033,48 @@ static ckr_result ckr__af_emit(ckr__ac_job *x)
         ckr__setting_changed(x->out, "load_fsdp_model and load_fsdp_optimizer", "use_dcp",
                              ckr__node_bool(x->w.c, layout != CKR__AF_RANKS),
                              ckr__node_bool(x->w.c, was != CKR__AF_RANKS), why);
-    return x->w.c->err->code;
 }
 
 /* >>accelerate.emit.all ------------------------------------------------------- */
 
-/* Files that belong to a component that is left out, and those that are written elsewhere. */
-static bool ckr__ac_left_out(const ckr__ac_job *x, const ckr__ac_file *f)
+/* Not those of a component that is left out, and those that are written elsewhere. */
+static void ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
 {
-    const uint32_t w = x->t->without;
-    const bool data = ckr__starts(f->rel, "sampler") || ckr__starts(f->rel, "dl_state_dict"),
-               scaler = ckr__starts(f->rel, "scaler.pt");
-    if (ckr__ac_of_engine(x->ac, f)) return true;
-    switch (f->kind) {
-    case CKR__AC_FSDP:      return true;
-    case CKR__AC_RANDOM:    return true;
-    case CKR__AC_OPTIMIZER: return (w & CKR_OPTIMIZER) || x->ac->n_fsdp;
-    case CKR__AC_SCHEDULER: return (w & CKR_SCHEDULE) != 0;
-    case CKR__AC_PROGRESS:  return (w & CKR_PROGRESS) != 0;
-    case CKR__AC_LOOSE:     return (data && (w & CKR_DATA)) || (scaler && (w & CKR_OPTIMIZER));
-    default:                return false;
-    }
-}
-
-static ckr_result ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
-{
-    ckr_result e = CKR_OK;
-    if (ckr__ac_left_out(x, f)) return CKR_OK;
-    switch (f->kind) {
-    case CKR__AC_MODEL:
-        if (f->format == CKR_FORMAT_SAFETENSORS) return ckr__ac_put_safetensors(x, f);
-        break;
-    case CKR__AC_OPTIMIZER:
-        e = ckr__whole_groups(&x->w, f->part, f->first_group, f->n_groups, x->t->groups != NULL,
-                              f->rel);
-        break;
-    case CKR__AC_SCHEDULER: e = ckr__ac_emit_schedule(x, f); break;
-    default:
-        x->n_lost += f->dir;
-        if (f->dir) return CKR_OK;
+    static const struct { uint8_t kind; const char *names; uint32_t part; } parts[] = {
+        { CKR__AC_OPTIMIZER, "*", CKR_OPTIMIZER }, { CKR__AC_SCHEDULER, "*", CKR_SCHEDULE },
+        { CKR__AC_PROGRESS, "*", CKR_PROGRESS },   { CKR__AC_LOOSE, "scaler.pt*", CKR_OPTIMIZER },
+        { CKR__AC_LOOSE, "sampler* dl_state_dict*", CKR_DATA }
+    };
+    size_t i;
+    if (ckr__ac_of_engine(x->ac, f) || f->kind == CKR__AC_FSDP || f->kind == CKR__AC_RANDOM ||
+        (f->kind == CKR__AC_OPTIMIZER && x->ac->n_fsdp))
+        return;
+    for (i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (f->kind == parts[i].kind && (x->t->without & parts[i].part) &&
+            ckr__name_in(parts[i].names, f->rel))
+            return;
+    if (f->kind == CKR__AC_OPTIMIZER)
+        ckr__whole_groups(&x->w, f->part, f->first_group, f->n_groups, x->t->groups != NULL,
+                          f->rel);
+    if (f->kind == CKR__AC_SCHEDULER) ckr__ac_emit_schedule(x, f);
+    if (f->kind == CKR__AC_MODEL && f->format == CKR_FORMAT_SAFETENSORS) {
+        ckr__ac_put_safetensors(x, f);
+    } else if (f->kind == CKR__AC_MODEL || f->kind == CKR__AC_OPTIMIZER ||
+               f->kind == CKR__AC_SCHEDULER) {
+        if (!ckr__failed(x->w.c) && !x->w.c->refused) ckr__ac_put_tree(x, f->rel, f->root);
+    } else if (f->dir) {
+        x->n_lost++;
+    } else {
         if (x->ranks != x->ac->ranks && ckr__starts(f->rel, "dl_state_dict"))
             ckr__say_int(x->w.c, "CKR_W_DATA_POSITION", CKR_APPROX, f->rel, x->ac->ranks, x->ranks,
                          "it counts the batches of one of so many processes, and is written as it "
                          "was", NULL);
-        return ckr__out_copy(x->out, f->rel, f->path);
+        ckr__out_copy(x->out, f->rel, f->path);
     }
-    return e == CKR_OK && !x->w.c->refused ? ckr__ac_put_tree(x, f->rel, f->root) : e;
 }
 
 /* Sana's one file: the root with what was decided, less what is left out. */
-static ckr_result ckr__sana_emit(ckr__ac_job *x)
+static void ckr__sana_emit(ckr__ac_job *x)
 {
     static const struct { const char *key; uint32_t bit; } parts[] = {
         { "optimizer", CKR_OPTIMIZER }, { "scheduler", CKR_SCHEDULE }, { "epoch", CKR_PROGRESS },
@@ -44167,93 +44082,78 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
     };
     ckr__ac_file f = *x->ac->files[0];
     ckr_node *top = ckr__node(x->w.c, CKR_NODE_DICT);
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(f.root);
     size_t k;
-    ckr_result e = top ? CKR_OK : x->w.c->err->code;
-    if (e == CKR_OK && x->ac->keep->optimizer && !(x->t->without & CKR_OPTIMIZER))
-        e = ckr__whole_groups(&x->w, x->ac->keep->optimizer, 0, x->w.source->n_groups,
-                              x->t->groups != NULL, f.rel);
+    if (x->ac->keep->optimizer && !(x->t->without & CKR_OPTIMIZER))
+        ckr__whole_groups(&x->w, x->ac->keep->optimizer, 0, x->w.source->n_groups,
+                          x->t->groups != NULL, f.rel);
     f.part = x->ac->keep->scheduler;
-    if (e == CKR_OK && !(x->t->without & CKR_SCHEDULE)) e = ckr__ac_emit_schedule(x, &f);
-    if (e != CKR_OK || x->w.c->refused) return e;
-    for (i = 0; i < f.root->count; i++) {
-        const char *key = ckr__dict_key(f.root, i);
-        ckr_node *v = ckr__dict_at(f.root, i);
-        for (k = 0; key && k < sizeof parts / sizeof *parts; k++)
-            if (!strcmp(key, parts[k].key) && (x->t->without & parts[k].bit)) break;
-        if (key && k < sizeof parts / sizeof *parts) continue;
-        if (key && !strcmp(key, "rng_state") && ckr_node_is_dict(v))
-            v = ckr__acc_streams(x, 0, v, 0);
-        if (!v || !ckr__node_pair(x->w.c, top, f.root->u.items[2 * i], v)) return x->w.c->err->code;
+    if (!(x->t->without & CKR_SCHEDULE)) ckr__ac_emit_schedule(x, &f);
+    if (ckr__failed(x->w.c) || x->w.c->refused) return;
+    while (ckr__walk_on(&w)) {
+        for (k = 0; w.name && k < sizeof parts / sizeof *parts; k++)
+            if (!strcmp(w.name, parts[k].key) && (x->t->without & parts[k].bit)) break;
+        if (w.name && k < sizeof parts / sizeof *parts) continue;
+        if (w.name && !strcmp(w.name, "rng_state") && ckr_node_is_dict(w.value))
+            w.value = ckr__acc_streams(x, 0, w.value, 0);
+        ckr__node_pair(x->w.c, top, w.key, w.value);
     }
     x->random = true;
-    e = ckr__ac_put_tree(x, f.rel, top);
-    if (e == CKR_OK) e = ckr__ac_say_random(x);
-    return e == CKR_OK && x->w.s->n_rng && !(x->t->without & CKR_RNG) ? ckr__sana_say_random(x) : e;
+    ckr__ac_put_tree(x, f.rel, top);
+    ckr__ac_say_numpy(x);
+    if (x->ranks > 1 && x->w.s->n_rng && !(x->t->without & CKR_RNG)) ckr__sana_say_random(x);
 }
 
 /* What the engine writes, and the settings of a scheduler that the Trainer builds. */
-static ckr_result ckr__ac_emit_engine(ckr__ac_job *x)
+static void ckr__ac_emit_engine(ckr__ac_job *x)
 {
     const ckr_schedule *was = x->w.source->schedules, *want = x->w.s->schedules;
     ckr_target t = *x->t;
     ckr__under u = CKR_ZERO;
-    ckr__ac_file f = CKR_ZERO;
-    ckr_result e;
-    if (!x->engine) return CKR_OK;
+    if (!x->engine) return;
     t.without |= CKR_RNG;                      /* they are in files of their own          */
     if (!x->ac->scheduled && ckr__ac_nth(x->ac, CKR__AC_SCHEDULER, 0)) t.without |= CKR_SCHEDULE;
     u.load = x->ac->trainer ? NULL : "Accelerator.load_state";
     u.told = x->ac->trainer && x->ac->scheduled && x->w.s->n_schedules &&
              !(t.without & CKR_SCHEDULE) && !ckr__starts(want->kind, "deepspeed:");
-    e = ckr__under_emit(x->w.c, x->w.s, &t, x->out, &u);
-    if (e != CKR_OK || x->w.c->refused || !u.told) return e;
+    ckr__under_emit(x->w.c, x->w.s, &t, x->out, &u);
+    if (ckr__failed(x->w.c) || x->w.c->refused || !u.told) return;
     if (want->opaque ? was->opaque : ckr__sched_same(want, was)) want = was;
     x->w.scheduler = u.scheduler;
-    f.part = was->state;
-    return ckr__ac_follows(x, &f, was, want, want, 0);
+    ckr__ac_follows(x, was->state, was, want, want, 0);
 }
 
-/* The Trainer loads all of DeepSpeed's state or ends with an error. */
-static ckr_result ckr__ac_engine_allowed(ckr__ac_job *x)
+/* What the target cannot be. The Trainer loads optimizer and scheduler together, and under
+   DeepSpeed all of its state or none. */
+static void ckr__ac_allowed(ckr__ac_job *x)
 {
+    static const char keep[] = "keep the schedule, or leave out the optimizer too: --without "
+                               "optimizer,groups,schedule";
     const uint32_t w = x->t->without;
-    if (!x->ac->engine) return CKR_OK;
-    x->engine = !x->ac->trainer || !(w & CKR_OPTIMIZER);
-    if (x->engine && x->ac->trainer && (w & CKR_SCHEDULE) && x->w.source->n_schedules)
-        return ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
-                           "under DeepSpeed the Trainer loads the scheduler's state too, and ends "
-                           "with an error where there is none",
-                           "keep the schedule, or leave out the optimizer too: --without "
-                           "optimizer,groups,schedule");
-    if (x->engine) return CKR_OK;
-    x->out->zero = 0;
-    if (!ckr__ac_nth(x->ac, CKR__AC_MODEL, 0))
-        return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_MISSING, x->ac->engine,
-                           "the weights are in DeepSpeed's directory alone, which the Trainer "
-                           "loads with the optimizer only",
-                           "keep the optimizer, or take --to safetensors or --to deepspeed");
-    return ckr__say(x->w.c, "CKR_W_ENGINE_LEFT", CKR_CHANGED, x->ac->engine, NULL, NULL,
-                    "without the optimizer the Trainer does not load DeepSpeed's directory: it is "
-                    "not written, and the weights are in the model's file", NULL);
-}
-
-/* What the target cannot be. */
-static ckr_result ckr__ac_allowed(ckr__ac_job *x)
-{
-    const uint32_t w = x->t->without;
-    ckr_result e = CKR_OK;
-    if (x->ac->trainer && (w & CKR_SCHEDULE) && !(w & CKR_OPTIMIZER) &&
-        ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 0))
-        e = ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
-                        "the Trainer loads optimizer.pt and scheduler.pt together or neither: the "
-                        "moments would be lost without a word",
-                        "keep the schedule, or leave out the optimizer too: --without "
-                        "optimizer,groups,schedule");
-    if (e == CKR_OK) e = ckr__ac_engine_allowed(x);
-    x->w.replica = x->engine;
+    const ckr__ac *ac = x->ac;
+    const bool lost = ac->trainer && (w & CKR_SCHEDULE) && !(w & CKR_OPTIMIZER);
+    x->engine = x->w.replica = ac->engine && (!ac->trainer || !(w & CKR_OPTIMIZER));
+    if (lost && ckr__ac_nth(ac, CKR__AC_OPTIMIZER, 0))
+        ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
+                    "the Trainer loads optimizer.pt and scheduler.pt together or neither: the "
+                    "moments would be lost without a word", keep);
+    if (lost && x->engine && x->w.source->n_schedules)
+        ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
+                    "under DeepSpeed the Trainer loads the scheduler's state too, and ends with an "
+                    "error where there is none", keep);
+    if (ac->engine && !x->engine) {
+        x->out->zero = 0;
+        if (ckr__ac_nth(ac, CKR__AC_MODEL, 0))
+            ckr__say(x->w.c, "CKR_W_ENGINE_LEFT", CKR_CHANGED, ac->engine, NULL, NULL,
+                     "without the optimizer the Trainer does not load DeepSpeed's directory: it is "
+                     "not written, and the weights are in the model's file", NULL);
+        else
+            ckr__refuse(x->w.c, CKR_ITEM_TRAINER_MISSING, ac->engine,
+                        "the weights are in DeepSpeed's directory alone, which the Trainer loads "
+                        "with the optimizer only",
+                        "keep the optimizer, or take --to safetensors or --to deepspeed");
+    }
     if (!x->engine) ckr__say_sizes(x->w.c, "dp", &x->w.source->topology, &x->t->topology);
-    return e;
 }
 
 /* Weights alone are no checkpoint that the Trainer resumes: its script loads them as a model. The
@@ -44271,21 +44171,22 @@ static const char *ckr__ac_model_class(ckr__ac_job *x)
 
 /* How the coming run finds what is written. load_state asks for a file of each optimizer and
    scheduler that is prepared when it is called. */
-static ckr_result ckr__ac_say_resume(ckr__ac_job *x)
+static void ckr__ac_say_resume(ckr__ac_job *x)
 {
     const uint32_t w = x->t->without, left = w & (CKR_OPTIMIZER | CKR_SCHEDULE);
+    const bool weights = x->ac->trainer && (w & CKR_PROGRESS);
     const char *place = "Accelerator.load_state", *key = "input_dir",
                *why = "the checkpoint is this directory itself, not one in it";
-    bool needed = false, adapter = false;
     uint64_t i;
-    if (x->ac->trainer && (w & CKR_PROGRESS)) {
+    if (weights) {
+        place = NULL;
         for (i = 0; i < x->ac->n_files; i++)
-            adapter = adapter || ckr__starts(x->ac->files[i]->rel, "adapter_model");
-        place = adapter ? "PeftModel.from_pretrained" : ckr__ac_model_class(x);
-        key = adapter ? "model_id" : "pretrained_model_name_or_path";
+            if (ckr__starts(x->ac->files[i]->rel, "adapter_model"))
+                place = "PeftModel.from_pretrained";
+        key = place ? "model_id" : "pretrained_model_name_or_path";
+        if (!place) place = ckr__ac_model_class(x);
         why = "these are weights alone, which the Trainer does not resume from: train() without "
               "resume_from_checkpoint starts at step 0";
-        needed = true;
     } else if (x->ac->trainer) {
         place = "Trainer.train";
         key = "resume_from_checkpoint";
@@ -44301,29 +44202,20 @@ static ckr_result ckr__ac_say_resume(ckr__ac_job *x)
                     "load_state ends with a FileNotFoundError at what is prepared already"
                   : "make and prepare the scheduler behind this call: the files have none, and "
                     "load_state ends with a FileNotFoundError at one that is prepared already";
-        needed = true;
     }
-    if (place) ckr__setting(x->out, place, key, ckr__node_str(x->w.c, "OUT"), NULL, needed, why);
-    return x->w.c->err->code;
-}
-
-static ckr_result ckr__ac_emit_files(ckr__ac_job *x)
-{
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < x->ac->n_files && e == CKR_OK; i++) e = ckr__ac_emit_file(x, x->ac->files[i]);
-    return e == CKR_OK && !x->w.c->refused && !x->ac->engine ? ckr__af_emit(x) : e;
+    if (place)
+        ckr__setting(x->out, place, key, ckr__node_str(x->w.c, "OUT"), NULL,
+                     weights || (!x->ac->trainer && left && !x->engine), why);
 }
 
 static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    static ckr_result (*const steps[])(ckr__ac_job *) = {
-        ckr__ac_emit_files, ckr__ac_emit_random, ckr__ac_emit_engine, ckr__ac_say_resume,
-        ckr__ac_batch, ckr__ac_steps
+    static void (*const steps[])(ckr__ac_job *) = {
+        ckr__af_emit, ckr__ac_emit_random, ckr__ac_emit_engine, ckr__ac_say_resume, ckr__ac_batch,
+        ckr__ac_steps
     };
     ckr__ac_job x = CKR_ZERO;
-    size_t i;
-    ckr_result e;
+    uint64_t i;
     x.w.c = c;
     x.w.s = s;
     x.w.dtype = t->dtype;
@@ -44333,18 +44225,20 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.w.source = x.ac->s;
     x.ranks = t->topology.dp;
     x.rate = ckr__same(x.ac->rate, 1) && x.ac->ranks > 1 ? 1 : (double)x.ranks;
-    e = ckr__ac_allowed(&x);
-    if (e != CKR_OK || c->refused) return e;
+    ckr__ac_allowed(&x);
+    if (ckr__failed(c) || c->refused) return c->err->code;
     ckr__whole_maps(&x.w, x.ac->keep);
-    if (x.ac->sana) e = ckr__sana_emit(&x);
-    for (i = 0; i < sizeof steps / sizeof *steps && !x.ac->sana && e == CKR_OK && !c->refused; i++)
-        e = steps[i](&x);
-    if (e == CKR_OK && x.n_lost)
-        e = ckr__say_int(c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", (int64_t)x.n_lost, 0,
-                         "directories inside the checkpoint are not written", NULL);
+    if (x.ac->sana) ckr__sana_emit(&x);
+    for (i = 0; i < x.ac->n_files && !x.ac->sana && !ckr__failed(c); i++)
+        ckr__ac_emit_file(&x, x.ac->files[i]);
+    for (i = 0; i < sizeof steps / sizeof *steps && !x.ac->sana; i++)
+        if (!ckr__failed(c) && !c->refused) steps[i](&x);
+    if (x.n_lost)
+        ckr__say_int(c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", (int64_t)x.n_lost, 0,
+                     "directories inside the checkpoint are not written", NULL);
     ckr__map_free(&x.w.views);
     ckr__map_free(&x.w.swaps);
-    return e;
+    return c->err->code;
 }
 
 static const ckr__bounds ckr__ac_bounds = {
@@ -48093,7 +47987,6 @@ static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
     int64_t at;
     uint64_t i;
     ckr_schedule *x;
-    ckr_result e;
     if (!type || strlen(type) > 60 || !n ||
         !ckr_node_i64(ckr_node_get(state, "last_batch_iteration"), &at))
         return NULL;
@@ -48107,9 +48000,8 @@ static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
         bases[i] = lr;
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "initial_lr"), &bases[i]);
     }
-    e = ckr__sched_build(r->c, kind, params, bases, n, &x);
-    if (e == CKR_E_ARG) ckr__sched_forgive(r->c);
-    if (e != CKR_OK) return NULL;
+    x = ckr__sched_try(r->c, kind, params, bases, n, NULL);
+    if (!x) return NULL;
     x->position = at;
     ckr__sched_stand(x, ckr__step_done(r->s));
     x->state = state;
