@@ -2402,6 +2402,7 @@ static ckr_result ckr__oom(const ckr__ctx *c)
 static ckr_result ckr__fail_with(ckr__ctx *c, ckr_item item, const char *file, const char *where,
                                  const char *text, const char *remedy)
 {
+    if (ckr__failed(c)) return c->err->code;
     return ckr__remedy(c->err, ckr__fail(c->err, item, file, CKR_NO_OFFSET, where, "%s",
                                          text ? text : ckr__item_text[item]), remedy);
 }
@@ -46586,7 +46587,7 @@ static void ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
 static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
 {
     ckr_node *list, *none, *dict;
-    uint64_t k, i;
+    uint64_t k;
     uint32_t d;
     g->shapes = ckr_node_get(g->model->root, "param_shapes");
     if (ckr_node_is_list(g->shapes) || r->wrapper != CKR__DS_BF16) return;
@@ -46595,15 +46596,14 @@ static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
     for (d = 0; d < r->dp; d++) {
         const ckr_node *maps = ckr_node_get(ckr__ds_optim(g->optim[d]), "param_slice_mappings");
         for (k = 0; list && ckr_node_is_list(maps) && k < maps->count; k++) {
-            const ckr_node *m = maps->u.items[k];
+            ckr__walk w = ckr__walk_in(maps->u.items[k]);
             if (k == list->count) ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT));
             if (ckr__failed(r->c)) return;
             dict = list->u.items[k];
-            for (i = 0; i < ckr__dict_n(m); i++) {
-                const char *name = ckr__dict_key(m, i),
-                           *last = dict->count ? ckr__dict_key(dict, dict->count - 1) : NULL;
-                if (name && !(last && !strcmp(last, name)))            /* no second part      */
-                    ckr__node_pair(r->c, dict, m->u.items[2 * i], none);
+            while (ckr__walk_on(&w)) {
+                const char *last = dict->count ? ckr__dict_key(dict, dict->count - 1) : NULL;
+                if (w.name && !(last && !strcmp(last, w.name)))        /* no second part      */
+                    ckr__node_pair(r->c, dict, w.key, none);
             }
         }
     }
@@ -46774,7 +46774,7 @@ static void ckr__ds_leave(ckr__ds *r, const ckr__rankfile *f, const char *where,
 
 typedef struct ckr__ds_module {
     const ckr__rankfile *f;
-    const ckr_node     *dict, *shared;
+    const ckr_node     *shared;
     ckr__map            buffers, shapes;
     ckr__shared         views;     /* -> place in dict                                    */
     const ckr_node    **found;     /* shapes: name -> place here                         */
@@ -46794,21 +46794,20 @@ static void ckr__ds_buffers(ckr__map *to, const ckr_node *root, uint64_t value)
 /* The shapes of parameters whose elements are elsewhere, by name. */
 static void ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_node *dict)
 {
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(dict); i++) {
-        const char *name = ckr__dict_key(dict, i);
-        *CKR__PUSH(const ckr_node *, r->c, m->found, m->n_found) = ckr__dict_at(dict, i);
-        if (name) ckr__map_put(&m->shapes, name, strlen(name), m->n_found - 1, NULL);
+    ckr__walk w = ckr__walk_in(dict);
+    while (ckr__walk_on(&w)) {
+        *CKR__PUSH(const ckr_node *, r->c, m->found, m->n_found) = w.value;
+        if (w.name) ckr__map_put(&m->shapes, w.name, strlen(w.name), m->n_found - 1, NULL);
     }
 }
 
-static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
+static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
 {
-    const char *name = ckr__dict_key(m->dict, i), *first;
-    const ckr_node *value = ckr__dict_at(m->dict, i);
+    const char *name = w->name, *first;
+    const ckr_node *value = w->value;
     const ckr_view *v = value->u.view;
     const bool buffer = name && ckr__map_find(&m->buffers, name, strlen(name), NULL);
-    uint64_t at;
+    uint64_t at = w->i;
     ckr_tensor *t;
     if (!name || value->kind != CKR_NODE_TENSOR) {
         ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name ? name : "?"), value);
@@ -46816,7 +46815,7 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
     }
     /* a tied one is kept under the name that is told, or the first of the same storage */
     first = ckr_node_str(ckr_node_get(m->shared, name));
-    if (!first && ckr__shared_before(&m->views, v, &i)) first = ckr__dict_key(m->dict, i);
+    if (!first && ckr__shared_before(&m->views, v, &at)) first = ckr__dict_key(w->dict, at);
     if (first) {
         ckr__tie_add(r->c, r->s, first, name);
     } else if (ckr__ds_find(r, name)) {
@@ -46853,21 +46852,18 @@ static const ckr_node *ckr__ds_shared(ckr__ds *r)
    copy, which must be equal. */
 static void ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
 {
-    const ckr_node *dict = ckr_node_get(f->root, "frozen_param_fragments");
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(r->c); i++) {
-        const char *name = ckr__dict_key(dict, i);
-        const ckr_node *n = ckr__dict_at(dict, i);
-        const ckr_view *v = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
-        ckr__ds_param *p = ckr__ds_find(r, name);
+    ckr__walk w = ckr__walk_in(ckr_node_get(f->root, "frozen_param_fragments"));
+    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+        const ckr_view *v = w.value->kind == CKR_NODE_TENSOR ? w.value->u.view : NULL;
+        ckr__ds_param *p = ckr__ds_find(r, w.name);
         const int64_t size = p ? p->numel : 0, c = ckr__ds_piece(size, r->dp),
                       begin = ckr__min_i64((int64_t)d * c, size);
         const ckr__extent x = { NULL, begin, ckr__min_i64(begin + c, size), 0 };
         int64_t numel = -1;
         if (p) p->frozen = true;
-        if (!p) ckr__ds_bad(r, f, name, "a parameter of the module");
-        else if (r->zero == 3 && (!ckr__ds_flat(n, &numel) || numel < x.end - begin))
-            ckr__ds_bad(r, f, name, "this rank's piece of the frozen parameter");
+        if (!p) ckr__ds_bad(r, f, w.name, "a parameter of the module");
+        else if (r->zero == 3 && (!ckr__ds_flat(w.value, &numel) || numel < x.end - begin))
+            ckr__ds_bad(r, f, w.name, "this rank's piece of the frozen parameter");
         else if (r->zero == 3) ckr__read_run(r->c, p->param, &x, v, (int32_t)d, false);
         else if (v && p->param->n_pieces && !v->bytes && !v->layout &&
                  ckr__ds_same_shape(p, v->n_dims, v->shape) &&
@@ -46882,19 +46878,19 @@ static void ckr__ds_model(ckr__ds *r)
     const ckr__rankfile *f = r->stages[0].model;
     const ckr_node *list = ckr_node_get(f->root, "param_shapes");
     ckr__ds_module m = CKR_ZERO;
+    ckr__walk w = ckr__walk_in(ckr_node_get(r->meta, "module"));
     uint64_t i;
     uint32_t d;
     if (r->pipe) return;
     m.f = f;
-    m.dict = ckr_node_get(r->meta, "module");
     m.buffers.c = m.views.map.c = m.shapes.c = r->c;
     m.shared = ckr__ds_shared(r);
-    if (!ckr_node_is_dict(m.dict)) ckr__ds_bad(r, f, "module", "a dict of tensors");
+    if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, f, "module", "a dict of tensors");
     ckr__ds_buffers(&m.buffers, f->root, 0);
     for (i = 0; r->zero == 3 && ckr_node_is_list(list) && i < list->count; i++)
         ckr__ds_shapes_of(r, &m, list->u.items[i]);
     if (r->zero == 3) ckr__ds_shapes_of(r, &m, ckr_node_get(f->root, "frozen_param_shapes"));
-    for (i = 0; i < ckr__dict_n(m.dict) && !ckr__failed(r->c); i++) ckr__ds_weight(r, &m, i);
+    while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_weight(r, &m, &w);
     ckr__map_free(&m.buffers);
     ckr__map_free(&m.views.map);
     ckr__map_free(&m.shapes);
@@ -47018,10 +47014,11 @@ static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char *slot,
    or that of one parameter, of any shapes. */
 static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x, int64_t full, int64_t lean)
 {
-    uint64_t i, k;
-    for (i = 0; i < ckr__dict_n(x->state) && !ckr__failed(r->c); i++) {
-        const char *slot = ckr__dict_key(x->state, i);
-        const ckr_node *n = ckr__dict_at(x->state, i);
+    ckr__walk w = ckr__walk_in(x->state);
+    uint64_t k;
+    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+        const char *slot = w.name;
+        const ckr_node *n = w.value;
         const bool step = slot && !strcmp(slot, "step");
         int64_t numel = -1;
         const ckr_view *v = ckr__ds_flat(n, &numel);
@@ -47282,21 +47279,20 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
 {
     const uint64_t n = ckr_node_is_list(g->shapes) ? g->shapes->count : 0;
     const int64_t *shape;
-    uint64_t i, k;
+    uint64_t k;
     uint32_t n_dims;
     if (!ckr_node_is_list(g->shapes)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
     g->lists = CKR__NEW_N(r->c, ckr__ds_list, n);
     g->n_groups = g->lists ? n : 0;
     for (k = 0; k < g->n_groups; k++) {
-        const ckr_node *d = g->shapes->u.items[k];
-        if (!ckr_node_is_dict(d)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
-        for (i = 0; i < ckr__dict_n(d); i++) {
-            const char *name = ckr__dict_key(d, i);
-            ckr__ds_param *p = ckr__ds_find(r, name);
-            const bool told = ckr__dict_at(d, i)->kind != CKR_NODE_NONE;
-            shape = told ? ckr__ds_shape(r, g->model, name, ckr__dict_at(d, i), &n_dims) : NULL;
+        ckr__walk w = ckr__walk_in(g->shapes->u.items[k]);
+        if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
+        while (ckr__walk_on(&w)) {
+            ckr__ds_param *p = ckr__ds_find(r, w.name);
+            shape = w.value->kind != CKR_NODE_NONE
+                        ? ckr__ds_shape(r, g->model, w.name, w.value, &n_dims) : NULL;
             if (!p || (shape && !ckr__ds_same_shape(p, n_dims, shape)))
-                ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, name, NULL, "%s",
+                ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, w.name, NULL, "%s",
                              p ? "param_shapes has another shape than the model"
                                : "param_shapes names a parameter that the model does not have");
             if (ckr__failed(r->c)) return;
@@ -47561,10 +47557,9 @@ static const char *ckr__ds_layer_name(ckr__ds *r, const ckr__ds_names *x, uint32
 }
 
 static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__rankfile *f,
-                                 uint64_t i)
+                                 const char *local, const ckr_node *n)
 {
-    const char *local = ckr__dict_key(f->root, i), *name;
-    const ckr_node *n = ckr__dict_at(f->root, i);
+    const char *name;
     ckr_tensor *t;
     ckr__ds_param *p;
     uint64_t m = 0;
@@ -47676,14 +47671,14 @@ static void ckr__ds_bare(ckr__ds *r, uint32_t m, const char *name, const ckr_nod
 static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
 {
     uint32_t m;
-    uint64_t k, i;
+    uint64_t k;
     for (m = 0; m < r->mp; m++) {
         const ckr_node *list = r->stages[m].shapes;
         for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
-            const ckr_node *d = list->u.items[k];
-            for (i = 0; i < ckr__dict_n(d) && !ckr__failed(r->c); i++) {
-                ckr__ds_name_add(r, x, ckr__dict_key(d, i), ckr__dict_at(d, i), m);
-                if (r->bare) ckr__ds_bare(r, m, ckr__dict_key(d, i), ckr__dict_at(d, i));
+            ckr__walk w = ckr__walk_in(list->u.items[k]);
+            while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+                ckr__ds_name_add(r, x, w.name, w.value, m);
+                if (r->bare) ckr__ds_bare(r, m, w.name, w.value);
             }
         }
         ckr__ds_buffers(&x->buffers, r->stages[m].model->root, m);
@@ -47696,8 +47691,8 @@ static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
 static void ckr__ds_pipe(ckr__ds *r)
 {
     ckr__ds_names x = CKR_ZERO;
+    ckr__walk w;
     uint32_t i;
-    uint64_t k;
     if (!r->pipe) return;
     x.all.c = x.buffers.c = r->c;
     for (i = 0; i < r->n_layers && r->layers; i++) ckr__ds_load(r, r->layers[i]);
@@ -47705,8 +47700,9 @@ static void ckr__ds_pipe(ckr__ds *r)
     for (i = 0; i < r->mp; i++) ckr__ds_same_step(r, r->stages[i].model);
     for (i = 0; i < r->n_layers && r->layers; i++) {
         const ckr__rankfile *f = r->layers[i];
-        for (k = 0; f && k < ckr__dict_n(f->root) && !ckr__failed(r->c); k++)
-            ckr__ds_layer_tensor(r, &x, f, k);
+        w = ckr__walk_in(f ? f->root : NULL);
+        while (ckr__walk_on(&w) && !ckr__failed(r->c))
+            ckr__ds_layer_tensor(r, &x, f, w.name, w.value);
     }
     if (r->bare) r->layers = CKR__NEW_N(r->c, ckr__rankfile *, r->n_layers);
     else if (!ckr__failed(r->c) && (x.told || !x.all.count)) ckr__ds_deal_layers(r);
@@ -48014,18 +48010,11 @@ static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
 static void ckr__ds_schedule(ckr__ds *r)
 {
     const ckr_node *state = ckr_node_get(r->meta, "lr_scheduler");
-    const ckr_node **hyper = CKR__NEW_N(r->c, const ckr_node *, r->s->n_groups);
-    ckr_schedule *x;
-    uint64_t i;
-    if (!hyper || !ckr__dict_n(state)) return;
-    x = ckr__ds_native(r, state);
-    for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
-    if (!x && !ckr__failed(r->c))
-        ckr__sched_torch(r->c, state, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL, &x);
-    if (ckr__failed(r->c)) return;
-    r->s->schedules = x;
-    r->s->n_schedules = 1;
-    ckr__lr_drift(r->c, r->s, x);
+    const ckr_schedule *x = ckr__dict_n(state) ? ckr__ds_native(r, state) : NULL;
+    if (ckr__failed(r->c) || !ckr__dict_n(state)) return;
+    if (x) *CKR__PUSH(ckr_schedule, r->c, r->s->schedules, r->s->n_schedules) = *x;
+    else ckr__groups_schedule(r->c, r->s, state, 0, r->s->n_groups);
+    if (!ckr__failed(r->c)) ckr__lr_drift(r->c, r->s, r->s->schedules);
 }
 
 /* >>deepspeed.client ---------------------------------------------------------- */
@@ -48038,15 +48027,7 @@ static const char ckr__ds_model_keys[] =
     "mp_world_size checkpoint_parallel_dimensions ds_config ds_version universal_checkpoint_info";
 
 /* An optimizer's file has three dicts, one in the other: the file's (2), its optimizer_state_dict
-   (1), and in that torch's own (0). */
-static const ckr_node *ckr__ds_level(const ckr__ds *r, uint32_t m, uint32_t d, int level)
-{
-    const ckr__ds_stage *g = &r->stages[m];
-    if (level == 2) return g->optim[d]->root;
-    return level ? ckr__ds_own(r, g, d) : ckr__ds_base(r, g, d);
-}
-
-/* Their keys that are read, or written anew. */
+   (1), and in that torch's own (0). The keys of them that are read, or written anew. */
 static const char *const ckr__ds_optim_keys[] = {
     "state param_groups",
     "zero_stage loss_scaler dynamic_loss_scale overflow clip_grad ds_version "
@@ -48056,22 +48037,28 @@ static const char *const ckr__ds_optim_keys[] = {
     "optimizer_state_dict ds_config ds_version"
 };
 
+/* The pairs of one that rank d has. */
+static ckr__walk ckr__ds_level(const ckr__ds *r, uint32_t m, uint32_t d, int level)
+{
+    const ckr__ds_stage *g = &r->stages[m];
+    if (level == 2) return ckr__walk_in(g->optim[d]->root);
+    return ckr__walk_in(level ? ckr__ds_own(r, g, d) : ckr__ds_base(r, g, d));
+}
+
+
 /* What is left of an optimizer's file: beside its state, and in it. */
 static void ckr__ds_optim_rest(ckr__ds *r, uint32_t m, uint32_t d)
 {
     int level;
-    uint64_t i;
     for (level = 0; level < 3; level++) {
-        const ckr_node *dict = ckr__ds_level(r, m, d, level);
-        for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(r->c); i++) {
-            const char *key = ckr__dict_key(dict, i);
-            if (key && ckr__word_in(ckr__ds_optim_keys[level], key)) continue;
+        ckr__walk w = ckr__ds_level(r, m, d, level);
+        while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+            if (w.name && ckr__word_in(ckr__ds_optim_keys[level], w.name)) continue;
             r->rest = true;
             ckr__ds_leave(r, r->stages[m].optim[d],
                           ckr__printf(r->c, "%s%s%s%s", level < 2 ? "optimizer_state_dict/" : "",
                                       level ? "" : ckr__ds_places_of[r->wrapper].base,
-                                      level ? "" : "/", key ? key : "?"),
-                          ckr__dict_at(dict, i));
+                                      level ? "" : "/", w.name ? w.name : "?"), w.value);
         }
     }
 }
@@ -48085,7 +48072,7 @@ static bool ckr__ds_random_key(const char *key)
 static void ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
 {
     ckr__rank_streams of = CKR_ZERO;
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(f->root);
     of.c = r->c;
     of.s = r->s;
     of.keys = ckr__trainer_streams;
@@ -48093,17 +48080,16 @@ static void ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
     of.observed = r->zero == 3;                /* the scripts' own: the states show it       */
     of.rank = rank;
     of.file = of.rel = f->rel;
-    for (i = 0; i < f->root->count && !ckr__failed(r->c); i++) {
-        const char *key = ckr__dict_key(f->root, i);
-        const ckr_node *v = ckr__dict_at(f->root, i);
-        if (key && ckr__word_in(ckr__ds_model_keys, key)) continue;
-        if (key && v->kind == CKR_NODE_NONE && ckr__word_in("data_sampler random_ltd", key))
+    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+        if (w.name && (ckr__word_in(ckr__ds_model_keys, w.name) ||
+                       (w.value->kind == CKR_NODE_NONE &&
+                        ckr__word_in("data_sampler random_ltd", w.name))))
             continue;
-        if (ckr__ds_random_key(key) && ckr_node_is_dict(v)) {
-            of.at = ckr__printf(r->c, "/%s", key);
-            ckr__streams_read(&of, v);
+        if (ckr__ds_random_key(w.name) && ckr_node_is_dict(w.value)) {
+            of.at = ckr__printf(r->c, "/%s", w.name);
+            ckr__streams_read(&of, w.value);
         } else {
-            ckr__ds_leave(r, f, key ? key : "?", v);
+            ckr__ds_leave(r, f, w.name ? w.name : "?", w.value);
         }
     }
 }
@@ -49075,13 +49061,10 @@ static bool ckr__ds_same_ranks(const ckr__ds_job *x)
 /* What is not known here goes back into the same rank's file. */
 static void ckr__ds_optim_back(ckr__ds_job *x, ckr_node *to, int level)
 {
-    const ckr_node *from = ckr__ds_level(x->ds, x->m, x->d, level);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(from); i++) {
-        const char *key = ckr__dict_key(from, i);
-        if (key && ckr__word_in(ckr__ds_optim_keys[level], key)) continue;
-        ckr__node_pair(x->c, to, from->u.items[2 * i], ckr__ds_copy(x, ckr__dict_at(from, i)));
-    }
+    ckr__walk w = ckr__ds_level(x->ds, x->m, x->d, level);
+    while (ckr__walk_on(&w))
+        if (!w.name || !ckr__word_in(ckr__ds_optim_keys[level], w.name))
+            ckr__node_pair(x->c, to, w.key, ckr__ds_copy(x, w.value));
 }
 
 /* Begins a file of the step, of that name in it. False: the error is set. */
@@ -49287,20 +49270,20 @@ static ckr_node *ckr__ds_counter(ckr__ds_job *x, const char *key, int64_t v)
 static void ckr__ds_client_put(ckr__ds_job *x, const ckr_node *from)
 {
     ckr__rank_streams k = CKR_ZERO;
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(from);
     k.c = x->c;
     k.coming = x->s;
     k.keys = ckr__trainer_streams;
     k.rank = x->zero == 3 ? x->d : x->m * x->dp;
     if (x->t->without & CKR_PROGRESS) return;  /* counters and data positions are in it      */
-    for (i = 0; i < ckr__dict_n(from); i++) {
-        const char *key = ckr__dict_key(from, i);
-        const ckr_node *v = ckr__dict_at(from, i);
-        if (key && (ckr__word_in(ckr__ds_model_keys, key) || ckr_node_get(x->f->root, key)))
+    while (ckr__walk_on(&w)) {
+        const bool random = ckr__ds_random_key(w.name);
+        if (w.name && (ckr__word_in(ckr__ds_model_keys, w.name) ||
+                       ckr_node_get(x->f->root, w.name)))
             continue;
-        if (ckr__ds_random_key(key) && (x->t->without & CKR_RNG)) continue;
-        if (ckr__ds_random_key(key) && ckr_node_is_dict(v)) v = ckr__streams_write(&k, v);
-        if (v) ckr__node_pair(x->c, x->f->root, from->u.items[2 * i], ckr__ds_copy(x, v));
+        if (random && (x->t->without & CKR_RNG)) continue;
+        if (random && ckr_node_is_dict(w.value)) w.value = ckr__streams_write(&k, w.value);
+        if (w.value) ckr__node_pair(x->c, x->f->root, w.key, ckr__ds_copy(x, w.value));
     }
 }
 
@@ -49438,12 +49421,10 @@ static ckr_node *ckr__ds_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
     const ckr__curve_nums *k = &fit->curve->k, *old = &was->curve->k;
     const uint64_t n = fit->n_lanes;
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(was->params); i++) {
-        const char *key = ckr__dict_key(was->params, i);
-        if (key && strcmp(key, "lr") && strcmp(key, "clamped"))
-            ckr__node_take(c, d, was->params, i);
-    }
+    ckr__walk w = ckr__walk_in(was->params);
+    size_t i;
+    while (ckr__walk_on(&w))
+        if (w.name && !ckr__word_in("lr clamped", w.name)) ckr__node_pair(c, d, w.key, w.value);
     for (i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         if (fit->curve->kind != bounds[i].kind) continue;
         ckr__node_set(c, d, bounds[i].low,
