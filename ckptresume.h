@@ -2392,19 +2392,38 @@ static void ckr__error_reset(ckr__ctx *c)
     c->err->offset = CKR_NO_OFFSET;
 }
 
+/* Neither an error so far nor an entry that refuses. */
+static bool ckr__going(const ckr__ctx *c)
+{
+    return !ckr__failed(c) && !c->refused;
+}
+
 /* What stopped the call, where something did not come. */
 static ckr_result ckr__oom(const ckr__ctx *c)
 {
     return c->err->code != CKR_OK ? c->err->code : CKR_E_NOMEM;
 }
 
+/* A failure and the way out of it, or NULL. */
+CKR__PRINTF(6, 7)
+static ckr_result ckr__fail_fmt(ckr__ctx *c, ckr_item item, const char *file, const char *where,
+                                const char *remedy, const char *fmt, ...)
+{
+    char text[sizeof c->err->text];
+    va_list ap;
+    if (ckr__failed(c)) return c->err->code;
+    va_start(ap, fmt);
+    ckr__vformat(text, sizeof text, fmt, ap);
+    va_end(ap);
+    ckr__fail(c->err, item, file, CKR_NO_OFFSET, where, "%s", text);
+    return ckr__remedy(c->err, c->err->code, remedy);
+}
+
 /* A failure and the way out of it. `text` NULL: the item's own. */
 static ckr_result ckr__fail_with(ckr__ctx *c, ckr_item item, const char *file, const char *where,
                                  const char *text, const char *remedy)
 {
-    if (ckr__failed(c)) return c->err->code;
-    return ckr__remedy(c->err, ckr__fail(c->err, item, file, CKR_NO_OFFSET, where, "%s",
-                                         text ? text : ckr__item_text[item]), remedy);
+    return ckr__fail_fmt(c, item, file, where, remedy, "%s", text ? text : ckr__item_text[item]);
 }
 
 /* Scratch: size 0 gives a valid pointer. NULL sets the error. */
@@ -43621,11 +43640,11 @@ static ckr_result ckr__af_scan(ckr__ac *r)
     for (kind = CKR__AF_LAYOUTS; kind > 0; kind--) {
         if (!k->n_files[kind]) continue;
         if (layout)
-            return ckr__fail_with(r->c, CKR_ITEM_FILES_MIXED, k->files[kind][0]->path, NULL,
-                                  ckr__printf(r->c, "the model is there twice: %s has it in "
-                                              "another layout", k->files[layout][0]->rel),
-                                  "two runs saved into one directory: move the files of one "
-                                  "elsewhere");
+            return ckr__fail_fmt(r->c, CKR_ITEM_FILES_MIXED, k->files[kind][0]->path, NULL,
+                                 "two runs saved into one directory: move the files of one "
+                                 "elsewhere",
+                                 "the model is there twice: %s has it in another layout",
+                                 k->files[layout][0]->rel);
         layout = kind;
     }
     if (ckr__failed(r->c) || !layout) return r->c->err->code;
@@ -43874,11 +43893,10 @@ static ckr_result ckr__af_ranks(ckr__ac *r)
     const ckr__fileset *k = r->n_fsdp ? &r->fsdp->files : NULL;
     if (!k || r->fsdp->layout != CKR__AF_RANKS) return CKR_OK;
     if (r->n_random > k->size[CKR__RANK])
-        return ckr__fail_with(r->c, CKR_ITEM_FILES_FOREIGN, r->random[r->n_random - 1]->path, NULL,
-                              ckr__printf(r->c, "the model has files of %u ranks",
-                                          (unsigned)k->size[CKR__RANK]),
-                              "another run left it: remove it, or bring back the other ranks' "
-                              "files");
+        return ckr__fail_fmt(r->c, CKR_ITEM_FILES_FOREIGN, r->random[r->n_random - 1]->path, NULL,
+                             "another run left it: remove it, or bring back the other ranks' "
+                             "files",
+                             "the model has files of %u ranks", (unsigned)k->size[CKR__RANK]);
     r->ranks = k->size[CKR__RANK];
     return CKR_OK;
 }
@@ -44062,7 +44080,7 @@ static void ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
         ckr__ac_put_safetensors(x, f);
     } else if (f->kind == CKR__AC_MODEL || f->kind == CKR__AC_OPTIMIZER ||
                f->kind == CKR__AC_SCHEDULER) {
-        if (!ckr__failed(x->w.c) && !x->w.c->refused) ckr__ac_put_tree(x, f->rel, f->root);
+        if (ckr__going(x->w.c)) ckr__ac_put_tree(x, f->rel, f->root);
     } else if (f->dir) {
         x->n_lost++;
     } else {
@@ -44090,7 +44108,7 @@ static void ckr__sana_emit(ckr__ac_job *x)
                           x->t->groups != NULL, f.rel);
     f.part = x->ac->keep->scheduler;
     if (!(x->t->without & CKR_SCHEDULE)) ckr__ac_emit_schedule(x, &f);
-    if (ckr__failed(x->w.c) || x->w.c->refused) return;
+    if (!ckr__going(x->w.c)) return;
     while (ckr__walk_on(&w)) {
         for (k = 0; w.name && k < sizeof parts / sizeof *parts; k++)
             if (!strcmp(w.name, parts[k].key) && (x->t->without & parts[k].bit)) break;
@@ -44118,7 +44136,7 @@ static void ckr__ac_emit_engine(ckr__ac_job *x)
     u.told = x->ac->trainer && x->ac->scheduled && x->w.s->n_schedules &&
              !(t.without & CKR_SCHEDULE) && !ckr__starts(want->kind, "deepspeed:");
     ckr__under_emit(x->w.c, x->w.s, &t, x->out, &u);
-    if (ckr__failed(x->w.c) || x->w.c->refused || !u.told) return;
+    if (!ckr__going(x->w.c) || !u.told) return;
     if (want->opaque ? was->opaque : ckr__sched_same(want, was)) want = was;
     x->w.scheduler = u.scheduler;
     ckr__ac_follows(x, was->state, was, want, want, 0);
@@ -44227,13 +44245,13 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.ranks = t->topology.dp;
     x.rate = ckr__same(x.ac->rate, 1) && x.ac->ranks > 1 ? 1 : (double)x.ranks;
     ckr__ac_allowed(&x);
-    if (ckr__failed(c) || c->refused) return c->err->code;
+    if (!ckr__going(c)) return c->err->code;
     ckr__whole_maps(&x.w, x.ac->keep);
     if (x.ac->sana) ckr__sana_emit(&x);
     for (i = 0; i < x.ac->n_files && !x.ac->sana && !ckr__failed(c); i++)
         ckr__ac_emit_file(&x, x.ac->files[i]);
-    for (i = 0; i < sizeof steps / sizeof *steps && !x.ac->sana; i++)
-        if (!ckr__failed(c) && !c->refused) steps[i](&x);
+    for (i = 0; i < sizeof steps / sizeof *steps && !x.ac->sana && ckr__going(c); i++)
+        steps[i](&x);
     if (x.n_lost)
         ckr__say_int(c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", (int64_t)x.n_lost, 0,
                      "directories inside the checkpoint are not written", NULL);
@@ -44520,35 +44538,28 @@ static const ckr__file_items ckr__lm_file_items = {
     CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN, NULL
 };
 
-/* Does the file begin with the model's magic number and a small version? It is not left open. */
-static ckr_result ckr__lm_is_model(ckr__ctx *c, const char *path, bool *yes)
+/* A directory with a DONE mark, a model or a state; or a model's file, which begins with the magic
+   number and a small version. That is not left open. */
+static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     const ckr_io *io = &c->env.io;
-    uint8_t head[8];
-    void *file;
+    const ckr_file_kind kind = *path ? ckr__path_kind(c, path) : CKR_FILE_ABSENT;
+    uint32_t kinds = 0;
+    uint8_t head[8] = { 0 };
     uint64_t size;
-    int32_t sys = io->open_fn(io->user, path, false, &file, &size);
+    void *file;
+    int32_t sys;
+    *dir = path;
+    if (kind == CKR_FILE_DIR) ckr__form_kinds(c, path, ckr__lm_forms, &kinds);
+    *mine = kinds > 1;
+    if (kind != CKR_FILE_REGULAR) return c->err->code;
+    sys = io->open_fn(io->user, path, false, &file, &size);
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
     if (size >= CKR__LM_HEAD) sys = io->read_fn(io->user, file, 0, head, sizeof head);
     io->close_fn(io->user, file);
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys);
-    *yes = size >= CKR__LM_HEAD && ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
+    *mine = ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
     return CKR_OK;
-}
-
-/* A directory with a DONE mark, a model or a state; or a model's file. */
-static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
-{
-    const ckr_file_kind kind = *path ? ckr__path_kind(c, path) : CKR_FILE_ABSENT;
-    uint32_t kinds;
-    ckr_result r;
-    *mine = false;
-    *dir = path;
-    if (kind == CKR_FILE_REGULAR) return ckr__lm_is_model(c, path, mine);
-    if (kind != CKR_FILE_DIR) return CKR_OK;
-    r = ckr__form_kinds(c, path, ckr__lm_forms, &kinds);
-    *mine = kinds > 1;
-    return r;
 }
 
 /* The first KiB of a file that must begin with this magic number. */
@@ -44630,28 +44641,29 @@ static ckr_result ckr__lm_padding(ckr__lm *m)
     return CKR_OK;
 }
 
-/* Slot 0: the parameters, of the model's file; else ckr__lm_slots[slot - 1], of the ranks'. With
+/* The parameters, of the model's file (slot 0); then ckr__lm_slots[slot - 1], of the ranks'. With
    ZeRO-1 these have a part of each layer. */
-static ckr_result ckr__lm_read_slot(ckr__lm *m, uint32_t slot)
+static ckr_result ckr__lm_read_slots(ckr__lm *m)
 {
-    const uint64_t share = slot && m->zero1 ? m->P : 1;
-    const ckr_dtype dtype = slot ? CKR_DTYPE_F32 : m->dtype;
-    const uint64_t size = ckr_dtype_size(dtype);
-    const char *name = slot ? ckr__lm_slots[slot - 1] : "param";
-    uint64_t at = CKR__LM_HEAD + (slot ? slot - 1 : 0) * size * (m->dims.n / share), l;
-    uint32_t r;
-    int i;
-    for (i = 0; i < CKR__LM_TENSORS; i++) {
-        const uint64_t n = m->dims.all[i], step = share > 1 ? m->dims.layer[i] : n,
-                       part = step / share;
-        const bool vocab = ckr__lm_shapes[i].rows == CKR__LM_VOCAB;
+    const uint32_t n_slots = m->model_only ? 1 : m->master ? 4 : 3;
+    uint64_t at = CKR__LM_HEAD, l;
+    uint32_t k, r;
+    for (k = 0; k < n_slots * CKR__LM_TENSORS; k++) {
+        const uint32_t slot = k / CKR__LM_TENSORS, i = k % CKR__LM_TENSORS;
+        const uint64_t share = slot && m->zero1 ? m->P : 1, n = m->dims.all[i],
+                       step = share > 1 ? m->dims.layer[i] : n, part = step / share;
+        const ckr_dtype dtype = slot ? CKR_DTYPE_F32 : m->dtype;
+        const uint64_t size = ckr_dtype_size(dtype);
         int64_t shape[3];
-        const uint32_t n_dims = ckr__lm_stored(&m->dims, i, shape);
+        const uint32_t n_dims = ckr__lm_stored(&m->dims, (int)i, shape);
         const ckr__block *b = ckr__block_whole(m->c, n_dims, shape);
+        const bool vocab = ckr__lm_shapes[i].rows == CKR__LM_VOCAB;
         ckr__reader x = CKR_ZERO;
         if (vocab) shape[0] = m->dims.V;
+        if (!i && slot < 2) at = CKR__LM_HEAD;
         x.c = m->c;
-        x.tensor = ckr__tensor_add(m->c, m->s, ckr__lm_shapes[i].name, name, dtype, n_dims, shape);
+        x.tensor = ckr__tensor_add(m->c, m->s, ckr__lm_shapes[i].name,
+                                   slot ? ckr__lm_slots[slot - 1] : "param", dtype, n_dims, shape);
         x.dtype = dtype;
         if (!b || !x.tensor) return m->c->err->code;
         x.tensor->split.vocab = vocab;
@@ -44670,15 +44682,6 @@ static ckr_result ckr__lm_read_slot(ckr__lm *m, uint32_t slot)
         at += size * (n / share);
     }
     return CKR_OK;
-}
-
-static ckr_result ckr__lm_read_slots(ckr__lm *m)
-{
-    const uint32_t last = m->model_only ? 0 : m->master ? 3 : 2;
-    uint32_t slot;
-    ckr_result r = CKR_OK;
-    for (slot = 0; slot <= last && r == CKR_OK; slot++) r = ckr__lm_read_slot(m, slot);
-    return r;
 }
 
 /* With `share` ranks to a tensor: does the file of a rank end where it should? *at: its section. */
@@ -44758,27 +44761,26 @@ static ckr_result ckr__lm_choose(ckr__lm *m)
     int64_t top[CKR__LM_STATE + 1] = { -1, -1, -1, -1 };
     uint64_t i;
     int kind;
-    ckr_result r;
     for (kind = CKR__LM_DONE; kind <= CKR__LM_STATE; kind++)
         for (i = 0; i < k->n_files[kind]; i++)
             top[kind] = ckr__max_i64(top[kind], k->files[kind][i]->step);
     m->model_only = top[CKR__LM_DONE] < 0;
     m->step = top[m->model_only ? CKR__LM_MODEL : CKR__LM_DONE];
-    if ((m->model_only && top[CKR__LM_STATE] >= 0) || m->step < 0 || m->step > INT32_MAX) {
-        r = ckr__fail(m->c->err, CKR_ITEM_LLMC_INCOMPLETE, m->dir, CKR_NO_OFFSET, NULL,
-                      "there is no DONE_%08lld: the checkpoint is still being written, or its "
-                      "writing was interrupted", (long long)ckr__max_i64(top[CKR__LM_STATE], 0));
-        return ckr__remedy(m->c->err, r, "wait for the DONE file, or take an older checkpoint");
-    }
+    if ((m->model_only && top[CKR__LM_STATE] >= 0) || m->step < 0 || m->step > INT32_MAX)
+        return ckr__fail_fmt(m->c, CKR_ITEM_LLMC_INCOMPLETE, m->dir, NULL,
+                             "wait for the DONE file, or take an older checkpoint",
+                             "there is no DONE_%08lld: the checkpoint is still being written, or "
+                             "its writing was interrupted",
+                             (long long)ckr__max_i64(top[CKR__LM_STATE], 0));
     for (i = 0; i < k->n_files[CKR__LM_MODEL]; i++) {
         m->path = k->files[CKR__LM_MODEL][i]->path;
         if (k->files[CKR__LM_MODEL][i]->step == m->step) return CKR_OK;
     }
-    r = ckr__fail(m->c->err, CKR_ITEM_LLMC_MISSING, m->dir, CKR_NO_OFFSET,
-                  ckr__printf(m->c, "model_%08lld.bin", (long long)m->step),
-                  "DONE_%08lld is there, the model file is not", (long long)m->step);
-    return ckr__remedy(m->c->err, r, "bring it back, or remove the DONE file: then an older "
-                                     "checkpoint is taken");
+    return ckr__fail_fmt(m->c, CKR_ITEM_LLMC_MISSING, m->dir,
+                         ckr__printf(m->c, "model_%08lld.bin", (long long)m->step),
+                         "bring it back, or remove the DONE file: then an older checkpoint is "
+                         "taken",
+                         "DONE_%08lld is there, the model file is not", (long long)m->step);
 }
 
 /* State files of the step, by rank; all of the ranks that the first one counts, and no other. */
@@ -44789,7 +44791,6 @@ static ckr_result ckr__lm_states(ckr__lm *m)
     uint64_t i, n = 0;
     uint32_t file;
     const uint8_t *head;
-    ckr_result r;
     if (m->model_only) return CKR_OK;
     for (i = 0; i < k->n_files[CKR__LM_STATE]; i++) if (f[i]->step == m->step) f[n++] = f[i];
     k->n_files[CKR__LM_STATE] = n;
@@ -44797,16 +44798,15 @@ static ckr_result ckr__lm_states(ckr__lm *m)
     if (!n || f[0]->at[CKR__RANK])
         return ckr__fileset_missing(
             k, NULL, n, n + 1, ckr__printf(m->c, "state_%08lld_00000.bin", (long long)m->step));
-    r = ckr__lm_head(m, f[0]->path, 20240527u, &file, &head);
-    if (r != CKR_OK) return r;
+    if (ckr__lm_head(m, f[0]->path, 20240527u, &file, &head) != CKR_OK) return m->c->err->code;
     m->master = ckr__load_u32(head + 16) == 1;
     m->shuffle = ckr__load_u32(head + 20) == 1;
     k->size[CKR__RANK] = ckr__load_u32(head + 8) ? ckr__load_u32(head + 8) : 1;
-    r = ckr__fileset_every(k, CKR__LM_STATE, false, NULL);
+    ckr__fileset_every(k, CKR__LM_STATE, false, NULL);
     m->ranks = CKR__NEW_N(m->c, ckr__lm_rank, n);
-    if (!m->ranks) return m->c->err->code;
-    for (i = 0; i < n && r == CKR_OK; i++) r = ckr__lm_read_rank(m, (uint32_t)i, f[i]->path);
-    return r;
+    for (i = 0; i < n && !ckr__failed(m->c); i++)
+        ckr__lm_read_rank(m, (uint32_t)i, f[i]->path);
+    return m->c->err->code;
 }
 
 static ckr_result ckr__lm_leftovers(ckr__lm *m)
@@ -44861,11 +44861,11 @@ static ckr_result ckr__lm_groups(ckr__lm *m)
 }
 
 /* Rows that the caller tells, where the files tell them too. */
-static ckr_result ckr__lm_vocab(ckr__ctx *c, int64_t told, int64_t rows, const char *reason)
+static void ckr__lm_vocab(ckr__ctx *c, int64_t told, int64_t rows, const char *reason)
 {
-    if (told <= 0 || told == rows) return CKR_OK;
-    return ckr__say_int(c, "CKR_W_LLMC_VOCAB", CKR_CHANGED, "vocabulary rows", told, rows, reason,
-                        "leave --vocab out");
+    if (told > 0 && told != rows)
+        ckr__say_int(c, "CKR_W_LLMC_VOCAB", CKR_CHANGED, "vocabulary rows", told, rows, reason,
+                     "leave --vocab out");
 }
 
 /* What llm.c would do with its own files. */
@@ -44888,7 +44888,6 @@ static ckr_result ckr__lm_read_notes(ckr__lm *m)
 
 static ckr_result ckr__lm_read_dir(ckr__lm *m)
 {
-    ckr_result r;
     m->model_only = ckr__path_kind(m->c, m->dir) == CKR_FILE_REGULAR;
     m->step = -1;
     m->path = m->dir;
@@ -44897,8 +44896,8 @@ static ckr_result ckr__lm_read_dir(ckr__lm *m)
     m->files.dir = m->dir;
     m->files.forms = ckr__lm_forms;
     m->files.items = &ckr__lm_file_items;
-    r = ckr__fileset_scan(&m->files, false);
-    return r == CKR_OK ? ckr__lm_choose(m) : r;
+    ckr__fileset_scan(&m->files, false);
+    return ckr__failed(m->c) ? m->c->err->code : ckr__lm_choose(m);
 }
 
 /* Each rank's place as text: the order of its samples as a sum. */
@@ -44932,7 +44931,6 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     ckr__lm *m = CKR__NEW(c, ckr__lm);
     ckr_topology *t = &s->topology;
     size_t i;
-    ckr_result r = CKR_OK;
     if (!m) return c->err->code;
     m->c = c;
     m->s = s;
@@ -44940,17 +44938,17 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     s->dialect = "llmc";
     s->format = CKR_FORMAT_LLMC;
     s->dialect_data = m;
-    for (i = 0; i < sizeof steps / sizeof *steps && r == CKR_OK; i++) r = steps[i](m);
-    if (r == CKR_OK)
-        r = ckr__lm_vocab(c, desc ? desc->vocab : 0, m->dims.V,
-                          "the model's header tells them: what --vocab says is not used");
+    for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](m);
+    if (!ckr__failed(c))
+        ckr__lm_vocab(c, desc ? desc->vocab : 0, m->dims.V,
+                      "the model's header tells them: what --vocab says is not used");
     s->vocab = m->dims.V;
     s->padded_vocab = m->dims.Vp;
     s->progress.step = m->step;
     t->tp = t->pp = t->ep = t->cp = 1;
     t->dp = t->ranks = m->P ? m->P : 1;
     t->zero = m->zero1;
-    return r;
+    return c->err->code;
 }
 
 /* >>llmc.tree ----------------------------------------------------------------- */
@@ -45192,7 +45190,7 @@ typedef struct ckr__lm_job {
     ckr__lm_rank     *wrote;   /* what each rank gets                                    */
     uint64_t         *tokens;  /* of each token file; NULL: not known                    */
     uint64_t          n_files, unit, old_unit;       /* tokens of a sample; 0: not known  */
-    ckr_tensor     ***by;      /* GPT-2's tensors [slot 0..3][tensor * L + layer], or NULL */
+    ckr_tensor      **by[4];   /* GPT-2's tensors of a slot: [tensor * L + layer], or NULL */
     bool              linear;  /* their matrices are (out, in), as torch's Linear has them */
     ckr__map          names;   /* key of a plain file -> index of its tensor               */
     const char       *prefix;  /* in front of GPT-2's names                                */
@@ -45597,37 +45595,32 @@ static void ckr__lm_counted(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
     if (r < x->P) to->section = ckr__lm_recut(x, k, n, first);
 }
 
-/* At the beginning of the data. */
-static void ckr__lm_begin(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
-{
-    const uint64_t n_files = x->P ? to->n_files : x->n_files;
-    to->shard = to->sample = 0;
-    if (!x->shuffle) return;
-    to->section = ckr__lm_fresh(x, r, n_files, to->n_samples, 0);
-    if (!to->section) return;
-    to->n_samples = ckr__load_u64(to->section + 8 + 4 * n_files);
-    to->n_section = ckr__lm_section_size(n_files, to->n_samples);
-}
-
 /* Where rank r of the coming run stands. */
 static void ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 {
-    const bool known = r < x->P, reseed = x->t->rng == CKR_RNG_RESEED;
+    const bool known = r < x->P, reseed = x->t->rng == CKR_RNG_RESEED,
+               afresh = !x->P || (x->t->without & CKR_DATA);   /* at the beginning of the data */
     const ckr_rng *mt =
         known && reseed ? ckr__lm_given(x, r, CKR_RNG_LLMC_MT, "shuffle") : NULL;
+    uint64_t n_files;
     uint8_t *p;
     memset(to, 0, sizeof *to);
     if (x->P) *to = x->from[known ? r : 0];
+    n_files = x->P ? to->n_files : x->n_files;
     if (!known || reseed || (x->t->without & CKR_RNG)) {       /* the saved ones are not its own */
         to->rng = ckr__lm_given_word(x, r, "rng_state");
         to->rng_last = ckr__lm_given_word(x, r, "rng_state_last_update");
     }
-    if (!x->P && !x->shuffle) return;
-    if (!x->P || (x->t->without & CKR_DATA)) ckr__lm_begin(x, r, to);
-    else if (x->tokens) ckr__lm_counted(x, r, to);
-    else if (!known && x->shuffle)
-        to->section = ckr__lm_fresh(x, r, to->n_files, to->n_samples, to->shard);
-    if (!mt || !to->section) return;
+    if (afresh) to->shard = to->sample = 0;
+    if (!afresh && x->tokens) ckr__lm_counted(x, r, to);
+    else if (x->shuffle && (afresh || !known))
+        to->section = ckr__lm_fresh(x, r, n_files, to->n_samples, to->shard);
+    if (!to->section) return;
+    if (afresh) {
+        to->n_samples = ckr__load_u64(to->section + 8 + 4 * n_files);
+        to->n_section = ckr__lm_section_size(n_files, to->n_samples);
+    }
+    if (!mt) return;
     /* the order stays, the next files are shuffled by another generator */
     p = CKR__DUP(x->c, uint8_t, to->section, to->n_section);
     if (p) ckr_rng_encode(mt, p + (to->n_section - CKR__LM_MT), CKR__LM_MT);
@@ -45635,29 +45628,27 @@ static void ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 }
 
 /* What the report says of streams and data. */
-static ckr_result ckr__lm_say_places(ckr__lm_job *x)
+static void ckr__lm_say_places(ckr__lm_job *x)
 {
     if (!x->P)
-        return ckr__say(x->c, "CKR_W_DATA_NEW", CKR_APPROX, "data and random streams", NULL, NULL,
-                        x->tokens
-                            ? "they begin as in a new run of llm.c"
-                            : "they begin as in a new run of llm.c, and are not shuffled",
-                        x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T to shuffle");
-    if (x->t->without & CKR_DATA) return CKR_OK;
-    if (x->tokens && x->unit != x->old_unit)
-        return ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_APPROX, "tokens of a sample",
-                            (int64_t)x->old_unit, (int64_t)x->unit,
-                            "the position was counted anew, rounded down to whole samples; the "
-                            "order of the current file is another", NULL);
-    if (x->Q == x->processes) return CKR_OK;
-    return ckr__say(x->c, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run",
-                    ckr__printf(x->c, "the old -b times %lu/%lu", (unsigned long)x->processes,
-                                (unsigned long)x->Q),
-                    x->tokens
-                        ? "ranks read other slices of the same samples"
-                        : "the position counts samples of processes x B x T tokens, and was kept: "
-                          "it is right with this -b and the same -t",
-                    x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T");
+        ckr__say(x->c, "CKR_W_DATA_NEW", CKR_APPROX, "data and random streams", NULL, NULL,
+                 x->tokens ? "they begin as in a new run of llm.c"
+                           : "they begin as in a new run of llm.c, and are not shuffled",
+                 x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T to shuffle");
+    else if (x->t->without & CKR_DATA) return;
+    else if (x->tokens && x->unit != x->old_unit)
+        ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_APPROX, "tokens of a sample",
+                     (int64_t)x->old_unit, (int64_t)x->unit,
+                     "the position was counted anew, rounded down to whole samples; the order of "
+                     "the current file is another", NULL);
+    else if (x->Q != x->processes)
+        ckr__say(x->c, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run",
+                 ckr__printf(x->c, "the old -b times %lu/%lu", (unsigned long)x->processes,
+                             (unsigned long)x->Q),
+                 x->tokens ? "ranks read other slices of the same samples"
+                           : "the position counts samples of processes x B x T tokens, and was "
+                             "kept: it is right with this -b and the same -t",
+                 x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T");
 }
 
 /* >>llmc.emit ----------------------------------------------------------------- */
@@ -45784,7 +45775,7 @@ static void ckr__lm_emit_state(ckr__lm_job *x, uint32_t r)
         CKR_FORMAT_RAW);
     uint32_t i;
     ckr__lm_place(x, r, place);
-    if (!head || !f || ckr__failed(x->c) || x->c->refused) return;
+    if (!head || !f || !ckr__going(x->c)) return;
     if (place->head) memcpy(head, place->head, CKR__LM_HEAD);
     for (i = 0; i < 6; i++) ckr__store_u32(head + 4 * i, v[i]);
     ckr__store_u32(head + 40, (uint32_t)x->step);
@@ -45931,26 +45922,26 @@ static void ckr__lm_options(ckr__lm_job *x)
     ckr__lm_hyper(x);
 }
 
-static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
+static void ckr__lm_emit_all(ckr__lm_job *x)
 {
     const ckr_leftover *left = x->s->leftovers;
     uint64_t i;
     uint32_t r;
     ckr__lm_allowed(x);
-    if (x->c->refused) return x->c->err->code;
+    if (x->c->refused) return;
     ckr__lm_say_changes(x);
     if (!x->state) {
         ckr__say(x->c, "CKR_W_LLMC_MODEL_ONLY", CKR_CHANGED, "state", NULL, NULL,
                  "without m and v there is no state file, with random streams and the place in the "
                  "data: only the model is written", NULL);
         ckr__lm_emit_model(x);
-        return x->c->err->code;
+        return;
     }
     x->wrote = CKR__NEW_N(x->c, ckr__lm_rank, x->Q);
-    if (!x->wrote || ckr__lm_data_files(x) != CKR_OK) return x->c->err->code;
+    if (!x->wrote || ckr__lm_data_files(x) != CKR_OK) return;
     if (!x->c->refused) ckr__lm_emit_model(x);
-    for (r = 0; r < x->Q && !ckr__failed(x->c) && !x->c->refused; r++) ckr__lm_emit_state(x, r);
-    if (ckr__failed(x->c)) return x->c->err->code;
+    for (r = 0; r < x->Q && ckr__going(x->c); r++) ckr__lm_emit_state(x, r);
+    if (ckr__failed(x->c)) return;
     if (!x->c->refused) ckr__lm_say_places(x);
     ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT);
     if (x->P && !x->c->refused) x->out->carried = ckr__lm_carry(x);
@@ -45959,7 +45950,6 @@ static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
         if (ckr__path_ends(left[i].path, "/"))
             ckr__say(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, left[i].path, NULL, NULL,
                      "directories inside the checkpoint are not written", NULL);
-    return x->c->err->code;
 }
 
 /* >>llmc.gpt2 ----------------------------------------------------------------- */
@@ -46073,27 +46063,26 @@ static bool ckr__lm_gpt2_shape(const ckr__lm_job *x, const ckr_tensor *t, int i)
 }
 
 /* All tensors of a slot, or none (NULL for one that is not there, without an error). */
-static ckr_result ckr__lm_gpt2_slot(ckr__lm_job *x, uint32_t slot)
+static void ckr__lm_gpt2_slot(ckr__lm_job *x, uint32_t slot)
 {
     ckr_tensor **list =
         CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)x->dims.L * CKR__LM_TENSORS);
     int64_t l;
     int i;
-    if (!list) return x->c->err->code;
+    if (!list) return;
     for (i = 0; i < CKR__LM_TENSORS; i++)
         for (l = 0; l < (ckr__lm_shapes[i].layered ? x->dims.L : 1); l++) {
             ckr_tensor *t = ckr__lm_gpt2_find(x, i, l, slot);
-            if (!t && slot) return x->c->err->code;
-            if (!t || !ckr__is_float(t->dtype) || !ckr__lm_gpt2_shape(x, t, i))
-                return ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE,
-                                   ckr__lm_gpt2_name(x->c, x->prefix, i, l),
-                                   t
-                                       ? "another shape or dtype than GPT-2's"
-                                       : "GPT-2 has this tensor, the checkpoint has not", NULL);
+            if (!t && slot) return;
+            if (!t || !ckr__is_float(t->dtype) || !ckr__lm_gpt2_shape(x, t, i)) {
+                ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE, ckr__lm_gpt2_name(x->c, x->prefix, i, l),
+                            t ? "another shape or dtype than GPT-2's"
+                              : "GPT-2 has this tensor, the checkpoint has not", NULL);
+                return;
+            }
             list[(int64_t)i * x->dims.L + l] = t;
         }
     x->by[slot] = list;
-    return CKR_OK;
 }
 
 /* Sizes from the shapes; the heads from metadata, else of 64 channels, as in every GPT-2. */
@@ -46124,12 +46113,11 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x)
     }
     if (d->NH > 0 && d->C % d->NH == 0 && d->L && ckr__lm_total(d)) return CKR_OK;
     return ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE, "heads",
-                       d->L
-                           ? "the number of attention heads is not known"
-                           : "there is no layer h.0", NULL);
+                       d->L ? "the number of attention heads is not known"
+                            : "there is no layer h.0", NULL);
 }
 
-static ckr_result ckr__lm_gpt2_say(ckr__lm_job *x)
+static void ckr__lm_gpt2_say(ckr__lm_job *x)
 {
     const bool tied = ckr__map_find(&x->names, "lm_head.weight", 14, NULL);
     uint64_t used = tied, i;
@@ -46144,35 +46132,32 @@ static ckr_result ckr__lm_gpt2_say(ckr__lm_job *x)
     if (x->s->n_tensors > used)
         ckr__say_int(x->c, "CKR_W_TENSORS_LOST", CKR_LOST, "tensors",
                      (int64_t)(x->s->n_tensors - used), 0, "llm.c has no such tensors", NULL);
-    return x->c->err->code;
 }
 
 /* Another framework's GPT-2. */
-static ckr_result ckr__lm_from_gpt2(ckr__lm_job *x)
+static void ckr__lm_from_gpt2(ckr__lm_job *x)
 {
     uint64_t i;
     uint32_t slot;
-    ckr_result r;
     for (i = 0; i < x->s->n_tensors; i++) {
         const char *key = ckr__plain_name(x->c, x->s->tensors[i]);
-        if (!key || !ckr__map_put(&x->names, key, strlen(key), i, NULL)) return x->c->err->code;
+        if (!key || !ckr__map_put(&x->names, key, strlen(key), i, NULL)) return;
     }
     x->prefix = ckr__map_find(&x->names, "wte.weight", 10, NULL) ? "" : "transformer.";
-    r = ckr__lm_gpt2_dims(x);
-    for (slot = 0; slot < 4 && r == CKR_OK && !x->c->refused; slot++)
-        r = ckr__lm_gpt2_slot(x, slot);
-    if (r != CKR_OK || x->c->refused) return r;
+    ckr__lm_gpt2_dims(x);
+    for (slot = 0; slot < 4 && ckr__going(x->c); slot++) ckr__lm_gpt2_slot(x, slot);
+    if (!ckr__going(x->c)) return;
     x->state = x->by[1] && x->by[2] && !(x->t->without & CKR_OPTIMIZER);
     x->master = x->by[3] != NULL;
     if (x->t->dtype == CKR_DTYPE_NONE) x->dtype = x->by[0][0]->dtype;
     x->step = ckr__lm_gpt2_told(x->s, "llmc.step");
     if (x->s->progress.step >= 0) x->step = x->s->progress.step;
     if (x->step < 0 || x->step > INT32_MAX || (x->t->without & CKR_PROGRESS)) x->step = 0;
-    return ckr__lm_gpt2_say(x);
+    ckr__lm_gpt2_say(x);
 }
 
 /* llm.c's own. */
-static ckr_result ckr__lm_from_llmc(ckr__lm_job *x)
+static void ckr__lm_from_llmc(ckr__lm_job *x)
 {
     const ckr__lm *m = x->m;
     uint64_t k;
@@ -46185,10 +46170,10 @@ static ckr_result ckr__lm_from_llmc(ckr__lm_job *x)
     for (k = 0; k < m->s->n_tensors; k++) {
         const uint64_t slot = k / CKR__LM_TENSORS, i = k % CKR__LM_TENSORS;
         if (!i) x->by[slot] = CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)m->dims.L * CKR__LM_TENSORS);
-        if (!x->by[slot]) return x->c->err->code;
+        if (!x->by[slot]) return;
         x->by[slot][i * (uint64_t)m->dims.L] = m->s->tensors[k];
     }
-    return x->state ? ckr__lm_origin(x) : CKR_OK;
+    if (x->state) ckr__lm_origin(x);
 }
 
 static ckr_node *ckr__lm_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
@@ -46200,7 +46185,7 @@ static ckr_node *ckr__lm_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
 }
 
 /* llm.c's files hold no LR: it is the command line's, a function of the step. */
-static ckr_result ckr__lm_schedule(ckr__lm_job *x)
+static void ckr__lm_schedule(ckr__lm_job *x)
 {
     static const char *const options[][2] = {
         { "learning_rate", "-l" }, { "warmup_iterations", "-u" }, { "train_num_batches", "-x" },
@@ -46212,13 +46197,12 @@ static ckr_result ckr__lm_schedule(ckr__lm_job *x)
     const bool ours = now && !strncmp(now->kind, "llmc:", 5), told = was && !was->opaque;
     ckr__hold h = CKR_ZERO;
     uint64_t i;
-    ckr_result r;
     x->out->unscheduled = !ours || now->opaque || !now->n_lanes;
-    if (x->out->unscheduled) return CKR_OK;
+    if (x->out->unscheduled) return;
     x->out->recomputes = true;
-    r = ckr__hold_schedule(&h, x->c, x->out, now, ckr__step_done(x->s), "llmc", ckr__lm_curve,
-                           now->params);
-    if (r != CKR_OK || !h.fit) return r;
+    ckr__hold_schedule(&h, x->c, x->out, now, ckr__step_done(x->s), "llmc", ckr__lm_curve,
+                       now->params);
+    if (!h.fit) return;
     for (i = 0; i < sizeof options / sizeof *options; i++) {
         const ckr_node *v = ckr_node_get(h.params, options[i][0]);
         if (v && v->kind != CKR_NODE_NONE)
@@ -46227,14 +46211,12 @@ static ckr_result ckr__lm_schedule(ckr__lm_job *x)
     }
     ckr__lm_option(x, "-k", ckr__node_str(x->c, now->kind + 5),
                    told ? ckr__node_str(x->c, was->kind + 5) : NULL, why);
-    return x->c->err->code;
 }
 
 static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
     const int64_t B = t->micro_batch, T = t->seq_len;
     ckr__lm_job x = CKR_ZERO;
-    ckr_result r;
     x.c = x.names.c = c;
     x.s = s;
     x.t = t;
@@ -46243,18 +46225,18 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.Q = t->topology.dp;
     if (B > 0 && T > 0 && B <= 1 << 24 && T <= 1 << 24)
         x.unit = (uint64_t)x.Q * (uint64_t)B * (uint64_t)T;
-    x.by = CKR__NEW_N(c, ckr_tensor **, 4);
-    if (!x.by) return c->err->code;
     if (!strcmp(s->dialect, "llmc")) x.m = (const ckr__lm *)s->dialect_data;
     out->renamed = !x.m;
-    r = x.m ? ckr__lm_from_llmc(&x) : ckr__lm_from_gpt2(&x);
+    if (x.m) ckr__lm_from_llmc(&x);
+    else ckr__lm_from_gpt2(&x);
     ckr__map_free(&x.names);
-    if (r != CKR_OK || c->refused) return r;
+    if (!ckr__going(c)) return c->err->code;
     if (x.state && !x.by[3] && x.dtype == CKR_DTYPE_BF16 && x.by[0][0]->dtype == CKR_DTYPE_F32)
         x.master = true;
-    r = ckr__lm_emit_all(&x);
-    if (r == CKR_OK && !c->refused) ckr__lm_options(&x);
-    return r == CKR_OK && !c->refused ? ckr__lm_schedule(&x) : r;
+    ckr__lm_emit_all(&x);
+    if (ckr__going(c)) ckr__lm_options(&x);
+    if (ckr__going(c)) ckr__lm_schedule(&x);
+    return c->err->code;
 }
 
 static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
@@ -46392,25 +46374,12 @@ typedef struct ckr__ds {
     const ckr_node  *optimizer;        /* universal: optimizer_state.pt                    */
 } ckr__ds;
 
-CKR__PRINTF(6, 7)
-static void ckr__ds_fail(ckr__ds *r, ckr_item item, const char *path, const char *where,
-                         const char *remedy, const char *fmt, ...)
-{
-    char text[sizeof r->c->err->text];
-    va_list ap;
-    if (ckr__failed(r->c)) return;
-    va_start(ap, fmt);
-    ckr__vformat(text, sizeof text, fmt, ap);
-    va_end(ap);
-    ckr__remedy(r->c->err, ckr__fail(r->c->err, item, path, CKR_NO_OFFSET, where, "%s", text),
-                remedy);
-}
 
 static void ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *where,
                         const char *expected)
 {
-    ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_METADATA, f ? f->path : r->dir, where, NULL,
-                 "%s was expected", expected);
+    ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_METADATA, f ? f->path : r->dir, where, NULL,
+                  "%s was expected", expected);
 }
 
 /* Groups have these, all of them. */
@@ -46466,16 +46435,16 @@ static void ckr__ds_scan(ckr__ds *r)
     k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
     ckr__fileset_scan(k, false);
     if (k->n_files[CKR__DS_FOREIGN])
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
-                     "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
-                     "a file of experts or of tensor-parallel ranks: no file tells its cuts");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
+                      "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
+                      "a file of experts or of tensor-parallel ranks: no file tells its cuts");
 }
 
 static void ckr__ds_elsewhere(ckr__ds *r, const ckr__rankfile *f, const char *where,
                               const char *why)
 {
-    ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_RANK, f->path, where,
-                 "bring back each rank's own file: two have changed places", "%s", why);
+    ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_RANK, f->path, where,
+                  "bring back each rank's own file: two have changed places", "%s", why);
 }
 
 /* Of nothing, nothing. */
@@ -46550,10 +46519,10 @@ static void ckr__ds_sizes(ckr__ds *r)
     r->pipe |= r->bare;
     tp = ckr__ds_u32(ckr_node_get(r->meta, "checkpoint_parallel_dimensions"), "tp_degree");
     if (tp > 1 || (r->mp > 1 && !r->pipe))
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, "mp_world_size",
-                     "convert with the framework that wrote it",
-                     "%u tensor-parallel ranks, whose cuts no file tells",
-                     (unsigned)(tp > 1 ? tp : r->mp));
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, "mp_world_size",
+                      "convert with the framework that wrote it",
+                      "%u tensor-parallel ranks, whose cuts no file tells",
+                      (unsigned)(tp > 1 ? tp : r->mp));
 }
 
 /* Every file that is read, and the dicts in those of optimizers. */
@@ -46634,9 +46603,9 @@ static void ckr__ds_wrap(ckr__ds *r)
     }
     if (stage < 0 || stage > 3 || (stage == 3) != (r->stages[0].models[0] != NULL) ||
         (stage == 3 && r->pipe))
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_TOPOLOGY, f ? f->path : r->dir, "zero_stage", NULL,
-                     "stage %lld does not go with the names of the model's files",
-                     (long long)stage);
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_TOPOLOGY, f ? f->path : r->dir, "zero_stage", NULL,
+                      "stage %lld does not go with the names of the model's files",
+                      (long long)stage);
     r->zero = (int)stage;
     r->robin = r->wrapper == CKR__DS_FLAT &&
                ckr__ds_true(ckr_node_find(r->config, "/zero_optimization/round_robin_gradients"));
@@ -46962,10 +46931,10 @@ static void ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v
 static void ckr__ds_partition(ckr__ds *r, const ckr__rankfile *f, const char *where,
                               int64_t found, int64_t expected)
 {
-    ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARTITION, f->path, where,
-                 "bring back this rank's file, or the model's file that belongs to it",
-                 "found %lld elements, expected %lld by param_shapes", (long long)found,
-                 (long long)expected);
+    ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARTITION, f->path, where,
+                  "bring back this rank's file, or the model's file that belongs to it",
+                  "found %lld elements, expected %lld by param_shapes", (long long)found,
+                  (long long)expected);
 }
 
 /* A counter, or another number, that all parameters of a group share: rank 0's is kept, the others
@@ -46979,9 +46948,9 @@ static void ckr__ds_scalar(ckr__ds *r, ckr__ds_run *x, const ckr_node *n)
     ckr__step_number(r->c, n, &v);
     if (step && x->steps == x->steps) {
         if (v == v && !ckr__same(v, x->steps))
-            ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_STEP, x->f->path, x->slot,
-                         "bring back this rank's file of that step",
-                         "this rank has done %.0f updates, rank 0 %.0f", v, x->steps);
+            ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_STEP, x->f->path, x->slot,
+                          "bring back this rank's file of that step",
+                          "this rank has done %.0f updates, rank 0 %.0f", v, x->steps);
         return;
     }
     if (step && x->rank == 0) x->steps = v;
@@ -47292,8 +47261,8 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
             shape = w.value->kind != CKR_NODE_NONE
                         ? ckr__ds_shape(r, g->model, w.name, w.value, &n_dims) : NULL;
             if (!p || (shape && !ckr__ds_same_shape(p, n_dims, shape)))
-                ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, w.name, NULL, "%s",
-                             p ? "param_shapes has another shape than the model"
+                ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, w.name, NULL, "%s",
+                              p ? "param_shapes has another shape than the model"
                                : "param_shapes names a parameter that the model does not have");
             if (ckr__failed(r->c)) return;
             *CKR__PUSH(ckr__ds_param *, r->c, g->lists[k].items, g->lists[k].n) = p;
@@ -47351,10 +47320,10 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
     for (i = 0; ckr_node_is_list(n) && i < n->count && ok; i++)
         ok = ckr_node_i64(n->u.items[i], &v) && v == r->dp;
     if (!ok)
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_TOPOLOGY, f->path, "partition_count",
-                     "bring back this rank's file of the same run",
-                     "%lld parts, but %s says %u data-parallel ranks", (long long)v,
-                     r->stages[0].model->rel, (unsigned)r->dp);
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_TOPOLOGY, f->path, "partition_count",
+                      "bring back this rank's file of the same run",
+                      "%lld parts, but %s says %u data-parallel ranks", (long long)v,
+                      r->stages[0].model->rel, (unsigned)r->dp);
     if (!ckr_node_is_list(flats)) ckr__ds_bad(r, f, "the flat masters", "a list");
     else if (flats->count != g->n_groups)
         ckr__ds_partition(r, f, "groups", (int64_t)flats->count, (int64_t)g->n_groups);
@@ -47366,9 +47335,9 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
         ok = ckr__same(x, y);
     }
     if (!ok)
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_STEP, f->path, "param_groups",
-                     "bring back this rank's file of that step",
-                     "other groups or another LR than rank 0's file");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_STEP, f->path, "param_groups",
+                      "bring back this rank's file of that step",
+                      "other groups or another LR than rank 0's file");
 }
 
 static void ckr__ds_sharded(ckr__ds *r, uint32_t m)
@@ -47427,9 +47396,9 @@ static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
     ckr__ds_stage *g = &r->stages[m];
     uint64_t i;
     if (g->groups->count != 1)
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, "fp32_groups_flat",
-                     "save the run with ZeRO-1, whose files have param_shapes",
-                     "no file tells which parameters are in which of the fused groups");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, "fp32_groups_flat",
+                      "save the run with ZeRO-1, whose files have param_shapes",
+                      "no file tells which parameters are in which of the fused groups");
     g->lists = CKR__NEW(r->c, ckr__ds_list);
     g->n_groups = g->lists ? 1 : 0;
     for (i = 0; g->lists && i < r->n_params; i++)
@@ -47446,8 +47415,8 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__ac_param *p,
     const ckr_node *n;
     ckr__ds_param *x = ckr__ds_find(r, p->name);
     if (!x) {
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, p->name, NULL,
-                     "the model has no such parameter");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, p->name, NULL,
+                      "the model has no such parameter");
         return;
     }
     n = ckr_node_at(ckr_node_at(list, p->group), g->lists[p->group].n);
@@ -47457,8 +47426,8 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__ac_param *p,
     if (n && n->kind == CKR_NODE_TENSOR &&
         ckr__ds_same_shape(x, n->u.view->n_dims, n->u.view->shape))
         ckr__ds_whole_tensor(r, x, "master", g->model, n);
-    else ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARTITION, g->model->path, x->name, NULL,
-                      "fp32_groups has no master of this parameter's shape");
+    else ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARTITION, g->model->path, x->name, NULL,
+                       "fp32_groups has no master of this parameter's shape");
 }
 
 static void ckr__ds_whole(ckr__ds *r, uint32_t m)
@@ -47570,8 +47539,8 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__
     name = ckr__ds_layer_name(r, x, f->at[CKR__N], local, n->u.view);
     p = ckr__ds_find(r, name);
     if (p && !ckr__ds_same_shape(p, n->u.view->n_dims, n->u.view->shape))
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, f->path, local, NULL,
-                     "it has another shape than %s, which is of an earlier layer", name);
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, f->path, local, NULL,
+                      "it has another shape than %s, which is of an earlier layer", name);
     else if (p) ckr__read_view(r->c, p->param, NULL, n->u.view, -1, true);
     if (p || !name || ckr__plain_tensor_as(r->c, r->s, name, "param", n->u.view, &t) != CKR_OK ||
         !t)
@@ -47630,9 +47599,9 @@ static void ckr__ds_deal_layers(ckr__ds *r)
     for (m = r->mp - 1; m > 0 && !ckr__ds_deal(r, tied, m);) m--;
     if (m > 0 && tied && r->params[0]->tied) return;
     if (m == 0 || !tied) {
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, r->dir, "param_groups",
-                     "bring back the layer files of this step",
-                     "the stages' optimizers do not have the layers' parameters");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, r->dir, "param_groups",
+                      "bring back the layer files of this step",
+                      "the stages' optimizers do not have the layers' parameters");
         return;
     }
     for (i = 0; i < tied; i++) {
@@ -47766,9 +47735,9 @@ static void ckr__ds_uni_param(ckr__ds *r, ckr__ds_param *p)
     uint64_t i;
     if (!dir || p->stated) return;
     if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR)
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_MISSING, dir, p->name,
-                     "bring it back, or convert the original again",
-                     "the universal checkpoint has no directory of this parameter");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_MISSING, dir, p->name,
+                      "bring it back, or convert the original again",
+                      "the universal checkpoint has no directory of this parameter");
     if (ckr__failed(r->c) || ckr__dir_list(r->c, dir, &l) != CKR_OK) return;
     for (i = 0; i < l.n && !ckr__failed(r->c); i++)
         if (!l.items[i]->is_dir) ckr__ds_uni_file(r, p, l.items[i]->name);
@@ -48246,11 +48215,6 @@ typedef struct ckr__ds_row {
     ckr_node *(*value_fn)(ckr__ds_job *x);
 } ckr__ds_row;
 
-/* Is there neither an error nor a refusal so far? */
-static bool ckr__ds_going(const ckr__ds_job *x)
-{
-    return !ckr__failed(x->c) && !x->c->refused;
-}
 
 static ckr__ds_item *ckr__ds_item_of(const ckr__ds_job *x, const char *name)
 {
@@ -48524,7 +48488,7 @@ static void ckr__ds_owners(ckr__ds_job *x)
                     "copy the layer_*-model_states.pt of the original into its directory, or "
                     "--variant universal");
     else if (x->pp != x->ds->mp) cut = ckr__ds_stages_of(x);
-    for (i = 0; i < x->ds->n_params && ckr__ds_going(x); i++) {
+    for (i = 0; i < x->ds->n_params && ckr__going(x->c); i++) {
         const ckr__ds_param *from = x->ds->params[i];
         ckr__ds_item *p = ckr__ds_item_of(x, from->name);
         if (!p) continue;
@@ -49904,7 +49868,7 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     x.tag = x.ds ? ckr__base(x.ds->dir) : NULL;
     if (!x.tag || !*x.tag)
         x.tag = ckr__printf(c, "global_step%lld", (long long)ckr__step_done(s));
-    for (i = 0; i < sizeof steps / sizeof *steps && ckr__ds_going(&x); i++) steps[i](&x);
+    for (i = 0; i < sizeof steps / sizeof *steps && ckr__going(c); i++) steps[i](&x);
     ckr__map_free(&x.by_name);
     ckr__map_free(&x.aliases);
     ckr__map_free(&x.views);
