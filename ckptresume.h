@@ -46425,21 +46425,6 @@ static const char *ckr__ds_name(ckr__ctx *c, int row, uint32_t dp, uint32_t pp)
     return ckr__form_name(c, ckr__ds_forms[row].pattern, &f);
 }
 
-static void ckr__ds_scan(ckr__ds *r)
-{
-    ckr__fileset *k = &r->files;
-    k->c = r->c;
-    k->dir = r->dir;
-    k->forms = ckr__ds_forms;
-    k->items = &ckr__ds_file_items;
-    k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
-    ckr__fileset_scan(k, false);
-    if (k->n_files[CKR__DS_FOREIGN])
-        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
-                      "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
-                      "a file of experts or of tensor-parallel ranks: no file tells its cuts");
-}
-
 static void ckr__ds_elsewhere(ckr__ds *r, const ckr__rankfile *f, const char *where,
                               const char *why)
 {
@@ -46491,17 +46476,30 @@ static void ckr__ds_places(ckr__ds *r)
     }
 }
 
-/* Which model's file comes first, and what it says of the sizes. */
+/* Which files there are, which model's file comes first, and what it says of the sizes. */
 static void ckr__ds_sizes(ckr__ds *r)
 {
-    const int kind = r->files.n_files[CKR__DS_MODEL] ? CKR__DS_MODEL : CKR__DS_RANKED;
-    ckr__rankfile *first = r->files.n_files[kind] ? r->files.files[kind][0] : NULL;
+    ckr__fileset *k = &r->files;
+    ckr__rankfile *first;
     const ckr_node *module;
     int64_t micro = 0, steps = 1, all = 0;
     uint32_t tp;
-    r->pipe = r->files.n_files[CKR__DS_LAYER] > 0;
+    int kind;
+    k->c = r->c;
+    k->dir = r->dir;
+    k->forms = ckr__ds_forms;
+    k->items = &ckr__ds_file_items;
+    k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
+    ckr__fileset_scan(k, false);
+    if (k->n_files[CKR__DS_FOREIGN])
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
+                      "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
+                      "a file of experts or of tensor-parallel ranks: no file tells its cuts");
+    kind = k->n_files[CKR__DS_MODEL] ? CKR__DS_MODEL : CKR__DS_RANKED;
+    first = k->n_files[kind] ? k->files[kind][0] : NULL;
+    r->pipe = k->n_files[CKR__DS_LAYER] > 0;
     if (!first) ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_MODEL_ROW, 0, 0));
-    ckr__ds_load(r, first);
+    if (!ckr__failed(r->c)) ckr__ds_load(r, first);
     if (ckr__failed(r->c)) return;
     r->meta = first->root;
     r->config = ckr_node_get(r->meta, "ds_config");
@@ -46644,15 +46642,14 @@ static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir,
 static const int64_t *ckr__ds_shape(ckr__ds *r, const ckr__rankfile *f, const char *name,
                                     const ckr_node *n, uint32_t *n_dims)
 {
-    int64_t *v, numel;
-    uint64_t i;
-    bool ok = n && (n->kind == CKR_NODE_SIZE || ckr_node_is_list(n)) && n->count <= CKR_MAX_DIMS;
-    *n_dims = ok ? (uint32_t)n->count : 0;
-    v = CKR__NEW_N(r->c, int64_t, *n_dims);
-    for (i = 0; v && i < *n_dims && ok; i++) ok = ckr_node_i64(n->u.items[i], &v[i]) && v[i] >= 0;
-    if (v && ok && ckr__numel(*n_dims, v, &numel) && numel <= INT64_MAX / 8) return v;
-    ckr__ds_bad(r, f, name, "a shape of up to 8 axes");
-    return NULL;
+    int64_t dims[CKR_MAX_DIMS], numel;
+    uint64_t count = 0;
+    const bool ok = n && n->kind != CKR_NODE_INT &&
+                    ckr__dist_ints(n, CKR_MAX_DIMS, dims, &count) &&
+                    ckr__numel((uint32_t)count, dims, &numel) && numel <= INT64_MAX / 8;
+    if (!ok) ckr__ds_bad(r, f, name, "a shape of up to 8 axes");
+    *n_dims = (uint32_t)count;
+    return ok ? CKR__DUP(r->c, int64_t, dims, count) : NULL;
 }
 
 static ckr__ds_param *ckr__ds_find(const ckr__ds *r, const char *name)
@@ -46663,10 +46660,7 @@ static ckr__ds_param *ckr__ds_find(const ckr__ds *r, const char *name)
 
 static bool ckr__ds_same_shape(const ckr__ds_param *p, uint32_t n_dims, const int64_t *shape)
 {
-    uint32_t d;
-    if (p->n_dims != n_dims) return false;
-    for (d = 0; d < n_dims; d++) if (p->shape[d] != shape[d]) return false;
-    return true;
+    return ckr__same_dims(p->n_dims, p->shape, n_dims, shape);
 }
 
 /* Of the state's tensor `t`, NULL: out of memory. NULL: the error is set. */
@@ -47925,20 +47919,6 @@ static double ckr__ds_base_of(double lr, double ratio)
     return around;
 }
 
-/* WarmupCosineLR's base LRs: those that are told, where they give the groups'. */
-static void ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, const double *bases)
-{
-    double *row = CKR__NEW_N(r->c, double, x->n_lanes);
-    uint64_t i;
-    for (i = 0; i < x->n_lanes; i++) x->lanes[i].base = 1;
-    if (!row || ckr__sched_at(r->c, x, CKR__COL_LR, (double)x->position, row) != CKR_OK) return;
-    for (i = 0; i < x->n_lanes; i++) {
-        const double lr = x->lanes[i].anchor, told = bases[i];
-        const bool fits = told == told && ckr__same(told * row[i], lr);
-        x->lanes[i].base = row[i] > 0 && lr > 0 && !fits ? ckr__ds_base_of(lr, row[i]) : told;
-    }
-}
-
 /* The configuration's scheduler, at the state's clock; NULL: it is not one that is known, or the
    error is set. */
 static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
@@ -47948,7 +47928,7 @@ static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
     const bool cosine = type && !strcmp(type, "WarmupCosineLR");
     ckr_node *params = ckr__dict_copy(r->c, ckr_node_get(conf, "params"));
     const uint64_t n = r->s->n_groups;
-    double *bases = CKR__NEW_N(r->c, double, n), lr = 1;
+    double *bases = CKR__NEW_N(r->c, double, n), *row = CKR__NEW_N(r->c, double, n), lr = 1;
     int64_t at;
     uint64_t i;
     ckr_schedule *x;
@@ -47972,7 +47952,15 @@ static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
     x->state = state;
     for (i = 0; i < n; i++)
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
-    if (cosine) ckr__ds_base_lr(r, x, bases);
+    if (!cosine) return x;
+    /* its base LRs: those that are told, where they give the groups' */
+    for (i = 0; i < n; i++) x->lanes[i].base = 1;
+    if (ckr__sched_at(r->c, x, CKR__COL_LR, (double)x->position, row) != CKR_OK) return x;
+    for (i = 0; i < n; i++) {
+        const double now = x->lanes[i].anchor, told = bases[i];
+        const bool fits = told == told && ckr__same(told * row[i], now);
+        x->lanes[i].base = row[i] > 0 && now > 0 && !fits ? ckr__ds_base_of(now, row[i]) : told;
+    }
     return x;
 }
 
@@ -48088,7 +48076,6 @@ static void ckr__ds_progress(ckr__ds *r)
     static const char *const tokens[] = { "consumed_tokens", "consumed_train_tokens" };
     const ckr_node *last = ckr_node_find(r->meta, "/lr_scheduler/last_batch_iteration");
     int64_t v, steps = -1, skipped = 0;
-    char was[24], now[24];
     size_t i;
     ckr__ds_same_step(r, r->stages[0].model);
     ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &steps);
@@ -48103,13 +48090,13 @@ static void ckr__ds_progress(ckr__ds *r)
     if (ckr_node_i64(last, &v) && v + 1 != steps - skipped)
         ckr__say(r->c, "CKR_W_DS_CLOCK", CKR_EXACT, "last_batch_iteration", NULL, NULL,
                  "the scheduler has not ticked once an update that was not skipped", NULL);
-    if (r->updates != r->updates || ckr__same(r->updates, (double)(steps - skipped))) return;
-    ckr__format(was, sizeof was, "%lld", (long long)(steps - skipped));
-    ckr__format(now, sizeof now, "%.0f", r->updates);
-    ckr__say(r->c, "CKR_W_DS_UPDATES", CKR_APPROX, "step", was, now,
-             "the optimizer has not done as many updates as global_steps less "
-             "skipped_steps: it was begun anew, or its files are of another step",
-             "see that the optimizer's files belong to this step");
+    if (r->updates == r->updates && !ckr__same(r->updates, (double)(steps - skipped)))
+        ckr__say(r->c, "CKR_W_DS_UPDATES", CKR_APPROX, "step",
+                 ckr__printf(r->c, "%lld", (long long)(steps - skipped)),
+                 ckr__printf(r->c, "%.0f", r->updates),
+                 "the optimizer has not done as many updates as global_steps less skipped_steps: "
+                 "it was begun anew, or its files are of another step",
+                 "see that the optimizer's files belong to this step");
 }
 
 static void ckr__ds_optimizers(ckr__ds *r)
@@ -48128,7 +48115,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     static void (*const steps[])(ckr__ds *) = {
-        ckr__ds_scan, ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_uni_open, ckr__ds_wrap,
+        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_uni_open, ckr__ds_wrap,
         ckr__ds_model, ckr__ds_pipe, ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups,
         ckr__ds_schedule, ckr__ds_clients
     };
@@ -48250,7 +48237,6 @@ static void ckr__ds_adopt_from(ckr__ds_job *x)
     const char *first = s->progress.epoch >= 0 ? "epoch" : NULL;
     ckr_state *own = CKR__NEW(x->c, ckr_state);
     uint64_t i, n = 0, values = first != NULL;
-    char text[48];
     x->foreign = ckr__word_in("torch safetensors dcp", s->dialect);
     if (!own || !x->foreign) return;
     *own = *s;
@@ -48269,13 +48255,13 @@ static void ckr__ds_adopt_from(ckr__ds_job *x)
         if (l->node->kind == CKR_NODE_TENSOR) n++;
         else if (strcmp(l->path, "__metadata__") != 0 && !values++) first = l->path;
     }
-    ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
     if (n)
-        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
+        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors",
+                 ckr__printf(x->c, "%llu tensors", (unsigned long long)n), NULL,
                  "they are neither in the model's dict nor in the optimizer's", NULL);
-    ckr__format(text, sizeof text, "%llu values", (unsigned long long)values);
     if (values)
-        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, first, text, NULL,
+        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, first,
+                 ckr__printf(x->c, "%llu values", (unsigned long long)values), NULL,
                  "what the file has beside the tensors has no place in DeepSpeed's files: "
                  "load_checkpoint gives the script none of it back",
                  "`tree` shows the values; the script takes them from the source");
@@ -48326,7 +48312,6 @@ static void ckr__ds_tell_apart(ckr__ds_job *x)
 {
     const char *first = NULL;
     uint64_t i, n = 0, averages = 0;
-    char text[40];
     x->buffers = ckr__node(x->c, CKR_NODE_LIST);
     for (i = 0; i < x->n_items; i++) {
         ckr__ds_item *p = &x->items[i];
@@ -48338,9 +48323,9 @@ static void ckr__ds_tell_apart(ckr__ds_job *x)
         if (p->buffer) ckr__node_push(x->c, x->buffers, ckr__node_str(x->c, p->name));
         if (ckr__ds_is_param(p) && x->was == CKR_DTYPE_NONE) x->was = p->param->dtype;
     }
-    ckr__format(text, sizeof text, "%llu", (unsigned long long)n);
     if (n && x->zero == 3)
-        ckr__say(x->c, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL, text,
+        ckr__say(x->c, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL,
+                 ckr__printf(x->c, "%llu", (unsigned long long)n),
                  "in no group, and no weight or bias: taken for buffers, not for frozen "
                  "parameters", "with ZeRO-3 the two are stored apart; others hold both alike");
     for (i = 0; i < x->s->n_tensors; i++) averages += !strcmp(x->s->tensors[i]->slot, "ema");
@@ -48501,21 +48486,13 @@ static void ckr__ds_owners(ckr__ds_job *x)
     }
 }
 
-/* The order in the flat buffer: with round_robin_gradients parameter i is in bucket i mod dp. */
-static void ckr__ds_deal_items(ckr__ds_job *x, ckr__ds_set *l)
-{
-    ckr__ds_item **out = CKR__NEW_N(x->c, ckr__ds_item *, l->n);
-    uint64_t i, b, at = 0;
-    for (b = 0; out && b < x->dp && b < l->n; b++)
-        for (i = b; i < l->n; i += x->dp) out[at++] = l->items[i];
-    l->items = out;
-}
-
 /* A group's parameters on stage m: a tied one comes first on each of its stages, as tied_modules
-   are registered before the layers. */
+   are registered before the layers. With round_robin_gradients parameter i is in bucket i mod dp of
+   the flat buffer. */
 static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ckr__ds_set *l)
 {
-    uint64_t k;
+    ckr__ds_item **dealt;
+    uint64_t k, b, at = 0;
     int tied;
     l->group = g;
     for (tied = 1; tied >= 0; tied--)
@@ -48530,7 +48507,10 @@ static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ck
                             "--names FILE where the optimizer has numbers, or leave out "
                             "the optimizer");
         }
-    if (x->robin) ckr__ds_deal_items(x, l);
+    dealt = x->robin ? CKR__NEW_N(x->c, ckr__ds_item *, l->n) : NULL;
+    for (b = 0; dealt && b < x->dp && b < l->n; b++)
+        for (k = b; k < l->n; k += x->dp) dealt[at++] = l->items[k];
+    if (dealt) l->items = dealt;
 }
 
 static void ckr__ds_lists(ckr__ds_job *x)
@@ -49104,14 +49084,6 @@ static ckr_node *ckr__ds_wrapped(ckr__ds_job *x)
     return x->f->root;
 }
 
-/* `optimizer` of a model's file. */
-static ckr_node *ckr__ds_whole_optimizer(ckr__ds_job *x)
-{
-    if (!x->optimizer || x->wrapper >= CKR__DS_FLAT || x->universal)
-        return ckr__node(x->c, CKR_NODE_NONE);
-    return x->wrapper == CKR__DS_PLAIN ? ckr__ds_base_node(x) : ckr__ds_wrapped(x);
-}
-
 /* A rank's file of the optimizer. */
 static void ckr__ds_optim_file(ckr__ds_job *x)
 {
@@ -49266,7 +49238,9 @@ static void ckr__ds_model_file(ckr__ds_job *x)
     if (r && r->zero == 3) from = g->models[x->d % r->dp] ? g->models[x->d % r->dp]->root : NULL;
     if (r && !from) from = g->model->root;
     module = ckr__ds_module_node(x);
-    optimizer = ckr__ds_whole_optimizer(x);
+    optimizer = none;
+    if (x->optimizer && x->wrapper < CKR__DS_FLAT && !x->universal)
+        optimizer = x->wrapper == CKR__DS_PLAIN ? ckr__ds_base_node(x) : ckr__ds_wrapped(x);
     pieces = ckr__ds_frozen_node(x, true);
     x->f->root = ckr__node_dict(
         c, "module", module, "buffer_names", ckr__ds_or(x, from, "buffer_names", x->buffers),
@@ -49669,7 +49643,6 @@ static void ckr__ds_rescale(ckr__ds_job *x)
     const ckr_node *own = ckr_node_get(x->meta, "optimizer"), *n = NULL;
     const bool now = x->dtype == CKR_DTYPE_F16;
     double power = 16, window = 1000;
-    char text[40];
     if (!x->ds) return;
     if (x->ds->universal) n = x->ds->optimizer;
     else n = ckr__ds_optim(x->ds->stages[0].optim[0]);
@@ -49682,7 +49655,6 @@ static void ckr__ds_rescale(ckr__ds_job *x)
     ckr_node_f64(ckr__ds_was(x, "/fp16/initial_scale_power"), &power);
     ckr_node_f64(ckr__ds_was(x, "/fp16/loss_scale_window"), &window);
     if (!(power >= 0 && power < 64)) power = 16;
-    ckr__format(text, sizeof text, "%.0f", pow(2, power));
     x->scaler = x->scaler_was = NULL;
     if (now)
         x->scaler = ckr__node_dict(
@@ -49690,7 +49662,8 @@ static void ckr__ds_rescale(ckr__ds_job *x)
             ckr__node_int(x->c, 0), "last_overflow_iter", ckr__node_int(x->c, -1), "scale_factor",
             ckr__node_float(x->c, 2), "scale_window", ckr__node_int(x->c, (int64_t)window),
             "dynamic", ckr__node_bool(x->c, true), CKR__END);
-    ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", now ? "1" : NULL, now ? text : "1",
+    ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", now ? "1" : NULL,
+             now ? ckr__printf(x->c, "%.0f", pow(2, power)) : "1",
              now ? "the coming run is fp16, the saved one was not: a dynamic scaler as DeepSpeed "
                    "begins with"
                  : "the coming run is not fp16: no loss is scaled",
@@ -49702,7 +49675,6 @@ static void ckr__ds_settings(ckr__ds_job *x)
     const ckr_node *zero = ckr__ds_was(x, "/zero_optimization");
     const bool flat = x->wrapper == CKR__DS_FLAT;
     const ckr_tensor *first = NULL;
-    char text[40];
     double size;
     uint64_t i, n = 0;
     x->robin = flat && ckr__ds_true(ckr_node_get(zero, "round_robin_gradients"));
@@ -49715,10 +49687,10 @@ static void ckr__ds_settings(ckr__ds_job *x)
         const ckr_tensor *t = x->items[i].param;
         if (!x->items[i].buffer && ckr__dtype_as(t, x->t->dtype) != t->dtype && !n++) first = t;
     }
-    ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
     if (first)
-        ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
-                 ckr_dtype_name(x->t->dtype), "--dtype", NULL);
+        ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED,
+                 ckr__printf(x->c, "%llu parameters", (unsigned long long)n),
+                 ckr_dtype_name(first->dtype), ckr_dtype_name(x->t->dtype), "--dtype", NULL);
     ckr__ds_config(x);
 }
 
