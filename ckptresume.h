@@ -43049,7 +43049,7 @@ typedef struct ckr__ac_job {
     uint32_t          ranks;
     double            rate;    /* ticks per update of the coming run                      */
     const ckr_node   *kept;    /* what the side file keeps of ranks that had no file, or NULL */
-    uint64_t          n_back, n_alone, n_carried, n_unkept;
+    uint64_t          n_back, n_alone; /* values of ranks that are back; not for new ranks  */
     bool              engine;  /* DeepSpeed's directory is written                        */
     bool              random, numpy;       /* writing streams; a NumPy array was made a list */
     uint64_t          n_lost;  /* directories                                             */
@@ -43112,26 +43112,6 @@ static void ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *file)
 
 /* >>accelerate.emit.schedule -------------------------------------------------- */
 
-/* What TrainingArguments make of a schedule's arguments: whole lengths only, and max_steps is the
-   curve's length as well as the run's last update, whatever the clock is. */
-static ckr_node *ckr__ac_trainer_params(ckr__ac_job *x, const ckr_schedule *want, double *top)
-{
-    const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : want->position;
-    double had = ckr__nan(), warm = 0, n = 0, warmed, steps;
-    ckr_node *d;
-    ckr_node_f64(ckr__ac_arg(x->ac, "learning_rate"), &had);
-    d = ckr__function_args(x->w.c, want, had, top);
-    ckr_node_f64(ckr_node_get(d, "num_warmup_steps"), &warm);
-    warmed = floor(ckr__at_least(warm, 0));
-    ckr__node_set(x->w.c, d, "num_warmup_steps", ckr__sw_number(x->w.c, warmed));
-    x->out->rounded = !ckr__same(warm, warmed);
-    if (!ckr_node_f64(ckr_node_get(d, "num_training_steps"), &n)) return d;
-    steps = rint(n) + (double)(done - want->position);
-    ckr__node_set(x->w.c, d, "num_training_steps", ckr__sw_number(x->w.c, steps));
-    x->out->rounded = x->out->rounded || !ckr__same(n, steps);
-    return d;
-}
-
 static bool ckr__ac_setting(ckr__ac_job *x, const char *key, const ckr_node *value,
                             const char *otherwise)
 {
@@ -43139,37 +43119,56 @@ static bool ckr__ac_setting(ckr__ac_job *x, const char *key, const ckr_node *val
                                 otherwise);
 }
 
-/* The Trainer builds its scheduler from its arguments, and ends at max_steps. */
-static void ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
-                                     const ckr_schedule *want, const ckr_node *params)
+/* The Trainer builds its scheduler from its arguments, and ends at max_steps. What is returned is
+   what TrainingArguments make of a schedule's: whole lengths only, and max_steps is the curve's
+   length as well as the run's last update, whatever the clock is. */
+static ckr_node *ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
+                                          const ckr_schedule *want)
 {
     static const char why[] = "the Trainer builds its scheduler from it: the LR follows another "
                               "curve";
     const bool same = was && !strcmp(was->kind, want->kind);
-    const ckr_node *had = ckr__ac_arg(x->ac, "lr_scheduler_kwargs");
-    ckr_node *kwargs = ckr__node(x->w.c, CKR_NODE_DICT);
-    const ckr_node *steps = ckr_node_get(params, "num_training_steps"),
+    const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : want->position;
+    const ckr_node *old = ckr__ac_arg(x->ac, "lr_scheduler_kwargs"), *steps,
                    *was_steps = same ? ckr_node_get(was->params, "num_training_steps") : NULL;
-    double share = 0, warm = 0, was_warm = 0;
-    ckr__walk w = ckr__walk_in(params);
-    if (!kwargs) return;
+    ckr_node *kwargs = ckr__node(x->w.c, CKR_NODE_DICT), *d;
+    double share = 0, warm = 0, was_warm = 0, had = ckr__nan(), n = 0, whole, top;
+    ckr__walk w;
+    ckr_node_f64(ckr__ac_arg(x->ac, "learning_rate"), &had);
+    d = ckr__function_args(x->w.c, want, had, &top);
+    ckr_node_f64(ckr_node_get(d, "num_warmup_steps"), &n);
+    warm = floor(ckr__at_least(n, 0));
+    ckr__node_set(x->w.c, d, "num_warmup_steps", ckr__sw_number(x->w.c, warm));
+    x->out->rounded = !ckr__same(n, warm);
+    if (ckr_node_f64(ckr_node_get(d, "num_training_steps"), &n)) {
+        whole = rint(n) + (double)(done - want->position);
+        ckr__node_set(x->w.c, d, "num_training_steps", ckr__sw_number(x->w.c, whole));
+        x->out->rounded = x->out->rounded || !ckr__same(n, whole);
+    }
+    if (!kwargs || !d) return NULL;
+    steps = ckr_node_get(d, "num_training_steps");
+    w = ckr__walk_in(d);
     while (ckr__walk_on(&w))
         if (w.name && !ckr__word_in("num_warmup_steps num_training_steps lr lr_init", w.name) &&
             w.value->kind != CKR_NODE_NONE)
             ckr__node_pair(x->w.c, kwargs, w.key, w.value);
     ckr_node_f64(ckr__ac_arg(x->ac, "warmup_steps"), &share);
-    ckr_node_f64(ckr_node_get(params, "num_warmup_steps"), &warm);
     if (same) ckr_node_f64(ckr_node_get(was->params, "num_warmup_steps"), &was_warm);
     if (!same)
         ckr__ac_setting(x, "lr_scheduler_type", ckr__node_str(x->w.c, want->kind + 13), why);
-    if (!ckr__node_equal(kwargs, had) && (kwargs->count || (had && had->count)))
+    if (!ckr__node_equal(kwargs, old) && (kwargs->count || (old && old->count)))
         ckr__ac_setting(x, "lr_scheduler_kwargs", kwargs, why);
     if (!same || !ckr__same(warm, was_warm) ||
         (share > 0 && share < 1 && !ckr__node_equal(steps, was_steps)))
-        ckr__ac_setting(x, "warmup_steps", ckr_node_get(params, "num_warmup_steps"), why);
+        ckr__ac_setting(x, "warmup_steps", ckr_node_get(d, "num_warmup_steps"), why);
     if (steps && !(same && ckr__node_equal(steps, was_steps)))
         ckr__ac_setting(x, "max_steps", steps,
                         "the run ends at another update, and the LR with it");
+    if (top == top)
+        ckr__ac_setting(x, "learning_rate", ckr__node_float(x->w.c, top),
+                        "the schedule takes a part of its curve from it; the groups' LR comes from "
+                        "the checkpoint");
+    return d;
 }
 
 /* What the scheduler goes on with from the written state. */
@@ -43182,21 +43181,15 @@ static void ckr__ac_follows(ckr__ac_job *x, const ckr_node *state, const ckr_sch
                                   : NULL;
     const double old = was->opaque ? ckr__nan() : ckr__sched_end(was), end = ckr__sched_end(now);
     ckr_schedule as = *now;
-    double top;
-    if (!x->ac->trainer || !ckr__starts(now->kind, "transformers:")) {
+    if (x->ac->trainer && ckr__starts(now->kind, "transformers:")) {
+        as.params = ckr__ac_trainer_settings(x, was, now);
+    } else {
         ckr__setting_scheduler(x->out, now, was, true);
         /* what the script gave the Trainer has its own length; the run ends at max_steps        */
         if (x->ac->trainer && !now->opaque && end > (double)done && end < 9e15 &&
             !ckr__same(old, end))
             ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, (int64_t)end),
                             "the run ends before its schedule does");
-    } else {
-        as.params = ckr__ac_trainer_params(x, now, &top);
-        ckr__ac_trainer_settings(x, was, now, as.params);
-        if (top == top)
-            ckr__ac_setting(x, "learning_rate", ckr__node_float(x->w.c, top),
-                            "the schedule takes a part of its curve from it; the groups' LR comes "
-                            "from the checkpoint");
     }
     if (!ckr__failed(x->w.c))
         ckr__torch_follows(x->w.c, x->w.scheduler ? x->w.scheduler : state, groups, &as, was,
@@ -43440,12 +43433,11 @@ static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node 
 
 /* What has no place in the coming run's files, for the side file: {"step", "random": {RANK: {KEY:
    value}}, "devices": {KEY: number}}. */
-static void ckr__ac_carry_add(ckr__ac_job *x, ckr_node *random, const char *rank, const char *key,
+static void ckr__ac_carry_add(ckr__ctx *c, ckr_node *random, const char *rank, const char *key,
                               ckr_node *v)
 {
-    ckr_node *of = ckr__dict_under(x->w.c, random, rank);
-    x->n_carried++;
-    if (!ckr_node_get(of, key)) ckr__node_set(x->w.c, of, key, v);
+    ckr_node *of = ckr__dict_under(c, random, rank);
+    if (!ckr_node_get(of, key)) ckr__node_set(c, of, key, v);
 }
 
 /* The numbers of devices that do not follow the number of ranks: those known before, and those of
@@ -43467,36 +43459,9 @@ static ckr_node *ckr__ac_carry_counts(ckr__ac_job *x)
     return counts;
 }
 
+/* What has no place in the coming run's files goes into the side file, and is told. */
 static void ckr__ac_carry(ckr__ac_job *x)
 {
-    ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__node(x->w.c, CKR_NODE_DICT);
-    ckr__walk all = ckr__walk_in(ckr_node_get(x->kept, "random"));
-    char rank[16];
-    uint64_t i;
-    for (i = 0; i < x->ac->n_extras; i++) {
-        const ckr__ac_extra *e = &x->ac->extras[i];
-        const bool made = e->devices && e->devices == x->ac->ranks && x->ranks != x->ac->ranks;
-        if (e->rank < x->ranks && !made) continue;
-        ckr__format(rank, sizeof rank, "%u", (unsigned)e->rank);
-        if (!e->kept) x->n_unkept++;
-        else ckr__ac_carry_add(x, random, rank, e->key, e->kept);
-    }
-    while (ckr__walk_on(&all)) {               /* kept before, and without a place again     */
-        ckr__walk w = ckr__walk_in(all.value);
-        while (all.name && ckr__walk_on(&w))
-            if (w.name && ((ckr_node_is_list(w.value) && w.value->count != x->ranks) ||
-                           strtoul(all.name, NULL, 10) >= x->ranks))
-                ckr__ac_carry_add(x, random, all.name, w.name, w.value);
-    }
-    if (!ckr__failed(x->w.c) && (random->count || counts->count))
-        x->out->carried = ckr__node_dict(
-            x->w.c, "step", ckr__node_int(x->w.c, x->w.s->progress.step), "random", random,
-            "devices", counts, CKR__END);
-}
-
-static void ckr__ac_say_extras(ckr__ac_job *x)
-{
-    const uint64_t n[] = { x->n_carried, x->n_unkept, x->n_back, x->n_alone };
     static const struct { const char *code; ckr_severity severity; const char *reason; } rows[] = {
         { "CKR_RANDOM_KEPT", CKR_CHANGED,
           "values beside the streams of ranks that have no file here, or states of devices that "
@@ -43509,7 +43474,31 @@ static void ckr__ac_say_extras(ckr__ac_job *x)
         { "CKR_RANDOM_ALONE", CKR_EXACT,
           "values that ranks have each for itself: new ranks do not get them" }
     };
-    size_t i;
+    ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__node(x->w.c, CKR_NODE_DICT);
+    ckr__walk all = ckr__walk_in(ckr_node_get(x->kept, "random"));
+    uint64_t n[4] = { 0, 0, x->n_back, x->n_alone }, i;
+    for (i = 0; i < x->ac->n_extras; i++) {
+        const ckr__ac_extra *e = &x->ac->extras[i];
+        const bool made = e->devices && e->devices == x->ac->ranks && x->ranks != x->ac->ranks;
+        if (e->rank < x->ranks && !made) continue;
+        n[e->kept ? 0 : 1]++;
+        if (e->kept)
+            ckr__ac_carry_add(x->w.c, random, ckr__printf(x->w.c, "%u", (unsigned)e->rank), e->key,
+                              e->kept);
+    }
+    while (ckr__walk_on(&all)) {               /* kept before, and without a place again     */
+        ckr__walk w = ckr__walk_in(all.value);
+        while (all.name && ckr__walk_on(&w))
+            if (w.name && ((ckr_node_is_list(w.value) && w.value->count != x->ranks) ||
+                           strtoul(all.name, NULL, 10) >= x->ranks)) {
+                ckr__ac_carry_add(x->w.c, random, all.name, w.name, w.value);
+                n[0]++;
+            }
+    }
+    if (!ckr__failed(x->w.c) && (random->count || counts->count))
+        x->out->carried = ckr__node_dict(
+            x->w.c, "step", ckr__node_int(x->w.c, x->w.s->progress.step), "random", random,
+            "devices", counts, CKR__END);
     for (i = 0; i < 4; i++)
         if (n[i])
             ckr__say(x->w.c, rows[i].code, rows[i].severity, "random states", NULL,
@@ -43571,7 +43560,6 @@ static void ckr__ac_emit_random(ckr__ac_job *x)
     x->random = false;
     if (ckr__failed(x->w.c)) return;
     ckr__ac_carry(x);
-    ckr__ac_say_extras(x);
     ckr__ac_say_numpy(x);
 }
 
@@ -43819,25 +43807,6 @@ static void ckr__af_say_unread(ckr__ctx *c, const ckr__af *m, uint8_t layout)
                  why ? "--variant full: FSDP1 and FSDP2 load it at any size" : NULL);
 }
 
-/* Its optimizer stands in the list of files for what looks for one there. */
-static void ckr__af_listed(ckr__ac *r, const ckr__af *m, uint32_t at, const char *rel)
-{
-    const ckr_node *state = ckr_node_get(m->f.ranks[0].optim, "state");
-    ckr__ac_param *p = CKR__NEW_N(r->c, ckr__ac_param, ckr__dict_n(state));
-    uint64_t i;
-    for (i = 0; i < r->n_files; i++) {
-        ckr__ac_file *f = r->files[i];
-        if (strcmp(f->rel, rel) != 0) continue;
-        f->kind = CKR__AC_OPTIMIZER;
-        f->index = at;
-        f->part = m->f.ranks[0].optim;
-        f->first_group = m->f.first_group;
-        f->n_groups = r->s->n_groups - m->f.first_group;
-    }
-    for (i = 0; p && i < ckr__dict_n(state); i++) p[i].state = ckr__dict_at(state, i);
-    if (p && !at) ckr__ac_count(r, p, ckr__dict_n(state));
-}
-
 static void ckr__af_model(ckr__ac *r, uint32_t at)
 {
     ckr__af *m = &r->fsdp[at];
@@ -43845,6 +43814,9 @@ static void ckr__af_model(ckr__ac *r, uint32_t at)
     const uint32_t optim = CKR__AF_LAYOUTS + r->fsdp->layout;
     const uint32_t ranks = r->fsdp->layout == CKR__AF_RANKS ? k->size[CKR__RANK] : 1;
     const uint64_t first = (uint64_t)at * ranks;
+    ckr__ac_param *p;
+    ckr__walk w;
+    uint64_t i;
     m->layout = r->fsdp->layout;
     m->f.c = r->c;
     m->f.s = r->s;
@@ -43866,7 +43838,19 @@ static void ckr__af_model(ckr__ac *r, uint32_t at)
     }
     ckr__af_moments(r, m);
     ckr__af_say_unread(r->c, m, m->layout);
-    ckr__af_listed(r, m, at, k->files[optim][first]->rel);
+    for (i = 0; i < r->n_files; i++) {         /* it is in the list for what looks for one there */
+        ckr__ac_file *f = r->files[i];
+        if (strcmp(f->rel, k->files[optim][first]->rel) != 0) continue;
+        f->kind = CKR__AC_OPTIMIZER;
+        f->index = at;
+        f->part = m->f.ranks[0].optim;
+        f->first_group = m->f.first_group;
+        f->n_groups = r->s->n_groups - m->f.first_group;
+    }
+    w = ckr__walk_in(ckr_node_get(m->f.ranks[0].optim, "state"));
+    p = CKR__NEW_N(r->c, ckr__ac_param, ckr__dict_n(w.dict));
+    while (p && ckr__walk_on(&w)) p[w.i].state = w.value;
+    if (p && !at) ckr__ac_count(r, p, ckr__dict_n(w.dict));
 }
 
 static ckr_result ckr__af_read(ckr__ac *r)
@@ -44175,19 +44159,6 @@ static void ckr__ac_allowed(ckr__ac_job *x)
     if (!x->engine) ckr__say_sizes(x->w.c, "dp", &x->w.source->topology, &x->t->topology);
 }
 
-/* Weights alone are no checkpoint that the Trainer resumes: its script loads them as a model. The
-   class that does. NULL: the error is set. */
-static const char *ckr__ac_model_class(ckr__ac_job *x)
-{
-    const ckr__ac_file *f = ckr__ac_named(x->ac, "config.json");
-    ckr_node *config = NULL;
-    const char *name;
-    if (f && !f->dir && ckr__json_load(x->w.c, f->path, &config) != CKR_OK) return NULL;
-    name = ckr_node_str(ckr_node_at(ckr_node_get(config, "architectures"), 0));
-    return name && strlen(name) < 100 ? ckr__printf(x->w.c, "%s.from_pretrained", name)
-                                      : "from_pretrained";
-}
-
 /* How the coming run finds what is written. load_state asks for a file of each optimizer and
    scheduler that is prepared when it is called. */
 static void ckr__ac_say_resume(ckr__ac_job *x)
@@ -44195,15 +44166,22 @@ static void ckr__ac_say_resume(ckr__ac_job *x)
     const uint32_t w = x->t->without, left = w & (CKR_OPTIMIZER | CKR_SCHEDULE);
     const bool weights = x->ac->trainer && (w & CKR_PROGRESS);
     const char *place = "Accelerator.load_state", *key = "input_dir",
-               *why = "the checkpoint is this directory itself, not one in it";
+               *why = "the checkpoint is this directory itself, not one in it", *name;
+    const ckr__ac_file *f;
+    ckr_node *config = NULL;
     uint64_t i;
-    if (weights) {
+    if (weights) {         /* no checkpoint that the Trainer resumes: a script loads the model   */
         place = NULL;
         for (i = 0; i < x->ac->n_files; i++)
             if (ckr__starts(x->ac->files[i]->rel, "adapter_model"))
                 place = "PeftModel.from_pretrained";
         key = place ? "model_id" : "pretrained_model_name_or_path";
-        if (!place) place = ckr__ac_model_class(x);
+        f = place ? NULL : ckr__ac_named(x->ac, "config.json");
+        if (f && !f->dir && ckr__json_load(x->w.c, f->path, &config) != CKR_OK) return;
+        name = ckr_node_str(ckr_node_at(ckr_node_get(config, "architectures"), 0));
+        if (!place)
+            place = name && strlen(name) < 100 ? ckr__printf(x->w.c, "%s.from_pretrained", name)
+                                               : "from_pretrained";
         why = "these are weights alone, which the Trainer does not resume from: train() without "
               "resume_from_checkpoint starts at step 0";
     } else if (x->ac->trainer) {
@@ -44704,14 +44682,29 @@ static int ckr__lm_uneven(const ckr__lm_dims *d, uint64_t P)
 }
 
 /* Rank 0's file tells the stage, the others' must agree. */
-static ckr_result ckr__lm_read_tail(ckr__lm *m, uint32_t r, const char *path)
+static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
 {
     ckr__lm_rank *x = &m->ranks[r];
-    const uint8_t *p = NULL;
+    const uint32_t want[] = { 1, m->P, r, m->master, m->shuffle, (uint32_t)m->step };
+    const uint8_t *head, *p = NULL;
     const char *wrong;
-    uint64_t at = 0, size = m->c->files[x->file].size, off;
+    uint64_t at = 0, size, off;
+    uint32_t i, v;
     bool fits = false;
-    ckr_result e = ckr__lm_fits(m, x->file, m->zero1 ? m->P : 1, &at, &fits);
+    ckr_result e = ckr__lm_head(m, path, 20240527u, &x->file, &head);
+    if (e != CKR_OK) return e;
+    for (i = 0; i < 6; i++) {
+        const uint32_t word = i < 5 ? 4 + 4 * i : 40;
+        v = ckr__load_u32(head + word);
+        if (v == want[i]) continue;
+        return ckr__fail(m->c->err, i ? CKR_ITEM_LLMC_RANKS : CKR_ITEM_LLMC_VERSION, path, word,
+                         i < 5 ? NULL : "header[10]",
+                         "%lu, expected %lu as in the name and the other ranks' files",
+                         (unsigned long)v, (unsigned long)want[i]);
+    }
+    ckr__lm_stands(x, head);
+    size = m->c->files[x->file].size;
+    e = ckr__lm_fits(m, x->file, m->zero1 ? m->P : 1, &at, &fits);
     if (e == CKR_OK && !fits && r == 0 && m->P > 1 &&
         ckr__lm_uneven(&m->dims, m->P) == CKR__LM_TENSORS) {
         e = ckr__lm_fits(m, x->file, m->P, &at, &fits);
@@ -44733,34 +44726,23 @@ static ckr_result ckr__lm_read_tail(ckr__lm *m, uint32_t r, const char *path)
                  : CKR_OK;
 }
 
-static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
-{
-    ckr__lm_rank *x = &m->ranks[r];
-    const uint32_t want[] = { 1, m->P, r, m->master, m->shuffle, (uint32_t)m->step };
-    const uint8_t *head;
-    uint32_t i, v;
-    ckr_result e = ckr__lm_head(m, path, 20240527u, &x->file, &head);
-    if (e != CKR_OK) return e;
-    for (i = 0; i < 6; i++) {
-        const uint32_t at = i < 5 ? 4 + 4 * i : 40;
-        v = ckr__load_u32(head + at);
-        if (v == want[i]) continue;
-        return ckr__fail(m->c->err, i ? CKR_ITEM_LLMC_RANKS : CKR_ITEM_LLMC_VERSION, path, at,
-                         i < 5 ? NULL : "header[10]",
-                         "%lu, expected %lu as in the name and the other ranks' files",
-                         (unsigned long)v, (unsigned long)want[i]);
-    }
-    ckr__lm_stands(x, head);
-    return ckr__lm_read_tail(m, r, path);
-}
-
-/* The highest DONE of the directory, else the highest model without state files beside it. */
+/* The highest DONE of the directory, else the highest model without state files beside it; or a
+   model's file alone. */
 static ckr_result ckr__lm_choose(ckr__lm *m)
 {
-    const ckr__fileset *k = &m->files;
+    ckr__fileset *k = &m->files;
     int64_t top[CKR__LM_STATE + 1] = { -1, -1, -1, -1 };
     uint64_t i;
     int kind;
+    m->model_only = ckr__path_kind(m->c, m->dir) == CKR_FILE_REGULAR;
+    m->step = -1;
+    m->path = m->dir;
+    if (m->model_only) return CKR_OK;
+    k->c = m->c;
+    k->dir = m->dir;
+    k->forms = ckr__lm_forms;
+    k->items = &ckr__lm_file_items;
+    if (ckr__fileset_scan(k, false) != CKR_OK) return m->c->err->code;
     for (kind = CKR__LM_DONE; kind <= CKR__LM_STATE; kind++)
         for (i = 0; i < k->n_files[kind]; i++)
             top[kind] = ckr__max_i64(top[kind], k->files[kind][i]->step);
@@ -44886,20 +44868,6 @@ static ckr_result ckr__lm_read_notes(ckr__lm *m)
     return m->c->err->code;
 }
 
-static ckr_result ckr__lm_read_dir(ckr__lm *m)
-{
-    m->model_only = ckr__path_kind(m->c, m->dir) == CKR_FILE_REGULAR;
-    m->step = -1;
-    m->path = m->dir;
-    if (m->model_only) return CKR_OK;
-    m->files.c = m->c;
-    m->files.dir = m->dir;
-    m->files.forms = ckr__lm_forms;
-    m->files.items = &ckr__lm_file_items;
-    ckr__fileset_scan(&m->files, false);
-    return ckr__failed(m->c) ? m->c->err->code : ckr__lm_choose(m);
-}
-
 /* Each rank's place as text: the order of its samples as a sum. */
 static ckr_result ckr__lm_places(ckr__lm *m)
 {
@@ -44924,7 +44892,7 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     static ckr_result (*const steps[])(ckr__lm *m) = {
-        ckr__lm_read_dir,   ckr__lm_read_model, ckr__lm_padding, ckr__lm_states,
+        ckr__lm_choose,     ckr__lm_read_model, ckr__lm_padding, ckr__lm_states,
         ckr__lm_read_slots, ckr__lm_streams,    ckr__lm_places,  ckr__lm_groups,
         ckr__lm_leftovers,  ckr__lm_read_notes
     };
@@ -45963,46 +45931,43 @@ static const char *ckr__lm_gpt2_name(ckr__ctx *c, const char *prefix, int i, int
                       : ckr__printf(c, "%s%s", prefix, x->gpt2);
 }
 
-/* The entry of layer l of a stacked tensor. */
-static bool ckr__lm_gpt2_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, int i,
-                               int64_t l, ckr_dtype dtype)
-{
-    const uint32_t skip = ckr__lm_shapes[i].layered ? 1 : 0, n = t->n_dims - skip;
-    const bool turn = skip && n == 2;
-    const int64_t elem = (int64_t)ckr_dtype_size(dtype);
-    int64_t start[3] = { 0, 0, 0 }, count[3], stride[3] = { 0, 0, 0 }, shape[2];
-    ckr_tensor named = *t;
-    ckr__binder w = CKR_ZERO;
-    ckr_node *e;
-    const char *name;
-    uint32_t d;
-    named.name = ckr__lm_gpt2_name(c, "transformer.", i, l);
-    name = named.name ? ckr__plain_name(c, &named) : NULL;
-    for (d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
-    e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
-    if (!ckr__node_pair(c, f->root, ckr__node_str(c, name), e)) return false;
-    start[0] = skip ? l : 0;
-    count[0] = 1;
-    for (d = 0; d < n; d++) {
-        const bool outer = n == 2 && d == (turn ? 1 : 0);      /* the file's rows */
-        count[skip + d] = t->shape[skip + d];
-        stride[skip + d] = outer ? shape[1] * elem : elem;
-    }
-    e->u.entry->requires_grad = t->requires_grad && f->format == CKR_FORMAT_TORCH_ZIP;
-    w.c = c;
-    w.entry = e->u.entry;
-    w.tensor = t;
-    return ckr__binder_piece(&w, t->n_dims, start, count, stride, 0);
-}
-
+/* An entry of each layer of a stacked tensor. */
 static bool ckr__lm_gpt2_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype)
 {
+    const int64_t elem = (int64_t)ckr_dtype_size(dtype);
     int64_t l, layers;
+    uint32_t d, n, skip;
+    bool turn;
     int i;
     for (i = 0; i < CKR__LM_TENSORS && strcmp(ckr__lm_shapes[i].name, t->name) != 0; i++) {}
-    layers = ckr__lm_shapes[i].layered ? t->shape[0] : 1;
-    for (l = 0; l < layers; l++)
-        if (!ckr__lm_gpt2_entry(c, f, t, i, l, dtype)) return false;
+    skip = ckr__lm_shapes[i].layered ? 1 : 0;
+    layers = skip ? t->shape[0] : 1;
+    n = t->n_dims - skip;
+    turn = skip && n == 2;
+    for (l = 0; l < layers; l++) {
+        int64_t start[3] = { 0, 0, 0 }, count[3], stride[3] = { 0, 0, 0 }, shape[2];
+        ckr_tensor named = *t;
+        ckr__binder w = CKR_ZERO;
+        ckr_node *e;
+        const char *name;
+        named.name = ckr__lm_gpt2_name(c, "transformer.", i, l);
+        name = named.name ? ckr__plain_name(c, &named) : NULL;
+        for (d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
+        e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
+        if (!ckr__node_pair(c, f->root, ckr__node_str(c, name), e)) return false;
+        start[0] = skip ? l : 0;
+        count[0] = 1;
+        for (d = 0; d < n; d++) {
+            const bool outer = n == 2 && d == (turn ? 1 : 0);      /* the file's rows */
+            count[skip + d] = t->shape[skip + d];
+            stride[skip + d] = outer ? shape[1] * elem : elem;
+        }
+        e->u.entry->requires_grad = t->requires_grad && f->format == CKR_FORMAT_TORCH_ZIP;
+        w.c = c;
+        w.entry = e->u.entry;
+        w.tensor = t;
+        if (!ckr__binder_piece(&w, t->n_dims, start, count, stride, 0)) return false;
+    }
     return true;
 }
 
