@@ -43512,24 +43512,6 @@ static void ckr__ac_say_numpy(ckr__ac_job *x)
                  "the generator's words are written as a list: any NumPy reads it", NULL);
 }
 
-/* What one file for all ranks can give each of them. */
-static void ckr__sana_say_random(ckr__ac_job *x)
-{
-    if (x->devices)
-        ckr__say(x->w.c, "CKR_SANA_DEVICES", CKR_EXACT, "torch_cuda", NULL, NULL,
-                 "entry r is the stream of rank r, from which Sana sets its device: no two ranks "
-                 "of a machine draw the same noise", NULL);
-    if (x->devices && x->devices < x->ranks)
-        ckr__say_int(x->w.c, "CKR_W_SANA_NODES", CKR_APPROX, "torch_cuda", x->ranks,
-                     (int64_t)x->devices,
-                     "Sana's list goes by the local rank: processes of that number on several "
-                     "machines start from equal streams", NULL);
-    ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL, NULL,
-             "Sana's file has one state of each for all ranks: the others would start from rank "
-             "0's; their own are in ckptresume.json",
-             "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
-}
-
 static void ckr__ac_emit_random(ckr__ac_job *x)
 {
     const ckr__ac *ac = x->ac;
@@ -43693,34 +43675,11 @@ static ckr_node *ckr__dcp_node(ckr__dcp *d, const ckr__dcp_item *x)
     return n;
 }
 
-/* Puts an item where it was in the state dicts before they were flattened. */
-static void ckr__af_place(ckr__ac *r, ckr_node *root, ckr_node *groups, const ckr__dcp_item *x,
-                          const char *rel, ckr_node *v)
-{
-    static const char state[] = "optimizer.state.", group[] = "optimizer.param_groups.";
-    const char *s = x->fqn, *slot = strrchr(s, '.');
-    bool ok = true;
-    if (ckr__starts(s, "model.")) {
-        ok = ckr__node_pair(r->c, root, ckr__node_str(r->c, s + 6), v);
-    } else if (ckr__starts(s, state) && slot > s + sizeof state - 2) {
-        s = ckr__strndup(r->c, s + sizeof state - 1, (size_t)(slot - s) - (sizeof state - 1));
-        ok = ckr__node_set(r->c, ckr__dict_under(r->c, ckr__dict_under(r->c, root, "state"), s),
-                           slot + 1, v);
-    } else if (ckr__starts(s, group) && strchr(s + sizeof group - 1, '.')) {
-        slot = strchr(s + sizeof group - 1, '.');
-        s = ckr__strndup(r->c, s + sizeof group - 1, (size_t)(slot - s) - (sizeof group - 1));
-        ok = ckr__node_set(r->c, ckr__dict_under(r->c, groups, s), slot + 1, v);
-    } else {
-        ckr__leave(r->c, r->s, rel, x->fqn, v);
-    }
-    if (!ok)
-        ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, rel, CKR_NO_OFFSET, x->fqn,
-                  "another item has its place in the state dict");
-}
-
-/* A directory of DCP as the state dict that was flattened into it. NULL: the error is set. */
+/* A directory of DCP as the state dict that was flattened into it: each item where it was before.
+   NULL: the error is set. */
 static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
 {
+    static const char state[] = "optimizer.state.", group[] = "optimizer.param_groups.";
     ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *groups = ckr__node(r->c, CKR_NODE_DICT),
              *list = ckr__node(r->c, CKR_NODE_LIST), *v;
     ckr__dcp *d = NULL;
@@ -43728,8 +43687,26 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
     ckr__dcp_open(r->c, f->path, &d);
     for (i = 0; !ckr__failed(r->c) && i < d->n_items; i++) {
         const ckr__dcp_item *x = &d->items[i];
+        const char *s = x->fqn, *slot = strrchr(s, '.');
+        bool ok = true;
         v = ckr__dcp_node(d, x);
-        if (v) ckr__af_place(r, root, groups, x, f->rel, v);
+        if (!v) break;
+        if (ckr__starts(s, "model.")) {
+            ok = ckr__node_pair(r->c, root, ckr__node_str(r->c, s + 6), v);
+        } else if (ckr__starts(s, state) && slot > s + sizeof state - 2) {
+            s = ckr__strndup(r->c, s + sizeof state - 1, (size_t)(slot - s) - (sizeof state - 1));
+            ok = ckr__node_set(r->c, ckr__dict_under(r->c, ckr__dict_under(r->c, root, "state"), s),
+                               slot + 1, v);
+        } else if (ckr__starts(s, group) && strchr(s + sizeof group - 1, '.')) {
+            slot = strchr(s + sizeof group - 1, '.');
+            s = ckr__strndup(r->c, s + sizeof group - 1, (size_t)(slot - s) - (sizeof group - 1));
+            ok = ckr__node_set(r->c, ckr__dict_under(r->c, groups, s), slot + 1, v);
+        } else {
+            ckr__leave(r->c, r->s, f->rel, x->fqn, v);
+        }
+        if (!ok)
+            ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, f->rel, CKR_NO_OFFSET, x->fqn,
+                      "another item has its place in the state dict");
         if (x->strides && x->n_dims) m->strides = x->strides;
         if (x->strides && x->n_chunks > 1) m->version = x->strides == CKR__NO_STRIDES ? 1 : 2;
     }
@@ -44104,7 +44081,21 @@ static void ckr__sana_emit(ckr__ac_job *x)
     x->random = true;
     ckr__ac_put_tree(x, f.rel, top);
     ckr__ac_say_numpy(x);
-    if (x->ranks > 1 && x->w.s->n_rng && !(x->t->without & CKR_RNG)) ckr__sana_say_random(x);
+    if (x->ranks == 1 || !x->w.s->n_rng || (x->t->without & CKR_RNG)) return;
+    /* what one file for all ranks can give each of them */
+    if (x->devices)
+        ckr__say(x->w.c, "CKR_SANA_DEVICES", CKR_EXACT, "torch_cuda", NULL, NULL,
+                 "entry r is the stream of rank r, from which Sana sets its device: no two ranks "
+                 "of a machine draw the same noise", NULL);
+    if (x->devices && x->devices < x->ranks)
+        ckr__say_int(x->w.c, "CKR_W_SANA_NODES", CKR_APPROX, "torch_cuda", x->ranks,
+                     (int64_t)x->devices,
+                     "Sana's list goes by the local rank: processes of that number on several "
+                     "machines start from equal streams", NULL);
+    ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL, NULL,
+             "Sana's file has one state of each for all ranks: the others would start from rank "
+             "0's; their own are in ckptresume.json",
+             "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
 }
 
 /* What the engine writes, and the settings of a scheduler that the Trainer builds. */
@@ -47117,52 +47108,44 @@ typedef struct ckr__ds_pad {
     const char *name;          /* of a parameter with one                                  */
 } ckr__ds_pad;
 
-/* The places of rank `rank`'s padding of sub group k in the file of rank `in`: in every flat
+/* The places of rank `rank`'s padding in the file of rank `in`: of all sub groups, in every flat
    tensor. */
-static void ckr__ds_pad_of(ckr__ds *r, ckr__ds_pad *x, const ckr__ds_stage *g, uint32_t rank,
-                           uint32_t in, uint64_t k)
-{
-    static const uint8_t zero[16] = { 0 };
-    const ckr_node *state = ckr__ds_state_of(r, g, in, k);
-    const ckr_view *flat[5];
-    uint8_t bytes[4 * sizeof zero], *p;
-    int64_t numel, size, at = 0;
-    uint64_t i, n = 1, j;
-    flat[0] = ckr__ds_master(r, g, in, k, &size);
-    if (!flat[0]) return;
-    for (i = 0; i < ckr__dict_n(state) && n < 5; i++) {
-        flat[n] = ckr__ds_flat(ckr__dict_at(state, i), &numel);
-        if (flat[n] && numel == size && !ckr__is_str(state->u.items[2 * i], "step")) n++;
-    }
-    for (i = 0; i < g->lists[k].n && i < CKR__DS_PROBE; i++) {
-        const ckr__ds_param *of = g->lists[k].items[i];
-        const int64_t c = ckr__ds_piece(of->numel, r->dp),
-                      have = ckr__max_i64(0, ckr__min_i64(c, of->numel - (int64_t)rank * c));
-        const size_t pad = (size_t)ckr__min_i64(c - have, 4);
-        for (j = 0; j < n && pad; j++) {
-            const size_t elem = ckr_dtype_size(flat[j]->dtype);
-            const uint64_t from = (uint64_t)(flat[j]->offset + at + have) * elem;
-            if (ckr__file_read(r->c, flat[j]->file, flat[j]->data_offset + from, bytes,
-                               pad * elem) != CKR_OK)
-                return;
-            x->seen[j > 0] += pad;
-            for (p = bytes; p < bytes + pad * elem; p += elem) {
-                if (!memcmp(p, zero, elem)) continue;
-                x->set[j > 0]++;
-                if (!x->name) x->name = of->name;
-            }
-        }
-        at += c;
-    }
-}
-
-/* The same of all sub groups. */
 static ckr__ds_pad ckr__ds_pads(ckr__ds *r, const ckr__ds_stage *g, uint32_t rank, uint32_t in)
 {
+    static const uint8_t zero[16] = { 0 };
     ckr__ds_pad x = CKR_ZERO;
-    uint64_t k;
-    for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++)
-        ckr__ds_pad_of(r, &x, g, rank, in, k);
+    uint64_t k, i, n, j;
+    for (k = 0; k < g->n_groups; k++) {
+        ckr__walk w = ckr__walk_in(ckr__ds_state_of(r, g, in, k));
+        const ckr_view *flat[5];
+        uint8_t bytes[4 * sizeof zero], *p;
+        int64_t numel, size, at = 0;
+        flat[0] = ckr__ds_master(r, g, in, k, &size);
+        for (n = 1; flat[0] && n < 5 && ckr__walk_on(&w);) {
+            flat[n] = ckr__ds_flat(w.value, &numel);
+            if (flat[n] && numel == size && !ckr__is_str(w.key, "step")) n++;
+        }
+        for (i = 0; flat[0] && i < g->lists[k].n && i < CKR__DS_PROBE; i++) {
+            const ckr__ds_param *of = g->lists[k].items[i];
+            const int64_t c = ckr__ds_piece(of->numel, r->dp),
+                          have = ckr__max_i64(0, ckr__min_i64(c, of->numel - (int64_t)rank * c));
+            const size_t pad = (size_t)ckr__min_i64(c - have, 4);
+            for (j = 0; j < n && pad; j++) {
+                const size_t elem = ckr_dtype_size(flat[j]->dtype);
+                const uint64_t from = (uint64_t)(flat[j]->offset + at + have) * elem;
+                if (ckr__file_read(r->c, flat[j]->file, flat[j]->data_offset + from, bytes,
+                                   pad * elem) != CKR_OK)
+                    return x;
+                x.seen[j > 0] += pad;
+                for (p = bytes; p < bytes + pad * elem; p += elem) {
+                    if (!memcmp(p, zero, elem)) continue;
+                    x.set[j > 0]++;
+                    if (!x.name) x.name = of->name;
+                }
+            }
+            at += c;
+        }
+    }
     return x;
 }
 
@@ -47231,34 +47214,30 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
     }
 }
 
-/* Group k, of each rank. */
-static void ckr__ds_parts(ckr__ds *r, ckr__ds_stage *g, uint64_t k)
-{
-    const bool fused = r->wrapper == CKR__DS_FUSED;
-    int64_t *start = CKR__NEW_N(r->c, int64_t, g->lists[k].n);
-    const int64_t total = ckr__ds_layout(r, g, k, start);
-    ckr__ds_run x = ckr__ds_run_of(NULL, g->lists[k].items, g->lists[k].n, NULL);
-    x.start = start;
-    x.where = ckr__printf(r->c, "%soptimizer_state_dict/state/%llu", fused ? "optimizer/" : "",
-                          (unsigned long long)k);
-    for (; x.rank < (fused ? 1 : r->dp) && !ckr__failed(r->c); x.rank++) {
-        x.f = fused ? g->model : g->optim[x.rank];
-        x.state = ckr__ds_state_of(r, g, x.rank, k);
-        x.master = ckr__ds_master(r, g, x.rank, k, &x.n_master);
-        x.tensors = true;
-        if (!x.master)
-            ckr__ds_bad(r, x.f, ckr__ds_places_of[r->wrapper].masters,
-                        r->zero == 3 ? "a flat tensor a sub group" : "a flat tensor a group");
-        else if (r->zero == 3) ckr__ds_cut_part(r, &x);
-        else ckr__ds_flat_part(r, &x, ckr__ds_own(r, g, x.rank), k, total);
-    }
-}
-
-/* All groups of a stage. */
+/* All groups of a stage, of each rank. */
 static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
 {
+    const bool fused = r->wrapper == CKR__DS_FUSED;
     uint64_t k, i;
-    for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++) ckr__ds_parts(r, g, k);
+    for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++) {
+        int64_t *start = CKR__NEW_N(r->c, int64_t, g->lists[k].n);
+        const int64_t total = ckr__ds_layout(r, g, k, start);
+        ckr__ds_run x = ckr__ds_run_of(NULL, g->lists[k].items, g->lists[k].n, NULL);
+        x.start = start;
+        x.where = ckr__printf(r->c, "%soptimizer_state_dict/state/%llu", fused ? "optimizer/" : "",
+                              (unsigned long long)k);
+        for (; x.rank < (fused ? 1 : r->dp) && !ckr__failed(r->c); x.rank++) {
+            x.f = fused ? g->model : g->optim[x.rank];
+            x.state = ckr__ds_state_of(r, g, x.rank, k);
+            x.master = ckr__ds_master(r, g, x.rank, k, &x.n_master);
+            x.tensors = true;
+            if (!x.master)
+                ckr__ds_bad(r, x.f, ckr__ds_places_of[r->wrapper].masters,
+                            r->zero == 3 ? "a flat tensor a sub group" : "a flat tensor a group");
+            else if (r->zero == 3) ckr__ds_cut_part(r, &x);
+            else ckr__ds_flat_part(r, &x, ckr__ds_own(r, g, x.rank), k, total);
+        }
+    }
     for (k = 0; k < g->n_groups; k++)
         for (i = 0; i < g->lists[k].n; i++) g->lists[k].items[i]->stated = true;
 }
@@ -49355,42 +49334,25 @@ static void ckr__ds_setting(ckr__ds_job *x, const char *key, const ckr_node *val
     ckr__setting_changed(x->out, "ds_config", key, value, was, why);
 }
 
-/* WarmupCosineLR scales the LR with which the groups are built, by ds_config or by the trainer. */
-static void ckr__ds_say_bases(ckr__ds_job *x, const ckr_schedule *w)
-{
-    static const char why[] = "WarmupCosineLR scales the LR with which the groups are built, not "
-                              "the checkpoint's";
-    const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
-    const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
-    const ckr_node *params = ckr_node_find(x->config, "/optimizer/params");
-    ckr_node *lr = ckr__sn_array(x->c, &w->lanes->base, w->n_lanes, sizeof *w->lanes, true);
-    bool apart = ckr_node_is_list(lr);         /* groups that the trainer gave LRs of their own */
-    uint64_t i;
-    if (!apart)
-        ckr__node_set(x->c, x->config, "optimizer",
-                      ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params",
-                                   ckr__ds_with(x, params, "lr", lr)));
-    for (i = 1; known && i < w->n_lanes; i++)
-        apart = apart || !ckr__same(was->lanes[i].base, was->lanes[0].base);
-    if (!apart)
-        ckr__ds_setting(x, "optimizer.params.lr", lr, ckr__ds_was(x, "/optimizer/params/lr"), why);
-    for (i = 0; apart && i < w->n_lanes; i++)
-        ckr__setting_changed(x->out, "optimizer",
-                             ckr__printf(x->c, "param_groups[%llu].lr", (unsigned long long)i),
-                             ckr__node_float(x->c, w->lanes[i].base),
-                             known ? ckr__node_float(x->c, was->lanes[i].base) : NULL, why);
-}
-
 /* One of DeepSpeed's own schedulers: its clock, and what a run needs that is to go on with it,
-   which is in the written configuration, too. */
-static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
+   which is in the written configuration, too. WarmupCosineLR scales the LR with which the groups
+   are built, by ds_config or by the trainer. */
+static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w, const ckr_schedule *was)
 {
     static const char why[] = "the files hold this scheduler's clock and the LR of the first "
-                              "update; the curve is the coming run's configuration";
+                              "update; the curve is the coming run's configuration",
+                      scales[] = "WarmupCosineLR scales the LR with which the groups are built, not "
+                                 "the checkpoint's";
+    const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
+    const ckr_node *params;
     ckr__hold h = CKR_ZERO;
-    ckr_node *type;
+    const ckr_lane *l;
+    ckr_node *type, *lr;
+    uint64_t i;
+    bool apart;                /* groups that the trainer gave LRs of their own          */
     ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "deepspeed", ckr__ds_curve, w);
     if (ckr__failed(x->c) || !h.fit) return;
+    l = h.fit->lanes;
     x->scheduler = ckr__node_dict(x->c, "last_batch_iteration",
                                   ckr__node_int(x->c, h.fit->position), CKR__END);
     type = ckr__node_str(x->c, h.fit->kind + 10);
@@ -49398,7 +49360,24 @@ static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
                   ckr__node_dict(x->c, "type", type, "params", h.params, CKR__END));
     ckr__ds_setting(x, "scheduler.type", type, ckr__ds_was(x, "/scheduler/type"), why);
     ckr__hold_tell(&h, "ds_config", "scheduler.params.", ckr__ds_was(x, "/scheduler/params"), why);
-    if (h.fit->curve->kind == CKR__CV_DS_COSINE) ckr__ds_say_bases(x, h.fit);
+    if (h.fit->curve->kind != CKR__CV_DS_COSINE) return;
+    lr = ckr__sn_array(x->c, &l->base, w->n_lanes, sizeof *l, true);
+    apart = ckr_node_is_list(lr);
+    params = ckr_node_find(x->config, "/optimizer/params");
+    if (!apart)
+        ckr__node_set(x->c, x->config, "optimizer",
+                      ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params",
+                                   ckr__ds_with(x, params, "lr", lr)));
+    for (i = 1; known && i < w->n_lanes; i++)
+        apart = apart || !ckr__same(was->lanes[i].base, was->lanes[0].base);
+    if (!apart)
+        ckr__ds_setting(x, "optimizer.params.lr", lr, ckr__ds_was(x, "/optimizer/params/lr"),
+                        scales);
+    for (i = 0; apart && i < w->n_lanes; i++)
+        ckr__setting_changed(x->out, "optimizer",
+                             ckr__printf(x->c, "param_groups[%llu].lr", (unsigned long long)i),
+                             ckr__node_float(x->c, l[i].base),
+                             known ? ckr__node_float(x->c, was->lanes[i].base) : NULL, scales);
 }
 
 /* The scheduler's state, where it is another than it was, and what DeepSpeed goes on with: it steps
@@ -49425,7 +49404,7 @@ static void ckr__ds_emit_schedule(ckr__ds_job *x)
                        "build it with lengths of updates");
     }
     if (same && native) x->out->follows = was;
-    if (native && !same) ckr__ds_emit_native(x, x->s->schedules);
+    if (native && !same) ckr__ds_emit_native(x, x->s->schedules, was);
     if (native) return;
     if (!same)
         ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
