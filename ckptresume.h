@@ -2395,18 +2395,45 @@ static bool ckr__failed(const ckr__ctx *c)
     return c->err->code != CKR_OK;
 }
 
+/* Before an attempt is repeated: only its error may be gone, so nothing else may have failed. */
+static void ckr__error_reset(ckr__ctx *c)
+{
+    memset(c->err, 0, sizeof *c->err);
+    c->err->offset = CKR_NO_OFFSET;
+}
+
+/* Neither an error so far nor an entry that refuses. */
+static bool ckr__going(const ckr__ctx *c)
+{
+    return !ckr__failed(c) && !c->refused;
+}
+
 /* What stopped the call, where something did not come. */
 static ckr_result ckr__oom(const ckr__ctx *c)
 {
     return c->err->code != CKR_OK ? c->err->code : CKR_E_NOMEM;
 }
 
+/* A failure and the way out of it, or NULL. */
+CKR__PRINTF(6, 7)
+static ckr_result ckr__fail_fmt(ckr__ctx *c, ckr_item item, const char *file, const char *where,
+                                const char *remedy, const char *fmt, ...)
+{
+    char text[sizeof c->err->text];
+    va_list ap;
+    if (ckr__failed(c)) return c->err->code;
+    va_start(ap, fmt);
+    ckr__vformat(text, sizeof text, fmt, ap);
+    va_end(ap);
+    ckr__fail(c->err, item, file, CKR_NO_OFFSET, where, "%s", text);
+    return ckr__remedy(c->err, c->err->code, remedy);
+}
+
 /* A failure and the way out of it. `text` NULL: the item's own. */
 static ckr_result ckr__fail_with(ckr__ctx *c, ckr_item item, const char *file, const char *where,
                                  const char *text, const char *remedy)
 {
-    return ckr__remedy(c->err, ckr__fail(c->err, item, file, CKR_NO_OFFSET, where, "%s",
-                                         text ? text : ckr__item_text[item]), remedy);
+    return ckr__fail_fmt(c, item, file, where, remedy, "%s", text ? text : ckr__item_text[item]);
 }
 
 /* Scratch: size 0 gives a valid pointer. NULL sets the error. */
@@ -4243,6 +4270,33 @@ static bool ckr__node_take(ckr__ctx *c, ckr_node *to, const ckr_node *dict, uint
 static uint64_t ckr__dict_n(const ckr_node *n)
 {
     return ckr_node_is_dict(n) ? n->count : 0;
+}
+
+/* The pairs of a dict, one after another; of anything else, none:
+       ckr__walk w = ckr__walk_in(dict);
+       while (ckr__walk_on(&w)) ...            pair w.i: w.key, w.value; w.name: the key as a text,
+                                               or NULL */
+typedef struct ckr__walk {
+    const ckr_node *dict;
+    uint64_t        next, i;
+    const char     *name;
+    ckr_node       *key, *value;
+} ckr__walk;
+
+static ckr__walk ckr__walk_in(const ckr_node *dict)
+{
+    const ckr__walk w = { dict, 0, 0, NULL, NULL, NULL };
+    return w;
+}
+
+static bool ckr__walk_on(ckr__walk *w)
+{
+    if (w->next == ckr__dict_n(w->dict)) return false;
+    w->i = w->next++;
+    w->key = w->dict->u.items[2 * w->i];
+    w->value = w->dict->u.items[2 * w->i + 1];
+    w->name = ckr_node_str(w->key);
+    return true;
 }
 
 /* false for NaN: equality that -Wfloat-equal and readers of diffs do not stumble over */
@@ -11367,12 +11421,6 @@ static ckr_result ckr__legacy_storages(ckr__ctx *c, ckr__torch *t, const ckr_nod
     return CKR_OK;
 }
 
-/* Before an attempt is repeated: only its error may be gone, so nothing else may have failed. */
-static void ckr__error_reset(ckr__ctx *c)
-{
-    memset(c->err, 0, sizeof *c->err);
-    c->err->offset = CKR_NO_OFFSET;
-}
 
 /* Where the pickles end is known only after reading them: a window that grows until they fit. */
 static ckr_result ckr__legacy_load(ckr__ctx *c, const ckr__source *src, ckr__doc *doc)
@@ -16967,6 +17015,22 @@ static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *para
     return c->err->code;
 }
 
+/* The same of what a file has: NULL without an error where that makes none, *why (which may be
+   NULL) is what is wrong then. */
+static ckr_schedule *ckr__sched_try(ckr__ctx *c, const char *kind, ckr_node *params,
+                                    const double *bases, uint64_t n, const char **why)
+{
+    char text[sizeof c->err->text];
+    ckr_schedule *x = NULL;
+    const ckr_result r = ckr__sched_build(c, kind, params, bases, n, &x);
+    if (why) *why = NULL;
+    if (r != CKR_E_ARG) return r == CKR_OK ? x : NULL;
+    memcpy(text, c->err->text, sizeof text);
+    ckr__error_reset(c);
+    if (why) *why = ckr__strdup(c, text);
+    return NULL;
+}
+
 /* >>schedule.text ------------------------------------------------------------- */
 
 /* Length of the text up to a `stop` outside of brackets. */
@@ -17143,12 +17207,6 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
 /* State dicts. torch does not store the class of a scheduler: its keys tell it. What a file does
    not hold (functions, metrics, configurations) makes the schedule opaque, never a guess. */
 
-/* What is wrong with a file's parameters is told by the schedule, not by the call. */
-static void ckr__sched_forgive(ckr__ctx *c)
-{
-    memset(c->err, 0, sizeof *c->err);
-    c->err->offset = CKR_NO_OFFSET;
-}
 
 /* The one element of a tensor; NaN where it is no plain one. */
 static ckr_result ckr__view_number(ckr__ctx *c, const ckr_view *v, double *out)
@@ -17184,7 +17242,7 @@ static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
     if (!n || (n->kind != CKR_NODE_TENSOR && n->kind != CKR_NODE_NPSCALAR) || ckr__failed(c))
         return false;
     r = ckr__view_number(c, n->u.view, &d);
-    if (r != CKR_OK && r != CKR_E_IO && r != CKR_E_NOMEM) ckr__sched_forgive(c);
+    if (r != CKR_OK && r != CKR_E_IO && r != CKR_E_NOMEM) ckr__error_reset(c);
     if (ckr__finite(d)) *out = d;
     return ckr__finite(d);
 }
@@ -17568,11 +17626,11 @@ static ckr_node *ckr__sread_megatron(ckr__sread *r, const ckr_node *d)
 static ckr_result ckr__sread_build(ckr__sread *r, const char *kind, ckr_node *params,
                                    const double *bases, ckr_schedule **out)
 {
-    ckr_result e = ckr__sched_build(r->c, kind, params, bases, r->n, out);
-    if (e != CKR_E_ARG) return e;
-    r->why = ckr__printf(r->c, "%s", r->c->err->text);
-    ckr__sched_forgive(r->c);
-    return r->why ? CKR_OK : ckr__oom(r->c);
+    const char *why;
+    ckr_schedule *x = ckr__sched_try(r->c, kind, params, bases, r->n, &why);
+    if (x) *out = x;
+    else r->why = why;
+    return r->c->err->code;
 }
 
 /* A saved LR is one number, of another libm: it is the curve's where it is nearer than this. */
@@ -19260,16 +19318,14 @@ static ckr_schedule *ckr__fold_try(ckr__ctx *c, const ckr_schedule *s, double at
     const double position = (double)s->position - at;
     ckr_schedule *x;
     uint64_t i;
-    ckr_result r;
     if (!params || !bases || !ckr__whole(position)) return NULL;
     for (i = 0; i < s->n_lanes; i++)
         bases[i] = s->ramp_len > 0 ? s->lanes[i].ramp_to
                                    : s->lanes[i].q + s->lanes[i].p * s->lanes[i].base;
     ckr__fold_lengths(c, s, at, warm, params);
     ckr__fold_floor(c, s, bases[0], params);
-    r = ckr__sched_build(c, s->kind, params, bases, s->n_lanes, &x);
-    if (r == CKR_E_ARG) ckr__sched_forgive(c);
-    if (r != CKR_OK) return NULL;
+    x = ckr__sched_try(c, s->kind, params, bases, s->n_lanes, NULL);
+    if (!x) return NULL;
     ckr__set_keep(s, x, "");
     x->position = (int64_t)position;
     x->offset = s->offset - at;
@@ -25132,11 +25188,10 @@ static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const c
     if (r != CKR_OK || y->n_lanes != n) return r;
     for (i = 0; i < n; i++) bases[i] = y->lanes[i].base;
     if (y->opaque && ckr__is_function(want) && ckr__is_lambda(state))
-        r = ckr__sched_build(c, want->kind, want->params, bases, n, &x);
+        x = ckr__sched_try(c, want->kind, want->params, bases, n, NULL);
     else if (y->opaque && was && !was->opaque && (ckr__is_lambda(state) || state == was->state))
         x = ckr__follows_scaled(c, was, bases);
-    if (r == CKR_E_ARG) ckr__sched_forgive(c);
-    if (c->err->code != CKR_OK) return c->err->code;
+    if (ckr__failed(c)) return c->err->code;
     if (x && !x->opaque) {
         ckr__set_keep(y, x, "");
         x->anchored = y->anchored;
@@ -35153,7 +35208,6 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
     ckr__curve *v;
     double *bases = CKR__NEW_N(c, double, want->n_lanes);
     uint64_t i;
-    ckr_result r;
     h->c = c;
     h->out = out;
     h->want = want;
@@ -35170,9 +35224,8 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
     for (i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
     h->params = params_fn(c, x, user);
     if (!h->params) return c->err->code;
-    r = ckr__sched_build(c, want->kind, h->params, bases, want->n_lanes, &y);
-    if (r == CKR_E_ARG) ckr__sched_forgive(c);
-    if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
+    y = ckr__sched_try(c, want->kind, h->params, bases, want->n_lanes, NULL);
+    if (!y) return c->err->code;
     v->flags &= CKR__CF_CLAMP;                 /* of the version, not of the parameters      */
     ((ckr__curve *)(uintptr_t)y->curve)->flags |= v->flags;
     y->position = x->position;
@@ -43068,18 +43121,16 @@ static ckr_result ckr__ac_engine(ckr__ac *r)
     const char *dir;
     ckr__rankfile at;
     uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < r->n_files && e == CKR_OK && !r->engine; i++)
+    for (i = 0; i < r->n_files && !ckr__failed(r->c) && !r->engine; i++)
         if (r->files[i]->dir && (ckr__starts(r->files[i]->rel, "global_step") ||
                                  ckr__form_match("pytorch_model[_{n}]", r->files[i]->rel, &at)))
-            e = ckr__under_find(r->c, r->dir, &r->engine);
-    if (e != CKR_OK || !r->engine) return e;
-    dir = ckr__path_join(r->c, r->dir, r->engine);
-    e = dir ? ckr__under_read(r->c, dir, r->desc, r->s) : ckr__oom(r->c);
-    r->scheduled = r->s->n_schedules > 0;
+            ckr__under_find(r->c, r->dir, &r->engine);
+    dir = r->engine ? ckr__path_join(r->c, r->dir, r->engine) : NULL;
+    if (dir) ckr__under_read(r->c, dir, r->desc, r->s);
+    r->scheduled = dir && r->s->n_schedules > 0;
     for (i = 0; i < r->n_files && r->scheduled; i++)       /* of no one who asks for it      */
         if (r->files[i]->kind == CKR__AC_SCHEDULER) r->files[i]->kind = CKR__AC_LOOSE;
-    return e;
+    return r->c->err->code;
 }
 
 /* What other frameworks write into the same directory under accelerate or the Trainer. */
@@ -43088,18 +43139,16 @@ static ckr_result ckr__ac_foreign(ckr__ac *r)
     uint64_t i;
     ckr_result e = r->engine ? CKR_OK : ckr__af_scan(r);
     if (e != CKR_OK || r->engine || r->n_fsdp || ckr__ac_nth(r, CKR__AC_MODEL, 0)) return e;
-    for (i = 0; i < r->n_files; i++) {
-        const char *s = r->files[i]->rel;
-        if (!r->files[i]->dir || (strncmp(s, "pytorch_model", 13) != 0 &&
-                                  strncmp(s, "global_step", 11) != 0 && strcmp(s, "distcp") != 0))
-            continue;
-        e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_SHARDED, r->files[i]->path, CKR_NO_OFFSET, NULL,
-                      "the model's files are in this directory, sharded by FSDP or DeepSpeed");
-        return ckr__remedy(r->c->err, e, "name this directory with --dialect dcp or deepspeed");
-    }
-    e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_MISSING, r->dir, CKR_NO_OFFSET, NULL,
-                  "there is no file of the model: model.safetensors or pytorch_model.bin");
-    return ckr__remedy(r->c->err, e, "bring back the model's file");
+    for (i = 0; i < r->n_files; i++)
+        if (r->files[i]->dir &&
+            ckr__name_in("pytorch_model* global_step* distcp", r->files[i]->rel))
+            return ckr__fail_with(r->c, CKR_ITEM_TRAINER_SHARDED, r->files[i]->path, NULL,
+                                  "the model's files are in this directory, sharded by FSDP or "
+                                  "DeepSpeed",
+                                  "name this directory with --dialect dcp or deepspeed");
+    return ckr__fail_with(r->c, CKR_ITEM_TRAINER_MISSING, r->dir, NULL,
+                          "there is no file of the model: model.safetensors or pytorch_model.bin",
+                          "bring back the model's file");
 }
 
 /* Both trainers take the safetensors file where there are two. */
@@ -43453,33 +43502,30 @@ static bool ckr__ac_common(const ckr__ac *r, const char *key, const ckr_node *v)
 
 /* What of a rank's file is its own beside the streams: values that are none of a generator, and
    lists of devices that have drawn, or that few ranks have. */
-static ckr_result ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
+static void ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
 {
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(dict);
     uint32_t k;
-    for (i = 0; i < dict->count; i++) {
-        const char *key = ckr__dict_key(dict, i);
-        ckr_node *v = ckr__dict_at(dict, i);
+    while (ckr__walk_on(&w)) {
         bool alone, elsewhere, active = false;
         uint32_t left = CKR__CARRY_NODES;
         ckr__stream_key as;
-        if (!key || !strcmp(key, "step")) continue;
-        alone = !ckr__stream_find(r->c, ckr__trainer_streams, key, v, &as) &&
-                !ckr__ac_common(r, key, v);
-        if (as.list && ckr_node_is_list(v) && v->count > 1) {
+        if (!w.name || !strcmp(w.name, "step")) continue;
+        alone = !ckr__stream_find(r->c, ckr__trainer_streams, w.name, w.value, &as) &&
+                !ckr__ac_common(r, w.name, w.value);
+        if (as.list && ckr_node_is_list(w.value) && w.value->count > 1) {
             for (k = 0; k < r->n_random; k++)
-                alone = alone || (r->random[k] && !ckr_node_get(r->random[k]->root, key));
+                alone = alone || (r->random[k] && !ckr_node_get(r->random[k]->root, w.name));
             if (!strcmp(as.kind, "torch_cuda"))
-                ckr__stream_own(r->c, rank, v, &elsewhere, &active);
+                ckr__stream_own(r->c, rank, w.value, &elsewhere, &active);
             alone = alone || active || strcmp(as.kind, "torch_cuda") != 0;
         }
         if (alone) {
-            const ckr__ac_extra x = { rank, key, as.list ? v->count : 0,
-                                      ckr__carry_put(r->c, v, 0, &left) };
+            const ckr__ac_extra x = { rank, w.name, as.list ? w.value->count : 0,
+                                      ckr__carry_put(r->c, w.value, 0, &left) };
             *CKR__PUSH(ckr__ac_extra, r->c, r->extras, r->n_extras) = x;
         }
     }
-    return r->c->err->code;
 }
 
 static ckr_result ckr__ac_randoms(ckr__ac *r)
@@ -43487,7 +43533,6 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     ckr__rank_streams of = CKR_ZERO;
     uint32_t top = 0, n = 0;
     uint64_t i;
-    ckr_result e = CKR_OK;
     for (i = 0; i < r->n_files; i++) {
         if (r->files[i]->kind != CKR__AC_RANDOM) continue;
         if (r->files[i]->index >= top) top = r->files[i]->index + 1;
@@ -43499,11 +43544,11 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     r->random = CKR__NEW_N(r->c, ckr__ac_file *, top);
     if (!r->random) return r->c->err->code;
     r->n_random = top;
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__ac_file *f = r->files[i];
         if (f->kind != CKR__AC_RANDOM) continue;
-        e = ckr__ac_load(r, f);
-        if (e == CKR_OK && !ckr_node_is_dict(f->root)) e = ckr__ac_bad(r, f, NULL, "a dict");
+        if (ckr__ac_load(r, f) == CKR_OK && !ckr_node_is_dict(f->root))
+            ckr__ac_bad(r, f, NULL, "a dict");
         r->random[f->index] = f;
     }
     of.c = r->c;
@@ -43513,17 +43558,15 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     of.observed = n > 1;
     of.assumed = n <= 1;
     of.at = "";
-    for (i = 0; i < top && e == CKR_OK; i++) {
-        if (!r->random[i]) continue;
-        of.file = r->random[i]->path;
-        of.rel = r->random[i]->rel;
-        of.rank = (uint32_t)i;
-        e = ckr__streams_read(&of, r->random[i]->root);
-        if (e == CKR_OK) e = ckr__ac_extras(r, of.rank, r->random[i]->root);
+    for (; of.rank < top && !ckr__failed(r->c); of.rank++) {
+        const ckr__ac_file *f = r->random[of.rank];
+        if (!f) continue;
+        of.file = f->path;
+        of.rel = f->rel;
+        if (ckr__streams_read(&of, f->root) == CKR_OK) ckr__ac_extras(r, of.rank, f->root);
     }
-    if (e == CKR_OK) e = ckr__streams_say(&of);
     r->ranks = r->engine ? r->s->topology.dp : top ? top : 1;
-    return e;
+    return ckr__failed(r->c) ? r->c->err->code : ckr__streams_say(&of);
 }
 
 /* What a pickled object holds; NULL: it is none. */
@@ -43550,12 +43593,17 @@ static bool ckr__ac_single(const ckr__ac *r)
     return f && (r->engine || r->random[0] == f);
 }
 
+static const char *ckr__ac_random_name(ckr__ctx *c, const ckr__ac *r, uint32_t rank)
+{
+    return ckr__printf(c, r->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
+                       (unsigned)rank);
+}
+
 /* Ranks that the run had and that have no file: what is resumed from the others is not whole. There
    were more processes than files where the Trainer's arguments say so; a conversion writes them as
    they were, so that they say nothing then. */
 static ckr_result ckr__ac_missing(ckr__ac *r)
 {
-    char subject[64], have[48], why[200];
     uint32_t i, n = 0, first = 0;
     int64_t processes;
     if (r->trainer && !r->converted && !r->engine && r->n_random && !ckr__ac_single(r)) {
@@ -43574,17 +43622,16 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
         return ckr__say(r->c, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
                         "there is no file of them: the coming run seeds its own streams", NULL);
     if (!n || (r->engine && r->trainer && ckr__ac_single(r))) return CKR_OK;
-    ckr__format(subject, sizeof subject, r->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
-                (unsigned)first);
-    ckr__format(have, sizeof have, "files of %u of %u ranks", (unsigned)(r->ranks - n),
-                (unsigned)r->ranks);
-    ckr__format(why, sizeof why, "%s: the random streams of %u rank%s are in no file",
-                r->ranks == r->n_random ? "there are files of later ranks"
-                : r->trainer || r->engine ? "the run had more processes"
-                                     : "the scheduler has ticked for more processes",
-                (unsigned)n, n == 1 ? "" : "s");
-    return ckr__say(r->c, ckr_item_name(CKR_ITEM_TRAINER_RANDOM), CKR_ERROR, subject, have, NULL,
-                    why, "bring back the file; a conversion gives such a rank a stream of its own");
+    return ckr__say(r->c, ckr_item_name(CKR_ITEM_TRAINER_RANDOM), CKR_ERROR,
+                    ckr__ac_random_name(r->c, r, first),
+                    ckr__printf(r->c, "files of %u of %u ranks", (unsigned)(r->ranks - n),
+                                (unsigned)r->ranks), NULL,
+                    ckr__printf(r->c, "%s: the random streams of %u rank%s are in no file",
+                                r->ranks == r->n_random ? "there are files of later ranks"
+                                : r->trainer || r->engine ? "the run had more processes"
+                                : "the scheduler has ticked for more processes",
+                                (unsigned)n, n == 1 ? "" : "s"),
+                    "bring back the file; a conversion gives such a rank a stream of its own");
 }
 
 /* >>accelerate.read ----------------------------------------------------------- */
@@ -43593,8 +43640,7 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
 static ckr_result ckr__ac_loose(ckr__ac *r)
 {
     uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__ac_file *f = r->files[i];
         const char *s = f->rel;
         if (f->kind != CKR__AC_LOOSE || ckr__ac_of_engine(r, f)) continue;
@@ -43605,9 +43651,9 @@ static ckr_result ckr__ac_loose(ckr__ac *r)
             ckr__error_reset(r->c);
         }
         if (f->dir) s = ckr__printf(r->c, "%s/", s);
-        e = ckr__leave(r->c, r->s, s, NULL, f->root);
+        ckr__leave(r->c, r->s, s, NULL, f->root);
     }
-    return e;
+    return r->c->err->code;
 }
 
 static ckr_result ckr__ac_progress(ckr__ac *r)
@@ -43616,10 +43662,8 @@ static ckr_result ckr__ac_progress(ckr__ac *r)
     const int64_t done = r->s->progress.step;
     int64_t v;
     double epoch;
-    ckr_result e;
     if (!f) return CKR_OK;
-    e = ckr__ac_load(r, f);
-    if (e != CKR_OK) return e;
+    if (ckr__ac_load(r, f) != CKR_OK) return r->c->err->code;
     if (!ckr_node_i64(ckr_node_get(f->root, "global_step"), &v) || v < 0)
         return ckr__ac_bad(r, f, "global_step", "an integer");
     r->s->progress.step = v;
@@ -43636,88 +43680,62 @@ static ckr_result ckr__ac_progress(ckr__ac *r)
 /* A tied head is not in a safetensors file: the configuration tells of it. */
 static ckr_result ckr__ac_config_tie(ckr__ac *r)
 {
-    static const char *const ends[] = { "wte.weight", "embed_tokens.weight", "embed_in.weight",
-                                        "word_embeddings.weight", "shared.weight" };
+    static const char ends[] = "*wte.weight *embed_tokens.weight *embed_in.weight "
+                               "*word_embeddings.weight *shared.weight";
     const char *path = ckr__path_join(r->c, r->dir, "config.json");
-    const ckr_tensor *found = NULL;
+    const ckr_tensor *t;
     ckr_node *root = NULL;
     const ckr_node *tie;
-    uint64_t i, k;
-    ckr_result e;
+    uint64_t i;
     if (!path) return ckr__oom(r->c);
     if (!r->trainer || r->n_fsdp || r->engine || r->s->n_ties ||
-        ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
-        return CKR_OK;
-    e = ckr__json_load(r->c, path, &root);
-    if (e != CKR_OK) return e;
+        ckr__path_kind(r->c, path) != CKR_FILE_REGULAR ||
+        ckr__json_load(r->c, path, &root) != CKR_OK)
+        return r->c->err->code;
     tie = ckr_node_get(root, "tie_word_embeddings");
     if (!tie || tie->kind != CKR_NODE_BOOL || !tie->u.b ||
         ckr__map_find(&r->of.names, "lm_head.weight", 14, NULL))
         return CKR_OK;
-    for (i = 0; i < r->s->n_tensors; i++)
-        for (k = 0; k < sizeof ends / sizeof *ends; k++)
-            if (ckr__path_ends(r->s->tensors[i]->name, ends[k]) && !found)
-                found = r->s->tensors[i];
-    if (!found) return CKR_OK;
-    ckr__map_put(&r->of.names, "lm_head.weight", 14, found->index, NULL);
-    ckr__tie_add(r->c, r->s, found->name, "lm_head.weight");
+    for (i = 0; i < r->s->n_tensors && !ckr__name_in(ends, r->s->tensors[i]->name);) i++;
+    if (i == r->s->n_tensors) return CKR_OK;
+    t = r->s->tensors[i];
+    ckr__map_put(&r->of.names, "lm_head.weight", 14, t->index, NULL);
+    ckr__tie_add(r->c, r->s, t->name, "lm_head.weight");
     return r->c->err->code;
 }
 
-static ckr_result ckr__ac_end(ckr__ac *r, ckr_result e)
+static ckr_result ckr__ac_end(ckr__ac *r)
 {
     ckr_topology *t = &r->s->topology;
     ckr__map_free(&r->of.names);
     r->desc = r->of.desc = NULL;
     r->s->dialect_data = r;
-    if (r->engine) return e;
+    if (r->engine) return r->c->err->code;
     t->tp = t->pp = t->ep = t->cp = 1;
     t->dp = t->ranks = r->ranks;
     t->zero = 0;
-    return e;
-}
-
-/* Takes it where it gives the LR that was saved: a trainer may have been given another. */
-static ckr_result ckr__ac_args_take(ckr__ac *r, const char *kind, ckr_node *params)
-{
-    ckr_schedule *old = &r->s->schedules[0], *x;
-    double *bases = CKR__NEW_N(r->c, double, old->n_lanes), drift;
-    uint64_t i, lane;
-    ckr_result e;
-    if (!bases) return ckr__oom(r->c);
-    for (i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
-    e = ckr__sched_build(r->c, kind, params, bases, old->n_lanes, &x);
-    if (e == CKR_E_ARG) ckr__sched_forgive(r->c);
-    if (e != CKR_OK) return e == CKR_E_ARG ? CKR_OK : e;
-    x->position = old->position;
-    x->state = old->state;
-    for (i = 0; i < x->n_lanes; i++) x->lanes[i].anchor = old->lanes[i].anchor;
-    e = ckr__sched_drift(r->c, x, &drift, &lane);
-    if (e != CKR_OK) return e;
-    if (!(drift <= CKR__LR_SAVED))
-        return ckr__say(r->c, "CKR_W_TRAINER_ARGS", CKR_APPROX, kind, NULL, NULL,
-                        "the saved LR is not what training_args.bin says at this step", NULL);
-    *old = *x;
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* The Trainer's scheduler is a function that its arguments tell: get_scheduler(lr_scheduler_type,
-   warmup_steps or a share of the updates, max_steps, lr_scheduler_kwargs). */
+   warmup_steps or a share of the updates, max_steps, lr_scheduler_kwargs). It is taken where it
+   gives the LR that was saved: a trainer may have been given another. */
 static ckr_result ckr__ac_args(ckr__ac *r)
 {
     const ckr__ac_file *progress = ckr__ac_nth(r, CKR__AC_PROGRESS, 0);
     const char *name = ckr_node_str(ckr__ac_arg(r, "lr_scheduler_type"));
-    const ckr_node *extra = ckr__ac_arg(r, "lr_scheduler_kwargs");
+    ckr__walk extra = ckr__walk_in(ckr__ac_arg(r, "lr_scheduler_kwargs"));
+    ckr_schedule *old = r->s->schedules, *x;
+    double warm = 0, ratio = 0, lr, *bases, drift;
     ckr_node *d;
-    double warm = 0, ratio = 0, lr;
-    uint64_t i;
+    uint64_t i, lane;
     int64_t n = 0, micro = 0, steps = 1;
     ckr_node_i64(ckr__ac_arg(r, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr__ac_arg(r, "gradient_accumulation_steps"), &steps);
     if (r->trainer && !r->engine)      /* a process's batch x accumulation x processes      */
         r->s->batch = ckr__batch_of(micro, steps, r->ranks);
     if (progress) ckr_node_i64(ckr_node_get(progress->root, "max_steps"), &n);
-    if (!r->trainer || r->s->n_schedules != 1 || !r->s->schedules[0].opaque || !name || n <= 0 ||
+    if (!r->trainer || r->s->n_schedules != 1 || !old->opaque || !name || n <= 0 ||
         strlen(name) > 60)
         return CKR_OK;
     ckr_node_f64(ckr__ac_arg(r, "warmup_steps"), &warm);
@@ -43730,9 +43748,22 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     if ((!strcmp(name, "polynomial") || strstr(name, "min_lr")) &&
         ckr_node_f64(ckr__ac_arg(r, "learning_rate"), &lr))
         ckr__node_set(r->c, d, "lr_init", ckr__node_float(r->c, lr));
-    for (i = 0; i < ckr__dict_n(extra); i++) ckr__node_take(r->c, d, extra, i);
+    while (ckr__walk_on(&extra)) ckr__node_pair(r->c, d, extra.key, extra.value);
     name = ckr__printf(r->c, "transformers:%s", name);
-    return ckr__failed(r->c) ? r->c->err->code : ckr__ac_args_take(r, name, d);
+    bases = CKR__NEW_N(r->c, double, old->n_lanes);
+    if (ckr__failed(r->c)) return r->c->err->code;
+    for (i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
+    x = ckr__sched_try(r->c, name, d, bases, old->n_lanes, NULL);
+    if (!x) return r->c->err->code;
+    x->position = old->position;
+    x->state = old->state;
+    for (i = 0; i < x->n_lanes; i++) x->lanes[i].anchor = old->lanes[i].anchor;
+    if (ckr__sched_drift(r->c, x, &drift, &lane) != CKR_OK) return r->c->err->code;
+    if (!(drift <= CKR__LR_SAVED))
+        return ckr__say(r->c, "CKR_W_TRAINER_ARGS", CKR_APPROX, name, NULL, NULL,
+                        "the saved LR is not what training_args.bin says at this step", NULL);
+    *old = *x;
+    return CKR_OK;
 }
 
 static ckr__ac *ckr__ac_new(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s)
@@ -43765,13 +43796,12 @@ static ckr_result ckr__ac_read_as(ckr__ctx *c, const char *dir, const ckr_open_d
         ckr__ac_loose, ckr__ac_missing, ckr__ac_args
     };
     ckr__ac *r = ckr__ac_new(c, dir, desc, s);
-    ckr_result e = CKR_OK;
     size_t i;
     if (!r) return c->err->code;
     r->trainer = trainer;
     s->dialect = trainer ? "hf_trainer" : "accelerate";
-    for (i = 0; i < sizeof steps / sizeof *steps && e == CKR_OK; i++) e = steps[i](r);
-    return ckr__ac_end(r, e);
+    for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
+    return ckr__ac_end(r);
 }
 
 static ckr_result ckr__ac_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
@@ -43789,14 +43819,13 @@ static ckr_result ckr__ac_read_trainer(ckr__ctx *c, const char *dir, const ckr_o
 /* >>sana ---------------------------------------------------------------------- */
 
 /* The number of processes: ticks per update, else the devices that rank 0 sees. */
-static ckr_result ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
+static void ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
 {
     const ckr_node *rng = ckr_node_get(f->root, "rng_state"),
                    *list = ckr_node_get(rng, "torch_cuda");
     ckr__rank_streams of = CKR_ZERO;
     uint64_t i;
-    ckr_result e;
-    if (!ckr_node_is_dict(rng)) return CKR_OK;
+    if (!ckr_node_is_dict(rng)) return;
     of.c = r->c;
     of.s = r->s;
     of.keys = ckr__trainer_streams;
@@ -43804,12 +43833,11 @@ static ckr_result ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
     of.file = f->path;
     of.rel = f->rel;
     of.at = "/rng_state";
-    e = ckr__streams_read(&of, rng);
+    ckr__streams_read(&of, rng);
     for (i = 0; i < r->s->n_rng; i++)
         if (!strcmp(r->s->rng[i].name, "generator")) r->s->rng[i].scope = "";
     if (ckr_node_is_list(list) && list->count && list->count < 65536)
         r->ranks = (uint32_t)list->count;
-    return e;
 }
 
 static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
@@ -43819,7 +43847,6 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     ckr__ac_file *f = CKR__NEW(c, ckr__ac_file);
     const ckr_node *model, *ema, *sched;
     int64_t v;
-    ckr_result e;
     if (!r || !f) return c->err->code;
     r->sana = true;
     *CKR__PUSH(ckr__ac_file *, c, r->files, r->n_files) = f;
@@ -43827,7 +43854,7 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     f->rel = ckr__base(path);
     s->dialect = "sana";
     s->dialect_data = r->keep;                 /* where views are noted                     */
-    e = ckr__ac_load(r, f);
+    ckr__ac_load(r, f);
     s->format = f->format;
     model = ckr_node_get(f->root, "state_dict");
     ema = ckr_node_get(f->root, "state_dict_ema");
@@ -43835,29 +43862,28 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     r->keep->root = f->root;
     r->keep->optimizer = f->part = ckr_node_get(f->root, "optimizer");
     r->keep->scheduler = sched;
-    if (e == CKR_OK && !ckr_node_is_dict(model))
-        e = ckr__ac_bad(r, f, "state_dict", "a dict of tensors");
-    if (e == CKR_OK) e = ckr__ac_dict(r, f, model, "", "param");
-    if (e == CKR_OK && ema) e = ckr__ac_dict(r, f, ema, "", "ema");
-    if (e == CKR_OK && f->part) e = ckr__ac_optimizer(r, f, true);
-    if (e == CKR_OK) e = ckr__sana_random(r, f);
-    if (e != CKR_OK) return ckr__ac_end(r, e);
+    if (!ckr_node_is_dict(model)) ckr__ac_bad(r, f, "state_dict", "a dict of tensors");
+    if (!ckr__failed(c)) ckr__ac_dict(r, f, model, "", "param");
+    if (!ckr__failed(c) && ema) ckr__ac_dict(r, f, ema, "", "ema");
+    if (!ckr__failed(c) && f->part) ckr__ac_optimizer(r, f, true);
+    if (!ckr__failed(c)) ckr__sana_random(r, f);
+    if (ckr__failed(c)) return ckr__ac_end(r);
     ckr__sana_name(f->path, &s->progress.epoch, &s->progress.step);
     if (ckr_node_i64(ckr_node_get(f->root, "step"), &v)) s->progress.step = v;
     if (ckr_node_i64(ckr_node_get(f->root, "epoch"), &v)) s->progress.epoch = v;
     f->part = sched;
-    if (sched) e = ckr__ac_schedule(r, f);
-    if (e == CKR_OK) e = ckr__ac_rate(r);
+    if (sched) ckr__ac_schedule(r, f);
+    ckr__ac_rate(r);
     if (sched && r->rate > 1) r->ranks = (uint32_t)r->rate;
-    if (e == CKR_OK && r->ranks > 1 && s->n_rng)
-        e = ckr__say(c, "CKR_W_RANDOM_RANK0", CKR_LOST, "rng_state", NULL, NULL,
-                     "Sana keeps the random states of rank 0 only, with its own view of the other "
-                     "devices, which it never used", NULL);
-    if (e == CKR_OK && sched) e = ckr__lr_drift(c, s, s->schedules);
-    if (e == CKR_OK)
-        e = ckr__leave_others(c, s, f->rel, f->root, "state_dict state_dict_ema optimizer "
-                                                     "scheduler epoch step rng_state");
-    return ckr__ac_end(r, e);
+    if (r->ranks > 1 && s->n_rng)
+        ckr__say(c, "CKR_W_RANDOM_RANK0", CKR_LOST, "rng_state", NULL, NULL,
+                 "Sana keeps the random states of rank 0 only, with its own view of the other "
+                 "devices, which it never used", NULL);
+    if (!ckr__failed(c) && sched) ckr__lr_drift(c, s, s->schedules);
+    if (!ckr__failed(c))
+        ckr__leave_others(c, s, f->rel, f->root, "state_dict state_dict_ema optimizer scheduler "
+                                                 "epoch step rng_state");
+    return ckr__ac_end(r);
 }
 
 /* >>accelerate.emit ----------------------------------------------------------- */
@@ -43871,7 +43897,7 @@ typedef struct ckr__ac_job {
     uint32_t          ranks;
     double            rate;    /* ticks per update of the coming run                      */
     const ckr_node   *kept;    /* what the side file keeps of ranks that had no file, or NULL */
-    uint64_t          n_back, n_alone, n_carried, n_unkept;
+    uint64_t          n_back, n_alone; /* values of ranks that are back; not for new ranks  */
     bool              engine;  /* DeepSpeed's directory is written                        */
     bool              random, numpy;       /* writing streams; a NumPy array was made a list */
     uint64_t          n_lost;  /* directories                                             */
@@ -43906,57 +43932,33 @@ static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
     return ckr__whole_swap(&x->w, n);
 }
 
-static ckr_result ckr__ac_put_tree(ckr__ac_job *x, const char *path, const ckr_node *root)
+static void ckr__ac_put_tree(ckr__ac_job *x, const char *path, const ckr_node *root)
 {
     ckr__out_file *f = ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP);
     ckr__copy hooks = CKR_ZERO;
-    if (!path || !f || !root) return x->w.c->err->code;
+    if (!path || !f || !root) return;
     hooks.swap_fn = ckr__ac_swap_fn;
     hooks.tensor_fn = ckr__whole_tensor;     /* a job begins with a whole one               */
     hooks.user = x;
     f->root = ckr__copy_tree(x->w.c, f, root, &hooks);
-    return f->root ? CKR_OK : x->w.c->err->code;
 }
 
-static ckr_result ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *file)
+static void ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *file)
 {
     ckr__ctx *c = x->w.c;
     ckr__out_file *f = ckr__out_file_add(x->out, file->rel, CKR_FORMAT_SAFETENSORS);
-    uint64_t i;
-    if (!f) return c->err->code;
+    ckr__walk w = ckr__walk_in(file->root);
+    if (!f) return;
     f->root = ckr__node(c, CKR_NODE_DICT);
     f->metadata = file->root->attrs;
     if (!f->metadata)
         f->metadata = ckr__node_dict(c, "format", ckr__node_str(c, "pt"), CKR__END);
-    for (i = 0; i < file->root->count; i++) {
-        const ckr_view *v = ckr__dict_at(file->root, i)->u.view;
-        if (x->ac->engine || x->ac->n_fsdp || ckr__whole_of_view(&x->w, v))
-            ckr__node_pair(c, f->root, file->root->u.items[2 * i], ckr__whole_tensor(&x->w, f, v));
-    }
-    return c->err->code;
+    while (ckr__walk_on(&w))
+        if (x->ac->engine || x->ac->n_fsdp || ckr__whole_of_view(&x->w, w.value->u.view))
+            ckr__node_pair(c, f->root, w.key, ckr__whole_tensor(&x->w, f, w.value->u.view));
 }
 
 /* >>accelerate.emit.schedule -------------------------------------------------- */
-
-/* What TrainingArguments make of a schedule's arguments: whole lengths only, and max_steps is the
-   curve's length as well as the run's last update, whatever the clock is. */
-static ckr_node *ckr__ac_trainer_params(ckr__ac_job *x, const ckr_schedule *want, double *top)
-{
-    const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : want->position;
-    double had = ckr__nan(), warm = 0, n = 0, warmed, steps;
-    ckr_node *d;
-    ckr_node_f64(ckr__ac_arg(x->ac, "learning_rate"), &had);
-    d = ckr__function_args(x->w.c, want, had, top);
-    ckr_node_f64(ckr_node_get(d, "num_warmup_steps"), &warm);
-    warmed = floor(ckr__at_least(warm, 0));
-    ckr__node_set(x->w.c, d, "num_warmup_steps", ckr__sw_number(x->w.c, warmed));
-    x->out->rounded = !ckr__same(warm, warmed);
-    if (!ckr_node_f64(ckr_node_get(d, "num_training_steps"), &n)) return d;
-    steps = rint(n) + (double)(done - want->position);
-    ckr__node_set(x->w.c, d, "num_training_steps", ckr__sw_number(x->w.c, steps));
-    x->out->rounded = x->out->rounded || !ckr__same(n, steps);
-    return d;
-}
 
 static bool ckr__ac_setting(ckr__ac_job *x, const char *key, const ckr_node *value,
                             const char *otherwise)
@@ -43965,45 +43967,61 @@ static bool ckr__ac_setting(ckr__ac_job *x, const char *key, const ckr_node *val
                                 otherwise);
 }
 
-/* The Trainer builds its scheduler from its arguments, and ends at max_steps. */
-static void ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
-                                     const ckr_schedule *want, const ckr_node *params)
+/* The Trainer builds its scheduler from its arguments, and ends at max_steps. What is returned is
+   what TrainingArguments make of a schedule's: whole lengths only, and max_steps is the curve's
+   length as well as the run's last update, whatever the clock is. */
+static ckr_node *ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
+                                          const ckr_schedule *want)
 {
     static const char why[] = "the Trainer builds its scheduler from it: the LR follows another "
                               "curve";
     const bool same = was && !strcmp(was->kind, want->kind);
-    const ckr_node *had = ckr__ac_arg(x->ac, "lr_scheduler_kwargs");
-    ckr_node *kwargs = ckr__node(x->w.c, CKR_NODE_DICT);
-    const ckr_node *steps = ckr_node_get(params, "num_training_steps"),
+    const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : want->position;
+    const ckr_node *old = ckr__ac_arg(x->ac, "lr_scheduler_kwargs"), *steps,
                    *was_steps = same ? ckr_node_get(was->params, "num_training_steps") : NULL;
-    double share = 0, warm = 0, was_warm = 0;
-    uint64_t i;
-    if (!kwargs) return;
-    for (i = 0; i < ckr__dict_n(params); i++) {
-        const char *key = ckr__dict_key(params, i);
-        if (key && !ckr__word_in("num_warmup_steps num_training_steps lr lr_init", key) &&
-            ckr__dict_at(params, i)->kind != CKR_NODE_NONE)
-            ckr__node_take(x->w.c, kwargs, params, i);
+    ckr_node *kwargs = ckr__node(x->w.c, CKR_NODE_DICT), *d;
+    double share = 0, warm = 0, was_warm = 0, had = ckr__nan(), n = 0, whole, top;
+    ckr__walk w;
+    ckr_node_f64(ckr__ac_arg(x->ac, "learning_rate"), &had);
+    d = ckr__function_args(x->w.c, want, had, &top);
+    ckr_node_f64(ckr_node_get(d, "num_warmup_steps"), &n);
+    warm = floor(ckr__at_least(n, 0));
+    ckr__node_set(x->w.c, d, "num_warmup_steps", ckr__sw_number(x->w.c, warm));
+    x->out->rounded = !ckr__same(n, warm);
+    if (ckr_node_f64(ckr_node_get(d, "num_training_steps"), &n)) {
+        whole = rint(n) + (double)(done - want->position);
+        ckr__node_set(x->w.c, d, "num_training_steps", ckr__sw_number(x->w.c, whole));
+        x->out->rounded = x->out->rounded || !ckr__same(n, whole);
     }
+    if (!kwargs || !d) return NULL;
+    steps = ckr_node_get(d, "num_training_steps");
+    w = ckr__walk_in(d);
+    while (ckr__walk_on(&w))
+        if (w.name && !ckr__word_in("num_warmup_steps num_training_steps lr lr_init", w.name) &&
+            w.value->kind != CKR_NODE_NONE)
+            ckr__node_pair(x->w.c, kwargs, w.key, w.value);
     ckr_node_f64(ckr__ac_arg(x->ac, "warmup_steps"), &share);
-    ckr_node_f64(ckr_node_get(params, "num_warmup_steps"), &warm);
     if (same) ckr_node_f64(ckr_node_get(was->params, "num_warmup_steps"), &was_warm);
     if (!same)
         ckr__ac_setting(x, "lr_scheduler_type", ckr__node_str(x->w.c, want->kind + 13), why);
-    if (!ckr__node_equal(kwargs, had) && (kwargs->count || (had && had->count)))
+    if (!ckr__node_equal(kwargs, old) && (kwargs->count || (old && old->count)))
         ckr__ac_setting(x, "lr_scheduler_kwargs", kwargs, why);
     if (!same || !ckr__same(warm, was_warm) ||
         (share > 0 && share < 1 && !ckr__node_equal(steps, was_steps)))
-        ckr__ac_setting(x, "warmup_steps", ckr_node_get(params, "num_warmup_steps"), why);
+        ckr__ac_setting(x, "warmup_steps", ckr_node_get(d, "num_warmup_steps"), why);
     if (steps && !(same && ckr__node_equal(steps, was_steps)))
         ckr__ac_setting(x, "max_steps", steps,
                         "the run ends at another update, and the LR with it");
+    if (top == top)
+        ckr__ac_setting(x, "learning_rate", ckr__node_float(x->w.c, top),
+                        "the schedule takes a part of its curve from it; the groups' LR comes from "
+                        "the checkpoint");
+    return d;
 }
 
 /* What the scheduler goes on with from the written state. */
-static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const ckr_schedule *was,
-                                  const ckr_schedule *want, const ckr_schedule *now,
-                                  uint64_t first)
+static void ckr__ac_follows(ckr__ac_job *x, const ckr_node *state, const ckr_schedule *was,
+                            const ckr_schedule *want, const ckr_schedule *now, uint64_t first)
 {
     const int64_t done = ckr__step_done(x->w.s);
     const ckr_group *groups = first + want->n_lanes <= x->w.s->n_groups
@@ -44012,29 +44030,23 @@ static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const c
     const double old = !was || was->opaque ? ckr__nan() : ckr__sched_end(was),
                  end = ckr__sched_end(now);
     ckr_schedule as = *now;
-    double top;
-    if (!x->ac->trainer || !ckr__starts(now->kind, "transformers:")) {
+    if (x->ac->trainer && ckr__starts(now->kind, "transformers:")) {
+        as.params = ckr__ac_trainer_settings(x, was, now);
+    } else {
         ckr__setting_scheduler(x->out, now, was, true);
         /* what the script gave the Trainer has its own length; the run ends at max_steps        */
         if (x->ac->trainer && !now->opaque && end > (double)done && end < 9e15 &&
             !ckr__same(old, end))
             ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, (int64_t)end),
                             "the run ends before its schedule does");
-    } else {
-        as.params = ckr__ac_trainer_params(x, now, &top);
-        ckr__ac_trainer_settings(x, was, now, as.params);
-        if (top == top)
-            ckr__ac_setting(x, "learning_rate", ckr__node_float(x->w.c, top),
-                            "the schedule takes a part of its curve from it; the groups' LR comes "
-                            "from the checkpoint");
     }
-    if (ckr__failed(x->w.c)) return x->w.c->err->code;
-    return ckr__torch_follows(x->w.c, x->w.scheduler ? x->w.scheduler : f->part, groups, &as, was,
-                              now->rate, done, &x->out->follows);
+    if (!ckr__failed(x->w.c))
+        ckr__torch_follows(x->w.c, x->w.scheduler ? x->w.scheduler : state, groups, &as, was,
+                           now->rate, done, &x->out->follows);
 }
 
 /* What stands for the scheduler's state; NULL in w.scheduler: it is as it was. */
-static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
+static void ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
 {
     const ckr__ac_file *o = ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, f->index);
     const uint32_t index = f->index;
@@ -44044,60 +44056,58 @@ static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
     const double to = x->ac->trainer ? 1 : x->rate;
     const ckr_schedule *now;
     bool rounded = false, same;
-    ckr_result r = CKR_OK;
     x->w.scheduler = NULL;
-    if (!f->part || !was || !want) return CKR_OK;
+    if (!f->part || !was || !want) return;
     same = want->opaque ? was->opaque : ckr__sched_same(want, was);
     if (same) want = was;
     now = want;
     if (!same || !ckr__same(x->ac->rate, to)) {        /* the files', not the side file's      */
         ckr_schedule *y = ckr__sched_retick(x->w.c, want, to, &rounded);
-        if (!y) return x->w.c->err->code;
+        if (!y) return;
         if (!y->state) y->state = was->state;
         now = y;
-        r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &x->w.scheduler);
+        ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &x->w.scheduler);
         ckr__whole_stand(&x->w, f->part, x->w.scheduler);
     }
     x->out->rounded = rounded;
-    if (r == CKR_OK && (now->opaque ? now != want : was->position != now->position ||
-                                                    !ckr__same(was->rate, now->rate)))
-        r = ckr__say_clock(x->w.c, was, now,
-                           "accelerate ticks once per process and update: clock and lengths are in "
-                           "ticks of the coming run",
-                           "the scheduler's curve is in the trainer's code: it goes on at this LR "
-                           "if its lengths count the ticks of the coming run",
-                           "build it with lengths of updates times processes");
-    if (r != CKR_OK || index) return r;
-    return ckr__ac_follows(x, f, was, want, now, o ? o->first_group : 0);
+    if (now->opaque ? now != want : was->position != now->position ||
+                                    !ckr__same(was->rate, now->rate))
+        ckr__say_clock(x->w.c, was, now,
+                       "accelerate ticks once per process and update: clock and lengths are in "
+                       "ticks of the coming run",
+                       "the scheduler's curve is in the trainer's code: it goes on at this LR if "
+                       "its lengths count the ticks of the coming run",
+                       "build it with lengths of updates times processes");
+    if (!index) ckr__ac_follows(x, f->part, was, want, now, o ? o->first_group : 0);
 }
 
 /* The arguments that make a process's batch x accumulation x processes the samples of an update. */
-static ckr_result ckr__ac_batch(ckr__ac_job *x)
+static void ckr__ac_batch(ckr__ac_job *x)
 {
     static const char why[] = "an update takes other samples, and where epochs are counted "
                               "max_steps and the LR move";
     const int64_t all = ckr__batch_told(x->w.s, x->w.source->batch, x->ac->ranks, x->ranks);
     int64_t micro = 0, steps = 1, taken;
-    if (!x->w.s->batch && x->engine) return CKR_OK;            /* it has been said        */
-    if (!x->w.s->batch && x->ranks != x->ac->ranks && !(x->t->without & CKR_PROGRESS))
-        return ckr__batch_unknown(x->w.c, x->ac->ranks, x->ranks);
+    if (!x->w.s->batch && !x->engine &&        /* else it has been said                   */
+        x->ranks != x->ac->ranks && !(x->t->without & CKR_PROGRESS))
+        ckr__batch_unknown(x->w.c, x->ac->ranks, x->ranks);
     if (!x->ac->trainer) ckr__batch_scripted(x->out, all, x->ranks);
-    if (!x->ac->trainer) return x->w.c->err->code;
-    if (!all || (all == x->w.source->batch && (x->t->without & CKR_PROGRESS)))
-        return CKR_OK;
+    if (!x->ac->trainer || !all ||
+        (all == x->w.source->batch && (x->t->without & CKR_PROGRESS)))
+        return;
     ckr_node_i64(ckr__ac_arg(x->ac, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr__ac_arg(x->ac, "gradient_accumulation_steps"), &steps);
     taken = ckr__batch_split(all, x->ranks, &micro, &steps);
     ckr__ac_setting(x, "per_device_train_batch_size", ckr__node_int(x->w.c, micro), why);
     ckr__ac_setting(x, "gradient_accumulation_steps", ckr__node_int(x->w.c, steps), why);
-    if (taken == all) return x->w.c->err->code;
-    return ckr__say_int(x->w.c, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update", all, taken,
-                        "they are no multiple of the processes: samples per update change, and "
-                        "epochs no longer count the same", "take a --dp that divides them");
+    if (taken != all)
+        ckr__say_int(x->w.c, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update", all, taken,
+                     "they are no multiple of the processes: samples per update change, and "
+                     "epochs no longer count the same", "take a --dp that divides them");
 }
 
 /* Without max_steps the Trainer counts the updates anew, by data, batch and processes. */
-static ckr_result ckr__ac_steps(ckr__ac_job *x)
+static void ckr__ac_steps(ckr__ac_job *x)
 {
     const ckr_schedule *want = x->w.s->n_schedules ? x->w.s->schedules : NULL;
     int64_t max = -1, n = 0;
@@ -44108,7 +44118,6 @@ static ckr_result ckr__ac_steps(ckr__ac_job *x)
         ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, n),
                         "the Trainer counts the updates of its epochs anew, by its batch and "
                         "processes: the LR's length would be another");
-    return x->w.c->err->code;
 }
 
 /* >>accelerate.emit.random ---------------------------------------------------- */
@@ -44253,35 +44262,31 @@ static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
    with the states that were decided, and what the side file kept for a rank that is back. */
 static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node *old, uint32_t from)
 {
-    const ckr_node *of = ckr__ac_kept_of(x, rank);
+    ckr__walk w = ckr__walk_in(old), of = ckr__walk_in(ckr__ac_kept_of(x, rank));
     ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT), *v;
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(old); i++) {
-        const char *key = ckr__dict_key(old, i);
-        v = ckr__acc_value(x, rank, from == rank, key ? key : "", ckr__dict_at(old, i));
-        ckr__node_pair(x->w.c, d, old->u.items[2 * i], v);
+    ckr__stream_key as;
+    while (ckr__walk_on(&w)) {
+        v = ckr__acc_value(x, rank, from == rank, w.name ? w.name : "", w.value);
+        ckr__node_pair(x->w.c, d, w.key, v);
     }
     ckr__acc_append(x, rank, d);
-    for (i = 0; i < ckr__dict_n(of); i++) {
-        const char *key = ckr__dict_key(of, i);
-        ckr__stream_key as;
-        v = key ? ckr__ac_kept(x, rank, key) : NULL;
-        if (!v || ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &as))
+    while (ckr__walk_on(&of)) {
+        v = of.name ? ckr__carry_get(x->w.c, of.value, 0) : NULL;
+        if (!v || ckr__stream_find(x->w.c, ckr__trainer_streams, of.name, v, &as))
             continue;                          /* a list of devices: it went in above    */
         x->n_back++;
-        ckr__node_set(x->w.c, d, key, v);
+        ckr__node_set(x->w.c, d, of.name, v);
     }
     return ckr__failed(x->w.c) ? NULL : d;
 }
 
 /* What has no place in the coming run's files, for the side file: {"step", "random": {RANK: {KEY:
    value}}, "devices": {KEY: number}}. */
-static void ckr__ac_carry_add(ckr__ac_job *x, ckr_node *random, const char *rank, const char *key,
+static void ckr__ac_carry_add(ckr__ctx *c, ckr_node *random, const char *rank, const char *key,
                               ckr_node *v)
 {
-    ckr_node *of = ckr__dict_under(x->w.c, random, rank);
-    x->n_carried++;
-    if (!ckr_node_get(of, key)) ckr__node_set(x->w.c, of, key, v);
+    ckr_node *of = ckr__dict_under(c, random, rank);
+    if (!ckr_node_get(of, key)) ckr__node_set(c, of, key, v);
 }
 
 /* The numbers of devices that do not follow the number of ranks: those known before, and those of
@@ -44289,57 +44294,23 @@ static void ckr__ac_carry_add(ckr__ac_job *x, ckr_node *random, const char *rank
 static ckr_node *ckr__ac_carry_counts(ckr__ac_job *x)
 {
     ckr_node *counts = ckr__dict_copy(x->w.c, ckr_node_get(x->kept, "devices"));
-    const ckr_node *dict = NULL;
-    uint64_t i;
-    uint32_t k;
-    for (k = 0; k < x->ac->n_random && !dict; k++)
-        if (x->ac->random[k]) dict = x->ac->random[k]->root;
-    for (i = 0; i < ckr__dict_n(dict) && x->ranks != x->ac->ranks; i++) {
-        const char *key = ckr__dict_key(dict, i);
-        const ckr_node *v = ckr__dict_at(dict, i);
-        ckr__stream_key as;
-        if (key && ckr_node_is_list(v) && v->count && v->count != x->ac->ranks &&
-            !ckr_node_get(counts, key) &&
-            ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &as) && as.list)
-            ckr__node_set(x->w.c, counts, key, ckr__node_int(x->w.c, (int64_t)v->count));
-    }
+    ckr__stream_key as;
+    ckr__walk w;
+    uint32_t k = 0;
+    while (k < x->ac->n_random && !x->ac->random[k]) k++;
+    w = ckr__walk_in(k < x->ac->n_random ? x->ac->random[k]->root : NULL);
+    while (x->ranks != x->ac->ranks && ckr__walk_on(&w))
+        if (w.name && ckr_node_is_list(w.value) && w.value->count &&
+            w.value->count != x->ac->ranks && !ckr_node_get(counts, w.name) &&
+            ckr__stream_find(x->w.c, ckr__trainer_streams, w.name, w.value, &as) && as.list)
+            ckr__node_set(x->w.c, counts, w.name,
+                          ckr__node_int(x->w.c, (int64_t)w.value->count));
     return counts;
 }
 
+/* What has no place in the coming run's files goes into the side file, and is told. */
 static void ckr__ac_carry(ckr__ac_job *x)
 {
-    ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__node(x->w.c, CKR_NODE_DICT);
-    const ckr_node *all = ckr_node_get(x->kept, "random");
-    char rank[16];
-    uint64_t i, k;
-    for (i = 0; i < x->ac->n_extras; i++) {
-        const ckr__ac_extra *e = &x->ac->extras[i];
-        const bool made = e->devices && e->devices == x->ac->ranks && x->ranks != x->ac->ranks;
-        if (e->rank < x->ranks && !made) continue;
-        ckr__format(rank, sizeof rank, "%u", (unsigned)e->rank);
-        if (!e->kept) x->n_unkept++;
-        else ckr__ac_carry_add(x, random, rank, e->key, e->kept);
-    }
-    for (i = 0; i < ckr__dict_n(all); i++) {   /* kept before, and without a place again     */
-        const char *of = ckr__dict_key(all, i);
-        const ckr_node *dict = ckr__dict_at(all, i);
-        for (k = 0; of && k < ckr__dict_n(dict); k++) {
-            const char *key = ckr__dict_key(dict, k);
-            ckr_node *v = ckr__dict_at(dict, k);
-            if (key && ((ckr_node_is_list(v) && v->count != x->ranks) ||
-                        strtoul(of, NULL, 10) >= x->ranks))
-                ckr__ac_carry_add(x, random, of, key, v);
-        }
-    }
-    if (!ckr__failed(x->w.c) && (random->count || counts->count))
-        x->out->carried = ckr__node_dict(
-            x->w.c, "step", ckr__node_int(x->w.c, x->w.s->progress.step), "random", random,
-            "devices", counts, CKR__END);
-}
-
-static void ckr__ac_say_extras(ckr__ac_job *x)
-{
-    const uint64_t n[] = { x->n_carried, x->n_unkept, x->n_back, x->n_alone };
     static const struct { const char *code; ckr_severity severity; const char *reason; } rows[] = {
         { "CKR_RANDOM_KEPT", CKR_CHANGED,
           "values beside the streams of ranks that have no file here, or states of devices that "
@@ -44352,27 +44323,81 @@ static void ckr__ac_say_extras(ckr__ac_job *x)
         { "CKR_RANDOM_ALONE", CKR_EXACT,
           "values that ranks have each for itself: new ranks do not get them" }
     };
-    char text[32];
-    size_t i;
-    for (i = 0; i < 4; i++) {
-        ckr__format(text, sizeof text, "%llu", (unsigned long long)n[i]);
-        if (n[i])
-            ckr__say(x->w.c, rows[i].code, rows[i].severity, "random states", NULL, text,
-                     rows[i].reason, NULL);
+    ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__node(x->w.c, CKR_NODE_DICT);
+    ckr__walk all = ckr__walk_in(ckr_node_get(x->kept, "random"));
+    uint64_t n[4] = { 0, 0, x->n_back, x->n_alone }, i;
+    for (i = 0; i < x->ac->n_extras; i++) {
+        const ckr__ac_extra *e = &x->ac->extras[i];
+        const bool made = e->devices && e->devices == x->ac->ranks && x->ranks != x->ac->ranks;
+        if (e->rank < x->ranks && !made) continue;
+        n[e->kept ? 0 : 1]++;
+        if (e->kept)
+            ckr__ac_carry_add(x->w.c, random, ckr__printf(x->w.c, "%u", (unsigned)e->rank), e->key,
+                              e->kept);
     }
+    while (ckr__walk_on(&all)) {               /* kept before, and without a place again     */
+        ckr__walk w = ckr__walk_in(all.value);
+        while (all.name && ckr__walk_on(&w))
+            if (w.name && ((ckr_node_is_list(w.value) && w.value->count != x->ranks) ||
+                           strtoul(all.name, NULL, 10) >= x->ranks)) {
+                ckr__ac_carry_add(x->w.c, random, all.name, w.name, w.value);
+                n[0]++;
+            }
+    }
+    if (!ckr__failed(x->w.c) && (random->count || counts->count))
+        x->out->carried = ckr__node_dict(
+            x->w.c, "step", ckr__node_int(x->w.c, x->w.s->progress.step), "random", random,
+            "devices", counts, CKR__END);
+    for (i = 0; i < 4; i++)
+        if (n[i])
+            ckr__say(x->w.c, rows[i].code, rows[i].severity, "random states", NULL,
+                     ckr__printf(x->w.c, "%llu", (unsigned long long)n[i]), rows[i].reason, NULL);
 }
 
-static ckr_result ckr__ac_say_random(ckr__ac_job *x)
+static void ckr__ac_say_numpy(ckr__ac_job *x)
 {
-    if (!x->numpy) return CKR_OK;
-    return ckr__say(x->w.c, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
-                    "the generator's words are written as a list: any NumPy reads it", NULL);
+    if (x->numpy)
+        ckr__say(x->w.c, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
+                 "the generator's words are written as a list: any NumPy reads it", NULL);
+}
+
+static void ckr__ac_emit_random(ckr__ac_job *x)
+{
+    const ckr__ac *ac = x->ac;
+    const ckr_node *kept = x->w.source->carried;
+    const bool any = ckr_node_get(kept, "random") != NULL;
+    int64_t step;
+    uint32_t r, from;
+    if (x->t->without & CKR_RNG) return;
+    if (any && ckr_node_i64(ckr_node_get(kept, "step"), &step) &&
+        step == x->w.source->progress.step)
+        x->kept = kept;                        /* of this step, or of no use                */
+    else if (any)
+        ckr__say(x->w.c, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
+                 "the side file keeps values of other ranks, but of another step: not used", NULL);
+    x->random = true;
+    for (r = 0; ac->n_random && r < x->ranks && !ckr__failed(x->w.c); r++) {
+        const bool one = ac->trainer && x->ranks == 1;
+        const ckr_node *root;
+        for (from = r % ac->n_random; !ac->random[from];) from = (from + 1) % ac->n_random;
+        root = ckr__acc_streams(x, r, ac->random[from]->root, from);
+        ckr__ac_put_tree(x, one ? "rng_state.pth" : ckr__ac_random_name(x->w.c, ac, r), root);
+        if (r > 0 || x->ranks == 1 || !ac->engine || !ckr__ac_single(ac)) continue;
+        ckr__ac_put_tree(x, "rng_state.pth", root);
+        ckr__say(x->w.c, "CKR_RANDOM_SINGLE", CKR_EXACT, "rng_state.pth", NULL, NULL,
+                 "the saved run's Trainer counted one process: rank 0's states are in this file, "
+                 "too, from which such a run goes on", NULL);
+    }
+    x->random = false;
+    if (ckr__failed(x->w.c)) return;
+    ckr__ac_carry(x);
+    ckr__ac_say_numpy(x);
 }
 
 /* What one file for all ranks can give each of them. */
-static ckr_result ckr__sana_say_random(ckr__ac_job *x)
+static void ckr__sana_say_random(ckr__ac_job *x)
 {
-    if (x->ranks == 1) return CKR_OK;
+    if (x->ranks == 1 || !x->w.s->n_rng || (x->t->without & CKR_RNG)) return;
     if (x->devices)
         ckr__say(x->w.c, "CKR_SANA_DEVICES", CKR_EXACT, "torch_cuda", NULL, NULL,
                  "entry r is the stream of rank r, from which Sana sets its device: no two ranks "
@@ -44382,52 +44407,10 @@ static ckr_result ckr__sana_say_random(ckr__ac_job *x)
                      (int64_t)x->devices,
                      "Sana's list goes by the local rank: processes of that number on several "
                      "machines start from equal streams", NULL);
-    return ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL,
-                    NULL,
-                    "Sana's file has one state of each for all ranks: the others would start from "
-                    "rank 0's; their own are in ckptresume.json",
-                    "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
-}
-
-static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
-{
-    const ckr__ac *ac = x->ac;
-    const ckr_node *kept = x->w.source->carried;
-    const bool any = ckr_node_get(kept, "random") != NULL;
-    int64_t step;
-    uint32_t r, from;
-    ckr_result e = CKR_OK;
-    if (x->t->without & CKR_RNG) return CKR_OK;
-    if (any && ckr_node_i64(ckr_node_get(kept, "step"), &step) &&
-        step == x->w.source->progress.step)
-        x->kept = kept;                        /* of this step, or of no use                */
-    else if (any)
-        ckr__say(x->w.c, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
-                 "the side file keeps values of other ranks, but of another step: not used", NULL);
-    for (r = 0; ac->n_random && r < x->ranks && e == CKR_OK; r++) {
-        const char *path =
-            x->ac->trainer && x->ranks == 1
-                ? "rng_state.pth"
-                : ckr__printf(x->w.c, x->ac->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
-                              (unsigned)r);
-        ckr_node *root;
-        for (from = r % ac->n_random; !ac->random[from];) from = (from + 1) % ac->n_random;
-        root = ckr__acc_streams(x, r, ac->random[from]->root, from);
-        if (!path || !root) return x->w.c->err->code;
-        x->random = true;
-        e = ckr__ac_put_tree(x, path, root);
-        if (e == CKR_OK && r == 0 && x->ranks > 1 && ac->engine && ckr__ac_single(ac)) {
-            e = ckr__ac_put_tree(x, "rng_state.pth", root);
-            ckr__say(x->w.c, "CKR_RANDOM_SINGLE", CKR_EXACT, "rng_state.pth", NULL, NULL,
-                     "the saved run's Trainer counted one process: rank 0's states are in this "
-                     "file, too, from which such a run goes on", NULL);
-        }
-        x->random = false;
-    }
-    if (e != CKR_OK) return e;
-    ckr__ac_carry(x);
-    ckr__ac_say_extras(x);
-    return ckr__ac_say_random(x);
+    ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL, NULL,
+             "Sana's file has one state of each for all ranks: the others would start from rank "
+             "0's; their own are in ckptresume.json",
+             "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
 }
 
 /* >>accelerate.fsdp ----------------------------------------------------------- */
@@ -44467,6 +44450,17 @@ typedef struct ckr__af {       /* one model                                     
     ckr__fileset files;        /* of all models: the first one's                         */
 } ckr__af;
 
+/* How many models the files of a kind are of, by their numbers. */
+static uint32_t ckr__af_count(ckr__fileset *k, uint32_t kind)
+{
+    uint32_t n = 0;
+    uint64_t i;
+    for (i = 0; i < k->n_files[kind]; i++)
+        if (k->files[kind][i]->at[CKR__N] >= n) n = k->files[kind][i]->at[CKR__N] + 1;
+    k->size[CKR__N] = n;
+    return n;
+}
+
 /* Which models there are, and in which layout. */
 static ckr_result ckr__af_scan(ckr__ac *r)
 {
@@ -44475,33 +44469,28 @@ static ckr_result ckr__af_scan(ckr__ac *r)
     ckr__rankfile f;
     uint32_t kind, layout = 0;
     uint64_t i;
-    ckr_result e;
     if (!k) return r->c->err->code;
     k->c = r->c;
     k->dir = r->dir;
     k->forms = ckr__af_forms;
     k->first = 1u << CKR__N;
-    e = ckr__fileset_scan(k, false);
-    for (kind = CKR__AF_LAYOUTS; kind > 0 && e == CKR_OK; kind--) {
-        if (layout && k->n_files[kind])
-            return ckr__remedy(r->c->err,
-                               ckr__fail(r->c->err, CKR_ITEM_FILES_MIXED, k->files[kind][0]->path,
-                                         CKR_NO_OFFSET, NULL, "the model is there twice: %s has it "
-                                         "in another layout", k->files[layout][0]->rel),
-                               "two runs saved into one directory: move the files of one "
-                               "elsewhere");
-        if (k->n_files[kind]) layout = kind;
+    ckr__fileset_scan(k, false);
+    for (kind = CKR__AF_LAYOUTS; kind > 0; kind--) {
+        if (!k->n_files[kind]) continue;
+        if (layout)
+            return ckr__fail_fmt(r->c, CKR_ITEM_FILES_MIXED, k->files[kind][0]->path, NULL,
+                                 "two runs saved into one directory: move the files of one "
+                                 "elsewhere",
+                                 "the model is there twice: %s has it in another layout",
+                                 k->files[layout][0]->rel);
+        layout = kind;
     }
-    if (e != CKR_OK || !layout) return e;
-    for (i = 0; i < k->n_files[layout]; i++)
-        if (k->files[layout][i]->at[CKR__N] >= r->n_fsdp)
-            r->n_fsdp = k->files[layout][i]->at[CKR__N] + 1;
-    k->size[CKR__N] = r->n_fsdp;
-    e = ckr__fileset_every(k, (uint8_t)layout, false, NULL);   /* so there are n_fsdp files     */
-    if (e != CKR_OK) return e;
+    if (ckr__failed(r->c) || !layout) return r->c->err->code;
+    r->n_fsdp = ckr__af_count(k, layout);
+    ckr__fileset_every(k, (uint8_t)layout, false, NULL);       /* so there are n_fsdp files     */
     m->layout = (uint8_t)layout;
     r->fsdp = CKR__NEW_N(r->c, ckr__af, r->n_fsdp);
-    if (!r->fsdp) return r->c->err->code;
+    if (ckr__failed(r->c)) return r->c->err->code;
     r->fsdp[0] = *m;
     for (i = 0; i < r->n_files; i++) {
         ckr__ac_file *x = r->files[i];
@@ -44554,44 +44543,38 @@ static ckr_node *ckr__dcp_node(ckr__dcp *d, const ckr__dcp_item *x)
     return n;
 }
 
-/* Puts an item where it was in the state dicts before they were flattened. */
-static ckr_result ckr__af_place(ckr__ac *r, ckr_node *root, ckr_node *groups,
-                                const ckr__dcp_item *x, const char *rel, ckr_node *v)
-{
-    static const char state[] = "optimizer.state.", group[] = "optimizer.param_groups.";
-    const char *s = x->fqn, *slot = strrchr(s, '.');
-    bool ok = true;
-    if (ckr__starts(s, "model.")) {
-        ok = ckr__node_pair(r->c, root, ckr__node_str(r->c, s + 6), v);
-    } else if (ckr__starts(s, state) && slot > s + sizeof state - 2) {
-        s = ckr__strndup(r->c, s + sizeof state - 1, (size_t)(slot - s) - (sizeof state - 1));
-        ok = ckr__node_set(r->c, ckr__dict_under(r->c, ckr__dict_under(r->c, root, "state"), s),
-                           slot + 1, v);
-    } else if (ckr__starts(s, group) && strchr(s + sizeof group - 1, '.')) {
-        slot = strchr(s + sizeof group - 1, '.');
-        s = ckr__strndup(r->c, s + sizeof group - 1, (size_t)(slot - s) - (sizeof group - 1));
-        ok = ckr__node_set(r->c, ckr__dict_under(r->c, groups, s), slot + 1, v);
-    } else {
-        ckr__leave(r->c, r->s, rel, x->fqn, v);
-    }
-    if (ok || ckr__failed(r->c)) return r->c->err->code;
-    return ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, rel, CKR_NO_OFFSET, x->fqn,
-                     "another item has its place in the state dict");
-}
-
-/* A directory of DCP as the state dict that was flattened into it. NULL: the error is set. */
+/* A directory of DCP as the state dict that was flattened into it: each item where it was before.
+   NULL: the error is set. */
 static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
 {
+    static const char state[] = "optimizer.state.", group[] = "optimizer.param_groups.";
     ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *groups = ckr__node(r->c, CKR_NODE_DICT),
              *list = ckr__node(r->c, CKR_NODE_LIST), *v;
     ckr__dcp *d = NULL;
     uint64_t i;
-    ckr_result e = ckr__dcp_open(r->c, f->path, &d);
-    for (i = 0; e == CKR_OK && i < d->n_items && !ckr__failed(r->c); i++) {
+    ckr__dcp_open(r->c, f->path, &d);
+    for (i = 0; !ckr__failed(r->c) && i < d->n_items; i++) {
         const ckr__dcp_item *x = &d->items[i];
+        const char *s = x->fqn, *slot = strrchr(s, '.');
+        bool ok = true;
         v = ckr__dcp_node(d, x);
-        if (!v || r->c->err->code != CKR_OK) break;
-        e = ckr__af_place(r, root, groups, x, f->rel, v);
+        if (!v) break;
+        if (ckr__starts(s, "model.")) {
+            ok = ckr__node_pair(r->c, root, ckr__node_str(r->c, s + 6), v);
+        } else if (ckr__starts(s, state) && slot > s + sizeof state - 2) {
+            s = ckr__strndup(r->c, s + sizeof state - 1, (size_t)(slot - s) - (sizeof state - 1));
+            ok = ckr__node_set(r->c, ckr__dict_under(r->c, ckr__dict_under(r->c, root, "state"), s),
+                               slot + 1, v);
+        } else if (ckr__starts(s, group) && strchr(s + sizeof group - 1, '.')) {
+            slot = strchr(s + sizeof group - 1, '.');
+            s = ckr__strndup(r->c, s + sizeof group - 1, (size_t)(slot - s) - (sizeof group - 1));
+            ok = ckr__node_set(r->c, ckr__dict_under(r->c, groups, s), slot + 1, v);
+        } else {
+            ckr__leave(r->c, r->s, f->rel, x->fqn, v);
+        }
+        if (!ok)
+            ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, f->rel, CKR_NO_OFFSET, x->fqn,
+                      "another item has its place in the state dict");
         if (x->strides && x->n_dims) m->strides = x->strides;
         if (x->strides && x->n_chunks > 1) m->version = x->strides == CKR__NO_STRIDES ? 1 : 2;
     }
@@ -44606,11 +44589,11 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
     if (groups && groups->count) ckr__node_set(r->c, root, "param_groups", list);
     if (groups && groups->count) ckr__dict_under(r->c, root, "state");
     if (root && m->version == 1) root->kind = CKR_NODE_ODICT;
-    return r->c->err->code == CKR_OK ? root : NULL;
+    return ckr__failed(r->c) ? NULL : root;
 }
 
 /* The trees of one model's files of a kind; rank r's is number `at` + r of the kind. */
-static ckr_result ckr__af_load(ckr__ac *r, ckr__af *m, uint32_t kind, uint64_t at)
+static void ckr__af_load(ckr__ac *r, ckr__af *m, uint32_t kind, uint64_t at)
 {
     ckr__fileset *k = &r->fsdp->files;
     uint32_t i;
@@ -44619,40 +44602,33 @@ static ckr_result ckr__af_load(ckr__ac *r, ckr__af *m, uint32_t kind, uint64_t a
         ckr__fsdp_rank *x = &m->f.ranks[i];
         if (f->dir) f->root = ckr__af_dcp(r, m, f);
         else ckr__fileset_load(k, f, &r->s->format);
-        if (!f->root || r->c->err->code != CKR_OK) return r->c->err->code;
+        if (ckr__failed(r->c)) return;
         *(kind > CKR__AF_LAYOUTS ? &x->optim : &x->model) = f->root;
         *(kind > CKR__AF_LAYOUTS ? &x->optim_path : &x->model_path) = f->path;
         if (f->dir) r->s->format = CKR_FORMAT_DCP;
     }
-    return CKR_OK;
 }
 
 /* Moments of one parameter that are one tensor: torch 2.15 writes them so when FSDP1 gathers with
    use_orig_params on a CPU. */
-static ckr_result ckr__af_moments(ckr__ac *r, const ckr__af *m)
+static void ckr__af_moments(ckr__ac *r, const ckr__af *m)
 {
-    const ckr_node *state = ckr_node_get(m->f.ranks[0].optim, "state");
-    uint64_t i, a, b;
-    for (i = 0; i < ckr__dict_n(state); i++) {
-        const ckr_node *d = ckr__dict_at(state, i);
-        for (a = 0; a < ckr__dict_n(d); a++)
-            for (b = 0; b < a; b++) {
-                const ckr_node *x = ckr__dict_at(d, a), *y = ckr__dict_at(d, b);
-                if (x->kind != CKR_NODE_TENSOR || y->kind != CKR_NODE_TENSOR ||
-                    !x->u.view->n_dims || x->u.view->dist || y->u.view->dist ||
-                    !ckr__same_view(x->u.view, y->u.view))
+    ckr__walk of = ckr__walk_in(ckr_node_get(m->f.ranks[0].optim, "state")), a, b;
+    while (ckr__walk_on(&of))
+        for (a = ckr__walk_in(of.value); ckr__walk_on(&a);)
+            for (b = ckr__walk_in(of.value); ckr__walk_on(&b) && b.i < a.i;) {
+                if (a.value->kind != CKR_NODE_TENSOR || b.value->kind != CKR_NODE_TENSOR ||
+                    !a.value->u.view->n_dims || a.value->u.view->dist || b.value->u.view->dist ||
+                    !ckr__same_view(a.value->u.view, b.value->u.view))
                     continue;
                 ckr__say(r->c, "CKR_E_FSDP_MOMENTS", CKR_ERROR,
-                         ckr__printf(r->c, "%s%s", m->f.head, ckr__dict_key(state, i)),
-                         ckr__printf(r->c, "%s is %s", ckr__dict_key(d, a), ckr__dict_key(d, b)),
-                         NULL,
+                         ckr__printf(r->c, "%s%s", m->f.head, of.name),
+                         ckr__printf(r->c, "%s is %s", a.name, b.name), NULL,
                          "two moments are one tensor in the file: torch lost one when FSDP1 "
                          "gathered it, and the run would go on with wrong steps",
                          "save with SHARDED_STATE_DICT or FSDP2; or leave the optimizer out: "
                          "--without optimizer,groups");
             }
-    }
-    return r->c->err->code;
 }
 
 /* What FSDP1 does not read back from files of this layout. */
@@ -44667,43 +44643,25 @@ static const char *ckr__af_unread(const ckr__af *m, uint8_t layout)
 }
 
 /* What was said on reading holds no longer where the coming run's layout is another. */
-static ckr_result ckr__af_say_unread(ckr__ctx *c, const ckr__af *m, uint8_t layout)
+static void ckr__af_say_unread(ckr__ctx *c, const ckr__af *m, uint8_t layout)
 {
     const char *why = ckr__af_unread(m, layout);
-    if (!why && !ckr__af_unread(m, m->layout)) return CKR_OK;
-    return ckr__say(c, "CKR_W_FSDP1_OPTIMIZER", why ? CKR_LOST : CKR_EXACT, "optimizer", NULL, NULL,
-                    why ? why : "FSDP1 loads it from files of this layout",
-                    why ? "--variant full: FSDP1 and FSDP2 load it at any size" : NULL);
+    if (why || ckr__af_unread(m, m->layout))
+        ckr__say(c, "CKR_W_FSDP1_OPTIMIZER", why ? CKR_LOST : CKR_EXACT, "optimizer", NULL, NULL,
+                 why ? why : "FSDP1 loads it from files of this layout",
+                 why ? "--variant full: FSDP1 and FSDP2 load it at any size" : NULL);
 }
 
-/* Its optimizer stands in the list of files for what looks for one there. */
-static ckr_result ckr__af_listed(ckr__ac *r, const ckr__af *m, uint32_t at, const char *rel)
-{
-    const ckr_node *state = ckr_node_get(m->f.ranks[0].optim, "state");
-    ckr__optim_param *p = CKR__NEW_N(r->c, ckr__optim_param, ckr__dict_n(state));
-    uint64_t i;
-    for (i = 0; i < r->n_files; i++) {
-        ckr__ac_file *f = r->files[i];
-        if (strcmp(f->rel, rel) != 0) continue;
-        f->kind = CKR__AC_OPTIMIZER;
-        f->index = at;
-        f->part = m->f.ranks[0].optim;
-        f->first_group = m->f.first_group;
-        f->n_groups = r->s->n_groups - m->f.first_group;
-    }
-    for (i = 0; p && i < ckr__dict_n(state); i++) p[i].state = ckr__dict_at(state, i);
-    return p && !at ? ckr__optim_count(&r->of, p, ckr__dict_n(state)) : r->c->err->code;
-}
-
-static ckr_result ckr__af_model(ckr__ac *r, uint32_t at)
+static void ckr__af_model(ckr__ac *r, uint32_t at)
 {
     ckr__af *m = &r->fsdp[at];
     ckr__fileset *k = &r->fsdp->files;
     const uint32_t optim = CKR__AF_LAYOUTS + r->fsdp->layout;
     const uint32_t ranks = r->fsdp->layout == CKR__AF_RANKS ? k->size[CKR__RANK] : 1;
     const uint64_t first = (uint64_t)at * ranks;
-    const ckr_node *root;
-    ckr_result e;
+    ckr__optim_param *p;
+    ckr__walk w;
+    uint64_t i;
     m->layout = r->fsdp->layout;
     m->f.c = r->c;
     m->f.s = r->s;
@@ -44711,56 +44669,63 @@ static ckr_result ckr__af_model(ckr__ac *r, uint32_t at)
     m->f.head = at ? ckr__printf(r->c, "model_%u.", (unsigned)at) : "";
     m->f.n_ranks = ranks;
     m->f.ranks = CKR__NEW_N(r->c, ckr__fsdp_rank, m->f.n_ranks);
-    if (!m->f.ranks || !m->f.head) return r->c->err->code;
-    e = ckr__af_load(r, m, m->layout, first);
-    if (e == CKR_OK && first < k->n_files[optim]) e = ckr__af_load(r, m, optim, first);
-    if (e == CKR_OK) e = ckr__fsdp_read(&m->f);
-    if (e != CKR_OK) return e;
-    root = m->f.ranks[0].model;
-    if (m->layout == CKR__AF_FULL) m->version = root->kind == CKR_NODE_ODICT ? 1 : 2;
-    if (m->layout == CKR__AF_RANKS && m->f.cut)
-        m->version = m->f.mesh ? 2 : 1;
-    if (!m->f.ranks[0].optim)
-        return ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
-                        "there is no optimizer file: weights only", NULL);
-    e = ckr__af_moments(r, m);
-    if (e == CKR_OK) e = ckr__af_say_unread(r->c, m, m->layout);
-    return e == CKR_OK ? ckr__af_listed(r, m, at, k->files[optim][first]->rel) : e;
+    if (!m->f.ranks || !m->f.head) return;
+    ckr__af_load(r, m, m->layout, first);
+    if (!ckr__failed(r->c) && first < k->n_files[optim]) ckr__af_load(r, m, optim, first);
+    if (ckr__failed(r->c) || ckr__fsdp_read(&m->f) != CKR_OK) return;
+    if (m->layout == CKR__AF_FULL)
+        m->version = m->f.ranks[0].model->kind == CKR_NODE_ODICT ? 1 : 2;
+    if (m->layout == CKR__AF_RANKS && m->f.cut) m->version = m->f.mesh ? 2 : 1;
+    if (!m->f.ranks[0].optim) {
+        ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
+                 "there is no optimizer file: weights only", NULL);
+        return;
+    }
+    ckr__af_moments(r, m);
+    ckr__af_say_unread(r->c, m, m->layout);
+    for (i = 0; i < r->n_files; i++) {         /* it is in the list for what looks for one there */
+        ckr__ac_file *f = r->files[i];
+        if (strcmp(f->rel, k->files[optim][first]->rel) != 0) continue;
+        f->kind = CKR__AC_OPTIMIZER;
+        f->index = at;
+        f->part = m->f.ranks[0].optim;
+        f->first_group = m->f.first_group;
+        f->n_groups = r->s->n_groups - m->f.first_group;
+    }
+    w = ckr__walk_in(ckr_node_get(m->f.ranks[0].optim, "state"));
+    p = CKR__NEW_N(r->c, ckr__optim_param, ckr__dict_n(w.dict));
+    while (p && ckr__walk_on(&w)) p[w.i].state = w.value;
+    if (p && !at) ckr__optim_count(&r->of, p, ckr__dict_n(w.dict));
 }
 
 static ckr_result ckr__af_read(ckr__ac *r)
 {
-    ckr__fileset *k = &r->fsdp->files;
     const uint8_t optim = CKR__AF_LAYOUTS + r->fsdp->layout;
-    uint32_t i, n = 0;
-    ckr_result e;
-    for (i = 0; i < k->n_files[optim]; i++)
-        if (k->files[optim][i]->at[CKR__N] >= n) n = k->files[optim][i]->at[CKR__N] + 1;
-    k->size[CKR__N] = n;
-    e = ckr__fileset_every(k, optim, false, NULL);
-    for (i = 0; i < r->n_fsdp && e == CKR_OK; i++) e = ckr__af_model(r, i);
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {  /* the weights once more, for other uses */
+    uint64_t i;
+    uint32_t at;
+    ckr__af_count(&r->fsdp->files, optim);
+    ckr__fileset_every(&r->fsdp->files, optim, false, NULL);
+    for (at = 0; at < r->n_fsdp && !ckr__failed(r->c); at++) ckr__af_model(r, at);
+    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {   /* the weights once more, for
+                                                                  other uses                  */
         ckr__ac_file *f = r->files[i];
-        if (f->kind == CKR__AC_MODEL) e = ckr__ac_load(r, f);
-        if (e == CKR_OK && (f->kind == CKR__AC_MODEL || f->kind == CKR__AC_INDEX))
-            e = ckr__leave(r->c, r->s, f->rel, NULL, NULL);
+        if (f->kind == CKR__AC_MODEL) ckr__ac_load(r, f);
+        if (f->kind == CKR__AC_MODEL || f->kind == CKR__AC_INDEX)
+            ckr__leave(r->c, r->s, f->rel, NULL, NULL);
     }
-    return e;
+    return r->c->err->code;
 }
 
 /* Files of ranks tell how many there are, and so do data files of DCP. */
 static ckr_result ckr__af_ranks(ckr__ac *r)
 {
     const ckr__fileset *k = r->n_fsdp ? &r->fsdp->files : NULL;
-    ckr_result e;
     if (!k || r->fsdp->layout != CKR__AF_RANKS) return CKR_OK;
-    if (r->n_random > k->size[CKR__RANK]) {
-        e = ckr__fail(r->c->err, CKR_ITEM_FILES_FOREIGN, r->random[r->n_random - 1]->path,
-                      CKR_NO_OFFSET, NULL, "the model has files of %u ranks",
-                      (unsigned)k->size[CKR__RANK]);
-        return ckr__remedy(r->c->err, e, "another run left it: remove it, or bring back the other "
-                                         "ranks' files");
-    }
+    if (r->n_random > k->size[CKR__RANK])
+        return ckr__fail_fmt(r->c, CKR_ITEM_FILES_FOREIGN, r->random[r->n_random - 1]->path, NULL,
+                             "another run left it: remove it, or bring back the other ranks' "
+                             "files",
+                             "the model has files of %u ranks", (unsigned)k->size[CKR__RANK]);
     r->ranks = k->size[CKR__RANK];
     return CKR_OK;
 }
@@ -44777,81 +44742,76 @@ typedef struct ckr__af_save {
 /* A file or directory of the layout. */
 static const char *ckr__af_name(ckr__af_save *v, uint8_t kind, uint32_t rank)
 {
-    ckr__rankfile f;
+    ckr__rankfile f = CKR_ZERO;
     const ckr__form *row = ckr__af_forms;
-    memset(&f, 0, sizeof f);
     ckr__at_set(&f, CKR__RANK, rank, 0);
     if (v->at || v->layout != CKR__AF_FULL) ckr__at_set(&f, CKR__N, v->at, 0);
     while (row->kind != kind) row++;
     return ckr__form_name(v->x->w.c, row->pattern, &f);
 }
 
-static ckr_result ckr__af_begin(ckr__af_save *v, ckr__dcp_out *o, uint8_t kind)
+static void ckr__af_begin(ckr__af_save *v, ckr__dcp_out *o, uint8_t kind)
 {
     ckr__ac_job *x = v->x;
-    const char *dir = ckr__printf(x->w.c, "%s/", ckr__af_name(v, kind, 0));
-    const ckr_result r = ckr__dcp_out_init(o, x->w.c, x->out, x->ranks, dir);
+    ckr__dcp_out_init(o, x->w.c, x->out, x->ranks,
+                      ckr__printf(x->w.c, "%s/", ckr__af_name(v, kind, 0)));
     o->strides = v->m->strides;
-    return r;
 }
 
 /* A tensor under keys of nested dicts: NULL behind the last. */
-static ckr_result ckr__af_put_tensor(ckr__af_save *v, ckr__dcp_out *o, const char *const keys[4],
-                                     const ckr_tensor *t, ckr_dtype dtype)
+static void ckr__af_put_tensor(ckr__af_save *v, ckr__dcp_out *o, const char *const keys[4],
+                               const ckr_tensor *t, ckr_dtype dtype)
 {
     const char *fqn = ckr__printf(v->x->w.c, keys[3] ? "%s.%s.%s.%s" : "%s.%s", keys[0], keys[1],
                                   keys[2], keys[3]);
-    return ckr__dcp_out_tensor(o, fqn, ckr__dcp_path(v->x->w.c, keys), keys[3] ? 4 : 2, t, dtype, 0,
-                               v->x->ranks, false);
+    ckr__dcp_out_tensor(o, fqn, ckr__dcp_path(v->x->w.c, keys), keys[3] ? 4 : 2, t, dtype, 0,
+                        v->x->ranks, false);
 }
 
-static ckr_result ckr__af_put_model(ckr__af_save *v)
-{
-    const char *keys[4] = { "model", NULL, NULL, NULL };
-    ckr__dcp_out o;
-    uint64_t i;
-    ckr_result r = ckr__af_begin(v, &o, CKR__AF_SHARDED);
-    for (i = 0; i < v->w.to.n_params && r == CKR_OK; i++) {
-        const ckr__fsdp_param *p = &v->w.to.params[i];
-        keys[1] = p->key;
-        o.replica = p->tied;
-        if (p->tensor) r = ckr__af_put_tensor(v, &o, keys, p->tensor, ckr__fsdp_dtype(&v->w, p));
-    }
-    return r == CKR_OK ? ckr__dcp_out_end(&o) : r;
-}
-
-static ckr_result ckr__af_put_optimizer(ckr__af_save *v)
+/* A directory of DCP: the model's, and the optimizer's. */
+static void ckr__af_put_dcp(ckr__af_save *v)
 {
     ckr__ctx *c = v->x->w.c;
+    const char *model[4] = { "model", NULL, NULL, NULL };
     const char *keys[4] = { "optimizer", "state", NULL, NULL };
     ckr__dcp_out o;
     ckr__dcp_part *path;
     uint64_t i, k;
-    ckr_result r = ckr__af_begin(v, &o, CKR__AF_LAYOUTS + CKR__AF_SHARDED);
+    ckr__af_begin(v, &o, CKR__AF_SHARDED);
+    for (i = 0; i < v->w.to.n_params && !ckr__failed(c); i++) {
+        const ckr__fsdp_param *p = &v->w.to.params[i];
+        model[1] = p->key;
+        o.replica = p->tied;
+        if (p->tensor) ckr__af_put_tensor(v, &o, model, p->tensor, ckr__fsdp_dtype(&v->w, p));
+    }
+    if (!ckr__failed(c)) ckr__dcp_out_end(&o);
+    if (ckr__failed(c) || !v->groups) return;
+    ckr__af_begin(v, &o, CKR__AF_LAYOUTS + CKR__AF_SHARDED);
     for (i = 0; i < v->w.to.n_params; i++)
-        for (k = 0; k < v->w.slots[i].n && r == CKR_OK; k++) {
+        for (k = 0; k < v->w.slots[i].n && !ckr__failed(c); k++) {
             keys[2] = v->w.to.params[i].key;
             keys[3] = v->w.slots[i].list[k]->slot;
-            r = ckr__af_put_tensor(v, &o, keys, v->w.slots[i].list[k],
-                                   v->w.slots[i].list[k]->dtype);
+            ckr__af_put_tensor(v, &o, keys, v->w.slots[i].list[k], v->w.slots[i].list[k]->dtype);
         }
     keys[1] = "param_groups";
     keys[2] = NULL;
-    for (i = 0; i < v->groups->count; i++)
-        for (k = 0; k < ckr__dict_n(v->groups->u.items[i]) && r == CKR_OK; k++) {
-            keys[3] = ckr__dict_key(v->groups->u.items[i], k);
-            path = keys[3] ? ckr__dcp_path(c, keys) : NULL;
+    for (i = 0; i < v->groups->count; i++) {
+        ckr__walk w = ckr__walk_in(v->groups->u.items[i]);
+        while (ckr__walk_on(&w) && !ckr__failed(c)) {
+            keys[3] = w.name;
+            path = w.name ? ckr__dcp_path(c, keys) : NULL;
             if (!path) continue;
             path[2].index = (int64_t)i;
-            r = ckr__dcp_out_object(&o, ckr__printf(c, "optimizer.param_groups.%llu.%s",
-                                                    (unsigned long long)i, keys[3]),
-                                    path, 4, ckr__dict_at(v->groups->u.items[i], k));
+            ckr__dcp_out_object(&o, ckr__printf(c, "optimizer.param_groups.%llu.%s",
+                                                (unsigned long long)i, w.name),
+                                path, 4, w.value);
         }
-    return r == CKR_OK ? ckr__dcp_out_end(&o) : r;
+    }
+    if (!ckr__failed(c)) ckr__dcp_out_end(&o);
 }
 
 /* Torch's files: one of each rank, or one. */
-static ckr_result ckr__af_put_files(ckr__af_save *v)
+static void ckr__af_put_files(ckr__af_save *v)
 {
     ckr__ac_job *x = v->x;
     ckr__out_file *f;
@@ -44864,10 +44824,9 @@ static ckr_result ckr__af_put_files(ckr__af_save *v)
                               CKR_FORMAT_TORCH_ZIP);
         if (f) f->root = ckr__fsdp_put_optimizer(&v->w, f, r, v->groups);
     }
-    return x->w.c->err->code;
 }
 
-static ckr_result ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout)
+static void ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout)
 {
     const ckr__af *m = &x->ac->fsdp[at];
     const ckr_mesh *was = m->f.mesh;
@@ -44875,9 +44834,7 @@ static ckr_result ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout
     const uint32_t ranks = layout == CKR__AF_RANKS ? x->ranks : 1,
                    shards = m->f.n_shards && m->f.n_shards < m->f.n_ranks &&
                                     ranks % m->f.n_shards == 0 ? m->f.n_shards : ranks;
-    ckr__af_save v;
-    ckr_result e;
-    memset(&v, 0, sizeof v);
+    ckr__af_save v = CKR_ZERO;
     v.x = x;
     v.m = m;
     v.at = at;
@@ -44896,29 +44853,27 @@ static ckr_result ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout
         v.groups = ckr__fsdp_put_groups(&v.w, UINT64_MAX);
         ckr__af_say_unread(x->w.c, m, layout);
     }
-    e = x->w.c->err->code;
-    if (e == CKR_OK)
-        e = layout == CKR__AF_SHARDED ? ckr__af_put_model(&v) : ckr__af_put_files(&v);
-    if (e == CKR_OK && layout == CKR__AF_SHARDED && v.groups) e = ckr__af_put_optimizer(&v);
+    if (layout != CKR__AF_SHARDED) ckr__af_put_files(&v);
+    else if (!ckr__failed(x->w.c)) ckr__af_put_dcp(&v);
     ckr__map_free(&v.w.to.names);
-    return e;
 }
 
-static ckr_result ckr__af_emit(ckr__ac_job *x)
+static void ckr__af_emit(ckr__ac_job *x)
 {
     static const char why[] = "the run looks for files of its own layout: a FileNotFoundError";
-    uint8_t layout = x->ac->n_fsdp ? x->ac->fsdp->layout : 0;
-    const uint8_t was = layout;
+    const uint8_t was = x->ac->n_fsdp ? x->ac->fsdp->layout : 0;
+    const char *variant = x->t->variant && *x->t->variant ? x->t->variant : NULL;
+    uint8_t layout = was;
     uint32_t i;
-    ckr_result e = CKR_OK;
-    if (x->t->variant && *x->t->variant && was)
-        layout = x->t->variant[0] == 'f' ? CKR__AF_FULL
-                 : x->t->variant[0] == 's' ? CKR__AF_SHARDED : CKR__AF_RANKS;
-    else if (x->t->variant && *x->t->variant)
-        return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_SOURCE, "variant",
-                           "the checkpoint has no model that FSDP has cut", "leave out --variant");
-    for (i = 0; i < x->ac->n_fsdp && e == CKR_OK; i++) e = ckr__af_emit_model(x, i, layout);
-    if (e != CKR_OK || layout == was) return e;
+    if (x->ac->engine) return;
+    if (variant && was)
+        layout = *variant == 'f' ? CKR__AF_FULL
+                 : *variant == 's' ? CKR__AF_SHARDED : CKR__AF_RANKS;
+    else if (variant)
+        ckr__refuse(x->w.c, CKR_ITEM_TRAINER_SOURCE, "variant",
+                    "the checkpoint has no model that FSDP has cut", "leave out --variant");
+    for (i = 0; i < x->ac->n_fsdp && !ckr__failed(x->w.c); i++) ckr__af_emit_model(x, i, layout);
+    if (layout == was) return;
     ckr__setting_changed(x->out, "FullyShardedDataParallelPlugin", "state_dict_type",
                          ckr__node_str(x->w.c, ckr__af_types[layout]),
                          ckr__node_str(x->w.c, ckr__af_types[was]), why);
@@ -44926,35 +44881,34 @@ static ckr_result ckr__af_emit(ckr__ac_job *x)
         ckr__setting_changed(x->out, "load_fsdp_model and load_fsdp_optimizer", "use_dcp",
                              ckr__node_bool(x->w.c, layout != CKR__AF_RANKS),
                              ckr__node_bool(x->w.c, was != CKR__AF_RANKS), why);
-    return x->w.c->err->code;
 }
 
 /* >>accelerate.adopt ---------------------------------------------------------- */
 /* Another framework's state as these trainers would have saved it first. */
 
-/* The scheduler's state dict, and what the trainer follows from it; NULL in *out: there is none, or
-   none that it can step. */
-static ckr_result ckr__ad_schedule(ckr__ac_job *x, ckr_node **out)
+/* The scheduler's state dict, and what the trainer follows from it; NULL: there is none, or none
+   that it can step, or an error is set. */
+static ckr_node *ckr__ad_schedule(ckr__ac_job *x)
 {
     const ckr_schedule *want = x->w.s->n_schedules ? x->w.s->schedules : NULL;
     ckr_schedule *now;
-    ckr__ac_file f = CKR_ZERO;
+    ckr_node *state = NULL;
     bool rounded = false;
-    ckr_result r;
-    *out = NULL;
-    if (!want || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
+    if (!want || (x->t->without & CKR_SCHEDULE)) return NULL;
     if (!ckr__sched_is_torch(want)) {
         x->out->cannot = "these trainers step torch's schedulers, and transformers' and diffusers'";
         x->out->remedy = "--to-schedule transformers:..., or torch:...";
-        return CKR_OK;
+        return NULL;
     }
     now = ckr__sched_retick(x->w.c, want, x->ac->trainer ? 1 : x->rate, &rounded);
-    if (!now) return x->w.c->err->code;
+    if (!now) return NULL;
     if (!now->state) now->state = want->state;
     x->out->rounded = rounded;
-    r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, out);
-    x->w.scheduler = *out;
-    return r == CKR_OK ? ckr__ac_follows(x, &f, want->opaque ? want : NULL, want, now, 0) : r;
+    if (ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &state) != CKR_OK)
+        return NULL;
+    x->w.scheduler = state;
+    ckr__ac_follows(x, state, want->opaque ? want : NULL, want, now, 0);
+    return state;
 }
 
 /* Both trainers set Python's, NumPy's and torch's generator together: the Trainer ends with a
@@ -44974,31 +44928,31 @@ static bool ckr__ad_random(ckr__ac_job *x)
 
 /* What the Trainer reads of its state; all else has defaults. The batch of a process is compared
    with the arguments', for a warning: where nobody knows it, it is their default. */
-static ckr_result ckr__ad_progress(ckr__ac_job *x)
+static void ckr__ad_progress(ckr__ac_job *x)
 {
     const int64_t step = x->w.s->progress.step, epoch = x->w.s->progress.epoch;
     const char *text;
-    if (x->t->without & CKR_PROGRESS) return CKR_OK;
+    if (x->t->without & CKR_PROGRESS) return;
     if (step < 0)
-        return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_STATE, "global_step",
-                           "the Trainer goes on from its step, which the source does not tell",
-                           "--to accelerate, or leave it out: --without progress");
+        ckr__refuse(x->w.c, CKR_ITEM_TRAINER_STATE, "global_step",
+                    "the Trainer goes on from its step, which the source does not tell",
+                    "--to accelerate, or leave it out: --without progress");
     text = ckr__printf(x->w.c, "{\n  \"epoch\": %lld,\n  \"global_step\": %lld,\n  "
                        "\"log_history\": [],\n  \"train_batch_size\": %lld\n}\n",
                        (long long)(epoch > 0 ? epoch : 0), (long long)step,
                        (long long)(x->w.s->batch ? x->w.s->batch / x->ranks : 8));
-    return ckr__out_text(x->out, "trainer_state.json", text, text ? strlen(text) : 0);
+    if (text) ckr__out_text(x->out, "trainer_state.json", text, strlen(text));
 }
 
 /* Sana's one file. */
-static ckr_result ckr__ad_sana(ckr__ac_job *x, ckr__fresh *w, ckr_node *scheduler)
+static void ckr__ad_sana(ckr__ac_job *x, ckr__fresh *w, ckr_node *scheduler)
 {
     const int64_t step = x->w.s->progress.step > 0 ? x->w.s->progress.step : 0,
                   epoch = x->w.s->progress.epoch > 0 ? x->w.s->progress.epoch : 1;
     ckr_node *rng = ckr__node(x->w.c, CKR_NODE_DICT);
     const char *rel = ckr__printf(x->w.c, "epoch_%lld_step_%lld.pth", (long long)epoch,
                                   (long long)step);
-    if (!ckr__fresh_file(w, rel, CKR_FORMAT_TORCH_ZIP)) return x->w.c->err->code;
+    if (!ckr__fresh_file(w, rel, CKR_FORMAT_TORCH_ZIP)) return;
     ckr__fresh_set(w, "state_dict", ckr__fresh_model(w, "param"));
     ckr__fresh_set(w, "state_dict_ema", ckr__fresh_model(w, "ema"));
     if (!(x->t->without & CKR_OPTIMIZER))
@@ -45006,10 +44960,10 @@ static ckr_result ckr__ad_sana(ckr__ac_job *x, ckr__fresh *w, ckr_node *schedule
     ckr__fresh_set(w, "scheduler", scheduler);
     ckr__fresh_set(w, "epoch", ckr__node_int(x->w.c, epoch));
     ckr__fresh_set(w, "step", ckr__node_int(x->w.c, step));
-    if (!x->w.s->n_rng || (x->t->without & CKR_RNG)) return x->w.c->err->code;
+    if (!x->w.s->n_rng || (x->t->without & CKR_RNG)) return;
     rng = ckr__acc_streams(x, 0, rng, 0);
     if (rng) ckr__fresh_set(w, "rng_state", ckr__copy_tree(x->w.c, w->f, rng, NULL));
-    return ckr__failed(x->w.c) ? x->w.c->err->code : ckr__sana_say_random(x);
+    ckr__sana_say_random(x);
 }
 
 /* A file of torch's whose root is a part. */
@@ -45020,16 +44974,15 @@ static void ckr__ad_file(ckr__ac_job *x, ckr__fresh *w, const char *name, ckr_no
 }
 
 /* The files, but for those of streams, and x->ac, which says what they are. */
-static ckr_result ckr__ad_emit(ckr__ac_job *x, const char *dialect)
+static void ckr__ad_emit(ckr__ac_job *x, const char *dialect)
 {
     ckr__ctx *c = x->w.c;
     ckr_state *own = CKR__NEW(c, ckr_state);
     ckr__ac *r = own ? ckr__ac_new(c, "", NULL, own) : NULL;
     ckr__ac_file *f = CKR__NEW(c, ckr__ac_file);
     ckr__fresh w = CKR_ZERO;
-    ckr_node *scheduler = NULL;
-    ckr_result e;
-    if (!r || !f) return c->err->code;
+    ckr_node *scheduler;
+    if (!r || !f) return;
     *own = *x->w.s;
     r->trainer = !strcmp(dialect, "hf_trainer");
     r->sana = !strcmp(dialect, "sana");
@@ -45040,8 +44993,9 @@ static ckr_result ckr__ad_emit(ckr__ac_job *x, const char *dialect)
     x->rate = x->ranks;
     ckr__fresh_begin(&w, c, x->w.s, x->t, x->out);
     w.masters = true;
-    e = ckr__ad_schedule(x, &scheduler);
-    if (e != CKR_OK || r->sana) return e == CKR_OK ? ckr__ad_sana(x, &w, scheduler) : e;
+    scheduler = ckr__ad_schedule(x);
+    if (r->sana && !ckr__failed(c)) ckr__ad_sana(x, &w, scheduler);
+    if (r->sana || ckr__failed(c)) return;
     if (ckr__fresh_file(&w, "model.safetensors", CKR_FORMAT_SAFETENSORS)) {
         w.f->root = ckr__fresh_model(&w, "param");
         w.f->metadata = ckr__node_dict(c, "format", ckr__node_str(c, "pt"), CKR__END);
@@ -45057,61 +45011,54 @@ static ckr_result ckr__ad_emit(ckr__ac_job *x, const char *dialect)
     if (ckr__ad_random(x)) {
         f = CKR__NEW(c, ckr__ac_file);
         r->random = CKR__NEW_N(c, ckr__ac_file *, 1);
-        if (!f || !r->random) return c->err->code;
+        if (!f || !r->random) return;
         f->root = ckr__node(c, CKR_NODE_DICT);
         r->random[0] = f;
         r->n_random = 1;
     }
-    return ckr__failed(c) ? c->err->code : r->trainer ? ckr__ad_progress(x) : CKR_OK;
+    if (r->trainer) ckr__ad_progress(x);
 }
 
 /* >>accelerate.emit.all ------------------------------------------------------- */
 
-/* Files that belong to a component that is left out, and those that are written elsewhere. */
-static bool ckr__ac_left_out(const ckr__ac_job *x, const ckr__ac_file *f)
+/* Not those of a component that is left out, and those that are written elsewhere. */
+static void ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
 {
-    const uint32_t w = x->t->without;
-    const bool data = ckr__starts(f->rel, "sampler") || ckr__starts(f->rel, "dl_state_dict"),
-               scaler = ckr__starts(f->rel, "scaler.pt");
-    if (ckr__ac_of_engine(x->ac, f)) return true;
-    switch (f->kind) {
-    case CKR__AC_FSDP:      return true;
-    case CKR__AC_RANDOM:    return true;
-    case CKR__AC_OPTIMIZER: return (w & CKR_OPTIMIZER) || x->ac->n_fsdp;
-    case CKR__AC_SCHEDULER: return (w & CKR_SCHEDULE) != 0;
-    case CKR__AC_PROGRESS:  return (w & CKR_PROGRESS) != 0;
-    case CKR__AC_LOOSE:     return (data && (w & CKR_DATA)) || (scaler && (w & CKR_OPTIMIZER));
-    default:                return false;
-    }
-}
-
-static ckr_result ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
-{
-    ckr_result e = CKR_OK;
-    if (ckr__ac_left_out(x, f)) return CKR_OK;
-    switch (f->kind) {
-    case CKR__AC_MODEL:
-        if (f->format == CKR_FORMAT_SAFETENSORS) return ckr__ac_put_safetensors(x, f);
-        break;
-    case CKR__AC_OPTIMIZER:
-        e = ckr__whole_groups(&x->w, f->part, f->first_group, f->n_groups, x->t->groups != NULL,
-                              f->rel);
-        break;
-    case CKR__AC_SCHEDULER: e = ckr__ac_emit_schedule(x, f); break;
-    default:
-        x->n_lost += f->dir;
-        if (f->dir) return CKR_OK;
+    static const struct { uint8_t kind; const char *names; uint32_t part; } parts[] = {
+        { CKR__AC_OPTIMIZER, "*", CKR_OPTIMIZER }, { CKR__AC_SCHEDULER, "*", CKR_SCHEDULE },
+        { CKR__AC_PROGRESS, "*", CKR_PROGRESS },   { CKR__AC_LOOSE, "scaler.pt*", CKR_OPTIMIZER },
+        { CKR__AC_LOOSE, "sampler* dl_state_dict*", CKR_DATA }
+    };
+    size_t i;
+    if (ckr__ac_of_engine(x->ac, f) || f->kind == CKR__AC_FSDP || f->kind == CKR__AC_RANDOM ||
+        (f->kind == CKR__AC_OPTIMIZER && x->ac->n_fsdp))
+        return;
+    for (i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (f->kind == parts[i].kind && (x->t->without & parts[i].part) &&
+            ckr__name_in(parts[i].names, f->rel))
+            return;
+    if (f->kind == CKR__AC_OPTIMIZER)
+        ckr__whole_groups(&x->w, f->part, f->first_group, f->n_groups, x->t->groups != NULL,
+                          f->rel);
+    if (f->kind == CKR__AC_SCHEDULER) ckr__ac_emit_schedule(x, f);
+    if (f->kind == CKR__AC_MODEL && f->format == CKR_FORMAT_SAFETENSORS) {
+        ckr__ac_put_safetensors(x, f);
+    } else if (f->kind == CKR__AC_MODEL || f->kind == CKR__AC_OPTIMIZER ||
+               f->kind == CKR__AC_SCHEDULER) {
+        if (ckr__going(x->w.c)) ckr__ac_put_tree(x, f->rel, f->root);
+    } else if (f->dir) {
+        x->n_lost++;
+    } else {
         if (x->ranks != x->ac->ranks && ckr__starts(f->rel, "dl_state_dict"))
             ckr__say_int(x->w.c, "CKR_W_DATA_POSITION", CKR_APPROX, f->rel, x->ac->ranks, x->ranks,
                          "it counts the batches of one of so many processes, and is written as it "
                          "was", NULL);
-        return ckr__out_copy(x->out, f->rel, f->path);
+        ckr__out_copy(x->out, f->rel, f->path);
     }
-    return e == CKR_OK && !x->w.c->refused ? ckr__ac_put_tree(x, f->rel, f->root) : e;
 }
 
 /* Sana's one file: the root with what was decided, less what is left out. */
-static ckr_result ckr__sana_emit(ckr__ac_job *x)
+static void ckr__sana_emit(ckr__ac_job *x)
 {
     static const struct { const char *key; uint32_t bit; } parts[] = {
         { "optimizer", CKR_OPTIMIZER }, { "scheduler", CKR_SCHEDULE }, { "epoch", CKR_PROGRESS },
@@ -45119,125 +45066,105 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
     };
     ckr__ac_file f = *x->ac->files[0];
     ckr_node *top = ckr__node(x->w.c, CKR_NODE_DICT);
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(f.root);
     size_t k;
-    ckr_result e = top ? CKR_OK : x->w.c->err->code;
-    if (e == CKR_OK && x->ac->keep->optimizer && !(x->t->without & CKR_OPTIMIZER))
-        e = ckr__whole_groups(&x->w, x->ac->keep->optimizer, 0, x->w.source->n_groups,
-                              x->t->groups != NULL, f.rel);
+    if (x->ac->keep->optimizer && !(x->t->without & CKR_OPTIMIZER))
+        ckr__whole_groups(&x->w, x->ac->keep->optimizer, 0, x->w.source->n_groups,
+                          x->t->groups != NULL, f.rel);
     f.part = x->ac->keep->scheduler;
-    if (e == CKR_OK && !(x->t->without & CKR_SCHEDULE)) e = ckr__ac_emit_schedule(x, &f);
-    if (e != CKR_OK || x->w.c->refused) return e;
-    for (i = 0; i < f.root->count; i++) {
-        const char *key = ckr__dict_key(f.root, i);
-        ckr_node *v = ckr__dict_at(f.root, i);
-        for (k = 0; key && k < sizeof parts / sizeof *parts; k++)
-            if (!strcmp(key, parts[k].key) && (x->t->without & parts[k].bit)) break;
-        if (key && k < sizeof parts / sizeof *parts) continue;
-        if (key && !strcmp(key, "rng_state") && ckr_node_is_dict(v))
-            v = ckr__acc_streams(x, 0, v, 0);
-        if (!v || !ckr__node_pair(x->w.c, top, f.root->u.items[2 * i], v)) return x->w.c->err->code;
+    if (!(x->t->without & CKR_SCHEDULE)) ckr__ac_emit_schedule(x, &f);
+    if (!ckr__going(x->w.c)) return;
+    while (ckr__walk_on(&w)) {
+        for (k = 0; w.name && k < sizeof parts / sizeof *parts; k++)
+            if (!strcmp(w.name, parts[k].key) && (x->t->without & parts[k].bit)) break;
+        if (w.name && k < sizeof parts / sizeof *parts) continue;
+        if (w.name && !strcmp(w.name, "rng_state") && ckr_node_is_dict(w.value))
+            w.value = ckr__acc_streams(x, 0, w.value, 0);
+        ckr__node_pair(x->w.c, top, w.key, w.value);
     }
     x->random = true;
-    e = ckr__ac_put_tree(x, f.rel, top);
-    if (e == CKR_OK) e = ckr__ac_say_random(x);
-    return e == CKR_OK && x->w.s->n_rng && !(x->t->without & CKR_RNG) ? ckr__sana_say_random(x) : e;
+    ckr__ac_put_tree(x, f.rel, top);
+    ckr__ac_say_numpy(x);
+    ckr__sana_say_random(x);
 }
 
 /* What the engine writes, and the settings of a scheduler that the Trainer builds. */
-static ckr_result ckr__ac_emit_engine(ckr__ac_job *x)
+static void ckr__ac_emit_engine(ckr__ac_job *x)
 {
     const ckr_schedule *was = x->w.source->schedules, *want = x->w.s->schedules;
     ckr_target t = *x->t;
     ckr__under u = CKR_ZERO;
-    ckr__ac_file f = CKR_ZERO;
-    ckr_result e;
-    if (!x->engine) return CKR_OK;
+    if (!x->engine) return;
     t.without |= CKR_RNG;                      /* they are in files of their own          */
     if (!x->ac->scheduled && ckr__ac_nth(x->ac, CKR__AC_SCHEDULER, 0)) t.without |= CKR_SCHEDULE;
     u.load = x->ac->trainer ? NULL : "Accelerator.load_state";
     u.told = x->ac->trainer && x->ac->scheduled && x->w.s->n_schedules &&
              !(t.without & CKR_SCHEDULE) && !ckr__starts(want->kind, "deepspeed:");
-    e = ckr__under_emit(x->w.c, x->w.s, &t, x->out, &u);
-    if (e != CKR_OK || x->w.c->refused || !u.told) return e;
+    ckr__under_emit(x->w.c, x->w.s, &t, x->out, &u);
+    if (!ckr__going(x->w.c) || !u.told) return;
     if (want->opaque ? was->opaque : ckr__sched_same(want, was)) want = was;
     x->w.scheduler = u.scheduler;
-    f.part = was->state;
-    return ckr__ac_follows(x, &f, was, want, want, 0);
+    ckr__ac_follows(x, was->state, was, want, want, 0);
 }
 
-/* The Trainer loads all of DeepSpeed's state or ends with an error. */
-static ckr_result ckr__ac_engine_allowed(ckr__ac_job *x)
+/* What the target cannot be. The Trainer loads optimizer and scheduler together, and under
+   DeepSpeed all of its state or none. */
+static void ckr__ac_allowed(ckr__ac_job *x)
 {
+    static const char keep[] = "keep the schedule, or leave out the optimizer too: --without "
+                               "optimizer,groups,schedule";
     const uint32_t w = x->t->without;
-    if (!x->ac->engine) return CKR_OK;
-    x->engine = !x->ac->trainer || !(w & CKR_OPTIMIZER);
-    if (x->engine && x->ac->trainer && (w & CKR_SCHEDULE) && x->w.source->n_schedules)
-        return ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
-                           "under DeepSpeed the Trainer loads the scheduler's state too, and ends "
-                           "with an error where there is none",
-                           "keep the schedule, or leave out the optimizer too: --without "
-                           "optimizer,groups,schedule");
-    if (x->engine) return CKR_OK;
-    x->out->zero = 0;
-    if (!ckr__ac_nth(x->ac, CKR__AC_MODEL, 0))
-        return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_MISSING, x->ac->engine,
-                           "the weights are in DeepSpeed's directory alone, which the Trainer "
-                           "loads with the optimizer only",
-                           "keep the optimizer, or take --to safetensors or --to deepspeed");
-    return ckr__say(x->w.c, "CKR_W_ENGINE_LEFT", CKR_CHANGED, x->ac->engine, NULL, NULL,
-                    "without the optimizer the Trainer does not load DeepSpeed's directory: it is "
-                    "not written, and the weights are in the model's file", NULL);
-}
-
-/* What the target cannot be. */
-static ckr_result ckr__ac_allowed(ckr__ac_job *x)
-{
-    const uint32_t w = x->t->without;
-    ckr_result e = CKR_OK;
-    if (x->ac->trainer && (w & CKR_SCHEDULE) && !(w & CKR_OPTIMIZER) &&
-        ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 0))
-        e = ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
-                        "the Trainer loads optimizer.pt and scheduler.pt together or neither: the "
-                        "moments would be lost without a word",
-                        "keep the schedule, or leave out the optimizer too: --without "
-                        "optimizer,groups,schedule");
-    if (e == CKR_OK) e = ckr__ac_engine_allowed(x);
-    x->w.replica = x->engine;
+    const ckr__ac *ac = x->ac;
+    const bool lost = ac->trainer && (w & CKR_SCHEDULE) && !(w & CKR_OPTIMIZER);
+    x->engine = x->w.replica = ac->engine && (!ac->trainer || !(w & CKR_OPTIMIZER));
+    if (lost && ckr__ac_nth(ac, CKR__AC_OPTIMIZER, 0))
+        ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
+                    "the Trainer loads optimizer.pt and scheduler.pt together or neither: the "
+                    "moments would be lost without a word", keep);
+    if (lost && x->engine && x->w.source->n_schedules)
+        ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
+                    "under DeepSpeed the Trainer loads the scheduler's state too, and ends with an "
+                    "error where there is none", keep);
+    if (ac->engine && !x->engine) {
+        x->out->zero = 0;
+        if (ckr__ac_nth(ac, CKR__AC_MODEL, 0))
+            ckr__say(x->w.c, "CKR_W_ENGINE_LEFT", CKR_CHANGED, ac->engine, NULL, NULL,
+                     "without the optimizer the Trainer does not load DeepSpeed's directory: it is "
+                     "not written, and the weights are in the model's file", NULL);
+        else
+            ckr__refuse(x->w.c, CKR_ITEM_TRAINER_MISSING, ac->engine,
+                        "the weights are in DeepSpeed's directory alone, which the Trainer loads "
+                        "with the optimizer only",
+                        "keep the optimizer, or take --to safetensors or --to deepspeed");
+    }
     if (!x->engine) ckr__say_sizes(x->w.c, "dp", &x->w.source->topology, &x->t->topology);
-    return e;
-}
-
-/* Weights alone are no checkpoint that the Trainer resumes: its script loads them as a model. The
-   class that does. NULL: the error is set. */
-static const char *ckr__ac_model_class(ckr__ac_job *x)
-{
-    const ckr__ac_file *f = ckr__ac_named(x->ac, "config.json");
-    ckr_node *config = NULL;
-    const char *name;
-    if (f && !f->dir && ckr__json_load(x->w.c, f->path, &config) != CKR_OK) return NULL;
-    name = ckr_node_str(ckr_node_at(ckr_node_get(config, "architectures"), 0));
-    return name && strlen(name) < 100 ? ckr__printf(x->w.c, "%s.from_pretrained", name)
-                                      : "from_pretrained";
 }
 
 /* How the coming run finds what is written. load_state asks for a file of each optimizer and
    scheduler that is prepared when it is called. */
-static ckr_result ckr__ac_say_resume(ckr__ac_job *x)
+static void ckr__ac_say_resume(ckr__ac_job *x)
 {
     const uint32_t w = x->t->without, left = w & (CKR_OPTIMIZER | CKR_SCHEDULE);
+    const bool weights = x->ac->trainer && (w & CKR_PROGRESS);
     const char *place = "Accelerator.load_state", *key = "input_dir",
-               *why = "the checkpoint is this directory itself, not one in it";
-    bool needed = false, adapter = false;
+               *why = "the checkpoint is this directory itself, not one in it", *name;
+    const ckr__ac_file *f;
+    ckr_node *config = NULL;
     uint64_t i;
-    if (x->ac->trainer && (w & CKR_PROGRESS)) {
+    if (weights) {         /* no checkpoint that the Trainer resumes: a script loads the model   */
+        place = NULL;
         for (i = 0; i < x->ac->n_files; i++)
-            adapter = adapter || ckr__starts(x->ac->files[i]->rel, "adapter_model");
-        place = adapter ? "PeftModel.from_pretrained" : ckr__ac_model_class(x);
-        key = adapter ? "model_id" : "pretrained_model_name_or_path";
+            if (ckr__starts(x->ac->files[i]->rel, "adapter_model"))
+                place = "PeftModel.from_pretrained";
+        key = place ? "model_id" : "pretrained_model_name_or_path";
+        f = place ? NULL : ckr__ac_named(x->ac, "config.json");
+        if (f && !f->dir && ckr__json_load(x->w.c, f->path, &config) != CKR_OK) return;
+        name = ckr_node_str(ckr_node_at(ckr_node_get(config, "architectures"), 0));
+        if (!place)
+            place = name && strlen(name) < 100 ? ckr__printf(x->w.c, "%s.from_pretrained", name)
+                                               : "from_pretrained";
         why = "these are weights alone, which the Trainer does not resume from: train() without "
               "resume_from_checkpoint starts at step 0";
-        needed = true;
     } else if (x->ac->trainer) {
         place = "Trainer.train";
         key = "resume_from_checkpoint";
@@ -45253,30 +45180,20 @@ static ckr_result ckr__ac_say_resume(ckr__ac_job *x)
                     "load_state ends with a FileNotFoundError at what is prepared already"
                   : "make and prepare the scheduler behind this call: the files have none, and "
                     "load_state ends with a FileNotFoundError at one that is prepared already";
-        needed = true;
     }
-    if (place) ckr__setting(x->out, place, key, ckr__node_str(x->w.c, "OUT"), NULL, needed, why);
-    return x->w.c->err->code;
-}
-
-static ckr_result ckr__ac_emit_files(ckr__ac_job *x)
-{
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < x->ac->n_files && e == CKR_OK && !x->ac->adopted; i++)
-        e = ckr__ac_emit_file(x, x->ac->files[i]);
-    return e == CKR_OK && !x->w.c->refused && !x->ac->engine ? ckr__af_emit(x) : e;
+    if (place)
+        ckr__setting(x->out, place, key, ckr__node_str(x->w.c, "OUT"), NULL,
+                     weights || (!x->ac->trainer && left && !x->engine), why);
 }
 
 static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    static ckr_result (*const steps[])(ckr__ac_job *) = {
-        ckr__ac_emit_files, ckr__ac_emit_random, ckr__ac_emit_engine, ckr__ac_say_resume,
-        ckr__ac_batch, ckr__ac_steps
+    static void (*const steps[])(ckr__ac_job *) = {
+        ckr__af_emit, ckr__ac_emit_random, ckr__ac_emit_engine, ckr__ac_say_resume, ckr__ac_batch,
+        ckr__ac_steps
     };
     ckr__ac_job x = CKR_ZERO;
-    size_t i;
-    ckr_result e = CKR_OK;
+    uint64_t i;
     x.w.c = c;
     x.w.s = s;
     x.w.dtype = t->dtype;
@@ -45285,23 +45202,25 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.ranks = t->topology.dp;
     x.w.views.c = x.w.swaps.c = c;
     if (strcmp(s->dialect, t->dialect) != 0) {
-        e = ckr__ad_emit(&x, t->dialect);
+        ckr__ad_emit(&x, t->dialect);
     } else {
         x.ac = (const ckr__ac *)s->dialect_data;
         x.w.source = x.ac->s;
         x.rate = ckr__same(x.ac->rate, 1) && x.ac->ranks > 1 ? 1 : (double)x.ranks;
         ckr__whole_maps(&x.w, x.ac->keep);
     }
-    if (e == CKR_OK && !c->refused) e = ckr__ac_allowed(&x);
-    if (x.ac->sana && !x.ac->adopted && e == CKR_OK && !c->refused) e = ckr__sana_emit(&x);
-    for (i = 0; i < sizeof steps / sizeof *steps && !x.ac->sana && e == CKR_OK && !c->refused; i++)
-        e = steps[i](&x);
-    if (e == CKR_OK && x.n_lost)
-        e = ckr__say_int(c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", (int64_t)x.n_lost, 0,
-                         "directories inside the checkpoint are not written", NULL);
+    if (ckr__going(c)) ckr__ac_allowed(&x);
+    if (ckr__going(c) && x.ac->sana && !x.ac->adopted) ckr__sana_emit(&x);
+    for (i = 0; ckr__going(c) && i < x.ac->n_files && !x.ac->sana && !x.ac->adopted; i++)
+        ckr__ac_emit_file(&x, x.ac->files[i]);
+    for (i = 0; i < sizeof steps / sizeof *steps && ckr__going(c) && !x.ac->sana; i++)
+        steps[i](&x);
+    if (x.n_lost)
+        ckr__say_int(c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", (int64_t)x.n_lost, 0,
+                     "directories inside the checkpoint are not written", NULL);
     ckr__map_free(&x.w.views);
     ckr__map_free(&x.w.swaps);
-    return e;
+    return c->err->code;
 }
 
 static const ckr__bounds ckr__ac_bounds = {
@@ -45582,35 +45501,28 @@ static const ckr__file_items ckr__lm_file_items = {
     CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN, NULL
 };
 
-/* Does the file begin with the model's magic number and a small version? It is not left open. */
-static ckr_result ckr__lm_is_model(ckr__ctx *c, const char *path, bool *yes)
+/* A directory with a DONE mark, a model or a state; or a model's file, which begins with the magic
+   number and a small version. That is not left open. */
+static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     const ckr_io *io = &c->env.io;
-    uint8_t head[8];
-    void *file;
+    const ckr_file_kind kind = *path ? ckr__path_kind(c, path) : CKR_FILE_ABSENT;
+    uint32_t kinds = 0;
+    uint8_t head[8] = { 0 };
     uint64_t size;
-    int32_t sys = io->open_fn(io->user, path, false, &file, &size);
+    void *file;
+    int32_t sys;
+    *dir = path;
+    if (kind == CKR_FILE_DIR) ckr__form_kinds(c, path, ckr__lm_forms, &kinds);
+    *mine = kinds > 1;
+    if (kind != CKR_FILE_REGULAR) return c->err->code;
+    sys = io->open_fn(io->user, path, false, &file, &size);
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
     if (size >= CKR__LM_HEAD) sys = io->read_fn(io->user, file, 0, head, sizeof head);
     io->close_fn(io->user, file);
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys);
-    *yes = size >= CKR__LM_HEAD && ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
+    *mine = ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
     return CKR_OK;
-}
-
-/* A directory with a DONE mark, a model or a state; or a model's file. */
-static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
-{
-    const ckr_file_kind kind = *path ? ckr__path_kind(c, path) : CKR_FILE_ABSENT;
-    uint32_t kinds;
-    ckr_result r;
-    *mine = false;
-    *dir = path;
-    if (kind == CKR_FILE_REGULAR) return ckr__lm_is_model(c, path, mine);
-    if (kind != CKR_FILE_DIR) return CKR_OK;
-    r = ckr__form_kinds(c, path, ckr__lm_forms, &kinds);
-    *mine = kinds > 1;
-    return r;
 }
 
 /* The first KiB of a file that must begin with this magic number. */
@@ -45692,28 +45604,29 @@ static ckr_result ckr__lm_padding(ckr__lm *m)
     return CKR_OK;
 }
 
-/* Slot 0: the parameters, of the model's file; else ckr__lm_slots[slot - 1], of the ranks'. With
+/* The parameters, of the model's file (slot 0); then ckr__lm_slots[slot - 1], of the ranks'. With
    ZeRO-1 these have a part of each layer. */
-static ckr_result ckr__lm_read_slot(ckr__lm *m, uint32_t slot)
+static ckr_result ckr__lm_read_slots(ckr__lm *m)
 {
-    const uint64_t share = slot && m->zero1 ? m->P : 1;
-    const ckr_dtype dtype = slot ? CKR_DTYPE_F32 : m->dtype;
-    const uint64_t size = ckr_dtype_size(dtype);
-    const char *name = slot ? ckr__lm_slots[slot - 1] : "param";
-    uint64_t at = CKR__LM_HEAD + (slot ? slot - 1 : 0) * size * (m->dims.n / share), l;
-    uint32_t r;
-    int i;
-    for (i = 0; i < CKR__LM_TENSORS; i++) {
-        const uint64_t n = m->dims.all[i], step = share > 1 ? m->dims.layer[i] : n,
-                       part = step / share;
-        const bool vocab = ckr__lm_shapes[i].rows == CKR__LM_VOCAB;
+    const uint32_t n_slots = m->model_only ? 1 : m->master ? 4 : 3;
+    uint64_t at = CKR__LM_HEAD, l;
+    uint32_t k, r;
+    for (k = 0; k < n_slots * CKR__LM_TENSORS; k++) {
+        const uint32_t slot = k / CKR__LM_TENSORS, i = k % CKR__LM_TENSORS;
+        const uint64_t share = slot && m->zero1 ? m->P : 1, n = m->dims.all[i],
+                       step = share > 1 ? m->dims.layer[i] : n, part = step / share;
+        const ckr_dtype dtype = slot ? CKR_DTYPE_F32 : m->dtype;
+        const uint64_t size = ckr_dtype_size(dtype);
         int64_t shape[3];
-        const uint32_t n_dims = ckr__lm_stored(&m->dims, i, shape);
+        const uint32_t n_dims = ckr__lm_stored(&m->dims, (int)i, shape);
         const ckr__block *b = ckr__block_whole(m->c, n_dims, shape);
+        const bool vocab = ckr__lm_shapes[i].rows == CKR__LM_VOCAB;
         ckr__reader x = CKR_ZERO;
         if (vocab) shape[0] = m->dims.V;
+        if (!i && slot < 2) at = CKR__LM_HEAD;
         x.c = m->c;
-        x.tensor = ckr__tensor_add(m->c, m->s, ckr__lm_shapes[i].name, name, dtype, n_dims, shape);
+        x.tensor = ckr__tensor_add(m->c, m->s, ckr__lm_shapes[i].name,
+                                   slot ? ckr__lm_slots[slot - 1] : "param", dtype, n_dims, shape);
         x.dtype = dtype;
         if (!b || !x.tensor) return m->c->err->code;
         x.tensor->split.vocab = vocab;
@@ -45732,15 +45645,6 @@ static ckr_result ckr__lm_read_slot(ckr__lm *m, uint32_t slot)
         at += size * (n / share);
     }
     return CKR_OK;
-}
-
-static ckr_result ckr__lm_read_slots(ckr__lm *m)
-{
-    const uint32_t last = m->model_only ? 0 : m->master ? 3 : 2;
-    uint32_t slot;
-    ckr_result r = CKR_OK;
-    for (slot = 0; slot <= last && r == CKR_OK; slot++) r = ckr__lm_read_slot(m, slot);
-    return r;
 }
 
 /* With `share` ranks to a tensor: does the file of a rank end where it should? *at: its section. */
@@ -45763,14 +45667,29 @@ static int ckr__lm_uneven(const ckr__lm_dims *d, uint64_t P)
 }
 
 /* Rank 0's file tells the stage, the others' must agree. */
-static ckr_result ckr__lm_read_tail(ckr__lm *m, uint32_t r, const char *path)
+static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
 {
     ckr__lm_rank *x = &m->ranks[r];
-    const uint8_t *p = NULL;
+    const uint32_t want[] = { 1, m->P, r, m->master, m->shuffle, (uint32_t)m->step };
+    const uint8_t *head, *p = NULL;
     const char *wrong;
-    uint64_t at = 0, size = m->c->files[x->file].size, off;
+    uint64_t at = 0, size, off;
+    uint32_t i, v;
     bool fits = false;
-    ckr_result e = ckr__lm_fits(m, x->file, m->zero1 ? m->P : 1, &at, &fits);
+    ckr_result e = ckr__lm_head(m, path, 20240527u, &x->file, &head);
+    if (e != CKR_OK) return e;
+    for (i = 0; i < 6; i++) {
+        const uint32_t word = i < 5 ? 4 + 4 * i : 40;
+        v = ckr__load_u32(head + word);
+        if (v == want[i]) continue;
+        return ckr__fail(m->c->err, i ? CKR_ITEM_LLMC_RANKS : CKR_ITEM_LLMC_VERSION, path, word,
+                         i < 5 ? NULL : "header[10]",
+                         "%lu, expected %lu as in the name and the other ranks' files",
+                         (unsigned long)v, (unsigned long)want[i]);
+    }
+    ckr__lm_stands(x, head);
+    size = m->c->files[x->file].size;
+    e = ckr__lm_fits(m, x->file, m->zero1 ? m->P : 1, &at, &fits);
     if (e == CKR_OK && !fits && r == 0 && m->P > 1 &&
         ckr__lm_uneven(&m->dims, m->P) == CKR__LM_TENSORS) {
         e = ckr__lm_fits(m, x->file, m->P, &at, &fits);
@@ -45792,55 +45711,43 @@ static ckr_result ckr__lm_read_tail(ckr__lm *m, uint32_t r, const char *path)
                  : CKR_OK;
 }
 
-static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
-{
-    ckr__lm_rank *x = &m->ranks[r];
-    const uint32_t want[] = { 1, m->P, r, m->master, m->shuffle, (uint32_t)m->step };
-    const uint8_t *head;
-    uint32_t i, v;
-    ckr_result e = ckr__lm_head(m, path, 20240527u, &x->file, &head);
-    if (e != CKR_OK) return e;
-    for (i = 0; i < 6; i++) {
-        const uint32_t at = i < 5 ? 4 + 4 * i : 40;
-        v = ckr__load_u32(head + at);
-        if (v == want[i]) continue;
-        return ckr__fail(m->c->err, i ? CKR_ITEM_LLMC_RANKS : CKR_ITEM_LLMC_VERSION, path, at,
-                         i < 5 ? NULL : "header[10]",
-                         "%lu, expected %lu as in the name and the other ranks' files",
-                         (unsigned long)v, (unsigned long)want[i]);
-    }
-    ckr__lm_stands(x, head);
-    return ckr__lm_read_tail(m, r, path);
-}
-
-/* The highest DONE of the directory, else the highest model without state files beside it. */
+/* The highest DONE of the directory, else the highest model without state files beside it; or a
+   model's file alone. */
 static ckr_result ckr__lm_choose(ckr__lm *m)
 {
-    const ckr__fileset *k = &m->files;
+    ckr__fileset *k = &m->files;
     int64_t top[CKR__LM_STATE + 1] = { -1, -1, -1, -1 };
     uint64_t i;
     int kind;
-    ckr_result r;
+    m->model_only = ckr__path_kind(m->c, m->dir) == CKR_FILE_REGULAR;
+    m->step = -1;
+    m->path = m->dir;
+    if (m->model_only) return CKR_OK;
+    k->c = m->c;
+    k->dir = m->dir;
+    k->forms = ckr__lm_forms;
+    k->items = &ckr__lm_file_items;
+    if (ckr__fileset_scan(k, false) != CKR_OK) return m->c->err->code;
     for (kind = CKR__LM_DONE; kind <= CKR__LM_STATE; kind++)
         for (i = 0; i < k->n_files[kind]; i++)
             top[kind] = ckr__max_i64(top[kind], k->files[kind][i]->step);
     m->model_only = top[CKR__LM_DONE] < 0;
     m->step = top[m->model_only ? CKR__LM_MODEL : CKR__LM_DONE];
-    if ((m->model_only && top[CKR__LM_STATE] >= 0) || m->step < 0 || m->step > INT32_MAX) {
-        r = ckr__fail(m->c->err, CKR_ITEM_LLMC_INCOMPLETE, m->dir, CKR_NO_OFFSET, NULL,
-                      "there is no DONE_%08lld: the checkpoint is still being written, or its "
-                      "writing was interrupted", (long long)ckr__max_i64(top[CKR__LM_STATE], 0));
-        return ckr__remedy(m->c->err, r, "wait for the DONE file, or take an older checkpoint");
-    }
+    if ((m->model_only && top[CKR__LM_STATE] >= 0) || m->step < 0 || m->step > INT32_MAX)
+        return ckr__fail_fmt(m->c, CKR_ITEM_LLMC_INCOMPLETE, m->dir, NULL,
+                             "wait for the DONE file, or take an older checkpoint",
+                             "there is no DONE_%08lld: the checkpoint is still being written, or "
+                             "its writing was interrupted",
+                             (long long)ckr__max_i64(top[CKR__LM_STATE], 0));
     for (i = 0; i < k->n_files[CKR__LM_MODEL]; i++) {
         m->path = k->files[CKR__LM_MODEL][i]->path;
         if (k->files[CKR__LM_MODEL][i]->step == m->step) return CKR_OK;
     }
-    r = ckr__fail(m->c->err, CKR_ITEM_LLMC_MISSING, m->dir, CKR_NO_OFFSET,
-                  ckr__printf(m->c, "model_%08lld.bin", (long long)m->step),
-                  "DONE_%08lld is there, the model file is not", (long long)m->step);
-    return ckr__remedy(m->c->err, r, "bring it back, or remove the DONE file: then an older "
-                                     "checkpoint is taken");
+    return ckr__fail_fmt(m->c, CKR_ITEM_LLMC_MISSING, m->dir,
+                         ckr__printf(m->c, "model_%08lld.bin", (long long)m->step),
+                         "bring it back, or remove the DONE file: then an older checkpoint is "
+                         "taken",
+                         "DONE_%08lld is there, the model file is not", (long long)m->step);
 }
 
 /* State files of the step, by rank; all of the ranks that the first one counts, and no other. */
@@ -45851,7 +45758,6 @@ static ckr_result ckr__lm_states(ckr__lm *m)
     uint64_t i, n = 0;
     uint32_t file;
     const uint8_t *head;
-    ckr_result r;
     if (m->model_only) return CKR_OK;
     for (i = 0; i < k->n_files[CKR__LM_STATE]; i++) if (f[i]->step == m->step) f[n++] = f[i];
     k->n_files[CKR__LM_STATE] = n;
@@ -45859,16 +45765,15 @@ static ckr_result ckr__lm_states(ckr__lm *m)
     if (!n || f[0]->at[CKR__RANK])
         return ckr__fileset_missing(
             k, NULL, n, n + 1, ckr__printf(m->c, "state_%08lld_00000.bin", (long long)m->step));
-    r = ckr__lm_head(m, f[0]->path, 20240527u, &file, &head);
-    if (r != CKR_OK) return r;
+    if (ckr__lm_head(m, f[0]->path, 20240527u, &file, &head) != CKR_OK) return m->c->err->code;
     m->master = ckr__load_u32(head + 16) == 1;
     m->shuffle = ckr__load_u32(head + 20) == 1;
     k->size[CKR__RANK] = ckr__load_u32(head + 8) ? ckr__load_u32(head + 8) : 1;
-    r = ckr__fileset_every(k, CKR__LM_STATE, false, NULL);
+    ckr__fileset_every(k, CKR__LM_STATE, false, NULL);
     m->ranks = CKR__NEW_N(m->c, ckr__lm_rank, n);
-    if (!m->ranks) return m->c->err->code;
-    for (i = 0; i < n && r == CKR_OK; i++) r = ckr__lm_read_rank(m, (uint32_t)i, f[i]->path);
-    return r;
+    for (i = 0; i < n && !ckr__failed(m->c); i++)
+        ckr__lm_read_rank(m, (uint32_t)i, f[i]->path);
+    return m->c->err->code;
 }
 
 static ckr_result ckr__lm_leftovers(ckr__lm *m)
@@ -45923,11 +45828,11 @@ static ckr_result ckr__lm_groups(ckr__lm *m)
 }
 
 /* Rows that the caller tells, where the files tell them too. */
-static ckr_result ckr__lm_vocab(ckr__ctx *c, int64_t told, int64_t rows, const char *reason)
+static void ckr__lm_vocab(ckr__ctx *c, int64_t told, int64_t rows, const char *reason)
 {
-    if (told <= 0 || told == rows) return CKR_OK;
-    return ckr__say_int(c, "CKR_W_LLMC_VOCAB", CKR_CHANGED, "vocabulary rows", told, rows, reason,
-                        "leave --vocab out");
+    if (told > 0 && told != rows)
+        ckr__say_int(c, "CKR_W_LLMC_VOCAB", CKR_CHANGED, "vocabulary rows", told, rows, reason,
+                     "leave --vocab out");
 }
 
 /* What llm.c would do with its own files. */
@@ -45946,21 +45851,6 @@ static ckr_result ckr__lm_read_notes(ckr__lm *m)
                  "llm.c rounds bf16 parameters by chance, without ZeRO with another seed on each "
                  "rank: the ranks' copies differ, the file holds rank 0's", NULL);
     return m->c->err->code;
-}
-
-static ckr_result ckr__lm_read_dir(ckr__lm *m)
-{
-    ckr_result r;
-    m->model_only = ckr__path_kind(m->c, m->dir) == CKR_FILE_REGULAR;
-    m->step = -1;
-    m->path = m->dir;
-    if (m->model_only) return CKR_OK;
-    m->files.c = m->c;
-    m->files.dir = m->dir;
-    m->files.forms = ckr__lm_forms;
-    m->files.items = &ckr__lm_file_items;
-    r = ckr__fileset_scan(&m->files, false);
-    return r == CKR_OK ? ckr__lm_choose(m) : r;
 }
 
 /* Each rank's place as text: the order of its samples as a sum. */
@@ -45987,14 +45877,13 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     static ckr_result (*const steps[])(ckr__lm *m) = {
-        ckr__lm_read_dir,   ckr__lm_read_model, ckr__lm_padding, ckr__lm_states,
+        ckr__lm_choose,     ckr__lm_read_model, ckr__lm_padding, ckr__lm_states,
         ckr__lm_read_slots, ckr__lm_streams,    ckr__lm_places,  ckr__lm_groups,
         ckr__lm_leftovers,  ckr__lm_read_notes
     };
     ckr__lm *m = CKR__NEW(c, ckr__lm);
     ckr_topology *t = &s->topology;
     size_t i;
-    ckr_result r = CKR_OK;
     if (!m) return c->err->code;
     m->c = c;
     m->s = s;
@@ -46002,17 +45891,17 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     s->dialect = "llmc";
     s->format = CKR_FORMAT_LLMC;
     s->dialect_data = m;
-    for (i = 0; i < sizeof steps / sizeof *steps && r == CKR_OK; i++) r = steps[i](m);
-    if (r == CKR_OK)
-        r = ckr__lm_vocab(c, desc ? desc->vocab : 0, m->dims.V,
-                          "the model's header tells them: what --vocab says is not used");
+    for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](m);
+    if (!ckr__failed(c))
+        ckr__lm_vocab(c, desc ? desc->vocab : 0, m->dims.V,
+                      "the model's header tells them: what --vocab says is not used");
     s->vocab = m->dims.V;
     s->padded_vocab = m->dims.Vp;
     s->progress.step = m->step;
     t->tp = t->pp = t->ep = t->cp = 1;
     t->dp = t->ranks = m->P ? m->P : 1;
     t->zero = m->zero1;
-    return r;
+    return c->err->code;
 }
 
 /* >>llmc.tree ----------------------------------------------------------------- */
@@ -46254,7 +46143,7 @@ typedef struct ckr__lm_job {
     ckr__lm_rank     *wrote;   /* what each rank gets                                    */
     uint64_t         *tokens;  /* of each token file; NULL: not known                    */
     uint64_t          n_files, unit, old_unit;       /* tokens of a sample; 0: not known  */
-    ckr_tensor     ***by;      /* GPT-2's tensors [slot 0..3][tensor * L + layer], or NULL */
+    ckr_tensor      **by[4];   /* GPT-2's tensors of a slot: [tensor * L + layer], or NULL */
     bool              linear;  /* their matrices are (out, in), as torch's Linear has them */
     ckr__map          names;   /* key of a plain file -> index of its tensor               */
     const char       *prefix;  /* in front of GPT-2's names                                */
@@ -46659,37 +46548,32 @@ static void ckr__lm_counted(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
     if (r < x->P) to->section = ckr__lm_recut(x, k, n, first);
 }
 
-/* At the beginning of the data. */
-static void ckr__lm_begin(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
-{
-    const uint64_t n_files = x->P ? to->n_files : x->n_files;
-    to->shard = to->sample = 0;
-    if (!x->shuffle) return;
-    to->section = ckr__lm_fresh(x, r, n_files, to->n_samples, 0);
-    if (!to->section) return;
-    to->n_samples = ckr__load_u64(to->section + 8 + 4 * n_files);
-    to->n_section = ckr__lm_section_size(n_files, to->n_samples);
-}
-
 /* Where rank r of the coming run stands. */
 static void ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 {
-    const bool known = r < x->P, reseed = x->t->rng == CKR_RNG_RESEED;
+    const bool known = r < x->P, reseed = x->t->rng == CKR_RNG_RESEED,
+               afresh = !x->P || (x->t->without & CKR_DATA);   /* at the beginning of the data */
     const ckr_rng *mt =
         known && reseed ? ckr__lm_given(x, r, CKR_RNG_LLMC_MT, "shuffle") : NULL;
+    uint64_t n_files;
     uint8_t *p;
     memset(to, 0, sizeof *to);
     if (x->P) *to = x->from[known ? r : 0];
+    n_files = x->P ? to->n_files : x->n_files;
     if (!known || reseed || (x->t->without & CKR_RNG)) {       /* the saved ones are not its own */
         to->rng = ckr__lm_given_word(x, r, "rng_state");
         to->rng_last = ckr__lm_given_word(x, r, "rng_state_last_update");
     }
-    if (!x->P && !x->shuffle) return;
-    if (!x->P || (x->t->without & CKR_DATA)) ckr__lm_begin(x, r, to);
-    else if (x->tokens) ckr__lm_counted(x, r, to);
-    else if (!known && x->shuffle)
-        to->section = ckr__lm_fresh(x, r, to->n_files, to->n_samples, to->shard);
-    if (!mt || !to->section) return;
+    if (afresh) to->shard = to->sample = 0;
+    if (!afresh && x->tokens) ckr__lm_counted(x, r, to);
+    else if (x->shuffle && (afresh || !known))
+        to->section = ckr__lm_fresh(x, r, n_files, to->n_samples, to->shard);
+    if (!to->section) return;
+    if (afresh) {
+        to->n_samples = ckr__load_u64(to->section + 8 + 4 * n_files);
+        to->n_section = ckr__lm_section_size(n_files, to->n_samples);
+    }
+    if (!mt) return;
     /* the order stays, the next files are shuffled by another generator */
     p = CKR__DUP(x->c, uint8_t, to->section, to->n_section);
     if (p) ckr_rng_encode(mt, p + (to->n_section - CKR__LM_MT), CKR__LM_MT);
@@ -46697,29 +46581,27 @@ static void ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 }
 
 /* What the report says of streams and data. */
-static ckr_result ckr__lm_say_places(ckr__lm_job *x)
+static void ckr__lm_say_places(ckr__lm_job *x)
 {
     if (!x->P)
-        return ckr__say(x->c, "CKR_W_DATA_NEW", CKR_APPROX, "data and random streams", NULL, NULL,
-                        x->tokens
-                            ? "they begin as in a new run of llm.c"
-                            : "they begin as in a new run of llm.c, and are not shuffled",
-                        x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T to shuffle");
-    if (x->t->without & CKR_DATA) return CKR_OK;
-    if (x->tokens && x->unit != x->old_unit)
-        return ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_APPROX, "tokens of a sample",
-                            (int64_t)x->old_unit, (int64_t)x->unit,
-                            "the position was counted anew, rounded down to whole samples; the "
-                            "order of the current file is another", NULL);
-    if (x->Q == x->processes) return CKR_OK;
-    return ckr__say(x->c, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run",
-                    ckr__printf(x->c, "the old -b times %lu/%lu", (unsigned long)x->processes,
-                                (unsigned long)x->Q),
-                    x->tokens
-                        ? "ranks read other slices of the same samples"
-                        : "the position counts samples of processes x B x T tokens, and was kept: "
-                          "it is right with this -b and the same -t",
-                    x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T");
+        ckr__say(x->c, "CKR_W_DATA_NEW", CKR_APPROX, "data and random streams", NULL, NULL,
+                 x->tokens ? "they begin as in a new run of llm.c"
+                           : "they begin as in a new run of llm.c, and are not shuffled",
+                 x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T to shuffle");
+    else if (x->t->without & CKR_DATA) return;
+    else if (x->tokens && x->unit != x->old_unit)
+        ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_APPROX, "tokens of a sample",
+                     (int64_t)x->old_unit, (int64_t)x->unit,
+                     "the position was counted anew, rounded down to whole samples; the order of "
+                     "the current file is another", NULL);
+    else if (x->Q != x->processes)
+        ckr__say(x->c, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run",
+                 ckr__printf(x->c, "the old -b times %lu/%lu", (unsigned long)x->processes,
+                             (unsigned long)x->Q),
+                 x->tokens ? "ranks read other slices of the same samples"
+                           : "the position counts samples of processes x B x T tokens, and was "
+                             "kept: it is right with this -b and the same -t",
+                 x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T");
 }
 
 /* >>llmc.emit ----------------------------------------------------------------- */
@@ -46846,7 +46728,7 @@ static void ckr__lm_emit_state(ckr__lm_job *x, uint32_t r)
         CKR_FORMAT_RAW);
     uint32_t i;
     ckr__lm_place(x, r, place);
-    if (!head || !f || ckr__failed(x->c) || x->c->refused) return;
+    if (!head || !f || !ckr__going(x->c)) return;
     if (place->head) memcpy(head, place->head, CKR__LM_HEAD);
     for (i = 0; i < 6; i++) ckr__store_u32(head + 4 * i, v[i]);
     ckr__store_u32(head + 40, (uint32_t)x->step);
@@ -46993,26 +46875,26 @@ static void ckr__lm_options(ckr__lm_job *x)
     ckr__lm_hyper(x);
 }
 
-static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
+static void ckr__lm_emit_all(ckr__lm_job *x)
 {
     const ckr_leftover *left = x->s->leftovers;
     uint64_t i;
     uint32_t r;
     ckr__lm_allowed(x);
-    if (x->c->refused) return x->c->err->code;
+    if (x->c->refused) return;
     ckr__lm_say_changes(x);
     if (!x->state) {
         ckr__say(x->c, "CKR_W_LLMC_MODEL_ONLY", CKR_CHANGED, "state", NULL, NULL,
                  "without m and v there is no state file, with random streams and the place in the "
                  "data: only the model is written", NULL);
         ckr__lm_emit_model(x);
-        return x->c->err->code;
+        return;
     }
     x->wrote = CKR__NEW_N(x->c, ckr__lm_rank, x->Q);
-    if (!x->wrote || ckr__lm_data_files(x) != CKR_OK) return x->c->err->code;
+    if (!x->wrote || ckr__lm_data_files(x) != CKR_OK) return;
     if (!x->c->refused) ckr__lm_emit_model(x);
-    for (r = 0; r < x->Q && !ckr__failed(x->c) && !x->c->refused; r++) ckr__lm_emit_state(x, r);
-    if (ckr__failed(x->c)) return x->c->err->code;
+    for (r = 0; r < x->Q && ckr__going(x->c); r++) ckr__lm_emit_state(x, r);
+    if (ckr__failed(x->c)) return;
     if (!x->c->refused) ckr__lm_say_places(x);
     ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT);
     if (x->P && !x->c->refused) x->out->carried = ckr__lm_carry(x);
@@ -47021,7 +46903,6 @@ static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
         if (ckr__path_ends(left[i].path, "/"))
             ckr__say(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, left[i].path, NULL, NULL,
                      "directories inside the checkpoint are not written", NULL);
-    return x->c->err->code;
 }
 
 /* >>llmc.gpt2 ----------------------------------------------------------------- */
@@ -47035,46 +46916,43 @@ static const char *ckr__lm_gpt2_name(ckr__ctx *c, const char *prefix, int i, int
                       : ckr__printf(c, "%s%s", prefix, x->gpt2);
 }
 
-/* The entry of layer l of a stacked tensor. */
-static bool ckr__lm_gpt2_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, int i,
-                               int64_t l, ckr_dtype dtype)
-{
-    const uint32_t skip = ckr__lm_shapes[i].layered ? 1 : 0, n = t->n_dims - skip;
-    const bool turn = skip && n == 2;
-    const int64_t elem = (int64_t)ckr_dtype_size(dtype);
-    int64_t start[3] = { 0, 0, 0 }, count[3], stride[3] = { 0, 0, 0 }, shape[2];
-    ckr_tensor named = *t;
-    ckr__binder w = CKR_ZERO;
-    ckr_node *e;
-    const char *name;
-    uint32_t d;
-    named.name = ckr__lm_gpt2_name(c, "transformer.", i, l);
-    name = named.name ? ckr__plain_name(c, &named) : NULL;
-    for (d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
-    e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
-    if (!ckr__node_pair(c, f->root, ckr__node_str(c, name), e)) return false;
-    start[0] = skip ? l : 0;
-    count[0] = 1;
-    for (d = 0; d < n; d++) {
-        const bool outer = n == 2 && d == (turn ? 1 : 0);      /* the file's rows */
-        count[skip + d] = t->shape[skip + d];
-        stride[skip + d] = outer ? shape[1] * elem : elem;
-    }
-    e->u.entry->requires_grad = t->requires_grad && f->format == CKR_FORMAT_TORCH_ZIP;
-    w.c = c;
-    w.entry = e->u.entry;
-    w.tensor = t;
-    return ckr__binder_piece(&w, t->n_dims, start, count, stride, 0);
-}
-
+/* An entry of each layer of a stacked tensor. */
 static bool ckr__lm_gpt2_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype)
 {
+    const int64_t elem = (int64_t)ckr_dtype_size(dtype);
     int64_t l, layers;
+    uint32_t d, n, skip;
+    bool turn;
     int i;
     for (i = 0; i < CKR__LM_TENSORS && strcmp(ckr__lm_shapes[i].name, t->name) != 0; i++) {}
-    layers = ckr__lm_shapes[i].layered ? t->shape[0] : 1;
-    for (l = 0; l < layers; l++)
-        if (!ckr__lm_gpt2_entry(c, f, t, i, l, dtype)) return false;
+    skip = ckr__lm_shapes[i].layered ? 1 : 0;
+    layers = skip ? t->shape[0] : 1;
+    n = t->n_dims - skip;
+    turn = skip && n == 2;
+    for (l = 0; l < layers; l++) {
+        int64_t start[3] = { 0, 0, 0 }, count[3], stride[3] = { 0, 0, 0 }, shape[2];
+        ckr_tensor named = *t;
+        ckr__binder w = CKR_ZERO;
+        ckr_node *e;
+        const char *name;
+        named.name = ckr__lm_gpt2_name(c, "transformer.", i, l);
+        name = named.name ? ckr__plain_name(c, &named) : NULL;
+        for (d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
+        e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
+        if (!ckr__node_pair(c, f->root, ckr__node_str(c, name), e)) return false;
+        start[0] = skip ? l : 0;
+        count[0] = 1;
+        for (d = 0; d < n; d++) {
+            const bool outer = n == 2 && d == (turn ? 1 : 0);      /* the file's rows */
+            count[skip + d] = t->shape[skip + d];
+            stride[skip + d] = outer ? shape[1] * elem : elem;
+        }
+        e->u.entry->requires_grad = t->requires_grad && f->format == CKR_FORMAT_TORCH_ZIP;
+        w.c = c;
+        w.entry = e->u.entry;
+        w.tensor = t;
+        if (!ckr__binder_piece(&w, t->n_dims, start, count, stride, 0)) return false;
+    }
     return true;
 }
 
@@ -47135,27 +47013,26 @@ static bool ckr__lm_gpt2_shape(const ckr__lm_job *x, const ckr_tensor *t, int i)
 }
 
 /* All tensors of a slot, or none (NULL for one that is not there, without an error). */
-static ckr_result ckr__lm_gpt2_slot(ckr__lm_job *x, uint32_t slot)
+static void ckr__lm_gpt2_slot(ckr__lm_job *x, uint32_t slot)
 {
     ckr_tensor **list =
         CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)x->dims.L * CKR__LM_TENSORS);
     int64_t l;
     int i;
-    if (!list) return x->c->err->code;
+    if (!list) return;
     for (i = 0; i < CKR__LM_TENSORS; i++)
         for (l = 0; l < (ckr__lm_shapes[i].layered ? x->dims.L : 1); l++) {
             ckr_tensor *t = ckr__lm_gpt2_find(x, i, l, slot);
-            if (!t && slot) return x->c->err->code;
-            if (!t || !ckr__is_float(t->dtype) || !ckr__lm_gpt2_shape(x, t, i))
-                return ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE,
-                                   ckr__lm_gpt2_name(x->c, x->prefix, i, l),
-                                   t
-                                       ? "another shape or dtype than GPT-2's"
-                                       : "GPT-2 has this tensor, the checkpoint has not", NULL);
+            if (!t && slot) return;
+            if (!t || !ckr__is_float(t->dtype) || !ckr__lm_gpt2_shape(x, t, i)) {
+                ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE, ckr__lm_gpt2_name(x->c, x->prefix, i, l),
+                            t ? "another shape or dtype than GPT-2's"
+                              : "GPT-2 has this tensor, the checkpoint has not", NULL);
+                return;
+            }
             list[(int64_t)i * x->dims.L + l] = t;
         }
     x->by[slot] = list;
-    return CKR_OK;
 }
 
 /* Sizes from the shapes; the heads from metadata, else of 64 channels, as in every GPT-2. */
@@ -47186,12 +47063,11 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x)
     }
     if (d->NH > 0 && d->C % d->NH == 0 && d->L && ckr__lm_total(d)) return CKR_OK;
     return ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE, "heads",
-                       d->L
-                           ? "the number of attention heads is not known"
-                           : "there is no layer h.0", NULL);
+                       d->L ? "the number of attention heads is not known"
+                            : "there is no layer h.0", NULL);
 }
 
-static ckr_result ckr__lm_gpt2_say(ckr__lm_job *x)
+static void ckr__lm_gpt2_say(ckr__lm_job *x)
 {
     const bool tied = ckr__map_find(&x->names, "lm_head.weight", 14, NULL);
     uint64_t used = tied, i;
@@ -47206,35 +47082,32 @@ static ckr_result ckr__lm_gpt2_say(ckr__lm_job *x)
     if (x->s->n_tensors > used)
         ckr__say_int(x->c, "CKR_W_TENSORS_LOST", CKR_LOST, "tensors",
                      (int64_t)(x->s->n_tensors - used), 0, "llm.c has no such tensors", NULL);
-    return x->c->err->code;
 }
 
 /* Another framework's GPT-2. */
-static ckr_result ckr__lm_from_gpt2(ckr__lm_job *x)
+static void ckr__lm_from_gpt2(ckr__lm_job *x)
 {
     uint64_t i;
     uint32_t slot;
-    ckr_result r;
     for (i = 0; i < x->s->n_tensors; i++) {
         const char *key = ckr__plain_name(x->c, x->s->tensors[i]);
-        if (!key || !ckr__map_put(&x->names, key, strlen(key), i, NULL)) return x->c->err->code;
+        if (!key || !ckr__map_put(&x->names, key, strlen(key), i, NULL)) return;
     }
     x->prefix = ckr__map_find(&x->names, "wte.weight", 10, NULL) ? "" : "transformer.";
-    r = ckr__lm_gpt2_dims(x);
-    for (slot = 0; slot < 4 && r == CKR_OK && !x->c->refused; slot++)
-        r = ckr__lm_gpt2_slot(x, slot);
-    if (r != CKR_OK || x->c->refused) return r;
+    ckr__lm_gpt2_dims(x);
+    for (slot = 0; slot < 4 && ckr__going(x->c); slot++) ckr__lm_gpt2_slot(x, slot);
+    if (!ckr__going(x->c)) return;
     x->state = x->by[1] && x->by[2] && !(x->t->without & CKR_OPTIMIZER);
     x->master = x->by[3] != NULL;
     if (x->t->dtype == CKR_DTYPE_NONE) x->dtype = x->by[0][0]->dtype;
     x->step = ckr__lm_gpt2_told(x->s, "llmc.step");
     if (x->s->progress.step >= 0) x->step = x->s->progress.step;
     if (x->step < 0 || x->step > INT32_MAX || (x->t->without & CKR_PROGRESS)) x->step = 0;
-    return ckr__lm_gpt2_say(x);
+    ckr__lm_gpt2_say(x);
 }
 
 /* llm.c's own. */
-static ckr_result ckr__lm_from_llmc(ckr__lm_job *x)
+static void ckr__lm_from_llmc(ckr__lm_job *x)
 {
     const ckr__lm *m = x->m;
     uint64_t k;
@@ -47247,10 +47120,10 @@ static ckr_result ckr__lm_from_llmc(ckr__lm_job *x)
     for (k = 0; k < m->s->n_tensors; k++) {
         const uint64_t slot = k / CKR__LM_TENSORS, i = k % CKR__LM_TENSORS;
         if (!i) x->by[slot] = CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)m->dims.L * CKR__LM_TENSORS);
-        if (!x->by[slot]) return x->c->err->code;
+        if (!x->by[slot]) return;
         x->by[slot][i * (uint64_t)m->dims.L] = m->s->tensors[k];
     }
-    return x->state ? ckr__lm_origin(x) : CKR_OK;
+    if (x->state) ckr__lm_origin(x);
 }
 
 static ckr_node *ckr__lm_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
@@ -47262,7 +47135,7 @@ static ckr_node *ckr__lm_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
 }
 
 /* llm.c's files hold no LR: it is the command line's, a function of the step. */
-static ckr_result ckr__lm_schedule(ckr__lm_job *x)
+static void ckr__lm_schedule(ckr__lm_job *x)
 {
     static const char *const options[][2] = {
         { "learning_rate", "-l" }, { "warmup_iterations", "-u" }, { "train_num_batches", "-x" },
@@ -47274,13 +47147,12 @@ static ckr_result ckr__lm_schedule(ckr__lm_job *x)
     const bool ours = now && !strncmp(now->kind, "llmc:", 5), told = was && !was->opaque;
     ckr__hold h = CKR_ZERO;
     uint64_t i;
-    ckr_result r;
     x->out->unscheduled = !ours || now->opaque || !now->n_lanes;
-    if (x->out->unscheduled) return CKR_OK;
+    if (x->out->unscheduled) return;
     x->out->recomputes = true;
-    r = ckr__hold_schedule(&h, x->c, x->out, now, ckr__step_done(x->s), "llmc", ckr__lm_curve,
-                           now->params);
-    if (r != CKR_OK || !h.fit) return r;
+    ckr__hold_schedule(&h, x->c, x->out, now, ckr__step_done(x->s), "llmc", ckr__lm_curve,
+                       now->params);
+    if (!h.fit) return;
     for (i = 0; i < sizeof options / sizeof *options; i++) {
         const ckr_node *v = ckr_node_get(h.params, options[i][0]);
         if (v && v->kind != CKR_NODE_NONE)
@@ -47289,14 +47161,12 @@ static ckr_result ckr__lm_schedule(ckr__lm_job *x)
     }
     ckr__lm_option(x, "-k", ckr__node_str(x->c, now->kind + 5),
                    told ? ckr__node_str(x->c, was->kind + 5) : NULL, why);
-    return x->c->err->code;
 }
 
 static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
     const int64_t B = t->micro_batch, T = t->seq_len;
     ckr__lm_job x = CKR_ZERO;
-    ckr_result r;
     x.c = x.names.c = c;
     x.s = s;
     x.t = t;
@@ -47305,18 +47175,18 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.Q = t->topology.dp;
     if (B > 0 && T > 0 && B <= 1 << 24 && T <= 1 << 24)
         x.unit = (uint64_t)x.Q * (uint64_t)B * (uint64_t)T;
-    x.by = CKR__NEW_N(c, ckr_tensor **, 4);
-    if (!x.by) return c->err->code;
     if (!strcmp(s->dialect, "llmc")) x.m = (const ckr__lm *)s->dialect_data;
     out->renamed = !x.m;
-    r = x.m ? ckr__lm_from_llmc(&x) : ckr__lm_from_gpt2(&x);
+    if (x.m) ckr__lm_from_llmc(&x);
+    else ckr__lm_from_gpt2(&x);
     ckr__map_free(&x.names);
-    if (r != CKR_OK || c->refused) return r;
+    if (!ckr__going(c)) return c->err->code;
     if (x.state && !x.by[3] && x.dtype == CKR_DTYPE_BF16 && x.by[0][0]->dtype == CKR_DTYPE_F32)
         x.master = true;
-    r = ckr__lm_emit_all(&x);
-    if (r == CKR_OK && !c->refused) ckr__lm_options(&x);
-    return r == CKR_OK && !c->refused ? ckr__lm_schedule(&x) : r;
+    ckr__lm_emit_all(&x);
+    if (ckr__going(c)) ckr__lm_options(&x);
+    if (ckr__going(c)) ckr__lm_schedule(&x);
+    return c->err->code;
 }
 
 static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
@@ -47454,25 +47324,12 @@ typedef struct ckr__ds {
     const ckr_node  *optimizer;        /* universal: optimizer_state.pt                    */
 } ckr__ds;
 
-CKR__PRINTF(6, 7)
-static void ckr__ds_fail(ckr__ds *r, ckr_item item, const char *path, const char *where,
-                         const char *remedy, const char *fmt, ...)
-{
-    char text[sizeof r->c->err->text];
-    va_list ap;
-    if (ckr__failed(r->c)) return;
-    va_start(ap, fmt);
-    ckr__vformat(text, sizeof text, fmt, ap);
-    va_end(ap);
-    ckr__remedy(r->c->err, ckr__fail(r->c->err, item, path, CKR_NO_OFFSET, where, "%s", text),
-                remedy);
-}
 
 static void ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *where,
                         const char *expected)
 {
-    ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_METADATA, f ? f->path : r->dir, where, NULL,
-                 "%s was expected", expected);
+    ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_METADATA, f ? f->path : r->dir, where, NULL,
+                  "%s was expected", expected);
 }
 
 /* Groups have these, all of them. */
@@ -47518,26 +47375,11 @@ static const char *ckr__ds_name(ckr__ctx *c, int row, uint32_t dp, uint32_t pp)
     return ckr__form_name(c, ckr__ds_forms[row].pattern, &f);
 }
 
-static void ckr__ds_scan(ckr__ds *r)
-{
-    ckr__fileset *k = &r->files;
-    k->c = r->c;
-    k->dir = r->dir;
-    k->forms = ckr__ds_forms;
-    k->items = &ckr__ds_file_items;
-    k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
-    ckr__fileset_scan(k, false);
-    if (k->n_files[CKR__DS_FOREIGN])
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
-                     "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
-                     "a file of experts or of tensor-parallel ranks: no file tells its cuts");
-}
-
 static void ckr__ds_elsewhere(ckr__ds *r, const ckr__rankfile *f, const char *where,
                               const char *why)
 {
-    ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_RANK, f->path, where,
-                 "bring back each rank's own file: two have changed places", "%s", why);
+    ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_RANK, f->path, where,
+                  "bring back each rank's own file: two have changed places", "%s", why);
 }
 
 /* Of nothing, nothing. */
@@ -47584,17 +47426,30 @@ static void ckr__ds_places(ckr__ds *r)
     }
 }
 
-/* Which model's file comes first, and what it says of the sizes. */
+/* Which files there are, which model's file comes first, and what it says of the sizes. */
 static void ckr__ds_sizes(ckr__ds *r)
 {
-    const int kind = r->files.n_files[CKR__DS_MODEL] ? CKR__DS_MODEL : CKR__DS_RANKED;
-    ckr__rankfile *first = r->files.n_files[kind] ? r->files.files[kind][0] : NULL;
+    ckr__fileset *k = &r->files;
+    ckr__rankfile *first;
     const ckr_node *module;
     int64_t micro = 0, steps = 1, all = 0;
     uint32_t tp;
-    r->pipe = r->files.n_files[CKR__DS_LAYER] > 0;
+    int kind;
+    k->c = r->c;
+    k->dir = r->dir;
+    k->forms = ckr__ds_forms;
+    k->items = &ckr__ds_file_items;
+    k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
+    ckr__fileset_scan(k, false);
+    if (k->n_files[CKR__DS_FOREIGN])
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
+                      "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
+                      "a file of experts or of tensor-parallel ranks: no file tells its cuts");
+    kind = k->n_files[CKR__DS_MODEL] ? CKR__DS_MODEL : CKR__DS_RANKED;
+    first = k->n_files[kind] ? k->files[kind][0] : NULL;
+    r->pipe = k->n_files[CKR__DS_LAYER] > 0;
     if (!first) ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_MODEL_ROW, 0, 0));
-    ckr__ds_load(r, first);
+    if (!ckr__failed(r->c)) ckr__ds_load(r, first);
     if (ckr__failed(r->c)) return;
     r->meta = first->root;
     r->config = ckr_node_get(r->meta, "ds_config");
@@ -47612,10 +47467,10 @@ static void ckr__ds_sizes(ckr__ds *r)
     r->pipe |= r->bare;
     tp = ckr__ds_u32(ckr_node_get(r->meta, "checkpoint_parallel_dimensions"), "tp_degree");
     if (tp > 1 || (r->mp > 1 && !r->pipe))
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, "mp_world_size",
-                     "convert with the framework that wrote it",
-                     "%u tensor-parallel ranks, whose cuts no file tells",
-                     (unsigned)(tp > 1 ? tp : r->mp));
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, "mp_world_size",
+                      "convert with the framework that wrote it",
+                      "%u tensor-parallel ranks, whose cuts no file tells",
+                      (unsigned)(tp > 1 ? tp : r->mp));
 }
 
 /* Every file that is read, and the dicts in those of optimizers. */
@@ -47649,7 +47504,7 @@ static void ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
 static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
 {
     ckr_node *list, *none, *dict;
-    uint64_t k, i;
+    uint64_t k;
     uint32_t d;
     g->shapes = ckr_node_get(g->model->root, "param_shapes");
     if (ckr_node_is_list(g->shapes) || r->wrapper != CKR__DS_BF16) return;
@@ -47658,15 +47513,14 @@ static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
     for (d = 0; d < r->dp; d++) {
         const ckr_node *maps = ckr_node_get(ckr__ds_optim(g->optim[d]), "param_slice_mappings");
         for (k = 0; list && ckr_node_is_list(maps) && k < maps->count; k++) {
-            const ckr_node *m = maps->u.items[k];
+            ckr__walk w = ckr__walk_in(maps->u.items[k]);
             if (k == list->count) ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT));
             if (ckr__failed(r->c)) return;
             dict = list->u.items[k];
-            for (i = 0; i < ckr__dict_n(m); i++) {
-                const char *name = ckr__dict_key(m, i),
-                           *last = dict->count ? ckr__dict_key(dict, dict->count - 1) : NULL;
-                if (name && !(last && !strcmp(last, name)))            /* no second part      */
-                    ckr__node_pair(r->c, dict, m->u.items[2 * i], none);
+            while (ckr__walk_on(&w)) {
+                const char *last = dict->count ? ckr__dict_key(dict, dict->count - 1) : NULL;
+                if (w.name && !(last && !strcmp(last, w.name)))        /* no second part      */
+                    ckr__node_pair(r->c, dict, w.key, none);
             }
         }
     }
@@ -47697,9 +47551,9 @@ static void ckr__ds_wrap(ckr__ds *r)
     }
     if (stage < 0 || stage > 3 || (stage == 3) != (r->stages[0].models[0] != NULL) ||
         (stage == 3 && r->pipe))
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_TOPOLOGY, f ? f->path : r->dir, "zero_stage", NULL,
-                     "stage %lld does not go with the names of the model's files",
-                     (long long)stage);
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_TOPOLOGY, f ? f->path : r->dir, "zero_stage", NULL,
+                      "stage %lld does not go with the names of the model's files",
+                      (long long)stage);
     r->zero = (int)stage;
     r->robin = r->wrapper == CKR__DS_FLAT &&
                ckr__ds_true(ckr_node_find(r->config, "/zero_optimization/round_robin_gradients"));
@@ -47738,15 +47592,14 @@ static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir,
 static const int64_t *ckr__ds_shape(ckr__ds *r, const ckr__rankfile *f, const char *name,
                                     const ckr_node *n, uint32_t *n_dims)
 {
-    int64_t *v, numel;
-    uint64_t i;
-    bool ok = n && (n->kind == CKR_NODE_SIZE || ckr_node_is_list(n)) && n->count <= CKR_MAX_DIMS;
-    *n_dims = ok ? (uint32_t)n->count : 0;
-    v = CKR__NEW_N(r->c, int64_t, *n_dims);
-    for (i = 0; v && i < *n_dims && ok; i++) ok = ckr_node_i64(n->u.items[i], &v[i]) && v[i] >= 0;
-    if (v && ok && ckr__numel(*n_dims, v, &numel) && numel <= INT64_MAX / 8) return v;
-    ckr__ds_bad(r, f, name, "a shape of up to 8 axes");
-    return NULL;
+    int64_t dims[CKR_MAX_DIMS], numel;
+    uint64_t count = 0;
+    const bool ok = n && n->kind != CKR_NODE_INT &&
+                    ckr__dist_ints(n, CKR_MAX_DIMS, dims, &count) &&
+                    ckr__numel((uint32_t)count, dims, &numel) && numel <= INT64_MAX / 8;
+    if (!ok) ckr__ds_bad(r, f, name, "a shape of up to 8 axes");
+    *n_dims = (uint32_t)count;
+    return ok ? CKR__DUP(r->c, int64_t, dims, count) : NULL;
 }
 
 static ckr__ds_param *ckr__ds_find(const ckr__ds *r, const char *name)
@@ -47757,10 +47610,7 @@ static ckr__ds_param *ckr__ds_find(const ckr__ds *r, const char *name)
 
 static bool ckr__ds_same_shape(const ckr__ds_param *p, uint32_t n_dims, const int64_t *shape)
 {
-    uint32_t d;
-    if (p->n_dims != n_dims) return false;
-    for (d = 0; d < n_dims; d++) if (p->shape[d] != shape[d]) return false;
-    return true;
+    return ckr__same_dims(p->n_dims, p->shape, n_dims, shape);
 }
 
 /* Of the state's tensor `t`, NULL: out of memory. NULL: the error is set. */
@@ -47837,7 +47687,7 @@ static void ckr__ds_leave(ckr__ds *r, const ckr__rankfile *f, const char *where,
 
 typedef struct ckr__ds_module {
     const ckr__rankfile *f;
-    const ckr_node     *dict, *shared;
+    const ckr_node     *shared;
     ckr__map            buffers, shapes;
     ckr__shared         views;     /* -> place in dict                                    */
     const ckr_node    **found;     /* shapes: name -> place here                         */
@@ -47857,21 +47707,20 @@ static void ckr__ds_buffers(ckr__map *to, const ckr_node *root, uint64_t value)
 /* The shapes of parameters whose elements are elsewhere, by name. */
 static void ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_node *dict)
 {
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(dict); i++) {
-        const char *name = ckr__dict_key(dict, i);
-        *CKR__PUSH(const ckr_node *, r->c, m->found, m->n_found) = ckr__dict_at(dict, i);
-        if (name) ckr__map_put(&m->shapes, name, strlen(name), m->n_found - 1, NULL);
+    ckr__walk w = ckr__walk_in(dict);
+    while (ckr__walk_on(&w)) {
+        *CKR__PUSH(const ckr_node *, r->c, m->found, m->n_found) = w.value;
+        if (w.name) ckr__map_put(&m->shapes, w.name, strlen(w.name), m->n_found - 1, NULL);
     }
 }
 
-static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
+static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
 {
-    const char *name = ckr__dict_key(m->dict, i), *first;
-    const ckr_node *value = ckr__dict_at(m->dict, i);
+    const char *name = w->name, *first;
+    const ckr_node *value = w->value;
     const ckr_view *v = value->u.view;
     const bool buffer = name && ckr__map_find(&m->buffers, name, strlen(name), NULL);
-    uint64_t at;
+    uint64_t at = w->i;
     ckr_tensor *t;
     if (!name || value->kind != CKR_NODE_TENSOR) {
         ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name ? name : "?"), value);
@@ -47879,7 +47728,7 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
     }
     /* a tied one is kept under the name that is told, or the first of the same storage */
     first = ckr_node_str(ckr_node_get(m->shared, name));
-    if (!first && ckr__shared_before(&m->views, v, &i)) first = ckr__dict_key(m->dict, i);
+    if (!first && ckr__shared_before(&m->views, v, &at)) first = ckr__dict_key(w->dict, at);
     if (first) {
         ckr__tie_add(r->c, r->s, first, name);
     } else if (ckr__ds_find(r, name)) {
@@ -47916,21 +47765,18 @@ static const ckr_node *ckr__ds_shared(ckr__ds *r)
    copy, which must be equal. */
 static void ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
 {
-    const ckr_node *dict = ckr_node_get(f->root, "frozen_param_fragments");
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(r->c); i++) {
-        const char *name = ckr__dict_key(dict, i);
-        const ckr_node *n = ckr__dict_at(dict, i);
-        const ckr_view *v = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
-        ckr__ds_param *p = ckr__ds_find(r, name);
+    ckr__walk w = ckr__walk_in(ckr_node_get(f->root, "frozen_param_fragments"));
+    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+        const ckr_view *v = w.value->kind == CKR_NODE_TENSOR ? w.value->u.view : NULL;
+        ckr__ds_param *p = ckr__ds_find(r, w.name);
         const int64_t size = p ? p->numel : 0, c = ckr__ds_piece(size, r->dp),
                       begin = ckr__min_i64((int64_t)d * c, size);
         const ckr__extent x = { NULL, begin, ckr__min_i64(begin + c, size), 0 };
         int64_t numel = -1;
         if (p) p->frozen = true;
-        if (!p) ckr__ds_bad(r, f, name, "a parameter of the module");
-        else if (r->zero == 3 && (!ckr__ds_flat(n, &numel) || numel < x.end - begin))
-            ckr__ds_bad(r, f, name, "this rank's piece of the frozen parameter");
+        if (!p) ckr__ds_bad(r, f, w.name, "a parameter of the module");
+        else if (r->zero == 3 && (!ckr__ds_flat(w.value, &numel) || numel < x.end - begin))
+            ckr__ds_bad(r, f, w.name, "this rank's piece of the frozen parameter");
         else if (r->zero == 3) ckr__read_run(r->c, p->param, &x, v, (int32_t)d, false);
         else if (v && p->param->n_pieces && !v->bytes && !v->layout &&
                  ckr__ds_same_shape(p, v->n_dims, v->shape) &&
@@ -47945,19 +47791,19 @@ static void ckr__ds_model(ckr__ds *r)
     const ckr__rankfile *f = r->stages[0].model;
     const ckr_node *list = ckr_node_get(f->root, "param_shapes");
     ckr__ds_module m = CKR_ZERO;
+    ckr__walk w = ckr__walk_in(ckr_node_get(r->meta, "module"));
     uint64_t i;
     uint32_t d;
     if (r->pipe) return;
     m.f = f;
-    m.dict = ckr_node_get(r->meta, "module");
     m.buffers.c = m.views.map.c = m.shapes.c = r->c;
     m.shared = ckr__ds_shared(r);
-    if (!ckr_node_is_dict(m.dict)) ckr__ds_bad(r, f, "module", "a dict of tensors");
+    if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, f, "module", "a dict of tensors");
     ckr__ds_buffers(&m.buffers, f->root, 0);
     for (i = 0; r->zero == 3 && ckr_node_is_list(list) && i < list->count; i++)
         ckr__ds_shapes_of(r, &m, list->u.items[i]);
     if (r->zero == 3) ckr__ds_shapes_of(r, &m, ckr_node_get(f->root, "frozen_param_shapes"));
-    for (i = 0; i < ckr__dict_n(m.dict) && !ckr__failed(r->c); i++) ckr__ds_weight(r, &m, i);
+    while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_weight(r, &m, &w);
     ckr__map_free(&m.buffers);
     ckr__map_free(&m.views.map);
     ckr__map_free(&m.shapes);
@@ -48029,10 +47875,10 @@ static void ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v
 static void ckr__ds_partition(ckr__ds *r, const ckr__rankfile *f, const char *where,
                               int64_t found, int64_t expected)
 {
-    ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARTITION, f->path, where,
-                 "bring back this rank's file, or the model's file that belongs to it",
-                 "found %lld elements, expected %lld by param_shapes", (long long)found,
-                 (long long)expected);
+    ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARTITION, f->path, where,
+                  "bring back this rank's file, or the model's file that belongs to it",
+                  "found %lld elements, expected %lld by param_shapes", (long long)found,
+                  (long long)expected);
 }
 
 /* A counter, or another number, that all parameters of a group share: rank 0's is kept, the others
@@ -48046,9 +47892,9 @@ static void ckr__ds_scalar(ckr__ds *r, ckr__ds_run *x, const ckr_node *n)
     ckr__step_number(r->c, n, &v);
     if (step && x->steps == x->steps) {
         if (v == v && !ckr__same(v, x->steps))
-            ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_STEP, x->f->path, x->slot,
-                         "bring back this rank's file of that step",
-                         "this rank has done %.0f updates, rank 0 %.0f", v, x->steps);
+            ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_STEP, x->f->path, x->slot,
+                          "bring back this rank's file of that step",
+                          "this rank has done %.0f updates, rank 0 %.0f", v, x->steps);
         return;
     }
     if (step && x->rank == 0) x->steps = v;
@@ -48081,10 +47927,11 @@ static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char *slot,
    or that of one parameter, of any shapes. */
 static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x, int64_t full, int64_t lean)
 {
-    uint64_t i, k;
-    for (i = 0; i < ckr__dict_n(x->state) && !ckr__failed(r->c); i++) {
-        const char *slot = ckr__dict_key(x->state, i);
-        const ckr_node *n = ckr__dict_at(x->state, i);
+    ckr__walk w = ckr__walk_in(x->state);
+    uint64_t k;
+    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+        const char *slot = w.name;
+        const ckr_node *n = w.value;
         const bool step = slot && !strcmp(slot, "step");
         int64_t numel = -1;
         const ckr_view *v = ckr__ds_flat(n, &numel);
@@ -48255,52 +48102,44 @@ typedef struct ckr__ds_pad {
     const char *name;          /* of a parameter with one                                  */
 } ckr__ds_pad;
 
-/* The places of rank `rank`'s padding of sub group k in the file of rank `in`: in every flat
+/* The places of rank `rank`'s padding in the file of rank `in`: of all sub groups, in every flat
    tensor. */
-static void ckr__ds_pad_of(ckr__ds *r, ckr__ds_pad *x, const ckr__ds_stage *g, uint32_t rank,
-                           uint32_t in, uint64_t k)
-{
-    static const uint8_t zero[16] = { 0 };
-    const ckr_node *state = ckr__ds_state_of(r, g, in, k);
-    const ckr_view *flat[5];
-    uint8_t bytes[4 * sizeof zero], *p;
-    int64_t numel, size, at = 0;
-    uint64_t i, n = 1, j;
-    flat[0] = ckr__ds_master(r, g, in, k, &size);
-    if (!flat[0]) return;
-    for (i = 0; i < ckr__dict_n(state) && n < 5; i++) {
-        flat[n] = ckr__ds_flat(ckr__dict_at(state, i), &numel);
-        if (flat[n] && numel == size && !ckr__is_str(state->u.items[2 * i], "step")) n++;
-    }
-    for (i = 0; i < g->lists[k].n && i < CKR__DS_PROBE; i++) {
-        const ckr__ds_param *of = g->lists[k].items[i];
-        const int64_t c = ckr__ds_piece(of->numel, r->dp),
-                      have = ckr__max_i64(0, ckr__min_i64(c, of->numel - (int64_t)rank * c));
-        const size_t pad = (size_t)ckr__min_i64(c - have, 4);
-        for (j = 0; j < n && pad; j++) {
-            const size_t elem = ckr_dtype_size(flat[j]->dtype);
-            const uint64_t from = (uint64_t)(flat[j]->offset + at + have) * elem;
-            if (ckr__file_read(r->c, flat[j]->file, flat[j]->data_offset + from, bytes,
-                               pad * elem) != CKR_OK)
-                return;
-            x->seen[j > 0] += pad;
-            for (p = bytes; p < bytes + pad * elem; p += elem) {
-                if (!memcmp(p, zero, elem)) continue;
-                x->set[j > 0]++;
-                if (!x->name) x->name = of->name;
-            }
-        }
-        at += c;
-    }
-}
-
-/* The same of all sub groups. */
 static ckr__ds_pad ckr__ds_pads(ckr__ds *r, const ckr__ds_stage *g, uint32_t rank, uint32_t in)
 {
+    static const uint8_t zero[16] = { 0 };
     ckr__ds_pad x = CKR_ZERO;
-    uint64_t k;
-    for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++)
-        ckr__ds_pad_of(r, &x, g, rank, in, k);
+    uint64_t k, i, n, j;
+    for (k = 0; k < g->n_groups; k++) {
+        ckr__walk w = ckr__walk_in(ckr__ds_state_of(r, g, in, k));
+        const ckr_view *flat[5];
+        uint8_t bytes[4 * sizeof zero], *p;
+        int64_t numel, size, at = 0;
+        flat[0] = ckr__ds_master(r, g, in, k, &size);
+        for (n = 1; flat[0] && n < 5 && ckr__walk_on(&w);) {
+            flat[n] = ckr__ds_flat(w.value, &numel);
+            if (flat[n] && numel == size && !ckr__is_str(w.key, "step")) n++;
+        }
+        for (i = 0; flat[0] && i < g->lists[k].n && i < CKR__DS_PROBE; i++) {
+            const ckr__ds_param *of = g->lists[k].items[i];
+            const int64_t c = ckr__ds_piece(of->numel, r->dp),
+                          have = ckr__max_i64(0, ckr__min_i64(c, of->numel - (int64_t)rank * c));
+            const size_t pad = (size_t)ckr__min_i64(c - have, 4);
+            for (j = 0; j < n && pad; j++) {
+                const size_t elem = ckr_dtype_size(flat[j]->dtype);
+                const uint64_t from = (uint64_t)(flat[j]->offset + at + have) * elem;
+                if (ckr__file_read(r->c, flat[j]->file, flat[j]->data_offset + from, bytes,
+                                   pad * elem) != CKR_OK)
+                    return x;
+                x.seen[j > 0] += pad;
+                for (p = bytes; p < bytes + pad * elem; p += elem) {
+                    if (!memcmp(p, zero, elem)) continue;
+                    x.set[j > 0]++;
+                    if (!x.name) x.name = of->name;
+                }
+            }
+            at += c;
+        }
+    }
     return x;
 }
 
@@ -48345,22 +48184,21 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
 {
     const uint64_t n = ckr_node_is_list(g->shapes) ? g->shapes->count : 0;
     const int64_t *shape;
-    uint64_t i, k;
+    uint64_t k;
     uint32_t n_dims;
     if (!ckr_node_is_list(g->shapes)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
     g->lists = CKR__NEW_N(r->c, ckr__ds_list, n);
     g->n_groups = g->lists ? n : 0;
     for (k = 0; k < g->n_groups; k++) {
-        const ckr_node *d = g->shapes->u.items[k];
-        if (!ckr_node_is_dict(d)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
-        for (i = 0; i < ckr__dict_n(d); i++) {
-            const char *name = ckr__dict_key(d, i);
-            ckr__ds_param *p = ckr__ds_find(r, name);
-            const bool told = ckr__dict_at(d, i)->kind != CKR_NODE_NONE;
-            shape = told ? ckr__ds_shape(r, g->model, name, ckr__dict_at(d, i), &n_dims) : NULL;
+        ckr__walk w = ckr__walk_in(g->shapes->u.items[k]);
+        if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
+        while (ckr__walk_on(&w)) {
+            ckr__ds_param *p = ckr__ds_find(r, w.name);
+            shape = w.value->kind != CKR_NODE_NONE
+                        ? ckr__ds_shape(r, g->model, w.name, w.value, &n_dims) : NULL;
             if (!p || (shape && !ckr__ds_same_shape(p, n_dims, shape)))
-                ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, name, NULL, "%s",
-                             p ? "param_shapes has another shape than the model"
+                ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, w.name, NULL, "%s",
+                              p ? "param_shapes has another shape than the model"
                                : "param_shapes names a parameter that the model does not have");
             if (ckr__failed(r->c)) return;
             *CKR__PUSH(ckr__ds_param *, r->c, g->lists[k].items, g->lists[k].n) = p;
@@ -48370,34 +48208,30 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
     }
 }
 
-/* Group k, of each rank. */
-static void ckr__ds_parts(ckr__ds *r, ckr__ds_stage *g, uint64_t k)
-{
-    const bool fused = r->wrapper == CKR__DS_FUSED;
-    int64_t *start = CKR__NEW_N(r->c, int64_t, g->lists[k].n);
-    const int64_t total = ckr__ds_layout(r, g, k, start);
-    ckr__ds_run x = ckr__ds_run_of(NULL, g->lists[k].items, g->lists[k].n, NULL);
-    x.start = start;
-    x.where = ckr__printf(r->c, "%soptimizer_state_dict/state/%llu", fused ? "optimizer/" : "",
-                          (unsigned long long)k);
-    for (; x.rank < (fused ? 1 : r->dp) && !ckr__failed(r->c); x.rank++) {
-        x.f = fused ? g->model : g->optim[x.rank];
-        x.state = ckr__ds_state_of(r, g, x.rank, k);
-        x.master = ckr__ds_master(r, g, x.rank, k, &x.n_master);
-        x.tensors = true;
-        if (!x.master)
-            ckr__ds_bad(r, x.f, ckr__ds_places_of[r->wrapper].masters,
-                        r->zero == 3 ? "a flat tensor a sub group" : "a flat tensor a group");
-        else if (r->zero == 3) ckr__ds_cut_part(r, &x);
-        else ckr__ds_flat_part(r, &x, ckr__ds_own(r, g, x.rank), k, total);
-    }
-}
-
-/* All groups of a stage. */
+/* All groups of a stage, of each rank. */
 static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
 {
+    const bool fused = r->wrapper == CKR__DS_FUSED;
     uint64_t k, i;
-    for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++) ckr__ds_parts(r, g, k);
+    for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++) {
+        int64_t *start = CKR__NEW_N(r->c, int64_t, g->lists[k].n);
+        const int64_t total = ckr__ds_layout(r, g, k, start);
+        ckr__ds_run x = ckr__ds_run_of(NULL, g->lists[k].items, g->lists[k].n, NULL);
+        x.start = start;
+        x.where = ckr__printf(r->c, "%soptimizer_state_dict/state/%llu", fused ? "optimizer/" : "",
+                              (unsigned long long)k);
+        for (; x.rank < (fused ? 1 : r->dp) && !ckr__failed(r->c); x.rank++) {
+            x.f = fused ? g->model : g->optim[x.rank];
+            x.state = ckr__ds_state_of(r, g, x.rank, k);
+            x.master = ckr__ds_master(r, g, x.rank, k, &x.n_master);
+            x.tensors = true;
+            if (!x.master)
+                ckr__ds_bad(r, x.f, ckr__ds_places_of[r->wrapper].masters,
+                            r->zero == 3 ? "a flat tensor a sub group" : "a flat tensor a group");
+            else if (r->zero == 3) ckr__ds_cut_part(r, &x);
+            else ckr__ds_flat_part(r, &x, ckr__ds_own(r, g, x.rank), k, total);
+        }
+    }
     for (k = 0; k < g->n_groups; k++)
         for (i = 0; i < g->lists[k].n; i++) g->lists[k].items[i]->stated = true;
 }
@@ -48418,10 +48252,10 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
     for (i = 0; ckr_node_is_list(n) && i < n->count && ok; i++)
         ok = ckr_node_i64(n->u.items[i], &v) && v == r->dp;
     if (!ok)
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_TOPOLOGY, f->path, "partition_count",
-                     "bring back this rank's file of the same run",
-                     "%lld parts, but %s says %u data-parallel ranks", (long long)v,
-                     r->stages[0].model->rel, (unsigned)r->dp);
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_TOPOLOGY, f->path, "partition_count",
+                      "bring back this rank's file of the same run",
+                      "%lld parts, but %s says %u data-parallel ranks", (long long)v,
+                      r->stages[0].model->rel, (unsigned)r->dp);
     if (!ckr_node_is_list(flats)) ckr__ds_bad(r, f, "the flat masters", "a list");
     else if (flats->count != g->n_groups)
         ckr__ds_partition(r, f, "groups", (int64_t)flats->count, (int64_t)g->n_groups);
@@ -48433,9 +48267,9 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
         ok = ckr__same(x, y);
     }
     if (!ok)
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_STEP, f->path, "param_groups",
-                     "bring back this rank's file of that step",
-                     "other groups or another LR than rank 0's file");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_STEP, f->path, "param_groups",
+                      "bring back this rank's file of that step",
+                      "other groups or another LR than rank 0's file");
 }
 
 static void ckr__ds_sharded(ckr__ds *r, uint32_t m)
@@ -48494,9 +48328,9 @@ static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
     ckr__ds_stage *g = &r->stages[m];
     uint64_t i;
     if (g->groups->count != 1)
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, "fp32_groups_flat",
-                     "save the run with ZeRO-1, whose files have param_shapes",
-                     "no file tells which parameters are in which of the fused groups");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, "fp32_groups_flat",
+                      "save the run with ZeRO-1, whose files have param_shapes",
+                      "no file tells which parameters are in which of the fused groups");
     g->lists = CKR__NEW(r->c, ckr__ds_list);
     g->n_groups = g->lists ? 1 : 0;
     for (i = 0; g->lists && i < r->n_params; i++)
@@ -48513,8 +48347,8 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
     const ckr_node *n;
     ckr__ds_param *x = ckr__ds_find(r, p->name);
     if (!x) {
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, p->name, NULL,
-                     "the model has no such parameter");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, p->name, NULL,
+                      "the model has no such parameter");
         return;
     }
     n = ckr_node_at(ckr_node_at(list, p->group), g->lists[p->group].n);
@@ -48524,8 +48358,8 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
     if (n && n->kind == CKR_NODE_TENSOR &&
         ckr__ds_same_shape(x, n->u.view->n_dims, n->u.view->shape))
         ckr__ds_whole_tensor(r, x, "master", g->model, n);
-    else ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARTITION, g->model->path, x->name, NULL,
-                      "fp32_groups has no master of this parameter's shape");
+    else ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARTITION, g->model->path, x->name, NULL,
+                       "fp32_groups has no master of this parameter's shape");
 }
 
 static void ckr__ds_whole(ckr__ds *r, uint32_t m)
@@ -48624,10 +48458,9 @@ static const char *ckr__ds_layer_name(ckr__ds *r, const ckr__ds_names *x, uint32
 }
 
 static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__rankfile *f,
-                                 uint64_t i)
+                                 const char *local, const ckr_node *n)
 {
-    const char *local = ckr__dict_key(f->root, i), *name;
-    const ckr_node *n = ckr__dict_at(f->root, i);
+    const char *name;
     ckr_tensor *t;
     ckr__ds_param *p;
     uint64_t m = 0;
@@ -48638,8 +48471,8 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__
     name = ckr__ds_layer_name(r, x, f->at[CKR__N], local, n->u.view);
     p = ckr__ds_find(r, name);
     if (p && !ckr__ds_same_shape(p, n->u.view->n_dims, n->u.view->shape))
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, f->path, local, NULL,
-                     "it has another shape than %s, which is of an earlier layer", name);
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, f->path, local, NULL,
+                      "it has another shape than %s, which is of an earlier layer", name);
     else if (p) ckr__read_view(r->c, p->param, NULL, n->u.view, -1, true);
     if (p || !name || ckr__plain_tensor_as(r->c, r->s, name, "param", n->u.view, &t) != CKR_OK ||
         !t)
@@ -48698,9 +48531,9 @@ static void ckr__ds_deal_layers(ckr__ds *r)
     for (m = r->mp - 1; m > 0 && !ckr__ds_deal(r, tied, m);) m--;
     if (m > 0 && tied && r->params[0]->tied) return;
     if (m == 0 || !tied) {
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, r->dir, "param_groups",
-                     "bring back the layer files of this step",
-                     "the stages' optimizers do not have the layers' parameters");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, r->dir, "param_groups",
+                      "bring back the layer files of this step",
+                      "the stages' optimizers do not have the layers' parameters");
         return;
     }
     for (i = 0; i < tied; i++) {
@@ -48739,14 +48572,14 @@ static void ckr__ds_bare(ckr__ds *r, uint32_t m, const char *name, const ckr_nod
 static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
 {
     uint32_t m;
-    uint64_t k, i;
+    uint64_t k;
     for (m = 0; m < r->mp; m++) {
         const ckr_node *list = r->stages[m].shapes;
         for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
-            const ckr_node *d = list->u.items[k];
-            for (i = 0; i < ckr__dict_n(d) && !ckr__failed(r->c); i++) {
-                ckr__ds_name_add(r, x, ckr__dict_key(d, i), ckr__dict_at(d, i), m);
-                if (r->bare) ckr__ds_bare(r, m, ckr__dict_key(d, i), ckr__dict_at(d, i));
+            ckr__walk w = ckr__walk_in(list->u.items[k]);
+            while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+                ckr__ds_name_add(r, x, w.name, w.value, m);
+                if (r->bare) ckr__ds_bare(r, m, w.name, w.value);
             }
         }
         ckr__ds_buffers(&x->buffers, r->stages[m].model->root, m);
@@ -48759,8 +48592,8 @@ static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
 static void ckr__ds_pipe(ckr__ds *r)
 {
     ckr__ds_names x = CKR_ZERO;
+    ckr__walk w;
     uint32_t i;
-    uint64_t k;
     if (!r->pipe) return;
     x.all.c = x.buffers.c = r->c;
     for (i = 0; i < r->n_layers && r->layers; i++) ckr__ds_load(r, r->layers[i]);
@@ -48768,8 +48601,9 @@ static void ckr__ds_pipe(ckr__ds *r)
     for (i = 0; i < r->mp; i++) ckr__ds_same_step(r, r->stages[i].model);
     for (i = 0; i < r->n_layers && r->layers; i++) {
         const ckr__rankfile *f = r->layers[i];
-        for (k = 0; f && k < ckr__dict_n(f->root) && !ckr__failed(r->c); k++)
-            ckr__ds_layer_tensor(r, &x, f, k);
+        w = ckr__walk_in(f ? f->root : NULL);
+        while (ckr__walk_on(&w) && !ckr__failed(r->c))
+            ckr__ds_layer_tensor(r, &x, f, w.name, w.value);
     }
     if (r->bare) r->layers = CKR__NEW_N(r->c, ckr__rankfile *, r->n_layers);
     else if (!ckr__failed(r->c) && (x.told || !x.all.count)) ckr__ds_deal_layers(r);
@@ -48833,9 +48667,9 @@ static void ckr__ds_uni_param(ckr__ds *r, ckr__ds_param *p)
     uint64_t i;
     if (!dir || p->stated) return;
     if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR)
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_MISSING, dir, p->name,
-                     "bring it back, or convert the original again",
-                     "the universal checkpoint has no directory of this parameter");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_MISSING, dir, p->name,
+                      "bring it back, or convert the original again",
+                      "the universal checkpoint has no directory of this parameter");
     if (ckr__failed(r->c) || ckr__dir_list(r->c, dir, &l) != CKR_OK) return;
     for (i = 0; i < l.n && !ckr__failed(r->c); i++)
         if (!l.items[i]->is_dir) ckr__ds_uni_file(r, p, l.items[i]->name);
@@ -49023,20 +48857,6 @@ static double ckr__ds_base_of(double lr, double ratio)
     return around;
 }
 
-/* WarmupCosineLR's base LRs: those that are told, where they give the groups'. */
-static void ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, const double *bases)
-{
-    double *row = CKR__NEW_N(r->c, double, x->n_lanes);
-    uint64_t i;
-    for (i = 0; i < x->n_lanes; i++) x->lanes[i].base = 1;
-    if (!row || ckr__sched_at(r->c, x, CKR__COL_LR, (double)x->position, row) != CKR_OK) return;
-    for (i = 0; i < x->n_lanes; i++) {
-        const double lr = x->lanes[i].anchor, told = bases[i];
-        const bool fits = told == told && ckr__same(told * row[i], lr);
-        x->lanes[i].base = row[i] > 0 && lr > 0 && !fits ? ckr__ds_base_of(lr, row[i]) : told;
-    }
-}
-
 /* The configuration's scheduler, at the state's clock; NULL: it is not one that is known, or the
    error is set. */
 static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
@@ -49046,11 +48866,10 @@ static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
     const bool cosine = type && !strcmp(type, "WarmupCosineLR");
     ckr_node *params = ckr__dict_copy(r->c, ckr_node_get(conf, "params"));
     const uint64_t n = r->s->n_groups;
-    double *bases = CKR__NEW_N(r->c, double, n), lr = 1;
+    double *bases = CKR__NEW_N(r->c, double, n), *row = CKR__NEW_N(r->c, double, n), lr = 1;
     int64_t at;
     uint64_t i;
     ckr_schedule *x;
-    ckr_result e;
     if (!type || strlen(type) > 60 || !n ||
         !ckr_node_i64(ckr_node_get(state, "last_batch_iteration"), &at))
         return NULL;
@@ -49064,33 +48883,33 @@ static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
         bases[i] = lr;
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "initial_lr"), &bases[i]);
     }
-    e = ckr__sched_build(r->c, kind, params, bases, n, &x);
-    if (e == CKR_E_ARG) ckr__sched_forgive(r->c);
-    if (e != CKR_OK) return NULL;
+    x = ckr__sched_try(r->c, kind, params, bases, n, NULL);
+    if (!x) return NULL;
     x->position = at;
     ckr__sched_stand(x, ckr__step_done(r->s));
     x->state = state;
     for (i = 0; i < n; i++)
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
-    if (cosine) ckr__ds_base_lr(r, x, bases);
+    if (!cosine) return x;
+    /* its base LRs: those that are told, where they give the groups' */
+    for (i = 0; i < n; i++) x->lanes[i].base = 1;
+    if (ckr__sched_at(r->c, x, CKR__COL_LR, (double)x->position, row) != CKR_OK) return x;
+    for (i = 0; i < n; i++) {
+        const double now = x->lanes[i].anchor, told = bases[i];
+        const bool fits = told == told && ckr__same(told * row[i], now);
+        x->lanes[i].base = row[i] > 0 && now > 0 && !fits ? ckr__ds_base_of(now, row[i]) : told;
+    }
     return x;
 }
 
 static void ckr__ds_schedule(ckr__ds *r)
 {
     const ckr_node *state = ckr_node_get(r->meta, "lr_scheduler");
-    const ckr_node **hyper = CKR__NEW_N(r->c, const ckr_node *, r->s->n_groups);
-    ckr_schedule *x;
-    uint64_t i;
-    if (!hyper || !ckr__dict_n(state)) return;
-    x = ckr__ds_native(r, state);
-    for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
-    if (!x && !ckr__failed(r->c))
-        ckr__sched_torch(r->c, state, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL, &x);
-    if (ckr__failed(r->c)) return;
-    r->s->schedules = x;
-    r->s->n_schedules = 1;
-    ckr__lr_drift(r->c, r->s, x);
+    const ckr_schedule *x = ckr__dict_n(state) ? ckr__ds_native(r, state) : NULL;
+    if (ckr__failed(r->c) || !ckr__dict_n(state)) return;
+    if (x) *CKR__PUSH(ckr_schedule, r->c, r->s->schedules, r->s->n_schedules) = *x;
+    else ckr__groups_schedule(r->c, r->s, state, 0, r->s->n_groups);
+    if (!ckr__failed(r->c)) ckr__lr_drift(r->c, r->s, r->s->schedules);
 }
 
 /* >>deepspeed.client ---------------------------------------------------------- */
@@ -49103,15 +48922,7 @@ static const char ckr__ds_model_keys[] =
     "mp_world_size checkpoint_parallel_dimensions ds_config ds_version universal_checkpoint_info";
 
 /* An optimizer's file has three dicts, one in the other: the file's (2), its optimizer_state_dict
-   (1), and in that torch's own (0). */
-static const ckr_node *ckr__ds_level(const ckr__ds *r, uint32_t m, uint32_t d, int level)
-{
-    const ckr__ds_stage *g = &r->stages[m];
-    if (level == 2) return g->optim[d]->root;
-    return level ? ckr__ds_own(r, g, d) : ckr__ds_base(r, g, d);
-}
-
-/* Their keys that are read, or written anew. */
+   (1), and in that torch's own (0). The keys of them that are read, or written anew. */
 static const char *const ckr__ds_optim_keys[] = {
     "state param_groups",
     "zero_stage loss_scaler dynamic_loss_scale overflow clip_grad ds_version "
@@ -49121,22 +48932,28 @@ static const char *const ckr__ds_optim_keys[] = {
     "optimizer_state_dict ds_config ds_version"
 };
 
+/* The pairs of one that rank d has. */
+static ckr__walk ckr__ds_level(const ckr__ds *r, uint32_t m, uint32_t d, int level)
+{
+    const ckr__ds_stage *g = &r->stages[m];
+    if (level == 2) return ckr__walk_in(g->optim[d]->root);
+    return ckr__walk_in(level ? ckr__ds_own(r, g, d) : ckr__ds_base(r, g, d));
+}
+
+
 /* What is left of an optimizer's file: beside its state, and in it. */
 static void ckr__ds_optim_rest(ckr__ds *r, uint32_t m, uint32_t d)
 {
     int level;
-    uint64_t i;
     for (level = 0; level < 3; level++) {
-        const ckr_node *dict = ckr__ds_level(r, m, d, level);
-        for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(r->c); i++) {
-            const char *key = ckr__dict_key(dict, i);
-            if (key && ckr__word_in(ckr__ds_optim_keys[level], key)) continue;
+        ckr__walk w = ckr__ds_level(r, m, d, level);
+        while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+            if (w.name && ckr__word_in(ckr__ds_optim_keys[level], w.name)) continue;
             r->rest = true;
             ckr__ds_leave(r, r->stages[m].optim[d],
                           ckr__printf(r->c, "%s%s%s%s", level < 2 ? "optimizer_state_dict/" : "",
                                       level ? "" : ckr__ds_places_of[r->wrapper].base,
-                                      level ? "" : "/", key ? key : "?"),
-                          ckr__dict_at(dict, i));
+                                      level ? "" : "/", w.name ? w.name : "?"), w.value);
         }
     }
 }
@@ -49150,7 +48967,7 @@ static bool ckr__ds_random_key(const char *key)
 static void ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
 {
     ckr__rank_streams of = CKR_ZERO;
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(f->root);
     of.c = r->c;
     of.s = r->s;
     of.keys = ckr__trainer_streams;
@@ -49158,17 +48975,16 @@ static void ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
     of.observed = r->zero == 3;                /* the scripts' own: the states show it       */
     of.rank = rank;
     of.file = of.rel = f->rel;
-    for (i = 0; i < f->root->count && !ckr__failed(r->c); i++) {
-        const char *key = ckr__dict_key(f->root, i);
-        const ckr_node *v = ckr__dict_at(f->root, i);
-        if (key && ckr__word_in(ckr__ds_model_keys, key)) continue;
-        if (key && v->kind == CKR_NODE_NONE && ckr__word_in("data_sampler random_ltd", key))
+    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+        if (w.name && (ckr__word_in(ckr__ds_model_keys, w.name) ||
+                       (w.value->kind == CKR_NODE_NONE &&
+                        ckr__word_in("data_sampler random_ltd", w.name))))
             continue;
-        if (ckr__ds_random_key(key) && ckr_node_is_dict(v)) {
-            of.at = ckr__printf(r->c, "/%s", key);
-            ckr__streams_read(&of, v);
+        if (ckr__ds_random_key(w.name) && ckr_node_is_dict(w.value)) {
+            of.at = ckr__printf(r->c, "/%s", w.name);
+            ckr__streams_read(&of, w.value);
         } else {
-            ckr__ds_leave(r, f, key ? key : "?", v);
+            ckr__ds_leave(r, f, w.name ? w.name : "?", w.value);
         }
     }
 }
@@ -49198,7 +49014,6 @@ static void ckr__ds_progress(ckr__ds *r)
     static const char *const tokens[] = { "consumed_tokens", "consumed_train_tokens" };
     const ckr_node *last = ckr_node_find(r->meta, "/lr_scheduler/last_batch_iteration");
     int64_t v, steps = -1, skipped = 0;
-    char was[24], now[24];
     size_t i;
     ckr__ds_same_step(r, r->stages[0].model);
     ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &steps);
@@ -49213,13 +49028,13 @@ static void ckr__ds_progress(ckr__ds *r)
     if (ckr_node_i64(last, &v) && v + 1 != steps - skipped)
         ckr__say(r->c, "CKR_W_DS_CLOCK", CKR_EXACT, "last_batch_iteration", NULL, NULL,
                  "the scheduler has not ticked once an update that was not skipped", NULL);
-    if (r->updates != r->updates || ckr__same(r->updates, (double)(steps - skipped))) return;
-    ckr__format(was, sizeof was, "%lld", (long long)(steps - skipped));
-    ckr__format(now, sizeof now, "%.0f", r->updates);
-    ckr__say(r->c, "CKR_W_DS_UPDATES", CKR_APPROX, "step", was, now,
-             "the optimizer has not done as many updates as global_steps less "
-             "skipped_steps: it was begun anew, or its files are of another step",
-             "see that the optimizer's files belong to this step");
+    if (r->updates == r->updates && !ckr__same(r->updates, (double)(steps - skipped)))
+        ckr__say(r->c, "CKR_W_DS_UPDATES", CKR_APPROX, "step",
+                 ckr__printf(r->c, "%lld", (long long)(steps - skipped)),
+                 ckr__printf(r->c, "%.0f", r->updates),
+                 "the optimizer has not done as many updates as global_steps less skipped_steps: "
+                 "it was begun anew, or its files are of another step",
+                 "see that the optimizer's files belong to this step");
 }
 
 static void ckr__ds_optimizers(ckr__ds *r)
@@ -49238,7 +49053,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     static void (*const steps[])(ckr__ds *) = {
-        ckr__ds_scan, ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_uni_open, ckr__ds_wrap,
+        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_uni_open, ckr__ds_wrap,
         ckr__ds_model, ckr__ds_pipe, ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups,
         ckr__ds_schedule, ckr__ds_clients
     };
@@ -49325,11 +49140,6 @@ typedef struct ckr__ds_row {
     ckr_node *(*value_fn)(ckr__ds_job *x);
 } ckr__ds_row;
 
-/* Is there neither an error nor a refusal so far? */
-static bool ckr__ds_going(const ckr__ds_job *x)
-{
-    return !ckr__failed(x->c) && !x->c->refused;
-}
 
 static ckr__ds_item *ckr__ds_item_of(const ckr__ds_job *x, const char *name)
 {
@@ -49365,7 +49175,6 @@ static void ckr__ds_adopt_from(ckr__ds_job *x)
     const char *first = s->progress.epoch >= 0 ? "epoch" : NULL;
     ckr_state *own = CKR__NEW(x->c, ckr_state);
     uint64_t i, n = 0, values = first != NULL;
-    char text[48];
     x->foreign = ckr__word_in("torch safetensors dcp", s->dialect);
     if (!own || !x->foreign) return;
     *own = *s;
@@ -49384,13 +49193,13 @@ static void ckr__ds_adopt_from(ckr__ds_job *x)
         if (l->node->kind == CKR_NODE_TENSOR) n++;
         else if (strcmp(l->path, "__metadata__") != 0 && !values++) first = l->path;
     }
-    ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
     if (n)
-        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
+        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors",
+                 ckr__printf(x->c, "%llu tensors", (unsigned long long)n), NULL,
                  "they are neither in the model's dict nor in the optimizer's", NULL);
-    ckr__format(text, sizeof text, "%llu values", (unsigned long long)values);
     if (values)
-        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, first, text, NULL,
+        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, first,
+                 ckr__printf(x->c, "%llu values", (unsigned long long)values), NULL,
                  "what the file has beside the tensors has no place in DeepSpeed's files: "
                  "load_checkpoint gives the script none of it back",
                  "`tree` shows the values; the script takes them from the source");
@@ -49441,7 +49250,6 @@ static void ckr__ds_tell_apart(ckr__ds_job *x)
 {
     const char *first = NULL;
     uint64_t i, n = 0, averages = 0;
-    char text[40];
     x->buffers = ckr__node(x->c, CKR_NODE_LIST);
     for (i = 0; i < x->n_items; i++) {
         ckr__ds_item *p = &x->items[i];
@@ -49453,9 +49261,9 @@ static void ckr__ds_tell_apart(ckr__ds_job *x)
         if (p->buffer) ckr__node_push(x->c, x->buffers, ckr__node_str(x->c, p->name));
         if (ckr__ds_is_param(p) && x->was == CKR_DTYPE_NONE) x->was = p->param->dtype;
     }
-    ckr__format(text, sizeof text, "%llu", (unsigned long long)n);
     if (n && x->zero == 3)
-        ckr__say(x->c, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL, text,
+        ckr__say(x->c, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL,
+                 ckr__printf(x->c, "%llu", (unsigned long long)n),
                  "in no group, and no weight or bias: taken for buffers, not for frozen "
                  "parameters", "with ZeRO-3 the two are stored apart; others hold both alike");
     for (i = 0; i < x->s->n_tensors; i++) averages += !strcmp(x->s->tensors[i]->slot, "ema");
@@ -49603,7 +49411,7 @@ static void ckr__ds_owners(ckr__ds_job *x)
                     "copy the layer_*-model_states.pt of the original into its directory, or "
                     "--variant universal");
     else if (x->pp != x->ds->mp) cut = ckr__ds_stages_of(x);
-    for (i = 0; i < x->ds->n_params && ckr__ds_going(x); i++) {
+    for (i = 0; i < x->ds->n_params && ckr__going(x->c); i++) {
         const ckr__ds_param *from = x->ds->params[i];
         ckr__ds_item *p = ckr__ds_item_of(x, from->name);
         if (!p) continue;
@@ -49616,21 +49424,13 @@ static void ckr__ds_owners(ckr__ds_job *x)
     }
 }
 
-/* The order in the flat buffer: with round_robin_gradients parameter i is in bucket i mod dp. */
-static void ckr__ds_deal_items(ckr__ds_job *x, ckr__ds_set *l)
-{
-    ckr__ds_item **out = CKR__NEW_N(x->c, ckr__ds_item *, l->n);
-    uint64_t i, b, at = 0;
-    for (b = 0; out && b < x->dp && b < l->n; b++)
-        for (i = b; i < l->n; i += x->dp) out[at++] = l->items[i];
-    l->items = out;
-}
-
 /* A group's parameters on stage m: a tied one comes first on each of its stages, as tied_modules
-   are registered before the layers. */
+   are registered before the layers. With round_robin_gradients parameter i is in bucket i mod dp of
+   the flat buffer. */
 static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ckr__ds_set *l)
 {
-    uint64_t k;
+    ckr__ds_item **dealt;
+    uint64_t k, b, at = 0;
     int tied;
     l->group = g;
     for (tied = 1; tied >= 0; tied--)
@@ -49645,7 +49445,10 @@ static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ck
                             "--names FILE where the optimizer has numbers, or leave out "
                             "the optimizer");
         }
-    if (x->robin) ckr__ds_deal_items(x, l);
+    dealt = x->robin ? CKR__NEW_N(x->c, ckr__ds_item *, l->n) : NULL;
+    for (b = 0; dealt && b < x->dp && b < l->n; b++)
+        for (k = b; k < l->n; k += x->dp) dealt[at++] = l->items[k];
+    if (dealt) l->items = dealt;
 }
 
 static void ckr__ds_lists(ckr__ds_job *x)
@@ -50150,13 +49953,10 @@ static bool ckr__ds_same_ranks(const ckr__ds_job *x)
 /* What is not known here goes back into the same rank's file. */
 static void ckr__ds_optim_back(ckr__ds_job *x, ckr_node *to, int level)
 {
-    const ckr_node *from = ckr__ds_level(x->ds, x->m, x->d, level);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(from); i++) {
-        const char *key = ckr__dict_key(from, i);
-        if (key && ckr__word_in(ckr__ds_optim_keys[level], key)) continue;
-        ckr__node_pair(x->c, to, from->u.items[2 * i], ckr__ds_copy(x, ckr__dict_at(from, i)));
-    }
+    ckr__walk w = ckr__ds_level(x->ds, x->m, x->d, level);
+    while (ckr__walk_on(&w))
+        if (!w.name || !ckr__word_in(ckr__ds_optim_keys[level], w.name))
+            ckr__node_pair(x->c, to, w.key, ckr__ds_copy(x, w.value));
 }
 
 /* Begins a file of the step, of that name in it. False: the error is set. */
@@ -50230,14 +50030,6 @@ static ckr_node *ckr__ds_wrapped(ckr__ds_job *x)
             ckr__node_set(x->c, x->f->root, row->key, row->value_fn(x));
     }
     return x->f->root;
-}
-
-/* `optimizer` of a model's file. */
-static ckr_node *ckr__ds_whole_optimizer(ckr__ds_job *x)
-{
-    if (!x->optimizer || x->wrapper >= CKR__DS_FLAT || x->universal)
-        return ckr__node(x->c, CKR_NODE_NONE);
-    return x->wrapper == CKR__DS_PLAIN ? ckr__ds_base_node(x) : ckr__ds_wrapped(x);
 }
 
 /* A rank's file of the optimizer. */
@@ -50362,20 +50154,20 @@ static ckr_node *ckr__ds_counter(ckr__ds_job *x, const char *key, int64_t v)
 static void ckr__ds_client_put(ckr__ds_job *x, const ckr_node *from)
 {
     ckr__rank_streams k = CKR_ZERO;
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(from);
     k.c = x->c;
     k.coming = x->s;
     k.keys = ckr__trainer_streams;
     k.rank = x->zero == 3 ? x->d : x->m * x->dp;
     if (x->t->without & CKR_PROGRESS) return;  /* counters and data positions are in it      */
-    for (i = 0; i < ckr__dict_n(from); i++) {
-        const char *key = ckr__dict_key(from, i);
-        const ckr_node *v = ckr__dict_at(from, i);
-        if (key && (ckr__word_in(ckr__ds_model_keys, key) || ckr_node_get(x->f->root, key)))
+    while (ckr__walk_on(&w)) {
+        const bool random = ckr__ds_random_key(w.name);
+        if (w.name && (ckr__word_in(ckr__ds_model_keys, w.name) ||
+                       ckr_node_get(x->f->root, w.name)))
             continue;
-        if (ckr__ds_random_key(key) && (x->t->without & CKR_RNG)) continue;
-        if (ckr__ds_random_key(key) && ckr_node_is_dict(v)) v = ckr__streams_write(&k, v);
-        if (v) ckr__node_pair(x->c, x->f->root, from->u.items[2 * i], ckr__ds_copy(x, v));
+        if (random && (x->t->without & CKR_RNG)) continue;
+        if (random && ckr_node_is_dict(w.value)) w.value = ckr__streams_write(&k, w.value);
+        if (w.value) ckr__node_pair(x->c, x->f->root, w.key, ckr__ds_copy(x, w.value));
     }
 }
 
@@ -50394,7 +50186,9 @@ static void ckr__ds_model_file(ckr__ds_job *x)
     if (r && r->zero == 3) from = g->models[x->d % r->dp] ? g->models[x->d % r->dp]->root : NULL;
     if (r && !from) from = g->model->root;
     module = ckr__ds_module_node(x);
-    optimizer = ckr__ds_whole_optimizer(x);
+    optimizer = none;
+    if (x->optimizer && x->wrapper < CKR__DS_FLAT && !x->universal)
+        optimizer = x->wrapper == CKR__DS_PLAIN ? ckr__ds_base_node(x) : ckr__ds_wrapped(x);
     pieces = ckr__ds_frozen_node(x, true);
     x->f->root = ckr__node_dict(
         c, "module", module, "buffer_names", ckr__ds_or(x, from, "buffer_names", x->buffers),
@@ -50513,12 +50307,10 @@ static ckr_node *ckr__ds_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
     const ckr__curve_nums *k = &fit->curve->k, *old = &was->curve->k;
     const uint64_t n = fit->n_lanes;
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(was->params); i++) {
-        const char *key = ckr__dict_key(was->params, i);
-        if (key && strcmp(key, "lr") && strcmp(key, "clamped"))
-            ckr__node_take(c, d, was->params, i);
-    }
+    ckr__walk w = ckr__walk_in(was->params);
+    size_t i;
+    while (ckr__walk_on(&w))
+        if (w.name && !ckr__word_in("lr clamped", w.name)) ckr__node_pair(c, d, w.key, w.value);
     for (i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         if (fit->curve->kind != bounds[i].kind) continue;
         ckr__node_set(c, d, bounds[i].low,
@@ -50546,42 +50338,25 @@ static void ckr__ds_setting(ckr__ds_job *x, const char *key, const ckr_node *val
     ckr__setting_changed(x->out, "ds_config", key, value, was, why);
 }
 
-/* WarmupCosineLR scales the LR with which the groups are built, by ds_config or by the trainer. */
-static void ckr__ds_say_bases(ckr__ds_job *x, const ckr_schedule *w)
-{
-    static const char why[] = "WarmupCosineLR scales the LR with which the groups are built, not "
-                              "the checkpoint's";
-    const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
-    const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
-    const ckr_node *params = ckr_node_find(x->config, "/optimizer/params");
-    ckr_node *lr = ckr__sn_array(x->c, &w->lanes->base, w->n_lanes, sizeof *w->lanes, true);
-    bool apart = ckr_node_is_list(lr);         /* groups that the trainer gave LRs of their own */
-    uint64_t i;
-    if (!apart)
-        ckr__node_set(x->c, x->config, "optimizer",
-                      ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params",
-                                   ckr__ds_with(x, params, "lr", lr)));
-    for (i = 1; known && i < w->n_lanes; i++)
-        apart = apart || !ckr__same(was->lanes[i].base, was->lanes[0].base);
-    if (!apart)
-        ckr__ds_setting(x, "optimizer.params.lr", lr, ckr__ds_was(x, "/optimizer/params/lr"), why);
-    for (i = 0; apart && i < w->n_lanes; i++)
-        ckr__setting_changed(x->out, "optimizer",
-                             ckr__printf(x->c, "param_groups[%llu].lr", (unsigned long long)i),
-                             ckr__node_float(x->c, w->lanes[i].base),
-                             known ? ckr__node_float(x->c, was->lanes[i].base) : NULL, why);
-}
-
 /* One of DeepSpeed's own schedulers: its clock, and what a run needs that is to go on with it,
-   which is in the written configuration, too. */
-static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
+   which is in the written configuration, too. WarmupCosineLR scales the LR with which the groups
+   are built, by ds_config or by the trainer. */
+static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w, const ckr_schedule *was)
 {
     static const char why[] = "the files hold this scheduler's clock and the LR of the first "
-                              "update; the curve is the coming run's configuration";
+                              "update; the curve is the coming run's configuration",
+                      scales[] = "WarmupCosineLR scales the LR with which the groups are built, not "
+                                 "the checkpoint's";
+    const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
+    const ckr_node *params;
     ckr__hold h = CKR_ZERO;
-    ckr_node *type;
+    const ckr_lane *l;
+    ckr_node *type, *lr;
+    uint64_t i;
+    bool apart;                /* groups that the trainer gave LRs of their own          */
     ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "deepspeed", ckr__ds_curve, w);
     if (ckr__failed(x->c) || !h.fit) return;
+    l = h.fit->lanes;
     x->scheduler = ckr__node_dict(x->c, "last_batch_iteration",
                                   ckr__node_int(x->c, h.fit->position), CKR__END);
     type = ckr__node_str(x->c, h.fit->kind + 10);
@@ -50589,7 +50364,24 @@ static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
                   ckr__node_dict(x->c, "type", type, "params", h.params, CKR__END));
     ckr__ds_setting(x, "scheduler.type", type, ckr__ds_was(x, "/scheduler/type"), why);
     ckr__hold_tell(&h, "ds_config", "scheduler.params.", ckr__ds_was(x, "/scheduler/params"), why);
-    if (h.fit->curve->kind == CKR__CV_DS_COSINE) ckr__ds_say_bases(x, h.fit);
+    if (h.fit->curve->kind != CKR__CV_DS_COSINE) return;
+    lr = ckr__sn_array(x->c, &l->base, w->n_lanes, sizeof *l, true);
+    apart = ckr_node_is_list(lr);
+    params = ckr_node_find(x->config, "/optimizer/params");
+    if (!apart)
+        ckr__node_set(x->c, x->config, "optimizer",
+                      ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params",
+                                   ckr__ds_with(x, params, "lr", lr)));
+    for (i = 1; known && i < w->n_lanes; i++)
+        apart = apart || !ckr__same(was->lanes[i].base, was->lanes[0].base);
+    if (!apart)
+        ckr__ds_setting(x, "optimizer.params.lr", lr, ckr__ds_was(x, "/optimizer/params/lr"),
+                        scales);
+    for (i = 0; apart && i < w->n_lanes; i++)
+        ckr__setting_changed(x->out, "optimizer",
+                             ckr__printf(x->c, "param_groups[%llu].lr", (unsigned long long)i),
+                             ckr__node_float(x->c, l[i].base),
+                             known ? ckr__node_float(x->c, was->lanes[i].base) : NULL, scales);
 }
 
 /* The scheduler's state, where it is another than it was, and what DeepSpeed goes on with: it steps
@@ -50616,7 +50408,7 @@ static void ckr__ds_emit_schedule(ckr__ds_job *x)
                        "build it with lengths of updates");
     }
     if (same && native) x->out->follows = was;
-    if (native && !same) ckr__ds_emit_native(x, x->s->schedules);
+    if (native && !same) ckr__ds_emit_native(x, x->s->schedules, was);
     if (native) return;
     if (!same)
         ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
@@ -50780,7 +50572,6 @@ static void ckr__ds_rescale(ckr__ds_job *x)
     const ckr_node *own = ckr_node_get(x->meta, "optimizer"), *n = NULL;
     const bool now = x->dtype == CKR_DTYPE_F16;
     double power = 16, window = 1000;
-    char text[40];
     if (!x->ds) return;
     if (x->ds->universal) n = x->ds->optimizer;
     else n = ckr__ds_optim(x->ds->stages[0].optim[0]);
@@ -50793,7 +50584,6 @@ static void ckr__ds_rescale(ckr__ds_job *x)
     ckr_node_f64(ckr__ds_was(x, "/fp16/initial_scale_power"), &power);
     ckr_node_f64(ckr__ds_was(x, "/fp16/loss_scale_window"), &window);
     if (!(power >= 0 && power < 64)) power = 16;
-    ckr__format(text, sizeof text, "%.0f", pow(2, power));
     x->scaler = x->scaler_was = NULL;
     if (now)
         x->scaler = ckr__node_dict(
@@ -50801,7 +50591,8 @@ static void ckr__ds_rescale(ckr__ds_job *x)
             ckr__node_int(x->c, 0), "last_overflow_iter", ckr__node_int(x->c, -1), "scale_factor",
             ckr__node_float(x->c, 2), "scale_window", ckr__node_int(x->c, (int64_t)window),
             "dynamic", ckr__node_bool(x->c, true), CKR__END);
-    ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", now ? "1" : NULL, now ? text : "1",
+    ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", now ? "1" : NULL,
+             now ? ckr__printf(x->c, "%.0f", pow(2, power)) : "1",
              now ? "the coming run is fp16, the saved one was not: a dynamic scaler as DeepSpeed "
                    "begins with"
                  : "the coming run is not fp16: no loss is scaled",
@@ -50813,7 +50604,6 @@ static void ckr__ds_settings(ckr__ds_job *x)
     const ckr_node *zero = ckr__ds_was(x, "/zero_optimization");
     const bool flat = x->wrapper == CKR__DS_FLAT;
     const ckr_tensor *first = NULL;
-    char text[40];
     double size;
     uint64_t i, n = 0;
     x->robin = flat && ckr__ds_true(ckr_node_get(zero, "round_robin_gradients"));
@@ -50826,10 +50616,10 @@ static void ckr__ds_settings(ckr__ds_job *x)
         const ckr_tensor *t = x->items[i].param;
         if (!x->items[i].buffer && ckr__dtype_as(t, x->t->dtype) != t->dtype && !n++) first = t;
     }
-    ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
     if (first)
-        ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
-                 ckr_dtype_name(x->t->dtype), "--dtype", NULL);
+        ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED,
+                 ckr__printf(x->c, "%llu parameters", (unsigned long long)n),
+                 ckr_dtype_name(first->dtype), ckr_dtype_name(x->t->dtype), "--dtype", NULL);
     ckr__ds_config(x);
 }
 
@@ -50983,7 +50773,7 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     x.tag = x.ds ? ckr__base(x.ds->dir) : NULL;
     if (!x.tag || !*x.tag)
         x.tag = ckr__printf(c, "global_step%lld", (long long)ckr__step_done(s));
-    for (i = 0; i < sizeof steps / sizeof *steps && ckr__ds_going(&x); i++) steps[i](&x);
+    for (i = 0; i < sizeof steps / sizeof *steps && ckr__going(c); i++) steps[i](&x);
     ckr__map_free(&x.by_name);
     ckr__map_free(&x.aliases);
     ckr__map_free(&x.views);
@@ -54757,7 +54547,7 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
     e = ckr__sched_build(r->c, "megatron", params, bases, n, &x);
     if (e == CKR_E_ARG) {
         const char *why = ckr__strdup(r->c, r->c->err->text);
-        ckr__sched_forgive(r->c);
+        ckr__error_reset(r->c);
         x = ckr__sched_new(r->c, bases, n);
         if (!x || !why) return ckr__oom(r->c);
         x->kind = "megatron";
