@@ -25625,7 +25625,7 @@ typedef enum ckr__slot_is {
 
 static const struct { const char *slots; uint8_t is; } ckr__slot_names[] = {
     { "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg sum exp_inf acc_delta grad_avg "
-      "ax prev", CKR__SLOT_SAME },
+      "ax prev variance z state2", CKR__SLOT_SAME },
     { "row_var exp_avg_sq_row exp_avg_res_row", CKR__SLOT_ROW },
     { "col_var exp_avg_sq_col exp_avg_res_col", CKR__SLOT_COLUMN },
     { "codes scale qmap absmax1 absmax2 qmap1 qmap2", CKR__SLOT_BLOCKS },
@@ -25686,6 +25686,37 @@ static bool ckr__slot_square(const ckr_tensor *param, const ckr_tensor *t)
     const uint32_t n = param->n_dims;
     return n > 1 && param->shape[n - 1] == param->shape[n - 2] &&
            ckr__slot_named(t->slot) == CKR__SLOT_UNKNOWN;
+}
+
+/* A view of the parameter's shape, by what its state dict holds: a tensor of that shape, or factors
+   of its rows and columns. NULL: it does not tell; nor does one with an object (GaLore's projector),
+   whose moments are in another space. */
+static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
+{
+    const ckr_view *by[CKR__SLOT_UNKNOWN + 1] = { NULL }, *row, *column;
+    ckr_view *like;
+    int64_t *shape;
+    uint64_t i;
+    uint32_t n;
+    for (i = 0; i < ckr__dict_n(state); i++) {
+        const char *slot = ckr__dict_key(state, i);
+        const ckr_node *v = ckr__dict_at(state, i);
+        if (v->kind == CKR_NODE_OBJECT) return NULL;
+        if (slot && v->kind == CKR_NODE_TENSOR) by[ckr__slot_named(slot)] = v->u.view;
+    }
+    row = by[CKR__SLOT_ROW];
+    column = by[CKR__SLOT_COLUMN];
+    n = row ? row->n_dims : 0;
+    if (by[CKR__SLOT_SAME] || !n || !column || column->n_dims != n || n >= CKR_MAX_DIMS)
+        return by[CKR__SLOT_SAME];
+    like = CKR__DUP(c, ckr_view, row, 1);
+    shape = CKR__NEW_N(c, int64_t, n + 1);
+    if (!like || !shape) return NULL;
+    memcpy(shape, row->shape, n * sizeof *shape);
+    if (n < 2 || shape[n - 1] != 1 || column->shape[n - 2] != 1) like->n_dims = ++n;
+    shape[n - 1] = column->shape[column->n_dims - 1];
+    like->shape = shape;
+    return like;
 }
 
 /* What a target does with slots: holds each whole under its name, cuts each as its parameter, or
@@ -35718,6 +35749,7 @@ typedef struct ckr__fsdp {
     const ckr_mesh  *mesh;     /* of the first part; NULL: whole ones, or ShardedTensors   */
     uint64_t         n_params, n_units, n_numbers, first_group;
     uint64_t         n_rest;   /* values of the optimizer's state that are no tensors      */
+    const char      *inside;   /* one that has tensors, or what they may be in; or NULL    */
     uint32_t         n_ranks, n_shards;
     bool             cut;      /* some tensor of the model lies in parts                   */
     uint8_t          form;     /* of the optimizer                                         */
@@ -36297,6 +36329,16 @@ static ckr_result ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
     return f->c->err->code;
 }
 
+/* A value that may hold tensors, which are another rank's than those of its files beside it. */
+static bool ckr__fsdp_deep(const ckr_node *v)
+{
+    const uint64_t n = ckr_node_is_dict(v) ? 2 * v->count : ckr_node_is_list(v) ? v->count : 0;
+    uint64_t i;
+    for (i = 0; i < n; i++)
+        if (v->u.items[i]->kind > CKR_NODE_STR && v->u.items[i]->kind != CKR_NODE_DTYPE) return true;
+    return v->kind == CKR_NODE_OBJECT;
+}
+
 /* What each parameter has, as all ranks' files have it, into its slots. */
 static ckr_result ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
 {
@@ -36313,6 +36355,12 @@ static ckr_result ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
         const ckr_node *v = ckr__dict_at(state, i);
         const ckr_view *view = !slot ? NULL : v->kind == CKR_NODE_TENSOR ? v->u.view
                                : ckr__is_number(v) ? ckr__number_view(f->c, v) : NULL;
+        if (!view && slot && !f->inside && ckr__fsdp_deep(v)) {
+            f->inside = ckr__printf(f->c, "state/%llu/%s", (unsigned long long)number, slot);
+            ckr__say(f->c, "CKR_W_SLOT_INSIDE", CKR_LOST, f->inside, NULL, NULL,
+                     "each rank has tensors of its own in it, for what it has of the parameter: "
+                     "they are not read", NULL);
+        }
         if (view) ckr__fsdp_slot(f, rank, number, slot, view);
         else if (rank == 0 && slot && ++f->n_rest)
             ckr__leave(f->c, f->s, rel, ckr__printf(f->c, "state/%llu/%s",
@@ -36498,6 +36546,10 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
     if (form != CKR__FSDP_PARTS && (!x->from || x->from->form == CKR__FSDP_PARTS) &&
         !ckr__fsdp_units_guess(to))
         return false;
+    if (x->from && x->from->inside && !(x->t->without & CKR_OPTIMIZER))
+        ckr__refuse(x->c, CKR_ITEM_SLOT_CUT, x->from->inside,
+                    "each rank has tensors of its own in it, for blocks of what it has",
+                    "leave out the optimizer: --without optimizer,groups");
     if (!x->whole && (shards > 1 || form != CKR__FSDP_PARTS) && !(x->t->without & CKR_OPTIMIZER))
         ckr__slots_hold(x->c, x->s,
                         form == CKR__FSDP_FLAT && !(x->from && x->from->form == form)
@@ -41818,16 +41870,9 @@ static ckr_result ckr__ac_models(ckr__ac *r)
 /* >>accelerate.names ---------------------------------------------------------- */
 /* Which parameter an optimizer's number is. */
 
-static const ckr_view *ckr__ac_like(const ckr_node *state)
-{
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(state); i++) {
-        const char *slot = ckr__dict_key(state, i);
-        const ckr_node *v = ckr__dict_at(state, i);
-        if (slot && v->kind == CKR_NODE_TENSOR && ckr__own_shape(slot)) return v->u.view;
-    }
-    return NULL;
-}
+/* What bitsandbytes keeps in a dict of its own beside `step`. */
+static const char ckr__ac_quant[] = "__bnb_optimizer_quant_state__";
+
 
 /* Parameters are numbers, or names (FSDP's whole state dicts): all alike. NULL: neither. */
 static const char *ckr__ac_id(const ckr_node *id, uint8_t kind, size_t *n)
@@ -41896,7 +41941,11 @@ static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_para
         }
         (*out)[k].state = ckr__dict_at(state, i);
     }
-    for (i = 0; i < *n; i++) (*out)[i].like = ckr__ac_like((*out)[i].state);
+    for (i = 0; i < *n; i++) {
+        ckr__ac_param *p = &(*out)[i];
+        p->like = ckr__slots_like(r->c, p->state);
+        if (!p->like) p->like = ckr__slots_like(r->c, ckr_node_get(p->state, ckr__ac_quant));
+    }
     ckr__ac_unwrap(r, *out, *n);
     ckr__map_free(&seen);
     return r->c->err->code;
@@ -42214,9 +42263,6 @@ static ckr_result ckr__ac_slot(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_
     }
     return e;
 }
-
-/* What bitsandbytes keeps in a dict of its own beside `step`. */
-static const char ckr__ac_quant[] = "__bnb_optimizer_quant_state__";
 
 static ckr_result ckr__ac_states(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
                                  uint64_t n)
