@@ -25719,6 +25719,36 @@ static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
     return like;
 }
 
+/* Says of a value in a parameter's state that is no slot what that means, once: it may hold tensors,
+   which each rank has of what it has of the parameter. */
+static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, const ckr_node *v)
+{
+    const uint64_t n = ckr_node_is_dict(v) ? 2 * v->count : ckr_node_is_list(v) ? v->count : 0;
+    uint64_t i;
+    bool deep = v->kind == CKR_NODE_OBJECT || v->kind == CKR_NODE_TENSOR;
+    for (i = 0; i < n && !deep; i++)
+        deep = v->u.items[i]->kind >= CKR_NODE_LIST && v->u.items[i]->kind != CKR_NODE_DTYPE;
+    if (!strcmp(slot, "al")) return;           /* LBFGS makes it anew                        */
+    for (i = 0; i < s->n_notes && deep; i++)
+        deep = strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE") != 0;
+    if (deep)
+        ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_LOST, slot, NULL, NULL,
+                 "it is a part of the optimizer's state, and neither tensor nor number: it is not "
+                 "read", NULL);
+}
+
+/* Refuses to write an optimizer's state that is not whole. */
+static void ckr__slots_whole(ckr__ctx *c, const ckr_state *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_notes && !c->refused; i++)
+        if (!strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE"))
+            ckr__refuse(c, CKR_ITEM_SLOT_CUT, s->notes[i].subject,
+                        "it is neither tensor nor number, and not read: the state would not be "
+                        "whole",
+                        "leave out the optimizer: --without optimizer,groups");
+}
+
 /* What a target does with slots: holds each whole under its name, cuts each as its parameter, or
    has those of several parameters in one flat tensor and no value of one alone but `step`. */
 typedef enum ckr__slots_as { CKR__SLOTS_WHOLE = 0, CKR__SLOTS_CUT, CKR__SLOTS_FLAT } ckr__slots_as;
@@ -35749,7 +35779,6 @@ typedef struct ckr__fsdp {
     const ckr_mesh  *mesh;     /* of the first part; NULL: whole ones, or ShardedTensors   */
     uint64_t         n_params, n_units, n_numbers, first_group;
     uint64_t         n_rest;   /* values of the optimizer's state that are no tensors      */
-    const char      *inside;   /* one that has tensors, or what they may be in; or NULL    */
     uint32_t         n_ranks, n_shards;
     bool             cut;      /* some tensor of the model lies in parts                   */
     uint8_t          form;     /* of the optimizer                                         */
@@ -36329,16 +36358,6 @@ static ckr_result ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
     return f->c->err->code;
 }
 
-/* A value that may hold tensors, which are another rank's than those of its files beside it. */
-static bool ckr__fsdp_deep(const ckr_node *v)
-{
-    const uint64_t n = ckr_node_is_dict(v) ? 2 * v->count : ckr_node_is_list(v) ? v->count : 0;
-    uint64_t i;
-    for (i = 0; i < n; i++)
-        if (v->u.items[i]->kind > CKR_NODE_STR && v->u.items[i]->kind != CKR_NODE_DTYPE) return true;
-    return v->kind == CKR_NODE_OBJECT;
-}
-
 /* What each parameter has, as all ranks' files have it, into its slots. */
 static ckr_result ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
 {
@@ -36355,14 +36374,10 @@ static ckr_result ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
         const ckr_node *v = ckr__dict_at(state, i);
         const ckr_view *view = !slot ? NULL : v->kind == CKR_NODE_TENSOR ? v->u.view
                                : ckr__is_number(v) ? ckr__number_view(f->c, v) : NULL;
-        if (!view && slot && !f->inside && ckr__fsdp_deep(v)) {
-            f->inside = ckr__printf(f->c, "state/%llu/%s", (unsigned long long)number, slot);
-            ckr__say(f->c, "CKR_W_SLOT_INSIDE", CKR_LOST, f->inside, NULL, NULL,
-                     "each rank has tensors of its own in it, for what it has of the parameter: "
-                     "they are not read", NULL);
-        }
         if (view) ckr__fsdp_slot(f, rank, number, slot, view);
-        else if (rank == 0 && slot && ++f->n_rest)
+        else if (slot) ckr__slot_inside(f->c, f->s, slot, v);
+        if (view) continue;
+        if (rank == 0 && slot && ++f->n_rest)
             ckr__leave(f->c, f->s, rel, ckr__printf(f->c, "state/%llu/%s",
                                                     (unsigned long long)number, slot), v);
     }
@@ -36546,10 +36561,7 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
     if (form != CKR__FSDP_PARTS && (!x->from || x->from->form == CKR__FSDP_PARTS) &&
         !ckr__fsdp_units_guess(to))
         return false;
-    if (x->from && x->from->inside && !(x->t->without & CKR_OPTIMIZER))
-        ckr__refuse(x->c, CKR_ITEM_SLOT_CUT, x->from->inside,
-                    "each rank has tensors of its own in it, for blocks of what it has",
-                    "leave out the optimizer: --without optimizer,groups");
+    if (!(x->t->without & CKR_OPTIMIZER)) ckr__slots_whole(x->c, x->s);
     if (!x->whole && (shards > 1 || form != CKR__FSDP_PARTS) && !(x->t->without & CKR_OPTIMIZER))
         ckr__slots_hold(x->c, x->s,
                         form == CKR__FSDP_FLAT && !(x->from && x->from->form == form)
@@ -41062,6 +41074,7 @@ static void ckr__whole_minds(ckr__whole_job *w, const ckr_target *t)
 {
     static const struct { const char *code, *why; } what[] = {
         { "CKR_W_TENSORS_IN_OBJECT", "tensors inside an object go with it as they are" },
+        { "CKR_W_SLOT_INSIDE", "it goes with the file as it is" },
         { "CKR_W_PARAM_NAMES", "the optimizer's numbers stay as they are" },
         { "CKR_W_PARAM_NAMES_GUESSED", "the optimizer's numbers stay as they are" }
     };
@@ -42245,7 +42258,8 @@ static ckr_result ckr__ac_slot(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_
     ckr_result e = CKR_OK;
     if (ckr__is_wrapper(v)) return ckr__ac_wrapped(r, p, slot, v);
     if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
-        if (r->plain) return CKR_OK;
+        if (r->plain) ckr__slot_inside(r->c, r->s, slot, v);
+        if (r->plain) return r->c->err->code;
         return ckr__leave(r->c, r->s, f->rel,
                           ckr__printf(r->c, "state/%s/%s",
                                       ckr_node_str(p->id) ? ckr_node_str(p->id)
@@ -47356,8 +47370,12 @@ static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char *slot,
     if (!slot) return;
     x.alone = !ckr__ds_same_shape(p, v->n_dims, v->shape);
     x.replica = ckr__held_slot(p->slots, slot) != NULL;
-    if (ckr__view_odd(v)) ckr__ds_leave(r, f, slot, n);
-    else ckr__ds_add(r, p, &x);
+    if (!ckr__view_odd(v)) {
+        ckr__ds_add(r, p, &x);
+        return;
+    }
+    ckr__slot_inside(r->c, r->s, slot, n);
+    ckr__ds_leave(r, f, slot, n);
 }
 
 /* The state of a group on one rank: tensors of `full` elements, or of `lean` without the padding;
@@ -47386,7 +47404,9 @@ static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x, int64_t full, int64_t lean
             else if (x->tensors) ckr__ds_run_read(r, x, v);
         } else if (x->numbers && (step || (x->rank == 0 && slot && ckr__is_number(n)))) {
             ckr__ds_scalar(r, x, n);
-        } else if (x->numbers && x->rank == 0 && n->kind != CKR_NODE_NONE) {
+        } else if (x->numbers && n->kind != CKR_NODE_NONE) {
+            if (slot) ckr__slot_inside(r->c, r->s, slot, n);
+            if (x->rank) continue;
             ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
         }
     }
@@ -50223,6 +50243,7 @@ static void ckr__ds_decide(ckr__ds_job *x)
     ckr__ds_target_wrapper(x);
     x->out->numbers = x->wrapper == CKR__DS_PLAIN;
     ckr__ds_settings(x);
+    if (x->optimizer) ckr__slots_whole(x->c, x->s);
     if (x->optimizer && !(x->ds && x->ds->wrapper >= CKR__DS_FUSED))
         ckr__slots_hold(x->c, x->s,
                         x->wrapper < CKR__DS_FUSED ? CKR__SLOTS_WHOLE : CKR__SLOTS_FLAT,
