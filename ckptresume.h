@@ -25689,8 +25689,8 @@ static bool ckr__slot_square(const ckr_tensor *param, const ckr_tensor *t)
 }
 
 /* A view of the parameter's shape, by what its state dict holds: a tensor of that shape, or factors
-   of its rows and columns. NULL: it does not tell; nor does one with an object (GaLore's projector),
-   whose moments are in another space. */
+   of its rows and columns. NULL: it does not tell; nor does one with an object (GaLore's
+   projector), whose moments are in another space. */
 static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
 {
     const ckr_view *by[CKR__SLOT_UNKNOWN + 1] = { NULL }, *row, *column;
@@ -25719,8 +25719,8 @@ static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
     return like;
 }
 
-/* Says of a value in a parameter's state that is no slot what that means, once: it may hold tensors,
-   which each rank has of what it has of the parameter. */
+/* Says of a value in a parameter's state that is no slot what that means, once: it may hold
+   tensors, which each rank has of what it has of the parameter. */
 static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, const ckr_node *v)
 {
     const uint64_t n = ckr_node_is_dict(v) ? 2 * v->count : ckr_node_is_list(v) ? v->count : 0;
