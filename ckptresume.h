@@ -25705,7 +25705,7 @@ typedef enum ckr__slot_is {
 
 static const struct { const char *slots; uint8_t is; } ckr__slot_names[] = {
     { "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg sum exp_inf acc_delta grad_avg "
-      "ax prev", CKR__SLOT_SAME },
+      "ax prev variance z state2", CKR__SLOT_SAME },
     { "row_var exp_avg_sq_row exp_avg_res_row", CKR__SLOT_ROW },
     { "col_var exp_avg_sq_col exp_avg_res_col", CKR__SLOT_COLUMN },
     { "codes scale qmap absmax1 absmax2 qmap1 qmap2", CKR__SLOT_BLOCKS },
@@ -25766,6 +25766,67 @@ static bool ckr__slot_square(const ckr_tensor *param, const ckr_tensor *t)
     const uint32_t n = param->n_dims;
     return n > 1 && param->shape[n - 1] == param->shape[n - 2] &&
            ckr__slot_named(t->slot) == CKR__SLOT_UNKNOWN;
+}
+
+/* A view of the parameter's shape, by what its state dict holds: a tensor of that shape, or factors
+   of its rows and columns. NULL: it does not tell; nor does one with an object (GaLore's
+   projector), whose moments are in another space. */
+static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
+{
+    const ckr_view *by[CKR__SLOT_UNKNOWN + 1] = { NULL }, *row, *column;
+    ckr_view *like;
+    int64_t *shape;
+    uint64_t i;
+    uint32_t n;
+    for (i = 0; i < ckr__dict_n(state); i++) {
+        const char *slot = ckr__dict_key(state, i);
+        const ckr_node *v = ckr__dict_at(state, i);
+        if (v->kind == CKR_NODE_OBJECT) return NULL;
+        if (slot && v->kind == CKR_NODE_TENSOR) by[ckr__slot_named(slot)] = v->u.view;
+    }
+    row = by[CKR__SLOT_ROW];
+    column = by[CKR__SLOT_COLUMN];
+    n = row ? row->n_dims : 0;
+    if (by[CKR__SLOT_SAME] || !n || !column || column->n_dims != n || n >= CKR_MAX_DIMS)
+        return by[CKR__SLOT_SAME];
+    like = CKR__DUP(c, ckr_view, row, 1);
+    shape = CKR__NEW_N(c, int64_t, n + 1);
+    if (!like || !shape) return NULL;
+    memcpy(shape, row->shape, n * sizeof *shape);
+    if (n < 2 || shape[n - 1] != 1 || column->shape[n - 2] != 1) like->n_dims = ++n;
+    shape[n - 1] = column->shape[column->n_dims - 1];
+    like->shape = shape;
+    return like;
+}
+
+/* Says of a value in a parameter's state that is no slot what that means, once: it may hold
+   tensors, which each rank has of what it has of the parameter. */
+static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, const ckr_node *v)
+{
+    const uint64_t n = ckr_node_is_dict(v) ? 2 * v->count : ckr_node_is_list(v) ? v->count : 0;
+    uint64_t i;
+    bool deep = v->kind == CKR_NODE_OBJECT || v->kind == CKR_NODE_TENSOR;
+    for (i = 0; i < n && !deep; i++)
+        deep = v->u.items[i]->kind >= CKR_NODE_LIST && v->u.items[i]->kind != CKR_NODE_DTYPE;
+    if (!strcmp(slot, "al")) return;           /* LBFGS makes it anew                        */
+    for (i = 0; i < s->n_notes && deep; i++)
+        deep = strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE") != 0;
+    if (deep)
+        ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_LOST, slot, NULL, NULL,
+                 "it is a part of the optimizer's state, and neither tensor nor number: it is not "
+                 "read", NULL);
+}
+
+/* Refuses to write an optimizer's state that is not whole. */
+static void ckr__slots_whole(ckr__ctx *c, const ckr_state *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_notes && !c->refused; i++)
+        if (!strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE"))
+            ckr__refuse(c, CKR_ITEM_SLOT_CUT, s->notes[i].subject,
+                        "it is neither tensor nor number, and not read: the state would not be "
+                        "whole",
+                        "leave out the optimizer: --without optimizer,groups");
 }
 
 /* What a target does with slots: holds each whole under its name, cuts each as its parameter, or
@@ -36164,16 +36225,8 @@ static bool ckr__flat_begin(ckr__flat *w, ckr__ctx *c, uint32_t n_nodes)
 /* >>script.names -------------------------------------------------------------- */
 /* Which parameter an optimizer's number is. */
 
-static const ckr_view *ckr__optim_like(const ckr_node *state)
-{
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(state); i++) {
-        const char *slot = ckr__dict_key(state, i);
-        const ckr_node *v = ckr__dict_at(state, i);
-        if (slot && v->kind == CKR_NODE_TENSOR && ckr__own_shape(slot)) return v->u.view;
-    }
-    return NULL;
-}
+/* What bitsandbytes keeps in a dict of its own beside `step`. */
+static const char ckr__optim_quant[] = "__bnb_optimizer_quant_state__";
 
 /* Parameters are numbers, or names (FSDP's whole state dicts): all alike. NULL: neither. */
 static const char *ckr__optim_id(const ckr_node *id, uint8_t kind, size_t *n)
@@ -36242,7 +36295,11 @@ static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__op
         }
         (*out)[k].state = ckr__dict_at(state, i);
     }
-    for (i = 0; i < *n; i++) (*out)[i].like = ckr__optim_like((*out)[i].state);
+    for (i = 0; i < *n; i++) {
+        ckr__optim_param *p = &(*out)[i];
+        p->like = ckr__slots_like(x->c, p->state);
+        if (!p->like) p->like = ckr__slots_like(x->c, ckr_node_get(p->state, ckr__optim_quant));
+    }
     ckr__optim_unwrap(x, *out, *n);
     ckr__map_free(&seen);
     return x->c->err->code;
@@ -36578,7 +36635,8 @@ static ckr_result ckr__optim_slot(ckr__script *x, const ckr__optim *o, const ckr
     ckr_result e = CKR_OK;
     if (ckr__is_wrapper(v)) return ckr__optim_wrapped(x, p, slot, v);
     if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
-        if (x->lax) return CKR_OK;
+        if (x->lax) ckr__slot_inside(x->c, x->s, slot, v);
+        if (x->lax) return x->c->err->code;
         return ckr__leave(x->c, x->s, o->rel,
                           ckr__printf(x->c, "state/%s/%s",
                                       ckr_node_str(p->id) ? ckr_node_str(p->id)
@@ -36593,9 +36651,6 @@ static ckr_result ckr__optim_slot(ckr__script *x, const ckr__optim *o, const ckr
     }
     return e;
 }
-
-/* What bitsandbytes keeps in a dict of its own beside `step`. */
-static const char ckr__optim_quant[] = "__bnb_optimizer_quant_state__";
 
 static ckr_result ckr__optim_states(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
                                  uint64_t n)
@@ -38106,7 +38161,9 @@ static ckr_result ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
         const ckr_view *view = !slot ? NULL : v->kind == CKR_NODE_TENSOR ? v->u.view
                                : ckr__is_number(v) ? ckr__number_view(f->c, v) : NULL;
         if (view) ckr__fsdp_slot(f, rank, number, slot, view);
-        else if (rank == 0 && slot && ++f->n_rest)
+        else if (slot) ckr__slot_inside(f->c, f->s, slot, v);
+        if (view) continue;
+        if (rank == 0 && slot && ++f->n_rest)
             ckr__leave(f->c, f->s, rel, ckr__printf(f->c, "state/%llu/%s",
                                                     (unsigned long long)number, slot), v);
     }
@@ -38290,6 +38347,7 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
     if (form != CKR__FSDP_PARTS && (!x->from || x->from->form == CKR__FSDP_PARTS) &&
         !ckr__fsdp_units_guess(to))
         return false;
+    if (!(x->t->without & CKR_OPTIMIZER)) ckr__slots_whole(x->c, x->s);
     if (!x->whole && (shards > 1 || form != CKR__FSDP_PARTS) && !(x->t->without & CKR_OPTIMIZER))
         ckr__slots_hold(x->c, x->s,
                         form == CKR__FSDP_FLAT && !(x->from && x->from->form == form)
@@ -42596,6 +42654,7 @@ static void ckr__whole_minds(ckr__whole_job *w, const ckr_target *t)
 {
     static const struct { const char *code, *why; } what[] = {
         { "CKR_W_TENSORS_IN_OBJECT", "tensors inside an object go with it as they are" },
+        { "CKR_W_SLOT_INSIDE", "it goes with the file as it is" },
         { "CKR_W_PARAM_NAMES", "the optimizer's numbers stay as they are" },
         { "CKR_W_PARAM_NAMES_GUESSED", "the optimizer's numbers stay as they are" }
     };
@@ -47948,8 +48007,12 @@ static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char *slot,
     if (!slot) return;
     x.alone = !ckr__ds_same_shape(p, v->n_dims, v->shape);
     x.replica = ckr__held_slot(p->slots, slot) != NULL;
-    if (ckr__view_odd(v)) ckr__ds_leave(r, f, slot, n);
-    else ckr__ds_add(r, p, &x);
+    if (!ckr__view_odd(v)) {
+        ckr__ds_add(r, p, &x);
+        return;
+    }
+    ckr__slot_inside(r->c, r->s, slot, n);
+    ckr__ds_leave(r, f, slot, n);
 }
 
 /* The state of a group on one rank: tensors of `full` elements, or of `lean` without the padding;
@@ -47979,7 +48042,9 @@ static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x, int64_t full, int64_t lean
             else if (x->tensors) ckr__ds_run_read(r, x, v);
         } else if (x->numbers && (step || (x->rank == 0 && slot && ckr__is_number(n)))) {
             ckr__ds_scalar(r, x, n);
-        } else if (x->numbers && x->rank == 0 && n->kind != CKR_NODE_NONE) {
+        } else if (x->numbers && n->kind != CKR_NODE_NONE) {
+            if (slot) ckr__slot_inside(r->c, r->s, slot, n);
+            if (x->rank) continue;
             ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
         }
     }
@@ -50759,6 +50824,7 @@ static void ckr__ds_decide(ckr__ds_job *x)
     ckr__ds_target_wrapper(x);
     x->out->numbers = x->wrapper == CKR__DS_PLAIN;
     ckr__ds_settings(x);
+    if (x->optimizer) ckr__slots_whole(x->c, x->s);
     if (x->optimizer && !(x->ds && x->ds->wrapper >= CKR__DS_FUSED))
         ckr__slots_hold(x->c, x->s,
                         x->wrapper < CKR__DS_FUSED ? CKR__SLOTS_WHOLE : CKR__SLOTS_FLAT,

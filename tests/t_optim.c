@@ -9,7 +9,9 @@
 
 static void load_cases(void)
 {
-    static const char *const cases[] = { "adafactor", "torchao", "bnb", "frozen", "square" };
+    static const char *const cases[] = { "adafactor", "torchao", "bnb", "frozen", "square",
+                                         "list" };
+    static const char rest[] = "global_step_2/actor/";
     char from[80], to[80];
     size_t i;
     disk_begin();
@@ -18,6 +20,10 @@ static void load_cases(void)
         snprintf(to, sizeof to, "in/%s.pt", cases[i]);
         memio_load_file(&disk, from, to);
     }
+    memio_load(&disk, "tests/data/optim/inside_ds", "in/ds");
+    memio_load(&disk, "tests/data/verl/rest", "in/verl");
+    snprintf(to, sizeof to, "in/verl/%soptim_world_size_1_rank_0.pt", rest);
+    memio_load_file(&disk, "tests/data/optim/inside_verl.pt", to);
 }
 
 static ckr_tensor tensor(const char *slot, ckr_dtype dtype, uint32_t n, const int64_t *shape)
@@ -105,8 +111,8 @@ static void refused(void)
         said(files[i], "verl", 0, "CKR_E_SLOT_CUT", slots[i]);
     }
     said("in/torchao.pt", "deepspeed", 0, "CKR_E_SLOT_CUT", slots[2]);
-    said("in/square.pt", "deepspeed", 1, "CKR_W_SLOT_SQUARE", "z of w");
-    said("in/square.pt", "verl", 0, "CKR_W_SLOT_SQUARE", "z of w");
+    said("in/square.pt", "deepspeed", 1, "CKR_W_SLOT_SQUARE", "warp of w");
+    said("in/square.pt", "verl", 0, "CKR_W_SLOT_SQUARE", "warp of w");
 }
 
 /* Every tensor of `of` is in the checkpoint at `path`, bit for bit. */
@@ -156,6 +162,40 @@ static void some_without_state(void)
         memio_remove(&disk, "w/out");
         said("in/frozen.pt", "deepspeed", t.topology.zero, "CKR_W_DS_STATE", "up.weight");
     }
+}
+
+/* A state that is not all tensors and numbers is not written as if it were whole, not even where it
+   came from: what is in it was another rank's. A file of no framework is copied with it. */
+static void inside(void)
+{
+    static const char quant[] = "__bnb_optimizer_quant_state__";
+    ckr_target t = target_of(0, 0, 0, -1, NULL);
+    ckr_ckpt *c = open_ok("in/ds");
+    const ckr_note *n = c ? note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes,
+                                    "CKR_W_SLOT_INSIDE")
+                          : NULL;
+    if (CHECK(n != NULL)) CHECK_INT(n->severity, CKR_LOST);
+    ckr_ckpt_close(c);
+    said("in/ds", "deepspeed", 1, "CKR_E_SLOT_CUT", quant);
+    said("in/ds", "deepspeed", 0, "CKR_E_SLOT_CUT", quant);
+    said("in/verl", "verl", 0, "CKR_E_SLOT_CUT", quant);
+    said("in/verl", "deepspeed", 0, "CKR_E_SLOT_CUT", quant);
+    said("in/list.pt", "deepspeed", 0, "CKR_E_SLOT_CUT", "GG");
+    said("in/list.pt", "torch", -1, "CKR_W_SLOT_INSIDE", "GG");
+    if (written(open_ok("in/list.pt"), "list", "w/list.pt", &t))
+        holds_all("in/list.pt", "w/list.pt");
+    memio_remove(&disk, "w/list.pt");
+}
+
+/* A factor of the rows and one of the columns prove whose they are. */
+static void told_by_factors(void)
+{
+    ckr_ckpt *c = open_ok("in/adafactor.pt");
+    if (c)
+        CHECK(note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes,
+                      "CKR_W_PARAM_NAMES_GUESSED") == NULL);
+    if (c) CHECK(ckr_ckpt_tensor(c, "up.weight", "row_var") != NULL);
+    ckr_ckpt_close(c);
 }
 
 /* Parts of a class of its own have names under their slot, and are written as that class again. */
@@ -253,6 +293,8 @@ int main(int argc, char **argv)
     RUN(refused);
     RUN(whole_state);
     RUN(some_without_state);
+    RUN(inside);
+    RUN(told_by_factors);
     RUN(classes);
     RUN(parts_are_no_weights);
     RUN(lr_tensors);
