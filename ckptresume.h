@@ -45155,12 +45155,6 @@ typedef struct ckr__lm_job {
     const char       *prefix;  /* in front of GPT-2's names                                */
 } ckr__lm_job;
 
-/* The section's sum; -1: there is none. */
-static int64_t ckr__lm_section_sum(const ckr__lm_rank *r)
-{
-    return r->section ? (int64_t)ckr__crc32(0, r->section, (size_t)r->n_section) : -1;
-}
-
 /* The ranks' places as text: words 20 to 33 of each header, and its section or that one's sum. */
 static ckr_node *ckr__lm_carry_ranks(ckr__ctx *c, const ckr__lm_rank *ranks, uint32_t n, bool sum)
 {
@@ -45171,7 +45165,7 @@ static ckr_node *ckr__lm_carry_ranks(ckr__ctx *c, const ckr__lm_rank *ranks, uin
         ckr_node *x = ckr__node_dict(c, "head", ckr__node_hex(c, r->head + 80, 56), CKR__END);
         if (r->section)
             ckr__node_set(c, x, "shuffle",
-                          sum ? ckr__node_int(c, ckr__lm_section_sum(r))
+                          sum ? ckr__node_int(c, ckr__crc32(0, r->section, (size_t)r->n_section))
                               : ckr__node_hex(c, r->section, r->n_section));
         ckr__node_push(c, list, x);
     }
@@ -45203,24 +45197,11 @@ static bool ckr__lm_same_place(const ckr__lm_rank *a, const ckr__lm_rank *b)
    as it was before? Then what was known before that is known again. */
 static bool ckr__lm_undoes(ckr__lm_job *x, const ckr_node *d, uint32_t processes)
 {
-    const ckr_node *list = ckr_node_get(d, "written");
     int64_t unit;
-    uint32_t i;
-    if (!x->t->data || !x->unit || x->Q != processes ||
-        !ckr_node_i64(ckr_node_get(d, "unit"), &unit) || unit != (int64_t)x->unit ||
-        !ckr_node_is_list(list) || list->count != x->m->P)
-        return false;
-    for (i = 0; i < x->m->P; i++) {
-        const ckr__lm_rank *r = &x->m->ranks[i];
-        const ckr_node *w = list->u.items[i];
-        uint8_t head[56];
-        int64_t sum = -1;
-        ckr_node_i64(ckr_node_get(w, "shuffle"), &sum);
-        if (!ckr__hex_bytes(ckr_node_get(w, "head"), 56, head) || memcmp(head, r->head + 80, 56) ||
-            sum != ckr__lm_section_sum(r))
-            return false;
-    }
-    return true;
+    return x->t->data && x->unit && x->Q == processes &&
+           ckr_node_i64(ckr_node_get(d, "unit"), &unit) && unit == (int64_t)x->unit &&
+           ckr__node_equal(ckr_node_get(d, "written"),
+                           ckr__lm_carry_ranks(x->c, x->m->ranks, x->m->P, true));
 }
 
 /* The ranks that are known: those of the files, which win, and others that the side file remembers
