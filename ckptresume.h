@@ -44782,17 +44782,6 @@ static ckr_result ckr__lm_states(ckr__lm *m)
     return m->c->err->code;
 }
 
-static ckr_result ckr__lm_leftovers(ckr__lm *m)
-{
-    uint64_t i;
-    for (i = 0; i < m->files.n_files[0]; i++) {
-        const ckr__rankfile *f = m->files.files[0][i];
-        if (f->dir) ckr__leave(m->c, m->s, ckr__printf(m->c, "%s/", f->rel), NULL, NULL);
-        else ckr__loose_add(m->c, m->s, &m->loose, f->rel);
-    }
-    return m->c->err->code;
-}
-
 static ckr_result ckr__lm_streams(ckr__lm *m)
 {
     static const struct { const char *kind, *name; size_t n; } rows[] = {
@@ -44841,10 +44830,15 @@ static void ckr__lm_vocab(ckr__ctx *c, int64_t told, int64_t rows, const char *r
                      "leave --vocab out");
 }
 
-/* What llm.c would do with its own files. */
-static ckr_result ckr__lm_read_notes(ckr__lm *m)
+/* Files that are not understood, and what llm.c would do with its own. */
+static ckr_result ckr__lm_rest(ckr__lm *m)
 {
-    uint32_t i, n = 0;
+    uint64_t i, n = 0;
+    for (i = 0; i < m->files.n_files[0]; i++) {
+        const ckr__rankfile *f = m->files.files[0][i];
+        if (f->dir) ckr__leave(m->c, m->s, ckr__printf(m->c, "%s/", f->rel), NULL, NULL);
+        else ckr__loose_add(m->c, m->s, &m->loose, f->rel);
+    }
     for (i = 1; i < m->P; i++)
         n += m->shuffle && m->ranks[i].n_samples != m->ranks[0].n_samples;
     if (n)
@@ -44885,7 +44879,7 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     static ckr_result (*const steps[])(ckr__lm *m) = {
         ckr__lm_choose,     ckr__lm_read_model, ckr__lm_padding, ckr__lm_states,
         ckr__lm_read_slots, ckr__lm_streams,    ckr__lm_places,  ckr__lm_groups,
-        ckr__lm_leftovers,  ckr__lm_read_notes
+        ckr__lm_rest
     };
     ckr__lm *m = CKR__NEW(c, ckr__lm);
     ckr_topology *t = &s->topology;
@@ -45172,27 +45166,6 @@ static ckr_node *ckr__lm_carry_ranks(ckr__ctx *c, const ckr__lm_rank *ranks, uin
     return list;
 }
 
-/* The ranks that were known, of how many processes; where they were counted anew, in samples of how
-   many tokens, and what was written instead. */
-static ckr_node *ckr__lm_carry(const ckr__lm_job *x)
-{
-    ckr_node *d = ckr__node_dict(
-        x->c, "dialect", ckr__node_str(x->c, "llmc"), "step", ckr__node_int(x->c, x->step),
-        "processes", ckr__node_int(x->c, x->processes), "ranks",
-        ckr__lm_carry_ranks(x->c, x->from, x->P, false), CKR__END);
-    if (!x->tokens) return d;
-    ckr__node_set(x->c, d, "unit", ckr__node_int(x->c, (int64_t)x->old_unit));
-    ckr__node_set(x->c, d, "written", ckr__lm_carry_ranks(x->c, x->wrote, x->Q, true));
-    return d;
-}
-
-static bool ckr__lm_same_place(const ckr__lm_rank *a, const ckr__lm_rank *b)
-{
-    return a->shard == b->shard && a->sample == b->sample && a->n_section == b->n_section &&
-           !a->section == !b->section &&
-           (!a->section || !memcmp(a->section, b->section, (size_t)a->n_section));
-}
-
 /* Are the files as they were written when places were counted anew, and does this conversion count
    as it was before? Then what was known before that is known again. */
 static bool ckr__lm_undoes(ckr__lm_job *x, const ckr_node *d, uint32_t processes)
@@ -45231,7 +45204,10 @@ static ckr_result ckr__lm_origin(ckr__lm_job *x)
         if (i >= m->P) continue;
         if (out[i].rng != m->ranks[i].rng || out[i].rng_last != m->ranks[i].rng_last)
             return CKR_OK;
-        same = same && ckr__lm_same_place(&out[i], &m->ranks[i]);
+        same = same && out[i].shard == m->ranks[i].shard && out[i].sample == m->ranks[i].sample &&
+               out[i].n_section == m->ranks[i].n_section &&
+               (!out[i].n_section || !memcmp(out[i].section, m->ranks[i].section,
+                                             (size_t)out[i].n_section));
     }
     if (!same && !ckr__lm_undoes(x, d, (uint32_t)processes)) return x->c->err->code;
     for (i = 0; same && i < m->P; i++) out[i] = m->ranks[i];
@@ -45292,35 +45268,6 @@ static ckr_result ckr__lm_glob(ckr__ctx *c, const char *pattern, ckr__lm_paths *
     }
     ckr__sort(c, (void **)(void *)out->list, (size_t)out->n, ckr__lm_path_cmp);
     return c->err->code;
-}
-
-/* The files of --data, and each one's number of tokens. */
-static ckr_result ckr__lm_token_files(ckr__lm_job *x)
-{
-    ckr__lm_paths l;
-    const char *pattern = ckr__path_in(x->c, x->t->data);
-    uint32_t file;
-    ckr_result r = pattern ? ckr__lm_glob(x->c, pattern, &l) : x->c->err->code;
-    x->tokens = r == CKR_OK ? CKR__NEW_N(x->c, uint64_t, l.n) : NULL;
-    if (!x->tokens) return x->c->err->code;
-    for (; x->n_files < l.n; x->n_files++) {
-        const char *path = l.list[x->n_files];
-        uint64_t n;
-        uint8_t head[12] = { 0 };
-        r = ckr__file_open(x->c, path, &file);
-        if (r == CKR_OK && x->c->files[file].size >= CKR__LM_HEAD)
-            r = ckr__file_read(x->c, file, 0, head, sizeof head);
-        if (r != CKR_OK) return r;
-        x->tokens[x->n_files] = n = ckr__load_u32(head + 8);
-        if (ckr__load_u32(head) != 20240520u || ckr__load_u32(head + 4) != 1 || n < 2 ||
-            x->c->files[file].size != CKR__LM_HEAD + 2 * n)
-            return ckr__fail(x->c->err, CKR_ITEM_LLMC_TOKENS, path, 0, NULL,
-                             "not a token file of llm.c: magic 20240520, version 1, 16-bit tokens "
-                             "up to its end were expected");
-    }
-    return x->n_files ? CKR_OK
-                      : ckr__fail(x->c->err, CKR_ITEM_PATH_NOT_FOUND, x->t->data, CKR_NO_OFFSET,
-                                  "--data", "no file matches");
 }
 
 static uint64_t ckr__lm_samples_of(uint64_t tokens, uint64_t unit)
@@ -45404,29 +45351,54 @@ static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
                         "the files do not tell which of these; the largest is taken", NULL);
 }
 
+/* The files of --data, each one's number of tokens, and what the saved run's samples were. */
 static ckr_result ckr__lm_data_files(ckr__lm_job *x)
 {
+    ckr__lm_paths l;
+    const char *pattern;
+    uint32_t file;
     uint64_t i;
-    ckr_result r;
+    ckr_result r = CKR_OK;
     if (!x->t->data || ((x->t->without & CKR_DATA) && x->P)) return CKR_OK;
     if (!x->unit)
         return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
                            "the place in the files is counted in samples of processes x B x T "
                            "tokens", "--micro-batch B and --seq-len T together with --data");
-    r = ckr__lm_token_files(x);
+    pattern = ckr__path_in(x->c, x->t->data);
+    if (pattern) r = ckr__lm_glob(x->c, pattern, &l);
+    x->tokens = pattern && r == CKR_OK ? CKR__NEW_N(x->c, uint64_t, l.n) : NULL;
+    if (!x->tokens) return x->c->err->code;
+    for (; x->n_files < l.n; x->n_files++) {
+        const char *path = l.list[x->n_files];
+        uint64_t n;
+        uint8_t head[12] = { 0 };
+        r = ckr__file_open(x->c, path, &file);
+        if (r == CKR_OK && x->c->files[file].size >= CKR__LM_HEAD)
+            r = ckr__file_read(x->c, file, 0, head, sizeof head);
+        if (r != CKR_OK) return r;
+        x->tokens[x->n_files] = n = ckr__load_u32(head + 8);
+        if (ckr__load_u32(head) != 20240520u || ckr__load_u32(head + 4) != 1 || n < 2 ||
+            x->c->files[file].size != CKR__LM_HEAD + 2 * n)
+            return ckr__fail(x->c->err, CKR_ITEM_LLMC_TOKENS, path, 0, NULL,
+                             "not a token file of llm.c: magic 20240520, version 1, 16-bit tokens "
+                             "up to its end were expected");
+    }
+    if (!l.n)
+        return ckr__fail(x->c->err, CKR_ITEM_PATH_NOT_FOUND, x->t->data, CKR_NO_OFFSET, "--data",
+                         "no file matches");
     if (!x->P) x->shuffle = true;
-    for (i = 0; r == CKR_OK && i < x->P && x->shuffle; i++)
+    for (i = 0; i < x->P && x->shuffle; i++)
         if (x->n_files != x->from[i].n_files)
             return ckr__refuse_int(x->c, CKR_ITEM_LLMC_DATA, "data: token files",
                                    (int64_t)x->from[i].n_files, (int64_t)x->n_files,
                                    "llm.c stops when their number is another",
                                    "give the files of the saved run, or --without data");
-    for (i = 0; r == CKR_OK && i < x->n_files; i++)
+    for (i = 0; i < x->n_files; i++)
         if (!ckr__lm_samples_of(x->tokens[i], x->unit))
             return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
                                "a token file is shorter than one sample of all processes",
                                "a smaller --micro-batch");
-    return r == CKR_OK && x->P ? ckr__lm_old_unit(x) : r;
+    return x->P ? ckr__lm_old_unit(x) : CKR_OK;
 }
 
 /* Samples of a file in the coming run. */
@@ -45609,8 +45581,8 @@ static void ckr__lm_put(ckr__lm_job *x, ckr__out_file *f, const uint8_t *p, uint
 /* Boxes of llm.c's stacked tensor, as boxes of GPT-2's: an axis less, and turned round where its
    matrices are (in, out). */
 typedef struct ckr__lm_turn {
-    ckr__binder  w;
-    ckr_tensor **layers;       /* NULL: w.tensor has the box as it is                    */
+    ckr__binder  w;            /* first: of llm.c's own, whose boxes these are already     */
+    ckr_tensor **layers;
     bool         layered, turn;
 } ckr__lm_turn;
 
@@ -45637,34 +45609,13 @@ static bool ckr__lm_turn_piece(void *arg, uint32_t n_dims, const int64_t *start,
     return true;
 }
 
-/* Elements [begin, end) of tensor i go into the entry from byte `at` on. slot 0: parameters, else
-   ckr__lm_slots[slot - 1]. */
-static bool ckr__lm_bind(ckr__lm_job *x, ckr_entry *e, int i, uint32_t slot, bool replica,
-                         uint64_t begin, uint64_t end, uint64_t at)
-{
-    int64_t shape[3];
-    const uint32_t n = ckr__lm_stored(&x->dims, i, shape);
-    ckr__block *b = ckr__block_whole(x->c, n, shape);
-    ckr__lm_turn w = CKR_ZERO;
-    if (!b) return false;
-    w.layers = x->by[slot] + (size_t)i * (size_t)x->dims.L;
-    if (x->m)
-        return ckr__bind_flat(x->c, e, w.layers[0], replica, b, (int64_t)begin, (int64_t)end, at);
-    w.w.c = x->c;
-    w.w.entry = e;
-    w.w.replica = replica;
-    w.layered = ckr__lm_shapes[i].layered;
-    w.turn = !x->linear && ckr__lm_shapes[i].layered && ckr__lm_shapes[i].cols;
-    return ckr__flat_pieces(b, (int64_t)begin, (int64_t)end, at, (int64_t)ckr_dtype_size(e->dtype),
-                            ckr__lm_turn_piece, &w);
-}
-
 /* Slot 0: the parameters, for the model's file; else ckr__lm_slots[slot - 1] of rank r. */
 static void ckr__lm_emit_slot(ckr__lm_job *x, ckr__out_file *f, uint32_t slot, uint32_t r)
 {
     const uint64_t share = slot && x->zero1 ? x->Q : 1;
     const int64_t all = (int64_t)(x->dims.n / share);
     const ckr_dtype dtype = slot ? CKR_DTYPE_F32 : x->dtype;
+    const int64_t elem = (int64_t)ckr_dtype_size(dtype);
     /* masters that are made here are the fp32 parameters; an fp32 file of a bf16 run holds the
        masters: they are what its parameters round */
     const bool up = !slot && x->master && x->m && dtype == CKR_DTYPE_F32 &&
@@ -45680,9 +45631,21 @@ static void ckr__lm_emit_slot(ckr__lm_job *x, ckr__out_file *f, uint32_t slot, u
                        part = step / share, mine = share > 1 ? r * part : 0,
                        first = e->u.entry->n_binds;
         const ckr_tensor *as = x->by[0][(size_t)i * (size_t)x->dims.L];
-        for (l = 0; l < n; l += step, at += part * ckr_dtype_size(dtype))
-            if (!ckr__lm_bind(x, e->u.entry, i, from, slot && share == 1 && r > 0, l + mine,
-                              l + mine + part, at))
+        int64_t shape[3];
+        const uint32_t n_dims = ckr__lm_stored(&x->dims, i, shape);
+        const ckr__block *b = ckr__block_whole(x->c, n_dims, shape);
+        ckr__lm_turn w = CKR_ZERO;
+        if (!b) return;
+        w.w.c = x->c;
+        w.w.entry = e->u.entry;
+        w.w.replica = slot && share == 1 && r > 0;
+        w.layers = x->by[from] + (size_t)i * (size_t)x->dims.L;
+        w.w.tensor = w.layers[0];
+        w.layered = ckr__lm_shapes[i].layered;
+        w.turn = !x->linear && w.layered && ckr__lm_shapes[i].cols;
+        for (l = mine; l < n; l += step, at += part * (uint64_t)elem)
+            if (!ckr__flat_pieces(b, (int64_t)l, (int64_t)(l + part), at, elem,
+                                  x->m ? ckr__binder_piece : ckr__lm_turn_piece, &w))
                 return;
         if (from == slot) continue;
         if (slot) as = ckr__out_made(x->out, as, "master", CKR_DTYPE_F32);
@@ -45884,7 +45847,16 @@ static void ckr__lm_emit_all(ckr__lm_job *x)
     if (ckr__failed(x->c)) return;
     if (!x->c->refused) ckr__lm_say_places(x);
     ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT);
-    if (x->P && !x->c->refused) x->out->carried = ckr__lm_carry(x);
+    if (x->P && !x->c->refused)                /* the ranks that were known, of how many processes */
+        x->out->carried = ckr__node_dict(
+            x->c, "dialect", ckr__node_str(x->c, "llmc"), "step", ckr__node_int(x->c, x->step),
+            "processes", ckr__node_int(x->c, x->processes), "ranks",
+            ckr__lm_carry_ranks(x->c, x->from, x->P, false), CKR__END);
+    if (x->out->carried && x->tokens) {        /* counted anew, in samples of how many tokens     */
+        ckr__node_set(x->c, x->out->carried, "unit", ckr__node_int(x->c, (int64_t)x->old_unit));
+        ckr__node_set(x->c, x->out->carried, "written",
+                      ckr__lm_carry_ranks(x->c, x->wrote, x->Q, true));
+    }
     if (x->m) ckr__loose_put(x->out, &x->m->loose, x->m->dir, "");
     for (i = 0; x->m && i < x->s->n_leftovers; i++)
         if (ckr__path_ends(left[i].path, "/"))
@@ -46054,27 +46026,10 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x)
                             : "there is no layer h.0", NULL);
 }
 
-static void ckr__lm_gpt2_say(ckr__lm_job *x)
-{
-    const bool tied = ckr__map_find(&x->names, "lm_head.weight", 14, NULL);
-    uint64_t used = tied, i;
-    for (i = 0; i < 4 * CKR__LM_TENSORS; i++)
-        if (x->by[i / CKR__LM_TENSORS])
-            used += ckr__lm_shapes[i % CKR__LM_TENSORS].layered ? (uint64_t)x->dims.L : 1;
-    ckr__lm_vocab(x->c, x->t->vocab, x->dims.V,
-                  "every row of wte.weight is taken: what --vocab says is not used");
-    if (tied)
-        ckr__say(x->c, "CKR_W_LLMC_TIED", CKR_APPROX, "lm_head.weight", NULL, NULL,
-                 "llm.c's head is its wte: it is taken to be the same", NULL);
-    if (x->s->n_tensors > used)
-        ckr__say_int(x->c, "CKR_W_TENSORS_LOST", CKR_LOST, "tensors",
-                     (int64_t)(x->s->n_tensors - used), 0, "llm.c has no such tensors", NULL);
-}
-
 /* Another framework's GPT-2. */
 static void ckr__lm_from_gpt2(ckr__lm_job *x)
 {
-    uint64_t i;
+    uint64_t i, used;
     uint32_t slot;
     for (i = 0; i < x->s->n_tensors; i++) {
         const char *key = ckr__plain_name(x->c, x->s->tensors[i]);
@@ -46090,7 +46045,18 @@ static void ckr__lm_from_gpt2(ckr__lm_job *x)
     x->step = ckr__lm_gpt2_told(x->s, "llmc.step");
     if (x->s->progress.step >= 0) x->step = x->s->progress.step;
     if (x->step < 0 || x->step > INT32_MAX || (x->t->without & CKR_PROGRESS)) x->step = 0;
-    ckr__lm_gpt2_say(x);
+    ckr__lm_vocab(x->c, x->t->vocab, x->dims.V,
+                  "every row of wte.weight is taken: what --vocab says is not used");
+    used = ckr__map_find(&x->names, "lm_head.weight", 14, NULL);
+    if (used)
+        ckr__say(x->c, "CKR_W_LLMC_TIED", CKR_APPROX, "lm_head.weight", NULL, NULL,
+                 "llm.c's head is its wte: it is taken to be the same", NULL);
+    for (i = 0; i < 4 * CKR__LM_TENSORS; i++)
+        if (x->by[i / CKR__LM_TENSORS])
+            used += ckr__lm_shapes[i % CKR__LM_TENSORS].layered ? (uint64_t)x->dims.L : 1;
+    if (x->s->n_tensors > used)
+        ckr__say_int(x->c, "CKR_W_TENSORS_LOST", CKR_LOST, "tensors",
+                     (int64_t)(x->s->n_tensors - used), 0, "llm.c has no such tensors", NULL);
 }
 
 /* llm.c's own. */
