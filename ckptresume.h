@@ -43057,13 +43057,16 @@ typedef struct ckr__ac_job {
 
 /* NumPy's key as a list of integers: which NumPy reads an array depends on the module's name in the
    pickle (numpy.core before 2.0, numpy._core since), a list is read by all. */
-static ckr_node *ckr__ac_plain_array(ckr__ac_job *x, ckr_node *n)
+static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
 {
-    const ckr_view *v = n->u.view;
-    const size_t size = ckr_dtype_size(v->dtype);
+    ckr__ac_job *x = (ckr__ac_job *)user;
+    const bool array = n->kind == CKR_NODE_NDARRAY && x->random;
+    const ckr_view *v = array ? n->u.view : NULL;
+    const size_t size = array ? ckr_dtype_size(v->dtype) : 0;
     ckr_node *list;
     uint8_t raw[8] = { 0 };    /* little-endian: what is shorter is the lower half         */
     int64_t i;
+    if (!array) return ckr__whole_swap(&x->w, n);
     if (v->n_dims != 1 || v->shape[0] > 4096 || v->stride[0] < 0 || ckr__is_float(v->dtype) ||
         (size != 4 && size != 8) || !v->bytes || v->big_endian || v->offset < 0 ||
         v->offset + (v->shape[0] - 1) * v->stride[0] >= (int64_t)(v->data_bytes / size))
@@ -43075,13 +43078,6 @@ static ckr_node *ckr__ac_plain_array(ckr__ac_job *x, ckr_node *n)
     }
     x->numpy = true;
     return ckr__failed(x->w.c) ? NULL : list;
-}
-
-static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
-{
-    ckr__ac_job *x = (ckr__ac_job *)user;
-    if (n->kind == CKR_NODE_NDARRAY && x->random) return ckr__ac_plain_array(x, n);
-    return ckr__whole_swap(&x->w, n);
 }
 
 static void ckr__ac_put_tree(ckr__ac_job *x, const char *path, const ckr_node *root)
@@ -43327,22 +43323,6 @@ static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
     return devices ? list : v;
 }
 
-/* By which key this trainer saves a stream, and whether as a list of devices. */
-static const char *ckr__ac_key_of(ckr__ac_job *x, const ckr_stream *s, bool *device)
-{
-    const ckr__stream_key *row =
-        ckr__trainer_streams + (x->ac->trainer || x->ac->sana ? CKR__TRAINER_STREAMS : 0);
-    const char *name = s->name;
-    for (; row->key; row++)
-        if (row->kind && !strcmp(s->kind, row->kind) && !strcmp(name, row->name)) break;
-    *device = !row->key && (!strcmp(s->kind, "torch_cuda") || !strcmp(s->kind, "torch_mps") ||
-                            !strcmp(s->kind, "opaque"));
-    if (!*device) return row->key ? row->key : name;
-    if (!strcmp(name, "default")) name = !strcmp(s->kind, "torch_mps") ? "mps" : "cuda";
-    return x->ac->trainer ? name
-           : ckr__printf(x->w.c, x->ac->sana ? "torch_%s" : "torch_%s_manual_seed", name);
-}
-
 /* What the side file keeps of a rank, and of one of its values; NULL: nothing, or of another step.
    */
 static const ckr_node *ckr__ac_kept_of(const ckr__ac_job *x, uint32_t rank)
@@ -43385,22 +43365,33 @@ static ckr_node *ckr__acc_value(ckr__ac_job *x, uint32_t rank, bool same, const 
     return ckr__ac_devices(x, now, rank, v, kept, (uint64_t)fixed);
 }
 
-/* Streams of the rank that the old dict had no place for. */
+/* Streams of the rank that the old dict had no place for, each under the trainer's own key, or its
+   device's. */
 static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
 {
     uint64_t i, n;
     const ckr_stream *now = ckr__streams_of(x->w.s, rank, &n);
     for (i = 0; i < n; i++, now++) {
-        bool device;
-        const char *key = ckr__ac_key_of(x, now, &device);
+        const ckr__stream_key *row =
+            ckr__trainer_streams + (x->ac->trainer || x->ac->sana ? CKR__TRAINER_STREAMS : 0);
+        const bool mps = !strcmp(now->kind, "torch_mps");
+        const char *key = now->name;
         const ckr_node *kept;
         ckr_node *v = ckr__stream_node(now), *list;
+        bool device;
+        while (row->key &&
+               (!row->kind || strcmp(now->kind, row->kind) || strcmp(key, row->name))) row++;
+        device = !row->key && (mps || !strcmp(now->kind, "torch_cuda") ||
+                               !strcmp(now->kind, "opaque"));
+        if (row->key) key = row->key;
+        if (device && !strcmp(key, "default")) key = mps ? "mps" : "cuda";
+        if (device && !x->ac->trainer)
+            key = ckr__printf(x->w.c, x->ac->sana ? "torch_%s" : "torch_%s_manual_seed", key);
         if (!key || now->sibling || ckr_node_get(d, key)) continue;
         kept = device ? ckr__ac_kept(x, rank, key) : NULL;
         if (ckr_node_is_list(kept) && kept->count) {
             v = ckr__ac_devices(x, now, rank, v, kept, 0);
-        } else if (device && strcmp(now->kind, "torch_mps") != 0 &&
-                   !(x->ac->trainer && x->ranks == 1)) {
+        } else if (device && !mps && !(x->ac->trainer && x->ranks == 1)) {
             list = ckr__node(x->w.c, CKR_NODE_LIST);
             ckr__node_push(x->w.c, list, v);
             v = list;
@@ -46479,16 +46470,30 @@ static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
     }
 }
 
+/* A file that is no rank's, read; NULL: the error is set. */
+static ckr__rankfile *ckr__ds_uni_load(ckr__ds *r, const char *rel)
+{
+    ckr__rankfile *f = CKR__NEW(r->c, ckr__rankfile);
+    if (!f || !rel) return NULL;
+    f->rel = rel;
+    f->path = ckr__path_join(r->c, r->dir, rel);
+    return f->path && ckr__fileset_load(&r->files, f, NULL) == CKR_OK ? f : NULL;
+}
+
 /* The class around the optimizer, by the keys that only it writes, and the topology. */
 static void ckr__ds_wrap(ckr__ds *r)
 {
-    const ckr__rankfile *f = r->stages[0].optim[0];
+    static const char rel[] = "zero/optimizer_state.pt";
+    const ckr__rankfile *f = r->stages[0].optim[0], *all = NULL;
     const ckr_node *o = ckr__ds_optim(f), *own = ckr_node_get(r->meta, "optimizer"), *z;
     ckr_topology *t = &r->s->topology;
     int64_t stage = 0, told = 0;
     uint32_t m;
+    if (r->universal && !ckr__dir_has(r->c, r->dir, rel, CKR_FILE_REGULAR)) ckr__ds_missing(r, rel);
+    else if (r->universal) all = ckr__ds_uni_load(r, rel);
+    if (ckr__failed(r->c)) return;
+    if (r->universal) o = r->optimizer = all->root;
     ckr_node_i64(ckr_node_find(r->config, "/zero_optimization/stage"), &told);
-    if (r->universal) o = r->optimizer;
     z = ckr_node_get(o, "zero_stage");
     if (z && z->kind == CKR_NODE_OBJECT) z = ckr_node_at(z->u.object->args, 0);
     if (o) {
@@ -47392,44 +47397,36 @@ static void ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const char *name, con
         t->shape = ckr__ds_shape(r, r->stages[m].model, name, size, &t->n_dims);
 }
 
-/* The name of a layer's tensor: the tied one of this local name and shape, or NUMBER.LOCAL. */
-static const char *ckr__ds_layer_name(ckr__ds *r, const ckr__ds_names *x, uint32_t layer,
-                                      const char *local, const ckr_view *v)
-{
-    const char *name = ckr__printf(r->c, "%u.%s", (unsigned)layer, local);
-    const size_t size = v->n_dims * sizeof *v->shape;
-    uint64_t i;
-    if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return name;
-    for (i = 0; i < x->n; i++) {
-        const ckr__ds_tied *t = &x->tied[i];
-        const char *dot = strchr(t->name + 13, '.');
-        if (!dot || strcmp(dot + 1, local) != 0) continue;
-        if (!t->shape || (t->n_dims == v->n_dims && (!size || !memcmp(t->shape, v->shape, size))))
-            return t->name;
-    }
-    return name;
-}
-
+/* A layer's tensor is called as the tied one of this local name and shape, or NUMBER.LOCAL. */
 static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__rankfile *f,
                                  const char *local, const ckr_node *n)
 {
-    const char *name;
+    const char *name = ckr__printf(r->c, "%u.%s", (unsigned)f->at[CKR__N], local ? local : "");
+    const ckr_view *v = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
     ckr_tensor *t;
     ckr__ds_param *p;
-    uint64_t m = 0;
-    if (!local || n->kind != CKR_NODE_TENSOR) {
+    uint64_t m = 0, i;
+    bool tied;
+    if (!local || !v) {
         ckr__ds_leave(r, f, local ? local : "?", n);
         return;
     }
-    name = ckr__ds_layer_name(r, x, f->at[CKR__N], local, n->u.view);
+    if (!name) return;
+    tied = !ckr__map_find(&x->all, name, strlen(name), NULL);
+    for (i = 0; tied && i < x->n; i++) {
+        const ckr__ds_tied *k = &x->tied[i];
+        const char *dot = strchr(k->name + 13, '.');
+        if (!dot || strcmp(dot + 1, local) != 0) continue;
+        if (k->shape && !ckr__same_dims(k->n_dims, k->shape, v->n_dims, v->shape)) continue;
+        name = k->name;
+        tied = false;
+    }
     p = ckr__ds_find(r, name);
-    if (p && !ckr__ds_same_shape(p, n->u.view->n_dims, n->u.view->shape))
+    if (p && !ckr__ds_same_shape(p, v->n_dims, v->shape))
         ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, f->path, local, NULL,
                       "it has another shape than %s, which is of an earlier layer", name);
-    else if (p) ckr__read_view(r->c, p->param, NULL, n->u.view, -1, true);
-    if (p || !name || ckr__plain_tensor_as(r->c, r->s, name, "param", n->u.view, &t) != CKR_OK ||
-        !t)
-        return;
+    else if (p) ckr__read_view(r->c, p->param, NULL, v, -1, true);
+    if (p || ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) != CKR_OK || !t) return;
     t->buffer = ckr__map_find(&x->buffers, name, strlen(name), NULL);
     p = t->buffer ? NULL : ckr__ds_param_add(r, name, t);
     if (!p) return;
@@ -47503,39 +47500,36 @@ static void ckr__ds_deal_layers(ckr__ds *r)
              "called embed here", NULL);
 }
 
-/* ds_to_universal leaves the layer files behind: what there is, param_shapes tells; the parameters
-   are their masters in the model's dtype, as DeepSpeed loads them. */
-static void ckr__ds_bare(ckr__ds *r, uint32_t m, const char *name, const ckr_node *size)
-{
-    const ckr__rankfile *f = r->stages[m].model;
-    ckr_dtype dtype = CKR_DTYPE_F32;
-    ckr__ds_param *p;
-    if (!name || ckr__ds_find(r, name)) return;        /* a tied one of an earlier stage      */
-    if (ckr__ds_true(ckr_node_find(r->config, "/fp16/enabled"))) dtype = CKR_DTYPE_F16;
-    if (ckr__ds_true(ckr_node_find(r->config, "/bf16/enabled"))) dtype = CKR_DTYPE_BF16;
-    p = ckr__ds_absent(r, f, name, size, dtype);
-    if (!p) return;
-    p->mp = m;
-    p->tied = ckr__starts(name, "tied_modules.");
-    p->layer = p->tied ? 0 : strtol(name, NULL, 10);
-    if (p->layer < 0 || p->layer > 1 << 20) ckr__ds_bad(r, f, name, "a layer's number");
-    else if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
-}
-
+/* The names that param_shapes tells, or the caller. ds_to_universal leaves the layer files behind:
+   what there is, param_shapes tells then; the parameters are their masters in the model's dtype, as
+   DeepSpeed loads them. */
 static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
 {
+    const bool f16 = ckr__ds_true(ckr_node_find(r->config, "/fp16/enabled")),
+               bf16 = ckr__ds_true(ckr_node_find(r->config, "/bf16/enabled"));
+    const ckr_dtype dtype = bf16 ? CKR_DTYPE_BF16 : f16 ? CKR_DTYPE_F16 : CKR_DTYPE_F32;
     uint32_t m;
     uint64_t k;
     for (m = 0; m < r->mp; m++) {
         const ckr_node *list = r->stages[m].shapes;
+        const ckr__rankfile *f = r->stages[m].model;
         for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
             ckr__walk w = ckr__walk_in(list->u.items[k]);
             while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+                ckr__ds_param *p;
                 ckr__ds_name_add(r, x, w.name, w.value, m);
-                if (r->bare) ckr__ds_bare(r, m, w.name, w.value);
+                if (!r->bare || !w.name || ckr__ds_find(r, w.name)) continue;  /* tied, earlier */
+                p = ckr__ds_absent(r, f, w.name, w.value, dtype);
+                if (!p) continue;
+                p->mp = m;
+                p->tied = ckr__starts(w.name, "tied_modules.");
+                p->layer = p->tied ? 0 : strtol(w.name, NULL, 10);
+                if (p->layer < 0 || p->layer > 1 << 20)
+                    ckr__ds_bad(r, f, w.name, "a layer's number");
+                else if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
             }
         }
-        ckr__ds_buffers(&x->buffers, r->stages[m].model->root, m);
+        ckr__ds_buffers(&x->buffers, f->root, m);
     }
     x->told = !x->all.count && r->desc && r->desc->names;
     for (k = 0; x->told && k < r->desc->n_names; k++)
@@ -47567,16 +47561,6 @@ static void ckr__ds_pipe(ckr__ds *r)
 /* >>deepspeed.universal ------------------------------------------------------- */
 /* zero/NAME/{fp32,exp_avg,...}.pt: {cat_dim, param} or a bare flat tensor; step.pt: a number.
    zero/optimizer_state.pt: the first rank's optimizer without the tensors, its groups. */
-
-/* A file that is no rank's, read; NULL: the error is set. */
-static ckr__rankfile *ckr__ds_uni_load(ckr__ds *r, const char *rel)
-{
-    ckr__rankfile *f = CKR__NEW(r->c, ckr__rankfile);
-    if (!f || !rel) return NULL;
-    f->rel = rel;
-    f->path = ckr__path_join(r->c, r->dir, rel);
-    return f->path && ckr__fileset_load(&r->files, f, NULL) == CKR_OK ? f : NULL;
-}
 
 static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
 {
@@ -47613,45 +47597,31 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
     else ckr__ds_run_read(r, &x, v);
 }
 
-static void ckr__ds_uni_param(ckr__ds *r, ckr__ds_param *p)
-{
-    const char *dir = ckr__printf(r->c, "%s/zero/%s", r->dir, p->name);
-    ckr__dirlist l;
-    uint64_t i;
-    if (!dir || p->stated) return;
-    if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR)
-        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_MISSING, dir, p->name,
-                      "bring it back, or convert the original again",
-                      "the universal checkpoint has no directory of this parameter");
-    if (ckr__failed(r->c) || ckr__dir_list(r->c, dir, &l) != CKR_OK) return;
-    for (i = 0; i < l.n && !ckr__failed(r->c); i++)
-        if (!l.items[i]->is_dir) ckr__ds_uni_file(r, p, l.items[i]->name);
-    p->stated = true;
-    if (!ckr__failed(r->c) && !ckr__held_slot(p->slots, "master"))
-        ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/fp32.pt", p->name));
-}
-
 static void ckr__ds_uni(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
-    uint64_t k, i;
+    ckr__dirlist l;
+    uint64_t k, i, n;
     ckr__ds_named(r, g, m);
     g->groups = ckr_node_get(r->optimizer, "param_groups");
     if (!ckr_node_is_list(g->groups))
         ckr__ds_bad(r, NULL, "zero/optimizer_state.pt#/param_groups", "a list");
     for (k = 0; k < g->n_groups; k++)
-        for (i = 0; i < g->lists[k].n && !ckr__failed(r->c); i++)
-            ckr__ds_uni_param(r, g->lists[k].items[i]);
-}
-
-static void ckr__ds_uni_open(ckr__ds *r)
-{
-    static const char rel[] = "zero/optimizer_state.pt";
-    const ckr__rankfile *f = NULL;
-    if (!r->universal) return;
-    if (!ckr__dir_has(r->c, r->dir, rel, CKR_FILE_REGULAR)) ckr__ds_missing(r, rel);
-    else f = ckr__ds_uni_load(r, rel);
-    if (f) r->optimizer = f->root;
+        for (i = 0; i < g->lists[k].n && !ckr__failed(r->c); i++) {
+            ckr__ds_param *p = g->lists[k].items[i];
+            const char *dir = ckr__printf(r->c, "%s/zero/%s", r->dir, p->name);
+            if (!dir || p->stated) continue;
+            if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR)
+                ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_MISSING, dir, p->name,
+                              "bring it back, or convert the original again",
+                              "the universal checkpoint has no directory of this parameter");
+            if (ckr__failed(r->c) || ckr__dir_list(r->c, dir, &l) != CKR_OK) return;
+            for (n = 0; n < l.n && !ckr__failed(r->c); n++)
+                if (!l.items[n]->is_dir) ckr__ds_uni_file(r, p, l.items[n]->name);
+            p->stated = true;
+            if (!ckr__failed(r->c) && !ckr__held_slot(p->slots, "master"))
+                ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/fp32.pt", p->name));
+        }
 }
 
 /* Every parameter has the state that any of them has, and Adam both of its moments. */
@@ -48006,7 +47976,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     static void (*const steps[])(ckr__ds *) = {
-        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_uni_open, ckr__ds_wrap,
+        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_wrap,
         ckr__ds_model, ckr__ds_pipe, ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups,
         ckr__ds_schedule, ckr__ds_clients
     };
@@ -49365,25 +49335,14 @@ static void ckr__ds_emit_schedule(ckr__ds_job *x)
 
 /* >>deepspeed.emit.all -------------------------------------------------------- */
 
-/* The class that the coming run has around its optimizer. */
-static void ckr__ds_target_wrapper(ckr__ds_job *x)
-{
-    const char *sum = ckr_node_str(ckr__ds_was(x, "/data_types/grad_accum_dtype"));
-    const bool fp32_sum = sum && ckr__word_in("fp32 float32 float", sum);
-    const bool bf16 = x->dtype == CKR_DTYPE_BF16;
-    if (x->zero == 3) x->wrapper = CKR__DS_CUT;
-    else if (x->zero == 1 && bf16 && fp32_sum) x->wrapper = CKR__DS_BF16;
-    else if (x->zero > 0) x->wrapper = CKR__DS_FLAT;
-    else if (!bf16 && x->dtype != CKR_DTYPE_F16) x->wrapper = CKR__DS_PLAIN;
-    else if (x->ds && x->ds->wrapper == CKR__DS_FUSED) x->wrapper = CKR__DS_FUSED;
-    else x->wrapper = CKR__DS_UNFUSED;
-}
-
-/* What DeepSpeed cannot resume is written as the nearest that it can. */
+/* What DeepSpeed cannot resume is written as the nearest that it can; and the class that the coming
+   run has around its optimizer. */
 static void ckr__ds_nearest(ckr__ds_job *x)
 {
-    const char *why = NULL;
-    if (x->zero == 0 && x->optimizer && x->pipe && x->dtype == CKR_DTYPE_BF16)
+    const char *sum = ckr_node_str(ckr__ds_was(x, "/data_types/grad_accum_dtype")), *why = NULL;
+    const bool fp32_sum = sum && ckr__word_in("fp32 float32 float", sum),
+               bf16 = x->dtype == CKR_DTYPE_BF16;
+    if (x->zero == 0 && x->optimizer && x->pipe && bf16)
         why = "DeepSpeed cannot resume a bf16 pipeline without ZeRO (KeyError: 0)";
     else if (x->zero == 0 && x->optimizer && x->universal)
         why = "DeepSpeed loads universal checkpoints with ZeRO only";
@@ -49402,6 +49361,13 @@ static void ckr__ds_nearest(ckr__ds_job *x)
                  "DeepSpeed cannot load elastic files; they are written rigid, with the "
                  "configuration's hyper-parameters for every group and the schedule's LR",
                  "--set GROUP.weight_decay=VALUE where a group had its own");
+    x->out->zero = x->zero;
+    if (x->zero == 3) x->wrapper = CKR__DS_CUT;
+    else if (x->zero == 1 && bf16 && fp32_sum) x->wrapper = CKR__DS_BF16;
+    else if (x->zero > 0) x->wrapper = CKR__DS_FLAT;
+    else if (!bf16 && x->dtype != CKR_DTYPE_F16) x->wrapper = CKR__DS_PLAIN;
+    else if (x->ds && x->ds->wrapper == CKR__DS_FUSED) x->wrapper = CKR__DS_FUSED;
+    else x->wrapper = CKR__DS_UNFUSED;
 }
 
 static const ckr__bounds ckr__ds_bounds = {
@@ -49423,12 +49389,11 @@ static void ckr__ds_allowed(ckr__ds_job *x)
                     "leave out the schedule too");
 }
 
-static const char ckr__ds_uni_why[] =
-    "with ZeRO-3 DeepSpeed gives every group the LR and weight decay of the first when it loads a "
-    "universal checkpoint, silently";
 
 static void ckr__ds_uni_allowed(ckr__ds_job *x)
 {
+    static const char why[] = "with ZeRO-3 DeepSpeed gives every group the LR and weight decay of "
+                              "the first when it loads a universal checkpoint, silently";
     const char *first = NULL, *text;
     uint64_t i;
     if (!x->universal || x->zero != 3) return;
@@ -49440,11 +49405,11 @@ static void ckr__ds_uni_allowed(ckr__ds_job *x)
         if (!first) first = text;
         if (!strcmp(first, text)) continue;
         if (x->t->variant)
-            ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_UNIVERSAL, "groups", ckr__ds_uni_why,
+            ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_UNIVERSAL, "groups", why,
                         "--variant native, which any --dp has");
         else
             ckr__say(x->c, "CKR_DS_NEAREST", CKR_CHANGED, "variant", "universal", "native",
-                     ckr__ds_uni_why, "load it without load_universal");
+                     why, "load it without load_universal");
         x->universal = x->t->variant != NULL;
         return;
     }
@@ -49454,6 +49419,8 @@ static void ckr__ds_say_sizes(ckr__ds_job *x)
 {
     const ckr__ds *r = x->ds;
     const bool flat = x->optimizer && !x->universal;
+    const uint64_t from = !r ? 0 : r->zero == 3 ? r->dp : r->mp,
+                   to = x->zero == 3 ? x->dp : x->pp;
     if (!r) return;
     if (r->rest && x->optimizer && !ckr__ds_same_ranks(x))
         ckr__say(x->c, "CKR_W_DS_REST", CKR_LOST, "optimizer files", NULL, NULL,
@@ -49478,6 +49445,11 @@ static void ckr__ds_say_sizes(ckr__ds_job *x)
         x->dtype != CKR_DTYPE_F32)
         ckr__say(x->c, "CKR_W_DS_MASTERS", CKR_APPROX, "masters", NULL, NULL,
                  "the source has no fp32 masters: they are the parameters, widened", NULL);
+    if (to < from && (r->n_left || (r->s->n_rng > 0 && !(x->t->without & CKR_RNG))))
+        ckr__say_int(x->c, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST, "client state", (int64_t)from,
+                     (int64_t)to,
+                     "what the trainer saved on the other ranks is not written: all of a stage "
+                     "load its first rank's, random states too", NULL);
 }
 
 /* What a flat group cannot hold: state of another shape than its parameter's (Adafactor's rows and
@@ -49497,21 +49469,6 @@ static void ckr__ds_flat_allowed(ckr__ds_job *x)
                         "take --zero 0, or leave out the optimizer");
             return;
         }
-}
-
-/* Client states and random streams of ranks that the target does not have, or repeats. */
-static void ckr__ds_say_clients(ckr__ds_job *x)
-{
-    const ckr__ds *r = x->ds;
-    const uint64_t from = !r ? 0 : r->zero == 3 ? r->dp : r->mp,
-                   to = x->zero == 3 ? x->dp : x->pp;
-    const bool streams = r && r->s->n_rng > 0 && !(x->t->without & CKR_RNG);
-    if (!from || (!streams && !r->n_left)) return;
-    if (to < from)
-        ckr__say_int(x->c, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST, "client state", (int64_t)from,
-                     (int64_t)to,
-                     "what the trainer saved on the other ranks is not written: all of a stage "
-                     "load its first rank's, random states too", NULL);
 }
 
 static void ckr__ds_emit_files(ckr__ds_job *x)
@@ -49688,13 +49645,10 @@ static void ckr__ds_say_half(ckr__ds_job *x)
 static void ckr__ds_decide(ckr__ds_job *x)
 {
     ckr__ds_nearest(x);
-    x->out->zero = x->zero;
-    ckr__ds_target_wrapper(x);
     ckr__ds_settings(x);
     ckr__ds_flat_allowed(x);
     ckr__ds_uni_allowed(x);
     ckr__ds_say_sizes(x);
-    ckr__ds_say_clients(x);
     ckr__ds_say_settings(x);
 }
 
