@@ -48524,20 +48524,6 @@ static ckr_node *ckr__ds_group_node(ckr__ds_job *x, const ckr_group *g, ckr_node
     return ckr__group_dict(x->c, &filled, index);
 }
 
-/* param_groups of a stage; the group's numbers start where the last one's ended. */
-static ckr_node *ckr__ds_groups_node(ckr__ds_job *x, const uint64_t *numbers)
-{
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
-    uint64_t k, i, at = 0;
-    for (k = 0; k < x->n_lists[x->m]; k++) {
-        ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
-        for (i = 0; i < numbers[k]; i++)
-            ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)at++));
-        ckr__node_push(x->c, list, ckr__ds_group_node(x, x->lists[x->m][k].group, index));
-    }
-    return ckr__ds_copy(x, list);
-}
-
 /* A dict with another value at `key`, which must not change the source's. */
 static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key, ckr_node *v)
 {
@@ -48727,17 +48713,15 @@ static bool ckr__ds_dynamic(const ckr__ds_job *x)
     return ckr__ds_true(n ? n : ckr_node_get(x->scaler, "dynamic_loss_scale"));
 }
 
-/* dynamic_loss_scale, and `overflow`. */
-static ckr_node *ckr__ds_scaler_bool(ckr__ds_job *x)
-{
-    return ckr__node_bool(x->c, strcmp(x->key, "overflow") != 0 && ckr__ds_dynamic(x));
-}
-
-/* A field of the scaler in an optimizer that keeps no object of it. */
+/* A field of the scaler in an optimizer that keeps no object of it; and what says of every one
+   whether it is dynamic, and that the last update was none too large. */
 static ckr_node *ckr__ds_scaler_field(ckr__ds_job *x)
 {
-    const bool scale = !strcmp(x->key, "cur_scale"), count = !strcmp(x->key, "cur_iter");
-    if (!scale && !count && !ckr__ds_dynamic(x)) return NULL;
+    const bool dynamic = ckr__ds_dynamic(x), scale = !strcmp(x->key, "cur_scale"),
+               count = !strcmp(x->key, "cur_iter");
+    if (!strcmp(x->key, "overflow")) return ckr__node_bool(x->c, false);
+    if (!strcmp(x->key, "dynamic_loss_scale")) return ckr__node_bool(x->c, dynamic);
+    if (!scale && !count && !dynamic) return NULL;
     return ckr__ds_or(x, x->scaler, x->key,
                       scale ? ckr__node_float(x->c, 1)
                             : ckr__node_int(x->c, count ? ckr__step_done(x->s) : 0));
@@ -48821,21 +48805,23 @@ static ckr_node *ckr__ds_whole_masters(ckr__ds_job *x, const ckr__ds_set *l)
    ones, one a group or a sub group; and the lists beside it, which optimizer_state.pt has not. */
 static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
 {
-    const uint64_t n = x->n_lists[x->m];
     const char *masters = ckr__ds_places_of[x->wrapper].masters;
-    uint64_t *counts = CKR__NEW_N(x->c, uint64_t, n), k, i;
-    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *st;
+    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *groups = ckr__node(x->c, CKR_NODE_LIST),
+             *index, *st;
     int64_t at = 0;
-    for (k = 0; counts && k < n; k++) {
+    uint64_t k, i;
+    for (k = 0; k < x->n_lists[x->m]; k++) {
         const ckr__ds_set *l = &x->lists[x->m][k];
         ckr__ds_buffer b;
-        for (i = 0; i < l->n; i += b.n, counts[k]++, at++) {
+        index = ckr__node(x->c, CKR_NODE_LIST);
+        for (i = 0; i < l->n; i += b.n, at++) {
             memset(&b, 0, sizeof b);
             b.items = l->items + i;
             b.n = 1;
             if (x->zero == 3) ckr__ds_cut_make(x, l, i, &b);
             else if (x->wrapper >= CKR__DS_FUSED) ckr__ds_flat_make(x, l, &b);
             if (ckr__failed(x->c)) return NULL;
+            ckr__node_push(x->c, index, ckr__node_int(x->c, at));
             st = ckr__ds_state_node(x, &b);
             if (st && st->count) ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st);
             if (x->universal || x->wrapper < CKR__DS_FUSED) continue;
@@ -48849,10 +48835,9 @@ static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
         }
         if (x->wrapper == CKR__DS_UNFUSED)
             ckr__ds_listed(x, masters, ckr__ds_whole_masters(x, l));
+        ckr__node_push(x->c, groups, ckr__ds_group_node(x, l->group, index));
     }
-    if (!counts) return NULL;
-    return ckr__node_dict(x->c, "state", state, "param_groups", ckr__ds_groups_node(x, counts),
-                          CKR__END);
+    return ckr__node_dict(x->c, "state", state, "param_groups", ckr__ds_copy(x, groups), CKR__END);
 }
 
 /* Are there as many optimizer files as there were, of the same ranks? */
@@ -48902,8 +48887,8 @@ static ckr_node *ckr__ds_uni_groups(ckr__ds_job *x)
 static const ckr__ds_row ckr__ds_rows[] = {
     { "zero_stage", "cC", ckr__ds_stage_enum },
     { "loss_scaler", "zcPUFZC", ckr__ds_scaler_object },
-    { "dynamic_loss_scale", "ufzcPUFZC", ckr__ds_scaler_bool },
-    { "overflow", "zcPUFZC", ckr__ds_scaler_bool },
+    { "dynamic_loss_scale", "ufzcPUFZC", ckr__ds_scaler_field },
+    { "overflow", "zcPUFZC", ckr__ds_scaler_field },
     { "cur_scale", "uf", ckr__ds_scaler_field },
     { "cur_iter", "uf", ckr__ds_scaler_field },
     { "last_overflow_iter", "uf", ckr__ds_scaler_field },
