@@ -45838,7 +45838,7 @@ static void ckr__lm_emit_all(ckr__lm_job *x)
     if (ckr__failed(x->c)) return;
     if (!x->c->refused) ckr__lm_say_places(x);
     ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT);
-    if (x->P && !x->c->refused)                /* the ranks that were known, of how many processes */
+    if (x->P && !x->c->refused)        /* the ranks that were known, of how many processes   */
         x->out->carried = ckr__node_dict(
             x->c, "dialect", ckr__node_str(x->c, "llmc"), "step", ckr__node_int(x->c, x->step),
             "processes", ckr__node_int(x->c, x->processes), "ranks",
@@ -47101,26 +47101,17 @@ static ckr__ds_pad ckr__ds_pads(ckr__ds *r, const ckr__ds_stage *g, uint32_t ran
     return x;
 }
 
-/* May an update have moved the padding? Weight decay does that when it is added to gradients. */
-static bool ckr__ds_pad_moves(const ckr__ds *r, const ckr__ds_stage *g)
-{
-    const ckr_node *conf = ckr_node_get(r->config, "optimizer"), *mode;
-    const char *type = ckr_node_str(ckr_node_get(conf, "type"));
-    uint64_t i;
-    double decay;
-    mode = ckr_node_find(conf, "/params/adam_w_mode");
-    if (type && (!strcmp(type, "AdamW") ||
-                 (!strcmp(type, "Adam") && (!mode || ckr__ds_true(mode)))))
-        return false;
-    for (i = 0; ckr_node_is_list(g->groups) && i < g->groups->count; i++)
-        if (!ckr_node_f64(ckr_node_get(g->groups->u.items[i], "weight_decay"), &decay) || decay > 0)
-            return true;
-    return false;
-}
-
 static void ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
 {
     const ckr__ds_pad own = ckr__ds_pads(r, g, d, d);
+    const ckr_node *conf = ckr_node_get(r->config, "optimizer"),
+                   *mode = ckr_node_find(conf, "/params/adam_w_mode");
+    const char *type = ckr_node_str(ckr_node_get(conf, "type"));
+    const bool apart = type && (!strcmp(type, "AdamW") ||
+                                (!strcmp(type, "Adam") && (!mode || ckr__ds_true(mode))));
+    bool moves = false;        /* may weight decay, added to gradients, have moved it?   */
+    double decay;
+    uint64_t k;
     uint32_t i;
     for (i = 0; i < r->dp && own.name && !ckr__failed(r->c); i++) {
         ckr__ds_pad other;
@@ -47131,7 +47122,10 @@ static void ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
                               ckr__printf(r->c, "this rank's padding lies in %s",
                                           g->optim[i]->rel));
     }
-    if (own.set[1] && !ckr__ds_pad_moves(r, g))
+    for (k = 0; !apart && ckr_node_is_list(g->groups) && k < g->groups->count; k++)
+        if (!ckr_node_f64(ckr_node_get(g->groups->u.items[k], "weight_decay"), &decay) || decay > 0)
+            moves = true;
+    if (own.set[1] && !moves)
         ckr__ds_elsewhere(r, g->optim[d], own.name,
                           ckr__printf(r->c, "%llu moments in this rank's padding are not zero",
                                       (unsigned long long)own.set[1]));
@@ -48784,30 +48778,13 @@ static ckr_node *ckr__ds_list_node(ckr__ds_job *x)
     return ckr__dict_value(x->by_group, x->key);
 }
 
-/* The masters of parameters that are none of a flat buffer's. */
-static ckr_node *ckr__ds_whole_masters(ckr__ds_job *x, const ckr__ds_set *l)
-{
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *e;
-    uint64_t i;
-    for (i = 0; i < l->n; i++) {
-        ckr__ds_item *p = l->items[i];
-        e = ckr__entry_whole(x->c, x->f, p->name, ckr__ds_slot_of(p, "master"), CKR_DTYPE_F32,
-                             p->first != x->m);
-        if (!e) return NULL;
-        ckr__ds_taken_for(x, p, "master", e->u.entry, 0);
-        e->u.entry->requires_grad = true;
-        ckr__node_push(x->c, list, e);
-    }
-    return list;
-}
-
 /* torch's dict of a rank's parameters, of ZeRO-0 a number a parameter over the groups, else of flat
    ones, one a group or a sub group; and the lists beside it, which optimizer_state.pt has not. */
 static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
 {
     const char *masters = ckr__ds_places_of[x->wrapper].masters;
     ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *groups = ckr__node(x->c, CKR_NODE_LIST),
-             *index, *st;
+             *index, *st, *whole;
     int64_t at = 0;
     uint64_t k, i;
     for (k = 0; k < x->n_lists[x->m]; k++) {
@@ -48833,8 +48810,17 @@ static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
             ckr__ds_listed(x, "partition_count", ckr__node_int(x->c, x->dp));
             ckr__ds_listed(x, "param_slice_mappings", ckr__ds_slice_map(x, &b));
         }
-        if (x->wrapper == CKR__DS_UNFUSED)
-            ckr__ds_listed(x, masters, ckr__ds_whole_masters(x, l));
+        whole = ckr__node(x->c, CKR_NODE_LIST);        /* masters of no flat buffer          */
+        for (i = 0; x->wrapper == CKR__DS_UNFUSED && i < l->n; i++) {
+            ckr__ds_item *p = l->items[i];
+            st = ckr__entry_whole(x->c, x->f, p->name, ckr__ds_slot_of(p, "master"), CKR_DTYPE_F32,
+                                  p->first != x->m);
+            if (!st) return NULL;
+            ckr__ds_taken_for(x, p, "master", st->u.entry, 0);
+            st->u.entry->requires_grad = true;
+            ckr__node_push(x->c, whole, st);
+        }
+        if (x->wrapper == CKR__DS_UNFUSED) ckr__ds_listed(x, masters, whole);
         ckr__node_push(x->c, groups, ckr__ds_group_node(x, l->group, index));
     }
     return ckr__node_dict(x->c, "state", state, "param_groups", ckr__ds_copy(x, groups), CKR__END);
@@ -49031,15 +49017,6 @@ static ckr_node *ckr__ds_shared_node(ckr__ds_job *x)
     return out;
 }
 
-/* The schedule's state: as it was, or the clock of the decided one. */
-static ckr_node *ckr__ds_scheduler_node(ckr__ds_job *x)
-{
-    ckr_node *none = ckr__node(x->c, CKR_NODE_NONE);
-    if (x->t->without & CKR_SCHEDULE) return none;
-    return x->scheduler ? ckr__ds_copy(x, x->scheduler)
-                        : ckr__ds_or(x, x->meta, "lr_scheduler", none);
-}
-
 static ckr_node *ckr__ds_counter(ckr__ds_job *x, const char *key, int64_t v)
 {
     v = ckr__max_i64(v, 0);
@@ -49078,7 +49055,7 @@ static void ckr__ds_model_file(ckr__ds_job *x)
     const ckr__ds_stage *g = NULL;
     const ckr_node *from = NULL;       /* what goes on here                                */
     ckr__ctx *c = x->c;
-    ckr_node *module, *optimizer, *pieces, *none = ckr__node(c, CKR_NODE_NONE), *info;
+    ckr_node *module, *optimizer, *pieces, *scheduler, *none = ckr__node(c, CKR_NODE_NONE), *info;
     if (!ckr__ds_begin(x, ckr__ds_name(c, row, x->d, x->m))) return;
     if (r) g = &r->stages[x->pp != r->mp ? (uint64_t)x->m * r->mp / x->pp : x->m];
     if (r && r->zero == 3) from = g->models[x->d % r->dp] ? g->models[x->d % r->dp]->root : NULL;
@@ -49088,12 +49065,16 @@ static void ckr__ds_model_file(ckr__ds_job *x)
     if (x->optimizer && x->wrapper < CKR__DS_FLAT && !x->universal)
         optimizer = x->wrapper == CKR__DS_PLAIN ? ckr__ds_base_node(x) : ckr__ds_wrapped(x);
     pieces = ckr__ds_frozen_node(x, true);
+    scheduler = none;                  /* as it was, or the clock of the decided one       */
+    if (!(x->t->without & CKR_SCHEDULE))
+        scheduler = x->scheduler ? ckr__ds_copy(x, x->scheduler)
+                                 : ckr__ds_or(x, x->meta, "lr_scheduler", none);
     x->f->root = ckr__node_dict(
         c, "module", module, "buffer_names", ckr__ds_or(x, from, "buffer_names", x->buffers),
         "optimizer", optimizer, "param_shapes", ckr__ds_shapes_node(x),
         "frozen_param_shapes", ckr__ds_frozen_node(x, false),
         "shared_params", ckr__ds_shared_node(x), "frozen_param_fragments", pieces,
-        "lr_scheduler", ckr__ds_scheduler_node(x),
+        "lr_scheduler", scheduler,
         "data_sampler", ckr__ds_or(x, from, "data_sampler", none),
         "random_ltd", ckr__ds_or(x, from, "random_ltd", none),
         "skipped_steps", ckr__ds_counter(x, "skipped_steps", 0),
@@ -49243,8 +49224,8 @@ static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w, const ckr_sched
 {
     static const char why[] = "the files hold this scheduler's clock and the LR of the first "
                               "update; the curve is the coming run's configuration",
-                      scales[] = "WarmupCosineLR scales the LR with which the groups are built, not "
-                                 "the checkpoint's";
+                      scales[] = "WarmupCosineLR scales the LR with which the groups are built, "
+                                 "not the checkpoint's";
     const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
     const ckr_node *params;
     ckr__hold h = CKR_ZERO;
