@@ -43993,13 +43993,16 @@ typedef struct ckr__ac_job {
 
 /* NumPy's key as a list of integers: which NumPy reads an array depends on the module's name in the
    pickle (numpy.core before 2.0, numpy._core since), a list is read by all. */
-static ckr_node *ckr__ac_plain_array(ckr__ac_job *x, ckr_node *n)
+static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
 {
-    const ckr_view *v = n->u.view;
-    const size_t size = ckr_dtype_size(v->dtype);
+    ckr__ac_job *x = (ckr__ac_job *)user;
+    const bool array = n->kind == CKR_NODE_NDARRAY && x->random;
+    const ckr_view *v = array ? n->u.view : NULL;
+    const size_t size = array ? ckr_dtype_size(v->dtype) : 0;
     ckr_node *list;
     uint8_t raw[8] = { 0 };    /* little-endian: what is shorter is the lower half         */
     int64_t i;
+    if (!array) return ckr__whole_swap(&x->w, n);
     if (v->n_dims != 1 || v->shape[0] > 4096 || v->stride[0] < 0 || ckr__is_float(v->dtype) ||
         (size != 4 && size != 8) || !v->bytes || v->big_endian || v->offset < 0 ||
         v->offset + (v->shape[0] - 1) * v->stride[0] >= (int64_t)(v->data_bytes / size))
@@ -44011,13 +44014,6 @@ static ckr_node *ckr__ac_plain_array(ckr__ac_job *x, ckr_node *n)
     }
     x->numpy = true;
     return ckr__failed(x->w.c) ? NULL : list;
-}
-
-static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
-{
-    ckr__ac_job *x = (ckr__ac_job *)user;
-    if (n->kind == CKR_NODE_NDARRAY && x->random) return ckr__ac_plain_array(x, n);
-    return ckr__whole_swap(&x->w, n);
 }
 
 static void ckr__ac_put_tree(ckr__ac_job *x, const char *path, const ckr_node *root)
@@ -44264,22 +44260,6 @@ static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
     return devices ? list : v;
 }
 
-/* By which key this trainer saves a stream, and whether as a list of devices. */
-static const char *ckr__ac_key_of(ckr__ac_job *x, const ckr_stream *s, bool *device)
-{
-    const ckr__stream_key *row =
-        ckr__trainer_streams + (x->ac->trainer || x->ac->sana ? CKR__TRAINER_STREAMS : 0);
-    const char *name = s->name;
-    for (; row->key; row++)
-        if (row->kind && !strcmp(s->kind, row->kind) && !strcmp(name, row->name)) break;
-    *device = !row->key && (!strcmp(s->kind, "torch_cuda") || !strcmp(s->kind, "torch_mps") ||
-                            !strcmp(s->kind, "opaque"));
-    if (!*device) return row->key ? row->key : name;
-    if (!strcmp(name, "default")) name = !strcmp(s->kind, "torch_mps") ? "mps" : "cuda";
-    return x->ac->trainer ? name
-           : ckr__printf(x->w.c, x->ac->sana ? "torch_%s" : "torch_%s_manual_seed", name);
-}
-
 /* What the side file keeps of a rank, and of one of its values; NULL: nothing, or of another step.
    */
 static const ckr_node *ckr__ac_kept_of(const ckr__ac_job *x, uint32_t rank)
@@ -44322,22 +44302,33 @@ static ckr_node *ckr__acc_value(ckr__ac_job *x, uint32_t rank, bool same, const 
     return ckr__ac_devices(x, now, rank, v, kept, (uint64_t)fixed);
 }
 
-/* Streams of the rank that the old dict had no place for. */
+/* Streams of the rank that the old dict had no place for, each under the trainer's own key, or its
+   device's. */
 static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
 {
     uint64_t i, n;
     const ckr_stream *now = ckr__streams_of(x->w.s, rank, &n);
     for (i = 0; i < n; i++, now++) {
-        bool device;
-        const char *key = ckr__ac_key_of(x, now, &device);
+        const ckr__stream_key *row =
+            ckr__trainer_streams + (x->ac->trainer || x->ac->sana ? CKR__TRAINER_STREAMS : 0);
+        const bool mps = !strcmp(now->kind, "torch_mps");
+        const char *key = now->name;
         const ckr_node *kept;
         ckr_node *v = ckr__stream_node(now), *list;
+        bool device;
+        while (row->key &&
+               (!row->kind || strcmp(now->kind, row->kind) || strcmp(key, row->name))) row++;
+        device = !row->key && (mps || !strcmp(now->kind, "torch_cuda") ||
+                               !strcmp(now->kind, "opaque"));
+        if (row->key) key = row->key;
+        if (device && !strcmp(key, "default")) key = mps ? "mps" : "cuda";
+        if (device && !x->ac->trainer)
+            key = ckr__printf(x->w.c, x->ac->sana ? "torch_%s" : "torch_%s_manual_seed", key);
         if (!key || now->sibling || ckr_node_get(d, key)) continue;
         kept = device ? ckr__ac_kept(x, rank, key) : NULL;
         if (ckr_node_is_list(kept) && kept->count) {
             v = ckr__ac_devices(x, now, rank, v, kept, 0);
-        } else if (device && strcmp(now->kind, "torch_mps") != 0 &&
-                   !(x->ac->trainer && x->ranks == 1)) {
+        } else if (device && !mps && !(x->ac->trainer && x->ranks == 1)) {
             list = ckr__node(x->w.c, CKR_NODE_LIST);
             ckr__node_push(x->w.c, list, v);
             v = list;
@@ -45864,17 +45855,6 @@ static ckr_result ckr__lm_states(ckr__lm *m)
     return m->c->err->code;
 }
 
-static ckr_result ckr__lm_leftovers(ckr__lm *m)
-{
-    uint64_t i;
-    for (i = 0; i < m->files.n_files[0]; i++) {
-        const ckr__rankfile *f = m->files.files[0][i];
-        if (f->dir) ckr__leave(m->c, m->s, ckr__printf(m->c, "%s/", f->rel), NULL, NULL);
-        else ckr__loose_add(m->c, m->s, &m->loose, f->rel);
-    }
-    return m->c->err->code;
-}
-
 static ckr_result ckr__lm_streams(ckr__lm *m)
 {
     static const struct { const char *kind, *name; size_t n; } rows[] = {
@@ -45923,10 +45903,15 @@ static void ckr__lm_vocab(ckr__ctx *c, int64_t told, int64_t rows, const char *r
                      "leave --vocab out");
 }
 
-/* What llm.c would do with its own files. */
-static ckr_result ckr__lm_read_notes(ckr__lm *m)
+/* Files that are not understood, and what llm.c would do with its own. */
+static ckr_result ckr__lm_rest(ckr__lm *m)
 {
-    uint32_t i, n = 0;
+    uint64_t i, n = 0;
+    for (i = 0; i < m->files.n_files[0]; i++) {
+        const ckr__rankfile *f = m->files.files[0][i];
+        if (f->dir) ckr__leave(m->c, m->s, ckr__printf(m->c, "%s/", f->rel), NULL, NULL);
+        else ckr__loose_add(m->c, m->s, &m->loose, f->rel);
+    }
     for (i = 1; i < m->P; i++)
         n += m->shuffle && m->ranks[i].n_samples != m->ranks[0].n_samples;
     if (n)
@@ -45967,7 +45952,7 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     static ckr_result (*const steps[])(ckr__lm *m) = {
         ckr__lm_choose,     ckr__lm_read_model, ckr__lm_padding, ckr__lm_states,
         ckr__lm_read_slots, ckr__lm_streams,    ckr__lm_places,  ckr__lm_groups,
-        ckr__lm_leftovers,  ckr__lm_read_notes
+        ckr__lm_rest
     };
     ckr__lm *m = CKR__NEW(c, ckr__lm);
     ckr_topology *t = &s->topology;
@@ -46237,12 +46222,6 @@ typedef struct ckr__lm_job {
     const char       *prefix;  /* in front of GPT-2's names                                */
 } ckr__lm_job;
 
-/* The section's sum; -1: there is none. */
-static int64_t ckr__lm_section_sum(const ckr__lm_rank *r)
-{
-    return r->section ? (int64_t)ckr__crc32(0, r->section, (size_t)r->n_section) : -1;
-}
-
 /* The ranks' places as text: words 20 to 33 of each header, and its section or that one's sum. */
 static ckr_node *ckr__lm_carry_ranks(ckr__ctx *c, const ckr__lm_rank *ranks, uint32_t n, bool sum)
 {
@@ -46253,56 +46232,22 @@ static ckr_node *ckr__lm_carry_ranks(ckr__ctx *c, const ckr__lm_rank *ranks, uin
         ckr_node *x = ckr__node_dict(c, "head", ckr__node_hex(c, r->head + 80, 56), CKR__END);
         if (r->section)
             ckr__node_set(c, x, "shuffle",
-                          sum ? ckr__node_int(c, ckr__lm_section_sum(r))
+                          sum ? ckr__node_int(c, ckr__crc32(0, r->section, (size_t)r->n_section))
                               : ckr__node_hex(c, r->section, r->n_section));
         ckr__node_push(c, list, x);
     }
     return list;
 }
 
-/* The ranks that were known, of how many processes; where they were counted anew, in samples of how
-   many tokens, and what was written instead. */
-static ckr_node *ckr__lm_carry(const ckr__lm_job *x)
-{
-    ckr_node *d = ckr__node_dict(
-        x->c, "dialect", ckr__node_str(x->c, "llmc"), "step", ckr__node_int(x->c, x->step),
-        "processes", ckr__node_int(x->c, x->processes), "ranks",
-        ckr__lm_carry_ranks(x->c, x->from, x->P, false), CKR__END);
-    if (!x->tokens) return d;
-    ckr__node_set(x->c, d, "unit", ckr__node_int(x->c, (int64_t)x->old_unit));
-    ckr__node_set(x->c, d, "written", ckr__lm_carry_ranks(x->c, x->wrote, x->Q, true));
-    return d;
-}
-
-static bool ckr__lm_same_place(const ckr__lm_rank *a, const ckr__lm_rank *b)
-{
-    return a->shard == b->shard && a->sample == b->sample && a->n_section == b->n_section &&
-           !a->section == !b->section &&
-           (!a->section || !memcmp(a->section, b->section, (size_t)a->n_section));
-}
-
 /* Are the files as they were written when places were counted anew, and does this conversion count
    as it was before? Then what was known before that is known again. */
 static bool ckr__lm_undoes(ckr__lm_job *x, const ckr_node *d, uint32_t processes)
 {
-    const ckr_node *list = ckr_node_get(d, "written");
     int64_t unit;
-    uint32_t i;
-    if (!x->t->data || !x->unit || x->Q != processes ||
-        !ckr_node_i64(ckr_node_get(d, "unit"), &unit) || unit != (int64_t)x->unit ||
-        !ckr_node_is_list(list) || list->count != x->m->P)
-        return false;
-    for (i = 0; i < x->m->P; i++) {
-        const ckr__lm_rank *r = &x->m->ranks[i];
-        const ckr_node *w = list->u.items[i];
-        uint8_t head[56];
-        int64_t sum = -1;
-        ckr_node_i64(ckr_node_get(w, "shuffle"), &sum);
-        if (!ckr__hex_bytes(ckr_node_get(w, "head"), 56, head) || memcmp(head, r->head + 80, 56) ||
-            sum != ckr__lm_section_sum(r))
-            return false;
-    }
-    return true;
+    return x->t->data && x->unit && x->Q == processes &&
+           ckr_node_i64(ckr_node_get(d, "unit"), &unit) && unit == (int64_t)x->unit &&
+           ckr__node_equal(ckr_node_get(d, "written"),
+                           ckr__lm_carry_ranks(x->c, x->m->ranks, x->m->P, true));
 }
 
 /* The ranks that are known: those of the files, which win, and others that the side file remembers
@@ -46332,7 +46277,10 @@ static ckr_result ckr__lm_origin(ckr__lm_job *x)
         if (i >= m->P) continue;
         if (out[i].rng != m->ranks[i].rng || out[i].rng_last != m->ranks[i].rng_last)
             return CKR_OK;
-        same = same && ckr__lm_same_place(&out[i], &m->ranks[i]);
+        same = same && out[i].shard == m->ranks[i].shard && out[i].sample == m->ranks[i].sample &&
+               out[i].n_section == m->ranks[i].n_section &&
+               (!out[i].n_section || !memcmp(out[i].section, m->ranks[i].section,
+                                             (size_t)out[i].n_section));
     }
     if (!same && !ckr__lm_undoes(x, d, (uint32_t)processes)) return x->c->err->code;
     for (i = 0; same && i < m->P; i++) out[i] = m->ranks[i];
@@ -46393,35 +46341,6 @@ static ckr_result ckr__lm_glob(ckr__ctx *c, const char *pattern, ckr__lm_paths *
     }
     ckr__sort(c, (void **)(void *)out->list, (size_t)out->n, ckr__lm_path_cmp);
     return c->err->code;
-}
-
-/* The files of --data, and each one's number of tokens. */
-static ckr_result ckr__lm_token_files(ckr__lm_job *x)
-{
-    ckr__lm_paths l;
-    const char *pattern = ckr__path_in(x->c, x->t->data);
-    uint32_t file;
-    ckr_result r = pattern ? ckr__lm_glob(x->c, pattern, &l) : x->c->err->code;
-    x->tokens = r == CKR_OK ? CKR__NEW_N(x->c, uint64_t, l.n) : NULL;
-    if (!x->tokens) return x->c->err->code;
-    for (; x->n_files < l.n; x->n_files++) {
-        const char *path = l.list[x->n_files];
-        uint64_t n;
-        uint8_t head[12] = { 0 };
-        r = ckr__file_open(x->c, path, &file);
-        if (r == CKR_OK && x->c->files[file].size >= CKR__LM_HEAD)
-            r = ckr__file_read(x->c, file, 0, head, sizeof head);
-        if (r != CKR_OK) return r;
-        x->tokens[x->n_files] = n = ckr__load_u32(head + 8);
-        if (ckr__load_u32(head) != 20240520u || ckr__load_u32(head + 4) != 1 || n < 2 ||
-            x->c->files[file].size != CKR__LM_HEAD + 2 * n)
-            return ckr__fail(x->c->err, CKR_ITEM_LLMC_TOKENS, path, 0, NULL,
-                             "not a token file of llm.c: magic 20240520, version 1, 16-bit tokens "
-                             "up to its end were expected");
-    }
-    return x->n_files ? CKR_OK
-                      : ckr__fail(x->c->err, CKR_ITEM_PATH_NOT_FOUND, x->t->data, CKR_NO_OFFSET,
-                                  "--data", "no file matches");
 }
 
 static uint64_t ckr__lm_samples_of(uint64_t tokens, uint64_t unit)
@@ -46505,29 +46424,54 @@ static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
                         "the files do not tell which of these; the largest is taken", NULL);
 }
 
+/* The files of --data, each one's number of tokens, and what the saved run's samples were. */
 static ckr_result ckr__lm_data_files(ckr__lm_job *x)
 {
+    ckr__lm_paths l;
+    const char *pattern;
+    uint32_t file;
     uint64_t i;
-    ckr_result r;
+    ckr_result r = CKR_OK;
     if (!x->t->data || ((x->t->without & CKR_DATA) && x->P)) return CKR_OK;
     if (!x->unit)
         return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
                            "the place in the files is counted in samples of processes x B x T "
                            "tokens", "--micro-batch B and --seq-len T together with --data");
-    r = ckr__lm_token_files(x);
+    pattern = ckr__path_in(x->c, x->t->data);
+    if (pattern) r = ckr__lm_glob(x->c, pattern, &l);
+    x->tokens = pattern && r == CKR_OK ? CKR__NEW_N(x->c, uint64_t, l.n) : NULL;
+    if (!x->tokens) return x->c->err->code;
+    for (; x->n_files < l.n; x->n_files++) {
+        const char *path = l.list[x->n_files];
+        uint64_t n;
+        uint8_t head[12] = { 0 };
+        r = ckr__file_open(x->c, path, &file);
+        if (r == CKR_OK && x->c->files[file].size >= CKR__LM_HEAD)
+            r = ckr__file_read(x->c, file, 0, head, sizeof head);
+        if (r != CKR_OK) return r;
+        x->tokens[x->n_files] = n = ckr__load_u32(head + 8);
+        if (ckr__load_u32(head) != 20240520u || ckr__load_u32(head + 4) != 1 || n < 2 ||
+            x->c->files[file].size != CKR__LM_HEAD + 2 * n)
+            return ckr__fail(x->c->err, CKR_ITEM_LLMC_TOKENS, path, 0, NULL,
+                             "not a token file of llm.c: magic 20240520, version 1, 16-bit tokens "
+                             "up to its end were expected");
+    }
+    if (!l.n)
+        return ckr__fail(x->c->err, CKR_ITEM_PATH_NOT_FOUND, x->t->data, CKR_NO_OFFSET, "--data",
+                         "no file matches");
     if (!x->P) x->shuffle = true;
-    for (i = 0; r == CKR_OK && i < x->P && x->shuffle; i++)
+    for (i = 0; i < x->P && x->shuffle; i++)
         if (x->n_files != x->from[i].n_files)
             return ckr__refuse_int(x->c, CKR_ITEM_LLMC_DATA, "data: token files",
                                    (int64_t)x->from[i].n_files, (int64_t)x->n_files,
                                    "llm.c stops when their number is another",
                                    "give the files of the saved run, or --without data");
-    for (i = 0; r == CKR_OK && i < x->n_files; i++)
+    for (i = 0; i < x->n_files; i++)
         if (!ckr__lm_samples_of(x->tokens[i], x->unit))
             return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
                                "a token file is shorter than one sample of all processes",
                                "a smaller --micro-batch");
-    return r == CKR_OK && x->P ? ckr__lm_old_unit(x) : r;
+    return x->P ? ckr__lm_old_unit(x) : CKR_OK;
 }
 
 /* Samples of a file in the coming run. */
@@ -46710,8 +46654,8 @@ static void ckr__lm_put(ckr__lm_job *x, ckr__out_file *f, const uint8_t *p, uint
 /* Boxes of llm.c's stacked tensor, as boxes of GPT-2's: an axis less, and turned round where its
    matrices are (in, out). */
 typedef struct ckr__lm_turn {
-    ckr__binder  w;
-    ckr_tensor **layers;       /* NULL: w.tensor has the box as it is                    */
+    ckr__binder  w;            /* first: of llm.c's own, whose boxes these are already     */
+    ckr_tensor **layers;
     bool         layered, turn;
 } ckr__lm_turn;
 
@@ -46738,34 +46682,13 @@ static bool ckr__lm_turn_piece(void *arg, uint32_t n_dims, const int64_t *start,
     return true;
 }
 
-/* Elements [begin, end) of tensor i go into the entry from byte `at` on. slot 0: parameters, else
-   ckr__lm_slots[slot - 1]. */
-static bool ckr__lm_bind(ckr__lm_job *x, ckr_entry *e, int i, uint32_t slot, bool replica,
-                         uint64_t begin, uint64_t end, uint64_t at)
-{
-    int64_t shape[3];
-    const uint32_t n = ckr__lm_stored(&x->dims, i, shape);
-    ckr__block *b = ckr__block_whole(x->c, n, shape);
-    ckr__lm_turn w = CKR_ZERO;
-    if (!b) return false;
-    w.layers = x->by[slot] + (size_t)i * (size_t)x->dims.L;
-    if (x->m)
-        return ckr__bind_flat(x->c, e, w.layers[0], replica, b, (int64_t)begin, (int64_t)end, at);
-    w.w.c = x->c;
-    w.w.entry = e;
-    w.w.replica = replica;
-    w.layered = ckr__lm_shapes[i].layered;
-    w.turn = !x->linear && ckr__lm_shapes[i].layered && ckr__lm_shapes[i].cols;
-    return ckr__flat_pieces(b, (int64_t)begin, (int64_t)end, at, (int64_t)ckr_dtype_size(e->dtype),
-                            ckr__lm_turn_piece, &w);
-}
-
 /* Slot 0: the parameters, for the model's file; else ckr__lm_slots[slot - 1] of rank r. */
 static void ckr__lm_emit_slot(ckr__lm_job *x, ckr__out_file *f, uint32_t slot, uint32_t r)
 {
     const uint64_t share = slot && x->zero1 ? x->Q : 1;
     const int64_t all = (int64_t)(x->dims.n / share);
     const ckr_dtype dtype = slot ? CKR_DTYPE_F32 : x->dtype;
+    const int64_t elem = (int64_t)ckr_dtype_size(dtype);
     /* masters that are made here are the fp32 parameters; an fp32 file of a bf16 run holds the
        masters: they are what its parameters round */
     const bool up = !slot && x->master && x->m && dtype == CKR_DTYPE_F32 &&
@@ -46781,9 +46704,21 @@ static void ckr__lm_emit_slot(ckr__lm_job *x, ckr__out_file *f, uint32_t slot, u
                        part = step / share, mine = share > 1 ? r * part : 0,
                        first = e->u.entry->n_binds;
         const ckr_tensor *as = x->by[0][(size_t)i * (size_t)x->dims.L];
-        for (l = 0; l < n; l += step, at += part * ckr_dtype_size(dtype))
-            if (!ckr__lm_bind(x, e->u.entry, i, from, slot && share == 1 && r > 0, l + mine,
-                              l + mine + part, at))
+        int64_t shape[3];
+        const uint32_t n_dims = ckr__lm_stored(&x->dims, i, shape);
+        const ckr__block *b = ckr__block_whole(x->c, n_dims, shape);
+        ckr__lm_turn w = CKR_ZERO;
+        if (!b) return;
+        w.w.c = x->c;
+        w.w.entry = e->u.entry;
+        w.w.replica = slot && share == 1 && r > 0;
+        w.layers = x->by[from] + (size_t)i * (size_t)x->dims.L;
+        w.w.tensor = w.layers[0];
+        w.layered = ckr__lm_shapes[i].layered;
+        w.turn = !x->linear && w.layered && ckr__lm_shapes[i].cols;
+        for (l = mine; l < n; l += step, at += part * (uint64_t)elem)
+            if (!ckr__flat_pieces(b, (int64_t)l, (int64_t)(l + part), at, elem,
+                                  x->m ? ckr__binder_piece : ckr__lm_turn_piece, &w))
                 return;
         if (from == slot) continue;
         if (slot) as = ckr__out_made(x->out, as, "master", CKR_DTYPE_F32);
@@ -46985,7 +46920,16 @@ static void ckr__lm_emit_all(ckr__lm_job *x)
     if (ckr__failed(x->c)) return;
     if (!x->c->refused) ckr__lm_say_places(x);
     ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT);
-    if (x->P && !x->c->refused) x->out->carried = ckr__lm_carry(x);
+    if (x->P && !x->c->refused)        /* the ranks that were known, of how many processes   */
+        x->out->carried = ckr__node_dict(
+            x->c, "dialect", ckr__node_str(x->c, "llmc"), "step", ckr__node_int(x->c, x->step),
+            "processes", ckr__node_int(x->c, x->processes), "ranks",
+            ckr__lm_carry_ranks(x->c, x->from, x->P, false), CKR__END);
+    if (x->out->carried && x->tokens) {        /* counted anew, in samples of how many tokens     */
+        ckr__node_set(x->c, x->out->carried, "unit", ckr__node_int(x->c, (int64_t)x->old_unit));
+        ckr__node_set(x->c, x->out->carried, "written",
+                      ckr__lm_carry_ranks(x->c, x->wrote, x->Q, true));
+    }
     if (x->m) ckr__loose_put(x->out, &x->m->loose, x->m->dir, "");
     for (i = 0; x->m && i < x->s->n_leftovers; i++)
         if (ckr__path_ends(left[i].path, "/"))
@@ -47155,27 +47099,10 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x)
                             : "there is no layer h.0", NULL);
 }
 
-static void ckr__lm_gpt2_say(ckr__lm_job *x)
-{
-    const bool tied = ckr__map_find(&x->names, "lm_head.weight", 14, NULL);
-    uint64_t used = tied, i;
-    for (i = 0; i < 4 * CKR__LM_TENSORS; i++)
-        if (x->by[i / CKR__LM_TENSORS])
-            used += ckr__lm_shapes[i % CKR__LM_TENSORS].layered ? (uint64_t)x->dims.L : 1;
-    ckr__lm_vocab(x->c, x->t->vocab, x->dims.V,
-                  "every row of wte.weight is taken: what --vocab says is not used");
-    if (tied)
-        ckr__say(x->c, "CKR_W_LLMC_TIED", CKR_APPROX, "lm_head.weight", NULL, NULL,
-                 "llm.c's head is its wte: it is taken to be the same", NULL);
-    if (x->s->n_tensors > used)
-        ckr__say_int(x->c, "CKR_W_TENSORS_LOST", CKR_LOST, "tensors",
-                     (int64_t)(x->s->n_tensors - used), 0, "llm.c has no such tensors", NULL);
-}
-
 /* Another framework's GPT-2. */
 static void ckr__lm_from_gpt2(ckr__lm_job *x)
 {
-    uint64_t i;
+    uint64_t i, used;
     uint32_t slot;
     for (i = 0; i < x->s->n_tensors; i++) {
         const char *key = ckr__plain_name(x->c, x->s->tensors[i]);
@@ -47191,7 +47118,18 @@ static void ckr__lm_from_gpt2(ckr__lm_job *x)
     x->step = ckr__lm_gpt2_told(x->s, "llmc.step");
     if (x->s->progress.step >= 0) x->step = x->s->progress.step;
     if (x->step < 0 || x->step > INT32_MAX || (x->t->without & CKR_PROGRESS)) x->step = 0;
-    ckr__lm_gpt2_say(x);
+    ckr__lm_vocab(x->c, x->t->vocab, x->dims.V,
+                  "every row of wte.weight is taken: what --vocab says is not used");
+    used = ckr__map_find(&x->names, "lm_head.weight", 14, NULL);
+    if (used)
+        ckr__say(x->c, "CKR_W_LLMC_TIED", CKR_APPROX, "lm_head.weight", NULL, NULL,
+                 "llm.c's head is its wte: it is taken to be the same", NULL);
+    for (i = 0; i < 4 * CKR__LM_TENSORS; i++)
+        if (x->by[i / CKR__LM_TENSORS])
+            used += ckr__lm_shapes[i % CKR__LM_TENSORS].layered ? (uint64_t)x->dims.L : 1;
+    if (x->s->n_tensors > used)
+        ckr__say_int(x->c, "CKR_W_TENSORS_LOST", CKR_LOST, "tensors",
+                     (int64_t)(x->s->n_tensors - used), 0, "llm.c has no such tensors", NULL);
 }
 
 /* llm.c's own. */
@@ -47614,16 +47552,30 @@ static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
     }
 }
 
+/* A file that is no rank's, read; NULL: the error is set. */
+static ckr__rankfile *ckr__ds_uni_load(ckr__ds *r, const char *rel)
+{
+    ckr__rankfile *f = CKR__NEW(r->c, ckr__rankfile);
+    if (!f || !rel) return NULL;
+    f->rel = rel;
+    f->path = ckr__path_join(r->c, r->dir, rel);
+    return f->path && ckr__fileset_load(&r->files, f, NULL) == CKR_OK ? f : NULL;
+}
+
 /* The class around the optimizer, by the keys that only it writes, and the topology. */
 static void ckr__ds_wrap(ckr__ds *r)
 {
-    const ckr__rankfile *f = r->stages[0].optim[0];
+    static const char rel[] = "zero/optimizer_state.pt";
+    const ckr__rankfile *f = r->stages[0].optim[0], *all = NULL;
     const ckr_node *o = ckr__ds_optim(f), *own = ckr_node_get(r->meta, "optimizer"), *z;
     ckr_topology *t = &r->s->topology;
     int64_t stage = 0, told = 0;
     uint32_t m;
+    if (r->universal && !ckr__dir_has(r->c, r->dir, rel, CKR_FILE_REGULAR)) ckr__ds_missing(r, rel);
+    else if (r->universal) all = ckr__ds_uni_load(r, rel);
+    if (ckr__failed(r->c)) return;
+    if (r->universal) o = r->optimizer = all->root;
     ckr_node_i64(ckr_node_find(r->config, "/zero_optimization/stage"), &told);
-    if (r->universal) o = r->optimizer;
     z = ckr_node_get(o, "zero_stage");
     if (z && z->kind == CKR_NODE_OBJECT) z = ckr_node_at(z->u.object->args, 0);
     if (o) {
@@ -48237,26 +48189,17 @@ static ckr__ds_pad ckr__ds_pads(ckr__ds *r, const ckr__ds_stage *g, uint32_t ran
     return x;
 }
 
-/* May an update have moved the padding? Weight decay does that when it is added to gradients. */
-static bool ckr__ds_pad_moves(const ckr__ds *r, const ckr__ds_stage *g)
-{
-    const ckr_node *conf = ckr_node_get(r->config, "optimizer"), *mode;
-    const char *type = ckr_node_str(ckr_node_get(conf, "type"));
-    uint64_t i;
-    double decay;
-    mode = ckr_node_find(conf, "/params/adam_w_mode");
-    if (type && (!strcmp(type, "AdamW") ||
-                 (!strcmp(type, "Adam") && (!mode || ckr__ds_true(mode)))))
-        return false;
-    for (i = 0; ckr_node_is_list(g->groups) && i < g->groups->count; i++)
-        if (!ckr_node_f64(ckr_node_get(g->groups->u.items[i], "weight_decay"), &decay) || decay > 0)
-            return true;
-    return false;
-}
-
 static void ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
 {
     const ckr__ds_pad own = ckr__ds_pads(r, g, d, d);
+    const ckr_node *conf = ckr_node_get(r->config, "optimizer"),
+                   *mode = ckr_node_find(conf, "/params/adam_w_mode");
+    const char *type = ckr_node_str(ckr_node_get(conf, "type"));
+    const bool apart = type && (!strcmp(type, "AdamW") ||
+                                (!strcmp(type, "Adam") && (!mode || ckr__ds_true(mode))));
+    bool moves = false;        /* may weight decay, added to gradients, have moved it?   */
+    double decay;
+    uint64_t k;
     uint32_t i;
     for (i = 0; i < r->dp && own.name && !ckr__failed(r->c); i++) {
         ckr__ds_pad other;
@@ -48267,7 +48210,10 @@ static void ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
                               ckr__printf(r->c, "this rank's padding lies in %s",
                                           g->optim[i]->rel));
     }
-    if (own.set[1] && !ckr__ds_pad_moves(r, g))
+    for (k = 0; !apart && ckr_node_is_list(g->groups) && k < g->groups->count; k++)
+        if (!ckr_node_f64(ckr_node_get(g->groups->u.items[k], "weight_decay"), &decay) || decay > 0)
+            moves = true;
+    if (own.set[1] && !moves)
         ckr__ds_elsewhere(r, g->optim[d], own.name,
                           ckr__printf(r->c, "%llu moments in this rank's padding are not zero",
                                       (unsigned long long)own.set[1]));
@@ -48533,44 +48479,36 @@ static void ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const char *name, con
         t->shape = ckr__ds_shape(r, r->stages[m].model, name, size, &t->n_dims);
 }
 
-/* The name of a layer's tensor: the tied one of this local name and shape, or NUMBER.LOCAL. */
-static const char *ckr__ds_layer_name(ckr__ds *r, const ckr__ds_names *x, uint32_t layer,
-                                      const char *local, const ckr_view *v)
-{
-    const char *name = ckr__printf(r->c, "%u.%s", (unsigned)layer, local);
-    const size_t size = v->n_dims * sizeof *v->shape;
-    uint64_t i;
-    if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return name;
-    for (i = 0; i < x->n; i++) {
-        const ckr__ds_tied *t = &x->tied[i];
-        const char *dot = strchr(t->name + 13, '.');
-        if (!dot || strcmp(dot + 1, local) != 0) continue;
-        if (!t->shape || (t->n_dims == v->n_dims && (!size || !memcmp(t->shape, v->shape, size))))
-            return t->name;
-    }
-    return name;
-}
-
+/* A layer's tensor is called as the tied one of this local name and shape, or NUMBER.LOCAL. */
 static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__rankfile *f,
                                  const char *local, const ckr_node *n)
 {
-    const char *name;
+    const char *name = ckr__printf(r->c, "%u.%s", (unsigned)f->at[CKR__N], local ? local : "");
+    const ckr_view *v = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
     ckr_tensor *t;
     ckr__ds_param *p;
-    uint64_t m = 0;
-    if (!local || n->kind != CKR_NODE_TENSOR) {
+    uint64_t m = 0, i;
+    bool tied;
+    if (!local || !v) {
         ckr__ds_leave(r, f, local ? local : "?", n);
         return;
     }
-    name = ckr__ds_layer_name(r, x, f->at[CKR__N], local, n->u.view);
+    if (!name) return;
+    tied = !ckr__map_find(&x->all, name, strlen(name), NULL);
+    for (i = 0; tied && i < x->n; i++) {
+        const ckr__ds_tied *k = &x->tied[i];
+        const char *dot = strchr(k->name + 13, '.');
+        if (!dot || strcmp(dot + 1, local) != 0) continue;
+        if (k->shape && !ckr__same_dims(k->n_dims, k->shape, v->n_dims, v->shape)) continue;
+        name = k->name;
+        tied = false;
+    }
     p = ckr__ds_find(r, name);
-    if (p && !ckr__ds_same_shape(p, n->u.view->n_dims, n->u.view->shape))
+    if (p && !ckr__ds_same_shape(p, v->n_dims, v->shape))
         ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, f->path, local, NULL,
                       "it has another shape than %s, which is of an earlier layer", name);
-    else if (p) ckr__read_view(r->c, p->param, NULL, n->u.view, -1, true);
-    if (p || !name || ckr__plain_tensor_as(r->c, r->s, name, "param", n->u.view, &t) != CKR_OK ||
-        !t)
-        return;
+    else if (p) ckr__read_view(r->c, p->param, NULL, v, -1, true);
+    if (p || ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) != CKR_OK || !t) return;
     t->buffer = ckr__map_find(&x->buffers, name, strlen(name), NULL);
     p = t->buffer ? NULL : ckr__ds_param_add(r, name, t);
     if (!p) return;
@@ -48644,39 +48582,36 @@ static void ckr__ds_deal_layers(ckr__ds *r)
              "called embed here", NULL);
 }
 
-/* ds_to_universal leaves the layer files behind: what there is, param_shapes tells; the parameters
-   are their masters in the model's dtype, as DeepSpeed loads them. */
-static void ckr__ds_bare(ckr__ds *r, uint32_t m, const char *name, const ckr_node *size)
-{
-    const ckr__rankfile *f = r->stages[m].model;
-    ckr_dtype dtype = CKR_DTYPE_F32;
-    ckr__ds_param *p;
-    if (!name || ckr__ds_find(r, name)) return;        /* a tied one of an earlier stage      */
-    if (ckr__ds_true(ckr_node_find(r->config, "/fp16/enabled"))) dtype = CKR_DTYPE_F16;
-    if (ckr__ds_true(ckr_node_find(r->config, "/bf16/enabled"))) dtype = CKR_DTYPE_BF16;
-    p = ckr__ds_absent(r, f, name, size, dtype);
-    if (!p) return;
-    p->mp = m;
-    p->tied = ckr__starts(name, "tied_modules.");
-    p->layer = p->tied ? 0 : strtol(name, NULL, 10);
-    if (p->layer < 0 || p->layer > 1 << 20) ckr__ds_bad(r, f, name, "a layer's number");
-    else if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
-}
-
+/* The names that param_shapes tells, or the caller. ds_to_universal leaves the layer files behind:
+   what there is, param_shapes tells then; the parameters are their masters in the model's dtype, as
+   DeepSpeed loads them. */
 static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
 {
+    const bool f16 = ckr__ds_true(ckr_node_find(r->config, "/fp16/enabled")),
+               bf16 = ckr__ds_true(ckr_node_find(r->config, "/bf16/enabled"));
+    const ckr_dtype dtype = bf16 ? CKR_DTYPE_BF16 : f16 ? CKR_DTYPE_F16 : CKR_DTYPE_F32;
     uint32_t m;
     uint64_t k;
     for (m = 0; m < r->mp; m++) {
         const ckr_node *list = r->stages[m].shapes;
+        const ckr__rankfile *f = r->stages[m].model;
         for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
             ckr__walk w = ckr__walk_in(list->u.items[k]);
             while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+                ckr__ds_param *p;
                 ckr__ds_name_add(r, x, w.name, w.value, m);
-                if (r->bare) ckr__ds_bare(r, m, w.name, w.value);
+                if (!r->bare || !w.name || ckr__ds_find(r, w.name)) continue;  /* tied, earlier */
+                p = ckr__ds_absent(r, f, w.name, w.value, dtype);
+                if (!p) continue;
+                p->mp = m;
+                p->tied = ckr__starts(w.name, "tied_modules.");
+                p->layer = p->tied ? 0 : strtol(w.name, NULL, 10);
+                if (p->layer < 0 || p->layer > 1 << 20)
+                    ckr__ds_bad(r, f, w.name, "a layer's number");
+                else if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
             }
         }
-        ckr__ds_buffers(&x->buffers, r->stages[m].model->root, m);
+        ckr__ds_buffers(&x->buffers, f->root, m);
     }
     x->told = !x->all.count && r->desc && r->desc->names;
     for (k = 0; x->told && k < r->desc->n_names; k++)
@@ -48708,16 +48643,6 @@ static void ckr__ds_pipe(ckr__ds *r)
 /* >>deepspeed.universal ------------------------------------------------------- */
 /* zero/NAME/{fp32,exp_avg,...}.pt: {cat_dim, param} or a bare flat tensor; step.pt: a number.
    zero/optimizer_state.pt: the first rank's optimizer without the tensors, its groups. */
-
-/* A file that is no rank's, read; NULL: the error is set. */
-static ckr__rankfile *ckr__ds_uni_load(ckr__ds *r, const char *rel)
-{
-    ckr__rankfile *f = CKR__NEW(r->c, ckr__rankfile);
-    if (!f || !rel) return NULL;
-    f->rel = rel;
-    f->path = ckr__path_join(r->c, r->dir, rel);
-    return f->path && ckr__fileset_load(&r->files, f, NULL) == CKR_OK ? f : NULL;
-}
 
 static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
 {
@@ -48754,45 +48679,31 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
     else ckr__ds_run_read(r, &x, v);
 }
 
-static void ckr__ds_uni_param(ckr__ds *r, ckr__ds_param *p)
-{
-    const char *dir = ckr__printf(r->c, "%s/zero/%s", r->dir, p->name);
-    ckr__dirlist l;
-    uint64_t i;
-    if (!dir || p->stated) return;
-    if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR)
-        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_MISSING, dir, p->name,
-                      "bring it back, or convert the original again",
-                      "the universal checkpoint has no directory of this parameter");
-    if (ckr__failed(r->c) || ckr__dir_list(r->c, dir, &l) != CKR_OK) return;
-    for (i = 0; i < l.n && !ckr__failed(r->c); i++)
-        if (!l.items[i]->is_dir) ckr__ds_uni_file(r, p, l.items[i]->name);
-    p->stated = true;
-    if (!ckr__failed(r->c) && !ckr__held_slot(p->slots, "master"))
-        ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/fp32.pt", p->name));
-}
-
 static void ckr__ds_uni(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
-    uint64_t k, i;
+    ckr__dirlist l;
+    uint64_t k, i, n;
     ckr__ds_named(r, g, m);
     g->groups = ckr_node_get(r->optimizer, "param_groups");
     if (!ckr_node_is_list(g->groups))
         ckr__ds_bad(r, NULL, "zero/optimizer_state.pt#/param_groups", "a list");
     for (k = 0; k < g->n_groups; k++)
-        for (i = 0; i < g->lists[k].n && !ckr__failed(r->c); i++)
-            ckr__ds_uni_param(r, g->lists[k].items[i]);
-}
-
-static void ckr__ds_uni_open(ckr__ds *r)
-{
-    static const char rel[] = "zero/optimizer_state.pt";
-    const ckr__rankfile *f = NULL;
-    if (!r->universal) return;
-    if (!ckr__dir_has(r->c, r->dir, rel, CKR_FILE_REGULAR)) ckr__ds_missing(r, rel);
-    else f = ckr__ds_uni_load(r, rel);
-    if (f) r->optimizer = f->root;
+        for (i = 0; i < g->lists[k].n && !ckr__failed(r->c); i++) {
+            ckr__ds_param *p = g->lists[k].items[i];
+            const char *dir = ckr__printf(r->c, "%s/zero/%s", r->dir, p->name);
+            if (!dir || p->stated) continue;
+            if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR)
+                ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_MISSING, dir, p->name,
+                              "bring it back, or convert the original again",
+                              "the universal checkpoint has no directory of this parameter");
+            if (ckr__failed(r->c) || ckr__dir_list(r->c, dir, &l) != CKR_OK) return;
+            for (n = 0; n < l.n && !ckr__failed(r->c); n++)
+                if (!l.items[n]->is_dir) ckr__ds_uni_file(r, p, l.items[n]->name);
+            p->stated = true;
+            if (!ckr__failed(r->c) && !ckr__held_slot(p->slots, "master"))
+                ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/fp32.pt", p->name));
+        }
 }
 
 /* Every parameter has the state that any of them has, and Adam both of its moments. */
@@ -49147,7 +49058,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     static void (*const steps[])(ckr__ds *) = {
-        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_uni_open, ckr__ds_wrap,
+        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_wrap,
         ckr__ds_model, ckr__ds_pipe, ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups,
         ckr__ds_schedule, ckr__ds_clients
     };
@@ -49696,20 +49607,6 @@ static ckr_node *ckr__ds_group_node(ckr__ds_job *x, const ckr_group *g, ckr_node
     return ckr__group_dict(x->c, &filled, index);
 }
 
-/* param_groups of a stage; the group's numbers start where the last one's ended. */
-static ckr_node *ckr__ds_groups_node(ckr__ds_job *x, const uint64_t *numbers)
-{
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
-    uint64_t k, i, at = 0;
-    for (k = 0; k < x->n_lists[x->m]; k++) {
-        ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
-        for (i = 0; i < numbers[k]; i++)
-            ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)at++));
-        ckr__node_push(x->c, list, ckr__ds_group_node(x, x->lists[x->m][k].group, index));
-    }
-    return ckr__ds_copy(x, list);
-}
-
 /* A dict with another value at `key`, which must not change the source's. */
 static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key, ckr_node *v)
 {
@@ -49908,17 +49805,15 @@ static bool ckr__ds_dynamic(const ckr__ds_job *x)
     return ckr__ds_true(n ? n : ckr_node_get(x->scaler, "dynamic_loss_scale"));
 }
 
-/* dynamic_loss_scale, and `overflow`. */
-static ckr_node *ckr__ds_scaler_bool(ckr__ds_job *x)
-{
-    return ckr__node_bool(x->c, strcmp(x->key, "overflow") != 0 && ckr__ds_dynamic(x));
-}
-
-/* A field of the scaler in an optimizer that keeps no object of it. */
+/* A field of the scaler in an optimizer that keeps no object of it; and what says of every one
+   whether it is dynamic, and that the last update was none too large. */
 static ckr_node *ckr__ds_scaler_field(ckr__ds_job *x)
 {
-    const bool scale = !strcmp(x->key, "cur_scale"), count = !strcmp(x->key, "cur_iter");
-    if (!scale && !count && !ckr__ds_dynamic(x)) return NULL;
+    const bool dynamic = ckr__ds_dynamic(x), scale = !strcmp(x->key, "cur_scale"),
+               count = !strcmp(x->key, "cur_iter");
+    if (!strcmp(x->key, "overflow")) return ckr__node_bool(x->c, false);
+    if (!strcmp(x->key, "dynamic_loss_scale")) return ckr__node_bool(x->c, dynamic);
+    if (!scale && !count && !dynamic) return NULL;
     return ckr__ds_or(x, x->scaler, x->key,
                       scale ? ckr__node_float(x->c, 1)
                             : ckr__node_int(x->c, count ? ckr__step_done(x->s) : 0));
@@ -49981,42 +49876,27 @@ static ckr_node *ckr__ds_list_node(ckr__ds_job *x)
     return ckr__dict_value(x->by_group, x->key);
 }
 
-/* The masters of parameters that are none of a flat buffer's. */
-static ckr_node *ckr__ds_whole_masters(ckr__ds_job *x, const ckr__ds_set *l)
-{
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *e;
-    uint64_t i;
-    for (i = 0; i < l->n; i++) {
-        ckr__ds_item *p = l->items[i];
-        e = ckr__entry_whole(x->c, x->f, p->name, ckr__ds_slot_of(p, "master"), CKR_DTYPE_F32,
-                             p->first != x->m);
-        if (!e) return NULL;
-        ckr__ds_taken_for(x, p, "master", e->u.entry, 0);
-        e->u.entry->requires_grad = true;
-        ckr__node_push(x->c, list, e);
-    }
-    return list;
-}
-
 /* torch's dict of a rank's parameters, of ZeRO-0 a number a parameter over the groups, else of flat
    ones, one a group or a sub group; and the lists beside it, which optimizer_state.pt has not. */
 static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
 {
-    const uint64_t n = x->n_lists[x->m];
     const char *masters = ckr__ds_places_of[x->wrapper].masters;
-    uint64_t *counts = CKR__NEW_N(x->c, uint64_t, n), k, i;
-    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *st;
+    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *groups = ckr__node(x->c, CKR_NODE_LIST),
+             *index, *st, *whole;
     int64_t at = 0;
-    for (k = 0; counts && k < n; k++) {
+    uint64_t k, i;
+    for (k = 0; k < x->n_lists[x->m]; k++) {
         const ckr__ds_set *l = &x->lists[x->m][k];
         ckr__ds_buffer b;
-        for (i = 0; i < l->n; i += b.n, counts[k]++, at++) {
+        index = ckr__node(x->c, CKR_NODE_LIST);
+        for (i = 0; i < l->n; i += b.n, at++) {
             memset(&b, 0, sizeof b);
             b.items = l->items + i;
             b.n = 1;
             if (x->zero == 3) ckr__ds_cut_make(x, l, i, &b);
             else if (x->wrapper >= CKR__DS_FUSED) ckr__ds_flat_make(x, l, &b);
             if (ckr__failed(x->c)) return NULL;
+            ckr__node_push(x->c, index, ckr__node_int(x->c, at));
             st = ckr__ds_state_node(x, &b);
             if (st && st->count) ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st);
             if (x->universal || x->wrapper < CKR__DS_FUSED) continue;
@@ -50028,12 +49908,20 @@ static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
             ckr__ds_listed(x, "partition_count", ckr__node_int(x->c, x->dp));
             ckr__ds_listed(x, "param_slice_mappings", ckr__ds_slice_map(x, &b));
         }
-        if (x->wrapper == CKR__DS_UNFUSED)
-            ckr__ds_listed(x, masters, ckr__ds_whole_masters(x, l));
+        whole = ckr__node(x->c, CKR_NODE_LIST);        /* masters of no flat buffer          */
+        for (i = 0; x->wrapper == CKR__DS_UNFUSED && i < l->n; i++) {
+            ckr__ds_item *p = l->items[i];
+            st = ckr__entry_whole(x->c, x->f, p->name, ckr__ds_slot_of(p, "master"), CKR_DTYPE_F32,
+                                  p->first != x->m);
+            if (!st) return NULL;
+            ckr__ds_taken_for(x, p, "master", st->u.entry, 0);
+            st->u.entry->requires_grad = true;
+            ckr__node_push(x->c, whole, st);
+        }
+        if (x->wrapper == CKR__DS_UNFUSED) ckr__ds_listed(x, masters, whole);
+        ckr__node_push(x->c, groups, ckr__ds_group_node(x, l->group, index));
     }
-    if (!counts) return NULL;
-    return ckr__node_dict(x->c, "state", state, "param_groups", ckr__ds_groups_node(x, counts),
-                          CKR__END);
+    return ckr__node_dict(x->c, "state", state, "param_groups", ckr__ds_copy(x, groups), CKR__END);
 }
 
 /* Are there as many optimizer files as there were, of the same ranks? */
@@ -50083,8 +49971,8 @@ static ckr_node *ckr__ds_uni_groups(ckr__ds_job *x)
 static const ckr__ds_row ckr__ds_rows[] = {
     { "zero_stage", "cC", ckr__ds_stage_enum },
     { "loss_scaler", "zcPUFZC", ckr__ds_scaler_object },
-    { "dynamic_loss_scale", "ufzcPUFZC", ckr__ds_scaler_bool },
-    { "overflow", "zcPUFZC", ckr__ds_scaler_bool },
+    { "dynamic_loss_scale", "ufzcPUFZC", ckr__ds_scaler_field },
+    { "overflow", "zcPUFZC", ckr__ds_scaler_field },
     { "cur_scale", "uf", ckr__ds_scaler_field },
     { "cur_iter", "uf", ckr__ds_scaler_field },
     { "last_overflow_iter", "uf", ckr__ds_scaler_field },
@@ -50227,15 +50115,6 @@ static ckr_node *ckr__ds_shared_node(ckr__ds_job *x)
     return out;
 }
 
-/* The schedule's state: as it was, or the clock of the decided one. */
-static ckr_node *ckr__ds_scheduler_node(ckr__ds_job *x)
-{
-    ckr_node *none = ckr__node(x->c, CKR_NODE_NONE);
-    if (x->t->without & CKR_SCHEDULE) return none;
-    return x->scheduler ? ckr__ds_copy(x, x->scheduler)
-                        : ckr__ds_or(x, x->meta, "lr_scheduler", none);
-}
-
 static ckr_node *ckr__ds_counter(ckr__ds_job *x, const char *key, int64_t v)
 {
     v = ckr__max_i64(v, 0);
@@ -50274,7 +50153,7 @@ static void ckr__ds_model_file(ckr__ds_job *x)
     const ckr__ds_stage *g = NULL;
     const ckr_node *from = NULL;       /* what goes on here                                */
     ckr__ctx *c = x->c;
-    ckr_node *module, *optimizer, *pieces, *none = ckr__node(c, CKR_NODE_NONE), *info;
+    ckr_node *module, *optimizer, *pieces, *scheduler, *none = ckr__node(c, CKR_NODE_NONE), *info;
     if (!ckr__ds_begin(x, ckr__ds_name(c, row, x->d, x->m))) return;
     if (r) g = &r->stages[x->pp != r->mp ? (uint64_t)x->m * r->mp / x->pp : x->m];
     if (r && r->zero == 3) from = g->models[x->d % r->dp] ? g->models[x->d % r->dp]->root : NULL;
@@ -50284,12 +50163,16 @@ static void ckr__ds_model_file(ckr__ds_job *x)
     if (x->optimizer && x->wrapper < CKR__DS_FLAT && !x->universal)
         optimizer = x->wrapper == CKR__DS_PLAIN ? ckr__ds_base_node(x) : ckr__ds_wrapped(x);
     pieces = ckr__ds_frozen_node(x, true);
+    scheduler = none;                  /* as it was, or the clock of the decided one       */
+    if (!(x->t->without & CKR_SCHEDULE))
+        scheduler = x->scheduler ? ckr__ds_copy(x, x->scheduler)
+                                 : ckr__ds_or(x, x->meta, "lr_scheduler", none);
     x->f->root = ckr__node_dict(
         c, "module", module, "buffer_names", ckr__ds_or(x, from, "buffer_names", x->buffers),
         "optimizer", optimizer, "param_shapes", ckr__ds_shapes_node(x),
         "frozen_param_shapes", ckr__ds_frozen_node(x, false),
         "shared_params", ckr__ds_shared_node(x), "frozen_param_fragments", pieces,
-        "lr_scheduler", ckr__ds_scheduler_node(x),
+        "lr_scheduler", scheduler,
         "data_sampler", ckr__ds_or(x, from, "data_sampler", none),
         "random_ltd", ckr__ds_or(x, from, "random_ltd", none),
         "skipped_steps", ckr__ds_counter(x, "skipped_steps", 0),
@@ -50439,8 +50322,8 @@ static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w, const ckr_sched
 {
     static const char why[] = "the files hold this scheduler's clock and the LR of the first "
                               "update; the curve is the coming run's configuration",
-                      scales[] = "WarmupCosineLR scales the LR with which the groups are built, not "
-                                 "the checkpoint's";
+                      scales[] = "WarmupCosineLR scales the LR with which the groups are built, "
+                                 "not the checkpoint's";
     const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
     const ckr_node *params;
     ckr__hold h = CKR_ZERO;
@@ -50516,25 +50399,14 @@ static void ckr__ds_emit_schedule(ckr__ds_job *x)
 
 /* >>deepspeed.emit.all -------------------------------------------------------- */
 
-/* The class that the coming run has around its optimizer. */
-static void ckr__ds_target_wrapper(ckr__ds_job *x)
-{
-    const char *sum = ckr_node_str(ckr__ds_was(x, "/data_types/grad_accum_dtype"));
-    const bool fp32_sum = sum && ckr__word_in("fp32 float32 float", sum);
-    const bool bf16 = x->dtype == CKR_DTYPE_BF16;
-    if (x->zero == 3) x->wrapper = CKR__DS_CUT;
-    else if (x->zero == 1 && bf16 && fp32_sum) x->wrapper = CKR__DS_BF16;
-    else if (x->zero > 0) x->wrapper = CKR__DS_FLAT;
-    else if (!bf16 && x->dtype != CKR_DTYPE_F16) x->wrapper = CKR__DS_PLAIN;
-    else if (x->ds && x->ds->wrapper == CKR__DS_FUSED) x->wrapper = CKR__DS_FUSED;
-    else x->wrapper = CKR__DS_UNFUSED;
-}
-
-/* What DeepSpeed cannot resume is written as the nearest that it can. */
+/* What DeepSpeed cannot resume is written as the nearest that it can; and the class that the coming
+   run has around its optimizer. */
 static void ckr__ds_nearest(ckr__ds_job *x)
 {
-    const char *why = NULL;
-    if (x->zero == 0 && x->optimizer && x->pipe && x->dtype == CKR_DTYPE_BF16)
+    const char *sum = ckr_node_str(ckr__ds_was(x, "/data_types/grad_accum_dtype")), *why = NULL;
+    const bool fp32_sum = sum && ckr__word_in("fp32 float32 float", sum),
+               bf16 = x->dtype == CKR_DTYPE_BF16;
+    if (x->zero == 0 && x->optimizer && x->pipe && bf16)
         why = "DeepSpeed cannot resume a bf16 pipeline without ZeRO (KeyError: 0)";
     else if (x->zero == 0 && x->optimizer && x->universal)
         why = "DeepSpeed loads universal checkpoints with ZeRO only";
@@ -50553,6 +50425,13 @@ static void ckr__ds_nearest(ckr__ds_job *x)
                  "DeepSpeed cannot load elastic files; they are written rigid, with the "
                  "configuration's hyper-parameters for every group and the schedule's LR",
                  "--set GROUP.weight_decay=VALUE where a group had its own");
+    x->out->zero = x->zero;
+    if (x->zero == 3) x->wrapper = CKR__DS_CUT;
+    else if (x->zero == 1 && bf16 && fp32_sum) x->wrapper = CKR__DS_BF16;
+    else if (x->zero > 0) x->wrapper = CKR__DS_FLAT;
+    else if (!bf16 && x->dtype != CKR_DTYPE_F16) x->wrapper = CKR__DS_PLAIN;
+    else if (x->ds && x->ds->wrapper == CKR__DS_FUSED) x->wrapper = CKR__DS_FUSED;
+    else x->wrapper = CKR__DS_UNFUSED;
 }
 
 static const ckr__bounds ckr__ds_bounds = {
@@ -50574,12 +50453,11 @@ static void ckr__ds_allowed(ckr__ds_job *x)
                     "leave out the schedule too");
 }
 
-static const char ckr__ds_uni_why[] =
-    "with ZeRO-3 DeepSpeed gives every group the LR and weight decay of the first when it loads a "
-    "universal checkpoint, silently";
 
 static void ckr__ds_uni_allowed(ckr__ds_job *x)
 {
+    static const char why[] = "with ZeRO-3 DeepSpeed gives every group the LR and weight decay of "
+                              "the first when it loads a universal checkpoint, silently";
     const char *first = NULL, *text;
     uint64_t i;
     if (!x->universal || x->zero != 3) return;
@@ -50591,11 +50469,11 @@ static void ckr__ds_uni_allowed(ckr__ds_job *x)
         if (!first) first = text;
         if (!strcmp(first, text)) continue;
         if (x->t->variant)
-            ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_UNIVERSAL, "groups", ckr__ds_uni_why,
+            ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_UNIVERSAL, "groups", why,
                         "--variant native, which any --dp has");
         else
             ckr__say(x->c, "CKR_DS_NEAREST", CKR_CHANGED, "variant", "universal", "native",
-                     ckr__ds_uni_why, "load it without load_universal");
+                     why, "load it without load_universal");
         x->universal = x->t->variant != NULL;
         return;
     }
@@ -50605,6 +50483,8 @@ static void ckr__ds_say_sizes(ckr__ds_job *x)
 {
     const ckr__ds *r = x->ds;
     const bool flat = x->optimizer && !x->universal;
+    const uint64_t from = !r ? 0 : r->zero == 3 ? r->dp : r->mp,
+                   to = x->zero == 3 ? x->dp : x->pp;
     if (!r) return;
     if (r->rest && x->optimizer && !ckr__ds_same_ranks(x))
         ckr__say(x->c, "CKR_W_DS_REST", CKR_LOST, "optimizer files", NULL, NULL,
@@ -50629,17 +50509,7 @@ static void ckr__ds_say_sizes(ckr__ds_job *x)
         x->dtype != CKR_DTYPE_F32)
         ckr__say(x->c, "CKR_W_DS_MASTERS", CKR_APPROX, "masters", NULL, NULL,
                  "the source has no fp32 masters: they are the parameters, widened", NULL);
-}
-
-/* Client states and random streams of ranks that the target does not have, or repeats. */
-static void ckr__ds_say_clients(ckr__ds_job *x)
-{
-    const ckr__ds *r = x->ds;
-    const uint64_t from = !r ? 0 : r->zero == 3 ? r->dp : r->mp,
-                   to = x->zero == 3 ? x->dp : x->pp;
-    const bool streams = r && r->s->n_rng > 0 && !(x->t->without & CKR_RNG);
-    if (!from || (!streams && !r->n_left)) return;
-    if (to < from)
+    if (to < from && (r->n_left || (r->s->n_rng > 0 && !(x->t->without & CKR_RNG))))
         ckr__say_int(x->c, "CKR_W_DS_CLIENT_DROPPED", CKR_LOST, "client state", (int64_t)from,
                      (int64_t)to,
                      "what the trainer saved on the other ranks is not written: all of a stage "
@@ -50820,9 +50690,6 @@ static void ckr__ds_say_half(ckr__ds_job *x)
 static void ckr__ds_decide(ckr__ds_job *x)
 {
     ckr__ds_nearest(x);
-    x->out->zero = x->zero;
-    ckr__ds_target_wrapper(x);
-    x->out->numbers = x->wrapper == CKR__DS_PLAIN;
     ckr__ds_settings(x);
     if (x->optimizer) ckr__slots_whole(x->c, x->s);
     if (x->optimizer && !(x->ds && x->ds->wrapper >= CKR__DS_FUSED))
@@ -50831,7 +50698,6 @@ static void ckr__ds_decide(ckr__ds_job *x)
                         "take --zero 0, or leave out the optimizer");
     ckr__ds_uni_allowed(x);
     ckr__ds_say_sizes(x);
-    ckr__ds_say_clients(x);
     ckr__ds_say_settings(x);
 }
 
