@@ -52145,22 +52145,11 @@ static ckr_result ckr__mg_bad(const ckr__mg *r, const char *path, const char *wh
 static ckr_result ckr__mg_cannot(const ckr__mg *r, const char *path, const char *where,
                                  const char *what)
 {
-    return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_UNSUPPORTED, path, CKR_NO_OFFSET, where, "%s",
-                     what);
+    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_UNSUPPORTED, path, where, what, NULL);
 }
 
 static const char ckr__mg_other_run[] = "files or arguments are of another run: put back the right "
                                         "ones";
-
-/* `text` may be NULL where memory has ended. */
-static ckr_result ckr__mg_wrong(const ckr__mg *r, ckr_item item, const char *path,
-                                const char *where, const char *text, const char *remedy)
-{
-    return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, item, path, CKR_NO_OFFSET, where, "%s",
-                                 text ? text : ""),
-                       remedy);
-}
 
 /* What is named where the arguments are wrong: the first file, or all of torch_dist. */
 static const char *ckr__mg_path(const ckr__mg *r)
@@ -52186,12 +52175,6 @@ static bool ckr__mg_same(ckr__ctx *c, const ckr_node *a, const ckr_node *b)
 {
     const char *x = ckr__node_text_of(c, a), *y = ckr__node_text_of(c, b);
     return x && y && !strcmp(x, y);
-}
-
-static bool ckr__mg_ends(const char *s, const char *tail)
-{
-    size_t n = strlen(s);
-    return ckr__cut_tail(s, &n, tail);
 }
 
 static bool ckr__mg_is_wide(ckr_dtype d)
@@ -52309,33 +52292,43 @@ static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir,
 
 /* >>megatron.files ------------------------------------------------------------ */
 
-static ckr_result ckr__mg_tree(ckr__mg *r, const char *path, const ckr_node **out)
+/* A torch file's tree; NULL: an error is set. */
+static const ckr_node *ckr__mg_tree(ckr__mg *r, const char *path)
 {
     uint32_t file;
-    ckr_format format = CKR_FORMAT_AUTO;
     ckr_node *root = NULL;
-    ckr_result e = ckr__file_open(r->c, path, &file);
-    if (e == CKR_OK)
-        e = ckr__torch_load(r->c, file, 0, r->c->files[file].size, &format, &root);
-    *out = root;
-    return e;
+    if (ckr__file_open(r->c, path, &file) == CKR_OK)
+        ckr__torch_load(r->c, file, 0, r->c->files[file].size, NULL, &root);
+    return root;
 }
 
 static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text)
 {
-    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_MISSING, path, NULL,
+    return ckr__fail_with(r->c,  CKR_ITEM_MEGATRON_MISSING, path, NULL,
                          ckr__printf(r->c, "it is not there: %s", text),
                          r->dist ? "bring it back, or take the checkpoint before this one"
                                  : ckr__mg_file_items.missing_remedy);
 }
 
+/* The arguments of a file. */
+static ckr_result ckr__mg_args_of(ckr__mg *r, const char *path, const ckr_node *root,
+                                  const ckr_node **args)
+{
+    const ckr_node *n = ckr_node_get(root, "args");
+    if (!ckr_node_is_dict(root)) return ckr__mg_bad(r, path, "", "a dict");
+    if (!n || n->kind != CKR_NODE_OBJECT || !ckr_node_is_dict(n->u.object->state))
+        return ckr__mg_bad(r, path, "args", "a namespace of arguments");
+    *args = n->u.object->state;
+    return CKR_OK;
+}
+
+/* The ranks' files. */
 static ckr_result ckr__mg_list(ckr__mg *r)
 {
     ckr__fileset *k = &r->ranks;
     uint64_t i;
     ckr__fileset_scan(k, false);
-    for (i = 0; i < k->n_files[0] && !ckr__failed(r->c); i++)
-        ckr__leave(r->c, r->s, k->files[0][i]->rel, NULL, NULL);
+    for (i = 0; i < k->n_files[0]; i++) ckr__leave(r->c, r->s, k->files[0][i]->rel, NULL, NULL);
     for (i = 0; i < k->n_files[CKR__MG_RANK] && !ckr__failed(r->c); i++) {
         ckr__rankfile *x = k->files[CKR__MG_RANK][i];
         ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
@@ -52344,10 +52337,14 @@ static ckr_result ckr__mg_list(ckr__mg *r)
         x->own = f;
         f->rel = x->rel;
         f->path = ckr__path_join(r->c, x->path, "model_optim_rng.pt");
+        if (f->path && ckr__path_kind(r->c, f->path) != CKR_FILE_REGULAR)
+            ckr__mg_missing(r, f->path, "the rank has a directory, but no file in it");
+        if (ckr__failed(r->c)) break;
+        f->root = ckr__mg_tree(r, f->path);
+        if (f->root) ckr__mg_args_of(r, f->path, f->root, &f->args);
     }
-    return ckr__failed(r->c) || r->n_files
-               ? r->c->err->code
-               : ckr__mg_missing(r, r->dir, "there is no mp_rank directory");
+    return r->n_files ? r->c->err->code
+                      : ckr__mg_missing(r, r->dir, "there is no mp_rank directory");
 }
 
 /* model, or model0, model1, ...: a number that is absent is an empty stage. */
@@ -52376,48 +52373,22 @@ static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
     return CKR_OK;
 }
 
-/* The arguments of a file. */
-static ckr_result ckr__mg_args_of(ckr__mg *r, const char *path, const ckr_node *root,
-                                  const ckr_node **args)
-{
-    const ckr_node *n = ckr_node_get(root, "args");
-    if (!ckr_node_is_dict(root)) return ckr__mg_bad(r, path, "", "a dict");
-    if (!n || n->kind != CKR_NODE_OBJECT || !ckr_node_is_dict(n->u.object->state))
-        return ckr__mg_bad(r, path, "args", "a namespace of arguments");
-    *args = n->u.object->state;
-    return CKR_OK;
-}
-
-static ckr_result ckr__mg_load(ckr__mg *r, ckr__mg_file *f)
-{
-    ckr_result e;
-    if (ckr__path_kind(r->c, f->path) != CKR_FILE_REGULAR)
-        return ckr__mg_missing(r, f->path, "the rank has a directory, but no file in it");
-    e = ckr__mg_tree(r, f->path, &f->root);
-    return e == CKR_OK ? ckr__mg_args_of(r, f->path, f->root, &f->args) : e;
-}
-
-/* Layouts of tensors that no shape tells. */
-static ckr_result ckr__mg_layouts(ckr__mg *r)
-{
-    const char *where = ckr__mg_size(r->args, "moe_mlp_glu_interleave_size", 0)
-                            ? "args/moe_mlp_glu_interleave_size"
-                        : ckr__mg_size(r->args, "gtp_weight_remat_size", 1) > 1
-                            ? "args/gtp_weight_remat_size"
-                        : ckr__mg_flag(r->args, "use_megatron_fsdp") ? "args/use_megatron_fsdp"
-                                                                     : NULL;
-    return where ? ckr__mg_cannot(r, r->dir, where,
-                                  "tensors that are interleaved or cut in a way of their own")
-                 : CKR_OK;
-}
-
 static ckr_result ckr__mg_topology(ckr__mg *r)
 {
+    /* layouts of tensors that no shape tells */
+    static const struct { const char *key, *where; int64_t plain; } cuts[] = {
+        { "moe_mlp_glu_interleave_size", "args/moe_mlp_glu_interleave_size", 0 },
+        { "gtp_weight_remat_size", "args/gtp_weight_remat_size", 1 },
+        { "use_megatron_fsdp", "args/use_megatron_fsdp", 0 }
+    };
     const ckr_node *a = r->args;
     ckr_topology *t = &r->s->topology;
     uint64_t world;
-    const ckr_result e = ckr__mg_layouts(r);
-    if (e != CKR_OK) return e;
+    size_t i;
+    for (i = 0; i < 3; i++)
+        if (ckr__mg_size(a, cuts[i].key, 0) > cuts[i].plain)
+            return ckr__mg_cannot(r, r->dir, cuts[i].where,
+                                  "tensors that are interleaved or cut in a way of their own");
     r->tp = (uint32_t)ckr__mg_size(a, "tensor_model_parallel_size",
                                    ckr__mg_size(a, "model_parallel_size", 1));
     r->pp = (uint32_t)ckr__mg_size(a, "pipeline_model_parallel_size", 1);
@@ -52498,59 +52469,47 @@ static ckr_result ckr__mg_iteration(ckr__mg *r, const char *path)
     return r->c->err->code;
 }
 
-/* Every file is of one iteration, which is the directory's, and of one model. */
-static ckr_result ckr__mg_alike(ckr__mg *r)
-{
-    static const char *const keys[] = { "tensor_model_parallel_size",
-                                        "pipeline_model_parallel_size",
-                                        "expert_model_parallel_size", "num_layers",
-                                        "hidden_size", "consumed_train_samples" };
-    int64_t v, w;
-    uint64_t i;
-    size_t k;
-    if (ckr__mg_iteration(r, r->files[0]->path) != CKR_OK) return r->c->err->code;
-    for (i = 1; i < r->n_files; i++) {
-        const ckr__mg_file *f = r->files[i];
-        if (ckr_node_i64(ckr_node_get(f->root, "iteration"), &v) && v != r->iteration)
-            return ckr__fileset_step(&r->ranks, f->path, "iteration", NULL, v, r->iteration);
-        for (k = 0; k < sizeof keys / sizeof *keys; k++)
-            if (ckr_node_i64(ckr_node_get(f->args, keys[k]), &v) &&
-                ckr_node_i64(ckr_node_get(r->args, keys[k]), &w) && v != w)
-                return ckr__fileset_step(&r->ranks, f->path, keys[k], NULL, v, w);
-    }
-    return CKR_OK;
-}
-
-/* What tells of a run apart from its model; a rank of another one differs in some. */
-static const char *const ckr__mg_run_keys[] = {
-    "seed", "lr", "min_lr", "lr_warmup_iters", "lr_warmup_samples", "lr_decay_iters",
-    "lr_decay_samples", "lr_decay_style", "weight_decay", "start_weight_decay",
-    "end_weight_decay", "adam_beta1", "adam_beta2", "adam_eps", "clip_grad", "global_batch_size",
-    "micro_batch_size", "seq_length", "train_iters", "train_samples", "data_parallel_size",
-    "world_size", "num_attention_heads", "num_query_groups", "kv_channels", "ffn_hidden_size",
-    "swiglu", "untie_embeddings_and_output_weights", "vocab_size", "padded_vocab_size",
-    "make_vocab_size_divisible_by", "num_experts", "use_distributed_optimizer", "bf16", "fp16",
-    "virtual_pipeline_model_parallel_size", "context_parallel_size", "decoupled_lr",
-    "hidden_dropout", "attention_dropout", "init_method_std",
-    "opt_param_scheduler", "lr_scheduler"          /* no arguments                            */
-};
-
-/* Every file is of one run: its arguments and its scheduler are the first file's. */
+/* Every file is of one iteration, which is the directory's, of one model and of one run: arguments
+   and scheduler are the first file's. */
 static ckr_result ckr__mg_one_run(ckr__mg *r)
 {
-    const size_t n = sizeof ckr__mg_run_keys / sizeof *ckr__mg_run_keys;
+    static const char *const sizes[] = { "tensor_model_parallel_size",
+                                         "pipeline_model_parallel_size",
+                                         "expert_model_parallel_size", "num_layers",
+                                         "hidden_size", "consumed_train_samples" };
+    /* what tells of a run apart from its model; the last two are no arguments */
+    static const char *const keys[] = {
+        "seed", "lr", "min_lr", "lr_warmup_iters", "lr_warmup_samples", "lr_decay_iters",
+        "lr_decay_samples", "lr_decay_style", "weight_decay", "start_weight_decay",
+        "end_weight_decay", "adam_beta1", "adam_beta2", "adam_eps", "clip_grad",
+        "global_batch_size", "micro_batch_size", "seq_length", "train_iters", "train_samples",
+        "data_parallel_size", "world_size", "num_attention_heads", "num_query_groups",
+        "kv_channels", "ffn_hidden_size", "swiglu", "untie_embeddings_and_output_weights",
+        "vocab_size", "padded_vocab_size", "make_vocab_size_divisible_by", "num_experts",
+        "use_distributed_optimizer", "bf16", "fp16", "virtual_pipeline_model_parallel_size",
+        "context_parallel_size", "decoupled_lr", "hidden_dropout", "attention_dropout",
+        "init_method_std", "opt_param_scheduler", "lr_scheduler"
+    };
+    const size_t n = sizeof keys / sizeof *keys;
     uint64_t i;
+    int64_t v, w;
     size_t k;
+    ckr__mg_iteration(r, r->files[0]->path);
     for (i = 1; i < r->n_files && !ckr__failed(r->c); i++) {
         const ckr__mg_file *f = r->files[i];
-        for (k = 0; k < n; k++) {
-            const char *key = ckr__mg_run_keys[k];
-            const ckr_node *a = ckr_node_get(k < n - 2 ? r->args : r->root, key),
-                           *b = ckr_node_get(k < n - 2 ? f->args : f->root, key);
+        if (ckr_node_i64(ckr_node_get(f->root, "iteration"), &v))
+            ckr__fileset_step(&r->ranks, f->path, "iteration", NULL, v, r->iteration);
+        for (k = 0; k < sizeof sizes / sizeof *sizes; k++)
+            if (ckr_node_i64(ckr_node_get(f->args, sizes[k]), &v) &&
+                ckr_node_i64(ckr_node_get(r->args, sizes[k]), &w))
+                ckr__fileset_step(&r->ranks, f->path, sizes[k], NULL, v, w);
+        for (k = 0; k < n && !ckr__failed(r->c); k++) {
+            const ckr_node *a = ckr_node_get(k < n - 2 ? r->args : r->root, keys[k]),
+                           *b = ckr_node_get(k < n - 2 ? f->args : f->root, keys[k]);
             if (a && b && !ckr__mg_same(r->c, a, b))
-                return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_MIXED, f->path, key,
-                                     "it is not what the first rank's file says",
-                                     "the file is of another run: put back the right one");
+                ckr__fail_with(r->c, CKR_ITEM_MEGATRON_MIXED, f->path, keys[k],
+                               "it is not what the first rank's file says",
+                               "the file is of another run: put back the right one");
         }
     }
     return r->c->err->code;
@@ -52579,8 +52538,8 @@ static ckr_result ckr__mg_places(ckr__mg *r)
             if (ckr__mg_writer(r, g) != v || !ckr_node_i64(ckr_node_get(g->args, "rank"), &w) ||
                 w == v)
                 continue;
-            return ckr__mg_wrong(
-                r, CKR_ITEM_MEGATRON_SWAPPED, f->path, "args/rank",
+            return ckr__fail_with(
+                r->c,  CKR_ITEM_MEGATRON_SWAPPED, f->path, "args/rank",
                 ckr__printf(r->c,
                             "rank %lld wrote it: it belongs into %s, where rank %lld's file lies",
                             (long long)v, g->rel, (long long)w),
@@ -52653,7 +52612,7 @@ static const char *ckr__mg_shift(ckr__ctx *c, const char *name, int64_t first, i
 /* State that the model saves and no optimizer has. */
 static bool ckr__mg_is_buffer(const char *name, ckr_dtype dtype)
 {
-    return ckr__mg_ends(name, "expert_bias") || strstr(name, "tokens_per_expert") ||
+    return ckr__path_ends(name, "expert_bias") || strstr(name, "tokens_per_expert") ||
            !ckr__is_float(dtype);
 }
 
@@ -52689,7 +52648,7 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
             if (want && r->layers > want) break;
         }
     if (!want || want == r->layers) return CKR_OK;
-    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->files[0]->path, "args/num_layers",
+    return ckr__fail_with(r->c,  CKR_ITEM_MEGATRON_ARGS_LAYERS, r->files[0]->path, "args/num_layers",
                          ckr__printf(r->c, "it says %lld, the model's files have %s%lld layers",
                                      (long long)want, r->layers > want ? "more than " : "",
                                      (long long)ckr__min_i64(want, r->layers)), ckr__mg_other_run);
@@ -52697,7 +52656,7 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
 
 static ckr_result ckr__mg_contradicts_layers(ckr__mg *r, const char *where, int64_t found)
 {
-    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->dir, where,
+    return ckr__fail_with(r->c,  CKR_ITEM_MEGATRON_ARGS_LAYERS, r->dir, where,
                          ckr__printf(r->c, "args say %lld layers, this says %lld",
                                      (long long)r->layers, (long long)found), ckr__mg_other_run);
 }
@@ -52754,8 +52713,8 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
         const char *row = local ? strstr(local, ".local_experts.") : NULL;
         size_t n_row;                  /* the prefix that all experts of a row share          */
         ckr__mg_item *t;
-        const bool extra = local && (ckr__mg_ends(local, "._extra_state") ||
-                                     ckr__mg_ends(local, "inv_freq") ||
+        const bool extra = local && (ckr__path_ends(local, "._extra_state") ||
+                                     ckr__path_ends(local, "inv_freq") ||
                                      value->kind != CKR_NODE_TENSOR);
         if (!local) return ckr__mg_bad(r, f->path, "model", "names of tensors");
         if (r->tied && f->pp + 1 == r->pp && r->pp > 1 && !strcmp(local, "output_layer.weight")) {
@@ -52857,7 +52816,7 @@ static bool ckr__mg_gated(const ckr__mg *r, int64_t rows)
 static ckr_result ckr__mg_contradicts(ckr__mg *r, ckr_item item, const char *where, const char *key,
                                       int64_t said, int64_t found)
 {
-    return ckr__mg_wrong(r, item, ckr__mg_path(r), where,
+    return ckr__fail_with(r->c,  item, ckr__mg_path(r), where,
                          ckr__printf(r->c, "args ask for %s %lld, the tensor has %lld", key,
                                      (long long)said, (long long)found), ckr__mg_other_run);
 }
@@ -53212,9 +53171,9 @@ static bool ckr__mg_in_group(const ckr__mg *r, const ckr__mg_item *t, uint32_t n
     const bool expert = ckr__mg_flag(g, "is_expert_parallel"),
                norm = ckr__mg_flag(r->args, "apply_wd_to_qk_layernorm") &&
                       (strstr(t->name, "q_layernorm.") || strstr(t->name, "k_layernorm.")),
-               plain = (n_dims <= 1 || ckr__mg_ends(t->name, ".bias")) && !norm;
-    const bool ends = ckr__mg_ends(t->name, "word_embeddings.weight") ||
-                      ckr__mg_ends(t->name, "output_layer.weight");
+               plain = (n_dims <= 1 || ckr__path_ends(t->name, ".bias")) && !norm;
+    const bool ends = ckr__path_ends(t->name, "word_embeddings.weight") ||
+                      ckr__path_ends(t->name, "output_layer.weight");
     if (plain != (wd <= 0)) return false;
     if (expert != (t->expert >= 0 && r->ep > 1)) return false;
     if (lr < 0 && !ckr__mg_flag(g, "is_decoupled_lr")) return true;
@@ -53237,7 +53196,7 @@ static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const
 static ckr_result ckr__mg_optimizer_fail(ckr__mg *r, const ckr__mg_file *f, const char *where,
                                          const char *text)
 {
-    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_OPTIMIZER, f->path, where, text,
+    return ckr__fail_with(r->c,  CKR_ITEM_MEGATRON_OPTIMIZER, f->path, where, text,
                          "--mode transfer takes the weights alone");
 }
 
@@ -53489,8 +53448,8 @@ static ckr_result ckr__mg_find_layout(ckr__mg *r, const ckr__mg_file *f, ckr__mg
         ckr__mg_lay(b);
     }
     if (b->total == want) return CKR_OK;
-    return ckr__mg_wrong(
-        r, CKR_ITEM_MEGATRON_BUCKETS, f->path, "distrib_optim.pt",
+    return ckr__fail_with(
+        r->c,  CKR_ITEM_MEGATRON_BUCKETS, f->path, "distrib_optim.pt",
         ckr__printf(r->c, "it has %lld elements; the parameters need %lld in one bucket",
                     (long long)want, (long long)b->total),
         "--mode transfer takes the weights alone");
@@ -53554,20 +53513,19 @@ static ckr_result ckr__mg_load_flat(ckr__mg *r, ckr__mg_file *f)
 {
     const char *path = ckr__path_join(r->c, r->dir,
                                       ckr__printf(r->c, "%s/distrib_optim.pt", f->rel));
-    const ckr_node *all = NULL;
+    const ckr_node *all;
     uint64_t i;
-    ckr_result e;
     if (!path) return ckr__oom(r->c);
     if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
         return ckr__mg_missing(r, path, "the distributed optimizer's state was expected");
-    e = ckr__mg_tree(r, path, &all);
-    for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
+    all = ckr__mg_tree(r, path);
+    for (i = 0; i < f->n_optims && all; i++) {
         const ckr_node *n = ckr_node_is_list(all) ? ckr_node_at(all, i) : i == 0 ? all : NULL;
         if (n && n->kind != CKR_NODE_NONE && !ckr_node_is_dict(n))
             return ckr__mg_bad(r, path, "", "a dict of buffers for each optimizer");
         f->optims[i].flat = ckr_node_is_dict(n) ? n : NULL;
     }
-    return e;
+    return r->c->err->code;
 }
 
 /* Of one rank's file: groups, parameters and attributes. */
@@ -53897,7 +53855,7 @@ static ckr_result ckr__mg_fits_tied(ckr__mg *r)
     else if (head && !r->dist && r->pp > 1 && r->iteration > 0 && ckr__mg_head_copied(r))
         text = "it says untied, and output_layer is the embedding bit for bit";
     if (!text) return r->c->err->code;
-    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_ARGS_TIED, ckr__mg_path(r),
+    return ckr__fail_with(r->c,  CKR_ITEM_MEGATRON_ARGS_TIED, ckr__mg_path(r),
                          "args/untie_embeddings_and_output_weights", text, ckr__mg_other_run);
 }
 
@@ -53908,7 +53866,7 @@ static ckr_result ckr__mg_fits(ckr__mg *r)
     for (i = 0; i < r->n_items && !ckr__failed(r->c); i++) {
         const ckr__mg_item *t = r->items[i];
         if (t->kind != CKR__MG_PARAM || t->n_dims != 2) continue;
-        if (ckr__mg_ends(t->name, "linear_qkv.weight")) ckr__mg_fits_attention(r, t);
+        if (ckr__path_ends(t->name, "linear_qkv.weight")) ckr__mg_fits_attention(r, t);
         else if (strstr(t->name, "linear_fc1.weight")) ckr__mg_fits_mlp(r, t);
         else if (t == r->embedding) ckr__mg_fits_vocabulary(r, t);
     }
@@ -54046,7 +54004,7 @@ static uint64_t ckr__mg_leaf(const char *name)
     const uint64_t n = sizeof order / sizeof *order;
     uint64_t i;
     for (i = 0; i < n; i++) if (strstr(name, order[i])) break;
-    return 4 * i + (ckr__mg_ends(name, "_extra_state") ? 2u : 0u) +
+    return 4 * i + (ckr__path_ends(name, "_extra_state") ? 2u : 0u) +
            (strstr(name, "bias") ? 1u : 0u);
 }
 
@@ -54550,7 +54508,7 @@ static ckr_result ckr__mg_dist_rank(ckr__mg *r, ckr__mg_file *f, uint32_t which)
         if (!ckr__mg_fill_buckets(&b[i])) {
             b[i].align = 1;
             if (!ckr__mg_fill_buckets(&b[i]))
-                return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_BUCKETS, r->dir, o->prefix,
+                return ckr__fail_with(r->c,  CKR_ITEM_MEGATRON_BUCKETS, r->dir, o->prefix,
                                      "the parameters do not fill the buckets whose sizes are "
                                      "stored", "--mode transfer takes the weights alone");
         }
@@ -54908,12 +54866,16 @@ static ckr_result ckr__mg_dist_open(ckr__mg *r)
 static ckr_result ckr__mg_dist_load_common(ckr__mg *r)
 {
     const char *path = ckr__path_join(r->c, r->dir, "common.pt");
-    if (path && ckr__path_kind(r->c, path) == CKR_FILE_REGULAR) ckr__mg_tree(r, path, &r->common);
+    if (path && ckr__path_kind(r->c, path) == CKR_FILE_REGULAR) r->common = ckr__mg_tree(r, path);
     else r->common = ckr__mg_dist_object(r, CKR__MG_COMMON);
-    if (ckr__failed(r->c)) return r->c->err->code;
     r->root = r->common;
-    return r->common ? ckr__mg_args_of(r, path, r->common, &r->args)
-                     : ckr__mg_missing(r, path, "neither this file nor the object common_state");
+    if (!r->common)
+        return ckr__mg_missing(r, path, "neither this file nor the object common_state");
+    if (ckr__mg_args_of(r, path, r->common, &r->args) != CKR_OK) return r->c->err->code;
+    r->tied = !ckr__mg_flag(r->args, "untie_embeddings_and_output_weights");
+    r->layers = ckr__mg_size(r->args, "num_layers",
+                             ckr__mg_size(r->args, "encoder_num_layers", 0));
+    return ckr__mg_iteration(r, r->dir);
 }
 
 /* The state of each rank's random streams: rng_state/shard_PP.TP[.DP]_... */
@@ -55046,15 +55008,6 @@ static ckr_result ckr__mg_dist_pieces(ckr__mg *r)
     return r->c->err->code;
 }
 
-/* Which iteration of which run, and its model. */
-static ckr_result ckr__mg_dist_first(ckr__mg *r)
-{
-    r->tied = !ckr__mg_flag(r->args, "untie_embeddings_and_output_weights");
-    r->layers = ckr__mg_size(r->args, "num_layers",
-                             ckr__mg_size(r->args, "encoder_num_layers", 0));
-    return ckr__mg_iteration(r, r->dir);
-}
-
 static int ckr__mg_stream_cmp(const void *a, const void *b)
 {
     const ckr_stream *x = (const ckr_stream *)a, *y = (const ckr_stream *)b;
@@ -55084,10 +55037,9 @@ typedef struct ckr__mg_step {
 } ckr__mg_step;
 
 static const ckr__mg_step ckr__mg_legacy[] = {
-    { ckr__mg_list, NULL, NULL },        { NULL, ckr__mg_load, NULL },
-    { ckr__mg_first, NULL, NULL },       { ckr__mg_grid, NULL, NULL },
-    { ckr__mg_alike, NULL, NULL },       { ckr__mg_places, NULL, NULL },
-    { ckr__mg_one_run, NULL, NULL },     { NULL, ckr__mg_chunks, NULL },
+    { ckr__mg_list, NULL, NULL },        { ckr__mg_first, NULL, NULL },
+    { ckr__mg_grid, NULL, NULL },        { ckr__mg_one_run, NULL, NULL },
+    { ckr__mg_places, NULL, NULL },      { NULL, ckr__mg_chunks, NULL },
     { ckr__mg_tied, NULL, NULL },        { ckr__mg_vocabulary, NULL, NULL },
     { ckr__mg_count_layers, NULL, NULL }, { NULL, NULL, ckr__mg_chunk_items },
     { NULL, ckr__mg_optimizer, NULL },   { NULL, NULL, ckr__mg_chunk_weights },
@@ -55098,8 +55050,8 @@ static const ckr__mg_step ckr__mg_legacy[] = {
 
 static const ckr__mg_step ckr__mg_torch_dist[] = {
     { ckr__mg_dist_open, NULL, NULL },   { ckr__mg_dist_load_common, NULL, NULL },
-    { ckr__mg_topology, NULL, NULL },    { ckr__mg_dist_first, NULL, NULL },
-    { ckr__mg_vocabulary, NULL, NULL },  { ckr__mg_dist_stages, NULL, NULL },
+    { ckr__mg_topology, NULL, NULL },    { ckr__mg_vocabulary, NULL, NULL },
+    { ckr__mg_dist_stages, NULL, NULL },
     { ckr__mg_dist_names, NULL, NULL },  { ckr__mg_dist_layers, NULL, NULL },
     { ckr__mg_fits, NULL, NULL },        { ckr__mg_dist_order, NULL, NULL },
     { ckr__mg_dist_files, NULL, NULL },  { ckr__mg_dist_pieces, NULL, NULL },
@@ -56426,7 +56378,7 @@ static void ckr__mg_dist_extra_out(ckr__mg_job *x, const ckr__mg_item *t)
     const ckr_node *n = t->extra ? t->extra[0] : NULL;
     ckr__mg_place_of at;
     const char *fqn;
-    if (!ckr__mg_ends(t->name, "._extra_state") || ckr__starts(t->name, "output_layer.") ||
+    if (!ckr__path_ends(t->name, "._extra_state") || ckr__starts(t->name, "output_layer.") ||
         !ckr__mg_stored(x, t->name, &at))
         return;
     if (at.layer >= 0 && at.expert >= 0)
