@@ -52304,7 +52304,7 @@ static const ckr_node *ckr__mg_tree(ckr__mg *r, const char *path)
 
 static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text)
 {
-    return ckr__fail_with(r->c,  CKR_ITEM_MEGATRON_MISSING, path, NULL,
+    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_MISSING, path, NULL,
                          ckr__printf(r->c, "it is not there: %s", text),
                          r->dist ? "bring it back, or take the checkpoint before this one"
                                  : ckr__mg_file_items.missing_remedy);
@@ -52539,7 +52539,7 @@ static ckr_result ckr__mg_places(ckr__mg *r)
                 w == v)
                 continue;
             return ckr__fail_with(
-                r->c,  CKR_ITEM_MEGATRON_SWAPPED, f->path, "args/rank",
+                r->c, CKR_ITEM_MEGATRON_SWAPPED, f->path, "args/rank",
                 ckr__printf(r->c,
                             "rank %lld wrote it: it belongs into %s, where rank %lld's file lies",
                             (long long)v, g->rel, (long long)w),
@@ -52648,7 +52648,7 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
             if (want && r->layers > want) break;
         }
     if (!want || want == r->layers) return CKR_OK;
-    return ckr__fail_with(r->c,  CKR_ITEM_MEGATRON_ARGS_LAYERS, r->files[0]->path, "args/num_layers",
+    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->files[0]->path, "args/num_layers",
                          ckr__printf(r->c, "it says %lld, the model's files have %s%lld layers",
                                      (long long)want, r->layers > want ? "more than " : "",
                                      (long long)ckr__min_i64(want, r->layers)), ckr__mg_other_run);
@@ -52656,7 +52656,7 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
 
 static ckr_result ckr__mg_contradicts_layers(ckr__mg *r, const char *where, int64_t found)
 {
-    return ckr__fail_with(r->c,  CKR_ITEM_MEGATRON_ARGS_LAYERS, r->dir, where,
+    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->dir, where,
                          ckr__printf(r->c, "args say %lld layers, this says %lld",
                                      (long long)r->layers, (long long)found), ckr__mg_other_run);
 }
@@ -52821,26 +52821,27 @@ static ckr_result ckr__mg_contradicts(ckr__mg *r, ckr_item item, const char *whe
                                      (long long)said, (long long)found), ckr__mg_other_run);
 }
 
-/* Sets how a parameter is cut, and its whole shape, from the shape of one rank's part. `axis_of`:
-   what a master's attributes say (partition_dim), or -2. The hidden size is checked against the
-   tensors that have it as an axis. */
+/* Sets how a parameter is cut, and its whole shape, from the shape that each of tp ranks has of it:
+   by its name's rule, else by what its master's attributes say. The hidden size is checked against
+   the tensors that have it as an axis. */
 static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, const int64_t *part,
-                                uint32_t tp, int64_t axis_of)
+                                uint32_t tp)
 {
     const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
     const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0);
-    int64_t *shape = CKR__DUP(r->c, int64_t, part, n_dims), *chunks;
+    int64_t *shape = CKR__DUP(r->c, int64_t, part, n_dims), *chunks, said;
+    /* what has .mixer. in its name has parts that are cut each for itself */
+    const bool told = ckr_node_i64(ckr_node_get(t->attrs, "partition_dim"), &said) && said >= -1 &&
+                      said < CKR_MAX_DIMS && !strstr(t->name, ".mixer."),
+               solve = rule && rule->what == CKR__MG_SOLVE;
+    const char *rank = strstr(t->name, "kv_down") ? "kv_lora_rank" : "q_lora_rank";
     int32_t axis = rule ? rule->axis : -1;
     if (!shape) return ckr__oom(r->c);
-    if (rule && rule->what == CKR__MG_SOLVE)
-        axis = axis_of >= -1 ? (int32_t)axis_of
-               : ckr__mg_size(r->args, strstr(t->name, "kv_down") ? "kv_lora_rank" : "q_lora_rank",
-                              0) <= part[0]
-                   ? -1
-                   : 0;
-    if (strstr(t->name, ".mixer.")) axis_of = -2;      /* parts that are cut each for itself */
-    if (!rule && axis_of >= -1) axis = (int32_t)axis_of;
-    t->unknown = !rule && axis_of < -1;
+    if (told && (!rule || solve))
+        axis = ckr__mg_flag(t->attrs, "tensor_model_parallel") ? (int32_t)said : -1;
+    else if (solve && n_dims && ckr__mg_size(r->args, rank, 0) <= part[0])
+        axis = -1;
+    t->unknown = !rule && !told;
     t->n_dims = n_dims;
     t->shape = shape;
     if (axis >= (int32_t)n_dims) axis = -1;
@@ -52857,19 +52858,23 @@ static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, co
         t->split.n_chunks = 2;
         t->split.chunks = chunks;
     }
-    if (rule && (rule->what == CKR__MG_VOCAB || rule->what == CKR__MG_QKV) && n_dims == 2 &&
-        shape[1] != hidden && hidden)
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS, t->name, "hidden_size", hidden,
-                                   shape[1]);
-    return CKR_OK;
+    return rule && (rule->what == CKR__MG_VOCAB || rule->what == CKR__MG_QKV) && n_dims == 2 &&
+                   shape[1] != hidden && hidden
+               ? ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS, t->name, "hidden_size", hidden,
+                                     shape[1])
+               : CKR_OK;
 }
 
-/* The block of a tensor parallel rank at this topology, with all of the padding rows. */
-static ckr__block *ckr__mg_block(ckr__ctx *c, const ckr__mg_item *t, uint32_t tp, uint32_t rank)
+/* The block of a tensor parallel rank, with all of the padding rows. NULL: an error is set. */
+static ckr__block *ckr__mg_block(ckr__mg *r, const ckr__mg_item *t, uint32_t tp)
 {
     int64_t uneven = 0;
-    return ckr__block_split(c, &t->split, t->n_dims, t->shape, tp, t->split.axis < 0 ? 0 : rank,
-                            &uneven);
+    ckr__block *b = ckr__block_split(r->c, &t->split, t->n_dims, t->shape, r->tp,
+                                     t->split.axis < 0 ? 0 : tp, &uneven);
+    if (uneven)
+        ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, t->name,
+                            "tensor_model_parallel_size", r->tp, t->shape[t->split.axis]);
+    return b;
 }
 
 static int32_t ckr__mg_rank_of(const ckr__mg *r, const ckr__mg_file *f)
@@ -52911,34 +52916,13 @@ static ckr_result ckr__mg_add(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
 }
 
 /* The same of a part that is the block of a tensor parallel rank, or in it. */
-static ckr_result ckr__mg_add_block(ckr__mg *r, ckr__mg_item *t, uint32_t tp, ckr__part *p)
+static void ckr__mg_add_block(ckr__mg *r, ckr__mg_item *t, uint32_t tp, ckr__part *p)
 {
-    p->block = ckr__mg_block(r->c, t, r->tp, tp);
-    if (!p->block && !ckr__failed(r->c))
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, t->name,
-                                   "tensor_model_parallel_size", r->tp, t->shape[t->split.axis]);
-    return p->block ? ckr__mg_add(r, t, p) : ckr__oom(r->c);
+    p->block = ckr__mg_block(r, t, tp);
+    if (p->block) ckr__mg_add(r, t, p);
 }
 
 /* >>megatron.weights ---------------------------------------------------------- */
-
-static ckr_result ckr__mg_first_entry(ckr__mg *r, const ckr__mg_file *f, ckr__mg_item *t,
-                                      const ckr_view *v)
-{
-    int64_t axis = -2, said;   /* the split axis that a master's attributes tell, if they do  */
-    if (t->slots) return CKR_OK;
-    if (v->n_dims > CKR_MAX_DIMS)
-        return ckr__mg_bad(r, f->path, t->name, "a tensor of at most 8 dimensions");
-    if (strstr(t->name, ".experts.weight"))
-        return ckr__mg_cannot(r, f->path, t->name, "experts in one matrix (GroupedMLP)");
-    t->dtype = v->dtype;
-    if (ckr_node_i64(ckr_node_get(t->attrs, "partition_dim"), &said) && said >= -1 &&
-        said < CKR_MAX_DIMS)
-        axis = ckr__mg_flag(t->attrs, "tensor_model_parallel") ? said : -1;
-    if (ckr__mg_split(r, t, v->n_dims, v->shape, r->tp, axis) == CKR_OK && t->unknown && r->tp > 1)
-        ckr__mg_cannot(r, f->path, t->name, "no rule tells how this tensor is cut over tp");
-    return r->c->err->code;
-}
 
 static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
 {
@@ -52953,7 +52937,15 @@ static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
             if (t->extra) t->extra[f->tp] = ckr__dict_at(f->chunks[v], k);
             continue;
         }
-        if (ckr__mg_first_entry(r, f, t, view) != CKR_OK) break;
+        if (!t->slots && view->n_dims > CKR_MAX_DIMS)
+            return ckr__mg_bad(r, f->path, t->name, "a tensor of at most 8 dimensions");
+        if (!t->slots && strstr(t->name, ".experts.weight"))
+            return ckr__mg_cannot(r, f->path, t->name, "experts in one matrix (GroupedMLP)");
+        if (!t->slots && ckr__mg_split(r, t, view->n_dims, view->shape, r->tp) != CKR_OK) break;
+        if (!t->slots && t->unknown && r->tp > 1)
+            return ckr__mg_cannot(r, f->path, t->name,
+                                  "no rule tells how this tensor is cut over tp");
+        if (!t->slots) t->dtype = view->dtype;
         p = ckr__mg_part(r, t, f, "param", view);
         ckr__mg_add_block(r, t, f->tp, &p);
     }
@@ -52981,6 +52973,9 @@ typedef struct ckr__mg_buffer {
     const char *head;          /* ...gbuf_idx_G.dtype_(..).bucket_idx_                      */
     const ckr__mg_file *f;
 } ckr__mg_buffer;
+
+/* The first is the master. */
+static const char *const ckr__mg_flat_slots[] = { "param", "exp_avg", "exp_avg_sq" };
 
 static int64_t ckr__mg_up(int64_t v, int64_t to)
 {
@@ -53162,33 +53157,25 @@ static bool ckr__mg_decoupled(const ckr_node *args, const ckr_node *g)
                                              : !ckr__same(top, ckr__mg_num(args, "lr", -1));
 }
 
-/* Does a parameter of this name and number of dimensions belong into the group? */
-static bool ckr__mg_in_group(const ckr__mg *r, const ckr__mg_item *t, uint32_t n_dims,
-                             const ckr_node *g)
-{
-    const double wd = ckr__mg_num(g, "wd_mult", ckr__mg_num(g, "pre_wd_mult", 1)),
-                 lr = ckr__mg_num(r->args, "decoupled_lr", -1);
-    const bool expert = ckr__mg_flag(g, "is_expert_parallel"),
-               norm = ckr__mg_flag(r->args, "apply_wd_to_qk_layernorm") &&
-                      (strstr(t->name, "q_layernorm.") || strstr(t->name, "k_layernorm.")),
-               plain = (n_dims <= 1 || ckr__path_ends(t->name, ".bias")) && !norm;
-    const bool ends = ckr__path_ends(t->name, "word_embeddings.weight") ||
-                      ckr__path_ends(t->name, "output_layer.weight");
-    if (plain != (wd <= 0)) return false;
-    if (expert != (t->expert >= 0 && r->ep > 1)) return false;
-    if (lr < 0 && !ckr__mg_flag(g, "is_decoupled_lr")) return true;
-    return ends == ckr__mg_decoupled(r->args, g);
-}
-
-/* The first group of the file for it; CKR__MG_NONE: none. */
+/* The file's first group for a parameter of so many dimensions; CKR__MG_NONE: none. */
 static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const ckr__mg_item *t,
                                  uint32_t n_dims)
 {
+    const bool own_lr = ckr__mg_num(r->args, "decoupled_lr", -1) >= 0,
+               expert = t->expert >= 0 && r->ep > 1,
+               norm = ckr__mg_flag(r->args, "apply_wd_to_qk_layernorm") &&
+                      (strstr(t->name, "q_layernorm.") || strstr(t->name, "k_layernorm.")),
+               plain = (n_dims <= 1 || ckr__path_ends(t->name, ".bias")) && !norm,
+               ends = ckr__path_ends(t->name, "word_embeddings.weight") ||
+                      ckr__path_ends(t->name, "output_layer.weight");
     uint64_t i;
     for (i = 0; i < o->groups->count; i++) {
-        const ckr_node *params = ckr_node_get(o->groups->u.items[i], "params");
-        if (params && ckr_node_is_list(params) && !params->count) continue;
-        if (ckr__mg_in_group(r, t, n_dims, o->groups->u.items[i])) return i;
+        const ckr_node *g = o->groups->u.items[i], *params = ckr_node_get(g, "params");
+        if (ckr_node_is_list(params) && !params->count) continue;
+        if (plain != (ckr__mg_num(g, "wd_mult", ckr__mg_num(g, "pre_wd_mult", 1)) <= 0)) continue;
+        if (expert != ckr__mg_flag(g, "is_expert_parallel")) continue;
+        if (!own_lr && !ckr__mg_flag(g, "is_decoupled_lr")) return i;
+        if (ends == ckr__mg_decoupled(r->args, g)) return i;
     }
     return CKR__MG_NONE;
 }
@@ -53196,7 +53183,7 @@ static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const
 static ckr_result ckr__mg_optimizer_fail(ckr__mg *r, const ckr__mg_file *f, const char *where,
                                          const char *text)
 {
-    return ckr__fail_with(r->c,  CKR_ITEM_MEGATRON_OPTIMIZER, f->path, where, text,
+    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_OPTIMIZER, f->path, where, text,
                          "--mode transfer takes the weights alone");
 }
 
@@ -53317,12 +53304,16 @@ static ckr_result ckr__mg_members(ckr__mg *r, ckr__mg_file *f, uint64_t which)
     return CKR_OK;
 }
 
-/* Each group's list of numbers is as long as its parameters are many, and the numbers run on. Its
-   masters are those of its 16-bit parameters. */
-static ckr_result ckr__mg_numbers(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
-                                  ckr__mg_member *m, uint64_t n, ckr__mg_member **by_number)
+/* Numbers, masters and states of one optimizer of one rank. Each group's list of numbers is as long
+   as its parameters are many, and the numbers run on; its masters are those of its 16-bit
+   parameters; {0: {...}, 1: ...} has the states. */
+static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
 {
+    const ckr__mg_optim *o = &f->optims[which];
+    const uint64_t n = f->n_members[which];
+    ckr__mg_member *m = f->members[which], **by_number = CKR__NEW_N(r->c, ckr__mg_member *, n);
     uint64_t g, i, next = 0, have, used;
+    if (!by_number) return ckr__oom(r->c);
     for (g = 0; g < o->groups->count; g++, next += have) {
         const ckr_node *list = ckr_node_get(o->groups->u.items[g], "params"), *master;
         if (!ckr_node_is_list(list))
@@ -53349,65 +53340,74 @@ static ckr_result ckr__mg_numbers(ckr__mg *r, const ckr__mg_file *f, const ckr__
                 list->u.items[i]->u.i != (int64_t)(next + i))
                 return ckr__mg_bad(r, f->path, "param_groups/params", "numbers that run on from 0");
     }
-    return CKR_OK;
-}
-
-/* Numbers, masters and states of one optimizer of one rank: {0: {...}, 1: ...} has the states. */
-static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
-{
-    const ckr__mg_optim *o = &f->optims[which];
-    const uint64_t n = f->n_members[which];
-    ckr__mg_member **by_number = CKR__NEW_N(r->c, ckr__mg_member *, n);
-    uint64_t i;
-    ckr_result e = by_number ? ckr__mg_numbers(r, f, o, f->members[which], n, by_number)
-                             : ckr__oom(r->c);
-    for (i = 0; e == CKR_OK && o->state && i < o->state->count; i++) {
+    for (i = 0; i < ckr__dict_n(o->state); i++) {
         const ckr_node *key = o->state->u.items[2 * i], *v = ckr__dict_at(o->state, i);
         if (key->kind != CKR_NODE_INT || key->u.i < 0 || (uint64_t)key->u.i >= n ||
             !ckr_node_is_dict(v))
             return ckr__mg_bad(r, f->path, "optimizer/state", "a dict for each parameter's number");
         by_number[key->u.i]->state = v;
     }
-    return e;
+    return CKR_OK;
 }
 
-/* An update's count that a group has for all of its parameters (Apex, Transformer Engine). */
-static ckr_result ckr__mg_group_step(ckr__mg *r, ckr__mg_item *t, const ckr_node *group)
-{
-    const ckr_node *n = ckr_node_get(group, "step");
-    ckr__part p;
-    int64_t count;
-    double v;
-    if (!n || n->kind == CKR_NODE_NONE || !ckr__sched_number(r->c, n, &v) || !(v >= 0 && v < 9e15))
-        return r->c->err->code;
-    if (ckr__held_slot(t->slots, "step")) return CKR_OK;
-    count = (int64_t)v;
-    t->step = v;
-    p = ckr__mg_part(r, t, NULL, "step", ckr__value_view(r->c, CKR_DTYPE_I64, &count));
-    p.alone = true;
-    return p.view ? ckr__mg_add(r, t, &p) : ckr__oom(r->c);
-}
-
-static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
+/* A count of updates that a file has as a tensor. */
+static void ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
 {
     ckr_view v = *p->view;
     ckr__part one = *p;
     int64_t numel;
     if (v.layout || v.meta || !ckr_dtype_size(v.dtype) || !ckr__numel(v.n_dims, v.shape, &numel) ||
         numel != 1)
-        return ckr__mg_bad(r, p->file, t->name, "one number as its step");
+        ckr__mg_bad(r, p->file, t->name, "one number as its step");
+    else if (!ckr__held_slot(t->slots, p->slot))
+        ckr__view_number(r->c, &v, &t->step);
+    if (ckr__failed(r->c)) return;
     v.n_dims = 0;
     one.view = &v;
     one.alone = true;
     one.replica = false;
-    if (!ckr__held_slot(t->slots, p->slot) && ckr__view_number(r->c, &v, &t->step) != CKR_OK)
-        return r->c->err->code;
-    return ckr__mg_add(r, t, &one);
+    ckr__mg_add(r, t, &one);
+}
+
+/* The count of updates of a parameter that has none of its own: (torch_dist) the one that all have
+   together, or its group's (Apex, Transformer Engine). */
+static void ckr__mg_count(ckr__mg *r, const ckr__mg_optim *o, const ckr__mg_member *m)
+{
+    ckr__mg_item *t = m->item;
+    const ckr_node *all = ckr_node_get(o->state, "common_step"),
+                   *own = ckr_node_get(o->groups->u.items[m->group], "step");
+    ckr__part p = ckr__mg_part(r, t, NULL, "step", NULL);
+    int64_t count;
+    double v;
+    if (ckr__held_slot(t->slots, "step")) return;
+    if (all && all->kind == CKR_NODE_TENSOR) {
+        p = ckr__mg_part(r, t, r->files[0], "step", all->u.view);
+        ckr__mg_scalar(r, t, &p);
+        return;
+    }
+    if (!own || own->kind == CKR_NODE_NONE || !ckr__sched_number(r->c, own, &v) ||
+        !(v >= 0 && v < 9e15))
+        return;
+    count = (int64_t)v;
+    t->step = v;
+    p.alone = true;
+    p.view = ckr__value_view(r->c, CKR_DTYPE_I64, &count);
+    if (p.view) ckr__mg_add(r, t, &p);
+}
+
+/* Behind what the files have of each parameter. */
+static ckr_result ckr__mg_counts(ckr__mg *r)
+{
+    uint64_t i, k, m;
+    for (i = 0; i < r->n_files; i++)
+        for (k = 0; k < r->files[i]->n_optims; k++)
+            for (m = 0; m < r->files[i]->n_members[k] && !ckr__failed(r->c); m++)
+                ckr__mg_count(r, &r->files[i]->optims[k], &r->files[i]->members[k][m]);
+    return r->c->err->code;
 }
 
 /* One parameter's state and master on one rank. */
-static ckr_result ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
-                                       const ckr__mg_member *m)
+static void ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_member *m)
 {
     ckr__mg_item *t = m->item;
     ckr__part p = ckr__mg_part(r, t, f, "master", m->master ? m->master->u.view : NULL);
@@ -53416,17 +53416,17 @@ static ckr_result ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const 
     for (k = 0; k < ckr__dict_n(m->state) && !ckr__failed(r->c); k++) {
         const char *slot = ckr__dict_key(m->state, k);
         const ckr_node *v = ckr__dict_at(m->state, k);
-        if (!slot) return ckr__mg_bad(r, f->path, "optimizer/state", "names of a state's tensors");
-        if (v->kind != CKR_NODE_TENSOR && v->kind != CKR_NODE_NONE)
+        if (!slot) {
+            ckr__mg_bad(r, f->path, "optimizer/state", "names of a state's tensors");
+        } else if (v->kind == CKR_NODE_TENSOR) {
+            p = ckr__mg_part(r, t, f, slot, v->u.view);
+            if (!strcmp(slot, "step")) ckr__mg_scalar(r, t, &p);
+            else ckr__mg_add_block(r, t, f->tp, &p);
+        } else if (v->kind != CKR_NODE_NONE) {
             ckr__leave(r->c, r->s, f->rel,
                        ckr__printf(r->c, "optimizer/state/%s/%s", t->name, slot), v);
-        if (v->kind != CKR_NODE_TENSOR) continue;
-        p = ckr__mg_part(r, t, f, slot, v->u.view);
-        if (!strcmp(slot, "step")) ckr__mg_scalar(r, t, &p);
-        else ckr__mg_add_block(r, t, f->tp, &p);
+        }
     }
-    return ckr__failed(r->c) ? r->c->err->code
-                             : ckr__mg_group_step(r, t, o->groups->u.items[m->group]);
 }
 
 /* >>megatron.distributed ------------------------------------------------------ */
@@ -53449,7 +53449,7 @@ static ckr_result ckr__mg_find_layout(ckr__mg *r, const ckr__mg_file *f, ckr__mg
     }
     if (b->total == want) return CKR_OK;
     return ckr__fail_with(
-        r->c,  CKR_ITEM_MEGATRON_BUCKETS, f->path, "distrib_optim.pt",
+        r->c, CKR_ITEM_MEGATRON_BUCKETS, f->path, "distrib_optim.pt",
         ckr__printf(r->c, "it has %lld elements; the parameters need %lld in one bucket",
                     (long long)want, (long long)b->total),
         "--mode transfer takes the weights alone");
@@ -53463,8 +53463,8 @@ static bool ckr__mg_flat_view(const ckr_node *n)
 }
 
 /* `dict`: slot -> tensor. */
-static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
-                                      ckr__mg_buffer *b, const ckr_node *dict)
+static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg_buffer *b,
+                                      const ckr_node *dict)
 {
     const ckr_node *first = ckr_node_get(dict, "param");
     uint64_t i, k;
@@ -53488,21 +53488,18 @@ static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, const c
             ckr__mg_add_block(r, b->m[i]->item, f->tp, &p);
         }
     }
-    for (i = 0; i < b->n && !ckr__failed(r->c); i++)
-        ckr__mg_group_step(r, b->m[i]->item, o->groups->u.items[b->m[i]->group]);
     return r->c->err->code;
 }
 
 static ckr_result ckr__mg_read_flat(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
 {
-    const ckr__mg_optim *o = &f->optims[which];
     ckr__mg_buffer *b;
     uint64_t i, n_buffers;
     ckr_result e = ckr__mg_buffers(r, f, which, &b, &n_buffers);
     for (i = 0; i < n_buffers && e == CKR_OK; i++) {
-        const ckr_node *by_dtype = ckr__mg_at(o->flat, i);      /* one buffer                  */
+        const ckr_node *by_dtype = ckr__mg_at(f->optims[which].flat, i);       /* one buffer   */
         e = ckr__dict_n(by_dtype) && ckr_node_is_dict(by_dtype->u.items[1])
-                ? ckr__mg_read_buffer(r, f, o, &b[i], by_dtype->u.items[1])
+                ? ckr__mg_read_buffer(r, f, &b[i], by_dtype->u.items[1])
                 : ckr__mg_optimizer_fail(r, f, "distrib_optim.pt",
                                          "it has fewer buffers than the model has chunks");
     }
@@ -53546,10 +53543,9 @@ static ckr_result ckr__mg_optimizer_pieces(ckr__mg *r, ckr__mg_file *f)
 {
     uint64_t i, k;
     for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++) {
-        const ckr__mg_optim *o = &f->optims[i];
-        if (r->zero && o->flat) ckr__mg_read_flat(r, f, i);
+        if (r->zero && f->optims[i].flat) ckr__mg_read_flat(r, f, i);
         for (k = 0; !r->zero && k < f->n_members[i] && !ckr__failed(r->c); k++)
-            ckr__mg_member_state(r, f, o, &f->members[i][k]);
+            ckr__mg_member_state(r, f, &f->members[i][k]);
     }
     return r->c->err->code;
 }
@@ -53855,7 +53851,7 @@ static ckr_result ckr__mg_fits_tied(ckr__mg *r)
     else if (head && !r->dist && r->pp > 1 && r->iteration > 0 && ckr__mg_head_copied(r))
         text = "it says untied, and output_layer is the embedding bit for bit";
     if (!text) return r->c->err->code;
-    return ckr__fail_with(r->c,  CKR_ITEM_MEGATRON_ARGS_TIED, ckr__mg_path(r),
+    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_TIED, ckr__mg_path(r),
                          "args/untie_embeddings_and_output_weights", text, ckr__mg_other_run);
 }
 
@@ -54028,22 +54024,6 @@ static ckr__mg_item *ckr__mg_dist_item(ckr__mg *r, const char *name, uint8_t kin
     return t;
 }
 
-/* The store's own cuts: a chunk is what one tensor parallel rank had (or all of it, where one wrote
-   for all). */
-static ckr_result ckr__mg_dist_cut(ckr__mg *r, const ckr__dcp_item *q, const ckr__mg_item *t,
-                                   uint32_t lead)
-{
-    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
-    int64_t parts;
-    if (!rule || rule->what != CKR__MG_QKV || t->split.axis < 0 || !q->n_chunks ||
-        q->chunks[0].count[lead] < 1)
-        return CKR_OK;
-    parts = q->shape[lead] / q->chunks[0].count[lead];
-    if (parts < 2 || parts == (int64_t)r->tp) return CKR_OK;
-    return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
-                               "tensor_model_parallel_size", r->tp, parts);
-}
-
 /* Do all layers have this one name? */
 static bool ckr__mg_is_stacked(const char *fqn)
 {
@@ -54054,8 +54034,9 @@ static bool ckr__mg_is_stacked(const char *fqn)
 /* A model tensor's items, with their shapes: where layers or experts are axes, one for each. */
 static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
 {
+    const ckr__mg_rule *rule;
     ckr__mg_grid_of g = CKR_ZERO;
-    int64_t i;
+    int64_t i, parts;
     g.stacked = ckr__mg_is_stacked(q->fqn);
     g.expert = strstr(q->fqn, ".experts.experts.") != NULL;
     g.lead = (uint32_t)g.stacked + (uint32_t)g.expert;
@@ -54075,12 +54056,22 @@ static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
         if (!t) return ckr__oom(r->c);
         if (ckr__mg_is_buffer(t->name, q->dtype)) t->kind = CKR__MG_BUFFER;
         t->dtype = q->dtype;
-        if (ckr__mg_split(r, t, q->n_dims - g.lead, q->shape + g.lead, 1, -2) != CKR_OK) break;
+        if (ckr__mg_split(r, t, q->n_dims - g.lead, q->shape + g.lead, 1) != CKR_OK) break;
     }
     *CKR__PUSH(ckr__mg_grid_of, r->c, r->grids, r->n_grids) = g;
     if (ckr__failed(r->c) || !ckr__map_put(&r->keys, q->fqn, strlen(q->fqn), r->n_grids - 1, NULL))
         return ckr__oom(r->c);
-    return ckr__mg_dist_cut(r, q, g.items[0], g.lead);
+    /* The store's own cuts: a chunk of qkv is what one tensor parallel rank had (or all of it, where
+       one wrote for all). */
+    rule = ckr__mg_rule_of(g.items[0]->name);
+    if (!rule || rule->what != CKR__MG_QKV || g.items[0]->split.axis < 0 || !q->n_chunks ||
+        q->chunks[0].count[g.lead] < 1)
+        return CKR_OK;
+    parts = q->shape[g.lead] / q->chunks[0].count[g.lead];
+    return parts < 2 || parts == (int64_t)r->tp
+               ? CKR_OK
+               : ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
+                                     "tensor_model_parallel_size", r->tp, parts);
 }
 
 static ckr__part ckr__mg_dist_part(const ckr__mg *r, const ckr__mg_item *t, const char *slot,
@@ -54236,23 +54227,19 @@ static uint32_t ckr__mg_home(const ckr__mg *r, const ckr__mg_item *t)
 }
 
 /* One more entry of a rank's chunk, with the shape that it has of the item. */
-static ckr_result ckr__mg_dist_entry(ckr__mg *r, ckr__mg_file *f, uint32_t v, ckr__mg_item *t)
+static void ckr__mg_dist_entry(ckr__mg *r, ckr__mg_file *f, uint32_t v, ckr__mg_item *t)
 {
     ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries[v], f->n_entries[v]);
     ckr_view *view;
-    ckr__block *b;
+    const ckr__block *b;
     e->item = t;
-    if (t->kind != CKR__MG_PARAM) return CKR_OK;
+    if (t->kind != CKR__MG_PARAM) return;
     e->view = view = CKR__NEW(r->c, ckr_view);
-    b = ckr__mg_block(r->c, t, r->tp, f->tp);
-    if (ckr__failed(r->c)) return r->c->err->code;
-    if (!b)
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, t->name,
-                                   "tensor_model_parallel_size", r->tp, t->shape[t->split.axis]);
+    b = ckr__mg_block(r, t, f->tp);
+    if (!view || !b) return;
     view->n_dims = t->n_dims;
     view->shape = b->shape;
     view->dtype = t->dtype;
-    return CKR_OK;
 }
 
 /* A rank's entries: the items of its chunks. The tied head of the last stage stands before what
@@ -54495,10 +54482,9 @@ static ckr_result ckr__mg_dist_slot(ckr__mg *r, const ckr__mg_buffer *b, const c
 /* The flat buckets of one rank's optimizer. */
 static ckr_result ckr__mg_dist_rank(ckr__mg *r, ckr__mg_file *f, uint32_t which)
 {
-    static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
     const ckr__mg_optim *o = &f->optims[which];
     ckr__mg_buffer *b;
-    uint64_t n_buffers = 0, i, j;
+    uint64_t n_buffers = 0, i;
     size_t s;
     if (ckr__mg_members(r, f, which) != CKR_OK) return r->c->err->code;
     if (o->flat) return ckr__mg_read_flat(r, f, which);
@@ -54508,14 +54494,12 @@ static ckr_result ckr__mg_dist_rank(ckr__mg *r, ckr__mg_file *f, uint32_t which)
         if (!ckr__mg_fill_buckets(&b[i])) {
             b[i].align = 1;
             if (!ckr__mg_fill_buckets(&b[i]))
-                return ckr__fail_with(r->c,  CKR_ITEM_MEGATRON_BUCKETS, r->dir, o->prefix,
+                return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_BUCKETS, r->dir, o->prefix,
                                      "the parameters do not fill the buckets whose sizes are "
                                      "stored", "--mode transfer takes the weights alone");
         }
         for (s = ckr__mg_is_wide(b[i].dtype) ? 1 : 0; s < 3 && !ckr__failed(r->c); s++)
-            ckr__mg_dist_slot(r, &b[i], slots[s]);
-        for (j = 0; j < b[i].n && !ckr__failed(r->c); j++)
-            ckr__mg_group_step(r, b[i].m[j]->item, o->groups->u.items[b[i].m[j]->group]);
+            ckr__mg_dist_slot(r, &b[i], ckr__mg_flat_slots[s]);
     }
     return r->c->err->code;
 }
@@ -54532,57 +54516,26 @@ static bool ckr__mg_dist_ranked(const ckr__mg *r, bool *chained)
     return false;
 }
 
-/* The count of updates of a rank's parameters that all ranks have together. */
-static ckr_result ckr__mg_dist_step(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
-{
-    const ckr__mg_optim *o = &f->optims[which];
-    const ckr_node *step = ckr_node_get(o->state, "common_step");
-    uint64_t i;
-    for (i = 0; i < f->n_members[which] && !ckr__failed(r->c); i++) {
-        const ckr__mg_member *m = &f->members[which][i];
-        ckr__part p = ckr__mg_part(r, m->item, r->files[0], "step", NULL);
-        if (!step || step->kind != CKR_NODE_TENSOR) {
-            ckr__mg_group_step(r, m->item, o->groups->u.items[m->group]);
-        } else if (!ckr__held_slot(m->item->slots, "step")) {
-            p.view = step->u.view;
-            ckr__mg_scalar(r, m->item, &p);
-        }
-    }
-    return r->c->err->code;
-}
-
-/* Groups that are common to all ranks. */
-static ckr_result ckr__mg_dist_common(ckr__mg *r)
+/* The optimizer's groups: those that are common to all ranks, or each rank's own with its state. */
+static ckr_result ckr__mg_dist_ranks(ckr__mg *r)
 {
     const ckr_node *o = ckr_node_get(r->common, "optimizer");
     ckr__mg_file *first = r->files[0];
-    uint64_t i, k;
-    ckr__mg_optims(r, first, ckr__dict_n(o) ? o : NULL);
-    for (k = 0; k < first->n_optims && !ckr__failed(r->c); k++) ckr__mg_groups(r, first, k);
-    for (i = 0; i < r->n_files; i++) {
-        r->files[i]->n_optims = first->n_optims;
-        r->files[i]->optims = first->optims;
-        for (k = 0; k < first->n_optims && !ckr__failed(r->c); k++) {
-            ckr__mg_members(r, r->files[i], k);
-            if (!ckr__failed(r->c)) ckr__mg_dist_step(r, r->files[i], k);
-        }
-    }
-    return r->c->err->code;
-}
-
-static ckr_result ckr__mg_dist_ranks(ckr__mg *r)
-{
     bool chained;
+    const bool ranked = ckr__mg_dist_ranked(r, &chained);
     uint64_t i;
     uint32_t k;
-    if (!ckr__mg_dist_ranked(r, &chained)) return ckr__mg_dist_common(r);
+    if (!ranked) ckr__mg_optims(r, first, ckr__dict_n(o) ? o : NULL);
+    for (k = 0; k < first->n_optims && !ckr__failed(r->c); k++) ckr__mg_groups(r, first, k);
     for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__mg_file *f = r->files[i];
-        f->n_optims = chained ? 2 : 1;
-        f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
+        f->n_optims = !ranked ? first->n_optims : chained ? 2 : 1;
+        f->optims = ranked ? CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims) : first->optims;
         for (k = 0; k < f->n_optims && !ckr__failed(r->c); k++)
-            if (ckr__mg_dist_group(r, f, k, chained) == CKR_OK &&
-                ckr__mg_groups(r, f, k) == CKR_OK && (k || f->ep == 0))
+            if (!ranked)
+                ckr__mg_members(r, f, k);
+            else if (ckr__mg_dist_group(r, f, k, chained) == CKR_OK &&
+                     ckr__mg_groups(r, f, k) == CKR_OK && (k || f->ep == 0))
                 ckr__mg_dist_rank(r, f, k);
     }
     return r->c->err->code;
@@ -54704,7 +54657,7 @@ static bool ckr__mg_mend_slot(ckr__mg *r, const ckr__mg_buffer *in, const ckr__m
                               const char *slot, ckr_tensor *to, bool count)
 {
     ckr__mg_item *t = m->item;
-    const ckr__block *b = ckr__mg_block(r->c, t, r->tp, in->f->tp);
+    const ckr__block *b = ckr__mg_block(r, t,  in->f->tp);
     const int64_t begin = m->start, end = begin + m->numel;
     int64_t at = begin, next;
     if (!b) return false;
@@ -54712,7 +54665,7 @@ static bool ckr__mg_mend_slot(ckr__mg *r, const ckr__mg_buffer *in, const ckr__m
         const ckr__mg_member *q = ckr__mg_covering(in, at, &next);
         next = ckr__min_i64(next, end);
         if (q && ckr__mg_stored_here(r, in, q)) {
-            const ckr__block *qb = ckr__mg_block(r->c, q->item, r->tp, in->f->tp);
+            const ckr__block *qb = ckr__mg_block(r, q->item,  in->f->tp);
             const ckr__held *there = ckr__held_slot(q->item->slots, slot);
             if (!qb) return false;
             if (there && ckr__mg_move(r, ckr__mg_widest(there), qb, at - q->padded, to, b,
@@ -54790,7 +54743,7 @@ static ckr_result ckr__mg_probe_item(ckr__mg *r, const ckr__mg_buffer *in, const
     if (m->start == m->padded || !ckr__mg_stored_here(r, in, m)) return CKR_OK;
     t->shifted = true;
     master = ckr__held_slot(t->slots, "master");
-    block = ckr__mg_block(r->c, t, r->tp, in->f->tp);
+    block = ckr__mg_block(r, t,  in->f->tp);
     if (!block) return ckr__oom(r->c);
     if (!master) return CKR_OK;
     n = ckr__mg_values(r, ckr__mg_widest(t->slots), block, CKR__MG_PROBE, a);
@@ -55061,9 +55014,9 @@ static const ckr__mg_step ckr__mg_torch_dist[] = {
 
 /* What both formats end with. */
 static const ckr__mg_step ckr__mg_last[] = {
-    { ckr__mg_sort, NULL, NULL },        { ckr__mg_progress, NULL, NULL },
-    { ckr__mg_schedule, NULL, NULL },    { ckr__mg_beside, NULL, NULL },
-    { NULL, NULL, NULL }
+    { ckr__mg_counts, NULL, NULL },      { ckr__mg_sort, NULL, NULL },
+    { ckr__mg_progress, NULL, NULL },    { ckr__mg_schedule, NULL, NULL },
+    { ckr__mg_beside, NULL, NULL },      { NULL, NULL, NULL }
 };
 
 static void ckr__mg_go(ckr__mg *r, const ckr__mg_step *s)
@@ -55380,7 +55333,7 @@ static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_file *k, const
                                     const char *slot, ckr_dtype as)
 {
     const ckr__held *own = ckr__held_slot(t->slots, slot), *s = own;
-    const ckr__block *b = ckr__mg_block(x->c, t, x->to.tp, k->tp);
+    const ckr__block *b = ckr__mg_block(&x->to, t,  k->tp);
     const char *name = ckr__printf(x->c, "%s/%s", t->name, slot);
     ckr_dtype dtype;
     ckr_node *n;
@@ -55662,7 +55615,7 @@ static ckr_node *ckr__mg_chain(ckr__mg_job *x, const ckr__mg_file *k,
 /* A buffer: the parameters of one chunk and dtype, each at its place. */
 static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_file *k, ckr__mg_buffer *b)
 {
-    static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
+    const char *const *slots = ckr__mg_flat_slots;
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
     uint64_t i;
     size_t s;
@@ -55672,7 +55625,7 @@ static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_file *k, ckr_
         ckr__node_set(x->c, d, slots[s], e);
         for (i = 0; e && i < b->n; i++) {
             const ckr__mg_item *t = b->m[i]->item;
-            const ckr__block *part = ckr__mg_block(x->c, t, x->to.tp, k->tp);
+            const ckr__block *part = ckr__mg_block(&x->to, t,  k->tp);
             const ckr__held *own = ckr__held_slot(t->slots, s ? slots[s] : "master"),
                             *y = own || s ? own : ckr__held_slot(t->slots, "param");
             if (y && part)
@@ -56325,7 +56278,7 @@ static void ckr__mg_dist_put(ckr__mg_job *x, const ckr__mg_item *t, const char *
     int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
     uint32_t tp, i, d;
     for (tp = 0; out && tp < (t->split.axis < 0 ? 1 : x->to.tp); tp++) {
-        const ckr__block *b = ckr__mg_block(x->c, t, x->to.tp, tp);
+        const ckr__block *b = ckr__mg_block(&x->to, t,  tp);
         for (i = 0; b && i < b->n_pairs; i++) {
             ckr_entry *e;
             ckr__box box;
