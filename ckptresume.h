@@ -52115,6 +52115,7 @@ typedef struct ckr__mg {
     ckr__mg_file   **files;    /* by (pp, ep, tp)                                        */
     uint64_t         n_files;
     const ckr_node  *args, *root;          /* of the first file                          */
+    const struct ckr__mg *source;          /* of the target: the checkpoint that it is made from */
     uint32_t         tp, pp, vp, ep, dp, cp;
     bool             dist, zero, tied, release, defect;
     bool             order_sorted, order_all;      /* of a rank's groups                 */
@@ -53744,15 +53745,22 @@ static const ckr__mg_item *ckr__mg_sibling(const ckr__mg *r, const ckr__mg_item 
     return name && ckr__map_find(&r->by_name, name, strlen(name), &at) ? r->items[at] : NULL;
 }
 
+/* Groups of query heads that share keys and values; each head is one where nothing groups them. */
+static int64_t ckr__mg_query_groups(const ckr_node *args)
+{
+    const int64_t heads = ckr__mg_size(args, "num_attention_heads", 0);
+    return ckr__mg_flag(args, "group_query_attention")
+               ? ckr__mg_size(args, "num_query_groups", heads)
+               : heads;
+}
+
 /* Heads and groups: the projection has heads * kv_channels columns, qkv has the rows of both. */
 static ckr_result ckr__mg_fits_attention(ckr__mg *r, const ckr__mg_item *t)
 {
     const ckr__mg_item *proj = ckr__mg_sibling(r, t, "linear_qkv", "linear_proj");
     const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0),
                   heads = ckr__mg_size(r->args, "num_attention_heads", 0),
-                  groups = ckr__mg_flag(r->args, "group_query_attention")
-                               ? ckr__mg_size(r->args, "num_query_groups", heads)
-                               : heads,
+                  groups = ckr__mg_query_groups(r->args),
                   dim = ckr__mg_size(r->args, "kv_channels", heads ? hidden / heads : 0),
                   gate = ckr__mg_flag(r->args, "attention_output_gate") ? 2 : 1;
     if (!heads || heads >= 1 << 24 || groups >= 1 << 24 || dim >= 1 << 24) return CKR_OK;
@@ -54170,46 +54178,46 @@ static ckr_result ckr__mg_dist_tensor(ckr__mg *r, const char *key, const char *s
 /* >>megatron.dist.ranks ------------------------------------------------------- */
 /* Files of ranks, as a legacy directory has them. */
 
-/* The first layer of each chunk: stages have `count` layers but for the first and the last where
-   these have their own; where the embedding counts as a layer, the first has one less. */
-static void ckr__mg_lay_stages(ckr__mg *r, int64_t head, int64_t tail, int64_t count,
-                               bool embedding)
+/* The first layer of each chunk. Stages have as many layers, but for the first and the last where
+   these have their own (0: they have not); where the arguments count the embedding or the loss as a
+   layer, there is one less. False, with how many layers are counted: they cannot be had so. */
+static bool ckr__mg_lay_stages(ckr__mg *r, int64_t head, int64_t tail, int64_t *counted)
 {
-    const uint64_t n = (uint64_t)r->pp * r->vp;
-    int64_t at = 0;
+    const int64_t vp = r->vp, middle = (int64_t)r->pp - (head > 0) - (tail > 0);
+    const bool embedding = ckr__mg_flag(r->args, "account_for_embedding_in_pipeline_split"),
+               loss = ckr__mg_flag(r->args, "account_for_loss_in_pipeline_split");
+    int64_t at = 0, count = r->layers - head - tail;
     uint64_t i;
-    for (i = 0; i < n; i++) {
-        const uint32_t p = (uint32_t)(i % r->pp);
+    if (r->pp > 1) count += (head ? 0 : embedding) + (tail ? 0 : loss);
+    *counted = count;
+    r->first = CKR__NEW_N(r->c, int64_t, (uint64_t)r->pp * r->vp);
+    if (count < 0 || (middle && count % (middle * vp)) || head % vp || tail % vp) return false;
+    for (i = 0; r->first && i < (uint64_t)r->pp * r->vp; i++) {
+        const uint64_t p = i % r->pp;
         const int64_t own = p == 0 ? head : p + 1 == r->pp ? tail : 0;
         r->first[i] = at;
-        at += (own ? own : count) / (int64_t)r->vp;
-        if (i == 0) at -= embedding;
+        at += (own ? own : count / middle) / vp;
+        if (i == 0 && r->pp > 1) at -= embedding;
     }
+    return true;
 }
 
 /* Layers of each chunk of the saved run, from its arguments (get_num_layers_to_build). */
 static ckr_result ckr__mg_dist_stages(ckr__mg *r)
 {
+    const ckr_node *layout = ckr_node_get(r->args, "pipeline_model_parallel_layout");
+    const bool cut = r->pp > 1;
     const int64_t head = ckr__mg_size(r->args, "decoder_first_pipeline_num_layers", 0),
                   tail = ckr__mg_size(r->args, "decoder_last_pipeline_num_layers", 0);
-    const bool emb = ckr__mg_flag(r->args, "account_for_embedding_in_pipeline_split"),
-               loss = ckr__mg_flag(r->args, "account_for_loss_in_pipeline_split");
-    const ckr_node *layout = ckr_node_get(r->args, "pipeline_model_parallel_layout");
-    const uint64_t n = (uint64_t)r->pp * r->vp;
-    int64_t middle, count;
-    r->first = CKR__NEW_N(r->c, int64_t, n);
-    if (!r->first) return ckr__oom(r->c);
-    if (r->pp == 1) return CKR_OK;
-    if (layout && layout->kind != CKR_NODE_NONE)
+    int64_t counted;
+    if ((uint64_t)r->pp * r->ep * r->tp > 1 << 20)
+        return ckr__mg_bad(r, r->dir, "args", "fewer model parallel ranks");
+    if (cut && layout && layout->kind != CKR_NODE_NONE)
         return ckr__mg_cannot(r, r->dir, "args/pipeline_model_parallel_layout",
                               "a hand-made pipeline layout");
-    middle = r->pp - (head > 0) - (tail > 0);
-    count = r->layers - head - tail + (head ? 0 : emb) + (tail ? 0 : loss);
-    if (count < 0 || (middle && count % (middle * (int64_t)r->vp)) || head % (int64_t)r->vp ||
-        tail % (int64_t)r->vp)
-        return ckr__mg_contradicts_layers(r, "args/pipeline_model_parallel_size", r->pp);
-    ckr__mg_lay_stages(r, head, tail, count / (middle ? middle : 1), emb);
-    return CKR_OK;
+    return ckr__mg_lay_stages(r, cut ? head : 0, cut ? tail : 0, &counted)
+               ? r->c->err->code
+               : ckr__mg_contradicts_layers(r, "args/pipeline_model_parallel_size", r->pp);
 }
 
 /* The chunk that an item lies in: vp * pp + pp. */
@@ -54262,9 +54270,11 @@ static ckr_result ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
     return r->c->err->code;
 }
 
-static ckr__mg_file *ckr__mg_dist_file(ckr__mg *r, uint32_t tp, uint32_t pp, uint32_t ep)
+/* A rank's file without entries; at the target with the nearest one of the source. */
+static ckr__mg_file *ckr__mg_file_new(ckr__mg *r, uint32_t tp, uint32_t pp, uint32_t ep)
 {
     ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
+    const ckr__mg *s = r->source;
     ckr__rankfile name = CKR_ZERO;
     if (!f) return NULL;
     ckr__at_set(&name, CKR__TP, tp, 0);
@@ -54278,21 +54288,28 @@ static ckr__mg_file *ckr__mg_dist_file(ckr__mg *r, uint32_t tp, uint32_t pp, uin
     f->args = r->args;
     f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
     f->n_entries = CKR__NEW_N(r->c, uint64_t, r->vp);
-    return f->rel && f->entries && f->n_entries ? f : NULL;
+    if (s) {
+        const uint64_t p = pp < s->pp ? pp : s->pp - 1, e = ep < s->ep ? ep : s->ep - 1,
+                       t = tp < s->tp ? tp : s->tp - 1;
+        f->n_optims = r->ep > 1 ? 2 : 1;
+        f->from = s->files[(p * s->ep + e) * s->tp + t];
+    }
+    return ckr__failed(r->c) ? NULL : f;
 }
 
-static ckr_result ckr__mg_dist_files(ckr__mg *r)
+/* The files of all ranks, with what each holds. */
+static ckr_result ckr__mg_all_files(ckr__mg *r)
 {
     const uint64_t n = (uint64_t)r->pp * r->ep * r->tp;
-    uint32_t i, v;
-    if (n > 1 << 20) return ckr__mg_bad(r, r->dir, "args", "fewer model parallel ranks");
+    uint64_t i;
+    uint32_t v;
+    r->n_files = 0;
     r->files = CKR__NEW_N(r->c, ckr__mg_file *, n);
     for (i = 0; i < n && !ckr__failed(r->c); i++) {
-        const uint32_t stage = i / r->tp;
-        ckr__mg_file *f = ckr__mg_dist_file(r, i % r->tp, stage / r->ep, stage % r->ep);
-        if (!f) break;
+        const uint32_t tp = (uint32_t)(i % r->tp), stage = (uint32_t)(i / r->tp);
+        ckr__mg_file *f = ckr__mg_file_new(r, tp, stage / r->ep, stage % r->ep);
+        for (v = 0; f && v < r->vp; v++) ckr__mg_dist_entries(r, f, v);
         r->files[r->n_files++] = f;
-        for (v = 0; v < r->vp && !ckr__failed(r->c); v++) ckr__mg_dist_entries(r, f, v);
     }
     return r->c->err->code;
 }
@@ -55007,7 +55024,7 @@ static const ckr__mg_step ckr__mg_torch_dist[] = {
     { ckr__mg_dist_stages, NULL, NULL },
     { ckr__mg_dist_names, NULL, NULL },  { ckr__mg_dist_layers, NULL, NULL },
     { ckr__mg_fits, NULL, NULL },        { ckr__mg_dist_order, NULL, NULL },
-    { ckr__mg_dist_files, NULL, NULL },  { ckr__mg_dist_pieces, NULL, NULL },
+    { ckr__mg_all_files,  NULL, NULL },  { ckr__mg_dist_pieces, NULL, NULL },
     { ckr__mg_dist_ranks, NULL, NULL },  { ckr__mg_defects, NULL, NULL },
     { ckr__mg_dist_roots, NULL, NULL },  { NULL, NULL, NULL }
 };
@@ -55108,40 +55125,14 @@ typedef struct ckr__mg_job {
 
 /* emit: what the target cannot be ------------------------------------------------ */
 
-/* Heads and groups: a rank has whole query heads; more ranks than groups share each group's rows
-   (since 0.16), fewer have whole groups. */
-static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
-{
-    const int64_t heads = ckr__mg_size(x->mg->args, "num_attention_heads", 0),
-                  groups = ckr__mg_flag(x->mg->args, "group_query_attention")
-                               ? ckr__mg_size(x->mg->args, "num_query_groups", heads)
-                               : heads,
-                  tp = x->to.tp;
-    if (x->to.tp == x->mg->tp && !x->version) return CKR_OK;
-    if (heads && heads % tp)
-        return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
-                               ckr__printf(x->c, "it does not divide the %lld attention heads",
-                                           (long long)heads), "take a --tp that divides the heads");
-    if (groups && groups % tp && tp % groups)
-        return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
-                               ckr__printf(x->c,
-                                           "it neither divides the %lld query groups nor is a "
-                                           "multiple of them", (long long)groups),
-                               "take another --tp");
-    if (!groups || tp <= groups) return CKR_OK;
-    if (x->version > 0 && x->version < 16)
-        return ckr__say_int(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "tp", x->mg->tp, tp,
-                            "versions before 0.16 have no more ranks than query groups",
-                            "take a --tp that divides the groups");
-    return ckr__say_int(x->c, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", x->mg->tp, tp,
-                        "more ranks than query groups: Megatron from 0.16 on runs that, older "
-                        "versions refuse it", NULL);
-}
-
-static ckr_result ckr__mg_allowed(ckr__mg_job *x)
+/* Sizes that no run of Megatron has. A rank has whole query heads; more ranks than groups share each
+   group's rows (since 0.16), fewer have whole groups. */
+static void ckr__mg_allowed(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg, *to = &x->to;
     const uint32_t w = x->t->without;
+    const int64_t heads = ckr__mg_size(mg->args, "num_attention_heads", 0),
+                  groups = ckr__mg_query_groups(mg->args), tp = to->tp;
     if (mg->s->n_groups && !(w & CKR_OPTIMIZER) && (w & CKR_SCHEDULE))
         ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
                     "Megatron-LM loads the scheduler's state with the optimizer's: it stops where "
@@ -55160,89 +55151,84 @@ static ckr_result ckr__mg_allowed(ckr__mg_job *x)
         ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_STAGES, "vpp", mg->vp, to->vp,
                         "virtual stages need a pipeline of more than one stage",
                         "take --vpp 1, or a --pp above 1");
-    return ckr__mg_allowed_heads(x);
+    if (to->tp == mg->tp && !x->version) return;
+    if (heads % tp)
+        ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, "tp", mg->tp, tp,
+                        ckr__printf(x->c, "it does not divide the %lld attention heads",
+                                    (long long)heads), "take a --tp that divides the heads");
+    else if (groups && groups % tp && tp % groups)
+        ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, "tp", mg->tp, tp,
+                        ckr__printf(x->c,
+                                    "it neither divides the %lld query groups nor is a "
+                                    "multiple of them", (long long)groups), "take another --tp");
+    else if (groups && tp > groups && x->version > 0 && x->version < 16)
+        ckr__say_int(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "tp", mg->tp, tp,
+                     "versions before 0.16 have no more ranks than query groups",
+                     "take a --tp that divides the groups");
+    else if (groups && tp > groups)
+        ckr__say_int(x->c, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", mg->tp, tp,
+                     "more ranks than query groups: Megatron from 0.16 on runs that, older "
+                     "versions refuse it", NULL);
 }
 
 /* emit: which chunk has what ----------------------------------------------------- */
 
-/* Layers of each chunk, [vp][pp]. The same number of stages keeps the old ones; else all are equal
-   but for the embedding and the loss where they are counted as layers
+/* The same number of stages keeps the old ones; else all are equal
    (megatron/core/transformer/transformer_layer.py). */
-static ckr_result ckr__mg_stages(ckr__mg_job *x)
+static void ckr__mg_stages(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg;
     ckr__mg *to = &x->to;
     const int64_t n = (int64_t)to->pp * to->vp;
-    const bool embedding = ckr__mg_flag(mg->args, "account_for_embedding_in_pipeline_split"),
-               loss = ckr__mg_flag(mg->args, "account_for_loss_in_pipeline_split");
-    const int64_t total = mg->layers + (to->pp > 1 ? embedding + loss : 0);
-    if (to->pp == mg->pp && to->vp == mg->vp) return CKR_OK;
-    if (total % n || total / n < 1 + (n > 1 && (embedding || loss)))
-        return ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_STAGES, "pp", mg->pp, to->pp,
-                               ckr__printf(x->c,
-                                           "%lld layers cannot lie on %llu stages of equal size",
-                                           (long long)total, (unsigned long long)n),
-                               "take a --pp that divides the layers");
-    to->first = CKR__NEW_N(x->c, int64_t, (uint64_t)n);
-    if (!to->first) return ckr__oom(x->c);
-    ckr__mg_lay_stages(to, 0, 0, total / to->pp, embedding);
-    return CKR_OK;
+    const bool more = n > 1 && (ckr__mg_flag(mg->args, "account_for_embedding_in_pipeline_split") ||
+                                ckr__mg_flag(mg->args, "account_for_loss_in_pipeline_split"));
+    int64_t total;
+    if ((to->pp == mg->pp && to->vp == mg->vp) ||
+        (ckr__mg_lay_stages(to, 0, 0, &total) && total / n >= 1 + more))
+        return;
+    ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_STAGES, "pp", mg->pp, to->pp,
+                    ckr__printf(x->c, "%lld layers cannot lie on %llu stages of equal size",
+                                (long long)total, (unsigned long long)n),
+                    "take a --pp that divides the layers");
 }
 
 /* The padded vocabulary: a multiple of make_vocab_size_divisible_by * tp, as Megatron pads it. */
-static ckr_result ckr__mg_padding(ckr__mg_job *x)
+static void ckr__mg_padding(ckr__mg_job *x)
 {
-    const int64_t old = x->s->padded_vocab,
+    const int64_t old = x->s->padded_vocab, logical = ckr__mg_logical(x->mg),
                   told = x->t->vocab > 0 ? x->t->vocab : x->s->vocab > 0 ? x->s->vocab : 0,
                   unit = ckr__mg_size(x->mg->args, "make_vocab_size_divisible_by", 128) * x->to.tp;
     const char *remedy = told ? NULL : "--vocab N tells which rows are padding";
     x->vocab = told ? told : old;
     x->padded = old;
-    if (!old) return CKR_OK;
-    if (told && told < ckr__mg_logical(x->mg))
-        return ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_ARGS_VOCAB, "vocabulary rows",
-                               ckr__mg_logical(x->mg), told,
-                               "the arguments tell more real rows: trained tokens would become "
-                               "padding", "leave --vocab out");
-    if (x->to.tp != x->mg->tp || x->vocab > old) x->padded = ckr__mg_up(x->vocab, unit);
-    if (x->padded == old) return CKR_OK;
+    if (!old) return;
+    if (told && told < logical)
+        ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_ARGS_VOCAB, "vocabulary rows", logical, told,
+                        "the arguments tell more real rows: trained tokens would become padding",
+                        "leave --vocab out");
+    else if (x->to.tp != x->mg->tp || x->vocab > old)
+        x->padded = ckr__mg_up(x->vocab, unit);
     if (x->padded > old)
-        return ckr__say_int(x->c, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", old,
-                            x->padded,
-                            "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
-                            "rows are zero in parameters, masters and moments; their logits are "
-                            "part of the loss, which changes a little", remedy);
-    return ckr__say_int(x->c, "CKR_PADDING_LOST", CKR_LOST, "vocabulary rows", old, x->padded,
-                        ckr__printf(x->c,
-                                    "%lld padding rows, which were trained like all, are dropped "
-                                    "with their moments: the loss changes a little",
-                                    (long long)(old - x->padded)), remedy);
-}
-
-/* What could be brought back goes in place of what lies in the files. */
-static bool ckr__mg_repaired(ckr__mg_job *x, ckr__mg_item *t)
-{
-    ckr__held **place, *h;
-    for (place = &t->slots; *place; place = &h->next) {
-        h = *place = CKR__DUP(x->c, ckr__held, *place, 1);
-        if (!h) return false;
-        if (!h->mended) continue;
-        h->mended->tensor->index = h->tensor->index;
-        h->tensor = h->mended->tensor;
-        h->wide = h->mended->wide;
-    }
-    return true;
+        ckr__say_int(x->c, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", old, x->padded,
+                     "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
+                     "rows are zero in parameters, masters and moments; their logits are "
+                     "part of the loss, which changes a little", remedy);
+    else if (x->padded < old)
+        ckr__say_int(x->c, "CKR_PADDING_LOST", CKR_LOST, "vocabulary rows", old, x->padded,
+                     ckr__printf(x->c,
+                                 "%lld padding rows, which were trained like all, are dropped "
+                                 "with their moments: the loss changes a little",
+                                 (long long)(old - x->padded)), remedy);
 }
 
 /* A checkpoint that Megatron wrote wrong is not copied on: each parameter is named. */
-static ckr_result ckr__mg_defective(ckr__mg_job *x)
+static void ckr__mg_defective(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg;
     const bool repair = x->t->repair;
     uint64_t i;
     int64_t n;
-    if (!mg->defect || (x->t->without & CKR_OPTIMIZER)) return CKR_OK;
-    for (i = 0; i < mg->n_items && !ckr__failed(x->c); i++) {
+    for (i = 0; mg->defect && !(x->t->without & CKR_OPTIMIZER) && i < mg->n_items; i++) {
         const ckr__mg_item *t = mg->items[i];
         if (t->n_lost == UINT64_MAX)
             ckr__refuse(x->c, CKR_ITEM_MEGATRON_DEFECT, t->name,
@@ -55263,48 +55249,51 @@ static ckr_result ckr__mg_defective(ckr__mg_job *x)
                  "elements of its master were overwritten and are the parameter now; as many of "
                  "each moment are 0", NULL);
     }
-    return x->c->err->code;
 }
 
-/* Can it be cut over the target's ranks? *seen: of which size the refusal is said already. */
-static void ckr__mg_cuts(ckr__mg_job *x, const ckr__mg_item *t, int64_t *seen)
-{
-    int64_t uneven;
-    if (ckr__block_split(x->c, &t->split, t->n_dims, t->shape, x->to.tp, 0, &uneven) ||
-        ckr__failed(x->c) || uneven == *seen)
-        return;
-    *seen = uneven;
-    ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->to.tp,
-                    ckr__printf(x->c, "%lld elements of axis %d cannot be cut in equal parts",
-                                (long long)uneven, (int)t->split.axis),
-                    ckr__printf(x->c, "take a --tp that divides %lld", (long long)uneven));
-}
-
-/* The items at the target: their place, and their shape with its padding rows. */
-static ckr_result ckr__mg_items(ckr__mg_job *x)
+/* The items at the target: their place, and their shape with its padding rows. With --repair what
+   could be brought back goes in place of what lies in the files. */
+static void ckr__mg_items(ckr__mg_job *x)
 {
     ckr__mg *to = &x->to;
+    ckr__held **place, *h;
+    const bool mend = to->defect && x->t->repair;
+    int64_t uneven, said = 0, *shape;
     uint64_t i;
-    int64_t seen = 0, *shape;
     to->items = CKR__NEW_N(x->c, ckr__mg_item *, to->n_items);
     for (i = 0; i < to->n_items && !ckr__failed(x->c); i++) {
         const ckr__mg_item *was = x->mg->items[i];
         ckr__mg_item *t = to->items[i] = CKR__DUP(x->c, ckr__mg_item, was, 1);
-        if (!t || (to->defect && x->t->repair && !ckr__mg_repaired(x, t))) break;
+        for (place = &t->slots; t && mend && *place; place = &h->next) {
+            h = *place = CKR__DUP(x->c, ckr__held, *place, 1);
+            if (!h) return;
+            if (!h->mended) continue;
+            h->mended->tensor->index = h->tensor->index;
+            h->tensor = h->mended->tensor;
+            h->wide = h->mended->wide;
+        }
+        shape = t ? CKR__DUP(x->c, int64_t, t->shape, t->n_dims) : NULL;
+        if (!shape) return;
         if (was == x->mg->embedding) to->embedding = t;
         t->pp = ckr__mg_home(to, t) % to->pp;
         if (t->kind == CKR__MG_EXTRA) continue;
-        shape = CKR__DUP(x->c, int64_t, t->shape, t->n_dims);
-        if (!shape) break;
         if (t->split.vocab) shape[0] = x->padded;
         t->shape = shape;
-        if (t->unknown && to->tp > 1)
-            return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, to->tp,
-                                   "no rule tells how this tensor is cut over tensor parallel "
-                                   "ranks", "take --tp 1");
-        ckr__mg_cuts(x, t, &seen);
+        if (t->unknown && to->tp > 1) {
+            ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, to->tp,
+                            "no rule tells how this tensor is cut over tensor parallel ranks",
+                            "take --tp 1");
+            return;
+        }
+        if (!ckr__block_split(x->c, &t->split, t->n_dims, t->shape, to->tp, 0, &uneven) &&
+            !ckr__failed(x->c) && uneven != said)
+            ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, to->tp,
+                            ckr__printf(x->c, "%lld elements of axis %d cannot be cut in equal "
+                                        "parts", (long long)uneven, (int)t->split.axis),
+                            ckr__printf(x->c, "take a --tp that divides %lld",
+                                        (long long)uneven));
+        if (uneven) said = uneven;     /* once for each size                          */
     }
-    return x->c->err->code;
 }
 
 /* emit: tensors ------------------------------------------------------------------ */
@@ -55399,13 +55388,13 @@ static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_file *k, uint3
 /* emit: optimizer ---------------------------------------------------------------- */
 
 /* What tells a group from others besides being of experts, which follows from ep. */
-static ckr_result ckr__mg_classes(ckr__mg_job *x)
+static void ckr__mg_classes(ckr__mg_job *x)
 {
     static const char *const keys[] = { "wd_mult", "lr_mult", "is_decoupled_lr", "pre_wd_mult",
                                         "pre_lr_mult", "betas", "eps", "start_wd", "end_wd",
                                         "optimizer" };
     ckr__map at = CKR_ZERO;
-    uint64_t i, k, *of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
+    uint64_t i, *of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
     at.c = x->c;
     for (i = 0; i < x->s->n_groups && !ckr__failed(x->c); i++) {
         const ckr_node *g = x->s->groups[i].raw;
@@ -55413,19 +55402,16 @@ static ckr_result ckr__mg_classes(ckr__mg_job *x)
                                        ckr__mg_num(g, "min_lr", -1));
         text = ckr__mg_key_text(x->c, text, g, keys, sizeof keys / sizeof *keys);
         if (!text) break;
-        if (!ckr__map_find(&at, text, strlen(text), &k)) {
-            k = x->n_klass;
-            *CKR__PUSH(const ckr_group *, x->c, x->klass, x->n_klass) = &x->s->groups[i];
-            ckr__map_put(&at, text, strlen(text), k, NULL);
-        }
-        of[i] = k;
+        if (ckr__map_find(&at, text, strlen(text), &of[i])) continue;
+        of[i] = x->n_klass;
+        *CKR__PUSH(const ckr_group *, x->c, x->klass, x->n_klass) = &x->s->groups[i];
+        ckr__map_put(&at, text, strlen(text), of[i], NULL);
     }
     ckr__map_free(&at);
     for (i = 0; i < x->to.n_items && !ckr__failed(x->c); i++) {
         uint64_t *group = &x->to.items[i]->group;
         *group = *group < x->s->n_groups ? of[*group] : CKR__MG_NONE;
     }
-    return x->c->err->code;
 }
 
 /* The order in which a rank lists its groups: sorted as the source's first rank has them since
@@ -55668,17 +55654,15 @@ static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_file *k, int wh
    whole iterations (or samples). What was decided has to be such a curve, or is refused: the LR
    that was shown is the one that is used. */
 
-/* A length in the unit of the run's options; NaN with *why: it is no whole number of them. */
-static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, double steps,
-                             const char **why, const char **remedy)
+/* A length in the unit of the run's options; NaN: it is no whole number of them, which cannot be. */
+static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, double steps)
 {
     const double n = steps / x->unit;
     if (ckr__whole(n)) return n;
-    *why = ckr__printf(x->c, "%s is %.6g %s, and Megatron's options take whole ones", what, n,
-                       x->samples ? "samples" : "iterations");
-    *remedy = key ? ckr__printf(x->c, "--set %s=%.0f", key, ceil(n))
-                  : "--to-schedule megatron:... with whole lengths";
-    if (!*why || !*remedy) *why = *remedy = "";
+    x->out->cannot = ckr__printf(x->c, "%s is %.6g %s, and Megatron's options take whole ones",
+                                 what, n, x->samples ? "samples" : "iterations");
+    x->out->remedy = key ? ckr__printf(x->c, "--set %s=%.0f", key, ceil(n))
+                         : "--to-schedule megatron:... with whole lengths";
     return ckr__nan();
 }
 
@@ -55727,30 +55711,29 @@ static void ckr__mg_longer(ckr__mg_job *x, const ckr_schedule *h)
 
 /* Lengths as options: a warmup that is no whole number of iterations is a fraction of the decay. A
    constant weight decay has a length, too, which Megatron compares with that of the run. */
-static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h, const char **why, const char **remedy)
+static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h)
 {
     ckr__curve_nums *k = &x->curve->k;
     const ckr_node *args = x->mg->args;
-    double fraction;
+    double fraction = ckr__mg_num(args, "lr_warmup_fraction", -1);
     x->samples = ckr__mg_size(args, "train_samples", 0) > 0;
     x->unit = x->samples ? 1 : h->rate;
-    x->decay = ckr__mg_length(x, "the decay", "decay_steps", k->total, why, remedy);
-    if (!*why && (h->curve->flags & CKR__CF_WSD))
-        x->wsd = ckr__mg_length(x, "the last part's decay", NULL, k->decay, why, remedy);
-    if (x->wsd != x->wsd) *remedy = ckr__mg_other_total(x, h);
-    x->warm = k->warm / x->unit;
     x->fraction = ckr__nan();
-    if (!*why && !ckr__whole(x->warm)) {
-        fraction = ckr__mg_num(args, "lr_warmup_fraction", -1);
+    x->decay = ckr__mg_length(x, "the decay", "decay_steps", k->total);
+    if (!x->out->cannot && (h->curve->flags & CKR__CF_WSD))
+        x->wsd = ckr__mg_length(x, "the last part's decay", NULL, k->decay);
+    if (x->wsd != x->wsd) x->out->remedy = ckr__mg_other_total(x, h);
+    x->warm = k->warm / x->unit;
+    if (!x->out->cannot && !ckr__whole(x->warm)) {
         if (!ckr__same(ckr__rn(fraction * k->total), k->warm))
             fraction = ckr__warm_fraction(k->warm, k->total);
         x->fraction = fraction;
         if (!ckr__same(ckr__rn(fraction * k->total), k->warm))
-            ckr__mg_length(x, "the warmup", "warmup_steps", k->warm, why, remedy);
+            ckr__mg_length(x, "the warmup", "warmup_steps", k->warm);
     }
+    if (x->out->cannot || ckr__failed(x->c)) return;
     x->train = (double)ckr__mg_size(args, x->samples ? "train_samples" : "train_iters",
-                                    *why ? 1 : (int64_t)x->decay);
-    if (*why) return;
+                                    (int64_t)x->decay);
     ckr__mg_longer(x, h);
     if (!(h->curve->flags & CKR__CF_WD) || h->curve->wd_shape == CKR__SH_CONST)
         k->end_at = x->train * x->unit;
@@ -55764,23 +55747,6 @@ static uint64_t ckr__mg_lane(const ckr__mg_job *x, const ckr_schedule *h, bool d
     for (i = 0; i < h->n_lanes && i < x->s->n_groups; i++)
         if (ckr__mg_decoupled(x->mg->args, x->mg->s->groups[i].raw) == decoupled) return i;
     return decoupled ? h->n_lanes : 0;
-}
-
-/* The state dict of the scheduler. Its own bounds are those of the first group without a decoupled
-   LR; the groups' count. */
-static ckr_result ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
-{
-    const ckr_node *was = ckr_node_get(x->mg->root, "opt_param_scheduler");
-    const ckr_lane *l = &h->lanes[ckr__mg_lane(x, h, false)];
-    uint64_t i;
-    x->scheduler = ckr__megatron_state(x->c, h->curve, l, h->position);
-    for (i = 0; i < ckr__dict_n(was); i++) {
-        const char *key = ckr__dict_key(was, i);
-        if (key && !ckr_node_get(x->scheduler, key) &&
-            (!strcmp(key, "start_wd") || !strcmp(key, "end_wd") || !strncmp(key, "wd_", 3)))
-            ckr__node_take(x->c, x->scheduler, was, i);
-    }
-    return x->c->err->code;
 }
 
 /* A number that the arguments have, in samples where it is a length of theirs. */
@@ -55830,79 +55796,81 @@ static const char *ckr__mg_apart(const ckr__mg_job *x, const ckr_schedule *now)
     return a && b && !ckr__mg_same(x->c, a, b) ? "lr_decay_style: not that of the arguments" : NULL;
 }
 
-/* Decisions are in the curve's own numbers already (>>schedule.rebase), where it can take them up:
-   what is left to do is to say them as options. */
-static ckr_result ckr__mg_hold(ckr__mg_job *x, const ckr_schedule *now)
-{
-    ckr_schedule *h = ckr__sched_copy(x->c, now);
-    const char *why = NULL, *remedy = "--lr-policy target, or --to-schedule megatron:...";
-    if (!h) return x->c->err->code;
-    x->curve = ckr__curve_own(x->c, h);
-    if (!x->curve) return x->c->err->code;
-    if (now->ramp_len > 0)
-        why = "Megatron's scheduler can warm up a second time only before a constant or linear "
-              "curve or the level part of WSD, and with a constant weight decay";
-    else if (!ckr__plain_map(now))
-        why = "a warmup that changes while it runs is no curve of Megatron's scheduler";
-    else
-        ckr__mg_lengths(x, h, &why, &remedy);
-    x->out->follows = NULL;
-    x->out->cannot = why;
-    x->out->remedy = remedy;
-    x->c->refused = x->c->refused || why;
-    if (why) return CKR_OK;
-    h->hold = ckr__inf();
-    h->clamp = false;
-    x->out->follows = x->held = h;
-    x->moved = true;
-    return ckr__mg_scheduler(x, h);
-}
-
-static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
+/* The curve that the files and options say. Decisions are in the curve's own numbers already
+   (>>schedule.rebase), where it can take them up: what is left to do is to say them as options. The
+   scheduler's own bounds are those of the first group without a decoupled LR; the groups' count. */
+static void ckr__mg_schedule_plan(ckr__mg_job *x)
 {
     const ckr_state *src = x->mg->s;
     const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL,
                        *was = src->n_schedules ? src->schedules : NULL;
-    const char *apart;
-    ckr_result e;
+    const ckr_node *state = ckr_node_get(x->mg->root, "opt_param_scheduler");
+    const char *apart = NULL;
+    ckr_schedule *h;
+    uint64_t i;
     x->out->recomputes = true;
-    if (!now || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return CKR_OK;
+    if (!now || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return;
     x->out->follows = was;
     if (!ckr__hold_family(x->c, x->out, now, "megatron")) x->c->refused = true;
-    if (now->opaque || x->c->refused) return x->c->err->code;
-    if (!ckr__sched_same(now, was)) return ckr__mg_hold(x, now);
-    apart = ckr__mg_apart(x, now);
-    if (!apart) return x->c->err->code;
-    e = ckr__mg_hold(x, now);
-    if (e != CKR_OK || x->c->refused) return e;
-    return ckr__say(x->c, "CKR_FIX_MEGATRON_LR", CKR_CHANGED, "schedule", apart, "the same in all",
-                    "the saved run's options were others than what it used; files and options now "
-                    "say what was used", NULL);
+    if (now->opaque || x->c->refused) return;
+    if (ckr__sched_same(now, was)) {
+        apart = ckr__mg_apart(x, now);
+        if (!apart) return;
+    }
+    h = ckr__sched_copy(x->c, now);
+    x->curve = h ? ckr__curve_own(x->c, h) : NULL;
+    if (!x->curve) return;
+    x->out->follows = NULL;
+    x->out->remedy = "--lr-policy target, or --to-schedule megatron:...";
+    if (now->ramp_len > 0)
+        x->out->cannot = "Megatron's scheduler can warm up a second time only before a constant or "
+                         "linear curve or the level part of WSD, and with a constant weight decay";
+    else if (!ckr__plain_map(now))
+        x->out->cannot = "a warmup that changes while it runs is no curve of Megatron's scheduler";
+    else
+        ckr__mg_lengths(x, h);
+    if (x->out->cannot) x->c->refused = true;
+    if (x->out->cannot || ckr__failed(x->c)) return;
+    h->hold = ckr__inf();
+    h->clamp = false;
+    x->out->follows = x->held = h;
+    x->moved = true;
+    x->scheduler = ckr__megatron_state(x->c, h->curve, &h->lanes[ckr__mg_lane(x, h, false)],
+                                       h->position);
+    for (i = 0; i < ckr__dict_n(state); i++) {
+        const char *key = ckr__dict_key(state, i);
+        if (key && !ckr_node_get(x->scheduler, key) &&
+            (!strcmp(key, "start_wd") || !strcmp(key, "end_wd") || !strncmp(key, "wd_", 3)))
+            ckr__node_take(x->c, x->scheduler, state, i);
+    }
+    if (apart)
+        ckr__say(x->c, "CKR_FIX_MEGATRON_LR", CKR_CHANGED, "schedule", apart, "the same in all",
+                 "the saved run's options were others than what it used; files and options now "
+                 "say what was used", NULL);
 }
 
 /* Micro batches that are as large as before, or a part of that, make up the batch, by which the
    LR's clock counts: the number of them is no option. */
-static ckr_result ckr__mg_batch(ckr__mg_job *x)
+static void ckr__mg_batch(ckr__mg_job *x)
 {
     const int64_t saved = x->mg->s->batch, dp = x->to.dp,
                   all = x->moved && x->held->rate < 1 << 30 ? (int64_t)x->held->rate : x->s->batch,
                   n = all / dp;
     int64_t steps;
     x->micro = ckr__mg_size(x->mg->args, "micro_batch_size", 0);
-    if (all < 1 || (all == saved && (dp == x->mg->dp || x->to.release))) return CKR_OK;
+    if (all < 1 || (all == saved && (dp == x->mg->dp || x->to.release))) return;
     if (all % dp)
-        return ckr__refuse_int(x->c, CKR_ITEM_BATCH, "global-batch-size", saved, all,
-                               ckr__printf(x->c,
-                                           "Megatron-LM stops: a batch of %lld samples cannot be "
-                                           "shared by %lld data-parallel ranks", (long long)all,
-                                           (long long)dp),
-                               ckr__printf(x->c,
-                                           "take a --dp that divides it, or --set batch_size=%lld",
-                                           (long long)((n + 1) * dp)));
+        ckr__refuse_int(x->c, CKR_ITEM_BATCH, "global-batch-size", saved, all,
+                        ckr__printf(x->c,
+                                    "Megatron-LM stops: a batch of %lld samples cannot be "
+                                    "shared by %lld data-parallel ranks", (long long)all,
+                                    (long long)dp),
+                        ckr__printf(x->c, "take a --dp that divides it, or --set batch_size=%lld",
+                                    (long long)((n + 1) * dp)));
+    if (all % dp) return;
     x->batch = all;
     steps = n / ckr__mg_gcd(n, x->micro);
     if (x->micro) ckr__batch_split(all, x->to.dp, &x->micro, &steps);
-    return CKR_OK;
 }
 
 /* emit: arguments ------------------------------------------------------------------ */
@@ -56077,12 +56045,11 @@ static void ckr__mg_settings(ckr__mg_job *x, bool say)
 }
 
 /* The arguments, as the target's run has them. */
-static ckr_result ckr__mg_args(ckr__mg_job *x)
+static void ckr__mg_args(ckr__mg_job *x)
 {
     x->args = ckr__dict_copy(x->c, x->mg->args);
     if (x->moved) ckr__mg_schedule_settings(x, false);
     ckr__mg_settings(x, false);
-    return x->c->err->code;
 }
 
 /* The namespace as an object of the same class. Versions load with weights_only and know their own
@@ -56180,37 +56147,22 @@ static void ckr__mg_root_file(ckr__mg_job *x, ckr__mg_file *k, const char *path)
     }
 }
 
-/* One rank of the target, and that of the source which is nearest to it. */
-static ckr__mg_file *ckr__mg_rank_at(ckr__mg_job *x, uint32_t tp, uint32_t pp, uint32_t ep)
+static void ckr__mg_rank_files(ckr__mg_job *x)
 {
-    const ckr__mg *mg = x->mg;
-    const uint64_t p = pp < mg->pp ? pp : mg->pp - 1, e = ep < mg->ep ? ep : mg->ep - 1,
-                   t = tp < mg->tp ? tp : mg->tp - 1;
-    ckr__mg_file *k = ckr__mg_dist_file(&x->to, tp, pp, ep);
-    if (!k) return NULL;
-    k->n_optims = x->to.ep > 1 ? 2 : 1;
-    k->from = mg->files[(p * mg->ep + e) * mg->tp + t];
-    return k;
-}
-
-static ckr_result ckr__mg_rank_files(ckr__mg_job *x)
-{
-    const uint32_t n = x->to.pp * x->to.ep * x->to.tp;
-    uint32_t i, v;
-    for (i = 0; i < n && !ckr__failed(x->c); i++) {
-        const uint32_t tp = i % x->to.tp, stage = i / x->to.tp;
-        ckr__mg_file *k = ckr__mg_rank_at(x, tp, stage / x->to.ep, stage % x->to.ep);
-        const char *dir = k ? ckr__path_join(x->c, x->step, k->rel) : NULL;
-        for (v = 0; k && v < x->to.vp; v++) ckr__mg_dist_entries(&x->to, k, v);
-        for (v = 0; k && v < k->n_optims && x->optimizer; v++) ckr__mg_members(&x->to, k, v);
-        if (ckr__failed(x->c)) break;
+    uint64_t i;
+    uint32_t v;
+    ckr__mg_all_files(&x->to);
+    for (i = 0; i < x->to.n_files && !ckr__failed(x->c); i++) {
+        ckr__mg_file *k = x->to.files[i];
+        const char *dir = ckr__path_join(x->c, x->step, k->rel);
+        for (v = 0; v < k->n_optims && x->optimizer; v++) ckr__mg_members(&x->to, k, v);
+        if (ckr__failed(x->c)) return;
         ckr__mg_root_file(x, k, ckr__printf(x->c, "%s/model_optim_rng.pt", dir));
         if (!x->to.zero || !x->optimizer) continue;
         k->out = ckr__out_file_add(x->out, ckr__printf(x->c, "%s/distrib_optim.pt", dir),
                                    CKR_FORMAT_TORCH_ZIP);
         if (k->out) k->out->root = ckr__mg_chain(x, k, ckr__mg_flat_node);
     }
-    return x->c->err->code;
 }
 
 /* >>megatron.dist.emit -------------------------------------------------------- */
@@ -56352,7 +56304,7 @@ static void ckr__mg_dist_random_out(ckr__mg_job *x)
     unsigned i;
     for (i = 0; i < pp * tp * n_dp; i++) {
         const unsigned p = i / n_dp / tp, t = i / n_dp % tp, d = i % n_dp;
-        const ckr__mg_file *k = ckr__mg_rank_at(x, t, p, d % x->to.ep);
+        const ckr__mg_file *k = ckr__mg_file_new(&x->to,  t, p, d % x->to.ep);
         const ckr_node *n = k ? ckr__mg_random_of(x, k, d) : NULL;
         if (!n) return;
         if (each)
@@ -56368,7 +56320,7 @@ static void ckr__mg_dist_random_out(ckr__mg_job *x)
 static void ckr__mg_common_file(ckr__mg_job *x)
 {
     ckr__ctx *c = x->c;
-    ckr__mg_file *k = ckr__mg_rank_at(x, 0, 0, 0);
+    ckr__mg_file *k = ckr__mg_file_new(&x->to,  0, 0, 0);
     ckr_node *d = ckr__node(c, CKR_NODE_DICT), *no = ckr__node_bool(c, false);
     uint64_t i;
     if (x->to.zero) {
@@ -56386,34 +56338,34 @@ static void ckr__mg_common_file(ckr__mg_job *x)
 }
 
 /* Layers have numbers in their names (`numbered`) where they differ from each other. */
-static ckr_result ckr__mg_dist_emit(ckr__mg_job *x)
+static void ckr__mg_dist_emit(ckr__mg_job *x)
 {
     static const char json[] =
         "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
         "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
     const ckr_node *args = x->mg->args, *freq = ckr_node_get(args, "moe_layer_freq");
-    const char *dir = ckr__printf(x->c, "%s/", x->step);
     uint64_t i;
     int64_t v = 1;
     x->keys.c = x->c;
     x->numbered = ckr__mg_flag(args, "hetereogenous_dist_checkpoint") ||
                  (freq && freq->kind != CKR_NODE_NONE && !(ckr_node_i64(freq, &v) && v <= 1));
-    ckr__dcp_out_init(&x->w, x->c, x->out, x->to.tp * x->to.pp * x->to.dp * x->to.cp, dir);
-    if (ckr__failed(x->c)) return x->c->err->code;
+    ckr__dcp_out_init(&x->w, x->c, x->out, x->to.tp * x->to.pp * x->to.dp * x->to.cp,
+                      ckr__printf(x->c, "%s/", x->step));
+    if (ckr__failed(x->c)) return;
     ckr__mg_common_file(x);
     for (i = 0; i < x->to.n_items && !ckr__failed(x->c); i++)
         if (x->to.items[i]->kind == CKR__MG_EXTRA) ckr__mg_dist_extra_out(x, x->to.items[i]);
         else ckr__mg_dist_item_out(x, x->to.items[i]);
     if (!(x->t->without & CKR_RNG)) ckr__mg_dist_random_out(x);
     ckr__map_free(&x->keys);
-    if (!ckr__failed(x->c)) ckr__dcp_out_end(&x->w);
-    return ckr__out_text(x->out, ckr__printf(x->c, "%s/metadata.json", x->step), json,
-                         sizeof json - 1);
+    if (ckr__failed(x->c)) return;
+    ckr__dcp_out_end(&x->w);
+    ckr__out_text(x->out, ckr__printf(x->c, "%s/metadata.json", x->step), json, sizeof json - 1);
 }
 
 /* emit: report --------------------------------------------------------------------- */
 
-static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
+static void ckr__mg_say_topology(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg;
     ckr__say_sizes(x->c, "tp pp", &mg->s->topology, &x->t->topology);
@@ -56424,30 +56376,11 @@ static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
     if (x->to.dist != mg->dist)
         ckr__say(x->c, "CKR_W_VARIANT", CKR_CHANGED, "variant", mg->dist ? "torch_dist" : "torch",
                  x->to.dist ? "torch_dist" : "torch", "asked for", NULL);
-    return x->c->err->code;
-}
-
-/* What was not given follows the data-parallel size: nobody knows whether it was. */
-static void ckr__mg_say_batch(ckr__mg_job *x)
-{
-    const ckr_node *now = ckr__node_int(x->c, x->batch);
-    const bool changed = x->batch != x->mg->s->batch;
-    if (!x->batch) return;
-    if (x->micro)
-        ckr__mg_opt(x, "micro-batch-size", ckr__node_int(x->c, x->micro),
-                    "Megatron-LM stops: the global batch is no multiple of the micro batch times "
-                    "the data-parallel size");
-    if (changed || x->micro * x->to.dp != x->batch)
-        ckr__setting(x->out, "command line", "--global-batch-size", now,
-                     changed ? ckr_node_get(x->mg->args, "global_batch_size") : NULL, true,
-                     changed ? ckr__mg_curve_why
-                             : "without it the batch is the micro batch times the data-parallel "
-                               "size: another one, and the LR's clock with it");
 }
 
 /* What is not written, and how the optimizer's buffers are cut: of the options only the bucket size
    decides about what lies where in a file. */
-static ckr_result ckr__mg_say_files(ckr__mg_job *x)
+static void ckr__mg_say_files(ckr__mg_job *x)
 {
     const ckr_state *s = x->mg->s;
     char now[24] = "one bucket";
@@ -56456,22 +56389,24 @@ static ckr_result ckr__mg_say_files(ckr__mg_job *x)
     if (n)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "files", (int64_t)n, 0,
                      "files beside the ranks' directories are not written", NULL);
-    if (x->to.dist || !x->to.zero || !x->optimizer) return x->c->err->code;
+    if (x->to.dist || !x->to.zero || !x->optimizer) return;
     if (ckr__mg_flag(x->args, "overlap_grad_reduce"))
         ckr__format(now, sizeof now, "%lld",
                     (long long)ckr__mg_bucket(x->args, x->to.dp * x->to.cp, 0, 0, 1));
-    return ckr__say(x->c, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
-                    "laid out for the buckets of the options that the run has, as Megatron-LM "
-                    "itself does; files of --variant torch_dist are for any", NULL);
+    ckr__say(x->c, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
+             "laid out for the buckets of the options that the run has, as Megatron-LM "
+             "itself does; files of --variant torch_dist are for any", NULL);
 }
 
-/* The options with which unpatched Megatron uses what was written, where they are others. */
-static ckr_result ckr__mg_options(ckr__mg_job *x)
+/* The options with which unpatched Megatron uses what was written, where they are others. The batch
+   follows the data-parallel size where it was not given: nobody knows whether it was. */
+static void ckr__mg_options(ckr__mg_job *x)
 {
     static const char cast[] = "Megatron-LM trains in the precision of its options, whatever the "
                                "parameters' is in the files";
     ckr__ctx *c = x->c;
     const ckr_dtype as = x->t->dtype;
+    const bool changed = x->batch != x->mg->s->batch;
     const int64_t known = ckr__mg_logical(x->mg),
                   more = known - ckr__mg_size(x->mg->args, "vocab_size", 0);
     ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false);
@@ -56482,7 +56417,16 @@ static ckr_result ckr__mg_options(ckr__mg_job *x)
     if ((x->t->without & CKR_RNG) && !x->to.release)
         ckr__setting(x->out, "command line", "--no-load-rng", yes, NULL, true,
                      "Megatron-LM stops: the files hold no random states");
-    ckr__mg_say_batch(x);
+    if (x->batch && x->micro)
+        ckr__mg_opt(x, "micro-batch-size", ckr__node_int(c, x->micro),
+                    "Megatron-LM stops: the global batch is no multiple of the micro batch times "
+                    "the data-parallel size");
+    if (x->batch && (changed || x->micro * x->to.dp != x->batch))
+        ckr__setting(x->out, "command line", "--global-batch-size", ckr__node_int(c, x->batch),
+                     changed ? ckr_node_get(x->mg->args, "global_batch_size") : NULL, true,
+                     changed ? ckr__mg_curve_why
+                             : "without it the batch is the micro batch times the data-parallel "
+                               "size: another one, and the LR's clock with it");
     if (x->t->vocab > 0 && x->vocab != known && (known || x->padded > x->s->padded_vocab))
         ckr__mg_opt(x, "vocab-size", ckr__node_int(c, x->vocab - more),
                     "Megatron-LM stops: the embedding has rows for so many tokens (of a tokenizer "
@@ -56492,14 +56436,13 @@ static ckr_result ckr__mg_options(ckr__mg_job *x)
         ckr__mg_opt(x, "fp16", as == CKR_DTYPE_F16 ? yes : no, cast);
     }
     if (x->moved) ckr__mg_schedule_settings(x, true);
-    return c->err->code;
 }
 
 /* What the optimizer of the target is: fused ones count their updates in the group, torch's own
    (whose groups have more keys) for each parameter. Moments may have no count, as the distributed
    optimizer of 0.15 and later leaves them in torch_dist where it runs torch's own Adam: the
    iteration's is the nearest that is known. */
-static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
+static void ckr__mg_optimizer_kind(ckr__mg_job *x)
 {
     bool scalar = false, torch = false, uncounted = false;
     ckr_dtype dtype = CKR_DTYPE_NONE;
@@ -56534,7 +56477,6 @@ static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
                  ckr_dtype_name(dtype), ckr_dtype_name(x->t->dtype),
                  "another dtype is another optimizer class, which loads no other's state",
                  "--mode transfer, or leave --dtype out");
-    return x->c->err->code;
 }
 
 /* Minor numbers of the versions whose files are known, and what stands for the source's newest. */
@@ -56558,7 +56500,7 @@ static int64_t ckr__mg_version(const char *s)
 }
 
 /* What the version that was named does not load: entries, each with another way. */
-static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
+static void ckr__mg_allowed_version(ckr__mg_job *x)
 {
     const bool optimizer = !(x->t->without & CKR_OPTIMIZER) && x->mg->s->n_groups > 0,
                zero = x->to.zero && optimizer;
@@ -56572,14 +56514,14 @@ static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
           "versions before 0.8 lay the distributed optimizer's buffer out otherwise: without gaps, "
           "or bucket by bucket", "--zero 0" }
     };
-    size_t i;
+    size_t i = 0;
     if (x->version < 0)
-        return ckr__remedy(x->c->err,
-                           ckr__fail(x->c->err, CKR_ITEM_MEGATRON_NO_VERSION, NULL, CKR_NO_OFFSET,
-                                     "to_version", "%.60s; 0.%d to 0.%d or main was expected",
-                                     x->t->to_version, CKR__MG_OLDEST, CKR__MG_NEWEST),
-                           "leave --to-version out: what is written then loads in 0.15 and later");
-    for (i = 0; i < 3; i++) if (x->version < rows[i].before && rows[i].when) break;
+        ckr__remedy(x->c->err,
+                    ckr__fail(x->c->err, CKR_ITEM_MEGATRON_NO_VERSION, NULL, CKR_NO_OFFSET,
+                              "to_version", "%.60s; 0.%d to 0.%d or main was expected",
+                              x->t->to_version, CKR__MG_OLDEST, CKR__MG_NEWEST),
+                    "leave --to-version out: what is written then loads in 0.15 and later");
+    while (i < 3 && !(x->version < rows[i].before && rows[i].when)) i++;
     if (x->version && i < 3)
         ckr__say(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, rows[i].what,
                  x->to.dist ? "torch_dist" : "torch", x->t->to_version, rows[i].why, rows[i].how);
@@ -56590,26 +56532,24 @@ static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
                  "two groups that differ in their bounds only: 0.16 to 0.18 know groups by other "
                  "keys and load no such state, not even their own; 0.15 and older and 0.19 do",
                  "--to-version names the coming run's");
-    return x->c->err->code;
 }
 
 /* The ranks' files, or those of torch_dist, and the tracker. */
-static ckr_result ckr__mg_files(ckr__mg_job *x)
+static void ckr__mg_files(ckr__mg_job *x)
 {
     const char *text = x->to.release ? x->step
                                      : ckr__printf(x->c, "%lld", (long long)x->to.iteration);
-    if (!text || (x->to.dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x)) != CKR_OK)
-        return x->c->err->code;
+    if (x->to.dist) ckr__mg_dist_emit(x);
+    else ckr__mg_rank_files(x);
+    if (ckr__failed(x->c)) return;
     ckr__out_text(x->out, CKR__MG_TRACKER, text, strlen(text));
-    if (x->s->vocab > 0 || x->t->vocab > 0) {
-        x->out->vocab = x->vocab;
-        x->out->padded_vocab = x->padded;
-    }
-    return x->c->err->code;
+    if (x->s->vocab <= 0 && x->t->vocab <= 0) return;
+    x->out->vocab = x->vocab;
+    x->out->padded_vocab = x->padded;
 }
 
 /* `clean`: not after anything was refused. */
-static const struct { ckr_result (*fn)(ckr__mg_job *x); bool clean; } ckr__mg_emits[] = {
+static const struct { void (*fn)(ckr__mg_job *x); bool clean; } ckr__mg_emits[] = {
     { ckr__mg_allowed_version, false }, { ckr__mg_allowed, false },
     { ckr__mg_defective, false },       { ckr__mg_schedule_plan, false },
     { ckr__mg_stages, false },          { ckr__mg_padding, true },
@@ -56633,6 +56573,7 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.out = out;
     x.mg = mg;
     *to = *mg;
+    to->source = mg;
     to->c = c;
     to->tp = t->topology.tp;
     to->pp = t->topology.pp;
