@@ -52096,7 +52096,7 @@ struct ckr__mg_file {          /* a model parallel rank                         
     uint64_t        n_members[2];
     const ckr__mg_file *from;  /* of the target: the source's nearest, and what is written */
     ckr__out_file  *out;
-    ckr_node       *random;    /* of torch_dist                                          */
+    const ckr_node *random;    /* its streams' states                                    */
 };
 
 /* A key of torch_dist's items: one, or one per layer and expert, each along one of `lead` axes. */
@@ -52306,9 +52306,9 @@ static const ckr_node *ckr__mg_tree(ckr__mg *r, const char *path)
 static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text)
 {
     return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_MISSING, path, NULL,
-                         ckr__printf(r->c, "it is not there: %s", text),
-                         r->dist ? "bring it back, or take the checkpoint before this one"
-                                 : ckr__mg_file_items.missing_remedy);
+                          ckr__printf(r->c, "it is not there: %s", text),
+                          r->dist ? "bring it back, or take the checkpoint before this one"
+                                  : ckr__mg_file_items.missing_remedy);
 }
 
 /* The arguments of a file. */
@@ -52649,17 +52649,17 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
             if (want && r->layers > want) break;
         }
     if (!want || want == r->layers) return CKR_OK;
-    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->files[0]->path, "args/num_layers",
-                         ckr__printf(r->c, "it says %lld, the model's files have %s%lld layers",
-                                     (long long)want, r->layers > want ? "more than " : "",
-                                     (long long)ckr__min_i64(want, r->layers)), ckr__mg_other_run);
+    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_LAYERS, ckr__mg_path(r), "args/num_layers",
+                          ckr__printf(r->c, "it says %lld, the model's files have %s%lld layers",
+                                      (long long)want, r->layers > want ? "more than " : "",
+                                      (long long)ckr__min_i64(want, r->layers)), ckr__mg_other_run);
 }
 
 static ckr_result ckr__mg_contradicts_layers(ckr__mg *r, const char *where, int64_t found)
 {
     return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->dir, where,
-                         ckr__printf(r->c, "args say %lld layers, this says %lld",
-                                     (long long)r->layers, (long long)found), ckr__mg_other_run);
+                          ckr__printf(r->c, "args say %lld layers, this says %lld",
+                                      (long long)r->layers, (long long)found), ckr__mg_other_run);
 }
 
 /* Where an entry stands: by block, then in the chunk's order; experts of one layer lie rank by
@@ -52817,9 +52817,9 @@ static bool ckr__mg_gated(const ckr__mg *r, int64_t rows)
 static ckr_result ckr__mg_contradicts(ckr__mg *r, ckr_item item, const char *where, const char *key,
                                       int64_t said, int64_t found)
 {
-    return ckr__fail_with(r->c,  item, ckr__mg_path(r), where,
-                         ckr__printf(r->c, "args ask for %s %lld, the tensor has %lld", key,
-                                     (long long)said, (long long)found), ckr__mg_other_run);
+    return ckr__fail_with(r->c, item, ckr__mg_path(r), where,
+                          ckr__printf(r->c, "args ask for %s %lld, the tensor has %lld", key,
+                                      (long long)said, (long long)found), ckr__mg_other_run);
 }
 
 /* Sets how a parameter is cut, and its whole shape, from the shape that each of tp ranks has of it:
@@ -52951,6 +52951,71 @@ static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
         ckr__mg_add_block(r, t, f->tp, &p);
     }
     return r->c->err->code;
+}
+
+#define CKR__MG_PROBE 64       /* values of a tensor that are looked at                   */
+
+/* A rank's part of a tensor, as runs of its row-major order that lie contiguously in a file. */
+typedef struct ckr__mg_run { int64_t begin, n; const ckr_piece *piece; } ckr__mg_run;
+
+static bool ckr__mg_is_row_major(const ckr_piece *p)
+{
+    int64_t s = (int64_t)ckr_dtype_size(p->dtype);
+    uint32_t d;
+    for (d = p->n_dims; d-- > 0; s = ckr__times(s, p->count[d]))
+        if (p->count[d] > 1 && p->stride[d] != s) return false;
+    return true;
+}
+
+/* At most one run for each pair of the block; 0: the file has other boxes. */
+static uint32_t ckr__mg_runs(const ckr__held *slot, const ckr__block *b, ckr__mg_run out[2])
+{
+    const ckr_tensor *t = slot->wide ? slot->wide : slot->tensor;
+    uint32_t i, k, d, n = 0;
+    int64_t row = 1;
+    for (d = 1; d < b->n_dims; d++) row = ckr__times(row, b->shape[d]);
+    for (i = 0; i < b->n_pairs && i < 2; i++) {
+        const ckr__pair *p = &b->pairs[i];
+        for (k = 0; k < t->n_pieces; k++) {
+            const ckr_piece *q = &t->pieces[k];
+            if (q->replica || !ckr__mg_is_row_major(q)) continue;
+            for (d = 0; d < b->n_dims; d++)
+                if (q->start[d] != p->global[d] || q->count[d] != p->count[d]) break;
+            if (d < b->n_dims) continue;
+            out[n].piece = q;
+            out[n].begin = b->n_dims ? p->local[0] * row : 0;
+            if (!ckr__numel(b->n_dims, p->count, &out[n].n)) return 0;
+            n++;
+            break;
+        }
+    }
+    return n == b->n_pairs ? n : 0;
+}
+
+/* The first values of a rank's part, at most CKR__MG_PROBE and those of one run. */
+static int64_t ckr__mg_values(ckr__mg *r, const ckr__mg_item *t, const ckr__held *slot, uint32_t tp,
+                              double *out)
+{
+    const ckr__block *b = ckr__mg_block(r, t, tp);
+    ckr__mg_run run[2];
+    uint8_t raw[CKR__MG_PROBE * 8], one[8];
+    const ckr_piece *q;
+    size_t size;
+    int64_t i, n;
+    if (!b || !slot || !ckr__mg_runs(slot, b, run)) return 0;
+    q = run[0].piece;
+    size = ckr_dtype_size(q->dtype);
+    n = ckr__min_i64(run[0].n, CKR__MG_PROBE);
+    if (q->file == CKR_NO_FILE || size > 8 ||
+        ckr__file_read(r->c, q->file, q->offset, raw, (size_t)n * size) != CKR_OK)
+        return 0;
+    for (i = 0; i < n; i++) {
+        memcpy(one, raw + (size_t)i * size, size);
+        if (q->big_endian != ckr__host_big_endian())
+            ckr__swap_bytes(one, size, ckr__dtypes[q->dtype].swap);
+        out[i] = ckr__load_f64(q->dtype, one);
+    }
+    return n;
 }
 
 /* >>megatron.layout ----------------------------------------------------------- */
@@ -53185,7 +53250,7 @@ static ckr_result ckr__mg_optimizer_fail(ckr__mg *r, const ckr__mg_file *f, cons
                                          const char *text)
 {
     return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_OPTIMIZER, f->path, where, text,
-                         "--mode transfer takes the weights alone");
+                          "--mode transfer takes the weights alone");
 }
 
 /* What a group has under these keys, behind `text`. NULL: out of memory. */
@@ -53434,28 +53499,6 @@ static void ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const ckr__m
 /* distrib_optim.pt: {buckets_coalesced, g: {(param dtype, grad dtype): {param, exp_avg, exp_avg_sq,
    numel_unpadded}}}, a list of such dicts for a chain; None where another rank keeps it. */
 
-/* The bucket size by what comes out of it: the arguments' first, then the defaults. Two that give
-   the same length but other places are told apart where masters must round to parameters. */
-static ckr_result ckr__mg_find_layout(ckr__mg *r, const ckr__mg_file *f, ckr__mg_buffer *b,
-                                      int64_t want)
-{
-    int64_t tries[4] = { 0, 0, 40000000, 1000000 * (int64_t)r->dp };
-    size_t i;
-    ckr__mg_lay_run(b, f->args, r->dp * r->cp, f->pp);
-    tries[0] = b->bucket;
-    for (i = 0; i < 8 && b->total != want; i++) {
-        b->align = i < 4 ? 64 : 1;
-        b->bucket = tries[i % 4];
-        ckr__mg_lay(b);
-    }
-    if (b->total == want) return CKR_OK;
-    return ckr__fail_with(
-        r->c, CKR_ITEM_MEGATRON_BUCKETS, f->path, "distrib_optim.pt",
-        ckr__printf(r->c, "it has %lld elements; the parameters need %lld in one bucket",
-                    (long long)want, (long long)b->total),
-        "--mode transfer takes the weights alone");
-}
-
 static bool ckr__mg_flat_view(const ckr_node *n)
 {
     const ckr_view *v = n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
@@ -53463,16 +53506,31 @@ static bool ckr__mg_flat_view(const ckr_node *n)
            (v->shape[0] < 2 || v->stride[0] == 1) && ckr_dtype_size(v->dtype);
 }
 
-/* `dict`: slot -> tensor. */
+/* One buffer from a dict slot -> tensor. What comes out of it tells its bucket size: that of the
+   arguments is tried first, then the defaults. Two that give the same length but other places are
+   told apart where masters must round to parameters. */
 static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg_buffer *b,
                                       const ckr_node *dict)
 {
     const ckr_node *first = ckr_node_get(dict, "param");
+    int64_t tries[4] = { 0, 0, 40000000, 1000000 * (int64_t)r->dp }, want;
     uint64_t i, k;
     if (!ckr__mg_flat_view(first))
         return ckr__mg_bad(r, f->path, "distrib_optim.pt/param", "a flat tensor (files of "
                            "versions before 0.7 have lists of buckets)");
-    ckr__mg_find_layout(r, f, b, first->u.view->shape[0]);
+    want = first->u.view->shape[0];
+    ckr__mg_lay_run(b, f->args, r->dp * r->cp, f->pp);
+    tries[0] = b->bucket;
+    for (i = 0; i < 8 && b->total != want; i++) {
+        b->align = i < 4 ? 64 : 1;
+        b->bucket = tries[i % 4];
+        ckr__mg_lay(b);
+    }
+    if (b->total != want)
+        return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_BUCKETS, f->path, "distrib_optim.pt",
+                              ckr__printf(r->c, "it has %lld elements; the parameters need %lld in "
+                                          "one bucket", (long long)want, (long long)b->total),
+                              "--mode transfer takes the weights alone");
     for (k = 0; k < dict->count && !ckr__failed(r->c); k++) {
         const char *slot = ckr__dict_key(dict, k);
         const ckr_node *v = ckr__dict_at(dict, k);
@@ -53507,32 +53565,25 @@ static ckr_result ckr__mg_read_flat(ckr__mg *r, const ckr__mg_file *f, uint64_t 
     return e;
 }
 
-static ckr_result ckr__mg_load_flat(ckr__mg *r, ckr__mg_file *f)
+/* Of one rank's files: groups, parameters and attributes. */
+static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f)
 {
     const char *path = ckr__path_join(r->c, r->dir,
                                       ckr__printf(r->c, "%s/distrib_optim.pt", f->rel));
-    const ckr_node *all;
+    const ckr_node *all = NULL;
     uint64_t i;
     if (!path) return ckr__oom(r->c);
-    if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+    if (!r->n_items) return ckr__mg_bad(r, f->path, "model", "a state dict with tensors");
+    ckr__mg_optims(r, f, ckr_node_get(f->root, "optimizer"));
+    if (r->zero && f->n_optims && ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
         return ckr__mg_missing(r, path, "the distributed optimizer's state was expected");
-    all = ckr__mg_tree(r, path);
-    for (i = 0; i < f->n_optims && all; i++) {
+    if (r->zero && f->n_optims && !ckr__failed(r->c)) all = ckr__mg_tree(r, path);
+    for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++) {
         const ckr_node *n = ckr_node_is_list(all) ? ckr_node_at(all, i) : i == 0 ? all : NULL;
         if (n && n->kind != CKR_NODE_NONE && !ckr_node_is_dict(n))
             return ckr__mg_bad(r, path, "", "a dict of buffers for each optimizer");
         f->optims[i].flat = ckr_node_is_dict(n) ? n : NULL;
     }
-    return r->c->err->code;
-}
-
-/* Of one rank's file: groups, parameters and attributes. */
-static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f)
-{
-    uint64_t i;
-    if (!r->n_items) return ckr__mg_bad(r, f->path, "model", "a state dict with tensors");
-    ckr__mg_optims(r, f, ckr_node_get(f->root, "optimizer"));
-    if (r->zero && f->n_optims && !ckr__failed(r->c)) ckr__mg_load_flat(r, f);
     for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++)
         if (ckr__mg_groups(r, f, i) == CKR_OK && ckr__mg_members(r, f, i) == CKR_OK && !r->zero)
             ckr__mg_numbered(r, f, i);
@@ -53548,27 +53599,6 @@ static ckr_result ckr__mg_optimizer_pieces(ckr__mg *r, ckr__mg_file *f)
         for (k = 0; !r->zero && k < f->n_members[i] && !ckr__failed(r->c); k++)
             ckr__mg_member_state(r, f, &f->members[i][k]);
     }
-    return r->c->err->code;
-}
-
-/* The groups get their parameters in the model's order; a group without any goes. */
-static ckr_result ckr__mg_group_params(ckr__mg *r)
-{
-    ckr_group *g = r->s->groups;
-    uint64_t i, n = 0, *to = CKR__NEW_N(r->c, uint64_t, r->s->n_groups);
-    if (!to) return ckr__oom(r->c);
-    for (i = 0; i < r->n_items; i++) {
-        const ckr__mg_item *t = r->items[i];
-        if (t->group == CKR__MG_NONE) continue;
-        *CKR__PUSH(const char *, r->c, g[t->group].params, g[t->group].n_params) = t->name;
-    }
-    for (i = 0; i < r->s->n_groups; i++) {
-        to[i] = n;
-        if (g[i].n_params) g[n++] = g[i];
-    }
-    r->s->n_groups = n;
-    for (i = 0; i < r->n_items; i++)
-        if (r->items[i]->group != CKR__MG_NONE) r->items[i]->group = to[r->items[i]->group];
     return r->c->err->code;
 }
 
@@ -53664,21 +53694,23 @@ static const ckr__stream_key ckr__mg_stream_keys[] = {
     { NULL, NULL, NULL, false }
 };
 
-/* One rank's dict. */
-static ckr_result ckr__mg_streams(ckr__mg *r, uint32_t rank, const char *file, const char *rel,
-                                  const ckr_node *d)
+/* A list of a dict for each replica of a place, which begins at `dp`. */
+static void ckr__mg_streams(ckr__mg *r, const ckr_node *list, uint32_t tp, uint32_t pp, uint32_t dp,
+                            uint32_t step, const char *file, const char *rel)
 {
-    ckr__rank_streams k = CKR_ZERO;
-    uint64_t i = r->s->n_rng;
-    k.c = r->c;
-    k.s = r->s;
-    k.keys = ckr__mg_stream_keys;
-    k.scope = ckr__mg_flag(r->args, "data_parallel_random_init") ? "dp,pp" : "pp";
-    k.rank = rank;
-    k.file = file;
-    k.rel = rel;
-    k.at = "/rng_state";
-    ckr__streams_read(&k, d);
+    uint64_t i = r->s->n_rng, n;
+    for (n = 0; ckr_node_is_list(list) && n < list->count; n++) {
+        ckr__rank_streams k = CKR_ZERO;
+        k.c = r->c;
+        k.s = r->s;
+        k.keys = ckr__mg_stream_keys;
+        k.scope = ckr__mg_flag(r->args, "data_parallel_random_init") ? "dp,pp" : "pp";
+        k.rank = ckr__mg_number(r, tp, pp, dp + (uint32_t)n * step);
+        k.file = file;
+        k.rel = rel;
+        k.at = "/rng_state";
+        if (ckr_node_is_dict(list->u.items[n])) ckr__streams_read(&k, list->u.items[n]);
+    }
     for (; i < r->s->n_rng; i++) {
         const char *name = r->s->rng[i].name;
         if (strcmp(name, "default") != 0)
@@ -53686,17 +53718,12 @@ static ckr_result ckr__mg_streams(ckr__mg *r, uint32_t rank, const char *file, c
                                  : !strcmp(name, "data-parallel-rng") ? "pp"
                                                                         : "tp,pp";
     }
-    return r->c->err->code;
 }
 
 static ckr_result ckr__mg_randoms(ckr__mg *r, ckr__mg_file *f)
 {
-    const ckr_node *list = ckr_node_get(f->root, "rng_state");
-    uint64_t k;
-    for (k = 0; ckr_node_is_list(list) && k < list->count && !ckr__failed(r->c); k++)
-        if (ckr_node_is_dict(list->u.items[k]))
-            ckr__mg_streams(r, ckr__mg_number(r, f->tp, f->pp, f->ep + (uint32_t)k * r->ep),
-                            f->path, f->rel, list->u.items[k]);
+    f->random = ckr_node_get(f->root, "rng_state");
+    ckr__mg_streams(r, f->random, f->tp, f->pp, f->ep, r->ep, f->path, f->rel);
     return r->c->err->code;
 }
 
@@ -53798,50 +53825,15 @@ static ckr_result ckr__mg_fits_mlp(ckr__mg *r, const ckr__mg_item *t)
     return CKR_OK;
 }
 
-/* Rows of the vocabulary. Converters are known to leave padded_vocab_size as it was: there the
-   tensor is right, and Megatron asks no more of a torch_dist checkpoint. */
-static ckr_result ckr__mg_fits_vocabulary(ckr__mg *r, const ckr__mg_item *t)
+/* Is an untied head the embedding, value by value as far as they are looked at? */
+static bool ckr__mg_head_copied(ckr__mg *r, const ckr__mg_item *head)
 {
-    const int64_t padded = ckr__mg_size(r->args, "padded_vocab_size", t->shape[0]),
-                  logical = ckr__mg_logical(r);
-    if (logical > t->shape[0])
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_VOCAB, t->name, "vocab_size", logical,
-                                   t->shape[0]);
-    if (padded == t->shape[0]) return CKR_OK;
-    return ckr__say_int(r->c, "CKR_W_MEGATRON_VOCAB", CKR_CHANGED, "padded_vocab_size", padded,
-                        t->shape[0],
-                        "the argument is not what the embedding's rows are: the rows count", NULL);
-}
-
-/* The first bytes of a tensor as a legacy file has it, at most n. */
-static size_t ckr__mg_peek(ckr__mg *r, const ckr_node *node, uint8_t *out, size_t n)
-{
-    const ckr_view *v = node && node->kind == CKR_NODE_TENSOR ? node->u.view : NULL;
-    int64_t numel;
-    if (!v || v->bytes || v->layout || v->meta || v->offset < 0 ||
-        !ckr__numel(v->n_dims, v->shape, &numel))
-        return 0;
-    if ((uint64_t)numel < n / ckr_dtype_size(v->dtype))
-        n = (size_t)numel * ckr_dtype_size(v->dtype);
-    return ckr__file_read(r->c, v->file,
-                          v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype), out,
-                          n) == CKR_OK
-               ? n
-               : 0;
-}
-
-/* Is an untied head the embedding bit for bit? */
-static bool ckr__mg_head_copied(ckr__mg *r)
-{
-    const ckr__mg_file *last = r->files[r->n_files - r->tp];
-    const ckr_node *head = ckr_node_get(last->chunks[r->vp - 1], "output_layer.weight"),
-                   *embedding = ckr_node_get(r->files[0]->chunks[0], r->embedding->name);
-    uint8_t a[256], b[256];
-    const size_t n = ckr__mg_peek(r, embedding, a, sizeof a);
-    size_t i = 0;
-    if (!n || n != ckr__mg_peek(r, head, b, sizeof b)) return false;
-    while (i < n && !a[i]) i++;
-    return i < n && !memcmp(a, b, n);
+    double a[CKR__MG_PROBE], b[CKR__MG_PROBE];
+    const int64_t n = ckr__mg_values(r, r->embedding, r->embedding->slots, 0, a);
+    int64_t i = 0;
+    if (n != ckr__mg_values(r, head, head->slots, 0, b)) return false;
+    while (i < n && !(fabs(a[i]) > 0)) i++;
+    return i < n && !memcmp(a, b, (size_t)n * sizeof *a);
 }
 
 /* Tied or not against what there is: an untied head is a tensor of its own; a tied one is on the
@@ -53856,23 +53848,35 @@ static ckr_result ckr__mg_fits_tied(ckr__mg *r)
     if (said->u.b != head)
         text = head ? "it says tied, and there is an output_layer"
                     : "it says untied, and there is no output_layer";
-    else if (head && !r->dist && r->pp > 1 && r->iteration > 0 && ckr__mg_head_copied(r))
+    else if (head && !r->dist && r->pp > 1 && r->iteration > 0 &&
+             ckr__mg_head_copied(r, r->items[at]))
         text = "it says untied, and output_layer is the embedding bit for bit";
     if (!text) return r->c->err->code;
     return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_TIED, ckr__mg_path(r),
-                         "args/untie_embeddings_and_output_weights", text, ckr__mg_other_run);
+                          "args/untie_embeddings_and_output_weights", text, ckr__mg_other_run);
 }
 
-/* The arguments against the shapes of the tensors that they decide. */
+/* The arguments against the shapes of the tensors that they decide. Converters are known to leave
+   padded_vocab_size as it was: there the tensor is right, and Megatron asks no more of a torch_dist
+   checkpoint. */
 static ckr_result ckr__mg_fits(ckr__mg *r)
 {
     uint64_t i;
+    const int64_t logical = ckr__mg_logical(r);
     for (i = 0; i < r->n_items && !ckr__failed(r->c); i++) {
         const ckr__mg_item *t = r->items[i];
+        const int64_t rows = t->n_dims == 2 ? t->shape[0] : 0;
+        const int64_t padded = ckr__mg_size(r->args, "padded_vocab_size", rows);
         if (t->kind != CKR__MG_PARAM || t->n_dims != 2) continue;
         if (ckr__path_ends(t->name, "linear_qkv.weight")) ckr__mg_fits_attention(r, t);
         else if (strstr(t->name, "linear_fc1.weight")) ckr__mg_fits_mlp(r, t);
-        else if (t == r->embedding) ckr__mg_fits_vocabulary(r, t);
+        else if (t == r->embedding && logical > rows)
+            ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_VOCAB, t->name, "vocab_size", logical,
+                                rows);
+        else if (t == r->embedding && padded != rows)
+            ckr__say_int(r->c, "CKR_W_MEGATRON_VOCAB", CKR_CHANGED, "padded_vocab_size", padded,
+                         rows, "the argument is not what the embedding's rows are: the rows count",
+                         NULL);
     }
     return ckr__failed(r->c) ? r->c->err->code : ckr__mg_fits_tied(r);
 }
@@ -53880,17 +53884,13 @@ static ckr_result ckr__mg_fits(ckr__mg *r)
 /* Keys of a file that nothing here understands. */
 static ckr_result ckr__mg_others(ckr__mg *r, ckr__mg_file *f)
 {
-    static const char known[] = "args checkpoint_version iteration total_iters optimizer "
-                                "opt_param_scheduler lr_scheduler rng_state model "
-                                "num_floating_point_operations_so_far content_metadata";
-    uint64_t k;
-    for (k = 0; k < f->root->count; k++) {
-        const char *key = ckr__dict_key(f->root, k);
-        if (!key || !(ckr__word_in(known, key) || (ckr__starts(key, "model") &&
-                                                   strspn(key + 5, "0123456789"))))
-            ckr__leave(r->c, r->s, f->rel, key ? key : "?", ckr__dict_at(f->root, k));
-    }
-    return r->c->err->code;
+    const char *known = "args checkpoint_version iteration total_iters optimizer "
+                        "opt_param_scheduler lr_scheduler rng_state model "
+                        "num_floating_point_operations_so_far content_metadata";
+    uint32_t v;
+    for (v = 0; v < r->vp && known; v++)
+        known = ckr__printf(r->c, "%s model%u", known, (unsigned)v);
+    return known ? ckr__leave_others(r->c, r->s, f->rel, f->root, known) : ckr__oom(r->c);
 }
 
 /* Where the run is, and what nobody tells of it. */
@@ -54069,8 +54069,8 @@ static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
     *CKR__PUSH(ckr__mg_grid_of, r->c, r->grids, r->n_grids) = g;
     if (ckr__failed(r->c) || !ckr__map_put(&r->keys, q->fqn, strlen(q->fqn), r->n_grids - 1, NULL))
         return ckr__oom(r->c);
-    /* The store's own cuts: a chunk of qkv is what one tensor parallel rank had (or all of it, where
-       one wrote for all). */
+    /* The store's own cuts: a chunk of qkv is what one tensor parallel rank had (or all of it,
+       where one wrote for all). */
     rule = ckr__mg_rule_of(g.items[0]->name);
     if (!rule || rule->what != CKR__MG_QKV || g.items[0]->split.axis < 0 || !q->n_chunks ||
         q->chunks[0].count[g.lead] < 1)
@@ -54314,26 +54314,23 @@ static ckr_result ckr__mg_all_files(ckr__mg *r)
     return r->c->err->code;
 }
 
-/* What a legacy file of the rank would have at its top, from which others are written. */
+/* What a legacy file would have at its top, from which others are written. */
 static ckr_result ckr__mg_dist_roots(ckr__mg *r)
 {
-    ckr_node *none = ckr__node(r->c, CKR_NODE_NONE),
-             *sched = (ckr_node *)(uintptr_t)ckr_node_get(r->common, "opt_param_scheduler");
-    uint64_t i, k;
-    for (i = 0; i < r->n_files; i++) {
-        ckr_node *root = ckr__node(r->c, CKR_NODE_DICT);
-        for (k = 0; k < r->common->count; k++) {
-            const char *key = ckr__dict_key(r->common, k);
-            if (key && !ckr__word_in("optimizer content_metadata model opt_param_scheduler", key))
-                ckr__node_take(r->c, root, r->common, k);
-        }
-        ckr__node_set(r->c, root, "model", none);
-        if (r->files[i]->n_optims) ckr__node_set(r->c, root, "optimizer", none);
-        ckr__node_set(r->c, root, "opt_param_scheduler", sched);
-        ckr__node_set(r->c, root, "rng_state", r->files[i]->random);
-        r->files[i]->root = root;
+    static const char others[] = "optimizer content_metadata model opt_param_scheduler";
+    ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *none = ckr__node(r->c, CKR_NODE_NONE);
+    const ckr_node *sched = ckr_node_get(r->common, "opt_param_scheduler");
+    uint64_t i;
+    for (i = 0; i < r->common->count; i++) {
+        const char *key = ckr__dict_key(r->common, i);
+        if (key && !ckr__word_in(others, key)) ckr__node_take(r->c, root, r->common, i);
     }
-    r->root = r->files[0]->root;
+    ckr__node_set(r->c, root, "model", none);
+    if (r->files[0]->n_optims) ckr__node_set(r->c, root, "optimizer", none);
+    ckr__node_set(r->c, root, "opt_param_scheduler", (ckr_node *)(uintptr_t)sched);
+    ckr__node_set(r->c, root, "rng_state", none);
+    for (i = 0; i < r->n_files; i++) r->files[i]->root = root;
+    r->root = root;
     return r->c->err->code;
 }
 
@@ -54512,8 +54509,8 @@ static ckr_result ckr__mg_dist_rank(ckr__mg *r, ckr__mg_file *f, uint32_t which)
             b[i].align = 1;
             if (!ckr__mg_fill_buckets(&b[i]))
                 return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_BUCKETS, r->dir, o->prefix,
-                                     "the parameters do not fill the buckets whose sizes are "
-                                     "stored", "--mode transfer takes the weights alone");
+                                      "the parameters do not fill the buckets whose sizes are "
+                                      "stored", "--mode transfer takes the weights alone");
         }
         for (s = ckr__mg_is_wide(b[i].dtype) ? 1 : 0; s < 3 && !ckr__failed(r->c); s++)
             ckr__mg_dist_slot(r, &b[i], ckr__mg_flat_slots[s]);
@@ -54521,27 +54518,19 @@ static ckr_result ckr__mg_dist_rank(ckr__mg *r, ckr__mg_file *f, uint32_t which)
     return r->c->err->code;
 }
 
-/* Does the checkpoint keep the optimizer by model parallel rank? */
-static bool ckr__mg_dist_ranked(const ckr__mg *r, bool *chained)
-{
-    uint64_t i;
-    for (i = 0; i < r->d->n_items; i++) {
-        const char *fqn = ckr__mg_chained(r->d->items[i].fqn);
-        *chained = fqn != r->d->items[i].fqn;
-        if (ckr__starts(fqn, "optimizer.distributed.dp_group_idx_")) return true;
-    }
-    return false;
-}
-
 /* The optimizer's groups: those that are common to all ranks, or each rank's own with its state. */
 static ckr_result ckr__mg_dist_ranks(ckr__mg *r)
 {
     const ckr_node *o = ckr_node_get(r->common, "optimizer");
     ckr__mg_file *first = r->files[0];
-    bool chained;
-    const bool ranked = ckr__mg_dist_ranked(r, &chained);
+    bool chained = false, ranked = false;      /* by model parallel rank                      */
     uint64_t i;
     uint32_t k;
+    for (i = 0; i < r->d->n_items && !ranked; i++) {
+        const char *fqn = ckr__mg_chained(r->d->items[i].fqn);
+        chained = fqn != r->d->items[i].fqn;
+        ranked = ckr__starts(fqn, "optimizer.distributed.dp_group_idx_");
+    }
     if (!ranked) ckr__mg_optims(r, first, ckr__dict_n(o) ? o : NULL);
     for (k = 0; k < first->n_optims && !ckr__failed(r->c); k++) ckr__mg_groups(r, first, k);
     for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
@@ -54566,46 +54555,8 @@ static ckr_result ckr__mg_dist_ranks(ckr__mg *r)
    that place; where none does, it is lost. Layouts follow from the arguments, and the rounding of
    masters says whether the file has the defect: a few values of each are read, no more. */
 
-#define CKR__MG_PROBE 64       /* values of each shifted parameter                        */
-
-/* A rank's part of a tensor, as runs of its row-major order that lie contiguously in a file. */
-typedef struct ckr__mg_run { int64_t begin, n; const ckr_piece *piece; } ckr__mg_run;
-
-static bool ckr__mg_is_row_major(const ckr_piece *p)
-{
-    int64_t s = (int64_t)ckr_dtype_size(p->dtype);
-    uint32_t d;
-    for (d = p->n_dims; d-- > 0; s = ckr__times(s, p->count[d]))
-        if (p->count[d] > 1 && p->stride[d] != s) return false;
-    return true;
-}
-
-/* At most one run for each pair of the block; 0: the file has other boxes. */
-static uint32_t ckr__mg_runs(const ckr_tensor *t, const ckr__block *b, ckr__mg_run out[2])
-{
-    uint32_t i, k, d, n = 0;
-    int64_t row = 1;
-    for (d = 1; d < b->n_dims; d++) row = ckr__times(row, b->shape[d]);
-    for (i = 0; i < b->n_pairs && i < 2; i++) {
-        const ckr__pair *p = &b->pairs[i];
-        for (k = 0; k < t->n_pieces; k++) {
-            const ckr_piece *q = &t->pieces[k];
-            if (q->replica || !ckr__mg_is_row_major(q)) continue;
-            for (d = 0; d < b->n_dims; d++)
-                if (q->start[d] != p->global[d] || q->count[d] != p->count[d]) break;
-            if (d < b->n_dims) continue;
-            out[n].piece = q;
-            out[n].begin = b->n_dims ? p->local[0] * row : 0;
-            if (!ckr__numel(b->n_dims, p->count, &out[n].n)) return 0;
-            n++;
-            break;
-        }
-    }
-    return n == b->n_pairs ? n : 0;
-}
-
 /* Elements [from, from + n) of the source's part become elements [at, at + n) of the target's. */
-static bool ckr__mg_move(ckr__mg *r, const ckr_tensor *source, const ckr__block *sb, int64_t from,
+static bool ckr__mg_move(ckr__mg *r, const ckr__held *source, const ckr__block *sb, int64_t from,
                          ckr_tensor *to, const ckr__block *tb, int64_t at, int64_t n)
 {
     ckr__mg_run run[2];
@@ -54664,40 +54615,32 @@ static const ckr__mg_member *ckr__mg_covering(const ckr__mg_buffer *b, int64_t a
     return NULL;
 }
 
-static const ckr_tensor *ckr__mg_widest(const ckr__held *s)
-{
-    return s->wide ? s->wide : s->tensor;
-}
-
 /* All of one slot of one parameter, into a tensor beside the stored one. */
 static bool ckr__mg_mend_slot(ckr__mg *r, const ckr__mg_buffer *in, const ckr__mg_member *m,
                               const char *slot, ckr_tensor *to, bool count)
 {
     ckr__mg_item *t = m->item;
-    const ckr__block *b = ckr__mg_block(r, t,  in->f->tp);
+    const ckr__block *b = ckr__mg_block(r, t, in->f->tp);
     const int64_t begin = m->start, end = begin + m->numel;
     int64_t at = begin, next;
-    if (!b) return false;
-    for (; at < end; at = next) {
+    for (; b && at < end; at = next) {
         const ckr__mg_member *q = ckr__mg_covering(in, at, &next);
         next = ckr__min_i64(next, end);
         if (q && ckr__mg_stored_here(r, in, q)) {
-            const ckr__block *qb = ckr__mg_block(r, q->item,  in->f->tp);
+            const ckr__block *qb = ckr__mg_block(r, q->item, in->f->tp);
             const ckr__held *there = ckr__held_slot(q->item->slots, slot);
-            if (!qb) return false;
-            if (there && ckr__mg_move(r, ckr__mg_widest(there), qb, at - q->padded, to, b,
-                                      at - begin, next - at))
+            if (qb && there && ckr__mg_move(r, there, qb, at - q->padded, to, b, at - begin,
+                                            next - at))
                 continue;
-            if (ckr__failed(r->c)) return false;
         }
+        if (ckr__failed(r->c)) return false;
         if (count) t->n_lost += (uint64_t)(next - at);
         if (!(strcmp(slot, "master")
                   ? ckr__mg_zeros(r, to, b, at - begin, next - at)
-                  : ckr__mg_move(r, ckr__mg_widest(t->slots), b, at - begin, to, b, at - begin,
-                                 next - at)))
+                  : ckr__mg_move(r, t->slots, b, at - begin, to, b, at - begin, next - at)))
             return false;
     }
-    return true;
+    return b != NULL;
 }
 
 static bool ckr__mg_mend_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__mg_member *m)
@@ -54710,12 +54653,11 @@ static bool ckr__mg_mend_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__m
         ckr__held *y = x->mended;
         if (x->alone) continue;
         if (!y) {
-            y = CKR__NEW(c, ckr__held);
+            y = x->mended = CKR__NEW(c, ckr__held);
             if (!y) return false;
             y->tensor = ckr__tensor_like(c, x->tensor);
             y->wide = x->wide ? ckr__tensor_like(c, x->wide) : NULL;
             if (ckr__failed(c)) return false;
-            x->mended = y;
         }
         if (!ckr__mg_mend_slot(r, in, m, slot, y->tensor, !strcmp(slot, "master")) ||
             (y->wide && !ckr__mg_mend_slot(r, in, m, slot, y->wide, false)))
@@ -54724,73 +54666,39 @@ static bool ckr__mg_mend_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__m
     return true;
 }
 
-/* n values from element `from` of a rank's part as floats; fewer where a run ends. */
-static int64_t ckr__mg_values(ckr__mg *r, const ckr_tensor *t, const ckr__block *b, int64_t n,
-                              double *out)
-{
-    ckr__mg_run run[2];
-    uint8_t raw[CKR__MG_PROBE * 8];
-    size_t size;
-    int64_t i;
-    if (!ckr__mg_runs(t, b, run)) return 0;
-    size = ckr_dtype_size(run[0].piece->dtype);
-    n = ckr__min_i64(ckr__min_i64(n, run[0].n), CKR__MG_PROBE);
-    if (run[0].piece->file == CKR_NO_FILE || size > 8 ||
-        ckr__file_read(r->c, run[0].piece->file, run[0].piece->offset, raw, (size_t)n * size) !=
-            CKR_OK)
-        return 0;
-    for (i = 0; i < n; i++) {
-        uint8_t one[8];
-        memcpy(one, raw + (size_t)i * size, size);
-        if (run[0].piece->big_endian != ckr__host_big_endian())
-            ckr__swap_bytes(one, size, ckr__dtypes[run[0].piece->dtype].swap);
-        out[i] = ckr__load_f64(run[0].piece->dtype, one);
-    }
-    return n;
-}
-
 /* Marks what is shifted; it is a defect when a probed master does not round to its parameter. */
-static ckr_result ckr__mg_probe_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__mg_member *m)
+static void ckr__mg_probe_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__mg_member *m)
 {
     ckr__mg_item *t = m->item;
-    const ckr__held *master;
+    const ckr__held *master = ckr__held_slot(t->slots, "master");
+    const double tiny = t->dtype == CKR_DTYPE_F16 ? 6e-8 : 1e-37;
     double a[CKR__MG_PROBE], b[CKR__MG_PROBE];
-    ckr__block *block;
     int64_t n, k;
-    if (m->start == m->padded || !ckr__mg_stored_here(r, in, m)) return CKR_OK;
+    if (m->start == m->padded || !ckr__mg_stored_here(r, in, m)) return;
     t->shifted = true;
-    master = ckr__held_slot(t->slots, "master");
-    block = ckr__mg_block(r, t,  in->f->tp);
-    if (!block) return ckr__oom(r->c);
-    if (!master) return CKR_OK;
-    n = ckr__mg_values(r, ckr__mg_widest(t->slots), block, CKR__MG_PROBE, a);
-    n = ckr__min_i64(n, ckr__mg_values(r, ckr__mg_widest(master), block, n, b));
-    for (k = 0; k < n; k++)
-        if (fabs(a[k] - b[k]) > fabs(a[k]) / 256 + (t->dtype == CKR_DTYPE_F16 ? 6e-8 : 1e-37))
-            r->defect = true;
-    return r->c->err->code;
+    if (!master) return;
+    n = ckr__mg_values(r, t, t->slots, in->f->tp, a);
+    n = ckr__min_i64(n, ckr__mg_values(r, t, master, in->f->tp, b));
+    for (k = 0; k < n; k++) if (fabs(a[k] - b[k]) > fabs(a[k]) / 256 + tiny) r->defect = true;
 }
 
 /* All buffers of a rank's optimizer, with the layout of the writer; in other boxes than a rank's
    nothing can be mended. */
-static ckr_result ckr__mg_defect_rank(ckr__mg *r, ckr__mg_file *f, uint64_t which, bool mend)
+static void ckr__mg_defect_rank(ckr__mg *r, ckr__mg_file *f, uint64_t which, bool mend)
 {
     const uint32_t dp = which ? r->dp / r->ep : r->dp * r->cp;
     ckr__mg_buffer *b;
     uint64_t n, i, k;
-    ckr_result z = ckr__mg_buffers(r, f, which, &b, &n);
-    for (i = 0; z == CKR_OK && i < n; i++) {
+    ckr__mg_buffers(r, f, which, &b, &n);
+    for (i = 0; i < n && !ckr__failed(r->c); i++) {
         ckr__mg_lay_run(&b[i], r->args, dp, f->pp);
-        for (k = 0; !mend && k < b[i].n && z == CKR_OK; k++)
-            z = ckr__mg_probe_item(r, &b[i], b[i].m[k]);
-        for (k = 0; mend && k < b[i].n; k++)
-            if (!ckr__mg_mend_item(r, &b[i], b[i].m[k])) {
-                b[i].m[k]->item->n_lost = UINT64_MAX;
-                break;
-            }
-        if (z == CKR_OK) z = r->c->err->code;
+        for (k = 0; k < b[i].n && !ckr__failed(r->c); k++) {
+            if (!mend) ckr__mg_probe_item(r, &b[i], b[i].m[k]);
+            if (!mend || ckr__mg_mend_item(r, &b[i], b[i].m[k])) continue;
+            b[i].m[k]->item->n_lost = UINT64_MAX;
+            break;
+        }
     }
-    return z;
 }
 
 static ckr_result ckr__mg_defects(ckr__mg *r)
@@ -54816,7 +54724,8 @@ static ckr_result ckr__mg_defects(ckr__mg *r)
 
 /* >>megatron.dist.read -------------------------------------------------------- */
 
-/* {"sharded_backend": "torch_dist"} is what metadata.json says. */
+/* {"sharded_backend": "torch_dist"} is what metadata.json says; common.pt has arguments and
+   iteration. */
 static ckr_result ckr__mg_dist_open(ckr__mg *r)
 {
     const char *path = ckr__path_join(r->c, r->dir, "metadata.json"), *s;
@@ -54830,12 +54739,8 @@ static ckr_result ckr__mg_dist_open(ckr__mg *r)
         return ckr__mg_cannot(r, path, "sharded_backend",
                               ckr__printf(r->c, "the format %.40s, which Megatron no longer has",
                                           s));
-    return ckr__dcp_open(r->c, r->dir, &r->d);
-}
-
-static ckr_result ckr__mg_dist_load_common(ckr__mg *r)
-{
-    const char *path = ckr__path_join(r->c, r->dir, "common.pt");
+    if (ckr__dcp_open(r->c, r->dir, &r->d) != CKR_OK) return r->c->err->code;
+    path = ckr__path_join(r->c, r->dir, "common.pt");
     if (path && ckr__path_kind(r->c, path) == CKR_FILE_REGULAR) r->common = ckr__mg_tree(r, path);
     else r->common = ckr__mg_dist_object(r, CKR__MG_COMMON);
     r->root = r->common;
@@ -54867,10 +54772,7 @@ static ckr_result ckr__mg_dist_random(ckr__mg *r, const ckr__dcp_item *q)
     if (ckr__dcp_object(r->d, q, &n) != CKR_OK) return r->c->err->code;
     if (ckr_node_is_list(n) && n->count == 1 && ckr_node_is_list(n->u.items[0])) n = n->u.items[0];
     if (parts > 2) k = at[2];
-    for (i = 0; ckr_node_is_list(n) && i < n->count; i++)
-        if (ckr_node_is_dict(n->u.items[i]))
-            ckr__mg_streams(r, ckr__mg_number(r, at[1], at[0], k + (uint32_t)i), r->dir,
-                            "rng_state", n->u.items[i]);
+    ckr__mg_streams(r, n, at[1], at[0], k, 1, r->dir, "rng_state");
     if (ckr__failed(r->c) || at[0] >= r->pp || at[1] >= r->tp) return r->c->err->code;
     for (i = 0; i < r->ep; i++) {
         ckr__mg_file *f = r->files[((uint64_t)at[0] * r->ep + i) * r->tp + at[1]];
@@ -54901,12 +54803,21 @@ static ckr_result ckr__mg_dist_extra(ckr__mg *r, const ckr__dcp_item *q)
     return r->c->err->code;
 }
 
-/* As many layers as the arguments tell, also where each has names of its own; and experts that its
-   ranks can share. */
-static ckr_result ckr__mg_dist_layers(ckr__mg *r)
+/* The model's names: as many layers as the arguments tell, also where each has names of its own;
+   and experts that its ranks can share. */
+static ckr_result ckr__mg_dist_names(ckr__mg *r)
 {
     int64_t layer, most = -1;
     uint64_t i;
+    for (i = 0; i < r->d->n_items && !ckr__failed(r->c); i++) {
+        const ckr__dcp_item *q = &r->d->items[i];
+        const char *fqn = ckr__mg_chained(q->fqn);
+        if (ckr__starts(fqn, "optimizer.")) continue;
+        if (!q->bytes) ckr__mg_dist_model(r, q);
+        else if (strstr(fqn, "_extra_state/")) ckr__mg_dist_extra(r, q);
+    }
+    if (ckr__failed(r->c)) return r->c->err->code;
+    if (!r->n_items) return ckr__mg_bad(r, r->dir, "", "the tensors of a model");
     for (i = 0; i < r->n_items; i++) {
         if (!ckr__mg_layer(r->items[i]->name, &layer)) continue;
         if (layer >= r->layers) return ckr__mg_contradicts_layers(r, r->items[i]->name, layer + 1);
@@ -54919,28 +54830,14 @@ static ckr_result ckr__mg_dist_layers(ckr__mg *r)
                              "a divisor of the experts");
 }
 
-/* First pass: the model's names. Second: everything else. */
-static ckr_result ckr__mg_dist_names(ckr__mg *r)
-{
-    uint64_t i;
-    for (i = 0; i < r->d->n_items && !ckr__failed(r->c); i++) {
-        const ckr__dcp_item *q = &r->d->items[i];
-        const char *fqn = ckr__mg_chained(q->fqn);
-        if (ckr__starts(fqn, "optimizer.")) continue;
-        if (!q->bytes) ckr__mg_dist_model(r, q);
-        else if (strstr(fqn, "_extra_state/")) ckr__mg_dist_extra(r, q);
-    }
-    return r->n_items ? r->c->err->code : ckr__mg_bad(r, r->dir, "", "the tensors of a model");
-}
-
-/* Names lead to items until this. */
-static ckr_result ckr__mg_dist_order(ckr__mg *r)
+/* The ranks of the saved run. Names lead to items until this: they are in the model's order now. */
+static ckr_result ckr__mg_dist_files(ckr__mg *r)
 {
     uint64_t i;
     ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items, ckr__mg_item_cmp);
     for (i = 0; i < r->n_items; i++)
         r->items[i]->pp = (uint32_t)(ckr__mg_home(r, r->items[i]) % r->pp);
-    return r->c->err->code;
+    return ckr__mg_all_files(r);
 }
 
 static ckr_result ckr__mg_dist_pieces(ckr__mg *r)
@@ -54985,19 +54882,32 @@ static int ckr__mg_stream_cmp(const void *a, const void *b)
 }
 
 /* Items and streams in their order: streams by rank, as they are looked up, in one rank as they
-   were read. */
+   were read. The groups get their parameters in the model's order; a group without any goes. */
 static ckr_result ckr__mg_sort(ckr__mg *r)
 {
-    uint64_t i;
+    ckr_group *g = r->s->groups;
+    uint64_t i, n = 0, *to = CKR__NEW_N(r->c, uint64_t, r->s->n_groups);
     ckr_stream *streams = (ckr_stream *)ckr__mg_sorted(r->c, r->s->rng, r->s->n_rng,
                                                        sizeof *streams, ckr__mg_stream_cmp);
-    if (!streams) return ckr__oom(r->c);
+    if (!streams || !to) return ckr__oom(r->c);
     r->s->rng = streams;
     ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items, ckr__mg_item_cmp);
-    for (i = 0; i < r->n_items; i++) ckr__load_next(&r->load, r->items[i]->name);
     if (r->tied && r->embedding)
         ckr__tie_add(r->c, r->s, r->embedding->name, "output_layer.weight");
-    return ckr__mg_group_params(r);
+    for (i = 0; i < r->n_items; i++) {
+        const ckr__mg_item *t = r->items[i];
+        ckr__load_next(&r->load, t->name);
+        if (t->group == CKR__MG_NONE) continue;
+        *CKR__PUSH(const char *, r->c, g[t->group].params, g[t->group].n_params) = t->name;
+    }
+    for (i = 0; i < r->s->n_groups; i++) {
+        to[i] = n;
+        if (g[i].n_params) g[n++] = g[i];
+    }
+    r->s->n_groups = n;
+    for (i = 0; i < r->n_items; i++)
+        if (r->items[i]->group != CKR__MG_NONE) r->items[i]->group = to[r->items[i]->group];
+    return r->c->err->code;
 }
 
 typedef struct ckr__mg_step {
@@ -55019,12 +54929,10 @@ static const ckr__mg_step ckr__mg_legacy[] = {
 };
 
 static const ckr__mg_step ckr__mg_torch_dist[] = {
-    { ckr__mg_dist_open, NULL, NULL },   { ckr__mg_dist_load_common, NULL, NULL },
-    { ckr__mg_topology, NULL, NULL },    { ckr__mg_vocabulary, NULL, NULL },
-    { ckr__mg_dist_stages, NULL, NULL },
-    { ckr__mg_dist_names, NULL, NULL },  { ckr__mg_dist_layers, NULL, NULL },
-    { ckr__mg_fits, NULL, NULL },        { ckr__mg_dist_order, NULL, NULL },
-    { ckr__mg_all_files,  NULL, NULL },  { ckr__mg_dist_pieces, NULL, NULL },
+    { ckr__mg_dist_open, NULL, NULL },   { ckr__mg_topology, NULL, NULL },
+    { ckr__mg_vocabulary, NULL, NULL },  { ckr__mg_dist_stages, NULL, NULL },
+    { ckr__mg_dist_names, NULL, NULL },  { ckr__mg_fits, NULL, NULL },
+    { ckr__mg_dist_files, NULL, NULL },  { ckr__mg_dist_pieces, NULL, NULL },
     { ckr__mg_dist_ranks, NULL, NULL },  { ckr__mg_defects, NULL, NULL },
     { ckr__mg_dist_roots, NULL, NULL },  { NULL, NULL, NULL }
 };
@@ -55125,8 +55033,8 @@ typedef struct ckr__mg_job {
 
 /* emit: what the target cannot be ------------------------------------------------ */
 
-/* Sizes that no run of Megatron has. A rank has whole query heads; more ranks than groups share each
-   group's rows (since 0.16), fewer have whole groups. */
+/* Sizes that no run of Megatron has. A rank has whole query heads; more ranks than groups share
+   each group's rows (since 0.16), fewer have whole groups. */
 static void ckr__mg_allowed(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg, *to = &x->to;
@@ -55654,7 +55562,7 @@ static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_file *k, int wh
    whole iterations (or samples). What was decided has to be such a curve, or is refused: the LR
    that was shown is the one that is used. */
 
-/* A length in the unit of the run's options; NaN: it is no whole number of them, which cannot be. */
+/* A length in the unit of the run's options; NaN: it is no whole number of them, which is said. */
 static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, double steps)
 {
     const double n = steps / x->unit;
@@ -56078,7 +55986,7 @@ static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_file *k)
    the first. */
 static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_file *k, uint32_t dp)
 {
-    const ckr_node *list = ckr_node_get(k->from->root, "rng_state");
+    const ckr_node *list = k->from->random;
     ckr_node *out;
     ckr__rank_streams to = CKR_ZERO;
     uint64_t i;
@@ -56201,41 +56109,39 @@ static const char *ckr__mg_stored(ckr__mg_job *x, const char *name, ckr__mg_plac
     return out->key;
 }
 
-/* The item of a key, made when it is new; `lead`: its axes for layers and experts. */
-static ckr__out_item *ckr__mg_stack_of(ckr__mg_job *x, const char *fqn, const ckr__mg_item *t,
-                                       const ckr__mg_place_of *at, uint32_t lead, ckr_dtype dtype)
-{
-    ckr__out_item *out;
-    int64_t *shape;
-    uint64_t k;
-    if (ckr__map_find(&x->keys, fqn, strlen(fqn), &k)) return x->w.index->items[k];
-    shape = t->n_dims + lead > CKR_MAX_DIMS ? NULL : CKR__NEW_N(x->c, int64_t, t->n_dims + lead);
-    if (!shape) return NULL;
-    if (at->layer >= 0) shape[0] = x->mg->layers;
-    if (at->expert >= 0) shape[lead - 1] = x->to.experts;
-    if (t->n_dims) memcpy(shape + lead, t->shape, t->n_dims * sizeof *shape);
-    out = ckr__dcp_out_item(&x->w, fqn, NULL, 0, dtype, t->n_dims + lead, shape);
-    return out && ckr__map_put(&x->keys, fqn, strlen(fqn), x->w.index->n_items - 1, NULL) ? out
-                                                                                          : NULL;
-}
-
-/* All chunks of one slot of one parameter: a box for each rank, two of a gated one. */
+/* All chunks of one slot of one parameter: a box for each rank, two of a gated one. The item of the
+   key is made when it is new, with axes for layers and experts in front. */
 static void ckr__mg_dist_put(ckr__mg_job *x, const ckr__mg_item *t, const char *fqn,
                              const ckr__mg_place_of *at, const ckr__held *slot, ckr_dtype as,
                              const ckr__held *own, bool replica)
 {
     const uint32_t lead = (uint32_t)(at->layer >= 0) + (uint32_t)(at->expert >= 0),
-                   ep = at->expert < 0 ? 0 : (uint32_t)(at->expert / (x->to.experts / x->to.ep));
-    ckr__out_item *out = fqn ? ckr__mg_stack_of(x, fqn, t, at, lead, as) : NULL;
-    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+                   ep = at->expert < 0 ? 0 : (uint32_t)(at->expert / (x->to.experts / x->to.ep)),
+                   n = t->n_dims + lead;
+    int64_t start[CKR_MAX_DIMS] = { 0 }, count[CKR_MAX_DIMS], *shape;
+    ckr__out_item *out;
     uint32_t tp, i, d;
-    for (tp = 0; out && tp < (t->split.axis < 0 ? 1 : x->to.tp); tp++) {
-        const ckr__block *b = ckr__mg_block(&x->to, t,  tp);
+    uint64_t k;
+    if (!fqn || n > CKR_MAX_DIMS) return;
+    if (ckr__map_find(&x->keys, fqn, strlen(fqn), &k)) {
+        out = x->w.index->items[k];
+    } else {
+        shape = CKR__NEW_N(x->c, int64_t, n);
+        if (!shape) return;
+        if (at->layer >= 0) shape[0] = x->mg->layers;
+        if (at->expert >= 0) shape[lead - 1] = x->to.experts;
+        if (t->n_dims) memcpy(shape + lead, t->shape, t->n_dims * sizeof *shape);
+        out = ckr__dcp_out_item(&x->w, fqn, NULL, 0, as, n, shape);
+        ckr__map_put(&x->keys, fqn, strlen(fqn), x->w.index->n_items - 1, NULL);
+    }
+    if (at->layer >= 0) start[0] = at->layer;
+    if (at->expert >= 0) start[lead - 1] = at->expert;
+    for (i = 0; i < lead; i++) count[i] = 1;
+    for (tp = 0; !ckr__failed(x->c) && tp < (t->split.axis < 0 ? 1 : x->to.tp); tp++) {
+        const ckr__block *b = ckr__mg_block(&x->to, t, tp);
         for (i = 0; b && i < b->n_pairs; i++) {
             ckr_entry *e;
             ckr__box box;
-            if (at->layer >= 0) start[0] = at->layer, count[0] = 1;
-            if (at->expert >= 0) start[lead - 1] = at->expert, count[lead - 1] = 1;
             for (d = 0; d < b->n_dims; d++) {
                 start[lead + d] = b->pairs[i].global[d];
                 count[lead + d] = b->pairs[i].count[d];
