@@ -52068,7 +52068,12 @@ typedef struct ckr__mg_optim { /* one optimizer of one rank's file              
     const uint64_t *global;    /* each group's index in the state's                   */
 } ckr__mg_optim;
 
-typedef struct ckr__mg_entry { ckr__mg_item *item; const ckr_view *view; } ckr__mg_entry;
+typedef struct ckr__mg_entry { /* of a rank's state dict                                 */
+    ckr__mg_item   *item;
+    const ckr_view *view;      /* NULL: no tensor                                        */
+    const ckr_node *value;     /* as a legacy file has it                                */
+    uint32_t        chunk;     /* virtual stage                                          */
+} ckr__mg_entry;
 
 typedef struct ckr__mg_member {        /* one parameter of a rank, as its optimizer has it */
     ckr__mg_item   *item;
@@ -52088,8 +52093,8 @@ struct ckr__mg_file {          /* a model parallel rank                         
     uint32_t        tp, pp, ep;
     const ckr_node *root, *args;
     const ckr_node **chunks;   /* the model, or one per virtual stage; NULL: empty stage */
-    ckr__mg_entry **entries;   /* the same order as the chunk's pairs                    */
-    uint64_t       *n_entries;
+    ckr__mg_entry  *entries;   /* chunk by chunk                                         */
+    uint64_t        n_entries;
     ckr__mg_optim  *optims;
     uint64_t        n_optims;
     ckr__mg_member *members[2];            /* of each optimizer, in the model's order    */
@@ -52355,23 +52360,16 @@ static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
     uint32_t k;
     char key[16];
     f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
-    f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
-    f->n_entries = CKR__NEW_N(r->c, uint64_t, r->vp);
-    if (!f->chunks || !f->entries || !f->n_entries) return ckr__oom(r->c);
-    for (k = 0; k < r->vp; k++) {
+    for (k = 0; f->chunks && k < r->vp; k++) {
         ckr__format(key, sizeof key, "model%u", (unsigned)k);
         f->chunks[k] = one && k == 0 ? one : ckr_node_get(f->root, key);
         if (f->chunks[k] && !ckr_node_is_dict(f->chunks[k]))
             return ckr__mg_bad(r, f->path, key, "a state dict");
-        if (!f->chunks[k]) continue;
-        f->n_entries[k] = f->chunks[k]->count;
-        f->entries[k] = CKR__NEW_N(r->c, ckr__mg_entry, f->n_entries[k]);
-        if (!f->entries[k]) return ckr__oom(r->c);
     }
-    if (ckr_node_get(one, "language_model"))
-        return ckr__mg_cannot(r, f->path, "model",
-                              "a model of the classes before Megatron core (language_model)");
-    return CKR_OK;
+    return ckr_node_get(one, "language_model")
+               ? ckr__mg_cannot(r, f->path, "model",
+                                "a model of the classes before Megatron core (language_model)")
+               : r->c->err->code;
 }
 
 static ckr_result ckr__mg_topology(ckr__mg *r)
@@ -52662,17 +52660,6 @@ static ckr_result ckr__mg_contradicts_layers(ckr__mg *r, const char *where, int6
                                       (long long)r->layers, (long long)found), ckr__mg_other_run);
 }
 
-/* Where an entry stands: by block, then in the chunk's order; experts of one layer lie rank by
-   rank. `run` is the place of the first of a row of experts. */
-static void ckr__mg_place(const ckr__mg *r, ckr__mg_item *t, uint64_t at, uint64_t run)
-{
-    int64_t layer = 0;
-    if (ckr__mg_layer(t->name, &layer)) t->block = 1 + layer;
-    else t->block = strncmp(t->name, "embedding.", 10) ? r->layers + 1 : 0;
-    t->major = t->expert >= 0 ? run : at;
-    t->minor = t->expert >= 0 ? (uint64_t)t->ep << 32 | at : 0;
-}
-
 static int ckr__mg_item_cmp(const void *a, const void *b)
 {
     const ckr__mg_item *x = (const ckr__mg_item *)a, *y = (const ckr__mg_item *)b;
@@ -52682,14 +52669,18 @@ static int ckr__mg_item_cmp(const void *a, const void *b)
     return x->minor < y->minor ? -1 : x->minor > y->minor;
 }
 
+/* An item without its place in its block. NULL: an error is set. */
 static ckr__mg_item *ckr__mg_item_new(ckr__mg *r, const char *name)
 {
     ckr__mg_item *t = CKR__NEW(r->c, ckr__mg_item);
+    int64_t layer = 0;
     size_t digits;
     *CKR__PUSH(ckr__mg_item *, r->c, r->items, r->n_items) = t;
     if (ckr__failed(r->c) || !ckr__map_put(&r->by_name, name, strlen(name), r->n_items - 1, NULL))
         return NULL;
     t->name = name;
+    if (ckr__mg_layer(name, &layer)) t->block = 1 + layer;
+    else t->block = ckr__starts(name, "embedding.") ? 0 : r->layers + 1;
     t->expert = -1;
     ckr__mg_expert(name, &t->expert, &digits);
     r->experts = ckr__max_i64(r->experts, t->expert + 1);
@@ -52700,15 +52691,18 @@ static ckr__mg_item *ckr__mg_item_new(ckr__mg *r, const char *name)
     return t;
 }
 
-/* One chunk of one file: each entry's item, made where it is new. */
+/* One chunk of one file: each entry's item, made where it is new. Items stand in the chunk's order;
+   experts of one layer, which lie rank by rank, where the first of their row does. */
 static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
 {
     const ckr_node *chunk = f->chunks[v];
     const int64_t first = r->first[(uint64_t)v * r->pp + f->pp],
                   experts = f->ep ? ckr__mg_counted(chunk, true) * (int64_t)f->ep : 0;
+    const bool last_stage = r->tied && f->pp + 1 == r->pp && r->pp > 1;
     uint64_t k, at, run = 0;
     const char *last = "";
-    for (k = 0; k < chunk->count; k++) {
+    for (k = 0; k < ckr__dict_n(chunk) && !ckr__failed(r->c); k++) {
+        ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries, f->n_entries);
         const char *local = ckr__dict_key(chunk, k), *name;
         const ckr_node *value = ckr__dict_at(chunk, k);
         const char *row = local ? strstr(local, ".local_experts.") : NULL;
@@ -52718,10 +52712,12 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
                                      ckr__path_ends(local, "inv_freq") ||
                                      value->kind != CKR_NODE_TENSOR);
         if (!local) return ckr__mg_bad(r, f->path, "model", "names of tensors");
-        if (r->tied && f->pp + 1 == r->pp && r->pp > 1 && !strcmp(local, "output_layer.weight")) {
+        e->value = value;
+        e->view = extra ? NULL : value->u.view;
+        e->chunk = v;
+        if (last_stage && !strcmp(local, "output_layer.weight")) {
             if (extra) return ckr__mg_bad(r, f->path, local, "a tensor");
-            f->entries[v][k].item = r->embedding;
-            f->entries[v][k].view = value->u.view;
+            e->item = r->embedding;
             continue;
         }
         n_row = row ? (size_t)(row - local) + 15 : ckr__mg_stem(local);
@@ -52738,15 +52734,22 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
             t->pp = f->pp;
             t->ep = f->ep;
             if (t->expert < 0 || strncmp(last, local, n_row) != 0) run = k;
-            ckr__mg_place(r, t, k, run);
+            t->major = t->expert >= 0 ? run : k;
+            t->minor = t->expert >= 0 ? (uint64_t)t->ep << 32 | k : 0;
         }
         if ((t->kind == CKR__MG_EXTRA) != extra)
             return ckr__mg_bad(r, f->path, name, "a tensor on every rank, or on none");
-        f->entries[v][k].item = t;
-        if (!extra) f->entries[v][k].view = value->u.view;
+        e->item = t;
         last = local;
     }
-    return CKR_OK;
+    return r->c->err->code;
+}
+
+static ckr_result ckr__mg_rank_items(ckr__mg *r, ckr__mg_file *f)
+{
+    uint32_t v;
+    for (v = 0; v < r->vp && !ckr__failed(r->c); v++) ckr__mg_chunk_items(r, f, v);
+    return r->c->err->code;
 }
 
 /* >>megatron.split ------------------------------------------------------------ */
@@ -52925,17 +52928,17 @@ static void ckr__mg_add_block(ckr__mg *r, ckr__mg_item *t, uint32_t tp, ckr__par
 
 /* >>megatron.weights ---------------------------------------------------------- */
 
-static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
+static ckr_result ckr__mg_weights(ckr__mg *r, ckr__mg_file *f)
 {
     uint64_t k;
-    for (k = 0; k < f->n_entries[v] && !ckr__failed(r->c); k++) {
-        const ckr_view *view = f->entries[v][k].view;
-        ckr__mg_item *t = f->entries[v][k].item;
+    for (k = 0; k < f->n_entries && !ckr__failed(r->c); k++) {
+        const ckr_view *view = f->entries[k].view;
+        ckr__mg_item *t = f->entries[k].item;
         ckr__part p;
         if (!t) return ckr__mg_bad(r, f->path, "output_layer.weight", "an embedding");
         if (t->kind == CKR__MG_EXTRA) {
             if (!t->extra) t->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
-            if (t->extra) t->extra[f->tp] = ckr__dict_at(f->chunks[v], k);
+            if (t->extra) t->extra[f->tp] = f->entries[k].value;
             continue;
         }
         if (!t->slots && view->n_dims > CKR_MAX_DIMS)
@@ -53253,13 +53256,37 @@ static ckr_result ckr__mg_optimizer_fail(ckr__mg *r, const ckr__mg_file *f, cons
                           "--mode transfer takes the weights alone");
 }
 
-/* What a group has under these keys, behind `text`. NULL: out of memory. */
-static const char *ckr__mg_key_text(ckr__ctx *c, const char *text, const ckr_node *g,
-                                    const char *const *keys, size_t n)
+/* What a group's keys decide: of which kind it is; the LR and weight decay that follow, by which a
+   state's groups are told apart; which of the target's it becomes; what is one on all ranks. */
+enum { CKR__MG_KIND = 1, CKR__MG_GROUP = 2, CKR__MG_CLASS = 4, CKR__MG_SAME = 8 };
+
+static const struct { const char *key; uint8_t what; } ckr__mg_group_keys[] = {
+    { "wd_mult", CKR__MG_KIND | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "lr_mult", CKR__MG_KIND | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "is_expert_parallel", CKR__MG_KIND | CKR__MG_GROUP },
+    { "is_decoupled_lr", CKR__MG_KIND | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "pre_wd_mult", CKR__MG_KIND | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "pre_lr_mult", CKR__MG_KIND | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "lr", CKR__MG_SAME },                        { "weight_decay", CKR__MG_SAME },
+    { "betas", CKR__MG_SAME | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "eps", CKR__MG_SAME | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "step", CKR__MG_SAME },                      { "max_lr", CKR__MG_SAME | CKR__MG_GROUP },
+    { "min_lr", CKR__MG_SAME | CKR__MG_GROUP },
+    { "start_wd", CKR__MG_SAME | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "end_wd", CKR__MG_SAME | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "bias_correction", CKR__MG_SAME },           { "optimizer", CKR__MG_CLASS }
+};
+
+#define CKR__MG_GROUP_KEYS (sizeof ckr__mg_group_keys / sizeof *ckr__mg_group_keys)
+
+/* What a group has under the keys of this meaning, behind `text`. NULL: out of memory. */
+static const char *ckr__mg_key_text(ckr__ctx *c, const char *text, const ckr_node *g, uint8_t what)
 {
     size_t i;
-    for (i = 0; i < n && text; i++) {
-        const char *v = ckr__node_text_of(c, ckr_node_get(g, keys[i]));
+    for (i = 0; i < CKR__MG_GROUP_KEYS && text; i++) {
+        const char *v = ckr__mg_group_keys[i].what & what
+                            ? ckr__node_text_of(c, ckr_node_get(g, ckr__mg_group_keys[i].key))
+                            : "";
         text = v ? ckr__printf(c, "%s|%s", text, v) : NULL;
     }
     return text;
@@ -53268,10 +53295,8 @@ static const char *ckr__mg_key_text(ckr__ctx *c, const char *text, const ckr_nod
 /* Megatron's own key of a group, without what it may hold. */
 static bool ckr__mg_alike_groups(ckr__ctx *c, const ckr_node *a, const ckr_node *b)
 {
-    static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
-                                        "is_decoupled_lr", "pre_wd_mult", "pre_lr_mult" };
-    const char *x = ckr__mg_key_text(c, "", a, keys, sizeof keys / sizeof *keys),
-               *y = ckr__mg_key_text(c, "", b, keys, sizeof keys / sizeof *keys);
+    const char *x = ckr__mg_key_text(c, "", a, CKR__MG_KIND),
+               *y = ckr__mg_key_text(c, "", b, CKR__MG_KIND);
     return x && y && !strcmp(x, y);
 }
 
@@ -53280,8 +53305,6 @@ static bool ckr__mg_alike_groups(ckr__ctx *c, const ckr_node *a, const ckr_node 
 static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
                                       const ckr_node *g, uint64_t n_known)
 {
-    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps", "step", "max_lr",
-                                        "min_lr", "start_wd", "end_wd", "bias_correction" };
     uint64_t i, j, n = 0;      /* groups of this rank that are of g's kind               */
     size_t k;
     for (i = 0; i < n_known; i++) {
@@ -53291,17 +53314,18 @@ static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const c
             for (j = 0; j < o->groups->count; j++)
                 n += ckr__mg_alike_groups(r->c, g, o->groups->u.items[j]);
         if (n != 1) break;
-        for (k = 0; k < sizeof keys / sizeof *keys; k++) {
-            const ckr_node *a = ckr_node_get(g, keys[k]), *b = ckr_node_get(first, keys[k]);
-            if (!a || !b || a->kind == CKR_NODE_TENSOR || b->kind == CKR_NODE_TENSOR ||
+        for (k = 0; k < CKR__MG_GROUP_KEYS; k++) {
+            const char *key = ckr__mg_group_keys[k].key;
+            const ckr_node *a = ckr_node_get(g, key), *b = ckr_node_get(first, key);
+            if (!(ckr__mg_group_keys[k].what & CKR__MG_SAME) || !a || !b ||
+                a->kind == CKR_NODE_TENSOR || b->kind == CKR_NODE_TENSOR ||
                 ckr__mg_same(r->c, a, b))
                 continue;
-            return ckr__remedy(
-                r->c->err,
-                ckr__fail(r->c->err, CKR_ITEM_MEGATRON_GROUPS, f->path, CKR_NO_OFFSET,
-                          ckr__printf(r->c, "param_groups/%s", keys[k]),
-                          "%s: %.60s, on another rank %.60s", f->rel, ckr__node_text_of(r->c, a),
-                          ckr__node_text_of(r->c, b)),
+            return ckr__fail_with(
+                r->c, CKR_ITEM_MEGATRON_GROUPS, f->path,
+                ckr__printf(r->c, "param_groups/%s", key),
+                ckr__printf(r->c, "%s: %.60s, on another rank %.60s", f->rel,
+                            ckr__node_text_of(r->c, a), ckr__node_text_of(r->c, b)),
                 "the file is of another iteration or run: put back the right one");
         }
     }
@@ -53313,23 +53337,18 @@ static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const c
    sorted; since 0.14 a rank lists also the groups of others. */
 static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer)
 {
-    /* what a state's groups are told apart by; LR and weight decay follow from it */
-    static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
-                                        "is_decoupled_lr", "max_lr", "min_lr", "start_wd", "end_wd",
-                                        "betas", "eps", "pre_wd_mult", "pre_lr_mult" };
     ckr__mg_optim *o = &f->optims[optimizer];
     uint64_t *global = CKR__NEW_N(r->c, uint64_t, o->groups->count), i;
     const uint64_t n_known = r->s->n_groups;
-    if (!global) return ckr__oom(r->c);
     o->global = global;
-    for (i = 0; i < o->groups->count; i++) {
+    for (i = 0; global && i < o->groups->count; i++) {
         const ckr_node *g = o->groups->u.items[i], *params = ckr_node_get(g, "params");
         const char *key;
+        if (!ckr_node_is_dict(g)) return ckr__mg_bad(r, f->path, "optimizer/param_groups", "dicts");
         if (ckr__has(g, "default_config")) r->order_sorted = r->order_all = true;
         if (params && !params->count) r->order_all = true;
-        if (!ckr_node_is_dict(g)) return ckr__mg_bad(r, f->path, "optimizer/param_groups", "dicts");
         if (ckr__mg_group_mixed(r, f, o, g, n_known) != CKR_OK) break;
-        key = ckr__mg_key_text(r->c, optimizer ? "1" : "0", g, keys, sizeof keys / sizeof *keys);
+        key = ckr__mg_key_text(r->c, optimizer ? "1" : "0", g, CKR__MG_GROUP);
         if (!key) break;
         if (ckr__map_find(&r->group_at, key, strlen(key), &global[i])) continue;
         global[i] = r->s->n_groups;
@@ -53344,30 +53363,26 @@ static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer
 static ckr_result ckr__mg_members(ckr__mg *r, ckr__mg_file *f, uint64_t which)
 {
     const ckr__mg_optim *o = f->optims ? &f->optims[which] : NULL;
-    uint64_t k, most = 0;
-    uint32_t v;
-    for (v = 0; v < r->vp; v++) most += f->n_entries[v];
-    f->members[which] = CKR__NEW_N(r->c, ckr__mg_member, most);
-    if (!f->members[which]) return ckr__oom(r->c);
-    for (v = 0; v < r->vp; v++)
-        for (k = 0; k < f->n_entries[v]; k++) {
-            const ckr__mg_entry *x = &f->entries[v][k];
-            ckr__mg_member *m = &f->members[which][f->n_members[which]];
-            if (!x->item || x->item->kind != CKR__MG_PARAM) continue;
-            if (f->n_optims > 1 && (x->item->expert >= 0) != (which == 1)) continue;
-            m->item = x->item;
-            m->view = x->view;
-            m->chunk = v;
-            m->shared = r->tied && r->pp > 1 && x->item == r->embedding;
-            m->group = o ? ckr__mg_group_of(r, o, x->item, x->view->n_dims) : x->item->group;
-            if (!o && m->group == CKR__MG_NONE) continue;
-            if (m->group == CKR__MG_NONE)
-                return ckr__mg_optimizer_fail(r, f, x->item->name,
-                                              "no parameter group is that of this parameter");
-            if (x->item->group == CKR__MG_NONE) x->item->group = o->global[m->group];
-            f->n_members[which]++;
-        }
-    return CKR_OK;
+    uint64_t k;
+    f->members[which] = CKR__NEW_N(r->c, ckr__mg_member, f->n_entries);
+    for (k = 0; k < f->n_entries && f->members[which]; k++) {
+        const ckr__mg_entry *x = &f->entries[k];
+        ckr__mg_member *m = &f->members[which][f->n_members[which]];
+        if (!x->item || x->item->kind != CKR__MG_PARAM) continue;
+        if (f->n_optims > 1 && (x->item->expert >= 0) != (which == 1)) continue;
+        m->item = x->item;
+        m->view = x->view;
+        m->chunk = x->chunk;
+        m->shared = r->tied && r->pp > 1 && x->item == r->embedding;
+        m->group = o ? ckr__mg_group_of(r, o, x->item, x->view->n_dims) : x->item->group;
+        if (!o && m->group == CKR__MG_NONE) continue;
+        if (m->group == CKR__MG_NONE)
+            return ckr__mg_optimizer_fail(r, f, x->item->name,
+                                          "no parameter group is that of this parameter");
+        if (x->item->group == CKR__MG_NONE) x->item->group = o->global[m->group];
+        f->n_members[which]++;
+    }
+    return r->c->err->code;
 }
 
 /* Numbers, masters and states of one optimizer of one rank. Each group's list of numbers is as long
@@ -54015,20 +54030,19 @@ static uint64_t ckr__mg_leaf(const char *name)
 static ckr__mg_item *ckr__mg_dist_item(ckr__mg *r, const char *name, uint8_t kind)
 {
     ckr__mg_item *t;
-    uint64_t at;
+    uint64_t at, part, bias;
     if (!name) return NULL;
     if (ckr__map_find(&r->by_name, name, strlen(name), &at)) return r->items[at];
     t = ckr__mg_item_new(r, name);
     if (!t) return NULL;
     t->kind = kind;
-    ckr__mg_place(r, t, ckr__mg_leaf(name), ckr__mg_leaf(name));
-    if (t->expert >= 0) {      /* of SequentialMLP expert by expert, else weight by weight */
-        const uint64_t part = strstr(name, "linear_fc2") != NULL;
-        const uint64_t bias = strstr(name, "bias") != NULL;
-        t->major = ckr__mg_leaf(name) & ~(uint64_t)1;
-        t->minor = r->grouped ? part << 48 | bias << 40 | (uint64_t)t->expert
-                              : (uint64_t)t->expert << 8 | part << 4 | bias;
-    }
+    t->major = ckr__mg_leaf(name);
+    if (t->expert < 0) return t;
+    part = strstr(name, "linear_fc2") != NULL;
+    bias = strstr(name, "bias") != NULL;
+    t->major &= ~(uint64_t)1;  /* of SequentialMLP expert by expert, else weight by weight */
+    t->minor = r->grouped ? part << 48 | bias << 40 | (uint64_t)t->expert
+                          : (uint64_t)t->expert << 8 | part << 4 | bias;
     return t;
 }
 
@@ -54237,10 +54251,11 @@ static uint32_t ckr__mg_home(const ckr__mg *r, const ckr__mg_item *t)
 /* One more entry of a rank's chunk, with the shape that it has of the item. */
 static void ckr__mg_dist_entry(ckr__mg *r, ckr__mg_file *f, uint32_t v, ckr__mg_item *t)
 {
-    ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries[v], f->n_entries[v]);
+    ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries, f->n_entries);
     ckr_view *view;
     const ckr__block *b;
     e->item = t;
+    e->chunk = v;
     if (t->kind != CKR__MG_PARAM) return;
     e->view = view = CKR__NEW(r->c, ckr_view);
     b = ckr__mg_block(r, t, f->tp);
@@ -54252,22 +54267,22 @@ static void ckr__mg_dist_entry(ckr__mg *r, ckr__mg_file *f, uint32_t v, ckr__mg_
 
 /* A rank's entries: the items of its chunks. The tied head of the last stage stands before what
    else the head has. */
-static ckr_result ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
+static void ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
 {
     bool tied = r->tied && r->embedding && r->pp > 1 && f->pp + 1 == r->pp && v + 1 == r->vp;
     const int64_t share = r->ep > 1 ? r->experts / r->ep : INT64_MAX;
     uint64_t i;
-    for (i = 0; i <= r->n_items && !ckr__failed(r->c); i++) {
-        ckr__mg_item *t = i < r->n_items ? r->items[i] : NULL;
-        if (t && ckr__mg_home(r, t) != v * r->pp + f->pp) continue;
-        if (t && t->expert >= 0 && t->expert / share != (int64_t)f->ep) continue;
-        if (tied && (!t || ckr__starts(t->name, "output_layer."))) {
+    for (i = 0; i < r->n_items; i++) {
+        ckr__mg_item *t = r->items[i];
+        if (ckr__mg_home(r, t) != v * r->pp + f->pp) continue;
+        if (t->expert >= 0 && t->expert / share != (int64_t)f->ep) continue;
+        if (tied && ckr__starts(t->name, "output_layer.")) {
             ckr__mg_dist_entry(r, f, v, r->embedding);
             tied = false;
         }
-        if (t) ckr__mg_dist_entry(r, f, v, t);
+        ckr__mg_dist_entry(r, f, v, t);
     }
-    return r->c->err->code;
+    if (tied) ckr__mg_dist_entry(r, f, v, r->embedding);
 }
 
 /* A rank's file without entries; at the target with the nearest one of the source. */
@@ -54286,8 +54301,6 @@ static ckr__mg_file *ckr__mg_file_new(ckr__mg *r, uint32_t tp, uint32_t pp, uint
     f->path = r->dir;
     f->rel = ckr__form_name(r->c, ckr__mg_forms[0].pattern, &name);
     f->args = r->args;
-    f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
-    f->n_entries = CKR__NEW_N(r->c, uint64_t, r->vp);
     if (s) {
         const uint64_t p = pp < s->pp ? pp : s->pp - 1, e = ep < s->ep ? ep : s->ep - 1,
                        t = tp < s->tp ? tp : s->tp - 1;
@@ -54910,51 +54923,42 @@ static ckr_result ckr__mg_sort(ckr__mg *r)
     return r->c->err->code;
 }
 
+/* What is done with the checkpoint, or with each rank's file. */
 typedef struct ckr__mg_step {
     ckr_result (*fn)(ckr__mg *r);
-    ckr_result (*file_fn)(ckr__mg *r, ckr__mg_file *f);        /* for each rank           */
-    ckr_result (*chunk_fn)(ckr__mg *r, ckr__mg_file *f, uint32_t v);   /* for each chunk      */
+    ckr_result (*file_fn)(ckr__mg *r, ckr__mg_file *f);
 } ckr__mg_step;
 
 static const ckr__mg_step ckr__mg_legacy[] = {
-    { ckr__mg_list, NULL, NULL },        { ckr__mg_first, NULL, NULL },
-    { ckr__mg_grid, NULL, NULL },        { ckr__mg_one_run, NULL, NULL },
-    { ckr__mg_places, NULL, NULL },      { NULL, ckr__mg_chunks, NULL },
-    { ckr__mg_tied, NULL, NULL },        { ckr__mg_vocabulary, NULL, NULL },
-    { ckr__mg_count_layers, NULL, NULL }, { NULL, NULL, ckr__mg_chunk_items },
-    { NULL, ckr__mg_optimizer, NULL },   { NULL, NULL, ckr__mg_chunk_weights },
-    { ckr__mg_fits, NULL, NULL },        { NULL, ckr__mg_optimizer_pieces, NULL },
-    { NULL, ckr__mg_randoms, NULL },     { NULL, ckr__mg_others, NULL },
-    { NULL, NULL, NULL }
+    { ckr__mg_list, NULL },        { ckr__mg_first, NULL },     { ckr__mg_grid, NULL },
+    { ckr__mg_one_run, NULL },     { ckr__mg_places, NULL },    { NULL, ckr__mg_chunks },
+    { ckr__mg_tied, NULL },        { ckr__mg_vocabulary, NULL },
+    { ckr__mg_count_layers, NULL }, { NULL, ckr__mg_rank_items }, { NULL, ckr__mg_optimizer },
+    { NULL, ckr__mg_weights },     { ckr__mg_fits, NULL },
+    { NULL, ckr__mg_optimizer_pieces }, { NULL, ckr__mg_randoms }, { NULL, ckr__mg_others },
+    { NULL, NULL }
 };
 
 static const ckr__mg_step ckr__mg_torch_dist[] = {
-    { ckr__mg_dist_open, NULL, NULL },   { ckr__mg_topology, NULL, NULL },
-    { ckr__mg_vocabulary, NULL, NULL },  { ckr__mg_dist_stages, NULL, NULL },
-    { ckr__mg_dist_names, NULL, NULL },  { ckr__mg_fits, NULL, NULL },
-    { ckr__mg_dist_files, NULL, NULL },  { ckr__mg_dist_pieces, NULL, NULL },
-    { ckr__mg_dist_ranks, NULL, NULL },  { ckr__mg_defects, NULL, NULL },
-    { ckr__mg_dist_roots, NULL, NULL },  { NULL, NULL, NULL }
+    { ckr__mg_dist_open, NULL },   { ckr__mg_topology, NULL },  { ckr__mg_vocabulary, NULL },
+    { ckr__mg_dist_stages, NULL }, { ckr__mg_dist_names, NULL }, { ckr__mg_fits, NULL },
+    { ckr__mg_dist_files, NULL },  { ckr__mg_dist_pieces, NULL }, { ckr__mg_dist_ranks, NULL },
+    { ckr__mg_defects, NULL },     { ckr__mg_dist_roots, NULL }, { NULL, NULL }
 };
 
 /* What both formats end with. */
 static const ckr__mg_step ckr__mg_last[] = {
-    { ckr__mg_counts, NULL, NULL },      { ckr__mg_sort, NULL, NULL },
-    { ckr__mg_progress, NULL, NULL },    { ckr__mg_schedule, NULL, NULL },
-    { ckr__mg_beside, NULL, NULL },      { NULL, NULL, NULL }
+    { ckr__mg_counts, NULL },      { ckr__mg_sort, NULL },      { ckr__mg_progress, NULL },
+    { ckr__mg_schedule, NULL },    { ckr__mg_beside, NULL },    { NULL, NULL }
 };
 
 static void ckr__mg_go(ckr__mg *r, const ckr__mg_step *s)
 {
     uint64_t i;
-    uint32_t v;
-    for (; s->fn || s->file_fn || s->chunk_fn; s++) {
+    for (; s->fn || s->file_fn; s++) {
         if (s->fn && !ckr__failed(r->c)) s->fn(r);
         for (i = 0; s->file_fn && i < r->n_files && !ckr__failed(r->c); i++)
             s->file_fn(r, r->files[i]);
-        for (v = 0; s->chunk_fn && v < r->vp; v++)
-            for (i = 0; i < r->n_files && !ckr__failed(r->c); i++)
-                if (r->files[i]->chunks[v]) s->chunk_fn(r, r->files[i], v);
     }
 }
 
@@ -55278,13 +55282,14 @@ static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_file *k, uint3
                   experts = to->ep > 1 ? to->experts / to->ep * (int64_t)k->ep : 0;
     ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
     uint64_t i;
-    for (i = 0; i < k->n_entries[v]; i++) {
-        const ckr__mg_item *t = k->entries[v][i].item;
+    for (i = 0; i < k->n_entries; i++) {
+        const ckr__mg_item *t = k->entries[i].item;
         const char *name = t == to->embedding && k->pp > 0
                                ? "output_layer.weight"
                                : ckr__mg_shift(x->c, t->name, -first, -experts);
         const ckr_dtype as = t->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE;
         const ckr_node *extra = t->extra ? t->extra[to->tp == x->mg->tp ? k->tp : 0] : NULL;
+        if (k->entries[i].chunk != v) continue;
         ckr__node_pair(x->c, d, ckr__node_str(x->c, name),
                        t->kind != CKR__MG_EXTRA ? ckr__mg_entry_node(x, k, t, "param", as)
                        : extra                  ? ckr__copy_tree(x->c, k->out, extra, NULL)
@@ -55298,9 +55303,6 @@ static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_file *k, uint3
 /* What tells a group from others besides being of experts, which follows from ep. */
 static void ckr__mg_classes(ckr__mg_job *x)
 {
-    static const char *const keys[] = { "wd_mult", "lr_mult", "is_decoupled_lr", "pre_wd_mult",
-                                        "pre_lr_mult", "betas", "eps", "start_wd", "end_wd",
-                                        "optimizer" };
     ckr__map at = CKR_ZERO;
     uint64_t i, *of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
     at.c = x->c;
@@ -55308,7 +55310,7 @@ static void ckr__mg_classes(ckr__mg_job *x)
         const ckr_node *g = x->s->groups[i].raw;
         const char *text = ckr__printf(x->c, "%.17g|%.17g", ckr__mg_num(g, "max_lr", -1),
                                        ckr__mg_num(g, "min_lr", -1));
-        text = ckr__mg_key_text(x->c, text, g, keys, sizeof keys / sizeof *keys);
+        text = ckr__mg_key_text(x->c, text, g, CKR__MG_CLASS);
         if (!text) break;
         if (ckr__map_find(&at, text, strlen(text), &of[i])) continue;
         of[i] = x->n_klass;
@@ -56237,7 +56239,7 @@ static void ckr__mg_common_file(ckr__mg_job *x)
     ckr__node_set(c, d, "chained_optim_avoid_prefix", ckr__node_bool(c, true));
     if (!k) return;
     for (i = 0; i < x->to.n_items; i++)
-        CKR__PUSH(ckr__mg_entry, c, k->entries[0], k->n_entries[0])->item = x->to.items[i];
+        CKR__PUSH(ckr__mg_entry, c, k->entries, k->n_entries)->item = x->to.items[i];
     for (i = 0; i < k->n_optims; i++) ckr__mg_members(&x->to, k, i);
     ckr__mg_root_file(x, k, ckr__printf(c, "%s/common.pt", x->step));
     if (k->out) ckr__node_set(c, k->out->root, "content_metadata", d);
