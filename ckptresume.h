@@ -52240,21 +52240,19 @@ static ckr_result ckr__mg_has_ranks(ckr__ctx *c, const char *dir, bool *yes)
    not come so far, common.pt beside the data. */
 static ckr_result ckr__mg_rate(ckr__ctx *c, const char *dir, int *rate)
 {
-    const char *path;
+    const char *path = ckr__path_join(c, dir, "metadata.json");
     ckr_node *root = NULL;
     bool yes;
-    ckr_result r = ckr__mg_has_ranks(c, dir, &yes);
-    if (r == CKR_OK && !yes)
-        yes = ckr__dir_has(c, dir, "common.pt", CKR_FILE_REGULAR) &&
-              ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR);
+    ckr_result r = path ? ckr__mg_has_ranks(c, dir, &yes) : ckr__oom(c);
+    if (r != CKR_OK) return r;
+    yes = yes || (ckr__dir_has(c, dir, "common.pt", CKR_FILE_REGULAR) &&
+                  ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR));
+    if (!yes && ckr__path_kind(c, path) == CKR_FILE_REGULAR) {
+        r = ckr__json_load(c, path, &root);
+        yes = r == CKR_OK && ckr_node_get(root, "sharded_backend");
+    }
     *rate = yes ? 2 : 0;
-    if (r != CKR_OK || yes) return r;
-    path = ckr__path_join(c, dir, "metadata.json");
-    if (!path) return c->err->code;
-    if (ckr__path_kind(c, path) != CKR_FILE_REGULAR) return CKR_OK;
-    r = ckr__json_load(c, path, &root);
-    if (r == CKR_OK) *rate = ckr_node_get(root, "sharded_backend") ? 2 : 0;
-    else if (r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(c), r = CKR_OK;
+    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(c), r = CKR_OK;
     return r;
 }
 
@@ -52349,8 +52347,11 @@ static ckr_result ckr__mg_list(ckr__mg *r)
         f->root = ckr__mg_tree(r, f->path);
         if (f->root) ckr__mg_args_of(r, f->path, f->root, &f->args);
     }
-    return r->n_files ? r->c->err->code
-                      : ckr__mg_missing(r, r->dir, "there is no mp_rank directory");
+    if (!r->n_files) ckr__mg_missing(r, r->dir, "there is no mp_rank directory");
+    if (ckr__failed(r->c)) return r->c->err->code;
+    r->args = r->files[0]->args;       /* the first file speaks for all                      */
+    r->root = r->files[0]->root;
+    return CKR_OK;
 }
 
 /* model, or model0, model1, ...: a number that is absent is an empty stage. */
@@ -52384,6 +52385,11 @@ static ckr_result ckr__mg_topology(ckr__mg *r)
     ckr_topology *t = &r->s->topology;
     uint64_t world;
     size_t i;
+    double version = 3;
+    ckr_node_f64(ckr_node_get(r->root, "checkpoint_version"), &version);
+    if (version < 2)
+        return ckr__mg_cannot(r, ckr__mg_path(r), "checkpoint_version",
+                              "a checkpoint below version 2, whose qkv rows are in another order");
     for (i = 0; i < 3; i++)
         if (ckr__mg_size(a, cuts[i].key, 0) > cuts[i].plain)
             return ckr__mg_cannot(r, r->dir, cuts[i].where,
@@ -52546,19 +52552,6 @@ static ckr_result ckr__mg_places(ckr__mg *r)
         }
     }
     return CKR_OK;
-}
-
-/* The first file speaks for all. */
-static ckr_result ckr__mg_first(ckr__mg *r)
-{
-    double version = 3;
-    r->args = r->files[0]->args;
-    r->root = r->files[0]->root;
-    ckr_node_f64(ckr_node_get(r->root, "checkpoint_version"), &version);
-    return version < 2 ? ckr__mg_cannot(r, r->files[0]->path, "checkpoint_version",
-                                        "a checkpoint below version 2, whose qkv rows are in "
-                                        "another order")
-                       : ckr__mg_topology(r);
 }
 
 /* >>megatron.model ------------------------------------------------------------ */
@@ -52909,14 +52902,13 @@ static ckr__part ckr__mg_part(const ckr__mg *r, const ckr__mg_item *t, const ckr
     return p;
 }
 
-static ckr_result ckr__mg_add(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
+static void ckr__mg_add(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
 {
     ckr__held *h = ckr__part_add(&r->load, p);
-    if (!h) return ckr__oom(r->c);
+    if (!h) return;
     if (!t->slots) t->slots = h;
     h->tensor->buffer = t->kind == CKR__MG_BUFFER;
     h->tensor->requires_grad = t->kind == CKR__MG_PARAM && !strcmp(p->slot, "param");
-    return CKR_OK;
 }
 
 /* The same of a part that is the block of a tensor parallel rank, or in it. */
@@ -53121,37 +53113,34 @@ static void ckr__mg_lay_run(ckr__mg_buffer *l, const ckr_node *args, uint32_t dp
     ckr__mg_lay(l);
 }
 
-/* The members of a rank's optimizer by chunk and dtype. */
-static ckr_result ckr__mg_buffers(ckr__mg *r, const ckr__mg_file *f, uint64_t which,
-                                  ckr__mg_buffer **out, uint64_t *n_out)
+/* The members of a rank's optimizer by chunk and dtype. Where it fails, the error is set. */
+static ckr__mg_buffer *ckr__mg_buffers(ckr__mg *r, const ckr__mg_file *f, uint64_t which,
+                                       uint64_t *n_out)
 {
     const uint64_t n = f->n_members[which];
+    ckr__mg_buffer *all = CKR__NEW_N(r->c, ckr__mg_buffer, n), *b;
     uint64_t i, k;
     *n_out = 0;
-    *out = CKR__NEW_N(r->c, ckr__mg_buffer, n);
-    if (!*out) return ckr__oom(r->c);
-    for (i = 0; i < n; i++) {
+    for (i = 0; all && i < n; i++) {
         ckr__mg_member *m = &f->members[which][i];
-        ckr__mg_buffer *b = NULL;
-        for (k = *n_out; k-- > 0 && (*out)[k].chunk == m->chunk;)
-            if ((*out)[k].dtype == m->view->dtype) b = &(*out)[k];
+        for (b = NULL, k = *n_out; k-- > 0 && all[k].chunk == m->chunk;)
+            if (all[k].dtype == m->view->dtype) b = &all[k];
         if (!b) {
-            b = &(*out)[(*n_out)++];
+            b = &all[(*n_out)++];
             b->chunk = m->chunk;
             b->dtype = m->view->dtype;
             b->align = 64;
             b->f = f;
             b->m = CKR__NEW_N(r->c, ckr__mg_member *, n - i);
-            if (!b->m) return ckr__oom(r->c);
         }
         if (!ckr__numel(m->view->n_dims, m->view->shape, &m->numel) ||
             m->numel > ((int64_t)1 << 59) - b->numel)
-            return ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, m->item->name,
-                             NULL);
+            ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, m->item->name, NULL);
+        if (ckr__failed(r->c)) break;
         b->numel += m->numel;
         b->m[b->n++] = m;
     }
-    return CKR_OK;
+    return all;
 }
 
 /* >>megatron.optimizer -------------------------------------------------------- */
@@ -53292,27 +53281,24 @@ static const char *ckr__mg_key_text(ckr__ctx *c, const char *text, const ckr_nod
     return text;
 }
 
-/* Megatron's own key of a group, without what it may hold. */
-static bool ckr__mg_alike_groups(ckr__ctx *c, const ckr_node *a, const ckr_node *b)
-{
-    const char *x = ckr__mg_key_text(c, "", a, CKR__MG_KIND),
-               *y = ckr__mg_key_text(c, "", b, CKR__MG_KIND);
-    return x && y && !strcmp(x, y);
-}
-
 /* A group that another rank has otherwise. A rank that has several of the kind has them because
    they differ in what a run sets for some. */
 static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
                                       const ckr_node *g, uint64_t n_known)
 {
+    const char *kind = ckr__mg_key_text(r->c, "", g, CKR__MG_KIND), *as;
     uint64_t i, j, n = 0;      /* groups of this rank that are of g's kind               */
     size_t k;
     for (i = 0; i < n_known; i++) {
         const ckr_node *first = r->s->groups[i].raw;
-        if (!ckr__mg_alike_groups(r->c, g, first)) continue;
+        as = ckr__mg_key_text(r->c, "", first, CKR__MG_KIND);
+        if (!kind || !as) break;
+        if (strcmp(kind, as) != 0) continue;
         if (!n)
-            for (j = 0; j < o->groups->count; j++)
-                n += ckr__mg_alike_groups(r->c, g, o->groups->u.items[j]);
+            for (j = 0; j < o->groups->count; j++) {
+                as = ckr__mg_key_text(r->c, "", o->groups->u.items[j], CKR__MG_KIND);
+                n += as && !strcmp(kind, as);
+            }
         if (n != 1) break;
         for (k = 0; k < CKR__MG_GROUP_KEYS; k++) {
             const char *key = ckr__mg_group_keys[k].key;
@@ -53565,19 +53551,18 @@ static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg
     return r->c->err->code;
 }
 
-static ckr_result ckr__mg_read_flat(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
+static void ckr__mg_read_flat(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
 {
-    ckr__mg_buffer *b;
-    uint64_t i, n_buffers;
-    ckr_result e = ckr__mg_buffers(r, f, which, &b, &n_buffers);
-    for (i = 0; i < n_buffers && e == CKR_OK; i++) {
+    uint64_t i, n;
+    ckr__mg_buffer *b = ckr__mg_buffers(r, f, which, &n);
+    for (i = 0; i < n && !ckr__failed(r->c); i++) {
         const ckr_node *by_dtype = ckr__mg_at(f->optims[which].flat, i);       /* one buffer   */
-        e = ckr__dict_n(by_dtype) && ckr_node_is_dict(by_dtype->u.items[1])
-                ? ckr__mg_read_buffer(r, f, &b[i], by_dtype->u.items[1])
-                : ckr__mg_optimizer_fail(r, f, "distrib_optim.pt",
-                                         "it has fewer buffers than the model has chunks");
+        if (ckr__dict_n(by_dtype) && ckr_node_is_dict(by_dtype->u.items[1]))
+            ckr__mg_read_buffer(r, f, &b[i], by_dtype->u.items[1]);
+        else
+            ckr__mg_optimizer_fail(r, f, "distrib_optim.pt",
+                                   "it has fewer buffers than the model has chunks");
     }
-    return e;
 }
 
 /* Of one rank's files: groups, parameters and attributes. */
@@ -53797,7 +53782,7 @@ static int64_t ckr__mg_query_groups(const ckr_node *args)
 }
 
 /* Heads and groups: the projection has heads * kv_channels columns, qkv has the rows of both. */
-static ckr_result ckr__mg_fits_attention(ckr__mg *r, const ckr__mg_item *t)
+static void ckr__mg_fits_attention(ckr__mg *r, const ckr__mg_item *t)
 {
     const ckr__mg_item *proj = ckr__mg_sibling(r, t, "linear_qkv", "linear_proj");
     const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0),
@@ -53805,19 +53790,18 @@ static ckr_result ckr__mg_fits_attention(ckr__mg *r, const ckr__mg_item *t)
                   groups = ckr__mg_query_groups(r->args),
                   dim = ckr__mg_size(r->args, "kv_channels", heads ? hidden / heads : 0),
                   gate = ckr__mg_flag(r->args, "attention_output_gate") ? 2 : 1;
-    if (!heads || heads >= 1 << 24 || groups >= 1 << 24 || dim >= 1 << 24) return CKR_OK;
+    if (!heads || heads >= 1 << 24 || groups >= 1 << 24 || dim >= 1 << 24) return;
     if (proj && proj->n_dims == 2 && proj->shape[1] != heads * dim)
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_HEADS, proj->name,
-                                   "heads * kv_channels columns", heads * dim, proj->shape[1]);
-    if (t->shape[0] != (gate * heads + 2 * groups) * dim)
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GROUPS, t->name,
-                                   "(heads + 2 * groups) * kv_channels rows",
-                                   (gate * heads + 2 * groups) * dim, t->shape[0]);
-    return CKR_OK;
+        ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_HEADS, proj->name,
+                            "heads * kv_channels columns", heads * dim, proj->shape[1]);
+    else if (t->shape[0] != (gate * heads + 2 * groups) * dim)
+        ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GROUPS, t->name,
+                            "(heads + 2 * groups) * kv_channels rows",
+                            (gate * heads + 2 * groups) * dim, t->shape[0]);
 }
 
 /* The MLP: fc2 has its size, a gated fc1 twice as many rows. */
-static ckr_result ckr__mg_fits_mlp(ckr__mg *r, const ckr__mg_item *t)
+static void ckr__mg_fits_mlp(ckr__mg *r, const ckr__mg_item *t)
 {
     const ckr__mg_item *down = ckr__mg_sibling(r, t, "linear_fc1", "linear_fc2");
     const ckr_node *said = ckr_node_get(r->args, "swiglu");
@@ -53829,15 +53813,13 @@ static ckr_result ckr__mg_fits_mlp(ckr__mg *r, const ckr__mg_item *t)
                       : t->expert >= 0 ? "moe_ffn_hidden_size"
                                        : "ffn_hidden_size";
     const int64_t size = ckr__mg_size(r->args, key, shared ? 0 : dense);
-    if (!down || down->n_dims != 2 || t->n_dims != 2) return CKR_OK;
+    if (!down || down->n_dims != 2 || t->n_dims != 2) return;
     if (size && down->shape[1] != size)
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_FFN, down->name, key, size,
-                                   down->shape[1]);
-    if (said && said->kind == CKR_NODE_BOOL && t->shape[0] != (1 + flag) * down->shape[1])
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GATED, t->name,
-                                   flag ? "gate and up: rows" : "rows without a gate:",
-                                   (1 + flag) * down->shape[1], t->shape[0]);
-    return CKR_OK;
+        ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_FFN, down->name, key, size, down->shape[1]);
+    else if (said && said->kind == CKR_NODE_BOOL && t->shape[0] != (1 + flag) * down->shape[1])
+        ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GATED, t->name,
+                            flag ? "gate and up: rows" : "rows without a gate:",
+                            (1 + flag) * down->shape[1], t->shape[0]);
 }
 
 /* Is an untied head the embedding, value by value as far as they are looked at? */
@@ -53853,22 +53835,22 @@ static bool ckr__mg_head_copied(ckr__mg *r, const ckr__mg_item *head)
 
 /* Tied or not against what there is: an untied head is a tensor of its own; a tied one is on the
    last of several stages, and then the embedding's copy. */
-static ckr_result ckr__mg_fits_tied(ckr__mg *r)
+static void ckr__mg_fits_tied(ckr__mg *r)
 {
     const ckr_node *said = ckr_node_get(r->args, "untie_embeddings_and_output_weights");
     const char *text = NULL;
     uint64_t at;
     const bool head = ckr__map_find(&r->by_name, "output_layer.weight", 19, &at);
-    if (!said || said->kind != CKR_NODE_BOOL || !r->embedding) return CKR_OK;
+    if (!said || said->kind != CKR_NODE_BOOL || !r->embedding) return;
     if (said->u.b != head)
         text = head ? "it says tied, and there is an output_layer"
                     : "it says untied, and there is no output_layer";
     else if (head && !r->dist && r->pp > 1 && r->iteration > 0 &&
              ckr__mg_head_copied(r, r->items[at]))
         text = "it says untied, and output_layer is the embedding bit for bit";
-    if (!text) return r->c->err->code;
-    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_TIED, ckr__mg_path(r),
-                          "args/untie_embeddings_and_output_weights", text, ckr__mg_other_run);
+    if (text)
+        ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_TIED, ckr__mg_path(r),
+                       "args/untie_embeddings_and_output_weights", text, ckr__mg_other_run);
 }
 
 /* The arguments against the shapes of the tensors that they decide. Converters are known to leave
@@ -53893,7 +53875,8 @@ static ckr_result ckr__mg_fits(ckr__mg *r)
                          rows, "the argument is not what the embedding's rows are: the rows count",
                          NULL);
     }
-    return ckr__failed(r->c) ? r->c->err->code : ckr__mg_fits_tied(r);
+    ckr__mg_fits_tied(r);
+    return r->c->err->code;
 }
 
 /* Keys of a file that nothing here understands. */
@@ -54106,15 +54089,15 @@ static ckr__part ckr__mg_dist_part(const ckr__mg *r, const ckr__mg_item *t, cons
 }
 
 /* A chunk that is a box, part by part along the leading axes. */
-static ckr_result ckr__mg_dist_chunk(ckr__mg *r, const ckr__mg_grid_of *g, const char *slot,
-                                     const ckr__dcp_item *q, const ckr__dcp_chunk *k)
+static void ckr__mg_dist_chunk(ckr__mg *r, const ckr__mg_grid_of *g, const char *slot,
+                               const ckr__dcp_item *q, const ckr__dcp_chunk *k)
 {
     const int64_t n_l = g->stacked ? k->count[0] : 1, n_e = g->expert ? k->count[g->lead - 1] : 1,
                   at_l = g->stacked ? k->start[0] : 0, at_e = g->expert ? k->start[g->lead - 1] : 0;
     int64_t dims[2 * CKR_MAX_DIMS], i;
     ckr_view all;
-    ckr_result z = ckr__dcp_view(r->d, q, k, &all, dims);
-    for (i = 0; i < n_l * n_e && z == CKR_OK; i++) {
+    ckr__dcp_view(r->d, q, k, &all, dims);
+    for (i = 0; i < n_l * n_e && !ckr__failed(r->c); i++) {
         const int64_t l = i / n_e, e = i % n_e;
         ckr__mg_item *t = g->items[(at_l + l) * g->experts + at_e + e];
         ckr_view v = all;
@@ -54125,9 +54108,8 @@ static ckr_result ckr__mg_dist_chunk(ckr__mg *r, const ckr__mg_grid_of *g, const
         v.offset += (g->stacked ? l * all.stride[0] : 0) +
                     (g->expert ? e * all.stride[g->lead - 1] : 0);
         p.start = k->start + g->lead;
-        z = ckr__mg_add(r, t, &p);
+        ckr__mg_add(r, t, &p);
     }
-    return z;
 }
 
 /* A flattened chunk: elements of block (i, j, k) from k.start on. */
@@ -54162,7 +54144,8 @@ static ckr_result ckr__mg_dist_flat(ckr__mg *r, const ckr__mg_grid_of *g, const 
     p.flat = true;
     p.begin = k->start[n];
     p.end = k->start[n] + k->count[n];
-    return ckr__mg_add(r, t, &p);
+    ckr__mg_add(r, t, &p);
+    return CKR_OK;
 }
 
 /* All chunks of a tensor that belongs to a model key. */
@@ -54388,8 +54371,8 @@ static ckr_result ckr__mg_dist_group(ckr__mg *r, ckr__mg_file *f, uint32_t which
 }
 
 /* A member's elements in its bucket's tensor. */
-static ckr_result ckr__mg_bucket_range(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_member *m,
-                                       const ckr__dcp_item *q, const char *slot)
+static void ckr__mg_bucket_range(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_member *m,
+                                 const ckr__dcp_item *q, const char *slot)
 {
     const int64_t begin = m->start, end = begin + m->numel;
     const char *as = strcmp(slot, "param") ? slot : "master";
@@ -54415,7 +54398,6 @@ static ckr_result ckr__mg_bucket_range(ckr__mg *r, const ckr__mg_file *f, const 
         p.replica = p.replica || c->replica;
         if (!ckr__failed(r->c)) ckr__mg_add_block(r, m->item, f->tp, &p);
     }
-    return r->c->err->code;
 }
 
 /* The buckets of a buffer, each a tensor for each slot, by the sizes that are stored. */
@@ -54507,28 +54489,28 @@ static ckr_result ckr__mg_dist_slot(ckr__mg *r, const ckr__mg_buffer *b, const c
 }
 
 /* The flat buckets of one rank's optimizer. */
-static ckr_result ckr__mg_dist_rank(ckr__mg *r, ckr__mg_file *f, uint32_t which)
+static void ckr__mg_dist_rank(ckr__mg *r, ckr__mg_file *f, uint32_t which)
 {
     const ckr__mg_optim *o = &f->optims[which];
     ckr__mg_buffer *b;
-    uint64_t n_buffers = 0, i;
+    uint64_t n = 0, i;
     size_t s;
-    if (ckr__mg_members(r, f, which) != CKR_OK) return r->c->err->code;
-    if (o->flat) return ckr__mg_read_flat(r, f, which);
-    ckr__mg_buffers(r, f, which, &b, &n_buffers);
-    for (i = 0; !ckr__failed(r->c) && i < n_buffers; i++) {
-        if (ckr__mg_dist_buckets(r, o, i, &b[i]) != CKR_OK) break;
-        if (!ckr__mg_fill_buckets(&b[i])) {
-            b[i].align = 1;
-            if (!ckr__mg_fill_buckets(&b[i]))
-                return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_BUCKETS, r->dir, o->prefix,
-                                      "the parameters do not fill the buckets whose sizes are "
-                                      "stored", "--mode transfer takes the weights alone");
-        }
+    ckr__mg_members(r, f, which);
+    if (ckr__failed(r->c)) return;
+    if (o->flat) ckr__mg_read_flat(r, f, which);
+    b = o->flat ? NULL : ckr__mg_buffers(r, f, which, &n);
+    for (i = 0; i < n && !ckr__failed(r->c); i++) {
+        bool full;
+        if (ckr__mg_dist_buckets(r, o, i, &b[i]) != CKR_OK) return;
+        full = ckr__mg_fill_buckets(&b[i]);
+        if (!full) b[i].align = 1;
+        if (!full && !ckr__mg_fill_buckets(&b[i]))
+            ckr__fail_with(r->c, CKR_ITEM_MEGATRON_BUCKETS, r->dir, o->prefix,
+                           "the parameters do not fill the buckets whose sizes are stored",
+                           "--mode transfer takes the weights alone");
         for (s = ckr__mg_is_wide(b[i].dtype) ? 1 : 0; s < 3 && !ckr__failed(r->c); s++)
             ckr__mg_dist_slot(r, &b[i], ckr__mg_flat_slots[s]);
     }
-    return r->c->err->code;
 }
 
 /* The optimizer's groups: those that are common to all ranks, or each rank's own with its state. */
@@ -54700,9 +54682,8 @@ static void ckr__mg_probe_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__
 static void ckr__mg_defect_rank(ckr__mg *r, ckr__mg_file *f, uint64_t which, bool mend)
 {
     const uint32_t dp = which ? r->dp / r->ep : r->dp * r->cp;
-    ckr__mg_buffer *b;
     uint64_t n, i, k;
-    ckr__mg_buffers(r, f, which, &b, &n);
+    ckr__mg_buffer *b = ckr__mg_buffers(r, f, which, &n);
     for (i = 0; i < n && !ckr__failed(r->c); i++) {
         ckr__mg_lay_run(&b[i], r->args, dp, f->pp);
         for (k = 0; k < b[i].n && !ckr__failed(r->c); k++) {
@@ -54930,7 +54911,7 @@ typedef struct ckr__mg_step {
 } ckr__mg_step;
 
 static const ckr__mg_step ckr__mg_legacy[] = {
-    { ckr__mg_list, NULL },        { ckr__mg_first, NULL },     { ckr__mg_grid, NULL },
+    { ckr__mg_list, NULL },        { ckr__mg_topology, NULL },  { ckr__mg_grid, NULL },
     { ckr__mg_one_run, NULL },     { ckr__mg_places, NULL },    { NULL, ckr__mg_chunks },
     { ckr__mg_tied, NULL },        { ckr__mg_vocabulary, NULL },
     { ckr__mg_count_layers, NULL }, { NULL, ckr__mg_rank_items }, { NULL, ckr__mg_optimizer },
@@ -55546,8 +55527,8 @@ static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_file *k, int wh
     uint64_t n, g;
     if (which == 0 && k->ep > 0) return ckr__node(c, CKR_NODE_NONE);
     ckr__node_set(c, root, "buckets_coalesced", ckr__node_bool(c, true));
-    if (ckr__mg_buffers(&x->to, k, (uint64_t)which, &b, &n) != CKR_OK) return NULL;
-    for (g = 0; g < n; g++) {
+    b = ckr__mg_buffers(&x->to, k, (uint64_t)which, &n);
+    for (g = 0; g < n && !ckr__failed(c); g++) {
         const char *param = ckr_dtype_name(b[g].dtype), *grad = low ? param : "float32";
         ckr_node *pair = ckr__node(c, CKR_NODE_DICT);
         ckr__node_pair(c, pair,
