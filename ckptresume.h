@@ -53160,8 +53160,8 @@ static const ckr_node *ckr__mg_at(const ckr_node *n, uint64_t at)
 }
 
 /* The inner torch or Apex optimizer of what a file has: FP32 itself, else below "optimizer". */
-static ckr_result ckr__mg_optim_of(ckr__mg *r, const ckr__mg_file *f, const ckr_node *n,
-                                   ckr__mg_optim *o)
+static void ckr__mg_optim_of(ckr__mg *r, const ckr__mg_file *f, const ckr_node *n,
+                             ckr__mg_optim *o)
 {
     const ckr_node *inner = ckr_node_get(n, "optimizer");
     if (!inner) inner = ckr_node_get(n, "optimizer_state_dict");
@@ -53172,12 +53172,12 @@ static ckr_result ckr__mg_optim_of(ckr__mg *r, const ckr__mg_file *f, const ckr_
     o->masters = ckr_node_get(n, "fp32_from_fp16_params");
     if (!o->masters) o->masters = ckr_node_get(n, "fp32_from_fp16");
     if (!ckr_node_is_list(o->groups))
-        return ckr__mg_bad(r, f->path, "optimizer/param_groups", "a list");
-    if (o->state && !ckr_node_is_dict(o->state))
-        return ckr__mg_bad(r, f->path, "optimizer/state", "a dict");
-    if (o->masters && (!ckr_node_is_list(o->masters) || o->masters->count != o->groups->count))
-        return ckr__mg_bad(r, f->path, "optimizer/fp32_from_fp16_params", "a list for each group");
-    return CKR_OK;
+        ckr__mg_bad(r, f->path, "optimizer/param_groups", "a list");
+    else if (o->state && !ckr_node_is_dict(o->state))
+        ckr__mg_bad(r, f->path, "optimizer/state", "a dict");
+    else if (o->masters &&
+             (!ckr_node_is_list(o->masters) || o->masters->count != o->groups->count))
+        ckr__mg_bad(r, f->path, "optimizer/fp32_from_fp16_params", "a list for each group");
 }
 
 /* The optimizers of a file: one, or those of a chain, in a list or (torch_dist) by number. */
@@ -53190,7 +53190,6 @@ static ckr_result ckr__mg_optims(ckr__mg *r, ckr__mg_file *f, const ckr_node *n)
     if (f->n_optims > 2)
         return ckr__mg_cannot(r, f->path, "optimizer", "more than two optimizers in a chain");
     f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
-    if (!f->optims) return ckr__oom(r->c);
     for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++)
         ckr__mg_optim_of(r, f, many ? ckr__mg_at(n, i) : n, &f->optims[i]);
     return r->c->err->code;
@@ -53720,13 +53719,6 @@ static void ckr__mg_streams(ckr__mg *r, const ckr_node *list, uint32_t tp, uint3
     }
 }
 
-static ckr_result ckr__mg_randoms(ckr__mg *r, ckr__mg_file *f)
-{
-    f->random = ckr_node_get(f->root, "rng_state");
-    ckr__mg_streams(r, f->random, f->tp, f->pp, f->ep, r->ep, f->path, f->rel);
-    return r->c->err->code;
-}
-
 /* >>megatron.read ------------------------------------------------------------- */
 
 /* Logical rows of the vocabulary as the arguments tell them, or 0. NullTokenizer adds one id to the
@@ -53879,13 +53871,15 @@ static ckr_result ckr__mg_fits(ckr__mg *r)
     return r->c->err->code;
 }
 
-/* Keys of a file that nothing here understands. */
+/* What else a file has: streams, and keys that nothing here understands. */
 static ckr_result ckr__mg_others(ckr__mg *r, ckr__mg_file *f)
 {
     const char *known = "args checkpoint_version iteration total_iters optimizer "
                         "opt_param_scheduler lr_scheduler rng_state model "
                         "num_floating_point_operations_so_far content_metadata";
     uint32_t v;
+    f->random = ckr_node_get(f->root, "rng_state");
+    ckr__mg_streams(r, f->random, f->tp, f->pp, f->ep, r->ep, f->path, f->rel);
     for (v = 0; v < r->vp && known; v++)
         known = ckr__printf(r->c, "%s model%u", known, (unsigned)v);
     return known ? ckr__leave_others(r->c, r->s, f->rel, f->root, known) : ckr__oom(r->c);
@@ -54079,15 +54073,6 @@ static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
                                      "tensor_model_parallel_size", r->tp, parts);
 }
 
-static ckr__part ckr__mg_dist_part(const ckr__mg *r, const ckr__mg_item *t, const char *slot,
-                                   const ckr__dcp_chunk *q, const ckr_view *v)
-{
-    ckr__part p = ckr__mg_part(r, t, NULL, slot, v);
-    p.rank = r->d->files[q->file].rank;
-    p.replica = q->replica;
-    return p;
-}
-
 /* A chunk that is a box, part by part along the leading axes. */
 static void ckr__mg_dist_chunk(ckr__mg *r, const ckr__mg_grid_of *g, const char *slot,
                                const ckr__dcp_item *q, const ckr__dcp_chunk *k)
@@ -54101,12 +54086,14 @@ static void ckr__mg_dist_chunk(ckr__mg *r, const ckr__mg_grid_of *g, const char 
         const int64_t l = i / n_e, e = i % n_e;
         ckr__mg_item *t = g->items[(at_l + l) * g->experts + at_e + e];
         ckr_view v = all;
-        ckr__part p = ckr__mg_dist_part(r, t, slot, k, &v);
+        ckr__part p = ckr__mg_part(r, t, NULL, slot, &v);
         v.n_dims -= g->lead;
         v.shape += g->lead;
         v.stride += g->lead;
         v.offset += (g->stacked ? l * all.stride[0] : 0) +
                     (g->expert ? e * all.stride[g->lead - 1] : 0);
+        p.rank = r->d->files[k->file].rank;
+        p.replica = k->replica;
         p.start = k->start + g->lead;
         ckr__mg_add(r, t, &p);
     }
@@ -54139,7 +54126,9 @@ static ckr_result ckr__mg_dist_flat(ckr__mg *r, const ckr__mg_grid_of *g, const 
     }
     if (!ckr__numel(t->n_dims, count, &numel) || numel != q->shape[n])
         return ckr__mg_bad(r, r->dir, q->fqn, "as many elements as a block has");
-    p = ckr__mg_dist_part(r, t, slot, k, &v);
+    p = ckr__mg_part(r, t, NULL, slot, &v);
+    p.rank = r->d->files[k->file].rank;
+    p.replica = k->replica;
     p.block = ckr__box_block(&box, t->n_dims, start, count);
     p.flat = true;
     p.begin = k->start[n];
@@ -54365,7 +54354,7 @@ static ckr_result ckr__mg_dist_group(ckr__mg *r, ckr__mg_file *f, uint32_t which
     ckr__node_set(r->c, outer, "optimizer", (ckr_node *)(uintptr_t)n);
     scaler = ckr__mg_dist_object(r, ckr__printf(r->c, "%sgrad_scaler/shard_0_1", head));
     if (scaler) ckr__node_set(r->c, outer, "grad_scaler", (ckr_node *)(uintptr_t)scaler);
-    if (ckr__failed(r->c) || ckr__mg_optim_of(r, f, outer, o) != CKR_OK) return r->c->err->code;
+    if (!ckr__failed(r->c)) ckr__mg_optim_of(r, f, outer, o);
     o->flat = ckr__mg_dist_object(r, ckr__printf(r->c, "%sparam_state/shard_0_1", head));
     return r->c->err->code;
 }
@@ -54458,34 +54447,29 @@ static int ckr__mg_chunk_cmp(const void *a, const void *b)
 static void *ckr__mg_sorted(ckr__ctx *c, const void *list, uint64_t n, size_t size,
                             int (*cmp)(const void *, const void *))
 {
+    void **p = ckr__sorted(c, list, (size_t)n, size, cmp);
     char *out = (char *)ckr__arena_n(c, n, size);
-    void **p = (void **)ckr__arena_n(c, n, sizeof *p);
     uint64_t i;
-    if (!out || !p) return NULL;
-    for (i = 0; i < n; i++) p[i] = (char *)(uintptr_t)list + i * size;
-    if (!ckr__sort(c, p, (size_t)n, cmp)) return NULL;
-    for (i = 0; i < n; i++) memcpy(out + i * size, p[i], size);
-    return out;
+    for (i = 0; p && out && i < n; i++) memcpy(out + i * size, p[i], size);
+    ckr__heap_free(c, p, (size_t)n * sizeof *p);
+    return p ? out : NULL;
 }
 
-static ckr_result ckr__mg_dist_slot(ckr__mg *r, const ckr__mg_buffer *b, const char *slot)
+static void ckr__mg_dist_slot(ckr__mg *r, const ckr__mg_buffer *b, const char *slot)
 {
-    ckr__dcp_item **of = CKR__NEW_N(r->c, ckr__dcp_item *, b->n_buckets);
+    ckr__dcp_item **of = CKR__NEW_N(r->c, ckr__dcp_item *, b->n_buckets), *q;
     uint64_t i;
-    if (!of) return ckr__oom(r->c);
-    for (i = 0; i < b->n_buckets; i++) {
+    for (i = 0; i < b->n_buckets && !ckr__failed(r->c); i++) {
         const char *fqn = ckr__printf(r->c, "%s%llu.%s", b->head, (unsigned long long)i, slot);
-        of[i] = fqn ? ckr__dcp_find(r->d, fqn) : NULL;
-        if (!fqn) return ckr__oom(r->c);
-        if (!of[i] || of[i]->bytes || of[i]->n_dims != 1 || of[i]->shape[0] < b->sizes[i])
-            return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
-        of[i]->chunks = (ckr__dcp_chunk *)ckr__mg_sorted(r->c, of[i]->chunks, of[i]->n_chunks,
-                                                         sizeof *of[i]->chunks, ckr__mg_chunk_cmp);
-        if (!of[i]->chunks) return ckr__oom(r->c);
+        q = of[i] = fqn ? ckr__dcp_find(r->d, fqn) : NULL;
+        if (q && !q->bytes && q->n_dims == 1 && q->shape[0] >= b->sizes[i])
+            q->chunks = (ckr__dcp_chunk *)ckr__mg_sorted(r->c, q->chunks, q->n_chunks,
+                                                         sizeof *q->chunks, ckr__mg_chunk_cmp);
+        else if (fqn)
+            ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
     }
     for (i = 0; i < b->n && !ckr__failed(r->c); i++)
         ckr__mg_bucket_range(r, b->f, b->m[i], of[b->m[i]->bucket], slot);
-    return r->c->err->code;
 }
 
 /* The flat buckets of one rank's optimizer. */
@@ -54916,8 +54900,7 @@ static const ckr__mg_step ckr__mg_legacy[] = {
     { ckr__mg_tied, NULL },        { ckr__mg_vocabulary, NULL },
     { ckr__mg_count_layers, NULL }, { NULL, ckr__mg_rank_items }, { NULL, ckr__mg_optimizer },
     { NULL, ckr__mg_weights },     { ckr__mg_fits, NULL },
-    { NULL, ckr__mg_optimizer_pieces }, { NULL, ckr__mg_randoms }, { NULL, ckr__mg_others },
-    { NULL, NULL }
+    { NULL, ckr__mg_optimizer_pieces }, { NULL, ckr__mg_others }, { NULL, NULL }
 };
 
 static const ckr__mg_step ckr__mg_torch_dist[] = {
