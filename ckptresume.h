@@ -52034,7 +52034,22 @@ static const ckr__dialect ckr__dcp_dialect = {
    tensor is what tensor parallel rank 0 of 1 would hold: qkv by query groups, a gated fc1 as all
    gate rows, then all up rows. An entry of a state dict is an *item*, once for all ranks. Sources:
    megatron/training/checkpointing.py, core/optimizer/{optimizer,distrib_optimizer,param_layout}.py,
-   core/transformer/transformer_layer.py. */
+   core/transformer/transformer_layer.py.
+
+   What is where:
+     .probe, .files   names of files; sizes (ckr__mg_topology); are the ranks' files one run's?
+     .model           names of items; layers and experts counted
+     .split           ckr__mg_rules: which axis of which tensor is cut over tp, a line for each;
+                      a wrong axis is put right there, for both formats and directions
+     .weights         tensors of the ranks' files
+     .layout          ckr__mg_lay: the places in the distributed optimizer's buffers
+     .optimizer       ckr__mg_group_keys: what tells groups apart; states and masters by number
+     .distributed     distrib_optim.pt, by .layout
+     .read            the arguments against the tensors; what is said of the run
+     .dist*           torch_dist: the same items and ranks, from its names and objects; what is read
+                      in which order is ckr__mg_legacy and ckr__mg_torch_dist
+     .emit, .dist.emit   the same from a state: ckr__mg_emits is the order; what the coming run must
+                      be given: ckr__mg_settings, ckr__mg_schedule_settings */
 
 #define CKR__MG_NONE UINT64_MAX
 
@@ -52746,49 +52761,55 @@ static ckr_result ckr__mg_rank_items(ckr__mg *r, ckr__mg_file *f)
 }
 
 /* >>megatron.split ------------------------------------------------------------ */
-/* Which axis is cut, by the ends of names (megatron/core/tensor_parallel/layers.py and the modules
-   of core/transformer). */
+/* Which axis is cut over tensor parallel ranks, by the ends of names
+   (megatron/core/tensor_parallel/layers.py and the modules of core/transformer). Every reader and
+   writer takes it from this table: here a wrong one is put right. */
 
+/* Rows of the vocabulary, with padding; query groups; gate and up rows, each cut for itself; cut or
+   not as the sizes tell. */
 enum { CKR__MG_PLAIN = 0, CKR__MG_VOCAB, CKR__MG_QKV, CKR__MG_GATED, CKR__MG_SOLVE };
 
-/* `tail`: of a name, or of one without .weight or .bias. */
+/* `tail`: of a name, or of one without .weight or .bias; the first row counts. `axis` -1: every
+   rank has all of it. */
 typedef struct ckr__mg_rule { const char *tail; int8_t axis; uint8_t what; } ckr__mg_rule;
 
+static const ckr__mg_rule ckr__mg_rules[] = {
+    { "word_embeddings", 0, CKR__MG_VOCAB },
+    { "output_layer", 0, CKR__MG_VOCAB },
+    { "linear_qkv", 0, CKR__MG_QKV },
+    { "linear_proj.weight", 1, CKR__MG_PLAIN },
+    { "linear_proj.bias", -1, CKR__MG_PLAIN },
+    { "linear_fc1", 0, CKR__MG_GATED },
+    { "linear_fc2.weight", 1, CKR__MG_PLAIN },
+    { "linear_fc2.bias", -1, CKR__MG_PLAIN },
+    { "norm", -1, CKR__MG_PLAIN },
+    { "layer_norm_weight", -1, CKR__MG_PLAIN },
+    { "layer_norm_bias", -1, CKR__MG_PLAIN },
+    { "position_embeddings", -1, CKR__MG_PLAIN },
+    { "tokentype_embeddings", -1, CKR__MG_PLAIN },
+    { "router", -1, CKR__MG_PLAIN },
+    { "expert_bias", -1, CKR__MG_PLAIN },
+    { "gate_weight", -1, CKR__MG_PLAIN },
+    { "linear_q", 0, CKR__MG_PLAIN },
+    { "linear_kv", 0, CKR__MG_PLAIN },
+    { "linear_q_proj.weight", 0, CKR__MG_PLAIN },
+    { "linear_q_up_proj.weight", 0, CKR__MG_PLAIN },
+    { "linear_kv_up_proj.weight", 0, CKR__MG_PLAIN },
+    { "_down_proj.weight", 0, CKR__MG_SOLVE },
+    { "softmax_offset", 0, CKR__MG_PLAIN }
+};
+
+/* The first rule that a name ends as; NULL: none. */
 static const ckr__mg_rule *ckr__mg_rule_of(const char *name)
 {
-    static const ckr__mg_rule rules[] = {
-        { "word_embeddings", 0, CKR__MG_VOCAB },
-        { "output_layer", 0, CKR__MG_VOCAB },
-        { "linear_qkv", 0, CKR__MG_QKV },
-        { "linear_proj.weight", 1, CKR__MG_PLAIN },
-        { "linear_proj.bias", -1, CKR__MG_PLAIN },
-        { "linear_fc1", 0, CKR__MG_GATED },
-        { "linear_fc2.weight", 1, CKR__MG_PLAIN },
-        { "linear_fc2.bias", -1, CKR__MG_PLAIN },
-        { "norm", -1, CKR__MG_PLAIN },
-        { "layer_norm_weight", -1, CKR__MG_PLAIN },
-        { "layer_norm_bias", -1, CKR__MG_PLAIN },
-        { "position_embeddings", -1, CKR__MG_PLAIN },
-        { "tokentype_embeddings", -1, CKR__MG_PLAIN },
-        { "router", -1, CKR__MG_PLAIN },
-        { "expert_bias", -1, CKR__MG_PLAIN },
-        { "gate_weight", -1, CKR__MG_PLAIN },
-        { "linear_q", 0, CKR__MG_PLAIN },
-        { "linear_kv", 0, CKR__MG_PLAIN },
-        { "linear_q_proj.weight", 0, CKR__MG_PLAIN },
-        { "linear_q_up_proj.weight", 0, CKR__MG_PLAIN },
-        { "linear_kv_up_proj.weight", 0, CKR__MG_PLAIN },
-        { "_down_proj.weight", 0, CKR__MG_SOLVE },
-        { "softmax_offset", 0, CKR__MG_PLAIN }
-    };
     const size_t n = strstr(name, ".experts.linear_fc") ? ckr__mg_stem(name) : strlen(name);
     size_t i, stem = n;
     if (strstr(name, ".mixer.")) return NULL;
     if (!ckr__cut_tail(name, &stem, ".weight")) ckr__cut_tail(name, &stem, ".bias");
-    for (i = 0; i < sizeof rules / sizeof *rules; i++) {
+    for (i = 0; i < sizeof ckr__mg_rules / sizeof *ckr__mg_rules; i++) {
+        const ckr__mg_rule *rule = &ckr__mg_rules[i];
         size_t a = n, b = stem;
-        if (ckr__cut_tail(name, &a, rules[i].tail) || ckr__cut_tail(name, &b, rules[i].tail))
-            return &rules[i];
+        if (ckr__cut_tail(name, &a, rule->tail) || ckr__cut_tail(name, &b, rule->tail)) return rule;
     }
     return NULL;
 }
@@ -53753,7 +53774,7 @@ static ckr_result ckr__mg_tied(ckr__mg *r)
     return CKR_OK;
 }
 
-/* The item of the same module with another last part of its name. */
+/* The item of the same module with another last part of its name; NULL: there is none. */
 static const ckr__mg_item *ckr__mg_sibling(const ckr__mg *r, const ckr__mg_item *t,
                                            const char *part, const char *other)
 {
@@ -54991,6 +55012,7 @@ typedef struct ckr__mg_job {
     ckr_node         *args;    /* dict, as the target has it                              */
     const ckr_schedule *held;  /* what the files say; NULL: as the source's, or none     */
     ckr__curve       *curve;   /* its own                                                */
+    const ckr_schedule *was;   /* the saved run's, where it is a curve with the same clock */
     ckr_node         *scheduler;
     const ckr_group **klass;   /* one group of each class                                 */
     uint64_t          n_klass;
@@ -55540,21 +55562,11 @@ static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, 
     return ckr__nan();
 }
 
-/* The saved run's schedule, where it is a curve with the same clock. */
-static const ckr_schedule *ckr__mg_was(const ckr__mg_job *x, const ckr_schedule *h)
-{
-    const ckr_schedule *was = x->mg->s->n_schedules ? x->mg->s->schedules : NULL;
-    return was && was->curve && was->curve->kind == CKR__CV_MEGATRON &&
-                   ckr__same(was->rate, h->rate)
-               ? was
-               : NULL;
-}
-
 /* What makes a stretched last part whole: a length near the one that was asked for. Else the last
    part can stay as long as it was. */
 static const char *ckr__mg_other_total(ckr__mg_job *x, const ckr_schedule *h)
 {
-    const ckr_schedule *was = ckr__mg_was(x, h);
+    const ckr_schedule *was = x->was;
     const double done = (double)x->mg->s->progress.step, rate = h->rate;
     double left, tail, n = ceil(h->curve->k.total / rate), i;
     if (was && ckr__same(was->offset, 0) && ckr__same(h->offset, 0)) {
@@ -55568,28 +55580,17 @@ static const char *ckr__mg_other_total(ckr__mg_job *x, const ckr_schedule *h)
     return "--lr-policy target keeps it as long as it was";
 }
 
-/* A run that was to end with its schedule goes on until the end of a longer one; so does one whose
-   total_steps were asked for. */
-static void ckr__mg_longer(ckr__mg_job *x, const ckr_schedule *h)
-{
-    const ckr_schedule *was = ckr__mg_was(x, h);
-    const double end = (h->curve->k.total - h->offset) / x->unit;
-    bool asked = false;
-    size_t i;
-    for (i = 0; i < x->t->n_sets; i++) asked = asked || !strcmp(x->t->sets[i].key, "total_steps");
-    if (!was || !ckr__whole(end)) return;
-    if (asked || (ckr__same((was->curve->k.total - was->offset) / x->unit, x->train) &&
-                  end > x->train))
-        x->train = end;
-}
-
 /* Lengths as options: a warmup that is no whole number of iterations is a fraction of the decay. A
-   constant weight decay has a length, too, which Megatron compares with that of the run. */
+   run that was to end with its schedule goes on until the end of a longer one; so does one whose
+   total_steps were asked for. A constant weight decay has a length, too, which Megatron compares
+   with that of the run. */
 static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h)
 {
     ckr__curve_nums *k = &x->curve->k;
     const ckr_node *args = x->mg->args;
-    double fraction = ckr__mg_num(args, "lr_warmup_fraction", -1);
+    double fraction = ckr__mg_num(args, "lr_warmup_fraction", -1), end;
+    bool longer = false;
+    size_t i;
     x->samples = ckr__mg_size(args, "train_samples", 0) > 0;
     x->unit = x->samples ? 1 : h->rate;
     x->fraction = ckr__nan();
@@ -55608,7 +55609,12 @@ static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h)
     if (x->out->cannot || ckr__failed(x->c)) return;
     x->train = (double)ckr__mg_size(args, x->samples ? "train_samples" : "train_iters",
                                     (int64_t)x->decay);
-    ckr__mg_longer(x, h);
+    end = (k->total - h->offset) / x->unit;
+    if (x->was && ckr__same((x->was->curve->k.total - x->was->offset) / x->unit, x->train))
+        longer = end > x->train;
+    for (i = 0; i < x->t->n_sets; i++)
+        longer = longer || !strcmp(x->t->sets[i].key, "total_steps");
+    if (x->was && longer && ckr__whole(end)) x->train = end;
     if (!(h->curve->flags & CKR__CF_WD) || h->curve->wd_shape == CKR__SH_CONST)
         k->end_at = x->train * x->unit;
     x->by_file = !ckr__same(k->end_at, x->train * x->unit);
@@ -55694,6 +55700,8 @@ static void ckr__mg_schedule_plan(ckr__mg_job *x)
     h = ckr__sched_copy(x->c, now);
     x->curve = h ? ckr__curve_own(x->c, h) : NULL;
     if (!x->curve) return;
+    if (was && was->curve && was->curve->kind == CKR__CV_MEGATRON && ckr__same(was->rate, h->rate))
+        x->was = was;
     x->out->follows = NULL;
     x->out->remedy = "--lr-policy target, or --to-schedule megatron:...";
     if (now->ramp_len > 0)
