@@ -52037,19 +52037,19 @@ static const ckr__dialect ckr__dcp_dialect = {
    core/transformer/transformer_layer.py.
 
    What is where:
-     .probe, .files   names of files; sizes (ckr__mg_topology); are the ranks' files one run's?
-     .model           names of items; layers and experts counted
-     .split           ckr__mg_rules: which axis of which tensor is cut over tp, a line for each;
-                      a wrong axis is put right there, for both formats and directions
+     .probe, .files   names of files, sizes (ckr__mg_topology), whether all files are one run's
+     .model           names of items, and how layers and experts are counted
+     .split           ckr__mg_rules: which axis of which tensor is cut over tp, a line for each.
+                      A wrong axis is put right there, for both formats and directions
      .weights         tensors of the ranks' files
      .layout          ckr__mg_lay: the places in the distributed optimizer's buffers
-     .optimizer       ckr__mg_group_keys: what tells groups apart; states and masters by number
+     .optimizer       ckr__mg_group_keys: what tells groups apart. States and masters by number
      .distributed     distrib_optim.pt, by .layout
-     .read            the arguments against the tensors; what is said of the run
-     .dist*           torch_dist: the same items and ranks, from its names and objects; what is read
-                      in which order is ckr__mg_legacy and ckr__mg_torch_dist
-     .emit, .dist.emit   the same from a state: ckr__mg_emits is the order; what the coming run must
-                      be given: ckr__mg_settings, ckr__mg_schedule_settings */
+     .read            the arguments against the tensors, and what is said of the run
+     .dist*           torch_dist: the same items and ranks, from its names and objects. What is read
+                      in which order is in ckr__mg_legacy and ckr__mg_torch_dist
+     .emit, .dist.emit   the same from a state, in the order of ckr__mg_emits. What the coming run
+                      must be given: ckr__mg_settings, ckr__mg_schedule_settings */
 
 #define CKR__MG_NONE UINT64_MAX
 
@@ -52391,10 +52391,9 @@ static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
 static ckr_result ckr__mg_topology(ckr__mg *r)
 {
     /* layouts of tensors that no shape tells */
-    static const struct { const char *key, *where; int64_t plain; } cuts[] = {
-        { "moe_mlp_glu_interleave_size", "args/moe_mlp_glu_interleave_size", 0 },
-        { "gtp_weight_remat_size", "args/gtp_weight_remat_size", 1 },
-        { "use_megatron_fsdp", "args/use_megatron_fsdp", 0 }
+    static const struct { const char *key; int64_t plain; } cuts[] = {
+        { "moe_mlp_glu_interleave_size", 0 }, { "gtp_weight_remat_size", 1 },
+        { "use_megatron_fsdp", 0 }
     };
     const ckr_node *a = r->args;
     ckr_topology *t = &r->s->topology;
@@ -52407,7 +52406,7 @@ static ckr_result ckr__mg_topology(ckr__mg *r)
                               "a checkpoint below version 2, whose qkv rows are in another order");
     for (i = 0; i < 3; i++)
         if (ckr__mg_size(a, cuts[i].key, 0) > cuts[i].plain)
-            return ckr__mg_cannot(r, r->dir, cuts[i].where,
+            return ckr__mg_cannot(r, r->dir, ckr__printf(r->c, "args/%s", cuts[i].key),
                                   "tensors that are interleaved or cut in a way of their own");
     r->tp = (uint32_t)ckr__mg_size(a, "tensor_model_parallel_size",
                                    ckr__mg_size(a, "model_parallel_size", 1));
@@ -52765,8 +52764,7 @@ static ckr_result ckr__mg_rank_items(ckr__mg *r, ckr__mg_file *f)
    (megatron/core/tensor_parallel/layers.py and the modules of core/transformer). Every reader and
    writer takes it from this table: here a wrong one is put right. */
 
-/* Rows of the vocabulary, with padding; query groups; gate and up rows, each cut for itself; cut or
-   not as the sizes tell. */
+/* GATED: gate and up rows, each cut for itself. SOLVE: cut or not, as the sizes tell. */
 enum { CKR__MG_PLAIN = 0, CKR__MG_VOCAB, CKR__MG_QKV, CKR__MG_GATED, CKR__MG_SOLVE };
 
 /* `tail`: of a name, or of one without .weight or .bias; the first row counts. `axis` -1: every
@@ -55234,30 +55232,27 @@ static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_file *k, const
     return n;
 }
 
-/* A number of the optimizer, whole on every rank. */
-static ckr_node *ckr__mg_scalar_node(ckr__mg_job *x, const ckr__mg_file *k, const ckr__mg_item *t,
-                                     const ckr__held *s)
-{
-    return ckr__entry_whole(x->c, k->out,
-                            ckr__printf(x->c, "%s/%s", t->name, s->tensor->slot), s->tensor,
-                            s->tensor->dtype, ckr__mg_replica(t, k) || k->tp > 0);
-}
-
 /* Updates that the optimizer has made of a parameter; NaN: it keeps no count. */
 static double ckr__mg_count_of(const ckr__mg_job *x, const ckr__mg_item *t)
 {
     return ckr__held_slot(t->slots, "exp_avg") && t->step != t->step ? x->counted : t->step;
 }
 
-/* The same as torch's own Adam has it, where the source has it by group, or nowhere. NULL sets the
-   error. */
-static ckr_node *ckr__mg_count_node(ckr__mg_job *x, const ckr__mg_file *k, const ckr__mg_item *t)
+/* The count of updates that torch's own Adam keeps for a parameter, whole on every rank: what the
+   source has, or, where that has it by group or nowhere, made from it. NULL: fused optimizers have
+   none, or an error is set. */
+static ckr_node *ckr__mg_step_node(ckr__mg_job *x, const ckr__mg_file *k, const ckr__mg_item *t)
 {
+    const ckr__held *s = ckr__held_slot(t->slots, "step");
     const double step = ckr__mg_count_of(x, t);
     const float count = (float)(step == step ? step : 0);
     const char *name = ckr__printf(x->c, "%s/step", t->name);
-    const ckr_view *v = ckr__value_view(x->c, CKR_DTYPE_F32, &count);
-    return name && v ? ckr__entry_copy(x->c, k->out, name, v) : NULL;
+    const ckr_view *v = x->counts ? ckr__value_view(x->c, CKR_DTYPE_F32, &count) : NULL;
+    if (v && name) return ckr__entry_copy(x->c, k->out, name, v);
+    return s && !x->fused && !x->counts
+               ? ckr__entry_whole(x->c, k->out, name, s->tensor, s->tensor->dtype,
+                                  ckr__mg_replica(t, k) || k->tp > 0)
+               : NULL;
 }
 
 /* A chunk's state dict. */
@@ -55396,11 +55391,11 @@ static ckr_node *ckr__mg_state_node(ckr__mg_job *x, const ckr__mg_file *k, const
         const char *slot = s->tensor->slot;
         if (!ckr__word_in("param master", slot) && !(s->alone && s->tensor->dtype == CKR_DTYPE_I64))
             ckr__node_pair(x->c, d, ckr__node_str(x->c, slot),
-                           s->alone ? ckr__mg_scalar_node(x, k, t, s)
+                           s->alone ? ckr__mg_step_node(x, k, t)
                                     : ckr__mg_entry_node(x, k, t, slot, CKR_DTYPE_NONE));
     }
     if (x->counts && ckr__held_slot(t->slots, "exp_avg"))
-        ckr__node_set(x->c, d, "step", ckr__mg_count_node(x, k, t));
+        ckr__node_set(x->c, d, "step", ckr__mg_step_node(x, k, t));
     return d;
 }
 
@@ -55434,22 +55429,22 @@ static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_file *k, int w
     ckr__ctx *c = x->c;
     const bool common = x->to.dist, zero = x->to.zero, numbered = !common && !zero;
     ckr_node *inner = ckr__node(c, CKR_NODE_DICT), *state = ckr__node(c, CKR_NODE_DICT),
-             *groups = ckr__node(c, CKR_NODE_LIST), *all = ckr__node(c, CKR_NODE_LIST);
+             *groups = ckr__node(c, CKR_NODE_LIST), *all = ckr__node(c, CKR_NODE_LIST),
+             *step = NULL;
     const ckr__mg_member *m = k->members[which];
     const uint64_t n = k->n_members[which];
     const ckr__mg_item *first = NULL;
-    const ckr__held *s;
     uint64_t n_order = 0, g, i, id = 0;
     const uint64_t *order = ckr__mg_group_order(x, m, n, &n_order);
     for (g = 0; order && g < n_order; g++) {
         ckr_node *params = numbered ? ckr__node(c, CKR_NODE_LIST) : NULL,
                  *masters = ckr__node(c, CKR_NODE_LIST), *master;
-        double step = ckr__nan();
+        double count = ckr__nan();
         for (i = 0; i < n; i++) {
             const ckr__mg_item *t = m[i].item;
             if (m[i].group != order[g]) continue;
             if (!first) first = t;
-            if (x->fused) step = ckr__mg_count_of(x, t);
+            if (x->fused) count = ckr__mg_count_of(x, t);
             if (!numbered) continue;
             ckr__node_push(c, params, ckr__node_int(c, (int64_t)id));
             ckr__node_pair(c, state, ckr__node_int(c, (int64_t)id++),
@@ -55460,13 +55455,10 @@ static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_file *k, int w
             ckr__node_push(c, masters, master);
         }
         ckr__node_push(c, all, masters);
-        ckr__node_push(c, groups, ckr__mg_group_node(x, order[g], which == 1, params, step));
+        ckr__node_push(c, groups, ckr__mg_group_node(x, order[g], which == 1, params, count));
     }
-    s = common && first ? ckr__held_slot(first->slots, "step") : NULL;
-    if (s && !x->fused && !x->counts)
-        ckr__node_set(c, state, "common_step", ckr__mg_scalar_node(x, k, first, s));
-    if (common && first && x->counts)
-        ckr__node_set(c, state, "common_step", ckr__mg_count_node(x, k, first));
+    if (common && first) step = ckr__mg_step_node(x, k, first);
+    if (step) ckr__node_set(c, state, "common_step", step);
     if (numbered || (common && first && (!x->fused || x->counts)))
         ckr__node_set(c, inner, "state", state);
     ckr__node_set(c, inner, "param_groups", groups);
