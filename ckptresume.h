@@ -52362,8 +52362,8 @@ static ckr_result ckr__mg_list(ckr__mg *r)
         f->root = ckr__mg_tree(r, f->path);
         if (f->root) ckr__mg_args_of(r, f->path, f->root, &f->args);
     }
-    if (!r->n_files) ckr__mg_missing(r, r->dir, "there is no mp_rank directory");
     if (ckr__failed(r->c)) return r->c->err->code;
+    if (!r->n_files) return ckr__mg_missing(r, r->dir, "there is no mp_rank directory");
     r->args = r->files[0]->args;       /* the first file speaks for all                      */
     r->root = r->files[0]->root;
     return CKR_OK;
@@ -53592,10 +53592,11 @@ static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f)
     uint64_t i;
     if (!path) return ckr__oom(r->c);
     if (!r->n_items) return ckr__mg_bad(r, f->path, "model", "a state dict with tensors");
-    ckr__mg_optims(r, f, ckr_node_get(f->root, "optimizer"));
+    if (ckr__mg_optims(r, f, ckr_node_get(f->root, "optimizer")) != CKR_OK)
+        return r->c->err->code;
     if (r->zero && f->n_optims && ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
         return ckr__mg_missing(r, path, "the distributed optimizer's state was expected");
-    if (r->zero && f->n_optims && !ckr__failed(r->c)) all = ckr__mg_tree(r, path);
+    if (r->zero && f->n_optims) all = ckr__mg_tree(r, path);
     for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++) {
         const ckr_node *n = ckr_node_is_list(all) ? ckr_node_at(all, i) : i == 0 ? all : NULL;
         if (n && n->kind != CKR_NODE_NONE && !ckr_node_is_dict(n))
@@ -53886,7 +53887,7 @@ static ckr_result ckr__mg_fits(ckr__mg *r)
                          rows, "the argument is not what the embedding's rows are: the rows count",
                          NULL);
     }
-    ckr__mg_fits_tied(r);
+    if (!ckr__failed(r->c)) ckr__mg_fits_tied(r);
     return r->c->err->code;
 }
 
@@ -54741,6 +54742,7 @@ static ckr_result ckr__mg_dist_open(ckr__mg *r)
     if (path && ckr__path_kind(r->c, path) == CKR_FILE_REGULAR) r->common = ckr__mg_tree(r, path);
     else r->common = ckr__mg_dist_object(r, CKR__MG_COMMON);
     r->root = r->common;
+    if (ckr__failed(r->c)) return r->c->err->code;
     if (!r->common)
         return ckr__mg_missing(r, path, "neither this file nor the object common_state");
     if (ckr__mg_args_of(r, path, r->common, &r->args) != CKR_OK) return r->c->err->code;
@@ -55962,14 +55964,13 @@ static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_file *k, 
     to.coming = x->s;
     to.keys = ckr__mg_stream_keys;
     out = ckr__node(x->c, CKR_NODE_LIST);
-    for (i = 0; out && i < n; i++) {
+    for (i = 0; i < n; i++) {
         const ckr_node *old = list->u.items[i % list->count];
         to.rank = ckr__mg_number(&x->to, k->tp, k->pp, dp + (uint32_t)i);
-        if (!ckr__node_push(x->c, out, ckr_node_is_dict(old) ? ckr__streams_write(&to, old)
-                                                             : (ckr_node *)(uintptr_t)old))
-            return NULL;
+        ckr__node_push(x->c, out, ckr_node_is_dict(old) ? ckr__streams_write(&to, old)
+                                                        : (ckr_node *)(uintptr_t)old);
     }
-    return out;
+    return ckr__failed(x->c) ? NULL : out;
 }
 
 /* emit: files ---------------------------------------------------------------------- */
