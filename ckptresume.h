@@ -52863,7 +52863,22 @@ static const ckr__dialect ckr__dcp_dialect = {
    tensor is what tensor parallel rank 0 of 1 would hold: qkv by query groups, a gated fc1 as all
    gate rows, then all up rows. An entry of a state dict is an *item*, once for all ranks. Sources:
    megatron/training/checkpointing.py, core/optimizer/{optimizer,distrib_optimizer,param_layout}.py,
-   core/transformer/transformer_layer.py. */
+   core/transformer/transformer_layer.py.
+
+   What is where:
+     .probe, .files   names of files, sizes (ckr__mg_topology), whether all files are one run's
+     .model           names of items, and how layers and experts are counted
+     .split           ckr__mg_rules: which axis of which tensor is cut over tp, a line for each.
+                      A wrong axis is put right there, for both formats and directions
+     .weights         tensors of the ranks' files
+     .layout          ckr__mg_lay: the places in the distributed optimizer's buffers
+     .optimizer       ckr__mg_group_keys: what tells groups apart. States and masters by number
+     .distributed     distrib_optim.pt, by .layout
+     .read            the arguments against the tensors, and what is said of the run
+     .dist*           torch_dist: the same items and ranks, from its names and objects. What is read
+                      in which order is in ckr__mg_legacy and ckr__mg_torch_dist
+     .emit, .dist.emit   the same from a state, in the order of ckr__mg_emits. What the coming run
+                      must be given: ckr__mg_settings, ckr__mg_schedule_settings */
 
 #define CKR__MG_NONE UINT64_MAX
 
@@ -52897,7 +52912,12 @@ typedef struct ckr__mg_optim { /* one optimizer of one rank's file              
     const uint64_t *global;    /* each group's index in the state's                   */
 } ckr__mg_optim;
 
-typedef struct ckr__mg_entry { ckr__mg_item *item; const ckr_view *view; } ckr__mg_entry;
+typedef struct ckr__mg_entry { /* of a rank's state dict                                 */
+    ckr__mg_item   *item;
+    const ckr_view *view;      /* NULL: no tensor                                        */
+    const ckr_node *value;     /* as a legacy file has it                                */
+    uint32_t        chunk;     /* virtual stage                                          */
+} ckr__mg_entry;
 
 typedef struct ckr__mg_member {        /* one parameter of a rank, as its optimizer has it */
     ckr__mg_item   *item;
@@ -52917,15 +52937,15 @@ struct ckr__mg_file {          /* a model parallel rank                         
     uint32_t        tp, pp, ep;
     const ckr_node *root, *args;
     const ckr_node **chunks;   /* the model, or one per virtual stage; NULL: empty stage */
-    ckr__mg_entry **entries;   /* the same order as the chunk's pairs                    */
-    uint64_t       *n_entries;
+    ckr__mg_entry  *entries;   /* chunk by chunk                                         */
+    uint64_t        n_entries;
     ckr__mg_optim  *optims;
     uint64_t        n_optims;
     ckr__mg_member *members[2];            /* of each optimizer, in the model's order    */
     uint64_t        n_members[2];
     const ckr__mg_file *from;  /* of the target: the source's nearest, and what is written */
     ckr__out_file  *out;
-    ckr_node       *random;    /* of torch_dist                                          */
+    const ckr_node *random;    /* its streams' states                                    */
 };
 
 /* A key of torch_dist's items: one, or one per layer and expert, each along one of `lead` axes. */
@@ -52944,6 +52964,7 @@ typedef struct ckr__mg {
     ckr__mg_file   **files;    /* by (pp, ep, tp)                                        */
     uint64_t         n_files;
     const ckr_node  *args, *root;          /* of the first file                          */
+    const struct ckr__mg *source;          /* of the target: the checkpoint that it is made from */
     uint32_t         tp, pp, vp, ep, dp, cp;
     bool             dist, zero, tied, release, defect;
     bool             order_sorted, order_all;      /* of a rank's groups                 */
@@ -52974,22 +52995,11 @@ static ckr_result ckr__mg_bad(const ckr__mg *r, const char *path, const char *wh
 static ckr_result ckr__mg_cannot(const ckr__mg *r, const char *path, const char *where,
                                  const char *what)
 {
-    return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_UNSUPPORTED, path, CKR_NO_OFFSET, where, "%s",
-                     what);
+    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_UNSUPPORTED, path, where, what, NULL);
 }
 
 static const char ckr__mg_other_run[] = "files or arguments are of another run: put back the right "
                                         "ones";
-
-/* `text` may be NULL where memory has ended. */
-static ckr_result ckr__mg_wrong(const ckr__mg *r, ckr_item item, const char *path,
-                                const char *where, const char *text, const char *remedy)
-{
-    return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, item, path, CKR_NO_OFFSET, where, "%s",
-                                 text ? text : ""),
-                       remedy);
-}
 
 /* What is named where the arguments are wrong: the first file, or all of torch_dist. */
 static const char *ckr__mg_path(const ckr__mg *r)
@@ -53015,12 +53025,6 @@ static bool ckr__mg_same(ckr__ctx *c, const ckr_node *a, const ckr_node *b)
 {
     const char *x = ckr__node_text_of(c, a), *y = ckr__node_text_of(c, b);
     return x && y && !strcmp(x, y);
-}
-
-static bool ckr__mg_ends(const char *s, const char *tail)
-{
-    size_t n = strlen(s);
-    return ckr__cut_tail(s, &n, tail);
 }
 
 static bool ckr__mg_is_wide(ckr_dtype d)
@@ -53080,21 +53084,19 @@ static ckr_result ckr__mg_has_ranks(ckr__ctx *c, const char *dir, bool *yes)
    not come so far, common.pt beside the data. */
 static ckr_result ckr__mg_rate(ckr__ctx *c, const char *dir, int *rate)
 {
-    const char *path;
+    const char *path = ckr__path_join(c, dir, "metadata.json");
     ckr_node *root = NULL;
     bool yes;
-    ckr_result r = ckr__mg_has_ranks(c, dir, &yes);
-    if (r == CKR_OK && !yes)
-        yes = ckr__dir_has(c, dir, "common.pt", CKR_FILE_REGULAR) &&
-              ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR);
+    ckr_result r = path ? ckr__mg_has_ranks(c, dir, &yes) : ckr__oom(c);
+    if (r != CKR_OK) return r;
+    yes = yes || (ckr__dir_has(c, dir, "common.pt", CKR_FILE_REGULAR) &&
+                  ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR));
+    if (!yes && ckr__path_kind(c, path) == CKR_FILE_REGULAR) {
+        r = ckr__json_load(c, path, &root);
+        yes = r == CKR_OK && ckr_node_get(root, "sharded_backend");
+    }
     *rate = yes ? 2 : 0;
-    if (r != CKR_OK || yes) return r;
-    path = ckr__path_join(c, dir, "metadata.json");
-    if (!path) return c->err->code;
-    if (ckr__path_kind(c, path) != CKR_FILE_REGULAR) return CKR_OK;
-    r = ckr__json_load(c, path, &root);
-    if (r == CKR_OK) *rate = ckr_node_get(root, "sharded_backend") ? 2 : 0;
-    else if (r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(c), r = CKR_OK;
+    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(c), r = CKR_OK;
     return r;
 }
 
@@ -53138,71 +53140,22 @@ static ckr_result ckr__mg_probe(ckr__ctx *c, const char *path, const char **dir,
 
 /* >>megatron.files ------------------------------------------------------------ */
 
-static ckr_result ckr__mg_tree(ckr__mg *r, const char *path, const ckr_node **out)
+/* A torch file's tree; NULL: an error is set. */
+static const ckr_node *ckr__mg_tree(ckr__mg *r, const char *path)
 {
     uint32_t file;
-    ckr_format format = CKR_FORMAT_AUTO;
     ckr_node *root = NULL;
-    ckr_result e = ckr__file_open(r->c, path, &file);
-    if (e == CKR_OK)
-        e = ckr__torch_load(r->c, file, 0, r->c->files[file].size, &format, &root);
-    *out = root;
-    return e;
+    if (ckr__file_open(r->c, path, &file) == CKR_OK)
+        ckr__torch_load(r->c, file, 0, r->c->files[file].size, NULL, &root);
+    return root;
 }
 
 static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text)
 {
-    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_MISSING, path, NULL,
-                         ckr__printf(r->c, "it is not there: %s", text),
-                         r->dist ? "bring it back, or take the checkpoint before this one"
-                                 : ckr__mg_file_items.missing_remedy);
-}
-
-static ckr_result ckr__mg_list(ckr__mg *r)
-{
-    ckr__fileset *k = &r->ranks;
-    uint64_t i;
-    ckr__fileset_scan(k, false);
-    for (i = 0; i < k->n_files[0] && !ckr__failed(r->c); i++)
-        ckr__leave(r->c, r->s, k->files[0][i]->rel, NULL, NULL);
-    for (i = 0; i < k->n_files[CKR__MG_RANK] && !ckr__failed(r->c); i++) {
-        ckr__rankfile *x = k->files[CKR__MG_RANK][i];
-        ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
-        *CKR__PUSH(ckr__mg_file *, r->c, r->files, r->n_files) = f;
-        if (!f) break;
-        x->own = f;
-        f->rel = x->rel;
-        f->path = ckr__path_join(r->c, x->path, "model_optim_rng.pt");
-    }
-    return ckr__failed(r->c) || r->n_files
-               ? r->c->err->code
-               : ckr__mg_missing(r, r->dir, "there is no mp_rank directory");
-}
-
-/* model, or model0, model1, ...: a number that is absent is an empty stage. */
-static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
-{
-    const ckr_node *one = ckr_node_get(f->root, "model");
-    uint32_t k;
-    char key[16];
-    f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
-    f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
-    f->n_entries = CKR__NEW_N(r->c, uint64_t, r->vp);
-    if (!f->chunks || !f->entries || !f->n_entries) return ckr__oom(r->c);
-    for (k = 0; k < r->vp; k++) {
-        ckr__format(key, sizeof key, "model%u", (unsigned)k);
-        f->chunks[k] = one && k == 0 ? one : ckr_node_get(f->root, key);
-        if (f->chunks[k] && !ckr_node_is_dict(f->chunks[k]))
-            return ckr__mg_bad(r, f->path, key, "a state dict");
-        if (!f->chunks[k]) continue;
-        f->n_entries[k] = f->chunks[k]->count;
-        f->entries[k] = CKR__NEW_N(r->c, ckr__mg_entry, f->n_entries[k]);
-        if (!f->entries[k]) return ckr__oom(r->c);
-    }
-    if (ckr_node_get(one, "language_model"))
-        return ckr__mg_cannot(r, f->path, "model",
-                              "a model of the classes before Megatron core (language_model)");
-    return CKR_OK;
+    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_MISSING, path, NULL,
+                          ckr__printf(r->c, "it is not there: %s", text),
+                          r->dist ? "bring it back, or take the checkpoint before this one"
+                                  : ckr__mg_file_items.missing_remedy);
 }
 
 /* The arguments of a file. */
@@ -53217,36 +53170,73 @@ static ckr_result ckr__mg_args_of(ckr__mg *r, const char *path, const ckr_node *
     return CKR_OK;
 }
 
-static ckr_result ckr__mg_load(ckr__mg *r, ckr__mg_file *f)
+/* The ranks' files. */
+static ckr_result ckr__mg_list(ckr__mg *r)
 {
-    ckr_result e;
-    if (ckr__path_kind(r->c, f->path) != CKR_FILE_REGULAR)
-        return ckr__mg_missing(r, f->path, "the rank has a directory, but no file in it");
-    e = ckr__mg_tree(r, f->path, &f->root);
-    return e == CKR_OK ? ckr__mg_args_of(r, f->path, f->root, &f->args) : e;
+    ckr__fileset *k = &r->ranks;
+    uint64_t i;
+    ckr__fileset_scan(k, false);
+    for (i = 0; i < k->n_files[0]; i++) ckr__leave(r->c, r->s, k->files[0][i]->rel, NULL, NULL);
+    for (i = 0; i < k->n_files[CKR__MG_RANK] && !ckr__failed(r->c); i++) {
+        ckr__rankfile *x = k->files[CKR__MG_RANK][i];
+        ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
+        *CKR__PUSH(ckr__mg_file *, r->c, r->files, r->n_files) = f;
+        if (!f) break;
+        x->own = f;
+        f->rel = x->rel;
+        f->path = ckr__path_join(r->c, x->path, "model_optim_rng.pt");
+        if (f->path && ckr__path_kind(r->c, f->path) != CKR_FILE_REGULAR)
+            ckr__mg_missing(r, f->path, "the rank has a directory, but no file in it");
+        if (ckr__failed(r->c)) break;
+        f->root = ckr__mg_tree(r, f->path);
+        if (f->root) ckr__mg_args_of(r, f->path, f->root, &f->args);
+    }
+    if (ckr__failed(r->c)) return r->c->err->code;
+    if (!r->n_files) return ckr__mg_missing(r, r->dir, "there is no mp_rank directory");
+    r->args = r->files[0]->args;       /* the first file speaks for all                      */
+    r->root = r->files[0]->root;
+    return CKR_OK;
 }
 
-/* Layouts of tensors that no shape tells. */
-static ckr_result ckr__mg_layouts(ckr__mg *r)
+/* model, or model0, model1, ...: a number that is absent is an empty stage. */
+static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
 {
-    const char *where = ckr__mg_size(r->args, "moe_mlp_glu_interleave_size", 0)
-                            ? "args/moe_mlp_glu_interleave_size"
-                        : ckr__mg_size(r->args, "gtp_weight_remat_size", 1) > 1
-                            ? "args/gtp_weight_remat_size"
-                        : ckr__mg_flag(r->args, "use_megatron_fsdp") ? "args/use_megatron_fsdp"
-                                                                     : NULL;
-    return where ? ckr__mg_cannot(r, r->dir, where,
-                                  "tensors that are interleaved or cut in a way of their own")
-                 : CKR_OK;
+    const ckr_node *one = ckr_node_get(f->root, "model");
+    uint32_t k;
+    char key[16];
+    f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
+    for (k = 0; f->chunks && k < r->vp; k++) {
+        ckr__format(key, sizeof key, "model%u", (unsigned)k);
+        f->chunks[k] = one && k == 0 ? one : ckr_node_get(f->root, key);
+        if (f->chunks[k] && !ckr_node_is_dict(f->chunks[k]))
+            return ckr__mg_bad(r, f->path, key, "a state dict");
+    }
+    return ckr_node_get(one, "language_model")
+               ? ckr__mg_cannot(r, f->path, "model",
+                                "a model of the classes before Megatron core (language_model)")
+               : r->c->err->code;
 }
 
 static ckr_result ckr__mg_topology(ckr__mg *r)
 {
+    /* layouts of tensors that no shape tells */
+    static const struct { const char *key; int64_t plain; } cuts[] = {
+        { "moe_mlp_glu_interleave_size", 0 }, { "gtp_weight_remat_size", 1 },
+        { "use_megatron_fsdp", 0 }
+    };
     const ckr_node *a = r->args;
     ckr_topology *t = &r->s->topology;
     uint64_t world;
-    const ckr_result e = ckr__mg_layouts(r);
-    if (e != CKR_OK) return e;
+    size_t i;
+    double version = 3;
+    ckr_node_f64(ckr_node_get(r->root, "checkpoint_version"), &version);
+    if (version < 2)
+        return ckr__mg_cannot(r, ckr__mg_path(r), "checkpoint_version",
+                              "a checkpoint below version 2, whose qkv rows are in another order");
+    for (i = 0; i < 3; i++)
+        if (ckr__mg_size(a, cuts[i].key, 0) > cuts[i].plain)
+            return ckr__mg_cannot(r, r->dir, ckr__printf(r->c, "args/%s", cuts[i].key),
+                                  "tensors that are interleaved or cut in a way of their own");
     r->tp = (uint32_t)ckr__mg_size(a, "tensor_model_parallel_size",
                                    ckr__mg_size(a, "model_parallel_size", 1));
     r->pp = (uint32_t)ckr__mg_size(a, "pipeline_model_parallel_size", 1);
@@ -53327,59 +53317,47 @@ static ckr_result ckr__mg_iteration(ckr__mg *r, const char *path)
     return r->c->err->code;
 }
 
-/* Every file is of one iteration, which is the directory's, and of one model. */
-static ckr_result ckr__mg_alike(ckr__mg *r)
-{
-    static const char *const keys[] = { "tensor_model_parallel_size",
-                                        "pipeline_model_parallel_size",
-                                        "expert_model_parallel_size", "num_layers",
-                                        "hidden_size", "consumed_train_samples" };
-    int64_t v, w;
-    uint64_t i;
-    size_t k;
-    if (ckr__mg_iteration(r, r->files[0]->path) != CKR_OK) return r->c->err->code;
-    for (i = 1; i < r->n_files; i++) {
-        const ckr__mg_file *f = r->files[i];
-        if (ckr_node_i64(ckr_node_get(f->root, "iteration"), &v) && v != r->iteration)
-            return ckr__fileset_step(&r->ranks, f->path, "iteration", NULL, v, r->iteration);
-        for (k = 0; k < sizeof keys / sizeof *keys; k++)
-            if (ckr_node_i64(ckr_node_get(f->args, keys[k]), &v) &&
-                ckr_node_i64(ckr_node_get(r->args, keys[k]), &w) && v != w)
-                return ckr__fileset_step(&r->ranks, f->path, keys[k], NULL, v, w);
-    }
-    return CKR_OK;
-}
-
-/* What tells of a run apart from its model; a rank of another one differs in some. */
-static const char *const ckr__mg_run_keys[] = {
-    "seed", "lr", "min_lr", "lr_warmup_iters", "lr_warmup_samples", "lr_decay_iters",
-    "lr_decay_samples", "lr_decay_style", "weight_decay", "start_weight_decay",
-    "end_weight_decay", "adam_beta1", "adam_beta2", "adam_eps", "clip_grad", "global_batch_size",
-    "micro_batch_size", "seq_length", "train_iters", "train_samples", "data_parallel_size",
-    "world_size", "num_attention_heads", "num_query_groups", "kv_channels", "ffn_hidden_size",
-    "swiglu", "untie_embeddings_and_output_weights", "vocab_size", "padded_vocab_size",
-    "make_vocab_size_divisible_by", "num_experts", "use_distributed_optimizer", "bf16", "fp16",
-    "virtual_pipeline_model_parallel_size", "context_parallel_size", "decoupled_lr",
-    "hidden_dropout", "attention_dropout", "init_method_std",
-    "opt_param_scheduler", "lr_scheduler"          /* no arguments                            */
-};
-
-/* Every file is of one run: its arguments and its scheduler are the first file's. */
+/* Every file is of one iteration, which is the directory's, of one model and of one run: arguments
+   and scheduler are the first file's. */
 static ckr_result ckr__mg_one_run(ckr__mg *r)
 {
-    const size_t n = sizeof ckr__mg_run_keys / sizeof *ckr__mg_run_keys;
+    static const char *const sizes[] = { "tensor_model_parallel_size",
+                                         "pipeline_model_parallel_size",
+                                         "expert_model_parallel_size", "num_layers",
+                                         "hidden_size", "consumed_train_samples" };
+    /* what tells of a run apart from its model; the last two are no arguments */
+    static const char *const keys[] = {
+        "seed", "lr", "min_lr", "lr_warmup_iters", "lr_warmup_samples", "lr_decay_iters",
+        "lr_decay_samples", "lr_decay_style", "weight_decay", "start_weight_decay",
+        "end_weight_decay", "adam_beta1", "adam_beta2", "adam_eps", "clip_grad",
+        "global_batch_size", "micro_batch_size", "seq_length", "train_iters", "train_samples",
+        "data_parallel_size", "world_size", "num_attention_heads", "num_query_groups",
+        "kv_channels", "ffn_hidden_size", "swiglu", "untie_embeddings_and_output_weights",
+        "vocab_size", "padded_vocab_size", "make_vocab_size_divisible_by", "num_experts",
+        "use_distributed_optimizer", "bf16", "fp16", "virtual_pipeline_model_parallel_size",
+        "context_parallel_size", "decoupled_lr", "hidden_dropout", "attention_dropout",
+        "init_method_std", "opt_param_scheduler", "lr_scheduler"
+    };
+    const size_t n = sizeof keys / sizeof *keys;
     uint64_t i;
+    int64_t v, w;
     size_t k;
+    ckr__mg_iteration(r, r->files[0]->path);
     for (i = 1; i < r->n_files && !ckr__failed(r->c); i++) {
         const ckr__mg_file *f = r->files[i];
-        for (k = 0; k < n; k++) {
-            const char *key = ckr__mg_run_keys[k];
-            const ckr_node *a = ckr_node_get(k < n - 2 ? r->args : r->root, key),
-                           *b = ckr_node_get(k < n - 2 ? f->args : f->root, key);
+        if (ckr_node_i64(ckr_node_get(f->root, "iteration"), &v))
+            ckr__fileset_step(&r->ranks, f->path, "iteration", NULL, v, r->iteration);
+        for (k = 0; k < sizeof sizes / sizeof *sizes; k++)
+            if (ckr_node_i64(ckr_node_get(f->args, sizes[k]), &v) &&
+                ckr_node_i64(ckr_node_get(r->args, sizes[k]), &w))
+                ckr__fileset_step(&r->ranks, f->path, sizes[k], NULL, v, w);
+        for (k = 0; k < n && !ckr__failed(r->c); k++) {
+            const ckr_node *a = ckr_node_get(k < n - 2 ? r->args : r->root, keys[k]),
+                           *b = ckr_node_get(k < n - 2 ? f->args : f->root, keys[k]);
             if (a && b && !ckr__mg_same(r->c, a, b))
-                return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_MIXED, f->path, key,
-                                     "it is not what the first rank's file says",
-                                     "the file is of another run: put back the right one");
+                ckr__fail_with(r->c, CKR_ITEM_MEGATRON_MIXED, f->path, keys[k],
+                               "it is not what the first rank's file says",
+                               "the file is of another run: put back the right one");
         }
     }
     return r->c->err->code;
@@ -53408,8 +53386,8 @@ static ckr_result ckr__mg_places(ckr__mg *r)
             if (ckr__mg_writer(r, g) != v || !ckr_node_i64(ckr_node_get(g->args, "rank"), &w) ||
                 w == v)
                 continue;
-            return ckr__mg_wrong(
-                r, CKR_ITEM_MEGATRON_SWAPPED, f->path, "args/rank",
+            return ckr__fail_with(
+                r->c, CKR_ITEM_MEGATRON_SWAPPED, f->path, "args/rank",
                 ckr__printf(r->c,
                             "rank %lld wrote it: it belongs into %s, where rank %lld's file lies",
                             (long long)v, g->rel, (long long)w),
@@ -53417,19 +53395,6 @@ static ckr_result ckr__mg_places(ckr__mg *r)
         }
     }
     return CKR_OK;
-}
-
-/* The first file speaks for all. */
-static ckr_result ckr__mg_first(ckr__mg *r)
-{
-    double version = 3;
-    r->args = r->files[0]->args;
-    r->root = r->files[0]->root;
-    ckr_node_f64(ckr_node_get(r->root, "checkpoint_version"), &version);
-    return version < 2 ? ckr__mg_cannot(r, r->files[0]->path, "checkpoint_version",
-                                        "a checkpoint below version 2, whose qkv rows are in "
-                                        "another order")
-                       : ckr__mg_topology(r);
 }
 
 /* >>megatron.model ------------------------------------------------------------ */
@@ -53482,7 +53447,7 @@ static const char *ckr__mg_shift(ckr__ctx *c, const char *name, int64_t first, i
 /* State that the model saves and no optimizer has. */
 static bool ckr__mg_is_buffer(const char *name, ckr_dtype dtype)
 {
-    return ckr__mg_ends(name, "expert_bias") || strstr(name, "tokens_per_expert") ||
+    return ckr__path_ends(name, "expert_bias") || strstr(name, "tokens_per_expert") ||
            !ckr__is_float(dtype);
 }
 
@@ -53518,28 +53483,17 @@ static ckr_result ckr__mg_count_layers(ckr__mg *r)
             if (want && r->layers > want) break;
         }
     if (!want || want == r->layers) return CKR_OK;
-    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->files[0]->path, "args/num_layers",
-                         ckr__printf(r->c, "it says %lld, the model's files have %s%lld layers",
-                                     (long long)want, r->layers > want ? "more than " : "",
-                                     (long long)ckr__min_i64(want, r->layers)), ckr__mg_other_run);
+    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_LAYERS, ckr__mg_path(r), "args/num_layers",
+                          ckr__printf(r->c, "it says %lld, the model's files have %s%lld layers",
+                                      (long long)want, r->layers > want ? "more than " : "",
+                                      (long long)ckr__min_i64(want, r->layers)), ckr__mg_other_run);
 }
 
 static ckr_result ckr__mg_contradicts_layers(ckr__mg *r, const char *where, int64_t found)
 {
-    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->dir, where,
-                         ckr__printf(r->c, "args say %lld layers, this says %lld",
-                                     (long long)r->layers, (long long)found), ckr__mg_other_run);
-}
-
-/* Where an entry stands: by block, then in the chunk's order; experts of one layer lie rank by
-   rank. `run` is the place of the first of a row of experts. */
-static void ckr__mg_place(const ckr__mg *r, ckr__mg_item *t, uint64_t at, uint64_t run)
-{
-    int64_t layer = 0;
-    if (ckr__mg_layer(t->name, &layer)) t->block = 1 + layer;
-    else t->block = strncmp(t->name, "embedding.", 10) ? r->layers + 1 : 0;
-    t->major = t->expert >= 0 ? run : at;
-    t->minor = t->expert >= 0 ? (uint64_t)t->ep << 32 | at : 0;
+    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_LAYERS, r->dir, where,
+                          ckr__printf(r->c, "args say %lld layers, this says %lld",
+                                      (long long)r->layers, (long long)found), ckr__mg_other_run);
 }
 
 static int ckr__mg_item_cmp(const void *a, const void *b)
@@ -53551,14 +53505,18 @@ static int ckr__mg_item_cmp(const void *a, const void *b)
     return x->minor < y->minor ? -1 : x->minor > y->minor;
 }
 
+/* An item without its place in its block. NULL: an error is set. */
 static ckr__mg_item *ckr__mg_item_new(ckr__mg *r, const char *name)
 {
     ckr__mg_item *t = CKR__NEW(r->c, ckr__mg_item);
+    int64_t layer = 0;
     size_t digits;
     *CKR__PUSH(ckr__mg_item *, r->c, r->items, r->n_items) = t;
     if (ckr__failed(r->c) || !ckr__map_put(&r->by_name, name, strlen(name), r->n_items - 1, NULL))
         return NULL;
     t->name = name;
+    if (ckr__mg_layer(name, &layer)) t->block = 1 + layer;
+    else t->block = ckr__starts(name, "embedding.") ? 0 : r->layers + 1;
     t->expert = -1;
     ckr__mg_expert(name, &t->expert, &digits);
     r->experts = ckr__max_i64(r->experts, t->expert + 1);
@@ -53569,28 +53527,33 @@ static ckr__mg_item *ckr__mg_item_new(ckr__mg *r, const char *name)
     return t;
 }
 
-/* One chunk of one file: each entry's item, made where it is new. */
+/* One chunk of one file: each entry's item, made where it is new. Items stand in the chunk's order;
+   experts of one layer, which lie rank by rank, where the first of their row does. */
 static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
 {
     const ckr_node *chunk = f->chunks[v];
     const int64_t first = r->first[(uint64_t)v * r->pp + f->pp],
                   experts = f->ep ? ckr__mg_counted(chunk, true) * (int64_t)f->ep : 0;
+    const bool last_stage = r->tied && f->pp + 1 == r->pp && r->pp > 1;
     uint64_t k, at, run = 0;
     const char *last = "";
-    for (k = 0; k < chunk->count; k++) {
+    for (k = 0; k < ckr__dict_n(chunk) && !ckr__failed(r->c); k++) {
+        ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries, f->n_entries);
         const char *local = ckr__dict_key(chunk, k), *name;
         const ckr_node *value = ckr__dict_at(chunk, k);
         const char *row = local ? strstr(local, ".local_experts.") : NULL;
         size_t n_row;                  /* the prefix that all experts of a row share          */
         ckr__mg_item *t;
-        const bool extra = local && (ckr__mg_ends(local, "._extra_state") ||
-                                     ckr__mg_ends(local, "inv_freq") ||
+        const bool extra = local && (ckr__path_ends(local, "._extra_state") ||
+                                     ckr__path_ends(local, "inv_freq") ||
                                      value->kind != CKR_NODE_TENSOR);
         if (!local) return ckr__mg_bad(r, f->path, "model", "names of tensors");
-        if (r->tied && f->pp + 1 == r->pp && r->pp > 1 && !strcmp(local, "output_layer.weight")) {
+        e->value = value;
+        e->view = extra ? NULL : value->u.view;
+        e->chunk = v;
+        if (last_stage && !strcmp(local, "output_layer.weight")) {
             if (extra) return ckr__mg_bad(r, f->path, local, "a tensor");
-            f->entries[v][k].item = r->embedding;
-            f->entries[v][k].view = value->u.view;
+            e->item = r->embedding;
             continue;
         }
         n_row = row ? (size_t)(row - local) + 15 : ckr__mg_stem(local);
@@ -53607,61 +53570,73 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
             t->pp = f->pp;
             t->ep = f->ep;
             if (t->expert < 0 || strncmp(last, local, n_row) != 0) run = k;
-            ckr__mg_place(r, t, k, run);
+            t->major = t->expert >= 0 ? run : k;
+            t->minor = t->expert >= 0 ? (uint64_t)t->ep << 32 | k : 0;
         }
         if ((t->kind == CKR__MG_EXTRA) != extra)
             return ckr__mg_bad(r, f->path, name, "a tensor on every rank, or on none");
-        f->entries[v][k].item = t;
-        if (!extra) f->entries[v][k].view = value->u.view;
+        e->item = t;
         last = local;
     }
-    return CKR_OK;
+    return r->c->err->code;
+}
+
+static ckr_result ckr__mg_rank_items(ckr__mg *r, ckr__mg_file *f)
+{
+    uint32_t v;
+    for (v = 0; v < r->vp && !ckr__failed(r->c); v++) ckr__mg_chunk_items(r, f, v);
+    return r->c->err->code;
 }
 
 /* >>megatron.split ------------------------------------------------------------ */
-/* Which axis is cut, by the ends of names (megatron/core/tensor_parallel/layers.py and the modules
-   of core/transformer). */
+/* Which axis is cut over tensor parallel ranks, by the ends of names
+   (megatron/core/tensor_parallel/layers.py and the modules of core/transformer). Every reader and
+   writer takes it from this table: here a wrong one is put right. */
 
+/* GATED: gate and up rows, each cut for itself. SOLVE: cut or not, as the sizes tell. */
 enum { CKR__MG_PLAIN = 0, CKR__MG_VOCAB, CKR__MG_QKV, CKR__MG_GATED, CKR__MG_SOLVE };
 
-/* `tail`: of a name, or of one without .weight or .bias. */
+/* `tail`: of a name, or of one without .weight or .bias; the first row counts. `axis` -1: every
+   rank has all of it. */
 typedef struct ckr__mg_rule { const char *tail; int8_t axis; uint8_t what; } ckr__mg_rule;
 
+static const ckr__mg_rule ckr__mg_rules[] = {
+    { "word_embeddings", 0, CKR__MG_VOCAB },
+    { "output_layer", 0, CKR__MG_VOCAB },
+    { "linear_qkv", 0, CKR__MG_QKV },
+    { "linear_proj.weight", 1, CKR__MG_PLAIN },
+    { "linear_proj.bias", -1, CKR__MG_PLAIN },
+    { "linear_fc1", 0, CKR__MG_GATED },
+    { "linear_fc2.weight", 1, CKR__MG_PLAIN },
+    { "linear_fc2.bias", -1, CKR__MG_PLAIN },
+    { "norm", -1, CKR__MG_PLAIN },
+    { "layer_norm_weight", -1, CKR__MG_PLAIN },
+    { "layer_norm_bias", -1, CKR__MG_PLAIN },
+    { "position_embeddings", -1, CKR__MG_PLAIN },
+    { "tokentype_embeddings", -1, CKR__MG_PLAIN },
+    { "router", -1, CKR__MG_PLAIN },
+    { "expert_bias", -1, CKR__MG_PLAIN },
+    { "gate_weight", -1, CKR__MG_PLAIN },
+    { "linear_q", 0, CKR__MG_PLAIN },
+    { "linear_kv", 0, CKR__MG_PLAIN },
+    { "linear_q_proj.weight", 0, CKR__MG_PLAIN },
+    { "linear_q_up_proj.weight", 0, CKR__MG_PLAIN },
+    { "linear_kv_up_proj.weight", 0, CKR__MG_PLAIN },
+    { "_down_proj.weight", 0, CKR__MG_SOLVE },
+    { "softmax_offset", 0, CKR__MG_PLAIN }
+};
+
+/* The first rule that a name ends as; NULL: none. */
 static const ckr__mg_rule *ckr__mg_rule_of(const char *name)
 {
-    static const ckr__mg_rule rules[] = {
-        { "word_embeddings", 0, CKR__MG_VOCAB },
-        { "output_layer", 0, CKR__MG_VOCAB },
-        { "linear_qkv", 0, CKR__MG_QKV },
-        { "linear_proj.weight", 1, CKR__MG_PLAIN },
-        { "linear_proj.bias", -1, CKR__MG_PLAIN },
-        { "linear_fc1", 0, CKR__MG_GATED },
-        { "linear_fc2.weight", 1, CKR__MG_PLAIN },
-        { "linear_fc2.bias", -1, CKR__MG_PLAIN },
-        { "norm", -1, CKR__MG_PLAIN },
-        { "layer_norm_weight", -1, CKR__MG_PLAIN },
-        { "layer_norm_bias", -1, CKR__MG_PLAIN },
-        { "position_embeddings", -1, CKR__MG_PLAIN },
-        { "tokentype_embeddings", -1, CKR__MG_PLAIN },
-        { "router", -1, CKR__MG_PLAIN },
-        { "expert_bias", -1, CKR__MG_PLAIN },
-        { "gate_weight", -1, CKR__MG_PLAIN },
-        { "linear_q", 0, CKR__MG_PLAIN },
-        { "linear_kv", 0, CKR__MG_PLAIN },
-        { "linear_q_proj.weight", 0, CKR__MG_PLAIN },
-        { "linear_q_up_proj.weight", 0, CKR__MG_PLAIN },
-        { "linear_kv_up_proj.weight", 0, CKR__MG_PLAIN },
-        { "_down_proj.weight", 0, CKR__MG_SOLVE },
-        { "softmax_offset", 0, CKR__MG_PLAIN }
-    };
     const size_t n = strstr(name, ".experts.linear_fc") ? ckr__mg_stem(name) : strlen(name);
     size_t i, stem = n;
     if (strstr(name, ".mixer.")) return NULL;
     if (!ckr__cut_tail(name, &stem, ".weight")) ckr__cut_tail(name, &stem, ".bias");
-    for (i = 0; i < sizeof rules / sizeof *rules; i++) {
+    for (i = 0; i < sizeof ckr__mg_rules / sizeof *ckr__mg_rules; i++) {
+        const ckr__mg_rule *rule = &ckr__mg_rules[i];
         size_t a = n, b = stem;
-        if (ckr__cut_tail(name, &a, rules[i].tail) || ckr__cut_tail(name, &b, rules[i].tail))
-            return &rules[i];
+        if (ckr__cut_tail(name, &a, rule->tail) || ckr__cut_tail(name, &b, rule->tail)) return rule;
     }
     return NULL;
 }
@@ -53686,31 +53661,32 @@ static bool ckr__mg_gated(const ckr__mg *r, int64_t rows)
 static ckr_result ckr__mg_contradicts(ckr__mg *r, ckr_item item, const char *where, const char *key,
                                       int64_t said, int64_t found)
 {
-    return ckr__mg_wrong(r, item, ckr__mg_path(r), where,
-                         ckr__printf(r->c, "args ask for %s %lld, the tensor has %lld", key,
-                                     (long long)said, (long long)found), ckr__mg_other_run);
+    return ckr__fail_with(r->c, item, ckr__mg_path(r), where,
+                          ckr__printf(r->c, "args ask for %s %lld, the tensor has %lld", key,
+                                      (long long)said, (long long)found), ckr__mg_other_run);
 }
 
-/* Sets how a parameter is cut, and its whole shape, from the shape of one rank's part. `axis_of`:
-   what a master's attributes say (partition_dim), or -2. The hidden size is checked against the
-   tensors that have it as an axis. */
+/* Sets how a parameter is cut, and its whole shape, from the shape that each of tp ranks has of it:
+   by its name's rule, else by what its master's attributes say. The hidden size is checked against
+   the tensors that have it as an axis. */
 static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, const int64_t *part,
-                                uint32_t tp, int64_t axis_of)
+                                uint32_t tp)
 {
     const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
     const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0);
-    int64_t *shape = CKR__DUP(r->c, int64_t, part, n_dims), *chunks;
+    int64_t *shape = CKR__DUP(r->c, int64_t, part, n_dims), *chunks, said;
+    /* what has .mixer. in its name has parts that are cut each for itself */
+    const bool told = ckr_node_i64(ckr_node_get(t->attrs, "partition_dim"), &said) && said >= -1 &&
+                      said < CKR_MAX_DIMS && !strstr(t->name, ".mixer."),
+               solve = rule && rule->what == CKR__MG_SOLVE;
+    const char *rank = strstr(t->name, "kv_down") ? "kv_lora_rank" : "q_lora_rank";
     int32_t axis = rule ? rule->axis : -1;
     if (!shape) return ckr__oom(r->c);
-    if (rule && rule->what == CKR__MG_SOLVE)
-        axis = axis_of >= -1 ? (int32_t)axis_of
-               : ckr__mg_size(r->args, strstr(t->name, "kv_down") ? "kv_lora_rank" : "q_lora_rank",
-                              0) <= part[0]
-                   ? -1
-                   : 0;
-    if (strstr(t->name, ".mixer.")) axis_of = -2;      /* parts that are cut each for itself */
-    if (!rule && axis_of >= -1) axis = (int32_t)axis_of;
-    t->unknown = !rule && axis_of < -1;
+    if (told && (!rule || solve))
+        axis = ckr__mg_flag(t->attrs, "tensor_model_parallel") ? (int32_t)said : -1;
+    else if (solve && n_dims && ckr__mg_size(r->args, rank, 0) <= part[0])
+        axis = -1;
+    t->unknown = !rule && !told;
     t->n_dims = n_dims;
     t->shape = shape;
     if (axis >= (int32_t)n_dims) axis = -1;
@@ -53727,19 +53703,23 @@ static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, co
         t->split.n_chunks = 2;
         t->split.chunks = chunks;
     }
-    if (rule && (rule->what == CKR__MG_VOCAB || rule->what == CKR__MG_QKV) && n_dims == 2 &&
-        shape[1] != hidden && hidden)
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS, t->name, "hidden_size", hidden,
-                                   shape[1]);
-    return CKR_OK;
+    return rule && (rule->what == CKR__MG_VOCAB || rule->what == CKR__MG_QKV) && n_dims == 2 &&
+                   shape[1] != hidden && hidden
+               ? ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS, t->name, "hidden_size", hidden,
+                                     shape[1])
+               : CKR_OK;
 }
 
-/* The block of a tensor parallel rank at this topology, with all of the padding rows. */
-static ckr__block *ckr__mg_block(ckr__ctx *c, const ckr__mg_item *t, uint32_t tp, uint32_t rank)
+/* The block of a tensor parallel rank, with all of the padding rows. NULL: an error is set. */
+static ckr__block *ckr__mg_block(ckr__mg *r, const ckr__mg_item *t, uint32_t tp)
 {
     int64_t uneven = 0;
-    return ckr__block_split(c, &t->split, t->n_dims, t->shape, tp, t->split.axis < 0 ? 0 : rank,
-                            &uneven);
+    ckr__block *b = ckr__block_split(r->c, &t->split, t->n_dims, t->shape, r->tp,
+                                     t->split.axis < 0 ? 0 : tp, &uneven);
+    if (uneven)
+        ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, t->name,
+                            "tensor_model_parallel_size", r->tp, t->shape[t->split.axis]);
+    return b;
 }
 
 static int32_t ckr__mg_rank_of(const ckr__mg *r, const ckr__mg_file *f)
@@ -53770,64 +53750,115 @@ static ckr__part ckr__mg_part(const ckr__mg *r, const ckr__mg_item *t, const ckr
     return p;
 }
 
-static ckr_result ckr__mg_add(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
+static void ckr__mg_add(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
 {
     ckr__held *h = ckr__part_add(&r->load, p);
-    if (!h) return ckr__oom(r->c);
+    if (!h) return;
     if (!t->slots) t->slots = h;
     h->tensor->buffer = t->kind == CKR__MG_BUFFER;
     h->tensor->requires_grad = t->kind == CKR__MG_PARAM && !strcmp(p->slot, "param");
-    return CKR_OK;
 }
 
 /* The same of a part that is the block of a tensor parallel rank, or in it. */
-static ckr_result ckr__mg_add_block(ckr__mg *r, ckr__mg_item *t, uint32_t tp, ckr__part *p)
+static void ckr__mg_add_block(ckr__mg *r, ckr__mg_item *t, uint32_t tp, ckr__part *p)
 {
-    p->block = ckr__mg_block(r->c, t, r->tp, tp);
-    if (!p->block && !ckr__failed(r->c))
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, t->name,
-                                   "tensor_model_parallel_size", r->tp, t->shape[t->split.axis]);
-    return p->block ? ckr__mg_add(r, t, p) : ckr__oom(r->c);
+    p->block = ckr__mg_block(r, t, tp);
+    if (p->block) ckr__mg_add(r, t, p);
 }
 
 /* >>megatron.weights ---------------------------------------------------------- */
 
-static ckr_result ckr__mg_first_entry(ckr__mg *r, const ckr__mg_file *f, ckr__mg_item *t,
-                                      const ckr_view *v)
-{
-    int64_t axis = -2, said;   /* the split axis that a master's attributes tell, if they do  */
-    if (t->slots) return CKR_OK;
-    if (v->n_dims > CKR_MAX_DIMS)
-        return ckr__mg_bad(r, f->path, t->name, "a tensor of at most 8 dimensions");
-    if (strstr(t->name, ".experts.weight"))
-        return ckr__mg_cannot(r, f->path, t->name, "experts in one matrix (GroupedMLP)");
-    t->dtype = v->dtype;
-    if (ckr_node_i64(ckr_node_get(t->attrs, "partition_dim"), &said) && said >= -1 &&
-        said < CKR_MAX_DIMS)
-        axis = ckr__mg_flag(t->attrs, "tensor_model_parallel") ? said : -1;
-    if (ckr__mg_split(r, t, v->n_dims, v->shape, r->tp, axis) == CKR_OK && t->unknown && r->tp > 1)
-        ckr__mg_cannot(r, f->path, t->name, "no rule tells how this tensor is cut over tp");
-    return r->c->err->code;
-}
-
-static ckr_result ckr__mg_chunk_weights(ckr__mg *r, ckr__mg_file *f, uint32_t v)
+static ckr_result ckr__mg_weights(ckr__mg *r, ckr__mg_file *f)
 {
     uint64_t k;
-    for (k = 0; k < f->n_entries[v] && !ckr__failed(r->c); k++) {
-        const ckr_view *view = f->entries[v][k].view;
-        ckr__mg_item *t = f->entries[v][k].item;
+    for (k = 0; k < f->n_entries && !ckr__failed(r->c); k++) {
+        const ckr_view *view = f->entries[k].view;
+        ckr__mg_item *t = f->entries[k].item;
         ckr__part p;
         if (!t) return ckr__mg_bad(r, f->path, "output_layer.weight", "an embedding");
         if (t->kind == CKR__MG_EXTRA) {
             if (!t->extra) t->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
-            if (t->extra) t->extra[f->tp] = ckr__dict_at(f->chunks[v], k);
+            if (t->extra) t->extra[f->tp] = f->entries[k].value;
             continue;
         }
-        if (ckr__mg_first_entry(r, f, t, view) != CKR_OK) break;
+        if (!t->slots && view->n_dims > CKR_MAX_DIMS)
+            return ckr__mg_bad(r, f->path, t->name, "a tensor of at most 8 dimensions");
+        if (!t->slots && strstr(t->name, ".experts.weight"))
+            return ckr__mg_cannot(r, f->path, t->name, "experts in one matrix (GroupedMLP)");
+        if (!t->slots && ckr__mg_split(r, t, view->n_dims, view->shape, r->tp) != CKR_OK) break;
+        if (!t->slots && t->unknown && r->tp > 1)
+            return ckr__mg_cannot(r, f->path, t->name,
+                                  "no rule tells how this tensor is cut over tp");
+        if (!t->slots) t->dtype = view->dtype;
         p = ckr__mg_part(r, t, f, "param", view);
         ckr__mg_add_block(r, t, f->tp, &p);
     }
     return r->c->err->code;
+}
+
+#define CKR__MG_PROBE 64       /* values of a tensor that are looked at                   */
+
+/* A rank's part of a tensor, as runs of its row-major order that lie contiguously in a file. */
+typedef struct ckr__mg_run { int64_t begin, n; const ckr_piece *piece; } ckr__mg_run;
+
+static bool ckr__mg_is_row_major(const ckr_piece *p)
+{
+    int64_t s = (int64_t)ckr_dtype_size(p->dtype);
+    uint32_t d;
+    for (d = p->n_dims; d-- > 0; s = ckr__times(s, p->count[d]))
+        if (p->count[d] > 1 && p->stride[d] != s) return false;
+    return true;
+}
+
+/* At most one run for each pair of the block; 0: the file has other boxes. */
+static uint32_t ckr__mg_runs(const ckr__held *slot, const ckr__block *b, ckr__mg_run out[2])
+{
+    const ckr_tensor *t = slot->wide ? slot->wide : slot->tensor;
+    uint32_t i, k, d, n = 0;
+    int64_t row = 1;
+    for (d = 1; d < b->n_dims; d++) row = ckr__times(row, b->shape[d]);
+    for (i = 0; i < b->n_pairs && i < 2; i++) {
+        const ckr__pair *p = &b->pairs[i];
+        for (k = 0; k < t->n_pieces; k++) {
+            const ckr_piece *q = &t->pieces[k];
+            if (q->replica || !ckr__mg_is_row_major(q)) continue;
+            for (d = 0; d < b->n_dims; d++)
+                if (q->start[d] != p->global[d] || q->count[d] != p->count[d]) break;
+            if (d < b->n_dims) continue;
+            out[n].piece = q;
+            out[n].begin = b->n_dims ? p->local[0] * row : 0;
+            if (!ckr__numel(b->n_dims, p->count, &out[n].n)) return 0;
+            n++;
+            break;
+        }
+    }
+    return n == b->n_pairs ? n : 0;
+}
+
+/* The first values of a rank's part, at most CKR__MG_PROBE and those of one run. */
+static int64_t ckr__mg_values(ckr__mg *r, const ckr__mg_item *t, const ckr__held *slot, uint32_t tp,
+                              double *out)
+{
+    const ckr__block *b = ckr__mg_block(r, t, tp);
+    ckr__mg_run run[2];
+    uint8_t raw[CKR__MG_PROBE * 8], one[8];
+    const ckr_piece *q;
+    size_t size;
+    int64_t i, n;
+    if (!b || !slot || !ckr__mg_runs(slot, b, run)) return 0;
+    q = run[0].piece;
+    size = ckr_dtype_size(q->dtype);
+    n = ckr__min_i64(run[0].n, CKR__MG_PROBE);
+    if (q->file == CKR_NO_FILE || size > 8 ||
+        ckr__file_read(r->c, q->file, q->offset, raw, (size_t)n * size) != CKR_OK)
+        return 0;
+    for (i = 0; i < n; i++) {
+        memcpy(one, raw + (size_t)i * size, size);
+        if (q->big_endian != ckr__host_big_endian())
+            ckr__swap_bytes(one, size, ckr__dtypes[q->dtype].swap);
+        out[i] = ckr__load_f64(q->dtype, one);
+    }
+    return n;
 }
 
 /* >>megatron.layout ----------------------------------------------------------- */
@@ -53851,6 +53882,9 @@ typedef struct ckr__mg_buffer {
     const char *head;          /* ...gbuf_idx_G.dtype_(..).bucket_idx_                      */
     const ckr__mg_file *f;
 } ckr__mg_buffer;
+
+/* The first is the master. */
+static const char *const ckr__mg_flat_slots[] = { "param", "exp_avg", "exp_avg_sq" };
 
 static int64_t ckr__mg_up(int64_t v, int64_t to)
 {
@@ -53927,37 +53961,34 @@ static void ckr__mg_lay_run(ckr__mg_buffer *l, const ckr_node *args, uint32_t dp
     ckr__mg_lay(l);
 }
 
-/* The members of a rank's optimizer by chunk and dtype. */
-static ckr_result ckr__mg_buffers(ckr__mg *r, const ckr__mg_file *f, uint64_t which,
-                                  ckr__mg_buffer **out, uint64_t *n_out)
+/* The members of a rank's optimizer by chunk and dtype. Where it fails, the error is set. */
+static ckr__mg_buffer *ckr__mg_buffers(ckr__mg *r, const ckr__mg_file *f, uint64_t which,
+                                       uint64_t *n_out)
 {
     const uint64_t n = f->n_members[which];
+    ckr__mg_buffer *all = CKR__NEW_N(r->c, ckr__mg_buffer, n), *b;
     uint64_t i, k;
     *n_out = 0;
-    *out = CKR__NEW_N(r->c, ckr__mg_buffer, n);
-    if (!*out) return ckr__oom(r->c);
-    for (i = 0; i < n; i++) {
+    for (i = 0; all && i < n; i++) {
         ckr__mg_member *m = &f->members[which][i];
-        ckr__mg_buffer *b = NULL;
-        for (k = *n_out; k-- > 0 && (*out)[k].chunk == m->chunk;)
-            if ((*out)[k].dtype == m->view->dtype) b = &(*out)[k];
+        for (b = NULL, k = *n_out; k-- > 0 && all[k].chunk == m->chunk;)
+            if (all[k].dtype == m->view->dtype) b = &all[k];
         if (!b) {
-            b = &(*out)[(*n_out)++];
+            b = &all[(*n_out)++];
             b->chunk = m->chunk;
             b->dtype = m->view->dtype;
             b->align = 64;
             b->f = f;
             b->m = CKR__NEW_N(r->c, ckr__mg_member *, n - i);
-            if (!b->m) return ckr__oom(r->c);
         }
         if (!ckr__numel(m->view->n_dims, m->view->shape, &m->numel) ||
             m->numel > ((int64_t)1 << 59) - b->numel)
-            return ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, m->item->name,
-                             NULL);
+            ckr__fail(r->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, m->item->name, NULL);
+        if (ckr__failed(r->c)) break;
         b->numel += m->numel;
         b->m[b->n++] = m;
     }
-    return CKR_OK;
+    return all;
 }
 
 /* >>megatron.optimizer -------------------------------------------------------- */
@@ -53977,8 +54008,8 @@ static const ckr_node *ckr__mg_at(const ckr_node *n, uint64_t at)
 }
 
 /* The inner torch or Apex optimizer of what a file has: FP32 itself, else below "optimizer". */
-static ckr_result ckr__mg_optim_of(ckr__mg *r, const ckr__mg_file *f, const ckr_node *n,
-                                   ckr__mg_optim *o)
+static void ckr__mg_optim_of(ckr__mg *r, const ckr__mg_file *f, const ckr_node *n,
+                             ckr__mg_optim *o)
 {
     const ckr_node *inner = ckr_node_get(n, "optimizer");
     if (!inner) inner = ckr_node_get(n, "optimizer_state_dict");
@@ -53989,12 +54020,12 @@ static ckr_result ckr__mg_optim_of(ckr__mg *r, const ckr__mg_file *f, const ckr_
     o->masters = ckr_node_get(n, "fp32_from_fp16_params");
     if (!o->masters) o->masters = ckr_node_get(n, "fp32_from_fp16");
     if (!ckr_node_is_list(o->groups))
-        return ckr__mg_bad(r, f->path, "optimizer/param_groups", "a list");
-    if (o->state && !ckr_node_is_dict(o->state))
-        return ckr__mg_bad(r, f->path, "optimizer/state", "a dict");
-    if (o->masters && (!ckr_node_is_list(o->masters) || o->masters->count != o->groups->count))
-        return ckr__mg_bad(r, f->path, "optimizer/fp32_from_fp16_params", "a list for each group");
-    return CKR_OK;
+        ckr__mg_bad(r, f->path, "optimizer/param_groups", "a list");
+    else if (o->state && !ckr_node_is_dict(o->state))
+        ckr__mg_bad(r, f->path, "optimizer/state", "a dict");
+    else if (o->masters &&
+             (!ckr_node_is_list(o->masters) || o->masters->count != o->groups->count))
+        ckr__mg_bad(r, f->path, "optimizer/fp32_from_fp16_params", "a list for each group");
 }
 
 /* The optimizers of a file: one, or those of a chain, in a list or (torch_dist) by number. */
@@ -54007,7 +54038,6 @@ static ckr_result ckr__mg_optims(ckr__mg *r, ckr__mg_file *f, const ckr_node *n)
     if (f->n_optims > 2)
         return ckr__mg_cannot(r, f->path, "optimizer", "more than two optimizers in a chain");
     f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
-    if (!f->optims) return ckr__oom(r->c);
     for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++)
         ckr__mg_optim_of(r, f, many ? ckr__mg_at(n, i) : n, &f->optims[i]);
     return r->c->err->code;
@@ -54032,33 +54062,25 @@ static bool ckr__mg_decoupled(const ckr_node *args, const ckr_node *g)
                                              : !ckr__same(top, ckr__mg_num(args, "lr", -1));
 }
 
-/* Does a parameter of this name and number of dimensions belong into the group? */
-static bool ckr__mg_in_group(const ckr__mg *r, const ckr__mg_item *t, uint32_t n_dims,
-                             const ckr_node *g)
-{
-    const double wd = ckr__mg_num(g, "wd_mult", ckr__mg_num(g, "pre_wd_mult", 1)),
-                 lr = ckr__mg_num(r->args, "decoupled_lr", -1);
-    const bool expert = ckr__mg_flag(g, "is_expert_parallel"),
-               norm = ckr__mg_flag(r->args, "apply_wd_to_qk_layernorm") &&
-                      (strstr(t->name, "q_layernorm.") || strstr(t->name, "k_layernorm.")),
-               plain = (n_dims <= 1 || ckr__mg_ends(t->name, ".bias")) && !norm;
-    const bool ends = ckr__mg_ends(t->name, "word_embeddings.weight") ||
-                      ckr__mg_ends(t->name, "output_layer.weight");
-    if (plain != (wd <= 0)) return false;
-    if (expert != (t->expert >= 0 && r->ep > 1)) return false;
-    if (lr < 0 && !ckr__mg_flag(g, "is_decoupled_lr")) return true;
-    return ends == ckr__mg_decoupled(r->args, g);
-}
-
-/* The first group of the file for it; CKR__MG_NONE: none. */
+/* The file's first group for a parameter of so many dimensions; CKR__MG_NONE: none. */
 static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const ckr__mg_item *t,
                                  uint32_t n_dims)
 {
+    const bool own_lr = ckr__mg_num(r->args, "decoupled_lr", -1) >= 0,
+               expert = t->expert >= 0 && r->ep > 1,
+               norm = ckr__mg_flag(r->args, "apply_wd_to_qk_layernorm") &&
+                      (strstr(t->name, "q_layernorm.") || strstr(t->name, "k_layernorm.")),
+               plain = (n_dims <= 1 || ckr__path_ends(t->name, ".bias")) && !norm,
+               ends = ckr__path_ends(t->name, "word_embeddings.weight") ||
+                      ckr__path_ends(t->name, "output_layer.weight");
     uint64_t i;
     for (i = 0; i < o->groups->count; i++) {
-        const ckr_node *params = ckr_node_get(o->groups->u.items[i], "params");
-        if (params && ckr_node_is_list(params) && !params->count) continue;
-        if (ckr__mg_in_group(r, t, n_dims, o->groups->u.items[i])) return i;
+        const ckr_node *g = o->groups->u.items[i], *params = ckr_node_get(g, "params");
+        if (ckr_node_is_list(params) && !params->count) continue;
+        if (plain != (ckr__mg_num(g, "wd_mult", ckr__mg_num(g, "pre_wd_mult", 1)) <= 0)) continue;
+        if (expert != ckr__mg_flag(g, "is_expert_parallel")) continue;
+        if (!own_lr && !ckr__mg_flag(g, "is_decoupled_lr")) return i;
+        if (ends == ckr__mg_decoupled(r->args, g)) return i;
     }
     return CKR__MG_NONE;
 }
@@ -54066,30 +54088,44 @@ static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const
 static ckr_result ckr__mg_optimizer_fail(ckr__mg *r, const ckr__mg_file *f, const char *where,
                                          const char *text)
 {
-    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_OPTIMIZER, f->path, where, text,
-                         "--mode transfer takes the weights alone");
+    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_OPTIMIZER, f->path, where, text,
+                          "--mode transfer takes the weights alone");
 }
 
-/* What a group has under these keys, behind `text`. NULL: out of memory. */
-static const char *ckr__mg_key_text(ckr__ctx *c, const char *text, const ckr_node *g,
-                                    const char *const *keys, size_t n)
+/* What a group's keys decide: of which kind it is; the LR and weight decay that follow, by which a
+   state's groups are told apart; which of the target's it becomes; what is one on all ranks. */
+enum { CKR__MG_KIND = 1, CKR__MG_GROUP = 2, CKR__MG_CLASS = 4, CKR__MG_SAME = 8 };
+
+static const struct { const char *key; uint8_t what; } ckr__mg_group_keys[] = {
+    { "wd_mult", CKR__MG_KIND | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "lr_mult", CKR__MG_KIND | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "is_expert_parallel", CKR__MG_KIND | CKR__MG_GROUP },
+    { "is_decoupled_lr", CKR__MG_KIND | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "pre_wd_mult", CKR__MG_KIND | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "pre_lr_mult", CKR__MG_KIND | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "lr", CKR__MG_SAME },                        { "weight_decay", CKR__MG_SAME },
+    { "betas", CKR__MG_SAME | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "eps", CKR__MG_SAME | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "step", CKR__MG_SAME },                      { "max_lr", CKR__MG_SAME | CKR__MG_GROUP },
+    { "min_lr", CKR__MG_SAME | CKR__MG_GROUP },
+    { "start_wd", CKR__MG_SAME | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "end_wd", CKR__MG_SAME | CKR__MG_GROUP | CKR__MG_CLASS },
+    { "bias_correction", CKR__MG_SAME },           { "optimizer", CKR__MG_CLASS }
+};
+
+#define CKR__MG_GROUP_KEYS (sizeof ckr__mg_group_keys / sizeof *ckr__mg_group_keys)
+
+/* What a group has under the keys of this meaning, behind `text`. NULL: out of memory. */
+static const char *ckr__mg_key_text(ckr__ctx *c, const char *text, const ckr_node *g, uint8_t what)
 {
     size_t i;
-    for (i = 0; i < n && text; i++) {
-        const char *v = ckr__node_text_of(c, ckr_node_get(g, keys[i]));
+    for (i = 0; i < CKR__MG_GROUP_KEYS && text; i++) {
+        const char *v = ckr__mg_group_keys[i].what & what
+                            ? ckr__node_text_of(c, ckr_node_get(g, ckr__mg_group_keys[i].key))
+                            : "";
         text = v ? ckr__printf(c, "%s|%s", text, v) : NULL;
     }
     return text;
-}
-
-/* Megatron's own key of a group, without what it may hold. */
-static bool ckr__mg_alike_groups(ckr__ctx *c, const ckr_node *a, const ckr_node *b)
-{
-    static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
-                                        "is_decoupled_lr", "pre_wd_mult", "pre_lr_mult" };
-    const char *x = ckr__mg_key_text(c, "", a, keys, sizeof keys / sizeof *keys),
-               *y = ckr__mg_key_text(c, "", b, keys, sizeof keys / sizeof *keys);
-    return x && y && !strcmp(x, y);
 }
 
 /* A group that another rank has otherwise. A rank that has several of the kind has them because
@@ -54097,28 +54133,32 @@ static bool ckr__mg_alike_groups(ckr__ctx *c, const ckr_node *a, const ckr_node 
 static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
                                       const ckr_node *g, uint64_t n_known)
 {
-    static const char *const keys[] = { "lr", "weight_decay", "betas", "eps", "step", "max_lr",
-                                        "min_lr", "start_wd", "end_wd", "bias_correction" };
+    const char *kind = ckr__mg_key_text(r->c, "", g, CKR__MG_KIND), *as;
     uint64_t i, j, n = 0;      /* groups of this rank that are of g's kind               */
     size_t k;
     for (i = 0; i < n_known; i++) {
         const ckr_node *first = r->s->groups[i].raw;
-        if (!ckr__mg_alike_groups(r->c, g, first)) continue;
+        as = ckr__mg_key_text(r->c, "", first, CKR__MG_KIND);
+        if (!kind || !as) break;
+        if (strcmp(kind, as) != 0) continue;
         if (!n)
-            for (j = 0; j < o->groups->count; j++)
-                n += ckr__mg_alike_groups(r->c, g, o->groups->u.items[j]);
+            for (j = 0; j < o->groups->count; j++) {
+                as = ckr__mg_key_text(r->c, "", o->groups->u.items[j], CKR__MG_KIND);
+                n += as && !strcmp(kind, as);
+            }
         if (n != 1) break;
-        for (k = 0; k < sizeof keys / sizeof *keys; k++) {
-            const ckr_node *a = ckr_node_get(g, keys[k]), *b = ckr_node_get(first, keys[k]);
-            if (!a || !b || a->kind == CKR_NODE_TENSOR || b->kind == CKR_NODE_TENSOR ||
+        for (k = 0; k < CKR__MG_GROUP_KEYS; k++) {
+            const char *key = ckr__mg_group_keys[k].key;
+            const ckr_node *a = ckr_node_get(g, key), *b = ckr_node_get(first, key);
+            if (!(ckr__mg_group_keys[k].what & CKR__MG_SAME) || !a || !b ||
+                a->kind == CKR_NODE_TENSOR || b->kind == CKR_NODE_TENSOR ||
                 ckr__mg_same(r->c, a, b))
                 continue;
-            return ckr__remedy(
-                r->c->err,
-                ckr__fail(r->c->err, CKR_ITEM_MEGATRON_GROUPS, f->path, CKR_NO_OFFSET,
-                          ckr__printf(r->c, "param_groups/%s", keys[k]),
-                          "%s: %.60s, on another rank %.60s", f->rel, ckr__node_text_of(r->c, a),
-                          ckr__node_text_of(r->c, b)),
+            return ckr__fail_with(
+                r->c, CKR_ITEM_MEGATRON_GROUPS, f->path,
+                ckr__printf(r->c, "param_groups/%s", key),
+                ckr__printf(r->c, "%s: %.60s, on another rank %.60s", f->rel,
+                            ckr__node_text_of(r->c, a), ckr__node_text_of(r->c, b)),
                 "the file is of another iteration or run: put back the right one");
         }
     }
@@ -54130,23 +54170,18 @@ static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const c
    sorted; since 0.14 a rank lists also the groups of others. */
 static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer)
 {
-    /* what a state's groups are told apart by; LR and weight decay follow from it */
-    static const char *const keys[] = { "wd_mult", "lr_mult", "is_expert_parallel",
-                                        "is_decoupled_lr", "max_lr", "min_lr", "start_wd", "end_wd",
-                                        "betas", "eps", "pre_wd_mult", "pre_lr_mult" };
     ckr__mg_optim *o = &f->optims[optimizer];
     uint64_t *global = CKR__NEW_N(r->c, uint64_t, o->groups->count), i;
     const uint64_t n_known = r->s->n_groups;
-    if (!global) return ckr__oom(r->c);
     o->global = global;
-    for (i = 0; i < o->groups->count; i++) {
+    for (i = 0; global && i < o->groups->count; i++) {
         const ckr_node *g = o->groups->u.items[i], *params = ckr_node_get(g, "params");
         const char *key;
+        if (!ckr_node_is_dict(g)) return ckr__mg_bad(r, f->path, "optimizer/param_groups", "dicts");
         if (ckr__has(g, "default_config")) r->order_sorted = r->order_all = true;
         if (params && !params->count) r->order_all = true;
-        if (!ckr_node_is_dict(g)) return ckr__mg_bad(r, f->path, "optimizer/param_groups", "dicts");
         if (ckr__mg_group_mixed(r, f, o, g, n_known) != CKR_OK) break;
-        key = ckr__mg_key_text(r->c, optimizer ? "1" : "0", g, keys, sizeof keys / sizeof *keys);
+        key = ckr__mg_key_text(r->c, optimizer ? "1" : "0", g, CKR__MG_GROUP);
         if (!key) break;
         if (ckr__map_find(&r->group_at, key, strlen(key), &global[i])) continue;
         global[i] = r->s->n_groups;
@@ -54161,38 +54196,38 @@ static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer
 static ckr_result ckr__mg_members(ckr__mg *r, ckr__mg_file *f, uint64_t which)
 {
     const ckr__mg_optim *o = f->optims ? &f->optims[which] : NULL;
-    uint64_t k, most = 0;
-    uint32_t v;
-    for (v = 0; v < r->vp; v++) most += f->n_entries[v];
-    f->members[which] = CKR__NEW_N(r->c, ckr__mg_member, most);
-    if (!f->members[which]) return ckr__oom(r->c);
-    for (v = 0; v < r->vp; v++)
-        for (k = 0; k < f->n_entries[v]; k++) {
-            const ckr__mg_entry *x = &f->entries[v][k];
-            ckr__mg_member *m = &f->members[which][f->n_members[which]];
-            if (!x->item || x->item->kind != CKR__MG_PARAM) continue;
-            if (f->n_optims > 1 && (x->item->expert >= 0) != (which == 1)) continue;
-            m->item = x->item;
-            m->view = x->view;
-            m->chunk = v;
-            m->shared = r->tied && r->pp > 1 && x->item == r->embedding;
-            m->group = o ? ckr__mg_group_of(r, o, x->item, x->view->n_dims) : x->item->group;
-            if (!o && m->group == CKR__MG_NONE) continue;
-            if (m->group == CKR__MG_NONE)
-                return ckr__mg_optimizer_fail(r, f, x->item->name,
-                                              "no parameter group is that of this parameter");
-            if (x->item->group == CKR__MG_NONE) x->item->group = o->global[m->group];
-            f->n_members[which]++;
-        }
-    return CKR_OK;
+    uint64_t k;
+    f->members[which] = CKR__NEW_N(r->c, ckr__mg_member, f->n_entries);
+    for (k = 0; k < f->n_entries && f->members[which]; k++) {
+        const ckr__mg_entry *x = &f->entries[k];
+        ckr__mg_member *m = &f->members[which][f->n_members[which]];
+        if (!x->item || x->item->kind != CKR__MG_PARAM) continue;
+        if (f->n_optims > 1 && (x->item->expert >= 0) != (which == 1)) continue;
+        m->item = x->item;
+        m->view = x->view;
+        m->chunk = x->chunk;
+        m->shared = r->tied && r->pp > 1 && x->item == r->embedding;
+        m->group = o ? ckr__mg_group_of(r, o, x->item, x->view->n_dims) : x->item->group;
+        if (!o && m->group == CKR__MG_NONE) continue;
+        if (m->group == CKR__MG_NONE)
+            return ckr__mg_optimizer_fail(r, f, x->item->name,
+                                          "no parameter group is that of this parameter");
+        if (x->item->group == CKR__MG_NONE) x->item->group = o->global[m->group];
+        f->n_members[which]++;
+    }
+    return r->c->err->code;
 }
 
-/* Each group's list of numbers is as long as its parameters are many, and the numbers run on. Its
-   masters are those of its 16-bit parameters. */
-static ckr_result ckr__mg_numbers(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
-                                  ckr__mg_member *m, uint64_t n, ckr__mg_member **by_number)
+/* Numbers, masters and states of one optimizer of one rank. Each group's list of numbers is as long
+   as its parameters are many, and the numbers run on; its masters are those of its 16-bit
+   parameters; {0: {...}, 1: ...} has the states. */
+static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
 {
+    const ckr__mg_optim *o = &f->optims[which];
+    const uint64_t n = f->n_members[which];
+    ckr__mg_member *m = f->members[which], **by_number = CKR__NEW_N(r->c, ckr__mg_member *, n);
     uint64_t g, i, next = 0, have, used;
+    if (!by_number) return ckr__oom(r->c);
     for (g = 0; g < o->groups->count; g++, next += have) {
         const ckr_node *list = ckr_node_get(o->groups->u.items[g], "params"), *master;
         if (!ckr_node_is_list(list))
@@ -54219,65 +54254,74 @@ static ckr_result ckr__mg_numbers(ckr__mg *r, const ckr__mg_file *f, const ckr__
                 list->u.items[i]->u.i != (int64_t)(next + i))
                 return ckr__mg_bad(r, f->path, "param_groups/params", "numbers that run on from 0");
     }
-    return CKR_OK;
-}
-
-/* Numbers, masters and states of one optimizer of one rank: {0: {...}, 1: ...} has the states. */
-static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
-{
-    const ckr__mg_optim *o = &f->optims[which];
-    const uint64_t n = f->n_members[which];
-    ckr__mg_member **by_number = CKR__NEW_N(r->c, ckr__mg_member *, n);
-    uint64_t i;
-    ckr_result e = by_number ? ckr__mg_numbers(r, f, o, f->members[which], n, by_number)
-                             : ckr__oom(r->c);
-    for (i = 0; e == CKR_OK && o->state && i < o->state->count; i++) {
+    for (i = 0; i < ckr__dict_n(o->state); i++) {
         const ckr_node *key = o->state->u.items[2 * i], *v = ckr__dict_at(o->state, i);
         if (key->kind != CKR_NODE_INT || key->u.i < 0 || (uint64_t)key->u.i >= n ||
             !ckr_node_is_dict(v))
             return ckr__mg_bad(r, f->path, "optimizer/state", "a dict for each parameter's number");
         by_number[key->u.i]->state = v;
     }
-    return e;
+    return CKR_OK;
 }
 
-/* An update's count that a group has for all of its parameters (Apex, Transformer Engine). */
-static ckr_result ckr__mg_group_step(ckr__mg *r, ckr__mg_item *t, const ckr_node *group)
-{
-    const ckr_node *n = ckr_node_get(group, "step");
-    ckr__part p;
-    int64_t count;
-    double v;
-    if (!n || n->kind == CKR_NODE_NONE || !ckr__sched_number(r->c, n, &v) || !(v >= 0 && v < 9e15))
-        return r->c->err->code;
-    if (ckr__held_slot(t->slots, "step")) return CKR_OK;
-    count = (int64_t)v;
-    t->step = v;
-    p = ckr__mg_part(r, t, NULL, "step", ckr__value_view(r->c, CKR_DTYPE_I64, &count));
-    p.alone = true;
-    return p.view ? ckr__mg_add(r, t, &p) : ckr__oom(r->c);
-}
-
-static ckr_result ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
+/* A count of updates that a file has as a tensor. */
+static void ckr__mg_scalar(ckr__mg *r, ckr__mg_item *t, const ckr__part *p)
 {
     ckr_view v = *p->view;
     ckr__part one = *p;
     int64_t numel;
     if (v.layout || v.meta || !ckr_dtype_size(v.dtype) || !ckr__numel(v.n_dims, v.shape, &numel) ||
         numel != 1)
-        return ckr__mg_bad(r, p->file, t->name, "one number as its step");
+        ckr__mg_bad(r, p->file, t->name, "one number as its step");
+    else if (!ckr__held_slot(t->slots, p->slot))
+        ckr__view_number(r->c, &v, &t->step);
+    if (ckr__failed(r->c)) return;
     v.n_dims = 0;
     one.view = &v;
     one.alone = true;
     one.replica = false;
-    if (!ckr__held_slot(t->slots, p->slot) && ckr__view_number(r->c, &v, &t->step) != CKR_OK)
-        return r->c->err->code;
-    return ckr__mg_add(r, t, &one);
+    ckr__mg_add(r, t, &one);
+}
+
+/* The count of updates of a parameter that has none of its own: (torch_dist) the one that all have
+   together, or its group's (Apex, Transformer Engine). */
+static void ckr__mg_count(ckr__mg *r, const ckr__mg_optim *o, const ckr__mg_member *m)
+{
+    ckr__mg_item *t = m->item;
+    const ckr_node *all = ckr_node_get(o->state, "common_step"),
+                   *own = ckr_node_get(o->groups->u.items[m->group], "step");
+    ckr__part p = ckr__mg_part(r, t, NULL, "step", NULL);
+    int64_t count;
+    double v;
+    if (ckr__held_slot(t->slots, "step")) return;
+    if (all && all->kind == CKR_NODE_TENSOR) {
+        p = ckr__mg_part(r, t, r->files[0], "step", all->u.view);
+        ckr__mg_scalar(r, t, &p);
+        return;
+    }
+    if (!own || own->kind == CKR_NODE_NONE || !ckr__sched_number(r->c, own, &v) ||
+        !(v >= 0 && v < 9e15))
+        return;
+    count = (int64_t)v;
+    t->step = v;
+    p.alone = true;
+    p.view = ckr__value_view(r->c, CKR_DTYPE_I64, &count);
+    if (p.view) ckr__mg_add(r, t, &p);
+}
+
+/* Behind what the files have of each parameter. */
+static ckr_result ckr__mg_counts(ckr__mg *r)
+{
+    uint64_t i, k, m;
+    for (i = 0; i < r->n_files; i++)
+        for (k = 0; k < r->files[i]->n_optims; k++)
+            for (m = 0; m < r->files[i]->n_members[k] && !ckr__failed(r->c); m++)
+                ckr__mg_count(r, &r->files[i]->optims[k], &r->files[i]->members[k][m]);
+    return r->c->err->code;
 }
 
 /* One parameter's state and master on one rank. */
-static ckr_result ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
-                                       const ckr__mg_member *m)
+static void ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_member *m)
 {
     ckr__mg_item *t = m->item;
     ckr__part p = ckr__mg_part(r, t, f, "master", m->master ? m->master->u.view : NULL);
@@ -54286,44 +54330,22 @@ static ckr_result ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const 
     for (k = 0; k < ckr__dict_n(m->state) && !ckr__failed(r->c); k++) {
         const char *slot = ckr__dict_key(m->state, k);
         const ckr_node *v = ckr__dict_at(m->state, k);
-        if (!slot) return ckr__mg_bad(r, f->path, "optimizer/state", "names of a state's tensors");
-        if (v->kind != CKR_NODE_TENSOR && v->kind != CKR_NODE_NONE)
+        if (!slot) {
+            ckr__mg_bad(r, f->path, "optimizer/state", "names of a state's tensors");
+        } else if (v->kind == CKR_NODE_TENSOR) {
+            p = ckr__mg_part(r, t, f, slot, v->u.view);
+            if (!strcmp(slot, "step")) ckr__mg_scalar(r, t, &p);
+            else ckr__mg_add_block(r, t, f->tp, &p);
+        } else if (v->kind != CKR_NODE_NONE) {
             ckr__leave(r->c, r->s, f->rel,
                        ckr__printf(r->c, "optimizer/state/%s/%s", t->name, slot), v);
-        if (v->kind != CKR_NODE_TENSOR) continue;
-        p = ckr__mg_part(r, t, f, slot, v->u.view);
-        if (!strcmp(slot, "step")) ckr__mg_scalar(r, t, &p);
-        else ckr__mg_add_block(r, t, f->tp, &p);
+        }
     }
-    return ckr__failed(r->c) ? r->c->err->code
-                             : ckr__mg_group_step(r, t, o->groups->u.items[m->group]);
 }
 
 /* >>megatron.distributed ------------------------------------------------------ */
 /* distrib_optim.pt: {buckets_coalesced, g: {(param dtype, grad dtype): {param, exp_avg, exp_avg_sq,
    numel_unpadded}}}, a list of such dicts for a chain; None where another rank keeps it. */
-
-/* The bucket size by what comes out of it: the arguments' first, then the defaults. Two that give
-   the same length but other places are told apart where masters must round to parameters. */
-static ckr_result ckr__mg_find_layout(ckr__mg *r, const ckr__mg_file *f, ckr__mg_buffer *b,
-                                      int64_t want)
-{
-    int64_t tries[4] = { 0, 0, 40000000, 1000000 * (int64_t)r->dp };
-    size_t i;
-    ckr__mg_lay_run(b, f->args, r->dp * r->cp, f->pp);
-    tries[0] = b->bucket;
-    for (i = 0; i < 8 && b->total != want; i++) {
-        b->align = i < 4 ? 64 : 1;
-        b->bucket = tries[i % 4];
-        ckr__mg_lay(b);
-    }
-    if (b->total == want) return CKR_OK;
-    return ckr__mg_wrong(
-        r, CKR_ITEM_MEGATRON_BUCKETS, f->path, "distrib_optim.pt",
-        ckr__printf(r->c, "it has %lld elements; the parameters need %lld in one bucket",
-                    (long long)want, (long long)b->total),
-        "--mode transfer takes the weights alone");
-}
 
 static bool ckr__mg_flat_view(const ckr_node *n)
 {
@@ -54332,16 +54354,31 @@ static bool ckr__mg_flat_view(const ckr_node *n)
            (v->shape[0] < 2 || v->stride[0] == 1) && ckr_dtype_size(v->dtype);
 }
 
-/* `dict`: slot -> tensor. */
-static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
-                                      ckr__mg_buffer *b, const ckr_node *dict)
+/* One buffer from a dict slot -> tensor. What comes out of it tells its bucket size: that of the
+   arguments is tried first, then the defaults. Two that give the same length but other places are
+   told apart where masters must round to parameters. */
+static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg_buffer *b,
+                                      const ckr_node *dict)
 {
     const ckr_node *first = ckr_node_get(dict, "param");
+    int64_t tries[4] = { 0, 0, 40000000, 1000000 * (int64_t)r->dp }, want;
     uint64_t i, k;
     if (!ckr__mg_flat_view(first))
         return ckr__mg_bad(r, f->path, "distrib_optim.pt/param", "a flat tensor (files of "
                            "versions before 0.7 have lists of buckets)");
-    ckr__mg_find_layout(r, f, b, first->u.view->shape[0]);
+    want = first->u.view->shape[0];
+    ckr__mg_lay_run(b, f->args, r->dp * r->cp, f->pp);
+    tries[0] = b->bucket;
+    for (i = 0; i < 8 && b->total != want; i++) {
+        b->align = i < 4 ? 64 : 1;
+        b->bucket = tries[i % 4];
+        ckr__mg_lay(b);
+    }
+    if (b->total != want)
+        return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_BUCKETS, f->path, "distrib_optim.pt",
+                              ckr__printf(r->c, "it has %lld elements; the parameters need %lld in "
+                                          "one bucket", (long long)want, (long long)b->total),
+                              "--mode transfer takes the weights alone");
     for (k = 0; k < dict->count && !ckr__failed(r->c); k++) {
         const char *slot = ckr__dict_key(dict, k);
         const ckr_node *v = ckr__dict_at(dict, k);
@@ -54358,54 +54395,43 @@ static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, const c
             ckr__mg_add_block(r, b->m[i]->item, f->tp, &p);
         }
     }
-    for (i = 0; i < b->n && !ckr__failed(r->c); i++)
-        ckr__mg_group_step(r, b->m[i]->item, o->groups->u.items[b->m[i]->group]);
     return r->c->err->code;
 }
 
-static ckr_result ckr__mg_read_flat(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
+static void ckr__mg_read_flat(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
 {
-    const ckr__mg_optim *o = &f->optims[which];
-    ckr__mg_buffer *b;
-    uint64_t i, n_buffers;
-    ckr_result e = ckr__mg_buffers(r, f, which, &b, &n_buffers);
-    for (i = 0; i < n_buffers && e == CKR_OK; i++) {
-        const ckr_node *by_dtype = ckr__mg_at(o->flat, i);      /* one buffer                  */
-        e = ckr__dict_n(by_dtype) && ckr_node_is_dict(by_dtype->u.items[1])
-                ? ckr__mg_read_buffer(r, f, o, &b[i], by_dtype->u.items[1])
-                : ckr__mg_optimizer_fail(r, f, "distrib_optim.pt",
-                                         "it has fewer buffers than the model has chunks");
+    uint64_t i, n;
+    ckr__mg_buffer *b = ckr__mg_buffers(r, f, which, &n);
+    for (i = 0; i < n && !ckr__failed(r->c); i++) {
+        const ckr_node *by_dtype = ckr__mg_at(f->optims[which].flat, i);       /* one buffer   */
+        if (ckr__dict_n(by_dtype) && ckr_node_is_dict(by_dtype->u.items[1]))
+            ckr__mg_read_buffer(r, f, &b[i], by_dtype->u.items[1]);
+        else
+            ckr__mg_optimizer_fail(r, f, "distrib_optim.pt",
+                                   "it has fewer buffers than the model has chunks");
     }
-    return e;
 }
 
-static ckr_result ckr__mg_load_flat(ckr__mg *r, ckr__mg_file *f)
+/* Of one rank's files: groups, parameters and attributes. */
+static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f)
 {
     const char *path = ckr__path_join(r->c, r->dir,
                                       ckr__printf(r->c, "%s/distrib_optim.pt", f->rel));
     const ckr_node *all = NULL;
     uint64_t i;
-    ckr_result e;
     if (!path) return ckr__oom(r->c);
-    if (ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
+    if (!r->n_items) return ckr__mg_bad(r, f->path, "model", "a state dict with tensors");
+    if (ckr__mg_optims(r, f, ckr_node_get(f->root, "optimizer")) != CKR_OK)
+        return r->c->err->code;
+    if (r->zero && f->n_optims && ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
         return ckr__mg_missing(r, path, "the distributed optimizer's state was expected");
-    e = ckr__mg_tree(r, path, &all);
-    for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
+    if (r->zero && f->n_optims) all = ckr__mg_tree(r, path);
+    for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++) {
         const ckr_node *n = ckr_node_is_list(all) ? ckr_node_at(all, i) : i == 0 ? all : NULL;
         if (n && n->kind != CKR_NODE_NONE && !ckr_node_is_dict(n))
             return ckr__mg_bad(r, path, "", "a dict of buffers for each optimizer");
         f->optims[i].flat = ckr_node_is_dict(n) ? n : NULL;
     }
-    return e;
-}
-
-/* Of one rank's file: groups, parameters and attributes. */
-static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f)
-{
-    uint64_t i;
-    if (!r->n_items) return ckr__mg_bad(r, f->path, "model", "a state dict with tensors");
-    ckr__mg_optims(r, f, ckr_node_get(f->root, "optimizer"));
-    if (r->zero && f->n_optims && !ckr__failed(r->c)) ckr__mg_load_flat(r, f);
     for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++)
         if (ckr__mg_groups(r, f, i) == CKR_OK && ckr__mg_members(r, f, i) == CKR_OK && !r->zero)
             ckr__mg_numbered(r, f, i);
@@ -54417,32 +54443,10 @@ static ckr_result ckr__mg_optimizer_pieces(ckr__mg *r, ckr__mg_file *f)
 {
     uint64_t i, k;
     for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++) {
-        const ckr__mg_optim *o = &f->optims[i];
-        if (r->zero && o->flat) ckr__mg_read_flat(r, f, i);
+        if (r->zero && f->optims[i].flat) ckr__mg_read_flat(r, f, i);
         for (k = 0; !r->zero && k < f->n_members[i] && !ckr__failed(r->c); k++)
-            ckr__mg_member_state(r, f, o, &f->members[i][k]);
+            ckr__mg_member_state(r, f, &f->members[i][k]);
     }
-    return r->c->err->code;
-}
-
-/* The groups get their parameters in the model's order; a group without any goes. */
-static ckr_result ckr__mg_group_params(ckr__mg *r)
-{
-    ckr_group *g = r->s->groups;
-    uint64_t i, n = 0, *to = CKR__NEW_N(r->c, uint64_t, r->s->n_groups);
-    if (!to) return ckr__oom(r->c);
-    for (i = 0; i < r->n_items; i++) {
-        const ckr__mg_item *t = r->items[i];
-        if (t->group == CKR__MG_NONE) continue;
-        *CKR__PUSH(const char *, r->c, g[t->group].params, g[t->group].n_params) = t->name;
-    }
-    for (i = 0; i < r->s->n_groups; i++) {
-        to[i] = n;
-        if (g[i].n_params) g[n++] = g[i];
-    }
-    r->s->n_groups = n;
-    for (i = 0; i < r->n_items; i++)
-        if (r->items[i]->group != CKR__MG_NONE) r->items[i]->group = to[r->items[i]->group];
     return r->c->err->code;
 }
 
@@ -54538,21 +54542,23 @@ static const ckr__stream_key ckr__mg_stream_keys[] = {
     { NULL, NULL, NULL, false }
 };
 
-/* One rank's dict. */
-static ckr_result ckr__mg_streams(ckr__mg *r, uint32_t rank, const char *file, const char *rel,
-                                  const ckr_node *d)
+/* A list of a dict for each replica of a place, which begins at `dp`. */
+static void ckr__mg_streams(ckr__mg *r, const ckr_node *list, uint32_t tp, uint32_t pp, uint32_t dp,
+                            uint32_t step, const char *file, const char *rel)
 {
-    ckr__rank_streams k = CKR_ZERO;
-    uint64_t i = r->s->n_rng;
-    k.c = r->c;
-    k.s = r->s;
-    k.keys = ckr__mg_stream_keys;
-    k.scope = ckr__mg_flag(r->args, "data_parallel_random_init") ? "dp,pp" : "pp";
-    k.rank = rank;
-    k.file = file;
-    k.rel = rel;
-    k.at = "/rng_state";
-    ckr__streams_read(&k, d);
+    uint64_t i = r->s->n_rng, n;
+    for (n = 0; ckr_node_is_list(list) && n < list->count; n++) {
+        ckr__rank_streams k = CKR_ZERO;
+        k.c = r->c;
+        k.s = r->s;
+        k.keys = ckr__mg_stream_keys;
+        k.scope = ckr__mg_flag(r->args, "data_parallel_random_init") ? "dp,pp" : "pp";
+        k.rank = ckr__mg_number(r, tp, pp, dp + (uint32_t)n * step);
+        k.file = file;
+        k.rel = rel;
+        k.at = "/rng_state";
+        if (ckr_node_is_dict(list->u.items[n])) ckr__streams_read(&k, list->u.items[n]);
+    }
     for (; i < r->s->n_rng; i++) {
         const char *name = r->s->rng[i].name;
         if (strcmp(name, "default") != 0)
@@ -54560,18 +54566,6 @@ static ckr_result ckr__mg_streams(ckr__mg *r, uint32_t rank, const char *file, c
                                  : !strcmp(name, "data-parallel-rng") ? "pp"
                                                                         : "tp,pp";
     }
-    return r->c->err->code;
-}
-
-static ckr_result ckr__mg_randoms(ckr__mg *r, ckr__mg_file *f)
-{
-    const ckr_node *list = ckr_node_get(f->root, "rng_state");
-    uint64_t k;
-    for (k = 0; ckr_node_is_list(list) && k < list->count && !ckr__failed(r->c); k++)
-        if (ckr_node_is_dict(list->u.items[k]))
-            ckr__mg_streams(r, ckr__mg_number(r, f->tp, f->pp, f->ep + (uint32_t)k * r->ep),
-                            f->path, f->rel, list->u.items[k]);
-    return r->c->err->code;
 }
 
 /* >>megatron.read ------------------------------------------------------------- */
@@ -54608,7 +54602,7 @@ static ckr_result ckr__mg_tied(ckr__mg *r)
     return CKR_OK;
 }
 
-/* The item of the same module with another last part of its name. */
+/* The item of the same module with another last part of its name; NULL: there is none. */
 static const ckr__mg_item *ckr__mg_sibling(const ckr__mg *r, const ckr__mg_item *t,
                                            const char *part, const char *other)
 {
@@ -54619,30 +54613,36 @@ static const ckr__mg_item *ckr__mg_sibling(const ckr__mg *r, const ckr__mg_item 
     return name && ckr__map_find(&r->by_name, name, strlen(name), &at) ? r->items[at] : NULL;
 }
 
+/* Groups of query heads that share keys and values; each head is one where nothing groups them. */
+static int64_t ckr__mg_query_groups(const ckr_node *args)
+{
+    const int64_t heads = ckr__mg_size(args, "num_attention_heads", 0);
+    return ckr__mg_flag(args, "group_query_attention")
+               ? ckr__mg_size(args, "num_query_groups", heads)
+               : heads;
+}
+
 /* Heads and groups: the projection has heads * kv_channels columns, qkv has the rows of both. */
-static ckr_result ckr__mg_fits_attention(ckr__mg *r, const ckr__mg_item *t)
+static void ckr__mg_fits_attention(ckr__mg *r, const ckr__mg_item *t)
 {
     const ckr__mg_item *proj = ckr__mg_sibling(r, t, "linear_qkv", "linear_proj");
     const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0),
                   heads = ckr__mg_size(r->args, "num_attention_heads", 0),
-                  groups = ckr__mg_flag(r->args, "group_query_attention")
-                               ? ckr__mg_size(r->args, "num_query_groups", heads)
-                               : heads,
+                  groups = ckr__mg_query_groups(r->args),
                   dim = ckr__mg_size(r->args, "kv_channels", heads ? hidden / heads : 0),
                   gate = ckr__mg_flag(r->args, "attention_output_gate") ? 2 : 1;
-    if (!heads || heads >= 1 << 24 || groups >= 1 << 24 || dim >= 1 << 24) return CKR_OK;
+    if (!heads || heads >= 1 << 24 || groups >= 1 << 24 || dim >= 1 << 24) return;
     if (proj && proj->n_dims == 2 && proj->shape[1] != heads * dim)
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_HEADS, proj->name,
-                                   "heads * kv_channels columns", heads * dim, proj->shape[1]);
-    if (t->shape[0] != (gate * heads + 2 * groups) * dim)
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GROUPS, t->name,
-                                   "(heads + 2 * groups) * kv_channels rows",
-                                   (gate * heads + 2 * groups) * dim, t->shape[0]);
-    return CKR_OK;
+        ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_HEADS, proj->name,
+                            "heads * kv_channels columns", heads * dim, proj->shape[1]);
+    else if (t->shape[0] != (gate * heads + 2 * groups) * dim)
+        ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GROUPS, t->name,
+                            "(heads + 2 * groups) * kv_channels rows",
+                            (gate * heads + 2 * groups) * dim, t->shape[0]);
 }
 
 /* The MLP: fc2 has its size, a gated fc1 twice as many rows. */
-static ckr_result ckr__mg_fits_mlp(ckr__mg *r, const ckr__mg_item *t)
+static void ckr__mg_fits_mlp(ckr__mg *r, const ckr__mg_item *t)
 {
     const ckr__mg_item *down = ckr__mg_sibling(r, t, "linear_fc1", "linear_fc2");
     const ckr_node *said = ckr_node_get(r->args, "swiglu");
@@ -54654,110 +54654,84 @@ static ckr_result ckr__mg_fits_mlp(ckr__mg *r, const ckr__mg_item *t)
                       : t->expert >= 0 ? "moe_ffn_hidden_size"
                                        : "ffn_hidden_size";
     const int64_t size = ckr__mg_size(r->args, key, shared ? 0 : dense);
-    if (!down || down->n_dims != 2 || t->n_dims != 2) return CKR_OK;
+    if (!down || down->n_dims != 2 || t->n_dims != 2) return;
     if (size && down->shape[1] != size)
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_FFN, down->name, key, size,
-                                   down->shape[1]);
-    if (said && said->kind == CKR_NODE_BOOL && t->shape[0] != (1 + flag) * down->shape[1])
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GATED, t->name,
-                                   flag ? "gate and up: rows" : "rows without a gate:",
-                                   (1 + flag) * down->shape[1], t->shape[0]);
-    return CKR_OK;
+        ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_FFN, down->name, key, size, down->shape[1]);
+    else if (said && said->kind == CKR_NODE_BOOL && t->shape[0] != (1 + flag) * down->shape[1])
+        ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_GATED, t->name,
+                            flag ? "gate and up: rows" : "rows without a gate:",
+                            (1 + flag) * down->shape[1], t->shape[0]);
 }
 
-/* Rows of the vocabulary. Converters are known to leave padded_vocab_size as it was: there the
-   tensor is right, and Megatron asks no more of a torch_dist checkpoint. */
-static ckr_result ckr__mg_fits_vocabulary(ckr__mg *r, const ckr__mg_item *t)
+/* Is an untied head the embedding, value by value as far as they are looked at? */
+static bool ckr__mg_head_copied(ckr__mg *r, const ckr__mg_item *head)
 {
-    const int64_t padded = ckr__mg_size(r->args, "padded_vocab_size", t->shape[0]),
-                  logical = ckr__mg_logical(r);
-    if (logical > t->shape[0])
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_VOCAB, t->name, "vocab_size", logical,
-                                   t->shape[0]);
-    if (padded == t->shape[0]) return CKR_OK;
-    return ckr__say_int(r->c, "CKR_W_MEGATRON_VOCAB", CKR_CHANGED, "padded_vocab_size", padded,
-                        t->shape[0],
-                        "the argument is not what the embedding's rows are: the rows count", NULL);
-}
-
-/* The first bytes of a tensor as a legacy file has it, at most n. */
-static size_t ckr__mg_peek(ckr__mg *r, const ckr_node *node, uint8_t *out, size_t n)
-{
-    const ckr_view *v = node && node->kind == CKR_NODE_TENSOR ? node->u.view : NULL;
-    int64_t numel;
-    if (!v || v->bytes || v->layout || v->meta || v->offset < 0 ||
-        !ckr__numel(v->n_dims, v->shape, &numel))
-        return 0;
-    if ((uint64_t)numel < n / ckr_dtype_size(v->dtype))
-        n = (size_t)numel * ckr_dtype_size(v->dtype);
-    return ckr__file_read(r->c, v->file,
-                          v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype), out,
-                          n) == CKR_OK
-               ? n
-               : 0;
-}
-
-/* Is an untied head the embedding bit for bit? */
-static bool ckr__mg_head_copied(ckr__mg *r)
-{
-    const ckr__mg_file *last = r->files[r->n_files - r->tp];
-    const ckr_node *head = ckr_node_get(last->chunks[r->vp - 1], "output_layer.weight"),
-                   *embedding = ckr_node_get(r->files[0]->chunks[0], r->embedding->name);
-    uint8_t a[256], b[256];
-    const size_t n = ckr__mg_peek(r, embedding, a, sizeof a);
-    size_t i = 0;
-    if (!n || n != ckr__mg_peek(r, head, b, sizeof b)) return false;
-    while (i < n && !a[i]) i++;
-    return i < n && !memcmp(a, b, n);
+    double a[CKR__MG_PROBE], b[CKR__MG_PROBE];
+    const int64_t n = ckr__mg_values(r, r->embedding, r->embedding->slots, 0, a);
+    int64_t i = 0;
+    if (n != ckr__mg_values(r, head, head->slots, 0, b)) return false;
+    while (i < n && !(fabs(a[i]) > 0)) i++;
+    return i < n && !memcmp(a, b, (size_t)n * sizeof *a);
 }
 
 /* Tied or not against what there is: an untied head is a tensor of its own; a tied one is on the
    last of several stages, and then the embedding's copy. */
-static ckr_result ckr__mg_fits_tied(ckr__mg *r)
+static void ckr__mg_fits_tied(ckr__mg *r)
 {
     const ckr_node *said = ckr_node_get(r->args, "untie_embeddings_and_output_weights");
     const char *text = NULL;
     uint64_t at;
     const bool head = ckr__map_find(&r->by_name, "output_layer.weight", 19, &at);
-    if (!said || said->kind != CKR_NODE_BOOL || !r->embedding) return CKR_OK;
+    if (!said || said->kind != CKR_NODE_BOOL || !r->embedding) return;
     if (said->u.b != head)
         text = head ? "it says tied, and there is an output_layer"
                     : "it says untied, and there is no output_layer";
-    else if (head && !r->dist && r->pp > 1 && r->iteration > 0 && ckr__mg_head_copied(r))
+    else if (head && !r->dist && r->pp > 1 && r->iteration > 0 &&
+             ckr__mg_head_copied(r, r->items[at]))
         text = "it says untied, and output_layer is the embedding bit for bit";
-    if (!text) return r->c->err->code;
-    return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_ARGS_TIED, ckr__mg_path(r),
-                         "args/untie_embeddings_and_output_weights", text, ckr__mg_other_run);
+    if (text)
+        ckr__fail_with(r->c, CKR_ITEM_MEGATRON_ARGS_TIED, ckr__mg_path(r),
+                       "args/untie_embeddings_and_output_weights", text, ckr__mg_other_run);
 }
 
-/* The arguments against the shapes of the tensors that they decide. */
+/* The arguments against the shapes of the tensors that they decide. Converters are known to leave
+   padded_vocab_size as it was: there the tensor is right, and Megatron asks no more of a torch_dist
+   checkpoint. */
 static ckr_result ckr__mg_fits(ckr__mg *r)
 {
     uint64_t i;
+    const int64_t logical = ckr__mg_logical(r);
     for (i = 0; i < r->n_items && !ckr__failed(r->c); i++) {
         const ckr__mg_item *t = r->items[i];
+        const int64_t rows = t->n_dims == 2 ? t->shape[0] : 0;
+        const int64_t padded = ckr__mg_size(r->args, "padded_vocab_size", rows);
         if (t->kind != CKR__MG_PARAM || t->n_dims != 2) continue;
-        if (ckr__mg_ends(t->name, "linear_qkv.weight")) ckr__mg_fits_attention(r, t);
+        if (ckr__path_ends(t->name, "linear_qkv.weight")) ckr__mg_fits_attention(r, t);
         else if (strstr(t->name, "linear_fc1.weight")) ckr__mg_fits_mlp(r, t);
-        else if (t == r->embedding) ckr__mg_fits_vocabulary(r, t);
+        else if (t == r->embedding && logical > rows)
+            ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_VOCAB, t->name, "vocab_size", logical,
+                                rows);
+        else if (t == r->embedding && padded != rows)
+            ckr__say_int(r->c, "CKR_W_MEGATRON_VOCAB", CKR_CHANGED, "padded_vocab_size", padded,
+                         rows, "the argument is not what the embedding's rows are: the rows count",
+                         NULL);
     }
-    return ckr__failed(r->c) ? r->c->err->code : ckr__mg_fits_tied(r);
+    if (!ckr__failed(r->c)) ckr__mg_fits_tied(r);
+    return r->c->err->code;
 }
 
-/* Keys of a file that nothing here understands. */
+/* What else a file has: streams, and keys that nothing here understands. */
 static ckr_result ckr__mg_others(ckr__mg *r, ckr__mg_file *f)
 {
-    static const char known[] = "args checkpoint_version iteration total_iters optimizer "
-                                "opt_param_scheduler lr_scheduler rng_state model "
-                                "num_floating_point_operations_so_far content_metadata";
-    uint64_t k;
-    for (k = 0; k < f->root->count; k++) {
-        const char *key = ckr__dict_key(f->root, k);
-        if (!key || !(ckr__word_in(known, key) || (ckr__starts(key, "model") &&
-                                                   strspn(key + 5, "0123456789"))))
-            ckr__leave(r->c, r->s, f->rel, key ? key : "?", ckr__dict_at(f->root, k));
-    }
-    return r->c->err->code;
+    const char *known = "args checkpoint_version iteration total_iters optimizer "
+                        "opt_param_scheduler lr_scheduler rng_state model "
+                        "num_floating_point_operations_so_far content_metadata";
+    uint32_t v;
+    f->random = ckr_node_get(f->root, "rng_state");
+    ckr__mg_streams(r, f->random, f->tp, f->pp, f->ep, r->ep, f->path, f->rel);
+    for (v = 0; v < r->vp && known; v++)
+        known = ckr__printf(r->c, "%s model%u", known, (unsigned)v);
+    return known ? ckr__leave_others(r->c, r->s, f->rel, f->root, known) : ckr__oom(r->c);
 }
 
 /* Where the run is, and what nobody tells of it. */
@@ -54875,44 +54849,27 @@ static uint64_t ckr__mg_leaf(const char *name)
     const uint64_t n = sizeof order / sizeof *order;
     uint64_t i;
     for (i = 0; i < n; i++) if (strstr(name, order[i])) break;
-    return 4 * i + (ckr__mg_ends(name, "_extra_state") ? 2u : 0u) +
+    return 4 * i + (ckr__path_ends(name, "_extra_state") ? 2u : 0u) +
            (strstr(name, "bias") ? 1u : 0u);
 }
 
 static ckr__mg_item *ckr__mg_dist_item(ckr__mg *r, const char *name, uint8_t kind)
 {
     ckr__mg_item *t;
-    uint64_t at;
+    uint64_t at, part, bias;
     if (!name) return NULL;
     if (ckr__map_find(&r->by_name, name, strlen(name), &at)) return r->items[at];
     t = ckr__mg_item_new(r, name);
     if (!t) return NULL;
     t->kind = kind;
-    ckr__mg_place(r, t, ckr__mg_leaf(name), ckr__mg_leaf(name));
-    if (t->expert >= 0) {      /* of SequentialMLP expert by expert, else weight by weight */
-        const uint64_t part = strstr(name, "linear_fc2") != NULL;
-        const uint64_t bias = strstr(name, "bias") != NULL;
-        t->major = ckr__mg_leaf(name) & ~(uint64_t)1;
-        t->minor = r->grouped ? part << 48 | bias << 40 | (uint64_t)t->expert
-                              : (uint64_t)t->expert << 8 | part << 4 | bias;
-    }
+    t->major = ckr__mg_leaf(name);
+    if (t->expert < 0) return t;
+    part = strstr(name, "linear_fc2") != NULL;
+    bias = strstr(name, "bias") != NULL;
+    t->major &= ~(uint64_t)1;  /* of SequentialMLP expert by expert, else weight by weight */
+    t->minor = r->grouped ? part << 48 | bias << 40 | (uint64_t)t->expert
+                          : (uint64_t)t->expert << 8 | part << 4 | bias;
     return t;
-}
-
-/* The store's own cuts: a chunk is what one tensor parallel rank had (or all of it, where one wrote
-   for all). */
-static ckr_result ckr__mg_dist_cut(ckr__mg *r, const ckr__dcp_item *q, const ckr__mg_item *t,
-                                   uint32_t lead)
-{
-    const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
-    int64_t parts;
-    if (!rule || rule->what != CKR__MG_QKV || t->split.axis < 0 || !q->n_chunks ||
-        q->chunks[0].count[lead] < 1)
-        return CKR_OK;
-    parts = q->shape[lead] / q->chunks[0].count[lead];
-    if (parts < 2 || parts == (int64_t)r->tp) return CKR_OK;
-    return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
-                               "tensor_model_parallel_size", r->tp, parts);
 }
 
 /* Do all layers have this one name? */
@@ -54925,8 +54882,9 @@ static bool ckr__mg_is_stacked(const char *fqn)
 /* A model tensor's items, with their shapes: where layers or experts are axes, one for each. */
 static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
 {
+    const ckr__mg_rule *rule;
     ckr__mg_grid_of g = CKR_ZERO;
-    int64_t i;
+    int64_t i, parts;
     g.stacked = ckr__mg_is_stacked(q->fqn);
     g.expert = strstr(q->fqn, ".experts.experts.") != NULL;
     g.lead = (uint32_t)g.stacked + (uint32_t)g.expert;
@@ -54946,46 +54904,48 @@ static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
         if (!t) return ckr__oom(r->c);
         if (ckr__mg_is_buffer(t->name, q->dtype)) t->kind = CKR__MG_BUFFER;
         t->dtype = q->dtype;
-        if (ckr__mg_split(r, t, q->n_dims - g.lead, q->shape + g.lead, 1, -2) != CKR_OK) break;
+        if (ckr__mg_split(r, t, q->n_dims - g.lead, q->shape + g.lead, 1) != CKR_OK) break;
     }
     *CKR__PUSH(ckr__mg_grid_of, r->c, r->grids, r->n_grids) = g;
     if (ckr__failed(r->c) || !ckr__map_put(&r->keys, q->fqn, strlen(q->fqn), r->n_grids - 1, NULL))
         return ckr__oom(r->c);
-    return ckr__mg_dist_cut(r, q, g.items[0], g.lead);
-}
-
-static ckr__part ckr__mg_dist_part(const ckr__mg *r, const ckr__mg_item *t, const char *slot,
-                                   const ckr__dcp_chunk *q, const ckr_view *v)
-{
-    ckr__part p = ckr__mg_part(r, t, NULL, slot, v);
-    p.rank = r->d->files[q->file].rank;
-    p.replica = q->replica;
-    return p;
+    /* The store's own cuts: a chunk of qkv is what one tensor parallel rank had (or all of it,
+       where one wrote for all). */
+    rule = ckr__mg_rule_of(g.items[0]->name);
+    if (!rule || rule->what != CKR__MG_QKV || g.items[0]->split.axis < 0 || !q->n_chunks ||
+        q->chunks[0].count[g.lead] < 1)
+        return CKR_OK;
+    parts = q->shape[g.lead] / q->chunks[0].count[g.lead];
+    return parts < 2 || parts == (int64_t)r->tp
+               ? CKR_OK
+               : ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
+                                     "tensor_model_parallel_size", r->tp, parts);
 }
 
 /* A chunk that is a box, part by part along the leading axes. */
-static ckr_result ckr__mg_dist_chunk(ckr__mg *r, const ckr__mg_grid_of *g, const char *slot,
-                                     const ckr__dcp_item *q, const ckr__dcp_chunk *k)
+static void ckr__mg_dist_chunk(ckr__mg *r, const ckr__mg_grid_of *g, const char *slot,
+                               const ckr__dcp_item *q, const ckr__dcp_chunk *k)
 {
     const int64_t n_l = g->stacked ? k->count[0] : 1, n_e = g->expert ? k->count[g->lead - 1] : 1,
                   at_l = g->stacked ? k->start[0] : 0, at_e = g->expert ? k->start[g->lead - 1] : 0;
     int64_t dims[2 * CKR_MAX_DIMS], i;
     ckr_view all;
-    ckr_result z = ckr__dcp_view(r->d, q, k, &all, dims);
-    for (i = 0; i < n_l * n_e && z == CKR_OK; i++) {
+    ckr__dcp_view(r->d, q, k, &all, dims);
+    for (i = 0; i < n_l * n_e && !ckr__failed(r->c); i++) {
         const int64_t l = i / n_e, e = i % n_e;
         ckr__mg_item *t = g->items[(at_l + l) * g->experts + at_e + e];
         ckr_view v = all;
-        ckr__part p = ckr__mg_dist_part(r, t, slot, k, &v);
+        ckr__part p = ckr__mg_part(r, t, NULL, slot, &v);
         v.n_dims -= g->lead;
         v.shape += g->lead;
         v.stride += g->lead;
         v.offset += (g->stacked ? l * all.stride[0] : 0) +
                     (g->expert ? e * all.stride[g->lead - 1] : 0);
+        p.rank = r->d->files[k->file].rank;
+        p.replica = k->replica;
         p.start = k->start + g->lead;
-        z = ckr__mg_add(r, t, &p);
+        ckr__mg_add(r, t, &p);
     }
-    return z;
 }
 
 /* A flattened chunk: elements of block (i, j, k) from k.start on. */
@@ -55015,12 +54975,15 @@ static ckr_result ckr__mg_dist_flat(ckr__mg *r, const ckr__mg_grid_of *g, const 
     }
     if (!ckr__numel(t->n_dims, count, &numel) || numel != q->shape[n])
         return ckr__mg_bad(r, r->dir, q->fqn, "as many elements as a block has");
-    p = ckr__mg_dist_part(r, t, slot, k, &v);
+    p = ckr__mg_part(r, t, NULL, slot, &v);
+    p.rank = r->d->files[k->file].rank;
+    p.replica = k->replica;
     p.block = ckr__box_block(&box, t->n_dims, start, count);
     p.flat = true;
     p.begin = k->start[n];
     p.end = k->start[n] + k->count[n];
-    return ckr__mg_add(r, t, &p);
+    ckr__mg_add(r, t, &p);
+    return CKR_OK;
 }
 
 /* All chunks of a tensor that belongs to a model key. */
@@ -55050,46 +55013,46 @@ static ckr_result ckr__mg_dist_tensor(ckr__mg *r, const char *key, const char *s
 /* >>megatron.dist.ranks ------------------------------------------------------- */
 /* Files of ranks, as a legacy directory has them. */
 
-/* The first layer of each chunk: stages have `count` layers but for the first and the last where
-   these have their own; where the embedding counts as a layer, the first has one less. */
-static void ckr__mg_lay_stages(ckr__mg *r, int64_t head, int64_t tail, int64_t count,
-                               bool embedding)
+/* The first layer of each chunk. Stages have as many layers, but for the first and the last where
+   these have their own (0: they have not); where the arguments count the embedding or the loss as a
+   layer, there is one less. False, with how many layers are counted: they cannot be had so. */
+static bool ckr__mg_lay_stages(ckr__mg *r, int64_t head, int64_t tail, int64_t *counted)
 {
-    const uint64_t n = (uint64_t)r->pp * r->vp;
-    int64_t at = 0;
+    const int64_t vp = r->vp, middle = (int64_t)r->pp - (head > 0) - (tail > 0);
+    const bool embedding = ckr__mg_flag(r->args, "account_for_embedding_in_pipeline_split"),
+               loss = ckr__mg_flag(r->args, "account_for_loss_in_pipeline_split");
+    int64_t at = 0, count = r->layers - head - tail;
     uint64_t i;
-    for (i = 0; i < n; i++) {
-        const uint32_t p = (uint32_t)(i % r->pp);
+    if (r->pp > 1) count += (head ? 0 : embedding) + (tail ? 0 : loss);
+    *counted = count;
+    r->first = CKR__NEW_N(r->c, int64_t, (uint64_t)r->pp * r->vp);
+    if (count < 0 || (middle && count % (middle * vp)) || head % vp || tail % vp) return false;
+    for (i = 0; r->first && i < (uint64_t)r->pp * r->vp; i++) {
+        const uint64_t p = i % r->pp;
         const int64_t own = p == 0 ? head : p + 1 == r->pp ? tail : 0;
         r->first[i] = at;
-        at += (own ? own : count) / (int64_t)r->vp;
-        if (i == 0) at -= embedding;
+        at += (own ? own : count / middle) / vp;
+        if (i == 0 && r->pp > 1) at -= embedding;
     }
+    return true;
 }
 
 /* Layers of each chunk of the saved run, from its arguments (get_num_layers_to_build). */
 static ckr_result ckr__mg_dist_stages(ckr__mg *r)
 {
+    const ckr_node *layout = ckr_node_get(r->args, "pipeline_model_parallel_layout");
+    const bool cut = r->pp > 1;
     const int64_t head = ckr__mg_size(r->args, "decoder_first_pipeline_num_layers", 0),
                   tail = ckr__mg_size(r->args, "decoder_last_pipeline_num_layers", 0);
-    const bool emb = ckr__mg_flag(r->args, "account_for_embedding_in_pipeline_split"),
-               loss = ckr__mg_flag(r->args, "account_for_loss_in_pipeline_split");
-    const ckr_node *layout = ckr_node_get(r->args, "pipeline_model_parallel_layout");
-    const uint64_t n = (uint64_t)r->pp * r->vp;
-    int64_t middle, count;
-    r->first = CKR__NEW_N(r->c, int64_t, n);
-    if (!r->first) return ckr__oom(r->c);
-    if (r->pp == 1) return CKR_OK;
-    if (layout && layout->kind != CKR_NODE_NONE)
+    int64_t counted;
+    if ((uint64_t)r->pp * r->ep * r->tp > 1 << 20)
+        return ckr__mg_bad(r, r->dir, "args", "fewer model parallel ranks");
+    if (cut && layout && layout->kind != CKR_NODE_NONE)
         return ckr__mg_cannot(r, r->dir, "args/pipeline_model_parallel_layout",
                               "a hand-made pipeline layout");
-    middle = r->pp - (head > 0) - (tail > 0);
-    count = r->layers - head - tail + (head ? 0 : emb) + (tail ? 0 : loss);
-    if (count < 0 || (middle && count % (middle * (int64_t)r->vp)) || head % (int64_t)r->vp ||
-        tail % (int64_t)r->vp)
-        return ckr__mg_contradicts_layers(r, "args/pipeline_model_parallel_size", r->pp);
-    ckr__mg_lay_stages(r, head, tail, count / (middle ? middle : 1), emb);
-    return CKR_OK;
+    return ckr__mg_lay_stages(r, cut ? head : 0, cut ? tail : 0, &counted)
+               ? r->c->err->code
+               : ckr__mg_contradicts_layers(r, "args/pipeline_model_parallel_size", r->pp);
 }
 
 /* The chunk that an item lies in: vp * pp + pp. */
@@ -55107,48 +55070,47 @@ static uint32_t ckr__mg_home(const ckr__mg *r, const ckr__mg_item *t)
 }
 
 /* One more entry of a rank's chunk, with the shape that it has of the item. */
-static ckr_result ckr__mg_dist_entry(ckr__mg *r, ckr__mg_file *f, uint32_t v, ckr__mg_item *t)
+static void ckr__mg_dist_entry(ckr__mg *r, ckr__mg_file *f, uint32_t v, ckr__mg_item *t)
 {
-    ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries[v], f->n_entries[v]);
+    ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries, f->n_entries);
     ckr_view *view;
-    ckr__block *b;
+    const ckr__block *b;
     e->item = t;
-    if (t->kind != CKR__MG_PARAM) return CKR_OK;
+    e->chunk = v;
+    if (t->kind != CKR__MG_PARAM) return;
     e->view = view = CKR__NEW(r->c, ckr_view);
-    b = ckr__mg_block(r->c, t, r->tp, f->tp);
-    if (ckr__failed(r->c)) return r->c->err->code;
-    if (!b)
-        return ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, t->name,
-                                   "tensor_model_parallel_size", r->tp, t->shape[t->split.axis]);
+    b = ckr__mg_block(r, t, f->tp);
+    if (!view || !b) return;
     view->n_dims = t->n_dims;
     view->shape = b->shape;
     view->dtype = t->dtype;
-    return CKR_OK;
 }
 
 /* A rank's entries: the items of its chunks. The tied head of the last stage stands before what
    else the head has. */
-static ckr_result ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
+static void ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
 {
     bool tied = r->tied && r->embedding && r->pp > 1 && f->pp + 1 == r->pp && v + 1 == r->vp;
     const int64_t share = r->ep > 1 ? r->experts / r->ep : INT64_MAX;
     uint64_t i;
-    for (i = 0; i <= r->n_items && !ckr__failed(r->c); i++) {
-        ckr__mg_item *t = i < r->n_items ? r->items[i] : NULL;
-        if (t && ckr__mg_home(r, t) != v * r->pp + f->pp) continue;
-        if (t && t->expert >= 0 && t->expert / share != (int64_t)f->ep) continue;
-        if (tied && (!t || ckr__starts(t->name, "output_layer."))) {
+    for (i = 0; i < r->n_items; i++) {
+        ckr__mg_item *t = r->items[i];
+        if (ckr__mg_home(r, t) != v * r->pp + f->pp) continue;
+        if (t->expert >= 0 && t->expert / share != (int64_t)f->ep) continue;
+        if (tied && ckr__starts(t->name, "output_layer.")) {
             ckr__mg_dist_entry(r, f, v, r->embedding);
             tied = false;
         }
-        if (t) ckr__mg_dist_entry(r, f, v, t);
+        ckr__mg_dist_entry(r, f, v, t);
     }
-    return r->c->err->code;
+    if (tied) ckr__mg_dist_entry(r, f, v, r->embedding);
 }
 
-static ckr__mg_file *ckr__mg_dist_file(ckr__mg *r, uint32_t tp, uint32_t pp, uint32_t ep)
+/* A rank's file without entries; at the target with the nearest one of the source. */
+static ckr__mg_file *ckr__mg_file_new(ckr__mg *r, uint32_t tp, uint32_t pp, uint32_t ep)
 {
     ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
+    const ckr__mg *s = r->source;
     ckr__rankfile name = CKR_ZERO;
     if (!f) return NULL;
     ckr__at_set(&name, CKR__TP, tp, 0);
@@ -55160,47 +55122,49 @@ static ckr__mg_file *ckr__mg_dist_file(ckr__mg *r, uint32_t tp, uint32_t pp, uin
     f->path = r->dir;
     f->rel = ckr__form_name(r->c, ckr__mg_forms[0].pattern, &name);
     f->args = r->args;
-    f->entries = CKR__NEW_N(r->c, ckr__mg_entry *, r->vp);
-    f->n_entries = CKR__NEW_N(r->c, uint64_t, r->vp);
-    return f->rel && f->entries && f->n_entries ? f : NULL;
+    if (s) {
+        const uint64_t p = pp < s->pp ? pp : s->pp - 1, e = ep < s->ep ? ep : s->ep - 1,
+                       t = tp < s->tp ? tp : s->tp - 1;
+        f->n_optims = r->ep > 1 ? 2 : 1;
+        f->from = s->files[(p * s->ep + e) * s->tp + t];
+    }
+    return ckr__failed(r->c) ? NULL : f;
 }
 
-static ckr_result ckr__mg_dist_files(ckr__mg *r)
+/* The files of all ranks, with what each holds. */
+static ckr_result ckr__mg_all_files(ckr__mg *r)
 {
     const uint64_t n = (uint64_t)r->pp * r->ep * r->tp;
-    uint32_t i, v;
-    if (n > 1 << 20) return ckr__mg_bad(r, r->dir, "args", "fewer model parallel ranks");
+    uint64_t i;
+    uint32_t v;
+    r->n_files = 0;
     r->files = CKR__NEW_N(r->c, ckr__mg_file *, n);
     for (i = 0; i < n && !ckr__failed(r->c); i++) {
-        const uint32_t stage = i / r->tp;
-        ckr__mg_file *f = ckr__mg_dist_file(r, i % r->tp, stage / r->ep, stage % r->ep);
-        if (!f) break;
+        const uint32_t tp = (uint32_t)(i % r->tp), stage = (uint32_t)(i / r->tp);
+        ckr__mg_file *f = ckr__mg_file_new(r, tp, stage / r->ep, stage % r->ep);
+        for (v = 0; f && v < r->vp; v++) ckr__mg_dist_entries(r, f, v);
         r->files[r->n_files++] = f;
-        for (v = 0; v < r->vp && !ckr__failed(r->c); v++) ckr__mg_dist_entries(r, f, v);
     }
     return r->c->err->code;
 }
 
-/* What a legacy file of the rank would have at its top, from which others are written. */
+/* What a legacy file would have at its top, from which others are written. */
 static ckr_result ckr__mg_dist_roots(ckr__mg *r)
 {
-    ckr_node *none = ckr__node(r->c, CKR_NODE_NONE),
-             *sched = (ckr_node *)(uintptr_t)ckr_node_get(r->common, "opt_param_scheduler");
-    uint64_t i, k;
-    for (i = 0; i < r->n_files; i++) {
-        ckr_node *root = ckr__node(r->c, CKR_NODE_DICT);
-        for (k = 0; k < r->common->count; k++) {
-            const char *key = ckr__dict_key(r->common, k);
-            if (key && !ckr__word_in("optimizer content_metadata model opt_param_scheduler", key))
-                ckr__node_take(r->c, root, r->common, k);
-        }
-        ckr__node_set(r->c, root, "model", none);
-        if (r->files[i]->n_optims) ckr__node_set(r->c, root, "optimizer", none);
-        ckr__node_set(r->c, root, "opt_param_scheduler", sched);
-        ckr__node_set(r->c, root, "rng_state", r->files[i]->random);
-        r->files[i]->root = root;
+    static const char others[] = "optimizer content_metadata model opt_param_scheduler";
+    ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *none = ckr__node(r->c, CKR_NODE_NONE);
+    const ckr_node *sched = ckr_node_get(r->common, "opt_param_scheduler");
+    uint64_t i;
+    for (i = 0; i < r->common->count; i++) {
+        const char *key = ckr__dict_key(r->common, i);
+        if (key && !ckr__word_in(others, key)) ckr__node_take(r->c, root, r->common, i);
     }
-    r->root = r->files[0]->root;
+    ckr__node_set(r->c, root, "model", none);
+    if (r->files[0]->n_optims) ckr__node_set(r->c, root, "optimizer", none);
+    ckr__node_set(r->c, root, "opt_param_scheduler", (ckr_node *)(uintptr_t)sched);
+    ckr__node_set(r->c, root, "rng_state", none);
+    for (i = 0; i < r->n_files; i++) r->files[i]->root = root;
+    r->root = root;
     return r->c->err->code;
 }
 
@@ -55239,14 +55203,14 @@ static ckr_result ckr__mg_dist_group(ckr__mg *r, ckr__mg_file *f, uint32_t which
     ckr__node_set(r->c, outer, "optimizer", (ckr_node *)(uintptr_t)n);
     scaler = ckr__mg_dist_object(r, ckr__printf(r->c, "%sgrad_scaler/shard_0_1", head));
     if (scaler) ckr__node_set(r->c, outer, "grad_scaler", (ckr_node *)(uintptr_t)scaler);
-    if (ckr__failed(r->c) || ckr__mg_optim_of(r, f, outer, o) != CKR_OK) return r->c->err->code;
+    if (!ckr__failed(r->c)) ckr__mg_optim_of(r, f, outer, o);
     o->flat = ckr__mg_dist_object(r, ckr__printf(r->c, "%sparam_state/shard_0_1", head));
     return r->c->err->code;
 }
 
 /* A member's elements in its bucket's tensor. */
-static ckr_result ckr__mg_bucket_range(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_member *m,
-                                       const ckr__dcp_item *q, const char *slot)
+static void ckr__mg_bucket_range(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_member *m,
+                                 const ckr__dcp_item *q, const char *slot)
 {
     const int64_t begin = m->start, end = begin + m->numel;
     const char *as = strcmp(slot, "param") ? slot : "master";
@@ -55272,7 +55236,6 @@ static ckr_result ckr__mg_bucket_range(ckr__mg *r, const ckr__mg_file *f, const 
         p.replica = p.replica || c->replica;
         if (!ckr__failed(r->c)) ckr__mg_add_block(r, m->item, f->tp, &p);
     }
-    return r->c->err->code;
 }
 
 /* The buckets of a buffer, each a tensor for each slot, by the sizes that are stored. */
@@ -55333,127 +55296,80 @@ static int ckr__mg_chunk_cmp(const void *a, const void *b)
 static void *ckr__mg_sorted(ckr__ctx *c, const void *list, uint64_t n, size_t size,
                             int (*cmp)(const void *, const void *))
 {
+    void **p = ckr__sorted(c, list, (size_t)n, size, cmp);
     char *out = (char *)ckr__arena_n(c, n, size);
-    void **p = (void **)ckr__arena_n(c, n, sizeof *p);
     uint64_t i;
-    if (!out || !p) return NULL;
-    for (i = 0; i < n; i++) p[i] = (char *)(uintptr_t)list + i * size;
-    if (!ckr__sort(c, p, (size_t)n, cmp)) return NULL;
-    for (i = 0; i < n; i++) memcpy(out + i * size, p[i], size);
-    return out;
+    for (i = 0; p && out && i < n; i++) memcpy(out + i * size, p[i], size);
+    ckr__heap_free(c, p, (size_t)n * sizeof *p);
+    return p ? out : NULL;
 }
 
-static ckr_result ckr__mg_dist_slot(ckr__mg *r, const ckr__mg_buffer *b, const char *slot)
+static void ckr__mg_dist_slot(ckr__mg *r, const ckr__mg_buffer *b, const char *slot)
 {
-    ckr__dcp_item **of = CKR__NEW_N(r->c, ckr__dcp_item *, b->n_buckets);
+    ckr__dcp_item **of = CKR__NEW_N(r->c, ckr__dcp_item *, b->n_buckets), *q;
     uint64_t i;
-    if (!of) return ckr__oom(r->c);
-    for (i = 0; i < b->n_buckets; i++) {
+    for (i = 0; i < b->n_buckets && !ckr__failed(r->c); i++) {
         const char *fqn = ckr__printf(r->c, "%s%llu.%s", b->head, (unsigned long long)i, slot);
-        of[i] = fqn ? ckr__dcp_find(r->d, fqn) : NULL;
-        if (!fqn) return ckr__oom(r->c);
-        if (!of[i] || of[i]->bytes || of[i]->n_dims != 1 || of[i]->shape[0] < b->sizes[i])
-            return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
-        of[i]->chunks = (ckr__dcp_chunk *)ckr__mg_sorted(r->c, of[i]->chunks, of[i]->n_chunks,
-                                                         sizeof *of[i]->chunks, ckr__mg_chunk_cmp);
-        if (!of[i]->chunks) return ckr__oom(r->c);
+        q = of[i] = fqn ? ckr__dcp_find(r->d, fqn) : NULL;
+        if (q && !q->bytes && q->n_dims == 1 && q->shape[0] >= b->sizes[i])
+            q->chunks = (ckr__dcp_chunk *)ckr__mg_sorted(r->c, q->chunks, q->n_chunks,
+                                                         sizeof *q->chunks, ckr__mg_chunk_cmp);
+        else if (fqn)
+            ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
     }
     for (i = 0; i < b->n && !ckr__failed(r->c); i++)
         ckr__mg_bucket_range(r, b->f, b->m[i], of[b->m[i]->bucket], slot);
-    return r->c->err->code;
 }
 
 /* The flat buckets of one rank's optimizer. */
-static ckr_result ckr__mg_dist_rank(ckr__mg *r, ckr__mg_file *f, uint32_t which)
+static void ckr__mg_dist_rank(ckr__mg *r, ckr__mg_file *f, uint32_t which)
 {
-    static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
     const ckr__mg_optim *o = &f->optims[which];
     ckr__mg_buffer *b;
-    uint64_t n_buffers = 0, i, j;
+    uint64_t n = 0, i;
     size_t s;
-    if (ckr__mg_members(r, f, which) != CKR_OK) return r->c->err->code;
-    if (o->flat) return ckr__mg_read_flat(r, f, which);
-    ckr__mg_buffers(r, f, which, &b, &n_buffers);
-    for (i = 0; !ckr__failed(r->c) && i < n_buffers; i++) {
-        if (ckr__mg_dist_buckets(r, o, i, &b[i]) != CKR_OK) break;
-        if (!ckr__mg_fill_buckets(&b[i])) {
-            b[i].align = 1;
-            if (!ckr__mg_fill_buckets(&b[i]))
-                return ckr__mg_wrong(r, CKR_ITEM_MEGATRON_BUCKETS, r->dir, o->prefix,
-                                     "the parameters do not fill the buckets whose sizes are "
-                                     "stored", "--mode transfer takes the weights alone");
-        }
+    ckr__mg_members(r, f, which);
+    if (ckr__failed(r->c)) return;
+    if (o->flat) ckr__mg_read_flat(r, f, which);
+    b = o->flat ? NULL : ckr__mg_buffers(r, f, which, &n);
+    for (i = 0; i < n && !ckr__failed(r->c); i++) {
+        bool full;
+        if (ckr__mg_dist_buckets(r, o, i, &b[i]) != CKR_OK) return;
+        full = ckr__mg_fill_buckets(&b[i]);
+        if (!full) b[i].align = 1;
+        if (!full && !ckr__mg_fill_buckets(&b[i]))
+            ckr__fail_with(r->c, CKR_ITEM_MEGATRON_BUCKETS, r->dir, o->prefix,
+                           "the parameters do not fill the buckets whose sizes are stored",
+                           "--mode transfer takes the weights alone");
         for (s = ckr__mg_is_wide(b[i].dtype) ? 1 : 0; s < 3 && !ckr__failed(r->c); s++)
-            ckr__mg_dist_slot(r, &b[i], slots[s]);
-        for (j = 0; j < b[i].n && !ckr__failed(r->c); j++)
-            ckr__mg_group_step(r, b[i].m[j]->item, o->groups->u.items[b[i].m[j]->group]);
+            ckr__mg_dist_slot(r, &b[i], ckr__mg_flat_slots[s]);
     }
-    return r->c->err->code;
 }
 
-/* Does the checkpoint keep the optimizer by model parallel rank? */
-static bool ckr__mg_dist_ranked(const ckr__mg *r, bool *chained)
-{
-    uint64_t i;
-    for (i = 0; i < r->d->n_items; i++) {
-        const char *fqn = ckr__mg_chained(r->d->items[i].fqn);
-        *chained = fqn != r->d->items[i].fqn;
-        if (ckr__starts(fqn, "optimizer.distributed.dp_group_idx_")) return true;
-    }
-    return false;
-}
-
-/* The count of updates of a rank's parameters that all ranks have together. */
-static ckr_result ckr__mg_dist_step(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
-{
-    const ckr__mg_optim *o = &f->optims[which];
-    const ckr_node *step = ckr_node_get(o->state, "common_step");
-    uint64_t i;
-    for (i = 0; i < f->n_members[which] && !ckr__failed(r->c); i++) {
-        const ckr__mg_member *m = &f->members[which][i];
-        ckr__part p = ckr__mg_part(r, m->item, r->files[0], "step", NULL);
-        if (!step || step->kind != CKR_NODE_TENSOR) {
-            ckr__mg_group_step(r, m->item, o->groups->u.items[m->group]);
-        } else if (!ckr__held_slot(m->item->slots, "step")) {
-            p.view = step->u.view;
-            ckr__mg_scalar(r, m->item, &p);
-        }
-    }
-    return r->c->err->code;
-}
-
-/* Groups that are common to all ranks. */
-static ckr_result ckr__mg_dist_common(ckr__mg *r)
+/* The optimizer's groups: those that are common to all ranks, or each rank's own with its state. */
+static ckr_result ckr__mg_dist_ranks(ckr__mg *r)
 {
     const ckr_node *o = ckr_node_get(r->common, "optimizer");
     ckr__mg_file *first = r->files[0];
-    uint64_t i, k;
-    ckr__mg_optims(r, first, ckr__dict_n(o) ? o : NULL);
-    for (k = 0; k < first->n_optims && !ckr__failed(r->c); k++) ckr__mg_groups(r, first, k);
-    for (i = 0; i < r->n_files; i++) {
-        r->files[i]->n_optims = first->n_optims;
-        r->files[i]->optims = first->optims;
-        for (k = 0; k < first->n_optims && !ckr__failed(r->c); k++) {
-            ckr__mg_members(r, r->files[i], k);
-            if (!ckr__failed(r->c)) ckr__mg_dist_step(r, r->files[i], k);
-        }
-    }
-    return r->c->err->code;
-}
-
-static ckr_result ckr__mg_dist_ranks(ckr__mg *r)
-{
-    bool chained;
+    bool chained = false, ranked = false;      /* by model parallel rank                      */
     uint64_t i;
     uint32_t k;
-    if (!ckr__mg_dist_ranked(r, &chained)) return ckr__mg_dist_common(r);
+    for (i = 0; i < r->d->n_items && !ranked; i++) {
+        const char *fqn = ckr__mg_chained(r->d->items[i].fqn);
+        chained = fqn != r->d->items[i].fqn;
+        ranked = ckr__starts(fqn, "optimizer.distributed.dp_group_idx_");
+    }
+    if (!ranked) ckr__mg_optims(r, first, ckr__dict_n(o) ? o : NULL);
+    for (k = 0; k < first->n_optims && !ckr__failed(r->c); k++) ckr__mg_groups(r, first, k);
     for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__mg_file *f = r->files[i];
-        f->n_optims = chained ? 2 : 1;
-        f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
+        f->n_optims = !ranked ? first->n_optims : chained ? 2 : 1;
+        f->optims = ranked ? CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims) : first->optims;
         for (k = 0; k < f->n_optims && !ckr__failed(r->c); k++)
-            if (ckr__mg_dist_group(r, f, k, chained) == CKR_OK &&
-                ckr__mg_groups(r, f, k) == CKR_OK && (k || f->ep == 0))
+            if (!ranked)
+                ckr__mg_members(r, f, k);
+            else if (ckr__mg_dist_group(r, f, k, chained) == CKR_OK &&
+                     ckr__mg_groups(r, f, k) == CKR_OK && (k || f->ep == 0))
                 ckr__mg_dist_rank(r, f, k);
     }
     return r->c->err->code;
@@ -55467,46 +55383,8 @@ static ckr_result ckr__mg_dist_ranks(ckr__mg *r)
    that place; where none does, it is lost. Layouts follow from the arguments, and the rounding of
    masters says whether the file has the defect: a few values of each are read, no more. */
 
-#define CKR__MG_PROBE 64       /* values of each shifted parameter                        */
-
-/* A rank's part of a tensor, as runs of its row-major order that lie contiguously in a file. */
-typedef struct ckr__mg_run { int64_t begin, n; const ckr_piece *piece; } ckr__mg_run;
-
-static bool ckr__mg_is_row_major(const ckr_piece *p)
-{
-    int64_t s = (int64_t)ckr_dtype_size(p->dtype);
-    uint32_t d;
-    for (d = p->n_dims; d-- > 0; s = ckr__times(s, p->count[d]))
-        if (p->count[d] > 1 && p->stride[d] != s) return false;
-    return true;
-}
-
-/* At most one run for each pair of the block; 0: the file has other boxes. */
-static uint32_t ckr__mg_runs(const ckr_tensor *t, const ckr__block *b, ckr__mg_run out[2])
-{
-    uint32_t i, k, d, n = 0;
-    int64_t row = 1;
-    for (d = 1; d < b->n_dims; d++) row = ckr__times(row, b->shape[d]);
-    for (i = 0; i < b->n_pairs && i < 2; i++) {
-        const ckr__pair *p = &b->pairs[i];
-        for (k = 0; k < t->n_pieces; k++) {
-            const ckr_piece *q = &t->pieces[k];
-            if (q->replica || !ckr__mg_is_row_major(q)) continue;
-            for (d = 0; d < b->n_dims; d++)
-                if (q->start[d] != p->global[d] || q->count[d] != p->count[d]) break;
-            if (d < b->n_dims) continue;
-            out[n].piece = q;
-            out[n].begin = b->n_dims ? p->local[0] * row : 0;
-            if (!ckr__numel(b->n_dims, p->count, &out[n].n)) return 0;
-            n++;
-            break;
-        }
-    }
-    return n == b->n_pairs ? n : 0;
-}
-
 /* Elements [from, from + n) of the source's part become elements [at, at + n) of the target's. */
-static bool ckr__mg_move(ckr__mg *r, const ckr_tensor *source, const ckr__block *sb, int64_t from,
+static bool ckr__mg_move(ckr__mg *r, const ckr__held *source, const ckr__block *sb, int64_t from,
                          ckr_tensor *to, const ckr__block *tb, int64_t at, int64_t n)
 {
     ckr__mg_run run[2];
@@ -55565,40 +55443,32 @@ static const ckr__mg_member *ckr__mg_covering(const ckr__mg_buffer *b, int64_t a
     return NULL;
 }
 
-static const ckr_tensor *ckr__mg_widest(const ckr__held *s)
-{
-    return s->wide ? s->wide : s->tensor;
-}
-
 /* All of one slot of one parameter, into a tensor beside the stored one. */
 static bool ckr__mg_mend_slot(ckr__mg *r, const ckr__mg_buffer *in, const ckr__mg_member *m,
                               const char *slot, ckr_tensor *to, bool count)
 {
     ckr__mg_item *t = m->item;
-    const ckr__block *b = ckr__mg_block(r->c, t, r->tp, in->f->tp);
+    const ckr__block *b = ckr__mg_block(r, t, in->f->tp);
     const int64_t begin = m->start, end = begin + m->numel;
     int64_t at = begin, next;
-    if (!b) return false;
-    for (; at < end; at = next) {
+    for (; b && at < end; at = next) {
         const ckr__mg_member *q = ckr__mg_covering(in, at, &next);
         next = ckr__min_i64(next, end);
         if (q && ckr__mg_stored_here(r, in, q)) {
-            const ckr__block *qb = ckr__mg_block(r->c, q->item, r->tp, in->f->tp);
+            const ckr__block *qb = ckr__mg_block(r, q->item, in->f->tp);
             const ckr__held *there = ckr__held_slot(q->item->slots, slot);
-            if (!qb) return false;
-            if (there && ckr__mg_move(r, ckr__mg_widest(there), qb, at - q->padded, to, b,
-                                      at - begin, next - at))
+            if (qb && there && ckr__mg_move(r, there, qb, at - q->padded, to, b, at - begin,
+                                            next - at))
                 continue;
-            if (ckr__failed(r->c)) return false;
         }
+        if (ckr__failed(r->c)) return false;
         if (count) t->n_lost += (uint64_t)(next - at);
         if (!(strcmp(slot, "master")
                   ? ckr__mg_zeros(r, to, b, at - begin, next - at)
-                  : ckr__mg_move(r, ckr__mg_widest(t->slots), b, at - begin, to, b, at - begin,
-                                 next - at)))
+                  : ckr__mg_move(r, t->slots, b, at - begin, to, b, at - begin, next - at)))
             return false;
     }
-    return true;
+    return b != NULL;
 }
 
 static bool ckr__mg_mend_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__mg_member *m)
@@ -55611,12 +55481,11 @@ static bool ckr__mg_mend_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__m
         ckr__held *y = x->mended;
         if (x->alone) continue;
         if (!y) {
-            y = CKR__NEW(c, ckr__held);
+            y = x->mended = CKR__NEW(c, ckr__held);
             if (!y) return false;
             y->tensor = ckr__tensor_like(c, x->tensor);
             y->wide = x->wide ? ckr__tensor_like(c, x->wide) : NULL;
             if (ckr__failed(c)) return false;
-            x->mended = y;
         }
         if (!ckr__mg_mend_slot(r, in, m, slot, y->tensor, !strcmp(slot, "master")) ||
             (y->wide && !ckr__mg_mend_slot(r, in, m, slot, y->wide, false)))
@@ -55625,73 +55494,38 @@ static bool ckr__mg_mend_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__m
     return true;
 }
 
-/* n values from element `from` of a rank's part as floats; fewer where a run ends. */
-static int64_t ckr__mg_values(ckr__mg *r, const ckr_tensor *t, const ckr__block *b, int64_t n,
-                              double *out)
-{
-    ckr__mg_run run[2];
-    uint8_t raw[CKR__MG_PROBE * 8];
-    size_t size;
-    int64_t i;
-    if (!ckr__mg_runs(t, b, run)) return 0;
-    size = ckr_dtype_size(run[0].piece->dtype);
-    n = ckr__min_i64(ckr__min_i64(n, run[0].n), CKR__MG_PROBE);
-    if (run[0].piece->file == CKR_NO_FILE || size > 8 ||
-        ckr__file_read(r->c, run[0].piece->file, run[0].piece->offset, raw, (size_t)n * size) !=
-            CKR_OK)
-        return 0;
-    for (i = 0; i < n; i++) {
-        uint8_t one[8];
-        memcpy(one, raw + (size_t)i * size, size);
-        if (run[0].piece->big_endian != ckr__host_big_endian())
-            ckr__swap_bytes(one, size, ckr__dtypes[run[0].piece->dtype].swap);
-        out[i] = ckr__load_f64(run[0].piece->dtype, one);
-    }
-    return n;
-}
-
 /* Marks what is shifted; it is a defect when a probed master does not round to its parameter. */
-static ckr_result ckr__mg_probe_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__mg_member *m)
+static void ckr__mg_probe_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__mg_member *m)
 {
     ckr__mg_item *t = m->item;
-    const ckr__held *master;
+    const ckr__held *master = ckr__held_slot(t->slots, "master");
+    const double tiny = t->dtype == CKR_DTYPE_F16 ? 6e-8 : 1e-37;
     double a[CKR__MG_PROBE], b[CKR__MG_PROBE];
-    ckr__block *block;
     int64_t n, k;
-    if (m->start == m->padded || !ckr__mg_stored_here(r, in, m)) return CKR_OK;
+    if (m->start == m->padded || !ckr__mg_stored_here(r, in, m)) return;
     t->shifted = true;
-    master = ckr__held_slot(t->slots, "master");
-    block = ckr__mg_block(r->c, t, r->tp, in->f->tp);
-    if (!block) return ckr__oom(r->c);
-    if (!master) return CKR_OK;
-    n = ckr__mg_values(r, ckr__mg_widest(t->slots), block, CKR__MG_PROBE, a);
-    n = ckr__min_i64(n, ckr__mg_values(r, ckr__mg_widest(master), block, n, b));
-    for (k = 0; k < n; k++)
-        if (fabs(a[k] - b[k]) > fabs(a[k]) / 256 + (t->dtype == CKR_DTYPE_F16 ? 6e-8 : 1e-37))
-            r->defect = true;
-    return r->c->err->code;
+    if (!master) return;
+    n = ckr__mg_values(r, t, t->slots, in->f->tp, a);
+    n = ckr__min_i64(n, ckr__mg_values(r, t, master, in->f->tp, b));
+    for (k = 0; k < n; k++) if (fabs(a[k] - b[k]) > fabs(a[k]) / 256 + tiny) r->defect = true;
 }
 
 /* All buffers of a rank's optimizer, with the layout of the writer; in other boxes than a rank's
    nothing can be mended. */
-static ckr_result ckr__mg_defect_rank(ckr__mg *r, ckr__mg_file *f, uint64_t which, bool mend)
+static void ckr__mg_defect_rank(ckr__mg *r, ckr__mg_file *f, uint64_t which, bool mend)
 {
     const uint32_t dp = which ? r->dp / r->ep : r->dp * r->cp;
-    ckr__mg_buffer *b;
     uint64_t n, i, k;
-    ckr_result z = ckr__mg_buffers(r, f, which, &b, &n);
-    for (i = 0; z == CKR_OK && i < n; i++) {
+    ckr__mg_buffer *b = ckr__mg_buffers(r, f, which, &n);
+    for (i = 0; i < n && !ckr__failed(r->c); i++) {
         ckr__mg_lay_run(&b[i], r->args, dp, f->pp);
-        for (k = 0; !mend && k < b[i].n && z == CKR_OK; k++)
-            z = ckr__mg_probe_item(r, &b[i], b[i].m[k]);
-        for (k = 0; mend && k < b[i].n; k++)
-            if (!ckr__mg_mend_item(r, &b[i], b[i].m[k])) {
-                b[i].m[k]->item->n_lost = UINT64_MAX;
-                break;
-            }
-        if (z == CKR_OK) z = r->c->err->code;
+        for (k = 0; k < b[i].n && !ckr__failed(r->c); k++) {
+            if (!mend) ckr__mg_probe_item(r, &b[i], b[i].m[k]);
+            if (!mend || ckr__mg_mend_item(r, &b[i], b[i].m[k])) continue;
+            b[i].m[k]->item->n_lost = UINT64_MAX;
+            break;
+        }
     }
-    return z;
 }
 
 static ckr_result ckr__mg_defects(ckr__mg *r)
@@ -55717,7 +55551,8 @@ static ckr_result ckr__mg_defects(ckr__mg *r)
 
 /* >>megatron.dist.read -------------------------------------------------------- */
 
-/* {"sharded_backend": "torch_dist"} is what metadata.json says. */
+/* {"sharded_backend": "torch_dist"} is what metadata.json says; common.pt has arguments and
+   iteration. */
 static ckr_result ckr__mg_dist_open(ckr__mg *r)
 {
     const char *path = ckr__path_join(r->c, r->dir, "metadata.json"), *s;
@@ -55731,18 +55566,19 @@ static ckr_result ckr__mg_dist_open(ckr__mg *r)
         return ckr__mg_cannot(r, path, "sharded_backend",
                               ckr__printf(r->c, "the format %.40s, which Megatron no longer has",
                                           s));
-    return ckr__dcp_open(r->c, r->dir, &r->d);
-}
-
-static ckr_result ckr__mg_dist_load_common(ckr__mg *r)
-{
-    const char *path = ckr__path_join(r->c, r->dir, "common.pt");
-    if (path && ckr__path_kind(r->c, path) == CKR_FILE_REGULAR) ckr__mg_tree(r, path, &r->common);
+    if (ckr__dcp_open(r->c, r->dir, &r->d) != CKR_OK) return r->c->err->code;
+    path = ckr__path_join(r->c, r->dir, "common.pt");
+    if (path && ckr__path_kind(r->c, path) == CKR_FILE_REGULAR) r->common = ckr__mg_tree(r, path);
     else r->common = ckr__mg_dist_object(r, CKR__MG_COMMON);
-    if (ckr__failed(r->c)) return r->c->err->code;
     r->root = r->common;
-    return r->common ? ckr__mg_args_of(r, path, r->common, &r->args)
-                     : ckr__mg_missing(r, path, "neither this file nor the object common_state");
+    if (ckr__failed(r->c)) return r->c->err->code;
+    if (!r->common)
+        return ckr__mg_missing(r, path, "neither this file nor the object common_state");
+    if (ckr__mg_args_of(r, path, r->common, &r->args) != CKR_OK) return r->c->err->code;
+    r->tied = !ckr__mg_flag(r->args, "untie_embeddings_and_output_weights");
+    r->layers = ckr__mg_size(r->args, "num_layers",
+                             ckr__mg_size(r->args, "encoder_num_layers", 0));
+    return ckr__mg_iteration(r, r->dir);
 }
 
 /* The state of each rank's random streams: rng_state/shard_PP.TP[.DP]_... */
@@ -55764,10 +55600,7 @@ static ckr_result ckr__mg_dist_random(ckr__mg *r, const ckr__dcp_item *q)
     if (ckr__dcp_object(r->d, q, &n) != CKR_OK) return r->c->err->code;
     if (ckr_node_is_list(n) && n->count == 1 && ckr_node_is_list(n->u.items[0])) n = n->u.items[0];
     if (parts > 2) k = at[2];
-    for (i = 0; ckr_node_is_list(n) && i < n->count; i++)
-        if (ckr_node_is_dict(n->u.items[i]))
-            ckr__mg_streams(r, ckr__mg_number(r, at[1], at[0], k + (uint32_t)i), r->dir,
-                            "rng_state", n->u.items[i]);
+    ckr__mg_streams(r, n, at[1], at[0], k, 1, r->dir, "rng_state");
     if (ckr__failed(r->c) || at[0] >= r->pp || at[1] >= r->tp) return r->c->err->code;
     for (i = 0; i < r->ep; i++) {
         ckr__mg_file *f = r->files[((uint64_t)at[0] * r->ep + i) * r->tp + at[1]];
@@ -55798,12 +55631,21 @@ static ckr_result ckr__mg_dist_extra(ckr__mg *r, const ckr__dcp_item *q)
     return r->c->err->code;
 }
 
-/* As many layers as the arguments tell, also where each has names of its own; and experts that its
-   ranks can share. */
-static ckr_result ckr__mg_dist_layers(ckr__mg *r)
+/* The model's names: as many layers as the arguments tell, also where each has names of its own;
+   and experts that its ranks can share. */
+static ckr_result ckr__mg_dist_names(ckr__mg *r)
 {
     int64_t layer, most = -1;
     uint64_t i;
+    for (i = 0; i < r->d->n_items && !ckr__failed(r->c); i++) {
+        const ckr__dcp_item *q = &r->d->items[i];
+        const char *fqn = ckr__mg_chained(q->fqn);
+        if (ckr__starts(fqn, "optimizer.")) continue;
+        if (!q->bytes) ckr__mg_dist_model(r, q);
+        else if (strstr(fqn, "_extra_state/")) ckr__mg_dist_extra(r, q);
+    }
+    if (ckr__failed(r->c)) return r->c->err->code;
+    if (!r->n_items) return ckr__mg_bad(r, r->dir, "", "the tensors of a model");
     for (i = 0; i < r->n_items; i++) {
         if (!ckr__mg_layer(r->items[i]->name, &layer)) continue;
         if (layer >= r->layers) return ckr__mg_contradicts_layers(r, r->items[i]->name, layer + 1);
@@ -55816,28 +55658,14 @@ static ckr_result ckr__mg_dist_layers(ckr__mg *r)
                              "a divisor of the experts");
 }
 
-/* First pass: the model's names. Second: everything else. */
-static ckr_result ckr__mg_dist_names(ckr__mg *r)
-{
-    uint64_t i;
-    for (i = 0; i < r->d->n_items && !ckr__failed(r->c); i++) {
-        const ckr__dcp_item *q = &r->d->items[i];
-        const char *fqn = ckr__mg_chained(q->fqn);
-        if (ckr__starts(fqn, "optimizer.")) continue;
-        if (!q->bytes) ckr__mg_dist_model(r, q);
-        else if (strstr(fqn, "_extra_state/")) ckr__mg_dist_extra(r, q);
-    }
-    return r->n_items ? r->c->err->code : ckr__mg_bad(r, r->dir, "", "the tensors of a model");
-}
-
-/* Names lead to items until this. */
-static ckr_result ckr__mg_dist_order(ckr__mg *r)
+/* The ranks of the saved run. Names lead to items until this: they are in the model's order now. */
+static ckr_result ckr__mg_dist_files(ckr__mg *r)
 {
     uint64_t i;
     ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items, ckr__mg_item_cmp);
     for (i = 0; i < r->n_items; i++)
         r->items[i]->pp = (uint32_t)(ckr__mg_home(r, r->items[i]) % r->pp);
-    return r->c->err->code;
+    return ckr__mg_all_files(r);
 }
 
 static ckr_result ckr__mg_dist_pieces(ckr__mg *r)
@@ -55875,15 +55703,6 @@ static ckr_result ckr__mg_dist_pieces(ckr__mg *r)
     return r->c->err->code;
 }
 
-/* Which iteration of which run, and its model. */
-static ckr_result ckr__mg_dist_first(ckr__mg *r)
-{
-    r->tied = !ckr__mg_flag(r->args, "untie_embeddings_and_output_weights");
-    r->layers = ckr__mg_size(r->args, "num_layers",
-                             ckr__mg_size(r->args, "encoder_num_layers", 0));
-    return ckr__mg_iteration(r, r->dir);
-}
-
 static int ckr__mg_stream_cmp(const void *a, const void *b)
 {
     const ckr_stream *x = (const ckr_stream *)a, *y = (const ckr_stream *)b;
@@ -55891,69 +55710,69 @@ static int ckr__mg_stream_cmp(const void *a, const void *b)
 }
 
 /* Items and streams in their order: streams by rank, as they are looked up, in one rank as they
-   were read. */
+   were read. The groups get their parameters in the model's order; a group without any goes. */
 static ckr_result ckr__mg_sort(ckr__mg *r)
 {
-    uint64_t i;
+    ckr_group *g = r->s->groups;
+    uint64_t i, n = 0, *to = CKR__NEW_N(r->c, uint64_t, r->s->n_groups);
     ckr_stream *streams = (ckr_stream *)ckr__mg_sorted(r->c, r->s->rng, r->s->n_rng,
                                                        sizeof *streams, ckr__mg_stream_cmp);
-    if (!streams) return ckr__oom(r->c);
+    if (!streams || !to) return ckr__oom(r->c);
     r->s->rng = streams;
     ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items, ckr__mg_item_cmp);
-    for (i = 0; i < r->n_items; i++) ckr__load_next(&r->load, r->items[i]->name);
     if (r->tied && r->embedding)
         ckr__tie_add(r->c, r->s, r->embedding->name, "output_layer.weight");
-    return ckr__mg_group_params(r);
+    for (i = 0; i < r->n_items; i++) {
+        const ckr__mg_item *t = r->items[i];
+        ckr__load_next(&r->load, t->name);
+        if (t->group == CKR__MG_NONE) continue;
+        *CKR__PUSH(const char *, r->c, g[t->group].params, g[t->group].n_params) = t->name;
+    }
+    for (i = 0; i < r->s->n_groups; i++) {
+        to[i] = n;
+        if (g[i].n_params) g[n++] = g[i];
+    }
+    r->s->n_groups = n;
+    for (i = 0; i < r->n_items; i++)
+        if (r->items[i]->group != CKR__MG_NONE) r->items[i]->group = to[r->items[i]->group];
+    return r->c->err->code;
 }
 
+/* What is done with the checkpoint, or with each rank's file. */
 typedef struct ckr__mg_step {
     ckr_result (*fn)(ckr__mg *r);
-    ckr_result (*file_fn)(ckr__mg *r, ckr__mg_file *f);        /* for each rank           */
-    ckr_result (*chunk_fn)(ckr__mg *r, ckr__mg_file *f, uint32_t v);   /* for each chunk      */
+    ckr_result (*file_fn)(ckr__mg *r, ckr__mg_file *f);
 } ckr__mg_step;
 
 static const ckr__mg_step ckr__mg_legacy[] = {
-    { ckr__mg_list, NULL, NULL },        { NULL, ckr__mg_load, NULL },
-    { ckr__mg_first, NULL, NULL },       { ckr__mg_grid, NULL, NULL },
-    { ckr__mg_alike, NULL, NULL },       { ckr__mg_places, NULL, NULL },
-    { ckr__mg_one_run, NULL, NULL },     { NULL, ckr__mg_chunks, NULL },
-    { ckr__mg_tied, NULL, NULL },        { ckr__mg_vocabulary, NULL, NULL },
-    { ckr__mg_count_layers, NULL, NULL }, { NULL, NULL, ckr__mg_chunk_items },
-    { NULL, ckr__mg_optimizer, NULL },   { NULL, NULL, ckr__mg_chunk_weights },
-    { ckr__mg_fits, NULL, NULL },        { NULL, ckr__mg_optimizer_pieces, NULL },
-    { NULL, ckr__mg_randoms, NULL },     { NULL, ckr__mg_others, NULL },
-    { NULL, NULL, NULL }
+    { ckr__mg_list, NULL },        { ckr__mg_topology, NULL },  { ckr__mg_grid, NULL },
+    { ckr__mg_one_run, NULL },     { ckr__mg_places, NULL },    { NULL, ckr__mg_chunks },
+    { ckr__mg_tied, NULL },        { ckr__mg_vocabulary, NULL },
+    { ckr__mg_count_layers, NULL }, { NULL, ckr__mg_rank_items }, { NULL, ckr__mg_optimizer },
+    { NULL, ckr__mg_weights },     { ckr__mg_fits, NULL },
+    { NULL, ckr__mg_optimizer_pieces }, { NULL, ckr__mg_others }, { NULL, NULL }
 };
 
 static const ckr__mg_step ckr__mg_torch_dist[] = {
-    { ckr__mg_dist_open, NULL, NULL },   { ckr__mg_dist_load_common, NULL, NULL },
-    { ckr__mg_topology, NULL, NULL },    { ckr__mg_dist_first, NULL, NULL },
-    { ckr__mg_vocabulary, NULL, NULL },  { ckr__mg_dist_stages, NULL, NULL },
-    { ckr__mg_dist_names, NULL, NULL },  { ckr__mg_dist_layers, NULL, NULL },
-    { ckr__mg_fits, NULL, NULL },        { ckr__mg_dist_order, NULL, NULL },
-    { ckr__mg_dist_files, NULL, NULL },  { ckr__mg_dist_pieces, NULL, NULL },
-    { ckr__mg_dist_ranks, NULL, NULL },  { ckr__mg_defects, NULL, NULL },
-    { ckr__mg_dist_roots, NULL, NULL },  { NULL, NULL, NULL }
+    { ckr__mg_dist_open, NULL },   { ckr__mg_topology, NULL },  { ckr__mg_vocabulary, NULL },
+    { ckr__mg_dist_stages, NULL }, { ckr__mg_dist_names, NULL }, { ckr__mg_fits, NULL },
+    { ckr__mg_dist_files, NULL },  { ckr__mg_dist_pieces, NULL }, { ckr__mg_dist_ranks, NULL },
+    { ckr__mg_defects, NULL },     { ckr__mg_dist_roots, NULL }, { NULL, NULL }
 };
 
 /* What both formats end with. */
 static const ckr__mg_step ckr__mg_last[] = {
-    { ckr__mg_sort, NULL, NULL },        { ckr__mg_progress, NULL, NULL },
-    { ckr__mg_schedule, NULL, NULL },    { ckr__mg_beside, NULL, NULL },
-    { NULL, NULL, NULL }
+    { ckr__mg_counts, NULL },      { ckr__mg_sort, NULL },      { ckr__mg_progress, NULL },
+    { ckr__mg_schedule, NULL },    { ckr__mg_beside, NULL },    { NULL, NULL }
 };
 
 static void ckr__mg_go(ckr__mg *r, const ckr__mg_step *s)
 {
     uint64_t i;
-    uint32_t v;
-    for (; s->fn || s->file_fn || s->chunk_fn; s++) {
+    for (; s->fn || s->file_fn; s++) {
         if (s->fn && !ckr__failed(r->c)) s->fn(r);
         for (i = 0; s->file_fn && i < r->n_files && !ckr__failed(r->c); i++)
             s->file_fn(r, r->files[i]);
-        for (v = 0; s->chunk_fn && v < r->vp; v++)
-            for (i = 0; i < r->n_files && !ckr__failed(r->c); i++)
-                if (r->files[i]->chunks[v]) s->chunk_fn(r, r->files[i], v);
     }
 }
 
@@ -56022,6 +55841,7 @@ typedef struct ckr__mg_job {
     ckr_node         *args;    /* dict, as the target has it                              */
     const ckr_schedule *held;  /* what the files say; NULL: as the source's, or none     */
     ckr__curve       *curve;   /* its own                                                */
+    const ckr_schedule *was;   /* the saved run's, where it is a curve with the same clock */
     ckr_node         *scheduler;
     const ckr_group **klass;   /* one group of each class                                 */
     uint64_t          n_klass;
@@ -56032,40 +55852,14 @@ typedef struct ckr__mg_job {
 
 /* emit: what the target cannot be ------------------------------------------------ */
 
-/* Heads and groups: a rank has whole query heads; more ranks than groups share each group's rows
-   (since 0.16), fewer have whole groups. */
-static ckr_result ckr__mg_allowed_heads(ckr__mg_job *x)
-{
-    const int64_t heads = ckr__mg_size(x->mg->args, "num_attention_heads", 0),
-                  groups = ckr__mg_flag(x->mg->args, "group_query_attention")
-                               ? ckr__mg_size(x->mg->args, "num_query_groups", heads)
-                               : heads,
-                  tp = x->to.tp;
-    if (x->to.tp == x->mg->tp && !x->version) return CKR_OK;
-    if (heads && heads % tp)
-        return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
-                               ckr__printf(x->c, "it does not divide the %lld attention heads",
-                                           (long long)heads), "take a --tp that divides the heads");
-    if (groups && groups % tp && tp % groups)
-        return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, "tp", x->mg->tp, tp,
-                               ckr__printf(x->c,
-                                           "it neither divides the %lld query groups nor is a "
-                                           "multiple of them", (long long)groups),
-                               "take another --tp");
-    if (!groups || tp <= groups) return CKR_OK;
-    if (x->version > 0 && x->version < 16)
-        return ckr__say_int(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "tp", x->mg->tp, tp,
-                            "versions before 0.16 have no more ranks than query groups",
-                            "take a --tp that divides the groups");
-    return ckr__say_int(x->c, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", x->mg->tp, tp,
-                        "more ranks than query groups: Megatron from 0.16 on runs that, older "
-                        "versions refuse it", NULL);
-}
-
-static ckr_result ckr__mg_allowed(ckr__mg_job *x)
+/* Sizes that no run of Megatron has. A rank has whole query heads; more ranks than groups share
+   each group's rows (since 0.16), fewer have whole groups. */
+static void ckr__mg_allowed(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg, *to = &x->to;
     const uint32_t w = x->t->without;
+    const int64_t heads = ckr__mg_size(mg->args, "num_attention_heads", 0),
+                  groups = ckr__mg_query_groups(mg->args), tp = to->tp;
     if (mg->s->n_groups && !(w & CKR_OPTIMIZER) && (w & CKR_SCHEDULE))
         ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
                     "Megatron-LM loads the scheduler's state with the optimizer's: it stops where "
@@ -56084,89 +55878,84 @@ static ckr_result ckr__mg_allowed(ckr__mg_job *x)
         ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_STAGES, "vpp", mg->vp, to->vp,
                         "virtual stages need a pipeline of more than one stage",
                         "take --vpp 1, or a --pp above 1");
-    return ckr__mg_allowed_heads(x);
+    if (to->tp == mg->tp && !x->version) return;
+    if (heads % tp)
+        ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, "tp", mg->tp, tp,
+                        ckr__printf(x->c, "it does not divide the %lld attention heads",
+                                    (long long)heads), "take a --tp that divides the heads");
+    else if (groups && groups % tp && tp % groups)
+        ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, "tp", mg->tp, tp,
+                        ckr__printf(x->c,
+                                    "it neither divides the %lld query groups nor is a "
+                                    "multiple of them", (long long)groups), "take another --tp");
+    else if (groups && tp > groups && x->version > 0 && x->version < 16)
+        ckr__say_int(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, "tp", mg->tp, tp,
+                     "versions before 0.16 have no more ranks than query groups",
+                     "take a --tp that divides the groups");
+    else if (groups && tp > groups)
+        ckr__say_int(x->c, "CKR_MEGATRON_GROUPS", CKR_CHANGED, "tp", mg->tp, tp,
+                     "more ranks than query groups: Megatron from 0.16 on runs that, older "
+                     "versions refuse it", NULL);
 }
 
 /* emit: which chunk has what ----------------------------------------------------- */
 
-/* Layers of each chunk, [vp][pp]. The same number of stages keeps the old ones; else all are equal
-   but for the embedding and the loss where they are counted as layers
+/* The same number of stages keeps the old ones; else all are equal
    (megatron/core/transformer/transformer_layer.py). */
-static ckr_result ckr__mg_stages(ckr__mg_job *x)
+static void ckr__mg_stages(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg;
     ckr__mg *to = &x->to;
     const int64_t n = (int64_t)to->pp * to->vp;
-    const bool embedding = ckr__mg_flag(mg->args, "account_for_embedding_in_pipeline_split"),
-               loss = ckr__mg_flag(mg->args, "account_for_loss_in_pipeline_split");
-    const int64_t total = mg->layers + (to->pp > 1 ? embedding + loss : 0);
-    if (to->pp == mg->pp && to->vp == mg->vp) return CKR_OK;
-    if (total % n || total / n < 1 + (n > 1 && (embedding || loss)))
-        return ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_STAGES, "pp", mg->pp, to->pp,
-                               ckr__printf(x->c,
-                                           "%lld layers cannot lie on %llu stages of equal size",
-                                           (long long)total, (unsigned long long)n),
-                               "take a --pp that divides the layers");
-    to->first = CKR__NEW_N(x->c, int64_t, (uint64_t)n);
-    if (!to->first) return ckr__oom(x->c);
-    ckr__mg_lay_stages(to, 0, 0, total / to->pp, embedding);
-    return CKR_OK;
+    const bool more = n > 1 && (ckr__mg_flag(mg->args, "account_for_embedding_in_pipeline_split") ||
+                                ckr__mg_flag(mg->args, "account_for_loss_in_pipeline_split"));
+    int64_t total;
+    if ((to->pp == mg->pp && to->vp == mg->vp) ||
+        (ckr__mg_lay_stages(to, 0, 0, &total) && total / n >= 1 + more))
+        return;
+    ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_STAGES, "pp", mg->pp, to->pp,
+                    ckr__printf(x->c, "%lld layers cannot lie on %llu stages of equal size",
+                                (long long)total, (unsigned long long)n),
+                    "take a --pp that divides the layers");
 }
 
 /* The padded vocabulary: a multiple of make_vocab_size_divisible_by * tp, as Megatron pads it. */
-static ckr_result ckr__mg_padding(ckr__mg_job *x)
+static void ckr__mg_padding(ckr__mg_job *x)
 {
-    const int64_t old = x->s->padded_vocab,
+    const int64_t old = x->s->padded_vocab, logical = ckr__mg_logical(x->mg),
                   told = x->t->vocab > 0 ? x->t->vocab : x->s->vocab > 0 ? x->s->vocab : 0,
                   unit = ckr__mg_size(x->mg->args, "make_vocab_size_divisible_by", 128) * x->to.tp;
     const char *remedy = told ? NULL : "--vocab N tells which rows are padding";
     x->vocab = told ? told : old;
     x->padded = old;
-    if (!old) return CKR_OK;
-    if (told && told < ckr__mg_logical(x->mg))
-        return ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_ARGS_VOCAB, "vocabulary rows",
-                               ckr__mg_logical(x->mg), told,
-                               "the arguments tell more real rows: trained tokens would become "
-                               "padding", "leave --vocab out");
-    if (x->to.tp != x->mg->tp || x->vocab > old) x->padded = ckr__mg_up(x->vocab, unit);
-    if (x->padded == old) return CKR_OK;
+    if (!old) return;
+    if (told && told < logical)
+        ckr__refuse_int(x->c, CKR_ITEM_MEGATRON_ARGS_VOCAB, "vocabulary rows", logical, told,
+                        "the arguments tell more real rows: trained tokens would become padding",
+                        "leave --vocab out");
+    else if (x->to.tp != x->mg->tp || x->vocab > old)
+        x->padded = ckr__mg_up(x->vocab, unit);
     if (x->padded > old)
-        return ckr__say_int(x->c, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", old,
-                            x->padded,
-                            "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
-                            "rows are zero in parameters, masters and moments; their logits are "
-                            "part of the loss, which changes a little", remedy);
-    return ckr__say_int(x->c, "CKR_PADDING_LOST", CKR_LOST, "vocabulary rows", old, x->padded,
-                        ckr__printf(x->c,
-                                    "%lld padding rows, which were trained like all, are dropped "
-                                    "with their moments: the loss changes a little",
-                                    (long long)(old - x->padded)), remedy);
-}
-
-/* What could be brought back goes in place of what lies in the files. */
-static bool ckr__mg_repaired(ckr__mg_job *x, ckr__mg_item *t)
-{
-    ckr__held **place, *h;
-    for (place = &t->slots; *place; place = &h->next) {
-        h = *place = CKR__DUP(x->c, ckr__held, *place, 1);
-        if (!h) return false;
-        if (!h->mended) continue;
-        h->mended->tensor->index = h->tensor->index;
-        h->tensor = h->mended->tensor;
-        h->wide = h->mended->wide;
-    }
-    return true;
+        ckr__say_int(x->c, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", old, x->padded,
+                     "padded to a multiple of make_vocab_size_divisible_by * tp: the new "
+                     "rows are zero in parameters, masters and moments; their logits are "
+                     "part of the loss, which changes a little", remedy);
+    else if (x->padded < old)
+        ckr__say_int(x->c, "CKR_PADDING_LOST", CKR_LOST, "vocabulary rows", old, x->padded,
+                     ckr__printf(x->c,
+                                 "%lld padding rows, which were trained like all, are dropped "
+                                 "with their moments: the loss changes a little",
+                                 (long long)(old - x->padded)), remedy);
 }
 
 /* A checkpoint that Megatron wrote wrong is not copied on: each parameter is named. */
-static ckr_result ckr__mg_defective(ckr__mg_job *x)
+static void ckr__mg_defective(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg;
     const bool repair = x->t->repair;
     uint64_t i;
     int64_t n;
-    if (!mg->defect || (x->t->without & CKR_OPTIMIZER)) return CKR_OK;
-    for (i = 0; i < mg->n_items && !ckr__failed(x->c); i++) {
+    for (i = 0; mg->defect && !(x->t->without & CKR_OPTIMIZER) && i < mg->n_items; i++) {
         const ckr__mg_item *t = mg->items[i];
         if (t->n_lost == UINT64_MAX)
             ckr__refuse(x->c, CKR_ITEM_MEGATRON_DEFECT, t->name,
@@ -56187,48 +55976,51 @@ static ckr_result ckr__mg_defective(ckr__mg_job *x)
                  "elements of its master were overwritten and are the parameter now; as many of "
                  "each moment are 0", NULL);
     }
-    return x->c->err->code;
 }
 
-/* Can it be cut over the target's ranks? *seen: of which size the refusal is said already. */
-static void ckr__mg_cuts(ckr__mg_job *x, const ckr__mg_item *t, int64_t *seen)
-{
-    int64_t uneven;
-    if (ckr__block_split(x->c, &t->split, t->n_dims, t->shape, x->to.tp, 0, &uneven) ||
-        ckr__failed(x->c) || uneven == *seen)
-        return;
-    *seen = uneven;
-    ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, x->to.tp,
-                    ckr__printf(x->c, "%lld elements of axis %d cannot be cut in equal parts",
-                                (long long)uneven, (int)t->split.axis),
-                    ckr__printf(x->c, "take a --tp that divides %lld", (long long)uneven));
-}
-
-/* The items at the target: their place, and their shape with its padding rows. */
-static ckr_result ckr__mg_items(ckr__mg_job *x)
+/* The items at the target: their place, and their shape with its padding rows. With --repair what
+   could be brought back goes in place of what lies in the files. */
+static void ckr__mg_items(ckr__mg_job *x)
 {
     ckr__mg *to = &x->to;
+    ckr__held **place, *h;
+    const bool mend = to->defect && x->t->repair;
+    int64_t uneven, said = 0, *shape;
     uint64_t i;
-    int64_t seen = 0, *shape;
     to->items = CKR__NEW_N(x->c, ckr__mg_item *, to->n_items);
     for (i = 0; i < to->n_items && !ckr__failed(x->c); i++) {
         const ckr__mg_item *was = x->mg->items[i];
         ckr__mg_item *t = to->items[i] = CKR__DUP(x->c, ckr__mg_item, was, 1);
-        if (!t || (to->defect && x->t->repair && !ckr__mg_repaired(x, t))) break;
+        for (place = &t->slots; t && mend && *place; place = &h->next) {
+            h = *place = CKR__DUP(x->c, ckr__held, *place, 1);
+            if (!h) return;
+            if (!h->mended) continue;
+            h->mended->tensor->index = h->tensor->index;
+            h->tensor = h->mended->tensor;
+            h->wide = h->mended->wide;
+        }
+        shape = t ? CKR__DUP(x->c, int64_t, t->shape, t->n_dims) : NULL;
+        if (!shape) return;
         if (was == x->mg->embedding) to->embedding = t;
         t->pp = ckr__mg_home(to, t) % to->pp;
         if (t->kind == CKR__MG_EXTRA) continue;
-        shape = CKR__DUP(x->c, int64_t, t->shape, t->n_dims);
-        if (!shape) break;
         if (t->split.vocab) shape[0] = x->padded;
         t->shape = shape;
-        if (t->unknown && to->tp > 1)
-            return ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, to->tp,
-                                   "no rule tells how this tensor is cut over tensor parallel "
-                                   "ranks", "take --tp 1");
-        ckr__mg_cuts(x, t, &seen);
+        if (t->unknown && to->tp > 1) {
+            ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, to->tp,
+                            "no rule tells how this tensor is cut over tensor parallel ranks",
+                            "take --tp 1");
+            return;
+        }
+        if (!ckr__block_split(x->c, &t->split, t->n_dims, t->shape, to->tp, 0, &uneven) &&
+            !ckr__failed(x->c) && uneven != said)
+            ckr__refuse_int(x->c, CKR_ITEM_TP_UNEVEN, t->name, x->mg->tp, to->tp,
+                            ckr__printf(x->c, "%lld elements of axis %d cannot be cut in equal "
+                                        "parts", (long long)uneven, (int)t->split.axis),
+                            ckr__printf(x->c, "take a --tp that divides %lld",
+                                        (long long)uneven));
+        if (uneven) said = uneven;     /* once for each size                          */
     }
-    return x->c->err->code;
 }
 
 /* emit: tensors ------------------------------------------------------------------ */
@@ -56257,7 +56049,7 @@ static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_file *k, const
                                     const char *slot, ckr_dtype as)
 {
     const ckr__held *own = ckr__held_slot(t->slots, slot), *s = own;
-    const ckr__block *b = ckr__mg_block(x->c, t, x->to.tp, k->tp);
+    const ckr__block *b = ckr__mg_block(&x->to, t,  k->tp);
     const char *name = ckr__printf(x->c, "%s/%s", t->name, slot);
     ckr_dtype dtype;
     ckr_node *n;
@@ -56271,30 +56063,27 @@ static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_file *k, const
     return n;
 }
 
-/* A number of the optimizer, whole on every rank. */
-static ckr_node *ckr__mg_scalar_node(ckr__mg_job *x, const ckr__mg_file *k, const ckr__mg_item *t,
-                                     const ckr__held *s)
-{
-    return ckr__entry_whole(x->c, k->out,
-                            ckr__printf(x->c, "%s/%s", t->name, s->tensor->slot), s->tensor,
-                            s->tensor->dtype, ckr__mg_replica(t, k) || k->tp > 0);
-}
-
 /* Updates that the optimizer has made of a parameter; NaN: it keeps no count. */
 static double ckr__mg_count_of(const ckr__mg_job *x, const ckr__mg_item *t)
 {
     return ckr__held_slot(t->slots, "exp_avg") && t->step != t->step ? x->counted : t->step;
 }
 
-/* The same as torch's own Adam has it, where the source has it by group, or nowhere. NULL sets the
-   error. */
-static ckr_node *ckr__mg_count_node(ckr__mg_job *x, const ckr__mg_file *k, const ckr__mg_item *t)
+/* The count of updates that torch's own Adam keeps for a parameter, whole on every rank: what the
+   source has, or, where that has it by group or nowhere, made from it. NULL: fused optimizers have
+   none, or an error is set. */
+static ckr_node *ckr__mg_step_node(ckr__mg_job *x, const ckr__mg_file *k, const ckr__mg_item *t)
 {
+    const ckr__held *s = ckr__held_slot(t->slots, "step");
     const double step = ckr__mg_count_of(x, t);
     const float count = (float)(step == step ? step : 0);
     const char *name = ckr__printf(x->c, "%s/step", t->name);
-    const ckr_view *v = ckr__value_view(x->c, CKR_DTYPE_F32, &count);
-    return name && v ? ckr__entry_copy(x->c, k->out, name, v) : NULL;
+    const ckr_view *v = x->counts ? ckr__value_view(x->c, CKR_DTYPE_F32, &count) : NULL;
+    if (v && name) return ckr__entry_copy(x->c, k->out, name, v);
+    return s && !x->fused && !x->counts
+               ? ckr__entry_whole(x->c, k->out, name, s->tensor, s->tensor->dtype,
+                                  ckr__mg_replica(t, k) || k->tp > 0)
+               : NULL;
 }
 
 /* A chunk's state dict. */
@@ -56305,13 +56094,14 @@ static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_file *k, uint3
                   experts = to->ep > 1 ? to->experts / to->ep * (int64_t)k->ep : 0;
     ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
     uint64_t i;
-    for (i = 0; i < k->n_entries[v]; i++) {
-        const ckr__mg_item *t = k->entries[v][i].item;
+    for (i = 0; i < k->n_entries; i++) {
+        const ckr__mg_item *t = k->entries[i].item;
         const char *name = t == to->embedding && k->pp > 0
                                ? "output_layer.weight"
                                : ckr__mg_shift(x->c, t->name, -first, -experts);
         const ckr_dtype as = t->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE;
         const ckr_node *extra = t->extra ? t->extra[to->tp == x->mg->tp ? k->tp : 0] : NULL;
+        if (k->entries[i].chunk != v) continue;
         ckr__node_pair(x->c, d, ckr__node_str(x->c, name),
                        t->kind != CKR__MG_EXTRA ? ckr__mg_entry_node(x, k, t, "param", as)
                        : extra                  ? ckr__copy_tree(x->c, k->out, extra, NULL)
@@ -56323,33 +56113,27 @@ static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_file *k, uint3
 /* emit: optimizer ---------------------------------------------------------------- */
 
 /* What tells a group from others besides being of experts, which follows from ep. */
-static ckr_result ckr__mg_classes(ckr__mg_job *x)
+static void ckr__mg_classes(ckr__mg_job *x)
 {
-    static const char *const keys[] = { "wd_mult", "lr_mult", "is_decoupled_lr", "pre_wd_mult",
-                                        "pre_lr_mult", "betas", "eps", "start_wd", "end_wd",
-                                        "optimizer" };
     ckr__map at = CKR_ZERO;
-    uint64_t i, k, *of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
+    uint64_t i, *of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
     at.c = x->c;
     for (i = 0; i < x->s->n_groups && !ckr__failed(x->c); i++) {
         const ckr_node *g = x->s->groups[i].raw;
         const char *text = ckr__printf(x->c, "%.17g|%.17g", ckr__mg_num(g, "max_lr", -1),
                                        ckr__mg_num(g, "min_lr", -1));
-        text = ckr__mg_key_text(x->c, text, g, keys, sizeof keys / sizeof *keys);
+        text = ckr__mg_key_text(x->c, text, g, CKR__MG_CLASS);
         if (!text) break;
-        if (!ckr__map_find(&at, text, strlen(text), &k)) {
-            k = x->n_klass;
-            *CKR__PUSH(const ckr_group *, x->c, x->klass, x->n_klass) = &x->s->groups[i];
-            ckr__map_put(&at, text, strlen(text), k, NULL);
-        }
-        of[i] = k;
+        if (ckr__map_find(&at, text, strlen(text), &of[i])) continue;
+        of[i] = x->n_klass;
+        *CKR__PUSH(const ckr_group *, x->c, x->klass, x->n_klass) = &x->s->groups[i];
+        ckr__map_put(&at, text, strlen(text), of[i], NULL);
     }
     ckr__map_free(&at);
     for (i = 0; i < x->to.n_items && !ckr__failed(x->c); i++) {
         uint64_t *group = &x->to.items[i]->group;
         *group = *group < x->s->n_groups ? of[*group] : CKR__MG_NONE;
     }
-    return x->c->err->code;
 }
 
 /* The order in which a rank lists its groups: sorted as the source's first rank has them since
@@ -56438,11 +56222,11 @@ static ckr_node *ckr__mg_state_node(ckr__mg_job *x, const ckr__mg_file *k, const
         const char *slot = s->tensor->slot;
         if (!ckr__word_in("param master", slot) && !(s->alone && s->tensor->dtype == CKR_DTYPE_I64))
             ckr__node_pair(x->c, d, ckr__node_str(x->c, slot),
-                           s->alone ? ckr__mg_scalar_node(x, k, t, s)
+                           s->alone ? ckr__mg_step_node(x, k, t)
                                     : ckr__mg_entry_node(x, k, t, slot, CKR_DTYPE_NONE));
     }
     if (x->counts && ckr__held_slot(t->slots, "exp_avg"))
-        ckr__node_set(x->c, d, "step", ckr__mg_count_node(x, k, t));
+        ckr__node_set(x->c, d, "step", ckr__mg_step_node(x, k, t));
     return d;
 }
 
@@ -56476,22 +56260,22 @@ static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_file *k, int w
     ckr__ctx *c = x->c;
     const bool common = x->to.dist, zero = x->to.zero, numbered = !common && !zero;
     ckr_node *inner = ckr__node(c, CKR_NODE_DICT), *state = ckr__node(c, CKR_NODE_DICT),
-             *groups = ckr__node(c, CKR_NODE_LIST), *all = ckr__node(c, CKR_NODE_LIST);
+             *groups = ckr__node(c, CKR_NODE_LIST), *all = ckr__node(c, CKR_NODE_LIST),
+             *step = NULL;
     const ckr__mg_member *m = k->members[which];
     const uint64_t n = k->n_members[which];
     const ckr__mg_item *first = NULL;
-    const ckr__held *s;
     uint64_t n_order = 0, g, i, id = 0;
     const uint64_t *order = ckr__mg_group_order(x, m, n, &n_order);
     for (g = 0; order && g < n_order; g++) {
         ckr_node *params = numbered ? ckr__node(c, CKR_NODE_LIST) : NULL,
                  *masters = ckr__node(c, CKR_NODE_LIST), *master;
-        double step = ckr__nan();
+        double count = ckr__nan();
         for (i = 0; i < n; i++) {
             const ckr__mg_item *t = m[i].item;
             if (m[i].group != order[g]) continue;
             if (!first) first = t;
-            if (x->fused) step = ckr__mg_count_of(x, t);
+            if (x->fused) count = ckr__mg_count_of(x, t);
             if (!numbered) continue;
             ckr__node_push(c, params, ckr__node_int(c, (int64_t)id));
             ckr__node_pair(c, state, ckr__node_int(c, (int64_t)id++),
@@ -56502,13 +56286,10 @@ static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_file *k, int w
             ckr__node_push(c, masters, master);
         }
         ckr__node_push(c, all, masters);
-        ckr__node_push(c, groups, ckr__mg_group_node(x, order[g], which == 1, params, step));
+        ckr__node_push(c, groups, ckr__mg_group_node(x, order[g], which == 1, params, count));
     }
-    s = common && first ? ckr__held_slot(first->slots, "step") : NULL;
-    if (s && !x->fused && !x->counts)
-        ckr__node_set(c, state, "common_step", ckr__mg_scalar_node(x, k, first, s));
-    if (common && first && x->counts)
-        ckr__node_set(c, state, "common_step", ckr__mg_count_node(x, k, first));
+    if (common && first) step = ckr__mg_step_node(x, k, first);
+    if (step) ckr__node_set(c, state, "common_step", step);
     if (numbered || (common && first && (!x->fused || x->counts)))
         ckr__node_set(c, inner, "state", state);
     ckr__node_set(c, inner, "param_groups", groups);
@@ -56539,7 +56320,7 @@ static ckr_node *ckr__mg_chain(ckr__mg_job *x, const ckr__mg_file *k,
 /* A buffer: the parameters of one chunk and dtype, each at its place. */
 static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_file *k, ckr__mg_buffer *b)
 {
-    static const char *const slots[] = { "param", "exp_avg", "exp_avg_sq" };
+    const char *const *slots = ckr__mg_flat_slots;
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
     uint64_t i;
     size_t s;
@@ -56549,7 +56330,7 @@ static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_file *k, ckr_
         ckr__node_set(x->c, d, slots[s], e);
         for (i = 0; e && i < b->n; i++) {
             const ckr__mg_item *t = b->m[i]->item;
-            const ckr__block *part = ckr__mg_block(x->c, t, x->to.tp, k->tp);
+            const ckr__block *part = ckr__mg_block(&x->to, t,  k->tp);
             const ckr__held *own = ckr__held_slot(t->slots, s ? slots[s] : "master"),
                             *y = own || s ? own : ckr__held_slot(t->slots, "param");
             if (y && part)
@@ -56574,8 +56355,8 @@ static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_file *k, int wh
     uint64_t n, g;
     if (which == 0 && k->ep > 0) return ckr__node(c, CKR_NODE_NONE);
     ckr__node_set(c, root, "buckets_coalesced", ckr__node_bool(c, true));
-    if (ckr__mg_buffers(&x->to, k, (uint64_t)which, &b, &n) != CKR_OK) return NULL;
-    for (g = 0; g < n; g++) {
+    b = ckr__mg_buffers(&x->to, k, (uint64_t)which, &n);
+    for (g = 0; g < n && !ckr__failed(c); g++) {
         const char *param = ckr_dtype_name(b[g].dtype), *grad = low ? param : "float32";
         ckr_node *pair = ckr__node(c, CKR_NODE_DICT);
         ckr__node_pair(c, pair,
@@ -56592,35 +56373,23 @@ static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_file *k, int wh
    whole iterations (or samples). What was decided has to be such a curve, or is refused: the LR
    that was shown is the one that is used. */
 
-/* A length in the unit of the run's options; NaN with *why: it is no whole number of them. */
-static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, double steps,
-                             const char **why, const char **remedy)
+/* A length in the unit of the run's options; NaN: it is no whole number of them, which is said. */
+static double ckr__mg_length(ckr__mg_job *x, const char *what, const char *key, double steps)
 {
     const double n = steps / x->unit;
     if (ckr__whole(n)) return n;
-    *why = ckr__printf(x->c, "%s is %.6g %s, and Megatron's options take whole ones", what, n,
-                       x->samples ? "samples" : "iterations");
-    *remedy = key ? ckr__printf(x->c, "--set %s=%.0f", key, ceil(n))
-                  : "--to-schedule megatron:... with whole lengths";
-    if (!*why || !*remedy) *why = *remedy = "";
+    x->out->cannot = ckr__printf(x->c, "%s is %.6g %s, and Megatron's options take whole ones",
+                                 what, n, x->samples ? "samples" : "iterations");
+    x->out->remedy = key ? ckr__printf(x->c, "--set %s=%.0f", key, ceil(n))
+                         : "--to-schedule megatron:... with whole lengths";
     return ckr__nan();
-}
-
-/* The saved run's schedule, where it is a curve with the same clock. */
-static const ckr_schedule *ckr__mg_was(const ckr__mg_job *x, const ckr_schedule *h)
-{
-    const ckr_schedule *was = x->mg->s->n_schedules ? x->mg->s->schedules : NULL;
-    return was && was->curve && was->curve->kind == CKR__CV_MEGATRON &&
-                   ckr__same(was->rate, h->rate)
-               ? was
-               : NULL;
 }
 
 /* What makes a stretched last part whole: a length near the one that was asked for. Else the last
    part can stay as long as it was. */
 static const char *ckr__mg_other_total(ckr__mg_job *x, const ckr_schedule *h)
 {
-    const ckr_schedule *was = ckr__mg_was(x, h);
+    const ckr_schedule *was = x->was;
     const double done = (double)x->mg->s->progress.step, rate = h->rate;
     double left, tail, n = ceil(h->curve->k.total / rate), i;
     if (was && ckr__same(was->offset, 0) && ckr__same(h->offset, 0)) {
@@ -56634,48 +56403,41 @@ static const char *ckr__mg_other_total(ckr__mg_job *x, const ckr_schedule *h)
     return "--lr-policy target keeps it as long as it was";
 }
 
-/* A run that was to end with its schedule goes on until the end of a longer one; so does one whose
-   total_steps were asked for. */
-static void ckr__mg_longer(ckr__mg_job *x, const ckr_schedule *h)
-{
-    const ckr_schedule *was = ckr__mg_was(x, h);
-    const double end = (h->curve->k.total - h->offset) / x->unit;
-    bool asked = false;
-    size_t i;
-    for (i = 0; i < x->t->n_sets; i++) asked = asked || !strcmp(x->t->sets[i].key, "total_steps");
-    if (!was || !ckr__whole(end)) return;
-    if (asked || (ckr__same((was->curve->k.total - was->offset) / x->unit, x->train) &&
-                  end > x->train))
-        x->train = end;
-}
-
 /* Lengths as options: a warmup that is no whole number of iterations is a fraction of the decay. A
-   constant weight decay has a length, too, which Megatron compares with that of the run. */
-static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h, const char **why, const char **remedy)
+   run that was to end with its schedule goes on until the end of a longer one; so does one whose
+   total_steps were asked for. A constant weight decay has a length, too, which Megatron compares
+   with that of the run. */
+static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h)
 {
     ckr__curve_nums *k = &x->curve->k;
     const ckr_node *args = x->mg->args;
-    double fraction;
+    double fraction = ckr__mg_num(args, "lr_warmup_fraction", -1), end;
+    bool longer = false;
+    size_t i;
     x->samples = ckr__mg_size(args, "train_samples", 0) > 0;
     x->unit = x->samples ? 1 : h->rate;
-    x->decay = ckr__mg_length(x, "the decay", "decay_steps", k->total, why, remedy);
-    if (!*why && (h->curve->flags & CKR__CF_WSD))
-        x->wsd = ckr__mg_length(x, "the last part's decay", NULL, k->decay, why, remedy);
-    if (x->wsd != x->wsd) *remedy = ckr__mg_other_total(x, h);
-    x->warm = k->warm / x->unit;
     x->fraction = ckr__nan();
-    if (!*why && !ckr__whole(x->warm)) {
-        fraction = ckr__mg_num(args, "lr_warmup_fraction", -1);
+    x->decay = ckr__mg_length(x, "the decay", "decay_steps", k->total);
+    if (!x->out->cannot && (h->curve->flags & CKR__CF_WSD))
+        x->wsd = ckr__mg_length(x, "the last part's decay", NULL, k->decay);
+    if (x->wsd != x->wsd) x->out->remedy = ckr__mg_other_total(x, h);
+    x->warm = k->warm / x->unit;
+    if (!x->out->cannot && !ckr__whole(x->warm)) {
         if (!ckr__same(ckr__rn(fraction * k->total), k->warm))
             fraction = ckr__warm_fraction(k->warm, k->total);
         x->fraction = fraction;
         if (!ckr__same(ckr__rn(fraction * k->total), k->warm))
-            ckr__mg_length(x, "the warmup", "warmup_steps", k->warm, why, remedy);
+            ckr__mg_length(x, "the warmup", "warmup_steps", k->warm);
     }
+    if (x->out->cannot || ckr__failed(x->c)) return;
     x->train = (double)ckr__mg_size(args, x->samples ? "train_samples" : "train_iters",
-                                    *why ? 1 : (int64_t)x->decay);
-    if (*why) return;
-    ckr__mg_longer(x, h);
+                                    (int64_t)x->decay);
+    end = (k->total - h->offset) / x->unit;
+    if (x->was && ckr__same((x->was->curve->k.total - x->was->offset) / x->unit, x->train))
+        longer = end > x->train;
+    for (i = 0; i < x->t->n_sets; i++)
+        longer = longer || !strcmp(x->t->sets[i].key, "total_steps");
+    if (x->was && longer && ckr__whole(end)) x->train = end;
     if (!(h->curve->flags & CKR__CF_WD) || h->curve->wd_shape == CKR__SH_CONST)
         k->end_at = x->train * x->unit;
     x->by_file = !ckr__same(k->end_at, x->train * x->unit);
@@ -56688,23 +56450,6 @@ static uint64_t ckr__mg_lane(const ckr__mg_job *x, const ckr_schedule *h, bool d
     for (i = 0; i < h->n_lanes && i < x->s->n_groups; i++)
         if (ckr__mg_decoupled(x->mg->args, x->mg->s->groups[i].raw) == decoupled) return i;
     return decoupled ? h->n_lanes : 0;
-}
-
-/* The state dict of the scheduler. Its own bounds are those of the first group without a decoupled
-   LR; the groups' count. */
-static ckr_result ckr__mg_scheduler(ckr__mg_job *x, const ckr_schedule *h)
-{
-    const ckr_node *was = ckr_node_get(x->mg->root, "opt_param_scheduler");
-    const ckr_lane *l = &h->lanes[ckr__mg_lane(x, h, false)];
-    uint64_t i;
-    x->scheduler = ckr__megatron_state(x->c, h->curve, l, h->position);
-    for (i = 0; i < ckr__dict_n(was); i++) {
-        const char *key = ckr__dict_key(was, i);
-        if (key && !ckr_node_get(x->scheduler, key) &&
-            (!strcmp(key, "start_wd") || !strcmp(key, "end_wd") || !strncmp(key, "wd_", 3)))
-            ckr__node_take(x->c, x->scheduler, was, i);
-    }
-    return x->c->err->code;
 }
 
 /* A number that the arguments have, in samples where it is a length of theirs. */
@@ -56754,79 +56499,83 @@ static const char *ckr__mg_apart(const ckr__mg_job *x, const ckr_schedule *now)
     return a && b && !ckr__mg_same(x->c, a, b) ? "lr_decay_style: not that of the arguments" : NULL;
 }
 
-/* Decisions are in the curve's own numbers already (>>schedule.rebase), where it can take them up:
-   what is left to do is to say them as options. */
-static ckr_result ckr__mg_hold(ckr__mg_job *x, const ckr_schedule *now)
-{
-    ckr_schedule *h = ckr__sched_copy(x->c, now);
-    const char *why = NULL, *remedy = "--lr-policy target, or --to-schedule megatron:...";
-    if (!h) return x->c->err->code;
-    x->curve = ckr__curve_own(x->c, h);
-    if (!x->curve) return x->c->err->code;
-    if (now->ramp_len > 0)
-        why = "Megatron's scheduler can warm up a second time only before a constant or linear "
-              "curve or the level part of WSD, and with a constant weight decay";
-    else if (!ckr__plain_map(now))
-        why = "a warmup that changes while it runs is no curve of Megatron's scheduler";
-    else
-        ckr__mg_lengths(x, h, &why, &remedy);
-    x->out->follows = NULL;
-    x->out->cannot = why;
-    x->out->remedy = remedy;
-    x->c->refused = x->c->refused || why;
-    if (why) return CKR_OK;
-    h->hold = ckr__inf();
-    h->clamp = false;
-    x->out->follows = x->held = h;
-    x->moved = true;
-    return ckr__mg_scheduler(x, h);
-}
-
-static ckr_result ckr__mg_schedule_plan(ckr__mg_job *x)
+/* The curve that the files and options say. Decisions are in the curve's own numbers already
+   (>>schedule.rebase), where it can take them up: what is left to do is to say them as options. The
+   scheduler's own bounds are those of the first group without a decoupled LR; the groups' count. */
+static void ckr__mg_schedule_plan(ckr__mg_job *x)
 {
     const ckr_state *src = x->mg->s;
     const ckr_schedule *now = x->s->n_schedules ? x->s->schedules : NULL,
                        *was = src->n_schedules ? src->schedules : NULL;
-    const char *apart;
-    ckr_result e;
+    const ckr_node *state = ckr_node_get(x->mg->root, "opt_param_scheduler");
+    const char *apart = NULL;
+    ckr_schedule *h;
+    uint64_t i;
     x->out->recomputes = true;
-    if (!now || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return CKR_OK;
+    if (!now || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return;
     x->out->follows = was;
     if (!ckr__hold_family(x->c, x->out, now, "megatron")) x->c->refused = true;
-    if (now->opaque || x->c->refused) return x->c->err->code;
-    if (!ckr__sched_same(now, was)) return ckr__mg_hold(x, now);
-    apart = ckr__mg_apart(x, now);
-    if (!apart) return x->c->err->code;
-    e = ckr__mg_hold(x, now);
-    if (e != CKR_OK || x->c->refused) return e;
-    return ckr__say(x->c, "CKR_FIX_MEGATRON_LR", CKR_CHANGED, "schedule", apart, "the same in all",
-                    "the saved run's options were others than what it used; files and options now "
-                    "say what was used", NULL);
+    if (now->opaque || x->c->refused) return;
+    if (ckr__sched_same(now, was)) {
+        apart = ckr__mg_apart(x, now);
+        if (!apart) return;
+    }
+    h = ckr__sched_copy(x->c, now);
+    x->curve = h ? ckr__curve_own(x->c, h) : NULL;
+    if (!x->curve) return;
+    if (was && was->curve && was->curve->kind == CKR__CV_MEGATRON && ckr__same(was->rate, h->rate))
+        x->was = was;
+    x->out->follows = NULL;
+    x->out->remedy = "--lr-policy target, or --to-schedule megatron:...";
+    if (now->ramp_len > 0)
+        x->out->cannot = "Megatron's scheduler can warm up a second time only before a constant or "
+                         "linear curve or the level part of WSD, and with a constant weight decay";
+    else if (!ckr__plain_map(now))
+        x->out->cannot = "a warmup that changes while it runs is no curve of Megatron's scheduler";
+    else
+        ckr__mg_lengths(x, h);
+    if (x->out->cannot) x->c->refused = true;
+    if (x->out->cannot || ckr__failed(x->c)) return;
+    h->hold = ckr__inf();
+    h->clamp = false;
+    x->out->follows = x->held = h;
+    x->moved = true;
+    x->scheduler = ckr__megatron_state(x->c, h->curve, &h->lanes[ckr__mg_lane(x, h, false)],
+                                       h->position);
+    for (i = 0; i < ckr__dict_n(state); i++) {
+        const char *key = ckr__dict_key(state, i);
+        if (key && !ckr_node_get(x->scheduler, key) &&
+            (!strcmp(key, "start_wd") || !strcmp(key, "end_wd") || !strncmp(key, "wd_", 3)))
+            ckr__node_take(x->c, x->scheduler, state, i);
+    }
+    if (apart)
+        ckr__say(x->c, "CKR_FIX_MEGATRON_LR", CKR_CHANGED, "schedule", apart, "the same in all",
+                 "the saved run's options were others than what it used; files and options now "
+                 "say what was used", NULL);
 }
 
 /* Micro batches that are as large as before, or a part of that, make up the batch, by which the
    LR's clock counts: the number of them is no option. */
-static ckr_result ckr__mg_batch(ckr__mg_job *x)
+static void ckr__mg_batch(ckr__mg_job *x)
 {
     const int64_t saved = x->mg->s->batch, dp = x->to.dp,
                   all = x->moved && x->held->rate < 1 << 30 ? (int64_t)x->held->rate : x->s->batch,
                   n = all / dp;
     int64_t steps;
     x->micro = ckr__mg_size(x->mg->args, "micro_batch_size", 0);
-    if (all < 1 || (all == saved && (dp == x->mg->dp || x->to.release))) return CKR_OK;
+    if (all < 1 || (all == saved && (dp == x->mg->dp || x->to.release))) return;
     if (all % dp)
-        return ckr__refuse_int(x->c, CKR_ITEM_BATCH, "global-batch-size", saved, all,
-                               ckr__printf(x->c,
-                                           "Megatron-LM stops: a batch of %lld samples cannot be "
-                                           "shared by %lld data-parallel ranks", (long long)all,
-                                           (long long)dp),
-                               ckr__printf(x->c,
-                                           "take a --dp that divides it, or --set batch_size=%lld",
-                                           (long long)((n + 1) * dp)));
+        ckr__refuse_int(x->c, CKR_ITEM_BATCH, "global-batch-size", saved, all,
+                        ckr__printf(x->c,
+                                    "Megatron-LM stops: a batch of %lld samples cannot be "
+                                    "shared by %lld data-parallel ranks", (long long)all,
+                                    (long long)dp),
+                        ckr__printf(x->c, "take a --dp that divides it, or --set batch_size=%lld",
+                                    (long long)((n + 1) * dp)));
+    if (all % dp) return;
     x->batch = all;
     steps = n / ckr__mg_gcd(n, x->micro);
     if (x->micro) ckr__batch_split(all, x->to.dp, &x->micro, &steps);
-    return CKR_OK;
 }
 
 /* emit: arguments ------------------------------------------------------------------ */
@@ -57001,12 +56750,11 @@ static void ckr__mg_settings(ckr__mg_job *x, bool say)
 }
 
 /* The arguments, as the target's run has them. */
-static ckr_result ckr__mg_args(ckr__mg_job *x)
+static void ckr__mg_args(ckr__mg_job *x)
 {
     x->args = ckr__dict_copy(x->c, x->mg->args);
     if (x->moved) ckr__mg_schedule_settings(x, false);
     ckr__mg_settings(x, false);
-    return x->c->err->code;
 }
 
 /* The namespace as an object of the same class. Versions load with weights_only and know their own
@@ -57035,7 +56783,7 @@ static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_file *k)
    the first. */
 static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_file *k, uint32_t dp)
 {
-    const ckr_node *list = ckr_node_get(k->from->root, "rng_state");
+    const ckr_node *list = k->from->random;
     ckr_node *out;
     ckr__rank_streams to = CKR_ZERO;
     uint64_t i;
@@ -57045,14 +56793,13 @@ static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_file *k, 
     to.coming = x->s;
     to.keys = ckr__mg_stream_keys;
     out = ckr__node(x->c, CKR_NODE_LIST);
-    for (i = 0; out && i < n; i++) {
+    for (i = 0; i < n; i++) {
         const ckr_node *old = list->u.items[i % list->count];
         to.rank = ckr__mg_number(&x->to, k->tp, k->pp, dp + (uint32_t)i);
-        if (!ckr__node_push(x->c, out, ckr_node_is_dict(old) ? ckr__streams_write(&to, old)
-                                                             : (ckr_node *)(uintptr_t)old))
-            return NULL;
+        ckr__node_push(x->c, out, ckr_node_is_dict(old) ? ckr__streams_write(&to, old)
+                                                        : (ckr_node *)(uintptr_t)old);
     }
-    return out;
+    return ckr__failed(x->c) ? NULL : out;
 }
 
 /* emit: files ---------------------------------------------------------------------- */
@@ -57104,37 +56851,22 @@ static void ckr__mg_root_file(ckr__mg_job *x, ckr__mg_file *k, const char *path)
     }
 }
 
-/* One rank of the target, and that of the source which is nearest to it. */
-static ckr__mg_file *ckr__mg_rank_at(ckr__mg_job *x, uint32_t tp, uint32_t pp, uint32_t ep)
+static void ckr__mg_rank_files(ckr__mg_job *x)
 {
-    const ckr__mg *mg = x->mg;
-    const uint64_t p = pp < mg->pp ? pp : mg->pp - 1, e = ep < mg->ep ? ep : mg->ep - 1,
-                   t = tp < mg->tp ? tp : mg->tp - 1;
-    ckr__mg_file *k = ckr__mg_dist_file(&x->to, tp, pp, ep);
-    if (!k) return NULL;
-    k->n_optims = x->to.ep > 1 ? 2 : 1;
-    k->from = mg->files[(p * mg->ep + e) * mg->tp + t];
-    return k;
-}
-
-static ckr_result ckr__mg_rank_files(ckr__mg_job *x)
-{
-    const uint32_t n = x->to.pp * x->to.ep * x->to.tp;
-    uint32_t i, v;
-    for (i = 0; i < n && !ckr__failed(x->c); i++) {
-        const uint32_t tp = i % x->to.tp, stage = i / x->to.tp;
-        ckr__mg_file *k = ckr__mg_rank_at(x, tp, stage / x->to.ep, stage % x->to.ep);
-        const char *dir = k ? ckr__path_join(x->c, x->step, k->rel) : NULL;
-        for (v = 0; k && v < x->to.vp; v++) ckr__mg_dist_entries(&x->to, k, v);
-        for (v = 0; k && v < k->n_optims && x->optimizer; v++) ckr__mg_members(&x->to, k, v);
-        if (ckr__failed(x->c)) break;
+    uint64_t i;
+    uint32_t v;
+    ckr__mg_all_files(&x->to);
+    for (i = 0; i < x->to.n_files && !ckr__failed(x->c); i++) {
+        ckr__mg_file *k = x->to.files[i];
+        const char *dir = ckr__path_join(x->c, x->step, k->rel);
+        for (v = 0; v < k->n_optims && x->optimizer; v++) ckr__mg_members(&x->to, k, v);
+        if (ckr__failed(x->c)) return;
         ckr__mg_root_file(x, k, ckr__printf(x->c, "%s/model_optim_rng.pt", dir));
         if (!x->to.zero || !x->optimizer) continue;
         k->out = ckr__out_file_add(x->out, ckr__printf(x->c, "%s/distrib_optim.pt", dir),
                                    CKR_FORMAT_TORCH_ZIP);
         if (k->out) k->out->root = ckr__mg_chain(x, k, ckr__mg_flat_node);
     }
-    return x->c->err->code;
 }
 
 /* >>megatron.dist.emit -------------------------------------------------------- */
@@ -57173,41 +56905,39 @@ static const char *ckr__mg_stored(ckr__mg_job *x, const char *name, ckr__mg_plac
     return out->key;
 }
 
-/* The item of a key, made when it is new; `lead`: its axes for layers and experts. */
-static ckr__out_item *ckr__mg_stack_of(ckr__mg_job *x, const char *fqn, const ckr__mg_item *t,
-                                       const ckr__mg_place_of *at, uint32_t lead, ckr_dtype dtype)
-{
-    ckr__out_item *out;
-    int64_t *shape;
-    uint64_t k;
-    if (ckr__map_find(&x->keys, fqn, strlen(fqn), &k)) return x->w.index->items[k];
-    shape = t->n_dims + lead > CKR_MAX_DIMS ? NULL : CKR__NEW_N(x->c, int64_t, t->n_dims + lead);
-    if (!shape) return NULL;
-    if (at->layer >= 0) shape[0] = x->mg->layers;
-    if (at->expert >= 0) shape[lead - 1] = x->to.experts;
-    if (t->n_dims) memcpy(shape + lead, t->shape, t->n_dims * sizeof *shape);
-    out = ckr__dcp_out_item(&x->w, fqn, NULL, 0, dtype, t->n_dims + lead, shape);
-    return out && ckr__map_put(&x->keys, fqn, strlen(fqn), x->w.index->n_items - 1, NULL) ? out
-                                                                                          : NULL;
-}
-
-/* All chunks of one slot of one parameter: a box for each rank, two of a gated one. */
+/* All chunks of one slot of one parameter: a box for each rank, two of a gated one. The item of the
+   key is made when it is new, with axes for layers and experts in front. */
 static void ckr__mg_dist_put(ckr__mg_job *x, const ckr__mg_item *t, const char *fqn,
                              const ckr__mg_place_of *at, const ckr__held *slot, ckr_dtype as,
                              const ckr__held *own, bool replica)
 {
     const uint32_t lead = (uint32_t)(at->layer >= 0) + (uint32_t)(at->expert >= 0),
-                   ep = at->expert < 0 ? 0 : (uint32_t)(at->expert / (x->to.experts / x->to.ep));
-    ckr__out_item *out = fqn ? ckr__mg_stack_of(x, fqn, t, at, lead, as) : NULL;
-    int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
+                   ep = at->expert < 0 ? 0 : (uint32_t)(at->expert / (x->to.experts / x->to.ep)),
+                   n = t->n_dims + lead;
+    int64_t start[CKR_MAX_DIMS] = { 0 }, count[CKR_MAX_DIMS], *shape;
+    ckr__out_item *out;
     uint32_t tp, i, d;
-    for (tp = 0; out && tp < (t->split.axis < 0 ? 1 : x->to.tp); tp++) {
-        const ckr__block *b = ckr__mg_block(x->c, t, x->to.tp, tp);
+    uint64_t k;
+    if (!fqn || n > CKR_MAX_DIMS) return;
+    if (ckr__map_find(&x->keys, fqn, strlen(fqn), &k)) {
+        out = x->w.index->items[k];
+    } else {
+        shape = CKR__NEW_N(x->c, int64_t, n);
+        if (!shape) return;
+        if (at->layer >= 0) shape[0] = x->mg->layers;
+        if (at->expert >= 0) shape[lead - 1] = x->to.experts;
+        if (t->n_dims) memcpy(shape + lead, t->shape, t->n_dims * sizeof *shape);
+        out = ckr__dcp_out_item(&x->w, fqn, NULL, 0, as, n, shape);
+        ckr__map_put(&x->keys, fqn, strlen(fqn), x->w.index->n_items - 1, NULL);
+    }
+    if (at->layer >= 0) start[0] = at->layer;
+    if (at->expert >= 0) start[lead - 1] = at->expert;
+    for (i = 0; i < lead; i++) count[i] = 1;
+    for (tp = 0; !ckr__failed(x->c) && tp < (t->split.axis < 0 ? 1 : x->to.tp); tp++) {
+        const ckr__block *b = ckr__mg_block(&x->to, t, tp);
         for (i = 0; b && i < b->n_pairs; i++) {
             ckr_entry *e;
             ckr__box box;
-            if (at->layer >= 0) start[0] = at->layer, count[0] = 1;
-            if (at->expert >= 0) start[lead - 1] = at->expert, count[lead - 1] = 1;
             for (d = 0; d < b->n_dims; d++) {
                 start[lead + d] = b->pairs[i].global[d];
                 count[lead + d] = b->pairs[i].count[d];
@@ -57255,7 +56985,7 @@ static void ckr__mg_dist_extra_out(ckr__mg_job *x, const ckr__mg_item *t)
     const ckr_node *n = t->extra ? t->extra[0] : NULL;
     ckr__mg_place_of at;
     const char *fqn;
-    if (!ckr__mg_ends(t->name, "._extra_state") || ckr__starts(t->name, "output_layer.") ||
+    if (!ckr__path_ends(t->name, "._extra_state") || ckr__starts(t->name, "output_layer.") ||
         !ckr__mg_stored(x, t->name, &at))
         return;
     if (at.layer >= 0 && at.expert >= 0)
@@ -57276,7 +57006,7 @@ static void ckr__mg_dist_random_out(ckr__mg_job *x)
     unsigned i;
     for (i = 0; i < pp * tp * n_dp; i++) {
         const unsigned p = i / n_dp / tp, t = i / n_dp % tp, d = i % n_dp;
-        const ckr__mg_file *k = ckr__mg_rank_at(x, t, p, d % x->to.ep);
+        const ckr__mg_file *k = ckr__mg_file_new(&x->to,  t, p, d % x->to.ep);
         const ckr_node *n = k ? ckr__mg_random_of(x, k, d) : NULL;
         if (!n) return;
         if (each)
@@ -57292,7 +57022,7 @@ static void ckr__mg_dist_random_out(ckr__mg_job *x)
 static void ckr__mg_common_file(ckr__mg_job *x)
 {
     ckr__ctx *c = x->c;
-    ckr__mg_file *k = ckr__mg_rank_at(x, 0, 0, 0);
+    ckr__mg_file *k = ckr__mg_file_new(&x->to,  0, 0, 0);
     ckr_node *d = ckr__node(c, CKR_NODE_DICT), *no = ckr__node_bool(c, false);
     uint64_t i;
     if (x->to.zero) {
@@ -57303,41 +57033,41 @@ static void ckr__mg_common_file(ckr__mg_job *x)
     ckr__node_set(c, d, "chained_optim_avoid_prefix", ckr__node_bool(c, true));
     if (!k) return;
     for (i = 0; i < x->to.n_items; i++)
-        CKR__PUSH(ckr__mg_entry, c, k->entries[0], k->n_entries[0])->item = x->to.items[i];
+        CKR__PUSH(ckr__mg_entry, c, k->entries, k->n_entries)->item = x->to.items[i];
     for (i = 0; i < k->n_optims; i++) ckr__mg_members(&x->to, k, i);
     ckr__mg_root_file(x, k, ckr__printf(c, "%s/common.pt", x->step));
     if (k->out) ckr__node_set(c, k->out->root, "content_metadata", d);
 }
 
 /* Layers have numbers in their names (`numbered`) where they differ from each other. */
-static ckr_result ckr__mg_dist_emit(ckr__mg_job *x)
+static void ckr__mg_dist_emit(ckr__mg_job *x)
 {
     static const char json[] =
         "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
         "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
     const ckr_node *args = x->mg->args, *freq = ckr_node_get(args, "moe_layer_freq");
-    const char *dir = ckr__printf(x->c, "%s/", x->step);
     uint64_t i;
     int64_t v = 1;
     x->keys.c = x->c;
     x->numbered = ckr__mg_flag(args, "hetereogenous_dist_checkpoint") ||
                  (freq && freq->kind != CKR_NODE_NONE && !(ckr_node_i64(freq, &v) && v <= 1));
-    ckr__dcp_out_init(&x->w, x->c, x->out, x->to.tp * x->to.pp * x->to.dp * x->to.cp, dir);
-    if (ckr__failed(x->c)) return x->c->err->code;
+    ckr__dcp_out_init(&x->w, x->c, x->out, x->to.tp * x->to.pp * x->to.dp * x->to.cp,
+                      ckr__printf(x->c, "%s/", x->step));
+    if (ckr__failed(x->c)) return;
     ckr__mg_common_file(x);
     for (i = 0; i < x->to.n_items && !ckr__failed(x->c); i++)
         if (x->to.items[i]->kind == CKR__MG_EXTRA) ckr__mg_dist_extra_out(x, x->to.items[i]);
         else ckr__mg_dist_item_out(x, x->to.items[i]);
     if (!(x->t->without & CKR_RNG)) ckr__mg_dist_random_out(x);
     ckr__map_free(&x->keys);
-    if (!ckr__failed(x->c)) ckr__dcp_out_end(&x->w);
-    return ckr__out_text(x->out, ckr__printf(x->c, "%s/metadata.json", x->step), json,
-                         sizeof json - 1);
+    if (ckr__failed(x->c)) return;
+    ckr__dcp_out_end(&x->w);
+    ckr__out_text(x->out, ckr__printf(x->c, "%s/metadata.json", x->step), json, sizeof json - 1);
 }
 
 /* emit: report --------------------------------------------------------------------- */
 
-static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
+static void ckr__mg_say_topology(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg;
     ckr__say_sizes(x->c, "tp pp", &mg->s->topology, &x->t->topology);
@@ -57348,30 +57078,11 @@ static ckr_result ckr__mg_say_topology(ckr__mg_job *x)
     if (x->to.dist != mg->dist)
         ckr__say(x->c, "CKR_W_VARIANT", CKR_CHANGED, "variant", mg->dist ? "torch_dist" : "torch",
                  x->to.dist ? "torch_dist" : "torch", "asked for", NULL);
-    return x->c->err->code;
-}
-
-/* What was not given follows the data-parallel size: nobody knows whether it was. */
-static void ckr__mg_say_batch(ckr__mg_job *x)
-{
-    const ckr_node *now = ckr__node_int(x->c, x->batch);
-    const bool changed = x->batch != x->mg->s->batch;
-    if (!x->batch) return;
-    if (x->micro)
-        ckr__mg_opt(x, "micro-batch-size", ckr__node_int(x->c, x->micro),
-                    "Megatron-LM stops: the global batch is no multiple of the micro batch times "
-                    "the data-parallel size");
-    if (changed || x->micro * x->to.dp != x->batch)
-        ckr__setting(x->out, "command line", "--global-batch-size", now,
-                     changed ? ckr_node_get(x->mg->args, "global_batch_size") : NULL, true,
-                     changed ? ckr__mg_curve_why
-                             : "without it the batch is the micro batch times the data-parallel "
-                               "size: another one, and the LR's clock with it");
 }
 
 /* What is not written, and how the optimizer's buffers are cut: of the options only the bucket size
    decides about what lies where in a file. */
-static ckr_result ckr__mg_say_files(ckr__mg_job *x)
+static void ckr__mg_say_files(ckr__mg_job *x)
 {
     const ckr_state *s = x->mg->s;
     char now[24] = "one bucket";
@@ -57380,22 +57091,24 @@ static ckr_result ckr__mg_say_files(ckr__mg_job *x)
     if (n)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "files", (int64_t)n, 0,
                      "files beside the ranks' directories are not written", NULL);
-    if (x->to.dist || !x->to.zero || !x->optimizer) return x->c->err->code;
+    if (x->to.dist || !x->to.zero || !x->optimizer) return;
     if (ckr__mg_flag(x->args, "overlap_grad_reduce"))
         ckr__format(now, sizeof now, "%lld",
                     (long long)ckr__mg_bucket(x->args, x->to.dp * x->to.cp, 0, 0, 1));
-    return ckr__say(x->c, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
-                    "laid out for the buckets of the options that the run has, as Megatron-LM "
-                    "itself does; files of --variant torch_dist are for any", NULL);
+    ckr__say(x->c, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
+             "laid out for the buckets of the options that the run has, as Megatron-LM "
+             "itself does; files of --variant torch_dist are for any", NULL);
 }
 
-/* The options with which unpatched Megatron uses what was written, where they are others. */
-static ckr_result ckr__mg_options(ckr__mg_job *x)
+/* The options with which unpatched Megatron uses what was written, where they are others. The batch
+   follows the data-parallel size where it was not given: nobody knows whether it was. */
+static void ckr__mg_options(ckr__mg_job *x)
 {
     static const char cast[] = "Megatron-LM trains in the precision of its options, whatever the "
                                "parameters' is in the files";
     ckr__ctx *c = x->c;
     const ckr_dtype as = x->t->dtype;
+    const bool changed = x->batch != x->mg->s->batch;
     const int64_t known = ckr__mg_logical(x->mg),
                   more = known - ckr__mg_size(x->mg->args, "vocab_size", 0);
     ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false);
@@ -57406,7 +57119,16 @@ static ckr_result ckr__mg_options(ckr__mg_job *x)
     if ((x->t->without & CKR_RNG) && !x->to.release)
         ckr__setting(x->out, "command line", "--no-load-rng", yes, NULL, true,
                      "Megatron-LM stops: the files hold no random states");
-    ckr__mg_say_batch(x);
+    if (x->batch && x->micro)
+        ckr__mg_opt(x, "micro-batch-size", ckr__node_int(c, x->micro),
+                    "Megatron-LM stops: the global batch is no multiple of the micro batch times "
+                    "the data-parallel size");
+    if (x->batch && (changed || x->micro * x->to.dp != x->batch))
+        ckr__setting(x->out, "command line", "--global-batch-size", ckr__node_int(c, x->batch),
+                     changed ? ckr_node_get(x->mg->args, "global_batch_size") : NULL, true,
+                     changed ? ckr__mg_curve_why
+                             : "without it the batch is the micro batch times the data-parallel "
+                               "size: another one, and the LR's clock with it");
     if (x->t->vocab > 0 && x->vocab != known && (known || x->padded > x->s->padded_vocab))
         ckr__mg_opt(x, "vocab-size", ckr__node_int(c, x->vocab - more),
                     "Megatron-LM stops: the embedding has rows for so many tokens (of a tokenizer "
@@ -57416,14 +57138,13 @@ static ckr_result ckr__mg_options(ckr__mg_job *x)
         ckr__mg_opt(x, "fp16", as == CKR_DTYPE_F16 ? yes : no, cast);
     }
     if (x->moved) ckr__mg_schedule_settings(x, true);
-    return c->err->code;
 }
 
 /* What the optimizer of the target is: fused ones count their updates in the group, torch's own
    (whose groups have more keys) for each parameter. Moments may have no count, as the distributed
    optimizer of 0.15 and later leaves them in torch_dist where it runs torch's own Adam: the
    iteration's is the nearest that is known. */
-static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
+static void ckr__mg_optimizer_kind(ckr__mg_job *x)
 {
     bool scalar = false, torch = false, uncounted = false;
     ckr_dtype dtype = CKR_DTYPE_NONE;
@@ -57458,7 +57179,6 @@ static ckr_result ckr__mg_optimizer_kind(ckr__mg_job *x)
                  ckr_dtype_name(dtype), ckr_dtype_name(x->t->dtype),
                  "another dtype is another optimizer class, which loads no other's state",
                  "--mode transfer, or leave --dtype out");
-    return x->c->err->code;
 }
 
 /* Minor numbers of the versions whose files are known, and what stands for the source's newest. */
@@ -57482,7 +57202,7 @@ static int64_t ckr__mg_version(const char *s)
 }
 
 /* What the version that was named does not load: entries, each with another way. */
-static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
+static void ckr__mg_allowed_version(ckr__mg_job *x)
 {
     const bool optimizer = !(x->t->without & CKR_OPTIMIZER) && x->mg->s->n_groups > 0,
                zero = x->to.zero && optimizer;
@@ -57496,14 +57216,14 @@ static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
           "versions before 0.8 lay the distributed optimizer's buffer out otherwise: without gaps, "
           "or bucket by bucket", "--zero 0" }
     };
-    size_t i;
+    size_t i = 0;
     if (x->version < 0)
-        return ckr__remedy(x->c->err,
-                           ckr__fail(x->c->err, CKR_ITEM_MEGATRON_NO_VERSION, NULL, CKR_NO_OFFSET,
-                                     "to_version", "%.60s; 0.%d to 0.%d or main was expected",
-                                     x->t->to_version, CKR__MG_OLDEST, CKR__MG_NEWEST),
-                           "leave --to-version out: what is written then loads in 0.15 and later");
-    for (i = 0; i < 3; i++) if (x->version < rows[i].before && rows[i].when) break;
+        ckr__remedy(x->c->err,
+                    ckr__fail(x->c->err, CKR_ITEM_MEGATRON_NO_VERSION, NULL, CKR_NO_OFFSET,
+                              "to_version", "%.60s; 0.%d to 0.%d or main was expected",
+                              x->t->to_version, CKR__MG_OLDEST, CKR__MG_NEWEST),
+                    "leave --to-version out: what is written then loads in 0.15 and later");
+    while (i < 3 && !(x->version < rows[i].before && rows[i].when)) i++;
     if (x->version && i < 3)
         ckr__say(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, rows[i].what,
                  x->to.dist ? "torch_dist" : "torch", x->t->to_version, rows[i].why, rows[i].how);
@@ -57514,26 +57234,24 @@ static ckr_result ckr__mg_allowed_version(ckr__mg_job *x)
                  "two groups that differ in their bounds only: 0.16 to 0.18 know groups by other "
                  "keys and load no such state, not even their own; 0.15 and older and 0.19 do",
                  "--to-version names the coming run's");
-    return x->c->err->code;
 }
 
 /* The ranks' files, or those of torch_dist, and the tracker. */
-static ckr_result ckr__mg_files(ckr__mg_job *x)
+static void ckr__mg_files(ckr__mg_job *x)
 {
     const char *text = x->to.release ? x->step
                                      : ckr__printf(x->c, "%lld", (long long)x->to.iteration);
-    if (!text || (x->to.dist ? ckr__mg_dist_emit(x) : ckr__mg_rank_files(x)) != CKR_OK)
-        return x->c->err->code;
+    if (x->to.dist) ckr__mg_dist_emit(x);
+    else ckr__mg_rank_files(x);
+    if (ckr__failed(x->c)) return;
     ckr__out_text(x->out, CKR__MG_TRACKER, text, strlen(text));
-    if (x->s->vocab > 0 || x->t->vocab > 0) {
-        x->out->vocab = x->vocab;
-        x->out->padded_vocab = x->padded;
-    }
-    return x->c->err->code;
+    if (x->s->vocab <= 0 && x->t->vocab <= 0) return;
+    x->out->vocab = x->vocab;
+    x->out->padded_vocab = x->padded;
 }
 
 /* `clean`: not after anything was refused. */
-static const struct { ckr_result (*fn)(ckr__mg_job *x); bool clean; } ckr__mg_emits[] = {
+static const struct { void (*fn)(ckr__mg_job *x); bool clean; } ckr__mg_emits[] = {
     { ckr__mg_allowed_version, false }, { ckr__mg_allowed, false },
     { ckr__mg_defective, false },       { ckr__mg_schedule_plan, false },
     { ckr__mg_stages, false },          { ckr__mg_padding, true },
@@ -57557,6 +57275,7 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.out = out;
     x.mg = mg;
     *to = *mg;
+    to->source = mg;
     to->c = c;
     to->tp = t->topology.tp;
     to->pp = t->topology.pp;
