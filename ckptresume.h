@@ -39184,16 +39184,14 @@ static ckr_result ckr__nt_fail(const ckr__nt *r, ckr_item item, const char *path
     va_start(ap, fmt);
     ckr__vformat(text, sizeof text, fmt, ap);
     va_end(ap);
-    return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, item, path, CKR_NO_OFFSET, where, "%s", text), remedy);
+    return ckr__fail_with(r->c, item, path, where, text, remedy);
 }
 
 /* at, of: tp, ep, dp, pp; of 0: the name has none. */
 static const char *ckr__nt_name(ckr__ctx *c, int row, const uint32_t at[4], const uint32_t of[4])
 {
-    ckr__rankfile f;
+    ckr__rankfile f = CKR_ZERO;
     int a;
-    memset(&f, 0, sizeof f);
     for (a = 0; a < 4; a++) if (of[a]) ckr__at_set(&f, a, at[a], of[a]);
     return ckr__form_name(c, ckr__nt_forms[row].pattern, &f);
 }
@@ -39202,23 +39200,20 @@ static ckr_result ckr__nt_scan(ckr__nt *r)
 {
     ckr__fileset *k = &r->f;
     uint64_t i;
-    ckr_result e;
     k->c = r->c;
     k->dir = r->dir;
     k->forms = ckr__nt_forms;
     k->items = &ckr__nt_file_items;
-    e = ckr__fileset_scan(k, true);
-    for (i = 0; i < k->n_files[0] && e == CKR_OK; i++)
-        e = ckr__loose_add(r->c, r->s, &r->loose, k->files[0][i]->rel);
-    for (i = 0; i < k->n_files[CKR__NT_WEIGHT] && e == CKR_OK; i++) {
+    if (ckr__fileset_scan(k, true) != CKR_OK) return r->c->err->code;
+    for (i = 0; i < k->n_files[0]; i++) ckr__loose_add(r->c, r->s, &r->loose, k->files[0][i]->rel);
+    for (i = 0; i < k->n_files[CKR__NT_WEIGHT]; i++) {
         ckr__rankfile *f = k->files[CKR__NT_WEIGHT][i];
         /* "model/a/b/model_weight.." is the parameter "a.b.weight" */
         const char *p = ckr__printf(r->c, "%.*s%.*s", (int)(ckr__base(f->rel) - f->rel) - 6,
-                                    f->rel + 6, (int)f->n_name, f->name ? f->name : "");
-        f->name = p && f->name ? ckr__key_with(r->c, p, '/', '.') : NULL;
-        e = r->c->err->code;
+                                    f->rel + 6, (int)f->n_name, f->name);
+        f->name = p ? ckr__key_with(r->c, p, '/', '.') : NULL;
     }
-    return e;
+    return r->c->err->code;
 }
 
 /* The documents that are there. */
@@ -39230,25 +39225,23 @@ static ckr_result ckr__nt_load_texts(ckr__nt *r)
         { "checkpoint_metadata.json", &r->meta },
         { "optimizer/optimizer_config.json", &r->optimizer }
     };
+    const uint64_t most = r->c->limits.max_json_bytes;
     const uint8_t *p = NULL;
     size_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < sizeof files / sizeof *files && e == CKR_OK; i++) {
+    for (i = 0; i < sizeof files / sizeof *files && !ckr__failed(r->c); i++) {
         ckr__nt_text *t = files[i].text;
         t->path = ckr__path_join(r->c, r->dir, files[i].rel);
-        if (!t->path) return r->c->err->code;
-        if (ckr__path_kind(r->c, t->path) == CKR_FILE_ABSENT) continue;
-        e = ckr__path_load(r->c, t->path, r->c->limits.max_json_bytes, &p, &t->n, NULL);
-        if (e != CKR_OK) return e;
+        if (!t->path || ckr__path_kind(r->c, t->path) == CKR_FILE_ABSENT ||
+            ckr__path_load(r->c, t->path, most, &p, &t->n, NULL) != CKR_OK)
+            continue;
         t->bytes = (const char *)p;
-        e = t == &r->config
-                ? ckr__yaml_parse(r->c, t->path, p, (size_t)t->n, &t->root)
-                : ckr__json_parse(r->c, t->path, 0, p, (size_t)t->n, CKR__JSON_PYTHON, &t->root);
-        if (e == CKR_OK && !ckr_node_is_dict(t->root))
-            e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, t->path, CKR_NO_OFFSET, NULL,
-                          "a mapping was expected at the top");
+        if (t == &r->config) ckr__yaml_parse(r->c, t->path, p, (size_t)t->n, &t->root);
+        else ckr__json_parse(r->c, t->path, 0, p, (size_t)t->n, CKR__JSON_PYTHON, &t->root);
+        if (!ckr_node_is_dict(t->root))
+            ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, t->path, CKR_NO_OFFSET, NULL,
+                      "a mapping was expected at the top");
     }
-    return e;
+    return r->c->err->code;
 }
 
 /* >>nanotron.probe ------------------------------------------------------------ */
@@ -39306,36 +39299,51 @@ static bool ckr__nt_size(const ckr_node *n, uint32_t *out)
     return true;
 }
 
+/* The parallel sizes, and under which keys they stand in checkpoint_metadata.json, in the
+   "parallelism" of optimizer_config.json, and in that of config.yaml; "": not there. */
+static const struct ckr__nt_axis {
+    const char *meta, *optimizer, *config;
+    int         place;         /* in the names of files; -1: in none                     */
+    uint32_t    untold;        /* what it is where no document says it; 0: as the names say */
+    size_t      at;            /* of ckr_topology                                        */
+} ckr__nt_axes[] = {
+    { "tp", "tp_size", "tp", CKR__TP, 0, offsetof(ckr_topology, tp) },
+    { "", "pp_size", "pp", CKR__PP, 0, offsetof(ckr_topology, pp) },
+    { "dp", "dp_size", "dp", CKR__DP, 0, offsetof(ckr_topology, dp) },
+    { "cp", "", "context_parallel_size", -1, 1, offsetof(ckr_topology, cp) },
+    { "", "expert_parallel_size", "expert_parallel_size", CKR__EP, 1, offsetof(ckr_topology, ep) }
+};
+enum { CKR__NT_AXES = sizeof ckr__nt_axes / sizeof *ckr__nt_axes };
+
+static uint32_t *ckr__nt_size_of(ckr_topology *t, size_t axis)
+{
+    return (uint32_t *)(void *)((char *)t + ckr__nt_axes[axis].at);
+}
+
 /* Sizes from the documents; 0 stays where none says it. */
 static ckr_result ckr__nt_documents(ckr__nt *r)
 {
     const ckr_node *par = ckr_node_get(r->optimizer.root, "parallelism"),
                    *cfg = ckr_node_get(r->config.root, "parallelism");
-    const struct { const char *meta, *optimizer, *config; uint32_t *size; } axes[] = {
-        { "tp", "tp_size", "tp", &r->f.size[CKR__TP] },
-        { "dp", "dp_size", "dp", &r->f.size[CKR__DP] },
-        { "", "pp_size", "pp", &r->f.size[CKR__PP] },
-        { "", "expert_parallel_size", "expert_parallel_size", &r->f.size[CKR__EP] },
-        { "cp", "", "", &r->of.cp }
-    };
     uint32_t v;
     size_t i;
-    r->of.cp = 1;
-    for (i = 0; i < sizeof axes / sizeof *axes; i++) {
-        uint32_t *size = axes[i].size;
-        if (*axes[i].meta) ckr__nt_size(ckr_node_get(r->meta.root, axes[i].meta), size);
-        if (*axes[i].optimizer && ckr__nt_size(ckr_node_get(par, axes[i].optimizer), &v)) {
+    for (i = 0; i < CKR__NT_AXES; i++) {
+        const struct ckr__nt_axis *a = &ckr__nt_axes[i];
+        uint32_t *size = ckr__nt_size_of(&r->of, i);
+        ckr__nt_size(ckr_node_get(r->meta.root, a->meta), size);
+        if (ckr__nt_size(ckr_node_get(par, a->optimizer), &v)) {
             if (*size && *size != v)
                 return ckr__nt_fail(
-                    r, CKR_ITEM_NANOTRON_TOPOLOGY, r->meta.path, axes[i].meta,
+                    r, CKR_ITEM_NANOTRON_TOPOLOGY, r->meta.path, a->meta,
                     "one of the two files is of another checkpoint: put back the right one",
-                    "checkpoint_metadata.json says %s %u, optimizer_config.json says %u",
-                    axes[i].meta, (unsigned)*size, (unsigned)v);
+                    "checkpoint_metadata.json says %s %u, optimizer_config.json says %u", a->meta,
+                    (unsigned)*size, (unsigned)v);
             *size = v;
         }
-        if (!*size && *axes[i].config) ckr__nt_size(ckr_node_get(cfg, axes[i].config), size);
+        if (!*size) ckr__nt_size(ckr_node_get(cfg, a->config), size);
+        if (!*size) *size = a->untold;
+        if (a->place >= 0) r->f.size[a->place] = *size;
     }
-    if (!r->f.size[CKR__EP]) r->f.size[CKR__EP] = 1;
     return CKR_OK;
 }
 
@@ -39345,19 +39353,18 @@ static ckr_result ckr__nt_topology(ckr__nt *r)
     const char *type = ckr_node_str(ckr_node_get(r->optimizer.root, "type"));
     const ckr__rankfile *optimizer = NULL;
     ckr_topology *t = &r->of;
-    uint32_t *of = r->f.size;
     int64_t stage = 0;
+    size_t i;
     int k, gone = 0;
-    ckr_result e = ckr__nt_documents(r);
-    for (k = CKR__NT_WEIGHT; e == CKR_OK && k <= CKR__NT_RANDOM; k++)
-        e = ckr__fileset_ours(&r->f, (uint8_t)k);
-    for (k = CKR__NT_OPTIMIZER; e == CKR_OK && k <= CKR__NT_RANDOM; k++)
-        e = ckr__fileset_every(&r->f, (uint8_t)k, false, NULL);
-    if (e != CKR_OK) return e;
-    t->tp = of[CKR__TP];
-    t->pp = of[CKR__PP];
-    t->dp = of[CKR__DP];
-    t->ep = of[CKR__EP];
+    ckr__nt_documents(r);
+    for (k = CKR__NT_WEIGHT; k <= CKR__NT_RANDOM && !ckr__failed(r->c); k++)
+        ckr__fileset_ours(&r->f, (uint8_t)k);
+    for (k = CKR__NT_OPTIMIZER; k <= CKR__NT_RANDOM && !ckr__failed(r->c); k++)
+        ckr__fileset_every(&r->f, (uint8_t)k, false, NULL);
+    if (ckr__failed(r->c)) return r->c->err->code;
+    for (i = 0; i < CKR__NT_AXES; i++)
+        if (ckr__nt_axes[i].place >= 0)
+            *ckr__nt_size_of(t, i) = r->f.size[ckr__nt_axes[i].place];
     t->ranks = t->tp * t->pp * t->dp * t->cp;
     ckr_node_i64(ckr_node_find(r->config.root, "/optimizer/zero_stage"), &stage);
     if (r->f.n_files[CKR__NT_OPTIMIZER]) optimizer = r->f.files[CKR__NT_OPTIMIZER][0];
@@ -39374,9 +39381,9 @@ static ckr_result ckr__nt_topology(ckr__nt *r)
         gone = CKR__NT_SCHEDULER_ROW;
     r->s->topology = *t;
     if (!gone) return CKR_OK;
-    of[CKR__DP] = 0;                           /* in no name of theirs */
+    r->f.size[CKR__DP] = 0;                    /* in no name of theirs */
     return ckr__fileset_missing(&r->f, NULL, 0, (uint64_t)t->pp * t->tp,
-                                ckr__nt_name(r->c, gone, first, of));
+                                ckr__nt_name(r->c, gone, first, r->f.size));
 }
 
 /* >>nanotron.model ------------------------------------------------------------ */
@@ -39438,9 +39445,6 @@ static ckr_result ckr__nt_check_config(ckr__nt *r)
                                          "num_hidden_layers", "num_key_value_heads" };
     const ckr_node *m = ckr_node_find(r->config.root, "/model/model_config"),
                    *par = ckr_node_get(r->config.root, "parallelism");
-    const struct { const char *key; uint32_t size; } axes[] = {
-        { "tp", r->of.tp }, { "pp", r->of.pp }, { "dp", r->of.dp }
-    };
     int64_t here, there;
     uint32_t v;
     size_t i;
@@ -39449,10 +39453,13 @@ static ckr_result ckr__nt_check_config(ckr__nt *r)
             ckr_node_i64(ckr_node_get(r->model.root, sizes[i]), &there) && here != there)
             return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, sizes[i], here,
                                        "model_config.json", there);
-    for (i = 0; i < sizeof axes / sizeof *axes; i++)
-        if (ckr__nt_size(ckr_node_get(par, axes[i].key), &v) && v != axes[i].size)
-            return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_TOPOLOGY, axes[i].key, v,
-                                       "the checkpoint has", axes[i].size);
+    for (i = 0; i < CKR__NT_AXES; i++) {
+        const char *key = ckr__nt_axes[i].config;
+        const uint32_t size = *ckr__nt_size_of(&r->of, i);
+        if (ckr__nt_size(ckr_node_get(par, key), &v) && v != size)
+            return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_TOPOLOGY, key, v,
+                                       "the checkpoint has", size);
+    }
     return CKR_OK;
 }
 
@@ -39586,18 +39593,13 @@ static int64_t ckr__nt_unit(const ckr__nt *r, const ckr__nt_param *p)
                : 1;
 }
 
+/* In the optimizer's order where its files tell it, else in that in which the modules are
+   registered, which is the same. */
 static int ckr__nt_param_cmp(const void *a, const void *b)
 {
     const ckr__nt_param *x = (const ckr__nt_param *)a, *y = (const ckr__nt_param *)b;
-    return (x->order > y->order) - (x->order < y->order);
-}
-
-/* The order in which the modules are registered: what the optimizer's order is, where a file
-   tells it. */
-static int ckr__nt_module_cmp(const void *a, const void *b)
-{
-    const ckr__nt_param *x = (const ckr__nt_param *)a, *y = (const ckr__nt_param *)b;
     const uint64_t p = (uint64_t)x->block, q = (uint64_t)y->block;   /* -1 comes last */
+    if (x->order != y->order) return x->order < y->order ? -1 : 1;
     if (p != q) return p < q ? -1 : 1;
     return x->leaf != y->leaf ? x->leaf - y->leaf : strcmp(x->name, y->name);
 }
@@ -39707,31 +39709,26 @@ static ckr_result ckr__nt_layers_alike(ckr__nt *r)
    for each chunk at every size, also on one rank, so the chunks can be had back: pair k of all
    ranks is chunk k. */
 
-/* One value; *none tells "None" from a number. */
-static const char *ckr__nt_value(const char *p, bool *none, int64_t *v)
-{
-    size_t n = 0;
-    *none = !strncmp(p, "None", 4);
-    if (*none) return p + 4;
-    for (*v = 0; p[n] >= '0' && p[n] <= '9' && n < 18; n++) *v = *v * 10 + (p[n] - '0');
-    return n ? p + n : NULL;
-}
-
 /* n slices of an array of this shape; bit d of *given is set when slice d has bounds. */
 static const char *ckr__nt_slices(const char *p, uint32_t n, const int64_t *shape, int64_t *start,
                                   int64_t *count, uint32_t *given)
 {
     uint32_t d, k;
-    bool none;
+    size_t digits;
     for (d = 0; d < n; d++) {
         int64_t v[3] = { 0, 0, 1 };
         v[1] = shape[d];
         if (d > 0 && *p++ != '|') return NULL;
         for (k = 0; k < 3; k++) {
             if (k && *p++ != ',') return NULL;
-            p = ckr__nt_value(p, &none, &v[k]);
-            if (!p) return NULL;
-            if (!none && k < 2) *given |= 1u << d;
+            digits = strspn(p, "0123456789");
+            if (ckr__starts(p, "None")) {
+                p += 4;
+                continue;
+            }
+            if (!digits || digits > 18) return NULL;
+            for (v[k] = 0; digits > 0; digits--) v[k] = v[k] * 10 + (*p++ - '0');
+            if (k < 2) *given |= 1u << d;
         }
         if (v[2] != 1 || v[0] > v[1] || v[1] > shape[d]) return NULL;
         start[d] = v[0];
@@ -39788,9 +39785,7 @@ static ckr_result ckr__nt_bad_slices(ckr__nt *r, const ckr__nt_param *p, const c
 {
     return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SLICES, f->path, 8, p->name,
                      "local_global_slices_pairs and unsharded_shape were expected to place the "
-                     "shard in the whole "
-                     "tensor, found %.120s",
-                     found ? found : "neither");
+                     "shard in the whole tensor, found %.120s", found ? found : "neither");
 }
 
 static ckr_result ckr__nt_bad_shape(ckr__nt *r, const ckr__nt_param *p, const ckr__rankfile *f,
@@ -39819,27 +39814,28 @@ static bool ckr__nt_same_block(const ckr__block *a, const ckr__block *b)
 static ckr_result ckr__nt_coverage(ckr__nt *r, ckr__nt_param *p, int64_t left)
 {
     ckr_split plain = p->split;
+    const ckr__block *b = NULL;
     uint64_t i;
     int64_t uneven = 0;
     plain.units = NULL;        /* as stored: a cut inside a head is read, but not made      */
     for (i = 0; !left && i < p->n_shards; i++) {
-        const ckr__block *b = ckr__block_split(r->c, &plain, p->n_dims, p->shape,
-                                               (uint32_t)p->n_shards, (uint32_t)i, &uneven);
-        if (!b && !uneven) return r->c->err->code;
+        b = ckr__block_split(r->c, &plain, p->n_dims, p->shape, (uint32_t)p->n_shards, (uint32_t)i,
+                             &uneven);
         if (!b || !ckr__nt_same_block(b, p->blocks[i])) break;
     }
-    if (i == p->n_shards) return CKR_OK;
+    if (i == p->n_shards || (!b && !uneven && !left)) return r->c->err->code;
     if (r->of.ep > 1 && p->shards[0]->of[CKR__EP])
         return ckr__fail(
             r->c->err, CKR_ITEM_NANOTRON_EXPERTS, p->shards[0]->path, 8, p->name,
             "%llu shards over tp %u and expert ranks %u do not cut the tensor in equal parts",
             (unsigned long long)p->n_shards, (unsigned)r->of.tp, (unsigned)r->of.ep);
-    ckr__fail(r->c->err, CKR_ITEM_NANOTRON_COVERAGE, p->shards[i]->path, 8, p->name,
-              "the boxes of the %llu shards overlap, leave a gap or are no equal cut of axis "
-              "%d (rank %llu)",
-              (unsigned long long)p->n_shards, (int)plain.axis, (unsigned long long)i);
-    return ckr__remedy(r->c->err, r->c->err->code,
-                       "a shard is of another run: put back the right one");
+    return ckr__remedy(
+        r->c->err,
+        ckr__fail(r->c->err, CKR_ITEM_NANOTRON_COVERAGE, p->shards[i]->path, 8, p->name,
+                  "the boxes of the %llu shards overlap, leave a gap or are no equal cut of axis "
+                  "%d (rank %llu)",
+                  (unsigned long long)p->n_shards, (int)plain.axis, (unsigned long long)i),
+        "a shard is of another run: put back the right one");
 }
 
 /* The axis that is cut and its chunks, from the boxes that the shards claim. */
@@ -39887,8 +39883,7 @@ static ckr_result ckr__nt_load_shard(ckr__nt *r, ckr__nt_param *p, ckr__rankfile
     const ckr_node *data, *meta;
     const ckr_view *v;
     uint64_t i;
-    ckr_result e = ckr__fileset_load(&r->f, f, NULL);
-    if (e != CKR_OK) return e;
+    if (ckr__fileset_load(&r->f, f, NULL) != CKR_OK) return r->c->err->code;
     data = ckr_node_get(f->root, "data");
     if (!data || data->kind != CKR_NODE_TENSOR)
         return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, f->path, 8, p->name,
@@ -39902,20 +39897,20 @@ static ckr_result ckr__nt_load_shard(ckr__nt *r, ckr__nt_param *p, ckr__rankfile
         ckr__leave(r->c, r->s, f->rel, ckr__printf(r->c, "__metadata__/%s", key ? key : ""),
                    ckr__dict_at(meta, i));
     }
-    if (ckr__failed(r->c)) return r->c->err->code;
     v = data->u.view;
-    if (v->n_dims > CKR_MAX_DIMS)
-        return ckr__nt_bad_shape(r, p, f, "dimensions", v->n_dims, CKR_MAX_DIMS);
     if (f == p->shards[0]) {
         p->n_dims = v->n_dims;
         p->dtype = v->dtype;
     }
+    if (v->n_dims > CKR_MAX_DIMS)
+        return ckr__nt_bad_shape(r, p, f, "dimensions", v->n_dims, CKR_MAX_DIMS);
     if (v->n_dims != p->n_dims)
         return ckr__nt_bad_shape(r, p, f, "dimensions", v->n_dims, p->n_dims);
-    if (v->dtype == p->dtype) return CKR_OK;
-    ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SHAPE, f->path, 8, p->name, "dtype %s, rank 0 has %s",
-              ckr_dtype_name(v->dtype), ckr_dtype_name(p->dtype));
-    return ckr__remedy(r->c->err, r->c->err->code,
+    if (v->dtype == p->dtype) return r->c->err->code;
+    return ckr__remedy(r->c->err,
+                       ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SHAPE, f->path, 8, p->name,
+                                 "dtype %s, rank 0 has %s", ckr_dtype_name(v->dtype),
+                                 ckr_dtype_name(p->dtype)),
                        "the file is of another run: put back the right one");
 }
 
@@ -39986,7 +39981,6 @@ static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p)
     int64_t *whole = CKR__NEW_N(r->c, int64_t, CKR_MAX_DIMS);
     uint32_t given = 0;
     uint64_t i;
-    ckr_result e = CKR_OK;
     p->blocks = CKR__NEW_N(r->c, ckr__block *, p->n_shards);
     ckr__sort(r->c, (void **)(void *)p->shards, (size_t)p->n_shards, ckr__rankfile_cmp);
     if (ckr__failed(r->c)) return r->c->err->code;
@@ -39996,22 +39990,20 @@ static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p)
     for (i = 1; i < p->n_shards; i++)
         if (!p->sharded || !p->shards[i]->of[CKR__TP])
             return ckr__fileset_duplicate(&r->f, p->shards[i - 1], p->shards[i]);
-    if (p->sharded) e = ckr__nt_shard_ranks(r, p);
-    for (i = 0; i < p->n_shards && e == CKR_OK; i++) {
-        e = ckr__nt_load_shard(r, p, p->shards[i]);
-        if (e == CKR_OK && p->sharded) e = ckr__nt_claim(r, p, i, whole, &given);
-    }
-    if (e != CKR_OK) return e;
+    if (p->sharded) ckr__nt_shard_ranks(r, p);
+    for (i = 0; i < p->n_shards && !ckr__failed(r->c); i++)
+        if (ckr__nt_load_shard(r, p, p->shards[i]) == CKR_OK && p->sharded)
+            ckr__nt_claim(r, p, i, whole, &given);
+    if (ckr__failed(r->c)) return r->c->err->code;
     if (p->sharded) {
         p->pp = p->shards[0]->at[CKR__PP];
-        e = ckr__nt_split(r, p, given);
+        ckr__nt_split(r, p, given);
     } else {
         if (p->n_dims) memcpy(whole, ckr__nt_data(p->shards[0])->shape, p->n_dims * sizeof *whole);
         p->blocks[0] = ckr__block_whole(r->c, p->n_dims, whole);
-        e = r->c->err->code;
     }
-    if (e == CKR_OK) e = ckr__nt_check_shape(r, p);
-    return e == CKR_OK ? ckr__nt_check_dtype(r, p) : e;
+    ckr__nt_check_shape(r, p);
+    return ckr__nt_check_dtype(r, p);
 }
 
 static uint32_t ckr__nt_rank(const ckr__nt *r, const ckr__rankfile *f)
@@ -40035,10 +40027,11 @@ static ckr__part ckr__nt_part_of(ckr__nt *r, const ckr__nt_param *p, const char 
     return x;
 }
 
+/* The weights' files by parameter. */
 static ckr_result ckr__nt_group_files(ckr__nt *r)
 {
     uint64_t i, at;
-    for (i = 0; i < r->f.n_files[CKR__NT_WEIGHT] && !ckr__failed(r->c); i++) {
+    for (i = 0; i < r->f.n_files[CKR__NT_WEIGHT]; i++) {
         ckr__rankfile *f = r->f.files[CKR__NT_WEIGHT][i];
         ckr__nt_param *p;
         if (ckr__map_find(&r->by_name, f->name, strlen(f->name), &at)) {
@@ -40047,36 +40040,32 @@ static ckr_result ckr__nt_group_files(ckr__nt *r)
             p = CKR__NEW(r->c, ckr__nt_param);
             ckr__map_put(&r->by_name, f->name, strlen(f->name), r->n_params, NULL);
             *CKR__PUSH(ckr__nt_param *, r->c, r->params, r->n_params) = p;
-            if (ckr__failed(r->c)) break;
+            if (ckr__failed(r->c)) return r->c->err->code;
             p->name = f->name;
             p->order = CKR__NT_ORDERLESS;
             p->pp = -1;
         }
         *CKR__PUSH(ckr__rankfile *, r->c, p->shards, p->n_shards) = f;
     }
-    return r->c->err->code;
+    return r->n_params ? r->c->err->code : ckr__fileset_missing(&r->f, "model", 0, 1, "model");
 }
 
 static ckr_result ckr__nt_weights(ckr__nt *r)
 {
     uint64_t i, k;
-    ckr_result e = ckr__nt_group_files(r);
-    if (e == CKR_OK && !r->n_params) e = ckr__fileset_missing(&r->f, "model", 0, 1, "model");
-    if (e == CKR_OK) e = ckr__nt_blocks(r);
-    if (e == CKR_OK) e = ckr__nt_layers_alike(r);
-    for (i = 0; i < r->n_params && e == CKR_OK; i++) {
+    for (i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->params[i];
-        e = ckr__nt_load_param(r, p);
-        for (k = 0; k < p->n_shards && e == CKR_OK; k++) {
+        if (ckr__nt_load_param(r, p) != CKR_OK) break;
+        for (k = 0; k < p->n_shards; k++) {
             ckr__part x = ckr__nt_part_of(r, p, "param", p->shards[k], ckr__nt_data(p->shards[k]));
             ckr__held *h;
             x.block = p->blocks[k];
             h = ckr__part_add(&r->load, &x);
-            if (h) h->tensor->requires_grad = true;
-            e = r->c->err->code;
+            if (!h) return r->c->err->code;
+            h->tensor->requires_grad = true;
         }
     }
-    return e;
+    return r->c->err->code;
 }
 
 /* >>nanotron.optimizer -------------------------------------------------------- */
@@ -40101,18 +40090,16 @@ static ckr_result ckr__nt_bad_file(ckr__nt *r, const ckr__rankfile *f, const cha
                      "%s was expected", expected);
 }
 
-static ckr__nt_param *ckr__nt_find(const ckr__nt *r, const ckr_node *name)
+/* The parameter of this name; NULL, and the error is set: none has it. */
+static ckr__nt_param *ckr__nt_find(ckr__nt *r, const ckr__rankfile *f, const ckr_node *name)
 {
     uint64_t at;
-    if (!name || name->kind != CKR_NODE_STR) return NULL;
-    return ckr__map_find(&r->by_name, name->u.str, (size_t)name->count, &at) ? r->params[at] : NULL;
-}
-
-static ckr_result ckr__nt_unknown_name(ckr__nt *r, const ckr__rankfile *f, const ckr_node *name)
-{
-    return ckr__nt_fail(r, CKR_ITEM_NANOTRON_NAMES, f->path, ckr_node_str(name),
-                        "bring back the weight's files, or the optimizer file of this run",
-                        "the optimizer holds this parameter, but there is no file of its weight");
+    if (ckr_node_str(name) && ckr__map_find(&r->by_name, name->u.str, (size_t)name->count, &at))
+        return r->params[at];
+    ckr__nt_fail(r, CKR_ITEM_NANOTRON_NAMES, f->path, ckr_node_str(name),
+                 "bring back the weight's files, or the optimizer file of this run",
+                 "the optimizer holds this parameter, but there is no file of its weight");
+    return NULL;
 }
 
 /* One optimizer file's parameters and states by index. */
@@ -40134,9 +40121,9 @@ static ckr_result ckr__nt_nameless(ckr__nt *r, const ckr__rankfile *f, const ckr
         /* the second copy of a tied embedding comes last on its stage */
         const bool copy = !masters && k == r->n_params;
         ckr__nt_param *p =
-            masters ? ckr__nt_find(r, masters->u.items[2 * k]) : r->modules[copy ? 0 : k];
+            masters ? ckr__nt_find(r, f, masters->u.items[2 * k]) : r->modules[copy ? 0 : k];
         int64_t begin = 0, end = 1, home;
-        if (!p) return ckr__nt_unknown_name(r, f, masters->u.items[2 * k]);
+        if (!p) return r->c->err->code;
         if (!masters) {
             home = p->pp >= 0 ? p->pp : p->block >= 0 ? (int64_t)r->owner[p->block] : 0;
             if (copy ? !r->tied || home == pp || pp != (int64_t)r->owner[r->layers + 2]
@@ -40163,8 +40150,7 @@ static ckr_result ckr__nt_index_file(ckr__nt *r, ckr__rankfile *f, ckr__nt_index
 {
     const ckr_node *names, *state, *masters;
     uint64_t k, n;
-    ckr_result e = ckr__fileset_load(&r->f, f, NULL);
-    if (e != CKR_OK) return e;
+    if (ckr__fileset_load(&r->f, f, NULL) != CKR_OK) return r->c->err->code;
     if (!ckr_node_is_dict(f->root)) return ckr__nt_bad_file(r, f, "", "a dict");
     if (!ckr_node_is_list(ckr_node_get(f->root, "param_groups")))
         return ckr__nt_bad_file(r, f, "param_groups", "a list");
@@ -40184,11 +40170,10 @@ static ckr_result ckr__nt_index_file(ckr__nt *r, ckr__rankfile *f, ckr__nt_index
     x->n = n;
     for (k = 0; k < n; k++) {
         const ckr_node *key = names->u.items[2 * k], *name = ckr__dict_at(names, k);
-        ckr__nt_param *p = ckr__nt_find(r, name);
         if (!ckr__nt_index_below(key, n) || x->param[key->u.i] || !ckr_node_str(name))
             return ckr__nt_bad_file(r, f, "names", "each index from 0 on once, with a name");
-        if (!p) return ckr__nt_unknown_name(r, f, name);
-        x->param[key->u.i] = p;
+        x->param[key->u.i] = ckr__nt_find(r, f, name);
+        if (!x->param[key->u.i]) return r->c->err->code;
     }
     for (k = 0; k < state->count; k++) {
         const ckr_node *key = state->u.items[2 * k], *value = ckr__dict_at(state, k);
@@ -40200,8 +40185,8 @@ static ckr_result ckr__nt_index_file(ckr__nt *r, ckr__rankfile *f, ckr__nt_index
 }
 
 /* One tensor of a parameter's state in one file. */
-static ckr_result ckr__nt_state_piece(ckr__nt *r, const ckr__rankfile *f, ckr__nt_param *p,
-                                      const char *key, const ckr_view *v)
+static void ckr__nt_state_piece(ckr__nt *r, const ckr__rankfile *f, ckr__nt_param *p,
+                                const char *key, const ckr_view *v)
 {
     const bool experts = p->n_shards > r->of.tp;
     const uint32_t tp = f->at[CKR__TP], ep = f->at[CKR__EP];
@@ -40217,9 +40202,9 @@ static ckr_result ckr__nt_state_piece(ckr__nt *r, const ckr__rankfile *f, ckr__n
     if (x.flat) {
         ckr__nt_zero_range(ckr__block_numel(x.block), r->of.dp, f->at[CKR__DP], &x.begin, &x.end);
         if (!ckr__contiguous(v, &n) || n != x.end - x.begin)
-            return ckr__nt_bad_shape(r, p, f, key, n, x.end - x.begin);
+            ckr__nt_bad_shape(r, p, f, key, n, x.end - x.begin);
     }
-    return ckr__part_add(&r->load, &x) ? CKR_OK : r->c->err->code;
+    if (!ckr__failed(r->c)) ckr__part_add(&r->load, &x);
 }
 
 /* State and master of every parameter in a file. */
@@ -40228,47 +40213,32 @@ static ckr_result ckr__nt_states(ckr__nt *r, const ckr__rankfile *f, const ckr__
     const ckr_node *masters = ckr_node_get(f->root, "gradient_accumulator"),
                    *names = ckr_node_get(f->root, "names");
     uint64_t i, k;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < names->count && e == CKR_OK; i++) {
+    for (i = 0; i < names->count; i++) {
         const ckr_node *st = x->state[i];
         if (!st)
             return ckr__nt_bad_file(r, f, x->param[i]->name, "a state for each index of names");
         if (!x->param[i]->state) x->param[i]->state = st;
-        for (k = 0; k < st->count && e == CKR_OK; k++) {
+        for (k = 0; k < st->count && !ckr__failed(r->c); k++) {
             const char *key = ckr__dict_key(st, k);
             const ckr_node *value = ckr__dict_at(st, k);
             if (key && value->kind == CKR_NODE_TENSOR)
-                e = ckr__nt_state_piece(r, f, x->param[i], key, value->u.view);
+                ckr__nt_state_piece(r, f, x->param[i], key, value->u.view);
             else
-                e = ckr__leave(r->c, r->s, f->rel,
-                               ckr__printf(r->c, "state/%llu/%s", (unsigned long long)i,
-                                           key ? key : "?"), value);
+                ckr__leave(r->c, r->s, f->rel,
+                           ckr__printf(r->c, "state/%llu/%s", (unsigned long long)i,
+                                       key ? key : "?"), value);
         }
     }
-    for (k = 0; masters && k < masters->count && e == CKR_OK; k++) {
-        const ckr_node *name = masters->u.items[2 * k], *value = ckr__dict_at(masters, k);
-        ckr__nt_param *p = ckr__nt_find(r, name);
-        if (!p) return ckr__nt_unknown_name(r, f, name);
+    for (k = 0; k < ckr__dict_n(masters) && !ckr__failed(r->c); k++) {
+        const ckr_node *value = ckr__dict_at(masters, k);
+        ckr__nt_param *p = ckr__nt_find(r, f, masters->u.items[2 * k]);
+        if (!p) break;
         if (value->kind != CKR_NODE_TENSOR) return ckr__nt_bad_file(r, f, p->name, "a tensor");
         if (value->u.view->n_dims == 1 && value->u.view->shape[0] == 0)
             continue; /* an empty ZeRO part */
-        e = ckr__nt_state_piece(r, f, p, "master", value->u.view);
+        ckr__nt_state_piece(r, f, p, "master", value->u.view);
     }
-    return e;
-}
-
-/* Order, stage and tensor parallel presence of the parameters that a file names. */
-static void ckr__nt_note_params(const ckr__rankfile *f, const ckr__nt_index *x, uint64_t *next)
-{
-    uint64_t k;
-    for (k = 0; k < x->n; k++) {
-        ckr__nt_param *p = x->param[k];
-        if (f->at[CKR__TP] > p->last_tp) p->last_tp = f->at[CKR__TP];
-        if (p->order != CKR__NT_ORDERLESS) continue;
-        p->order = (*next)++;
-        p->first_tp = f->at[CKR__TP];
-        if (p->pp < 0) p->pp = f->at[CKR__PP];
-    }
+    return r->c->err->code;
 }
 
 /* Another copy of a group says the same as the first, but for the indices. */
@@ -40305,15 +40275,13 @@ static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__
         for (k = 0; k < list->count; k++) {
             const ckr_node *v = list->u.items[k];
             ckr__nt_param *p;
-            ckr_result e;
-            if (v->kind != CKR_NODE_INT || v->u.i < 0)
+            if (!ckr__nt_index_below(v, UINT64_MAX))
                 return ckr__nt_bad_file(r, f, "params", "an index");
-            if ((uint64_t)v->u.i >= x->n)
+            if (!ckr__nt_index_below(v, x->n))
                 return ckr__nt_bad_file(r, f, "params", "an index that names has");
             p = x->param[v->u.i];
             if (!p->group) p->group = g;
-            e = ckr__nt_same_group(r, f, p, g);
-            if (e != CKR_OK) return e;
+            if (ckr__nt_same_group(r, f, p, g) != CKR_OK) return r->c->err->code;
         }
     }
     return CKR_OK;
@@ -40327,7 +40295,7 @@ static ckr_result ckr__nt_order_modules(ckr__nt *r)
     r->modules = CKR__DUP(r->c, ckr__nt_param *, r->params, r->n_params);
     r->owner = ckr__nt_partition(r->c, r, r->of.pp, r->vocab ? r->vocab : r->s->padded_vocab);
     if (!r->modules || !r->owner ||
-        !ckr__sort(r->c, (void **)(void *)r->modules, (size_t)r->n_params, ckr__nt_module_cmp))
+        !ckr__sort(r->c, (void **)(void *)r->modules, (size_t)r->n_params, ckr__nt_param_cmp))
         return r->c->err->code;
     for (i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->modules[i];
@@ -40372,9 +40340,9 @@ static ckr_result ckr__nt_same_steps(ckr__nt *r, const ckr__nt_index *x, uint64_
     double step, first = ckr__nan(), other = first;
     uint64_t i, lead = 0, odd = n;
     for (i = 0; i < n; i++) {
-        const ckr_result e = ckr__step_number(
-            r->c, x[i].n ? ckr_node_get(x[i].state[0], "step") : NULL, &step);
-        if (e != CKR_OK) return e;
+        const ckr_node *st = x[i].n ? x[i].state[0] : NULL;
+        if (ckr__step_number(r->c, ckr_node_get(st, "step"), &step) != CKR_OK)
+            return r->c->err->code;
         if (first != first) {
             first = step;
             lead = i;
@@ -40398,18 +40366,14 @@ static ckr_result ckr__nt_place_params(ckr__nt *r, bool named)
     uint64_t i;
     for (i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->modules[i];
-        if (p->order == CKR__NT_ORDERLESS) {
-            p->order = ((uint64_t)1 << 62) + i;
-            if (named)
-                ckr__say(r->c, "CKR_W_NANOTRON_NO_STATE", CKR_EXACT, p->name, NULL, NULL,
-                         "no optimizer file names this parameter", NULL);
-        } else if (!p->sharded && r->of.tp > 1 && !p->last_tp) {
+        if (p->order == CKR__NT_ORDERLESS && named)
+            ckr__say(r->c, "CKR_W_NANOTRON_NO_STATE", CKR_EXACT, p->name, NULL, NULL,
+                     "no optimizer file names this parameter", NULL);
+        if (p->order != CKR__NT_ORDERLESS && !p->sharded && r->of.tp > 1 && !p->last_tp)
             p->tp0_only = true;
-        }
         if (p->pp < 0) p->pp = p->block >= 0 ? (int64_t)r->owner[p->block] : 0;
     }
-    if (!ckr__sort(r->c, (void **)(void *)r->params, (size_t)r->n_params, ckr__nt_param_cmp))
-        return ckr__oom(r->c);
+    ckr__sort(r->c, (void **)(void *)r->params, (size_t)r->n_params, ckr__nt_param_cmp);
     for (i = 0; i < r->n_params; i++) ckr__load_next(&r->load, r->params[i]->name);
     return r->c->err->code;
 }
@@ -40419,21 +40383,25 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     const uint64_t n = r->f.n_files[CKR__NT_OPTIMIZER];
     ckr__rankfile **f = r->f.files[CKR__NT_OPTIMIZER];
     ckr__nt_index *x = CKR__NEW_N(r->c, ckr__nt_index, n);
-    uint64_t i, next = 0;
-    ckr_result e = r->c->err->code;
+    uint64_t i, k, next = 0;
     if (!n)
         ckr__say(r->c, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
                  "there are no optimizer files: weights only", NULL);
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        e = ckr__nt_index_file(r, f[i], &x[i]);
-        if (e == CKR_OK) ckr__nt_note_params(f[i], &x[i], &next);
+    for (i = 0; i < n && !ckr__failed(r->c); i++) {
+        if (ckr__nt_index_file(r, f[i], &x[i]) != CKR_OK) break;
+        for (k = 0; k < x[i].n; k++) {
+            ckr__nt_param *p = x[i].param[k];
+            if (f[i]->at[CKR__TP] > p->last_tp) p->last_tp = f[i]->at[CKR__TP];
+            if (p->order != CKR__NT_ORDERLESS) continue;
+            p->order = next++;
+            p->first_tp = f[i]->at[CKR__TP];
+            if (p->pp < 0) p->pp = f[i]->at[CKR__PP];
+        }
     }
-    if (e == CKR_OK) e = ckr__nt_same_steps(r, x, n);
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        e = ckr__nt_groups(r, f[i], &x[i]);
-        if (e == CKR_OK) e = ckr__nt_states(r, f[i], &x[i]);
-    }
-    return e == CKR_OK ? ckr__nt_place_params(r, n && next) : e;
+    if (!ckr__failed(r->c)) ckr__nt_same_steps(r, x, n);
+    for (i = 0; i < n && !ckr__failed(r->c); i++)
+        if (ckr__nt_groups(r, f[i], &x[i]) == CKR_OK) ckr__nt_states(r, f[i], &x[i]);
+    return ckr__failed(r->c) ? r->c->err->code : ckr__nt_place_params(r, n && next);
 }
 
 /* >>nanotron.schedule --------------------------------------------------------- */
@@ -40524,10 +40492,9 @@ static ckr_result ckr__nt_check_scheduler(ckr__nt *r, const ckr__rankfile *f)
 static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
 {
     const uint64_t n = r->f.n_files[CKR__NT_SCHEDULER];
-    const ckr_node *lambdas;
+    ckr__rankfile **files = r->f.files[CKR__NT_SCHEDULER];
     int64_t epoch = 0, first = 0;
     uint64_t i, k;
-    ckr_result e = CKR_OK;
     if (!n)
         ckr__say(r->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
                  "there are no scheduler files", NULL);
@@ -40535,21 +40502,19 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
         ckr__say(r->c, "CKR_W_NANOTRON_NO_CONFIG", CKR_LOST, "config.yaml", NULL, NULL,
                  "it is not there: the schedule, the batch and the training's settings are only in "
                  "it", "put it back, or tell the schedule with --schedule");
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        ckr__rankfile *f = r->f.files[CKR__NT_SCHEDULER][i];
-        e = ckr__fileset_load(&r->f, f, NULL);
-        if (e != CKR_OK) break;
+    for (i = 0; i < n; i++) {
+        ckr__rankfile *f = files[i];
+        const ckr_node *lambdas;
+        if (ckr__fileset_load(&r->f, f, NULL) != CKR_OK) break;
         if (!ckr_node_i64(ckr_node_get(f->root, "last_epoch"), &epoch))
             return ckr__nt_bad_file(r, f, "last_epoch", "an integer");
         if (i == 0) first = epoch;
         if (i == 0) r->scheduler = f->root;
-        if (epoch != first) {
-            const bool second = epoch != r->step;
-            return ckr__nt_other_step(r, second ? f : r->f.files[CKR__NT_SCHEDULER][0],
-                                      "last_epoch", (double)(second ? epoch : first),
-                                      (double)(second ? first : epoch));
-        }
-        e = ckr__nt_check_scheduler(r, f);
+        if (epoch != first && epoch != r->step)
+            return ckr__nt_other_step(r, f, "last_epoch", (double)epoch, (double)first);
+        if (epoch != first)
+            return ckr__nt_other_step(r, files[0], "last_epoch", (double)first, (double)epoch);
+        ckr__nt_check_scheduler(r, f);
         ckr__leave_others(r->c, r->s, f->rel, f->root, ckr__nt_scheduler_keys);
         lambdas = ckr_node_get(f->root, "lr_lambdas");
         for (k = 0; ckr_node_is_list(lambdas) && k < lambdas->count; k++)
@@ -40558,7 +40523,7 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
                            ckr__printf(r->c, "lr_lambdas/%llu", (unsigned long long)k),
                            lambdas->u.items[k]);
     }
-    return e == CKR_OK ? r->c->err->code : e;
+    return r->c->err->code;
 }
 
 /* One schedule for all groups; what its configuration has wrong is a note, and no schedule. */
@@ -40593,10 +40558,8 @@ static ckr_result ckr__nt_stands(ckr__nt *r, double *want)
     bool at_initial = true;
     double lr, init, was = ckr__nan(), now = was;      /* of the first that differs          */
     uint64_t i;
-    const ckr_result e = s->n_schedules && s->n_groups
-                             ? ckr__sched_at(r->c, s->schedules, CKR__COL_LR, (double)r->step, want)
-                             : CKR_OK;
-    if (e != CKR_OK) return e;
+    if (s->n_schedules && s->n_groups)
+        ckr__sched_at(r->c, s->schedules, CKR__COL_LR, (double)r->step, want);
     for (i = 0; i < s->n_groups; i++) {
         const ckr_node *raw = s->groups[i].raw;
         if (ckr__nt_num(raw, "lr", &lr) && ckr__nt_num(raw, "initial_lr", &init) && lr != init)
@@ -40633,7 +40596,6 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
     const ckr_node *base = ckr_node_at(ckr_node_get(r->scheduler, "base_lrs"), 0);
     double *bases = CKR__NEW_N(r->c, double, r->n_params), *init = bases;
     uint64_t i;
-    ckr_result e;
     for (i = 0; i < r->n_params && !ckr__failed(r->c); i++) {
         ckr__nt_param *p = r->params[i];
         ckr_group *g;
@@ -40647,9 +40609,8 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
             ckr__node_set(r->c, g->hyper, "initial_lr", ckr__node_float(r->c, *init));
         init++;
     }
-    if (ckr__failed(r->c)) return r->c->err->code;
-    e = ckr__nt_schedule_out(r, bases);
-    return e == CKR_OK ? ckr__nt_stands(r, bases) : e;
+    if (ckr__failed(r->c) || ckr__nt_schedule_out(r, bases) != CKR_OK) return r->c->err->code;
+    return ckr__nt_stands(r, bases);
 }
 
 /* >>nanotron.random ----------------------------------------------------------- */
@@ -40665,11 +40626,16 @@ static const ckr__stream_key ckr__nt_streams[] = {
     { NULL, NULL, NULL, false }
 };
 
+/* What an object has; NULL: it is none. */
+static const ckr_node *ckr__nt_attributes(const ckr_node *n)
+{
+    return n->kind == CKR_NODE_OBJECT ? n->u.object->state : NULL;
+}
+
 static ckr_result ckr__nt_read_random(ckr__nt *r)
 {
     ckr__rank_streams of = CKR_ZERO;
     uint64_t i, k;
-    ckr_result e = CKR_OK;
     if (!r->f.n_files[CKR__NT_RANDOM])
         ckr__say(r->c, "CKR_W_NANOTRON_NO_RANDOM", CKR_LOST, "random", NULL, NULL,
                  "there are no files of random states", NULL);
@@ -40678,30 +40644,26 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
     of.keys = ckr__nt_streams;
     of.scope = "dp,pp";    /* all are seeded alike, and may have drawn differently since */
     of.observed = true;
-    for (i = 0; i < r->f.n_files[CKR__NT_RANDOM] && e == CKR_OK; i++) {
+    for (i = 0; i < r->f.n_files[CKR__NT_RANDOM]; i++) {
         ckr__rankfile *f = r->f.files[CKR__NT_RANDOM][i];
         const ckr_node *dict;
-        e = ckr__fileset_load(&r->f, f, NULL);
-        if (e != CKR_OK) break;
-        dict = f->root->kind == CKR_NODE_OBJECT
-                   ? ckr_node_get(f->root->u.object->state, "_dict")
-                   : NULL;
+        if (ckr__fileset_load(&r->f, f, NULL) != CKR_OK) break;
+        dict = ckr_node_get(ckr__nt_attributes(f->root), "_dict");
         if (!ckr_node_is_dict(dict))
             return ckr__nt_bad_file(r, f, "", "an object RandomStates with a dict");
         of.rank = ckr__nt_rank(r, f);
         of.file = f->path;
         of.rel = f->rel;
-        for (k = 0; k < dict->count && e == CKR_OK; k++) {
-            const ckr_node *value = ckr__dict_at(dict, k);
-            const ckr_node *st = value->kind == CKR_NODE_OBJECT ? value->u.object->state : NULL;
+        for (k = 0; k < dict->count; k++) {
+            const ckr_node *st = ckr__nt_attributes(ckr__dict_at(dict, k));
             of.name = ckr__dict_key(dict, k);
             if (!of.name || !ckr_node_is_dict(st))
                 return ckr__nt_bad_file(r, f, "_dict", "objects RandomState by name");
             of.at = ckr__printf(r->c, "/%s", of.name);
-            e = ckr__streams_read(&of, st);
+            ckr__streams_read(&of, st);
         }
     }
-    return e;
+    return r->c->err->code;
 }
 
 /* >>nanotron.read ------------------------------------------------------------- */
@@ -40756,13 +40718,12 @@ static ckr_result ckr__nt_complete_dir(ckr__nt *r)
     int64_t step;
     uint64_t i;
     int rate = 0;
-    ckr_result e;
     if (ckr__path_kind(r->c, r->dir) != CKR_FILE_DIR)
         return ckr__fail(r->c->err, CKR_ITEM_PATH_NOT_FOUND, r->dir, CKR_NO_OFFSET, NULL,
                          "a step directory was expected");
-    e = ckr__runs_beside(r->c, &ckr__nt_runs, r->dir, &run, &step, &l);
-    if (e == CKR_OK) e = ckr__nt_rate(r->c, r->dir, &rate);
-    if (e != CKR_OK) return e;
+    if (ckr__runs_beside(r->c, &ckr__nt_runs, r->dir, &run, &step, &l) != CKR_OK)
+        return r->c->err->code;
+    ckr__nt_rate(r->c, r->dir, &rate);
     best = ckr__runs_best(&l);
     if (rate < 2)
         return ckr__nt_incomplete(r->c, r->dir, best && best->rate > 1 ? best->dir : NULL);
@@ -40781,14 +40742,14 @@ static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     static ckr_result (*const steps[])(ckr__nt *r) = {
-        ckr__nt_complete_dir,   ckr__nt_load_texts,     ckr__nt_progress,       ckr__nt_scan,
-        ckr__nt_topology,       ckr__nt_model,          ckr__nt_check_config,   ckr__nt_weights,
-        ckr__nt_check_vocab,    ckr__nt_order_modules,  ckr__nt_read_optimizer, ckr__nt_schedule,
-        ckr__nt_read_scheduler, ckr__nt_groups_out,     ckr__nt_read_random
+        ckr__nt_complete_dir,   ckr__nt_load_texts,    ckr__nt_progress,       ckr__nt_scan,
+        ckr__nt_topology,       ckr__nt_model,         ckr__nt_check_config,   ckr__nt_group_files,
+        ckr__nt_blocks,         ckr__nt_layers_alike,  ckr__nt_weights,        ckr__nt_check_vocab,
+        ckr__nt_order_modules,  ckr__nt_read_optimizer, ckr__nt_schedule,
+        ckr__nt_read_scheduler, ckr__nt_groups_out,    ckr__nt_read_random
     };
     ckr__nt *r = CKR__NEW(c, ckr__nt);
     size_t i;
-    ckr_result e = CKR_OK;
     (void)desc;
     if (!r) return c->err->code;
     r->c = c;
@@ -40800,11 +40761,11 @@ static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     s->dialect_data = r;
     ckr__load_init(&r->load, c, s, CKR_ITEM_NANOTRON_SHAPE);
     r->load.vocab = s->vocab;
-    for (i = 0; i < sizeof steps / sizeof *steps && e == CKR_OK; i++) e = steps[i](r);
+    for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
     ckr__load_done(&r->load);
     ckr__map_free(&r->by_name);
     s->framework_version = r->version;
-    return e == CKR_OK ? c->err->code : e;
+    return c->err->code;
 }
 
 /* >>nanotron.emit ------------------------------------------------------------- */
