@@ -40127,9 +40127,6 @@ typedef struct ckr__plain {
     const char      *wrapper;  /* before the names that the optimizer has; NULL: nothing  */
     const ckr_state *source;   /* as it was read                                         */
     const char      *path;
-    ckr_result     (*tensor_fn)(void *user, ckr_state *s, const ckr_node *node, const char *name,
-                                const char *slot, ckr_tensor **out);
-    void            *user;
 } ckr__plain;
 
 /* What a state of a torch file keeps; NULL: nothing. */
@@ -40180,12 +40177,6 @@ static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *ke
     const char *odd = ckr__view_odd(v);
     const ckr_view **place = NULL;
     *out = NULL;
-    if (p && p->tensor_fn) {
-        ckr_node n = CKR_ZERO;
-        n.kind = CKR_NODE_TENSOR;
-        n.u.view = v;
-        return p->tensor_fn(p->user, s, &n, key, slot, out);
-    }
     if (v->dist && !v->dist->fault && v->n_dims <= CKR_MAX_DIMS)
         return ckr__plain_part(c, s, key, slot, v, out);
     if (odd) {
