@@ -35531,6 +35531,7 @@ typedef struct ckr__script {
     size_t           wrapped;  /* bytes before each key of the dict in hand              */
     uint64_t         n_loose;  /* numbers of the optimizer in hand that no group has     */
     const char      *only;     /* the head of names that an optimizer may have; NULL: all */
+    bool             mixed;    /* the tree's order is not the model's                    */
 } ckr__script;
 
 /* An optimizer's state dict, and where it is. */
@@ -36658,7 +36659,7 @@ static ckr_result ckr__search_all(ckr__search *f)
     for (i = 0; i < keep->n_optimizers && e == CKR_OK; i++) {
         x->only = ckr__search_only(f, &f->optimizers[i]);
         if (ckr__failed(x->c)) return x->c->err->code;
-        e = ckr__optim_read(x, &f->files[i], true);
+        e = ckr__optim_read(x, &f->files[i], !x->mixed);
         ckr__plain_take_node(keep, ckr_node_get(keep->optimizers[i], "param_groups"));
     }
     if (e == CKR_OK && x->n_named && x->n_named != x->desc->n_names)
@@ -50981,11 +50982,12 @@ static void ckr__dr_begin(ckr__dr *x, ckr__ctx *c, const ckr__dt *t)
 }
 
 /* A tensor of the state, of an item's chunks; or a number, which its item keeps. */
-static ckr_result ckr__dr_made(void *user, ckr_state *s, const ckr_node *node, const char *name,
-                               const char *slot, ckr_tensor **out)
+static ckr_result ckr__dr_made(void *user, const ckr_node *node, const char *name, const char *slot,
+                               ckr_tensor **out)
 {
     ckr__dr *x = (ckr__dr *)user;
     ckr__dt *t = (ckr__dt *)(uintptr_t)x->t;
+    ckr_state *s = (ckr_state *)(uintptr_t)t->source;
     ckr__ctx *c = t->d->c;
     const uint64_t i = ckr__dr_item(x, node);
     ckr_result r = CKR_OK;
@@ -51036,6 +51038,7 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
 {
     ckr__ctx *c = t->d->c;
     const ckr_state was = *s;
+    ckr__script of = CKR_ZERO;
     ckr_node *root;
     ckr__dr x;
     uint64_t i;
@@ -51047,11 +51050,18 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
         if (!ckr_node_get(root, ckr__dict_key(beside, i))) ckr__node_take(c, root, beside, i);
     t->keep.root = root;
     t->keep.source = s;
-    t->keep.path = t->d->dir;
-    t->keep.tensor_fn = ckr__dr_made;
-    t->keep.user = &x;
     ckr__dr_begin(&x, c, t);
-    r = ckr__rf_read(c, desc, s, &t->keep);
+    of.c = c;
+    of.s = s;
+    of.root = root;
+    of.path = t->d->dir;
+    of.rel = ".metadata";
+    of.desc = desc;
+    of.keep = &t->keep;
+    of.tensor_fn = ckr__dr_made;
+    of.user = &x;
+    for (i = 1; i < t->d->n_files; i++) of.mixed |= t->d->files[i].rank != t->d->files[0].rank;
+    r = ckr__script_read(&of);
     ckr__map_free(&x.leaves);
     if (r != CKR_OK) return r;
     if (!ckr__dr_whole(t, s, was.n_notes)) {
