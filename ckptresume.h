@@ -52865,19 +52865,20 @@ static const char *ckr__dw_rename(ckr__ctx *c, const ckr__dcp_item *of, uint32_t
 }
 
 /* The streams of each rank of the coming run, under the names that its number makes. Where names
-   have none there is one rank's place. */
+   have none there is one rank's place. Streams of other files are not written here. */
 static void ckr__dw_streams(ckr__dw *x)
 {
     ckr__de *e = x->f.e;
     const ckr_state *was = x->f.w.source;
     const uint32_t had = was->topology.ranks;
-    const ckr_stream *v;
     ckr__df_item it = CKR_ZERO;
     uint32_t rank, ranks = 1;
     uint64_t i, n;
     size_t at, digits;
-    if (was->n_rng && ckr__dt_rank(was->rng->path, &at, &digits) < had) ranks = e->ranks;
-    if (!was->n_rng || (e->t->without & CKR_RNG)) return;
+    if (!was->n_rng || (e->t->without & CKR_RNG) ||
+        ckr__dr_item(&x->r, was->rng->state) == e->dt->n_items)
+        return;
+    if (ckr__dt_rank(was->rng->path, &at, &digits) < had) ranks = e->ranks;
     if (ranks < e->ranks)
         ckr__say(e->c, "CKR_W_RNG_AS_SAVED", CKR_LOST, "rng", "1 rank",
                  ckr__printf(e->c, "%u ranks", (unsigned)e->ranks),
@@ -52885,7 +52886,7 @@ static void ckr__dw_streams(ckr__dw *x)
                  "place for one rank's, which all ranks load",
                  "seed the other ranks in the script");
     for (rank = 0; rank < ranks; rank++) {
-        v = ckr__streams_of(was, rank < had ? rank : 0, &n);
+        const ckr_stream *v = ckr__streams_of(was, rank < had ? rank : 0, &n);
         for (i = 0; i < n && !ckr__failed(e->c); i++, v++) {
             const ckr__dcp_item *of = &e->dt->d->items[ckr__dr_item(&x->r, v->state)];
             const ckr_stream *now = ckr__stream_of(e->s, rank, v->kind, v->name);
