@@ -36030,17 +36030,34 @@ static bool ckr__optim_match_order(ckr__optim_param *p, uint64_t n, ckr_tensor *
     return i == 0;
 }
 
+/* The parameters of the optimizers before this one. */
+static void ckr__optim_had(const ckr__script *x, ckr__map *had)
+{
+    uint64_t i, k;
+    had->c = x->c;
+    for (i = 0; i < x->s->n_groups; i++)
+        for (k = 0; k < x->s->groups[i].n_params; k++) {
+            const char *name = x->s->groups[i].params[k];
+            if (!ckr__map_put(had, name, strlen(name), 0, NULL)) break;
+        }
+}
+
+static bool ckr__optim_overlaps(const ckr__script *x, const ckr__optim_param *p, uint64_t n)
+{
+    ckr__map had = CKR_ZERO;
+    uint64_t i;
+    ckr__optim_had(x, &had);
+    for (i = 0; i < n && !ckr__map_find(&had, p[i].name, strlen(p[i].name), NULL); i++) {}
+    ckr__map_free(&had);
+    return x->lax && i < n;
+}
+
 /* The model's parameters that no optimizer before this one has; no buffers. */
 static bool ckr__optim_free_params(ckr__script *x, ckr_tensor **out, uint64_t *n)
 {
     ckr__map had = CKR_ZERO;
-    uint64_t i, k;
-    had.c = x->c;
-    for (i = 0; i < x->s->n_groups; i++)
-        for (k = 0; k < x->s->groups[i].n_params; k++) {
-            const char *name = x->s->groups[i].params[k];
-            if (!ckr__map_put(&had, name, strlen(name), 0, NULL)) break;
-        }
+    uint64_t i;
+    ckr__optim_had(x, &had);
     for (i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
         ckr_tensor *t = x->s->tensors[i];
         if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
@@ -36087,10 +36104,13 @@ static ckr_result ckr__optim_by_number(ckr__script *x, const ckr__optim *o, ckr_
 {
     uint64_t i;
     for (i = 0; i < n; i++) {
-        if (p[i].id->kind == CKR_NODE_STR) p[i].name = p[i].id->u.str;
-        else p[i].name = o->index ? ckr__printf(x->c, "%u/%lld", (unsigned)o->index,
-                                           (long long)p[i].id->u.i)
-                             : ckr__printf(x->c, "%lld", (long long)p[i].id->u.i);
+        const ckr_node *id = p[i].id;
+        const char *text = id->kind == CKR_NODE_STR
+                               ? id->u.str
+                               : ckr__printf(x->c, "%lld", (long long)id->u.i);
+        p[i].name = o->index && (x->lax || id->kind != CKR_NODE_STR)
+                        ? ckr__printf(x->c, "%u/%s", (unsigned)o->index, text)
+                        : text;
     }
     return x->c->err->code;
 }
@@ -36105,6 +36125,13 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
     for (i = 0; i < n; i++) named += p[i].name != NULL;
     if (n && named == n) {
         ckr_result e = ckr__optim_check_names(x, o, p, n);
+        if (e == CKR_OK && ckr__optim_overlaps(x, p, n))
+            return ckr__optim_by_number(x, o, p, n) != CKR_OK
+                       ? x->c->err->code
+                       : ckr__say(x->c, "CKR_W_OPTIMIZERS_OVERLAP", CKR_APPROX, o->rel, NULL, NULL,
+                                  "an optimizer before this one has parameters of it, too, which "
+                                  "have one state each: those of this one are called by numbers",
+                                  NULL);
         if (e == CKR_OK || !x->lax || x->c->err->item != CKR_ITEM_TRAINER_NAMES) return e;
         ckr__error_reset(x->c);            /* another model's names, or with a prefix         */
     }
@@ -36271,7 +36298,7 @@ static ckr_result ckr__optim_read(ckr__script *x, ckr__optim *o, bool ordered)
    tensors by name, and the counters. The models that are nearest to the root are the run's; of
    several the one with a usual name, unless the optimizers have more parameters. */
 
-enum { CKR__SCRIPT_DEPTH = 8 };
+enum { CKR__SCRIPT_DEPTH = 8, CKR__SCRIPT_OPTIMS = 4096 };
 
 typedef struct ckr__place {    /* of a part of the run                                   */
     const char     *key, *path;        /* in its container; from the root on              */
@@ -36604,7 +36631,19 @@ static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d, cons
                             x->s->tensors[at]->shape))
             return false;
     }
-    return true;
+    return d->count > 0;
+}
+
+/* Are these all of its parts? */
+static bool ckr__search_are_averages(const ckr__search *f, const ckr_node *d)
+{
+    uint64_t i;
+    for (i = 0; i < d->count; i++) {
+        const char *head = ckr__printf(f->x->c, "%s.", ckr__dict_key(d, i));
+        const ckr_node *v = ckr__dict_at(d, i);
+        if (!head || !ckr_node_is_dict(v) || !ckr__search_is_average(f, v, head)) return false;
+    }
+    return d->count > 0;
 }
 
 /* An average as a list, in the order of the model's parameters, where that is certain. */
@@ -36641,7 +36680,8 @@ static ckr_result ckr__search_averages(ckr__search *f)
         if (!ckr_node_is_dict(p->node)) {
             done = true;
             e = ckr__search_shadow(f, p->node);
-        } else if (!f->n_read && ckr__search_is_average(f, p->node, "")) {
+        } else if ((!f->n_read && ckr__search_is_average(f, p->node, "")) ||
+                   ckr__search_are_averages(f, p->node)) {
             done = true;
             e = ckr__search_dict(f, p->node, "", "ema");
         }
@@ -36683,17 +36723,20 @@ static ckr_result ckr__search_progress(ckr__search *f, uint8_t what)
     for (near = 1; near >= 0 && !first; near--)
         for (i = 0; i < f->n_counts; i++) {
             const ckr__place *p = &f->counts[i];
-            if (p->what != what || ckr__search_holds(f, p->in) != near) continue;
-            v = ckr__search_value(f, p->node);
+            v = p->what == what && ckr__search_holds(f, p->in) == near
+                    ? ckr__search_value(f, p->node)
+                    : -1;
             if (v < 0) continue;
             if (!first) first = p;
-            if (*to[what] < 0) *to[what] = v;
-            if (*to[what] == v) ckr__plain_take_node(f->x->keep, p->node);
-            else other = p;
+            if (ckr__search_value(f, first->node) != v) other = p;
         }
+    v = first ? ckr__search_value(f, first->node) : -1;
+    if (!counted && !other) *to[what] = v;
+    for (i = 0; i < f->n_counts && (counted || !other); i++)
+        if (f->counts[i].what == what && ckr__search_holds(f, f->counts[i].in) == near + 1 &&
+            ckr__search_value(f, f->counts[i].node) == *to[what])
+            ckr__plain_take_node(f->x->keep, f->counts[i].node);
     if (counted || !other || ckr__failed(f->x->c)) return f->x->c->err->code;
-    v = *to[what];
-    *to[what] = -1;
     return ckr__say(f->x->c, "CKR_W_PROGRESS", CKR_APPROX, names[what],
                     ckr__printf(f->x->c, "%lld at %s", (long long)v, first->path),
                     ckr__printf(f->x->c, "%lld at %s",
@@ -36852,13 +36895,14 @@ static ckr_result ckr__search_find(ckr__search *f)
     ckr__optim_param *p;
     const bool list = ckr_node_is_list(f->root);
     uint64_t i, n;
-    bool ok = true;
+    bool ok;
     f->holds = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
     if (!f->holds || !ckr__flat_begin(&f->parts, c, c->n_nodes) ||
         !ckr__flat_begin(&f->had, c, c->n_nodes) || ckr__search_walk(f, false) != CKR_OK)
         return c->err->code;
     ckr__search_hold(f, f->root);
     f->files = CKR__NEW_N(c, ckr__optim, f->n_optims + 1);
+    ok = f->n_optims <= CKR__SCRIPT_OPTIMS && f->n_scheds <= CKR__SCRIPT_OPTIMS;
     for (i = 0; ok && f->files && i < f->n_optims; i++, f->numbers += n) {
         f->files[i].path = f->x->path;
         f->files[i].rel = f->x->rel;
@@ -41963,20 +42007,41 @@ static ckr_result ckr__whole_groups(ckr__whole_job *w, const ckr_node *optimizer
     return w->c->err->code;
 }
 
+/* Schedulers that were read as one, each with the groups of its optimizer. */
+static ckr_result ckr__whole_schedulers(ckr__whole_job *w, const ckr_schedule *s)
+{
+    uint64_t *lanes = CKR__NEW_N(w->c, uint64_t, s->n_lanes), i, k, n;
+    ckr_schedule *one = ckr__sched_copy(w->c, s);
+    ckr_node *state = NULL;
+    ckr_result r = CKR_OK;
+    if (!lanes || !one) return w->c->err->code;
+    for (i = 0; i < s->n_lanes; i++) lanes[i] = i;
+    for (i = k = 0; k < w->p->n_schedulers && r == CKR_OK; k++, i += n) {
+        n = ckr_node_get(w->p->optimizers[k], "param_groups")->count;
+        one->state = w->p->schedulers[k];
+        r = ckr__sched_torch_write(w->c, one, lanes + i, n, s->position, &state);
+        ckr__whole_stand(w, w->p->schedulers[k], state);
+    }
+    return r;
+}
+
 /* The scheduler's state, where it is another than it was, and what torch goes on with from it. */
 static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was)
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
     const int64_t done = ckr__step_done(w->s);
-    const bool same = ckr__sched_same(s, was);
+    const bool same = ckr__sched_same(s, was), several = w->p->n_schedulers > 1;
     ckr_result r = CKR_OK;
     if (!s) return CKR_OK;
-    if (w->p->n_schedulers > 1 && !same)
+    if (several && !same && (!w->swaps.c || s->n_lanes != w->s->n_groups ||
+                             w->source->n_schedules > 1 ||
+                             w->p->n_schedulers != w->p->n_optimizers))
         return ckr__say(w->c, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, s->kind, NULL, NULL,
                         "the file has several schedulers, which are written as they were only",
                         "--lr-policy keep");
     if (w->p->scheduler && !same && !s->opaque)
         r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
+    if (w->scheduler && several && r == CKR_OK) r = ckr__whole_schedulers(w, s);
     if (w->scheduler && !w->p->optimizer)
         ckr__say(w->c, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL, NULL,
                  "the optimizer's groups are in another file, which has the LR of the first update "
@@ -42044,6 +42109,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     w.p = (const ckr__plain *)s->dialect_data;
     w.out = out;
     w.source = w.p->source;
+    w.dtype = t->dtype;
     f->source = w.p->path;
     ckr__whole_minds(&w, t);
     ckr__whole_maps(&w, w.p);
@@ -42099,8 +42165,8 @@ static void ckr__fresh_dict(ckr__fresh *w, const char *key, const char *slot)
     if (ckr__dict_n(d)) ckr__node_set(w->c, w->root, key, d);
 }
 
-/* Of each parameter, by its number, what the optimizer has of it. A master that is no wider than its
-   parameter is the parameter. */
+/* Of each parameter, by its number, what the optimizer has of it. A master that is no wider than
+   its parameter is the parameter. */
 static ckr_node *ckr__fresh_states(ckr__fresh *w, const ckr__map *numbers, uint64_t n)
 {
     ckr__slots *all = ckr__slots_of(w->c, w->s, numbers, n, "ema");
@@ -42148,15 +42214,22 @@ static void ckr__fresh_optimizer(ckr__fresh *w)
     ckr__map_free(&numbers);
 }
 
-/* The state that torch's scheduler of this kind has here; what is none of torch's is lost. */
+/* The state that torch's scheduler of this kind has here; one that cannot be rebuilt goes on from
+   its own; what is none of torch's is lost. */
 static ckr_result ckr__fresh_schedule(ckr__fresh *w)
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
-    const bool torch = s && (!strncmp(s->kind, "torch:", 6) || ckr__is_function(s));
+    const bool torch = s && (!strncmp(s->kind, "torch:", 6) || ckr__is_function(s)),
+               kept = s && s->opaque && ckr__is_scheduler(s->state);
     ckr_node *state = NULL;
     ckr_result r = CKR_OK;
-    w->out->unscheduled = !torch || s->opaque;
+    w->out->unscheduled = !kept && (!torch || s->opaque);
     if (!s || (w->t->without & CKR_SCHEDULE)) return CKR_OK;
+    if (kept) {
+        w->out->follows = s;
+        ckr__node_set(w->c, w->root, "lr_scheduler", ckr__copy_tree(w->c, w->f, s->state, NULL));
+        return w->c->err->code;
+    }
     if (w->out->unscheduled)
         return ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "schedule", s->kind, NULL,
                         "it is none of torch's schedulers, or not known",
@@ -42386,7 +42459,8 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     uint64_t i;
     ckr_result r = CKR_OK;
     if (same && !ckr__batch_scripted(out, s->batch, t->topology.dp)) return c->err->code;
-    if (same && all && t->dtype == CKR_DTYPE_NONE && s->dialect_data)
+    if (same && all && s->dialect_data &&
+        (t->dtype == CKR_DTYPE_NONE || ckr__plain_of(s)->taken))
         return ckr__plain_whole(c, s, t, out);
     out->renamed = own || (torch && way && way->whole_fn);
     out->unscheduled = true;
