@@ -51419,8 +51419,7 @@ static bool ckr__dr_whole(const ckr__dt *t, const ckr_state *s, uint64_t notes)
 {
     const bool several = t->keep.n_optimizers > 1 || (t->n_flats && t->keep.n_schedulers > 1);
     if (!t->keep.taken || !ckr__dr_sized(s)) return false;
-    return !several || (!t->n_flats && !ckr__dr_said(s, notes, "CKR_W_PARAM_NAMES") &&
-                        !ckr__dr_said(s, notes, "CKR_W_PARAM_NAMES_GUESSED"));
+    return !several || (!t->n_flats && !ckr__dr_said(s, notes, "CKR_W_PARAM_NAMES"));
 }
 
 /* A script's run; keep.taken NULL: it is none, and the state is as it was. `beside`: a dict of what
