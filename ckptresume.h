@@ -51646,31 +51646,31 @@ static ckr_result ckr__dr_made(void *user, const ckr_node *node, const char *nam
     return r == CKR_OK ? c->err->code : r;
 }
 
-static bool ckr__dr_said(const ckr_state *s, uint64_t from, const char *code)
+/* Does the optimizer keep something of its parameters' size, or nothing at all? *numbers: of
+   parameters that have numbers for names. */
+static bool ckr__dr_sized(const ckr_state *s, bool *numbers)
 {
-    for (; from < s->n_notes; from++) if (!strcmp(s->notes[from].code, code)) return true;
-    return false;
-}
-
-/* An optimizer that keeps something of its parameters' size, or nothing at all. */
-static bool ckr__dr_sized(const ckr_state *s)
-{
-    uint64_t i, small = 0;
-    for (i = 0; i < s->n_tensors; i++)
-        if (strcmp(s->tensors[i]->slot, "param") != 0) {
-            if (s->tensors[i]->n_dims) return true;
-            small++;
-        }
-    return !small;
+    uint64_t i, small = 0, large = 0;
+    *numbers = false;
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!strcmp(t->slot, "param")) continue;
+        if (t->n_dims) large++;
+        else small++;
+        if (!t->name[strspn(t->name, "0123456789/")]) *numbers = true;
+    }
+    return large || !small;
 }
 
 /* Is it a run, as far as it was understood? Where no name tells which of several optimizers or
    schedulers has which parameter, the items' own names say more. */
-static bool ckr__dr_whole(const ckr__dt *t, const ckr_state *s, uint64_t notes)
+static bool ckr__dr_whole(const ckr__dt *t, const ckr_state *s, bool *untold)
 {
-    const bool several = t->keep.n_optimizers > 1 || (t->n_flats && t->keep.n_schedulers > 1);
-    if (!t->keep.taken || !ckr__dr_sized(s)) return false;
-    return !several || (!t->n_flats && !ckr__dr_said(s, notes, "CKR_W_PARAM_NAMES"));
+    bool numbers;
+    const bool run = t->keep.taken && ckr__dr_sized(s, &numbers);
+    *untold = run && ((t->n_flats && t->keep.n_schedulers > 1) ||
+                      (numbers && t->keep.n_optimizers > 1));
+    return run && !*untold;
 }
 
 /* A script's run; keep.taken NULL: it is none, and the state is as it was. `beside`: a dict of what
@@ -51682,6 +51682,7 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     const ckr_state was = *s;
     ckr__script of = CKR_ZERO;
     ckr_node *root;
+    bool untold;
     ckr__dr x;
     uint64_t i;
     ckr_result r;
@@ -51706,12 +51707,11 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     r = ckr__script_read(&of);
     ckr__map_free(&x.leaves);
     if (r != CKR_OK) return r;
-    if (!ckr__dr_whole(t, s, was.n_notes)) {
-        const bool sized = t->keep.taken && ckr__dr_sized(s);
+    if (!ckr__dr_whole(t, s, &untold)) {
         *s = was;
         t->keep.taken = NULL;
         t->item = NULL;
-        if (!sized) return CKR_OK;
+        if (!untold) return CKR_OK;
         return ckr__say(c, "CKR_W_OPTIMIZERS_UNTOLD", CKR_EXACT, "optimizers", NULL, NULL,
                         "no name tells which of several optimizers or schedulers has which "
                         "parameter: every item keeps its own name, groups and schedules are not "
