@@ -169,25 +169,26 @@
        >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>kit.fresh
        >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
        >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
-       >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate >>accelerate.files
-       >>accelerate.probe >>accelerate.model >>accelerate.optimizer >>accelerate.schedule
-       >>accelerate.random >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.schedule
-       >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt >>accelerate.emit.all >>llmc
-       >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit
-       >>llmc.gpt2 >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params
-       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
-       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
-       >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim
-       >>deepspeed.emit.scaler >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
+       >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>torch_ranks >>accelerate
+       >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.optimizer
+       >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.emit
+       >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt
+       >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
+       >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
+       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
+       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
+       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.foreign
+       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
+       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
        >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
-       >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.read >>torch_dcp.emit >>torchtitan.qkv
-       >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
-       >>megatron >>megatron.probe >>megatron.files >>megatron.model >>megatron.split
-       >>megatron.weights >>megatron.layout >>megatron.optimizer >>megatron.distributed
-       >>megatron.schedule.read >>megatron.random >>megatron.read >>megatron.dist
-       >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read
-       >>megatron.emit >>megatron.dist.emit >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view
-       >>epilogue
+       >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.script >>torch_dcp.read
+       >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve
+       >>torchtitan.write >>torch_dcp.files >>torch_dcp.script.emit >>olmo_core >>megatron
+       >>megatron.probe >>megatron.files >>megatron.model >>megatron.split >>megatron.weights
+       >>megatron.layout >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read
+       >>megatron.random >>megatron.read >>megatron.dist >>megatron.dist.ranks
+       >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read >>megatron.emit
+       >>megatron.dist.emit >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -35907,6 +35908,7 @@ typedef struct ckr__plain {
     const char      *wrapper;  /* before the names that the optimizer has; NULL: nothing  */
     const ckr_state *source;   /* as it was read                                         */
     const char      *path;
+    uint32_t         rank, ranks;      /* of the process whose file it is; 0, 0: it is alone     */
 } ckr__plain;
 
 static bool ckr__plain_taken(const ckr__plain *p, const ckr_node *n)
@@ -35942,6 +35944,7 @@ typedef struct ckr__script {
     size_t           wrapped;  /* so many bytes of this                                  */
     uint64_t         n_loose;  /* numbers of the optimizer in hand that no group has     */
     const char      *only;     /* the head of names that an optimizer may have; NULL: all */
+    bool             mixed;    /* the tree's order is not the model's                    */
 } ckr__script;
 
 /* An optimizer's state dict, and where it is. */
@@ -37309,7 +37312,7 @@ static ckr_result ckr__search_all(ckr__search *f)
         x->only = ckr__search_only(f, i);
         f->files[i].key = f->optims[i].key;
         if (ckr__failed(x->c)) return x->c->err->code;
-        e = ckr__optim_read(x, &f->files[i], true);
+        e = ckr__optim_read(x, &f->files[i], !x->mixed);
         ckr__plain_take_node(x->keep, ckr_node_get(f->optims[i].node, "param_groups"));
         *CKR__PUSH(const ckr_node *, x->c, x->keep->optimizers, x->keep->n_optimizers) =
             f->optims[i].node;
@@ -42119,16 +42122,21 @@ static ckr_result ckr__plain_object(ckr__ctx *c, ckr__flat *in, const char *key,
    say CUDA, too. A file alone is one rank's. */
 static bool ckr__plain_stream(ckr__ctx *c, ckr_state *s, const ckr__flat *w, const ckr_node *x)
 {
-    const bool could = ckr_node_is_list(x) || ckr__is_byte_tensor(x);
+    const bool could = ckr_node_is_list(x) ||
+                       (ckr__is_byte_tensor(x) &&
+                        (x->u.view->file != CKR_NO_FILE || x->u.view->bytes));
     const char *kind = could ? ckr__stream_form(x) : NULL, *key = kind ? ckr__flat_key(w) : NULL;
+    const ckr__plain *p = ckr__plain_of(s);
     ckr__rank_streams k = CKR_ZERO;
     if (!key || !*key || (!strcmp(kind, "torch_cuda") && !strstr(key, "cuda"))) return false;
     k.c = c;
     k.s = s;
     k.scope = "dp";
-    k.assumed = true;
-    k.file = ckr__file_path(c, 0);
-    ckr__stream_add(&k, kind, ckr__stream_of(s, 0, kind, "default") ? key : "default", false,
+    k.rank = p ? p->rank : 0;
+    k.observed = p && p->ranks > 1;
+    k.assumed = !k.observed;
+    k.file = k.observed ? p->path : ckr__file_path(c, 0);
+    ckr__stream_add(&k, kind, ckr__stream_of(s, k.rank, kind, "default") ? key : "default", false,
                     ckr__printf(c, "/%s", ckr__key_with(c, key, '.', '/')), x);
     return true;
 }
@@ -42970,6 +42978,224 @@ static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, ckr__plain_holds, ckr__plain_emit, NULL,
     NULL, NULL,
     NULL, "slots float8", &ckr__torch_schedules, NULL, false
+};
+
+/* >>torch_ranks --------------------------------------------------------------- */
+/* A run that each process has saved with torch.save by itself: files whose names differ in the rank
+   only, of dicts that hold the process's parts of ShardedTensors or DTensors, each with its place
+   in the whole. Rank 0's dicts are the run's; from the others come the parts and the streams. It is
+   read, and written as any other format. */
+
+enum { CKR__TR_PATTERNS = CKR__FILE_KINDS - 2 };
+
+/* The pattern of a name, with the number behind "rank", or else its last one, as {rank}. NULL: it
+   has none, or is no torch file's. */
+static const char *ckr__tr_pattern(ckr__ctx *c, const char *name)
+{
+    static const char endings[] = "pt pth bin ckpt";
+    const char *dot = strrchr(name, '.'), *at = strstr(name, "rank"), *end;
+    if (!dot || !ckr__word_in(endings, dot + 1) || name[strcspn(name, "{}[]/ ")]) return NULL;
+    if (at) at += 4 + strspn(at + 4, "_-.");
+    if (!at || *at < '0' || *at > '9')
+        for (at = dot; at > name && (at[-1] < '0' || at[-1] > '9');) at--;
+    while (at > name && at[-1] >= '0' && at[-1] <= '9') at--;
+    end = at + strspn(at, "0123456789");
+    return end > at ? ckr__printf(c, "%.*s{rank}%s", (int)(at - name), name, end) : NULL;
+}
+
+/* The files of a directory, each pattern a kind. */
+static ckr_result ckr__tr_scan(ckr__ctx *c, const char *dir, ckr__fileset *k)
+{
+    ckr__form *forms = CKR__NEW_N(c, ckr__form, CKR__TR_PATTERNS + 1);
+    ckr__dirlist l;
+    uint64_t i, n = 0, j;
+    ckr_result r = ckr__dir_list(c, dir, &l);
+    memset(k, 0, sizeof *k);
+    for (i = 0; forms && r == CKR_OK && i < l.n && n < CKR__TR_PATTERNS; i++) {
+        const char *p = l.items[i]->is_dir ? NULL : ckr__tr_pattern(c, l.items[i]->name);
+        for (j = 0; p && j < n && strcmp(forms[j].pattern, p) != 0;) j++;
+        if (!p || j < n) continue;
+        forms[n].kind = (uint8_t)(n + 1);
+        forms[n++].pattern = p;
+    }
+    k->c = c;
+    k->dir = dir;
+    k->forms = forms;
+    if (r == CKR_OK && forms) r = ckr__fileset_scan(k, false);
+    return r == CKR_OK ? c->err->code : r;
+}
+
+/* Has it a part of a tensor that others have the rest of? */
+static bool ckr__tr_parted(ckr__ctx *c, const ckr_node *root)
+{
+    ckr__flat w;
+    const ckr_node *x;
+    bool any = false;
+    if (!ckr__flat_begin(&w, c, c->n_nodes)) return false;
+    for (x = root; x && !any; x = ckr__flat_next(&w)) {
+        any = x->kind == CKR_NODE_TENSOR && x->u.view->dist && !x->u.view->dist->fault;
+        if (!any && ckr__flat_new(&w, x) && ckr__flat_enter(&w, x) != CKR_OK) break;
+    }
+    return any;
+}
+
+static ckr_result ckr__tr_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    ckr__fileset k;
+    ckr_result r = CKR_OK;
+    uint8_t kind;
+    *mine = false;
+    *dir = path;
+    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__tr_scan(c, path, &k);
+    for (kind = 1; kind <= CKR__TR_PATTERNS && r == CKR_OK && !*mine; kind++) {
+        if (k.n_files[kind] < 2) continue;
+        if (ckr__fileset_load(&k, k.files[kind][0], NULL) != CKR_OK) {
+            if (c->err->code == CKR_E_NOMEM) return c->err->code;
+            ckr__error_reset(c);
+            continue;
+        }
+        *mine = ckr__tr_parted(c, k.files[kind][0]->root);
+    }
+    return r == CKR_OK ? c->err->code : r;
+}
+
+typedef struct ckr__tr {
+    ckr__load   load;
+    ckr__script of;
+    const char *file;          /* the one in hand                                        */
+    uint32_t    rank;
+} ckr__tr;
+
+/* A part of a tensor, or a whole one that each rank has. */
+static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *name, const char *slot,
+                               ckr_tensor **out)
+{
+    ckr__tr *x = (ckr__tr *)user;
+    const ckr_view *v =
+        leaf->kind == CKR_NODE_TENSOR ? leaf->u.view : ckr__number_view(x->of.c, leaf);
+    const bool parted = v && v->dist && !v->dist->fault;
+    const ckr__held *h;
+    ckr__part p = CKR_ZERO;
+    *out = NULL;
+    if (!v) return x->of.c->err->code;
+    if (v->bytes ? x->rank > 0 : !parted && ckr__view_odd(v)) return CKR_OK;
+    p.file = x->file;
+    p.name = name;
+    p.slot = slot;
+    p.view = v;
+    p.n_dims = v->n_dims;
+    p.shape = v->shape;
+    p.rank = (int32_t)x->rank;
+    p.alone = !parted;
+    h = ckr__part_add(&x->load, &p);
+    if (!h) return x->of.c->err->code;
+    *out = h->tensor;
+    if (leaf->id) x->of.keep->taken[leaf->id / 8] |= (uint8_t)(1u << (leaf->id & 7));
+    return CKR_OK;
+}
+
+/* One rank's tree. Of all but the first, only tensors and streams are the run's. */
+static ckr_result ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *desc, ckr_node *root,
+                               uint32_t ranks)
+{
+    ckr__ctx *c = x->load.c;
+    ckr__plain *keep = CKR__NEW(c, ckr__plain);
+    ckr_state was = *s;
+    ckr_result r;
+    if (!keep || !root) return c->err->code;
+    if (x->rank) {
+        s->groups = NULL;
+        s->n_groups = 0;
+    }
+    keep->root = root;
+    keep->source = s;
+    keep->path = x->file;
+    keep->rank = x->rank;
+    keep->ranks = ranks;
+    s->dialect_data = keep;
+    memset(&x->of, 0, sizeof x->of);
+    x->of.c = c;
+    x->of.s = s;
+    x->of.root = root;
+    x->of.path = x->file;
+    x->of.rel = ckr__base(x->file);
+    x->of.desc = desc;
+    x->of.keep = keep;
+    x->of.tensor_fn = ckr__tr_leaf;
+    x->of.user = x;
+    r = ckr__script_read(&x->of);
+    if (r == CKR_OK && !keep->taken)
+        r = ckr__fail(c->err, CKR_ITEM_TRAINER_STATE, x->file, CKR_NO_OFFSET, NULL,
+                      "the states of a model or an optimizer were expected");
+    if (r == CKR_OK) r = ckr__plain_flatten(c, s, root);
+    if (r != CKR_OK || !x->rank) return r;
+    was.tensors = s->tensors;
+    was.n_tensors = s->n_tensors;
+    was.rng = s->rng;
+    was.n_rng = s->n_rng;
+    *s = was;
+    return CKR_OK;
+}
+
+/* What a rank's files hold: of one the tree, of several a dict of them. */
+static ckr_node *ckr__tr_root(ckr__ctx *c, const ckr__fileset *k, uint32_t rank)
+{
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    uint8_t kind;
+    for (kind = 1; kind <= CKR__TR_PATTERNS; kind++) {
+        const char *p = k->n_files[kind] ? k->files[kind][rank]->form->pattern : NULL;
+        if (!p || k->n_files[kind] != k->size[CKR__RANK]) continue;
+        ckr__node_set(c, d, ckr__printf(c, "%.*s", (int)(strchr(p, '{') - p), p),
+                      k->files[kind][rank]->root);
+    }
+    return d && d->count == 1 ? ckr__dict_at(d, 0) : d;
+}
+
+static ckr_result ckr__tr_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+    ckr__fileset k;
+    ckr__tr x = CKR_ZERO;
+    uint64_t i;
+    uint32_t ranks;
+    uint8_t kind, first = 0;
+    ckr_result r = ckr__tr_scan(c, dir, &k);
+    s->dialect = "torch_ranks";
+    for (kind = 1; kind <= CKR__TR_PATTERNS && r == CKR_OK; kind++) {
+        if (k.n_files[kind] > 1) r = ckr__fileset_every(&k, kind, false, NULL);
+        for (i = 0; i < k.n_files[kind] && k.n_files[kind] > 1 && r == CKR_OK; i++)
+            r = ckr__fileset_load(&k, k.files[kind][i], &s->format);
+        if (!first && k.n_files[kind] > 1) first = kind;
+    }
+    for (kind = 0; kind <= CKR__TR_PATTERNS && r == CKR_OK; kind++)
+        for (i = 0; i < k.n_files[kind] && (!kind || k.n_files[kind] < 2); i++)
+            ckr__leave(c, s, k.files[kind][i]->rel, NULL, NULL);
+    if (r != CKR_OK || !first) return r;
+    ranks = k.size[CKR__RANK];
+    ckr__load_init(&x.load, c, s, CKR_ITEM_DIST);
+    for (x.rank = 0; x.rank < ranks && r == CKR_OK; x.rank++) {
+        x.file = k.files[first][x.rank]->path;
+        r = ckr__tr_rank(&x, s, desc, ckr__tr_root(c, &k, x.rank), ranks);
+    }
+    ckr__load_done(&x.load);
+    s->dialect_data = NULL;
+    s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
+    s->topology.dp = s->topology.ranks = ranks;
+    return r == CKR_OK ? c->err->code : r;
+}
+
+static ckr_result ckr__tr_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
+{
+    (void)s, (void)t, (void)out;
+    return ckr__refuse(c, CKR_ITEM_TRAINER_SOURCE, "torch_ranks",
+                       "files of each rank's parts are read only",
+                       "--to dcp, which torch loads in a run of any size, or --to torch");
+}
+
+static const ckr__dialect ckr__torch_ranks = {
+    "torch_ranks", NULL, ckr__tr_probe, ckr__tr_read, NULL, ckr__tr_emit, NULL, NULL, NULL, NULL,
+    NULL, NULL, NULL, false
 };
 
 CKR__COLD
@@ -50651,6 +50877,7 @@ static void ckr__ds_say_half(ckr__ds_job *x)
 static void ckr__ds_decide(ckr__ds_job *x)
 {
     ckr__ds_nearest(x);
+    x->out->numbers = x->wrapper == CKR__DS_PLAIN;
     ckr__ds_settings(x);
     if (x->optimizer) ckr__slots_whole(x->c, x->s);
     if (x->optimizer && !(x->ds && x->ds->wrapper >= CKR__DS_FUSED))
@@ -50851,59 +51078,65 @@ static ckr_result ckr__dcp_tensor(ckr__dcp *d, const ckr__dcp_item *x, ckr_state
 
 /* What the writer needs besides the state: where each tensor and object was in the state dict. */
 typedef struct ckr__dt {
+    ckr__plain  keep;          /* first, as of a torch file: of a script's run the tree, and what
+                                  was found in it; taken NULL: it is none                */
     ckr__dcp   *d;
-    uint64_t   *item;          /* of each tensor of the state                            */
+    uint64_t   *item;          /* of each tensor of the state; n_items: of none          */
+    uint64_t    n_item;
     ckr_node  **objects;       /* of each item that is none, as they were read           */
+    ckr_node  **leaves;        /* of the tree, by item                                   */
     uint64_t    n_items;
+    const ckr_node *tree;      /* without what the caller had beside it                  */
+    const ckr_node **flats;    /* optimizers' dicts that were flat                       */
+    uint64_t    n_flats;
     int64_t     micro, steps;  /* of torchtitan's batch; 0: not known                    */
     const ckr_state *source;
-    ckr_node  **streams;       /* by item: a generator's state, or NULL; NULL: of torchtitan   */
+    ckr_node  **streams;       /* of a run, by item: a generator's state, or NULL        */
     ckr__loose  loose;         /* files beside the format's own                          */
+    void       *own;           /* of another dialect whose directory it lies in          */
     uint64_t    n_left;        /* directories and files that are too large to be copied  */
     const char *left;          /* the first of them                                      */
 } ckr__dt;
+
+/* What a state of such a directory keeps. */
+static const ckr__dt *ckr__dt_of(const ckr_state *s)
+{
+    return (const ckr__dt *)s->dialect_data;
+}
 
 static bool ckr__dt_sealed(const ckr__dcp *d, const ckr__dcp_item *x)
 {
     return x->bytes && x->n_chunks && d->files[x->chunks[0].file].transform;
 }
 
-/* The number at the end of the last key but one of a flat name, "rng_3.torch", or of its only key:
-   the rank that saved it, since no two may save the same name. Without one a number that no rank
-   has. */
-static uint32_t ckr__dt_rank(const char *fqn)
+/* The rank that has saved an item, since no two may save the same name: the number at the end of
+   the first key of its flat name that has one, "rng_3.torch". *at, *n: where it is. Without one a
+   number that no rank has. */
+static uint32_t ckr__dt_rank(const char *fqn, size_t *at, size_t *n)
 {
-    const char *end = strrchr(fqn, '.'), *p;
+    size_t begin = 0, end;
     uint32_t rank = 0;
-    if (!end) end = fqn + strlen(fqn);
-    for (p = end; p > fqn && p[-1] >= '0' && p[-1] <= '9';) p--;
-    if (p == end || end - p > 6) return UINT32_MAX - 1;
-    for (; p < end; p++) rank = 10 * rank + (uint32_t)(*p - '0');
+    for (;; begin = end + 1) {
+        end = begin + strcspn(fqn + begin, ".");
+        for (*at = end; *at > begin && fqn[*at - 1] >= '0' && fqn[*at - 1] <= '9';) --*at;
+        *n = end - *at;
+        if (*n || !fqn[end]) break;
+    }
+    if (!*n || *n > 6) return UINT32_MAX - 1;
+    for (begin = *at; begin < end; begin++) rank = 10 * rank + (uint32_t)(fqn[begin] - '0');
     return rank;
 }
 
-/* The item's value, where it has the form of a generator's state; NULL: it has another. Bytes might
+/* The item's leaf, where it has the form of a generator's state; NULL: it has another. Bytes might
    be anything's: their name has to say whose they are, too. */
-static ckr_node *ckr__dt_generator(ckr__dcp *d, const ckr__dt *t, uint64_t item, const char **kind)
+static ckr_node *ckr__dt_generator(const ckr__dt *t, uint64_t item)
 {
-    const ckr__dcp_item *x = &d->items[item];
-    ckr_node *n = t->objects[item];
-    int64_t *dims;
-    ckr_view *v;
-    *kind = NULL;
-    if (!x->bytes && x->dtype == CKR_DTYPE_U8 && x->n_dims == 1 && x->n_chunks == 1 &&
-        x->shape[0] <= 5056 &&
-        (x->chunks->view || !d->files[x->chunks->file].transform)) {
-        n = ckr__node(d->c, CKR_NODE_TENSOR);
-        v = CKR__NEW(d->c, ckr_view);
-        dims = CKR__NEW_N(d->c, int64_t, 2 * CKR_MAX_DIMS);
-        if (!n || !v || !dims || ckr__dcp_view(d, x, x->chunks, v, dims) != CKR_OK) return NULL;
-        n->u.view = v;
-    }
-    *kind = n && (ckr_node_is_list(n) || ckr__is_byte_tensor(n)) ? ckr__stream_form(n) : NULL;
-    return *kind && (ckr_node_is_list(n) || strstr(x->fqn, "rng") || strstr(x->fqn, "random") ||
-                     strstr(x->fqn, "cuda"))
-               ? n : NULL;
+    const char *fqn = t->d->items[item].fqn;
+    ckr_node *n = t->leaves[item];
+    const bool bytes = ckr__is_byte_tensor(n) && n->u.view->n_dims == 1 &&
+                       n->u.view->file != CKR_NO_FILE &&
+                       (strstr(fqn, "rng") || strstr(fqn, "random") || strstr(fqn, "cuda"));
+    return (bytes || ckr_node_is_list(n)) && ckr__stream_form(n) ? n : NULL;
 }
 
 /* Generators' states, found by their form. Each is the stream of the rank whose number its name
@@ -50918,13 +51151,14 @@ static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     const char *kind;
     uint32_t most = 0, ranks = 0, seen;
     uint64_t i;
+    size_t at, n;
     bool found = false;
     if (!states || !of || !first || !next) return;
     for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
-        states[i] = ckr__dt_generator(d, t, i, &kind);
+        states[i] = ckr__dt_generator(t, i);
         if (!states[i]) continue;
         found = true;
-        of[i] = ckr__dt_rank(d->items[i].fqn);
+        of[i] = ckr__dt_rank(d->items[i].fqn, &at, &n);
         if (of[i] > most) most = of[i];
         if (of[i] < d->n_items) ranks += !first[of[i]]++;
     }
@@ -50958,17 +51192,10 @@ static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     s->topology.dp = s->topology.ranks = ranks;
 }
 
-/* Is it a stream, and are these left out? */
-static bool ckr__dt_left_out(const ckr__dt *dt, uint64_t item, const ckr_target *t)
-{
-    return (t->without & CKR_RNG) && dt->streams && dt->streams[item];
-}
-
 /* As it is: for a state dict of which nothing is known. */
 static void ckr__dt_plain(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 {
     uint64_t i;
-    ckr__dt_streams(d, t, s);
     for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         const ckr__dcp_item *x = &d->items[i];
         ckr_tensor *made = NULL;
@@ -51097,27 +51324,28 @@ static void ckr__tt_groups(ckr__tt *r)
 }
 
 /* Of the optimizer's FQN.SLOT the longest FQN that has hyper-parameters, since slots may have dots,
-   too. */
+   too: *name, and what follows it. NULL: out of memory. */
+static const char *ckr__tt_slot(ckr__tt *r, const char *rest, const char **name)
+{
+    const char *dot = strrchr(rest, '.'), *at = dot;
+    while (at && !ckr__map_find(&r->names, rest, (size_t)(at - rest), NULL)) {
+        const char *back = at;
+        while (back > rest && back[-1] != '.') back--;
+        at = back > rest ? back - 1 : NULL;
+    }
+    if (at) dot = at;
+    *name = dot ? ckr__strndup(r->d->c, rest, (size_t)(dot - rest)) : rest;
+    return !*name ? NULL : dot ? ckr__strdup(r->d->c, dot + 1) : "state";
+}
+
 static void ckr__tt_tensor(ckr__tt *r, uint64_t i)
 {
-    ckr__ctx *c = r->d->c;
     const ckr__dcp_item *x = &r->d->items[i];
     const char *rest = ckr__tt_under(r->d, x, "optimizer"),
                *name = ckr__tt_under(r->d, x, "model"), *slot = "param";
     ckr_tensor *made = NULL;
     if (!name) name = x->fqn;
-    if (rest && ckr__starts(rest, "state.")) {
-        const char *dot = strrchr(rest + 6, '.'), *at = dot;
-        rest += 6;
-        while (at && !ckr__map_find(&r->names, rest, (size_t)(at - rest), NULL)) {
-            const char *back = at;
-            while (back > rest && back[-1] != '.') back--;
-            at = back > rest ? back - 1 : NULL;
-        }
-        if (at) dot = at;
-        name = dot ? ckr__strndup(c, rest, (size_t)(dot - rest)) : rest;
-        slot = dot ? ckr__strdup(c, dot + 1) : "state";
-    }
+    if (rest && ckr__starts(rest, "state.")) slot = ckr__tt_slot(r, rest + 6, &name);
     if (name && slot) ckr__dcp_tensor(r->d, x, r->s, name, slot, &made);
     if (made) r->t->item[made->index] = i;
 }
@@ -51326,6 +51554,348 @@ static ckr_result ckr__tt_passed(ckr__dcp *d)
     return r;
 }
 
+/* >>torch_dcp.script ---------------------------------------------------------- */
+/* What a script gave to torch.distributed.checkpoint, as the tree that it was: by the paths of
+   planner_data, or else by its flat names. The reader of scripts' runs finds in it what there is.
+   A tensor in it is a node of the item's shape and dtype, whose bytes can be read where they are a
+   number or a generator's state. An optimizer's dict may be flat itself, and becomes torch's own
+   form; groups are then what has equal hyper-parameters:
+     state.NAME.SLOT  param_groups.NAME.KEY */
+
+typedef struct ckr__dr_leaf {
+    ckr_view view;             /* first: a node's u.view is the leaf                     */
+    uint64_t item;
+    int64_t  dims[2 * CKR_MAX_DIMS];
+} ckr__dr_leaf;
+
+typedef struct ckr__dn {       /* from flat names to a tree                              */
+    ckr__ctx      *c;
+    ckr__out_file *f;          /* that it becomes; NULL: it is read                      */
+    ckr__map       places;     /* address of a container, and a key in it -> its child    */
+    ckr_node     **nodes;      /* those children                                         */
+    uint64_t       n_nodes;
+    const ckr_node **flats;    /* optimizers' dicts that were flat                       */
+    uint64_t       n_flats;
+    const ckr__dcp *d;
+} ckr__dn;
+
+static ckr_node *ckr__dn_bad(ckr__dn *x, const ckr__dcp_item *it)
+{
+    ckr__dcp_fail(x->d, CKR_ITEM_DCP_METADATA, NULL, it->fqn,
+                  "the paths of planner_data are no tree: this one leads through a value");
+    return NULL;
+}
+
+/* The child of `at` under a part of a path, made when it is not there: `value`, or a container for
+   the next part. */
+static ckr_node *ckr__dn_child(ckr__dn *x, ckr_node *at, const ckr__dcp_item *it, uint32_t part,
+                               ckr_node *value)
+{
+    const ckr__dcp_part *p = &it->path[part];
+    const size_t n = p->key ? strlen(p->key) : 0;
+    uint8_t *key = (uint8_t *)ckr__arena(x->c, 16 + n);
+    ckr_node *made = value;
+    uint64_t i, index = (uint64_t)p->index;
+    if (!key) return NULL;
+    memcpy(key, &at, sizeof at);
+    if (p->key) memcpy(key + 16, p->key, n);
+    else memcpy(key + 8, &index, 8);
+    if (ckr__map_find(&x->places, (const char *)key, 16 + n, &i))
+        return value || !(ckr_node_is_dict(x->nodes[i]) || ckr_node_is_list(x->nodes[i]))
+                   ? ckr__dn_bad(x, it)
+                   : x->nodes[i];
+    if (!made) made = ckr__node(x->c, it->path[part + 1].key ? CKR_NODE_DICT : CKR_NODE_LIST);
+    *CKR__PUSH(ckr_node *, x->c, x->nodes, x->n_nodes) = made;
+    if (ckr__failed(x->c) ||
+        !ckr__map_put(&x->places, (const char *)key, 16 + n, x->n_nodes - 1, NULL))
+        return NULL;
+    if (p->key ? at->kind != CKR_NODE_DICT : at->kind != CKR_NODE_LIST) return ckr__dn_bad(x, it);
+    if (p->key)
+        return ckr__node_pair(x->c, at, ckr__node_str(x->c, p->key), made) ? made : NULL;
+    if (index > x->d->n_items + 1024) return ckr__dn_bad(x, it);
+    while (at->count <= index)
+        if (!ckr__node_push(x->c, at, ckr__node(x->c, CKR_NODE_NONE))) return NULL;
+    at->u.items[index] = made;
+    return made;
+}
+
+static ckr_node *ckr__dr_tensor(ckr__dcp *d, uint64_t i)
+{
+    const ckr__dcp_item *x = &d->items[i];
+    ckr__dr_leaf *leaf = CKR__NEW(d->c, ckr__dr_leaf);
+    ckr_node *n = ckr__node(d->c, CKR_NODE_TENSOR);
+    int64_t numel = 0;
+    if (!n || !leaf) return NULL;
+    n->u.view = &leaf->view;
+    leaf->item = i;
+    if (x->n_chunks == 1 && x->n_dims <= CKR_MAX_DIMS && ckr__numel(x->n_dims, x->shape, &numel) &&
+        numel <= (x->dtype == CKR_DTYPE_U8 ? 5056 : 1))
+        return ckr__dcp_view(d, x, x->chunks, &leaf->view, leaf->dims) == CKR_OK ? n : NULL;
+    leaf->view.dtype = x->dtype;
+    leaf->view.n_dims = x->n_dims;
+    leaf->view.shape = leaf->view.stride = x->shape;
+    leaf->view.file = CKR_NO_FILE;
+    leaf->view.data_offset = i;                /* no two have the same storage            */
+    return n;
+}
+
+/* The dict's groups, each with the names of its parameters. */
+static ckr_node *ckr__dr_groups(ckr__tt *r)
+{
+    ckr__ctx *c = r->d->c;
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    uint64_t i, k;
+    ckr__tt_groups(r);
+    for (i = 0; i < r->s->n_groups; i++) {
+        const ckr_group *g = &r->s->groups[i];
+        ckr_node *names = ckr__node(c, CKR_NODE_LIST);
+        for (k = 0; k < g->n_params; k++)
+            ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
+        ckr__node_push(c, list, ckr__group_dict(c, g, names));
+    }
+    return list;
+}
+
+/* A flat dict becomes torch's own. */
+static void ckr__dr_unflatten(ckr__dn *x, ckr_node *flat)
+{
+    ckr__ctx *c = x->c;
+    ckr_state groups = CKR_ZERO;
+    ckr__dcp_part path[2] = CKR_ZERO;
+    ckr__dcp_item as = CKR_ZERO;
+    ckr__tt r = CKR_ZERO;
+    ckr_node *now = ckr__node(c, CKR_NODE_DICT), *state = ckr__node(c, CKR_NODE_DICT);
+    uint64_t i;
+    r.d = (ckr__dcp *)(uintptr_t)x->d;
+    r.s = &groups;
+    r.names.c = r.classes.c = c;
+    as.path = path;
+    for (i = 0; i < flat->count && !ckr__failed(c); i++) {
+        as.fqn = ckr__dict_key(flat, i);
+        if (as.fqn && ckr__starts(as.fqn, "param_groups."))
+            ckr__tt_hyper(&r, as.fqn + 13, ckr__dict_at(flat, i));
+    }
+    for (i = 0; i < flat->count && !ckr__failed(c); i++) {
+        as.fqn = ckr__dict_key(flat, i);
+        if (as.fqn && ckr__starts(as.fqn, "param_groups.")) continue;
+        if (!as.fqn || !ckr__starts(as.fqn, "state.")) {
+            ckr__node_take(c, now, flat, i);
+            continue;
+        }
+        path[1].key = ckr__tt_slot(&r, as.fqn + 6, &path[0].key);
+        if (path[1].key)
+            ckr__dn_child(x, ckr__dn_child(x, state, &as, 0, NULL), &as, 1, ckr__dict_at(flat, i));
+    }
+    ckr__node_set(c, now, "state", state);
+    ckr__node_set(c, now, "param_groups", ckr__dr_groups(&r));
+    ckr__map_free(&r.names);
+    ckr__map_free(&r.classes);
+    if (ckr__failed(c)) return;
+    flat->u = now->u;
+    flat->count = now->count;
+    flat->aux = now->aux;
+    *CKR__PUSH(const ckr_node *, c, x->flats, x->n_flats) = flat;
+}
+
+/* Digits that were numbers, as keys are text in the paths. */
+static void ckr__dr_numbers(ckr__ctx *c, ckr_node *dict)
+{
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(c); i++) {
+        const char *key = ckr__dict_key(dict, i);
+        int64_t n = 0;
+        if (!key || !*key || strlen(key) > 18 || key[strspn(key, "0123456789")]) continue;
+        for (; *key; key++) n = 10 * n + (*key - '0');
+        dict->u.items[2 * i] = ckr__node_int(c, n);
+    }
+}
+
+/* What the flat names have lost: an optimizer's numbers, a state without any tensor, epochs that
+   are keys. */
+static void ckr__dr_restore(ckr__dn *x, ckr_node *dict)
+{
+    const ckr_node *groups = ckr_node_get(dict, "param_groups"), *first;
+    uint64_t i;
+    for (i = 0; !groups && i < dict->count; i++) {
+        const char *key = ckr__dict_key(dict, i);
+        if (!key || !ckr__starts(key, "param_groups.")) continue;
+        ckr__dr_unflatten(x, dict);
+        return;
+    }
+    ckr__dr_numbers(x->c, ckr__dict_value(dict, "milestones"));
+    first = ckr_node_at(ckr_node_get(ckr_node_at(groups, 0), "params"), 0);
+    if (!groups) return;
+    if (first && first->kind == CKR_NODE_INT)
+        ckr__dr_numbers(x->c, ckr__dict_value(dict, "state"));
+    if (!ckr_node_get(dict, "state"))
+        ckr__node_set(x->c, dict, "state", ckr__node(x->c, CKR_NODE_DICT));
+}
+
+/* The tree; root NULL: the paths are none of a tree. */
+static void ckr__dr_tree(ckr__dt *t)
+{
+    ckr__dcp *d = t->d;
+    ckr__dn x = CKR_ZERO;
+    ckr_node *root = ckr__node(d->c, CKR_NODE_DICT), *at;
+    uint64_t i, n;
+    uint32_t k;
+    x.c = x.places.c = d->c;
+    x.d = d;
+    t->leaves = CKR__NEW_N(d->c, ckr_node *, d->n_items);
+    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
+        ckr__dcp_item it = d->items[i];
+        ckr__dcp_part whole = { it.fqn, 0 };
+        if (!it.path) {
+            it.path = &whole;
+            it.n_path = 1;
+        }
+        t->leaves[i] = it.bytes ? t->objects[i] : ckr__dr_tensor(d, i);
+        if (!t->leaves[i]) break;
+        for (k = 0, at = root; at && k < it.n_path; k++)
+            at = ckr__dn_child(&x, at, &it, k, k + 1 < it.n_path ? NULL : t->leaves[i]);
+    }
+    if (root) ckr__dr_restore(&x, root);
+    for (k = 0, n = x.n_nodes; k < n && !ckr__failed(d->c); k++)
+        if (ckr_node_is_dict(x.nodes[k])) ckr__dr_restore(&x, x.nodes[k]);
+    ckr__map_free(&x.places);
+    t->flats = x.flats;
+    t->n_flats = x.n_flats;
+    if (i == d->n_items && !ckr__failed(d->c)) t->tree = t->keep.root = root;
+    else if (d->c->err->item == CKR_ITEM_DCP_METADATA) ckr__error_reset(d->c);
+}
+
+typedef struct ckr__dr {
+    const ckr__dt *t;
+    ckr__map    leaves;        /* address of a leaf -> its item                          */
+} ckr__dr;
+
+/* A leaf's address: of a tensor that of its view. */
+static const void *ckr__dr_address(const ckr_node *n)
+{
+    return n->kind == CKR_NODE_TENSOR ? (const void *)n->u.view : (const void *)n;
+}
+
+/* The item that a node is; n_items: it is none. */
+static uint64_t ckr__dr_item(const ckr__dr *x, const ckr_node *n)
+{
+    const void *at = ckr__dr_address(n);
+    uint64_t i = x->t->n_items;
+    ckr__map_find(&x->leaves, (const char *)&at, sizeof at, &i);
+    return i;
+}
+
+static void ckr__dr_begin(ckr__dr *x, ckr__ctx *c, const ckr__dt *t)
+{
+    const void **at = CKR__NEW_N(c, const void *, t->n_items);
+    uint64_t i;
+    memset(x, 0, sizeof *x);
+    x->t = t;
+    x->leaves.c = c;
+    for (i = 0; at && i < t->n_items; i++) {
+        at[i] = ckr__dr_address(t->leaves[i]);
+        ckr__map_put(&x->leaves, (const char *)&at[i], sizeof *at, i, NULL);
+    }
+}
+
+/* A tensor of the state, of an item's chunks; or a number, which its item keeps. */
+static ckr_result ckr__dr_made(void *user, const ckr_node *node, const char *name, const char *slot,
+                               ckr_tensor **out)
+{
+    ckr__dr *x = (ckr__dr *)user;
+    ckr__dt *t = (ckr__dt *)(uintptr_t)x->t;
+    ckr_state *s = (ckr_state *)(uintptr_t)t->source;
+    ckr__ctx *c = t->d->c;
+    const uint64_t i = ckr__dr_item(x, node);
+    ckr_result r = CKR_OK;
+    if (i < t->n_items && !t->d->items[i].bytes)
+        r = ckr__dcp_tensor(t->d, &t->d->items[i], s, name, slot, out);
+    else
+        *out = ckr__tensor_of_view(c, s, name, slot, node->kind == CKR_NODE_TENSOR
+                                                         ? node->u.view
+                                                         : ckr__number_view(c, node));
+    while (r == CKR_OK && *out && t->n_item <= (*out)->index && !ckr__failed(c))
+        *CKR__PUSH(uint64_t, c, t->item, t->n_item) = t->n_items;
+    if (r == CKR_OK && *out) t->item[(*out)->index] = i;
+    return r == CKR_OK ? c->err->code : r;
+}
+
+/* Does the optimizer keep something of its parameters' size, or nothing at all? *numbers: of
+   parameters that have numbers for names. */
+static bool ckr__dr_sized(const ckr_state *s, bool *numbers)
+{
+    uint64_t i, small = 0, large = 0;
+    *numbers = false;
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!strcmp(t->slot, "param")) continue;
+        if (t->n_dims) large++;
+        else small++;
+        if (!t->name[strspn(t->name, "0123456789/")]) *numbers = true;
+    }
+    return large || !small;
+}
+
+/* Is it a run, as far as it was understood? Where no name tells which of several optimizers or
+   schedulers has which parameter, the items' own names say more. */
+static bool ckr__dr_whole(const ckr__dt *t, const ckr_state *s, bool *untold)
+{
+    bool numbers;
+    const bool run = t->keep.taken && ckr__dr_sized(s, &numbers);
+    *untold = run && ((t->n_flats && t->keep.n_schedulers > 1) ||
+                      (numbers && t->keep.n_optimizers > 1));
+    return run && !*untold;
+}
+
+/* A script's run; keep.taken NULL: it is none, and the state is as it was. `beside`: a dict of what
+   the root has besides, or NULL. */
+static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_node *beside,
+                               ckr_state *s)
+{
+    ckr__ctx *c = t->d->c;
+    const ckr_state was = *s;
+    ckr__script of = CKR_ZERO;
+    ckr_node *root;
+    bool untold;
+    ckr__dr x;
+    uint64_t i;
+    ckr_result r;
+    ckr__dr_tree(t);
+    if (!t->keep.root) return c->err->code;
+    root = ckr__dict_copy(c, t->keep.root);
+    for (i = 0; i < ckr__dict_n(beside); i++)
+        if (!ckr_node_get(root, ckr__dict_key(beside, i))) ckr__node_take(c, root, beside, i);
+    t->keep.root = root;
+    t->keep.source = s;
+    ckr__dr_begin(&x, c, t);
+    of.c = c;
+    of.s = s;
+    of.root = root;
+    of.path = t->d->dir;
+    of.rel = ".metadata";
+    of.desc = desc;
+    of.keep = &t->keep;
+    of.tensor_fn = ckr__dr_made;
+    of.user = &x;
+    for (i = 1; i < t->d->n_files; i++) of.mixed |= t->d->files[i].rank != t->d->files[0].rank;
+    r = ckr__script_read(&of);
+    ckr__map_free(&x.leaves);
+    if (r != CKR_OK) return r;
+    if (!ckr__dr_whole(t, s, &untold)) {
+        *s = was;
+        t->keep.taken = NULL;
+        t->item = NULL;
+        if (!untold) return CKR_OK;
+        return ckr__say(c, "CKR_W_OPTIMIZERS_UNTOLD", CKR_EXACT, "optimizers", NULL, NULL,
+                        "no name tells which of several optimizers or schedulers has which "
+                        "parameter: every item keeps its own name, groups and schedules are not "
+                        "read", NULL);
+    }
+    ckr__dt_streams(t->d, t, s);
+    for (i = 0; t->streams && i < t->n_items; i++)
+        if (t->streams[i]) ckr__plain_take_node(&t->keep, t->leaves[i]);
+    return ckr__plain_flatten(c, s, root);
+}
+
 /* >>torch_dcp.read ------------------------------------------------------------ */
 
 /* What trainers put beside the format's own files (Lightning's meta.pt, a config). */
@@ -51361,33 +51931,61 @@ static ckr_result ckr__dt_beside(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     return d->c->err->code;
 }
 
-static ckr_result ckr__dt_read_all(ckr__dcp *d, ckr_state *s, bool plain)
+/* With its objects; NULL: an error is set. *sealed: some cannot be read. */
+static ckr__dt *ckr__dt_load(ckr__dcp *d, ckr_state *s, bool *sealed)
 {
     ckr__ctx *c = d->c;
     ckr__dt *t = CKR__NEW(c, ckr__dt);
     uint64_t i;
-    if (!t) return c->err->code;
+    *sealed = false;
+    if (!t) return NULL;
     t->d = d;
     t->source = s;
     t->n_items = d->n_items;
-    t->item = CKR__NEW_N(c, uint64_t, d->n_items);
     t->objects = CKR__NEW_N(c, ckr_node *, d->n_items);
-    s->dialect = "dcp";
+    s->format = CKR_FORMAT_DCP;
     s->dialect_data = t;
-    for (i = 0; i < d->n_files; i++)           /* these can be listed, not read               */
+    for (i = 0; i < d->n_files && !*sealed; i++)       /* these can be listed, not read       */
         if (d->files[i].transform) {
             ckr__say(c, ckr_item_name(CKR_ITEM_DCP_TRANSFORM), CKR_LOST, d->files[i].name,
                      d->files[i].transform, NULL,
                      "its slices were packed by an extension of the writer, which is not undone "
                      "here", "save it without the extension");
-            break;
+            *sealed = true;
         }
     for (i = 0; i < d->n_items && !ckr__failed(c); i++)
         if (d->items[i].bytes && !ckr__dt_sealed(d, &d->items[i]))
             ckr__dcp_object(d, &d->items[i], &t->objects[i]);
+    return ckr__failed(c) ? NULL : t;
+}
+
+/* A script's run in `dir`, for the dialects whose directories hold one: `beside` is what is in
+   other files of it, as if it were in the root, or NULL. (*out)->keep.taken NULL: there is none. */
+static ckr_result ckr__dr_open(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               const ckr_node *beside, ckr_state *s, ckr__dt **out)
+{
+    ckr__dcp *d;
+    bool sealed;
+    ckr_result r = ckr__dcp_open(c, dir, &d);
+    if (r == CKR_OK && (*out = ckr__dt_load(d, s, &sealed)) == NULL) r = c->err->code;
+    if (r == CKR_OK && !sealed) r = ckr__dr_read(*out, desc, beside, s);
+    ckr__dcp_close(d);
+    return r;
+}
+
+static ckr_result ckr__dt_read_all(ckr__dcp *d, const ckr_open_desc *desc, ckr_state *s,
+                                   bool plain)
+{
+    ckr__ctx *c = d->c;
+    bool sealed;
+    ckr__dt *t = ckr__dt_load(d, s, &sealed);
+    if (!t) return c->err->code;
+    s->dialect = "dcp";
+    if (plain && !sealed) ckr__dr_read(t, desc, NULL, s);
+    if (!t->keep.taken) t->item = CKR__NEW_N(c, uint64_t, d->n_items);
     if (ckr__failed(c)) return c->err->code;
-    if (plain) ckr__dt_plain(d, t, s);
-    else ckr__tt_read(d, t, s);
+    if (!plain) ckr__tt_read(d, t, s);
+    else if (!t->keep.taken) ckr__dt_plain(d, t, s);
     if (!plain && !ckr__failed(c)) ckr__tt_passed(d);
     return ckr__failed(c) ? c->err->code : ckr__dt_beside(d, t, s);
 }
@@ -51398,9 +51996,8 @@ static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     const char *told = desc ? desc->dialect : NULL;
     ckr__dcp *d;
     ckr_result r = ckr__dcp_open(c, dir, &d);
-    s->format = CKR_FORMAT_DCP;
     if (r == CKR_OK)
-        r = ckr__dt_read_all(d, s, told ? !strcmp(told, "dcp") : !ckr__tt_is(d));
+        r = ckr__dt_read_all(d, desc, s, told ? !strcmp(told, "dcp") : !ckr__tt_is(d));
     ckr__dcp_close(d);
     return r;
 }
@@ -51435,6 +52032,22 @@ typedef struct ckr__de {       /* writing                                       
     bool              fresh;   /* optimizer state that is left out starts with zeros     */
     int               qkv;     /* 1: one parameter becomes three, -1: three become one     */
 } ckr__de;
+
+/* `s` is the coming state, whose groups may be changed. */
+static void ckr__de_begin(ckr__de *x, ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                          ckr__out *out, const ckr__dt *dt)
+{
+    memset(x, 0, sizeof *x);
+    x->c = c;
+    x->s = s;
+    x->t = t;
+    x->out = out;
+    x->dt = dt;
+    x->ranks = t->topology.ranks ? t->topology.ranks : 1;
+    x->stages = t->topology.pp ? t->topology.pp : 1;
+    x->dp = t->topology.dp;
+    x->old_dp = s->topology.dp;
+}
 
 /* The dtype of the output; the planner is told where it is another. */
 static ckr_dtype ckr__de_dtype(ckr__de *x, const ckr_tensor *t)
@@ -51713,9 +52326,9 @@ static void ckr__de_tensors(ckr__de *x)
     for (i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
         const ckr_tensor *t = x->s->tensors[i];
         const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
-        const ckr__dcp_item *it =
-            x->dt && x->dt->item ? &x->dt->d->items[x->dt->item[t->index]] : NULL;
-        const bool one = x->dt && x->dt->streams && x->dt->streams[x->dt->item[t->index]];
+        const bool items = x->dt && x->dt->item;
+        const uint64_t at = items ? x->dt->item[t->index] : 0;
+        const ckr__dcp_item *it = items && at < x->dt->n_items ? &x->dt->d->items[at] : NULL;
         const bool param = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema"),
                    fresh = (w & CKR_OPTIMIZER) && !param;
         ckr__dcp_part *path = NULL;
@@ -51724,7 +52337,8 @@ static void ckr__de_tensors(ckr__de *x)
         n = 0;
         (void)ckr__numel(t->n_dims, t->shape, &n);
         done += (uint64_t)n + 1;
-        if (one ? w & CKR_RNG : param && (w & CKR_PARAMS)) continue;
+        if (items && (!it || it->bytes)) continue;         /* a number: its object's        */
+        if (param && (w & CKR_PARAMS)) continue;
         if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
         if (fresh && (!x->fresh || (w & CKR_GROUPS))) continue;
         dtype = ckr__de_dtype(x, t);
@@ -51735,26 +52349,8 @@ static void ckr__de_tensors(ckr__de *x)
         if (!it && x->dt && name != t->name)
             path = ckr__de_path(x->c, "optimizer", name + strlen("optimizer."));
         ckr__dcp_out_tensor(&x->w, name, it ? it->path : path, it ? it->n_path : path ? 2 : 0, t,
-                            dtype, stage * per, one ? 1 : per, fresh);
+                            dtype, stage * per, per, fresh);
     }
-}
-
-/* Streams are items as all others: those of the saved ranks, under their names. */
-static void ckr__de_streams(ckr__de *x)
-{
-    const ckr_state *was = x->dt ? x->dt->source : NULL;
-    if (!was || !was->n_rng || (x->t->without & CKR_RNG)) return;
-    if (x->t->rng != CKR_RNG_KEEP)
-        ckr__refuse(x->c, CKR_ITEM_TRAINER_SOURCE, "rng",
-                    "the random streams of a script's own checkpoint are written as they were",
-                    "leave out --rng, or leave the streams out: --without rng");
-    if (was->topology.ranks == x->ranks) return;
-    ckr__say(x->c, "CKR_W_RNG_AS_SAVED", CKR_LOST, "rng",
-             ckr__printf(x->c, "%u rank%s", (unsigned)was->topology.ranks,
-                         was->topology.ranks == 1 ? "" : "s"),
-             ckr__printf(x->c, "%u rank%s", (unsigned)x->ranks, x->ranks == 1 ? "" : "s"),
-             "the random streams stay under the names that the script gave them: ranks that "
-             "are new find none", "seed the new ranks in the script");
 }
 
 /* >>torchtitan.emit ----------------------------------------------------------- */
@@ -52438,9 +53034,8 @@ static void ckr__de_run(ckr__de *x)
     uint64_t i;
     if (ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "") != CKR_OK) return;
     for (i = 0; x->dt && i < x->dt->n_items; i++)      /* objects are as they were           */
-        if (x->dt->objects[i] && !ckr__dt_left_out(x->dt, i, x->t))
+        if (x->dt->objects[i])
             ckr__te_object(x, &x->dt->d->items[i], x->dt->objects[i]);
-    ckr__de_streams(x);
     ckr__de_tensors(x);
     ckr__dcp_out_end(&x->w);
 }
@@ -52448,58 +53043,9 @@ static void ckr__de_run(ckr__de *x)
 /* >>torch_dcp.files ----------------------------------------------------------- */
 /* A state dict as one torch file, and such a file as a directory. */
 
-typedef struct ckr__dn {       /* from flat names to a tree                              */
-    ckr__ctx      *c;
-    ckr__out_file *f;
-    ckr__map       places;     /* address of a container, and a key in it -> its child    */
-    ckr_node     **nodes;      /* those children                                         */
-    uint64_t       n_nodes;
-    const ckr__dcp *d;
-} ckr__dn;
-
-static ckr_node *ckr__dn_bad(ckr__dn *x, const ckr__dcp_item *it)
-{
-    ckr__dcp_fail(x->d, CKR_ITEM_DCP_METADATA, NULL, it->fqn,
-                  "the paths of planner_data are no tree: this one leads through a value");
-    return NULL;
-}
-
-/* The child of `at` under a part of a path, made when it is not there: `value`, or a container for
-   the next part. */
-static ckr_node *ckr__dn_child(ckr__dn *x, ckr_node *at, const ckr__dcp_item *it, uint32_t part,
-                               ckr_node *value)
-{
-    const ckr__dcp_part *p = &it->path[part];
-    const size_t n = p->key ? strlen(p->key) : 0;
-    uint8_t *key = (uint8_t *)ckr__arena(x->c, 16 + n);
-    ckr_node *made = value;
-    uint64_t i, index = (uint64_t)p->index;
-    if (!key) return NULL;
-    memcpy(key, &at, sizeof at);
-    if (p->key) memcpy(key + 16, p->key, n);
-    else memcpy(key + 8, &index, 8);
-    if (ckr__map_find(&x->places, (const char *)key, 16 + n, &i))
-        return value || !(ckr_node_is_dict(x->nodes[i]) || ckr_node_is_list(x->nodes[i]))
-                   ? ckr__dn_bad(x, it)
-                   : x->nodes[i];
-    if (!made) made = ckr__node(x->c, it->path[part + 1].key ? CKR_NODE_DICT : CKR_NODE_LIST);
-    *CKR__PUSH(ckr_node *, x->c, x->nodes, x->n_nodes) = made;
-    if (ckr__failed(x->c) ||
-        !ckr__map_put(&x->places, (const char *)key, 16 + n, x->n_nodes - 1, NULL))
-        return NULL;
-    if (p->key ? at->kind != CKR_NODE_DICT : at->kind != CKR_NODE_LIST) return ckr__dn_bad(x, it);
-    if (p->key)
-        return ckr__node_pair(x->c, at, ckr__node_str(x->c, p->key), made) ? made : NULL;
-    if (index > x->d->n_items + 1024) return ckr__dn_bad(x, it);
-    while (at->count <= index)
-        if (!ckr__node_push(x->c, at, ckr__node(x->c, CKR_NODE_NONE))) return NULL;
-    at->u.items[index] = made;
-    return made;
-}
-
 static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
 {
-    const ckr__dt *dt = (const ckr__dt *)s->dialect_data;
+    const ckr__dt *dt = ckr__dt_of(s);
     uint64_t i, *of = CKR__NEW_N(x->c, uint64_t, dt->n_items + 1);
     uint32_t k;
     for (i = 0; of && i < s->n_tensors; i++) of[dt->item[s->tensors[i]->index]] = i + 1;
@@ -52507,7 +53053,7 @@ static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
         const ckr__dcp_item *it = &dt->d->items[i];
         const ckr_tensor *p = of[i] ? s->tensors[of[i] - 1] : NULL;
         ckr_node *v, *at = x->f->root;
-        if ((!p && !dt->objects[i]) || ckr__dt_left_out(dt, i, t)) continue;
+        if (!p && !dt->objects[i]) continue;
         if (p) v = ckr__entry_whole(x->c, x->f, p->name, p, ckr__dtype_as(p, t->dtype), false);
         else v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
         if (!v) ckr__nomem(x->c);
@@ -52517,16 +53063,22 @@ static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
     }
 }
 
+static void ckr__dw_file(ckr__de *e, ckr__out_file *f);
+
 /* As torch's own dcp_to_torch_save does it: every tensor whole, everything at its path. */
 static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                     ckr__out *out)
 {
+    const ckr__dt *dt = ckr__dt_of(s);
     ckr__dn x = CKR_ZERO;
+    ckr__de e;
+    ckr__de_begin(&e, c, s, t, out, dt);
     x.c = x.places.c = c;
-    x.d = ((const ckr__dt *)s->dialect_data)->d;
+    x.d = dt->d;
     x.f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
-    if (x.f) x.f->root = ckr__node(c, CKR_NODE_DICT);
-    if (x.f && x.f->root) ckr__dn_fill(&x, s, t);
+    if (x.f && dt->keep.taken) ckr__dw_file(&e, x.f);
+    else if (x.f) x.f->root = ckr__node(c, CKR_NODE_DICT);
+    if (x.f && x.f->root && !dt->keep.taken) ckr__dn_fill(&x, s, t);
     ckr__map_free(&x.places);
     return c->err->code;
 }
@@ -52536,6 +53088,7 @@ typedef struct ckr__df_item {
     const ckr__dcp_part *path;
     uint32_t n;
     bool     number;           /* a key on the way was no text                           */
+    bool     made;             /* it is in what stands for a part of the source's tree   */
 } ckr__df_item;
 
 typedef struct ckr__df {       /* from a tree to flat names                              */
@@ -52601,6 +53154,7 @@ static void ckr__df_push(ckr__df *x, const ckr__df_item *from)
         it->node = key ? ckr__dict_at(from->node, i) : from->node->u.items[i];
         it->path = path;
         it->number = from->number || (key && key->kind != CKR_NODE_STR);
+        it->made = from->made;
         it->n = from->n + 1;
         x->n++;
     }
@@ -52627,12 +53181,13 @@ static const char *ckr__df_name(ckr__df *x, const ckr__df_item *it)
     return NULL;
 }
 
-/* A tensor that the state does not have is one here all the same; its digest is told by reading. */
-static void ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
+/* A tensor that the state does not have is one here all the same; its digest is told by reading.
+   Over `n` ranks from `first` on. */
+static void ckr__df_put(ckr__df *x, const char *name, const ckr__df_item *it, uint32_t first,
+                        uint32_t n)
 {
     ckr__de *e = x->e;
     ckr__dcp_out *w = &e->w;
-    const char *name = ckr__df_name(x, it);
     const bool tensor = it->node->kind == CKR_NODE_TENSOR;
     ckr_state none = CKR_ZERO;
     const ckr_tensor *t;
@@ -52642,15 +53197,20 @@ static void ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
     if (tensor &&
         ckr__map_find(&x->views, (const char *)&it->node->u.view, sizeof it->node->u.view, &at)) {
         t = e->s->tensors[at];
-        ckr__dcp_out_tensor(w, name, it->path, it->n, t, ckr__de_dtype(e, t), 0, e->ranks, false);
+        ckr__dcp_out_tensor(w, name, it->path, it->n, t, ckr__de_dtype(e, t), first, n, false);
     } else if (tensor && ckr__df_part_of(it->node)) {
         t = ckr__tensor_of_view(e->c, &none, name, "", it->node->u.view);
         w->replica = e->out->renamed = true;
-        if (t) ckr__dcp_out_tensor(w, name, it->path, it->n, t, t->dtype, 0, e->ranks, false);
+        if (t) ckr__dcp_out_tensor(w, name, it->path, it->n, t, t->dtype, first, n, false);
         w->replica = false;
     } else {
         ckr__dcp_out_object(w, name, it->path, it->n, it->node);
     }
+}
+
+static void ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
+{
+    ckr__df_put(x, ckr__df_name(x, it), it, 0, x->e->ranks);
 }
 
 /* The tree under a node, but for what of a run's file the state has. */
@@ -52736,6 +53296,272 @@ static void ckr__de_file(ckr__de *e)
     ckr__dcp_out_end(&e->w);
 }
 
+/* >>torch_dcp.script.emit ----------------------------------------------------- */
+/* A script's run goes back under its own names: tensors by their items, and of the rest the
+   source's tree, with what stands now for its groups, schedulers and streams. Who has other files
+   beside it:
+
+       ckr__de_begin(&e, c, s, t, out, dt);
+       ckr__dw_begin(&x, &e);
+       ckr__dw_put(&x, "model_and_optim/");
+       ... their trees, with ckr__whole_swap and &x.f.w as hooks ...
+       ckr__dw_end(&x);                                                                          */
+
+typedef struct ckr__dw {
+    ckr__df     f;
+    ckr__dr     r;
+    ckr_node   *gone;          /* stands for what is left out                            */
+} ckr__dw;
+
+static void ckr__dw_begin(ckr__dw *x, ckr__de *e)
+{
+    ckr__plain *p = (ckr__plain *)(uintptr_t)&e->dt->keep;
+    ckr__whole_job *w = &x->f.w;
+    const uint32_t without = e->t->without;
+    uint64_t i, n, first = 0;
+    memset(x, 0, sizeof *x);
+    x->f.e = e;
+    x->f.names.c = x->f.views.c = w->swaps.c = w->views.c = w->c = e->c;
+    w->s = e->s;
+    w->p = p;
+    w->out = e->out;
+    w->source = p->source;
+    w->dtype = e->t->dtype;
+    x->gone = ckr__node(e->c, CKR_NODE_NONE);
+    ckr__dr_begin(&x->r, e->c, e->dt);
+    for (i = 0; i < p->n_optimizers && !e->c->refused; i++, first += n) {
+        const ckr_node *groups = ckr_node_get(p->optimizers[i], "param_groups");
+        n = groups->count;
+        if (without & CKR_GROUPS) ckr__whole_stand(w, groups, x->gone);
+        if (without & CKR_OPTIMIZER)
+            ckr__whole_stand(w, ckr_node_get(p->optimizers[i], "state"), x->gone);
+        ckr__whole_groups(w, p->optimizers[i], first, n, e->t->groups != NULL, "groups");
+    }
+    for (i = 0; (without & CKR_SCHEDULE) && i < p->n_schedulers; i++)
+        ckr__whole_stand(w, p->schedulers[i], x->gone);
+    if (ckr__whole_schedule(w, p->source->n_schedules ? p->source->schedules : NULL) == CKR_OK)
+        ckr__whole_stand(w, p->scheduler, w->scheduler);
+}
+
+static void ckr__dw_end(ckr__dw *x)
+{
+    ckr__map_free(&x->f.names);
+    ckr__map_free(&x->f.w.swaps);
+    ckr__map_free(&x->f.w.views);
+    ckr__map_free(&x->r.leaves);
+}
+
+/* A leaf of the source under the name that it had, but for the state's tensors and streams. */
+static void ckr__dw_leaf(ckr__dw *x, const ckr__df_item *it, uint64_t i)
+{
+    ckr__de *e = x->f.e;
+    const ckr__dcp_item *of = &e->dt->d->items[i];
+    const bool counter = it->n < 3 && it->node->kind == CKR_NODE_INT &&
+                         ckr__plain_taken(&e->dt->keep, it->node);
+    ckr_state none = CKR_ZERO;
+    ckr_tensor *t = NULL;
+    if (e->dt->streams[i] || (!of->bytes && ckr__plain_taken(&e->dt->keep, it->node))) return;
+    if (of->bytes)
+        ckr__te_object(e, of, counter && (e->t->without & CKR_PROGRESS) ? ckr__node_int(e->c, 0)
+                                                                        : it->node);
+    else
+        ckr__dcp_tensor(e->dt->d, of, &none, of->fqn, "", &t);
+    e->w.replica = true;
+    if (t)
+        ckr__dcp_out_tensor(&e->w, of->fqn, of->path, of->n_path, t, t->dtype, 0, e->ranks, false);
+    e->w.replica = false;
+}
+
+/* The groups of a flat dict: each parameter's values. */
+static void ckr__dw_flat(ckr__dw *x, const ckr__df_item *in, const ckr_node *groups)
+{
+    ckr__ctx *c = x->f.e->c;
+    uint64_t i, k, m;
+    for (i = 0; i < groups->count; i++) {
+        const ckr_node *g = groups->u.items[i], *names = ckr_node_get(g, "params");
+        for (k = 0; k < names->count && !ckr__failed(c); k++)
+            for (m = 0; m < g->count; m++) {
+                ckr__df_item it = *in;
+                ckr__dcp_part *path = CKR__NEW_N(c, ckr__dcp_part, (uint64_t)in->n + 1);
+                const char *key = ckr__dict_key(g, m);
+                if (!path || !key || !strcmp(key, "params")) continue;
+                if (in->n) memcpy(path, in->path, in->n * sizeof *path);
+                path[it.n++].key = ckr__printf(c, "param_groups.%s.%s",
+                                               names->u.items[k]->u.str, key);
+                it.path = path;
+                it.node = ckr__dict_at(g, m);
+                ckr__df_leaf(&x->f, &it);
+            }
+    }
+}
+
+static bool ckr__dw_is_flat(const ckr__dt *t, const ckr_node *n)
+{
+    uint64_t i;
+    for (i = 0; i < t->n_flats; i++) if (t->flats[i] == n) return true;
+    return false;
+}
+
+/* A flat dict without its groups. */
+static const ckr_node *ckr__dw_rest(ckr__dw *x, const ckr_node *flat)
+{
+    ckr_node *d = ckr__node(x->f.e->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < flat->count; i++)
+        if (!ckr__is_str(flat->u.items[2 * i], "param_groups"))
+            ckr__node_take(x->f.e->c, d, flat, i);
+    return d;
+}
+
+static void ckr__dw_walk(ckr__dw *x)
+{
+    const ckr__dt *t = x->f.e->dt;
+    ckr__df_item it = CKR_ZERO;
+    it.node = t->tree;
+    ckr__df_push(&x->f, &it);
+    while (x->f.n && !ckr__failed(x->f.e->c)) {
+        const ckr_node *was, *groups;
+        uint64_t i;
+        it = x->f.stack[--x->f.n];
+        was = it.node;
+        it.node = ckr__whole_swap(&x->f.w, (ckr_node *)(uintptr_t)was);
+        if (it.node == x->gone) continue;
+        i = it.made ? t->n_items : ckr__dr_item(&x->r, was);
+        it.made = it.made || it.node != was;
+        if (i < t->n_items && !it.made) {
+            ckr__dw_leaf(x, &it, i);
+        } else if (ckr__dw_is_flat(t, was)) {
+            groups = ckr__whole_swap(&x->f.w, ckr__dict_value(was, "param_groups"));
+            if (groups != x->gone) ckr__dw_flat(x, &it, groups);
+            it.node = ckr__dw_rest(x, was);
+            if (it.node) ckr__df_push(&x->f, &it);
+        } else if (i == t->n_items && ckr__df_open(it.node)) {
+            ckr__df_push(&x->f, &it);
+        } else if (it.node->count || !ckr_node_is_dict(it.node)) {
+            ckr__df_leaf(&x->f, &it);      /* an empty dict is nothing to torch's planner  */
+        }
+    }
+}
+
+/* An item of one rank as another's: its name and path with that number. */
+static const char *ckr__dw_rename(ckr__ctx *c, const ckr__dcp_item *of, uint32_t rank,
+                                  ckr__dcp_part **path)
+{
+    const char *fqn = of->fqn;
+    size_t at, n, begin = 0, len;
+    uint32_t k;
+    ckr__dt_rank(fqn, &at, &n);
+    *path = of->path ? CKR__DUP(c, ckr__dcp_part, of->path, of->n_path) : NULL;
+    for (k = 0; *path && k < of->n_path; k++, begin += len + 1) {
+        ckr__dcp_part *p = &(*path)[k];
+        len = p->key ? strlen(p->key) : strcspn(fqn + begin, ".");
+        if (at < begin || at >= begin + len) continue;
+        p->index = p->key ? 0 : (int64_t)rank;
+        if (p->key)
+            p->key = ckr__printf(c, "%.*s%u%s", (int)(at - begin), p->key, (unsigned)rank,
+                                 p->key + (at - begin) + n);
+    }
+    return ckr__printf(c, "%.*s%u%s", (int)at, fqn, (unsigned)rank, fqn + at + n);
+}
+
+/* The streams of each rank of the coming run, under the names that its number makes. Where names
+   have none there is one rank's place. Streams of other files are not written here. */
+static void ckr__dw_streams(ckr__dw *x)
+{
+    ckr__de *e = x->f.e;
+    const ckr_state *was = x->f.w.source;
+    const uint32_t had = was->topology.ranks;
+    ckr__df_item it = CKR_ZERO;
+    uint32_t rank, ranks = 1;
+    uint64_t i, n;
+    size_t at, digits;
+    if (!was->n_rng || (e->t->without & CKR_RNG) ||
+        ckr__dr_item(&x->r, was->rng->state) == e->dt->n_items)
+        return;
+    if (ckr__dt_rank(was->rng->path, &at, &digits) < had) ranks = e->ranks;
+    if (ranks < e->ranks)
+        ckr__say(e->c, "CKR_W_RNG_AS_SAVED", CKR_LOST, "rng", "1 rank",
+                 ckr__printf(e->c, "%u ranks", (unsigned)e->ranks),
+                 "the script's names for random streams have no rank's number: the file has a "
+                 "place for one rank's, which all ranks load",
+                 "seed the other ranks in the script");
+    for (rank = 0; rank < ranks; rank++) {
+        const ckr_stream *v = ckr__streams_of(was, rank < had ? rank : 0, &n);
+        for (i = 0; i < n && !ckr__failed(e->c); i++, v++) {
+            const ckr__dcp_item *of = &e->dt->d->items[ckr__dr_item(&x->r, v->state)];
+            const ckr_stream *now = ckr__stream_of(e->s, rank, v->kind, v->name);
+            ckr__dcp_part *path = NULL;
+            const char *name = of->fqn;
+            it.node = now && now->state ? now->state : v->rank == rank ? v->state : NULL;
+            if (!it.node) continue;
+            if (v->rank != rank) name = ckr__dw_rename(e->c, of, rank, &path);
+            it.path = path ? path : of->path;
+            it.n = of->n_path;
+            ckr__df_put(&x->f, name, &it, rank, 1);
+        }
+    }
+}
+
+/* What a run has, into files whose names begin with `dir`. */
+static void ckr__dw_put(ckr__dw *x, const char *dir)
+{
+    ckr__de *e = x->f.e;
+    if (e->c->refused || ckr__failed(e->c) ||
+        ckr__dcp_out_init(&e->w, e->c, e->out, e->ranks, dir) != CKR_OK)
+        return;
+    ckr__de_tensors(e);
+    ckr__dw_walk(x);
+    ckr__dw_streams(x);
+    ckr__dcp_out_end(&e->w);
+}
+
+static void ckr__dw_run(ckr__de *e)
+{
+    ckr__dw x;
+    ckr__dw_begin(&x, e);
+    ckr__dw_put(&x, "");
+    ckr__dw_end(&x);
+}
+
+static ckr_node *ckr__dw_tensor(void *user, ckr__out_file *f, const ckr_view *v)
+{
+    const ckr__dw *x = (const ckr__dw *)user;
+    const ckr__dt *t = x->f.e->dt;
+    ckr_state none = CKR_ZERO;
+    ckr_tensor *made = NULL;
+    if (v->file != CKR_NO_FILE || v->bytes || ckr__whole_of_view(&x->f.w, v))
+        return ckr__whole_tensor((void *)(uintptr_t)&x->f.w, f, v);
+    ckr__dcp_tensor(t->d, &t->d->items[((const ckr__dr_leaf *)(const void *)v)->item], &none,
+                    "leftover", "", &made);
+    return made ? ckr__entry_whole(x->f.e->c, f, "leftover", made, made->dtype, true) : NULL;
+}
+
+/* The same as one torch file, with torch's own form of the optimizer. */
+static void ckr__dw_file(ckr__de *e, ckr__out_file *f)
+{
+    const ckr__dt *t = e->dt;
+    ckr__copy hooks = CKR_ZERO;
+    ckr__dw x;
+    uint64_t i;
+    ckr__dw_begin(&x, e);
+    for (i = 0; i < t->source->n_tensors; i++) {
+        const uint64_t at = t->item[i];
+        if (at < t->n_items && !t->d->items[at].bytes)
+            ckr__map_put(&x.f.w.views, (const char *)&t->leaves[at]->u.view,
+                         sizeof t->leaves[at]->u.view, i, NULL);
+    }
+    for (i = 0; i < t->source->n_rng; i++) {
+        const ckr_stream *was = &t->source->rng[i],
+                         *now = ckr__stream_of(e->s, was->rank, was->kind, was->name);
+        if (now) ckr__whole_stand(&x.f.w, was->state, now->state);
+    }
+    hooks.swap_fn = ckr__whole_swap;
+    hooks.tensor_fn = ckr__dw_tensor;
+    hooks.user = &x;
+    f->root = ckr__copy_tree(e->c, f, t->tree, &hooks);
+    ckr__dw_end(&x);
+}
+
 /* Files beside the source's own go with it; what cannot is lost. */
 static void ckr__de_loose(ckr__de *x)
 {
@@ -52752,22 +53578,16 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     const bool titan = !strcmp(s->dialect, "torchtitan"), dcp = !strcmp(s->dialect, "dcp"),
                torch = !strcmp(s->dialect, "torch");
     const bool adopted = !titan && !strcmp(t->dialect, "torchtitan");
+    bool run;
     const bool whole = !adopted && torch && s->dialect_data && !t->slots && !t->without &&
                        ckr_node_is_dict(ckr__plain_of(s)->root);
     ckr_state own = *s;
-    ckr__de x = CKR_ZERO;
-    x.c = c;
-    x.s = &own;
-    x.t = t;
-    x.dt = titan || dcp ? (const ckr__dt *)s->dialect_data : NULL;
-    x.ranks = t->topology.ranks ? t->topology.ranks : 1;
-    x.stages = t->topology.pp ? t->topology.pp : 1;
-    x.out = out;
+    ckr__de x;
+    ckr__de_begin(&x, c, &own, t, out, titan || dcp ? ckr__dt_of(s) : NULL);
+    run = x.dt && x.dt->keep.taken;
     if (x.ranks > 1 << 20)
         return ckr__say(x.c, "CKR_E_RANKS", CKR_ERROR, "ranks", NULL, NULL,
                         "more than a million data files", "--ranks N");
-    x.dp = t->topology.dp;
-    x.old_dp = s->topology.dp;
     out->keeps = whole || (x.dt && !adopted);
     if (!ckr__groups_own(c, &own)) return c->err->code;
     if (torch || dcp) ckr__batch_scripted(out, s->batch, x.dp);
@@ -52776,11 +53596,12 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (ckr__failed(c)) return c->err->code;
     if (whole) ckr__de_file(&x);
     else if (titan || adopted) ckr__te_run(&x);
+    else if (run) ckr__dw_run(&x);
     else ckr__de_run(&x);
     if (whole) {
         const ckr__plain *p = ckr__plain_of(s);
         if (!p->taken && p->source->n_schedules) out->follows = p->source->schedules;
-    } else if (strcmp(t->dialect, "torchtitan") != 0) {
+    } else if (strcmp(t->dialect, "torchtitan") != 0 && !run) {
         out->unscheduled = !x.dt;
         if (x.dt && x.dt->source->n_schedules) out->follows = x.dt->source->schedules;
     }
@@ -52806,8 +53627,223 @@ static const ckr__dialect ckr__torchtitan = {
     &ckr__dt_as_file, NULL, NULL, NULL, "slots kv_heads", &ckr__tt_schedules, &ckr__tt_bounds, false
 };
 static const ckr__dialect ckr__dcp_dialect = {
-    "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL,
-    "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL, false
+    "dcp", NULL, ckr__dt_probe, ckr__dt_read, ckr__streams_held, ckr__dt_emit, &ckr__dt_as_file,
+    NULL, NULL, "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL, false
+};
+
+/* >>olmo_core ----------------------------------------------------------------- */
+/* OLMo-core: stepN/ with
+     model_and_optim/    a DCP directory: model.NAME, optim.state.NAME.SLOT, and groups by parameter
+     train/rankR.pt      counters, the data loader's place, random states, world_size
+     .metadata.json      written last
+   A rank without a file takes rank 0's. The LR is a function of the step that the configuration
+   tells. Random states go back in a run of world_size processes only. */
+
+typedef struct ckr__oc { ckr__rankfile **ranks; uint32_t n_ranks; } ckr__oc;
+
+enum { CKR__OC_RANK = 1, CKR__OC_DCP };
+
+static const ckr__form ckr__oc_forms[] = {
+    { CKR__OC_RANK, "train/rank{rank}.pt" }, { CKR__OC_DCP, "model_and_optim/{name}" }, { 0, NULL }
+};
+
+static ckr_result ckr__oc_rate(ckr__ctx *c, const char *dir, int *rate)
+{
+    const char *model = ckr__path_join(c, dir, "model_and_optim"),
+               *train = ckr__path_join(c, dir, "train");
+    *rate = 0;
+    if (!model || !train || !ckr__dir_has(c, model, ".metadata", CKR_FILE_REGULAR) ||
+        !ckr__dir_has(c, train, "rank0.pt", CKR_FILE_REGULAR))
+        return c->err->code;
+    *rate = ckr__dir_has(c, dir, ".metadata.json", CKR_FILE_REGULAR) ? 2 : 1;
+    return c->err->code;
+}
+
+static const ckr__runs ckr__oc_runs = { "step{step}", NULL, NULL, CKR_ITEM_FILES_LATEST,
+                                        ckr__oc_rate, NULL, false };
+
+static ckr_result ckr__oc_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    return ckr__runs_probe(c, &ckr__oc_runs, path, dir, mine);
+}
+
+/* A generator's entry: {"version": .., "state": ..}, or its state. */
+static ckr_node *ckr__oc_state(ckr_node *v)
+{
+    return ckr_node_is_dict(v) ? ckr__dict_value(v, "state") : v;
+}
+
+/* The states of a file by key. NULL: out of memory, or it has none. */
+static ckr_node *ckr__oc_states(ckr__ctx *c, const ckr_node *root)
+{
+    const ckr_node *rng = ckr_node_get(root, "rng");
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(rng); i++) {
+        ckr_node *v = ckr__oc_state(ckr__dict_at(rng, i));
+        if (v && v->kind != CKR_NODE_NONE) ckr__node_pair(c, d, rng->u.items[2 * i], v);
+    }
+    return d;
+}
+
+static void ckr__oc_counters(ckr_state *s, const ckr_node *root)
+{
+    static const struct { const char *key; size_t at; } counters[] = {
+        { "global_step", offsetof(ckr_state, progress.step) },
+        { "global_train_tokens_seen", offsetof(ckr_state, progress.tokens) },
+        { "epoch", offsetof(ckr_state, progress.epoch) }
+    };
+    size_t i;
+    int64_t v;
+    for (i = 0; i < sizeof counters / sizeof *counters; i++)
+        if (ckr_node_i64(ckr_node_get(root, counters[i].key), &v) && v >= 0)
+            memcpy((char *)s + counters[i].at, &v, sizeof v);
+}
+
+static ckr_result ckr__oc_ranks(ckr__oc *x, ckr__ctx *c, const char *dir, ckr_state *s,
+                                ckr__loose *loose)
+{
+    ckr__fileset k = CKR_ZERO;
+    ckr__rank_streams of = CKR_ZERO;
+    ckr_result r;
+    int64_t world;
+    uint64_t i;
+    k.c = of.c = c;
+    k.dir = dir;
+    k.forms = ckr__oc_forms;
+    r = ckr__fileset_scan(&k, true);
+    for (i = 0; r == CKR_OK && i < k.n_files[CKR__OC_RANK]; i++)
+        r = ckr__fileset_load(&k, k.files[CKR__OC_RANK][i], NULL);
+    if (r == CKR_OK && k.n_files[CKR__OC_RANK] &&
+        ckr_node_i64(ckr_node_get(k.files[CKR__OC_RANK][0]->root, "world_size"), &world) &&
+        world > 0 && world < 1 << 20)
+        k.size[CKR__RANK] = (uint32_t)world;
+    if (r == CKR_OK) r = ckr__fileset_every(&k, CKR__OC_RANK, true, &x->ranks);
+    if (r == CKR_OK && (!x->ranks || !x->ranks[0]))
+        r = ckr__fileset_missing(&k, NULL, 0, k.size[CKR__RANK], "train/rank0.pt");
+    if (r != CKR_OK) return r;
+    x->n_ranks = k.size[CKR__RANK];
+    of.s = s;
+    of.keys = ckr__trainer_streams;
+    of.scope = "dp";
+    of.observed = x->n_ranks > 1;
+    of.assumed = x->n_ranks == 1;
+    of.at = "/rng";
+    for (; of.rank < x->n_ranks && r == CKR_OK; of.rank++) {
+        const ckr__rankfile *f = x->ranks[of.rank];
+        if (!f)
+            ckr__say(c, ckr_item_name(CKR_ITEM_TRAINER_RANDOM), CKR_LOST,
+                     ckr__printf(c, "train/rank%u.pt", (unsigned)of.rank), NULL, NULL,
+                     "it is not there, and OLMo-core gives this rank the random states of rank 0",
+                     "bring back the file; a conversion gives the rank streams of its own");
+        if (!f) continue;
+        of.file = f->path;
+        of.rel = f->rel;
+        r = ckr__streams_read(&of, ckr__oc_states(c, f->root));
+    }
+    for (i = 0; i < k.n_files[0]; i++) ckr__loose_add(c, s, loose, k.files[0][i]->rel);
+    return r == CKR_OK ? ckr__streams_say(&of) : r;
+}
+
+static ckr_result ckr__oc_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+    ckr__oc *x = CKR__NEW(c, ckr__oc);
+    const char *model = ckr__path_join(c, dir, "model_and_optim");
+    ckr__dt *t = NULL;
+    ckr_result r = x && model ? ckr__dr_open(c, model, desc, NULL, s, &t) : c->err->code;
+    if (r == CKR_OK && !t->keep.taken)
+        r = ckr__fail(c->err, CKR_ITEM_TRAINER_STATE, model, CKR_NO_OFFSET, "optim",
+                      "the states of a model and its optimizer were expected");
+    if (r != CKR_OK) return r;
+    t->own = x;
+    s->dialect = "olmo_core";
+    r = ckr__oc_ranks(x, c, dir, s, &t->loose);
+    if (r != CKR_OK) return r;
+    s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
+    s->topology.dp = s->topology.ranks = x->n_ranks;
+    ckr__oc_counters(s, x->ranks[0]->root);
+    s->data = ckr_node_get(x->ranks[0]->root, "data_loader");
+    return ckr__leave_others(c, s, x->ranks[0]->rel, x->ranks[0]->root,
+                             "global_step global_train_tokens_seen epoch world_size rng "
+                             "data_loader");
+}
+
+/* The random states of a rank of the coming run, in the form of the file that is its model. */
+static ckr_node *ckr__oc_rng(ckr__de *e, uint32_t rank, const ckr_node *old)
+{
+    const ckr_node *rng = ckr_node_get(old, "rng");
+    ckr__rank_streams k = CKR_ZERO;
+    ckr_node *now, *out = ckr__node(e->c, CKR_NODE_DICT);
+    uint64_t i;
+    k.c = e->c;
+    k.coming = e->s;
+    k.keys = ckr__trainer_streams;
+    k.rank = rank;
+    now = ckr__streams_write(&k, ckr__oc_states(e->c, old));
+    for (i = 0; now && i < ckr__dict_n(rng); i++) {
+        const char *key = ckr__dict_key(rng, i);
+        ckr_node *v = ckr__dict_at(rng, i), *state = key ? ckr__dict_value(now, key) : NULL;
+        if (state && ckr_node_is_dict(v)) {
+            v = ckr__dict_copy(e->c, v);
+            ckr__node_set(e->c, v, "state", state);
+        } else if (state) {
+            v = state;
+        }
+        ckr__node_pair(e->c, out, rng->u.items[2 * i], v);
+    }
+    return out;
+}
+
+/* A rank's file; new ranks have rank 0's counters. Without its random states it says that it is of
+   no world, as they must not go back. */
+static void ckr__oc_file(ckr__de *e, const ckr__oc *x, uint32_t rank)
+{
+    const ckr__rankfile *old = rank < x->n_ranks && x->ranks[rank] ? x->ranks[rank] : x->ranks[0];
+    ckr__out_file *f = ckr__out_file_add(
+        e->out, ckr__printf(e->c, "%strain/rank%u.pt", e->out->step_dir, (unsigned)rank),
+        CKR_FORMAT_TORCH_ZIP);
+    ckr_node *d = ckr__dict_copy(e->c, old->root);
+    const bool kept = !(e->t->without & CKR_RNG);
+    if (!f || !d) return;
+    ckr__node_set(e->c, d, "world_size", ckr__node_int(e->c, kept ? (int64_t)e->ranks : 0));
+    ckr__node_set(e->c, d, "rng", ckr__oc_rng(e, rank, old->root));
+    f->root = ckr__copy_tree(e->c, f, d, NULL);
+}
+
+static ckr_result ckr__oc_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
+{
+    const ckr__dt *dt = ckr__dt_of(s);
+    const ckr__oc *x = (const ckr__oc *)dt->own;
+    ckr_state own = *s;
+    ckr__de e;
+    ckr__dw w;
+    uint32_t rank;
+    if (!ckr__groups_own(c, &own)) return c->err->code;
+    ckr__de_begin(&e, c, &own, t, out, dt);
+    out->step_dir = ckr__printf(c, "step%lld/", (long long)(s->progress.step < 0
+                                                                 ? 0 : s->progress.step));
+    if (!out->step_dir) return c->err->code;
+    ckr__dw_begin(&w, &e);
+    ckr__dw_put(&w, ckr__printf(c, "%smodel_and_optim/", out->step_dir));
+    ckr__dw_end(&w);
+    for (rank = 0; rank < e.ranks && !c->refused && !ckr__failed(c); rank++)
+        ckr__oc_file(&e, x, rank);
+    if (e.ranks != x->n_ranks && dt->source->n_rng && !(t->without & CKR_RNG))
+        ckr__say_int(c, "CKR_OLMO_AS_IT_IS", CKR_EXACT, "rng", x->n_ranks, e.ranks,
+                     "without this conversion OLMo-core would restore no random states in a run of "
+                     "another size", NULL);
+    return c->refused || ckr__failed(c)
+               ? c->err->code
+               : ckr__loose_put(out, &dt->loose, ckr__parent(c, dt->d->dir), out->step_dir);
+}
+
+static const ckr__bounds ckr__oc_bounds = {
+    NULL, CKR_ITEM_OK, NULL, 0, CKR_ITEM_TRAINER_SOURCE, NULL, NULL, NULL, NULL
+};
+static const ckr__dialect ckr__olmo_core = {
+    "olmo_core", NULL, ckr__oc_probe, ckr__oc_read, ckr__streams_held, ckr__oc_emit,
+    &ckr__dt_as_file, NULL, NULL, NULL, NULL, NULL, &ckr__oc_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -57319,9 +58355,9 @@ static const ckr__dialect *const ckr__dialects[] = {
     &ckr__deepspeed,
 #endif
 #ifndef CKPTRESUME_NO_DCP
-    &ckr__torchtitan, &ckr__dcp_dialect,
+    &ckr__olmo_core, &ckr__torchtitan, &ckr__dcp_dialect,
 #endif
-    &ckr__plain_safetensors, &ckr__plain_torch
+    &ckr__plain_safetensors, &ckr__torch_ranks, &ckr__plain_torch
 };
 
 static const ckr__dialect *ckr__dialect_find(const char *name)
