@@ -51731,20 +51731,135 @@ static void ckr__dr_restore(ckr__dn *x, ckr_node *dict)
         ckr__node_set(x->c, dict, "state", ckr__node(x->c, CKR_NODE_DICT));
 }
 
+/* Flat names whose paths nobody has written. An optimizer's key is what stands before
+   ".param_groups."; the names of its parameters end the flat names of the model's, and what stands
+   before those is the model's key. An optimizer of numbers is beside the model. */
+typedef struct ckr__dr_names {
+    ckr__dt    *t;
+    ckr__map    optimizers, params, models;    /* a model's key has its '.' behind it      */
+    bool        flat;          /* groups are of parameters                               */
+    uint32_t    depth;         /* keys of the first optimizer; 0: there is none          */
+    ckr__dcp_part *path;       /* of the item in hand                                    */
+    uint64_t    n_path;
+} ckr__dr_names;
+
+static void ckr__dr_key(ckr__dr_names *x, const char *s, size_t n, bool index)
+{
+    ckr__dcp_part *p = CKR__PUSH(ckr__dcp_part, x->t->d->c, x->path, x->n_path);
+    size_t i;
+    for (i = 0; i < n && index; i++) index = s[i] >= '0' && s[i] <= '9' && i < 6;
+    for (i = 0; i < n && index; i++) p->index = 10 * p->index + (s[i] - '0');
+    p->key = index && n ? NULL : ckr__strndup(x->t->d->c, s, n);
+}
+
+static void ckr__dr_keys(ckr__dr_names *x, const char *s, size_t n)
+{
+    const char *const end = s + n, *dot;
+    for (; s < end; s = dot + 1) {
+        for (dot = s; dot < end && *dot != '.';) dot++;
+        ckr__dr_key(x, s, (size_t)(dot - s), true);
+    }
+}
+
+/* What stands behind an optimizer's key and the dot; NULL: the name is none of an optimizer. */
+static const char *ckr__dr_under(const ckr__dr_names *x, const char *fqn)
+{
+    const char *at = fqn;
+    while ((at = strchr(at + 1, '.')) != NULL)
+        if ((ckr__starts(at, ".param_groups.") || ckr__starts(at, ".state.")) &&
+            ckr__map_find(&x->optimizers, fqn, (size_t)(at - fqn), NULL))
+            return at + 1;
+    return NULL;
+}
+
+static void ckr__dr_learn(ckr__dr_names *x)
+{
+    const ckr__dcp *d = x->t->d;
+    uint64_t i, k;
+    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
+        const char *fqn = d->items[i].fqn, *at = strstr(fqn, ".param_groups."), *end, *p;
+        const ckr_node *v = x->t->objects[i];
+        if (!at || !v) continue;
+        ckr__map_put(&x->optimizers, fqn, (size_t)(at - fqn), 0, NULL);
+        end = ckr__printf(d->c, "%.*s.param_groups.0.params", (int)(at - fqn), fqn);
+        if (!x->depth) {
+            x->flat = end && !ckr__dcp_find(d, end);
+            for (p = fqn, x->depth = 1; p < at; p++)       /* numbers are of lists           */
+                x->depth += *p == '.' && (p[1] < '0' || p[1] > '9');
+        }
+        end = strrchr(at, '.');
+        at += 14;
+        if (x->flat && end > at) ckr__map_put(&x->params, at, (size_t)(end - at), 0, NULL);
+        for (k = 0; !x->flat && ckr_node_is_list(v) && !strcmp(end, ".params") && k < v->count; k++)
+            if (ckr_node_str(v->u.items[k]))
+                ckr__map_put(&x->params, v->u.items[k]->u.str, (size_t)v->u.items[k]->count, 0,
+                             NULL);
+    }
+}
+
+/* Where a tensor's own name begins in its flat name. */
+static const char *ckr__dr_name(ckr__dr_names *x, const char *fqn)
+{
+    const char *at = fqn, *head = fqn;
+    uint32_t keys = 0;
+    for (; at; at = strchr(at, '.'), at = at ? at + 1 : NULL, keys++) {
+        if (ckr__map_find(&x->params, at, strlen(at), NULL)) {
+            if (at > fqn) ckr__map_put(&x->models, fqn, (size_t)(at - fqn), 0, NULL);
+            return at;
+        }
+        if (x->params.count ? ckr__map_find(&x->models, fqn, (size_t)(at - fqn), NULL)
+                            : keys == x->depth)
+            head = at;
+    }
+    return head;
+}
+
+static void ckr__dr_path(ckr__dr_names *x, ckr__dcp_item *it)
+{
+    const char *fqn = it->fqn, *rest = ckr__dr_under(x, fqn), *end = strrchr(fqn, '.');
+    x->path = NULL;
+    x->n_path = 0;
+    if (rest) {
+        const size_t skip = rest[0] == 's' ? 6 : 13 + strcspn(rest + 13, ".") + 1;
+        ckr__dr_keys(x, fqn, (size_t)(rest - 1 - fqn));
+        if (!x->flat) ckr__dr_keys(x, rest, skip - 1);
+        if (!x->flat) rest += skip;
+        if (!x->flat && skip == 6 && end > rest) {
+            ckr__dr_key(x, rest, (size_t)(end - rest), false);
+            rest = end + 1;
+        }
+        ckr__dr_key(x, rest, strlen(rest), false);
+    } else if (it->bytes) {
+        ckr__dr_keys(x, fqn, strlen(fqn));
+    } else {
+        rest = ckr__dr_name(x, fqn);
+        ckr__dr_keys(x, fqn, (size_t)(rest - fqn));
+        ckr__dr_key(x, rest, strlen(rest), false);
+    }
+    it->path = x->path;
+    it->n_path = (uint32_t)x->n_path;
+}
+
 /* The tree; root NULL: the paths are none of a tree. */
 static void ckr__dr_tree(ckr__dt *t)
 {
     ckr__dcp *d = t->d;
     ckr__dn x = CKR_ZERO;
+    ckr__dr_names names = CKR_ZERO;
     ckr_node *root = ckr__node(d->c, CKR_NODE_DICT), *at;
     uint64_t i, n;
     uint32_t k;
-    x.c = x.places.c = d->c;
+    x.c = x.places.c = names.optimizers.c = names.params.c = names.models.c = d->c;
     x.d = d;
+    names.t = t;
+    if (!d->planned) ckr__dr_learn(&names);
+    for (i = 0; i < d->n_items && names.depth; i++)    /* models' keys, for buffers         */
+        if (!d->items[i].bytes) ckr__dr_name(&names, d->items[i].fqn);
     t->leaves = CKR__NEW_N(d->c, ckr_node *, d->n_items);
     for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         ckr__dcp_item it = d->items[i];
         ckr__dcp_part whole = { it.fqn, 0 };
+        if (!it.path && names.depth) ckr__dr_path(&names, &it);
         if (!it.path) {
             it.path = &whole;
             it.n_path = 1;
@@ -51758,6 +51873,9 @@ static void ckr__dr_tree(ckr__dt *t)
     for (k = 0, n = x.n_nodes; k < n && !ckr__failed(d->c); k++)
         if (ckr_node_is_dict(x.nodes[k])) ckr__dr_restore(&x, x.nodes[k]);
     ckr__map_free(&x.places);
+    ckr__map_free(&names.optimizers);
+    ckr__map_free(&names.params);
+    ckr__map_free(&names.models);
     t->flats = x.flats;
     t->n_flats = x.n_flats;
     if (i == d->n_items && !ckr__failed(d->c)) t->tree = t->keep.root = root;
@@ -53254,12 +53372,40 @@ static ckr_node *ckr__df_schedulers(ckr__df *x, const ckr__plain *p)
     return list && list->count == 1 ? list->u.items[0] : list;
 }
 
-/* A training run's file: its tensors as any other state's, under the names that torch's own
-   get_state_dict gives them, and what it has beside them. */
+/* A tensor of a run's file under the names that torch's own get_state_dict gives it; a parameter
+   under this one of its names. */
+static void ckr__df_tensor(ckr__df *x, const ckr_tensor *t, const char *name)
+{
+    const bool param = !strcmp(t->slot, "param"), ema = !strcmp(t->slot, "ema");
+    const char *const keys[4] = { param ? "model" : ema ? "ema" : "optimizer",
+                                  param || ema ? name : "state", param || ema ? NULL : name,
+                                  param || ema ? NULL : t->slot };
+    const uint32_t n = keys[3] ? 4 : 2;
+    ckr__de *e = x->e;
+    const char *fqn = ckr__printf(e->c, keys[3] ? "%s.%s.%s.%s" : "%s.%s", keys[0], keys[1],
+                                  keys[2], keys[3]);
+    ckr__dcp_part *path = ckr__dcp_path(e->c, keys);
+    if (!fqn || !path) return;
+    if (ckr__is_python(t))
+        ckr__dcp_out_object(&e->w, fqn, path, n, ckr__python_node(e->c, t));
+    else
+        ckr__dcp_out_tensor(&e->w, fqn, path, n, t, ckr__de_dtype(e, t), 0, e->ranks, false);
+}
+
+/* A training run's file: its tensors, and what it has beside them. */
 static void ckr__df_run(ckr__df *x, const ckr__plain *p)
 {
     ckr__ctx *c = x->e->c;
-    ckr__de_tensors(x->e);
+    const ckr_state *s = x->e->s;
+    uint64_t i;
+    for (i = 0; i < s->n_tensors && !ckr__failed(c); i++)
+        ckr__df_tensor(x, s->tensors[i], s->tensors[i]->name);
+    x->e->w.replica = true;
+    for (i = 0; i < s->n_ties && !ckr__failed(c); i++) {
+        const ckr_tensor *t = ckr__tensor_find(s, s->ties[i].name, "param");
+        if (t) ckr__df_tensor(x, t, s->ties[i].other);
+    }
+    x->e->w.replica = false;
     if (!ckr__failed(c))
         ckr__whole_schedule(&x->w, p->source->n_schedules ? p->source->schedules : NULL);
     if (x->e->s->n_groups && !ckr__failed(c))
