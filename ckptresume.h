@@ -25737,6 +25737,16 @@ static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, 
                  "read", NULL);
 }
 
+/* Where all that the source has goes with it. */
+static void ckr__slots_kept(ckr__ctx *c, const ckr_state *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_notes; i++)
+        if (!strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE"))
+            ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_EXACT, s->notes[i].subject, NULL, NULL,
+                     "it goes along as it is", NULL);
+}
+
 /* Refuses to write an optimizer's state that is not whole. */
 static void ckr__slots_whole(ckr__ctx *c, const ckr_state *s)
 {
@@ -41074,13 +41084,13 @@ static void ckr__whole_minds(ckr__whole_job *w, const ckr_target *t)
 {
     static const struct { const char *code, *why; } what[] = {
         { "CKR_W_TENSORS_IN_OBJECT", "tensors inside an object go with it as they are" },
-        { "CKR_W_SLOT_INSIDE", "it goes with the file as it is" },
         { "CKR_W_PARAM_NAMES", "the optimizer's numbers stay as they are" },
         { "CKR_W_PARAM_NAMES_GUESSED", "the optimizer's numbers stay as they are" }
     };
     const size_t n = t->groups ? 1 : sizeof what / sizeof *what;
     uint64_t i;
     size_t k;
+    ckr__slots_kept(w->c, w->s);
     for (i = 0; i < w->s->n_notes; i++)
         for (k = 0; k < n; k++)
             if (!strcmp(w->s->notes[i].code, what[k].code))
@@ -52278,6 +52288,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     else ckr__de_run(&x);
     if (whole) {
         const ckr__plain *p = ckr__plain_of(s);
+        ckr__slots_kept(c, s);
         if (!p->taken && p->source->n_schedules) out->follows = p->source->schedules;
     } else if (strcmp(t->dialect, "torchtitan") != 0) {
         out->unscheduled = !x.dt;
