@@ -24945,15 +24945,17 @@ static const ckr_view *ckr__value_view(ckr__ctx *c, ckr_dtype dtype, const void 
 }
 
 /* A number in the place of another: a tensor of its dtype where that is one. */
-static ckr_node *ckr__number_as(ckr__ctx *c, const ckr_node *was, double v)
+static ckr_node *ckr__number_as(ckr__ctx *c, const ckr_node *was, ckr_node *now)
 {
-    const ckr_dtype to = was && was->kind == CKR_NODE_TENSOR ? was->u.view->dtype : CKR_DTYPE_NONE;
+    const ckr_dtype to = was->kind == CKR_NODE_TENSOR ? was->u.view->dtype : CKR_DTYPE_NONE;
     uint8_t bytes[8];
-    ckr_node *n = ckr__node_float(c, v);
-    if (!n || !ckr__casts(CKR_DTYPE_F64, to)) return n;
+    double v;
+    ckr_node *n;
+    if (!ckr__casts(CKR_DTYPE_F64, to) || !ckr_node_f64(now, &v)) return now;
+    n = ckr__node(c, CKR_NODE_TENSOR);
+    if (!n) return NULL;
     ckr__convert(to, bytes, CKR_DTYPE_F64, (const uint8_t *)(const void *)&v, 1);
     n->u.view = ckr__value_view(c, to, bytes);
-    n->kind = CKR_NODE_TENSOR;
     return n->u.view ? n : NULL;
 }
 
@@ -24974,7 +24976,8 @@ static bool ckr__lr_short(const ckr_state *s)
 {
     uint64_t i;
     for (i = 0; i < s->n_groups; i++) {
-        const ckr_node *lr = ckr_node_get(s->groups[i].hyper, "lr");
+        const ckr_group *g = &s->groups[i];
+        const ckr_node *lr = ckr_node_get(g->raw ? g->raw : g->hyper, "lr");
         if (lr && lr->kind == CKR_NODE_TENSOR && lr->u.view->dtype != CKR_DTYPE_F64) return true;
     }
     return false;
@@ -25527,7 +25530,8 @@ static bool ckr__same_hyper(const ckr_state *a, const ckr_state *b)
     return true;
 }
 
-/* A group as it was, with the values that were decided; `index` NULL: its own parameters. */
+/* A group as it was, with the values that were decided, in tensors where it has such; `index` NULL:
+   its own parameters. */
 static ckr_node *ckr__group_dict(ckr__ctx *c, const ckr_group *g, ckr_node *index)
 {
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
@@ -25537,6 +25541,7 @@ static ckr_node *ckr__group_dict(ckr__ctx *c, const ckr_group *g, ckr_node *inde
     for (i = 0; i < ckr__dict_n(raw); i++) {
         ckr_node *now = (key = ckr__dict_key(raw, i)) ? ckr__dict_value(g->hyper, key) : NULL;
         if (index && ckr__is_str(raw->u.items[2 * i], "params")) continue;
+        if (now) now = ckr__number_as(c, ckr__dict_at(raw, i), now);
         ckr__node_pair(c, d, raw->u.items[2 * i], now ? now : ckr__dict_at(raw, i));
     }
     for (i = 0; i < ckr__dict_n(g->hyper); i++)
@@ -30340,7 +30345,7 @@ static ckr_result ckr__decide_write(ckr__decide *d)
         ckr_node_f64(ckr_node_get(h, "lr"), &was);
         if (lr.first[i] == lr.first[i] && ckr_node_get(h, "lr") &&
             (was != was ? changed : fabs(was - lr.first[i]) > 4 * DBL_EPSILON * fabs(was)))
-            ckr__node_set(d->c, h, "lr", ckr__number_as(d->c, ckr_node_get(h, "lr"), lr.first[i]));
+            ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i]));
         was = ckr__nan();
         if (d->after->state && base == base && !ckr_node_get(h, "initial_lr") &&
             !(own && own->unread)) {
@@ -30350,8 +30355,7 @@ static ckr_result ckr__decide_write(ckr__decide *d)
         }
         ckr_node_f64(ckr_node_get(h, "initial_lr"), &was);
         if (base == base && d->asked_schedule && ckr_node_get(h, "initial_lr") && was != base)
-            ckr__node_set(d->c, h, "initial_lr",
-                          ckr__number_as(d->c, ckr_node_get(h, "initial_lr"), base));
+            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
         if (wd.first[i] == wd.first[i])
             ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i]));
         if (changed && own && own->group_fn)
