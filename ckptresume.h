@@ -24997,16 +24997,6 @@ static bool ckr__is_python(const ckr_tensor *t)
            (t->dtype == CKR_DTYPE_I64 || t->dtype == CKR_DTYPE_F64);
 }
 
-/* Such a one as Python has it. */
-static ckr_node *ckr__python_node(ckr__ctx *c, const ckr_tensor *t)
-{
-    double f;
-    int64_t i;
-    memcpy(&i, t->pieces[0].mem, sizeof i);
-    memcpy(&f, t->pieces[0].mem, sizeof f);
-    return t->dtype == CKR_DTYPE_I64 ? ckr__node_int(c, i) : ckr__node_float(c, f);
-}
-
 /* One value in memory as a tensor without axes. NULL: out of memory. */
 static const ckr_view *ckr__value_view(ckr__ctx *c, ckr_dtype dtype, const void *bytes)
 {
@@ -25024,26 +25014,39 @@ static const ckr_view *ckr__value_view(ckr__ctx *c, ckr_dtype dtype, const void 
 }
 
 /* A number in the place of another: a tensor of its dtype where that is one. */
-static ckr_node *ckr__number_as(ckr__ctx *c, const ckr_node *was, double v)
+static ckr_node *ckr__number_as(ckr__ctx *c, const ckr_node *was, ckr_node *now)
 {
-    const ckr_dtype to = was && was->kind == CKR_NODE_TENSOR ? was->u.view->dtype : CKR_DTYPE_NONE;
+    const ckr_dtype to = was->kind == CKR_NODE_TENSOR ? was->u.view->dtype : CKR_DTYPE_NONE;
     uint8_t bytes[8];
-    ckr_node *n = ckr__node_float(c, v);
-    if (!n || !ckr__casts(CKR_DTYPE_F64, to)) return n;
+    double v;
+    ckr_node *n;
+    if (!ckr__casts(CKR_DTYPE_F64, to) || !ckr_node_f64(now, &v)) return now;
+    n = ckr__node(c, CKR_NODE_TENSOR);
+    if (!n) return NULL;
     ckr__convert(to, bytes, CKR_DTYPE_F64, (const uint8_t *)(const void *)&v, 1);
     n->u.view = ckr__value_view(c, to, bytes);
-    n->kind = CKR_NODE_TENSOR;
     return n->u.view ? n : NULL;
 }
 
 #define CKR__LR_FEW 1e-5       /* how near an LR in float32 is to what its curve says      */
+
+/* Such a one as Python has it. */
+static ckr_node *ckr__python_node(ckr__ctx *c, const ckr_tensor *t)
+{
+    double f;
+    int64_t i;
+    memcpy(&i, t->pieces[0].mem, sizeof i);
+    memcpy(&f, t->pieces[0].mem, sizeof f);
+    return t->dtype == CKR_DTYPE_I64 ? ckr__node_int(c, i) : ckr__node_float(c, f);
+}
 
 /* Is a group's LR a tensor that is no float64? torch computes with it in its own precision. */
 static bool ckr__lr_short(const ckr_state *s)
 {
     uint64_t i;
     for (i = 0; i < s->n_groups; i++) {
-        const ckr_node *lr = ckr_node_get(s->groups[i].hyper, "lr");
+        const ckr_group *g = &s->groups[i];
+        const ckr_node *lr = ckr_node_get(g->raw ? g->raw : g->hyper, "lr");
         if (lr && lr->kind == CKR_NODE_TENSOR && lr->u.view->dtype != CKR_DTYPE_F64) return true;
     }
     return false;
@@ -25595,7 +25598,8 @@ static bool ckr__same_hyper(const ckr_state *a, const ckr_state *b)
     return true;
 }
 
-/* A group as it was, with the values that were decided; `index` NULL: its own parameters. */
+/* A group as it was, with the values that were decided, in tensors where it has such; `index` NULL:
+   its own parameters. */
 static ckr_node *ckr__group_dict(ckr__ctx *c, const ckr_group *g, ckr_node *index)
 {
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
@@ -25605,6 +25609,7 @@ static ckr_node *ckr__group_dict(ckr__ctx *c, const ckr_group *g, ckr_node *inde
     for (i = 0; i < ckr__dict_n(raw); i++) {
         ckr_node *now = (key = ckr__dict_key(raw, i)) ? ckr__dict_value(g->hyper, key) : NULL;
         if (index && ckr__is_str(raw->u.items[2 * i], "params")) continue;
+        if (now) now = ckr__number_as(c, ckr__dict_at(raw, i), now);
         ckr__node_pair(c, d, raw->u.items[2 * i], now ? now : ckr__dict_at(raw, i));
     }
     for (i = 0; i < ckr__dict_n(g->hyper); i++)
@@ -25816,6 +25821,16 @@ static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, 
         ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_LOST, slot, NULL, NULL,
                  "it is a part of the optimizer's state, and neither tensor nor number: it is not "
                  "read", NULL);
+}
+
+/* Where all that the source has goes with it. */
+static void ckr__slots_kept(ckr__ctx *c, const ckr_state *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_notes; i++)
+        if (!strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE"))
+            ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_EXACT, s->notes[i].subject, NULL, NULL,
+                     "it goes along as it is", NULL);
 }
 
 /* Refuses to write an optimizer's state that is not whole. */
@@ -30398,7 +30413,7 @@ static ckr_result ckr__decide_write(ckr__decide *d)
         ckr_node_f64(ckr_node_get(h, "lr"), &was);
         if (lr.first[i] == lr.first[i] && ckr_node_get(h, "lr") &&
             (was != was ? changed : fabs(was - lr.first[i]) > 4 * DBL_EPSILON * fabs(was)))
-            ckr__node_set(d->c, h, "lr", ckr__number_as(d->c, ckr_node_get(h, "lr"), lr.first[i]));
+            ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i]));
         was = ckr__nan();
         if (d->after->state && base == base && !ckr_node_get(h, "initial_lr") &&
             !(own && own->unread)) {
@@ -30408,8 +30423,7 @@ static ckr_result ckr__decide_write(ckr__decide *d)
         }
         ckr_node_f64(ckr_node_get(h, "initial_lr"), &was);
         if (base == base && d->asked_schedule && ckr_node_get(h, "initial_lr") && was != base)
-            ckr__node_set(d->c, h, "initial_lr",
-                          ckr__number_as(d->c, ckr_node_get(h, "initial_lr"), base));
+            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
         if (wd.first[i] == wd.first[i])
             ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i]));
         if (changed && own && own->group_fn)
@@ -36614,19 +36628,17 @@ static ckr_result ckr__optim_wrapped(ckr__script *x, const ckr__optim_param *p, 
                                      const ckr_node *v)
 {
     uint64_t i;
-    int64_t n;
     ckr_tensor *t;
     ckr_result e = CKR_OK;
     for (i = 0; i < v->attrs->count && e == CKR_OK; i++) {
         const ckr_node *one = ckr__dict_at(v->attrs, i);
         const char *name = ckr__printf(x->c, "%s.%s", slot, ckr__dict_key(v->attrs, i));
-        if (one->kind != CKR_NODE_TENSOR && ckr_node_i64(one, &n)) one = ckr__node_int(x->c, n);
-        if (!one || !name) return ckr__oom(x->c);
-        if (one->kind == CKR_NODE_TENSOR || ckr__is_number(one))
+        if (one->kind == CKR_NODE_BOOL) one = ckr__node_int(x->c, one->u.b);
+        if (name && one && (one->kind == CKR_NODE_TENSOR || ckr__is_number(one)))
             e = x->tensor_fn(x->user, one, p->name, name, &t);
     }
-    if (x->keep->taken) x->keep->taken[v->id / 8] |= (uint8_t)(1u << (v->id & 7));
-    return e;
+    if (x->keep && x->keep->taken) x->keep->taken[v->id / 8] |= (uint8_t)(1u << (v->id & 7));
+    return e == CKR_OK ? x->c->err->code : e;
 }
 
 static ckr_result ckr__optim_slot(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
@@ -42623,13 +42635,13 @@ static void ckr__whole_minds(ckr__whole_job *w, const ckr_target *t)
 {
     static const struct { const char *code, *why; } what[] = {
         { "CKR_W_TENSORS_IN_OBJECT", "tensors inside an object go with it as they are" },
-        { "CKR_W_SLOT_INSIDE", "it goes with the file as it is" },
         { "CKR_W_PARAM_NAMES", "the optimizer's numbers stay as they are" },
         { "CKR_W_PARAM_NAMES_GUESSED", "the optimizer's numbers stay as they are" }
     };
     const size_t n = t->groups ? 1 : sizeof what / sizeof *what;
     uint64_t i;
     size_t k;
+    ckr__slots_kept(w->c, w->s);
     for (i = 0; i < w->s->n_notes; i++)
         for (k = 0; k < n; k++)
             if (!strcmp(w->s->notes[i].code, what[k].code))
@@ -53746,6 +53758,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     else ckr__de_run(&x);
     if (whole) {
         const ckr__plain *p = ckr__plain_of(s);
+        ckr__slots_kept(c, s);
         if (!p->taken && p->source->n_schedules) out->follows = p->source->schedules;
     } else if (strcmp(t->dialect, "torchtitan") != 0 && !run) {
         out->unscheduled = !x.dt;

@@ -74,14 +74,15 @@ static void relations(void)
     }
 }
 
-/* The note with this code of a plan for `dialect`, by its subject. */
-static void said(const char *path, const char *dialect, int32_t zero, const char *code,
+/* The note with this code of a plan for `dialect`, by its subject; how severe it is. */
+static int said(const char *path, const char *dialect, int32_t zero, const char *code,
                  const char *subject)
 {
     ckr_target t = target_of(0, 0, 2, zero, NULL);
     ckr_ckpt *c = open_ok(path);
     ckr_plan *p = NULL;
     ckr_error e;
+    int severity = -1;
     t.dialect = dialect;
     if (!strcmp(dialect, "verl")) t.without = CKR_SCHEDULE;
     if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
@@ -91,9 +92,11 @@ static void said(const char *path, const char *dialect, int32_t zero, const char
                 n ? n->subject : "nothing");
         t_check((f->verdict == CKR_VERDICT_REFUSED) == (code[4] == 'E'), __FILE__, __LINE__,
                 "%s to %s: verdict %d", path, dialect, (int)f->verdict);
+        if (n) severity = (int)n->severity;
     }
     ckr_plan_free(p);
     ckr_ckpt_close(c);
+    return severity;
 }
 
 /* No factor, no code of 8 bits is cut; nor is there a place for parts of a class that a framework
@@ -181,7 +184,9 @@ static void inside(void)
     said("in/verl", "verl", 0, "CKR_E_SLOT_CUT", quant);
     said("in/verl", "deepspeed", 0, "CKR_E_SLOT_CUT", quant);
     said("in/list.pt", "deepspeed", 0, "CKR_E_SLOT_CUT", "GG");
-    said("in/list.pt", "torch", -1, "CKR_W_SLOT_INSIDE", "GG");
+    CHECK_INT(said("in/list.pt", "torch", -1, "CKR_W_SLOT_INSIDE", "GG"), CKR_EXACT);
+    CHECK_INT(said("in/list.pt", "dcp", -1, "CKR_W_SLOT_INSIDE", "GG"), CKR_EXACT);
+    CHECK_INT(said("in/list.pt", "safetensors", -1, "CKR_W_SLOT_INSIDE", "GG"), CKR_LOST);
     if (written(open_ok("in/list.pt"), "list", "w/list.pt", &t))
         holds_all("in/list.pt", "w/list.pt");
     memio_remove(&disk, "w/list.pt");
