@@ -36944,17 +36944,17 @@ static void ckr__search_choose(ckr__search *f)
 {
     static const char usual[] =
         "model state_dict model_state_dict model_state module net network params weights";
-    uint64_t i, depth = UINT64_MAX, named = 0, floats = 0;
+    uint64_t i, depth = UINT64_MAX, named = 0, floats = 0, params = 0;
     ckr__place *one = NULL;
     bool average = true, all;
     for (i = 0; i < f->n_models; i++) average = average && f->models[i].average;
     for (i = 0; i < f->n_models; i++)
         if (f->models[i].average == average && f->models[i].depth < depth)
             depth = f->models[i].depth;
-    for (i = 0; i < ckr__dict_n(f->root); i++)
-        if (!f->n_models && f->n_optims && ckr__search_is_param(ckr__dict_at(f->root, i)))
-            f->model = f->root;
-    for (i = 0; i < f->n_models; i++) {
+    for (i = 0; i < ckr__dict_n(f->root) && average; i++)
+        params += ckr__search_is_param(ckr__dict_at(f->root, i));
+    if (params && f->n_optims && (!f->n_models || params >= f->numbers)) f->model = f->root;
+    for (i = 0; i < f->n_models && !f->model; i++) {
         ckr__place *p = &f->models[i];
         if (p->average != average || p->depth != depth || !ckr_node_is_dict(p->node)) continue;
         *CKR__PUSH(ckr__place *, f->x->c, f->read, f->n_read) = p;
@@ -36964,7 +36964,7 @@ static void ckr__search_choose(ckr__search *f)
     if (named != 1) one = NULL;
     if (f->n_read == 1) one = f->read[0];
     if (one) floats = ckr__search_floats(f, one->node);
-    all = f->numbers > floats && f->numbers <= ckr__search_floats(f, NULL);
+    all = !f->model && f->numbers > floats && f->numbers <= ckr__search_floats(f, NULL);
     if (one && !all) f->model = one->node;
     if (one || all || average) f->n_read = 0;
     for (i = 0; i < f->n_models && all; i++)
