@@ -185,8 +185,8 @@
        >>megatron.weights >>megatron.layout >>megatron.optimizer >>megatron.distributed
        >>megatron.schedule.read >>megatron.random >>megatron.read >>megatron.dist
        >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read
-       >>megatron.emit >>megatron.dist.emit >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view
-       >>epilogue
+       >>megatron.emit >>megatron.dist.emit >>lightning >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff
+       >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -56788,6 +56788,317 @@ static const ckr__dialect ckr__megatron = {
 
 #endif /* CKPTRESUME_NO_MEGATRON */
 
+#ifndef CKPTRESUME_NO_LIGHTNING
+
+/* >>lightning ----------------------------------------------------------------- */
+/* PyTorch Lightning's checkpoints: NAME.ckpt, which rank 0 writes, is a script's torch file
+   (>>accelerate.plain) with
+     pytorch-lightning_version, epoch, state_dict, optimizer_states [..], lr_schedulers [..]
+     global_step  the updates of all optimizers together; the Trainer takes its own from `loops`
+     loops        what fit and the others have done, which they go on from
+     callbacks, hyper_parameters, a precision plugin's or a data module's name: their states
+   A file that the callback WeightAveraging had a hand in has the average as state_dict and the live
+   weights as current_model_state. Which optimizer a scheduler steps, and when (interval and
+   frequency), is the script's code. */
+
+#define CKR__LI_VERSION "pytorch-lightning_version"
+
+/* Does the file's first part have the key? torch writes the root's first keys there. */
+static ckr_result ckr__li_sniff(ckr__ctx *c, const char *path, bool *mine)
+{
+    static const char key[] = CKR__LI_VERSION;
+    const size_t most = (size_t)1 << 20, n_key = sizeof key - 1;
+    uint32_t file;
+    uint8_t *text;
+    size_t n, i;
+    ckr_result r = ckr__file_open(c, path, &file);
+    if (r != CKR_OK) return r;
+    n = c->files[file].size < most ? (size_t)c->files[file].size : most;
+    text = (uint8_t *)ckr__heap_alloc(c, most);
+    if (!text) return c->err->code;
+    r = ckr__file_read(c, file, 0, text, n);
+    for (i = 0; r == CKR_OK && !*mine && i + n_key <= n; i++)
+        *mine = text[i] == 'p' && !memcmp(text + i, key, n_key);
+    ckr__heap_free(c, text, most);
+    return r;
+}
+
+/* Is it a checkpoint's name, and where does it stand among others: last.ckpt, of which the highest
+   version is the newest, then by step, then by epoch? */
+static bool ckr__li_name(const char *name, int64_t rank[3])
+{
+    static const char *const keys[] = { "step=", "epoch=" };
+    ckr__rankfile f;
+    const char *p;
+    size_t i;
+    if (!ckr__path_ends(name, ".ckpt")) return false;
+    rank[0] = ckr__form_match("last[-v{n}].ckpt", name, &f) ? 1 + (int64_t)f.at[CKR__N] : 0;
+    for (i = 0; i < 2; i++) {
+        rank[1 + i] = -1;
+        p = strstr(name, keys[i]);
+        for (p = p ? p + strlen(keys[i]) : ""; *p >= '0' && *p <= '9'; p++)
+            if (rank[1 + i] < INT64_MAX / 10 - 1)
+                rank[1 + i] = 10 * (rank[1 + i] < 0 ? 0 : rank[1 + i]) + (*p - '0');
+    }
+    return true;
+}
+
+/* The newest of a directory, else where it may lie below: NULL in both: there is none. */
+static ckr_result ckr__li_newest(ckr__ctx *c, const char *dir, const char **best,
+                                 const char **below)
+{
+    int64_t top[4] = { -1, -1, -1, -1 }, rank[3];
+    ckr__dirlist l;
+    ckr__rankfile f;
+    uint64_t i;
+    size_t k;
+    const ckr_result r = ckr__dir_list(c, dir, &l);
+    *best = *below = NULL;
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *name = l.items[i]->name, *path = ckr__path_join(c, dir, name);
+        if (!path) break;
+        if (ckr__li_name(name, rank)) {
+            for (k = 0; k < 2 && rank[k] == top[k]; k++) {}
+            if (*best && rank[k] <= top[k]) continue;
+            memcpy(top, rank, sizeof rank);
+            *best = path;
+        } else if (l.items[i]->is_dir && (!strcmp(name, "checkpoints") ||
+                                          (!*below && !strcmp(name, "lightning_logs")))) {
+            *below = path;
+        } else if (l.items[i]->is_dir && ckr__form_match("version_{step}", name, &f) &&
+                   f.step > top[3] && ckr__dir_has(c, path, "checkpoints", CKR_FILE_DIR)) {
+            top[3] = f.step;
+            *below = path;
+        }
+    }
+    return r == CKR_OK ? c->err->code : r;
+}
+
+/* A checkpoint, or a run's directory: lightning_logs/version_N/checkpoints, or one of these. */
+static ckr_result ckr__li_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    const char *best = path, *at = path;
+    int depth;
+    ckr_result r = CKR_OK;
+    *mine = false;
+    *dir = path;
+    if (!*path) return CKR_OK;
+    if (ckr__path_kind(c, path) == CKR_FILE_DIR)
+        for (best = NULL, depth = 0; depth < 4 && at && !best && r == CKR_OK; depth++)
+            r = ckr__li_newest(c, at, &best, &at);
+    if (r == CKR_OK && best && ckr__path_kind(c, best) == CKR_FILE_REGULAR)
+        r = ckr__li_sniff(c, best, mine);
+    if (*mine) *dir = best;
+    return r;
+}
+
+/* The file as >>accelerate.plain knows it: the live weights before their average, which is an
+   `ema`; without the count of all optimizers together where there are several. */
+static ckr_node *ckr__li_arranged(ckr__ctx *c, const ckr_node *root)
+{
+    static const char average[] = "state_dict", live[] = "current_model_state";
+    const bool averaged = ckr_node_get(root, average) && ckr_node_get(root, live),
+               several = ckr__dict_n(root) && ckr_node_get(root, "optimizer_states") &&
+                         ckr_node_get(root, "optimizer_states")->count > 1;
+    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < root->count; i++) {
+        const char *key = ckr__dict_key(root, i);
+        if (averaged && key && (!strcmp(key, average) || !strcmp(key, live)))
+            ckr__node_set(c, out, strcmp(key, live) ? "ema" : average, ckr__dict_at(root, i));
+        else if (!several || !key || strcmp(key, "global_step") != 0)
+            ckr__node_take(c, out, root, i);
+    }
+    return out;
+}
+
+/* What the Trainer's loops have counted; -1: they do not tell. */
+static int64_t ckr__li_count(const ckr_node *root, const char *path)
+{
+    const ckr_node *fit = ckr_node_find(root, "/loops/fit_loop");
+    const size_t n = strcspn(path, "/");
+    int64_t v = -1;
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(fit); i++) {
+        const char *key = ckr__dict_key(fit, i);
+        if (key && strlen(key) == n && !memcmp(key, path, n))
+            ckr_node_i64(ckr_node_find(ckr__dict_at(fit, i), path + n), &v);
+    }
+    return v;
+}
+
+#define CKR__LI_UPDATES "epoch_loop.automatic_optimization.optim_progress/optimizer/step/"
+#define CKR__LI_BATCHES "epoch_loop.batch_progress/"
+
+/* The updates of an epoch, where all were alike as far as the counters tell; 0: they do not. */
+static int64_t ckr__li_epoch(const ckr_node *root, int64_t epochs, int64_t step)
+{
+    const int64_t here = ckr__li_count(root, CKR__LI_UPDATES "current/completed");
+    if (epochs <= 0 || here <= 0 || step <= 0) return 0;
+    if (here * epochs == step) return here;            /* it stands at an epoch's end          */
+    return (step - here) % epochs == 0 ? (step - here) / epochs : 0;
+}
+
+/* A scheduler that has counted the epochs is one of epochs, whose updates the loops tell. */
+static ckr_result ckr__li_epochs(ckr__ctx *c, ckr_state *s, const ckr_node *root, ckr_schedule *x,
+                                 const ckr_group *groups)
+{
+    const int64_t epochs = ckr__li_count(root, "epoch_progress/total/completed"),
+                  step = s->progress.step, per = ckr__li_epoch(root, epochs, step);
+    const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, x->n_lanes);
+    ckr_schedule *y;
+    uint64_t i;
+    ckr_result r;
+    if (!x->unclocked || x->position != epochs || per < 2) return c->err->code;
+    for (i = 0; hyper && i < x->n_lanes; i++) hyper[i] = groups[i].hyper;
+    r = hyper ? ckr__sched_torch(c, x->state, hyper, x->n_lanes, NULL, &y) : c->err->code;
+    if (r != CKR_OK || y->opaque) return r;
+    y->every = per;
+    ckr__sched_stand(y, step);
+    *x = *y;
+    ckr__say(c, "CKR_W_SCHEDULER_EPOCHS", CKR_APPROX, "scheduler", NULL,
+             ckr__printf(c, "each %lld updates", (long long)per),
+             ckr__printf(c, "it has counted as many steps as there were epochs, of %lld updates "
+                            "each: taken as one of epochs that stay as long, since its interval "
+                            "and frequency are the script's code", (long long)per),
+             "on other ranks, or with another batch, epochs have other updates");
+    return ckr__lr_drift(c, s, x);
+}
+
+static ckr_result ckr__li_schedules(ckr__ctx *c, ckr_state *s, const ckr_node *root)
+{
+    uint64_t i, first = 0;
+    ckr_result r = CKR_OK;
+    for (i = 0; i < s->n_schedules && r == CKR_OK; first += s->schedules[i++].n_lanes)
+        if (first + s->schedules[i].n_lanes <= s->n_groups)
+            r = ckr__li_epochs(c, s, root, &s->schedules[i], s->groups + first);
+    return r;
+}
+
+/* What Lightning does with what is in the file, and what it does not save. */
+static ckr_result ckr__li_say(ckr__ctx *c, const ckr_state *s, const ckr_node *root)
+{
+    const ckr_node *optimizers = ckr_node_get(root, "optimizer_states");
+    const int64_t batches = ckr__li_count(root, CKR__LI_BATCHES "current/completed");
+    const ckr_node *last = ckr_node_get(ckr_node_get(ckr_node_find(root, "/loops/fit_loop"),
+                                                     "epoch_loop.batch_progress"), "is_last_batch");
+    int64_t all = -1;
+    ckr_node_i64(ckr_node_get(root, "global_step"), &all);
+    if (s->framework_version && ckr__version(s->framework_version) < ckr__version("2"))
+        ckr__say(c, "CKR_W_LIGHTNING_OLD", CKR_APPROX, CKR__LI_VERSION, s->framework_version, NULL,
+                 "Lightning 2 renames the loops of such a file when it loads it, and before 1.6 "
+                 "global_step counted batches, not the updates of all optimizers",
+                 "python -m lightning.pytorch.utilities.upgrade_checkpoint FILE writes it as "
+                 "today's");
+    if (ckr_node_is_list(optimizers) && optimizers->count > 1)
+        ckr__say_int(c, "CKR_GLOBAL_STEP", CKR_EXACT, "global_step", all, s->progress.step,
+                     "it counts the updates of all optimizers together: the step is what the first "
+                     "one counts of its own", NULL);
+    if (batches > 0 && last && last->kind == CKR_NODE_BOOL && !last->u.b)
+        ckr__say_int(c, "CKR_W_DATA_POSITION", CKR_APPROX, "batches of the epoch", batches, 0,
+                     "it was saved within an epoch: Lightning counts on from there, but its loader "
+                     "begins anew, unless it has a state_dict of its own", NULL);
+    if (!s->n_rng)
+        ckr__say(c, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
+                 "Lightning saves none: each rank of the coming run seeds its own streams", NULL);
+    return c->err->code;
+}
+
+/* The step, where no state of the first optimizer counts it. */
+static void ckr__li_progress(ckr_state *s, const ckr_node *root, uint64_t n_optimizers)
+{
+    int64_t all = -1;
+    ckr_node_i64(ckr_node_get(root, "global_step"), &all);
+    if (s->progress.step < 0 && n_optimizers > 1 && all >= 0 && all % (int64_t)n_optimizers == 0)
+        s->progress.step = all / (int64_t)n_optimizers;
+}
+
+static ckr_result ckr__li_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+    uint32_t file;
+    ckr_node *root = NULL, *as;
+    ckr__plain *keep;
+    ckr_result r = ckr__file_open(c, path, &file);
+    if (r == CKR_OK) r = ckr__doc_load(c, file, &s->format, &root);
+    if (r != CKR_OK) return r;
+    if (!ckr_node_get(root, CKR__LI_VERSION)) return ckr__plain_tree(c, path, desc, s, root);
+    as = ckr__li_arranged(c, root);
+    r = as ? ckr__plain_tree(c, path, desc, s, as) : c->err->code;
+    if (r != CKR_OK) return r;
+    keep = (ckr__plain *)s->dialect_data;
+    if (keep) keep->root = root;
+    s->dialect = "lightning";
+    s->framework_version = ckr_node_str(ckr_node_get(root, CKR__LI_VERSION));
+    if (keep) ckr__li_progress(s, root, keep->n_optimizers);
+    r = ckr__li_schedules(c, s, root);
+    return r == CKR_OK ? ckr__li_say(c, s, root) : r;
+}
+
+/* The root without what is left out: Lightning wants the lists, but they may be empty. */
+static const ckr_node *ckr__li_kept(ckr__ctx *c, const ckr_node *root, uint32_t without)
+{
+    static const struct { const char *key; uint32_t bit; bool list; } parts[] = {
+        { "optimizer_states", CKR_OPTIMIZER, true }, { "lr_schedulers", CKR_SCHEDULE, true },
+        { "loops", CKR_PROGRESS, false },            { "callbacks", CKR_PROGRESS, false }
+    };
+    ckr_node *out = ckr__node(c, CKR_NODE_DICT), *v;
+    uint64_t i;
+    size_t k;
+    if (!without) return root;
+    for (i = 0; i < root->count; i++) {
+        const char *key = ckr__dict_key(root, i);
+        for (k = 0; k < sizeof parts / sizeof *parts; k++)
+            if (key && !strcmp(key, parts[k].key) && (without & parts[k].bit)) break;
+        v = k == sizeof parts / sizeof *parts ? ckr__dict_at(root, i)
+            : parts[k].list                   ? ckr__node(c, CKR_NODE_LIST)
+                                              : NULL;
+        if (key && (without & CKR_PROGRESS) && ckr__word_in("epoch global_step", key))
+            v = ckr__node_int(c, 0);
+        if (v) ckr__node_pair(c, out, root->u.items[2 * i], v);
+    }
+    return ckr__failed(c) ? NULL : out;
+}
+
+/* What the coming run is given, and what its Trainer ends with otherwise. */
+static ckr_result ckr__li_settings(ckr__out *out, const ckr_schedule *x)
+{
+    int64_t total;
+    ckr__setting(out, "Trainer.fit", "ckpt_path", ckr__node_str(out->c, "OUT"), NULL, false,
+                 "the run begins anew");
+    if (x && !strcmp(x->kind, "torch:OneCycleLR") &&
+        ckr_node_i64(ckr_node_get(x->params, "total_steps"), &total))
+        ckr__setting(out, "Trainer", "max_steps", ckr__node_int(out->c, total), NULL, true,
+                     ckr__printf(out->c, "OneCycleLR ends there: torch's ValueError \"Tried to step "
+                                         "%lld times. The specified number of total steps is "
+                                         "%lld\"", (long long)total + 1, (long long)total));
+    return out->c->err->code;
+}
+
+static ckr_result ckr__li_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
+{
+    ckr__plain keep = *(const ckr__plain *)s->dialect_data;
+    ckr_state own = *s;
+    ckr_result r;
+    keep.root = ckr__li_kept(c, keep.root, t->without);
+    if (!keep.root) return c->err->code;
+    own.dialect_data = &keep;
+    r = ckr__plain_whole(c, &own, t, out);
+    return r == CKR_OK ? ckr__li_settings(out, s->n_schedules ? s->schedules : NULL) : r;
+}
+
+static const ckr__as_file ckr__li_as_file = { ckr__li_emit, NULL, NULL };
+static const ckr__bounds ckr__li_bounds = {
+    "dp", CKR_ITEM_TRAINER_TOPOLOGY, "one file holds whole tensors, for any number of ranks", 0,
+    CKR_ITEM_TRAINER_SOURCE, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
+};
+static const ckr__dialect ckr__lightning = {
+    "lightning", NULL, ckr__li_probe, ckr__li_read, ckr__plain_holds, ckr__li_emit,
+    &ckr__li_as_file, NULL, NULL, NULL, "float8", &ckr__torch_schedules, &ckr__li_bounds, false
+};
+
+#endif /* CKPTRESUME_NO_LIGHTNING */
+
 /* >>dialect.table ------------------------------------------------------------- */
 
 static const ckr__dialect *const ckr__dialects[] = {
@@ -56808,6 +57119,9 @@ static const ckr__dialect *const ckr__dialects[] = {
 #endif
 #ifndef CKPTRESUME_NO_DEEPSPEED
     &ckr__deepspeed,
+#endif
+#ifndef CKPTRESUME_NO_LIGHTNING
+    &ckr__lightning,
 #endif
 #ifndef CKPTRESUME_NO_DCP
     &ckr__torchtitan, &ckr__dcp_dialect,
