@@ -113,10 +113,11 @@
    ---------------------------------
        CKPTRESUME_IMPLEMENTATION     emit the bodies, in one translation unit
        CKPTRESUME_NO_VERL, _NO_NANOTRON, _NO_MEGATRON, _NO_ACCELERATE (Sana, HF Trainer, the
-       state of a torch file's optimizer too), _NO_LLMC, _NO_DEEPSPEED, _NO_DCP (TorchTitan too)
+       state of a torch file's optimizer too), _NO_LLMC, _NO_DEEPSPEED, _NO_DCP (TorchTitan too),
+       _NO_LIGHTNING
                                      leaves the dialect out: all of them two fifths of the time to
-                                     compile. Megatron-LM goes with DCP, DeepSpeed with accelerate,
-                                     of which it has parts
+                                     compile. Megatron-LM goes with DCP, DeepSpeed and Lightning with
+                                     accelerate, of which they have parts
        CKPTRESUME_STATIC             all functions static, for the one file that has the bodies: two
                                      vendored copies in one program
        CKR_API                       linkage, for example a dllexport
@@ -1400,10 +1401,13 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 #if defined(CKPTRESUME_NO_ACCELERATE) && !defined(CKPTRESUME_NO_DEEPSPEED)
 #  define CKPTRESUME_NO_DEEPSPEED
 #endif
+#if defined(CKPTRESUME_NO_ACCELERATE) && !defined(CKPTRESUME_NO_LIGHTNING)
+#  define CKPTRESUME_NO_LIGHTNING
+#endif
 /* what only a dialect that was left out calls is no mistake */
 #if defined(__GNUC__) && (defined(CKPTRESUME_NO_NANOTRON) || defined(CKPTRESUME_NO_MEGATRON) || \
                           defined(CKPTRESUME_NO_DEEPSPEED) || defined(CKPTRESUME_NO_LLMC) || \
-                          defined(CKPTRESUME_NO_VERL))
+                          defined(CKPTRESUME_NO_VERL) || defined(CKPTRESUME_NO_LIGHTNING))
 #  define CKR__LEFT_OUT
 #  pragma GCC diagnostic push
 #  pragma GCC diagnostic ignored "-Wunused-function"
@@ -34241,6 +34245,32 @@ static ckr_result ckr__runs_probe(ckr__ctx *c, const ckr__runs *k, const char *p
     return ckr__runs_newest(c, k, path, dir, mine);
 }
 
+/* Do the first `most` bytes of a file hold this text? Read in windows that overlap; it is not left
+   open. */
+static ckr_result ckr__mentions(ckr__ctx *c, const char *path, const char *text, uint64_t most,
+                                bool *yes)
+{
+    const size_t cap = (size_t)1 << 16, n = strlen(text);
+    uint8_t *buf = (uint8_t *)ckr__heap_alloc(c, cap);
+    void *file = NULL;
+    uint64_t size = 0, at;
+    size_t i, got;
+    int32_t sys = buf ? c->env.io.open_fn(c->env.io.user, path, false, &file, &size) : 0;
+    *yes = false;
+    if (size > most) size = most;
+    for (at = 0; buf && !sys && at < size && !*yes; at += got - n + 1) {
+        got = size - at < cap ? (size_t)(size - at) : cap;
+        sys = c->env.io.read_fn(c->env.io.user, file, at, buf, got);
+        for (i = 0; !sys && i + n <= got && !*yes; i++)
+            *yes = buf[i] == (uint8_t)*text && !memcmp(buf + i, text, n);
+        if (at + got >= size) break;
+    }
+    if (file) c->env.io.close_fn(c->env.io.user, file);
+    ckr__heap_free(c, buf, cap);
+    if (!buf) return CKR_E_NOMEM;
+    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys) : CKR_OK;
+}
+
 /* >>kit.parts ----------------------------------------------------------------- */
 /* How a dialect fills the state with tensors that lie in parts in many files. It has one ckr__load
    for all of them; for each tensor that it finds in a file it zeroes a ckr__part, says what this is
@@ -50569,29 +50599,6 @@ static void ckr__tt_read(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 /* Which step of a run: the newest that has the run's counters, so that training can go on; without
    any such, the newest. */
 
-/* Does a file hold this text? Read in windows that overlap. */
-static ckr_result ckr__tt_mentions(ckr__ctx *c, const char *path, const char *text, bool *yes)
-{
-    const size_t cap = (size_t)1 << 16, n = strlen(text);
-    uint8_t *buf = (uint8_t *)ckr__heap_alloc(c, cap);
-    void *file = NULL;
-    uint64_t size = 0, at;
-    size_t i, got;
-    int32_t sys = buf ? c->env.io.open_fn(c->env.io.user, path, false, &file, &size) : 0;
-    *yes = false;
-    for (at = 0; buf && !sys && at < size && !*yes; at += got - n + 1) {
-        got = size - at < cap ? (size_t)(size - at) : cap;
-        sys = c->env.io.read_fn(c->env.io.user, file, at, buf, got);
-        for (i = 0; !sys && i + n <= got && !*yes; i++)
-            *yes = buf[i] == (uint8_t)*text && !memcmp(buf + i, text, n);
-        if (at + got >= size) break;
-    }
-    if (file) c->env.io.close_fn(c->env.io.user, file);
-    ckr__heap_free(c, buf, cap);
-    if (!buf) return CKR_E_NOMEM;
-    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys) : CKR_OK;
-}
-
 /* 0: nothing to load, 1: a model, 2: all there is to go on with. */
 static ckr_result ckr__tt_rate(ckr__ctx *c, const char *dir, int *rate)
 {
@@ -50601,7 +50608,7 @@ static ckr_result ckr__tt_rate(ckr__ctx *c, const char *dir, int *rate)
     ckr_result r = path ? ckr__dcp_look_in(c, dir, &l) : c->err->code;
     *rate = 0;
     if (r != CKR_OK) return r;
-    if (l.metadata) r = ckr__tt_mentions(c, path, "train_state.step", &yes);
+    if (l.metadata) r = ckr__mentions(c, path, "train_state.step", UINT64_MAX, &yes);
     *rate = yes ? 2 : l.metadata || l.n_ranks || l.sharded ? 1 : 0;
     return r;
 }
@@ -56803,26 +56810,6 @@ static const ckr__dialect ckr__megatron = {
 
 #define CKR__LI_VERSION "pytorch-lightning_version"
 
-/* Does the file's first part have the key? torch writes the root's first keys there. */
-static ckr_result ckr__li_sniff(ckr__ctx *c, const char *path, bool *mine)
-{
-    static const char key[] = CKR__LI_VERSION;
-    const size_t most = (size_t)1 << 20, n_key = sizeof key - 1;
-    uint32_t file;
-    uint8_t *text;
-    size_t n, i;
-    ckr_result r = ckr__file_open(c, path, &file);
-    if (r != CKR_OK) return r;
-    n = c->files[file].size < most ? (size_t)c->files[file].size : most;
-    text = (uint8_t *)ckr__heap_alloc(c, most);
-    if (!text) return c->err->code;
-    r = ckr__file_read(c, file, 0, text, n);
-    for (i = 0; r == CKR_OK && !*mine && i + n_key <= n; i++)
-        *mine = text[i] == 'p' && !memcmp(text + i, key, n_key);
-    ckr__heap_free(c, text, most);
-    return r;
-}
-
 /* Is it a checkpoint's name, and where does it stand among others: last.ckpt, of which the highest
    version is the newest, then by step, then by epoch? */
 static bool ckr__li_name(const char *name, int64_t rank[3])
@@ -56887,7 +56874,7 @@ static ckr_result ckr__li_probe(ckr__ctx *c, const char *path, const char **dir,
         for (best = NULL, depth = 0; depth < 4 && at && !best && r == CKR_OK; depth++)
             r = ckr__li_newest(c, at, &best, &at);
     if (r == CKR_OK && best && ckr__path_kind(c, best) == CKR_FILE_REGULAR)
-        r = ckr__li_sniff(c, best, mine);
+        r = ckr__mentions(c, best, CKR__LI_VERSION, (uint64_t)1 << 20, mine);
     if (*mine) *dir = best;
     return r;
 }
