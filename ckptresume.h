@@ -56917,26 +56917,26 @@ static int64_t ckr__li_count(const ckr_node *root, const char *path)
 #define CKR__LI_UPDATES "epoch_loop.automatic_optimization.optim_progress/optimizer/step/"
 #define CKR__LI_BATCHES "epoch_loop.batch_progress/"
 
-/* The updates of an epoch, where all were alike as far as the counters tell; 0: they do not. */
-static int64_t ckr__li_epoch(const ckr_node *root, int64_t epochs, int64_t step)
+/* The updates of an epoch, where all had as many; 0: the loops do not tell. */
+static int64_t ckr__li_epoch(const ckr_node *root, int64_t step)
 {
-    const int64_t here = ckr__li_count(root, CKR__LI_UPDATES "current/completed");
-    if (epochs <= 0 || here <= 0 || step <= 0) return 0;
-    if (here * epochs == step) return here;            /* it stands at an epoch's end          */
-    return (step - here) % epochs == 0 ? (step - here) / epochs : 0;
+    const int64_t here = ckr__li_count(root, CKR__LI_UPDATES "current/completed"),
+                  begun = ckr__li_count(root, "epoch_progress/total/ready");
+    if (begun < 1 || here < 1 || step < here) return 0;
+    if (begun == 1) return here;               /* if it has ended                           */
+    return (step - here) % (begun - 1) ? 0 : (step - here) / (begun - 1);
 }
 
 /* A scheduler that has counted the epochs is one of epochs, whose updates the loops tell. */
 static ckr_result ckr__li_epochs(ckr__ctx *c, ckr_state *s, const ckr_node *root, ckr_schedule *x,
                                  const ckr_group *groups)
 {
-    const int64_t epochs = ckr__li_count(root, "epoch_progress/total/completed"),
-                  step = s->progress.step, per = ckr__li_epoch(root, epochs, step);
+    const int64_t step = s->progress.step, per = ckr__li_epoch(root, step);
     const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, x->n_lanes);
     ckr_schedule *y;
     uint64_t i;
     ckr_result r;
-    if (!x->unclocked || x->position != epochs || per < 2) return c->err->code;
+    if (!x->unclocked || per < 2 || x->position != step / per) return c->err->code;
     for (i = 0; hyper && i < x->n_lanes; i++) hyper[i] = groups[i].hyper;
     r = hyper ? ckr__sched_torch(c, x->state, hyper, x->n_lanes, NULL, &y) : c->err->code;
     if (r != CKR_OK || y->opaque) return r;

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""PyTorch Lightning goes on from what the tool wrote: lightning.py TOOL SCRATCH [CASE..]. For each case an unpatched
+Trainer trains, saves in the middle and goes on; another one resumes from the saved file converted by TOOL, as it was and
+with another schedule. The LRs that its updates use are those that `lr` prints, and its weights at the end those of the
+run that was never interrupted. lightning.py make OUT CASE: the saved file alone, with the live truth beside it (for
+tests/data/lightning). Ends with `N passed, N failed`."""
+
+import argparse
+import json
+import logging
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+
+sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != Path(__file__).resolve().parent]
+import lightning.pytorch as pl  # noqa: E402
+from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint  # noqa: E402
+
+warnings.filterwarnings("ignore")
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+L = torch.optim.lr_scheduler
+passed = failed = 0
+
+
+def expect(ok, what):
+    global passed, failed
+    passed += bool(ok)
+    failed += not ok
+    if not ok:
+        print(f"FAIL {what}")
+
+
+def groups(net):
+    slow = [p for n, p in net.named_parameters() if n.endswith("bias") and p.requires_grad]
+    rest = [p for n, p in net.named_parameters() if not n.endswith("bias") and p.requires_grad]
+    return [{"params": rest, "weight_decay": 0.1}, {"params": slow, "lr": 5e-3}]
+
+
+def adam(net):
+    return torch.optim.AdamW(groups(net), lr=1e-2)
+
+
+def sgd(net):
+    return torch.optim.SGD(groups(net), lr=1e-2, momentum=0.9)
+
+
+def stepwise(scheduler, **more):
+    return {"scheduler": scheduler, "interval": "step", **more}
+
+
+# optimizer, its scheduler; batches of an epoch are 6
+CASES = {
+    "cosine": dict(opt=adam, sched=lambda o: stepwise(L.CosineAnnealingLR(o, 40, 1e-4)), set=["total_steps=60"]),
+    "onecycle": dict(opt=adam, sched=lambda o: stepwise(L.OneCycleLR(o, [1e-2, 5e-3], 20)), ends=20, set=["total_steps=30"], more=26),
+    "sequential": dict(opt=sgd, sched=lambda o: stepwise(L.SequentialLR(o, [L.LinearLR(o, 0.1, 1.0, 4), L.CosineAnnealingLR(o, 30)], [4]))),
+    "plateau": dict(opt=sgd, sched=lambda o: stepwise(L.ReduceLROnPlateau(o, factor=0.5, patience=1, threshold=10.0), monitor="loss"), forgets=True),
+    "lambda": dict(opt=adam, sched=lambda o: stepwise(L.LambdaLR(o, lambda t: 1 / (1 + t)))),
+    "epoch": dict(opt=adam, sched=lambda o: L.StepLR(o, 1, 0.5), at=12, total=21),
+    "epoch_within": dict(opt=adam, sched=lambda o: L.StepLR(o, 1, 0.5), at=15, total=25),
+    "epoch_hook": dict(opt=adam, sched=lambda o: L.StepLR(o, 1, 0.5), at=12, total=21, hook=True, forgets=True),
+    "accumulate": dict(opt=adam, sched=lambda o: stepwise(L.ExponentialLR(o, 0.9)), accum=3, at=6, set=["lr=0.02"]),
+    "frequency": dict(opt=adam, sched=lambda o: stepwise(L.ExponentialLR(o, 0.9), frequency=2), at=8),
+    "ema": dict(opt=adam, sched=lambda o: stepwise(L.ExponentialLR(o, 0.9)), ema=True, set=["lr=0.02"]),
+    "frozen": dict(opt=adam, sched=lambda o: stepwise(L.PolynomialLR(o, 40, 2.0)), frozen=True, set=["total_steps=60"]),
+    "two": dict(two=True, opt=adam, sched=lambda o: L.ExponentialLR(o, 0.9), sched2=lambda o: L.StepLR(o, 3)),
+    "two_uneven": dict(two=True, opt=adam, every2=2, at=8, total=16, sched2=lambda o: L.ExponentialLR(o, 0.9)),
+    "weights_only": dict(opt=adam, sched=lambda o: stepwise(L.ExponentialLR(o, 0.9)), weights=True),
+    "no_scheduler": dict(opt=adam, hparams=True),
+}
+
+
+def of_all(case, step):
+    """Lightning counts the updates of all optimizers."""
+    return step + step // case.get("every2", 1) if case.get("two") else step
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(3)
+        self.a, self.norm, self.b = torch.nn.Linear(5, 6), torch.nn.BatchNorm1d(6), torch.nn.Linear(6, 5)
+
+    def forward(self, x):
+        return self.b(torch.tanh(self.norm(self.a(x))))
+
+
+class Module(pl.LightningModule):
+    def __init__(self, case, hparams=None):
+        super().__init__()
+        self.case, self.net, self.used = case, Net(), []
+        if hparams:
+            self.save_hyperparameters({"hparams": hparams, "name": "x", "sizes": (1, 2)})
+        self.net.a.weight.requires_grad = not case.get("frozen")
+        if case.get("two"):
+            self.automatic_optimization = False
+            self.aux = torch.nn.Linear(5, 3)
+
+    def training_step(self, batch, i):
+        x = batch[0]
+        loss = self.net(x).pow(2).mean()
+        self.log("loss", loss)
+        if not self.case.get("two"):
+            return loss
+        a, b = self.optimizers()
+        loss = loss + self.aux(x).pow(2).mean()
+        a.zero_grad(), b.zero_grad()
+        self.manual_backward(loss)
+        a.step()
+        if (i + 1) % self.case.get("every2", 1) == 0:
+            b.step()
+        for s in self.lr_schedulers() if isinstance(self.lr_schedulers(), list) else [self.lr_schedulers()]:
+            if s.optimizer is a.optimizer or (i + 1) % self.case.get("every2", 1) == 0:
+                s.step()
+
+    def on_before_optimizer_step(self, optimizer):
+        which = self.trainer.optimizers.index(getattr(optimizer, "optimizer", optimizer))
+        self.used.append((which, [float(g["lr"]) for g in optimizer.param_groups]))
+
+    def configure_optimizers(self):
+        case = self.case
+        opt = case["opt"](self.net)
+        scheds = [case["sched"](opt)] if "sched" in case else []
+        if not case.get("two"):
+            return [opt], scheds
+        opt2 = torch.optim.SGD(self.aux.parameters(), lr=2e-3, momentum=0.9)
+        return [opt, opt2], scheds + ([case["sched2"](opt2)] if "sched2" in case else [])
+
+
+class Save(pl.Callback):
+    def __init__(self, case, path):
+        self.case, self.path, self.at = case, path, of_all(case, case.get("at", 9))
+
+    def save(self, trainer, module):
+        if trainer.global_step >= self.at and not self.path.exists():
+            trainer.save_checkpoint(self.path, weights_only=bool(self.case.get("weights")))
+            module.saved = {n: x.clone() for n, x in module.state_dict().items()}
+            module.n_used = len(module.used)
+
+    def on_train_batch_end(self, trainer, module, *rest):
+        if not self.case.get("hook"):
+            self.save(trainer, module)
+
+    def on_train_epoch_end(self, trainer, module):
+        if self.case.get("hook"):
+            self.save(trainer, module)
+
+
+def train(case, scratch, save=None, ckpt=None, total=None):
+    module = Module(case, argparse.Namespace(width=3, lr=0.1) if case.get("hparams") else None)
+    x = torch.linspace(-1, 1, 40).reshape(8, 5)  # every batch is the same
+    data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x.repeat(6, 1)), batch_size=8)
+    if case.get("accum"):
+        data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x.repeat(18, 1)), batch_size=8)
+    calls = [EMAWeightAveraging(decay=0.8)] if case.get("ema") else []
+    if save:
+        calls.append(Save(case, save))
+    steps = of_all(case, total or case.get("total", 18))
+    trainer = pl.Trainer(
+        accelerator="cpu", devices=1, max_steps=steps, max_epochs=100, accumulate_grad_batches=case.get("accum", 1),
+        logger=False, enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False, callbacks=calls,
+        default_root_dir=str(scratch),
+    )  # fmt: skip
+    trainer.fit(module, data, ckpt_path=str(ckpt) if ckpt else None, weights_only=False)
+    module.final = {n: x.clone() for n, x in module.state_dict().items()}
+    module.opts = trainer.optimizers
+    return module
+
+
+def tool(*args, ok=(0,)):
+    p = subprocess.run([TOOL, *map(str, args), "--json"], capture_output=True, text=True, check=False)
+    expect(p.returncode in ok, f"{' '.join(map(str, args))}: exit {p.returncode}: {p.stderr.strip()} {p.stdout[:600]}")
+    return json.loads(p.stdout) if p.returncode in ok else None
+
+
+def same(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+
+
+def near(a, b):
+    return len(a) == len(b) and all(abs(x - y) <= 1e-14 * abs(y) for x, y in zip(a, b))
+
+
+def lrs_told(name, path, used, what):
+    """What `lr` prints for the coming updates of the first optimizer against what they used."""
+    n = len(used)
+    lr = tool("lr", path)
+    if not lr:
+        return
+    at = lr["resume_at"]
+    lr = tool("lr", path, "--from", at, "--to", at + n - 1)
+    rows = [row["lr"][: len(used[0])] for row in (lr or {}).get("before") or []]
+    known = [(u, r) for u, r in zip(used, rows) if None not in r]
+    bad = [(at + i, r, u) for i, (u, r) in enumerate(zip(used, rows)) if None not in r and not near(u, r)]
+    expect(not bad, f"{name}: {what}: lr of update {bad[:1]}")
+    print(f"  {name}: {what}: {len(known)} of {n} LRs told")
+
+
+def of_first(used):
+    return [lrs for which, lrs in used if which == 0]
+
+
+def case(name, about, scratch):
+    saved, out = scratch / f"{name}.ckpt", scratch / f"{name}_out.ckpt"
+    live = train(about, scratch, save=saved)
+    rest = live.used[live.n_used :]
+    d = tool("inspect", saved, "--tensors")
+    expect(d and d["dialect"] == "lightning", f"{name}: dialect")
+    expect(d and d["progress"]["step"] == about.get("at", 9) or about.get("weights"), f"{name}: step {d and d['progress']}")
+    ex = scratch / f"{name}.safetensors"
+    if tool("export", saved, ex):
+        from safetensors.torch import load_file
+
+        expect(same(load_file(ex), live.saved), f"{name}: exported parameters")
+    d2 = tool("convert", saved, out)
+    if d2 is None:
+        return
+    if about.get("weights"):
+        return
+    lrs_told(name, out, of_first(rest), "as it was")
+    again = train(about, scratch, ckpt=out)
+    if about.get("forgets"):  # Lightning itself does not go on from its own file as if nothing had been
+        live = train(about, scratch, ckpt=saved)
+        rest = live.used
+    expect(again.used == rest, f"{name}: LRs after the resume {again.used[:3]} .. live {rest[:3]}")
+    expect(same(again.final, live.final), f"{name}: weights at the end")
+    if about.get("ends"):
+        try:
+            train(about, scratch, ckpt=out, total=about["ends"] + 1)
+            expect(False, f"{name}: goes on past its end")
+        except ValueError as e:
+            told = [s for s in d2["settings"] if s["key"] == "max_steps"]
+            expect(told and told[0]["value"] == about["ends"] and str(e)[:30] in told[0]["else"], f"{name}: {e} {told}")
+    if not about.get("set"):
+        return
+    changed = scratch / f"{name}_set.ckpt"
+    if tool("convert", saved, changed, *(x for s in about["set"] for x in ("--set", s)), "--lr-policy", "target", "--max-lr-jump", 100):
+        again = train(about, scratch, ckpt=changed, total=about.get("more", 18))
+        lrs_told(name, changed, of_first(again.used), " ".join(about["set"]))
+        expect(again.used != rest, f"{name}: {about['set']} changed nothing")
+
+
+def main():
+    global TOOL
+    TOOL, scratch = sys.argv[1], Path(sys.argv[2])
+    scratch.mkdir(parents=True, exist_ok=True)
+    for name in sys.argv[3:] or CASES:
+        for old in scratch.glob(f"{name}*"):
+            if old.is_file():
+                old.unlink()
+        case(name, CASES[name], scratch)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
