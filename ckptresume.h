@@ -166,11 +166,11 @@
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
        >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff
        >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.parts >>kit.curve >>kit.dist
-       >>dcp.emit >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
-       >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
-       >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate >>accelerate.files
-       >>accelerate.probe >>accelerate.model >>accelerate.names >>accelerate.optimizer
-       >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.plain
+       >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>fsdp
+       >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
+       >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read
+       >>nanotron.emit >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
+       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
        >>accelerate.emit >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp
        >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
        >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
@@ -34676,7 +34676,8 @@ static bool ckr__shared_before(ckr__shared *x, const ckr_view *v, uint64_t *valu
     int64_t numel;
     uint64_t at;
     ckr__met now, *m;
-    if (ckr__view_odd(v) || v->bytes || !ckr__numel(v->n_dims, v->shape, &numel) || !numel)
+    if (ckr__view_odd(v) || v->bytes || v->file == CKR_NO_FILE ||
+        !ckr__numel(v->n_dims, v->shape, &numel) || !numel)
         return false;
     now.key[0] = v->file;
     now.key[1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
@@ -35494,6 +35495,1271 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
         ckr__name_once(&names, w->index->items[i]->fqn);
     ckr__map_free(&names);
     return w->c->err->code;
+}
+
+/* >>script -------------------------------------------------------------------- */
+/* A run's state that a script of its own has saved: a tree of dicts and lists, under whose keys are
+   the model's tensors by name, averages of them, torch's state dicts of optimizers and schedulers,
+   each or a list of them, and counters. They are known by what they hold. Several models keep their
+   keys in the names; an optimizer without a model has its numbers, or the caller's names. Who calls
+   says how a leaf becomes a tensor of the state:
+
+       ckr__script x = CKR_ZERO;
+       x.c = c;  x.s = s;  x.root = root;  x.keep = keep;     zeros, of the arena, with source = s
+       x.path = path;  x.rel = "ckpt.pt";                     for messages
+       x.tensor_fn = my_tensor;  x.user = me;
+       r = ckr__script_read(&x);
+       if (r == CKR_OK && !keep->taken) ...                   it is no run's: nothing was read
+       ... what ckr__plain_taken(keep, node) denies is a leftover, or a stream's state ...
+
+   An optimizer's state dict numbers its parameters in the order of its groups. The names come from
+   param_names, from the caller, or from the model as far as that is certain; else parameters are
+   called by their numbers. */
+
+/* What the writer needs of a torch file besides its tensors, to write it whole. */
+enum { CKR__PLAIN_PARTS = 16 };
+
+typedef struct ckr__stand { ckr_node *node, *now; } ckr__stand;        /* for a node: another */
+
+typedef struct ckr__plain {
+    const ckr_node  *root, *optimizer, *scheduler;     /* NULL: not in this file         */
+    const ckr_node  *optimizers[CKR__PLAIN_PARTS], *schedulers[CKR__PLAIN_PARTS];
+    uint64_t         n_optimizers, n_schedulers;       /* the first ones are those above */
+    uint8_t         *taken;    /* of a run's file: a bit for each node's id that the state has */
+    const ckr_view **views;    /* of the state's tensors, by index                       */
+    uint64_t         n_views;
+    ckr__stand      *tied;     /* tensors, and those whose storage they have              */
+    uint64_t         n_tied;
+    const char      *wrapper;  /* before the names that the optimizer has; NULL: nothing  */
+    const ckr_state *source;   /* as it was read                                         */
+    const char      *path;
+} ckr__plain;
+
+static bool ckr__plain_taken(const ckr__plain *p, const ckr_node *n)
+{
+    return p && p->taken && (p->taken[n->id / 8] >> (n->id & 7) & 1);
+}
+
+/* Makes the state's tensor of a leaf: a TENSOR node, whose view has dtype and shape (and, where its
+   elements are not in that file, `file` CKR_NO_FILE), or a number of Python's. *out NULL: it is
+   only noted. */
+typedef ckr_result (*ckr__script_tensor_fn)(void *user, const ckr_node *leaf, const char *name,
+                                            const char *slot, ckr_tensor **out);
+
+typedef struct ckr__script {
+    ckr__ctx        *c;
+    ckr_state       *s;
+    const ckr_node  *root;
+    const char      *path, *rel;       /* of the file that the tree is of, for messages  */
+    const ckr_open_desc *desc; /* the caller's names; or NULL                            */
+    ckr__script_tensor_fn tensor_fn;
+    void            *user;
+    ckr__plain      *keep;
+    bool             lax;      /* what is odd in it is left alone: a walk over the rest comes    */
+    ckr__map         names;    /* of parameters -> tensor's index, while reading         */
+    uint64_t         n_named;  /* names of the caller that are used up                   */
+    size_t           wrapped;  /* bytes before each key of the dict in hand              */
+    uint64_t         n_loose;  /* numbers of the optimizer in hand that no group has     */
+    const char      *only;     /* the head of names that an optimizer may have; NULL: all */
+} ckr__script;
+
+/* An optimizer's state dict, and where it is. */
+typedef struct ckr__optim {
+    const ckr_node *part;
+    const char     *path, *rel;
+    uint32_t        index;     /* of the optimizer                                       */
+    uint64_t        first_group, n_groups;     /* result: of the state                     */
+} ckr__optim;
+
+typedef struct ckr__optim_param {      /* a number of an optimizer's state dict        */
+    ckr_node       *id;
+    const ckr_node *state;     /* dict, or NULL: none yet                                */
+    const char     *name;
+    uint64_t        group;     /* within the optimizer                                   */
+    const ckr_view *like;      /* a state tensor of the parameter's own shape, or NULL   */
+} ckr__optim_param;
+
+static bool ckr__same_dims(uint32_t n, const int64_t *a, uint32_t m, const int64_t *b)
+{
+    return n == m && (!n || !memcmp(a, b, n * sizeof *a));
+}
+
+static ckr_result ckr__optim_bad(ckr__script *x, const ckr__optim *o, const char *where,
+                                 const char *expected)
+{
+    return ckr__fail(x->c->err, CKR_ITEM_TRAINER_STATE, o->path, CKR_NO_OFFSET, where,
+                     "%s was expected", expected);
+}
+
+/* What no state can hold stays a leftover. */
+static void ckr__plain_take_node(ckr__plain *p, const ckr_node *n)
+{
+    if (!p->taken || !n || (n->kind == CKR_NODE_TENSOR && ckr__view_odd(n->u.view))) return;
+    p->taken[n->id / 8] |= (uint8_t)(1u << (n->id & 7));
+}
+
+/* Two nodes of one storage. */
+static void ckr__script_pair(ckr__script *x, ckr_node *node, ckr_node *first)
+{
+    const ckr__stand two = { node, first };
+    *CKR__PUSH(ckr__stand, x->c, x->keep->tied, x->keep->n_tied) = two;
+}
+
+/* One dict name -> tensor: a model's, or an average's. The second name of one storage is no tensor
+   of its own, but a tie. */
+static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ckr_node *dict,
+                                   const char *prefix, const char *slot)
+{
+    ckr__shared met = CKR_ZERO;
+    uint64_t i, at;
+    ckr_result e = CKR_OK;
+    if (!ckr_node_is_dict(dict)) return ckr__optim_bad(x, o, NULL, "a dict of tensors");
+    if (!prefix || dict->count > UINT32_MAX) return ckr__oom(x->c);
+    met.map.c = x->c;
+    for (i = 0; i < dict->count && e == CKR_OK; i++) {
+        ckr_node *value = ckr__dict_at(dict, i);
+        const char *name = ckr__dict_key(dict, i);
+        ckr_tensor *t = NULL;
+        bool had = false;
+        if (!name || value->kind != CKR_NODE_TENSOR) {
+            if (!x->lax) e = ckr__leave(x->c, x->s, o->rel, name ? name : "?", value);
+            continue;
+        }
+        ckr__plain_take_node(x->keep, value);
+        name += x->wrapped;
+        if (*prefix) name = ckr__printf(x->c, "%s%s", prefix, name);
+        if (!name) break;
+        at = x->s->n_tensors | i << 32;
+        if (ckr__shared_before(&met, value->u.view, &at)) {
+            ckr__script_pair(x, value, ckr__dict_at(dict, at >> 32));
+            at &= 0xffffffffu;
+            ckr__map_put(&x->names, name, strlen(name), at, NULL);
+            ckr__tie_add(x->c, x->s, x->s->tensors[at]->name, name);
+            continue;
+        }
+        e = x->tensor_fn(x->user, value, name, slot, &t);
+        if (e != CKR_OK || !t) continue;
+        t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
+        if (!strcmp(slot, "param")) ckr__map_put(&x->names, name, strlen(name), t->index, &had);
+        if (had) ckr__fail(x->c->err, CKR_ITEM_HF_DUPLICATE, o->path, CKR_NO_OFFSET, name, NULL);
+        e = x->c->err->code;
+    }
+    ckr__map_free(&met.map);
+    return e == CKR_OK ? x->c->err->code : e;
+}
+
+/* >>script.walk --------------------------------------------------------------- */
+
+/* A walk over a tree without recursion: the containers that are open, each with its next child.
+   Shared ones are entered once. */
+typedef struct ckr__flat_open { const ckr_node *node; uint64_t next; } ckr__flat_open;
+
+typedef struct ckr__flat {
+    ckr__ctx       *c;
+    ckr__flat_open *open;      /* the outermost first                                   */
+    uint64_t        n, cap;
+    uint8_t        *seen;      /* a bit for each node's id                              */
+    bool            deep;      /* into objects and the parts of tensors too             */
+    uint64_t        inside;    /* the place behind the outermost one of these; 0: none  */
+} ckr__flat;
+
+#define CKR__FLAT_KEY_MAX ((size_t)1 << 16)
+
+/* The key of the child that a container is at; NULL: it has indices. */
+static const ckr_node *ckr__flat_child_key(const ckr__flat_open *o)
+{
+    return ckr_node_is_dict(o->node) ? o->node->u.items[2 * (o->next - 1)] : NULL;
+}
+
+/* Text as Python writes it in a tuple. */
+static void ckr__flat_quote(ckr__buf *b, const ckr_node *k)
+{
+    const char quote = strchr(k->u.str, '\'') && !strchr(k->u.str, '"') ? '"' : '\'';
+    uint64_t i;
+    if (k->kind == CKR_NODE_BYTES) ckr__buf_u8(b, 'b');
+    ckr__buf_u8(b, (uint8_t)quote);
+    for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
+        const unsigned char x = (unsigned char)k->u.str[i];
+        if (x < 32 || x == 127 || (x > 127 && k->kind == CKR_NODE_BYTES))
+            ckr__buf_printf(b, "\\x%02x", x);
+        else {
+            if (x == '\\' || x == (unsigned char)quote) ckr__buf_u8(b, '\\');
+            ckr__buf_u8(b, x);
+        }
+    }
+    ckr__buf_u8(b, (uint8_t)quote);
+}
+
+/* A key as Python's repr has it, the same for equal keys of all files; one that has none, by its
+   place. Tuples in tuples are entered so far that no file can ask for much of the C stack. */
+static void ckr__flat_repr(ckr__buf *b, const ckr_node *k, uint64_t place, int depth)
+{
+    uint64_t i;
+    switch (depth < 8 ? (int)k->kind : CKR_NODE_OBJECT) {
+    case CKR_NODE_NONE: ckr__buf_str(b, "None"); break;
+    case CKR_NODE_BOOL: ckr__buf_str(b, k->u.b ? "True" : "False"); break;
+    case CKR_NODE_INT: ckr__buf_printf(b, "%lld", (long long)k->u.i); break;
+    case CKR_NODE_FLOAT:
+        if (k->u.f != k->u.f) ckr__buf_str(b, "nan");
+        else if (k->u.f > DBL_MAX) ckr__buf_str(b, "inf");
+        else if (k->u.f < -DBL_MAX) ckr__buf_str(b, "-inf");
+        else ckr__put_double(b, k->u.f, false);
+        break;
+    case CKR_NODE_STR: case CKR_NODE_BYTES: ckr__flat_quote(b, k); break;
+    case CKR_NODE_DEVICE: case CKR_NODE_DTYPE: case CKR_NODE_LAYOUT: case CKR_NODE_GLOBAL:
+        ckr__buf_str(b, k->u.str);
+        break;
+    case CKR_NODE_TUPLE:
+        ckr__buf_u8(b, '(');
+        for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
+            if (i) ckr__buf_str(b, ", ");
+            ckr__flat_repr(b, k->u.items[i], i, depth + 1);
+        }
+        ckr__buf_str(b, k->count == 1 ? ",)" : ")");
+        break;
+    default:
+        if (k->kind != CKR_NODE_BIGINT || !ckr__put_bigint(b, k))
+            ckr__buf_printf(b, "?%llu", (unsigned long long)place);
+    }
+}
+
+
+/* "a.b.0" of the node in hand; a key of the root is its own text. */
+static const char *ckr__flat_key(const ckr__flat *w)
+{
+    const ckr_node *key = w->n == 1 ? ckr__flat_child_key(w->open) : NULL;
+    const char *text = NULL;
+    uint64_t i, at;
+    ckr__buf b = CKR_ZERO;
+    if (key && key->kind == CKR_NODE_STR) return key->u.str;
+    if (!w->n) return "";
+    b.c = w->c;
+    for (i = 0; i < w->n && b.size < CKR__FLAT_KEY_MAX; i++) {
+        if (i) ckr__buf_u8(&b, '.');
+        key = ckr__flat_child_key(&w->open[i]);
+        at = w->open[i].next - 1;
+        if (key && key->kind == CKR_NODE_STR && key->count >= CKR__FLAT_KEY_MAX) break;
+        if (!key) ckr__buf_printf(&b, "%llu", (unsigned long long)at);
+        else if (key->kind == CKR_NODE_STR) ckr__buf_str(&b, key->u.str);
+        else ckr__flat_repr(&b, key, at, 0);
+    }
+    if (i < w->n || b.size >= CKR__FLAT_KEY_MAX)
+        ckr__fail(w->c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL,
+                  "a tensor's or value's path is longer than %llu bytes",
+                  (unsigned long long)CKR__FLAT_KEY_MAX);
+    else if (!b.failed) text = ckr__strndup(w->c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    return text;
+}
+
+/* Has it an inside that only a deep walk enters? */
+static bool ckr__flat_closed(const ckr_node *x)
+{
+    return x->kind == CKR_NODE_OBJECT || (x->kind == CKR_NODE_TENSOR && x->u.view->parts);
+}
+
+static bool ckr__flat_marked(const ckr__flat *w, const ckr_node *x)
+{
+    return w->seen[x->id / 8] >> (x->id & 7) & 1;
+}
+
+/* Is x a container that was not met before? Then it is marked. */
+static bool ckr__flat_new(ckr__flat *w, const ckr_node *x)
+{
+    if (!ckr_node_is_dict(x) && !ckr_node_is_list(x) && !(w->deep && ckr__flat_closed(x)))
+        return false;
+    if (ckr__flat_marked(w, x)) return false;
+    w->seen[x->id / 8] |= (uint8_t)(1u << (x->id & 7));
+    return true;
+}
+
+/* What an object was made of, as a dict; NULL: out of memory. */
+static const ckr_node *ckr__flat_inside(ckr__ctx *c, const ckr_node *x)
+{
+    static const struct { const char *key; size_t at; } parts[] = {
+        { "callable", offsetof(ckr_object, callable) }, { "args", offsetof(ckr_object, args) },
+        { "kwargs", offsetof(ckr_object, kwargs) },     { "state", offsetof(ckr_object, state) },
+        { "items", offsetof(ckr_object, items) },
+        { "dictitems", offsetof(ckr_object, dictitems) }
+    };
+    ckr_node *d, *v;
+    size_t i;
+    if (x->kind == CKR_NODE_TENSOR) return x->u.view->parts;
+    d = ckr__node(c, CKR_NODE_DICT);
+    for (i = 0; i < sizeof parts / sizeof *parts; i++) {
+        memcpy(&v, (const char *)x->u.object + parts[i].at, sizeof v);
+        if (v) ckr__node_set(c, d, parts[i].key, v);
+    }
+    return ckr__failed(c) ? NULL : d;
+}
+
+static ckr_result ckr__flat_enter(ckr__flat *w, const ckr_node *x)
+{
+    void *array = w->open;
+    if (w->n < w->inside) w->inside = 0;
+    if (ckr__flat_closed(x)) {
+        if (!w->inside) w->inside = w->n + 1;
+        x = ckr__flat_inside(w->c, x);
+        if (!x) return w->c->err->code;
+    }
+    if (w->n >= w->c->limits.max_depth)
+        return ckr__fail(w->c->err, CKR_ITEM_TREE_TOO_DEEP, ckr__file_path(w->c, 0), CKR_NO_OFFSET,
+                         NULL, NULL);
+    if (!ckr__arena_grow(w->c, &array, &w->cap, w->n + 1, sizeof *w->open))
+        return w->c->err->code;
+    w->open = (ckr__flat_open *)array;
+    w->open[w->n].node = x;
+    w->open[w->n++].next = 0;
+    return CKR_OK;
+}
+
+/* The next node, NULL at the end. */
+static const ckr_node *ckr__flat_next(ckr__flat *w)
+{
+    for (; w->n > 0; w->n--) {
+        ckr__flat_open *o = &w->open[w->n - 1];
+        const uint64_t i = o->next++;
+        if (i < o->node->count)
+            return o->node->u.items[ckr_node_is_dict(o->node) ? 2 * i + 1 : i];
+    }
+    return NULL;
+}
+
+static bool ckr__flat_begin(ckr__flat *w, ckr__ctx *c, uint32_t n_nodes)
+{
+    memset(w, 0, sizeof *w);
+    w->c = c;
+    w->seen = CKR__NEW_N(c, uint8_t, (uint64_t)n_nodes / 8 + 1);
+    return w->seen != NULL;
+}
+
+/* >>script.names -------------------------------------------------------------- */
+/* Which parameter an optimizer's number is. */
+
+static const ckr_view *ckr__optim_like(const ckr_node *state)
+{
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(state); i++) {
+        const char *slot = ckr__dict_key(state, i);
+        const ckr_node *v = ckr__dict_at(state, i);
+        if (slot && v->kind == CKR_NODE_TENSOR && ckr__own_shape(slot)) return v->u.view;
+    }
+    return NULL;
+}
+
+/* Parameters are numbers, or names (FSDP's whole state dicts): all alike. NULL: neither. */
+static const char *ckr__optim_id(const ckr_node *id, uint8_t kind, size_t *n)
+{
+    *n = id->kind == CKR_NODE_STR ? (size_t)id->count : sizeof id->u.i;
+    if (id->kind != kind || (kind != CKR_NODE_INT && kind != CKR_NODE_STR)) return NULL;
+    return kind == CKR_NODE_STR ? id->u.str : (const char *)&id->u.i;
+}
+
+/* Names that a wrapper is before, all of them, as the model has them. */
+static void ckr__optim_unwrap(ckr__script *x, ckr__optim_param *p, uint64_t n)
+{
+    size_t wrapped = SIZE_MAX;
+    uint64_t i;
+    for (i = 0; i < n; i++)
+        wrapped = p[i].name ? ckr__wrapped(p[0].name, p[i].name, wrapped) : 0;
+    if (!x->lax || !n || !wrapped) return;
+    if (!x->keep->wrapper) x->keep->wrapper = ckr__strndup(x->c, p[0].name, wrapped);
+    for (i = 0; i < n; i++) p[i].name += wrapped;
+}
+
+/* The optimizer's parameters in the order of its groups, each once. Behind them, of a file of no
+   framework, those that no group has any more: torch keeps their state. */
+static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__optim_param **out,
+                                 uint64_t *n)
+{
+    const ckr_node *groups = ckr_node_get(o->part, "param_groups"),
+                   *state = ckr_node_get(o->part, "state");
+    uint64_t i, k, most = 0;
+    uint8_t kind = CKR_NODE_INT;
+    const char *id;
+    size_t len;
+    ckr__map seen = CKR_ZERO;
+    seen.c = x->c;
+    *n = x->n_loose = 0;
+    for (i = 0; i < groups->count; i++) {
+        const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
+        if (!ckr_node_is_list(list)) return ckr__optim_bad(x, o, "param_groups", "a list params");
+        if (!most && list->count) kind = list->u.items[0]->kind;
+        most += list->count;
+    }
+    *out = CKR__NEW_N(x->c, ckr__optim_param, most + (x->lax ? state->count : 0));
+    if (!*out) return ckr__oom(x->c);
+    for (i = 0; i < groups->count; i++) {
+        const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
+        for (k = 0; k < list->count && !ckr__failed(x->c); k++) {
+            ckr__optim_param *p = &(*out)[*n];
+            bool had;
+            p->id = list->u.items[k];
+            p->name = ckr_node_str(ckr_node_at(ckr_node_get(g, "param_names"), k));
+            if (!p->name) p->name = ckr_node_str(p->id);
+            p->group = i;
+            id = ckr__optim_id(p->id, kind, &len);
+            if (!id) ckr__optim_bad(x, o, "params", "numbers");
+            else if (ckr__map_put(&seen, id, len, *n, &had) && !had) ++*n;
+        }
+    }
+    for (i = 0; i < state->count && !ckr__failed(x->c); i++) {
+        id = ckr__optim_id(state->u.items[2 * i], kind, &len);
+        if (!id) continue;
+        if (!ckr__map_find(&seen, id, len, &k)) {
+            if (!x->lax) ckr__optim_bad(x, o, "state", "a number that some group has");
+            if (!x->lax) break;
+            k = *n + x->n_loose++;
+            (*out)[k].id = state->u.items[2 * i];
+        }
+        (*out)[k].state = ckr__dict_at(state, i);
+    }
+    for (i = 0; i < *n; i++) (*out)[i].like = ckr__optim_like((*out)[i].state);
+    ckr__optim_unwrap(x, *out, *n);
+    ckr__map_free(&seen);
+    return x->c->err->code;
+}
+
+static bool ckr__optim_fits(const ckr__optim_param *p, const ckr_tensor *t)
+{
+    return !p->like || ckr__same_dims(p->like->n_dims, p->like->shape, t->n_dims, t->shape);
+}
+
+static ckr_result ckr__optim_names_fail(ckr__script *x, const ckr__optim *o, const char *name,
+                                     const char *text)
+{
+    ckr_result e = ckr__fail(x->c->err, CKR_ITEM_TRAINER_NAMES, o->path, CKR_NO_OFFSET, name, "%s",
+                             text);
+    return ckr__remedy(x->c->err, e,
+                       "--names FILE: all parameters in the order of the optimizer's groups");
+}
+
+/* A name that the model's file lacks: of a tie, whose other name is the one tensor of this shape
+   that nobody has claimed. */
+static ckr_result ckr__optim_unstored(ckr__script *x, const ckr__optim *o,
+                                      const ckr__optim_param *p, const ckr__optim_param *all,
+                                      uint64_t n, uint64_t *at)
+{
+    uint64_t i, k, found = 0;
+    for (i = 0; i < x->s->n_tensors; i++) {
+        const ckr_tensor *t = x->s->tensors[i];
+        if (strcmp(t->slot, "param") != 0 || !p->like || !ckr__optim_fits(p, t)) continue;
+        for (k = 0; k < n && strcmp(all[k].name, t->name) != 0; k++) {}
+        if (k < n) continue;
+        *at = i;
+        found++;
+    }
+    if (found != 1)
+        return ckr__optim_names_fail(x, o, p->name, "the model's file has no such parameter");
+    ckr__map_put(&x->names, p->name, strlen(p->name), *at, NULL);
+    ckr__tie_add(x->c, x->s, x->s->tensors[*at]->name, p->name);
+    return x->c->err->code;
+}
+
+/* Given names: each is a tensor of the model, of the state's shape. Without a model (a bare
+   optimizer) they are taken as they are. */
+static ckr_result ckr__optim_check_names(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
+                                      uint64_t n)
+{
+    const bool bare = x->names.count == 0;
+    uint64_t i, at = 0;
+    for (i = 0; i < n && !bare; i++) {
+        if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), &at) &&
+            ckr__optim_unstored(x, o, &p[i], p, n, &at) != CKR_OK)
+            return x->c->err->code;
+        if (!ckr__optim_fits(&p[i], x->s->tensors[at]))
+            return ckr__optim_names_fail(x, o, p[i].name,
+                                      "the optimizer's state has another shape than the parameter");
+        p[i].name = x->s->tensors[at]->name;
+    }
+    return CKR_OK;
+}
+
+/* Digits by value, the rest by bytes: layers.2 before layers.10. */
+static int ckr__optim_natural_cmp(const void *x, const void *y)
+{
+    const char *a = ((const ckr_tensor *)x)->name, *b = ((const ckr_tensor *)y)->name;
+    for (;;) {
+        const size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
+        size_t i, k;
+        if (!n || !m) {
+            if (*a != *b || !*a) return (int)(uint8_t)*a - (int)(uint8_t)*b;
+            a++, b++;
+            continue;
+        }
+        for (i = 0; i + 1 < n && a[i] == '0'; i++) {}
+        for (k = 0; k + 1 < m && b[k] == '0'; k++) {}
+        if (n - i != m - k) return n - i < m - k ? -1 : 1;
+        for (; i < n; i++, k++) if (a[i] != b[k]) return (int)a[i] - (int)b[k];
+        a += n;
+        b += m;
+    }
+}
+
+/* Names that differ in their numbers only: copies of one layer, in the order of the numbers. */
+static bool ckr__optim_same_pattern(const char *a, const char *b)
+{
+    while (*a && *b) {
+        const size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
+        if ((n == 0) != (m == 0)) return false;
+        if (!n && *a != *b) return false;
+        a += n ? n : 1;
+        b += m ? m : 1;
+    }
+    return !*a && !*b;
+}
+
+/* The model's tensors of the shape of p, of which there must be as many as numbers of this shape,
+   all in one group; unless the file kept the model's order, all of one pattern. */
+static bool ckr__optim_match_shape(ckr__optim_param *p, uint64_t n, uint64_t first,
+                                   ckr_tensor **models, uint64_t n_models, bool ordered)
+{
+    uint64_t i, k = first;
+    const char *last = NULL;
+    for (i = 0; i < n_models; i++) {
+        const ckr_tensor *t = models[i];
+        if (!ckr__optim_fits(&p[first], t)) continue;
+        for (; k < n && !ckr__optim_fits(&p[k], t); k++) {}
+        if (k == n || p[k].group != p[first].group) return false;
+        if (last && !ordered && !ckr__optim_same_pattern(last, t->name)) return false;
+        last = p[k++].name = t->name;
+    }
+    for (; k < n; k++)
+        if (!p[k].name && ckr__same_dims(p[k].like->n_dims, p[k].like->shape,
+                                         p[first].like->n_dims, p[first].like->shape))
+            return false;
+    return last != NULL;
+}
+
+/* One group in the model's order, which fits the model's tensors in one way only: the leftmost is
+   the rightmost, too. */
+static bool ckr__optim_match_order(ckr__optim_param *p, uint64_t n, ckr_tensor **models,
+                                uint64_t n_models)
+{
+    uint64_t i, k;
+    if (!n || p[n - 1].group != 0) return false;
+    for (i = k = 0; i < n && k < n_models; k++)
+        if (ckr__optim_fits(&p[i], models[k])) p[i++].name = models[k]->name;
+    if (i < n) return false;
+    for (k = n_models; i > 0 && k > 0 && k >= i; k--)
+        if (ckr__optim_fits(&p[i - 1], models[k - 1]) && p[--i].name != models[k - 1]->name)
+            return false;
+    return i == 0;
+}
+
+/* The model's parameters that no optimizer before this one has; no buffers. */
+static bool ckr__optim_free_params(ckr__script *x, ckr_tensor **out, uint64_t *n)
+{
+    ckr__map had = CKR_ZERO;
+    uint64_t i, k;
+    had.c = x->c;
+    for (i = 0; i < x->s->n_groups; i++)
+        for (k = 0; k < x->s->groups[i].n_params; k++) {
+            const char *name = x->s->groups[i].params[k];
+            if (!ckr__map_put(&had, name, strlen(name), 0, NULL)) break;
+        }
+    for (i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
+        ckr_tensor *t = x->s->tensors[i];
+        if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
+            (!x->only || ckr__starts(t->name, x->only)) &&
+            !ckr__map_find(&had, t->name, strlen(t->name), NULL))
+            out[(*n)++] = t;
+    }
+    ckr__map_free(&had);
+    return !ckr__failed(x->c);
+}
+
+#define CKR__OPTIM_GUESS 20000    /* parameters, above which nothing is guessed              */
+
+/* Names by order and shape, where only one assignment is possible. False: it is not certain.
+   *proven is set where all parameters of the model are in one group, whose order every shape
+   proves. */
+static bool ckr__optim_match(ckr__script *x, ckr__optim_param *p, uint64_t n, bool ordered,
+                             bool *proven)
+{
+    ckr_tensor **models = CKR__NEW_N(x->c, ckr_tensor *, x->s->n_tensors);
+    uint64_t i, k = 0;
+    bool ok = models && ckr__optim_free_params(x, models, &k);
+    if (ok && ordered && ckr__optim_match_order(p, n, models, k)) {
+        for (i = 0; i < n && (p[i].like || !p[i].state); i++) {}
+        if (proven) *proven = n == k && i == n;
+        return true;
+    }
+    ok = ok && n <= CKR__OPTIM_GUESS && x->s->n_tensors <= CKR__OPTIM_GUESS;
+    for (i = 0; i < n; i++) {
+        p[i].name = NULL;
+        ok = ok && p[i].like;
+    }
+    if (ok && !ordered) ok = ckr__sort(x->c, (void **)(void *)models, (size_t)k,
+                                       ckr__optim_natural_cmp);
+    for (i = 0; i < n && ok; i++)
+        if (!p[i].name) ok = ckr__optim_match_shape(p, n, i, models, k, ordered);
+    for (i = 0; i < n && ok; i++) ok = p[i].name != NULL;
+    for (i = 0; i < n && !ok; i++) p[i].name = NULL;
+    return ok;
+}
+
+static ckr_result ckr__optim_by_number(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
+                                    uint64_t n)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        if (p[i].id->kind == CKR_NODE_STR) p[i].name = p[i].id->u.str;
+        else p[i].name = o->index ? ckr__printf(x->c, "%u/%lld", (unsigned)o->index,
+                                           (long long)p[i].id->u.i)
+                             : ckr__printf(x->c, "%lld", (long long)p[i].id->u.i);
+    }
+    return x->c->err->code;
+}
+
+/* `ordered`: the model's file kept the order in which the parameters were registered. */
+static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
+                                  uint64_t n, bool ordered)
+{
+    const ckr_open_desc *d = x->desc;
+    uint64_t i, named = 0;
+    bool proven = false, matched;
+    for (i = 0; i < n; i++) named += p[i].name != NULL;
+    if (n && named == n) {
+        ckr_result e = ckr__optim_check_names(x, o, p, n);
+        if (e == CKR_OK || !x->lax || x->c->err->item != CKR_ITEM_TRAINER_NAMES) return e;
+        ckr__error_reset(x->c);            /* another model's names, or with a prefix         */
+    }
+    if (d && d->names) {
+        if (d->n_names - x->n_named < n)
+            return ckr__optim_names_fail(x, o, "param_groups",
+                                      "the optimizer has more parameters than there are names");
+        for (i = 0; i < n; i++) p[i].name = ckr__strdup(x->c, d->names[x->n_named + i]);
+        if (ckr__failed(x->c)) return x->c->err->code;
+        ckr__optim_unwrap(x, p, n);
+        x->n_named += n;
+        return ckr__optim_check_names(x, o, p, n);
+    }
+    for (i = 0; i < n; i++) p[i].name = NULL;
+    matched = ckr__optim_match(x, p, n, ordered, &proven);
+    if (!matched && x->only && x->c->err->code == CKR_OK) {    /* its place says nothing  */
+        x->only = NULL;
+        matched = ckr__optim_match(x, p, n, ordered, &proven);
+    }
+    if (!matched && ckr__optim_by_number(x, o, p, n) == CKR_OK)
+        return ckr__say(x->c, "CKR_W_PARAM_NAMES", CKR_APPROX, o->rel, NULL, NULL,
+                        "the optimizer's file has numbers only, and shapes do not tell which "
+                        "parameter each is: they are called by their numbers",
+                        "--names FILE: all parameters in the order of the optimizer's groups");
+    if (ckr__failed(x->c) || (proven && x->lax && !x->only)) return x->c->err->code;
+    return ckr__say(x->c, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, o->rel, NULL, NULL,
+                    "the optimizer's file has numbers only: they were matched to the model's "
+                    "parameters by shape and order",
+                    "--names FILE: all parameters in the order of the optimizer's groups");
+}
+
+/* >>script.optimizer ---------------------------------------------------------- */
+
+/* A list of tensors in a state (LBFGS's history) is slots KEY.0, KEY.1, ... */
+static bool ckr__is_tensors(const ckr_node *v)
+{
+    uint64_t i;
+    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
+        if (v->u.items[i]->kind != CKR_NODE_TENSOR) return false;
+    return ckr_node_is_list(v) && v->count > 0;
+}
+
+/* And back: a slot's value in its parameter's dict. */
+static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_node *value)
+{
+    size_t len = strlen(slot);
+    uint32_t at = 0;
+    const char *key;
+    ckr_node *list;
+    if (!value) return false;
+    if (!ckr__cut_num(slot, &len, &at) || len < 2 || slot[len - 1] != '.')
+        return ckr__node_pair(c, state, ckr__node_str(c, slot), value);
+    key = ckr__strndup(c, slot, len - 1);
+    list = key ? ckr__dict_value(state, key) : NULL;
+    if (key && !list && at == 0) {
+        list = ckr__node(c, CKR_NODE_LIST);
+        if (!ckr__node_set(c, state, key, list)) return false;
+    }
+    if (!key) return false;
+    return list && list->kind == CKR_NODE_LIST && list->count == at
+               ? ckr__node_push(c, list, value)
+               : ckr__node_pair(c, state, ckr__node_str(c, slot), value);
+}
+
+static ckr_result ckr__optim_slot(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
+                               const char *slot, const ckr_node *v)
+{
+    const bool list = ckr__is_tensors(v);
+    uint64_t i;
+    ckr_tensor *t;
+    ckr_result e = CKR_OK;
+    if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
+        if (x->lax) return CKR_OK;
+        return ckr__leave(x->c, x->s, o->rel,
+                          ckr__printf(x->c, "state/%s/%s",
+                                      ckr_node_str(p->id) ? ckr_node_str(p->id)
+                                                          : ckr__node_text_of(x->c, p->id),
+                                      slot), v);
+    }
+    for (i = 0; i < (list ? v->count : 1) && e == CKR_OK; i++) {
+        const ckr_node *one = list ? v->u.items[i] : v;
+        const char *name = list ? ckr__printf(x->c, "%s.%llu", slot, (unsigned long long)i) : slot;
+        ckr__plain_take_node(x->keep, one);
+        e = name ? x->tensor_fn(x->user, one, p->name, name, &t) : ckr__oom(x->c);
+    }
+    return e;
+}
+
+/* What bitsandbytes keeps in a dict of its own beside `step`. */
+static const char ckr__optim_quant[] = "__bnb_optimizer_quant_state__";
+
+static ckr_result ckr__optim_states(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
+                                 uint64_t n)
+{
+    const ckr_node *dicts[2];
+    uint64_t i, k;
+    int d;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < n && e == CKR_OK; i++) {
+        dicts[0] = p[i].state;
+        dicts[1] = ckr_node_get(dicts[0], ckr__optim_quant);
+        if (dicts[0] && !ckr_node_is_dict(dicts[0]) && !x->lax)
+            return ckr__optim_bad(x, o, "state", "a dict for each parameter");
+        for (d = 0; d < 2; d++)
+            for (k = 0; k < ckr__dict_n(dicts[d]) && e == CKR_OK; k++) {
+                const char *slot = ckr__dict_key(dicts[d], k);
+                const ckr_node *v = ckr__dict_at(dicts[d], k);
+                if (slot && (strcmp(slot, ckr__optim_quant) != 0 || !ckr_node_is_dict(v)))
+                    e = ckr__optim_slot(x, o, &p[i], slot, v);
+            }
+    }
+    return e;
+}
+
+/* Groups of one optimizer behind those that are there. */
+static ckr_result ckr__optim_groups(ckr__script *x, ckr__optim *o, const ckr__optim_param *p,
+                                    uint64_t n)
+{
+    const ckr_node *list = ckr_node_get(o->part, "param_groups");
+    uint64_t i, at = 0;
+    o->first_group = x->s->n_groups;
+    o->n_groups = list->count;
+    for (i = 0; i < list->count; i++) {
+        ckr_group *g = ckr__group_add(x->c, x->s, list->u.items[i]);
+        for (; at < n && p[at].group == i; at++)               /* they lie group by group    */
+            *CKR__PUSH(const char *, x->c, g->params, g->n_params) = p[at].name;
+    }
+    return x->c->err->code;
+}
+
+/* Updates done: the largest `step` that a state of the first optimizer counts; -1: none does.
+   Parameters that were frozen for a while have counted less, so all are looked at. */
+static ckr_result ckr__optim_count(ckr__script *x, const ckr__optim_param *p, uint64_t n)
+{
+    double v;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < n && e == CKR_OK; i++) {
+        e = ckr__step_number(x->c, ckr_node_get(p[i].state, "step"), &v);
+        if (v >= 0 && v < 9e15 && (int64_t)v > x->s->progress.step)
+            x->s->progress.step = (int64_t)v;
+    }
+    return e;
+}
+
+static ckr_result ckr__optim_read(ckr__script *x, ckr__optim *o, bool ordered)
+{
+    ckr__optim_param *p = NULL;
+    uint64_t n = 0;
+    ckr_result e;
+    if (!ckr__is_optimizer(o->part))
+        return ckr__optim_bad(x, o, NULL, "the state dict of an optimizer: state and param_groups");
+    e = ckr__optim_params(x, o, &p, &n);
+    if (e == CKR_OK) e = ckr__optim_name(x, o, p, n, ordered);
+    if (e == CKR_OK) e = ckr__optim_groups(x, o, p, n);
+    if (e == CKR_OK) e = ckr__optim_by_number(x, o, p + n, x->n_loose);
+    if (e == CKR_OK) e = ckr__optim_states(x, o, p, n + x->n_loose);
+    return e == CKR_OK && o->index == 0 ? ckr__optim_count(x, p, n) : e;
+}
+
+/* >>script.find --------------------------------------------------------------- */
+/* What of a tree is what. */
+
+typedef struct ckr__place { /* of a model or an average                               */
+    const char     *key, *above;       /* above: its container's; NULL: in the root       */
+    const ckr_node *in, *node; /* its container: the root, or a dict in it                */
+    uint8_t         kind;
+    bool            twice;     /* another has its key, too                               */
+} ckr__place;
+
+enum { CKR__PLACE_MODEL = 0, CKR__PLACE_AVERAGE };
+
+typedef struct ckr__search {
+    ckr__script    *x;
+    ckr__optim   *files;     /* one an optimizer                                       */
+    const ckr_node *root, *model;      /* the one model; NULL: several, or none          */
+    ckr__place  *places;
+    uint64_t        n_places;
+    bool            below;     /* the models are in dicts of the root                    */
+    ckr__map        keys;      /* of models -> the first place with the key              */
+    ckr__place   optimizers[CKR__PLAIN_PARTS];      /* key and container of each       */
+    ckr__flat       met;       /* what was looked at: for optimizers and schedulers      */
+    ckr__flat       parts, deep;       /* for models of the root; for those below         */
+    ckr__flat       had;       /* containers that were read                              */
+} ckr__search;
+
+static bool ckr__search_is_param(const ckr_node *n)
+{
+    return n->kind == CKR_NODE_TENSOR && n->u.view->n_dims > 0 && ckr__is_float(n->u.view->dtype);
+}
+
+static bool ckr__search_is_part(ckr__flat *met, const ckr_node *n)
+{
+    uint64_t i;
+    if (!ckr_node_is_dict(n) || !n->count || !ckr__flat_new(met, n)) return false;
+    for (i = 0; i < n->count; i++)
+        if (!ckr__dict_key(n, i) || ckr__dict_at(n, i)->kind != CKR_NODE_TENSOR)
+            return false;
+    return true;
+}
+
+/* Mostly tensors by name, some in dicts of their own. */
+static bool ckr__search_is_model(ckr__flat *met, const ckr_node *n)
+{
+    uint64_t i, params = 0, others = 0;
+    if (!ckr_node_is_dict(n)) return false;
+    for (i = 0; i < n->count; i++) {
+        const ckr_node *v = ckr__dict_at(n, i);
+        const char *key = ckr__dict_key(n, i);
+        if (!key) return false;
+        if (ckr__search_is_param(v) || ckr__search_is_part(met, v)) params++;
+        else others += v->kind != CKR_NODE_TENSOR && !ckr__path_ends(key, "_extra_state");
+    }
+    return params > others;
+}
+
+/* One of a kind, or a list of them, behind those that were found. */
+static bool ckr__search_parts(const ckr_node *v, bool (*is)(const ckr_node *), const ckr_node **out,
+                          uint64_t *n)
+{
+    const bool list = ckr_node_is_list(v);
+    const uint64_t count = list ? v->count : 1;
+    uint64_t i;
+    if (count > CKR__PLAIN_PARTS - *n) return false;
+    for (i = 0; i < count; i++) if (!is(list ? v->u.items[i] : v)) return false;
+    for (i = 0; i < count; i++) out[(*n)++] = list ? v->u.items[i] : v;
+    return count > 0;
+}
+
+/* A container that was not met before, as are those in a short list: each is looked into once. */
+static bool ckr__search_fresh(ckr__flat *met, const ckr_node *v)
+{
+    uint64_t i;
+    if (!ckr__flat_new(met, v)) return false;
+    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
+        if (v->count > CKR__PLAIN_PARTS || !ckr__flat_new(met, v->u.items[i])) return false;
+    return true;
+}
+
+static bool ckr__search_take_parts(ckr__search *f, const ckr_node *in, uint64_t i)
+{
+    ckr__plain *keep = f->x->keep;
+    const ckr_node *v = ckr__dict_at(in, i);
+    uint64_t k = keep->n_optimizers;
+    if (!ckr__search_parts(v, ckr__is_optimizer, keep->optimizers, &keep->n_optimizers))
+        return ckr__search_parts(v, ckr__is_scheduler, keep->schedulers, &keep->n_schedulers);
+    for (; k < keep->n_optimizers; k++) {
+        f->optimizers[k].key = ckr__dict_key(in, i);
+        f->optimizers[k].in = in;
+    }
+    return true;
+}
+
+static bool ckr__search_is_ema(const char *key)
+{
+    return key && (strstr(key, "ema") || strstr(key, "EMA"));
+}
+
+static bool ckr__place_add(ckr__search *f, const char *key, const char *above, const ckr_node *in,
+                              const ckr_node *node)
+{
+    const bool model = !ckr__search_is_ema(key) && !ckr__search_is_ema(above);
+    const uint8_t kind = model ? CKR__PLACE_MODEL : CKR__PLACE_AVERAGE;
+    ckr__place p = { key, above, in, node, kind, false };
+    uint64_t at;
+    if (model && ckr__map_find(&f->keys, key, strlen(key), &at))
+        p.twice = f->places[at].twice = true;
+    *CKR__PUSH(ckr__place, f->x->c, f->places, f->n_places) = p;
+    if (model && !p.twice) ckr__map_put(&f->keys, key, strlen(key), f->n_places - 1, NULL);
+    return !ckr__failed(f->x->c);
+}
+
+/* The models in a dict of the root. */
+static bool ckr__search_sort_models(ckr__search *f, const char *above, const ckr_node *in)
+{
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(in); i++) {
+        const char *key = ckr__dict_key(in, i);
+        const ckr_node *v = ckr__dict_at(in, i);
+        if (key && ckr__search_fresh(&f->deep, v) && !ckr__is_optimizer(v) &&
+            ckr__search_is_model(&f->deep, v) && !ckr__place_add(f, key, above, in, v))
+            return false;
+    }
+    return true;
+}
+
+/* A dict with an optimizer in it is no model. */
+static bool ckr__search_sort(ckr__search *f)
+{
+    const ckr_node *root = f->root;
+    uint64_t i, k, found;
+    for (i = 0; i < root->count; i++) {
+        const char *key = ckr__dict_key(root, i);
+        const ckr_node *v = ckr__dict_at(root, i);
+        if (!ckr__search_fresh(&f->met, v) || ckr__search_take_parts(f, root, i) || !key) continue;
+        for (k = found = 0; k < ckr__dict_n(v); k++)
+            found += ckr__search_fresh(&f->met, ckr__dict_at(v, k)) &&
+                     ckr__search_take_parts(f, v, k);
+        if (!found && ckr__search_is_model(&f->parts, v)) {
+            if (!ckr__place_add(f, key, NULL, root, v)) return false;
+        } else if (!ckr__search_sort_models(f, key, v)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The one model, if there is one: those of the root come before those below; of several the one
+   with a usual name; averages alone are it. */
+static void ckr__search_choose(ckr__search *f)
+{
+    static const char usual[] =
+        "model state_dict model_state_dict model_state module net network params weights";
+    const ckr__place *p;
+    uint64_t i, n[2][2] = { { 0, 0 }, { 0, 0 } }, named = 0;
+    uint8_t kind;
+    for (i = 0; i < f->n_places; i++) n[f->places[i].kind][f->places[i].in != f->root]++;
+    kind = n[CKR__PLACE_MODEL][0] + n[CKR__PLACE_MODEL][1] ? CKR__PLACE_MODEL : CKR__PLACE_AVERAGE;
+    f->below = !n[kind][0];
+    for (i = 0; i < f->root->count; i++)
+        if (!f->n_places && f->x->keep->n_optimizers &&
+            ckr__search_is_param(ckr__dict_at(f->root, i)))
+            f->model = f->root;
+    for (i = 0; i < f->n_places; i++) {
+        p = &f->places[i];
+        if (p->kind != kind || f->below != (p->in != f->root) ||
+            (n[kind][f->below] > 1 && !ckr__word_in(usual, p->key)))
+            continue;
+        f->model = p->node;
+        named++;
+    }
+    if (named > 1) f->model = NULL;
+}
+
+/* Bytes of the wrappers' names that are before all names of the dict's tensors. */
+static size_t ckr__search_wrapped(const ckr_node *d)
+{
+    const char *first = NULL, *name;
+    size_t n = SIZE_MAX;
+    uint64_t i;
+    for (i = 0; i < d->count && n; i++) {
+        name = ckr__dict_key(d, i);
+        if (!name || ckr__dict_at(d, i)->kind != CKR_NODE_TENSOR) continue;
+        if (!first) first = name;
+        n = ckr__wrapped(first, name, n);
+    }
+    return first ? n : 0;
+}
+
+static ckr_result ckr__search_dict(ckr__search *f, const ckr_node *d, const char *prefix,
+                                   const char *slot)
+{
+    uint64_t i;
+    ckr_result e;
+    f->x->wrapped = ckr__search_wrapped(d);
+    e = ckr__script_dict(f->x, f->files, d, prefix, slot);
+    for (i = 0; e == CKR_OK && d != f->root && i < d->count; i++) {
+        const ckr_node *v = ckr__dict_at(d, i);
+        if (!ckr_node_is_dict(v) || !ckr__flat_new(&f->had, v)) continue;
+        f->x->wrapped = ckr__search_wrapped(v);
+        e = ckr__script_dict(f->x, f->files, v,
+                         ckr__printf(f->x->c, "%s%s.", prefix, ckr__dict_key(d, i)), slot);
+    }
+    f->x->wrapped = 0;
+    return e;
+}
+
+/* Of several models: is this one of them, and what is before its names? Keys that two have are told
+   apart by their containers'. */
+static bool ckr__search_is_one(const ckr__search *f, const ckr__place *p)
+{
+    return p->kind == CKR__PLACE_MODEL && f->below == (p->above != NULL);
+}
+
+static const char *ckr__search_head(ckr__search *f, const ckr__place *p)
+{
+    return p->twice && p->above ? ckr__printf(f->x->c, "%s.%s.", p->above, p->key)
+                                : ckr__printf(f->x->c, "%s.", p->key);
+}
+
+static ckr_result ckr__search_models(ckr__search *f)
+{
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    if (f->model) return ckr__search_dict(f, f->model, "", "param");
+    for (i = 0; i < f->n_places && e == CKR_OK; i++) {
+        const char *prefix;
+        if (!ckr__search_is_one(f, &f->places[i])) continue;
+        prefix = ckr__search_head(f, &f->places[i]);
+        e = prefix ? ckr__search_dict(f, f->places[i].node, prefix, "param") : f->x->c->err->code;
+    }
+    return e;
+}
+
+/* Is the key the model's, or has it that as a word: "G", "optimizer_G", "G.optimizer"? */
+static bool ckr__search_about(const char *key, const char *model)
+{
+    const size_t n = strlen(model);
+    const char *p = key;
+    while (key && n && (p = strstr(p, model)) != NULL) {
+        if ((p == key || strchr("_.-", p[-1])) && (!p[n] || strchr("_.-", p[n]))) return true;
+        p++;
+    }
+    return false;
+}
+
+/* The head of the names of the one model that an optimizer belongs to by its place: the only one in
+   its container, or the one whose key its own has. NULL: any, or out of memory. */
+static const char *ckr__search_only(ckr__search *f, const ckr__place *optimizer)
+{
+    const ckr__place *beside = NULL, *about = NULL;
+    const char *part = NULL;
+    uint64_t i, n[2] = { 0, 0 }, parts = 0;
+    for (i = 0; !f->model && i < f->n_places; i++) {
+        const ckr__place *p = &f->places[i];
+        if (!ckr__search_is_one(f, p)) continue;
+        if (p->in == optimizer->in && !n[0]++) beside = p;
+        if (ckr__search_about(optimizer->key, p->key) && !n[1]++) about = p;
+    }
+    if (n[1] == 1) return ckr__search_head(f, about);
+    if (n[0] == 1) return ckr__search_head(f, beside);
+    for (i = 0; f->model && i < f->model->count; i++) {
+        const char *key = ckr__dict_key(f->model, i);
+        if (key && ckr_node_is_dict(ckr__dict_at(f->model, i)) &&
+            ckr__search_about(optimizer->key, key) && !parts++)
+            part = key;
+    }
+    return parts == 1 ? ckr__printf(f->x->c, "%s.", part) : NULL;
+}
+
+/* Are all its tensors named and shaped as the model's? */
+static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d)
+{
+    const size_t wrapped = ckr__search_wrapped(d);
+    uint64_t i, at;
+    for (i = 0; i < d->count; i++) {
+        const char *name = ckr__dict_key(d, i);
+        const ckr_node *v = ckr__dict_at(d, i);
+        if (!name || v->kind != CKR_NODE_TENSOR) return false;
+        name += wrapped;
+        if (!ckr__map_find(&f->x->names, name, strlen(name), &at) ||
+            !ckr__same_dims(v->u.view->n_dims, v->u.view->shape, f->x->s->tensors[at]->n_dims,
+                            f->x->s->tensors[at]->shape))
+            return false;
+    }
+    return true;
+}
+
+/* What the optimizer does not count. */
+static void ckr__search_progress_in(ckr__search *f, const ckr_node *in)
+{
+    static const char steps[] = "step global_step iteration it iter iter_num";
+    uint64_t i;
+    for (i = 0; i < in->count; i++) {
+        const char *key = ckr__dict_key(in, i);
+        const ckr_node *v = ckr__dict_at(in, i);
+        int64_t *to = NULL;
+        if (!key || v->kind != CKR_NODE_INT || v->u.i < 0) continue;
+        if (!strcmp(key, "epoch")) to = &f->x->s->progress.epoch;
+        else if (ckr__word_in(steps, key)) to = &f->x->s->progress.step;
+        if (!to) continue;
+        if (*to < 0) *to = v->u.i;
+        if (*to == v->u.i) ckr__plain_take_node(f->x->keep, v);
+    }
+}
+
+/* Counters stand in the root, or beside what is below it. */
+static void ckr__search_progress(ckr__search *f)
+{
+    const ckr_node *last = f->root;
+    uint64_t i;
+    ckr__search_progress_in(f, f->root);
+    for (i = 0; i < f->x->keep->n_optimizers; i++)
+        if (f->optimizers[i].in && f->optimizers[i].in != last)
+            ckr__search_progress_in(f, last = f->optimizers[i].in);
+    for (i = 0; i < f->n_places; i++)
+        if (f->places[i].kind == CKR__PLACE_MODEL && f->places[i].in != last)
+            ckr__search_progress_in(f, last = f->places[i].in);
+}
+
+/* What only counts its own steps tells the LR of an update where it is stepped with each. One that
+   is stepped every n-th, n > 1, has counted at most half of the updates, rounded up; a new one of
+   an optimizer that went on may have, too. Between half and twice the updates it is stepped with
+   each, and updates were skipped, or were before it. An optimizer that counts none may have made
+   any number in as many epochs. */
+static bool ckr__script_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
+{
+    const int64_t ticks = x->position, step = s->progress.step, epoch = s->progress.epoch;
+    const bool epochs = step < 0 && epoch >= 0 && ticks > 0 && ticks >= epoch - 1 &&
+                        ticks <= epoch + 1;
+    if (step < 0) s->progress.step = ticks;
+    if (epochs || (step > 0 && (ticks <= step - step / 2 || ticks / 2 >= step) && ticks != step))
+        return ckr__sched_unclocked(c, x, ticks, epochs ? -1 : step);
+    if (step > 0 && step != ticks)
+        ckr__say(c, "CKR_W_SCHEDULER_CLOCK", CKR_APPROX, "scheduler", NULL,
+                 ckr__printf(c, "%lld steps in %lld updates", (long long)ticks, (long long)step),
+                 "the optimizer counts the updates: some seem to have been skipped", NULL);
+    return !ckr__failed(c);
+}
+
+/* Of the n groups from `first` on; `shared`: another one steps their optimizer, too. */
+static ckr_result ckr__script_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *scheduler,
+                                      uint64_t first, uint64_t n, bool shared)
+{
+    ckr_schedule *x;
+    const ckr_result r = ckr__groups_schedule(c, s, scheduler, first, n);
+    if (r != CKR_OK) return r;
+    x = &s->schedules[s->n_schedules - 1];
+    if (!strcmp(x->clock, "update") && !ckr__script_clock(c, s, x)) return c->err->code;
+    if (shared) ckr__sched_share(x);
+    return ckr__lr_drift(c, s, x);
+}
+
+/* Do two schedulers differ in their groups only? */
+static bool ckr__search_alike(ckr__ctx *c, const ckr_schedule *a, const ckr_schedule *b)
+{
+    const ckr__curve *v = a->curve, *w = b->curve;
+    const char *x = ckr__node_text_of(c, a->params), *y = ckr__node_text_of(c, b->params);
+    if (!x || !y || strcmp(x, y) != 0 || strcmp(a->kind, b->kind) != 0 ||
+        a->position != b->position || !ckr__same(a->rate, b->rate) || a->opaque != b->opaque)
+        return false;
+    return !v || !w ? v == w
+                    : !v->n_children && !w->n_children && v->n_list == w->n_list &&
+                          !memcmp(&v->k, &w->k, sizeof v->k);
+}
+
+/* Such are one, over the groups of all optimizers. */
+static ckr_result ckr__search_schedules(ckr__search *f)
+{
+    ckr_state *s = f->x->s;
+    const ckr__plain *keep = f->x->keep;
+    const bool each = keep->n_schedulers == keep->n_optimizers;
+    ckr_schedule *all;
+    ckr_lane *lanes;
+    uint64_t i, n = 0;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < keep->n_schedulers && e == CKR_OK; i++) {
+        const ckr__optim *o = &f->files[each ? i : 0];
+        ckr__plain_take_node(f->x->keep, keep->schedulers[i]);
+        e = ckr__script_schedule(f->x->c, s, keep->schedulers[i], o->first_group, o->n_groups,
+                                !each && keep->n_schedulers > 1);
+    }
+    if (e != CKR_OK) return e;
+    all = s->schedules;
+    for (i = 0; i < s->n_schedules; n += all[i++].n_lanes)
+        if (!ckr__search_alike(f->x->c, &all[0], &all[i])) return f->x->c->err->code;
+    if (s->n_schedules < 2 || n != s->n_groups) return CKR_OK;
+    lanes = CKR__NEW_N(f->x->c, ckr_lane, n);
+    if (!lanes) return f->x->c->err->code;
+    for (i = n = 0; i < s->n_schedules; n += all[i++].n_lanes)
+        memcpy(lanes + n, all[i].lanes, (size_t)all[i].n_lanes * sizeof *lanes);
+    all->lanes = lanes;
+    all->n_lanes = n;
+    s->n_schedules = 1;
+    return CKR_OK;
+}
+
+static ckr_result ckr__search_all(ckr__search *f)
+{
+    ckr__script *x = f->x;
+    ckr__plain *keep = x->keep;
+    uint64_t i;
+    ckr_result e = ckr__search_models(f);
+    for (i = 0; i < keep->n_optimizers && e == CKR_OK; i++) {
+        x->only = ckr__search_only(f, &f->optimizers[i]);
+        if (ckr__failed(x->c)) return x->c->err->code;
+        e = ckr__optim_read(x, &f->files[i], true);
+        ckr__plain_take_node(keep, ckr_node_get(keep->optimizers[i], "param_groups"));
+    }
+    if (e == CKR_OK && x->n_named && x->n_named != x->desc->n_names)
+        return ckr__optim_names_fail(x, f->files, "param_groups",
+                                  "the optimizer has fewer parameters than there are names");
+    for (i = 0; i < f->n_places && e == CKR_OK; i++) {
+        const ckr__place *p = &f->places[i];
+        if (p->kind != CKR__PLACE_AVERAGE || p->node == f->model ||
+            !ckr__search_is_average(f, p->node))
+            continue;
+        e = ckr__search_dict(f, p->node, "", "ema");
+        break;
+    }
+    if (e == CKR_OK) ckr__search_progress(f);
+    return e == CKR_OK ? ckr__search_schedules(f) : e;
+}
+
+/* What the file has, where it is a run's at all: then keep->taken is there. Optimizers that cannot
+   be read as such are none. */
+static ckr_result ckr__search_find(ckr__search *f)
+{
+    ckr__ctx *c = f->x->c;
+    ckr__plain *keep = f->x->keep;
+    ckr__optim_param *p;
+    uint64_t i, n;
+    bool ok;
+    if (!ckr__flat_begin(&f->met, c, c->n_nodes) || !ckr__flat_begin(&f->parts, c, c->n_nodes) ||
+        !ckr__flat_begin(&f->deep, c, c->n_nodes) || !ckr__flat_begin(&f->had, c, c->n_nodes))
+        return c->err->code;
+    if (ckr__is_optimizer(f->root)) keep->optimizers[keep->n_optimizers++] = f->root;
+    else if (!ckr__search_sort(f)) return c->err->code;
+    ckr__search_choose(f);
+    ok = keep->n_optimizers || f->model;       /* one model alone: no tensor beside it       */
+    for (i = 0; i < f->root->count && !keep->n_optimizers; i++)
+        ok = ok && ckr__dict_at(f->root, i)->kind != CKR_NODE_TENSOR;
+    f->files = CKR__NEW_N(c, ckr__optim, keep->n_optimizers + 1);
+    for (i = 0; ok && f->files && i < keep->n_optimizers; i++) {
+        f->files[i].path = f->x->path;
+        f->files[i].rel = f->x->rel;
+        f->files[i].part = keep->optimizers[i];
+        f->files[i].index = (uint32_t)i;
+        ok = ckr__optim_params(f->x, &f->files[i], &p, &n) == CKR_OK;
+    }
+    if (!ok) keep->n_optimizers = keep->n_schedulers = 0;
+    if (!ok && f->files && c->err->code != CKR_E_NOMEM) ckr__error_reset(c);
+    if (ok) keep->taken = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
+    return c->err->code;
+}
+
+/* Whatever of a run is in the tree; keep->taken says whether it is a run's at all. Else nothing of
+   the state is touched. */
+static ckr_result ckr__script_read(ckr__script *x)
+{
+    ckr__ctx *c = x->c;
+    ckr__search f = CKR_ZERO;
+    ckr_result e;
+    f.x = x;
+    f.root = x->root;
+    x->names.c = f.keys.c = c;
+    x->lax = true;
+    if (ckr_node_is_list(f.root))              /* read only                                 */
+        f.root = ckr__node_dict(c, "optimizers", (ckr_node *)(uintptr_t)f.root, CKR__END);
+    if (!ckr_node_is_dict(f.root)) return c->err->code;
+    e = ckr__search_find(&f);
+    ckr__map_free(&f.keys);
+    if (e != CKR_OK || !x->keep->taken) return e;
+    e = ckr__search_all(&f);
+    ckr__map_free(&x->names);
+    x->keep->optimizer = x->keep->optimizers[0];
+    x->keep->scheduler = x->keep->schedulers[0];
+    return e;
 }
 
 #if !defined(CKPTRESUME_NO_VERL) || !defined(CKPTRESUME_NO_ACCELERATE)
@@ -40007,7 +41273,7 @@ CKR__COLD_END
 /* >>plain --------------------------------------------------------------------- */
 /* One file with no framework, or a directory of safetensors files with Hugging Face's names: every
    tensor under its flattened key, everything else a leftover; of a training run's torch file the
-   parameters and their state, whatever the containers (>>accelerate.plain). Written: one
+   parameters and their state, whatever the containers (>>script). Written: one
    safetensors or torch file, or such a directory, with the live module's names (see
    ckr_target.slots). */
 
@@ -40038,136 +41304,10 @@ static ckr_result ckr__plain_probe_dir(ckr__ctx *c, const char *path, const char
     return c->err->code;
 }
 
-/* A walk over a tree without recursion: the containers that are open, each with its next child.
-   Shared ones are entered once. */
-typedef struct ckr__flat_open { const ckr_node *node; uint64_t next; } ckr__flat_open;
-
-typedef struct ckr__flat {
-    ckr__ctx       *c;
-    ckr__flat_open *open;      /* the outermost first                                   */
-    uint64_t        n, cap;
-    uint8_t        *seen;      /* a bit for each node's id                              */
-    bool            deep;      /* into objects and the parts of tensors too             */
-    uint64_t        inside;    /* the place behind the outermost one of these; 0: none  */
-} ckr__flat;
-
-#define CKR__FLAT_KEY_MAX ((size_t)1 << 16)
-
-/* The key of the child that a container is at; NULL: it has indices. */
-static const ckr_node *ckr__flat_child_key(const ckr__flat_open *o)
-{
-    return ckr_node_is_dict(o->node) ? o->node->u.items[2 * (o->next - 1)] : NULL;
-}
-
-/* Text as Python writes it in a tuple. */
-static void ckr__flat_quote(ckr__buf *b, const ckr_node *k)
-{
-    const char quote = strchr(k->u.str, '\'') && !strchr(k->u.str, '"') ? '"' : '\'';
-    uint64_t i;
-    if (k->kind == CKR_NODE_BYTES) ckr__buf_u8(b, 'b');
-    ckr__buf_u8(b, (uint8_t)quote);
-    for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
-        const unsigned char x = (unsigned char)k->u.str[i];
-        if (x < 32 || x == 127 || (x > 127 && k->kind == CKR_NODE_BYTES))
-            ckr__buf_printf(b, "\\x%02x", x);
-        else {
-            if (x == '\\' || x == (unsigned char)quote) ckr__buf_u8(b, '\\');
-            ckr__buf_u8(b, x);
-        }
-    }
-    ckr__buf_u8(b, (uint8_t)quote);
-}
-
-/* A key as Python's repr has it, the same for equal keys of all files; one that has none, by its
-   place. Tuples in tuples are entered so far that no file can ask for much of the C stack. */
-static void ckr__flat_repr(ckr__buf *b, const ckr_node *k, uint64_t place, int depth)
-{
-    uint64_t i;
-    switch (depth < 8 ? (int)k->kind : CKR_NODE_OBJECT) {
-    case CKR_NODE_NONE: ckr__buf_str(b, "None"); break;
-    case CKR_NODE_BOOL: ckr__buf_str(b, k->u.b ? "True" : "False"); break;
-    case CKR_NODE_INT: ckr__buf_printf(b, "%lld", (long long)k->u.i); break;
-    case CKR_NODE_FLOAT:
-        if (k->u.f != k->u.f) ckr__buf_str(b, "nan");
-        else if (k->u.f > DBL_MAX) ckr__buf_str(b, "inf");
-        else if (k->u.f < -DBL_MAX) ckr__buf_str(b, "-inf");
-        else ckr__put_double(b, k->u.f, false);
-        break;
-    case CKR_NODE_STR: case CKR_NODE_BYTES: ckr__flat_quote(b, k); break;
-    case CKR_NODE_DEVICE: case CKR_NODE_DTYPE: case CKR_NODE_LAYOUT: case CKR_NODE_GLOBAL:
-        ckr__buf_str(b, k->u.str);
-        break;
-    case CKR_NODE_TUPLE:
-        ckr__buf_u8(b, '(');
-        for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
-            if (i) ckr__buf_str(b, ", ");
-            ckr__flat_repr(b, k->u.items[i], i, depth + 1);
-        }
-        ckr__buf_str(b, k->count == 1 ? ",)" : ")");
-        break;
-    default:
-        if (k->kind != CKR_NODE_BIGINT || !ckr__put_bigint(b, k))
-            ckr__buf_printf(b, "?%llu", (unsigned long long)place);
-    }
-}
-
-
-/* "a.b.0" of the node in hand; a key of the root is its own text. */
-static const char *ckr__flat_key(const ckr__flat *w)
-{
-    const ckr_node *key = w->n == 1 ? ckr__flat_child_key(w->open) : NULL;
-    const char *text = NULL;
-    uint64_t i, at;
-    ckr__buf b = CKR_ZERO;
-    if (key && key->kind == CKR_NODE_STR) return key->u.str;
-    if (!w->n) return "";
-    b.c = w->c;
-    for (i = 0; i < w->n && b.size < CKR__FLAT_KEY_MAX; i++) {
-        if (i) ckr__buf_u8(&b, '.');
-        key = ckr__flat_child_key(&w->open[i]);
-        at = w->open[i].next - 1;
-        if (key && key->kind == CKR_NODE_STR && key->count >= CKR__FLAT_KEY_MAX) break;
-        if (!key) ckr__buf_printf(&b, "%llu", (unsigned long long)at);
-        else if (key->kind == CKR_NODE_STR) ckr__buf_str(&b, key->u.str);
-        else ckr__flat_repr(&b, key, at, 0);
-    }
-    if (i < w->n || b.size >= CKR__FLAT_KEY_MAX)
-        ckr__fail(w->c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL,
-                  "a tensor's or value's path is longer than %llu bytes",
-                  (unsigned long long)CKR__FLAT_KEY_MAX);
-    else if (!b.failed) text = ckr__strndup(w->c, (const char *)b.data, b.size);
-    ckr__buf_free(&b);
-    return text;
-}
-
-/* What the writer needs of a torch file besides its tensors, to write it whole. */
-enum { CKR__PLAIN_PARTS = 16 };
-
-typedef struct ckr__stand { ckr_node *node, *now; } ckr__stand;        /* for a node: another */
-
-typedef struct ckr__plain {
-    const ckr_node  *root, *optimizer, *scheduler;     /* NULL: not in this file         */
-    const ckr_node  *optimizers[CKR__PLAIN_PARTS], *schedulers[CKR__PLAIN_PARTS];
-    uint64_t         n_optimizers, n_schedulers;       /* the first ones are those above */
-    uint8_t         *taken;    /* of a run's file: a bit for each node's id that the state has */
-    const ckr_view **views;    /* of the state's tensors, by index                       */
-    uint64_t         n_views;
-    ckr__stand      *tied;     /* tensors, and those whose storage they have              */
-    uint64_t         n_tied;
-    const char      *wrapper;  /* before the names that the optimizer has; NULL: nothing  */
-    const ckr_state *source;   /* as it was read                                         */
-    const char      *path;
-} ckr__plain;
-
 /* What a state of a torch file keeps; NULL: nothing. */
 static const ckr__plain *ckr__plain_of(const ckr_state *s)
 {
     return (const ckr__plain *)s->dialect_data;
-}
-
-static bool ckr__plain_taken(const ckr__plain *p, const ckr_node *n)
-{
-    return p && p->taken && (p->taken[n->id / 8] >> (n->id & 7) & 1);
 }
 
 /* What one rank's file has of a tensor; where others hold the rest, nothing can be said of it. */
@@ -40220,91 +41360,19 @@ static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *ke
     return c->err->code;
 }
 
+static ckr_result ckr__plain_leaf(void *user, const ckr_node *leaf, const char *name,
+                                  const char *slot, ckr_tensor **out)
+{
+    const ckr__script *x = (const ckr__script *)user;
+    const ckr_view *v =
+        leaf->kind == CKR_NODE_TENSOR ? leaf->u.view : ckr__number_view(x->c, leaf);
+    return v ? ckr__plain_tensor_as(x->c, x->s, name, slot, v, out) : x->c->err->code;
+}
+
 static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, const ckr_view *v)
 {
     ckr_tensor *t;
     return ckr__plain_tensor_as(c, s, key, "param", v, &t);
-}
-
-/* Has it an inside that only a deep walk enters? */
-static bool ckr__flat_closed(const ckr_node *x)
-{
-    return x->kind == CKR_NODE_OBJECT || (x->kind == CKR_NODE_TENSOR && x->u.view->parts);
-}
-
-static bool ckr__flat_marked(const ckr__flat *w, const ckr_node *x)
-{
-    return w->seen[x->id / 8] >> (x->id & 7) & 1;
-}
-
-/* Is x a container that was not met before? Then it is marked. */
-static bool ckr__flat_new(ckr__flat *w, const ckr_node *x)
-{
-    if (!ckr_node_is_dict(x) && !ckr_node_is_list(x) && !(w->deep && ckr__flat_closed(x)))
-        return false;
-    if (ckr__flat_marked(w, x)) return false;
-    w->seen[x->id / 8] |= (uint8_t)(1u << (x->id & 7));
-    return true;
-}
-
-/* What an object was made of, as a dict; NULL: out of memory. */
-static const ckr_node *ckr__flat_inside(ckr__ctx *c, const ckr_node *x)
-{
-    static const struct { const char *key; size_t at; } parts[] = {
-        { "callable", offsetof(ckr_object, callable) }, { "args", offsetof(ckr_object, args) },
-        { "kwargs", offsetof(ckr_object, kwargs) },     { "state", offsetof(ckr_object, state) },
-        { "items", offsetof(ckr_object, items) },
-        { "dictitems", offsetof(ckr_object, dictitems) }
-    };
-    ckr_node *d, *v;
-    size_t i;
-    if (x->kind == CKR_NODE_TENSOR) return x->u.view->parts;
-    d = ckr__node(c, CKR_NODE_DICT);
-    for (i = 0; i < sizeof parts / sizeof *parts; i++) {
-        memcpy(&v, (const char *)x->u.object + parts[i].at, sizeof v);
-        if (v) ckr__node_set(c, d, parts[i].key, v);
-    }
-    return ckr__failed(c) ? NULL : d;
-}
-
-static ckr_result ckr__flat_enter(ckr__flat *w, const ckr_node *x)
-{
-    void *array = w->open;
-    if (w->n < w->inside) w->inside = 0;
-    if (ckr__flat_closed(x)) {
-        if (!w->inside) w->inside = w->n + 1;
-        x = ckr__flat_inside(w->c, x);
-        if (!x) return w->c->err->code;
-    }
-    if (w->n >= w->c->limits.max_depth)
-        return ckr__fail(w->c->err, CKR_ITEM_TREE_TOO_DEEP, ckr__file_path(w->c, 0), CKR_NO_OFFSET,
-                         NULL, NULL);
-    if (!ckr__arena_grow(w->c, &array, &w->cap, w->n + 1, sizeof *w->open))
-        return w->c->err->code;
-    w->open = (ckr__flat_open *)array;
-    w->open[w->n].node = x;
-    w->open[w->n++].next = 0;
-    return CKR_OK;
-}
-
-/* The next node, NULL at the end. */
-static const ckr_node *ckr__flat_next(ckr__flat *w)
-{
-    for (; w->n > 0; w->n--) {
-        ckr__flat_open *o = &w->open[w->n - 1];
-        const uint64_t i = o->next++;
-        if (i < o->node->count)
-            return o->node->u.items[ckr_node_is_dict(o->node) ? 2 * i + 1 : i];
-    }
-    return NULL;
-}
-
-static bool ckr__flat_begin(ckr__flat *w, ckr__ctx *c, uint32_t n_nodes)
-{
-    memset(w, 0, sizeof *w);
-    w->c = c;
-    w->seen = CKR__NEW_N(c, uint8_t, (uint64_t)n_nodes / 8 + 1);
-    return w->seen != NULL;
 }
 
 /* Tensors inside an object, which is not built: nobody sees them but who copies the file whole. */
@@ -40414,39 +41482,6 @@ static ckr_result ckr__plain_optimizer(ckr__ctx *c, ckr_state *s, const ckr_node
     return c->err->code;
 }
 
-/* What only counts its own steps tells the LR of an update where it is stepped with each. One that
-   is stepped every n-th, n > 1, has counted at most half of the updates, rounded up; a new one of
-   an optimizer that went on may have, too. Between half and twice the updates it is stepped with
-   each, and updates were skipped, or were before it. An optimizer that counts none may have made
-   any number in as many epochs. */
-static bool ckr__plain_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
-{
-    const int64_t ticks = x->position, step = s->progress.step, epoch = s->progress.epoch;
-    const bool epochs = step < 0 && epoch >= 0 && ticks > 0 && ticks >= epoch - 1 &&
-                        ticks <= epoch + 1;
-    if (step < 0) s->progress.step = ticks;
-    if (epochs || (step > 0 && (ticks <= step - step / 2 || ticks / 2 >= step) && ticks != step))
-        return ckr__sched_unclocked(c, x, ticks, epochs ? -1 : step);
-    if (step > 0 && step != ticks)
-        ckr__say(c, "CKR_W_SCHEDULER_CLOCK", CKR_APPROX, "scheduler", NULL,
-                 ckr__printf(c, "%lld steps in %lld updates", (long long)ticks, (long long)step),
-                 "the optimizer counts the updates: some seem to have been skipped", NULL);
-    return !ckr__failed(c);
-}
-
-/* Of the n groups from `first` on; `shared`: another one steps their optimizer, too. */
-static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *scheduler,
-                                      uint64_t first, uint64_t n, bool shared)
-{
-    ckr_schedule *x;
-    const ckr_result r = ckr__groups_schedule(c, s, scheduler, first, n);
-    if (r != CKR_OK) return r;
-    x = &s->schedules[s->n_schedules - 1];
-    if (!strcmp(x->clock, "update") && !ckr__plain_clock(c, s, x)) return c->err->code;
-    if (shared) ckr__sched_share(x);
-    return ckr__lr_drift(c, s, x);
-}
-
 /* What a trainer saves beside the tensors, wherever in the file it stands. */
 static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_state *s,
                                      const ckr_node *root)
@@ -40475,15 +41510,9 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE_STATE, optimizer, CKR_NO_OFFSET, "param_groups",
                          "no state dict of an optimizer is in this file");
     if (optim) r = ckr__plain_optimizer(c, s, optim);
-    if (r == CKR_OK && sched) r = ckr__plain_schedule(c, s, sched, 0, s->n_groups, false);
+    if (r == CKR_OK && sched) r = ckr__script_schedule(c, s, sched, 0, s->n_groups, false);
     return r;
 }
-
-#ifndef CKPTRESUME_NO_ACCELERATE
-/* A training run's file: keep->taken says whether it is one. */
-static ckr_result ckr__rf_read(ckr__ctx *c, const ckr_open_desc *desc, ckr_state *s,
-                               ckr__plain *keep);
-#endif
 
 /* "complex128 [7, 5]", as ckr__plain_entry writes it for a type that safetensors has no tag for. */
 static bool ckr__plain_typed(const char *text, ckr_dtype *dtype, uint32_t *n_dims, int64_t *shape)
@@ -40577,6 +41606,23 @@ static ckr_result ckr__plain_header(ckr__ctx *c, uint32_t file, ckr_state *s)
     return r == CKR_OK ? ckr__plain_retype(c, s, told) : r;
 }
 
+/* A training run's file: keep->taken says whether it is one. */
+static ckr_result ckr__plain_run(ckr__ctx *c, const ckr_open_desc *desc, ckr_state *s,
+                                 ckr__plain *keep)
+{
+    ckr__script x = CKR_ZERO;
+    x.c = c;
+    x.s = s;
+    x.root = keep->root;
+    x.path = keep->path;
+    x.rel = ckr__base(keep->path);
+    x.desc = desc;
+    x.keep = keep;
+    x.tensor_fn = ckr__plain_leaf;
+    x.user = &x;
+    return ckr__script_read(&x);
+}
+
 static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                   ckr_state *s, ckr_node *root)
 {
@@ -40593,10 +41639,8 @@ static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_
         keep->source = s;
         keep->path = path;
         s->dialect_data = keep;
-#ifndef CKPTRESUME_NO_ACCELERATE
-        if (!desc || !desc->optimizer) r = ckr__rf_read(c, desc, s, keep);
+        if (!desc || !desc->optimizer) r = ckr__plain_run(c, desc, s, keep);
         run = keep->taken != NULL;
-#endif
     }
     if (r == CKR_OK && !run) r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
     return r == CKR_OK ? ckr__plain_flatten(c, s, root) : r;
@@ -41195,14 +42239,6 @@ typedef struct ckr__ac_file {
     uint64_t        first_group, n_groups;
 } ckr__ac_file;
 
-typedef struct ckr__ac_param { /* a number of an optimizer's state dict                  */
-    ckr_node       *id;
-    const ckr_node *state;     /* dict, or NULL: none yet                                */
-    const char     *name;
-    uint64_t        group;     /* within the optimizer                                   */
-    const ckr_view *like;      /* a state tensor of the parameter's own shape, or NULL   */
-} ckr__ac_param;
-
 /* A value in a rank's file that no other rank can stand for: none of a generator's, or the states
    of all devices that the process sees. */
 typedef struct ckr__ac_extra {
@@ -41217,7 +42253,7 @@ typedef struct ckr__ac {
     ckr_state       *s;
     const char      *dir;
     const ckr_open_desc *desc;
-    bool             trainer, sana, plain; /* of HF; a file of no framework; none: accelerate */
+    bool             trainer, sana;        /* of HF; neither: accelerate                    */
     bool             converted;            /* there is a side file                       */
     const char      *engine;   /* DeepSpeed's directory inside, which has model and optimizer,
                                   or NULL                                                */
@@ -41225,11 +42261,7 @@ typedef struct ckr__ac {
     ckr__ac_file   **files;    /* in byte order of their names                           */
     uint64_t         n_files;
     ckr__plain      *keep;     /* views: of the state's tensors, by index                */
-    ckr__map         names;    /* of parameters -> tensor's index, while reading         */
-    uint64_t         n_named;  /* names of the caller that are used up                   */
-    size_t           wrapped;  /* bytes before each key of the dict in hand              */
-    uint64_t         n_loose;  /* numbers of the optimizer in hand that no group has     */
-    const char      *only;     /* the head of names that an optimizer may have; NULL: all */
+    ckr__script      of;       /* the parameters, and what an optimizer's numbers are    */
     ckr__ac_file   **random;   /* by rank; NULL: it has none                             */
     uint32_t         n_random, ranks;
     ckr__ac_extra   *extras;
@@ -41474,11 +42506,6 @@ static ckr_result ckr__sana_probe(ckr__ctx *c, const char *path, const char **di
 
 /* >>accelerate.model ---------------------------------------------------------- */
 
-static bool ckr__same_dims(uint32_t n, const int64_t *a, uint32_t m, const int64_t *b)
-{
-    return n == m && (!n || !memcmp(a, b, n * sizeof *a));
-}
-
 static ckr_result ckr__ac_load(ckr__ac *r, ckr__ac_file *f)
 {
     uint32_t file = CKR_NO_FILE;
@@ -41488,61 +42515,19 @@ static ckr_result ckr__ac_load(ckr__ac *r, ckr__ac_file *f)
     return e;
 }
 
-/* What no state can hold stays a leftover. */
-static void ckr__plain_take_node(ckr__plain *p, const ckr_node *n)
+/* Its state dict, for the kit. */
+static ckr__optim ckr__ac_part(const ckr__ac_file *f)
 {
-    if (!p->taken || !n || (n->kind == CKR_NODE_TENSOR && ckr__view_odd(n->u.view))) return;
-    p->taken[n->id / 8] |= (uint8_t)(1u << (n->id & 7));
+    const ckr__optim o = { f->part, f->path, f->rel, f->index, 0, 0 };
+    return o;
 }
 
-/* Two nodes of one storage. */
-static void ckr__ac_pair(ckr__ac *r, ckr_node *node, ckr_node *first)
-{
-    const ckr__stand x = { node, first };
-    *CKR__PUSH(ckr__stand, r->c, r->keep->tied, r->keep->n_tied) = x;
-}
-
-/* One dict name -> tensor: a model's, or Sana's EMA. The second name of one storage is no tensor of
-   its own, but a tie. */
+/* A model's dict, or Sana's EMA. */
 static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node *dict,
                                const char *prefix, const char *slot)
 {
-    ckr__shared x = CKR_ZERO;
-    uint64_t i, at;
-    ckr_result e = CKR_OK;
-    if (!ckr_node_is_dict(dict)) return ckr__ac_bad(r, f, NULL, "a dict of tensors");
-    if (!prefix || dict->count > UINT32_MAX) return ckr__oom(r->c);
-    x.map.c = r->c;
-    for (i = 0; i < dict->count && e == CKR_OK; i++) {
-        ckr_node *value = ckr__dict_at(dict, i);
-        const char *name = ckr__dict_key(dict, i);
-        ckr_tensor *t = NULL;
-        bool had = false;
-        if (!name || value->kind != CKR_NODE_TENSOR) {
-            if (!r->plain) e = ckr__leave(r->c, r->s, f->rel, name ? name : "?", value);
-            continue;
-        }
-        ckr__plain_take_node(r->keep, value);
-        name += r->wrapped;
-        if (*prefix) name = ckr__printf(r->c, "%s%s", prefix, name);
-        if (!name) break;
-        at = r->s->n_tensors | i << 32;
-        if (ckr__shared_before(&x, value->u.view, &at)) {
-            ckr__ac_pair(r, value, ckr__dict_at(dict, at >> 32));
-            at &= 0xffffffffu;
-            ckr__map_put(&r->names, name, strlen(name), at, NULL);
-            ckr__tie_add(r->c, r->s, r->s->tensors[at]->name, name);
-            continue;
-        }
-        e = ckr__plain_tensor_as(r->c, r->s, name, slot, value->u.view, &t);
-        if (e != CKR_OK || !t) continue;
-        t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
-        if (!strcmp(slot, "param")) ckr__map_put(&r->names, name, strlen(name), t->index, &had);
-        if (had) ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, f->path, CKR_NO_OFFSET, name, NULL);
-        e = r->c->err->code;
-    }
-    ckr__map_free(&x.map);
-    return e == CKR_OK ? r->c->err->code : e;
+    const ckr__optim o = ckr__ac_part(f);
+    return ckr__script_dict(&r->of, &o, dict, prefix, slot);
 }
 
 /* Every tensor that an index names must be in the shard that it names. */
@@ -41561,7 +42546,7 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
                              "it names the shard %.100s, which is not there", shard);
         if (f->index) name = ckr__printf(r->c, "model_%u.%s", (unsigned)f->index, name);
         if (!name) return ckr__oom(r->c);
-        if (!ckr__map_find(&r->names, name, strlen(name), &at) ||
+        if (!ckr__map_find(&r->of.names, name, strlen(name), &at) ||
             (r->keep->views[at] &&
              strcmp(ckr__file_path(r->c, r->keep->views[at]->file), r->files[k]->path) != 0))
             return ckr__fail(r->c->err, CKR_ITEM_HF_MISSING, f->path, CKR_NO_OFFSET, name,
@@ -41582,14 +42567,14 @@ static ckr_result ckr__ac_copies(ckr__ac *r, const ckr__ac_file *f, ckr_node **f
         const ckr_view *v = value->u.view;
         ckr_tensor *t;
         if (!name || value->kind != CKR_NODE_TENSOR ||
-            !ckr__map_find(&r->names, name, strlen(name), &at))
+            !ckr__map_find(&r->of.names, name, strlen(name), &at))
             continue;
         t = r->s->tensors[at];
         if (v->dtype != t->dtype || ckr__view_odd(v) ||
             !ckr__same_dims(v->n_dims, v->shape, t->n_dims, t->shape))
             continue;
         if (first[at]) {
-            ckr__ac_pair(r, value, first[at]);
+            ckr__script_pair(&r->of, value, first[at]);
             continue;
         }
         first[at] = value;
@@ -41608,10 +42593,10 @@ static ckr_node **ckr__ac_engine_params(ckr__ac *r)
     r->keep->n_views = s->n_tensors;
     for (i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param"))
-            ckr__map_put(&r->names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+            ckr__map_put(&r->of.names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
     for (i = 0; i < s->n_ties; i++)
-        if (ckr__map_find(&r->names, s->ties[i].name, strlen(s->ties[i].name), &at))
-            ckr__map_put(&r->names, s->ties[i].other, strlen(s->ties[i].other), at, NULL);
+        if (ckr__map_find(&r->of.names, s->ties[i].name, strlen(s->ties[i].name), &at))
+            ckr__map_put(&r->of.names, s->ties[i].other, strlen(s->ties[i].other), at, NULL);
     return ckr__failed(r->c) ? NULL : CKR__NEW_N(r->c, ckr_node *, s->n_tensors);
 }
 
@@ -41640,453 +42625,15 @@ static ckr_result ckr__ac_models(ckr__ac *r)
     return e;
 }
 
-/* >>accelerate.names ---------------------------------------------------------- */
-/* Which parameter an optimizer's number is. */
-
-static const ckr_view *ckr__ac_like(const ckr_node *state)
-{
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(state); i++) {
-        const char *slot = ckr__dict_key(state, i);
-        const ckr_node *v = ckr__dict_at(state, i);
-        if (slot && v->kind == CKR_NODE_TENSOR && ckr__own_shape(slot)) return v->u.view;
-    }
-    return NULL;
-}
-
-/* Parameters are numbers, or names (FSDP's whole state dicts): all alike. NULL: neither. */
-static const char *ckr__ac_id(const ckr_node *id, uint8_t kind, size_t *n)
-{
-    *n = id->kind == CKR_NODE_STR ? (size_t)id->count : sizeof id->u.i;
-    if (id->kind != kind || (kind != CKR_NODE_INT && kind != CKR_NODE_STR)) return NULL;
-    return kind == CKR_NODE_STR ? id->u.str : (const char *)&id->u.i;
-}
-
-/* Names that a wrapper is before, all of them, as the model has them. */
-static void ckr__ac_unwrap(ckr__ac *r, ckr__ac_param *p, uint64_t n)
-{
-    size_t wrapped = SIZE_MAX;
-    uint64_t i;
-    for (i = 0; i < n; i++)
-        wrapped = p[i].name ? ckr__wrapped(p[0].name, p[i].name, wrapped) : 0;
-    if (!r->plain || !n || !wrapped) return;
-    if (!r->keep->wrapper) r->keep->wrapper = ckr__strndup(r->c, p[0].name, wrapped);
-    for (i = 0; i < n; i++) p[i].name += wrapped;
-}
-
-/* The optimizer's parameters in the order of its groups, each once. Behind them, of a file of no
-   framework, those that no group has any more: torch keeps their state. */
-static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param **out,
-                                 uint64_t *n)
-{
-    const ckr_node *groups = ckr_node_get(f->part, "param_groups"),
-                   *state = ckr_node_get(f->part, "state");
-    uint64_t i, k, most = 0;
-    uint8_t kind = CKR_NODE_INT;
-    const char *id;
-    size_t len;
-    ckr__map seen = CKR_ZERO;
-    seen.c = r->c;
-    *n = r->n_loose = 0;
-    for (i = 0; i < groups->count; i++) {
-        const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
-        if (!ckr_node_is_list(list)) return ckr__ac_bad(r, f, "param_groups", "a list params");
-        if (!most && list->count) kind = list->u.items[0]->kind;
-        most += list->count;
-    }
-    *out = CKR__NEW_N(r->c, ckr__ac_param, most + (r->plain ? state->count : 0));
-    if (!*out) return ckr__oom(r->c);
-    for (i = 0; i < groups->count; i++) {
-        const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
-        for (k = 0; k < list->count && !ckr__failed(r->c); k++) {
-            ckr__ac_param *p = &(*out)[*n];
-            bool had;
-            p->id = list->u.items[k];
-            p->name = ckr_node_str(ckr_node_at(ckr_node_get(g, "param_names"), k));
-            if (!p->name) p->name = ckr_node_str(p->id);
-            p->group = i;
-            id = ckr__ac_id(p->id, kind, &len);
-            if (!id) ckr__ac_bad(r, f, "params", "numbers");
-            else if (ckr__map_put(&seen, id, len, *n, &had) && !had) ++*n;
-        }
-    }
-    for (i = 0; i < state->count && !ckr__failed(r->c); i++) {
-        id = ckr__ac_id(state->u.items[2 * i], kind, &len);
-        if (!id) continue;
-        if (!ckr__map_find(&seen, id, len, &k)) {
-            if (!r->plain) ckr__ac_bad(r, f, "state", "a number that some group has");
-            if (!r->plain) break;
-            k = *n + r->n_loose++;
-            (*out)[k].id = state->u.items[2 * i];
-        }
-        (*out)[k].state = ckr__dict_at(state, i);
-    }
-    for (i = 0; i < *n; i++) (*out)[i].like = ckr__ac_like((*out)[i].state);
-    ckr__ac_unwrap(r, *out, *n);
-    ckr__map_free(&seen);
-    return r->c->err->code;
-}
-
-static bool ckr__ac_fits(const ckr__ac_param *p, const ckr_tensor *t)
-{
-    return !p->like || ckr__same_dims(p->like->n_dims, p->like->shape, t->n_dims, t->shape);
-}
-
-static ckr_result ckr__ac_names_fail(ckr__ac *r, const ckr__ac_file *f, const char *name,
-                                     const char *text)
-{
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_NAMES, f->path, CKR_NO_OFFSET, name, "%s",
-                             text);
-    return ckr__remedy(r->c->err, e,
-                       "--names FILE: all parameters in the order of the optimizer's groups");
-}
-
-/* A name that the model's file lacks: of a tie, whose other name is the one tensor of this shape
-   that nobody has claimed. */
-static ckr_result ckr__ac_unstored(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
-                                   const ckr__ac_param *all, uint64_t n, uint64_t *at)
-{
-    uint64_t i, k, found = 0;
-    for (i = 0; i < r->s->n_tensors; i++) {
-        const ckr_tensor *t = r->s->tensors[i];
-        if (strcmp(t->slot, "param") != 0 || !p->like || !ckr__ac_fits(p, t)) continue;
-        for (k = 0; k < n && strcmp(all[k].name, t->name) != 0; k++) {}
-        if (k < n) continue;
-        *at = i;
-        found++;
-    }
-    if (found != 1)
-        return ckr__ac_names_fail(r, f, p->name, "the model's file has no such parameter");
-    ckr__map_put(&r->names, p->name, strlen(p->name), *at, NULL);
-    ckr__tie_add(r->c, r->s, r->s->tensors[*at]->name, p->name);
-    return r->c->err->code;
-}
-
-/* Given names: each is a tensor of the model, of the state's shape. Without a model (a bare
-   optimizer) they are taken as they are. */
-static ckr_result ckr__ac_check_names(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p,
-                                      uint64_t n)
-{
-    const bool bare = r->names.count == 0;
-    uint64_t i, at = 0;
-    for (i = 0; i < n && !bare; i++) {
-        if (!ckr__map_find(&r->names, p[i].name, strlen(p[i].name), &at) &&
-            ckr__ac_unstored(r, f, &p[i], p, n, &at) != CKR_OK)
-            return r->c->err->code;
-        if (!ckr__ac_fits(&p[i], r->s->tensors[at]))
-            return ckr__ac_names_fail(r, f, p[i].name,
-                                      "the optimizer's state has another shape than the parameter");
-        p[i].name = r->s->tensors[at]->name;
-    }
-    return CKR_OK;
-}
-
-/* Digits by value, the rest by bytes: layers.2 before layers.10. */
-static int ckr__ac_natural_cmp(const void *x, const void *y)
-{
-    const char *a = ((const ckr_tensor *)x)->name, *b = ((const ckr_tensor *)y)->name;
-    for (;;) {
-        const size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
-        size_t i, k;
-        if (!n || !m) {
-            if (*a != *b || !*a) return (int)(uint8_t)*a - (int)(uint8_t)*b;
-            a++, b++;
-            continue;
-        }
-        for (i = 0; i + 1 < n && a[i] == '0'; i++) {}
-        for (k = 0; k + 1 < m && b[k] == '0'; k++) {}
-        if (n - i != m - k) return n - i < m - k ? -1 : 1;
-        for (; i < n; i++, k++) if (a[i] != b[k]) return (int)a[i] - (int)b[k];
-        a += n;
-        b += m;
-    }
-}
-
-/* Names that differ in their numbers only: copies of one layer, in the order of the numbers. */
-static bool ckr__ac_same_pattern(const char *a, const char *b)
-{
-    while (*a && *b) {
-        const size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
-        if ((n == 0) != (m == 0)) return false;
-        if (!n && *a != *b) return false;
-        a += n ? n : 1;
-        b += m ? m : 1;
-    }
-    return !*a && !*b;
-}
-
-/* The model's tensors of the shape of p, of which there must be as many as numbers of this shape,
-   all in one group; unless the file kept the model's order, all of one pattern. */
-static bool ckr__ac_match_shape(ckr__ac_param *p, uint64_t n, uint64_t first, ckr_tensor **models,
-                                uint64_t n_models, bool ordered)
-{
-    uint64_t i, k = first;
-    const char *last = NULL;
-    for (i = 0; i < n_models; i++) {
-        const ckr_tensor *t = models[i];
-        if (!ckr__ac_fits(&p[first], t)) continue;
-        for (; k < n && !ckr__ac_fits(&p[k], t); k++) {}
-        if (k == n || p[k].group != p[first].group) return false;
-        if (last && !ordered && !ckr__ac_same_pattern(last, t->name)) return false;
-        last = p[k++].name = t->name;
-    }
-    for (; k < n; k++)
-        if (!p[k].name && ckr__same_dims(p[k].like->n_dims, p[k].like->shape,
-                                         p[first].like->n_dims, p[first].like->shape))
-            return false;
-    return last != NULL;
-}
-
-/* One group in the model's order, which fits the model's tensors in one way only: the leftmost is
-   the rightmost, too. */
-static bool ckr__ac_match_order(ckr__ac_param *p, uint64_t n, ckr_tensor **models,
-                                uint64_t n_models)
-{
-    uint64_t i, k;
-    if (!n || p[n - 1].group != 0) return false;
-    for (i = k = 0; i < n && k < n_models; k++)
-        if (ckr__ac_fits(&p[i], models[k])) p[i++].name = models[k]->name;
-    if (i < n) return false;
-    for (k = n_models; i > 0 && k > 0 && k >= i; k--)
-        if (ckr__ac_fits(&p[i - 1], models[k - 1]) && p[--i].name != models[k - 1]->name)
-            return false;
-    return i == 0;
-}
-
-/* The model's parameters that no optimizer before this one has; no buffers. */
-static bool ckr__ac_free_params(ckr__ac *r, ckr_tensor **out, uint64_t *n)
-{
-    ckr__map had = CKR_ZERO;
-    uint64_t i, k;
-    had.c = r->c;
-    for (i = 0; i < r->s->n_groups; i++)
-        for (k = 0; k < r->s->groups[i].n_params; k++) {
-            const char *name = r->s->groups[i].params[k];
-            if (!ckr__map_put(&had, name, strlen(name), 0, NULL)) break;
-        }
-    for (i = 0; i < r->s->n_tensors && !ckr__failed(r->c); i++) {
-        ckr_tensor *t = r->s->tensors[i];
-        if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
-            (!r->only || ckr__starts(t->name, r->only)) &&
-            !ckr__map_find(&had, t->name, strlen(t->name), NULL))
-            out[(*n)++] = t;
-    }
-    ckr__map_free(&had);
-    return !ckr__failed(r->c);
-}
-
-#define CKR__AC_GUESS 20000    /* parameters, above which nothing is guessed              */
-
-/* Names by order and shape, where only one assignment is possible. False: it is not certain.
-   *proven is set where all parameters of the model are in one group, whose order every shape
-   proves. */
-static bool ckr__ac_match(ckr__ac *r, ckr__ac_param *p, uint64_t n, bool ordered, bool *proven)
-{
-    ckr_tensor **models = CKR__NEW_N(r->c, ckr_tensor *, r->s->n_tensors);
-    uint64_t i, k = 0;
-    bool ok = models && ckr__ac_free_params(r, models, &k);
-    if (ok && ordered && ckr__ac_match_order(p, n, models, k)) {
-        for (i = 0; i < n && (p[i].like || !p[i].state); i++) {}
-        if (proven) *proven = n == k && i == n;
-        return true;
-    }
-    ok = ok && n <= CKR__AC_GUESS && r->s->n_tensors <= CKR__AC_GUESS;
-    for (i = 0; i < n; i++) {
-        p[i].name = NULL;
-        ok = ok && p[i].like;
-    }
-    if (ok && !ordered) ok = ckr__sort(r->c, (void **)(void *)models, (size_t)k,
-                                       ckr__ac_natural_cmp);
-    for (i = 0; i < n && ok; i++)
-        if (!p[i].name) ok = ckr__ac_match_shape(p, n, i, models, k, ordered);
-    for (i = 0; i < n && ok; i++) ok = p[i].name != NULL;
-    for (i = 0; i < n && !ok; i++) p[i].name = NULL;
-    return ok;
-}
-
-static ckr_result ckr__ac_by_number(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p,
-                                    uint64_t n)
-{
-    uint64_t i;
-    for (i = 0; i < n; i++) {
-        if (p[i].id->kind == CKR_NODE_STR) p[i].name = p[i].id->u.str;
-        else p[i].name = f->index ? ckr__printf(r->c, "%u/%lld", (unsigned)f->index,
-                                           (long long)p[i].id->u.i)
-                             : ckr__printf(r->c, "%lld", (long long)p[i].id->u.i);
-    }
-    return r->c->err->code;
-}
-
-/* `ordered`: the model's file kept the order in which the parameters were registered. */
-static ckr_result ckr__ac_name(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p, uint64_t n,
-                               bool ordered)
-{
-    const ckr_open_desc *d = r->desc;
-    uint64_t i, named = 0;
-    bool proven = false, matched;
-    for (i = 0; i < n; i++) named += p[i].name != NULL;
-    if (n && named == n) {
-        ckr_result e = ckr__ac_check_names(r, f, p, n);
-        if (e == CKR_OK || !r->plain || r->c->err->item != CKR_ITEM_TRAINER_NAMES) return e;
-        ckr__error_reset(r->c);            /* another model's names, or with a prefix         */
-    }
-    if (d && d->names) {
-        if (d->n_names - r->n_named < n)
-            return ckr__ac_names_fail(r, f, "param_groups",
-                                      "the optimizer has more parameters than there are names");
-        for (i = 0; i < n; i++) p[i].name = ckr__strdup(r->c, d->names[r->n_named + i]);
-        if (ckr__failed(r->c)) return r->c->err->code;
-        ckr__ac_unwrap(r, p, n);
-        r->n_named += n;
-        return ckr__ac_check_names(r, f, p, n);
-    }
-    for (i = 0; i < n; i++) p[i].name = NULL;
-    matched = ckr__ac_match(r, p, n, ordered, &proven);
-    if (!matched && r->only && r->c->err->code == CKR_OK) {    /* its place says nothing  */
-        r->only = NULL;
-        matched = ckr__ac_match(r, p, n, ordered, &proven);
-    }
-    if (!matched && ckr__ac_by_number(r, f, p, n) == CKR_OK)
-        return ckr__say(r->c, "CKR_W_PARAM_NAMES", CKR_APPROX, f->rel, NULL, NULL,
-                        "the optimizer's file has numbers only, and shapes do not tell which "
-                        "parameter each is: they are called by their numbers",
-                        "--names FILE: all parameters in the order of the optimizer's groups");
-    if (ckr__failed(r->c) || (proven && r->plain && !r->only)) return r->c->err->code;
-    return ckr__say(r->c, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, f->rel, NULL, NULL,
-                    "the optimizer's file has numbers only: they were matched to the model's "
-                    "parameters by shape and order",
-                    "--names FILE: all parameters in the order of the optimizer's groups");
-}
-
 /* >>accelerate.optimizer ------------------------------------------------------ */
-
-/* A list of tensors in a state (LBFGS's history) is slots KEY.0, KEY.1, ... */
-static bool ckr__is_tensors(const ckr_node *v)
-{
-    uint64_t i;
-    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
-        if (v->u.items[i]->kind != CKR_NODE_TENSOR) return false;
-    return ckr_node_is_list(v) && v->count > 0;
-}
-
-/* And back: a slot's value in its parameter's dict. */
-static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_node *value)
-{
-    size_t len = strlen(slot);
-    uint32_t at = 0;
-    const char *key;
-    ckr_node *list;
-    if (!value) return false;
-    if (!ckr__cut_num(slot, &len, &at) || len < 2 || slot[len - 1] != '.')
-        return ckr__node_pair(c, state, ckr__node_str(c, slot), value);
-    key = ckr__strndup(c, slot, len - 1);
-    list = key ? ckr__dict_value(state, key) : NULL;
-    if (key && !list && at == 0) {
-        list = ckr__node(c, CKR_NODE_LIST);
-        if (!ckr__node_set(c, state, key, list)) return false;
-    }
-    if (!key) return false;
-    return list && list->kind == CKR_NODE_LIST && list->count == at
-               ? ckr__node_push(c, list, value)
-               : ckr__node_pair(c, state, ckr__node_str(c, slot), value);
-}
-
-static ckr_result ckr__ac_slot(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
-                               const char *slot, const ckr_node *v)
-{
-    const bool list = ckr__is_tensors(v);
-    uint64_t i;
-    ckr_tensor *t;
-    ckr_result e = CKR_OK;
-    if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
-        if (r->plain) return CKR_OK;
-        return ckr__leave(r->c, r->s, f->rel,
-                          ckr__printf(r->c, "state/%s/%s",
-                                      ckr_node_str(p->id) ? ckr_node_str(p->id)
-                                                          : ckr__node_text_of(r->c, p->id),
-                                      slot), v);
-    }
-    for (i = 0; i < (list ? v->count : 1) && e == CKR_OK; i++) {
-        const ckr_node *one = list ? v->u.items[i] : v;
-        const ckr_view *view =
-            one->kind == CKR_NODE_TENSOR ? one->u.view : ckr__number_view(r->c, one);
-        const char *name = list ? ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)i) : slot;
-        ckr__plain_take_node(r->keep, one);
-        e = view && name ? ckr__plain_tensor_as(r->c, r->s, p->name, name, view, &t)
-                         : ckr__oom(r->c);
-    }
-    return e;
-}
-
-/* What bitsandbytes keeps in a dict of its own beside `step`. */
-static const char ckr__ac_quant[] = "__bnb_optimizer_quant_state__";
-
-static ckr_result ckr__ac_states(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
-                                 uint64_t n)
-{
-    const ckr_node *dicts[2];
-    uint64_t i, k;
-    int d;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        dicts[0] = p[i].state;
-        dicts[1] = ckr_node_get(dicts[0], ckr__ac_quant);
-        if (dicts[0] && !ckr_node_is_dict(dicts[0]) && !r->plain)
-            return ckr__ac_bad(r, f, "state", "a dict for each parameter");
-        for (d = 0; d < 2; d++)
-            for (k = 0; k < ckr__dict_n(dicts[d]) && e == CKR_OK; k++) {
-                const char *slot = ckr__dict_key(dicts[d], k);
-                const ckr_node *v = ckr__dict_at(dicts[d], k);
-                if (slot && (strcmp(slot, ckr__ac_quant) != 0 || !ckr_node_is_dict(v)))
-                    e = ckr__ac_slot(r, f, &p[i], slot, v);
-            }
-    }
-    return e;
-}
-
-/* Groups of one optimizer behind those that are there. */
-static ckr_result ckr__ac_groups(ckr__ac *r, ckr__ac_file *f, const ckr__ac_param *p, uint64_t n)
-{
-    const ckr_node *list = ckr_node_get(f->part, "param_groups");
-    uint64_t i, at = 0;
-    f->first_group = r->s->n_groups;
-    f->n_groups = list->count;
-    for (i = 0; i < list->count; i++) {
-        ckr_group *g = ckr__group_add(r->c, r->s, list->u.items[i]);
-        for (; at < n && p[at].group == i; at++)               /* they lie group by group    */
-            *CKR__PUSH(const char *, r->c, g->params, g->n_params) = p[at].name;
-    }
-    return r->c->err->code;
-}
-
-/* Updates done: the largest `step` that a state of the first optimizer counts; -1: none does.
-   Parameters that were frozen for a while have counted less, so all are looked at. */
-static ckr_result ckr__ac_count(ckr__ac *r, const ckr__ac_param *p, uint64_t n)
-{
-    double v;
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        e = ckr__step_number(r->c, ckr_node_get(p[i].state, "step"), &v);
-        if (v >= 0 && v < 9e15 && (int64_t)v > r->s->progress.step)
-            r->s->progress.step = (int64_t)v;
-    }
-    return e;
-}
 
 static ckr_result ckr__ac_optimizer(ckr__ac *r, ckr__ac_file *f, bool ordered)
 {
-    ckr__ac_param *p = NULL;
-    uint64_t n = 0;
-    ckr_result e;
-    if (!ckr__is_optimizer(f->part))
-        return ckr__ac_bad(r, f, NULL, "the state dict of an optimizer: state and param_groups");
-    e = ckr__ac_params(r, f, &p, &n);
-    if (e == CKR_OK) e = ckr__ac_name(r, f, p, n, ordered);
-    if (e == CKR_OK) e = ckr__ac_groups(r, f, p, n);
-    if (e == CKR_OK) e = ckr__ac_by_number(r, f, p + n, r->n_loose);
-    if (e == CKR_OK) e = ckr__ac_states(r, f, p, n + r->n_loose);
-    return e == CKR_OK && f->index == 0 ? ckr__ac_count(r, p, n) : e;
+    ckr__optim o = ckr__ac_part(f);
+    const ckr_result e = ckr__optim_read(&r->of, &o, ordered);
+    f->first_group = o.first_group;
+    f->n_groups = o.n_groups;
+    return e;
 }
 
 static ckr_result ckr__ac_optimizers(ckr__ac *r)
@@ -42104,10 +42651,10 @@ static ckr_result ckr__ac_optimizers(ckr__ac *r)
     if (e == CKR_OK && !k)
         return ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
                         "there is no optimizer file: weights only", NULL);
-    if (e != CKR_OK || !r->n_named || r->n_named == r->desc->n_names) return e;
+    if (e != CKR_OK || !r->of.n_named || r->of.n_named == r->desc->n_names) return e;
     e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_NAMES, r->dir, CKR_NO_OFFSET, NULL,
                   "%llu names for %llu parameters", (unsigned long long)r->desc->n_names,
-                  (unsigned long long)r->n_named);
+                  (unsigned long long)r->of.n_named);
     return ckr__remedy(r->c->err, e, "--names FILE: exactly the optimizer's parameters");
 }
 
@@ -42389,14 +42936,14 @@ static ckr_result ckr__ac_config_tie(ckr__ac *r)
     if (e != CKR_OK) return e;
     tie = ckr_node_get(root, "tie_word_embeddings");
     if (!tie || tie->kind != CKR_NODE_BOOL || !tie->u.b ||
-        ckr__map_find(&r->names, "lm_head.weight", 14, NULL))
+        ckr__map_find(&r->of.names, "lm_head.weight", 14, NULL))
         return CKR_OK;
     for (i = 0; i < r->s->n_tensors; i++)
         for (k = 0; k < sizeof ends / sizeof *ends; k++)
             if (ckr__path_ends(r->s->tensors[i]->name, ends[k]) && !found)
                 found = r->s->tensors[i];
     if (!found) return CKR_OK;
-    ckr__map_put(&r->names, "lm_head.weight", 14, found->index, NULL);
+    ckr__map_put(&r->of.names, "lm_head.weight", 14, found->index, NULL);
     ckr__tie_add(r->c, r->s, found->name, "lm_head.weight");
     return r->c->err->code;
 }
@@ -42404,8 +42951,8 @@ static ckr_result ckr__ac_config_tie(ckr__ac *r)
 static ckr_result ckr__ac_end(ckr__ac *r, ckr_result e)
 {
     ckr_topology *t = &r->s->topology;
-    ckr__map_free(&r->names);
-    r->desc = NULL;
+    ckr__map_free(&r->of.names);
+    r->desc = r->of.desc = NULL;
     r->s->dialect_data = r;
     if (r->engine) return e;
     t->tp = t->pp = t->ep = t->cp = 1;
@@ -42478,7 +43025,12 @@ static ckr__ac *ckr__ac_new(ckr__ctx *c, const char *dir, const ckr_open_desc *d
     if (!r) return NULL;
     r->keep = CKR__NEW(c, ckr__plain);
     if (!r->keep) return NULL;
-    r->c = r->names.c = c;
+    r->c = r->of.c = r->of.names.c = c;
+    r->of.s = s;
+    r->of.desc = desc;
+    r->of.keep = r->keep;
+    r->of.tensor_fn = ckr__plain_leaf;
+    r->of.user = &r->of;
     r->s = s;
     r->dir = dir;
     r->desc = desc;
@@ -42590,456 +43142,6 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
         e = ckr__leave_others(c, s, f->rel, f->root, "state_dict state_dict_ema optimizer "
                                                      "scheduler epoch step rng_state");
     return ckr__ac_end(r, e);
-}
-
-/* >>accelerate.plain ---------------------------------------------------------- */
-/* A training run's file of no framework: a dict, under whose keys are the model's tensors in a
-   dict, averages of them, state dicts of optimizers and schedulers, each or a list of them, and
-   counters; or these in dicts of their own, one level deep: {"trainer": {..}}, {"optimizers":
-   {"G": .., "D": ..}}. They are known by what they hold. Several models keep their keys in the
-   names; an optimizer without a model has its numbers, or the caller's names. All else is a
-   leftover. */
-
-typedef struct ckr__rf_place { /* of a model or an average                               */
-    const char     *key, *above;       /* above: its container's; NULL: in the root       */
-    const ckr_node *in, *node; /* its container: the root, or a dict in it                */
-    uint8_t         kind;
-    bool            twice;     /* another has its key, too                               */
-} ckr__rf_place;
-
-enum { CKR__RF_MODEL = 0, CKR__RF_AVERAGE };
-
-typedef struct ckr__rf {
-    ckr__ac        *r;
-    ckr__ac_file   *files;     /* one an optimizer                                       */
-    const ckr_node *root, *model;      /* the one model; NULL: several, or none          */
-    ckr__rf_place  *places;
-    uint64_t        n_places;
-    bool            below;     /* the models are in dicts of the root                    */
-    ckr__map        keys;      /* of models -> the first place with the key              */
-    ckr__rf_place   optimizers[CKR__PLAIN_PARTS];      /* key and container of each       */
-    ckr__flat       met;       /* what was looked at: for optimizers and schedulers      */
-    ckr__flat       parts, deep;       /* for models of the root; for those below         */
-    ckr__flat       had;       /* containers that were read                              */
-} ckr__rf;
-
-static bool ckr__rf_is_param(const ckr_node *n)
-{
-    return n->kind == CKR_NODE_TENSOR && n->u.view->n_dims > 0 && ckr__is_float(n->u.view->dtype);
-}
-
-static bool ckr__rf_is_part(ckr__flat *met, const ckr_node *n)
-{
-    uint64_t i;
-    if (!ckr_node_is_dict(n) || !n->count || !ckr__flat_new(met, n)) return false;
-    for (i = 0; i < n->count; i++)
-        if (!ckr__dict_key(n, i) || ckr__dict_at(n, i)->kind != CKR_NODE_TENSOR)
-            return false;
-    return true;
-}
-
-/* Mostly tensors by name, some in dicts of their own. */
-static bool ckr__rf_is_model(ckr__flat *met, const ckr_node *n)
-{
-    uint64_t i, params = 0, others = 0;
-    if (!ckr_node_is_dict(n)) return false;
-    for (i = 0; i < n->count; i++) {
-        const ckr_node *v = ckr__dict_at(n, i);
-        const char *key = ckr__dict_key(n, i);
-        if (!key) return false;
-        if (ckr__rf_is_param(v) || ckr__rf_is_part(met, v)) params++;
-        else others += v->kind != CKR_NODE_TENSOR && !ckr__path_ends(key, "_extra_state");
-    }
-    return params > others;
-}
-
-/* One of a kind, or a list of them, behind those that were found. */
-static bool ckr__rf_parts(const ckr_node *v, bool (*is)(const ckr_node *), const ckr_node **out,
-                          uint64_t *n)
-{
-    const bool list = ckr_node_is_list(v);
-    const uint64_t count = list ? v->count : 1;
-    uint64_t i;
-    if (count > CKR__PLAIN_PARTS - *n) return false;
-    for (i = 0; i < count; i++) if (!is(list ? v->u.items[i] : v)) return false;
-    for (i = 0; i < count; i++) out[(*n)++] = list ? v->u.items[i] : v;
-    return count > 0;
-}
-
-/* A container that was not met before, as are those in a short list: each is looked into once. */
-static bool ckr__rf_fresh(ckr__flat *met, const ckr_node *v)
-{
-    uint64_t i;
-    if (!ckr__flat_new(met, v)) return false;
-    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
-        if (v->count > CKR__PLAIN_PARTS || !ckr__flat_new(met, v->u.items[i])) return false;
-    return true;
-}
-
-static bool ckr__rf_take_parts(ckr__rf *x, const ckr_node *in, uint64_t i)
-{
-    ckr__plain *keep = x->r->keep;
-    const ckr_node *v = ckr__dict_at(in, i);
-    uint64_t k = keep->n_optimizers;
-    if (!ckr__rf_parts(v, ckr__is_optimizer, keep->optimizers, &keep->n_optimizers))
-        return ckr__rf_parts(v, ckr__is_scheduler, keep->schedulers, &keep->n_schedulers);
-    for (; k < keep->n_optimizers; k++) {
-        x->optimizers[k].key = ckr__dict_key(in, i);
-        x->optimizers[k].in = in;
-    }
-    return true;
-}
-
-static bool ckr__rf_is_ema(const char *key)
-{
-    return key && (strstr(key, "ema") || strstr(key, "EMA"));
-}
-
-static bool ckr__rf_place_add(ckr__rf *x, const char *key, const char *above, const ckr_node *in,
-                              const ckr_node *node)
-{
-    const bool model = !ckr__rf_is_ema(key) && !ckr__rf_is_ema(above);
-    const uint8_t kind = model ? CKR__RF_MODEL : CKR__RF_AVERAGE;
-    ckr__rf_place p = { key, above, in, node, kind, false };
-    uint64_t at;
-    if (model && ckr__map_find(&x->keys, key, strlen(key), &at))
-        p.twice = x->places[at].twice = true;
-    *CKR__PUSH(ckr__rf_place, x->r->c, x->places, x->n_places) = p;
-    if (model && !p.twice) ckr__map_put(&x->keys, key, strlen(key), x->n_places - 1, NULL);
-    return !ckr__failed(x->r->c);
-}
-
-/* The models in a dict of the root. */
-static bool ckr__rf_sort_models(ckr__rf *x, const char *above, const ckr_node *in)
-{
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(in); i++) {
-        const char *key = ckr__dict_key(in, i);
-        const ckr_node *v = ckr__dict_at(in, i);
-        if (key && ckr__rf_fresh(&x->deep, v) && !ckr__is_optimizer(v) &&
-            ckr__rf_is_model(&x->deep, v) && !ckr__rf_place_add(x, key, above, in, v))
-            return false;
-    }
-    return true;
-}
-
-/* A dict with an optimizer in it is no model. */
-static bool ckr__rf_sort(ckr__rf *x)
-{
-    const ckr_node *root = x->root;
-    uint64_t i, k, found;
-    for (i = 0; i < root->count; i++) {
-        const char *key = ckr__dict_key(root, i);
-        const ckr_node *v = ckr__dict_at(root, i);
-        if (!ckr__rf_fresh(&x->met, v) || ckr__rf_take_parts(x, root, i) || !key) continue;
-        for (k = found = 0; k < ckr__dict_n(v); k++)
-            found += ckr__rf_fresh(&x->met, ckr__dict_at(v, k)) &&
-                     ckr__rf_take_parts(x, v, k);
-        if (!found && ckr__rf_is_model(&x->parts, v)) {
-            if (!ckr__rf_place_add(x, key, NULL, root, v)) return false;
-        } else if (!ckr__rf_sort_models(x, key, v)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* The one model, if there is one: those of the root come before those below; of several the one
-   with a usual name; averages alone are it. */
-static void ckr__rf_choose(ckr__rf *x)
-{
-    static const char usual[] =
-        "model state_dict model_state_dict model_state module net network params weights";
-    const ckr__rf_place *p;
-    uint64_t i, n[2][2] = { { 0, 0 }, { 0, 0 } }, named = 0;
-    uint8_t kind;
-    for (i = 0; i < x->n_places; i++) n[x->places[i].kind][x->places[i].in != x->root]++;
-    kind = n[CKR__RF_MODEL][0] + n[CKR__RF_MODEL][1] ? CKR__RF_MODEL : CKR__RF_AVERAGE;
-    x->below = !n[kind][0];
-    for (i = 0; i < x->root->count; i++)
-        if (!x->n_places && x->r->keep->n_optimizers && ckr__rf_is_param(ckr__dict_at(x->root, i)))
-            x->model = x->root;
-    for (i = 0; i < x->n_places; i++) {
-        p = &x->places[i];
-        if (p->kind != kind || x->below != (p->in != x->root) ||
-            (n[kind][x->below] > 1 && !ckr__word_in(usual, p->key)))
-            continue;
-        x->model = p->node;
-        named++;
-    }
-    if (named > 1) x->model = NULL;
-}
-
-/* Bytes of the wrappers' names that are before all names of the dict's tensors. */
-static size_t ckr__rf_wrapped(const ckr_node *d)
-{
-    const char *first = NULL, *name;
-    size_t n = SIZE_MAX;
-    uint64_t i;
-    for (i = 0; i < d->count && n; i++) {
-        name = ckr__dict_key(d, i);
-        if (!name || ckr__dict_at(d, i)->kind != CKR_NODE_TENSOR) continue;
-        if (!first) first = name;
-        n = ckr__wrapped(first, name, n);
-    }
-    return first ? n : 0;
-}
-
-static ckr_result ckr__rf_dict(ckr__rf *x, const ckr_node *d, const char *prefix, const char *slot)
-{
-    uint64_t i;
-    ckr_result e;
-    x->r->wrapped = ckr__rf_wrapped(d);
-    e = ckr__ac_dict(x->r, x->files, d, prefix, slot);
-    for (i = 0; e == CKR_OK && d != x->root && i < d->count; i++) {
-        const ckr_node *v = ckr__dict_at(d, i);
-        if (!ckr_node_is_dict(v) || !ckr__flat_new(&x->had, v)) continue;
-        x->r->wrapped = ckr__rf_wrapped(v);
-        e = ckr__ac_dict(x->r, x->files, v,
-                         ckr__printf(x->r->c, "%s%s.", prefix, ckr__dict_key(d, i)), slot);
-    }
-    x->r->wrapped = 0;
-    return e;
-}
-
-/* Of several models: is this one of them, and what is before its names? Keys that two have are told
-   apart by their containers'. */
-static bool ckr__rf_is_one(const ckr__rf *x, const ckr__rf_place *p)
-{
-    return p->kind == CKR__RF_MODEL && x->below == (p->above != NULL);
-}
-
-static const char *ckr__rf_head(ckr__rf *x, const ckr__rf_place *p)
-{
-    return p->twice && p->above ? ckr__printf(x->r->c, "%s.%s.", p->above, p->key)
-                                : ckr__printf(x->r->c, "%s.", p->key);
-}
-
-static ckr_result ckr__rf_models(ckr__rf *x)
-{
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    if (x->model) return ckr__rf_dict(x, x->model, "", "param");
-    for (i = 0; i < x->n_places && e == CKR_OK; i++) {
-        const char *prefix;
-        if (!ckr__rf_is_one(x, &x->places[i])) continue;
-        prefix = ckr__rf_head(x, &x->places[i]);
-        e = prefix ? ckr__rf_dict(x, x->places[i].node, prefix, "param") : x->r->c->err->code;
-    }
-    return e;
-}
-
-/* Is the key the model's, or has it that as a word: "G", "optimizer_G", "G.optimizer"? */
-static bool ckr__rf_about(const char *key, const char *model)
-{
-    const size_t n = strlen(model);
-    const char *p = key;
-    while (key && n && (p = strstr(p, model)) != NULL) {
-        if ((p == key || strchr("_.-", p[-1])) && (!p[n] || strchr("_.-", p[n]))) return true;
-        p++;
-    }
-    return false;
-}
-
-/* The head of the names of the one model that an optimizer belongs to by its place: the only one in
-   its container, or the one whose key its own has. NULL: any, or out of memory. */
-static const char *ckr__rf_only(ckr__rf *x, const ckr__rf_place *optimizer)
-{
-    const ckr__rf_place *beside = NULL, *about = NULL;
-    const char *part = NULL;
-    uint64_t i, n[2] = { 0, 0 }, parts = 0;
-    for (i = 0; !x->model && i < x->n_places; i++) {
-        const ckr__rf_place *p = &x->places[i];
-        if (!ckr__rf_is_one(x, p)) continue;
-        if (p->in == optimizer->in && !n[0]++) beside = p;
-        if (ckr__rf_about(optimizer->key, p->key) && !n[1]++) about = p;
-    }
-    if (n[1] == 1) return ckr__rf_head(x, about);
-    if (n[0] == 1) return ckr__rf_head(x, beside);
-    for (i = 0; x->model && i < x->model->count; i++) {
-        const char *key = ckr__dict_key(x->model, i);
-        if (key && ckr_node_is_dict(ckr__dict_at(x->model, i)) &&
-            ckr__rf_about(optimizer->key, key) && !parts++)
-            part = key;
-    }
-    return parts == 1 ? ckr__printf(x->r->c, "%s.", part) : NULL;
-}
-
-/* Are all its tensors named and shaped as the model's? */
-static bool ckr__rf_is_average(const ckr__rf *x, const ckr_node *d)
-{
-    const size_t wrapped = ckr__rf_wrapped(d);
-    uint64_t i, at;
-    for (i = 0; i < d->count; i++) {
-        const char *name = ckr__dict_key(d, i);
-        const ckr_node *v = ckr__dict_at(d, i);
-        if (!name || v->kind != CKR_NODE_TENSOR) return false;
-        name += wrapped;
-        if (!ckr__map_find(&x->r->names, name, strlen(name), &at) ||
-            !ckr__same_dims(v->u.view->n_dims, v->u.view->shape, x->r->s->tensors[at]->n_dims,
-                            x->r->s->tensors[at]->shape))
-            return false;
-    }
-    return true;
-}
-
-/* What the optimizer does not count. */
-static void ckr__rf_progress_in(ckr__rf *x, const ckr_node *in)
-{
-    static const char steps[] = "step global_step iteration it iter iter_num";
-    uint64_t i;
-    for (i = 0; i < in->count; i++) {
-        const char *key = ckr__dict_key(in, i);
-        const ckr_node *v = ckr__dict_at(in, i);
-        int64_t *to = NULL;
-        if (!key || v->kind != CKR_NODE_INT || v->u.i < 0) continue;
-        if (!strcmp(key, "epoch")) to = &x->r->s->progress.epoch;
-        else if (ckr__word_in(steps, key)) to = &x->r->s->progress.step;
-        if (!to) continue;
-        if (*to < 0) *to = v->u.i;
-        if (*to == v->u.i) ckr__plain_take_node(x->r->keep, v);
-    }
-}
-
-/* Counters stand in the root, or beside what is below it. */
-static void ckr__rf_progress(ckr__rf *x)
-{
-    const ckr_node *last = x->root;
-    uint64_t i;
-    ckr__rf_progress_in(x, x->root);
-    for (i = 0; i < x->r->keep->n_optimizers; i++)
-        if (x->optimizers[i].in && x->optimizers[i].in != last)
-            ckr__rf_progress_in(x, last = x->optimizers[i].in);
-    for (i = 0; i < x->n_places; i++)
-        if (x->places[i].kind == CKR__RF_MODEL && x->places[i].in != last)
-            ckr__rf_progress_in(x, last = x->places[i].in);
-}
-
-/* Do two schedulers differ in their groups only? */
-static bool ckr__rf_alike(ckr__ctx *c, const ckr_schedule *a, const ckr_schedule *b)
-{
-    const ckr__curve *v = a->curve, *w = b->curve;
-    const char *x = ckr__node_text_of(c, a->params), *y = ckr__node_text_of(c, b->params);
-    if (!x || !y || strcmp(x, y) != 0 || strcmp(a->kind, b->kind) != 0 ||
-        a->position != b->position || !ckr__same(a->rate, b->rate) || a->opaque != b->opaque)
-        return false;
-    return !v || !w ? v == w
-                    : !v->n_children && !w->n_children && v->n_list == w->n_list &&
-                          !memcmp(&v->k, &w->k, sizeof v->k);
-}
-
-/* Such are one, over the groups of all optimizers. */
-static ckr_result ckr__rf_schedules(ckr__rf *x)
-{
-    ckr_state *s = x->r->s;
-    const ckr__plain *keep = x->r->keep;
-    const bool each = keep->n_schedulers == keep->n_optimizers;
-    ckr_schedule *all;
-    ckr_lane *lanes;
-    uint64_t i, n = 0;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < keep->n_schedulers && e == CKR_OK; i++) {
-        const ckr__ac_file *o = &x->files[each ? i : 0];
-        ckr__plain_take_node(x->r->keep, keep->schedulers[i]);
-        e = ckr__plain_schedule(x->r->c, s, keep->schedulers[i], o->first_group, o->n_groups,
-                                !each && keep->n_schedulers > 1);
-    }
-    if (e != CKR_OK) return e;
-    all = s->schedules;
-    for (i = 0; i < s->n_schedules; n += all[i++].n_lanes)
-        if (!ckr__rf_alike(x->r->c, &all[0], &all[i])) return x->r->c->err->code;
-    if (s->n_schedules < 2 || n != s->n_groups) return CKR_OK;
-    lanes = CKR__NEW_N(x->r->c, ckr_lane, n);
-    if (!lanes) return x->r->c->err->code;
-    for (i = n = 0; i < s->n_schedules; n += all[i++].n_lanes)
-        memcpy(lanes + n, all[i].lanes, (size_t)all[i].n_lanes * sizeof *lanes);
-    all->lanes = lanes;
-    all->n_lanes = n;
-    s->n_schedules = 1;
-    return CKR_OK;
-}
-
-static ckr_result ckr__rf_all(ckr__rf *x)
-{
-    ckr__ac *r = x->r;
-    ckr__plain *keep = r->keep;
-    uint64_t i;
-    ckr_result e = ckr__rf_models(x);
-    for (i = 0; i < keep->n_optimizers && e == CKR_OK; i++) {
-        r->only = ckr__rf_only(x, &x->optimizers[i]);
-        if (r->c->err->code != CKR_OK) return r->c->err->code;
-        e = ckr__ac_optimizer(r, &x->files[i], true);
-        ckr__plain_take_node(keep, ckr_node_get(keep->optimizers[i], "param_groups"));
-    }
-    if (e == CKR_OK && r->n_named && r->n_named != r->desc->n_names)
-        return ckr__ac_names_fail(r, x->files, "param_groups",
-                                  "the optimizer has fewer parameters than there are names");
-    for (i = 0; i < x->n_places && e == CKR_OK; i++) {
-        const ckr__rf_place *p = &x->places[i];
-        if (p->kind != CKR__RF_AVERAGE || p->node == x->model || !ckr__rf_is_average(x, p->node))
-            continue;
-        e = ckr__rf_dict(x, p->node, "", "ema");
-        break;
-    }
-    if (e == CKR_OK) ckr__rf_progress(x);
-    return e == CKR_OK ? ckr__rf_schedules(x) : e;
-}
-
-/* What the file has, where it is a run's at all: then keep->taken is there. Optimizers that cannot
-   be read as such are none. */
-static ckr_result ckr__rf_find(ckr__rf *x)
-{
-    ckr__ctx *c = x->r->c;
-    ckr__plain *keep = x->r->keep;
-    ckr__ac_param *p;
-    uint64_t i, n;
-    bool ok;
-    if (!ckr__flat_begin(&x->met, c, c->n_nodes) || !ckr__flat_begin(&x->parts, c, c->n_nodes) ||
-        !ckr__flat_begin(&x->deep, c, c->n_nodes) || !ckr__flat_begin(&x->had, c, c->n_nodes))
-        return c->err->code;
-    if (ckr__is_optimizer(x->root)) keep->optimizers[keep->n_optimizers++] = x->root;
-    else if (!ckr__rf_sort(x)) return c->err->code;
-    ckr__rf_choose(x);
-    ok = keep->n_optimizers || x->model;       /* one model alone: no tensor beside it       */
-    for (i = 0; i < x->root->count && !keep->n_optimizers; i++)
-        ok = ok && ckr__dict_at(x->root, i)->kind != CKR_NODE_TENSOR;
-    x->files = CKR__NEW_N(c, ckr__ac_file, keep->n_optimizers + 1);
-    for (i = 0; ok && x->files && i < keep->n_optimizers; i++) {
-        x->files[i].path = keep->path;
-        x->files[i].rel = ckr__base(keep->path);
-        x->files[i].part = keep->optimizers[i];
-        x->files[i].index = (uint32_t)i;
-        ok = ckr__ac_params(x->r, &x->files[i], &p, &n) == CKR_OK;
-    }
-    if (!ok) keep->n_optimizers = keep->n_schedulers = 0;
-    if (!ok && x->files && c->err->code != CKR_E_NOMEM) ckr__error_reset(c);
-    if (ok) keep->taken = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
-    return c->err->code;
-}
-
-static ckr_result ckr__rf_read(ckr__ctx *c, const ckr_open_desc *desc, ckr_state *s,
-                               ckr__plain *keep)
-{
-    ckr__ac *r = ckr__ac_new(c, keep->path, desc, s);
-    ckr__rf x = CKR_ZERO;
-    ckr_result e;
-    if (!r) return c->err->code;
-    x.r = r;
-    x.root = keep->root;
-    x.keys.c = c;
-    if (ckr_node_is_list(x.root))              /* read only                                 */
-        x.root = ckr__node_dict(c, "optimizers", (ckr_node *)(uintptr_t)x.root, CKR__END);
-    if (!ckr_node_is_dict(x.root)) return c->err->code;
-    r->plain = true;
-    r->keep = keep;
-    e = ckr__rf_find(&x);
-    ckr__map_free(&x.keys);
-    if (e != CKR_OK || !keep->taken) return e;
-    e = ckr__rf_all(&x);
-    ckr__map_free(&r->names);
-    keep->optimizer = keep->optimizers[0];
-    keep->scheduler = keep->schedulers[0];
-    return e;
 }
 
 /* >>accelerate.emit ----------------------------------------------------------- */
@@ -43861,7 +43963,7 @@ static ckr_result ckr__af_say_unread(ckr__ctx *c, const ckr__af *m, uint8_t layo
 static ckr_result ckr__af_listed(ckr__ac *r, const ckr__af *m, uint32_t at, const char *rel)
 {
     const ckr_node *state = ckr_node_get(m->f.ranks[0].optim, "state");
-    ckr__ac_param *p = CKR__NEW_N(r->c, ckr__ac_param, ckr__dict_n(state));
+    ckr__optim_param *p = CKR__NEW_N(r->c, ckr__optim_param, ckr__dict_n(state));
     uint64_t i;
     for (i = 0; i < r->n_files; i++) {
         ckr__ac_file *f = r->files[i];
@@ -43873,7 +43975,7 @@ static ckr_result ckr__af_listed(ckr__ac *r, const ckr__af *m, uint32_t at, cons
         f->n_groups = r->s->n_groups - m->f.first_group;
     }
     for (i = 0; p && i < ckr__dict_n(state); i++) p[i].state = ckr__dict_at(state, i);
-    return p && !at ? ckr__ac_count(r, p, ckr__dict_n(state)) : r->c->err->code;
+    return p && !at ? ckr__optim_count(&r->of, p, ckr__dict_n(state)) : r->c->err->code;
 }
 
 static ckr_result ckr__af_model(ckr__ac *r, uint32_t at)
@@ -47497,32 +47599,32 @@ static void ckr__ds_sharded(ckr__ds *r, uint32_t m)
 /* ZeRO-0: torch's state dict by numbers, in the order of the groups; masters beside it. */
 
 /* The model's parameters as a state of their own, in which numbers are matched by shape. */
-static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac_param **out,
+static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__optim *o, ckr__optim_param **out,
                           uint64_t *n)
 {
     const ckr_open_desc *told = r->desc && r->desc->names && !r->pipe ? r->desc : NULL;
     ckr_state s;
-    ckr__ac ac = CKR_ZERO;     /* of torch's own state dicts: context and state only       */
+    ckr__script x = CKR_ZERO;  /* context and state only                                    */
     uint64_t i;
-    ac.c = r->c;
-    ac.s = &s;
+    x.c = r->c;
+    x.s = &s;
     ckr__state_init(&s);
     s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
     for (i = 0; s.tensors && i < r->n_params; i++)
         if (r->params[i]->mp == m || r->params[i]->tied)
             s.tensors[s.n_tensors++] = r->params[i]->param;
-    ckr__ac_params(&ac, f, out, n);
+    ckr__optim_params(&x, o, out, n);
     if (ckr__failed(r->c)) return;
     for (i = 0; i < *n; i++) (*out)[i].name = NULL;
     if (told && told->n_names != *n)
-        ckr__ac_names_fail(&ac, f, "param_groups", "there are not as many names as parameters");
-    if (!told && !ckr__ac_match(&ac, *out, *n, true, NULL) && !ckr__failed(r->c))
-        ckr__ac_names_fail(&ac, f, "param_groups",
+        ckr__optim_names_fail(&x, o, "param_groups", "there are not as many names as parameters");
+    if (!told && !ckr__optim_match(&x, *out, *n, true, NULL) && !ckr__failed(r->c))
+        ckr__optim_names_fail(&x, o, "param_groups",
                            "numbers only, and shapes do not tell which parameter each is");
     for (i = 0; told && i < *n && !ckr__failed(r->c); i++) {
         const ckr__ds_param *p = ckr__ds_find(r, told->names[i]);
-        if (!p || !ckr__ac_fits(&(*out)[i], p->param))
-            ckr__ac_names_fail(&ac, f, told->names[i], "no parameter of this name and shape");
+        if (!p || !ckr__optim_fits(&(*out)[i], p->param))
+            ckr__optim_names_fail(&x, o, told->names[i], "no parameter of this name and shape");
         else (*out)[i].name = p->name;
     }
 }
@@ -47546,7 +47648,7 @@ static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
 
 /* The next of a stage's parameters, which is p's; FP16_UnfusedOptimizer has in `list`, its
    fp32_groups, a list a group of a master a parameter. */
-static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__ac_param *p,
+static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *p,
                                 const ckr_node *list)
 {
     ckr__ds_stage *g = &r->stages[m];
@@ -47572,8 +47674,8 @@ static void ckr__ds_whole(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
     const ckr_node *base = ckr__ds_base(r, g, 0), *list;
-    ckr__ac_file f = CKR_ZERO;
-    ckr__ac_param *p = NULL;
+    ckr__optim o = CKR_ZERO;
+    ckr__optim_param *p = NULL;
     double steps;
     uint64_t n = 0, i;
     if (!base || base->kind == CKR_NODE_NONE) return;
@@ -47587,10 +47689,10 @@ static void ckr__ds_whole(ckr__ds *r, uint32_t m)
         ckr__ds_flats(r, g);
         return;
     }
-    f.path = g->model->path;
-    f.rel = g->model->rel;
-    f.part = base;
-    ckr__ds_match(r, m, &f, &p, &n);
+    o.path = g->model->path;
+    o.rel = g->model->rel;
+    o.part = base;
+    ckr__ds_match(r, m, &o, &p, &n);
     g->lists = CKR__NEW_N(r->c, ckr__ds_list, g->groups->count);
     g->n_groups = g->lists ? g->groups->count : 0;
     list = ckr_node_get(ckr__ds_own(r, g, 0), "fp32_groups");
