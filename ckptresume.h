@@ -116,8 +116,8 @@
        state of a torch file's optimizer too), _NO_LLMC, _NO_DEEPSPEED, _NO_DCP (TorchTitan too),
        _NO_LIGHTNING
                                      leaves the dialect out: all of them two fifths of the time to
-                                     compile. Megatron-LM goes with DCP, DeepSpeed and Lightning with
-                                     accelerate, of which they have parts
+                                     compile. Megatron-LM goes with DCP, DeepSpeed with accelerate,
+                                     of which it has parts
        CKPTRESUME_STATIC             all functions static, for the one file that has the bodies: two
                                      vendored copies in one program
        CKR_API                       linkage, for example a dllexport
@@ -1400,9 +1400,6 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 #endif
 #if defined(CKPTRESUME_NO_ACCELERATE) && !defined(CKPTRESUME_NO_DEEPSPEED)
 #  define CKPTRESUME_NO_DEEPSPEED
-#endif
-#if defined(CKPTRESUME_NO_ACCELERATE) && !defined(CKPTRESUME_NO_LIGHTNING)
-#  define CKPTRESUME_NO_LIGHTNING
 #endif
 /* what only a dialect that was left out calls is no mistake */
 #if defined(__GNUC__) && (defined(CKPTRESUME_NO_NANOTRON) || defined(CKPTRESUME_NO_MEGATRON) || \
@@ -36648,21 +36645,65 @@ static bool ckr__search_alike(ckr__ctx *c, const ckr_schedule *a, const ckr_sche
                           !memcmp(&v->k, &w->k, sizeof v->k);
 }
 
+/* Has a scheduler as many groups as the optimizer, 1, and the LRs that they have, 2? */
+static int ckr__search_fits(const ckr_state *s, const ckr__optim *o, const ckr_node *scheduler)
+{
+    const ckr_node *last = ckr_node_get(scheduler, "_last_lr"),
+                   *n = last ? last : ckr_node_get(scheduler, "base_lrs");
+    double a, b;
+    uint64_t i;
+    if (!ckr_node_is_list(n)) return 2;                /* it tells nothing                  */
+    if (n->count != o->n_groups) return 0;
+    for (i = 0; last && i < n->count; i++)
+        if (ckr_node_f64(n->u.items[i], &a) &&
+            ckr_node_f64(ckr_node_get(s->groups[o->first_group + i].hyper, "lr"), &b) &&
+            !ckr__same(a, b))
+            return 1;
+    return 2;
+}
+
+/* The optimizer that the i-th scheduler steps: the one whose groups and LRs it has, the i-th if that
+   is one of several. NULL: there is no telling. */
+static const ckr__optim *ckr__search_driven(ckr__search *f, uint64_t i)
+{
+    const ckr__plain *keep = f->x->keep;
+    const uint64_t n = keep->n_optimizers, in_order = keep->n_schedulers == n ? i : n;
+    const ckr__optim *found = NULL;
+    uint64_t k;
+    int fits, most = 0, ties = 0;
+    if (n < 2) return f->files;
+    for (k = 0; k < n; k++) {
+        fits = ckr__search_fits(f->x->s, &f->files[k], keep->schedulers[i]);
+        if (fits > most || (fits == most && k == in_order)) found = &f->files[k];
+        ties = fits > most ? 1 : ties + (fits == most);
+        if (fits > most) most = fits;
+    }
+    return most && (ties == 1 || (found && found->index == in_order)) ? found : NULL;
+}
+
 /* Such are one, over the groups of all optimizers. */
 static ckr_result ckr__search_schedules(ckr__search *f)
 {
     ckr_state *s = f->x->s;
     const ckr__plain *keep = f->x->keep;
-    const bool each = keep->n_schedulers == keep->n_optimizers;
     ckr_schedule *all;
     ckr_lane *lanes;
-    uint64_t i, n = 0;
+    uint64_t i, k, n = 0;
     ckr_result e = CKR_OK;
     for (i = 0; i < keep->n_schedulers && e == CKR_OK; i++) {
-        const ckr__optim *o = &f->files[each ? i : 0];
+        const ckr__optim *told = ckr__search_driven(f, i), *o = told ? told : f->files;
+        bool shared = false;
+        for (k = 0; k < keep->n_schedulers; k++)
+            shared = shared || (k != i && told && ckr__search_driven(f, k) == told);
         ckr__plain_take_node(f->x->keep, keep->schedulers[i]);
         e = ckr__script_schedule(f->x->c, s, keep->schedulers[i], o->first_group, o->n_groups,
-                                !each && keep->n_schedulers > 1);
+                                 shared);
+        if (e == CKR_OK && !told) {
+            ckr__sched_conceal(&s->schedules[i], "which of the optimizers it steps is not in the "
+                                                 "file: several have as many groups, or none");
+            ckr__say(f->x->c, "CKR_W_SCHEDULER_WHOSE", CKR_APPROX, s->schedules[i].kind, NULL, NULL,
+                     s->schedules[i].reason, NULL);
+        }
     }
     if (e != CKR_OK) return e;
     all = s->schedules;
@@ -56901,7 +56942,7 @@ static const ckr__dialect ckr__megatron = {
 
 /* >>lightning ----------------------------------------------------------------- */
 /* PyTorch Lightning's checkpoints: NAME.ckpt, which rank 0 writes, is a script's torch file
-   (>>accelerate.plain) with
+   (>>script) with
      pytorch-lightning_version, epoch, state_dict, optimizer_states [..], lr_schedulers [..]
      global_step  the updates of all optimizers together; the Trainer takes its own from `loops`
      loops        what fit and the others have done, which they go on from
@@ -56981,21 +57022,28 @@ static ckr_result ckr__li_probe(ckr__ctx *c, const char *path, const char **dir,
     return r;
 }
 
-/* The file as >>accelerate.plain knows it: the live weights before their average, which is an
-   `ema`; without the count of all optimizers together where there are several. */
+/* Before 1.6 global_step may be one more than the batches. */
+static bool ckr__li_counts_badly(const ckr_node *root)
+{
+    const ckr_node *optimizers = ckr_node_get(root, "optimizer_states");
+    return (ckr_node_is_list(optimizers) && optimizers->count > 1) ||
+           ckr__version(ckr_node_str(ckr_node_get(root, CKR__LI_VERSION))) < ckr__version("1.6");
+}
+
+/* The file as >>script knows it: the live weights before their average, which is an `ema`; without
+   a global_step that is no optimizer's own count. */
 static ckr_node *ckr__li_arranged(ckr__ctx *c, const ckr_node *root)
 {
     static const char average[] = "state_dict", live[] = "current_model_state";
     const bool averaged = ckr_node_get(root, average) && ckr_node_get(root, live),
-               several = ckr__dict_n(root) && ckr_node_get(root, "optimizer_states") &&
-                         ckr_node_get(root, "optimizer_states")->count > 1;
+               bad = ckr__li_counts_badly(root);
     ckr_node *out = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
     for (i = 0; i < root->count; i++) {
         const char *key = ckr__dict_key(root, i);
         if (averaged && key && (!strcmp(key, average) || !strcmp(key, live)))
             ckr__node_set(c, out, strcmp(key, live) ? "ema" : average, ckr__dict_at(root, i));
-        else if (!several || !key || strcmp(key, "global_step") != 0)
+        else if (!bad || !key || strcmp(key, "global_step") != 0)
             ckr__node_take(c, out, root, i);
     }
     return out;
@@ -57030,38 +57078,33 @@ static int64_t ckr__li_epoch(const ckr_node *root, int64_t step)
 }
 
 /* A scheduler that has counted the epochs is one of epochs, whose updates the loops tell. */
-static ckr_result ckr__li_epochs(ckr__ctx *c, ckr_state *s, const ckr_node *root, ckr_schedule *x,
-                                 const ckr_group *groups)
+static ckr_result ckr__li_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *root)
 {
     const int64_t step = s->progress.step, per = ckr__li_epoch(root, step);
-    const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, x->n_lanes);
-    ckr_schedule *y;
-    uint64_t i;
+    const ckr_schedule *was = s->schedules;
+    ckr_schedule *x;
     ckr_result r;
-    if (!x->unclocked || per < 2 || x->position != step / per) return c->err->code;
-    for (i = 0; hyper && i < x->n_lanes; i++) hyper[i] = groups[i].hyper;
-    r = hyper ? ckr__sched_torch(c, x->state, hyper, x->n_lanes, NULL, &y) : c->err->code;
-    if (r != CKR_OK || y->opaque) return r;
-    y->every = per;
-    ckr__sched_stand(y, step);
-    *x = *y;
+    if (s->n_schedules != 1 || was->n_lanes != s->n_groups || !was->unclocked || per < 2 ||
+        was->position != step / per)
+        return CKR_OK;
+    s->n_schedules = 0;
+    r = ckr__groups_schedule(c, s, was->state, 0, s->n_groups);
+    if (r != CKR_OK || s->schedules->opaque) return r;
+    x = s->schedules;
+    x->every = per;
+    ckr__sched_stand(x, step);
     ckr__say(c, "CKR_W_SCHEDULER_EPOCHS", CKR_APPROX, "scheduler", NULL,
              ckr__printf(c, "each %lld updates", (long long)per),
-             ckr__printf(c, "it has counted as many steps as there were epochs, of %lld updates "
-                            "each: taken as one of epochs that stay as long, since its interval "
-                            "and frequency are the script's code", (long long)per),
+             "it has counted as many steps as there were epochs of so many updates: taken as one "
+             "of epochs that stay as long, since interval and frequency are the script's code",
              "on other ranks, or with another batch, epochs have other updates");
+    if (ckr__li_count(root, "epoch_progress/total/processed") >
+        ckr__li_count(root, "epoch_progress/total/completed"))
+        ckr__say(c, "CKR_W_EPOCH_END", CKR_APPROX, "Trainer.max_steps", NULL, NULL,
+                 "it was saved at the end of an epoch: with max_steps Lightning takes one more "
+                 "batch for that epoch, and steps the scheduler again after it",
+                 "give max_epochs alone");
     return ckr__lr_drift(c, s, x);
-}
-
-static ckr_result ckr__li_schedules(ckr__ctx *c, ckr_state *s, const ckr_node *root)
-{
-    uint64_t i, first = 0;
-    ckr_result r = CKR_OK;
-    for (i = 0; i < s->n_schedules && r == CKR_OK; first += s->schedules[i++].n_lanes)
-        if (first + s->schedules[i].n_lanes <= s->n_groups)
-            r = ckr__li_epochs(c, s, root, &s->schedules[i], s->groups + first);
-    return r;
 }
 
 /* What Lightning does with what is in the file, and what it does not save. */
@@ -57075,8 +57118,8 @@ static ckr_result ckr__li_say(ckr__ctx *c, const ckr_state *s, const ckr_node *r
     ckr_node_i64(ckr_node_get(root, "global_step"), &all);
     if (s->framework_version && ckr__version(s->framework_version) < ckr__version("2"))
         ckr__say(c, "CKR_W_LIGHTNING_OLD", CKR_APPROX, CKR__LI_VERSION, s->framework_version, NULL,
-                 "Lightning 2 renames the loops of such a file when it loads it, and before 1.6 "
-                 "global_step counted batches, not the updates of all optimizers",
+                 "Lightning 2 renames the loops of such a file when it loads it; before 1.6 "
+                 "global_step counted batches, or one more",
                  "python -m lightning.pytorch.utilities.upgrade_checkpoint FILE writes it as "
                  "today's");
     if (ckr_node_is_list(optimizers) && optimizers->count > 1)
@@ -57098,7 +57141,7 @@ static void ckr__li_progress(ckr_state *s, const ckr_node *root, uint64_t n_opti
 {
     int64_t all = -1;
     ckr_node_i64(ckr_node_get(root, "global_step"), &all);
-    if (s->progress.step < 0 && n_optimizers > 1 && all >= 0 && all % (int64_t)n_optimizers == 0)
+    if (s->progress.step < 0 && n_optimizers && all >= 0 && all % (int64_t)n_optimizers == 0)
         s->progress.step = all / (int64_t)n_optimizers;
 }
 
@@ -57120,7 +57163,7 @@ static ckr_result ckr__li_read(ckr__ctx *c, const char *path, const ckr_open_des
     s->dialect = "lightning";
     s->framework_version = ckr_node_str(ckr_node_get(root, CKR__LI_VERSION));
     if (keep) ckr__li_progress(s, root, keep->n_optimizers);
-    r = ckr__li_schedules(c, s, root);
+    r = ckr__li_schedule(c, s, root);
     return r == CKR_OK ? ckr__li_say(c, s, root) : r;
 }
 
