@@ -35558,6 +35558,7 @@ typedef struct ckr__script {
     size_t           wrapped;  /* bytes before each key of the dict in hand              */
     uint64_t         n_loose;  /* numbers of the optimizer in hand that no group has     */
     const char      *only;     /* the head of names that an optimizer may have; NULL: all */
+    bool             mixed;    /* the tree's order is not the model's                    */
 } ckr__script;
 
 /* An optimizer's state dict, and where it is. */
@@ -36729,7 +36730,7 @@ static ckr_result ckr__search_all(ckr__search *f)
     for (i = 0; i < keep->n_optimizers && e == CKR_OK; i++) {
         x->only = ckr__search_only(f, &f->optimizers[i]);
         if (ckr__failed(x->c)) return x->c->err->code;
-        e = ckr__optim_read(x, &f->files[i], true);
+        e = ckr__optim_read(x, &f->files[i], !x->mixed);
         ckr__plain_take_node(keep, ckr_node_get(keep->optimizers[i], "param_groups"));
     }
     if (e == CKR_OK && x->n_named && x->n_named != x->desc->n_names)
@@ -50327,10 +50328,16 @@ static ckr_result ckr__dcp_tensor(ckr__dcp *d, const ckr__dcp_item *x, ckr_state
 
 /* What the writer needs besides the state: where each tensor and object was in the state dict. */
 typedef struct ckr__dt {
+    ckr__plain  keep;          /* first, as of a torch file: of a script's run the tree, and what
+                                  was found in it; taken NULL: it is none                */
     ckr__dcp   *d;
-    uint64_t   *item;          /* of each tensor of the state                            */
+    uint64_t   *item;          /* of each tensor of the state; n_items: of none          */
+    uint64_t    n_item;
     ckr_node  **objects;       /* of each item that is none, as they were read           */
+    ckr_node  **leaves;        /* of the tree, by item                                   */
     uint64_t    n_items;
+    const ckr_node **flats;    /* optimizers' dicts that were flat                       */
+    uint64_t    n_flats;
     int64_t     micro, steps;  /* of torchtitan's batch; 0: not known                    */
     const ckr_state *source;
     ckr_node  **streams;       /* by item: a generator's state, or NULL; NULL: of torchtitan   */
@@ -50444,7 +50451,6 @@ static bool ckr__dt_left_out(const ckr__dt *dt, uint64_t item, const ckr_target 
 static void ckr__dt_plain(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 {
     uint64_t i;
-    ckr__dt_streams(d, t, s);
     for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         const ckr__dcp_item *x = &d->items[i];
         ckr_tensor *made = NULL;
@@ -50573,27 +50579,28 @@ static void ckr__tt_groups(ckr__tt *r)
 }
 
 /* Of the optimizer's FQN.SLOT the longest FQN that has hyper-parameters, since slots may have dots,
-   too. */
+   too: *name, and what follows it. NULL: out of memory. */
+static const char *ckr__tt_slot(ckr__tt *r, const char *rest, const char **name)
+{
+    const char *dot = strrchr(rest, '.'), *at = dot;
+    while (at && !ckr__map_find(&r->names, rest, (size_t)(at - rest), NULL)) {
+        const char *back = at;
+        while (back > rest && back[-1] != '.') back--;
+        at = back > rest ? back - 1 : NULL;
+    }
+    if (at) dot = at;
+    *name = dot ? ckr__strndup(r->d->c, rest, (size_t)(dot - rest)) : rest;
+    return !*name ? NULL : dot ? ckr__strdup(r->d->c, dot + 1) : "state";
+}
+
 static void ckr__tt_tensor(ckr__tt *r, uint64_t i)
 {
-    ckr__ctx *c = r->d->c;
     const ckr__dcp_item *x = &r->d->items[i];
     const char *rest = ckr__tt_under(r->d, x, "optimizer"),
                *name = ckr__tt_under(r->d, x, "model"), *slot = "param";
     ckr_tensor *made = NULL;
     if (!name) name = x->fqn;
-    if (rest && ckr__starts(rest, "state.")) {
-        const char *dot = strrchr(rest + 6, '.'), *at = dot;
-        rest += 6;
-        while (at && !ckr__map_find(&r->names, rest, (size_t)(at - rest), NULL)) {
-            const char *back = at;
-            while (back > rest && back[-1] != '.') back--;
-            at = back > rest ? back - 1 : NULL;
-        }
-        if (at) dot = at;
-        name = dot ? ckr__strndup(c, rest, (size_t)(dot - rest)) : rest;
-        slot = dot ? ckr__strdup(c, dot + 1) : "state";
-    }
+    if (rest && ckr__starts(rest, "state.")) slot = ckr__tt_slot(r, rest + 6, &name);
     if (name && slot) ckr__dcp_tensor(r->d, x, r->s, name, slot, &made);
     if (made) r->t->item[made->index] = i;
 }
@@ -50779,6 +50786,344 @@ static ckr_result ckr__tt_passed(ckr__dcp *d)
     return r;
 }
 
+/* >>script.dcp ---------------------------------------------------------------- */
+/* What a script gave to torch.distributed.checkpoint, as the tree that it was: by the paths of
+   planner_data, or else by its flat names. The reader of scripts' runs finds in it what there is.
+   A tensor in it is a node of the item's shape and dtype, whose bytes can be read where they are a
+   number or a generator's state. An optimizer's dict may be flat itself, and becomes torch's own
+   form; groups are then what has equal hyper-parameters:
+     state.NAME.SLOT  param_groups.NAME.KEY */
+
+typedef struct ckr__dr_leaf {
+    ckr_view view;             /* first: a node's u.view is the leaf                     */
+    uint64_t item;
+    int64_t  dims[2 * CKR_MAX_DIMS];
+} ckr__dr_leaf;
+
+typedef struct ckr__dn {       /* from flat names to a tree                              */
+    ckr__ctx      *c;
+    ckr__out_file *f;          /* that it becomes; NULL: it is read                      */
+    ckr__map       places;     /* address of a container, and a key in it -> its child    */
+    ckr_node     **nodes;      /* those children                                         */
+    uint64_t       n_nodes;
+    const ckr_node **flats;    /* optimizers' dicts that were flat                       */
+    uint64_t       n_flats;
+    const ckr__dcp *d;
+} ckr__dn;
+
+static ckr_node *ckr__dn_bad(ckr__dn *x, const ckr__dcp_item *it)
+{
+    ckr__dcp_fail(x->d, CKR_ITEM_DCP_METADATA, NULL, it->fqn,
+                  "the paths of planner_data are no tree: this one leads through a value");
+    return NULL;
+}
+
+/* The child of `at` under a part of a path, made when it is not there: `value`, or a container for
+   the next part. */
+static ckr_node *ckr__dn_child(ckr__dn *x, ckr_node *at, const ckr__dcp_item *it, uint32_t part,
+                               ckr_node *value)
+{
+    const ckr__dcp_part *p = &it->path[part];
+    const size_t n = p->key ? strlen(p->key) : 0;
+    uint8_t *key = (uint8_t *)ckr__arena(x->c, 16 + n);
+    ckr_node *made = value;
+    uint64_t i, index = (uint64_t)p->index;
+    if (!key) return NULL;
+    memcpy(key, &at, sizeof at);
+    if (p->key) memcpy(key + 16, p->key, n);
+    else memcpy(key + 8, &index, 8);
+    if (ckr__map_find(&x->places, (const char *)key, 16 + n, &i))
+        return value || !(ckr_node_is_dict(x->nodes[i]) || ckr_node_is_list(x->nodes[i]))
+                   ? ckr__dn_bad(x, it)
+                   : x->nodes[i];
+    if (!made) made = ckr__node(x->c, it->path[part + 1].key ? CKR_NODE_DICT : CKR_NODE_LIST);
+    *CKR__PUSH(ckr_node *, x->c, x->nodes, x->n_nodes) = made;
+    if (ckr__failed(x->c) ||
+        !ckr__map_put(&x->places, (const char *)key, 16 + n, x->n_nodes - 1, NULL))
+        return NULL;
+    if (p->key ? at->kind != CKR_NODE_DICT : at->kind != CKR_NODE_LIST) return ckr__dn_bad(x, it);
+    if (p->key)
+        return ckr__node_pair(x->c, at, ckr__node_str(x->c, p->key), made) ? made : NULL;
+    if (index > x->d->n_items + 1024) return ckr__dn_bad(x, it);
+    while (at->count <= index)
+        if (!ckr__node_push(x->c, at, ckr__node(x->c, CKR_NODE_NONE))) return NULL;
+    at->u.items[index] = made;
+    return made;
+}
+
+static ckr_node *ckr__dr_tensor(ckr__dcp *d, uint64_t i)
+{
+    const ckr__dcp_item *x = &d->items[i];
+    ckr__dr_leaf *leaf = CKR__NEW(d->c, ckr__dr_leaf);
+    ckr_node *n = ckr__node(d->c, CKR_NODE_TENSOR);
+    int64_t numel = 0;
+    if (!n || !leaf) return NULL;
+    n->u.view = &leaf->view;
+    leaf->item = i;
+    if (x->n_chunks == 1 && x->n_dims <= CKR_MAX_DIMS && ckr__numel(x->n_dims, x->shape, &numel) &&
+        numel <= (x->dtype == CKR_DTYPE_U8 ? 5056 : 1))
+        return ckr__dcp_view(d, x, x->chunks, &leaf->view, leaf->dims) == CKR_OK ? n : NULL;
+    leaf->view.dtype = x->dtype;
+    leaf->view.n_dims = x->n_dims;
+    leaf->view.shape = leaf->view.stride = x->shape;
+    leaf->view.file = CKR_NO_FILE;
+    leaf->view.data_offset = i;                /* no two have the same storage            */
+    return n;
+}
+
+/* The dict's groups, each with the names of its parameters. */
+static ckr_node *ckr__dr_groups(ckr__tt *r)
+{
+    ckr__ctx *c = r->d->c;
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    uint64_t i, k;
+    ckr__tt_groups(r);
+    for (i = 0; i < r->s->n_groups; i++) {
+        const ckr_group *g = &r->s->groups[i];
+        ckr_node *names = ckr__node(c, CKR_NODE_LIST);
+        for (k = 0; k < g->n_params; k++)
+            ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
+        ckr__node_push(c, list, ckr__group_dict(c, g, names));
+    }
+    return list;
+}
+
+/* A flat dict becomes torch's own. */
+static void ckr__dr_unflatten(ckr__dn *x, ckr_node *flat)
+{
+    ckr__ctx *c = x->c;
+    ckr_state groups = CKR_ZERO;
+    ckr__dcp_part path[2] = CKR_ZERO;
+    ckr__dcp_item as = CKR_ZERO;
+    ckr__tt r = CKR_ZERO;
+    ckr_node *now = ckr__node(c, CKR_NODE_DICT), *state = ckr__node(c, CKR_NODE_DICT);
+    uint64_t i;
+    r.d = (ckr__dcp *)(uintptr_t)x->d;
+    r.s = &groups;
+    r.names.c = r.classes.c = c;
+    as.path = path;
+    for (i = 0; i < flat->count && !ckr__failed(c); i++) {
+        as.fqn = ckr__dict_key(flat, i);
+        if (as.fqn && ckr__starts(as.fqn, "param_groups."))
+            ckr__tt_hyper(&r, as.fqn + 13, ckr__dict_at(flat, i));
+    }
+    for (i = 0; i < flat->count && !ckr__failed(c); i++) {
+        as.fqn = ckr__dict_key(flat, i);
+        if (as.fqn && ckr__starts(as.fqn, "param_groups.")) continue;
+        if (!as.fqn || !ckr__starts(as.fqn, "state.")) {
+            ckr__node_take(c, now, flat, i);
+            continue;
+        }
+        path[1].key = ckr__tt_slot(&r, as.fqn + 6, &path[0].key);
+        if (path[1].key)
+            ckr__dn_child(x, ckr__dn_child(x, state, &as, 0, NULL), &as, 1, ckr__dict_at(flat, i));
+    }
+    ckr__node_set(c, now, "state", state);
+    ckr__node_set(c, now, "param_groups", ckr__dr_groups(&r));
+    ckr__map_free(&r.names);
+    ckr__map_free(&r.classes);
+    if (ckr__failed(c)) return;
+    flat->u = now->u;
+    flat->count = now->count;
+    flat->aux = now->aux;
+    *CKR__PUSH(const ckr_node *, c, x->flats, x->n_flats) = flat;
+}
+
+/* Digits that were numbers, as keys are text in the paths. */
+static void ckr__dr_numbers(ckr__ctx *c, ckr_node *dict)
+{
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(c); i++) {
+        const char *key = ckr__dict_key(dict, i);
+        int64_t n = 0;
+        if (!key || !*key || strlen(key) > 18 || key[strspn(key, "0123456789")]) continue;
+        for (; *key; key++) n = 10 * n + (*key - '0');
+        dict->u.items[2 * i] = ckr__node_int(c, n);
+    }
+}
+
+/* What the flat names have lost: an optimizer's numbers, a state without any tensor, epochs that
+   are keys. */
+static void ckr__dr_restore(ckr__dn *x, ckr_node *dict)
+{
+    const ckr_node *groups = ckr_node_get(dict, "param_groups"), *first;
+    uint64_t i;
+    for (i = 0; !groups && i < dict->count; i++) {
+        const char *key = ckr__dict_key(dict, i);
+        if (!key || !ckr__starts(key, "param_groups.")) continue;
+        ckr__dr_unflatten(x, dict);
+        return;
+    }
+    ckr__dr_numbers(x->c, ckr__dict_value(dict, "milestones"));
+    first = ckr_node_at(ckr_node_get(ckr_node_at(groups, 0), "params"), 0);
+    if (!groups) return;
+    if (first && first->kind == CKR_NODE_INT)
+        ckr__dr_numbers(x->c, ckr__dict_value(dict, "state"));
+    if (!ckr_node_get(dict, "state"))
+        ckr__node_set(x->c, dict, "state", ckr__node(x->c, CKR_NODE_DICT));
+}
+
+/* The tree; root NULL: the paths are none of a tree. */
+static void ckr__dr_tree(ckr__dt *t)
+{
+    ckr__dcp *d = t->d;
+    ckr__dn x = CKR_ZERO;
+    ckr_node *root = ckr__node(d->c, CKR_NODE_DICT), *at;
+    uint64_t i, n;
+    uint32_t k;
+    x.c = x.places.c = d->c;
+    x.d = d;
+    t->leaves = CKR__NEW_N(d->c, ckr_node *, d->n_items);
+    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
+        ckr__dcp_item it = d->items[i];
+        ckr__dcp_part whole = { it.fqn, 0 };
+        if (!it.path) {
+            it.path = &whole;
+            it.n_path = 1;
+        }
+        t->leaves[i] = it.bytes ? t->objects[i] : ckr__dr_tensor(d, i);
+        if (!t->leaves[i]) break;
+        for (k = 0, at = root; at && k < it.n_path; k++)
+            at = ckr__dn_child(&x, at, &it, k, k + 1 < it.n_path ? NULL : t->leaves[i]);
+    }
+    if (root) ckr__dr_restore(&x, root);
+    for (k = 0, n = x.n_nodes; k < n && !ckr__failed(d->c); k++)
+        if (ckr_node_is_dict(x.nodes[k])) ckr__dr_restore(&x, x.nodes[k]);
+    ckr__map_free(&x.places);
+    t->flats = x.flats;
+    t->n_flats = x.n_flats;
+    if (i == d->n_items && !ckr__failed(d->c)) t->keep.root = root;
+    else if (d->c->err->item == CKR_ITEM_DCP_METADATA) ckr__error_reset(d->c);
+}
+
+typedef struct ckr__dr {
+    const ckr__dt *t;
+    ckr__map    leaves;        /* address of a leaf -> its item                          */
+} ckr__dr;
+
+/* A leaf's address: of a tensor that of its view. */
+static const void *ckr__dr_address(const ckr_node *n)
+{
+    return n->kind == CKR_NODE_TENSOR ? (const void *)n->u.view : (const void *)n;
+}
+
+/* The item that a node is; n_items: it is none. */
+static uint64_t ckr__dr_item(const ckr__dr *x, const ckr_node *n)
+{
+    const void *at = ckr__dr_address(n);
+    uint64_t i = x->t->n_items;
+    ckr__map_find(&x->leaves, (const char *)&at, sizeof at, &i);
+    return i;
+}
+
+static void ckr__dr_begin(ckr__dr *x, ckr__ctx *c, const ckr__dt *t)
+{
+    const void **at = CKR__NEW_N(c, const void *, t->n_items);
+    uint64_t i;
+    memset(x, 0, sizeof *x);
+    x->t = t;
+    x->leaves.c = c;
+    for (i = 0; at && i < t->n_items; i++) {
+        at[i] = ckr__dr_address(t->leaves[i]);
+        ckr__map_put(&x->leaves, (const char *)&at[i], sizeof *at, i, NULL);
+    }
+}
+
+/* A tensor of the state, of an item's chunks; or a number, which its item keeps. */
+static ckr_result ckr__dr_made(void *user, const ckr_node *node, const char *name, const char *slot,
+                               ckr_tensor **out)
+{
+    ckr__dr *x = (ckr__dr *)user;
+    ckr__dt *t = (ckr__dt *)(uintptr_t)x->t;
+    ckr_state *s = (ckr_state *)(uintptr_t)t->source;
+    ckr__ctx *c = t->d->c;
+    const uint64_t i = ckr__dr_item(x, node);
+    ckr_result r = CKR_OK;
+    if (i < t->n_items && !t->d->items[i].bytes)
+        r = ckr__dcp_tensor(t->d, &t->d->items[i], s, name, slot, out);
+    else
+        *out = ckr__tensor_of_view(c, s, name, slot, node->kind == CKR_NODE_TENSOR
+                                                         ? node->u.view
+                                                         : ckr__number_view(c, node));
+    while (r == CKR_OK && *out && t->n_item <= (*out)->index && !ckr__failed(c))
+        *CKR__PUSH(uint64_t, c, t->item, t->n_item) = t->n_items;
+    if (r == CKR_OK && *out) t->item[(*out)->index] = i;
+    return r == CKR_OK ? c->err->code : r;
+}
+
+static bool ckr__dr_said(const ckr_state *s, uint64_t from, const char *code)
+{
+    for (; from < s->n_notes; from++) if (!strcmp(s->notes[from].code, code)) return true;
+    return false;
+}
+
+/* An optimizer that keeps something of its parameters' size, or nothing at all. */
+static bool ckr__dr_sized(const ckr_state *s)
+{
+    uint64_t i, small = 0;
+    for (i = 0; i < s->n_tensors; i++)
+        if (strcmp(s->tensors[i]->slot, "param") != 0) {
+            if (s->tensors[i]->n_dims) return true;
+            small++;
+        }
+    return !small;
+}
+
+/* Is it a run, as far as it was understood? Where no name tells which of several optimizers or
+   schedulers has which parameter, the items' own names say more. */
+static bool ckr__dr_whole(const ckr__dt *t, const ckr_state *s, uint64_t notes)
+{
+    const bool several = t->keep.n_optimizers > 1 || (t->n_flats && t->keep.n_schedulers > 1);
+    if (!t->keep.taken || !ckr__dr_sized(s)) return false;
+    return !several || (!t->n_flats && !ckr__dr_said(s, notes, "CKR_W_PARAM_NAMES") &&
+                        !ckr__dr_said(s, notes, "CKR_W_PARAM_NAMES_GUESSED"));
+}
+
+/* A script's run; keep.taken NULL: it is none, and the state is as it was. `beside`: a dict of what
+   the root has besides, or NULL. */
+static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_node *beside,
+                               ckr_state *s)
+{
+    ckr__ctx *c = t->d->c;
+    const ckr_state was = *s;
+    ckr__script of = CKR_ZERO;
+    ckr_node *root;
+    ckr__dr x;
+    uint64_t i;
+    ckr_result r;
+    ckr__dr_tree(t);
+    if (!t->keep.root) return c->err->code;
+    root = ckr__dict_copy(c, t->keep.root);
+    for (i = 0; i < ckr__dict_n(beside); i++)
+        if (!ckr_node_get(root, ckr__dict_key(beside, i))) ckr__node_take(c, root, beside, i);
+    t->keep.root = root;
+    t->keep.source = s;
+    ckr__dr_begin(&x, c, t);
+    of.c = c;
+    of.s = s;
+    of.root = root;
+    of.path = t->d->dir;
+    of.rel = ".metadata";
+    of.desc = desc;
+    of.keep = &t->keep;
+    of.tensor_fn = ckr__dr_made;
+    of.user = &x;
+    for (i = 1; i < t->d->n_files; i++) of.mixed |= t->d->files[i].rank != t->d->files[0].rank;
+    r = ckr__script_read(&of);
+    ckr__map_free(&x.leaves);
+    if (r != CKR_OK) return r;
+    if (!ckr__dr_whole(t, s, was.n_notes)) {
+        *s = was;
+        t->keep.taken = NULL;
+        t->item = NULL;
+        return CKR_OK;
+    }
+    ckr__dt_streams(t->d, t, s);
+    for (i = 0; t->streams && i < t->n_items; i++)
+        if (t->streams[i]) ckr__plain_take_node(&t->keep, t->leaves[i]);
+    return ckr__plain_flatten(c, s, root);
+}
+
 /* >>torch_dcp.read ------------------------------------------------------------ */
 
 /* What trainers put beside the format's own files (Lightning's meta.pt, a config). */
@@ -50814,16 +51159,17 @@ static ckr_result ckr__dt_beside(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     return d->c->err->code;
 }
 
-static ckr_result ckr__dt_read_all(ckr__dcp *d, ckr_state *s, bool plain)
+static ckr_result ckr__dt_read_all(ckr__dcp *d, const ckr_open_desc *desc, ckr_state *s,
+                                   bool plain)
 {
     ckr__ctx *c = d->c;
     ckr__dt *t = CKR__NEW(c, ckr__dt);
     uint64_t i;
+    bool sealed = false;
     if (!t) return c->err->code;
     t->d = d;
     t->source = s;
     t->n_items = d->n_items;
-    t->item = CKR__NEW_N(c, uint64_t, d->n_items);
     t->objects = CKR__NEW_N(c, ckr_node *, d->n_items);
     s->dialect = "dcp";
     s->dialect_data = t;
@@ -50833,14 +51179,17 @@ static ckr_result ckr__dt_read_all(ckr__dcp *d, ckr_state *s, bool plain)
                      d->files[i].transform, NULL,
                      "its slices were packed by an extension of the writer, which is not undone "
                      "here", "save it without the extension");
+            sealed = true;
             break;
         }
     for (i = 0; i < d->n_items && !ckr__failed(c); i++)
         if (d->items[i].bytes && !ckr__dt_sealed(d, &d->items[i]))
             ckr__dcp_object(d, &d->items[i], &t->objects[i]);
+    if (plain && !sealed && !ckr__failed(c)) ckr__dr_read(t, desc, NULL, s);
+    if (!t->keep.taken) t->item = CKR__NEW_N(c, uint64_t, d->n_items);
     if (ckr__failed(c)) return c->err->code;
-    if (plain) ckr__dt_plain(d, t, s);
-    else ckr__tt_read(d, t, s);
+    if (!plain) ckr__tt_read(d, t, s);
+    else if (!t->keep.taken) ckr__dt_plain(d, t, s);
     if (!plain && !ckr__failed(c)) ckr__tt_passed(d);
     return ckr__failed(c) ? c->err->code : ckr__dt_beside(d, t, s);
 }
@@ -50853,7 +51202,7 @@ static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     ckr_result r = ckr__dcp_open(c, dir, &d);
     s->format = CKR_FORMAT_DCP;
     if (r == CKR_OK)
-        r = ckr__dt_read_all(d, s, told ? !strcmp(told, "dcp") : !ckr__tt_is(d));
+        r = ckr__dt_read_all(d, desc, s, told ? !strcmp(told, "dcp") : !ckr__tt_is(d));
     ckr__dcp_close(d);
     return r;
 }
@@ -51810,55 +52159,6 @@ static void ckr__de_run(ckr__de *x)
 
 /* >>torch_dcp.files ----------------------------------------------------------- */
 /* A state dict as one torch file, and such a file as a directory. */
-
-typedef struct ckr__dn {       /* from flat names to a tree                              */
-    ckr__ctx      *c;
-    ckr__out_file *f;
-    ckr__map       places;     /* address of a container, and a key in it -> its child    */
-    ckr_node     **nodes;      /* those children                                         */
-    uint64_t       n_nodes;
-    const ckr__dcp *d;
-} ckr__dn;
-
-static ckr_node *ckr__dn_bad(ckr__dn *x, const ckr__dcp_item *it)
-{
-    ckr__dcp_fail(x->d, CKR_ITEM_DCP_METADATA, NULL, it->fqn,
-                  "the paths of planner_data are no tree: this one leads through a value");
-    return NULL;
-}
-
-/* The child of `at` under a part of a path, made when it is not there: `value`, or a container for
-   the next part. */
-static ckr_node *ckr__dn_child(ckr__dn *x, ckr_node *at, const ckr__dcp_item *it, uint32_t part,
-                               ckr_node *value)
-{
-    const ckr__dcp_part *p = &it->path[part];
-    const size_t n = p->key ? strlen(p->key) : 0;
-    uint8_t *key = (uint8_t *)ckr__arena(x->c, 16 + n);
-    ckr_node *made = value;
-    uint64_t i, index = (uint64_t)p->index;
-    if (!key) return NULL;
-    memcpy(key, &at, sizeof at);
-    if (p->key) memcpy(key + 16, p->key, n);
-    else memcpy(key + 8, &index, 8);
-    if (ckr__map_find(&x->places, (const char *)key, 16 + n, &i))
-        return value || !(ckr_node_is_dict(x->nodes[i]) || ckr_node_is_list(x->nodes[i]))
-                   ? ckr__dn_bad(x, it)
-                   : x->nodes[i];
-    if (!made) made = ckr__node(x->c, it->path[part + 1].key ? CKR_NODE_DICT : CKR_NODE_LIST);
-    *CKR__PUSH(ckr_node *, x->c, x->nodes, x->n_nodes) = made;
-    if (ckr__failed(x->c) ||
-        !ckr__map_put(&x->places, (const char *)key, 16 + n, x->n_nodes - 1, NULL))
-        return NULL;
-    if (p->key ? at->kind != CKR_NODE_DICT : at->kind != CKR_NODE_LIST) return ckr__dn_bad(x, it);
-    if (p->key)
-        return ckr__node_pair(x->c, at, ckr__node_str(x->c, p->key), made) ? made : NULL;
-    if (index > x->d->n_items + 1024) return ckr__dn_bad(x, it);
-    while (at->count <= index)
-        if (!ckr__node_push(x->c, at, ckr__node(x->c, CKR_NODE_NONE))) return NULL;
-    at->u.items[index] = made;
-    return made;
-}
 
 static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
 {
