@@ -50326,6 +50326,8 @@ static ckr_result ckr__dcp_tensor(ckr__dcp *d, const ckr__dcp_item *x, ckr_state
     return r;
 }
 
+#define CKR__DT_BESIDE "meta.pt"       /* what Lightning has beside it                         */
+
 /* What the writer needs besides the state: where each tensor and object was in the state dict. */
 typedef struct ckr__dt {
     ckr__plain  keep;          /* first, as of a torch file: of a script's run the tree, and what
@@ -50341,6 +50343,7 @@ typedef struct ckr__dt {
     int64_t     micro, steps;  /* of torchtitan's batch; 0: not known                    */
     const ckr_state *source;
     ckr_node  **streams;       /* by item: a generator's state, or NULL; NULL: of torchtitan   */
+    const ckr_node *beside;    /* of meta.pt, or NULL                                    */
     ckr__loose  loose;         /* files beside the format's own                          */
     uint64_t    n_left;        /* directories and files that are too large to be copied  */
     const char *left;          /* the first of them                                      */
@@ -51148,6 +51151,7 @@ static ckr_result ckr__dt_beside(ckr__dcp *d, ckr__dt *t, ckr_state *s)
             const ckr__rankfile *f = k.files[kind][i];
             const char *rel = f->dir ? ckr__printf(d->c, "%s/", f->rel) : f->rel;
             if (kind == OWN || (kind == SHARDS && d->safetensors)) continue;
+            if (t->beside && !strcmp(rel, CKR__DT_BESIDE)) continue;
             if (!f->dir && ckr__path_stat(d->c, f->path, &st) &&
                 st.size <= d->c->limits.max_metadata_bytes) {
                 ckr__loose_add(d->c, s, &t->loose, rel);
@@ -51159,8 +51163,9 @@ static ckr_result ckr__dt_beside(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     return d->c->err->code;
 }
 
-static ckr_result ckr__dt_read_all(ckr__dcp *d, const ckr_open_desc *desc, ckr_state *s,
-                                   bool plain)
+/* `beside`: the tree of meta.pt, whose keys are the root's, too; or NULL. */
+static ckr_result ckr__dt_read_all(ckr__dcp *d, const ckr_open_desc *desc, const ckr_node *beside,
+                                   ckr_state *s, bool plain)
 {
     ckr__ctx *c = d->c;
     ckr__dt *t = CKR__NEW(c, ckr__dt);
@@ -51168,6 +51173,7 @@ static ckr_result ckr__dt_read_all(ckr__dcp *d, const ckr_open_desc *desc, ckr_s
     bool sealed = false;
     if (!t) return c->err->code;
     t->d = d;
+    t->beside = beside;
     t->source = s;
     t->n_items = d->n_items;
     t->objects = CKR__NEW_N(c, ckr_node *, d->n_items);
@@ -51185,7 +51191,7 @@ static ckr_result ckr__dt_read_all(ckr__dcp *d, const ckr_open_desc *desc, ckr_s
     for (i = 0; i < d->n_items && !ckr__failed(c); i++)
         if (d->items[i].bytes && !ckr__dt_sealed(d, &d->items[i]))
             ckr__dcp_object(d, &d->items[i], &t->objects[i]);
-    if (plain && !sealed && !ckr__failed(c)) ckr__dr_read(t, desc, NULL, s);
+    if (plain && !sealed && !ckr__failed(c)) ckr__dr_read(t, desc, beside, s);
     if (!t->keep.taken) t->item = CKR__NEW_N(c, uint64_t, d->n_items);
     if (ckr__failed(c)) return c->err->code;
     if (!plain) ckr__tt_read(d, t, s);
@@ -51202,7 +51208,7 @@ static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     ckr_result r = ckr__dcp_open(c, dir, &d);
     s->format = CKR_FORMAT_DCP;
     if (r == CKR_OK)
-        r = ckr__dt_read_all(d, desc, s, told ? !strcmp(told, "dcp") : !ckr__tt_is(d));
+        r = ckr__dt_read_all(d, desc, NULL, s, told ? !strcmp(told, "dcp") : !ckr__tt_is(d));
     ckr__dcp_close(d);
     return r;
 }
@@ -57241,12 +57247,15 @@ static const ckr__dialect ckr__megatron = {
 #ifndef CKPTRESUME_NO_LIGHTNING
 
 /* >>lightning ----------------------------------------------------------------- */
-/* PyTorch Lightning's checkpoints: NAME.ckpt, which rank 0 writes, is a script's torch file
-   (>>script) with
+/* Checkpoints of PyTorch Lightning and Fabric. NAME.ckpt, which rank 0 writes, is a script's torch
+   file (>>script) with
      pytorch-lightning_version, epoch, state_dict, optimizer_states [..], lr_schedulers [..]
      global_step  the updates of all optimizers together; the Trainer takes its own from `loops`
      loops        what fit and the others have done, which they go on from
      callbacks, hyper_parameters, a precision plugin's or a data module's name: their states
+   A directory of torch.distributed.checkpoint with meta.pt, of any name, has tensors and groups in
+   the former, under model or state_dict and optimizer_I, or the keys that Fabric was given, and all
+   else of the above in the latter, without which Lightning does not take it for a checkpoint.
    A file that the callback WeightAveraging had a hand in has the average as state_dict and the live
    weights as current_model_state. Which optimizer a scheduler steps, and when (interval and
    frequency), is the script's code. */
@@ -57304,6 +57313,17 @@ static ckr_result ckr__li_newest(ckr__ctx *c, const char *dir, const char **best
     return r == CKR_OK ? c->err->code : r;
 }
 
+static bool ckr__li_sharded(ckr__ctx *c, const char *dir)
+{
+#ifdef CKPTRESUME_NO_DCP
+    (void)c, (void)dir;
+    return false;
+#else
+    return ckr__dir_has(c, dir, CKR__DT_BESIDE, CKR_FILE_REGULAR) &&
+           ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR);
+#endif
+}
+
 /* A checkpoint, or a run's directory: lightning_logs/version_N/checkpoints, or one of these. */
 static ckr_result ckr__li_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
@@ -57313,11 +57333,12 @@ static ckr_result ckr__li_probe(ckr__ctx *c, const char *path, const char **dir,
     *mine = false;
     *dir = path;
     if (!*path) return CKR_OK;
-    if (ckr__path_kind(c, path) == CKR_FILE_DIR)
+    if (ckr__path_kind(c, path) == CKR_FILE_DIR && !ckr__li_sharded(c, path))
         for (best = NULL, depth = 0; depth < 4 && at && !best && r == CKR_OK; depth++)
             r = ckr__li_newest(c, at, &best, &at);
     if (r == CKR_OK && best && ckr__path_kind(c, best) == CKR_FILE_REGULAR)
         r = ckr__mentions(c, best, CKR__LI_VERSION, (uint64_t)1 << 20, mine);
+    else if (r == CKR_OK && best) *mine = ckr__li_sharded(c, best);
     if (*mine) *dir = best;
     return r;
 }
@@ -57408,9 +57429,9 @@ static ckr_result ckr__li_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *ro
 }
 
 /* What Lightning does with what is in the file, and what it does not save. */
-static ckr_result ckr__li_say(ckr__ctx *c, const ckr_state *s, const ckr_node *root)
+static ckr_result ckr__li_say(ckr__ctx *c, const ckr_state *s, const ckr_node *root,
+                              uint64_t n_optimizers)
 {
-    const ckr_node *optimizers = ckr_node_get(root, "optimizer_states");
     const int64_t batches = ckr__li_count(root, CKR__LI_BATCHES "current/completed");
     const ckr_node *last = ckr_node_get(ckr_node_get(ckr_node_find(root, "/loops/fit_loop"),
                                                      "epoch_loop.batch_progress"), "is_last_batch");
@@ -57422,7 +57443,7 @@ static ckr_result ckr__li_say(ckr__ctx *c, const ckr_state *s, const ckr_node *r
                  "global_step counted batches, or one more",
                  "python -m lightning.pytorch.utilities.upgrade_checkpoint FILE writes it as "
                  "today's");
-    if (ckr_node_is_list(optimizers) && optimizers->count > 1)
+    if (n_optimizers > 1 && all >= 0)
         ckr__say_int(c, "CKR_GLOBAL_STEP", CKR_EXACT, "global_step", all, s->progress.step,
                      "it counts the updates of all optimizers together: the step is what the first "
                      "one counts of its own", NULL);
@@ -57445,8 +57466,21 @@ static void ckr__li_progress(ckr_state *s, const ckr_node *root, uint64_t n_opti
         s->progress.step = all / (int64_t)n_optimizers;
 }
 
-static ckr_result ckr__li_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
-                               ckr_state *s)
+/* `root` has what no tensor is of; n_optimizers are in the state. */
+static ckr_result ckr__li_finish(ckr__ctx *c, ckr_state *s, const ckr_node *root,
+                                 uint64_t n_optimizers)
+{
+    const char *version = ckr_node_str(ckr_node_get(root, CKR__LI_VERSION));
+    ckr_result r;
+    s->dialect = "lightning";
+    s->framework_version = version;
+    ckr__li_progress(s, root, n_optimizers);
+    r = ckr__li_schedule(c, s, root);
+    return r == CKR_OK ? ckr__li_say(c, s, root, n_optimizers) : r;
+}
+
+static ckr_result ckr__li_read_file(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                                    ckr_state *s)
 {
     uint32_t file;
     ckr_node *root = NULL, *as;
@@ -57457,14 +57491,36 @@ static ckr_result ckr__li_read(ckr__ctx *c, const char *path, const ckr_open_des
     if (!ckr_node_get(root, CKR__LI_VERSION)) return ckr__plain_tree(c, path, desc, s, root);
     as = ckr__li_arranged(c, root);
     r = as ? ckr__plain_tree(c, path, desc, s, as) : c->err->code;
-    if (r != CKR_OK) return r;
     keep = (ckr__plain *)s->dialect_data;
-    if (keep) keep->root = root;
-    s->dialect = "lightning";
-    s->framework_version = ckr_node_str(ckr_node_get(root, CKR__LI_VERSION));
-    if (keep) ckr__li_progress(s, root, keep->n_optimizers);
-    r = ckr__li_schedule(c, s, root);
-    return r == CKR_OK ? ckr__li_say(c, s, root) : r;
+    if (r != CKR_OK || !keep) return r;
+    keep->root = root;
+    return ckr__li_finish(c, s, root, keep->n_optimizers);
+}
+
+/* One that is not understood is any other directory, with a file beside it. */
+static ckr_result ckr__li_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+#ifndef CKPTRESUME_NO_DCP
+    const ckr__dt *t;
+    ckr__dcp *d;
+    ckr_format format;
+    ckr_node *meta = NULL;
+    uint32_t file;
+    ckr_result r;
+    if (!ckr__li_sharded(c, path)) return ckr__li_read_file(c, path, desc, s);
+    s->format = CKR_FORMAT_DCP;
+    r = ckr__dcp_open(c, path, &d);
+    if (r == CKR_OK) r = ckr__file_open(c, ckr__path_join(c, path, CKR__DT_BESIDE), &file);
+    if (r == CKR_OK) r = ckr__doc_load(c, file, &format, &meta);
+    if (r == CKR_OK) r = ckr__dt_read_all(d, desc, ckr_node_is_dict(meta) ? meta : NULL, s, true);
+    ckr__dcp_close(d);
+    t = (const ckr__dt *)s->dialect_data;
+    if (r != CKR_OK || !t->keep.taken || !t->beside) return r;
+    return ckr__li_finish(c, s, meta, t->keep.n_optimizers);
+#else
+    return ckr__li_read_file(c, path, desc, s);
+#endif
 }
 
 /* The root without what is left out: Lightning wants the lists, but they may be empty. */
