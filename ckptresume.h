@@ -41441,7 +41441,9 @@ static ckr_result ckr__plain_object(ckr__ctx *c, ckr__flat *in, const char *key,
    say CUDA, too. A file alone is one rank's. */
 static bool ckr__plain_stream(ckr__ctx *c, ckr_state *s, const ckr__flat *w, const ckr_node *x)
 {
-    const bool could = ckr_node_is_list(x) || ckr__is_byte_tensor(x);
+    const bool could = ckr_node_is_list(x) ||
+                       (ckr__is_byte_tensor(x) &&
+                        (x->u.view->file != CKR_NO_FILE || x->u.view->bytes));
     const char *kind = could ? ckr__stream_form(x) : NULL, *key = kind ? ckr__flat_key(w) : NULL;
     ckr__rank_streams k = CKR_ZERO;
     if (!key || !*key || (!strcmp(kind, "torch_cuda") && !strstr(key, "cuda"))) return false;
@@ -50326,8 +50328,6 @@ static ckr_result ckr__dcp_tensor(ckr__dcp *d, const ckr__dcp_item *x, ckr_state
     return r;
 }
 
-#define CKR__DT_BESIDE "meta.pt"       /* what Lightning has beside it                         */
-
 /* What the writer needs besides the state: where each tensor and object was in the state dict. */
 typedef struct ckr__dt {
     ckr__plain  keep;          /* first, as of a torch file: of a script's run the tree, and what
@@ -50338,12 +50338,13 @@ typedef struct ckr__dt {
     ckr_node  **objects;       /* of each item that is none, as they were read           */
     ckr_node  **leaves;        /* of the tree, by item                                   */
     uint64_t    n_items;
+    const ckr_node *tree;      /* without what the caller had beside it                  */
     const ckr_node **flats;    /* optimizers' dicts that were flat                       */
     uint64_t    n_flats;
     int64_t     micro, steps;  /* of torchtitan's batch; 0: not known                    */
     const ckr_state *source;
-    ckr_node  **streams;       /* by item: a generator's state, or NULL; NULL: of torchtitan   */
-    const ckr_node *beside;    /* of meta.pt, or NULL                                    */
+    ckr_node  **streams;       /* of a run, by item: a generator's state, or NULL        */
+    const ckr_node *beside;    /* what other files have in the root, or NULL             */
     ckr__loose  loose;         /* files beside the format's own                          */
     uint64_t    n_left;        /* directories and files that are too large to be copied  */
     const char *left;          /* the first of them                                      */
@@ -50354,42 +50355,34 @@ static bool ckr__dt_sealed(const ckr__dcp *d, const ckr__dcp_item *x)
     return x->bytes && x->n_chunks && d->files[x->chunks[0].file].transform;
 }
 
-/* The number at the end of the last key but one of a flat name, "rng_3.torch", or of its only key:
-   the rank that saved it, since no two may save the same name. Without one a number that no rank
-   has. */
-static uint32_t ckr__dt_rank(const char *fqn)
+/* The rank that has saved an item, since no two may save the same name: the number at the end of
+   the first key of its flat name that has one, "rng_3.torch". *at, *n: where it is. Without one a
+   number that no rank has. */
+static uint32_t ckr__dt_rank(const char *fqn, size_t *at, size_t *n)
 {
-    const char *end = strrchr(fqn, '.'), *p;
+    size_t begin = 0, end;
     uint32_t rank = 0;
-    if (!end) end = fqn + strlen(fqn);
-    for (p = end; p > fqn && p[-1] >= '0' && p[-1] <= '9';) p--;
-    if (p == end || end - p > 6) return UINT32_MAX - 1;
-    for (; p < end; p++) rank = 10 * rank + (uint32_t)(*p - '0');
+    for (;; begin = end + 1) {
+        end = begin + strcspn(fqn + begin, ".");
+        for (*at = end; *at > begin && fqn[*at - 1] >= '0' && fqn[*at - 1] <= '9';) --*at;
+        *n = end - *at;
+        if (*n || !fqn[end]) break;
+    }
+    if (!*n || *n > 6) return UINT32_MAX - 1;
+    for (begin = *at; begin < end; begin++) rank = 10 * rank + (uint32_t)(fqn[begin] - '0');
     return rank;
 }
 
-/* The item's value, where it has the form of a generator's state; NULL: it has another. Bytes might
+/* The item's leaf, where it has the form of a generator's state; NULL: it has another. Bytes might
    be anything's: their name has to say whose they are, too. */
-static ckr_node *ckr__dt_generator(ckr__dcp *d, const ckr__dt *t, uint64_t item, const char **kind)
+static ckr_node *ckr__dt_generator(const ckr__dt *t, uint64_t item)
 {
-    const ckr__dcp_item *x = &d->items[item];
-    ckr_node *n = t->objects[item];
-    int64_t *dims;
-    ckr_view *v;
-    *kind = NULL;
-    if (!x->bytes && x->dtype == CKR_DTYPE_U8 && x->n_dims == 1 && x->n_chunks == 1 &&
-        x->shape[0] <= 5056 &&
-        (x->chunks->view || !d->files[x->chunks->file].transform)) {
-        n = ckr__node(d->c, CKR_NODE_TENSOR);
-        v = CKR__NEW(d->c, ckr_view);
-        dims = CKR__NEW_N(d->c, int64_t, 2 * CKR_MAX_DIMS);
-        if (!n || !v || !dims || ckr__dcp_view(d, x, x->chunks, v, dims) != CKR_OK) return NULL;
-        n->u.view = v;
-    }
-    *kind = n && (ckr_node_is_list(n) || ckr__is_byte_tensor(n)) ? ckr__stream_form(n) : NULL;
-    return *kind && (ckr_node_is_list(n) || strstr(x->fqn, "rng") || strstr(x->fqn, "random") ||
-                     strstr(x->fqn, "cuda"))
-               ? n : NULL;
+    const char *fqn = t->d->items[item].fqn;
+    ckr_node *n = t->leaves[item];
+    const bool bytes = ckr__is_byte_tensor(n) && n->u.view->n_dims == 1 &&
+                       n->u.view->file != CKR_NO_FILE &&
+                       (strstr(fqn, "rng") || strstr(fqn, "random") || strstr(fqn, "cuda"));
+    return (bytes || ckr_node_is_list(n)) && ckr__stream_form(n) ? n : NULL;
 }
 
 /* Generators' states, found by their form. Each is the stream of the rank whose number its name
@@ -50404,13 +50397,14 @@ static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     const char *kind;
     uint32_t most = 0, ranks = 0, seen;
     uint64_t i;
+    size_t at, n;
     bool found = false;
     if (!states || !of || !first || !next) return;
     for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
-        states[i] = ckr__dt_generator(d, t, i, &kind);
+        states[i] = ckr__dt_generator(t, i);
         if (!states[i]) continue;
         found = true;
-        of[i] = ckr__dt_rank(d->items[i].fqn);
+        of[i] = ckr__dt_rank(d->items[i].fqn, &at, &n);
         if (of[i] > most) most = of[i];
         if (of[i] < d->n_items) ranks += !first[of[i]]++;
     }
@@ -50442,12 +50436,6 @@ static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
         }
     s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
     s->topology.dp = s->topology.ranks = ranks;
-}
-
-/* Is it a stream, and are these left out? */
-static bool ckr__dt_left_out(const ckr__dt *dt, uint64_t item, const ckr_target *t)
-{
-    return (t->without & CKR_RNG) && dt->streams && dt->streams[item];
 }
 
 /* As it is: for a state dict of which nothing is known. */
@@ -50995,7 +50983,7 @@ static void ckr__dr_tree(ckr__dt *t)
     ckr__map_free(&x.places);
     t->flats = x.flats;
     t->n_flats = x.n_flats;
-    if (i == d->n_items && !ckr__failed(d->c)) t->keep.root = root;
+    if (i == d->n_items && !ckr__failed(d->c)) t->tree = t->keep.root = root;
     else if (d->c->err->item == CKR_ITEM_DCP_METADATA) ckr__error_reset(d->c);
 }
 
@@ -51094,6 +51082,7 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     ckr__dr x;
     uint64_t i;
     ckr_result r;
+    t->beside = beside;
     ckr__dr_tree(t);
     if (!t->keep.root) return c->err->code;
     root = ckr__dict_copy(c, t->keep.root);
@@ -51151,7 +51140,6 @@ static ckr_result ckr__dt_beside(ckr__dcp *d, ckr__dt *t, ckr_state *s)
             const ckr__rankfile *f = k.files[kind][i];
             const char *rel = f->dir ? ckr__printf(d->c, "%s/", f->rel) : f->rel;
             if (kind == OWN || (kind == SHARDS && d->safetensors)) continue;
-            if (t->beside && !strcmp(rel, CKR__DT_BESIDE)) continue;
             if (!f->dir && ckr__path_stat(d->c, f->path, &st) &&
                 st.size <= d->c->limits.max_metadata_bytes) {
                 ckr__loose_add(d->c, s, &t->loose, rel);
@@ -51163,35 +51151,57 @@ static ckr_result ckr__dt_beside(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     return d->c->err->code;
 }
 
-/* `beside`: the tree of meta.pt, whose keys are the root's, too; or NULL. */
-static ckr_result ckr__dt_read_all(ckr__dcp *d, const ckr_open_desc *desc, const ckr_node *beside,
-                                   ckr_state *s, bool plain)
+/* With its objects; NULL: an error is set. *sealed: some cannot be read. */
+static ckr__dt *ckr__dt_load(ckr__dcp *d, ckr_state *s, bool *sealed)
 {
     ckr__ctx *c = d->c;
     ckr__dt *t = CKR__NEW(c, ckr__dt);
     uint64_t i;
-    bool sealed = false;
-    if (!t) return c->err->code;
+    *sealed = false;
+    if (!t) return NULL;
     t->d = d;
-    t->beside = beside;
     t->source = s;
     t->n_items = d->n_items;
     t->objects = CKR__NEW_N(c, ckr_node *, d->n_items);
-    s->dialect = "dcp";
+    s->format = CKR_FORMAT_DCP;
     s->dialect_data = t;
-    for (i = 0; i < d->n_files; i++)           /* these can be listed, not read               */
+    for (i = 0; i < d->n_files && !*sealed; i++)       /* these can be listed, not read       */
         if (d->files[i].transform) {
             ckr__say(c, ckr_item_name(CKR_ITEM_DCP_TRANSFORM), CKR_LOST, d->files[i].name,
                      d->files[i].transform, NULL,
                      "its slices were packed by an extension of the writer, which is not undone "
                      "here", "save it without the extension");
-            sealed = true;
-            break;
+            *sealed = true;
         }
     for (i = 0; i < d->n_items && !ckr__failed(c); i++)
         if (d->items[i].bytes && !ckr__dt_sealed(d, &d->items[i]))
             ckr__dcp_object(d, &d->items[i], &t->objects[i]);
-    if (plain && !sealed && !ckr__failed(c)) ckr__dr_read(t, desc, beside, s);
+    return ckr__failed(c) ? NULL : t;
+}
+
+/* A script's run in `dir`, for the dialects whose directories hold one: `beside` is what is in other
+   files of it, as if it were in the root, or NULL. (*out)->keep.taken NULL: there is none. */
+static ckr_result ckr__dr_open(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               const ckr_node *beside, ckr_state *s, ckr__dt **out)
+{
+    ckr__dcp *d;
+    bool sealed;
+    ckr_result r = ckr__dcp_open(c, dir, &d);
+    if (r == CKR_OK && (*out = ckr__dt_load(d, s, &sealed)) == NULL) r = c->err->code;
+    if (r == CKR_OK && !sealed) r = ckr__dr_read(*out, desc, beside, s);
+    ckr__dcp_close(d);
+    return r;
+}
+
+static ckr_result ckr__dt_read_all(ckr__dcp *d, const ckr_open_desc *desc, ckr_state *s,
+                                   bool plain)
+{
+    ckr__ctx *c = d->c;
+    bool sealed;
+    ckr__dt *t = ckr__dt_load(d, s, &sealed);
+    if (!t) return c->err->code;
+    s->dialect = "dcp";
+    if (plain && !sealed) ckr__dr_read(t, desc, NULL, s);
     if (!t->keep.taken) t->item = CKR__NEW_N(c, uint64_t, d->n_items);
     if (ckr__failed(c)) return c->err->code;
     if (!plain) ckr__tt_read(d, t, s);
@@ -51206,9 +51216,8 @@ static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     const char *told = desc ? desc->dialect : NULL;
     ckr__dcp *d;
     ckr_result r = ckr__dcp_open(c, dir, &d);
-    s->format = CKR_FORMAT_DCP;
     if (r == CKR_OK)
-        r = ckr__dt_read_all(d, desc, NULL, s, told ? !strcmp(told, "dcp") : !ckr__tt_is(d));
+        r = ckr__dt_read_all(d, desc, s, told ? !strcmp(told, "dcp") : !ckr__tt_is(d));
     ckr__dcp_close(d);
     return r;
 }
@@ -51243,6 +51252,22 @@ typedef struct ckr__de {       /* writing                                       
     bool              fresh;   /* optimizer state that is left out starts with zeros     */
     int               qkv;     /* 1: one parameter becomes three, -1: three become one     */
 } ckr__de;
+
+/* `s` is the coming state, whose groups may be changed. */
+static void ckr__de_begin(ckr__de *x, ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                          ckr__out *out, const ckr__dt *dt)
+{
+    memset(x, 0, sizeof *x);
+    x->c = c;
+    x->s = s;
+    x->t = t;
+    x->out = out;
+    x->dt = dt;
+    x->ranks = t->topology.ranks ? t->topology.ranks : 1;
+    x->stages = t->topology.pp ? t->topology.pp : 1;
+    x->dp = t->topology.dp;
+    x->old_dp = s->topology.dp;
+}
 
 /* The dtype of the output; the planner is told where it is another. */
 static ckr_dtype ckr__de_dtype(ckr__de *x, const ckr_tensor *t)
@@ -51521,8 +51546,8 @@ static void ckr__de_tensors(ckr__de *x)
     for (i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
         const ckr_tensor *t = x->s->tensors[i];
         const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
-        const ckr__dcp_item *it = x->dt ? &x->dt->d->items[x->dt->item[t->index]] : NULL;
-        const bool one = x->dt && x->dt->streams && x->dt->streams[x->dt->item[t->index]];
+        const uint64_t at = x->dt ? x->dt->item[t->index] : 0;
+        const ckr__dcp_item *it = x->dt && at < x->dt->n_items ? &x->dt->d->items[at] : NULL;
         const bool param = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema"),
                    fresh = (w & CKR_OPTIMIZER) && !param;
         const char *name;
@@ -51530,7 +51555,8 @@ static void ckr__de_tensors(ckr__de *x)
         n = 0;
         (void)ckr__numel(t->n_dims, t->shape, &n);
         done += (uint64_t)n + 1;
-        if (one ? w & CKR_RNG : param && (w & CKR_PARAMS)) continue;
+        if (x->dt && (!it || it->bytes)) continue;         /* a number: its object's        */
+        if (param && (w & CKR_PARAMS)) continue;
         if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
         if (fresh && (!x->fresh || (w & CKR_GROUPS))) continue;
         dtype = ckr__de_dtype(x, t);
@@ -51538,26 +51564,8 @@ static void ckr__de_tensors(ckr__de *x)
         name = it ? it->fqn : ckr__plain_name(x->c, t);
         if (!it) ckr__out_key(x->out, t, name, "param");
         ckr__dcp_out_tensor(&x->w, name, it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
-                            stage * per, one ? 1 : per, fresh);
+                            stage * per, per, fresh);
     }
-}
-
-/* Streams are items as all others: those of the saved ranks, under their names. */
-static void ckr__de_streams(ckr__de *x)
-{
-    const ckr_state *was = x->dt ? x->dt->source : NULL;
-    if (!was || !was->n_rng || (x->t->without & CKR_RNG)) return;
-    if (x->t->rng != CKR_RNG_KEEP)
-        ckr__refuse(x->c, CKR_ITEM_TRAINER_SOURCE, "rng",
-                    "the random streams of a script's own checkpoint are written as they were",
-                    "leave out --rng, or leave the streams out: --without rng");
-    if (was->topology.ranks == x->ranks) return;
-    ckr__say(x->c, "CKR_W_RNG_AS_SAVED", CKR_LOST, "rng",
-             ckr__printf(x->c, "%u rank%s", (unsigned)was->topology.ranks,
-                         was->topology.ranks == 1 ? "" : "s"),
-             ckr__printf(x->c, "%u rank%s", (unsigned)x->ranks, x->ranks == 1 ? "" : "s"),
-             "the random streams stay under the names that the script gave them: ranks that "
-             "are new find none", "seed the new ranks in the script");
 }
 
 /* >>torchtitan.emit ----------------------------------------------------------- */
@@ -52156,9 +52164,8 @@ static void ckr__de_run(ckr__de *x)
     uint64_t i;
     if (ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "") != CKR_OK) return;
     for (i = 0; x->dt && i < x->dt->n_items; i++)      /* objects are as they were           */
-        if (x->dt->objects[i] && !ckr__dt_left_out(x->dt, i, x->t))
+        if (x->dt->objects[i])
             ckr__te_object(x, &x->dt->d->items[i], x->dt->objects[i]);
-    ckr__de_streams(x);
     ckr__de_tensors(x);
     ckr__dcp_out_end(&x->w);
 }
@@ -52176,7 +52183,7 @@ static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
         const ckr__dcp_item *it = &dt->d->items[i];
         const ckr_tensor *p = of[i] ? s->tensors[of[i] - 1] : NULL;
         ckr_node *v, *at = x->f->root;
-        if ((!p && !dt->objects[i]) || ckr__dt_left_out(dt, i, t)) continue;
+        if (!p && !dt->objects[i]) continue;
         if (p) v = ckr__entry_whole(x->c, x->f, p->name, p, ckr__dtype_as(p, t->dtype), false);
         else v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
         if (!v) ckr__nomem(x->c);
@@ -52186,16 +52193,22 @@ static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
     }
 }
 
+static void ckr__dw_file(ckr__de *e, ckr__out_file *f);
+
 /* As torch's own dcp_to_torch_save does it: every tensor whole, everything at its path. */
 static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                     ckr__out *out)
 {
+    const ckr__dt *dt = (const ckr__dt *)s->dialect_data;
     ckr__dn x = CKR_ZERO;
+    ckr__de e;
+    ckr__de_begin(&e, c, s, t, out, dt);
     x.c = x.places.c = c;
-    x.d = ((const ckr__dt *)s->dialect_data)->d;
+    x.d = dt->d;
     x.f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
-    if (x.f) x.f->root = ckr__node(c, CKR_NODE_DICT);
-    if (x.f && x.f->root) ckr__dn_fill(&x, s, t);
+    if (x.f && dt->keep.taken) ckr__dw_file(&e, x.f);
+    else if (x.f) x.f->root = ckr__node(c, CKR_NODE_DICT);
+    if (x.f && x.f->root && !dt->keep.taken) ckr__dn_fill(&x, s, t);
     ckr__map_free(&x.places);
     return c->err->code;
 }
@@ -52205,6 +52218,7 @@ typedef struct ckr__df_item {
     const ckr__dcp_part *path;
     uint32_t n;
     bool     number;           /* a key on the way was no text                           */
+    bool     made;             /* it is in what stands for a part of the source's tree   */
 } ckr__df_item;
 
 typedef struct ckr__df {       /* from a tree to flat names                              */
@@ -52270,6 +52284,7 @@ static void ckr__df_push(ckr__df *x, const ckr__df_item *from)
         it->node = key ? ckr__dict_at(from->node, i) : from->node->u.items[i];
         it->path = path;
         it->number = from->number || (key && key->kind != CKR_NODE_STR);
+        it->made = from->made;
         it->n = from->n + 1;
         x->n++;
     }
@@ -52296,12 +52311,13 @@ static const char *ckr__df_name(ckr__df *x, const ckr__df_item *it)
     return NULL;
 }
 
-/* A tensor that the state does not have is one here all the same; its digest is told by reading. */
-static void ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
+/* A tensor that the state does not have is one here all the same; its digest is told by reading.
+   Over `n` ranks from `first` on. */
+static void ckr__df_put(ckr__df *x, const char *name, const ckr__df_item *it, uint32_t first,
+                        uint32_t n)
 {
     ckr__de *e = x->e;
     ckr__dcp_out *w = &e->w;
-    const char *name = ckr__df_name(x, it);
     const bool tensor = it->node->kind == CKR_NODE_TENSOR;
     ckr_state none = CKR_ZERO;
     const ckr_tensor *t;
@@ -52311,15 +52327,20 @@ static void ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
     if (tensor &&
         ckr__map_find(&x->views, (const char *)&it->node->u.view, sizeof it->node->u.view, &at)) {
         t = e->s->tensors[at];
-        ckr__dcp_out_tensor(w, name, it->path, it->n, t, ckr__de_dtype(e, t), 0, e->ranks, false);
+        ckr__dcp_out_tensor(w, name, it->path, it->n, t, ckr__de_dtype(e, t), first, n, false);
     } else if (tensor && ckr__df_part_of(it->node)) {
         t = ckr__tensor_of_view(e->c, &none, name, "", it->node->u.view);
         w->replica = e->out->renamed = true;
-        if (t) ckr__dcp_out_tensor(w, name, it->path, it->n, t, t->dtype, 0, e->ranks, false);
+        if (t) ckr__dcp_out_tensor(w, name, it->path, it->n, t, t->dtype, first, n, false);
         w->replica = false;
     } else {
         ckr__dcp_out_object(w, name, it->path, it->n, it->node);
     }
+}
+
+static void ckr__df_leaf(ckr__df *x, const ckr__df_item *it)
+{
+    ckr__df_put(x, ckr__df_name(x, it), it, 0, x->e->ranks);
 }
 
 /* The tree under a node, but for what of a run's file the state has. */
@@ -52405,6 +52426,270 @@ static void ckr__de_file(ckr__de *e)
     ckr__dcp_out_end(&e->w);
 }
 
+/* >>script.dcp.emit ----------------------------------------------------------- */
+/* A script's run goes back under its own names: tensors by their items, and of the rest the source's
+   tree, with what stands now for its groups, schedulers and streams. Who has other files beside it:
+
+       ckr__de_begin(&e, c, s, t, out, dt);
+       ckr__dw_begin(&x, &e);
+       ckr__dw_put(&x, "model_and_optim/");
+       ... their trees, with ckr__whole_swap and &x.f.w as hooks ...
+       ckr__dw_end(&x);                                                                          */
+
+typedef struct ckr__dw {
+    ckr__df     f;
+    ckr__dr     r;
+    ckr_node   *gone;          /* stands for what is left out                            */
+} ckr__dw;
+
+static void ckr__dw_begin(ckr__dw *x, ckr__de *e)
+{
+    ckr__plain *p = (ckr__plain *)(uintptr_t)&e->dt->keep;
+    ckr__whole_job *w = &x->f.w;
+    const uint32_t without = e->t->without;
+    uint64_t i, n, first = 0;
+    memset(x, 0, sizeof *x);
+    x->f.e = e;
+    x->f.names.c = x->f.views.c = w->swaps.c = w->views.c = w->c = e->c;
+    w->s = e->s;
+    w->p = p;
+    w->out = e->out;
+    w->source = p->source;
+    w->dtype = e->t->dtype;
+    x->gone = ckr__node(e->c, CKR_NODE_NONE);
+    ckr__dr_begin(&x->r, e->c, e->dt);
+    for (i = 0; i < p->n_optimizers && !e->c->refused; i++, first += n) {
+        const ckr_node *groups = ckr_node_get(p->optimizers[i], "param_groups");
+        n = groups->count;
+        if (without & CKR_GROUPS) ckr__whole_stand(w, groups, x->gone);
+        if (without & CKR_OPTIMIZER)
+            ckr__whole_stand(w, ckr_node_get(p->optimizers[i], "state"), x->gone);
+        ckr__whole_groups(w, p->optimizers[i], first, n, e->t->groups != NULL, "groups");
+    }
+    for (i = 0; (without & CKR_SCHEDULE) && i < p->n_schedulers; i++)
+        ckr__whole_stand(w, p->schedulers[i], x->gone);
+    if (ckr__whole_schedule(w, p->source->n_schedules ? p->source->schedules : NULL) == CKR_OK)
+        ckr__whole_stand(w, p->scheduler, w->scheduler);
+}
+
+static void ckr__dw_end(ckr__dw *x)
+{
+    ckr__map_free(&x->f.names);
+    ckr__map_free(&x->f.w.swaps);
+    ckr__map_free(&x->f.w.views);
+    ckr__map_free(&x->r.leaves);
+}
+
+/* A leaf of the source under the name that it had, but for the state's tensors and streams. */
+static void ckr__dw_leaf(ckr__dw *x, const ckr__df_item *it, uint64_t i)
+{
+    ckr__de *e = x->f.e;
+    const ckr__dcp_item *of = &e->dt->d->items[i];
+    const bool counter = it->n < 3 && it->node->kind == CKR_NODE_INT &&
+                         ckr__plain_taken(&e->dt->keep, it->node);
+    ckr_state none = CKR_ZERO;
+    ckr_tensor *t = NULL;
+    if (e->dt->streams[i] || (!of->bytes && ckr__plain_taken(&e->dt->keep, it->node))) return;
+    if (of->bytes)
+        ckr__te_object(e, of, counter && (e->t->without & CKR_PROGRESS) ? ckr__node_int(e->c, 0)
+                                                                        : it->node);
+    else
+        ckr__dcp_tensor(e->dt->d, of, &none, of->fqn, "", &t);
+    e->w.replica = true;
+    if (t)
+        ckr__dcp_out_tensor(&e->w, of->fqn, of->path, of->n_path, t, t->dtype, 0, e->ranks, false);
+    e->w.replica = false;
+}
+
+/* The groups of a flat dict: each parameter's values. */
+static void ckr__dw_flat(ckr__dw *x, const ckr__df_item *in, const ckr_node *groups)
+{
+    ckr__ctx *c = x->f.e->c;
+    uint64_t i, k, m;
+    for (i = 0; i < groups->count; i++) {
+        const ckr_node *g = groups->u.items[i], *names = ckr_node_get(g, "params");
+        for (k = 0; k < names->count && !ckr__failed(c); k++)
+            for (m = 0; m < g->count; m++) {
+                ckr__df_item it = *in;
+                ckr__dcp_part *path = CKR__NEW_N(c, ckr__dcp_part, (uint64_t)in->n + 1);
+                const char *key = ckr__dict_key(g, m);
+                if (!path || !key || !strcmp(key, "params")) continue;
+                if (in->n) memcpy(path, in->path, in->n * sizeof *path);
+                path[it.n++].key = ckr__printf(c, "param_groups.%s.%s",
+                                               names->u.items[k]->u.str, key);
+                it.path = path;
+                it.node = ckr__dict_at(g, m);
+                ckr__df_leaf(&x->f, &it);
+            }
+    }
+}
+
+static bool ckr__dw_is_flat(const ckr__dt *t, const ckr_node *n)
+{
+    uint64_t i;
+    for (i = 0; i < t->n_flats; i++) if (t->flats[i] == n) return true;
+    return false;
+}
+
+/* A flat dict without its groups. */
+static const ckr_node *ckr__dw_rest(ckr__dw *x, const ckr_node *flat)
+{
+    ckr_node *d = ckr__node(x->f.e->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < flat->count; i++)
+        if (!ckr__is_str(flat->u.items[2 * i], "param_groups"))
+            ckr__node_take(x->f.e->c, d, flat, i);
+    return d;
+}
+
+static void ckr__dw_walk(ckr__dw *x)
+{
+    const ckr__dt *t = x->f.e->dt;
+    ckr__df_item it = CKR_ZERO;
+    it.node = t->tree;
+    ckr__df_push(&x->f, &it);
+    while (x->f.n && !ckr__failed(x->f.e->c)) {
+        const ckr_node *was, *groups;
+        uint64_t i;
+        it = x->f.stack[--x->f.n];
+        was = it.node;
+        it.node = ckr__whole_swap(&x->f.w, (ckr_node *)(uintptr_t)was);
+        if (it.node == x->gone) continue;
+        i = it.made ? t->n_items : ckr__dr_item(&x->r, was);
+        it.made = it.made || it.node != was;
+        if (i < t->n_items && !it.made) {
+            ckr__dw_leaf(x, &it, i);
+        } else if (ckr__dw_is_flat(t, was)) {
+            groups = ckr__whole_swap(&x->f.w, ckr__dict_value(was, "param_groups"));
+            if (groups != x->gone) ckr__dw_flat(x, &it, groups);
+            it.node = ckr__dw_rest(x, was);
+            if (it.node) ckr__df_push(&x->f, &it);
+        } else if (i == t->n_items && ckr__df_open(it.node)) {
+            ckr__df_push(&x->f, &it);
+        } else if (it.node->count || !ckr_node_is_dict(it.node)) {
+            ckr__df_leaf(&x->f, &it);      /* an empty dict is nothing to torch's planner  */
+        }
+    }
+}
+
+/* An item of one rank as another's: its name and path with that number. */
+static const char *ckr__dw_rename(ckr__ctx *c, const ckr__dcp_item *of, uint32_t rank,
+                                  ckr__dcp_part **path)
+{
+    const char *fqn = of->fqn;
+    size_t at, n, begin = 0, len;
+    uint32_t k;
+    ckr__dt_rank(fqn, &at, &n);
+    *path = of->path ? CKR__DUP(c, ckr__dcp_part, of->path, of->n_path) : NULL;
+    for (k = 0; *path && k < of->n_path; k++, begin += len + 1) {
+        ckr__dcp_part *p = &(*path)[k];
+        len = p->key ? strlen(p->key) : strcspn(fqn + begin, ".");
+        if (at < begin || at >= begin + len) continue;
+        p->index = p->key ? 0 : (int64_t)rank;
+        if (p->key)
+            p->key = ckr__printf(c, "%.*s%u%s", (int)(at - begin), p->key, (unsigned)rank,
+                                 p->key + (at - begin) + n);
+    }
+    return ckr__printf(c, "%.*s%u%s", (int)at, fqn, (unsigned)rank, fqn + at + n);
+}
+
+/* The streams of each rank of the coming run, under the names that its number makes. Where names
+   have none there is one rank's place. */
+static void ckr__dw_streams(ckr__dw *x)
+{
+    ckr__de *e = x->f.e;
+    const ckr_state *was = x->f.w.source;
+    const uint32_t had = was->topology.ranks;
+    const ckr_stream *v;
+    ckr__df_item it = CKR_ZERO;
+    uint32_t rank, ranks = 1;
+    uint64_t i, n;
+    size_t at, digits;
+    if (was->n_rng && ckr__dt_rank(was->rng->path, &at, &digits) < had) ranks = e->ranks;
+    if (!was->n_rng || (e->t->without & CKR_RNG)) return;
+    if (ranks < e->ranks)
+        ckr__say(e->c, "CKR_W_RNG_AS_SAVED", CKR_LOST, "rng", "1 rank",
+                 ckr__printf(e->c, "%u ranks", (unsigned)e->ranks),
+                 "the script's names for random streams have no rank's number: the file has a "
+                 "place for one rank's, which all ranks load",
+                 "seed the other ranks in the script");
+    for (rank = 0; rank < ranks; rank++) {
+        v = ckr__streams_of(was, rank < had ? rank : 0, &n);
+        for (i = 0; i < n && !ckr__failed(e->c); i++, v++) {
+            const ckr__dcp_item *of = &e->dt->d->items[ckr__dr_item(&x->r, v->state)];
+            const ckr_stream *now = ckr__stream_of(e->s, rank, v->kind, v->name);
+            ckr__dcp_part *path = NULL;
+            const char *name = of->fqn;
+            it.node = now && now->state ? now->state : v->rank == rank ? v->state : NULL;
+            if (!it.node) continue;
+            if (v->rank != rank) name = ckr__dw_rename(e->c, of, rank, &path);
+            it.path = path ? path : of->path;
+            it.n = of->n_path;
+            ckr__df_put(&x->f, name, &it, rank, 1);
+        }
+    }
+}
+
+/* What a run has, into files whose names begin with `dir`. */
+static void ckr__dw_put(ckr__dw *x, const char *dir)
+{
+    ckr__de *e = x->f.e;
+    if (e->c->refused || ckr__failed(e->c) ||
+        ckr__dcp_out_init(&e->w, e->c, e->out, e->ranks, dir) != CKR_OK)
+        return;
+    ckr__de_tensors(e);
+    ckr__dw_walk(x);
+    ckr__dw_streams(x);
+    ckr__dcp_out_end(&e->w);
+}
+
+static void ckr__dw_run(ckr__de *e)
+{
+    ckr__dw x;
+    ckr__dw_begin(&x, e);
+    ckr__dw_put(&x, "");
+    ckr__dw_end(&x);
+}
+
+static ckr_node *ckr__dw_tensor(void *user, ckr__out_file *f, const ckr_view *v)
+{
+    const ckr__dw *x = (const ckr__dw *)user;
+    const ckr__dt *t = x->f.e->dt;
+    ckr_state none = CKR_ZERO;
+    ckr_tensor *made = NULL;
+    if (v->file != CKR_NO_FILE || v->bytes || ckr__whole_of_view(&x->f.w, v))
+        return ckr__whole_tensor((void *)(uintptr_t)&x->f.w, f, v);
+    ckr__dcp_tensor(t->d, &t->d->items[((const ckr__dr_leaf *)(const void *)v)->item], &none,
+                    "leftover", "", &made);
+    return made ? ckr__entry_whole(x->f.e->c, f, "leftover", made, made->dtype, true) : NULL;
+}
+
+/* The same as one torch file, with torch's own form of the optimizer. */
+static void ckr__dw_file(ckr__de *e, ckr__out_file *f)
+{
+    const ckr__dt *t = e->dt;
+    ckr__copy hooks = CKR_ZERO;
+    ckr__dw x;
+    uint64_t i;
+    ckr__dw_begin(&x, e);
+    for (i = 0; i < t->source->n_tensors; i++) {
+        const uint64_t at = t->item[i];
+        if (at < t->n_items && !t->d->items[at].bytes)
+            ckr__map_put(&x.f.w.views, (const char *)&t->leaves[at]->u.view,
+                         sizeof t->leaves[at]->u.view, i, NULL);
+    }
+    for (i = 0; i < t->source->n_rng; i++) {
+        const ckr_stream *was = &t->source->rng[i],
+                         *now = ckr__stream_of(e->s, was->rank, was->kind, was->name);
+        if (now) ckr__whole_stand(&x.f.w, was->state, now->state);
+    }
+    hooks.swap_fn = ckr__whole_swap;
+    hooks.tensor_fn = ckr__dw_tensor;
+    hooks.user = &x;
+    f->root = ckr__copy_tree(e->c, f, t->tree, &hooks);
+    ckr__dw_end(&x);
+}
+
 /* Files beside the source's own go with it; what cannot is lost. */
 static void ckr__de_loose(ckr__de *x)
 {
@@ -52420,33 +52705,29 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 {
     const bool titan = !strcmp(s->dialect, "torchtitan"), dcp = !strcmp(s->dialect, "dcp"),
                torch = !strcmp(s->dialect, "torch");
+    bool run;
     const bool whole = torch && s->dialect_data && !t->slots && !t->without &&
                        ckr_node_is_dict(ckr__plain_of(s)->root);
     ckr_state own = *s;
-    ckr__de x = CKR_ZERO;
-    x.c = c;
-    x.s = &own;
-    x.t = t;
-    x.dt = titan || dcp ? (const ckr__dt *)s->dialect_data : NULL;
-    x.ranks = t->topology.ranks ? t->topology.ranks : 1;
-    x.stages = t->topology.pp ? t->topology.pp : 1;
-    x.out = out;
+    ckr__de x;
+    ckr__de_begin(&x, c, &own, t, out,
+                  titan || dcp ? (const ckr__dt *)s->dialect_data : NULL);
+    run = x.dt && x.dt->keep.taken;
     if (x.ranks > 1 << 20)
         return ckr__say(x.c, "CKR_E_RANKS", CKR_ERROR, "ranks", NULL, NULL,
                         "more than a million data files", "--ranks N");
-    x.dp = t->topology.dp;
-    x.old_dp = s->topology.dp;
     if (!ckr__groups_own(c, &own)) return c->err->code;
     if (torch || dcp) ckr__batch_scripted(out, s->batch, x.dp);
     if (titan) ckr__tq_groups(&x, &own);
     if (ckr__failed(c)) return c->err->code;
     if (whole) ckr__de_file(&x);
     else if (titan) ckr__te_run(&x);
+    else if (run) ckr__dw_run(&x);
     else ckr__de_run(&x);
     if (whole) {
         const ckr__plain *p = ckr__plain_of(s);
         if (!p->taken && p->source->n_schedules) out->follows = p->source->schedules;
-    } else if (strcmp(t->dialect, "torchtitan") != 0) {
+    } else if (strcmp(t->dialect, "torchtitan") != 0 && !run) {
         out->unscheduled = !x.dt;
         if (x.dt && x.dt->source->n_schedules) out->follows = x.dt->source->schedules;
     }
@@ -52472,7 +52753,7 @@ static const ckr__dialect ckr__torchtitan = {
     &ckr__dt_as_file, NULL, NULL, NULL, "slots kv_heads", &ckr__tt_schedules, &ckr__tt_bounds, false
 };
 static const ckr__dialect ckr__dcp_dialect = {
-    "dcp", NULL, ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL,
+    "dcp", NULL, ckr__dt_probe, ckr__dt_read, ckr__streams_held, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL,
     "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL, false
 };
 
@@ -57261,6 +57542,7 @@ static const ckr__dialect ckr__megatron = {
    frequency), is the script's code. */
 
 #define CKR__LI_VERSION "pytorch-lightning_version"
+#define CKR__LI_META    "meta.pt"
 
 /* Is it a checkpoint's name, and where does it stand among others: last.ckpt, of which the highest
    version is the newest, then by step, then by epoch? */
@@ -57319,7 +57601,7 @@ static bool ckr__li_sharded(ckr__ctx *c, const char *dir)
     (void)c, (void)dir;
     return false;
 #else
-    return ckr__dir_has(c, dir, CKR__DT_BESIDE, CKR_FILE_REGULAR) &&
+    return ckr__dir_has(c, dir, CKR__LI_META, CKR_FILE_REGULAR) &&
            ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR);
 #endif
 }
@@ -57497,30 +57779,54 @@ static ckr_result ckr__li_read_file(ckr__ctx *c, const char *path, const ckr_ope
     return ckr__li_finish(c, s, root, keep->n_optimizers);
 }
 
+#ifndef CKPTRESUME_NO_DCP
+
+/* Files beside the two are carried along. */
+static ckr_result ckr__li_loose(ckr__ctx *c, ckr_state *s, ckr__dt *t)
+{
+    uint64_t i, n = 0, first = s->n_leftovers;
+    const ckr_result r = ckr__dt_beside(t->d, t, s);
+    for (i = 0; i < t->loose.n; i++)
+        if (strcmp(t->loose.rel[i], CKR__LI_META) != 0) t->loose.rel[n++] = t->loose.rel[i];
+    t->loose.n = n;
+    for (i = n = first; i < s->n_leftovers; i++)
+        if (strcmp(s->leftovers[i].path, CKR__LI_META) != 0) s->leftovers[n++] = s->leftovers[i];
+    s->n_leftovers = n;
+    return r == CKR_OK ? c->err->code : r;
+}
+
 /* One that is not understood is any other directory, with a file beside it. */
+static ckr_result ckr__li_read_dir(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                                   ckr_state *s)
+{
+    const char *beside = ckr__path_join(c, path, CKR__LI_META);
+    ckr__dt *t = NULL;
+    ckr_format format;
+    ckr_node *meta = NULL;
+    uint32_t file;
+    ckr_result r = beside ? ckr__file_open(c, beside, &file) : c->err->code;
+    if (r == CKR_OK) r = ckr__doc_load(c, file, &format, &meta);
+    if (r != CKR_OK) return r;
+    if (!ckr_node_is_dict(meta))
+        return ckr__fail(c->err, CKR_ITEM_TRAINER_STATE, beside, CKR_NO_OFFSET, NULL,
+                         "a dict was expected");
+    r = ckr__dr_open(c, path, desc, meta, s, &t);
+    if (r != CKR_OK) return r;
+    if (!t->keep.taken) return ckr__dt_read(c, path, desc, s);
+    s->format = CKR_FORMAT_DCP;
+    r = ckr__li_loose(c, s, t);
+    return r == CKR_OK ? ckr__li_finish(c, s, meta, t->keep.n_optimizers) : r;
+}
+
+#endif
+
 static ckr_result ckr__li_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                ckr_state *s)
 {
 #ifndef CKPTRESUME_NO_DCP
-    const ckr__dt *t;
-    ckr__dcp *d;
-    ckr_format format;
-    ckr_node *meta = NULL;
-    uint32_t file;
-    ckr_result r;
-    if (!ckr__li_sharded(c, path)) return ckr__li_read_file(c, path, desc, s);
-    s->format = CKR_FORMAT_DCP;
-    r = ckr__dcp_open(c, path, &d);
-    if (r == CKR_OK) r = ckr__file_open(c, ckr__path_join(c, path, CKR__DT_BESIDE), &file);
-    if (r == CKR_OK) r = ckr__doc_load(c, file, &format, &meta);
-    if (r == CKR_OK) r = ckr__dt_read_all(d, desc, ckr_node_is_dict(meta) ? meta : NULL, s, true);
-    ckr__dcp_close(d);
-    t = (const ckr__dt *)s->dialect_data;
-    if (r != CKR_OK || !t->keep.taken || !t->beside) return r;
-    return ckr__li_finish(c, s, meta, t->keep.n_optimizers);
-#else
-    return ckr__li_read_file(c, path, desc, s);
+    if (ckr__li_sharded(c, path)) return ckr__li_read_dir(c, path, desc, s);
 #endif
+    return ckr__li_read_file(c, path, desc, s);
 }
 
 /* The root without what is left out: Lightning wants the lists, but they may be empty. */
@@ -57563,15 +57869,51 @@ static ckr_result ckr__li_settings(ckr__out *out, const ckr_schedule *x)
     return out->c->err->code;
 }
 
-static ckr_result ckr__li_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
+#ifndef CKPTRESUME_NO_DCP
+static ckr_result ckr__li_emit_dir(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                   ckr__out *out)
+{
+    const ckr__dt *from = (const ckr__dt *)s->dialect_data;
+    ckr_state own = *s;
+    ckr__copy hooks = CKR_ZERO;
+    ckr__out_file *f;
+    ckr__de e;
+    ckr__dw x;
+    if (!ckr__groups_own(c, &own)) return c->err->code;
+    ckr__de_begin(&e, c, &own, t, out, from);
+    ckr__dw_begin(&x, &e);
+    ckr__dw_put(&x, "");
+    f = ckr__out_file_add(out, CKR__LI_META, CKR_FORMAT_TORCH_ZIP);
+    hooks.swap_fn = ckr__whole_swap;
+    hooks.tensor_fn = ckr__whole_tensor;
+    hooks.user = &x.f.w;
+    if (f && !c->refused)
+        f->root = ckr__copy_tree(c, f, ckr__li_kept(c, from->beside, t->without), &hooks);
+    if (!c->refused && !ckr__failed(c)) ckr__de_loose(&e);
+    ckr__dw_end(&x);
+    return c->err->code;
+}
+#endif
+
+static ckr_result ckr__li_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr__out *out)
 {
     ckr__plain keep = *(const ckr__plain *)s->dialect_data;
     ckr_state own = *s;
-    ckr_result r;
     keep.root = ckr__li_kept(c, keep.root, t->without);
     if (!keep.root) return c->err->code;
     own.dialect_data = &keep;
-    r = ckr__plain_whole(c, &own, t, out);
+    return ckr__plain_whole(c, &own, t, out);
+}
+
+static ckr_result ckr__li_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
+{
+    ckr_result r;
+#ifndef CKPTRESUME_NO_DCP
+    if (s->format == CKR_FORMAT_DCP) r = ckr__li_emit_dir(c, s, t, out);
+    else
+#endif
+        r = ckr__li_emit_file(c, s, t, out);
     return r == CKR_OK ? ckr__li_settings(out, s->n_schedules ? s->schedules : NULL) : r;
 }
 
