@@ -24913,6 +24913,16 @@ static bool ckr__is_python(const ckr_tensor *t)
            (t->dtype == CKR_DTYPE_I64 || t->dtype == CKR_DTYPE_F64);
 }
 
+/* Such a one as Python has it. */
+static ckr_node *ckr__python_node(ckr__ctx *c, const ckr_tensor *t)
+{
+    double f;
+    int64_t i;
+    memcpy(&i, t->pieces[0].mem, sizeof i);
+    memcpy(&f, t->pieces[0].mem, sizeof f);
+    return t->dtype == CKR_DTYPE_I64 ? ckr__node_int(c, i) : ckr__node_float(c, f);
+}
+
 /* Is a group's LR a tensor that is no float64? torch computes with it in its own precision. */
 static bool ckr__lr_short(const ckr_state *s)
 {
@@ -35514,13 +35524,11 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
    called by their numbers. */
 
 /* What the writer needs of a torch file besides its tensors, to write it whole. */
-enum { CKR__PLAIN_PARTS = 16 };
-
 typedef struct ckr__stand { ckr_node *node, *now; } ckr__stand;        /* for a node: another */
 
 typedef struct ckr__plain {
     const ckr_node  *root, *optimizer, *scheduler;     /* NULL: not in this file         */
-    const ckr_node  *optimizers[CKR__PLAIN_PARTS], *schedulers[CKR__PLAIN_PARTS];
+    const ckr_node **optimizers, **schedulers;         /* in the order of their groups   */
     uint64_t         n_optimizers, n_schedulers;       /* the first ones are those above */
     uint8_t         *taken;    /* of a run's file: a bit for each node's id that the state has */
     const ckr_view **views;    /* of the state's tensors, by index                       */
@@ -35555,7 +35563,8 @@ typedef struct ckr__script {
     bool             lax;      /* what is odd in it is left alone: a walk over the rest comes    */
     ckr__map         names;    /* of parameters -> tensor's index, while reading         */
     uint64_t         n_named;  /* names of the caller that are used up                   */
-    size_t           wrapped;  /* bytes before each key of the dict in hand              */
+    const char      *wrapper;  /* a wrapper's name begins each key of the dict in hand:   */
+    size_t           wrapped;  /* so many bytes of this                                  */
     uint64_t         n_loose;  /* numbers of the optimizer in hand that no group has     */
     const char      *only;     /* the head of names that an optimizer may have; NULL: all */
     bool             mixed;    /* the tree's order is not the model's                    */
@@ -35623,10 +35632,13 @@ static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ck
             if (!x->lax) e = ckr__leave(x->c, x->s, o->rel, name ? name : "?", value);
             continue;
         }
-        ckr__plain_take_node(x->keep, value);
-        name += x->wrapped;
+        if (x->wrapped && !strncmp(name, x->wrapper, x->wrapped)) name += x->wrapped;
         if (*prefix) name = ckr__printf(x->c, "%s%s", prefix, name);
         if (!name) break;
+        if (x->lax && strcmp(slot, "param") != 0 &&
+            !ckr__map_find(&x->names, name, strlen(name), NULL))
+            continue;                          /* as torch's count of what was averaged     */
+        ckr__plain_take_node(x->keep, value);
         at = x->s->n_tensors | i << 32;
         if (ckr__shared_before(&met, value->u.view, &at)) {
             ckr__script_pair(x, value, ckr__dict_at(dict, at >> 32));
@@ -36045,17 +36057,34 @@ static bool ckr__optim_match_order(ckr__optim_param *p, uint64_t n, ckr_tensor *
     return i == 0;
 }
 
+/* The parameters of the optimizers before this one. */
+static void ckr__optim_had(const ckr__script *x, ckr__map *had)
+{
+    uint64_t i, k;
+    had->c = x->c;
+    for (i = 0; i < x->s->n_groups; i++)
+        for (k = 0; k < x->s->groups[i].n_params; k++) {
+            const char *name = x->s->groups[i].params[k];
+            if (!ckr__map_put(had, name, strlen(name), 0, NULL)) break;
+        }
+}
+
+static bool ckr__optim_overlaps(const ckr__script *x, const ckr__optim_param *p, uint64_t n)
+{
+    ckr__map had = CKR_ZERO;
+    uint64_t i;
+    ckr__optim_had(x, &had);
+    for (i = 0; i < n && !ckr__map_find(&had, p[i].name, strlen(p[i].name), NULL); i++) {}
+    ckr__map_free(&had);
+    return x->lax && i < n;
+}
+
 /* The model's parameters that no optimizer before this one has; no buffers. */
 static bool ckr__optim_free_params(ckr__script *x, ckr_tensor **out, uint64_t *n)
 {
     ckr__map had = CKR_ZERO;
-    uint64_t i, k;
-    had.c = x->c;
-    for (i = 0; i < x->s->n_groups; i++)
-        for (k = 0; k < x->s->groups[i].n_params; k++) {
-            const char *name = x->s->groups[i].params[k];
-            if (!ckr__map_put(&had, name, strlen(name), 0, NULL)) break;
-        }
+    uint64_t i;
+    ckr__optim_had(x, &had);
     for (i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
         ckr_tensor *t = x->s->tensors[i];
         if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
@@ -36102,10 +36131,13 @@ static ckr_result ckr__optim_by_number(ckr__script *x, const ckr__optim *o, ckr_
 {
     uint64_t i;
     for (i = 0; i < n; i++) {
-        if (p[i].id->kind == CKR_NODE_STR) p[i].name = p[i].id->u.str;
-        else p[i].name = o->index ? ckr__printf(x->c, "%u/%lld", (unsigned)o->index,
-                                           (long long)p[i].id->u.i)
-                             : ckr__printf(x->c, "%lld", (long long)p[i].id->u.i);
+        const ckr_node *id = p[i].id;
+        const char *text = id->kind == CKR_NODE_STR
+                               ? id->u.str
+                               : ckr__printf(x->c, "%lld", (long long)id->u.i);
+        p[i].name = o->index && (x->lax || id->kind != CKR_NODE_STR)
+                        ? ckr__printf(x->c, "%u/%s", (unsigned)o->index, text)
+                        : text;
     }
     return x->c->err->code;
 }
@@ -36120,6 +36152,13 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
     for (i = 0; i < n; i++) named += p[i].name != NULL;
     if (n && named == n) {
         ckr_result e = ckr__optim_check_names(x, o, p, n);
+        if (e == CKR_OK && ckr__optim_overlaps(x, p, n))
+            return ckr__optim_by_number(x, o, p, n) != CKR_OK
+                       ? x->c->err->code
+                       : ckr__say(x->c, "CKR_W_OPTIMIZERS_OVERLAP", CKR_APPROX, o->rel, NULL, NULL,
+                                  "an optimizer before this one has parameters of it, too, which "
+                                  "have one state each: those of this one are called by numbers",
+                                  NULL);
         if (e == CKR_OK || !x->lax || x->c->err->item != CKR_ITEM_TRAINER_NAMES) return e;
         ckr__error_reset(x->c);            /* another model's names, or with a prefix         */
     }
@@ -36281,30 +36320,50 @@ static ckr_result ckr__optim_read(ckr__script *x, ckr__optim *o, bool ordered)
 }
 
 /* >>script.find --------------------------------------------------------------- */
-/* What of a tree is what. */
+/* What of a tree is what. One walk finds the state dicts of optimizers and schedulers, and the
+   containers that hold them; another one, in none of these, the models, which are dicts, mostly of
+   tensors by name, and the counters. The models that are nearest to the root are the run's; of
+   several the one with a usual name, unless the optimizers have more parameters. */
 
-typedef struct ckr__place { /* of a model or an average                               */
-    const char     *key, *above;       /* above: its container's; NULL: in the root       */
-    const ckr_node *in, *node; /* its container: the root, or a dict in it                */
-    uint8_t         kind;
-    bool            twice;     /* another has its key, too                               */
+enum { CKR__SCRIPT_DEPTH = 8, CKR__SCRIPT_OPTIMS = 4096 };
+
+typedef struct ckr__place {    /* of a part of the run                                   */
+    const char     *key, *path;        /* in its container; from the root on              */
+    const ckr_node *in, *node; /* the container; itself                                  */
+    uint64_t        depth;     /* containers around it                                   */
+    const char     *head;      /* of a model that is read: before its names              */
+    bool            average;   /* of some model                                          */
+    bool            done;      /* a model that has its average; an average that was read */
+    uint8_t         what;      /* of a counter                                           */
 } ckr__place;
-
-enum { CKR__PLACE_MODEL = 0, CKR__PLACE_AVERAGE };
 
 typedef struct ckr__search {
     ckr__script    *x;
-    ckr__optim   *files;     /* one an optimizer                                       */
+    ckr__optim     *files;     /* one an optimizer                                       */
     const ckr_node *root, *model;      /* the one model; NULL: several, or none          */
-    ckr__place  *places;
-    uint64_t        n_places;
-    bool            below;     /* the models are in dicts of the root                    */
-    ckr__map        keys;      /* of models -> the first place with the key              */
-    ckr__place   optimizers[CKR__PLAIN_PARTS];      /* key and container of each       */
-    ckr__flat       met;       /* what was looked at: for optimizers and schedulers      */
-    ckr__flat       parts, deep;       /* for models of the root; for those below         */
-    ckr__flat       had;       /* containers that were read                              */
+    ckr__place     *models, *optims, *scheds, *counts;
+    uint64_t        n_models, n_optims, n_scheds, n_counts;
+    ckr__place    **read;      /* the models that are                                    */
+    uint64_t        n_read, numbers;           /* numbers: of all optimizers               */
+    uint8_t        *holds;     /* a bit for each node's id: parts of a run are in it     */
+    ckr__flat       parts, had;        /* containers in models: looked at, read            */
 } ckr__search;
+
+static ckr__place *ckr__place_add(ckr__search *f, ckr__place **list, uint64_t *n,
+                                  const ckr__flat *w, const ckr_node *node)
+{
+    ckr__place *p = CKR__PUSH(ckr__place, f->x->c, *list, *n);
+    const ckr_node *key = w->n ? ckr__flat_child_key(&w->open[w->n - 1]) : NULL;
+    const char *path = ckr__flat_key(w), *dot;
+    if (!path) return p;
+    dot = strrchr(path, '.');
+    p->path = path;
+    p->key = key && key->kind == CKR_NODE_STR ? key->u.str : dot ? dot + 1 : path;
+    p->in = w->n ? w->open[w->n - 1].node : NULL;
+    p->node = node;
+    p->depth = w->n;
+    return p;
+}
 
 static bool ckr__search_is_param(const ckr_node *n)
 {
@@ -36336,137 +36395,184 @@ static bool ckr__search_is_model(ckr__flat *met, const ckr_node *n)
     return params > others;
 }
 
-/* One of a kind, or a list of them, behind those that were found. */
-static bool ckr__search_parts(const ckr_node *v, bool (*is)(const ckr_node *), const ckr_node **out,
-                          uint64_t *n)
+static bool ckr__search_holds(const ckr__search *f, const ckr_node *n)
 {
-    const bool list = ckr_node_is_list(v);
-    const uint64_t count = list ? v->count : 1;
-    uint64_t i;
-    if (count > CKR__PLAIN_PARTS - *n) return false;
-    for (i = 0; i < count; i++) if (!is(list ? v->u.items[i] : v)) return false;
-    for (i = 0; i < count; i++) out[(*n)++] = list ? v->u.items[i] : v;
-    return count > 0;
+    return f->holds[n->id / 8] >> (n->id & 7) & 1;
 }
 
-/* A container that was not met before, as are those in a short list: each is looked into once. */
-static bool ckr__search_fresh(ckr__flat *met, const ckr_node *v)
+static void ckr__search_hold(ckr__search *f, const ckr_node *n)
+{
+    f->holds[n->id / 8] |= (uint8_t)(1u << (n->id & 7));
+}
+
+static bool ckr__search_says(const char *path, const char *const *words)
+{
+    for (; path && *words; words++) if (strstr(path, *words)) return true;
+    return false;
+}
+
+/* An optimizer or a scheduler, which all containers around it hold. */
+static bool ckr__search_part(ckr__search *f, const ckr__flat *w, const ckr_node *n)
 {
     uint64_t i;
-    if (!ckr__flat_new(met, v)) return false;
-    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
-        if (v->count > CKR__PLAIN_PARTS || !ckr__flat_new(met, v->u.items[i])) return false;
+    if (ckr__is_optimizer(n)) ckr__place_add(f, &f->optims, &f->n_optims, w, n);
+    else if (w->n && ckr__is_scheduler(n)) ckr__place_add(f, &f->scheds, &f->n_scheds, w, n);
+    else return false;
+    ckr__search_hold(f, n);
+    for (i = 0; i < w->n; i++) ckr__search_hold(f, w->open[i].node);
     return true;
 }
 
-static bool ckr__search_take_parts(ckr__search *f, const ckr_node *in, uint64_t i)
+/* A model or an average, which may be a list; or what has been found before. */
+static bool ckr__search_model(ckr__search *f, const ckr__flat *w, const ckr_node *n)
 {
-    ckr__plain *keep = f->x->keep;
-    const ckr_node *v = ckr__dict_at(in, i);
-    uint64_t k = keep->n_optimizers;
-    if (!ckr__search_parts(v, ckr__is_optimizer, keep->optimizers, &keep->n_optimizers))
-        return ckr__search_parts(v, ckr__is_scheduler, keep->schedulers, &keep->n_schedulers);
-    for (; k < keep->n_optimizers; k++) {
-        f->optimizers[k].key = ckr__dict_key(in, i);
-        f->optimizers[k].in = in;
+    static const char *const averages[] = { "ema", "EMA", "average", "avg", "swa", "shadow", NULL };
+    ckr__place *p;
+    if (!w->n || ckr__search_holds(f, n)) return ckr__is_optimizer(n) || ckr__is_scheduler(n);
+    if (ckr__search_is_model(&f->parts, n)) {
+        p = ckr__place_add(f, &f->models, &f->n_models, w, n);
+        p->average = ckr__search_says(p->path, averages);
+        return true;
     }
+    if (!ckr__is_tensors(n) || !ckr__search_says(ckr__flat_key(w), averages)) return false;
+    ckr__place_add(f, &f->models, &f->n_models, w, n)->average = true;
     return true;
 }
 
-static bool ckr__search_is_ema(const char *key)
+/* Keys of counters: of updates, epochs, samples, tokens. */
+static const char *const ckr__counters[] = {
+    "step global_step iteration it iter iter_num n_iter global_iter current_step train_step "
+    "step_count num_updates update updates",
+    "epoch current_epoch cur_epoch",
+    "samples samples_seen consumed_samples consumed_train_samples num_samples_seen",
+    "tokens tokens_seen consumed_tokens consumed_train_tokens num_tokens_seen "
+    "num_input_tokens_seen"
+};
+enum { CKR__COUNTERS = sizeof ckr__counters / sizeof *ckr__counters };
+
+/* A counter, where no one's settings are. */
+static void ckr__search_count(ckr__search *f, const ckr__flat *w, const ckr_node *n)
 {
-    return key && (strstr(key, "ema") || strstr(key, "EMA"));
+    static const char *const settings[] = { "config", "cfg", "arg", "param", "setting", NULL };
+    const ckr_node *key = w->n ? ckr__flat_child_key(&w->open[w->n - 1]) : NULL;
+    uint8_t k;
+    if (!key || key->kind != CKR_NODE_STR || (n->kind == CKR_NODE_INT && n->u.i < 0) ||
+        (n->kind != CKR_NODE_INT && (n->kind != CKR_NODE_TENSOR || n->u.view->n_dims)))
+        return;
+    for (k = 0; k < CKR__COUNTERS && !ckr__word_in(ckr__counters[k], key->u.str);) k++;
+    if (k < CKR__COUNTERS && (w->n == 1 || !ckr__search_says(ckr__flat_key(w), settings)))
+        ckr__place_add(f, &f->counts, &f->n_counts, w, n)->what = k;
 }
 
-static bool ckr__place_add(ckr__search *f, const char *key, const char *above, const ckr_node *in,
-                              const ckr_node *node)
+/* Each container once, and in no part that was found. */
+static ckr_result ckr__search_walk(ckr__search *f, bool models)
 {
-    const bool model = !ckr__search_is_ema(key) && !ckr__search_is_ema(above);
-    const uint8_t kind = model ? CKR__PLACE_MODEL : CKR__PLACE_AVERAGE;
-    ckr__place p = { key, above, in, node, kind, false };
-    uint64_t at;
-    if (model && ckr__map_find(&f->keys, key, strlen(key), &at))
-        p.twice = f->places[at].twice = true;
-    *CKR__PUSH(ckr__place, f->x->c, f->places, f->n_places) = p;
-    if (model && !p.twice) ckr__map_put(&f->keys, key, strlen(key), f->n_places - 1, NULL);
-    return !ckr__failed(f->x->c);
-}
-
-/* The models in a dict of the root. */
-static bool ckr__search_sort_models(ckr__search *f, const char *above, const ckr_node *in)
-{
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(in); i++) {
-        const char *key = ckr__dict_key(in, i);
-        const ckr_node *v = ckr__dict_at(in, i);
-        if (key && ckr__search_fresh(&f->deep, v) && !ckr__is_optimizer(v) &&
-            ckr__search_is_model(&f->deep, v) && !ckr__place_add(f, key, above, in, v))
-            return false;
-    }
-    return true;
-}
-
-/* A dict with an optimizer in it is no model. */
-static bool ckr__search_sort(ckr__search *f)
-{
-    const ckr_node *root = f->root;
-    uint64_t i, k, found;
-    for (i = 0; i < root->count; i++) {
-        const char *key = ckr__dict_key(root, i);
-        const ckr_node *v = ckr__dict_at(root, i);
-        if (!ckr__search_fresh(&f->met, v) || ckr__search_take_parts(f, root, i) || !key) continue;
-        for (k = found = 0; k < ckr__dict_n(v); k++)
-            found += ckr__search_fresh(&f->met, ckr__dict_at(v, k)) &&
-                     ckr__search_take_parts(f, v, k);
-        if (!found && ckr__search_is_model(&f->parts, v)) {
-            if (!ckr__place_add(f, key, NULL, root, v)) return false;
-        } else if (!ckr__search_sort_models(f, key, v)) {
-            return false;
+    ckr__flat w;
+    const ckr_node *n;
+    if (!ckr__flat_begin(&w, f->x->c, f->x->c->n_nodes)) return f->x->c->err->code;
+    for (n = f->root; n && !ckr__failed(f->x->c); n = ckr__flat_next(&w)) {
+        if (!ckr__flat_new(&w, n)) {
+            if (models) ckr__search_count(f, &w, n);
+        } else if (w.n < CKR__SCRIPT_DEPTH && !(models ? ckr__search_model(f, &w, n)
+                                                       : ckr__search_part(f, &w, n))) {
+            ckr__flat_enter(&w, n);
         }
     }
-    return true;
+    return f->x->c->err->code;
 }
 
-/* The one model, if there is one: those of the root come before those below; of several the one
-   with a usual name; averages alone are it. */
+/* Tensors that an optimizer may have, of a model or of all that are no averages. */
+static uint64_t ckr__search_floats(const ckr__search *f, const ckr_node *model)
+{
+    uint64_t i, k, m, n = 0;
+    for (i = 0; i < f->n_models; i++) {
+        const ckr_node *d = f->models[i].node;
+        if (model ? d != model : f->models[i].average) continue;
+        for (k = 0; k < ckr__dict_n(d); k++) {
+            const ckr_node *v = ckr__dict_at(d, k);
+            if (v->kind == CKR_NODE_TENSOR) n += ckr__is_float(v->u.view->dtype);
+            for (m = 0; m < ckr__dict_n(v); m++) n += ckr__dict_at(v, m)->kind == CKR_NODE_TENSOR;
+        }
+    }
+    return n;
+}
+
+/* What is before the names of several models: their keys, or, where two have one, their paths
+   without what all begin with. */
+static void ckr__search_heads(ckr__search *f)
+{
+    ckr__ctx *c = f->x->c;
+    ckr__map keys = CKR_ZERO;
+    const char *first = f->n_read ? f->read[0]->path : "";
+    size_t same = strlen(first), k;
+    uint64_t i, at;
+    keys.c = c;
+    for (i = 0; i < f->n_read; i++) {
+        ckr__place *p = f->read[i];
+        p->head = p->key;
+        if (ckr__map_find(&keys, p->key, strlen(p->key), &at)) p->head = f->read[at]->head = NULL;
+        else ckr__map_put(&keys, p->key, strlen(p->key), i, NULL);
+        for (k = 0; k < same && p->path[k] == first[k];) k++;
+        same = k;
+    }
+    while (same && first[same - 1] != '.') same--;
+    for (i = 0; i < f->n_read; i++)
+        f->read[i]->head = ckr__printf(c, "%s.", f->read[i]->head ? f->read[i]->head
+                                                                  : f->read[i]->path + same);
+    ckr__map_free(&keys);
+}
+
+/* The one model, or all that are read; averages alone are one, too. */
 static void ckr__search_choose(ckr__search *f)
 {
     static const char usual[] =
         "model state_dict model_state_dict model_state module net network params weights";
-    const ckr__place *p;
-    uint64_t i, n[2][2] = { { 0, 0 }, { 0, 0 } }, named = 0;
-    uint8_t kind;
-    for (i = 0; i < f->n_places; i++) n[f->places[i].kind][f->places[i].in != f->root]++;
-    kind = n[CKR__PLACE_MODEL][0] + n[CKR__PLACE_MODEL][1] ? CKR__PLACE_MODEL : CKR__PLACE_AVERAGE;
-    f->below = !n[kind][0];
-    for (i = 0; i < f->root->count; i++)
-        if (!f->n_places && f->x->keep->n_optimizers &&
-            ckr__search_is_param(ckr__dict_at(f->root, i)))
+    uint64_t i, depth = UINT64_MAX, named = 0, floats = 0;
+    ckr__place *one = NULL;
+    bool average = true, all;
+    for (i = 0; i < f->n_models; i++) average = average && f->models[i].average;
+    for (i = 0; i < f->n_models; i++)
+        if (f->models[i].average == average && f->models[i].depth < depth)
+            depth = f->models[i].depth;
+    for (i = 0; i < ckr__dict_n(f->root); i++)
+        if (!f->n_models && f->n_optims && ckr__search_is_param(ckr__dict_at(f->root, i)))
             f->model = f->root;
-    for (i = 0; i < f->n_places; i++) {
-        p = &f->places[i];
-        if (p->kind != kind || f->below != (p->in != f->root) ||
-            (n[kind][f->below] > 1 && !ckr__word_in(usual, p->key)))
-            continue;
-        f->model = p->node;
-        named++;
+    for (i = 0; i < f->n_models; i++) {
+        ckr__place *p = &f->models[i];
+        if (p->average != average || p->depth != depth || !ckr_node_is_dict(p->node)) continue;
+        *CKR__PUSH(ckr__place *, f->x->c, f->read, f->n_read) = p;
+        floats += ckr__search_floats(f, p->node);
+        if (ckr__word_in(usual, p->key) && !named++) one = p;
     }
-    if (named > 1) f->model = NULL;
+    if (named != 1) one = NULL;
+    if (f->n_read == 1) one = f->read[0];
+    if (one) floats = ckr__search_floats(f, one->node);
+    all = f->numbers > floats && f->numbers <= ckr__search_floats(f, NULL);
+    if (one && !all) f->model = one->node;
+    if (one || all || average) f->n_read = 0;
+    for (i = 0; i < f->n_models && all; i++)
+        if (!f->models[i].average)
+            *CKR__PUSH(ckr__place *, f->x->c, f->read, f->n_read) = &f->models[i];
+    for (i = 0; i < f->n_models; i++)
+        if (f->models[i].node == f->model || f->n_read) ckr__search_hold(f, f->models[i].in);
+    if (!ckr__failed(f->x->c)) ckr__search_heads(f);
 }
 
-/* Bytes of the wrappers' names that are before all names of the dict's tensors. */
-static size_t ckr__search_wrapped(const ckr_node *d)
+/* Of the dict's parameters the wrappers' names that are before all of them: their bytes, and a name
+   that has them. */
+static const char *ckr__search_wrapped(const ckr_node *d, size_t *n)
 {
     const char *first = NULL, *name;
-    size_t n = SIZE_MAX;
     uint64_t i;
-    for (i = 0; i < d->count && n; i++) {
+    *n = SIZE_MAX;
+    for (i = 0; i < d->count && *n; i++) {
         name = ckr__dict_key(d, i);
-        if (!name || ckr__dict_at(d, i)->kind != CKR_NODE_TENSOR) continue;
+        if (!name || !ckr__search_is_param(ckr__dict_at(d, i))) continue;
         if (!first) first = name;
-        n = ckr__wrapped(first, name, n);
+        *n = ckr__wrapped(first, name, *n);
     }
-    return first ? n : 0;
+    if (!first) *n = 0;
+    return first;
 }
 
 static ckr_result ckr__search_dict(ckr__search *f, const ckr_node *d, const char *prefix,
@@ -36474,30 +36580,17 @@ static ckr_result ckr__search_dict(ckr__search *f, const ckr_node *d, const char
 {
     uint64_t i;
     ckr_result e;
-    f->x->wrapped = ckr__search_wrapped(d);
+    f->x->wrapper = ckr__search_wrapped(d, &f->x->wrapped);
     e = ckr__script_dict(f->x, f->files, d, prefix, slot);
     for (i = 0; e == CKR_OK && d != f->root && i < d->count; i++) {
         const ckr_node *v = ckr__dict_at(d, i);
         if (!ckr_node_is_dict(v) || !ckr__flat_new(&f->had, v)) continue;
-        f->x->wrapped = ckr__search_wrapped(v);
+        f->x->wrapper = ckr__search_wrapped(v, &f->x->wrapped);
         e = ckr__script_dict(f->x, f->files, v,
-                         ckr__printf(f->x->c, "%s%s.", prefix, ckr__dict_key(d, i)), slot);
+                             ckr__printf(f->x->c, "%s%s.", prefix, ckr__dict_key(d, i)), slot);
     }
     f->x->wrapped = 0;
     return e;
-}
-
-/* Of several models: is this one of them, and what is before its names? Keys that two have are told
-   apart by their containers'. */
-static bool ckr__search_is_one(const ckr__search *f, const ckr__place *p)
-{
-    return p->kind == CKR__PLACE_MODEL && f->below == (p->above != NULL);
-}
-
-static const char *ckr__search_head(ckr__search *f, const ckr__place *p)
-{
-    return p->twice && p->above ? ckr__printf(f->x->c, "%s.%s.", p->above, p->key)
-                                : ckr__printf(f->x->c, "%s.", p->key);
 }
 
 static ckr_result ckr__search_models(ckr__search *f)
@@ -36505,12 +36598,8 @@ static ckr_result ckr__search_models(ckr__search *f)
     uint64_t i;
     ckr_result e = CKR_OK;
     if (f->model) return ckr__search_dict(f, f->model, "", "param");
-    for (i = 0; i < f->n_places && e == CKR_OK; i++) {
-        const char *prefix;
-        if (!ckr__search_is_one(f, &f->places[i])) continue;
-        prefix = ckr__search_head(f, &f->places[i]);
-        e = prefix ? ckr__search_dict(f, f->places[i].node, prefix, "param") : f->x->c->err->code;
-    }
+    for (i = 0; i < f->n_read && e == CKR_OK; i++)
+        e = ckr__search_dict(f, f->read[i]->node, f->read[i]->head, "param");
     return e;
 }
 
@@ -36526,78 +36615,145 @@ static bool ckr__search_about(const char *key, const char *model)
     return false;
 }
 
-/* The head of the names of the one model that an optimizer belongs to by its place: the only one in
-   its container, or the one whose key its own has. NULL: any, or out of memory. */
-static const char *ckr__search_only(ckr__search *f, const ckr__place *optimizer)
+/* The head of the names of the one model that an optimizer belongs to: the only one whose key its
+   own has, or in its container; else there is one model for each, in their order. NULL: any. What
+   does not fit is given up, and what fits is said to be guessed. */
+static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
 {
-    const ckr__place *beside = NULL, *about = NULL;
-    const char *part = NULL;
+    const ckr__place *o = &f->optims[optimizer];
+    const char *beside = NULL, *about = NULL, *part = NULL;
     uint64_t i, n[2] = { 0, 0 }, parts = 0;
-    for (i = 0; !f->model && i < f->n_places; i++) {
-        const ckr__place *p = &f->places[i];
-        if (!ckr__search_is_one(f, p)) continue;
-        if (p->in == optimizer->in && !n[0]++) beside = p;
-        if (ckr__search_about(optimizer->key, p->key) && !n[1]++) about = p;
+    for (i = 0; !f->model && i < f->n_read; i++) {
+        const ckr__place *p = f->read[i];
+        if (p->in == o->in && !n[0]++) beside = p->head;
+        if (ckr__search_about(o->key, p->key) && !n[1]++) about = p->head;
     }
-    if (n[1] == 1) return ckr__search_head(f, about);
-    if (n[0] == 1) return ckr__search_head(f, beside);
+    if (n[1] == 1) return about;
+    if (n[0] == 1) return beside;
+    if (f->n_read && f->n_read == f->n_optims) return f->read[optimizer]->head;
     for (i = 0; f->model && i < f->model->count; i++) {
         const char *key = ckr__dict_key(f->model, i);
         if (key && ckr_node_is_dict(ckr__dict_at(f->model, i)) &&
-            ckr__search_about(optimizer->key, key) && !parts++)
+            ckr__search_about(o->key, key) && !parts++)
             part = key;
     }
     return parts == 1 ? ckr__printf(f->x->c, "%s.", part) : NULL;
 }
 
-/* Are all its tensors named and shaped as the model's? */
-static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d)
+/* Are all its parameters named and shaped as a model's? */
+static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d, const char *head)
 {
-    const size_t wrapped = ckr__search_wrapped(d);
+    const ckr__script *x = f->x;
+    size_t wrapped;
     uint64_t i, at;
+    ckr__search_wrapped(d, &wrapped);
     for (i = 0; i < d->count; i++) {
         const char *name = ckr__dict_key(d, i);
         const ckr_node *v = ckr__dict_at(d, i);
         if (!name || v->kind != CKR_NODE_TENSOR) return false;
-        name += wrapped;
-        if (!ckr__map_find(&f->x->names, name, strlen(name), &at) ||
-            !ckr__same_dims(v->u.view->n_dims, v->u.view->shape, f->x->s->tensors[at]->n_dims,
-                            f->x->s->tensors[at]->shape))
+        if (!ckr__search_is_param(v)) continue;
+        name = ckr__printf(x->c, "%s%s", head, name + wrapped);
+        if (!name || !ckr__map_find(&x->names, name, strlen(name), &at) ||
+            !ckr__same_dims(v->u.view->n_dims, v->u.view->shape, x->s->tensors[at]->n_dims,
+                            x->s->tensors[at]->shape))
             return false;
     }
     return true;
 }
 
-/* What the optimizer does not count. */
-static void ckr__search_progress_in(ckr__search *f, const ckr_node *in)
+/* An average as a list, in the order of the model's parameters, where that is certain. */
+static ckr_result ckr__search_shadow(ckr__search *f, const ckr_node *list)
 {
-    static const char steps[] = "step global_step iteration it iter iter_num";
+    ckr__script *x = f->x;
+    ckr__optim_param *p = CKR__NEW_N(x->c, ckr__optim_param, list->count);
+    const uint64_t n_groups = x->s->n_groups;
     uint64_t i;
-    for (i = 0; i < in->count; i++) {
-        const char *key = ckr__dict_key(in, i);
-        const ckr_node *v = ckr__dict_at(in, i);
-        int64_t *to = NULL;
-        if (!key || v->kind != CKR_NODE_INT || v->u.i < 0) continue;
-        if (!strcmp(key, "epoch")) to = &f->x->s->progress.epoch;
-        else if (ckr__word_in(steps, key)) to = &f->x->s->progress.step;
-        if (!to) continue;
-        if (*to < 0) *to = v->u.i;
-        if (*to == v->u.i) ckr__plain_take_node(f->x->keep, v);
+    ckr_tensor *t;
+    bool ok;
+    ckr_result e = CKR_OK;
+    if (!p) return x->c->err->code;
+    for (i = 0; i < list->count; i++) p[i].like = list->u.items[i]->u.view;
+    x->s->n_groups = 0;        /* parameters of optimizers are averaged, too             */
+    ok = ckr__optim_match(x, p, list->count, true, NULL);
+    x->s->n_groups = n_groups;
+    for (i = 0; ok && i < list->count && e == CKR_OK; i++) {
+        ckr__plain_take_node(x->keep, list->u.items[i]);
+        e = x->tensor_fn(x->user, list->u.items[i], p[i].name, "ema", &t);
     }
+    return ckr__failed(x->c) ? x->c->err->code : e;
 }
 
-/* Counters stand in the root, or beside what is below it. */
-static void ckr__search_progress(ckr__search *f)
+/* The first average of each model. */
+static ckr_result ckr__search_averages(ckr__search *f)
 {
-    const ckr_node *last = f->root;
+    uint64_t i, k;
+    ckr_result e = CKR_OK;
+    bool done = false;
+    for (i = 0; i < f->n_models && e == CKR_OK; i++) {
+        const ckr__place *p = &f->models[i];
+        if (!p->average || p->node == f->model || done) continue;
+        if (!ckr_node_is_dict(p->node)) {
+            done = true;
+            e = ckr__search_shadow(f, p->node);
+        } else if (!f->n_read && ckr__search_is_average(f, p->node, "")) {
+            done = true;
+            e = ckr__search_dict(f, p->node, "", "ema");
+        }
+        for (k = 0; k < f->n_read && e == CKR_OK; k++) {
+            ckr__place *m = f->read[k];
+            if (m->done || !ckr__search_about(p->path, m->key) ||
+                !ckr__search_is_average(f, p->node, m->head))
+                continue;
+            m->done = true;
+            e = ckr__search_dict(f, p->node, m->head, "ema");
+            break;
+        }
+    }
+    return e;
+}
+
+/* A counter's value; -1: it has none that can be known here. */
+static int64_t ckr__search_value(ckr__search *f, const ckr_node *n)
+{
+    double v = -1;
+    if (n->kind == CKR_NODE_INT) return n->u.i;
+    ckr__step_number(f->x->c, n, &v);
+    return v >= 0 && v < 9e15 && floor(v) >= v ? (int64_t)v : -1;
+}
+
+/* What the optimizer does not count: where the run's parts are, else anywhere. What contradicts
+   itself is not known. */
+static ckr_result ckr__search_progress(ckr__search *f, uint8_t what)
+{
+    static const char *const names[CKR__COUNTERS] = { "step", "epoch", "samples", "tokens" };
+    ckr_state *s = f->x->s;
+    int64_t *const to[CKR__COUNTERS] = { &s->progress.step, &s->progress.epoch,
+                                         &s->progress.samples, &s->progress.tokens };
+    const ckr__place *first = NULL, *other = NULL;
+    const bool counted = *to[what] >= 0;
     uint64_t i;
-    ckr__search_progress_in(f, f->root);
-    for (i = 0; i < f->x->keep->n_optimizers; i++)
-        if (f->optimizers[i].in && f->optimizers[i].in != last)
-            ckr__search_progress_in(f, last = f->optimizers[i].in);
-    for (i = 0; i < f->n_places; i++)
-        if (f->places[i].kind == CKR__PLACE_MODEL && f->places[i].in != last)
-            ckr__search_progress_in(f, last = f->places[i].in);
+    int64_t v;
+    int near;
+    for (near = 1; near >= 0 && !first; near--)
+        for (i = 0; i < f->n_counts; i++) {
+            const ckr__place *p = &f->counts[i];
+            if (p->what != what || ckr__search_holds(f, p->in) != near) continue;
+            v = ckr__search_value(f, p->node);
+            if (v < 0) continue;
+            if (!first) first = p;
+            if (*to[what] < 0) *to[what] = v;
+            if (*to[what] == v) ckr__plain_take_node(f->x->keep, p->node);
+            else other = p;
+        }
+    if (counted || !other || ckr__failed(f->x->c)) return f->x->c->err->code;
+    v = *to[what];
+    *to[what] = -1;
+    return ckr__say(f->x->c, "CKR_W_PROGRESS", CKR_APPROX, names[what],
+                    ckr__printf(f->x->c, "%lld at %s", (long long)v, first->path),
+                    ckr__printf(f->x->c, "%lld at %s",
+                                (long long)ckr__search_value(f, other->node), other->path),
+                    "the file has several counters, and nothing tells which one is meant: none is "
+                    "taken", NULL);
 }
 
 /* What only counts its own steps tells the LR of an update where it is stepped with each. One that
@@ -36646,68 +36802,45 @@ static bool ckr__search_alike(ckr__ctx *c, const ckr_schedule *a, const ckr_sche
                           !memcmp(&v->k, &w->k, sizeof v->k);
 }
 
-/* Has a scheduler as many groups as the optimizer, 1, and the LRs that they have, 2? */
-static int ckr__search_fits(const ckr_state *s, const ckr__optim *o, const ckr_node *scheduler)
+/* Has the scheduler left the LRs that the optimizer's groups have? */
+static bool ckr__search_left(const ckr__search *f, const ckr_node *sched, const ckr__optim *o)
 {
-    const ckr_node *last = ckr_node_get(scheduler, "_last_lr"),
-                   *n = last ? last : ckr_node_get(scheduler, "base_lrs");
+    const ckr_node *last = ckr_node_get(sched, "_last_lr");
     double a, b;
     uint64_t i;
-    if (!ckr_node_is_list(n)) return 2;                /* it tells nothing                  */
-    if (n->count != o->n_groups) return 0;
-    for (i = 0; last && i < n->count; i++)
-        if (ckr_node_f64(n->u.items[i], &a) &&
-            ckr_node_f64(ckr_node_get(s->groups[o->first_group + i].hyper, "lr"), &b) &&
-            !ckr__same(a, b))
-            return 1;
-    return 2;
+    if (!ckr_node_is_list(last) || last->count != o->n_groups) return false;
+    for (i = 0; i < o->n_groups; i++)
+        if (!ckr__sched_number(f->x->c, last->u.items[i], &a) ||
+            !ckr__sched_number(f->x->c, ckr_node_get(f->x->s->groups[o->first_group + i].hyper,
+                                                     "lr"), &b) || !ckr__same(a, b))
+            return false;
+    return true;
 }
 
-/* The optimizer that the i-th scheduler steps: the one whose groups and LRs it has, the i-th if that
-   is one of several. NULL: there is no telling. */
-static const ckr__optim *ckr__search_driven(ckr__search *f, uint64_t i)
+/* The optimizer that a scheduler steps: the only one with its LRs, the one of its key, the only one
+   in its container; else one for each, in their order. n_optims: there is no telling. */
+static uint64_t ckr__search_stepped(const ckr__search *f, uint64_t sched)
 {
-    const ckr__plain *keep = f->x->keep;
-    const uint64_t n = keep->n_optimizers, in_order = keep->n_schedulers == n ? i : n;
-    const ckr__optim *found = NULL;
-    uint64_t k;
-    int fits, most = 0, ties = 0;
-    if (n < 2) return f->files;
-    for (k = 0; k < n; k++) {
-        fits = ckr__search_fits(f->x->s, &f->files[k], keep->schedulers[i]);
-        if (fits > most || (fits == most && k == in_order)) found = &f->files[k];
-        ties = fits > most ? 1 : ties + (fits == most);
-        if (fits > most) most = fits;
+    const ckr__place *p = &f->scheds[sched];
+    uint64_t i, n[3] = { 0, 0, 0 }, at[3] = { 0, 0, 0 };
+    int k;
+    for (i = 0; i < f->n_optims; i++) {
+        const ckr__place *o = &f->optims[i];
+        const bool is[3] = { ckr__search_left(f, p->node, &f->files[i]),
+                             p->in != o->in && !strcmp(p->key, o->key), p->in == o->in };
+        for (k = 0; k < 3; k++) if (is[k] && !n[k]++) at[k] = i;
     }
-    return most && (ties == 1 || (found && found->index == in_order)) ? found : NULL;
+    for (k = 0; k < 3; k++) if (n[k] == 1) return at[k];
+    return f->n_scheds == f->n_optims ? sched : f->n_optims > 1 ? f->n_optims : 0;
 }
 
-/* Such are one, over the groups of all optimizers. */
-static ckr_result ckr__search_schedules(ckr__search *f)
+/* Those that are alike but for their groups are one, over the groups of all optimizers. */
+static ckr_result ckr__search_join(ckr__search *f)
 {
     ckr_state *s = f->x->s;
-    const ckr__plain *keep = f->x->keep;
-    ckr_schedule *all;
+    ckr_schedule *all = s->schedules;
     ckr_lane *lanes;
-    uint64_t i, k, n = 0;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < keep->n_schedulers && e == CKR_OK; i++) {
-        const ckr__optim *told = ckr__search_driven(f, i), *o = told ? told : f->files;
-        bool shared = false;
-        for (k = 0; k < keep->n_schedulers; k++)
-            shared = shared || (k != i && told && ckr__search_driven(f, k) == told);
-        ckr__plain_take_node(f->x->keep, keep->schedulers[i]);
-        e = ckr__script_schedule(f->x->c, s, keep->schedulers[i], o->first_group, o->n_groups,
-                                 shared);
-        if (e == CKR_OK && !told) {
-            ckr__sched_conceal(&s->schedules[i], "which of the optimizers it steps is not in the "
-                                                 "file: several have as many groups, or none");
-            ckr__say(f->x->c, "CKR_W_SCHEDULER_WHOSE", CKR_APPROX, s->schedules[i].kind, NULL, NULL,
-                     s->schedules[i].reason, NULL);
-        }
-    }
-    if (e != CKR_OK) return e;
-    all = s->schedules;
+    uint64_t i, n = 0;
     for (i = 0; i < s->n_schedules; n += all[i++].n_lanes)
         if (!ckr__search_alike(f->x->c, &all[0], &all[i])) return f->x->c->err->code;
     if (s->n_schedules < 2 || n != s->n_groups) return CKR_OK;
@@ -36721,62 +36854,85 @@ static ckr_result ckr__search_schedules(ckr__search *f)
     return CKR_OK;
 }
 
+/* In the order of the optimizers, so that lanes are in the order of groups. */
+static ckr_result ckr__search_schedules(ckr__search *f)
+{
+    static const char whose[] = "which of the optimizers it steps nothing in the file says: their "
+                                "LRs and places are alike, or none has its LRs";
+    ckr__plain *keep = f->x->keep;
+    uint64_t *of = CKR__NEW_N(f->x->c, uint64_t, f->n_scheds), i, k, n;
+    ckr_result e = CKR_OK;
+    if (!of) return f->x->c->err->code;
+    for (i = 0; i < f->n_scheds; i++) of[i] = ckr__search_stepped(f, i);
+    for (k = 0; k <= f->n_optims && e == CKR_OK; k++) {
+        for (i = n = 0; i < f->n_scheds; i++) n += of[i] == k;
+        for (i = 0; i < f->n_scheds && e == CKR_OK; i++) {
+            const ckr_node *d = f->scheds[i].node;
+            if (of[i] != k) continue;
+            ckr__plain_take_node(keep, d);
+            *CKR__PUSH(const ckr_node *, f->x->c, keep->schedulers, keep->n_schedulers) = d;
+            e = ckr__script_schedule(f->x->c, f->x->s, d, f->files[k].first_group,
+                                     f->files[k].n_groups, n > 1);
+            if (e != CKR_OK || k < 2 || k < f->n_optims) continue;
+            ckr__sched_conceal(&f->x->s->schedules[f->x->s->n_schedules - 1], whose);
+            e = ckr__say(f->x->c, "CKR_W_SCHEDULER_WHOSE", CKR_APPROX, "scheduler", NULL, NULL,
+                         whose, NULL);
+        }
+    }
+    return e == CKR_OK ? ckr__search_join(f) : e;
+}
+
 static ckr_result ckr__search_all(ckr__search *f)
 {
     ckr__script *x = f->x;
-    ckr__plain *keep = x->keep;
     uint64_t i;
+    uint8_t k;
     ckr_result e = ckr__search_models(f);
-    for (i = 0; i < keep->n_optimizers && e == CKR_OK; i++) {
-        x->only = ckr__search_only(f, &f->optimizers[i]);
+    for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
+        x->only = ckr__search_only(f, i);
         if (ckr__failed(x->c)) return x->c->err->code;
         e = ckr__optim_read(x, &f->files[i], !x->mixed);
-        ckr__plain_take_node(keep, ckr_node_get(keep->optimizers[i], "param_groups"));
+        ckr__plain_take_node(x->keep, ckr_node_get(f->optims[i].node, "param_groups"));
+        *CKR__PUSH(const ckr_node *, x->c, x->keep->optimizers, x->keep->n_optimizers) =
+            f->optims[i].node;
     }
     if (e == CKR_OK && x->n_named && x->n_named != x->desc->n_names)
         return ckr__optim_names_fail(x, f->files, "param_groups",
-                                  "the optimizer has fewer parameters than there are names");
-    for (i = 0; i < f->n_places && e == CKR_OK; i++) {
-        const ckr__place *p = &f->places[i];
-        if (p->kind != CKR__PLACE_AVERAGE || p->node == f->model ||
-            !ckr__search_is_average(f, p->node))
-            continue;
-        e = ckr__search_dict(f, p->node, "", "ema");
-        break;
-    }
-    if (e == CKR_OK) ckr__search_progress(f);
+                                     "the optimizer has fewer parameters than there are names");
+    if (e == CKR_OK) e = ckr__search_averages(f);
+    for (k = 0; k < CKR__COUNTERS && e == CKR_OK; k++) e = ckr__search_progress(f, k);
     return e == CKR_OK ? ckr__search_schedules(f) : e;
 }
 
-/* What the file has, where it is a run's at all: then keep->taken is there. Optimizers that cannot
+/* What the tree has, where it is a run's at all: then keep->taken is there. Optimizers that cannot
    be read as such are none. */
 static ckr_result ckr__search_find(ckr__search *f)
 {
     ckr__ctx *c = f->x->c;
-    ckr__plain *keep = f->x->keep;
     ckr__optim_param *p;
+    const bool list = ckr_node_is_list(f->root);
     uint64_t i, n;
     bool ok;
-    if (!ckr__flat_begin(&f->met, c, c->n_nodes) || !ckr__flat_begin(&f->parts, c, c->n_nodes) ||
-        !ckr__flat_begin(&f->deep, c, c->n_nodes) || !ckr__flat_begin(&f->had, c, c->n_nodes))
+    f->holds = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
+    if (!f->holds || !ckr__flat_begin(&f->parts, c, c->n_nodes) ||
+        !ckr__flat_begin(&f->had, c, c->n_nodes) || ckr__search_walk(f, false) != CKR_OK)
         return c->err->code;
-    if (ckr__is_optimizer(f->root)) keep->optimizers[keep->n_optimizers++] = f->root;
-    else if (!ckr__search_sort(f)) return c->err->code;
-    ckr__search_choose(f);
-    ok = keep->n_optimizers || f->model;       /* one model alone: no tensor beside it       */
-    for (i = 0; i < f->root->count && !keep->n_optimizers; i++)
-        ok = ok && ckr__dict_at(f->root, i)->kind != CKR_NODE_TENSOR;
-    f->files = CKR__NEW_N(c, ckr__optim, keep->n_optimizers + 1);
-    for (i = 0; ok && f->files && i < keep->n_optimizers; i++) {
+    ckr__search_hold(f, f->root);
+    f->files = CKR__NEW_N(c, ckr__optim, f->n_optims + 1);
+    ok = f->n_optims <= CKR__SCRIPT_OPTIMS && f->n_scheds <= CKR__SCRIPT_OPTIMS;
+    for (i = 0; ok && f->files && i < f->n_optims; i++, f->numbers += n) {
         f->files[i].path = f->x->path;
         f->files[i].rel = f->x->rel;
-        f->files[i].part = keep->optimizers[i];
+        f->files[i].part = f->optims[i].node;
         f->files[i].index = (uint32_t)i;
         ok = ckr__optim_params(f->x, &f->files[i], &p, &n) == CKR_OK;
     }
-    if (!ok) keep->n_optimizers = keep->n_schedulers = 0;
+    if (ok && ckr__search_walk(f, true) == CKR_OK) ckr__search_choose(f);
+    ok = ok && (f->n_optims || (f->model && !list));   /* one model alone: no tensor beside it */
+    for (i = 0; ok && i < f->root->count && !f->n_optims; i++)
+        ok = ckr__dict_at(f->root, i)->kind != CKR_NODE_TENSOR;
     if (!ok && f->files && c->err->code != CKR_E_NOMEM) ckr__error_reset(c);
-    if (ok) keep->taken = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
+    if (ok) f->x->keep->taken = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
     return c->err->code;
 }
 
@@ -36784,23 +36940,20 @@ static ckr_result ckr__search_find(ckr__search *f)
    the state is touched. */
 static ckr_result ckr__script_read(ckr__script *x)
 {
-    ckr__ctx *c = x->c;
+    ckr__plain *keep = x->keep;
     ckr__search f = CKR_ZERO;
     ckr_result e;
     f.x = x;
     f.root = x->root;
-    x->names.c = f.keys.c = c;
+    x->names.c = x->c;
     x->lax = true;
-    if (ckr_node_is_list(f.root))              /* read only                                 */
-        f.root = ckr__node_dict(c, "optimizers", (ckr_node *)(uintptr_t)f.root, CKR__END);
-    if (!ckr_node_is_dict(f.root)) return c->err->code;
+    if (!ckr_node_is_dict(f.root) && !ckr_node_is_list(f.root)) return x->c->err->code;
     e = ckr__search_find(&f);
-    ckr__map_free(&f.keys);
-    if (e != CKR_OK || !x->keep->taken) return e;
+    if (e != CKR_OK || !keep->taken) return e;
     e = ckr__search_all(&f);
     ckr__map_free(&x->names);
-    x->keep->optimizer = x->keep->optimizers[0];
-    x->keep->scheduler = x->keep->schedulers[0];
+    keep->optimizer = keep->n_optimizers ? keep->optimizers[0] : NULL;
+    keep->scheduler = keep->n_schedulers ? keep->schedulers[0] : NULL;
     return e;
 }
 
@@ -41545,9 +41698,11 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
     if (other) ckr__plain_parts(other, &optim, &none);
     if (s->dialect_data) {
         ckr__plain *p = (ckr__plain *)s->dialect_data;
-        p->optimizer = p->optimizers[0] = other ? NULL : optim;
+        p->optimizer = other ? NULL : optim;
+        p->scheduler = sched;
+        p->optimizers = &p->optimizer;
+        p->schedulers = &p->scheduler;
         p->n_optimizers = p->optimizer != NULL;
-        p->scheduler = p->schedulers[0] = sched;
         p->n_schedulers = sched != NULL;
     }
     if (other && !optim)
@@ -41869,20 +42024,41 @@ static ckr_result ckr__whole_groups(ckr__whole_job *w, const ckr_node *optimizer
     return w->c->err->code;
 }
 
+/* Schedulers that were read as one, each with the groups of its optimizer. */
+static ckr_result ckr__whole_schedulers(ckr__whole_job *w, const ckr_schedule *s)
+{
+    uint64_t *lanes = CKR__NEW_N(w->c, uint64_t, s->n_lanes), i, k, n;
+    ckr_schedule *one = ckr__sched_copy(w->c, s);
+    ckr_node *state = NULL;
+    ckr_result r = CKR_OK;
+    if (!lanes || !one) return w->c->err->code;
+    for (i = 0; i < s->n_lanes; i++) lanes[i] = i;
+    for (i = k = 0; k < w->p->n_schedulers && r == CKR_OK; k++, i += n) {
+        n = ckr_node_get(w->p->optimizers[k], "param_groups")->count;
+        one->state = w->p->schedulers[k];
+        r = ckr__sched_torch_write(w->c, one, lanes + i, n, s->position, &state);
+        ckr__whole_stand(w, w->p->schedulers[k], state);
+    }
+    return r;
+}
+
 /* The scheduler's state, where it is another than it was, and what torch goes on with from it. */
 static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was)
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
     const int64_t done = ckr__step_done(w->s);
-    const bool same = ckr__sched_same(s, was);
+    const bool same = ckr__sched_same(s, was), several = w->p->n_schedulers > 1;
     ckr_result r = CKR_OK;
     if (!s) return CKR_OK;
-    if (w->p->n_schedulers > 1 && !same)
+    if (several && !same && (!w->swaps.c || s->n_lanes != w->s->n_groups ||
+                             w->source->n_schedules > 1 ||
+                             w->p->n_schedulers != w->p->n_optimizers))
         return ckr__say(w->c, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, s->kind, NULL, NULL,
                         "the file has several schedulers, which are written as they were only",
                         "--lr-policy keep");
     if (w->p->scheduler && !same && !s->opaque)
         r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
+    if (w->scheduler && several && r == CKR_OK) r = ckr__whole_schedulers(w, s);
     if (w->scheduler && !w->p->optimizer)
         ckr__say(w->c, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL, NULL,
                  "the optimizer's groups are in another file, which has the LR of the first update "
@@ -41950,6 +42126,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     w.p = (const ckr__plain *)s->dialect_data;
     w.out = out;
     w.source = w.p->source;
+    w.dtype = t->dtype;
     f->source = w.p->path;
     ckr__whole_minds(&w, t);
     ckr__whole_maps(&w, w.p);
@@ -41969,6 +42146,158 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     ckr__map_free(&w.views);
     ckr__map_free(&w.swaps);
     return c->err->code;
+}
+
+/* plain: a run's file of any state ------------------------------------------------ */
+
+typedef struct ckr__fresh {
+    ckr__ctx         *c;
+    const ckr_state  *s;
+    const ckr_target *t;
+    ckr__out         *out;
+    ckr__out_file    *f;
+    ckr_node         *root;
+} ckr__fresh;
+
+static ckr_node *ckr__fresh_entry(ckr__fresh *w, const ckr_tensor *x)
+{
+    const ckr_dtype dtype = ckr__dtype_as(x, w->t->dtype);
+    if (ckr__is_python(x)) return ckr__python_node(w->c, x);
+    ckr__say_cast(w->c, x, dtype);
+    return ckr__entry_whole(w->c, w->f, ckr__plain_name(w->c, x), x, dtype, false);
+}
+
+/* Those of a slot by name, under `key`; a tie is its tensor once more. */
+static void ckr__fresh_dict(ckr__fresh *w, const char *key, const char *slot)
+{
+    const ckr_state *s = w->s;
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < s->n_tensors && !ckr__failed(w->c); i++)
+        if (!strcmp(s->tensors[i]->slot, slot))
+            ckr__node_set(w->c, d, s->tensors[i]->name, ckr__fresh_entry(w, s->tensors[i]));
+    for (i = 0; i < s->n_ties && !strcmp(slot, "param") && !ckr__failed(w->c); i++)
+        if (!ckr_node_get(d, s->ties[i].other))
+            ckr__node_set(w->c, d, s->ties[i].other, ckr__dict_value(d, s->ties[i].name));
+    if (ckr__dict_n(d)) ckr__node_set(w->c, w->root, key, d);
+}
+
+/* Of each parameter, by its number, what the optimizer has of it. A master that is no wider than
+   its parameter is the parameter. */
+static ckr_node *ckr__fresh_states(ckr__fresh *w, const ckr__map *numbers, uint64_t n)
+{
+    ckr__slots *all = ckr__slots_of(w->c, w->s, numbers, n, "ema");
+    ckr_node *states = ckr__node(w->c, CKR_NODE_DICT), *d;
+    uint64_t i, k;
+    for (i = 0; all && i < n && !ckr__failed(w->c); i++) {
+        if (!all[i].n) continue;
+        d = ckr__node(w->c, CKR_NODE_DICT);
+        for (k = 0; k < all[i].n; k++) {
+            const ckr_tensor *x = all[i].list[k];
+            if (x == all[i].master && all[i].param && x->dtype == all[i].param->dtype)
+                w->out->renamed = true;
+            else ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
+        }
+        if (ckr__dict_n(d)) ckr__node_pair(w->c, states, ckr__node_int(w->c, (int64_t)i), d);
+    }
+    return states;
+}
+
+/* Torch's state dict: numbers in the order of the groups, whose names tell which is which. */
+static void ckr__fresh_optimizer(ckr__fresh *w)
+{
+    ckr__ctx *c = w->c;
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *index, *names, *d;
+    ckr__map numbers = CKR_ZERO;
+    uint64_t i, k, n = 0;
+    numbers.c = c;
+    for (i = 0; i < w->s->n_groups && !ckr__failed(c); i++) {
+        const ckr_group *g = &w->s->groups[i];
+        index = ckr__node(c, CKR_NODE_LIST);
+        names = ckr__node(c, CKR_NODE_LIST);
+        for (k = 0; k < g->n_params && !ckr__failed(c); k++) {
+            ckr__map_put(&numbers, g->params[k], strlen(g->params[k]), n, NULL);
+            ckr__node_push(c, index, ckr__node_int(c, (int64_t)n++));
+            ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
+        }
+        d = ckr__group_hyper(c, g->hyper);
+        ckr__node_set(c, d, "params", index);
+        ckr__node_set(c, d, "param_names", names);
+        ckr__node_push(c, list, d);
+    }
+    d = ckr__node_dict(c, "state", ckr__fresh_states(w, &numbers, n), "param_groups", list,
+                       CKR__END);
+    ckr__node_set(c, w->root, "optimizer", d);
+    ckr__map_free(&numbers);
+}
+
+/* The state that torch's scheduler of this kind has here; what is none of torch's is lost. */
+static ckr_result ckr__fresh_schedule(ckr__fresh *w)
+{
+    const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
+    const bool torch = s && (!strncmp(s->kind, "torch:", 6) || ckr__is_function(s));
+    ckr_node *state = NULL;
+    ckr_result r = CKR_OK;
+    w->out->unscheduled = !torch || s->opaque;
+    if (!s || (w->t->without & CKR_SCHEDULE)) return CKR_OK;
+    if (w->out->unscheduled)
+        return ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "schedule", s->kind, NULL,
+                        "it is none of torch's schedulers, or not known",
+                        "--to-schedule torch:...: one whose state the file can have");
+    r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &state);
+    if (r != CKR_OK) return r;
+    ckr__node_set(w->c, w->root, "lr_scheduler", state);
+    ckr__setting_scheduler(w->out, s, NULL, true);
+    return ckr__torch_follows(w->c, state, s->n_lanes == w->s->n_groups ? w->s->groups : NULL, s,
+                              NULL, s->rate, ckr__step_done(w->s), &w->out->follows);
+}
+
+/* Counters, and the streams of rank 0. */
+static void ckr__fresh_rest(ckr__fresh *w)
+{
+    static const char *const keys[] = { "step", "epoch", "samples", "tokens" };
+    const ckr_state *s = w->s;
+    const int64_t n[] = { s->progress.step, s->progress.epoch, s->progress.samples,
+                          s->progress.tokens };
+    ckr_node *rng = ckr__node(w->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < 4 && !(w->t->without & CKR_PROGRESS); i++)
+        if (n[i] > 0 || (!n[i] && i < 2))    /* nobody has seen 0 samples                     */
+            ckr__node_set(w->c, w->root, keys[i], ckr__node_int(w->c, n[i]));
+    for (i = 0; i < s->n_rng && !(w->t->without & CKR_RNG); i++) {
+        const ckr_stream *x = &s->rng[i];
+        const char *key = strcmp(x->name, "default") != 0
+                              ? ckr__printf(w->c, "%s.%s", x->kind, x->name)
+                              : x->kind;
+        if (x->rank == 0 && !x->sibling && x->state)
+            ckr__node_set(w->c, rng, key, ckr__copy_tree(w->c, w->f, x->state, NULL));
+    }
+    if (ckr__dict_n(rng)) ckr__node_set(w->c, w->root, "rng", rng);
+    if (s->n_leftovers)
+        ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "leftovers", NULL, NULL,
+                 "the target is a file that torch's own parts of a run are in", NULL);
+}
+
+/* As most scripts save a run: {model, optimizer, lr_scheduler, ema, step, epoch, rng}. */
+static ckr_result ckr__plain_fresh(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                   ckr__out *out)
+{
+    ckr__fresh w = CKR_ZERO;
+    ckr_result r;
+    w.c = c;
+    w.s = s;
+    w.t = t;
+    w.out = out;
+    w.f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
+    w.root = ckr__node(c, CKR_NODE_DICT);
+    if (!w.f || !w.root) return c->err->code;
+    w.f->root = w.root;
+    ckr__fresh_dict(&w, "model", "param");
+    ckr__fresh_optimizer(&w);
+    r = ckr__failed(c) ? c->err->code : ckr__fresh_schedule(&w);
+    if (r == CKR_OK) ckr__fresh_dict(&w, "ema", "ema");
+    if (r == CKR_OK) ckr__fresh_rest(&w);
+    return r == CKR_OK ? c->err->code : r;
 }
 
 /* plain: files of a bounded size and their index --------------------------------- */
@@ -42140,11 +42469,15 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     uint64_t i;
     ckr_result r = CKR_OK;
     if (same && !ckr__batch_scripted(out, s->batch, t->topology.dp)) return c->err->code;
-    if (same && all && t->dtype == CKR_DTYPE_NONE && s->dialect_data)
+    if (same && all && s->dialect_data &&
+        (t->dtype == CKR_DTYPE_NONE || ckr__plain_of(s)->taken))
         return ckr__plain_whole(c, s, t, out);
     out->renamed = own || (torch && way && way->whole_fn);
     out->unscheduled = true;
     if (torch && all && way && way->whole_fn) return way->whole_fn(c, s, t, out);
+    if (torch && !own && !t->slots && s->n_groups && s->n_tensors &&
+        !(t->without & (CKR_PARAMS | CKR_OPTIMIZER | CKR_GROUPS)))
+        return ckr__plain_fresh(c, s, t, out);
     if (!s->n_tensors)
         return ckr__fail(c->err, CKR_ITEM_NOTHING, NULL, CKR_NO_OFFSET, NULL,
                          "it holds no tensors: the file would be empty");

@@ -68,6 +68,7 @@ CASES = {
     "frozen": dict(opt=adam, sched=lambda o: stepwise(L.PolynomialLR(o, 40, 2.0)), frozen=True, set=["total_steps=60"]),
     "two": dict(two=True, opt=adam, sched=lambda o: L.ExponentialLR(o, 0.9), sched2=lambda o: L.StepLR(o, 3)),
     "two_uneven": dict(two=True, opt=adam, every2=2, at=8, total=16, sched2=lambda o: L.ExponentialLR(o, 0.9)),
+    "two_whose": dict(two=True, opt=lambda net: torch.optim.SGD(net.parameters(), 2e-3, 0.9), sched2=lambda o: L.StepLR(o, 30)),
     "weights_only": dict(opt=adam, sched=lambda o: stepwise(L.ExponentialLR(o, 0.9)), weights=True),
     "no_scheduler": dict(opt=adam, hparams=True),
 }
