@@ -36827,7 +36827,9 @@ static uint64_t ckr__search_stepped(const ckr__search *f, uint64_t sched)
     for (i = 0; i < f->n_optims; i++) {
         const ckr__place *o = &f->optims[i];
         const bool is[3] = { ckr__search_left(f, p->node, &f->files[i]),
-                             p->in != o->in && !strcmp(p->key, o->key), p->in == o->in };
+                             p->in != o->in && !strcmp(p->key, o->key) &&
+                                 p->key[strspn(p->key, "0123456789")],         /* no index   */
+                             p->in == o->in };
         for (k = 0; k < 3; k++) if (is[k] && !n[k]++) at[k] = i;
     }
     for (k = 0; k < 3; k++) if (n[k] == 1) return at[k];
