@@ -36658,7 +36658,19 @@ static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d, cons
                             x->s->tensors[at]->shape))
             return false;
     }
-    return true;
+    return d->count > 0;
+}
+
+/* Are these all of its parts? */
+static bool ckr__search_are_averages(const ckr__search *f, const ckr_node *d)
+{
+    uint64_t i;
+    for (i = 0; i < d->count; i++) {
+        const char *head = ckr__printf(f->x->c, "%s.", ckr__dict_key(d, i));
+        const ckr_node *v = ckr__dict_at(d, i);
+        if (!head || !ckr_node_is_dict(v) || !ckr__search_is_average(f, v, head)) return false;
+    }
+    return d->count > 0;
 }
 
 /* An average as a list, in the order of the model's parameters, where that is certain. */
@@ -36695,7 +36707,8 @@ static ckr_result ckr__search_averages(ckr__search *f)
         if (!ckr_node_is_dict(p->node)) {
             done = true;
             e = ckr__search_shadow(f, p->node);
-        } else if (!f->n_read && ckr__search_is_average(f, p->node, "")) {
+        } else if ((!f->n_read && ckr__search_is_average(f, p->node, "")) ||
+                   ckr__search_are_averages(f, p->node)) {
             done = true;
             e = ckr__search_dict(f, p->node, "", "ema");
         }
@@ -36737,17 +36750,20 @@ static ckr_result ckr__search_progress(ckr__search *f, uint8_t what)
     for (near = 1; near >= 0 && !first; near--)
         for (i = 0; i < f->n_counts; i++) {
             const ckr__place *p = &f->counts[i];
-            if (p->what != what || ckr__search_holds(f, p->in) != near) continue;
-            v = ckr__search_value(f, p->node);
+            v = p->what == what && ckr__search_holds(f, p->in) == near
+                    ? ckr__search_value(f, p->node)
+                    : -1;
             if (v < 0) continue;
             if (!first) first = p;
-            if (*to[what] < 0) *to[what] = v;
-            if (*to[what] == v) ckr__plain_take_node(f->x->keep, p->node);
-            else other = p;
+            if (ckr__search_value(f, first->node) != v) other = p;
         }
+    v = first ? ckr__search_value(f, first->node) : -1;
+    if (!counted && !other) *to[what] = v;
+    for (i = 0; i < f->n_counts && (counted || !other); i++)
+        if (f->counts[i].what == what && ckr__search_holds(f, f->counts[i].in) == near + 1 &&
+            ckr__search_value(f, f->counts[i].node) == *to[what])
+            ckr__plain_take_node(f->x->keep, f->counts[i].node);
     if (counted || !other || ckr__failed(f->x->c)) return f->x->c->err->code;
-    v = *to[what];
-    *to[what] = -1;
     return ckr__say(f->x->c, "CKR_W_PROGRESS", CKR_APPROX, names[what],
                     ckr__printf(f->x->c, "%lld at %s", (long long)v, first->path),
                     ckr__printf(f->x->c, "%lld at %s",
@@ -42233,15 +42249,22 @@ static void ckr__fresh_optimizer(ckr__fresh *w)
     ckr__map_free(&numbers);
 }
 
-/* The state that torch's scheduler of this kind has here; what is none of torch's is lost. */
+/* The state that torch's scheduler of this kind has here; one that cannot be rebuilt goes on from
+   its own; what is none of torch's is lost. */
 static ckr_result ckr__fresh_schedule(ckr__fresh *w)
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
-    const bool torch = s && (!strncmp(s->kind, "torch:", 6) || ckr__is_function(s));
+    const bool torch = s && (!strncmp(s->kind, "torch:", 6) || ckr__is_function(s)),
+               kept = s && s->opaque && ckr__is_scheduler(s->state);
     ckr_node *state = NULL;
     ckr_result r = CKR_OK;
-    w->out->unscheduled = !torch || s->opaque;
+    w->out->unscheduled = !kept && (!torch || s->opaque);
     if (!s || (w->t->without & CKR_SCHEDULE)) return CKR_OK;
+    if (kept) {
+        w->out->follows = s;
+        ckr__node_set(w->c, w->root, "lr_scheduler", ckr__copy_tree(w->c, w->f, s->state, NULL));
+        return w->c->err->code;
+    }
     if (w->out->unscheduled)
         return ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "schedule", s->kind, NULL,
                         "it is none of torch's schedulers, or not known",

@@ -17,7 +17,8 @@ static void load_cases(void)
 {
     static const char *const cases[] = { "plain.pt", "groups.pt", "several.pt", "named.pt",
                                          "beside.pt", "history.pt", "nested.pt", "keyed.pt",
-                                         "bare.pt",  "list.pt", "dtensor_ema.pt" };
+                                         "bare.pt",  "list.pt", "dtensor_ema.pt", "deep.pt",
+                                         "ordered.pt", "swa.pt" };
     char from[80], to[80];
     size_t i;
     disk_begin();
@@ -412,7 +413,7 @@ static void changed(void)
     set.key = "lr";
     c = open_ok("in/several.pt");
     if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e))
-        CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);
+        CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_CHANGED);
     ckr_plan_free(p);
     ckr_ckpt_close(c);
 }
@@ -698,6 +699,98 @@ static void moments_are_no_weights(void)
     }
 }
 
+/* Parts some levels down: each optimizer has the model beside it, a scheduler the optimizer of its
+   key or LR, though they are in another order; two that are alike are one, and are two again where
+   they are written. No setting is a counter. */
+static void deep(void)
+{
+    static const char *const bases[] = { "/run/lr/G/base_lrs/0", "/run/lr/D/base_lrs/0",
+                                         "/run/parts/D/opt/param_groups/0/initial_lr" };
+    ckr_ckpt *c = open_ok("in/deep.pt"), *file = tree_of("in/deep.pt");
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    ckr_setting set = CKR_ZERO;
+    ckr_target t = target_of(0, 0, 0, -1, NULL);
+    double v = 0;
+    int i;
+    if (s) {
+        CHECK_INT(s->n_tensors, 2 * (2 + 2 * 3) + 2);
+        CHECK_STR(s->groups[0].params[0], "G.net.weight");
+        CHECK_STR(s->groups[1].params[1], "D.net.bias");
+        same_state(c, file, "/run/parts/D/opt", 1, "D.net.bias", "exp_avg_sq");
+        CHECK(ckr_ckpt_tensor(c, "G.net.weight", "ema") != NULL);
+        CHECK(ckr_ckpt_tensor(c, "D.net.weight", "ema") == NULL);
+        CHECK_INT(s->n_schedules, 1);
+        CHECK_INT(s->schedules[0].n_lanes, 2);
+        CHECK(ckr__same(s->schedules[0].lanes[0].base, 0.01));
+        CHECK(ckr__same(s->schedules[0].lanes[1].base, 0.02));
+        CHECK_INT(s->progress.step, 3);
+        CHECK_INT(s->progress.epoch, 2);
+        CHECK_INT(s->progress.samples, 12);
+        CHECK_INT(s->progress.tokens, -1);
+    }
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(file);
+    set.key = "lr";
+    set.value = "0.5";
+    t.sets = &set;
+    t.n_sets = 1;
+    if (written(open_ok("in/deep.pt"), "deep", "w/out.pt", &t)) {
+        c = tree_of("w/out.pt");
+        for (i = 0; i < 3; i++) {
+            CHECK(ckr_node_f64(ckr_node_find(ckr_ckpt_root(c), bases[i]), &v));
+            CHECK(ckr__same(v, 0.5));
+        }
+        CHECK(ckr_node_find(ckr_ckpt_root(c), "/run/lr/D/base_lrs/1") == NULL);
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/out.pt");
+}
+
+/* Where only the order tells which optimizer is whose, it is said; of counters that contradict each
+   other none is taken. */
+static void ordered(void)
+{
+    ckr_ckpt *c = open_ok("in/ordered.pt"), *file = tree_of("in/ordered.pt");
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    const ckr_note *n = s ? note_of(s->notes, s->n_notes, "CKR_W_PROGRESS") : NULL;
+    if (s) {
+        CHECK_STR(s->groups[0].params[0], "one.weight");
+        CHECK_STR(s->groups[1].params[0], "two.weight");
+        same_state(c, file, "/optimizers/1", 0, "two.weight", "momentum_buffer");
+        CHECK(note_of(s->notes, s->n_notes, "CKR_W_PARAM_NAMES_GUESSED") != NULL);
+        CHECK(note_of(s->notes, s->n_notes, "CKR_W_PARAM_NAMES") == NULL);
+        CHECK_INT(s->progress.step, -1);
+        CHECK_INT(s->progress.epoch, 2);
+        CHECK_INT(s->n_leftovers, 2);
+    }
+    if (s && CHECK(n != NULL)) {
+        CHECK_STR(n->old_value, "3 at step");
+        CHECK_STR(n->new_value, "12 at iteration");
+        CHECK_INT(n->severity, CKR_APPROX);
+    }
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(file);
+}
+
+/* Torch's count of what was averaged is no parameter; what a second optimizer has of the same
+   parameters does not stand for the first one's. */
+static void averaged(void)
+{
+    ckr_ckpt *c = open_ok("in/swa.pt"), *file = tree_of("in/swa.pt");
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    if (s) {
+        CHECK(ckr_ckpt_tensor(c, "bias", "ema") != NULL);
+        CHECK(has_leftover(s, "swa_net.n_averaged"));
+        CHECK_STR(s->groups[0].params[0], "weight");
+        CHECK_STR(s->groups[1].params[0], "1/0");
+        same_state(c, file, "/opts/0", 0, "weight", "exp_avg");
+        same_state(c, file, "/opts/1", 0, "1/0", "exp_avg");
+        CHECK(note_of(s->notes, s->n_notes, "CKR_W_OPTIMIZERS_OVERLAP") != NULL);
+    }
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(file);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -709,6 +802,9 @@ int main(int argc, char **argv)
     RUN(nested);
     RUN(keyed);
     RUN(bare);
+    RUN(deep);
+    RUN(ordered);
+    RUN(averaged);
     RUN(as_sana);
     RUN(again);
     RUN(changed);

@@ -362,6 +362,7 @@ def check_trainers(tmp):
     check_script("resume_lr.py", tmp)
     check_script("random_states.py", tmp)
     check_script("casts.py", tmp)
+    check_script("script_files.py", tmp)
     corpus = SHARED / "accelerate"
     if not corpus.is_dir():
         print("not shown: optimizers.py and the load-back programs need ../shared")
