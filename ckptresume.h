@@ -50704,6 +50704,7 @@ typedef struct ckr__dt {
     ckr_node  **streams;       /* of a run, by item: a generator's state, or NULL        */
     const ckr_node *beside;    /* what other files have in the root, or NULL             */
     ckr__loose  loose;         /* files beside the format's own                          */
+    void       *own;           /* of another dialect whose directory it lies in          */
     uint64_t    n_left;        /* directories and files that are too large to be copied  */
     const char *left;          /* the first of them                                      */
 } ckr__dt;
@@ -52952,19 +52953,20 @@ static const char *ckr__dw_rename(ckr__ctx *c, const ckr__dcp_item *of, uint32_t
 }
 
 /* The streams of each rank of the coming run, under the names that its number makes. Where names
-   have none there is one rank's place. */
+   have none there is one rank's place. Streams of other files are not written here. */
 static void ckr__dw_streams(ckr__dw *x)
 {
     ckr__de *e = x->f.e;
     const ckr_state *was = x->f.w.source;
     const uint32_t had = was->topology.ranks;
-    const ckr_stream *v;
     ckr__df_item it = CKR_ZERO;
     uint32_t rank, ranks = 1;
     uint64_t i, n;
     size_t at, digits;
-    if (was->n_rng && ckr__dt_rank(was->rng->path, &at, &digits) < had) ranks = e->ranks;
-    if (!was->n_rng || (e->t->without & CKR_RNG)) return;
+    if (!was->n_rng || (e->t->without & CKR_RNG) ||
+        ckr__dr_item(&x->r, was->rng->state) == e->dt->n_items)
+        return;
+    if (ckr__dt_rank(was->rng->path, &at, &digits) < had) ranks = e->ranks;
     if (ranks < e->ranks)
         ckr__say(e->c, "CKR_W_RNG_AS_SAVED", CKR_LOST, "rng", "1 rank",
                  ckr__printf(e->c, "%u ranks", (unsigned)e->ranks),
@@ -52972,7 +52974,7 @@ static void ckr__dw_streams(ckr__dw *x)
                  "place for one rank's, which all ranks load",
                  "seed the other ranks in the script");
     for (rank = 0; rank < ranks; rank++) {
-        v = ckr__streams_of(was, rank < had ? rank : 0, &n);
+        const ckr_stream *v = ckr__streams_of(was, rank < had ? rank : 0, &n);
         for (i = 0; i < n && !ckr__failed(e->c); i++, v++) {
             const ckr__dcp_item *of = &e->dt->d->items[ckr__dr_item(&x->r, v->state)];
             const ckr_stream *now = ckr__stream_of(e->s, rank, v->kind, v->name);
@@ -53113,6 +53115,221 @@ static const ckr__dialect ckr__torchtitan = {
 static const ckr__dialect ckr__dcp_dialect = {
     "dcp", NULL, ckr__dt_probe, ckr__dt_read, ckr__streams_held, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL,
     "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL, false
+};
+
+/* >>olmo_core ----------------------------------------------------------------- */
+/* OLMo-core: stepN/ with
+     model_and_optim/    a DCP directory: model.NAME, optim.state.NAME.SLOT, and groups by parameter
+     train/rankR.pt      counters, the data loader's place, random states, world_size
+     .metadata.json      written last
+   A rank without a file takes rank 0's. The LR is a function of the step that the configuration
+   tells. Random states go back in a run of world_size processes only. */
+
+typedef struct ckr__oc { ckr__rankfile **ranks; uint32_t n_ranks; } ckr__oc;
+
+enum { CKR__OC_RANK = 1, CKR__OC_DCP };
+
+static const ckr__form ckr__oc_forms[] = {
+    { CKR__OC_RANK, "train/rank{rank}.pt" }, { CKR__OC_DCP, "model_and_optim/{name}" }, { 0, NULL }
+};
+
+static ckr_result ckr__oc_rate(ckr__ctx *c, const char *dir, int *rate)
+{
+    const char *model = ckr__path_join(c, dir, "model_and_optim"),
+               *train = ckr__path_join(c, dir, "train");
+    *rate = 0;
+    if (!model || !train || !ckr__dir_has(c, model, ".metadata", CKR_FILE_REGULAR) ||
+        !ckr__dir_has(c, train, "rank0.pt", CKR_FILE_REGULAR))
+        return c->err->code;
+    *rate = ckr__dir_has(c, dir, ".metadata.json", CKR_FILE_REGULAR) ? 2 : 1;
+    return c->err->code;
+}
+
+static const ckr__runs ckr__oc_runs = { "step{step}", NULL, NULL, CKR_ITEM_FILES_LATEST,
+                                        ckr__oc_rate, NULL, false };
+
+static ckr_result ckr__oc_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    return ckr__runs_probe(c, &ckr__oc_runs, path, dir, mine);
+}
+
+/* A generator's entry: {"version": .., "state": ..}, or its state. */
+static ckr_node *ckr__oc_state(ckr_node *v)
+{
+    return ckr_node_is_dict(v) ? ckr__dict_value(v, "state") : v;
+}
+
+/* The states of a file by key. NULL: out of memory, or it has none. */
+static ckr_node *ckr__oc_states(ckr__ctx *c, const ckr_node *root)
+{
+    const ckr_node *rng = ckr_node_get(root, "rng");
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(rng); i++) {
+        ckr_node *v = ckr__oc_state(ckr__dict_at(rng, i));
+        if (v && v->kind != CKR_NODE_NONE) ckr__node_pair(c, d, rng->u.items[2 * i], v);
+    }
+    return d;
+}
+
+static void ckr__oc_counters(ckr_state *s, const ckr_node *root)
+{
+    static const struct { const char *key; size_t at; } counters[] = {
+        { "global_step", offsetof(ckr_state, progress.step) },
+        { "global_train_tokens_seen", offsetof(ckr_state, progress.tokens) },
+        { "epoch", offsetof(ckr_state, progress.epoch) }
+    };
+    size_t i;
+    int64_t v;
+    for (i = 0; i < sizeof counters / sizeof *counters; i++)
+        if (ckr_node_i64(ckr_node_get(root, counters[i].key), &v) && v >= 0)
+            memcpy((char *)s + counters[i].at, &v, sizeof v);
+}
+
+static ckr_result ckr__oc_ranks(ckr__oc *x, ckr__ctx *c, const char *dir, ckr_state *s,
+                                ckr__loose *loose)
+{
+    ckr__fileset k = CKR_ZERO;
+    ckr__rank_streams of = CKR_ZERO;
+    ckr_result r;
+    int64_t world;
+    uint64_t i;
+    k.c = of.c = c;
+    k.dir = dir;
+    k.forms = ckr__oc_forms;
+    r = ckr__fileset_scan(&k, true);
+    for (i = 0; r == CKR_OK && i < k.n_files[CKR__OC_RANK]; i++)
+        r = ckr__fileset_load(&k, k.files[CKR__OC_RANK][i], NULL);
+    if (r == CKR_OK && k.n_files[CKR__OC_RANK] &&
+        ckr_node_i64(ckr_node_get(k.files[CKR__OC_RANK][0]->root, "world_size"), &world) &&
+        world > 0 && world < 1 << 20)
+        k.size[CKR__RANK] = (uint32_t)world;
+    if (r == CKR_OK) r = ckr__fileset_every(&k, CKR__OC_RANK, true, &x->ranks);
+    if (r == CKR_OK && (!x->ranks || !x->ranks[0]))
+        r = ckr__fileset_missing(&k, NULL, 0, k.size[CKR__RANK], "train/rank0.pt");
+    if (r != CKR_OK) return r;
+    x->n_ranks = k.size[CKR__RANK];
+    of.s = s;
+    of.keys = ckr__trainer_streams;
+    of.scope = "dp";
+    of.observed = x->n_ranks > 1;
+    of.assumed = x->n_ranks == 1;
+    of.at = "/rng";
+    for (; of.rank < x->n_ranks && r == CKR_OK; of.rank++) {
+        const ckr__rankfile *f = x->ranks[of.rank];
+        if (!f)
+            ckr__say(c, ckr_item_name(CKR_ITEM_TRAINER_RANDOM), CKR_LOST,
+                     ckr__printf(c, "train/rank%u.pt", (unsigned)of.rank), NULL, NULL,
+                     "it is not there, and OLMo-core gives this rank the random states of rank 0",
+                     "bring back the file; a conversion gives the rank streams of its own");
+        if (!f) continue;
+        of.file = f->path;
+        of.rel = f->rel;
+        r = ckr__streams_read(&of, ckr__oc_states(c, f->root));
+    }
+    for (i = 0; i < k.n_files[0]; i++) ckr__loose_add(c, s, loose, k.files[0][i]->rel);
+    return r == CKR_OK ? ckr__streams_say(&of) : r;
+}
+
+static ckr_result ckr__oc_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+    ckr__oc *x = CKR__NEW(c, ckr__oc);
+    const char *model = ckr__path_join(c, dir, "model_and_optim");
+    ckr__dt *t = NULL;
+    ckr_result r = x && model ? ckr__dr_open(c, model, desc, NULL, s, &t) : c->err->code;
+    if (r == CKR_OK && !t->keep.taken)
+        r = ckr__fail(c->err, CKR_ITEM_TRAINER_STATE, model, CKR_NO_OFFSET, "optim",
+                      "the states of a model and its optimizer were expected");
+    if (r != CKR_OK) return r;
+    t->own = x;
+    s->dialect = "olmo_core";
+    r = ckr__oc_ranks(x, c, dir, s, &t->loose);
+    if (r != CKR_OK) return r;
+    s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
+    s->topology.dp = s->topology.ranks = x->n_ranks;
+    ckr__oc_counters(s, x->ranks[0]->root);
+    s->data = ckr_node_get(x->ranks[0]->root, "data_loader");
+    return ckr__leave_others(c, s, x->ranks[0]->rel, x->ranks[0]->root,
+                             "global_step global_train_tokens_seen epoch world_size rng "
+                             "data_loader");
+}
+
+/* The random states of a rank of the coming run, in the form of the file that is its model. */
+static ckr_node *ckr__oc_rng(ckr__de *e, uint32_t rank, const ckr_node *old)
+{
+    const ckr_node *rng = ckr_node_get(old, "rng");
+    ckr__rank_streams k = CKR_ZERO;
+    ckr_node *now, *out = ckr__node(e->c, CKR_NODE_DICT);
+    uint64_t i;
+    k.c = e->c;
+    k.coming = e->s;
+    k.keys = ckr__trainer_streams;
+    k.rank = rank;
+    now = ckr__streams_write(&k, ckr__oc_states(e->c, old));
+    for (i = 0; now && i < ckr__dict_n(rng); i++) {
+        const char *key = ckr__dict_key(rng, i);
+        ckr_node *v = ckr__dict_at(rng, i), *state = key ? ckr__dict_value(now, key) : NULL;
+        if (state && ckr_node_is_dict(v)) {
+            v = ckr__dict_copy(e->c, v);
+            ckr__node_set(e->c, v, "state", state);
+        } else if (state) {
+            v = state;
+        }
+        ckr__node_pair(e->c, out, rng->u.items[2 * i], v);
+    }
+    return out;
+}
+
+/* A rank's file; new ranks have rank 0's counters. Without its random states it says that it is of
+   no world, as they must not go back. */
+static void ckr__oc_file(ckr__de *e, const ckr__oc *x, uint32_t rank)
+{
+    const ckr__rankfile *old = rank < x->n_ranks && x->ranks[rank] ? x->ranks[rank] : x->ranks[0];
+    ckr__out_file *f = ckr__out_file_add(
+        e->out, ckr__printf(e->c, "%strain/rank%u.pt", e->out->step_dir, (unsigned)rank),
+        CKR_FORMAT_TORCH_ZIP);
+    ckr_node *d = ckr__dict_copy(e->c, old->root);
+    const bool kept = !(e->t->without & CKR_RNG);
+    if (!f || !d) return;
+    ckr__node_set(e->c, d, "world_size", ckr__node_int(e->c, kept ? (int64_t)e->ranks : 0));
+    ckr__node_set(e->c, d, "rng", ckr__oc_rng(e, rank, old->root));
+    f->root = ckr__copy_tree(e->c, f, d, NULL);
+}
+
+static ckr_result ckr__oc_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
+{
+    const ckr__dt *dt = (const ckr__dt *)s->dialect_data;
+    const ckr__oc *x = (const ckr__oc *)dt->own;
+    ckr_state own = *s;
+    ckr__de e;
+    ckr__dw w;
+    uint32_t rank;
+    if (!ckr__groups_own(c, &own)) return c->err->code;
+    ckr__de_begin(&e, c, &own, t, out, dt);
+    out->step_dir = ckr__printf(c, "step%lld/", (long long)(s->progress.step < 0
+                                                                 ? 0 : s->progress.step));
+    if (!out->step_dir) return c->err->code;
+    ckr__dw_begin(&w, &e);
+    ckr__dw_put(&w, ckr__printf(c, "%smodel_and_optim/", out->step_dir));
+    ckr__dw_end(&w);
+    for (rank = 0; rank < e.ranks && !c->refused && !ckr__failed(c); rank++)
+        ckr__oc_file(&e, x, rank);
+    if (e.ranks != x->n_ranks && dt->source->n_rng && !(t->without & CKR_RNG))
+        ckr__say_int(c, "CKR_OLMO_AS_IT_IS", CKR_EXACT, "rng", x->n_ranks, e.ranks,
+                     "without this conversion OLMo-core would restore no random states in a run of "
+                     "another size", NULL);
+    return c->refused || ckr__failed(c)
+               ? c->err->code
+               : ckr__loose_put(out, &dt->loose, ckr__parent(c, dt->d->dir), out->step_dir);
+}
+
+static const ckr__bounds ckr__oc_bounds = {
+    NULL, CKR_ITEM_OK, NULL, 0, CKR_ITEM_TRAINER_SOURCE, NULL, NULL, NULL, NULL
+};
+static const ckr__dialect ckr__olmo_core = {
+    "olmo_core", NULL, ckr__oc_probe, ckr__oc_read, ckr__streams_held, ckr__oc_emit,
+    &ckr__dt_as_file, NULL, NULL, NULL, NULL, NULL, &ckr__oc_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_DCP */
@@ -58312,7 +58529,7 @@ static const ckr__dialect *const ckr__dialects[] = {
     &ckr__lightning,
 #endif
 #ifndef CKPTRESUME_NO_DCP
-    &ckr__torchtitan, &ckr__dcp_dialect,
+    &ckr__olmo_core, &ckr__torchtitan, &ckr__dcp_dialect,
 #endif
     &ckr__plain_safetensors, &ckr__plain_torch
 };
