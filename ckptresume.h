@@ -186,8 +186,8 @@
        >>megatron.weights >>megatron.layout >>megatron.optimizer >>megatron.distributed
        >>megatron.schedule.read >>megatron.random >>megatron.read >>megatron.dist
        >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read
-       >>megatron.emit >>megatron.dist.emit >>lightning >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff
-       >>view >>epilogue
+       >>megatron.emit >>megatron.dist.emit >>lightning >>dialect.table >>ckpt >>ckpt.side
+       >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -58341,16 +58341,16 @@ static ckr_result ckr__li_read_file(ckr__ctx *c, const char *path, const ckr_ope
 {
     uint32_t file;
     ckr_node *root = NULL, *as;
-    ckr__plain *keep;
+    const ckr__plain *keep;
     ckr_result r = ckr__file_open(c, path, &file);
     if (r == CKR_OK) r = ckr__doc_load(c, file, &s->format, &root);
     if (r != CKR_OK) return r;
     if (!ckr_node_get(root, CKR__LI_VERSION)) return ckr__plain_tree(c, path, desc, s, root);
     as = ckr__li_arranged(c, root);
     r = as ? ckr__plain_tree(c, path, desc, s, as) : c->err->code;
-    keep = (ckr__plain *)s->dialect_data;
+    keep = ckr__plain_of(s);
     if (r != CKR_OK || !keep) return r;
-    keep->root = root;
+    ((ckr__plain *)(uintptr_t)keep)->root = root;      /* it is written as it was          */
     return ckr__li_finish(c, s, root, keep->n_optimizers);
 }
 
@@ -58438,9 +58438,9 @@ static ckr_result ckr__li_settings(ckr__out *out, const ckr_schedule *x)
     if (x && !strcmp(x->kind, "torch:OneCycleLR") &&
         ckr_node_i64(ckr_node_get(x->params, "total_steps"), &total))
         ckr__setting(out, "Trainer", "max_steps", ckr__node_int(out->c, total), NULL, true,
-                     ckr__printf(out->c, "OneCycleLR ends there: torch's ValueError \"Tried to step "
-                                         "%lld times. The specified number of total steps is "
-                                         "%lld\"", (long long)total + 1, (long long)total));
+                     ckr__printf(out->c, "OneCycleLR ends there: torch's ValueError \"Tried to "
+                                         "step %lld times. The specified number of total steps "
+                                         "is %lld\"", (long long)total + 1, (long long)total));
     return out->c->err->code;
 }
 
@@ -58448,7 +58448,7 @@ static ckr_result ckr__li_settings(ckr__out *out, const ckr_schedule *x)
 static ckr_result ckr__li_emit_dir(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                    ckr__out *out)
 {
-    const ckr__dt *from = (const ckr__dt *)s->dialect_data;
+    const ckr__dt *from = (const ckr__dt *)(const void *)ckr__plain_of(s);
     ckr_state own = *s;
     ckr__copy hooks = CKR_ZERO;
     ckr__out_file *f;
@@ -58473,7 +58473,7 @@ static ckr_result ckr__li_emit_dir(ckr__ctx *c, const ckr_state *s, const ckr_ta
 static ckr_result ckr__li_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                     ckr__out *out)
 {
-    ckr__plain keep = *(const ckr__plain *)s->dialect_data;
+    ckr__plain keep = *ckr__plain_of(s);
     ckr_state own = *s;
     keep.root = ckr__li_kept(c, keep.root, t->without);
     if (!keep.root) return c->err->code;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch Lightning goes on from what the tool wrote: lightning.py TOOL SCRATCH [CASE..]. For each case an unpatched
-Trainer trains, saves in the middle and goes on; another one resumes from the saved file converted by TOOL, as it was and
-with another schedule. The LRs that its updates use are those that `lr` prints, and its weights at the end those of the
+Trainer trains, saves in the middle and goes on; another one resumes from the saved file converted by TOOL, as it was
+and with another schedule. The LRs that its updates use are those that `lr` prints, and its weights at the end those of the
 run that was never interrupted. lightning.py make OUT CASE: the saved file alone, with the live truth beside it (for
 tests/data/lightning). Ends with `N passed, N failed`."""
 
@@ -55,9 +55,18 @@ def stepwise(scheduler, **more):
 # optimizer, its scheduler; batches of an epoch are 6
 CASES = {
     "cosine": dict(opt=adam, sched=lambda o: stepwise(L.CosineAnnealingLR(o, 40, 1e-4)), set=["total_steps=60"]),
-    "onecycle": dict(opt=adam, sched=lambda o: stepwise(L.OneCycleLR(o, [1e-2, 5e-3], 20)), ends=20, set=["total_steps=30"], more=26),
-    "sequential": dict(opt=sgd, sched=lambda o: stepwise(L.SequentialLR(o, [L.LinearLR(o, 0.1, 1.0, 4), L.CosineAnnealingLR(o, 30)], [4]))),
-    "plateau": dict(opt=sgd, sched=lambda o: stepwise(L.ReduceLROnPlateau(o, factor=0.5, patience=1, threshold=10.0), monitor="loss"), forgets=True),
+    "onecycle": dict(
+        opt=adam, sched=lambda o: stepwise(L.OneCycleLR(o, [1e-2, 5e-3], 20)), ends=20, set=["total_steps=30"], more=26
+    ),
+    "sequential": dict(
+        opt=sgd,
+        sched=lambda o: stepwise(L.SequentialLR(o, [L.LinearLR(o, 0.1, 1.0, 4), L.CosineAnnealingLR(o, 30)], [4])),
+    ),
+    "plateau": dict(
+        opt=sgd,
+        sched=lambda o: stepwise(L.ReduceLROnPlateau(o, factor=0.5, patience=1, threshold=10.0), monitor="loss"),
+        forgets=True,
+    ),
     "lambda": dict(opt=adam, sched=lambda o: stepwise(L.LambdaLR(o, lambda t: 1 / (1 + t)))),
     "epoch": dict(opt=adam, sched=lambda o: L.StepLR(o, 1, 0.5), at=12, total=21),
     "epoch_within": dict(opt=adam, sched=lambda o: L.StepLR(o, 1, 0.5), at=15, total=25),
@@ -68,7 +77,9 @@ CASES = {
     "frozen": dict(opt=adam, sched=lambda o: stepwise(L.PolynomialLR(o, 40, 2.0)), frozen=True, set=["total_steps=60"]),
     "two": dict(two=True, opt=adam, sched=lambda o: L.ExponentialLR(o, 0.9), sched2=lambda o: L.StepLR(o, 3)),
     "two_uneven": dict(two=True, opt=adam, every2=2, at=8, total=16, sched2=lambda o: L.ExponentialLR(o, 0.9)),
-    "two_whose": dict(two=True, opt=lambda net: torch.optim.SGD(net.parameters(), 2e-3, 0.9), sched2=lambda o: L.StepLR(o, 30)),
+    "two_whose": dict(
+        two=True, opt=lambda net: torch.optim.SGD(net.parameters(), 2e-3, 0.9), sched2=lambda o: L.StepLR(o, 30)
+    ),
     "weights_only": dict(opt=adam, sched=lambda o: stepwise(L.ExponentialLR(o, 0.9)), weights=True),
     "no_scheduler": dict(opt=adam, hparams=True),
 }
@@ -142,7 +153,8 @@ def live_state(trainer, module):
                     out[f"optimizer.state.{names[id(p)]}.{slot}"] = x.detach().clone()
     for call in trainer.callbacks:
         if isinstance(call, EMAWeightAveraging):
-            out.update({f"ema.{n[7:]}": x.clone() for n, x in call._average_model.state_dict().items() if n.startswith("module.")})
+            average = call._average_model.state_dict().items()
+            out.update({f"ema.{n[7:]}": x.clone() for n, x in average if n.startswith("module.")})
     return out
 
 
@@ -178,8 +190,8 @@ def train(case, scratch, save=None, ckpt=None, total=None):
     steps = of_all(case, total or case.get("total", 18))
     trainer = pl.Trainer(
         accelerator="cpu", devices=1, max_steps=steps, max_epochs=100, accumulate_grad_batches=case.get("accum", 1),
-        logger=False, enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False, callbacks=calls,
-        default_root_dir=str(scratch),
+        logger=False, enable_progress_bar=False, enable_model_summary=False, enable_checkpointing=False,
+        callbacks=calls, default_root_dir=str(scratch),
     )  # fmt: skip
     trainer.fit(module, data, ckpt_path=str(ckpt) if ckpt else None, weights_only=False)
     module.final = {n: x.clone() for n, x in module.state_dict().items()}
@@ -226,7 +238,8 @@ def case(name, about, scratch):
     rest = live.used[live.n_used :]
     d = tool("inspect", saved, "--tensors")
     expect(d and d["dialect"] == "lightning", f"{name}: dialect")
-    expect(d and d["progress"]["step"] == about.get("at", 9) or about.get("weights"), f"{name}: step {d and d['progress']}")
+    step = d and d["progress"]["step"]
+    expect(step == about.get("at", 9) or about.get("weights"), f"{name}: step {step}")
     ex = scratch / f"{name}.safetensors"
     if tool("export", saved, ex):
         expect(same(load_file(ex), live.saved), f"{name}: exported parameters")
@@ -254,7 +267,8 @@ def case(name, about, scratch):
     if not about.get("set"):
         return
     changed = scratch / f"{name}_set.ckpt"
-    if tool("convert", saved, changed, *(x for s in about["set"] for x in ("--set", s)), "--lr-policy", "target", "--max-lr-jump", 100):
+    flags = [x for s in about["set"] for x in ("--set", s)] + ["--lr-policy", "target", "--max-lr-jump", 100]
+    if tool("convert", saved, changed, *flags):
         again = train(about, scratch, ckpt=changed, total=about.get("more", 18))
         lrs_told(name, changed, of_first(again.used), " ".join(about["set"]))
         expect(again.used != rest, f"{name}: {about['set']} changed nothing")
