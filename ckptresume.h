@@ -24616,6 +24616,8 @@ typedef struct ckr__as_file {
     ckr_result (*whole_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out);
     bool (*metadata_fn)(ckr__ctx *c, ckr__out_file *f, const ckr_state *s);
     bool (*tensor_fn)(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype);
+    bool scripted;             /* dialect_data is what dialect torch keeps, or for a directory
+                                  of torch's dcp                                         */
 } ckr__as_file;
 
 /* What its checkpoints cannot be: the planner refuses it before the dialect is asked. */
@@ -24683,6 +24685,14 @@ typedef struct ckr__dialect {
 
 /* The table is behind the last of them (>>dialect.table). */
 static const ckr__dialect *ckr__dialect_find(const char *name);
+
+/* The dialect whose own a state's dialect_data is. */
+static const char *ckr__kept_as(const ckr_state *s)
+{
+    if (!s->as_file || !s->as_file->scripted) return s->dialect;
+    return s->format == CKR_FORMAT_DCP ? "dcp" : "torch";
+}
+
 static const ckr__schedules *ckr__schedules_of(const char *kind);
 static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name);
 static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const char *variant);
@@ -42488,7 +42498,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
                                   ckr__out *out)
 {
     const bool torch = !strcmp(t->dialect, "torch"), all = !t->slots && !t->without,
-               same = torch && !strcmp(s->dialect, "torch");
+               same = torch && !strcmp(ckr__kept_as(s), "torch");
     const ckr__as_file *way = s->as_file, *own = way && way->tensor_fn && !t->variant ? way : NULL;
     ckr__out_file *f;
     uint64_t i;
@@ -46863,7 +46873,7 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return r == CKR_OK && !c->refused ? ckr__lm_schedule(&x) : r;
 }
 
-static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
+static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put, false };
 static const ckr__bounds ckr__lm_bounds = {
     "dp zero", CKR_ITEM_TRAINER_TOPOLOGY, "every process holds the whole model: there is only --dp",
     1, CKR_ITEM_OK, ckr__params_kept, NULL, NULL, NULL
@@ -50702,7 +50712,6 @@ typedef struct ckr__dt {
     int64_t     micro, steps;  /* of torchtitan's batch; 0: not known                    */
     const ckr_state *source;
     ckr_node  **streams;       /* of a run, by item: a generator's state, or NULL        */
-    const ckr_node *beside;    /* what other files have in the root, or NULL             */
     ckr__loose  loose;         /* files beside the format's own                          */
     void       *own;           /* of another dialect whose directory it lies in          */
     uint64_t    n_left;        /* directories and files that are too large to be copied  */
@@ -51441,7 +51450,6 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     ckr__dr x;
     uint64_t i;
     ckr_result r;
-    t->beside = beside;
     ckr__dr_tree(t);
     if (!t->keep.root) return c->err->code;
     root = ckr__dict_copy(c, t->keep.root);
@@ -52905,7 +52913,7 @@ static void ckr__dw_walk(ckr__dw *x)
 {
     const ckr__dt *t = x->f.e->dt;
     ckr__df_item it = CKR_ZERO;
-    it.node = t->tree;
+    it.node = strcmp(x->f.e->t->dialect, "dcp") ? t->tree : t->keep.root;
     ckr__df_push(&x->f, &it);
     while (x->f.n && !ckr__failed(x->f.e->c)) {
         const ckr_node *was, *groups;
@@ -53046,7 +53054,7 @@ static void ckr__dw_file(ckr__de *e, ckr__out_file *f)
     hooks.swap_fn = ckr__whole_swap;
     hooks.tensor_fn = ckr__dw_tensor;
     hooks.user = &x;
-    f->root = ckr__copy_tree(e->c, f, t->tree, &hooks);
+    f->root = ckr__copy_tree(e->c, f, t->keep.root, &hooks);
     ckr__dw_end(&x);
 }
 
@@ -53063,8 +53071,9 @@ static void ckr__de_loose(ckr__de *x)
 
 static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    const bool titan = !strcmp(s->dialect, "torchtitan"), dcp = !strcmp(s->dialect, "dcp"),
-               torch = !strcmp(s->dialect, "torch");
+    const char *as = ckr__kept_as(s);
+    const bool titan = !strcmp(as, "torchtitan"), dcp = !strcmp(as, "dcp"),
+               torch = !strcmp(as, "torch");
     bool run;
     const bool whole = torch && s->dialect_data && !t->slots && !t->without &&
                        ckr_node_is_dict(ckr__plain_of(s)->root);
@@ -53097,7 +53106,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return c->err->code;
 }
 
-static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
+static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL, false };
 static const ckr__bounds ckr__tt_bounds = {
     NULL, CKR_ITEM_OK, NULL, 0, CKR_ITEM_TRAINER_SOURCE,
     "torchtitan cannot leave out the model",
@@ -58388,6 +58397,7 @@ static ckr_result ckr__li_read_dir(ckr__ctx *c, const char *path, const ckr_open
     r = ckr__dr_open(c, path, desc, meta, s, &t);
     if (r != CKR_OK) return r;
     if (!t->keep.taken) return ckr__dt_read(c, path, desc, s);
+    t->own = meta;
     s->format = CKR_FORMAT_DCP;
     r = ckr__li_loose(c, s, t);
     return r == CKR_OK ? ckr__li_finish(c, s, meta, t->keep.n_optimizers) : r;
@@ -58463,7 +58473,7 @@ static ckr_result ckr__li_emit_dir(ckr__ctx *c, const ckr_state *s, const ckr_ta
     hooks.tensor_fn = ckr__whole_tensor;
     hooks.user = &x.f.w;
     if (f && !c->refused)
-        f->root = ckr__copy_tree(c, f, ckr__li_kept(c, from->beside, t->without), &hooks);
+        f->root = ckr__copy_tree(c, f, ckr__li_kept(c, (const ckr_node *)from->own, t->without), &hooks);
     if (!c->refused && !ckr__failed(c)) ckr__de_loose(&e);
     ckr__dw_end(&x);
     return c->err->code;
@@ -58492,7 +58502,11 @@ static ckr_result ckr__li_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return r == CKR_OK ? ckr__li_settings(out, s->n_schedules ? s->schedules : NULL) : r;
 }
 
-static const ckr__as_file ckr__li_as_file = { ckr__li_emit, NULL, NULL };
+#ifdef CKPTRESUME_NO_DCP
+static const ckr__as_file ckr__li_as_file = { NULL, NULL, NULL, true };
+#else
+static const ckr__as_file ckr__li_as_file = { ckr__dt_emit_file, NULL, NULL, true };
+#endif
 static const ckr__bounds ckr__li_bounds = {
     "dp", CKR_ITEM_TRAINER_TOPOLOGY, "one file holds whole tensors, for any number of ranks", 0,
     CKR_ITEM_TRAINER_SOURCE, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
@@ -59967,7 +59981,7 @@ static ckr_result ckr__diff_rest(ckr__differ *d)
         const ckr_state *s = &side[i]->state;
         x[i].of = side[i];
         x[i].paths.c = &d->c;
-        files = files && s->dialect && !strcmp(s->dialect, "torch") && s->dialect_data;
+        files = files && s->dialect && !strcmp(ckr__kept_as(s), "torch") && s->dialect_data;
     }
     if (files) r = ckr__diff_files(d, &x[0], &x[1]);
     for (i = 0; i < 2; i++) {          /* tensors that this side has and no state can hold   */
