@@ -58491,14 +58491,100 @@ static ckr_result ckr__li_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_t
     return ckr__plain_whole(c, &own, t, out);
 }
 
+/* Loops that have made so many updates, and stand at the beginning of an epoch. */
+static ckr_node *ckr__li_loops(ckr__ctx *c, long long step, long long epoch)
+{
+    static const char none[] = "{\"ready\": 0, \"completed\": 0, \"started\": 0, \"processed\": 0}";
+    const char *done = ckr__printf(c, "{\"ready\": %lld, \"completed\": %lld, \"started\": %lld",
+                                   step, step, step),
+               *pair = ckr__printf(c, "{\"total\": {\"ready\": %lld, \"completed\": %lld}, "
+                                      "\"current\": {\"ready\": 0, \"completed\": 0}}", step, step);
+    const char *epochs = ckr__printf(c, "{\"ready\": %lld, \"completed\": %lld, \"started\": %lld, "
+                                        "\"processed\": %lld}", epoch, epoch, epoch, epoch);
+    const char *text = ckr__printf(
+        c, "{\"fit_loop\": {\"state_dict\": {}, "
+           "\"epoch_loop.state_dict\": {\"_batches_that_stepped\": %lld}, "
+           "\"epoch_loop.batch_progress\": {\"total\": %s, \"processed\": %lld}, "
+           "\"current\": %s, \"is_last_batch\": false}, "
+           "\"epoch_loop.automatic_optimization.optim_progress\": {\"optimizer\": {\"step\": %s, "
+           "\"zero_grad\": {\"total\": %s}, \"current\": %s}}}, "
+           "\"epoch_loop.manual_optimization.optim_step_progress\": %s, "
+           "\"epoch_progress\": {\"total\": %s, \"current\": %s}}}",
+        step, done, step, none, pair, done, "{\"ready\": 0, \"completed\": 0, \"started\": 0}",
+        pair, epochs, epochs);
+    ckr_node *out = NULL;
+    if (text) ckr__json_parse(c, NULL, 0, text, strlen(text), 0, &out);
+    return out;
+}
+
+/* The one file, from any state: what torch's parts of a run are in, under Lightning's keys, and of a
+   directory of its own what meta.pt has. */
+static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
+{
+    static const struct { const char *from, *to; bool list; } keys[] = {
+        { "model", "state_dict", false }, { "optimizer", "optimizer_states", true },
+        { "lr_scheduler", "lr_schedulers", true }, { "ema", "ema", false }, { "rng", "rng", false }
+    };
+    const bool own = !strcmp(s->dialect, "lightning");
+    const ckr__plain *p = s->as_file && s->as_file->scripted ? ckr__plain_of(s) : NULL;
+    const ckr_node *meta = NULL;
+    ckr_state mine = *s;
+    ckr_node *root, *was, *v, *list;
+    ckr_result r;
+    size_t k;
+    uint64_t i;
+    if (p && p->n_optimizers > 1)
+        return ckr__refuse(c, CKR_ITEM_TRAINER_NAMES, "optimizers",
+                           "groups of several optimizers cannot be told apart", NULL);
+    if (own) mine.n_leftovers = 0;             /* they are meta.pt's                       */
+    r = ckr__plain_fresh(c, &mine, t, out);
+    if (r != CKR_OK || c->refused) return r;
+    was = out->files[out->n_files - 1]->root;
+#ifndef CKPTRESUME_NO_DCP
+    if (own) meta = ckr__li_kept(c, (const ckr_node *)((const ckr__dt *)(const void *)p)->own,
+                                 t->without);
+#endif
+    root = ckr__node(c, CKR_NODE_DICT);
+    for (i = 0; i < ckr__dict_n(meta) && !ckr__failed(c); i++)
+        if (!ckr__is_str(meta->u.items[2 * i], "lr_schedulers"))
+            ckr__node_pair(c, root, meta->u.items[2 * i],
+                           ckr__copy_tree(c, out->files[out->n_files - 1], ckr__dict_at(meta, i),
+                                          NULL));
+    if (!own) {
+        ckr__node_set(c, root, "epoch", ckr__node_int(c, s->progress.epoch > 0 ? s->progress.epoch
+                                                                               : 0));
+        ckr__node_set(c, root, "global_step", ckr__node_int(c, ckr__step_done(s)));
+        ckr__node_set(c, root, CKR__LI_VERSION, ckr__node_str(c, "2.6.6"));
+        if (!(t->without & CKR_PROGRESS))
+            ckr__node_set(c, root, "loops",
+                          ckr__li_loops(c, (long long)ckr__step_done(s),
+                                        s->progress.epoch > 0 ? (long long)s->progress.epoch : 0));
+    }
+    for (k = 0; k < sizeof keys / sizeof *keys; k++) {
+        v = ckr__dict_value(was, keys[k].from);
+        list = keys[k].list ? ckr__node(c, CKR_NODE_LIST) : v;
+        if (keys[k].list && v) ckr__node_push(c, list, v);
+        if (list) ckr__node_set(c, root, keys[k].to, list);
+    }
+    out->files[out->n_files - 1]->root = root;
+    return c->err->code;
+}
+
 static ckr_result ckr__li_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
+    const bool own = !strcmp(s->dialect, "lightning") && s->dialect_data,
+               dir = own && s->format == CKR_FORMAT_DCP,
+               full = t->variant && !strcmp(t->variant, "full");
     ckr_result r;
+    if (t->variant && *t->variant && !full && !dir)
+        return ckr__refuse(c, CKR_ITEM_TRAINER_SOURCE, "sharded",
+                           "only a sharded directory has what another one needs",
+                           "leave --variant out: the one file loads on any number of ranks");
+    if (!own || (dir && full)) r = ckr__li_fresh(c, s, t, out);
 #ifndef CKPTRESUME_NO_DCP
-    if (s->format == CKR_FORMAT_DCP) r = ckr__li_emit_dir(c, s, t, out);
-    else
+    else if (dir) r = ckr__li_emit_dir(c, s, t, out);
 #endif
-        r = ckr__li_emit_file(c, s, t, out);
+    else r = ckr__li_emit_file(c, s, t, out);
     return r == CKR_OK ? ckr__li_settings(out, s->n_schedules ? s->schedules : NULL) : r;
 }
 
@@ -58508,11 +58594,11 @@ static const ckr__as_file ckr__li_as_file = { NULL, NULL, NULL, true };
 static const ckr__as_file ckr__li_as_file = { ckr__dt_emit_file, NULL, NULL, true };
 #endif
 static const ckr__bounds ckr__li_bounds = {
-    "dp", CKR_ITEM_TRAINER_TOPOLOGY, "one file holds whole tensors, for any number of ranks", 0,
-    CKR_ITEM_TRAINER_SOURCE, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
+    NULL, CKR_ITEM_OK, NULL, 0, CKR_ITEM_OK, ckr__params_kept, ckr__groups_kept, ckr__clock_kept,
+    ckr__lr_kept
 };
 static const ckr__dialect ckr__lightning = {
-    "lightning", NULL, ckr__li_probe, ckr__li_read, ckr__plain_holds, ckr__li_emit,
+    "lightning", "full sharded", ckr__li_probe, ckr__li_read, ckr__plain_holds, ckr__li_emit,
     &ckr__li_as_file, NULL, NULL, NULL, "float8", &ckr__torch_schedules, &ckr__li_bounds, false
 };
 

@@ -279,6 +279,32 @@ def make(out, name):
     save_file({k: v.contiguous() for k, v in live.truth.items()}, out / f"{name}.safetensors")
 
 
+def foreign(scratch):
+    """A script's own file becomes one that the Trainer goes on from, as the script would have."""
+    about = dict(CASES["cosine"], total=18)
+    module = Module(about)
+    opt = about["opt"](module.net)
+    sched = about["sched"](opt)["scheduler"]
+    x = torch.linspace(-1, 1, 40).reshape(8, 5)
+    used = []
+    for step in range(18):
+        if step == 9:
+            file = {"model": module.state_dict(), "optimizer": opt.state_dict(), "scheduler": sched.state_dict(), "step": 9}
+            torch.save(file, scratch / "script.pt")
+        used.append((0, [g["lr"] for g in opt.param_groups]))
+        opt.zero_grad()
+        module.net(x).pow(2).mean().backward()
+        opt.step()
+        sched.step()
+    for way in ["script.pt", "script_dcp"]:
+        if way == "script_dcp" and not tool("convert", scratch / "script.pt", scratch / way, "--to", "dcp", "--force"):
+            continue
+        if tool("convert", scratch / way, scratch / "fresh.ckpt", "--to", "lightning", "--force"):
+            again = train(about, scratch, ckpt=scratch / "fresh.ckpt")
+            expect(again.used == used[9:], f"{way}: LRs {again.used[:2]} .. {used[9:11]}")
+            expect(same(again.final, module.state_dict()), f"{way}: weights at the end")
+
+
 def main():
     global TOOL
     if sys.argv[1] == "make":
@@ -290,6 +316,8 @@ def main():
             if old.is_file():
                 old.unlink()
         case(name, CASES[name], scratch)
+    if not sys.argv[3:]:
+        foreign(scratch)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
