@@ -8,6 +8,7 @@ tests/data/lightning). Ends with `N passed, N failed`."""
 import argparse
 import json
 import logging
+import os
 import subprocess
 import sys
 import warnings
@@ -289,20 +290,31 @@ def foreign(scratch):
     used = []
     for step in range(18):
         if step == 9:
-            file = {"model": module.state_dict(), "optimizer": opt.state_dict(), "scheduler": sched.state_dict(), "step": 9}
-            torch.save(file, scratch / "script.pt")
+            file = {"model": module.state_dict(), "optimizer": opt.state_dict(), "step": 9}
+            torch.save(file | {"scheduler": sched.state_dict()}, scratch / "script.pt")
         used.append((0, [g["lr"] for g in opt.param_groups]))
         opt.zero_grad()
         module.net(x).pow(2).mean().backward()
         opt.step()
         sched.step()
     for way in ["script.pt", "script_dcp"]:
-        if way == "script_dcp" and not tool("convert", scratch / "script.pt", scratch / way, "--to", "dcp", "--force"):
-            continue
+        if way == "script_dcp":
+            tool("convert", scratch / "script.pt", scratch / way, "--to", "dcp", "--force")
         if tool("convert", scratch / way, scratch / "fresh.ckpt", "--to", "lightning", "--force"):
             again = train(about, scratch, ckpt=scratch / "fresh.ckpt")
             expect(again.used == used[9:], f"{way}: LRs {again.used[:2]} .. {used[9:11]}")
             expect(same(again.final, module.state_dict()), f"{way}: weights at the end")
+
+
+def sharded(scratch, corpus):
+    """Directories, by Lightning's own load functions on other numbers of ranks (loadback.py of the corpus)."""
+    script = corpus / "make/loadback.py"
+    for name, ranks in [("fsdp2_dcp_w2", 3), ("fsdp1_sharded_w2", 3), ("fabric_fsdp2_dcp_w4", 2)]:
+        (source,) = (corpus / name / "ckpt").iterdir()
+        out = scratch / f"{name}.ckpt"
+        if tool("convert", source, out, "--dp", ranks, "--force"):
+            p = subprocess.run([sys.executable, script, out, corpus / name, str(ranks)], capture_output=True, text=True)
+            expect("RESULT equal" in p.stdout, f"{name}: on {ranks} ranks: {p.stdout[-300:]}{p.stderr[-300:]}")
 
 
 def main():
@@ -318,6 +330,9 @@ def main():
         case(name, CASES[name], scratch)
     if not sys.argv[3:]:
         foreign(scratch)
+        corpus = Path(os.environ.get("CORPUS", "../shared/corpus")) / "lightning"
+        if corpus.is_dir():
+            sharded(scratch, corpus.resolve())
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
