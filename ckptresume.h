@@ -24893,10 +24893,13 @@ static bool ckr__is_optimizer(const ckr_node *n)
 /* A state dict of torch.optim.lr_scheduler, DeepSpeed or Megatron-LM. */
 static bool ckr__is_scheduler(const ckr_node *n)
 {
-    enum { CHILDREN, EPOCH, STEPS, LAST, BAD, BATCH, UPDATES, MAX, START, BASES, KEYS };
+    enum {
+        CHILDREN, EPOCH, STEPS, LAST, BAD, BATCH, UPDATES, MAX, START, BASES, STYLE, OLD_STYLE, KEYS
+    };
     static const char *const keys[KEYS] = {
         "_schedulers", "last_epoch", "_step_count", "_last_lr", "num_bad_epochs",
-        "last_batch_iteration", "num_steps", "max_lr", "start_lr", "base_lrs"
+        "last_batch_iteration", "num_steps", "max_lr", "start_lr", "base_lrs", "lr_decay_style",
+        "decay_style"
     };
     const ckr_node *v[KEYS];
     if (!ckr_node_is_dict(n) || n->count == 0) return false;
@@ -24904,7 +24907,7 @@ static bool ckr__is_scheduler(const ckr_node *n)
     if (ckr_node_is_list(v[CHILDREN])) return true;
     if (v[EPOCH]) return n->count == 1 || v[STEPS] || v[LAST] || v[BAD] || v[BASES];
     if (v[BATCH]) return n->count == 1;
-    return v[UPDATES] && (v[MAX] || v[START]);
+    return v[UPDATES] && (v[MAX] || v[START]) && (v[STYLE] || v[OLD_STYLE]);
 }
 
 /* A `step`: Python's number, or a tensor of one element, whose bytes are read; NaN: neither. */
@@ -35561,6 +35564,9 @@ static bool ckr__plain_taken(const ckr__plain *p, const ckr_node *n)
 typedef ckr_result (*ckr__script_tensor_fn)(void *user, const ckr_node *leaf, const char *name,
                                             const char *slot, ckr_tensor **out);
 
+/* A tensor, and the leaf that it is of. */
+typedef struct ckr__first { ckr_node *node; ckr_tensor *tensor; } ckr__first;
+
 typedef struct ckr__script {
     ckr__ctx        *c;
     ckr_state       *s;
@@ -35572,6 +35578,9 @@ typedef struct ckr__script {
     ckr__plain      *keep;
     bool             lax;      /* what is odd in it is left alone: a walk over the rest comes    */
     ckr__map         names;    /* of parameters -> tensor's index, while reading         */
+    ckr__shared      met;      /* storages of parameters: places in `first`              */
+    ckr__first      *first;
+    uint64_t         n_first;
     uint64_t         n_named;  /* names of the caller that are used up                   */
     const char      *wrapper;  /* a wrapper's name begins each key of the dict in hand:   */
     size_t           wrapped;  /* so many bytes of this                                  */
@@ -35585,6 +35594,7 @@ typedef struct ckr__optim {
     const ckr_node *part;
     const char     *path, *rel;
     uint32_t        index;     /* of the optimizer                                       */
+    const char     *key;       /* what it is under: a name, where it has one parameter; or NULL */
     uint64_t        first_group, n_groups;     /* result: of the state                     */
 } ckr__optim;
 
@@ -35627,16 +35637,18 @@ static void ckr__script_pair(ckr__script *x, ckr_node *node, ckr_node *first)
 static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ckr_node *dict,
                                    const char *prefix, const char *slot)
 {
-    ckr__shared met = CKR_ZERO;
+    const bool param = !strcmp(slot, "param");
+    ckr__shared own = CKR_ZERO, *met = x->lax && param ? &x->met : &own;
     uint64_t i, at;
     ckr_result e = CKR_OK;
     if (!ckr_node_is_dict(dict)) return ckr__optim_bad(x, o, NULL, "a dict of tensors");
-    if (!prefix || dict->count > UINT32_MAX) return ckr__oom(x->c);
-    met.map.c = x->c;
+    if (!prefix) return ckr__oom(x->c);
+    own.map.c = x->met.map.c = x->c;
     for (i = 0; i < dict->count && e == CKR_OK; i++) {
         ckr_node *value = ckr__dict_at(dict, i);
         const char *name = ckr__dict_key(dict, i);
         ckr_tensor *t = NULL;
+        ckr__first *first;
         bool had = false;
         if (!name || value->kind != CKR_NODE_TENSOR) {
             if (!x->lax) e = ckr__leave(x->c, x->s, o->rel, name ? name : "?", value);
@@ -35645,26 +35657,28 @@ static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ck
         if (x->wrapped && !strncmp(name, x->wrapper, x->wrapped)) name += x->wrapped;
         if (*prefix) name = ckr__printf(x->c, "%s%s", prefix, name);
         if (!name) break;
-        if (x->lax && strcmp(slot, "param") != 0 &&
-            !ckr__map_find(&x->names, name, strlen(name), NULL))
+        if (x->lax && !param && !ckr__map_find(&x->names, name, strlen(name), NULL))
             continue;                          /* as torch's count of what was averaged     */
         ckr__plain_take_node(x->keep, value);
-        at = x->s->n_tensors | i << 32;
-        if (ckr__shared_before(&met, value->u.view, &at)) {
-            ckr__script_pair(x, value, ckr__dict_at(dict, at >> 32));
-            at &= 0xffffffffu;
-            ckr__map_put(&x->names, name, strlen(name), at, NULL);
-            ckr__tie_add(x->c, x->s, x->s->tensors[at]->name, name);
+        at = x->n_first;
+        if (ckr__shared_before(met, value->u.view, &at)) {
+            ckr__script_pair(x, value, x->first[at].node);
+            t = x->first[at].tensor;
+            ckr__map_put(&x->names, name, strlen(name), t->index, NULL);
+            ckr__tie_add(x->c, x->s, t->name, name);
             continue;
         }
         e = x->tensor_fn(x->user, value, name, slot, &t);
         if (e != CKR_OK || !t) continue;
+        first = CKR__PUSH(ckr__first, x->c, x->first, x->n_first);
+        first->node = value;
+        first->tensor = t;
         t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
-        if (!strcmp(slot, "param")) ckr__map_put(&x->names, name, strlen(name), t->index, &had);
+        if (param) ckr__map_put(&x->names, name, strlen(name), t->index, &had);
         if (had) ckr__fail(x->c->err, CKR_ITEM_HF_DUPLICATE, o->path, CKR_NO_OFFSET, name, NULL);
         e = x->c->err->code;
     }
-    ckr__map_free(&met.map);
+    ckr__map_free(&own.map);
     return e == CKR_OK ? x->c->err->code : e;
 }
 
@@ -36030,9 +36044,11 @@ static bool ckr__optim_same_pattern(const char *a, const char *b)
 }
 
 /* The model's tensors of the shape of p, of which there must be as many as numbers of this shape,
-   all in one group; unless the file kept the model's order, all of one pattern. */
+   all in one group; unless the file kept the model's order, all of one pattern. `other`: the
+   numbers have another order, in which no two of a shape can be told apart. */
 static bool ckr__optim_match_shape(ckr__optim_param *p, uint64_t n, uint64_t first,
-                                   ckr_tensor **models, uint64_t n_models, bool ordered)
+                                   ckr_tensor **models, uint64_t n_models, bool ordered,
+                                   bool other)
 {
     uint64_t i, k = first;
     const char *last = NULL;
@@ -36041,7 +36057,8 @@ static bool ckr__optim_match_shape(ckr__optim_param *p, uint64_t n, uint64_t fir
         if (!ckr__optim_fits(&p[first], t)) continue;
         for (; k < n && !ckr__optim_fits(&p[k], t); k++) {}
         if (k == n || p[k].group != p[first].group) return false;
-        if (last && !ordered && !ckr__optim_same_pattern(last, t->name)) return false;
+        if (last && (other || (!ordered && !ckr__optim_same_pattern(last, t->name))))
+            return false;
         last = p[k++].name = t->name;
     }
     for (; k < n; k++)
@@ -36116,12 +36133,13 @@ static bool ckr__optim_match(ckr__script *x, ckr__optim_param *p, uint64_t n, bo
 {
     ckr_tensor **models = CKR__NEW_N(x->c, ckr_tensor *, x->s->n_tensors);
     uint64_t i, k = 0;
-    bool ok = models && ckr__optim_free_params(x, models, &k);
+    bool ok = models && ckr__optim_free_params(x, models, &k), other;
     if (ok && ordered && ckr__optim_match_order(p, n, models, k)) {
         for (i = 0; i < n && (p[i].like || !p[i].state); i++) {}
         if (proven) *proven = n == k && i == n;
         return true;
     }
+    other = ordered && n && n == k && !p[n - 1].group;         /* all of them, not in its order */
     ok = ok && n <= CKR__OPTIM_GUESS && x->s->n_tensors <= CKR__OPTIM_GUESS;
     for (i = 0; i < n; i++) {
         p[i].name = NULL;
@@ -36130,7 +36148,7 @@ static bool ckr__optim_match(ckr__script *x, ckr__optim_param *p, uint64_t n, bo
     if (ok && !ordered) ok = ckr__sort(x->c, (void **)(void *)models, (size_t)k,
                                        ckr__optim_natural_cmp);
     for (i = 0; i < n && ok; i++)
-        if (!p[i].name) ok = ckr__optim_match_shape(p, n, i, models, k, ordered);
+        if (!p[i].name) ok = ckr__optim_match_shape(p, n, i, models, k, ordered, other);
     for (i = 0; i < n && ok; i++) ok = p[i].name != NULL;
     for (i = 0; i < n && !ok; i++) p[i].name = NULL;
     return ok;
@@ -36160,6 +36178,10 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
     uint64_t i, named = 0;
     bool proven = false, matched;
     for (i = 0; i < n; i++) named += p[i].name != NULL;
+    if (n == 1 && !named && o->key && ckr__map_find(&x->names, o->key, strlen(o->key), NULL)) {
+        p[0].name = o->key;
+        named = 1;
+    }
     if (n && named == n) {
         ckr_result e = ckr__optim_check_names(x, o, p, n);
         if (e == CKR_OK && ckr__optim_overlaps(x, p, n))
@@ -36722,6 +36744,11 @@ static ckr_result ckr__search_averages(ckr__search *f)
             done = true;
             e = ckr__search_dict(f, p->node, "", "ema");
         }
+        for (k = 0; k < ckr__dict_n(p->node) && !f->n_read && !done && e == CKR_OK; k++) {
+            const ckr_node *part = ckr__dict_at(p->node, k);
+            done = ckr_node_is_dict(part) && ckr__search_is_average(f, part, "");
+            if (done) e = ckr__search_dict(f, part, "", "ema");
+        }
         for (k = 0; k < f->n_read && e == CKR_OK; k++) {
             ckr__place *m = f->read[k];
             if (m->done || !ckr__search_about(p->path, m->key) ||
@@ -36918,6 +36945,7 @@ static ckr_result ckr__search_all(ckr__search *f)
     ckr_result e = ckr__search_models(f);
     for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
         x->only = ckr__search_only(f, i);
+        f->files[i].key = f->optims[i].key;
         if (ckr__failed(x->c)) return x->c->err->code;
         e = ckr__optim_read(x, &f->files[i], !x->mixed);
         ckr__plain_take_node(x->keep, ckr_node_get(f->optims[i].node, "param_groups"));
@@ -36980,6 +37008,7 @@ static ckr_result ckr__script_read(ckr__script *x)
     if (e != CKR_OK || !keep->taken) return e;
     e = ckr__search_all(&f);
     ckr__map_free(&x->names);
+    ckr__map_free(&x->met.map);
     keep->optimizer = keep->n_optimizers ? keep->optimizers[0] : NULL;
     keep->scheduler = keep->n_schedulers ? keep->schedulers[0] : NULL;
     return e;
@@ -42930,7 +42959,7 @@ static ckr_result ckr__ac_load(ckr__ac *r, ckr__ac_file *f)
 /* Its state dict, for the kit. */
 static ckr__optim ckr__ac_part(const ckr__ac_file *f)
 {
-    const ckr__optim o = { f->part, f->path, f->rel, f->index, 0, 0 };
+    const ckr__optim o = { f->part, f->path, f->rel, f->index, NULL, 0, 0 };
     return o;
 }
 

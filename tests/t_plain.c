@@ -18,7 +18,7 @@ static void load_cases(void)
     static const char *const cases[] = { "plain.pt", "groups.pt", "several.pt", "named.pt",
                                          "beside.pt", "history.pt", "nested.pt", "keyed.pt",
                                          "bare.pt",  "list.pt", "dtensor_ema.pt", "deep.pt",
-                                         "ordered.pt", "swa.pt" };
+                                         "ordered.pt", "swa.pt", "each.pt" };
     char from[80], to[80];
     size_t i;
     disk_begin();
@@ -791,6 +791,63 @@ static void averaged(void)
     ckr_ckpt_close(file);
 }
 
+/* An optimizer under its only parameter's name; a layer of two models is one; settings that look
+   like a scheduler's state or a counter are none. */
+static void each(void)
+{
+    ckr_ckpt *c = open_ok("in/each.pt"), *file = tree_of("in/each.pt");
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    if (s) {
+        CHECK_INT(s->n_tensors, 6 * 2);
+        CHECK_INT(s->n_ties, 2);
+        CHECK_INT(s->n_groups, 6);
+        CHECK_INT(s->n_schedules, 0);
+        CHECK_INT(s->n_notes, 0);
+        CHECK_INT(s->progress.step, 1);
+        CHECK_INT(s->progress.epoch, -1);
+        CHECK_STR(s->groups[5].params[0], "critic.1.bias");
+        same_state(c, file, "/optimizer/critic.1.weight", 0, "critic.1.weight", "momentum_buffer");
+    }
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(file);
+}
+
+/* Of another framework's state a file as scripts save it: the weights and a tie, the optimizer by
+   number with the names, the scheduler, the counters. */
+static void back(void)
+{
+    ckr_target t = target_of(0, 0, 4, 3, NULL);
+    ckr_ckpt *c, *file;
+    const ckr_state *s;
+    const ckr_node *root;
+    t.dialect = "deepspeed";
+    if (!written(open_ok("in/plain.pt"), "plain", "w/zero", &t)) return;
+    if (!to(open_ok("w/zero"), "torch", NULL, "w/back.pt")) return;
+    c = open_ok("w/back.pt");
+    file = tree_of("w/back.pt");
+    s = c ? ckr_ckpt_state(c) : NULL;
+    root = file ? ckr_ckpt_root(file) : NULL;
+    if (s) {
+        CHECK_INT(s->n_notes, 0);
+        CHECK_INT(s->n_schedules, 1);
+        CHECK_INT(s->schedules[0].position, 3);
+        CHECK_INT(s->progress.step, 3);
+        CHECK_STR(s->groups[0].params[4], "up.bias");
+        CHECK(ckr_ckpt_tensor(c, "up.bias", "exp_avg") != NULL);
+        CHECK(ckr_ckpt_tensor(c, "up.bias", "master") == NULL);
+        CHECK_INT(s->n_ties, 1);
+        same_state(c, file, "/optimizer", 4, "up.bias", "exp_avg_sq");
+        CHECK_STR(ckr_node_str(ckr_node_find(root, "/optimizer/param_groups/0/param_names/0")),
+                  "tok.weight");
+        CHECK(ckr_node_find(root, "/model/head.weight") != NULL);
+        CHECK(ckr_node_find(root, "/lr_scheduler/T_max") != NULL);
+    }
+    ckr_ckpt_close(c);
+    ckr_ckpt_close(file);
+    memio_remove(&disk, "w/zero");
+    memio_remove(&disk, "w/back.pt");
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
@@ -805,6 +862,8 @@ int main(int argc, char **argv)
     RUN(deep);
     RUN(ordered);
     RUN(averaged);
+    RUN(each);
+    RUN(back);
     RUN(as_sana);
     RUN(again);
     RUN(changed);

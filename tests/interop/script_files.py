@@ -53,7 +53,8 @@ SCHEDULERS = {
                                               anneal_strategy="linear", three_phase=True),
     "cyclic": lambda o: sched.CyclicLR(o, 0.001, 0.1, 5, 4, mode="triangular2", cycle_momentum=False),
     "exp_range": lambda o: sched.CyclicLR(o, 0.001, 0.1, 4, mode="exp_range", gamma=0.99, cycle_momentum=False),
-    "sequential": lambda o: sched.SequentialLR(o, [sched.LinearLR(o, 0.05, 1.0, 5), sched.CosineAnnealingLR(o, 14)], [5]),
+    "sequential": lambda o: sched.SequentialLR(o, [sched.LinearLR(o, 0.05, 1.0, 5),
+                                                   sched.CosineAnnealingLR(o, 14)], [5]),
     "three": lambda o: sched.SequentialLR(o, [sched.ConstantLR(o, 0.1, 3), sched.ExponentialLR(o, 0.9),
                                               sched.StepLR(o, 2, 0.5)], [3, 10]),
     "chained": lambda o: sched.ChainedScheduler([sched.ConstantLR(o, 0.1, 9), sched.ExponentialLR(o, 0.9)], o),
@@ -120,8 +121,7 @@ class Run:
 
 
 def convert(source, target, *args):
-    for old in (target,):
-        shutil.rmtree(old, ignore_errors=True) if old.is_dir() else old.unlink(missing_ok=True)
+    shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
     p = subprocess.run([sys.argv[1], "convert", str(source), str(target), *args], capture_output=True, text=True)
     return p.returncode, (p.stderr + p.stdout[-400:]).strip()
 
@@ -168,8 +168,8 @@ def nested(scratch):
     expect(code == 0, f"nested: exit {code}: {said}")
     d = torch.load(out, weights_only=True)
     for i, (key, name, seed) in enumerate((("G", "adamw", 5), ("D", "nesterov", 6))):
-        part = {"model": d["trainer"]["nets"][key], "optimizer": d["trainer"]["optims"][i], "scheduler": d["schedules"][key],
-                "step": d["step"]}
+        part = {"model": d["trainer"]["nets"][key], "optimizer": d["trainer"]["optims"][i],
+                "scheduler": d["schedules"][key], "step": d["step"]}
         torch.save(part, out)
         goes_on(out, Run(name, "cosine", seed), Run(name, "cosine", seed).train(BEFORE + AFTER), f"nested {key}")
 

@@ -175,6 +175,21 @@ def ordered():
                 "step": 3, "iteration": 12, "epoch": torch.tensor(2)}, "ordered.pt")
 
 
+def each():
+    """Two models with a layer in common and an optimizer for each parameter, under its name; settings like Megatron-LM's."""
+    torch.manual_seed(7)
+    actor = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
+    critic = nn.Sequential(actor[0], nn.Linear(2, 1))
+    names = {"actor." + k: p for k, p in actor.named_parameters()}
+    names |= {"critic." + k: p for k, p in critic.named_parameters() if k[0] == "1"}
+    optimizers = {k: torch.optim.SGD([p], lr=0.1, momentum=0.9) for k, p in names.items()}
+    (actor(torch.ones(4, 3)).sum() + 2 * critic(torch.ones(4, 3)).sum()).backward()
+    for o in optimizers.values():
+        o.step()
+    torch.save({"actor": actor.state_dict(), "critic": critic.state_dict(), "optimizer": {k: o.state_dict() for k, o in optimizers.items()},
+                "settings": {"num_steps": 100, "max_lr": 0.1, "epoch": 5}, "update": 1}, "each.pt")
+
+
 def swa():
     """Torch's AveragedModel beside the model, and two optimizers that have the same parameters by name."""
     torch.manual_seed(7)
@@ -217,5 +232,5 @@ def distributed():
 
 
 if __name__ == "__main__":
-    for f in (plain, groups, several, numbers, named, beside, history, containers, deep, ordered, swa, optimizers, distributed):
+    for f in (plain, groups, several, numbers, named, beside, history, containers, deep, ordered, each, swa, optimizers, distributed):
         f()
