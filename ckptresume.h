@@ -180,8 +180,9 @@
        >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
        >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
        >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
-       >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.read >>torch_dcp.emit >>torchtitan.qkv
-       >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
+       >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.script >>torch_dcp.read
+       >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve
+       >>torchtitan.write >>torch_dcp.files >>torch_dcp.script.emit >>olmo_core
        >>megatron >>megatron.probe >>megatron.files >>megatron.model >>megatron.split
        >>megatron.weights >>megatron.layout >>megatron.optimizer >>megatron.distributed
        >>megatron.schedule.read >>megatron.random >>megatron.read >>megatron.dist
@@ -50747,6 +50748,12 @@ typedef struct ckr__dt {
     const char *left;          /* the first of them                                      */
 } ckr__dt;
 
+/* What a state of such a directory keeps. */
+static const ckr__dt *ckr__dt_of(const ckr_state *s)
+{
+    return (const ckr__dt *)s->dialect_data;
+}
+
 static bool ckr__dt_sealed(const ckr__dcp *d, const ckr__dcp_item *x)
 {
     return x->bytes && x->n_chunks && d->files[x->chunks[0].file].transform;
@@ -51174,7 +51181,7 @@ static ckr_result ckr__tt_passed(ckr__dcp *d)
     return r;
 }
 
-/* >>script.dcp ---------------------------------------------------------------- */
+/* >>torch_dcp.script ---------------------------------------------------------- */
 /* What a script gave to torch.distributed.checkpoint, as the tree that it was: by the paths of
    planner_data, or else by its flat names. The reader of scripts' runs finds in it what there is.
    A tensor in it is a node of the item's shape and dtype, whose bytes can be read where they are a
@@ -51463,8 +51470,7 @@ static bool ckr__dr_whole(const ckr__dt *t, const ckr_state *s, uint64_t notes)
 {
     const bool several = t->keep.n_optimizers > 1 || (t->n_flats && t->keep.n_schedulers > 1);
     if (!t->keep.taken || !ckr__dr_sized(s)) return false;
-    return !several || (!t->n_flats && !ckr__dr_said(s, notes, "CKR_W_PARAM_NAMES") &&
-                        !ckr__dr_said(s, notes, "CKR_W_PARAM_NAMES_GUESSED"));
+    return !several || (!t->n_flats && !ckr__dr_said(s, notes, "CKR_W_PARAM_NAMES"));
 }
 
 /* A script's run; keep.taken NULL: it is none, and the state is as it was. `beside`: a dict of what
@@ -51501,10 +51507,15 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     ckr__map_free(&x.leaves);
     if (r != CKR_OK) return r;
     if (!ckr__dr_whole(t, s, was.n_notes)) {
+        const bool sized = t->keep.taken && ckr__dr_sized(s);
         *s = was;
         t->keep.taken = NULL;
         t->item = NULL;
-        return CKR_OK;
+        if (!sized) return CKR_OK;
+        return ckr__say(c, "CKR_W_OPTIMIZERS_UNTOLD", CKR_EXACT, "optimizers", NULL, NULL,
+                        "no name tells which of several optimizers or schedulers has which "
+                        "parameter: every item keeps its own name, groups and schedules are not "
+                        "read", NULL);
     }
     ckr__dt_streams(t->d, t, s);
     for (i = 0; t->streams && i < t->n_items; i++)
@@ -51575,8 +51586,8 @@ static ckr__dt *ckr__dt_load(ckr__dcp *d, ckr_state *s, bool *sealed)
     return ckr__failed(c) ? NULL : t;
 }
 
-/* A script's run in `dir`, for the dialects whose directories hold one: `beside` is what is in other
-   files of it, as if it were in the root, or NULL. (*out)->keep.taken NULL: there is none. */
+/* A script's run in `dir`, for the dialects whose directories hold one: `beside` is what is in
+   other files of it, as if it were in the root, or NULL. (*out)->keep.taken NULL: there is none. */
 static ckr_result ckr__dr_open(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
                                const ckr_node *beside, ckr_state *s, ckr__dt **out)
 {
@@ -52571,7 +52582,7 @@ static void ckr__de_run(ckr__de *x)
 
 static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
 {
-    const ckr__dt *dt = (const ckr__dt *)s->dialect_data;
+    const ckr__dt *dt = ckr__dt_of(s);
     uint64_t i, *of = CKR__NEW_N(x->c, uint64_t, dt->n_items + 1);
     uint32_t k;
     for (i = 0; of && i < s->n_tensors; i++) of[dt->item[s->tensors[i]->index]] = i + 1;
@@ -52595,7 +52606,7 @@ static void ckr__dw_file(ckr__de *e, ckr__out_file *f);
 static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                                     ckr__out *out)
 {
-    const ckr__dt *dt = (const ckr__dt *)s->dialect_data;
+    const ckr__dt *dt = ckr__dt_of(s);
     ckr__dn x = CKR_ZERO;
     ckr__de e;
     ckr__de_begin(&e, c, s, t, out, dt);
@@ -52822,9 +52833,10 @@ static void ckr__de_file(ckr__de *e)
     ckr__dcp_out_end(&e->w);
 }
 
-/* >>script.dcp.emit ----------------------------------------------------------- */
-/* A script's run goes back under its own names: tensors by their items, and of the rest the source's
-   tree, with what stands now for its groups, schedulers and streams. Who has other files beside it:
+/* >>torch_dcp.script.emit ----------------------------------------------------- */
+/* A script's run goes back under its own names: tensors by their items, and of the rest the
+   source's tree, with what stands now for its groups, schedulers and streams. Who has other files
+   beside it:
 
        ckr__de_begin(&e, c, s, t, out, dt);
        ckr__dw_begin(&x, &e);
@@ -53108,8 +53120,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
                        ckr_node_is_dict(ckr__plain_of(s)->root);
     ckr_state own = *s;
     ckr__de x;
-    ckr__de_begin(&x, c, &own, t, out,
-                  titan || dcp ? (const ckr__dt *)s->dialect_data : NULL);
+    ckr__de_begin(&x, c, &own, t, out, titan || dcp ? ckr__dt_of(s) : NULL);
     run = x.dt && x.dt->keep.taken;
     if (x.ranks > 1 << 20)
         return ckr__say(x.c, "CKR_E_RANKS", CKR_ERROR, "ranks", NULL, NULL,
@@ -53151,8 +53162,8 @@ static const ckr__dialect ckr__torchtitan = {
     &ckr__dt_as_file, NULL, NULL, NULL, "slots kv_heads", &ckr__tt_schedules, &ckr__tt_bounds, false
 };
 static const ckr__dialect ckr__dcp_dialect = {
-    "dcp", NULL, ckr__dt_probe, ckr__dt_read, ckr__streams_held, ckr__dt_emit, &ckr__dt_as_file, NULL, NULL,
-    "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL, false
+    "dcp", NULL, ckr__dt_probe, ckr__dt_read, ckr__streams_held, ckr__dt_emit, &ckr__dt_as_file,
+    NULL, NULL, "*.distcp *.metadata shard-*-model-*.safetensors", "slots float8", NULL, NULL, false
 };
 
 /* >>olmo_core ----------------------------------------------------------------- */
@@ -53337,7 +53348,7 @@ static void ckr__oc_file(ckr__de *e, const ckr__oc *x, uint32_t rank)
 
 static ckr_result ckr__oc_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    const ckr__dt *dt = (const ckr__dt *)s->dialect_data;
+    const ckr__dt *dt = ckr__dt_of(s);
     const ckr__oc *x = (const ckr__oc *)dt->own;
     ckr_state own = *s;
     ckr__de e;

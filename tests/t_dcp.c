@@ -1191,7 +1191,8 @@ static void files_beside(void)
 }
 
 /* Generators' states among a script's items, found by their form: by the ranks' numbers in their
-   names, or one rank's without a number. They stay items under their names, which is said. */
+   names, or one rank's without a number. They stay items under their
+   names; new ranks get what the plan decides, under names with their numbers. */
 static void generators(void)
 {
     static const char *const paths[] = { "in/streams_w2", "w/streams3" };
@@ -1203,11 +1204,11 @@ static void generators(void)
         if (k && !write_as(paths[0], "dcp", 3, paths[1])) break;
         c = open_ok(paths[k]);
         if (!c) break;
-        CHECK_INT(ckr_ckpt_state(c)->n_rng, 6);
+        CHECK_INT(ckr_ckpt_state(c)->n_rng, 6 + 3 * k);
         now = streams_of(c, 0);
         CHECK_INT(now.n_streams, 3);
-        CHECK_INT(now.n_ranks, 2);
-        for (i = 0; i < 6 && k && now.n_ranks == 2 && first.n_ranks == 2; i++) {
+        CHECK_INT(now.n_ranks, 2 + k);
+        for (i = 0; i < 6 && k && now.n_ranks == 3 && first.n_ranks == 2; i++) {
             const ckr_rng_given *x = &first.given[i],
                                 *y = ckr_rng_find(&now, (uint32_t)(i / 3), x->kind, x->name);
             CHECK(y && ckr_rng_equal(x->state, y->state));
