@@ -275,7 +275,49 @@ def case(name, about, scratch):
         expect(again.used != rest, f"{name}: {about['set']} changed nothing")
 
 
+def make_rank(rank, out):
+    """One of two ranks of a sharded directory with two optimizers, by Lightning's own function round FSDP2's modules."""
+    import torch.distributed as dist
+    from lightning.fabric.strategies.fsdp import _distributed_checkpoint_save
+    from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_optimizer_state_dict
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29577")
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    m = Module({"two": True})
+    fully_shard(m, mesh=init_device_mesh("cpu", (2,)))
+    opts = [torch.optim.AdamW(m.net.parameters(), lr=1e-2), torch.optim.SGD(m.aux.parameters(), lr=2e-3, momentum=0.9)]
+    scheds = [L.StepLR(opts[0], 2, 0.5), L.ExponentialLR(opts[1], 0.9)]
+    m.forward = lambda x: m.net(x).pow(2).mean() + m.aux(x).pow(2).mean()
+    for step in range(3):
+        m(torch.linspace(-1, 1, 40).reshape(8, 5) * (rank + 1)).backward()
+        for x in opts + scheds:
+            x.step()
+        m.zero_grad()
+    state = {"state_dict": get_model_state_dict(m), "optimizer_0": get_optimizer_state_dict(m, opts[0])}
+    state["optimizer_1"] = get_optimizer_state_dict(m, opts[1])
+    truth = {}
+    for name, x in m.state_dict().items():
+        truth[name] = x
+    names = {id(p): n for n, p in m.named_parameters()}
+    for o in opts:
+        for p, s in o.state.items():
+            truth |= {f"optimizer.state.{names[id(p)]}.{k}": v for k, v in s.items()}
+    truth = {k: (v.full_tensor() if hasattr(v, "full_tensor") else v).detach().clone() for k, v in truth.items()}
+    out.mkdir(exist_ok=True)
+    _distributed_checkpoint_save(state, out)
+    if rank == 0:
+        meta = {"epoch": 0, "global_step": 6, "pytorch-lightning_version": pl.__version__, "loops": {}, "callbacks": {}}
+        torch.save(meta | {"lr_schedulers": [s.state_dict() for s in scheds], "hparams_name": "x"}, out / "meta.pt")
+        save_file(truth, out.parent / "sharded.safetensors")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
 def make(out, name):
+    if name == "sharded":
+        return torch.multiprocessing.spawn(make_rank, (out / "sharded.ckpt",), 2)
     live = train(CASES[name], out, save=out / f"{name}.ckpt")
     save_file({k: v.contiguous() for k, v in live.truth.items()}, out / f"{name}.safetensors")
 
