@@ -25,6 +25,8 @@ static void load_cases(void)
         snprintf(to, sizeof to, "in/%s", cases[i]);
         memio_load_file(&disk, from, to);
     }
+    memio_load(&disk, DATA "/sharded.ckpt", "in/sharded.ckpt");
+    memio_load_file(&disk, DATA "/sharded.safetensors", "in/sharded.safetensors");
 }
 
 static const ckr_note *said(const ckr_ckpt *c, const char *code)
@@ -70,6 +72,7 @@ static void live(void)
     as_live("two", 9);         /* 18 of both optimizers                                 */
     as_live("onecycle", 9);
     as_live("epoch_within", 15);
+    as_live("sharded", 3);     /* a directory of two ranks, 6 updates of two optimizers */
 }
 
 /* Which scheduler is of epochs, and how many updates these have, the loops tell. */
@@ -174,6 +177,76 @@ static void longer(void)
     memio_remove(&disk, "w/out.ckpt");
 }
 
+/* Another number of ranks, and meta.pt with it, without which Lightning takes it for none; one
+   file of it; and the tensors are the same in all. */
+static void directories(void)
+{
+    ckr_target t = target_of(0, 0, 3, -1, NULL);
+    ckr_ckpt *a, *b;
+    if (!written(open_ok("in/sharded.ckpt"), "sharded", "w/out.ckpt", &t)) return;
+    CHECK(memio_find(&disk, "w/out.ckpt/__2_0.distcp") != NULL);
+    a = tree_of("in/sharded.ckpt/meta.pt");
+    b = tree_of("w/out.ckpt/meta.pt");
+    CHECK(ckr__node_equal(ckr_ckpt_root(a), ckr_ckpt_root(b)));
+    ckr_ckpt_close(a);
+    ckr_ckpt_close(b);
+    a = open_ok("w/out.ckpt");
+    if (!a) exit(2);
+    CHECK_STR(ckr_ckpt_state(a)->dialect, "lightning");
+    CHECK_INT(ckr_ckpt_state(a)->n_schedules, 2);
+    CHECK_INT(ckr_ckpt_state(a)->n_groups, 2);
+    ckr_ckpt_close(a);
+    memio_remove(&disk, "w/out.ckpt/meta.pt");         /* then it is any other directory    */
+    a = open_ok("w/out.ckpt");
+    if (a) CHECK_STR(ckr_ckpt_state(a)->dialect, "dcp");
+    ckr_ckpt_close(a);
+    memio_remove(&disk, "w/out.ckpt");
+}
+
+static const char *item_when_planned(ckr_ckpt *c, const ckr_target *t, const char *code)
+{
+    ckr_plan *p = NULL;
+    ckr_error e;
+    const char *found = NULL;
+    if (!c || !CHECK_OK(ckr_plan_create(c, t, 0, &p, &e), &e)) exit(2);
+    if (note_of(ckr_plan_info(p)->notes, ckr_plan_info(p)->n_notes, code)) found = code;
+    CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+    return found;
+}
+
+/* Lightning's file of a script's run; what cannot be one is refused. */
+static void of_others(void)
+{
+    ckr_target t = target_of(0, 0, 0, -1, NULL);
+    ckr_ckpt *c;
+    const ckr_node *root;
+    int64_t n = -1;
+    t.dialect = "lightning";
+    memio_load_file(&disk, "tests/data/plain/plain.pt", "in/plain.pt");
+    if (!written(open_ok("in/plain.pt"), "plain", "w/out.ckpt", &t)) return;
+    c = tree_of("w/out.ckpt");
+    root = ckr_ckpt_root(c);
+    CHECK_STR(ckr_node_str(ckr_node_get(root, "pytorch-lightning_version")), "2.6.6");
+    CHECK_INT(ckr_node_get(root, "optimizer_states")->count, 1);
+    CHECK(ckr_node_get(root, "state_dict") != NULL);
+    CHECK(ckr_node_i64(ckr_node_find(root, "/loops/fit_loop/epoch_loop.automatic_optimization."
+                                           "optim_progress/optimizer/step/total/completed"), &n));
+    ckr_ckpt_close(c);
+    c = open_ok("w/out.ckpt");
+    if (!c) exit(2);
+    CHECK_STR(ckr_ckpt_state(c)->dialect, "lightning");
+    CHECK_INT(ckr_ckpt_state(c)->progress.step, n);
+    ckr_ckpt_close(c);
+    CHECK(is_sound("w/out.ckpt"));
+    memio_remove(&disk, "w/out.ckpt");
+    t.variant = "sharded";
+    CHECK(item_when_planned(open_ok("in/plain.pt"), &t, "CKR_E_TRAINER_SOURCE") != NULL);
+    t.variant = "full";
+    CHECK(item_when_planned(open_ok("in/sharded.ckpt"), &t, "CKR_E_TRAINER_NAMES") != NULL);
+}
+
 /* What is left out leaves empty lists, which Lightning's loader wants, or nothing. */
 static void without(void)
 {
@@ -246,6 +319,11 @@ static void faults_on_the_way(void)
     w.path = "in/ema.ckpt";
     w.target = target_of(0, 0, 0, -1, NULL);
     whole_way_fails(&w, 12);
+    w.path = "in/sharded.ckpt";
+    whole_way_fails(&w, 8);
+    w.path = "in/plain.pt";
+    w.target.dialect = "lightning";
+    whole_way_fails(&w, 8);
 }
 
 int main(int argc, char **argv)
@@ -256,6 +334,8 @@ int main(int argc, char **argv)
     RUN(epochs);
     RUN(again);
     RUN(longer);
+    RUN(directories);
+    RUN(of_others);
     RUN(without);
     RUN(newest);
     RUN(of_lightning_1);
