@@ -169,7 +169,7 @@
        >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>fsdp
        >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
        >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read
-       >>nanotron.emit >>plain >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
+       >>nanotron.emit >>plain >>torch_ranks >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
        >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
        >>accelerate.emit >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp
        >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
@@ -35552,6 +35552,7 @@ typedef struct ckr__plain {
     const char      *wrapper;  /* before the names that the optimizer has; NULL: nothing  */
     const ckr_state *source;   /* as it was read                                         */
     const char      *path;
+    uint32_t         rank, ranks;      /* of the process whose file it is; 0, 0: it is alone     */
 } ckr__plain;
 
 static bool ckr__plain_taken(const ckr__plain *p, const ckr_node *n)
@@ -41656,14 +41657,17 @@ static bool ckr__plain_stream(ckr__ctx *c, ckr_state *s, const ckr__flat *w, con
                        (ckr__is_byte_tensor(x) &&
                         (x->u.view->file != CKR_NO_FILE || x->u.view->bytes));
     const char *kind = could ? ckr__stream_form(x) : NULL, *key = kind ? ckr__flat_key(w) : NULL;
+    const ckr__plain *p = ckr__plain_of(s);
     ckr__rank_streams k = CKR_ZERO;
     if (!key || !*key || (!strcmp(kind, "torch_cuda") && !strstr(key, "cuda"))) return false;
     k.c = c;
     k.s = s;
     k.scope = "dp";
-    k.assumed = true;
-    k.file = ckr__file_path(c, 0);
-    ckr__stream_add(&k, kind, ckr__stream_of(s, 0, kind, "default") ? key : "default", false,
+    k.rank = p ? p->rank : 0;
+    k.observed = p && p->ranks > 1;
+    k.assumed = !k.observed;
+    k.file = k.observed ? p->path : ckr__file_path(c, 0);
+    ckr__stream_add(&k, kind, ckr__stream_of(s, k.rank, kind, "default") ? key : "default", false,
                     ckr__printf(c, "/%s", ckr__key_with(c, key, '.', '/')), x);
     return true;
 }
@@ -42595,6 +42599,224 @@ static const ckr__dialect ckr__plain_torch = {
     "torch", "live", ckr__plain_probe, ckr__plain_read, ckr__plain_holds, ckr__plain_emit, NULL,
     NULL, NULL,
     NULL, "slots float8", &ckr__torch_schedules, NULL, false
+};
+
+/* >>torch_ranks --------------------------------------------------------------- */
+/* A run that each process has saved with torch.save by itself: files whose names differ in the rank
+   only, of dicts that hold the process's parts of ShardedTensors or DTensors, each with its place
+   in the whole. Rank 0's dicts are the run's; from the others come the parts and the streams. It is
+   read, and written as any other format. */
+
+enum { CKR__TR_PATTERNS = CKR__FILE_KINDS - 2 };
+
+/* The pattern of a name, with the number behind "rank", or else its last one, as {rank}. NULL: it
+   has none, or is no torch file's. */
+static const char *ckr__tr_pattern(ckr__ctx *c, const char *name)
+{
+    static const char endings[] = "pt pth bin ckpt";
+    const char *dot = strrchr(name, '.'), *at = strstr(name, "rank"), *end;
+    if (!dot || !ckr__word_in(endings, dot + 1) || name[strcspn(name, "{}[]/ ")]) return NULL;
+    if (at) at += 4 + strspn(at + 4, "_-.");
+    if (!at || *at < '0' || *at > '9')
+        for (at = dot; at > name && (at[-1] < '0' || at[-1] > '9');) at--;
+    while (at > name && at[-1] >= '0' && at[-1] <= '9') at--;
+    end = at + strspn(at, "0123456789");
+    return end > at ? ckr__printf(c, "%.*s{rank}%s", (int)(at - name), name, end) : NULL;
+}
+
+/* The files of a directory, each pattern a kind. */
+static ckr_result ckr__tr_scan(ckr__ctx *c, const char *dir, ckr__fileset *k)
+{
+    ckr__form *forms = CKR__NEW_N(c, ckr__form, CKR__TR_PATTERNS + 1);
+    ckr__dirlist l;
+    uint64_t i, n = 0, j;
+    ckr_result r = ckr__dir_list(c, dir, &l);
+    memset(k, 0, sizeof *k);
+    for (i = 0; forms && r == CKR_OK && i < l.n && n < CKR__TR_PATTERNS; i++) {
+        const char *p = l.items[i]->is_dir ? NULL : ckr__tr_pattern(c, l.items[i]->name);
+        for (j = 0; p && j < n && strcmp(forms[j].pattern, p) != 0;) j++;
+        if (!p || j < n) continue;
+        forms[n].kind = (uint8_t)(n + 1);
+        forms[n++].pattern = p;
+    }
+    k->c = c;
+    k->dir = dir;
+    k->forms = forms;
+    if (r == CKR_OK && forms) r = ckr__fileset_scan(k, false);
+    return r == CKR_OK ? c->err->code : r;
+}
+
+/* Has it a part of a tensor that others have the rest of? */
+static bool ckr__tr_parted(ckr__ctx *c, const ckr_node *root)
+{
+    ckr__flat w;
+    const ckr_node *x;
+    bool any = false;
+    if (!ckr__flat_begin(&w, c, c->n_nodes)) return false;
+    for (x = root; x && !any; x = ckr__flat_next(&w)) {
+        any = x->kind == CKR_NODE_TENSOR && x->u.view->dist && !x->u.view->dist->fault;
+        if (!any && ckr__flat_new(&w, x) && ckr__flat_enter(&w, x) != CKR_OK) break;
+    }
+    return any;
+}
+
+static ckr_result ckr__tr_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    ckr__fileset k;
+    ckr_result r = CKR_OK;
+    uint8_t kind;
+    *mine = false;
+    *dir = path;
+    if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
+    r = ckr__tr_scan(c, path, &k);
+    for (kind = 1; kind <= CKR__TR_PATTERNS && r == CKR_OK && !*mine; kind++) {
+        if (k.n_files[kind] < 2) continue;
+        if (ckr__fileset_load(&k, k.files[kind][0], NULL) != CKR_OK) {
+            if (c->err->code == CKR_E_NOMEM) return c->err->code;
+            ckr__error_reset(c);
+            continue;
+        }
+        *mine = ckr__tr_parted(c, k.files[kind][0]->root);
+    }
+    return r == CKR_OK ? c->err->code : r;
+}
+
+typedef struct ckr__tr {
+    ckr__load   load;
+    ckr__script of;
+    const char *file;          /* the one in hand                                        */
+    uint32_t    rank;
+} ckr__tr;
+
+/* A part of a tensor, or a whole one that each rank has. */
+static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *name, const char *slot,
+                               ckr_tensor **out)
+{
+    ckr__tr *x = (ckr__tr *)user;
+    const ckr_view *v =
+        leaf->kind == CKR_NODE_TENSOR ? leaf->u.view : ckr__number_view(x->of.c, leaf);
+    const bool parted = v && v->dist && !v->dist->fault;
+    const ckr__held *h;
+    ckr__part p = CKR_ZERO;
+    *out = NULL;
+    if (!v) return x->of.c->err->code;
+    if (v->bytes ? x->rank > 0 : !parted && ckr__view_odd(v)) return CKR_OK;
+    p.file = x->file;
+    p.name = name;
+    p.slot = slot;
+    p.view = v;
+    p.n_dims = v->n_dims;
+    p.shape = v->shape;
+    p.rank = (int32_t)x->rank;
+    p.alone = !parted;
+    h = ckr__part_add(&x->load, &p);
+    if (!h) return x->of.c->err->code;
+    *out = h->tensor;
+    if (leaf->id) x->of.keep->taken[leaf->id / 8] |= (uint8_t)(1u << (leaf->id & 7));
+    return CKR_OK;
+}
+
+/* One rank's tree. Of all but the first, only tensors and streams are the run's. */
+static ckr_result ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *desc, ckr_node *root,
+                               uint32_t ranks)
+{
+    ckr__ctx *c = x->load.c;
+    ckr__plain *keep = CKR__NEW(c, ckr__plain);
+    ckr_state was = *s;
+    ckr_result r;
+    if (!keep || !root) return c->err->code;
+    if (x->rank) {
+        s->groups = NULL;
+        s->n_groups = 0;
+    }
+    keep->root = root;
+    keep->source = s;
+    keep->path = x->file;
+    keep->rank = x->rank;
+    keep->ranks = ranks;
+    s->dialect_data = keep;
+    memset(&x->of, 0, sizeof x->of);
+    x->of.c = c;
+    x->of.s = s;
+    x->of.root = root;
+    x->of.path = x->file;
+    x->of.rel = ckr__base(x->file);
+    x->of.desc = desc;
+    x->of.keep = keep;
+    x->of.tensor_fn = ckr__tr_leaf;
+    x->of.user = x;
+    r = ckr__script_read(&x->of);
+    if (r == CKR_OK && !keep->taken)
+        r = ckr__fail(c->err, CKR_ITEM_TRAINER_STATE, x->file, CKR_NO_OFFSET, NULL,
+                      "the states of a model or an optimizer were expected");
+    if (r == CKR_OK) r = ckr__plain_flatten(c, s, root);
+    if (r != CKR_OK || !x->rank) return r;
+    was.tensors = s->tensors;
+    was.n_tensors = s->n_tensors;
+    was.rng = s->rng;
+    was.n_rng = s->n_rng;
+    *s = was;
+    return CKR_OK;
+}
+
+/* What a rank's files hold: of one the tree, of several a dict of them. */
+static ckr_node *ckr__tr_root(ckr__ctx *c, const ckr__fileset *k, uint32_t rank)
+{
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    uint8_t kind;
+    for (kind = 1; kind <= CKR__TR_PATTERNS; kind++) {
+        const char *p = k->n_files[kind] ? k->files[kind][rank]->form->pattern : NULL;
+        if (!p || k->n_files[kind] != k->size[CKR__RANK]) continue;
+        ckr__node_set(c, d, ckr__printf(c, "%.*s", (int)(strchr(p, '{') - p), p),
+                      k->files[kind][rank]->root);
+    }
+    return d && d->count == 1 ? ckr__dict_at(d, 0) : d;
+}
+
+static ckr_result ckr__tr_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+    ckr__fileset k;
+    ckr__tr x = CKR_ZERO;
+    uint64_t i;
+    uint32_t ranks;
+    uint8_t kind, first = 0;
+    ckr_result r = ckr__tr_scan(c, dir, &k);
+    s->dialect = "torch_ranks";
+    for (kind = 1; kind <= CKR__TR_PATTERNS && r == CKR_OK; kind++) {
+        if (k.n_files[kind] > 1) r = ckr__fileset_every(&k, kind, false, NULL);
+        for (i = 0; i < k.n_files[kind] && k.n_files[kind] > 1 && r == CKR_OK; i++)
+            r = ckr__fileset_load(&k, k.files[kind][i], &s->format);
+        if (!first && k.n_files[kind] > 1) first = kind;
+    }
+    for (kind = 0; kind <= CKR__TR_PATTERNS && r == CKR_OK; kind++)
+        for (i = 0; i < k.n_files[kind] && (!kind || k.n_files[kind] < 2); i++)
+            ckr__leave(c, s, k.files[kind][i]->rel, NULL, NULL);
+    if (r != CKR_OK || !first) return r;
+    ranks = k.size[CKR__RANK];
+    ckr__load_init(&x.load, c, s, CKR_ITEM_DIST);
+    for (x.rank = 0; x.rank < ranks && r == CKR_OK; x.rank++) {
+        x.file = k.files[first][x.rank]->path;
+        r = ckr__tr_rank(&x, s, desc, ckr__tr_root(c, &k, x.rank), ranks);
+    }
+    ckr__load_done(&x.load);
+    s->dialect_data = NULL;
+    s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
+    s->topology.dp = s->topology.ranks = ranks;
+    return r == CKR_OK ? c->err->code : r;
+}
+
+static ckr_result ckr__tr_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
+{
+    (void)s, (void)t, (void)out;
+    return ckr__refuse(c, CKR_ITEM_TRAINER_SOURCE, "torch_ranks",
+                       "files of each rank's parts are read only",
+                       "--to dcp, which torch loads in a run of any size, or --to torch");
+}
+
+static const ckr__dialect ckr__torch_ranks = {
+    "torch_ranks", NULL, ckr__tr_probe, ckr__tr_read, NULL, ckr__tr_emit, NULL, NULL, NULL, NULL,
+    NULL, NULL, NULL, false
 };
 
 CKR__COLD
@@ -51446,31 +51668,31 @@ static ckr_result ckr__dr_made(void *user, const ckr_node *node, const char *nam
     return r == CKR_OK ? c->err->code : r;
 }
 
-static bool ckr__dr_said(const ckr_state *s, uint64_t from, const char *code)
+/* Does the optimizer keep something of its parameters' size, or nothing at all? *numbers: of
+   parameters that have numbers for names. */
+static bool ckr__dr_sized(const ckr_state *s, bool *numbers)
 {
-    for (; from < s->n_notes; from++) if (!strcmp(s->notes[from].code, code)) return true;
-    return false;
-}
-
-/* An optimizer that keeps something of its parameters' size, or nothing at all. */
-static bool ckr__dr_sized(const ckr_state *s)
-{
-    uint64_t i, small = 0;
-    for (i = 0; i < s->n_tensors; i++)
-        if (strcmp(s->tensors[i]->slot, "param") != 0) {
-            if (s->tensors[i]->n_dims) return true;
-            small++;
-        }
-    return !small;
+    uint64_t i, small = 0, large = 0;
+    *numbers = false;
+    for (i = 0; i < s->n_tensors; i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (!strcmp(t->slot, "param")) continue;
+        if (t->n_dims) large++;
+        else small++;
+        if (!t->name[strspn(t->name, "0123456789/")]) *numbers = true;
+    }
+    return large || !small;
 }
 
 /* Is it a run, as far as it was understood? Where no name tells which of several optimizers or
    schedulers has which parameter, the items' own names say more. */
-static bool ckr__dr_whole(const ckr__dt *t, const ckr_state *s, uint64_t notes)
+static bool ckr__dr_whole(const ckr__dt *t, const ckr_state *s, bool *untold)
 {
-    const bool several = t->keep.n_optimizers > 1 || (t->n_flats && t->keep.n_schedulers > 1);
-    if (!t->keep.taken || !ckr__dr_sized(s)) return false;
-    return !several || (!t->n_flats && !ckr__dr_said(s, notes, "CKR_W_PARAM_NAMES"));
+    bool numbers;
+    const bool run = t->keep.taken && ckr__dr_sized(s, &numbers);
+    *untold = run && ((t->n_flats && t->keep.n_schedulers > 1) ||
+                      (numbers && t->keep.n_optimizers > 1));
+    return run && !*untold;
 }
 
 /* A script's run; keep.taken NULL: it is none, and the state is as it was. `beside`: a dict of what
@@ -51482,6 +51704,7 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     const ckr_state was = *s;
     ckr__script of = CKR_ZERO;
     ckr_node *root;
+    bool untold;
     ckr__dr x;
     uint64_t i;
     ckr_result r;
@@ -51506,12 +51729,11 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     r = ckr__script_read(&of);
     ckr__map_free(&x.leaves);
     if (r != CKR_OK) return r;
-    if (!ckr__dr_whole(t, s, was.n_notes)) {
-        const bool sized = t->keep.taken && ckr__dr_sized(s);
+    if (!ckr__dr_whole(t, s, &untold)) {
         *s = was;
         t->keep.taken = NULL;
         t->item = NULL;
-        if (!sized) return CKR_OK;
+        if (!untold) return CKR_OK;
         return ckr__say(c, "CKR_W_OPTIMIZERS_UNTOLD", CKR_EXACT, "optimizers", NULL, NULL,
                         "no name tells which of several optimizers or schedulers has which "
                         "parameter: every item keeps its own name, groups and schedules are not "
@@ -58671,7 +58893,7 @@ static const ckr__dialect *const ckr__dialects[] = {
 #ifndef CKPTRESUME_NO_DCP
     &ckr__olmo_core, &ckr__torchtitan, &ckr__dcp_dialect,
 #endif
-    &ckr__plain_safetensors, &ckr__plain_torch
+    &ckr__plain_safetensors, &ckr__torch_ranks, &ckr__plain_torch
 };
 
 static const ckr__dialect *ckr__dialect_find(const char *name)

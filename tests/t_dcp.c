@@ -12,6 +12,32 @@
 
 #define DATA "tests/data/dcp"
 
+/* What scripts save, each beside one torch file of the same. */
+static void load_scripts(void)
+{
+    static const char *const cases[] = { "flat", "numbers", "two", "ranks" };
+    size_t k;
+    for (k = 0; k < sizeof cases / sizeof *cases; k++) {
+        char from[256], to[64];
+        snprintf(from, sizeof from, DATA "/script_%s/ckpt", cases[k]);
+        snprintf(to, sizeof to, "script/%s", cases[k]);
+        memio_add(&disk, to, true);
+        memio_load(&disk, from, to);
+        if (!strcmp(cases[k], "two")) continue;
+        snprintf(from, sizeof from, DATA "/script_%s/whole.pt", cases[k]);
+        snprintf(to, sizeof to, "whole/%s.pt", cases[k]);
+        memio_load_file(&disk, from, to);
+    }
+    memio_load_file(&disk, DATA "/script_olmo/whole.pt", "whole/olmo.pt");
+    memio_add(&disk, "olmo", true);
+    memio_add(&disk, "olmo/step4", true);
+    memio_add(&disk, "olmo/step4/train", true);
+    memio_add(&disk, "olmo/step4/model_and_optim", true);
+    memio_load_file(&disk, DATA "/script_olmo/step4/.metadata.json", "olmo/step4/.metadata.json");
+    memio_load(&disk, DATA "/script_olmo/step4/train", "olmo/step4/train");
+    memio_load(&disk, DATA "/script_olmo/step4/model_and_optim", "olmo/step4/model_and_optim");
+}
+
 static void load_cases(void)
 {
     static const char *const cases[] = { "dcp_w_ranklocal", "dcp_w_threads3", "dcp_w_stformat",
@@ -29,6 +55,7 @@ static void load_cases(void)
         }
         memio_load(&disk, from, to);
     }
+    load_scripts();
     memio_add(&disk, "run", true);
     memio_add(&disk, "run/step-10", true);
     memio_load(&disk, DATA "/tt_single/step-10", "run/step-10");
@@ -1225,6 +1252,171 @@ static void generators(void)
     ckr_ckpt_close(c);
 }
 
+/* Groups, schedule, step and every tensor are those of one torch file of the same. */
+static void same_run(const char *dir, const char *whole)
+{
+    ckr_ckpt *a = open_ok(dir), *b = open_ok(whole);
+    const ckr_state *s = a ? ckr_ckpt_state(a) : NULL, *w = b ? ckr_ckpt_state(b) : NULL;
+    uint64_t i;
+    double x = 0, y = 1;
+    same_digest(dir, whole);
+    if (s && w && CHECK_INT(s->n_groups, w->n_groups) &&
+        CHECK_INT(s->n_schedules, w->n_schedules)) {
+        CHECK_INT(s->n_tensors, w->n_tensors);
+        for (i = 0; i < s->n_groups; i++) {
+            CHECK_INT(s->groups[i].n_params, w->groups[i].n_params);
+            CHECK_STR(s->groups[i].params[0], w->groups[i].params[0]);
+            CHECK(ckr_node_f64(ckr_node_get(s->groups[i].hyper, "lr"), &x) &&
+                  ckr_node_f64(ckr_node_get(w->groups[i].hyper, "lr"), &y) && ckr__same(x, y));
+        }
+        for (i = 0; i < s->n_schedules; i++) {
+            CHECK_STR(s->schedules[i].kind, w->schedules[i].kind);
+            CHECK_INT(s->schedules[i].position, w->schedules[i].position);
+        }
+    }
+    ckr_ckpt_close(a);
+    ckr_ckpt_close(b);
+}
+
+/* Do the items of two directories have the same names and paths, but for those of generators? */
+static void same_items(const char *a, const char *b)
+{
+    const char *const dirs[2] = { a, b };
+    ckr_open_desc desc = CKR_ZERO;
+    ckr_ckpt *c[2] = { NULL, NULL };
+    ckr_error e = CKR_ZERO;
+    ckr__dcp *d[2] = { NULL, NULL };
+    uint64_t i;
+    uint32_t k;
+    desc.env = &env;
+    for (k = 0; k < 2; k++) {
+        CHECK_OK(ckr_ckpt_create(&desc, &c[k], &e), &e);
+        c[k]->ctx.err = &e;
+        CHECK_OK(ckr__dcp_open(&c[k]->ctx, dirs[k], &d[k]), &e);
+    }
+    CHECK_INT(d[0]->n_items, d[1]->n_items);
+    for (i = 0; i < d[0]->n_items; i++) {
+        const ckr__dcp_item *x = &d[0]->items[i], *y = ckr__dcp_find(d[1], x->fqn);
+        t_check(y && x->bytes == y->bytes && x->n_path == y->n_path, __FILE__, __LINE__,
+                "%s lacks %s", b, x->fqn);
+        for (k = 0; y && k < x->n_path && k < y->n_path; k++)
+            CHECK(x->path[k].key && y->path[k].key
+                      ? !strcmp(x->path[k].key, y->path[k].key)
+                      : x->path[k].key == y->path[k].key && x->path[k].index == y->path[k].index);
+    }
+    for (k = 0; k < 2; k++) {
+        ckr__dcp_close(d[k]);
+        ckr_ckpt_close(c[k]);
+    }
+}
+
+/* Another weight decay for all parameters is in the output. */
+static void decayed(const char *from, const char *to)
+{
+    ckr_target t = target_of(0, 0, 3, -1, NULL);
+    ckr_ckpt *c = open_ok(from);
+    const ckr_state *s = c ? ckr_ckpt_state(c) : NULL;
+    ckr_group g[2];
+    uint64_t i;
+    if (!s || !CHECK_INT(s->n_groups, 2)) return;
+    memset(g, 0, sizeof g);
+    for (i = 0; i < 2; i++) {
+        ckr_node *hyper = ckr__node(&c->ctx, CKR_NODE_DICT);
+        ckr__node_set(&c->ctx, hyper, "weight_decay", ckr__node_float(&c->ctx, 0.25));
+        g[i].params = s->groups[i].params;
+        g[i].n_params = s->groups[i].n_params;
+        g[i].hyper = hyper;
+    }
+    t.groups = g;
+    t.n_groups = 2;
+    if (!written(c, from, to, &t)) return;
+    CHECK(ckr__same(decay_of(to, "weight"), 0.25));
+    CHECK(ckr__same(decay_of(to, "bias"), 0.25));
+}
+
+/* A script's directory is the run that its tree says, with an optimizer's flat dict or with numbers
+   in lists, and goes back under its own names; what no name tells keeps the items' names. */
+static void scripts(void)
+{
+    ckr_ckpt *c;
+    same_run("script/flat", "whole/flat.pt");
+    same_run("script/numbers", "whole/numbers.pt");
+    if (write_as("script/flat", NULL, 3, "w/flat")) {
+        same_run("w/flat", "whole/flat.pt");
+        same_items("script/flat", "w/flat");
+    }
+    if (write_as("script/numbers", NULL, 2, "w/numbers")) {
+        same_run("w/numbers", "whole/numbers.pt");
+        same_items("script/numbers", "w/numbers");
+    }
+    if (write_as("script/flat", "torch", 0, "w/flat.pt")) same_run("w/flat.pt", "whole/flat.pt");
+    decayed("script/flat", "w/decay");
+    same_items("script/flat", "w/decay");
+    c = open_ok("script/two");
+    if (c && CHECK_INT(ckr_ckpt_state(c)->n_groups, 0)) {
+        const ckr_state *s = ckr_ckpt_state(c);
+        CHECK(note_of(s->notes, s->n_notes, "CKR_W_OPTIMIZERS_UNTOLD") != NULL);
+        CHECK(ckr__tensor_find(s, "optim.state.a.weight.momentum_buffer", "param") != NULL);
+    }
+    ckr_ckpt_close(c);
+}
+
+/* OLMo-core: the tensors are its DCP directory's, counters and streams the ranks' files'. */
+static void olmo(void)
+{
+    ckr_ckpt *c = open_ok("olmo");
+    ckr_rng_streams first, now;
+    ckr_open_desc desc = CKR_ZERO;
+    const ckr_rng_given *x;
+    ckr_error e;
+    uint64_t i;
+    if (c) CHECK_STR(ckr_ckpt_state(c)->dialect, "olmo_core");
+    if (c) CHECK_INT(ckr_ckpt_state(c)->progress.tokens, 64);
+    if (c) CHECK_INT(ckr_ckpt_state(c)->progress.step, 4);
+    first = streams_of(c, 0);
+    CHECK_INT(first.n_ranks, 2);
+    CHECK_INT(first.n_streams, 3);
+    same_digest("olmo", "whole/olmo.pt");
+    if (write_as("olmo", NULL, 3, "w/olmo")) {
+        int64_t world = 0;
+        same_digest("w/olmo", "whole/olmo.pt");
+        now = streams_of(open_ok("w/olmo"), 0);
+        CHECK_INT(now.n_ranks, 3);
+        for (i = 0; i < 6 && now.n_ranks == 3; i++) {
+            x = ckr_rng_find(&now, (uint32_t)(i / 3), first.given[i].kind, first.given[i].name);
+            CHECK(x && ckr_rng_equal(x->state, first.given[i].state));
+        }
+        ckr_rng_streams_free(&now);
+        desc.env = &env;
+        c = NULL;
+        CHECK_OK(ckr_tree_open("w/olmo/step4/train/rank2.pt", &desc, &c, &e), &e);
+        CHECK(c && ckr_node_i64(ckr_node_find(ckr_ckpt_root(c), "/world_size"), &world));
+        CHECK_INT(world, 3);
+        ckr_ckpt_close(c);
+    }
+    ckr_rng_streams_free(&first);
+    memio_remove(&disk, "olmo/step4/train/rank1.pt");
+    c = open_ok("olmo");
+    if (c) CHECK(note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes,
+                         ckr_item_name(CKR_ITEM_TRAINER_RANDOM)) != NULL);
+    ckr_ckpt_close(c);
+}
+
+/* Each rank's parts, saved by torch.save, are one run; a rank that is not there is missed. */
+static void by_rank(void)
+{
+    ckr_error e = CKR_ZERO;
+    ckr_ckpt *c = open_ok("script/ranks");
+    if (c) CHECK_STR(ckr_ckpt_state(c)->dialect, "torch_ranks");
+    if (c) CHECK_INT(ckr_ckpt_state(c)->n_rng, 2);
+    ckr_ckpt_close(c);
+    same_run("script/ranks", "whole/ranks.pt");
+    memio_load_file(&disk, DATA "/script_ranks/ckpt/state-rank1.pt", "script/ranks/state-rank2.pt");
+    memio_remove(&disk, "script/ranks/state-rank1.pt");
+    CHECK(open_as("script/ranks", &c, &e) != CKR_OK);
+    CHECK_INT(e.item, CKR_ITEM_FILES_MISSING);
+}
+
 int main(int argc, char **argv)
 {
     const ckr_item never[] = { CKR_ITEM_OK };
@@ -1255,6 +1447,9 @@ int main(int argc, char **argv)
     RUN(records);
     RUN(files_beside);
     RUN(generators);
+    RUN(scripts);
+    RUN(olmo);
+    RUN(by_rank);
     RUN(shard_of_many);
     if (!t_now.only) bad_all_seen(BAD_DCP, never);
     return t_end();
