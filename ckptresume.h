@@ -58701,13 +58701,22 @@ static const ckr_node *ckr__li_kept(ckr__ctx *c, const ckr_node *root, uint32_t 
     return ckr__failed(c) ? NULL : out;
 }
 
-/* What the coming run is given, and what its Trainer ends with otherwise. */
-static ckr_result ckr__li_settings(ckr__out *out, const ckr_schedule *x)
+/* What the coming run is given, and what its Trainer ends with otherwise. Weights alone, as by
+   save_weights_only, are none that it goes on from. */
+static ckr_result ckr__li_settings(ckr__out *out, const ckr_state *s, uint64_t n_optimizers,
+                                   bool fabric, bool alone)
 {
+    const ckr_schedule *x = s->n_schedules ? s->schedules : NULL;
     int64_t total;
-    ckr__setting(out, "Trainer.fit", "ckpt_path", ckr__node_str(out->c, "OUT"), NULL, false,
-                 "the run begins anew");
-    if (x && !strcmp(x->kind, "torch:OneCycleLR") &&
+    ckr__setting(out, alone    ? "LightningModule.load_from_checkpoint"
+                      : fabric ? "Fabric.load"
+                               : "Trainer.fit",
+                 alone ? "checkpoint_path" : fabric ? "path" : "ckpt_path",
+                 ckr__node_str(out->c, "OUT"), NULL, alone,
+                 alone ? "these are weights alone: Trainer.fit(ckpt_path=...) ends with a KeyError"
+                       : "the run begins anew");
+    if (x && !x->opaque && x->every < 2 && n_optimizers == 1 && !fabric &&
+        !strcmp(x->kind, "torch:OneCycleLR") &&
         ckr_node_i64(ckr_node_get(x->params, "total_steps"), &total))
         ckr__setting(out, "Trainer", "max_steps", ckr__node_int(out->c, total), NULL, true,
                      ckr__printf(out->c, "OneCycleLR ends there: torch's ValueError \"Tried to "
@@ -58847,7 +58856,14 @@ static ckr_result ckr__li_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     else if (dir) r = ckr__li_emit_dir(c, s, t, out);
 #endif
     else r = ckr__li_emit_file(c, s, t, out);
-    return r == CKR_OK ? ckr__li_settings(out, s->n_schedules ? s->schedules : NULL) : r;
+    if (r != CKR_OK) return r;
+    if (own && (t->without & CKR_RNG) && s->n_rng)
+        ckr__say(c, "CKR_W_RNG_AS_SAVED", CKR_CHANGED, "rng", NULL, NULL,
+                 "the random states stay where the script's own hook has put them", NULL);
+    return ckr__li_settings(out, s, own ? ckr__plain_of(s)->n_optimizers : 1,
+                            own && !s->framework_version,
+                            own && !dir && !ckr_node_get(ckr__plain_of(s)->root,
+                                                         "optimizer_states"));
 }
 
 #ifdef CKPTRESUME_NO_DCP
