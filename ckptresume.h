@@ -58594,6 +58594,19 @@ static void ckr__li_progress(ckr_state *s, const ckr_node *root, uint64_t n_opti
         s->progress.step = all / (int64_t)n_optimizers;
 }
 
+/* What Lightning's own loops have counted, and what it is known by, is nothing left over. */
+static void ckr__li_known(ckr_state *s)
+{
+    static const char known[] = "loops global_step pytorch-lightning_version meta.pt";
+    uint64_t i, n = 0;
+    for (i = 0; i < s->n_leftovers; i++) {
+        const char *path = s->leftovers[i].path;
+        if (!ckr__starts(path, "loops.") && !ckr__word_in(known, path))
+            s->leftovers[n++] = s->leftovers[i];
+    }
+    s->n_leftovers = n;
+}
+
 /* `root` has what no tensor is of; n_optimizers are in the state. */
 static ckr_result ckr__li_finish(ckr__ctx *c, ckr_state *s, const ckr_node *root,
                                  uint64_t n_optimizers)
@@ -58602,6 +58615,7 @@ static ckr_result ckr__li_finish(ckr__ctx *c, ckr_state *s, const ckr_node *root
     ckr_result r;
     s->dialect = "lightning";
     s->framework_version = version;
+    ckr__li_known(s);
     ckr__li_progress(s, root, n_optimizers);
     r = ckr__li_schedule(c, s, root);
     return r == CKR_OK ? ckr__li_say(c, s, root, n_optimizers) : r;
@@ -58630,14 +58644,11 @@ static ckr_result ckr__li_read_file(ckr__ctx *c, const char *path, const ckr_ope
 /* Files beside the two are carried along. */
 static ckr_result ckr__li_loose(ckr__ctx *c, ckr_state *s, ckr__dt *t)
 {
-    uint64_t i, n = 0, first = s->n_leftovers;
+    uint64_t i, n = 0;
     const ckr_result r = ckr__dt_beside(t->d, t, s);
     for (i = 0; i < t->loose.n; i++)
         if (strcmp(t->loose.rel[i], CKR__LI_META) != 0) t->loose.rel[n++] = t->loose.rel[i];
     t->loose.n = n;
-    for (i = n = first; i < s->n_leftovers; i++)
-        if (strcmp(s->leftovers[i].path, CKR__LI_META) != 0) s->leftovers[n++] = s->leftovers[i];
-    s->n_leftovers = n;
     return r == CKR_OK ? c->err->code : r;
 }
 

@@ -177,6 +177,24 @@ static void longer(void)
     memio_remove(&disk, "w/out.ckpt");
 }
 
+/* Weights alone are loaded otherwise; what Lightning's loops count is no leftover, nor a scheduler
+   of the script's own. */
+static void weights(void)
+{
+    const ckr_target t = target_of(0, 0, 0, -1, NULL);
+    ckr_ckpt *c;
+    ckr_plan *p = planned("in/weights_only.ckpt", &t, &c);
+    uint64_t i;
+    CHECK_STR(setting_value(ckr_plan_info(p), "checkpoint_path"), "OUT");
+    CHECK_STR(setting_value(ckr_plan_info(p), "ckpt_path"), "");
+    CHECK(note_of(ckr_plan_info(p)->notes, ckr_plan_info(p)->n_notes, "CKR_W_SCHEDULE_UNKNOWN") ==
+          NULL);
+    for (i = 0; i < ckr_ckpt_state(c)->n_leftovers; i++)
+        CHECK(strncmp(ckr_ckpt_state(c)->leftovers[i].path, "loops", 5) != 0);
+    ckr_plan_free(p);
+    ckr_ckpt_close(c);
+}
+
 /* Another number of ranks, and meta.pt with it, without which Lightning takes it for none; one
    file of it; and the tensors are the same in all. */
 static void directories(void)
@@ -334,6 +352,7 @@ int main(int argc, char **argv)
     RUN(epochs);
     RUN(again);
     RUN(longer);
+    RUN(weights);
     RUN(directories);
     RUN(of_others);
     RUN(without);
