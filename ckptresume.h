@@ -169,10 +169,10 @@
        >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>fsdp
        >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology >>nanotron.model
        >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule >>nanotron.random >>nanotron.read
-       >>nanotron.emit >>plain >>torch_ranks >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
-       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
-       >>accelerate.emit >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp
-       >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
+       >>nanotron.emit >>plain >>torch_ranks >>accelerate >>accelerate.files
+       >>accelerate.probe >>accelerate.model >>accelerate.optimizer >>accelerate.schedule
+       >>accelerate.random >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.schedule
+       >>accelerate.emit.random >>accelerate.fsdp >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
        >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
        >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
        >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
@@ -51580,20 +51580,135 @@ static void ckr__dr_restore(ckr__dn *x, ckr_node *dict)
         ckr__node_set(x->c, dict, "state", ckr__node(x->c, CKR_NODE_DICT));
 }
 
+/* Flat names whose paths nobody has written. An optimizer's key is what stands before
+   ".param_groups."; the names of its parameters end the flat names of the model's, and what stands
+   before those is the model's key. An optimizer of numbers is beside the model. */
+typedef struct ckr__dr_names {
+    ckr__dt    *t;
+    ckr__map    optimizers, params, models;    /* a model's key has its '.' behind it      */
+    bool        flat;          /* groups are of parameters                               */
+    uint32_t    depth;         /* keys of the first optimizer; 0: there is none          */
+    ckr__dcp_part *path;       /* of the item in hand                                    */
+    uint64_t    n_path;
+} ckr__dr_names;
+
+static void ckr__dr_key(ckr__dr_names *x, const char *s, size_t n, bool index)
+{
+    ckr__dcp_part *p = CKR__PUSH(ckr__dcp_part, x->t->d->c, x->path, x->n_path);
+    size_t i;
+    for (i = 0; i < n && index; i++) index = s[i] >= '0' && s[i] <= '9' && i < 6;
+    for (i = 0; i < n && index; i++) p->index = 10 * p->index + (s[i] - '0');
+    p->key = index && n ? NULL : ckr__strndup(x->t->d->c, s, n);
+}
+
+static void ckr__dr_keys(ckr__dr_names *x, const char *s, size_t n)
+{
+    const char *const end = s + n, *dot;
+    for (; s < end; s = dot + 1) {
+        for (dot = s; dot < end && *dot != '.';) dot++;
+        ckr__dr_key(x, s, (size_t)(dot - s), true);
+    }
+}
+
+/* What stands behind an optimizer's key and the dot; NULL: the name is none of an optimizer. */
+static const char *ckr__dr_under(const ckr__dr_names *x, const char *fqn)
+{
+    const char *at = fqn;
+    while ((at = strchr(at + 1, '.')) != NULL)
+        if ((ckr__starts(at, ".param_groups.") || ckr__starts(at, ".state.")) &&
+            ckr__map_find(&x->optimizers, fqn, (size_t)(at - fqn), NULL))
+            return at + 1;
+    return NULL;
+}
+
+static void ckr__dr_learn(ckr__dr_names *x)
+{
+    const ckr__dcp *d = x->t->d;
+    uint64_t i, k;
+    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
+        const char *fqn = d->items[i].fqn, *at = strstr(fqn, ".param_groups."), *end, *p;
+        const ckr_node *v = x->t->objects[i];
+        if (!at || !v) continue;
+        ckr__map_put(&x->optimizers, fqn, (size_t)(at - fqn), 0, NULL);
+        end = ckr__printf(d->c, "%.*s.param_groups.0.params", (int)(at - fqn), fqn);
+        if (!x->depth) {
+            x->flat = end && !ckr__dcp_find(d, end);
+            for (p = fqn, x->depth = 1; p < at; p++)       /* numbers are of lists           */
+                x->depth += *p == '.' && (p[1] < '0' || p[1] > '9');
+        }
+        end = strrchr(at, '.');
+        at += 14;
+        if (x->flat && end > at) ckr__map_put(&x->params, at, (size_t)(end - at), 0, NULL);
+        for (k = 0; !x->flat && ckr_node_is_list(v) && !strcmp(end, ".params") && k < v->count; k++)
+            if (ckr_node_str(v->u.items[k]))
+                ckr__map_put(&x->params, v->u.items[k]->u.str, (size_t)v->u.items[k]->count, 0,
+                             NULL);
+    }
+}
+
+/* Where a tensor's own name begins in its flat name. */
+static const char *ckr__dr_name(ckr__dr_names *x, const char *fqn)
+{
+    const char *at = fqn, *head = fqn;
+    uint32_t keys = 0;
+    for (; at; at = strchr(at, '.'), at = at ? at + 1 : NULL, keys++) {
+        if (ckr__map_find(&x->params, at, strlen(at), NULL)) {
+            if (at > fqn) ckr__map_put(&x->models, fqn, (size_t)(at - fqn), 0, NULL);
+            return at;
+        }
+        if (x->params.count ? ckr__map_find(&x->models, fqn, (size_t)(at - fqn), NULL)
+                            : keys == x->depth)
+            head = at;
+    }
+    return head;
+}
+
+static void ckr__dr_path(ckr__dr_names *x, ckr__dcp_item *it)
+{
+    const char *fqn = it->fqn, *rest = ckr__dr_under(x, fqn), *end = strrchr(fqn, '.');
+    x->path = NULL;
+    x->n_path = 0;
+    if (rest) {
+        const size_t skip = rest[0] == 's' ? 6 : 13 + strcspn(rest + 13, ".") + 1;
+        ckr__dr_keys(x, fqn, (size_t)(rest - 1 - fqn));
+        if (!x->flat) ckr__dr_keys(x, rest, skip - 1);
+        if (!x->flat) rest += skip;
+        if (!x->flat && skip == 6 && end > rest) {
+            ckr__dr_key(x, rest, (size_t)(end - rest), false);
+            rest = end + 1;
+        }
+        ckr__dr_key(x, rest, strlen(rest), false);
+    } else if (it->bytes) {
+        ckr__dr_keys(x, fqn, strlen(fqn));
+    } else {
+        rest = ckr__dr_name(x, fqn);
+        ckr__dr_keys(x, fqn, (size_t)(rest - fqn));
+        ckr__dr_key(x, rest, strlen(rest), false);
+    }
+    it->path = x->path;
+    it->n_path = (uint32_t)x->n_path;
+}
+
 /* The tree; root NULL: the paths are none of a tree. */
 static void ckr__dr_tree(ckr__dt *t)
 {
     ckr__dcp *d = t->d;
     ckr__dn x = CKR_ZERO;
+    ckr__dr_names names = CKR_ZERO;
     ckr_node *root = ckr__node(d->c, CKR_NODE_DICT), *at;
     uint64_t i, n;
     uint32_t k;
-    x.c = x.places.c = d->c;
+    x.c = x.places.c = names.optimizers.c = names.params.c = names.models.c = d->c;
     x.d = d;
+    names.t = t;
+    if (!d->planned) ckr__dr_learn(&names);
+    for (i = 0; i < d->n_items && names.depth; i++)    /* models' keys, for buffers         */
+        if (!d->items[i].bytes) ckr__dr_name(&names, d->items[i].fqn);
     t->leaves = CKR__NEW_N(d->c, ckr_node *, d->n_items);
     for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         ckr__dcp_item it = d->items[i];
         ckr__dcp_part whole = { it.fqn, 0 };
+        if (!it.path && names.depth) ckr__dr_path(&names, &it);
         if (!it.path) {
             it.path = &whole;
             it.n_path = 1;
@@ -51607,6 +51722,9 @@ static void ckr__dr_tree(ckr__dt *t)
     for (k = 0, n = x.n_nodes; k < n && !ckr__failed(d->c); k++)
         if (ckr_node_is_dict(x.nodes[k])) ckr__dr_restore(&x, x.nodes[k]);
     ckr__map_free(&x.places);
+    ckr__map_free(&names.optimizers);
+    ckr__map_free(&names.params);
+    ckr__map_free(&names.models);
     t->flats = x.flats;
     t->n_flats = x.n_flats;
     if (i == d->n_items && !ckr__failed(d->c)) t->tree = t->keep.root = root;

@@ -24,10 +24,15 @@ static void load_scripts(void)
         memio_add(&disk, to, true);
         memio_load(&disk, from, to);
         if (!strcmp(cases[k], "two")) continue;
+        snprintf(to, sizeof to, "unplanned/%s", cases[k]);
+        memio_add(&disk, to, true);
+        memio_load(&disk, from, to);
         snprintf(from, sizeof from, DATA "/script_%s/whole.pt", cases[k]);
         snprintf(to, sizeof to, "whole/%s.pt", cases[k]);
         memio_load_file(&disk, from, to);
     }
+    memio_load_file(&disk, DATA "/script_flat/unplanned", "unplanned/flat/.metadata");
+    memio_load_file(&disk, DATA "/script_numbers/unplanned", "unplanned/numbers/.metadata");
     memio_load_file(&disk, DATA "/script_olmo/whole.pt", "whole/olmo.pt");
     memio_add(&disk, "olmo", true);
     memio_add(&disk, "olmo/step4", true);
@@ -1341,6 +1346,8 @@ static void scripts(void)
     ckr_ckpt *c;
     same_run("script/flat", "whole/flat.pt");
     same_run("script/numbers", "whole/numbers.pt");
+    same_run("unplanned/flat", "whole/flat.pt");           /* names without their paths      */
+    same_run("unplanned/numbers", "whole/numbers.pt");
     if (write_as("script/flat", NULL, 3, "w/flat")) {
         same_run("w/flat", "whole/flat.pt");
         same_items("script/flat", "w/flat");

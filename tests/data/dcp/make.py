@@ -1,5 +1,5 @@
-"""usage: mkdata.py OUT: what scripts save with torch.distributed.checkpoint, OLMo-core's directory, ShardedTensors by torch.save; each beside one torch file of the same"""
-import os, sys, random, json, shutil, functools, warnings, logging
+"""usage: make.py OUT: what scripts save with torch.distributed.checkpoint, OLMo-core's directory, ShardedTensors by torch.save; each beside one torch file of the same"""
+import os, sys, pickle, random, json, shutil, functools, warnings, logging
 import numpy as np, torch, torch.nn as nn, torch.distributed as dist, torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, StateDictOptions
 warnings.filterwarnings('ignore'); logging.disable(logging.CRITICAL)
@@ -42,4 +42,8 @@ def fsdp(rank):
     if rank == 0: torch.save(x, f'{out}/script_ranks/whole.pt')
     dist.barrier(); dist.destroy_process_group()
 if __name__ == '__main__':
-    main(); torch.multiprocessing.spawn(fsdp, nprocs=2)
+    main()
+    for name in ('flat', 'numbers'):                       # the same without planner_data
+        x = pickle.load(open(f'{out}/script_{name}/ckpt/.metadata', 'rb')); x.planner_data = None
+        pickle.dump(x, open(f'{out}/script_{name}/unplanned', 'wb'), protocol=4)
+    torch.multiprocessing.spawn(fsdp, nprocs=2)
