@@ -58861,9 +58861,14 @@ static ckr_result ckr__li_emit_dir(ckr__ctx *c, const ckr_state *s, const ckr_ta
     const ckr__dt *from = (const ckr__dt *)(const void *)ckr__plain_of(s);
     ckr_state own = *s;
     ckr__copy hooks = CKR_ZERO;
+    const ckr_node *meta;
     ckr__out_file *f;
     ckr__de e;
     ckr__dw x;
+    if (t->without & (CKR_OPTIMIZER | CKR_GROUPS))
+        return ckr__refuse(c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
+                           "Lightning asks a sharded directory for the state of every optimizer",
+                           "keep it, or take --variant full");
     if (!ckr__groups_own(c, &own)) return c->err->code;
     ckr__de_begin(&e, c, &own, t, out, from);
     ckr__dw_begin(&x, &e);
@@ -58872,8 +58877,8 @@ static ckr_result ckr__li_emit_dir(ckr__ctx *c, const ckr_state *s, const ckr_ta
     hooks.swap_fn = ckr__whole_swap;
     hooks.tensor_fn = ckr__whole_tensor;
     hooks.user = &x.f.w;
-    if (f && !c->refused)
-        f->root = ckr__copy_tree(c, f, ckr__li_kept(c, (const ckr_node *)from->own, t->without), &hooks);
+    meta = ckr__li_kept(c, (const ckr_node *)from->own, t->without);
+    if (f && meta && !c->refused) f->root = ckr__copy_tree(c, f, meta, &hooks);
     if (!c->refused && !ckr__failed(c)) ckr__de_loose(&e);
     ckr__dw_end(&x);
     return c->err->code;
@@ -58937,6 +58942,7 @@ static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_targe
         return ckr__refuse(c, CKR_ITEM_TRAINER_NAMES, "optimizers",
                            "groups of several optimizers cannot be told apart", NULL);
     if (own) mine.n_leftovers = 0;             /* they are meta.pt's                       */
+    if (t->without & CKR_OPTIMIZER) mine.n_groups = 0;
     r = ckr__plain_fresh(c, &mine, t, out);
     if (r != CKR_OK || c->refused) return r;
     was = out->files[out->n_files - 1]->root;
@@ -58953,7 +58959,8 @@ static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_targe
     if (!own) {
         ckr__node_set(c, root, "epoch", ckr__node_int(c, s->progress.epoch > 0 ? s->progress.epoch
                                                                                : 0));
-        ckr__node_set(c, root, "global_step", ckr__node_int(c, ckr__step_done(s)));
+        ckr__node_set(c, root, "global_step",
+                      ckr__node_int(c, t->without & CKR_PROGRESS ? 0 : ckr__step_done(s)));
         ckr__node_set(c, root, CKR__LI_VERSION, ckr__node_str(c, "2.6.6"));
         if (!(t->without & CKR_PROGRESS))
             ckr__node_set(c, root, "loops",
@@ -58963,7 +58970,7 @@ static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_targe
     for (k = 0; k < sizeof keys / sizeof *keys; k++) {
         v = ckr__dict_value(was, keys[k].from);
         list = keys[k].list ? ckr__node(c, CKR_NODE_LIST) : v;
-        if (keys[k].list && v) ckr__node_push(c, list, v);
+        if (keys[k].list && v && (k != 1 || mine.n_groups)) ckr__node_push(c, list, v);
         if (list) ckr__node_set(c, root, keys[k].to, list);
     }
     out->files[out->n_files - 1]->root = root;

@@ -259,6 +259,16 @@ static void of_others(void)
     ckr_ckpt_close(c);
     CHECK(is_sound("w/out.ckpt"));
     memio_remove(&disk, "w/out.ckpt");
+    t.without = CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE;
+    if (written(open_ok("in/plain.pt"), "weights", "w/out.ckpt", &t)) {
+        c = tree_of("w/out.ckpt");
+        CHECK_INT(ckr_node_get(ckr_ckpt_root(c), "optimizer_states")->count, 0);
+        CHECK_INT(ckr_node_get(ckr_ckpt_root(c), "lr_schedulers")->count, 0);
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/out.ckpt");
+    CHECK(item_when_planned(open_ok("in/sharded.ckpt"), &t, "CKR_E_GROUPS_WITHOUT") != NULL);
+    t.without = 0;
     t.variant = "sharded";
     CHECK(item_when_planned(open_ok("in/plain.pt"), &t, "CKR_E_TRAINER_SOURCE") != NULL);
     t.variant = "full";
