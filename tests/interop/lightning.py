@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch Lightning goes on from what the tool wrote: lightning.py TOOL SCRATCH [CASE..]. For each case an unpatched
 Trainer trains, saves in the middle and goes on; another one resumes from the saved file converted by TOOL, as it was
-and with another schedule. The LRs that its updates use are those that `lr` prints, and its weights at the end those of the
-run that was never interrupted. lightning.py make OUT CASE: the saved file alone, with the live truth beside it (for
+and with another schedule. The LRs that its updates use are those that `lr` prints, and its weights at the end those of
+the run that was never interrupted. lightning.py make OUT CASE: the saved file alone, with the live truth beside it (for
 tests/data/lightning). Ends with `N passed, N failed`."""
 
 import argparse
