@@ -113,7 +113,8 @@
    ---------------------------------
        CKPTRESUME_IMPLEMENTATION     emit the bodies, in one translation unit
        CKPTRESUME_NO_VERL, _NO_NANOTRON, _NO_MEGATRON, _NO_ACCELERATE (Sana, HF Trainer, the
-       state of a torch file's optimizer too), _NO_LLMC, _NO_DEEPSPEED, _NO_DCP (TorchTitan too)
+       state of a torch file's optimizer too), _NO_LLMC, _NO_DEEPSPEED, _NO_DCP (TorchTitan too),
+       _NO_LIGHTNING
                                      leaves the dialect out: all of them two fifths of the time to
                                      compile. Megatron-LM goes with DCP, DeepSpeed with accelerate,
                                      of which it has parts
@@ -188,7 +189,8 @@
        >>megatron.layout >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read
        >>megatron.random >>megatron.read >>megatron.dist >>megatron.dist.ranks
        >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read >>megatron.emit
-       >>megatron.dist.emit >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
+       >>megatron.dist.emit >>lightning >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view
+       >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -1406,7 +1408,7 @@ CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t ran
 /* what only a dialect that was left out calls is no mistake */
 #if defined(__GNUC__) && (defined(CKPTRESUME_NO_NANOTRON) || defined(CKPTRESUME_NO_MEGATRON) || \
                           defined(CKPTRESUME_NO_DEEPSPEED) || defined(CKPTRESUME_NO_LLMC) || \
-                          defined(CKPTRESUME_NO_VERL))
+                          defined(CKPTRESUME_NO_VERL) || defined(CKPTRESUME_NO_LIGHTNING))
 #  define CKR__LEFT_OUT
 #  pragma GCC diagnostic push
 #  pragma GCC diagnostic ignored "-Wunused-function"
@@ -24696,6 +24698,8 @@ typedef struct ckr__as_file {
     ckr_result (*whole_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out);
     bool (*metadata_fn)(ckr__ctx *c, ckr__out_file *f, const ckr_state *s);
     bool (*tensor_fn)(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype);
+    bool scripted;             /* dialect_data is what dialect torch keeps, or for a directory
+                                  of torch's dcp                                         */
 } ckr__as_file;
 
 /* What its checkpoints cannot be: the planner refuses it before the dialect is asked. */
@@ -24764,6 +24768,14 @@ typedef struct ckr__dialect {
 
 /* The table is behind the last of them (>>dialect.table). */
 static const ckr__dialect *ckr__dialect_find(const char *name);
+
+/* The dialect whose own a state's dialect_data is. */
+static const char *ckr__kept_as(const ckr_state *s)
+{
+    if (!s->as_file || !s->as_file->scripted) return s->dialect;
+    return s->format == CKR_FORMAT_DCP ? "dcp" : "torch";
+}
+
 static const ckr__schedules *ckr__schedules_of(const char *kind);
 static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name);
 static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const char *variant);
@@ -34680,6 +34692,32 @@ static ckr_result ckr__runs_probe(ckr__ctx *c, const ckr__runs *k, const char *p
     return ckr__runs_newest(c, k, path, dir, mine);
 }
 
+/* Do the first `most` bytes of a file hold this text? Read in windows that overlap; it is not left
+   open. */
+static ckr_result ckr__mentions(ckr__ctx *c, const char *path, const char *text, uint64_t most,
+                                bool *yes)
+{
+    const size_t cap = (size_t)1 << 16, n = strlen(text);
+    uint8_t *buf = (uint8_t *)ckr__heap_alloc(c, cap);
+    void *file = NULL;
+    uint64_t size = 0, at;
+    size_t i, got;
+    int32_t sys = buf ? c->env.io.open_fn(c->env.io.user, path, false, &file, &size) : 0;
+    *yes = false;
+    if (size > most) size = most;
+    for (at = 0; buf && !sys && at < size && !*yes; at += got - n + 1) {
+        got = size - at < cap ? (size_t)(size - at) : cap;
+        sys = c->env.io.read_fn(c->env.io.user, file, at, buf, got);
+        for (i = 0; !sys && i + n <= got && !*yes; i++)
+            *yes = buf[i] == (uint8_t)*text && !memcmp(buf + i, text, n);
+        if (at + got >= size) break;
+    }
+    if (file) c->env.io.close_fn(c->env.io.user, file);
+    ckr__heap_free(c, buf, cap);
+    if (!buf) return CKR_E_NOMEM;
+    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys) : CKR_OK;
+}
+
 /* >>kit.parts ----------------------------------------------------------------- */
 /* How a dialect fills the state with tensors that lie in parts in many files. It has one ckr__load
    for all of them; for each tensor that it finds in a file it zeroes a ckr__part, says what this is
@@ -37256,7 +37294,7 @@ static bool ckr__search_left(const ckr__search *f, const ckr_node *sched, const 
 }
 
 /* The optimizer that a scheduler steps: the only one with its LRs, the one of its key, the only one
-   in its container; else one for each, in their order, or the first. */
+   in its container; else one for each, in their order. n_optims: there is no telling. */
 static uint64_t ckr__search_stepped(const ckr__search *f, uint64_t sched)
 {
     const ckr__place *p = &f->scheds[sched];
@@ -37265,11 +37303,13 @@ static uint64_t ckr__search_stepped(const ckr__search *f, uint64_t sched)
     for (i = 0; i < f->n_optims; i++) {
         const ckr__place *o = &f->optims[i];
         const bool is[3] = { ckr__search_left(f, p->node, &f->files[i]),
-                             p->in != o->in && !strcmp(p->key, o->key), p->in == o->in };
+                             p->in != o->in && !strcmp(p->key, o->key) &&
+                                 p->key[strspn(p->key, "0123456789")],         /* no index   */
+                             p->in == o->in };
         for (k = 0; k < 3; k++) if (is[k] && !n[k]++) at[k] = i;
     }
     for (k = 0; k < 3; k++) if (n[k] == 1) return at[k];
-    return f->n_scheds == f->n_optims ? sched : 0;
+    return f->n_scheds == f->n_optims ? sched : f->n_optims > 1 ? f->n_optims : 0;
 }
 
 /* Those that are alike but for their groups are one, over the groups of all optimizers. */
@@ -37295,6 +37335,8 @@ static ckr_result ckr__search_join(ckr__search *f)
 /* In the order of the optimizers, so that lanes are in the order of groups. */
 static ckr_result ckr__search_schedules(ckr__search *f)
 {
+    static const char whose[] = "which of the optimizers it steps nothing in the file says: their "
+                                "LRs and places are alike, or none has its LRs";
     ckr__plain *keep = f->x->keep;
     uint64_t *of = CKR__NEW_N(f->x->c, uint64_t, f->n_scheds), i, k, n;
     ckr_result e = CKR_OK;
@@ -37309,6 +37351,10 @@ static ckr_result ckr__search_schedules(ckr__search *f)
             *CKR__PUSH(const ckr_node *, f->x->c, keep->schedulers, keep->n_schedulers) = d;
             e = ckr__script_schedule(f->x->c, f->x->s, d, f->files[k].first_group,
                                      f->files[k].n_groups, n > 1);
+            if (e != CKR_OK || k < 2 || k < f->n_optims) continue;
+            ckr__sched_conceal(&f->x->s->schedules[f->x->s->n_schedules - 1], whose);
+            e = ckr__say(f->x->c, "CKR_W_SCHEDULER_WHOSE", CKR_APPROX, "scheduler", NULL, NULL,
+                         whose, NULL);
         }
     }
     return e == CKR_OK ? ckr__search_join(f) : e;
@@ -42920,7 +42966,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
                                   ckr__out *out)
 {
     const bool torch = !strcmp(t->dialect, "torch"), all = !t->slots && !t->without,
-               same = torch && !strcmp(s->dialect, "torch");
+               same = torch && !strcmp(ckr__kept_as(s), "torch");
     const ckr__as_file *way = s->as_file, *own = way && way->tensor_fn && !t->variant ? way : NULL;
     ckr__out_file *f;
     uint64_t i;
@@ -47414,7 +47460,7 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return c->err->code;
 }
 
-static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
+static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put, false };
 static const ckr__bounds ckr__lm_bounds = {
     "dp zero", CKR_ITEM_TRAINER_TOPOLOGY, "every process holds the whole model: there is only --dp",
     1, CKR_ITEM_OK, ckr__params_kept, NULL, NULL, NULL
@@ -51506,29 +51552,6 @@ static void ckr__tt_read(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 /* Which step of a run: the newest that has the run's counters, so that training can go on; without
    any such, the newest. */
 
-/* Does a file hold this text? Read in windows that overlap. */
-static ckr_result ckr__tt_mentions(ckr__ctx *c, const char *path, const char *text, bool *yes)
-{
-    const size_t cap = (size_t)1 << 16, n = strlen(text);
-    uint8_t *buf = (uint8_t *)ckr__heap_alloc(c, cap);
-    void *file = NULL;
-    uint64_t size = 0, at;
-    size_t i, got;
-    int32_t sys = buf ? c->env.io.open_fn(c->env.io.user, path, false, &file, &size) : 0;
-    *yes = false;
-    for (at = 0; buf && !sys && at < size && !*yes; at += got - n + 1) {
-        got = size - at < cap ? (size_t)(size - at) : cap;
-        sys = c->env.io.read_fn(c->env.io.user, file, at, buf, got);
-        for (i = 0; !sys && i + n <= got && !*yes; i++)
-            *yes = buf[i] == (uint8_t)*text && !memcmp(buf + i, text, n);
-        if (at + got >= size) break;
-    }
-    if (file) c->env.io.close_fn(c->env.io.user, file);
-    ckr__heap_free(c, buf, cap);
-    if (!buf) return CKR_E_NOMEM;
-    return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys) : CKR_OK;
-}
-
 /* 0: nothing to load, 1: a model, 2: all there is to go on with. */
 static ckr_result ckr__tt_rate(ckr__ctx *c, const char *dir, int *rate)
 {
@@ -51538,7 +51561,7 @@ static ckr_result ckr__tt_rate(ckr__ctx *c, const char *dir, int *rate)
     ckr_result r = path ? ckr__dcp_look_in(c, dir, &l) : c->err->code;
     *rate = 0;
     if (r != CKR_OK) return r;
-    if (l.metadata) r = ckr__tt_mentions(c, path, "train_state.step", &yes);
+    if (l.metadata) r = ckr__mentions(c, path, "train_state.step", UINT64_MAX, &yes);
     *rate = yes ? 2 : l.metadata || l.n_ranks || l.sharded ? 1 : 0;
     return r;
 }
@@ -53575,7 +53598,7 @@ static void ckr__dw_walk(ckr__dw *x)
 {
     const ckr__dt *t = x->f.e->dt;
     ckr__df_item it = CKR_ZERO;
-    it.node = t->tree;
+    it.node = strcmp(x->f.e->t->dialect, "dcp") ? t->tree : t->keep.root;
     ckr__df_push(&x->f, &it);
     while (x->f.n && !ckr__failed(x->f.e->c)) {
         const ckr_node *was, *groups;
@@ -53716,7 +53739,7 @@ static void ckr__dw_file(ckr__de *e, ckr__out_file *f)
     hooks.swap_fn = ckr__whole_swap;
     hooks.tensor_fn = ckr__dw_tensor;
     hooks.user = &x;
-    f->root = ckr__copy_tree(e->c, f, t->tree, &hooks);
+    f->root = ckr__copy_tree(e->c, f, t->keep.root, &hooks);
     ckr__dw_end(&x);
 }
 
@@ -53733,8 +53756,9 @@ static void ckr__de_loose(ckr__de *x)
 
 static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    const bool titan = !strcmp(s->dialect, "torchtitan"), dcp = !strcmp(s->dialect, "dcp"),
-               torch = !strcmp(s->dialect, "torch");
+    const char *as = ckr__kept_as(s);
+    const bool titan = !strcmp(as, "torchtitan"), dcp = !strcmp(as, "dcp"),
+               torch = !strcmp(as, "torch");
     const bool adopted = !titan && !strcmp(t->dialect, "torchtitan");
     bool run;
     const bool whole = !adopted && torch && s->dialect_data && !t->slots && !t->without &&
@@ -53770,7 +53794,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return c->err->code;
 }
 
-static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL };
+static const ckr__as_file ckr__dt_as_file = { ckr__dt_emit_file, NULL, NULL, false };
 static const ckr__bounds ckr__tt_bounds = {
     NULL, CKR_ITEM_OK, NULL, 0, (ckr_item)0,
     "torchtitan cannot leave out the model",
@@ -58492,6 +58516,535 @@ static const ckr__dialect ckr__megatron = {
 
 #endif /* CKPTRESUME_NO_MEGATRON */
 
+#ifndef CKPTRESUME_NO_LIGHTNING
+
+/* >>lightning ----------------------------------------------------------------- */
+/* Checkpoints of PyTorch Lightning and Fabric. NAME.ckpt, which rank 0 writes, is a script's torch
+   file (>>script) with
+     pytorch-lightning_version, epoch, state_dict, optimizer_states [..], lr_schedulers [..]
+     global_step  the updates of all optimizers together; the Trainer takes its own from `loops`
+     loops        what fit and the others have done, which they go on from
+     callbacks, hyper_parameters, a precision plugin's or a data module's name: their states
+   A directory of torch.distributed.checkpoint with meta.pt, of any name, has tensors and groups in
+   the former, under model or state_dict and optimizer_I, or the keys that Fabric was given, and all
+   else of the above in the latter, without which Lightning does not take it for a checkpoint.
+   A file that the callback WeightAveraging had a hand in has the average as state_dict and the live
+   weights as current_model_state. Which optimizer a scheduler steps, and when (interval and
+   frequency), is the script's code. */
+
+#define CKR__LI_VERSION "pytorch-lightning_version"
+#define CKR__LI_META    "meta.pt"
+
+/* Is it a checkpoint's name, and where does it stand among others: last.ckpt, of which the highest
+   version is the newest, then by step, then by epoch? */
+static bool ckr__li_name(const char *name, int64_t rank[3])
+{
+    static const char *const keys[] = { "step=", "epoch=" };
+    ckr__rankfile f;
+    const char *p;
+    size_t i;
+    if (!ckr__path_ends(name, ".ckpt")) return false;
+    rank[0] = ckr__form_match("last[-v{n}].ckpt", name, &f) ? 1 + (int64_t)f.at[CKR__N] : 0;
+    for (i = 0; i < 2; i++) {
+        rank[1 + i] = -1;
+        p = strstr(name, keys[i]);
+        for (p = p ? p + strlen(keys[i]) : ""; *p >= '0' && *p <= '9'; p++)
+            if (rank[1 + i] < INT64_MAX / 10 - 1)
+                rank[1 + i] = 10 * (rank[1 + i] < 0 ? 0 : rank[1 + i]) + (*p - '0');
+    }
+    return true;
+}
+
+/* The newest of a directory, else where it may lie below: NULL in both: there is none. */
+static ckr_result ckr__li_newest(ckr__ctx *c, const char *dir, const char **best,
+                                 const char **below)
+{
+    int64_t top[4] = { -1, -1, -1, -1 }, rank[3];
+    ckr__dirlist l;
+    ckr__rankfile f;
+    uint64_t i;
+    size_t k;
+    const ckr_result r = ckr__dir_list(c, dir, &l);
+    *best = *below = NULL;
+    for (i = 0; r == CKR_OK && i < l.n; i++) {
+        const char *name = l.items[i]->name, *path = ckr__path_join(c, dir, name);
+        if (!path) break;
+        if (ckr__li_name(name, rank)) {
+            for (k = 0; k < 2 && rank[k] == top[k]; k++) {}
+            if (*best && rank[k] <= top[k]) continue;
+            memcpy(top, rank, sizeof rank);
+            *best = path;
+        } else if (l.items[i]->is_dir && (!strcmp(name, "checkpoints") ||
+                                          (!*below && !strcmp(name, "lightning_logs")))) {
+            *below = path;
+        } else if (l.items[i]->is_dir && ckr__form_match("version_{step}", name, &f) &&
+                   f.step > top[3] && ckr__dir_has(c, path, "checkpoints", CKR_FILE_DIR)) {
+            top[3] = f.step;
+            *below = path;
+        }
+    }
+    return r == CKR_OK ? c->err->code : r;
+}
+
+static bool ckr__li_sharded(ckr__ctx *c, const char *dir)
+{
+#ifdef CKPTRESUME_NO_DCP
+    (void)c, (void)dir;
+    return false;
+#else
+    return ckr__dir_has(c, dir, CKR__LI_META, CKR_FILE_REGULAR) &&
+           ckr__dir_has(c, dir, ".metadata", CKR_FILE_REGULAR);
+#endif
+}
+
+/* A checkpoint, or a run's directory: lightning_logs/version_N/checkpoints, or one of these. */
+static ckr_result ckr__li_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    const char *best = path, *at = path;
+    int depth;
+    ckr_result r = CKR_OK;
+    *mine = false;
+    *dir = path;
+    if (!*path) return CKR_OK;
+    if (ckr__path_kind(c, path) == CKR_FILE_DIR && !ckr__li_sharded(c, path))
+        for (best = NULL, depth = 0; depth < 4 && at && !best && r == CKR_OK; depth++)
+            r = ckr__li_newest(c, at, &best, &at);
+    if (r == CKR_OK && best && ckr__path_kind(c, best) == CKR_FILE_REGULAR)
+        r = ckr__mentions(c, best, CKR__LI_VERSION, (uint64_t)1 << 20, mine);
+    else if (r == CKR_OK && best) *mine = ckr__li_sharded(c, best);
+    if (*mine) *dir = best;
+    return r;
+}
+
+/* Before 1.6 global_step may be one more than the batches. */
+static bool ckr__li_counts_badly(const ckr_node *root)
+{
+    const ckr_node *optimizers = ckr_node_get(root, "optimizer_states");
+    return (ckr_node_is_list(optimizers) && optimizers->count > 1) ||
+           ckr__version(ckr_node_str(ckr_node_get(root, CKR__LI_VERSION))) < ckr__version("1.6");
+}
+
+/* The file as >>script knows it: the live weights before their average, which is an `ema`; without
+   a global_step that is no optimizer's own count. */
+static ckr_node *ckr__li_arranged(ckr__ctx *c, const ckr_node *root)
+{
+    static const char average[] = "state_dict", live[] = "current_model_state";
+    const bool averaged = ckr_node_get(root, average) && ckr_node_get(root, live),
+               bad = ckr__li_counts_badly(root);
+    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < root->count; i++) {
+        const char *key = ckr__dict_key(root, i);
+        if (averaged && key && (!strcmp(key, average) || !strcmp(key, live)))
+            ckr__node_set(c, out, strcmp(key, live) ? "ema" : average, ckr__dict_at(root, i));
+        else if (!bad || !key || strcmp(key, "global_step") != 0)
+            ckr__node_take(c, out, root, i);
+    }
+    return out;
+}
+
+/* What the Trainer's loops have counted; -1: they do not tell. */
+static int64_t ckr__li_count(const ckr_node *root, const char *path)
+{
+    const ckr_node *fit = ckr_node_find(root, "/loops/fit_loop");
+    const size_t n = strcspn(path, "/");
+    int64_t v = -1;
+    uint64_t i;
+    for (i = 0; i < ckr__dict_n(fit); i++) {
+        const char *key = ckr__dict_key(fit, i);
+        if (key && strlen(key) == n && !memcmp(key, path, n))
+            ckr_node_i64(ckr_node_find(ckr__dict_at(fit, i), path + n), &v);
+    }
+    return v;
+}
+
+#define CKR__LI_UPDATES "epoch_loop.automatic_optimization.optim_progress/optimizer/step/"
+#define CKR__LI_BATCHES "epoch_loop.batch_progress/"
+
+/* The updates of an epoch, where all had as many; 0: the loops do not tell. */
+static int64_t ckr__li_epoch(const ckr_node *root, int64_t step)
+{
+    const int64_t here = ckr__li_count(root, CKR__LI_UPDATES "current/completed"),
+                  begun = ckr__li_count(root, "epoch_progress/total/ready");
+    if (begun < 1 || here < 1 || step < here) return 0;
+    if (begun == 1) return here;               /* if it has ended                           */
+    return (step - here) % (begun - 1) ? 0 : (step - here) / (begun - 1);
+}
+
+/* A scheduler that has counted the epochs is one of epochs, whose updates the loops tell. */
+static ckr_result ckr__li_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *root)
+{
+    const int64_t step = s->progress.step, per = ckr__li_epoch(root, step);
+    const ckr_schedule *was = s->schedules;
+    ckr_schedule *x;
+    ckr_result r;
+    if (s->n_schedules != 1 || was->n_lanes != s->n_groups || !was->unclocked || per < 2 ||
+        was->position != step / per)
+        return CKR_OK;
+    s->n_schedules = 0;
+    r = ckr__groups_schedule(c, s, was->state, 0, s->n_groups);
+    if (r != CKR_OK || s->schedules->opaque) return r;
+    x = s->schedules;
+    x->every = per;
+    ckr__sched_stand(x, step);
+    ckr__say(c, "CKR_W_SCHEDULER_EPOCHS", CKR_APPROX, "scheduler", NULL,
+             ckr__printf(c, "each %lld updates", (long long)per),
+             "it has counted as many steps as there were epochs of so many updates: taken as one "
+             "of epochs that stay as long, since interval and frequency are the script's code",
+             "on other ranks, or with another batch, epochs have other updates");
+    if (ckr__li_count(root, "epoch_progress/total/processed") >
+        ckr__li_count(root, "epoch_progress/total/completed"))
+        ckr__say(c, "CKR_W_EPOCH_END", CKR_APPROX, "Trainer.max_steps", NULL, NULL,
+                 "it was saved at the end of an epoch: with max_steps Lightning takes one more "
+                 "batch for that epoch, and steps the scheduler again after it",
+                 "give max_epochs alone");
+    return ckr__lr_drift(c, s, x);
+}
+
+/* What Lightning does with what is in the file, and what it does not save. */
+static ckr_result ckr__li_say(ckr__ctx *c, const ckr_state *s, const ckr_node *root,
+                              uint64_t n_optimizers)
+{
+    const int64_t batches = ckr__li_count(root, CKR__LI_BATCHES "current/completed");
+    const ckr_node *last = ckr_node_get(ckr_node_get(ckr_node_find(root, "/loops/fit_loop"),
+                                                     "epoch_loop.batch_progress"), "is_last_batch");
+    int64_t all = -1;
+    ckr_node_i64(ckr_node_get(root, "global_step"), &all);
+    if (s->framework_version && ckr__version(s->framework_version) < ckr__version("2"))
+        ckr__say(c, "CKR_W_LIGHTNING_OLD", CKR_APPROX, CKR__LI_VERSION, s->framework_version, NULL,
+                 "Lightning 2 renames the loops of such a file when it loads it; before 1.6 "
+                 "global_step counted batches, or one more",
+                 "python -m lightning.pytorch.utilities.upgrade_checkpoint FILE writes it as "
+                 "today's");
+    if (n_optimizers > 1 && all >= 0)
+        ckr__say_int(c, "CKR_GLOBAL_STEP", CKR_EXACT, "global_step", all, s->progress.step,
+                     "it counts the updates of all optimizers together: the step is what the first "
+                     "one counts of its own", NULL);
+    if (batches > 0 && last && last->kind == CKR_NODE_BOOL && !last->u.b)
+        ckr__say_int(c, "CKR_W_DATA_POSITION", CKR_APPROX, "batches of the epoch", batches, 0,
+                     "it was saved within an epoch: Lightning counts on from there, but its loader "
+                     "begins anew, unless it has a state_dict of its own", NULL);
+    if (!s->n_rng)
+        ckr__say(c, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
+                 "Lightning saves none: each rank of the coming run seeds its own streams", NULL);
+    return c->err->code;
+}
+
+/* The step, where no state of the first optimizer counts it. */
+static void ckr__li_progress(ckr_state *s, const ckr_node *root, uint64_t n_optimizers)
+{
+    int64_t all = -1;
+    ckr_node_i64(ckr_node_get(root, "global_step"), &all);
+    if (s->progress.step < 0 && n_optimizers && all >= 0 && all % (int64_t)n_optimizers == 0)
+        s->progress.step = all / (int64_t)n_optimizers;
+}
+
+/* What Lightning's own loops have counted, and what it is known by, is nothing left over. */
+static void ckr__li_known(ckr_state *s)
+{
+    static const char known[] = "loops global_step pytorch-lightning_version meta.pt";
+    uint64_t i, n = 0;
+    for (i = 0; i < s->n_leftovers; i++) {
+        const char *path = s->leftovers[i].path;
+        if (!ckr__starts(path, "loops.") && !ckr__word_in(known, path))
+            s->leftovers[n++] = s->leftovers[i];
+    }
+    s->n_leftovers = n;
+}
+
+/* `root` has what no tensor is of; n_optimizers are in the state. */
+static ckr_result ckr__li_finish(ckr__ctx *c, ckr_state *s, const ckr_node *root,
+                                 uint64_t n_optimizers)
+{
+    const char *version = ckr_node_str(ckr_node_get(root, CKR__LI_VERSION));
+    ckr_result r;
+    s->dialect = "lightning";
+    s->framework_version = version;
+    ckr__li_known(s);
+    ckr__li_progress(s, root, n_optimizers);
+    r = ckr__li_schedule(c, s, root);
+    return r == CKR_OK ? ckr__li_say(c, s, root, n_optimizers) : r;
+}
+
+static ckr_result ckr__li_read_file(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                                    ckr_state *s)
+{
+    uint32_t file;
+    ckr_node *root = NULL, *as;
+    const ckr__plain *keep;
+    ckr_result r = ckr__file_open(c, path, &file);
+    if (r == CKR_OK) r = ckr__doc_load(c, file, &s->format, &root);
+    if (r != CKR_OK) return r;
+    if (!ckr_node_get(root, CKR__LI_VERSION)) return ckr__plain_tree(c, path, desc, s, root);
+    as = ckr__li_arranged(c, root);
+    r = as ? ckr__plain_tree(c, path, desc, s, as) : c->err->code;
+    keep = ckr__plain_of(s);
+    if (r != CKR_OK || !keep) return r;
+    ((ckr__plain *)(uintptr_t)keep)->root = root;      /* it is written as it was          */
+    return ckr__li_finish(c, s, root, keep->n_optimizers);
+}
+
+#ifndef CKPTRESUME_NO_DCP
+
+/* Files beside the two are carried along. */
+static ckr_result ckr__li_loose(ckr__ctx *c, ckr_state *s, ckr__dt *t)
+{
+    uint64_t i, n = 0;
+    const ckr_result r = ckr__dt_beside(t->d, t, s);
+    for (i = 0; i < t->loose.n; i++)
+        if (strcmp(t->loose.rel[i], CKR__LI_META) != 0) t->loose.rel[n++] = t->loose.rel[i];
+    t->loose.n = n;
+    return r == CKR_OK ? c->err->code : r;
+}
+
+/* One that is not understood is any other directory, with a file beside it. */
+static ckr_result ckr__li_read_dir(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                                   ckr_state *s)
+{
+    const char *beside = ckr__path_join(c, path, CKR__LI_META);
+    ckr__dt *t = NULL;
+    ckr_format format;
+    ckr_node *meta = NULL;
+    uint32_t file;
+    ckr_result r = beside ? ckr__file_open(c, beside, &file) : c->err->code;
+    if (r == CKR_OK) r = ckr__doc_load(c, file, &format, &meta);
+    if (r != CKR_OK) return r;
+    if (!ckr_node_is_dict(meta))
+        return ckr__fail(c->err, CKR_ITEM_TRAINER_STATE, beside, CKR_NO_OFFSET, NULL,
+                         "a dict was expected");
+    r = ckr__dr_open(c, path, desc, meta, s, &t);
+    if (r != CKR_OK) return r;
+    if (!t->keep.taken) return ckr__dt_read(c, path, desc, s);
+    t->own = meta;
+    s->format = CKR_FORMAT_DCP;
+    r = ckr__li_loose(c, s, t);
+    return r == CKR_OK ? ckr__li_finish(c, s, meta, t->keep.n_optimizers) : r;
+}
+
+#endif
+
+static ckr_result ckr__li_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+#ifndef CKPTRESUME_NO_DCP
+    if (ckr__li_sharded(c, path)) return ckr__li_read_dir(c, path, desc, s);
+#endif
+    return ckr__li_read_file(c, path, desc, s);
+}
+
+/* The root without what is left out: Lightning wants the lists, but they may be empty. */
+static const ckr_node *ckr__li_kept(ckr__ctx *c, const ckr_node *root, uint32_t without)
+{
+    static const struct { const char *key; uint32_t bit; bool list; } parts[] = {
+        { "optimizer_states", CKR_OPTIMIZER, true }, { "lr_schedulers", CKR_SCHEDULE, true },
+        { "loops", CKR_PROGRESS, false },            { "callbacks", CKR_PROGRESS, false }
+    };
+    ckr_node *out = ckr__node(c, CKR_NODE_DICT), *v;
+    uint64_t i;
+    size_t k;
+    if (!without) return root;
+    for (i = 0; i < root->count; i++) {
+        const char *key = ckr__dict_key(root, i);
+        for (k = 0; k < sizeof parts / sizeof *parts; k++)
+            if (key && !strcmp(key, parts[k].key) && (without & parts[k].bit)) break;
+        v = k == sizeof parts / sizeof *parts ? ckr__dict_at(root, i)
+            : parts[k].list                   ? ckr__node(c, CKR_NODE_LIST)
+                                              : NULL;
+        if (key && (without & CKR_PROGRESS) && ckr__word_in("epoch global_step", key))
+            v = ckr__node_int(c, 0);
+        if (v) ckr__node_pair(c, out, root->u.items[2 * i], v);
+    }
+    return ckr__failed(c) ? NULL : out;
+}
+
+/* What the coming run is given, and what its Trainer ends with otherwise. Weights alone, as by
+   save_weights_only, are none that it goes on from. */
+static ckr_result ckr__li_settings(ckr__out *out, const ckr_state *s, uint64_t n_optimizers,
+                                   bool fabric, bool alone)
+{
+    const ckr_schedule *x = s->n_schedules ? s->schedules : NULL;
+    int64_t total;
+    ckr__setting(out, alone    ? "LightningModule.load_from_checkpoint"
+                      : fabric ? "Fabric.load"
+                               : "Trainer.fit",
+                 alone ? "checkpoint_path" : fabric ? "path" : "ckpt_path",
+                 ckr__node_str(out->c, "OUT"), NULL, alone,
+                 alone ? "these are weights alone: Trainer.fit(ckpt_path=...) ends with a KeyError"
+                       : "the run begins anew");
+    if (x && !x->opaque && x->every < 2 && n_optimizers == 1 && !fabric &&
+        !strcmp(x->kind, "torch:OneCycleLR") &&
+        ckr_node_i64(ckr_node_get(x->params, "total_steps"), &total))
+        ckr__setting(out, "Trainer", "max_steps", ckr__node_int(out->c, total), NULL, true,
+                     ckr__printf(out->c, "OneCycleLR ends there: torch's ValueError \"Tried to "
+                                         "step %lld times. The specified number of total steps "
+                                         "is %lld\"", (long long)total + 1, (long long)total));
+    return out->c->err->code;
+}
+
+#ifndef CKPTRESUME_NO_DCP
+static ckr_result ckr__li_emit_dir(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                   ckr__out *out)
+{
+    const ckr__dt *from = (const ckr__dt *)(const void *)ckr__plain_of(s);
+    ckr_state own = *s;
+    ckr__copy hooks = CKR_ZERO;
+    const ckr_node *meta;
+    ckr__out_file *f;
+    ckr__de e;
+    ckr__dw x;
+    if (t->without & (CKR_OPTIMIZER | CKR_GROUPS))
+        return ckr__refuse(c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
+                           "Lightning asks a sharded directory for the state of every optimizer",
+                           "keep it, or take --variant full");
+    if (!ckr__groups_own(c, &own)) return c->err->code;
+    ckr__de_begin(&e, c, &own, t, out, from);
+    ckr__dw_begin(&x, &e);
+    ckr__dw_put(&x, "");
+    f = ckr__out_file_add(out, CKR__LI_META, CKR_FORMAT_TORCH_ZIP);
+    hooks.swap_fn = ckr__whole_swap;
+    hooks.tensor_fn = ckr__whole_tensor;
+    hooks.user = &x.f.w;
+    meta = ckr__li_kept(c, (const ckr_node *)from->own, t->without);
+    if (f && meta && !c->refused) f->root = ckr__copy_tree(c, f, meta, &hooks);
+    if (!c->refused && !ckr__failed(c)) ckr__de_loose(&e);
+    ckr__dw_end(&x);
+    return c->err->code;
+}
+#endif
+
+static ckr_result ckr__li_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                    ckr__out *out)
+{
+    ckr__plain keep = *ckr__plain_of(s);
+    ckr_state own = *s;
+    keep.root = ckr__li_kept(c, keep.root, t->without);
+    if (!keep.root) return c->err->code;
+    own.dialect_data = &keep;
+    return ckr__plain_whole(c, &own, t, out);
+}
+
+/* Loops that have made so many updates, and stand at the beginning of an epoch. */
+static ckr_node *ckr__li_loops(ckr__ctx *c, long long step, long long epoch)
+{
+    static const char none[] = "{\"ready\": 0, \"completed\": 0, \"started\": 0, \"processed\": 0}";
+    const char *done = ckr__printf(c, "{\"ready\": %lld, \"completed\": %lld, \"started\": %lld",
+                                   step, step, step),
+               *pair = ckr__printf(c, "{\"total\": {\"ready\": %lld, \"completed\": %lld}, "
+                                      "\"current\": {\"ready\": 0, \"completed\": 0}}", step, step);
+    const char *epochs = ckr__printf(c, "{\"ready\": %lld, \"completed\": %lld, \"started\": %lld, "
+                                        "\"processed\": %lld}", epoch, epoch, epoch, epoch);
+    const char *text = ckr__printf(
+        c, "{\"fit_loop\": {\"state_dict\": {}, "
+           "\"epoch_loop.state_dict\": {\"_batches_that_stepped\": %lld}, "
+           "\"epoch_loop.batch_progress\": {\"total\": %s, \"processed\": %lld}, "
+           "\"current\": %s, \"is_last_batch\": false}, "
+           "\"epoch_loop.automatic_optimization.optim_progress\": {\"optimizer\": {\"step\": %s, "
+           "\"zero_grad\": {\"total\": %s}, \"current\": %s}}}, "
+           "\"epoch_loop.manual_optimization.optim_step_progress\": %s, "
+           "\"epoch_progress\": {\"total\": %s, \"current\": %s}}}",
+        step, done, step, none, pair, done, "{\"ready\": 0, \"completed\": 0, \"started\": 0}",
+        pair, epochs, epochs);
+    ckr_node *out = NULL;
+    if (text) ckr__json_parse(c, NULL, 0, text, strlen(text), 0, &out);
+    return out;
+}
+
+/* The one file, from any state: what torch's parts of a run are in, under Lightning's keys, and of a
+   directory of its own what meta.pt has. */
+static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
+{
+    static const struct { const char *from, *to; bool list; } keys[] = {
+        { "model", "state_dict", false }, { "optimizer", "optimizer_states", true },
+        { "lr_scheduler", "lr_schedulers", true }, { "ema", "ema", false }, { "rng", "rng", false }
+    };
+    const bool own = !strcmp(s->dialect, "lightning");
+    const ckr__plain *p = s->as_file && s->as_file->scripted ? ckr__plain_of(s) : NULL;
+    const ckr_node *meta = NULL;
+    ckr_state mine = *s;
+    ckr_node *root, *was, *v, *list;
+    ckr_result r;
+    size_t k;
+    uint64_t i;
+    if (p && p->n_optimizers > 1)
+        return ckr__refuse(c, CKR_ITEM_TRAINER_NAMES, "optimizers",
+                           "groups of several optimizers cannot be told apart", NULL);
+    if (own) mine.n_leftovers = 0;             /* they are meta.pt's                       */
+    if (t->without & CKR_OPTIMIZER) mine.n_groups = 0;
+    r = ckr__plain_fresh(c, &mine, t, out);
+    if (r != CKR_OK || c->refused) return r;
+    was = out->files[out->n_files - 1]->root;
+#ifndef CKPTRESUME_NO_DCP
+    if (own) meta = ckr__li_kept(c, (const ckr_node *)((const ckr__dt *)(const void *)p)->own,
+                                 t->without);
+#endif
+    root = ckr__node(c, CKR_NODE_DICT);
+    for (i = 0; i < ckr__dict_n(meta) && !ckr__failed(c); i++)
+        if (!ckr__is_str(meta->u.items[2 * i], "lr_schedulers"))
+            ckr__node_pair(c, root, meta->u.items[2 * i],
+                           ckr__copy_tree(c, out->files[out->n_files - 1], ckr__dict_at(meta, i),
+                                          NULL));
+    if (!own) {
+        ckr__node_set(c, root, "epoch", ckr__node_int(c, s->progress.epoch > 0 ? s->progress.epoch
+                                                                               : 0));
+        ckr__node_set(c, root, "global_step",
+                      ckr__node_int(c, t->without & CKR_PROGRESS ? 0 : ckr__step_done(s)));
+        ckr__node_set(c, root, CKR__LI_VERSION, ckr__node_str(c, "2.6.6"));
+        if (!(t->without & CKR_PROGRESS))
+            ckr__node_set(c, root, "loops",
+                          ckr__li_loops(c, (long long)ckr__step_done(s),
+                                        s->progress.epoch > 0 ? (long long)s->progress.epoch : 0));
+    }
+    for (k = 0; k < sizeof keys / sizeof *keys; k++) {
+        v = ckr__dict_value(was, keys[k].from);
+        list = keys[k].list ? ckr__node(c, CKR_NODE_LIST) : v;
+        if (keys[k].list && v && (k != 1 || mine.n_groups)) ckr__node_push(c, list, v);
+        if (list) ckr__node_set(c, root, keys[k].to, list);
+    }
+    out->files[out->n_files - 1]->root = root;
+    return c->err->code;
+}
+
+static ckr_result ckr__li_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
+{
+    const bool own = !strcmp(s->dialect, "lightning") && s->dialect_data,
+               dir = own && s->format == CKR_FORMAT_DCP,
+               full = t->variant && !strcmp(t->variant, "full");
+    ckr_result r;
+    if (t->variant && *t->variant && !full && !dir)
+        return ckr__refuse(c, CKR_ITEM_TRAINER_SOURCE, "sharded",
+                           "only a sharded directory has what another one needs",
+                           "leave --variant out: the one file loads on any number of ranks");
+    if (!own || (dir && full)) r = ckr__li_fresh(c, s, t, out);
+#ifndef CKPTRESUME_NO_DCP
+    else if (dir) r = ckr__li_emit_dir(c, s, t, out);
+#endif
+    else r = ckr__li_emit_file(c, s, t, out);
+    if (r != CKR_OK) return r;
+    if (own && (t->without & CKR_RNG) && s->n_rng)
+        ckr__say(c, "CKR_W_RNG_AS_SAVED", CKR_CHANGED, "rng", NULL, NULL,
+                 "the random states stay where the script's own hook has put them", NULL);
+    return ckr__li_settings(out, s, own ? ckr__plain_of(s)->n_optimizers : 1,
+                            own && !s->framework_version,
+                            own && !dir && !ckr_node_get(ckr__plain_of(s)->root,
+                                                         "optimizer_states"));
+}
+
+#ifdef CKPTRESUME_NO_DCP
+static const ckr__as_file ckr__li_as_file = { NULL, NULL, NULL, true };
+#else
+static const ckr__as_file ckr__li_as_file = { ckr__dt_emit_file, NULL, NULL, true };
+#endif
+static const ckr__bounds ckr__li_bounds = {
+    NULL, CKR_ITEM_OK, NULL, 0, CKR_ITEM_OK, ckr__params_kept, ckr__groups_kept, ckr__clock_kept,
+    ckr__lr_kept
+};
+static const ckr__dialect ckr__lightning = {
+    "lightning", "full sharded", ckr__li_probe, ckr__li_read, ckr__plain_holds, ckr__li_emit,
+    &ckr__li_as_file, NULL, NULL, NULL, "float8", &ckr__torch_schedules, &ckr__li_bounds, false
+};
+
+#endif /* CKPTRESUME_NO_LIGHTNING */
+
 /* >>dialect.table ------------------------------------------------------------- */
 
 static const ckr__dialect *const ckr__dialects[] = {
@@ -58512,6 +59065,9 @@ static const ckr__dialect *const ckr__dialects[] = {
 #endif
 #ifndef CKPTRESUME_NO_DEEPSPEED
     &ckr__deepspeed,
+#endif
+#ifndef CKPTRESUME_NO_LIGHTNING
+    &ckr__lightning,
 #endif
 #ifndef CKPTRESUME_NO_DCP
     &ckr__olmo_core, &ckr__torchtitan, &ckr__dcp_dialect,
@@ -59972,7 +60528,7 @@ static ckr_result ckr__diff_rest(ckr__differ *d)
         const ckr_state *s = &side[i]->state;
         x[i].of = side[i];
         x[i].paths.c = &d->c;
-        files = files && s->dialect && !strcmp(s->dialect, "torch") && s->dialect_data;
+        files = files && s->dialect && !strcmp(ckr__kept_as(s), "torch") && s->dialect_data;
     }
     if (files) r = ckr__diff_files(d, &x[0], &x[1]);
     for (i = 0; i < 2; i++) {          /* tensors that this side has and no state can hold   */

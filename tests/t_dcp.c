@@ -1198,18 +1198,18 @@ static void files_beside(void)
     uint64_t i, found = 0;
     memio_add(&disk, "beside", true);
     memio_load(&disk, DATA "/dcp_w_threads3/ckpt", "beside");
-    memio_load_file(&disk, "tests/data/plain/bare.pt", "beside/meta.pt");
+    memio_load_file(&disk, "tests/data/plain/bare.pt", "beside/more.pt");
     c = open_ok("beside");
     s = c ? ckr_ckpt_state(c) : NULL;
-    for (i = 0; s && i < s->n_leftovers; i++) found += !strcmp(s->leftovers[i].path, "meta.pt");
+    for (i = 0; s && i < s->n_leftovers; i++) found += !strcmp(s->leftovers[i].path, "more.pt");
     CHECK_INT(found, 1);
     p = c ? plan_of(c, "torch", 0) : NULL;
     n = p ? note_of(ckr_plan_info(p)->notes, ckr_plan_info(p)->n_notes, "CKR_W_LEFTOVERS_LOST")
           : NULL;
-    if (CHECK(n != NULL)) CHECK_STR(n->subject, "meta.pt");
+    if (CHECK(n != NULL)) CHECK_STR(n->subject, "more.pt");
     ckr_plan_free(p);
     ckr_ckpt_close(c);
-    if (write_as("beside", NULL, 3, "w/out")) CHECK(memio_find(&disk, "w/out/meta.pt") != NULL);
+    if (write_as("beside", NULL, 3, "w/out")) CHECK(memio_find(&disk, "w/out/more.pt") != NULL);
     memio_add(&disk, "beside/more", true);
     c = open_ok("beside");
     p = c ? plan_of(c, NULL, 2) : NULL;

@@ -25,7 +25,8 @@ if [ -z "$py" ]; then
     # shellcheck disable=SC2086
     cat $wanted > build/venv.wanted
     cat build/venv.wanted tests/interop/requirements-deepspeed.txt tests/interop/requirements-titan.txt \
-        tests/interop/requirements-frameworks.txt tests/interop/requirements-verl.txt > build/venv.all
+        tests/interop/requirements-frameworks.txt tests/interop/requirements-verl.txt \
+        tests/interop/requirements-lightning.txt > build/venv.all
     if ! cmp -s build/venv.all build/venv/made-from; then
         [ -x "$py" ] || python3 -m venv build/venv || {
             echo "python3 cannot make a virtual environment (Debian: apt-get install python3-venv)"
@@ -48,7 +49,7 @@ if [ -z "$py" ]; then
                 --progress-bar off -r tests/interop/requirements-titan.txt >> build/venv.log 2>&1 &&
             "$py" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
                 --progress-bar off --no-deps -r tests/interop/requirements-frameworks.txt \
-                -r tests/interop/requirements-verl.txt \
+                -r tests/interop/requirements-verl.txt -r tests/interop/requirements-lightning.txt \
                 >> build/venv.log 2>&1 || {
             tail -n 20 build/venv.log
             echo "0 passed, 1 failed"
@@ -72,6 +73,7 @@ if [ $# -eq 0 ]; then
     OMP_NUM_THREADS=1 "$py" tests/interop/trainer_deepspeed.py ./ckptresume build/under || rc=1
 fi
 corpus=${CORPUS:-../shared/corpus}
+[ $# -ne 0 ] || OMP_NUM_THREADS=1 CORPUS="$corpus" "$py" tests/interop/lightning.py ./ckptresume build/lightning || rc=1
 if [ $# -eq 0 ] && [ -n "${CI:-}" ] && [ ! -d "$corpus/dcp/make" ]; then
     echo "$corpus/dcp is not there"
     rc=1
