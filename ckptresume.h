@@ -52094,6 +52094,7 @@ typedef struct ckr__de {       /* writing                                       
     int64_t           clock;   /* of torchtitan's scheduler                              */
     bool              data;    /* its streams are written                                */
     bool              fresh;   /* optimizer state that is left out starts with zeros     */
+    bool              grouped; /* the optimizer's groups are written: it reads as one    */
     int               qkv;     /* 1: one parameter becomes three, -1: three become one     */
 } ckr__de;
 
@@ -52374,6 +52375,14 @@ static void ckr__tq_groups(ckr__de *e, ckr_state *own)
 
 /* >>torch_dcp.items ----------------------------------------------------------- */
 
+/* Where an optimizer's tensor stands in the tree; NULL: it is none, and stands in the root. */
+static const ckr__dcp_part *ckr__de_place(ckr__ctx *c, const ckr_tensor *t, uint32_t *n)
+{
+    const char *const keys[4] = { "optimizer", "state", t->name, t->slot };
+    *n = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema") ? 0 : 4;
+    return *n ? ckr__dcp_path(c, keys) : NULL;
+}
+
 /* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. A plain
    state dict has no slots: what was one is part of the name. */
 static void ckr__de_tensors(ckr__de *x)
@@ -52394,7 +52403,9 @@ static void ckr__de_tensors(ckr__de *x)
         const ckr__dcp_item *it = x->dt && at < x->dt->n_items ? &x->dt->d->items[at] : NULL;
         const bool param = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema"),
                    fresh = (w & CKR_OPTIMIZER) && !param;
+        const ckr__dcp_part *path;
         const char *name;
+        uint32_t n_path = 0;
         ckr_dtype dtype;
         n = 0;
         (void)ckr__numel(t->n_dims, t->shape, &n);
@@ -52406,9 +52417,10 @@ static void ckr__de_tensors(ckr__de *x)
         dtype = ckr__de_dtype(x, t);
         if (ckr__tq_tensor(x, t, dtype, stage * per, per, fresh)) continue;
         name = it ? it->fqn : ckr__plain_name(x->c, t);
-        if (!it) ckr__out_key(x->out, t, name, "param");
-        ckr__dcp_out_tensor(&x->w, name, it ? it->path : NULL, it ? it->n_path : 0, t, dtype,
-                            stage * per, per, fresh);
+        path = it ? it->path : ckr__de_place(x->c, t, &n_path);
+        if (!it && !(n_path && x->grouped)) ckr__out_key(x->out, t, name, "param");
+        ckr__dcp_out_tensor(&x->w, name, path, it ? it->n_path : n_path, t, dtype, stage * per,
+                            per, fresh);
     }
 }
 
@@ -53233,6 +53245,7 @@ static ckr_node *ckr__df_schedulers(ckr__df *x, const ckr__plain *p)
 static void ckr__df_run(ckr__df *x, const ckr__plain *p)
 {
     ckr__ctx *c = x->e->c;
+    x->e->grouped = x->e->s->n_groups > 0;
     ckr__de_tensors(x->e);
     if (!ckr__failed(c))
         ckr__whole_schedule(&x->w, p->source->n_schedules ? p->source->schedules : NULL);
