@@ -170,8 +170,8 @@
        >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>kit.fresh
        >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
        >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
-       >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>torch_ranks >>accelerate
-       >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.optimizer
+       >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>torch_ranks >>torchtune
+       >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.optimizer
        >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.emit
        >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt
        >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
@@ -43123,7 +43123,19 @@ typedef struct ckr__tr {
     ckr__script of;
     const char *file;          /* the one in hand                                        */
     uint32_t    rank;
+    ckr__map    whole;         /* parameters that each rank has all of                   */
 } ckr__tr;
+
+/* A state that is a rank's own piece of one that is cut: nothing tells its place. */
+static ckr_result ckr__tr_placeless(ckr__tr *x, const char *name, const char *slot)
+{
+    const ckr_result r = ckr__fail(x->of.c->err, CKR_ITEM_DIST, x->file, CKR_NO_OFFSET, name,
+                                   "%s is one rank's, and nothing tells where in the whole it "
+                                   "lies, as FSDP1's LOCAL_STATE_DICT saves it", slot);
+    return ckr__remedy(x->of.c->err, r,
+                       "save with SHARDED_STATE_DICT and FSDP.optim_state_dict, or with "
+                       "torch.distributed.checkpoint");
+}
 
 /* A part of a tensor, or a whole one that each rank has. */
 static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *name, const char *slot,
@@ -43138,6 +43150,9 @@ static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *nam
     *out = NULL;
     if (!v) return x->of.c->err->code;
     if (v->bytes ? x->rank > 0 : !parted && ckr__view_odd(v)) return CKR_OK;
+    if (!parted && !strcmp(slot, "param")) ckr__map_put(&x->whole, name, strlen(name), 0, NULL);
+    if (!parted && v->n_dims && !ckr__map_find(&x->whole, name, strlen(name), NULL))
+        return ckr__tr_placeless(x, name, slot);
     p.file = x->file;
     p.name = name;
     p.slot = slot;
@@ -43232,11 +43247,13 @@ static ckr_result ckr__tr_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     if (r != CKR_OK || !first) return r;
     ranks = k.size[CKR__RANK];
     ckr__load_init(&x.load, c, s, CKR_ITEM_DIST);
+    x.whole.c = c;
     for (x.rank = 0; x.rank < ranks && r == CKR_OK; x.rank++) {
         x.file = k.files[first][x.rank]->path;
         r = ckr__tr_rank(&x, s, desc, ckr__tr_root(c, &k, x.rank), ranks);
     }
     ckr__load_done(&x.load);
+    ckr__map_free(&x.whole);
     s->dialect_data = NULL;
     s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
     s->topology.dp = s->topology.ranks = ranks;
@@ -43253,6 +43270,107 @@ static ckr_result ckr__tr_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 
 static const ckr__dialect ckr__torch_ranks = {
     "torch_ranks", NULL, ckr__tr_probe, ckr__tr_read, NULL, ckr__tr_emit, NULL, NULL, NULL, NULL,
+    NULL, NULL, NULL, false
+};
+
+/* >>torchtune ----------------------------------------------------------------- */
+/* torchtune: the weights as Hugging Face has them, in epoch_N, and recipe_state/recipe_state.pt:
+   optimizer, seed, epochs_run, total_epochs, max_steps_per_epoch, dataloader. No scheduler and no
+   random states: on resume the recipe takes epochs_run times its steps per epoch for the step. It
+   is read, and written as any other format. */
+
+static const ckr__form ckr__tn_forms[] = {
+    { 1, "epoch_{n}/{name}.safetensors" }, { 2, "recipe_state/recipe_state.pt" }, { 0, NULL }
+};
+
+static ckr_result ckr__tn_scan(ckr__ctx *c, const char *dir, ckr__fileset *k)
+{
+    memset(k, 0, sizeof *k);
+    k->c = c;
+    k->dir = dir;
+    k->forms = ckr__tn_forms;
+    return ckr__fileset_scan(k, true);
+}
+
+static ckr_result ckr__tn_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
+{
+    const char *state = ckr__path_join(c, path, "recipe_state");
+    *dir = path;
+    *mine = *path && state && ckr__path_kind(c, state) == CKR_FILE_DIR &&
+            ckr__dir_has(c, state, "recipe_state.pt", CKR_FILE_REGULAR);
+    return c->err->code;
+}
+
+/* The tensors of the newest epoch's files, but for those of adapters. */
+static ckr_node *ckr__tn_model(ckr__fileset *k, ckr_state *s)
+{
+    ckr_node *model = ckr__node(k->c, CKR_NODE_DICT);
+    uint32_t newest = 0;
+    uint64_t i, m;
+    for (i = 0; i < k->n_files[1]; i++)
+        if (k->files[1][i]->at[CKR__N] > newest) newest = k->files[1][i]->at[CKR__N];
+    for (i = 0; i < k->n_files[1] && !ckr__failed(k->c); i++) {
+        ckr__rankfile *f = k->files[1][i];
+        if (f->at[CKR__N] == newest && !ckr__starts(f->name, "adapter")) {
+            if (ckr__fileset_load(k, f, &s->format) != CKR_OK) return NULL;
+            for (m = 0; m < ckr__dict_n(f->root); m++) ckr__node_take(k->c, model, f->root, m);
+        } else {
+            ckr__leave(k->c, s, f->rel, NULL, NULL);
+        }
+    }
+    return model;
+}
+
+static ckr_result ckr__tn_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
+                               ckr_state *s)
+{
+    ckr__plain *keep = CKR__NEW(c, ckr__plain);
+    ckr__script x = CKR_ZERO;
+    ckr__fileset k;
+    ckr_node *root = NULL;
+    ckr_result r = keep ? ckr__tn_scan(c, dir, &k) : c->err->code;
+    s->dialect = "torchtune";
+    if (r == CKR_OK && !k.n_files[2])
+        r = ckr__fileset_missing(&k, NULL, 0, 1, "recipe_state/recipe_state.pt");
+    if (r == CKR_OK) r = ckr__fileset_load(&k, k.files[2][0], NULL);
+    if (r == CKR_OK) root = ckr__dict_copy(c, k.files[2][0]->root);
+    if (root) ckr__node_set(c, root, "model", ckr__tn_model(&k, s));
+    if (r != CKR_OK || ckr__failed(c)) return c->err->code;
+    keep->root = x.root = root;
+    keep->source = s;
+    keep->path = x.path = k.files[2][0]->path;
+    s->dialect_data = keep;
+    x.c = c;
+    x.s = s;
+    x.rel = k.files[2][0]->rel;
+    x.desc = desc;
+    x.keep = keep;
+    x.tensor_fn = ckr__plain_leaf;
+    x.user = &x;
+    x.mixed = true;
+    r = ckr__script_read(&x);
+    if (r == CKR_OK && !keep->taken)
+        r = ckr__fail(c->err, CKR_ITEM_TRAINER_STATE, keep->path, CKR_NO_OFFSET, "optimizer",
+                      "the state of an optimizer was expected");
+    if (r == CKR_OK) r = ckr__plain_flatten(c, s, root);
+    s->dialect_data = NULL;
+    if (r == CKR_OK) ckr_node_i64(ckr_node_get(root, "epochs_run"), &s->progress.epoch);
+    if (r == CKR_OK && s->progress.step < 0)
+        r = ckr__say(c, "CKR_W_STEP_UNKNOWN", CKR_CHANGED, "epochs_run", NULL, NULL,
+                     "the files count epochs only: the step is as many times the steps of one, "
+                     "which the recipe's data tell", NULL);
+    return r;
+}
+
+static ckr_result ckr__tn_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
+{
+    (void)s, (void)t, (void)out;
+    return ckr__refuse(c, CKR_ITEM_TRAINER_SOURCE, "torchtune",
+                       "a recipe's directory is read only", "--to torch or --to safetensors");
+}
+
+static const ckr__dialect ckr__torchtune = {
+    "torchtune", NULL, ckr__tn_probe, ckr__tn_read, NULL, ckr__tn_emit, NULL, NULL, NULL, NULL,
     NULL, NULL, NULL, false
 };
 
@@ -52463,6 +52581,14 @@ static void ckr__tq_groups(ckr__de *e, ckr_state *own)
 
 /* >>torch_dcp.items ----------------------------------------------------------- */
 
+/* Where an optimizer's tensor stands in the tree; NULL: it is none, and stands in the root. */
+static const ckr__dcp_part *ckr__de_place(ckr__ctx *c, const ckr_tensor *t, uint32_t *n)
+{
+    const char *const keys[4] = { "optimizer", "state", t->name, t->slot };
+    *n = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema") ? 0 : 4;
+    return *n ? ckr__dcp_path(c, keys) : NULL;
+}
+
 /* Pipeline stages: runs of tensors of about equal volume, each over the ranks of its stage. A plain
    state dict has no slots: what was one is part of the name. */
 static void ckr__de_tensors(ckr__de *x)
@@ -52484,8 +52610,9 @@ static void ckr__de_tensors(ckr__de *x)
         const ckr__dcp_item *it = items && at < x->dt->n_items ? &x->dt->d->items[at] : NULL;
         const bool param = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema"),
                    fresh = (w & CKR_OPTIMIZER) && !param;
-        ckr__dcp_part *path = NULL;
+        const ckr__dcp_part *path;
         const char *name;
+        uint32_t n_path = 0;
         ckr_dtype dtype;
         n = 0;
         (void)ckr__numel(t->n_dims, t->shape, &n);
@@ -52497,12 +52624,16 @@ static void ckr__de_tensors(ckr__de *x)
         dtype = ckr__de_dtype(x, t);
         if (ckr__tq_tensor(x, t, dtype, stage * per, per, fresh)) continue;
         name = it ? it->fqn : ckr__plain_name(x->c, t);
+        if (!it && x->dt) {
+            if (!strcmp(t->slot, "master")) name = t->name;
+            n_path = name != t->name ? 2 : 0;
+            path = n_path ? ckr__de_path(x->c, "optimizer", name + strlen("optimizer.")) : NULL;
+        } else {
+            path = it ? it->path : ckr__de_place(x->c, t, &n_path);
+        }
         if (!it && !x->dt) ckr__out_key(x->out, t, name, "param");
-        if (!it && x->dt && !strcmp(t->slot, "master")) name = t->name;
-        if (!it && x->dt && name != t->name)
-            path = ckr__de_path(x->c, "optimizer", name + strlen("optimizer."));
-        ckr__dcp_out_tensor(&x->w, name, it ? it->path : path, it ? it->n_path : path ? 2 : 0, t,
-                            dtype, stage * per, per, fresh);
+        ckr__dcp_out_tensor(&x->w, name, path, it ? it->n_path : n_path, t, dtype, stage * per,
+                            per, fresh);
     }
 }
 
@@ -59072,7 +59203,7 @@ static const ckr__dialect *const ckr__dialects[] = {
 #ifndef CKPTRESUME_NO_DCP
     &ckr__olmo_core, &ckr__torchtitan, &ckr__dcp_dialect,
 #endif
-    &ckr__plain_safetensors, &ckr__torch_ranks, &ckr__plain_torch
+    &ckr__torchtune, &ckr__plain_safetensors, &ckr__torch_ranks, &ckr__plain_torch
 };
 
 static const ckr__dialect *ckr__dialect_find(const char *name)

@@ -34,6 +34,13 @@ static void load_scripts(void)
     memio_load_file(&disk, DATA "/script_flat/unplanned", "unplanned/flat/.metadata");
     memio_load_file(&disk, DATA "/script_numbers/unplanned", "unplanned/numbers/.metadata");
     memio_load_file(&disk, DATA "/script_olmo/whole.pt", "whole/olmo.pt");
+    memio_add(&disk, "script/local", true);
+    memio_load(&disk, DATA "/script_local/ckpt", "script/local");
+    memio_add(&disk, "script/tune", true);
+    memio_add(&disk, "script/tune/epoch_0", true);
+    memio_add(&disk, "script/tune/recipe_state", true);
+    memio_load(&disk, DATA "/script_tune/ckpt/epoch_0", "script/tune/epoch_0");
+    memio_load(&disk, DATA "/script_tune/ckpt/recipe_state", "script/tune/recipe_state");
     memio_add(&disk, "olmo", true);
     memio_add(&disk, "olmo/step4", true);
     memio_add(&disk, "olmo/step4/train", true);
@@ -1422,6 +1429,19 @@ static void by_rank(void)
     memio_remove(&disk, "script/ranks/state-rank1.pt");
     CHECK(open_as("script/ranks", &c, &e) != CKR_OK);
     CHECK_INT(e.item, CKR_ITEM_FILES_MISSING);
+    CHECK(open_as("script/local", &c, &e) != CKR_OK);      /* pieces without their places     */
+    CHECK_INT(e.item, CKR_ITEM_DIST);
+}
+
+/* torchtune: the newest epoch's weights and the recipe's state are one run. */
+static void tune(void)
+{
+    ckr_ckpt *c = open_ok("script/tune");
+    if (c) CHECK_STR(ckr_ckpt_state(c)->dialect, "torchtune");
+    if (c) CHECK_INT(ckr_ckpt_state(c)->progress.epoch, 1);
+    if (c) CHECK_INT(ckr_ckpt_state(c)->n_groups, 2);
+    ckr_ckpt_close(c);
+    same_digest("script/tune", "whole/olmo.pt");
 }
 
 int main(int argc, char **argv)
@@ -1457,6 +1477,7 @@ int main(int argc, char **argv)
     RUN(scripts);
     RUN(olmo);
     RUN(by_rank);
+    RUN(tune);
     RUN(shard_of_many);
     if (!t_now.only) bad_all_seen(BAD_DCP, never);
     return t_end();

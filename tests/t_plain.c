@@ -421,11 +421,7 @@ static void changed(void)
 /* To torch's distributed format as any other state goes there, with what the file has beside. */
 static void to_dcp(void)
 {
-    static const char *const beside[] = { "epoch", "args.seed", "lr_scheduler.T_max",
-                                          "optimizer.param_groups.0.params",
-                                          "optimizer.param_groups.0.lr" };
     ckr_ckpt *c;
-    size_t i;
     if (!to(open_ok("in/plain.pt"), "dcp", NULL, "w/out")) return;
     c = open_ok("w/out");
     if (c) {

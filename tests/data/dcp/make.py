@@ -21,6 +21,7 @@ def main():
     both('script_numbers', {'G': m.state_dict(), 'D': n.state_dict(), 'opts': [o.state_dict(), p.state_dict()], 'scheds': [s.state_dict(), r.state_dict()], 'it': 4})
     n2 = nn.ModuleDict({'a': m, 'b': n}); x, y = get_state_dict(n2, [o, p], options=flat)
     dcp.save({'model': x, 'optim': y, 'sched': {'a': s.state_dict(), 'b': r.state_dict()}, 'step': 4}, checkpoint_id=f'{out}/script_two/ckpt')
+    tune(a, b)
     both('script_olmo/step4/model_and_optim', {'model': c, 'optim': d}); shutil.move(f'{out}/script_olmo/step4/model_and_optim/whole.pt', f'{out}/script_olmo/whole.pt')
     for f in os.listdir(q := f'{out}/script_olmo/step4/model_and_optim/ckpt'): shutil.move(f'{q}/{f}', f'{out}/script_olmo/step4/model_and_optim')
     os.rmdir(q); os.makedirs(f'{out}/script_olmo/step4/train')
@@ -30,6 +31,11 @@ def main():
         torch.save({'global_step': 4, 'global_train_tokens_seen': 64, 'max_steps': 40, 'data_loader': {'epoch': 1, 'batches_processed': 4, 'seed': 0}, 'epoch': 1, 'world_size': 2, 'callbacks': {},
                     'rng': {'python': v((3, 11), random.getstate()), 'numpy': v((2, 1), np.random.get_state()), 'torch': v((2, 15), torch.get_rng_state()), 'cuda': None}}, f'{out}/script_olmo/step4/train/rank{rank}.pt')
     json.dump({'version': '3.0.0'}, open(f'{out}/script_olmo/step4/.metadata.json', 'w'))
+def tune(a, b):
+    from safetensors.torch import save_file
+    for d in ('epoch_0', 'recipe_state'): os.makedirs(f'{out}/script_tune/ckpt/{d}')
+    save_file(a, f'{out}/script_tune/ckpt/epoch_0/model-00001-of-00001.safetensors')
+    torch.save({'optimizer': b, 'seed': 1, 'epochs_run': 1, 'total_epochs': 3, 'max_steps_per_epoch': 4, 'dataloader': None}, f'{out}/script_tune/ckpt/recipe_state/recipe_state.pt')
 def fsdp(rank):
     os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT='29577'); dist.init_process_group('gloo', rank=rank, world_size=2)
     from torch.distributed.fsdp import FullyShardedDataParallel as F, StateDictType, FullStateDictConfig
@@ -40,6 +46,9 @@ def fsdp(rank):
     with F.state_dict_type(m, StateDictType.SHARDED_STATE_DICT): torch.save({'model': m.state_dict(), 'optimizer': F.optim_state_dict(m, o), 'sched': s.state_dict(), 'step': 4, 'rng': torch.get_rng_state()}, f'{d}/state-rank{rank}.pt')
     with F.state_dict_type(m, StateDictType.FULL_STATE_DICT): x = {'model': m.state_dict(), 'optimizer': F.optim_state_dict(m, o), 'sched': s.state_dict(), 'step': 4}
     if rank == 0: torch.save(x, f'{out}/script_ranks/whole.pt')
+    m = F(nn.Linear(3, 2), device_id=torch.device('cpu')); o = torch.optim.SGD(m.parameters(), lr=.1, momentum=.9); m(torch.randn(4, 3)).square().mean().backward(); o.step()
+    os.makedirs(d := f'{out}/script_local/ckpt', exist_ok=True)
+    with F.state_dict_type(m, StateDictType.LOCAL_STATE_DICT): torch.save({'model': m.state_dict(), 'optimizer': o.state_dict()}, f'{d}/rank{rank}.pt')
     dist.barrier(); dist.destroy_process_group()
 if __name__ == '__main__':
     main()
