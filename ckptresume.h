@@ -37455,6 +37455,7 @@ static ckr_result ckr__nt_model(ckr__nt *r)
 static ckr_result ckr__nt_config_says(ckr__nt *r, ckr_item item, const char *key, int64_t here,
                                       const char *other, int64_t there)
 {
+    if (here == there) return CKR_OK;
     return ckr__nt_fail(r, item, r->config.path, key,
                         "one of the two is of another checkpoint: put back the right one",
                         "config.yaml says %lld, %s %lld", (long long)here, other, (long long)there);
@@ -37471,17 +37472,14 @@ static ckr_result ckr__nt_check_config(ckr__nt *r)
     size_t i;
     for (i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (ckr_node_i64(ckr_node_get(m, sizes[i]), &here) &&
-            ckr_node_i64(ckr_node_get(r->model.root, sizes[i]), &there) && here != there)
-            return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, sizes[i], here,
-                                       "model_config.json", there);
-    for (i = 0; i < CKR__NT_AXES; i++) {
-        const char *key = ckr__nt_axes[i].config;
-        const uint32_t size = *ckr__nt_size_of(&r->of, i);
-        if (ckr__nt_size(ckr_node_get(par, key), &v) && v != size)
-            return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_TOPOLOGY, key, v,
-                                       "the checkpoint has", size);
-    }
-    return CKR_OK;
+            ckr_node_i64(ckr_node_get(r->model.root, sizes[i]), &there))
+            ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, sizes[i], here, "model_config.json",
+                                there);
+    for (i = 0; i < CKR__NT_AXES; i++)
+        if (ckr__nt_size(ckr_node_get(par, ckr__nt_axes[i].config), &v))
+            ckr__nt_config_says(r, CKR_ITEM_NANOTRON_TOPOLOGY, ckr__nt_axes[i].config, v,
+                                "the checkpoint has", *ckr__nt_size_of(&r->of, i));
+    return r->c->err->code;
 }
 
 /* Is `rows` what a vocabulary of `size` is padded to, at most? */
@@ -37496,14 +37494,14 @@ static ckr_result ckr__nt_check_vocab(ckr__nt *r)
     const ckr_node *m = ckr_node_find(r->config.root, "/model/model_config"),
                    *tied = ckr_node_get(m, "tie_word_embeddings");
     int64_t size;
-    if (tied && tied->kind == CKR_NODE_BOOL && tied->u.b != r->tied && !r->starcoder)
-        return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "tie_word_embeddings", tied->u.b,
-                                   "model_config.json", r->tied);
-    if (!ckr_node_i64(ckr_node_get(m, "vocab_size"), &size) || size <= 0 || r->vocab <= 0 ||
-        ckr__nt_pads_to(r, size, r->vocab, r->of.tp))
-        return CKR_OK;
-    return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "vocab_size", size,
-                               "model_config.json", r->vocab);
+    if (tied && tied->kind == CKR_NODE_BOOL && !r->starcoder)
+        ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "tie_word_embeddings", tied->u.b,
+                            "model_config.json", r->tied);
+    if (ckr_node_i64(ckr_node_get(m, "vocab_size"), &size) && size > 0 && r->vocab > 0 &&
+        !ckr__nt_pads_to(r, size, r->vocab, r->of.tp))
+        ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "vocab_size", size, "model_config.json",
+                            r->vocab);
+    return r->c->err->code;
 }
 
 static bool ckr__nt_is(const ckr__nt_param *p, const char *part)
@@ -37524,6 +37522,7 @@ static int64_t ckr__nt_layer(const char *name)
    one of these is cut. */
 enum { CKR__NT_HIDDEN = 1, CKR__NT_VOCAB, CKR__NT_Q, CKR__NT_QKV, CKR__NT_INTER, CKR__NT_GATE_UP };
 enum { CKR__NT_HEAD = 1, CKR__NT_HEADS };      /* one; a group, with its key and value   */
+enum { CKR__NT_QWEN_NORM = 2 };                /* the row of what only Qwen registers there */
 
 static const struct ckr__nt_module {
     const char *part;
@@ -37557,15 +37556,6 @@ static const struct ckr__nt_module {
     { ".lm_head.", CKR__NT_VOCAB, CKR__NT_HIDDEN, 0 },
     { "", 0, 0, 0 }
 };
-
-/* Twice the number of its row, one more for a bias. */
-static int ckr__nt_leaf(const ckr__nt *r, const char *name)
-{
-    int i;
-    for (i = 0; !strstr(name, ckr__nt_modules[i].part); i++)
-        if (r->qwen && i == 2 && strstr(name, "post_attention_layernorm")) break;
-    return 2 * i + (strstr(name, ".bias") != NULL);
-}
 
 /* Is the whole tensor as large as the configuration promises, where it says something of it? */
 static ckr_result ckr__nt_check_shape(ckr__nt *r, const ckr__nt_param *p)
@@ -37604,16 +37594,6 @@ static ckr_result ckr__nt_check_dtype(ckr__nt *r, const ckr__nt_param *p)
                         "dtype %s; config.yaml says %s", ckr_dtype_name(p->dtype), name);
 }
 
-/* Heads must stay whole when rows or columns of them are cut. */
-static int64_t ckr__nt_unit(const ckr__nt *r, const ckr__nt_param *p)
-{
-    const uint8_t unit = r->head_dim ? ckr__nt_modules[p->leaf / 2].unit : 0;
-    if (unit == CKR__NT_HEAD) return r->head_dim;
-    return unit == CKR__NT_HEADS && r->kv_heads && r->heads % r->kv_heads == 0
-               ? (r->heads / r->kv_heads + 2) * r->head_dim
-               : 1;
-}
-
 /* In the optimizer's order where its files tell it, else in that in which the modules are
    registered, which is the same. */
 static int ckr__nt_param_cmp(const void *a, const void *b)
@@ -37646,11 +37626,12 @@ static uint32_t *ckr__nt_partition(ckr__ctx *c, const ckr__nt *r, uint32_t pp, i
     return owner;
 }
 
-/* Sets each parameter's block, and checks that no layer is absent or one too many. */
+/* Sets each parameter's block and leaf, and checks that no layer is absent or one too many. */
 static ckr_result ckr__nt_blocks(ckr__nt *r)
 {
     uint64_t i;
     int64_t top = -1, k;
+    int row;
     bool head = false, embedding = false;
     for (i = 0; i < r->n_params; i++) top = ckr__max_i64(top, ckr__nt_layer(r->params[i]->name));
     if (!r->layers) r->layers = top + 1;
@@ -37671,7 +37652,10 @@ static ckr_result ckr__nt_blocks(ckr__nt *r)
                    : ckr__nt_is(p, ".final_layer_norm.") ? r->layers + 1
                    : ckr__nt_is(p, ".lm_head.")          ? r->layers + 2
                                                          : -1;
-        p->leaf = ckr__nt_leaf(r, p->name);
+        for (row = 0; !ckr__nt_is(p, ckr__nt_modules[row].part); row++)
+            if (r->qwen && row == CKR__NT_QWEN_NORM && ckr__nt_is(p, "post_attention_layernorm"))
+                break;
+        p->leaf = 2 * row + ckr__nt_is(p, ".bias");
         embedding = embedding || p->block == 0;
         head = head || p->block == r->layers + 2;
     }
@@ -37818,33 +37802,30 @@ static ckr_result ckr__nt_bad_shape(ckr__nt *r, const ckr__nt_param *p, const ck
                         (long long)found, (long long)want);
 }
 
-static bool ckr__nt_same_block(const ckr__block *a, const ckr__block *b)
-{
-    const size_t size = a->n_dims * sizeof *a->shape;
-    bool same = a->n_pairs == b->n_pairs && !memcmp(a->shape, b->shape, size);
-    uint32_t i;
-    for (i = 0; same && i < a->n_pairs; i++)
-        same = !memcmp(a->pairs[i].local, b->pairs[i].local, size) &&
-               !memcmp(a->pairs[i].global, b->pairs[i].global, size) &&
-               !memcmp(a->pairs[i].count, b->pairs[i].count, size);
-    return same;
-}
-
 /* What every shard claims must be the equal cut of the chunks, which leave no element of the axis
    out: that covers all, and nothing twice. */
 static ckr_result ckr__nt_coverage(ckr__nt *r, ckr__nt_param *p, int64_t left)
 {
+    const size_t size = p->n_dims * sizeof *p->shape;
     ckr_split plain = p->split;
-    const ckr__block *b = NULL;
     uint64_t i;
+    uint32_t k;
     int64_t uneven = 0;
     plain.units = NULL;        /* as stored: a cut inside a head is read, but not made      */
     for (i = 0; !left && i < p->n_shards; i++) {
-        b = ckr__block_split(r->c, &plain, p->n_dims, p->shape, (uint32_t)p->n_shards, (uint32_t)i,
-                             &uneven);
-        if (!b || !ckr__nt_same_block(b, p->blocks[i])) break;
+        const ckr__block *a = p->blocks[i],
+                         *b = ckr__block_split(r->c, &plain, p->n_dims, p->shape,
+                                               (uint32_t)p->n_shards, (uint32_t)i, &uneven);
+        if (!b && !uneven) return r->c->err->code;
+        if (!b || memcmp(a->shape, b->shape, size) != 0) break;
+        for (k = 0; k < b->n_pairs; k++)
+            if (memcmp(a->pairs[k].local, b->pairs[k].local, size) != 0 ||
+                memcmp(a->pairs[k].global, b->pairs[k].global, size) != 0 ||
+                memcmp(a->pairs[k].count, b->pairs[k].count, size) != 0)
+                break;
+        if (k < b->n_pairs) break;
     }
-    if (i == p->n_shards || (!b && !uneven && !left)) return r->c->err->code;
+    if (i == p->n_shards) return CKR_OK;
     if (r->of.ep > 1 && p->shards[0]->of[CKR__EP])
         return ckr__fail(
             r->c->err, CKR_ITEM_NANOTRON_EXPERTS, p->shards[0]->path, 8, p->name,
@@ -37859,15 +37840,19 @@ static ckr_result ckr__nt_coverage(ckr__nt *r, ckr__nt_param *p, int64_t left)
         "a shard is of another run: put back the right one");
 }
 
-/* The axis that is cut and its chunks, from the boxes that the shards claim. */
+/* The axis that is cut and its chunks, from the boxes that the shards claim. Heads must stay whole
+   when rows or columns of them are cut. */
 static ckr_result ckr__nt_split(ckr__nt *r, ckr__nt_param *p, uint32_t given)
 {
     const uint32_t n = p->blocks[0]->n_pairs;
-    const int64_t unit = ckr__nt_unit(r, p);
-    int64_t *chunks = CKR__NEW_N(r->c, int64_t, n), *units = CKR__NEW_N(r->c, int64_t, n), left;
+    const uint8_t heads = r->head_dim ? ckr__nt_modules[p->leaf / 2].unit : 0;
+    int64_t *chunks = CKR__NEW_N(r->c, int64_t, n), *units = CKR__NEW_N(r->c, int64_t, n), left,
+            unit = heads == CKR__NT_HEAD ? r->head_dim : 1;
     uint32_t axis, k;
     uint64_t i;
     if (!chunks || !units) return r->c->err->code;
+    if (heads == CKR__NT_HEADS && r->kv_heads && r->heads % r->kv_heads == 0)
+        unit = (r->heads / r->kv_heads + 2) * r->head_dim;
     for (axis = 0; axis < p->n_dims && !(given >> axis & 1); axis++) {}
     if (axis == p->n_dims || given >> (axis + 1))
         return ckr__nt_bad_slices(r, p, p->shards[0], "slices that do not name one axis");
@@ -38262,33 +38247,12 @@ static ckr_result ckr__nt_states(ckr__nt *r, const ckr__rankfile *f, const ckr__
     return r->c->err->code;
 }
 
-/* Another copy of a group says the same as the first, but for the indices. */
-static ckr_result ckr__nt_same_group(ckr__nt *r, const ckr__rankfile *f, const ckr__nt_param *p,
-                                     const ckr_node *g)
-{
-    uint64_t i;
-    for (i = 0; i < g->count; i++) {
-        const char *key = ckr__dict_key(g, i);
-        const ckr_node *other;
-        if (!key || !strcmp(key, "params")) continue;
-        if (i < p->group->count && ckr__is_str(p->group->u.items[2 * i], key))
-            other = ckr__dict_at(p->group, i);
-        else other = ckr_node_get(p->group, key);
-        if (other && other->kind > CKR_NODE_STR && !ckr_node_is_list(other)) continue;
-        if (other && ckr__node_equal(ckr__dict_at(g, i), other)) continue;
-        return ckr__nt_fail(
-            r, !strcmp(key, "lr") ? CKR_ITEM_NANOTRON_STEP : CKR_ITEM_NANOTRON_GROUPS, f->path,
-            p->name, "the file is of another step or run: put back the right one",
-            "%s of its group differs from the copy on another rank", key);
-    }
-    return CKR_OK;
-}
-
-/* The groups of a file, each to its parameter. */
+/* The groups of a file, each to its parameter. Another copy of a group says the same as the first,
+   but for the indices. */
 static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__nt_index *x)
 {
     const ckr_node *groups = ckr_node_get(f->root, "param_groups");
-    uint64_t i, k;
+    uint64_t i, k, m;
     for (i = 0; i < groups->count; i++) {
         const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
         if (!ckr_node_is_dict(g) || !ckr_node_is_list(list))
@@ -38302,7 +38266,21 @@ static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__
                 return ckr__nt_bad_file(r, f, "params", "an index that names has");
             p = x->param[v->u.i];
             if (!p->group) p->group = g;
-            if (ckr__nt_same_group(r, f, p, g) != CKR_OK) return r->c->err->code;
+            for (m = 0; m < g->count; m++) {
+                const char *key = ckr__dict_key(g, m);
+                const ckr_node *other;
+                if (!key || !strcmp(key, "params")) continue;
+                if (m < p->group->count && ckr__is_str(p->group->u.items[2 * m], key))
+                    other = ckr__dict_at(p->group, m);
+                else other = ckr_node_get(p->group, key);
+                if (other && other->kind > CKR_NODE_STR && !ckr_node_is_list(other)) continue;
+                if (other && ckr__node_equal(ckr__dict_at(g, m), other)) continue;
+                return ckr__nt_fail(
+                    r, !strcmp(key, "lr") ? CKR_ITEM_NANOTRON_STEP : CKR_ITEM_NANOTRON_GROUPS,
+                    f->path, p->name,
+                    "the file is of another step or run: put back the right one",
+                    "%s of its group differs from the copy on another rank", key);
+            }
         }
     }
     return CKR_OK;
@@ -38547,27 +38525,6 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
     return r->c->err->code;
 }
 
-/* One schedule for all groups; what its configuration has wrong is a note, and no schedule. */
-static ckr_result ckr__nt_schedule_out(ckr__nt *r, const double *bases)
-{
-    const uint64_t n = r->s->n_groups;
-    ckr_schedule *s;
-    ckr_result e;
-    if (!r->sched_params) return CKR_OK;
-    e = ckr__sched_build(r->c, "nanotron", r->sched_params, n ? bases : NULL, n, &s);
-    if (e == CKR_E_ARG) {
-        const char *why = ckr__strdup(r->c, r->c->err->text);
-        ckr__error_reset(r->c);
-        return ckr__say(r->c, "CKR_W_NANOTRON_SCHEDULE", CKR_APPROX, "learning_rate_scheduler",
-                        NULL, NULL, why, "tell the schedule with --schedule");
-    }
-    if (e != CKR_OK) return e;
-    s->position = r->step;
-    r->s->schedules = s;
-    r->s->n_schedules = 1;
-    return CKR_OK;
-}
-
 /* The groups' LR becomes what the schedule says for the next update. How the checkpoint stands to
    it: as saved by an uninterrupted run (last_epoch N), as written for HEAD (N - 1, with every LR at
    its initial value: HEAD takes the current LR for the initial one and advances once on load), or
@@ -38611,7 +38568,8 @@ static ckr_result ckr__nt_stands(ckr__nt *r, double *want)
 }
 
 /* A group of the state for each parameter that has one: its initial LR is its own, else that of the
-   scheduler's files. */
+   scheduler's files. One schedule for all groups; what its configuration has wrong is a note, and
+   no schedule. */
 static ckr_result ckr__nt_groups_out(ckr__nt *r)
 {
     const ckr_node *base = ckr_node_at(ckr_node_get(r->scheduler, "base_lrs"), 0);
@@ -38630,8 +38588,22 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
             ckr__node_set(r->c, g->hyper, "initial_lr", ckr__node_float(r->c, *init));
         init++;
     }
-    if (ckr__failed(r->c) || ckr__nt_schedule_out(r, bases) != CKR_OK) return r->c->err->code;
-    return ckr__nt_stands(r, bases);
+    if (r->sched_params && !ckr__failed(r->c)) {
+        const uint64_t n = r->s->n_groups;
+        ckr_schedule *s = NULL;
+        if (ckr__sched_build(r->c, "nanotron", r->sched_params, n ? bases : NULL, n, &s) ==
+            CKR_E_ARG) {
+            const char *why = ckr__strdup(r->c, r->c->err->text);
+            ckr__error_reset(r->c);
+            ckr__say(r->c, "CKR_W_NANOTRON_SCHEDULE", CKR_APPROX, "learning_rate_scheduler", NULL,
+                     NULL, why, "tell the schedule with --schedule");
+        } else if (!ckr__failed(r->c)) {
+            s->position = r->step;
+            r->s->schedules = s;
+            r->s->n_schedules = 1;
+        }
+    }
+    return ckr__failed(r->c) ? r->c->err->code : ckr__nt_stands(r, bases);
 }
 
 /* >>nanotron.random ----------------------------------------------------------- */
@@ -39077,23 +39049,6 @@ static void ckr__nt_emit_ranks(ckr__nt_job *x, int row, ckr__nt_fill fill_fn)
     }
 }
 
-/* "a.b.weight" is <step>/model/a/b/model_weight...: dots become slashes. */
-static const char *ckr__nt_weight_path(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank)
-{
-    const char *leaf = strrchr(p->name, '.');
-    const int row = p->param->split.axis < 0 ? CKR__NT_WHOLE_ROW : CKR__NT_SHARD_ROW;
-    ckr__rankfile f = CKR_ZERO;
-    const char *dirs =
-        ckr__printf(x->c, "model.%.*s", leaf ? (int)(leaf - p->name) + 1 : 0, p->name);
-    f.rel = dirs ? ckr__key_with(x->c, dirs, '.', '/') : NULL;
-    if (!f.rel) return NULL;
-    ckr__at_set(&f, CKR__PP, p->owner, x->to.pp);
-    ckr__at_set(&f, CKR__TP, rank, x->to.tp);
-    f.name = leaf ? leaf + 1 : p->name;
-    f.n_name = strlen(f.name);
-    return ckr__nt_out(x, ckr__form_name(x->c, ckr__nt_forms[row].pattern, &f));
-}
-
 /* What the source's file has beside what is known there. */
 static void ckr__nt_copy_others(ckr__nt_job *x, ckr__out_file *f, const ckr_node *root,
                                 const char *known)
@@ -39107,17 +39062,29 @@ static void ckr__nt_copy_others(ckr__nt_job *x, ckr__out_file *f, const ckr_node
     }
 }
 
-/* One rank's file of a parameter. */
+/* One rank's file of a parameter: "a.b.weight" is <step>/model/a/b/model_weight...: dots become
+   slashes. */
 static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank)
 {
     const bool whole = p->param->split.axis < 0, other = !whole && x->to.tp != x->nt->of.tp;
+    const int row = whole ? CKR__NT_WHOLE_ROW : CKR__NT_SHARD_ROW;
     const ckr_tensor *from;
     const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
     const ckr__block *block = p->blocks[rank];
     const ckr_node *old = p->src->shards[other || whole ? 0 : rank]->root;
-    ckr__out_file *f = ckr__out_file_add(x->out, ckr__nt_weight_path(x, p, rank),
-                                         CKR_FORMAT_SAFETENSORS);
+    const char *dot = strrchr(p->name, '.'), *leaf = dot ? dot + 1 : p->name,
+               *dirs = ckr__printf(x->c, "model.%.*s", (int)(leaf - p->name), p->name);
+    ckr__rankfile at = CKR_ZERO;
+    ckr__out_file *f;
     ckr_node *e;
+    at.rel = dirs ? ckr__key_with(x->c, dirs, '.', '/') : NULL;
+    at.name = leaf;
+    at.n_name = strlen(leaf);
+    ckr__at_set(&at, CKR__PP, p->owner, x->to.pp);
+    ckr__at_set(&at, CKR__TP, rank, x->to.tp);
+    f = ckr__out_file_add(x->out,
+                          ckr__nt_out(x, ckr__form_name(x->c, ckr__nt_forms[row].pattern, &at)),
+                          CKR_FORMAT_SAFETENSORS);
     if (!f) return;
     f->root = ckr__node(x->c, CKR_NODE_DICT);
     f->metadata = ckr__nt_weight_meta(x, p, rank);
@@ -39326,22 +39293,6 @@ static void ckr__nt_emit_optimizer_config(ckr__nt_job *x)
 }
 
 /* emit: scheduler --------------------------------------------------------------- */
-
-/* What a scheduler's file has of its own, and no file of other ranks will have. */
-static uint64_t ckr__nt_scheduler_own(const ckr_node *first, const ckr_node *root)
-{
-    const ckr_node *lambdas = ckr_node_get(root, "lr_lambdas");
-    uint64_t i, n = 0;
-    for (i = 0; i < root->count; i++) {
-        const char *key = ckr__dict_key(root, i);
-        const ckr_node *v = key ? ckr_node_get(first, key) : NULL;
-        n += !(key && ckr__word_in(ckr__nt_scheduler_keys, key)) &&
-             (!v || !ckr__node_equal(v, ckr__dict_at(root, i)));
-    }
-    for (i = 0; ckr_node_is_list(lambdas) && i < lambdas->count; i++)
-        n += lambdas->u.items[i]->count != 0;
-    return n;
-}
 
 static void ckr__nt_scheduler_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t at[4],
                                    uint64_t rank)
@@ -39912,21 +39863,32 @@ static void ckr__nt_say_exclude(ckr__nt_job *x)
     }
 }
 
-/* Files that are not understood come back as they were. */
+/* Files that are not understood come back as they were; what a file has of its own beside what is
+   known comes back where the ranks are the same, and is lost else. */
 static void ckr__nt_emit_loose(ckr__nt_job *x)
 {
     const ckr__nt *nt = x->nt;
     const bool optimizer = !(x->t->without & CKR_OPTIMIZER),
                scheduler = optimizer && x->s->n_groups && !(x->t->without & CKR_SCHEDULE);
-    uint64_t i;
+    uint64_t i, k;
     const char *under = ckr__nt_out(x, "");
     if (!under || ckr__loose_put(x->out, &nt->loose, nt->dir, under) != CKR_OK) return;
     for (i = 0; (!x->same || !optimizer) && i < nt->f.n_files[CKR__NT_OPTIMIZER]; i++) {
         const ckr_node *root = nt->f.files[CKR__NT_OPTIMIZER][i]->root;
         x->n_lost += root->count - 3 - (ckr_node_get(root, "gradient_accumulator") != NULL);
     }
-    for (i = 0; !x->same && scheduler && i < nt->f.n_files[CKR__NT_SCHEDULER]; i++)
-        x->n_lost += ckr__nt_scheduler_own(nt->scheduler, nt->f.files[CKR__NT_SCHEDULER][i]->root);
+    for (i = 0; !x->same && scheduler && i < nt->f.n_files[CKR__NT_SCHEDULER]; i++) {
+        const ckr_node *root = nt->f.files[CKR__NT_SCHEDULER][i]->root,
+                       *lambdas = ckr_node_get(root, "lr_lambdas");
+        for (k = 0; k < root->count; k++) {
+            const char *key = ckr__dict_key(root, k);
+            const ckr_node *v = key ? ckr_node_get(nt->scheduler, key) : NULL;
+            x->n_lost += !(key && ckr__word_in(ckr__nt_scheduler_keys, key)) &&
+                         (!v || !ckr__node_equal(v, ckr__dict_at(root, k)));
+        }
+        for (k = 0; ckr_node_is_list(lambdas) && k < lambdas->count; k++)
+            x->n_lost += lambdas->u.items[k]->count != 0;
+    }
     if (x->n_lost)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "leftovers", (int64_t)x->n_lost, 0,
                      "keys that are not understood belong to a rank that the target does not have",
