@@ -39495,6 +39495,7 @@ static ckr_result ckr__nt_model(ckr__nt *r)
 static ckr_result ckr__nt_config_says(ckr__nt *r, ckr_item item, const char *key, int64_t here,
                                       const char *other, int64_t there)
 {
+    if (here == there) return CKR_OK;
     return ckr__nt_fail(r, item, r->config.path, key,
                         "one of the two is of another checkpoint: put back the right one",
                         "config.yaml says %lld, %s %lld", (long long)here, other, (long long)there);
@@ -39511,17 +39512,14 @@ static ckr_result ckr__nt_check_config(ckr__nt *r)
     size_t i;
     for (i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (ckr_node_i64(ckr_node_get(m, sizes[i]), &here) &&
-            ckr_node_i64(ckr_node_get(r->model.root, sizes[i]), &there) && here != there)
-            return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, sizes[i], here,
-                                       "model_config.json", there);
-    for (i = 0; i < CKR__NT_AXES; i++) {
-        const char *key = ckr__nt_axes[i].config;
-        const uint32_t size = *ckr__nt_size_of(&r->of, i);
-        if (ckr__nt_size(ckr_node_get(par, key), &v) && v != size)
-            return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_TOPOLOGY, key, v,
-                                       "the checkpoint has", size);
-    }
-    return CKR_OK;
+            ckr_node_i64(ckr_node_get(r->model.root, sizes[i]), &there))
+            ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, sizes[i], here, "model_config.json",
+                                there);
+    for (i = 0; i < CKR__NT_AXES; i++)
+        if (ckr__nt_size(ckr_node_get(par, ckr__nt_axes[i].config), &v))
+            ckr__nt_config_says(r, CKR_ITEM_NANOTRON_TOPOLOGY, ckr__nt_axes[i].config, v,
+                                "the checkpoint has", *ckr__nt_size_of(&r->of, i));
+    return r->c->err->code;
 }
 
 /* Is `rows` what a vocabulary of `size` is padded to, at most? */
@@ -39536,14 +39534,14 @@ static ckr_result ckr__nt_check_vocab(ckr__nt *r)
     const ckr_node *m = ckr_node_find(r->config.root, "/model/model_config"),
                    *tied = ckr_node_get(m, "tie_word_embeddings");
     int64_t size;
-    if (tied && tied->kind == CKR_NODE_BOOL && tied->u.b != r->tied && !r->starcoder)
-        return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "tie_word_embeddings", tied->u.b,
-                                   "model_config.json", r->tied);
-    if (!ckr_node_i64(ckr_node_get(m, "vocab_size"), &size) || size <= 0 || r->vocab <= 0 ||
-        ckr__nt_pads_to(r, size, r->vocab, r->of.tp))
-        return CKR_OK;
-    return ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "vocab_size", size,
-                               "model_config.json", r->vocab);
+    if (tied && tied->kind == CKR_NODE_BOOL && !r->starcoder)
+        ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "tie_word_embeddings", tied->u.b,
+                            "model_config.json", r->tied);
+    if (ckr_node_i64(ckr_node_get(m, "vocab_size"), &size) && size > 0 && r->vocab > 0 &&
+        !ckr__nt_pads_to(r, size, r->vocab, r->of.tp))
+        ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, "vocab_size", size, "model_config.json",
+                            r->vocab);
+    return r->c->err->code;
 }
 
 static bool ckr__nt_is(const ckr__nt_param *p, const char *part)
@@ -39564,6 +39562,7 @@ static int64_t ckr__nt_layer(const char *name)
    one of these is cut. */
 enum { CKR__NT_HIDDEN = 1, CKR__NT_VOCAB, CKR__NT_Q, CKR__NT_QKV, CKR__NT_INTER, CKR__NT_GATE_UP };
 enum { CKR__NT_HEAD = 1, CKR__NT_HEADS };      /* one; a group, with its key and value   */
+enum { CKR__NT_QWEN_NORM = 2 };                /* the row of what only Qwen registers there */
 
 static const struct ckr__nt_module {
     const char *part;
@@ -39597,15 +39596,6 @@ static const struct ckr__nt_module {
     { ".lm_head.", CKR__NT_VOCAB, CKR__NT_HIDDEN, 0 },
     { "", 0, 0, 0 }
 };
-
-/* Twice the number of its row, one more for a bias. */
-static int ckr__nt_leaf(const ckr__nt *r, const char *name)
-{
-    int i;
-    for (i = 0; !strstr(name, ckr__nt_modules[i].part); i++)
-        if (r->qwen && i == 2 && strstr(name, "post_attention_layernorm")) break;
-    return 2 * i + (strstr(name, ".bias") != NULL);
-}
 
 /* Is the whole tensor as large as the configuration promises, where it says something of it? */
 static ckr_result ckr__nt_check_shape(ckr__nt *r, const ckr__nt_param *p)
@@ -39644,16 +39634,6 @@ static ckr_result ckr__nt_check_dtype(ckr__nt *r, const ckr__nt_param *p)
                         "dtype %s; config.yaml says %s", ckr_dtype_name(p->dtype), name);
 }
 
-/* Heads must stay whole when rows or columns of them are cut. */
-static int64_t ckr__nt_unit(const ckr__nt *r, const ckr__nt_param *p)
-{
-    const uint8_t unit = r->head_dim ? ckr__nt_modules[p->leaf / 2].unit : 0;
-    if (unit == CKR__NT_HEAD) return r->head_dim;
-    return unit == CKR__NT_HEADS && r->kv_heads && r->heads % r->kv_heads == 0
-               ? (r->heads / r->kv_heads + 2) * r->head_dim
-               : 1;
-}
-
 /* In the optimizer's order where its files tell it, else in that in which the modules are
    registered, which is the same. */
 static int ckr__nt_param_cmp(const void *a, const void *b)
@@ -39686,11 +39666,12 @@ static uint32_t *ckr__nt_partition(ckr__ctx *c, const ckr__nt *r, uint32_t pp, i
     return owner;
 }
 
-/* Sets each parameter's block, and checks that no layer is absent or one too many. */
+/* Sets each parameter's block and leaf, and checks that no layer is absent or one too many. */
 static ckr_result ckr__nt_blocks(ckr__nt *r)
 {
     uint64_t i;
     int64_t top = -1, k;
+    int row;
     bool head = false, embedding = false;
     for (i = 0; i < r->n_params; i++) top = ckr__max_i64(top, ckr__nt_layer(r->params[i]->name));
     if (!r->layers) r->layers = top + 1;
@@ -39711,7 +39692,10 @@ static ckr_result ckr__nt_blocks(ckr__nt *r)
                    : ckr__nt_is(p, ".final_layer_norm.") ? r->layers + 1
                    : ckr__nt_is(p, ".lm_head.")          ? r->layers + 2
                                                          : -1;
-        p->leaf = ckr__nt_leaf(r, p->name);
+        for (row = 0; !ckr__nt_is(p, ckr__nt_modules[row].part); row++)
+            if (r->qwen && row == CKR__NT_QWEN_NORM && ckr__nt_is(p, "post_attention_layernorm"))
+                break;
+        p->leaf = 2 * row + ckr__nt_is(p, ".bias");
         embedding = embedding || p->block == 0;
         head = head || p->block == r->layers + 2;
     }
@@ -39858,33 +39842,30 @@ static ckr_result ckr__nt_bad_shape(ckr__nt *r, const ckr__nt_param *p, const ck
                         (long long)found, (long long)want);
 }
 
-static bool ckr__nt_same_block(const ckr__block *a, const ckr__block *b)
-{
-    const size_t size = a->n_dims * sizeof *a->shape;
-    bool same = a->n_pairs == b->n_pairs && !memcmp(a->shape, b->shape, size);
-    uint32_t i;
-    for (i = 0; same && i < a->n_pairs; i++)
-        same = !memcmp(a->pairs[i].local, b->pairs[i].local, size) &&
-               !memcmp(a->pairs[i].global, b->pairs[i].global, size) &&
-               !memcmp(a->pairs[i].count, b->pairs[i].count, size);
-    return same;
-}
-
 /* What every shard claims must be the equal cut of the chunks, which leave no element of the axis
    out: that covers all, and nothing twice. */
 static ckr_result ckr__nt_coverage(ckr__nt *r, ckr__nt_param *p, int64_t left)
 {
+    const size_t size = p->n_dims * sizeof *p->shape;
     ckr_split plain = p->split;
-    const ckr__block *b = NULL;
     uint64_t i;
+    uint32_t k;
     int64_t uneven = 0;
     plain.units = NULL;        /* as stored: a cut inside a head is read, but not made      */
     for (i = 0; !left && i < p->n_shards; i++) {
-        b = ckr__block_split(r->c, &plain, p->n_dims, p->shape, (uint32_t)p->n_shards, (uint32_t)i,
-                             &uneven);
-        if (!b || !ckr__nt_same_block(b, p->blocks[i])) break;
+        const ckr__block *a = p->blocks[i],
+                         *b = ckr__block_split(r->c, &plain, p->n_dims, p->shape,
+                                               (uint32_t)p->n_shards, (uint32_t)i, &uneven);
+        if (!b && !uneven) return r->c->err->code;
+        if (!b || memcmp(a->shape, b->shape, size) != 0) break;
+        for (k = 0; k < b->n_pairs; k++)
+            if (memcmp(a->pairs[k].local, b->pairs[k].local, size) != 0 ||
+                memcmp(a->pairs[k].global, b->pairs[k].global, size) != 0 ||
+                memcmp(a->pairs[k].count, b->pairs[k].count, size) != 0)
+                break;
+        if (k < b->n_pairs) break;
     }
-    if (i == p->n_shards || (!b && !uneven && !left)) return r->c->err->code;
+    if (i == p->n_shards) return CKR_OK;
     if (r->of.ep > 1 && p->shards[0]->of[CKR__EP])
         return ckr__fail(
             r->c->err, CKR_ITEM_NANOTRON_EXPERTS, p->shards[0]->path, 8, p->name,
@@ -39899,15 +39880,19 @@ static ckr_result ckr__nt_coverage(ckr__nt *r, ckr__nt_param *p, int64_t left)
         "a shard is of another run: put back the right one");
 }
 
-/* The axis that is cut and its chunks, from the boxes that the shards claim. */
+/* The axis that is cut and its chunks, from the boxes that the shards claim. Heads must stay whole
+   when rows or columns of them are cut. */
 static ckr_result ckr__nt_split(ckr__nt *r, ckr__nt_param *p, uint32_t given)
 {
     const uint32_t n = p->blocks[0]->n_pairs;
-    const int64_t unit = ckr__nt_unit(r, p);
-    int64_t *chunks = CKR__NEW_N(r->c, int64_t, n), *units = CKR__NEW_N(r->c, int64_t, n), left;
+    const uint8_t heads = r->head_dim ? ckr__nt_modules[p->leaf / 2].unit : 0;
+    int64_t *chunks = CKR__NEW_N(r->c, int64_t, n), *units = CKR__NEW_N(r->c, int64_t, n), left,
+            unit = heads == CKR__NT_HEAD ? r->head_dim : 1;
     uint32_t axis, k;
     uint64_t i;
     if (!chunks || !units) return r->c->err->code;
+    if (heads == CKR__NT_HEADS && r->kv_heads && r->heads % r->kv_heads == 0)
+        unit = (r->heads / r->kv_heads + 2) * r->head_dim;
     for (axis = 0; axis < p->n_dims && !(given >> axis & 1); axis++) {}
     if (axis == p->n_dims || given >> (axis + 1))
         return ckr__nt_bad_slices(r, p, p->shards[0], "slices that do not name one axis");
@@ -40302,33 +40287,12 @@ static ckr_result ckr__nt_states(ckr__nt *r, const ckr__rankfile *f, const ckr__
     return r->c->err->code;
 }
 
-/* Another copy of a group says the same as the first, but for the indices. */
-static ckr_result ckr__nt_same_group(ckr__nt *r, const ckr__rankfile *f, const ckr__nt_param *p,
-                                     const ckr_node *g)
-{
-    uint64_t i;
-    for (i = 0; i < g->count; i++) {
-        const char *key = ckr__dict_key(g, i);
-        const ckr_node *other;
-        if (!key || !strcmp(key, "params")) continue;
-        if (i < p->group->count && ckr__is_str(p->group->u.items[2 * i], key))
-            other = ckr__dict_at(p->group, i);
-        else other = ckr_node_get(p->group, key);
-        if (other && other->kind > CKR_NODE_STR && !ckr_node_is_list(other)) continue;
-        if (other && ckr__node_equal(ckr__dict_at(g, i), other)) continue;
-        return ckr__nt_fail(
-            r, !strcmp(key, "lr") ? CKR_ITEM_NANOTRON_STEP : CKR_ITEM_NANOTRON_GROUPS, f->path,
-            p->name, "the file is of another step or run: put back the right one",
-            "%s of its group differs from the copy on another rank", key);
-    }
-    return CKR_OK;
-}
-
-/* The groups of a file, each to its parameter. */
+/* The groups of a file, each to its parameter. Another copy of a group says the same as the first,
+   but for the indices. */
 static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__nt_index *x)
 {
     const ckr_node *groups = ckr_node_get(f->root, "param_groups");
-    uint64_t i, k;
+    uint64_t i, k, m;
     for (i = 0; i < groups->count; i++) {
         const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
         if (!ckr_node_is_dict(g) || !ckr_node_is_list(list))
@@ -40342,7 +40306,21 @@ static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__
                 return ckr__nt_bad_file(r, f, "params", "an index that names has");
             p = x->param[v->u.i];
             if (!p->group) p->group = g;
-            if (ckr__nt_same_group(r, f, p, g) != CKR_OK) return r->c->err->code;
+            for (m = 0; m < g->count; m++) {
+                const char *key = ckr__dict_key(g, m);
+                const ckr_node *other;
+                if (!key || !strcmp(key, "params")) continue;
+                if (m < p->group->count && ckr__is_str(p->group->u.items[2 * m], key))
+                    other = ckr__dict_at(p->group, m);
+                else other = ckr_node_get(p->group, key);
+                if (other && other->kind > CKR_NODE_STR && !ckr_node_is_list(other)) continue;
+                if (other && ckr__node_equal(ckr__dict_at(g, m), other)) continue;
+                return ckr__nt_fail(
+                    r, !strcmp(key, "lr") ? CKR_ITEM_NANOTRON_STEP : CKR_ITEM_NANOTRON_GROUPS,
+                    f->path, p->name,
+                    "the file is of another step or run: put back the right one",
+                    "%s of its group differs from the copy on another rank", key);
+            }
         }
     }
     return CKR_OK;
@@ -40587,27 +40565,6 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
     return r->c->err->code;
 }
 
-/* One schedule for all groups; what its configuration has wrong is a note, and no schedule. */
-static ckr_result ckr__nt_schedule_out(ckr__nt *r, const double *bases)
-{
-    const uint64_t n = r->s->n_groups;
-    ckr_schedule *s;
-    ckr_result e;
-    if (!r->sched_params) return CKR_OK;
-    e = ckr__sched_build(r->c, "nanotron", r->sched_params, n ? bases : NULL, n, &s);
-    if (e == CKR_E_ARG) {
-        const char *why = ckr__strdup(r->c, r->c->err->text);
-        ckr__error_reset(r->c);
-        return ckr__say(r->c, "CKR_W_NANOTRON_SCHEDULE", CKR_APPROX, "learning_rate_scheduler",
-                        NULL, NULL, why, "tell the schedule with --schedule");
-    }
-    if (e != CKR_OK) return e;
-    s->position = r->step;
-    r->s->schedules = s;
-    r->s->n_schedules = 1;
-    return CKR_OK;
-}
-
 /* The groups' LR becomes what the schedule says for the next update. How the checkpoint stands to
    it: as saved by an uninterrupted run (last_epoch N), as written for HEAD (N - 1, with every LR at
    its initial value: HEAD takes the current LR for the initial one and advances once on load), or
@@ -40651,7 +40608,8 @@ static ckr_result ckr__nt_stands(ckr__nt *r, double *want)
 }
 
 /* A group of the state for each parameter that has one: its initial LR is its own, else that of the
-   scheduler's files. */
+   scheduler's files. One schedule for all groups; what its configuration has wrong is a note, and
+   no schedule. */
 static ckr_result ckr__nt_groups_out(ckr__nt *r)
 {
     const ckr_node *base = ckr_node_at(ckr_node_get(r->scheduler, "base_lrs"), 0);
@@ -40670,8 +40628,22 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
             ckr__node_set(r->c, g->hyper, "initial_lr", ckr__node_float(r->c, *init));
         init++;
     }
-    if (ckr__failed(r->c) || ckr__nt_schedule_out(r, bases) != CKR_OK) return r->c->err->code;
-    return ckr__nt_stands(r, bases);
+    if (r->sched_params && !ckr__failed(r->c)) {
+        const uint64_t n = r->s->n_groups;
+        ckr_schedule *s = NULL;
+        if (ckr__sched_build(r->c, "nanotron", r->sched_params, n ? bases : NULL, n, &s) ==
+            CKR_E_ARG) {
+            const char *why = ckr__strdup(r->c, r->c->err->text);
+            ckr__error_reset(r->c);
+            ckr__say(r->c, "CKR_W_NANOTRON_SCHEDULE", CKR_APPROX, "learning_rate_scheduler", NULL,
+                     NULL, why, "tell the schedule with --schedule");
+        } else if (!ckr__failed(r->c)) {
+            s->position = r->step;
+            r->s->schedules = s;
+            r->s->n_schedules = 1;
+        }
+    }
+    return ckr__failed(r->c) ? r->c->err->code : ckr__nt_stands(r, bases);
 }
 
 /* >>nanotron.random ----------------------------------------------------------- */
@@ -40856,6 +40828,8 @@ static const ckr__bounds ckr__nt_bounds = {
     "schedule starts again"
 };
 
+typedef struct ckr__nt_edit { const char *pointer; ckr_node *value; } ckr__nt_edit;
+
 typedef struct ckr__nt_job {
     ckr__ctx          *c;
     const ckr_state   *s;
@@ -40867,8 +40841,8 @@ typedef struct ckr__nt_job {
     ckr__nt_stage     *stage;  /* [pp]                                                    */
     ckr_topology       to;
     bool               masters, same;
-    bool               config_anew;    /* config.yaml is no longer the old one's lines   */
-    ckr__buf           config;         /* its text so far                                */
+    ckr__nt_edit      *edits;          /* of config.yaml                                 */
+    uint64_t           n_edits;
     int64_t            step, vocab, padded;
     int64_t            micro, accumulate;      /* of the coming run; 0: as they were     */
     uint64_t           n_lost;
@@ -41026,65 +41000,65 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
 
 /* emit: weights ----------------------------------------------------------------- */
 
-static void ckr__nt_slice_put(ckr__buf *b, const ckr__nt_item *p, uint32_t rank)
+/* local_global_slices_pairs of a rank's file. */
+static ckr_node *ckr__nt_pairs_node(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank)
 {
     const ckr_split *s = &p->param->split;
     const uint32_t n = s->n_chunks ? s->n_chunks : 1;
     int64_t at = 0, local = 0;
     uint32_t k, d, side;
+    ckr__buf b = CKR_ZERO;
+    ckr_node *text;
+    b.c = x->c;
     for (k = 0; k < n; k++) {
         const int64_t size = s->n_chunks ? s->chunks[k] : p->shape[s->axis],
                       part = size / p->n_blocks;
-        if (k) ckr__buf_u8(b, ';');
-        for (side = 0; side < 2; side++) {
-            if (side) ckr__buf_u8(b, '#');
+        for (side = 0; side < 2; side++)
             for (d = 0; d < p->param->n_dims; d++) {
                 const int64_t from = side ? at + (int64_t)rank * part : local;
-                if (d) ckr__buf_u8(b, '|');
-                if ((int32_t)d != s->axis || (!side && n == 1)) ckr__buf_str(b, "None,None,None");
+                if (d || side || k) ckr__buf_u8(&b, d ? '|' : side ? '#' : ';');
+                if ((int32_t)d != s->axis || (!side && n == 1))
+                    ckr__buf_str(&b, "None,None,None");
                 else
-                    ckr__buf_printf(b, "%lld,%lld,None", (long long)from, (long long)(from + part));
+                    ckr__buf_printf(&b, "%lld,%lld,None", (long long)from,
+                                    (long long)(from + part));
             }
-        }
         at += size;
         local += part;
     }
+    text = ckr__node_text(x->c, CKR_NODE_STR, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    return text;
 }
 
 /* The text of unsharded_shape: as it was, where the shape still is what it says. */
-static ckr_node *ckr__nt_shape_node(ckr__nt_job *x, const ckr__nt_item *p, ckr__buf *b)
+static const char *ckr__nt_shape_text(ckr__nt_job *x, const ckr__nt_item *p)
 {
     const uint32_t n = p->param->n_dims;
+    const char *text = "";
     uint32_t d;
     if (p->src->shape_text && !memcmp(p->src->shape, p->shape, n * sizeof *p->shape))
-        return ckr__node_str(x->c, p->src->shape_text);
-    b->size = 0;
-    ckr__buf_u8(b, '(');
-    for (d = 0; d < n; d++) ckr__buf_printf(b, "%s%lld", d ? ", " : "", (long long)p->shape[d]);
-    ckr__buf_str(b, n == 1 ? ",)" : ")");
-    return ckr__node_text(x->c, CKR_NODE_STR, (const char *)b->data, b->size);
+        return p->src->shape_text;
+    for (d = 0; d < n && text; d++)
+        text = ckr__printf(x->c, "%s%s%lld", text, d ? ", " : "(", (long long)p->shape[d]);
+    return text ? ckr__printf(x->c, "%s%s", text, n == 1 ? ",)" : ")") : NULL;
 }
 
-static ckr_node *ckr__nt_weight_meta(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank,
-                                     ckr__buf *b)
+static ckr_node *ckr__nt_weight_meta(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank)
 {
-    ckr_node *m = ckr__node(x->c, CKR_NODE_DICT);
     const char *version = p->src->version  ? p->src->version
                           : x->nt->version ? x->nt->version
                                            : "1.5";
+    ckr_node *m;
     uint64_t i;
-    if (p->param->split.axis >= 0) {
-        b->size = 0;
-        ckr__nt_slice_put(b, p, rank);
-        ckr__node_set(x->c, m, "local_global_slices_pairs",
-                      ckr__node_text(x->c, CKR_NODE_STR, (const char *)b->data, b->size));
-        ckr__node_set(x->c, m, "unsharded_shape", ckr__nt_shape_node(x, p, b));
-        ckr__node_set(x->c, m, "version", ckr__node_str(x->c, version));
-    }
+    if (p->param->split.axis < 0) m = ckr__node(x->c, CKR_NODE_DICT);
+    else
+        m = ckr__node_dict(x->c, "local_global_slices_pairs", ckr__nt_pairs_node(x, p, rank),
+                           "unsharded_shape", ckr__node_str(x->c, ckr__nt_shape_text(x, p)),
+                           "version", ckr__node_str(x->c, version), CKR__END);
     for (i = 0; i < ckr__dict_n(p->src->extra); i++) {
         const char *key = ckr__dict_key(p->src->extra, i);
-        if (key && !ckr_node_get(m, key))
-            ckr__node_set(x->c, m, key, ckr__dict_at(p->src->extra, i));
+        if (key && !ckr_node_get(m, key)) ckr__node_take(x->c, m, p->src->extra, i);
     }
     return m;
 }
@@ -41115,23 +41089,6 @@ static void ckr__nt_emit_ranks(ckr__nt_job *x, int row, ckr__nt_fill fill_fn)
     }
 }
 
-/* "a.b.weight" is <step>/model/a/b/model_weight...: dots become slashes. */
-static const char *ckr__nt_weight_path(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank)
-{
-    const char *leaf = strrchr(p->name, '.');
-    const int row = p->param->split.axis < 0 ? CKR__NT_WHOLE_ROW : CKR__NT_SHARD_ROW;
-    ckr__rankfile f = CKR_ZERO;
-    const char *dirs =
-        ckr__printf(x->c, "model.%.*s", leaf ? (int)(leaf - p->name) + 1 : 0, p->name);
-    f.rel = dirs ? ckr__key_with(x->c, dirs, '.', '/') : NULL;
-    if (!f.rel) return NULL;
-    ckr__at_set(&f, CKR__PP, p->owner, x->to.pp);
-    ckr__at_set(&f, CKR__TP, rank, x->to.tp);
-    f.name = leaf ? leaf + 1 : p->name;
-    f.n_name = strlen(f.name);
-    return ckr__nt_out(x, ckr__form_name(x->c, ckr__nt_forms[row].pattern, &f));
-}
-
 /* What the source's file has beside what is known there. */
 static void ckr__nt_copy_others(ckr__nt_job *x, ckr__out_file *f, const ckr_node *root,
                                 const char *known)
@@ -41145,20 +41102,32 @@ static void ckr__nt_copy_others(ckr__nt_job *x, ckr__out_file *f, const ckr_node
     }
 }
 
-/* One rank's file of a parameter. */
-static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank, ckr__buf *b)
+/* One rank's file of a parameter: "a.b.weight" is <step>/model/a/b/model_weight...: dots become
+   slashes. */
+static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank)
 {
     const bool whole = p->param->split.axis < 0, other = !whole && x->to.tp != x->nt->of.tp;
+    const int row = whole ? CKR__NT_WHOLE_ROW : CKR__NT_SHARD_ROW;
     const ckr_tensor *from;
     const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
     const ckr__block *block = p->blocks[rank];
     const ckr_node *old = p->src->shards[other || whole ? 0 : rank]->root;
-    ckr__out_file *f = ckr__out_file_add(x->out, ckr__nt_weight_path(x, p, rank),
-                                         CKR_FORMAT_SAFETENSORS);
+    const char *dot = strrchr(p->name, '.'), *leaf = dot ? dot + 1 : p->name,
+               *dirs = ckr__printf(x->c, "model.%.*s", (int)(leaf - p->name), p->name);
+    ckr__rankfile at = CKR_ZERO;
+    ckr__out_file *f;
     ckr_node *e;
+    at.rel = dirs ? ckr__key_with(x->c, dirs, '.', '/') : NULL;
+    at.name = leaf;
+    at.n_name = strlen(leaf);
+    ckr__at_set(&at, CKR__PP, p->owner, x->to.pp);
+    ckr__at_set(&at, CKR__TP, rank, x->to.tp);
+    f = ckr__out_file_add(x->out,
+                          ckr__nt_out(x, ckr__form_name(x->c, ckr__nt_forms[row].pattern, &at)),
+                          CKR_FORMAT_SAFETENSORS);
     if (!f) return;
     f->root = ckr__node(x->c, CKR_NODE_DICT);
-    f->metadata = ckr__nt_weight_meta(x, p, rank, b);
+    f->metadata = ckr__nt_weight_meta(x, p, rank);
     e = ckr__entry_new(x->c, f, p->name, dtype, block->n_dims, block->shape);
     if (!ckr__node_set(x->c, f->root, "data", e) ||
         !ckr__bind_flat(x->c, e->u.entry, from, false, block, 0, ckr__block_numel(block), 0))
@@ -41173,9 +41142,7 @@ static void ckr__nt_emit_weights(ckr__nt_job *x)
 {
     uint64_t i;
     uint32_t r;
-    ckr__buf b = CKR_ZERO;
     bool cast = false;
-    b.c = x->c;
     for (i = 0; i < x->n_items; i++) {
         const ckr__nt_item *p = &x->items[i];
         const ckr_dtype dtype = ckr__dtype_as(p->param, x->t->dtype);
@@ -41183,9 +41150,8 @@ static void ckr__nt_emit_weights(ckr__nt_job *x)
             ckr__say(x->c, "CKR_W_CAST", CKR_CHANGED, "params", ckr_dtype_name(p->param->dtype),
                      ckr_dtype_name(dtype), "asked for", NULL);
         cast = cast || dtype != p->param->dtype;
-        for (r = 0; r < p->n_blocks && !ckr__failed(x->c); r++) ckr__nt_weight_file(x, p, r, &b);
+        for (r = 0; r < p->n_blocks && !ckr__failed(x->c); r++) ckr__nt_weight_file(x, p, r);
     }
-    ckr__buf_free(&b);
 }
 
 /* emit: optimizer --------------------------------------------------------------- */
@@ -41230,8 +41196,8 @@ static ckr_node *ckr__nt_state_entry(ckr__nt_job *x, ckr__out_file *f, const ckr
     ckr_node *e;
     if (t->n_dims == 0 || !strcmp(t->slot, "step"))
         return ckr__entry_whole(x->c, f, name, t, t->dtype, part->replica_step);
-    e = x->to.zero ? ckr__entry_new(x->c, f, name, t->dtype, 1, &n)
-                : ckr__entry_new(x->c, f, name, t->dtype, b->n_dims, b->shape);
+    e = ckr__entry_new(x->c, f, name, t->dtype, x->to.zero ? 1 : b->n_dims,
+                       x->to.zero ? &n : b->shape);
     if (!e || !ckr__bind_flat(x->c, e->u.entry, t, part->replica, b, part->begin, part->end, 0))
         return NULL;
     e->u.entry->requires_grad = !strcmp(t->slot, "master");
@@ -41322,8 +41288,8 @@ static ckr_node *ckr__nt_zero_config(ckr__nt_job *x)
             ckr__node_push(x->c, pair, ckr__nt_size_node(x->c, end));
             ckr__node_pair(x->c, ranks, ckr__nt_size_node(x->c, d), pair);
         }
-        ckr__node_pair(x->c, offsets, ckr__node_str(x->c, p->name), ranks);
-        ckr__node_pair(x->c, shapes, ckr__node_str(x->c, p->name), shape);
+        ckr__node_set(x->c, offsets, p->name, ranks);
+        ckr__node_set(x->c, shapes, p->name, shape);
     }
     return ckr__node_dict(x->c, "param_name_to_dp_rank_offsets", offsets, "orig_param_shapes",
                           shapes, CKR__END);
@@ -41348,6 +41314,7 @@ static void ckr__nt_emit_optimizer_config(ckr__nt_job *x)
                                     : "NamedOptimizer";
     const ckr__nt_text *old = &x->nt->optimizer;
     ckr_node *root, *par;
+    size_t i;
     if (x->same && old->root && x->padded == x->s->padded_vocab) {
         ckr__out_text(x->out, ckr__nt_out(x, name), old->bytes, old->n);
         return;
@@ -41355,10 +41322,10 @@ static void ckr__nt_emit_optimizer_config(ckr__nt_job *x)
     root = ckr__dict_copy(x->c, old->root);
     par = ckr__dict_copy(x->c, ckr_node_get(old->root, "parallelism"));
     ckr__node_set(x->c, root, "type", ckr__node_str(x->c, type));
-    ckr__node_set(x->c, par, "tp_size", ckr__nt_size_node(x->c, x->to.tp));
-    ckr__node_set(x->c, par, "dp_size", ckr__nt_size_node(x->c, x->to.dp));
-    ckr__node_set(x->c, par, "pp_size", ckr__nt_size_node(x->c, x->to.pp));
-    ckr__node_set(x->c, par, "expert_parallel_size", ckr__nt_size_node(x->c, 1));
+    for (i = 0; i < CKR__NT_AXES; i++)
+        if (*ckr__nt_axes[i].optimizer)
+            ckr__node_set(x->c, par, ckr__nt_axes[i].optimizer,
+                          ckr__nt_size_node(x->c, *ckr__nt_size_of(&x->to, i)));
     ckr__node_set(x->c, root, "parallelism", par);
     ckr__node_set(x->c, root, "configs",
                   x->to.zero ? ckr__nt_zero_config(x) : ckr__node(x->c, CKR_NODE_DICT));
@@ -41367,34 +41334,15 @@ static void ckr__nt_emit_optimizer_config(ckr__nt_job *x)
 
 /* emit: scheduler --------------------------------------------------------------- */
 
-/* What a scheduler's file has of its own, and no file of other ranks will have. */
-static uint64_t ckr__nt_scheduler_own(const ckr_node *first, const ckr_node *root)
-{
-    const ckr_node *lambdas = ckr_node_get(root, "lr_lambdas");
-    uint64_t i, n = 0;
-    for (i = 0; i < root->count; i++) {
-        const char *key = ckr__dict_key(root, i);
-        const ckr_node *v = key ? ckr_node_get(first, key) : NULL;
-        n += !(key && ckr__word_in(ckr__nt_scheduler_keys, key)) &&
-             (!v || !ckr__node_equal(v, ckr__dict_at(root, i)));
-    }
-    for (i = 0; ckr_node_is_list(lambdas) && i < lambdas->count; i++)
-        n += lambdas->u.items[i]->count != 0;
-    return n;
-}
-
 static void ckr__nt_scheduler_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t at[4],
                                    uint64_t rank)
 {
-    static const char *const keys[] = {
-        "base_lrs", "last_epoch", "_step_count", "_is_initial", "_get_lr_called_within_step",
-        "_last_lr", "lr_lambdas"
-    };
+    static const char made[] = "base_lrs last_epoch _step_count _last_lr lr_lambdas";
     const ckr__nt_stage *stage = &x->stage[at[CKR__PP]];
     ckr__rankfile **files = x->nt->f.files[CKR__NT_SCHEDULER];
     const ckr_node *old = x->nt->scheduler, *partials;
     ckr_node *base = ckr__node(x->c, CKR_NODE_LIST), *last = ckr__node(x->c, CKR_NODE_LIST),
-             *lambdas = ckr__node(x->c, CKR_NODE_LIST), *v;
+             *lambdas = ckr__node(x->c, CKR_NODE_LIST), *anew;
     const int64_t step = x->s->progress.step;
     uint64_t i;
     (void)rank;
@@ -41414,18 +41362,18 @@ static void ckr__nt_scheduler_file(ckr__nt_job *x, ckr__out_file *f, const uint3
         ckr__node_push(x->c, lambdas, was && was->count ? ckr__copy_tree(x->c, f, was, NULL)
                                                         : ckr__node(x->c, CKR_NODE_DICT));
     }
-    f->root = ckr__node(x->c, CKR_NODE_DICT);
-    for (i = 0; i < (old ? old->count : sizeof keys / sizeof *keys); i++) {
-        ckr_node *key = old ? old->u.items[2 * i] : ckr__node_str(x->c, keys[i]);
-        if (!key) break;
-        v = ckr__is_str(key, "base_lrs")      ? base
-            : ckr__is_str(key, "_last_lr")    ? last
-            : ckr__is_str(key, "lr_lambdas")  ? lambdas
-            : ckr__is_str(key, "last_epoch")  ? ckr__node_int(x->c, step - 1)
-            : ckr__is_str(key, "_step_count") ? ckr__node_int(x->c, step)
-            : old ? ckr__copy_tree(x->c, f, ckr__dict_at(old, i), NULL)
-                  : ckr__node_bool(x->c, false);
-        ckr__node_pair(x->c, f->root, key, v);
+    anew = ckr__node_dict(x->c, "base_lrs", base, "last_epoch", ckr__node_int(x->c, step - 1),
+                          "_step_count", ckr__node_int(x->c, step), "_is_initial",
+                          ckr__node_bool(x->c, false), "_get_lr_called_within_step",
+                          ckr__node_bool(x->c, false), "_last_lr", last, "lr_lambdas", lambdas,
+                          CKR__END);
+    f->root = old ? ckr__node(x->c, CKR_NODE_DICT) : anew;
+    for (i = 0; i < ckr__dict_n(old) && anew; i++) {
+        const char *key = ckr__dict_key(old, i);
+        ckr__node_pair(x->c, f->root, old->u.items[2 * i],
+                       key && ckr__word_in(made, key)
+                           ? ckr__dict_value(anew, key)
+                           : ckr__copy_tree(x->c, f, ckr__dict_at(old, i), NULL));
     }
 }
 
@@ -41455,16 +41403,16 @@ static ckr_result ckr__nt_meet_here(ckr__nt_job *x, const ckr_schedule *want)
 {
     const uint64_t n = want->n_lanes;
     double *a = CKR__NEW_N(x->c, double, n), *b = CKR__NEW_N(x->c, double, n);
-    ckr_result r = a && b ? ckr__sched_at(x->c, want, CKR__COL_LR, (double)x->step, a)
-                          : x->c->err->code;
     uint64_t i;
-    if (r == CKR_OK) r = ckr__sched_at(x->c, x->schedule, CKR__COL_LR, (double)x->step, b);
-    for (i = 0; r == CKR_OK && i < n; i++) {
+    if (!a || !b || ckr__sched_at(x->c, want, CKR__COL_LR, (double)x->step, a) != CKR_OK ||
+        ckr__sched_at(x->c, x->schedule, CKR__COL_LR, (double)x->step, b) != CKR_OK)
+        return x->c->err->code;
+    for (i = 0; i < n; i++) {
         ckr_lane *l = &x->schedule->lanes[i];
         const double up = b[i] - l->min;
         if (up > 0) l->base = l->min + (a[i] - l->min) * (l->base - l->min) / up;
     }
-    return r;
+    return CKR_OK;
 }
 
 static ckr_result ckr__nt_schedule_plan(ckr__nt_job *x)
@@ -41532,14 +41480,9 @@ static void ckr__nt_say_head(ckr__nt_job *x)
 
 /* emit: metadata ---------------------------------------------------------------- */
 
-/* A file may say any number. */
-static void ckr__count_more(int64_t *sum, int64_t n)
-{
-    if (n > 0) *sum = n > INT64_MAX - *sum ? INT64_MAX : *sum + n;
-}
-
-/* HEAD asserts that samples and tokens are the sums over the stages. Sums of *samples and
-   *tokens; a stage list for files that had none. */
+/* HEAD asserts that samples and tokens are the sums over the stages, which are added to *samples
+   and *tokens, as far as there is room: a file may say any number. A stage list for files that had
+   none. */
 static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool zero,
                                      int64_t *samples, int64_t *tokens)
 {
@@ -41551,7 +41494,7 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
     uint64_t i, k, n = ckr_node_is_list(old) ? old->count : 0;
     ckr_node_i64(ckr_node_find(cfg, "/tokens/sequence_length"), &length);
     if (!n) {
-        *samples = zero || x->s->progress.samples < 0 ? 0 : x->s->progress.samples;
+        *samples = zero ? 0 : ckr__max_i64(0, x->s->progress.samples);
         ckr__node_push(
             x->c, list,
             ckr__node_dict(x->c, "name", ckr__node_str(x->c, name ? name : "Training Stage"),
@@ -41565,10 +41508,11 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
         folders = zero ? NULL : ckr_node_get(stage, at);
         ckr__node_push(x->c, list, stage);
         if (zero) ckr__node_set(x->c, stage, "consumed_train_samples", ckr__node_int(x->c, 0));
-        else if (ckr_node_i64(ckr_node_get(stage, "consumed_train_samples"), &v))
-            ckr__count_more(samples, v);
+        else if (ckr_node_i64(ckr_node_get(stage, "consumed_train_samples"), &v) && v > 0)
+            *samples += ckr__min_i64(v, INT64_MAX - *samples);
         for (k = 0; k < ckr__dict_n(folders); k++)
-            if (ckr_node_i64(ckr__dict_at(folders, k), &v)) ckr__count_more(tokens, v);
+            if (ckr_node_i64(ckr__dict_at(folders, k), &v) && v > 0)
+                *tokens += ckr__min_i64(v, INT64_MAX - *tokens);
         if (!zero && !ckr_node_get(stage, "sequence_length"))
             ckr__node_set(x->c, stage, "sequence_length", ckr__node_int(x->c, length));
         if (!folders) ckr__node_set(x->c, stage, at, ckr__node(x->c, CKR_NODE_DICT));
@@ -41585,9 +41529,11 @@ static void ckr__nt_emit_metadata(ckr__nt_job *x)
              *m = ckr__dict_copy(x->c, ckr_node_get(root, "metas"));
     int64_t samples = 0, tokens = 0, v;
     const ckr_node *total = ckr_node_get(m, "consumed_tokens_total");
-    ckr__node_set(x->c, root, "tp", ckr__node_int(x->c, x->to.tp));
-    ckr__node_set(x->c, root, "dp", ckr__node_int(x->c, x->to.dp));
-    ckr__node_set(x->c, root, "cp", ckr__node_int(x->c, x->to.cp));
+    size_t i;
+    for (i = 0; i < CKR__NT_AXES; i++)
+        if (*ckr__nt_axes[i].meta)
+            ckr__node_set(x->c, root, ckr__nt_axes[i].meta,
+                          ckr__node_int(x->c, *ckr__nt_size_of(&x->to, i)));
     if (ckr__version(x->nt->version) < 1005000) {
         ckr__say(x->c, "CKR_W_NANOTRON_VERSION", CKR_CHANGED, "version", x->nt->version, "1.5",
                  "checkpoint_metadata.json is written as HEAD reads it", NULL);
@@ -41666,130 +41612,190 @@ static ckr_node *ckr__nt_yaml_with(ckr__ctx *c, const ckr_node *root, const char
     return ckr__node_set(c, at, key, value) ? top : NULL;
 }
 
-/* The same where the line was not found: flow style, quoted keys. Then all is written anew. */
-static void ckr__nt_yaml_anew(ckr__nt_job *x, ckr__buf *out, const char *pointer, ckr_node *value)
+/* A value of the coming run's configuration, "/a/b" being a.b in it. */
+enum { CKR__NT_TELL = 1, CKR__NT_WRITE = 2, CKR__NT_IF_THERE = 4 };
+
+/* It is told, where it is another than the saved run's (IF_THERE: and that is in config.yaml), and
+   written, where config.yaml has such a key. */
+static void ckr__nt_config(ckr__nt_job *x, unsigned how, const char *pointer, ckr_node *value,
+                           const char *otherwise)
+{
+    const ckr_node *old = pointer ? ckr_node_find(x->nt->config.root, pointer) : NULL;
+    ckr__nt_edit *e;
+    if (!pointer || !value || ckr__node_equal(value, old)) return;
+    if ((how & CKR__NT_TELL) && (old || !(how & CKR__NT_IF_THERE)))
+        ckr__setting_changed(x->out, "config.yaml", ckr__key_with(x->c, pointer + 1, '/', '.'),
+                             value, old, otherwise);
+    if (!old || !(how & CKR__NT_WRITE)) return;
+    e = CKR__PUSH(ckr__nt_edit, x->c, x->edits, x->n_edits);
+    e->pointer = pointer;
+    e->value = value;
+}
+
+static const char *ckr__nt_yaml_text(ckr__ctx *c, const ckr_node *v)
+{
+    return v->kind == CKR_NODE_STR     ? v->u.str
+           : v->kind == CKR_NODE_FLOAT ? ckr__double_text(c, v->u.f, true)
+                                       : ckr__printf(c, "%lld", (long long)v->u.i);
+}
+
+/* Puts the values into their lines of config.yaml, every other byte staying. False: one cannot be
+   put there (flow style, quoted keys), and does the text say so now? Lines inside a quoted text
+   look like others, and an anchor that stood before a value is missing elsewhere. */
+static bool ckr__nt_yaml_lines(ckr__nt_job *x, ckr__buf *text)
 {
     ckr_node *root = NULL;
-    out->size = 0;
-    if (ckr__yaml_parse(x->c, "config.yaml", x->config.data, x->config.size, &root) == CKR_OK)
-        root = ckr__nt_yaml_with(x->c, root, pointer, value);
-    if (ckr__failed(x->c) || ckr__yaml_put(out, root) != CKR_OK || x->config_anew) return;
-    x->config_anew = true;
-    ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED, "config.yaml", NULL, NULL,
-             "a value cannot be changed in its line: it is written anew, with the same "
-             "contents and without its comments", NULL);
-}
-
-/* Sets one scalar of config.yaml, every other byte staying. A key that is absent stays absent. */
-static void ckr__nt_yaml_set(ckr__nt_job *x, const char *pointer, const char *value)
-{
-    const ckr__buf *b = &x->config;
-    ckr__buf out = CKR_ZERO;
-    ckr_node *v = NULL, *root = NULL;
     size_t from, to;
-    ckr_result r = CKR_OK;
-    out.c = x->c;
-    if (!ckr_node_find(x->nt->config.root, pointer) || !value || ckr__failed(x->c) ||
-        ckr__yaml_parse(x->c, "config.yaml", value, strlen(value), &v) != CKR_OK)
-        return;
-    if (ckr__nt_yaml_find(b, pointer, &from, &to)) {
-        if (to - from == strlen(value) && !memcmp(b->data + from, value, to - from)) return;
-        ckr__buf_put(&out, b->data, from);
+    uint64_t i;
+    ckr_result r;
+    for (i = 0; i < x->n_edits; i++) {
+        const char *value = ckr__nt_yaml_text(x->c, x->edits[i].value);
+        ckr__buf out = CKR_ZERO;
+        out.c = x->c;
+        if (!value || !ckr__nt_yaml_find(text, x->edits[i].pointer, &from, &to)) return false;
+        ckr__buf_put(&out, text->data, from);
         ckr__buf_str(&out, value);
-        ckr__buf_put(&out, b->data + to, b->size - to);
-        /* Does it say so now? Lines inside a quoted text look like others, and an anchor that stood
-           before the value is missing elsewhere. */
-        if (!out.failed) r = ckr__yaml_parse(x->c, "config.yaml", out.data, out.size, &root);
-        if (r != CKR_OK) root = NULL;
-        if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_LIMIT) ckr__error_reset(x->c);
+        ckr__buf_put(&out, text->data + to, text->size - to);
+        ckr__buf_free(text);
+        *text = out;
+        if (text->failed) return false;
     }
-    if (!ckr__node_equal(ckr_node_find(root, pointer), v) && !ckr__failed(x->c))
-        ckr__nt_yaml_anew(x, &out, pointer, v);
-    ckr__buf_free(&x->config);
-    x->config = out;
-}
-
-/* A key of the configuration that the coming run is started with: "/a/b" is a.b. */
-static void ckr__nt_setting(ckr__nt_job *x, const char *pointer, const ckr_node *value,
-                            const char *otherwise)
-{
-    ckr__setting_changed(x->out, "config.yaml", ckr__key_with(x->c, pointer + 1, '/', '.'), value,
-                         ckr_node_find(x->nt->config.root, pointer), otherwise);
-}
-
-static void ckr__nt_yaml_int(ckr__nt_job *x, const char *pointer, int64_t v)
-{
-    int64_t was;
-    const ckr_node *old = ckr_node_find(x->nt->config.root, pointer);
-    if (ckr_node_i64(old, &was) && was == v) return;
-    if (old && strncmp(pointer, "/general/", 9) != 0)
-        ckr__nt_setting(x, pointer, ckr__node_int(x->c, v),
-                        "Nanotron builds the run from its configuration, and does not find the "
-                        "files or the shapes of another");
-    ckr__nt_yaml_set(x, pointer, ckr__printf(x->c, "%lld", (long long)v));
+    if (!x->n_edits) return true;
+    r = ckr__yaml_parse(x->c, "config.yaml", text->data, text->size, &root);
+    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_LIMIT) ckr__error_reset(x->c);
+    for (i = 0; i < x->n_edits && r == CKR_OK; i++)
+        if (!ckr__node_equal(ckr_node_find(root, x->edits[i].pointer), x->edits[i].value))
+            return false;
+    return r == CKR_OK;
 }
 
 /* The schedule in config.yaml. HEAD takes it from the configuration that the coming run is started
    with, so the entries say what must stand there. */
-static void ckr__nt_emit_schedule(ckr__nt_job *x)
+static void ckr__nt_config_schedule(ckr__nt_job *x)
 {
-    static const char at[] = "/optimizer/learning_rate_scheduler/";
-    static const char *const keys[] = { "learning_rate", "min_decay_lr", "lr_warmup_steps",
-                                        "lr_warmup_style", "lr_decay_style", "lr_decay_steps",
-                                        "lr_decay_starting_step", "train_steps" };
+#define CKR__NT_LR "/optimizer/learning_rate_scheduler/"
+    static const struct { const char *pointer; bool steps; } rows[] = {
+        { CKR__NT_LR "learning_rate", false },     { CKR__NT_LR "min_decay_lr", false },
+        { CKR__NT_LR "lr_warmup_steps", true },    { CKR__NT_LR "lr_warmup_style", false },
+        { CKR__NT_LR "lr_decay_style", false },    { CKR__NT_LR "lr_decay_steps", true },
+        { CKR__NT_LR "lr_decay_starting_step", true }, { "/tokens/train_steps", true }
+    };
+#undef CKR__NT_LR
     size_t i;
-    for (i = 0; x->schedule && i < sizeof keys / sizeof *keys; i++) {
-        const ckr_node *v = ckr_node_get(x->schedule->params, keys[i]), *old;
-        const char *pointer = ckr__printf(x->c, "%s%s", i == 7 ? "/tokens/" : at, keys[i]);
-        const char *text = ckr_node_str(v);
+    for (i = 0; x->schedule && i < sizeof rows / sizeof *rows; i++) {
+        const char *pointer = rows[i].pointer;
+        ckr_node *v = ckr__dict_value(x->schedule->params, ckr__base(pointer));
+        const ckr_node *old = ckr_node_find(x->nt->config.root, pointer);
         double now;
-        if (!pointer || !v || (!text && !ckr_node_f64(v, &now))) continue;
-        old = ckr_node_find(x->nt->config.root, pointer);
-        if (ckr__node_equal(v, old)) continue;
-        if (!text)
-            text = i < 2 ? ckr__double_text(x->c, now, true) : ckr__printf(x->c, "%.0f", now);
-        ckr__nt_setting(x, pointer, v,
-                        "Nanotron takes its curve from the configuration that the run is started "
-                        "with: the LR follows another one");
-        if (old) ckr__nt_yaml_set(x, pointer, text);
-        else
-            ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_LOST, pointer, NULL, text,
-                     "config.yaml has no such key: it was not added", NULL);
+        if (!v || ckr__node_equal(v, old)) continue;
+        if (ckr_node_f64(v, &now))
+            v = rows[i].steps ? ckr__sw_number(x->c, now) : ckr__node_float(x->c, now);
+        else if (!ckr_node_str(v)) continue;
+        ckr__nt_config(x, CKR__NT_TELL | CKR__NT_WRITE, pointer, v,
+                       "Nanotron takes its curve from the configuration that the run is started "
+                       "with: the LR follows another one");
+        if (!old && v)
+            ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_LOST, pointer, NULL,
+                     ckr__nt_yaml_text(x->c, v), "config.yaml has no such key: it was not added",
+                     NULL);
     }
 }
 
+/* What the coming run must be started with beside its sizes and its curve. */
+static void ckr__nt_config_run(ckr__nt_job *x, bool optimizer)
+{
+    static const char each[] = "/tokens/batch_accumulation_per_replica",
+                      ignore[] = "/general/ignore_sanity_checks",
+                      samples[] = "an update takes other samples, without a word: steps, samples "
+                                  "and tokens no longer count the same",
+                      absent[] = "Nanotron stops at files that are not written";
+    const ckr_node *cfg = x->nt->config.root, *model = x->nt->model.root,
+                   *unchecked = ckr_node_find(cfg, ignore);
+    const char *engine = ckr_node_str(ckr_node_find(cfg, "/parallelism/pp_engine")),
+               *mode = ckr_node_str(ckr_node_find(cfg, "/parallelism/tp_mode"));
+    const int64_t least = (int64_t)x->to.pp - 1;
+    ckr_node *yes = ckr__node_bool(x->c, true), *no = ckr__node_bool(x->c, false);
+    int64_t steps = 0;
+    ckr_node_i64(ckr_node_find(cfg, each), &steps);
+    if (x->to.pp > x->nt->of.pp && steps > 0 && steps < least &&
+        (!engine || !strcmp(engine, "1f1b")))
+        ckr__nt_config(x, CKR__NT_TELL, each, ckr__node_int(x->c, least),
+                       "the 1F1B engine stops at fewer micro batches than stages less one");
+    if (x->to.tp == 1 && x->nt->of.tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"))
+        ckr__nt_config(x, CKR__NT_TELL, "/parallelism/tp_mode",
+                       ckr__node_str(x->c, "ALL_REDUCE"),
+                       "HEAD loads this, but its reduce-scatter mode cannot train with tp 1");
+    if (x->micro) {
+        ckr__nt_config(x, CKR__NT_TELL | CKR__NT_WRITE, "/tokens/micro_batch_size",
+                       ckr__node_int(x->c, x->micro), samples);
+        ckr__nt_config(x, CKR__NT_TELL | CKR__NT_WRITE, each, ckr__node_int(x->c, x->accumulate),
+                       samples);
+    }
+    /* A Llama that was trained before the key came (2024-09) rotates neighbouring pairs of a head;
+       HEAD rotates halves unless it is told, and would go on with another model (llama.py,
+       config). */
+    if (ckr__nt_true(model, "is_llama_config") && !ckr_node_get(model, "rope_interleaved"))
+        ckr__nt_config(x, CKR__NT_TELL, "/model/model_config/rope_interleaved", yes,
+                       "the code that wrote this had no such key and rotated interleaved pairs; "
+                       "HEAD rotates halves by default: another model");
+    /* Before each update HEAD compares the moments of all replicas, of ZeRO-1 too
+       (sanity_checks.py); where it saves, it leaves that out. */
+    if (x->to.zero && x->to.dp * x->to.cp > 1 && !(x->t->without & CKR_OPTIMIZER) && unchecked &&
+        unchecked->kind == CKR_NODE_BOOL)
+        ckr__nt_config(x, CKR__NT_TELL, ignore, yes,
+                       "HEAD's own check stops a run with ZeRO-1 over several replicas: it takes "
+                       "their parts of the moments for copies");
+    if (!optimizer) ckr__nt_config(x, CKR__NT_TELL, "/checkpoints/load_optimizer", no, absent);
+    if (x->t->dtype != CKR_DTYPE_NONE)
+        ckr__nt_config(x, CKR__NT_TELL | CKR__NT_WRITE, "/model/dtype",
+                       ckr__node_str(x->c, ckr_dtype_name(x->t->dtype)),
+                       "the run's parameters are of its configuration's dtype: what was cast is "
+                       "cast back");
+    if (!optimizer || (x->t->without & CKR_SCHEDULE))
+        ckr__nt_config(x, CKR__NT_TELL, "/checkpoints/load_lr_scheduler", no, absent);
+}
+
+/* The sizes, and config.yaml with all that is another now. */
 static void ckr__nt_emit_config(ckr__nt_job *x)
 {
-    const ckr_node *old = x->nt->config.root;
-    int64_t stage = x->nt->of.zero, size = 0;
-    if (!old) return;
-    ckr__buf_put(&x->config, x->nt->config.bytes, (size_t)x->nt->config.n);
-    ckr_node_i64(ckr_node_find(old, "/optimizer/zero_stage"), &stage);
-    if ((stage > 0) != x->to.zero) stage = x->to.zero;
-    ckr__nt_yaml_int(x, "/parallelism/tp", x->to.tp);
-    ckr__nt_yaml_int(x, "/parallelism/pp", x->to.pp);
-    ckr__nt_yaml_int(x, "/parallelism/dp", x->to.dp);
-    ckr__nt_yaml_int(x, "/parallelism/context_parallel_size", x->to.cp);
-    ckr__nt_yaml_int(x, "/parallelism/expert_parallel_size", 1);
-    ckr__nt_yaml_int(x, "/optimizer/zero_stage", stage);
-    ckr_node_i64(ckr_node_find(old, "/model/model_config/vocab_size"), &size);
+    static const char stage[] = "/optimizer/zero_stage", rows[] = "/model/model_config/vocab_size",
+                      why[] = "Nanotron builds the run from its configuration, and does not find "
+                              "the files or the shapes of another";
+    const unsigned how = CKR__NT_TELL | CKR__NT_WRITE | CKR__NT_IF_THERE;
+    const ckr__nt_text *old = &x->nt->config;
+    ckr_node *root = old->root;
+    ckr__buf text = CKR_ZERO;
+    int64_t was = x->nt->of.zero, size = 0;
+    uint64_t i;
+    if (!root) return;
+    for (i = 0; i < CKR__NT_AXES; i++)
+        ckr__nt_config(x, how, ckr__printf(x->c, "/parallelism/%s", ckr__nt_axes[i].config),
+                       ckr__node_int(x->c, *ckr__nt_size_of(&x->to, i)), why);
+    ckr_node_i64(ckr_node_find(root, stage), &was);
+    if ((was > 0) != x->to.zero) was = x->to.zero;
+    ckr__nt_config(x, how, stage, ckr__node_int(x->c, was), why);
+    ckr_node_i64(ckr_node_find(root, rows), &size);
     if (x->padded && (x->padded != x->s->padded_vocab ||
                       (size > 0 && !ckr__nt_pads_to(x->nt, size, x->padded, x->to.tp))))
-        ckr__nt_yaml_int(x, "/model/model_config/vocab_size", x->padded);
-    if (x->t->dtype != CKR_DTYPE_NONE)
-        ckr__nt_yaml_set(x, "/model/dtype", ckr_dtype_name(x->t->dtype));
-    if (x->micro) {
-        ckr__nt_yaml_set(x, "/tokens/micro_batch_size",
-                         ckr__printf(x->c, "%lld", (long long)x->micro));
-        ckr__nt_yaml_set(x, "/tokens/batch_accumulation_per_replica",
-                         ckr__printf(x->c, "%lld", (long long)x->accumulate));
-    }
-    ckr__nt_emit_schedule(x);
+        ckr__nt_config(x, how, rows, ckr__node_int(x->c, x->padded), why);
+    ckr__nt_config_schedule(x);
     if (x->t->without & CKR_PROGRESS) {
-        ckr__nt_yaml_int(x, "/general/step", 0);
-        ckr__nt_yaml_int(x, "/general/consumed_train_samples", 0);
+        ckr__nt_config(x, CKR__NT_WRITE, "/general/step", ckr__node_int(x->c, 0), NULL);
+        ckr__nt_config(x, CKR__NT_WRITE, "/general/consumed_train_samples",
+                       ckr__node_int(x->c, 0), NULL);
     }
-    ckr__out_buf(x->out, ckr__nt_out(x, "config.yaml"), &x->config);
+    text.c = x->c;
+    ckr__buf_put(&text, old->bytes, (size_t)old->n);
+    if (!ckr__nt_yaml_lines(x, &text) && !ckr__failed(x->c)) {
+        text.size = 0;
+        for (i = 0; i < x->n_edits && root; i++)
+            root = ckr__nt_yaml_with(x->c, root, x->edits[i].pointer, x->edits[i].value);
+        if (root) ckr__yaml_put(&text, root);
+        ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED, "config.yaml", NULL, NULL,
+                 "a value cannot be changed in its line: it is written anew, with the same "
+                 "contents and without its comments", NULL);
+    }
+    ckr__out_buf(x->out, ckr__nt_out(x, "config.yaml"), &text);
 }
 
 /* model_config.json with another vocab_size, every other byte staying. */
@@ -41828,8 +41834,8 @@ static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t
                    replica = at[CKR__DP] < was->dp ? at[CKR__DP] : 0,
                    tp = at[CKR__TP] < was->tp ? at[CKR__TP] : 0,
                    from = (stage * was->dp + replica) * was->tp + tp;
-    const ckr_node *root = x->nt->f.files[CKR__NT_RANDOM][from]->root;
-    const ckr_node *old = ckr_node_get(root->u.object->state, "_dict");
+    const ckr_node *root = x->nt->f.files[CKR__NT_RANDOM][from]->root,
+                   *old = ckr_node_get(ckr__nt_attributes(root), "_dict");
     ckr_node *states = ckr__node(x->c, CKR_NODE_DICT), *map;
     ckr__rank_streams k = CKR_ZERO;
     uint64_t i;
@@ -41843,7 +41849,7 @@ static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t
         ckr__node_pair(x->c, states, old->u.items[2 * i],
                        ckr__node_object(x->c, set, ckr__streams_write(&k, set->u.object->state)));
     }
-    map = ckr__dict_copy(x->c, root->u.object->state);
+    map = ckr__dict_copy(x->c, ckr__nt_attributes(root));
     ckr__node_set(x->c, map, "_dict", states);
     root = ckr__node_object(x->c, root, map);
     f->root = root ? ckr__copy_tree(x->c, f, root, NULL) : NULL;
@@ -41854,32 +41860,17 @@ static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t
 /* Samples of an update = micro batch x accumulation x dp, which nothing checks on a resume. */
 static void ckr__nt_say_topology(ckr__nt_job *x)
 {
-    static const char each[] = "/tokens/batch_accumulation_per_replica",
-                      batch[] = "/tokens/micro_batch_size";
-    static const char why[] = "an update takes other samples, without a word: steps, samples and "
-                              "tokens no longer count the same";
     const ckr__nt *nt = x->nt;
-    const ckr_node *cfg = nt->config.root;
-    const char *engine = ckr_node_str(ckr_node_find(cfg, "/parallelism/pp_engine"));
-    const char *mode = ckr_node_str(ckr_node_find(cfg, "/parallelism/tp_mode"));
+    const ckr_node *tokens = ckr_node_get(nt->config.root, "tokens");
     const int64_t all = ckr__batch_told(x->s, nt->s->batch, nt->of.dp, x->to.dp);
     int64_t steps = 0, micro = 0, taken;
-    ckr_node_i64(ckr_node_find(cfg, each), &steps);
-    ckr_node_i64(ckr_node_find(cfg, batch), &micro);
+    ckr_node_i64(ckr_node_get(tokens, "batch_accumulation_per_replica"), &steps);
+    ckr_node_i64(ckr_node_get(tokens, "micro_batch_size"), &micro);
     ckr__say_sizes(x->c, ckr__nt_bounds.axes, &nt->s->topology, &x->t->topology);
-    if (x->to.pp > nt->of.pp && steps > 0 && steps < (int64_t)x->to.pp - 1 &&
-        (!engine || !strcmp(engine, "1f1b")))
-        ckr__nt_setting(x, each, ckr__node_int(x->c, (int64_t)x->to.pp - 1),
-                        "the 1F1B engine stops at fewer micro batches than stages less one");
-    if (x->to.tp == 1 && nt->of.tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"))
-        ckr__nt_setting(x, "/parallelism/tp_mode", ckr__node_str(x->c, "ALL_REDUCE"),
-                        "HEAD loads this, but its reduce-scatter mode cannot train with tp 1");
     if (all) {
         taken = ckr__batch_split(all, x->to.dp, &micro, &steps);
         x->micro = micro;
         x->accumulate = steps;
-        ckr__nt_setting(x, batch, ckr__node_int(x->c, micro), why);
-        ckr__nt_setting(x, each, ckr__node_int(x->c, steps), why);
         if (taken != all)
             ckr__say_int(x->c, "CKR_W_NANOTRON_BATCH", CKR_APPROX, "samples per update", all, taken,
                          "they are no multiple of the replicas: steps, samples and tokens no "
@@ -41890,30 +41881,6 @@ static void ckr__nt_say_topology(ckr__nt_job *x)
         ckr__say(x->c, "CKR_W_NANOTRON_ZERO_MASTERS", CKR_CHANGED, "zero", NULL, NULL,
                  "HEAD loads ZeRO-1 with fp32 masters and dp over 1, but cannot train with it: its "
                  "gradient hook raises NotImplementedError", NULL);
-}
-
-/* A Llama that was trained before the key came (2024-09) rotates neighbouring pairs of a head; HEAD
-   rotates halves unless it is told, and would go on with another model (llama.py, config). */
-static void ckr__nt_say_rotary(ckr__nt_job *x)
-{
-    const ckr_node *model = x->nt->model.root;
-    if (ckr__nt_true(model, "is_llama_config") && !ckr_node_get(model, "rope_interleaved"))
-        ckr__nt_setting(x, "/model/model_config/rope_interleaved", ckr__node_bool(x->c, true),
-                        "the code that wrote this had no such key and rotated interleaved pairs; "
-                        "HEAD rotates halves by default: another model");
-}
-
-/* Before each update HEAD compares the moments of all replicas, of ZeRO-1 too (sanity_checks.py);
-   where it saves, it leaves that out. */
-static void ckr__nt_say_sanity(ckr__nt_job *x)
-{
-    static const char key[] = "/general/ignore_sanity_checks";
-    const ckr_node *ignore = ckr_node_find(x->nt->config.root, key);
-    if (x->to.zero && x->to.dp * x->to.cp > 1 && !(x->t->without & CKR_OPTIMIZER) && ignore &&
-        ignore->kind == CKR_NODE_BOOL && !ignore->u.b)
-        ckr__nt_setting(x, key, ckr__node_bool(x->c, true),
-                        "HEAD's own check stops a run with ZeRO-1 over several replicas: it takes "
-                        "their parts of the moments for copies");
 }
 
 /* HEAD looks for patterns in the name of the last tied or replicated parameter, too: a stage that
@@ -41936,21 +41903,32 @@ static void ckr__nt_say_exclude(ckr__nt_job *x)
     }
 }
 
-/* Files that are not understood come back as they were. */
+/* Files that are not understood come back as they were; what a file has of its own beside what is
+   known comes back where the ranks are the same, and is lost else. */
 static void ckr__nt_emit_loose(ckr__nt_job *x)
 {
     const ckr__nt *nt = x->nt;
     const bool optimizer = !(x->t->without & CKR_OPTIMIZER),
                scheduler = optimizer && x->s->n_groups && !(x->t->without & CKR_SCHEDULE);
-    uint64_t i;
+    uint64_t i, k;
     const char *under = ckr__nt_out(x, "");
     if (!under || ckr__loose_put(x->out, &nt->loose, nt->dir, under) != CKR_OK) return;
     for (i = 0; (!x->same || !optimizer) && i < nt->f.n_files[CKR__NT_OPTIMIZER]; i++) {
         const ckr_node *root = nt->f.files[CKR__NT_OPTIMIZER][i]->root;
         x->n_lost += root->count - 3 - (ckr_node_get(root, "gradient_accumulator") != NULL);
     }
-    for (i = 0; !x->same && scheduler && i < nt->f.n_files[CKR__NT_SCHEDULER]; i++)
-        x->n_lost += ckr__nt_scheduler_own(nt->scheduler, nt->f.files[CKR__NT_SCHEDULER][i]->root);
+    for (i = 0; !x->same && scheduler && i < nt->f.n_files[CKR__NT_SCHEDULER]; i++) {
+        const ckr_node *root = nt->f.files[CKR__NT_SCHEDULER][i]->root,
+                       *lambdas = ckr_node_get(root, "lr_lambdas");
+        for (k = 0; k < root->count; k++) {
+            const char *key = ckr__dict_key(root, k);
+            const ckr_node *v = key ? ckr_node_get(nt->scheduler, key) : NULL;
+            x->n_lost += !(key && ckr__word_in(ckr__nt_scheduler_keys, key)) &&
+                         (!v || !ckr__node_equal(v, ckr__dict_at(root, k)));
+        }
+        for (k = 0; ckr_node_is_list(lambdas) && k < lambdas->count; k++)
+            x->n_lost += lambdas->u.items[k]->count != 0;
+    }
     if (x->n_lost)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "leftovers", (int64_t)x->n_lost, 0,
                      "keys that are not understood belong to a rank that the target does not have",
@@ -41961,8 +41939,6 @@ static void ckr__nt_emit_loose(ckr__nt_job *x)
    with the optimizer. */
 static void ckr__nt_say_parts(ckr__nt_job *x, bool optimizer)
 {
-    static const char why[] = "Nanotron stops at files that are not written";
-    const ckr_node *no = ckr__node_bool(x->c, false);
     const uint32_t without = x->t->without;
     if (!optimizer && x->s->n_groups && !(without & CKR_GROUPS))
         ckr__say_int(x->c, "CKR_W_NANOTRON_NO_GROUPS", CKR_LOST, "groups", (int64_t)x->s->n_groups,
@@ -41971,14 +41947,7 @@ static void ckr__nt_say_parts(ckr__nt_job *x, bool optimizer)
         ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
                  "the scheduler's files are of the optimizer's groups: without these none is "
                  "written", NULL);
-    if (!optimizer) ckr__nt_setting(x, "/checkpoints/load_optimizer", no, why);
-    if (x->t->dtype != CKR_DTYPE_NONE)
-        ckr__nt_setting(x, "/model/dtype", ckr__node_str(x->c, ckr_dtype_name(x->t->dtype)),
-                        "the run's parameters are of its configuration's dtype: what was cast is "
-                        "cast back");
-    if (optimizer && !(without & CKR_SCHEDULE)) return;
-    ckr__nt_setting(x, "/checkpoints/load_lr_scheduler", no, why);
-    if (x->nt->scheduler && !(without & CKR_PROGRESS))
+    if ((!optimizer || (without & CKR_SCHEDULE)) && x->nt->scheduler && !(without & CKR_PROGRESS))
         ckr__say_int(x->c, "CKR_W_NANOTRON_COUNTERS", CKR_LOST, "step", x->step, 0,
                      "Nanotron reads its counters with the scheduler only: step, samples and "
                      "tokens start again at 0",
@@ -41991,31 +41960,27 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     const bool optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
     ckr__nt_job x = CKR_ZERO;
     const char *latest;
-    ckr_result e;
-    x.c = x.config.c = c;
+    x.c = c;
     x.s = s;
     x.t = t;
     x.out = out;
     x.nt = nt;
     x.to = t->topology;
+    x.to.ep = 1;
     x.to.zero = t->topology.zero > 0;
     x.step = t->without & CKR_PROGRESS ? 0 : nt->step;
     if (nt->of.ep > 1)
         ckr__refuse_int(c, CKR_ITEM_EP_SIZE, "ep", nt->of.ep, 1,
                         "the checkpoint's experts are spread over ranks, which HEAD cannot be",
                         NULL);
-    if (c->refused || ckr__nt_schedule_plan(&x) != CKR_OK || c->refused) return c->err->code;
-    e = ckr__nt_items(&x);
-    if (e == CKR_OK) e = ckr__nt_vocabulary(&x);
-    if (e == CKR_OK) e = ckr__nt_cut_items(&x);
-    if (e == CKR_OK) e = ckr__nt_stages(&x);
-    if (e != CKR_OK || c->refused) return e;
+    if (c->refused || ckr__nt_schedule_plan(&x) != CKR_OK || c->refused ||
+        ckr__nt_items(&x) != CKR_OK || ckr__nt_vocabulary(&x) != CKR_OK ||
+        ckr__nt_cut_items(&x) != CKR_OK || ckr__nt_stages(&x) != CKR_OK || c->refused)
+        return c->err->code;
     x.same = x.to.tp == nt->of.tp && x.to.pp == nt->of.pp && x.to.dp == nt->of.dp &&
              x.to.zero == nt->of.zero && nt->of.ep == 1;
     ckr__nt_say_topology(&x);
-    ckr__nt_say_rotary(&x);
     ckr__nt_say_exclude(&x);
-    ckr__nt_say_sanity(&x);
     if (!(t->without & CKR_PARAMS)) ckr__nt_emit_weights(&x);
     if (optimizer) {
         ckr__nt_emit_optimizer_config(&x);
@@ -42023,6 +41988,7 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         ckr__nt_say_head(&x);
     }
     ckr__nt_say_parts(&x, optimizer);
+    ckr__nt_config_run(&x, optimizer);
     if (optimizer && !(t->without & CKR_SCHEDULE))
         ckr__nt_emit_ranks(&x, CKR__NT_SCHEDULER_ROW, ckr__nt_scheduler_file);
     if (nt->f.n_files[CKR__NT_RANDOM] && !(t->without & CKR_RNG))
