@@ -28047,25 +28047,20 @@ typedef struct ckr__gm_key {
     ckr__gm_value out;
 } ckr__gm_key;
 
-typedef struct ckr__gm_pool ckr__gm_pool;
-typedef struct ckr__gm_class {         /* groups with one and the same dict               */
-    ckr__gm_value *fields;
-    uint64_t       n_fields, n_groups; /* n_groups: old ones                              */
-    const char    *text;               /* see ckr__gm_row                                 */
-    size_t         n_text;
-    uint64_t       hash;
-    const ckr__gm_value *base;         /* initial_lr, max_lr or lr                        */
-    bool           has_base, wished;   /* has_base: it is not lr                          */
-    uint64_t       stamp, slot;
-    bool           fits;               /* has the identity that is looked for             */
-    ckr__gm_pool  *pool;               /* the old groups with its identity, once looked at */
-} ckr__gm_class;
-
 typedef struct ckr__gm_part { uint64_t group, weight; } ckr__gm_part;
-typedef struct ckr__gm_share { ckr__gm_class *k; uint64_t weight; } ckr__gm_share;
-struct ckr__gm_pool {                  /* the old groups that one new group draws from    */
-    ckr__gm_part  *parts;    uint64_t n_parts;
-    ckr__gm_share *shares;   uint64_t n_shares;        /* their classes                   */
+typedef struct ckr__gm_class ckr__gm_class;
+typedef struct ckr__gm_pool {          /* the old groups that one new group draws from    */
+    ckr__gm_part  *parts;
+    uint64_t       n_parts;
+    ckr__gm_class *k;                  /* the class of all of them; NULL: they have several */
+} ckr__gm_pool;
+
+struct ckr__gm_class {                 /* groups with one and the same dict               */
+    ckr__gm_value *fields;
+    uint64_t       n_fields;
+    const ckr__gm_value *base;         /* initial_lr, max_lr or lr                        */
+    bool           has_base;           /* it is not lr                                    */
+    ckr__gm_pool  *pool;               /* the old groups with its identity, once looked at */
 };
 
 typedef struct ckr__gm_old { ckr__gm_class *k; uint64_t stamp, slot; } ckr__gm_old;
@@ -28085,7 +28080,7 @@ typedef struct ckr__gm_done {          /* what a pool and a wish come to        
     const void   *key[3];
     ckr_node     *hyper;
     ckr__gm_value base;
-    uint64_t      rep, first, end;      /* rep: see ckr__gm_rep; its notes in the trace */
+    uint64_t      rep, first, end;     /* rep: see ckr__gm_rep; its notes in the trace     */
 } ckr__gm_done;
 
 typedef struct ckr__gm {
@@ -28094,16 +28089,15 @@ typedef struct ckr__gm {
     uint64_t         n_olds, n_news;
     ckr_mode         mode;
     uint64_t         budget, serial;
-    ckr__map         keys, seen, names, memo;  /* seen: classes by their hash             */
+    ckr__map         keys, seen, names, memo;  /* seen: classes by their text             */
     ckr__gm_key     *key;      uint64_t n_keys;
     ckr__gm_class  **classes;  uint64_t n_classes;
     ckr__gm_old     *old;
     ckr__gm_class  **wish;             /* of each new group                               */
     bool             any_initial;      /* some old group has initial_lr                   */
-    bool             by_signature;     /* few enough different wishes to look             */
     ckr__buf         text;
     ckr__gm_value   *row;
-    uint64_t         cap_row, odd;     /* odd: keys that are no strings                   */
+    uint64_t         cap_row;
     ckr__gm_param   *param;    uint64_t n_params;      /* old                             */
     uint64_t        *match;            /* of each new parameter; NULL: nothing names them */
     ckr__gm_pool     all, none, some;
@@ -28409,96 +28403,63 @@ static const ckr__gm_value *ckr__gm_get(const ckr__gm_class *k, uint32_t key)
     return &ckr__gm_absent;
 }
 
-/* Python's own numbers are mostly equal from group to group; the same node is. */
-static bool ckr__gm_alike(const ckr_node *a, const ckr_node *b)
-{
-    if (!b || a->kind != b->kind) return a == b;
-    if (a->kind == CKR_NODE_BOOL) return a->u.b == b->u.b;
-    return a == b || ((a->kind == CKR_NODE_INT || a->kind == CKR_NODE_FLOAT) && a->u.i == b->u.i);
-}
-
 /* Puts the fields of a dict into m->row and all of it as bytes into m->text; of a key that comes
-   twice the first counts. `like`: a class that probably has the same keys. Returns the number of
-   fields. */
-static uint64_t ckr__gm_row(ckr__gm *m, const ckr_node *hyper, const ckr__gm_class *like)
+   twice the first counts. Returns the number of fields; *odd: a key is no string. */
+static uint64_t ckr__gm_row(ckr__gm *m, const ckr_node *hyper, bool *odd)
 {
     const uint64_t stamp = ++m->serial;
     uint64_t i, id, n = 0;
     size_t at;
     void *row = m->row;
     m->text.size = 0;
-    m->odd = 0;
+    *odd = false;
     if (!hyper || !ckr__arena_grow(&m->tmp, &row, &m->cap_row, hyper->count, sizeof *m->row))
         return 0;
     m->row = (ckr__gm_value *)row;
     for (i = 0; i < hyper->count; i++) {
         ckr_node *name = hyper->u.items[2 * i], *value = ckr__dict_at(hyper, i);
-        const ckr__gm_value *l = like && n < like->n_fields ? &like->fields[n] : NULL;
-        ckr__gm_value *f = &m->row[n];
-        m->odd += name->kind != CKR_NODE_STR;
-        if (name->kind != CKR_NODE_STR || !name->u.str) continue;
-        id = l ? l->key : 0;
-        if ((m->key[id].len != name->count ||
-             memcmp(m->key[id].text, name->u.str, m->key[id].len) != 0) &&
-            !ckr__map_find(&m->keys, name->u.str, (size_t)name->count, &id)) {
+        const char *key = ckr_node_str(name);
+        *odd = *odd || name->kind != CKR_NODE_STR;
+        if (!key) continue;
+        if (!ckr__map_find(&m->keys, key, (size_t)name->count, &id)) {
             id = m->n_keys;
-            ckr__gm_key_add(m, name->u.str, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
+            ckr__gm_key_add(m, key, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
             if (ckr__failed(m->c)) return 0;
         }
         if (m->key[id].kind == CKR__F_MEMBER || m->key[id].stamp == stamp) continue;
         m->key[id].stamp = stamp;
         if (!m->key[id].name) m->key[id].name = name;
-        f->key = (uint32_t)id;
-        f->node = value->kind == CKR_NODE_NONE ? NULL : value;
+        m->row[n].key = (uint32_t)id;
+        m->row[n].node = value->kind == CKR_NODE_NONE ? NULL : value;
         at = m->text.size + CKR__GM_HEAD;
-        if (l && l->key == id && ckr__gm_alike(value, l->node)) {
-            ckr__buf_put(&m->text, l->exact - CKR__GM_HEAD, l->n + CKR__GM_HEAD);
-        } else {
-            ckr__gm_head(m, 0, id);
-            ckr__gm_exact(m, value, CKR__GM_DEPTH);
-        }
-        f->n = (uint32_t)(m->text.size - at);
-        n++;
+        ckr__gm_head(m, 0, id);
+        ckr__gm_exact(m, value, CKR__GM_DEPTH);
+        m->row[n++].n = (uint32_t)(m->text.size - at);
     }
-    for (i = 0; m->odd && i < hyper->count; i++)
-        if (hyper->u.items[2 * i]->kind != CKR_NODE_STR) ckr__gm_exact(m, hyper->u.items[2 * i], 1);
     return n;
 }
 
-static bool ckr__gm_is_text(const ckr__gm_class *k, const char *text, size_t n)
+/* The class of a dict, a new one if there is none. NULL: out of memory. */
+static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, bool *odd)
 {
-    return k->n_text == n && !memcmp(k->text, text, n);
-}
-
-/* The class of a dict, a new one if there is none; `last` is where to look first. NULL: out of
-   memory. */
-static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, ckr__gm_class *last)
-{
-    const uint64_t n = ckr__gm_row(m, hyper, last);
-    const char *text = m->text.size ? (const char *)m->text.data : "";
+    const uint64_t n = ckr__gm_row(m, hyper, odd);
     const size_t size = m->text.size;
+    const char *text = size ? (const char *)m->text.data : "";
     const uint8_t *exact;
     ckr__gm_class *k;
-    uint64_t i, at, hash;
-    if (last && ckr__gm_is_text(last, text, size)) return last;
-    hash = ckr__hash_keyed(m->tmp.seed, text, size, 0);
-    if (ckr__map_find(&m->seen, (const char *)&hash, sizeof hash, &at) &&
-        ckr__gm_is_text(m->classes[at], text, size))
-        return m->classes[at];
-    k = CKR__NEW(&m->tmp, ckr__gm_class);
+    uint64_t i, at;
+    if (ckr__map_find(&m->seen, text, size, &at)) return m->classes[at];
     text = ckr__strndup(&m->tmp, text, size);
-    if (!k || !text) return NULL;
+    k = CKR__NEW(&m->tmp, ckr__gm_class);
     *CKR__PUSH(ckr__gm_class *, &m->tmp, m->classes, m->n_classes) = k;
-    k->hash = hash;
-    ckr__map_put(&m->seen, (const char *)&k->hash, sizeof hash, m->n_classes - 1, NULL);
-    k->text = text;
-    k->n_text = size;
-    k->fields = CKR__NEW_N(&m->tmp, ckr__gm_value, n);
     if (ckr__failed(m->c)) return NULL;
+    ckr__map_put(&m->seen, text, size, m->n_classes - 1, NULL);
+    k->fields = CKR__DUP(&m->tmp, ckr__gm_value, m->row, n);
+    if (ckr__failed(m->c)) return NULL;
+    k->n_fields = n;
     exact = (const uint8_t *)text;
     for (i = 0; i < n; i++) {
-        ckr__gm_value *f = &k->fields[k->n_fields++];
-        *f = m->row[i];
+        ckr__gm_value *f = &k->fields[i];
         f->exact = exact += CKR__GM_HEAD;
         exact += f->n;
         if (!f->node) f->n = 0;
@@ -28506,44 +28467,37 @@ static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, ckr__gm_
     k->base = ckr__gm_get(k, CKR__K_INITIAL_LR);
     if (!k->base->node) k->base = ckr__gm_get(k, CKR__K_MAX_LR);
     k->has_base = k->base->node != NULL;
-    if (!k->base->node) k->base = ckr__gm_get(k, CKR__K_LR);
+    if (!k->has_base) k->base = ckr__gm_get(k, CKR__K_LR);
     return k;
 }
 
 static void ckr__gm_classes(ckr__gm *m)
 {
-    ckr__gm_class *k, *last = NULL;
-    uint64_t i, n_wishes = 0;
+    ckr__gm_class *k;
+    uint64_t i;
+    bool odd;
     m->old = CKR__NEW_N(&m->tmp, ckr__gm_old, m->n_olds);
     m->wish = CKR__NEW_N(&m->tmp, ckr__gm_class *, m->n_news);
     for (i = 0; m->old && m->wish && i < m->n_olds + m->n_news; i++) {
         const bool old = i < m->n_olds, tell = !old || m->mode != CKR_MODE_TRANSFER;
-        const uint64_t g = old ? i : i - m->n_olds, before = m->n_classes;
+        const uint64_t g = old ? i : i - m->n_olds;
         const ckr_node *hyper = (old ? m->olds : m->news)[g].hyper;
         const bool dict = !hyper || ckr_node_is_dict(hyper);
         if (!dict && tell)
             ckr__gm_say_group(m, "CKR_E_GROUP_FIELDS", CKR_ERROR, old, g,
                               "the fields of the group are no dict", NULL);
-        k = ckr__gm_intern(m, dict ? hyper : NULL, last);
+        k = ckr__gm_intern(m, dict ? hyper : NULL, &odd);
         if (!k) return;
-        if (m->n_classes > before && m->odd && tell)
+        if (odd && tell)
             ckr__gm_say_group(m, "CKR_W_GROUP_KEY", CKR_LOST, old, g,
                               "a field whose name is no string is left out", NULL);
-        if (k->n_fields) last = k;
-        if (!old) {
-            n_wishes += !k->wished;
-            k->wished = true;
-            m->wish[g] = k;
-            continue;
-        }
-        k->n_groups++;
-        m->old[g].k = k;
-        m->any_initial = m->any_initial || ckr__gm_get(k, CKR__K_INITIAL_LR)->node;
+        if (old) m->old[g].k = k;
+        else m->wish[g] = k;
+        if (old && ckr__gm_get(k, CKR__K_INITIAL_LR)->node) m->any_initial = true;
     }
-    m->by_signature = ckr__mul_u64(n_wishes, m->n_olds, &i) && i <= CKR__GM_BUDGET;
 }
 
-/* >>groups.gather: the values of every field over some classes */
+/* >>groups.gather: the values of every field over some groups */
 
 /* A field enters the merge; stamps are those of m->serial. */
 static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
@@ -28594,18 +28548,17 @@ static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
     k->n = n;
 }
 
-/* A field that some of the classes lack is one that they disagree on. */
-static void ckr__gm_gather(ckr__gm *m, const ckr__gm_share *of, uint64_t n)
+/* A field that some of the groups lack is one that they disagree on. */
+static void ckr__gm_gather(ckr__gm *m, const ckr__gm_part *of, uint64_t n)
 {
     uint64_t i, j, total = 0;
     m->serial++;
     m->n_order = 0;
     for (i = 0; i < n; i++) {
+        const ckr__gm_class *k = m->old[of[i].group].k;
         total += of[i].weight;
-        for (j = 0; j < of[i].k->n_fields; j++) {
-            const ckr__gm_value *f = &of[i].k->fields[j];
-            ckr__gm_cell_add(m, ckr__gm_enter(m, f->key), f, of[i].weight);
-        }
+        for (j = 0; j < k->n_fields; j++)
+            ckr__gm_cell_add(m, ckr__gm_enter(m, k->fields[j].key), &k->fields[j], of[i].weight);
     }
     for (i = 0; i < m->n_order; i++) {
         ckr__gm_key *k = &m->key[m->order[i]];
@@ -28653,27 +28606,13 @@ static const char *ckr__gm_unwrap(ckr__gm *m, const char *name)
     return n ? p : name;
 }
 
-/* An empty map with room for n keys, so that it never grows: growing is half the time. */
-static bool ckr__gm_map_room(ckr__map *map, uint64_t n)
-{
-    size_t cap = 64, bytes;
-    ckr__map_free(map);
-    while (cap / 4 * 3 <= n && cap <= SIZE_MAX / 4) cap *= 2;
-    if (!ckr__mul_size(cap, sizeof *map->slots, &bytes)) return ckr__nomem(map->c) != NULL;
-    map->slots = (ckr__map_slot *)ckr__heap_alloc(map->c, bytes);
-    if (!map->slots) return false;
-    memset(map->slots, 0, bytes);
-    map->cap = cap;
-    return true;
-}
-
 /* Finds the new names among the old ones, either as they are or without wrappers. False: one is not
    there, or out of memory. */
 static bool ckr__gm_find(ckr__gm *m, bool plain)
 {
     uint64_t g, k, p, i = 0;
     bool all = true;
-    if (!ckr__gm_map_room(&m->names, m->n_params)) return false;
+    ckr__map_free(&m->names);
     for (p = 0; p < m->n_params; p++) {
         const char *name = plain ? m->param[p].name : ckr__gm_unwrap(m, m->param[p].name);
         const size_t len = strlen(name);
@@ -28701,25 +28640,20 @@ static const char *ckr__gm_copy_text(ckr__gm *m, uint64_t group, uint32_t key)
 /* Several files hold the group of one parameter (tensor-parallel ranks do): they must agree. */
 static void ckr__gm_copies(ckr__gm *m)
 {
-    ckr__gm_share two[2] = { { NULL, 1 }, { NULL, 1 } };
-    uint64_t p, i = 0;
+    uint64_t p, i;
     for (p = 0; p < m->n_params; p++) {
         const ckr__gm_param *a = &m->param[m->param[p].twin], *b = &m->param[p];
-        const ckr__gm_key *k;
+        const ckr__gm_part two[2] = { { a->group, 1 }, { b->group, 1 } };
         if (a == b) continue;
         if (strcmp(b->name, a->name) != 0)
             ckr__gm_say(m, "CKR_E_DUP_NAME", CKR_ERROR, b->name, "", a->name, b->name,
                         "two old parameters have one name after wrappers are dropped and names "
                         "mapped", "rename one of them");
         if (m->old[a->group].k == m->old[b->group].k || m->mode == CKR_MODE_TRANSFER) continue;
-        if (two[0].k != m->old[a->group].k || two[1].k != m->old[b->group].k) {
-            two[0].k = m->old[a->group].k;
-            two[1].k = m->old[b->group].k;
-            ckr__gm_gather(m, two, 2);
-            for (i = 0; i < m->n_order; i++) {
-                k = &m->key[m->order[i]];
-                if (k->n > 1 && k->kind != CKR__F_IMPL) break;
-            }
+        ckr__gm_gather(m, two, 2);
+        for (i = 0; i < m->n_order; i++) {
+            const ckr__gm_key *k = &m->key[m->order[i]];
+            if (k->n > 1 && k->kind != CKR__F_IMPL) break;
         }
         if (i == m->n_order) continue;
         ckr__gm_say(m, "CKR_E_GROUP_COPIES", CKR_ERROR, b->name, m->key[m->order[i]].text,
@@ -28787,60 +28721,43 @@ static void ckr__gm_params(ckr__gm *m)
 
 /* >>groups.pools: the old groups of a new one */
 
-static bool ckr__gm_pool_room(ckr__gm *m, ckr__gm_pool *pool, uint64_t n)
-{
-    pool->parts = CKR__NEW_N(&m->tmp, ckr__gm_part, n);
-    pool->shares = CKR__NEW_N(&m->tmp, ckr__gm_share, n);
-    return pool->parts && pool->shares;
-}
-
 /* Parameters that come from an old group. The stamps are those of m->serial. */
 static void ckr__gm_pool_add(ckr__gm *m, ckr__gm_pool *pool, uint64_t group, uint64_t weight)
 {
     ckr__gm_old *o = &m->old[group];
     if (o->stamp != m->serial) {
         o->stamp = m->serial;
-        o->slot = pool->n_parts++;
-        pool->parts[o->slot].group = group;
-        pool->parts[o->slot].weight = 0;
+        o->slot = pool->n_parts;
+        CKR__PUSH(ckr__gm_part, &m->tmp, pool->parts, pool->n_parts)->group = group;
+        pool->k = o->slot ? pool->k : o->k;
+        if (pool->k != o->k) pool->k = NULL;
     }
-    pool->parts[o->slot].weight += weight;
-    if (o->k->stamp != m->serial) {
-        o->k->stamp = m->serial;
-        o->k->slot = pool->n_shares++;
-        pool->shares[o->k->slot].k = o->k;
-        pool->shares[o->k->slot].weight = 0;
-    }
-    pool->shares[o->k->slot].weight += weight;
+    if (o->slot < pool->n_parts) pool->parts[o->slot].weight += weight;
 }
 
-/* The old groups with the identity fields of a wish: a proper subset, or all of them. Scheduled
+/* The old groups with the identity fields of a wish, or all of them if there are none. Scheduled
    fields are never among them: a changed learning rate must not make a group unknown (Megatron-LM's
    matcher). */
 static ckr__gm_pool *ckr__gm_pool_signature(ckr__gm *m, ckr__gm_class *want)
 {
     ckr__gm_pool *pool;
-    uint64_t i, j, n = 0;
-    if (!m->by_signature) return &m->all;
+    uint64_t i, j;
     if (want->pool) return want->pool;
     want->pool = &m->all;
-    for (i = 0; i < m->all.n_shares; i++) {
-        ckr__gm_class *k = m->all.shares[i].k;
-        k->fits = true;
-        for (j = 0; j < want->n_fields && k->fits; j++) {
-            const ckr__gm_value *f = &want->fields[j];
-            k->fits = m->key[f->key].kind != CKR__F_IDENTITY || !f->node ||
-                      ckr__gm_near(f, ckr__gm_get(k, f->key));
-        }
-        if (k->fits) n += k->n_groups;
-    }
-    if (n == 0 || n == m->n_olds) return want->pool;
-    pool = CKR__NEW(&m->tmp, ckr__gm_pool);
-    if (!pool || !ckr__gm_pool_room(m, pool, n)) return &m->all;
+    pool = ckr__gm_spend(m, m->n_olds) ? CKR__NEW(&m->tmp, ckr__gm_pool) : NULL;
+    if (!pool) return want->pool;
     m->serial++;
-    for (i = 0; i < m->n_olds; i++)
-        if (m->old[i].k->fits) ckr__gm_pool_add(m, pool, i, m->olds[i].n_params);
-    return want->pool = pool;
+    for (i = 0; i < m->n_olds; i++) {
+        bool fits = true;
+        for (j = 0; j < want->n_fields && fits; j++) {
+            const ckr__gm_value *f = &want->fields[j];
+            fits = m->key[f->key].kind != CKR__F_IDENTITY || !f->node ||
+                   ckr__gm_near(f, ckr__gm_get(m->old[i].k, f->key));
+        }
+        if (fits) ckr__gm_pool_add(m, pool, i, m->olds[i].n_params);
+    }
+    if (pool->n_parts) want->pool = pool;
+    return want->pool;
 }
 
 /* >>groups.decide: one field of one new group */
@@ -28872,20 +28789,20 @@ static bool ckr__gm_true(ckr__gm *m, const ckr_node *n)
 
 static void ckr__gm_conflict(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want)
 {
-    const bool by_params = m->pool == &m->some,
-               settled = m->mode == CKR_MODE_CONTINUE && want->node;
+    static const struct { const char *code, *reason, *remedy; } say[] = {
+        { "CKR_W_MERGED", "the old groups of this group disagree; asked for", NULL },
+        { "CKR_E_MERGE_CONFLICT", "the old groups of this group's parameters disagree",
+          "keep the groups apart, or let the new group say the value" },
+        { "CKR_E_GROUP_AMBIGUOUS", "nothing says which old group this is, and they disagree",
+          "give the names of the parameters of both runs" }
+    };
+    const bool settled = m->mode == CKR_MODE_CONTINUE && want->node;
+    const int as = settled ? 0 : m->pool == &m->some ? 1 : 2;
     k->out = settled ? *want : *ckr__gm_first(k);
-    ckr__gm_say_field(m, settled     ? "CKR_W_MERGED"
-                         : by_params ? "CKR_E_MERGE_CONFLICT"
-                                     : "CKR_E_GROUP_AMBIGUOUS",
-                      settled ? CKR_CHANGED : CKR_ERROR, k, ckr__gm_text(m, k->cells, k->n),
-                      want->node ? ckr__gm_text_of(m, want) : NULL,
-                      settled     ? "the old groups of this group disagree; asked for"
-                      : by_params ? "the old groups of this group's parameters disagree"
-                                  : "nothing says which old group this is, and they disagree",
-                      settled     ? NULL
-                      : by_params ? "keep the groups apart, or let the new group say the value"
-                                  : "give the names of the parameters of both runs");
+    ckr__gm_say_field(m, say[as].code, settled ? CKR_CHANGED : CKR_ERROR, k,
+                      ckr__gm_text(m, k->cells, k->n),
+                      want->node ? ckr__gm_text_of(m, want) : NULL, say[as].reason,
+                      say[as].remedy);
 }
 
 /* File and configuration differ: an error in RECOVER, a change that is asked for in CONTINUE. */
@@ -28948,7 +28865,7 @@ static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want
         if (want->node && (k->kind == CKR__F_IMPL || k->n > 1 ||
                            (m->mode != CKR_MODE_RECOVER && !ckr__gm_near(have, want))))
             k->out = *want;
-    } else if (!have->node && want->node && m->pool->n_shares) {
+    } else if (!have->node && want->node && m->pool->n_parts) {
         if (k == &m->key[CKR__K_AMSGRAD] && ckr__gm_true(m, want->node))
             ckr__gm_differ(m, k, have, want);
         else
@@ -28975,7 +28892,7 @@ static uint64_t ckr__gm_rep(const ckr__gm *m, const ckr__gm_pool *pool, const ck
     bool fits = false;
     for (i = 0; i < pool->n_parts; i++) {
         const ckr__gm_part *x = &pool->parts[i];
-        const bool good = pool->n_shares < 2 || ckr__gm_near(m->old[x->group].k->base, base);
+        const bool good = ckr__gm_near(m->old[x->group].k->base, base);
         if (best != CKR__GROUPS_NONE && (good != fits ? fits : x->weight <= weight)) continue;
         best = x->group;
         fits = good;
@@ -28993,7 +28910,7 @@ static void ckr__gm_decide_base(ckr__gm *m, uint32_t key)
     if (k->stamp != m->serial) return;
     if (initial && !own->node && !ckr__gm_has(m, CKR__K_MAX_LR)) want = ckr__gm_want(m, CKR__K_LR);
     if (!initial || !want->node || m->empty || ckr__gm_first(k)->node ||
-        (own->node && !m->pool->n_shares)) {
+        (own->node && !m->pool->n_parts)) {
         ckr__gm_decide(m, k, want);
     } else {
         k->out = *want;
@@ -29038,10 +28955,10 @@ static void ckr__gm_settle_new(ckr__gm *m, const ckr__gm_class *want, ckr__gm_do
     ckr__gm_key *initial = &m->key[CKR__K_INITIAL_LR];
     ckr_node *d = done->hyper = ckr__node(m->c, CKR_NODE_DICT);
     uint64_t i;
-    ckr__gm_gather(m, m->pool->shares, m->pool->n_shares);
+    ckr__gm_gather(m, m->pool->parts, m->pool->n_parts);
     for (i = 0; i < want->n_fields; i++)
         ckr__gm_enter(m, want->fields[i].key)->want = &want->fields[i];
-    if (!m->pool->n_shares && m->any_initial && m->mode != CKR_MODE_TRANSFER &&
+    if (!m->pool->n_parts && m->any_initial && m->mode != CKR_MODE_TRANSFER &&
         ckr__gm_get(want, CKR__K_LR)->node)
         ckr__gm_enter(m, CKR__K_INITIAL_LR);
     if (initial->stamp == m->serial && initial->n > 1 && !initial->cells[0].value->node) {
@@ -29062,9 +28979,7 @@ static void ckr__gm_settle_new(ckr__gm *m, const ckr__gm_class *want, ckr__gm_do
         if (!m->base->node) m->base = &k->out;
     }
     if (!d || ckr__failed(m->c)) return;
-    for (d->aux = 3; (uint64_t)1 << (d->aux - 1) < m->n_order; d->aux++) {}
-    d->u.items = CKR__NEW_N(m->c, ckr_node *, (uint64_t)2 << (d->aux - 1));    /* all at once */
-    for (i = 0; d->u.items && i < m->n_order; i++) {
+    for (i = 0; i < m->n_order; i++) {
         const ckr__gm_key *k = &m->key[m->order[i]];
         ckr__node_pair(m->c, d, k->name, k->out.node ? k->out.node : m->nil);
     }
@@ -29074,8 +28989,8 @@ static void ckr__gm_settle_new(ckr__gm *m, const ckr__gm_class *want, ckr__gm_do
 /* What was decided for this pool and wish, with its notes counted once more; or decides it. */
 static const ckr__gm_done *ckr__gm_settle(ckr__gm *m, ckr__gm_pool *pool, uint64_t group)
 {
-    const bool some = pool == &m->some, once = some && pool->n_shares > 1;
-    const void *const key[3] = { some ? (const void *)pool->shares[0].k : (const void *)pool,
+    const bool some = pool == &m->some, once = some && !pool->k;
+    const void *const key[3] = { some ? (const void *)pool->k : (const void *)pool,
                                  m->wish[group], m->news[group].n_params ? NULL : m };
     ckr__gm_done *done;
     uint64_t at, i;
@@ -29111,7 +29026,7 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
     ckr__gm_pool *pool = &m->none;
     const ckr__gm_done *done;
     uint64_t k;
-    m->some.n_parts = m->some.n_shares = 0;
+    m->some.n_parts = 0;
     m->serial++;
     if (m->mode != CKR_MODE_TRANSFER && m->n_olds) {
         for (k = 0; match && k < n; k++)
@@ -29153,8 +29068,6 @@ static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
     m->nil = ckr__node(m->c, CKR_NODE_NONE);
     if (ckr__failed(m->c)) return;
     ckr__gm_params(m);
-    if (!ckr__gm_pool_room(m, &m->all, m->n_olds) || !ckr__gm_pool_room(m, &m->some, m->n_olds))
-        return;
     m->serial++;
     for (g = 0; g < m->n_olds; g++) ckr__gm_pool_add(m, &m->all, g, m->olds[g].n_params);
     for (g = 0; g < m->n_news && !ckr__failed(m->c); g++) {
