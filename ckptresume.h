@@ -28048,20 +28048,21 @@ typedef struct ckr__gm_key {
 } ckr__gm_key;
 
 typedef struct ckr__gm_part { uint64_t group, weight; } ckr__gm_part;
-typedef struct ckr__gm_class ckr__gm_class;
-typedef struct ckr__gm_pool {          /* the old groups that one new group draws from    */
-    ckr__gm_part  *parts;
-    uint64_t       n_parts;
-    ckr__gm_class *k;                  /* the class of all of them; NULL: they have several */
-} ckr__gm_pool;
+typedef struct ckr__gm_pool { ckr__gm_part *parts; uint64_t n_parts; } ckr__gm_pool;
 
-struct ckr__gm_class {                 /* groups with one and the same dict               */
+typedef struct ckr__gm_done {          /* what a pool and a wish come to                   */
+    ckr_node *hyper;
+    uint64_t  rep, first, end;         /* rep: see ckr__gm_rep; its notes in the trace     */
+} ckr__gm_done;
+
+typedef struct ckr__gm_class {         /* groups with one and the same dict               */
     ckr__gm_value *fields;
     uint64_t       n_fields;
     const ckr__gm_value *base;         /* initial_lr, max_lr or lr                        */
     bool           has_base;           /* it is not lr                                    */
     ckr__gm_pool  *pool;               /* the old groups with its identity, once looked at */
-};
+    ckr__gm_done  *done[2];            /* without its parameters' old groups: full, empty */
+} ckr__gm_class;
 
 typedef struct ckr__gm_old { ckr__gm_class *k; uint64_t stamp, slot; } ckr__gm_old;
 typedef struct ckr__gm_param {
@@ -28076,20 +28077,13 @@ typedef struct ckr__gm_fold {          /* equal notes                           
     uint64_t     count;
 } ckr__gm_fold;
 
-typedef struct ckr__gm_done {          /* what a pool and a wish come to                   */
-    const void   *key[3];
-    ckr_node     *hyper;
-    ckr__gm_value base;
-    uint64_t      rep, first, end;     /* rep: see ckr__gm_rep; its notes in the trace     */
-} ckr__gm_done;
-
 typedef struct ckr__gm {
     ckr__ctx        *c, tmp;           /* tmp: an arena for what ends with the call       */
     const ckr_group *olds, *news;
     uint64_t         n_olds, n_news;
     ckr_mode         mode;
     uint64_t         budget, serial;
-    ckr__map         keys, seen, names, memo;  /* seen: classes by their text             */
+    ckr__map         keys, seen, names;        /* seen: classes by their text             */
     ckr__gm_key     *key;      uint64_t n_keys;
     ckr__gm_class  **classes;  uint64_t n_classes;
     ckr__gm_old     *old;
@@ -28101,7 +28095,6 @@ typedef struct ckr__gm {
     ckr__gm_param   *param;    uint64_t n_params;      /* old                             */
     uint64_t        *match;            /* of each new parameter; NULL: nothing names them */
     ckr__gm_pool     all, none, some;
-    ckr__gm_done   **done;     uint64_t n_done;
     ckr__gm_fold    *folds;    uint64_t n_folds;
     uint64_t        *trace;    uint64_t n_trace;       /* the fold of each note           */
     uint32_t        *order;    uint64_t n_order;       /* the fields being merged         */
@@ -28152,17 +28145,9 @@ static void ckr__gm_head(ckr__gm *m, unsigned tag, uint64_t v)
     for (i = 1; i < CKR__GM_HEAD; i++) t[i] = (uint8_t)(v >> (64 - 8 * i));
 }
 
-static uint64_t ckr__gm_count(const uint8_t *t)
+static bool ckr__gm_is_container(const ckr_node *n)
 {
-    uint64_t v = 0;
-    int i;
-    for (i = 1; i < CKR__GM_HEAD; i++) v = v << 8 | t[i];
-    return v;
-}
-
-static bool ckr__gm_is_container(unsigned tag)
-{
-    return tag >= CKR_NODE_LIST && tag <= CKR_NODE_DEFAULTDICT;
+    return n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_DEFAULTDICT;
 }
 
 /* A number's rank among all, and back; NaN is the largest, -0 is 0. */
@@ -28173,16 +28158,6 @@ static uint64_t ckr__gm_rank(double x)
     x += 0.0;
     memcpy(&u, &x, sizeof u);
     return u >> 63 ? ~u : u | (uint64_t)1 << 63;
-}
-
-static double ckr__gm_ranked(const uint8_t *t)
-{
-    uint64_t u = ckr__gm_count(t);
-    double x;
-    if (u == UINT64_MAX) return ckr__nan();
-    u = u >> 63 ? u & UINT64_MAX >> 1 : ~u;
-    memcpy(&x, &u, sizeof x);
-    return x;
 }
 
 /* Appends a value as bytes that are equal where values are, and whose order is that of the values:
@@ -28220,7 +28195,7 @@ static void ckr__gm_exact(ckr__gm *m, const ckr_node *n, int depth)
             ckr__gm_head(m, 0, v->file);
             ckr__gm_head(m, 0, v->data_offset);
         }
-    } else if (ckr__gm_is_container(n->kind) && depth > 0 && ckr__gm_spend(m, items)) {
+    } else if (ckr__gm_is_container(n) && depth > 0 && ckr__gm_spend(m, items)) {
         ckr__gm_head(m, n->kind, items);
         for (i = 0; i < items; i++) ckr__gm_exact(m, n->u.items[i], depth - 1);
     } else {
@@ -28236,38 +28211,45 @@ static int ckr__gm_cmp(const ckr__gm_value *a, const ckr__gm_value *b)
     return r ? r : a->n < b->n ? -1 : a->n > b->n;
 }
 
-static size_t ckr__gm_token(const uint8_t *t)
+static bool ckr__gm_same(ckr__gm *m, const ckr_node *a, const ckr_node *b, int depth)
 {
-    if (*t == CKR_NODE_FLOAT) return t[CKR__GM_HEAD] == CKR_NODE_INT ? 2 * CKR__GM_HEAD + 1
-                                                                     : CKR__GM_HEAD + 1;
-    return CKR__GM_HEAD + (ckr__gm_is_container(*t) ? 0 : (size_t)ckr__gm_count(t));
+    size_t n;
+    m->text.size = 0;
+    ckr__gm_exact(m, a, depth);
+    n = m->text.size;
+    ckr__gm_exact(m, b, depth);
+    return n && m->text.size == 2 * n && !memcmp(m->text.data, m->text.data + n, n);
 }
 
-/* The same setting: floats within the tolerance, integers and all else exact, a tuple as a list. */
-static bool ckr__gm_near(const ckr__gm_value *a, const ckr__gm_value *b)
+/* Floats within the tolerance, integers and all else exact, a tuple as a list. */
+static bool ckr__gm_close(ckr__gm *m, const ckr_node *a, const ckr_node *b, int depth)
 {
-    const uint8_t *p = a->exact, *q = b->exact;
-    const uint8_t *const p_end = p + a->n, *const q_end = q + b->n;
-    if (a->n == b->n && (!a->n || !memcmp(p, q, a->n))) return true;
-    while (p < p_end && q < q_end) {
-        const size_t n = ckr__gm_token(p), k = ckr__gm_token(q);
-        const uint8_t *x = p + CKR__GM_HEAD, *y = q + CKR__GM_HEAD;
-        if (*p == CKR_NODE_FLOAT && *q == CKR_NODE_FLOAT) {
-            const double v = ckr__gm_ranked(p), w = ckr__gm_ranked(q), d = fabs(v - w);
-            const double tol = *x == CKR__GM_NARROW || *y == CKR__GM_NARROW ? 1e-6 : 1e-9;
-            if (*x == CKR_NODE_INT && *y == CKR_NODE_INT ? memcmp(p, q, n) != 0
-                : memcmp(p, q, CKR__GM_HEAD) != 0 &&
-                      !(d <= tol * (fabs(v) > fabs(w) ? fabs(v) : fabs(w)) && d <= DBL_MAX))
-                return false;
-        } else if ((*p == CKR_NODE_TUPLE ? (int)CKR_NODE_LIST : *p) !=
-                       (*q == CKR_NODE_TUPLE ? (int)CKR_NODE_LIST : *q) ||
-                   n != k || memcmp(p + 1, q + 1, n - 1) != 0) {
-            return false;
-        }
-        p += n;
-        q += k;
+    const uint64_t items = ckr_node_is_dict(a) ? 2 * a->count : a->count;
+    uint64_t i;
+    double v, w;
+    bool narrow, also;
+    if (ckr__gm_number(&m->tmp, a, &v, &narrow) && ckr__gm_number(&m->tmp, b, &w, &also)) {
+        const double tol = narrow || also ? 1e-6 : 1e-9, d = fabs(v - w);
+        if (a->kind == CKR_NODE_INT && b->kind == CKR_NODE_INT) return a->u.i == b->u.i;
+        if (v != v || w != w) return v != v && w != w;
+        return ckr__same(v, w) ||
+               (d <= tol * (fabs(v) > fabs(w) ? fabs(v) : fabs(w)) && d <= DBL_MAX);
     }
-    return p == p_end && q == q_end;
+    if ((a->kind != b->kind && !(ckr_node_is_list(a) && ckr_node_is_list(b))) ||
+        a->count != b->count)
+        return false;
+    if (!ckr__gm_is_container(a) || !depth || !ckr__gm_spend(m, items))
+        return ckr__gm_same(m, a, b, depth);
+    for (i = 0; i < items; i++)
+        if (!ckr__gm_close(m, a->u.items[i], b->u.items[i], depth - 1)) return false;
+    return true;
+}
+
+/* The same setting. */
+static bool ckr__gm_near(ckr__gm *m, const ckr__gm_value *a, const ckr__gm_value *b)
+{
+    if (!a->node || !b->node) return a->node == b->node;
+    return !ckr__gm_cmp(a, b) || ckr__gm_close(m, a->node, b->node, CKR__GM_DEPTH);
 }
 
 /* A value for a note: as Python writes it, cut where it is long. */
@@ -28514,7 +28496,7 @@ static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
 
 static void ckr__gm_cell_add(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *v, uint64_t weight)
 {
-    ckr__gm_cell *cell = CKR__PUSH(ckr__gm_cell, &m->tmp, k->cells, k->n);
+    ckr__gm_cell *cell = CKR__PUSH_FEW(ckr__gm_cell, &m->tmp, k->cells, k->n);
     cell->value = v;
     cell->weight = weight;
     k->weight += weight;
@@ -28541,7 +28523,7 @@ static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
     if (!ckr__sort(&m->tmp, items, (size_t)k->n, ckr__gm_cell_cmp)) return;
     for (i = 0; i < k->n; i++) {
         const ckr__gm_cell *x = (const ckr__gm_cell *)items[i];
-        if (n && ckr__gm_near(out[n - 1].value, x->value)) out[n - 1].weight += x->weight;
+        if (n && ckr__gm_near(m, out[n - 1].value, x->value)) out[n - 1].weight += x->weight;
         else out[n++] = *x;
     }
     k->cells = out;
@@ -28728,9 +28710,7 @@ static void ckr__gm_pool_add(ckr__gm *m, ckr__gm_pool *pool, uint64_t group, uin
     if (o->stamp != m->serial) {
         o->stamp = m->serial;
         o->slot = pool->n_parts;
-        CKR__PUSH(ckr__gm_part, &m->tmp, pool->parts, pool->n_parts)->group = group;
-        pool->k = o->slot ? pool->k : o->k;
-        if (pool->k != o->k) pool->k = NULL;
+        CKR__PUSH_FEW(ckr__gm_part, &m->tmp, pool->parts, pool->n_parts)->group = group;
     }
     if (o->slot < pool->n_parts) pool->parts[o->slot].weight += weight;
 }
@@ -28752,7 +28732,7 @@ static ckr__gm_pool *ckr__gm_pool_signature(ckr__gm *m, ckr__gm_class *want)
         for (j = 0; j < want->n_fields && fits; j++) {
             const ckr__gm_value *f = &want->fields[j];
             fits = m->key[f->key].kind != CKR__F_IDENTITY || !f->node ||
-                   ckr__gm_near(f, ckr__gm_get(m->old[i].k, f->key));
+                   ckr__gm_near(m, f, ckr__gm_get(m->old[i].k, f->key));
         }
         if (fits) ckr__gm_pool_add(m, pool, i, m->olds[i].n_params);
     }
@@ -28863,7 +28843,7 @@ static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want
     k->out = have->node ? *have : *want;
     if (m->empty || k->kind == CKR__F_IMPL) {
         if (want->node && (k->kind == CKR__F_IMPL || k->n > 1 ||
-                           (m->mode != CKR_MODE_RECOVER && !ckr__gm_near(have, want))))
+                           (m->mode != CKR_MODE_RECOVER && !ckr__gm_near(m, have, want))))
             k->out = *want;
     } else if (!have->node && want->node && m->pool->n_parts) {
         if (k == &m->key[CKR__K_AMSGRAD] && ckr__gm_true(m, want->node))
@@ -28874,7 +28854,7 @@ static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want
                               NULL);
     } else if (k->n > 1) {
         ckr__gm_conflict(m, k, want);
-    } else if (have->node && want->node && !ckr__gm_near(have, want)) {
+    } else if (have->node && want->node && !ckr__gm_near(m, have, want)) {
         ckr__gm_differ(m, k, have, want);
     } else if (have->node && !want->node && k->kind == CKR__F_UNKNOWN) {
         ckr__gm_say_field(m, "CKR_N_GROUP_KEY", CKR_EXACT, k, NULL, NULL,
@@ -28886,13 +28866,13 @@ static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want
 
 /* The old group whose entries of a scheduler's lists the new one takes: of the base that was
    decided, and of the most parameters. */
-static uint64_t ckr__gm_rep(const ckr__gm *m, const ckr__gm_pool *pool, const ckr__gm_value *base)
+static uint64_t ckr__gm_rep(ckr__gm *m, const ckr__gm_pool *pool, const ckr__gm_value *base)
 {
     uint64_t i, best = CKR__GROUPS_NONE, weight = 0;
     bool fits = false;
     for (i = 0; i < pool->n_parts; i++) {
         const ckr__gm_part *x = &pool->parts[i];
-        const bool good = ckr__gm_near(m->old[x->group].k->base, base);
+        const bool good = ckr__gm_near(m, m->old[x->group].k->base, base);
         if (best != CKR__GROUPS_NONE && (good != fits ? fits : x->weight <= weight)) continue;
         best = x->group;
         fits = good;
@@ -28939,7 +28919,7 @@ static void ckr__gm_decide_lr(ckr__gm *m, ckr__gm_key *k)
     base = m->old[rep].k->base;
     k->out = *ckr__gm_get(m->old[rep].k, CKR__K_LR);
     if (!k->out.node) k->out = *ckr__gm_first(k);
-    if (m->base->node && m->old[rep].k->has_base && !ckr__gm_near(base, m->base) &&
+    if (m->base->node && m->old[rep].k->has_base && !ckr__gm_near(m, base, m->base) &&
         ckr__gm_number(&m->tmp, k->out.node, &l, &narrow) &&
         ckr__gm_number(&m->tmp, base->node, &a, &narrow) &&
         ckr__gm_number(&m->tmp, m->base->node, &b, &narrow) && a != 0 &&
@@ -28950,11 +28930,12 @@ static void ckr__gm_decide_lr(ckr__gm *m, ckr__gm_key *k)
 /* Fields of the wish alone come behind, initial_lr among them when the schedule of the others will
    look for it (torch/optim/lr_scheduler.py: KeyError "param 'initial_lr' is not specified"). None
    stays where the file or the wish has None, so that no key is lost. */
-static void ckr__gm_settle_new(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *done)
+static void ckr__gm_settle(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *done)
 {
     ckr__gm_key *initial = &m->key[CKR__K_INITIAL_LR];
-    ckr_node *d = done->hyper = ckr__node(m->c, CKR_NODE_DICT);
     uint64_t i;
+    done->first = m->n_trace;
+    done->hyper = ckr__node(m->c, CKR_NODE_DICT);
     ckr__gm_gather(m, m->pool->parts, m->pool->n_parts);
     for (i = 0; i < want->n_fields; i++)
         ckr__gm_enter(m, want->fields[i].key)->want = &want->fields[i];
@@ -28978,40 +28959,12 @@ static void ckr__gm_settle_new(ckr__gm *m, const ckr__gm_class *want, ckr__gm_do
         ckr__gm_decide_lr(m, k);
         if (!m->base->node) m->base = &k->out;
     }
-    if (!d || ckr__failed(m->c)) return;
-    for (i = 0; i < m->n_order; i++) {
+    for (i = 0; i < m->n_order && !ckr__failed(m->c); i++) {
         const ckr__gm_key *k = &m->key[m->order[i]];
-        ckr__node_pair(m->c, d, k->name, k->out.node ? k->out.node : m->nil);
+        ckr__node_pair(m->c, done->hyper, k->name, k->out.node ? k->out.node : m->nil);
     }
-    done->base = *m->base;
-}
-
-/* What was decided for this pool and wish, with its notes counted once more; or decides it. */
-static const ckr__gm_done *ckr__gm_settle(ckr__gm *m, ckr__gm_pool *pool, uint64_t group)
-{
-    const bool some = pool == &m->some, once = some && !pool->k;
-    const void *const key[3] = { some ? (const void *)pool->k : (const void *)pool,
-                                 m->wish[group], m->news[group].n_params ? NULL : m };
-    ckr__gm_done *done;
-    uint64_t at, i;
-    m->pool = pool;
-    m->group = group;
-    m->empty = !m->news[group].n_params;
-    if (!once && ckr__map_find(&m->memo, (const char *)key, sizeof key, &at)) {
-        done = m->done[at];
-        for (i = done->first; i < done->end; i++) m->folds[m->trace[i]].count++;
-        return done;
-    }
-    done = CKR__NEW(&m->tmp, ckr__gm_done);
-    if (!done) return NULL;
-    done->first = m->n_trace;
-    ckr__gm_settle_new(m, m->wish[group], done);
+    done->rep = ckr__gm_rep(m, m->pool, m->base);
     done->end = m->n_trace;
-    if (!some) done->rep = ckr__gm_rep(m, pool, &done->base);
-    *CKR__PUSH(ckr__gm_done *, &m->tmp, m->done, m->n_done) = done;
-    memcpy(done->key, key, sizeof key);
-    if (!once) ckr__map_put(&m->memo, (const char *)done->key, sizeof key, m->n_done - 1, NULL);
-    return done;
 }
 
 /* >>groups.match */
@@ -29024,7 +28977,7 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
     const bool known = m->news[group].hyper != NULL,
                error = m->mode == CKR_MODE_RECOVER || !known;
     ckr__gm_pool *pool = &m->none;
-    const ckr__gm_done *done;
+    ckr__gm_done here = CKR_ZERO, *done = &here, **kept;
     uint64_t k;
     m->some.n_parts = 0;
     m->serial++;
@@ -29044,12 +28997,21 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
                                   "not say what its fields are",
                           known ? "--mode continue takes it as new"
                                 : "give the fields of the group");
-    done = ckr__gm_settle(m, pool, group);
-    if (!done) return;
+    m->pool = pool;
+    m->group = group;
+    m->empty = !n;
+    kept = &m->wish[group]->done[m->empty];
+    if (pool != &m->some && *kept) {           /* decided before: its notes count once more */
+        done = *kept;
+        for (k = done->first; k < done->end; k++) m->folds[m->trace[k]].count++;
+    } else {
+        ckr__gm_settle(m, m->wish[group], done);
+        if (pool != &m->some) *kept = CKR__DUP(&m->tmp, ckr__gm_done, done, 1);
+    }
     *out = m->news[group];
     out->hyper = done->hyper;
     out->raw = NULL;
-    *from = pool == &m->some ? ckr__gm_rep(m, pool, &done->base) : done->rep;
+    *from = done->rep;
 }
 
 static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
@@ -29096,7 +29058,7 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
     m.n_news = t->n_groups;
     m.mode = t->mode;
     m.budget = CKR__GM_BUDGET;
-    m.keys.c = m.seen.c = m.names.c = m.memo.c = m.text.c = &m.tmp;
+    m.keys.c = m.seen.c = m.names.c = m.text.c = &m.tmp;
     ckr__gm_run(&m, out, from);
     for (i = 0; i < m.n_folds && !ckr__failed(c); i++) {
         const ckr__gm_fold *f = &m.folds[i];
@@ -29109,7 +29071,6 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
     ckr__map_free(&m.keys);
     ckr__map_free(&m.seen);
     ckr__map_free(&m.names);
-    ckr__map_free(&m.memo);
     ckr__buf_free(&m.text);
     ckr__ctx_free(&m.tmp);
     return c->err->code;
