@@ -3569,13 +3569,11 @@ static ckr_result ckr__file_load(ckr__ctx *c, uint32_t file, uint64_t offset, ui
     return r;
 }
 
-/* A whole small file by path. */
 static ckr_result ckr__path_load(ckr__ctx *c, const char *path, uint64_t max, const uint8_t **out,
-                                 uint64_t *size, uint32_t *file)
+                                 uint64_t *size)
 {
     uint32_t i;
     if (ckr__file_open(c, path, &i) != CKR_OK) return ckr__oom(c);
-    if (file) *file = i;
     *size = c->files[i].size;
     return ckr__file_load(c, i, 0, *size, max, out);
 }
@@ -5647,14 +5645,12 @@ static ckr_result ckr__json_value(ckr__json *j, ckr_node **value)
     return r;
 }
 
-/* `base_offset` is where the text begins in its file. */
-static ckr_result ckr__json_parse(ckr__ctx *c, const char *path, uint64_t base_offset,
-                                  const void *bytes,
-                                  size_t n, unsigned flags, ckr_node **root)
+static ckr_result ckr__json_parse(ckr__ctx *c, const char *path, const void *bytes, size_t n,
+                                  unsigned flags, ckr_node **root)
 {
     ckr__json j;
     ckr_node *value = NULL;
-    ckr__json_init(&j, c, path, base_offset, bytes, n, flags);
+    ckr__json_init(&j, c, path, 0, bytes, n, flags);
     if (ckr__json_value(&j, &value) != CKR_OK) return ckr__oom(c);
     ckr__json_blank(&j);
     if (j.p < j.end) return ckr__json_fail(&j, CKR_ITEM_JSON_TRAILING, j.p, "the end of the text");
@@ -5667,8 +5663,8 @@ static ckr_result ckr__json_load(ckr__ctx *c, const char *path, ckr_node **root)
 {
     const uint8_t *p = NULL;
     uint64_t n = 0;
-    ckr_result r = ckr__path_load(c, path, c->limits.max_json_bytes, &p, &n, NULL);
-    return r == CKR_OK ? ckr__json_parse(c, path, 0, p, (size_t)n, CKR__JSON_PYTHON, root) : r;
+    ckr_result r = ckr__path_load(c, path, c->limits.max_json_bytes, &p, &n);
+    return r == CKR_OK ? ckr__json_parse(c, path, p, (size_t)n, CKR__JSON_PYTHON, root) : r;
 }
 
 CKR__COLD
@@ -12289,7 +12285,7 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
     *format = json ? CKR_FORMAT_JSON : CKR_FORMAT_YAML;
     r = ckr__file_load(c, file, 0, c->files[file].size, c->limits.max_json_bytes, &text);
     if (r != CKR_OK) return r;
-    if (json) return ckr__json_parse(c, path, 0, text, (size_t)c->files[file].size,
+    if (json) return ckr__json_parse(c, path, text, (size_t)c->files[file].size,
                                      CKR__JSON_PYTHON, root);
     return ckr__yaml_parse(c, path, text, (size_t)c->files[file].size, root);
 }
@@ -14590,7 +14586,7 @@ static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *path)
     if (r != CKR_OK) return r;
     text = ckr_node_str(ckr_node_get(root->attrs, "DCP_SHARDING_INFO"));
     if (text)
-        r = ckr__json_parse(d->c, path, 0, (const uint8_t *)text, strlen(text), CKR__JSON_PYTHON,
+        r = ckr__json_parse(d->c, path, (const uint8_t *)text, strlen(text), CKR__JSON_PYTHON,
                             &info);
     if (r != CKR_OK) return r;
     if (!ckr__dcp_places(d->c, info, &told)) r = ckr__oom(d->c);
@@ -17141,13 +17137,6 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
 /* State dicts. torch does not store the class of a scheduler: its keys tell it. What a file does
    not hold (functions, metrics, configurations) makes the schedule opaque, never a guess. */
 
-/* What is wrong with a file's parameters is told by the schedule, not by the call. */
-static void ckr__sched_forgive(ckr__ctx *c)
-{
-    memset(c->err, 0, sizeof *c->err);
-    c->err->offset = CKR_NO_OFFSET;
-}
-
 /* The one element of a tensor; NaN where it is no plain one. */
 static ckr_result ckr__view_number(ckr__ctx *c, const ckr_view *v, double *out)
 {
@@ -17180,7 +17169,7 @@ static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
     }
     if (!n || (n->kind != CKR_NODE_TENSOR && n->kind != CKR_NODE_NPSCALAR) || ckr__failed(c))
         return false;
-    if (ckr__view_number(c, n->u.view, &d) != CKR_OK) ckr__sched_forgive(c);
+    if (ckr__view_number(c, n->u.view, &d) != CKR_OK) ckr__error_reset(c);
     if (ckr__finite(d)) *out = d;
     return ckr__finite(d);
 }
@@ -17567,7 +17556,7 @@ static ckr_result ckr__sread_build(ckr__sread *r, const char *kind, ckr_node *pa
     ckr_result e = ckr__sched_build(r->c, kind, params, bases, r->n, out);
     if (e != CKR_E_ARG) return e;
     r->why = ckr__printf(r->c, "%s", r->c->err->text);
-    ckr__sched_forgive(r->c);
+    ckr__error_reset(r->c);
     return r->why ? CKR_OK : ckr__oom(r->c);
 }
 
@@ -17692,9 +17681,7 @@ static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
 typedef struct ckr__swrite {
     ckr__ctx           *c;
     const ckr_schedule *s;
-    const uint64_t     *from;  /* old lane of each new one                               */
-    uint64_t            n;
-    const double       *lr;    /* of the next update, per new lane                       */
+    const double       *lr;    /* of the next update, per lane                           */
     bool                moved; /* the clock is not where the state was saved             */
     bool                counted;           /* epochs[] holds every scheduler's clock      */
     int64_t             epochs[CKR__SCHED_NODES];
@@ -17705,23 +17692,18 @@ static ckr_node *ckr__sw_number(ckr__ctx *c, double v)
     return ckr__whole(v) ? ckr__node_int(c, (int64_t)v) : ckr__node_float(c, v);
 }
 
-/* One number per new lane: from an array by old lane (NULL: a field of the lanes). */
+/* One number per lane: from an array (NULL: a field of the lanes). */
 static ckr_node *ckr__sw_lanes(const ckr__swrite *w, const double *values, size_t field)
 {
     ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
     uint64_t i;
     double v;
-    for (i = 0; i < w->n; i++) {
-        if (values) v = values[w->from[i]];
-        else memcpy(&v, (const char *)&w->s->lanes[w->from[i]] + field, sizeof v);
+    for (i = 0; i < w->s->n_lanes; i++) {
+        if (values) v = values[i];
+        else memcpy(&v, (const char *)&w->s->lanes[i] + field, sizeof v);
         ckr__node_push(w->c, list, ckr__node_float(w->c, v));
     }
     return list;
-}
-
-static bool ckr__sw_put(const ckr__swrite *w, ckr_node *d, const char *key, ckr_node *v)
-{
-    return ckr__node_pair(w->c, d, ckr__node_str(w->c, key), v);
 }
 
 static ckr_node *ckr__sw_phases(const ckr__swrite *w, const ckr__curve *c)
@@ -17749,24 +17731,26 @@ static ckr_node *ckr__sw_cycles(const ckr__swrite *w, const ckr__curve *c, const
 {
     const bool cycles = (c->flags & CKR__CF_MOMENTUM) != 0, poly = c->shape == CKR__SH_POLY;
     const char *mode = c->shape == CKR__SH_EXP2 ? "triangular2" : poly ? "exp_range" : "triangular";
-    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
-    if (c->kind == CKR__CV_ONECYCLE) {
-        ckr__sw_put(w, d, "total_steps", ckr__sw_number(w->c, c->k.total));
-        ckr__sw_put(w, d, "_schedule_phases", ckr__sw_phases(w, c));
-        ckr__sw_put(w, d, "_anneal_func_type", ckr__node_str(w->c, anneal));
-    } else {
-        ckr__sw_put(w, d, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr_lane, max)));
-        ckr__sw_put(w, d, "total_size", ckr__node_float(w->c, c->k.total));
-        ckr__sw_put(w, d, "step_ratio", ckr__node_float(w->c, c->k.start));
-        ckr__sw_put(w, d, "mode", ckr__node_str(w->c, mode));
-        ckr__sw_put(w, d, "gamma", ckr__node_float(w->c, c->k.power));
-        ckr__sw_put(w, d, "scale_mode", ckr__node_str(w->c, poly ? "iterations" : "cycle"));
-    }
-    ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles));
-    if (cycles) ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
+    ckr_node *d, *moves = ckr__node_bool(w->c, cycles);
+    if (c->kind == CKR__CV_ONECYCLE)
+        d = ckr__node_dict(w->c, "total_steps", ckr__sw_number(w->c, c->k.total),
+                           "_schedule_phases", ckr__sw_phases(w, c),
+                           "_anneal_func_type", ckr__node_str(w->c, anneal),
+                           "cycle_momentum", moves, CKR__END);
+    else
+        d = ckr__node_dict(w->c, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr_lane, max)),
+                           "total_size", ckr__node_float(w->c, c->k.total),
+                           "step_ratio", ckr__node_float(w->c, c->k.start),
+                           "mode", ckr__node_str(w->c, mode),
+                           "gamma", ckr__node_float(w->c, c->k.power),
+                           "scale_mode", ckr__node_str(w->c, poly ? "iterations" : "cycle"),
+                           "cycle_momentum", moves, CKR__END);
+    if (cycles) ckr__node_set(w->c, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
     if (!cycles || c->kind == CKR__CV_ONECYCLE) return d;
-    ckr__sw_put(w, d, "base_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr_lane, base_momentum)));
-    ckr__sw_put(w, d, "max_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr_lane, max_momentum)));
+    ckr__node_set(w->c, d, "base_momentums",
+                  ckr__sw_lanes(w, NULL, offsetof(ckr_lane, base_momentum)));
+    ckr__node_set(w->c, d, "max_momentums",
+                  ckr__sw_lanes(w, NULL, offsetof(ckr_lane, max_momentum)));
     return d;
 }
 
@@ -17785,22 +17769,22 @@ static ckr_node *ckr__sw_own(const ckr__swrite *w, const ckr__curve *c, int64_t 
     for (i = 0; c->kind == CKR__CV_MULTISTEP && i < c->n_list; i++)
         ckr__node_pair(w->c, counter, ckr__node_int(w->c, (int64_t)c->at[i]),
                        ckr__node_int(w->c, (int64_t)c->val[i]));
-    if (c->kind == CKR__CV_MULTISTEP) ckr__sw_put(w, d, "milestones", counter);
+    if (c->kind == CKR__CV_MULTISTEP) ckr__node_set(w->c, d, "milestones", counter);
     if (c->kind == CKR__CV_SWA)
-        ckr__sw_put(w, d, "_anneal_strategy", ckr__node_str(w->c, anneal));
+        ckr__node_set(w->c, d, "_anneal_strategy", ckr__node_str(w->c, anneal));
     for (i = 0; i < CKR__CURVE_NUMBERS && ckr__is_torch(c->kind); i++) {
         const struct ckr__number_row *row = &ckr__curve_numbers[i];
         if (row->kind != c->kind || (row->how & CKR__CN_LANE)) continue;
         memcpy(&v, (const char *)&c->k + row->at, sizeof v);
-        ckr__sw_put(w, d, row->key, row->how & CKR__CN_PLAIN ? ckr__sw_number(w->c, v)
+        ckr__node_set(w->c, d, row->key, row->how & CKR__CN_PLAIN ? ckr__sw_number(w->c, v)
                                                              : ckr__node_float(w->c, v));
     }
     if (c->kind == CKR__CV_COSINE || c->kind == CKR__CV_RESTARTS)
-        ckr__sw_put(w, d, "eta_min", ckr__node_float(w->c, min));
+        ckr__node_set(w->c, d, "eta_min", ckr__node_float(w->c, min));
     if (c->kind != CKR__CV_RESTARTS) return d;
     if (epoch > 0) ckr__restart(c, (double)epoch, &cur, &len);
-    ckr__sw_put(w, d, "T_i", ckr__sw_number(w->c, len));
-    ckr__sw_put(w, d, "T_cur", ckr__sw_number(w->c, cur));
+    ckr__node_set(w->c, d, "T_i", ckr__sw_number(w->c, len));
+    ckr__node_set(w->c, d, "T_cur", ckr__sw_number(w->c, cur));
     return d;
 }
 
@@ -17811,18 +17795,18 @@ static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_
                                                        !strcmp(w->s->kind, "transformers:constant");
     ckr_node *d = ckr__sw_own(w, c, epoch), *lambdas = ckr__node(w->c, CKR_NODE_LIST);
     uint64_t i;
-    ckr__sw_put(w, d, "base_lrs", ckr__sw_lanes(w, c->base, offsetof(ckr_lane, base)));
-    ckr__sw_put(w, d, "last_epoch", ckr__node_int(w->c, epoch));
-    ckr__sw_put(w, d, "_step_count", ckr__node_int(w->c, epoch < 0 ? 1 : epoch + 1));
-    ckr__sw_put(w, d, "_is_initial", ckr__node_bool(w->c, false));
-    ckr__sw_put(w, d, "_get_lr_called_within_step", ckr__node_bool(w->c, false));
-    ckr__sw_put(w, d, "_last_lr", ckr__sw_floats(w->c, w->lr, w->n));
+    ckr__node_set(w->c, d, "base_lrs", ckr__sw_lanes(w, c->base, offsetof(ckr_lane, base)));
+    ckr__node_set(w->c, d, "last_epoch", ckr__node_int(w->c, epoch));
+    ckr__node_set(w->c, d, "_step_count", ckr__node_int(w->c, epoch < 0 ? 1 : epoch + 1));
+    ckr__node_set(w->c, d, "_is_initial", ckr__node_bool(w->c, false));
+    ckr__node_set(w->c, d, "_get_lr_called_within_step", ckr__node_bool(w->c, false));
+    ckr__node_set(w->c, d, "_last_lr", ckr__sw_floats(w->c, w->lr, w->s->n_lanes));
     /* of what torch runs as a LambdaLR: partials have a dict, functions None */
-    for (i = 0; !torch && i < w->n; i++)
+    for (i = 0; !torch && i < w->s->n_lanes; i++)
         ckr__node_push(w->c, lambdas, ckr__node(w->c, plain ? CKR_NODE_NONE : CKR_NODE_DICT));
-    if (!torch) ckr__sw_put(w, d, "lr_lambdas", lambdas);
+    if (!torch) ckr__node_set(w->c, d, "lr_lambdas", lambdas);
     if (c->kind == CKR__CV_CYCLIC)
-        ckr__sw_put(w, d, "_scale_fn_custom", ckr__node(w->c, CKR_NODE_NONE));
+        ckr__node_set(w->c, d, "_scale_fn_custom", ckr__node(w->c, CKR_NODE_NONE));
     return d;
 }
 
@@ -17834,14 +17818,13 @@ static bool ckr__sw_per_group(const char *key)
     return key && ckr__word_in(keys, key);
 }
 
-/* The old list by new lane; an entry that it lacks takes its last one. */
+/* The old list with an entry for each lane; where it is too short its last one counts. */
 static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
 {
     ckr_node *out = ckr__node(w->c, (ckr_node_kind)list->kind);
     uint64_t i;
-    for (i = 0; i < w->n && list->count; i++)
-        ckr__node_push(w->c, out,
-                       list->u.items[w->from[i] < list->count ? w->from[i] : list->count - 1]);
+    for (i = 0; i < w->s->n_lanes && list->count; i++)
+        ckr__node_push(w->c, out, list->u.items[i < list->count ? i : list->count - 1]);
     return out;
 }
 
@@ -17928,12 +17911,12 @@ static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const 
     if (c->kind == CKR__CV_SEQ) {
         for (i = 0; i < c->n_list; i++)
             ckr__node_push(w->c, list, ckr__sw_number(w->c, c->at[i]));
-        ckr__sw_put(w, fresh, "_milestones", list);
-        ckr__sw_put(w, fresh, "last_epoch", ckr__node_int(w->c, epoch));
+        ckr__node_set(w->c, fresh, "_milestones", list);
+        ckr__node_set(w->c, fresh, "last_epoch", ckr__node_int(w->c, epoch));
     }
     if (c->n_children) {
-        ckr__sw_put(w, fresh, "_last_lr", ckr__sw_floats(w->c, w->lr, w->n));
-        ckr__sw_put(w, fresh, "_schedulers", ckr__sw_children(w, c, old, epoch, current));
+        ckr__node_set(w->c, fresh, "_last_lr", ckr__sw_floats(w->c, w->lr, w->s->n_lanes));
+        ckr__node_set(w->c, fresh, "_schedulers", ckr__sw_children(w, c, old, epoch, current));
     }
     return ckr__sw_merge(w, old, fresh, "last_epoch", current);
 }
@@ -17942,7 +17925,7 @@ static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const 
 static ckr_node *ckr__sw_counter(const ckr__swrite *w, const char *key, int64_t position)
 {
     ckr_node *fresh = ckr__node_dict(w->c, key, ckr__node_int(w->c, position), CKR__END);
-    if (w->s->state) ckr__sw_put(w, fresh, "_step_count", ckr__node_int(w->c, position + 1));
+    if (w->s->state) ckr__node_set(w->c, fresh, "_step_count", ckr__node_int(w->c, position + 1));
     return ckr__sw_merge(w, w->s->state, fresh, key, false);
 }
 
@@ -18037,25 +18020,17 @@ static ckr_result ckr__sw_count(ckr__swrite *w, int64_t position)
     return CKR_OK;
 }
 
-/* A state dict with which the framework goes on at clock `position`, for n lanes of which lane i
-   was lane from[i] (NULL: the same lanes). Groups need `lr` = the schedule's value there too. */
-static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, const uint64_t *from,
-                                         uint64_t n, int64_t position, ckr_node **out)
+/* A state dict with which the framework goes on at the schedule's clock. Groups need `lr` = the
+   schedule's value there too. */
+static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, ckr_node **out)
 {
-    double *row = CKR__NEW_N(c, double, s->n_lanes), *lr = CKR__NEW_N(c, double, n);
-    uint64_t *same = CKR__NEW_N(c, uint64_t, n), i;
+    const int64_t position = s->position;
+    double *lr = CKR__NEW_N(c, double, s->n_lanes);
     int64_t was = 0;
-    ckr__swrite w = { c, s, same, n, lr, false, false, { 0 } };
+    ckr__swrite w = { c, s, lr, false, false, { 0 } };
     *out = NULL;
-    if (!row || !lr || !same) return ckr__oom(c);
-    for (i = 0; i < n; i++) same[i] = from ? from[i] : i;
-    for (i = 0; i < n; i++)
-        if (same[i] >= s->n_lanes)
-            return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "from",
-                             "lane %llu of %llu", (unsigned long long)same[i],
-                             (unsigned long long)s->n_lanes);
-    if (ckr__sched_at(c, s, CKR__COL_LR, (double)position, row) != CKR_OK) return c->err->code;
-    for (i = 0; i < n; i++) lr[i] = row[same[i]];
+    if (!lr) return ckr__oom(c);
+    if (ckr__sched_at(c, s, CKR__COL_LR, (double)position, lr) != CKR_OK) return c->err->code;
     w.moved = !s->state || !ckr__sread_position(s->state, 0, &was) || was != position;
     if (w.moved && ckr__sw_count(&w, position) != CKR_OK) return c->err->code;
     *out = ckr__sw_root(&w, position);
@@ -18930,9 +18905,7 @@ static bool ckr__sched_same(const ckr_schedule *a, const ckr_schedule *b)
 static ckr_result ckr__rebase_fail(ckr__ctx *c, const char *mode, const char *remedy,
                                    const char *text)
 {
-    return ckr__remedy(c->err, ckr__fail(c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET,
-                                         mode, "%s", text),
-                       remedy);
+    return ckr__fail_with(c, CKR_ITEM_SCHEDULE_REBASE, NULL, mode, text, remedy);
 }
 
 /* A run of torch's own schedulers that is past the end already goes on as it has: such a cosine is
@@ -19264,7 +19237,7 @@ static ckr_schedule *ckr__fold_try(ckr__ctx *c, const ckr_schedule *s, double at
     ckr__fold_lengths(c, s, at, warm, params);
     ckr__fold_floor(c, s, bases[0], params);
     r = ckr__sched_build(c, s->kind, params, bases, s->n_lanes, &x);
-    if (r == CKR_E_ARG) ckr__sched_forgive(c);
+    if (r == CKR_E_ARG) ckr__error_reset(c);
     if (r != CKR_OK) return NULL;
     ckr__set_keep(s, x, "");
     x->position = (int64_t)position;
@@ -22729,10 +22702,10 @@ static uint64_t ckr__rng_sum(const ckr__ctx *c, const ckr_rng *r)
 
 static ckr_result ckr__record_bad(const ckr__remap *m, const char *where, const char *what)
 {
-    ckr_result r = ckr__fail(m->c->err, CKR_ITEM_RNG_LINEAGE, m->job->file, CKR_NO_OFFSET, where,
-                             "the record of random streams: %s", what);
-    return ckr__remedy(m->c->err, r, "--rng reseed --seed S, or remove the record: streams that "
-                                     "it carries are lost then");
+    return ckr__fail_with(m->c, CKR_ITEM_RNG_LINEAGE, m->job->file, where,
+                          ckr__printf(m->c, "the record of random streams: %s", what),
+                          "--rng reseed --seed S, or remove the record: streams that it carries "
+                          "are lost then");
 }
 
 static bool ckr__record_int(const ckr_node *n, const char *key, int64_t low, int64_t high,
@@ -23337,9 +23310,8 @@ static void ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
             break;
     }
     if (cell->attempt == 256)
-        ckr__remedy(m->c->err, ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file,
-                                         CKR_NO_OFFSET, f->name, NULL),
-                    "--rng reseed --seed S");
+        ckr__fail_with(m->c, CKR_ITEM_RNG_EXHAUSTED, m->job->file, f->name, NULL,
+                       "--rng reseed --seed S");
     cell->state = r;
     cell->rank = cell->to;
     cell->fresh = true;
@@ -25033,7 +25005,7 @@ static bool ckr__own_shape(const char *slot)
        *CKR__PUSH(ckr_schedule, c, s->schedules, s->n_schedules) = *x;
        r = ckr__lr_drift(c, s, x);                     are the groups' LRs what it makes of them?
    and written from the decided one, `want`; `was` is the source's own, NULL from another framework:
-       r = ckr__sched_torch_write(c, want, NULL, want->n_lanes, want->position, &state);
+       r = ckr__sched_torch_write(c, want, &state);
        r = ckr__torch_follows(c, state, s->groups, want, was, want->rate, done, &out->follows);
        ckr__setting_scheduler(out, want, was, true);   what its script must be given
    */
@@ -25087,7 +25059,7 @@ static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const c
         r = ckr__sched_build(c, want->kind, want->params, bases, n, &x);
     else if (y->opaque && was && !was->opaque && (ckr__is_lambda(state) || state == was->state))
         x = ckr__follows_scaled(c, was, bases);
-    if (r == CKR_E_ARG) ckr__sched_forgive(c);
+    if (r == CKR_E_ARG) ckr__error_reset(c);
     if (c->err->code != CKR_OK) return c->err->code;
     if (x && !x->opaque) {
         ckr__set_keep(y, x, "");
@@ -33678,11 +33650,9 @@ static void ckr__at_set(ckr__rankfile *f, int axis, uint32_t at, uint32_t of)
    for {dirs}. NULL: out of memory. */
 static const char *ckr__form_name(ckr__ctx *c, const char *pattern, const ckr__rankfile *f)
 {
-    ckr__buf b;
+    ckr__buf b = { c, NULL, 0, 0, false };
     const char *p = pattern, *out = NULL, *slash;
     ckr__var v;
-    memset(&b, 0, sizeof b);
-    b.c = c;
     while (*p && *p != ' ') {
         if (*p == '[') {
             ckr__form_var(strchr(p, '{'), &v);
@@ -33736,34 +33706,32 @@ static ckr_result ckr__fileset_missing(const ckr__fileset *k, const char *where,
                                        uint64_t want, const char *rel)
 {
     const char *path = rel ? ckr__path_join(k->c, k->dir, rel) : NULL;
-    ckr_result r = ckr__fail(k->c->err, k->items->missing, path ? path : k->dir, CKR_NO_OFFSET,
-                             where, "it is not there: %llu of %llu files were found",
-                             (unsigned long long)have, (unsigned long long)want);
-    return ckr__remedy(k->c->err, r,
-                       k->items->missing_remedy ? k->items->missing_remedy
-                                                : "bring the file back from where the checkpoint "
-                                                  "was saved, or take another step");
+    return ckr__fail_with(k->c, k->items->missing, path ? path : k->dir, where,
+                          ckr__printf(k->c, "it is not there: %llu of %llu files were found",
+                                      (unsigned long long)have, (unsigned long long)want),
+                          k->items->missing_remedy
+                              ? k->items->missing_remedy
+                              : "bring the file back from where the checkpoint was saved, or take "
+                                "another step");
 }
 
 static ckr_result ckr__fileset_duplicate(const ckr__fileset *k, const ckr__rankfile *a,
                                          const ckr__rankfile *b)
 {
-    ckr_result r = ckr__fail(k->c->err, k->items->duplicate, b->path, CKR_NO_OFFSET,
-                             b->name, "it holds the same shard as %s", a->rel);
-    return ckr__remedy(k->c->err, r, "remove the older of the two files");
+    return ckr__fail_with(k->c, k->items->duplicate, b->path, b->name,
+                          ckr__printf(k->c, "it holds the same shard as %s", a->rel),
+                          "remove the older of the two files");
 }
 
 /* A file is of step `found`, the first rank's file, or what `other` names, of `step`. */
 static ckr_result ckr__fileset_step(const ckr__fileset *k, const char *path, const char *where,
                                     const char *other, int64_t found, int64_t step)
 {
-    ckr_result r;
     if (found == step) return CKR_OK;
-    r = ckr__fail(k->c->err, k->items->step, path, CKR_NO_OFFSET, where,
-                  "it says %lld, %s %lld", (long long)found,
-                  other ? other : "the first rank's file", (long long)step);
-    return ckr__remedy(k->c->err, r,
-                       "the file is of another step or run: put back the right one");
+    return ckr__fail_with(k->c, k->items->step, path, where,
+                          ckr__printf(k->c, "it says %lld, %s %lld", (long long)found,
+                                      other ? other : "the first rank's file", (long long)step),
+                          "the file is of another step or run: put back the right one");
 }
 
 /* A directory that a link leads to once more would be gone through without end. */
@@ -33779,10 +33747,9 @@ static ckr_result ckr__fileset_once(ckr__fileset *k, ckr__map *seen, const char 
                      (unsigned long long)st.id[1]);
     if (!id) return k->c->err->code;
     if (ckr__map_find(seen, id, strlen(id), &v))
-        return ckr__remedy(k->c->err,
-                           ckr__fail(k->c->err, CKR_ITEM_LIMIT, path, CKR_NO_OFFSET, NULL,
-                                     "a link leads to a directory that is there already"),
-                           "remove the link");
+        return ckr__fail_with(k->c, CKR_ITEM_LIMIT, path, NULL,
+                              "a link leads to a directory that is there already",
+                              "remove the link");
     return ckr__map_put(seen, id, strlen(id), 0, NULL) ? CKR_OK : k->c->err->code;
 }
 
@@ -33825,10 +33792,8 @@ static ckr_result ckr__fileset_scan(ckr__fileset *k, bool deep)
 {
     const char **queue = NULL, *in = "", *path = k->dir;
     uint64_t n = 0, at = 0;
-    ckr__map seen;
+    ckr__map seen = { k->c, NULL, 0, 0 };
     ckr_result r = CKR_OK;
-    memset(&seen, 0, sizeof seen);
-    seen.c = k->c;
     if (!k->items) k->items = &ckr__files_usual;
     do {
         if (deep) r = ckr__fileset_once(k, &seen, path);
@@ -33865,7 +33830,6 @@ static ckr_result ckr__fileset_ours(ckr__fileset *k, uint8_t kind)
     uint64_t i, ours = 0, others = 0;
     char said[96], found[96];
     int a;
-    ckr_result r;
     ckr__fileset_sizes(k);
     for (i = 0; i < k->n_files[kind]; i++) {
         const ckr__rankfile *f = k->files[kind][i];
@@ -33879,18 +33843,14 @@ static ckr_result ckr__fileset_ours(ckr__fileset *k, uint8_t kind)
     if (!bad) return CKR_OK;
     ckr__at_text(k, bad, true, said, sizeof said);
     ckr__at_text(k, bad, false, found, sizeof found);
-    r = ckr__fail(k->c->err,
-                  !ours        ? k->items->other
-                  : others > 1 ? k->items->mixed
-                               : k->items->foreign,
-                  bad->path, CKR_NO_OFFSET, bad->name,
-                  "the checkpoint has %s, but this is %s: %llu such files lie among %llu", said,
-                  found, (unsigned long long)others, (unsigned long long)(ours + others));
-    return ckr__remedy(k->c->err, r,
-                       !ours        ? "put back this checkpoint's own documents"
-                       : others > 1 ? "two runs saved into one directory: move the other's files "
-                                      "elsewhere"
-                                    : "remove that file: another run left it");
+    return ckr__fail_with(
+        k->c, !ours ? k->items->other : others > 1 ? k->items->mixed : k->items->foreign,
+        bad->path, bad->name,
+        ckr__printf(k->c, "the checkpoint has %s, but this is %s: %llu such files lie among %llu",
+                    said, found, (unsigned long long)others, (unsigned long long)(ours + others)),
+        !ours        ? "put back this checkpoint's own documents"
+        : others > 1 ? "two runs saved into one directory: move the other's files elsewhere"
+                     : "remove that file: another run left it");
 }
 
 /* By pp, then dp, ep, tp; where these are equal, by the others. */
@@ -33968,7 +33928,6 @@ static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, co
 {
     const char *base = ckr__base(f->rel), *dot = strrchr(base, '.'), *name;
     ckr__rankfile was;
-    ckr_result r;
     if (!root || !dot || !f->kind || k->copies) return CKR_OK;
     name = ckr__printf(k->c, "%.*s%s%s", (int)(base - f->rel), f->rel, root, dot);
     if (!name) return k->c->err->code;
@@ -33977,9 +33936,9 @@ static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, co
     if (was.kind == f->kind && (memcmp(was.of, f->of, sizeof was.of) != 0 ||
                                 (was.has == f->has && !memcmp(was.at, f->at, sizeof was.at))))
         return CKR_OK;
-    r = ckr__fail(k->c->err, k->items->swapped, f->path, CKR_NO_OFFSET, NULL,
-                  "it was saved as %s", ckr__base(name));
-    return ckr__remedy(k->c->err, r, "bring back each rank's own file: two have changed places");
+    return ckr__fail_with(k->c, k->items->swapped, f->path, NULL,
+                          ckr__printf(k->c, "it was saved as %s", ckr__base(name)),
+                          "bring back each rank's own file: two have changed places");
 }
 
 /* f->root, read once; *format may be NULL. */
@@ -34091,7 +34050,7 @@ static ckr_result ckr__runs_pointer(ckr__ctx *c, const char *path, const char **
     static const char blank[] = " \t\r\n";
     const uint8_t *p = NULL;
     uint64_t n = 0;
-    ckr_result r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    ckr_result r = ckr__path_load(c, path, 4096, &p, &n);
     if (r != CKR_OK) return r;
     while (n && p[n - 1] && strchr(blank, p[n - 1])) n--;
     while (n && *p && strchr(blank, *p)) p++, n--;
@@ -34558,7 +34517,7 @@ static ckr_result ckr__out_copy(ckr__out *o, const char *rel, const char *from)
 {
     const uint8_t *p = NULL;
     uint64_t n = 0;
-    const ckr_result r = ckr__path_load(o->c, from, o->c->limits.max_metadata_bytes, &p, &n, NULL);
+    const ckr_result r = ckr__path_load(o->c, from, o->c->limits.max_metadata_bytes, &p, &n);
     return r == CKR_OK ? ckr__out_text(o, rel, p, n) : r;
 }
 
@@ -34831,7 +34790,7 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
     h->params = params_fn(c, x, user);
     if (!h->params) return c->err->code;
     r = ckr__sched_build(c, want->kind, h->params, bases, want->n_lanes, &y);
-    if (r == CKR_E_ARG) ckr__sched_forgive(c);
+    if (r == CKR_E_ARG) ckr__error_reset(c);
     if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
     v->flags &= CKR__CF_CLAMP;                 /* of the version, not of the parameters      */
     ((ckr__curve *)(uintptr_t)y->curve)->flags |= v->flags;
@@ -36795,7 +36754,7 @@ static ckr_result ckr__verl_scheduler(ckr__verl_save *x, const ckr__verl_model *
     if (!now || (x->from && !*state)) return CKR_OK;
     if (!now->opaque && (!x->from || !ckr__sched_same(now, was))) {
         if (!ckr__hold_family(x->c, x->out, now, "verl")) return x->c->err->code;
-        r = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, state);
+        r = ckr__sched_torch_write(x->c, now, state);
     }
     if (r == CKR_OK) ckr__verl_curve(x, m, now, was);
     if (r != CKR_OK || !first) return r;
@@ -37133,12 +37092,12 @@ static ckr_result ckr__nt_load_texts(ckr__nt *r)
         t->path = ckr__path_join(r->c, r->dir, files[i].rel);
         if (!t->path) return r->c->err->code;
         if (ckr__path_kind(r->c, t->path) == CKR_FILE_ABSENT) continue;
-        e = ckr__path_load(r->c, t->path, r->c->limits.max_json_bytes, &p, &t->n, NULL);
+        e = ckr__path_load(r->c, t->path, r->c->limits.max_json_bytes, &p, &t->n);
         if (e != CKR_OK) return e;
         t->bytes = (const char *)p;
         e = t == &r->config
                 ? ckr__yaml_parse(r->c, t->path, p, (size_t)t->n, &t->root)
-                : ckr__json_parse(r->c, t->path, 0, p, (size_t)t->n, CKR__JSON_PYTHON, &t->root);
+                : ckr__json_parse(r->c, t->path, p, (size_t)t->n, CKR__JSON_PYTHON, &t->root);
         if (e == CKR_OK && !ckr_node_is_dict(t->root))
             e = ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, t->path, CKR_NO_OFFSET, NULL,
                           "a mapping was expected at the top");
@@ -40714,7 +40673,7 @@ static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was
                         "the file has several schedulers, which are written as they were only",
                         "--lr-policy keep");
     if (w->p->scheduler && !same && !s->opaque)
-        r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
+        r = ckr__sched_torch_write(w->c, s, &w->scheduler);
     if (w->scheduler && !w->p->optimizer)
         ckr__say(w->c, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL, NULL,
                  "the optimizer's groups are in another file, which has the LR of the first update "
@@ -42348,7 +42307,7 @@ static ckr_result ckr__ac_args_take(ckr__ac *r, const char *kind, ckr_node *para
     if (!bases) return ckr__oom(r->c);
     for (i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
     e = ckr__sched_build(r->c, kind, params, bases, old->n_lanes, &x);
-    if (e == CKR_E_ARG) ckr__sched_forgive(r->c);
+    if (e == CKR_E_ARG) ckr__error_reset(r->c);
     if (e != CKR_OK) return e == CKR_E_ARG ? CKR_OK : e;
     x->position = old->position;
     x->state = old->state;
@@ -43161,7 +43120,7 @@ static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
         if (!y) return x->w.c->err->code;
         if (!y->state) y->state = was->state;
         now = y;
-        r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &x->w.scheduler);
+        r = ckr__sched_torch_write(x->w.c, now, &x->w.scheduler);
         ckr__whole_stand(&x->w, f->part, x->w.scheduler);
     }
     x->out->rounded = rounded;
@@ -44174,7 +44133,7 @@ static ckr_result ckr__ad_schedule(ckr__ac_job *x, ckr_node **out)
     if (!now) return x->w.c->err->code;
     if (!now->state) now->state = want->state;
     x->out->rounded = rounded;
-    r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, out);
+    r = ckr__sched_torch_write(x->w.c, now, out);
     x->w.scheduler = *out;
     return r == CKR_OK ? ckr__ac_follows(x, &f, want->opaque ? want : NULL, want, now, 0) : r;
 }
@@ -48277,7 +48236,7 @@ static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "initial_lr"), &bases[i]);
     }
     e = ckr__sched_build(r->c, kind, params, bases, n, &x);
-    if (e == CKR_E_ARG) ckr__sched_forgive(r->c);
+    if (e == CKR_E_ARG) ckr__error_reset(r->c);
     if (e != CKR_OK) return NULL;
     x->position = at;
     ckr__sched_stand(x, ckr__step_done(r->s));
@@ -49821,7 +49780,7 @@ static void ckr__ds_emit_schedule(ckr__ds_job *x)
     if (native && !same) ckr__ds_emit_native(x, x->s->schedules);
     if (native) return;
     if (!same)
-        ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
+        ckr__sched_torch_write(x->c, now, &x->scheduler);
     if (x->under) x->under->scheduler = x->scheduler;
     if (x->under && x->under->told) return;
     if (ckr__failed(x->c) || !ckr__setting_scheduler(x->out, now, was, was != NULL)) return;
@@ -53973,7 +53932,7 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
     e = ckr__sched_build(r->c, "megatron", params, bases, n, &x);
     if (e == CKR_E_ARG) {
         const char *why = ckr__strdup(r->c, r->c->err->text);
-        ckr__sched_forgive(r->c);
+        ckr__error_reset(r->c);
         x = ckr__sched_new(r->c, bases, n);
         if (!x || !why) return ckr__oom(r->c);
         x->kind = "megatron";
@@ -57213,8 +57172,8 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
         if (ckr__path_kind(c, p) == CKR_FILE_REGULAR) path = p;
     }
     if (!path) return CKR_OK;
-    r = ckr__path_load(c, path, c->limits.max_json_bytes, &text, &n, NULL);
-    if (r == CKR_OK) r = ckr__json_parse(c, path, 0, text, (size_t)n, 0, side);
+    r = ckr__path_load(c, path, c->limits.max_json_bytes, &text, &n);
+    if (r == CKR_OK) r = ckr__json_parse(c, path, text, (size_t)n, 0, side);
     if (r == CKR_OK && !ckr_node_is_dict(*side))
         r = ckr__fail(c->err, CKR_ITEM_SIDE_FORMAT, path, 0, NULL, NULL);
     if (r == CKR_OK && i == 2 && !ckr__side_names(*side, dir)) *side = NULL;
