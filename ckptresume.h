@@ -16354,7 +16354,8 @@ static void ckr__build_hf(ckr__sbuild *b)
 {
     ckr__curve_nums *k = &b->curve->k;
     const bool rate = ckr__sp_get(b, "min_lr_rate") != NULL, min = ckr__sp_get(b, "min_lr") != NULL,
-               floors = strstr(b->row->name, "min_lr") != NULL;
+               floors = strstr(b->row->name, "min_lr") != NULL,
+               stable = !strcmp(b->row->name, "warmup_stable_decay");
     k->warm = ckr__sp_f(b, "num_warmup_steps", 0);
     k->total = ckr__sp_f(b, "num_training_steps", k->warm);
     k->cycles = ckr__sp_f(b, "num_cycles", b->row->shape == CKR__SH_HARD ? 1 : 0.5);
@@ -16379,11 +16380,7 @@ static void ckr__build_hf(ckr__sbuild *b)
         k->floor = rate ? ckr__sp_f(b, "min_lr_rate", 0)
                         : ckr__sp_f(b, "min_lr", 0) / ckr__sp_top(b);
     }
-}
-
-static void ckr__build_hf_wsd(ckr__sbuild *b)
-{
-    ckr__curve_nums *k = &b->curve->k;
+    if (!stable) return;
     b->curve->flags |= CKR__CF_WARMUP;
     b->curve->warm_shape = ckr__sp_choice(b, "warmup_type", "linear", "linear=1 cosine=2 1-sqrt=4");
     b->curve->shape = ckr__sp_choice(b, "decay_type", "cosine", "linear=1 cosine=2 1-sqrt=4");
@@ -16843,7 +16840,6 @@ static void ckr__build_curve(ckr__sbuild *b)
     case CKR__CV_HF:
         if (!strcmp(b->row->family, "verl")) ckr__build_verl(b);
         else ckr__build_hf(b);
-        if (!strcmp(b->row->name, "warmup_stable_decay")) ckr__build_hf_wsd(b);
         break;
     case CKR__CV_NANOTRON:  ckr__build_nanotron(b); break;
     case CKR__CV_TITAN:     ckr__build_titan(b); break;
@@ -17810,14 +17806,6 @@ static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_
     return d;
 }
 
-/* Keys that hold one entry per group, whatever they mean. */
-static bool ckr__sw_per_group(const char *key)
-{
-    static const char keys[] = "base_lrs _last_lr lr_lambdas max_lrs min_lrs base_momentums "
-                               "max_momentums";
-    return key && ckr__word_in(keys, key);
-}
-
 /* The old list with an entry for each lane; where it is too short its last one counts. */
 static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
 {
@@ -17833,10 +17821,12 @@ static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
 static ckr_node *ckr__sw_value(const ckr__swrite *w, const char *key, ckr_node *old,
                                ckr_node *fresh, bool current)
 {
+    static const char groups[] = "base_lrs _last_lr lr_lambdas max_lrs min_lrs base_momentums "
+                                 "max_momentums";       /* an entry for each             */
     const bool kept = ckr__word_in("_is_initial _get_lr_called_within_step use_beta1 "
                                    "_scale_fn_custom lr_lambdas", key);
     if (!strcmp(key, "_last_lr") && current && fresh) return fresh;
-    if (ckr__sw_per_group(key) && ckr_node_is_list(old) &&
+    if (ckr__word_in(groups, key) && ckr_node_is_list(old) &&
         (!fresh || !strcmp(key, "_last_lr") || kept))
         return ckr__sw_resized(w, old);
     if (!fresh || kept) return old;
@@ -18944,29 +18934,21 @@ static void ckr__rebase_splice(ckr__ctx *c, double t, const double *was, double 
     s->anchored = false;
 }
 
-/* Where the new schedule ends: of a decay whose length Nanotron was given, with the run that was
-   asked for. */
-static double ckr__stretch_end(const ckr_schedule *old, const ckr_schedule *target)
-{
-    const ckr_node *was = ckr_node_get(old->params, "train_steps"),
-                   *now = ckr_node_get(target->params, "train_steps");
-    const double end = ckr__sched_end(target);
-    double run;
-    return old->curve->kind == CKR__CV_NANOTRON && ckr__same(end, ckr__sched_end(old)) &&
-                   ckr_node_f64(now, &run) && !ckr__node_equal(now, was) && run > 0
-               ? run
-               : end;
-}
-
-/* r: how many old clock units one new unit of the rest is worth. The map's origin is here, so that
-   this very t keeps its curve value exactly, at a kink of the curve too. */
+/* The map's origin is here, so that this very t keeps its curve value exactly, at a kink of the
+   curve too. A decay whose length Nanotron was given ends with the run that was asked for. */
 static void ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old, const ckr_schedule *target,
                                 double t, const double *was, double *now, ckr_schedule *s)
 {
-    const double end = ckr__sched_end(old),
-                 length = ckr__stretch_end(old, target) - target->offset,
-                 to = ckr__sched_clock(old, ckr__sched_done(target, length + target->offset));
+    const bool nanotron = old->curve->kind == CKR__CV_NANOTRON;
+    const ckr_node *steps = ckr_node_get(target->params, "train_steps");
+    const double end = ckr__sched_end(old);
+    double length = ckr__sched_end(target), run, to;
     uint64_t i;
+    if (nanotron && ckr__same(length, end) && ckr_node_f64(steps, &run) && run > 0 &&
+        !ckr__node_equal(steps, ckr_node_get(old->params, "train_steps")))
+        length = run;
+    length -= target->offset;
+    to = ckr__sched_clock(old, ckr__sched_done(target, length + target->offset));
     if (end != end || to != to)
         ckr__rebase_fail(c, "stretch", "use --lr-policy target or splice",
                          "the old or the new schedule has no end, so nothing to stretch");
@@ -18980,11 +18962,9 @@ static void ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old, const ckr_
     s->b = ckr__rn(s->a * (t - s->t0)) + s->b;
     s->t0 = t;
     s->a = s->a * ((end - t) / (to - t));
-    if (target != old && old->curve->kind == CKR__CV_NANOTRON) {       /* the run's length     */
+    if (target != old && nanotron) {
         s->params = ckr__set_params(c, old->params, ckr__skind_of(old->kind));
-        if (ckr__has(target->params, "train_steps"))
-            ckr__node_set(c, s->params, "train_steps",
-                          (ckr_node *)(uintptr_t)ckr_node_get(target->params, "train_steps"));
+        if (steps) ckr__node_set(c, s->params, "train_steps", (ckr_node *)(uintptr_t)steps);
     }
     s->hold = to;
     s->clamp = true;
@@ -22813,25 +22793,6 @@ static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
     return CKR_OK;
 }
 
-/* The state that a parked stream stopped at. */
-static ckr_result ckr__record_state(ckr__remap *m, const ckr__fam *f, const ckr_node *n,
-                                    const ckr_rng **out)
-{
-    const ckr_node *text = ckr_node_get(n, "state");
-    uint8_t bytes[CKR__PACK_MAX];
-    size_t size;
-    ckr_rng *r;
-    if (!ckr_node_str(text) || text->count > 2 * CKR__PACK_MAX ||
-        !ckr__base64_get(text->u.str, (size_t)text->count, bytes, sizeof bytes, &size))
-        return ckr__record_bad(m, "streams", "a parked stream without its state");
-    r = CKR__NEW(m->c, ckr_rng);
-    if (!r) return ckr__oom(m->c);
-    if (!ckr__unpack(bytes, size, r) || r->kind != f->kind)
-        return ckr__record_bad(m, "streams", "the state of a parked stream is none of its kind");
-    *out = r;
-    return CKR_OK;
-}
-
 /* Everything of an entry that does not need its state. */
 static ckr_result ckr__record_entry(ckr__remap *m, const ckr_node *n, ckr__cell *cell)
 {
@@ -22919,18 +22880,29 @@ static ckr_result ckr__record_place(ckr__remap *m, ckr__fam *f, ckr__cell *entry
 
 static ckr_result ckr__record_stream(ckr__remap *m, const ckr_node *n)
 {
+    const ckr_node *text = ckr_node_get(n, "state");
     ckr__cell entry = CKR_ZERO;
+    uint8_t bytes[CKR__PACK_MAX];
+    size_t size;
     ckr__fam *f;
+    ckr_rng *state;
     ckr_result r;
     entry.step = -1;
     r = ckr__record_entry(m, n, &entry);
     if (r != CKR_OK) return r;
     f = ckr__fam_of_tag(m, entry.id.tag);
-    if (entry.status == CKR__CELL_PARKED) r = ckr__record_state(m, f, n, &entry.state);
-    if (r == CKR_OK && entry.state && entry.born && ckr__has_counter(entry.state) &&
-        entry.state->seed != entry.seed)
-        return ckr__record_bad(m, "streams", "a parked stream with another seed than its own");
-    if (r != CKR_OK) return r;
+    if (entry.status == CKR__CELL_PARKED) {    /* with the state that it stopped at        */
+        if (!ckr_node_str(text) || text->count > 2 * CKR__PACK_MAX ||
+            !ckr__base64_get(text->u.str, (size_t)text->count, bytes, sizeof bytes, &size))
+            return ckr__record_bad(m, "streams", "a parked stream without its state");
+        entry.state = state = CKR__NEW(m->c, ckr_rng);
+        if (!state) return ckr__oom(m->c);
+        if (!ckr__unpack(bytes, size, state) || state->kind != f->kind)
+            return ckr__record_bad(m, "streams", "the state of a parked stream is none of its "
+                                                 "kind");
+        if (entry.born && ckr__has_counter(state) && state->seed != entry.seed)
+            return ckr__record_bad(m, "streams", "a parked stream with another seed than its own");
+    }
     if (entry.born || entry.status == CKR__CELL_RETIRED) ckr__remap_used(m, entry.seed);
     if (entry.state && ckr__has_seed(entry.state)) ckr__remap_used(m, entry.state->seed);
     if (entry.status == CKR__CELL_RETIRED) return ckr__record_retired(m, &entry);
@@ -23489,26 +23461,6 @@ static void ckr__proof_count(ckr__remap *m, ckr__cell *const *v, uint64_t n, ckr
     ckr__map_free(&tags);
 }
 
-static void ckr__proof_counter(const ckr__remap *m, const ckr__proof *p, ckr__buf *b)
-{
-    if (!p->n_counter) return;
-    ckr__buf_printf(b, "%llu counter streams under %llu keys", (unsigned long long)p->n_counter,
-                    (unsigned long long)p->n_key);
-    if (p->n_key == p->n_counter)
-        ckr__buf_str(b, ", one each: no two ever see the same (key, counter), whatever is drawn");
-    else if (p->min_gap && !p->n_same && !p->n_meet)
-        ckr__buf_printf(b, ": those under one key start %llu words apart or more, and at most %llu "
-                        "are drawn", (unsigned long long)p->min_gap,
-                        (unsigned long long)m->job->draws);
-    else if (p->min_gap)
-        ckr__buf_printf(b, ": under one key they stand %llu words apart, the one behind repeats "
-                        "the one ahead from there on", (unsigned long long)p->min_gap);
-    if (p->n_shared)
-        ckr__buf_printf(b, "; %llu keys serve streams of two names, as the framework seeds them",
-                        (unsigned long long)p->n_shared);
-    ckr__buf_str(b, ". ");
-}
-
 /* Streams at random points of one cycle of 2^period meet within L draws each with a chance of at
    most n^2 L / 2^period (L'Ecuyer, Munger, Oreshkin, Simard 2017). */
 static void ckr__proof_chance(const ckr__remap *m, ckr__buf *b, const char *what, uint64_t n,
@@ -23534,7 +23486,22 @@ static void ckr__remap_proof(ckr__remap *m)
     ckr__proof_count(m, v, n, &p);
     ckr__heap_free(m->c, v, (size_t)m->n_all * sizeof *v);
     m->out->disjoint = !p.n_same && !p.n_meet;
-    ckr__proof_counter(m, &p, &b);
+    if (p.n_counter)
+        ckr__buf_printf(&b, "%llu counter streams under %llu keys", (unsigned long long)p.n_counter,
+                        (unsigned long long)p.n_key);
+    if (p.n_counter && p.n_key == p.n_counter)
+        ckr__buf_str(&b, ", one each: no two ever see the same (key, counter), whatever is drawn");
+    else if (p.min_gap && m->out->disjoint)
+        ckr__buf_printf(&b, ": those under one key start %llu words apart or more, and at most "
+                        "%llu are drawn", (unsigned long long)p.min_gap,
+                        (unsigned long long)m->job->draws);
+    else if (p.min_gap)
+        ckr__buf_printf(&b, ": under one key they stand %llu words apart, the one behind repeats "
+                        "the one ahead from there on", (unsigned long long)p.min_gap);
+    if (p.n_shared)
+        ckr__buf_printf(&b, "; %llu keys serve streams of two names, as the framework seeds them",
+                        (unsigned long long)p.n_shared);
+    if (p.n_counter) ckr__buf_str(&b, ". ");
     ckr__proof_chance(m, &b, "mt19937", p.n_mt, 19936);
     ckr__proof_chance(m, &b, "PCG64", p.n_pcg, 128);
     if (p.n_other)
@@ -23553,16 +23520,22 @@ static void ckr__remap_proof(ckr__remap *m)
 
 /* >>rng.remap.report */
 
+static const char *ckr__fam_subject(ckr__ctx *c, const ckr__fam *f)
+{
+    return ckr__printf(c, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
+}
+
 static void ckr__remap_say(ckr__remap *m, const ckr__fam *f, const char *code,
                                  ckr_severity severity, uint64_t n, const char *reason,
                                  const char *remedy)
 {
     const char *unit = !strcmp(code, "CKR_RNG_SHARED") ? "rank" : "stream";
-    char subject[160], value[64];
+    const char *subject = "rng", *value = NULL;
     if (!n) return;
-    if (f) ckr__format(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
-    ckr__format(value, sizeof value, "%llu %s%s", (unsigned long long)n, unit, n == 1 ? "" : "s");
-    ckr__say(m->c, code, severity, f ? subject : "rng", NULL, f ? value : NULL, reason, remedy);
+    if (f) subject = ckr__fam_subject(m->c, f);
+    if (f)
+        value = ckr__printf(m->c, "%llu %s%s", (unsigned long long)n, unit, n == 1 ? "" : "s");
+    ckr__say(m->c, code, severity, subject, NULL, value, reason, remedy);
 }
 
 static const struct ckr__rng_saying {
@@ -23614,28 +23587,21 @@ static const struct ckr__rng_saying {
       "--rng reseed --seed S" }
 };
 
-/* Over which ranks a stream varies, and who says so: all of a remap rests on it. */
-static void ckr__remap_say_scope(ckr__remap *m, const ckr__fam *f)
+static void ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
 {
-    char subject[160];
+    const bool kept = m->job->policy == CKR_RNG_KEEP;
     const char *why = f->partial    ? "the device is these ranks' alone"
                       : m->from.ranks == 1
                           ? "one rank alone was saved: each other is taken to have its own"
                       : f->fixed    ? "so the framework seeds them"
                       : f->recorded ? "so it was when the run was first converted"
                                     : "the framework leaves it to the script: so the states show";
-    if (!f->n_saved && !f->recorded) return;
-    ckr__format(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
-    ckr__say(m->c, "CKR_RNG_SCOPE", CKR_EXACT, subject, NULL,
-             f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks", why,
-             NULL);
-}
-
-static void ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
-{
-    const bool kept = m->job->policy == CKR_RNG_KEEP;
     size_t i;
-    if (!m->reseed) ckr__remap_say_scope(m, f);
+    /* over which ranks it varies, and who says so: all of a remap rests on it */
+    if (!m->reseed && (f->n_saved || f->recorded))
+        ckr__say(m->c, "CKR_RNG_SCOPE", CKR_EXACT, ckr__fam_subject(m->c, f), NULL,
+                 f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks",
+                 why, NULL);
     for (i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings; i++) {
         const struct ckr__rng_saying *s = &ckr__rng_sayings[i];
         uint64_t n;
@@ -23719,30 +23685,12 @@ static ckr_node *ckr__record_put(ckr__remap *m, const ckr__cell *x)
     return n;
 }
 
-static ckr_node *ckr__record_put_tags(ckr__remap *m)
-{
-    ckr__ctx *c = m->c;
-    ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
-    uint32_t i;
-    for (i = 0; i < m->n_fams; i++) {
-        const ckr__fam *f = &m->fams[i];
-        ckr_node *n = ckr__node_dict(c, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind)),
-                                     "name", ckr__node_str(c, f->name),
-                                     "scope", ckr__node_str(c, f->scope), CKR__END);
-        char tag[16];
-        ckr__format(tag, sizeof tag, "%lu", (unsigned long)f->tag);
-        if (f->partial) ckr__node_set(c, n, "alone", ckr__node_bool(c, true));
-        ckr__node_pair(c, dict, ckr__node_str(c, tag), n);
-    }
-    return dict;
-}
-
 /* The record of this remap and all before. */
 static void ckr__remap_write(ckr__remap *m, bool moved)
 {
     ckr__ctx *c = m->c;
     const uint32_t all = (1u << CKR__AXES) - 1;
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *tags = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
     if (!m->history) m->history = ckr__node(c, CKR_NODE_LIST);
     if (moved)
@@ -23756,13 +23704,21 @@ static void ckr__remap_write(ckr__remap *m, bool moved)
         if (x && (x->born || x->status != CKR__CELL_LIVE))
             ckr__node_push(c, list, ckr__record_put(m, x));
     }
+    for (i = 0; i < m->n_fams; i++) {
+        const ckr__fam *f = &m->fams[i];
+        ckr_node *n = ckr__node_dict(c, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind)),
+                                     "name", ckr__node_str(c, f->name),
+                                     "scope", ckr__node_str(c, f->scope), CKR__END);
+        if (f->partial) ckr__node_set(c, n, "alone", ckr__node_bool(c, true));
+        ckr__node_pair(c, tags, ckr__node_str(c, ckr__printf(c, "%lu", (unsigned long)f->tag)), n);
+    }
     m->out->lineage =
         ckr__node_dict(c, "format", ckr__node_str(c, "ckptresume-rng-lineage"),
                        "version", ckr__node_int(c, 1),
                        "K", ckr__hex64_node(c, (uint64_t)m->key[0] << 32 | m->key[1]),
                        "root_sha256", ckr__node_hex(c, m->root, 32),
                        "generation", ckr__node_int(c, (int64_t)m->generation),
-                       "tags", ckr__record_put_tags(m), "history", m->history, "streams", list,
+                       "tags", tags, "history", m->history, "streams", list,
                        CKR__END);
 }
 
@@ -23796,27 +23752,21 @@ static void ckr__remap_begin(ckr__remap *m, bool *foreign)
     for (i = 0; !ckr__failed(c) && i < list->count; i++) ckr__record_stream(m, list->u.items[i]);
 }
 
-/* Key, repairs, derivation: everything that needs all cells to be there. */
-static void ckr__remap_decide(ckr__remap *m, bool *moved, bool *begun)
-{
-    if (!m->reseed) ckr__remap_repair(m);
-    if (ckr__failed(m->c)) return;
-    *moved = ckr__remap_moves(m);
-    *begun = *moved && !m->have_key;
-    if (*begun) ckr__remap_root(m);
-    if (*moved && m->reseed) ckr__remap_reseed(m);
-    if (*moved && ++m->generation > 0xffff)
-        ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file, CKR_NO_OFFSET, NULL, NULL);
-    ckr__remap_settle(m);
-}
-
 static void ckr__remap_run(ckr__remap *m)
 {
     ckr__cell **table = NULL;
     bool foreign = false, moved = false, begun = false;
     ckr__remap_begin(m, &foreign);
     if (!ckr__failed(m->c)) table = ckr__remap_assign(m);
-    if (table) ckr__remap_decide(m, &moved, &begun);
+    if (table && !m->reseed) ckr__remap_repair(m);
+    if (!table || ckr__failed(m->c)) return;
+    moved = ckr__remap_moves(m);
+    begun = moved && !m->have_key;
+    if (begun) ckr__remap_root(m);
+    if (moved && m->reseed) ckr__remap_reseed(m);
+    if (moved && ++m->generation > 0xffff)
+        ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file, CKR_NO_OFFSET, NULL, NULL);
+    ckr__remap_settle(m);
     if (ckr__failed(m->c)) return;
     ckr__remap_given(m, table);
     ckr__remap_carried(m);
