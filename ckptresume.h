@@ -5863,19 +5863,13 @@ static const ckr_node *ckr__json_put_next(ckr__buf *b, ckr__put_frame *f, int in
     return slot[1];
 }
 
-/* A shared node is written out wherever it stands: 26 lists of twice the one before are 600 MiB. */
-static ckr_result ckr__put_bounded(const ckr__buf *b, int indent)
-{
-    const uint64_t any = (uint64_t)16 << 20, json = b->c->limits.max_json_bytes;
-    const uint64_t most = indent == CKR__PUT_ANY && any < json ? any : json;
-    if (b->size <= most) return CKR_OK;
-    return ckr__fail(b->c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, NULL,
-                     "a value is longer than %llu bytes as text", (unsigned long long)most);
-}
-
 static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool sort_keys)
 {
     ckr__buf stack = { b->c, NULL, 0, 0, false };
+    /* a shared node is written out wherever it stands: 26 lists of twice the one before are 600
+       MiB */
+    const uint64_t json = b->c->limits.max_json_bytes, any_most = (uint64_t)16 << 20;
+    const uint64_t most = indent == CKR__PUT_ANY && any_most < json ? any_most : json;
     ckr_result r = CKR_OK;
     while (n && r == CKR_OK) {
         const bool any = indent == CKR__PUT_ANY, dict = ckr_node_is_dict(n);
@@ -5888,7 +5882,9 @@ static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool
         } else if (!ckr__json_put_leaf(b, n, false, any)) {
             r = ckr__put_refuse(b->c, "JSON", n);
         }
-        if (r == CKR_OK) r = ckr__put_bounded(b, indent);
+        if (r == CKR_OK && b->size > most)
+            r = ckr__fail(b->c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, NULL,
+                          "a value is longer than %llu bytes as text", (unsigned long long)most);
         for (n = NULL; r == CKR_OK && !n && stack.size;) {
             ckr__put_frame *f = CKR__TOP(ckr__put_frame, stack);
             size_t depth = stack.size / sizeof *f;
@@ -6882,9 +6878,7 @@ static ckr_result ckr__yaml_document(ckr__yaml *y, ckr_node **root)
     ckr__yaml_next(y);
     if (ckr__yaml_at(y, 0) == '%')
         return ckr__yaml_fail(y, CKR_ITEM_YAML_UNSUPPORTED, y->p, "a directive");
-    if (ckr__yaml_marker(y, '-')) {
-        ckr__yaml_step(y, 3);
-    }
+    if (ckr__yaml_marker(y, '-')) ckr__yaml_step(y, 3);
     do {
         const ckr__yaml_frame *f = CKR__TOP(ckr__yaml_frame, y->stack);
         r = f && f->flow ? ckr__yaml_flow_node(y, &value) : ckr__yaml_block_node(y, &value);
@@ -16495,22 +16489,6 @@ static double ckr__megatron_len(ckr__sbuild *b, const char *steps, const char *s
     return v == v ? v * gbs : none;
 }
 
-static void ckr__build_megatron_wd(ckr__sbuild *b)
-{
-    const double wd = ckr__sp_f(b, "weight_decay", ckr__nan());
-    const char *from = ckr__sp_get(b, "start_wd") ? "start_wd" : "start_weight_decay",
-               *to = ckr__sp_get(b, "end_wd") ? "end_wd" : "end_weight_decay",
-               *style = ckr__sp_get(b, "wd_incr_style") ? "wd_incr_style"
-                                                        : "weight_decay_incr_style";
-    if (!ckr__sp_get(b, to) && wd != wd) return;
-    b->curve->flags |= CKR__CF_WD;
-    CKR__LANE(b, to, wd, end_wd);
-    CKR__LANE(b, ckr__sp_get(b, from) ? from : to, wd, start_wd);
-    b->curve->wd_shape = ckr__sp_choice(b, style, "constant", "constant=9 linear=1 cosine=2");
-    b->curve->k.end_at =
-        ckr__megatron_len(b, "wd_incr_steps", "train_samples", "train_iters", b->curve->k.total);
-}
-
 static void ckr__build_megatron(ckr__sbuild *b)
 {
     ckr__curve_nums *k = &b->curve->k;
@@ -16518,7 +16496,12 @@ static void ckr__build_megatron(ckr__sbuild *b)
     const double fraction = ckr__sp_f(b, "lr_warmup_fraction", ckr__nan()),
                  train = ckr__megatron_len(b, "lr_decay_steps", "train_samples", "train_iters",
                                            ckr__nan());
-    const char *top = ckr__sp_get(b, "max_lr") ? "max_lr" : "lr";
+    double wd;
+    const char *top = ckr__sp_get(b, "max_lr") ? "max_lr" : "lr",
+               *from = ckr__sp_get(b, "start_wd") ? "start_wd" : "start_weight_decay",
+               *to = ckr__sp_get(b, "end_wd") ? "end_wd" : "end_weight_decay",
+               *incr = ckr__sp_get(b, "wd_incr_style") ? "wd_incr_style"
+                                                       : "weight_decay_incr_style";
     if (!ckr__sp_get(b, top)) ckr__sp_fail(b, "max_lr", "lr (or max_lr) is needed");
     CKR__LANE(b, top, ckr__nan(), max);
     CKR__LANE(b, top, ckr__nan(), base);
@@ -16538,7 +16521,14 @@ static void ckr__build_megatron(ckr__sbuild *b)
         if (!(k->decay > 0))
             ckr__sp_fail(b, "wsd_decay_steps", "WSD needs lr_wsd_decay_iters (or _samples)");
     }
-    ckr__build_megatron_wd(b);
+    wd = ckr__sp_f(b, "weight_decay", ckr__nan());
+    if (ckr__sp_get(b, to) || wd == wd) {
+        b->curve->flags |= CKR__CF_WD;
+        CKR__LANE(b, to, wd, end_wd);
+        CKR__LANE(b, ckr__sp_get(b, from) ? from : to, wd, start_wd);
+        b->curve->wd_shape = ckr__sp_choice(b, incr, "constant", "constant=9 linear=1 cosine=2");
+        k->end_at = ckr__megatron_len(b, "wd_incr_steps", "train_samples", "train_iters", k->total);
+    }
     b->s->rate = ckr__sp_i(b, "global_batch_size", 1);
     ckr__sp_positive(b, "global_batch_size", b->s->rate);
 }
@@ -57397,26 +57387,15 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
     return r;
 }
 
-/* Does the dialect find a checkpoint in `dir`, which is above `path`, that `path` lies in? Then
-   *where is it. By their spelling: a store behind hooks may know no "..". */
-static bool ckr__part_here(ckr__ctx *c, const ckr__dialect *d, const char *dir, const char *path,
-                           const char **where)
-{
-    bool mine = false;
-    size_t n;
-    ckr__error_reset(c);
-    if (d->probe_fn(c, dir, where, &mine) != CKR_OK || !mine) return false;
-    n = strlen(*where);
-    return !strcmp(*where, ".") || (!strncmp(path, *where, n) && path[n] == '/');
-}
-
 /* The checkpoint that a single file is a part of, by its name and by what stands around it; NULL:
-   none. The nearest one counts; a weight may lie some directories deep. */
+   none. The nearest one counts; a weight may lie some directories deep. Whether it lies in one is
+   told by their spelling: a store behind hooks may know no "..". */
 static const char *ckr__part_of(ckr__ctx *c, const char *path, const ckr__dialect **d)
 {
     const char *name = ckr__base(path), *dir = path, *above, *where = NULL;
     const size_t n = sizeof ckr__dialects / sizeof *ckr__dialects;
-    size_t i, likely = 0;
+    size_t i, len, likely = 0;
+    bool mine;
     int up;
     for (i = 0; i < n; i++) likely += ckr__name_in(ckr__dialects[i]->parts, name);
     for (up = 0; likely && up < 12; up++, dir = above) {
@@ -57425,7 +57404,12 @@ static const char *ckr__part_of(ckr__ctx *c, const char *path, const ckr__dialec
             (strlen(dir) > 2 && !strcmp(dir + strlen(dir) - 3, "/.."))) break;
         for (i = 0; i < n; i++) {
             *d = ckr__dialects[i];
-            if (ckr__name_in((*d)->parts, name) && ckr__part_here(c, *d, above, path, &where))
+            if (!ckr__name_in((*d)->parts, name)) continue;
+            ckr__error_reset(c);
+            mine = false;
+            if ((*d)->probe_fn(c, above, &where, &mine) != CKR_OK || !mine) continue;
+            len = strlen(where);
+            if (!strcmp(where, ".") || (!strncmp(path, where, len) && path[len] == '/'))
                 return where;
         }
     }
@@ -57730,23 +57714,6 @@ CKR_API const ckr_node *ckr_ckpt_root(const ckr_ckpt *c)
 
 /* >>ckpt.side: what the target's format cannot hold, and what was written */
 
-static ckr_node *ckr__side_source(ckr__ctx *c, const ckr_state *s, const uint8_t digest[16])
-{
-    const ckr_topology *t = &s->topology;
-    ckr_node *sizes = ckr__node_dict(
-        c, "tp", ckr__node_int(c, t->tp), "pp", ckr__node_int(c, t->pp), "dp",
-        ckr__node_int(c, t->dp), "ep", ckr__node_int(c, t->ep), "cp", ckr__node_int(c, t->cp),
-        "zero", ckr__node_int(c, t->zero), CKR__END);
-    ckr_node *n = ckr__node_dict(c, "dialect", ckr__node_str(c, s->dialect), "topology", sizes,
-                                 "step", ckr__node_int(c, s->progress.step),
-                                 "samples", ckr__node_int(c, s->progress.samples),
-                                 "tokens", ckr__node_int(c, s->progress.tokens),
-                                 "digest", ckr__node_hex(c, digest, 16), CKR__END);
-    if (s->framework_version)
-        ckr__node_set(c, n, "framework_version", ckr__node_str(c, s->framework_version));
-    return n;
-}
-
 static ckr_node *ckr__side_schedules(ckr__ctx *c, const ckr_state *s)
 {
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
@@ -57821,14 +57788,27 @@ static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t di
 {
     ckr__ctx *c = w->c;
     const ckr_state *s = &w->plan->src->state;
+    const ckr_topology *t = &s->topology;
     const ckr__out *out = &w->plan->out;
     const char *first = out->files[0]->path;
     const char *name = ckr__strndup(c, first, strchr(first, '/') ? strcspn(first, "/") : 0);
+    ckr_node *sizes = ckr__node_dict(
+        c, "tp", ckr__node_int(c, t->tp), "pp", ckr__node_int(c, t->pp), "dp",
+        ckr__node_int(c, t->dp), "ep", ckr__node_int(c, t->ep), "cp", ckr__node_int(c, t->cp),
+        "zero", ckr__node_int(c, t->zero), CKR__END);
+    ckr_node *source = ckr__node_dict(c, "dialect", ckr__node_str(c, s->dialect),
+                                      "topology", sizes,
+                                      "step", ckr__node_int(c, s->progress.step),
+                                      "samples", ckr__node_int(c, s->progress.samples),
+                                      "tokens", ckr__node_int(c, s->progress.tokens),
+                                      "digest", ckr__node_hex(c, digest, 16), CKR__END);
     ckr_node *root = ckr__node_dict(c, "ckptresume", ckr__node_int(c, CKR_VERSION),
                                     "checkpoint", ckr__node_str(c, name),
                                     "dialect", ckr__node_str(c, w->plan->target.dialect),
-                                    "source", ckr__side_source(c, s, digest),
+                                    "source", source,
                                     "schedules", ckr__side_schedules(c, &w->plan->state), CKR__END);
+    if (s->framework_version)
+        ckr__node_set(c, source, "framework_version", ckr__node_str(c, s->framework_version));
     if (ckr__dialect_find(w->plan->target.dialect)->numbered)
         ckr__node_set(c, root, "names", ckr__side_params(c, &w->plan->state));
     if (out->vocab)
