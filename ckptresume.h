@@ -27948,7 +27948,6 @@ typedef struct ckr__gm_cell { const ckr__gm_value *value; uint64_t weight; } ckr
 
 typedef struct ckr__gm_key {
     const char   *text;
-    size_t        len;
     int           kind;
     const char   *code;
     ckr_node     *name;                /* NULL: nobody has it                             */
@@ -28283,7 +28282,6 @@ static void ckr__gm_key_add(ckr__gm *m, const char *text, size_t len, int kind, 
 {
     ckr__gm_key *k = CKR__PUSH(ckr__gm_key, &m->tmp, m->key, m->n_keys);
     k->text = text;
-    k->len = len;
     k->kind = kind;
     k->code = code;
     if (!ckr__failed(m->c)) ckr__map_put(&m->keys, text, len, m->n_keys - 1, NULL);
@@ -28297,51 +28295,43 @@ static const ckr__gm_value *ckr__gm_get(const ckr__gm_class *k, uint32_t key)
     return &ckr__gm_absent;
 }
 
-/* Puts the fields of a dict into m->row and all of it as bytes into m->text; of a key that comes
-   twice the first counts. Returns the number of fields; *odd: a key is no string. */
-static uint64_t ckr__gm_row(ckr__gm *m, const ckr_node *hyper, bool *odd)
+/* The class of a dict, a new one if there is none; of a key that comes twice the first counts.
+   *odd: a key is no string. NULL: out of memory. */
+static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, bool *odd)
 {
-    const uint64_t stamp = ++m->serial;
-    uint64_t i, id, n = 0;
-    size_t at;
+    const uint64_t stamp = ++m->serial, count = hyper ? hyper->count : 0;
+    ckr__gm_class *k;
+    uint64_t i, at, n = 0;
+    const uint8_t *exact;
+    const char *text;
+    size_t size;
     void *row = m->row;
     m->text.size = 0;
     *odd = false;
-    if (!hyper || !ckr__arena_grow(&m->tmp, &row, &m->cap_row, hyper->count, sizeof *m->row))
-        return 0;
+    if (!ckr__arena_grow(&m->tmp, &row, &m->cap_row, count, sizeof *m->row)) return NULL;
     m->row = (ckr__gm_value *)row;
-    for (i = 0; i < hyper->count; i++) {
+    for (i = 0; i < count; i++) {
         ckr_node *name = hyper->u.items[2 * i], *value = ckr__dict_at(hyper, i);
         const char *key = ckr_node_str(name);
         *odd = *odd || name->kind != CKR_NODE_STR;
         if (!key) continue;
-        if (!ckr__map_find(&m->keys, key, (size_t)name->count, &id)) {
-            id = m->n_keys;
+        if (!ckr__map_find(&m->keys, key, (size_t)name->count, &at)) {
+            at = m->n_keys;
             ckr__gm_key_add(m, key, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
-            if (ckr__failed(m->c)) return 0;
+            if (ckr__failed(m->c)) return NULL;
         }
-        if (m->key[id].kind == CKR__F_MEMBER || m->key[id].stamp == stamp) continue;
-        m->key[id].stamp = stamp;
-        if (!m->key[id].name) m->key[id].name = name;
-        m->row[n].key = (uint32_t)id;
-        m->row[n].node = value->kind == CKR_NODE_NONE ? NULL : value;
-        at = m->text.size + CKR__GM_HEAD;
-        ckr__gm_head(m, 0, id);
+        if (m->key[at].kind == CKR__F_MEMBER || m->key[at].stamp == stamp) continue;
+        m->key[at].stamp = stamp;
+        if (!m->key[at].name) m->key[at].name = name;
+        ckr__gm_head(m, 0, at);
+        size = m->text.size;
         ckr__gm_exact(m, value, CKR__GM_DEPTH);
-        m->row[n++].n = (uint32_t)(m->text.size - at);
+        m->row[n].key = (uint32_t)at;
+        m->row[n].node = value->kind == CKR_NODE_NONE ? NULL : value;
+        m->row[n++].n = (uint32_t)(m->text.size - size);
     }
-    return n;
-}
-
-/* The class of a dict, a new one if there is none. NULL: out of memory. */
-static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, bool *odd)
-{
-    const uint64_t n = ckr__gm_row(m, hyper, odd);
-    const size_t size = m->text.size;
-    const char *text = size ? (const char *)m->text.data : "";
-    const uint8_t *exact;
-    ckr__gm_class *k;
-    uint64_t i, at;
+    size = m->text.size;
+    text = size ? (const char *)m->text.data : "";
     if (ckr__map_find(&m->seen, text, size, &at)) return m->classes[at];
     text = ckr__strndup(&m->tmp, text, size);
     k = CKR__NEW(&m->tmp, ckr__gm_class);
@@ -28351,8 +28341,7 @@ static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, bool *od
     k->fields = CKR__DUP(&m->tmp, ckr__gm_value, m->row, n);
     if (ckr__failed(m->c)) return NULL;
     k->n_fields = n;
-    exact = (const uint8_t *)text;
-    for (i = 0; i < n; i++) {
+    for (exact = (const uint8_t *)text, i = 0; i < n; i++) {
         ckr__gm_value *f = &k->fields[i];
         f->exact = exact += CKR__GM_HEAD;
         exact += f->n;
