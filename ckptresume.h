@@ -17667,7 +17667,9 @@ static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
 typedef struct ckr__swrite {
     ckr__ctx           *c;
     const ckr_schedule *s;
-    const double       *lr;    /* of the next update, per lane                           */
+    const uint64_t     *from;  /* old lane of each new one                               */
+    uint64_t            n;
+    const double       *lr;    /* of the next update, per new lane                       */
     bool                moved; /* the clock is not where the state was saved             */
     bool                counted;           /* epochs[] holds every scheduler's clock      */
     int64_t             epochs[CKR__SCHED_NODES];
@@ -17678,18 +17680,23 @@ static ckr_node *ckr__sw_number(ckr__ctx *c, double v)
     return ckr__whole(v) ? ckr__node_int(c, (int64_t)v) : ckr__node_float(c, v);
 }
 
-/* One number per lane: from an array (NULL: a field of the lanes). */
+/* One number per new lane: from an array by old lane (NULL: a field of the lanes). */
 static ckr_node *ckr__sw_lanes(const ckr__swrite *w, const double *values, size_t field)
 {
     ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
     uint64_t i;
     double v;
-    for (i = 0; i < w->s->n_lanes; i++) {
-        if (values) v = values[i];
-        else memcpy(&v, (const char *)&w->s->lanes[i] + field, sizeof v);
+    for (i = 0; i < w->n; i++) {
+        if (values) v = values[w->from[i]];
+        else memcpy(&v, (const char *)&w->s->lanes[w->from[i]] + field, sizeof v);
         ckr__node_push(w->c, list, ckr__node_float(w->c, v));
     }
     return list;
+}
+
+static bool ckr__sw_put(const ckr__swrite *w, ckr_node *d, const char *key, ckr_node *v)
+{
+    return ckr__node_pair(w->c, d, ckr__node_str(w->c, key), v);
 }
 
 static ckr_node *ckr__sw_phases(const ckr__swrite *w, const ckr__curve *c)
@@ -17717,26 +17724,24 @@ static ckr_node *ckr__sw_cycles(const ckr__swrite *w, const ckr__curve *c, const
 {
     const bool cycles = (c->flags & CKR__CF_MOMENTUM) != 0, poly = c->shape == CKR__SH_POLY;
     const char *mode = c->shape == CKR__SH_EXP2 ? "triangular2" : poly ? "exp_range" : "triangular";
-    ckr_node *d, *moves = ckr__node_bool(w->c, cycles);
-    if (c->kind == CKR__CV_ONECYCLE)
-        d = ckr__node_dict(w->c, "total_steps", ckr__sw_number(w->c, c->k.total),
-                           "_schedule_phases", ckr__sw_phases(w, c),
-                           "_anneal_func_type", ckr__node_str(w->c, anneal),
-                           "cycle_momentum", moves, CKR__END);
-    else
-        d = ckr__node_dict(w->c, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr_lane, max)),
-                           "total_size", ckr__node_float(w->c, c->k.total),
-                           "step_ratio", ckr__node_float(w->c, c->k.start),
-                           "mode", ckr__node_str(w->c, mode),
-                           "gamma", ckr__node_float(w->c, c->k.power),
-                           "scale_mode", ckr__node_str(w->c, poly ? "iterations" : "cycle"),
-                           "cycle_momentum", moves, CKR__END);
-    if (cycles) ckr__node_set(w->c, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    if (c->kind == CKR__CV_ONECYCLE) {
+        ckr__sw_put(w, d, "total_steps", ckr__sw_number(w->c, c->k.total));
+        ckr__sw_put(w, d, "_schedule_phases", ckr__sw_phases(w, c));
+        ckr__sw_put(w, d, "_anneal_func_type", ckr__node_str(w->c, anneal));
+    } else {
+        ckr__sw_put(w, d, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr_lane, max)));
+        ckr__sw_put(w, d, "total_size", ckr__node_float(w->c, c->k.total));
+        ckr__sw_put(w, d, "step_ratio", ckr__node_float(w->c, c->k.start));
+        ckr__sw_put(w, d, "mode", ckr__node_str(w->c, mode));
+        ckr__sw_put(w, d, "gamma", ckr__node_float(w->c, c->k.power));
+        ckr__sw_put(w, d, "scale_mode", ckr__node_str(w->c, poly ? "iterations" : "cycle"));
+    }
+    ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles));
+    if (cycles) ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
     if (!cycles || c->kind == CKR__CV_ONECYCLE) return d;
-    ckr__node_set(w->c, d, "base_momentums",
-                  ckr__sw_lanes(w, NULL, offsetof(ckr_lane, base_momentum)));
-    ckr__node_set(w->c, d, "max_momentums",
-                  ckr__sw_lanes(w, NULL, offsetof(ckr_lane, max_momentum)));
+    ckr__sw_put(w, d, "base_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr_lane, base_momentum)));
+    ckr__sw_put(w, d, "max_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr_lane, max_momentum)));
     return d;
 }
 
@@ -17755,22 +17760,22 @@ static ckr_node *ckr__sw_own(const ckr__swrite *w, const ckr__curve *c, int64_t 
     for (i = 0; c->kind == CKR__CV_MULTISTEP && i < c->n_list; i++)
         ckr__node_pair(w->c, counter, ckr__node_int(w->c, (int64_t)c->at[i]),
                        ckr__node_int(w->c, (int64_t)c->val[i]));
-    if (c->kind == CKR__CV_MULTISTEP) ckr__node_set(w->c, d, "milestones", counter);
+    if (c->kind == CKR__CV_MULTISTEP) ckr__sw_put(w, d, "milestones", counter);
     if (c->kind == CKR__CV_SWA)
-        ckr__node_set(w->c, d, "_anneal_strategy", ckr__node_str(w->c, anneal));
+        ckr__sw_put(w, d, "_anneal_strategy", ckr__node_str(w->c, anneal));
     for (i = 0; i < CKR__CURVE_NUMBERS && ckr__is_torch(c->kind); i++) {
         const struct ckr__number_row *row = &ckr__curve_numbers[i];
         if (row->kind != c->kind || (row->how & CKR__CN_LANE)) continue;
         memcpy(&v, (const char *)&c->k + row->at, sizeof v);
-        ckr__node_set(w->c, d, row->key, row->how & CKR__CN_PLAIN ? ckr__sw_number(w->c, v)
+        ckr__sw_put(w, d, row->key, row->how & CKR__CN_PLAIN ? ckr__sw_number(w->c, v)
                                                              : ckr__node_float(w->c, v));
     }
     if (c->kind == CKR__CV_COSINE || c->kind == CKR__CV_RESTARTS)
-        ckr__node_set(w->c, d, "eta_min", ckr__node_float(w->c, min));
+        ckr__sw_put(w, d, "eta_min", ckr__node_float(w->c, min));
     if (c->kind != CKR__CV_RESTARTS) return d;
     if (epoch > 0) ckr__restart(c, (double)epoch, &cur, &len);
-    ckr__node_set(w->c, d, "T_i", ckr__sw_number(w->c, len));
-    ckr__node_set(w->c, d, "T_cur", ckr__sw_number(w->c, cur));
+    ckr__sw_put(w, d, "T_i", ckr__sw_number(w->c, len));
+    ckr__sw_put(w, d, "T_cur", ckr__sw_number(w->c, cur));
     return d;
 }
 
@@ -17781,28 +17786,37 @@ static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_
                                                        !strcmp(w->s->kind, "transformers:constant");
     ckr_node *d = ckr__sw_own(w, c, epoch), *lambdas = ckr__node(w->c, CKR_NODE_LIST);
     uint64_t i;
-    ckr__node_set(w->c, d, "base_lrs", ckr__sw_lanes(w, c->base, offsetof(ckr_lane, base)));
-    ckr__node_set(w->c, d, "last_epoch", ckr__node_int(w->c, epoch));
-    ckr__node_set(w->c, d, "_step_count", ckr__node_int(w->c, epoch < 0 ? 1 : epoch + 1));
-    ckr__node_set(w->c, d, "_is_initial", ckr__node_bool(w->c, false));
-    ckr__node_set(w->c, d, "_get_lr_called_within_step", ckr__node_bool(w->c, false));
-    ckr__node_set(w->c, d, "_last_lr", ckr__sw_floats(w->c, w->lr, w->s->n_lanes));
+    ckr__sw_put(w, d, "base_lrs", ckr__sw_lanes(w, c->base, offsetof(ckr_lane, base)));
+    ckr__sw_put(w, d, "last_epoch", ckr__node_int(w->c, epoch));
+    ckr__sw_put(w, d, "_step_count", ckr__node_int(w->c, epoch < 0 ? 1 : epoch + 1));
+    ckr__sw_put(w, d, "_is_initial", ckr__node_bool(w->c, false));
+    ckr__sw_put(w, d, "_get_lr_called_within_step", ckr__node_bool(w->c, false));
+    ckr__sw_put(w, d, "_last_lr", ckr__sw_floats(w->c, w->lr, w->n));
     /* of what torch runs as a LambdaLR: partials have a dict, functions None */
-    for (i = 0; !torch && i < w->s->n_lanes; i++)
+    for (i = 0; !torch && i < w->n; i++)
         ckr__node_push(w->c, lambdas, ckr__node(w->c, plain ? CKR_NODE_NONE : CKR_NODE_DICT));
-    if (!torch) ckr__node_set(w->c, d, "lr_lambdas", lambdas);
+    if (!torch) ckr__sw_put(w, d, "lr_lambdas", lambdas);
     if (c->kind == CKR__CV_CYCLIC)
-        ckr__node_set(w->c, d, "_scale_fn_custom", ckr__node(w->c, CKR_NODE_NONE));
+        ckr__sw_put(w, d, "_scale_fn_custom", ckr__node(w->c, CKR_NODE_NONE));
     return d;
 }
 
-/* The old list with an entry for each lane; where it is too short its last one counts. */
+/* Keys that hold one entry per group, whatever they mean. */
+static bool ckr__sw_per_group(const char *key)
+{
+    static const char keys[] = "base_lrs _last_lr lr_lambdas max_lrs min_lrs base_momentums "
+                               "max_momentums";
+    return key && ckr__word_in(keys, key);
+}
+
+/* The old list by new lane; an entry that it lacks takes its last one. */
 static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
 {
     ckr_node *out = ckr__node(w->c, (ckr_node_kind)list->kind);
     uint64_t i;
-    for (i = 0; i < w->s->n_lanes && list->count; i++)
-        ckr__node_push(w->c, out, list->u.items[i < list->count ? i : list->count - 1]);
+    for (i = 0; i < w->n && list->count; i++)
+        ckr__node_push(w->c, out,
+                       list->u.items[w->from[i] < list->count ? w->from[i] : list->count - 1]);
     return out;
 }
 
@@ -17811,12 +17825,10 @@ static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
 static ckr_node *ckr__sw_value(const ckr__swrite *w, const char *key, ckr_node *old,
                                ckr_node *fresh, bool current)
 {
-    static const char groups[] = "base_lrs _last_lr lr_lambdas max_lrs min_lrs base_momentums "
-                                 "max_momentums";       /* an entry for each             */
     const bool kept = ckr__word_in("_is_initial _get_lr_called_within_step use_beta1 "
                                    "_scale_fn_custom lr_lambdas", key);
     if (!strcmp(key, "_last_lr") && current && fresh) return fresh;
-    if (ckr__word_in(groups, key) && ckr_node_is_list(old) &&
+    if (ckr__sw_per_group(key) && ckr_node_is_list(old) &&
         (!fresh || !strcmp(key, "_last_lr") || kept))
         return ckr__sw_resized(w, old);
     if (!fresh || kept) return old;
@@ -17891,12 +17903,12 @@ static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const 
     if (c->kind == CKR__CV_SEQ) {
         for (i = 0; i < c->n_list; i++)
             ckr__node_push(w->c, list, ckr__sw_number(w->c, c->at[i]));
-        ckr__node_set(w->c, fresh, "_milestones", list);
-        ckr__node_set(w->c, fresh, "last_epoch", ckr__node_int(w->c, epoch));
+        ckr__sw_put(w, fresh, "_milestones", list);
+        ckr__sw_put(w, fresh, "last_epoch", ckr__node_int(w->c, epoch));
     }
     if (c->n_children) {
-        ckr__node_set(w->c, fresh, "_last_lr", ckr__sw_floats(w->c, w->lr, w->s->n_lanes));
-        ckr__node_set(w->c, fresh, "_schedulers", ckr__sw_children(w, c, old, epoch, current));
+        ckr__sw_put(w, fresh, "_last_lr", ckr__sw_floats(w->c, w->lr, w->n));
+        ckr__sw_put(w, fresh, "_schedulers", ckr__sw_children(w, c, old, epoch, current));
     }
     return ckr__sw_merge(w, old, fresh, "last_epoch", current);
 }
@@ -17905,7 +17917,7 @@ static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const 
 static ckr_node *ckr__sw_counter(const ckr__swrite *w, const char *key, int64_t position)
 {
     ckr_node *fresh = ckr__node_dict(w->c, key, ckr__node_int(w->c, position), CKR__END);
-    if (w->s->state) ckr__node_set(w->c, fresh, "_step_count", ckr__node_int(w->c, position + 1));
+    if (w->s->state) ckr__sw_put(w, fresh, "_step_count", ckr__node_int(w->c, position + 1));
     return ckr__sw_merge(w, w->s->state, fresh, key, false);
 }
 
@@ -18000,17 +18012,25 @@ static ckr_result ckr__sw_count(ckr__swrite *w, int64_t position)
     return CKR_OK;
 }
 
-/* A state dict with which the framework goes on at the schedule's clock. Groups need `lr` = the
-   schedule's value there too. */
-static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, ckr_node **out)
+/* A state dict with which the framework goes on at clock `position`, for n lanes of which lane i
+   was lane from[i] (NULL: the same lanes). Groups need `lr` = the schedule's value there too. */
+static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, const uint64_t *from,
+                                         uint64_t n, int64_t position, ckr_node **out)
 {
-    const int64_t position = s->position;
-    double *lr = CKR__NEW_N(c, double, s->n_lanes);
+    double *row = CKR__NEW_N(c, double, s->n_lanes), *lr = CKR__NEW_N(c, double, n);
+    uint64_t *same = CKR__NEW_N(c, uint64_t, n), i;
     int64_t was = 0;
-    ckr__swrite w = { c, s, lr, false, false, { 0 } };
+    ckr__swrite w = { c, s, same, n, lr, false, false, { 0 } };
     *out = NULL;
-    if (!lr) return ckr__oom(c);
-    if (ckr__sched_at(c, s, CKR__COL_LR, (double)position, lr) != CKR_OK) return c->err->code;
+    if (!row || !lr || !same) return ckr__oom(c);
+    for (i = 0; i < n; i++) same[i] = from ? from[i] : i;
+    for (i = 0; i < n; i++)
+        if (same[i] >= s->n_lanes)
+            return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "from",
+                             "lane %llu of %llu", (unsigned long long)same[i],
+                             (unsigned long long)s->n_lanes);
+    if (ckr__sched_at(c, s, CKR__COL_LR, (double)position, row) != CKR_OK) return c->err->code;
+    for (i = 0; i < n; i++) lr[i] = row[same[i]];
     w.moved = !s->state || !ckr__sread_position(s->state, 0, &was) || was != position;
     if (w.moved && ckr__sw_count(&w, position) != CKR_OK) return c->err->code;
     *out = ckr__sw_root(&w, position);
@@ -24945,7 +24965,7 @@ static bool ckr__own_shape(const char *slot)
        *CKR__PUSH(ckr_schedule, c, s->schedules, s->n_schedules) = *x;
        r = ckr__lr_drift(c, s, x);                     are the groups' LRs what it makes of them?
    and written from the decided one, `want`; `was` is the source's own, NULL from another framework:
-       r = ckr__sched_torch_write(c, want, &state);
+       r = ckr__sched_torch_write(c, want, NULL, want->n_lanes, want->position, &state);
        r = ckr__torch_follows(c, state, s->groups, want, was, want->rate, done, &out->follows);
        ckr__setting_scheduler(out, want, was, true);   what its script must be given
    */
@@ -36683,7 +36703,7 @@ static ckr_result ckr__verl_scheduler(ckr__verl_save *x, const ckr__verl_model *
     if (!now || (x->from && !*state)) return CKR_OK;
     if (!now->opaque && (!x->from || !ckr__sched_same(now, was))) {
         if (!ckr__hold_family(x->c, x->out, now, "verl")) return x->c->err->code;
-        r = ckr__sched_torch_write(x->c, now, state);
+        r = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, state);
     }
     if (r == CKR_OK) ckr__verl_curve(x, m, now, was);
     if (r != CKR_OK || !first) return r;
@@ -40602,7 +40622,7 @@ static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was
                         "the file has several schedulers, which are written as they were only",
                         "--lr-policy keep");
     if (w->p->scheduler && !same && !s->opaque)
-        r = ckr__sched_torch_write(w->c, s, &w->scheduler);
+        r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
     if (w->scheduler && !w->p->optimizer)
         ckr__say(w->c, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL, NULL,
                  "the optimizer's groups are in another file, which has the LR of the first update "
@@ -43049,7 +43069,7 @@ static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
         if (!y) return x->w.c->err->code;
         if (!y->state) y->state = was->state;
         now = y;
-        r = ckr__sched_torch_write(x->w.c, now, &x->w.scheduler);
+        r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &x->w.scheduler);
         ckr__whole_stand(&x->w, f->part, x->w.scheduler);
     }
     x->out->rounded = rounded;
@@ -44062,7 +44082,7 @@ static ckr_result ckr__ad_schedule(ckr__ac_job *x, ckr_node **out)
     if (!now) return x->w.c->err->code;
     if (!now->state) now->state = want->state;
     x->out->rounded = rounded;
-    r = ckr__sched_torch_write(x->w.c, now, out);
+    r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, out);
     x->w.scheduler = *out;
     return r == CKR_OK ? ckr__ac_follows(x, &f, want->opaque ? want : NULL, want, now, 0) : r;
 }
@@ -49709,7 +49729,7 @@ static void ckr__ds_emit_schedule(ckr__ds_job *x)
     if (native && !same) ckr__ds_emit_native(x, x->s->schedules);
     if (native) return;
     if (!same)
-        ckr__sched_torch_write(x->c, now, &x->scheduler);
+        ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
     if (x->under) x->under->scheduler = x->scheduler;
     if (x->under && x->under->told) return;
     if (ckr__failed(x->c) || !ckr__setting_scheduler(x->out, now, was, was != NULL)) return;

@@ -164,11 +164,17 @@ static ckr_schedule *case_read(const ckr_node *c)
 /* A state read and written again at the same clock is the same state. */
 static void case_write(const ckr_node *c, const ckr_schedule *s)
 {
-    const ckr_node *state = ckr_node_get(c, "state");
+    static const uint64_t from[3] = { 1, 0, 1 };
+    const ckr_node *state = ckr_node_get(c, "state"), *last;
     ckr_node *out = NULL;
     ckr_schedule *again = NULL;
-    CHECK_OK(ckr__sched_torch_write(&t_ctx, s, &out), &t_err);
+    CHECK_OK(ckr__sched_torch_write(&t_ctx, s, NULL, s->n_lanes, s->position, &out), &t_err);
     CHECK(out && ckr__node_equal(out, state));
+    CHECK_OK(ckr__sched_torch_write(&t_ctx, s, from, 3, s->position, &out), &t_err);
+    last = ckr_node_get(out, "_last_lr");
+    CHECK(last && last->count == 3);
+    if (last && last->count == 3)
+        CHECK(same_bits(number(last->u.items[0]), number(last->u.items[2])));
     CHECK_OK(ckr__sched_torch(&t_ctx, out, NULL, 0, NULL, &again), &t_err);
     if (again && !again->opaque && again->curve) CHECK_INT(again->position, s->position);
 }
@@ -712,8 +718,7 @@ static void other_states(void)
     CHECK(near_to(row[0], 0.07, 1e-15) && near_to(row[1], 0.14, 1e-15));
     CHECK_OK(ckr__sched_drift(&t_ctx, s, &drift, &lane), &t_err);
     CHECK(drift <= 0);
-    s->position = 300;
-    CHECK_OK(ckr__sched_torch_write(&t_ctx, s, &out), &t_err);
+    CHECK_OK(ckr__sched_torch_write(&t_ctx, s, NULL, 2, 300, &out), &t_err);
     CHECK_INT(ckr__sread_int(out, "num_steps", -1), 300);
     CHECK_STR(ckr_node_str(ckr_node_get(out, "lr_decay_style")), "cosine");
     CHECK(ckr__has(out, "more") && !ckr__has(out, "start_lr") && !ckr__has(out, "num_iters"));
@@ -807,7 +812,7 @@ static void use_all(ckr_schedule *s)
 {
     double out[64];
     ckr_node *node;
-    ckr_schedule *back, at;
+    ckr_schedule *back;
     ckr__scan r;
     if (!s || s->n_lanes > 4) return;
     ckr__sched_eval(&t_ctx, s, CKR__COL_LR, 1, 8, out);
@@ -815,11 +820,9 @@ static void use_all(ckr_schedule *s)
     ckr__sched_eval(&t_ctx, s, CKR__COL_MOMENTUM, 1, 8, out);
     err_clear();
     ckr__sched_scan(&t_ctx, s, 1, 40, &r);
-    if (ckr__sched_torch_write(&t_ctx, s, &node) == CKR_OK)
+    if (ckr__sched_torch_write(&t_ctx, s, NULL, s->n_lanes, s->position, &node) == CKR_OK)
         CHECK(node != NULL);
-    at = *s;
-    at.position = 5;
-    ckr__sched_torch_write(&t_ctx, &at, &node);
+    ckr__sched_torch_write(&t_ctx, s, NULL, s->n_lanes, 5, &node);
     node = ckr__sched_node(&t_ctx, s);
     err_clear();
     if (node) CHECK_OK(ckr__sched_from_node(&t_ctx, node, &back), &t_err);
@@ -928,8 +931,7 @@ static void out_of_memory(void)
         e = ckr__sched_parse(&t_ctx, text, bases, 3, &s);
         if (e == CKR_OK) e = ckr__sched_eval(&t_ctx, s, CKR__COL_LR, 1, 10, row);
         if (e == CKR_OK) e = ckr__sched_scan(&t_ctx, s, 1, 10, &r);
-        if (e == CKR_OK) s->position = 4;
-        if (e == CKR_OK) e = ckr__sched_torch_write(&t_ctx, s, &node);
+        if (e == CKR_OK) e = ckr__sched_torch_write(&t_ctx, s, NULL, 3, 4, &node);
         if (e == CKR_OK) e = ckr__sched_rebase(&t_ctx, s, s, CKR__REBASE_SPLICE, 4, 0, &out);
         if (e == CKR_OK) CHECK(ckr__sched_node(&t_ctx, s) != NULL);
         if (e != CKR_OK) CHECK_INT(e, CKR_E_NOMEM);
