@@ -137,9 +137,10 @@
    Prefixes of what belongs to one section: ckr__st_ safetensors, _pk_ pickle, _np_ numpy, _dv_ and
    _dcp_ torch's distributed checkpoints; of schedules: _sread_ from torch's, _sw_ to torch's, _sp_
    from a text, _sn_ as nodes, _srun_ evaluated; _gm_ groups matched, _nt_ nanotron, _rf_ a run in a
-   plain file, _ac_ accelerate and the Trainer, _acc_ their schedulers written, _af_ FSDP in both,
-   _lm_ llm.c, _ds_ DeepSpeed, _dt_ DCP and TorchTitan read, _de_ both written, _df_ and _dn_ DCP's
-   files and their nodes, _tt_, _te_, _tq_ and _tf_ TorchTitan's own, _mg_ Megatron-LM.
+   plain file, _ac_ accelerate and the Trainer, _acc_ their schedulers written, _ad_ another
+   framework's run for them, _af_ FSDP in both, _lm_ llm.c, _ds_ DeepSpeed, _dt_ DCP and TorchTitan
+   read, _de_ both written, _df_ and _dn_ DCP's files and their nodes, _tt_, _te_, _tq_ and _tf_
+   TorchTitan's own, _mg_ Megatron-LM.
 
    Sections, each calling only what stands above it or is declared there; grep for the mark
    ----------------------------------------------------------------------------------------
@@ -160,24 +161,24 @@
        >>rng.remap.work >>rng.remap.read >>rng.remap.scope >>rng.remap.assign >>rng.remap.proof
        >>rng.remap.report >>rng.remap.write >>rng.remap.all >>layout >>out >>dialects
        >>dialects.names >>dialects.dicts >>dialects.follows >>dialects.carry >>kit.groups
-       >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields
+       >>kit.slots >>write.pickle >>write.image >>write.dcp >>run >>lanes >>groups >>groups.fields
        >>groups.values >>groups.notes >>groups.classes >>groups.gather >>groups.params
        >>groups.pools >>groups.decide >>groups.settle >>groups.match >>resume >>plan >>plan.rng
        >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff
        >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.parts >>kit.curve >>kit.dist
-       >>dcp.emit >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
+       >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>kit.fresh
+       >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
        >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
        >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>accelerate >>accelerate.files
-       >>accelerate.probe >>accelerate.model >>accelerate.names >>accelerate.optimizer
-       >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.plain
-       >>accelerate.emit >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp
-       >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
-       >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
-       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
-       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
-       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.foreign
-       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
-       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
+       >>accelerate.probe >>accelerate.model >>accelerate.optimizer >>accelerate.schedule
+       >>accelerate.random >>accelerate.read >>sana >>accelerate.emit >>accelerate.emit.schedule
+       >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt >>accelerate.emit.all >>llmc
+       >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit
+       >>llmc.gpt2 >>deepspeed >>deepspeed.files >>deepspeed.probe >>deepspeed.params
+       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
+       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.client >>deepspeed.read >>deepspeed.emit
+       >>deepspeed.emit.foreign >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim
+       >>deepspeed.emit.scaler >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
        >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
        >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.read >>torch_dcp.emit >>torchtitan.qkv
        >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
@@ -331,6 +332,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(NOTHING,              E_MISMATCH,    "there is nothing to answer about")                     \
     X(SLOT_NAMES,           E_REFUSED,     "an optimizer's tensors are named as parameters")       \
     X(SLOT_UNKNOWN,         E_ARG,         "no tensor has such a slot")                            \
+    X(SLOT_CUT,             E_REFUSED,     "the optimizer's state cannot be held so")              \
     X(JSON_SYNTAX,          E_FORMAT,      "not JSON")                                             \
     X(JSON_STRING,          E_FORMAT,      "a bad JSON string")                                    \
     X(JSON_UTF8,            E_FORMAT,      "the text is not UTF-8")                                \
@@ -474,7 +476,6 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_BOTH,        E_MISMATCH,    "two formats in one iteration's directory")            \
     X(MEGATRON_NO_VERSION,  E_ARG,         "Megatron-LM has no such version")                     \
     X(DEEPSPEED_RANK,       E_MISMATCH,    "a file lies in another rank's place")                 \
-    X(DEEPSPEED_OPTIMIZER,  E_REFUSED,     "the optimizer's state cannot become DeepSpeed's") \
     X(NANOTRON_RANK,        E_MISMATCH,    "a file lies in another rank's place")                 \
     X(REPEATED,             E_LIMIT,       "tensors repeat more bytes than max_repeated_bytes")    \
     X(IS_DIRECTORY,         E_FORMAT,      "a directory, where a file was expected")               \
@@ -493,6 +494,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
+#define CKR_ITEM_DEEPSPEED_OPTIMIZER CKR_ITEM_SLOT_CUT         /* its name before 0.2    */
 
 typedef struct ckr_error {     /* caller-owned; every function accepts NULL          */
     ckr_result code;
@@ -2393,18 +2395,45 @@ static bool ckr__failed(const ckr__ctx *c)
     return c->err->code != CKR_OK;
 }
 
+/* Before an attempt is repeated: only its error may be gone, so nothing else may have failed. */
+static void ckr__error_reset(ckr__ctx *c)
+{
+    memset(c->err, 0, sizeof *c->err);
+    c->err->offset = CKR_NO_OFFSET;
+}
+
+/* Neither an error so far nor an entry that refuses. */
+static bool ckr__going(const ckr__ctx *c)
+{
+    return !ckr__failed(c) && !c->refused;
+}
+
 /* What stopped the call, where something did not come. */
 static ckr_result ckr__oom(const ckr__ctx *c)
 {
     return c->err->code != CKR_OK ? c->err->code : CKR_E_NOMEM;
 }
 
+/* A failure and the way out of it, or NULL. */
+CKR__PRINTF(6, 7)
+static ckr_result ckr__fail_fmt(ckr__ctx *c, ckr_item item, const char *file, const char *where,
+                                const char *remedy, const char *fmt, ...)
+{
+    char text[sizeof c->err->text];
+    va_list ap;
+    if (ckr__failed(c)) return c->err->code;
+    va_start(ap, fmt);
+    ckr__vformat(text, sizeof text, fmt, ap);
+    va_end(ap);
+    ckr__fail(c->err, item, file, CKR_NO_OFFSET, where, "%s", text);
+    return ckr__remedy(c->err, c->err->code, remedy);
+}
+
 /* A failure and the way out of it. `text` NULL: the item's own. */
 static ckr_result ckr__fail_with(ckr__ctx *c, ckr_item item, const char *file, const char *where,
                                  const char *text, const char *remedy)
 {
-    return ckr__remedy(c->err, ckr__fail(c->err, item, file, CKR_NO_OFFSET, where, "%s",
-                                         text ? text : ckr__item_text[item]), remedy);
+    return ckr__fail_fmt(c, item, file, where, remedy, "%s", text ? text : ckr__item_text[item]);
 }
 
 /* Scratch: size 0 gives a valid pointer. NULL sets the error. */
@@ -4239,6 +4268,33 @@ static bool ckr__node_take(ckr__ctx *c, ckr_node *to, const ckr_node *dict, uint
 static uint64_t ckr__dict_n(const ckr_node *n)
 {
     return ckr_node_is_dict(n) ? n->count : 0;
+}
+
+/* The pairs of a dict, one after another; of anything else, none:
+       ckr__walk w = ckr__walk_in(dict);
+       while (ckr__walk_on(&w)) ...            pair w.i: w.key, w.value; w.name: the key as a text,
+                                               or NULL */
+typedef struct ckr__walk {
+    const ckr_node *dict;
+    uint64_t        next, i;
+    const char     *name;
+    ckr_node       *key, *value;
+} ckr__walk;
+
+static ckr__walk ckr__walk_in(const ckr_node *dict)
+{
+    const ckr__walk w = { dict, 0, 0, NULL, NULL, NULL };
+    return w;
+}
+
+static bool ckr__walk_on(ckr__walk *w)
+{
+    if (w->next == ckr__dict_n(w->dict)) return false;
+    w->i = w->next++;
+    w->key = w->dict->u.items[2 * w->i];
+    w->value = w->dict->u.items[2 * w->i + 1];
+    w->name = ckr_node_str(w->key);
+    return true;
 }
 
 /* false for NaN: equality that -Wfloat-equal and readers of diffs do not stumble over */
@@ -11355,12 +11411,6 @@ static ckr_result ckr__legacy_storages(ckr__ctx *c, ckr__torch *t, const ckr_nod
     return CKR_OK;
 }
 
-/* Before an attempt is repeated: only its error may be gone, so nothing else may have failed. */
-static void ckr__error_reset(ckr__ctx *c)
-{
-    memset(c->err, 0, sizeof *c->err);
-    c->err->offset = CKR_NO_OFFSET;
-}
 
 /* Where the pickles end is known only after reading them: a window that grows until they fit. */
 static ckr_result ckr__legacy_load(ckr__ctx *c, const ckr__source *src, ckr__doc *doc)
@@ -16947,6 +16997,22 @@ static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *para
     return c->err->code;
 }
 
+/* The same of what a file has: NULL without an error where that makes none, *why (which may be
+   NULL) is what is wrong then. */
+static ckr_schedule *ckr__sched_try(ckr__ctx *c, const char *kind, ckr_node *params,
+                                    const double *bases, uint64_t n, const char **why)
+{
+    char text[sizeof c->err->text];
+    ckr_schedule *x = NULL;
+    const ckr_result r = ckr__sched_build(c, kind, params, bases, n, &x);
+    if (why) *why = NULL;
+    if (r != CKR_E_ARG) return r == CKR_OK ? x : NULL;
+    memcpy(text, c->err->text, sizeof text);
+    ckr__error_reset(c);
+    if (why) *why = ckr__strdup(c, text);
+    return NULL;
+}
+
 /* >>schedule.text ------------------------------------------------------------- */
 
 /* Length of the text up to a `stop` outside of brackets. */
@@ -17123,6 +17189,7 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
 /* State dicts. torch does not store the class of a scheduler: its keys tell it. What a file does
    not hold (functions, metrics, configurations) makes the schedule opaque, never a guess. */
 
+
 /* The one element of a tensor; NaN where it is no plain one. */
 static ckr_result ckr__view_number(ckr__ctx *c, const ckr_view *v, double *out)
 {
@@ -17149,13 +17216,15 @@ static ckr_result ckr__view_number(ckr__ctx *c, const ckr_view *v, double *out)
 static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
 {
     double d;
+    ckr_result r;
     if (ckr_node_f64(n, &d)) {
         *out = d;
         return ckr__finite(d);
     }
     if (!n || (n->kind != CKR_NODE_TENSOR && n->kind != CKR_NODE_NPSCALAR) || ckr__failed(c))
         return false;
-    if (ckr__view_number(c, n->u.view, &d) != CKR_OK) ckr__error_reset(c);
+    r = ckr__view_number(c, n->u.view, &d);
+    if (r != CKR_OK && r != CKR_E_IO && r != CKR_E_NOMEM) ckr__error_reset(c);
     if (ckr__finite(d)) *out = d;
     return ckr__finite(d);
 }
@@ -17539,11 +17608,11 @@ static ckr_node *ckr__sread_megatron(ckr__sread *r, const ckr_node *d)
 static ckr_result ckr__sread_build(ckr__sread *r, const char *kind, ckr_node *params,
                                    const double *bases, ckr_schedule **out)
 {
-    ckr_result e = ckr__sched_build(r->c, kind, params, bases, r->n, out);
-    if (e != CKR_E_ARG) return e;
-    r->why = ckr__printf(r->c, "%s", r->c->err->text);
-    ckr__error_reset(r->c);
-    return r->why ? CKR_OK : ckr__oom(r->c);
+    const char *why;
+    ckr_schedule *x = ckr__sched_try(r->c, kind, params, bases, r->n, &why);
+    if (x) *out = x;
+    else r->why = why;
+    return r->c->err->code;
 }
 
 /* A saved LR is one number, of another libm: it is the curve's where it is nearer than this. */
@@ -19219,16 +19288,14 @@ static ckr_schedule *ckr__fold_try(ckr__ctx *c, const ckr_schedule *s, double at
     const double position = (double)s->position - at;
     ckr_schedule *x;
     uint64_t i;
-    ckr_result r;
     if (!params || !bases || !ckr__whole(position)) return NULL;
     for (i = 0; i < s->n_lanes; i++)
         bases[i] = s->ramp_len > 0 ? s->lanes[i].ramp_to
                                    : s->lanes[i].q + s->lanes[i].p * s->lanes[i].base;
     ckr__fold_lengths(c, s, at, warm, params);
     ckr__fold_floor(c, s, bases[0], params);
-    r = ckr__sched_build(c, s->kind, params, bases, s->n_lanes, &x);
-    if (r == CKR_E_ARG) ckr__error_reset(c);
-    if (r != CKR_OK) return NULL;
+    x = ckr__sched_try(c, s->kind, params, bases, s->n_lanes, NULL);
+    if (!x) return NULL;
     ckr__set_keep(s, x, "");
     x->position = (int64_t)position;
     x->offset = s->offset - at;
@@ -24185,10 +24252,12 @@ typedef struct ckr__out {
     const ckr_schedule *follows;
     const char *step_dir;      /* the directory in OUT that every file lies in, with its slash; not
                                   made where OUT has that name itself; or NULL           */
-    bool      keeps;           /* all that the source has is in it, or its writer says what is not */
+    bool      keeps;           /* of tensors, values and streams all that the source has is in it,
+                                  or its writer says what is not                         */
     bool      unscheduled;
     bool      recomputes;      /* its loader computes the first LR anew; else it is the groups'  */
     bool      rounded;         /* lengths that the framework takes whole only were not     */
+    bool      numbers;         /* Python's numbers of the state are in its files           */
     const char *cannot, *remedy;       /* why it follows none, and what it would, or NULL  */
     ckr_run_setting *settings; /* what the coming run must be started with               */
     uint64_t  n_settings;
@@ -24387,6 +24456,14 @@ static const char *ckr__view_odd(const ckr_view *v)
     return v->n_dims > CKR_MAX_DIMS ? "of more than 8 dimensions" : NULL;
 }
 
+/* A tensor of a class of its own that keeps its elements in others, its attributes. */
+static bool ckr__is_wrapper(const ckr_node *n)
+{
+    const ckr_view *v = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
+    return v && v->meta && !v->layout && !v->dist && v->type_name && ckr_node_is_dict(n->attrs) &&
+           v->dtype != CKR_DTYPE_NONE;
+}
+
 /* An entry that holds all of a tensor. NULL: the error is set. */
 static ckr_node *ckr__entry_whole(ckr__ctx *c, ckr__out_file *f, const char *name,
                                   const ckr_tensor *t, ckr_dtype dtype, bool replica)
@@ -24463,7 +24540,7 @@ static ckr_node *ckr__copy_node(ckr__copy *k, const ckr_node *n)
         ckr__copy_later(k, &o->state);
         ckr__copy_later(k, &o->items);
         ckr__copy_later(k, &o->dictitems);
-    } else {
+    } else if (n->kind != CKR_NODE_TENSOR) {
         out->u.items = CKR__NEW_N(k->c, ckr_node *, width * n->count);
         if (!out->u.items) return NULL;
         for (i = 0; i < width * n->count; i++) {
@@ -24482,7 +24559,7 @@ static ckr_node *ckr__copy_one(ckr__copy *k, ckr_node *n)
     const bool tensor = n->kind == CKR_NODE_TENSOR && !ckr__view_odd(n->u.view);
     if (k->swap_fn) n = k->swap_fn(k->user, n);
     if (!n) return NULL;
-    if (!tensor && n->kind != CKR_NODE_OBJECT &&
+    if (!tensor && n->kind != CKR_NODE_OBJECT && !ckr__is_wrapper(n) &&
         !(n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_DEFAULTDICT))
         return n;
     if (ckr__map_find(&k->done, (const char *)&n, sizeof n, &at)) return k->copies[at].to;
@@ -24530,6 +24607,7 @@ static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *r
      the files of every rank                           >>kit.files
      tensors that lie in parts in many files           >>kit.parts; DTensors, FSDP1 and FSDP2 >>fsdp
      param groups, random streams                      >>kit.groups, >>kit.streams
+     what an optimizer's tensor is to its parameter    >>kit.slots
      torch's schedulers, and an LR of its own          >>dialects.follows, >>kit.curve
      files that are written, and what binds them       >>out, >>kit.dist
      what others have for most frameworks              >>dialects.dicts, >>dialects.carry
@@ -24824,10 +24902,13 @@ static bool ckr__is_optimizer(const ckr_node *n)
 /* A state dict of torch.optim.lr_scheduler, DeepSpeed or Megatron-LM. */
 static bool ckr__is_scheduler(const ckr_node *n)
 {
-    enum { CHILDREN, EPOCH, STEPS, LAST, BAD, BATCH, UPDATES, MAX, START, BASES, KEYS };
+    enum {
+        CHILDREN, EPOCH, STEPS, LAST, BAD, BATCH, UPDATES, MAX, START, BASES, STYLE, OLD_STYLE, KEYS
+    };
     static const char *const keys[KEYS] = {
         "_schedulers", "last_epoch", "_step_count", "_last_lr", "num_bad_epochs",
-        "last_batch_iteration", "num_steps", "max_lr", "start_lr", "base_lrs"
+        "last_batch_iteration", "num_steps", "max_lr", "start_lr", "base_lrs", "lr_decay_style",
+        "decay_style"
     };
     const ckr_node *v[KEYS];
     if (!ckr_node_is_dict(n) || n->count == 0) return false;
@@ -24835,7 +24916,7 @@ static bool ckr__is_scheduler(const ckr_node *n)
     if (ckr_node_is_list(v[CHILDREN])) return true;
     if (v[EPOCH]) return n->count == 1 || v[STEPS] || v[LAST] || v[BAD] || v[BASES];
     if (v[BATCH]) return n->count == 1;
-    return v[UPDATES] && (v[MAX] || v[START]);
+    return v[UPDATES] && (v[MAX] || v[START]) && (v[STYLE] || v[OLD_STYLE]);
 }
 
 /* A `step`: Python's number, or a tensor of one element, whose bytes are read; NaN: neither. */
@@ -24853,6 +24934,47 @@ static bool ckr__is_python(const ckr_tensor *t)
     return t->n_dims == 0 && t->n_pieces == 1 && t->pieces[0].mem &&
            (t->dtype == CKR_DTYPE_I64 || t->dtype == CKR_DTYPE_F64);
 }
+
+/* Such a one as Python has it. */
+static ckr_node *ckr__python_node(ckr__ctx *c, const ckr_tensor *t)
+{
+    double f;
+    int64_t i;
+    memcpy(&i, t->pieces[0].mem, sizeof i);
+    memcpy(&f, t->pieces[0].mem, sizeof f);
+    return t->dtype == CKR_DTYPE_I64 ? ckr__node_int(c, i) : ckr__node_float(c, f);
+}
+
+/* One value in memory as a tensor without axes. NULL: out of memory. */
+static const ckr_view *ckr__value_view(ckr__ctx *c, ckr_dtype dtype, const void *bytes)
+{
+    struct both { ckr_view view; int64_t shape[1]; uint8_t bytes[8]; } *b;
+    b = (struct both *)ckr__arena(c, sizeof *b);
+    if (!b) return NULL;
+    b->view.dtype = dtype;
+    b->view.big_endian = ckr__host_big_endian();
+    b->view.file = CKR_NO_FILE;
+    b->view.shape = b->view.stride = b->shape;
+    b->view.bytes = b->bytes;
+    b->view.data_bytes = sizeof b->bytes;
+    memcpy(b->bytes, bytes, ckr_dtype_size(dtype));
+    return &b->view;
+}
+
+/* A number in the place of another: a tensor of its dtype where that is one. */
+static ckr_node *ckr__number_as(ckr__ctx *c, const ckr_node *was, double v)
+{
+    const ckr_dtype to = was && was->kind == CKR_NODE_TENSOR ? was->u.view->dtype : CKR_DTYPE_NONE;
+    uint8_t bytes[8];
+    ckr_node *n = ckr__node_float(c, v);
+    if (!n || !ckr__casts(CKR_DTYPE_F64, to)) return n;
+    ckr__convert(to, bytes, CKR_DTYPE_F64, (const uint8_t *)(const void *)&v, 1);
+    n->u.view = ckr__value_view(c, to, bytes);
+    n->kind = CKR_NODE_TENSOR;
+    return n->u.view ? n : NULL;
+}
+
+#define CKR__LR_FEW 1e-5       /* how near an LR in float32 is to what its curve says      */
 
 /* Is a group's LR a tensor that is no float64? torch computes with it in its own precision. */
 static bool ckr__lr_short(const ckr_state *s)
@@ -24879,7 +25001,7 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
                  "the LR is a tensor of float32, in which torch computes it: what is said here is "
                  "as near as that", NULL);
     r = ckr__sched_drift(c, x, &drift, &lane);
-    if (r != CKR_OK || !(drift > (few ? 1e-5 : CKR__LR_SAVED))) return r;
+    if (r != CKR_OK || !(drift > (few ? CKR__LR_FEW : CKR__LR_SAVED))) return r;
     ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
     ckr__format(text, sizeof text, "%.17g", x->lanes[lane].anchor);
     return ckr__say(c, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, text, NULL,
@@ -24948,14 +25070,6 @@ static bool ckr__sched_unclocked(ckr__ctx *c, ckr_schedule *x, int64_t ticks, in
     return true;
 }
 
-/* State tensors that have their parameter's shape, whatever the optimizer. */
-static bool ckr__own_shape(const char *slot)
-{
-    static const char slots[] = "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg "
-                                "sum exp_inf acc_delta grad_avg ax prev";
-    return ckr__word_in(slots, slot);
-}
-
 /* >>dialects.follows ---------------------------------------------------------- */
 /* What a framework goes on with from what is written for it, and what it must be given.
 
@@ -25016,11 +25130,10 @@ static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const c
     if (r != CKR_OK || y->n_lanes != n) return r;
     for (i = 0; i < n; i++) bases[i] = y->lanes[i].base;
     if (y->opaque && ckr__is_function(want) && ckr__is_lambda(state))
-        r = ckr__sched_build(c, want->kind, want->params, bases, n, &x);
+        x = ckr__sched_try(c, want->kind, want->params, bases, n, NULL);
     else if (y->opaque && was && !was->opaque && (ckr__is_lambda(state) || state == was->state))
         x = ckr__follows_scaled(c, was, bases);
-    if (r == CKR_E_ARG) ckr__error_reset(c);
-    if (c->err->code != CKR_OK) return c->err->code;
+    if (ckr__failed(c)) return c->err->code;
     if (x && !x->opaque) {
         ckr__set_keep(y, x, "");
         x->anchored = y->anchored;
@@ -25514,6 +25627,210 @@ static ckr_result ckr__groups_schedule(ckr__ctx *c, ckr_state *s, const ckr_node
     return r == CKR_OK ? c->err->code : r;
 }
 
+/* >>kit.slots ----------------------------------------------------------------- */
+/* What a tensor of an optimizer is to its parameter, which decides whether it is cut with it. Names
+   that optimizers have given for years are known; other ones are found by their shapes. */
+
+typedef enum ckr__slot_is {
+    CKR__SLOT_SAME = 0,        /* a value for each element                               */
+    CKR__SLOT_FLAT,            /* the same, one behind the other                         */
+    CKR__SLOT_ONE,             /* one for all of them: every rank has it                 */
+    CKR__SLOT_ROW,             /* a factor for each row, over the last two axes          */
+    CKR__SLOT_COLUMN,
+    CKR__SLOT_BLOCKS,          /* codes of a few bits, or what they stand for            */
+    CKR__SLOT_OTHER,
+    CKR__SLOT_UNKNOWN          /* of a name                                              */
+} ckr__slot_is;
+
+static const struct { const char *slots; uint8_t is; } ckr__slot_names[] = {
+    { "exp_avg exp_avg_sq max_exp_avg_sq momentum_buffer square_avg sum exp_inf acc_delta grad_avg "
+      "ax prev variance z state2", CKR__SLOT_SAME },
+    { "row_var exp_avg_sq_row exp_avg_res_row", CKR__SLOT_ROW },
+    { "col_var exp_avg_sq_col exp_avg_res_col", CKR__SLOT_COLUMN },
+    { "codes scale qmap absmax1 absmax2 qmap1 qmap2", CKR__SLOT_BLOCKS },
+    { "step", CKR__SLOT_ONE }
+};
+
+/* By the name alone; of `exp_avg.codes` by what it ends with. */
+static ckr__slot_is ckr__slot_named(const char *slot)
+{
+    const char *dot = strrchr(slot, '.');
+    size_t i;
+    for (i = 0; i < sizeof ckr__slot_names / sizeof *ckr__slot_names; i++)
+        if (ckr__word_in(ckr__slot_names[i].slots, dot ? dot + 1 : slot))
+            return (ckr__slot_is)ckr__slot_names[i].is;
+    return CKR__SLOT_UNKNOWN;
+}
+
+static bool ckr__own_shape(const char *slot)
+{
+    return ckr__slot_named(slot) == CKR__SLOT_SAME;
+}
+
+/* Is `f` the n axes of `shape` without axis `at`, or with 1 for it? */
+static bool ckr__slot_factor(uint32_t n, const int64_t *shape, uint32_t at, uint32_t n_f,
+                             const int64_t *f)
+{
+    uint32_t d, k = 0;
+    if (n_f != n && n_f + 1 != n) return false;
+    for (d = 0; d < n; d++)
+        if (d != at ? f[k++] != shape[d] : n_f == n && f[k++] != 1) return false;
+    return true;
+}
+
+static ckr__slot_is ckr__slot_of(const ckr_tensor *param, const ckr_tensor *t)
+{
+    const ckr__slot_is name = ckr__slot_named(t->slot);
+    const uint32_t n = param->n_dims;
+    const bool same = t->n_dims == n &&
+                      (!n || !memcmp(t->shape, param->shape, n * sizeof *t->shape)),
+               whole = ckr__is_float(param->dtype) == ckr__is_float(t->dtype);
+    int64_t numel, all;
+    if (name == CKR__SLOT_ONE || ckr__is_python(t)) return CKR__SLOT_ONE;
+    if (name == CKR__SLOT_BLOCKS || (same && !whole)) return CKR__SLOT_BLOCKS;
+    if ((name == CKR__SLOT_ROW || name == CKR__SLOT_COLUMN) && n > 1 &&
+        ckr__slot_factor(n, param->shape, name == CKR__SLOT_ROW ? n - 1 : n - 2, t->n_dims,
+                         t->shape))
+        return name;
+    if (same) return CKR__SLOT_SAME;
+    if (!ckr__numel(t->n_dims, t->shape, &numel) || !ckr__numel(n, param->shape, &all))
+        return CKR__SLOT_OTHER;
+    return numel == 1 ? CKR__SLOT_ONE : t->n_dims == 1 && numel == all ? CKR__SLOT_FLAT
+                                                                       : CKR__SLOT_OTHER;
+}
+
+/* Its name is not known, and the parameter is square: it could be a matrix of its rows, too. */
+static bool ckr__slot_square(const ckr_tensor *param, const ckr_tensor *t)
+{
+    const uint32_t n = param->n_dims;
+    return n > 1 && param->shape[n - 1] == param->shape[n - 2] &&
+           ckr__slot_named(t->slot) == CKR__SLOT_UNKNOWN;
+}
+
+/* A view of the parameter's shape, by what its state dict holds: a tensor of that shape, or factors
+   of its rows and columns. NULL: it does not tell; nor does one with an object (GaLore's
+   projector), whose moments are in another space. */
+static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
+{
+    const ckr_view *by[CKR__SLOT_UNKNOWN + 1] = { NULL }, *row, *column;
+    ckr_view *like;
+    int64_t *shape;
+    uint64_t i;
+    uint32_t n;
+    for (i = 0; i < ckr__dict_n(state); i++) {
+        const char *slot = ckr__dict_key(state, i);
+        const ckr_node *v = ckr__dict_at(state, i);
+        if (v->kind == CKR_NODE_OBJECT) return NULL;
+        if (slot && v->kind == CKR_NODE_TENSOR) by[ckr__slot_named(slot)] = v->u.view;
+    }
+    row = by[CKR__SLOT_ROW];
+    column = by[CKR__SLOT_COLUMN];
+    n = row ? row->n_dims : 0;
+    if (by[CKR__SLOT_SAME] || !n || !column || column->n_dims != n || n >= CKR_MAX_DIMS)
+        return by[CKR__SLOT_SAME];
+    like = CKR__DUP(c, ckr_view, row, 1);
+    shape = CKR__NEW_N(c, int64_t, n + 1);
+    if (!like || !shape) return NULL;
+    memcpy(shape, row->shape, n * sizeof *shape);
+    if (n < 2 || shape[n - 1] != 1 || column->shape[n - 2] != 1) like->n_dims = ++n;
+    shape[n - 1] = column->shape[column->n_dims - 1];
+    like->shape = shape;
+    return like;
+}
+
+/* Says of a value in a parameter's state that is no slot what that means, once: it may hold
+   tensors, which each rank has of what it has of the parameter. */
+static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, const ckr_node *v)
+{
+    const uint64_t n = ckr_node_is_dict(v) ? 2 * v->count : ckr_node_is_list(v) ? v->count : 0;
+    uint64_t i;
+    bool deep = v->kind == CKR_NODE_OBJECT || v->kind == CKR_NODE_TENSOR;
+    for (i = 0; i < n && !deep; i++)
+        deep = v->u.items[i]->kind >= CKR_NODE_LIST && v->u.items[i]->kind != CKR_NODE_DTYPE;
+    if (!strcmp(slot, "al")) return;           /* LBFGS makes it anew                        */
+    for (i = 0; i < s->n_notes && deep; i++)
+        deep = strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE") != 0;
+    if (deep)
+        ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_LOST, slot, NULL, NULL,
+                 "it is a part of the optimizer's state, and neither tensor nor number: it is not "
+                 "read", NULL);
+}
+
+/* Refuses to write an optimizer's state that is not whole. */
+static void ckr__slots_whole(ckr__ctx *c, const ckr_state *s)
+{
+    uint64_t i;
+    for (i = 0; i < s->n_notes && !c->refused; i++)
+        if (!strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE"))
+            ckr__refuse(c, CKR_ITEM_SLOT_CUT, s->notes[i].subject,
+                        "it is neither tensor nor number, and not read: the state would not be "
+                        "whole",
+                        "leave out the optimizer: --without optimizer,groups");
+}
+
+/* What a target does with slots: holds each whole under its name, cuts each as its parameter, or
+   has those of several parameters in one flat tensor and no value of one alone but `step`. */
+typedef enum ckr__slots_as { CKR__SLOTS_WHOLE = 0, CKR__SLOTS_CUT, CKR__SLOTS_FLAT } ckr__slots_as;
+
+static bool ckr__slot_held(ckr__slots_as as, ckr__slot_is is, const char *slot)
+{
+    if (as == CKR__SLOTS_WHOLE) return is != CKR__SLOT_BLOCKS || !strchr(slot, '.');
+    if (is == CKR__SLOT_ONE) return as == CKR__SLOTS_CUT || !strcmp(slot, "step");
+    return is == CKR__SLOT_SAME || (is == CKR__SLOT_FLAT && as == CKR__SLOTS_FLAT);
+}
+
+/* Refuses the first slot that it cannot hold so. */
+static void ckr__slots_hold(ckr__ctx *c, const ckr_state *s, ckr__slots_as as, const char *remedy)
+{
+    static const char *const holds[] = {
+        "the coming run looks for the tensor that this is a part of",
+        "it cannot be cut with the parameter",
+        "a flat tensor of several parameters cannot hold it"
+    };
+    static const char *const why[] = {
+        NULL, "it has one axis, whatever the parameter's are",
+        "it is one value of its own for each parameter",
+        "it is a factor of the parameter's rows, computed from all of each row",
+        "it is a factor of the parameter's columns, computed from all of its rows",
+        "it is of 8 bits or less: blocks of the whole tensor have a scale each",
+        "it has not the parameter's shape"
+    };
+    ckr__map params = { c, NULL, 0, 0 }, seen = { c, NULL, 0, 0 };
+    const ckr_tensor *unsure = NULL;
+    uint64_t i, at;
+    int pass;
+    for (i = 0; i < s->n_tensors; i++)
+        if (!strcmp(s->tensors[i]->slot, "param"))
+            ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    for (pass = 0; pass < 2; pass++)
+        for (i = 0; i < s->n_tensors && !ckr__failed(c) && !c->refused; i++) {
+            const ckr_tensor *t = s->tensors[i], *p;
+            const size_t n = strlen(t->slot);
+            ckr__slot_is is;
+            if (ckr__word_in("param master ema", t->slot) ||
+                !ckr__map_find(&params, t->name, strlen(t->name), &at))
+                continue;
+            p = s->tensors[at];
+            is = ckr__slot_of(p, t);
+            if (!ckr__slot_held(as, is, t->slot)) {
+                ckr__refuse(c, CKR_ITEM_SLOT_CUT, ckr__printf(c, "%s of %s", t->slot, t->name),
+                            ckr__printf(c, "%s: %s", why[is], holds[as]), remedy);
+            } else if (as != CKR__SLOTS_WHOLE && is == CKR__SLOT_SAME) {
+                const bool square = ckr__slot_square(p, t);
+                if (!pass && !square) ckr__map_put(&seen, t->slot, n, i, NULL);
+                if (pass && square && !unsure && !ckr__map_find(&seen, t->slot, n, NULL))
+                    unsure = t;
+            }
+        }
+    if (unsure && !c->refused)
+        ckr__say(c, "CKR_W_SLOT_SQUARE", CKR_APPROX,
+                 ckr__printf(c, "%s of %s", unsure->slot, unsure->name), NULL, NULL,
+                 "it is cut as its parameter, whose shape it has; but only square parameters have "
+                 "it, and it might be a matrix of their rows", remedy);
+    ckr__map_free(&params);
+    ckr__map_free(&seen);
+}
+
 /* >>write.pickle -------------------------------------------------------------- */
 /* A tree as a pickle of protocol 2, opcode for opcode what CPython's pickler writes for the same
    values, so that torch.load(weights_only=True) meets nothing that it does not know from
@@ -25954,6 +26271,35 @@ static void ckr__pickler_meta(ckr__pickler *p, const ckr_node *n)
     ckr__pickler_put_node(p, n);
 }
 
+/* On the CPU, where the others are loaded to. */
+static void ckr__pickler_wrapper(ckr__pickler *p, const ckr_node *n)
+{
+    const ckr_view *v = n->u.view;
+    ckr__pickler_id_set(p, n, CKR__PICKLE_OPEN);
+    ckr__pickler_class(p, "torch._tensor", "_rebuild_from_type_v2");
+    ckr__pickler_op(p, "(");
+    ckr__pickler_class(p, "torch._utils", "_rebuild_wrapper_subclass");
+    ckr__pickler_name(p, v->type_name);
+    ckr__pickler_op(p, "(");
+    ckr__pickler_name(p, v->type_name);
+    ckr__pickler_class(p, "torch", ckr_dtype_name(v->dtype));
+    ckr__pickler_dims(p, v->n_dims, v->shape);
+    ckr__pickler_dims(p, v->n_dims, v->stride);
+    ckr__pickler_int(p, v->offset);
+    ckr__pickler_class(p, "torch.serialization", "_get_layout");
+    ckr__pickler_word(p, "torch.strided");
+    ckr__pickler_reduce(p, 1, NULL);
+    ckr__pickler_class(p, "torch", "device");
+    ckr__pickler_word(p, "cpu");
+    ckr__pickler_reduce(p, 1, NULL);
+    ckr__pickler_bool(p, v->requires_grad);
+    ckr__pickler_op(p, "t");
+    ckr__pickler_push(p, CKR__PK_PUT, n, 0, false);
+    ckr__pickler_push(p, CKR__PK_OP, NULL, 'R', false);
+    ckr__pickler_push(p, CKR__PK_OP, NULL, 't', false);
+    ckr__pickler_push(p, CKR__PK_SAVE, n->attrs, 0, false);
+}
+
 /* What follows a numpy dtype's code: item size, alignment and flags of text and raw bytes (-1, -1,
    0 for numbers); for dates ("M8[25s]") in a version of its own a ninth item (None, (b'unit',
    count, 1, 1)). */
@@ -26270,6 +26616,7 @@ static void ckr__pickler_save(ckr__pickler *p, const ckr_node *n)
         if (n->kind == CKR_NODE_TENSOR && n->u.view && n->u.view->meta && !n->u.view->layout &&
             n->u.view->dtype != CKR_DTYPE_NONE && !n->u.view->type_name)
             ckr__pickler_meta(p, n);
+        else if (ckr__is_wrapper(n)) ckr__pickler_wrapper(p, n);
         else
             ckr__pickler_foreign(p, n);
         break;
@@ -29852,7 +30199,7 @@ static ckr_result ckr__decide_write(ckr__decide *d)
         ckr_node_f64(ckr_node_get(h, "lr"), &was);
         if (lr.first[i] == lr.first[i] && ckr_node_get(h, "lr") &&
             (was != was ? changed : fabs(was - lr.first[i]) > 4 * DBL_EPSILON * fabs(was)))
-            ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i]));
+            ckr__node_set(d->c, h, "lr", ckr__number_as(d->c, ckr_node_get(h, "lr"), lr.first[i]));
         was = ckr__nan();
         if (d->after->state && base == base && !ckr_node_get(h, "initial_lr") &&
             !(own && own->unread)) {
@@ -29862,7 +30209,8 @@ static ckr_result ckr__decide_write(ckr__decide *d)
         }
         ckr_node_f64(ckr_node_get(h, "initial_lr"), &was);
         if (base == base && d->asked_schedule && ckr_node_get(h, "initial_lr") && was != base)
-            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
+            ckr__node_set(d->c, h, "initial_lr",
+                          ckr__number_as(d->c, ckr_node_get(h, "initial_lr"), base));
         if (wd.first[i] == wd.first[i])
             ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i]));
         if (changed && own && own->group_fn)
@@ -30512,8 +30860,10 @@ static void ckr__plan_tensors_lost(ckr_plan *p, const ckr_state *s)
 
 /* What has no place in another framework's files, where their writer has not said so: tensors,
    files and values beside the state, streams. */
-static void ckr__plan_lost(ckr_plan *p, const ckr_state *s, const ckr__dialect *d)
+static void ckr__plan_lost(ckr_plan *p, const ckr_state *s, const ckr__dialect *from,
+                           const ckr__dialect *d)
 {
+    const bool keeps = p->out.keeps;
     const char *first[2] = { NULL, NULL };
     uint64_t i, n[2] = { 0, 0 };
     bool left = false, random = ckr__word_in(d->takes, "rng") || (p->target.without & CKR_RNG);
@@ -30524,22 +30874,22 @@ static void ckr__plan_lost(ckr_plan *p, const ckr_state *s, const ckr__dialect *
                !strcmp(about, "leftovers");
         random = random || !strcmp(about, "rng");
     }
-    ckr__plan_tensors_lost(p, s);
+    if (!keeps) ckr__plan_tensors_lost(p, s);
     for (i = 0; i < s->n_leftovers; i++) {
         const ckr_leftover *l = &s->leftovers[i];
         const bool value = l->node != NULL;
         if (!strcmp(l->path, "__metadata__") || n[value]++) continue;
         first[value] = l->path;
     }
-    if (n[0] && !left)
+    if (n[0] && !left && !(keeps && from->emit_fn == d->emit_fn))
         ckr__say_int(&p->ctx, "CKR_W_LEFTOVERS_LOST", CKR_LOST, first[0], (int64_t)n[0], 0,
                      "files beside the checkpoint's own have no place in another framework's",
                      "copy what the run needs");
-    if (n[1] && !left)
+    if (n[1] && !left && !keeps)
         ckr__say_int(&p->ctx, "CKR_W_LEFTOVERS_LOST", CKR_LOST, first[1], (int64_t)n[1], 0,
                      "values beside the state have no place in another framework's files",
                      "`tree` shows them: take what the run needs from the source");
-    if (s->n_rng && !random)
+    if (s->n_rng && !random && !keeps)
         ckr__say(&p->ctx, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
                  "the framework's files have no place for random streams: the coming run seeds its "
                  "own", NULL);
@@ -30851,6 +31201,7 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
 {
     const ckr_schedule *want = p->facts.after, *follows = p->out.follows;
     static const char *const columns[] = { "LR", "weight decay", "momentum" };
+    const double same = ckr__lr_short(&p->state) ? CKR__LR_FEW : CKR__LR_SAME;
     ckr__lr_proof proof;
     char text[160];
     ckr_result r = CKR_OK;
@@ -30877,12 +31228,12 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
     ckr__format(text, sizeof text, "%.3g of the %s, at update %lld: %.9g, decided %.9g",
                 proof.worst, columns[(unsigned)proof.column % 3], (long long)proof.update,
                 proof.made, proof.want);
-    if (proof.worst > CKR__LR_SAME && (!p->out.rounded || proof.moved > CKR__LR_ROUNDED))
+    if (proof.worst > same && (!p->out.rounded || proof.moved > CKR__LR_ROUNDED))
         return ckr__plan_hold(p, CKR_ERROR, proof.worst < HUGE_VAL ? text : NULL,
                               "no state and no settings of this framework give the schedule that "
                               "was decided");
     p->facts.after = follows;
-    return proof.worst <= CKR__LR_SAME
+    return proof.worst <= same
                ? CKR_OK
                : ckr__plan_hold(p, CKR_APPROX, text,
                                 "the framework takes whole lengths only: this is the largest "
@@ -30957,27 +31308,32 @@ static ckr_result ckr__plan_data(ckr_plan *p)
 static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors);
 
 /* The parameter that a tensor named as in an export is of: optimizer.state.NAME.SLOT, where NAME is
-   a tensor of the file; *slot is set. NULL: it has another name. */
+   a tensor of the file and SLOT may have dots; *slot is set. NULL: it has another name. */
 static const ckr_tensor *ckr__plan_slot_of(const ckr_state *s, const ckr__map *names,
                                            const ckr_tensor *t, const char **slot)
 {
     static const char head[] = "optimizer.state.";
     const size_t n = sizeof head - 1;
-    const char *dot = strrchr(t->name, '.');
+    const char *name = t->name + n;
+    size_t len;
     uint64_t at;
-    if (!ckr__starts(t->name, head) || dot <= t->name + n ||
-        !ckr__map_find(names, t->name + n, (size_t)(dot - t->name) - n, &at))
-        return NULL;
-    *slot = dot + 1;
-    return s->tensors[at];
+    if (!ckr__starts(t->name, head)) return NULL;
+    for (len = strlen(name); len > 0; len -= len > 0) {
+        while (len > 0 && name[len - 1] != '.') len--;
+        if (!len || !ckr__map_find(names, name, len - 1, &at)) continue;
+        *slot = name + len;
+        return s->tensors[at];
+    }
+    return NULL;
 }
 
 /* Is it an optimizer's tensor by its name, of some other form? */
 static bool ckr__plan_slot_like(const char *name)
 {
     const char *dot = strrchr(name, '.');
-    return dot && ckr__own_shape(dot + 1) &&
-           (ckr__starts(name, "state.") || strstr(name, ".state.") || strstr(name, "optim"));
+    return ckr__starts(name, "optimizer.state.") ||
+           (dot && ckr__own_shape(dot + 1) &&
+            (ckr__starts(name, "state.") || strstr(name, ".state.") || strstr(name, "optim")));
 }
 
 /* A framework must not load an optimizer's tensors as weights: of a file without slots, those that
@@ -31089,9 +31445,8 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     p->ctx.refused = false;
     if (r == CKR_OK && !decisions_only && !ckr__plan_bounds(p, ckr__plan_engine(&src->state, d)))
         r = ckr__plan_emit(p, d);
-    if (r == CKR_OK && !decisions_only && from && from != d && !p->target.slots && !p->out.keeps &&
-        !p->ctx.refused)
-        ckr__plan_lost(p, &src->state, d);
+    if (r == CKR_OK && !decisions_only && from && from != d && !p->target.slots && !p->ctx.refused)
+        ckr__plan_lost(p, &src->state, from, d);
     if (r == CKR_OK) r = p->ctx.err->code;
     if (r == CKR_OK && !decisions_only && ckr__severity_max(p->notes, p->n_notes) < CKR_ERROR)
         r = ckr__plan_proof(p);
@@ -34149,22 +34504,6 @@ static bool ckr__is_number(const ckr_node *n)
     return n->kind == CKR_NODE_INT || n->kind == CKR_NODE_FLOAT;
 }
 
-/* One value in memory as a tensor without axes. NULL: out of memory. */
-static const ckr_view *ckr__value_view(ckr__ctx *c, ckr_dtype dtype, const void *bytes)
-{
-    struct both { ckr_view view; int64_t shape[1]; uint8_t bytes[8]; } *b;
-    b = (struct both *)ckr__arena(c, sizeof *b);
-    if (!b) return NULL;
-    b->view.dtype = dtype;
-    b->view.big_endian = ckr__host_big_endian();
-    b->view.file = CKR_NO_FILE;
-    b->view.shape = b->view.stride = b->shape;
-    b->view.bytes = b->bytes;
-    b->view.data_bytes = sizeof b->bytes;
-    memcpy(b->bytes, bytes, ckr_dtype_size(dtype));
-    return &b->view;
-}
-
 /* Python's number: int64 or float64, by which a writer knows what it was. */
 static const ckr_view *ckr__number_view(ckr__ctx *c, const ckr_node *n)
 {
@@ -34504,7 +34843,8 @@ static bool ckr__shared_before(ckr__shared *x, const ckr_view *v, uint64_t *valu
     int64_t numel;
     uint64_t at;
     ckr__met now, *m;
-    if (ckr__view_odd(v) || v->bytes || !ckr__numel(v->n_dims, v->shape, &numel) || !numel)
+    if (ckr__view_odd(v) || v->bytes || v->file == CKR_NO_FILE ||
+        !ckr__numel(v->n_dims, v->shape, &numel) || !numel)
         return false;
     now.key[0] = v->file;
     now.key[1] = v->data_offset + (uint64_t)v->offset * ckr_dtype_size(v->dtype);
@@ -34721,7 +35061,6 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
     ckr__curve *v;
     double *bases = CKR__NEW_N(c, double, want->n_lanes);
     uint64_t i;
-    ckr_result r;
     h->c = c;
     h->out = out;
     h->want = want;
@@ -34738,9 +35077,8 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
     for (i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
     h->params = params_fn(c, x, user);
     if (!h->params) return c->err->code;
-    r = ckr__sched_build(c, want->kind, h->params, bases, want->n_lanes, &y);
-    if (r == CKR_E_ARG) ckr__error_reset(c);
-    if (r != CKR_OK) return r == CKR_E_ARG ? CKR_OK : r;
+    y = ckr__sched_try(c, want->kind, h->params, bases, want->n_lanes, NULL);
+    if (!y) return c->err->code;
     v->flags &= CKR__CF_CLAMP;                 /* of the version, not of the parameters      */
     ((ckr__curve *)(uintptr_t)y->curve)->flags |= v->flags;
     y->position = x->position;
@@ -35322,6 +35660,1646 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
         ckr__name_once(&names, w->index->items[i]->fqn);
     ckr__map_free(&names);
     return w->c->err->code;
+}
+
+/* >>script -------------------------------------------------------------------- */
+/* A run's state that a script of its own has saved: a tree of dicts and lists, under whose keys are
+   the model's tensors by name, averages of them, torch's state dicts of optimizers and schedulers,
+   each or a list of them, and counters. They are known by what they hold. Several models keep their
+   keys in the names; an optimizer without a model has its numbers, or the caller's names. Who calls
+   says how a leaf becomes a tensor of the state:
+
+       ckr__script x = CKR_ZERO;
+       x.c = c;  x.s = s;  x.root = root;  x.keep = keep;     zeros, of the arena, with source = s
+       x.path = path;  x.rel = "ckpt.pt";                     for messages
+       x.tensor_fn = my_tensor;  x.user = me;
+       r = ckr__script_read(&x);
+       if (r == CKR_OK && !keep->taken) ...                   it is no run's: nothing was read
+       ... what ckr__plain_taken(keep, node) denies is a leftover, or a stream's state ...
+
+   An optimizer's state dict numbers its parameters in the order of its groups. The names come from
+   param_names, from the caller, or from the model as far as that is certain; else parameters are
+   called by their numbers. */
+
+/* What the writer needs of a torch file besides its tensors, to write it whole. */
+typedef struct ckr__stand { ckr_node *node, *now; } ckr__stand;        /* for a node: another */
+
+typedef struct ckr__plain {
+    const ckr_node  *root, *optimizer, *scheduler;     /* NULL: not in this file         */
+    const ckr_node **optimizers, **schedulers;         /* in the order of their groups   */
+    uint64_t         n_optimizers, n_schedulers;       /* the first ones are those above */
+    uint8_t         *taken;    /* of a run's file: a bit for each node's id that the state has */
+    const ckr_view **views;    /* of the state's tensors, by index                       */
+    uint64_t         n_views;
+    ckr__stand      *tied;     /* tensors, and those whose storage they have              */
+    uint64_t         n_tied;
+    const char      *wrapper;  /* before the names that the optimizer has; NULL: nothing  */
+    const ckr_state *source;   /* as it was read                                         */
+    const char      *path;
+} ckr__plain;
+
+static bool ckr__plain_taken(const ckr__plain *p, const ckr_node *n)
+{
+    return p && p->taken && (p->taken[n->id / 8] >> (n->id & 7) & 1);
+}
+
+/* Makes the state's tensor of a leaf: a TENSOR node, whose view has dtype and shape (and, where its
+   elements are not in that file, `file` CKR_NO_FILE), or a number of Python's. *out NULL: it is
+   only noted. */
+typedef ckr_result (*ckr__script_tensor_fn)(void *user, const ckr_node *leaf, const char *name,
+                                            const char *slot, ckr_tensor **out);
+
+/* A tensor, and the leaf that it is of. */
+typedef struct ckr__first { ckr_node *node; ckr_tensor *tensor; } ckr__first;
+
+typedef struct ckr__script {
+    ckr__ctx        *c;
+    ckr_state       *s;
+    const ckr_node  *root;
+    const char      *path, *rel;       /* of the file that the tree is of, for messages  */
+    const ckr_open_desc *desc; /* the caller's names; or NULL                            */
+    ckr__script_tensor_fn tensor_fn;
+    void            *user;
+    ckr__plain      *keep;
+    bool             lax;      /* what is odd in it is left alone: a walk over the rest comes    */
+    ckr__map         names;    /* of parameters -> tensor's index, while reading         */
+    ckr__shared      met;      /* storages of parameters: places in `first`              */
+    ckr__first      *first;
+    uint64_t         n_first;
+    uint64_t         n_named;  /* names of the caller that are used up                   */
+    const char      *wrapper;  /* a wrapper's name begins each key of the dict in hand:   */
+    size_t           wrapped;  /* so many bytes of this                                  */
+    uint64_t         n_loose;  /* numbers of the optimizer in hand that no group has     */
+    const char      *only;     /* the head of names that an optimizer may have; NULL: all */
+} ckr__script;
+
+/* An optimizer's state dict, and where it is. */
+typedef struct ckr__optim {
+    const ckr_node *part;
+    const char     *path, *rel;
+    uint32_t        index;     /* of the optimizer                                       */
+    const char     *key;       /* what it is under: a name, where it has one parameter; or NULL */
+    uint64_t        first_group, n_groups;     /* result: of the state                     */
+} ckr__optim;
+
+typedef struct ckr__optim_param {      /* a number of an optimizer's state dict        */
+    ckr_node       *id;
+    const ckr_node *state;     /* dict, or NULL: none yet                                */
+    const char     *name;
+    uint64_t        group;     /* within the optimizer                                   */
+    const ckr_view *like;      /* a state tensor of the parameter's own shape, or NULL   */
+} ckr__optim_param;
+
+static bool ckr__same_dims(uint32_t n, const int64_t *a, uint32_t m, const int64_t *b)
+{
+    return n == m && (!n || !memcmp(a, b, n * sizeof *a));
+}
+
+static ckr_result ckr__optim_bad(ckr__script *x, const ckr__optim *o, const char *where,
+                                 const char *expected)
+{
+    return ckr__fail(x->c->err, CKR_ITEM_TRAINER_STATE, o->path, CKR_NO_OFFSET, where,
+                     "%s was expected", expected);
+}
+
+/* What no state can hold stays a leftover. */
+static void ckr__plain_take_node(ckr__plain *p, const ckr_node *n)
+{
+    if (!p->taken || !n || (n->kind == CKR_NODE_TENSOR && ckr__view_odd(n->u.view))) return;
+    p->taken[n->id / 8] |= (uint8_t)(1u << (n->id & 7));
+}
+
+/* Two nodes of one storage. */
+static void ckr__script_pair(ckr__script *x, ckr_node *node, ckr_node *first)
+{
+    const ckr__stand two = { node, first };
+    *CKR__PUSH(ckr__stand, x->c, x->keep->tied, x->keep->n_tied) = two;
+}
+
+/* One dict name -> tensor: a model's, or an average's. The second name of one storage is no tensor
+   of its own, but a tie. */
+static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ckr_node *dict,
+                                   const char *prefix, const char *slot)
+{
+    const bool param = !strcmp(slot, "param");
+    ckr__shared own = CKR_ZERO, *met = x->lax && param ? &x->met : &own;
+    uint64_t i, at;
+    ckr_result e = CKR_OK;
+    if (!ckr_node_is_dict(dict)) return ckr__optim_bad(x, o, NULL, "a dict of tensors");
+    if (!prefix) return ckr__oom(x->c);
+    own.map.c = x->met.map.c = x->c;
+    for (i = 0; i < dict->count && e == CKR_OK; i++) {
+        ckr_node *value = ckr__dict_at(dict, i);
+        const char *name = ckr__dict_key(dict, i);
+        ckr_tensor *t = NULL;
+        ckr__first *first;
+        bool had = false;
+        if (!name || value->kind != CKR_NODE_TENSOR) {
+            if (!x->lax) e = ckr__leave(x->c, x->s, o->rel, name ? name : "?", value);
+            continue;
+        }
+        if (x->wrapped && !strncmp(name, x->wrapper, x->wrapped)) name += x->wrapped;
+        if (*prefix) name = ckr__printf(x->c, "%s%s", prefix, name);
+        if (!name) break;
+        if (x->lax && !param && !ckr__map_find(&x->names, name, strlen(name), NULL))
+            continue;                          /* as torch's count of what was averaged     */
+        ckr__plain_take_node(x->keep, value);
+        at = x->n_first;
+        if (ckr__shared_before(met, value->u.view, &at)) {
+            ckr__script_pair(x, value, x->first[at].node);
+            t = x->first[at].tensor;
+            ckr__map_put(&x->names, name, strlen(name), t->index, NULL);
+            ckr__tie_add(x->c, x->s, t->name, name);
+            continue;
+        }
+        e = x->tensor_fn(x->user, value, name, slot, &t);
+        if (e != CKR_OK || !t) continue;
+        first = CKR__PUSH(ckr__first, x->c, x->first, x->n_first);
+        first->node = value;
+        first->tensor = t;
+        t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
+        if (param) ckr__map_put(&x->names, name, strlen(name), t->index, &had);
+        if (had) ckr__fail(x->c->err, CKR_ITEM_HF_DUPLICATE, o->path, CKR_NO_OFFSET, name, NULL);
+        e = x->c->err->code;
+    }
+    ckr__map_free(&own.map);
+    return e == CKR_OK ? x->c->err->code : e;
+}
+
+/* >>script.walk --------------------------------------------------------------- */
+
+/* A walk over a tree without recursion: the containers that are open, each with its next child.
+   Shared ones are entered once. */
+typedef struct ckr__flat_open { const ckr_node *node; uint64_t next; } ckr__flat_open;
+
+typedef struct ckr__flat {
+    ckr__ctx       *c;
+    ckr__flat_open *open;      /* the outermost first                                   */
+    uint64_t        n, cap;
+    uint8_t        *seen;      /* a bit for each node's id                              */
+    bool            deep;      /* into objects and the parts of tensors too             */
+    uint64_t        inside;    /* the place behind the outermost one of these; 0: none  */
+} ckr__flat;
+
+#define CKR__FLAT_KEY_MAX ((size_t)1 << 16)
+
+/* The key of the child that a container is at; NULL: it has indices. */
+static const ckr_node *ckr__flat_child_key(const ckr__flat_open *o)
+{
+    return ckr_node_is_dict(o->node) ? o->node->u.items[2 * (o->next - 1)] : NULL;
+}
+
+/* Text as Python writes it in a tuple. */
+static void ckr__flat_quote(ckr__buf *b, const ckr_node *k)
+{
+    const char quote = strchr(k->u.str, '\'') && !strchr(k->u.str, '"') ? '"' : '\'';
+    uint64_t i;
+    if (k->kind == CKR_NODE_BYTES) ckr__buf_u8(b, 'b');
+    ckr__buf_u8(b, (uint8_t)quote);
+    for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
+        const unsigned char x = (unsigned char)k->u.str[i];
+        if (x < 32 || x == 127 || (x > 127 && k->kind == CKR_NODE_BYTES))
+            ckr__buf_printf(b, "\\x%02x", x);
+        else {
+            if (x == '\\' || x == (unsigned char)quote) ckr__buf_u8(b, '\\');
+            ckr__buf_u8(b, x);
+        }
+    }
+    ckr__buf_u8(b, (uint8_t)quote);
+}
+
+/* A key as Python's repr has it, the same for equal keys of all files; one that has none, by its
+   place. Tuples in tuples are entered so far that no file can ask for much of the C stack. */
+static void ckr__flat_repr(ckr__buf *b, const ckr_node *k, uint64_t place, int depth)
+{
+    uint64_t i;
+    switch (depth < 8 ? (int)k->kind : CKR_NODE_OBJECT) {
+    case CKR_NODE_NONE: ckr__buf_str(b, "None"); break;
+    case CKR_NODE_BOOL: ckr__buf_str(b, k->u.b ? "True" : "False"); break;
+    case CKR_NODE_INT: ckr__buf_printf(b, "%lld", (long long)k->u.i); break;
+    case CKR_NODE_FLOAT:
+        if (k->u.f != k->u.f) ckr__buf_str(b, "nan");
+        else if (k->u.f > DBL_MAX) ckr__buf_str(b, "inf");
+        else if (k->u.f < -DBL_MAX) ckr__buf_str(b, "-inf");
+        else ckr__put_double(b, k->u.f, false);
+        break;
+    case CKR_NODE_STR: case CKR_NODE_BYTES: ckr__flat_quote(b, k); break;
+    case CKR_NODE_DEVICE: case CKR_NODE_DTYPE: case CKR_NODE_LAYOUT: case CKR_NODE_GLOBAL:
+        ckr__buf_str(b, k->u.str);
+        break;
+    case CKR_NODE_TUPLE:
+        ckr__buf_u8(b, '(');
+        for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
+            if (i) ckr__buf_str(b, ", ");
+            ckr__flat_repr(b, k->u.items[i], i, depth + 1);
+        }
+        ckr__buf_str(b, k->count == 1 ? ",)" : ")");
+        break;
+    default:
+        if (k->kind != CKR_NODE_BIGINT || !ckr__put_bigint(b, k))
+            ckr__buf_printf(b, "?%llu", (unsigned long long)place);
+    }
+}
+
+
+/* "a.b.0" of the node in hand; a key of the root is its own text. */
+static const char *ckr__flat_key(const ckr__flat *w)
+{
+    const ckr_node *key = w->n == 1 ? ckr__flat_child_key(w->open) : NULL;
+    const char *text = NULL;
+    uint64_t i, at;
+    ckr__buf b = CKR_ZERO;
+    if (key && key->kind == CKR_NODE_STR) return key->u.str;
+    if (!w->n) return "";
+    b.c = w->c;
+    for (i = 0; i < w->n && b.size < CKR__FLAT_KEY_MAX; i++) {
+        if (i) ckr__buf_u8(&b, '.');
+        key = ckr__flat_child_key(&w->open[i]);
+        at = w->open[i].next - 1;
+        if (key && key->kind == CKR_NODE_STR && key->count >= CKR__FLAT_KEY_MAX) break;
+        if (!key) ckr__buf_printf(&b, "%llu", (unsigned long long)at);
+        else if (key->kind == CKR_NODE_STR) ckr__buf_str(&b, key->u.str);
+        else ckr__flat_repr(&b, key, at, 0);
+    }
+    if (i < w->n || b.size >= CKR__FLAT_KEY_MAX)
+        ckr__fail(w->c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL,
+                  "a tensor's or value's path is longer than %llu bytes",
+                  (unsigned long long)CKR__FLAT_KEY_MAX);
+    else if (!b.failed) text = ckr__strndup(w->c, (const char *)b.data, b.size);
+    ckr__buf_free(&b);
+    return text;
+}
+
+/* Has it an inside that only a deep walk enters? */
+static bool ckr__flat_closed(const ckr_node *x)
+{
+    return x->kind == CKR_NODE_OBJECT || (x->kind == CKR_NODE_TENSOR && x->u.view->parts);
+}
+
+static bool ckr__flat_marked(const ckr__flat *w, const ckr_node *x)
+{
+    return w->seen[x->id / 8] >> (x->id & 7) & 1;
+}
+
+/* Is x a container that was not met before? Then it is marked. */
+static bool ckr__flat_new(ckr__flat *w, const ckr_node *x)
+{
+    if (!ckr_node_is_dict(x) && !ckr_node_is_list(x) && !(w->deep && ckr__flat_closed(x)))
+        return false;
+    if (ckr__flat_marked(w, x)) return false;
+    w->seen[x->id / 8] |= (uint8_t)(1u << (x->id & 7));
+    return true;
+}
+
+/* What an object was made of, as a dict; NULL: out of memory. */
+static const ckr_node *ckr__flat_inside(ckr__ctx *c, const ckr_node *x)
+{
+    static const struct { const char *key; size_t at; } parts[] = {
+        { "callable", offsetof(ckr_object, callable) }, { "args", offsetof(ckr_object, args) },
+        { "kwargs", offsetof(ckr_object, kwargs) },     { "state", offsetof(ckr_object, state) },
+        { "items", offsetof(ckr_object, items) },
+        { "dictitems", offsetof(ckr_object, dictitems) }
+    };
+    ckr_node *d, *v;
+    size_t i;
+    if (x->kind == CKR_NODE_TENSOR) return x->u.view->parts;
+    d = ckr__node(c, CKR_NODE_DICT);
+    for (i = 0; i < sizeof parts / sizeof *parts; i++) {
+        memcpy(&v, (const char *)x->u.object + parts[i].at, sizeof v);
+        if (v) ckr__node_set(c, d, parts[i].key, v);
+    }
+    return ckr__failed(c) ? NULL : d;
+}
+
+static ckr_result ckr__flat_enter(ckr__flat *w, const ckr_node *x)
+{
+    void *array = w->open;
+    if (w->n < w->inside) w->inside = 0;
+    if (ckr__flat_closed(x)) {
+        if (!w->inside) w->inside = w->n + 1;
+        x = ckr__flat_inside(w->c, x);
+        if (!x) return w->c->err->code;
+    }
+    if (w->n >= w->c->limits.max_depth)
+        return ckr__fail(w->c->err, CKR_ITEM_TREE_TOO_DEEP, ckr__file_path(w->c, 0), CKR_NO_OFFSET,
+                         NULL, NULL);
+    if (!ckr__arena_grow(w->c, &array, &w->cap, w->n + 1, sizeof *w->open))
+        return w->c->err->code;
+    w->open = (ckr__flat_open *)array;
+    w->open[w->n].node = x;
+    w->open[w->n++].next = 0;
+    return CKR_OK;
+}
+
+/* The next node, NULL at the end. */
+static const ckr_node *ckr__flat_next(ckr__flat *w)
+{
+    for (; w->n > 0; w->n--) {
+        ckr__flat_open *o = &w->open[w->n - 1];
+        const uint64_t i = o->next++;
+        if (i < o->node->count)
+            return o->node->u.items[ckr_node_is_dict(o->node) ? 2 * i + 1 : i];
+    }
+    return NULL;
+}
+
+static bool ckr__flat_begin(ckr__flat *w, ckr__ctx *c, uint32_t n_nodes)
+{
+    memset(w, 0, sizeof *w);
+    w->c = c;
+    w->seen = CKR__NEW_N(c, uint8_t, (uint64_t)n_nodes / 8 + 1);
+    return w->seen != NULL;
+}
+
+/* >>script.names -------------------------------------------------------------- */
+/* Which parameter an optimizer's number is. */
+
+/* What bitsandbytes keeps in a dict of its own beside `step`. */
+static const char ckr__optim_quant[] = "__bnb_optimizer_quant_state__";
+
+/* Parameters are numbers, or names (FSDP's whole state dicts): all alike. NULL: neither. */
+static const char *ckr__optim_id(const ckr_node *id, uint8_t kind, size_t *n)
+{
+    *n = id->kind == CKR_NODE_STR ? (size_t)id->count : sizeof id->u.i;
+    if (id->kind != kind || (kind != CKR_NODE_INT && kind != CKR_NODE_STR)) return NULL;
+    return kind == CKR_NODE_STR ? id->u.str : (const char *)&id->u.i;
+}
+
+/* Names that a wrapper is before, all of them, as the model has them. */
+static void ckr__optim_unwrap(ckr__script *x, ckr__optim_param *p, uint64_t n)
+{
+    size_t wrapped = SIZE_MAX;
+    uint64_t i;
+    for (i = 0; i < n; i++)
+        wrapped = p[i].name ? ckr__wrapped(p[0].name, p[i].name, wrapped) : 0;
+    if (!x->lax || !n || !wrapped) return;
+    if (!x->keep->wrapper) x->keep->wrapper = ckr__strndup(x->c, p[0].name, wrapped);
+    for (i = 0; i < n; i++) p[i].name += wrapped;
+}
+
+/* The optimizer's parameters in the order of its groups, each once. Behind them, of a file of no
+   framework, those that no group has any more: torch keeps their state. */
+static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__optim_param **out,
+                                 uint64_t *n)
+{
+    const ckr_node *groups = ckr_node_get(o->part, "param_groups"),
+                   *state = ckr_node_get(o->part, "state");
+    uint64_t i, k, most = 0;
+    uint8_t kind = CKR_NODE_INT;
+    const char *id;
+    size_t len;
+    ckr__map seen = CKR_ZERO;
+    seen.c = x->c;
+    *n = x->n_loose = 0;
+    for (i = 0; i < groups->count; i++) {
+        const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
+        if (!ckr_node_is_list(list)) return ckr__optim_bad(x, o, "param_groups", "a list params");
+        if (!most && list->count) kind = list->u.items[0]->kind;
+        most += list->count;
+    }
+    *out = CKR__NEW_N(x->c, ckr__optim_param, most + (x->lax ? state->count : 0));
+    if (!*out) return ckr__oom(x->c);
+    for (i = 0; i < groups->count; i++) {
+        const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
+        for (k = 0; k < list->count && !ckr__failed(x->c); k++) {
+            ckr__optim_param *p = &(*out)[*n];
+            bool had;
+            p->id = list->u.items[k];
+            p->name = ckr_node_str(ckr_node_at(ckr_node_get(g, "param_names"), k));
+            if (!p->name) p->name = ckr_node_str(p->id);
+            p->group = i;
+            id = ckr__optim_id(p->id, kind, &len);
+            if (!id) ckr__optim_bad(x, o, "params", "numbers");
+            else if (ckr__map_put(&seen, id, len, *n, &had) && !had) ++*n;
+        }
+    }
+    for (i = 0; i < state->count && !ckr__failed(x->c); i++) {
+        id = ckr__optim_id(state->u.items[2 * i], kind, &len);
+        if (!id) continue;
+        if (!ckr__map_find(&seen, id, len, &k)) {
+            if (!x->lax) ckr__optim_bad(x, o, "state", "a number that some group has");
+            if (!x->lax) break;
+            k = *n + x->n_loose++;
+            (*out)[k].id = state->u.items[2 * i];
+        }
+        (*out)[k].state = ckr__dict_at(state, i);
+    }
+    for (i = 0; i < *n; i++) {
+        ckr__optim_param *p = &(*out)[i];
+        p->like = ckr__slots_like(x->c, p->state);
+        if (!p->like) p->like = ckr__slots_like(x->c, ckr_node_get(p->state, ckr__optim_quant));
+    }
+    ckr__optim_unwrap(x, *out, *n);
+    ckr__map_free(&seen);
+    return x->c->err->code;
+}
+
+static bool ckr__optim_fits(const ckr__optim_param *p, const ckr_tensor *t)
+{
+    return !p->like || ckr__same_dims(p->like->n_dims, p->like->shape, t->n_dims, t->shape);
+}
+
+static ckr_result ckr__optim_names_fail(ckr__script *x, const ckr__optim *o, const char *name,
+                                     const char *text)
+{
+    ckr_result e = ckr__fail(x->c->err, CKR_ITEM_TRAINER_NAMES, o->path, CKR_NO_OFFSET, name, "%s",
+                             text);
+    return ckr__remedy(x->c->err, e,
+                       "--names FILE: all parameters in the order of the optimizer's groups");
+}
+
+/* A name that the model's file lacks: of a tie, whose other name is the one tensor of this shape
+   that nobody has claimed. */
+static ckr_result ckr__optim_unstored(ckr__script *x, const ckr__optim *o,
+                                      const ckr__optim_param *p, const ckr__optim_param *all,
+                                      uint64_t n, uint64_t *at)
+{
+    uint64_t i, k, found = 0;
+    for (i = 0; i < x->s->n_tensors; i++) {
+        const ckr_tensor *t = x->s->tensors[i];
+        if (strcmp(t->slot, "param") != 0 || !p->like || !ckr__optim_fits(p, t)) continue;
+        for (k = 0; k < n && strcmp(all[k].name, t->name) != 0; k++) {}
+        if (k < n) continue;
+        *at = i;
+        found++;
+    }
+    if (found != 1)
+        return ckr__optim_names_fail(x, o, p->name, "the model's file has no such parameter");
+    ckr__map_put(&x->names, p->name, strlen(p->name), *at, NULL);
+    ckr__tie_add(x->c, x->s, x->s->tensors[*at]->name, p->name);
+    return x->c->err->code;
+}
+
+/* Given names: each is a tensor of the model, of the state's shape. Without a model (a bare
+   optimizer) they are taken as they are. */
+static ckr_result ckr__optim_check_names(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
+                                      uint64_t n)
+{
+    const bool bare = x->names.count == 0;
+    uint64_t i, at = 0;
+    for (i = 0; i < n && !bare; i++) {
+        if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), &at) &&
+            ckr__optim_unstored(x, o, &p[i], p, n, &at) != CKR_OK)
+            return x->c->err->code;
+        if (!ckr__optim_fits(&p[i], x->s->tensors[at]))
+            return ckr__optim_names_fail(x, o, p[i].name,
+                                      "the optimizer's state has another shape than the parameter");
+        p[i].name = x->s->tensors[at]->name;
+    }
+    return CKR_OK;
+}
+
+/* Digits by value, the rest by bytes: layers.2 before layers.10. */
+static int ckr__optim_natural_cmp(const void *x, const void *y)
+{
+    const char *a = ((const ckr_tensor *)x)->name, *b = ((const ckr_tensor *)y)->name;
+    for (;;) {
+        const size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
+        size_t i, k;
+        if (!n || !m) {
+            if (*a != *b || !*a) return (int)(uint8_t)*a - (int)(uint8_t)*b;
+            a++, b++;
+            continue;
+        }
+        for (i = 0; i + 1 < n && a[i] == '0'; i++) {}
+        for (k = 0; k + 1 < m && b[k] == '0'; k++) {}
+        if (n - i != m - k) return n - i < m - k ? -1 : 1;
+        for (; i < n; i++, k++) if (a[i] != b[k]) return (int)a[i] - (int)b[k];
+        a += n;
+        b += m;
+    }
+}
+
+/* Names that differ in their numbers only: copies of one layer, in the order of the numbers. */
+static bool ckr__optim_same_pattern(const char *a, const char *b)
+{
+    while (*a && *b) {
+        const size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
+        if ((n == 0) != (m == 0)) return false;
+        if (!n && *a != *b) return false;
+        a += n ? n : 1;
+        b += m ? m : 1;
+    }
+    return !*a && !*b;
+}
+
+/* The model's tensors of the shape of p, of which there must be as many as numbers of this shape,
+   all in one group; unless the file kept the model's order, all of one pattern. `other`: the
+   numbers have another order, in which no two of a shape can be told apart. */
+static bool ckr__optim_match_shape(ckr__optim_param *p, uint64_t n, uint64_t first,
+                                   ckr_tensor **models, uint64_t n_models, bool ordered,
+                                   bool other)
+{
+    uint64_t i, k = first;
+    const char *last = NULL;
+    for (i = 0; i < n_models; i++) {
+        const ckr_tensor *t = models[i];
+        if (!ckr__optim_fits(&p[first], t)) continue;
+        for (; k < n && !ckr__optim_fits(&p[k], t); k++) {}
+        if (k == n || p[k].group != p[first].group) return false;
+        if (last && (other || (!ordered && !ckr__optim_same_pattern(last, t->name))))
+            return false;
+        last = p[k++].name = t->name;
+    }
+    for (; k < n; k++)
+        if (!p[k].name && ckr__same_dims(p[k].like->n_dims, p[k].like->shape,
+                                         p[first].like->n_dims, p[first].like->shape))
+            return false;
+    return last != NULL;
+}
+
+/* One group in the model's order, which fits the model's tensors in one way only: the leftmost is
+   the rightmost, too. */
+static bool ckr__optim_match_order(ckr__optim_param *p, uint64_t n, ckr_tensor **models,
+                                uint64_t n_models)
+{
+    uint64_t i, k;
+    if (!n || p[n - 1].group != 0) return false;
+    for (i = k = 0; i < n && k < n_models; k++)
+        if (ckr__optim_fits(&p[i], models[k])) p[i++].name = models[k]->name;
+    if (i < n) return false;
+    for (k = n_models; i > 0 && k > 0 && k >= i; k--)
+        if (ckr__optim_fits(&p[i - 1], models[k - 1]) && p[--i].name != models[k - 1]->name)
+            return false;
+    return i == 0;
+}
+
+/* The parameters of the optimizers before this one. */
+static void ckr__optim_had(const ckr__script *x, ckr__map *had)
+{
+    uint64_t i, k;
+    had->c = x->c;
+    for (i = 0; i < x->s->n_groups; i++)
+        for (k = 0; k < x->s->groups[i].n_params; k++) {
+            const char *name = x->s->groups[i].params[k];
+            if (!ckr__map_put(had, name, strlen(name), 0, NULL)) break;
+        }
+}
+
+static bool ckr__optim_overlaps(const ckr__script *x, const ckr__optim_param *p, uint64_t n)
+{
+    ckr__map had = CKR_ZERO;
+    uint64_t i;
+    ckr__optim_had(x, &had);
+    for (i = 0; i < n && !ckr__map_find(&had, p[i].name, strlen(p[i].name), NULL); i++) {}
+    ckr__map_free(&had);
+    return x->lax && i < n;
+}
+
+/* The model's parameters that no optimizer before this one has; no buffers. */
+static bool ckr__optim_free_params(ckr__script *x, ckr_tensor **out, uint64_t *n)
+{
+    ckr__map had = CKR_ZERO;
+    uint64_t i;
+    ckr__optim_had(x, &had);
+    for (i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
+        ckr_tensor *t = x->s->tensors[i];
+        if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
+            (!x->only || ckr__starts(t->name, x->only)) &&
+            !ckr__map_find(&had, t->name, strlen(t->name), NULL))
+            out[(*n)++] = t;
+    }
+    ckr__map_free(&had);
+    return !ckr__failed(x->c);
+}
+
+#define CKR__OPTIM_GUESS 20000    /* parameters, above which nothing is guessed              */
+
+/* Names by order and shape, where only one assignment is possible. False: it is not certain.
+   *proven is set where all parameters of the model are in one group, whose order every shape
+   proves. */
+static bool ckr__optim_match(ckr__script *x, ckr__optim_param *p, uint64_t n, bool ordered,
+                             bool *proven)
+{
+    ckr_tensor **models = CKR__NEW_N(x->c, ckr_tensor *, x->s->n_tensors);
+    uint64_t i, k = 0;
+    bool ok = models && ckr__optim_free_params(x, models, &k), other;
+    if (ok && ordered && ckr__optim_match_order(p, n, models, k)) {
+        for (i = 0; i < n && (p[i].like || !p[i].state); i++) {}
+        if (proven) *proven = n == k && i == n;
+        return true;
+    }
+    other = ordered && n && n == k && !p[n - 1].group;         /* all of them, not in its order */
+    ok = ok && n <= CKR__OPTIM_GUESS && x->s->n_tensors <= CKR__OPTIM_GUESS;
+    for (i = 0; i < n; i++) {
+        p[i].name = NULL;
+        ok = ok && p[i].like;
+    }
+    if (ok && !ordered) ok = ckr__sort(x->c, (void **)(void *)models, (size_t)k,
+                                       ckr__optim_natural_cmp);
+    for (i = 0; i < n && ok; i++)
+        if (!p[i].name) ok = ckr__optim_match_shape(p, n, i, models, k, ordered, other);
+    for (i = 0; i < n && ok; i++) ok = p[i].name != NULL;
+    for (i = 0; i < n && !ok; i++) p[i].name = NULL;
+    return ok;
+}
+
+static ckr_result ckr__optim_by_number(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
+                                    uint64_t n)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        const ckr_node *id = p[i].id;
+        const char *text = id->kind == CKR_NODE_STR
+                               ? id->u.str
+                               : ckr__printf(x->c, "%lld", (long long)id->u.i);
+        p[i].name = o->index && (x->lax || id->kind != CKR_NODE_STR)
+                        ? ckr__printf(x->c, "%u/%s", (unsigned)o->index, text)
+                        : text;
+    }
+    return x->c->err->code;
+}
+
+/* `ordered`: the model's file kept the order in which the parameters were registered. */
+static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
+                                  uint64_t n, bool ordered)
+{
+    const ckr_open_desc *d = x->desc;
+    uint64_t i, named = 0;
+    bool proven = false, matched;
+    for (i = 0; i < n; i++) named += p[i].name != NULL;
+    if (n == 1 && !named && o->key && ckr__map_find(&x->names, o->key, strlen(o->key), NULL)) {
+        p[0].name = o->key;
+        named = 1;
+    }
+    if (n && named == n) {
+        ckr_result e = ckr__optim_check_names(x, o, p, n);
+        if (e == CKR_OK && ckr__optim_overlaps(x, p, n))
+            return ckr__optim_by_number(x, o, p, n) != CKR_OK
+                       ? x->c->err->code
+                       : ckr__say(x->c, "CKR_W_OPTIMIZERS_OVERLAP", CKR_APPROX, o->rel, NULL, NULL,
+                                  "an optimizer before this one has parameters of it, too, which "
+                                  "have one state each: those of this one are called by numbers",
+                                  NULL);
+        if (e == CKR_OK || !x->lax || x->c->err->item != CKR_ITEM_TRAINER_NAMES) return e;
+        ckr__error_reset(x->c);            /* another model's names, or with a prefix         */
+    }
+    if (d && d->names) {
+        if (d->n_names - x->n_named < n)
+            return ckr__optim_names_fail(x, o, "param_groups",
+                                      "the optimizer has more parameters than there are names");
+        for (i = 0; i < n; i++) p[i].name = ckr__strdup(x->c, d->names[x->n_named + i]);
+        if (ckr__failed(x->c)) return x->c->err->code;
+        ckr__optim_unwrap(x, p, n);
+        x->n_named += n;
+        return ckr__optim_check_names(x, o, p, n);
+    }
+    for (i = 0; i < n; i++) p[i].name = NULL;
+    matched = ckr__optim_match(x, p, n, ordered, &proven);
+    if (!matched && x->only && x->c->err->code == CKR_OK) {    /* its place says nothing  */
+        x->only = NULL;
+        matched = ckr__optim_match(x, p, n, ordered, &proven);
+    }
+    if (!matched && ckr__optim_by_number(x, o, p, n) == CKR_OK)
+        return ckr__say(x->c, "CKR_W_PARAM_NAMES", CKR_APPROX, o->rel, NULL, NULL,
+                        "the optimizer's file has numbers only, and shapes do not tell which "
+                        "parameter each is: they are called by their numbers",
+                        "--names FILE: all parameters in the order of the optimizer's groups");
+    if (ckr__failed(x->c) || (proven && x->lax && !x->only)) return x->c->err->code;
+    return ckr__say(x->c, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, o->rel, NULL, NULL,
+                    "the optimizer's file has numbers only: they were matched to the model's "
+                    "parameters by shape and order",
+                    "--names FILE: all parameters in the order of the optimizer's groups");
+}
+
+/* >>script.optimizer ---------------------------------------------------------- */
+
+/* A list of tensors in a state (LBFGS's history) is slots KEY.0, KEY.1, ... */
+static bool ckr__is_tensors(const ckr_node *v)
+{
+    uint64_t i;
+    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
+        if (v->u.items[i]->kind != CKR_NODE_TENSOR) return false;
+    return ckr_node_is_list(v) && v->count > 0;
+}
+
+/* And back: a slot's value in its parameter's dict. */
+static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_node *value)
+{
+    size_t len = strlen(slot);
+    uint32_t at = 0;
+    const char *key;
+    ckr_node *list;
+    if (!value) return false;
+    if (!ckr__cut_num(slot, &len, &at) || len < 2 || slot[len - 1] != '.')
+        return ckr__node_pair(c, state, ckr__node_str(c, slot), value);
+    key = ckr__strndup(c, slot, len - 1);
+    list = key ? ckr__dict_value(state, key) : NULL;
+    if (key && !list && at == 0) {
+        list = ckr__node(c, CKR_NODE_LIST);
+        if (!ckr__node_set(c, state, key, list)) return false;
+    }
+    if (!key) return false;
+    return list && list->kind == CKR_NODE_LIST && list->count == at
+               ? ckr__node_push(c, list, value)
+               : ckr__node_pair(c, state, ckr__node_str(c, slot), value);
+}
+
+/* A tensor of a class of its own (torchao's of 8 and 4 bits) is slots KEY.ATTRIBUTE. */
+static ckr_result ckr__optim_wrapped(ckr__script *x, const ckr__optim_param *p, const char *slot,
+                                     const ckr_node *v)
+{
+    uint64_t i;
+    int64_t n;
+    ckr_tensor *t;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < v->attrs->count && e == CKR_OK; i++) {
+        const ckr_node *one = ckr__dict_at(v->attrs, i);
+        const char *name = ckr__printf(x->c, "%s.%s", slot, ckr__dict_key(v->attrs, i));
+        if (one->kind != CKR_NODE_TENSOR && ckr_node_i64(one, &n)) one = ckr__node_int(x->c, n);
+        if (!one || !name) return ckr__oom(x->c);
+        if (one->kind == CKR_NODE_TENSOR || ckr__is_number(one))
+            e = x->tensor_fn(x->user, one, p->name, name, &t);
+    }
+    if (x->keep->taken) x->keep->taken[v->id / 8] |= (uint8_t)(1u << (v->id & 7));
+    return e;
+}
+
+static ckr_result ckr__optim_slot(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
+                               const char *slot, const ckr_node *v)
+{
+    const bool list = ckr__is_tensors(v);
+    uint64_t i;
+    ckr_tensor *t;
+    ckr_result e = CKR_OK;
+    if (ckr__is_wrapper(v)) return ckr__optim_wrapped(x, p, slot, v);
+    if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
+        if (x->lax) ckr__slot_inside(x->c, x->s, slot, v);
+        if (x->lax) return x->c->err->code;
+        return ckr__leave(x->c, x->s, o->rel,
+                          ckr__printf(x->c, "state/%s/%s",
+                                      ckr_node_str(p->id) ? ckr_node_str(p->id)
+                                                          : ckr__node_text_of(x->c, p->id),
+                                      slot), v);
+    }
+    for (i = 0; i < (list ? v->count : 1) && e == CKR_OK; i++) {
+        const ckr_node *one = list ? v->u.items[i] : v;
+        const char *name = list ? ckr__printf(x->c, "%s.%llu", slot, (unsigned long long)i) : slot;
+        ckr__plain_take_node(x->keep, one);
+        e = name ? x->tensor_fn(x->user, one, p->name, name, &t) : ckr__oom(x->c);
+    }
+    return e;
+}
+
+static ckr_result ckr__optim_states(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
+                                 uint64_t n)
+{
+    const ckr_node *dicts[2];
+    uint64_t i, k;
+    int d;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < n && e == CKR_OK; i++) {
+        dicts[0] = p[i].state;
+        dicts[1] = ckr_node_get(dicts[0], ckr__optim_quant);
+        if (dicts[0] && !ckr_node_is_dict(dicts[0]) && !x->lax)
+            return ckr__optim_bad(x, o, "state", "a dict for each parameter");
+        for (d = 0; d < 2; d++)
+            for (k = 0; k < ckr__dict_n(dicts[d]) && e == CKR_OK; k++) {
+                const char *slot = ckr__dict_key(dicts[d], k);
+                const ckr_node *v = ckr__dict_at(dicts[d], k);
+                if (slot && (strcmp(slot, ckr__optim_quant) != 0 || !ckr_node_is_dict(v)))
+                    e = ckr__optim_slot(x, o, &p[i], slot, v);
+            }
+    }
+    return e;
+}
+
+/* Groups of one optimizer behind those that are there. */
+static ckr_result ckr__optim_groups(ckr__script *x, ckr__optim *o, const ckr__optim_param *p,
+                                    uint64_t n)
+{
+    const ckr_node *list = ckr_node_get(o->part, "param_groups");
+    uint64_t i, at = 0;
+    o->first_group = x->s->n_groups;
+    o->n_groups = list->count;
+    for (i = 0; i < list->count; i++) {
+        ckr_group *g = ckr__group_add(x->c, x->s, list->u.items[i]);
+        for (; at < n && p[at].group == i; at++)               /* they lie group by group    */
+            *CKR__PUSH(const char *, x->c, g->params, g->n_params) = p[at].name;
+    }
+    return x->c->err->code;
+}
+
+/* Updates done: the largest `step` that a state of the first optimizer counts; -1: none does.
+   Parameters that were frozen for a while have counted less, so all are looked at. */
+static ckr_result ckr__optim_count(ckr__script *x, const ckr__optim_param *p, uint64_t n)
+{
+    double v;
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    for (i = 0; i < n && e == CKR_OK; i++) {
+        e = ckr__step_number(x->c, ckr_node_get(p[i].state, "step"), &v);
+        if (v >= 0 && v < 9e15 && (int64_t)v > x->s->progress.step)
+            x->s->progress.step = (int64_t)v;
+    }
+    return e;
+}
+
+static ckr_result ckr__optim_read(ckr__script *x, ckr__optim *o, bool ordered)
+{
+    ckr__optim_param *p = NULL;
+    uint64_t n = 0;
+    ckr_result e;
+    if (!ckr__is_optimizer(o->part))
+        return ckr__optim_bad(x, o, NULL, "the state dict of an optimizer: state and param_groups");
+    e = ckr__optim_params(x, o, &p, &n);
+    if (e == CKR_OK) e = ckr__optim_name(x, o, p, n, ordered);
+    if (e == CKR_OK) e = ckr__optim_groups(x, o, p, n);
+    if (e == CKR_OK) e = ckr__optim_by_number(x, o, p + n, x->n_loose);
+    if (e == CKR_OK) e = ckr__optim_states(x, o, p, n + x->n_loose);
+    return e == CKR_OK && o->index == 0 ? ckr__optim_count(x, p, n) : e;
+}
+
+/* >>script.find --------------------------------------------------------------- */
+/* What of a tree is what. One walk finds the state dicts of optimizers and schedulers, and the
+   containers that hold them; another one, in none of these, the models, which are dicts, mostly of
+   tensors by name, and the counters. The models that are nearest to the root are the run's; of
+   several the one with a usual name, unless the optimizers have more parameters. */
+
+enum { CKR__SCRIPT_DEPTH = 8, CKR__SCRIPT_OPTIMS = 4096 };
+
+typedef struct ckr__place {    /* of a part of the run                                   */
+    const char     *key, *path;        /* in its container; from the root on              */
+    const ckr_node *in, *node; /* the container; itself                                  */
+    uint64_t        depth;     /* containers around it                                   */
+    const char     *head;      /* of a model that is read: before its names              */
+    bool            average;   /* of some model                                          */
+    bool            done;      /* a model that has its average; an average that was read */
+    uint8_t         what;      /* of a counter                                           */
+} ckr__place;
+
+typedef struct ckr__search {
+    ckr__script    *x;
+    ckr__optim     *files;     /* one an optimizer                                       */
+    const ckr_node *root, *model;      /* the one model; NULL: several, or none          */
+    ckr__place     *models, *optims, *scheds, *counts;
+    uint64_t        n_models, n_optims, n_scheds, n_counts;
+    ckr__place    **read;      /* the models that are                                    */
+    uint64_t        n_read, numbers;           /* numbers: of all optimizers               */
+    uint8_t        *holds;     /* a bit for each node's id: parts of a run are in it     */
+    ckr__flat       parts, had;        /* containers in models: looked at, read            */
+} ckr__search;
+
+static ckr__place *ckr__place_add(ckr__search *f, ckr__place **list, uint64_t *n,
+                                  const ckr__flat *w, const ckr_node *node)
+{
+    ckr__place *p = CKR__PUSH(ckr__place, f->x->c, *list, *n);
+    const ckr_node *key = w->n ? ckr__flat_child_key(&w->open[w->n - 1]) : NULL;
+    const char *path = ckr__flat_key(w), *dot;
+    if (!path) return p;
+    dot = strrchr(path, '.');
+    p->path = path;
+    p->key = key && key->kind == CKR_NODE_STR ? key->u.str : dot ? dot + 1 : path;
+    p->in = w->n ? w->open[w->n - 1].node : NULL;
+    p->node = node;
+    p->depth = w->n;
+    return p;
+}
+
+static bool ckr__search_is_param(const ckr_node *n)
+{
+    return n->kind == CKR_NODE_TENSOR && n->u.view->n_dims > 0 && ckr__is_float(n->u.view->dtype);
+}
+
+static bool ckr__search_is_part(ckr__flat *met, const ckr_node *n)
+{
+    uint64_t i;
+    if (!ckr_node_is_dict(n) || !n->count || !ckr__flat_new(met, n)) return false;
+    for (i = 0; i < n->count; i++)
+        if (!ckr__dict_key(n, i) || ckr__dict_at(n, i)->kind != CKR_NODE_TENSOR)
+            return false;
+    return true;
+}
+
+/* Mostly tensors by name, some in dicts of their own. */
+static bool ckr__search_is_model(ckr__flat *met, const ckr_node *n)
+{
+    uint64_t i, params = 0, others = 0;
+    if (!ckr_node_is_dict(n)) return false;
+    for (i = 0; i < n->count; i++) {
+        const ckr_node *v = ckr__dict_at(n, i);
+        const char *key = ckr__dict_key(n, i);
+        if (!key) return false;
+        if (ckr__search_is_param(v) || ckr__search_is_part(met, v)) params++;
+        else others += v->kind != CKR_NODE_TENSOR && !ckr__path_ends(key, "_extra_state");
+    }
+    return params > others;
+}
+
+static bool ckr__search_holds(const ckr__search *f, const ckr_node *n)
+{
+    return f->holds[n->id / 8] >> (n->id & 7) & 1;
+}
+
+static void ckr__search_hold(ckr__search *f, const ckr_node *n)
+{
+    f->holds[n->id / 8] |= (uint8_t)(1u << (n->id & 7));
+}
+
+static bool ckr__search_says(const char *path, const char *const *words)
+{
+    for (; path && *words; words++) if (strstr(path, *words)) return true;
+    return false;
+}
+
+/* An optimizer or a scheduler, which all containers around it hold. */
+static bool ckr__search_part(ckr__search *f, const ckr__flat *w, const ckr_node *n)
+{
+    uint64_t i;
+    if (ckr__is_optimizer(n)) ckr__place_add(f, &f->optims, &f->n_optims, w, n);
+    else if (w->n && ckr__is_scheduler(n)) ckr__place_add(f, &f->scheds, &f->n_scheds, w, n);
+    else return false;
+    ckr__search_hold(f, n);
+    for (i = 0; i < w->n; i++) ckr__search_hold(f, w->open[i].node);
+    return true;
+}
+
+/* A model or an average, which may be a list; or what has been found before. */
+static bool ckr__search_model(ckr__search *f, const ckr__flat *w, const ckr_node *n)
+{
+    static const char *const averages[] = { "ema", "EMA", "average", "avg", "swa", "shadow", NULL };
+    ckr__place *p;
+    if (!w->n || ckr__search_holds(f, n)) return ckr__is_optimizer(n) || ckr__is_scheduler(n);
+    if (ckr__search_is_model(&f->parts, n)) {
+        p = ckr__place_add(f, &f->models, &f->n_models, w, n);
+        p->average = ckr__search_says(p->path, averages);
+        return true;
+    }
+    if (!ckr__is_tensors(n) || !ckr__search_says(ckr__flat_key(w), averages)) return false;
+    ckr__place_add(f, &f->models, &f->n_models, w, n)->average = true;
+    return true;
+}
+
+/* Keys of counters: of updates, epochs, samples, tokens. */
+static const char *const ckr__counters[] = {
+    "step global_step iteration it iter iter_num n_iter global_iter current_step train_step "
+    "step_count num_updates update updates",
+    "epoch current_epoch cur_epoch",
+    "samples samples_seen consumed_samples consumed_train_samples num_samples_seen",
+    "tokens tokens_seen consumed_tokens consumed_train_tokens num_tokens_seen "
+    "num_input_tokens_seen"
+};
+enum { CKR__COUNTERS = sizeof ckr__counters / sizeof *ckr__counters };
+
+/* A counter, where no one's settings are. */
+static void ckr__search_count(ckr__search *f, const ckr__flat *w, const ckr_node *n)
+{
+    static const char *const settings[] = { "config", "cfg", "arg", "param", "setting", NULL };
+    const ckr_node *key = w->n ? ckr__flat_child_key(&w->open[w->n - 1]) : NULL;
+    uint8_t k;
+    if (!key || key->kind != CKR_NODE_STR || (n->kind == CKR_NODE_INT && n->u.i < 0) ||
+        (n->kind != CKR_NODE_INT && (n->kind != CKR_NODE_TENSOR || n->u.view->n_dims)))
+        return;
+    for (k = 0; k < CKR__COUNTERS && !ckr__word_in(ckr__counters[k], key->u.str);) k++;
+    if (k < CKR__COUNTERS && (w->n == 1 || !ckr__search_says(ckr__flat_key(w), settings)))
+        ckr__place_add(f, &f->counts, &f->n_counts, w, n)->what = k;
+}
+
+/* Each container once, and in no part that was found. */
+static ckr_result ckr__search_walk(ckr__search *f, bool models)
+{
+    ckr__flat w;
+    const ckr_node *n;
+    if (!ckr__flat_begin(&w, f->x->c, f->x->c->n_nodes)) return f->x->c->err->code;
+    for (n = f->root; n && !ckr__failed(f->x->c); n = ckr__flat_next(&w)) {
+        if (!ckr__flat_new(&w, n)) {
+            if (models) ckr__search_count(f, &w, n);
+        } else if (w.n < CKR__SCRIPT_DEPTH && !(models ? ckr__search_model(f, &w, n)
+                                                       : ckr__search_part(f, &w, n))) {
+            ckr__flat_enter(&w, n);
+        }
+    }
+    return f->x->c->err->code;
+}
+
+/* Tensors that an optimizer may have, of a model or of all that are no averages. */
+static uint64_t ckr__search_floats(const ckr__search *f, const ckr_node *model)
+{
+    uint64_t i, k, m, n = 0;
+    for (i = 0; i < f->n_models; i++) {
+        const ckr_node *d = f->models[i].node;
+        if (model ? d != model : f->models[i].average) continue;
+        for (k = 0; k < ckr__dict_n(d); k++) {
+            const ckr_node *v = ckr__dict_at(d, k);
+            if (v->kind == CKR_NODE_TENSOR) n += ckr__is_float(v->u.view->dtype);
+            for (m = 0; m < ckr__dict_n(v); m++) n += ckr__dict_at(v, m)->kind == CKR_NODE_TENSOR;
+        }
+    }
+    return n;
+}
+
+/* What is before the names of several models: their keys, or, where two have one, their paths
+   without what all begin with. */
+static void ckr__search_heads(ckr__search *f)
+{
+    ckr__ctx *c = f->x->c;
+    ckr__map keys = CKR_ZERO;
+    const char *first = f->n_read ? f->read[0]->path : "";
+    size_t same = strlen(first), k;
+    uint64_t i, at;
+    keys.c = c;
+    for (i = 0; i < f->n_read; i++) {
+        ckr__place *p = f->read[i];
+        p->head = p->key;
+        if (ckr__map_find(&keys, p->key, strlen(p->key), &at)) p->head = f->read[at]->head = NULL;
+        else ckr__map_put(&keys, p->key, strlen(p->key), i, NULL);
+        for (k = 0; k < same && p->path[k] == first[k];) k++;
+        same = k;
+    }
+    while (same && first[same - 1] != '.') same--;
+    for (i = 0; i < f->n_read; i++)
+        f->read[i]->head = ckr__printf(c, "%s.", f->read[i]->head ? f->read[i]->head
+                                                                  : f->read[i]->path + same);
+    ckr__map_free(&keys);
+}
+
+/* The one model, or all that are read; averages alone are one, too. */
+static void ckr__search_choose(ckr__search *f)
+{
+    static const char usual[] =
+        "model state_dict model_state_dict model_state module net network params weights";
+    uint64_t i, depth = UINT64_MAX, named = 0, floats = 0;
+    ckr__place *one = NULL;
+    bool average = true, all;
+    for (i = 0; i < f->n_models; i++) average = average && f->models[i].average;
+    for (i = 0; i < f->n_models; i++)
+        if (f->models[i].average == average && f->models[i].depth < depth)
+            depth = f->models[i].depth;
+    for (i = 0; i < ckr__dict_n(f->root); i++)
+        if (!f->n_models && f->n_optims && ckr__search_is_param(ckr__dict_at(f->root, i)))
+            f->model = f->root;
+    for (i = 0; i < f->n_models; i++) {
+        ckr__place *p = &f->models[i];
+        if (p->average != average || p->depth != depth || !ckr_node_is_dict(p->node)) continue;
+        *CKR__PUSH(ckr__place *, f->x->c, f->read, f->n_read) = p;
+        floats += ckr__search_floats(f, p->node);
+        if (ckr__word_in(usual, p->key) && !named++) one = p;
+    }
+    if (named != 1) one = NULL;
+    if (f->n_read == 1) one = f->read[0];
+    if (one) floats = ckr__search_floats(f, one->node);
+    all = f->numbers > floats && f->numbers <= ckr__search_floats(f, NULL);
+    if (one && !all) f->model = one->node;
+    if (one || all || average) f->n_read = 0;
+    for (i = 0; i < f->n_models && all; i++)
+        if (!f->models[i].average)
+            *CKR__PUSH(ckr__place *, f->x->c, f->read, f->n_read) = &f->models[i];
+    for (i = 0; i < f->n_models; i++)
+        if (f->models[i].node == f->model || f->n_read) ckr__search_hold(f, f->models[i].in);
+    if (!ckr__failed(f->x->c)) ckr__search_heads(f);
+}
+
+/* Of the dict's parameters the wrappers' names that are before all of them: their bytes, and a name
+   that has them. */
+static const char *ckr__search_wrapped(const ckr_node *d, size_t *n)
+{
+    const char *first = NULL, *name;
+    uint64_t i;
+    *n = SIZE_MAX;
+    for (i = 0; i < d->count && *n; i++) {
+        name = ckr__dict_key(d, i);
+        if (!name || !ckr__search_is_param(ckr__dict_at(d, i))) continue;
+        if (!first) first = name;
+        *n = ckr__wrapped(first, name, *n);
+    }
+    if (!first) *n = 0;
+    return first;
+}
+
+static ckr_result ckr__search_dict(ckr__search *f, const ckr_node *d, const char *prefix,
+                                   const char *slot)
+{
+    uint64_t i;
+    ckr_result e;
+    f->x->wrapper = ckr__search_wrapped(d, &f->x->wrapped);
+    e = ckr__script_dict(f->x, f->files, d, prefix, slot);
+    for (i = 0; e == CKR_OK && d != f->root && i < d->count; i++) {
+        const ckr_node *v = ckr__dict_at(d, i);
+        if (!ckr_node_is_dict(v) || !ckr__flat_new(&f->had, v)) continue;
+        f->x->wrapper = ckr__search_wrapped(v, &f->x->wrapped);
+        e = ckr__script_dict(f->x, f->files, v,
+                             ckr__printf(f->x->c, "%s%s.", prefix, ckr__dict_key(d, i)), slot);
+    }
+    f->x->wrapped = 0;
+    return e;
+}
+
+static ckr_result ckr__search_models(ckr__search *f)
+{
+    uint64_t i;
+    ckr_result e = CKR_OK;
+    if (f->model) return ckr__search_dict(f, f->model, "", "param");
+    for (i = 0; i < f->n_read && e == CKR_OK; i++)
+        e = ckr__search_dict(f, f->read[i]->node, f->read[i]->head, "param");
+    return e;
+}
+
+/* Is the key the model's, or has it that as a word: "G", "optimizer_G", "G.optimizer"? */
+static bool ckr__search_about(const char *key, const char *model)
+{
+    const size_t n = strlen(model);
+    const char *p = key;
+    while (key && n && (p = strstr(p, model)) != NULL) {
+        if ((p == key || strchr("_.-", p[-1])) && (!p[n] || strchr("_.-", p[n]))) return true;
+        p++;
+    }
+    return false;
+}
+
+/* The head of the names of the one model that an optimizer belongs to: the only one whose key its
+   own has, or in its container; else there is one model for each, in their order. NULL: any. What
+   does not fit is given up, and what fits is said to be guessed. */
+static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
+{
+    const ckr__place *o = &f->optims[optimizer];
+    const char *beside = NULL, *about = NULL, *part = NULL;
+    uint64_t i, n[2] = { 0, 0 }, parts = 0;
+    for (i = 0; !f->model && i < f->n_read; i++) {
+        const ckr__place *p = f->read[i];
+        if (p->in == o->in && !n[0]++) beside = p->head;
+        if (ckr__search_about(o->key, p->key) && !n[1]++) about = p->head;
+    }
+    if (n[1] == 1) return about;
+    if (n[0] == 1) return beside;
+    if (f->n_read && f->n_read == f->n_optims) return f->read[optimizer]->head;
+    for (i = 0; f->model && i < f->model->count; i++) {
+        const char *key = ckr__dict_key(f->model, i);
+        if (key && ckr_node_is_dict(ckr__dict_at(f->model, i)) &&
+            ckr__search_about(o->key, key) && !parts++)
+            part = key;
+    }
+    return parts == 1 ? ckr__printf(f->x->c, "%s.", part) : NULL;
+}
+
+/* Are all its parameters named and shaped as a model's? */
+static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d, const char *head)
+{
+    const ckr__script *x = f->x;
+    size_t wrapped;
+    uint64_t i, at;
+    ckr__search_wrapped(d, &wrapped);
+    for (i = 0; i < d->count; i++) {
+        const char *name = ckr__dict_key(d, i);
+        const ckr_node *v = ckr__dict_at(d, i);
+        if (!name || v->kind != CKR_NODE_TENSOR) return false;
+        if (!ckr__search_is_param(v)) continue;
+        name = ckr__printf(x->c, "%s%s", head, name + wrapped);
+        if (!name || !ckr__map_find(&x->names, name, strlen(name), &at) ||
+            !ckr__same_dims(v->u.view->n_dims, v->u.view->shape, x->s->tensors[at]->n_dims,
+                            x->s->tensors[at]->shape))
+            return false;
+    }
+    return d->count > 0;
+}
+
+/* Are these all of its parts? */
+static bool ckr__search_are_averages(const ckr__search *f, const ckr_node *d)
+{
+    uint64_t i;
+    for (i = 0; i < d->count; i++) {
+        const char *head = ckr__printf(f->x->c, "%s.", ckr__dict_key(d, i));
+        const ckr_node *v = ckr__dict_at(d, i);
+        if (!head || !ckr_node_is_dict(v) || !ckr__search_is_average(f, v, head)) return false;
+    }
+    return d->count > 0;
+}
+
+/* An average as a list, in the order of the model's parameters, where that is certain. */
+static ckr_result ckr__search_shadow(ckr__search *f, const ckr_node *list)
+{
+    ckr__script *x = f->x;
+    ckr__optim_param *p = CKR__NEW_N(x->c, ckr__optim_param, list->count);
+    const uint64_t n_groups = x->s->n_groups;
+    uint64_t i;
+    ckr_tensor *t;
+    bool ok;
+    ckr_result e = CKR_OK;
+    if (!p) return x->c->err->code;
+    for (i = 0; i < list->count; i++) p[i].like = list->u.items[i]->u.view;
+    x->s->n_groups = 0;        /* parameters of optimizers are averaged, too             */
+    ok = ckr__optim_match(x, p, list->count, true, NULL);
+    x->s->n_groups = n_groups;
+    for (i = 0; ok && i < list->count && e == CKR_OK; i++) {
+        ckr__plain_take_node(x->keep, list->u.items[i]);
+        e = x->tensor_fn(x->user, list->u.items[i], p[i].name, "ema", &t);
+    }
+    return ckr__failed(x->c) ? x->c->err->code : e;
+}
+
+/* The first average of each model. */
+static ckr_result ckr__search_averages(ckr__search *f)
+{
+    uint64_t i, k;
+    ckr_result e = CKR_OK;
+    bool done = false;
+    for (i = 0; i < f->n_models && e == CKR_OK; i++) {
+        const ckr__place *p = &f->models[i];
+        if (!p->average || p->node == f->model || done) continue;
+        if (!ckr_node_is_dict(p->node)) {
+            done = true;
+            e = ckr__search_shadow(f, p->node);
+        } else if ((!f->n_read && ckr__search_is_average(f, p->node, "")) ||
+                   ckr__search_are_averages(f, p->node)) {
+            done = true;
+            e = ckr__search_dict(f, p->node, "", "ema");
+        }
+        for (k = 0; k < ckr__dict_n(p->node) && !f->n_read && !done && e == CKR_OK; k++) {
+            const ckr_node *part = ckr__dict_at(p->node, k);
+            done = ckr_node_is_dict(part) && ckr__search_is_average(f, part, "");
+            if (done) e = ckr__search_dict(f, part, "", "ema");
+        }
+        for (k = 0; k < f->n_read && e == CKR_OK; k++) {
+            ckr__place *m = f->read[k];
+            if (m->done || !ckr__search_about(p->path, m->key) ||
+                !ckr__search_is_average(f, p->node, m->head))
+                continue;
+            m->done = true;
+            e = ckr__search_dict(f, p->node, m->head, "ema");
+            break;
+        }
+    }
+    return e;
+}
+
+/* A counter's value; -1: it has none that can be known here. */
+static int64_t ckr__search_value(ckr__search *f, const ckr_node *n)
+{
+    double v = -1;
+    if (n->kind == CKR_NODE_INT) return n->u.i;
+    ckr__step_number(f->x->c, n, &v);
+    return v >= 0 && v < 9e15 && floor(v) >= v ? (int64_t)v : -1;
+}
+
+/* What the optimizer does not count: where the run's parts are, else anywhere. What contradicts
+   itself is not known. */
+static ckr_result ckr__search_progress(ckr__search *f, uint8_t what)
+{
+    static const char *const names[CKR__COUNTERS] = { "step", "epoch", "samples", "tokens" };
+    ckr_state *s = f->x->s;
+    int64_t *const to[CKR__COUNTERS] = { &s->progress.step, &s->progress.epoch,
+                                         &s->progress.samples, &s->progress.tokens };
+    const ckr__place *first = NULL, *other = NULL;
+    const bool counted = *to[what] >= 0;
+    uint64_t i;
+    int64_t v;
+    int near;
+    for (near = 1; near >= 0 && !first; near--)
+        for (i = 0; i < f->n_counts; i++) {
+            const ckr__place *p = &f->counts[i];
+            v = p->what == what && ckr__search_holds(f, p->in) == near
+                    ? ckr__search_value(f, p->node)
+                    : -1;
+            if (v < 0) continue;
+            if (!first) first = p;
+            if (ckr__search_value(f, first->node) != v) other = p;
+        }
+    v = first ? ckr__search_value(f, first->node) : -1;
+    if (!counted && !other) *to[what] = v;
+    for (i = 0; i < f->n_counts && (counted || !other); i++)
+        if (f->counts[i].what == what && ckr__search_holds(f, f->counts[i].in) == near + 1 &&
+            ckr__search_value(f, f->counts[i].node) == *to[what])
+            ckr__plain_take_node(f->x->keep, f->counts[i].node);
+    if (counted || !other || ckr__failed(f->x->c)) return f->x->c->err->code;
+    return ckr__say(f->x->c, "CKR_W_PROGRESS", CKR_APPROX, names[what],
+                    ckr__printf(f->x->c, "%lld at %s", (long long)v, first->path),
+                    ckr__printf(f->x->c, "%lld at %s",
+                                (long long)ckr__search_value(f, other->node), other->path),
+                    "the file has several counters, and nothing tells which one is meant: none is "
+                    "taken", NULL);
+}
+
+/* What only counts its own steps tells the LR of an update where it is stepped with each. One that
+   is stepped every n-th, n > 1, has counted at most half of the updates, rounded up; a new one of
+   an optimizer that went on may have, too. Between half and twice the updates it is stepped with
+   each, and updates were skipped, or were before it. An optimizer that counts none may have made
+   any number in as many epochs. */
+static bool ckr__script_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
+{
+    const int64_t ticks = x->position, step = s->progress.step, epoch = s->progress.epoch;
+    const bool epochs = step < 0 && epoch >= 0 && ticks > 0 && ticks >= epoch - 1 &&
+                        ticks <= epoch + 1;
+    if (step < 0) s->progress.step = ticks;
+    if (epochs || (step > 0 && (ticks <= step - step / 2 || ticks / 2 >= step) && ticks != step))
+        return ckr__sched_unclocked(c, x, ticks, epochs ? -1 : step);
+    if (step > 0 && step != ticks)
+        ckr__say(c, "CKR_W_SCHEDULER_CLOCK", CKR_APPROX, "scheduler", NULL,
+                 ckr__printf(c, "%lld steps in %lld updates", (long long)ticks, (long long)step),
+                 "the optimizer counts the updates: some seem to have been skipped", NULL);
+    return !ckr__failed(c);
+}
+
+/* Of the n groups from `first` on; `shared`: another one steps their optimizer, too. */
+static ckr_result ckr__script_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *scheduler,
+                                      uint64_t first, uint64_t n, bool shared)
+{
+    ckr_schedule *x;
+    const ckr_result r = ckr__groups_schedule(c, s, scheduler, first, n);
+    if (r != CKR_OK) return r;
+    x = &s->schedules[s->n_schedules - 1];
+    if (!strcmp(x->clock, "update") && !ckr__script_clock(c, s, x)) return c->err->code;
+    if (shared) ckr__sched_share(x);
+    return ckr__lr_drift(c, s, x);
+}
+
+/* Do two schedulers differ in their groups only? */
+static bool ckr__search_alike(ckr__ctx *c, const ckr_schedule *a, const ckr_schedule *b)
+{
+    const ckr__curve *v = a->curve, *w = b->curve;
+    const char *x = ckr__node_text_of(c, a->params), *y = ckr__node_text_of(c, b->params);
+    if (!x || !y || strcmp(x, y) != 0 || strcmp(a->kind, b->kind) != 0 ||
+        a->position != b->position || !ckr__same(a->rate, b->rate) || a->opaque != b->opaque)
+        return false;
+    return !v || !w ? v == w
+                    : !v->n_children && !w->n_children && v->n_list == w->n_list &&
+                          !memcmp(&v->k, &w->k, sizeof v->k);
+}
+
+/* Has the scheduler left the LRs that the optimizer's groups have? */
+static bool ckr__search_left(const ckr__search *f, const ckr_node *sched, const ckr__optim *o)
+{
+    const ckr_node *last = ckr_node_get(sched, "_last_lr");
+    double a, b;
+    uint64_t i;
+    if (!ckr_node_is_list(last) || last->count != o->n_groups) return false;
+    for (i = 0; i < o->n_groups; i++)
+        if (!ckr__sched_number(f->x->c, last->u.items[i], &a) ||
+            !ckr__sched_number(f->x->c, ckr_node_get(f->x->s->groups[o->first_group + i].hyper,
+                                                     "lr"), &b) || !ckr__same(a, b))
+            return false;
+    return true;
+}
+
+/* The optimizer that a scheduler steps: the only one with its LRs, the one of its key, the only one
+   in its container; else one for each, in their order, or the first. */
+static uint64_t ckr__search_stepped(const ckr__search *f, uint64_t sched)
+{
+    const ckr__place *p = &f->scheds[sched];
+    uint64_t i, n[3] = { 0, 0, 0 }, at[3] = { 0, 0, 0 };
+    int k;
+    for (i = 0; i < f->n_optims; i++) {
+        const ckr__place *o = &f->optims[i];
+        const bool is[3] = { ckr__search_left(f, p->node, &f->files[i]),
+                             p->in != o->in && !strcmp(p->key, o->key), p->in == o->in };
+        for (k = 0; k < 3; k++) if (is[k] && !n[k]++) at[k] = i;
+    }
+    for (k = 0; k < 3; k++) if (n[k] == 1) return at[k];
+    return f->n_scheds == f->n_optims ? sched : 0;
+}
+
+/* Those that are alike but for their groups are one, over the groups of all optimizers. */
+static ckr_result ckr__search_join(ckr__search *f)
+{
+    ckr_state *s = f->x->s;
+    ckr_schedule *all = s->schedules;
+    ckr_lane *lanes;
+    uint64_t i, n = 0;
+    for (i = 0; i < s->n_schedules; n += all[i++].n_lanes)
+        if (!ckr__search_alike(f->x->c, &all[0], &all[i])) return f->x->c->err->code;
+    if (s->n_schedules < 2 || n != s->n_groups) return CKR_OK;
+    lanes = CKR__NEW_N(f->x->c, ckr_lane, n);
+    if (!lanes) return f->x->c->err->code;
+    for (i = n = 0; i < s->n_schedules; n += all[i++].n_lanes)
+        memcpy(lanes + n, all[i].lanes, (size_t)all[i].n_lanes * sizeof *lanes);
+    all->lanes = lanes;
+    all->n_lanes = n;
+    s->n_schedules = 1;
+    return CKR_OK;
+}
+
+/* In the order of the optimizers, so that lanes are in the order of groups. */
+static ckr_result ckr__search_schedules(ckr__search *f)
+{
+    ckr__plain *keep = f->x->keep;
+    uint64_t *of = CKR__NEW_N(f->x->c, uint64_t, f->n_scheds), i, k, n;
+    ckr_result e = CKR_OK;
+    if (!of) return f->x->c->err->code;
+    for (i = 0; i < f->n_scheds; i++) of[i] = ckr__search_stepped(f, i);
+    for (k = 0; k <= f->n_optims && e == CKR_OK; k++) {
+        for (i = n = 0; i < f->n_scheds; i++) n += of[i] == k;
+        for (i = 0; i < f->n_scheds && e == CKR_OK; i++) {
+            const ckr_node *d = f->scheds[i].node;
+            if (of[i] != k) continue;
+            ckr__plain_take_node(keep, d);
+            *CKR__PUSH(const ckr_node *, f->x->c, keep->schedulers, keep->n_schedulers) = d;
+            e = ckr__script_schedule(f->x->c, f->x->s, d, f->files[k].first_group,
+                                     f->files[k].n_groups, n > 1);
+        }
+    }
+    return e == CKR_OK ? ckr__search_join(f) : e;
+}
+
+static ckr_result ckr__search_all(ckr__search *f)
+{
+    ckr__script *x = f->x;
+    uint64_t i;
+    uint8_t k;
+    ckr_result e = ckr__search_models(f);
+    for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
+        x->only = ckr__search_only(f, i);
+        f->files[i].key = f->optims[i].key;
+        if (ckr__failed(x->c)) return x->c->err->code;
+        e = ckr__optim_read(x, &f->files[i], true);
+        ckr__plain_take_node(x->keep, ckr_node_get(f->optims[i].node, "param_groups"));
+        *CKR__PUSH(const ckr_node *, x->c, x->keep->optimizers, x->keep->n_optimizers) =
+            f->optims[i].node;
+    }
+    if (e == CKR_OK && x->n_named && x->n_named != x->desc->n_names)
+        return ckr__optim_names_fail(x, f->files, "param_groups",
+                                     "the optimizer has fewer parameters than there are names");
+    if (e == CKR_OK) e = ckr__search_averages(f);
+    for (k = 0; k < CKR__COUNTERS && e == CKR_OK; k++) e = ckr__search_progress(f, k);
+    return e == CKR_OK ? ckr__search_schedules(f) : e;
+}
+
+/* What the tree has, where it is a run's at all: then keep->taken is there. Optimizers that cannot
+   be read as such are none. */
+static ckr_result ckr__search_find(ckr__search *f)
+{
+    ckr__ctx *c = f->x->c;
+    ckr__optim_param *p;
+    const bool list = ckr_node_is_list(f->root);
+    uint64_t i, n;
+    bool ok;
+    f->holds = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
+    if (!f->holds || !ckr__flat_begin(&f->parts, c, c->n_nodes) ||
+        !ckr__flat_begin(&f->had, c, c->n_nodes) || ckr__search_walk(f, false) != CKR_OK)
+        return c->err->code;
+    ckr__search_hold(f, f->root);
+    f->files = CKR__NEW_N(c, ckr__optim, f->n_optims + 1);
+    ok = f->n_optims <= CKR__SCRIPT_OPTIMS && f->n_scheds <= CKR__SCRIPT_OPTIMS;
+    for (i = 0; ok && f->files && i < f->n_optims; i++, f->numbers += n) {
+        f->files[i].path = f->x->path;
+        f->files[i].rel = f->x->rel;
+        f->files[i].part = f->optims[i].node;
+        f->files[i].index = (uint32_t)i;
+        ok = ckr__optim_params(f->x, &f->files[i], &p, &n) == CKR_OK;
+    }
+    if (ok && ckr__search_walk(f, true) == CKR_OK) ckr__search_choose(f);
+    ok = ok && (f->n_optims || (f->model && !list));   /* one model alone: no tensor beside it */
+    for (i = 0; ok && i < f->root->count && !f->n_optims; i++)
+        ok = ckr__dict_at(f->root, i)->kind != CKR_NODE_TENSOR;
+    if (!ok && f->files && c->err->code != CKR_E_NOMEM) ckr__error_reset(c);
+    if (ok) f->x->keep->taken = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
+    return c->err->code;
+}
+
+/* Whatever of a run is in the tree; keep->taken says whether it is a run's at all. Else nothing of
+   the state is touched. */
+static ckr_result ckr__script_read(ckr__script *x)
+{
+    ckr__plain *keep = x->keep;
+    ckr__search f = CKR_ZERO;
+    ckr_result e;
+    f.x = x;
+    f.root = x->root;
+    x->names.c = x->c;
+    x->lax = true;
+    if (!ckr_node_is_dict(f.root) && !ckr_node_is_list(f.root)) return x->c->err->code;
+    e = ckr__search_find(&f);
+    if (e != CKR_OK || !keep->taken) return e;
+    e = ckr__search_all(&f);
+    ckr__map_free(&x->names);
+    ckr__map_free(&x->met.map);
+    keep->optimizer = keep->n_optimizers ? keep->optimizers[0] : NULL;
+    keep->scheduler = keep->n_schedulers ? keep->schedulers[0] : NULL;
+    return e;
+}
+
+/* >>kit.fresh ----------------------------------------------------------------- */
+/* The parts of a run as a first save has them, of any framework's state: state dicts of the model
+   and of torch's optimizer. */
+
+static const char *ckr__plain_name(ckr__ctx *c, const ckr_tensor *t)
+{
+    if (!strcmp(t->slot, "param")) return t->name;
+    if (!strcmp(t->slot, "ema")) return ckr__printf(c, "ema.%s", t->name);
+    return ckr__printf(c, "optimizer.state.%s.%s", t->name, t->slot);
+}
+
+typedef struct ckr__fresh {
+    ckr__ctx         *c;
+    const ckr_state  *s;
+    const ckr_target *t;
+    ckr__out         *out;
+    ckr__out_file    *f;       /* that is being written                                  */
+    bool              masters; /* the model is its masters, where it has any: they are not the
+                                  optimizer's                                            */
+} ckr__fresh;
+
+static void ckr__fresh_begin(ckr__fresh *w, ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                             ckr__out *out)
+{
+    w->c = c;
+    w->s = s;
+    w->t = t;
+    w->out = out;
+}
+
+/* The next file; false: the error is set. */
+static bool ckr__fresh_file(ckr__fresh *w, const char *rel, ckr_format format)
+{
+    w->f = rel ? ckr__out_file_add(w->out, rel, format) : NULL;
+    if (w->f) w->f->root = ckr__node(w->c, CKR_NODE_DICT);
+    return w->f && w->f->root;
+}
+
+static void ckr__fresh_set(ckr__fresh *w, const char *key, ckr_node *part)
+{
+    if (part) ckr__node_set(w->c, w->f->root, key, part);
+}
+
+static ckr_node *ckr__fresh_entry(ckr__fresh *w, const ckr_tensor *x)
+{
+    const ckr_dtype dtype = ckr__dtype_as(x, w->t->dtype);
+    if (ckr__is_python(x)) return ckr__python_node(w->c, x);
+    ckr__say_cast(w->c, x, dtype);
+    return ckr__entry_whole(w->c, w->f, ckr__plain_name(w->c, x), x, dtype, false);
+}
+
+/* Those of a slot by name; NULL: there are none. A tie is its tensor once more, but in safetensors,
+   where two names cannot have one tensor. */
+static ckr_node *ckr__fresh_model(ckr__fresh *w, const char *slot)
+{
+    const ckr_state *s = w->s;
+    const bool params = !strcmp(slot, "param");
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    ckr__map masters = CKR_ZERO;
+    uint64_t i, at;
+    masters.c = w->c;
+    for (i = 0; i < s->n_tensors && params && w->masters; i++)
+        if (!strcmp(s->tensors[i]->slot, "master"))
+            ckr__map_put(&masters, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    for (i = 0; i < s->n_tensors && !ckr__failed(w->c); i++) {
+        const ckr_tensor *t = s->tensors[i];
+        if (strcmp(t->slot, slot) != 0) continue;
+        if (ckr__map_find(&masters, t->name, strlen(t->name), &at)) t = s->tensors[at];
+        ckr__node_set(w->c, d, t->name, ckr__fresh_entry(w, t));
+    }
+    ckr__map_free(&masters);
+    for (i = 0; i < s->n_ties && params && !ckr__failed(w->c); i++)
+        if (w->f->format != CKR_FORMAT_SAFETENSORS && !ckr_node_get(d, s->ties[i].other))
+            ckr__node_set(w->c, d, s->ties[i].other, ckr__dict_value(d, s->ties[i].name));
+    return ckr__dict_n(d) ? d : NULL;
+}
+
+/* What the optimizer has of a parameter; NULL: nothing. A master that is no wider than its
+   parameter is the parameter. torch's optimizers ask for `step`, which frameworks with one count
+   for all keep elsewhere. */
+static ckr_node *ckr__fresh_state(ckr__fresh *w, const ckr__slots *of)
+{
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    uint64_t k;
+    for (k = 0; k < of->n; k++) {
+        const ckr_tensor *x = of->list[k];
+        if (x != of->master) ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
+        else if (of->param && x->dtype == of->param->dtype) w->out->renamed = true;
+        else if (!w->masters) ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
+    }
+    if (ckr__dict_n(d) && !ckr_node_get(d, "step") && w->s->progress.step >= 0)
+        ckr__node_set(w->c, d, "step", ckr__node_float(w->c, (double)w->s->progress.step));
+    return ckr__dict_n(d) ? d : NULL;
+}
+
+/* Torch's state dict: numbers in the order of the groups, whose names, where they are those of
+   parameters, tell which is which. */
+static ckr_node *ckr__fresh_optimizer(ckr__fresh *w)
+{
+    ckr__ctx *c = w->c;
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *states = ckr__node(c, CKR_NODE_DICT), *index,
+             *names, *d;
+    ckr__map numbers = CKR_ZERO;
+    ckr__slots *all;
+    uint64_t i, k, n = 0;
+    numbers.c = c;
+    for (i = 0; i < w->s->n_groups; i++)
+        for (k = 0; k < w->s->groups[i].n_params; k++)
+            ckr__map_put(&numbers, w->s->groups[i].params[k], strlen(w->s->groups[i].params[k]),
+                         n++, NULL);
+    all = ckr__slots_of(c, w->s, &numbers, n, "ema");
+    for (i = n = 0; all && i < w->s->n_groups && !ckr__failed(c); i++) {
+        const ckr_group *g = &w->s->groups[i];
+        index = ckr__node(c, CKR_NODE_LIST);
+        names = ckr__node(c, CKR_NODE_LIST);
+        for (k = 0; k < g->n_params && !ckr__failed(c); k++, n++) {
+            ckr__node_push(c, index, ckr__node_int(c, (int64_t)n));
+            if (all[n].param) ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
+            d = ckr__fresh_state(w, &all[n]);
+            if (d) ckr__node_pair(c, states, ckr__node_int(c, (int64_t)n), d);
+        }
+        d = ckr__group_hyper(c, g->hyper);
+        ckr__node_set(c, d, "params", index);
+        if (names && names->count == g->n_params) ckr__node_set(c, d, "param_names", names);
+        ckr__node_push(c, list, d);
+    }
+    ckr__map_free(&numbers);
+    return ckr__failed(c) ? NULL
+                          : ckr__node_dict(c, "state", states, "param_groups", list, CKR__END);
+}
+
+/* Is it one that scripts of torch step: its own, or a function of transformers or diffusers? */
+static bool ckr__sched_is_torch(const ckr_schedule *s)
+{
+    return !strncmp(s->kind, "torch:", 6) || ckr__is_function(s);
 }
 
 #if !defined(CKPTRESUME_NO_VERL) || !defined(CKPTRESUME_NO_ACCELERATE)
@@ -35972,7 +37950,9 @@ static ckr_result ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
         const ckr_view *view = !slot ? NULL : v->kind == CKR_NODE_TENSOR ? v->u.view
                                : ckr__is_number(v) ? ckr__number_view(f->c, v) : NULL;
         if (view) ckr__fsdp_slot(f, rank, number, slot, view);
-        else if (rank == 0 && slot && ++f->n_rest)
+        else if (slot) ckr__slot_inside(f->c, f->s, slot, v);
+        if (view) continue;
+        if (rank == 0 && slot && ++f->n_rest)
             ckr__leave(f->c, f->s, rel, ckr__printf(f->c, "state/%llu/%s",
                                                     (unsigned long long)number, slot), v);
     }
@@ -36156,6 +38136,12 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
     if (form != CKR__FSDP_PARTS && (!x->from || x->from->form == CKR__FSDP_PARTS) &&
         !ckr__fsdp_units_guess(to))
         return false;
+    if (!(x->t->without & CKR_OPTIMIZER)) ckr__slots_whole(x->c, x->s);
+    if (!x->whole && (shards > 1 || form != CKR__FSDP_PARTS) && !(x->t->without & CKR_OPTIMIZER))
+        ckr__slots_hold(x->c, x->s,
+                        form == CKR__FSDP_FLAT && !(x->from && x->from->form == form)
+                            ? CKR__SLOTS_FLAT : CKR__SLOTS_CUT,
+                        "leave out the optimizer: --without optimizer,groups");
     return (form == CKR__FSDP_PARTS || ckr__fsdp_layout(to)) && ckr__fsdp_number(to) &&
            ckr__fsdp_mesh(x, names);
 }
@@ -36355,7 +38341,7 @@ static ckr_node *ckr__fsdp_put_optimizer(ckr__fsdp_save *x, ckr__out_file *f, ui
     uint64_t i;
     state = ckr__fsdp_dict(x, f, CKR_NODE_DICT, ckr_node_get(was, "state"));
     ckr__node_set(x->c, root, "state", state);
-    ckr__node_set(x->c, root, "param_groups", groups);
+    ckr__node_set(x->c, root, "param_groups", ckr__copy_tree(x->c, f, groups, NULL));
     for (i = 0; i < x->to.n_numbers && !ckr__failed(x->c); i++) {
         v = ckr__fsdp_put_state(x, f, rank, i);
         if (v) ckr__node_pair(x->c, state, x->named
@@ -39835,7 +41821,7 @@ CKR__COLD_END
 /* >>plain --------------------------------------------------------------------- */
 /* One file with no framework, or a directory of safetensors files with Hugging Face's names: every
    tensor under its flattened key, everything else a leftover; of a training run's torch file the
-   parameters and their state, whatever the containers (>>accelerate.plain). Written: one
+   parameters and their state, whatever the containers (>>script). Written: one
    safetensors or torch file, or such a directory, with the live module's names (see
    ckr_target.slots). */
 
@@ -39866,136 +41852,10 @@ static ckr_result ckr__plain_probe_dir(ckr__ctx *c, const char *path, const char
     return c->err->code;
 }
 
-/* A walk over a tree without recursion: the containers that are open, each with its next child.
-   Shared ones are entered once. */
-typedef struct ckr__flat_open { const ckr_node *node; uint64_t next; } ckr__flat_open;
-
-typedef struct ckr__flat {
-    ckr__ctx       *c;
-    ckr__flat_open *open;      /* the outermost first                                   */
-    uint64_t        n, cap;
-    uint8_t        *seen;      /* a bit for each node's id                              */
-    bool            deep;      /* into objects and the parts of tensors too             */
-    uint64_t        inside;    /* the place behind the outermost one of these; 0: none  */
-} ckr__flat;
-
-#define CKR__FLAT_KEY_MAX ((size_t)1 << 16)
-
-/* The key of the child that a container is at; NULL: it has indices. */
-static const ckr_node *ckr__flat_child_key(const ckr__flat_open *o)
-{
-    return ckr_node_is_dict(o->node) ? o->node->u.items[2 * (o->next - 1)] : NULL;
-}
-
-/* Text as Python writes it in a tuple. */
-static void ckr__flat_quote(ckr__buf *b, const ckr_node *k)
-{
-    const char quote = strchr(k->u.str, '\'') && !strchr(k->u.str, '"') ? '"' : '\'';
-    uint64_t i;
-    if (k->kind == CKR_NODE_BYTES) ckr__buf_u8(b, 'b');
-    ckr__buf_u8(b, (uint8_t)quote);
-    for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
-        const unsigned char x = (unsigned char)k->u.str[i];
-        if (x < 32 || x == 127 || (x > 127 && k->kind == CKR_NODE_BYTES))
-            ckr__buf_printf(b, "\\x%02x", x);
-        else {
-            if (x == '\\' || x == (unsigned char)quote) ckr__buf_u8(b, '\\');
-            ckr__buf_u8(b, x);
-        }
-    }
-    ckr__buf_u8(b, (uint8_t)quote);
-}
-
-/* A key as Python's repr has it, the same for equal keys of all files; one that has none, by its
-   place. Tuples in tuples are entered so far that no file can ask for much of the C stack. */
-static void ckr__flat_repr(ckr__buf *b, const ckr_node *k, uint64_t place, int depth)
-{
-    uint64_t i;
-    switch (depth < 8 ? (int)k->kind : CKR_NODE_OBJECT) {
-    case CKR_NODE_NONE: ckr__buf_str(b, "None"); break;
-    case CKR_NODE_BOOL: ckr__buf_str(b, k->u.b ? "True" : "False"); break;
-    case CKR_NODE_INT: ckr__buf_printf(b, "%lld", (long long)k->u.i); break;
-    case CKR_NODE_FLOAT:
-        if (k->u.f != k->u.f) ckr__buf_str(b, "nan");
-        else if (k->u.f > DBL_MAX) ckr__buf_str(b, "inf");
-        else if (k->u.f < -DBL_MAX) ckr__buf_str(b, "-inf");
-        else ckr__put_double(b, k->u.f, false);
-        break;
-    case CKR_NODE_STR: case CKR_NODE_BYTES: ckr__flat_quote(b, k); break;
-    case CKR_NODE_DEVICE: case CKR_NODE_DTYPE: case CKR_NODE_LAYOUT: case CKR_NODE_GLOBAL:
-        ckr__buf_str(b, k->u.str);
-        break;
-    case CKR_NODE_TUPLE:
-        ckr__buf_u8(b, '(');
-        for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
-            if (i) ckr__buf_str(b, ", ");
-            ckr__flat_repr(b, k->u.items[i], i, depth + 1);
-        }
-        ckr__buf_str(b, k->count == 1 ? ",)" : ")");
-        break;
-    default:
-        if (k->kind != CKR_NODE_BIGINT || !ckr__put_bigint(b, k))
-            ckr__buf_printf(b, "?%llu", (unsigned long long)place);
-    }
-}
-
-
-/* "a.b.0" of the node in hand; a key of the root is its own text. */
-static const char *ckr__flat_key(const ckr__flat *w)
-{
-    const ckr_node *key = w->n == 1 ? ckr__flat_child_key(w->open) : NULL;
-    const char *text = NULL;
-    uint64_t i, at;
-    ckr__buf b = CKR_ZERO;
-    if (key && key->kind == CKR_NODE_STR) return key->u.str;
-    if (!w->n) return "";
-    b.c = w->c;
-    for (i = 0; i < w->n && b.size < CKR__FLAT_KEY_MAX; i++) {
-        if (i) ckr__buf_u8(&b, '.');
-        key = ckr__flat_child_key(&w->open[i]);
-        at = w->open[i].next - 1;
-        if (key && key->kind == CKR_NODE_STR && key->count >= CKR__FLAT_KEY_MAX) break;
-        if (!key) ckr__buf_printf(&b, "%llu", (unsigned long long)at);
-        else if (key->kind == CKR_NODE_STR) ckr__buf_str(&b, key->u.str);
-        else ckr__flat_repr(&b, key, at, 0);
-    }
-    if (i < w->n || b.size >= CKR__FLAT_KEY_MAX)
-        ckr__fail(w->c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL,
-                  "a tensor's or value's path is longer than %llu bytes",
-                  (unsigned long long)CKR__FLAT_KEY_MAX);
-    else if (!b.failed) text = ckr__strndup(w->c, (const char *)b.data, b.size);
-    ckr__buf_free(&b);
-    return text;
-}
-
-/* What the writer needs of a torch file besides its tensors, to write it whole. */
-enum { CKR__PLAIN_PARTS = 16 };
-
-typedef struct ckr__stand { ckr_node *node, *now; } ckr__stand;        /* for a node: another */
-
-typedef struct ckr__plain {
-    const ckr_node  *root, *optimizer, *scheduler;     /* NULL: not in this file         */
-    const ckr_node  *optimizers[CKR__PLAIN_PARTS], *schedulers[CKR__PLAIN_PARTS];
-    uint64_t         n_optimizers, n_schedulers;       /* the first ones are those above */
-    uint8_t         *taken;    /* of a run's file: a bit for each node's id that the state has */
-    const ckr_view **views;    /* of the state's tensors, by index                       */
-    uint64_t         n_views;
-    ckr__stand      *tied;     /* tensors, and those whose storage they have              */
-    uint64_t         n_tied;
-    const char      *wrapper;  /* before the names that the optimizer has; NULL: nothing  */
-    const ckr_state *source;   /* as it was read                                         */
-    const char      *path;
-} ckr__plain;
-
 /* What a state of a torch file keeps; NULL: nothing. */
 static const ckr__plain *ckr__plain_of(const ckr_state *s)
 {
     return (const ckr__plain *)s->dialect_data;
-}
-
-static bool ckr__plain_taken(const ckr__plain *p, const ckr_node *n)
-{
-    return p && p->taken && (p->taken[n->id / 8] >> (n->id & 7) & 1);
 }
 
 /* What one rank's file has of a tensor; where others hold the rest, nothing can be said of it. */
@@ -40048,91 +41908,19 @@ static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *ke
     return c->err->code;
 }
 
+static ckr_result ckr__plain_leaf(void *user, const ckr_node *leaf, const char *name,
+                                  const char *slot, ckr_tensor **out)
+{
+    const ckr__script *x = (const ckr__script *)user;
+    const ckr_view *v =
+        leaf->kind == CKR_NODE_TENSOR ? leaf->u.view : ckr__number_view(x->c, leaf);
+    return v ? ckr__plain_tensor_as(x->c, x->s, name, slot, v, out) : x->c->err->code;
+}
+
 static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, const ckr_view *v)
 {
     ckr_tensor *t;
     return ckr__plain_tensor_as(c, s, key, "param", v, &t);
-}
-
-/* Has it an inside that only a deep walk enters? */
-static bool ckr__flat_closed(const ckr_node *x)
-{
-    return x->kind == CKR_NODE_OBJECT || (x->kind == CKR_NODE_TENSOR && x->u.view->parts);
-}
-
-static bool ckr__flat_marked(const ckr__flat *w, const ckr_node *x)
-{
-    return w->seen[x->id / 8] >> (x->id & 7) & 1;
-}
-
-/* Is x a container that was not met before? Then it is marked. */
-static bool ckr__flat_new(ckr__flat *w, const ckr_node *x)
-{
-    if (!ckr_node_is_dict(x) && !ckr_node_is_list(x) && !(w->deep && ckr__flat_closed(x)))
-        return false;
-    if (ckr__flat_marked(w, x)) return false;
-    w->seen[x->id / 8] |= (uint8_t)(1u << (x->id & 7));
-    return true;
-}
-
-/* What an object was made of, as a dict; NULL: out of memory. */
-static const ckr_node *ckr__flat_inside(ckr__ctx *c, const ckr_node *x)
-{
-    static const struct { const char *key; size_t at; } parts[] = {
-        { "callable", offsetof(ckr_object, callable) }, { "args", offsetof(ckr_object, args) },
-        { "kwargs", offsetof(ckr_object, kwargs) },     { "state", offsetof(ckr_object, state) },
-        { "items", offsetof(ckr_object, items) },
-        { "dictitems", offsetof(ckr_object, dictitems) }
-    };
-    ckr_node *d, *v;
-    size_t i;
-    if (x->kind == CKR_NODE_TENSOR) return x->u.view->parts;
-    d = ckr__node(c, CKR_NODE_DICT);
-    for (i = 0; i < sizeof parts / sizeof *parts; i++) {
-        memcpy(&v, (const char *)x->u.object + parts[i].at, sizeof v);
-        if (v) ckr__node_set(c, d, parts[i].key, v);
-    }
-    return ckr__failed(c) ? NULL : d;
-}
-
-static ckr_result ckr__flat_enter(ckr__flat *w, const ckr_node *x)
-{
-    void *array = w->open;
-    if (w->n < w->inside) w->inside = 0;
-    if (ckr__flat_closed(x)) {
-        if (!w->inside) w->inside = w->n + 1;
-        x = ckr__flat_inside(w->c, x);
-        if (!x) return w->c->err->code;
-    }
-    if (w->n >= w->c->limits.max_depth)
-        return ckr__fail(w->c->err, CKR_ITEM_TREE_TOO_DEEP, ckr__file_path(w->c, 0), CKR_NO_OFFSET,
-                         NULL, NULL);
-    if (!ckr__arena_grow(w->c, &array, &w->cap, w->n + 1, sizeof *w->open))
-        return w->c->err->code;
-    w->open = (ckr__flat_open *)array;
-    w->open[w->n].node = x;
-    w->open[w->n++].next = 0;
-    return CKR_OK;
-}
-
-/* The next node, NULL at the end. */
-static const ckr_node *ckr__flat_next(ckr__flat *w)
-{
-    for (; w->n > 0; w->n--) {
-        ckr__flat_open *o = &w->open[w->n - 1];
-        const uint64_t i = o->next++;
-        if (i < o->node->count)
-            return o->node->u.items[ckr_node_is_dict(o->node) ? 2 * i + 1 : i];
-    }
-    return NULL;
-}
-
-static bool ckr__flat_begin(ckr__flat *w, ckr__ctx *c, uint32_t n_nodes)
-{
-    memset(w, 0, sizeof *w);
-    w->c = c;
-    w->seen = CKR__NEW_N(c, uint8_t, (uint64_t)n_nodes / 8 + 1);
-    return w->seen != NULL;
 }
 
 /* Tensors inside an object, which is not built: nobody sees them but who copies the file whole. */
@@ -40242,39 +42030,6 @@ static ckr_result ckr__plain_optimizer(ckr__ctx *c, ckr_state *s, const ckr_node
     return c->err->code;
 }
 
-/* What only counts its own steps tells the LR of an update where it is stepped with each. One that
-   is stepped every n-th, n > 1, has counted at most half of the updates, rounded up; a new one of
-   an optimizer that went on may have, too. Between half and twice the updates it is stepped with
-   each, and updates were skipped, or were before it. An optimizer that counts none may have made
-   any number in as many epochs. */
-static bool ckr__plain_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
-{
-    const int64_t ticks = x->position, step = s->progress.step, epoch = s->progress.epoch;
-    const bool epochs = step < 0 && epoch >= 0 && ticks > 0 && ticks >= epoch - 1 &&
-                        ticks <= epoch + 1;
-    if (step < 0) s->progress.step = ticks;
-    if (epochs || (step > 0 && (ticks <= step - step / 2 || ticks / 2 >= step) && ticks != step))
-        return ckr__sched_unclocked(c, x, ticks, epochs ? -1 : step);
-    if (step > 0 && step != ticks)
-        ckr__say(c, "CKR_W_SCHEDULER_CLOCK", CKR_APPROX, "scheduler", NULL,
-                 ckr__printf(c, "%lld steps in %lld updates", (long long)ticks, (long long)step),
-                 "the optimizer counts the updates: some seem to have been skipped", NULL);
-    return !ckr__failed(c);
-}
-
-/* Of the n groups from `first` on; `shared`: another one steps their optimizer, too. */
-static ckr_result ckr__plain_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *scheduler,
-                                      uint64_t first, uint64_t n, bool shared)
-{
-    ckr_schedule *x;
-    const ckr_result r = ckr__groups_schedule(c, s, scheduler, first, n);
-    if (r != CKR_OK) return r;
-    x = &s->schedules[s->n_schedules - 1];
-    if (!strcmp(x->clock, "update") && !ckr__plain_clock(c, s, x)) return c->err->code;
-    if (shared) ckr__sched_share(x);
-    return ckr__lr_drift(c, s, x);
-}
-
 /* What a trainer saves beside the tensors, wherever in the file it stands. */
 static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_state *s,
                                      const ckr_node *root)
@@ -40294,24 +42049,20 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
     if (other) ckr__plain_parts(other, &optim, &none);
     if (s->dialect_data) {
         ckr__plain *p = (ckr__plain *)s->dialect_data;
-        p->optimizer = p->optimizers[0] = other ? NULL : optim;
+        p->optimizer = other ? NULL : optim;
+        p->scheduler = sched;
+        p->optimizers = &p->optimizer;
+        p->schedulers = &p->scheduler;
         p->n_optimizers = p->optimizer != NULL;
-        p->scheduler = p->schedulers[0] = sched;
         p->n_schedulers = sched != NULL;
     }
     if (other && !optim)
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE_STATE, optimizer, CKR_NO_OFFSET, "param_groups",
                          "no state dict of an optimizer is in this file");
     if (optim) r = ckr__plain_optimizer(c, s, optim);
-    if (r == CKR_OK && sched) r = ckr__plain_schedule(c, s, sched, 0, s->n_groups, false);
+    if (r == CKR_OK && sched) r = ckr__script_schedule(c, s, sched, 0, s->n_groups, false);
     return r;
 }
-
-#ifndef CKPTRESUME_NO_ACCELERATE
-/* A training run's file: keep->taken says whether it is one. */
-static ckr_result ckr__rf_read(ckr__ctx *c, const ckr_open_desc *desc, ckr_state *s,
-                               ckr__plain *keep);
-#endif
 
 /* "complex128 [7, 5]", as ckr__plain_entry writes it for a type that safetensors has no tag for. */
 static bool ckr__plain_typed(const char *text, ckr_dtype *dtype, uint32_t *n_dims, int64_t *shape)
@@ -40405,6 +42156,23 @@ static ckr_result ckr__plain_header(ckr__ctx *c, uint32_t file, ckr_state *s)
     return r == CKR_OK ? ckr__plain_retype(c, s, told) : r;
 }
 
+/* A training run's file: keep->taken says whether it is one. */
+static ckr_result ckr__plain_run(ckr__ctx *c, const ckr_open_desc *desc, ckr_state *s,
+                                 ckr__plain *keep)
+{
+    ckr__script x = CKR_ZERO;
+    x.c = c;
+    x.s = s;
+    x.root = keep->root;
+    x.path = keep->path;
+    x.rel = ckr__base(keep->path);
+    x.desc = desc;
+    x.keep = keep;
+    x.tensor_fn = ckr__plain_leaf;
+    x.user = &x;
+    return ckr__script_read(&x);
+}
+
 static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                   ckr_state *s, ckr_node *root)
 {
@@ -40421,10 +42189,8 @@ static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_
         keep->source = s;
         keep->path = path;
         s->dialect_data = keep;
-#ifndef CKPTRESUME_NO_ACCELERATE
-        if (!desc || !desc->optimizer) r = ckr__rf_read(c, desc, s, keep);
+        if (!desc || !desc->optimizer) r = ckr__plain_run(c, desc, s, keep);
         run = keep->taken != NULL;
-#endif
     }
     if (r == CKR_OK && !run) r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
     return r == CKR_OK ? ckr__plain_flatten(c, s, root) : r;
@@ -40448,13 +42214,6 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
     s->dialect = "safetensors";
     r = ckr__plain_flatten(c, s, root);            /* an index over files                  */
     return r == CKR_OK ? ckr__plain_retype(c, s, root->attrs) : r;
-}
-
-static const char *ckr__plain_name(ckr__ctx *c, const ckr_tensor *t)
-{
-    if (!strcmp(t->slot, "param")) return t->name;
-    if (!strcmp(t->slot, "ema")) return ckr__printf(c, "ema.%s", t->name);
-    return ckr__printf(c, "optimizer.state.%s.%s", t->name, t->slot);
 }
 
 /* The entry of a tensor; one that safetensors has no tag for is stored as bytes, described in
@@ -40609,20 +42368,41 @@ static ckr_result ckr__whole_groups(ckr__whole_job *w, const ckr_node *optimizer
     return w->c->err->code;
 }
 
+/* Schedulers that were read as one, each with the groups of its optimizer. */
+static ckr_result ckr__whole_schedulers(ckr__whole_job *w, const ckr_schedule *s)
+{
+    uint64_t *lanes = CKR__NEW_N(w->c, uint64_t, s->n_lanes), i, k, n;
+    ckr_schedule *one = ckr__sched_copy(w->c, s);
+    ckr_node *state = NULL;
+    ckr_result r = CKR_OK;
+    if (!lanes || !one) return w->c->err->code;
+    for (i = 0; i < s->n_lanes; i++) lanes[i] = i;
+    for (i = k = 0; k < w->p->n_schedulers && r == CKR_OK; k++, i += n) {
+        n = ckr_node_get(w->p->optimizers[k], "param_groups")->count;
+        one->state = w->p->schedulers[k];
+        r = ckr__sched_torch_write(w->c, one, lanes + i, n, s->position, &state);
+        ckr__whole_stand(w, w->p->schedulers[k], state);
+    }
+    return r;
+}
+
 /* The scheduler's state, where it is another than it was, and what torch goes on with from it. */
 static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was)
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
     const int64_t done = ckr__step_done(w->s);
-    const bool same = ckr__sched_same(s, was);
+    const bool same = ckr__sched_same(s, was), several = w->p->n_schedulers > 1;
     ckr_result r = CKR_OK;
     if (!s) return CKR_OK;
-    if (w->p->n_schedulers > 1 && !same)
+    if (several && !same && (!w->swaps.c || s->n_lanes != w->s->n_groups ||
+                             w->source->n_schedules > 1 ||
+                             w->p->n_schedulers != w->p->n_optimizers))
         return ckr__say(w->c, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, s->kind, NULL, NULL,
                         "the file has several schedulers, which are written as they were only",
                         "--lr-policy keep");
     if (w->p->scheduler && !same && !s->opaque)
         r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
+    if (w->scheduler && several && r == CKR_OK) r = ckr__whole_schedulers(w, s);
     if (w->scheduler && !w->p->optimizer)
         ckr__say(w->c, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL, NULL,
                  "the optimizer's groups are in another file, which has the LR of the first update "
@@ -40663,6 +42443,7 @@ static void ckr__whole_minds(ckr__whole_job *w, const ckr_target *t)
 {
     static const struct { const char *code, *why; } what[] = {
         { "CKR_W_TENSORS_IN_OBJECT", "tensors inside an object go with it as they are" },
+        { "CKR_W_SLOT_INSIDE", "it goes with the file as it is" },
         { "CKR_W_PARAM_NAMES", "the optimizer's numbers stay as they are" },
         { "CKR_W_PARAM_NAMES_GUESSED", "the optimizer's numbers stay as they are" }
     };
@@ -40690,6 +42471,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     w.p = (const ckr__plain *)s->dialect_data;
     w.out = out;
     w.source = w.p->source;
+    w.dtype = t->dtype;
     f->source = w.p->path;
     ckr__whole_minds(&w, t);
     ckr__whole_maps(&w, w.p);
@@ -40708,6 +42490,78 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     }
     ckr__map_free(&w.views);
     ckr__map_free(&w.swaps);
+    return c->err->code;
+}
+
+/* plain: a run's file of any state ------------------------------------------------ */
+
+/* The state that torch's scheduler of this kind has here; one that cannot be rebuilt goes on from
+   its own; what is none of torch's is lost. */
+static ckr_result ckr__plain_scheduler(ckr__fresh *w)
+{
+    const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
+    const bool kept = s && s->opaque && ckr__is_scheduler(s->state);
+    ckr_node *state = NULL;
+    ckr_result r = CKR_OK;
+    w->out->unscheduled = !kept && (!s || s->opaque || !ckr__sched_is_torch(s));
+    if (!s || (w->t->without & CKR_SCHEDULE)) return CKR_OK;
+    if (kept) {
+        w->out->follows = s;
+        ckr__fresh_set(w, "lr_scheduler", ckr__copy_tree(w->c, w->f, s->state, NULL));
+        return w->c->err->code;
+    }
+    if (w->out->unscheduled)
+        return ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "schedule", s->kind, NULL,
+                        "it is none of torch's schedulers, or not known",
+                        "--to-schedule torch:...: one whose state the file can have");
+    r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &state);
+    if (r != CKR_OK) return r;
+    ckr__node_set(w->c, w->f->root, "lr_scheduler", state);
+    ckr__setting_scheduler(w->out, s, NULL, true);
+    return ckr__torch_follows(w->c, state, s->n_lanes == w->s->n_groups ? w->s->groups : NULL, s,
+                              NULL, s->rate, ckr__step_done(w->s), &w->out->follows);
+}
+
+/* Counters, and the streams of rank 0. */
+static void ckr__plain_rest(ckr__fresh *w)
+{
+    static const char *const keys[] = { "step", "epoch", "samples", "tokens" };
+    const ckr_state *s = w->s;
+    const int64_t n[] = { s->progress.step, s->progress.epoch, s->progress.samples,
+                          s->progress.tokens };
+    ckr_node *rng = ckr__node(w->c, CKR_NODE_DICT);
+    uint64_t i;
+    for (i = 0; i < 4 && !(w->t->without & CKR_PROGRESS); i++)
+        if (n[i] > 0 || (!n[i] && i < 2))    /* nobody has seen 0 samples                     */
+            ckr__node_set(w->c, w->f->root, keys[i], ckr__node_int(w->c, n[i]));
+    for (i = 0; i < s->n_rng && !(w->t->without & CKR_RNG); i++) {
+        const ckr_stream *x = &s->rng[i];
+        const char *key = strcmp(x->name, "default") != 0
+                              ? ckr__printf(w->c, "%s.%s", x->kind, x->name)
+                              : x->kind;
+        if (x->rank == 0 && !x->sibling && x->state)
+            ckr__node_set(w->c, rng, key, ckr__copy_tree(w->c, w->f, x->state, NULL));
+    }
+    if (ckr__dict_n(rng)) ckr__node_set(w->c, w->f->root, "rng", rng);
+    if (s->n_leftovers)
+        ckr__say(w->c, "CKR_W_TENSORS_ONLY", CKR_LOST, "leftovers", NULL, NULL,
+                 "the target is a file that torch's own parts of a run are in", NULL);
+}
+
+/* As most scripts save a run: {model, optimizer, lr_scheduler, ema, step, epoch, rng}. */
+static ckr_result ckr__plain_fresh(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
+                                   ckr__out *out)
+{
+    ckr__fresh w = CKR_ZERO;
+    ckr_result r;
+    ckr__fresh_begin(&w, c, s, t, out);
+    if (!ckr__fresh_file(&w, "", CKR_FORMAT_TORCH_ZIP)) return c->err->code;
+    ckr__fresh_set(&w, "model", ckr__fresh_model(&w, "param"));
+    ckr__fresh_set(&w, "optimizer", ckr__fresh_optimizer(&w));
+    r = ckr__failed(c) ? c->err->code : ckr__plain_scheduler(&w);
+    if (r != CKR_OK) return r;
+    ckr__fresh_set(&w, "ema", ckr__fresh_model(&w, "ema"));
+    ckr__plain_rest(&w);
     return c->err->code;
 }
 
@@ -40880,7 +42734,8 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     uint64_t i;
     ckr_result r = CKR_OK;
     if (same && !ckr__batch_scripted(out, s->batch, t->topology.dp)) return c->err->code;
-    if (same && all && t->dtype == CKR_DTYPE_NONE && s->dialect_data)
+    if (same && all && s->dialect_data &&
+        (t->dtype == CKR_DTYPE_NONE || ckr__plain_of(s)->taken))
         return ckr__plain_whole(c, s, t, out);
     out->renamed = own || (torch && way && way->whole_fn);
     out->unscheduled = true;
@@ -40888,6 +42743,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
         out->keeps = true;
         return way->whole_fn(c, s, t, out);
     }
+    if (torch && !own && !t->slots && s->n_groups && s->n_tensors &&
+        !(t->without & (CKR_PARAMS | CKR_OPTIMIZER | CKR_GROUPS)))
+        return ckr__plain_fresh(c, s, t, out);
     if (!s->n_tensors)
         return ckr__fail(c->err, CKR_ITEM_NOTHING, NULL, CKR_NO_OFFSET, NULL,
                          "it holds no tensors: the file would be empty");
@@ -41026,14 +42884,6 @@ typedef struct ckr__ac_file {
     uint64_t        first_group, n_groups;
 } ckr__ac_file;
 
-typedef struct ckr__ac_param { /* a number of an optimizer's state dict                  */
-    ckr_node       *id;
-    const ckr_node *state;     /* dict, or NULL: none yet                                */
-    const char     *name;
-    uint64_t        group;     /* within the optimizer                                   */
-    const ckr_view *like;      /* a state tensor of the parameter's own shape, or NULL   */
-} ckr__ac_param;
-
 /* A value in a rank's file that no other rank can stand for: none of a generator's, or the states
    of all devices that the process sees. */
 typedef struct ckr__ac_extra {
@@ -41048,7 +42898,7 @@ typedef struct ckr__ac {
     ckr_state       *s;
     const char      *dir;
     const ckr_open_desc *desc;
-    bool             trainer, sana, plain; /* of HF; a file of no framework; none: accelerate */
+    bool             trainer, sana;        /* of HF; neither: accelerate                    */
     bool             adopted;              /* made of another framework's state          */
     bool             converted;            /* there is a side file                       */
     const char      *engine;   /* DeepSpeed's directory inside, which has model and optimizer,
@@ -41057,11 +42907,7 @@ typedef struct ckr__ac {
     ckr__ac_file   **files;    /* in byte order of their names                           */
     uint64_t         n_files;
     ckr__plain      *keep;     /* views: of the state's tensors, by index                */
-    ckr__map         names;    /* of parameters -> tensor's index, while reading         */
-    uint64_t         n_named;  /* names of the caller that are used up                   */
-    size_t           wrapped;  /* bytes before each key of the dict in hand              */
-    uint64_t         n_loose;  /* numbers of the optimizer in hand that no group has     */
-    const char      *only;     /* the head of names that an optimizer may have; NULL: all */
+    ckr__script      of;       /* the parameters, and what an optimizer's numbers are    */
     ckr__ac_file   **random;   /* by rank; NULL: it has none                             */
     uint32_t         n_random, ranks;
     ckr__ac_extra   *extras;
@@ -41152,18 +42998,16 @@ static ckr_result ckr__ac_engine(ckr__ac *r)
     const char *dir;
     ckr__rankfile at;
     uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < r->n_files && e == CKR_OK && !r->engine; i++)
+    for (i = 0; i < r->n_files && !ckr__failed(r->c) && !r->engine; i++)
         if (r->files[i]->dir && (ckr__starts(r->files[i]->rel, "global_step") ||
                                  ckr__form_match("pytorch_model[_{n}]", r->files[i]->rel, &at)))
-            e = ckr__under_find(r->c, r->dir, &r->engine);
-    if (e != CKR_OK || !r->engine) return e;
-    dir = ckr__path_join(r->c, r->dir, r->engine);
-    e = dir ? ckr__under_read(r->c, dir, r->desc, r->s) : ckr__oom(r->c);
-    r->scheduled = r->s->n_schedules > 0;
+            ckr__under_find(r->c, r->dir, &r->engine);
+    dir = r->engine ? ckr__path_join(r->c, r->dir, r->engine) : NULL;
+    if (dir) ckr__under_read(r->c, dir, r->desc, r->s);
+    r->scheduled = dir && r->s->n_schedules > 0;
     for (i = 0; i < r->n_files && r->scheduled; i++)       /* of no one who asks for it      */
         if (r->files[i]->kind == CKR__AC_SCHEDULER) r->files[i]->kind = CKR__AC_LOOSE;
-    return e;
+    return r->c->err->code;
 }
 
 /* What other frameworks write into the same directory under accelerate or the Trainer. */
@@ -41172,18 +43016,16 @@ static ckr_result ckr__ac_foreign(ckr__ac *r)
     uint64_t i;
     ckr_result e = r->engine ? CKR_OK : ckr__af_scan(r);
     if (e != CKR_OK || r->engine || r->n_fsdp || ckr__ac_nth(r, CKR__AC_MODEL, 0)) return e;
-    for (i = 0; i < r->n_files; i++) {
-        const char *s = r->files[i]->rel;
-        if (!r->files[i]->dir || (strncmp(s, "pytorch_model", 13) != 0 &&
-                                  strncmp(s, "global_step", 11) != 0 && strcmp(s, "distcp") != 0))
-            continue;
-        e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_SHARDED, r->files[i]->path, CKR_NO_OFFSET, NULL,
-                      "the model's files are in this directory, sharded by FSDP or DeepSpeed");
-        return ckr__remedy(r->c->err, e, "name this directory with --dialect dcp or deepspeed");
-    }
-    e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_MISSING, r->dir, CKR_NO_OFFSET, NULL,
-                  "there is no file of the model: model.safetensors or pytorch_model.bin");
-    return ckr__remedy(r->c->err, e, "bring back the model's file");
+    for (i = 0; i < r->n_files; i++)
+        if (r->files[i]->dir &&
+            ckr__name_in("pytorch_model* global_step* distcp", r->files[i]->rel))
+            return ckr__fail_with(r->c, CKR_ITEM_TRAINER_SHARDED, r->files[i]->path, NULL,
+                                  "the model's files are in this directory, sharded by FSDP or "
+                                  "DeepSpeed",
+                                  "name this directory with --dialect dcp or deepspeed");
+    return ckr__fail_with(r->c, CKR_ITEM_TRAINER_MISSING, r->dir, NULL,
+                          "there is no file of the model: model.safetensors or pytorch_model.bin",
+                          "bring back the model's file");
 }
 
 /* Both trainers take the safetensors file where there are two. */
@@ -41306,11 +43148,6 @@ static ckr_result ckr__sana_probe(ckr__ctx *c, const char *path, const char **di
 
 /* >>accelerate.model ---------------------------------------------------------- */
 
-static bool ckr__same_dims(uint32_t n, const int64_t *a, uint32_t m, const int64_t *b)
-{
-    return n == m && (!n || !memcmp(a, b, n * sizeof *a));
-}
-
 static ckr_result ckr__ac_load(ckr__ac *r, ckr__ac_file *f)
 {
     uint32_t file = CKR_NO_FILE;
@@ -41320,61 +43157,19 @@ static ckr_result ckr__ac_load(ckr__ac *r, ckr__ac_file *f)
     return e;
 }
 
-/* What no state can hold stays a leftover. */
-static void ckr__plain_take_node(ckr__plain *p, const ckr_node *n)
+/* Its state dict, for the kit. */
+static ckr__optim ckr__ac_part(const ckr__ac_file *f)
 {
-    if (!p->taken || !n || (n->kind == CKR_NODE_TENSOR && ckr__view_odd(n->u.view))) return;
-    p->taken[n->id / 8] |= (uint8_t)(1u << (n->id & 7));
+    const ckr__optim o = { f->part, f->path, f->rel, f->index, NULL, 0, 0 };
+    return o;
 }
 
-/* Two nodes of one storage. */
-static void ckr__ac_pair(ckr__ac *r, ckr_node *node, ckr_node *first)
-{
-    const ckr__stand x = { node, first };
-    *CKR__PUSH(ckr__stand, r->c, r->keep->tied, r->keep->n_tied) = x;
-}
-
-/* One dict name -> tensor: a model's, or Sana's EMA. The second name of one storage is no tensor of
-   its own, but a tie. */
+/* A model's dict, or Sana's EMA. */
 static ckr_result ckr__ac_dict(ckr__ac *r, const ckr__ac_file *f, const ckr_node *dict,
                                const char *prefix, const char *slot)
 {
-    ckr__shared x = CKR_ZERO;
-    uint64_t i, at;
-    ckr_result e = CKR_OK;
-    if (!ckr_node_is_dict(dict)) return ckr__ac_bad(r, f, NULL, "a dict of tensors");
-    if (!prefix || dict->count > UINT32_MAX) return ckr__oom(r->c);
-    x.map.c = r->c;
-    for (i = 0; i < dict->count && e == CKR_OK; i++) {
-        ckr_node *value = ckr__dict_at(dict, i);
-        const char *name = ckr__dict_key(dict, i);
-        ckr_tensor *t = NULL;
-        bool had = false;
-        if (!name || value->kind != CKR_NODE_TENSOR) {
-            if (!r->plain) e = ckr__leave(r->c, r->s, f->rel, name ? name : "?", value);
-            continue;
-        }
-        ckr__plain_take_node(r->keep, value);
-        name += r->wrapped;
-        if (*prefix) name = ckr__printf(r->c, "%s%s", prefix, name);
-        if (!name) break;
-        at = r->s->n_tensors | i << 32;
-        if (ckr__shared_before(&x, value->u.view, &at)) {
-            ckr__ac_pair(r, value, ckr__dict_at(dict, at >> 32));
-            at &= 0xffffffffu;
-            ckr__map_put(&r->names, name, strlen(name), at, NULL);
-            ckr__tie_add(r->c, r->s, r->s->tensors[at]->name, name);
-            continue;
-        }
-        e = ckr__plain_tensor_as(r->c, r->s, name, slot, value->u.view, &t);
-        if (e != CKR_OK || !t) continue;
-        t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
-        if (!strcmp(slot, "param")) ckr__map_put(&r->names, name, strlen(name), t->index, &had);
-        if (had) ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, f->path, CKR_NO_OFFSET, name, NULL);
-        e = r->c->err->code;
-    }
-    ckr__map_free(&x.map);
-    return e == CKR_OK ? r->c->err->code : e;
+    const ckr__optim o = ckr__ac_part(f);
+    return ckr__script_dict(&r->of, &o, dict, prefix, slot);
 }
 
 /* Every tensor that an index names must be in the shard that it names. */
@@ -41393,7 +43188,7 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
                              "it names the shard %.100s, which is not there", shard);
         if (f->index) name = ckr__printf(r->c, "model_%u.%s", (unsigned)f->index, name);
         if (!name) return ckr__oom(r->c);
-        if (!ckr__map_find(&r->names, name, strlen(name), &at) ||
+        if (!ckr__map_find(&r->of.names, name, strlen(name), &at) ||
             (r->keep->views[at] &&
              strcmp(ckr__file_path(r->c, r->keep->views[at]->file), r->files[k]->path) != 0))
             return ckr__fail(r->c->err, CKR_ITEM_HF_MISSING, f->path, CKR_NO_OFFSET, name,
@@ -41414,14 +43209,14 @@ static ckr_result ckr__ac_copies(ckr__ac *r, const ckr__ac_file *f, ckr_node **f
         const ckr_view *v = value->u.view;
         ckr_tensor *t;
         if (!name || value->kind != CKR_NODE_TENSOR ||
-            !ckr__map_find(&r->names, name, strlen(name), &at))
+            !ckr__map_find(&r->of.names, name, strlen(name), &at))
             continue;
         t = r->s->tensors[at];
         if (v->dtype != t->dtype || ckr__view_odd(v) ||
             !ckr__same_dims(v->n_dims, v->shape, t->n_dims, t->shape))
             continue;
         if (first[at]) {
-            ckr__ac_pair(r, value, first[at]);
+            ckr__script_pair(&r->of, value, first[at]);
             continue;
         }
         first[at] = value;
@@ -41440,10 +43235,10 @@ static ckr_node **ckr__ac_engine_params(ckr__ac *r)
     r->keep->n_views = s->n_tensors;
     for (i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param"))
-            ckr__map_put(&r->names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+            ckr__map_put(&r->of.names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
     for (i = 0; i < s->n_ties; i++)
-        if (ckr__map_find(&r->names, s->ties[i].name, strlen(s->ties[i].name), &at))
-            ckr__map_put(&r->names, s->ties[i].other, strlen(s->ties[i].other), at, NULL);
+        if (ckr__map_find(&r->of.names, s->ties[i].name, strlen(s->ties[i].name), &at))
+            ckr__map_put(&r->of.names, s->ties[i].other, strlen(s->ties[i].other), at, NULL);
     return ckr__failed(r->c) ? NULL : CKR__NEW_N(r->c, ckr_node *, s->n_tensors);
 }
 
@@ -41472,453 +43267,15 @@ static ckr_result ckr__ac_models(ckr__ac *r)
     return e;
 }
 
-/* >>accelerate.names ---------------------------------------------------------- */
-/* Which parameter an optimizer's number is. */
-
-static const ckr_view *ckr__ac_like(const ckr_node *state)
-{
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(state); i++) {
-        const char *slot = ckr__dict_key(state, i);
-        const ckr_node *v = ckr__dict_at(state, i);
-        if (slot && v->kind == CKR_NODE_TENSOR && ckr__own_shape(slot)) return v->u.view;
-    }
-    return NULL;
-}
-
-/* Parameters are numbers, or names (FSDP's whole state dicts): all alike. NULL: neither. */
-static const char *ckr__ac_id(const ckr_node *id, uint8_t kind, size_t *n)
-{
-    *n = id->kind == CKR_NODE_STR ? (size_t)id->count : sizeof id->u.i;
-    if (id->kind != kind || (kind != CKR_NODE_INT && kind != CKR_NODE_STR)) return NULL;
-    return kind == CKR_NODE_STR ? id->u.str : (const char *)&id->u.i;
-}
-
-/* Names that a wrapper is before, all of them, as the model has them. */
-static void ckr__ac_unwrap(ckr__ac *r, ckr__ac_param *p, uint64_t n)
-{
-    size_t wrapped = SIZE_MAX;
-    uint64_t i;
-    for (i = 0; i < n; i++)
-        wrapped = p[i].name ? ckr__wrapped(p[0].name, p[i].name, wrapped) : 0;
-    if (!r->plain || !n || !wrapped) return;
-    if (!r->keep->wrapper) r->keep->wrapper = ckr__strndup(r->c, p[0].name, wrapped);
-    for (i = 0; i < n; i++) p[i].name += wrapped;
-}
-
-/* The optimizer's parameters in the order of its groups, each once. Behind them, of a file of no
-   framework, those that no group has any more: torch keeps their state. */
-static ckr_result ckr__ac_params(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param **out,
-                                 uint64_t *n)
-{
-    const ckr_node *groups = ckr_node_get(f->part, "param_groups"),
-                   *state = ckr_node_get(f->part, "state");
-    uint64_t i, k, most = 0;
-    uint8_t kind = CKR_NODE_INT;
-    const char *id;
-    size_t len;
-    ckr__map seen = CKR_ZERO;
-    seen.c = r->c;
-    *n = r->n_loose = 0;
-    for (i = 0; i < groups->count; i++) {
-        const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
-        if (!ckr_node_is_list(list)) return ckr__ac_bad(r, f, "param_groups", "a list params");
-        if (!most && list->count) kind = list->u.items[0]->kind;
-        most += list->count;
-    }
-    *out = CKR__NEW_N(r->c, ckr__ac_param, most + (r->plain ? state->count : 0));
-    if (!*out) return ckr__oom(r->c);
-    for (i = 0; i < groups->count; i++) {
-        const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
-        for (k = 0; k < list->count && !ckr__failed(r->c); k++) {
-            ckr__ac_param *p = &(*out)[*n];
-            bool had;
-            p->id = list->u.items[k];
-            p->name = ckr_node_str(ckr_node_at(ckr_node_get(g, "param_names"), k));
-            if (!p->name) p->name = ckr_node_str(p->id);
-            p->group = i;
-            id = ckr__ac_id(p->id, kind, &len);
-            if (!id) ckr__ac_bad(r, f, "params", "numbers");
-            else if (ckr__map_put(&seen, id, len, *n, &had) && !had) ++*n;
-        }
-    }
-    for (i = 0; i < state->count && !ckr__failed(r->c); i++) {
-        id = ckr__ac_id(state->u.items[2 * i], kind, &len);
-        if (!id) continue;
-        if (!ckr__map_find(&seen, id, len, &k)) {
-            if (!r->plain) ckr__ac_bad(r, f, "state", "a number that some group has");
-            if (!r->plain) break;
-            k = *n + r->n_loose++;
-            (*out)[k].id = state->u.items[2 * i];
-        }
-        (*out)[k].state = ckr__dict_at(state, i);
-    }
-    for (i = 0; i < *n; i++) (*out)[i].like = ckr__ac_like((*out)[i].state);
-    ckr__ac_unwrap(r, *out, *n);
-    ckr__map_free(&seen);
-    return r->c->err->code;
-}
-
-static bool ckr__ac_fits(const ckr__ac_param *p, const ckr_tensor *t)
-{
-    return !p->like || ckr__same_dims(p->like->n_dims, p->like->shape, t->n_dims, t->shape);
-}
-
-static ckr_result ckr__ac_names_fail(ckr__ac *r, const ckr__ac_file *f, const char *name,
-                                     const char *text)
-{
-    ckr_result e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_NAMES, f->path, CKR_NO_OFFSET, name, "%s",
-                             text);
-    return ckr__remedy(r->c->err, e,
-                       "--names FILE: all parameters in the order of the optimizer's groups");
-}
-
-/* A name that the model's file lacks: of a tie, whose other name is the one tensor of this shape
-   that nobody has claimed. */
-static ckr_result ckr__ac_unstored(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
-                                   const ckr__ac_param *all, uint64_t n, uint64_t *at)
-{
-    uint64_t i, k, found = 0;
-    for (i = 0; i < r->s->n_tensors; i++) {
-        const ckr_tensor *t = r->s->tensors[i];
-        if (strcmp(t->slot, "param") != 0 || !p->like || !ckr__ac_fits(p, t)) continue;
-        for (k = 0; k < n && strcmp(all[k].name, t->name) != 0; k++) {}
-        if (k < n) continue;
-        *at = i;
-        found++;
-    }
-    if (found != 1)
-        return ckr__ac_names_fail(r, f, p->name, "the model's file has no such parameter");
-    ckr__map_put(&r->names, p->name, strlen(p->name), *at, NULL);
-    ckr__tie_add(r->c, r->s, r->s->tensors[*at]->name, p->name);
-    return r->c->err->code;
-}
-
-/* Given names: each is a tensor of the model, of the state's shape. Without a model (a bare
-   optimizer) they are taken as they are. */
-static ckr_result ckr__ac_check_names(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p,
-                                      uint64_t n)
-{
-    const bool bare = r->names.count == 0;
-    uint64_t i, at = 0;
-    for (i = 0; i < n && !bare; i++) {
-        if (!ckr__map_find(&r->names, p[i].name, strlen(p[i].name), &at) &&
-            ckr__ac_unstored(r, f, &p[i], p, n, &at) != CKR_OK)
-            return r->c->err->code;
-        if (!ckr__ac_fits(&p[i], r->s->tensors[at]))
-            return ckr__ac_names_fail(r, f, p[i].name,
-                                      "the optimizer's state has another shape than the parameter");
-        p[i].name = r->s->tensors[at]->name;
-    }
-    return CKR_OK;
-}
-
-/* Digits by value, the rest by bytes: layers.2 before layers.10. */
-static int ckr__ac_natural_cmp(const void *x, const void *y)
-{
-    const char *a = ((const ckr_tensor *)x)->name, *b = ((const ckr_tensor *)y)->name;
-    for (;;) {
-        const size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
-        size_t i, k;
-        if (!n || !m) {
-            if (*a != *b || !*a) return (int)(uint8_t)*a - (int)(uint8_t)*b;
-            a++, b++;
-            continue;
-        }
-        for (i = 0; i + 1 < n && a[i] == '0'; i++) {}
-        for (k = 0; k + 1 < m && b[k] == '0'; k++) {}
-        if (n - i != m - k) return n - i < m - k ? -1 : 1;
-        for (; i < n; i++, k++) if (a[i] != b[k]) return (int)a[i] - (int)b[k];
-        a += n;
-        b += m;
-    }
-}
-
-/* Names that differ in their numbers only: copies of one layer, in the order of the numbers. */
-static bool ckr__ac_same_pattern(const char *a, const char *b)
-{
-    while (*a && *b) {
-        const size_t n = strspn(a, "0123456789"), m = strspn(b, "0123456789");
-        if ((n == 0) != (m == 0)) return false;
-        if (!n && *a != *b) return false;
-        a += n ? n : 1;
-        b += m ? m : 1;
-    }
-    return !*a && !*b;
-}
-
-/* The model's tensors of the shape of p, of which there must be as many as numbers of this shape,
-   all in one group; unless the file kept the model's order, all of one pattern. */
-static bool ckr__ac_match_shape(ckr__ac_param *p, uint64_t n, uint64_t first, ckr_tensor **models,
-                                uint64_t n_models, bool ordered)
-{
-    uint64_t i, k = first;
-    const char *last = NULL;
-    for (i = 0; i < n_models; i++) {
-        const ckr_tensor *t = models[i];
-        if (!ckr__ac_fits(&p[first], t)) continue;
-        for (; k < n && !ckr__ac_fits(&p[k], t); k++) {}
-        if (k == n || p[k].group != p[first].group) return false;
-        if (last && !ordered && !ckr__ac_same_pattern(last, t->name)) return false;
-        last = p[k++].name = t->name;
-    }
-    for (; k < n; k++)
-        if (!p[k].name && ckr__same_dims(p[k].like->n_dims, p[k].like->shape,
-                                         p[first].like->n_dims, p[first].like->shape))
-            return false;
-    return last != NULL;
-}
-
-/* One group in the model's order, which fits the model's tensors in one way only: the leftmost is
-   the rightmost, too. */
-static bool ckr__ac_match_order(ckr__ac_param *p, uint64_t n, ckr_tensor **models,
-                                uint64_t n_models)
-{
-    uint64_t i, k;
-    if (!n || p[n - 1].group != 0) return false;
-    for (i = k = 0; i < n && k < n_models; k++)
-        if (ckr__ac_fits(&p[i], models[k])) p[i++].name = models[k]->name;
-    if (i < n) return false;
-    for (k = n_models; i > 0 && k > 0 && k >= i; k--)
-        if (ckr__ac_fits(&p[i - 1], models[k - 1]) && p[--i].name != models[k - 1]->name)
-            return false;
-    return i == 0;
-}
-
-/* The model's parameters that no optimizer before this one has; no buffers. */
-static bool ckr__ac_free_params(ckr__ac *r, ckr_tensor **out, uint64_t *n)
-{
-    ckr__map had = CKR_ZERO;
-    uint64_t i, k;
-    had.c = r->c;
-    for (i = 0; i < r->s->n_groups; i++)
-        for (k = 0; k < r->s->groups[i].n_params; k++) {
-            const char *name = r->s->groups[i].params[k];
-            if (!ckr__map_put(&had, name, strlen(name), 0, NULL)) break;
-        }
-    for (i = 0; i < r->s->n_tensors && !ckr__failed(r->c); i++) {
-        ckr_tensor *t = r->s->tensors[i];
-        if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
-            (!r->only || ckr__starts(t->name, r->only)) &&
-            !ckr__map_find(&had, t->name, strlen(t->name), NULL))
-            out[(*n)++] = t;
-    }
-    ckr__map_free(&had);
-    return !ckr__failed(r->c);
-}
-
-#define CKR__AC_GUESS 20000    /* parameters, above which nothing is guessed              */
-
-/* Names by order and shape, where only one assignment is possible. False: it is not certain.
-   *proven is set where all parameters of the model are in one group, whose order every shape
-   proves. */
-static bool ckr__ac_match(ckr__ac *r, ckr__ac_param *p, uint64_t n, bool ordered, bool *proven)
-{
-    ckr_tensor **models = CKR__NEW_N(r->c, ckr_tensor *, r->s->n_tensors);
-    uint64_t i, k = 0;
-    bool ok = models && ckr__ac_free_params(r, models, &k);
-    if (ok && ordered && ckr__ac_match_order(p, n, models, k)) {
-        for (i = 0; i < n && (p[i].like || !p[i].state); i++) {}
-        if (proven) *proven = n == k && i == n;
-        return true;
-    }
-    ok = ok && n <= CKR__AC_GUESS && r->s->n_tensors <= CKR__AC_GUESS;
-    for (i = 0; i < n; i++) {
-        p[i].name = NULL;
-        ok = ok && p[i].like;
-    }
-    if (ok && !ordered) ok = ckr__sort(r->c, (void **)(void *)models, (size_t)k,
-                                       ckr__ac_natural_cmp);
-    for (i = 0; i < n && ok; i++)
-        if (!p[i].name) ok = ckr__ac_match_shape(p, n, i, models, k, ordered);
-    for (i = 0; i < n && ok; i++) ok = p[i].name != NULL;
-    for (i = 0; i < n && !ok; i++) p[i].name = NULL;
-    return ok;
-}
-
-static ckr_result ckr__ac_by_number(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p,
-                                    uint64_t n)
-{
-    uint64_t i;
-    for (i = 0; i < n; i++) {
-        if (p[i].id->kind == CKR_NODE_STR) p[i].name = p[i].id->u.str;
-        else p[i].name = f->index ? ckr__printf(r->c, "%u/%lld", (unsigned)f->index,
-                                           (long long)p[i].id->u.i)
-                             : ckr__printf(r->c, "%lld", (long long)p[i].id->u.i);
-    }
-    return r->c->err->code;
-}
-
-/* `ordered`: the model's file kept the order in which the parameters were registered. */
-static ckr_result ckr__ac_name(ckr__ac *r, const ckr__ac_file *f, ckr__ac_param *p, uint64_t n,
-                               bool ordered)
-{
-    const ckr_open_desc *d = r->desc;
-    uint64_t i, named = 0;
-    bool proven = false, matched;
-    for (i = 0; i < n; i++) named += p[i].name != NULL;
-    if (n && named == n) {
-        ckr_result e = ckr__ac_check_names(r, f, p, n);
-        if (e == CKR_OK || !r->plain || r->c->err->item != CKR_ITEM_TRAINER_NAMES) return e;
-        ckr__error_reset(r->c);            /* another model's names, or with a prefix         */
-    }
-    if (d && d->names) {
-        if (d->n_names - r->n_named < n)
-            return ckr__ac_names_fail(r, f, "param_groups",
-                                      "the optimizer has more parameters than there are names");
-        for (i = 0; i < n; i++) p[i].name = ckr__strdup(r->c, d->names[r->n_named + i]);
-        if (ckr__failed(r->c)) return r->c->err->code;
-        ckr__ac_unwrap(r, p, n);
-        r->n_named += n;
-        return ckr__ac_check_names(r, f, p, n);
-    }
-    for (i = 0; i < n; i++) p[i].name = NULL;
-    matched = ckr__ac_match(r, p, n, ordered, &proven);
-    if (!matched && r->only && r->c->err->code == CKR_OK) {    /* its place says nothing  */
-        r->only = NULL;
-        matched = ckr__ac_match(r, p, n, ordered, &proven);
-    }
-    if (!matched && ckr__ac_by_number(r, f, p, n) == CKR_OK)
-        return ckr__say(r->c, "CKR_W_PARAM_NAMES", CKR_APPROX, f->rel, NULL, NULL,
-                        "the optimizer's file has numbers only, and shapes do not tell which "
-                        "parameter each is: they are called by their numbers",
-                        "--names FILE: all parameters in the order of the optimizer's groups");
-    if (ckr__failed(r->c) || (proven && r->plain && !r->only)) return r->c->err->code;
-    return ckr__say(r->c, "CKR_W_PARAM_NAMES_GUESSED", CKR_APPROX, f->rel, NULL, NULL,
-                    "the optimizer's file has numbers only: they were matched to the model's "
-                    "parameters by shape and order",
-                    "--names FILE: all parameters in the order of the optimizer's groups");
-}
-
 /* >>accelerate.optimizer ------------------------------------------------------ */
-
-/* A list of tensors in a state (LBFGS's history) is slots KEY.0, KEY.1, ... */
-static bool ckr__is_tensors(const ckr_node *v)
-{
-    uint64_t i;
-    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
-        if (v->u.items[i]->kind != CKR_NODE_TENSOR) return false;
-    return ckr_node_is_list(v) && v->count > 0;
-}
-
-/* And back: a slot's value in its parameter's dict. */
-static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_node *value)
-{
-    size_t len = strlen(slot);
-    uint32_t at = 0;
-    const char *key;
-    ckr_node *list;
-    if (!value) return false;
-    if (!ckr__cut_num(slot, &len, &at) || len < 2 || slot[len - 1] != '.')
-        return ckr__node_pair(c, state, ckr__node_str(c, slot), value);
-    key = ckr__strndup(c, slot, len - 1);
-    list = key ? ckr__dict_value(state, key) : NULL;
-    if (key && !list && at == 0) {
-        list = ckr__node(c, CKR_NODE_LIST);
-        if (!ckr__node_set(c, state, key, list)) return false;
-    }
-    if (!key) return false;
-    return list && list->kind == CKR_NODE_LIST && list->count == at
-               ? ckr__node_push(c, list, value)
-               : ckr__node_pair(c, state, ckr__node_str(c, slot), value);
-}
-
-static ckr_result ckr__ac_slot(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
-                               const char *slot, const ckr_node *v)
-{
-    const bool list = ckr__is_tensors(v);
-    uint64_t i;
-    ckr_tensor *t;
-    ckr_result e = CKR_OK;
-    if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
-        if (r->plain) return CKR_OK;
-        return ckr__leave(r->c, r->s, f->rel,
-                          ckr__printf(r->c, "state/%s/%s",
-                                      ckr_node_str(p->id) ? ckr_node_str(p->id)
-                                                          : ckr__node_text_of(r->c, p->id),
-                                      slot), v);
-    }
-    for (i = 0; i < (list ? v->count : 1) && e == CKR_OK; i++) {
-        const ckr_node *one = list ? v->u.items[i] : v;
-        const ckr_view *view =
-            one->kind == CKR_NODE_TENSOR ? one->u.view : ckr__number_view(r->c, one);
-        const char *name = list ? ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)i) : slot;
-        ckr__plain_take_node(r->keep, one);
-        e = view && name ? ckr__plain_tensor_as(r->c, r->s, p->name, name, view, &t)
-                         : ckr__oom(r->c);
-    }
-    return e;
-}
-
-/* What bitsandbytes keeps in a dict of its own beside `step`. */
-static const char ckr__ac_quant[] = "__bnb_optimizer_quant_state__";
-
-static ckr_result ckr__ac_states(ckr__ac *r, const ckr__ac_file *f, const ckr__ac_param *p,
-                                 uint64_t n)
-{
-    const ckr_node *dicts[2];
-    uint64_t i, k;
-    int d;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        dicts[0] = p[i].state;
-        dicts[1] = ckr_node_get(dicts[0], ckr__ac_quant);
-        if (dicts[0] && !ckr_node_is_dict(dicts[0]) && !r->plain)
-            return ckr__ac_bad(r, f, "state", "a dict for each parameter");
-        for (d = 0; d < 2; d++)
-            for (k = 0; k < ckr__dict_n(dicts[d]) && e == CKR_OK; k++) {
-                const char *slot = ckr__dict_key(dicts[d], k);
-                const ckr_node *v = ckr__dict_at(dicts[d], k);
-                if (slot && (strcmp(slot, ckr__ac_quant) != 0 || !ckr_node_is_dict(v)))
-                    e = ckr__ac_slot(r, f, &p[i], slot, v);
-            }
-    }
-    return e;
-}
-
-/* Groups of one optimizer behind those that are there. */
-static ckr_result ckr__ac_groups(ckr__ac *r, ckr__ac_file *f, const ckr__ac_param *p, uint64_t n)
-{
-    const ckr_node *list = ckr_node_get(f->part, "param_groups");
-    uint64_t i, at = 0;
-    f->first_group = r->s->n_groups;
-    f->n_groups = list->count;
-    for (i = 0; i < list->count; i++) {
-        ckr_group *g = ckr__group_add(r->c, r->s, list->u.items[i]);
-        for (; at < n && p[at].group == i; at++)               /* they lie group by group    */
-            *CKR__PUSH(const char *, r->c, g->params, g->n_params) = p[at].name;
-    }
-    return r->c->err->code;
-}
-
-/* Updates done: the largest `step` that a state of the first optimizer counts; -1: none does.
-   Parameters that were frozen for a while have counted less, so all are looked at. */
-static ckr_result ckr__ac_count(ckr__ac *r, const ckr__ac_param *p, uint64_t n)
-{
-    double v;
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        e = ckr__step_number(r->c, ckr_node_get(p[i].state, "step"), &v);
-        if (v >= 0 && v < 9e15 && (int64_t)v > r->s->progress.step)
-            r->s->progress.step = (int64_t)v;
-    }
-    return e;
-}
 
 static ckr_result ckr__ac_optimizer(ckr__ac *r, ckr__ac_file *f, bool ordered)
 {
-    ckr__ac_param *p = NULL;
-    uint64_t n = 0;
-    ckr_result e;
-    if (!ckr__is_optimizer(f->part))
-        return ckr__ac_bad(r, f, NULL, "the state dict of an optimizer: state and param_groups");
-    e = ckr__ac_params(r, f, &p, &n);
-    if (e == CKR_OK) e = ckr__ac_name(r, f, p, n, ordered);
-    if (e == CKR_OK) e = ckr__ac_groups(r, f, p, n);
-    if (e == CKR_OK) e = ckr__ac_by_number(r, f, p + n, r->n_loose);
-    if (e == CKR_OK) e = ckr__ac_states(r, f, p, n + r->n_loose);
-    return e == CKR_OK && f->index == 0 ? ckr__ac_count(r, p, n) : e;
+    ckr__optim o = ckr__ac_part(f);
+    const ckr_result e = ckr__optim_read(&r->of, &o, ordered);
+    f->first_group = o.first_group;
+    f->n_groups = o.n_groups;
+    return e;
 }
 
 static ckr_result ckr__ac_optimizers(ckr__ac *r)
@@ -41936,10 +43293,10 @@ static ckr_result ckr__ac_optimizers(ckr__ac *r)
     if (e == CKR_OK && !k)
         return ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
                         "there is no optimizer file: weights only", NULL);
-    if (e != CKR_OK || !r->n_named || r->n_named == r->desc->n_names) return e;
+    if (e != CKR_OK || !r->of.n_named || r->of.n_named == r->desc->n_names) return e;
     e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_NAMES, r->dir, CKR_NO_OFFSET, NULL,
                   "%llu names for %llu parameters", (unsigned long long)r->desc->n_names,
-                  (unsigned long long)r->n_named);
+                  (unsigned long long)r->of.n_named);
     return ckr__remedy(r->c->err, e, "--names FILE: exactly the optimizer's parameters");
 }
 
@@ -42022,33 +43379,30 @@ static bool ckr__ac_common(const ckr__ac *r, const char *key, const ckr_node *v)
 
 /* What of a rank's file is its own beside the streams: values that are none of a generator, and
    lists of devices that have drawn, or that few ranks have. */
-static ckr_result ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
+static void ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
 {
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(dict);
     uint32_t k;
-    for (i = 0; i < dict->count; i++) {
-        const char *key = ckr__dict_key(dict, i);
-        ckr_node *v = ckr__dict_at(dict, i);
+    while (ckr__walk_on(&w)) {
         bool alone, elsewhere, active = false;
         uint32_t left = CKR__CARRY_NODES;
         ckr__stream_key as;
-        if (!key || !strcmp(key, "step")) continue;
-        alone = !ckr__stream_find(r->c, ckr__trainer_streams, key, v, &as) &&
-                !ckr__ac_common(r, key, v);
-        if (as.list && ckr_node_is_list(v) && v->count > 1) {
+        if (!w.name || !strcmp(w.name, "step")) continue;
+        alone = !ckr__stream_find(r->c, ckr__trainer_streams, w.name, w.value, &as) &&
+                !ckr__ac_common(r, w.name, w.value);
+        if (as.list && ckr_node_is_list(w.value) && w.value->count > 1) {
             for (k = 0; k < r->n_random; k++)
-                alone = alone || (r->random[k] && !ckr_node_get(r->random[k]->root, key));
+                alone = alone || (r->random[k] && !ckr_node_get(r->random[k]->root, w.name));
             if (!strcmp(as.kind, "torch_cuda"))
-                ckr__stream_own(r->c, rank, v, &elsewhere, &active);
+                ckr__stream_own(r->c, rank, w.value, &elsewhere, &active);
             alone = alone || active || strcmp(as.kind, "torch_cuda") != 0;
         }
         if (alone) {
-            const ckr__ac_extra x = { rank, key, as.list ? v->count : 0,
-                                      ckr__carry_put(r->c, v, 0, &left) };
+            const ckr__ac_extra x = { rank, w.name, as.list ? w.value->count : 0,
+                                      ckr__carry_put(r->c, w.value, 0, &left) };
             *CKR__PUSH(ckr__ac_extra, r->c, r->extras, r->n_extras) = x;
         }
     }
-    return r->c->err->code;
 }
 
 static ckr_result ckr__ac_randoms(ckr__ac *r)
@@ -42056,7 +43410,6 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     ckr__rank_streams of = CKR_ZERO;
     uint32_t top = 0, n = 0;
     uint64_t i;
-    ckr_result e = CKR_OK;
     for (i = 0; i < r->n_files; i++) {
         if (r->files[i]->kind != CKR__AC_RANDOM) continue;
         if (r->files[i]->index >= top) top = r->files[i]->index + 1;
@@ -42068,11 +43421,11 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     r->random = CKR__NEW_N(r->c, ckr__ac_file *, top);
     if (!r->random) return r->c->err->code;
     r->n_random = top;
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__ac_file *f = r->files[i];
         if (f->kind != CKR__AC_RANDOM) continue;
-        e = ckr__ac_load(r, f);
-        if (e == CKR_OK && !ckr_node_is_dict(f->root)) e = ckr__ac_bad(r, f, NULL, "a dict");
+        if (ckr__ac_load(r, f) == CKR_OK && !ckr_node_is_dict(f->root))
+            ckr__ac_bad(r, f, NULL, "a dict");
         r->random[f->index] = f;
     }
     of.c = r->c;
@@ -42082,17 +43435,15 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     of.observed = n > 1;
     of.assumed = n <= 1;
     of.at = "";
-    for (i = 0; i < top && e == CKR_OK; i++) {
-        if (!r->random[i]) continue;
-        of.file = r->random[i]->path;
-        of.rel = r->random[i]->rel;
-        of.rank = (uint32_t)i;
-        e = ckr__streams_read(&of, r->random[i]->root);
-        if (e == CKR_OK) e = ckr__ac_extras(r, of.rank, r->random[i]->root);
+    for (; of.rank < top && !ckr__failed(r->c); of.rank++) {
+        const ckr__ac_file *f = r->random[of.rank];
+        if (!f) continue;
+        of.file = f->path;
+        of.rel = f->rel;
+        if (ckr__streams_read(&of, f->root) == CKR_OK) ckr__ac_extras(r, of.rank, f->root);
     }
-    if (e == CKR_OK) e = ckr__streams_say(&of);
     r->ranks = r->engine ? r->s->topology.dp : top ? top : 1;
-    return e;
+    return ckr__failed(r->c) ? r->c->err->code : ckr__streams_say(&of);
 }
 
 /* What a pickled object holds; NULL: it is none. */
@@ -42119,12 +43470,17 @@ static bool ckr__ac_single(const ckr__ac *r)
     return f && (r->engine || r->random[0] == f);
 }
 
+static const char *ckr__ac_random_name(ckr__ctx *c, const ckr__ac *r, uint32_t rank)
+{
+    return ckr__printf(c, r->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
+                       (unsigned)rank);
+}
+
 /* Ranks that the run had and that have no file: what is resumed from the others is not whole. There
    were more processes than files where the Trainer's arguments say so; a conversion writes them as
    they were, so that they say nothing then. */
 static ckr_result ckr__ac_missing(ckr__ac *r)
 {
-    char subject[64], have[48], why[200];
     uint32_t i, n = 0, first = 0;
     int64_t processes;
     if (r->trainer && !r->converted && !r->engine && r->n_random && !ckr__ac_single(r)) {
@@ -42143,17 +43499,16 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
         return ckr__say(r->c, "CKR_W_NO_RANDOM", CKR_LOST, "random states", NULL, NULL,
                         "there is no file of them: the coming run seeds its own streams", NULL);
     if (!n || (r->engine && r->trainer && ckr__ac_single(r))) return CKR_OK;
-    ckr__format(subject, sizeof subject, r->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
-                (unsigned)first);
-    ckr__format(have, sizeof have, "files of %u of %u ranks", (unsigned)(r->ranks - n),
-                (unsigned)r->ranks);
-    ckr__format(why, sizeof why, "%s: the random streams of %u rank%s are in no file",
-                r->ranks == r->n_random ? "there are files of later ranks"
-                : r->trainer || r->engine ? "the run had more processes"
-                                     : "the scheduler has ticked for more processes",
-                (unsigned)n, n == 1 ? "" : "s");
-    return ckr__say(r->c, ckr_item_name(CKR_ITEM_TRAINER_RANDOM), CKR_ERROR, subject, have, NULL,
-                    why, "bring back the file; a conversion gives such a rank a stream of its own");
+    return ckr__say(r->c, ckr_item_name(CKR_ITEM_TRAINER_RANDOM), CKR_ERROR,
+                    ckr__ac_random_name(r->c, r, first),
+                    ckr__printf(r->c, "files of %u of %u ranks", (unsigned)(r->ranks - n),
+                                (unsigned)r->ranks), NULL,
+                    ckr__printf(r->c, "%s: the random streams of %u rank%s are in no file",
+                                r->ranks == r->n_random ? "there are files of later ranks"
+                                : r->trainer || r->engine ? "the run had more processes"
+                                : "the scheduler has ticked for more processes",
+                                (unsigned)n, n == 1 ? "" : "s"),
+                    "bring back the file; a conversion gives such a rank a stream of its own");
 }
 
 /* >>accelerate.read ----------------------------------------------------------- */
@@ -42162,8 +43517,7 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
 static ckr_result ckr__ac_loose(ckr__ac *r)
 {
     uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__ac_file *f = r->files[i];
         const char *s = f->rel;
         if (f->kind != CKR__AC_LOOSE || ckr__ac_of_engine(r, f)) continue;
@@ -42174,9 +43528,9 @@ static ckr_result ckr__ac_loose(ckr__ac *r)
             ckr__error_reset(r->c);
         }
         if (f->dir) s = ckr__printf(r->c, "%s/", s);
-        e = ckr__leave(r->c, r->s, s, NULL, f->root);
+        ckr__leave(r->c, r->s, s, NULL, f->root);
     }
-    return e;
+    return r->c->err->code;
 }
 
 static ckr_result ckr__ac_progress(ckr__ac *r)
@@ -42185,10 +43539,8 @@ static ckr_result ckr__ac_progress(ckr__ac *r)
     const int64_t done = r->s->progress.step;
     int64_t v;
     double epoch;
-    ckr_result e;
     if (!f) return CKR_OK;
-    e = ckr__ac_load(r, f);
-    if (e != CKR_OK) return e;
+    if (ckr__ac_load(r, f) != CKR_OK) return r->c->err->code;
     if (!ckr_node_i64(ckr_node_get(f->root, "global_step"), &v) || v < 0)
         return ckr__ac_bad(r, f, "global_step", "an integer");
     r->s->progress.step = v;
@@ -42205,88 +43557,62 @@ static ckr_result ckr__ac_progress(ckr__ac *r)
 /* A tied head is not in a safetensors file: the configuration tells of it. */
 static ckr_result ckr__ac_config_tie(ckr__ac *r)
 {
-    static const char *const ends[] = { "wte.weight", "embed_tokens.weight", "embed_in.weight",
-                                        "word_embeddings.weight", "shared.weight" };
+    static const char ends[] = "*wte.weight *embed_tokens.weight *embed_in.weight "
+                               "*word_embeddings.weight *shared.weight";
     const char *path = ckr__path_join(r->c, r->dir, "config.json");
-    const ckr_tensor *found = NULL;
+    const ckr_tensor *t;
     ckr_node *root = NULL;
     const ckr_node *tie;
-    uint64_t i, k;
-    ckr_result e;
+    uint64_t i;
     if (!path) return ckr__oom(r->c);
     if (!r->trainer || r->n_fsdp || r->engine || r->s->n_ties ||
-        ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
-        return CKR_OK;
-    e = ckr__json_load(r->c, path, &root);
-    if (e != CKR_OK) return e;
+        ckr__path_kind(r->c, path) != CKR_FILE_REGULAR ||
+        ckr__json_load(r->c, path, &root) != CKR_OK)
+        return r->c->err->code;
     tie = ckr_node_get(root, "tie_word_embeddings");
     if (!tie || tie->kind != CKR_NODE_BOOL || !tie->u.b ||
-        ckr__map_find(&r->names, "lm_head.weight", 14, NULL))
+        ckr__map_find(&r->of.names, "lm_head.weight", 14, NULL))
         return CKR_OK;
-    for (i = 0; i < r->s->n_tensors; i++)
-        for (k = 0; k < sizeof ends / sizeof *ends; k++)
-            if (ckr__path_ends(r->s->tensors[i]->name, ends[k]) && !found)
-                found = r->s->tensors[i];
-    if (!found) return CKR_OK;
-    ckr__map_put(&r->names, "lm_head.weight", 14, found->index, NULL);
-    ckr__tie_add(r->c, r->s, found->name, "lm_head.weight");
+    for (i = 0; i < r->s->n_tensors && !ckr__name_in(ends, r->s->tensors[i]->name);) i++;
+    if (i == r->s->n_tensors) return CKR_OK;
+    t = r->s->tensors[i];
+    ckr__map_put(&r->of.names, "lm_head.weight", 14, t->index, NULL);
+    ckr__tie_add(r->c, r->s, t->name, "lm_head.weight");
     return r->c->err->code;
 }
 
-static ckr_result ckr__ac_end(ckr__ac *r, ckr_result e)
+static ckr_result ckr__ac_end(ckr__ac *r)
 {
     ckr_topology *t = &r->s->topology;
-    ckr__map_free(&r->names);
-    r->desc = NULL;
+    ckr__map_free(&r->of.names);
+    r->desc = r->of.desc = NULL;
     r->s->dialect_data = r;
-    if (r->engine) return e;
+    if (r->engine) return r->c->err->code;
     t->tp = t->pp = t->ep = t->cp = 1;
     t->dp = t->ranks = r->ranks;
     t->zero = 0;
-    return e;
-}
-
-/* Takes it where it gives the LR that was saved: a trainer may have been given another. */
-static ckr_result ckr__ac_args_take(ckr__ac *r, const char *kind, ckr_node *params)
-{
-    ckr_schedule *old = &r->s->schedules[0], *x;
-    double *bases = CKR__NEW_N(r->c, double, old->n_lanes), drift;
-    uint64_t i, lane;
-    ckr_result e;
-    if (!bases) return ckr__oom(r->c);
-    for (i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
-    e = ckr__sched_build(r->c, kind, params, bases, old->n_lanes, &x);
-    if (e == CKR_E_ARG) ckr__error_reset(r->c);
-    if (e != CKR_OK) return e == CKR_E_ARG ? CKR_OK : e;
-    x->position = old->position;
-    x->state = old->state;
-    for (i = 0; i < x->n_lanes; i++) x->lanes[i].anchor = old->lanes[i].anchor;
-    e = ckr__sched_drift(r->c, x, &drift, &lane);
-    if (e != CKR_OK) return e;
-    if (!(drift <= CKR__LR_SAVED))
-        return ckr__say(r->c, "CKR_W_TRAINER_ARGS", CKR_APPROX, kind, NULL, NULL,
-                        "the saved LR is not what training_args.bin says at this step", NULL);
-    *old = *x;
-    return CKR_OK;
+    return r->c->err->code;
 }
 
 /* The Trainer's scheduler is a function that its arguments tell: get_scheduler(lr_scheduler_type,
-   warmup_steps or a share of the updates, max_steps, lr_scheduler_kwargs). */
+   warmup_steps or a share of the updates, max_steps, lr_scheduler_kwargs). It is taken where it
+   gives the LR that was saved: a trainer may have been given another. */
 static ckr_result ckr__ac_args(ckr__ac *r)
 {
     const ckr__ac_file *progress = ckr__ac_nth(r, CKR__AC_PROGRESS, 0);
     const char *name = ckr_node_str(ckr__ac_arg(r, "lr_scheduler_type"));
-    const ckr_node *extra = ckr__ac_arg(r, "lr_scheduler_kwargs");
+    ckr__walk extra = ckr__walk_in(ckr__ac_arg(r, "lr_scheduler_kwargs"));
+    ckr_schedule *old = r->s->schedules, *x;
+    double warm = 0, ratio = 0, lr, *bases, drift;
     ckr_node *d;
-    double warm = 0, ratio = 0, lr;
-    uint64_t i;
+    uint64_t i, lane;
     int64_t n = 0, micro = 0, steps = 1;
     ckr_node_i64(ckr__ac_arg(r, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr__ac_arg(r, "gradient_accumulation_steps"), &steps);
     if (r->trainer && !r->engine)      /* a process's batch x accumulation x processes      */
         r->s->batch = ckr__batch_of(micro, steps, r->ranks);
     if (progress) ckr_node_i64(ckr_node_get(progress->root, "max_steps"), &n);
-    if (!r->trainer || r->s->n_schedules != 1 || !r->s->schedules[0].opaque || !name || n <= 0 ||
+    if (!r->trainer || r->s->n_schedules != 1 || !old->opaque || !name || n <= 0 ||
         strlen(name) > 60)
         return CKR_OK;
     ckr_node_f64(ckr__ac_arg(r, "warmup_steps"), &warm);
@@ -42299,9 +43625,22 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     if ((!strcmp(name, "polynomial") || strstr(name, "min_lr")) &&
         ckr_node_f64(ckr__ac_arg(r, "learning_rate"), &lr))
         ckr__node_set(r->c, d, "lr_init", ckr__node_float(r->c, lr));
-    for (i = 0; i < ckr__dict_n(extra); i++) ckr__node_take(r->c, d, extra, i);
+    while (ckr__walk_on(&extra)) ckr__node_pair(r->c, d, extra.key, extra.value);
     name = ckr__printf(r->c, "transformers:%s", name);
-    return ckr__failed(r->c) ? r->c->err->code : ckr__ac_args_take(r, name, d);
+    bases = CKR__NEW_N(r->c, double, old->n_lanes);
+    if (ckr__failed(r->c)) return r->c->err->code;
+    for (i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
+    x = ckr__sched_try(r->c, name, d, bases, old->n_lanes, NULL);
+    if (!x) return r->c->err->code;
+    x->position = old->position;
+    x->state = old->state;
+    for (i = 0; i < x->n_lanes; i++) x->lanes[i].anchor = old->lanes[i].anchor;
+    if (ckr__sched_drift(r->c, x, &drift, &lane) != CKR_OK) return r->c->err->code;
+    if (!(drift <= CKR__LR_SAVED))
+        return ckr__say(r->c, "CKR_W_TRAINER_ARGS", CKR_APPROX, name, NULL, NULL,
+                        "the saved LR is not what training_args.bin says at this step", NULL);
+    *old = *x;
+    return CKR_OK;
 }
 
 static ckr__ac *ckr__ac_new(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s)
@@ -42310,7 +43649,12 @@ static ckr__ac *ckr__ac_new(ckr__ctx *c, const char *dir, const ckr_open_desc *d
     if (!r) return NULL;
     r->keep = CKR__NEW(c, ckr__plain);
     if (!r->keep) return NULL;
-    r->c = r->names.c = c;
+    r->c = r->of.c = r->of.names.c = c;
+    r->of.s = s;
+    r->of.desc = desc;
+    r->of.keep = r->keep;
+    r->of.tensor_fn = ckr__plain_leaf;
+    r->of.user = &r->of;
     r->s = s;
     r->dir = dir;
     r->desc = desc;
@@ -42329,13 +43673,12 @@ static ckr_result ckr__ac_read_as(ckr__ctx *c, const char *dir, const ckr_open_d
         ckr__ac_loose, ckr__ac_missing, ckr__ac_args
     };
     ckr__ac *r = ckr__ac_new(c, dir, desc, s);
-    ckr_result e = CKR_OK;
     size_t i;
     if (!r) return c->err->code;
     r->trainer = trainer;
     s->dialect = trainer ? "hf_trainer" : "accelerate";
-    for (i = 0; i < sizeof steps / sizeof *steps && e == CKR_OK; i++) e = steps[i](r);
-    return ckr__ac_end(r, e);
+    for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
+    return ckr__ac_end(r);
 }
 
 static ckr_result ckr__ac_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
@@ -42353,14 +43696,13 @@ static ckr_result ckr__ac_read_trainer(ckr__ctx *c, const char *dir, const ckr_o
 /* >>sana ---------------------------------------------------------------------- */
 
 /* The number of processes: ticks per update, else the devices that rank 0 sees. */
-static ckr_result ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
+static void ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
 {
     const ckr_node *rng = ckr_node_get(f->root, "rng_state"),
                    *list = ckr_node_get(rng, "torch_cuda");
     ckr__rank_streams of = CKR_ZERO;
     uint64_t i;
-    ckr_result e;
-    if (!ckr_node_is_dict(rng)) return CKR_OK;
+    if (!ckr_node_is_dict(rng)) return;
     of.c = r->c;
     of.s = r->s;
     of.keys = ckr__trainer_streams;
@@ -42368,12 +43710,11 @@ static ckr_result ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
     of.file = f->path;
     of.rel = f->rel;
     of.at = "/rng_state";
-    e = ckr__streams_read(&of, rng);
+    ckr__streams_read(&of, rng);
     for (i = 0; i < r->s->n_rng; i++)
         if (!strcmp(r->s->rng[i].name, "generator")) r->s->rng[i].scope = "";
     if (ckr_node_is_list(list) && list->count && list->count < 65536)
         r->ranks = (uint32_t)list->count;
-    return e;
 }
 
 static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
@@ -42383,7 +43724,6 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     ckr__ac_file *f = CKR__NEW(c, ckr__ac_file);
     const ckr_node *model, *ema, *sched;
     int64_t v;
-    ckr_result e;
     if (!r || !f) return c->err->code;
     r->sana = true;
     *CKR__PUSH(ckr__ac_file *, c, r->files, r->n_files) = f;
@@ -42391,7 +43731,7 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     f->rel = ckr__base(path);
     s->dialect = "sana";
     s->dialect_data = r->keep;                 /* where views are noted                     */
-    e = ckr__ac_load(r, f);
+    ckr__ac_load(r, f);
     s->format = f->format;
     model = ckr_node_get(f->root, "state_dict");
     ema = ckr_node_get(f->root, "state_dict_ema");
@@ -42399,479 +43739,28 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     r->keep->root = f->root;
     r->keep->optimizer = f->part = ckr_node_get(f->root, "optimizer");
     r->keep->scheduler = sched;
-    if (e == CKR_OK && !ckr_node_is_dict(model))
-        e = ckr__ac_bad(r, f, "state_dict", "a dict of tensors");
-    if (e == CKR_OK) e = ckr__ac_dict(r, f, model, "", "param");
-    if (e == CKR_OK && ema) e = ckr__ac_dict(r, f, ema, "", "ema");
-    if (e == CKR_OK && f->part) e = ckr__ac_optimizer(r, f, true);
-    if (e == CKR_OK) e = ckr__sana_random(r, f);
-    if (e != CKR_OK) return ckr__ac_end(r, e);
+    if (!ckr_node_is_dict(model)) ckr__ac_bad(r, f, "state_dict", "a dict of tensors");
+    if (!ckr__failed(c)) ckr__ac_dict(r, f, model, "", "param");
+    if (!ckr__failed(c) && ema) ckr__ac_dict(r, f, ema, "", "ema");
+    if (!ckr__failed(c) && f->part) ckr__ac_optimizer(r, f, true);
+    if (!ckr__failed(c)) ckr__sana_random(r, f);
+    if (ckr__failed(c)) return ckr__ac_end(r);
     ckr__sana_name(f->path, &s->progress.epoch, &s->progress.step);
     if (ckr_node_i64(ckr_node_get(f->root, "step"), &v)) s->progress.step = v;
     if (ckr_node_i64(ckr_node_get(f->root, "epoch"), &v)) s->progress.epoch = v;
     f->part = sched;
-    if (sched) e = ckr__ac_schedule(r, f);
-    if (e == CKR_OK) e = ckr__ac_rate(r);
+    if (sched) ckr__ac_schedule(r, f);
+    ckr__ac_rate(r);
     if (sched && r->rate > 1) r->ranks = (uint32_t)r->rate;
-    if (e == CKR_OK && r->ranks > 1 && s->n_rng)
-        e = ckr__say(c, "CKR_W_RANDOM_RANK0", CKR_LOST, "rng_state", NULL, NULL,
-                     "Sana keeps the random states of rank 0 only, with its own view of the other "
-                     "devices, which it never used", NULL);
-    if (e == CKR_OK && sched) e = ckr__lr_drift(c, s, s->schedules);
-    if (e == CKR_OK)
-        e = ckr__leave_others(c, s, f->rel, f->root, "state_dict state_dict_ema optimizer "
-                                                     "scheduler epoch step rng_state");
-    return ckr__ac_end(r, e);
-}
-
-/* >>accelerate.plain ---------------------------------------------------------- */
-/* A training run's file of no framework: a dict, under whose keys are the model's tensors in a
-   dict, averages of them, state dicts of optimizers and schedulers, each or a list of them, and
-   counters; or these in dicts of their own, one level deep: {"trainer": {..}}, {"optimizers":
-   {"G": .., "D": ..}}. They are known by what they hold. Several models keep their keys in the
-   names; an optimizer without a model has its numbers, or the caller's names. All else is a
-   leftover. */
-
-typedef struct ckr__rf_place { /* of a model or an average                               */
-    const char     *key, *above;       /* above: its container's; NULL: in the root       */
-    const ckr_node *in, *node; /* its container: the root, or a dict in it                */
-    uint8_t         kind;
-    bool            twice;     /* another has its key, too                               */
-} ckr__rf_place;
-
-enum { CKR__RF_MODEL = 0, CKR__RF_AVERAGE };
-
-typedef struct ckr__rf {
-    ckr__ac        *r;
-    ckr__ac_file   *files;     /* one an optimizer                                       */
-    const ckr_node *root, *model;      /* the one model; NULL: several, or none          */
-    ckr__rf_place  *places;
-    uint64_t        n_places;
-    bool            below;     /* the models are in dicts of the root                    */
-    ckr__map        keys;      /* of models -> the first place with the key              */
-    ckr__rf_place   optimizers[CKR__PLAIN_PARTS];      /* key and container of each       */
-    ckr__flat       met;       /* what was looked at: for optimizers and schedulers      */
-    ckr__flat       parts, deep;       /* for models of the root; for those below         */
-    ckr__flat       had;       /* containers that were read                              */
-} ckr__rf;
-
-static bool ckr__rf_is_param(const ckr_node *n)
-{
-    return n->kind == CKR_NODE_TENSOR && n->u.view->n_dims > 0 && ckr__is_float(n->u.view->dtype);
-}
-
-static bool ckr__rf_is_part(ckr__flat *met, const ckr_node *n)
-{
-    uint64_t i;
-    if (!ckr_node_is_dict(n) || !n->count || !ckr__flat_new(met, n)) return false;
-    for (i = 0; i < n->count; i++)
-        if (!ckr__dict_key(n, i) || ckr__dict_at(n, i)->kind != CKR_NODE_TENSOR)
-            return false;
-    return true;
-}
-
-/* Mostly tensors by name, some in dicts of their own. */
-static bool ckr__rf_is_model(ckr__flat *met, const ckr_node *n)
-{
-    uint64_t i, params = 0, others = 0;
-    if (!ckr_node_is_dict(n)) return false;
-    for (i = 0; i < n->count; i++) {
-        const ckr_node *v = ckr__dict_at(n, i);
-        const char *key = ckr__dict_key(n, i);
-        if (!key) return false;
-        if (ckr__rf_is_param(v) || ckr__rf_is_part(met, v)) params++;
-        else others += v->kind != CKR_NODE_TENSOR && !ckr__path_ends(key, "_extra_state");
-    }
-    return params > others;
-}
-
-/* One of a kind, or a list of them, behind those that were found. */
-static bool ckr__rf_parts(const ckr_node *v, bool (*is)(const ckr_node *), const ckr_node **out,
-                          uint64_t *n)
-{
-    const bool list = ckr_node_is_list(v);
-    const uint64_t count = list ? v->count : 1;
-    uint64_t i;
-    if (count > CKR__PLAIN_PARTS - *n) return false;
-    for (i = 0; i < count; i++) if (!is(list ? v->u.items[i] : v)) return false;
-    for (i = 0; i < count; i++) out[(*n)++] = list ? v->u.items[i] : v;
-    return count > 0;
-}
-
-/* A container that was not met before, as are those in a short list: each is looked into once. */
-static bool ckr__rf_fresh(ckr__flat *met, const ckr_node *v)
-{
-    uint64_t i;
-    if (!ckr__flat_new(met, v)) return false;
-    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
-        if (v->count > CKR__PLAIN_PARTS || !ckr__flat_new(met, v->u.items[i])) return false;
-    return true;
-}
-
-static bool ckr__rf_take_parts(ckr__rf *x, const ckr_node *in, uint64_t i)
-{
-    ckr__plain *keep = x->r->keep;
-    const ckr_node *v = ckr__dict_at(in, i);
-    uint64_t k = keep->n_optimizers;
-    if (!ckr__rf_parts(v, ckr__is_optimizer, keep->optimizers, &keep->n_optimizers))
-        return ckr__rf_parts(v, ckr__is_scheduler, keep->schedulers, &keep->n_schedulers);
-    for (; k < keep->n_optimizers; k++) {
-        x->optimizers[k].key = ckr__dict_key(in, i);
-        x->optimizers[k].in = in;
-    }
-    return true;
-}
-
-static bool ckr__rf_is_ema(const char *key)
-{
-    return key && (strstr(key, "ema") || strstr(key, "EMA"));
-}
-
-static bool ckr__rf_place_add(ckr__rf *x, const char *key, const char *above, const ckr_node *in,
-                              const ckr_node *node)
-{
-    const bool model = !ckr__rf_is_ema(key) && !ckr__rf_is_ema(above);
-    const uint8_t kind = model ? CKR__RF_MODEL : CKR__RF_AVERAGE;
-    ckr__rf_place p = { key, above, in, node, kind, false };
-    uint64_t at;
-    if (model && ckr__map_find(&x->keys, key, strlen(key), &at))
-        p.twice = x->places[at].twice = true;
-    *CKR__PUSH(ckr__rf_place, x->r->c, x->places, x->n_places) = p;
-    if (model && !p.twice) ckr__map_put(&x->keys, key, strlen(key), x->n_places - 1, NULL);
-    return !ckr__failed(x->r->c);
-}
-
-/* The models in a dict of the root. */
-static bool ckr__rf_sort_models(ckr__rf *x, const char *above, const ckr_node *in)
-{
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(in); i++) {
-        const char *key = ckr__dict_key(in, i);
-        const ckr_node *v = ckr__dict_at(in, i);
-        if (key && ckr__rf_fresh(&x->deep, v) && !ckr__is_optimizer(v) &&
-            ckr__rf_is_model(&x->deep, v) && !ckr__rf_place_add(x, key, above, in, v))
-            return false;
-    }
-    return true;
-}
-
-/* A dict with an optimizer in it is no model. */
-static bool ckr__rf_sort(ckr__rf *x)
-{
-    const ckr_node *root = x->root;
-    uint64_t i, k, found;
-    for (i = 0; i < root->count; i++) {
-        const char *key = ckr__dict_key(root, i);
-        const ckr_node *v = ckr__dict_at(root, i);
-        if (!ckr__rf_fresh(&x->met, v) || ckr__rf_take_parts(x, root, i) || !key) continue;
-        for (k = found = 0; k < ckr__dict_n(v); k++)
-            found += ckr__rf_fresh(&x->met, ckr__dict_at(v, k)) &&
-                     ckr__rf_take_parts(x, v, k);
-        if (!found && ckr__rf_is_model(&x->parts, v)) {
-            if (!ckr__rf_place_add(x, key, NULL, root, v)) return false;
-        } else if (!ckr__rf_sort_models(x, key, v)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* The one model, if there is one: those of the root come before those below; of several the one
-   with a usual name; averages alone are it. */
-static void ckr__rf_choose(ckr__rf *x)
-{
-    static const char usual[] =
-        "model state_dict model_state_dict model_state module net network params weights";
-    const ckr__rf_place *p;
-    uint64_t i, n[2][2] = { { 0, 0 }, { 0, 0 } }, named = 0;
-    uint8_t kind;
-    for (i = 0; i < x->n_places; i++) n[x->places[i].kind][x->places[i].in != x->root]++;
-    kind = n[CKR__RF_MODEL][0] + n[CKR__RF_MODEL][1] ? CKR__RF_MODEL : CKR__RF_AVERAGE;
-    x->below = !n[kind][0];
-    for (i = 0; i < x->root->count; i++)
-        if (!x->n_places && x->r->keep->n_optimizers && ckr__rf_is_param(ckr__dict_at(x->root, i)))
-            x->model = x->root;
-    for (i = 0; i < x->n_places; i++) {
-        p = &x->places[i];
-        if (p->kind != kind || x->below != (p->in != x->root) ||
-            (n[kind][x->below] > 1 && !ckr__word_in(usual, p->key)))
-            continue;
-        x->model = p->node;
-        named++;
-    }
-    if (named > 1) x->model = NULL;
-}
-
-/* Bytes of the wrappers' names that are before all names of the dict's tensors. */
-static size_t ckr__rf_wrapped(const ckr_node *d)
-{
-    const char *first = NULL, *name;
-    size_t n = SIZE_MAX;
-    uint64_t i;
-    for (i = 0; i < d->count && n; i++) {
-        name = ckr__dict_key(d, i);
-        if (!name || ckr__dict_at(d, i)->kind != CKR_NODE_TENSOR) continue;
-        if (!first) first = name;
-        n = ckr__wrapped(first, name, n);
-    }
-    return first ? n : 0;
-}
-
-static ckr_result ckr__rf_dict(ckr__rf *x, const ckr_node *d, const char *prefix, const char *slot)
-{
-    uint64_t i;
-    ckr_result e;
-    x->r->wrapped = ckr__rf_wrapped(d);
-    e = ckr__ac_dict(x->r, x->files, d, prefix, slot);
-    for (i = 0; e == CKR_OK && d != x->root && i < d->count; i++) {
-        const ckr_node *v = ckr__dict_at(d, i);
-        if (!ckr_node_is_dict(v) || !ckr__flat_new(&x->had, v)) continue;
-        x->r->wrapped = ckr__rf_wrapped(v);
-        e = ckr__ac_dict(x->r, x->files, v,
-                         ckr__printf(x->r->c, "%s%s.", prefix, ckr__dict_key(d, i)), slot);
-    }
-    x->r->wrapped = 0;
-    return e;
-}
-
-/* Of several models: is this one of them, and what is before its names? Keys that two have are told
-   apart by their containers'. */
-static bool ckr__rf_is_one(const ckr__rf *x, const ckr__rf_place *p)
-{
-    return p->kind == CKR__RF_MODEL && x->below == (p->above != NULL);
-}
-
-static const char *ckr__rf_head(ckr__rf *x, const ckr__rf_place *p)
-{
-    return p->twice && p->above ? ckr__printf(x->r->c, "%s.%s.", p->above, p->key)
-                                : ckr__printf(x->r->c, "%s.", p->key);
-}
-
-static ckr_result ckr__rf_models(ckr__rf *x)
-{
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    if (x->model) return ckr__rf_dict(x, x->model, "", "param");
-    for (i = 0; i < x->n_places && e == CKR_OK; i++) {
-        const char *prefix;
-        if (!ckr__rf_is_one(x, &x->places[i])) continue;
-        prefix = ckr__rf_head(x, &x->places[i]);
-        e = prefix ? ckr__rf_dict(x, x->places[i].node, prefix, "param") : x->r->c->err->code;
-    }
-    return e;
-}
-
-/* Is the key the model's, or has it that as a word: "G", "optimizer_G", "G.optimizer"? */
-static bool ckr__rf_about(const char *key, const char *model)
-{
-    const size_t n = strlen(model);
-    const char *p = key;
-    while (key && n && (p = strstr(p, model)) != NULL) {
-        if ((p == key || strchr("_.-", p[-1])) && (!p[n] || strchr("_.-", p[n]))) return true;
-        p++;
-    }
-    return false;
-}
-
-/* The head of the names of the one model that an optimizer belongs to by its place: the only one in
-   its container, or the one whose key its own has. NULL: any, or out of memory. */
-static const char *ckr__rf_only(ckr__rf *x, const ckr__rf_place *optimizer)
-{
-    const ckr__rf_place *beside = NULL, *about = NULL;
-    const char *part = NULL;
-    uint64_t i, n[2] = { 0, 0 }, parts = 0;
-    for (i = 0; !x->model && i < x->n_places; i++) {
-        const ckr__rf_place *p = &x->places[i];
-        if (!ckr__rf_is_one(x, p)) continue;
-        if (p->in == optimizer->in && !n[0]++) beside = p;
-        if (ckr__rf_about(optimizer->key, p->key) && !n[1]++) about = p;
-    }
-    if (n[1] == 1) return ckr__rf_head(x, about);
-    if (n[0] == 1) return ckr__rf_head(x, beside);
-    for (i = 0; x->model && i < x->model->count; i++) {
-        const char *key = ckr__dict_key(x->model, i);
-        if (key && ckr_node_is_dict(ckr__dict_at(x->model, i)) &&
-            ckr__rf_about(optimizer->key, key) && !parts++)
-            part = key;
-    }
-    return parts == 1 ? ckr__printf(x->r->c, "%s.", part) : NULL;
-}
-
-/* Are all its tensors named and shaped as the model's? */
-static bool ckr__rf_is_average(const ckr__rf *x, const ckr_node *d)
-{
-    const size_t wrapped = ckr__rf_wrapped(d);
-    uint64_t i, at;
-    for (i = 0; i < d->count; i++) {
-        const char *name = ckr__dict_key(d, i);
-        const ckr_node *v = ckr__dict_at(d, i);
-        if (!name || v->kind != CKR_NODE_TENSOR) return false;
-        name += wrapped;
-        if (!ckr__map_find(&x->r->names, name, strlen(name), &at) ||
-            !ckr__same_dims(v->u.view->n_dims, v->u.view->shape, x->r->s->tensors[at]->n_dims,
-                            x->r->s->tensors[at]->shape))
-            return false;
-    }
-    return true;
-}
-
-/* What the optimizer does not count. */
-static void ckr__rf_progress_in(ckr__rf *x, const ckr_node *in)
-{
-    static const char steps[] = "step global_step iteration it iter iter_num";
-    uint64_t i;
-    for (i = 0; i < in->count; i++) {
-        const char *key = ckr__dict_key(in, i);
-        const ckr_node *v = ckr__dict_at(in, i);
-        int64_t *to = NULL;
-        if (!key || v->kind != CKR_NODE_INT || v->u.i < 0) continue;
-        if (!strcmp(key, "epoch")) to = &x->r->s->progress.epoch;
-        else if (ckr__word_in(steps, key)) to = &x->r->s->progress.step;
-        if (!to) continue;
-        if (*to < 0) *to = v->u.i;
-        if (*to == v->u.i) ckr__plain_take_node(x->r->keep, v);
-    }
-}
-
-/* Counters stand in the root, or beside what is below it. */
-static void ckr__rf_progress(ckr__rf *x)
-{
-    const ckr_node *last = x->root;
-    uint64_t i;
-    ckr__rf_progress_in(x, x->root);
-    for (i = 0; i < x->r->keep->n_optimizers; i++)
-        if (x->optimizers[i].in && x->optimizers[i].in != last)
-            ckr__rf_progress_in(x, last = x->optimizers[i].in);
-    for (i = 0; i < x->n_places; i++)
-        if (x->places[i].kind == CKR__RF_MODEL && x->places[i].in != last)
-            ckr__rf_progress_in(x, last = x->places[i].in);
-}
-
-/* Do two schedulers differ in their groups only? */
-static bool ckr__rf_alike(ckr__ctx *c, const ckr_schedule *a, const ckr_schedule *b)
-{
-    const ckr__curve *v = a->curve, *w = b->curve;
-    const char *x = ckr__node_text_of(c, a->params), *y = ckr__node_text_of(c, b->params);
-    if (!x || !y || strcmp(x, y) != 0 || strcmp(a->kind, b->kind) != 0 ||
-        a->position != b->position || !ckr__same(a->rate, b->rate) || a->opaque != b->opaque)
-        return false;
-    return !v || !w ? v == w
-                    : !v->n_children && !w->n_children && v->n_list == w->n_list &&
-                          !memcmp(&v->k, &w->k, sizeof v->k);
-}
-
-/* Such are one, over the groups of all optimizers. */
-static ckr_result ckr__rf_schedules(ckr__rf *x)
-{
-    ckr_state *s = x->r->s;
-    const ckr__plain *keep = x->r->keep;
-    const bool each = keep->n_schedulers == keep->n_optimizers;
-    ckr_schedule *all;
-    ckr_lane *lanes;
-    uint64_t i, n = 0;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < keep->n_schedulers && e == CKR_OK; i++) {
-        const ckr__ac_file *o = &x->files[each ? i : 0];
-        ckr__plain_take_node(x->r->keep, keep->schedulers[i]);
-        e = ckr__plain_schedule(x->r->c, s, keep->schedulers[i], o->first_group, o->n_groups,
-                                !each && keep->n_schedulers > 1);
-    }
-    if (e != CKR_OK) return e;
-    all = s->schedules;
-    for (i = 0; i < s->n_schedules; n += all[i++].n_lanes)
-        if (!ckr__rf_alike(x->r->c, &all[0], &all[i])) return x->r->c->err->code;
-    if (s->n_schedules < 2 || n != s->n_groups) return CKR_OK;
-    lanes = CKR__NEW_N(x->r->c, ckr_lane, n);
-    if (!lanes) return x->r->c->err->code;
-    for (i = n = 0; i < s->n_schedules; n += all[i++].n_lanes)
-        memcpy(lanes + n, all[i].lanes, (size_t)all[i].n_lanes * sizeof *lanes);
-    all->lanes = lanes;
-    all->n_lanes = n;
-    s->n_schedules = 1;
-    return CKR_OK;
-}
-
-static ckr_result ckr__rf_all(ckr__rf *x)
-{
-    ckr__ac *r = x->r;
-    ckr__plain *keep = r->keep;
-    uint64_t i;
-    ckr_result e = ckr__rf_models(x);
-    for (i = 0; i < keep->n_optimizers && e == CKR_OK; i++) {
-        r->only = ckr__rf_only(x, &x->optimizers[i]);
-        if (r->c->err->code != CKR_OK) return r->c->err->code;
-        e = ckr__ac_optimizer(r, &x->files[i], true);
-        ckr__plain_take_node(keep, ckr_node_get(keep->optimizers[i], "param_groups"));
-    }
-    if (e == CKR_OK && r->n_named && r->n_named != r->desc->n_names)
-        return ckr__ac_names_fail(r, x->files, "param_groups",
-                                  "the optimizer has fewer parameters than there are names");
-    for (i = 0; i < x->n_places && e == CKR_OK; i++) {
-        const ckr__rf_place *p = &x->places[i];
-        if (p->kind != CKR__RF_AVERAGE || p->node == x->model || !ckr__rf_is_average(x, p->node))
-            continue;
-        e = ckr__rf_dict(x, p->node, "", "ema");
-        break;
-    }
-    if (e == CKR_OK) ckr__rf_progress(x);
-    return e == CKR_OK ? ckr__rf_schedules(x) : e;
-}
-
-/* What the file has, where it is a run's at all: then keep->taken is there. Optimizers that cannot
-   be read as such are none. */
-static ckr_result ckr__rf_find(ckr__rf *x)
-{
-    ckr__ctx *c = x->r->c;
-    ckr__plain *keep = x->r->keep;
-    ckr__ac_param *p;
-    uint64_t i, n;
-    bool ok;
-    if (!ckr__flat_begin(&x->met, c, c->n_nodes) || !ckr__flat_begin(&x->parts, c, c->n_nodes) ||
-        !ckr__flat_begin(&x->deep, c, c->n_nodes) || !ckr__flat_begin(&x->had, c, c->n_nodes))
-        return c->err->code;
-    if (ckr__is_optimizer(x->root)) keep->optimizers[keep->n_optimizers++] = x->root;
-    else if (!ckr__rf_sort(x)) return c->err->code;
-    ckr__rf_choose(x);
-    ok = keep->n_optimizers || x->model;       /* one model alone: no tensor beside it       */
-    for (i = 0; i < x->root->count && !keep->n_optimizers; i++)
-        ok = ok && ckr__dict_at(x->root, i)->kind != CKR_NODE_TENSOR;
-    x->files = CKR__NEW_N(c, ckr__ac_file, keep->n_optimizers + 1);
-    for (i = 0; ok && x->files && i < keep->n_optimizers; i++) {
-        x->files[i].path = keep->path;
-        x->files[i].rel = ckr__base(keep->path);
-        x->files[i].part = keep->optimizers[i];
-        x->files[i].index = (uint32_t)i;
-        ok = ckr__ac_params(x->r, &x->files[i], &p, &n) == CKR_OK;
-    }
-    if (!ok) keep->n_optimizers = keep->n_schedulers = 0;
-    if (!ok && x->files && c->err->code != CKR_E_NOMEM) ckr__error_reset(c);
-    if (ok) keep->taken = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
-    return c->err->code;
-}
-
-static ckr_result ckr__rf_read(ckr__ctx *c, const ckr_open_desc *desc, ckr_state *s,
-                               ckr__plain *keep)
-{
-    ckr__ac *r = ckr__ac_new(c, keep->path, desc, s);
-    ckr__rf x = CKR_ZERO;
-    ckr_result e;
-    if (!r) return c->err->code;
-    x.r = r;
-    x.root = keep->root;
-    x.keys.c = c;
-    if (ckr_node_is_list(x.root))              /* read only                                 */
-        x.root = ckr__node_dict(c, "optimizers", (ckr_node *)(uintptr_t)x.root, CKR__END);
-    if (!ckr_node_is_dict(x.root)) return c->err->code;
-    r->plain = true;
-    r->keep = keep;
-    e = ckr__rf_find(&x);
-    ckr__map_free(&x.keys);
-    if (e != CKR_OK || !keep->taken) return e;
-    e = ckr__rf_all(&x);
-    ckr__map_free(&r->names);
-    keep->optimizer = keep->optimizers[0];
-    keep->scheduler = keep->schedulers[0];
-    return e;
+    if (r->ranks > 1 && s->n_rng)
+        ckr__say(c, "CKR_W_RANDOM_RANK0", CKR_LOST, "rng_state", NULL, NULL,
+                 "Sana keeps the random states of rank 0 only, with its own view of the other "
+                 "devices, which it never used", NULL);
+    if (!ckr__failed(c) && sched) ckr__lr_drift(c, s, s->schedules);
+    if (!ckr__failed(c))
+        ckr__leave_others(c, s, f->rel, f->root, "state_dict state_dict_ema optimizer scheduler "
+                                                 "epoch step rng_state");
+    return ckr__ac_end(r);
 }
 
 /* >>accelerate.emit ----------------------------------------------------------- */
@@ -42885,7 +43774,7 @@ typedef struct ckr__ac_job {
     uint32_t          ranks;
     double            rate;    /* ticks per update of the coming run                      */
     const ckr_node   *kept;    /* what the side file keeps of ranks that had no file, or NULL */
-    uint64_t          n_back, n_alone, n_carried, n_unkept;
+    uint64_t          n_back, n_alone; /* values of ranks that are back; not for new ranks  */
     bool              engine;  /* DeepSpeed's directory is written                        */
     bool              random, numpy;       /* writing streams; a NumPy array was made a list */
     uint64_t          n_lost;  /* directories                                             */
@@ -42920,57 +43809,33 @@ static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
     return ckr__whole_swap(&x->w, n);
 }
 
-static ckr_result ckr__ac_put_tree(ckr__ac_job *x, const char *path, const ckr_node *root)
+static void ckr__ac_put_tree(ckr__ac_job *x, const char *path, const ckr_node *root)
 {
     ckr__out_file *f = ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP);
     ckr__copy hooks = CKR_ZERO;
-    if (!path || !f || !root) return x->w.c->err->code;
+    if (!path || !f || !root) return;
     hooks.swap_fn = ckr__ac_swap_fn;
     hooks.tensor_fn = ckr__whole_tensor;     /* a job begins with a whole one               */
     hooks.user = x;
     f->root = ckr__copy_tree(x->w.c, f, root, &hooks);
-    return f->root ? CKR_OK : x->w.c->err->code;
 }
 
-static ckr_result ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *file)
+static void ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *file)
 {
     ckr__ctx *c = x->w.c;
     ckr__out_file *f = ckr__out_file_add(x->out, file->rel, CKR_FORMAT_SAFETENSORS);
-    uint64_t i;
-    if (!f) return c->err->code;
+    ckr__walk w = ckr__walk_in(file->root);
+    if (!f) return;
     f->root = ckr__node(c, CKR_NODE_DICT);
     f->metadata = file->root->attrs;
     if (!f->metadata)
         f->metadata = ckr__node_dict(c, "format", ckr__node_str(c, "pt"), CKR__END);
-    for (i = 0; i < file->root->count; i++) {
-        const ckr_view *v = ckr__dict_at(file->root, i)->u.view;
-        if (x->ac->engine || x->ac->n_fsdp || ckr__whole_of_view(&x->w, v))
-            ckr__node_pair(c, f->root, file->root->u.items[2 * i], ckr__whole_tensor(&x->w, f, v));
-    }
-    return c->err->code;
+    while (ckr__walk_on(&w))
+        if (x->ac->engine || x->ac->n_fsdp || ckr__whole_of_view(&x->w, w.value->u.view))
+            ckr__node_pair(c, f->root, w.key, ckr__whole_tensor(&x->w, f, w.value->u.view));
 }
 
 /* >>accelerate.emit.schedule -------------------------------------------------- */
-
-/* What TrainingArguments make of a schedule's arguments: whole lengths only, and max_steps is the
-   curve's length as well as the run's last update, whatever the clock is. */
-static ckr_node *ckr__ac_trainer_params(ckr__ac_job *x, const ckr_schedule *want, double *top)
-{
-    const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : want->position;
-    double had = ckr__nan(), warm = 0, n = 0, warmed, steps;
-    ckr_node *d;
-    ckr_node_f64(ckr__ac_arg(x->ac, "learning_rate"), &had);
-    d = ckr__function_args(x->w.c, want, had, top);
-    ckr_node_f64(ckr_node_get(d, "num_warmup_steps"), &warm);
-    warmed = floor(ckr__at_least(warm, 0));
-    ckr__node_set(x->w.c, d, "num_warmup_steps", ckr__sw_number(x->w.c, warmed));
-    x->out->rounded = !ckr__same(warm, warmed);
-    if (!ckr_node_f64(ckr_node_get(d, "num_training_steps"), &n)) return d;
-    steps = rint(n) + (double)(done - want->position);
-    ckr__node_set(x->w.c, d, "num_training_steps", ckr__sw_number(x->w.c, steps));
-    x->out->rounded = x->out->rounded || !ckr__same(n, steps);
-    return d;
-}
 
 static bool ckr__ac_setting(ckr__ac_job *x, const char *key, const ckr_node *value,
                             const char *otherwise)
@@ -42979,45 +43844,61 @@ static bool ckr__ac_setting(ckr__ac_job *x, const char *key, const ckr_node *val
                                 otherwise);
 }
 
-/* The Trainer builds its scheduler from its arguments, and ends at max_steps. */
-static void ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
-                                     const ckr_schedule *want, const ckr_node *params)
+/* The Trainer builds its scheduler from its arguments, and ends at max_steps. What is returned is
+   what TrainingArguments make of a schedule's: whole lengths only, and max_steps is the curve's
+   length as well as the run's last update, whatever the clock is. */
+static ckr_node *ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *was,
+                                          const ckr_schedule *want)
 {
     static const char why[] = "the Trainer builds its scheduler from it: the LR follows another "
                               "curve";
     const bool same = was && !strcmp(was->kind, want->kind);
-    const ckr_node *had = ckr__ac_arg(x->ac, "lr_scheduler_kwargs");
-    ckr_node *kwargs = ckr__node(x->w.c, CKR_NODE_DICT);
-    const ckr_node *steps = ckr_node_get(params, "num_training_steps"),
+    const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : want->position;
+    const ckr_node *old = ckr__ac_arg(x->ac, "lr_scheduler_kwargs"), *steps,
                    *was_steps = same ? ckr_node_get(was->params, "num_training_steps") : NULL;
-    double share = 0, warm = 0, was_warm = 0;
-    uint64_t i;
-    if (!kwargs) return;
-    for (i = 0; i < ckr__dict_n(params); i++) {
-        const char *key = ckr__dict_key(params, i);
-        if (key && !ckr__word_in("num_warmup_steps num_training_steps lr lr_init", key) &&
-            ckr__dict_at(params, i)->kind != CKR_NODE_NONE)
-            ckr__node_take(x->w.c, kwargs, params, i);
+    ckr_node *kwargs = ckr__node(x->w.c, CKR_NODE_DICT), *d;
+    double share = 0, warm = 0, was_warm = 0, had = ckr__nan(), n = 0, whole, top;
+    ckr__walk w;
+    ckr_node_f64(ckr__ac_arg(x->ac, "learning_rate"), &had);
+    d = ckr__function_args(x->w.c, want, had, &top);
+    ckr_node_f64(ckr_node_get(d, "num_warmup_steps"), &n);
+    warm = floor(ckr__at_least(n, 0));
+    ckr__node_set(x->w.c, d, "num_warmup_steps", ckr__sw_number(x->w.c, warm));
+    x->out->rounded = !ckr__same(n, warm);
+    if (ckr_node_f64(ckr_node_get(d, "num_training_steps"), &n)) {
+        whole = rint(n) + (double)(done - want->position);
+        ckr__node_set(x->w.c, d, "num_training_steps", ckr__sw_number(x->w.c, whole));
+        x->out->rounded = x->out->rounded || !ckr__same(n, whole);
     }
+    if (!kwargs || !d) return NULL;
+    steps = ckr_node_get(d, "num_training_steps");
+    w = ckr__walk_in(d);
+    while (ckr__walk_on(&w))
+        if (w.name && !ckr__word_in("num_warmup_steps num_training_steps lr lr_init", w.name) &&
+            w.value->kind != CKR_NODE_NONE)
+            ckr__node_pair(x->w.c, kwargs, w.key, w.value);
     ckr_node_f64(ckr__ac_arg(x->ac, "warmup_steps"), &share);
-    ckr_node_f64(ckr_node_get(params, "num_warmup_steps"), &warm);
     if (same) ckr_node_f64(ckr_node_get(was->params, "num_warmup_steps"), &was_warm);
     if (!same)
         ckr__ac_setting(x, "lr_scheduler_type", ckr__node_str(x->w.c, want->kind + 13), why);
-    if (!ckr__node_equal(kwargs, had) && (kwargs->count || (had && had->count)))
+    if (!ckr__node_equal(kwargs, old) && (kwargs->count || (old && old->count)))
         ckr__ac_setting(x, "lr_scheduler_kwargs", kwargs, why);
     if (!same || !ckr__same(warm, was_warm) ||
         (share > 0 && share < 1 && !ckr__node_equal(steps, was_steps)))
-        ckr__ac_setting(x, "warmup_steps", ckr_node_get(params, "num_warmup_steps"), why);
+        ckr__ac_setting(x, "warmup_steps", ckr_node_get(d, "num_warmup_steps"), why);
     if (steps && !(same && ckr__node_equal(steps, was_steps)))
         ckr__ac_setting(x, "max_steps", steps,
                         "the run ends at another update, and the LR with it");
+    if (top == top)
+        ckr__ac_setting(x, "learning_rate", ckr__node_float(x->w.c, top),
+                        "the schedule takes a part of its curve from it; the groups' LR comes from "
+                        "the checkpoint");
+    return d;
 }
 
 /* What the scheduler goes on with from the written state. */
-static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const ckr_schedule *was,
-                                  const ckr_schedule *want, const ckr_schedule *now,
-                                  uint64_t first)
+static void ckr__ac_follows(ckr__ac_job *x, const ckr_node *state, const ckr_schedule *was,
+                            const ckr_schedule *want, const ckr_schedule *now, uint64_t first)
 {
     const int64_t done = ckr__step_done(x->w.s);
     const ckr_group *groups = first + want->n_lanes <= x->w.s->n_groups
@@ -43026,29 +43907,23 @@ static ckr_result ckr__ac_follows(ckr__ac_job *x, const ckr__ac_file *f, const c
     const double old = !was || was->opaque ? ckr__nan() : ckr__sched_end(was),
                  end = ckr__sched_end(now);
     ckr_schedule as = *now;
-    double top;
-    if (!x->ac->trainer || !ckr__starts(now->kind, "transformers:")) {
+    if (x->ac->trainer && ckr__starts(now->kind, "transformers:")) {
+        as.params = ckr__ac_trainer_settings(x, was, now);
+    } else {
         ckr__setting_scheduler(x->out, now, was, true);
         /* what the script gave the Trainer has its own length; the run ends at max_steps        */
         if (x->ac->trainer && !now->opaque && end > (double)done && end < 9e15 &&
             !ckr__same(old, end))
             ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, (int64_t)end),
                             "the run ends before its schedule does");
-    } else {
-        as.params = ckr__ac_trainer_params(x, now, &top);
-        ckr__ac_trainer_settings(x, was, now, as.params);
-        if (top == top)
-            ckr__ac_setting(x, "learning_rate", ckr__node_float(x->w.c, top),
-                            "the schedule takes a part of its curve from it; the groups' LR comes "
-                            "from the checkpoint");
     }
-    if (ckr__failed(x->w.c)) return x->w.c->err->code;
-    return ckr__torch_follows(x->w.c, x->w.scheduler ? x->w.scheduler : f->part, groups, &as, was,
-                              now->rate, done, &x->out->follows);
+    if (!ckr__failed(x->w.c))
+        ckr__torch_follows(x->w.c, x->w.scheduler ? x->w.scheduler : state, groups, &as, was,
+                           now->rate, done, &x->out->follows);
 }
 
 /* What stands for the scheduler's state; NULL in w.scheduler: it is as it was. */
-static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
+static void ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
 {
     const ckr__ac_file *o = ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, f->index);
     const uint32_t index = f->index;
@@ -43058,60 +43933,58 @@ static ckr_result ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
     const double to = x->ac->trainer ? 1 : x->rate;
     const ckr_schedule *now;
     bool rounded = false, same;
-    ckr_result r = CKR_OK;
     x->w.scheduler = NULL;
-    if (!f->part || !was || !want) return CKR_OK;
+    if (!f->part || !was || !want) return;
     same = want->opaque ? was->opaque : ckr__sched_same(want, was);
     if (same) want = was;
     now = want;
     if (!same || !ckr__same(x->ac->rate, to)) {        /* the files', not the side file's      */
         ckr_schedule *y = ckr__sched_retick(x->w.c, want, to, &rounded);
-        if (!y) return x->w.c->err->code;
+        if (!y) return;
         if (!y->state) y->state = was->state;
         now = y;
-        r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &x->w.scheduler);
+        ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &x->w.scheduler);
         ckr__whole_stand(&x->w, f->part, x->w.scheduler);
     }
     x->out->rounded = rounded;
-    if (r == CKR_OK && (now->opaque ? now != want : was->position != now->position ||
-                                                    !ckr__same(was->rate, now->rate)))
-        r = ckr__say_clock(x->w.c, was, now,
-                           "accelerate ticks once per process and update: clock and lengths are in "
-                           "ticks of the coming run",
-                           "the scheduler's curve is in the trainer's code: it goes on at this LR "
-                           "if its lengths count the ticks of the coming run",
-                           "build it with lengths of updates times processes");
-    if (r != CKR_OK || index) return r;
-    return ckr__ac_follows(x, f, was, want, now, o ? o->first_group : 0);
+    if (now->opaque ? now != want : was->position != now->position ||
+                                    !ckr__same(was->rate, now->rate))
+        ckr__say_clock(x->w.c, was, now,
+                       "accelerate ticks once per process and update: clock and lengths are in "
+                       "ticks of the coming run",
+                       "the scheduler's curve is in the trainer's code: it goes on at this LR if "
+                       "its lengths count the ticks of the coming run",
+                       "build it with lengths of updates times processes");
+    if (!index) ckr__ac_follows(x, f->part, was, want, now, o ? o->first_group : 0);
 }
 
 /* The arguments that make a process's batch x accumulation x processes the samples of an update. */
-static ckr_result ckr__ac_batch(ckr__ac_job *x)
+static void ckr__ac_batch(ckr__ac_job *x)
 {
     static const char why[] = "an update takes other samples, and where epochs are counted "
                               "max_steps and the LR move";
     const int64_t all = ckr__batch_told(x->w.s, x->w.source->batch, x->ac->ranks, x->ranks);
     int64_t micro = 0, steps = 1, taken;
-    if (!x->w.s->batch && x->engine) return CKR_OK;            /* it has been said        */
-    if (!x->w.s->batch && x->ranks != x->ac->ranks && !(x->t->without & CKR_PROGRESS))
-        return ckr__batch_unknown(x->w.c, x->ac->ranks, x->ranks);
+    if (!x->w.s->batch && !x->engine &&        /* else it has been said                   */
+        x->ranks != x->ac->ranks && !(x->t->without & CKR_PROGRESS))
+        ckr__batch_unknown(x->w.c, x->ac->ranks, x->ranks);
     if (!x->ac->trainer) ckr__batch_scripted(x->out, all, x->ranks);
-    if (!x->ac->trainer) return x->w.c->err->code;
-    if (!all || (all == x->w.source->batch && (x->t->without & CKR_PROGRESS)))
-        return CKR_OK;
+    if (!x->ac->trainer || !all ||
+        (all == x->w.source->batch && (x->t->without & CKR_PROGRESS)))
+        return;
     ckr_node_i64(ckr__ac_arg(x->ac, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr__ac_arg(x->ac, "gradient_accumulation_steps"), &steps);
     taken = ckr__batch_split(all, x->ranks, &micro, &steps);
     ckr__ac_setting(x, "per_device_train_batch_size", ckr__node_int(x->w.c, micro), why);
     ckr__ac_setting(x, "gradient_accumulation_steps", ckr__node_int(x->w.c, steps), why);
-    if (taken == all) return x->w.c->err->code;
-    return ckr__say_int(x->w.c, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update", all, taken,
-                        "they are no multiple of the processes: samples per update change, and "
-                        "epochs no longer count the same", "take a --dp that divides them");
+    if (taken != all)
+        ckr__say_int(x->w.c, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update", all, taken,
+                     "they are no multiple of the processes: samples per update change, and "
+                     "epochs no longer count the same", "take a --dp that divides them");
 }
 
 /* Without max_steps the Trainer counts the updates anew, by data, batch and processes. */
-static ckr_result ckr__ac_steps(ckr__ac_job *x)
+static void ckr__ac_steps(ckr__ac_job *x)
 {
     const ckr_schedule *want = x->w.s->n_schedules ? x->w.s->schedules : NULL;
     int64_t max = -1, n = 0;
@@ -43122,7 +43995,6 @@ static ckr_result ckr__ac_steps(ckr__ac_job *x)
         ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, n),
                         "the Trainer counts the updates of its epochs anew, by its batch and "
                         "processes: the LR's length would be another");
-    return x->w.c->err->code;
 }
 
 /* >>accelerate.emit.random ---------------------------------------------------- */
@@ -43267,35 +44139,31 @@ static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
    with the states that were decided, and what the side file kept for a rank that is back. */
 static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node *old, uint32_t from)
 {
-    const ckr_node *of = ckr__ac_kept_of(x, rank);
+    ckr__walk w = ckr__walk_in(old), of = ckr__walk_in(ckr__ac_kept_of(x, rank));
     ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT), *v;
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(old); i++) {
-        const char *key = ckr__dict_key(old, i);
-        v = ckr__acc_value(x, rank, from == rank, key ? key : "", ckr__dict_at(old, i));
-        ckr__node_pair(x->w.c, d, old->u.items[2 * i], v);
+    ckr__stream_key as;
+    while (ckr__walk_on(&w)) {
+        v = ckr__acc_value(x, rank, from == rank, w.name ? w.name : "", w.value);
+        ckr__node_pair(x->w.c, d, w.key, v);
     }
     ckr__acc_append(x, rank, d);
-    for (i = 0; i < ckr__dict_n(of); i++) {
-        const char *key = ckr__dict_key(of, i);
-        ckr__stream_key as;
-        v = key ? ckr__ac_kept(x, rank, key) : NULL;
-        if (!v || ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &as))
+    while (ckr__walk_on(&of)) {
+        v = of.name ? ckr__carry_get(x->w.c, of.value, 0) : NULL;
+        if (!v || ckr__stream_find(x->w.c, ckr__trainer_streams, of.name, v, &as))
             continue;                          /* a list of devices: it went in above    */
         x->n_back++;
-        ckr__node_set(x->w.c, d, key, v);
+        ckr__node_set(x->w.c, d, of.name, v);
     }
     return ckr__failed(x->w.c) ? NULL : d;
 }
 
 /* What has no place in the coming run's files, for the side file: {"step", "random": {RANK: {KEY:
    value}}, "devices": {KEY: number}}. */
-static void ckr__ac_carry_add(ckr__ac_job *x, ckr_node *random, const char *rank, const char *key,
+static void ckr__ac_carry_add(ckr__ctx *c, ckr_node *random, const char *rank, const char *key,
                               ckr_node *v)
 {
-    ckr_node *of = ckr__dict_under(x->w.c, random, rank);
-    x->n_carried++;
-    if (!ckr_node_get(of, key)) ckr__node_set(x->w.c, of, key, v);
+    ckr_node *of = ckr__dict_under(c, random, rank);
+    if (!ckr_node_get(of, key)) ckr__node_set(c, of, key, v);
 }
 
 /* The numbers of devices that do not follow the number of ranks: those known before, and those of
@@ -43303,57 +44171,23 @@ static void ckr__ac_carry_add(ckr__ac_job *x, ckr_node *random, const char *rank
 static ckr_node *ckr__ac_carry_counts(ckr__ac_job *x)
 {
     ckr_node *counts = ckr__dict_copy(x->w.c, ckr_node_get(x->kept, "devices"));
-    const ckr_node *dict = NULL;
-    uint64_t i;
-    uint32_t k;
-    for (k = 0; k < x->ac->n_random && !dict; k++)
-        if (x->ac->random[k]) dict = x->ac->random[k]->root;
-    for (i = 0; i < ckr__dict_n(dict) && x->ranks != x->ac->ranks; i++) {
-        const char *key = ckr__dict_key(dict, i);
-        const ckr_node *v = ckr__dict_at(dict, i);
-        ckr__stream_key as;
-        if (key && ckr_node_is_list(v) && v->count && v->count != x->ac->ranks &&
-            !ckr_node_get(counts, key) &&
-            ckr__stream_find(x->w.c, ckr__trainer_streams, key, v, &as) && as.list)
-            ckr__node_set(x->w.c, counts, key, ckr__node_int(x->w.c, (int64_t)v->count));
-    }
+    ckr__stream_key as;
+    ckr__walk w;
+    uint32_t k = 0;
+    while (k < x->ac->n_random && !x->ac->random[k]) k++;
+    w = ckr__walk_in(k < x->ac->n_random ? x->ac->random[k]->root : NULL);
+    while (x->ranks != x->ac->ranks && ckr__walk_on(&w))
+        if (w.name && ckr_node_is_list(w.value) && w.value->count &&
+            w.value->count != x->ac->ranks && !ckr_node_get(counts, w.name) &&
+            ckr__stream_find(x->w.c, ckr__trainer_streams, w.name, w.value, &as) && as.list)
+            ckr__node_set(x->w.c, counts, w.name,
+                          ckr__node_int(x->w.c, (int64_t)w.value->count));
     return counts;
 }
 
+/* What has no place in the coming run's files goes into the side file, and is told. */
 static void ckr__ac_carry(ckr__ac_job *x)
 {
-    ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__node(x->w.c, CKR_NODE_DICT);
-    const ckr_node *all = ckr_node_get(x->kept, "random");
-    char rank[16];
-    uint64_t i, k;
-    for (i = 0; i < x->ac->n_extras; i++) {
-        const ckr__ac_extra *e = &x->ac->extras[i];
-        const bool made = e->devices && e->devices == x->ac->ranks && x->ranks != x->ac->ranks;
-        if (e->rank < x->ranks && !made) continue;
-        ckr__format(rank, sizeof rank, "%u", (unsigned)e->rank);
-        if (!e->kept) x->n_unkept++;
-        else ckr__ac_carry_add(x, random, rank, e->key, e->kept);
-    }
-    for (i = 0; i < ckr__dict_n(all); i++) {   /* kept before, and without a place again     */
-        const char *of = ckr__dict_key(all, i);
-        const ckr_node *dict = ckr__dict_at(all, i);
-        for (k = 0; of && k < ckr__dict_n(dict); k++) {
-            const char *key = ckr__dict_key(dict, k);
-            ckr_node *v = ckr__dict_at(dict, k);
-            if (key && ((ckr_node_is_list(v) && v->count != x->ranks) ||
-                        strtoul(of, NULL, 10) >= x->ranks))
-                ckr__ac_carry_add(x, random, of, key, v);
-        }
-    }
-    if (!ckr__failed(x->w.c) && (random->count || counts->count))
-        x->out->carried = ckr__node_dict(
-            x->w.c, "step", ckr__node_int(x->w.c, x->w.s->progress.step), "random", random,
-            "devices", counts, CKR__END);
-}
-
-static void ckr__ac_say_extras(ckr__ac_job *x)
-{
-    const uint64_t n[] = { x->n_carried, x->n_unkept, x->n_back, x->n_alone };
     static const struct { const char *code; ckr_severity severity; const char *reason; } rows[] = {
         { "CKR_RANDOM_KEPT", CKR_CHANGED,
           "values beside the streams of ranks that have no file here, or states of devices that "
@@ -43366,27 +44200,81 @@ static void ckr__ac_say_extras(ckr__ac_job *x)
         { "CKR_RANDOM_ALONE", CKR_EXACT,
           "values that ranks have each for itself: new ranks do not get them" }
     };
-    char text[32];
-    size_t i;
-    for (i = 0; i < 4; i++) {
-        ckr__format(text, sizeof text, "%llu", (unsigned long long)n[i]);
-        if (n[i])
-            ckr__say(x->w.c, rows[i].code, rows[i].severity, "random states", NULL, text,
-                     rows[i].reason, NULL);
+    ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__node(x->w.c, CKR_NODE_DICT);
+    ckr__walk all = ckr__walk_in(ckr_node_get(x->kept, "random"));
+    uint64_t n[4] = { 0, 0, x->n_back, x->n_alone }, i;
+    for (i = 0; i < x->ac->n_extras; i++) {
+        const ckr__ac_extra *e = &x->ac->extras[i];
+        const bool made = e->devices && e->devices == x->ac->ranks && x->ranks != x->ac->ranks;
+        if (e->rank < x->ranks && !made) continue;
+        n[e->kept ? 0 : 1]++;
+        if (e->kept)
+            ckr__ac_carry_add(x->w.c, random, ckr__printf(x->w.c, "%u", (unsigned)e->rank), e->key,
+                              e->kept);
     }
+    while (ckr__walk_on(&all)) {               /* kept before, and without a place again     */
+        ckr__walk w = ckr__walk_in(all.value);
+        while (all.name && ckr__walk_on(&w))
+            if (w.name && ((ckr_node_is_list(w.value) && w.value->count != x->ranks) ||
+                           strtoul(all.name, NULL, 10) >= x->ranks)) {
+                ckr__ac_carry_add(x->w.c, random, all.name, w.name, w.value);
+                n[0]++;
+            }
+    }
+    if (!ckr__failed(x->w.c) && (random->count || counts->count))
+        x->out->carried = ckr__node_dict(
+            x->w.c, "step", ckr__node_int(x->w.c, x->w.s->progress.step), "random", random,
+            "devices", counts, CKR__END);
+    for (i = 0; i < 4; i++)
+        if (n[i])
+            ckr__say(x->w.c, rows[i].code, rows[i].severity, "random states", NULL,
+                     ckr__printf(x->w.c, "%llu", (unsigned long long)n[i]), rows[i].reason, NULL);
 }
 
-static ckr_result ckr__ac_say_random(ckr__ac_job *x)
+static void ckr__ac_say_numpy(ckr__ac_job *x)
 {
-    if (!x->numpy) return CKR_OK;
-    return ckr__say(x->w.c, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
-                    "the generator's words are written as a list: any NumPy reads it", NULL);
+    if (x->numpy)
+        ckr__say(x->w.c, "CKR_NUMPY_PLAIN", CKR_EXACT, "numpy", NULL, NULL,
+                 "the generator's words are written as a list: any NumPy reads it", NULL);
+}
+
+static void ckr__ac_emit_random(ckr__ac_job *x)
+{
+    const ckr__ac *ac = x->ac;
+    const ckr_node *kept = x->w.source->carried;
+    const bool any = ckr_node_get(kept, "random") != NULL;
+    int64_t step;
+    uint32_t r, from;
+    if (x->t->without & CKR_RNG) return;
+    if (any && ckr_node_i64(ckr_node_get(kept, "step"), &step) &&
+        step == x->w.source->progress.step)
+        x->kept = kept;                        /* of this step, or of no use                */
+    else if (any)
+        ckr__say(x->w.c, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
+                 "the side file keeps values of other ranks, but of another step: not used", NULL);
+    x->random = true;
+    for (r = 0; ac->n_random && r < x->ranks && !ckr__failed(x->w.c); r++) {
+        const bool one = ac->trainer && x->ranks == 1;
+        const ckr_node *root;
+        for (from = r % ac->n_random; !ac->random[from];) from = (from + 1) % ac->n_random;
+        root = ckr__acc_streams(x, r, ac->random[from]->root, from);
+        ckr__ac_put_tree(x, one ? "rng_state.pth" : ckr__ac_random_name(x->w.c, ac, r), root);
+        if (r > 0 || x->ranks == 1 || !ac->engine || !ckr__ac_single(ac)) continue;
+        ckr__ac_put_tree(x, "rng_state.pth", root);
+        ckr__say(x->w.c, "CKR_RANDOM_SINGLE", CKR_EXACT, "rng_state.pth", NULL, NULL,
+                 "the saved run's Trainer counted one process: rank 0's states are in this file, "
+                 "too, from which such a run goes on", NULL);
+    }
+    x->random = false;
+    if (ckr__failed(x->w.c)) return;
+    ckr__ac_carry(x);
+    ckr__ac_say_numpy(x);
 }
 
 /* What one file for all ranks can give each of them. */
-static ckr_result ckr__sana_say_random(ckr__ac_job *x)
+static void ckr__sana_say_random(ckr__ac_job *x)
 {
-    if (x->ranks == 1) return CKR_OK;
+    if (x->ranks == 1 || !x->w.s->n_rng || (x->t->without & CKR_RNG)) return;
     if (x->devices)
         ckr__say(x->w.c, "CKR_SANA_DEVICES", CKR_EXACT, "torch_cuda", NULL, NULL,
                  "entry r is the stream of rank r, from which Sana sets its device: no two ranks "
@@ -43396,52 +44284,10 @@ static ckr_result ckr__sana_say_random(ckr__ac_job *x)
                      (int64_t)x->devices,
                      "Sana's list goes by the local rank: processes of that number on several "
                      "machines start from equal streams", NULL);
-    return ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL,
-                    NULL,
-                    "Sana's file has one state of each for all ranks: the others would start from "
-                    "rank 0's; their own are in ckptresume.json",
-                    "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
-}
-
-static ckr_result ckr__ac_emit_random(ckr__ac_job *x)
-{
-    const ckr__ac *ac = x->ac;
-    const ckr_node *kept = x->w.source->carried;
-    const bool any = ckr_node_get(kept, "random") != NULL;
-    int64_t step;
-    uint32_t r, from;
-    ckr_result e = CKR_OK;
-    if (x->t->without & CKR_RNG) return CKR_OK;
-    if (any && ckr_node_i64(ckr_node_get(kept, "step"), &step) &&
-        step == x->w.source->progress.step)
-        x->kept = kept;                        /* of this step, or of no use                */
-    else if (any)
-        ckr__say(x->w.c, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
-                 "the side file keeps values of other ranks, but of another step: not used", NULL);
-    for (r = 0; ac->n_random && r < x->ranks && e == CKR_OK; r++) {
-        const char *path =
-            x->ac->trainer && x->ranks == 1
-                ? "rng_state.pth"
-                : ckr__printf(x->w.c, x->ac->trainer ? "rng_state_%u.pth" : "random_states_%u.pkl",
-                              (unsigned)r);
-        ckr_node *root;
-        for (from = r % ac->n_random; !ac->random[from];) from = (from + 1) % ac->n_random;
-        root = ckr__acc_streams(x, r, ac->random[from]->root, from);
-        if (!path || !root) return x->w.c->err->code;
-        x->random = true;
-        e = ckr__ac_put_tree(x, path, root);
-        if (e == CKR_OK && r == 0 && x->ranks > 1 && ac->engine && ckr__ac_single(ac)) {
-            e = ckr__ac_put_tree(x, "rng_state.pth", root);
-            ckr__say(x->w.c, "CKR_RANDOM_SINGLE", CKR_EXACT, "rng_state.pth", NULL, NULL,
-                     "the saved run's Trainer counted one process: rank 0's states are in this "
-                     "file, too, from which such a run goes on", NULL);
-        }
-        x->random = false;
-    }
-    if (e != CKR_OK) return e;
-    ckr__ac_carry(x);
-    ckr__ac_say_extras(x);
-    return ckr__ac_say_random(x);
+    ckr__say(x->w.c, "CKR_W_RNG_ONE_FOR_ALL", CKR_LOST, "python, numpy, torch_cpu", NULL, NULL,
+             "Sana's file has one state of each for all ranks: the others would start from rank "
+             "0's; their own are in ckptresume.json",
+             "set them in the trainer from the rng verb's or ckr_ckpt_rng's states");
 }
 
 /* >>accelerate.fsdp ----------------------------------------------------------- */
@@ -43481,6 +44327,17 @@ typedef struct ckr__af {       /* one model                                     
     ckr__fileset files;        /* of all models: the first one's                         */
 } ckr__af;
 
+/* How many models the files of a kind are of, by their numbers. */
+static uint32_t ckr__af_count(ckr__fileset *k, uint32_t kind)
+{
+    uint32_t n = 0;
+    uint64_t i;
+    for (i = 0; i < k->n_files[kind]; i++)
+        if (k->files[kind][i]->at[CKR__N] >= n) n = k->files[kind][i]->at[CKR__N] + 1;
+    k->size[CKR__N] = n;
+    return n;
+}
+
 /* Which models there are, and in which layout. */
 static ckr_result ckr__af_scan(ckr__ac *r)
 {
@@ -43489,33 +44346,28 @@ static ckr_result ckr__af_scan(ckr__ac *r)
     ckr__rankfile f;
     uint32_t kind, layout = 0;
     uint64_t i;
-    ckr_result e;
     if (!k) return r->c->err->code;
     k->c = r->c;
     k->dir = r->dir;
     k->forms = ckr__af_forms;
     k->first = 1u << CKR__N;
-    e = ckr__fileset_scan(k, false);
-    for (kind = CKR__AF_LAYOUTS; kind > 0 && e == CKR_OK; kind--) {
-        if (layout && k->n_files[kind])
-            return ckr__remedy(r->c->err,
-                               ckr__fail(r->c->err, CKR_ITEM_FILES_MIXED, k->files[kind][0]->path,
-                                         CKR_NO_OFFSET, NULL, "the model is there twice: %s has it "
-                                         "in another layout", k->files[layout][0]->rel),
-                               "two runs saved into one directory: move the files of one "
-                               "elsewhere");
-        if (k->n_files[kind]) layout = kind;
+    ckr__fileset_scan(k, false);
+    for (kind = CKR__AF_LAYOUTS; kind > 0; kind--) {
+        if (!k->n_files[kind]) continue;
+        if (layout)
+            return ckr__fail_fmt(r->c, CKR_ITEM_FILES_MIXED, k->files[kind][0]->path, NULL,
+                                 "two runs saved into one directory: move the files of one "
+                                 "elsewhere",
+                                 "the model is there twice: %s has it in another layout",
+                                 k->files[layout][0]->rel);
+        layout = kind;
     }
-    if (e != CKR_OK || !layout) return e;
-    for (i = 0; i < k->n_files[layout]; i++)
-        if (k->files[layout][i]->at[CKR__N] >= r->n_fsdp)
-            r->n_fsdp = k->files[layout][i]->at[CKR__N] + 1;
-    k->size[CKR__N] = r->n_fsdp;
-    e = ckr__fileset_every(k, (uint8_t)layout, false, NULL);   /* so there are n_fsdp files     */
-    if (e != CKR_OK) return e;
+    if (ckr__failed(r->c) || !layout) return r->c->err->code;
+    r->n_fsdp = ckr__af_count(k, layout);
+    ckr__fileset_every(k, (uint8_t)layout, false, NULL);       /* so there are n_fsdp files     */
     m->layout = (uint8_t)layout;
     r->fsdp = CKR__NEW_N(r->c, ckr__af, r->n_fsdp);
-    if (!r->fsdp) return r->c->err->code;
+    if (ckr__failed(r->c)) return r->c->err->code;
     r->fsdp[0] = *m;
     for (i = 0; i < r->n_files; i++) {
         ckr__ac_file *x = r->files[i];
@@ -43568,44 +44420,38 @@ static ckr_node *ckr__dcp_node(ckr__dcp *d, const ckr__dcp_item *x)
     return n;
 }
 
-/* Puts an item where it was in the state dicts before they were flattened. */
-static ckr_result ckr__af_place(ckr__ac *r, ckr_node *root, ckr_node *groups,
-                                const ckr__dcp_item *x, const char *rel, ckr_node *v)
-{
-    static const char state[] = "optimizer.state.", group[] = "optimizer.param_groups.";
-    const char *s = x->fqn, *slot = strrchr(s, '.');
-    bool ok = true;
-    if (ckr__starts(s, "model.")) {
-        ok = ckr__node_pair(r->c, root, ckr__node_str(r->c, s + 6), v);
-    } else if (ckr__starts(s, state) && slot > s + sizeof state - 2) {
-        s = ckr__strndup(r->c, s + sizeof state - 1, (size_t)(slot - s) - (sizeof state - 1));
-        ok = ckr__node_set(r->c, ckr__dict_under(r->c, ckr__dict_under(r->c, root, "state"), s),
-                           slot + 1, v);
-    } else if (ckr__starts(s, group) && strchr(s + sizeof group - 1, '.')) {
-        slot = strchr(s + sizeof group - 1, '.');
-        s = ckr__strndup(r->c, s + sizeof group - 1, (size_t)(slot - s) - (sizeof group - 1));
-        ok = ckr__node_set(r->c, ckr__dict_under(r->c, groups, s), slot + 1, v);
-    } else {
-        ckr__leave(r->c, r->s, rel, x->fqn, v);
-    }
-    if (ok || ckr__failed(r->c)) return r->c->err->code;
-    return ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, rel, CKR_NO_OFFSET, x->fqn,
-                     "another item has its place in the state dict");
-}
-
-/* A directory of DCP as the state dict that was flattened into it. NULL: the error is set. */
+/* A directory of DCP as the state dict that was flattened into it: each item where it was before.
+   NULL: the error is set. */
 static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
 {
+    static const char state[] = "optimizer.state.", group[] = "optimizer.param_groups.";
     ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *groups = ckr__node(r->c, CKR_NODE_DICT),
              *list = ckr__node(r->c, CKR_NODE_LIST), *v;
     ckr__dcp *d = NULL;
     uint64_t i;
-    ckr_result e = ckr__dcp_open(r->c, f->path, &d);
-    for (i = 0; e == CKR_OK && i < d->n_items && !ckr__failed(r->c); i++) {
+    ckr__dcp_open(r->c, f->path, &d);
+    for (i = 0; !ckr__failed(r->c) && i < d->n_items; i++) {
         const ckr__dcp_item *x = &d->items[i];
+        const char *s = x->fqn, *slot = strrchr(s, '.');
+        bool ok = true;
         v = ckr__dcp_node(d, x);
-        if (!v || r->c->err->code != CKR_OK) break;
-        e = ckr__af_place(r, root, groups, x, f->rel, v);
+        if (!v) break;
+        if (ckr__starts(s, "model.")) {
+            ok = ckr__node_pair(r->c, root, ckr__node_str(r->c, s + 6), v);
+        } else if (ckr__starts(s, state) && slot > s + sizeof state - 2) {
+            s = ckr__strndup(r->c, s + sizeof state - 1, (size_t)(slot - s) - (sizeof state - 1));
+            ok = ckr__node_set(r->c, ckr__dict_under(r->c, ckr__dict_under(r->c, root, "state"), s),
+                               slot + 1, v);
+        } else if (ckr__starts(s, group) && strchr(s + sizeof group - 1, '.')) {
+            slot = strchr(s + sizeof group - 1, '.');
+            s = ckr__strndup(r->c, s + sizeof group - 1, (size_t)(slot - s) - (sizeof group - 1));
+            ok = ckr__node_set(r->c, ckr__dict_under(r->c, groups, s), slot + 1, v);
+        } else {
+            ckr__leave(r->c, r->s, f->rel, x->fqn, v);
+        }
+        if (!ok)
+            ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, f->rel, CKR_NO_OFFSET, x->fqn,
+                      "another item has its place in the state dict");
         if (x->strides && x->n_dims) m->strides = x->strides;
         if (x->strides && x->n_chunks > 1) m->version = x->strides == CKR__NO_STRIDES ? 1 : 2;
     }
@@ -43620,11 +44466,11 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
     if (groups && groups->count) ckr__node_set(r->c, root, "param_groups", list);
     if (groups && groups->count) ckr__dict_under(r->c, root, "state");
     if (root && m->version == 1) root->kind = CKR_NODE_ODICT;
-    return r->c->err->code == CKR_OK ? root : NULL;
+    return ckr__failed(r->c) ? NULL : root;
 }
 
 /* The trees of one model's files of a kind; rank r's is number `at` + r of the kind. */
-static ckr_result ckr__af_load(ckr__ac *r, ckr__af *m, uint32_t kind, uint64_t at)
+static void ckr__af_load(ckr__ac *r, ckr__af *m, uint32_t kind, uint64_t at)
 {
     ckr__fileset *k = &r->fsdp->files;
     uint32_t i;
@@ -43633,40 +44479,33 @@ static ckr_result ckr__af_load(ckr__ac *r, ckr__af *m, uint32_t kind, uint64_t a
         ckr__fsdp_rank *x = &m->f.ranks[i];
         if (f->dir) f->root = ckr__af_dcp(r, m, f);
         else ckr__fileset_load(k, f, &r->s->format);
-        if (!f->root || r->c->err->code != CKR_OK) return r->c->err->code;
+        if (ckr__failed(r->c)) return;
         *(kind > CKR__AF_LAYOUTS ? &x->optim : &x->model) = f->root;
         *(kind > CKR__AF_LAYOUTS ? &x->optim_path : &x->model_path) = f->path;
         if (f->dir) r->s->format = CKR_FORMAT_DCP;
     }
-    return CKR_OK;
 }
 
 /* Moments of one parameter that are one tensor: torch 2.15 writes them so when FSDP1 gathers with
    use_orig_params on a CPU. */
-static ckr_result ckr__af_moments(ckr__ac *r, const ckr__af *m)
+static void ckr__af_moments(ckr__ac *r, const ckr__af *m)
 {
-    const ckr_node *state = ckr_node_get(m->f.ranks[0].optim, "state");
-    uint64_t i, a, b;
-    for (i = 0; i < ckr__dict_n(state); i++) {
-        const ckr_node *d = ckr__dict_at(state, i);
-        for (a = 0; a < ckr__dict_n(d); a++)
-            for (b = 0; b < a; b++) {
-                const ckr_node *x = ckr__dict_at(d, a), *y = ckr__dict_at(d, b);
-                if (x->kind != CKR_NODE_TENSOR || y->kind != CKR_NODE_TENSOR ||
-                    !x->u.view->n_dims || x->u.view->dist || y->u.view->dist ||
-                    !ckr__same_view(x->u.view, y->u.view))
+    ckr__walk of = ckr__walk_in(ckr_node_get(m->f.ranks[0].optim, "state")), a, b;
+    while (ckr__walk_on(&of))
+        for (a = ckr__walk_in(of.value); ckr__walk_on(&a);)
+            for (b = ckr__walk_in(of.value); ckr__walk_on(&b) && b.i < a.i;) {
+                if (a.value->kind != CKR_NODE_TENSOR || b.value->kind != CKR_NODE_TENSOR ||
+                    !a.value->u.view->n_dims || a.value->u.view->dist || b.value->u.view->dist ||
+                    !ckr__same_view(a.value->u.view, b.value->u.view))
                     continue;
                 ckr__say(r->c, "CKR_E_FSDP_MOMENTS", CKR_ERROR,
-                         ckr__printf(r->c, "%s%s", m->f.head, ckr__dict_key(state, i)),
-                         ckr__printf(r->c, "%s is %s", ckr__dict_key(d, a), ckr__dict_key(d, b)),
-                         NULL,
+                         ckr__printf(r->c, "%s%s", m->f.head, of.name),
+                         ckr__printf(r->c, "%s is %s", a.name, b.name), NULL,
                          "two moments are one tensor in the file: torch lost one when FSDP1 "
                          "gathered it, and the run would go on with wrong steps",
                          "save with SHARDED_STATE_DICT or FSDP2; or leave the optimizer out: "
                          "--without optimizer,groups");
             }
-    }
-    return r->c->err->code;
 }
 
 /* What FSDP1 does not read back from files of this layout. */
@@ -43681,43 +44520,25 @@ static const char *ckr__af_unread(const ckr__af *m, uint8_t layout)
 }
 
 /* What was said on reading holds no longer where the coming run's layout is another. */
-static ckr_result ckr__af_say_unread(ckr__ctx *c, const ckr__af *m, uint8_t layout)
+static void ckr__af_say_unread(ckr__ctx *c, const ckr__af *m, uint8_t layout)
 {
     const char *why = ckr__af_unread(m, layout);
-    if (!why && !ckr__af_unread(m, m->layout)) return CKR_OK;
-    return ckr__say(c, "CKR_W_FSDP1_OPTIMIZER", why ? CKR_LOST : CKR_EXACT, "optimizer", NULL, NULL,
-                    why ? why : "FSDP1 loads it from files of this layout",
-                    why ? "--variant full: FSDP1 and FSDP2 load it at any size" : NULL);
+    if (why || ckr__af_unread(m, m->layout))
+        ckr__say(c, "CKR_W_FSDP1_OPTIMIZER", why ? CKR_LOST : CKR_EXACT, "optimizer", NULL, NULL,
+                 why ? why : "FSDP1 loads it from files of this layout",
+                 why ? "--variant full: FSDP1 and FSDP2 load it at any size" : NULL);
 }
 
-/* Its optimizer stands in the list of files for what looks for one there. */
-static ckr_result ckr__af_listed(ckr__ac *r, const ckr__af *m, uint32_t at, const char *rel)
-{
-    const ckr_node *state = ckr_node_get(m->f.ranks[0].optim, "state");
-    ckr__ac_param *p = CKR__NEW_N(r->c, ckr__ac_param, ckr__dict_n(state));
-    uint64_t i;
-    for (i = 0; i < r->n_files; i++) {
-        ckr__ac_file *f = r->files[i];
-        if (strcmp(f->rel, rel) != 0) continue;
-        f->kind = CKR__AC_OPTIMIZER;
-        f->index = at;
-        f->part = m->f.ranks[0].optim;
-        f->first_group = m->f.first_group;
-        f->n_groups = r->s->n_groups - m->f.first_group;
-    }
-    for (i = 0; p && i < ckr__dict_n(state); i++) p[i].state = ckr__dict_at(state, i);
-    return p && !at ? ckr__ac_count(r, p, ckr__dict_n(state)) : r->c->err->code;
-}
-
-static ckr_result ckr__af_model(ckr__ac *r, uint32_t at)
+static void ckr__af_model(ckr__ac *r, uint32_t at)
 {
     ckr__af *m = &r->fsdp[at];
     ckr__fileset *k = &r->fsdp->files;
     const uint32_t optim = CKR__AF_LAYOUTS + r->fsdp->layout;
     const uint32_t ranks = r->fsdp->layout == CKR__AF_RANKS ? k->size[CKR__RANK] : 1;
     const uint64_t first = (uint64_t)at * ranks;
-    const ckr_node *root;
-    ckr_result e;
+    ckr__optim_param *p;
+    ckr__walk w;
+    uint64_t i;
     m->layout = r->fsdp->layout;
     m->f.c = r->c;
     m->f.s = r->s;
@@ -43725,56 +44546,63 @@ static ckr_result ckr__af_model(ckr__ac *r, uint32_t at)
     m->f.head = at ? ckr__printf(r->c, "model_%u.", (unsigned)at) : "";
     m->f.n_ranks = ranks;
     m->f.ranks = CKR__NEW_N(r->c, ckr__fsdp_rank, m->f.n_ranks);
-    if (!m->f.ranks || !m->f.head) return r->c->err->code;
-    e = ckr__af_load(r, m, m->layout, first);
-    if (e == CKR_OK && first < k->n_files[optim]) e = ckr__af_load(r, m, optim, first);
-    if (e == CKR_OK) e = ckr__fsdp_read(&m->f);
-    if (e != CKR_OK) return e;
-    root = m->f.ranks[0].model;
-    if (m->layout == CKR__AF_FULL) m->version = root->kind == CKR_NODE_ODICT ? 1 : 2;
-    if (m->layout == CKR__AF_RANKS && m->f.cut)
-        m->version = m->f.mesh ? 2 : 1;
-    if (!m->f.ranks[0].optim)
-        return ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
-                        "there is no optimizer file: weights only", NULL);
-    e = ckr__af_moments(r, m);
-    if (e == CKR_OK) e = ckr__af_say_unread(r->c, m, m->layout);
-    return e == CKR_OK ? ckr__af_listed(r, m, at, k->files[optim][first]->rel) : e;
+    if (!m->f.ranks || !m->f.head) return;
+    ckr__af_load(r, m, m->layout, first);
+    if (!ckr__failed(r->c) && first < k->n_files[optim]) ckr__af_load(r, m, optim, first);
+    if (ckr__failed(r->c) || ckr__fsdp_read(&m->f) != CKR_OK) return;
+    if (m->layout == CKR__AF_FULL)
+        m->version = m->f.ranks[0].model->kind == CKR_NODE_ODICT ? 1 : 2;
+    if (m->layout == CKR__AF_RANKS && m->f.cut) m->version = m->f.mesh ? 2 : 1;
+    if (!m->f.ranks[0].optim) {
+        ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
+                 "there is no optimizer file: weights only", NULL);
+        return;
+    }
+    ckr__af_moments(r, m);
+    ckr__af_say_unread(r->c, m, m->layout);
+    for (i = 0; i < r->n_files; i++) {         /* it is in the list for what looks for one there */
+        ckr__ac_file *f = r->files[i];
+        if (strcmp(f->rel, k->files[optim][first]->rel) != 0) continue;
+        f->kind = CKR__AC_OPTIMIZER;
+        f->index = at;
+        f->part = m->f.ranks[0].optim;
+        f->first_group = m->f.first_group;
+        f->n_groups = r->s->n_groups - m->f.first_group;
+    }
+    w = ckr__walk_in(ckr_node_get(m->f.ranks[0].optim, "state"));
+    p = CKR__NEW_N(r->c, ckr__optim_param, ckr__dict_n(w.dict));
+    while (p && ckr__walk_on(&w)) p[w.i].state = w.value;
+    if (p && !at) ckr__optim_count(&r->of, p, ckr__dict_n(w.dict));
 }
 
 static ckr_result ckr__af_read(ckr__ac *r)
 {
-    ckr__fileset *k = &r->fsdp->files;
     const uint8_t optim = CKR__AF_LAYOUTS + r->fsdp->layout;
-    uint32_t i, n = 0;
-    ckr_result e;
-    for (i = 0; i < k->n_files[optim]; i++)
-        if (k->files[optim][i]->at[CKR__N] >= n) n = k->files[optim][i]->at[CKR__N] + 1;
-    k->size[CKR__N] = n;
-    e = ckr__fileset_every(k, optim, false, NULL);
-    for (i = 0; i < r->n_fsdp && e == CKR_OK; i++) e = ckr__af_model(r, i);
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {  /* the weights once more, for other uses */
+    uint64_t i;
+    uint32_t at;
+    ckr__af_count(&r->fsdp->files, optim);
+    ckr__fileset_every(&r->fsdp->files, optim, false, NULL);
+    for (at = 0; at < r->n_fsdp && !ckr__failed(r->c); at++) ckr__af_model(r, at);
+    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {   /* the weights once more, for
+                                                                  other uses                  */
         ckr__ac_file *f = r->files[i];
-        if (f->kind == CKR__AC_MODEL) e = ckr__ac_load(r, f);
-        if (e == CKR_OK && (f->kind == CKR__AC_MODEL || f->kind == CKR__AC_INDEX))
-            e = ckr__leave(r->c, r->s, f->rel, NULL, NULL);
+        if (f->kind == CKR__AC_MODEL) ckr__ac_load(r, f);
+        if (f->kind == CKR__AC_MODEL || f->kind == CKR__AC_INDEX)
+            ckr__leave(r->c, r->s, f->rel, NULL, NULL);
     }
-    return e;
+    return r->c->err->code;
 }
 
 /* Files of ranks tell how many there are, and so do data files of DCP. */
 static ckr_result ckr__af_ranks(ckr__ac *r)
 {
     const ckr__fileset *k = r->n_fsdp ? &r->fsdp->files : NULL;
-    ckr_result e;
     if (!k || r->fsdp->layout != CKR__AF_RANKS) return CKR_OK;
-    if (r->n_random > k->size[CKR__RANK]) {
-        e = ckr__fail(r->c->err, CKR_ITEM_FILES_FOREIGN, r->random[r->n_random - 1]->path,
-                      CKR_NO_OFFSET, NULL, "the model has files of %u ranks",
-                      (unsigned)k->size[CKR__RANK]);
-        return ckr__remedy(r->c->err, e, "another run left it: remove it, or bring back the other "
-                                         "ranks' files");
-    }
+    if (r->n_random > k->size[CKR__RANK])
+        return ckr__fail_fmt(r->c, CKR_ITEM_FILES_FOREIGN, r->random[r->n_random - 1]->path, NULL,
+                             "another run left it: remove it, or bring back the other ranks' "
+                             "files",
+                             "the model has files of %u ranks", (unsigned)k->size[CKR__RANK]);
     r->ranks = k->size[CKR__RANK];
     return CKR_OK;
 }
@@ -43791,81 +44619,76 @@ typedef struct ckr__af_save {
 /* A file or directory of the layout. */
 static const char *ckr__af_name(ckr__af_save *v, uint8_t kind, uint32_t rank)
 {
-    ckr__rankfile f;
+    ckr__rankfile f = CKR_ZERO;
     const ckr__form *row = ckr__af_forms;
-    memset(&f, 0, sizeof f);
     ckr__at_set(&f, CKR__RANK, rank, 0);
     if (v->at || v->layout != CKR__AF_FULL) ckr__at_set(&f, CKR__N, v->at, 0);
     while (row->kind != kind) row++;
     return ckr__form_name(v->x->w.c, row->pattern, &f);
 }
 
-static ckr_result ckr__af_begin(ckr__af_save *v, ckr__dcp_out *o, uint8_t kind)
+static void ckr__af_begin(ckr__af_save *v, ckr__dcp_out *o, uint8_t kind)
 {
     ckr__ac_job *x = v->x;
-    const char *dir = ckr__printf(x->w.c, "%s/", ckr__af_name(v, kind, 0));
-    const ckr_result r = ckr__dcp_out_init(o, x->w.c, x->out, x->ranks, dir);
+    ckr__dcp_out_init(o, x->w.c, x->out, x->ranks,
+                      ckr__printf(x->w.c, "%s/", ckr__af_name(v, kind, 0)));
     o->strides = v->m->strides;
-    return r;
 }
 
 /* A tensor under keys of nested dicts: NULL behind the last. */
-static ckr_result ckr__af_put_tensor(ckr__af_save *v, ckr__dcp_out *o, const char *const keys[4],
-                                     const ckr_tensor *t, ckr_dtype dtype)
+static void ckr__af_put_tensor(ckr__af_save *v, ckr__dcp_out *o, const char *const keys[4],
+                               const ckr_tensor *t, ckr_dtype dtype)
 {
     const char *fqn = ckr__printf(v->x->w.c, keys[3] ? "%s.%s.%s.%s" : "%s.%s", keys[0], keys[1],
                                   keys[2], keys[3]);
-    return ckr__dcp_out_tensor(o, fqn, ckr__dcp_path(v->x->w.c, keys), keys[3] ? 4 : 2, t, dtype, 0,
-                               v->x->ranks, false);
+    ckr__dcp_out_tensor(o, fqn, ckr__dcp_path(v->x->w.c, keys), keys[3] ? 4 : 2, t, dtype, 0,
+                        v->x->ranks, false);
 }
 
-static ckr_result ckr__af_put_model(ckr__af_save *v)
-{
-    const char *keys[4] = { "model", NULL, NULL, NULL };
-    ckr__dcp_out o;
-    uint64_t i;
-    ckr_result r = ckr__af_begin(v, &o, CKR__AF_SHARDED);
-    for (i = 0; i < v->w.to.n_params && r == CKR_OK; i++) {
-        const ckr__fsdp_param *p = &v->w.to.params[i];
-        keys[1] = p->key;
-        o.replica = p->tied;
-        if (p->tensor) r = ckr__af_put_tensor(v, &o, keys, p->tensor, ckr__fsdp_dtype(&v->w, p));
-    }
-    return r == CKR_OK ? ckr__dcp_out_end(&o) : r;
-}
-
-static ckr_result ckr__af_put_optimizer(ckr__af_save *v)
+/* A directory of DCP: the model's, and the optimizer's. */
+static void ckr__af_put_dcp(ckr__af_save *v)
 {
     ckr__ctx *c = v->x->w.c;
+    const char *model[4] = { "model", NULL, NULL, NULL };
     const char *keys[4] = { "optimizer", "state", NULL, NULL };
     ckr__dcp_out o;
     ckr__dcp_part *path;
     uint64_t i, k;
-    ckr_result r = ckr__af_begin(v, &o, CKR__AF_LAYOUTS + CKR__AF_SHARDED);
+    ckr__af_begin(v, &o, CKR__AF_SHARDED);
+    for (i = 0; i < v->w.to.n_params && !ckr__failed(c); i++) {
+        const ckr__fsdp_param *p = &v->w.to.params[i];
+        model[1] = p->key;
+        o.replica = p->tied;
+        if (p->tensor) ckr__af_put_tensor(v, &o, model, p->tensor, ckr__fsdp_dtype(&v->w, p));
+    }
+    if (!ckr__failed(c)) ckr__dcp_out_end(&o);
+    if (ckr__failed(c) || !v->groups) return;
+    ckr__af_begin(v, &o, CKR__AF_LAYOUTS + CKR__AF_SHARDED);
     for (i = 0; i < v->w.to.n_params; i++)
-        for (k = 0; k < v->w.slots[i].n && r == CKR_OK; k++) {
+        for (k = 0; k < v->w.slots[i].n && !ckr__failed(c); k++) {
             keys[2] = v->w.to.params[i].key;
             keys[3] = v->w.slots[i].list[k]->slot;
-            r = ckr__af_put_tensor(v, &o, keys, v->w.slots[i].list[k],
-                                   v->w.slots[i].list[k]->dtype);
+            ckr__af_put_tensor(v, &o, keys, v->w.slots[i].list[k], v->w.slots[i].list[k]->dtype);
         }
     keys[1] = "param_groups";
     keys[2] = NULL;
-    for (i = 0; i < v->groups->count; i++)
-        for (k = 0; k < ckr__dict_n(v->groups->u.items[i]) && r == CKR_OK; k++) {
-            keys[3] = ckr__dict_key(v->groups->u.items[i], k);
-            path = keys[3] ? ckr__dcp_path(c, keys) : NULL;
+    for (i = 0; i < v->groups->count; i++) {
+        ckr__walk w = ckr__walk_in(v->groups->u.items[i]);
+        while (ckr__walk_on(&w) && !ckr__failed(c)) {
+            keys[3] = w.name;
+            path = w.name ? ckr__dcp_path(c, keys) : NULL;
             if (!path) continue;
             path[2].index = (int64_t)i;
-            r = ckr__dcp_out_object(&o, ckr__printf(c, "optimizer.param_groups.%llu.%s",
-                                                    (unsigned long long)i, keys[3]),
-                                    path, 4, ckr__dict_at(v->groups->u.items[i], k));
+            ckr__dcp_out_object(&o, ckr__printf(c, "optimizer.param_groups.%llu.%s",
+                                                (unsigned long long)i, w.name),
+                                path, 4, w.value);
         }
-    return r == CKR_OK ? ckr__dcp_out_end(&o) : r;
+    }
+    if (!ckr__failed(c)) ckr__dcp_out_end(&o);
 }
 
 /* Torch's files: one of each rank, or one. */
-static ckr_result ckr__af_put_files(ckr__af_save *v)
+static void ckr__af_put_files(ckr__af_save *v)
 {
     ckr__ac_job *x = v->x;
     ckr__out_file *f;
@@ -43878,10 +44701,9 @@ static ckr_result ckr__af_put_files(ckr__af_save *v)
                               CKR_FORMAT_TORCH_ZIP);
         if (f) f->root = ckr__fsdp_put_optimizer(&v->w, f, r, v->groups);
     }
-    return x->w.c->err->code;
 }
 
-static ckr_result ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout)
+static void ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout)
 {
     const ckr__af *m = &x->ac->fsdp[at];
     const ckr_mesh *was = m->f.mesh;
@@ -43889,9 +44711,7 @@ static ckr_result ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout
     const uint32_t ranks = layout == CKR__AF_RANKS ? x->ranks : 1,
                    shards = m->f.n_shards && m->f.n_shards < m->f.n_ranks &&
                                     ranks % m->f.n_shards == 0 ? m->f.n_shards : ranks;
-    ckr__af_save v;
-    ckr_result e;
-    memset(&v, 0, sizeof v);
+    ckr__af_save v = CKR_ZERO;
     v.x = x;
     v.m = m;
     v.at = at;
@@ -43910,29 +44730,27 @@ static ckr_result ckr__af_emit_model(ckr__ac_job *x, uint32_t at, uint8_t layout
         v.groups = ckr__fsdp_put_groups(&v.w, UINT64_MAX);
         ckr__af_say_unread(x->w.c, m, layout);
     }
-    e = x->w.c->err->code;
-    if (e == CKR_OK)
-        e = layout == CKR__AF_SHARDED ? ckr__af_put_model(&v) : ckr__af_put_files(&v);
-    if (e == CKR_OK && layout == CKR__AF_SHARDED && v.groups) e = ckr__af_put_optimizer(&v);
+    if (layout != CKR__AF_SHARDED) ckr__af_put_files(&v);
+    else if (!ckr__failed(x->w.c)) ckr__af_put_dcp(&v);
     ckr__map_free(&v.w.to.names);
-    return e;
 }
 
-static ckr_result ckr__af_emit(ckr__ac_job *x)
+static void ckr__af_emit(ckr__ac_job *x)
 {
     static const char why[] = "the run looks for files of its own layout: a FileNotFoundError";
-    uint8_t layout = x->ac->n_fsdp ? x->ac->fsdp->layout : 0;
-    const uint8_t was = layout;
+    const uint8_t was = x->ac->n_fsdp ? x->ac->fsdp->layout : 0;
+    const char *variant = x->t->variant && *x->t->variant ? x->t->variant : NULL;
+    uint8_t layout = was;
     uint32_t i;
-    ckr_result e = CKR_OK;
-    if (x->t->variant && *x->t->variant && was)
-        layout = x->t->variant[0] == 'f' ? CKR__AF_FULL
-                 : x->t->variant[0] == 's' ? CKR__AF_SHARDED : CKR__AF_RANKS;
-    else if (x->t->variant && *x->t->variant)
-        return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_SOURCE, "variant",
-                           "the checkpoint has no model that FSDP has cut", "leave out --variant");
-    for (i = 0; i < x->ac->n_fsdp && e == CKR_OK; i++) e = ckr__af_emit_model(x, i, layout);
-    if (e != CKR_OK || layout == was) return e;
+    if (x->ac->engine) return;
+    if (variant && was)
+        layout = *variant == 'f' ? CKR__AF_FULL
+                 : *variant == 's' ? CKR__AF_SHARDED : CKR__AF_RANKS;
+    else if (variant)
+        ckr__refuse(x->w.c, CKR_ITEM_TRAINER_SOURCE, "variant",
+                    "the checkpoint has no model that FSDP has cut", "leave out --variant");
+    for (i = 0; i < x->ac->n_fsdp && !ckr__failed(x->w.c); i++) ckr__af_emit_model(x, i, layout);
+    if (layout == was) return;
     ckr__setting_changed(x->out, "FullyShardedDataParallelPlugin", "state_dict_type",
                          ckr__node_str(x->w.c, ckr__af_types[layout]),
                          ckr__node_str(x->w.c, ckr__af_types[was]), why);
@@ -43940,151 +44758,34 @@ static ckr_result ckr__af_emit(ckr__ac_job *x)
         ckr__setting_changed(x->out, "load_fsdp_model and load_fsdp_optimizer", "use_dcp",
                              ckr__node_bool(x->w.c, layout != CKR__AF_RANKS),
                              ckr__node_bool(x->w.c, was != CKR__AF_RANKS), why);
-    return x->w.c->err->code;
 }
 
 /* >>accelerate.adopt ---------------------------------------------------------- */
-/* Another framework's state as these trainers would have saved it first: files in memory, which are
-   written as those are that were read. The model is its masters, where it has any. */
+/* Another framework's state as these trainers would have saved it first. */
 
-/* A tensor of the state where a file has one. NULL: out of memory. */
-static ckr_node *ckr__ad_tensor(ckr__ac_job *x, const ckr_tensor *t)
+/* The scheduler's state dict, and what the trainer follows from it; NULL: there is none, or none
+   that it can step, or an error is set. */
+static ckr_node *ckr__ad_schedule(ckr__ac_job *x)
 {
-    ckr__ctx *c = x->w.c;
-    ckr_state *own = x->ac->s;
-    ckr_node *n = ckr__node(c, CKR_NODE_TENSOR);
-    ckr_view *v = CKR__NEW(c, ckr_view);
-    int64_t *stride = CKR__NEW_N(c, int64_t, t->n_dims);
-    if (!n || !v || !stride) return NULL;
-    ckr__strides(t->n_dims, t->shape, stride);
-    v->dtype = t->dtype;
-    v->n_dims = t->n_dims;
-    v->shape = t->shape;
-    v->stride = stride;
-    v->file = CKR_NO_FILE;
-    n->u.view = v;
-    ckr__map_put(&x->w.views, (const char *)&n->u.view, sizeof n->u.view, own->n_tensors, NULL);
-    *CKR__PUSH(ckr_tensor *, c, own->tensors, own->n_tensors) = (ckr_tensor *)(uintptr_t)t;
-    return n;
-}
-
-static ckr__ac_file *ckr__ad_file(ckr__ac_job *x, ckr__ac *r, uint8_t kind, const char *rel,
-                                  ckr_node *root)
-{
-    ckr__ac_file *f = CKR__NEW(x->w.c, ckr__ac_file);
-    if (!f || !rel || !root) return NULL;
-    f->kind = kind;
-    f->rel = rel;
-    f->root = root;
-    f->format = kind == CKR__AC_MODEL ? CKR_FORMAT_SAFETENSORS : CKR_FORMAT_TORCH_ZIP;
-    *CKR__PUSH(ckr__ac_file *, x->w.c, r->files, r->n_files) = f;
-    return f;
-}
-
-/* The state's names, and what there is of each: a parameter that an optimizer has a number for only
-   has no tensor of the model. */
-static ckr__slots *ckr__ad_slots(ckr__ac_job *x, ckr__map *names, uint64_t *n)
-{
-    const ckr_state *s = x->w.s;
-    uint64_t i;
-    names->c = x->w.c;
-    for (i = *n = 0; i < s->n_tensors; i++) {
-        const char *name = s->tensors[i]->name;
-        if (ckr__map_find(names, name, strlen(name), NULL)) continue;
-        if (!ckr__map_put(names, name, strlen(name), (*n)++, NULL)) return NULL;
-    }
-    return ckr__slots_of(x->w.c, s, names, *n, "master ema");
-}
-
-/* The state dict of the model, or of its averages; NULL: the state has none, or an error is set. */
-static ckr_node *ckr__ad_model(ckr__ac_job *x, const ckr__map *names, const ckr__slots *of,
-                               const char *slot)
-{
-    const ckr_state *s = x->w.s;
-    ckr_node *d = ckr__node(x->w.c, CKR_NODE_ODICT);
-    uint64_t i, at;
-    for (i = 0; i < s->n_tensors && !ckr__failed(x->w.c); i++) {
-        const ckr_tensor *t = s->tensors[i];
-        if (strcmp(t->slot, slot) != 0) continue;
-        if (!strcmp(slot, "param") && ckr__map_find(names, t->name, strlen(t->name), &at) &&
-            of[at].master)
-            t = of[at].master;
-        ckr__node_set(x->w.c, d, t->name, ckr__ad_tensor(x, t));
-    }
-    return ckr__failed(x->w.c) || !d->count ? NULL : d;
-}
-
-/* What the optimizer has of a parameter. torch's optimizers ask for `step`, which frameworks with
-   one count for all keep elsewhere. */
-static ckr_node *ckr__ad_state(ckr__ac_job *x, const ckr__slots *of)
-{
-    ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < of->n; i++)
-        ckr__node_set(x->w.c, d, of->list[i]->slot, ckr__ad_tensor(x, of->list[i]));
-    if (d && d->count && !ckr_node_get(d, "step") && x->w.s->progress.step >= 0)
-        ckr__node_set(x->w.c, d, "step",
-                      ckr__node_float(x->w.c, (double)x->w.s->progress.step));
-    return d;
-}
-
-/* The optimizer's state dict, whose numbers go through the groups; NULL: there are none, or an
-   error is set. What is in no group has no number: `of` is without what has one. */
-static ckr_node *ckr__ad_optimizer(ckr__ac_job *x, const ckr__map *names, ckr__slots *of,
-                                   uint64_t n)
-{
-    ckr__ctx *c = x->w.c;
-    ckr_node *state = ckr__node(c, CKR_NODE_DICT), *groups = ckr__node(c, CKR_NODE_LIST), *index;
-    uint64_t i, k, at;
-    int64_t number = 0;
-    for (i = 0; i < x->w.s->n_groups && !ckr__failed(c); i++) {
-        const ckr_group *g = &x->w.s->groups[i];
-        index = ckr__node(c, CKR_NODE_LIST);
-        for (k = 0; k < g->n_params; k++, number++) {
-            ckr__node_push(c, index, ckr__node_int(c, number));
-            if (!ckr__map_find(names, g->params[k], strlen(g->params[k]), &at) || !of[at].n)
-                continue;
-            ckr__node_pair(c, state, ckr__node_int(c, number), ckr__ad_state(x, &of[at]));
-            of[at].n = 0;
-        }
-        ckr__node_push(c, groups, ckr__group_dict(c, g, index));
-    }
-    for (i = 0; i < n && !ckr__failed(c); i++)
-        if (of[i].n)
-            ckr__say(c, "CKR_W_STATE_UNGROUPED", CKR_LOST, of[i].list[0]->name, NULL, NULL,
-                     "the optimizer's state of what is in no group has no number: it is not "
-                     "written", "give the coming run's groups with it, or leave it out");
-    return x->w.s->n_groups
-               ? ckr__node_dict(c, "state", state, "param_groups", groups, CKR__END)
-               : NULL;
-}
-
-/* The scheduler's state dict, and what the trainer follows from it; NULL in *out: there is none, or
-   none of torch's. */
-static ckr_result ckr__ad_schedule(ckr__ac_job *x, ckr_node **out)
-{
-    static const char *const kinds[] = { "torch:", "transformers:", "diffusers:" };
     const ckr_schedule *want = x->w.s->n_schedules ? x->w.s->schedules : NULL;
     ckr_schedule *now;
-    ckr__ac_file f = CKR_ZERO;
+    ckr_node *state = NULL;
     bool rounded = false;
-    size_t i;
-    ckr_result r;
-    *out = NULL;
-    if (!want || (x->t->without & CKR_SCHEDULE)) return CKR_OK;
-    for (i = 0; i < 3 && !ckr__starts(want->kind, kinds[i]);) i++;
-    if (i == 3) {
+    if (!want || (x->t->without & CKR_SCHEDULE)) return NULL;
+    if (!ckr__sched_is_torch(want)) {
         x->out->cannot = "these trainers step torch's schedulers, and transformers' and diffusers'";
         x->out->remedy = "--to-schedule transformers:..., or torch:...";
-        return CKR_OK;
+        return NULL;
     }
     now = ckr__sched_retick(x->w.c, want, x->ac->trainer ? 1 : x->rate, &rounded);
-    if (!now) return x->w.c->err->code;
+    if (!now) return NULL;
     if (!now->state) now->state = want->state;
     x->out->rounded = rounded;
-    r = ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, out);
-    x->w.scheduler = *out;
-    return r == CKR_OK ? ckr__ac_follows(x, &f, want->opaque ? want : NULL, want, now, 0) : r;
+    if (ckr__sched_torch_write(x->w.c, now, NULL, now->n_lanes, now->position, &state) != CKR_OK)
+        return NULL;
+    x->w.scheduler = state;
+    ckr__ac_follows(x, state, want->opaque ? want : NULL, want, now, 0);
+    return state;
 }
 
 /* Both trainers set Python's, NumPy's and torch's generator together: the Trainer ends with a
@@ -44104,55 +44805,62 @@ static bool ckr__ad_random(ckr__ac_job *x)
 
 /* What the Trainer reads of its state; all else has defaults. The batch of a process is compared
    with the arguments', for a warning: where nobody knows it, it is their default. */
-static ckr_result ckr__ad_progress(ckr__ac_job *x)
+static void ckr__ad_progress(ckr__ac_job *x)
 {
     const int64_t step = x->w.s->progress.step, epoch = x->w.s->progress.epoch;
     const char *text;
-    if (x->t->without & CKR_PROGRESS) return CKR_OK;
+    if (x->t->without & CKR_PROGRESS) return;
     if (step < 0)
-        return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_STATE, "global_step",
-                           "the Trainer goes on from its step, which the source does not tell",
-                           "--to accelerate, or leave it out: --without progress");
+        ckr__refuse(x->w.c, CKR_ITEM_TRAINER_STATE, "global_step",
+                    "the Trainer goes on from its step, which the source does not tell",
+                    "--to accelerate, or leave it out: --without progress");
     text = ckr__printf(x->w.c, "{\n  \"epoch\": %lld,\n  \"global_step\": %lld,\n  "
                        "\"log_history\": [],\n  \"train_batch_size\": %lld\n}\n",
                        (long long)(epoch > 0 ? epoch : 0), (long long)step,
                        (long long)(x->w.s->batch ? x->w.s->batch / x->ranks : 8));
-    return ckr__out_text(x->out, "trainer_state.json", text, text ? strlen(text) : 0);
+    if (text) ckr__out_text(x->out, "trainer_state.json", text, strlen(text));
 }
 
 /* Sana's one file. */
-static ckr_result ckr__ad_sana(ckr__ac_job *x, ckr__ac *r, ckr_node *const parts[4])
+static void ckr__ad_sana(ckr__ac_job *x, ckr__fresh *w, ckr_node *scheduler)
 {
-    static const char *const keys[] = { "state_dict", "state_dict_ema", "optimizer", "scheduler" };
-    const long long step = x->w.s->progress.step > 0 ? x->w.s->progress.step : 0,
-                    epoch = x->w.s->progress.epoch > 0 ? x->w.s->progress.epoch : 1;
-    ckr_node *root = ckr__node(x->w.c, CKR_NODE_DICT);
-    int i;
-    for (i = 0; i < 4; i++) if (parts[i]) ckr__node_set(x->w.c, root, keys[i], parts[i]);
-    ckr__node_set(x->w.c, root, "epoch", ckr__node_int(x->w.c, epoch));
-    ckr__node_set(x->w.c, root, "step", ckr__node_int(x->w.c, step));
-    if (x->w.s->n_rng)
-        ckr__node_set(x->w.c, root, "rng_state", ckr__node(x->w.c, CKR_NODE_DICT));
-    ckr__ad_file(x, r, CKR__AC_LOOSE, ckr__printf(x->w.c, "epoch_%lld_step_%lld.pth", epoch, step),
-                 root);
-    return x->w.c->err->code;
+    const int64_t step = x->w.s->progress.step > 0 ? x->w.s->progress.step : 0,
+                  epoch = x->w.s->progress.epoch > 0 ? x->w.s->progress.epoch : 1;
+    ckr_node *rng = ckr__node(x->w.c, CKR_NODE_DICT);
+    const char *rel = ckr__printf(x->w.c, "epoch_%lld_step_%lld.pth", (long long)epoch,
+                                  (long long)step);
+    if (!ckr__fresh_file(w, rel, CKR_FORMAT_TORCH_ZIP)) return;
+    ckr__fresh_set(w, "state_dict", ckr__fresh_model(w, "param"));
+    ckr__fresh_set(w, "state_dict_ema", ckr__fresh_model(w, "ema"));
+    if (!(x->t->without & CKR_OPTIMIZER))
+        ckr__fresh_set(w, "optimizer", ckr__fresh_optimizer(w));
+    ckr__fresh_set(w, "scheduler", scheduler);
+    ckr__fresh_set(w, "epoch", ckr__node_int(x->w.c, epoch));
+    ckr__fresh_set(w, "step", ckr__node_int(x->w.c, step));
+    if (!x->w.s->n_rng || (x->t->without & CKR_RNG)) return;
+    rng = ckr__acc_streams(x, 0, rng, 0);
+    if (rng) ckr__fresh_set(w, "rng_state", ckr__copy_tree(x->w.c, w->f, rng, NULL));
+    ckr__sana_say_random(x);
 }
 
-/* Makes x->ac of the state. */
-static ckr_result ckr__ad_state_as(ckr__ac_job *x, const char *dialect)
+/* A file of torch's whose root is a part. */
+static void ckr__ad_file(ckr__ac_job *x, ckr__fresh *w, const char *name, ckr_node *part)
+{
+    const char *rel = ckr__printf(x->w.c, "%s.%s", name, x->ac->trainer ? "pt" : "bin");
+    if (part && ckr__fresh_file(w, rel, CKR_FORMAT_TORCH_ZIP)) w->f->root = part;
+}
+
+/* The files, but for those of streams, and x->ac, which says what they are. */
+static void ckr__ad_emit(ckr__ac_job *x, const char *dialect)
 {
     ckr__ctx *c = x->w.c;
     ckr_state *own = CKR__NEW(c, ckr_state);
     ckr__ac *r = own ? ckr__ac_new(c, "", NULL, own) : NULL;
-    ckr__map names = CKR_ZERO;
-    ckr__slots *of;
-    ckr_node *parts[4] = { NULL, NULL, NULL, NULL };
-    uint64_t n;
-    ckr_result e;
-    if (!r) return c->err->code;
+    ckr__ac_file *f = CKR__NEW(c, ckr__ac_file);
+    ckr__fresh w = CKR_ZERO;
+    ckr_node *scheduler;
+    if (!r || !f) return;
     *own = *x->w.s;
-    own->tensors = NULL;
-    own->n_tensors = 0;
     r->trainer = !strcmp(dialect, "hf_trainer");
     r->sana = !strcmp(dialect, "sana");
     r->adopted = true;
@@ -44160,79 +44868,74 @@ static ckr_result ckr__ad_state_as(ckr__ac_job *x, const char *dialect)
     x->ac = r;
     x->w.source = own;
     x->rate = x->ranks;
-    of = ckr__ad_slots(x, &names, &n);
-    if (of) parts[0] = ckr__ad_model(x, &names, of, "param");
-    if (of && r->sana) parts[1] = ckr__ad_model(x, &names, of, "ema");
-    if (of && !(x->t->without & CKR_OPTIMIZER))
-        parts[2] = ckr__ad_optimizer(x, &names, of, n);
-    ckr__map_free(&names);
-    e = ckr__failed(c) ? c->err->code : ckr__ad_schedule(x, &parts[3]);
-    if (e != CKR_OK) return e;
-    if (r->sana) return ckr__ad_sana(x, r, parts);
-    if (parts[0]) ckr__ad_file(x, r, CKR__AC_MODEL, "model.safetensors", parts[0]);
-    if (parts[2])
-        ckr__ad_file(x, r, CKR__AC_OPTIMIZER, r->trainer ? "optimizer.pt" : "optimizer.bin",
-                     parts[2]);
-    if (parts[3])
-        ckr__ad_file(x, r, CKR__AC_SCHEDULER, r->trainer ? "scheduler.pt" : "scheduler.bin",
-                     parts[3]);
-    if (ckr__ad_random(x)) {
-        r->random = CKR__NEW_N(c, ckr__ac_file *, 1);
-        r->n_random = r->random != NULL;
-        if (r->random)
-            r->random[0] = ckr__ad_file(x, r, CKR__AC_RANDOM, "", ckr__node(c, CKR_NODE_DICT));
+    ckr__fresh_begin(&w, c, x->w.s, x->t, x->out);
+    w.masters = true;
+    scheduler = ckr__ad_schedule(x);
+    if (r->sana && !ckr__failed(c)) ckr__ad_sana(x, &w, scheduler);
+    if (r->sana || ckr__failed(c)) return;
+    if (ckr__fresh_file(&w, "model.safetensors", CKR_FORMAT_SAFETENSORS)) {
+        w.f->root = ckr__fresh_model(&w, "param");
+        w.f->metadata = ckr__node_dict(c, "format", ckr__node_str(c, "pt"), CKR__END);
     }
-    return ckr__failed(c) ? c->err->code : r->trainer ? ckr__ad_progress(x) : CKR_OK;
+    if (own->n_groups && !(x->t->without & CKR_OPTIMIZER) &&
+        ckr__fresh_file(&w, r->trainer ? "optimizer.pt" : "optimizer.bin", CKR_FORMAT_TORCH_ZIP)) {
+        w.f->root = ckr__fresh_optimizer(&w);
+        f->kind = CKR__AC_OPTIMIZER;
+        f->rel = w.f->path;
+        *CKR__PUSH(ckr__ac_file *, c, r->files, r->n_files) = f;
+    }
+    ckr__ad_file(x, &w, "scheduler", scheduler);
+    if (ckr__ad_random(x)) {
+        f = CKR__NEW(c, ckr__ac_file);
+        r->random = CKR__NEW_N(c, ckr__ac_file *, 1);
+        if (!f || !r->random) return;
+        f->root = ckr__node(c, CKR_NODE_DICT);
+        r->random[0] = f;
+        r->n_random = 1;
+    }
+    if (r->trainer) ckr__ad_progress(x);
 }
 
 /* >>accelerate.emit.all ------------------------------------------------------- */
 
-/* Files that belong to a component that is left out, and those that are written elsewhere. */
-static bool ckr__ac_left_out(const ckr__ac_job *x, const ckr__ac_file *f)
+/* Not those of a component that is left out, and those that are written elsewhere. */
+static void ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
 {
-    const uint32_t w = x->t->without;
-    const bool data = ckr__starts(f->rel, "sampler") || ckr__starts(f->rel, "dl_state_dict"),
-               scaler = ckr__starts(f->rel, "scaler.pt");
-    if (ckr__ac_of_engine(x->ac, f)) return true;
-    switch (f->kind) {
-    case CKR__AC_FSDP:      return true;
-    case CKR__AC_RANDOM:    return true;
-    case CKR__AC_OPTIMIZER: return (w & CKR_OPTIMIZER) || x->ac->n_fsdp;
-    case CKR__AC_SCHEDULER: return (w & CKR_SCHEDULE) != 0;
-    case CKR__AC_PROGRESS:  return (w & CKR_PROGRESS) != 0;
-    case CKR__AC_LOOSE:     return (data && (w & CKR_DATA)) || (scaler && (w & CKR_OPTIMIZER));
-    default:                return false;
-    }
-}
-
-static ckr_result ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
-{
-    ckr_result e = CKR_OK;
-    if (ckr__ac_left_out(x, f)) return CKR_OK;
-    switch (f->kind) {
-    case CKR__AC_MODEL:
-        if (f->format == CKR_FORMAT_SAFETENSORS) return ckr__ac_put_safetensors(x, f);
-        break;
-    case CKR__AC_OPTIMIZER:
-        if (x->ac->adopted) break;
-        e = ckr__whole_groups(&x->w, f->part, f->first_group, f->n_groups, x->t->groups != NULL,
-                              f->rel);
-        break;
-    case CKR__AC_SCHEDULER: if (!x->ac->adopted) e = ckr__ac_emit_schedule(x, f); break;
-    default:
-        x->n_lost += f->dir;
-        if (f->dir) return CKR_OK;
+    static const struct { uint8_t kind; const char *names; uint32_t part; } parts[] = {
+        { CKR__AC_OPTIMIZER, "*", CKR_OPTIMIZER }, { CKR__AC_SCHEDULER, "*", CKR_SCHEDULE },
+        { CKR__AC_PROGRESS, "*", CKR_PROGRESS },   { CKR__AC_LOOSE, "scaler.pt*", CKR_OPTIMIZER },
+        { CKR__AC_LOOSE, "sampler* dl_state_dict*", CKR_DATA }
+    };
+    size_t i;
+    if (ckr__ac_of_engine(x->ac, f) || f->kind == CKR__AC_FSDP || f->kind == CKR__AC_RANDOM ||
+        (f->kind == CKR__AC_OPTIMIZER && x->ac->n_fsdp))
+        return;
+    for (i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (f->kind == parts[i].kind && (x->t->without & parts[i].part) &&
+            ckr__name_in(parts[i].names, f->rel))
+            return;
+    if (f->kind == CKR__AC_OPTIMIZER)
+        ckr__whole_groups(&x->w, f->part, f->first_group, f->n_groups, x->t->groups != NULL,
+                          f->rel);
+    if (f->kind == CKR__AC_SCHEDULER) ckr__ac_emit_schedule(x, f);
+    if (f->kind == CKR__AC_MODEL && f->format == CKR_FORMAT_SAFETENSORS) {
+        ckr__ac_put_safetensors(x, f);
+    } else if (f->kind == CKR__AC_MODEL || f->kind == CKR__AC_OPTIMIZER ||
+               f->kind == CKR__AC_SCHEDULER) {
+        if (ckr__going(x->w.c)) ckr__ac_put_tree(x, f->rel, f->root);
+    } else if (f->dir) {
+        x->n_lost++;
+    } else {
         if (x->ranks != x->ac->ranks && ckr__starts(f->rel, "dl_state_dict"))
             ckr__say_int(x->w.c, "CKR_W_DATA_POSITION", CKR_APPROX, f->rel, x->ac->ranks, x->ranks,
                          "it counts the batches of one of so many processes, and is written as it "
                          "was", NULL);
-        return ckr__out_copy(x->out, f->rel, f->path);
+        ckr__out_copy(x->out, f->rel, f->path);
     }
-    return e == CKR_OK && !x->w.c->refused ? ckr__ac_put_tree(x, f->rel, f->root) : e;
 }
 
 /* Sana's one file: the root with what was decided, less what is left out. */
-static ckr_result ckr__sana_emit(ckr__ac_job *x)
+static void ckr__sana_emit(ckr__ac_job *x)
 {
     static const struct { const char *key; uint32_t bit; } parts[] = {
         { "optimizer", CKR_OPTIMIZER }, { "scheduler", CKR_SCHEDULE }, { "epoch", CKR_PROGRESS },
@@ -44240,125 +44943,105 @@ static ckr_result ckr__sana_emit(ckr__ac_job *x)
     };
     ckr__ac_file f = *x->ac->files[0];
     ckr_node *top = ckr__node(x->w.c, CKR_NODE_DICT);
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(f.root);
     size_t k;
-    ckr_result e = top ? CKR_OK : x->w.c->err->code;
-    if (e == CKR_OK && x->ac->keep->optimizer && !(x->t->without & CKR_OPTIMIZER))
-        e = ckr__whole_groups(&x->w, x->ac->keep->optimizer, 0, x->w.source->n_groups,
-                              x->t->groups != NULL, f.rel);
-    f.part = x->ac->keep->scheduler;       /* NULL: it is what it is to be                   */
-    if (e == CKR_OK && !(x->t->without & CKR_SCHEDULE)) e = ckr__ac_emit_schedule(x, &f);
-    if (e != CKR_OK || x->w.c->refused) return e;
-    for (i = 0; i < f.root->count; i++) {
-        const char *key = ckr__dict_key(f.root, i);
-        ckr_node *v = ckr__dict_at(f.root, i);
-        for (k = 0; key && k < sizeof parts / sizeof *parts; k++)
-            if (!strcmp(key, parts[k].key) && (x->t->without & parts[k].bit)) break;
-        if (key && k < sizeof parts / sizeof *parts) continue;
-        if (key && !strcmp(key, "rng_state") && ckr_node_is_dict(v))
-            v = ckr__acc_streams(x, 0, v, 0);
-        if (!v || !ckr__node_pair(x->w.c, top, f.root->u.items[2 * i], v)) return x->w.c->err->code;
+    if (x->ac->keep->optimizer && !(x->t->without & CKR_OPTIMIZER))
+        ckr__whole_groups(&x->w, x->ac->keep->optimizer, 0, x->w.source->n_groups,
+                          x->t->groups != NULL, f.rel);
+    f.part = x->ac->keep->scheduler;
+    if (!(x->t->without & CKR_SCHEDULE)) ckr__ac_emit_schedule(x, &f);
+    if (!ckr__going(x->w.c)) return;
+    while (ckr__walk_on(&w)) {
+        for (k = 0; w.name && k < sizeof parts / sizeof *parts; k++)
+            if (!strcmp(w.name, parts[k].key) && (x->t->without & parts[k].bit)) break;
+        if (w.name && k < sizeof parts / sizeof *parts) continue;
+        if (w.name && !strcmp(w.name, "rng_state") && ckr_node_is_dict(w.value))
+            w.value = ckr__acc_streams(x, 0, w.value, 0);
+        ckr__node_pair(x->w.c, top, w.key, w.value);
     }
     x->random = true;
-    e = ckr__ac_put_tree(x, f.rel, top);
-    if (e == CKR_OK) e = ckr__ac_say_random(x);
-    return e == CKR_OK && x->w.s->n_rng && !(x->t->without & CKR_RNG) ? ckr__sana_say_random(x) : e;
+    ckr__ac_put_tree(x, f.rel, top);
+    ckr__ac_say_numpy(x);
+    ckr__sana_say_random(x);
 }
 
 /* What the engine writes, and the settings of a scheduler that the Trainer builds. */
-static ckr_result ckr__ac_emit_engine(ckr__ac_job *x)
+static void ckr__ac_emit_engine(ckr__ac_job *x)
 {
     const ckr_schedule *was = x->w.source->schedules, *want = x->w.s->schedules;
     ckr_target t = *x->t;
     ckr__under u = CKR_ZERO;
-    ckr__ac_file f = CKR_ZERO;
-    ckr_result e;
-    if (!x->engine) return CKR_OK;
+    if (!x->engine) return;
     t.without |= CKR_RNG;                      /* they are in files of their own          */
     if (!x->ac->scheduled && ckr__ac_nth(x->ac, CKR__AC_SCHEDULER, 0)) t.without |= CKR_SCHEDULE;
     u.load = x->ac->trainer ? NULL : "Accelerator.load_state";
     u.told = x->ac->trainer && x->ac->scheduled && x->w.s->n_schedules &&
              !(t.without & CKR_SCHEDULE) && !ckr__starts(want->kind, "deepspeed:");
-    e = ckr__under_emit(x->w.c, x->w.s, &t, x->out, &u);
-    if (e != CKR_OK || x->w.c->refused || !u.told) return e;
+    ckr__under_emit(x->w.c, x->w.s, &t, x->out, &u);
+    if (!ckr__going(x->w.c) || !u.told) return;
     if (want->opaque ? was->opaque : ckr__sched_same(want, was)) want = was;
     x->w.scheduler = u.scheduler;
-    f.part = was->state;
-    return ckr__ac_follows(x, &f, was, want, want, 0);
+    ckr__ac_follows(x, was->state, was, want, want, 0);
 }
 
-/* The Trainer loads all of DeepSpeed's state or ends with an error. */
-static ckr_result ckr__ac_engine_allowed(ckr__ac_job *x)
+/* What the target cannot be. The Trainer loads optimizer and scheduler together, and under
+   DeepSpeed all of its state or none. */
+static void ckr__ac_allowed(ckr__ac_job *x)
 {
+    static const char keep[] = "keep the schedule, or leave out the optimizer too: --without "
+                               "optimizer,groups,schedule";
     const uint32_t w = x->t->without;
-    if (!x->ac->engine) return CKR_OK;
-    x->engine = !x->ac->trainer || !(w & CKR_OPTIMIZER);
-    if (x->engine && x->ac->trainer && (w & CKR_SCHEDULE) && x->w.source->n_schedules)
-        return ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
-                           "under DeepSpeed the Trainer loads the scheduler's state too, and ends "
-                           "with an error where there is none",
-                           "keep the schedule, or leave out the optimizer too: --without "
-                           "optimizer,groups,schedule");
-    if (x->engine) return CKR_OK;
-    x->out->zero = 0;
-    if (!ckr__ac_nth(x->ac, CKR__AC_MODEL, 0))
-        return ckr__refuse(x->w.c, CKR_ITEM_TRAINER_MISSING, x->ac->engine,
-                           "the weights are in DeepSpeed's directory alone, which the Trainer "
-                           "loads with the optimizer only",
-                           "keep the optimizer, or take --to safetensors or --to deepspeed");
-    return ckr__say(x->w.c, "CKR_W_ENGINE_LEFT", CKR_CHANGED, x->ac->engine, NULL, NULL,
-                    "without the optimizer the Trainer does not load DeepSpeed's directory: it is "
-                    "not written, and the weights are in the model's file", NULL);
-}
-
-/* What the target cannot be. */
-static ckr_result ckr__ac_allowed(ckr__ac_job *x)
-{
-    const uint32_t w = x->t->without;
-    ckr_result e = CKR_OK;
-    if (x->ac->trainer && (w & CKR_SCHEDULE) && !(w & CKR_OPTIMIZER) &&
-        ckr__ac_nth(x->ac, CKR__AC_OPTIMIZER, 0))
-        e = ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
-                        "the Trainer loads optimizer.pt and scheduler.pt together or neither: the "
-                        "moments would be lost without a word",
-                        "keep the schedule, or leave out the optimizer too: --without "
-                        "optimizer,groups,schedule");
-    if (e == CKR_OK) e = ckr__ac_engine_allowed(x);
-    x->w.replica = x->engine;
+    const ckr__ac *ac = x->ac;
+    const bool lost = ac->trainer && (w & CKR_SCHEDULE) && !(w & CKR_OPTIMIZER);
+    x->engine = x->w.replica = ac->engine && (!ac->trainer || !(w & CKR_OPTIMIZER));
+    if (lost && ckr__ac_nth(ac, CKR__AC_OPTIMIZER, 0))
+        ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
+                    "the Trainer loads optimizer.pt and scheduler.pt together or neither: the "
+                    "moments would be lost without a word", keep);
+    if (lost && x->engine && x->w.source->n_schedules)
+        ckr__refuse(x->w.c, CKR_ITEM_GROUPS_WITHOUT, "optimizer",
+                    "under DeepSpeed the Trainer loads the scheduler's state too, and ends with an "
+                    "error where there is none", keep);
+    if (ac->engine && !x->engine) {
+        x->out->zero = 0;
+        if (ckr__ac_nth(ac, CKR__AC_MODEL, 0))
+            ckr__say(x->w.c, "CKR_W_ENGINE_LEFT", CKR_CHANGED, ac->engine, NULL, NULL,
+                     "without the optimizer the Trainer does not load DeepSpeed's directory: it is "
+                     "not written, and the weights are in the model's file", NULL);
+        else
+            ckr__refuse(x->w.c, CKR_ITEM_TRAINER_MISSING, ac->engine,
+                        "the weights are in DeepSpeed's directory alone, which the Trainer loads "
+                        "with the optimizer only",
+                        "keep the optimizer, or take --to safetensors or --to deepspeed");
+    }
     if (!x->engine) ckr__say_sizes(x->w.c, "dp", &x->w.source->topology, &x->t->topology);
-    return e;
-}
-
-/* Weights alone are no checkpoint that the Trainer resumes: its script loads them as a model. The
-   class that does. NULL: the error is set. */
-static const char *ckr__ac_model_class(ckr__ac_job *x)
-{
-    const ckr__ac_file *f = ckr__ac_named(x->ac, "config.json");
-    ckr_node *config = NULL;
-    const char *name;
-    if (f && !f->dir && ckr__json_load(x->w.c, f->path, &config) != CKR_OK) return NULL;
-    name = ckr_node_str(ckr_node_at(ckr_node_get(config, "architectures"), 0));
-    return name && strlen(name) < 100 ? ckr__printf(x->w.c, "%s.from_pretrained", name)
-                                      : "from_pretrained";
 }
 
 /* How the coming run finds what is written. load_state asks for a file of each optimizer and
    scheduler that is prepared when it is called. */
-static ckr_result ckr__ac_say_resume(ckr__ac_job *x)
+static void ckr__ac_say_resume(ckr__ac_job *x)
 {
     const uint32_t w = x->t->without, left = w & (CKR_OPTIMIZER | CKR_SCHEDULE);
+    const bool weights = x->ac->trainer && (w & CKR_PROGRESS);
     const char *place = "Accelerator.load_state", *key = "input_dir",
-               *why = "the checkpoint is this directory itself, not one in it";
-    bool needed = false, adapter = false;
+               *why = "the checkpoint is this directory itself, not one in it", *name;
+    const ckr__ac_file *f;
+    ckr_node *config = NULL;
     uint64_t i;
-    if (x->ac->trainer && (w & CKR_PROGRESS)) {
+    if (weights) {         /* no checkpoint that the Trainer resumes: a script loads the model   */
+        place = NULL;
         for (i = 0; i < x->ac->n_files; i++)
-            adapter = adapter || ckr__starts(x->ac->files[i]->rel, "adapter_model");
-        place = adapter ? "PeftModel.from_pretrained" : ckr__ac_model_class(x);
-        key = adapter ? "model_id" : "pretrained_model_name_or_path";
+            if (ckr__starts(x->ac->files[i]->rel, "adapter_model"))
+                place = "PeftModel.from_pretrained";
+        key = place ? "model_id" : "pretrained_model_name_or_path";
+        f = place ? NULL : ckr__ac_named(x->ac, "config.json");
+        if (f && !f->dir && ckr__json_load(x->w.c, f->path, &config) != CKR_OK) return;
+        name = ckr_node_str(ckr_node_at(ckr_node_get(config, "architectures"), 0));
+        if (!place)
+            place = name && strlen(name) < 100 ? ckr__printf(x->w.c, "%s.from_pretrained", name)
+                                               : "from_pretrained";
         why = "these are weights alone, which the Trainer does not resume from: train() without "
               "resume_from_checkpoint starts at step 0";
-        needed = true;
     } else if (x->ac->trainer) {
         place = "Trainer.train";
         key = "resume_from_checkpoint";
@@ -44374,29 +45057,20 @@ static ckr_result ckr__ac_say_resume(ckr__ac_job *x)
                     "load_state ends with a FileNotFoundError at what is prepared already"
                   : "make and prepare the scheduler behind this call: the files have none, and "
                     "load_state ends with a FileNotFoundError at one that is prepared already";
-        needed = true;
     }
-    if (place) ckr__setting(x->out, place, key, ckr__node_str(x->w.c, "OUT"), NULL, needed, why);
-    return x->w.c->err->code;
-}
-
-static ckr_result ckr__ac_emit_files(ckr__ac_job *x)
-{
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < x->ac->n_files && e == CKR_OK; i++) e = ckr__ac_emit_file(x, x->ac->files[i]);
-    return e == CKR_OK && !x->w.c->refused && !x->ac->engine ? ckr__af_emit(x) : e;
+    if (place)
+        ckr__setting(x->out, place, key, ckr__node_str(x->w.c, "OUT"), NULL,
+                     weights || (!x->ac->trainer && left && !x->engine), why);
 }
 
 static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    static ckr_result (*const steps[])(ckr__ac_job *) = {
-        ckr__ac_emit_files, ckr__ac_emit_random, ckr__ac_emit_engine, ckr__ac_say_resume,
-        ckr__ac_batch, ckr__ac_steps
+    static void (*const steps[])(ckr__ac_job *) = {
+        ckr__af_emit, ckr__ac_emit_random, ckr__ac_emit_engine, ckr__ac_say_resume, ckr__ac_batch,
+        ckr__ac_steps
     };
     ckr__ac_job x = CKR_ZERO;
-    size_t i;
-    ckr_result e = CKR_OK;
+    uint64_t i;
     x.w.c = c;
     x.w.s = s;
     x.w.dtype = t->dtype;
@@ -44405,23 +45079,25 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.ranks = t->topology.dp;
     x.w.views.c = x.w.swaps.c = c;
     if (strcmp(s->dialect, t->dialect) != 0) {
-        e = ckr__ad_state_as(&x, t->dialect);
+        ckr__ad_emit(&x, t->dialect);
     } else {
         x.ac = (const ckr__ac *)s->dialect_data;
         x.w.source = x.ac->s;
         x.rate = ckr__same(x.ac->rate, 1) && x.ac->ranks > 1 ? 1 : (double)x.ranks;
         ckr__whole_maps(&x.w, x.ac->keep);
     }
-    if (e == CKR_OK && !c->refused) e = ckr__ac_allowed(&x);
-    if (x.ac->sana && e == CKR_OK && !c->refused) e = ckr__sana_emit(&x);
-    for (i = 0; i < sizeof steps / sizeof *steps && !x.ac->sana && e == CKR_OK && !c->refused; i++)
-        e = steps[i](&x);
-    if (e == CKR_OK && x.n_lost)
-        e = ckr__say_int(c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", (int64_t)x.n_lost, 0,
-                         "directories inside the checkpoint are not written", NULL);
+    if (ckr__going(c)) ckr__ac_allowed(&x);
+    if (ckr__going(c) && x.ac->sana && !x.ac->adopted) ckr__sana_emit(&x);
+    for (i = 0; ckr__going(c) && i < x.ac->n_files && !x.ac->sana && !x.ac->adopted; i++)
+        ckr__ac_emit_file(&x, x.ac->files[i]);
+    for (i = 0; i < sizeof steps / sizeof *steps && ckr__going(c) && !x.ac->sana; i++)
+        steps[i](&x);
+    if (x.n_lost)
+        ckr__say_int(c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", (int64_t)x.n_lost, 0,
+                     "directories inside the checkpoint are not written", NULL);
     ckr__map_free(&x.w.views);
     ckr__map_free(&x.w.swaps);
-    return e;
+    return c->err->code;
 }
 
 static const ckr__bounds ckr__ac_bounds = {
@@ -44702,35 +45378,28 @@ static const ckr__file_items ckr__lm_file_items = {
     CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN, NULL
 };
 
-/* Does the file begin with the model's magic number and a small version? It is not left open. */
-static ckr_result ckr__lm_is_model(ckr__ctx *c, const char *path, bool *yes)
+/* A directory with a DONE mark, a model or a state; or a model's file, which begins with the magic
+   number and a small version. That is not left open. */
+static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     const ckr_io *io = &c->env.io;
-    uint8_t head[8];
-    void *file;
+    const ckr_file_kind kind = *path ? ckr__path_kind(c, path) : CKR_FILE_ABSENT;
+    uint32_t kinds = 0;
+    uint8_t head[8] = { 0 };
     uint64_t size;
-    int32_t sys = io->open_fn(io->user, path, false, &file, &size);
+    void *file;
+    int32_t sys;
+    *dir = path;
+    if (kind == CKR_FILE_DIR) ckr__form_kinds(c, path, ckr__lm_forms, &kinds);
+    *mine = kinds > 1;
+    if (kind != CKR_FILE_REGULAR) return c->err->code;
+    sys = io->open_fn(io->user, path, false, &file, &size);
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
     if (size >= CKR__LM_HEAD) sys = io->read_fn(io->user, file, 0, head, sizeof head);
     io->close_fn(io->user, file);
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_READ, path, sys);
-    *yes = size >= CKR__LM_HEAD && ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
+    *mine = ckr__load_u32(head) == 20240326u && !ckr__load_u16(head + 6);
     return CKR_OK;
-}
-
-/* A directory with a DONE mark, a model or a state; or a model's file. */
-static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
-{
-    const ckr_file_kind kind = *path ? ckr__path_kind(c, path) : CKR_FILE_ABSENT;
-    uint32_t kinds;
-    ckr_result r;
-    *mine = false;
-    *dir = path;
-    if (kind == CKR_FILE_REGULAR) return ckr__lm_is_model(c, path, mine);
-    if (kind != CKR_FILE_DIR) return CKR_OK;
-    r = ckr__form_kinds(c, path, ckr__lm_forms, &kinds);
-    *mine = kinds > 1;
-    return r;
 }
 
 /* The first KiB of a file that must begin with this magic number. */
@@ -44812,28 +45481,29 @@ static ckr_result ckr__lm_padding(ckr__lm *m)
     return CKR_OK;
 }
 
-/* Slot 0: the parameters, of the model's file; else ckr__lm_slots[slot - 1], of the ranks'. With
+/* The parameters, of the model's file (slot 0); then ckr__lm_slots[slot - 1], of the ranks'. With
    ZeRO-1 these have a part of each layer. */
-static ckr_result ckr__lm_read_slot(ckr__lm *m, uint32_t slot)
+static ckr_result ckr__lm_read_slots(ckr__lm *m)
 {
-    const uint64_t share = slot && m->zero1 ? m->P : 1;
-    const ckr_dtype dtype = slot ? CKR_DTYPE_F32 : m->dtype;
-    const uint64_t size = ckr_dtype_size(dtype);
-    const char *name = slot ? ckr__lm_slots[slot - 1] : "param";
-    uint64_t at = CKR__LM_HEAD + (slot ? slot - 1 : 0) * size * (m->dims.n / share), l;
-    uint32_t r;
-    int i;
-    for (i = 0; i < CKR__LM_TENSORS; i++) {
-        const uint64_t n = m->dims.all[i], step = share > 1 ? m->dims.layer[i] : n,
-                       part = step / share;
-        const bool vocab = ckr__lm_shapes[i].rows == CKR__LM_VOCAB;
+    const uint32_t n_slots = m->model_only ? 1 : m->master ? 4 : 3;
+    uint64_t at = CKR__LM_HEAD, l;
+    uint32_t k, r;
+    for (k = 0; k < n_slots * CKR__LM_TENSORS; k++) {
+        const uint32_t slot = k / CKR__LM_TENSORS, i = k % CKR__LM_TENSORS;
+        const uint64_t share = slot && m->zero1 ? m->P : 1, n = m->dims.all[i],
+                       step = share > 1 ? m->dims.layer[i] : n, part = step / share;
+        const ckr_dtype dtype = slot ? CKR_DTYPE_F32 : m->dtype;
+        const uint64_t size = ckr_dtype_size(dtype);
         int64_t shape[3];
-        const uint32_t n_dims = ckr__lm_stored(&m->dims, i, shape);
+        const uint32_t n_dims = ckr__lm_stored(&m->dims, (int)i, shape);
         const ckr__block *b = ckr__block_whole(m->c, n_dims, shape);
+        const bool vocab = ckr__lm_shapes[i].rows == CKR__LM_VOCAB;
         ckr__reader x = CKR_ZERO;
         if (vocab) shape[0] = m->dims.V;
+        if (!i && slot < 2) at = CKR__LM_HEAD;
         x.c = m->c;
-        x.tensor = ckr__tensor_add(m->c, m->s, ckr__lm_shapes[i].name, name, dtype, n_dims, shape);
+        x.tensor = ckr__tensor_add(m->c, m->s, ckr__lm_shapes[i].name,
+                                   slot ? ckr__lm_slots[slot - 1] : "param", dtype, n_dims, shape);
         x.dtype = dtype;
         if (!b || !x.tensor) return m->c->err->code;
         x.tensor->split.vocab = vocab;
@@ -44852,15 +45522,6 @@ static ckr_result ckr__lm_read_slot(ckr__lm *m, uint32_t slot)
         at += size * (n / share);
     }
     return CKR_OK;
-}
-
-static ckr_result ckr__lm_read_slots(ckr__lm *m)
-{
-    const uint32_t last = m->model_only ? 0 : m->master ? 3 : 2;
-    uint32_t slot;
-    ckr_result r = CKR_OK;
-    for (slot = 0; slot <= last && r == CKR_OK; slot++) r = ckr__lm_read_slot(m, slot);
-    return r;
 }
 
 /* With `share` ranks to a tensor: does the file of a rank end where it should? *at: its section. */
@@ -44883,14 +45544,29 @@ static int ckr__lm_uneven(const ckr__lm_dims *d, uint64_t P)
 }
 
 /* Rank 0's file tells the stage, the others' must agree. */
-static ckr_result ckr__lm_read_tail(ckr__lm *m, uint32_t r, const char *path)
+static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
 {
     ckr__lm_rank *x = &m->ranks[r];
-    const uint8_t *p = NULL;
+    const uint32_t want[] = { 1, m->P, r, m->master, m->shuffle, (uint32_t)m->step };
+    const uint8_t *head, *p = NULL;
     const char *wrong;
-    uint64_t at = 0, size = m->c->files[x->file].size, off;
+    uint64_t at = 0, size, off;
+    uint32_t i, v;
     bool fits = false;
-    ckr_result e = ckr__lm_fits(m, x->file, m->zero1 ? m->P : 1, &at, &fits);
+    ckr_result e = ckr__lm_head(m, path, 20240527u, &x->file, &head);
+    if (e != CKR_OK) return e;
+    for (i = 0; i < 6; i++) {
+        const uint32_t word = i < 5 ? 4 + 4 * i : 40;
+        v = ckr__load_u32(head + word);
+        if (v == want[i]) continue;
+        return ckr__fail(m->c->err, i ? CKR_ITEM_LLMC_RANKS : CKR_ITEM_LLMC_VERSION, path, word,
+                         i < 5 ? NULL : "header[10]",
+                         "%lu, expected %lu as in the name and the other ranks' files",
+                         (unsigned long)v, (unsigned long)want[i]);
+    }
+    ckr__lm_stands(x, head);
+    size = m->c->files[x->file].size;
+    e = ckr__lm_fits(m, x->file, m->zero1 ? m->P : 1, &at, &fits);
     if (e == CKR_OK && !fits && r == 0 && m->P > 1 &&
         ckr__lm_uneven(&m->dims, m->P) == CKR__LM_TENSORS) {
         e = ckr__lm_fits(m, x->file, m->P, &at, &fits);
@@ -44912,55 +45588,43 @@ static ckr_result ckr__lm_read_tail(ckr__lm *m, uint32_t r, const char *path)
                  : CKR_OK;
 }
 
-static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
-{
-    ckr__lm_rank *x = &m->ranks[r];
-    const uint32_t want[] = { 1, m->P, r, m->master, m->shuffle, (uint32_t)m->step };
-    const uint8_t *head;
-    uint32_t i, v;
-    ckr_result e = ckr__lm_head(m, path, 20240527u, &x->file, &head);
-    if (e != CKR_OK) return e;
-    for (i = 0; i < 6; i++) {
-        const uint32_t at = i < 5 ? 4 + 4 * i : 40;
-        v = ckr__load_u32(head + at);
-        if (v == want[i]) continue;
-        return ckr__fail(m->c->err, i ? CKR_ITEM_LLMC_RANKS : CKR_ITEM_LLMC_VERSION, path, at,
-                         i < 5 ? NULL : "header[10]",
-                         "%lu, expected %lu as in the name and the other ranks' files",
-                         (unsigned long)v, (unsigned long)want[i]);
-    }
-    ckr__lm_stands(x, head);
-    return ckr__lm_read_tail(m, r, path);
-}
-
-/* The highest DONE of the directory, else the highest model without state files beside it. */
+/* The highest DONE of the directory, else the highest model without state files beside it; or a
+   model's file alone. */
 static ckr_result ckr__lm_choose(ckr__lm *m)
 {
-    const ckr__fileset *k = &m->files;
+    ckr__fileset *k = &m->files;
     int64_t top[CKR__LM_STATE + 1] = { -1, -1, -1, -1 };
     uint64_t i;
     int kind;
-    ckr_result r;
+    m->model_only = ckr__path_kind(m->c, m->dir) == CKR_FILE_REGULAR;
+    m->step = -1;
+    m->path = m->dir;
+    if (m->model_only) return CKR_OK;
+    k->c = m->c;
+    k->dir = m->dir;
+    k->forms = ckr__lm_forms;
+    k->items = &ckr__lm_file_items;
+    if (ckr__fileset_scan(k, false) != CKR_OK) return m->c->err->code;
     for (kind = CKR__LM_DONE; kind <= CKR__LM_STATE; kind++)
         for (i = 0; i < k->n_files[kind]; i++)
             top[kind] = ckr__max_i64(top[kind], k->files[kind][i]->step);
     m->model_only = top[CKR__LM_DONE] < 0;
     m->step = top[m->model_only ? CKR__LM_MODEL : CKR__LM_DONE];
-    if ((m->model_only && top[CKR__LM_STATE] >= 0) || m->step < 0 || m->step > INT32_MAX) {
-        r = ckr__fail(m->c->err, CKR_ITEM_LLMC_INCOMPLETE, m->dir, CKR_NO_OFFSET, NULL,
-                      "there is no DONE_%08lld: the checkpoint is still being written, or its "
-                      "writing was interrupted", (long long)ckr__max_i64(top[CKR__LM_STATE], 0));
-        return ckr__remedy(m->c->err, r, "wait for the DONE file, or take an older checkpoint");
-    }
+    if ((m->model_only && top[CKR__LM_STATE] >= 0) || m->step < 0 || m->step > INT32_MAX)
+        return ckr__fail_fmt(m->c, CKR_ITEM_LLMC_INCOMPLETE, m->dir, NULL,
+                             "wait for the DONE file, or take an older checkpoint",
+                             "there is no DONE_%08lld: the checkpoint is still being written, or "
+                             "its writing was interrupted",
+                             (long long)ckr__max_i64(top[CKR__LM_STATE], 0));
     for (i = 0; i < k->n_files[CKR__LM_MODEL]; i++) {
         m->path = k->files[CKR__LM_MODEL][i]->path;
         if (k->files[CKR__LM_MODEL][i]->step == m->step) return CKR_OK;
     }
-    r = ckr__fail(m->c->err, CKR_ITEM_LLMC_MISSING, m->dir, CKR_NO_OFFSET,
-                  ckr__printf(m->c, "model_%08lld.bin", (long long)m->step),
-                  "DONE_%08lld is there, the model file is not", (long long)m->step);
-    return ckr__remedy(m->c->err, r, "bring it back, or remove the DONE file: then an older "
-                                     "checkpoint is taken");
+    return ckr__fail_fmt(m->c, CKR_ITEM_LLMC_MISSING, m->dir,
+                         ckr__printf(m->c, "model_%08lld.bin", (long long)m->step),
+                         "bring it back, or remove the DONE file: then an older checkpoint is "
+                         "taken",
+                         "DONE_%08lld is there, the model file is not", (long long)m->step);
 }
 
 /* State files of the step, by rank; all of the ranks that the first one counts, and no other. */
@@ -44971,7 +45635,6 @@ static ckr_result ckr__lm_states(ckr__lm *m)
     uint64_t i, n = 0;
     uint32_t file;
     const uint8_t *head;
-    ckr_result r;
     if (m->model_only) return CKR_OK;
     for (i = 0; i < k->n_files[CKR__LM_STATE]; i++) if (f[i]->step == m->step) f[n++] = f[i];
     k->n_files[CKR__LM_STATE] = n;
@@ -44979,16 +45642,15 @@ static ckr_result ckr__lm_states(ckr__lm *m)
     if (!n || f[0]->at[CKR__RANK])
         return ckr__fileset_missing(
             k, NULL, n, n + 1, ckr__printf(m->c, "state_%08lld_00000.bin", (long long)m->step));
-    r = ckr__lm_head(m, f[0]->path, 20240527u, &file, &head);
-    if (r != CKR_OK) return r;
+    if (ckr__lm_head(m, f[0]->path, 20240527u, &file, &head) != CKR_OK) return m->c->err->code;
     m->master = ckr__load_u32(head + 16) == 1;
     m->shuffle = ckr__load_u32(head + 20) == 1;
     k->size[CKR__RANK] = ckr__load_u32(head + 8) ? ckr__load_u32(head + 8) : 1;
-    r = ckr__fileset_every(k, CKR__LM_STATE, false, NULL);
+    ckr__fileset_every(k, CKR__LM_STATE, false, NULL);
     m->ranks = CKR__NEW_N(m->c, ckr__lm_rank, n);
-    if (!m->ranks) return m->c->err->code;
-    for (i = 0; i < n && r == CKR_OK; i++) r = ckr__lm_read_rank(m, (uint32_t)i, f[i]->path);
-    return r;
+    for (i = 0; i < n && !ckr__failed(m->c); i++)
+        ckr__lm_read_rank(m, (uint32_t)i, f[i]->path);
+    return m->c->err->code;
 }
 
 static ckr_result ckr__lm_leftovers(ckr__lm *m)
@@ -45043,11 +45705,11 @@ static ckr_result ckr__lm_groups(ckr__lm *m)
 }
 
 /* Rows that the caller tells, where the files tell them too. */
-static ckr_result ckr__lm_vocab(ckr__ctx *c, int64_t told, int64_t rows, const char *reason)
+static void ckr__lm_vocab(ckr__ctx *c, int64_t told, int64_t rows, const char *reason)
 {
-    if (told <= 0 || told == rows) return CKR_OK;
-    return ckr__say_int(c, "CKR_W_LLMC_VOCAB", CKR_CHANGED, "vocabulary rows", told, rows, reason,
-                        "leave --vocab out");
+    if (told > 0 && told != rows)
+        ckr__say_int(c, "CKR_W_LLMC_VOCAB", CKR_CHANGED, "vocabulary rows", told, rows, reason,
+                     "leave --vocab out");
 }
 
 /* What llm.c would do with its own files. */
@@ -45066,21 +45728,6 @@ static ckr_result ckr__lm_read_notes(ckr__lm *m)
                  "llm.c rounds bf16 parameters by chance, without ZeRO with another seed on each "
                  "rank: the ranks' copies differ, the file holds rank 0's", NULL);
     return m->c->err->code;
-}
-
-static ckr_result ckr__lm_read_dir(ckr__lm *m)
-{
-    ckr_result r;
-    m->model_only = ckr__path_kind(m->c, m->dir) == CKR_FILE_REGULAR;
-    m->step = -1;
-    m->path = m->dir;
-    if (m->model_only) return CKR_OK;
-    m->files.c = m->c;
-    m->files.dir = m->dir;
-    m->files.forms = ckr__lm_forms;
-    m->files.items = &ckr__lm_file_items;
-    r = ckr__fileset_scan(&m->files, false);
-    return r == CKR_OK ? ckr__lm_choose(m) : r;
 }
 
 /* Each rank's place as text: the order of its samples as a sum. */
@@ -45107,14 +45754,13 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     static ckr_result (*const steps[])(ckr__lm *m) = {
-        ckr__lm_read_dir,   ckr__lm_read_model, ckr__lm_padding, ckr__lm_states,
+        ckr__lm_choose,     ckr__lm_read_model, ckr__lm_padding, ckr__lm_states,
         ckr__lm_read_slots, ckr__lm_streams,    ckr__lm_places,  ckr__lm_groups,
         ckr__lm_leftovers,  ckr__lm_read_notes
     };
     ckr__lm *m = CKR__NEW(c, ckr__lm);
     ckr_topology *t = &s->topology;
     size_t i;
-    ckr_result r = CKR_OK;
     if (!m) return c->err->code;
     m->c = c;
     m->s = s;
@@ -45122,17 +45768,17 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     s->dialect = "llmc";
     s->format = CKR_FORMAT_LLMC;
     s->dialect_data = m;
-    for (i = 0; i < sizeof steps / sizeof *steps && r == CKR_OK; i++) r = steps[i](m);
-    if (r == CKR_OK)
-        r = ckr__lm_vocab(c, desc ? desc->vocab : 0, m->dims.V,
-                          "the model's header tells them: what --vocab says is not used");
+    for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](m);
+    if (!ckr__failed(c))
+        ckr__lm_vocab(c, desc ? desc->vocab : 0, m->dims.V,
+                      "the model's header tells them: what --vocab says is not used");
     s->vocab = m->dims.V;
     s->padded_vocab = m->dims.Vp;
     s->progress.step = m->step;
     t->tp = t->pp = t->ep = t->cp = 1;
     t->dp = t->ranks = m->P ? m->P : 1;
     t->zero = m->zero1;
-    return r;
+    return c->err->code;
 }
 
 /* >>llmc.tree ----------------------------------------------------------------- */
@@ -45374,7 +46020,7 @@ typedef struct ckr__lm_job {
     ckr__lm_rank     *wrote;   /* what each rank gets                                    */
     uint64_t         *tokens;  /* of each token file; NULL: not known                    */
     uint64_t          n_files, unit, old_unit;       /* tokens of a sample; 0: not known  */
-    ckr_tensor     ***by;      /* GPT-2's tensors [slot 0..3][tensor * L + layer], or NULL */
+    ckr_tensor      **by[4];   /* GPT-2's tensors of a slot: [tensor * L + layer], or NULL */
     bool              linear;  /* their matrices are (out, in), as torch's Linear has them */
     ckr__map          names;   /* key of a plain file -> index of its tensor               */
     const char       *prefix;  /* in front of GPT-2's names                                */
@@ -45779,37 +46425,32 @@ static void ckr__lm_counted(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
     if (r < x->P) to->section = ckr__lm_recut(x, k, n, first);
 }
 
-/* At the beginning of the data. */
-static void ckr__lm_begin(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
-{
-    const uint64_t n_files = x->P ? to->n_files : x->n_files;
-    to->shard = to->sample = 0;
-    if (!x->shuffle) return;
-    to->section = ckr__lm_fresh(x, r, n_files, to->n_samples, 0);
-    if (!to->section) return;
-    to->n_samples = ckr__load_u64(to->section + 8 + 4 * n_files);
-    to->n_section = ckr__lm_section_size(n_files, to->n_samples);
-}
-
 /* Where rank r of the coming run stands. */
 static void ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 {
-    const bool known = r < x->P, reseed = x->t->rng == CKR_RNG_RESEED;
+    const bool known = r < x->P, reseed = x->t->rng == CKR_RNG_RESEED,
+               afresh = !x->P || (x->t->without & CKR_DATA);   /* at the beginning of the data */
     const ckr_rng *mt =
         known && reseed ? ckr__lm_given(x, r, CKR_RNG_LLMC_MT, "shuffle") : NULL;
+    uint64_t n_files;
     uint8_t *p;
     memset(to, 0, sizeof *to);
     if (x->P) *to = x->from[known ? r : 0];
+    n_files = x->P ? to->n_files : x->n_files;
     if (!known || reseed || (x->t->without & CKR_RNG)) {       /* the saved ones are not its own */
         to->rng = ckr__lm_given_word(x, r, "rng_state");
         to->rng_last = ckr__lm_given_word(x, r, "rng_state_last_update");
     }
-    if (!x->P && !x->shuffle) return;
-    if (!x->P || (x->t->without & CKR_DATA)) ckr__lm_begin(x, r, to);
-    else if (x->tokens) ckr__lm_counted(x, r, to);
-    else if (!known && x->shuffle)
-        to->section = ckr__lm_fresh(x, r, to->n_files, to->n_samples, to->shard);
-    if (!mt || !to->section) return;
+    if (afresh) to->shard = to->sample = 0;
+    if (!afresh && x->tokens) ckr__lm_counted(x, r, to);
+    else if (x->shuffle && (afresh || !known))
+        to->section = ckr__lm_fresh(x, r, n_files, to->n_samples, to->shard);
+    if (!to->section) return;
+    if (afresh) {
+        to->n_samples = ckr__load_u64(to->section + 8 + 4 * n_files);
+        to->n_section = ckr__lm_section_size(n_files, to->n_samples);
+    }
+    if (!mt) return;
     /* the order stays, the next files are shuffled by another generator */
     p = CKR__DUP(x->c, uint8_t, to->section, to->n_section);
     if (p) ckr_rng_encode(mt, p + (to->n_section - CKR__LM_MT), CKR__LM_MT);
@@ -45817,29 +46458,27 @@ static void ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 }
 
 /* What the report says of streams and data. */
-static ckr_result ckr__lm_say_places(ckr__lm_job *x)
+static void ckr__lm_say_places(ckr__lm_job *x)
 {
     if (!x->P)
-        return ckr__say(x->c, "CKR_W_DATA_NEW", CKR_APPROX, "data and random streams", NULL, NULL,
-                        x->tokens
-                            ? "they begin as in a new run of llm.c"
-                            : "they begin as in a new run of llm.c, and are not shuffled",
-                        x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T to shuffle");
-    if (x->t->without & CKR_DATA) return CKR_OK;
-    if (x->tokens && x->unit != x->old_unit)
-        return ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_APPROX, "tokens of a sample",
-                            (int64_t)x->old_unit, (int64_t)x->unit,
-                            "the position was counted anew, rounded down to whole samples; the "
-                            "order of the current file is another", NULL);
-    if (x->Q == x->processes) return CKR_OK;
-    return ckr__say(x->c, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run",
-                    ckr__printf(x->c, "the old -b times %lu/%lu", (unsigned long)x->processes,
-                                (unsigned long)x->Q),
-                    x->tokens
-                        ? "ranks read other slices of the same samples"
-                        : "the position counts samples of processes x B x T tokens, and was kept: "
-                          "it is right with this -b and the same -t",
-                    x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T");
+        ckr__say(x->c, "CKR_W_DATA_NEW", CKR_APPROX, "data and random streams", NULL, NULL,
+                 x->tokens ? "they begin as in a new run of llm.c"
+                           : "they begin as in a new run of llm.c, and are not shuffled",
+                 x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T to shuffle");
+    else if (x->t->without & CKR_DATA) return;
+    else if (x->tokens && x->unit != x->old_unit)
+        ckr__say_int(x->c, "CKR_W_DATA_POSITION", CKR_APPROX, "tokens of a sample",
+                     (int64_t)x->old_unit, (int64_t)x->unit,
+                     "the position was counted anew, rounded down to whole samples; the order of "
+                     "the current file is another", NULL);
+    else if (x->Q != x->processes)
+        ckr__say(x->c, "CKR_W_DATA_BATCH", CKR_APPROX, "data", "-b of the saved run",
+                 ckr__printf(x->c, "the old -b times %lu/%lu", (unsigned long)x->processes,
+                             (unsigned long)x->Q),
+                 x->tokens ? "ranks read other slices of the same samples"
+                           : "the position counts samples of processes x B x T tokens, and was "
+                             "kept: it is right with this -b and the same -t",
+                 x->tokens ? NULL : "--data GLOB --micro-batch B --seq-len T");
 }
 
 /* >>llmc.emit ----------------------------------------------------------------- */
@@ -45966,7 +46605,7 @@ static void ckr__lm_emit_state(ckr__lm_job *x, uint32_t r)
         CKR_FORMAT_RAW);
     uint32_t i;
     ckr__lm_place(x, r, place);
-    if (!head || !f || ckr__failed(x->c) || x->c->refused) return;
+    if (!head || !f || !ckr__going(x->c)) return;
     if (place->head) memcpy(head, place->head, CKR__LM_HEAD);
     for (i = 0; i < 6; i++) ckr__store_u32(head + 4 * i, v[i]);
     ckr__store_u32(head + 40, (uint32_t)x->step);
@@ -46113,26 +46752,26 @@ static void ckr__lm_options(ckr__lm_job *x)
     ckr__lm_hyper(x);
 }
 
-static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
+static void ckr__lm_emit_all(ckr__lm_job *x)
 {
     const ckr_leftover *left = x->s->leftovers;
     uint64_t i;
     uint32_t r;
     ckr__lm_allowed(x);
-    if (x->c->refused) return x->c->err->code;
+    if (x->c->refused) return;
     ckr__lm_say_changes(x);
     if (!x->state) {
         ckr__say(x->c, "CKR_W_LLMC_MODEL_ONLY", CKR_CHANGED, "state", NULL, NULL,
                  "without m and v there is no state file, with random streams and the place in the "
                  "data: only the model is written", NULL);
         ckr__lm_emit_model(x);
-        return x->c->err->code;
+        return;
     }
     x->wrote = CKR__NEW_N(x->c, ckr__lm_rank, x->Q);
-    if (!x->wrote || ckr__lm_data_files(x) != CKR_OK) return x->c->err->code;
+    if (!x->wrote || ckr__lm_data_files(x) != CKR_OK) return;
     if (!x->c->refused) ckr__lm_emit_model(x);
-    for (r = 0; r < x->Q && !ckr__failed(x->c) && !x->c->refused; r++) ckr__lm_emit_state(x, r);
-    if (ckr__failed(x->c)) return x->c->err->code;
+    for (r = 0; r < x->Q && ckr__going(x->c); r++) ckr__lm_emit_state(x, r);
+    if (ckr__failed(x->c)) return;
     if (!x->c->refused) ckr__lm_say_places(x);
     ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT);
     if (x->P && !x->c->refused) x->out->carried = ckr__lm_carry(x);
@@ -46141,7 +46780,6 @@ static ckr_result ckr__lm_emit_all(ckr__lm_job *x)
         if (ckr__path_ends(left[i].path, "/"))
             ckr__say(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, left[i].path, NULL, NULL,
                      "directories inside the checkpoint are not written", NULL);
-    return x->c->err->code;
 }
 
 /* >>llmc.gpt2 ----------------------------------------------------------------- */
@@ -46155,46 +46793,43 @@ static const char *ckr__lm_gpt2_name(ckr__ctx *c, const char *prefix, int i, int
                       : ckr__printf(c, "%s%s", prefix, x->gpt2);
 }
 
-/* The entry of layer l of a stacked tensor. */
-static bool ckr__lm_gpt2_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, int i,
-                               int64_t l, ckr_dtype dtype)
-{
-    const uint32_t skip = ckr__lm_shapes[i].layered ? 1 : 0, n = t->n_dims - skip;
-    const bool turn = skip && n == 2;
-    const int64_t elem = (int64_t)ckr_dtype_size(dtype);
-    int64_t start[3] = { 0, 0, 0 }, count[3], stride[3] = { 0, 0, 0 }, shape[2];
-    ckr_tensor named = *t;
-    ckr__binder w = CKR_ZERO;
-    ckr_node *e;
-    const char *name;
-    uint32_t d;
-    named.name = ckr__lm_gpt2_name(c, "transformer.", i, l);
-    name = named.name ? ckr__plain_name(c, &named) : NULL;
-    for (d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
-    e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
-    if (!ckr__node_pair(c, f->root, ckr__node_str(c, name), e)) return false;
-    start[0] = skip ? l : 0;
-    count[0] = 1;
-    for (d = 0; d < n; d++) {
-        const bool outer = n == 2 && d == (turn ? 1 : 0);      /* the file's rows */
-        count[skip + d] = t->shape[skip + d];
-        stride[skip + d] = outer ? shape[1] * elem : elem;
-    }
-    e->u.entry->requires_grad = t->requires_grad && f->format == CKR_FORMAT_TORCH_ZIP;
-    w.c = c;
-    w.entry = e->u.entry;
-    w.tensor = t;
-    return ckr__binder_piece(&w, t->n_dims, start, count, stride, 0);
-}
-
+/* An entry of each layer of a stacked tensor. */
 static bool ckr__lm_gpt2_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype)
 {
+    const int64_t elem = (int64_t)ckr_dtype_size(dtype);
     int64_t l, layers;
+    uint32_t d, n, skip;
+    bool turn;
     int i;
     for (i = 0; i < CKR__LM_TENSORS && strcmp(ckr__lm_shapes[i].name, t->name) != 0; i++) {}
-    layers = ckr__lm_shapes[i].layered ? t->shape[0] : 1;
-    for (l = 0; l < layers; l++)
-        if (!ckr__lm_gpt2_entry(c, f, t, i, l, dtype)) return false;
+    skip = ckr__lm_shapes[i].layered ? 1 : 0;
+    layers = skip ? t->shape[0] : 1;
+    n = t->n_dims - skip;
+    turn = skip && n == 2;
+    for (l = 0; l < layers; l++) {
+        int64_t start[3] = { 0, 0, 0 }, count[3], stride[3] = { 0, 0, 0 }, shape[2];
+        ckr_tensor named = *t;
+        ckr__binder w = CKR_ZERO;
+        ckr_node *e;
+        const char *name;
+        named.name = ckr__lm_gpt2_name(c, "transformer.", i, l);
+        name = named.name ? ckr__plain_name(c, &named) : NULL;
+        for (d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
+        e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
+        if (!ckr__node_pair(c, f->root, ckr__node_str(c, name), e)) return false;
+        start[0] = skip ? l : 0;
+        count[0] = 1;
+        for (d = 0; d < n; d++) {
+            const bool outer = n == 2 && d == (turn ? 1 : 0);      /* the file's rows */
+            count[skip + d] = t->shape[skip + d];
+            stride[skip + d] = outer ? shape[1] * elem : elem;
+        }
+        e->u.entry->requires_grad = t->requires_grad && f->format == CKR_FORMAT_TORCH_ZIP;
+        w.c = c;
+        w.entry = e->u.entry;
+        w.tensor = t;
+        if (!ckr__binder_piece(&w, t->n_dims, start, count, stride, 0)) return false;
+    }
     return true;
 }
 
@@ -46255,27 +46890,26 @@ static bool ckr__lm_gpt2_shape(const ckr__lm_job *x, const ckr_tensor *t, int i)
 }
 
 /* All tensors of a slot, or none (NULL for one that is not there, without an error). */
-static ckr_result ckr__lm_gpt2_slot(ckr__lm_job *x, uint32_t slot)
+static void ckr__lm_gpt2_slot(ckr__lm_job *x, uint32_t slot)
 {
     ckr_tensor **list =
         CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)x->dims.L * CKR__LM_TENSORS);
     int64_t l;
     int i;
-    if (!list) return x->c->err->code;
+    if (!list) return;
     for (i = 0; i < CKR__LM_TENSORS; i++)
         for (l = 0; l < (ckr__lm_shapes[i].layered ? x->dims.L : 1); l++) {
             ckr_tensor *t = ckr__lm_gpt2_find(x, i, l, slot);
-            if (!t && slot) return x->c->err->code;
-            if (!t || !ckr__is_float(t->dtype) || !ckr__lm_gpt2_shape(x, t, i))
-                return ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE,
-                                   ckr__lm_gpt2_name(x->c, x->prefix, i, l),
-                                   t
-                                       ? "another shape or dtype than GPT-2's"
-                                       : "GPT-2 has this tensor, the checkpoint has not", NULL);
+            if (!t && slot) return;
+            if (!t || !ckr__is_float(t->dtype) || !ckr__lm_gpt2_shape(x, t, i)) {
+                ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE, ckr__lm_gpt2_name(x->c, x->prefix, i, l),
+                            t ? "another shape or dtype than GPT-2's"
+                              : "GPT-2 has this tensor, the checkpoint has not", NULL);
+                return;
+            }
             list[(int64_t)i * x->dims.L + l] = t;
         }
     x->by[slot] = list;
-    return CKR_OK;
 }
 
 /* Sizes from the shapes; the heads from metadata, else of 64 channels, as in every GPT-2. */
@@ -46306,12 +46940,11 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x)
     }
     if (d->NH > 0 && d->C % d->NH == 0 && d->L && ckr__lm_total(d)) return CKR_OK;
     return ckr__refuse(x->c, CKR_ITEM_LLMC_SOURCE, "heads",
-                       d->L
-                           ? "the number of attention heads is not known"
-                           : "there is no layer h.0", NULL);
+                       d->L ? "the number of attention heads is not known"
+                            : "there is no layer h.0", NULL);
 }
 
-static ckr_result ckr__lm_gpt2_say(ckr__lm_job *x)
+static void ckr__lm_gpt2_say(ckr__lm_job *x)
 {
     const bool tied = ckr__map_find(&x->names, "lm_head.weight", 14, NULL);
     uint64_t used = tied, i;
@@ -46326,35 +46959,32 @@ static ckr_result ckr__lm_gpt2_say(ckr__lm_job *x)
     if (x->s->n_tensors > used)
         ckr__say_int(x->c, "CKR_W_TENSORS_LOST", CKR_LOST, "tensors",
                      (int64_t)(x->s->n_tensors - used), 0, "llm.c has no such tensors", NULL);
-    return x->c->err->code;
 }
 
 /* Another framework's GPT-2. */
-static ckr_result ckr__lm_from_gpt2(ckr__lm_job *x)
+static void ckr__lm_from_gpt2(ckr__lm_job *x)
 {
     uint64_t i;
     uint32_t slot;
-    ckr_result r;
     for (i = 0; i < x->s->n_tensors; i++) {
         const char *key = ckr__plain_name(x->c, x->s->tensors[i]);
-        if (!key || !ckr__map_put(&x->names, key, strlen(key), i, NULL)) return x->c->err->code;
+        if (!key || !ckr__map_put(&x->names, key, strlen(key), i, NULL)) return;
     }
     x->prefix = ckr__map_find(&x->names, "wte.weight", 10, NULL) ? "" : "transformer.";
-    r = ckr__lm_gpt2_dims(x);
-    for (slot = 0; slot < 4 && r == CKR_OK && !x->c->refused; slot++)
-        r = ckr__lm_gpt2_slot(x, slot);
-    if (r != CKR_OK || x->c->refused) return r;
+    ckr__lm_gpt2_dims(x);
+    for (slot = 0; slot < 4 && ckr__going(x->c); slot++) ckr__lm_gpt2_slot(x, slot);
+    if (!ckr__going(x->c)) return;
     x->state = x->by[1] && x->by[2] && !(x->t->without & CKR_OPTIMIZER);
     x->master = x->by[3] != NULL;
     if (x->t->dtype == CKR_DTYPE_NONE) x->dtype = x->by[0][0]->dtype;
     x->step = ckr__lm_gpt2_told(x->s, "llmc.step");
     if (x->s->progress.step >= 0) x->step = x->s->progress.step;
     if (x->step < 0 || x->step > INT32_MAX || (x->t->without & CKR_PROGRESS)) x->step = 0;
-    return ckr__lm_gpt2_say(x);
+    ckr__lm_gpt2_say(x);
 }
 
 /* llm.c's own. */
-static ckr_result ckr__lm_from_llmc(ckr__lm_job *x)
+static void ckr__lm_from_llmc(ckr__lm_job *x)
 {
     const ckr__lm *m = x->m;
     uint64_t k;
@@ -46367,10 +46997,10 @@ static ckr_result ckr__lm_from_llmc(ckr__lm_job *x)
     for (k = 0; k < m->s->n_tensors; k++) {
         const uint64_t slot = k / CKR__LM_TENSORS, i = k % CKR__LM_TENSORS;
         if (!i) x->by[slot] = CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)m->dims.L * CKR__LM_TENSORS);
-        if (!x->by[slot]) return x->c->err->code;
+        if (!x->by[slot]) return;
         x->by[slot][i * (uint64_t)m->dims.L] = m->s->tensors[k];
     }
-    return x->state ? ckr__lm_origin(x) : CKR_OK;
+    if (x->state) ckr__lm_origin(x);
 }
 
 static ckr_node *ckr__lm_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
@@ -46382,7 +47012,7 @@ static ckr_node *ckr__lm_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
 }
 
 /* llm.c's files hold no LR: it is the command line's, a function of the step. */
-static ckr_result ckr__lm_schedule(ckr__lm_job *x)
+static void ckr__lm_schedule(ckr__lm_job *x)
 {
     static const char *const options[][2] = {
         { "learning_rate", "-l" }, { "warmup_iterations", "-u" }, { "train_num_batches", "-x" },
@@ -46394,13 +47024,12 @@ static ckr_result ckr__lm_schedule(ckr__lm_job *x)
     const bool ours = now && !strncmp(now->kind, "llmc:", 5), told = was && !was->opaque;
     ckr__hold h = CKR_ZERO;
     uint64_t i;
-    ckr_result r;
     x->out->unscheduled = !ours || now->opaque || !now->n_lanes;
-    if (x->out->unscheduled) return CKR_OK;
+    if (x->out->unscheduled) return;
     x->out->recomputes = true;
-    r = ckr__hold_schedule(&h, x->c, x->out, now, ckr__step_done(x->s), "llmc", ckr__lm_curve,
-                           now->params);
-    if (r != CKR_OK || !h.fit) return r;
+    ckr__hold_schedule(&h, x->c, x->out, now, ckr__step_done(x->s), "llmc", ckr__lm_curve,
+                       now->params);
+    if (!h.fit) return;
     for (i = 0; i < sizeof options / sizeof *options; i++) {
         const ckr_node *v = ckr_node_get(h.params, options[i][0]);
         if (v && v->kind != CKR_NODE_NONE)
@@ -46409,14 +47038,12 @@ static ckr_result ckr__lm_schedule(ckr__lm_job *x)
     }
     ckr__lm_option(x, "-k", ckr__node_str(x->c, now->kind + 5),
                    told ? ckr__node_str(x->c, was->kind + 5) : NULL, why);
-    return x->c->err->code;
 }
 
 static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
     const int64_t B = t->micro_batch, T = t->seq_len;
     ckr__lm_job x = CKR_ZERO;
-    ckr_result r;
     x.c = x.names.c = c;
     x.s = s;
     x.t = t;
@@ -46425,18 +47052,18 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.Q = t->topology.dp;
     if (B > 0 && T > 0 && B <= 1 << 24 && T <= 1 << 24)
         x.unit = (uint64_t)x.Q * (uint64_t)B * (uint64_t)T;
-    x.by = CKR__NEW_N(c, ckr_tensor **, 4);
-    if (!x.by) return c->err->code;
     if (!strcmp(s->dialect, "llmc")) x.m = (const ckr__lm *)s->dialect_data;
     out->renamed = !x.m;
-    r = x.m ? ckr__lm_from_llmc(&x) : ckr__lm_from_gpt2(&x);
+    if (x.m) ckr__lm_from_llmc(&x);
+    else ckr__lm_from_gpt2(&x);
     ckr__map_free(&x.names);
-    if (r != CKR_OK || c->refused) return r;
+    if (!ckr__going(c)) return c->err->code;
     if (x.state && !x.by[3] && x.dtype == CKR_DTYPE_BF16 && x.by[0][0]->dtype == CKR_DTYPE_F32)
         x.master = true;
-    r = ckr__lm_emit_all(&x);
-    if (r == CKR_OK && !c->refused) ckr__lm_options(&x);
-    return r == CKR_OK && !c->refused ? ckr__lm_schedule(&x) : r;
+    ckr__lm_emit_all(&x);
+    if (ckr__going(c)) ckr__lm_options(&x);
+    if (ckr__going(c)) ckr__lm_schedule(&x);
+    return c->err->code;
 }
 
 static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put };
@@ -46574,25 +47201,12 @@ typedef struct ckr__ds {
     const ckr_node  *optimizer;        /* universal: optimizer_state.pt                    */
 } ckr__ds;
 
-CKR__PRINTF(6, 7)
-static void ckr__ds_fail(ckr__ds *r, ckr_item item, const char *path, const char *where,
-                         const char *remedy, const char *fmt, ...)
-{
-    char text[sizeof r->c->err->text];
-    va_list ap;
-    if (ckr__failed(r->c)) return;
-    va_start(ap, fmt);
-    ckr__vformat(text, sizeof text, fmt, ap);
-    va_end(ap);
-    ckr__remedy(r->c->err, ckr__fail(r->c->err, item, path, CKR_NO_OFFSET, where, "%s", text),
-                remedy);
-}
 
 static void ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *where,
                         const char *expected)
 {
-    ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_METADATA, f ? f->path : r->dir, where, NULL,
-                 "%s was expected", expected);
+    ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_METADATA, f ? f->path : r->dir, where, NULL,
+                  "%s was expected", expected);
 }
 
 /* Groups have these, all of them. */
@@ -46638,26 +47252,11 @@ static const char *ckr__ds_name(ckr__ctx *c, int row, uint32_t dp, uint32_t pp)
     return ckr__form_name(c, ckr__ds_forms[row].pattern, &f);
 }
 
-static void ckr__ds_scan(ckr__ds *r)
-{
-    ckr__fileset *k = &r->files;
-    k->c = r->c;
-    k->dir = r->dir;
-    k->forms = ckr__ds_forms;
-    k->items = &ckr__ds_file_items;
-    k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
-    ckr__fileset_scan(k, false);
-    if (k->n_files[CKR__DS_FOREIGN])
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
-                     "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
-                     "a file of experts or of tensor-parallel ranks: no file tells its cuts");
-}
-
 static void ckr__ds_elsewhere(ckr__ds *r, const ckr__rankfile *f, const char *where,
                               const char *why)
 {
-    ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_RANK, f->path, where,
-                 "bring back each rank's own file: two have changed places", "%s", why);
+    ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_RANK, f->path, where,
+                  "bring back each rank's own file: two have changed places", "%s", why);
 }
 
 /* Of nothing, nothing. */
@@ -46704,17 +47303,30 @@ static void ckr__ds_places(ckr__ds *r)
     }
 }
 
-/* Which model's file comes first, and what it says of the sizes. */
+/* Which files there are, which model's file comes first, and what it says of the sizes. */
 static void ckr__ds_sizes(ckr__ds *r)
 {
-    const int kind = r->files.n_files[CKR__DS_MODEL] ? CKR__DS_MODEL : CKR__DS_RANKED;
-    ckr__rankfile *first = r->files.n_files[kind] ? r->files.files[kind][0] : NULL;
+    ckr__fileset *k = &r->files;
+    ckr__rankfile *first;
     const ckr_node *module;
     int64_t micro = 0, steps = 1, all = 0;
     uint32_t tp;
-    r->pipe = r->files.n_files[CKR__DS_LAYER] > 0;
+    int kind;
+    k->c = r->c;
+    k->dir = r->dir;
+    k->forms = ckr__ds_forms;
+    k->items = &ckr__ds_file_items;
+    k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
+    ckr__fileset_scan(k, false);
+    if (k->n_files[CKR__DS_FOREIGN])
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
+                      "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
+                      "a file of experts or of tensor-parallel ranks: no file tells its cuts");
+    kind = k->n_files[CKR__DS_MODEL] ? CKR__DS_MODEL : CKR__DS_RANKED;
+    first = k->n_files[kind] ? k->files[kind][0] : NULL;
+    r->pipe = k->n_files[CKR__DS_LAYER] > 0;
     if (!first) ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_MODEL_ROW, 0, 0));
-    ckr__ds_load(r, first);
+    if (!ckr__failed(r->c)) ckr__ds_load(r, first);
     if (ckr__failed(r->c)) return;
     r->meta = first->root;
     r->config = ckr_node_get(r->meta, "ds_config");
@@ -46732,10 +47344,10 @@ static void ckr__ds_sizes(ckr__ds *r)
     r->pipe |= r->bare;
     tp = ckr__ds_u32(ckr_node_get(r->meta, "checkpoint_parallel_dimensions"), "tp_degree");
     if (tp > 1 || (r->mp > 1 && !r->pipe))
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, "mp_world_size",
-                     "convert with the framework that wrote it",
-                     "%u tensor-parallel ranks, whose cuts no file tells",
-                     (unsigned)(tp > 1 ? tp : r->mp));
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, "mp_world_size",
+                      "convert with the framework that wrote it",
+                      "%u tensor-parallel ranks, whose cuts no file tells",
+                      (unsigned)(tp > 1 ? tp : r->mp));
 }
 
 /* Every file that is read, and the dicts in those of optimizers. */
@@ -46769,7 +47381,7 @@ static void ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
 static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
 {
     ckr_node *list, *none, *dict;
-    uint64_t k, i;
+    uint64_t k;
     uint32_t d;
     g->shapes = ckr_node_get(g->model->root, "param_shapes");
     if (ckr_node_is_list(g->shapes) || r->wrapper != CKR__DS_BF16) return;
@@ -46778,15 +47390,14 @@ static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
     for (d = 0; d < r->dp; d++) {
         const ckr_node *maps = ckr_node_get(ckr__ds_optim(g->optim[d]), "param_slice_mappings");
         for (k = 0; list && ckr_node_is_list(maps) && k < maps->count; k++) {
-            const ckr_node *m = maps->u.items[k];
+            ckr__walk w = ckr__walk_in(maps->u.items[k]);
             if (k == list->count) ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT));
             if (ckr__failed(r->c)) return;
             dict = list->u.items[k];
-            for (i = 0; i < ckr__dict_n(m); i++) {
-                const char *name = ckr__dict_key(m, i),
-                           *last = dict->count ? ckr__dict_key(dict, dict->count - 1) : NULL;
-                if (name && !(last && !strcmp(last, name)))            /* no second part      */
-                    ckr__node_pair(r->c, dict, m->u.items[2 * i], none);
+            while (ckr__walk_on(&w)) {
+                const char *last = dict->count ? ckr__dict_key(dict, dict->count - 1) : NULL;
+                if (w.name && !(last && !strcmp(last, w.name)))        /* no second part      */
+                    ckr__node_pair(r->c, dict, w.key, none);
             }
         }
     }
@@ -46817,9 +47428,9 @@ static void ckr__ds_wrap(ckr__ds *r)
     }
     if (stage < 0 || stage > 3 || (stage == 3) != (r->stages[0].models[0] != NULL) ||
         (stage == 3 && r->pipe))
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_TOPOLOGY, f ? f->path : r->dir, "zero_stage", NULL,
-                     "stage %lld does not go with the names of the model's files",
-                     (long long)stage);
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_TOPOLOGY, f ? f->path : r->dir, "zero_stage", NULL,
+                      "stage %lld does not go with the names of the model's files",
+                      (long long)stage);
     r->zero = (int)stage;
     r->robin = r->wrapper == CKR__DS_FLAT &&
                ckr__ds_true(ckr_node_find(r->config, "/zero_optimization/round_robin_gradients"));
@@ -46858,15 +47469,14 @@ static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir,
 static const int64_t *ckr__ds_shape(ckr__ds *r, const ckr__rankfile *f, const char *name,
                                     const ckr_node *n, uint32_t *n_dims)
 {
-    int64_t *v, numel;
-    uint64_t i;
-    bool ok = n && (n->kind == CKR_NODE_SIZE || ckr_node_is_list(n)) && n->count <= CKR_MAX_DIMS;
-    *n_dims = ok ? (uint32_t)n->count : 0;
-    v = CKR__NEW_N(r->c, int64_t, *n_dims);
-    for (i = 0; v && i < *n_dims && ok; i++) ok = ckr_node_i64(n->u.items[i], &v[i]) && v[i] >= 0;
-    if (v && ok && ckr__numel(*n_dims, v, &numel) && numel <= INT64_MAX / 8) return v;
-    ckr__ds_bad(r, f, name, "a shape of up to 8 axes");
-    return NULL;
+    int64_t dims[CKR_MAX_DIMS], numel;
+    uint64_t count = 0;
+    const bool ok = n && n->kind != CKR_NODE_INT &&
+                    ckr__dist_ints(n, CKR_MAX_DIMS, dims, &count) &&
+                    ckr__numel((uint32_t)count, dims, &numel) && numel <= INT64_MAX / 8;
+    if (!ok) ckr__ds_bad(r, f, name, "a shape of up to 8 axes");
+    *n_dims = (uint32_t)count;
+    return ok ? CKR__DUP(r->c, int64_t, dims, count) : NULL;
 }
 
 static ckr__ds_param *ckr__ds_find(const ckr__ds *r, const char *name)
@@ -46877,10 +47487,7 @@ static ckr__ds_param *ckr__ds_find(const ckr__ds *r, const char *name)
 
 static bool ckr__ds_same_shape(const ckr__ds_param *p, uint32_t n_dims, const int64_t *shape)
 {
-    uint32_t d;
-    if (p->n_dims != n_dims) return false;
-    for (d = 0; d < n_dims; d++) if (p->shape[d] != shape[d]) return false;
-    return true;
+    return ckr__same_dims(p->n_dims, p->shape, n_dims, shape);
 }
 
 /* Of the state's tensor `t`, NULL: out of memory. NULL: the error is set. */
@@ -46957,7 +47564,7 @@ static void ckr__ds_leave(ckr__ds *r, const ckr__rankfile *f, const char *where,
 
 typedef struct ckr__ds_module {
     const ckr__rankfile *f;
-    const ckr_node     *dict, *shared;
+    const ckr_node     *shared;
     ckr__map            buffers, shapes;
     ckr__shared         views;     /* -> place in dict                                    */
     const ckr_node    **found;     /* shapes: name -> place here                         */
@@ -46977,21 +47584,20 @@ static void ckr__ds_buffers(ckr__map *to, const ckr_node *root, uint64_t value)
 /* The shapes of parameters whose elements are elsewhere, by name. */
 static void ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_node *dict)
 {
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(dict); i++) {
-        const char *name = ckr__dict_key(dict, i);
-        *CKR__PUSH(const ckr_node *, r->c, m->found, m->n_found) = ckr__dict_at(dict, i);
-        if (name) ckr__map_put(&m->shapes, name, strlen(name), m->n_found - 1, NULL);
+    ckr__walk w = ckr__walk_in(dict);
+    while (ckr__walk_on(&w)) {
+        *CKR__PUSH(const ckr_node *, r->c, m->found, m->n_found) = w.value;
+        if (w.name) ckr__map_put(&m->shapes, w.name, strlen(w.name), m->n_found - 1, NULL);
     }
 }
 
-static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
+static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
 {
-    const char *name = ckr__dict_key(m->dict, i), *first;
-    const ckr_node *value = ckr__dict_at(m->dict, i);
+    const char *name = w->name, *first;
+    const ckr_node *value = w->value;
     const ckr_view *v = value->u.view;
     const bool buffer = name && ckr__map_find(&m->buffers, name, strlen(name), NULL);
-    uint64_t at;
+    uint64_t at = w->i;
     ckr_tensor *t;
     if (!name || value->kind != CKR_NODE_TENSOR) {
         ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name ? name : "?"), value);
@@ -46999,7 +47605,7 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, uint64_t i)
     }
     /* a tied one is kept under the name that is told, or the first of the same storage */
     first = ckr_node_str(ckr_node_get(m->shared, name));
-    if (!first && ckr__shared_before(&m->views, v, &i)) first = ckr__dict_key(m->dict, i);
+    if (!first && ckr__shared_before(&m->views, v, &at)) first = ckr__dict_key(w->dict, at);
     if (first) {
         ckr__tie_add(r->c, r->s, first, name);
     } else if (ckr__ds_find(r, name)) {
@@ -47036,21 +47642,18 @@ static const ckr_node *ckr__ds_shared(ckr__ds *r)
    copy, which must be equal. */
 static void ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
 {
-    const ckr_node *dict = ckr_node_get(f->root, "frozen_param_fragments");
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(r->c); i++) {
-        const char *name = ckr__dict_key(dict, i);
-        const ckr_node *n = ckr__dict_at(dict, i);
-        const ckr_view *v = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
-        ckr__ds_param *p = ckr__ds_find(r, name);
+    ckr__walk w = ckr__walk_in(ckr_node_get(f->root, "frozen_param_fragments"));
+    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+        const ckr_view *v = w.value->kind == CKR_NODE_TENSOR ? w.value->u.view : NULL;
+        ckr__ds_param *p = ckr__ds_find(r, w.name);
         const int64_t size = p ? p->numel : 0, c = ckr__ds_piece(size, r->dp),
                       begin = ckr__min_i64((int64_t)d * c, size);
         const ckr__extent x = { NULL, begin, ckr__min_i64(begin + c, size), 0 };
         int64_t numel = -1;
         if (p) p->frozen = true;
-        if (!p) ckr__ds_bad(r, f, name, "a parameter of the module");
-        else if (r->zero == 3 && (!ckr__ds_flat(n, &numel) || numel < x.end - begin))
-            ckr__ds_bad(r, f, name, "this rank's piece of the frozen parameter");
+        if (!p) ckr__ds_bad(r, f, w.name, "a parameter of the module");
+        else if (r->zero == 3 && (!ckr__ds_flat(w.value, &numel) || numel < x.end - begin))
+            ckr__ds_bad(r, f, w.name, "this rank's piece of the frozen parameter");
         else if (r->zero == 3) ckr__read_run(r->c, p->param, &x, v, (int32_t)d, false);
         else if (v && p->param->n_pieces && !v->bytes && !v->layout &&
                  ckr__ds_same_shape(p, v->n_dims, v->shape) &&
@@ -47065,19 +47668,19 @@ static void ckr__ds_model(ckr__ds *r)
     const ckr__rankfile *f = r->stages[0].model;
     const ckr_node *list = ckr_node_get(f->root, "param_shapes");
     ckr__ds_module m = CKR_ZERO;
+    ckr__walk w = ckr__walk_in(ckr_node_get(r->meta, "module"));
     uint64_t i;
     uint32_t d;
     if (r->pipe) return;
     m.f = f;
-    m.dict = ckr_node_get(r->meta, "module");
     m.buffers.c = m.views.map.c = m.shapes.c = r->c;
     m.shared = ckr__ds_shared(r);
-    if (!ckr_node_is_dict(m.dict)) ckr__ds_bad(r, f, "module", "a dict of tensors");
+    if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, f, "module", "a dict of tensors");
     ckr__ds_buffers(&m.buffers, f->root, 0);
     for (i = 0; r->zero == 3 && ckr_node_is_list(list) && i < list->count; i++)
         ckr__ds_shapes_of(r, &m, list->u.items[i]);
     if (r->zero == 3) ckr__ds_shapes_of(r, &m, ckr_node_get(f->root, "frozen_param_shapes"));
-    for (i = 0; i < ckr__dict_n(m.dict) && !ckr__failed(r->c); i++) ckr__ds_weight(r, &m, i);
+    while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_weight(r, &m, &w);
     ckr__map_free(&m.buffers);
     ckr__map_free(&m.views.map);
     ckr__map_free(&m.shapes);
@@ -47149,10 +47752,10 @@ static void ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v
 static void ckr__ds_partition(ckr__ds *r, const ckr__rankfile *f, const char *where,
                               int64_t found, int64_t expected)
 {
-    ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARTITION, f->path, where,
-                 "bring back this rank's file, or the model's file that belongs to it",
-                 "found %lld elements, expected %lld by param_shapes", (long long)found,
-                 (long long)expected);
+    ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARTITION, f->path, where,
+                  "bring back this rank's file, or the model's file that belongs to it",
+                  "found %lld elements, expected %lld by param_shapes", (long long)found,
+                  (long long)expected);
 }
 
 /* A counter, or another number, that all parameters of a group share: rank 0's is kept, the others
@@ -47166,9 +47769,9 @@ static void ckr__ds_scalar(ckr__ds *r, ckr__ds_run *x, const ckr_node *n)
     ckr__step_number(r->c, n, &v);
     if (step && x->steps == x->steps) {
         if (v == v && !ckr__same(v, x->steps))
-            ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_STEP, x->f->path, x->slot,
-                         "bring back this rank's file of that step",
-                         "this rank has done %.0f updates, rank 0 %.0f", v, x->steps);
+            ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_STEP, x->f->path, x->slot,
+                          "bring back this rank's file of that step",
+                          "this rank has done %.0f updates, rank 0 %.0f", v, x->steps);
         return;
     }
     if (step && x->rank == 0) x->steps = v;
@@ -47193,18 +47796,23 @@ static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char *slot,
     if (!slot) return;
     x.alone = !ckr__ds_same_shape(p, v->n_dims, v->shape);
     x.replica = ckr__held_slot(p->slots, slot) != NULL;
-    if (ckr__view_odd(v)) ckr__ds_leave(r, f, slot, n);
-    else ckr__ds_add(r, p, &x);
+    if (!ckr__view_odd(v)) {
+        ckr__ds_add(r, p, &x);
+        return;
+    }
+    ckr__slot_inside(r->c, r->s, slot, n);
+    ckr__ds_leave(r, f, slot, n);
 }
 
 /* The state of a group on one rank: tensors of `full` elements, or of `lean` without the padding;
    or that of one parameter, of any shapes. */
 static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x, int64_t full, int64_t lean)
 {
-    uint64_t i, k;
-    for (i = 0; i < ckr__dict_n(x->state) && !ckr__failed(r->c); i++) {
-        const char *slot = ckr__dict_key(x->state, i);
-        const ckr_node *n = ckr__dict_at(x->state, i);
+    ckr__walk w = ckr__walk_in(x->state);
+    uint64_t k;
+    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+        const char *slot = w.name;
+        const ckr_node *n = w.value;
         const bool step = slot && !strcmp(slot, "step");
         int64_t numel = -1;
         const ckr_view *v = ckr__ds_flat(n, &numel);
@@ -47223,7 +47831,9 @@ static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x, int64_t full, int64_t lean
             else if (x->tensors) ckr__ds_run_read(r, x, v);
         } else if (x->numbers && (step || (x->rank == 0 && slot && ckr__is_number(n)))) {
             ckr__ds_scalar(r, x, n);
-        } else if (x->numbers && x->rank == 0 && n->kind != CKR_NODE_NONE) {
+        } else if (x->numbers && n->kind != CKR_NODE_NONE) {
+            if (slot) ckr__slot_inside(r->c, r->s, slot, n);
+            if (x->rank) continue;
             ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
         }
     }
@@ -47375,52 +47985,44 @@ typedef struct ckr__ds_pad {
     const char *name;          /* of a parameter with one                                  */
 } ckr__ds_pad;
 
-/* The places of rank `rank`'s padding of sub group k in the file of rank `in`: in every flat
+/* The places of rank `rank`'s padding in the file of rank `in`: of all sub groups, in every flat
    tensor. */
-static void ckr__ds_pad_of(ckr__ds *r, ckr__ds_pad *x, const ckr__ds_stage *g, uint32_t rank,
-                           uint32_t in, uint64_t k)
-{
-    static const uint8_t zero[16] = { 0 };
-    const ckr_node *state = ckr__ds_state_of(r, g, in, k);
-    const ckr_view *flat[5];
-    uint8_t bytes[4 * sizeof zero], *p;
-    int64_t numel, size, at = 0;
-    uint64_t i, n = 1, j;
-    flat[0] = ckr__ds_master(r, g, in, k, &size);
-    if (!flat[0]) return;
-    for (i = 0; i < ckr__dict_n(state) && n < 5; i++) {
-        flat[n] = ckr__ds_flat(ckr__dict_at(state, i), &numel);
-        if (flat[n] && numel == size && !ckr__is_str(state->u.items[2 * i], "step")) n++;
-    }
-    for (i = 0; i < g->lists[k].n && i < CKR__DS_PROBE; i++) {
-        const ckr__ds_param *of = g->lists[k].items[i];
-        const int64_t c = ckr__ds_piece(of->numel, r->dp),
-                      have = ckr__max_i64(0, ckr__min_i64(c, of->numel - (int64_t)rank * c));
-        const size_t pad = (size_t)ckr__min_i64(c - have, 4);
-        for (j = 0; j < n && pad; j++) {
-            const size_t elem = ckr_dtype_size(flat[j]->dtype);
-            const uint64_t from = (uint64_t)(flat[j]->offset + at + have) * elem;
-            if (ckr__file_read(r->c, flat[j]->file, flat[j]->data_offset + from, bytes,
-                               pad * elem) != CKR_OK)
-                return;
-            x->seen[j > 0] += pad;
-            for (p = bytes; p < bytes + pad * elem; p += elem) {
-                if (!memcmp(p, zero, elem)) continue;
-                x->set[j > 0]++;
-                if (!x->name) x->name = of->name;
-            }
-        }
-        at += c;
-    }
-}
-
-/* The same of all sub groups. */
 static ckr__ds_pad ckr__ds_pads(ckr__ds *r, const ckr__ds_stage *g, uint32_t rank, uint32_t in)
 {
+    static const uint8_t zero[16] = { 0 };
     ckr__ds_pad x = CKR_ZERO;
-    uint64_t k;
-    for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++)
-        ckr__ds_pad_of(r, &x, g, rank, in, k);
+    uint64_t k, i, n, j;
+    for (k = 0; k < g->n_groups; k++) {
+        ckr__walk w = ckr__walk_in(ckr__ds_state_of(r, g, in, k));
+        const ckr_view *flat[5];
+        uint8_t bytes[4 * sizeof zero], *p;
+        int64_t numel, size, at = 0;
+        flat[0] = ckr__ds_master(r, g, in, k, &size);
+        for (n = 1; flat[0] && n < 5 && ckr__walk_on(&w);) {
+            flat[n] = ckr__ds_flat(w.value, &numel);
+            if (flat[n] && numel == size && !ckr__is_str(w.key, "step")) n++;
+        }
+        for (i = 0; flat[0] && i < g->lists[k].n && i < CKR__DS_PROBE; i++) {
+            const ckr__ds_param *of = g->lists[k].items[i];
+            const int64_t c = ckr__ds_piece(of->numel, r->dp),
+                          have = ckr__max_i64(0, ckr__min_i64(c, of->numel - (int64_t)rank * c));
+            const size_t pad = (size_t)ckr__min_i64(c - have, 4);
+            for (j = 0; j < n && pad; j++) {
+                const size_t elem = ckr_dtype_size(flat[j]->dtype);
+                const uint64_t from = (uint64_t)(flat[j]->offset + at + have) * elem;
+                if (ckr__file_read(r->c, flat[j]->file, flat[j]->data_offset + from, bytes,
+                                   pad * elem) != CKR_OK)
+                    return x;
+                x.seen[j > 0] += pad;
+                for (p = bytes; p < bytes + pad * elem; p += elem) {
+                    if (!memcmp(p, zero, elem)) continue;
+                    x.set[j > 0]++;
+                    if (!x.name) x.name = of->name;
+                }
+            }
+            at += c;
+        }
+    }
     return x;
 }
 
@@ -47465,22 +48067,21 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
 {
     const uint64_t n = ckr_node_is_list(g->shapes) ? g->shapes->count : 0;
     const int64_t *shape;
-    uint64_t i, k;
+    uint64_t k;
     uint32_t n_dims;
     if (!ckr_node_is_list(g->shapes)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
     g->lists = CKR__NEW_N(r->c, ckr__ds_list, n);
     g->n_groups = g->lists ? n : 0;
     for (k = 0; k < g->n_groups; k++) {
-        const ckr_node *d = g->shapes->u.items[k];
-        if (!ckr_node_is_dict(d)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
-        for (i = 0; i < ckr__dict_n(d); i++) {
-            const char *name = ckr__dict_key(d, i);
-            ckr__ds_param *p = ckr__ds_find(r, name);
-            const bool told = ckr__dict_at(d, i)->kind != CKR_NODE_NONE;
-            shape = told ? ckr__ds_shape(r, g->model, name, ckr__dict_at(d, i), &n_dims) : NULL;
+        ckr__walk w = ckr__walk_in(g->shapes->u.items[k]);
+        if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
+        while (ckr__walk_on(&w)) {
+            ckr__ds_param *p = ckr__ds_find(r, w.name);
+            shape = w.value->kind != CKR_NODE_NONE
+                        ? ckr__ds_shape(r, g->model, w.name, w.value, &n_dims) : NULL;
             if (!p || (shape && !ckr__ds_same_shape(p, n_dims, shape)))
-                ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, name, NULL, "%s",
-                             p ? "param_shapes has another shape than the model"
+                ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, w.name, NULL, "%s",
+                              p ? "param_shapes has another shape than the model"
                                : "param_shapes names a parameter that the model does not have");
             if (ckr__failed(r->c)) return;
             *CKR__PUSH(ckr__ds_param *, r->c, g->lists[k].items, g->lists[k].n) = p;
@@ -47490,34 +48091,30 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
     }
 }
 
-/* Group k, of each rank. */
-static void ckr__ds_parts(ckr__ds *r, ckr__ds_stage *g, uint64_t k)
-{
-    const bool fused = r->wrapper == CKR__DS_FUSED;
-    int64_t *start = CKR__NEW_N(r->c, int64_t, g->lists[k].n);
-    const int64_t total = ckr__ds_layout(r, g, k, start);
-    ckr__ds_run x = ckr__ds_run_of(NULL, g->lists[k].items, g->lists[k].n, NULL);
-    x.start = start;
-    x.where = ckr__printf(r->c, "%soptimizer_state_dict/state/%llu", fused ? "optimizer/" : "",
-                          (unsigned long long)k);
-    for (; x.rank < (fused ? 1 : r->dp) && !ckr__failed(r->c); x.rank++) {
-        x.f = fused ? g->model : g->optim[x.rank];
-        x.state = ckr__ds_state_of(r, g, x.rank, k);
-        x.master = ckr__ds_master(r, g, x.rank, k, &x.n_master);
-        x.tensors = true;
-        if (!x.master)
-            ckr__ds_bad(r, x.f, ckr__ds_places_of[r->wrapper].masters,
-                        r->zero == 3 ? "a flat tensor a sub group" : "a flat tensor a group");
-        else if (r->zero == 3) ckr__ds_cut_part(r, &x);
-        else ckr__ds_flat_part(r, &x, ckr__ds_own(r, g, x.rank), k, total);
-    }
-}
-
-/* All groups of a stage. */
+/* All groups of a stage, of each rank. */
 static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
 {
+    const bool fused = r->wrapper == CKR__DS_FUSED;
     uint64_t k, i;
-    for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++) ckr__ds_parts(r, g, k);
+    for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++) {
+        int64_t *start = CKR__NEW_N(r->c, int64_t, g->lists[k].n);
+        const int64_t total = ckr__ds_layout(r, g, k, start);
+        ckr__ds_run x = ckr__ds_run_of(NULL, g->lists[k].items, g->lists[k].n, NULL);
+        x.start = start;
+        x.where = ckr__printf(r->c, "%soptimizer_state_dict/state/%llu", fused ? "optimizer/" : "",
+                              (unsigned long long)k);
+        for (; x.rank < (fused ? 1 : r->dp) && !ckr__failed(r->c); x.rank++) {
+            x.f = fused ? g->model : g->optim[x.rank];
+            x.state = ckr__ds_state_of(r, g, x.rank, k);
+            x.master = ckr__ds_master(r, g, x.rank, k, &x.n_master);
+            x.tensors = true;
+            if (!x.master)
+                ckr__ds_bad(r, x.f, ckr__ds_places_of[r->wrapper].masters,
+                            r->zero == 3 ? "a flat tensor a sub group" : "a flat tensor a group");
+            else if (r->zero == 3) ckr__ds_cut_part(r, &x);
+            else ckr__ds_flat_part(r, &x, ckr__ds_own(r, g, x.rank), k, total);
+        }
+    }
     for (k = 0; k < g->n_groups; k++)
         for (i = 0; i < g->lists[k].n; i++) g->lists[k].items[i]->stated = true;
 }
@@ -47538,10 +48135,10 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
     for (i = 0; ckr_node_is_list(n) && i < n->count && ok; i++)
         ok = ckr_node_i64(n->u.items[i], &v) && v == r->dp;
     if (!ok)
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_TOPOLOGY, f->path, "partition_count",
-                     "bring back this rank's file of the same run",
-                     "%lld parts, but %s says %u data-parallel ranks", (long long)v,
-                     r->stages[0].model->rel, (unsigned)r->dp);
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_TOPOLOGY, f->path, "partition_count",
+                      "bring back this rank's file of the same run",
+                      "%lld parts, but %s says %u data-parallel ranks", (long long)v,
+                      r->stages[0].model->rel, (unsigned)r->dp);
     if (!ckr_node_is_list(flats)) ckr__ds_bad(r, f, "the flat masters", "a list");
     else if (flats->count != g->n_groups)
         ckr__ds_partition(r, f, "groups", (int64_t)flats->count, (int64_t)g->n_groups);
@@ -47553,9 +48150,9 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
         ok = ckr__same(x, y);
     }
     if (!ok)
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_STEP, f->path, "param_groups",
-                     "bring back this rank's file of that step",
-                     "other groups or another LR than rank 0's file");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_STEP, f->path, "param_groups",
+                      "bring back this rank's file of that step",
+                      "other groups or another LR than rank 0's file");
 }
 
 static void ckr__ds_sharded(ckr__ds *r, uint32_t m)
@@ -47577,32 +48174,32 @@ static void ckr__ds_sharded(ckr__ds *r, uint32_t m)
 /* ZeRO-0: torch's state dict by numbers, in the order of the groups; masters beside it. */
 
 /* The model's parameters as a state of their own, in which numbers are matched by shape. */
-static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__ac_file *f, ckr__ac_param **out,
+static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__optim *o, ckr__optim_param **out,
                           uint64_t *n)
 {
     const ckr_open_desc *told = r->desc && r->desc->names && !r->pipe ? r->desc : NULL;
     ckr_state s;
-    ckr__ac ac = CKR_ZERO;     /* of torch's own state dicts: context and state only       */
+    ckr__script x = CKR_ZERO;  /* context and state only                                    */
     uint64_t i;
-    ac.c = r->c;
-    ac.s = &s;
+    x.c = r->c;
+    x.s = &s;
     ckr__state_init(&s);
     s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
     for (i = 0; s.tensors && i < r->n_params; i++)
         if (r->params[i]->mp == m || r->params[i]->tied)
             s.tensors[s.n_tensors++] = r->params[i]->param;
-    ckr__ac_params(&ac, f, out, n);
+    ckr__optim_params(&x, o, out, n);
     if (ckr__failed(r->c)) return;
     for (i = 0; i < *n; i++) (*out)[i].name = NULL;
     if (told && told->n_names != *n)
-        ckr__ac_names_fail(&ac, f, "param_groups", "there are not as many names as parameters");
-    if (!told && !ckr__ac_match(&ac, *out, *n, true, NULL) && !ckr__failed(r->c))
-        ckr__ac_names_fail(&ac, f, "param_groups",
+        ckr__optim_names_fail(&x, o, "param_groups", "there are not as many names as parameters");
+    if (!told && !ckr__optim_match(&x, *out, *n, true, NULL) && !ckr__failed(r->c))
+        ckr__optim_names_fail(&x, o, "param_groups",
                            "numbers only, and shapes do not tell which parameter each is");
     for (i = 0; told && i < *n && !ckr__failed(r->c); i++) {
         const ckr__ds_param *p = ckr__ds_find(r, told->names[i]);
-        if (!p || !ckr__ac_fits(&(*out)[i], p->param))
-            ckr__ac_names_fail(&ac, f, told->names[i], "no parameter of this name and shape");
+        if (!p || !ckr__optim_fits(&(*out)[i], p->param))
+            ckr__optim_names_fail(&x, o, told->names[i], "no parameter of this name and shape");
         else (*out)[i].name = p->name;
     }
 }
@@ -47614,9 +48211,9 @@ static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
     ckr__ds_stage *g = &r->stages[m];
     uint64_t i;
     if (g->groups->count != 1)
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, "fp32_groups_flat",
-                     "save the run with ZeRO-1, whose files have param_shapes",
-                     "no file tells which parameters are in which of the fused groups");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, "fp32_groups_flat",
+                      "save the run with ZeRO-1, whose files have param_shapes",
+                      "no file tells which parameters are in which of the fused groups");
     g->lists = CKR__NEW(r->c, ckr__ds_list);
     g->n_groups = g->lists ? 1 : 0;
     for (i = 0; g->lists && i < r->n_params; i++)
@@ -47626,15 +48223,15 @@ static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
 
 /* The next of a stage's parameters, which is p's; FP16_UnfusedOptimizer has in `list`, its
    fp32_groups, a list a group of a master a parameter. */
-static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__ac_param *p,
+static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *p,
                                 const ckr_node *list)
 {
     ckr__ds_stage *g = &r->stages[m];
     const ckr_node *n;
     ckr__ds_param *x = ckr__ds_find(r, p->name);
     if (!x) {
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, p->name, NULL,
-                     "the model has no such parameter");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, p->name, NULL,
+                      "the model has no such parameter");
         return;
     }
     n = ckr_node_at(ckr_node_at(list, p->group), g->lists[p->group].n);
@@ -47644,16 +48241,16 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__ac_param *p,
     if (n && n->kind == CKR_NODE_TENSOR &&
         ckr__ds_same_shape(x, n->u.view->n_dims, n->u.view->shape))
         ckr__ds_whole_tensor(r, x, "master", g->model, n);
-    else ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_PARTITION, g->model->path, x->name, NULL,
-                      "fp32_groups has no master of this parameter's shape");
+    else ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARTITION, g->model->path, x->name, NULL,
+                       "fp32_groups has no master of this parameter's shape");
 }
 
 static void ckr__ds_whole(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
     const ckr_node *base = ckr__ds_base(r, g, 0), *list;
-    ckr__ac_file f = CKR_ZERO;
-    ckr__ac_param *p = NULL;
+    ckr__optim o = CKR_ZERO;
+    ckr__optim_param *p = NULL;
     double steps;
     uint64_t n = 0, i;
     if (!base || base->kind == CKR_NODE_NONE) return;
@@ -47667,10 +48264,10 @@ static void ckr__ds_whole(ckr__ds *r, uint32_t m)
         ckr__ds_flats(r, g);
         return;
     }
-    f.path = g->model->path;
-    f.rel = g->model->rel;
-    f.part = base;
-    ckr__ds_match(r, m, &f, &p, &n);
+    o.path = g->model->path;
+    o.rel = g->model->rel;
+    o.part = base;
+    ckr__ds_match(r, m, &o, &p, &n);
     g->lists = CKR__NEW_N(r->c, ckr__ds_list, g->groups->count);
     g->n_groups = g->lists ? g->groups->count : 0;
     list = ckr_node_get(ckr__ds_own(r, g, 0), "fp32_groups");
@@ -47744,10 +48341,9 @@ static const char *ckr__ds_layer_name(ckr__ds *r, const ckr__ds_names *x, uint32
 }
 
 static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__rankfile *f,
-                                 uint64_t i)
+                                 const char *local, const ckr_node *n)
 {
-    const char *local = ckr__dict_key(f->root, i), *name;
-    const ckr_node *n = ckr__dict_at(f->root, i);
+    const char *name;
     ckr_tensor *t;
     ckr__ds_param *p;
     uint64_t m = 0;
@@ -47758,8 +48354,8 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__
     name = ckr__ds_layer_name(r, x, f->at[CKR__N], local, n->u.view);
     p = ckr__ds_find(r, name);
     if (p && !ckr__ds_same_shape(p, n->u.view->n_dims, n->u.view->shape))
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, f->path, local, NULL,
-                     "it has another shape than %s, which is of an earlier layer", name);
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, f->path, local, NULL,
+                      "it has another shape than %s, which is of an earlier layer", name);
     else if (p) ckr__read_view(r->c, p->param, NULL, n->u.view, -1, true);
     if (p || !name || ckr__plain_tensor_as(r->c, r->s, name, "param", n->u.view, &t) != CKR_OK ||
         !t)
@@ -47818,9 +48414,9 @@ static void ckr__ds_deal_layers(ckr__ds *r)
     for (m = r->mp - 1; m > 0 && !ckr__ds_deal(r, tied, m);) m--;
     if (m > 0 && tied && r->params[0]->tied) return;
     if (m == 0 || !tied) {
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_NAMES, r->dir, "param_groups",
-                     "bring back the layer files of this step",
-                     "the stages' optimizers do not have the layers' parameters");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, r->dir, "param_groups",
+                      "bring back the layer files of this step",
+                      "the stages' optimizers do not have the layers' parameters");
         return;
     }
     for (i = 0; i < tied; i++) {
@@ -47859,14 +48455,14 @@ static void ckr__ds_bare(ckr__ds *r, uint32_t m, const char *name, const ckr_nod
 static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
 {
     uint32_t m;
-    uint64_t k, i;
+    uint64_t k;
     for (m = 0; m < r->mp; m++) {
         const ckr_node *list = r->stages[m].shapes;
         for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
-            const ckr_node *d = list->u.items[k];
-            for (i = 0; i < ckr__dict_n(d) && !ckr__failed(r->c); i++) {
-                ckr__ds_name_add(r, x, ckr__dict_key(d, i), ckr__dict_at(d, i), m);
-                if (r->bare) ckr__ds_bare(r, m, ckr__dict_key(d, i), ckr__dict_at(d, i));
+            ckr__walk w = ckr__walk_in(list->u.items[k]);
+            while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+                ckr__ds_name_add(r, x, w.name, w.value, m);
+                if (r->bare) ckr__ds_bare(r, m, w.name, w.value);
             }
         }
         ckr__ds_buffers(&x->buffers, r->stages[m].model->root, m);
@@ -47879,8 +48475,8 @@ static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
 static void ckr__ds_pipe(ckr__ds *r)
 {
     ckr__ds_names x = CKR_ZERO;
+    ckr__walk w;
     uint32_t i;
-    uint64_t k;
     if (!r->pipe) return;
     x.all.c = x.buffers.c = r->c;
     for (i = 0; i < r->n_layers && r->layers; i++) ckr__ds_load(r, r->layers[i]);
@@ -47888,8 +48484,9 @@ static void ckr__ds_pipe(ckr__ds *r)
     for (i = 0; i < r->mp; i++) ckr__ds_same_step(r, r->stages[i].model);
     for (i = 0; i < r->n_layers && r->layers; i++) {
         const ckr__rankfile *f = r->layers[i];
-        for (k = 0; f && k < ckr__dict_n(f->root) && !ckr__failed(r->c); k++)
-            ckr__ds_layer_tensor(r, &x, f, k);
+        w = ckr__walk_in(f ? f->root : NULL);
+        while (ckr__walk_on(&w) && !ckr__failed(r->c))
+            ckr__ds_layer_tensor(r, &x, f, w.name, w.value);
     }
     if (r->bare) r->layers = CKR__NEW_N(r->c, ckr__rankfile *, r->n_layers);
     else if (!ckr__failed(r->c) && (x.told || !x.all.count)) ckr__ds_deal_layers(r);
@@ -47953,9 +48550,9 @@ static void ckr__ds_uni_param(ckr__ds *r, ckr__ds_param *p)
     uint64_t i;
     if (!dir || p->stated) return;
     if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR)
-        ckr__ds_fail(r, CKR_ITEM_DEEPSPEED_MISSING, dir, p->name,
-                     "bring it back, or convert the original again",
-                     "the universal checkpoint has no directory of this parameter");
+        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_MISSING, dir, p->name,
+                      "bring it back, or convert the original again",
+                      "the universal checkpoint has no directory of this parameter");
     if (ckr__failed(r->c) || ckr__dir_list(r->c, dir, &l) != CKR_OK) return;
     for (i = 0; i < l.n && !ckr__failed(r->c); i++)
         if (!l.items[i]->is_dir) ckr__ds_uni_file(r, p, l.items[i]->name);
@@ -48143,20 +48740,6 @@ static double ckr__ds_base_of(double lr, double ratio)
     return around;
 }
 
-/* WarmupCosineLR's base LRs: those that are told, where they give the groups'. */
-static void ckr__ds_base_lr(ckr__ds *r, ckr_schedule *x, const double *bases)
-{
-    double *row = CKR__NEW_N(r->c, double, x->n_lanes);
-    uint64_t i;
-    for (i = 0; i < x->n_lanes; i++) x->lanes[i].base = 1;
-    if (!row || ckr__sched_at(r->c, x, CKR__COL_LR, (double)x->position, row) != CKR_OK) return;
-    for (i = 0; i < x->n_lanes; i++) {
-        const double lr = x->lanes[i].anchor, told = bases[i];
-        const bool fits = told == told && ckr__same(told * row[i], lr);
-        x->lanes[i].base = row[i] > 0 && lr > 0 && !fits ? ckr__ds_base_of(lr, row[i]) : told;
-    }
-}
-
 /* The configuration's scheduler, at the state's clock; NULL: it is not one that is known, or the
    error is set. */
 static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
@@ -48166,11 +48749,10 @@ static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
     const bool cosine = type && !strcmp(type, "WarmupCosineLR");
     ckr_node *params = ckr__dict_copy(r->c, ckr_node_get(conf, "params"));
     const uint64_t n = r->s->n_groups;
-    double *bases = CKR__NEW_N(r->c, double, n), lr = 1;
+    double *bases = CKR__NEW_N(r->c, double, n), *row = CKR__NEW_N(r->c, double, n), lr = 1;
     int64_t at;
     uint64_t i;
     ckr_schedule *x;
-    ckr_result e;
     if (!type || strlen(type) > 60 || !n ||
         !ckr_node_i64(ckr_node_get(state, "last_batch_iteration"), &at))
         return NULL;
@@ -48184,33 +48766,33 @@ static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
         bases[i] = lr;
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "initial_lr"), &bases[i]);
     }
-    e = ckr__sched_build(r->c, kind, params, bases, n, &x);
-    if (e == CKR_E_ARG) ckr__error_reset(r->c);
-    if (e != CKR_OK) return NULL;
+    x = ckr__sched_try(r->c, kind, params, bases, n, NULL);
+    if (!x) return NULL;
     x->position = at;
     ckr__sched_stand(x, ckr__step_done(r->s));
     x->state = state;
     for (i = 0; i < n; i++)
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
-    if (cosine) ckr__ds_base_lr(r, x, bases);
+    if (!cosine) return x;
+    /* its base LRs: those that are told, where they give the groups' */
+    for (i = 0; i < n; i++) x->lanes[i].base = 1;
+    if (ckr__sched_at(r->c, x, CKR__COL_LR, (double)x->position, row) != CKR_OK) return x;
+    for (i = 0; i < n; i++) {
+        const double now = x->lanes[i].anchor, told = bases[i];
+        const bool fits = told == told && ckr__same(told * row[i], now);
+        x->lanes[i].base = row[i] > 0 && now > 0 && !fits ? ckr__ds_base_of(now, row[i]) : told;
+    }
     return x;
 }
 
 static void ckr__ds_schedule(ckr__ds *r)
 {
     const ckr_node *state = ckr_node_get(r->meta, "lr_scheduler");
-    const ckr_node **hyper = CKR__NEW_N(r->c, const ckr_node *, r->s->n_groups);
-    ckr_schedule *x;
-    uint64_t i;
-    if (!hyper || !ckr__dict_n(state)) return;
-    x = ckr__ds_native(r, state);
-    for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
-    if (!x && !ckr__failed(r->c))
-        ckr__sched_torch(r->c, state, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL, &x);
-    if (ckr__failed(r->c)) return;
-    r->s->schedules = x;
-    r->s->n_schedules = 1;
-    ckr__lr_drift(r->c, r->s, x);
+    const ckr_schedule *x = ckr__dict_n(state) ? ckr__ds_native(r, state) : NULL;
+    if (ckr__failed(r->c) || !ckr__dict_n(state)) return;
+    if (x) *CKR__PUSH(ckr_schedule, r->c, r->s->schedules, r->s->n_schedules) = *x;
+    else ckr__groups_schedule(r->c, r->s, state, 0, r->s->n_groups);
+    if (!ckr__failed(r->c)) ckr__lr_drift(r->c, r->s, r->s->schedules);
 }
 
 /* >>deepspeed.client ---------------------------------------------------------- */
@@ -48223,15 +48805,7 @@ static const char ckr__ds_model_keys[] =
     "mp_world_size checkpoint_parallel_dimensions ds_config ds_version universal_checkpoint_info";
 
 /* An optimizer's file has three dicts, one in the other: the file's (2), its optimizer_state_dict
-   (1), and in that torch's own (0). */
-static const ckr_node *ckr__ds_level(const ckr__ds *r, uint32_t m, uint32_t d, int level)
-{
-    const ckr__ds_stage *g = &r->stages[m];
-    if (level == 2) return g->optim[d]->root;
-    return level ? ckr__ds_own(r, g, d) : ckr__ds_base(r, g, d);
-}
-
-/* Their keys that are read, or written anew. */
+   (1), and in that torch's own (0). The keys of them that are read, or written anew. */
 static const char *const ckr__ds_optim_keys[] = {
     "state param_groups",
     "zero_stage loss_scaler dynamic_loss_scale overflow clip_grad ds_version "
@@ -48241,22 +48815,28 @@ static const char *const ckr__ds_optim_keys[] = {
     "optimizer_state_dict ds_config ds_version"
 };
 
+/* The pairs of one that rank d has. */
+static ckr__walk ckr__ds_level(const ckr__ds *r, uint32_t m, uint32_t d, int level)
+{
+    const ckr__ds_stage *g = &r->stages[m];
+    if (level == 2) return ckr__walk_in(g->optim[d]->root);
+    return ckr__walk_in(level ? ckr__ds_own(r, g, d) : ckr__ds_base(r, g, d));
+}
+
+
 /* What is left of an optimizer's file: beside its state, and in it. */
 static void ckr__ds_optim_rest(ckr__ds *r, uint32_t m, uint32_t d)
 {
     int level;
-    uint64_t i;
     for (level = 0; level < 3; level++) {
-        const ckr_node *dict = ckr__ds_level(r, m, d, level);
-        for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(r->c); i++) {
-            const char *key = ckr__dict_key(dict, i);
-            if (key && ckr__word_in(ckr__ds_optim_keys[level], key)) continue;
+        ckr__walk w = ckr__ds_level(r, m, d, level);
+        while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+            if (w.name && ckr__word_in(ckr__ds_optim_keys[level], w.name)) continue;
             r->rest = true;
             ckr__ds_leave(r, r->stages[m].optim[d],
                           ckr__printf(r->c, "%s%s%s%s", level < 2 ? "optimizer_state_dict/" : "",
                                       level ? "" : ckr__ds_places_of[r->wrapper].base,
-                                      level ? "" : "/", key ? key : "?"),
-                          ckr__dict_at(dict, i));
+                                      level ? "" : "/", w.name ? w.name : "?"), w.value);
         }
     }
 }
@@ -48270,7 +48850,7 @@ static bool ckr__ds_random_key(const char *key)
 static void ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
 {
     ckr__rank_streams of = CKR_ZERO;
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(f->root);
     of.c = r->c;
     of.s = r->s;
     of.keys = ckr__trainer_streams;
@@ -48278,17 +48858,16 @@ static void ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
     of.observed = r->zero == 3;                /* the scripts' own: the states show it       */
     of.rank = rank;
     of.file = of.rel = f->rel;
-    for (i = 0; i < f->root->count && !ckr__failed(r->c); i++) {
-        const char *key = ckr__dict_key(f->root, i);
-        const ckr_node *v = ckr__dict_at(f->root, i);
-        if (key && ckr__word_in(ckr__ds_model_keys, key)) continue;
-        if (key && v->kind == CKR_NODE_NONE && ckr__word_in("data_sampler random_ltd", key))
+    while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
+        if (w.name && (ckr__word_in(ckr__ds_model_keys, w.name) ||
+                       (w.value->kind == CKR_NODE_NONE &&
+                        ckr__word_in("data_sampler random_ltd", w.name))))
             continue;
-        if (ckr__ds_random_key(key) && ckr_node_is_dict(v)) {
-            of.at = ckr__printf(r->c, "/%s", key);
-            ckr__streams_read(&of, v);
+        if (ckr__ds_random_key(w.name) && ckr_node_is_dict(w.value)) {
+            of.at = ckr__printf(r->c, "/%s", w.name);
+            ckr__streams_read(&of, w.value);
         } else {
-            ckr__ds_leave(r, f, key ? key : "?", v);
+            ckr__ds_leave(r, f, w.name ? w.name : "?", w.value);
         }
     }
 }
@@ -48318,7 +48897,6 @@ static void ckr__ds_progress(ckr__ds *r)
     static const char *const tokens[] = { "consumed_tokens", "consumed_train_tokens" };
     const ckr_node *last = ckr_node_find(r->meta, "/lr_scheduler/last_batch_iteration");
     int64_t v, steps = -1, skipped = 0;
-    char was[24], now[24];
     size_t i;
     ckr__ds_same_step(r, r->stages[0].model);
     ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &steps);
@@ -48333,13 +48911,13 @@ static void ckr__ds_progress(ckr__ds *r)
     if (ckr_node_i64(last, &v) && v + 1 != steps - skipped)
         ckr__say(r->c, "CKR_W_DS_CLOCK", CKR_EXACT, "last_batch_iteration", NULL, NULL,
                  "the scheduler has not ticked once an update that was not skipped", NULL);
-    if (r->updates != r->updates || ckr__same(r->updates, (double)(steps - skipped))) return;
-    ckr__format(was, sizeof was, "%lld", (long long)(steps - skipped));
-    ckr__format(now, sizeof now, "%.0f", r->updates);
-    ckr__say(r->c, "CKR_W_DS_UPDATES", CKR_APPROX, "step", was, now,
-             "the optimizer has not done as many updates as global_steps less "
-             "skipped_steps: it was begun anew, or its files are of another step",
-             "see that the optimizer's files belong to this step");
+    if (r->updates == r->updates && !ckr__same(r->updates, (double)(steps - skipped)))
+        ckr__say(r->c, "CKR_W_DS_UPDATES", CKR_APPROX, "step",
+                 ckr__printf(r->c, "%lld", (long long)(steps - skipped)),
+                 ckr__printf(r->c, "%.0f", r->updates),
+                 "the optimizer has not done as many updates as global_steps less skipped_steps: "
+                 "it was begun anew, or its files are of another step",
+                 "see that the optimizer's files belong to this step");
 }
 
 static void ckr__ds_optimizers(ckr__ds *r)
@@ -48358,7 +48936,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     static void (*const steps[])(ckr__ds *) = {
-        ckr__ds_scan, ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_uni_open, ckr__ds_wrap,
+        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_uni_open, ckr__ds_wrap,
         ckr__ds_model, ckr__ds_pipe, ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups,
         ckr__ds_schedule, ckr__ds_clients
     };
@@ -48422,7 +49000,7 @@ typedef struct ckr__ds_job {
     uint32_t           dp, pp;
     int                zero;
     ckr__ds_wrapper    wrapper;
-    bool               universal, optimizer, robin, aligned, pipe, masters, foreign;
+    bool               universal, optimizer, robin, aligned, pipe, masters, foreign, bare;
     ckr_dtype          dtype, was;     /* of the parameters; of the source's first one      */
     int64_t            sub_group;      /* elements after which a sub group of ZeRO-3 ends */
     ckr_node          *config, *buffers;       /* buffers: their names                     */
@@ -48445,11 +49023,6 @@ typedef struct ckr__ds_row {
     ckr_node *(*value_fn)(ckr__ds_job *x);
 } ckr__ds_row;
 
-/* Is there neither an error nor a refusal so far? */
-static bool ckr__ds_going(const ckr__ds_job *x)
-{
-    return !ckr__failed(x->c) && !x->c->refused;
-}
 
 static ckr__ds_item *ckr__ds_item_of(const ckr__ds_job *x, const char *name)
 {
@@ -48485,7 +49058,6 @@ static void ckr__ds_adopt_from(ckr__ds_job *x)
     const char *first = s->progress.epoch >= 0 ? "epoch" : NULL;
     ckr_state *own = CKR__NEW(x->c, ckr_state);
     uint64_t i, n = 0, values = first != NULL;
-    char text[48];
     x->foreign = ckr__word_in("torch safetensors dcp", s->dialect);
     if (!own || !x->foreign) return;
     *own = *s;
@@ -48504,13 +49076,13 @@ static void ckr__ds_adopt_from(ckr__ds_job *x)
         if (l->node->kind == CKR_NODE_TENSOR) n++;
         else if (strcmp(l->path, "__metadata__") != 0 && !values++) first = l->path;
     }
-    ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
     if (n)
-        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors", text, NULL,
+        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, "tensors",
+                 ckr__printf(x->c, "%llu tensors", (unsigned long long)n), NULL,
                  "they are neither in the model's dict nor in the optimizer's", NULL);
-    ckr__format(text, sizeof text, "%llu values", (unsigned long long)values);
     if (values)
-        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, first, text, NULL,
+        ckr__say(x->c, "CKR_W_DS_OUTSIDE", CKR_LOST, first,
+                 ckr__printf(x->c, "%llu values", (unsigned long long)values), NULL,
                  "what the file has beside the tensors has no place in DeepSpeed's files: "
                  "load_checkpoint gives the script none of it back",
                  "`tree` shows the values; the script takes them from the source");
@@ -48561,7 +49133,6 @@ static void ckr__ds_tell_apart(ckr__ds_job *x)
 {
     const char *first = NULL;
     uint64_t i, n = 0, averages = 0;
-    char text[40];
     x->buffers = ckr__node(x->c, CKR_NODE_LIST);
     for (i = 0; i < x->n_items; i++) {
         ckr__ds_item *p = &x->items[i];
@@ -48573,9 +49144,9 @@ static void ckr__ds_tell_apart(ckr__ds_job *x)
         if (p->buffer) ckr__node_push(x->c, x->buffers, ckr__node_str(x->c, p->name));
         if (ckr__ds_is_param(p) && x->was == CKR_DTYPE_NONE) x->was = p->param->dtype;
     }
-    ckr__format(text, sizeof text, "%llu", (unsigned long long)n);
     if (n && x->zero == 3)
-        ckr__say(x->c, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL, text,
+        ckr__say(x->c, "CKR_W_DS_BUFFERS", CKR_APPROX, first, NULL,
+                 ckr__printf(x->c, "%llu", (unsigned long long)n),
                  "in no group, and no weight or bias: taken for buffers, not for frozen "
                  "parameters", "with ZeRO-3 the two are stored apart; others hold both alike");
     for (i = 0; i < x->s->n_tensors; i++) averages += !strcmp(x->s->tensors[i]->slot, "ema");
@@ -48723,7 +49294,7 @@ static void ckr__ds_owners(ckr__ds_job *x)
                     "copy the layer_*-model_states.pt of the original into its directory, or "
                     "--variant universal");
     else if (x->pp != x->ds->mp) cut = ckr__ds_stages_of(x);
-    for (i = 0; i < x->ds->n_params && ckr__ds_going(x); i++) {
+    for (i = 0; i < x->ds->n_params && ckr__going(x->c); i++) {
         const ckr__ds_param *from = x->ds->params[i];
         ckr__ds_item *p = ckr__ds_item_of(x, from->name);
         if (!p) continue;
@@ -48736,21 +49307,13 @@ static void ckr__ds_owners(ckr__ds_job *x)
     }
 }
 
-/* The order in the flat buffer: with round_robin_gradients parameter i is in bucket i mod dp. */
-static void ckr__ds_deal_items(ckr__ds_job *x, ckr__ds_set *l)
-{
-    ckr__ds_item **out = CKR__NEW_N(x->c, ckr__ds_item *, l->n);
-    uint64_t i, b, at = 0;
-    for (b = 0; out && b < x->dp && b < l->n; b++)
-        for (i = b; i < l->n; i += x->dp) out[at++] = l->items[i];
-    l->items = out;
-}
-
 /* A group's parameters on stage m: a tied one comes first on each of its stages, as tied_modules
-   are registered before the layers. */
+   are registered before the layers. With round_robin_gradients parameter i is in bucket i mod dp of
+   the flat buffer. */
 static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ckr__ds_set *l)
 {
-    uint64_t k;
+    ckr__ds_item **dealt;
+    uint64_t k, b, at = 0;
     int tied;
     l->group = g;
     for (tied = 1; tied >= 0; tied--)
@@ -48765,7 +49328,10 @@ static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ck
                             "--names FILE where the optimizer has numbers, or leave out "
                             "the optimizer");
         }
-    if (x->robin) ckr__ds_deal_items(x, l);
+    dealt = x->robin ? CKR__NEW_N(x->c, ckr__ds_item *, l->n) : NULL;
+    for (b = 0; dealt && b < x->dp && b < l->n; b++)
+        for (k = b; k < l->n; k += x->dp) dealt[at++] = l->items[k];
+    if (dealt) l->items = dealt;
 }
 
 static void ckr__ds_lists(ckr__ds_job *x)
@@ -48862,8 +49428,8 @@ static bool ckr__ds_single(const ckr__ds_item *p, const ckr_tensor *t)
            !ckr__numel(t->n_dims, t->shape, &numel) || numel != p->numel;
 }
 
-/* A number as it was: a tensor, or Python's. That of another framework's file becomes a tensor: a
-   whole `step` a float32 one, in which torch's optimizers count. */
+/* A number as it was: a tensor, or Python's. In a flat group that of another framework's file
+   becomes a tensor: a whole `step` a float32 one, in which torch's optimizers count. */
 static ckr_node *ckr__ds_step_node(ckr__ds_job *x, const ckr_tensor *t, bool replica)
 {
     const bool number = ckr__is_python(t), integer = number && t->dtype == CKR_DTYPE_I64;
@@ -48873,7 +49439,8 @@ static ckr_node *ckr__ds_step_node(ckr__ds_job *x, const ckr_tensor *t, bool rep
     double d = 0;
     if (number) memcpy(&v, t->pieces[0].mem, sizeof v);
     if (number) memcpy(&d, t->pieces[0].mem, sizeof d);
-    if (number && x->ds) return integer ? ckr__node_int(x->c, v) : ckr__node_float(x->c, d);
+    if (number && (x->ds || x->wrapper == CKR__DS_PLAIN))
+        return integer ? ckr__node_int(x->c, v) : ckr__node_float(x->c, d);
     if (!integer || strcmp(t->slot, "step") != 0)
         return ckr__entry_whole(x->c, x->f, t->name, t, t->dtype, replica);
     count = (float)v;
@@ -49066,6 +49633,11 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_buffer *b, con
         const ckr__ds_span *s = &b->spans[i];
         const ckr_tensor *t = ckr__ds_slot_of(s->item, slot);
         const uint64_t from = n->u.entry->n_binds;
+        if (!t && !x->bare)
+            ckr__say(x->c, "CKR_W_DS_STATE", CKR_APPROX, s->item->name, NULL, "zeros",
+                     "it has no such state, as if it had never been updated: its group does, of "
+                     "all parameters", NULL);
+        if (!t && !x->bare) x->bare = true;
         if (!t) continue;
         ckr__bind_flat(x->c, n->u.entry, t, s->item->first != x->m, NULL, s->lo, s->hi,
                        (uint64_t)s->at * ckr_dtype_size(n->u.entry->dtype));
@@ -49074,20 +49646,24 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_buffer *b, con
     return n;
 }
 
-/* The state dict of one parameter, or of a flat one; in optimizer_state.pt its numbers only. */
+/* The state dict of one parameter, or of a flat one, which has what any of its own has; in
+   optimizer_state.pt its numbers only. */
 static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_buffer *b)
 {
-    const ckr__ds_item *p = b->items[0];
-    const bool copy = x->d > 0 || p->first != x->m || x->universal;
+    const uint64_t n = x->wrapper < CKR__DS_FUSED ? 1 : b->n;
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < p->n_slots; i++) {
-        const ckr_tensor *t = p->slots[i];
-        if (x->wrapper < CKR__DS_FUSED || ckr__ds_single(p, t))
-            ckr__state_put(x->c, st, t->slot, ckr__ds_step_node(x, t, copy));
-        else if (!x->universal)
-            ckr__state_put(x->c, st, t->slot, ckr__ds_flat_entry(x, b, t->slot));
-    }
+    uint64_t i, k;
+    for (k = 0; k < n; k++)
+        for (i = 0; i < b->items[k]->n_slots; i++) {
+            const ckr__ds_item *p = b->items[k];
+            const ckr_tensor *t = p->slots[i];
+            const bool copy = x->d > 0 || p->first != x->m || x->universal;
+            if (k && ckr_node_get(st, t->slot)) continue;
+            if (x->wrapper < CKR__DS_FUSED || ckr__ds_single(p, t))
+                ckr__state_put(x->c, st, t->slot, ckr__ds_step_node(x, t, copy));
+            else if (!x->universal)
+                ckr__state_put(x->c, st, t->slot, ckr__ds_flat_entry(x, b, t->slot));
+        }
     return st;
 }
 
@@ -49260,13 +49836,10 @@ static bool ckr__ds_same_ranks(const ckr__ds_job *x)
 /* What is not known here goes back into the same rank's file. */
 static void ckr__ds_optim_back(ckr__ds_job *x, ckr_node *to, int level)
 {
-    const ckr_node *from = ckr__ds_level(x->ds, x->m, x->d, level);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(from); i++) {
-        const char *key = ckr__dict_key(from, i);
-        if (key && ckr__word_in(ckr__ds_optim_keys[level], key)) continue;
-        ckr__node_pair(x->c, to, from->u.items[2 * i], ckr__ds_copy(x, ckr__dict_at(from, i)));
-    }
+    ckr__walk w = ckr__ds_level(x->ds, x->m, x->d, level);
+    while (ckr__walk_on(&w))
+        if (!w.name || !ckr__word_in(ckr__ds_optim_keys[level], w.name))
+            ckr__node_pair(x->c, to, w.key, ckr__ds_copy(x, w.value));
 }
 
 /* Begins a file of the step, of that name in it. False: the error is set. */
@@ -49340,14 +49913,6 @@ static ckr_node *ckr__ds_wrapped(ckr__ds_job *x)
             ckr__node_set(x->c, x->f->root, row->key, row->value_fn(x));
     }
     return x->f->root;
-}
-
-/* `optimizer` of a model's file. */
-static ckr_node *ckr__ds_whole_optimizer(ckr__ds_job *x)
-{
-    if (!x->optimizer || x->wrapper >= CKR__DS_FLAT || x->universal)
-        return ckr__node(x->c, CKR_NODE_NONE);
-    return x->wrapper == CKR__DS_PLAIN ? ckr__ds_base_node(x) : ckr__ds_wrapped(x);
 }
 
 /* A rank's file of the optimizer. */
@@ -49472,20 +50037,20 @@ static ckr_node *ckr__ds_counter(ckr__ds_job *x, const char *key, int64_t v)
 static void ckr__ds_client_put(ckr__ds_job *x, const ckr_node *from)
 {
     ckr__rank_streams k = CKR_ZERO;
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(from);
     k.c = x->c;
     k.coming = x->s;
     k.keys = ckr__trainer_streams;
     k.rank = x->zero == 3 ? x->d : x->m * x->dp;
     if (x->t->without & CKR_PROGRESS) return;  /* counters and data positions are in it      */
-    for (i = 0; i < ckr__dict_n(from); i++) {
-        const char *key = ckr__dict_key(from, i);
-        const ckr_node *v = ckr__dict_at(from, i);
-        if (key && (ckr__word_in(ckr__ds_model_keys, key) || ckr_node_get(x->f->root, key)))
+    while (ckr__walk_on(&w)) {
+        const bool random = ckr__ds_random_key(w.name);
+        if (w.name && (ckr__word_in(ckr__ds_model_keys, w.name) ||
+                       ckr_node_get(x->f->root, w.name)))
             continue;
-        if (ckr__ds_random_key(key) && (x->t->without & CKR_RNG)) continue;
-        if (ckr__ds_random_key(key) && ckr_node_is_dict(v)) v = ckr__streams_write(&k, v);
-        if (v) ckr__node_pair(x->c, x->f->root, from->u.items[2 * i], ckr__ds_copy(x, v));
+        if (random && (x->t->without & CKR_RNG)) continue;
+        if (random && ckr_node_is_dict(w.value)) w.value = ckr__streams_write(&k, w.value);
+        if (w.value) ckr__node_pair(x->c, x->f->root, w.key, ckr__ds_copy(x, w.value));
     }
 }
 
@@ -49504,7 +50069,9 @@ static void ckr__ds_model_file(ckr__ds_job *x)
     if (r && r->zero == 3) from = g->models[x->d % r->dp] ? g->models[x->d % r->dp]->root : NULL;
     if (r && !from) from = g->model->root;
     module = ckr__ds_module_node(x);
-    optimizer = ckr__ds_whole_optimizer(x);
+    optimizer = none;
+    if (x->optimizer && x->wrapper < CKR__DS_FLAT && !x->universal)
+        optimizer = x->wrapper == CKR__DS_PLAIN ? ckr__ds_base_node(x) : ckr__ds_wrapped(x);
     pieces = ckr__ds_frozen_node(x, true);
     x->f->root = ckr__node_dict(
         c, "module", module, "buffer_names", ckr__ds_or(x, from, "buffer_names", x->buffers),
@@ -49623,12 +50190,10 @@ static ckr_node *ckr__ds_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
     const ckr__curve_nums *k = &fit->curve->k, *old = &was->curve->k;
     const uint64_t n = fit->n_lanes;
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(was->params); i++) {
-        const char *key = ckr__dict_key(was->params, i);
-        if (key && strcmp(key, "lr") && strcmp(key, "clamped"))
-            ckr__node_take(c, d, was->params, i);
-    }
+    ckr__walk w = ckr__walk_in(was->params);
+    size_t i;
+    while (ckr__walk_on(&w))
+        if (w.name && !ckr__word_in("lr clamped", w.name)) ckr__node_pair(c, d, w.key, w.value);
     for (i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         if (fit->curve->kind != bounds[i].kind) continue;
         ckr__node_set(c, d, bounds[i].low,
@@ -49656,42 +50221,25 @@ static void ckr__ds_setting(ckr__ds_job *x, const char *key, const ckr_node *val
     ckr__setting_changed(x->out, "ds_config", key, value, was, why);
 }
 
-/* WarmupCosineLR scales the LR with which the groups are built, by ds_config or by the trainer. */
-static void ckr__ds_say_bases(ckr__ds_job *x, const ckr_schedule *w)
-{
-    static const char why[] = "WarmupCosineLR scales the LR with which the groups are built, not "
-                              "the checkpoint's";
-    const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
-    const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
-    const ckr_node *params = ckr_node_find(x->config, "/optimizer/params");
-    ckr_node *lr = ckr__sn_array(x->c, &w->lanes->base, w->n_lanes, sizeof *w->lanes, true);
-    bool apart = ckr_node_is_list(lr);         /* groups that the trainer gave LRs of their own */
-    uint64_t i;
-    if (!apart)
-        ckr__node_set(x->c, x->config, "optimizer",
-                      ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params",
-                                   ckr__ds_with(x, params, "lr", lr)));
-    for (i = 1; known && i < w->n_lanes; i++)
-        apart = apart || !ckr__same(was->lanes[i].base, was->lanes[0].base);
-    if (!apart)
-        ckr__ds_setting(x, "optimizer.params.lr", lr, ckr__ds_was(x, "/optimizer/params/lr"), why);
-    for (i = 0; apart && i < w->n_lanes; i++)
-        ckr__setting_changed(x->out, "optimizer",
-                             ckr__printf(x->c, "param_groups[%llu].lr", (unsigned long long)i),
-                             ckr__node_float(x->c, w->lanes[i].base),
-                             known ? ckr__node_float(x->c, was->lanes[i].base) : NULL, why);
-}
-
 /* One of DeepSpeed's own schedulers: its clock, and what a run needs that is to go on with it,
-   which is in the written configuration, too. */
-static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
+   which is in the written configuration, too. WarmupCosineLR scales the LR with which the groups
+   are built, by ds_config or by the trainer. */
+static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w, const ckr_schedule *was)
 {
     static const char why[] = "the files hold this scheduler's clock and the LR of the first "
-                              "update; the curve is the coming run's configuration";
+                              "update; the curve is the coming run's configuration",
+                      scales[] = "WarmupCosineLR scales the LR with which the groups are built, not "
+                                 "the checkpoint's";
+    const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
+    const ckr_node *params;
     ckr__hold h = CKR_ZERO;
-    ckr_node *type;
+    const ckr_lane *l;
+    ckr_node *type, *lr;
+    uint64_t i;
+    bool apart;                /* groups that the trainer gave LRs of their own          */
     ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "deepspeed", ckr__ds_curve, w);
     if (ckr__failed(x->c) || !h.fit) return;
+    l = h.fit->lanes;
     x->scheduler = ckr__node_dict(x->c, "last_batch_iteration",
                                   ckr__node_int(x->c, h.fit->position), CKR__END);
     type = ckr__node_str(x->c, h.fit->kind + 10);
@@ -49699,7 +50247,24 @@ static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w)
                   ckr__node_dict(x->c, "type", type, "params", h.params, CKR__END));
     ckr__ds_setting(x, "scheduler.type", type, ckr__ds_was(x, "/scheduler/type"), why);
     ckr__hold_tell(&h, "ds_config", "scheduler.params.", ckr__ds_was(x, "/scheduler/params"), why);
-    if (h.fit->curve->kind == CKR__CV_DS_COSINE) ckr__ds_say_bases(x, h.fit);
+    if (h.fit->curve->kind != CKR__CV_DS_COSINE) return;
+    lr = ckr__sn_array(x->c, &l->base, w->n_lanes, sizeof *l, true);
+    apart = ckr_node_is_list(lr);
+    params = ckr_node_find(x->config, "/optimizer/params");
+    if (!apart)
+        ckr__node_set(x->c, x->config, "optimizer",
+                      ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params",
+                                   ckr__ds_with(x, params, "lr", lr)));
+    for (i = 1; known && i < w->n_lanes; i++)
+        apart = apart || !ckr__same(was->lanes[i].base, was->lanes[0].base);
+    if (!apart)
+        ckr__ds_setting(x, "optimizer.params.lr", lr, ckr__ds_was(x, "/optimizer/params/lr"),
+                        scales);
+    for (i = 0; apart && i < w->n_lanes; i++)
+        ckr__setting_changed(x->out, "optimizer",
+                             ckr__printf(x->c, "param_groups[%llu].lr", (unsigned long long)i),
+                             ckr__node_float(x->c, l[i].base),
+                             known ? ckr__node_float(x->c, was->lanes[i].base) : NULL, scales);
 }
 
 /* The scheduler's state, where it is another than it was, and what DeepSpeed goes on with: it steps
@@ -49726,7 +50291,7 @@ static void ckr__ds_emit_schedule(ckr__ds_job *x)
                        "build it with lengths of updates");
     }
     if (same && native) x->out->follows = was;
-    if (native && !same) ckr__ds_emit_native(x, x->s->schedules);
+    if (native && !same) ckr__ds_emit_native(x, x->s->schedules, was);
     if (native) return;
     if (!same)
         ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &x->scheduler);
@@ -49855,25 +50420,6 @@ static void ckr__ds_say_sizes(ckr__ds_job *x)
                  "the source has no fp32 masters: they are the parameters, widened", NULL);
 }
 
-/* What a flat group cannot hold: state of another shape than its parameter's (Adafactor's rows and
-   columns), and numbers that each parameter has of its own. */
-static void ckr__ds_flat_allowed(ckr__ds_job *x)
-{
-    const bool was = x->ds && x->ds->wrapper >= CKR__DS_FUSED;
-    uint64_t i, k;
-    if (!x->optimizer || x->wrapper < CKR__DS_FUSED || was) return;
-    for (i = 0; i < x->n_items; i++)
-        for (k = 0; k < x->items[i].n_slots && x->items[i].grouped; k++) {
-            const ckr_tensor *t = x->items[i].slots[k];
-            if (!strcmp(t->slot, "step") || !ckr__ds_single(&x->items[i], t)) continue;
-            ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_OPTIMIZER,
-                        ckr__printf(x->c, "%s of %s", t->slot, t->name),
-                        "it has not the parameter's shape: a flat group of ZeRO cannot hold it",
-                        "take --zero 0, or leave out the optimizer");
-            return;
-        }
-}
-
 /* Client states and random streams of ranks that the target does not have, or repeats. */
 static void ckr__ds_say_clients(ckr__ds_job *x)
 {
@@ -49909,7 +50455,6 @@ static void ckr__ds_rescale(ckr__ds_job *x)
     const ckr_node *own = ckr_node_get(x->meta, "optimizer"), *n = NULL;
     const bool now = x->dtype == CKR_DTYPE_F16;
     double power = 16, window = 1000;
-    char text[40];
     if (!x->ds) return;
     if (x->ds->universal) n = x->ds->optimizer;
     else n = ckr__ds_optim(x->ds->stages[0].optim[0]);
@@ -49922,7 +50467,6 @@ static void ckr__ds_rescale(ckr__ds_job *x)
     ckr_node_f64(ckr__ds_was(x, "/fp16/initial_scale_power"), &power);
     ckr_node_f64(ckr__ds_was(x, "/fp16/loss_scale_window"), &window);
     if (!(power >= 0 && power < 64)) power = 16;
-    ckr__format(text, sizeof text, "%.0f", pow(2, power));
     x->scaler = x->scaler_was = NULL;
     if (now)
         x->scaler = ckr__node_dict(
@@ -49930,7 +50474,8 @@ static void ckr__ds_rescale(ckr__ds_job *x)
             ckr__node_int(x->c, 0), "last_overflow_iter", ckr__node_int(x->c, -1), "scale_factor",
             ckr__node_float(x->c, 2), "scale_window", ckr__node_int(x->c, (int64_t)window),
             "dynamic", ckr__node_bool(x->c, true), CKR__END);
-    ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", now ? "1" : NULL, now ? text : "1",
+    ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", now ? "1" : NULL,
+             now ? ckr__printf(x->c, "%.0f", pow(2, power)) : "1",
              now ? "the coming run is fp16, the saved one was not: a dynamic scaler as DeepSpeed "
                    "begins with"
                  : "the coming run is not fp16: no loss is scaled",
@@ -49942,7 +50487,6 @@ static void ckr__ds_settings(ckr__ds_job *x)
     const ckr_node *zero = ckr__ds_was(x, "/zero_optimization");
     const bool flat = x->wrapper == CKR__DS_FLAT;
     const ckr_tensor *first = NULL;
-    char text[40];
     double size;
     uint64_t i, n = 0;
     x->robin = flat && ckr__ds_true(ckr_node_get(zero, "round_robin_gradients"));
@@ -49955,10 +50499,10 @@ static void ckr__ds_settings(ckr__ds_job *x)
         const ckr_tensor *t = x->items[i].param;
         if (!x->items[i].buffer && ckr__dtype_as(t, x->t->dtype) != t->dtype && !n++) first = t;
     }
-    ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
     if (first)
-        ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
-                 ckr_dtype_name(x->t->dtype), "--dtype", NULL);
+        ckr__say(x->c, "CKR_DTYPE_CAST", CKR_CHANGED,
+                 ckr__printf(x->c, "%llu parameters", (unsigned long long)n),
+                 ckr_dtype_name(first->dtype), ckr_dtype_name(x->t->dtype), "--dtype", NULL);
     ckr__ds_config(x);
 }
 
@@ -50067,8 +50611,13 @@ static void ckr__ds_decide(ckr__ds_job *x)
     ckr__ds_nearest(x);
     x->out->zero = x->zero;
     ckr__ds_target_wrapper(x);
+    x->out->numbers = x->wrapper == CKR__DS_PLAIN;
     ckr__ds_settings(x);
-    ckr__ds_flat_allowed(x);
+    if (x->optimizer) ckr__slots_whole(x->c, x->s);
+    if (x->optimizer && !(x->ds && x->ds->wrapper >= CKR__DS_FUSED))
+        ckr__slots_hold(x->c, x->s,
+                        x->wrapper < CKR__DS_FUSED ? CKR__SLOTS_WHOLE : CKR__SLOTS_FLAT,
+                        "take --zero 0, or leave out the optimizer");
     ckr__ds_uni_allowed(x);
     ckr__ds_say_sizes(x);
     ckr__ds_say_clients(x);
@@ -50108,7 +50657,7 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     x.tag = x.ds ? ckr__base(x.ds->dir) : NULL;
     if (!x.tag || !*x.tag)
         x.tag = ckr__printf(c, "global_step%lld", (long long)ckr__step_done(s));
-    for (i = 0; i < sizeof steps / sizeof *steps && ckr__ds_going(&x); i++) steps[i](&x);
+    for (i = 0; i < sizeof steps / sizeof *steps && ckr__going(c); i++) steps[i](&x);
     ckr__map_free(&x.by_name);
     ckr__map_free(&x.aliases);
     ckr__map_free(&x.views);
@@ -51810,7 +52359,8 @@ static void ckr__te_adopt_counters(ckr__de *x)
 
 static void ckr__te_run(ckr__de *x)
 {
-    const bool adopted = !x->dt->item, optimizer = x->s->n_groups && !(x->t->without & CKR_OPTIMIZER);
+    const bool adopted = !x->dt->item,
+               optimizer = x->s->n_groups && !(x->t->without & CKR_OPTIMIZER);
     uint64_t i;
     bool kept;
     ckr__te_allowed(x);
@@ -57854,7 +58404,7 @@ static ckr_result ckr__write_steps(ckr__write *w, bool *use, ckr__puts *x)
         const ckr_tensor *t = s->tensors[i];
         const size_t size = ckr_dtype_size(t->dtype);
         uint8_t raw[8];
-        if (use[i] || !(ckr__is_step(t) || (own && ckr__is_python(t))) ||
+        if (use[i] || !(ckr__is_step(t) || ((own || out->numbers) && ckr__is_python(t))) ||
             (out->keys && !out->keys[i]) ||
             !ckr__map_find(&moved, t->name, strlen(t->name), NULL))
             continue;
@@ -58066,6 +58616,25 @@ static ckr_result ckr__diff_note(ckr__differ *d, const char *code, const char *s
     return ckr__say(&d->c, code, CKR_CHANGED, subject, x, y, "the sides differ", NULL);
 }
 
+/* A number, or what a tensor of one element has. */
+static bool ckr__diff_value(ckr__differ *d, const ckr_ckpt *of, const ckr_node *n, double *out)
+{
+    ckr_state none = CKR_ZERO;
+    ckr_read r = CKR_ZERO;
+    uint8_t bytes[16];
+    int64_t numel;
+    if (!n || n->kind != CKR_NODE_TENSOR) return ckr_node_f64(n, out);
+    if (ckr__view_odd(n->u.view) || !ckr__numel(n->u.view->n_dims, n->u.view->shape, &numel) ||
+        numel != 1)
+        return false;
+    r.tensor = ckr__tensor_of_view(&d->c, &none, "lr", "", n->u.view);
+    r.dst = bytes;
+    r.dst_size = ckr_dtype_size(n->u.view->dtype);
+    if (!r.tensor || ckr_ckpt_read(of, &r, 1, d->c.err) != CKR_OK) return false;
+    *out = ckr__load_f64(n->u.view->dtype, bytes);
+    return true;
+}
+
 /* Equal: the same text, or a number within 2 units in the last place. A learning rate that is
    evaluated from the schedule may differ so much from one that was stored. */
 static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_node *x,
@@ -58085,8 +58654,9 @@ static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_no
             tx = ckr__node_text_of(&d->c, side ? w : v);
             ty = ckr__node_text_of(&d->c, side ? v : w);
             if (!tx || !ty) return d->c.err->code;
-            if (!strcmp(tx, ty)) continue;
-            if (!ckr_node_f64(v, &a) || !ckr_node_f64(w, &b) ||
+            if (!strcmp(tx, ty) && v->kind != CKR_NODE_TENSOR) continue;
+            if (!ckr__diff_value(d, side ? d->b : d->a, v, &a) || !w ||
+                !ckr__diff_value(d, side ? d->a : d->b, w, &b) ||
                 ckr__ulp_distance(CKR_DTYPE_F64, (uint8_t *)&a, (uint8_t *)&b) > 2)
                 ckr__diff_note(d, "CKR_DIFF_GROUP", ckr__printf(&d->c, "%s.%s", name, key), tx, ty);
         }

@@ -816,12 +816,12 @@ static void refused(void)
     ckr_plan_free(p);
     p = NULL;
     t.topology.tp = 0;
-    t.dialect = "hf_trainer";
+    t.variant = "full";        /* no FSDP has cut its model                                 */
     CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e);
     if (p) refused_as(p, CKR_ITEM_TRAINER_SOURCE);
     ckr_plan_free(p);
     p = NULL;
-    t.dialect = NULL;
+    t.variant = NULL;
     t.without = CKR_PARAMS;
     CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e);
     if (p) CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);

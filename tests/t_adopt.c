@@ -1,6 +1,6 @@
-/* Runs of one framework for the trainers of another: accelerate, the HF Trainer, Sana and torchtitan
-   from verl's, DeepSpeed's and a script's own checkpoints. Tensors by name and slot against the
-   source, groups, step, streams of every rank; what has no place there is said. */
+/* Runs of one framework for the trainers of another: accelerate, the HF Trainer, Sana and
+   torchtitan from checkpoints of verl, accelerate and Nanotron. Tensors by name and slot
+   against the source, groups, step, streams of every rank; what has no place there is said. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"

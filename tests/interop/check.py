@@ -264,7 +264,7 @@ def check_case(case, tmp):
         shutil.rmtree(out)
         whole.unlink()
     one = tmp / f"{case.name}.pt"
-    if tool("convert", case / "ckpt", one, "--to", "torch") == 0:
+    if tool("convert", case / "ckpt", one, "--to", "torch", "--slots", "all") == 0:
         have = torch.load(one, weights_only=True)
         compare(f"{case.name} -> torch", have, truth, ties)
 
@@ -362,6 +362,7 @@ def check_trainers(tmp):
     check_script("resume_lr.py", tmp)
     check_script("random_states.py", tmp)
     check_script("casts.py", tmp)
+    check_script("script_files.py", tmp)
     corpus = SHARED / "accelerate"
     if not corpus.is_dir():
         print("not shown: optimizers.py and the load-back programs need ../shared")

@@ -144,6 +144,65 @@ def containers():
     torch.save(og, "bare.pt")
 
 
+def deep():
+    """Two models of one shape with an optimizer and a scheduler each, some levels down, an average of one, and counters."""
+    torch.manual_seed(7)
+    parts, schedulers = {}, {}
+    for key, lr in (("G", 0.01), ("D", 0.02)):
+        model = nn.Linear(3, 2)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 9)
+        for _ in range(STEPS):
+            model(torch.ones(4, 3)).pow(2).mean().backward()
+            optimizer.step()
+            scheduler.step()
+        parts[key] = {"net": {"module." + k: v for k, v in model.state_dict().items()}, "opt": optimizer.state_dict()}
+        schedulers[key] = scheduler.state_dict()
+    average = {k: v * 0.5 for k, v in parts["G"]["net"].items()}
+    torch.save({"run": {"parts": parts, "lr": dict(reversed(schedulers.items())), "averages": {"G.net": average}},
+                "count": {"epoch": 2, "consumed_samples": 12}, "config": {"epoch": 100, "tokens": 7}}, "deep.pt")
+
+
+def ordered():
+    """Models of one shape and a list of their optimizers, without anything that tells which is whose; counters that contradict."""
+    torch.manual_seed(7)
+    models, optimizers = [nn.Linear(3, 2), nn.Linear(3, 2)], []
+    for m in models:
+        optimizers.append(torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9))
+        m(torch.ones(4, 3)).pow(2).mean().backward()
+        optimizers[-1].step()
+    torch.save({"one": models[0].state_dict(), "two": models[1].state_dict(), "optimizers": [o.state_dict() for o in optimizers],
+                "step": 3, "iteration": 12, "epoch": torch.tensor(2)}, "ordered.pt")
+
+
+def each():
+    """Two models with a layer in common and an optimizer for each parameter, under its name; settings like Megatron-LM's."""
+    torch.manual_seed(7)
+    actor = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
+    critic = nn.Sequential(actor[0], nn.Linear(2, 1))
+    names = {"actor." + k: p for k, p in actor.named_parameters()}
+    names |= {"critic." + k: p for k, p in critic.named_parameters() if k[0] == "1"}
+    optimizers = {k: torch.optim.SGD([p], lr=0.1, momentum=0.9) for k, p in names.items()}
+    (actor(torch.ones(4, 3)).sum() + 2 * critic(torch.ones(4, 3)).sum()).backward()
+    for o in optimizers.values():
+        o.step()
+    torch.save({"actor": actor.state_dict(), "critic": critic.state_dict(), "optimizer": {k: o.state_dict() for k, o in optimizers.items()},
+                "settings": {"num_steps": 100, "max_lr": 0.1, "epoch": 5}, "update": 1}, "each.pt")
+
+
+def swa():
+    """Torch's AveragedModel beside the model, and two optimizers that have the same parameters by name."""
+    torch.manual_seed(7)
+    model = nn.Linear(3, 2)
+    average = torch.optim.swa_utils.AveragedModel(model)
+    optimizers = [torch.optim.AdamW(model.named_parameters(), lr=lr) for lr in (0.01, 0.02)]
+    for o in optimizers:
+        model(torch.ones(4, 3)).pow(2).mean().backward()
+        o.step()
+        average.update_parameters(model)
+    torch.save({"net": model.state_dict(), "swa_net": average.state_dict(), "opts": [o.state_dict() for o in optimizers]}, "swa.pt")
+
+
 def optimizers():
     """A list of two optimizers, and nothing else."""
     torch.manual_seed(1)
@@ -173,5 +232,5 @@ def distributed():
 
 
 if __name__ == "__main__":
-    for f in (plain, groups, several, numbers, named, beside, history, containers, optimizers, distributed):
+    for f in (plain, groups, several, numbers, named, beside, history, containers, deep, ordered, each, swa, optimizers, distributed):
         f()
