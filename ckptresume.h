@@ -3601,13 +3601,11 @@ static ckr_result ckr__file_load(ckr__ctx *c, uint32_t file, uint64_t offset, ui
     return r;
 }
 
-/* A whole small file by path. */
 static ckr_result ckr__path_load(ckr__ctx *c, const char *path, uint64_t max, const uint8_t **out,
-                                 uint64_t *size, uint32_t *file)
+                                 uint64_t *size)
 {
     uint32_t i;
     if (ckr__file_open(c, path, &i) != CKR_OK) return ckr__oom(c);
-    if (file) *file = i;
     *size = c->files[i].size;
     return ckr__file_load(c, i, 0, *size, max, out);
 }
@@ -5706,14 +5704,12 @@ static ckr_result ckr__json_value(ckr__json *j, ckr_node **value)
     return r;
 }
 
-/* `base_offset` is where the text begins in its file. */
-static ckr_result ckr__json_parse(ckr__ctx *c, const char *path, uint64_t base_offset,
-                                  const void *bytes,
-                                  size_t n, unsigned flags, ckr_node **root)
+static ckr_result ckr__json_parse(ckr__ctx *c, const char *path, const void *bytes, size_t n,
+                                  unsigned flags, ckr_node **root)
 {
     ckr__json j;
     ckr_node *value = NULL;
-    ckr__json_init(&j, c, path, base_offset, bytes, n, flags);
+    ckr__json_init(&j, c, path, 0, bytes, n, flags);
     if (ckr__json_value(&j, &value) != CKR_OK) return ckr__oom(c);
     ckr__json_blank(&j);
     if (j.p < j.end) return ckr__json_fail(&j, CKR_ITEM_JSON_TRAILING, j.p, "the end of the text");
@@ -5726,8 +5722,8 @@ static ckr_result ckr__json_load(ckr__ctx *c, const char *path, ckr_node **root)
 {
     const uint8_t *p = NULL;
     uint64_t n = 0;
-    ckr_result r = ckr__path_load(c, path, c->limits.max_json_bytes, &p, &n, NULL);
-    return r == CKR_OK ? ckr__json_parse(c, path, 0, p, (size_t)n, CKR__JSON_PYTHON, root) : r;
+    ckr_result r = ckr__path_load(c, path, c->limits.max_json_bytes, &p, &n);
+    return r == CKR_OK ? ckr__json_parse(c, path, p, (size_t)n, CKR__JSON_PYTHON, root) : r;
 }
 
 CKR__COLD
@@ -5926,19 +5922,13 @@ static const ckr_node *ckr__json_put_next(ckr__buf *b, ckr__put_frame *f, int in
     return slot[1];
 }
 
-/* A shared node is written out wherever it stands: 26 lists of twice the one before are 600 MiB. */
-static ckr_result ckr__put_bounded(const ckr__buf *b, int indent)
-{
-    const uint64_t any = (uint64_t)16 << 20, json = b->c->limits.max_json_bytes;
-    const uint64_t most = indent == CKR__PUT_ANY && any < json ? any : json;
-    if (b->size <= most) return CKR_OK;
-    return ckr__fail(b->c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, NULL,
-                     "a value is longer than %llu bytes as text", (unsigned long long)most);
-}
-
 static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool sort_keys)
 {
     ckr__buf stack = { b->c, NULL, 0, 0, false };
+    /* a shared node is written out wherever it stands: 26 lists of twice the one before are 600
+       MiB */
+    const uint64_t json = b->c->limits.max_json_bytes, any_most = (uint64_t)16 << 20;
+    const uint64_t most = indent == CKR__PUT_ANY && any_most < json ? any_most : json;
     ckr_result r = CKR_OK;
     while (n && r == CKR_OK) {
         const bool any = indent == CKR__PUT_ANY, dict = ckr_node_is_dict(n);
@@ -5951,7 +5941,9 @@ static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool
         } else if (!ckr__json_put_leaf(b, n, false, any)) {
             r = ckr__put_refuse(b->c, "JSON", n);
         }
-        if (r == CKR_OK) r = ckr__put_bounded(b, indent);
+        if (r == CKR_OK && b->size > most)
+            r = ckr__fail(b->c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, NULL,
+                          "a value is longer than %llu bytes as text", (unsigned long long)most);
         for (n = NULL; r == CKR_OK && !n && stack.size;) {
             ckr__put_frame *f = CKR__TOP(ckr__put_frame, stack);
             size_t depth = stack.size / sizeof *f;
@@ -6945,9 +6937,7 @@ static ckr_result ckr__yaml_document(ckr__yaml *y, ckr_node **root)
     ckr__yaml_next(y);
     if (ckr__yaml_at(y, 0) == '%')
         return ckr__yaml_fail(y, CKR_ITEM_YAML_UNSUPPORTED, y->p, "a directive");
-    if (ckr__yaml_marker(y, '-')) {
-        ckr__yaml_step(y, 3);
-    }
+    if (ckr__yaml_marker(y, '-')) ckr__yaml_step(y, 3);
     do {
         const ckr__yaml_frame *f = CKR__TOP(ckr__yaml_frame, y->stack);
         r = f && f->flow ? ckr__yaml_flow_node(y, &value) : ckr__yaml_block_node(y, &value);
@@ -12342,7 +12332,7 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
     *format = json ? CKR_FORMAT_JSON : CKR_FORMAT_YAML;
     r = ckr__file_load(c, file, 0, c->files[file].size, c->limits.max_json_bytes, &text);
     if (r != CKR_OK) return r;
-    if (json) return ckr__json_parse(c, path, 0, text, (size_t)c->files[file].size,
+    if (json) return ckr__json_parse(c, path, text, (size_t)c->files[file].size,
                                      CKR__JSON_PYTHON, root);
     return ckr__yaml_parse(c, path, text, (size_t)c->files[file].size, root);
 }
@@ -14643,7 +14633,7 @@ static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *path)
     if (r != CKR_OK) return r;
     text = ckr_node_str(ckr_node_get(root->attrs, "DCP_SHARDING_INFO"));
     if (text)
-        r = ckr__json_parse(d->c, path, 0, (const uint8_t *)text, strlen(text), CKR__JSON_PYTHON,
+        r = ckr__json_parse(d->c, path, (const uint8_t *)text, strlen(text), CKR__JSON_PYTHON,
                             &info);
     if (r != CKR_OK) return r;
     if (!ckr__dcp_places(d->c, info, &told)) r = ckr__oom(d->c);
@@ -16411,7 +16401,8 @@ static void ckr__build_hf(ckr__sbuild *b)
 {
     ckr__curve_nums *k = &b->curve->k;
     const bool rate = ckr__sp_get(b, "min_lr_rate") != NULL, min = ckr__sp_get(b, "min_lr") != NULL,
-               floors = strstr(b->row->name, "min_lr") != NULL;
+               floors = strstr(b->row->name, "min_lr") != NULL,
+               stable = !strcmp(b->row->name, "warmup_stable_decay");
     k->warm = ckr__sp_f(b, "num_warmup_steps", 0);
     k->total = ckr__sp_f(b, "num_training_steps", k->warm);
     k->cycles = ckr__sp_f(b, "num_cycles", b->row->shape == CKR__SH_HARD ? 1 : 0.5);
@@ -16436,11 +16427,7 @@ static void ckr__build_hf(ckr__sbuild *b)
         k->floor = rate ? ckr__sp_f(b, "min_lr_rate", 0)
                         : ckr__sp_f(b, "min_lr", 0) / ckr__sp_top(b);
     }
-}
-
-static void ckr__build_hf_wsd(ckr__sbuild *b)
-{
-    ckr__curve_nums *k = &b->curve->k;
+    if (!stable) return;
     b->curve->flags |= CKR__CF_WARMUP;
     b->curve->warm_shape = ckr__sp_choice(b, "warmup_type", "linear", "linear=1 cosine=2 1-sqrt=4");
     b->curve->shape = ckr__sp_choice(b, "decay_type", "cosine", "linear=1 cosine=2 1-sqrt=4");
@@ -16555,22 +16542,6 @@ static double ckr__megatron_len(ckr__sbuild *b, const char *steps, const char *s
     return v == v ? v * gbs : none;
 }
 
-static void ckr__build_megatron_wd(ckr__sbuild *b)
-{
-    const double wd = ckr__sp_f(b, "weight_decay", ckr__nan());
-    const char *from = ckr__sp_get(b, "start_wd") ? "start_wd" : "start_weight_decay",
-               *to = ckr__sp_get(b, "end_wd") ? "end_wd" : "end_weight_decay",
-               *style = ckr__sp_get(b, "wd_incr_style") ? "wd_incr_style"
-                                                        : "weight_decay_incr_style";
-    if (!ckr__sp_get(b, to) && wd != wd) return;
-    b->curve->flags |= CKR__CF_WD;
-    CKR__LANE(b, to, wd, end_wd);
-    CKR__LANE(b, ckr__sp_get(b, from) ? from : to, wd, start_wd);
-    b->curve->wd_shape = ckr__sp_choice(b, style, "constant", "constant=9 linear=1 cosine=2");
-    b->curve->k.end_at =
-        ckr__megatron_len(b, "wd_incr_steps", "train_samples", "train_iters", b->curve->k.total);
-}
-
 static void ckr__build_megatron(ckr__sbuild *b)
 {
     ckr__curve_nums *k = &b->curve->k;
@@ -16578,7 +16549,12 @@ static void ckr__build_megatron(ckr__sbuild *b)
     const double fraction = ckr__sp_f(b, "lr_warmup_fraction", ckr__nan()),
                  train = ckr__megatron_len(b, "lr_decay_steps", "train_samples", "train_iters",
                                            ckr__nan());
-    const char *top = ckr__sp_get(b, "max_lr") ? "max_lr" : "lr";
+    double wd;
+    const char *top = ckr__sp_get(b, "max_lr") ? "max_lr" : "lr",
+               *from = ckr__sp_get(b, "start_wd") ? "start_wd" : "start_weight_decay",
+               *to = ckr__sp_get(b, "end_wd") ? "end_wd" : "end_weight_decay",
+               *incr = ckr__sp_get(b, "wd_incr_style") ? "wd_incr_style"
+                                                       : "weight_decay_incr_style";
     if (!ckr__sp_get(b, top)) ckr__sp_fail(b, "max_lr", "lr (or max_lr) is needed");
     CKR__LANE(b, top, ckr__nan(), max);
     CKR__LANE(b, top, ckr__nan(), base);
@@ -16598,7 +16574,14 @@ static void ckr__build_megatron(ckr__sbuild *b)
         if (!(k->decay > 0))
             ckr__sp_fail(b, "wsd_decay_steps", "WSD needs lr_wsd_decay_iters (or _samples)");
     }
-    ckr__build_megatron_wd(b);
+    wd = ckr__sp_f(b, "weight_decay", ckr__nan());
+    if (ckr__sp_get(b, to) || wd == wd) {
+        b->curve->flags |= CKR__CF_WD;
+        CKR__LANE(b, to, wd, end_wd);
+        CKR__LANE(b, ckr__sp_get(b, from) ? from : to, wd, start_wd);
+        b->curve->wd_shape = ckr__sp_choice(b, incr, "constant", "constant=9 linear=1 cosine=2");
+        k->end_at = ckr__megatron_len(b, "wd_incr_steps", "train_samples", "train_iters", k->total);
+    }
     b->s->rate = ckr__sp_i(b, "global_batch_size", 1);
     ckr__sp_positive(b, "global_batch_size", b->s->rate);
 }
@@ -16900,7 +16883,6 @@ static void ckr__build_curve(ckr__sbuild *b)
     case CKR__CV_HF:
         if (!strcmp(b->row->family, "verl")) ckr__build_verl(b);
         else ckr__build_hf(b);
-        if (!strcmp(b->row->name, "warmup_stable_decay")) ckr__build_hf_wsd(b);
         break;
     case CKR__CV_NANOTRON:  ckr__build_nanotron(b); break;
     case CKR__CV_TITAN:     ckr__build_titan(b); break;
@@ -18995,9 +18977,7 @@ static bool ckr__sched_same(const ckr_schedule *a, const ckr_schedule *b)
 static ckr_result ckr__rebase_fail(ckr__ctx *c, const char *mode, const char *remedy,
                                    const char *text)
 {
-    return ckr__remedy(c->err, ckr__fail(c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET,
-                                         mode, "%s", text),
-                       remedy);
+    return ckr__fail_with(c, CKR_ITEM_SCHEDULE_REBASE, NULL, mode, text, remedy);
 }
 
 /* A run of torch's own schedulers that is past the end already goes on as it has: such a cosine is
@@ -19036,29 +19016,21 @@ static void ckr__rebase_splice(ckr__ctx *c, double t, const double *was, double 
     s->anchored = false;
 }
 
-/* Where the new schedule ends: of a decay whose length Nanotron was given, with the run that was
-   asked for. */
-static double ckr__stretch_end(const ckr_schedule *old, const ckr_schedule *target)
-{
-    const ckr_node *was = ckr_node_get(old->params, "train_steps"),
-                   *now = ckr_node_get(target->params, "train_steps");
-    const double end = ckr__sched_end(target);
-    double run;
-    return old->curve->kind == CKR__CV_NANOTRON && ckr__same(end, ckr__sched_end(old)) &&
-                   ckr_node_f64(now, &run) && !ckr__node_equal(now, was) && run > 0
-               ? run
-               : end;
-}
-
-/* r: how many old clock units one new unit of the rest is worth. The map's origin is here, so that
-   this very t keeps its curve value exactly, at a kink of the curve too. */
+/* The map's origin is here, so that this very t keeps its curve value exactly, at a kink of the
+   curve too. A decay whose length Nanotron was given ends with the run that was asked for. */
 static void ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old, const ckr_schedule *target,
                                 double t, const double *was, double *now, ckr_schedule *s)
 {
-    const double end = ckr__sched_end(old),
-                 length = ckr__stretch_end(old, target) - target->offset,
-                 to = ckr__sched_clock(old, ckr__sched_done(target, length + target->offset));
+    const bool nanotron = old->curve->kind == CKR__CV_NANOTRON;
+    const ckr_node *steps = ckr_node_get(target->params, "train_steps");
+    const double end = ckr__sched_end(old);
+    double length = ckr__sched_end(target), run, to;
     uint64_t i;
+    if (nanotron && ckr__same(length, end) && ckr_node_f64(steps, &run) && run > 0 &&
+        !ckr__node_equal(steps, ckr_node_get(old->params, "train_steps")))
+        length = run;
+    length -= target->offset;
+    to = ckr__sched_clock(old, ckr__sched_done(target, length + target->offset));
     if (end != end || to != to)
         ckr__rebase_fail(c, "stretch", "use --lr-policy target or splice",
                          "the old or the new schedule has no end, so nothing to stretch");
@@ -19072,11 +19044,9 @@ static void ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old, const ckr_
     s->b = ckr__rn(s->a * (t - s->t0)) + s->b;
     s->t0 = t;
     s->a = s->a * ((end - t) / (to - t));
-    if (target != old && old->curve->kind == CKR__CV_NANOTRON) {       /* the run's length     */
+    if (target != old && nanotron) {
         s->params = ckr__set_params(c, old->params, ckr__skind_of(old->kind));
-        if (ckr__has(target->params, "train_steps"))
-            ckr__node_set(c, s->params, "train_steps",
-                          (ckr_node *)(uintptr_t)ckr_node_get(target->params, "train_steps"));
+        if (steps) ckr__node_set(c, s->params, "train_steps", (ckr_node *)(uintptr_t)steps);
     }
     s->hold = to;
     s->clamp = true;
@@ -22792,10 +22762,10 @@ static uint64_t ckr__rng_sum(const ckr__ctx *c, const ckr_rng *r)
 
 static ckr_result ckr__record_bad(const ckr__remap *m, const char *where, const char *what)
 {
-    ckr_result r = ckr__fail(m->c->err, CKR_ITEM_RNG_LINEAGE, m->job->file, CKR_NO_OFFSET, where,
-                             "the record of random streams: %s", what);
-    return ckr__remedy(m->c->err, r, "--rng reseed --seed S, or remove the record: streams that "
-                                     "it carries are lost then");
+    return ckr__fail_with(m->c, CKR_ITEM_RNG_LINEAGE, m->job->file, where,
+                          ckr__printf(m->c, "the record of random streams: %s", what),
+                          "--rng reseed --seed S, or remove the record: streams that it carries "
+                          "are lost then");
 }
 
 static bool ckr__record_int(const ckr_node *n, const char *key, int64_t low, int64_t high,
@@ -22903,25 +22873,6 @@ static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
     return CKR_OK;
 }
 
-/* The state that a parked stream stopped at. */
-static ckr_result ckr__record_state(ckr__remap *m, const ckr__fam *f, const ckr_node *n,
-                                    const ckr_rng **out)
-{
-    const ckr_node *text = ckr_node_get(n, "state");
-    uint8_t bytes[CKR__PACK_MAX];
-    size_t size;
-    ckr_rng *r;
-    if (!ckr_node_str(text) || text->count > 2 * CKR__PACK_MAX ||
-        !ckr__base64_get(text->u.str, (size_t)text->count, bytes, sizeof bytes, &size))
-        return ckr__record_bad(m, "streams", "a parked stream without its state");
-    r = CKR__NEW(m->c, ckr_rng);
-    if (!r) return ckr__oom(m->c);
-    if (!ckr__unpack(bytes, size, r) || r->kind != f->kind)
-        return ckr__record_bad(m, "streams", "the state of a parked stream is none of its kind");
-    *out = r;
-    return CKR_OK;
-}
-
 /* Everything of an entry that does not need its state. */
 static ckr_result ckr__record_entry(ckr__remap *m, const ckr_node *n, ckr__cell *cell)
 {
@@ -23009,18 +22960,29 @@ static ckr_result ckr__record_place(ckr__remap *m, ckr__fam *f, ckr__cell *entry
 
 static ckr_result ckr__record_stream(ckr__remap *m, const ckr_node *n)
 {
+    const ckr_node *text = ckr_node_get(n, "state");
     ckr__cell entry = CKR_ZERO;
+    uint8_t bytes[CKR__PACK_MAX];
+    size_t size;
     ckr__fam *f;
+    ckr_rng *state;
     ckr_result r;
     entry.step = -1;
     r = ckr__record_entry(m, n, &entry);
     if (r != CKR_OK) return r;
     f = ckr__fam_of_tag(m, entry.id.tag);
-    if (entry.status == CKR__CELL_PARKED) r = ckr__record_state(m, f, n, &entry.state);
-    if (r == CKR_OK && entry.state && entry.born && ckr__has_counter(entry.state) &&
-        entry.state->seed != entry.seed)
-        return ckr__record_bad(m, "streams", "a parked stream with another seed than its own");
-    if (r != CKR_OK) return r;
+    if (entry.status == CKR__CELL_PARKED) {    /* with the state that it stopped at        */
+        if (!ckr_node_str(text) || text->count > 2 * CKR__PACK_MAX ||
+            !ckr__base64_get(text->u.str, (size_t)text->count, bytes, sizeof bytes, &size))
+            return ckr__record_bad(m, "streams", "a parked stream without its state");
+        entry.state = state = CKR__NEW(m->c, ckr_rng);
+        if (!state) return ckr__oom(m->c);
+        if (!ckr__unpack(bytes, size, state) || state->kind != f->kind)
+            return ckr__record_bad(m, "streams", "the state of a parked stream is none of its "
+                                                 "kind");
+        if (entry.born && ckr__has_counter(state) && state->seed != entry.seed)
+            return ckr__record_bad(m, "streams", "a parked stream with another seed than its own");
+    }
     if (entry.born || entry.status == CKR__CELL_RETIRED) ckr__remap_used(m, entry.seed);
     if (entry.state && ckr__has_seed(entry.state)) ckr__remap_used(m, entry.state->seed);
     if (entry.status == CKR__CELL_RETIRED) return ckr__record_retired(m, &entry);
@@ -23400,9 +23362,8 @@ static void ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
             break;
     }
     if (cell->attempt == 256)
-        ckr__remedy(m->c->err, ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file,
-                                         CKR_NO_OFFSET, f->name, NULL),
-                    "--rng reseed --seed S");
+        ckr__fail_with(m->c, CKR_ITEM_RNG_EXHAUSTED, m->job->file, f->name, NULL,
+                       "--rng reseed --seed S");
     cell->state = r;
     cell->rank = cell->to;
     cell->fresh = true;
@@ -23580,26 +23541,6 @@ static void ckr__proof_count(ckr__remap *m, ckr__cell *const *v, uint64_t n, ckr
     ckr__map_free(&tags);
 }
 
-static void ckr__proof_counter(const ckr__remap *m, const ckr__proof *p, ckr__buf *b)
-{
-    if (!p->n_counter) return;
-    ckr__buf_printf(b, "%llu counter streams under %llu keys", (unsigned long long)p->n_counter,
-                    (unsigned long long)p->n_key);
-    if (p->n_key == p->n_counter)
-        ckr__buf_str(b, ", one each: no two ever see the same (key, counter), whatever is drawn");
-    else if (p->min_gap && !p->n_same && !p->n_meet)
-        ckr__buf_printf(b, ": those under one key start %llu words apart or more, and at most %llu "
-                        "are drawn", (unsigned long long)p->min_gap,
-                        (unsigned long long)m->job->draws);
-    else if (p->min_gap)
-        ckr__buf_printf(b, ": under one key they stand %llu words apart, the one behind repeats "
-                        "the one ahead from there on", (unsigned long long)p->min_gap);
-    if (p->n_shared)
-        ckr__buf_printf(b, "; %llu keys serve streams of two names, as the framework seeds them",
-                        (unsigned long long)p->n_shared);
-    ckr__buf_str(b, ". ");
-}
-
 /* Streams at random points of one cycle of 2^period meet within L draws each with a chance of at
    most n^2 L / 2^period (L'Ecuyer, Munger, Oreshkin, Simard 2017). */
 static void ckr__proof_chance(const ckr__remap *m, ckr__buf *b, const char *what, uint64_t n,
@@ -23625,7 +23566,22 @@ static void ckr__remap_proof(ckr__remap *m)
     ckr__proof_count(m, v, n, &p);
     ckr__heap_free(m->c, v, (size_t)m->n_all * sizeof *v);
     m->out->disjoint = !p.n_same && !p.n_meet;
-    ckr__proof_counter(m, &p, &b);
+    if (p.n_counter)
+        ckr__buf_printf(&b, "%llu counter streams under %llu keys", (unsigned long long)p.n_counter,
+                        (unsigned long long)p.n_key);
+    if (p.n_counter && p.n_key == p.n_counter)
+        ckr__buf_str(&b, ", one each: no two ever see the same (key, counter), whatever is drawn");
+    else if (p.min_gap && m->out->disjoint)
+        ckr__buf_printf(&b, ": those under one key start %llu words apart or more, and at most "
+                        "%llu are drawn", (unsigned long long)p.min_gap,
+                        (unsigned long long)m->job->draws);
+    else if (p.min_gap)
+        ckr__buf_printf(&b, ": under one key they stand %llu words apart, the one behind repeats "
+                        "the one ahead from there on", (unsigned long long)p.min_gap);
+    if (p.n_shared)
+        ckr__buf_printf(&b, "; %llu keys serve streams of two names, as the framework seeds them",
+                        (unsigned long long)p.n_shared);
+    if (p.n_counter) ckr__buf_str(&b, ". ");
     ckr__proof_chance(m, &b, "mt19937", p.n_mt, 19936);
     ckr__proof_chance(m, &b, "PCG64", p.n_pcg, 128);
     if (p.n_other)
@@ -23644,16 +23600,22 @@ static void ckr__remap_proof(ckr__remap *m)
 
 /* >>rng.remap.report */
 
+static const char *ckr__fam_subject(ckr__ctx *c, const ckr__fam *f)
+{
+    return ckr__printf(c, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
+}
+
 static void ckr__remap_say(ckr__remap *m, const ckr__fam *f, const char *code,
                                  ckr_severity severity, uint64_t n, const char *reason,
                                  const char *remedy)
 {
     const char *unit = !strcmp(code, "CKR_RNG_SHARED") ? "rank" : "stream";
-    char subject[160], value[64];
+    const char *subject = "rng", *value = NULL;
     if (!n) return;
-    if (f) ckr__format(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
-    ckr__format(value, sizeof value, "%llu %s%s", (unsigned long long)n, unit, n == 1 ? "" : "s");
-    ckr__say(m->c, code, severity, f ? subject : "rng", NULL, f ? value : NULL, reason, remedy);
+    if (f) subject = ckr__fam_subject(m->c, f);
+    if (f)
+        value = ckr__printf(m->c, "%llu %s%s", (unsigned long long)n, unit, n == 1 ? "" : "s");
+    ckr__say(m->c, code, severity, subject, NULL, value, reason, remedy);
 }
 
 static const struct ckr__rng_saying {
@@ -23705,28 +23667,21 @@ static const struct ckr__rng_saying {
       "--rng reseed --seed S" }
 };
 
-/* Over which ranks a stream varies, and who says so: all of a remap rests on it. */
-static void ckr__remap_say_scope(ckr__remap *m, const ckr__fam *f)
+static void ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
 {
-    char subject[160];
+    const bool kept = m->job->policy == CKR_RNG_KEEP;
     const char *why = f->partial    ? "the device is these ranks' alone"
                       : m->from.ranks == 1
                           ? "one rank alone was saved: each other is taken to have its own"
                       : f->fixed    ? "so the framework seeds them"
                       : f->recorded ? "so it was when the run was first converted"
                                     : "the framework leaves it to the script: so the states show";
-    if (!f->n_saved && !f->recorded) return;
-    ckr__format(subject, sizeof subject, "%s %.120s", ckr_rng_kind_name(f->kind), f->name);
-    ckr__say(m->c, "CKR_RNG_SCOPE", CKR_EXACT, subject, NULL,
-             f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks", why,
-             NULL);
-}
-
-static void ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
-{
-    const bool kept = m->job->policy == CKR_RNG_KEEP;
     size_t i;
-    if (!m->reseed) ckr__remap_say_scope(m, f);
+    /* over which ranks it varies, and who says so: all of a remap rests on it */
+    if (!m->reseed && (f->n_saved || f->recorded))
+        ckr__say(m->c, "CKR_RNG_SCOPE", CKR_EXACT, ckr__fam_subject(m->c, f), NULL,
+                 f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks",
+                 why, NULL);
     for (i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings; i++) {
         const struct ckr__rng_saying *s = &ckr__rng_sayings[i];
         uint64_t n;
@@ -23810,30 +23765,12 @@ static ckr_node *ckr__record_put(ckr__remap *m, const ckr__cell *x)
     return n;
 }
 
-static ckr_node *ckr__record_put_tags(ckr__remap *m)
-{
-    ckr__ctx *c = m->c;
-    ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
-    uint32_t i;
-    for (i = 0; i < m->n_fams; i++) {
-        const ckr__fam *f = &m->fams[i];
-        ckr_node *n = ckr__node_dict(c, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind)),
-                                     "name", ckr__node_str(c, f->name),
-                                     "scope", ckr__node_str(c, f->scope), CKR__END);
-        char tag[16];
-        ckr__format(tag, sizeof tag, "%lu", (unsigned long)f->tag);
-        if (f->partial) ckr__node_set(c, n, "alone", ckr__node_bool(c, true));
-        ckr__node_pair(c, dict, ckr__node_str(c, tag), n);
-    }
-    return dict;
-}
-
 /* The record of this remap and all before. */
 static void ckr__remap_write(ckr__remap *m, bool moved)
 {
     ckr__ctx *c = m->c;
     const uint32_t all = (1u << CKR__AXES) - 1;
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *tags = ckr__node(c, CKR_NODE_DICT);
     uint64_t i;
     if (!m->history) m->history = ckr__node(c, CKR_NODE_LIST);
     if (moved)
@@ -23847,13 +23784,21 @@ static void ckr__remap_write(ckr__remap *m, bool moved)
         if (x && (x->born || x->status != CKR__CELL_LIVE))
             ckr__node_push(c, list, ckr__record_put(m, x));
     }
+    for (i = 0; i < m->n_fams; i++) {
+        const ckr__fam *f = &m->fams[i];
+        ckr_node *n = ckr__node_dict(c, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind)),
+                                     "name", ckr__node_str(c, f->name),
+                                     "scope", ckr__node_str(c, f->scope), CKR__END);
+        if (f->partial) ckr__node_set(c, n, "alone", ckr__node_bool(c, true));
+        ckr__node_pair(c, tags, ckr__node_str(c, ckr__printf(c, "%lu", (unsigned long)f->tag)), n);
+    }
     m->out->lineage =
         ckr__node_dict(c, "format", ckr__node_str(c, "ckptresume-rng-lineage"),
                        "version", ckr__node_int(c, 1),
                        "K", ckr__hex64_node(c, (uint64_t)m->key[0] << 32 | m->key[1]),
                        "root_sha256", ckr__node_hex(c, m->root, 32),
                        "generation", ckr__node_int(c, (int64_t)m->generation),
-                       "tags", ckr__record_put_tags(m), "history", m->history, "streams", list,
+                       "tags", tags, "history", m->history, "streams", list,
                        CKR__END);
 }
 
@@ -23887,27 +23832,21 @@ static void ckr__remap_begin(ckr__remap *m, bool *foreign)
     for (i = 0; !ckr__failed(c) && i < list->count; i++) ckr__record_stream(m, list->u.items[i]);
 }
 
-/* Key, repairs, derivation: everything that needs all cells to be there. */
-static void ckr__remap_decide(ckr__remap *m, bool *moved, bool *begun)
-{
-    if (!m->reseed) ckr__remap_repair(m);
-    if (ckr__failed(m->c)) return;
-    *moved = ckr__remap_moves(m);
-    *begun = *moved && !m->have_key;
-    if (*begun) ckr__remap_root(m);
-    if (*moved && m->reseed) ckr__remap_reseed(m);
-    if (*moved && ++m->generation > 0xffff)
-        ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file, CKR_NO_OFFSET, NULL, NULL);
-    ckr__remap_settle(m);
-}
-
 static void ckr__remap_run(ckr__remap *m)
 {
     ckr__cell **table = NULL;
     bool foreign = false, moved = false, begun = false;
     ckr__remap_begin(m, &foreign);
     if (!ckr__failed(m->c)) table = ckr__remap_assign(m);
-    if (table) ckr__remap_decide(m, &moved, &begun);
+    if (table && !m->reseed) ckr__remap_repair(m);
+    if (!table || ckr__failed(m->c)) return;
+    moved = ckr__remap_moves(m);
+    begun = moved && !m->have_key;
+    if (begun) ckr__remap_root(m);
+    if (moved && m->reseed) ckr__remap_reseed(m);
+    if (moved && ++m->generation > 0xffff)
+        ckr__fail(m->c->err, CKR_ITEM_RNG_EXHAUSTED, m->job->file, CKR_NO_OFFSET, NULL, NULL);
+    ckr__remap_settle(m);
     if (ckr__failed(m->c)) return;
     ckr__remap_given(m, table);
     ckr__remap_carried(m);
@@ -28404,7 +28343,6 @@ typedef struct ckr__gm_cell { const ckr__gm_value *value; uint64_t weight; } ckr
 
 typedef struct ckr__gm_key {
     const char   *text;
-    size_t        len;
     int           kind;
     const char   *code;
     ckr_node     *name;                /* NULL: nobody has it                             */
@@ -28415,26 +28353,22 @@ typedef struct ckr__gm_key {
     ckr__gm_value out;
 } ckr__gm_key;
 
-typedef struct ckr__gm_pool ckr__gm_pool;
+typedef struct ckr__gm_part { uint64_t group, weight; } ckr__gm_part;
+typedef struct ckr__gm_pool { ckr__gm_part *parts; uint64_t n_parts; } ckr__gm_pool;
+
+typedef struct ckr__gm_done {          /* what a pool and a wish come to                   */
+    ckr_node *hyper;
+    uint64_t  rep, first, end;         /* rep: see ckr__gm_rep; its notes in the trace     */
+} ckr__gm_done;
+
 typedef struct ckr__gm_class {         /* groups with one and the same dict               */
     ckr__gm_value *fields;
-    uint64_t       n_fields, n_groups; /* n_groups: old ones                              */
-    const char    *text;               /* see ckr__gm_row                                 */
-    size_t         n_text;
-    uint64_t       hash;
+    uint64_t       n_fields;
     const ckr__gm_value *base;         /* initial_lr, max_lr or lr                        */
-    bool           has_base, wished;   /* has_base: it is not lr                          */
-    uint64_t       stamp, slot;
-    bool           fits;               /* has the identity that is looked for             */
+    bool           has_base;           /* it is not lr                                    */
     ckr__gm_pool  *pool;               /* the old groups with its identity, once looked at */
+    ckr__gm_done  *done[2];            /* without its parameters' old groups: full, empty */
 } ckr__gm_class;
-
-typedef struct ckr__gm_part { uint64_t group, weight; } ckr__gm_part;
-typedef struct ckr__gm_share { ckr__gm_class *k; uint64_t weight; } ckr__gm_share;
-struct ckr__gm_pool {                  /* the old groups that one new group draws from    */
-    ckr__gm_part  *parts;    uint64_t n_parts;
-    ckr__gm_share *shares;   uint64_t n_shares;        /* their classes                   */
-};
 
 typedef struct ckr__gm_old { ckr__gm_class *k; uint64_t stamp, slot; } ckr__gm_old;
 typedef struct ckr__gm_param {
@@ -28449,33 +28383,24 @@ typedef struct ckr__gm_fold {          /* equal notes                           
     uint64_t     count;
 } ckr__gm_fold;
 
-typedef struct ckr__gm_done {          /* what a pool and a wish come to                   */
-    const void   *key[3];
-    ckr_node     *hyper;
-    ckr__gm_value base;
-    uint64_t      rep, first, end;      /* rep: see ckr__gm_rep; its notes in the trace */
-} ckr__gm_done;
-
 typedef struct ckr__gm {
     ckr__ctx        *c, tmp;           /* tmp: an arena for what ends with the call       */
     const ckr_group *olds, *news;
     uint64_t         n_olds, n_news;
     ckr_mode         mode;
     uint64_t         budget, serial;
-    ckr__map         keys, seen, names, memo;  /* seen: classes by their hash             */
+    ckr__map         keys, seen, names;        /* seen: classes by their text             */
     ckr__gm_key     *key;      uint64_t n_keys;
     ckr__gm_class  **classes;  uint64_t n_classes;
     ckr__gm_old     *old;
     ckr__gm_class  **wish;             /* of each new group                               */
     bool             any_initial;      /* some old group has initial_lr                   */
-    bool             by_signature;     /* few enough different wishes to look             */
     ckr__buf         text;
     ckr__gm_value   *row;
-    uint64_t         cap_row, odd;     /* odd: keys that are no strings                   */
+    uint64_t         cap_row;
     ckr__gm_param   *param;    uint64_t n_params;      /* old                             */
     uint64_t        *match;            /* of each new parameter; NULL: nothing names them */
     ckr__gm_pool     all, none, some;
-    ckr__gm_done   **done;     uint64_t n_done;
     ckr__gm_fold    *folds;    uint64_t n_folds;
     uint64_t        *trace;    uint64_t n_trace;       /* the fold of each note           */
     uint32_t        *order;    uint64_t n_order;       /* the fields being merged         */
@@ -28526,17 +28451,9 @@ static void ckr__gm_head(ckr__gm *m, unsigned tag, uint64_t v)
     for (i = 1; i < CKR__GM_HEAD; i++) t[i] = (uint8_t)(v >> (64 - 8 * i));
 }
 
-static uint64_t ckr__gm_count(const uint8_t *t)
+static bool ckr__gm_is_container(const ckr_node *n)
 {
-    uint64_t v = 0;
-    int i;
-    for (i = 1; i < CKR__GM_HEAD; i++) v = v << 8 | t[i];
-    return v;
-}
-
-static bool ckr__gm_is_container(unsigned tag)
-{
-    return tag >= CKR_NODE_LIST && tag <= CKR_NODE_DEFAULTDICT;
+    return n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_DEFAULTDICT;
 }
 
 /* A number's rank among all, and back; NaN is the largest, -0 is 0. */
@@ -28547,16 +28464,6 @@ static uint64_t ckr__gm_rank(double x)
     x += 0.0;
     memcpy(&u, &x, sizeof u);
     return u >> 63 ? ~u : u | (uint64_t)1 << 63;
-}
-
-static double ckr__gm_ranked(const uint8_t *t)
-{
-    uint64_t u = ckr__gm_count(t);
-    double x;
-    if (u == UINT64_MAX) return ckr__nan();
-    u = u >> 63 ? u & UINT64_MAX >> 1 : ~u;
-    memcpy(&x, &u, sizeof x);
-    return x;
 }
 
 /* Appends a value as bytes that are equal where values are, and whose order is that of the values:
@@ -28594,7 +28501,7 @@ static void ckr__gm_exact(ckr__gm *m, const ckr_node *n, int depth)
             ckr__gm_head(m, 0, v->file);
             ckr__gm_head(m, 0, v->data_offset);
         }
-    } else if (ckr__gm_is_container(n->kind) && depth > 0 && ckr__gm_spend(m, items)) {
+    } else if (ckr__gm_is_container(n) && depth > 0 && ckr__gm_spend(m, items)) {
         ckr__gm_head(m, n->kind, items);
         for (i = 0; i < items; i++) ckr__gm_exact(m, n->u.items[i], depth - 1);
     } else {
@@ -28610,38 +28517,45 @@ static int ckr__gm_cmp(const ckr__gm_value *a, const ckr__gm_value *b)
     return r ? r : a->n < b->n ? -1 : a->n > b->n;
 }
 
-static size_t ckr__gm_token(const uint8_t *t)
+static bool ckr__gm_same(ckr__gm *m, const ckr_node *a, const ckr_node *b, int depth)
 {
-    if (*t == CKR_NODE_FLOAT) return t[CKR__GM_HEAD] == CKR_NODE_INT ? 2 * CKR__GM_HEAD + 1
-                                                                     : CKR__GM_HEAD + 1;
-    return CKR__GM_HEAD + (ckr__gm_is_container(*t) ? 0 : (size_t)ckr__gm_count(t));
+    size_t n;
+    m->text.size = 0;
+    ckr__gm_exact(m, a, depth);
+    n = m->text.size;
+    ckr__gm_exact(m, b, depth);
+    return n && m->text.size == 2 * n && !memcmp(m->text.data, m->text.data + n, n);
 }
 
-/* The same setting: floats within the tolerance, integers and all else exact, a tuple as a list. */
-static bool ckr__gm_near(const ckr__gm_value *a, const ckr__gm_value *b)
+/* Floats within the tolerance, integers and all else exact, a tuple as a list. */
+static bool ckr__gm_close(ckr__gm *m, const ckr_node *a, const ckr_node *b, int depth)
 {
-    const uint8_t *p = a->exact, *q = b->exact;
-    const uint8_t *const p_end = p + a->n, *const q_end = q + b->n;
-    if (a->n == b->n && (!a->n || !memcmp(p, q, a->n))) return true;
-    while (p < p_end && q < q_end) {
-        const size_t n = ckr__gm_token(p), k = ckr__gm_token(q);
-        const uint8_t *x = p + CKR__GM_HEAD, *y = q + CKR__GM_HEAD;
-        if (*p == CKR_NODE_FLOAT && *q == CKR_NODE_FLOAT) {
-            const double v = ckr__gm_ranked(p), w = ckr__gm_ranked(q), d = fabs(v - w);
-            const double tol = *x == CKR__GM_NARROW || *y == CKR__GM_NARROW ? 1e-6 : 1e-9;
-            if (*x == CKR_NODE_INT && *y == CKR_NODE_INT ? memcmp(p, q, n) != 0
-                : memcmp(p, q, CKR__GM_HEAD) != 0 &&
-                      !(d <= tol * (fabs(v) > fabs(w) ? fabs(v) : fabs(w)) && d <= DBL_MAX))
-                return false;
-        } else if ((*p == CKR_NODE_TUPLE ? (int)CKR_NODE_LIST : *p) !=
-                       (*q == CKR_NODE_TUPLE ? (int)CKR_NODE_LIST : *q) ||
-                   n != k || memcmp(p + 1, q + 1, n - 1) != 0) {
-            return false;
-        }
-        p += n;
-        q += k;
+    const uint64_t items = ckr_node_is_dict(a) ? 2 * a->count : a->count;
+    uint64_t i;
+    double v, w;
+    bool narrow, also;
+    if (ckr__gm_number(&m->tmp, a, &v, &narrow) && ckr__gm_number(&m->tmp, b, &w, &also)) {
+        const double tol = narrow || also ? 1e-6 : 1e-9, d = fabs(v - w);
+        if (a->kind == CKR_NODE_INT && b->kind == CKR_NODE_INT) return a->u.i == b->u.i;
+        if (v != v || w != w) return v != v && w != w;
+        return ckr__same(v, w) ||
+               (d <= tol * (fabs(v) > fabs(w) ? fabs(v) : fabs(w)) && d <= DBL_MAX);
     }
-    return p == p_end && q == q_end;
+    if ((a->kind != b->kind && !(ckr_node_is_list(a) && ckr_node_is_list(b))) ||
+        a->count != b->count)
+        return false;
+    if (!ckr__gm_is_container(a) || !depth || !ckr__gm_spend(m, items))
+        return ckr__gm_same(m, a, b, depth);
+    for (i = 0; i < items; i++)
+        if (!ckr__gm_close(m, a->u.items[i], b->u.items[i], depth - 1)) return false;
+    return true;
+}
+
+/* The same setting. */
+static bool ckr__gm_near(ckr__gm *m, const ckr__gm_value *a, const ckr__gm_value *b)
+{
+    if (!a->node || !b->node) return a->node == b->node;
+    return !ckr__gm_cmp(a, b) || ckr__gm_close(m, a->node, b->node, CKR__GM_DEPTH);
 }
 
 /* A value for a note: as Python writes it, cut where it is long. */
@@ -28763,7 +28677,6 @@ static void ckr__gm_key_add(ckr__gm *m, const char *text, size_t len, int kind, 
 {
     ckr__gm_key *k = CKR__PUSH(ckr__gm_key, &m->tmp, m->key, m->n_keys);
     k->text = text;
-    k->len = len;
     k->kind = kind;
     k->code = code;
     if (!ckr__failed(m->c)) ckr__map_put(&m->keys, text, len, m->n_keys - 1, NULL);
@@ -28777,96 +28690,54 @@ static const ckr__gm_value *ckr__gm_get(const ckr__gm_class *k, uint32_t key)
     return &ckr__gm_absent;
 }
 
-/* Python's own numbers are mostly equal from group to group; the same node is. */
-static bool ckr__gm_alike(const ckr_node *a, const ckr_node *b)
+/* The class of a dict, a new one if there is none; of a key that comes twice the first counts.
+   *odd: a key is no string. NULL: out of memory. */
+static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, bool *odd)
 {
-    if (!b || a->kind != b->kind) return a == b;
-    if (a->kind == CKR_NODE_BOOL) return a->u.b == b->u.b;
-    return a == b || ((a->kind == CKR_NODE_INT || a->kind == CKR_NODE_FLOAT) && a->u.i == b->u.i);
-}
-
-/* Puts the fields of a dict into m->row and all of it as bytes into m->text; of a key that comes
-   twice the first counts. `like`: a class that probably has the same keys. Returns the number of
-   fields. */
-static uint64_t ckr__gm_row(ckr__gm *m, const ckr_node *hyper, const ckr__gm_class *like)
-{
-    const uint64_t stamp = ++m->serial;
-    uint64_t i, id, n = 0;
-    size_t at;
+    const uint64_t stamp = ++m->serial, count = hyper ? hyper->count : 0;
+    ckr__gm_class *k;
+    uint64_t i, at, n = 0;
+    const uint8_t *exact;
+    const char *text;
+    size_t size;
     void *row = m->row;
     m->text.size = 0;
-    m->odd = 0;
-    if (!hyper || !ckr__arena_grow(&m->tmp, &row, &m->cap_row, hyper->count, sizeof *m->row))
-        return 0;
+    *odd = false;
+    if (!ckr__arena_grow(&m->tmp, &row, &m->cap_row, count, sizeof *m->row)) return NULL;
     m->row = (ckr__gm_value *)row;
-    for (i = 0; i < hyper->count; i++) {
+    for (i = 0; i < count; i++) {
         ckr_node *name = hyper->u.items[2 * i], *value = ckr__dict_at(hyper, i);
-        const ckr__gm_value *l = like && n < like->n_fields ? &like->fields[n] : NULL;
-        ckr__gm_value *f = &m->row[n];
-        m->odd += name->kind != CKR_NODE_STR;
-        if (name->kind != CKR_NODE_STR || !name->u.str) continue;
-        id = l ? l->key : 0;
-        if ((m->key[id].len != name->count ||
-             memcmp(m->key[id].text, name->u.str, m->key[id].len) != 0) &&
-            !ckr__map_find(&m->keys, name->u.str, (size_t)name->count, &id)) {
-            id = m->n_keys;
-            ckr__gm_key_add(m, name->u.str, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
-            if (ckr__failed(m->c)) return 0;
+        const char *key = ckr_node_str(name);
+        *odd = *odd || name->kind != CKR_NODE_STR;
+        if (!key) continue;
+        if (!ckr__map_find(&m->keys, key, (size_t)name->count, &at)) {
+            at = m->n_keys;
+            ckr__gm_key_add(m, key, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
+            if (ckr__failed(m->c)) return NULL;
         }
-        if (m->key[id].kind == CKR__F_MEMBER || m->key[id].stamp == stamp) continue;
-        m->key[id].stamp = stamp;
-        if (!m->key[id].name) m->key[id].name = name;
-        f->key = (uint32_t)id;
-        f->node = value->kind == CKR_NODE_NONE ? NULL : value;
-        at = m->text.size + CKR__GM_HEAD;
-        if (l && l->key == id && ckr__gm_alike(value, l->node)) {
-            ckr__buf_put(&m->text, l->exact - CKR__GM_HEAD, l->n + CKR__GM_HEAD);
-        } else {
-            ckr__gm_head(m, 0, id);
-            ckr__gm_exact(m, value, CKR__GM_DEPTH);
-        }
-        f->n = (uint32_t)(m->text.size - at);
-        n++;
+        if (m->key[at].kind == CKR__F_MEMBER || m->key[at].stamp == stamp) continue;
+        m->key[at].stamp = stamp;
+        if (!m->key[at].name) m->key[at].name = name;
+        ckr__gm_head(m, 0, at);
+        size = m->text.size;
+        ckr__gm_exact(m, value, CKR__GM_DEPTH);
+        m->row[n].key = (uint32_t)at;
+        m->row[n].node = value->kind == CKR_NODE_NONE ? NULL : value;
+        m->row[n++].n = (uint32_t)(m->text.size - size);
     }
-    for (i = 0; m->odd && i < hyper->count; i++)
-        if (hyper->u.items[2 * i]->kind != CKR_NODE_STR) ckr__gm_exact(m, hyper->u.items[2 * i], 1);
-    return n;
-}
-
-static bool ckr__gm_is_text(const ckr__gm_class *k, const char *text, size_t n)
-{
-    return k->n_text == n && !memcmp(k->text, text, n);
-}
-
-/* The class of a dict, a new one if there is none; `last` is where to look first. NULL: out of
-   memory. */
-static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, ckr__gm_class *last)
-{
-    const uint64_t n = ckr__gm_row(m, hyper, last);
-    const char *text = m->text.size ? (const char *)m->text.data : "";
-    const size_t size = m->text.size;
-    const uint8_t *exact;
-    ckr__gm_class *k;
-    uint64_t i, at, hash;
-    if (last && ckr__gm_is_text(last, text, size)) return last;
-    hash = ckr__hash_keyed(m->tmp.seed, text, size, 0);
-    if (ckr__map_find(&m->seen, (const char *)&hash, sizeof hash, &at) &&
-        ckr__gm_is_text(m->classes[at], text, size))
-        return m->classes[at];
-    k = CKR__NEW(&m->tmp, ckr__gm_class);
+    size = m->text.size;
+    text = size ? (const char *)m->text.data : "";
+    if (ckr__map_find(&m->seen, text, size, &at)) return m->classes[at];
     text = ckr__strndup(&m->tmp, text, size);
-    if (!k || !text) return NULL;
+    k = CKR__NEW(&m->tmp, ckr__gm_class);
     *CKR__PUSH(ckr__gm_class *, &m->tmp, m->classes, m->n_classes) = k;
-    k->hash = hash;
-    ckr__map_put(&m->seen, (const char *)&k->hash, sizeof hash, m->n_classes - 1, NULL);
-    k->text = text;
-    k->n_text = size;
-    k->fields = CKR__NEW_N(&m->tmp, ckr__gm_value, n);
     if (ckr__failed(m->c)) return NULL;
-    exact = (const uint8_t *)text;
-    for (i = 0; i < n; i++) {
-        ckr__gm_value *f = &k->fields[k->n_fields++];
-        *f = m->row[i];
+    ckr__map_put(&m->seen, text, size, m->n_classes - 1, NULL);
+    k->fields = CKR__DUP(&m->tmp, ckr__gm_value, m->row, n);
+    if (ckr__failed(m->c)) return NULL;
+    k->n_fields = n;
+    for (exact = (const uint8_t *)text, i = 0; i < n; i++) {
+        ckr__gm_value *f = &k->fields[i];
         f->exact = exact += CKR__GM_HEAD;
         exact += f->n;
         if (!f->node) f->n = 0;
@@ -28874,44 +28745,37 @@ static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, ckr__gm_
     k->base = ckr__gm_get(k, CKR__K_INITIAL_LR);
     if (!k->base->node) k->base = ckr__gm_get(k, CKR__K_MAX_LR);
     k->has_base = k->base->node != NULL;
-    if (!k->base->node) k->base = ckr__gm_get(k, CKR__K_LR);
+    if (!k->has_base) k->base = ckr__gm_get(k, CKR__K_LR);
     return k;
 }
 
 static void ckr__gm_classes(ckr__gm *m)
 {
-    ckr__gm_class *k, *last = NULL;
-    uint64_t i, n_wishes = 0;
+    ckr__gm_class *k;
+    uint64_t i;
+    bool odd;
     m->old = CKR__NEW_N(&m->tmp, ckr__gm_old, m->n_olds);
     m->wish = CKR__NEW_N(&m->tmp, ckr__gm_class *, m->n_news);
     for (i = 0; m->old && m->wish && i < m->n_olds + m->n_news; i++) {
         const bool old = i < m->n_olds, tell = !old || m->mode != CKR_MODE_TRANSFER;
-        const uint64_t g = old ? i : i - m->n_olds, before = m->n_classes;
+        const uint64_t g = old ? i : i - m->n_olds;
         const ckr_node *hyper = (old ? m->olds : m->news)[g].hyper;
         const bool dict = !hyper || ckr_node_is_dict(hyper);
         if (!dict && tell)
             ckr__gm_say_group(m, "CKR_E_GROUP_FIELDS", CKR_ERROR, old, g,
                               "the fields of the group are no dict", NULL);
-        k = ckr__gm_intern(m, dict ? hyper : NULL, last);
+        k = ckr__gm_intern(m, dict ? hyper : NULL, &odd);
         if (!k) return;
-        if (m->n_classes > before && m->odd && tell)
+        if (odd && tell)
             ckr__gm_say_group(m, "CKR_W_GROUP_KEY", CKR_LOST, old, g,
                               "a field whose name is no string is left out", NULL);
-        if (k->n_fields) last = k;
-        if (!old) {
-            n_wishes += !k->wished;
-            k->wished = true;
-            m->wish[g] = k;
-            continue;
-        }
-        k->n_groups++;
-        m->old[g].k = k;
-        m->any_initial = m->any_initial || ckr__gm_get(k, CKR__K_INITIAL_LR)->node;
+        if (old) m->old[g].k = k;
+        else m->wish[g] = k;
+        if (old && ckr__gm_get(k, CKR__K_INITIAL_LR)->node) m->any_initial = true;
     }
-    m->by_signature = ckr__mul_u64(n_wishes, m->n_olds, &i) && i <= CKR__GM_BUDGET;
 }
 
-/* >>groups.gather: the values of every field over some classes */
+/* >>groups.gather: the values of every field over some groups */
 
 /* A field enters the merge; stamps are those of m->serial. */
 static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
@@ -28928,7 +28792,7 @@ static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
 
 static void ckr__gm_cell_add(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *v, uint64_t weight)
 {
-    ckr__gm_cell *cell = CKR__PUSH(ckr__gm_cell, &m->tmp, k->cells, k->n);
+    ckr__gm_cell *cell = CKR__PUSH_FEW(ckr__gm_cell, &m->tmp, k->cells, k->n);
     cell->value = v;
     cell->weight = weight;
     k->weight += weight;
@@ -28955,25 +28819,24 @@ static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
     if (!ckr__sort(&m->tmp, items, (size_t)k->n, ckr__gm_cell_cmp)) return;
     for (i = 0; i < k->n; i++) {
         const ckr__gm_cell *x = (const ckr__gm_cell *)items[i];
-        if (n && ckr__gm_near(out[n - 1].value, x->value)) out[n - 1].weight += x->weight;
+        if (n && ckr__gm_near(m, out[n - 1].value, x->value)) out[n - 1].weight += x->weight;
         else out[n++] = *x;
     }
     k->cells = out;
     k->n = n;
 }
 
-/* A field that some of the classes lack is one that they disagree on. */
-static void ckr__gm_gather(ckr__gm *m, const ckr__gm_share *of, uint64_t n)
+/* A field that some of the groups lack is one that they disagree on. */
+static void ckr__gm_gather(ckr__gm *m, const ckr__gm_part *of, uint64_t n)
 {
     uint64_t i, j, total = 0;
     m->serial++;
     m->n_order = 0;
     for (i = 0; i < n; i++) {
+        const ckr__gm_class *k = m->old[of[i].group].k;
         total += of[i].weight;
-        for (j = 0; j < of[i].k->n_fields; j++) {
-            const ckr__gm_value *f = &of[i].k->fields[j];
-            ckr__gm_cell_add(m, ckr__gm_enter(m, f->key), f, of[i].weight);
-        }
+        for (j = 0; j < k->n_fields; j++)
+            ckr__gm_cell_add(m, ckr__gm_enter(m, k->fields[j].key), &k->fields[j], of[i].weight);
     }
     for (i = 0; i < m->n_order; i++) {
         ckr__gm_key *k = &m->key[m->order[i]];
@@ -29021,27 +28884,13 @@ static const char *ckr__gm_unwrap(ckr__gm *m, const char *name)
     return n ? p : name;
 }
 
-/* An empty map with room for n keys, so that it never grows: growing is half the time. */
-static bool ckr__gm_map_room(ckr__map *map, uint64_t n)
-{
-    size_t cap = 64, bytes;
-    ckr__map_free(map);
-    while (cap / 4 * 3 <= n && cap <= SIZE_MAX / 4) cap *= 2;
-    if (!ckr__mul_size(cap, sizeof *map->slots, &bytes)) return ckr__nomem(map->c) != NULL;
-    map->slots = (ckr__map_slot *)ckr__heap_alloc(map->c, bytes);
-    if (!map->slots) return false;
-    memset(map->slots, 0, bytes);
-    map->cap = cap;
-    return true;
-}
-
 /* Finds the new names among the old ones, either as they are or without wrappers. False: one is not
    there, or out of memory. */
 static bool ckr__gm_find(ckr__gm *m, bool plain)
 {
     uint64_t g, k, p, i = 0;
     bool all = true;
-    if (!ckr__gm_map_room(&m->names, m->n_params)) return false;
+    ckr__map_free(&m->names);
     for (p = 0; p < m->n_params; p++) {
         const char *name = plain ? m->param[p].name : ckr__gm_unwrap(m, m->param[p].name);
         const size_t len = strlen(name);
@@ -29069,25 +28918,20 @@ static const char *ckr__gm_copy_text(ckr__gm *m, uint64_t group, uint32_t key)
 /* Several files hold the group of one parameter (tensor-parallel ranks do): they must agree. */
 static void ckr__gm_copies(ckr__gm *m)
 {
-    ckr__gm_share two[2] = { { NULL, 1 }, { NULL, 1 } };
-    uint64_t p, i = 0;
+    uint64_t p, i;
     for (p = 0; p < m->n_params; p++) {
         const ckr__gm_param *a = &m->param[m->param[p].twin], *b = &m->param[p];
-        const ckr__gm_key *k;
+        const ckr__gm_part two[2] = { { a->group, 1 }, { b->group, 1 } };
         if (a == b) continue;
         if (strcmp(b->name, a->name) != 0)
             ckr__gm_say(m, "CKR_E_DUP_NAME", CKR_ERROR, b->name, "", a->name, b->name,
                         "two old parameters have one name after wrappers are dropped and names "
                         "mapped", "rename one of them");
         if (m->old[a->group].k == m->old[b->group].k || m->mode == CKR_MODE_TRANSFER) continue;
-        if (two[0].k != m->old[a->group].k || two[1].k != m->old[b->group].k) {
-            two[0].k = m->old[a->group].k;
-            two[1].k = m->old[b->group].k;
-            ckr__gm_gather(m, two, 2);
-            for (i = 0; i < m->n_order; i++) {
-                k = &m->key[m->order[i]];
-                if (k->n > 1 && k->kind != CKR__F_IMPL) break;
-            }
+        ckr__gm_gather(m, two, 2);
+        for (i = 0; i < m->n_order; i++) {
+            const ckr__gm_key *k = &m->key[m->order[i]];
+            if (k->n > 1 && k->kind != CKR__F_IMPL) break;
         }
         if (i == m->n_order) continue;
         ckr__gm_say(m, "CKR_E_GROUP_COPIES", CKR_ERROR, b->name, m->key[m->order[i]].text,
@@ -29155,60 +28999,41 @@ static void ckr__gm_params(ckr__gm *m)
 
 /* >>groups.pools: the old groups of a new one */
 
-static bool ckr__gm_pool_room(ckr__gm *m, ckr__gm_pool *pool, uint64_t n)
-{
-    pool->parts = CKR__NEW_N(&m->tmp, ckr__gm_part, n);
-    pool->shares = CKR__NEW_N(&m->tmp, ckr__gm_share, n);
-    return pool->parts && pool->shares;
-}
-
 /* Parameters that come from an old group. The stamps are those of m->serial. */
 static void ckr__gm_pool_add(ckr__gm *m, ckr__gm_pool *pool, uint64_t group, uint64_t weight)
 {
     ckr__gm_old *o = &m->old[group];
     if (o->stamp != m->serial) {
         o->stamp = m->serial;
-        o->slot = pool->n_parts++;
-        pool->parts[o->slot].group = group;
-        pool->parts[o->slot].weight = 0;
+        o->slot = pool->n_parts;
+        CKR__PUSH_FEW(ckr__gm_part, &m->tmp, pool->parts, pool->n_parts)->group = group;
     }
-    pool->parts[o->slot].weight += weight;
-    if (o->k->stamp != m->serial) {
-        o->k->stamp = m->serial;
-        o->k->slot = pool->n_shares++;
-        pool->shares[o->k->slot].k = o->k;
-        pool->shares[o->k->slot].weight = 0;
-    }
-    pool->shares[o->k->slot].weight += weight;
+    if (o->slot < pool->n_parts) pool->parts[o->slot].weight += weight;
 }
 
-/* The old groups with the identity fields of a wish: a proper subset, or all of them. Scheduled
+/* The old groups with the identity fields of a wish, or all of them if there are none. Scheduled
    fields are never among them: a changed learning rate must not make a group unknown (Megatron-LM's
    matcher). */
 static ckr__gm_pool *ckr__gm_pool_signature(ckr__gm *m, ckr__gm_class *want)
 {
     ckr__gm_pool *pool;
-    uint64_t i, j, n = 0;
-    if (!m->by_signature) return &m->all;
+    uint64_t i, j;
     if (want->pool) return want->pool;
     want->pool = &m->all;
-    for (i = 0; i < m->all.n_shares; i++) {
-        ckr__gm_class *k = m->all.shares[i].k;
-        k->fits = true;
-        for (j = 0; j < want->n_fields && k->fits; j++) {
-            const ckr__gm_value *f = &want->fields[j];
-            k->fits = m->key[f->key].kind != CKR__F_IDENTITY || !f->node ||
-                      ckr__gm_near(f, ckr__gm_get(k, f->key));
-        }
-        if (k->fits) n += k->n_groups;
-    }
-    if (n == 0 || n == m->n_olds) return want->pool;
-    pool = CKR__NEW(&m->tmp, ckr__gm_pool);
-    if (!pool || !ckr__gm_pool_room(m, pool, n)) return &m->all;
+    pool = ckr__gm_spend(m, m->n_olds) ? CKR__NEW(&m->tmp, ckr__gm_pool) : NULL;
+    if (!pool) return want->pool;
     m->serial++;
-    for (i = 0; i < m->n_olds; i++)
-        if (m->old[i].k->fits) ckr__gm_pool_add(m, pool, i, m->olds[i].n_params);
-    return want->pool = pool;
+    for (i = 0; i < m->n_olds; i++) {
+        bool fits = true;
+        for (j = 0; j < want->n_fields && fits; j++) {
+            const ckr__gm_value *f = &want->fields[j];
+            fits = m->key[f->key].kind != CKR__F_IDENTITY || !f->node ||
+                   ckr__gm_near(m, f, ckr__gm_get(m->old[i].k, f->key));
+        }
+        if (fits) ckr__gm_pool_add(m, pool, i, m->olds[i].n_params);
+    }
+    if (pool->n_parts) want->pool = pool;
+    return want->pool;
 }
 
 /* >>groups.decide: one field of one new group */
@@ -29240,20 +29065,20 @@ static bool ckr__gm_true(ckr__gm *m, const ckr_node *n)
 
 static void ckr__gm_conflict(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want)
 {
-    const bool by_params = m->pool == &m->some,
-               settled = m->mode == CKR_MODE_CONTINUE && want->node;
+    static const struct { const char *code, *reason, *remedy; } say[] = {
+        { "CKR_W_MERGED", "the old groups of this group disagree; asked for", NULL },
+        { "CKR_E_MERGE_CONFLICT", "the old groups of this group's parameters disagree",
+          "keep the groups apart, or let the new group say the value" },
+        { "CKR_E_GROUP_AMBIGUOUS", "nothing says which old group this is, and they disagree",
+          "give the names of the parameters of both runs" }
+    };
+    const bool settled = m->mode == CKR_MODE_CONTINUE && want->node;
+    const int as = settled ? 0 : m->pool == &m->some ? 1 : 2;
     k->out = settled ? *want : *ckr__gm_first(k);
-    ckr__gm_say_field(m, settled     ? "CKR_W_MERGED"
-                         : by_params ? "CKR_E_MERGE_CONFLICT"
-                                     : "CKR_E_GROUP_AMBIGUOUS",
-                      settled ? CKR_CHANGED : CKR_ERROR, k, ckr__gm_text(m, k->cells, k->n),
-                      want->node ? ckr__gm_text_of(m, want) : NULL,
-                      settled     ? "the old groups of this group disagree; asked for"
-                      : by_params ? "the old groups of this group's parameters disagree"
-                                  : "nothing says which old group this is, and they disagree",
-                      settled     ? NULL
-                      : by_params ? "keep the groups apart, or let the new group say the value"
-                                  : "give the names of the parameters of both runs");
+    ckr__gm_say_field(m, say[as].code, settled ? CKR_CHANGED : CKR_ERROR, k,
+                      ckr__gm_text(m, k->cells, k->n),
+                      want->node ? ckr__gm_text_of(m, want) : NULL, say[as].reason,
+                      say[as].remedy);
 }
 
 /* File and configuration differ: an error in RECOVER, a change that is asked for in CONTINUE. */
@@ -29314,9 +29139,9 @@ static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want
     k->out = have->node ? *have : *want;
     if (m->empty || k->kind == CKR__F_IMPL) {
         if (want->node && (k->kind == CKR__F_IMPL || k->n > 1 ||
-                           (m->mode != CKR_MODE_RECOVER && !ckr__gm_near(have, want))))
+                           (m->mode != CKR_MODE_RECOVER && !ckr__gm_near(m, have, want))))
             k->out = *want;
-    } else if (!have->node && want->node && m->pool->n_shares) {
+    } else if (!have->node && want->node && m->pool->n_parts) {
         if (k == &m->key[CKR__K_AMSGRAD] && ckr__gm_true(m, want->node))
             ckr__gm_differ(m, k, have, want);
         else
@@ -29325,7 +29150,7 @@ static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want
                               NULL);
     } else if (k->n > 1) {
         ckr__gm_conflict(m, k, want);
-    } else if (have->node && want->node && !ckr__gm_near(have, want)) {
+    } else if (have->node && want->node && !ckr__gm_near(m, have, want)) {
         ckr__gm_differ(m, k, have, want);
     } else if (have->node && !want->node && k->kind == CKR__F_UNKNOWN) {
         ckr__gm_say_field(m, "CKR_N_GROUP_KEY", CKR_EXACT, k, NULL, NULL,
@@ -29337,13 +29162,13 @@ static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want
 
 /* The old group whose entries of a scheduler's lists the new one takes: of the base that was
    decided, and of the most parameters. */
-static uint64_t ckr__gm_rep(const ckr__gm *m, const ckr__gm_pool *pool, const ckr__gm_value *base)
+static uint64_t ckr__gm_rep(ckr__gm *m, const ckr__gm_pool *pool, const ckr__gm_value *base)
 {
     uint64_t i, best = CKR__GROUPS_NONE, weight = 0;
     bool fits = false;
     for (i = 0; i < pool->n_parts; i++) {
         const ckr__gm_part *x = &pool->parts[i];
-        const bool good = pool->n_shares < 2 || ckr__gm_near(m->old[x->group].k->base, base);
+        const bool good = ckr__gm_near(m, m->old[x->group].k->base, base);
         if (best != CKR__GROUPS_NONE && (good != fits ? fits : x->weight <= weight)) continue;
         best = x->group;
         fits = good;
@@ -29361,7 +29186,7 @@ static void ckr__gm_decide_base(ckr__gm *m, uint32_t key)
     if (k->stamp != m->serial) return;
     if (initial && !own->node && !ckr__gm_has(m, CKR__K_MAX_LR)) want = ckr__gm_want(m, CKR__K_LR);
     if (!initial || !want->node || m->empty || ckr__gm_first(k)->node ||
-        (own->node && !m->pool->n_shares)) {
+        (own->node && !m->pool->n_parts)) {
         ckr__gm_decide(m, k, want);
     } else {
         k->out = *want;
@@ -29390,7 +29215,7 @@ static void ckr__gm_decide_lr(ckr__gm *m, ckr__gm_key *k)
     base = m->old[rep].k->base;
     k->out = *ckr__gm_get(m->old[rep].k, CKR__K_LR);
     if (!k->out.node) k->out = *ckr__gm_first(k);
-    if (m->base->node && m->old[rep].k->has_base && !ckr__gm_near(base, m->base) &&
+    if (m->base->node && m->old[rep].k->has_base && !ckr__gm_near(m, base, m->base) &&
         ckr__gm_number(&m->tmp, k->out.node, &l, &narrow) &&
         ckr__gm_number(&m->tmp, base->node, &a, &narrow) &&
         ckr__gm_number(&m->tmp, m->base->node, &b, &narrow) && a != 0 &&
@@ -29401,15 +29226,16 @@ static void ckr__gm_decide_lr(ckr__gm *m, ckr__gm_key *k)
 /* Fields of the wish alone come behind, initial_lr among them when the schedule of the others will
    look for it (torch/optim/lr_scheduler.py: KeyError "param 'initial_lr' is not specified"). None
    stays where the file or the wish has None, so that no key is lost. */
-static void ckr__gm_settle_new(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *done)
+static void ckr__gm_settle(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *done)
 {
     ckr__gm_key *initial = &m->key[CKR__K_INITIAL_LR];
-    ckr_node *d = done->hyper = ckr__node(m->c, CKR_NODE_DICT);
     uint64_t i;
-    ckr__gm_gather(m, m->pool->shares, m->pool->n_shares);
+    done->first = m->n_trace;
+    done->hyper = ckr__node(m->c, CKR_NODE_DICT);
+    ckr__gm_gather(m, m->pool->parts, m->pool->n_parts);
     for (i = 0; i < want->n_fields; i++)
         ckr__gm_enter(m, want->fields[i].key)->want = &want->fields[i];
-    if (!m->pool->n_shares && m->any_initial && m->mode != CKR_MODE_TRANSFER &&
+    if (!m->pool->n_parts && m->any_initial && m->mode != CKR_MODE_TRANSFER &&
         ckr__gm_get(want, CKR__K_LR)->node)
         ckr__gm_enter(m, CKR__K_INITIAL_LR);
     if (initial->stamp == m->serial && initial->n > 1 && !initial->cells[0].value->node) {
@@ -29429,42 +29255,12 @@ static void ckr__gm_settle_new(ckr__gm *m, const ckr__gm_class *want, ckr__gm_do
         ckr__gm_decide_lr(m, k);
         if (!m->base->node) m->base = &k->out;
     }
-    if (!d || ckr__failed(m->c)) return;
-    for (d->aux = 3; (uint64_t)1 << (d->aux - 1) < m->n_order; d->aux++) {}
-    d->u.items = CKR__NEW_N(m->c, ckr_node *, (uint64_t)2 << (d->aux - 1));    /* all at once */
-    for (i = 0; d->u.items && i < m->n_order; i++) {
+    for (i = 0; i < m->n_order && !ckr__failed(m->c); i++) {
         const ckr__gm_key *k = &m->key[m->order[i]];
-        ckr__node_pair(m->c, d, k->name, k->out.node ? k->out.node : m->nil);
+        ckr__node_pair(m->c, done->hyper, k->name, k->out.node ? k->out.node : m->nil);
     }
-    done->base = *m->base;
-}
-
-/* What was decided for this pool and wish, with its notes counted once more; or decides it. */
-static const ckr__gm_done *ckr__gm_settle(ckr__gm *m, ckr__gm_pool *pool, uint64_t group)
-{
-    const bool some = pool == &m->some, once = some && pool->n_shares > 1;
-    const void *const key[3] = { some ? (const void *)pool->shares[0].k : (const void *)pool,
-                                 m->wish[group], m->news[group].n_params ? NULL : m };
-    ckr__gm_done *done;
-    uint64_t at, i;
-    m->pool = pool;
-    m->group = group;
-    m->empty = !m->news[group].n_params;
-    if (!once && ckr__map_find(&m->memo, (const char *)key, sizeof key, &at)) {
-        done = m->done[at];
-        for (i = done->first; i < done->end; i++) m->folds[m->trace[i]].count++;
-        return done;
-    }
-    done = CKR__NEW(&m->tmp, ckr__gm_done);
-    if (!done) return NULL;
-    done->first = m->n_trace;
-    ckr__gm_settle_new(m, m->wish[group], done);
+    done->rep = ckr__gm_rep(m, m->pool, m->base);
     done->end = m->n_trace;
-    if (!some) done->rep = ckr__gm_rep(m, pool, &done->base);
-    *CKR__PUSH(ckr__gm_done *, &m->tmp, m->done, m->n_done) = done;
-    memcpy(done->key, key, sizeof key);
-    if (!once) ckr__map_put(&m->memo, (const char *)done->key, sizeof key, m->n_done - 1, NULL);
-    return done;
 }
 
 /* >>groups.match */
@@ -29477,9 +29273,9 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
     const bool known = m->news[group].hyper != NULL,
                error = m->mode == CKR_MODE_RECOVER || !known;
     ckr__gm_pool *pool = &m->none;
-    const ckr__gm_done *done;
+    ckr__gm_done here = CKR_ZERO, *done = &here, **kept;
     uint64_t k;
-    m->some.n_parts = m->some.n_shares = 0;
+    m->some.n_parts = 0;
     m->serial++;
     if (m->mode != CKR_MODE_TRANSFER && m->n_olds) {
         for (k = 0; match && k < n; k++)
@@ -29497,12 +29293,21 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
                                   "not say what its fields are",
                           known ? "--mode continue takes it as new"
                                 : "give the fields of the group");
-    done = ckr__gm_settle(m, pool, group);
-    if (!done) return;
+    m->pool = pool;
+    m->group = group;
+    m->empty = !n;
+    kept = &m->wish[group]->done[m->empty];
+    if (pool != &m->some && *kept) {           /* decided before: its notes count once more */
+        done = *kept;
+        for (k = done->first; k < done->end; k++) m->folds[m->trace[k]].count++;
+    } else {
+        ckr__gm_settle(m, m->wish[group], done);
+        if (pool != &m->some) *kept = CKR__DUP(&m->tmp, ckr__gm_done, done, 1);
+    }
     *out = m->news[group];
     out->hyper = done->hyper;
     out->raw = NULL;
-    *from = pool == &m->some ? ckr__gm_rep(m, pool, &done->base) : done->rep;
+    *from = done->rep;
 }
 
 static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
@@ -29521,8 +29326,6 @@ static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
     m->nil = ckr__node(m->c, CKR_NODE_NONE);
     if (ckr__failed(m->c)) return;
     ckr__gm_params(m);
-    if (!ckr__gm_pool_room(m, &m->all, m->n_olds) || !ckr__gm_pool_room(m, &m->some, m->n_olds))
-        return;
     m->serial++;
     for (g = 0; g < m->n_olds; g++) ckr__gm_pool_add(m, &m->all, g, m->olds[g].n_params);
     for (g = 0; g < m->n_news && !ckr__failed(m->c); g++) {
@@ -29551,7 +29354,7 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
     m.n_news = t->n_groups;
     m.mode = t->mode;
     m.budget = CKR__GM_BUDGET;
-    m.keys.c = m.seen.c = m.names.c = m.memo.c = m.text.c = &m.tmp;
+    m.keys.c = m.seen.c = m.names.c = m.text.c = &m.tmp;
     ckr__gm_run(&m, out, from);
     for (i = 0; i < m.n_folds && !ckr__failed(c); i++) {
         const ckr__gm_fold *f = &m.folds[i];
@@ -29564,7 +29367,6 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
     ckr__map_free(&m.keys);
     ckr__map_free(&m.seen);
     ckr__map_free(&m.names);
-    ckr__map_free(&m.memo);
     ckr__buf_free(&m.text);
     ckr__ctx_free(&m.tmp);
     return c->err->code;
@@ -34179,11 +33981,9 @@ static void ckr__at_set(ckr__rankfile *f, int axis, uint32_t at, uint32_t of)
    for {dirs}. NULL: out of memory. */
 static const char *ckr__form_name(ckr__ctx *c, const char *pattern, const ckr__rankfile *f)
 {
-    ckr__buf b;
+    ckr__buf b = { c, NULL, 0, 0, false };
     const char *p = pattern, *out = NULL, *slash;
     ckr__var v;
-    memset(&b, 0, sizeof b);
-    b.c = c;
     while (*p && *p != ' ') {
         if (*p == '[') {
             ckr__form_var(strchr(p, '{'), &v);
@@ -34237,34 +34037,32 @@ static ckr_result ckr__fileset_missing(const ckr__fileset *k, const char *where,
                                        uint64_t want, const char *rel)
 {
     const char *path = rel ? ckr__path_join(k->c, k->dir, rel) : NULL;
-    ckr_result r = ckr__fail(k->c->err, k->items->missing, path ? path : k->dir, CKR_NO_OFFSET,
-                             where, "it is not there: %llu of %llu files were found",
-                             (unsigned long long)have, (unsigned long long)want);
-    return ckr__remedy(k->c->err, r,
-                       k->items->missing_remedy ? k->items->missing_remedy
-                                                : "bring the file back from where the checkpoint "
-                                                  "was saved, or take another step");
+    return ckr__fail_with(k->c, k->items->missing, path ? path : k->dir, where,
+                          ckr__printf(k->c, "it is not there: %llu of %llu files were found",
+                                      (unsigned long long)have, (unsigned long long)want),
+                          k->items->missing_remedy
+                              ? k->items->missing_remedy
+                              : "bring the file back from where the checkpoint was saved, or take "
+                                "another step");
 }
 
 static ckr_result ckr__fileset_duplicate(const ckr__fileset *k, const ckr__rankfile *a,
                                          const ckr__rankfile *b)
 {
-    ckr_result r = ckr__fail(k->c->err, k->items->duplicate, b->path, CKR_NO_OFFSET,
-                             b->name, "it holds the same shard as %s", a->rel);
-    return ckr__remedy(k->c->err, r, "remove the older of the two files");
+    return ckr__fail_with(k->c, k->items->duplicate, b->path, b->name,
+                          ckr__printf(k->c, "it holds the same shard as %s", a->rel),
+                          "remove the older of the two files");
 }
 
 /* A file is of step `found`, the first rank's file, or what `other` names, of `step`. */
 static ckr_result ckr__fileset_step(const ckr__fileset *k, const char *path, const char *where,
                                     const char *other, int64_t found, int64_t step)
 {
-    ckr_result r;
     if (found == step) return CKR_OK;
-    r = ckr__fail(k->c->err, k->items->step, path, CKR_NO_OFFSET, where,
-                  "it says %lld, %s %lld", (long long)found,
-                  other ? other : "the first rank's file", (long long)step);
-    return ckr__remedy(k->c->err, r,
-                       "the file is of another step or run: put back the right one");
+    return ckr__fail_with(k->c, k->items->step, path, where,
+                          ckr__printf(k->c, "it says %lld, %s %lld", (long long)found,
+                                      other ? other : "the first rank's file", (long long)step),
+                          "the file is of another step or run: put back the right one");
 }
 
 /* A directory that a link leads to once more would be gone through without end. */
@@ -34280,10 +34078,9 @@ static ckr_result ckr__fileset_once(ckr__fileset *k, ckr__map *seen, const char 
                      (unsigned long long)st.id[1]);
     if (!id) return k->c->err->code;
     if (ckr__map_find(seen, id, strlen(id), &v))
-        return ckr__remedy(k->c->err,
-                           ckr__fail(k->c->err, CKR_ITEM_LIMIT, path, CKR_NO_OFFSET, NULL,
-                                     "a link leads to a directory that is there already"),
-                           "remove the link");
+        return ckr__fail_with(k->c, CKR_ITEM_LIMIT, path, NULL,
+                              "a link leads to a directory that is there already",
+                              "remove the link");
     return ckr__map_put(seen, id, strlen(id), 0, NULL) ? CKR_OK : k->c->err->code;
 }
 
@@ -34326,10 +34123,8 @@ static ckr_result ckr__fileset_scan(ckr__fileset *k, bool deep)
 {
     const char **queue = NULL, *in = "", *path = k->dir;
     uint64_t n = 0, at = 0;
-    ckr__map seen;
+    ckr__map seen = { k->c, NULL, 0, 0 };
     ckr_result r = CKR_OK;
-    memset(&seen, 0, sizeof seen);
-    seen.c = k->c;
     if (!k->items) k->items = &ckr__files_usual;
     do {
         if (deep) r = ckr__fileset_once(k, &seen, path);
@@ -34366,7 +34161,6 @@ static ckr_result ckr__fileset_ours(ckr__fileset *k, uint8_t kind)
     uint64_t i, ours = 0, others = 0;
     char said[96], found[96];
     int a;
-    ckr_result r;
     ckr__fileset_sizes(k);
     for (i = 0; i < k->n_files[kind]; i++) {
         const ckr__rankfile *f = k->files[kind][i];
@@ -34380,18 +34174,14 @@ static ckr_result ckr__fileset_ours(ckr__fileset *k, uint8_t kind)
     if (!bad) return CKR_OK;
     ckr__at_text(k, bad, true, said, sizeof said);
     ckr__at_text(k, bad, false, found, sizeof found);
-    r = ckr__fail(k->c->err,
-                  !ours        ? k->items->other
-                  : others > 1 ? k->items->mixed
-                               : k->items->foreign,
-                  bad->path, CKR_NO_OFFSET, bad->name,
-                  "the checkpoint has %s, but this is %s: %llu such files lie among %llu", said,
-                  found, (unsigned long long)others, (unsigned long long)(ours + others));
-    return ckr__remedy(k->c->err, r,
-                       !ours        ? "put back this checkpoint's own documents"
-                       : others > 1 ? "two runs saved into one directory: move the other's files "
-                                      "elsewhere"
-                                    : "remove that file: another run left it");
+    return ckr__fail_with(
+        k->c, !ours ? k->items->other : others > 1 ? k->items->mixed : k->items->foreign,
+        bad->path, bad->name,
+        ckr__printf(k->c, "the checkpoint has %s, but this is %s: %llu such files lie among %llu",
+                    said, found, (unsigned long long)others, (unsigned long long)(ours + others)),
+        !ours        ? "put back this checkpoint's own documents"
+        : others > 1 ? "two runs saved into one directory: move the other's files elsewhere"
+                     : "remove that file: another run left it");
 }
 
 /* By pp, then dp, ep, tp; where these are equal, by the others. */
@@ -34469,7 +34259,6 @@ static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, co
 {
     const char *base = ckr__base(f->rel), *dot = strrchr(base, '.'), *name;
     ckr__rankfile was;
-    ckr_result r;
     if (!root || !dot || !f->kind || k->copies) return CKR_OK;
     name = ckr__printf(k->c, "%.*s%s%s", (int)(base - f->rel), f->rel, root, dot);
     if (!name) return k->c->err->code;
@@ -34478,9 +34267,9 @@ static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, co
     if (was.kind == f->kind && (memcmp(was.of, f->of, sizeof was.of) != 0 ||
                                 (was.has == f->has && !memcmp(was.at, f->at, sizeof was.at))))
         return CKR_OK;
-    r = ckr__fail(k->c->err, k->items->swapped, f->path, CKR_NO_OFFSET, NULL,
-                  "it was saved as %s", ckr__base(name));
-    return ckr__remedy(k->c->err, r, "bring back each rank's own file: two have changed places");
+    return ckr__fail_with(k->c, k->items->swapped, f->path, NULL,
+                          ckr__printf(k->c, "it was saved as %s", ckr__base(name)),
+                          "bring back each rank's own file: two have changed places");
 }
 
 /* f->root, read once; *format may be NULL. */
@@ -34592,7 +34381,7 @@ static ckr_result ckr__runs_pointer(ckr__ctx *c, const char *path, const char **
     static const char blank[] = " \t\r\n";
     const uint8_t *p = NULL;
     uint64_t n = 0;
-    ckr_result r = ckr__path_load(c, path, 4096, &p, &n, NULL);
+    ckr_result r = ckr__path_load(c, path, 4096, &p, &n);
     if (r != CKR_OK) return r;
     while (n && p[n - 1] && strchr(blank, p[n - 1])) n--;
     while (n && *p && strchr(blank, *p)) p++, n--;
@@ -35069,7 +34858,7 @@ static ckr_result ckr__out_copy(ckr__out *o, const char *rel, const char *from)
 {
     const uint8_t *p = NULL;
     uint64_t n = 0;
-    const ckr_result r = ckr__path_load(o->c, from, o->c->limits.max_metadata_bytes, &p, &n, NULL);
+    const ckr_result r = ckr__path_load(o->c, from, o->c->limits.max_metadata_bytes, &p, &n);
     return r == CKR_OK ? ckr__out_text(o, rel, p, n) : r;
 }
 
@@ -39293,11 +39082,11 @@ static ckr_result ckr__nt_load_texts(ckr__nt *r)
         ckr__nt_text *t = files[i].text;
         t->path = ckr__path_join(r->c, r->dir, files[i].rel);
         if (!t->path || ckr__path_kind(r->c, t->path) == CKR_FILE_ABSENT ||
-            ckr__path_load(r->c, t->path, most, &p, &t->n, NULL) != CKR_OK)
+            ckr__path_load(r->c, t->path, most, &p, &t->n) != CKR_OK)
             continue;
         t->bytes = (const char *)p;
         if (t == &r->config) ckr__yaml_parse(r->c, t->path, p, (size_t)t->n, &t->root);
-        else ckr__json_parse(r->c, t->path, 0, p, (size_t)t->n, CKR__JSON_PYTHON, &t->root);
+        else ckr__json_parse(r->c, t->path, p, (size_t)t->n, CKR__JSON_PYTHON, &t->root);
         if (!ckr_node_is_dict(t->root))
             ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, t->path, CKR_NO_OFFSET, NULL,
                       "a mapping was expected at the top");
@@ -59042,7 +58831,7 @@ static ckr_node *ckr__li_loops(ckr__ctx *c, long long step, long long epoch)
         step, done, step, none, pair, done, "{\"ready\": 0, \"completed\": 0, \"started\": 0}",
         pair, epochs, epochs);
     ckr_node *out = NULL;
-    if (text) ckr__json_parse(c, NULL, 0, text, strlen(text), 0, &out);
+    if (text) ckr__json_parse(c, NULL, text, strlen(text), 0, &out);
     return out;
 }
 
@@ -59276,8 +59065,8 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
         if (ckr__path_kind(c, p) == CKR_FILE_REGULAR) path = p;
     }
     if (!path) return CKR_OK;
-    r = ckr__path_load(c, path, c->limits.max_json_bytes, &text, &n, NULL);
-    if (r == CKR_OK) r = ckr__json_parse(c, path, 0, text, (size_t)n, 0, side);
+    r = ckr__path_load(c, path, c->limits.max_json_bytes, &text, &n);
+    if (r == CKR_OK) r = ckr__json_parse(c, path, text, (size_t)n, 0, side);
     if (r == CKR_OK && !ckr_node_is_dict(*side))
         r = ckr__fail(c->err, CKR_ITEM_SIDE_FORMAT, path, 0, NULL, NULL);
     if (r == CKR_OK && i == 2 && !ckr__side_names(*side, dir)) *side = NULL;
@@ -59551,26 +59340,15 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
     return r;
 }
 
-/* Does the dialect find a checkpoint in `dir`, which is above `path`, that `path` lies in? Then
-   *where is it. By their spelling: a store behind hooks may know no "..". */
-static bool ckr__part_here(ckr__ctx *c, const ckr__dialect *d, const char *dir, const char *path,
-                           const char **where)
-{
-    bool mine = false;
-    size_t n;
-    ckr__error_reset(c);
-    if (d->probe_fn(c, dir, where, &mine) != CKR_OK || !mine) return false;
-    n = strlen(*where);
-    return !strcmp(*where, ".") || (!strncmp(path, *where, n) && path[n] == '/');
-}
-
 /* The checkpoint that a single file is a part of, by its name and by what stands around it; NULL:
-   none. The nearest one counts; a weight may lie some directories deep. */
+   none. The nearest one counts; a weight may lie some directories deep. Whether it lies in one is
+   told by their spelling: a store behind hooks may know no "..". */
 static const char *ckr__part_of(ckr__ctx *c, const char *path, const ckr__dialect **d)
 {
     const char *name = ckr__base(path), *dir = path, *above, *where = NULL;
     const size_t n = sizeof ckr__dialects / sizeof *ckr__dialects;
-    size_t i, likely = 0;
+    size_t i, len, likely = 0;
+    bool mine;
     int up;
     for (i = 0; i < n; i++) likely += ckr__name_in(ckr__dialects[i]->parts, name);
     for (up = 0; likely && up < 12; up++, dir = above) {
@@ -59579,7 +59357,12 @@ static const char *ckr__part_of(ckr__ctx *c, const char *path, const ckr__dialec
             (strlen(dir) > 2 && !strcmp(dir + strlen(dir) - 3, "/.."))) break;
         for (i = 0; i < n; i++) {
             *d = ckr__dialects[i];
-            if (ckr__name_in((*d)->parts, name) && ckr__part_here(c, *d, above, path, &where))
+            if (!ckr__name_in((*d)->parts, name)) continue;
+            ckr__error_reset(c);
+            mine = false;
+            if ((*d)->probe_fn(c, above, &where, &mine) != CKR_OK || !mine) continue;
+            len = strlen(where);
+            if (!strcmp(where, ".") || (!strncmp(path, where, len) && path[len] == '/'))
                 return where;
         }
     }
@@ -59884,23 +59667,6 @@ CKR_API const ckr_node *ckr_ckpt_root(const ckr_ckpt *c)
 
 /* >>ckpt.side: what the target's format cannot hold, and what was written */
 
-static ckr_node *ckr__side_source(ckr__ctx *c, const ckr_state *s, const uint8_t digest[16])
-{
-    const ckr_topology *t = &s->topology;
-    ckr_node *sizes = ckr__node_dict(
-        c, "tp", ckr__node_int(c, t->tp), "pp", ckr__node_int(c, t->pp), "dp",
-        ckr__node_int(c, t->dp), "ep", ckr__node_int(c, t->ep), "cp", ckr__node_int(c, t->cp),
-        "zero", ckr__node_int(c, t->zero), CKR__END);
-    ckr_node *n = ckr__node_dict(c, "dialect", ckr__node_str(c, s->dialect), "topology", sizes,
-                                 "step", ckr__node_int(c, s->progress.step),
-                                 "samples", ckr__node_int(c, s->progress.samples),
-                                 "tokens", ckr__node_int(c, s->progress.tokens),
-                                 "digest", ckr__node_hex(c, digest, 16), CKR__END);
-    if (s->framework_version)
-        ckr__node_set(c, n, "framework_version", ckr__node_str(c, s->framework_version));
-    return n;
-}
-
 static ckr_node *ckr__side_schedules(ckr__ctx *c, const ckr_state *s)
 {
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
@@ -59975,14 +59741,27 @@ static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t di
 {
     ckr__ctx *c = w->c;
     const ckr_state *s = &w->plan->src->state;
+    const ckr_topology *t = &s->topology;
     const ckr__out *out = &w->plan->out;
     const char *first = out->files[0]->path;
     const char *name = ckr__strndup(c, first, strchr(first, '/') ? strcspn(first, "/") : 0);
+    ckr_node *sizes = ckr__node_dict(
+        c, "tp", ckr__node_int(c, t->tp), "pp", ckr__node_int(c, t->pp), "dp",
+        ckr__node_int(c, t->dp), "ep", ckr__node_int(c, t->ep), "cp", ckr__node_int(c, t->cp),
+        "zero", ckr__node_int(c, t->zero), CKR__END);
+    ckr_node *source = ckr__node_dict(c, "dialect", ckr__node_str(c, s->dialect),
+                                      "topology", sizes,
+                                      "step", ckr__node_int(c, s->progress.step),
+                                      "samples", ckr__node_int(c, s->progress.samples),
+                                      "tokens", ckr__node_int(c, s->progress.tokens),
+                                      "digest", ckr__node_hex(c, digest, 16), CKR__END);
     ckr_node *root = ckr__node_dict(c, "ckptresume", ckr__node_int(c, CKR_VERSION),
                                     "checkpoint", ckr__node_str(c, name),
                                     "dialect", ckr__node_str(c, w->plan->target.dialect),
-                                    "source", ckr__side_source(c, s, digest),
+                                    "source", source,
                                     "schedules", ckr__side_schedules(c, &w->plan->state), CKR__END);
+    if (s->framework_version)
+        ckr__node_set(c, source, "framework_version", ckr__node_str(c, s->framework_version));
     if (ckr__dialect_find(w->plan->target.dialect)->numbered)
         ckr__node_set(c, root, "names", ckr__side_params(c, &w->plan->state));
     if (out->vocab)

@@ -21,7 +21,7 @@ static struct result {
 static ckr_node *J(const char *json)
 {
     ckr_node *n = NULL;
-    if (json) CHECK_OK(ckr__json_parse(&ctx, "test", 0, json, strlen(json), 0, &n), &err);
+    if (json) CHECK_OK(ckr__json_parse(&ctx, "test", json, strlen(json), 0, &n), &err);
     return n;
 }
 

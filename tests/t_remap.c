@@ -117,7 +117,7 @@ static ckr_node *reread(ckr__ctx *c, const ckr_node *n)
     CHECK_OK(ckr__json_put(&b, n, 0, false), c->err);
     copy = (uint8_t *)ckr__arena(c, b.size + 1);
     memcpy(copy, b.data, b.size);
-    CHECK_OK(ckr__json_parse(c, "record", 0, copy, b.size, 0, &out), c->err);
+    CHECK_OK(ckr__json_parse(c, "record", copy, b.size, 0, &out), c->err);
     ckr__buf_free(&b);
     return out;
 }
@@ -798,7 +798,7 @@ static ckr_result record_try(world *w, const char *text, ckr__rng_result *r)
     ckr_node *n = NULL;
     ckr_result e;
     ckr__ctx_enter(&w->c, &t_err);
-    e = ckr__json_parse(&w->c, "record", 0, (const uint8_t *)text, strlen(text), 0, &n);
+    e = ckr__json_parse(&w->c, "record", (const uint8_t *)text, strlen(text), 0, &n);
     j.lineage = n;
     return e == CKR_OK ? ckr__rng_remap(&w->c, &j, r) : e;
 }

@@ -83,7 +83,7 @@ static ckr_node *data_load(void)
     snprintf(path, sizeof path, "%s/schedules.json", dir ? dir : "tests/data");
     text = t_slurp(path, &n);
     if (!CHECK(text != NULL)) return NULL;
-    CHECK_OK(ckr__json_parse(&t_ctx, path, 0, text, n, CKR__JSON_PYTHON, &root), &t_err);
+    CHECK_OK(ckr__json_parse(&t_ctx, path, text, n, CKR__JSON_PYTHON, &root), &t_err);
     free(text);                                       /* the tree keeps copies             */
     return root;
 }
@@ -591,7 +591,7 @@ static void random_round_trip(const ckr_schedule *s, const double *want, const c
     b.c = &t_ctx;
     if (!CHECK(node != NULL)) return;
     CHECK_OK(ckr__json_put(&b, node, 0, false), &t_err);
-    CHECK_OK(ckr__json_parse(&t_ctx, text, 0, b.data, b.size, 0, &tree), &t_err);
+    CHECK_OK(ckr__json_parse(&t_ctx, text, b.data, b.size, 0, &tree), &t_err);
     CHECK_OK(ckr__sched_from_node(&t_ctx, tree, &back), &t_err);
     ckr__buf_free(&b);
     if (!back) return;
@@ -682,7 +682,7 @@ static void random_schedules(void)
 static ckr_node *json(const char *text)
 {
     ckr_node *root = NULL;
-    CHECK_OK(ckr__json_parse(&t_ctx, "test", 0, (const uint8_t *)text, strlen(text),
+    CHECK_OK(ckr__json_parse(&t_ctx, "test", (const uint8_t *)text, strlen(text),
                              CKR__JSON_PYTHON, &root), &t_err);
     return root;
 }
