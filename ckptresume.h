@@ -39305,7 +39305,7 @@ static ckr_result ckr__nt_check_config(ckr__nt *r)
             ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, sizes[i], here, "model_config.json",
                                 there);
     for (i = 0; i < CKR__NT_AXES; i++)
-        if (ckr__nt_size(ckr_node_get(par, ckr__nt_axes[i].config), &v))
+        if (!ckr__nt_axes[i].untold && ckr__nt_size(ckr_node_get(par, ckr__nt_axes[i].config), &v))
             ckr__nt_config_says(r, CKR_ITEM_NANOTRON_TOPOLOGY, ckr__nt_axes[i].config, v,
                                 "the checkpoint has", *ckr__nt_size_of(&r->of, i));
     return r->c->err->code;
@@ -47333,7 +47333,9 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     return c->err->code;
 }
 
-static const ckr__as_file ckr__lm_as_file = { NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put, false };
+static const ckr__as_file ckr__lm_as_file = {
+    NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put, false
+};
 static const ckr__bounds ckr__lm_bounds = {
     "dp zero", CKR_ITEM_TRAINER_TOPOLOGY, "every process holds the whole model: there is only --dp",
     1, CKR_ITEM_OK, ckr__params_kept, NULL, NULL, NULL
@@ -58835,8 +58837,8 @@ static ckr_node *ckr__li_loops(ckr__ctx *c, long long step, long long epoch)
     return out;
 }
 
-/* The one file, from any state: what torch's parts of a run are in, under Lightning's keys, and of a
-   directory of its own what meta.pt has. */
+/* The one file, from any state: what torch's parts of a run are in, under Lightning's keys, and of
+   a directory of its own what meta.pt has. */
 static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
     static const struct { const char *from, *to; bool list; } keys[] = {
