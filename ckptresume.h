@@ -31409,6 +31409,31 @@ static void ckr__plan_adopt(ckr_plan *p, const ckr__map *names, ckr_state *out)
                     "safetensors, which keep the names");
 }
 
+/* Refuses groups of numbers where the target's optimizer has names: none of its parameters would
+   find its state. */
+static void ckr__plan_named(ckr_plan *p)
+{
+    const ckr_state *s = &p->state;
+    ckr__map names = { &p->ctx, NULL, 0, 0 };
+    uint64_t i, k;
+    for (i = 0; i < s->n_tensors; i++)
+        if (!strcmp(s->tensors[i]->slot, "param"))
+            ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    for (i = 0; i < s->n_ties; i++)
+        ckr__map_put(&names, s->ties[i].other, strlen(s->ties[i].other), i, NULL);
+    for (i = 0; i < s->n_groups && !p->ctx.refused; i++)
+        for (k = 0; k < s->groups[i].n_params && !p->ctx.refused; k++) {
+            const char *name = s->groups[i].params[k];
+            if (!ckr__map_find(&names, name, strlen(name), NULL))
+                ckr__refuse(&p->ctx, CKR_ITEM_TRAINER_NAMES, name,
+                            "a group lists it, and no parameter of the model is called so: the "
+                            "target finds its optimizer's state by name",
+                            "--names FILE where the optimizer has numbers, or leave it out: "
+                            "--without optimizer,groups");
+        }
+    ckr__map_free(&names);
+}
+
 /* Describes the files. What takes slots writes any names; what needs no groups (llm.c) has slots of
    its own, which it finds by these names itself. */
 static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
@@ -31425,6 +31450,9 @@ static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
         ckr__plan_adopt(p, &names, given);
     }
     ckr__map_free(&names);
+    if (strcmp(p->state.dialect, d->name) != 0 && !d->numbered &&
+        !(p->target.without & CKR_GROUPS))
+        ckr__plan_named(p);
     if (ckr__failed(&p->ctx) || p->ctx.refused) return p->ctx.err->code;
     return d->emit_fn(&p->ctx, given, &p->target, &p->out);
 }
@@ -36995,11 +37023,11 @@ static ckr_result ckr__search_progress(ckr__search *f, uint8_t what)
     const bool counted = *to[what] >= 0;
     uint64_t i;
     int64_t v;
-    int near;
-    for (near = 1; near >= 0 && !first; near--)
+    int beside;
+    for (beside = 1; beside >= 0 && !first; beside--)
         for (i = 0; i < f->n_counts; i++) {
             const ckr__place *p = &f->counts[i];
-            v = p->what == what && ckr__search_holds(f, p->in) == near
+            v = p->what == what && ckr__search_holds(f, p->in) == beside
                     ? ckr__search_value(f, p->node)
                     : -1;
             if (v < 0) continue;
@@ -37009,7 +37037,7 @@ static ckr_result ckr__search_progress(ckr__search *f, uint8_t what)
     v = first ? ckr__search_value(f, first->node) : -1;
     if (!counted && !other) *to[what] = v;
     for (i = 0; i < f->n_counts && (counted || !other); i++)
-        if (f->counts[i].what == what && ckr__search_holds(f, f->counts[i].in) == near + 1 &&
+        if (f->counts[i].what == what && ckr__search_holds(f, f->counts[i].in) == beside + 1 &&
             ckr__search_value(f, f->counts[i].node) == *to[what])
             ckr__plain_take_node(f->x->keep, f->counts[i].node);
     if (counted || !other || ckr__failed(f->x->c)) return f->x->c->err->code;
