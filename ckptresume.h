@@ -41583,7 +41583,7 @@ static void ckr__nt_emit_config(ckr__nt_job *x)
     ckr_node *root = old->root;
     ckr__buf text = CKR_ZERO;
     int64_t was = x->nt->of.zero, size = 0;
-    uint64_t i;
+    size_t i;
     if (!root) return;
     for (i = 0; i < CKR__NT_AXES; i++)
         ckr__nt_config(x, how, ckr__printf(x->c, "/parallelism/%s", ckr__nt_axes[i].config),
