@@ -22,7 +22,7 @@ static void again(ckr_ckpt *c)
     ckr__buf a, b;
     ckr_node *root = NULL;
     if (put(&a, c, ckr_ckpt_root(c))) {
-        if (ckr__json_parse(&c->ctx, "again", 0, a.data, a.size, CKR__JSON_PYTHON, &root) != CKR_OK)
+        if (ckr__json_parse(&c->ctx, "again", a.data, a.size, CKR__JSON_PYTHON, &root) != CKR_OK)
             abort();
         if (!put(&b, c, root) || a.size != b.size || memcmp(a.data, b.data, a.size)) abort();
         ckr__buf_free(&b);
