@@ -30868,14 +30868,16 @@ static bool *ckr__plan_bound(ckr_plan *p, const ckr_state *s)
    that of each parameter. */
 static void ckr__plan_tensors_lost(ckr_plan *p, const ckr_state *s)
 {
-    const uint32_t some = CKR_PARAMS | CKR_OPTIMIZER;
-    const bool *bound = p->target.without & some ? NULL : ckr__plan_bound(p, s);
+    const uint32_t without = p->target.without;
+    const bool *bound = ckr__plan_bound(p, s);
     const char *first = NULL;
     uint64_t i, n = 0;
     int64_t numel;
     for (i = 0; bound && i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
+        const bool model = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema");
         if (!bound[i] && strcmp(t->slot, "step") != 0 &&
+            !(without & (model ? CKR_PARAMS : CKR_OPTIMIZER)) &&
             ckr__numel(t->n_dims, t->shape, &numel) && numel && !n++)
             first = ckr__printf(&p->ctx, "%s of %s", t->slot, t->name);
     }
@@ -37195,6 +37197,7 @@ static ckr_result ckr__search_all(ckr__search *f)
     if (e == CKR_OK && x->n_named && x->n_named != x->desc->n_names)
         return ckr__optim_names_fail(x, f->files, "param_groups",
                                      "the optimizer has fewer parameters than there are names");
+    x->only = NULL;            /* an average is of any model                             */
     if (e == CKR_OK) e = ckr__search_averages(f);
     for (k = 0; k < CKR__COUNTERS && e == CKR_OK; k++) e = ckr__search_progress(f, k);
     return e == CKR_OK ? ckr__search_schedules(f) : e;
@@ -37299,7 +37302,8 @@ static void ckr__fresh_set(ckr__fresh *w, const char *key, ckr_node *part)
 
 static ckr_node *ckr__fresh_entry(ckr__fresh *w, const ckr_tensor *x)
 {
-    const ckr_dtype dtype = ckr__dtype_as(x, w->t->dtype);
+    const bool weight = w->masters && w->t->dtype != CKR_DTYPE_NONE && !strcmp(x->slot, "master");
+    const ckr_dtype dtype = weight ? w->t->dtype : ckr__dtype_as(x, w->t->dtype);
     if (ckr__is_python(x)) return ckr__python_node(w->c, x);
     ckr__say_cast(w->c, x, dtype);
     return ckr__entry_whole(w->c, w->f, ckr__plain_name(w->c, x), x, dtype, false);
@@ -37322,7 +37326,7 @@ static ckr_node *ckr__fresh_model(ckr__fresh *w, const char *slot)
         const ckr_tensor *t = s->tensors[i];
         if (strcmp(t->slot, slot) != 0) continue;
         if (ckr__map_find(&masters, t->name, strlen(t->name), &at)) t = s->tensors[at];
-        ckr__node_set(w->c, d, t->name, ckr__fresh_entry(w, t));
+        ckr__node_pair(w->c, d, ckr__node_str(w->c, t->name), ckr__fresh_entry(w, t));
     }
     ckr__map_free(&masters);
     for (i = 0; i < s->n_ties && params && !ckr__failed(w->c); i++)
@@ -43000,8 +43004,9 @@ static ckr_node *ckr__tr_root(ckr__ctx *c, const ckr__fileset *k, uint32_t rank)
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     uint8_t kind;
     for (kind = 1; kind <= CKR__TR_PATTERNS; kind++) {
-        const char *p = k->n_files[kind] ? k->files[kind][rank]->form->pattern : NULL;
-        if (!p || k->n_files[kind] != k->size[CKR__RANK]) continue;
+        const char *p;
+        if (k->n_files[kind] < 2 || k->n_files[kind] != k->size[CKR__RANK]) continue;
+        p = k->files[kind][rank]->form->pattern;
         ckr__node_set(c, d, ckr__printf(c, "%.*s", (int)(strchr(p, '{') - p), p),
                       k->files[kind][rank]->root);
     }
@@ -45212,6 +45217,7 @@ static void ckr__ad_emit(ckr__ac_job *x, const char *dialect)
     r->trainer = !strcmp(dialect, "hf_trainer");
     r->sana = !strcmp(dialect, "sana");
     r->adopted = true;
+    own->carried = NULL;       /* another trainer's keys                                     */
     r->ranks = own->topology.dp ? own->topology.dp : 1;
     x->ac = r;
     x->w.source = own;
@@ -51513,7 +51519,7 @@ typedef struct ckr__dn {       /* from flat names to a tree                     
     ckr_node     **nodes;      /* those children                                         */
     uint64_t       n_nodes;
     const ckr_node **flats;    /* optimizers' dicts that were flat                       */
-    uint64_t       n_flats;
+    uint64_t       n_flats, padded;        /* places of lists that nothing had           */
     const ckr__dcp *d;
 } ckr__dn;
 
@@ -51550,7 +51556,8 @@ static ckr_node *ckr__dn_child(ckr__dn *x, ckr_node *at, const ckr__dcp_item *it
     if (p->key ? at->kind != CKR_NODE_DICT : at->kind != CKR_NODE_LIST) return ckr__dn_bad(x, it);
     if (p->key)
         return ckr__node_pair(x->c, at, ckr__node_str(x->c, p->key), made) ? made : NULL;
-    if (index > x->d->n_items + 1024) return ckr__dn_bad(x, it);
+    if (index > at->count) x->padded += index - at->count;
+    if (x->padded > x->d->n_items + 1024) return ckr__dn_bad(x, it);
     while (at->count <= index)
         if (!ckr__node_push(x->c, at, ckr__node(x->c, CKR_NODE_NONE))) return NULL;
     at->u.items[index] = made;
@@ -51755,6 +51762,7 @@ static const char *ckr__dr_name(ckr__dr_names *x, const char *fqn)
 static void ckr__dr_path(ckr__dr_names *x, ckr__dcp_item *it)
 {
     const char *fqn = it->fqn, *rest = ckr__dr_under(x, fqn), *end = strrchr(fqn, '.');
+    if (rest && rest[0] != 's' && !strchr(rest + 13, '.')) rest = NULL;    /* no key of a group */
     x->path = NULL;
     x->n_path = 0;
     if (rest) {
@@ -51918,8 +51926,10 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     ckr__dr_tree(t);
     if (!t->keep.root) return c->err->code;
     root = ckr__dict_copy(c, t->keep.root);
-    for (i = 0; i < ckr__dict_n(beside); i++)
-        if (!ckr_node_get(root, ckr__dict_key(beside, i))) ckr__node_take(c, root, beside, i);
+    for (i = 0; i < ckr__dict_n(beside); i++) {
+        const char *key = ckr__dict_key(beside, i);
+        if (!key || !ckr_node_get(root, key)) ckr__node_take(c, root, beside, i);
+    }
     t->keep.root = root;
     t->keep.source = s;
     ckr__dr_begin(&x, c, t);
@@ -52393,7 +52403,8 @@ static void ckr__de_tensors(ckr__de *x)
         const bool items = x->dt && x->dt->item;
         const uint64_t at = items ? x->dt->item[t->index] : 0;
         const ckr__dcp_item *it = items && at < x->dt->n_items ? &x->dt->d->items[at] : NULL;
-        const bool param = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema"),
+        const bool weight = x->dt && !items && !strcmp(t->slot, "master"),
+                   param = weight || !strcmp(t->slot, "param") || !strcmp(t->slot, "ema"),
                    fresh = (w & CKR_OPTIMIZER) && !param;
         const ckr__dcp_part *path;
         const char *name;
@@ -52404,13 +52415,14 @@ static void ckr__de_tensors(ckr__de *x)
         done += (uint64_t)n + 1;
         if (items && (!it || it->bytes)) continue;         /* a number: its object's        */
         if (param && (w & CKR_PARAMS)) continue;
-        if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
+        if (!ckr__slot_wanted(x->t->slots, weight ? "param" : t->slot)) continue;
         if (fresh && (!x->fresh || (w & CKR_GROUPS))) continue;
         dtype = ckr__de_dtype(x, t);
+        if (weight && x->t->dtype != CKR_DTYPE_NONE) dtype = x->t->dtype;
         if (ckr__tq_tensor(x, t, dtype, stage * per, per, fresh)) continue;
         name = it ? it->fqn : ckr__plain_name(x->c, t);
         if (!it && x->dt) {
-            if (!strcmp(t->slot, "master")) name = t->name;
+            if (weight) name = t->name;
             n_path = name != t->name ? 2 : 0;
             path = n_path ? ckr__de_path(x->c, "optimizer", name + strlen("optimizer.")) : NULL;
         } else {
@@ -52780,7 +52792,7 @@ static void ckr__te_complete(ckr__de *x)
     uint64_t i, n = 0, at;
     for (i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
         const ckr_tensor *t = s->tensors[i];
-        if (!strcmp(t->slot, "param")) continue;
+        if (ckr__word_in(x->dt->item ? "param" : "param master ema", t->slot)) continue;
         if (!ckr__map_find(&names, t->name, strlen(t->name), &at)) {
             at = n++;
             seen[at].name = t->name;
@@ -53549,10 +53561,11 @@ static const char *ckr__dw_rename(ckr__ctx *c, const ckr__dcp_item *of, uint32_t
     uint32_t k;
     ckr__dt_rank(fqn, &at, &n);
     *path = of->path ? CKR__DUP(c, ckr__dcp_part, of->path, of->n_path) : NULL;
-    for (k = 0; *path && k < of->n_path; k++, begin += len + 1) {
+    for (k = 0; *path && k < of->n_path && begin <= strlen(fqn); k++, begin += len + 1) {
         ckr__dcp_part *p = &(*path)[k];
         len = p->key ? strlen(p->key) : strcspn(fqn + begin, ".");
-        if (at < begin || at >= begin + len) continue;
+        if (at < begin || at + n > begin + len) continue;
+        if (p->key && strncmp(p->key, fqn + begin, len) != 0) continue;   /* not its own path */
         p->index = p->key ? 0 : (int64_t)rank;
         if (p->key)
             p->key = ckr__printf(c, "%.*s%u%s", (int)(at - begin), p->key, (unsigned)rank,
@@ -53585,10 +53598,13 @@ static void ckr__dw_streams(ckr__dw *x)
     for (rank = 0; rank < ranks; rank++) {
         const ckr_stream *v = ckr__streams_of(was, rank < had ? rank : 0, &n);
         for (i = 0; i < n && !ckr__failed(e->c); i++, v++) {
-            const ckr__dcp_item *of = &e->dt->d->items[ckr__dr_item(&x->r, v->state)];
+            const uint64_t item = ckr__dr_item(&x->r, v->state);
+            const ckr__dcp_item *of = &e->dt->d->items[item];
             const ckr_stream *now = ckr__stream_of(e->s, rank, v->kind, v->name);
             ckr__dcp_part *path = NULL;
-            const char *name = of->fqn;
+            const char *name;
+            if (item >= e->dt->n_items) continue;
+            name = of->fqn;
             it.node = now && now->state ? now->state : v->rank == rank ? v->state : NULL;
             if (!it.node) continue;
             if (v->rank != rank) name = ckr__dw_rename(e->c, of, rank, &path);
