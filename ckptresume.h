@@ -24853,6 +24853,14 @@ static bool ckr__slot_wanted(const char *slots, const char *slot)
     return false;
 }
 
+/* By what name it stands in one file of tensors. */
+static const char *ckr__flat_name(ckr__ctx *c, const ckr_tensor *t)
+{
+    if (!strcmp(t->slot, "param")) return t->name;
+    if (!strcmp(t->slot, "ema")) return ckr__printf(c, "ema.%s", t->name);
+    return ckr__printf(c, "optimizer.state.%s.%s", t->name, t->slot);
+}
+
 static int64_t ckr__block_numel(const ckr__block *b)
 {
     int64_t n = 1;
@@ -25103,6 +25111,12 @@ static bool ckr__sched_unclocked(ckr__ctx *c, ckr_schedule *x, int64_t ticks, in
 static bool ckr__is_lambda(const ckr_node *state)
 {
     return ckr_node_get(state, "lr_lambdas") || (ckr_node_is_dict(state) && state->count == 1);
+}
+
+/* Is it one that scripts of torch step: its own, or a function of transformers or diffusers? */
+static bool ckr__sched_is_torch(const ckr_schedule *s)
+{
+    return !strncmp(s->kind, "torch:", 6) || ckr__is_function(s);
 }
 
 /* The same curve with the base LRs of `bases`, to which it is proportional. */
@@ -37261,13 +37275,6 @@ static ckr_result ckr__script_read(ckr__script *x)
 /* The parts of a run as a first save has them, of any framework's state: state dicts of the model
    and of torch's optimizer. */
 
-static const char *ckr__plain_name(ckr__ctx *c, const ckr_tensor *t)
-{
-    if (!strcmp(t->slot, "param")) return t->name;
-    if (!strcmp(t->slot, "ema")) return ckr__printf(c, "ema.%s", t->name);
-    return ckr__printf(c, "optimizer.state.%s.%s", t->name, t->slot);
-}
-
 typedef struct ckr__fresh {
     ckr__ctx         *c;
     const ckr_state  *s;
@@ -37306,7 +37313,7 @@ static ckr_node *ckr__fresh_entry(ckr__fresh *w, const ckr_tensor *x)
     const ckr_dtype dtype = weight ? w->t->dtype : ckr__dtype_as(x, w->t->dtype);
     if (ckr__is_python(x)) return ckr__python_node(w->c, x);
     ckr__say_cast(w->c, x, dtype);
-    return ckr__entry_whole(w->c, w->f, ckr__plain_name(w->c, x), x, dtype, false);
+    return ckr__entry_whole(w->c, w->f, ckr__flat_name(w->c, x), x, dtype, false);
 }
 
 /* Those of a slot by name; NULL: there are none. A tie is its tensor once more, but in safetensors,
@@ -37336,8 +37343,8 @@ static ckr_node *ckr__fresh_model(ckr__fresh *w, const char *slot)
 }
 
 /* What the optimizer has of a parameter; NULL: nothing. A master that is no wider than its
-   parameter is the parameter. torch's optimizers ask for `step`, which frameworks with one count
-   for all keep elsewhere. */
+   parameter is the parameter. Those like Adam ask for `step`, which frameworks with one count for
+   all keep elsewhere. */
 static ckr_node *ckr__fresh_state(ckr__fresh *w, const ckr__slots *of)
 {
     ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
@@ -37348,7 +37355,7 @@ static ckr_node *ckr__fresh_state(ckr__fresh *w, const ckr__slots *of)
         else if (of->param && x->dtype == of->param->dtype) w->out->renamed = true;
         else if (!w->masters) ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
     }
-    if (ckr__dict_n(d) && !ckr_node_get(d, "step") && w->s->progress.step >= 0)
+    if (ckr_node_get(d, "exp_avg") && !ckr_node_get(d, "step") && w->s->progress.step >= 0)
         ckr__node_set(w->c, d, "step", ckr__node_float(w->c, (double)w->s->progress.step));
     return ckr__dict_n(d) ? d : NULL;
 }
@@ -37387,12 +37394,6 @@ static ckr_node *ckr__fresh_optimizer(ckr__fresh *w)
     ckr__map_free(&numbers);
     return ckr__failed(c) ? NULL
                           : ckr__node_dict(c, "state", states, "param_groups", list, CKR__END);
-}
-
-/* Is it one that scripts of torch step: its own, or a function of transformers or diffusers? */
-static bool ckr__sched_is_torch(const ckr_schedule *s)
-{
-    return !strncmp(s->kind, "torch:", 6) || ckr__is_function(s);
 }
 
 #if !defined(CKPTRESUME_NO_VERL) || !defined(CKPTRESUME_NO_ACCELERATE)
@@ -42245,7 +42246,7 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
    metadata. */
 static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype)
 {
-    const char *name = ckr__plain_name(c, t);
+    const char *name = ckr__flat_name(c, t);
     const bool tagged = f->format != CKR_FORMAT_SAFETENSORS || *ckr__dtypes[dtype].tag;
     ckr_node *n;
     int64_t numel, bytes;
@@ -42746,7 +42747,7 @@ static bool ckr__plain_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *x, c
                  "safetensors has no such type: its bytes, with type and shape in __metadata__, "
                  "which this tool reads back and others do not", "--to torch");
     return ckr__plain_entry(c, f, x, dtype) &&
-           ckr__out_key(out, x, ckr__plain_name(c, x), "param");
+           ckr__out_key(out, x, ckr__flat_name(c, x), "param");
 }
 
 static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
@@ -47120,7 +47121,7 @@ static bool ckr__lm_gpt2_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
         ckr_node *e;
         const char *name;
         named.name = ckr__lm_gpt2_name(c, "transformer.", i, l);
-        name = named.name ? ckr__plain_name(c, &named) : NULL;
+        name = named.name ? ckr__flat_name(c, &named) : NULL;
         for (d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
         e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
         if (!ckr__node_pair(c, f->root, ckr__node_str(c, name), e)) return false;
@@ -47257,7 +47258,7 @@ static void ckr__lm_from_gpt2(ckr__lm_job *x)
     uint64_t i, used;
     uint32_t slot;
     for (i = 0; i < x->s->n_tensors; i++) {
-        const char *key = ckr__plain_name(x->c, x->s->tensors[i]);
+        const char *key = ckr__flat_name(x->c, x->s->tensors[i]);
         if (!key || !ckr__map_put(&x->names, key, strlen(key), i, NULL)) return;
     }
     x->prefix = ckr__map_find(&x->names, "wte.weight", 10, NULL) ? "" : "transformer.";
@@ -52420,7 +52421,7 @@ static void ckr__de_tensors(ckr__de *x)
         dtype = ckr__de_dtype(x, t);
         if (weight && x->t->dtype != CKR_DTYPE_NONE) dtype = x->t->dtype;
         if (ckr__tq_tensor(x, t, dtype, stage * per, per, fresh)) continue;
-        name = it ? it->fqn : ckr__plain_name(x->c, t);
+        name = it ? it->fqn : ckr__flat_name(x->c, t);
         if (!it && x->dt) {
             if (weight) name = t->name;
             n_path = name != t->name ? 2 : 0;
@@ -53739,7 +53740,7 @@ static const ckr__schedules ckr__tt_schedules = {
 };
 static const ckr__dialect ckr__torchtitan = {
     "torchtitan", "fsdp fused_qkv split_qkv", ckr__dt_probe, ckr__dt_read, NULL, ckr__dt_emit,
-    &ckr__dt_as_file, NULL, NULL, NULL, "slots kv_heads", &ckr__tt_schedules, &ckr__tt_bounds, false
+    NULL, NULL, NULL, NULL, "slots kv_heads", &ckr__tt_schedules, &ckr__tt_bounds, false
 };
 static const ckr__dialect ckr__dcp_dialect = {
     "dcp", NULL, ckr__dt_probe, ckr__dt_read, ckr__streams_held, ckr__dt_emit, &ckr__dt_as_file,
@@ -59355,6 +59356,7 @@ static ckr_result ckr__state_fill(ckr_ckpt *k, const ckr__dialect *d, const ckr_
 
 static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_open_desc *desc)
 {
+    const ckr__dialect *own = d;       /* of what is found, where a reader knows several       */
     ckr_open_desc named;
     ckr__ctx *c = &k->ctx;
     const int64_t vocab = desc ? desc->vocab : 0;
@@ -59378,7 +59380,8 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
             r = ckr__say(c, "CKR_W_SIDE_FILE", CKR_CHANGED, CKR__SIDE_FILE, NULL, NULL,
                          "its vocabulary does not belong to these files; it was not used", NULL);
     }
-    k->state.as_file = d->as_file;
+    if (k->state.dialect) own = ckr__dialect_find(k->state.dialect);
+    k->state.as_file = own ? own->as_file : NULL;
     if (r == CKR_OK) r = ckr__side_schedule(c, &k->state, k->side);
     if (r == CKR_OK) r = ckr__told_schedule(c, &k->state, desc);
     if (r == CKR_OK) r = c->err->code;

@@ -200,6 +200,30 @@ static ckr_ckpt *open_ok(const char *path)
     return c;
 }
 
+/* The optimizer's parameters named by the caller. */
+T_UNUSED static ckr_ckpt *open_named(const char *path, const char *const *names, size_t n)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    d.env = &env;
+    d.names = names;
+    d.n_names = n;
+    expect_open(ckr_ckpt_open(path, &d, &c, &e), path, &e);
+    return c;
+}
+
+/* The tree of a file; the test ends where there is none. */
+T_UNUSED static ckr_ckpt *tree_of(const char *path)
+{
+    ckr_open_desc d = CKR_ZERO;
+    ckr_ckpt *c = NULL;
+    ckr_error e;
+    d.env = &env;
+    if (!CHECK_OK(ckr_tree_open(path, &d, &c, &e), &e)) exit(2);
+    return c;
+}
+
 static void digest_of(const char *path, uint8_t total[16])
 {
     ckr_ckpt *c = open_ok(path);

@@ -41,18 +41,6 @@ static const char **order_of(const ckr_state *s, size_t *n)
     return names;
 }
 
-static ckr_ckpt *open_named(const char *path, const char **names, size_t n)
-{
-    ckr_open_desc d = CKR_ZERO;
-    ckr_ckpt *c = NULL;
-    ckr_error e;
-    d.env = &env;
-    d.names = names;
-    d.n_names = n;
-    expect_open(ckr_ckpt_open(path, &d, &c, &e), path, &e);
-    return c;
-}
-
 static void same_state(const ckr_ckpt *have, const ckr_ckpt *want, const char *what)
 {
     const ckr_state *a = ckr_ckpt_state(have), *b = ckr_ckpt_state(want);
@@ -98,6 +86,18 @@ static void same_streams(const char *path, uint32_t ranks, const char *what)
     ckr_rng_streams_free(&b);
 }
 
+/* And from there a script's file, which is the same run. */
+static void back_again(const ckr_ckpt *src)
+{
+    ckr_target t = to("torch", 1);
+    ckr_ckpt *c;
+    if (!written(open_ok(OUT), OUT, "w/back.pt", &t)) return;
+    c = open_ok("w/back.pt");
+    if (c) same_state(c, src, "back");
+    ckr_ckpt_close(c);
+    memio_remove(&disk, "w/back.pt");
+}
+
 static void from_verl(void)
 {
     size_t i, n;
@@ -114,6 +114,7 @@ static void from_verl(void)
                 same_state(out, src, targets[i].dialect);
             }
             ckr_ckpt_close(out);
+            if (!strcmp(targets[i].dialect, "torchtitan")) back_again(src);
             if (targets[i].streams)
                 same_streams(targets[i].path, targets[i].ranks, targets[i].dialect);
         }

@@ -102,16 +102,6 @@ static ckr_plan *planned(const char *path, const ckr_target *t, ckr_ckpt **c)
     return p;
 }
 
-static ckr_ckpt *tree_of(const char *path)
-{
-    ckr_open_desc d = CKR_ZERO;
-    ckr_ckpt *c = NULL;
-    ckr_error e;
-    d.env = &env;
-    if (!CHECK_OK(ckr_tree_open(path, &d, &c, &e), &e)) exit(2);
-    return c;
-}
-
 /* The file again: everything that was in it, in its order, and the same tensors. */
 static void again(void)
 {

@@ -579,15 +579,6 @@ static void model_only(void)
 }
 
 /* A plan that is refused by this item. */
-static ckr_ckpt *tree_of(const char *path)
-{
-    ckr_open_desc d = CKR_ZERO;
-    ckr_ckpt *c = NULL;
-    d.env = &env;
-    CHECK_OK(ckr_tree_open(path, &d, &c, &err), &err);
-    return c;
-}
-
 /* A file by itself: every word and tensor of it by its name; a slot's length is told by the model
    beside it, without which the rest is bytes. */
 static void trees(void)

@@ -33,19 +33,6 @@ static void load_cases(void)
                            "extra_state_world_size_2_rank_1.pt", "in/extra.pt");
 }
 
-/* The optimizer's parameters named by the caller. */
-static ckr_ckpt *open_named(const char *path)
-{
-    ckr_open_desc d = CKR_ZERO;
-    ckr_ckpt *c = NULL;
-    ckr_error e;
-    d.env = &env;
-    d.names = names;
-    d.n_names = N_NAMES;
-    expect_open(ckr_ckpt_open(path, &d, &c, &e), path, &e);
-    return c;
-}
-
 /* Writes c, which it closes. */
 static bool to(ckr_ckpt *c, const char *dialect, const char *slots, const char *path)
 {
@@ -73,7 +60,7 @@ static double number_of(const ckr_ckpt *c, const char *name, const char *slot, c
 /* Numbers are slots; in the framework's own file they are numbers again. */
 static void numbers(void)
 {
-    ckr_ckpt *c = open_named("in/epoch_1_step_3.pth");
+    ckr_ckpt *c = open_named("in/epoch_1_step_3.pth", names, N_NAMES);
     ckr_open_desc d = CKR_ZERO;
     ckr_error e;
     const ckr_node *state;
@@ -92,7 +79,8 @@ static void numbers(void)
         CHECK(ckr_node_get(state, "ratio") && ckr_node_get(state, "ratio")->kind == CKR_NODE_FLOAT);
         ckr_ckpt_close(c);
     }
-    if (to(open_named("in/epoch_1_step_3.pth"), "safetensors", "all", "w/all.safetensors")) {
+    if (to(open_named("in/epoch_1_step_3.pth", names, N_NAMES), "safetensors", "all",
+           "w/all.safetensors")) {
         c = open_ok("w/all.safetensors");
         if (c)
             CHECK(ckr__same(number_of(c, "optimizer.state.up.bias.step", "param", CKR_DTYPE_I64),
@@ -112,7 +100,7 @@ static void numbers_to_deepspeed(void)
     ckr_error e;
     ckr_ckpt *c;
     t.dialect = "deepspeed";
-    if (written(open_named("in/epoch_1_step_3.pth"), "numbers", "w/out", &t)) {
+    if (written(open_named("in/epoch_1_step_3.pth", names, N_NAMES), "numbers", "w/out", &t)) {
         c = open_ok("w/out");
         if (c) {
             CHECK(ckr__same(number_of(c, "up.bias", "step", CKR_DTYPE_I64), 3));
@@ -124,7 +112,7 @@ static void numbers_to_deepspeed(void)
     }
     memio_remove(&disk, "w/out");
     t.topology.zero = 1;
-    c = open_named("in/epoch_1_step_3.pth");
+    c = open_named("in/epoch_1_step_3.pth", names, N_NAMES);
     if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
         const ckr_plan_facts *f = ckr_plan_info(p);
         CHECK_INT(f->verdict, CKR_VERDICT_REFUSED);
@@ -158,16 +146,6 @@ static void same_state(const ckr_ckpt *c, ckr_ckpt *file, const char *path, int 
     t_check(!memcmp(a, b, size), __FILE__, __LINE__, "%s is not %s of %s", pointer, slot, name);
     free(a);
     free(b);
-}
-
-static ckr_ckpt *tree_of(const char *path)
-{
-    ckr_open_desc d = CKR_ZERO;
-    ckr_ckpt *c = NULL;
-    ckr_error e;
-    d.env = &env;
-    if (!CHECK_OK(ckr_tree_open(path, &d, &c, &e), &e)) exit(2);
-    return c;
 }
 
 static bool has_leftover(const ckr_state *s, const char *path)
