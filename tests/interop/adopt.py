@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import torch.multiprocessing as mp
 from torch.optim import lr_scheduler as S
+from count import end, expect
 
 AT, MORE = 12, 12
 KINDS = {
@@ -151,16 +152,6 @@ def trainer_process(out, want, scratch, answers):
     answers.put((0, 1, None, begin["wrong"], used, end))
 
 
-passed = failed = 0
-
-
-def expect(ok, what):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    if not ok:
-        print(what, flush=True)
-
-
 def tool(*args):
     p = subprocess.run([sys.argv[1], *map(str, args), "--json"], capture_output=True, text=True, timeout=60)
     doc = json.loads(p.stdout)
@@ -185,8 +176,6 @@ def compare(what, answers, n, want, told):
             expect(all(v == want["end"][k].tolist() for k, v in end.items()), f"{what}: other weights at the end")
         if rank == 0 and drawn:
             expect(drawn == want["draws"], f"{what}: rank 0 draws {drawn}, the run {want['draws']}")
-
-
 
 
 def main():
@@ -218,8 +207,7 @@ def main():
         p.start()
         compare("HF Trainer", answers, 1, want, told)
         p.join()
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    return end()
 
 
 if __name__ == "__main__":

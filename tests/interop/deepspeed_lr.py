@@ -13,6 +13,7 @@ from pathlib import Path
 os.environ["DS_ACCELERATOR"] = "cpu"
 import torch
 from deepspeed.runtime import lr_schedules
+from count import end, expect
 
 lr_schedules.logger.setLevel("ERROR")
 TOOL, TMP, CORPUS = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
@@ -37,16 +38,6 @@ CASES = [
     ("dp2_zero3_fp32", "--dp 4"),
     ("pp2_dp2_zero1_bf16", "--dp 1"),
 ]
-passed = failed = 0
-
-
-def expect(ok, what):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    if not ok:
-        print(what, flush=True)
-
-
 def tool(*args):
     p = subprocess.run([TOOL, *map(str, args), "--json"], capture_output=True, text=True, timeout=60)
     doc = json.loads(p.stdout)
@@ -102,8 +93,7 @@ def main():
         lr = job["optimizer"]["params"]["lr"]
         if tool("convert", CORPUS / case / "ckpt", out, *flags.split()):
             compare(f"{case} {flags}", out, [lr, job.get("group1", {}).get("lr", lr)])
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    return end()
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from count import end, expect  # noqa: E402
+
 sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != Path(__file__).resolve().parent]
 import lightning.pytorch as pl  # noqa: E402
 from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint  # noqa: E402
@@ -24,15 +26,6 @@ from lightning.pytorch.callbacks import EMAWeightAveraging, ModelCheckpoint  # n
 warnings.filterwarnings("ignore")
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 L = torch.optim.lr_scheduler
-passed = failed = 0
-
-
-def expect(ok, what):
-    global passed, failed
-    passed += bool(ok)
-    failed += not ok
-    if not ok:
-        print(f"FAIL {what}")
 
 
 def groups(net):
@@ -377,8 +370,7 @@ def main():
         corpus = Path(os.environ.get("CORPUS", "../shared/corpus")) / "lightning"
         if corpus.is_dir():
             sharded(scratch, corpus.resolve())
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+    return end()
 
 
 if __name__ == "__main__":

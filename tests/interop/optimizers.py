@@ -10,16 +10,7 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
-
-passed = failed = 0
-
-
-def expect(ok, what):
-    global passed, failed
-    passed += bool(ok)
-    failed += not ok
-    if not ok:
-        print(f"FAIL {what}")
+from count import end, expect
 
 
 def same(a, b):
@@ -70,8 +61,7 @@ def main(scratch, corpus):
     for name, about in json.loads((corpus / "truth.json").read_text())["files"].items():
         exported(corpus / "ckpt" / name, about, truth, scratch)
         converted(corpus / "ckpt" / name, scratch)
-    print(f"{passed} passed, {failed} failed")
-    return failed != 0
+    return end()
 
 
 if __name__ == "__main__":

@@ -21,16 +21,7 @@ logging.disable(logging.CRITICAL)
 from accelerate import PartialState  # noqa: E402
 from accelerate.checkpointing import load_accelerator_state  # noqa: E402
 from transformers import Trainer  # noqa: E402
-
-passed = failed = 0
-
-
-def expect(ok, what):
-    global passed, failed
-    passed += bool(ok)
-    failed += not ok
-    if not ok:
-        print(f"FAIL {what}")
+from count import end, expect  # noqa: E402
 
 
 def tool(*args):
@@ -135,8 +126,7 @@ def main(scratch):
         accelerate_case(case, scratch, with_trainer, (1, 2, 3))
     for case in sorted(shared.glob("sana_*/ckpt")):
         sana_case(case, scratch, (1, 6, 7, 8))
-    print(f"{passed} passed, {failed} failed")
-    return failed != 0
+    return end()
 
 
 if __name__ == "__main__":

@@ -12,10 +12,9 @@ from pathlib import Path
 import torch
 from torch import nn, optim
 from torch.optim import lr_scheduler as sched
+from count import end, expect
 
 BEFORE, AFTER = 7, 12
-passed = failed = 0
-
 OPTIMIZERS = {
     "sgd": lambda p: optim.SGD(p, 0.05),
     "nesterov": lambda p: optim.SGD(p, 0.05, momentum=0.9, nesterov=True, weight_decay=0.01),
@@ -62,14 +61,6 @@ SCHEDULERS = {
     "swalr": lambda o: optim.swa_utils.SWALR(o, 0.005, 9),
     "swalr_linear": lambda o: optim.swa_utils.SWALR(o, [0.005, 0.001], 9, "linear"),
 }
-
-
-def expect(ok, what):
-    global passed, failed
-    passed += bool(ok)
-    failed += not ok
-    if not ok:
-        print(f"FAIL {what}", flush=True)
 
 
 class Run:
@@ -181,8 +172,7 @@ def main(scratch):
     for name in SCHEDULERS:
         one(scratch, "adamw", name, True)
     nested(scratch)
-    print(f"{passed} passed, {failed} failed")
-    return failed != 0
+    return end()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import types
 from pathlib import Path
+from count import end, expect
 
 SAVED = "torchtitan:steps=20,warmup_steps=4,decay_type=linear,min_lr_factor=0"
 LAST = 0.0034375  # of update 10, group 0
@@ -93,17 +94,6 @@ ROWS = {
 }
 # these have no part in the LR, and `lr` does not take them
 OF_PLAN = ("--dp", "--tp", "--pp", "--dtype", "--variant", "--kv-heads")
-passed = failed = 0
-
-
-def expect(ok, what):
-    global passed, failed
-    passed += bool(ok)
-    failed += not ok
-    if not ok:
-        print(f"FAIL {what}")
-
-
 def run(verb, *args):
     p = subprocess.run([sys.argv[1], verb, *map(str, args), "--json"], capture_output=True, text=True)
     return p.returncode, json.loads(p.stdout) if p.stdout.strip() else {}
@@ -262,8 +252,7 @@ def main(corpus):
                 other_row(row, ckpt, flags, wanted)
         code, report = run("plan", case / "ckpt", "--schedule", SAVED, "--like", room / "LIKE-split")
         expect(code == 1 and "CKR_E_STATE_MISSING" in codes(report), f"split names alone: exit {code}: {codes(report)}")
-    print(f"{passed} passed, {failed} failed")
-    return failed != 0
+    return end()
 
 
 if __name__ == "__main__":

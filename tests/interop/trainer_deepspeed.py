@@ -10,6 +10,7 @@ Prints a line per failure, then `N passed, N failed`.
 
 import json, os, socket, subprocess, sys
 from pathlib import Path
+from count import end, expect
 
 SAVED, LAST = 6, 9
 CASES = {  # name: (stage, of the Trainer or accelerate's, what ds_config has)
@@ -215,16 +216,6 @@ def worker(jobs):
 # what starts them
 
 
-passed = failed = 0
-
-
-def expect(ok, what):
-    global passed, failed
-    passed, failed = passed + bool(ok), failed + (not ok)
-    if not ok:
-        print(what, flush=True)
-
-
 def launch(tmp, world, jobs):
     path = tmp / f"jobs-{world}.json"
     path.write_text(json.dumps(jobs))
@@ -317,5 +308,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "--worker":
         worker(sys.argv[2])
     main(sys.argv[1], Path(sys.argv[2]))
-    print(f"{passed} passed, {failed} failed")
-    sys.exit(failed > 0)
+    sys.exit(end())
