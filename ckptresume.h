@@ -37281,9 +37281,37 @@ typedef struct ckr__fresh {
     const ckr_target *t;
     ckr__out         *out;
     ckr__out_file    *f;       /* that is being written                                  */
-    bool              masters; /* the model is its masters, where it has any: they are not the
-                                  optimizer's                                            */
 } ckr__fresh;
+
+/* The state as a framework without masters has it: what was trained, a parameter's master, is the
+   parameter. Into *own; false: out of memory. */
+static bool ckr__masters_in(ckr__out *out, const ckr_state *s, ckr_state *own)
+{
+    ckr__map masters = { out->c, NULL, 0, 0 };
+    uint64_t i, at;
+    *own = *s;
+    own->tensors = NULL;
+    own->n_tensors = 0;
+    for (i = 0; i < s->n_tensors; i++)
+        if (!strcmp(s->tensors[i]->slot, "master"))
+            ckr__map_put(&masters, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+    for (i = 0; i < s->n_tensors && !ckr__failed(out->c); i++) {
+        ckr_tensor *t = s->tensors[i], *master;
+        if (!strcmp(t->slot, "master")) continue;
+        if (!strcmp(t->slot, "param") && ckr__map_find(&masters, t->name, strlen(t->name), &at)) {
+            master = CKR__DUP(out->c, ckr_tensor, s->tensors[at], 1);
+            if (!master) break;
+            ckr__out_key(out, master, t->name, "param");
+            master->slot = "param";
+            master->buffer = t->buffer;
+            master->requires_grad = t->requires_grad;
+            t = master;
+        }
+        *CKR__PUSH(ckr_tensor *, out->c, own->tensors, own->n_tensors) = t;
+    }
+    ckr__map_free(&masters);
+    return !ckr__failed(out->c);
+}
 
 static void ckr__fresh_begin(ckr__fresh *w, ckr__ctx *c, const ckr_state *s, const ckr_target *t,
                              ckr__out *out)
@@ -37309,8 +37337,7 @@ static void ckr__fresh_set(ckr__fresh *w, const char *key, ckr_node *part)
 
 static ckr_node *ckr__fresh_entry(ckr__fresh *w, const ckr_tensor *x)
 {
-    const bool weight = w->masters && w->t->dtype != CKR_DTYPE_NONE && !strcmp(x->slot, "master");
-    const ckr_dtype dtype = weight ? w->t->dtype : ckr__dtype_as(x, w->t->dtype);
+    const ckr_dtype dtype = ckr__dtype_as(x, w->t->dtype);
     if (ckr__is_python(x)) return ckr__python_node(w->c, x);
     ckr__say_cast(w->c, x, dtype);
     return ckr__entry_whole(w->c, w->f, ckr__flat_name(w->c, x), x, dtype, false);
@@ -37323,19 +37350,11 @@ static ckr_node *ckr__fresh_model(ckr__fresh *w, const char *slot)
     const ckr_state *s = w->s;
     const bool params = !strcmp(slot, "param");
     ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
-    ckr__map masters = CKR_ZERO;
-    uint64_t i, at;
-    masters.c = w->c;
-    for (i = 0; i < s->n_tensors && params && w->masters; i++)
-        if (!strcmp(s->tensors[i]->slot, "master"))
-            ckr__map_put(&masters, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    for (i = 0; i < s->n_tensors && !ckr__failed(w->c); i++) {
-        const ckr_tensor *t = s->tensors[i];
-        if (strcmp(t->slot, slot) != 0) continue;
-        if (ckr__map_find(&masters, t->name, strlen(t->name), &at)) t = s->tensors[at];
-        ckr__node_pair(w->c, d, ckr__node_str(w->c, t->name), ckr__fresh_entry(w, t));
-    }
-    ckr__map_free(&masters);
+    uint64_t i;
+    for (i = 0; i < s->n_tensors && !ckr__failed(w->c); i++)
+        if (!strcmp(s->tensors[i]->slot, slot))
+            ckr__node_pair(w->c, d, ckr__node_str(w->c, s->tensors[i]->name),
+                           ckr__fresh_entry(w, s->tensors[i]));
     for (i = 0; i < s->n_ties && params && !ckr__failed(w->c); i++)
         if (w->f->format != CKR_FORMAT_SAFETENSORS && !ckr_node_get(d, s->ties[i].other))
             ckr__node_set(w->c, d, s->ties[i].other, ckr__dict_value(d, s->ties[i].name));
@@ -37351,9 +37370,8 @@ static ckr_node *ckr__fresh_state(ckr__fresh *w, const ckr__slots *of)
     uint64_t k;
     for (k = 0; k < of->n; k++) {
         const ckr_tensor *x = of->list[k];
-        if (x != of->master) ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
-        else if (of->param && x->dtype == of->param->dtype) w->out->renamed = true;
-        else if (!w->masters) ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
+        if (x == of->master && of->param && x->dtype == of->param->dtype) w->out->renamed = true;
+        else ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
     }
     if (ckr_node_get(d, "exp_avg") && !ckr_node_get(d, "step") && w->s->progress.step >= 0)
         ckr__node_set(w->c, d, "step", ckr__node_float(w->c, (double)w->s->progress.step));
@@ -38115,7 +38133,7 @@ typedef struct ckr__fsdp_save {
     const ckr_target *t;
     const ckr__fsdp  *from;    /* of the source; NULL: it is another framework's            */
     ckr__fsdp         to;
-    ckr__slots       *slots;   /* of each parameter beside itself and its master            */
+    ckr__slots       *slots;   /* of each parameter beside itself                           */
     const ckr_mesh   *mesh;
     ckr__dist_out     dist;    /* of the file that is being written                         */
     bool              whole;   /* parameters are stored whole                               */
@@ -38156,7 +38174,7 @@ static bool ckr__fsdp_names(ckr__fsdp_save *x)
     return !ckr__failed(x->c);
 }
 
-/* The state's tensors by name and slot; what the model is made of where there are masters. */
+/* The state's tensors by name and slot. */
 static bool ckr__fsdp_tensors(ckr__fsdp_save *x)
 {
     ckr__fsdp *to = &x->to;
@@ -38164,9 +38182,9 @@ static bool ckr__fsdp_tensors(ckr__fsdp_save *x)
     for (i = 0; i < to->n_params; i++)
         if (!ckr__map_put(&to->names, to->params[i].name, strlen(to->params[i].name), i, NULL))
             return false;
-    x->slots = ckr__slots_of(x->c, x->s, &to->names, to->n_params, "master");
+    x->slots = ckr__slots_of(x->c, x->s, &to->names, to->n_params, "");
     for (i = 0; x->slots && i < to->n_params; i++)
-        to->params[i].tensor = x->slots[i].master ? x->slots[i].master : x->slots[i].param;
+        to->params[i].tensor = x->slots[i].param;
     for (i = 0; i < x->s->n_ties; i++) {
         const ckr_tie *tie = &x->s->ties[i];
         uint64_t first;
@@ -38927,7 +38945,9 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
                                "mesh of fewer ranks than there are", "take a divisor of the ranks");
     if (!from) {               /* another framework's run becomes the actor's, under FSDP2  */
         ckr__verl_model *actor = CKR__NEW(c, ckr__verl_model);
-        if (!actor) return c->err->code;
+        ckr_state *own = CKR__NEW(c, ckr_state);
+        if (!actor || !own || !ckr__masters_in(out, s, own)) return c->err->code;
+        x.s = own;
         actor->dir = ckr__verl_models[0].dir;
         actor->key = ckr__verl_models[0].key;
         actor->version = 2;
@@ -45218,13 +45238,13 @@ static void ckr__ad_emit(ckr__ac_job *x, const char *dialect)
     r->trainer = !strcmp(dialect, "hf_trainer");
     r->sana = !strcmp(dialect, "sana");
     r->adopted = true;
-    own->carried = NULL;       /* another trainer's keys                                     */
     r->ranks = own->topology.dp ? own->topology.dp : 1;
     x->ac = r;
     x->w.source = own;
     x->rate = x->ranks;
-    ckr__fresh_begin(&w, c, x->w.s, x->t, x->out);
-    w.masters = true;
+    if (!ckr__masters_in(x->out, x->w.s, own)) return;
+    own->carried = NULL;       /* another trainer's keys                                     */
+    ckr__fresh_begin(&w, c, own, x->t, x->out);
     scheduler = ckr__ad_schedule(x);
     if (r->sana && !ckr__failed(c)) ckr__ad_sana(x, &w, scheduler);
     if (r->sana || ckr__failed(c)) return;
@@ -52404,8 +52424,7 @@ static void ckr__de_tensors(ckr__de *x)
         const bool items = x->dt && x->dt->item;
         const uint64_t at = items ? x->dt->item[t->index] : 0;
         const ckr__dcp_item *it = items && at < x->dt->n_items ? &x->dt->d->items[at] : NULL;
-        const bool weight = x->dt && !items && !strcmp(t->slot, "master"),
-                   param = weight || !strcmp(t->slot, "param") || !strcmp(t->slot, "ema"),
+        const bool param = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema"),
                    fresh = (w & CKR_OPTIMIZER) && !param;
         const ckr__dcp_part *path;
         const char *name;
@@ -52416,14 +52435,12 @@ static void ckr__de_tensors(ckr__de *x)
         done += (uint64_t)n + 1;
         if (items && (!it || it->bytes)) continue;         /* a number: its object's        */
         if (param && (w & CKR_PARAMS)) continue;
-        if (!ckr__slot_wanted(x->t->slots, weight ? "param" : t->slot)) continue;
+        if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
         if (fresh && (!x->fresh || (w & CKR_GROUPS))) continue;
         dtype = ckr__de_dtype(x, t);
-        if (weight && x->t->dtype != CKR_DTYPE_NONE) dtype = x->t->dtype;
         if (ckr__tq_tensor(x, t, dtype, stage * per, per, fresh)) continue;
         name = it ? it->fqn : ckr__flat_name(x->c, t);
         if (!it && x->dt) {
-            if (weight) name = t->name;
             n_path = name != t->name ? 2 : 0;
             path = n_path ? ckr__de_path(x->c, "optimizer", name + strlen("optimizer.")) : NULL;
         } else {
@@ -52793,7 +52810,7 @@ static void ckr__te_complete(ckr__de *x)
     uint64_t i, n = 0, at;
     for (i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
         const ckr_tensor *t = s->tensors[i];
-        if (ckr__word_in(x->dt->item ? "param" : "param master ema", t->slot)) continue;
+        if (!strcmp(t->slot, "param")) continue;
         if (!ckr__map_find(&names, t->name, strlen(t->name), &at)) {
             at = n++;
             seen[at].name = t->name;
@@ -53015,35 +53032,27 @@ static void ckr__te_adopt_groups(ckr__de *x)
     }
 }
 
-/* Another framework's state as one that torchtitan has saved, before it has items. Parameters are
-   their masters, where they have any. */
+/* Another framework's state as one that torchtitan has saved, before it has items. */
 static void ckr__te_adopt(ckr__de *x, const ckr_state *s, ckr_state *own)
 {
     ckr__dt *dt = CKR__NEW(x->c, ckr__dt);
-    ckr__map masters = { x->c, NULL, 0, 0 };
     bool known = false, steps = false, state = false;
-    uint64_t i;
+    const ckr_group *groups = own->groups;
+    uint64_t i, n = 0;
     if (dt) dt->d = CKR__NEW(x->c, ckr__dcp);
-    if (!dt || !dt->d) return;
-    dt->source = s;
-    x->dt = dt;
-    for (i = 0; i < s->n_tensors; i++)
-        if (!strcmp(s->tensors[i]->slot, "master"))
-            ckr__map_put(&masters, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    own->tensors = NULL;
-    own->n_tensors = 0;
-    for (i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
-        ckr_tensor *t = s->tensors[i];
-        const bool param = !strcmp(t->slot, "param");
+    if (!dt || !dt->d || !ckr__masters_in(x->out, s, own)) return;
+    own->groups = (ckr_group *)(uintptr_t)groups;      /* its own, which may be changed       */
+    for (i = 0; i < own->n_tensors; i++) {
+        ckr_tensor *t = own->tensors[i];
         known = known || ckr__path_ends(t->name, "tok_embeddings.weight");
-        if ((param && ckr__map_find(&masters, t->name, strlen(t->name), NULL)) ||
-            !strcmp(t->slot, "ema"))
-            continue;
         steps = steps || !strcmp(t->slot, "step");
-        state = state || !(param || !strcmp(t->slot, "master"));
-        *CKR__PUSH(ckr_tensor *, x->c, own->tensors, own->n_tensors) = t;
+        state = state || !ckr__word_in("param ema", t->slot);
+        if (strcmp(t->slot, "ema") != 0) own->tensors[n++] = t;
     }
-    ckr__map_free(&masters);
+    own->n_tensors = n;
+    dt->source = CKR__DUP(x->c, ckr_state, own, 1);
+    if (!dt->source) return;
+    x->dt = dt;
     ckr__te_adopt_groups(x);
     if (x->t->variant && *x->t->variant)
         ckr__refuse(x->c, CKR_ITEM_TRAINER_SOURCE, "variant",

@@ -124,6 +124,38 @@ static void from_verl(void)
     }
 }
 
+/* What was trained is the parameter where a framework has no masters: in a whole run, and in the
+   weights alone. `written` compares the digest that was told with what a reader finds. */
+static void masters(void)
+{
+    static const char *const dialects[] = { "accelerate", "torchtitan", "verl" };
+    const uint32_t alone = CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE | CKR_RNG | CKR_PROGRESS;
+    ckr_ckpt *src, *out;
+    size_t i, k;
+    uint64_t n;
+    memio_add(&disk, "in/bf16", true);
+    memio_load(&disk, "tests/data/nanotron/tp2_pp1_dp2_zero1_bf16_master/ckpt", "in/bf16");
+    src = open_ok("in/bf16");
+    for (i = 0; i < 6 && src; i++) {
+        ckr_target t = to(dialects[i % 3], 2);
+        t.without = i < 3 ? CKR_SCHEDULE : alone;
+        if (!written(open_ok("in/bf16"), "in/bf16", OUT, &t)) continue;
+        out = open_ok(OUT);
+        for (n = k = 0; out && n < ckr_ckpt_state(src)->n_tensors; n++) {
+            const ckr_tensor *x = ckr_ckpt_state(src)->tensors[n], *y;
+            if (strcmp(x->slot, "master") != 0) continue;
+            y = ckr_ckpt_tensor(out, x->name, "param");
+            if (CHECK(y != NULL)) same_tensor(out, y, src, x, dialects[i % 3]);
+            CHECK(ckr_ckpt_tensor(out, x->name, "master") == NULL);
+            k++;
+        }
+        CHECK(k > 0);
+        ckr_ckpt_close(out);
+        memio_remove(&disk, OUT);
+    }
+    ckr_ckpt_close(src);
+}
+
 static bool says(const char *from, const ckr_target *t, const char *code, const char *subject)
 {
     ckr_ckpt *c = open_ok(from);
@@ -195,6 +227,7 @@ int main(int argc, char **argv)
     t_begin(argc, argv);
     disk_begin();
     RUN(from_verl);
+    RUN(masters);
     RUN(what_is_lost);
     RUN(schedules);
     RUN(faults);
