@@ -14733,6 +14733,8 @@ static ckr_result ckr__dcp_open(ckr__ctx *c, const char *dir, ckr__dcp **out)
     return r == CKR_OK ? ckr__dcp_ranges(d) : r;
 }
 
+CKR__COLD_END
+
 /* >>schedule ------------------------------------------------------------------ */
 /* Learning-rate schedules. A curve turns a clock value into one operation per update (all its
    transcendental functions), which a plain loop then applies to every lane, one per parameter
@@ -16013,6 +16015,8 @@ static ckr_result ckr__sched_at(ckr__ctx *c, const ckr_schedule *s, ckr__column 
     one.offset = t;
     return ckr__sched_eval(c, &one, column, 1, 1, out);
 }
+
+CKR__COLD
 
 /* >>schedule.build ------------------------------------------------------------ */
 /* Schedules from their framework's own parameters: a dict, or the text KIND:key=value,... */
@@ -19593,6 +19597,8 @@ static bool ckr__rng_before(const ckr_rng *r, unsigned known)
     return r->version && r->version < known;
 }
 
+CKR__COLD_END
+
 /* >>rng.mt19937 --------------------------------------------------------------- */
 
 static uint32_t ckr__mt_mix(uint32_t first, uint32_t second, uint32_t ahead)
@@ -19825,6 +19831,8 @@ static uint64_t ckr__philox64_next(ckr_rng *r)
     r->pos = 1;
     return v[0];
 }
+
+CKR__COLD
 
 /* >>rng.words ----------------------------------------------------------------- */
 /* PCG64 of numpy: a linear congruential generator modulo 2^128 and an output function: XSL-RR of
@@ -21272,6 +21280,8 @@ CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift)
     }
 }
 
+CKR__COLD_END
+
 /* >>rng.uniform --------------------------------------------------------------- */
 
 /* What torch forgets of a state that it loads: it is not in the state after the next draw. The
@@ -22015,6 +22025,8 @@ CKR_API ckr_result ckr_rng_permutation(ckr_rng *r, uint64_t n, int64_t *out)
     }
     return CKR_OK;
 }
+
+CKR__COLD
 
 /* >>state --------------------------------------------------------------------- */
 /* Filling a run state. Everything lives in the arena of the context that owns the state, so there
@@ -31450,14 +31462,14 @@ static void ckr__plan_named(ckr_plan *p)
     ckr__map_free(&names);
 }
 
-/* Describes the files. What takes slots writes any names; what needs no groups (llm.c) has slots of
-   its own, which it finds by these names itself. */
+/* Describes the files. What has no bounds but takes slots writes any names; what needs no groups
+   (llm.c) has slots of its own, which it finds by these names itself. */
 static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
 {
     ckr_state *given = CKR__NEW(&p->ctx, ckr_state);
     ckr__map names = { &p->ctx, NULL, 0, 0 };
     uint64_t i;
-    if (ckr__word_in(d->takes, "slots") || (d->bounds && !d->bounds->groups))
+    if (d->bounds ? !d->bounds->groups : ckr__word_in(d->takes, "slots"))
         return d->emit_fn(&p->ctx, &p->state, &p->target, &p->out);
     for (i = 0; i < p->state.n_tensors; i++)
         ckr__map_put(&names, p->state.tensors[i]->name, strlen(p->state.tensors[i]->name), i, NULL);
@@ -36207,45 +36219,61 @@ static ckr_result ckr__optim_names_fail(ckr__script *x, const ckr__optim *o, con
                        "--names FILE: all parameters in the order of the optimizer's groups");
 }
 
+#define CKR__OPTIM_GUESS 20000    /* parameters, above which nothing is guessed              */
+
 /* A name that the model's file lacks: of a tie, whose other name is the one tensor of this shape
    that nobody has claimed. */
 static ckr_result ckr__optim_unstored(ckr__script *x, const ckr__optim *o,
-                                      const ckr__optim_param *p, const ckr__optim_param *all,
-                                      uint64_t n, uint64_t *at)
+                                      const ckr__optim_param *p, const ckr__map *claimed,
+                                      uint64_t *at)
 {
-    uint64_t i, k, found = 0;
-    for (i = 0; i < x->s->n_tensors; i++) {
+    const bool few = x->s->n_tensors <= CKR__OPTIM_GUESS;
+    uint64_t i, found = 0;
+    for (i = 0; i < x->s->n_tensors && p->like && few && found < 2; i++) {
         const ckr_tensor *t = x->s->tensors[i];
-        if (strcmp(t->slot, "param") != 0 || !p->like || !ckr__optim_fits(p, t)) continue;
-        for (k = 0; k < n && strcmp(all[k].name, t->name) != 0; k++) {}
-        if (k < n) continue;
+        if (strcmp(t->slot, "param") != 0 || !ckr__optim_fits(p, t) ||
+            ckr__map_find(claimed, t->name, strlen(t->name), NULL))
+            continue;
         *at = i;
         found++;
     }
-    if (found != 1)
-        return ckr__optim_names_fail(x, o, p->name, "the model's file has no such parameter");
-    ckr__map_put(&x->names, p->name, strlen(p->name), *at, NULL);
-    ckr__tie_add(x->c, x->s, x->s->tensors[*at]->name, p->name);
-    return x->c->err->code;
+    return found == 1 ? CKR_OK
+                      : ckr__optim_names_fail(x, o, p->name,
+                                              "the model's file has no such parameter");
 }
 
 /* Given names: each is a tensor of the model, of the state's shape. Without a model (a bare
-   optimizer) they are taken as they are. */
+   optimizer) they are taken as they are. Ties are told when all of them are found. */
 static ckr_result ckr__optim_check_names(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
-                                      uint64_t n)
+                                         uint64_t n)
 {
-    const bool bare = x->names.count == 0;
-    uint64_t i, at = 0;
-    for (i = 0; i < n && !bare; i++) {
-        if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), &at) &&
-            ckr__optim_unstored(x, o, &p[i], p, n, &at) != CKR_OK)
-            return x->c->err->code;
-        if (!ckr__optim_fits(&p[i], x->s->tensors[at]))
-            return ckr__optim_names_fail(x, o, p[i].name,
-                                      "the optimizer's state has another shape than the parameter");
-        p[i].name = x->s->tensors[at]->name;
+    uint64_t *at = CKR__NEW_N(x->c, uint64_t, n), i;
+    ckr__map claimed = CKR_ZERO;
+    ckr_result r = CKR_OK;
+    if (!x->names.count || !at) return x->c->err->code;
+    claimed.c = x->c;
+    for (i = 0; i < n; i++) ckr__map_put(&claimed, p[i].name, strlen(p[i].name), i, NULL);
+    for (i = 0; i < n && r == CKR_OK; i++) {
+        const char *name;
+        if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), &at[i]))
+            r = ckr__optim_unstored(x, o, &p[i], &claimed, &at[i]);
+        if (r != CKR_OK) break;
+        name = x->s->tensors[at[i]]->name;
+        ckr__map_put(&claimed, name, strlen(name), i, NULL);
+        if (!ckr__optim_fits(&p[i], x->s->tensors[at[i]]))
+            r = ckr__optim_names_fail(x, o, p[i].name, "the optimizer's state has another shape "
+                                                       "than the parameter");
     }
-    return CKR_OK;
+    ckr__map_free(&claimed);
+    for (i = 0; i < n && r == CKR_OK && !ckr__failed(x->c); i++) {
+        const char *name = x->s->tensors[at[i]]->name;
+        if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), NULL)) {
+            ckr__map_put(&x->names, p[i].name, strlen(p[i].name), at[i], NULL);
+            ckr__tie_add(x->c, x->s, name, p[i].name);
+        }
+        p[i].name = name;
+    }
+    return r == CKR_OK ? x->c->err->code : r;
 }
 
 /* Digits by value, the rest by bytes: layers.2 before layers.10. */
@@ -36361,8 +36389,6 @@ static bool ckr__optim_free_params(ckr__script *x, ckr_tensor **out, uint64_t *n
     ckr__map_free(&had);
     return !ckr__failed(x->c);
 }
-
-#define CKR__OPTIM_GUESS 20000    /* parameters, above which nothing is guessed              */
 
 /* Names by order and shape, where only one assignment is possible. False: it is not certain.
    *proven is set where all parameters of the model are in one group, whose order every shape
