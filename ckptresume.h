@@ -302,21 +302,10 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(WRITE_DUPLICATE,      E_MISMATCH,    "two tensors of one file have the same name")           \
     X(WRITE_ENTRY,          E_ARG,         "the file's tree and its list of entries disagree")     \
     X(WRITE_SIZE,           E_LIMIT,       "larger than the format allows")                        \
-    X(NANOTRON_LATEST,      E_MISMATCH,    "latest.txt names no checkpoint directory")             \
     X(NANOTRON_INCOMPLETE,  E_MISMATCH,    "still being written, or its writing was interrupted")  \
-    X(NANOTRON_TOPOLOGY,    E_MISMATCH,    "file names and metadata disagree about the topology")  \
-    X(NANOTRON_MIXED,       E_MISMATCH,    "two checkpoints lie in one directory")                 \
-    X(NANOTRON_FOREIGN,     E_MISMATCH,    "a shard of another topology lies in the directory")    \
-    X(NANOTRON_MISSING,     E_MISMATCH,    "a shard is missing")                                   \
-    X(NANOTRON_DUPLICATE,   E_MISMATCH,    "two files hold one shard")                             \
-    X(NANOTRON_SHAPE,       E_MISMATCH,    "a shard has another shape or dtype than the run")      \
-    X(NANOTRON_STEP,        E_MISMATCH,    "a shard is of another step")                           \
     X(NANOTRON_CONFIG,      E_MISMATCH,    "a tensor contradicts the configuration")               \
     X(NANOTRON_SLICES,      E_FORMAT,      "the slices of a shard cannot be understood")           \
     X(NANOTRON_COVERAGE,    E_MISMATCH,    "slices overlap, leave a gap or are no equal cut")      \
-    X(NANOTRON_METADATA,    E_FORMAT,      "a required key is absent or has another type")         \
-    X(NANOTRON_GROUPS,      E_MISMATCH,    "two copies of a parameter group disagree")             \
-    X(NANOTRON_NAMES,       E_MISMATCH,    "optimizer and weights name different parameters")      \
     X(NANOTRON_SCHEDULER,   E_MISMATCH,    "scheduler and optimizer differ in groups")             \
     X(NANOTRON_VERSION,     E_UNSUPPORTED, "a newer checkpoint version than 1.5")                  \
     X(NANOTRON_EXPERTS,     E_UNSUPPORTED, "slices do not tell the experts apart")                 \
@@ -404,12 +393,8 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(SCHEDULE_REBASE,      E_REFUSED,     "the new schedule cannot go on from here so")           \
     X(SETTING,              E_ARG,         "no such setting, or not a value for it")               \
     X(BATCH,                E_REFUSED,     "the ranks cannot take such a batch in equal shares")   \
-    X(TRAINER_STATE,        E_FORMAT,      "a file is not what the trainer writes")                \
-    X(TRAINER_MISSING,      E_MISMATCH,    "a file of the checkpoint is missing")                  \
-    X(TRAINER_NAMES,        E_MISMATCH,    "parameter names do not fit the optimizer's state")     \
     X(TRAINER_SHARDED,      E_UNSUPPORTED, "the trainer's model is sharded by another framework")  \
     X(TRAINER_SOURCE,       E_REFUSED,     "the writer needs a checkpoint of the same trainer")    \
-    X(TRAINER_TOPOLOGY,     E_REFUSED,     "the trainer has data parallelism only")                \
     X(RNG_SIZE,             E_FORMAT,      "a generator's state has another size than its kind")   \
     X(RNG_CURSOR,           E_FORMAT,      "a generator's position lies outside its block")        \
     X(RNG_DEGENERATE,       E_FORMAT,      "a generator's words are all zero")                     \
@@ -422,44 +407,25 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(LLMC_HEADER,          E_FORMAT,      "an impossible size in a header of llm.c")              \
     X(LLMC_SIZE,            E_FORMAT,      "a file of llm.c ends where it should not")             \
     X(LLMC_INCOMPLETE,      E_MISMATCH,    "there is no DONE file of llm.c")                       \
-    X(LLMC_MISSING,         E_MISMATCH,    "the model's or a rank's file is missing")              \
-    X(LLMC_FOREIGN,         E_MISMATCH,    "a state file of another run")                          \
     X(LLMC_RANKS,           E_MISMATCH,    "the ranks' state files disagree")                      \
     X(LLMC_SHUFFLE,         E_FORMAT,      "the loader's order cannot be understood")              \
     X(LLMC_ZERO_UNEVEN,     E_REFUSED,     "the processes do not divide every tensor")             \
     X(LLMC_SOURCE,          E_REFUSED,     "the tensors are not those of GPT-2")                   \
     X(LLMC_TOKENS,          E_FORMAT,      "not a token file of llm.c")                            \
     X(LLMC_DATA,            E_REFUSED,     "the place in the data cannot be kept")                 \
-    X(DEEPSPEED_METADATA,   E_FORMAT,      "a required key is absent or has another type")         \
-    X(DEEPSPEED_LATEST,     E_MISMATCH,    "`latest` names no checkpoint directory")               \
-    X(DEEPSPEED_MISSING,    E_MISMATCH,    "a rank's file is missing")                             \
-    X(DEEPSPEED_FOREIGN,    E_MISMATCH,    "a file of a rank that the run does not have")          \
-    X(DEEPSPEED_DUPLICATE,  E_MISMATCH,    "two files hold one rank's part")                       \
-    X(DEEPSPEED_TOPOLOGY,   E_MISMATCH,    "files disagree about the topology")                    \
     X(DEEPSPEED_PARTITION,  E_MISMATCH,    "the parts of a flat buffer do not add up")             \
-    X(DEEPSPEED_STEP,       E_MISMATCH,    "a rank's file is of another step")                     \
-    X(DEEPSPEED_NAMES,      E_MISMATCH,    "optimizer and model do not have the same parameters")  \
     X(DEEPSPEED_PARALLEL,   E_UNSUPPORTED, "files of experts or of tensor-parallel ranks")         \
     X(DEEPSPEED_STAGES,     E_REFUSED,     "how the layers were dealt over stages is not known")   \
-    X(DEEPSPEED_TARGET,     E_REFUSED,     "the framework has no such topology")                   \
     X(DEEPSPEED_UNIVERSAL,  E_REFUSED,     "loading this universal checkpoint would be wrong")     \
     X(DCP_METADATA,           E_FORMAT,      "not the metadata that torch writes")                 \
     X(DCP_UNFINISHED,         E_MISMATCH,    "a save that has not ended")                          \
     X(DCP_PATH,               E_UNSAFE,      "metadata names a file outside its directory")        \
     X(DCP_CHUNK,              E_FORMAT,      "chunks and their places disagree")                   \
     X(DCP_RANKS,              E_MISMATCH,    "the metadata of two ranks disagrees")                \
-    X(DCP_MISSING,            E_MISMATCH,    "a file of the checkpoint is missing or short")       \
     X(DCP_SLICE,              E_FORMAT,      "a slice is not what the metadata says")              \
     X(DCP_TRANSFORM,          E_UNSUPPORTED, "bytes under a transform (zstd), not undone here")    \
     X(BACKEND,              E_BACKEND,     "the device refused a call")                            \
-    X(MEGATRON_TRACKER,     E_MISMATCH,    "the tracker file names no checkpoint")                 \
-    X(MEGATRON_MISSING,     E_MISMATCH,    "a file of a model parallel rank is missing")           \
-    X(MEGATRON_FOREIGN,     E_MISMATCH,    "a rank of another topology lies in the directory")     \
-    X(MEGATRON_MIXED,       E_MISMATCH,    "files of two iterations or runs in one checkpoint")    \
-    X(MEGATRON_FILE,        E_FORMAT,      "a file is not what Megatron-LM writes")                \
     X(MEGATRON_ARGS,        E_MISMATCH,    "the stored arguments contradict the tensors")          \
-    X(MEGATRON_SHAPE,       E_MISMATCH,    "a tensor has another shape or dtype on a rank")        \
-    X(MEGATRON_OPTIMIZER,   E_MISMATCH,    "optimizer and model have different parameters")        \
     X(MEGATRON_BUCKETS,     E_MISMATCH,    "no bucket layout gives the optimizer's buffer")        \
     X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
     X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
@@ -474,30 +440,72 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_ARGS_GATED,  E_MISMATCH,    "the arguments tell another activation")               \
     X(MEGATRON_ARGS_VOCAB,  E_MISMATCH,    "the arguments tell another vocabulary")               \
     X(MEGATRON_ARGS_TIED,   E_MISMATCH,    "the arguments tell otherwise what is tied")           \
-    X(MEGATRON_SWAPPED,     E_MISMATCH,    "two ranks' directories have changed places")          \
-    X(MEGATRON_GROUPS,      E_MISMATCH,    "parameter groups of two ranks differ")                \
     X(MEGATRON_BOTH,        E_MISMATCH,    "two formats in one iteration's directory")            \
     X(MEGATRON_NO_VERSION,  E_ARG,         "Megatron-LM has no such version")                     \
-    X(DEEPSPEED_RANK,       E_MISMATCH,    "a file lies in another rank's place")                 \
-    X(NANOTRON_RANK,        E_MISMATCH,    "a file lies in another rank's place")                 \
     X(REPEATED,             E_LIMIT,       "tensors repeat more bytes than max_repeated_bytes")    \
     X(IS_DIRECTORY,         E_FORMAT,      "a directory, where a file was expected")               \
     X(RANK_DIFFERS,         E_MISMATCH,    "the ranks' files do not fit each other")               \
     X(MESH,                 E_MISMATCH,    "the ranks' files are of another device mesh")          \
     X(DIST,                 E_UNSUPPORTED, "a distributed tensor is no part of a whole")           \
     X(FSDP_UNITS,           E_MISMATCH,    "the flat parameters are no layers of the model")       \
-    X(FILES_MISSING,        E_MISMATCH,    "a rank's file is missing")                             \
     X(FILES_FOREIGN,        E_MISMATCH,    "a file of other sizes lies in the directory")          \
     X(FILES_MIXED,          E_MISMATCH,    "two checkpoints' files lie in one directory")          \
     X(FILES_SIZES,          E_MISMATCH,    "file names and documents disagree about the sizes")    \
     X(FILES_DUPLICATE,      E_MISMATCH,    "two files hold one rank's part")                       \
     X(FILES_SWAPPED,        E_MISMATCH,    "a file lies in another rank's place")                  \
     X(FILES_STEP,           E_MISMATCH,    "a rank's file is of another step")                     \
-    X(FILES_LATEST,         E_MISMATCH,    "what names the newest step names none")
+    X(FILES_LATEST,         E_MISMATCH,    "what names the newest step names none")                \
+    X(RANK_MISSING,         E_MISMATCH,    "a file of the checkpoint is missing or short")  \
+    X(TOPOLOGY,             E_REFUSED,     "the framework has no such topology")            \
+    X(METADATA,             E_FORMAT,      "a required key is absent or has another type")  \
+    X(FILE_FORM,            E_FORMAT,      "a file is not what its framework writes")       \
+    X(OPTIMIZER_NAMES,      E_MISMATCH,    "optimizer and model have other parameters")     \
+    X(RANK_SHAPE,           E_MISMATCH,    "a tensor has another shape or dtype on a rank") \
+    X(RANK_GROUPS,          E_MISMATCH,    "parameter groups of two ranks differ")
 #define CKR__ITEM_ENUM(id, cls, text) CKR_ITEM_##id,
 typedef enum ckr_item { CKR__ITEMS(CKR__ITEM_ENUM) CKR_ITEM_COUNT_ } ckr_item;
 #undef CKR__ITEM_ENUM
-#define CKR_ITEM_DEEPSPEED_OPTIMIZER CKR_ITEM_SLOT_CUT         /* its name before 0.2    */
+/* names before 0.2, when each framework had its own */
+#define CKR_ITEM_DEEPSPEED_OPTIMIZER CKR_ITEM_SLOT_CUT
+#define CKR_ITEM_NANOTRON_MISSING CKR_ITEM_RANK_MISSING
+#define CKR_ITEM_LLMC_MISSING CKR_ITEM_RANK_MISSING
+#define CKR_ITEM_DEEPSPEED_MISSING CKR_ITEM_RANK_MISSING
+#define CKR_ITEM_TRAINER_MISSING CKR_ITEM_RANK_MISSING
+#define CKR_ITEM_MEGATRON_MISSING CKR_ITEM_RANK_MISSING
+#define CKR_ITEM_DCP_MISSING CKR_ITEM_RANK_MISSING
+#define CKR_ITEM_FILES_MISSING CKR_ITEM_RANK_MISSING
+#define CKR_ITEM_NANOTRON_FOREIGN CKR_ITEM_FILES_FOREIGN
+#define CKR_ITEM_LLMC_FOREIGN CKR_ITEM_FILES_FOREIGN
+#define CKR_ITEM_DEEPSPEED_FOREIGN CKR_ITEM_FILES_FOREIGN
+#define CKR_ITEM_MEGATRON_FOREIGN CKR_ITEM_FILES_FOREIGN
+#define CKR_ITEM_NANOTRON_DUPLICATE CKR_ITEM_FILES_DUPLICATE
+#define CKR_ITEM_DEEPSPEED_DUPLICATE CKR_ITEM_FILES_DUPLICATE
+#define CKR_ITEM_NANOTRON_MIXED CKR_ITEM_FILES_MIXED
+#define CKR_ITEM_MEGATRON_MIXED CKR_ITEM_FILES_MIXED
+#define CKR_ITEM_NANOTRON_STEP CKR_ITEM_FILES_STEP
+#define CKR_ITEM_DEEPSPEED_STEP CKR_ITEM_FILES_STEP
+#define CKR_ITEM_NANOTRON_TOPOLOGY CKR_ITEM_FILES_SIZES
+#define CKR_ITEM_DEEPSPEED_TOPOLOGY CKR_ITEM_FILES_SIZES
+#define CKR_ITEM_NANOTRON_RANK CKR_ITEM_FILES_SWAPPED
+#define CKR_ITEM_MEGATRON_SWAPPED CKR_ITEM_FILES_SWAPPED
+#define CKR_ITEM_DEEPSPEED_RANK CKR_ITEM_FILES_SWAPPED
+#define CKR_ITEM_NANOTRON_LATEST CKR_ITEM_FILES_LATEST
+#define CKR_ITEM_DEEPSPEED_LATEST CKR_ITEM_FILES_LATEST
+#define CKR_ITEM_MEGATRON_TRACKER CKR_ITEM_FILES_LATEST
+#define CKR_ITEM_TRAINER_TOPOLOGY CKR_ITEM_TOPOLOGY
+#define CKR_ITEM_DEEPSPEED_TARGET CKR_ITEM_TOPOLOGY
+#define CKR_ITEM_NANOTRON_METADATA CKR_ITEM_METADATA
+#define CKR_ITEM_DEEPSPEED_METADATA CKR_ITEM_METADATA
+#define CKR_ITEM_TRAINER_STATE CKR_ITEM_FILE_FORM
+#define CKR_ITEM_MEGATRON_FILE CKR_ITEM_FILE_FORM
+#define CKR_ITEM_NANOTRON_NAMES CKR_ITEM_OPTIMIZER_NAMES
+#define CKR_ITEM_DEEPSPEED_NAMES CKR_ITEM_OPTIMIZER_NAMES
+#define CKR_ITEM_MEGATRON_OPTIMIZER CKR_ITEM_OPTIMIZER_NAMES
+#define CKR_ITEM_TRAINER_NAMES CKR_ITEM_OPTIMIZER_NAMES
+#define CKR_ITEM_NANOTRON_SHAPE CKR_ITEM_RANK_SHAPE
+#define CKR_ITEM_MEGATRON_SHAPE CKR_ITEM_RANK_SHAPE
+#define CKR_ITEM_NANOTRON_GROUPS CKR_ITEM_RANK_GROUPS
+#define CKR_ITEM_MEGATRON_GROUPS CKR_ITEM_RANK_GROUPS
 
 typedef struct ckr_error {     /* caller-owned; every function accepts NULL          */
     ckr_result code;
@@ -14118,7 +14126,7 @@ static ckr_result ckr__dcp_file_of(ckr__dcp *d, uint32_t index, uint32_t *file)
     path = ckr__path_join(d->c, d->dir, f->name);
     if (!path) return ckr__oom(d->c);
     if (ckr__path_kind(d->c, path) == CKR_FILE_ABSENT)
-        return ckr__remedy(d->c->err, ckr__dcp_fail(d, CKR_ITEM_DCP_MISSING, f->name, NULL, NULL),
+        return ckr__remedy(d->c->err, ckr__dcp_fail(d, CKR_ITEM_RANK_MISSING, f->name, NULL, NULL),
                            "bring the file back, or take an older checkpoint");
     r = ckr__file_open(d->c, path, &f->file);
     *file = f->file;
@@ -14143,13 +14151,13 @@ static ckr_result ckr__dcp_ranges(ckr__dcp *d)
             const ckr__dcp_chunk *s = &x->chunks[k];
             ckr_result r = s->view ? CKR_OK : ckr__dcp_file_of(d, s->file, &file);
             if (r != CKR_OK) {
-                if (d->c->err->item == CKR_ITEM_DCP_MISSING)
+                if (d->c->err->item == CKR_ITEM_RANK_MISSING)
                     ckr__copy_tail(d->c->err->where, sizeof d->c->err->where, x->fqn);
                 return r;
             }
             if (!s->view && !ckr__range_ok(s->offset, s->length, d->c->files[file].size))
                 return ckr__remedy(d->c->err,
-                                   ckr__fail(d->c->err, CKR_ITEM_DCP_MISSING,
+                                   ckr__fail(d->c->err, CKR_ITEM_RANK_MISSING,
                                              ckr__file_path(d->c, file), s->offset, x->fqn,
                                              "%llu bytes were expected here, the file ends at %llu",
                                              (unsigned long long)s->length,
@@ -31453,7 +31461,7 @@ static void ckr__plan_named(ckr_plan *p)
         for (k = 0; k < s->groups[i].n_params && !p->ctx.refused; k++) {
             const char *name = s->groups[i].params[k];
             if (!ckr__map_find(&names, name, strlen(name), NULL))
-                ckr__refuse(&p->ctx, CKR_ITEM_TRAINER_NAMES, name,
+                ckr__refuse(&p->ctx, CKR_ITEM_OPTIMIZER_NAMES, name,
                             "a group lists it, and no parameter of the model is called so: the "
                             "target finds its optimizer's state by name",
                             "--names FILE where the optimizer has numbers, or leave it out: "
@@ -33874,22 +33882,11 @@ typedef struct ckr__rankfile {
     void       *own;           /* the dialect's                                          */
 } ckr__rankfile;
 
-/* Which item tells what, for dialects that had their own before there was this section. */
-typedef struct ckr__file_items {
-    ckr_item missing, foreign, mixed, other, duplicate, swapped, step;
-    const char *missing_remedy;        /* NULL: the usual one                             */
-} ckr__file_items;
-
-static const ckr__file_items ckr__files_usual = {
-    CKR_ITEM_FILES_MISSING,   CKR_ITEM_FILES_FOREIGN, CKR_ITEM_FILES_MIXED, CKR_ITEM_FILES_SIZES,
-    CKR_ITEM_FILES_DUPLICATE, CKR_ITEM_FILES_SWAPPED, CKR_ITEM_FILES_STEP,  NULL
-};
-
 typedef struct ckr__fileset {
     ckr__ctx        *c;
     const char      *dir;
     const ckr__form *forms;
-    const ckr__file_items *items;              /* NULL until the scan: the usual ones      */
+    const char      *missing_remedy;           /* NULL: the usual one                    */
     uint32_t         size[CKR__PLACES];        /* 0: not known yet                        */
     uint32_t         axes[CKR__FILE_KINDS];    /* those that each name of the kind says, as
                                                   1 << axis; 0: any                        */
@@ -34093,11 +34090,11 @@ static ckr_result ckr__fileset_missing(const ckr__fileset *k, const char *where,
                                        uint64_t want, const char *rel)
 {
     const char *path = rel ? ckr__path_join(k->c, k->dir, rel) : NULL;
-    return ckr__fail_with(k->c, k->items->missing, path ? path : k->dir, where,
+    return ckr__fail_with(k->c, CKR_ITEM_RANK_MISSING, path ? path : k->dir, where,
                           ckr__printf(k->c, "it is not there: %llu of %llu files were found",
                                       (unsigned long long)have, (unsigned long long)want),
-                          k->items->missing_remedy
-                              ? k->items->missing_remedy
+                          k->missing_remedy
+                              ? k->missing_remedy
                               : "bring the file back from where the checkpoint was saved, or take "
                                 "another step");
 }
@@ -34105,7 +34102,7 @@ static ckr_result ckr__fileset_missing(const ckr__fileset *k, const char *where,
 static ckr_result ckr__fileset_duplicate(const ckr__fileset *k, const ckr__rankfile *a,
                                          const ckr__rankfile *b)
 {
-    return ckr__fail_with(k->c, k->items->duplicate, b->path, b->name,
+    return ckr__fail_with(k->c, CKR_ITEM_FILES_DUPLICATE, b->path, b->name,
                           ckr__printf(k->c, "it holds the same shard as %s", a->rel),
                           "remove the older of the two files");
 }
@@ -34115,7 +34112,7 @@ static ckr_result ckr__fileset_step(const ckr__fileset *k, const char *path, con
                                     const char *other, int64_t found, int64_t step)
 {
     if (found == step) return CKR_OK;
-    return ckr__fail_with(k->c, k->items->step, path, where,
+    return ckr__fail_with(k->c, CKR_ITEM_FILES_STEP, path, where,
                           ckr__printf(k->c, "it says %lld, %s %lld", (long long)found,
                                       other ? other : "the first rank's file", (long long)step),
                           "the file is of another step or run: put back the right one");
@@ -34181,7 +34178,6 @@ static ckr_result ckr__fileset_scan(ckr__fileset *k, bool deep)
     uint64_t n = 0, at = 0;
     ckr__map seen = { k->c, NULL, 0, 0 };
     ckr_result r = CKR_OK;
-    if (!k->items) k->items = &ckr__files_usual;
     do {
         if (deep) r = ckr__fileset_once(k, &seen, path);
         if (r == CKR_OK) r = ckr__fileset_list(k, in, path, deep ? &queue : NULL, &n);
@@ -34231,7 +34227,10 @@ static ckr_result ckr__fileset_ours(ckr__fileset *k, uint8_t kind)
     ckr__at_text(k, bad, true, said, sizeof said);
     ckr__at_text(k, bad, false, found, sizeof found);
     return ckr__fail_with(
-        k->c, !ours ? k->items->other : others > 1 ? k->items->mixed : k->items->foreign,
+        k->c,
+        !ours        ? CKR_ITEM_FILES_SIZES
+        : others > 1 ? CKR_ITEM_FILES_MIXED
+                     : CKR_ITEM_FILES_FOREIGN,
         bad->path, bad->name,
         ckr__printf(k->c, "the checkpoint has %s, but this is %s: %llu such files lie among %llu",
                     said, found, (unsigned long long)others, (unsigned long long)(ours + others)),
@@ -34323,7 +34322,7 @@ static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, co
     if (was.kind == f->kind && (memcmp(was.of, f->of, sizeof was.of) != 0 ||
                                 (was.has == f->has && !memcmp(was.at, f->at, sizeof was.at))))
         return CKR_OK;
-    return ckr__fail_with(k->c, k->items->swapped, f->path, NULL,
+    return ckr__fail_with(k->c, CKR_ITEM_FILES_SWAPPED, f->path, NULL,
                           ckr__printf(k->c, "it was saved as %s", ckr__base(name)),
                           "bring back each rank's own file: two have changed places");
 }
@@ -35869,7 +35868,7 @@ static bool ckr__same_dims(uint32_t n, const int64_t *a, uint32_t m, const int64
 static ckr_result ckr__optim_bad(ckr__script *x, const ckr__optim *o, const char *where,
                                  const char *expected)
 {
-    return ckr__fail(x->c->err, CKR_ITEM_TRAINER_STATE, o->path, CKR_NO_OFFSET, where,
+    return ckr__fail(x->c->err, CKR_ITEM_FILE_FORM, o->path, CKR_NO_OFFSET, where,
                      "%s was expected", expected);
 }
 
@@ -36213,10 +36212,8 @@ static bool ckr__optim_fits(const ckr__optim_param *p, const ckr_tensor *t)
 static ckr_result ckr__optim_names_fail(ckr__script *x, const ckr__optim *o, const char *name,
                                      const char *text)
 {
-    ckr_result e = ckr__fail(x->c->err, CKR_ITEM_TRAINER_NAMES, o->path, CKR_NO_OFFSET, name, "%s",
-                             text);
-    return ckr__remedy(x->c->err, e,
-                       "--names FILE: all parameters in the order of the optimizer's groups");
+    return ckr__fail_with(x->c, CKR_ITEM_OPTIMIZER_NAMES, o->path, name, text,
+                          "--names FILE: all parameters in the order of the optimizer's groups");
 }
 
 #define CKR__OPTIM_GUESS 20000    /* parameters, above which nothing is guessed              */
@@ -36456,7 +36453,7 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
                                   "an optimizer before this one has parameters of it, too, which "
                                   "have one state each: those of this one are called by numbers",
                                   NULL);
-        if (e == CKR_OK || !x->lax || x->c->err->item != CKR_ITEM_TRAINER_NAMES) return e;
+        if (e == CKR_OK || !x->lax || x->c->err->item != CKR_ITEM_OPTIMIZER_NAMES) return e;
         ckr__error_reset(x->c);            /* another model's names, or with a prefix         */
     }
     if (d && d->names) {
@@ -37958,7 +37955,7 @@ static ckr_result ckr__fsdp_states(ckr__fsdp *f, uint32_t rank, uint64_t n)
                                                        &at))
             at = (uint64_t)f->params[at].number;
         if (at >= n || !ckr_node_is_dict(ckr__dict_at(state, i)))
-            return ckr__fsdp_bad(f, CKR_ITEM_TRAINER_NAMES, x->optim_path, "state",
+            return ckr__fsdp_bad(f, CKR_ITEM_OPTIMIZER_NAMES, x->optim_path, "state",
                                  "the state of a parameter that no group lists");
         x->state[at] = ckr__dict_at(state, i);
     }
@@ -38059,7 +38056,7 @@ static ckr_result ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
                                                        &number))
                 number = (uint64_t)f->params[number].number;
             if (number >= f->n_numbers || seen[number])
-                return ckr__fsdp_bad(f, CKR_ITEM_TRAINER_NAMES, f->ranks[0].optim_path, "params",
+                return ckr__fsdp_bad(f, CKR_ITEM_OPTIMIZER_NAMES, f->ranks[0].optim_path, "params",
                                      number < f->n_numbers
                                          ? "the groups list a parameter twice"
                                          : "a group lists a parameter that the model has not");
@@ -38109,14 +38106,14 @@ static ckr_result ckr__fsdp_optimizer(ckr__fsdp *f)
     if (!root) return CKR_OK;
     for (r = 0; r < f->n_ranks; r++)
         if (!ckr__is_optimizer(f->ranks[r].optim))
-            return ckr__fsdp_bad(f, CKR_ITEM_TRAINER_STATE, f->ranks[r].optim_path, NULL,
+            return ckr__fsdp_bad(f, CKR_ITEM_FILE_FORM, f->ranks[r].optim_path, NULL,
                                  "expected the state dict of an optimizer: state and param_groups");
     list = ckr_node_get(root, "param_groups");
     n = ckr__fsdp_listed(list, &named);
     if (!ckr__fsdp_number(f)) return f->c->err->code;
     if (!named && list->count > 1)
         return ckr__remedy(f->c->err,
-                           ckr__fsdp_bad(f, CKR_ITEM_TRAINER_NAMES, f->ranks[0].optim_path,
+                           ckr__fsdp_bad(f, CKR_ITEM_OPTIMIZER_NAMES, f->ranks[0].optim_path,
                                          "param_groups",
                                          "%llu groups list numbers: torch counts the parameters in "
                                          "the order of the groups, which no file tells",
@@ -38662,7 +38659,7 @@ static ckr_result ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, con
     f->head = head;
     f->n_ranks = (uint32_t)m->files.n_files[CKR__VERL_MODEL];
     if (!f->n_ranks)
-        return ckr__remedy(v->c->err, ckr__fail(v->c->err, CKR_ITEM_FILES_MISSING, dir,
+        return ckr__remedy(v->c->err, ckr__fail(v->c->err, CKR_ITEM_RANK_MISSING, dir,
                                                 CKR_NO_OFFSET, NULL,
                                                 "there is no model_world_size_W_rank_R.pt"),
                            "bring back the model's files");
@@ -38907,7 +38904,7 @@ static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *
     else e = ckr__verl_scheduler(x, m, first, &scheduler);
     if (e == CKR_OK && optimizer) groups = ckr__fsdp_put_groups(&w, 1);
     if (e == CKR_OK && optimizer && !groups)
-        ckr__refuse(x->c, CKR_ITEM_TRAINER_NAMES, "groups",
+        ckr__refuse(x->c, CKR_ITEM_OPTIMIZER_NAMES, "groups",
                     "verl builds one parameter group: it would refuse several that differ",
                     "make them equal with --set, or leave the optimizer out: --without "
                     "optimizer,groups");
@@ -38966,7 +38963,7 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
     if (t->fsdp_size)
         x.shards = t->fsdp_size < (int64_t)x.ranks ? (uint32_t)t->fsdp_size : x.ranks;
     if (x.ranks % x.shards)
-        return ckr__refuse_int(c, CKR_ITEM_TRAINER_TOPOLOGY, "fsdp_size", x.ranks, x.shards,
+        return ckr__refuse_int(c, CKR_ITEM_TOPOLOGY, "fsdp_size", x.ranks, x.shards,
                                "copies of the model have as many ranks each: verl would make a "
                                "mesh of fewer ranks than there are", "take a divisor of the ranks");
     if (!from) {               /* another framework's run becomes the actor's, under FSDP2  */
@@ -38992,7 +38989,7 @@ static const ckr__schedules ckr__verl_schedules = {
     NULL, "verl:cosine,lr_warmup_steps=W,total_training_steps=N", NULL, NULL, false, false
 };
 static const ckr__bounds ckr__verl_bounds = {
-    "dp", CKR_ITEM_TRAINER_TOPOLOGY, "FSDP cuts over all ranks: there is --dp, and --fsdp-size", 0,
+    "dp", CKR_ITEM_TOPOLOGY, "FSDP cuts over all ranks: there is --dp, and --fsdp-size", 0,
     (ckr_item)0, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
 };
 static const ckr__dialect ckr__verl = {
@@ -39047,12 +39044,6 @@ static const ckr__form ckr__nt_forms[] = {
 /* Rows of the output. */
 enum { CKR__NT_SHARD_ROW = 1, CKR__NT_WHOLE_ROW, CKR__NT_OPTIMIZER_ROW, CKR__NT_SCHEDULER_ROW,
        CKR__NT_RANDOM_ROW };
-
-static const ckr__file_items ckr__nt_file_items = {
-    CKR_ITEM_NANOTRON_MISSING, CKR_ITEM_NANOTRON_FOREIGN, CKR_ITEM_NANOTRON_MIXED,
-    CKR_ITEM_NANOTRON_TOPOLOGY, CKR_ITEM_NANOTRON_DUPLICATE, CKR_ITEM_NANOTRON_RANK,
-    CKR_ITEM_NANOTRON_STEP, NULL
-};
 
 typedef struct ckr__nt_param {
     const char     *name;
@@ -39132,7 +39123,6 @@ static ckr_result ckr__nt_scan(ckr__nt *r)
     k->c = r->c;
     k->dir = r->dir;
     k->forms = ckr__nt_forms;
-    k->items = &ckr__nt_file_items;
     if (ckr__fileset_scan(k, true) != CKR_OK) return r->c->err->code;
     for (i = 0; i < k->n_files[0]; i++) ckr__loose_add(r->c, r->s, &r->loose, k->files[0][i]->rel);
     for (i = 0; i < k->n_files[CKR__NT_WEIGHT]; i++) {
@@ -39167,7 +39157,7 @@ static ckr_result ckr__nt_load_texts(ckr__nt *r)
         if (t == &r->config) ckr__yaml_parse(r->c, t->path, p, (size_t)t->n, &t->root);
         else ckr__json_parse(r->c, t->path, p, (size_t)t->n, CKR__JSON_PYTHON, &t->root);
         if (!ckr_node_is_dict(t->root))
-            ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, t->path, CKR_NO_OFFSET, NULL,
+            ckr__fail(r->c->err, CKR_ITEM_METADATA, t->path, CKR_NO_OFFSET, NULL,
                       "a mapping was expected at the top");
     }
     return r->c->err->code;
@@ -39206,7 +39196,7 @@ static ckr_result ckr__nt_incomplete(ckr__ctx *c, const char *dir, const char *b
              : "wait for it, or name another checkpoint");
 }
 
-static const ckr__runs ckr__nt_runs = { "{step}", "latest.txt", NULL, CKR_ITEM_NANOTRON_LATEST,
+static const ckr__runs ckr__nt_runs = { "{step}", "latest.txt", NULL, CKR_ITEM_FILES_LATEST,
                                         ckr__nt_rate, ckr__nt_incomplete, false };
 
 static ckr_result ckr__nt_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
@@ -39263,7 +39253,7 @@ static ckr_result ckr__nt_documents(ckr__nt *r)
         if (ckr__nt_size(ckr_node_get(par, a->optimizer), &v)) {
             if (*size && *size != v)
                 return ckr__nt_fail(
-                    r, CKR_ITEM_NANOTRON_TOPOLOGY, r->meta.path, a->meta,
+                    r, CKR_ITEM_FILES_SIZES, r->meta.path, a->meta,
                     "one of the two files is of another checkpoint: put back the right one",
                     "checkpoint_metadata.json says %s %u, optimizer_config.json says %u", a->meta,
                     (unsigned)*size, (unsigned)v);
@@ -39301,7 +39291,7 @@ static ckr_result ckr__nt_topology(ckr__nt *r)
     if (!optimizer && r->optimizer.root)
         gone = CKR__NT_OPTIMIZER_ROW;
     else if (optimizer && type && t->zero != !strcmp(type, "ZeroDistributedOptimizer"))
-        return ckr__nt_fail(r, CKR_ITEM_NANOTRON_TOPOLOGY, r->optimizer.path, "type",
+        return ckr__nt_fail(r, CKR_ITEM_FILES_SIZES, r->optimizer.path, "type",
                             "put back the optimizer_config.json of this checkpoint",
                             "it says %.60s, the optimizer's files %s cut over dp", type,
                             t->zero ? "are" : "are not");
@@ -39385,7 +39375,7 @@ static ckr_result ckr__nt_check_config(ckr__nt *r)
                                 there);
     for (i = 0; i < CKR__NT_AXES; i++)
         if (!ckr__nt_axes[i].untold && ckr__nt_size(ckr_node_get(par, ckr__nt_axes[i].config), &v))
-            ckr__nt_config_says(r, CKR_ITEM_NANOTRON_TOPOLOGY, ckr__nt_axes[i].config, v,
+            ckr__nt_config_says(r, CKR_ITEM_FILES_SIZES, ckr__nt_axes[i].config, v,
                                 "the checkpoint has", *ckr__nt_size_of(&r->of, i));
     return r->c->err->code;
 }
@@ -39704,7 +39694,7 @@ static ckr_result ckr__nt_bad_slices(ckr__nt *r, const ckr__nt_param *p, const c
 static ckr_result ckr__nt_bad_shape(ckr__nt *r, const ckr__nt_param *p, const ckr__rankfile *f,
                                     const char *what, int64_t found, int64_t want)
 {
-    return ckr__nt_fail(r, CKR_ITEM_NANOTRON_SHAPE, f->path, p->name,
+    return ckr__nt_fail(r, CKR_ITEM_RANK_SHAPE, f->path, p->name,
                         "the file is of another run or topology: put back the right one",
                         "%s: found %lld, the other files of this run ask for %lld", what,
                         (long long)found, (long long)want);
@@ -39800,7 +39790,7 @@ static ckr_result ckr__nt_load_shard(ckr__nt *r, ckr__nt_param *p, ckr__rankfile
     if (ckr__fileset_load(&r->f, f, NULL) != CKR_OK) return r->c->err->code;
     data = ckr_node_get(f->root, "data");
     if (!data || data->kind != CKR_NODE_TENSOR)
-        return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, f->path, 8, p->name,
+        return ckr__fail(r->c->err, CKR_ITEM_METADATA, f->path, 8, p->name,
                          "a tensor \"data\" was expected");
     ckr__leave_others(r->c, r->s, f->rel, f->root, "data");
     meta = f->root->attrs;
@@ -39822,7 +39812,7 @@ static ckr_result ckr__nt_load_shard(ckr__nt *r, ckr__nt_param *p, ckr__rankfile
         return ckr__nt_bad_shape(r, p, f, "dimensions", v->n_dims, p->n_dims);
     if (v->dtype == p->dtype) return r->c->err->code;
     return ckr__remedy(r->c->err,
-                       ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SHAPE, f->path, 8, p->name,
+                       ckr__fail(r->c->err, CKR_ITEM_RANK_SHAPE, f->path, 8, p->name,
                                  "dtype %s, rank 0 has %s", ckr_dtype_name(v->dtype),
                                  ckr_dtype_name(p->dtype)),
                        "the file is of another run: put back the right one");
@@ -39853,7 +39843,7 @@ static ckr_result ckr__nt_claim(ckr__nt *r, ckr__nt_param *p, uint64_t i, int64_
         if (whole[d] != mine[d])
             return ckr__nt_bad_shape(r, p, f, "a dimension of the whole tensor", mine[d], whole[d]);
     if (!ckr__same_text(version, p->version))
-        return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_SHAPE, f->path, 8, p->name,
+        return ckr__fail(r->c->err, CKR_ITEM_RANK_SHAPE, f->path, 8, p->name,
                          "version %.20s, rank 0 has %.20s", version ? version : "none",
                          p->version ? p->version : "none");
     p->blocks[i] = ckr__nt_pairs(r->c, pairs, n, v->shape, mine, given);
@@ -40000,7 +39990,7 @@ static void ckr__nt_zero_range(int64_t n, uint32_t dp, uint32_t d, int64_t *begi
 static ckr_result ckr__nt_bad_file(ckr__nt *r, const ckr__rankfile *f, const char *where,
                                    const char *expected)
 {
-    return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, f->path, CKR_NO_OFFSET, where,
+    return ckr__fail(r->c->err, CKR_ITEM_METADATA, f->path, CKR_NO_OFFSET, where,
                      "%s was expected", expected);
 }
 
@@ -40010,7 +40000,7 @@ static ckr__nt_param *ckr__nt_find(ckr__nt *r, const ckr__rankfile *f, const ckr
     uint64_t at;
     if (ckr_node_str(name) && ckr__map_find(&r->by_name, name->u.str, (size_t)name->count, &at))
         return r->params[at];
-    ckr__nt_fail(r, CKR_ITEM_NANOTRON_NAMES, f->path, ckr_node_str(name),
+    ckr__nt_fail(r, CKR_ITEM_OPTIMIZER_NAMES, f->path, ckr_node_str(name),
                  "bring back the weight's files, or the optimizer file of this run",
                  "the optimizer holds this parameter, but there is no file of its weight");
     return NULL;
@@ -40184,7 +40174,7 @@ static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__
                 if (other && other->kind > CKR_NODE_STR && !ckr_node_is_list(other)) continue;
                 if (other && ckr__node_equal(ckr__dict_at(g, m), other)) continue;
                 return ckr__nt_fail(
-                    r, !strcmp(key, "lr") ? CKR_ITEM_NANOTRON_STEP : CKR_ITEM_NANOTRON_GROUPS,
+                    r, !strcmp(key, "lr") ? CKR_ITEM_FILES_STEP : CKR_ITEM_RANK_GROUPS,
                     f->path, p->name,
                     "the file is of another step or run: put back the right one",
                     "%s of its group differs from the copy on another rank", key);
@@ -40225,7 +40215,7 @@ static ckr_result ckr__nt_order_modules(ckr__nt *r)
 static ckr_result ckr__nt_other_step(ckr__nt *r, const ckr__rankfile *f, const char *where,
                                      double found, double want)
 {
-    return ckr__nt_fail(r, CKR_ITEM_NANOTRON_STEP, f->path, where,
+    return ckr__nt_fail(r, CKR_ITEM_FILES_STEP, f->path, where,
                         "put back the file of this step, or take another checkpoint",
                         "it is of step %.17g, the other files are of step %.17g", found, want);
 }
@@ -40380,7 +40370,7 @@ static ckr_result ckr__nt_check_scheduler(ckr__nt *r, const ckr__rankfile *f)
         if (ckr_node_f64(ckr_node_at(last, i), &a) && ckr_node_f64(ckr_node_get(g, "lr"), &b) &&
             a != b)
             return ckr__nt_fail(
-                r, CKR_ITEM_NANOTRON_STEP, f->path, "_last_lr",
+                r, CKR_ITEM_FILES_STEP, f->path, "_last_lr",
                 "scheduler and optimizer are of different steps: put back the right file",
                 "the LR of group %llu is %.17g here and %.17g in the optimizer",
                 (unsigned long long)i, a, b);
@@ -40581,11 +40571,11 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
         return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_VERSION, r->meta.path, CKR_NO_OFFSET,
                          "version", "found %.20s, up to 1.5 is known", r->version);
     if (!ckr_node_i64(ckr_node_get(m, "last_train_step"), &r->step) || r->step < 0)
-        return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_METADATA, r->meta.path, CKR_NO_OFFSET,
+        return ckr__fail(r->c->err, CKR_ITEM_METADATA, r->meta.path, CKR_NO_OFFSET,
                          "metas/last_train_step", "an integer was expected");
     if (ckr__step_of(ckr__base(r->dir), &named) && named != r->step)
         return ckr__nt_fail(
-            r, CKR_ITEM_NANOTRON_STEP, r->meta.path, "metas/last_train_step",
+            r, CKR_ITEM_FILES_STEP, r->meta.path, "metas/last_train_step",
             "put back the checkpoint_metadata.json of this step, or rename the directory",
             "it says step %lld, the directory is of step %lld", (long long)r->step,
             (long long)named);
@@ -40660,7 +40650,7 @@ static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     s->dialect = "nanotron";
     s->format = CKR_FORMAT_SAFETENSORS;
     s->dialect_data = r;
-    ckr__load_init(&r->load, c, s, CKR_ITEM_NANOTRON_SHAPE);
+    ckr__load_init(&r->load, c, s, CKR_ITEM_RANK_SHAPE);
     r->load.vocab = s->vocab;
     for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
     ckr__load_done(&r->load);
@@ -42432,7 +42422,7 @@ static ckr_result ckr__whole_groups(ckr__whole_job *w, const ckr_node *optimizer
     const char *wrapper = w->p ? w->p->wrapper : NULL;
     if (!others && ckr__same_hyper(w->s, w->source)) return CKR_OK;
     if (others && n != w->source->n_groups)
-        return ckr__refuse(w->c, CKR_ITEM_TRAINER_NAMES, subject,
+        return ckr__refuse(w->c, CKR_ITEM_OPTIMIZER_NAMES, subject,
                            "groups of several optimizers cannot be told apart", NULL);
     ckr__whole_stand(w, ckr_node_get(optimizer, "param_groups"),
                      others ? ckr__groups_renumbered(w->c, w->s, w->source->groups, n, wrapper)
@@ -43033,7 +43023,7 @@ static ckr_result ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *de
     x->of.user = x;
     r = ckr__script_read(&x->of);
     if (r == CKR_OK && !keep->taken)
-        r = ckr__fail(c->err, CKR_ITEM_TRAINER_STATE, x->file, CKR_NO_OFFSET, NULL,
+        r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, x->file, CKR_NO_OFFSET, NULL,
                       "the states of a model or an optimizer were expected");
     if (r == CKR_OK) r = ckr__plain_flatten(c, s, root);
     if (r != CKR_OK || !x->rank) return r;
@@ -43185,7 +43175,7 @@ static ckr_result ckr__tn_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     x.mixed = true;
     r = ckr__script_read(&x);
     if (r == CKR_OK && !keep->taken)
-        r = ckr__fail(c->err, CKR_ITEM_TRAINER_STATE, keep->path, CKR_NO_OFFSET, "optimizer",
+        r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, keep->path, CKR_NO_OFFSET, "optimizer",
                       "the state of an optimizer was expected");
     if (r == CKR_OK) r = ckr__plain_flatten(c, s, root);
     s->dialect_data = NULL;
@@ -43333,7 +43323,7 @@ static ckr_result ckr__af_ranks(ckr__ac *r);
 static ckr_result ckr__ac_bad(ckr__ac *r, const ckr__ac_file *f, const char *where,
                               const char *expected)
 {
-    return ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, f->path, CKR_NO_OFFSET, where,
+    return ckr__fail(r->c->err, CKR_ITEM_FILE_FORM, f->path, CKR_NO_OFFSET, where,
                      "%s was expected", expected);
 }
 
@@ -43432,7 +43422,7 @@ static ckr_result ckr__ac_foreign(ckr__ac *r)
                                   "the model's files are in this directory, sharded by FSDP or "
                                   "DeepSpeed",
                                   "name this directory with --dialect dcp or deepspeed");
-    return ckr__fail_with(r->c, CKR_ITEM_TRAINER_MISSING, r->dir, NULL,
+    return ckr__fail_with(r->c, CKR_ITEM_RANK_MISSING, r->dir, NULL,
                           "there is no file of the model: model.safetensors or pytorch_model.bin",
                           "bring back the model's file");
 }
@@ -43593,7 +43583,7 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
         const char *shard = ckr_node_str(ckr__dict_at(map, i));
         for (k = 0; k < r->n_files && strcmp(r->files[k]->rel, shard) != 0; k++) {}
         if (k == r->n_files || r->files[k]->kind != CKR__AC_MODEL)
-            return ckr__fail(r->c->err, CKR_ITEM_TRAINER_MISSING, f->path, CKR_NO_OFFSET, name,
+            return ckr__fail(r->c->err, CKR_ITEM_RANK_MISSING, f->path, CKR_NO_OFFSET, name,
                              "it names the shard %.100s, which is not there", shard);
         if (f->index) name = ckr__printf(r->c, "model_%u.%s", (unsigned)f->index, name);
         if (!name) return ckr__oom(r->c);
@@ -43703,7 +43693,7 @@ static ckr_result ckr__ac_optimizers(ckr__ac *r)
         return ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
                         "there is no optimizer file: weights only", NULL);
     if (e != CKR_OK || !r->of.n_named || r->of.n_named == r->desc->n_names) return e;
-    e = ckr__fail(r->c->err, CKR_ITEM_TRAINER_NAMES, r->dir, CKR_NO_OFFSET, NULL,
+    e = ckr__fail(r->c->err, CKR_ITEM_OPTIMIZER_NAMES, r->dir, CKR_NO_OFFSET, NULL,
                   "%llu names for %llu parameters", (unsigned long long)r->desc->n_names,
                   (unsigned long long)r->of.n_named);
     return ckr__remedy(r->c->err, e, "--names FILE: exactly the optimizer's parameters");
@@ -44850,7 +44840,7 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
             ckr__leave(r->c, r->s, f->rel, x->fqn, v);
         }
         if (!ok)
-            ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, f->rel, CKR_NO_OFFSET, x->fqn,
+            ckr__fail(r->c->err, CKR_ITEM_FILE_FORM, f->rel, CKR_NO_OFFSET, x->fqn,
                       "another item has its place in the state dict");
         if (x->strides && x->n_dims) m->strides = x->strides;
         if (x->strides && x->n_chunks > 1) m->version = x->strides == CKR__NO_STRIDES ? 1 : 2;
@@ -44859,7 +44849,7 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
     for (i = 0; i < ckr__dict_n(groups) && !ckr__failed(r->c); i++) {
         v = ckr__dict_value(groups, ckr__printf(r->c, "%u", (unsigned)i));
         if (v) ckr__node_push(r->c, list, v);
-        else ckr__fail(r->c->err, CKR_ITEM_TRAINER_STATE, f->rel, CKR_NO_OFFSET,
+        else ckr__fail(r->c->err, CKR_ITEM_FILE_FORM, f->rel, CKR_NO_OFFSET,
                        "optimizer.param_groups", "%llu groups, but none is number %u",
                        (unsigned long long)ckr__dict_n(groups), (unsigned)i);
     }
@@ -45211,7 +45201,7 @@ static void ckr__ad_progress(ckr__ac_job *x)
     const char *text;
     if (x->t->without & CKR_PROGRESS) return;
     if (step < 0)
-        ckr__refuse(x->w.c, CKR_ITEM_TRAINER_STATE, "global_step",
+        ckr__refuse(x->w.c, CKR_ITEM_FILE_FORM, "global_step",
                     "the Trainer goes on from its step, which the source does not tell",
                     "--to accelerate, or leave it out: --without progress");
     text = ckr__printf(x->w.c, "{\n  \"epoch\": %lld,\n  \"global_step\": %lld,\n  "
@@ -45410,7 +45400,7 @@ static void ckr__ac_allowed(ckr__ac_job *x)
                      "without the optimizer the Trainer does not load DeepSpeed's directory: it is "
                      "not written, and the weights are in the model's file", NULL);
         else
-            ckr__refuse(x->w.c, CKR_ITEM_TRAINER_MISSING, ac->engine,
+            ckr__refuse(x->w.c, CKR_ITEM_RANK_MISSING, ac->engine,
                         "the weights are in DeepSpeed's directory alone, which the Trainer loads "
                         "with the optimizer only",
                         "keep the optimizer, or take --to safetensors or --to deepspeed");
@@ -45502,7 +45492,7 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 }
 
 static const ckr__bounds ckr__ac_bounds = {
-    "dp", CKR_ITEM_TRAINER_TOPOLOGY, "every process holds whole tensors: there is only --dp", 0,
+    "dp", CKR_ITEM_TOPOLOGY, "every process holds whole tensors: there is only --dp", 0,
     (ckr_item)0, ckr__params_kept, ckr__groups_kept, ckr__clock_kept, ckr__lr_kept
 };
 static const ckr__dialect ckr__accelerate = {
@@ -45774,11 +45764,6 @@ static const ckr__form ckr__lm_forms[] = { { CKR__LM_DONE, "DONE_{step:08}" },
                                            { CKR__LM_STATE, "state_{step:08}_{rank:05}.bin" },
                                            { 0, NULL } };
 
-static const ckr__file_items ckr__lm_file_items = {
-    CKR_ITEM_LLMC_MISSING, CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN,
-    CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN, CKR_ITEM_LLMC_FOREIGN, NULL
-};
-
 /* A directory with a DONE mark, a model or a state; or a model's file, which begins with the magic
    number and a small version. That is not left open. */
 static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
@@ -46004,7 +45989,6 @@ static ckr_result ckr__lm_choose(ckr__lm *m)
     k->c = m->c;
     k->dir = m->dir;
     k->forms = ckr__lm_forms;
-    k->items = &ckr__lm_file_items;
     if (ckr__fileset_scan(k, false) != CKR_OK) return m->c->err->code;
     for (kind = CKR__LM_DONE; kind <= CKR__LM_STATE; kind++)
         for (i = 0; i < k->n_files[kind]; i++)
@@ -46021,7 +46005,7 @@ static ckr_result ckr__lm_choose(ckr__lm *m)
         m->path = k->files[CKR__LM_MODEL][i]->path;
         if (k->files[CKR__LM_MODEL][i]->step == m->step) return CKR_OK;
     }
-    return ckr__fail_fmt(m->c, CKR_ITEM_LLMC_MISSING, m->dir,
+    return ckr__fail_fmt(m->c, CKR_ITEM_RANK_MISSING, m->dir,
                          ckr__printf(m->c, "model_%08lld.bin", (long long)m->step),
                          "bring it back, or remove the DONE file: then an older checkpoint is "
                          "taken",
@@ -47418,7 +47402,7 @@ static const ckr__as_file ckr__lm_as_file = {
     NULL, ckr__lm_gpt2_metadata, ckr__lm_gpt2_put, false
 };
 static const ckr__bounds ckr__lm_bounds = {
-    "dp zero", CKR_ITEM_TRAINER_TOPOLOGY, "every process holds the whole model: there is only --dp",
+    "dp zero", CKR_ITEM_TOPOLOGY, "every process holds the whole model: there is only --dp",
     1, CKR_ITEM_OK, ckr__params_kept, NULL, NULL, NULL
 };
 static const ckr__schedules ckr__lm_schedules = {
@@ -47474,12 +47458,6 @@ static const ckr__form ckr__ds_forms[] = {
 };
 /* Rows of the output. */
 enum { CKR__DS_MODEL_ROW, CKR__DS_RANKED_ROW, CKR__DS_OPTIM_ROW, CKR__DS_BF16_ROW };
-
-static const ckr__file_items ckr__ds_file_items = {
-    CKR_ITEM_DEEPSPEED_MISSING, CKR_ITEM_DEEPSPEED_FOREIGN, CKR_ITEM_DEEPSPEED_FOREIGN,
-    CKR_ITEM_DEEPSPEED_FOREIGN, CKR_ITEM_DEEPSPEED_DUPLICATE, CKR_ITEM_DEEPSPEED_RANK,
-    CKR_ITEM_DEEPSPEED_STEP, "bring back the file, or take an earlier step"
-};
 
 typedef enum ckr__ds_wrapper { /* DeepSpeed's class around the optimizer                  */
     CKR__DS_PLAIN = 0,         /* none: torch's own state, in the model's file            */
@@ -47555,7 +47533,7 @@ typedef struct ckr__ds {
 static void ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *where,
                         const char *expected)
 {
-    ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_METADATA, f ? f->path : r->dir, where, NULL,
+    ckr__fail_fmt(r->c, CKR_ITEM_METADATA, f ? f->path : r->dir, where, NULL,
                   "%s was expected", expected);
 }
 
@@ -47605,7 +47583,7 @@ static const char *ckr__ds_name(ckr__ctx *c, int row, uint32_t dp, uint32_t pp)
 static void ckr__ds_elsewhere(ckr__ds *r, const ckr__rankfile *f, const char *where,
                               const char *why)
 {
-    ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_RANK, f->path, where,
+    ckr__fail_fmt(r->c, CKR_ITEM_FILES_SWAPPED, f->path, where,
                   "bring back each rank's own file: two have changed places", "%s", why);
 }
 
@@ -47665,7 +47643,7 @@ static void ckr__ds_sizes(ckr__ds *r)
     k->c = r->c;
     k->dir = r->dir;
     k->forms = ckr__ds_forms;
-    k->items = &ckr__ds_file_items;
+    k->missing_remedy = "bring back the file, or take an earlier step";
     k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
     ckr__fileset_scan(k, false);
     if (k->n_files[CKR__DS_FOREIGN])
@@ -47792,7 +47770,7 @@ static void ckr__ds_wrap(ckr__ds *r)
     }
     if (stage < 0 || stage > 3 || (stage == 3) != (r->stages[0].models[0] != NULL) ||
         (stage == 3 && r->pipe))
-        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_TOPOLOGY, f ? f->path : r->dir, "zero_stage", NULL,
+        ckr__fail_fmt(r->c, CKR_ITEM_FILES_SIZES, f ? f->path : r->dir, "zero_stage", NULL,
                       "stage %lld does not go with the names of the model's files",
                       (long long)stage);
     r->zero = (int)stage;
@@ -47820,7 +47798,7 @@ static ckr_result ckr__ds_rate(ckr__ctx *c, const char *dir, int *rate)
 
 static const ckr__runs ckr__ds_runs = { "global_step{step} {step} {name}{step}",
                                         "latest latest_universal", NULL,
-                                        CKR_ITEM_DEEPSPEED_LATEST, ckr__ds_rate, NULL, false };
+                                        CKR_ITEM_FILES_LATEST, ckr__ds_rate, NULL, false };
 
 static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
@@ -48133,7 +48111,7 @@ static void ckr__ds_scalar(ckr__ds *r, ckr__ds_run *x, const ckr_node *n)
     ckr__step_number(r->c, n, &v);
     if (step && x->steps == x->steps) {
         if (v == v && !ckr__same(v, x->steps))
-            ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_STEP, x->f->path, x->slot,
+            ckr__fail_fmt(r->c, CKR_ITEM_FILES_STEP, x->f->path, x->slot,
                           "bring back this rank's file of that step",
                           "this rank has done %.0f updates, rank 0 %.0f", v, x->steps);
         return;
@@ -48438,7 +48416,7 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
             shape = w.value->kind != CKR_NODE_NONE
                         ? ckr__ds_shape(r, g->model, w.name, w.value, &n_dims) : NULL;
             if (!p || (shape && !ckr__ds_same_shape(p, n_dims, shape)))
-                ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, w.name, NULL, "%s",
+                ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, g->model->path, w.name, NULL, "%s",
                               p ? "param_shapes has another shape than the model"
                                : "param_shapes names a parameter that the model does not have");
             if (ckr__failed(r->c)) return;
@@ -48493,7 +48471,7 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
     for (i = 0; ckr_node_is_list(n) && i < n->count && ok; i++)
         ok = ckr_node_i64(n->u.items[i], &v) && v == r->dp;
     if (!ok)
-        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_TOPOLOGY, f->path, "partition_count",
+        ckr__fail_fmt(r->c, CKR_ITEM_FILES_SIZES, f->path, "partition_count",
                       "bring back this rank's file of the same run",
                       "%lld parts, but %s says %u data-parallel ranks", (long long)v,
                       r->stages[0].model->rel, (unsigned)r->dp);
@@ -48508,7 +48486,7 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
         ok = ckr__same(x, y);
     }
     if (!ok)
-        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_STEP, f->path, "param_groups",
+        ckr__fail_fmt(r->c, CKR_ITEM_FILES_STEP, f->path, "param_groups",
                       "bring back this rank's file of that step",
                       "other groups or another LR than rank 0's file");
 }
@@ -48569,7 +48547,7 @@ static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
     ckr__ds_stage *g = &r->stages[m];
     uint64_t i;
     if (g->groups->count != 1)
-        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, "fp32_groups_flat",
+        ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, g->model->path, "fp32_groups_flat",
                       "save the run with ZeRO-1, whose files have param_shapes",
                       "no file tells which parameters are in which of the fused groups");
     g->lists = CKR__NEW(r->c, ckr__ds_list);
@@ -48588,7 +48566,7 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
     const ckr_node *n;
     ckr__ds_param *x = ckr__ds_find(r, p->name);
     if (!x) {
-        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, g->model->path, p->name, NULL,
+        ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, g->model->path, p->name, NULL,
                       "the model has no such parameter");
         return;
     }
@@ -48706,7 +48684,7 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__
     }
     p = ckr__ds_find(r, name);
     if (p && !ckr__ds_same_shape(p, v->n_dims, v->shape))
-        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, f->path, local, NULL,
+        ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, f->path, local, NULL,
                       "it has another shape than %s, which is of an earlier layer", name);
     else if (p) ckr__read_view(r->c, p->param, NULL, v, -1, true);
     if (p || ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) != CKR_OK || !t) return;
@@ -48764,7 +48742,7 @@ static void ckr__ds_deal_layers(ckr__ds *r)
     for (m = r->mp - 1; m > 0 && !ckr__ds_deal(r, tied, m);) m--;
     if (m > 0 && tied && r->params[0]->tied) return;
     if (m == 0 || !tied) {
-        ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_NAMES, r->dir, "param_groups",
+        ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, r->dir, "param_groups",
                       "bring back the layer files of this step",
                       "the stages' optimizers do not have the layers' parameters");
         return;
@@ -48895,7 +48873,7 @@ static void ckr__ds_uni(ckr__ds *r, uint32_t m)
             const char *dir = ckr__printf(r->c, "%s/zero/%s", r->dir, p->name);
             if (!dir || p->stated) continue;
             if (ckr__path_kind(r->c, dir) != CKR_FILE_DIR)
-                ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_MISSING, dir, p->name,
+                ckr__fail_fmt(r->c, CKR_ITEM_RANK_MISSING, dir, p->name,
                               "bring it back, or convert the original again",
                               "the universal checkpoint has no directory of this parameter");
             if (ckr__failed(r->c) || ckr__dir_list(r->c, dir, &l) != CKR_OK) return;
@@ -49646,7 +49624,7 @@ static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ck
             if (param && (p->first == m || p->last == m) && p->tied == (tied > 0))
                 *CKR__PUSH(ckr__ds_item *, x->c, l->items, l->n) = p;
             if (!param && !x->c->refused)
-                ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_NAMES, g->params[k],
+                ckr__refuse(x->c, CKR_ITEM_OPTIMIZER_NAMES, g->params[k],
                             "a group names a parameter that the state does not have",
                             "--names FILE where the optimizer has numbers, or leave out "
                             "the optimizer");
@@ -50636,7 +50614,7 @@ static void ckr__ds_nearest(ckr__ds_job *x)
 }
 
 static const ckr__bounds ckr__ds_bounds = {
-    "dp pp zero", CKR_ITEM_DEEPSPEED_TARGET, "there are data parallelism and pipeline stages only",
+    "dp pp zero", CKR_ITEM_TOPOLOGY, "there are data parallelism and pipeline stages only",
     3, CKR_ITEM_OK, ckr__params_kept, ckr__groups_kept, NULL, ckr__lr_kept
 };
 
@@ -50647,7 +50625,7 @@ static void ckr__ds_allowed(ckr__ds_job *x)
         ckr__refuse(x->c, CKR_ITEM_ZERO_STAGE, "zero", "pipelines go with ZeRO 0 and 1 only",
                     "take --zero 1");
     if (x->pp > 1 && !x->pipe)
-        ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_TARGET, "pp",
+        ckr__refuse(x->c, CKR_ITEM_TOPOLOGY, "pp",
                     "the model is no PipelineModule: no file tells its layers", "take --pp 1");
     if ((w & CKR_PROGRESS) && !(w & CKR_SCHEDULE) && x->s->n_schedules)
         ckr__refuse(x->c, CKR_ITEM_CLOCK_WITHOUT, "progress", ckr__clock_kept,
@@ -53904,7 +53882,7 @@ static ckr_result ckr__oc_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     ckr__dt *t = NULL;
     ckr_result r = x && model ? ckr__dr_open(c, model, desc, NULL, s, &t) : c->err->code;
     if (r == CKR_OK && !t->keep.taken)
-        r = ckr__fail(c->err, CKR_ITEM_TRAINER_STATE, model, CKR_NO_OFFSET, "optim",
+        r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, model, CKR_NO_OFFSET, "optim",
                       "the states of a model and its optimizer were expected");
     if (r != CKR_OK) return r;
     t->own = x;
@@ -54136,7 +54114,7 @@ typedef struct ckr__mg {
 static ckr_result ckr__mg_bad(const ckr__mg *r, const char *path, const char *where,
                               const char *expected)
 {
-    return ckr__fail(r->c->err, CKR_ITEM_MEGATRON_FILE, path, CKR_NO_OFFSET, where,
+    return ckr__fail(r->c->err, CKR_ITEM_FILE_FORM, path, CKR_NO_OFFSET, where,
                      "%s was expected", expected);
 }
 
@@ -54212,14 +54190,6 @@ enum { CKR__MG_RANK = 1 };
 static const ckr__form ckr__mg_forms[] = { { CKR__MG_RANK, "mp_rank_{tp:02}[_{pp:03}][_{ep:03}]/" },
                                            { 0, NULL } };
 
-static const ckr__file_items ckr__mg_file_items = {
-    CKR_ITEM_MEGATRON_MISSING, CKR_ITEM_MEGATRON_FOREIGN, CKR_ITEM_MEGATRON_MIXED,
-    CKR_ITEM_MEGATRON_FOREIGN, CKR_ITEM_MEGATRON_FOREIGN, CKR_ITEM_MEGATRON_SWAPPED,
-    CKR_ITEM_MEGATRON_MIXED,
-    "bring it back from where the checkpoint was saved: Megatron would end with exit code 0 "
-    "without loading"
-};
-
 static ckr_result ckr__mg_has_ranks(ckr__ctx *c, const char *dir, bool *yes)
 {
     uint32_t kinds;
@@ -54252,7 +54222,7 @@ static ckr_result ckr__mg_rate(ckr__ctx *c, const char *dir, int *rate)
 
 /* The tracker may say "release", too: the name of a directory. */
 static const ckr__runs ckr__mg_steps = { "iter_{step:07}", CKR__MG_TRACKER, NULL,
-                                        CKR_ITEM_MEGATRON_TRACKER, ckr__mg_rate, NULL, false };
+                                        CKR_ITEM_FILES_LATEST, ckr__mg_rate, NULL, false };
 
 /* A newer iteration beside the one that the tracker file names is not taken, and said. */
 static ckr_result ckr__mg_beside(ckr__mg *r)
@@ -54298,12 +54268,16 @@ static const ckr_node *ckr__mg_tree(ckr__mg *r, const char *path)
     return root;
 }
 
+static const char ckr__mg_bring[] =
+    "bring it back from where the checkpoint was saved: Megatron would end with exit code 0 "
+    "without loading";
+
 static ckr_result ckr__mg_missing(ckr__mg *r, const char *path, const char *text)
 {
-    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_MISSING, path, NULL,
+    return ckr__fail_with(r->c, CKR_ITEM_RANK_MISSING, path, NULL,
                           ckr__printf(r->c, "it is not there: %s", text),
                           r->dist ? "bring it back, or take the checkpoint before this one"
-                                  : ckr__mg_file_items.missing_remedy);
+                                  : ckr__mg_bring);
 }
 
 /* The arguments of a file. */
@@ -54497,13 +54471,16 @@ static ckr_result ckr__mg_one_run(ckr__mg *r)
             ckr__fileset_step(&r->ranks, f->path, "iteration", NULL, v, r->iteration);
         for (k = 0; k < sizeof sizes / sizeof *sizes; k++)
             if (ckr_node_i64(ckr_node_get(f->args, sizes[k]), &v) &&
-                ckr_node_i64(ckr_node_get(r->args, sizes[k]), &w))
-                ckr__fileset_step(&r->ranks, f->path, sizes[k], NULL, v, w);
+                ckr_node_i64(ckr_node_get(r->args, sizes[k]), &w) && v != w)
+                ckr__fail_fmt(r->c, CKR_ITEM_FILES_MIXED, f->path, sizes[k],
+                              "the file is of another run: put back the right one",
+                              "it says %lld, the first rank's file %lld", (long long)v,
+                              (long long)w);
         for (k = 0; k < n && !ckr__failed(r->c); k++) {
             const ckr_node *a = ckr_node_get(k < n - 2 ? r->args : r->root, keys[k]),
                            *b = ckr_node_get(k < n - 2 ? f->args : f->root, keys[k]);
             if (a && b && !ckr__mg_same(r->c, a, b))
-                ckr__fail_with(r->c, CKR_ITEM_MEGATRON_MIXED, f->path, keys[k],
+                ckr__fail_with(r->c, CKR_ITEM_FILES_MIXED, f->path, keys[k],
                                "it is not what the first rank's file says",
                                "the file is of another run: put back the right one");
         }
@@ -54535,7 +54512,7 @@ static ckr_result ckr__mg_places(ckr__mg *r)
                 w == v)
                 continue;
             return ckr__fail_with(
-                r->c, CKR_ITEM_MEGATRON_SWAPPED, f->path, "args/rank",
+                r->c, CKR_ITEM_FILES_SWAPPED, f->path, "args/rank",
                 ckr__printf(r->c,
                             "rank %lld wrote it: it belongs into %s, where rank %lld's file lies",
                             (long long)v, g->rel, (long long)w),
@@ -55236,7 +55213,7 @@ static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const
 static ckr_result ckr__mg_optimizer_fail(ckr__mg *r, const ckr__mg_file *f, const char *where,
                                          const char *text)
 {
-    return ckr__fail_with(r->c, CKR_ITEM_MEGATRON_OPTIMIZER, f->path, where, text,
+    return ckr__fail_with(r->c, CKR_ITEM_OPTIMIZER_NAMES, f->path, where, text,
                           "--mode transfer takes the weights alone");
 }
 
@@ -55303,7 +55280,7 @@ static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const c
                 ckr__mg_same(r->c, a, b))
                 continue;
             return ckr__fail_with(
-                r->c, CKR_ITEM_MEGATRON_GROUPS, f->path,
+                r->c, CKR_ITEM_RANK_GROUPS, f->path,
                 ckr__printf(r->c, "param_groups/%s", key),
                 ckr__printf(r->c, "%s: %.60s, on another rank %.60s", f->rel,
                             ckr__node_text_of(r->c, a), ckr__node_text_of(r->c, b)),
@@ -56935,9 +56912,9 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
     r->s = s;
     r->ranks.dir = r->dir = dir;
     r->ranks.forms = ckr__mg_forms;
-    r->ranks.items = &ckr__mg_file_items;
+    r->ranks.missing_remedy = ckr__mg_bring;
     r->vp = 1;
-    ckr__load_init(&r->load, c, s, CKR_ITEM_MEGATRON_SHAPE);
+    ckr__load_init(&r->load, c, s, CKR_ITEM_RANK_SHAPE);
     r->load.padding = true;
     s->dialect = "megatron";
     if (ckr__mg_has_ranks(c, dir, &legacy) == CKR_OK && legacy &&
@@ -58778,7 +58755,7 @@ static ckr_result ckr__li_read_dir(ckr__ctx *c, const char *path, const ckr_open
     if (r == CKR_OK) r = ckr__doc_load(c, file, &format, &meta);
     if (r != CKR_OK) return r;
     if (!ckr_node_is_dict(meta))
-        return ckr__fail(c->err, CKR_ITEM_TRAINER_STATE, beside, CKR_NO_OFFSET, NULL,
+        return ckr__fail(c->err, CKR_ITEM_FILE_FORM, beside, CKR_NO_OFFSET, NULL,
                          "a dict was expected");
     r = ckr__dr_open(c, path, desc, meta, s, &t);
     if (r != CKR_OK) return r;
@@ -58934,7 +58911,7 @@ static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_targe
     size_t k;
     uint64_t i;
     if (p && p->n_optimizers > 1)
-        return ckr__refuse(c, CKR_ITEM_TRAINER_NAMES, "optimizers",
+        return ckr__refuse(c, CKR_ITEM_OPTIMIZER_NAMES, "optimizers",
                            "groups of several optimizers cannot be told apart", NULL);
     if (own) mine.n_leftovers = 0;             /* they are meta.pt's                       */
     if (t->without & CKR_OPTIMIZER) mine.n_groups = 0;
@@ -59405,7 +59382,7 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
                          "scheduler's state", d->name);
     if (!ckr__side_order(c, k->side, desc, &named)) return c->err->code;
     r = ckr__state_fill(k, d, &named, vocab ? vocab : told);
-    if (r == CKR_E_MISMATCH && c->err->item == CKR_ITEM_TRAINER_NAMES && !(desc && desc->names)) {
+    if (r == CKR_E_MISMATCH && c->err->item == CKR_ITEM_OPTIMIZER_NAMES && !(desc && desc->names)) {
         ckr__error_reset(c);        /* the files win: they are another run's            */
         r = ckr__state_fill(k, d, desc, vocab ? vocab : told);
     }

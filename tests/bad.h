@@ -14,32 +14,30 @@ enum {
 
 static bool bad_seen[CKR_ITEM_COUNT_];
 
+/* By the beginnings of the items' names; the longer ones first. */
 static int bad_home(ckr_item i)
 {
-    if (i == CKR_ITEM_JSON_PUT) return BAD_RUN;
-    if ((i >= CKR_ITEM_JSON_SYNTAX && i <= CKR_ITEM_NPY_SIZE) || i == CKR_ITEM_SIZE_OVERFLOW ||
-        i == CKR_ITEM_MEMBER_CRC)
-        return BAD_FORMATS;
-    if (i == CKR_ITEM_UNKNOWN_CHECKPOINT || i == CKR_ITEM_TENSOR_OVERLAP) return BAD_FILES;
-    if ((i >= CKR_ITEM_TRAINER_STATE && i <= CKR_ITEM_TRAINER_TOPOLOGY) ||
-        i == CKR_ITEM_TRAINER_RANDOM)
-        return BAD_TRAINER;
-    if (i == CKR_ITEM_BACKEND) return BAD_CUDA;
-    if (i == CKR_ITEM_LR_WITHOUT) return BAD_DEEPSPEED;
-    if (i >= CKR_ITEM_DEEPSPEED_METADATA && i <= CKR_ITEM_DEEPSPEED_UNIVERSAL)
-        return BAD_DEEPSPEED;
-    if (i == CKR_ITEM_DEEPSPEED_RANK || i == CKR_ITEM_SLOT_CUT) return BAD_DEEPSPEED;
-    if (i >= CKR_ITEM_MEGATRON_TRACKER && i <= CKR_ITEM_MEGATRON_DEFECT) return BAD_MEGATRON;
-    if (i >= CKR_ITEM_MEGATRON_ARGS_LAYERS && i <= CKR_ITEM_MEGATRON_NO_VERSION)
-        return BAD_MEGATRON;
-    if (i >= CKR_ITEM_LLMC_MAGIC && i <= CKR_ITEM_LLMC_DATA) return BAD_LLMC;
-    if (i >= CKR_ITEM_DCP_METADATA && i <= CKR_ITEM_DCP_TRANSFORM) return BAD_DCP;
-    if (i >= CKR_ITEM_NANOTRON_LATEST && i <= CKR_ITEM_NANOTRON_EXPERTS) return BAD_FILES;
-    if (i == CKR_ITEM_NANOTRON_RANK) return BAD_FILES;
-    if (i >= CKR_ITEM_FILES_MISSING && i <= CKR_ITEM_FILES_LATEST) return BAD_FILES;
-    if (i >= CKR_ITEM_RNG_SIZE && i <= CKR_ITEM_RNG_FORM) return BAD_RNG;
-    if (i >= CKR_ITEM_RANK_DIFFERS && i <= CKR_ITEM_FSDP_UNITS) return BAD_VERL;
-    if (i == CKR_ITEM_RNG_LINEAGE || i == CKR_ITEM_RNG_EXHAUSTED) return BAD_REMAP;
+    static const struct { const char *name; int home; } homes[] = {
+        { "JSON_PUT", BAD_RUN }, { "JSON_", BAD_FORMATS }, { "ST_", BAD_FORMATS },
+        { "HF_", BAD_FORMATS }, { "YAML_", BAD_FORMATS }, { "ZIP_", BAD_FORMATS },
+        { "TORCH_", BAD_FORMATS }, { "PICKLE_", BAD_FORMATS }, { "NPY_", BAD_FORMATS },
+        { "UNKNOWN_FORMAT", BAD_FORMATS }, { "SIZE_OVERFLOW", BAD_FORMATS },
+        { "MEMBER_CRC", BAD_FORMATS }, { "UNKNOWN_CHECKPOINT", BAD_FILES },
+        { "TENSOR_OVERLAP", BAD_FILES }, { "NANOTRON_SOURCE", BAD_RUN },
+        { "NANOTRON_", BAD_FILES }, { "FILES_", BAD_FILES }, { "RANK_MISSING", BAD_FILES },
+        { "METADATA", BAD_FILES }, { "OPTIMIZER_NAMES", BAD_FILES }, { "RANK_SHAPE", BAD_FILES },
+        { "RANK_GROUPS", BAD_FILES }, { "RANK_DIFFERS", BAD_VERL }, { "MESH", BAD_VERL },
+        { "DIST", BAD_VERL }, { "FSDP_", BAD_VERL }, { "TRAINER_", BAD_TRAINER },
+        { "TOPOLOGY", BAD_TRAINER }, { "LR_WITHOUT", BAD_DEEPSPEED },
+        { "DEEPSPEED_", BAD_DEEPSPEED }, { "SLOT_CUT", BAD_DEEPSPEED },
+        { "FILE_FORM", BAD_MEGATRON }, { "MEGATRON_", BAD_MEGATRON }, { "LLMC_", BAD_LLMC },
+        { "DCP_", BAD_DCP }, { "RNG_LINEAGE", BAD_REMAP }, { "RNG_EXHAUSTED", BAD_REMAP },
+        { "RNG_", BAD_RNG }, { "BACKEND", BAD_CUDA }
+    };
+    const char *name = ckr_item_name(i) + sizeof "CKR_E_" - 1;
+    size_t k;
+    for (k = 0; k < sizeof homes / sizeof *homes; k++)
+        if (!strncmp(name, homes[k].name, strlen(homes[k].name))) return homes[k].home;
     return BAD_RUN;
 }
 

@@ -650,7 +650,7 @@ static void names_or_numbers(void)
     d.names = other;
     d.n_names = n_names[TIED] - 1;
     CHECK_INT(ckr_ckpt_open("in/1", &d, &c, &e), CKR_E_MISMATCH);
-    CHECK_INT(e.item, CKR_ITEM_TRAINER_NAMES);
+    CHECK_INT(e.item, CKR_ITEM_OPTIMIZER_NAMES);
     other[n_names[TIED]] = "emb.weight";
     d.n_names = n_names[TIED] + 1;
     CHECK_INT(ckr_ckpt_open("in/1", &d, &c, &e), CKR_E_MISMATCH);
@@ -658,7 +658,7 @@ static void names_or_numbers(void)
     other[0] = names[TIED][1];                 /* of another shape                           */
     other[1] = names[TIED][0];
     CHECK_INT(ckr_ckpt_open("in/1", &d, &c, &e), CKR_E_MISMATCH);
-    CHECK_INT(e.item, CKR_ITEM_TRAINER_NAMES);
+    CHECK_INT(e.item, CKR_ITEM_OPTIMIZER_NAMES);
     other[0] = "head.weight";                  /* the tied name is as good                   */
     other[1] = names[TIED][1];
     CHECK_OK(ckr_ckpt_open("in/1", &d, &c, &e), &e);
@@ -812,7 +812,7 @@ static void refused(void)
     t.topology.zero = -1;
     t.topology.tp = 2;
     CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e);
-    if (p) refused_as(p, CKR_ITEM_TRAINER_TOPOLOGY);
+    if (p) refused_as(p, CKR_ITEM_TOPOLOGY);
     ckr_plan_free(p);
     p = NULL;
     t.topology.tp = 0;
@@ -929,7 +929,7 @@ static void broken(void)
     memio_add(&disk, "bad", true);
     copy_file("in/0/random_states_0.pkl", "bad/random_states_0.pkl");
     CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_MISMATCH);
-    CHECK_INT(e.item, CKR_ITEM_TRAINER_MISSING);
+    CHECK_INT(e.item, CKR_ITEM_RANK_MISSING);
     memio_add(&disk, "bad/pytorch_model", true);
     CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_UNSUPPORTED);
     CHECK_INT(e.item, CKR_ITEM_TRAINER_SHARDED);
@@ -942,7 +942,7 @@ static void broken(void)
     copy_text("bad/pytorch_model.bin.index.json",
               "{\"weight_map\":{\"emb.weight\":\"pytorch_model-00002-of-00002.bin\"}}");
     CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_MISMATCH);
-    CHECK_INT(e.item, CKR_ITEM_TRAINER_MISSING);
+    CHECK_INT(e.item, CKR_ITEM_RANK_MISSING);
     copy_text("bad/pytorch_model.bin.index.json",
               "{\"weight_map\":{\"no.such\":\"pytorch_model-00001-of-00002.bin\"}}");
     CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_MISMATCH);
@@ -953,7 +953,7 @@ static void broken(void)
     ckr_ckpt_close(c);
     copy_file("in/0/scheduler.bin", "bad/optimizer.bin");
     CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_FORMAT);
-    CHECK_INT(e.item, CKR_ITEM_TRAINER_STATE);
+    CHECK_INT(e.item, CKR_ITEM_FILE_FORM);
     copy_file("in/0/optimizer.bin", "bad/optimizer.bin");
     copy_file("in/0/optimizer.bin", "bad/scheduler.bin");
     CHECK_INT(open_as("bad", -1, &c, &e), CKR_E_FORMAT);
@@ -1000,7 +1000,7 @@ static void sana(void)
     memio_add(&disk, "s", true);
     copy_file("in/0/optimizer.bin", "s/epoch_3_step_40.pth");
     CHECK_INT(open_as("s", -1, &c, &e), CKR_E_FORMAT);          /* no state_dict in it        */
-    CHECK_INT(e.item, CKR_ITEM_TRAINER_STATE);
+    CHECK_INT(e.item, CKR_ITEM_FILE_FORM);
     memio_remove(&disk, "s");
 }
 

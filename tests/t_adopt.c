@@ -183,10 +183,10 @@ static void what_is_lost(void)
     CHECK(says("in/verl", &t, "CKR_W_NO_RANDOM", "random states"));
     CHECK(says("in/verl", &t, "CKR_W_LEFTOVERS_LOST", "data.pt"));
     CHECK(says("in/verl", &t, "CKR_W_TITAN_NAMES", NULL));
-    CHECK(says("in/acc", &t, "CKR_E_TRAINER_NAMES", "0"));     /* its optimizer has numbers  */
+    CHECK(says("in/acc", &t, "CKR_E_OPTIMIZER_NAMES", "0"));     /* its optimizer has numbers  */
     t = to("verl", 2);
     t.without = CKR_SCHEDULE;
-    CHECK(says("in/acc", &t, "CKR_E_TRAINER_NAMES", "0"));
+    CHECK(says("in/acc", &t, "CKR_E_OPTIMIZER_NAMES", "0"));
     t = to("accelerate", 2);
     CHECK(!says("in/verl", &t, "CKR_W_TENSORS_LOST", NULL));
     CHECK(!says("in/verl", &t, "CKR_W_NO_RANDOM", NULL));

@@ -185,10 +185,10 @@ static void latest(void)
 {
     load(TP2);
     memio_put(&mem, IN "/latest.txt", "14", 2);
-    refused("latest 14", true, bad(CKR_ITEM_NANOTRON_LATEST, IN "/latest.txt", 0, ""));
+    refused("latest 14", true, bad(CKR_ITEM_FILES_LATEST, IN "/latest.txt", 0, ""));
     CHECK(strstr(err.remedy, IN "/13"));
     memio_put(&mem, IN "/latest.txt", "none", 4);
-    refused("latest none", true, bad(CKR_ITEM_NANOTRON_LATEST, IN "/latest.txt", 0, ""));
+    refused("latest none", true, bad(CKR_ITEM_FILES_LATEST, IN "/latest.txt", 0, ""));
     CHECK_STR(err.remedy, "name the directory of a complete step: " IN "/13");
 }
 
@@ -226,13 +226,13 @@ static void metadata(void)
     load(TP2);
     edit(META, "last_train_step", "last_train_stop");
     refused("no step", false,
-            bad(CKR_ITEM_NANOTRON_METADATA, META, NOWHERE, "metas/last_train_step"));
+            bad(CKR_ITEM_METADATA, META, NOWHERE, "metas/last_train_step"));
     load(TP2);
     memio_put(&mem, META, "[]", 2);
-    refused("a list", false, bad(CKR_ITEM_NANOTRON_METADATA, META, NOWHERE, ""));
+    refused("a list", false, bad(CKR_ITEM_METADATA, META, NOWHERE, ""));
     load(TP2);
     edit(META, "\"last_train_step\": 13", "\"last_train_step\": 12");
-    refused("step 12", true, bad(CKR_ITEM_NANOTRON_STEP, META, NOWHERE, "metas/last_train_step"));
+    refused("step 12", true, bad(CKR_ITEM_FILES_STEP, META, NOWHERE, "metas/last_train_step"));
     load(TP2);
     edit(META, "{", "");
     refused("no JSON", false, bad(CKR_ITEM_JSON_TRAILING, META, 7, ""));
@@ -245,17 +245,17 @@ static void topology(void)
 {
     load(TP2);
     edit(META, "\"tp\": 2", "\"tp\": 4");
-    refused("metadata tp 4", true, bad(CKR_ITEM_NANOTRON_TOPOLOGY, META, NOWHERE, "tp"));
+    refused("metadata tp 4", true, bad(CKR_ITEM_FILES_SIZES, META, NOWHERE, "tp"));
     load(TP2);
     edit(CONFIG, "tp: 2", "tp: 1");
-    refused("config tp 1", true, bad(CKR_ITEM_NANOTRON_TOPOLOGY, CONFIG, NOWHERE, "tp"));
+    refused("config tp 1", true, bad(CKR_ITEM_FILES_SIZES, CONFIG, NOWHERE, "tp"));
     load(TP2);
     edit(OPTIMIZER, "NamedOptimizer", "ZeroDistributedOptimizer");
-    refused("not ZeRO", true, bad(CKR_ITEM_NANOTRON_TOPOLOGY, OPTIMIZER, NOWHERE, "type"));
+    refused("not ZeRO", true, bad(CKR_ITEM_FILES_SIZES, OPTIMIZER, NOWHERE, "type"));
     load(TP2);
     edit(META, "\"tp\": 2", "\"tp\": 4");
     edit(OPTIMIZER, "\"tp_size\": \"2\"", "\"tp_size\": \"4\"");
-    refused("all say tp 4", true, bad(CKR_ITEM_NANOTRON_TOPOLOGY, HEAD("0"), NOWHERE,
+    refused("all say tp 4", true, bad(CKR_ITEM_FILES_SIZES, HEAD("0"), NOWHERE,
                                       "model.lm_head.pp_block.weight"));
 }
 
@@ -307,31 +307,31 @@ static void missing(void)
 {
     load(TP2);
     memio_remove(&mem, QKV("1"));
-    refused("a weight's shard", true, bad(CKR_ITEM_NANOTRON_MISSING, QKV("1"), NOWHERE,
+    refused("a weight's shard", true, bad(CKR_ITEM_RANK_MISSING, QKV("1"), NOWHERE,
                                           "model.decoder.0.pp_block.attn.qkv_proj.weight"));
     load(TP2);
     memio_remove(&mem, QKV("0"));
-    refused("the first shard", true, bad(CKR_ITEM_NANOTRON_MISSING, QKV("0"), NOWHERE,
+    refused("the first shard", true, bad(CKR_ITEM_RANK_MISSING, QKV("0"), NOWHERE,
                                          "model.decoder.0.pp_block.attn.qkv_proj.weight"));
     load(TP2);
     memio_remove(&mem, STATES("0"));
     refused("an optimizer file", true,
-            bad(CKR_ITEM_NANOTRON_MISSING, STATES("0"), NOWHERE, ""));
+            bad(CKR_ITEM_RANK_MISSING, STATES("0"), NOWHERE, ""));
     load(TP2);
     memio_remove(&mem, SCHEDULE("1"));
-    refused("a scheduler", true, bad(CKR_ITEM_NANOTRON_MISSING, SCHEDULE("1"), NOWHERE, ""));
+    refused("a scheduler", true, bad(CKR_ITEM_RANK_MISSING, SCHEDULE("1"), NOWHERE, ""));
     load(TP2);
     memio_remove(&mem, RANDOM("1"));
-    refused("a generator", true, bad(CKR_ITEM_NANOTRON_MISSING, RANDOM("1"), NOWHERE, ""));
+    refused("a generator", true, bad(CKR_ITEM_RANK_MISSING, RANDOM("1"), NOWHERE, ""));
     load(TP2);
     memio_remove(&mem, STEP LAYER "input_layernorm");
     refused("a layer's norm", true,
-            bad(CKR_ITEM_NANOTRON_MISSING, STEP LAYER "input_layernorm", NOWHERE,
+            bad(CKR_ITEM_RANK_MISSING, STEP LAYER "input_layernorm", NOWHERE,
                 "model.decoder.0.pp_block.input_layernorm.weight"));
     load(TP2);
     memio_remove(&mem, STEP "model/model/lm_head");
     refused("the head", true,
-            bad(CKR_ITEM_NANOTRON_MISSING, STEP "model/model/lm_head/pp_block", NOWHERE,
+            bad(CKR_ITEM_RANK_MISSING, STEP "model/model/lm_head/pp_block", NOWHERE,
                 "model.lm_head.pp_block.weight"));
 }
 
@@ -341,19 +341,19 @@ static void foreign(void)
         STEP LAYER "attn/qkv_proj/model_weight_pp-rank-0-of-2_tp-rank-0-of-1.safetensors";
     load(TP2);
     copy(QKV("0"), other);
-    refused("one of pp 2", true, bad(CKR_ITEM_NANOTRON_FOREIGN, other, NOWHERE,
+    refused("one of pp 2", true, bad(CKR_ITEM_FILES_FOREIGN, other, NOWHERE,
                                      "model.decoder.0.pp_block.attn.qkv_proj.weight"));
     memio_free(&mem);
     memio_load(&mem, PP2, IN);
     memio_load(&mem, TP2, IN);
     refused("two checkpoints", true,
-            bad(CKR_ITEM_NANOTRON_MIXED,
+            bad(CKR_ITEM_FILES_MIXED,
                 EMBEDDING "model_weight_pp-rank-0-of-2_tp-rank-0-of-1.safetensors", NOWHERE,
                 "model.token_position_embeddings.pp_block.token_embedding.weight"));
     load(TP2);
     copy(QKV("0"), STEP LAYER "attn/qkv_proj/model_weight.safetensors");
     refused("one shard, whole and cut", true,
-            bad(CKR_ITEM_NANOTRON_DUPLICATE, QKV("0"), NOWHERE,
+            bad(CKR_ITEM_FILES_DUPLICATE, QKV("0"), NOWHERE,
                 "model.decoder.0.pp_block.attn.qkv_proj.weight"));
 }
 
@@ -509,7 +509,7 @@ static void kit_files(void)
     kit_runs();
     memio_free(&mem);
     kit_put("model_world_size_2_rank_1.pt");
-    kit_every(KIT_MODEL, 0, CKR_ITEM_FILES_MISSING, "model_world_size_2_rank_0.pt");
+    kit_every(KIT_MODEL, 0, CKR_ITEM_RANK_MISSING, "model_world_size_2_rank_0.pt");
     kit_put("model_world_size_2_rank_0.pt");
     kit_every(KIT_MODEL, 0, CKR_ITEM_OK, "");
     kit_every(KIT_MODEL, 4, CKR_ITEM_FILES_SIZES, "model_world_size_2_rank_0.pt");
@@ -519,7 +519,7 @@ static void kit_files(void)
     kit_every(KIT_MODEL, 0, CKR_ITEM_FILES_MIXED, "model_world_size_3_rank_0.pt");
     kit_put("optim_r0.bin");
     kit_put("optim_r2.bin");
-    kit_every(KIT_OPTIM, 3, CKR_ITEM_FILES_MISSING, "optim_r1.bin");
+    kit_every(KIT_OPTIM, 3, CKR_ITEM_RANK_MISSING, "optim_r1.bin");
     k = kit_scan(true);
     k.size[CKR__RANK] = 3;
     CHECK_OK(ckr__fileset_every(&k, KIT_OPTIM, true, &all), &err);
@@ -560,11 +560,11 @@ static void shapes(void)
 {
     load(TP2);
     copy(O_PROJ("1"), QKV("1"));
-    refused("o_proj as qkv_proj", true, bad(CKR_ITEM_NANOTRON_SHAPE, QKV("1"), NOWHERE,
+    refused("o_proj as qkv_proj", true, bad(CKR_ITEM_RANK_SHAPE, QKV("1"), NOWHERE,
                                             "model.decoder.0.pp_block.attn.qkv_proj.weight"));
     load(TP2);
     from_disk(ZERO "/13/" LAYER "attn/qkv_proj/" SHARD("1"), QKV("1"));
-    refused("bfloat16 on rank 1", true, bad(CKR_ITEM_NANOTRON_SHAPE, QKV("1"), 8,
+    refused("bfloat16 on rank 1", true, bad(CKR_ITEM_RANK_SHAPE, QKV("1"), 8,
                                              "model.decoder.0.pp_block.attn.qkv_proj.weight"));
     load(TP2);
     swap(QKV("0"), QKV("1"));
@@ -576,10 +576,10 @@ static void shapes(void)
                                          "model.decoder.0.pp_block.attn.qkv_proj.weight"));
     load(TP2);
     swap(STATES("0"), STATES("1"));
-    refused("swapped optimizers", true, bad(CKR_ITEM_NANOTRON_RANK, STATES("0"), NOWHERE, ""));
+    refused("swapped optimizers", true, bad(CKR_ITEM_FILES_SWAPPED, STATES("0"), NOWHERE, ""));
     load(TP2);
     swap(RANDOM("0"), RANDOM("1"));
-    refused("swapped generators", true, bad(CKR_ITEM_NANOTRON_RANK, RANDOM("0"), NOWHERE, ""));
+    refused("swapped generators", true, bad(CKR_ITEM_FILES_SWAPPED, RANDOM("0"), NOWHERE, ""));
     load(TP2);
     edit(QKV("1"), "0,16,None", "0;16,None");
     refused("slices", false, bad(CKR_ITEM_NANOTRON_SLICES, QKV("1"), 8,
@@ -622,22 +622,22 @@ static void optimizers(void)
     load(TP2);
     at = place(STATES("1"), TOKENS, "step");
     memcpy(file(STATES("1"))->data + at, twelve, 4);
-    refused("another step", true, bad(CKR_ITEM_NANOTRON_STEP, STATES("1"), NOWHERE, "state"));
+    refused("another step", true, bad(CKR_ITEM_FILES_STEP, STATES("1"), NOWHERE, "state"));
     CHECK(strstr(err.text, "12") && strstr(err.text, "13"));
     load(TP2);
     other_number(STATES("1"), KEY("\14", "weight_decay"));
-    refused("weight_decay", true, bad(CKR_ITEM_NANOTRON_GROUPS, STATES("1"), NOWHERE, TOKENS));
+    refused("weight_decay", true, bad(CKR_ITEM_RANK_GROUPS, STATES("1"), NOWHERE, TOKENS));
     load(TP2);
     other_number(STATES("1"), KEY("\2", "lr"));
-    refused("lr", true, bad(CKR_ITEM_NANOTRON_STEP, STATES("1"), NOWHERE, TOKENS));
+    refused("lr", true, bad(CKR_ITEM_FILES_STEP, STATES("1"), NOWHERE, TOKENS));
     load(TP2);
     edit(STATES("1"), "final_layer_norm", "final_layer_gone");
-    refused("names", true, bad(CKR_ITEM_NANOTRON_NAMES, STATES("1"), NOWHERE,
+    refused("names", true, bad(CKR_ITEM_OPTIMIZER_NAMES, STATES("1"), NOWHERE,
                                "model.final_layer_gone.pp_block.weight"));
     load(TP2);
     edit(STATES("1"), "param_groups", "param_troops");
     refused("no groups", false,
-            bad(CKR_ITEM_NANOTRON_METADATA, STATES("1"), NOWHERE, "param_groups"));
+            bad(CKR_ITEM_METADATA, STATES("1"), NOWHERE, "param_groups"));
     load(TP2);
     at = place(STATES("0"), "model.decoder.1.pp_block.attn.qkv_proj.weight", "exp_avg");
     edit(STATES("0"), "model.decoder.1.pp_block.attn.qkv_", "model.decoder.0.pp_block.attn.qkv_");
@@ -654,7 +654,7 @@ static void schedulers(void)
             bad(CKR_ITEM_NANOTRON_SCHEDULER, SCHEDULE("1"), NOWHERE, "lr_lambdas"));
     load(TP2);
     other_number(SCHEDULE("1"), KEY("\10", "_last_lr"));
-    refused("_last_lr", true, bad(CKR_ITEM_NANOTRON_STEP, SCHEDULE("1"), NOWHERE, "_last_lr"));
+    refused("_last_lr", true, bad(CKR_ITEM_FILES_STEP, SCHEDULE("1"), NOWHERE, "_last_lr"));
 }
 
 /* Four ranks hold two halves each twice: nothing in the files says which expert a half is of. */

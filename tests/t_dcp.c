@@ -773,9 +773,9 @@ static void lying_chunks(void)
     tensor_meta(&m, 3, two, 2, "__0_0.distcp", n, "w");
     lies("overlapping chunks", &m, CKR_ITEM_TENSOR_OVERLAP);
     tensor_meta(&m, 2, one, 1, "__0_0.distcp", n + 1, "w");
-    lies("a slice beyond its file", &m, CKR_ITEM_DCP_MISSING);
+    lies("a slice beyond its file", &m, CKR_ITEM_RANK_MISSING);
     tensor_meta(&m, 2, one, 1, "__1_0.distcp", n, "w");
-    lies("a file that is not there", &m, CKR_ITEM_DCP_MISSING);
+    lies("a file that is not there", &m, CKR_ITEM_RANK_MISSING);
     tensor_meta(&m, 2, one, 1, "__0_0.distcp", n - 9, "w");
     lies("a slice that ends early", &m, CKR_ITEM_ZIP_END);
     tensor_meta(&m, 2, one, 1, "__0_0.distcp", 4, "w");
@@ -1428,7 +1428,7 @@ static void by_rank(void)
     memio_load_file(&disk, DATA "/script_ranks/ckpt/state-rank1.pt", "script/ranks/state-rank2.pt");
     memio_remove(&disk, "script/ranks/state-rank1.pt");
     CHECK(open_as("script/ranks", &c, &e) != CKR_OK);
-    CHECK_INT(e.item, CKR_ITEM_FILES_MISSING);
+    CHECK_INT(e.item, CKR_ITEM_RANK_MISSING);
     CHECK(open_as("script/local", &c, &e) != CKR_OK);      /* pieces without their places     */
     CHECK_INT(e.item, CKR_ITEM_DIST);
 }

@@ -689,7 +689,7 @@ static void refused(void)
     ask(&j, in(PIPE), 0, 0, 2, NULL);
     refused_as(&j, CKR_ITEM_ZERO_STAGE);
     ask(&j, in(ROBIN), 0, 2, -1, NULL);
-    refused_as(&j, CKR_ITEM_DEEPSPEED_TARGET);
+    refused_as(&j, CKR_ITEM_TOPOLOGY);
     ask(&j, in(PIPE), 0, 30, -1, NULL);
     refused_as(&j, CKR_ITEM_PP_EMPTY_STAGE);
     memset(&j, 0, sizeof j);
@@ -741,38 +741,38 @@ static void broken(void)
 {
     copy_case(ROBIN);
     memio_remove(&disk, STEP "zero_pp_rank_2_mp_rank_00_optim_states.pt");
-    broken_as(CKR_ITEM_DEEPSPEED_MISSING, STEP "zero_pp_rank_2_mp_rank_00_optim_states.pt");
+    broken_as(CKR_ITEM_RANK_MISSING, STEP "zero_pp_rank_2_mp_rank_00_optim_states.pt");
     copy_case(ROBIN);
     memio_remove(&disk, STEP "mp_rank_00_model_states.pt");
-    broken_as(CKR_ITEM_DEEPSPEED_MISSING, STEP "mp_rank_00_model_states.pt");
+    broken_as(CKR_ITEM_RANK_MISSING, STEP "mp_rank_00_model_states.pt");
     copy_case(ROBIN);
     memio_put(&disk, "bad/latest", "global_step9", 12);
-    broken_as(CKR_ITEM_DEEPSPEED_LATEST, "bad/latest");
+    broken_as(CKR_ITEM_FILES_LATEST, "bad/latest");
     memio_put(&disk, "bad/latest", "../bad/global_step3", 19);
-    broken_as(CKR_ITEM_DEEPSPEED_LATEST, "bad/latest");
+    broken_as(CKR_ITEM_FILES_LATEST, "bad/latest");
     copy_case(ROBIN);
     copy_file(STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt",
               STEP "zero_pp_rank_3_mp_rank_00_optim_states.pt");
-    broken_as(CKR_ITEM_DEEPSPEED_FOREIGN, STEP "zero_pp_rank_3_mp_rank_00_optim_states.pt");
+    broken_as(CKR_ITEM_FILES_FOREIGN, STEP "zero_pp_rank_3_mp_rank_00_optim_states.pt");
     copy_case(ROBIN);
     copy_file(STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt",
               STEP "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt");
-    broken_as(CKR_ITEM_DEEPSPEED_DUPLICATE, STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt");
+    broken_as(CKR_ITEM_FILES_DUPLICATE, STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt");
     /* a rank's file of another run's sizes */
     copy_case(ROBIN);
     copy_file("in/1/global_step3/zero_pp_rank_0_mp_rank_00_optim_states.pt",
               STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt");
-    broken_as(CKR_ITEM_DEEPSPEED_TOPOLOGY, STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt");
+    broken_as(CKR_ITEM_FILES_SIZES, STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt");
     copy_case(ROBIN);
     copy_file(STEP "mp_rank_00_model_states.pt", STEP "layer_00-model_00-model_states.pt");
     broken_as(CKR_ITEM_DEEPSPEED_PARALLEL, STEP "layer_00-model_00-model_states.pt");
     copy_case(ROBIN);
     copy_file(STEP "zero_pp_rank_0_mp_rank_00_optim_states.pt", STEP "mp_rank_00_model_states.pt");
     rename_root(STEP "mp_rank_00_model_states.pt", "zero_pp_rank_0_mp", "copy_of_rank_0_mp");
-    broken_as(CKR_ITEM_DEEPSPEED_METADATA, STEP "mp_rank_00_model_states.pt");
+    broken_as(CKR_ITEM_METADATA, STEP "mp_rank_00_model_states.pt");
     copy_case(PIPE);
     memio_remove(&disk, STEP "layer_03-model_states.pt");
-    broken_as(CKR_ITEM_DEEPSPEED_NAMES, NULL);
+    broken_as(CKR_ITEM_OPTIMIZER_NAMES, NULL);
     memio_remove(&disk, "bad");
 }
 
@@ -804,13 +804,13 @@ static void changed_places(void)
     char path[200];
     swap_files(CUT, in(CUT), cut[0], cut[1], false);
     snprintf(path, sizeof path, STEP "%s.pt", cut[0]);
-    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    broken_as(CKR_ITEM_FILES_SWAPPED, path);
     swap_files(CUT, in(CUT), cut[0], cut[1], true);
     snprintf(path, sizeof path, STEP "%s.pt", cut[1]);
-    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    broken_as(CKR_ITEM_FILES_SWAPPED, path);
     swap_files(CUT, in(CUT), models[0], models[1], true);
     snprintf(path, sizeof path, STEP "%s.pt", models[1]);
-    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    broken_as(CKR_ITEM_FILES_SWAPPED, path);
     copy_case(CUT);                                    /* rank 0's file twice                */
     snprintf(path, sizeof path, STEP "%s.pt", cut[0]);
     copy_file(path, STEP "copy.pt");
@@ -818,10 +818,10 @@ static void changed_places(void)
     copy_file(STEP "copy.pt", path);
     memio_remove(&disk, STEP "copy.pt");
     rename_root(path, cut[0], cut[1]);
-    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    broken_as(CKR_ITEM_FILES_SWAPPED, path);
     swap_files(ELASTIC, in(ELASTIC), flat[0], flat[1], true);
     snprintf(path, sizeof path, STEP "%s.pt", flat[0]);
-    broken_as(CKR_ITEM_DEEPSPEED_RANK, path);
+    broken_as(CKR_ITEM_FILES_SWAPPED, path);
     swap_files(ROBIN, in(ROBIN), flat[0], flat[2], true);      /* its maps are wrong anyway  */
     snprintf(path, sizeof path, STEP "%s.pt", flat[0]);
     broken_as(CKR_ITEM_DEEPSPEED_PARTITION, path);
@@ -852,10 +852,10 @@ static void of_another_step(void)
 {
     copy_case(CUT);
     edit(STEP "zero_pp_rank_1_mp_rank_00_model_states.pt", "global_steps", 3, 4);
-    broken_as(CKR_ITEM_DEEPSPEED_STEP, STEP "zero_pp_rank_1_mp_rank_00_model_states.pt");
+    broken_as(CKR_ITEM_FILES_STEP, STEP "zero_pp_rank_1_mp_rank_00_model_states.pt");
     copy_case(PIPE);
     edit(STEP "mp_rank_01_model_states.pt", "global_steps", 3, 2);
-    broken_as(CKR_ITEM_DEEPSPEED_STEP, STEP "mp_rank_01_model_states.pt");
+    broken_as(CKR_ITEM_FILES_STEP, STEP "mp_rank_01_model_states.pt");
     memio_remove(&disk, "bad");
 }
 
@@ -872,7 +872,7 @@ static void universal_parts(void)
         snprintf(path, sizeof path, STEP "zero/tok.weight/%s", gone[i]);
         CHECK(memio_find(&disk, path) != NULL);
         memio_remove(&disk, path);
-        broken_as(CKR_ITEM_DEEPSPEED_MISSING, path);
+        broken_as(CKR_ITEM_RANK_MISSING, path);
     }
     memio_remove(&disk, "bad");
 }
@@ -912,7 +912,7 @@ static void of_another_update(void)
     p = (uint8_t *)f->data;
     for (i = 0; i + 4 < f->size && memcmp(p + i, three, 4) != 0; i++) {}
     p[i + 2] = 0x80;                                   /* 3.0f becomes 4.0f                  */
-    broken_as(CKR_ITEM_DEEPSPEED_STEP, STEP "zero_pp_rank_1_mp_rank_00_optim_states.pt");
+    broken_as(CKR_ITEM_FILES_STEP, STEP "zero_pp_rank_1_mp_rank_00_optim_states.pt");
     memio_remove(&disk, "bad");
 }
 

@@ -258,7 +258,7 @@ static void not_one_run(void)
             load_case(RANKS, "w/bad");
             snprintf(path, sizeof path, "w/bad/%s_rank%d.bin", kinds[k], (int)r);
             memio_remove(&disk, path);
-            refused_as("a rank's file is missing", CKR_ITEM_FILES_MISSING);
+            refused_as("a rank's file is missing", CKR_ITEM_RANK_MISSING);
         }
     load_case(RANKS, "w/bad");
     memio_remove(&disk, "w/bad/pytorch_model_fsdp_0_rank3.bin");

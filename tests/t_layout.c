@@ -337,7 +337,7 @@ static void load_begin(ckr__load *l, ckr_state *s)
     ckr__ctx_init(&t_ctx, NULL, NULL, &t_err);
     memset(&t_err, 0, sizeof t_err);
     ckr__state_init(s);
-    ckr__load_init(l, &t_ctx, s, CKR_ITEM_NANOTRON_SHAPE);
+    ckr__load_init(l, &t_ctx, s, CKR_ITEM_RANK_SHAPE);
 }
 
 /* Shard(0) of 5 rows over 3 ranks; a copy of one; a flat part; a number that each rank has. */
@@ -422,7 +422,7 @@ static void parts_that_differ(void)
         p.end = 7;
         v.dtype = cases[i].dtype;
         CHECK(!ckr__part_add(&l, &p));
-        CHECK_INT(t_err.item, CKR_ITEM_NANOTRON_SHAPE);
+        CHECK_INT(t_err.item, CKR_ITEM_RANK_SHAPE);
         CHECK(strstr(t_err.text, cases[i].says) != NULL);
         CHECK(!strcmp(t_err.file, "rank0") && !strcmp(t_err.where, "w"));
         CHECK(ckr__load_done(&l) != CKR_OK);

@@ -262,7 +262,7 @@ static void of_others(void)
     t.variant = "sharded";
     CHECK(item_when_planned(open_ok("in/plain.pt"), &t, "CKR_E_TRAINER_SOURCE") != NULL);
     t.variant = "full";
-    CHECK(item_when_planned(open_ok("in/sharded.ckpt"), &t, "CKR_E_TRAINER_NAMES") != NULL);
+    CHECK(item_when_planned(open_ok("in/sharded.ckpt"), &t, "CKR_E_OPTIMIZER_NAMES") != NULL);
 }
 
 /* What is left out leaves empty lists, which Lightning's loader wants, or nothing. */

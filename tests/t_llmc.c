@@ -776,12 +776,12 @@ static void broken(void)
     broken_one(s0, tail + 2516, 5, CKR_ITEM_LLMC_SHUFFLE, tail, "");
     broken_one(s0, 120, 3, CKR_ITEM_LLMC_SHUFFLE, tail - 24 - 20 - 8, "");
     broken_one(s0, 132, 1, CKR_ITEM_LLMC_SHUFFLE, tail - 24 - 8, "");
-    broken_one(s0, 8, 3, CKR_ITEM_LLMC_MISSING, CKR_NO_OFFSET, "");
+    broken_one(s0, 8, 3, CKR_ITEM_RANK_MISSING, CKR_NO_OFFSET, "");
     without_file("in/DONE_" STEP, CKR_ITEM_LLMC_INCOMPLETE, "in", "");
-    without_file(s0, CKR_ITEM_LLMC_MISSING, s0, "");
-    without_file(model, CKR_ITEM_LLMC_MISSING, "in", "model_" STEP ".bin");
+    without_file(s0, CKR_ITEM_RANK_MISSING, s0, "");
+    without_file(model, CKR_ITEM_RANK_MISSING, "in", "model_" STEP ".bin");
     memio_put(&disk, "in/state_" STEP "_00002.bin", "", 0);
-    broken_one(s0, 8, 2, CKR_ITEM_LLMC_FOREIGN, CKR_NO_OFFSET, "");
+    broken_one(s0, 8, 2, CKR_ITEM_FILES_FOREIGN, CKR_NO_OFFSET, "");
     memio_remove(&disk, "in/state_" STEP "_00002.bin");
     c = open_ok("in");
     memio_find(&disk, train)->data[0] ^= 1;

@@ -941,8 +941,8 @@ static long then(const char *file, const char *key, const char *bytes, size_t n)
 static void damaged(void)
 {
     uint8_t *other;
-    broken_by(RANK, "iteration", 1, 1, 7, CKR_ITEM_MEGATRON_MIXED);
-    broken_by(RANK, "num_layers", 0, 1, 3, CKR_ITEM_MEGATRON_MIXED);   /* the ranks disagree  */
+    broken_by(RANK, "iteration", 1, 1, 7, CKR_ITEM_FILES_STEP);
+    broken_by(RANK, "num_layers", 0, 1, 3, CKR_ITEM_FILES_MIXED);   /* the ranks disagree  */
     other = behind(RANK, "num_layers", 0) + 1;
     *other = 3;
     broken_by(FIRST, "num_layers", 0, 1, 3, CKR_ITEM_MEGATRON_ARGS_LAYERS);
@@ -951,13 +951,13 @@ static void damaged(void)
     *other = 23;
     broken_by(FIRST, "hidden_size", 0, 1, 23, CKR_ITEM_MEGATRON_ARGS);
     *other = 24;
-    broken_by(RANK, "seed", 0, 1, 7, CKR_ITEM_MEGATRON_MIXED);         /* of another run      */
-    broken_by(RANK, "eps", 0, 4, 7, CKR_ITEM_MEGATRON_GROUPS);
-    broken_by(FIRST, "args", 0, -6, 'b', CKR_ITEM_MEGATRON_FILE);
+    broken_by(RANK, "seed", 0, 1, 7, CKR_ITEM_FILES_MIXED);         /* of another run      */
+    broken_by(RANK, "eps", 0, 4, 7, CKR_ITEM_RANK_GROUPS);
+    broken_by(FIRST, "args", 0, -6, 'b', CKR_ITEM_FILE_FORM);
     broken_by(FIRST, "checkpoint_version", 0, 1, 0x3f, CKR_ITEM_MEGATRON_UNSUPPORTED);
     broken_by(RANK, EMBEDDING, 0, then(RANK, EMBEDDING, "K K\x18\x86", 5) + 1, 31,
-              CKR_ITEM_MEGATRON_SHAPE);
-    broken_by(FIRST, "wd_mult", 0, -9, 'x', CKR_ITEM_MEGATRON_OPTIMIZER);
+              CKR_ITEM_RANK_SHAPE);
+    broken_by(FIRST, "wd_mult", 0, -9, 'x', CKR_ITEM_OPTIMIZER_NAMES);
     broken_by(FLAT, "param", 0, then(FLAT, "param", "M\xc0\x13\x85", 4) + 1, 0xbf,
               CKR_ITEM_MEGATRON_BUCKETS);
 }
@@ -1052,7 +1052,7 @@ static void places(void)
             snprintf(to, sizeof to, "w/x/iter_0000006/mp_rank_0%d/%s", 1 - rank, files[i]);
             moved(from, to);
         }
-    opens_as("w/x", CKR_ITEM_MEGATRON_SWAPPED);
+    opens_as("w/x", CKR_ITEM_FILES_SWAPPED);
     memio_remove(&disk, "w/x");
     for (i = 0; i < 2; i++)
         for (rank = 0; rank < 2; rank++) {
@@ -1080,23 +1080,23 @@ static void directories(void)
     ckr_ckpt *c;
     moved(FIRST, "w/x/iter_0000006/mp_rank_00/model_optim_rng.pt");
     moved(FLAT, "w/x/iter_0000006/mp_rank_00/distrib_optim.pt");
-    opens_as("w/x", CKR_ITEM_MEGATRON_MISSING);                  /* a rank's directory          */
+    opens_as("w/x", CKR_ITEM_RANK_MISSING);                  /* a rank's directory          */
     moved(RANK, "w/x/iter_0000006/mp_rank_01/model_optim_rng.pt");
-    opens_as("w/x", CKR_ITEM_MEGATRON_MISSING);                  /* a rank's distrib_optim.pt   */
+    opens_as("w/x", CKR_ITEM_RANK_MISSING);                  /* a rank's distrib_optim.pt   */
     moved("legacy/iter_0000006/mp_rank_01/distrib_optim.pt",
           "w/x/iter_0000006/mp_rank_01/distrib_optim.pt");
     c = open_ok("w/x");                                          /* without a tracker file      */
     if (c) CHECK_STR(ckr_ckpt_path(c), "w/x/iter_0000006");
     ckr_ckpt_close(c);
     moved(RANK, "w/x/iter_0000006/mp_rank_02/model_optim_rng.pt");
-    opens_as("w/x", CKR_ITEM_MEGATRON_FOREIGN);
+    opens_as("w/x", CKR_ITEM_FILES_FOREIGN);
     memio_remove(&disk, "w/x/iter_0000006/mp_rank_02");
     memio_put(&disk, "w/x/latest_checkpointed_iteration.txt", "7", 1);
-    opens_as("w/x", CKR_ITEM_MEGATRON_TRACKER);
+    opens_as("w/x", CKR_ITEM_FILES_LATEST);
     memio_put(&disk, "w/x/latest_checkpointed_iteration.txt", "six", 3);
-    opens_as("w/x", CKR_ITEM_MEGATRON_TRACKER);
+    opens_as("w/x", CKR_ITEM_FILES_LATEST);
     memio_put(&disk, "w/x/latest_checkpointed_iteration.txt", "release", 7);
-    opens_as("w/x", CKR_ITEM_MEGATRON_TRACKER);
+    opens_as("w/x", CKR_ITEM_FILES_LATEST);
     memio_put(&disk, "w/x/latest_checkpointed_iteration.txt", " 6\n", 3);
     c = open_ok("w/x");
     ckr_ckpt_close(c);
@@ -1130,20 +1130,20 @@ static void distributed(void)
     if (c) CHECK_INT(ckr_ckpt_state(c)->format, CKR_FORMAT_DCP);
     ckr_ckpt_close(c);
     copy_dist("metadata.json");
-    opens_as("w/y", CKR_ITEM_MEGATRON_MISSING);
+    opens_as("w/y", CKR_ITEM_RANK_MISSING);
     open_as("w/y", &c, &e);
     CHECK(strstr(e.remedy, "the checkpoint before this one") != NULL);
     copy_dist("common.pt");
-    opens_as("w/y", CKR_ITEM_MEGATRON_MISSING);
+    opens_as("w/y", CKR_ITEM_RANK_MISSING);
     copy_dist("__2_0.distcp");
-    opens_as("w/y", CKR_ITEM_DCP_MISSING);
+    opens_as("w/y", CKR_ITEM_RANK_MISSING);
     copy_dist("");
     memio_put(&disk, "w/y/iter_0000006/metadata.json", zarr, sizeof zarr - 1);
     CHECK_INT(open_as("w/y", &c, &e), CKR_E_UNSUPPORTED);
     CHECK_INT(e.item, CKR_ITEM_MEGATRON_UNSUPPORTED);
     copy_dist("");
     memio_put(&disk, "w/y/latest_checkpointed_iteration.txt", "5", 1);
-    opens_as("w/y", CKR_ITEM_MEGATRON_TRACKER);
+    opens_as("w/y", CKR_ITEM_FILES_LATEST);
     memio_remove(&disk, "w/y");
     memio_load(&disk, DATA "/v015_tp2/ckpt", "w/y");   /* expert layers cut in another way     */
     memio_load(&disk, DATA, "w/data");

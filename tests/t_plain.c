@@ -218,7 +218,7 @@ static void ambiguous(void)
     ckr_ckpt_close(file);
     d.n_names = N_NAMES - 1;
     CHECK(ckr_ckpt_open("in/groups.pt", &d, &c, &e) != CKR_OK);
-    CHECK_INT(e.item, CKR_ITEM_TRAINER_NAMES);
+    CHECK_INT(e.item, CKR_ITEM_OPTIMIZER_NAMES);
 }
 
 /* Optimizers in a list share the model; schedulers that differ in their groups only are one. */
@@ -493,7 +493,7 @@ static void to_deepspeed(void)
     if (c && CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
         const ckr_plan_facts *f = ckr_plan_info(p);
         CHECK_INT(f->verdict, CKR_VERDICT_REFUSED);
-        CHECK(note_of(f->notes, f->n_notes, "CKR_E_DEEPSPEED_NAMES") != NULL);
+        CHECK(note_of(f->notes, f->n_notes, "CKR_E_OPTIMIZER_NAMES") != NULL);
     }
     ckr_plan_free(p);
     ckr_ckpt_close(c);

@@ -356,7 +356,7 @@ static void fsdp_sizes(void)
     }
     p = plan_sized(run_of(F2), 4, 3, &c);
     note = p ? note_of(ckr_plan_info(p)->notes, ckr_plan_info(p)->n_notes,
-                       "CKR_E_TRAINER_TOPOLOGY") : NULL;
+                       "CKR_E_TOPOLOGY") : NULL;
     if (CHECK(note != NULL)) CHECK_STR(note->subject, "fsdp_size");
     if (p) CHECK_INT(ckr_plan_info(p)->verdict, CKR_VERDICT_REFUSED);
     ckr_plan_free(p);
@@ -571,7 +571,7 @@ static void refusals(void)
             const ckr_plan_facts *f = ckr_plan_info(p);
             CHECK_INT(f->verdict, CKR_VERDICT_REFUSED);
             CHECK(note_of(f->notes, f->n_notes, i ? "CKR_E_LR_WITHOUT"
-                                                  : "CKR_E_TRAINER_TOPOLOGY") != NULL);
+                                                  : "CKR_E_TOPOLOGY") != NULL);
         }
         ckr_plan_free(p);
         p = NULL;
@@ -774,7 +774,7 @@ static void files_of_others(void)
     for (i = 0; i < 3; i++) {
         begin_bad(F2);
         memio_remove(&disk, rank_file(kinds[i], 2, 1));
-        refused("a missing rank", CKR_ITEM_FILES_MISSING, kinds[i]);
+        refused("a missing rank", CKR_ITEM_RANK_MISSING, kinds[i]);
         begin_bad(F2);
         swap_ranks(kinds[i]);
         refused("swapped", CKR_ITEM_FILES_SWAPPED, kinds[i]);
@@ -858,7 +858,7 @@ static void optimizers_of_others(void)
     refused("another model's flat optimizer", CKR_ITEM_FSDP_UNITS, "optim");
     begin_bad(F2);
     EDIT(rank_file("optim", 2, 0), "K\x19K\x1a" "e", "K\x19K\x19" "e", -1);
-    refused("a parameter listed twice", CKR_ITEM_TRAINER_NAMES, "optim");
+    refused("a parameter listed twice", CKR_ITEM_OPTIMIZER_NAMES, "optim");
     memio_remove(&disk, "w/bad");
     memio_load(&disk, DATA "/rest/global_step_2/actor", BAD);
     memio_load(&disk, DATA "/bad", "w/many");
