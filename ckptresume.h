@@ -1084,12 +1084,25 @@ typedef struct ckr_setting {   /* one value that the coming run is to have      
     const char *value;
 } ckr_setting;
 
+/* What one framework has, or a few: a target that has no use for it is E_ARG, as is a key that is
+   none. The last of a key counts; numbers are decimal.
+       vpp              Megatron-LM: virtual stages of each stage; else the source's, 1 when pp
+                        changes
+       to_version       Megatron-LM: "0.16"; else the source's
+       kv_heads         TorchTitan: key-value heads of the attention, where no file tells them
+       fsdp_size        verl: ranks that FSDP cuts a copy over; else the source's where that divides
+                        the ranks, else all
+       max_shard_bytes  safetensors: a directory of files with no more tensor bytes each, but for a
+                        tensor that is larger, and an index; else one file
+       data             llm.c: glob of the coming run's token files, where the position in the data
+                        is counted anew; with micro_batch, its samples of one process and
+                        micro-step, and seq_len, tokens of a sample                         */
+typedef struct ckr_option { const char *key, *value; } ckr_option;
+
 typedef struct ckr_target {    /* the coming run and the policy; zero = as the source    */
     const char  *dialect;      /* NULL: the source's                                     */
     const char  *variant;      /* NULL: the dialect's default                            */
-    const char  *to_version;   /* of the target's framework; NULL: as the source's        */
     ckr_topology topology;     /* 0 in a field: the source's; zero: -1 the source's, so fill it */
-    uint32_t     vpp;          /* virtual stages of each; 0: the source's, 1 when pp changes */
     ckr_mode     mode;
     uint32_t     without;      /* bits of CKR_PARAMS..CKR_DATA to leave out              */
     int64_t      vocab;        /* logical vocabulary rows; 0: as recorded                */
@@ -1108,15 +1121,8 @@ typedef struct ckr_target {    /* the coming run and the policy; zero = as the s
     const ckr_group *groups;   /* the coming run's, when they are others: parameters by name;
                                   hyper holds what it asks for, or NULL. NULL: the source's */
     uint64_t     n_groups;
-    const char  *data;         /* glob of the coming run's token files; NULL: not known  */
-    int64_t      micro_batch, seq_len;     /* of the coming run, for its place in the data; 0:
-                                              not known                                  */
-    int64_t      kv_heads;     /* of its attention; 0: as the checkpoint tells             */
-    int64_t      fsdp_size;    /* ranks that FSDP cuts a copy over; 0: as the source where that
-                                  divides the ranks, else all                            */
-    uint64_t     max_shard_bytes;      /* safetensors: a directory of files with no more tensor
-                                  bytes each, but for a tensor that is larger, and an index; 0:
-                                  one file                                               */
+    const ckr_option *options; /* of single frameworks                                  */
+    size_t       n_options;
 } ckr_target;
 
 typedef enum ckr_verdict {
@@ -24716,9 +24722,9 @@ typedef struct ckr__dialect {
     /* Names of files that hold a part, one rank's or one stage's: blanks between, a * for anything.
        Who opens one by itself is told the directory. NULL: none. */
     const char *parts;
-    /* Of ckr_target's fields that most dialects have no use for, those that emit_fn looks at:
-       blanks between; NULL: none. The others are refused, so that nobody asks in vain. "rng": it
-       writes the streams of another framework's run, too. */
+    /* The options that emit_fn looks at, and "slots" and "float8" of ckr_target: blanks between;
+       NULL: none. The others are refused, so that nobody asks in vain. "rng": it writes the streams
+       of another framework's run, too. */
     const char *takes;
     const ckr__schedules *schedules;   /* NULL: nothing of its own                       */
     const ckr__bounds *bounds;         /* NULL: none                                     */
@@ -24842,7 +24848,7 @@ static bool ckr__cut_num(const char *s, size_t *len, uint32_t *out)
     return true;
 }
 
-/* A directory's name as a step: digits only. */
+/* A directory's name as a step, an option as a number: digits only. */
 static bool ckr__step_of(const char *s, int64_t *out)
 {
     int64_t v = 0;
@@ -24853,6 +24859,63 @@ static bool ckr__step_of(const char *s, int64_t *out)
     }
     *out = v;
     return n > 0 && s[n] == 0;
+}
+
+/* ckr_option: the keys, and from which number on one asks for something (0: it is text). */
+static const struct { const char *key; int64_t least; } ckr__options[] = {
+    { "vpp", 2 }, { "to_version", 0 }, { "kv_heads", 1 }, { "fsdp_size", 1 },
+    { "max_shard_bytes", 1 }, { "data", 0 }, { "micro_batch", 1 }, { "seq_len", 1 }
+};
+#define CKR__OPTIONS (sizeof ckr__options / sizeof *ckr__options)
+
+/* The value that is asked for, or NULL. */
+static const char *ckr__option(const ckr_target *t, const char *key)
+{
+    size_t i = t->n_options;
+    while (i-- > 0)
+        if (!strcmp(t->options[i].key, key))
+            return t->options[i].value && t->options[i].value[0] ? t->options[i].value : NULL;
+    return NULL;
+}
+
+/* The same as a number, which ckr__options_check has proven; 0: not asked for. */
+static int64_t ckr__option_int(const ckr_target *t, const char *key)
+{
+    const char *value = ckr__option(t, key);
+    int64_t v = 0;
+    return value && ckr__step_of(value, &v) ? v : 0;
+}
+
+static int64_t ckr__option_least(const char *key)
+{
+    size_t k = 0;
+    while (k < CKR__OPTIONS && strcmp(ckr__options[k].key, key) != 0) k++;
+    return k < CKR__OPTIONS ? ckr__options[k].least : -1;
+}
+
+static bool ckr__option_asks(const ckr_option *o)
+{
+    const int64_t least = ckr__option_least(o->key);
+    int64_t v;
+    if (!o->value || !o->value[0]) return false;
+    return !least || (ckr__step_of(o->value, &v) && v >= least);
+}
+
+static ckr_result ckr__options_check(ckr__ctx *c, const ckr_target *t)
+{
+    size_t i;
+    int64_t v;
+    for (i = 0; i < t->n_options; i++) {
+        const ckr_option *o = &t->options[i];
+        const int64_t least = o->key ? ckr__option_least(o->key) : -1;
+        if (least < 0)
+            return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, o->key ? o->key : "options",
+                             "there is no such option");
+        if (least > 0 && o->value && o->value[0] && !ckr__step_of(o->value, &v))
+            return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, o->key,
+                             "a whole number was expected, \"%.60s\" was found", o->value);
+    }
+    return CKR_OK;
 }
 
 static bool ckr__dir_has(ckr__ctx *c, const char *dir, const char *name, ckr_file_kind kind)
@@ -31361,11 +31424,16 @@ static bool ckr__plan_bounds(ckr_plan *p, const ckr__dialect *d)
 /* The glob of the coming run's data is from where the program is now, not from where it opened. */
 static ckr_result ckr__plan_data(ckr_plan *p)
 {
-    const char *home;
+    ckr_option *own = CKR__NEW_N(&p->ctx, ckr_option, p->target.n_options + 1);
+    const char *home, *data = ckr__option(&p->target, "data");
     ckr_result r = ckr__home(&p->ctx, &home);
+    if (!own) return p->ctx.err->code;
     if (r != CKR_OK || !home || !p->ctx.home || !strcmp(home, p->ctx.home)) return r;
-    p->target.data = ckr__path_from(&p->ctx, home, p->target.data);
-    return p->target.data ? CKR_OK : p->ctx.err->code;
+    memcpy(own, p->target.options, p->target.n_options * sizeof *own);
+    own[p->target.n_options].key = "data";
+    own[p->target.n_options++].value = ckr__path_from(&p->ctx, home, data);
+    p->target.options = own;
+    return p->ctx.err->code;
 }
 
 static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors);
@@ -31519,7 +31587,8 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     p->out.zero = p->target.topology.zero;
     d = ckr__dialect_find(p->target.dialect);
     r = ckr__plan_window(p, max_bytes);
-    if (r == CKR_OK && p->target.data) r = ckr__plan_data(p);
+    if (r == CKR_OK) r = ckr__options_check(&p->ctx, &p->target);
+    if (r == CKR_OK && ckr__option(&p->target, "data")) r = ckr__plan_data(p);
     if (r == CKR_OK && !d) r = ckr__dialect_unknown(&p->ctx, p->target.dialect);
     if (r == CKR_OK)
         r = ckr__dialect_variant(&p->ctx, ckr__plan_engine(&src->state, d), p->target.variant);
@@ -38948,6 +39017,7 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
     const ckr__fsdp *was = from ? &from->models[0].fsdp : NULL;
     const char *step = ckr__printf(c, "%lld", (long long)(s->progress.step > 0 ? s->progress.step
                                                                                : 0));
+    const int64_t shards = ckr__option_int(t, "fsdp_size");
     ckr__verl_save x = CKR_ZERO;
     uint32_t i;
     ckr_result r = CKR_OK;
@@ -38960,8 +39030,7 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
     x.dir = from && from->bare ? "" : ckr__printf(c, "global_step_%s/", step);
     x.shards = was && was->n_shards < was->n_ranks && x.ranks % was->n_shards == 0 ? was->n_shards
                                                                                   : x.ranks;
-    if (t->fsdp_size)
-        x.shards = t->fsdp_size < (int64_t)x.ranks ? (uint32_t)t->fsdp_size : x.ranks;
+    if (shards) x.shards = shards < (int64_t)x.ranks ? (uint32_t)shards : x.ranks;
     if (x.ranks % x.shards)
         return ckr__refuse_int(c, CKR_ITEM_TOPOLOGY, "fsdp_size", x.ranks, x.shards,
                                "copies of the model have as many ranks each: verl would make a "
@@ -42747,7 +42816,7 @@ static ckr_result ckr__plain_shards(ckr__ctx *c, const ckr_target *t, ckr__out *
     x.c = x.names.c = c;
     x.out = out;
     x.whole = out->files[0];
-    if (!ckr__shards_split(&x, t->max_shard_bytes) || !ckr__shards_files(&x)) r = c->err->code;
+    if (!ckr__shards_split(&x, (uint64_t)ckr__option_int(t, "max_shard_bytes")) || !ckr__shards_files(&x)) r = c->err->code;
     if (r == CKR_OK && x.n > 1) r = ckr__shards_index(&x);
     ckr__map_free(&x.names);
     return r;
@@ -42822,7 +42891,7 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     if (s->n_tensors && !f->n_entries)
         return ckr__fail(c->err, CKR_ITEM_SLOT_UNKNOWN, NULL, CKR_NO_OFFSET, t->slots, NULL);
     if (torch) r = ckr__plain_once(c, f->root);
-    else if (t->max_shard_bytes) r = ckr__plain_shards(c, t, out);
+    else if (ckr__option_int(t, "max_shard_bytes")) r = ckr__plain_shards(c, t, out);
     if (r != CKR_OK) return r;
     if (!t->slots) return ckr__plain_losses(c, s);
     return strcmp(t->slots, "all") != 0 ? CKR_OK : ckr__plain_loose(c, s);
@@ -46427,7 +46496,7 @@ static ckr_node *ckr__lm_carry_ranks(ckr__ctx *c, const ckr__lm_rank *ranks, uin
 static bool ckr__lm_undoes(ckr__lm_job *x, const ckr_node *d, uint32_t processes)
 {
     int64_t unit;
-    return x->t->data && x->unit && x->Q == processes &&
+    return ckr__option(x->t, "data") && x->unit && x->Q == processes &&
            ckr_node_i64(ckr_node_get(d, "unit"), &unit) && unit == (int64_t)x->unit &&
            ckr__node_equal(ckr_node_get(d, "written"),
                            ckr__lm_carry_ranks(x->c, x->m->ranks, x->m->P, true));
@@ -46580,7 +46649,8 @@ static ckr_result ckr__lm_old_batch(ckr__lm_job *x, uint64_t T, uint64_t *lo, ui
 /* Tokens of a sample in the saved run. */
 static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
 {
-    const uint64_t T = (uint64_t)x->t->seq_len, B = (uint64_t)x->t->micro_batch;
+    const uint64_t T = (uint64_t)ckr__option_int(x->t, "seq_len"),
+                   B = (uint64_t)ckr__option_int(x->t, "micro_batch");
     const uint64_t tries[2] = { T, (uint64_t)x->dims.T };
     uint64_t lo, hi, keep, i;
     ckr_result r;
@@ -46611,16 +46681,16 @@ static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
 static ckr_result ckr__lm_data_files(ckr__lm_job *x)
 {
     ckr__lm_paths l;
-    const char *pattern;
+    const char *pattern, *const data = ckr__option(x->t, "data");
     uint32_t file;
     uint64_t i;
     ckr_result r = CKR_OK;
-    if (!x->t->data || ((x->t->without & CKR_DATA) && x->P)) return CKR_OK;
+    if (!data || ((x->t->without & CKR_DATA) && x->P)) return CKR_OK;
     if (!x->unit)
         return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
                            "the place in the files is counted in samples of processes x B x T "
                            "tokens", "--micro-batch B and --seq-len T together with --data");
-    pattern = ckr__path_in(x->c, x->t->data);
+    pattern = ckr__path_in(x->c, data);
     if (pattern) r = ckr__lm_glob(x->c, pattern, &l);
     x->tokens = pattern && r == CKR_OK ? CKR__NEW_N(x->c, uint64_t, l.n) : NULL;
     if (!x->tokens) return x->c->err->code;
@@ -46640,7 +46710,7 @@ static ckr_result ckr__lm_data_files(ckr__lm_job *x)
                              "up to its end were expected");
     }
     if (!l.n)
-        return ckr__fail(x->c->err, CKR_ITEM_PATH_NOT_FOUND, x->t->data, CKR_NO_OFFSET, "--data",
+        return ckr__fail(x->c->err, CKR_ITEM_PATH_NOT_FOUND, data, CKR_NO_OFFSET, "--data",
                          "no file matches");
     if (!x->P) x->shuffle = true;
     for (i = 0; i < x->P && x->shuffle; i++)
@@ -47054,7 +47124,8 @@ static void ckr__lm_hyper(ckr__lm_job *x)
 static void ckr__lm_options(ckr__lm_job *x)
 {
     const ckr__lm *m = x->m;
-    const int64_t T = x->t->seq_len > 0 && x->t->seq_len < 1 << 24 ? x->t->seq_len : x->dims.T;
+    const int64_t told = ckr__option_int(x->t, "seq_len"), B = ckr__option_int(x->t, "micro_batch"),
+                  T = told > 0 && told < 1 << 24 ? told : x->dims.T;
     if (!x->state)
         ckr__lm_option(x, "-e", ckr__node_str(x->c, ckr__printf(x->c, "OUT/model_%08lld.bin",
                                                                 (long long)x->step)), NULL,
@@ -47071,8 +47142,8 @@ static void ckr__lm_options(ckr__lm_job *x)
     if (x->state && x->master && !x->by[3])
         ckr__lm_option(x, "-w", ckr__node_int(x->c, 1), NULL,
                        "llm.c stops: the files have masters");
-    if (x->state && x->t->micro_batch > 0 && x->Q != x->processes)
-        ckr__lm_option(x, "-b", ckr__node_int(x->c, x->t->micro_batch), NULL,
+    if (x->state && B > 0 && x->Q != x->processes)
+        ckr__lm_option(x, "-b", ckr__node_int(x->c, B), NULL,
                        "the place in the data counts samples of this size");
     if (m && x->s->batch != m->s->batch)
         ckr__lm_option(x, "-d", ckr__node_int(x->c, x->s->batch * T), NULL,
@@ -47374,7 +47445,7 @@ static void ckr__lm_schedule(ckr__lm_job *x)
 
 static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    const int64_t B = t->micro_batch, T = t->seq_len;
+    const int64_t B = ckr__option_int(t, "micro_batch"), T = ckr__option_int(t, "seq_len");
     ckr__lm_job x = CKR_ZERO;
     x.c = x.names.c = c;
     x.s = s;
@@ -47412,7 +47483,8 @@ static const ckr__schedules ckr__lm_schedules = {
 };
 static const ckr__dialect ckr__llmc = {
     "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__streams_held, ckr__lm_emit, &ckr__lm_as_file,
-    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data", &ckr__lm_schedules, &ckr__lm_bounds, false
+    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data micro_batch seq_len", &ckr__lm_schedules,
+    &ckr__lm_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -52211,7 +52283,7 @@ static bool ckr__tq_measure(ckr__de *e, ckr__tq *x)
                          : NULL;
     if (!q || !k || !q->n_dims || !k->n_dims || k->shape[0] < 1 || q->shape[0] % k->shape[0])
         return false;
-    x->kv = e->t->kv_heads;
+    x->kv = ckr__option_int(e->t, "kv_heads");
     norm = up ? ckr__tensor_find(e->s, up, "param") : NULL;
     if (!x->kv && norm && norm->n_dims == 1 && norm->shape[0] > 0)
         x->kv = k->shape[0] / norm->shape[0];
@@ -58346,16 +58418,16 @@ static void ckr__mg_allowed_version(ckr__mg_job *x)
         ckr__remedy(x->c->err,
                     ckr__fail(x->c->err, CKR_ITEM_MEGATRON_NO_VERSION, NULL, CKR_NO_OFFSET,
                               "to_version", "%.60s; 0.%d to 0.%d or main was expected",
-                              x->t->to_version, CKR__MG_OLDEST, CKR__MG_NEWEST),
+                              ckr__option(x->t, "to_version"), CKR__MG_OLDEST, CKR__MG_NEWEST),
                     "leave --to-version out: what is written then loads in 0.15 and later");
     while (i < 3 && !(x->version < rows[i].before && rows[i].when)) i++;
     if (x->version && i < 3)
         ckr__say(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, rows[i].what,
-                 x->to.dist ? "torch_dist" : "torch", x->t->to_version, rows[i].why, rows[i].how);
+                 x->to.dist ? "torch_dist" : "torch", ckr__option(x->t, "to_version"), rows[i].why, rows[i].how);
     if (optimizer && ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0)
         ckr__say(x->c, "CKR_MEGATRON_DECOUPLED",
                  x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED, "decoupled LR",
-                 NULL, x->t->to_version,
+                 NULL, ckr__option(x->t, "to_version"),
                  "two groups that differ in their bounds only: 0.16 to 0.18 know groups by other "
                  "keys and load no such state, not even their own; 0.15 and older and 0.19 do",
                  "--to-version names the coming run's");
@@ -58407,14 +58479,15 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     to->ep = t->topology.ep;
     to->dp = t->topology.dp;
     to->cp = t->topology.cp;
-    to->vp = t->vpp ? t->vpp : to->pp == mg->pp ? mg->vp : 1;
+    to->vp = (uint32_t)ckr__option_int(t, "vpp");
+    if (!to->vp) to->vp = to->pp == mg->pp ? mg->vp : 1;
     to->zero = t->topology.zero > 0;
     to->dist = t->variant && *t->variant ? !strcmp(t->variant, "torch_dist") : mg->dist;
     if (t->without & CKR_PROGRESS) {
         to->iteration = 0;
         to->release = true;
     }
-    x.version = ckr__mg_version(t->to_version);
+    x.version = ckr__mg_version(ckr__option(t, "to_version"));
     x.step = to->release ? "release" : ckr__printf(c, "iter_%07lld", (long long)to->iteration);
     if (!x.step) return c->err->code;
     for (k = 0; k < sizeof ckr__mg_emits / sizeof *ckr__mg_emits && !ckr__failed(c); k++) {
@@ -59065,13 +59138,7 @@ static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const
 /* What a target asks for that its dialect has no use for, with those that do. */
 static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const ckr_target *t)
 {
-    static const char *const names[] = { "vpp", "slots", "data", "kv_heads", "max_shard_bytes",
-                                         "to_version", "float8", "fsdp_size" };
-    const bool some = t->slots && strcmp(t->slots, "all") != 0;
-    const bool version = t->to_version && t->to_version[0];
-    const bool asked[] = { t->vpp > 1, some, t->data != NULL, t->kv_heads != 0,
-                           t->max_shard_bytes != 0, version, ckr__is_f8(t->dtype),
-                           t->fsdp_size != 0 };
+    const char *unused = NULL;
     size_t i, k, n = 0;
     char takers[160] = "";
     if (t->dtype != CKR_DTYPE_NONE && !ckr__casts(CKR_DTYPE_F32, t->dtype))
@@ -59079,16 +59146,20 @@ static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const c
                            ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "dtype",
                                      "parameters cannot be cast to %s", ckr_dtype_name(t->dtype)),
                            "float32, bfloat16, float16, float64, float8_e4m3fn or float8_e5m2");
-    for (i = 0; i < sizeof names / sizeof *names; i++)
-        if (asked[i] && !ckr__word_in(d->takes, names[i])) break;
-    if (i == sizeof names / sizeof *names) return CKR_OK;
+    for (i = 0; i < t->n_options && !unused; i++)
+        if (!ckr__word_in(d->takes, t->options[i].key) && ckr__option_asks(&t->options[i]))
+            unused = t->options[i].key;
+    if (t->slots && strcmp(t->slots, "all") != 0 && !ckr__word_in(d->takes, "slots"))
+        unused = "slots";
+    if (ckr__is_f8(t->dtype) && !ckr__word_in(d->takes, "float8")) unused = "float8";
+    if (!unused) return CKR_OK;
     for (k = 0; k < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof takers; k++)
-        if (ckr__word_in(ckr__dialects[k]->takes, names[i]))
+        if (ckr__word_in(ckr__dialects[k]->takes, unused))
             n += (size_t)ckr__format(takers + n, sizeof takers - n, "%s%s", n ? ", " : "",
                                      ckr__dialects[k]->name);
-    return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, names[i],
-                     strcmp(names[i], "float8") ? "%s has no use for it; these have: %s"
-                                                : "%s trains in no float8; these hold it: %s",
+    return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, unused,
+                     strcmp(unused, "float8") ? "%s has no use for it; these have: %s"
+                                              : "%s trains in no float8; these hold it: %s",
                      d->name, n ? takers : "none");
 }
 

@@ -882,7 +882,13 @@ typedef enum color_mode { COLOR_AUTO = 0, COLOR_ALWAYS, COLOR_NEVER } color_mode
 typedef struct options {
     const char *dialect, *format, *names, *select;
     const char *schedule, *optimizer, *svg, *like, *settings;
+    const char *to_version, *data;
+    uint32_t    vpp;
+    int64_t     kv_heads, fsdp_size, micro_batch, seq_len;
+    uint64_t    max_shard_bytes;
     ckr_target  target;
+    ckr_option  list[8];       /* the eight of these that are asked for               */
+    char        numbers[8][24];
     ckr_setting sets[SETTINGS_MAX];
     int64_t     from, to;      /* updates                                             */
     ckr_column  column;
@@ -1229,9 +1235,9 @@ static const option all_options[] = {
       "processes of the coming run" },
     { "vocab", "N", KIND_ROWS, AT(target.vocab), VERB_OPENING,
       "logical vocabulary size, where no file tells it" },
-    { "kv-heads", "N", KIND_ROWS, AT(target.kv_heads), VERB_POLICY,
+    { "kv-heads", "N", KIND_ROWS, AT(kv_heads), VERB_POLICY,
       "key-value heads of the attention, where no file tells them (torchtitan)" },
-    { "fsdp-size", "N", KIND_ROWS, AT(target.fsdp_size), VERB_TARGET,
+    { "fsdp-size", "N", KIND_ROWS, AT(fsdp_size), VERB_TARGET,
       "ranks that FSDP cuts one copy of the model over (verl)" },
     { "mode", "MODE", KIND_MODE, AT(target.mode), VERB_POLICY | VERB_RNG,
       "recover, continue (default) or transfer" },
@@ -1243,7 +1249,7 @@ static const option all_options[] = {
       "cast parameters: float32, bfloat16, float16, ..." },
     { "slots", "LIST", KIND_TEXT, AT(target.slots), VERB_TARGET | VERB_EXPORT,
       "tensors of a plain file: params (default), all, or a list" },
-    { "max-shard-size", "SIZE", KIND_BYTES, AT(target.max_shard_bytes), VERB_TARGET | VERB_EXPORT,
+    { "max-shard-size", "SIZE", KIND_BYTES, AT(max_shard_bytes), VERB_TARGET | VERB_EXPORT,
       "safetensors: a directory of files no larger, and model.safetensors.index.json: 5GB, 512M" },
     { "set", "KEY=VALUE", KIND_SET, AT(sets), VERB_POLICY,
       "lr, min_lr, weight_decay, warmup_steps, decay_steps, total_steps, decay_style, batch_size; "
@@ -1300,18 +1306,18 @@ static const option all_options[] = {
       "progress on stderr even when it is no terminal" },
     { "color", "WHEN", KIND_COLOR, AT(color), VERB_ANY, "auto (default), always or never" },
     { "help", NULL, KIND_SWITCH, AT(help), VERB_ANY, "help for a verb" },
-    { "vpp", "N", KIND_COUNT, AT(target.vpp), VERB_TARGET,
+    { "vpp", "N", KIND_COUNT, AT(vpp), VERB_TARGET,
       "virtual pipeline stages of each stage (megatron)" },
-    { "to-version", "V", KIND_TEXT, AT(target.to_version), VERB_TARGET,
+    { "to-version", "V", KIND_TEXT, AT(to_version), VERB_TARGET,
       "of the target framework, where its layout changed (megatron)" },
     { "rng", "POLICY", KIND_RNG, AT(target.rng), VERB_TARGET | VERB_RNG,
       "keep (default): what was saved stays; remap: repeated streams are derived anew; reseed" },
     { "seed", "S", KIND_SEED, AT(target.seed), VERB_TARGET | VERB_RNG, "of --rng reseed" },
-    { "data", "GLOB", KIND_TEXT, AT(target.data), VERB_TARGET,
+    { "data", "GLOB", KIND_TEXT, AT(data), VERB_TARGET,
       "the coming run's token files, where the position in the data is counted anew (llm.c)" },
-    { "micro-batch", "B", KIND_ROWS, AT(target.micro_batch), VERB_TARGET,
+    { "micro-batch", "B", KIND_ROWS, AT(micro_batch), VERB_TARGET,
       "its samples of one process and micro-step" },
-    { "seq-len", "T", KIND_ROWS, AT(target.seq_len), VERB_TARGET, "its tokens of one sample" }
+    { "seq-len", "T", KIND_ROWS, AT(seq_len), VERB_TARGET, "its tokens of one sample" }
 };
 
 static bool parse_u64(const char *s, uint64_t max, uint64_t *out)
@@ -4496,8 +4502,8 @@ static int check_alone(job *j, const bool *used)
     const ckr_target *t = &j->o.target;
     if (was_used(used, "rewarm-steps") && t->lr_policy != CKR_LR_REWARM)
         return usage(j, "--rewarm-steps", "it goes with --lr-policy rewarm, not asked for");
-    if (!t->data && (t->micro_batch || t->seq_len))
-        return usage(j, t->micro_batch ? "--micro-batch" : "--seq-len",
+    if (!j->o.data && (j->o.micro_batch || j->o.seq_len))
+        return usage(j, j->o.micro_batch ? "--micro-batch" : "--seq-len",
                      "it goes with --data GLOB, the files in which a place is counted anew");
     return CODE_DONE;
 }
@@ -4528,6 +4534,29 @@ static int run_verb(job *j, const bool *used)
     return j->verb->run_fn(j);
 }
 
+/* What single frameworks have goes to the library as a list of texts. */
+static void list_options(options *o)
+{
+    const struct { const char *key, *text; uint64_t number; } rows[] = {
+        { "vpp", NULL, o->vpp }, { "to_version", o->to_version, 0 },
+        { "kv_heads", NULL, (uint64_t)o->kv_heads },
+        { "fsdp_size", NULL, (uint64_t)o->fsdp_size },
+        { "max_shard_bytes", NULL, o->max_shard_bytes }, { "data", o->data, 0 },
+        { "micro_batch", NULL, (uint64_t)o->micro_batch },
+        { "seq_len", NULL, (uint64_t)o->seq_len }
+    };
+    size_t i, n = 0;
+    for (i = 0; i < COUNT_OF(rows); i++) {
+        if (!rows[i].text && !rows[i].number) continue;
+        snprintf(o->numbers[n], sizeof o->numbers[n], "%llu", (unsigned long long)rows[i].number);
+        o->list[n].key = rows[i].key;
+        o->list[n].value = rows[i].text ? rows[i].text : o->numbers[n];
+        n++;
+    }
+    o->target.options = o->list;
+    o->target.n_options = n;
+}
+
 static int run(job *j, int argc, char **argv)
 {
     bool used[COUNT_OF(all_options)];
@@ -4538,6 +4567,7 @@ static int run(job *j, int argc, char **argv)
     scan_output(j, argc, argv);
     code = parse_args(j, argc, argv, used);
     if (code != CODE_DONE) return code;
+    list_options(&j->o);
     j->out.color = color_of(j->o.color, stdout);
     j->note.color = color_of(j->o.color, stderr);
     j->env.parallel.n_threads = j->o.threads;

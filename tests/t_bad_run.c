@@ -4,6 +4,7 @@
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
+#include "option.h"
 #include "memio.h"
 #include "tree.h"
 #include "bad.h"
@@ -776,15 +777,31 @@ static void in_vain(const ckr_ckpt *c)
         ckr_target t = target();
         ckr_plan *p = NULL;
         t.dialect = "nanotron";
-        t.vpp = i == 0 ? 2 : 1;
+        if (i == 0) option_int(&t, "vpp", 2);
         if (i == 1) t.slots = "params";
-        if (i == 2) t.data = "train_*.bin";
-        if (i == 3) t.kv_heads = 2;
-        if (i == 4) t.max_shard_bytes = 1;
-        if (i == 5) t.fsdp_size = 2;
+        if (i == 2) option_text(&t, "data", "train_*.bin");
+        if (i == 3) option_int(&t, "kv_heads", 2);
+        if (i == 4) option_int(&t, "max_shard_bytes", 1);
+        if (i == 5) option_int(&t, "fsdp_size", 2);
         bad_is(ckr_plan_create(c, &t, 0, &p, &err), &err, name[i],
                bad(CKR_ITEM_ARG, "", NOWHERE, name[i]));
         CHECK(!p && strstr(err.text, "these have: "));
+    }
+}
+
+/* A key that is none, and text where a number belongs. */
+static void no_options(const ckr_ckpt *c)
+{
+    static const char *const list[][2] = { { "vppp", "2" }, { "vpp", "two" }, { "vpp", "-1" },
+                                           { "seq_len", "9999999999999999999" } };
+    size_t i;
+    for (i = 0; i < sizeof list / sizeof *list; i++) {
+        ckr_target t = target();
+        ckr_plan *p = NULL;
+        option_text(&t, list[i][0], list[i][1]);
+        bad_is(ckr_plan_create(c, &t, 0, &p, &err), &err, list[i][1],
+               bad(CKR_ITEM_ARG, "", NOWHERE, list[i][0]));
+        CHECK(!p);
     }
 }
 
@@ -796,6 +813,7 @@ static void targets(void)
     c = nanotron();
     if (!c) return;
     in_vain(c);
+    no_options(c);
     moments_alone();
     t = target(), t.topology.tp = 3;
     no_plan(c, &t, CKR_ITEM_TP_UNEVEN, QKV, true);

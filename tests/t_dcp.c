@@ -4,6 +4,7 @@
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
+#include "option.h"
 #include "bad.h"
 #include "ckpt.h"
 #include "tree.h"
@@ -450,7 +451,7 @@ static bool qkv(const char *from, const char *variant, int64_t heads, const char
     t.topology.zero = -1;
     t.topology.ranks = 3;
     t.variant = variant;
-    t.kv_heads = heads;
+    option_int(&t, "kv_heads", heads);
     if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
         ok = ckr_plan_info(p)->verdict != CKR_VERDICT_REFUSED;
         if (ok) CHECK_OK(ckr_plan_write(p, to, &receipt, &e), &e);
@@ -599,7 +600,7 @@ static void normed_projections(void)
         e.c = &c->ctx;
         e.s = &c->state;
         e.t = &t;
-        t.kv_heads = x[i].told;
+        option_int(&t, "kv_heads", x[i].told);
         CHECK(ckr__tq_is(e.c, QKV "wqkv.weight", "wqkv", &m));
         CHECK_INT(ckr__tq_measure(&e, &m), x[i].kv > 0);
         if (x[i].kv) CHECK(m.rows == 16 / x[i].kv && m.q_rows == 32 / x[i].kv);

@@ -4,6 +4,7 @@
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
+#include "option.h"
 #include "bad.h"
 #include "ckpt.h"
 #include "settings.h"
@@ -49,9 +50,9 @@ static ckr_plan *plan_of(const ckr_ckpt *c, ask a)
     t.dtype = a.dtype;
     t.without = a.without;
     t.force = true;
-    if (a.B) t.data = "data/train_*.bin";
-    t.micro_batch = a.B;
-    t.seq_len = a.B ? 64 : 0;
+    if (a.B) option_text(&t, "data", "data/train_*.bin");
+    option_int(&t, "micro_batch", a.B);
+    option_int(&t, "seq_len", a.B ? 64 : 0);
     CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err);
     return p;
 }
@@ -786,9 +787,9 @@ static void broken(void)
     c = open_ok("in");
     memio_find(&disk, train)->data[0] ^= 1;
     t.mode = CKR_MODE_CONTINUE;
-    t.data = "data/train_?.bin";
-    t.micro_batch = 2;
-    t.seq_len = 64;
+    option_text(&t, "data", "data/train_?.bin");
+    option_int(&t, "micro_batch", 2);
+    option_int(&t, "seq_len", 64);
     if (c)
         bad_is(ckr_plan_create(c, &t, 0, &p, &err), &err, train,
                bad(CKR_ITEM_LLMC_TOKENS, train, 0, ""));
@@ -803,9 +804,9 @@ static void faults_on_the_way(void)
     memset(&w, 0, sizeof w);
     w.path = "in";
     w.target = target_of(0, 0, 4, 0, NULL);
-    w.target.data = "data/train_*.bin";
-    w.target.micro_batch = 1;
-    w.target.seq_len = 64;
+    option_text(&w.target, "data", "data/train_*.bin");
+    option_int(&w.target, "micro_batch", 1);
+    option_int(&w.target, "seq_len", 64);
     whole_way_fails(&w, 0);
 }
 

@@ -5,6 +5,7 @@
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
+#include "option.h"
 #include "ckpt.h"
 #include "tree.h"
 #include "bad.h"
@@ -263,8 +264,8 @@ static void load_back_rows(void)
     for (i = 0; i < sizeof rows / sizeof *rows; i++) {
         ckr_target t = target_of(rows[i].tp, rows[i].pp, rows[i].dp, rows[i].zero, rows[i].variant);
         t.topology.ep = rows[i].ep;
-        t.vpp = rows[i].vpp;
-        t.to_version = rows[i].version;
+        option_int(&t, "vpp", rows[i].vpp);
+        option_text(&t, "to_version", rows[i].version);
         t.sets = of_three;
         t.n_sets = rows[i].dp == 3 ? 2 : 0;
         digest_of(rows[i].from, first);
@@ -378,7 +379,7 @@ static void expert_streams(void)
         ckr__dcp *d = NULL;
         ckr_error e;
         t.topology.ep = 2;
-        t.to_version = rows[i].version;
+        option_text(&t, "to_version", rows[i].version);
         if (i == 1)            /* decoupled LR: not for 0.16                              */
             t.without = CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE;
         if (!convert("moe", "w/e", &t)) continue;
@@ -765,10 +766,10 @@ static void refused(void)
     ckr_target t = target_of(2, 3, 2, 1, NULL);
     refuse("legacy", &t, CKR_ITEM_MEGATRON_STAGES);
     t = target_of(2, 1, 2, 1, NULL);
-    t.vpp = 2;
+    option_int(&t, "vpp", 2);
     refuse("legacy", &t, CKR_ITEM_MEGATRON_STAGES);
     t = target_of(2, 2, 1, 1, NULL);
-    t.vpp = 2;                 /* two layers on four chunks                              */
+    option_int(&t, "vpp", 2);  /* two layers on four chunks                              */
     refuse("legacy", &t, CKR_ITEM_MEGATRON_STAGES);
     t = target_of(3, 1, 1, 1, NULL);
     refuse("legacy", &t, CKR_ITEM_TP_UNEVEN);
@@ -806,7 +807,7 @@ static void versions(void)
     ckr_ckpt *c = open_ok("legacy");
     ckr_plan *p;
     const ckr_node *args, *v;
-    t.to_version = "0.14.0";
+    option_text(&t, "to_version", "0.14.0");
     p = c ? plan_of(c, &t) : NULL;
     if (p) CHECK(note_on(ckr_plan_info(p), "CKR_E_MEGATRON_VERSION", NULL) != NULL);
     ckr_plan_free(p);
@@ -836,14 +837,14 @@ static void no_version(void)
     size_t i;
     for (i = 0; c && i < sizeof bad / sizeof *bad; i++) {
         ckr_target t = target_of(1, 1, 1, 1, NULL);
-        t.to_version = bad[i];
+        option_text(&t, "to_version", bad[i]);
         CHECK_INT(ckr_plan_create(c, &t, 0, &p, &e), CKR_E_ARG);
         CHECK(e.item == CKR_ITEM_MEGATRON_NO_VERSION && e.remedy[0]);
         bad_seen[CKR_ITEM_MEGATRON_NO_VERSION] = true;
     }
     for (i = 0; c && i < sizeof refused / sizeof *refused; i++) {
         ckr_target t = target_of(refused[i].tp, 1, 1, refused[i].zero, refused[i].variant);
-        t.to_version = refused[i].version;
+        option_text(&t, "to_version", refused[i].version);
         p = plan_of(c, &t);
         if (p) {
             const ckr_note *n = note_on(ckr_plan_info(p), "CKR_E_MEGATRON_VERSION", NULL);

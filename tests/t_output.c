@@ -2,6 +2,7 @@
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
+#include "option.h"
 
 #define SOURCE "tests/data/nanotron/tp2_pp1_dp2_zero1_bf16_master/ckpt"
 
@@ -339,7 +340,7 @@ static void shards(void)
         CHECK_OK(ckr_ckpt_put(in, tensors[i].name, "param", tensors[i].dtype, 1, &tensors[i].n,
                               bytes, &err), &err);
     t.force = true;
-    t.max_shard_bytes = 24;
+    option_int(&t, "max_shard_bytes", 24);
     if (CHECK_OK(ckr_plan_create(in, &t, 0, &p, &err), &err))
         CHECK_OK(ckr_plan_write(p, "build/busy", NULL, &err), &err);
     ckr_plan_free(p);
@@ -365,7 +366,7 @@ static void shards(void)
    without an index where all fits. */
 static void shards_of_a_run(void)
 {
-    const uint64_t most[] = { 1, 5000, UINT64_MAX };
+    const uint64_t most[] = { 1, 5000, 999999999999999999 };
     uint8_t now[16];
     size_t k;
     for (k = 0; k < 3; k++) {
@@ -378,7 +379,7 @@ static void shards_of_a_run(void)
         t.dialect = "safetensors";
         t.slots = "all";
         t.force = true;
-        t.max_shard_bytes = most[k];
+        option_int(&t, "max_shard_bytes", (int64_t)most[k]);
         if (!CHECK_OK(ckr_plan_create(ckpt, &t, 0, &p, &err), &err)) continue;
         for (i = 0; i < p->out.n_files; i++) {
             const ckr__out_file *f = p->out.files[i];

@@ -4,6 +4,7 @@
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
+#include "option.h"
 #include "ckpt.h"
 #include "tree.h"
 #include "settings.h"
@@ -323,7 +324,7 @@ static ckr_plan *plan_sized(const char *from, uint32_t dp, int64_t size, ckr_ckp
     ckr_target t = to_ranks(dp);
     ckr_plan *p = NULL;
     ckr_error e;
-    t.fsdp_size = size;
+    option_int(&t, "fsdp_size", size);
     *c = open_ok(from);
     if (*c) CHECK_OK(ckr_plan_create(*c, &t, 0, &p, &e), &e);
     return p;
@@ -344,7 +345,7 @@ static void fsdp_sizes(void)
         const int k = rows[i].k;
         ckr_target t = to_ranks(rows[i].dp);
         const char *model;
-        t.fsdp_size = rows[i].size;
+        option_int(&t, "fsdp_size", rows[i].size);
         if (!written(open_ok(run_of(k)), run_of(k), "w/out", &t)) continue;
         equals_truth("w/out", k, "");
         CHECK(is_sound("w/out"));
@@ -531,7 +532,7 @@ static void settings_of(void)
     if (!c) return;
     t.sets = &total;
     t.n_sets = 1;
-    t.fsdp_size = 2;
+    option_int(&t, "fsdp_size", 2);
     t.variant = "fsdp1";
     if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
         f = ckr_plan_info(p);
