@@ -672,8 +672,8 @@ typedef struct ckr_dist ckr_dist;
 
 struct ckr_node {
     uint8_t  kind;             /* ckr_node_kind                                       */
-    uint8_t  flags;            /* of the parser that made it                          */
-    uint16_t aux;
+    uint8_t  _flags;           /* the library's own, in what would be padding         */
+    uint16_t _aux;
     uint32_t id;               /* order of creation within its context, from 1        */
     uint64_t count;            /* items of a list/tuple/set/SIZE; pairs of a dict; bytes of a
                                   str/bytes/BIGINT (two's complement, little-endian)  */
@@ -808,7 +808,7 @@ typedef struct ckr_tensor {
     const int64_t *shape;      /* logical: without padding rows                        */
     ckr_split      split;
     ckr_piece     *pieces;
-    uint32_t       n_pieces, cap_pieces;
+    uint32_t       n_pieces;
     uint32_t       index;
     bool           requires_grad, buffer;
     bool           stochastic; /* rounded up or down by chance: either neighbour of the master */
@@ -900,17 +900,13 @@ typedef struct ckr_state {
     ckr_tie      *ties;      uint64_t n_ties;
     ckr_leftover *leftovers; uint64_t n_leftovers;
     ckr_note     *notes;     uint64_t n_notes;
-    void         *dialect_data;           /* what a dialect keeps for its own writer   */
-    const struct ckr__as_file *as_file;   /* how one plain file is made of it; or NULL   */
     const ckr_node *carried;   /* what the side file keeps of another topology, or NULL  */
     const ckr_node *data;      /* where each rank is in the data, as told, to compare; or NULL */
-    bool          unproven;    /* its framework compares no copies: done before they are written */
     uint64_t      n_parts;     /* tensors of which this file has a part alone: they are left out */
     int64_t       part_rank;   /* whose part; -1: not told                                 */
-    /* Where another framework's directory inside holds model and optimizer: that dialect, and what
-       it keeps for its writer; else NULL. */
-    const char   *engine;
-    void         *engine_data;
+    const char   *engine;      /* the dialect of another framework's directory inside, which holds
+                                  model and optimizer; or NULL                         */
+    struct ckr__kept *_kept;   /* the library's own                                    */
 } ckr_state;
 
 CKR_API uint32_t    ckr_version(void);                 /* of the implementation: CKR_VERSION      */
@@ -4106,14 +4102,14 @@ static ckr_node *ckr__node_str(ckr__ctx *c, const char *s)
 /* aux holds log2 of the capacity + 1, so that a node needs no field for it. */
 static bool ckr__node_room(ckr__ctx *c, ckr_node *n, uint64_t width)
 {
-    uint64_t cap = n->aux ? (uint64_t)1 << (n->aux - 1) : 0, need = n->count + 1;
+    uint64_t cap = n->_aux ? (uint64_t)1 << (n->_aux - 1) : 0, need = n->count + 1;
     void *p = n->u.items;
     if (need <= cap) return true;
     cap *= width;
     if (!ckr__arena_grow(c, &p, &cap, (need < 4 ? 4 : need) * width, sizeof(ckr_node *)))
         return false;
     n->u.items = (ckr_node **)p;
-    for (n->aux = 1; ((uint64_t)1 << n->aux) * width <= cap; n->aux++) {}
+    for (n->_aux = 1; ((uint64_t)1 << n->_aux) * width <= cap; n->_aux++) {}
     return true;
 }
 
@@ -5986,7 +5982,7 @@ static ckr_result ckr__json_put(ckr__buf *b, const ckr_node *n, int indent, bool
    A value begins at p. Containers that are open are frames: a block one owns a column, and ends at
    a token left of it; a sequence may stand in the column of the key that it belongs to. */
 
-enum { CKR__YAML_TIMESTAMP = 1 };       /* ckr_node.flags of a STR                       */
+enum { CKR__YAML_TIMESTAMP = 1 };       /* ckr_node._flags of a STR                       */
 
 typedef struct ckr__yaml_props { const char *anchor, *tag; size_t anchor_len,
                                 tag_len; } ckr__yaml_props;
@@ -6306,7 +6302,7 @@ static ckr_node *ckr__yaml_scalar(ckr__yaml *y, bool plain, const ckr__yaml_prop
     case CKR__YAML_TIME: break;
     }
     n = ckr__node_text(y->c, CKR_NODE_STR, s, k);
-    if (n && type == CKR__YAML_TIME) n->flags = CKR__YAML_TIMESTAMP;
+    if (n && type == CKR__YAML_TIME) n->_flags = CKR__YAML_TIMESTAMP;
     return n;
 }
 
@@ -8380,7 +8376,7 @@ static ckr_result ckr__zip_load(const ckr__zip *z, const ckr__member *m, const u
    taken from the memo again go to free lists. A memo slot remembers its node's id; should a pickle
    after all take such a node, the run stops as `stale` and is repeated with everything kept.     */
 
-/* ckr_node.flags of this parser */
+/* ckr_node._flags of this parser */
 #define CKR__N_STR2       1u   /* a Python-2 string: bytes of unknown encoding         */
 #define CKR__N_UNHASHABLE 2u   /* a tuple that holds a list, dict or set               */
 #define CKR__N_LISTED     4u   /* already in the list of containers with keys          */
@@ -8500,7 +8496,7 @@ static ckr_node *ckr__pk_node(ckr__pickle *p, ckr_node_kind kind, size_t extra)
 static void ckr__pk_drop(ckr__pickle *p, ckr_node *n)
 {
     size_t cls = 0;
-    if (p->keep || !n->id || (n->flags & (CKR__N_SHARED | CKR__N_LISTED))) return;
+    if (p->keep || !n->id || (n->_flags & (CKR__N_SHARED | CKR__N_LISTED))) return;
     if (n->kind == CKR_NODE_TUPLE && n->count < CKR__PK_CLASSES) cls = (size_t)n->count;
     else if (n->kind == CKR_NODE_STORAGE) cls = CKR__PK_CLASSES;
     else if (n->kind != CKR_NODE_INT && n->kind != CKR_NODE_STR &&
@@ -8658,7 +8654,7 @@ static bool ckr__pk_str(ckr__pickle *p, ckr_node_kind kind, uint64_t n)
 static ckr_node *ckr__pk_str2(ckr__pickle *p, const uint8_t *s, size_t n)
 {
     ckr_node *node = ckr__pk_copy(p, ckr__utf8_ok(s, n) ? CKR_NODE_STR : CKR_NODE_BYTES, s, n);
-    if (node) node->flags = CKR__N_STR2;
+    if (node) node->_flags = CKR__N_STR2;
     return node;
 }
 
@@ -8742,7 +8738,7 @@ static ckr_node *ckr__pk_int(ckr__pickle *p, int64_t v)
     if (!n) return NULL;
     n->u.i = v;
     if (v >= 0 && v < 256) {
-        n->flags = CKR__N_SHARED;
+        n->_flags = CKR__N_SHARED;
         p->small[v] = n;
     }
     return n;
@@ -8874,7 +8870,7 @@ static bool ckr__pk_hashable(const ckr_node *n)
         1u << CKR_NODE_LIST | 1u << CKR_NODE_SET | 1u << CKR_NODE_BYTEARRAY | 1u << CKR_NODE_DICT |
         1u << CKR_NODE_ODICT | 1u << CKR_NODE_COUNTER | 1u << CKR_NODE_DEFAULTDICT |
         1u << CKR_NODE_NDARRAY;
-    return !(never >> n->kind & 1) && !(n->flags & CKR__N_UNHASHABLE);
+    return !(never >> n->kind & 1) && !(n->_flags & CKR__N_UNHASHABLE);
 }
 
 static ckr_node *ckr__pk_tuple(ckr__pickle *p, ckr_node **items, size_t n)
@@ -8892,7 +8888,7 @@ static ckr_node *ckr__pk_tuple(ckr__pickle *p, ckr_node **items, size_t n)
         t->u.items[i] = items[i];
         hashable = hashable && ckr__pk_hashable(items[i]);
     }
-    if (!hashable) t->flags = CKR__N_UNHASHABLE;
+    if (!hashable) t->_flags = CKR__N_UNHASHABLE;
     return t;
 }
 
@@ -8909,7 +8905,7 @@ static bool ckr__pk_tuple_top(ckr__pickle *p, size_t n)
    logarithm + 1 in aux, as ckr__node_push has it.                                            */
 static bool ckr__pk_extend(ckr__pickle *p, ckr_node *to, ckr_node **items, size_t n, size_t width)
 {
-    const uint64_t cap = to->aux ? (uint64_t)1 << (to->aux - 1) : 0, need = to->count + n;
+    const uint64_t cap = to->_aux ? (uint64_t)1 << (to->_aux - 1) : 0, need = to->count + n;
     if (n == 0) return true;
     if (need > cap) {
         uint64_t want = 1;
@@ -8922,7 +8918,7 @@ static bool ckr__pk_extend(ckr__pickle *p, ckr_node *to, ckr_node **items, size_
         if (to->count) memcpy(array, to->u.items, (size_t)to->count * width * sizeof *array);
         ckr__pk_reuse(p, to->u.items, (size_t)cap * width * sizeof *array);
         to->u.items = array;
-        to->aux = aux;
+        to->_aux = aux;
     }
     memcpy(to->u.items + to->count * width, items, n * width * sizeof *items);
     to->count = need;
@@ -8932,8 +8928,8 @@ static bool ckr__pk_extend(ckr__pickle *p, ckr_node *to, ckr_node **items, size_
 /* Containers with keys are remembered: duplicates go at the end, all at once. */
 static bool ckr__pk_keyed(ckr__pickle *p, ckr_node *n)
 {
-    if (n->flags & CKR__N_LISTED) return true;
-    n->flags |= CKR__N_LISTED;
+    if (n->_flags & CKR__N_LISTED) return true;
+    n->_flags |= CKR__N_LISTED;
     if (p->keyed.n == p->keyed.cap && !ckr__nodes_room(p->c, &p->keyed, p->keyed.n + 1))
         return false;
     p->keyed.items[p->keyed.n++] = n;
@@ -9406,7 +9402,7 @@ static bool ckr__pk_get(ckr__pickle *p, uint64_t index)
         p->stale = true;
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_MEMO, "a memo index of a dropped value");
     }
-    n->flags |= CKR__N_SHARED;
+    n->_flags |= CKR__N_SHARED;
     return ckr__pk_push(p, n);
 }
 
@@ -9514,7 +9510,7 @@ static bool ckr__pk_step_plain(ckr__pickle *p, uint8_t op)
     case '2':
         if (!ckr__pk_has(p, 1)) return false;
         item = *ckr__pk_top(p, 1);
-        item->flags |= CKR__N_SHARED;
+        item->_flags |= CKR__N_SHARED;
         return ckr__pk_push(p, item);
     case ')':  return ckr__pk_push(p, p->empty_tuple);
     case ']':  return ckr__pk_push(p, ckr__pk_node(p, CKR_NODE_LIST, 0));
@@ -9630,7 +9626,7 @@ static bool ckr__pk_constants(ckr__pickle *p)
     p->empty_tuple = ckr__pk_node(p, CKR_NODE_TUPLE, 0);
     if (!p->none || !p->yes || !p->no || !p->empty_tuple) return false;
     p->yes->u.b = true;
-    p->none->flags = p->yes->flags = p->no->flags = p->empty_tuple->flags = CKR__N_SHARED;
+    p->none->_flags = p->yes->_flags = p->no->_flags = p->empty_tuple->_flags = CKR__N_SHARED;
     return ckr__nodes_room(p->c, &p->stack, 1);        /* a place in it has an address      */
 }
 
@@ -9729,7 +9725,7 @@ typedef struct ckr__torch {
 
 #define CKR__MAX_KEY 4096u
 
-enum {                         /* ckr_node.aux of a GLOBAL                             */
+enum {                         /* ckr_node._aux of a GLOBAL                             */
     CKR__G_OTHER = 0, CKR__G_ODICT, CKR__G_DEFAULTDICT, CKR__G_COUNTER, CKR__G_SET,
     CKR__G_FROZENSET,
     CKR__G_BYTES, CKR__G_BYTEARRAY, CKR__G_COMPLEX, CKR__G_ENCODE, CKR__G_GETATTR,
@@ -9799,7 +9795,7 @@ static void ckr__torch_global(ckr__pickle *p, ckr_node *g)
         if (n - skip > 7 && !memcmp(s + n - 7, "Storage", 7)) {
             ckr_dtype t = ckr__dtype_find(s + skip, n - skip, 2);
             if (t != CKR_DTYPE_NONE) {
-                g->aux = (uint16_t)(CKR__G_STORAGE + (unsigned)t);
+                g->_aux = (uint16_t)(CKR__G_STORAGE + (unsigned)t);
                 return;
             }
         }
@@ -9809,7 +9805,7 @@ static void ckr__torch_global(ckr__pickle *p, ckr_node *g)
         const size_t k = !strncmp(s + 6, "uint", 4) ? 10 : !strncmp(s + 6, "int", 3) ? 9 : 0;
         if (t != CKR_DTYPE_NONE || (k && n == k + 1 && s[k] >= '1' && s[k] <= '7')) {
             g->kind = CKR_NODE_DTYPE;
-            g->aux = (uint16_t)t;
+            g->_aux = (uint16_t)t;
             g->u.str = s + 6;
             g->count = n - 6;
             return;
@@ -9817,7 +9813,7 @@ static void ckr__torch_global(ckr__pickle *p, ckr_node *g)
     }
     for (i = 0; i < sizeof ckr__globals / sizeof *ckr__globals; i++)
         if (ckr__text_is(s, n, ckr__globals[i].name)) {
-            g->aux = ckr__globals[i].code;
+            g->_aux = ckr__globals[i].code;
             return;
         }
 }
@@ -9928,7 +9924,7 @@ static ckr_node *ckr__storage_node(ckr__pickle *p, const ckr__storage *s, int64_
     v->shape = shape;
     v->stride = &one;
     n->u.view = v;
-    n->aux = s->untyped ? CKR__G_UNTYPED : 0;
+    n->_aux = s->untyped ? CKR__G_UNTYPED : 0;
     return n;
 }
 
@@ -9980,25 +9976,25 @@ static bool ckr__torch_storage(ckr__pickle *p, ckr_node *pid, ckr_node **out)
     int64_t offset = 0, numel;
     uint64_t size;
     if (pid->count < 5 || pid->count > 6 || i[1]->kind != CKR_NODE_GLOBAL ||
-        i[1]->aux < CKR__G_STORAGE ||
+        i[1]->_aux < CKR__G_STORAGE ||
         i[4]->kind != CKR_NODE_INT || i[4]->u.i < 0)
         return ckr__pk_fail(p, CKR_ITEM_TORCH_STORAGE,
                             "expected ('storage', type, key, location, number of elements)");
     if (!ckr__torch_key(p, i[2], &s.key, &key_len)) return false;
-    s.untyped = i[1]->aux == CKR__G_UNTYPED;
-    s.dtype = s.untyped ? CKR_DTYPE_U8 : (ckr_dtype)(i[1]->aux - CKR__G_STORAGE);
+    s.untyped = i[1]->_aux == CKR__G_UNTYPED;
+    s.dtype = s.untyped ? CKR_DTYPE_U8 : (ckr_dtype)(i[1]->_aux - CKR__G_STORAGE);
     size = ckr_dtype_size(s.dtype);
     if (!ckr__mul_u64((uint64_t)i[4]->u.i, size, &s.nbytes) || s.nbytes > INT64_MAX)
         return ckr__pk_fail_at(p, CKR_ITEM_TORCH_STORAGE, s.key,
                               "a storage of more than 2^63 bytes");
-    if (!(p->torch->zip ? ckr__torch_record(p, &s, key_len, i[1]->aux)
+    if (!(p->torch->zip ? ckr__torch_record(p, &s, key_len, i[1]->_aux)
                         : ckr__torch_number(p, &s, key_len)))
         return false;
     numel = i[4]->u.i;
     if (pid->count == 6 && !ckr__torch_window(p, i[5], s.key, &offset, &numel)) return false;
     *out = ckr__storage_node(p, &s, offset, numel);
     if (!*out || !ckr__torch_pending(p, ckr__view(*out))) return false;
-    if (pid->flags & CKR__N_SHARED) return true;
+    if (pid->_flags & CKR__N_SHARED) return true;
     ckr__pk_drop(p, i[2]);
     ckr__pk_drop(p, i[4]);
     ckr__pk_drop(p, pid);
@@ -10015,7 +10011,7 @@ static bool ckr__torch_persistent(ckr__pickle *p, ckr_node *pid, ckr_node **out)
         if (t->legacy && pid->kind == CKR_NODE_TUPLE && pid->count >= 2 &&
             ckr__is_str(pid->u.items[0], "module")) {
             *out = pid->u.items[1];
-            (*out)->flags |= CKR__N_SHARED;        /* the tuple has it too                */
+            (*out)->_flags |= CKR__N_SHARED;        /* the tuple has it too                */
             return true;
         }
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_PERSISTENT, "a persistent id that is no storage");
@@ -10127,12 +10123,12 @@ static ckr_node *ckr__torch_strided(ckr__pickle *p, ckr_node **a, const ckr_node
     v->dtype = s->dtype;
     v->layout = layout;
     if (dtype) {
-        if (dtype->kind != CKR_NODE_DTYPE || dtype->aux == CKR_DTYPE_NONE ||
-            a[0]->aux != CKR__G_UNTYPED) {
+        if (dtype->kind != CKR_NODE_DTYPE || dtype->_aux == CKR_DTYPE_NONE ||
+            a[0]->_aux != CKR__G_UNTYPED) {
             ckr__torch_args(p, "expected an untyped storage and a known dtype");
             return NULL;
         }
-        v->dtype = (ckr_dtype)dtype->aux;
+        v->dtype = (ckr_dtype)dtype->_aux;
     }
     v->file = s->file;
     v->data_offset = s->data_offset;
@@ -10162,12 +10158,12 @@ static bool ckr__pk_true(const ckr_node *n)
 static void ckr__torch_drop_args(ckr__pickle *p, ckr_node *args)
 {
     uint64_t i, k;
-    if ((args->flags & CKR__N_SHARED) || p->keep) return;
+    if ((args->_flags & CKR__N_SHARED) || p->keep) return;
     if (!p->torch->legacy)
         ckr__pk_drop(p, args->u.items[0]);    /* a legacy one is still in `views` */
     for (i = 1; i < args->count; i++) {
         ckr_node *n = args->u.items[i];
-        if (n->kind == CKR_NODE_TUPLE && !(n->flags & CKR__N_SHARED) && n->count < CKR__PK_CLASSES)
+        if (n->kind == CKR_NODE_TUPLE && !(n->_flags & CKR__N_SHARED) && n->count < CKR__PK_CLASSES)
             for (k = 0; k < n->count; k++)
                 if (n->u.items[k]->kind == CKR_NODE_INT) ckr__pk_drop(p, n->u.items[k]);
         if (n->kind != CKR_NODE_ODICT || n->count == 0) ckr__pk_drop(p, n);
@@ -10248,7 +10244,7 @@ static bool ckr__torch_meta(ckr__pickle *p, const ckr_node *args, bool wrapper, 
     *out = ckr__tensor_node(p, a[1], a[2]);
     if (!*out) return false;
     v = ckr__view(*out);
-    v->dtype = (ckr_dtype)a[0]->aux;
+    v->dtype = (ckr_dtype)a[0]->_aux;
     v->meta = true;
     v->requires_grad = ckr__pk_true(args->u.items[args->count - 1]);
     if (wrapper && args->u.items[0]->kind == CKR_NODE_GLOBAL)
@@ -10394,7 +10390,7 @@ static ckr_node *ckr__quick_get(const ckr__pickle *p, ckr__quick *q)
     const uint32_t id = get && i < p->memo.n ? p->memo_ids[i] : CKR__MEMO_NONE;
     ckr_node *n = id == CKR__MEMO_NONE || id == CKR__MEMO_DROPPED ? NULL : p->memo.items[i];
     if (!n || n->id != id) return NULL;
-    n->flags |= CKR__N_SHARED;
+    n->_flags |= CKR__N_SHARED;
     return n;
 }
 
@@ -10438,9 +10434,9 @@ static bool ckr__quick_match(ckr__pickle *p, ckr__quick *q)
     const ckr_node *n;
     uint32_t n_strides;
     if (!ckr__quick_byte(q, '(') || !(n = ckr__quick_get(p, q)) || !ckr__is_str(n, "storage") ||
-        !(n = ckr__quick_get(p, q)) || n->kind != CKR_NODE_GLOBAL || n->aux <= CKR__G_STORAGE ||
-        n->aux == CKR__G_UNTYPED) return false;
-    q->type = n->aux;
+        !(n = ckr__quick_get(p, q)) || n->kind != CKR_NODE_GLOBAL || n->_aux <= CKR__G_STORAGE ||
+        n->_aux == CKR__G_UNTYPED) return false;
+    q->type = n->_aux;
     if (!ckr__quick_key(p, q) || !ckr__quick_get(p, q) || !ckr__pk_peek_int(&q->at, &q->numel) ||
         !ckr__quick_byte(q, 't') || !ckr__quick_put(p, q)) return false;
     q->persid = (size_t)(q->at - p->data);
@@ -10452,7 +10448,7 @@ static bool ckr__quick_match(ckr__pickle *p, ckr__quick *q)
     if (!q->requires_grad && *q->at != 0x89) return false;
     q->at++;
     n = ckr__quick_get(p, q);
-    if (!n || n->kind != CKR_NODE_GLOBAL || n->aux != CKR__G_ODICT ||
+    if (!n || n->kind != CKR_NODE_GLOBAL || n->_aux != CKR__G_ODICT ||
         !ckr__quick_byte(q, ')') || !ckr__quick_byte(q, 'R') || !ckr__quick_put(p, q) ||
         !ckr__quick_byte(q, 't') || !ckr__quick_put(p, q)) return false;
     q->reduce = (size_t)(q->at - p->data);
@@ -10492,7 +10488,7 @@ static bool ckr__torch_quick(ckr__pickle *p, bool *done)
     ckr__quick q;
     if (!p->torch->zip || p->torch->slow || p->stack.n == p->floor) return true;
     top = ckr__pk_top(p, 1);
-    if ((*top)->kind != CKR_NODE_GLOBAL || (*top)->aux != CKR__G_TENSOR2) return true;
+    if ((*top)->kind != CKR_NODE_GLOBAL || (*top)->_aux != CKR__G_TENSOR2) return true;
     q.at = p->data + p->pos;
     q.puts = 0;
     if (!ckr__quick_match(p, &q)) return true;
@@ -11062,7 +11058,7 @@ static bool ckr__call_bytes(ckr__pickle *p, uint16_t code, const ckr_node *args,
     const ckr_node *const *a = (const ckr_node *const *)args->u.items;
     const ckr_node_kind kind = code == CKR__G_BYTEARRAY ? CKR_NODE_BYTEARRAY : CKR_NODE_BYTES;
     const bool latin = args->count == 2 && a[0]->kind == CKR_NODE_STR &&
-        !(a[0]->flags & CKR__N_STR2) &&
+        !(a[0]->_flags & CKR__N_STR2) &&
                        (ckr__is_str(a[1], "latin1") || ckr__is_str(a[1], "latin-1"));
     if (args->count == 0 && code != CKR__G_ENCODE) *out = ckr__pk_text(p, kind, "", 0);
     else if (latin) *out = ckr__pk_latin1(p, kind, a[0]);
@@ -11161,7 +11157,7 @@ static bool ckr__torch_known(ckr__pickle *p, uint16_t code, ckr_node *args, ckr_
     case CKR__G_JIT_LIST: case CKR__G_JIT_TAG:
         if (args->count == 0) return true;
         *out = args->u.items[0];
-        (*out)->flags |= CKR__N_SHARED;            /* the tuple has it too                */
+        (*out)->_flags |= CKR__N_SHARED;            /* the tuple has it too                */
         return true;
     case CKR__G_NP_SCALAR:     return ckr__np_scalar(p, args, out);
     case CKR__G_NP_FROMBUFFER: return ckr__np_frombuffer(p, args, out);
@@ -11198,17 +11194,18 @@ static bool ckr__torch_from_type(ckr__pickle *p, const ckr_node *args, ckr_node 
     if (args->count != 4 || a[0]->kind != CKR_NODE_GLOBAL || a[1]->kind != CKR_NODE_GLOBAL ||
         a[2]->kind != CKR_NODE_TUPLE)
         return true;
-    if (a[0]->aux < CKR__G_TENSOR1 || a[0]->aux > CKR__G_WRAPPER || a[0]->aux == CKR__G_FROM_TYPE)
+    if (a[0]->_aux < CKR__G_TENSOR1 || a[0]->_aux > CKR__G_WRAPPER ||
+        a[0]->_aux == CKR__G_FROM_TYPE)
         return true;
     p->keep = true;            /* `args` may live on, and holds a[2]                  */
-    if (!ckr__torch_known(p, a[0]->aux, a[2], out)) return false;
+    if (!ckr__torch_known(p, a[0]->_aux, a[2], out)) return false;
     p->keep = keep;
     if (!*out || (*out)->kind != CKR_NODE_TENSOR) {
         *out = NULL;
         return true;
     }
     v = ckr__view(*out);
-    if (a[1]->aux == CKR__G_PARAMETER_CLASS) v->parameter = true;
+    if (a[1]->_aux == CKR__G_PARAMETER_CLASS) v->parameter = true;
     else if (!ckr__text_is(a[1]->u.str, (size_t)a[1]->count, "torch.Tensor")) v->type_name =
         a[1]->u.str;
     return ckr__torch_state(p, *out, a[3]) && ckr__dist_note(p, *out);
@@ -11223,7 +11220,7 @@ static bool ckr__torch_dotted(ckr__pickle *p, const ckr_node *n, const char **ou
     *out = NULL;
     while (n->kind == CKR_NODE_OBJECT) {
         const ckr_node *args = n->u.object->args;
-        if (n->aux != CKR__G_GETATTR || k == 16 || args->count != 2 ||
+        if (n->_aux != CKR__G_GETATTR || k == 16 || args->count != 2 ||
             args->u.items[1]->kind != CKR_NODE_STR) return true;
         chain[k++] = args->u.items[1];
         n = args->u.items[0];
@@ -11248,7 +11245,7 @@ static bool ckr__torch_dotted(ckr__pickle *p, const ckr_node *n, const char **ou
 static bool ckr__torch_reduce(ckr__pickle *p, ckr_node *callable, ckr_node *args, bool newobj,
                               ckr_node **out)
 {
-    const uint16_t code = callable->kind == CKR_NODE_GLOBAL ? callable->aux : 0;
+    const uint16_t code = callable->kind == CKR_NODE_GLOBAL ? callable->_aux : 0;
     *out = NULL;
     if (code != CKR__G_OTHER && code < CKR__G_STORAGE &&
         (!newobj || code == CKR__G_PARAMETER_CLASS || code == CKR__G_ODICT)) {
@@ -11258,7 +11255,7 @@ static bool ckr__torch_reduce(ckr__pickle *p, ckr_node *callable, ckr_node *args
     }
     *out = ckr__pk_object(p, newobj ? "newobj" : "reduce", callable, args);
     if (!*out) return false;
-    if (code == CKR__G_GETATTR || code == CKR__G_NP_RECONSTRUCT) (*out)->aux = code;
+    if (code == CKR__G_GETATTR || code == CKR__G_NP_RECONSTRUCT) (*out)->_aux = code;
     return callable->kind != CKR_NODE_OBJECT || ckr__torch_dotted(p, callable,
                                                                   &ckr__object(*out)->name);
 }
@@ -11299,7 +11296,7 @@ static bool ckr__torch_build(ckr__pickle *p, ckr_node *target, ckr_node *state)
     case CKR_NODE_ODICT: case CKR_NODE_COUNTER: case CKR_NODE_TENSOR:
         return ckr__build_attrs(p, target, state);
     case CKR_NODE_OBJECT:
-        if (target->aux == CKR__G_NP_RECONSTRUCT && !ckr__np_build(p, target, state, &done))
+        if (target->_aux == CKR__G_NP_RECONSTRUCT && !ckr__np_build(p, target, state, &done))
             return false;
         return done || ckr__build_object(p, target, state);
     default:
@@ -11868,14 +11865,14 @@ static bool ckr__np_array(ckr__pickle *p, ckr_node *n, const ckr__np_type *t, co
     v->bytes = (const uint8_t *)data->u.str;
     n->u.view = v;
     n->kind = CKR_NODE_NDARRAY;
-    n->aux = 0;
+    n->_aux = 0;
     return true;
 }
 
 static bool ckr__np_is_data(const ckr_node *n)
 {
     return n->kind == CKR_NODE_BYTES || n->kind == CKR_NODE_BYTEARRAY ||
-           (n->kind == CKR_NODE_STR && (n->flags & CKR__N_STR2));
+           (n->kind == CKR_NODE_STR && (n->_flags & CKR__N_STR2));
 }
 
 static bool ckr__np_build(ckr__pickle *p, ckr_node *target, const ckr_node *state, bool *done)
@@ -22046,9 +22043,32 @@ CKR__COLD
 /* Filling a run state. Everything lives in the arena of the context that owns the state, so there
    is nothing to free one by one. Makers return NULL or an error class after setting c->err.      */
 
-static void ckr__state_init(ckr_state *s)
+struct ckr__as_file;
+
+/* What the library keeps of a state, beside what is public. */
+typedef struct ckr__kept {
+    void *data;                /* a dialect's, for its own writer: see ckr__kept_as      */
+    void *engine;              /* the same of the engine                                 */
+    const struct ckr__as_file *as_file;        /* how one plain file is made of it; or NULL  */
+    bool  unproven;            /* its framework compares no copies: it is done before they are
+                                  written                                                */
+} ckr__kept;
+
+static void *ckr__kept_data(const ckr_state *s)
+{
+    return s->_kept ? s->_kept->data : NULL;
+}
+
+static const struct ckr__as_file *ckr__kept_as_file(const ckr_state *s)
+{
+    return s->_kept ? s->_kept->as_file : NULL;
+}
+
+static void ckr__state_init(ckr_state *s, ckr__kept *kept)
 {
     memset(s, 0, sizeof *s);
+    if (kept) memset(kept, 0, sizeof *kept);
+    s->_kept = kept;
     s->progress.step = s->progress.samples = s->progress.tokens = s->progress.epoch = -1;
 }
 
@@ -22107,7 +22127,7 @@ static ckr_tensor *ckr__tensor_of_view(ckr__ctx *c, ckr_state *s, const char *na
     if (v->bytes) b->piece.mem = v->bytes + v->offset * elem;
     else b->piece.offset = v->data_offset + (uint64_t)(v->offset * elem);
     b->tensor.pieces = &b->piece;
-    b->tensor.n_pieces = b->tensor.cap_pieces = 1;
+    b->tensor.n_pieces = 1;
     return &b->tensor;
 }
 
@@ -22115,20 +22135,19 @@ static ckr_tensor *ckr__tensor_of_view(ckr__ctx *c, ckr_state *s, const char *na
 static ckr_piece *ckr__piece_add(ckr__ctx *c, ckr_tensor *t, uint32_t n_dims, int64_t **start,
                                  int64_t **count, int64_t **stride)
 {
-    uint64_t cap = t->cap_pieces;
+    uint64_t cap = t->n_pieces;
     void *array = t->pieces;
     int64_t *v = CKR__NEW_N(c, int64_t, 3 * (uint64_t)n_dims);
     ckr_piece *p;
     if (!v) return NULL;
-    if (!cap) {                /* most tensors have one                                  */
+    if (!cap) {                /* most tensors have one; a power of two is full          */
         array = CKR__NEW(c, ckr_piece);
         if (!array) return NULL;
-        cap = 1;
-    } else if (!ckr__arena_grow(c, &array, &cap, (uint64_t)t->n_pieces + 1, sizeof *t->pieces)) {
+    } else if (!(cap & (cap - 1)) &&
+               !ckr__arena_grow(c, &array, &cap, 2 * cap, sizeof *t->pieces)) {
         return NULL;
     }
     t->pieces = (ckr_piece *)array;
-    t->cap_pieces = (uint32_t)cap;
     p = &t->pieces[t->n_pieces++];
     memset(p, 0, sizeof *p);
     p->n_dims = n_dims;
@@ -24553,7 +24572,7 @@ static ckr_node *ckr__copy_node(ckr__copy *k, const ckr_node *n)
     const uint64_t width = ckr_node_is_dict(n) ? 2 : 1;
     uint64_t i;
     if (!out) return NULL;
-    out->flags = n->flags;
+    out->_flags = n->_flags;
     out->count = n->count;
     out->u = n->u;
     out->attrs = n->attrs;
@@ -24642,14 +24661,14 @@ static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *r
      what others have for most frameworks              >>dialects.dicts, >>dialects.carry
 
    read_fn fills, in a zeroed state: dialect (its name), format (of the tensors' files),
-   dialect_data (its own struct, for emit_fn of the same dialect), topology (each size, 1 where
+   _kept->data (its own struct, for emit_fn of the same dialect), topology (each size, 1 where
    there is no such axis; ranks: of the processes that saved), progress, tensors and ties, groups,
    schedules, rng. What the files hold beside that goes to ckr__leave or ckr__loose_add, so that it
    is listed, written back or said to be lost. What is wrong is ckr__fail with ckr__remedy, what
    the user must know is ckr__say. What the caller tells (`desc`) of the schedule the core adds.
 
    emit_fn has a state whose groups, schedules, streams and progress are those of the coming run,
-   and a target: t->topology is its sizes, t->without what is not to be written. dialect_data is
+   and a target: t->topology is its sizes, t->without what is not to be written. _kept->data is
    its own only where s->dialect is its name; from any other framework it writes what a first save
    of its own would have. It adds to `out` every file of every rank (ckr__out_file_add: a tree whose
    ENTRY nodes are bound to tensors of the state), the directory that they lie in (step_dir), the
@@ -24663,7 +24682,7 @@ typedef struct ckr__as_file {
     ckr_result (*whole_fn)(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out);
     bool (*metadata_fn)(ckr__ctx *c, ckr__out_file *f, const ckr_state *s);
     bool (*tensor_fn)(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype);
-    bool scripted;             /* dialect_data is what dialect torch keeps, or for a directory
+    bool scripted;             /* _kept->data is what dialect torch keeps, or for a directory
                                   of torch's dcp                                         */
 } ckr__as_file;
 
@@ -24734,10 +24753,11 @@ typedef struct ckr__dialect {
 /* The table is behind the last of them (>>dialect.table). */
 static const ckr__dialect *ckr__dialect_find(const char *name);
 
-/* The dialect whose own a state's dialect_data is. */
+/* The dialect whose own a state's _kept->data is. */
 static const char *ckr__kept_as(const ckr_state *s)
 {
-    if (!s->as_file || !s->as_file->scripted) return s->dialect;
+    const ckr__as_file *way = ckr__kept_as_file(s);
+    if (!way || !way->scripted) return s->dialect;
     return s->format == CKR_FORMAT_DCP ? "dcp" : "torch";
 }
 
@@ -30473,6 +30493,7 @@ CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column,
 struct ckr_ckpt {
     ckr__ctx    ctx;
     ckr_state   state;
+    ckr__kept   kept;
     const char *path, *dir;    /* as given; the checkpoint that was chosen             */
     ckr_node   *side;          /* the side file, or NULL                               */
     ckr_node   *root;          /* of ckr_tree_open                                     */
@@ -31394,7 +31415,7 @@ static bool ckr__plan_bounds(ckr_plan *p, const ckr__dialect *d)
     const char *why;
     size_t i;
     if (!k) return false;
-    if (k->source && (strcmp(s->dialect, d->name) != 0 || !s->dialect_data)) {
+    if (k->source && (strcmp(s->dialect, d->name) != 0 || !ckr__kept_data(s))) {
         ckr__say(c, ckr_item_name(k->source), CKR_ERROR, "dialect", s->dialect, d->name,
                  "only a checkpoint of the same framework can be written for it",
                  "--to dcp and --to safetensors take every one");
@@ -31931,7 +31952,7 @@ static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
         const ckr_tensor *t = s->tensors[i], *param;
         if (!use[i] || strcmp(t->slot, "master") != 0) continue;
         param = ckr__tensor_find(s, t->name, "param");
-        if (!param || (use[param->index] && !s->unproven)) continue;
+        if (!param || (use[param->index] && !s->_kept->unproven)) continue;
         if (!use[param->index] && t->n_pieces && param->n_pieces &&
             t->pieces[0].file == param->pieces[0].file &&
             t->pieces[0].mem == param->pieces[0].mem &&
@@ -34740,7 +34761,7 @@ static ckr_tensor *ckr__tensor_like(ckr__ctx *c, const ckr_tensor *t)
     if (!like) return NULL;
     *like = *t;
     like->pieces = NULL;
-    like->n_pieces = like->cap_pieces = 0;
+    like->n_pieces = 0;
     return like;
 }
 
@@ -38803,7 +38824,7 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
     v->s = s;
     v->dir = dir;
     s->dialect = "verl";
-    s->dialect_data = v;
+    s->_kept->data = v;
     for (i = 0; i < CKR__VERL_MODELS && r == CKR_OK; i++) {
         const char *sub = ckr__path_join(c, dir, ckr__verl_models[i].dir);
         kinds[i] = 0;
@@ -39013,7 +39034,7 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
                                  ckr__out *out)
 {
     const ckr__verl_run *from =
-        !strcmp(s->dialect, "verl") ? (const ckr__verl_run *)s->dialect_data : NULL;
+        !strcmp(s->dialect, "verl") ? (const ckr__verl_run *)ckr__kept_data(s) : NULL;
     const ckr__fsdp *was = from ? &from->models[0].fsdp : NULL;
     const char *step = ckr__printf(c, "%lld", (long long)(s->progress.step > 0 ? s->progress.step
                                                                                : 0));
@@ -40718,7 +40739,7 @@ static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     r->by_name.c = c;
     s->dialect = "nanotron";
     s->format = CKR_FORMAT_SAFETENSORS;
-    s->dialect_data = r;
+    s->_kept->data = r;
     ckr__load_init(&r->load, c, s, CKR_ITEM_RANK_SHAPE);
     r->load.vocab = s->vocab;
     for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
@@ -41883,7 +41904,7 @@ static void ckr__nt_say_parts(ckr__nt_job *x, bool optimizer)
 
 static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    const ckr__nt *nt = (const ckr__nt *)s->dialect_data;
+    const ckr__nt *nt = (const ckr__nt *)ckr__kept_data(s);
     const bool optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
     ckr__nt_job x = CKR_ZERO;
     const char *latest;
@@ -41981,7 +42002,7 @@ static ckr_result ckr__plain_probe_dir(ckr__ctx *c, const char *path, const char
 /* What a state of a torch file keeps; NULL: nothing. */
 static const ckr__plain *ckr__plain_of(const ckr_state *s)
 {
-    return (const ckr__plain *)s->dialect_data;
+    return (const ckr__plain *)ckr__kept_data(s);
 }
 
 /* What one rank's file has of a tensor; where others hold the rest, nothing can be said of it. */
@@ -42017,7 +42038,7 @@ static ckr_result ckr__plain_part(ckr__ctx *c, ckr_state *s, const char *key, co
 static ckr_result ckr__plain_tensor_as(ckr__ctx *c, ckr_state *s, const char *key,
                                        const char *slot, const ckr_view *v, ckr_tensor **out)
 {
-    ckr__plain *p = (ckr__plain *)s->dialect_data;
+    ckr__plain *p = (ckr__plain *)ckr__kept_data(s);
     const char *odd = ckr__view_odd(v);
     const ckr_view **place = NULL;
     *out = NULL;
@@ -42094,7 +42115,7 @@ static bool ckr__plain_stream(ckr__ctx *c, ckr_state *s, const ckr__flat *w, con
 
 static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *root)
 {
-    const ckr__plain *p = (const ckr__plain *)s->dialect_data;
+    const ckr__plain *p = (const ckr__plain *)ckr__kept_data(s);
     ckr__flat w, in = CKR_ZERO;
     const ckr_node *x;
     ckr_result r = CKR_OK;
@@ -42178,8 +42199,8 @@ static ckr_result ckr__plain_trainer(ckr__ctx *c, const char *optimizer, ckr_sta
     }
     ckr__plain_parts(root, &optim, &sched);
     if (other) ckr__plain_parts(other, &optim, &none);
-    if (s->dialect_data) {
-        ckr__plain *p = (ckr__plain *)s->dialect_data;
+    if (ckr__kept_data(s)) {
+        ckr__plain *p = (ckr__plain *)ckr__kept_data(s);
         p->optimizer = other ? NULL : optim;
         p->scheduler = sched;
         p->optimizers = &p->optimizer;
@@ -42319,7 +42340,7 @@ static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_
         keep->root = root;
         keep->source = s;
         keep->path = path;
-        s->dialect_data = keep;
+        s->_kept->data = keep;
         if (!desc || !desc->optimizer) r = ckr__plain_run(c, desc, s, keep);
         run = keep->taken != NULL;
     }
@@ -42599,7 +42620,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     if (!f) return c->err->code;
     w.c = c;
     w.s = s;
-    w.p = (const ckr__plain *)s->dialect_data;
+    w.p = (const ckr__plain *)ckr__kept_data(s);
     w.out = out;
     w.source = w.p->source;
     w.dtype = t->dtype;
@@ -42816,7 +42837,9 @@ static ckr_result ckr__plain_shards(ckr__ctx *c, const ckr_target *t, ckr__out *
     x.c = x.names.c = c;
     x.out = out;
     x.whole = out->files[0];
-    if (!ckr__shards_split(&x, (uint64_t)ckr__option_int(t, "max_shard_bytes")) || !ckr__shards_files(&x)) r = c->err->code;
+    if (!ckr__shards_split(&x, (uint64_t)ckr__option_int(t, "max_shard_bytes")) ||
+        !ckr__shards_files(&x))
+        r = c->err->code;
     if (r == CKR_OK && x.n > 1) r = ckr__shards_index(&x);
     ckr__map_free(&x.names);
     return r;
@@ -42860,12 +42883,13 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
 {
     const bool torch = !strcmp(t->dialect, "torch"), all = !t->slots && !t->without,
                same = torch && !strcmp(ckr__kept_as(s), "torch");
-    const ckr__as_file *way = s->as_file, *own = way && way->tensor_fn && !t->variant ? way : NULL;
+    const ckr__as_file *way = ckr__kept_as_file(s),
+                       *own = way && way->tensor_fn && !t->variant ? way : NULL;
     ckr__out_file *f;
     uint64_t i;
     ckr_result r = CKR_OK;
     if (same && !ckr__batch_scripted(out, s->batch, t->topology.dp)) return c->err->code;
-    if (same && all && s->dialect_data &&
+    if (same && all && ckr__kept_data(s) &&
         (t->dtype == CKR_DTYPE_NONE || ckr__plain_of(s)->taken))
         return ckr__plain_whole(c, s, t, out);
     out->renamed = own || (torch && way && way->whole_fn);
@@ -43079,7 +43103,7 @@ static ckr_result ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *de
     keep->path = x->file;
     keep->rank = x->rank;
     keep->ranks = ranks;
-    s->dialect_data = keep;
+    s->_kept->data = keep;
     memset(&x->of, 0, sizeof x->of);
     x->of.c = c;
     x->of.s = s;
@@ -43148,7 +43172,7 @@ static ckr_result ckr__tr_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     }
     ckr__load_done(&x.load);
     ckr__map_free(&x.whole);
-    s->dialect_data = NULL;
+    s->_kept->data = NULL;
     s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
     s->topology.dp = s->topology.ranks = ranks;
     return r == CKR_OK ? c->err->code : r;
@@ -43233,7 +43257,7 @@ static ckr_result ckr__tn_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     keep->root = x.root = root;
     keep->source = s;
     keep->path = x.path = k.files[2][0]->path;
-    s->dialect_data = keep;
+    s->_kept->data = keep;
     x.c = c;
     x.s = s;
     x.rel = k.files[2][0]->rel;
@@ -43247,7 +43271,7 @@ static ckr_result ckr__tn_read(ckr__ctx *c, const char *dir, const ckr_open_desc
         r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, keep->path, CKR_NO_OFFSET, "optimizer",
                       "the state of an optimizer was expected");
     if (r == CKR_OK) r = ckr__plain_flatten(c, s, root);
-    s->dialect_data = NULL;
+    s->_kept->data = NULL;
     if (r == CKR_OK) ckr_node_i64(ckr_node_get(root, "epochs_run"), &s->progress.epoch);
     if (r == CKR_OK && s->progress.step < 0)
         r = ckr__say(c, "CKR_W_STEP_UNKNOWN", CKR_CHANGED, "epochs_run", NULL, NULL,
@@ -43719,7 +43743,7 @@ static ckr_result ckr__ac_models(ckr__ac *r)
     ckr__ac_prefer(r);
     if (r->engine) first = ckr__ac_engine_params(r);
     if (r->engine && !first) return r->c->err->code;
-    r->s->dialect_data = r->keep;              /* where views are noted                     */
+    r->s->_kept->data = r->keep;              /* where views are noted                     */
     for (i = 0; i < r->n_files && e == CKR_OK; i++) {
         ckr__ac_file *f = r->files[i];
         const char *prefix = "";
@@ -44054,7 +44078,7 @@ static ckr_result ckr__ac_end(ckr__ac *r)
     ckr_topology *t = &r->s->topology;
     ckr__map_free(&r->of.names);
     r->desc = r->of.desc = NULL;
-    r->s->dialect_data = r;
+    r->s->_kept->data = r;
     if (r->engine) return r->c->err->code;
     t->tp = t->pp = t->ep = t->cp = 1;
     t->dp = t->ranks = r->ranks;
@@ -44198,7 +44222,7 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     f->path = path;
     f->rel = ckr__base(path);
     s->dialect = "sana";
-    s->dialect_data = r->keep;                 /* where views are noted                     */
+    s->_kept->data = r->keep;                 /* where views are noted                     */
     ckr__ac_load(r, f);
     s->format = f->format;
     model = ckr_node_get(f->root, "state_dict");
@@ -45541,7 +45565,7 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (strcmp(s->dialect, t->dialect) != 0) {
         ckr__ad_emit(&x, t->dialect);
     } else {
-        x.ac = (const ckr__ac *)s->dialect_data;
+        x.ac = (const ckr__ac *)ckr__kept_data(s);
         x.w.source = x.ac->s;
         x.rate = ckr__same(x.ac->rate, 1) && x.ac->ranks > 1 ? 1 : (double)x.ranks;
         ckr__whole_maps(&x.w, x.ac->keep);
@@ -46215,7 +46239,7 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     m->dir = dir;
     s->dialect = "llmc";
     s->format = CKR_FORMAT_LLMC;
-    s->dialect_data = m;
+    s->_kept->data = m;
     for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](m);
     if (!ckr__failed(c))
         ckr__lm_vocab(c, desc ? desc->vocab : 0, m->dims.V,
@@ -47245,7 +47269,7 @@ static bool ckr__lm_gpt2_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
 /* What the tensors do not tell, for a conversion back. */
 static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state *s)
 {
-    const ckr__lm *m = (const ckr__lm *)s->dialect_data;
+    const ckr__lm *m = (const ckr__lm *)ckr__kept_data(s);
     const char *const keys[] = { "llmc.n_head", "llmc.padded_vocab", "llmc.step" };
     const int64_t values[] = { m->dims.NH, m->dims.Vp, s->progress.step };
     ckr_node *d = f->metadata, *versions;
@@ -47455,7 +47479,7 @@ static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.Q = t->topology.dp;
     if (B > 0 && T > 0 && B <= 1 << 24 && T <= 1 << 24)
         x.unit = (uint64_t)x.Q * (uint64_t)B * (uint64_t)T;
-    if (!strcmp(s->dialect, "llmc")) x.m = (const ckr__lm *)s->dialect_data;
+    if (!strcmp(s->dialect, "llmc")) x.m = (const ckr__lm *)ckr__kept_data(s);
     out->renamed = !x.m;
     if (x.m) ckr__lm_from_llmc(&x);
     else ckr__lm_from_gpt2(&x);
@@ -47853,7 +47877,8 @@ static void ckr__ds_wrap(ckr__ds *r)
     t->dp = r->dp;
     t->ranks = r->dp <= UINT32_MAX / r->mp ? r->dp * r->mp : 0;
     t->zero = r->zero;
-    r->s->unproven = r->zero != 3 && !r->bare; /* there the parameter is its master, rounded  */
+    /* there the parameter is its master, rounded */
+    r->s->_kept->unproven = r->zero != 3 && !r->bare;
     for (m = 0; m < r->mp; m++) ckr__ds_slices(r, &r->stages[m]);
 }
 
@@ -48591,7 +48616,7 @@ static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__optim *o, ckr__optim_para
     uint64_t i;
     x.c = r->c;
     x.s = &s;
-    ckr__state_init(&s);
+    ckr__state_init(&s, NULL);
     s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
     for (i = 0; s.tensors && i < r->n_params; i++)
         if (r->params[i]->mp == m || r->params[i]->tied)
@@ -49328,7 +49353,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     ckr__map_free(&r->by_name);
     r->desc = NULL;
     s->framework_version = ckr_node_str(ckr_node_get(r->meta, "ds_version"));
-    s->dialect_data = r;
+    s->_kept->data = r;
     r->n_left = s->n_leftovers;
     return c->err->code;
 }
@@ -50969,8 +50994,8 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     x.t = t;
     x.out = out;
     x.under = u;
-    if (!strcmp(s->dialect, "deepspeed")) x.ds = (const ckr__ds *)s->dialect_data;
-    else if (s->engine) x.ds = (const ckr__ds *)s->engine_data;
+    if (!strcmp(s->dialect, "deepspeed")) x.ds = (const ckr__ds *)ckr__kept_data(s);
+    else if (s->engine) x.ds = (const ckr__ds *)s->_kept->engine;
     if (s->engine && !u)
         ckr__say(c, "CKR_W_DS_BESIDE", CKR_LOST, s->dialect, NULL, NULL,
                  "only DeepSpeed's directory is written: random states, progress and what else the "
@@ -51031,9 +51056,9 @@ static ckr_result ckr__under_read(ckr__ctx *c, const char *dir, const ckr_open_d
     const char *own = s->dialect;
     const ckr_result e = ckr__ds_read(c, dir, desc, s);
     s->engine = s->dialect;
-    s->engine_data = s->dialect_data;
+    s->_kept->engine = ckr__kept_data(s);
     s->dialect = own;
-    s->dialect_data = NULL;
+    s->_kept->data = NULL;
     return e;
 }
 
@@ -51165,7 +51190,7 @@ typedef struct ckr__dt {
 /* What a state of such a directory keeps. */
 static const ckr__dt *ckr__dt_of(const ckr_state *s)
 {
-    return (const ckr__dt *)s->dialect_data;
+    return (const ckr__dt *)ckr__kept_data(s);
 }
 
 static bool ckr__dt_sealed(const ckr__dcp *d, const ckr__dcp_item *x)
@@ -51735,7 +51760,7 @@ static void ckr__dr_unflatten(ckr__dn *x, ckr_node *flat)
     if (ckr__failed(c)) return;
     flat->u = now->u;
     flat->count = now->count;
-    flat->aux = now->aux;
+    flat->_aux = now->_aux;
     *CKR__PUSH(const ckr_node *, c, x->flats, x->n_flats) = flat;
 }
 
@@ -52107,7 +52132,7 @@ static ckr__dt *ckr__dt_load(ckr__dcp *d, ckr_state *s, bool *sealed)
     t->n_items = d->n_items;
     t->objects = CKR__NEW_N(c, ckr_node *, d->n_items);
     s->format = CKR_FORMAT_DCP;
-    s->dialect_data = t;
+    s->_kept->data = t;
     for (i = 0; i < d->n_files && !*sealed; i++)       /* these can be listed, not read       */
         if (d->files[i].transform) {
             ckr__say(c, ckr_item_name(CKR_ITEM_DCP_TRANSFORM), CKR_LOST, d->files[i].name,
@@ -53779,7 +53804,7 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
                torch = !strcmp(as, "torch");
     const bool adopted = !titan && !strcmp(t->dialect, "torchtitan");
     bool run;
-    const bool whole = !adopted && torch && s->dialect_data && !t->slots && !t->without &&
+    const bool whole = !adopted && torch && ckr__kept_data(s) && !t->slots && !t->without &&
                        ckr_node_is_dict(ckr__plain_of(s)->root);
     ckr_state own = *s;
     ckr__de x;
@@ -57007,7 +57032,7 @@ static ckr_result ckr__mg_read_dir(ckr__ctx *c, const char *dir, const ckr_open_
     ckr__map_free(&r->by_name);
     ckr__map_free(&r->group_at);
     if (!s->vocab && r->vocab > 0 && r->vocab <= s->padded_vocab) s->vocab = r->vocab;
-    s->dialect_data = r;
+    s->_kept->data = r;
     return c->err->code;
 }
 
@@ -58423,7 +58448,8 @@ static void ckr__mg_allowed_version(ckr__mg_job *x)
     while (i < 3 && !(x->version < rows[i].before && rows[i].when)) i++;
     if (x->version && i < 3)
         ckr__say(x->c, "CKR_E_MEGATRON_VERSION", CKR_ERROR, rows[i].what,
-                 x->to.dist ? "torch_dist" : "torch", ckr__option(x->t, "to_version"), rows[i].why, rows[i].how);
+                 x->to.dist ? "torch_dist" : "torch", ckr__option(x->t, "to_version"),
+                 rows[i].why, rows[i].how);
     if (optimizer && ckr__mg_num(x->mg->args, "decoupled_lr", -1) >= 0)
         ckr__say(x->c, "CKR_MEGATRON_DECOUPLED",
                  x->version >= 16 && x->version < 19 ? CKR_ERROR : CKR_CHANGED, "decoupled LR",
@@ -58462,7 +58488,7 @@ static const struct { void (*fn)(ckr__mg_job *x); bool clean; } ckr__mg_emits[] 
 
 static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    const ckr__mg *mg = (const ckr__mg *)s->dialect_data;
+    const ckr__mg *mg = (const ckr__mg *)ckr__kept_data(s);
     ckr__mg_job x = CKR_ZERO;
     ckr__mg *to = &x.to;
     size_t k;
@@ -58500,7 +58526,7 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 /* Optimizer state that was written wrong: what mends it writes Megatron's own files. */
 static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_target *t)
 {
-    const ckr__mg *mg = (const ckr__mg *)s->dialect_data;
+    const ckr__mg *mg = (const ckr__mg *)ckr__kept_data(s);
     uint64_t i;
     if (!mg || !mg->defect || (t->without & CKR_OPTIMIZER) ||
         (t->slots && !strcmp(t->slots, "params")))
@@ -58934,10 +58960,13 @@ static ckr_result ckr__li_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_t
                                     ckr__out *out)
 {
     ckr__plain keep = *ckr__plain_of(s);
+    ckr__kept kept;
     ckr_state own = *s;
     keep.root = ckr__li_kept(c, keep.root, t->without);
     if (!keep.root) return c->err->code;
-    own.dialect_data = &keep;
+    kept = *s->_kept;
+    kept.data = &keep;
+    own._kept = &kept;
     return ckr__plain_whole(c, &own, t, out);
 }
 
@@ -58976,7 +59005,8 @@ static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_targe
         { "lr_scheduler", "lr_schedulers", true }, { "ema", "ema", false }, { "rng", "rng", false }
     };
     const bool own = !strcmp(s->dialect, "lightning");
-    const ckr__plain *p = s->as_file && s->as_file->scripted ? ckr__plain_of(s) : NULL;
+    const ckr__as_file *way = ckr__kept_as_file(s);
+    const ckr__plain *p = way && way->scripted ? ckr__plain_of(s) : NULL;
     const ckr_node *meta = NULL;
     ckr_state mine = *s;
     ckr_node *root, *was, *v, *list;
@@ -59024,7 +59054,7 @@ static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_targe
 
 static ckr_result ckr__li_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    const bool own = !strcmp(s->dialect, "lightning") && s->dialect_data,
+    const bool own = !strcmp(s->dialect, "lightning") && ckr__kept_data(s),
                dir = own && s->format == CKR_FORMAT_DCP,
                full = t->variant && !strcmp(t->variant, "full");
     ckr_result r;
@@ -59431,7 +59461,7 @@ static bool ckr__side_order(ckr__ctx *c, const ckr_node *side, const ckr_open_de
 static ckr_result ckr__state_fill(ckr_ckpt *k, const ckr__dialect *d, const ckr_open_desc *desc,
                                   int64_t vocab)
 {
-    ckr__state_init(&k->state);
+    ckr__state_init(&k->state, &k->kept);
     k->state.vocab = vocab;
     k->state.carried = ckr_node_get(k->side, "carried");
     return d->read_fn(&k->ctx, k->dir, desc, &k->state);
@@ -59464,7 +59494,7 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
                          "its vocabulary does not belong to these files; it was not used", NULL);
     }
     if (k->state.dialect) own = ckr__dialect_find(k->state.dialect);
-    k->state.as_file = own ? own->as_file : NULL;
+    k->kept.as_file = own ? own->as_file : NULL;
     if (r == CKR_OK) r = ckr__side_schedule(c, &k->state, k->side);
     if (r == CKR_OK) r = ckr__told_schedule(c, &k->state, desc);
     if (r == CKR_OK) r = c->err->code;
@@ -59554,7 +59584,7 @@ static ckr_result ckr__ckpt_new(const ckr_open_desc *desc, ckr_ckpt **out, ckr_e
     *out = (ckr_ckpt *)ckr__owner_make(desc ? desc->env : NULL, desc ? &desc->limits : NULL,
                                        sizeof **out, err, &r);
     if (!*out) return r;
-    ckr__state_init(&(*out)->state);
+    ckr__state_init(&(*out)->state, &(*out)->kept);
     (*out)->ctx.notes = &(*out)->state.notes;
     (*out)->ctx.n_notes = &(*out)->state.n_notes;
     return r;
@@ -60536,7 +60566,7 @@ static ckr_result ckr__diff_rest(ckr__differ *d)
         const ckr_state *s = &side[i]->state;
         x[i].of = side[i];
         x[i].paths.c = &d->c;
-        files = files && s->dialect && !strcmp(ckr__kept_as(s), "torch") && s->dialect_data;
+        files = files && s->dialect && !strcmp(ckr__kept_as(s), "torch") && ckr__kept_data(s);
     }
     if (files) r = ckr__diff_files(d, &x[0], &x[1]);
     for (i = 0; i < 2; i++) {          /* tensors that this side has and no state can hold   */

@@ -402,7 +402,7 @@ static void fresh_loader(void)
     uint64_t ntok[3] = { 1281, 1550, 1819 };
     uint32_t r;
     if (!c) return;
-    m = (const ckr__lm *)ckr_ckpt_state(c)->dialect_data;
+    m = (const ckr__lm *)ckr__kept_data(ckr_ckpt_state(c));
     memset(&x, 0, sizeof x);
     x.c = &c->ctx;
     x.s = ckr_ckpt_state(c);

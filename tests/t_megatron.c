@@ -18,6 +18,11 @@
 #define FLAT "legacy/iter_0000006/mp_rank_00/distrib_optim.pt"
 #define FIRST "legacy/iter_0000006/mp_rank_00/model_optim_rng.pt"
 
+static const ckr__mg *kept_of(const ckr_ckpt *c)
+{
+    return (const ckr__mg *)ckr__kept_data(ckr_ckpt_state(c));
+}
+
 /* Behind the `nth` string `key` of a pickle, and behind what memoizes it. */
 static uint8_t *behind(const char *file, const char *key, int nth)
 {
@@ -509,7 +514,7 @@ static void asked_lr(void)
           ckr__same(v, 1e-3));
     CHECK(ckr_node_f64(ckr_node_get(ckr_ckpt_state(c)->groups[1].hyper, "lr"), &v) &&
           ckr__same(v, want[0]));
-    CHECK(ckr_node_f64(ckr_node_get(((const ckr__mg *)ckr_ckpt_state(c)->dialect_data)->args, "lr"),
+    CHECK(ckr_node_f64(ckr_node_get(kept_of(c)->args, "lr"),
                        &v) &&
           ckr__same(v, 1e-3));
     ckr_ckpt_close(c);
@@ -712,8 +717,7 @@ static void batches(void)
         if (!c) continue;
         CHECK_INT(ckr_ckpt_state(c)->batch, 4);
         {
-            const ckr_node *micro = ckr_node_get(((const ckr__mg *)ckr_ckpt_state(c)->dialect_data)
-                                                     ->args, "micro_batch_size");
+            const ckr_node *micro = ckr_node_get(kept_of(c)->args, "micro_batch_size");
             ((ckr_node *)(uintptr_t)micro)->u.i = x[i].micro;
         }
         set.value = x[i].set;
@@ -816,7 +820,7 @@ static void versions(void)
     if (!convert("legacy", "w/old", &t)) return;
     c = open_ok("w/old");
     if (!c) return;
-    args = ((const ckr__mg *)ckr_ckpt_state(c)->dialect_data)->args;
+    args = kept_of(c)->args;
     v = ckr_node_get(args, "exit_signal");     /* an enum, which weights_only refuses       */
     CHECK(v && v->kind == CKR_NODE_INT && v->u.i == 15);
     ckr_ckpt_close(c);
@@ -1161,7 +1165,7 @@ static void distributed(void)
 /* "--a-b V ...": each as the plan's settings say it, or as the saved run had it. */
 static void options_are(const ckr_ckpt *c, const ckr_plan *p, const char *flags)
 {
-    const ckr_node *args = ((const ckr__mg *)ckr_ckpt_state(c)->dialect_data)->args;
+    const ckr_node *args = kept_of(c)->args;
     char text[400], key[64], *word, *value;
     size_t i;
     snprintf(text, sizeof text, "%s", flags);
@@ -1340,7 +1344,7 @@ static void apart(void)
     behind(FIRST, "lr", 0)[3] = behind(RANK, "lr", 0)[3] = was;
     c = p ? open_ok("w/a") : NULL;
     if (c)
-        CHECK(ckr_node_f64(ckr_node_get(((const ckr__mg *)ckr_ckpt_state(c)->dialect_data)->args,
+        CHECK(ckr_node_f64(ckr_node_get(kept_of(c)->args,
                                         "lr"), &v) &&
               ckr__same(v, 0.003));
     p = c ? plan_of(c, &t) : NULL;
