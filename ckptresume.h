@@ -822,41 +822,8 @@ typedef struct ckr_group {     /* a parameter group of the optimizer            
     const ckr_node *raw;       /* as stored                                            */
 } ckr_group;
 
-/* One parameter group as its schedule sees it. What a kind has not is NaN, multipliers are 1. */
-typedef struct ckr_lane {
-    double base;               /* base LR: initial_lr, base_lrs                         */
-    double max, min;           /* bounds; OneCycleLR: max_lr, min_lr; SWALR: min is swa_lr */
-    double base_momentum, max_momentum;
-    double start_wd, end_wd;
-    double wd_mult, lr_mult;
-    double p, q;               /* lr = q + p * curve                                   */
-    double ramp_from, ramp_to;
-    double anchor;             /* LR at the clock `position`, from which a recurrence goes on */
-} ckr_lane;
-
-typedef struct ckr_schedule {
-    const char *kind;          /* the framework's own name: "nanotron", "torch:StepLR"... */
-    const char *clock;         /* unit of t: "update", "sample", "tick", "epoch"       */
-    int64_t     position;      /* of the clock: t of the next update                   */
-    double      rate, offset;  /* t = rate * (updates done) + offset                   */
-    int64_t     every;         /* > 1: t stays until as many more updates are done     */
-    ckr_node   *params;        /* dict in the framework's own keys                     */
-    const char *reason;        /* why an opaque one's curve is not known               */
-    bool        opaque;        /* only the saved LR is known                           */
-    bool        told;          /* by the caller (ckr_open_desc), not by a file           */
-    bool        unclocked;     /* opaque: its clock does not tell which update is next    */
-    bool        recurrent;     /* simulated from update 1 as torch does, else closed form */
-    bool        anchored;      /* the simulation goes on from each lane's `anchor`     */
-    bool        clamp;         /* never below 0                                        */
-    bool        beta1;         /* a cycled momentum is betas[0], else `momentum`       */
-    double      a, b, t0;      /* time map: the curve is read at a * (t - t0) + b      */
-    double      hold;          /* from this t on the value stays; infinity: never      */
-    double      ramp_at, ramp_len;     /* linear ramp over [ramp_at, ramp_at + ramp_len) */
-    ckr_lane   *lanes;
-    uint64_t    n_lanes;
-    const ckr_node           *state;   /* the state dict it was read from, or NULL     */
-    const struct ckr__curve  *curve;   /* NULL when opaque                             */
-} ckr_schedule;
+/* A learning rate's curve, with its clock: ckr_schedule_info tells what it is. */
+typedef struct ckr_schedule ckr_schedule;
 
 typedef struct ckr_stream {    /* one random generator of one rank                     */
     const char *kind;          /* "torch_cpu", "torch_cuda", "python", "numpy", ...    */
@@ -895,7 +862,7 @@ typedef struct ckr_state {
                                   state those that the coming run is to take                */
     ckr_tensor  **tensors;   uint64_t n_tensors;
     ckr_group    *groups;    uint64_t n_groups;
-    ckr_schedule *schedules; uint64_t n_schedules;
+    ckr_schedule *schedules; uint64_t n_schedules;     /* ckr_ckpt_schedule              */
     ckr_stream   *rng;       uint64_t n_rng;
     ckr_tie      *ties;      uint64_t n_ties;
     ckr_leftover *leftovers; uint64_t n_leftovers;
@@ -916,7 +883,8 @@ CKR_API const char *ckr_dtype_name(ckr_dtype t);       /* torch's name: "float32
 
 /* >>api.rng ------------------------------------------------------------------- */
 /* Random generators of the frameworks: read, advanced, drawn from and written in C, bit for bit
-   what the original does. A ckr_rng is plain data: copy it, compare it with ckr_rng_equal.     */
+   what the original does. A ckr_rng is plain data of ckr_rng_size() bytes, in memory of the
+   caller's: copy it with memcpy, compare it with ckr_rng_equal.                          */
 
 typedef enum ckr_rng_kind {
     CKR_RNG_NONE = 0,          /* as a hint: find out                                   */
@@ -938,7 +906,7 @@ typedef enum ckr_rng_kind {
     CKR_RNG_KIND_COUNT_
 } ckr_rng_kind;
 
-enum {                         /* ckr_rng.flags                                         */
+enum {                         /* CKR_RNG_FIELD_FLAGS                                   */
     CKR_RNG_ODD  = 1,          /* bytes that the framework ignores were not what it writes:
                                   high halves of words, filler; encoded as it would write them */
     CKR_RNG_DICT = 2,          /* numpy legacy: get_state(legacy=False), a dict          */
@@ -946,37 +914,23 @@ enum {                         /* ckr_rng.flags                                 
     CKR_RNG_ALIGNED = 8        /* Philox: the offset was no multiple of 4, and is the next one */
 };
 
-typedef struct ckr_rng {
-    uint16_t kind;             /* ckr_rng_kind                                          */
-    uint16_t version;          /* torch's, 100 * major + minor (113, 206, 215): where draws
-                                  differ; 0: the newest. Set by the caller              */
-    uint16_t flags;
-    uint16_t seeded;           /* torch CPU: its field, 1                               */
-    uint32_t layout;           /* stored form: bytes of torch's and llm.c's (set 16 or 816 to
-                                  convert between versions of CUDA states), version of Python's
-                                  tuple (3 or 2), else 0                                */
-    uint32_t threads;          /* CUDA: of a full launch, SMs * (threads per SM / 256) * 256; 0:
-                                  draws are no larger than that. Set by the caller      */
-    uint32_t pos;              /* mt19937: the next word is key[pos], at 624 of a new block;
-                                  PHILOX: buffer_pos; LLMC: unused                       */
-    uint32_t next;             /* torch CPU and LLMC_MT: the stored `next` of a state whose block is
-                                  used up, 0 when fresh, 624 after draws                */
-    uint32_t has_normal;       /* a cached normal sample is valid                       */
-    uint32_t has_float;        /* torch CPU: the unused float cache                     */
-    uint32_t has_uint32, uinteger;                   /* numpy's: half of a 64-bit word   */
-    uint64_t seed;             /* torch CPU: a label (initial_seed); CUDA, XLA: the seed */
-    uint64_t offset;           /* CUDA, MPS: in 32-bit words, a multiple of 4           */
-    double   normal;           /* the cached sample (kept although not valid)           */
-    double   old_x, old_rho;   /* torch CPU: normal_x, normal_rho                       */
-    float    float_normal;
-    uint8_t  pad[8];           /* torch CPU: padding as stored                          */
-    union {
-        uint32_t key[624];     /* mt19937                                               */
-        uint64_t w[16];        /* PCG64*: state lo, hi, inc lo, hi; PHILOX: counter 0..3, key 4..5,
-                                  buffer 6..9; SFC64: 0..3; LLMC: 0; JAX: 0 (word 0 low) */
-        uint8_t  bytes[2496];  /* OPAQUE: the first `layout`; MPS: the block, 28 bytes  */
-    } u;
-} ckr_rng;
+typedef enum ckr_rng_field {   /* what can be asked of a generator, and some of it set    */
+    CKR_RNG_FIELD_KIND = 0,    /* ckr_rng_kind; not set                                 */
+    CKR_RNG_FIELD_FLAGS,       /* CKR_RNG_ODD ...; set: only MKL counts                 */
+    CKR_RNG_FIELD_VERSION,     /* torch's, 100 * major + minor (113, 206, 215): where draws
+                                  differ; 0: the newest                                 */
+    CKR_RNG_FIELD_LAYOUT,      /* stored form: bytes of torch's and llm.c's, version of Python's
+                                  tuple, else 0; set: 16 or 816 of CUDA, which versions differ in */
+    CKR_RNG_FIELD_THREADS,     /* CUDA: of a full launch, SMs * (threads per SM / 256) * 256; 0:
+                                  draws are no larger than that                         */
+    CKR_RNG_FIELD_SEED,        /* torch CPU: a label (initial_seed); CUDA, XLA: the seed; not set */
+    CKR_RNG_FIELD_OFFSET       /* CUDA, MPS: in 32-bit words, a multiple of 4; not set   */
+} ckr_rng_field;
+
+typedef struct ckr_rng ckr_rng;
+CKR_API size_t     ckr_rng_size(void);           /* bytes of one, aligned as malloc's       */
+CKR_API uint64_t   ckr_rng_get(const ckr_rng *r, ckr_rng_field field);
+CKR_API ckr_result ckr_rng_set(ckr_rng *r, ckr_rng_field field, uint64_t value);
 
 CKR_API const char  *ckr_rng_kind_name(ckr_rng_kind k);        /* "torch_cpu", "numpy", ... */
 CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name);      /* NONE: unknown             */
@@ -989,6 +943,10 @@ CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n
 /* Exactly as decoded. The size of it; `out` is written when it fits in `cap`. 0: its framework has
    no bytes for this kind, but a tuple, a dict or an integer, which files of a checkpoint hold. */
 CKR_API size_t     ckr_rng_encode(const ckr_rng *r, void *out, size_t cap);
+/* The position of such a kind for a report, little-endian, in the same way: of mt19937 624 words of
+   32 bits, the place among them, a byte that tells of a cached normal sample and that sample; of
+   others their words of 64 bits. Caches are left out: no state to go on from.            */
+CKR_API size_t     ckr_rng_words(const ckr_rng *r, void *out, size_t cap);
 
 /* As the framework seeds: torch.manual_seed, random.seed(int), numpy.random.seed (32 bits),
    PCG64(seed) and its kin (through SeedSequence), CUDA's seed with offset 0. LLMC takes it as its
@@ -1319,6 +1277,23 @@ CKR_API void       ckr_plan_free(ckr_plan *p);                          /* NULL 
    writes its own checkpoints. ckr_plan_write refuses such a plan. */
 CKR_API ckr_result ckr_plan_decide(const ckr_ckpt *src, const ckr_target *target, ckr_plan **out,
                                    ckr_error *err);
+
+/* What a schedule is; NULL: all zero. Every pointer lives as long as the schedule. */
+typedef struct ckr_schedule_facts {
+    const char *kind;          /* the framework's own name: "nanotron", "torch:StepLR"... */
+    const char *clock;         /* unit of t: "update", "sample", "tick", "epoch"       */
+    int64_t     position;      /* of the clock: t of the next update                   */
+    double      rate, offset;  /* t = rate * (updates done) + offset                   */
+    int64_t     every;         /* > 1: t stays until as many more updates are done     */
+    const ckr_node *params;    /* dict in the framework's own keys, or NULL            */
+    bool        opaque;        /* only the saved LR is known                           */
+    const char *reason;        /* why an opaque one's curve is not known, or NULL      */
+    bool        told;          /* by the caller (ckr_open_desc), not by a file         */
+    uint64_t    n_lanes;       /* param groups that it drives                          */
+} ckr_schedule_facts;
+CKR_API ckr_schedule_facts  ckr_schedule_info(const ckr_schedule *s);
+/* Of a checkpoint's state; NULL: it has not as many. */
+CKR_API const ckr_schedule *ckr_ckpt_schedule(const ckr_ckpt *c, uint64_t index);
 
 /* Values of a schedule for `n` updates from number `first` on (1 is the first of training): n rows
    of n_lanes numbers, NaN where the schedule does not tell. Computed as the framework computes
@@ -14754,6 +14729,42 @@ CKR__COLD_END
    dependent schedulers exist twice: as the recurrence that torch runs from update 1, and in closed
    form. The bound of their difference is in tests/t_schedule.c. */
 
+/* One parameter group as its schedule sees it. What a kind has not is NaN, multipliers are 1. */
+typedef struct ckr__group_lane {
+    double base;               /* base LR: initial_lr, base_lrs                         */
+    double max, min;           /* bounds; OneCycleLR: max_lr, min_lr; SWALR: min is swa_lr */
+    double base_momentum, max_momentum;
+    double start_wd, end_wd;
+    double wd_mult, lr_mult;
+    double p, q;               /* lr = q + p * curve                                   */
+    double ramp_from, ramp_to;
+    double anchor;             /* LR at the clock `position`, from which a recurrence goes on */
+} ckr__group_lane;
+
+struct ckr_schedule {
+    const char *kind;          /* the framework's own name: "nanotron", "torch:StepLR"... */
+    const char *clock;         /* unit of t: "update", "sample", "tick", "epoch"       */
+    int64_t     position;      /* of the clock: t of the next update                   */
+    double      rate, offset;  /* t = rate * (updates done) + offset                   */
+    int64_t     every;         /* > 1: t stays until as many more updates are done     */
+    ckr_node   *params;        /* dict in the framework's own keys                     */
+    const char *reason;        /* why an opaque one's curve is not known               */
+    bool        opaque;        /* only the saved LR is known                           */
+    bool        told;          /* by the caller (ckr_open_desc), not by a file           */
+    bool        unclocked;     /* opaque: its clock does not tell which update is next    */
+    bool        recurrent;     /* simulated from update 1 as torch does, else closed form */
+    bool        anchored;      /* the simulation goes on from each lane's `anchor`     */
+    bool        clamp;         /* never below 0                                        */
+    bool        beta1;         /* a cycled momentum is betas[0], else `momentum`       */
+    double      a, b, t0;      /* time map: the curve is read at a * (t - t0) + b      */
+    double      hold;          /* from this t on the value stays; infinity: never      */
+    double      ramp_at, ramp_len;     /* linear ramp over [ramp_at, ramp_at + ramp_len) */
+    ckr__group_lane *lanes;
+    uint64_t    n_lanes;
+    const ckr_node           *state;   /* the state dict it was read from, or NULL     */
+    const struct ckr__curve  *curve;   /* NULL when opaque                             */
+};
+
 #define CKR__SCHED_DEPTH 8     /* of SequentialLR and ChainedScheduler in each other     */
 #define CKR__SCHED_NODES 64    /* of one schedule                                        */
 #define CKR__PI 3.141592653589793
@@ -15739,7 +15750,7 @@ static uint32_t ckr__curve_nodes(const ckr__curve *c)
 static double ckr__lane_number(const ckr_schedule *s, const ckr__curve *const *nodes, uint64_t lane,
                                uint32_t j)
 {
-    const uint32_t own = sizeof(ckr_lane) / sizeof(double);
+    const uint32_t own = sizeof(ckr__group_lane) / sizeof(double);
     const ckr__curve *c;
     const double *from;
     double v;
@@ -15756,7 +15767,7 @@ static double ckr__lane_number(const ckr_schedule *s, const ckr__curve *const *n
    which only the hashes are equal stay two. */
 static bool ckr__lanes_distinct(ckr__srun *r, const ckr__curve *const *nodes, uint32_t *first)
 {
-    const uint32_t width = (uint32_t)(sizeof(ckr_lane) / sizeof(double)) + 3 * (r->n_nodes - 1);
+    const uint32_t width = (uint32_t)(sizeof(ckr__group_lane) / sizeof(double)) + 3 * (r->n_nodes - 1);
     const size_t bytes = (size_t)r->s->n_lanes * sizeof(uint64_t);
     uint64_t *hash = (uint64_t *)ckr__heap_alloc(r->c, bytes), lane, at;
     ckr__map seen = { r->c, NULL, 0, 0 };
@@ -15794,7 +15805,7 @@ static double *ckr__srun_curve(ckr__srun *r, const ckr__curve *c, const uint32_t
     const double **v = r->now[c->index].v;
     uint64_t i;
     for (i = 0; i < r->n; i++) {
-        const ckr_lane *l = &r->s->lanes[first[i]];
+        const ckr__group_lane *l = &r->s->lanes[first[i]];
         base[i] = c->base ? c->base[first[i]] : l->base;
         lo[i] = c->min ? c->min[first[i]] : l->min;
         hi[i] = c->max ? c->max[first[i]] : l->max;
@@ -15809,7 +15820,7 @@ static double *ckr__srun_curve(ckr__srun *r, const ckr__curve *c, const uint32_t
 /* The arrays that all curves share, behind their own. */
 static double *ckr__srun_shared(ckr__srun *r, const uint32_t *first, double *mem)
 {
-#define CKR__AT(field) offsetof(ckr_lane, field)
+#define CKR__AT(field) offsetof(ckr__group_lane, field)
     /* From CKR__V_BMOM on: a field, and what it is counted from (0: nothing).            */
     static const uint8_t fields[CKR__V_COUNT_ - CKR__V_CURVE_][2] = {
         { CKR__AT(base_momentum), 0 }, { CKR__AT(max_momentum), 0 },
@@ -15823,7 +15834,7 @@ static double *ckr__srun_shared(ckr__srun *r, const uint32_t *first, double *mem
     uint64_t i, n = r->n;
     uint32_t j;
     for (i = 0; i < n; i++) {
-        const ckr_lane *l = &r->s->lanes[first[i]];
+        const ckr__group_lane *l = &r->s->lanes[first[i]];
         for (j = 0; j < sizeof fields / sizeof *fields; j++) {
             double v, from = 0;
             memcpy(&v, (const char *)l + fields[j][0], sizeof v);
@@ -16185,7 +16196,7 @@ typedef struct ckr__sbuild {
     const ckr_node   *params;
     ckr_schedule     *s;
     ckr__curve       *curve;
-    ckr_lane         *lanes;   /* of this curve; s->lanes at the top                     */
+    ckr__group_lane         *lanes;   /* of this curve; s->lanes at the top                     */
     uint32_t         *n_nodes;
     int               depth;
 } ckr__sbuild;
@@ -16276,7 +16287,7 @@ static void ckr__sp_lane(ckr__sbuild *b, const char *key, double none, size_t fi
         memcpy((char *)&b->lanes[i] + field, &v, sizeof v);
     }
 }
-#define CKR__LANE(b, key, none, field) ckr__sp_lane(b, key, none, offsetof(ckr_lane, field))
+#define CKR__LANE(b, key, none, field) ckr__sp_lane(b, key, none, offsetof(ckr__group_lane, field))
 
 static void ckr__sp_positive(ckr__sbuild *b, const char *key, double v)
 {
@@ -16317,7 +16328,7 @@ static const struct ckr__number_row {
 #define CKR__CN(kind, how, field, key, none)                                                      \
     { CKR__CV_##kind, how, offsetof(ckr__curve_nums, field), key, none }
 #define CKR__CL(kind, how, field, key, none)                                              \
-    { CKR__CV_##kind, CKR__CN_LANE | (how), offsetof(ckr_lane, field), key, none }
+    { CKR__CV_##kind, CKR__CN_LANE | (how), offsetof(ckr__group_lane, field), key, none }
 #define CKR__CB(kind, flag, key, none)                                                        \
     { CKR__CV_##kind, CKR__CN_FLAG, CKR__CF_##flag, key, none }
     CKR__CN(STEP, 7, decay, "step_size", 0),       CKR__CN(STEP, 0, power, "gamma", 0.1),
@@ -16832,7 +16843,7 @@ static void ckr__build_child(ckr__sbuild *b, ckr__curve *curve, const ckr_node *
                      "LinearLR; this one is %.40s", kind ? kind : "not given");
         return;
     }
-    sub.lanes = CKR__DUP(b->c, ckr_lane, b->lanes, n);
+    sub.lanes = CKR__DUP(b->c, ckr__group_lane, b->lanes, n);
     mem = CKR__NEW_N(b->c, double, 3 * n);
     if (!sub.lanes || !mem) return;
     ckr__build_curve(&sub);
@@ -16841,7 +16852,7 @@ static void ckr__build_child(ckr__sbuild *b, ckr__curve *curve, const ckr_node *
     curve->min = mem + n;
     curve->max = mem + 2 * n;
     for (i = 0; i < n; i++) {
-        const ckr_lane *l = &sub.lanes[i];
+        const ckr__group_lane *l = &sub.lanes[i];
         curve->base[i] = l->base;
         curve->min[i] = l->min;
         curve->max[i] = l->max;
@@ -16925,10 +16936,10 @@ static ckr_schedule *ckr__sched_new(ckr__ctx *c, const double *bases, uint64_t n
     ckr_schedule *s = CKR__NEW(c, ckr_schedule);
     uint64_t i;
     if (!s) return NULL;
-    s->lanes = CKR__NEW_N(c, ckr_lane, n);
+    s->lanes = CKR__NEW_N(c, ckr__group_lane, n);
     if (!s->lanes) return NULL;
     for (i = 0; i < n; i++) {
-        ckr_lane *l = &s->lanes[i];
+        ckr__group_lane *l = &s->lanes[i];
         l->base = bases ? bases[i] : ckr__nan();
         l->max = l->min = l->base_momentum = l->max_momentum = ckr__nan();
         l->start_wd = l->end_wd = l->anchor = ckr__nan();
@@ -17579,14 +17590,14 @@ static void ckr__sched_lanes_from(ckr__ctx *c, ckr_schedule *s, const ckr_node *
                                   uint64_t n)
 {
     static const struct { const char *key; size_t at; uint8_t kind; } fields[] = {
-        { "max_lr", offsetof(ckr_lane, max), 0 },
-        { "min_lr", offsetof(ckr_lane, min), 0 },
-        { "initial_lr", offsetof(ckr_lane, base), CKR__CV_ONECYCLE },
-        { "max_lr", offsetof(ckr_lane, base), CKR__CV_MEGATRON },
-        { "start_wd", offsetof(ckr_lane, start_wd), CKR__CV_MEGATRON },
-        { "end_wd", offsetof(ckr_lane, end_wd), CKR__CV_MEGATRON },
-        { "wd_mult", offsetof(ckr_lane, wd_mult), CKR__CV_MEGATRON },
-        { "lr_mult", offsetof(ckr_lane, lr_mult), CKR__CV_MEGATRON }
+        { "max_lr", offsetof(ckr__group_lane, max), 0 },
+        { "min_lr", offsetof(ckr__group_lane, min), 0 },
+        { "initial_lr", offsetof(ckr__group_lane, base), CKR__CV_ONECYCLE },
+        { "max_lr", offsetof(ckr__group_lane, base), CKR__CV_MEGATRON },
+        { "start_wd", offsetof(ckr__group_lane, start_wd), CKR__CV_MEGATRON },
+        { "end_wd", offsetof(ckr__group_lane, end_wd), CKR__CV_MEGATRON },
+        { "wd_mult", offsetof(ckr__group_lane, wd_mult), CKR__CV_MEGATRON },
+        { "lr_mult", offsetof(ckr__group_lane, lr_mult), CKR__CV_MEGATRON }
     };
     const uint8_t kind = s->curve ? s->curve->kind : 0;
     uint64_t i;
@@ -17817,7 +17828,7 @@ static ckr_node *ckr__sw_cycles(const ckr__swrite *w, const ckr__curve *c, const
         ckr__sw_put(w, d, "_schedule_phases", ckr__sw_phases(w, c));
         ckr__sw_put(w, d, "_anneal_func_type", ckr__node_str(w->c, anneal));
     } else {
-        ckr__sw_put(w, d, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr_lane, max)));
+        ckr__sw_put(w, d, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr__group_lane, max)));
         ckr__sw_put(w, d, "total_size", ckr__node_float(w->c, c->k.total));
         ckr__sw_put(w, d, "step_ratio", ckr__node_float(w->c, c->k.start));
         ckr__sw_put(w, d, "mode", ckr__node_str(w->c, mode));
@@ -17827,8 +17838,8 @@ static ckr_node *ckr__sw_cycles(const ckr__swrite *w, const ckr__curve *c, const
     ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles));
     if (cycles) ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
     if (!cycles || c->kind == CKR__CV_ONECYCLE) return d;
-    ckr__sw_put(w, d, "base_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr_lane, base_momentum)));
-    ckr__sw_put(w, d, "max_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr_lane, max_momentum)));
+    ckr__sw_put(w, d, "base_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr__group_lane, base_momentum)));
+    ckr__sw_put(w, d, "max_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr__group_lane, max_momentum)));
     return d;
 }
 
@@ -17873,7 +17884,7 @@ static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_
                                                        !strcmp(w->s->kind, "transformers:constant");
     ckr_node *d = ckr__sw_own(w, c, epoch), *lambdas = ckr__node(w->c, CKR_NODE_LIST);
     uint64_t i;
-    ckr__sw_put(w, d, "base_lrs", ckr__sw_lanes(w, c->base, offsetof(ckr_lane, base)));
+    ckr__sw_put(w, d, "base_lrs", ckr__sw_lanes(w, c->base, offsetof(ckr__group_lane, base)));
     ckr__sw_put(w, d, "last_epoch", ckr__node_int(w->c, epoch));
     ckr__sw_put(w, d, "_step_count", ckr__node_int(w->c, epoch < 0 ? 1 : epoch + 1));
     ckr__sw_put(w, d, "_is_initial", ckr__node_bool(w->c, false));
@@ -18016,7 +18027,7 @@ static const char *ckr__shape_name(uint8_t shape, const char *names)
 }
 
 /* What Megatron-LM's scheduler saves of itself, with the bounds of these groups. */
-static ckr_node *ckr__megatron_state(ckr__ctx *c, const ckr__curve *v, const ckr_lane *l,
+static ckr_node *ckr__megatron_state(ckr__ctx *c, const ckr__curve *v, const ckr__group_lane *l,
                                      int64_t position)
 {
     const char *style = v->flags & CKR__CF_WSD ? "WSD" : ckr__shape_name(v->shape, "linear");
@@ -18042,7 +18053,7 @@ static ckr_node *ckr__sw_megatron(const ckr__swrite *w, int64_t position)
     static const char alias[] = "start_lr warmup_iter warmup_steps end_iter decay_steps "
                                 "decay_style num_iters";
     const ckr_node *was = w->s->state;
-    ckr_lane l = w->s->lanes[0];
+    ckr__group_lane l = w->s->lanes[0];
     ckr_node *d;
     uint64_t i;
     ckr_node_f64(ckr_node_get(w->s->params, "max_lr"), &l.max);
@@ -18142,7 +18153,7 @@ static const char *const ckr__lane_names[] = {
 };
 #define CKR__LANE_FIELDS (sizeof ckr__lane_names / sizeof *ckr__lane_names)
 typedef char
-    ckr__assert_lane_fields[sizeof(ckr_lane) == CKR__LANE_FIELDS * sizeof(double) ? 1 : -1];
+    ckr__assert_lane_fields[sizeof(ckr__group_lane) == CKR__LANE_FIELDS * sizeof(double) ? 1 : -1];
 
 /* JSON has no other numbers: the rest are texts. */
 static ckr_node *ckr__sn_double(ckr__ctx *c, double v)
@@ -18571,7 +18582,7 @@ static ckr_node *ckr__set_one_lane(ckr__ctx *c, const ckr_schedule *s, const ckr
     const bool low = !strcmp(what, "min_lr"), high = s->lanes[0].max == s->lanes[0].max;
     uint64_t i;
     for (i = 0; i < s->n_lanes; i++) {
-        const ckr_lane *l = &s->lanes[i];
+        const ckr__group_lane *l = &s->lanes[i];
         ckr_node *one = ckr_node_is_list(old) && i < old->count ? old->u.items[i] : NULL;
         if (!one) one = ckr__node_float(c, low ? l->min : high ? l->max : l->base);
         ckr__node_push(c, list, i == lane ? value : one);
@@ -18594,8 +18605,8 @@ static void ckr__set_keep(const ckr_schedule *old, ckr_schedule *s, const char *
     s->state = old->state;
     s->beta1 = old->beta1;
     for (i = 0; i < s->n_lanes; i++) {
-        ckr_lane *l = &s->lanes[i];
-        const ckr_lane *o = &old->lanes[i];
+        ckr__group_lane *l = &s->lanes[i];
+        const ckr__group_lane *o = &old->lanes[i];
         l->wd_mult = o->wd_mult;
         l->lr_mult = o->lr_mult;
         l->anchor = o->anchor;
@@ -18920,7 +18931,7 @@ static ckr_schedule *ckr__sched_copy(ckr__ctx *c, const ckr_schedule *s)
 {
     ckr_schedule *n = CKR__DUP(c, ckr_schedule, s, 1);
     if (!n) return NULL;
-    n->lanes = CKR__DUP(c, ckr_lane, s->lanes, s->n_lanes);
+    n->lanes = CKR__DUP(c, ckr__group_lane, s->lanes, s->n_lanes);
     return n->lanes ? n : NULL;
 }
 
@@ -18947,7 +18958,7 @@ static bool ckr__plain_map(const ckr_schedule *s)
 }
 
 /* What the curve does not go below by itself, before the maps. */
-static double ckr__sched_floor(const ckr__curve *c, const ckr_lane *l)
+static double ckr__sched_floor(const ckr__curve *c, const ckr__group_lane *l)
 {
     switch (c->kind) {
     case CKR__CV_HF:
@@ -19014,7 +19025,7 @@ static void ckr__rebase_splice(ckr__ctx *c, double t, const double *was, double 
     uint64_t i;
     ckr__sched_at(c, s, CKR__COL_LR, t, now);
     for (i = 0; !ckr__failed(c) && i < s->n_lanes; i++) {
-        ckr_lane *l = &s->lanes[i];
+        ckr__group_lane *l = &s->lanes[i];
         const double low = l->q + l->p * l->lr_mult * ckr__sched_floor(s->curve, l),
                      up = now[i] - low;
         double x = 1;
@@ -19166,7 +19177,7 @@ static void ckr__rebase_fold(ckr__ctx *c, ckr_schedule *s)
     if (!curve) return;
     if (warming) curve->k.from = s->lanes[0].q + s->lanes[0].p * curve->k.from;
     for (i = 0; i < s->n_lanes; i++) {
-        ckr_lane *l = &s->lanes[i];
+        ckr__group_lane *l = &s->lanes[i];
         const double low = l->q + l->p * l->min;
         l->max = l->base = l->q + l->p * l->max;
         if (fabs(low - l->min) > 4 * DBL_EPSILON * fabs(l->min)) l->min = low;     /* the floor */
@@ -19282,7 +19293,7 @@ static void ckr__fold_lengths(ckr__ctx *c, const ckr_schedule *s, double at, dou
 /* The floor as a part of base LRs that have changed. */
 static void ckr__fold_floor(ckr__ctx *c, const ckr_schedule *s, double base, ckr_node *params)
 {
-    const ckr_lane *l = &s->lanes[0];
+    const ckr__group_lane *l = &s->lanes[0];
     const double low = l->q + l->p * ckr__sched_floor(s->curve, l), ratio = low / base;
     const char *key = s->curve->shape == CKR__SH_POLY        ? "lr_end"
                       : s->curve->flags & CKR__CF_WARMUP     ? "min_lr_ratio"
@@ -19368,7 +19379,7 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
         return c->err->code;
     }
     for (i = 0; base == old && target && i < old->n_lanes && i < target->n_lanes; i++) {
-        const ckr_lane *l = &target->lanes[i];
+        const ckr__group_lane *l = &target->lanes[i];
         if (l->end_wd != l->end_wd) continue;
         s->lanes[i].start_wd = l->start_wd;    /* the policy is the LR's alone              */
         s->lanes[i].end_wd = l->end_wd;
@@ -19525,6 +19536,38 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
    Nishimura 1998; Philox, Threefry: Salmon et al. 2011; PCG: O'Neill 2014; the Cephes
    polynomials of logf, sinf, cosf: Moshier.                                            */
 
+struct ckr_rng {
+    uint16_t kind;             /* ckr_rng_kind                                          */
+    uint16_t version;          /* torch's, 100 * major + minor (113, 206, 215): where draws
+                                  differ; 0: the newest. Set by the caller              */
+    uint16_t flags;
+    uint16_t seeded;           /* torch CPU: its field, 1                               */
+    uint32_t layout;           /* stored form: bytes of torch's and llm.c's (set 16 or 816 to
+                                  convert between versions of CUDA states), version of Python's
+                                  tuple (3 or 2), else 0                                */
+    uint32_t threads;          /* CUDA: of a full launch, SMs * (threads per SM / 256) * 256; 0:
+                                  draws are no larger than that. Set by the caller      */
+    uint32_t pos;              /* mt19937: the next word is key[pos], at 624 of a new block;
+                                  PHILOX: buffer_pos; LLMC: unused                       */
+    uint32_t next;             /* torch CPU and LLMC_MT: the stored `next` of a state whose block is
+                                  used up, 0 when fresh, 624 after draws                */
+    uint32_t has_normal;       /* a cached normal sample is valid                       */
+    uint32_t has_float;        /* torch CPU: the unused float cache                     */
+    uint32_t has_uint32, uinteger;                   /* numpy's: half of a 64-bit word   */
+    uint64_t seed;             /* torch CPU: a label (initial_seed); CUDA, XLA: the seed */
+    uint64_t offset;           /* CUDA, MPS: in 32-bit words, a multiple of 4           */
+    double   normal;           /* the cached sample (kept although not valid)           */
+    double   old_x, old_rho;   /* torch CPU: normal_x, normal_rho                       */
+    float    float_normal;
+    uint8_t  pad[8];           /* torch CPU: padding as stored                          */
+    union {
+        uint32_t key[624];     /* mt19937                                               */
+        uint64_t w[16];        /* PCG64*: state lo, hi, inc lo, hi; PHILOX: counter 0..3, key 4..5,
+                                  buffer 6..9; SFC64: 0..3; LLMC: 0; JAX: 0 (word 0 low) */
+        uint8_t  bytes[2496];  /* OPAQUE: the first `layout`; MPS: the block, 28 bytes  */
+    } u;
+};
+
 #define CKR__MT_N 624
 #define CKR__MT_M 397
 #define CKR__RNG_MAX_BYTES 5056
@@ -19587,6 +19630,41 @@ static bool ckr__has_seed(const ckr_rng *r)
 static bool ckr__has_counter(const ckr_rng *r)
 {
     return (ckr__rng_row_of(r->kind)->is & CKR__RNG_COUNTER) != 0;
+}
+
+CKR_API size_t ckr_rng_size(void)
+{
+    return sizeof(ckr_rng);
+}
+
+CKR_API uint64_t ckr_rng_get(const ckr_rng *r, ckr_rng_field field)
+{
+    switch (field) {
+    case CKR_RNG_FIELD_KIND: return r->kind;
+    case CKR_RNG_FIELD_FLAGS: return r->flags;
+    case CKR_RNG_FIELD_VERSION: return r->version;
+    case CKR_RNG_FIELD_LAYOUT: return r->layout;
+    case CKR_RNG_FIELD_THREADS: return r->threads;
+    case CKR_RNG_FIELD_SEED: return r->seed;
+    case CKR_RNG_FIELD_OFFSET: return r->offset;
+    default: return 0;
+    }
+}
+
+CKR_API ckr_result ckr_rng_set(ckr_rng *r, ckr_rng_field field, uint64_t value)
+{
+    const bool cuda = r->kind == CKR_RNG_TORCH_CUDA;
+    if (field == CKR_RNG_FIELD_FLAGS)
+        r->flags = (uint16_t)((r->flags & ~(unsigned)CKR_RNG_MKL) | (value & CKR_RNG_MKL));
+    else if (field == CKR_RNG_FIELD_VERSION && value <= UINT16_MAX)
+        r->version = (uint16_t)value;
+    else if (field == CKR_RNG_FIELD_LAYOUT && cuda && (value == 16 || value == 816))
+        r->layout = (uint32_t)value;
+    else if (field == CKR_RNG_FIELD_THREADS && value <= UINT32_MAX)
+        r->threads = (uint32_t)value;
+    else
+        return CKR_E_ARG;
+    return CKR_OK;
 }
 
 CKR_API const char *ckr_rng_kind_name(ckr_rng_kind k)
@@ -20342,6 +20420,29 @@ CKR_API size_t ckr_rng_encode(const ckr_rng *r, void *out, size_t cap)
 {
     const size_t n = ckr__rng_bytes_size(r);
     if (n && out && n <= cap) (void)ckr__rng_to_bytes(r, (uint8_t *)out);
+    return n;
+}
+
+CKR_API size_t ckr_rng_words(const ckr_rng *r, void *out, size_t cap)
+{
+    const bool mt = ckr__rng_is_mt(r->kind), one = r->kind == CKR_RNG_LLMC ||
+                    r->kind == CKR_RNG_JAX || r->kind == CKR_RNG_XLA;
+    const size_t words = mt ? 624 : one ? 1 : r->kind == CKR_RNG_PHILOX ? 10 : 4,
+                 n = mt ? 4 * words + 13 : 8 * words;
+    uint8_t *p = (uint8_t *)out;
+    uint64_t normal = 0;
+    size_t i;
+    if (!p || cap < n) return n;
+    if (!mt) {
+        for (i = 0; i < words; i++)
+            ckr__store_u64(p + 8 * i, r->kind == CKR_RNG_XLA ? r->seed : r->u.w[i]);
+        return n;
+    }
+    for (i = 0; i < words; i++) ckr__store_u32(p + 4 * i, r->u.key[i]);
+    if (r->has_normal) memcpy(&normal, &r->normal, sizeof normal);
+    ckr__store_u32(p + 4 * words, r->pos);
+    p[4 * words + 4] = r->has_normal != 0;
+    ckr__store_u64(p + 4 * words + 5, normal);
     return n;
 }
 
@@ -29693,7 +29794,7 @@ static ckr_result ckr__decide_scaled_away(ckr__decide *d, const char *key)
 
 static double ckr__lane_shown(const ckr_schedule *s, const char *key, uint64_t lane)
 {
-    const ckr_lane *l = &s->lanes[lane];
+    const ckr__group_lane *l = &s->lanes[lane];
     if (!strcmp(key, "min_lr")) return l->min;
     if (!strcmp(key, "weight_decay")) return l->end_wd;
     return l->max == l->max ? l->max : l->base;
@@ -29830,7 +29931,7 @@ static ckr_result ckr__decide_settings(ckr__decide *d)
     if (!ckr__groups_own(d->c, d->out)) return d->c->err->code;      /* the checkpoint's stay */
     for (i = 0; i < d->t->n_sets && r == CKR_OK; i++) {
         const ckr_setting *x = &d->t->sets[i];
-        const ckr_lane *lane = d->wanted && d->wanted->n_lanes ? d->wanted->lanes : NULL;
+        const ckr__group_lane *lane = d->wanted && d->wanted->n_lanes ? d->wanted->lanes : NULL;
         if (!x->key || !x->value) r = ckr__setting_unknown(d, x);
         else if (ckr__decide_keeps(d) && ckr__is_schedule_key(x->key))
             r = ckr__decide_unused(d, x->key, x->value);
@@ -29901,7 +30002,7 @@ static ckr_schedule *ckr__sched_regroup(ckr__ctx *c, const ckr_schedule *s, cons
     uint64_t i;
     double base;
     if (!x || (s->curve && !curve)) return NULL;
-    x->lanes = CKR__NEW_N(c, ckr_lane, n);
+    x->lanes = CKR__NEW_N(c, ckr__group_lane, n);
     x->n_lanes = n;
     if (!x->lanes || !s->n_lanes) return NULL;
     for (i = 0; i < n; i++) {
@@ -30162,6 +30263,24 @@ static CKR__NOINLINE int64_t ckr__schedule_end(const ckr_schedule *s)
 {
     const double end = s ? ckr__sched_done(s, ckr__sched_end(s)) : -1;
     return end >= 0 && end < 9e15 ? (int64_t)ceil(end) : -1;
+}
+
+CKR_API ckr_schedule_facts ckr_schedule_info(const ckr_schedule *s)
+{
+    ckr_schedule_facts f = CKR_ZERO;
+    if (!s) return f;
+    f.kind = s->kind;
+    f.clock = s->clock;
+    f.position = s->position;
+    f.rate = s->rate;
+    f.offset = s->offset;
+    f.every = s->every;
+    f.params = s->params;
+    f.opaque = s->opaque;
+    f.reason = s->reason;
+    f.told = s->told;
+    f.n_lanes = s->n_lanes;
+    return f;
 }
 
 CKR_API int64_t ckr_schedule_end(const ckr_schedule *s)
@@ -35142,7 +35261,7 @@ static void ckr__hold_bounds(const ckr__curve_nums *was, ckr_schedule *x, ckr__c
     bool floors = false;
     uint64_t i;
     for (i = 0; i < x->n_lanes; i++) {
-        ckr_lane *l = &x->lanes[i];
+        ckr__group_lane *l = &x->lanes[i];
         const double base = l->base, low = l->q + l->p * l->min;
         l->base = l->q + l->p * base;
         l->max = l->q + l->p * l->max;
@@ -37263,12 +37382,12 @@ static ckr_result ckr__search_join(ckr__search *f)
 {
     ckr_state *s = f->x->s;
     ckr_schedule *all = s->schedules;
-    ckr_lane *lanes;
+    ckr__group_lane *lanes;
     uint64_t i, n = 0;
     for (i = 0; i < s->n_schedules; n += all[i++].n_lanes)
         if (!ckr__search_alike(f->x->c, &all[0], &all[i])) return f->x->c->err->code;
     if (s->n_schedules < 2 || n != s->n_groups) return CKR_OK;
-    lanes = CKR__NEW_N(f->x->c, ckr_lane, n);
+    lanes = CKR__NEW_N(f->x->c, ckr__group_lane, n);
     if (!lanes) return f->x->c->err->code;
     for (i = n = 0; i < s->n_schedules; n += all[i++].n_lanes)
         memcpy(lanes + n, all[i].lanes, (size_t)all[i].n_lanes * sizeof *lanes);
@@ -41356,7 +41475,7 @@ static ckr_result ckr__nt_meet_here(ckr__nt_job *x, const ckr_schedule *want)
         ckr__sched_at(x->c, x->schedule, CKR__COL_LR, (double)x->step, b) != CKR_OK)
         return x->c->err->code;
     for (i = 0; i < n; i++) {
-        ckr_lane *l = &x->schedule->lanes[i];
+        ckr__group_lane *l = &x->schedule->lanes[i];
         const double up = b[i] - l->min;
         if (up > 0) l->base = l->min + (a[i] - l->min) * (l->base - l->min) / up;
     }
@@ -42936,7 +43055,7 @@ static const ckr__dialect ckr__plain_safetensors = {
 static void ckr__plain_group(ckr__ctx *c, const ckr_schedule *s, uint64_t i, bool momentum,
                              ckr_node *hyper)
 {
-    const ckr_lane *l = &s->lanes[i];
+    const ckr__group_lane *l = &s->lanes[i];
     if (strcmp(s->kind, "torch:OneCycleLR") != 0) return;
     ckr__node_set(c, hyper, "max_lr", ckr__node_float(c, l->max));
     ckr__node_set(c, hyper, "min_lr", ckr__node_float(c, l->min));
@@ -50603,7 +50722,7 @@ static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w, const ckr_sched
     const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
     const ckr_node *params;
     ckr__hold h = CKR_ZERO;
-    const ckr_lane *l;
+    const ckr__group_lane *l;
     ckr_node *type, *lr;
     uint64_t i;
     bool apart;                /* groups that the trainer gave LRs of their own          */
@@ -57400,7 +57519,7 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
 {
     const ckr_group *g = x->klass[klass];
     const uint64_t lane = (uint64_t)(g - x->s->groups);
-    const ckr_lane *l = x->held && lane < x->held->n_lanes ? &x->held->lanes[lane] : NULL;
+    const ckr__group_lane *l = x->held && lane < x->held->n_lanes ? &x->held->lanes[lane] : NULL;
     const bool made = x->version >= 10 && l && !ckr__has(g->hyper, "max_lr");
     const struct { const char *key; double v; bool when; } nums[] = {
         { "max_lr", l ? l->max : 0, l && l->max == l->max },
@@ -57690,7 +57809,7 @@ static double ckr__mg_arg_steps(const ckr__mg_job *x, const char *iters, const c
 static const char *ckr__mg_apart(const ckr__mg_job *x, const ckr_schedule *now)
 {
     const ckr_node *args = x->mg->args, *d = ckr_node_get(x->mg->root, "opt_param_scheduler");
-    const ckr_lane *l = &now->lanes[ckr__mg_lane(x, now, false)];
+    const ckr__group_lane *l = &now->lanes[ckr__mg_lane(x, now, false)];
     const double fraction = ckr__mg_num(args, "lr_warmup_fraction", ckr__nan()),
                  total = ckr__mg_num(d, "lr_decay_steps", ckr__nan()), no = ckr__nan();
     const struct { const char *name; double group, state, arg; } rows[] = {
@@ -57864,7 +57983,7 @@ static void ckr__mg_schedule_settings(ckr__mg_job *x, bool say)
                wd = (cv->flags & CKR__CF_WD) != 0, level = wd && cv->wd_shape == CKR__SH_CONST;
     const uint64_t at = ckr__mg_lane(x, h, true);
     const bool two = at < h->n_lanes;
-    const ckr_lane *l = &h->lanes[0], *own = &h->lanes[two ? at : 0],
+    const ckr__group_lane *l = &h->lanes[0], *own = &h->lanes[two ? at : 0],
                    *top = &h->lanes[ckr__mg_lane(x, h, false)];
     const ckr__mg_row rows[] = {
         { "lr", ckr__node_float(c, top->max), MUST, why },
@@ -59775,6 +59894,11 @@ CKR_API void ckr_ckpt_close(ckr_ckpt *k)
 CKR_API const ckr_state *ckr_ckpt_state(const ckr_ckpt *c)
 {
     return &c->state;
+}
+
+CKR_API const ckr_schedule *ckr_ckpt_schedule(const ckr_ckpt *c, uint64_t index)
+{
+    return index < c->state.n_schedules ? &c->state.schedules[index] : NULL;
 }
 
 CKR_API const char *ckr_ckpt_path(const ckr_ckpt *c)

@@ -2126,13 +2126,13 @@ static void inspect_json_schedules(json *w, const ckr_ckpt *c, const ckr_state *
     json_key(w, "schedules");
     json_open(w, "[");
     for (i = 0; i < s->n_schedules; i++) {
-        const ckr_schedule *h = &s->schedules[i];
+        const ckr_schedule_facts h = ckr_schedule_info(ckr_ckpt_schedule(c, i));
         json_open(w, "{");
-        json_pair(w, "kind", h->kind);
-        json_pair(w, "clock", h->clock);
-        json_positive(w, "position", h->position, 0);
+        json_pair(w, "kind", h.kind);
+        json_pair(w, "clock", h.clock);
+        json_positive(w, "position", h.position, 0);
         json_key(w, "params");
-        if (h->params) json_node(w, c, h->params);
+        if (h.params) json_node(w, c, h.params);
         else json_raw(w, "{}");
         json_close(w, "}");
     }
@@ -2349,18 +2349,18 @@ static void inspect_schedules(text *t, const ckr_ckpt *c, const ckr_state *s)
 {
     uint64_t i;
     for (i = 0; i < s->n_schedules; i++) {
-        const ckr_schedule *h = &s->schedules[i];
+        const ckr_schedule_facts h = ckr_schedule_info(ckr_ckpt_schedule(c, i));
         if (i == 0) {
             text_str(t, "\n");
             text_painted(t, PAINT_BOLD, "schedules");
             text_str(t, "\n");
         }
         text_str(t, "  ");
-        text_clean(t, h->kind);
+        text_clean(t, h.kind);
         text_str(t, ", ");
-        text_clean(t, h->clock);
-        text_fmt(t, " %lld\n", (long long)h->position);
-        inspect_values(t, c, h->params);
+        text_clean(t, h.clock);
+        text_fmt(t, " %lld\n", (long long)h.position);
+        inspect_values(t, c, h.params);
     }
 }
 
@@ -3696,8 +3696,8 @@ typedef struct curves {
 
 static uint64_t curve_groups(const ckr_plan_facts *f)
 {
-    return f->n_groups ? f->n_groups : f->after ? f->after->n_lanes : f->before ? f->before->n_lanes
-                                                                               : 0;
+    return f->n_groups ? f->n_groups
+                       : ckr_schedule_info(f->after ? f->after : f->before).n_lanes;
 }
 
 static int64_t curve_last(const job *j, const ckr_plan_facts *f)
@@ -3736,7 +3736,7 @@ static void curve_constant(const job *j, const ckr_group *groups, uint64_t n_gro
 static bool curve_fill(job *j, const ckr_schedule *s, int64_t first, uint64_t n, uint64_t lanes,
                        double *out)
 {
-    if (!s || s->n_lanes != lanes || !n) return true;
+    if (!s || ckr_schedule_info(s).n_lanes != lanes || !n) return true;
     return ckr_schedule_values(s, j->o.column, first, n, out, &j->env, &j->err) == CKR_OK;
 }
 
@@ -3977,53 +3977,27 @@ typedef struct rng_draws {
    that has no such call; nothing of a seed without a position. */
 static rng_draws rng_next(const ckr_rng *state)
 {
-    ckr_rng r = *state;
-    const bool torch = r.kind == CKR_RNG_TORCH_CPU || r.kind == CKR_RNG_TORCH_CUDA;
+    const uint64_t kind = ckr_rng_get(state, CKR_RNG_FIELD_KIND);
+    const bool torch = kind == CKR_RNG_TORCH_CPU || kind == CKR_RNG_TORCH_CUDA;
+    ckr_rng *r = (ckr_rng *)malloc(ckr_rng_size());    /* a copy, which the draws advance     */
     float f[RNG_DRAWS];
     uint32_t words[RNG_DRAWS], i;
     rng_draws d;
     memset(&d, 0, sizeof d);
-    if (torch && ckr_rng_uniform(&r, CKR_DTYPE_F32, 0, 1, RNG_DRAWS, f) == CKR_OK) {
+    if (!r) return d;
+    memcpy(r, state, ckr_rng_size());
+    if (torch && ckr_rng_uniform(r, CKR_DTYPE_F32, 0, 1, RNG_DRAWS, f) == CKR_OK) {
         for (i = 0; i < RNG_DRAWS; i++) d.v[i] = (double)f[i];
         d.n = RNG_DRAWS;
-    } else if (!torch && ckr_rng_uniform(&r, CKR_DTYPE_F64, 0, 1, RNG_DRAWS, d.v) == CKR_OK) {
+    } else if (!torch && ckr_rng_uniform(r, CKR_DTYPE_F64, 0, 1, RNG_DRAWS, d.v) == CKR_OK) {
         d.n = RNG_DRAWS;
-    } else if (ckr_rng_u32_fill(&r, RNG_DRAWS, words) == CKR_OK) {
+    } else if (ckr_rng_u32_fill(r, RNG_DRAWS, words) == CKR_OK) {
         for (i = 0; i < RNG_DRAWS; i++) d.v[i] = (double)words[i];
         d.n = RNG_DRAWS;
         d.whole = true;
     }
+    free(r);
     return d;
-}
-
-static void rng_store(uint8_t *p, uint64_t v, size_t n)
-{
-    size_t i;
-    for (i = 0; i < n; i++) p[i] = (uint8_t)(v >> 8 * i);
-}
-
-/* torch's own bytes; of Python and numpy 624 words, position, u8 has_gauss, f64 gauss; of other
-   kinds their 64-bit words, little-endian. */
-static size_t rng_bytes(const ckr_rng *r, uint8_t *out, size_t cap)
-{
-    size_t n = ckr_rng_encode(r, out, cap), i;
-    uint64_t gauss = 0;
-    if (n) return n <= cap ? n : 0;
-    switch ((int)r->kind) {
-    case CKR_RNG_PYTHON: case CKR_RNG_NUMPY: case CKR_RNG_MT19937:
-        for (i = 0; i < 624; i++) rng_store(out + 4 * i, r->u.key[i], 4);
-        rng_store(out + 2496, r->pos, 4);
-        out[2500] = r->has_normal != 0;
-        if (r->has_normal) memcpy(&gauss, &r->normal, 8);
-        rng_store(out + 2501, gauss, 8);
-        return 2509;
-    case CKR_RNG_XLA: rng_store(out, r->seed, 8); return 8;
-    case CKR_RNG_LLMC: case CKR_RNG_JAX: n = 1; break;
-    case CKR_RNG_PHILOX: n = 10; break;
-    default: n = 4; break;
-    }
-    for (i = 0; i < n; i++) rng_store(out + 8 * i, r->u.w[i], 8);
-    return 8 * n;
 }
 
 static void rng_json_source(json *w, const ckr_rng_given *g)
@@ -4047,9 +4021,10 @@ static void rng_json_source(json *w, const ckr_rng_given *g)
 static void rng_json_state(json *w, const ckr_rng *r)
 {
     uint8_t bytes[5056 + 64];
-    const size_t n = r ? rng_bytes(r, bytes, sizeof bytes) : 0;
+    size_t n = r ? ckr_rng_encode(r, bytes, sizeof bytes) : 0;
+    if (r && !n) n = ckr_rng_words(r, bytes, sizeof bytes);
     json_key(w, "state");
-    if (n) json_base64(w, (const char *)bytes, n);
+    if (n && n <= sizeof bytes) json_base64(w, (const char *)bytes, n);
     else json_raw(w, "null");
 }
 

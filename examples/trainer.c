@@ -83,7 +83,7 @@ static void train(shared *s, const char *file, int rank, int P, int64_t total, i
     pthread_barrier_wait(&s->wait);
     while (done < total) {
         ckr_ckpt *c = describe(s, &done, total, &e);
-        const ckr_schedule *curve = ckr_ckpt_state(c)->schedules;
+        const ckr_schedule *curve = ckr_ckpt_schedule(c, 0);
         double lr;
         need(ckr_schedule_values(curve, CKR_COLUMN_LR, done + 1, 1, &lr, NULL, &e), &e);
         ckr_ckpt_close(c);

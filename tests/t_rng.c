@@ -701,9 +701,45 @@ static void rng_items(void)
     bad_all_seen(BAD_RNG, &none);
 }
 
+/* What a program sees that has the public half only. */
+static void fields(void)
+{
+    static const struct { ckr_rng_kind kind; size_t words; } rows[] = {
+        { CKR_RNG_PYTHON, 2509 }, { CKR_RNG_NUMPY, 2509 }, { CKR_RNG_PCG64, 32 },
+        { CKR_RNG_SFC64, 32 }, { CKR_RNG_PHILOX, 80 }, { CKR_RNG_JAX, 8 }, { CKR_RNG_XLA, 8 }
+    };
+    uint8_t bytes[2509];
+    ckr_rng *r = (ckr_rng *)malloc(ckr_rng_size());
+    size_t i;
+    if (!CHECK(r != NULL)) return;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        CHECK(ckr_rng_seed(r, rows[i].kind, 7) == CKR_OK);
+        CHECK_INT(ckr_rng_get(r, CKR_RNG_FIELD_KIND), rows[i].kind);
+        CHECK_INT(ckr_rng_encode(r, bytes, sizeof bytes), 0);
+        CHECK_INT(ckr_rng_words(r, bytes, sizeof bytes), rows[i].words);
+        CHECK_INT(ckr_rng_words(r, bytes, rows[i].words - 1), rows[i].words);
+    }
+    CHECK_INT(ckr__load_u64(bytes), 7);        /* XLA's word is its seed                  */
+    CHECK(ckr_rng_seed(r, CKR_RNG_TORCH_CUDA, 9) == CKR_OK);
+    CHECK(ckr_rng_set(r, CKR_RNG_FIELD_THREADS, 270336) == CKR_OK);
+    CHECK(ckr_rng_set(r, CKR_RNG_FIELD_VERSION, 206) == CKR_OK);
+    CHECK(ckr_rng_set(r, CKR_RNG_FIELD_LAYOUT, 816) == CKR_OK);
+    CHECK(ckr_rng_set(r, CKR_RNG_FIELD_FLAGS, CKR_RNG_MKL | CKR_RNG_ODD) == CKR_OK);
+    CHECK_INT(ckr_rng_get(r, CKR_RNG_FIELD_THREADS), 270336);
+    CHECK_INT(ckr_rng_get(r, CKR_RNG_FIELD_VERSION), 206);
+    CHECK_INT(ckr_rng_get(r, CKR_RNG_FIELD_FLAGS), CKR_RNG_MKL);
+    CHECK_INT(ckr_rng_get(r, CKR_RNG_FIELD_SEED), 9);
+    CHECK_INT(ckr_rng_encode(r, NULL, 0), 816);
+    CHECK(ckr_rng_set(r, CKR_RNG_FIELD_LAYOUT, 17) == CKR_E_ARG);
+    CHECK(ckr_rng_set(r, CKR_RNG_FIELD_SEED, 1) == CKR_E_ARG);
+    CHECK(ckr_rng_set(r, CKR_RNG_FIELD_VERSION, 70000) == CKR_E_ARG);
+    free(r);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
+    RUN(fields);
     RUN(rng_calls);
     RUN(rng_vectors);
     RUN(rng_torch_states);
