@@ -21,8 +21,7 @@
    carrying it out is one list of copies.
 
        ckr_ckpt *c;  ckr_plan *p;  ckr_error e = CKR_ZERO;  ckr_target to = CKR_ZERO;
-       to.mode = CKR_MODE_CONTINUE;
-       to.topology.tp = 4;  to.topology.zero = -1;               // was 2 when this was saved
+       to.topology.tp = 4;                                       // was 2 when this was saved
        if (ckr_ckpt_open("run/checkpoints", NULL, &c, &e)) ...   // metadata only
        if (ckr_plan_create(c, &to, 0, &p, &e)) ...               // touches nothing
        for (i = 0; i < ckr_plan_info(p)->n_notes; i++) ...       // what it keeps, changes, loses
@@ -569,9 +568,12 @@ typedef enum ckr_format {      /* the container                                 
     CKR_FORMAT_RAW             /* only written: bytes and tensors, one after another   */
 } ckr_format;
 
+#define CKR_ZERO_OFF (-2)
+
 typedef struct ckr_topology {  /* parallel sizes; 0 in a target means "as the source" */
     uint32_t tp, pp, dp, ep, cp, ranks;
-    int32_t  zero;             /* ZeRO stage; -1 in a target means "as the source"   */
+    int32_t  zero;             /* ZeRO stage; in a target 0 and -1 mean "as the source", and
+                                  CKR_ZERO_OFF stage 0                               */
 } ckr_topology;
 
 /* >>api.hooks ----------------------------------------------------------------- */
@@ -1009,8 +1011,8 @@ typedef enum ckr_rng_policy {
 /* >>api.plan ------------------------------------------------------------------ */
 
 typedef enum ckr_mode {        /* what the user wants; nothing falls back silently       */
-    CKR_MODE_RECOVER = 0,      /* everything restored, any difference is an error        */
-    CKR_MODE_CONTINUE,         /* changes that are asked for are decisions               */
+    CKR_MODE_CONTINUE = 0,     /* changes that are asked for are decisions               */
+    CKR_MODE_RECOVER,          /* everything restored, any difference is an error        */
     CKR_MODE_TRANSFER          /* weights only, progress starts at 0                     */
 } ckr_mode;
 
@@ -1056,7 +1058,7 @@ typedef struct ckr_option { const char *key, *value; } ckr_option;
 typedef struct ckr_target {    /* the coming run and the policy; zero = as the source    */
     const char  *dialect;      /* NULL: the source's                                     */
     const char  *variant;      /* NULL: the dialect's default                            */
-    ckr_topology topology;     /* 0 in a field: the source's; zero: -1 the source's, so fill it */
+    ckr_topology topology;     /* 0 in a field: the source's                             */
     ckr_mode     mode;
     uint32_t     without;      /* bits of CKR_PARAMS..CKR_DATA to leave out              */
     int64_t      vocab;        /* logical vocabulary rows; 0: as recorded                */
@@ -15767,7 +15769,8 @@ static double ckr__lane_number(const ckr_schedule *s, const ckr__curve *const *n
    which only the hashes are equal stay two. */
 static bool ckr__lanes_distinct(ckr__srun *r, const ckr__curve *const *nodes, uint32_t *first)
 {
-    const uint32_t width = (uint32_t)(sizeof(ckr__group_lane) / sizeof(double)) + 3 * (r->n_nodes - 1);
+    const uint32_t width = (uint32_t)(sizeof(ckr__group_lane) / sizeof(double)) +
+                           3 * (r->n_nodes - 1);
     const size_t bytes = (size_t)r->s->n_lanes * sizeof(uint64_t);
     uint64_t *hash = (uint64_t *)ckr__heap_alloc(r->c, bytes), lane, at;
     ckr__map seen = { r->c, NULL, 0, 0 };
@@ -17838,8 +17841,10 @@ static ckr_node *ckr__sw_cycles(const ckr__swrite *w, const ckr__curve *c, const
     ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles));
     if (cycles) ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
     if (!cycles || c->kind == CKR__CV_ONECYCLE) return d;
-    ckr__sw_put(w, d, "base_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr__group_lane, base_momentum)));
-    ckr__sw_put(w, d, "max_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr__group_lane, max_momentum)));
+    ckr__sw_put(w, d, "base_momentums",
+                ckr__sw_lanes(w, NULL, offsetof(ckr__group_lane, base_momentum)));
+    ckr__sw_put(w, d, "max_momentums",
+                ckr__sw_lanes(w, NULL, offsetof(ckr__group_lane, max_momentum)));
     return d;
 }
 
@@ -31321,7 +31326,8 @@ static void ckr__plan_target(ckr_plan *p, const ckr_state *s)
     if (!t->topology.dp) t->topology.dp = s->topology.dp ? s->topology.dp : 1;
     if (!t->topology.ep) t->topology.ep = s->topology.ep ? s->topology.ep : 1;
     if (!t->topology.cp) t->topology.cp = s->topology.cp ? s->topology.cp : 1;
-    if (t->topology.zero < 0) t->topology.zero = s->topology.zero < 0 ? 0 : s->topology.zero;
+    if (t->topology.zero == CKR_ZERO_OFF) t->topology.zero = 0;
+    else if (t->topology.zero <= 0) t->topology.zero = s->topology.zero < 0 ? 0 : s->topology.zero;
     t->topology.ranks = t->topology.tp * t->topology.pp * t->topology.dp * t->topology.cp;
     if (t->mode == CKR_MODE_TRANSFER)
         t->without |= CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE | CKR_RNG | CKR_PROGRESS | CKR_DATA;
@@ -31719,10 +31725,9 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     p->out.c = &p->ctx;
     p->out.n_tensors = src->state.n_tensors;
     if (target) p->target = *target;
-    else p->target.topology.zero = -1;
     p->asked = p->target;
     p->depth = depth;
-    p->out.zero_told = p->target.topology.zero >= 0;
+    p->out.zero_told = p->target.topology.zero > 0 || p->target.topology.zero == CKR_ZERO_OFF;
     ckr__plan_target(p, &src->state);
     p->out.zero = p->target.topology.zero;
     d = ckr__dialect_find(p->target.dialect);
@@ -33272,7 +33277,6 @@ static ckr_result ckr__check_rng(ckr__checker *k)
     uint64_t i;
     ckr_result r;
     if (!k->ckpt->state.n_rng) return CKR_OK;
-    want.mode = CKR_MODE_CONTINUE;
     r = ckr__rng_of_ckpt(&k->c, k->ckpt, &want, NULL, &out);
     for (i = 0; i < out.n_notes && r == CKR_OK; i++) {
         const ckr_note *n = &out.notes[i];

@@ -62,7 +62,6 @@ static void measure(const char *what, uint64_t n, uint64_t from, uint64_t to, ui
     s.n_groups = from;
     t.groups = news = make(&c, n, to, 1, false);
     t.n_groups = to;
-    t.mode = CKR_MODE_CONTINUE;
     made = CKR__NEW_N(&c, ckr_group, to);
     rep = CKR__NEW_N(&c, uint64_t, to);
     for (i = 0; !named && i < (int)to; i++) news[i].params = NULL;

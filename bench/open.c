@@ -52,8 +52,6 @@ int main(int argc, char **argv)
         bench_read = bench_calls = 0;
         if (ckr_ckpt_open(argv[1], &desc, &c, &err) != CKR_OK) bench_fail("open", &err);
         opened = bench_now() - t;
-        target.topology.zero = -1;
-        target.mode = CKR_MODE_CONTINUE;
         target.topology.tp = argc > 2 ? (uint32_t)atoi(argv[2]) : 0;
         target.slots = "all";
         if (ckr_plan_create(c, &target, 0, &p, &err) != CKR_OK) bench_fail("plan", &err);

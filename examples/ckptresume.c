@@ -1421,7 +1421,7 @@ static bool store_number(const option *o, void *field, const char *s)
     if (!parse_u64(s, o->kind == KIND_STAGE ? 3 : o->kind == KIND_ROWS ? INT64_MAX : 1u << 24, &v))
         return false;
     if (o->kind == KIND_STAGE) {
-        stage = (int32_t)v;
+        stage = v ? (int32_t)v : CKR_ZERO_OFF;
         memcpy(field, &stage, sizeof stage);
     } else if (o->kind == KIND_ROWS) {
         memcpy(field, &v, sizeof v);
@@ -1473,7 +1473,7 @@ static bool store_components(const option *o, void *field, const char *s)
 /* Reads `s` into the option's field; false: not a value of this kind. */
 static bool option_store(const option *o, options *into, const char *s)
 {
-    static const char *const modes[] = { "recover", "continue", "transfer" };
+    static const char *const modes[] = { "continue", "recover", "transfer" };
     static const char *const colors[] = { "auto", "always", "never" };
     static const char *const policies[] = { "", "keep", "target", "splice", "stretch", "rewarm" };
     static const char *const columns[] = { "lr", "weight_decay", "momentum" };
@@ -4537,8 +4537,6 @@ static int run(job *j, int argc, char **argv)
     bool used[COUNT_OF(all_options)];
     int code;
     memset(used, 0, sizeof used);
-    j->o.target.mode = CKR_MODE_CONTINUE;
-    j->o.target.topology.zero = -1;
     scan_output(j, argc, argv);
     code = parse_args(j, argc, argv, used);
     if (code != CODE_DONE) return code;

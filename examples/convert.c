@@ -15,11 +15,9 @@ int main(int argc, char **argv)
     uint64_t    i;
 
     if (argc != 6) return 2;
-    to.mode = CKR_MODE_CONTINUE;
     to.topology.tp = (uint32_t)atoi(argv[3]);
     to.topology.pp = (uint32_t)atoi(argv[4]);
     to.topology.dp = (uint32_t)atoi(argv[5]);
-    to.topology.zero = -1;                              /* the ZeRO stage stays as it is */
     if (ckr_ckpt_open(argv[1], NULL, &ckpt, &err) != CKR_OK) goto done;
     if (ckr_plan_create(ckpt, &to, 0, &plan, &err) != CKR_OK) goto done;
     for (i = 0; i < ckr_plan_info(plan)->n_notes; i++) {

@@ -36,7 +36,6 @@ int main(void)
         return fail(&err);
 
     /* the coming run: twice as long, without a jump */
-    to.mode = CKR_MODE_CONTINUE;
     to.sets = &longer;
     to.n_sets = 1;
     to.lr_policy = CKR_LR_SPLICE;

@@ -27,7 +27,6 @@ int main(int argc, char **argv)
     if (ckr_ckpt_create(NULL, &out, &err) != CKR_OK) return fail(&err);
     if (ckr_ckpt_put(out, "wte.weight", "param", CKR_DTYPE_F32, 2, shape, weight, &err) != CKR_OK)
         return fail(&err);
-    to.mode = CKR_MODE_CONTINUE;
     to.force = true; /* replaces FILE when the new one is complete */
     if (ckr_plan_create(out, &to, 0, &plan, &err) != CKR_OK) return fail(&err);
     if (ckr_plan_write(plan, argv[1], NULL, &err) != CKR_OK) return fail(&err);

@@ -41,7 +41,6 @@ static void save(const ckr_ckpt *c, const char *file, ckr_error *e)
 {
     ckr_target to = CKR_ZERO;
     ckr_plan *p;
-    to.mode = CKR_MODE_CONTINUE;
     to.dialect = "safetensors";
     to.force = true;           /* the old one stays until the new one is complete */
     need(ckr_plan_create(c, &to, 0, &p, e), e);

@@ -5,6 +5,7 @@
 #define CKPT_H
 
 #include "memio.h"
+#include "option.h"
 #include <errno.h>
 
 static memio disk;
@@ -92,7 +93,7 @@ static ckr_target target_of(uint32_t tp, uint32_t pp, uint32_t dp, int32_t zero,
     t.topology.tp = tp;
     t.topology.pp = pp;
     t.topology.dp = dp;
-    t.topology.zero = zero;
+    t.topology.zero = stage_of(zero);
     t.variant = variant;
     return t;
 }

@@ -1,14 +1,21 @@
-/* option.h: options of single frameworks for a test's target. */
+/* option.h: what a test puts into a target. */
 #ifndef CKR_TEST_OPTION_H
 #define CKR_TEST_OPTION_H
 
 #include "ckptresume.h"
+#include "t.h"
 
 #include <stdio.h>
 #include <string.h>
 
+/* A ZeRO stage as a target asks for it; -1: the source's. */
+T_UNUSED static int32_t stage_of(int32_t zero)
+{
+    return zero ? zero : CKR_ZERO_OFF;
+}
+
 /* One more option; the list has room for four, and is used again after 64 targets. */
-static void option_text(ckr_target *t, const char *key, const char *value)
+T_UNUSED static void option_text(ckr_target *t, const char *key, const char *value)
 {
     static ckr_option lists[64][4];
     static size_t next;

@@ -4,6 +4,7 @@
 #define CKR_RESUME_H
 
 #include "memio.h"
+#include "option.h"
 #include "tree.h"
 
 #define NANOTRON "tests/data/nanotron/"

@@ -6,6 +6,7 @@
 #include "ckptresume.h"
 #include "t.h"
 #include "bad.h"
+#include "option.h"
 #ifdef __SSE2__
 #  include <xmmintrin.h>
 #endif
@@ -730,7 +731,7 @@ static void conversion(const char *path, const char *to, uint32_t tp, uint32_t d
     t.dialect = to;
     t.topology.tp = tp;
     t.topology.dp = dp;
-    t.topology.zero = zero;
+    t.topology.zero = stage_of(zero);
     CHECK_OK(ckr_ckpt_open(path, NULL, &c, &err), &err);
     if (!c) return;
     CHECK_OK(ckr_plan_create(c, &t, 0, &p, &err), &err);

@@ -55,7 +55,7 @@ static bool ask_batch(job *j, const char *from, uint32_t dp, uint32_t pp, int32_
     j->t.sets = batch;
     j->t.n_sets = batch != NULL;
     j->t.mode = CKR_MODE_CONTINUE;
-    j->t.topology.zero = zero;
+    j->t.topology.zero = stage_of(zero);
     j->t.topology.dp = dp;
     j->t.topology.pp = pp;
     j->t.variant = variant;
@@ -937,7 +937,7 @@ static void digests(void)
                 ckr_result r;
                 memset(&j, 0, sizeof j);
                 j.t.mode = CKR_MODE_CONTINUE;
-                j.t.topology.zero = i < 4 ? (int32_t)i : -1;
+                j.t.topology.zero = i < 4 ? stage_of((int32_t)i) : -1;
                 j.t.topology.pp = i < 4 ? 1 : 0;
                 j.t.topology.dp = i < 4 ? 3 : 0;
                 j.t.dialect = dialects[i];
@@ -1175,7 +1175,7 @@ static void of_torch(void)
         memset(&j, 0, sizeof j);
         j.t.mode = CKR_MODE_CONTINUE;
         j.t.dialect = "deepspeed";
-        j.t.topology.zero = zero;
+        j.t.topology.zero = stage_of(zero);
         j.t.topology.dp = 2;
         j.c = open_ok("w/whole.pt");
         if (j.c && CHECK_OK(ckr_plan_create(j.c, &j.t, 0, &j.p, &e), &e)) {

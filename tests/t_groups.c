@@ -51,6 +51,9 @@ static void new_(const char *names, const char *json)
     fill(&news[want.n_news++], names, json);
 }
 
+/* From the strictest on. */
+static const ckr_mode modes[] = { CKR_MODE_RECOVER, CKR_MODE_CONTINUE, CKR_MODE_TRANSFER };
+
 static void fresh(ckr_mode mode)
 {
     memset(&want, 0, sizeof want);
@@ -139,8 +142,8 @@ static void check_num(uint64_t group, const char *key, double value, int line)
 static void equal(void)
 {
     int mode;
-    for (mode = CKR_MODE_RECOVER; mode <= CKR_MODE_CONTINUE; mode++) {
-        fresh((ckr_mode)mode);
+    for (mode = 0; mode < 2; mode++) {
+        fresh(modes[mode]);
         old("a b", ADAM("1e-4", "0.1"));
         old("c", ADAM("1e-4", "0.0"));
         new_("a b", ADAM("3e-4", "0.1"));
@@ -214,7 +217,7 @@ static void added_removed(void)
     static const ckr_severity sev[] = { CKR_ERROR, CKR_CHANGED };
     int mode;
     for (mode = 0; mode < 2; mode++) {
-        fresh((ckr_mode)mode);
+        fresh(modes[mode]);
         old("a", ADAM("1e-4", "0.1"));
         old("b z", ADAM("1e-4", "0.1"));
         new_("a c", ADAM("3e-4", "0.1"));
@@ -260,7 +263,7 @@ static void nameless(void)
 {
     int mode;
     for (mode = 0; mode < 3; mode++) {
-        fresh((ckr_mode)mode);
+        fresh(modes[mode]);
         old("#2", ADAM("1e-4", "0.1"));
         old("#1", ADAM("1e-4", "0.0"));
         new_("#2", NULL);
@@ -369,7 +372,7 @@ static void s07_changed_fields(void)
 {
     int mode;
     for (mode = 0; mode < 2; mode++) {
-        fresh((ckr_mode)mode);
+        fresh(modes[mode]);
         old("a", "{\"lr\": 0.0625, \"initial_lr\": 0.1, \"weight_decay\": 0.1}");
         new_("a", "{\"lr\": 0.05, \"weight_decay\": 0.01}");
         if (!match()) continue;
@@ -419,7 +422,7 @@ static void s24_split(void)
 {
     int mode;
     for (mode = 0; mode < 2; mode++) {
-        fresh((ckr_mode)mode);
+        fresh(modes[mode]);
         old("w1 w2 b1 b2", "{\"lr\": 0.001, \"weight_decay\": 0.1}");
         new_("w1 w2", "{\"lr\": 0.001, \"weight_decay\": 0.1}");
         new_("b1 b2", "{\"lr\": 0.001, \"weight_decay\": 0.0}");
@@ -466,7 +469,7 @@ static void s35_empty_group(void)
 {
     int mode;
     for (mode = 0; mode < 3; mode++) {
-        fresh((ckr_mode)mode);
+        fresh(modes[mode]);
         old("a", "{\"lr\": 0.1, \"weight_decay\": 0.1, \"tag\": 1}");
         old("b", "{\"lr\": 0.2, \"weight_decay\": 0.0, \"tag\": 2}");
         new_("a b", "{\"weight_decay\": 0.1}");
@@ -497,7 +500,7 @@ static void s37_unfrozen(void)
 {
     int mode;
     for (mode = 0; mode < 2; mode++) {
-        fresh((ckr_mode)mode);
+        fresh(modes[mode]);
         old("a b", ADAM("1e-4", "0.1"));
         new_("a b c", NULL);
         if (!match()) continue;
@@ -753,7 +756,7 @@ static void algorithm_fields(void)
         for (i = 0; i < 7; i++) {
             snprintf(a, sizeof a, "{\"%s\": %s}", key[i], i ? "0" : "[0.9, 0.95]");
             snprintf(b, sizeof b, "{\"%s\": %s}", key[i], i ? "1" : "[0.9, 0.99]");
-            fresh((ckr_mode)mode);
+            fresh(modes[mode]);
             old("a", a);
             new_("a", b);
             if (!match()) continue;
@@ -920,7 +923,7 @@ static void kept_apart(void)
     CHECK_INT(got.n_notes, 1);
     CHECK_STR(got.notes[0].subject, "groups[1].eps");
     for (mode = 0; mode < 2; mode++) { /* an empty group's wish against the one old group */
-        fresh((ckr_mode)mode);
+        fresh(modes[mode]);
         old("a", "{\"eps\": 1}");
         new_("", "{\"eps\": 2}");
         if (!match()) continue;

@@ -281,7 +281,7 @@ static void reader_clips_padding(void)
         ckr_tensor *t;
         ckr__block *b;
         ckr__ctx_init(&t_ctx, NULL, NULL, &t_err);
-        ckr__state_init(&s);
+        ckr__state_init(&s, NULL);
         t = ckr__tensor_add(&t_ctx, &s, "w", "param", CKR_DTYPE_F32, 2, logical);
         b = ckr__block_split(&t_ctx, &split, 2, padded, 4, r, &uneven);
         memset(&rd, 0, sizeof rd);
@@ -336,7 +336,7 @@ static void load_begin(ckr__load *l, ckr_state *s)
 {
     ckr__ctx_init(&t_ctx, NULL, NULL, &t_err);
     memset(&t_err, 0, sizeof t_err);
-    ckr__state_init(s);
+    ckr__state_init(s, NULL);
     ckr__load_init(l, &t_ctx, s, CKR_ITEM_RANK_SHAPE);
 }
 

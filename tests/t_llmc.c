@@ -45,7 +45,7 @@ static ckr_plan *plan_of(const ckr_ckpt *c, ask a)
     ckr_plan *p = NULL;
     t.mode = CKR_MODE_CONTINUE;
     t.topology.dp = a.dp;
-    t.topology.zero = a.zero;
+    t.topology.zero = stage_of(a.zero);
     t.dialect = a.to;
     t.dtype = a.dtype;
     t.without = a.without;

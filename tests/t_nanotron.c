@@ -5,6 +5,7 @@
 #include "ckptresume.h"
 #include "t.h"
 #include "memio.h"
+#include "option.h"
 #include "tree.h"
 #include "settings.h"
 
@@ -131,7 +132,7 @@ static ckr_target target_of(const ckr_node *topology)
     if (ckr_node_i64(ckr_node_get(topology, "tp"), &v)) t.topology.tp = (uint32_t)v;
     if (ckr_node_i64(ckr_node_get(topology, "pp"), &v)) t.topology.pp = (uint32_t)v;
     if (ckr_node_i64(ckr_node_get(topology, "dp"), &v)) t.topology.dp = (uint32_t)v;
-    if (ckr_node_i64(ckr_node_get(topology, "zero"), &v)) t.topology.zero = (int32_t)v;
+    if (ckr_node_i64(ckr_node_get(topology, "zero"), &v)) t.topology.zero = stage_of((int32_t)v);
     return t;
 }
 
@@ -202,7 +203,7 @@ static void inspected(int k, const char *path, const ckr_node *topology)
     CHECK_INT(s->topology.tp, want.topology.tp);
     CHECK_INT(s->topology.pp, want.topology.pp);
     CHECK_INT(s->topology.dp, want.topology.dp);
-    CHECK_INT(s->topology.zero, want.topology.zero);
+    CHECK_INT(s->topology.zero ? s->topology.zero : CKR_ZERO_OFF, want.topology.zero);
     CHECK(ckr_node_i64(ckr_node_get(root, "step"), &v) && v == s->progress.step);
     CHECK(ckr_node_i64(ckr_node_get(root, "samples"), &v) && v == s->progress.samples);
     CHECK(ckr_node_i64(ckr_node_get(root, "tokens"), &v) && v == s->progress.tokens);
@@ -375,7 +376,7 @@ static void named_without_state(void)
         t.topology.tp = at[i].tp;
         t.topology.pp = at[i].pp;
         t.topology.dp = at[i].dp;
-        t.topology.zero = at[i].zero;
+        t.topology.zero = stage_of(at[i].zero);
         if (!convert(DATA "/sgd_tp2/ckpt", dir, &t, NULL, 0, d) ||
             !CHECK_OK(ckr_tree_open(path_of(path_of(dir, "13/optimizer"), at[i].file), NULL, &c,
                                     &e), &e))

@@ -475,11 +475,13 @@ static void export_says(void)
 static void to_deepspeed(void)
 {
     ckr_target t = target_of(0, 0, 2, 0, NULL);
+    int32_t zero;
     ckr_plan *p = NULL;
     ckr_error e;
     ckr_ckpt *c;
     t.dialect = "deepspeed";
-    for (t.topology.zero = 0; t.topology.zero < 4; t.topology.zero++) {
+    for (zero = 0; zero < 4; zero++) {
+        t.topology.zero = stage_of(zero);
         if (!written(open_ok("in/plain.pt"), "plain", "w/out", &t)) continue;
         c = open_ok("w/out");
         if (c) CHECK(ckr_ckpt_tensor(c, "up.bias", "exp_avg") != NULL);
