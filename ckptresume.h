@@ -22244,7 +22244,6 @@ static ckr_piece *ckr__piece_add(ckr__ctx *c, ckr_tensor *t, uint32_t n_dims, in
     uint64_t cap = t->n_pieces;
     void *array = t->pieces;
     int64_t *v = CKR__NEW_N(c, int64_t, 3 * (uint64_t)n_dims);
-    ckr_piece *p;
     if (!v) return NULL;
     if (!cap) {                /* most tensors have one; a power of two is full          */
         array = CKR__NEW(c, ckr_piece);
@@ -22254,7 +22253,7 @@ static ckr_piece *ckr__piece_add(ckr__ctx *c, ckr_tensor *t, uint32_t n_dims, in
         return NULL;
     }
     t->pieces = (ckr_piece *)array;
-    p = &t->pieces[t->n_pieces++];
+    ckr_piece *p = &t->pieces[t->n_pieces++];
     memset(p, 0, sizeof *p);
     p->n_dims = n_dims;
     p->start = *start = v;
@@ -22293,8 +22292,7 @@ static bool ckr__same_text(const char *x, const char *y)
 static int ckr__severity_max(const ckr_note *notes, uint64_t n)
 {
     int worst = CKR_EXACT;
-    uint64_t i;
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         if ((int)notes[i].severity > worst) worst = (int)notes[i].severity;
     return worst;
 }
@@ -22370,8 +22368,7 @@ static ckr_result ckr__leave(ckr__ctx *c, ckr_state *s, const char *rel, const c
 /* The tensor of a name and slot, or NULL. Linear: for lookups in bulk build a ckr__map. */
 static ckr_tensor *ckr__tensor_find(const ckr_state *s, const char *name, const char *slot)
 {
-    uint64_t i;
-    for (i = 0; i < s->n_tensors; i++)
+    for (uint64_t i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, slot) && !strcmp(s->tensors[i]->name, name))
             return s->tensors[i];
     return NULL;
@@ -22395,9 +22392,9 @@ static const ckr_stream *ckr__streams_of(const ckr_state *s, uint32_t rank, uint
 static const ckr_stream *ckr__stream_of(const ckr_state *s, uint32_t rank, const char *kind,
                                         const char *name)
 {
-    uint64_t i, n;
+    uint64_t n;
     const ckr_stream *all = ckr__streams_of(s, rank, &n);
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         if (!strcmp(all[i].kind, kind) && !strcmp(all[i].name, name)) return &all[i];
     return NULL;
 }
@@ -24057,14 +24054,13 @@ typedef struct ckr__block {
 static ckr__block *ckr__block_new(ckr__ctx *c, uint32_t n_dims, uint32_t n_pairs)
 {
     ckr__block *b = CKR__NEW(c, ckr__block);
-    uint64_t i;
     if (!b) return NULL;
     b->n_dims = n_dims;
     b->n_pairs = n_pairs;
     b->shape = CKR__NEW_N(c, int64_t, n_dims);
     b->pairs = CKR__NEW_N(c, ckr__pair, n_pairs);
     if (!b->shape || !b->pairs) return NULL;
-    for (i = 0; i < n_pairs; i++) {
+    for (uint64_t i = 0; i < n_pairs; i++) {
         int64_t *v = CKR__NEW_N(c, int64_t, 3 * (uint64_t)n_dims);
         if (!v) return NULL;
         b->pairs[i].local = v;
@@ -24110,16 +24106,14 @@ static const ckr__block *ckr__box_block(ckr__box *x, uint32_t n_dims, const int6
 static ckr__block *ckr__block_split(ckr__ctx *c, const ckr_split *split, uint32_t n_dims,
                                     const int64_t *shape, uint32_t tp, uint32_t r, int64_t *uneven)
 {
-    uint32_t n, k;
     int64_t global = 0, local = 0;
-    ckr__block *b;
     *uneven = 0;
     if (split->axis < 0) return ckr__block_whole(c, n_dims, shape);
-    n = split->n_chunks ? split->n_chunks : 1;
-    b = ckr__block_new(c, n_dims, n);
+    uint32_t n = split->n_chunks ? split->n_chunks : 1;
+    ckr__block *b = ckr__block_new(c, n_dims, n);
     if (!b) return NULL;
     memcpy(b->shape, shape, n_dims * sizeof *shape);
-    for (k = 0; k < n; k++) {
+    for (uint32_t k = 0; k < n; k++) {
         int64_t size = split->n_chunks ? split->chunks[k] : shape[split->axis];
         int64_t unit = split->units && split->units[k] > 0 ? split->units[k] : 1;
         int64_t part = size / (int64_t)tp;
@@ -24141,8 +24135,7 @@ static ckr__block *ckr__block_split(ckr__ctx *c, const ckr_split *split, uint32_
 /* Leaves rows [from, to) of a block whose axis 0 is cut. */
 static void ckr__block_rows(ckr__block *b, int64_t from, int64_t to)
 {
-    uint32_t i;
-    for (i = 0; i < b->n_pairs; i++) {
+    for (uint32_t i = 0; i < b->n_pairs; i++) {
         ckr__pair *p = &b->pairs[i];
         const int64_t begin = ckr__max_i64(from, p->global[0]),
                       end = ckr__min_i64(to, p->global[0] + p->count[0]);
@@ -24160,8 +24153,8 @@ static bool ckr__box_pieces(const ckr__block *b, const int64_t *lo, const int64_
                             uint64_t base, int64_t elem, ckr__piece_fn fn, void *arg)
 {
     int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], stride[CKR_MAX_DIMS], at, s;
-    uint32_t i, d;
-    for (i = 0; i < b->n_pairs; i++) {
+    uint32_t d;
+    for (uint32_t i = 0; i < b->n_pairs; i++) {
         const ckr__pair *p = &b->pairs[i];
         bool empty = false;
         for (d = b->n_dims, s = 1, at = 0; d-- > 0; s = ckr__times(s, b->shape[d])) {
@@ -24187,7 +24180,7 @@ static bool ckr__flat_pieces(const ckr__block *b, int64_t begin, int64_t end, ui
                              int64_t elem, ckr__piece_fn fn, void *arg)
 {
     int64_t lo[CKR_MAX_DIMS], n[CKR_MAX_DIMS], size[CKR_MAX_DIMS + 1], at = begin;
-    uint32_t d, k;
+    uint32_t d;
     for (d = b->n_dims, size[b->n_dims] = 1; d-- > 0;)
         size[d] = ckr__times(size[d + 1], b->shape[d]);
     while (at < end) {
@@ -24195,7 +24188,7 @@ static bool ckr__flat_pieces(const ckr__block *b, int64_t begin, int64_t end, ui
         /* the outermost axis along which whole sub-blocks start here and fit */
         for (d = 0; d < b->n_dims; d++)
             if (at % size[d + 1] == 0 && size[d + 1] <= end - at) break;
-        for (k = 0; k < b->n_dims; k++) {
+        for (uint32_t k = 0; k < b->n_dims; k++) {
             lo[k] = rest / size[k + 1];
             rest %= size[k + 1];
             n[k] = 1;
@@ -24203,7 +24196,7 @@ static bool ckr__flat_pieces(const ckr__block *b, int64_t begin, int64_t end, ui
         if (b->n_dims) {
             take = ckr__min_i64((end - at) / size[d + 1], b->shape[d] - lo[d]);
             n[d] = take;
-            for (k = d + 1; k < b->n_dims; k++) {
+            for (uint32_t k = d + 1; k < b->n_dims; k++) {
                 lo[k] = 0;
                 n[k] = b->shape[k];
             }
@@ -24231,13 +24224,11 @@ static bool ckr__reader_piece(void *arg, uint32_t n_dims, const int64_t *start,
 {
     ckr__reader *r = (ckr__reader *)arg;
     int64_t *ps, *pc, *pt;
-    uint32_t d;
-    ckr_piece *p;
-    for (d = 0; d < n_dims; d++)
+    for (uint32_t d = 0; d < n_dims; d++)
         if (start[d] >= r->tensor->shape[d]) return true;      /* padding only */
-    p = ckr__piece_add(r->c, r->tensor, n_dims, &ps, &pc, &pt);
+    ckr_piece *p = ckr__piece_add(r->c, r->tensor, n_dims, &ps, &pc, &pt);
     if (!p) return false;
-    for (d = 0; d < n_dims; d++) {
+    for (uint32_t d = 0; d < n_dims; d++) {
         ps[d] = start[d];
         pc[d] = ckr__min_i64(count[d], r->tensor->shape[d] - start[d]);
         pt[d] = stride[d];
@@ -24279,14 +24270,13 @@ static bool ckr__read_view(ckr__ctx *c, ckr_tensor *t, const ckr__block *b, cons
     ckr__reader r = ckr__reader_of(c, t, v, rank, replica);
     int64_t stride[CKR_MAX_DIMS], elem = (int64_t)ckr_dtype_size(v->dtype);
     ckr__box whole;
-    uint32_t i, d;
     if (!b) b = ckr__box_block(&whole, t->n_dims, NULL, t->shape);
     if (v->n_dims != b->n_dims) return false;
-    for (i = 0; i < b->n_pairs; i++) {
+    for (uint32_t i = 0; i < b->n_pairs; i++) {
         const ckr__pair *p = &b->pairs[i];
         int64_t at = v->offset;
         bool empty = false;
-        for (d = 0; d < b->n_dims; d++) {
+        for (uint32_t d = 0; d < b->n_dims; d++) {
             stride[d] = v->stride[d] * elem;
             at += p->local[d] * v->stride[d];
             if (p->count[d] == 0) empty = true;
@@ -24422,9 +24412,8 @@ static bool ckr__setting(ckr__out *o, const char *place, const char *key, const 
                          const ckr_node *was, bool needed, const char *otherwise)
 {
     ckr_run_setting *p = NULL;
-    uint64_t i;
     if (!key || !value) return false;
-    for (i = 0; i < o->n_settings && !p; i++)
+    for (uint64_t i = 0; i < o->n_settings && !p; i++)
         if (!strcmp(o->settings[i].place, place) && !strcmp(o->settings[i].key, key))
             p = &o->settings[i];
     if (!p) p = CKR__PUSH(ckr_run_setting, o->c, o->settings, o->n_settings);
@@ -24440,8 +24429,8 @@ static bool ckr__setting(ckr__out *o, const char *place, const char *key, const 
 /* The key with one character for another. */
 static const char *ckr__key_with(ckr__ctx *c, const char *key, char from, char to)
 {
-    char *s = (char *)ckr__arena_raw(c, strlen(key) + 1), *p;
-    for (p = s; p && (*p = *key == from ? to : *key) != 0; key++) p++;
+    char *s = (char *)ckr__arena_raw(c, strlen(key) + 1);
+    for (char *p = s; p && (*p = *key == from ? to : *key) != 0; key++) p++;
     return s;
 }
 
@@ -24516,8 +24505,7 @@ static ckr__out_file *ckr__out_part_add(ckr__ctx *c, ckr__out_file *f)
 
 static bool ckr__out_part_done(ckr__ctx *c, ckr__out_file *f, const ckr__out_file *part)
 {
-    uint64_t i;
-    for (i = 0; i < part->n_entries; i++)
+    for (uint64_t i = 0; i < part->n_entries; i++)
         *CKR__PUSH(ckr_entry *, c, f->entries, f->n_entries) = part->entries[i];
     return !ckr__failed(c);
 }
@@ -24634,15 +24622,13 @@ static ckr_node *ckr__entry_whole(ckr__ctx *c, ckr__out_file *f, const char *nam
 static ckr_node *ckr__entry_copy(ckr__ctx *c, ckr__out_file *f, const char *name, const ckr_view *v)
 {
     ckr_state none = CKR_ZERO;
-    ckr_node *n;
-    ckr_tensor *t;
     if (ckr__view_odd(v)) {
         ckr__fail(c->err, CKR_ITEM_COPY_TENSOR, f->path, CKR_NO_OFFSET, name,
                   "a tensor that is %s cannot be copied as a strided array", ckr__view_odd(v));
         return NULL;
     }
-    t = ckr__tensor_of_view(c, &none, name, "", v);
-    n = t ? ckr__entry_whole(c, f, name, t, v->dtype, true) : NULL;
+    ckr_tensor *t = ckr__tensor_of_view(c, &none, name, "", v);
+    ckr_node *n = t ? ckr__entry_whole(c, f, name, t, v->dtype, true) : NULL;
     if (!n) return NULL;
     n->u.entry->requires_grad = v->requires_grad;
     n->u.entry->parameter = v->parameter;
@@ -24676,7 +24662,6 @@ static ckr_node *ckr__copy_node(ckr__copy *k, const ckr_node *n)
 {
     ckr_node *out = ckr__node(k->c, (ckr_node_kind)n->kind);
     const uint64_t width = ckr_node_is_dict(n) ? 2 : 1;
-    uint64_t i;
     if (!out) return NULL;
     out->_flags = n->_flags;
     out->count = n->count;
@@ -24697,7 +24682,7 @@ static ckr_node *ckr__copy_node(ckr__copy *k, const ckr_node *n)
     } else if (n->kind != CKR_NODE_TENSOR) {
         out->u.items = CKR__NEW_N(k->c, ckr_node *, width * n->count);
         if (!out->u.items) return NULL;
-        for (i = 0; i < width * n->count; i++) {
+        for (uint64_t i = 0; i < width * n->count; i++) {
             out->u.items[i] = n->u.items[i];
             ckr__copy_later(k, &out->u.items[i]);
         }
@@ -24709,7 +24694,6 @@ static ckr_node *ckr__copy_node(ckr__copy *k, const ckr_node *n)
 static ckr_node *ckr__copy_one(ckr__copy *k, ckr_node *n)
 {
     uint64_t at;
-    ckr__copied *place;
     const bool tensor = n->kind == CKR_NODE_TENSOR && !ckr__view_odd(n->u.view);
     if (k->swap_fn) n = k->swap_fn(k->user, n);
     if (!n) return NULL;
@@ -24717,7 +24701,7 @@ static ckr_node *ckr__copy_one(ckr__copy *k, ckr_node *n)
         !(n->kind >= CKR_NODE_LIST && n->kind <= CKR_NODE_DEFAULTDICT))
         return n;
     if (ckr__map_find(&k->done, (const char *)&n, sizeof n, &at)) return k->copies[at].to;
-    place = CKR__PUSH(ckr__copied, k->c, k->copies, k->n_copies);
+    ckr__copied *place = CKR__PUSH(ckr__copied, k->c, k->copies, k->n_copies);
     if (ckr__failed(k->c)) return NULL;
     place->from = n;
     if (!tensor) place->to = ckr__copy_node(k, n);
@@ -24964,11 +24948,11 @@ static bool ckr__cut_tail(const char *s, size_t *len, const char *tail)
 /* The last run of digits before s + *len; false leaves *len alone. */
 static bool ckr__cut_num(const char *s, size_t *len, uint32_t *out)
 {
-    size_t n = *len, k;
+    size_t n = *len;
     uint32_t v = 0;
     while (n > 0 && s[n - 1] >= '0' && s[n - 1] <= '9') n--;
     if (n == *len || *len - n > 9) return false;
-    for (k = n; k < *len; k++) v = v * 10 + (uint32_t)(s[k] - '0');
+    for (size_t k = n; k < *len; k++) v = v * 10 + (uint32_t)(s[k] - '0');
     *out = v;
     *len = n;
     return true;
@@ -25029,9 +25013,8 @@ static bool ckr__option_asks(const ckr_option *o)
 
 static ckr_result ckr__options_check(ckr__ctx *c, const ckr_target *t)
 {
-    size_t i;
     int64_t v;
-    for (i = 0; i < t->n_options; i++) {
+    for (size_t i = 0; i < t->n_options; i++) {
         const ckr_option *o = &t->options[i];
         const int64_t least = o->key ? ckr__option_least(o->key) : -1;
         if (least < 0)
@@ -25054,10 +25037,9 @@ static bool ckr__dir_has(ckr__ctx *c, const char *dir, const char *name, ckr_fil
 static bool ckr__slot_wanted(const char *slots, const char *slot)
 {
     size_t n = strlen(slot);
-    const char *p;
     if (!slots || !strcmp(slots, "all")) return true;
     if (!strcmp(slots, "params")) return !strcmp(slot, "param");
-    for (p = slots; *p; p += strcspn(p, ","), p += *p == ',')
+    for (const char *p = slots; *p; p += strcspn(p, ","), p += *p == ',')
         if (strcspn(p, ",") == n && !memcmp(p, slot, n)) return true;
     return false;
 }
@@ -25073,28 +25055,25 @@ static const char *ckr__flat_name(ckr__ctx *c, const ckr_tensor *t)
 static int64_t ckr__block_numel(const ckr__block *b)
 {
     int64_t n = 1;
-    uint32_t d;
-    for (d = 0; d < b->n_dims; d++) n = ckr__times(n, b->shape[d]);
+    for (uint32_t d = 0; d < b->n_dims; d++) n = ckr__times(n, b->shape[d]);
     return n;
 }
 
 static bool ckr__contiguous(const ckr_view *v, int64_t *numel)
 {
-    uint32_t d;
     int64_t s = 1;
     if (!ckr__numel(v->n_dims, v->shape, numel)) return false;
-    for (d = v->n_dims; d-- > 0; s = ckr__times(s, v->shape[d]))
+    for (uint32_t d = v->n_dims; d-- > 0; s = ckr__times(s, v->shape[d]))
         if (v->shape[d] > 1 && v->stride[d] != s) return false;
     return true;
 }
 
 static bool ckr__same_view(const ckr_view *a, const ckr_view *b)
 {
-    uint32_t d;
     if (a->file != b->file || a->data_offset != b->data_offset || a->offset != b->offset ||
         a->dtype != b->dtype || a->n_dims != b->n_dims || a->layout || b->layout)
         return false;
-    for (d = 0; d < a->n_dims; d++)
+    for (uint32_t d = 0; d < a->n_dims; d++)
         if (a->shape[d] != b->shape[d] || a->stride[d] != b->stride[d]) return false;
     return true;
 }
@@ -25106,13 +25085,12 @@ static bool ckr__same_view(const ckr_view *a, const ckr_view *b)
 static const char *ckr__node_text_of(ckr__ctx *c, const ckr_node *n)
 {
     ckr__buf b;
-    const char *s;
     if (!n) return "absent";
     memset(&b, 0, sizeof b);
     b.c = c;
-    s = ckr__json_put(&b, n, CKR__PUT_ANY, true) == CKR_OK
-            ? ckr__strndup(c, (const char *)b.data, b.size)
-            : NULL;
+    const char *s = ckr__json_put(&b, n, CKR__PUT_ANY, true) == CKR_OK
+                        ? ckr__strndup(c, (const char *)b.data, b.size)
+                        : NULL;
     ckr__buf_free(&b);
     return s;
 }
@@ -25187,9 +25165,8 @@ static ckr_node *ckr__number_as(ckr__ctx *c, const ckr_node *was, ckr_node *now)
     const ckr_dtype to = was->kind == CKR_NODE_TENSOR ? was->u.view->dtype : CKR_DTYPE_NONE;
     uint8_t bytes[8];
     double v;
-    ckr_node *n;
     if (!ckr__casts(CKR_DTYPE_F64, to) || !ckr_node_f64(now, &v)) return now;
-    n = ckr__node(c, CKR_NODE_TENSOR);
+    ckr_node *n = ckr__node(c, CKR_NODE_TENSOR);
     if (!n) return NULL;
     ckr__convert(to, bytes, CKR_DTYPE_F64, (const uint8_t *)(const void *)&v, 1);
     n->u.view = ckr__value_view(c, to, bytes);
@@ -25211,8 +25188,7 @@ static ckr_node *ckr__python_node(ckr__ctx *c, const ckr_tensor *t)
 /* Is a group's LR a tensor that is no float64? torch computes with it in its own precision. */
 static bool ckr__lr_short(const ckr_state *s)
 {
-    uint64_t i;
-    for (i = 0; i < s->n_groups; i++) {
+    for (uint64_t i = 0; i < s->n_groups; i++) {
         const ckr_group *g = &s->groups[i];
         const ckr_node *lr = ckr_node_get(g->raw ? g->raw : g->hyper, "lr");
         if (lr && lr->kind == CKR_NODE_TENSOR && lr->u.view->dtype != CKR_DTYPE_F64) return true;
@@ -25227,13 +25203,12 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
     double drift = 0;
     uint64_t lane = 0;
     char subject[48], text[64];
-    ckr_result r;
     if (x->opaque || !s->n_groups) return CKR_OK;
     if (few)
         ckr__say(c, "CKR_W_LR_FLOAT32", CKR_CHANGED, "lr", NULL, NULL,
                  "the LR is a tensor of float32, in which torch computes it: what is said here is "
                  "as near as that", NULL);
-    r = ckr__sched_drift(c, x, &drift, &lane);
+    ckr_result r = ckr__sched_drift(c, x, &drift, &lane);
     if (r != CKR_OK || !(drift > (few ? CKR__LR_FEW : CKR__LR_SAVED))) return r;
     ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
     ckr__format(text, sizeof text, "%.17g", x->lanes[lane].anchor);
@@ -25332,8 +25307,7 @@ static bool ckr__sched_is_torch(const ckr_schedule *s)
 static ckr_schedule *ckr__follows_scaled(ckr__ctx *c, const ckr_schedule *was, const double *bases)
 {
     ckr_schedule *x = ckr__sched_copy(c, was);
-    uint64_t i;
-    for (i = 0; x && i < x->n_lanes; i++) x->lanes[i].base = bases[i];
+    for (uint64_t i = 0; x && i < x->n_lanes; i++) x->lanes[i].base = bases[i];
     return x;
 }
 
@@ -25349,7 +25323,6 @@ static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const c
     const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, n);
     double *bases = CKR__NEW_N(c, double, n);
     ckr_schedule *y, *x = NULL;
-    uint64_t i;
     ckr_result r = CKR_OK;
     if (!hyper || !bases) return c->err->code;
     if (!state) {
@@ -25364,10 +25337,10 @@ static ckr_result ckr__torch_follows(ckr__ctx *c, const ckr_node *state, const c
         *out = was;                            /* the same bytes are read as they were      */
         return CKR_OK;
     }
-    for (i = 0; groups && i < n; i++) hyper[i] = groups[i].hyper;
+    for (uint64_t i = 0; groups && i < n; i++) hyper[i] = groups[i].hyper;
     r = ckr__sched_torch(c, state, groups ? hyper : NULL, n, NULL, &y);
     if (r != CKR_OK || y->n_lanes != n) return r;
-    for (i = 0; i < n; i++) bases[i] = y->lanes[i].base;
+    for (uint64_t i = 0; i < n; i++) bases[i] = y->lanes[i].base;
     if (y->opaque && ckr__is_function(want) && ckr__is_lambda(state))
         x = ckr__sched_try(c, want->kind, want->params, bases, n, NULL);
     else if (y->opaque && was && !was->opaque && (ckr__is_lambda(state) || state == was->state))
@@ -25560,8 +25533,7 @@ static const struct { const char *name; uint8_t kind; } ckr__carry_kinds[] = {
 /* ckr_node_get of what may be written again. */
 static ckr_node *ckr__dict_value(const ckr_node *d, const char *key)
 {
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(d); i++)
+    for (uint64_t i = 0; i < ckr__dict_n(d); i++)
         if (ckr__is_str(d->u.items[2 * i], key)) return ckr__dict_at(d, i);
     return NULL;
 }
@@ -25589,12 +25561,10 @@ static ckr_node *ckr__carry_array(ckr__ctx *c, const ckr_view *v)
     uint8_t *raw = (uint8_t *)ckr__heap_alloc(c, CKR__CARRY_BYTES);
     ckr_node *list = ckr__node(c, CKR_NODE_LIST), *shape = ckr__node(c, CKR_NODE_LIST);
     size_t n = 0;
-    uint32_t d;
-    ckr_result r;
     if (!raw || !list || !shape) return NULL;
-    r = ckr__rng_data(c, v, raw, CKR__CARRY_BYTES, &n);
+    ckr_result r = ckr__rng_data(c, v, raw, CKR__CARRY_BYTES, &n);
     if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(c);
-    for (d = 0; d < v->n_dims; d++)
+    for (uint32_t d = 0; d < v->n_dims; d++)
         if (!ckr__node_push(c, shape, ckr__node_int(c, v->shape[d]))) r = CKR_E_NOMEM;
     if (r != CKR_OK || !ckr__node_push(c, list, ckr__node_str(c, ckr_dtype_name(v->dtype))) ||
         !ckr__node_push(c, list, shape) ||
@@ -25609,7 +25579,7 @@ static ckr_node *ckr__carry_array(ckr__ctx *c, const ckr_view *v)
 static ckr_node *ckr__carry_put(ckr__ctx *c, ckr_node *n, int depth, uint32_t *left)
 {
     ckr_node *in = NULL, *out;
-    uint64_t i, bits;
+    uint64_t bits;
     size_t k;
     if (depth > CKR__CARRY_DEPTH || !*left) return NULL;
     --*left;
@@ -25623,7 +25593,7 @@ static ckr_node *ckr__carry_put(ckr__ctx *c, ckr_node *n, int depth, uint32_t *l
         in = ckr__carry_array(c, n->u.view);
     } else if (ckr_node_is_list(n) || n->kind == CKR_NODE_DICT || n->kind == CKR_NODE_ODICT) {
         in = ckr__node(c, CKR_NODE_LIST);
-        for (i = 0; in && i < (ckr_node_is_list(n) ? 1u : 2u) * n->count; i++)
+        for (uint64_t i = 0; in && i < (ckr_node_is_list(n) ? 1u : 2u) * n->count; i++)
             if (!ckr__node_push(c, in, ckr__carry_put(c, n->u.items[i], depth + 1, left)))
                 return NULL;
         if (n->kind == CKR_NODE_LIST) return in;
@@ -25644,14 +25614,13 @@ static ckr_node *ckr__carry_view(ckr__ctx *c, ckr_node_kind kind, const ckr_node
     const ckr_dtype t = name ? ckr__dtype_find(name, strlen(name), 0) : CKR_DTYPE_NONE;
     ckr_node *out = NULL;
     int64_t dims[CKR_MAX_DIMS], *v, numel;
-    uint8_t *raw;
     size_t size;
     uint32_t d;
     if (!text || !ckr_dtype_size(t) || !ckr_node_is_list(shape) || shape->count > CKR_MAX_DIMS ||
         (kind == CKR_NODE_NDARRAY && !numpy))
         return NULL;
     for (d = 0; d < shape->count; d++) if (!ckr_node_i64(shape->u.items[d], &dims[d])) return NULL;
-    raw = (uint8_t *)ckr__heap_alloc(c, CKR__CARRY_BYTES);
+    uint8_t *raw = (uint8_t *)ckr__heap_alloc(c, CKR__CARRY_BYTES);
     v = CKR__NEW_N(c, int64_t, 2 * shape->count);
     if (raw && v && ckr__numel((uint32_t)shape->count, dims, &numel) &&
         ckr__base64_get(text, strlen(text), raw, CKR__CARRY_BYTES, &size) &&
@@ -25687,7 +25656,7 @@ static ckr_node *ckr__carry_get(ckr__ctx *c, ckr_node *n, int depth)
     const char *name = n->kind == CKR_NODE_DICT && n->count == 1 ? ckr_node_str(n->u.items[0]) : "";
     ckr_node *in = n, *out;
     ckr_node_kind kind = CKR_NODE_LIST;
-    uint64_t i, bits;
+    uint64_t bits;
     size_t k;
     if (depth > CKR__CARRY_DEPTH) return NULL;
     if (n->kind == CKR_NODE_DICT) {
@@ -25710,7 +25679,7 @@ static ckr_node *ckr__carry_get(ckr__ctx *c, ckr_node *n, int depth)
         return ckr__carry_text(c, kind, in);
     out = ckr__node(c, kind);
     if (!out || in->kind != CKR_NODE_LIST) return NULL;
-    for (i = 0; i < in->count; i++) {
+    for (uint64_t i = 0; i < in->count; i++) {
         const bool pairs = kind == CKR_NODE_DICT || kind == CKR_NODE_ODICT;
         ckr_node *v = ckr__carry_get(c, in->u.items[i], depth + 1), *w = NULL;
         if (pairs && ++i < in->count) w = ckr__carry_get(c, in->u.items[i], depth + 1);
@@ -25729,8 +25698,7 @@ static ckr_node *ckr__carry_get(ckr__ctx *c, ckr_node *n, int depth)
 static ckr_node *ckr__group_hyper(ckr__ctx *c, const ckr_node *raw)
 {
     ckr_node *h = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(raw); i++)
+    for (uint64_t i = 0; i < ckr__dict_n(raw); i++)
         if (!ckr__is_str(raw->u.items[2 * i], "params") &&
             !ckr__is_str(raw->u.items[2 * i], "param_names"))
             ckr__node_take(c, h, raw, i);
@@ -25751,8 +25719,7 @@ static ckr_group *ckr__group_add(ckr__ctx *c, ckr_state *s, const ckr_node *raw)
 static bool ckr__groups_own(ckr__ctx *c, ckr_state *s)
 {
     ckr_group *g = CKR__NEW_N(c, ckr_group, s->n_groups);
-    uint64_t i;
-    for (i = 0; g && i < s->n_groups; i++) {
+    for (uint64_t i = 0; g && i < s->n_groups; i++) {
         g[i] = s->groups[i];
         g[i].hyper = ckr__dict_copy(c, g[i].hyper);
     }
@@ -25762,12 +25729,12 @@ static bool ckr__groups_own(ckr__ctx *c, ckr_state *s)
 
 static bool ckr__same_hyper(const ckr_state *a, const ckr_state *b)
 {
-    uint64_t i, k;
     if (a->n_groups != b->n_groups) return false;
-    for (i = 0; i < a->n_groups; i++) {
+    for (uint64_t i = 0; i < a->n_groups; i++) {
         const ckr_node *x = a->groups[i].hyper, *y = b->groups[i].hyper;
         if (x->count != y->count) return false;
-        for (k = 0; k < 2 * x->count; k++) if (x->u.items[k] != y->u.items[k]) return false;
+        for (uint64_t k = 0; k < 2 * x->count;
+             k++) if (x->u.items[k] != y->u.items[k]) return false;
     }
     return true;
 }
@@ -25779,14 +25746,13 @@ static ckr_node *ckr__group_dict(ckr__ctx *c, const ckr_group *g, ckr_node *inde
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     const ckr_node *raw = g->raw ? g->raw : g->hyper;
     const char *key;
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(raw); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(raw); i++) {
         ckr_node *now = (key = ckr__dict_key(raw, i)) ? ckr__dict_value(g->hyper, key) : NULL;
         if (index && ckr__is_str(raw->u.items[2 * i], "params")) continue;
         if (now) now = ckr__number_as(c, ckr__dict_at(raw, i), now);
         ckr__node_pair(c, d, raw->u.items[2 * i], now ? now : ckr__dict_at(raw, i));
     }
-    for (i = 0; i < ckr__dict_n(g->hyper); i++)
+    for (uint64_t i = 0; i < ckr__dict_n(g->hyper); i++)
         if ((key = ckr__dict_key(g->hyper, i)) && !ckr_node_get(d, key))
             ckr__node_take(c, d, g->hyper, i);
     if (index) ckr__node_set(c, d, "params", index);
@@ -25816,14 +25782,14 @@ static ckr_node *ckr__groups_renumbered(ckr__ctx *c, const ckr_state *s, const c
     const bool named = n_olds && ckr_node_get(olds->raw, "param_names");
     ckr_node *list = ckr__node(c, CKR_NODE_LIST), **numbers, *d, *index, *names;
     ckr__map map = CKR_ZERO;
-    uint64_t i, k, at;
+    uint64_t at;
     map.c = c;
     numbers = ckr__groups_numbers(c, olds, n_olds, &map);
-    for (i = 0; i < s->n_groups && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < s->n_groups && !ckr__failed(c); i++) {
         const ckr_group *g = &s->groups[i];
         index = ckr__node(c, CKR_NODE_LIST);
         names = ckr__node(c, CKR_NODE_LIST);
-        for (k = 0; k < g->n_params; k++) {
+        for (uint64_t k = 0; k < g->n_params; k++) {
             if (ckr__map_find(&map, g->params[k], strlen(g->params[k]), &at))
                 ckr__node_push(c, index, numbers[at]);
             else
@@ -25847,8 +25813,7 @@ static ckr_node *ckr__groups_renumbered(ckr__ctx *c, const ckr_state *s, const c
 static ckr_node *ckr__groups_list(ckr__ctx *c, const ckr_state *s, uint64_t first, uint64_t n)
 {
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
-    uint64_t i;
-    for (i = first; i < first + n && i < s->n_groups; i++)
+    for (uint64_t i = first; i < first + n && i < s->n_groups; i++)
         ckr__node_push(c, list, ckr__group_dict(c, &s->groups[i], NULL));
     return ckr__failed(c) ? NULL : list;
 }
@@ -25859,11 +25824,9 @@ static ckr_result ckr__groups_schedule(ckr__ctx *c, ckr_state *s, const ckr_node
 {
     const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, n);
     ckr_schedule *x;
-    uint64_t i;
-    ckr_result r;
     if (!hyper) return c->err->code;
-    for (i = 0; i < n; i++) hyper[i] = s->groups[first + i].hyper;
-    r = ckr__sched_torch(c, state, n ? hyper : NULL, n, NULL, &x);
+    for (uint64_t i = 0; i < n; i++) hyper[i] = s->groups[first + i].hyper;
+    ckr_result r = ckr__sched_torch(c, state, n ? hyper : NULL, n, NULL, &x);
     if (r == CKR_OK) *CKR__PUSH(ckr_schedule, c, s->schedules, s->n_schedules) = *x;
     return r == CKR_OK ? c->err->code : r;
 }
@@ -26132,12 +26095,11 @@ typedef struct ckr__pickler {
 static void ckr__pickler_where(const ckr__pickler *p, char *out, size_t cap)
 {
     const ckr__pickler_frame *f = (const ckr__pickler_frame *)(const void *)p->stack.data;
-    size_t n = p->stack.size / sizeof *f, i, used = 0;
+    size_t n = p->stack.size / sizeof *f, used = 0;
     out[0] = 0;
-    for (i = 0; i < n && used + 1 < cap; i++) {
-        const ckr_node *k;
+    for (size_t i = 0; i < n && used + 1 < cap; i++) {
         if (f[i].what < CKR__PK_TUPLE || f[i].at == 0) continue;
-        k = f[i].pairs ? f[i].node->u.items[(f[i].at - 1) & ~(uint64_t)1] : NULL;
+        const ckr_node *k = f[i].pairs ? f[i].node->u.items[(f[i].at - 1) & ~(uint64_t)1] : NULL;
         if (k && k->kind == CKR_NODE_STR)
             used += ckr__format(out + used, cap - used, "/%.*s",
                                 (int)(k->count < 100 ? k->count : 100), k->u.str);
@@ -26312,10 +26274,9 @@ static void ckr__pickler_float(ckr__pickler *p, double v)
 {
     uint8_t b[9];
     uint64_t u;
-    int i;
     memcpy(&u, &v, 8);
     b[0] = 'G';                                        /* BINFLOAT: big-endian */
-    for (i = 0; i < 8; i++) b[1 + i] = (uint8_t)(u >> (56 - 8 * i));
+    for (int i = 0; i < 8; i++) b[1 + i] = (uint8_t)(u >> (56 - 8 * i));
     ckr__buf_put(&p->out, b, 9);
 }
 
@@ -26327,9 +26288,8 @@ static void ckr__pickler_bool(ckr__pickler *p, bool v)
 /* A tuple of integers; the empty one is never memoized. */
 static void ckr__pickler_dims(ckr__pickler *p, uint32_t n, const int64_t *v)
 {
-    uint32_t d;
     if (n > 3) ckr__pickler_op(p, "(");
-    for (d = 0; d < n; d++) ckr__pickler_int(p, v[d]);
+    for (uint32_t d = 0; d < n; d++) ckr__pickler_int(p, v[d]);
     ckr__pickler_tuple(p, n, NULL);
 }
 
@@ -26337,13 +26297,12 @@ static void ckr__pickler_dims(ckr__pickler *p, uint32_t n, const int64_t *v)
 static void ckr__pickler_global(ckr__pickler *p, const char *module, size_t n_module,
                                 const char *name, size_t n_name)
 {
-    size_t i;
     p->key.size = 0;
     ckr__buf_str(&p->key, "\xff" "c");
     ckr__buf_put(&p->key, module, n_module);
     ckr__buf_u8(&p->key, '\n');
     ckr__buf_put(&p->key, name, n_name);
-    for (i = 0; i < n_module + n_name; i++) {
+    for (size_t i = 0; i < n_module + n_name; i++) {
         char ch = i < n_module ? module[i] : name[i - n_module];
         if (ch == '\n' || ch == '\r' || ch == 0) n_name = 0;
     }
@@ -26370,8 +26329,7 @@ static void ckr__pickler_name(ckr__pickler *p, const char *s)
 {
     const char *dot = s ? strrchr(s, '.') : NULL, *name = dot ? dot + 1 : s;
     const size_t n = dot ? (size_t)(dot - s) : 0;
-    size_t i;
-    for (i = 0; i < sizeof ckr__py2 / sizeof *ckr__py2; i++) {
+    for (size_t i = 0; i < sizeof ckr__py2 / sizeof *ckr__py2; i++) {
         const ckr__py2_row *row = &ckr__py2[i];
         if (row->back && ckr__text_is(s, n, row->module) &&
             (!row->name || !strcmp(row->name, name))) {
@@ -26389,11 +26347,11 @@ static void ckr__pickler_bytes(ckr__pickler *p, const void *bytes, uint64_t n, c
     const uint8_t *s = (const uint8_t *)bytes;
     char key[4] = { '\xff', 'b', 0, 0 };
     uint8_t two[2];
-    uint64_t i, high = 0;
+    uint64_t high = 0;
     if (n == 1) key[2] = (char)s[0];                   /* CPython keeps one object of each */
     if (n <= 1 && ckr__pickler_known(p, key, 2 + (size_t)n)) return;
     ckr__pickler_class(p, "_codecs", "encode");
-    for (i = 0; i < n; i++) high += s[i] >> 7;
+    for (uint64_t i = 0; i < n; i++) high += s[i] >> 7;
     if (n <= 1 && !high) {
         ckr__pickler_str(p, (const char *)s, n);
     } else {
@@ -26404,7 +26362,7 @@ static void ckr__pickler_bytes(ckr__pickler *p, const void *bytes, uint64_t n, c
             return;
         }
         ckr__store_u32(p->out.data + p->out.size - 4, (uint32_t)(n + high));
-        for (i = 0; i < n; i++) {
+        for (uint64_t i = 0; i < n; i++) {
             two[0] = s[i] < 0x80 ? s[i] : (uint8_t)(0xc0 | s[i] >> 6);
             two[1] = (uint8_t)(0x80 | (s[i] & 0x3f));
             ckr__buf_put(&p->out, two, s[i] < 0x80 ? 1 : 2);
@@ -26606,8 +26564,7 @@ static void ckr__pickler_np_dtype(ckr__pickler *p, const ckr_view *v)
 static bool ckr__pickler_packed(const ckr_view *v)
 {
     int64_t s = 1;
-    uint32_t i;
-    for (i = 0; i < v->n_dims; i++) {
+    for (uint32_t i = 0; i < v->n_dims; i++) {
         uint32_t d = v->fortran ? i : v->n_dims - 1 - i;
         if (v->shape[d] != 1 && v->stride && v->stride[d] != s) return false;
         s = ckr__times(s, v->shape[d]);
@@ -26620,14 +26577,11 @@ static bool ckr__pickler_packed(const ckr_view *v)
 static const uint8_t *ckr__pickler_np_items(ckr__pickler *p, const ckr_view *v, uint64_t numel)
 {
     const size_t size = numel ? (size_t)(v->data_bytes / numel) : 0;
-    uint8_t *copy;
-    uint64_t i;
     if (!v->data_bytes || ckr__pickler_packed(v)) return v->bytes;
-    copy = v->bytes ? (uint8_t *)ckr__arena_n(p->c, numel, size) : NULL;
-    for (i = 0; copy && i < numel; i++) {
+    uint8_t *copy = v->bytes ? (uint8_t *)ckr__arena_n(p->c, numel, size) : NULL;
+    for (uint64_t i = 0; copy && i < numel; i++) {
         uint64_t rest = i, at = 0;
-        uint32_t d;
-        for (d = v->n_dims; d-- > 0; rest /= (uint64_t)v->shape[d])
+        for (uint32_t d = v->n_dims; d-- > 0; rest /= (uint64_t)v->shape[d])
             at += rest % (uint64_t)v->shape[d] * (uint64_t)v->stride[d];
         if (at >= numel) return NULL;
         memcpy(copy + (size_t)i * size, v->bytes + (size_t)at * size, size);
@@ -26784,11 +26738,10 @@ static void ckr__pickler_container(ckr__pickler *p, const ckr_node *n)
 
 static void ckr__pickler_size(ckr__pickler *p, const ckr_node *n)
 {
-    uint64_t i;
     int64_t v = 0;
     ckr__pickler_class(p, "torch", "Size");
     if (n->count > 3) ckr__pickler_op(p, "(");
-    for (i = 0; i < n->count; i++) {
+    for (uint64_t i = 0; i < n->count; i++) {
         if (!ckr_node_i64(n->u.items[i], &v))
             ckr__pickler_fail(p, CKR_ITEM_WRITE_NODE,
                               "a torch.Size that holds something else than integers");
@@ -26881,7 +26834,6 @@ static void ckr__pickler_fill(ckr__pickler *p, ckr__pickler_frame *f)
     const uint64_t total = f->node->count * (f->pairs ? 2 : 1),
                    batch = CKR__PICKLE_BATCH * (f->pairs ? 2u : 1u);
     const uint64_t one = f->pairs ? 2 : 1, at = f->at;
-    const ckr_node *child;
     if (at && (at == total || at % batch == 0)) {
         uint64_t start = (at - 1) / batch * batch;
         bool single = total - start == one && (start == 0 || !exact);
@@ -26893,7 +26845,7 @@ static void ckr__pickler_fill(ckr__pickler *p, ckr__pickler_frame *f)
         return;
     }
     if (at % batch == 0 && !(total - at == one && (at == 0 || !exact))) ckr__pickler_op(p, "(");
-    child = f->node->u.items[f->at++];
+    const ckr_node *child = f->node->u.items[f->at++];
     ckr__pickler_push(p, CKR__PK_SAVE, child, 0, false);
 }
 
@@ -27037,14 +26989,13 @@ static void ckr__pack_segs(ckr__packer *p, uint64_t n)
 static void ckr__pack_seg(ckr__packer *p, uint64_t size, const uint8_t *bytes, ckr_entry *e,
                           bool late)
 {
-    ckr__seg *s;
     if (size == 0 || ckr__failed(p->c)) return;
     if (!ckr__range_ok(p->img->size, size, INT64_MAX)) {
         ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, e ? e->name : NULL,
                   "the file would be larger than 2^63 bytes");
         return;
     }
-    s = &p->img->segs[p->img->n_segs++];
+    ckr__seg *s = &p->img->segs[p->img->n_segs++];
     s->offset = p->img->size;
     s->size = size;
     s->bytes = bytes;
@@ -27064,9 +27015,8 @@ static void ckr__pack_bytes(ckr__packer *p, ckr_entry *e)
 /* What has gathered in `lit` becomes a segment. */
 static void ckr__pack_flush(ckr__packer *p)
 {
-    const uint8_t *copy;
     if (p->lit.failed) ckr__nomem(p->c);
-    copy = p->lit.failed ? NULL : CKR__DUP(p->c, uint8_t, p->lit.data, p->lit.size);
+    const uint8_t *copy = p->lit.failed ? NULL : CKR__DUP(p->c, uint8_t, p->lit.data, p->lit.size);
     if (copy) ckr__pack_seg(p, p->lit.size, copy, NULL, false);
     p->lit.size = 0;
 }
@@ -27121,12 +27071,11 @@ static ckr__image_record *ckr__pack_header(ckr__packer *p, const char *name, uin
     ckr__image_record *r = &p->img->records[p->img->n_records++];
     uint8_t h[30] = CKR_ZERO, extra[28], fb[4 + CKR__TORCH_ALIGN];
     const size_t n_root = strlen(p->img->root), n_name = n_root + 1 + strlen(name);
-    uint32_t n_extra, pad;
     r->name = name;
     r->header = ckr__pack_at(p);
     r->size = size;
-    n_extra = ckr__pack_zip64(r, true, extra);
-    pad = (uint32_t)((r->header + 30 + n_name + n_extra + 4) % CKR__TORCH_ALIGN);
+    uint32_t n_extra = ckr__pack_zip64(r, true, extra);
+    uint32_t pad = (uint32_t)((r->header + 30 + n_name + n_extra + 4) % CKR__TORCH_ALIGN);
     pad = (CKR__TORCH_ALIGN - pad) % CKR__TORCH_ALIGN;
     ckr__store_u32(h, 0x04034b50u);
     ckr__store_u16(h + 6, ckr__pack_zip_flags(r));
@@ -27159,9 +27108,8 @@ static void ckr__pack_record(ckr__packer *p, const char *name, const void *bytes
 static void ckr__pack_entry(ckr__packer *p, ckr_entry *e, uint64_t key)
 {
     const char *name = ckr__printf(p->c, "data/%llu", (unsigned long long)key);
-    ckr__image_record *r;
     if (!name) return;
-    r = ckr__pack_header(p, name, e->n_bytes);
+    ckr__image_record *r = ckr__pack_header(p, name, e->n_bytes);
     r->entry = e;
     e->offset = ckr__pack_at(p);
     if (!e->n_bytes) return;
@@ -27219,9 +27167,9 @@ static void ckr__name_set_link(ckr__name_set *s, uint64_t i)
 
 static void ckr__name_set_resize(ckr__name_set *s, uint64_t n_buckets)
 {
-    uint64_t i = s->next[s->n], after, b;
+    uint64_t i = s->next[s->n], after;
     s->n_buckets = n_buckets;
-    for (b = 0; b < n_buckets; b++) s->bucket[b] = CKR__NAME_NONE;
+    for (uint64_t b = 0; b < n_buckets; b++) s->bucket[b] = CKR__NAME_NONE;
     s->next[s->n] = CKR__NAME_NONE;
     for (; i != CKR__NAME_NONE; i = after) {
         after = s->next[i];
@@ -27298,7 +27246,7 @@ static void ckr__pack_torch(ckr__packer *p)
 {
     ckr__buf pickle;
     ckr_entry **entries = NULL;
-    uint64_t n = 0, i;
+    uint64_t n = 0;
     ckr__pickle_write(p->c, p->f, &pickle, &entries, &n);
     p->img->root = ckr__pack_torch_root(p->c, p->f->path);
     p->img->records = CKR__NEW_N(p->c, ckr__image_record, n + 6);
@@ -27310,7 +27258,7 @@ static void ckr__pack_torch(ckr__packer *p)
         ckr__pack_record(p, "byteorder", "little", 6);
     }
     ckr__buf_free(&pickle);
-    for (i = 0; i < n && !ckr__failed(p->c); i++) ckr__pack_entry(p, entries[i], i);
+    for (uint64_t i = 0; i < n && !ckr__failed(p->c); i++) ckr__pack_entry(p, entries[i], i);
     if (ckr__failed(p->c)) return;
     ckr__pack_record(p, "version", "3\n", 2);
     ckr__pack_name_hash(p);                            /* of the records before the id itself */
@@ -27322,8 +27270,7 @@ static void ckr__pack_torch(ckr__packer *p)
 static uint8_t *ckr__pack_zip_directory(const ckr__image *img, uint8_t *o)
 {
     const size_t n_root = strlen(img->root);
-    uint64_t i;
-    for (i = 0; i < img->n_records; i++) {
+    for (uint64_t i = 0; i < img->n_records; i++) {
         const ckr__image_record *r = &img->records[i];
         const size_t n_name = strlen(r->name);
         uint8_t extra[28];
@@ -27378,14 +27325,13 @@ static void ckr__pack_zip_end(uint8_t *o, uint64_t n, uint64_t at, uint64_t size
    of all records that are not empty; then the directory. */
 static void ckr__pack_torch_tail(ckr__image *img, uint64_t offset, uint8_t *o)
 {
-    ckr__image_record *id = &img->records[img->n_records - 1], *r;
+    ckr__image_record *id = &img->records[img->n_records - 1];
     const uint32_t n = ckr__pack_zip_descriptor_size(id);
     uint8_t *dir = o + 40 + n, *end;
     uint64_t names = img->name_hash, crcs = 0;
-    int d;
-    for (r = img->records; r < id; r++)
+    for (ckr__image_record *r = img->records; r < id; r++)
         if (r->size) crcs = ckr__pack_hash_combine(crcs, r->entry ? r->entry->crc : r->crc);
-    for (d = 19; d >= 0; d--, names /= 10, crcs /= 10) {
+    for (int d = 19; d >= 0; d--, names /= 10, crcs /= 10) {
         o[d] = (uint8_t)('0' + names % 10);
         o[20 + d] = (uint8_t)('0' + crcs % 10);
     }
@@ -27453,9 +27399,8 @@ static int ckr__pack_st_cmp(const void *a, const void *b)
 {
     const ckr__pack_st_item *x = (const ckr__pack_st_item *)a, *y = (const ckr__pack_st_item *)b;
     const uint64_t n = x->key->count < y->key->count ? x->key->count : y->key->count;
-    int d;
     if (x->order != y->order) return x->order < y->order ? -1 : 1;
-    d = n ? memcmp(x->key->u.str, y->key->u.str, (size_t)n) : 0;
+    int d = n ? memcmp(x->key->u.str, y->key->u.str, (size_t)n) : 0;
     return d ? d : x->key->count < y->key->count ? -1 : x->key->count > y->key->count;
 }
 
@@ -27469,8 +27414,7 @@ static ckr__pack_st_item **ckr__pack_st_items(ckr__packer *p)
     ckr_error *err = p->c->err;
     ckr__map names = { p->c, NULL, 0, 0 };
     bool had = false;
-    uint64_t i;
-    for (i = 0; i < n && !ckr__failed(p->c); i++) {
+    for (uint64_t i = 0; i < n && !ckr__failed(p->c); i++) {
         const ckr_node *k = root->u.items[2 * i], *v = ckr__dict_at(root, i);
         sorted[i] = &item[i];
         item[i].key = k;
@@ -27503,11 +27447,10 @@ static ckr__pack_st_item **ckr__pack_st_items(ckr__packer *p)
 static bool ckr__pack_st_metadata(ckr__packer *p)
 {
     const ckr_node *m = p->f->metadata;
-    uint64_t i;
     bool ok = true;
     if (!m) return true;
     ckr__buf_str(&p->lit, "\"__metadata__\":{");
-    for (i = 0; i < m->count && ok; i++) {
+    for (uint64_t i = 0; i < m->count && ok; i++) {
         const ckr_node *k = m->u.items[2 * i], *v = ckr__dict_at(m, i);
         if (i) ckr__buf_u8(&p->lit, ',');
         ok = k->kind == CKR_NODE_STR && v->kind == CKR_NODE_STR &&
@@ -27522,9 +27465,7 @@ static bool ckr__pack_st_metadata(ckr__packer *p)
 /* u64 length, JSON padded with blanks to a multiple of 8, the tensors without holes. */
 static void ckr__pack_safetensors(ckr__packer *p)
 {
-    ckr__pack_st_item **item;
-    uint64_t n = p->f->root ? p->f->root->count : 0, i, at = 0;
-    uint32_t d;
+    uint64_t n = p->f->root ? p->f->root->count : 0, at = 0;
     ckr__buf *b = &p->lit;
     if (!ckr_node_is_dict(p->f->root) || p->f->n_entries != n) {
         ckr__fail(p->c->err, CKR_ITEM_WRITE_ENTRY, p->f->path, CKR_NO_OFFSET, NULL,
@@ -27532,13 +27473,13 @@ static void ckr__pack_safetensors(ckr__packer *p)
                   (unsigned long long)p->f->n_entries);
         return;
     }
-    item = ckr__pack_st_items(p);
+    ckr__pack_st_item **item = ckr__pack_st_items(p);
     if (!item) return;
     ckr__buf_put(b, "\0\0\0\0\0\0\0\0{", 9);
     if (!ckr__pack_st_metadata(p))
         ckr__fail(p->c->err, CKR_ITEM_WRITE_NAME, p->f->path, CKR_NO_OFFSET, "__metadata__",
                   "metadata holds text in UTF-8 only");
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const ckr_entry *e = item[i]->entry;
         if (i || p->f->metadata) ckr__buf_u8(b, ',');
         if (!ckr__pack_json_str(b, item[i]->key->u.str, item[i]->key->count))
@@ -27546,7 +27487,7 @@ static void ckr__pack_safetensors(ckr__packer *p)
                       item[i]->key->u.str, "a tensor's name that is not UTF-8");
         ckr__buf_printf(b, ":{\"dtype\":\"%s\",\"shape\":[",
                         ckr__dtypes[ckr__pack_st_dtype(e)].tag);
-        for (d = 0; d < e->n_dims; d++)
+        for (uint32_t d = 0; d < e->n_dims; d++)
             ckr__buf_printf(b, d ? ",%lld" : "%lld", (long long)e->shape[d]);
         ckr__buf_printf(b, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
                         (unsigned long long)(at + e->n_bytes));
@@ -27564,7 +27505,7 @@ static void ckr__pack_safetensors(ckr__packer *p)
     if (!b->failed) ckr__store_u64(b->data, b->size - 8);
     ckr__pack_segs(p, n + 1);
     ckr__pack_flush(p);
-    for (i = 0; i < n; i++) ckr__pack_bytes(p, item[i]->entry);
+    for (uint64_t i = 0; i < n; i++) ckr__pack_bytes(p, item[i]->entry);
 }
 
 /* Bytes and tensors without anything between them: the root's list, item by item. */
@@ -27572,8 +27513,8 @@ static void ckr__pack_raw(ckr__packer *p)
 {
     const ckr_node *root = p->f->root;
     bool ok = ckr_node_is_list(root);
-    uint64_t i, n = 0;
-    for (i = 0; ok && i < root->count; i++) {
+    uint64_t n = 0;
+    for (uint64_t i = 0; ok && i < root->count; i++) {
         const uint8_t kind = root->u.items[i]->kind;
         ok = kind == CKR_NODE_ENTRY || kind == CKR_NODE_BYTES;
         n += kind == CKR_NODE_ENTRY;
@@ -27585,7 +27526,7 @@ static void ckr__pack_raw(ckr__packer *p)
         return;
     }
     ckr__pack_segs(p, root->count);
-    for (i = 0; i < root->count; i++) {
+    for (uint64_t i = 0; i < root->count; i++) {
         const ckr_node *x = root->u.items[i];
         if (x->kind == CKR_NODE_ENTRY) ckr__pack_bytes(p, x->u.entry);
         else ckr__pack_seg(p, x->count, (const uint8_t *)x->u.str, NULL, false);
@@ -27601,15 +27542,15 @@ static void ckr__pack_index(ckr__packer *p);
 static void ckr__pack_parts(ckr__packer *p)
 {
     ckr__image *img = p->img;
-    uint64_t i, k, n = 0;
+    uint64_t n = 0;
     img->parts = CKR__NEW_N(p->c, ckr__image *, p->f->n_parts);
-    for (i = 0; i < p->f->n_parts && !ckr__failed(p->c); i++)
+    for (uint64_t i = 0; i < p->f->n_parts && !ckr__failed(p->c); i++)
         if (ckr__image_make(p->c, p->f->parts[i], &img->parts[i]) == CKR_OK)
             n += img->parts[i]->n_segs;
     ckr__pack_segs(p, n);
     if (ckr__failed(p->c)) return;
     img->n_parts = p->f->n_parts;
-    for (i = 0; i < img->n_parts; i++) {
+    for (uint64_t i = 0; i < img->n_parts; i++) {
         ckr__out_file *part = p->f->parts[i];
         const ckr__image *x = img->parts[i];
         part->at = img->size;
@@ -27618,11 +27559,11 @@ static void ckr__pack_parts(ckr__packer *p)
             ckr__fail(p->c->err, CKR_ITEM_SIZE_OVERFLOW, p->f->path, CKR_NO_OFFSET, NULL, NULL);
             return;
         }
-        for (k = 0; k < x->n_segs; k++) {
+        for (uint64_t k = 0; k < x->n_segs; k++) {
             img->segs[img->n_segs] = x->segs[k];
             img->segs[img->n_segs++].offset += part->at;
         }
-        for (k = 0; k < part->n_entries; k++) part->entries[k]->offset += part->at;
+        for (uint64_t k = 0; k < part->n_entries; k++) part->entries[k]->offset += part->at;
         img->size += x->size;
     }
 }
@@ -27633,7 +27574,7 @@ static void ckr__pack_parts(ckr__packer *p)
 static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **out)
 {
     ckr__packer p = CKR_ZERO;
-    uint64_t i, at = 0;
+    uint64_t at = 0;
     *out = NULL;
     p.c = p.lit.c = c;
     p.f = f;
@@ -27662,7 +27603,7 @@ static ckr_result ckr__image_make(ckr__ctx *c, ckr__out_file *f, ckr__image **ou
     ckr__buf_free(&p.lit);
     if (!p.img->n_parts) p.img->late = (uint8_t *)ckr__arena_n(c, p.late, 1);
     if (ckr__failed(c)) return c->err->code;
-    for (i = 0; i < p.img->n_segs && p.img->late; i++)
+    for (uint64_t i = 0; i < p.img->n_segs && p.img->late; i++)
         if (p.img->segs[i].late) {
             p.img->segs[i].bytes = p.img->late + at;
             at += p.img->segs[i].size;
@@ -27681,11 +27622,10 @@ static void ckr__image_descriptor(const ckr__seg *seg, uint8_t *out)
 /* Every entry's crc is known: fills all late segments. */
 static void ckr__image_finish(ckr__image *img)
 {
-    uint64_t i, k;
-    for (k = 0; k < (img->n_parts ? img->n_parts : 1); k++) {
+    for (uint64_t k = 0; k < (img->n_parts ? img->n_parts : 1); k++) {
         ckr__image *x = img->n_parts ? img->parts[k] : img;
         uint8_t *o = x->late;
-        for (i = 0; i < x->n_segs; i++) {
+        for (uint64_t i = 0; i < x->n_segs; i++) {
             const ckr__seg *s = &x->segs[i];
             if (!s->late) continue;
             if (s->entry) ckr__image_descriptor(s, o);
@@ -27739,7 +27679,6 @@ static void ckr__index_properties(ckr__pickler *p, const ckr__out_item *x)
 
 static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
 {
-    uint64_t i;
     ckr__index_begin(p, CKR__DCP_CLASSES, "TensorStorageMetadata");
     ckr__pickler_word(p, "properties");
     ckr__index_properties(p, x);
@@ -27747,7 +27686,7 @@ static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
     ckr__index_size(p, x->n_dims, x->shape);
     ckr__pickler_word(p, "chunks");
     ckr__pickler_op(p, "](");
-    for (i = 0; i < x->n_chunks; i++) {
+    for (uint64_t i = 0; i < x->n_chunks; i++) {
         ckr__index_begin(p, CKR__DCP_CLASSES, "ChunkStorageMetadata");
         ckr__pickler_word(p, "offsets");
         ckr__index_size(p, x->n_dims, x->chunks[i].start);
@@ -27760,10 +27699,9 @@ static void ckr__index_tensor(ckr__pickler *p, const ckr__out_item *x)
 
 static void ckr__index_state(ckr__pickler *p, const ckr__out_index *x)
 {
-    uint64_t i;
     ckr__pickler_word(p, "state_dict_metadata");
     ckr__pickler_op(p, "}(");
-    for (i = 0; i < x->n_items; i++) {
+    for (uint64_t i = 0; i < x->n_items; i++) {
         ckr__pickler_word(p, x->items[i]->fqn);
         if (!x->items[i]->bytes) {
             ckr__index_tensor(p, x->items[i]);
@@ -27777,16 +27715,14 @@ static void ckr__index_state(ckr__pickler *p, const ckr__out_index *x)
 
 static void ckr__index_planner(ckr__pickler *p, const ckr__out_index *x)
 {
-    uint64_t i;
-    uint32_t k;
     ckr__pickler_word(p, "planner_data");
     ckr__pickler_op(p, "}(");
-    for (i = 0; i < x->n_items; i++) {
+    for (uint64_t i = 0; i < x->n_items; i++) {
         const ckr__out_item *it = x->items[i];
         ckr__pickler_word(p, it->fqn);
         ckr__pickler_op(p, "(");
         if (!it->path) ckr__pickler_word(p, it->fqn);
-        for (k = 0; it->path && k < it->n_path; k++) {
+        for (uint32_t k = 0; it->path && k < it->n_path; k++) {
             if (it->path[k].key) ckr__pickler_word(p, it->path[k].key);
             else ckr__pickler_int(p, it->path[k].index);
         }
@@ -27824,14 +27760,13 @@ static void ckr__pack_index(ckr__packer *p)
 {
     const ckr__out_index *x = p->f->index;
     ckr__pickler w = ckr__pickler_begin(p->c, p->f);
-    uint64_t i, k;
     ckr__index_begin(&w, CKR__DCP_CLASSES, "Metadata");
     ckr__index_state(&w, x);
     ckr__index_planner(&w, x);
     ckr__pickler_word(&w, "storage_data");
     ckr__pickler_op(&w, "}(");
-    for (i = 0; i < x->n_items; i++)
-        for (k = 0; k < x->items[i]->n_chunks; k++) ckr__index_place(&w, x->items[i], k);
+    for (uint64_t i = 0; i < x->n_items; i++)
+        for (uint64_t k = 0; k < x->items[i]->n_chunks; k++) ckr__index_place(&w, x->items[i], k);
     ckr__pickler_op(&w, "uub.");
     if (ckr__pickler_end(&w) == CKR_OK) {
         ckr__buf_put(&p->lit, w.out.data, w.out.size);
@@ -27887,8 +27822,7 @@ static int64_t ckr__row_major(uint32_t n_dims, const int64_t *shape, uint32_t ax
 static uint64_t ckr__piece_at(const ckr_piece *p, const int64_t *at)
 {
     uint64_t o = p->offset;
-    uint32_t k;
-    for (k = 0; k < p->n_dims; k++) o += (uint64_t)((at[k] - p->start[k]) * p->stride[k]);
+    for (uint32_t k = 0; k < p->n_dims; k++) o += (uint64_t)((at[k] - p->start[k]) * p->stride[k]);
     return o;
 }
 
@@ -27899,22 +27833,22 @@ typedef struct ckr__axes { uint32_t n; int64_t s[5][CKR_MAX_DIMS], *count; } ckr
    merges an axis into its outer neighbour where all four sides continue. */
 static void ckr__axes_merge(ckr__axes *x)
 {
-    uint32_t i, j, k, n = 0;
-    for (i = 1; i < x->n; i++)
-        for (j = i; j > 0 && x->s[2][j - 1] < x->s[2][j]; j--)
-            for (k = 0; k < 5; k++) {
+    uint32_t n = 0;
+    for (uint32_t i = 1; i < x->n; i++)
+        for (uint32_t j = i; j > 0 && x->s[2][j - 1] < x->s[2][j]; j--)
+            for (uint32_t k = 0; k < 5; k++) {
                 const int64_t t = x->s[k][j];
                 x->s[k][j] = x->s[k][j - 1];
                 x->s[k][j - 1] = t;
             }
-    for (i = 0; i < x->n; i++) {
+    for (uint32_t i = 0; i < x->n; i++) {
         const int64_t size = x->count[i];
         bool merge = n > 0;
         if (size == 1) continue;
-        for (k = 0; k < 4 && merge; k++) merge = x->s[k][n - 1] == x->s[k][i] * size;
+        for (uint32_t k = 0; k < 4 && merge; k++) merge = x->s[k][n - 1] == x->s[k][i] * size;
         if (!merge) x->count[n++] = 1;
         x->count[n - 1] *= size;
-        for (k = 0; k < 4; k++) x->s[k][n - 1] = x->s[k][i];
+        for (uint32_t k = 0; k < 4; k++) x->s[k][n - 1] = x->s[k][i];
     }
     x->n = n;
 }
@@ -27930,8 +27864,6 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     int64_t *v, ea = (int64_t)ckr_dtype_size(pa->dtype), el = (int64_t)ckr_dtype_size(logical);
     int64_t eb = pb ? (int64_t)ckr_dtype_size(pb->dtype) : el,
             ed = pd ? (int64_t)ckr_dtype_size(pd->dtype) : el;
-    uint64_t *span;
-    uint32_t i;
 
     if (pa->file == CKR_NO_FILE && !pa->mem && pa != pd) {     /* it is there, not readable */
         ckr__fail(c->err, CKR_ITEM_DCP_TRANSFORM, NULL, CKR_NO_OFFSET, t->name, NULL);
@@ -27946,7 +27878,7 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     op->logical = logical;
     op->dtype = pd ? pd->dtype : logical;
     op->swap = pd && pd->big_endian != ckr__host_big_endian();
-    for (i = 0; i < t->n_dims; i++) {
+    for (uint32_t i = 0; i < t->n_dims; i++) {
         int64_t l = ckr__row_major(t->n_dims, t->shape, i) * el;
         x.count[i] = count[i];
         x.s[0][i] = pa->stride[i];
@@ -27965,7 +27897,7 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
         op->run = x.count[--x.n];
     op->n_dims = x.n;
     v = CKR__NEW_N(c, int64_t, 5 * (uint64_t)x.n);
-    span = CKR__NEW_N(c, uint64_t, (uint64_t)x.n + 1);
+    uint64_t *span = CKR__NEW_N(c, uint64_t, (uint64_t)x.n + 1);
     if (!v || !span) return false;
     op->count = v;
     op->a = v + x.n;
@@ -27974,7 +27906,7 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     op->l = v + 4 * (size_t)x.n;
     op->span = span;
     span[x.n] = (uint64_t)(op->run * ed);
-    for (i = x.n; i-- > 0;) {
+    for (uint32_t i = x.n; i-- > 0;) {
         v[i] = x.count[i];
         v[x.n + i] = x.s[0][i];
         v[2 * x.n + i] = x.s[1][i];
@@ -27989,8 +27921,7 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
 static bool ckr__box_meet(uint32_t n, const int64_t *s1, const int64_t *c1, const int64_t *s2,
                           const int64_t *c2, int64_t *start, int64_t *count)
 {
-    uint32_t i;
-    for (i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         int64_t lo = ckr__max_i64(s1[i], s2[i]), hi = ckr__min_i64(s1[i] + c1[i], s2[i] + c2[i]);
         if (hi <= lo) return false;
         start[i] = lo;
@@ -28034,11 +27965,10 @@ static bool ckr__lane_read(ckr__lane *w, int side, const ckr_piece *p, uint64_t 
 {
     const ckr__ctx *c = side ? w->other : w->src;
     const ckr__file *f = &c->files[p->file];
-    int32_t sys;
     if (!ckr__range_ok(at, n, f->size))
         return ckr__fail(&w->err, CKR_ITEM_IO_READ, f->path, at, NULL,
                          "the file ends before this piece") == CKR_OK;
-    sys = c->env.io.read_fn(c->env.io.user, f->handle, at, dst, (size_t)n);
+    int32_t sys = c->env.io.read_fn(c->env.io.user, f->handle, at, dst, (size_t)n);
     return !sys || ckr__fail_io(&w->err, CKR_ITEM_IO_READ, f->path, sys) == CKR_OK;
 }
 
@@ -28063,15 +27993,14 @@ static const uint8_t *ckr__fetch(ckr__lane *w, int side, const ckr_piece *p, uin
 {
     const ckr__ctx *c = side ? w->other : w->src;
     uint8_t *block = w->block[side];
-    uint64_t size, from;
     if (p->file == CKR_NO_FILE)
         return p->mem ? (const uint8_t *)p->mem + at : w->window + (at - w->window_at);
-    from = w->block_at[side];
+    uint64_t from = w->block_at[side];
     block += ckr__misplaced(block, from);
     if (w->block_file[side] == p->file && at >= from &&
         ckr__range_ok(at - from, n, w->block_n[side]))
         return block + (at - from);
-    size = c->files[p->file].size;
+    uint64_t size = c->files[p->file].size;
     want = ckr__ahead(w, side, p->file, at, want);
     if (at < size && want > size - at) want = size - at;
     if (n < want) n = want;
@@ -28235,14 +28164,12 @@ static void ckr__compare_elements(ckr__lane *w, ckr_dtype t, const uint8_t *x, c
                                   uint64_t n)
 {
     const size_t e = ckr_dtype_size(t);
-    uint64_t i, ulp;
-    double d;
-    for (i = 0; i < n; i++, x += e, y += e) {
+    for (uint64_t i = 0; i < n; i++, x += e, y += e) {
         if (!memcmp(x, y, e)) continue;
         w->n_differ++;
-        d = ckr__distance(t, x, y);
+        double d = ckr__distance(t, x, y);
         if (d > w->max_abs || !(d <= DBL_MAX)) w->max_abs = d;
-        ulp = ckr__is_float(t) ? ckr__ulp_distance(t, x, y) : 0;
+        uint64_t ulp = ckr__is_float(t) ? ckr__ulp_distance(t, x, y) : 0;
         if (ulp > w->max_ulp) w->max_ulp = ulp;
     }
 }
@@ -28308,7 +28235,7 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
                          uint64_t w0, uint64_t w1, uint8_t *dst)
 {
     uint64_t next[4], end = at[2] + op->span[axis];
-    int64_t i, first = 0, last;
+    int64_t first = 0, last;
     if (end <= w0 || at[2] >= w1) return true;
     if (axis == op->n_dims) {
         const uint64_t ed = ckr_dtype_size(op->dtype), ea = ckr_dtype_size(op->pa->dtype);
@@ -28326,7 +28253,7 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
         if (at[2] + inner <= w0) first = (int64_t)((w0 - at[2] - inner) / d) + 1;
         if ((w1 - at[2] + d - 1) / d < (uint64_t)last) last = (int64_t)((w1 - at[2] + d - 1) / d);
     }
-    for (i = first; i < last; i++) {
+    for (int64_t i = first; i < last; i++) {
         next[0] = at[0] + (uint64_t)(i * op->a[axis]);
         next[1] = at[1] + (uint64_t)(i * op->b[axis]);
         next[2] = at[2] + (uint64_t)(i * op->d[axis]);
@@ -28356,8 +28283,7 @@ typedef struct ckr__crew {
 
 static void ckr__crew_free(ckr__crew *w)
 {
-    uint32_t i;
-    for (i = 0; w->lanes && i < w->n; i++) {
+    for (uint32_t i = 0; w->lanes && i < w->n; i++) {
         ckr__lane *l = &w->lanes[i];
         ckr__heap_free(w->c, l->block[0], l->most + CKR__LINE);
         ckr__heap_free(w->c, l->block[1], l->most + CKR__LINE);
@@ -28419,8 +28345,7 @@ static ckr_result ckr__crew_make(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
 /* The error of the lowest lane, moved to the context. */
 static ckr_result ckr__crew_error(ckr__crew *w)
 {
-    uint32_t i;
-    for (i = 0; i < w->n; i++)
+    for (uint32_t i = 0; i < w->n; i++)
         if (w->lanes[i].err.code != CKR_OK) {
             if (w->c->err->code == CKR_OK) *w->c->err = w->lanes[i].err;
             return w->lanes[i].err.code;
@@ -28444,8 +28369,7 @@ static bool ckr__jobs_bound(ckr__ctx *c, const ckr__op *op)
 {
     const uint64_t run = (uint64_t)op->run * ckr_dtype_size(op->pa->dtype);
     uint64_t shown = run, stored = run;
-    uint32_t i;
-    for (i = 0; i < op->n_dims; i++) {
+    for (uint32_t i = 0; i < op->n_dims; i++) {
         if (!ckr__mul_u64(shown, (uint64_t)op->count[i], &shown)) shown = UINT64_MAX;
         stored += (uint64_t)(op->count[i] - 1) * (uint64_t)op->a[i];
     }
@@ -28464,9 +28388,9 @@ static bool ckr__jobs_bound(ckr__ctx *c, const ckr__op *op)
 /* Cuts an op into jobs of about one window. `dst` stands for destination offset 0. */
 static bool ckr__jobs_add(ckr__ctx *c, ckr__jobs *j, const ckr__op *op, uint8_t *dst)
 {
-    uint64_t at, end = op->at_d + op->span[0];
+    uint64_t end = op->at_d + op->span[0];
     if (!dst && !ckr__jobs_bound(c, op)) return false;
-    for (at = op->at_d; at < end; at += CKR__WINDOW) {
+    for (uint64_t at = op->at_d; at < end; at += CKR__WINDOW) {
         ckr__job *x = CKR__PUSH(ckr__job, c, j->list, j->n);
         x->op = op;
         x->begin = at;
@@ -28490,8 +28414,7 @@ static void ckr__jobs_lane(void *arg, uint32_t lane)
     ckr__jobs *j = (ckr__jobs *)arg;
     ckr__lane *w = &j->crew->lanes[lane];
     const uint32_t n = j->crew->n;
-    uint64_t i;
-    for (i = lane; i < j->n && w->err.code == CKR_OK; i += n) {
+    for (uint64_t i = lane; i < j->n && w->err.code == CKR_OK; i += n) {
         ckr__op_run(w, j->list[i].op, j->list[i].begin, j->list[i].end, j->list[i].dst);
         if (!ckr__tell(j->crew->c, lane, j->bytes, j->n - i < n ? j->n : i + n, j->n, &w->err))
             return;
@@ -29650,11 +29573,10 @@ static bool ckr__setting_is_for(const ckr_setting *x, const ckr_state *s, uint64
 static const char *ckr__spec_text(ckr__ctx *c, const ckr_node *v)
 {
     const char *text = NULL, *one;
-    uint64_t i;
     double number;
     if (ckr_node_str(v)) return v->u.str;
     if (ckr_node_f64(v, &number) || v->kind == CKR_NODE_BOOL) return ckr__node_text_of(c, v);
-    for (i = 0; ckr_node_is_list(v) && i < v->count; i++) {
+    for (uint64_t i = 0; ckr_node_is_list(v) && i < v->count; i++) {
         if (!ckr_node_f64(v->u.items[i], &number)) return NULL;
         one = ckr__node_text_of(c, v->u.items[i]);
         text = one ? ckr__printf(c, text ? "%s,%s" : "%s%s", text ? text : "", one) : NULL;
@@ -29668,8 +29590,7 @@ static const char *ckr__sched_spec(ckr__ctx *c, const ckr_schedule *s)
 {
     const char *out = s->kind;
     bool first = !strchr(s->kind, ':');
-    uint64_t i;
-    for (i = 0; out && i < s->params->count; i++) {
+    for (uint64_t i = 0; out && i < s->params->count; i++) {
         const char *key = ckr__dict_key(s->params, i);
         const ckr_node *v = ckr__dict_at(s->params, i);
         const char *text = key ? ckr__spec_text(c, v) : NULL;
@@ -29734,15 +29655,15 @@ static bool ckr__setting_number(const ckr_setting *x, double *out)
    purpose: a setting for all groups passes them over, unless no group has any. */
 static ckr_result ckr__decide_hyper(ckr__decide *d, const ckr_setting *x, double v)
 {
-    uint64_t i, n = 0, zero = 0, any = 0;
+    uint64_t n = 0, zero = 0, any = 0;
     double was = 0;
     ckr__span old = CKR_ZERO, now = CKR_ZERO;
     const bool decay = !strcmp(x->key, "weight_decay") && !x->group;
     char subject[96];
     ckr_result r = CKR_OK;
-    for (i = 0; decay && i < d->out->n_groups; i++)
+    for (uint64_t i = 0; decay && i < d->out->n_groups; i++)
         any += ckr_node_f64(ckr_node_get(d->out->groups[i].hyper, x->key), &was) && was != 0;
-    for (i = 0; i < d->out->n_groups; i++) {
+    for (uint64_t i = 0; i < d->out->n_groups; i++) {
         ckr_node *hyper = d->out->groups[i].hyper;
         if (!ckr__setting_is_for(x, d->out, i)) continue;
         was = 0;
@@ -29808,10 +29729,10 @@ static double ckr__lane_shown(const ckr_schedule *s, const char *key, uint64_t l
 /* One group's own value: its lane's. */
 static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
 {
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     ckr__span was = CKR_ZERO, now = CKR_ZERO;
     char subject[160];
-    for (i = 0; i < d->wanted->n_lanes && i < d->out->n_groups; i++) {
+    for (uint64_t i = 0; i < d->wanted->n_lanes && i < d->out->n_groups; i++) {
         ckr_schedule *s;
         if (!ckr__setting_is_for(x, d->out, i)) continue;
         if (ckr__sched_set(d->c, d->wanted, x->key, x->value, (int64_t)i, &s) != CKR_OK)
@@ -29830,15 +29751,14 @@ static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
    so. */
 static const char *ckr__decide_hidden(const ckr__decide *d)
 {
-    uint64_t i;
     if (d->before && d->before->opaque) return d->before->reason;
     if (d->before && d->before->n_lanes != d->src->n_groups && d->src->n_groups)
         return "the file's schedulers are of some groups each: their LRs are not put together";
-    for (i = 0; !d->before && i < d->src->n_groups; i++)
+    for (uint64_t i = 0; !d->before && i < d->src->n_groups; i++)
         if (ckr_node_get(d->src->groups[i].hyper, "initial_lr"))
             return "the groups have had a scheduler, whose state is not found in the file: it "
                    "moves their LR in the coming run";
-    for (i = 0; !d->before && i < d->src->n_leftovers; i++)
+    for (uint64_t i = 0; !d->before && i < d->src->n_leftovers; i++)
         if (strstr(d->src->leftovers[i].path, "sched") ||
             strstr(d->src->leftovers[i].path, "Sched"))
             return "the file seems to have a scheduler of the script's own, which moves the LR in "
@@ -29855,7 +29775,6 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
                                      : "KIND:key=value,... or --optimizer FILE");
     const char *hidden = ckr__decide_hidden(d);
     const char *text = hidden ? hidden : "the checkpoint does not tell its schedule";
-    uint64_t i;
     double v;
     if (!remedy) return d->c->err->code;
     if (d->wanted || hidden || (strcmp(x->key, "lr") != 0 && d->out->n_groups))
@@ -29863,7 +29782,7 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
     if (!d->out->n_groups) return ckr__setting_bad(d, x, text, remedy);
     if (!ckr__setting_number(x, &v)) return ckr__setting_bad(d, x, "not a number from 0 on", NULL);
     ckr__decide_hyper(d, x, v);
-    for (i = 0; i < d->out->n_groups && !ckr__failed(d->c); i++)
+    for (uint64_t i = 0; i < d->out->n_groups && !ckr__failed(d->c); i++)
         if (ckr__setting_is_for(x, d->out, i) &&
             ckr_node_get(d->out->groups[i].hyper, "initial_lr"))
             ckr__node_set(d->c, d->out->groups[i].hyper, "initial_lr", ckr__node_float(d->c, v));
@@ -29876,7 +29795,6 @@ static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
     const bool lr = !strcmp(x->key, "lr");
     char was[64], subject[64];
     ckr__span shown = CKR_ZERO;
-    uint64_t i;
     ckr_schedule *s;
     d->asked_schedule = true;
     if (lr) d->asked_lr = true;
@@ -29884,7 +29802,7 @@ static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
     if (x->group) return ckr__decide_lanes(d, x);
     if (ckr__sched_set(d->c, old, x->key, x->value, -1, &s) != CKR_OK) return ckr__oom(d->c);
     d->wanted = s;
-    for (i = 0; i < old->n_lanes && (lr || !strcmp(x->key, "min_lr")); i++)
+    for (uint64_t i = 0; i < old->n_lanes && (lr || !strcmp(x->key, "min_lr")); i++)
         ckr__span_add(&shown, ckr__lane_shown(old, x->key, i));
     ckr__format(subject, sizeof subject, "%s of the schedule", x->key);
     return ckr__say(d->c, "CKR_SET", CKR_CHANGED, subject, ckr__span_text(was, &shown), x->value,
@@ -29930,11 +29848,10 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
 
 static ckr_result ckr__decide_settings(ckr__decide *d)
 {
-    uint64_t i;
     double v;
     ckr_result r = CKR_OK;
     if (!ckr__groups_own(d->c, d->out)) return d->c->err->code;      /* the checkpoint's stay */
-    for (i = 0; i < d->t->n_sets && r == CKR_OK; i++) {
+    for (uint64_t i = 0; i < d->t->n_sets && r == CKR_OK; i++) {
         const ckr_setting *x = &d->t->sets[i];
         const ckr__group_lane *lane = d->wanted && d->wanted->n_lanes ? d->wanted->lanes : NULL;
         if (!x->key || !x->value) r = ckr__setting_unknown(d, x);
@@ -29959,8 +29876,7 @@ static double *ckr__bases_of(ckr__ctx *c, const ckr_schedule *s, const ckr_group
                              uint64_t n)
 {
     double *bases = CKR__NEW_N(c, double, n);
-    uint64_t i;
-    for (i = 0; bases && i < n; i++) {
+    for (uint64_t i = 0; bases && i < n; i++) {
         bases[i] = ckr__nan();
         if (s && i < s->n_lanes) bases[i] = s->lanes[i].base;
         else if (!ckr_node_f64(ckr_node_get(groups[i].hyper, "initial_lr"), &bases[i]))
@@ -29974,25 +29890,23 @@ static bool ckr__curve_regroup(ckr__ctx *c, ckr__curve *v, const uint64_t *from,
                                int depth)
 {
     double **arrays[3];
-    ckr__curve *children;
-    uint64_t i;
-    int k;
     arrays[0] = &v->base;
     arrays[1] = &v->min;
     arrays[2] = &v->max;
-    for (k = 0; k < 3; k++) {
+    for (int k = 0; k < 3; k++) {
         double *to, *was = *arrays[k];
         if (!was) continue;
         to = CKR__NEW_N(c, double, n);
         if (!to) return false;
-        for (i = 0; i < n; i++) to[i] = from[i] == CKR__GROUPS_NONE ? was[0] : was[from[i]];
+        for (uint64_t i = 0; i < n;
+             i++) to[i] = from[i] == CKR__GROUPS_NONE ? was[0] : was[from[i]];
         *arrays[k] = to;
     }
     if (!v->n_children) return true;
-    children = CKR__DUP(c, ckr__curve, v->children, v->n_children);
+    ckr__curve *children = CKR__DUP(c, ckr__curve, v->children, v->n_children);
     if (!children || depth >= CKR__SCHED_DEPTH) return false;
     v->children = children;
-    for (i = 0; i < v->n_children; i++)
+    for (uint64_t i = 0; i < v->n_children; i++)
         if (!ckr__curve_regroup(c, &children[i], from, n, depth + 1)) return false;
     return true;
 }
@@ -30004,13 +29918,12 @@ static ckr_schedule *ckr__sched_regroup(ckr__ctx *c, const ckr_schedule *s, cons
 {
     ckr_schedule *x = ckr__sched_copy(c, s);
     ckr__curve *curve = s->curve ? CKR__DUP(c, ckr__curve, s->curve, 1) : NULL;
-    uint64_t i;
     double base;
     if (!x || (s->curve && !curve)) return NULL;
     x->lanes = CKR__NEW_N(c, ckr__group_lane, n);
     x->n_lanes = n;
     if (!x->lanes || !s->n_lanes) return NULL;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const bool known = from[i] < s->n_lanes;
         x->lanes[i] = s->lanes[known ? from[i] : 0];
         if (!known) x->lanes[i].base = x->lanes[i].max = ckr__nan();
@@ -30029,18 +29942,17 @@ static ckr_result ckr__decide_regroup(ckr__decide *d)
 {
     const uint64_t n = d->t->groups ? d->t->n_groups : 0;
     ckr_group *made = CKR__NEW_N(d->c, ckr_group, n);
-    uint64_t i, *from = CKR__NEW_N(d->c, uint64_t, n);
-    ckr_result r;
+    uint64_t *from = CKR__NEW_N(d->c, uint64_t, n);
     if (!made || !from) return d->c->err->code;
     if (!n) return CKR_OK;
-    r = ckr__groups_match(d->c, d->src, d->t, made, from);
+    ckr_result r = ckr__groups_match(d->c, d->src, d->t, made, from);
     d->out->groups = made;
     d->out->n_groups = n;
     if (r != CKR_OK || !d->before || d->before->n_lanes != d->src->n_groups) return r;
     d->wanted = ckr__sched_regroup(d->c, d->before, from, made, n);
     d->before = ckr__sched_regroup(d->c, d->before, from, NULL, n);
     if (!d->before || !d->wanted) return d->c->err->code;
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         if (d->wanted->lanes[i].base != d->before->lanes[i].base) {
             d->asked_schedule = true;
             if (ckr_node_get(d->t->groups[i].hyper, "lr")) d->asked_lr = true;
@@ -30054,21 +29966,19 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
 {
     const bool again = (d->t->without & CKR_SCHEDULE) != 0;
     const uint64_t n = d->out->n_groups;
-    uint64_t i;
-    double *bases, start;
     const char *spec = d->t->schedule;
     const ckr__schedules *own = spec ? ckr__schedules_of(spec) : NULL;
     ckr_schedule *s;
     if (!spec) return CKR_OK;
     if (ckr__decide_keeps(d)) return ckr__decide_unused(d, "schedule", d->t->schedule);
-    bases = ckr__bases_of(d->c, d->before, d->out->groups, n);
+    double *bases = ckr__bases_of(d->c, d->before, d->out->groups, n);
     if (!bases) return d->c->err->code;
     if (own && own->spec_fn)
         spec = own->spec_fn(d->c, spec, own == ckr__schedules_of(d->src->dialect)
                                             ? d->src->framework_version : NULL);
     if (!spec) return d->c->err->code;
     if (ckr__sched_parse(d->c, spec, n ? bases : NULL, n, &s) != CKR_OK) return ckr__oom(d->c);
-    start = s->offset;                         /* of a run's first update                 */
+    double start = s->offset;                         /* of a run's first update                 */
     s->beta1 = !n || !ckr__has(d->out->groups[0].hyper, "momentum") ||
                ckr__has(d->out->groups[0].hyper, "betas");
     if (d->before && !strcmp(d->before->clock, "tick") && !strcmp(s->clock, "update")) {
@@ -30089,7 +29999,8 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
             s->position = (int64_t)start;
             ckr__sched_stand(s, d->done);
         }
-        for (i = 0; i < s->n_lanes; i++) {         /* Nanotron's LR is its groups'            */
+        for (uint64_t i = 0; i < s->n_lanes;
+             i++) {         /* Nanotron's LR is its groups'            */
             if (s->curve && s->curve->kind == CKR__CV_NANOTRON && !ckr_node_get(s->params, "lr"))
                 ckr_node_f64(ckr_node_get(s->params, "learning_rate"), &s->lanes[i].base);
             if (i < n && s->lanes[i].base != bases[i]) d->asked_lr = true;
@@ -30128,20 +30039,20 @@ typedef struct ckr__around {
 static ckr_result ckr__decide_values(ckr__decide *d, ckr__column column, ckr__around *v)
 {
     const uint64_t n = d->after ? d->after->n_lanes : 0;
-    uint64_t i;
     ckr_result r = CKR_OK;
     v->n = n;
     v->last = CKR__NEW_N(d->c, double, n);
     v->next = CKR__NEW_N(d->c, double, n);
     v->first = CKR__NEW_N(d->c, double, n);
     if (!v->last || !v->next || !v->first) return d->c->err->code;
-    for (i = 0; i < n; i++) v->last[i] = v->next[i] = v->first[i] = ckr__nan();
+    for (uint64_t i = 0; i < n; i++) v->last[i] = v->next[i] = v->first[i] = ckr__nan();
     if (d->before && !d->before->opaque && d->before->n_lanes == n) {
         if (d->done > 0) r = ckr__sched_eval(d->c, d->before, column, d->done, 1, v->last);
         if (r == CKR_OK) r = ckr__sched_eval(d->c, d->before, column, d->done + 1, 1, v->next);
     }
     if (r == CKR_OK) r = ckr__sched_eval(d->c, d->after, column, d->done + 1, 1, v->first);
-    for (i = 0; column == CKR__COL_LR && !d->t->groups && i < n && i < d->src->n_groups; i++)
+    for (uint64_t i = 0; column == CKR__COL_LR && !d->t->groups && i < n && i < d->src->n_groups;
+         i++)
         if (v->next[i] != v->next[i])
             ckr_node_f64(ckr_node_get(d->src->groups[i].hyper, "lr"), &v->next[i]);
     return r;
@@ -30177,16 +30088,15 @@ static bool ckr__told(const ckr__around *v, uint64_t i, uint64_t like)
 /* "lr of groups 0, 2-5", as far as there is room; "lr of 21 groups" where it is all that change. */
 static void ckr__told_subject(char out[96], const char *what, const ckr__around *v, uint64_t like)
 {
-    uint64_t i, from = 0, n = 0, told = 0;
-    size_t at;
+    uint64_t from = 0, n = 0, told = 0;
     char range[48];
-    for (i = 0; i < v->n; i++) n += ckr__told(v, i, like);
+    for (uint64_t i = 0; i < v->n; i++) n += ckr__told(v, i, like);
     if (n > 1 && like == CKR__GROUPS_NONE) {
         ckr__format(out, 96, "%s of %llu groups", what, (unsigned long long)n);
         return;
     }
-    at = (size_t)ckr__format(out, 96, "%s of group%s", what, n > 1 ? "s" : "");
-    for (i = 0; i <= v->n && told < n; i++) {
+    size_t at = (size_t)ckr__format(out, 96, "%s of group%s", what, n > 1 ? "s" : "");
+    for (uint64_t i = 0; i <= v->n && told < n; i++) {
         if (i < v->n && ckr__told(v, i, like)) continue;
         if (i > from) {
             ckr__format(range, sizeof range, i - from > 1 ? "%s %llu-%llu" : "%s %llu",
@@ -30206,10 +30116,10 @@ static ckr_result ckr__decide_tell(ckr__decide *d, ckr__column column, const cha
                                    const ckr__around *v, uint64_t like)
 {
     ckr__span was = CKR_ZERO, now = CKR_ZERO;
-    uint64_t i, worst = CKR__GROUPS_NONE;
+    uint64_t worst = CKR__GROUPS_NONE;
     char subject[96], reason[240];
     size_t at;
-    for (i = 0; i < v->n; i++) {
+    for (uint64_t i = 0; i < v->n; i++) {
         if (!ckr__told(v, i, like)) continue;
         ckr__span_add(&was, v->next[i]);
         ckr__span_add(&now, v->first[i]);
@@ -30311,21 +30221,19 @@ static ckr_result ckr__decide_behind(ckr__decide *d)
     ckr_schedule own = *d->after;
     const uint64_t n = own.n_lanes;
     const double end = ckr__sched_end(d->after);
-    double *a, *b;
-    uint64_t i, k;
     bool worse = false;
     char at[64];
     ckr_result r = CKR_OK;
     own.hold = ckr__inf();
     own.clamp = own.anchored = own.recurrent = false;
     if (!(end < 9e15) || own.ramp_len > 0) return CKR_OK;
-    a = CKR__NEW_N(d->c, double, n);
-    b = CKR__NEW_N(d->c, double, n);
+    double *a = CKR__NEW_N(d->c, double, n);
+    double *b = CKR__NEW_N(d->c, double, n);
     if (!a || !b) return d->c->err->code;
     r = ckr__sched_at(d->c, &own, CKR__COL_LR, end, a);
-    for (k = 1; k <= 3 && r == CKR_OK && !worse; k++) {
+    for (uint64_t k = 1; k <= 3 && r == CKR_OK && !worse; k++) {
         r = ckr__sched_at(d->c, &own, CKR__COL_LR, end + (double)k * own.rate, b);
-        for (i = 0; i < n && r == CKR_OK; i++)
+        for (uint64_t i = 0; i < n && r == CKR_OK; i++)
             worse = worse || b[i] < 0 || b[i] > a[i] * (1 + 1e-9) + 1e-300;
     }
     if (r != CKR_OK || !worse) return r;
@@ -30369,14 +30277,11 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
 {
     const ckr_severity mild = d->asked_schedule ? CKR_CHANGED : CKR_EXACT;
     const int64_t first = d->done + 1;
-    const ckr__curve *curve;
-    int64_t last;
     ckr__scan f;
-    bool over;
     if (!d->after || d->after->opaque) return CKR_OK;
-    curve = d->after->curve;
-    last = ckr__run_end(d->after, d->done);
-    over = last < first;
+    const ckr__curve *curve = d->after->curve;
+    int64_t last = ckr__run_end(d->after, d->done);
+    bool over = last < first;
     if (over) last = first;
     if (ckr__sched_scan(d->c, d->after, first, (uint64_t)(last - first) + 1, &f) != CKR_OK)
         return ckr__oom(d->c);
@@ -30410,14 +30315,13 @@ static ckr_result ckr__decide_momentum(ckr__decide *d, uint64_t group, double v)
 {
     ckr_node *h = d->out->groups[group].hyper, *betas, *list;
     double was;
-    uint64_t i;
     betas = ckr__dict_value(h, "betas");
     if (!d->after->beta1 || !ckr_node_is_list(betas) || !betas->count) {
         if (ckr_node_f64(ckr_node_get(h, "momentum"), &was) && !ckr__same(v, was))
             ckr__node_set(d->c, h, "momentum", ckr__node_float(d->c, v));
     } else if (!ckr_node_f64(betas->u.items[0], &was) || !ckr__same(v, was)) {
         list = ckr__node(d->c, (ckr_node_kind)betas->kind);
-        for (i = 0; i < betas->count; i++)
+        for (uint64_t i = 0; i < betas->count; i++)
             ckr__node_push(d->c, list, i ? betas->u.items[i] : ckr__node_float(d->c, v));
         ckr__node_set(d->c, h, "betas", list);
     }
@@ -30428,10 +30332,9 @@ static ckr_result ckr__decide_momentum(ckr__decide *d, uint64_t group, double v)
 static ckr_result ckr__decide_no_momentum(ckr__decide *d)
 {
     const ckr__curve *curve = d->after->curve;
-    uint64_t i;
     double v;
     if (!curve || !(curve->flags & CKR__CF_MOMENTUM)) return CKR_OK;
-    for (i = 0; i < d->out->n_groups; i++) {
+    for (uint64_t i = 0; i < d->out->n_groups; i++) {
         const ckr_node *h = d->out->groups[i].hyper;
         if (ckr_node_get(h, "betas") || ckr_node_f64(ckr_node_get(h, "momentum"), &v)) continue;
         return ckr__say(d->c, "CKR_E_SCHEDULE_HOLD", CKR_ERROR, d->after->kind, NULL, NULL,
@@ -30445,22 +30348,19 @@ static ckr_result ckr__decide_no_momentum(ckr__decide *d)
 static ckr_result ckr__decide_write(ckr__decide *d)
 {
     const ckr__schedules *own = d->after ? ckr__schedules_of(d->after->kind) : NULL;
-    ckr_schedule *list;
     ckr__around lr, wd, momentum;
-    uint64_t i;
-    ckr_result r;
     if (!d->after) return CKR_OK;
-    list = CKR__DUP(d->c, ckr_schedule, d->after, 1);
+    ckr_schedule *list = CKR__DUP(d->c, ckr_schedule, d->after, 1);
     if (!list) return d->c->err->code;
     d->after = list;
     d->out->schedules = list;
     d->out->n_schedules = 1;
     if (d->after->opaque || d->after->n_lanes != d->out->n_groups) return CKR_OK;
-    r = ckr__decide_values(d, CKR__COL_LR, &lr);
+    ckr_result r = ckr__decide_values(d, CKR__COL_LR, &lr);
     if (r == CKR_OK) r = ckr__decide_values(d, CKR__COL_WD, &wd);
     if (r == CKR_OK) r = ckr__decide_values(d, CKR__COL_MOMENTUM, &momentum);
     if (r == CKR_OK && !ckr__sched_same(d->after, d->before)) r = ckr__decide_no_momentum(d);
-    for (i = 0; i < d->out->n_groups && r == CKR_OK; i++) {
+    for (uint64_t i = 0; i < d->out->n_groups && r == CKR_OK; i++) {
         ckr_node *h = d->out->groups[i].hyper;
         const double base = d->after->lanes[i].base;
         const bool changed = !ckr__sched_same(d->after, d->before);
@@ -30497,14 +30397,12 @@ static ckr_result ckr__decide_told(ckr__decide *d)
     double drift = 0;
     uint64_t lane = 0;
     char subject[48], now[40];
-    ckr_schedule plain;
     double *row, top;
-    ckr_result r;
     if (!s || !s->told || s->opaque || !s->n_lanes || !(s->lanes[0].anchor == s->lanes[0].anchor))
         return CKR_OK;
-    r = ckr__sched_drift(d->c, s, &drift, &lane);
+    ckr_result r = ckr__sched_drift(d->c, s, &drift, &lane);
     if (r != CKR_OK || !(drift > CKR__LR_SAVED)) return r;
-    plain = *s;
+    ckr_schedule plain = *s;
     plain.anchored = false;
     row = CKR__NEW_N(d->c, double, s->n_lanes);
     r = row ? ckr__sched_at(d->c, &plain, CKR__COL_LR, (double)s->position, row) : d->c->err->code;
@@ -30530,9 +30428,8 @@ static ckr_result ckr__decide_opaque(ckr__decide *d)
     const char *name = d->t->dialect ? d->t->dialect : d->src->dialect;
     const ckr__schedules *to = name ? ckr__schedules_of(name) : NULL;
     bool told = false;
-    uint64_t i;
     if (!remedy) return d->c->err->code;
-    for (i = 0; i < d->src->n_groups && !told; i++)
+    for (uint64_t i = 0; i < d->src->n_groups && !told; i++)
         told = ckr_node_get(d->src->groups[i].hyper, "lr") != NULL;
     if (!d->before && !d->wanted && d->out->n_groups && !hidden)
         return ckr__say(d->c, "CKR_N_NO_SCHEDULE", told ? CKR_EXACT : CKR_CHANGED, "schedule", NULL,
@@ -31405,13 +31302,11 @@ static ckr_result ckr__plan_first(ckr_plan *p, const ckr_schedule *s, const ckr_
     double *row = CKR__NEW_N(&p->ctx, double, s->n_lanes), lr;
     const double t = ckr__sched_clock(s, (double)(p->facts.resume_at - 1));
     bool other = false;
-    uint64_t i;
-    ckr_result r;
     *out = s;
     if (!x || !row) return p->ctx.err->code;
     if (s->opaque || s->n_lanes != p->state.n_groups) return CKR_OK;
-    r = ckr__sched_eval(&p->ctx, s, CKR__COL_LR, p->facts.resume_at, 1, row);
-    for (i = 0; i < s->n_lanes; i++) {
+    ckr_result r = ckr__sched_eval(&p->ctx, s, CKR__COL_LR, p->facts.resume_at, 1, row);
+    for (uint64_t i = 0; i < s->n_lanes; i++) {
         if (!ckr_node_f64(ckr_node_get(p->state.groups[i].hyper, "lr"), &lr)) lr = row[i];
         x->lanes[i].ramp_from = x->lanes[i].ramp_to = lr;
         other = other || !ckr__same(lr, row[i]);
@@ -31463,8 +31358,7 @@ static ckr_result ckr__plan_hold(ckr_plan *p, ckr_severity severity, const char 
 /* A schedule that cannot be had gets the ways that can as its remedy. */
 static void ckr__plan_hold_remedy(ckr_plan *p)
 {
-    uint64_t i;
-    for (i = 0; i < p->n_notes; i++)
+    for (uint64_t i = 0; i < p->n_notes; i++)
         if (!strcmp(p->notes[i].code, "CKR_E_SCHEDULE_HOLD") && !p->notes[i].remedy)
             p->notes[i].remedy = ckr__plan_ways(p);
 }
@@ -31621,11 +31515,11 @@ static void ckr__plan_adopt(ckr_plan *p, const ckr__map *names, ckr_state *out)
     ckr__ctx *c = &p->ctx;
     const ckr_state *s = &p->state;
     const char *first = NULL, *slot;
-    uint64_t i, n = 0, weights = 0;
+    uint64_t n = 0, weights = 0;
     char text[40];
     out->tensors = CKR__NEW_N(c, ckr_tensor *, s->n_tensors);
     out->n_tensors = 0;
-    for (i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c); i++) {
         ckr_tensor *t = s->tensors[i];
         const bool weight = !strcmp(t->slot, "param");
         const ckr_tensor *of = weight ? ckr__plan_slot_of(s, names, t, &slot) : NULL;
@@ -31665,14 +31559,13 @@ static void ckr__plan_named(ckr_plan *p)
 {
     const ckr_state *s = &p->state;
     ckr__map names = { &p->ctx, NULL, 0, 0 };
-    uint64_t i, k;
-    for (i = 0; i < s->n_tensors; i++)
+    for (uint64_t i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param"))
             ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    for (i = 0; i < s->n_ties; i++)
+    for (uint64_t i = 0; i < s->n_ties; i++)
         ckr__map_put(&names, s->ties[i].other, strlen(s->ties[i].other), i, NULL);
-    for (i = 0; i < s->n_groups && !p->ctx.refused; i++)
-        for (k = 0; k < s->groups[i].n_params && !p->ctx.refused; k++) {
+    for (uint64_t i = 0; i < s->n_groups && !p->ctx.refused; i++)
+        for (uint64_t k = 0; k < s->groups[i].n_params && !p->ctx.refused; k++) {
             const char *name = s->groups[i].params[k];
             if (!ckr__map_find(&names, name, strlen(name), NULL))
                 ckr__refuse(&p->ctx, CKR_ITEM_OPTIMIZER_NAMES, name,
@@ -31690,10 +31583,9 @@ static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
 {
     ckr_state *given = CKR__NEW(&p->ctx, ckr_state);
     ckr__map names = { &p->ctx, NULL, 0, 0 };
-    uint64_t i;
     if (d->bounds ? !d->bounds->groups : ckr__word_in(d->takes, "slots"))
         return d->emit_fn(&p->ctx, &p->state, &p->target, &p->out);
-    for (i = 0; i < p->state.n_tensors; i++)
+    for (uint64_t i = 0; i < p->state.n_tensors; i++)
         ckr__map_put(&names, p->state.tensors[i]->name, strlen(p->state.tensors[i]->name), i, NULL);
     if (!ckr__failed(&p->ctx)) {
         *given = p->state;
@@ -31712,7 +31604,6 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
 {
     const bool decisions_only = depth == CKR__PLAN_DECIDED;
     ckr__swaps none = CKR_ZERO;
-    const ckr__dialect *d, *from;
     ckr_result r;
     ckr_plan *p = (ckr_plan *)ckr__owner_make(&src->ctx.env, &src->ctx.limits, sizeof *p, err, &r);
     *out = NULL;
@@ -31730,7 +31621,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     p->out.zero_told = p->target.topology.zero > 0 || p->target.topology.zero == CKR_ZERO_OFF;
     ckr__plan_target(p, &src->state);
     p->out.zero = p->target.topology.zero;
-    d = ckr__dialect_find(p->target.dialect);
+    const ckr__dialect *d = ckr__dialect_find(p->target.dialect);
     r = ckr__plan_window(p, max_bytes);
     if (r == CKR_OK) r = ckr__options_check(&p->ctx, &p->target);
     if (r == CKR_OK && ckr__option(&p->target, "data")) r = ckr__plan_data(p);
@@ -31744,7 +31635,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
         r = ckr__plan_decisions(p, &src->state);
     }
     if (r == CKR_OK) r = ckr__plan_rng(p, d);
-    from = src->state.dialect ? ckr__dialect_find(src->state.dialect) : NULL;
+    const ckr__dialect *from = src->state.dialect ? ckr__dialect_find(src->state.dialect) : NULL;
     if (r == CKR_OK && !decisions_only && from && from != d && from->faults_fn)
         r = from->faults_fn(&p->ctx, &p->state, &p->target);
     p->ctx.refused = false;
@@ -31814,9 +31705,8 @@ static void ckr__compare_ops(ckr__ctx *c, ckr__jobs *jobs, const ckr_tensor *x, 
                              uint32_t nx, const ckr_piece *py, uint32_t ny, bool skip_x_replicas)
 {
     int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
-    uint32_t i, k;
-    for (i = 0; i < nx; i++)
-        for (k = 0; k < ny; k++) {
+    for (uint32_t i = 0; i < nx; i++)
+        for (uint32_t k = 0; k < ny; k++) {
             if (skip_x_replicas && px[i].replica) continue;
             if (ckr__box_meet(x->n_dims, px[i].start, px[i].count, py[k].start, py[k].count, s, n))
                 ckr__jobs_op(c, jobs, x, s, n, &px[i], &py[k], NULL, NULL);
@@ -31830,8 +31720,7 @@ static ckr_result ckr__compare(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *x
                                bool skip_x_replicas)
 {
     ckr__jobs jobs = CKR_ZERO;
-    uint32_t i;
-    for (i = 0; i < crew->n; i++) {
+    for (uint32_t i = 0; i < crew->n; i++) {
         crew->lanes[i].n_differ = crew->lanes[i].max_ulp = 0;
         crew->lanes[i].max_abs = 0;
     }
@@ -31844,8 +31733,7 @@ static ckr_result ckr__compare(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *x
 static uint64_t ckr__crew_differ(const ckr__crew *crew)
 {
     uint64_t n = 0;
-    uint32_t i;
-    for (i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
+    for (uint32_t i = 0; i < crew->n; i++) n += crew->lanes[i].n_differ;
     return n;
 }
 
@@ -31853,10 +31741,9 @@ static uint64_t ckr__crew_differ(const ckr__crew *crew)
 static ckr_result ckr__replica_differs(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *t,
                                        uint32_t i, uint64_t *n)
 {
-    ckr_result r;
     *n = 0;
     if (!t->pieces[i].replica) return CKR_OK;
-    r = ckr__compare(c, crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1, true);
+    ckr_result r = ckr__compare(c, crew, t, t->pieces, t->n_pieces, &t->pieces[i], 1, true);
     *n = ckr__crew_differ(crew);
     return r;
 }
@@ -31866,17 +31753,15 @@ static ckr_result ckr__replica_differs(ckr__ctx *c, ckr__crew *crew, const ckr_t
 static ckr_result ckr__master_differs(ckr__ctx *c, ckr__crew *crew, const ckr_tensor *master,
                                       const ckr_tensor *param, uint64_t *n)
 {
-    uint32_t i;
-    ckr_result r;
     *n = 0;
     if (!ckr__is_float(param->dtype) || !ckr__is_float(master->dtype) ||
         param->n_dims != master->n_dims ||
         memcmp(param->shape, master->shape, param->n_dims * sizeof *param->shape))
         return CKR_OK;
-    for (i = 0; i < crew->n; i++) crew->lanes[i].either = param->stochastic;
-    r = ckr__compare(c, crew, master, master->pieces, master->n_pieces, param->pieces,
-                     param->n_pieces, true);
-    for (i = 0; i < crew->n; i++) crew->lanes[i].either = false;
+    for (uint32_t i = 0; i < crew->n; i++) crew->lanes[i].either = param->stochastic;
+    ckr_result r = ckr__compare(c, crew, master, master->pieces, master->n_pieces, param->pieces,
+                                param->n_pieces, true);
+    for (uint32_t i = 0; i < crew->n; i++) crew->lanes[i].either = false;
     *n = ckr__crew_differ(crew);
     return r;
 }
@@ -31897,17 +31782,15 @@ static const ckr_tensor *ckr__put_as(ckr__ctx *c, const ckr__out *out, const ckr
     const bool made = t->index >= out->n_tensors, wide = t->split.vocab && t->split.axis >= 0 &&
                                                          out->vocab > 0;
     const char *key = out->keys ? out->keys[t->index - (made ? out->n_tensors : 0)] : NULL, *cut;
-    ckr_tensor *put;
-    int64_t *shape;
     if (!key && dtype == t->dtype && !wide) return t;
-    put = CKR__DUP(c, ckr_tensor, t, 1);
+    ckr_tensor *put = CKR__DUP(c, ckr_tensor, t, 1);
     if (!put) return NULL;
     put->dtype = dtype;
     cut = key ? strrchr(key, '/') : NULL;
     if (cut) put->name = ckr__strndup(c, key, (size_t)(cut - key));
     if (cut && !made) put->slot = cut + 1;
     if (!wide) return put->name ? put : NULL;
-    shape = CKR__DUP(c, int64_t, t->shape, t->n_dims);
+    int64_t *shape = CKR__DUP(c, int64_t, t->shape, t->n_dims);
     if (!shape || !put->name) return NULL;
     shape[t->split.axis] = out->vocab;
     put->shape = shape;
@@ -31920,11 +31803,10 @@ static const ckr_tensor *ckr__put_as(ckr__ctx *c, const ckr__out *out, const ckr
 static ckr_result ckr__plan_uses(ckr__ctx *c, const ckr_plan *p, bool *use,
                                  const ckr_tensor **put)
 {
-    uint64_t i, k, m;
-    for (i = 0; i < p->out.n_files; i++)
-        for (k = 0; k < p->out.files[i]->n_entries; k++) {
+    for (uint64_t i = 0; i < p->out.n_files; i++)
+        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++) {
             const ckr_entry *e = p->out.files[i]->entries[k];
-            for (m = 0; m < e->n_binds; m++) {
+            for (uint64_t m = 0; m < e->n_binds; m++) {
                 const ckr__bind *b = &e->binds[m];
                 const ckr_tensor *t = b->as ? b->as : b->tensor;
                 if (!b->tensor->slot[0] || b->piece.replica) continue;
@@ -31951,9 +31833,8 @@ static ckr_piece *ckr__trust_first(ckr__ctx *c, const ckr_tensor *t, const ckr_p
 {
     ckr_piece *list = CKR__NEW_N(c, ckr_piece, t->n_pieces);
     int64_t s[CKR_MAX_DIMS], k[CKR_MAX_DIMS];
-    uint32_t i;
     *n = 0;
-    for (i = 0; list && i < t->n_pieces; i++) {
+    for (uint32_t i = 0; list && i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
         if (p->replica || (box && !ckr__box_meet(t->n_dims, p->start, p->count, box->start,
                                                  box->count, s, k)))
@@ -32025,13 +31906,10 @@ static ckr_result ckr__trust_judge(ckr__trust *x, const ckr_tensor *t, const ckr
     const ckr_piece *first = NULL;
     uint64_t bad_first = 1, bad_copy = 1;
     uint32_t n_first;
-    ckr_piece *list;
-    ckr__swap *swap;
-    ckr_result r;
     if (!x->plan->target.repair || !with) return ckr__trust_say(x, t, copy, n, NULL);
-    list = ckr__trust_first(x->c, t, copy, &n_first, &first);
+    ckr_piece *list = ckr__trust_first(x->c, t, copy, &n_first, &first);
     if (!list) return x->c->err->code;
-    r = ckr__trust_fits(x, t, with, list, n_first, &bad_first);
+    ckr_result r = ckr__trust_fits(x, t, with, list, n_first, &bad_first);
     if (r == CKR_OK) r = ckr__trust_fits(x, t, with, copy, 1, &bad_copy);
     if (r != CKR_OK) return r;
     if (!bad_first && bad_copy) return ckr__trust_say(x, t, copy, n, "the first one");
@@ -32039,7 +31917,7 @@ static ckr_result ckr__trust_judge(ckr__trust *x, const ckr_tensor *t, const ckr
         (memcmp(first->start, copy->start, t->n_dims * sizeof *first->start) != 0 ||
          memcmp(first->count, copy->count, t->n_dims * sizeof *first->count) != 0)))
         return ckr__trust_say(x, t, copy, n, NULL);
-    swap = CKR__PUSH(ckr__swap, &x->plan->ctx, x->swaps.list, x->swaps.n);
+    ckr__swap *swap = CKR__PUSH(ckr__swap, &x->plan->ctx, x->swaps.list, x->swaps.n);
     swap->from = first;
     swap->to = copy;
     return ckr__trust_say(x, t, copy, n, "the copy");
@@ -32050,16 +31928,13 @@ static ckr_result ckr__trust_all(ckr__trust *x, const bool *use, bool *differ)
 {
     const ckr_state *s = &x->plan->src->state;
     ckr__jobs jobs = CKR_ZERO;
-    uint64_t i;
-    uint32_t k;
-    ckr_result r;
-    for (i = 0; i < s->n_tensors; i++)
-        for (k = 0; use[i] && k < s->tensors[i]->n_pieces; k++) {
+    for (uint64_t i = 0; i < s->n_tensors; i++)
+        for (uint32_t k = 0; use[i] && k < s->tensors[i]->n_pieces; k++) {
             const ckr_tensor *t = s->tensors[i];
             if (t->pieces[k].replica)
                 ckr__compare_ops(x->c, &jobs, t, t->pieces, t->n_pieces, &t->pieces[k], 1, true);
         }
-    r = ckr__failed(x->c) ? x->c->err->code : ckr__jobs_run(&jobs, &x->crew);
+    ckr_result r = ckr__failed(x->c) ? x->c->err->code : ckr__jobs_run(&jobs, &x->crew);
     *differ = ckr__crew_differ(&x->crew) > 0;
     return r;
 }
@@ -32070,9 +31945,9 @@ static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
 {
     const ckr_state *s = &x->plan->src->state;
     ckr__ctx *c = &x->plan->ctx;
-    uint64_t i, n;
+    uint64_t n;
     ckr_result r = CKR_OK;
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+    for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++) {
         const ckr_tensor *t = s->tensors[i], *param;
         if (!use[i] || strcmp(t->slot, "master") != 0) continue;
         param = ckr__tensor_find(s, t->name, "param");
@@ -32099,22 +31974,20 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
     const ckr_state *s = &p->src->state;
     bool *use = CKR__NEW_N(c, bool, s->n_tensors), differ = false;
     ckr__trust x = CKR_ZERO;
-    uint64_t i, n;
-    uint32_t k;
-    size_t block;
-    ckr_result r;
+    uint64_t n;
     x.c = c;
     x.plan = p;
     if (!use) return c->err->code;
     ckr__plan_uses(c, p, use, NULL);
     /* two blocks, where a worker that writes has a window and a block */
-    block = (size_t)(p->facts.window_bytes + CKR__BLOCK) / 2 & ~(size_t)4095;
-    r = ckr__crew_small(&x.crew, c, &p->src->ctx, &p->src->ctx, 0,
-                        block < CKR__BLOCK ? block : CKR__BLOCK);
+    size_t block = (size_t)(p->facts.window_bytes + CKR__BLOCK) / 2 & ~(size_t)4095;
+    ckr_result r = ckr__crew_small(&x.crew, c, &p->src->ctx, &p->src->ctx, 0,
+                                   block < CKR__BLOCK ? block : CKR__BLOCK);
     x.crew.aside = true;
     if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
-    for (i = 0; differ && i < s->n_tensors; i++)       /* one by one, where any differ       */
-        for (k = 0; use[i] && k < s->tensors[i]->n_pieces && r == CKR_OK; k++) {
+    for (uint64_t i = 0; differ && i < s->n_tensors;
+         i++)       /* one by one, where any differ       */
+        for (uint32_t k = 0; use[i] && k < s->tensors[i]->n_pieces && r == CKR_OK; k++) {
             const ckr_tensor *t = s->tensors[i];
             r = ckr__replica_differs(c, &x.crew, t, k, &n);
             if (r == CKR_OK && n) r = ckr__trust_judge(&x, t, &t->pieces[k], n);
@@ -32200,9 +32073,6 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
     const ckr__image *img = (const ckr__image *)f->image;
     uint8_t *buf = w->buffers[lane] + ckr__misplaced(w->buffers[lane], win->begin);
     uint64_t i = ckr__seg_find(img, win->begin);
-    uint32_t crc;
-    int32_t sys;
-    int side;
     for (; i < img->n_segs && img->segs[i].offset < win->end; i++) {
         const ckr__seg *s = &img->segs[i];
         uint64_t a = s->offset > win->begin ? s->offset : win->begin;
@@ -32212,8 +32082,8 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
         if (s->entry && !s->late) {
             if (!ckr__win_entry(w, lane, s->entry, a - s->offset, e - s->offset, dst)) return;
             if (f->format != CKR_FORMAT_TORCH_ZIP && f->format != CKR_FORMAT_DCP) continue;
-            crc = ckr__crc32(0, dst, (size_t)(e - a));
-            side = a == s->offset;
+            uint32_t crc = ckr__crc32(0, dst, (size_t)(e - a));
+            int side = a == s->offset;
             if (side && e - a == s->entry->n_bytes) {
                 s->entry->crc = crc;
             } else {
@@ -32224,18 +32094,17 @@ static void ckr__win_run(ckr__write *w, uint32_t lane, ckr__win *win)
             memcpy(dst, s->bytes + (a - s->offset), (size_t)(e - a));
         }
     }
-    sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[win->file - w->first_file],
-                                win->begin, buf, (size_t)(win->end - win->begin));
+    int32_t sys = w->c->env.io.write_fn(w->c->env.io.user, w->handles[win->file - w->first_file],
+                                        win->begin, buf, (size_t)(win->end - win->begin));
     if (sys) ckr__fail_io(&l->err, CKR_ITEM_IO_WRITE, w->files.list[win->file], sys);
 }
 
 static void ckr__win_lane(void *arg, uint32_t lane)
 {
     ckr__write *w = (ckr__write *)arg;
-    uint64_t i;
     const uint64_t first = w->n_wins * lane / w->crew.n, last = w->n_wins * (lane + 1) / w->crew.n;
     ckr_error *err = &w->crew.lanes[lane].err;
-    for (i = first; i < last && err->code == CKR_OK; i++) {
+    for (uint64_t i = first; i < last && err->code == CKR_OK; i++) {
         ckr__win_run(w, lane, &w->wins[i]);
         if (!ckr__tell(w->c, lane, w->bytes, i + 1 - first, last - first, err)) return;
     }
@@ -32246,8 +32115,7 @@ static void ckr__win_join(ckr__write *w)
 {
     ckr_entry *e = NULL;
     uint32_t crc = 0;
-    uint64_t i;
-    for (i = 0; i < w->n_wins; i++) {
+    for (uint64_t i = 0; i < w->n_wins; i++) {
         const ckr__win *x = &w->wins[i];
         const ckr__image *img = (const ckr__image *)w->plan->out.files[x->file]->image;
         if (x->len[0] && e) {
@@ -32265,9 +32133,8 @@ static ckr_result ckr__win_late(ckr__write *w, uint64_t file)
 {
     const ckr__out_file *f = w->plan->out.files[file];
     ckr__image *img = (ckr__image *)f->image;
-    uint64_t i;
     ckr__image_finish(img);
-    for (i = 0; i < img->n_segs; i++) {
+    for (uint64_t i = 0; i < img->n_segs; i++) {
         const ckr__seg *s = &img->segs[i];
         int32_t sys;
         if (!s->late || !s->size) continue;
@@ -32282,9 +32149,9 @@ static void ckr__wins_add(ckr__write *w, uint64_t file)
 {
     const ckr__image *img = (const ckr__image *)w->plan->out.files[file]->image;
     const uint64_t size = w->plan->facts.window_bytes;
-    uint64_t at, end;
+    uint64_t end;
     w->bytes += img->size;
-    for (at = 0; at < img->size; at = end) {
+    for (uint64_t at = 0; at < img->size; at = end) {
         ckr__win *x = &w->wins[w->n_wins++];
         memset(x, 0, sizeof *x);
         x->file = (uint32_t)file;
@@ -32374,13 +32241,12 @@ static void ckr__remove_tree(ckr__ctx *c, const char *path)
     ckr_error keep = *c->err;
     ckr_io *io = &c->env.io;
     ckr__paths dirs = { NULL, 0 };
-    uint64_t i, k;
     if (io->path_fn(io->user, CKR_PATH_REMOVE, path, NULL) != 0) ckr__paths_add(c, &dirs, path);
-    for (i = 0; i < dirs.n; i++) {
+    for (uint64_t i = 0; i < dirs.n; i++) {
         ckr__dirlist list = CKR_ZERO;
         list.c = c;
         if (io->list_fn(io->user, dirs.list[i], ckr__dirlist_add, &list) != 0) continue;
-        for (k = 0; k < list.n; k++) {
+        for (uint64_t k = 0; k < list.n; k++) {
             const char *sub = ckr__path_join(c, dirs.list[i], list.items[k]->name);
             if (sub && io->path_fn(io->user, CKR_PATH_REMOVE, sub, NULL) != 0)
                 ckr__paths_add(c, &dirs, sub);
@@ -32395,11 +32261,10 @@ static ckr_result ckr__temp_plan(ckr__write *w)
 {
     ckr__ctx *c = w->c;
     ckr__map seen = { c, NULL, 0, 0 };
-    uint64_t i;
     if (!w->single) ckr__paths_add(c, &w->dirs, w->temp);
-    for (i = 0; i < w->plan->out.n_files; i++) {
-        const char *path = w->plan->out.files[i]->path, *slash;
-        for (slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
+    for (uint64_t i = 0; i < w->plan->out.n_files; i++) {
+        const char *path = w->plan->out.files[i]->path;
+        for (const char *slash = strchr(path, '/'); slash; slash = strchr(slash + 1, '/')) {
             const size_t n = (size_t)(slash - path);
             if (ckr__map_find(&seen, path, n, NULL)) continue;
             ckr__map_put(&seen, path, n, 1, NULL);
@@ -32415,9 +32280,9 @@ static ckr_result ckr__temp_plan(ckr__write *w)
 static void ckr__temp_remove(ckr__write *w)
 {
     ckr_io *io = &w->c->env.io;
-    uint64_t i;
-    for (i = 0; i < w->files.n; i++) io->path_fn(io->user, CKR_PATH_REMOVE, w->files.list[i], NULL);
-    for (i = w->dirs.n; i > 0; i--)
+    for (uint64_t i = 0; i < w->files.n;
+         i++) io->path_fn(io->user, CKR_PATH_REMOVE, w->files.list[i], NULL);
+    for (uint64_t i = w->dirs.n; i > 0; i--)
         io->path_fn(io->user, CKR_PATH_RMDIR, w->dirs.list[i - 1], NULL);
 }
 
@@ -32451,11 +32316,10 @@ static bool ckr__path_within(ckr__ctx *c, const char *inner, const char *outer)
 {
     ckr_stat o, at, last = CKR_ZERO;
     const char *p = inner;
-    int depth;
     if (!ckr__path_stat(c, outer, &o) || o.kind == CKR_FILE_ABSENT) return false;
     while (p && ckr__path_kind(c, p) == CKR_FILE_ABSENT && strcmp(p, ".") && strcmp(p, "/"))
         p = ckr__parent(c, p);
-    for (depth = 0; p && depth < 256; depth++) {
+    for (int depth = 0; p && depth < 256; depth++) {
         if (!ckr__path_stat(c, p, &at) || at.kind == CKR_FILE_ABSENT) break;
         if (at.kind == o.kind && at.id[0] == o.id[0] && at.id[1] == o.id[1]) return true;
         if (at.id[0] == last.id[0] && at.id[1] == last.id[1]) break;      /* the root */
@@ -32478,9 +32342,8 @@ static ckr_result ckr__entry_is(ckr__ctx *c, const char *path, bool *is)
 {
     const char *name = ckr__own_name(c, path);
     ckr__dirlist list;
-    uint64_t i;
     if (!name || ckr__dir_list(c, ckr__parent(c, path), &list) != CKR_OK) return ckr__oom(c);
-    for (i = 0; i < list.n && !*is; i++) *is = !strcmp(list.items[i]->name, name);
+    for (uint64_t i = 0; i < list.n && !*is; i++) *is = !strcmp(list.items[i]->name, name);
     return CKR_OK;
 }
 
@@ -32534,13 +32397,12 @@ static ckr_result ckr__output_room(ckr__ctx *c, const char *path, uint64_t bytes
 {
     const char *dir = ckr__parent(c, path);
     uint64_t room;
-    ckr_result r;
     if (!dir) return c->err->code;
     if (!c->env.io.room_fn || c->env.io.room_fn(c->env.io.user, dir, &room)) return CKR_OK;
     if (!room || bytes <= room) return CKR_OK; /* some file systems always say 0             */
-    r = ckr__fail(c->err, CKR_ITEM_IO_NO_SPACE, path, CKR_NO_OFFSET, NULL,
-                  "the output takes %llu bytes, and its file system has room for %llu",
-                  (unsigned long long)bytes, (unsigned long long)room);
+    ckr_result r = ckr__fail(c->err, CKR_ITEM_IO_NO_SPACE, path, CKR_NO_OFFSET, NULL,
+                             "the output takes %llu bytes, and its file system has room for %llu",
+                             (unsigned long long)bytes, (unsigned long long)room);
     c->err->sys_error = ENOSPC;
     return ckr__remedy(c->err, r, "make room there, or write elsewhere; nothing was written");
 }
@@ -32578,7 +32440,6 @@ static size_t ckr__write_buffer(const ckr__write *w)
 static ckr_result ckr__write_alloc(ckr__write *w)
 {
     uint64_t n = w->plan->src->state.n_tensors;
-    uint32_t i;
     if (ckr__crew_make(&w->crew, w->c, &w->plan->src->ctx, NULL, n ? n : 1) != CKR_OK)
         return ckr__oom(w->c);
     n = 2 * w->crew.n_tensors; /* and those that are made of them                      */
@@ -32588,7 +32449,7 @@ static ckr_result ckr__write_alloc(ckr__write *w)
     w->wins = CKR__NEW_N(w->c, ckr__win,
                          ckr__wins_most(&w->plan->out, w->plan->facts.window_bytes));
     if (!w->buffers || !w->seen || !w->handles || !w->wins) return w->c->err->code;
-    for (i = 0; i < w->crew.n; i++) {
+    for (uint32_t i = 0; i < w->crew.n; i++) {
         w->buffers[i] = (uint8_t *)ckr__heap_alloc(w->c, ckr__write_buffer(w));
         w->seen[i] = (uint64_t (*)[2])ckr__heap_alloc(w->c, (size_t)n * sizeof **w->seen);
         if (!w->buffers[i] || !w->seen[i]) return w->c->err->code;
@@ -32606,7 +32467,6 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
 {
     ckr__ctx *c = w->c;
     const ckr_plan *p = w->plan;
-    uint64_t i;
     ckr__buf side = { c, NULL, 0, 0, false };
     ckr_result r = CKR_OK;
 
@@ -32617,9 +32477,9 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
         w->owned = true;
         r = ckr__temp_lock(w);
     }
-    for (i = 1; i < w->dirs.n && r == CKR_OK; i++)
+    for (uint64_t i = 1; i < w->dirs.n && r == CKR_OK; i++)
         r = ckr__path_do(c, CKR_PATH_MKDIR, w->dirs.list[i], NULL, CKR_ITEM_IO_MKDIR);
-    for (i = 0; i < p->out.n_files && r == CKR_OK; i += w->n_batch) {
+    for (uint64_t i = 0; i < p->out.n_files && r == CKR_OK; i += w->n_batch) {
         w->first_file = i;
         w->n_batch = p->out.n_files - i < CKR__BATCH ? p->out.n_files - i : CKR__BATCH;
         r = ckr__write_batch(w);
@@ -32627,9 +32487,9 @@ static ckr_result ckr__write_all(ckr__write *w, const char *path, const char *ol
     if (r == CKR_OK) r = ckr__write_receipt(w, receipt, &side);
     if (r == CKR_OK && !w->single)
         r = ckr__file_settle(c, w->files.list[p->out.n_files], &side);
-    for (i = 0; i < p->out.n_files && r == CKR_OK; i++)
+    for (uint64_t i = 0; i < p->out.n_files && r == CKR_OK; i++)
         r = ckr__file_settle(c, w->files.list[i], NULL);
-    for (i = w->dirs.n; i > 0 && r == CKR_OK; i--)
+    for (uint64_t i = w->dirs.n; i > 0 && r == CKR_OK; i--)
         r = ckr__path_do(c, CKR_PATH_SYNC_DIR, w->dirs.list[i - 1], NULL, CKR_ITEM_IO_SYNC);
     if (r == CKR_OK) r = ckr__output_rename(c, w->temp, path, old, w->single);
     ckr__buf_free(&side);
@@ -32649,8 +32509,7 @@ static bool ckr__is_step_dir(const char *path, const char *step_dir)
 /* The files' paths without, or with, the first n bytes. */
 static void ckr__paths_shift(ckr_plan *p, size_t n, bool away)
 {
-    uint64_t i;
-    for (i = 0; i < p->out.n_files; i++)
+    for (uint64_t i = 0; i < p->out.n_files; i++)
         p->out.files[i]->path = away ? p->out.files[i]->path + n : p->out.files[i]->path - n;
 }
 
@@ -32659,9 +32518,6 @@ static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, c
 {
     ckr__ctx c;
     ckr__write w = CKR_ZERO;
-    const char *old;
-    size_t shift;
-    uint32_t i;
     ckr_result r = ckr__ctx_init(&c, &p->ctx.env, &p->ctx.limits, err);
 
     if (r != CKR_OK) return r;
@@ -32672,11 +32528,11 @@ static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, c
     if (!path) return CKR_E_NOMEM;
     w.c = &c;
     w.plan = p;
-    shift = ckr__is_step_dir(path, p->out.step_dir) ? strlen(p->out.step_dir) : 0;
+    size_t shift = ckr__is_step_dir(path, p->out.step_dir) ? strlen(p->out.step_dir) : 0;
     if (shift) ckr__paths_shift(p, shift, true);
     w.single = p->out.n_files == 1 && !p->out.files[0]->path[0];
     w.temp = ckr__sibling(&c, path, "ckptresume-tmp");
-    old = ckr__sibling(&c, path, "ckptresume-old");
+    const char *old = ckr__sibling(&c, path, "ckptresume-old");
     if (!w.temp || !old) r = c.err->code;
     else if (p->src->n_puts != p->n_puts)
         r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "plan",
@@ -32703,7 +32559,7 @@ static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, c
         ckr__temp_unlock(&w);
     }
     if (shift) ckr__paths_shift(p, shift, false);
-    for (i = 0; i < w.crew.n; i++) {
+    for (uint32_t i = 0; i < w.crew.n; i++) {
         if (w.buffers) ckr__heap_free(&c, w.buffers[i], ckr__write_buffer(&w));
         if (w.seen) ckr__heap_free(&c, w.seen[i], (size_t)w.crew.n_tensors * 2 * sizeof **w.seen);
     }
@@ -32743,9 +32599,8 @@ static uint64_t ckr__box_print(const ckr__ctx *c, uint32_t n, const int64_t *sta
                                const int64_t *count)
 {
     uint64_t v = 1, key[2], h[2];
-    uint32_t d, i;
-    for (d = 0; d < n; d++) {
-        for (i = 0; i < 2; i++) {
+    for (uint32_t d = 0; d < n; d++) {
+        for (uint32_t i = 0; i < 2; i++) {
             key[0] = (uint64_t)(start ? start[d] : 0) + (i ? (uint64_t)count[d] : 0);
             key[1] = d;
             h[i] = ckr__mod61(ckr__hash_keyed(c->seed, key, sizeof key, 0));
@@ -32758,9 +32613,8 @@ static uint64_t ckr__box_print(const ckr__ctx *c, uint32_t n, const int64_t *sta
 static ckr_result ckr__tensor_range(ckr__ctx *c, const ckr_tensor *t, const ckr_piece *p)
 {
     uint64_t last = p->offset, reach;
-    uint32_t d;
     bool ok = true;
-    for (d = 0; d < p->n_dims && ok; d++)
+    for (uint32_t d = 0; d < p->n_dims && ok; d++)
         ok = p->start[d] >= 0 && p->count[d] > 0 && p->stride[d] >= 0 &&
              p->start[d] <= t->shape[d] && p->count[d] <= t->shape[d] - p->start[d] &&
              ckr__mul_u64((uint64_t)(p->count[d] - 1), (uint64_t)p->stride[d], &reach) &&
@@ -32778,9 +32632,8 @@ static ckr_result ckr__tensor_overlap(ckr__ctx *c, const ckr_tensor *t)
 {
     int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
     const uint32_t n = t->n_pieces < 1000 ? t->n_pieces : 1000;
-    uint32_t i, k;
-    for (i = 0; i < n; i++)
-        for (k = 0; k < i; k++) {
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < i; k++) {
             const ckr_piece *p = &t->pieces[i], *q = &t->pieces[k];
             if (!p->replica && !q->replica &&
                 ckr__box_meet(t->n_dims, p->start, p->count, q->start, q->count, start, count))
@@ -32796,9 +32649,8 @@ static ckr_result ckr__tensor_overlap(ckr__ctx *c, const ckr_tensor *t)
 static bool ckr__tensor_once(const ckr__ctx *c, const ckr_tensor *t)
 {
     uint64_t prints = 0;
-    uint32_t i;
     if (t->n_pieces < 2) return true;
-    for (i = 0; i < t->n_pieces; i++) {
+    for (uint32_t i = 0; i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
         if (!p->replica)
             prints = ckr__mod61(prints + ckr__box_print(c, t->n_dims, p->start, p->count));
@@ -32849,9 +32701,8 @@ static ckr_result ckr__tensor_hole(ckr__ctx *c, const ckr_tensor *t, int64_t hav
     int64_t start[CKR_MAX_DIMS], count[CKR_MAX_DIMS];
     const char *file = t->n_pieces ? ckr__file_path(c, t->pieces[0].file) : NULL;
     char box[48 * CKR_MAX_DIMS] = "";
-    uint32_t d;
     if (t->n_pieces && ckr__tensor_gap(t, start, count))
-        for (d = 0; d < t->n_dims; d++)
+        for (uint32_t d = 0; d < t->n_dims; d++)
             ckr__format(box + strlen(box), sizeof box - strlen(box), "%s[%lld, +%lld)",
                         d ? " x " : ": ", (long long)start[d], (long long)count[d]);
     return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, file, CKR_NO_OFFSET, t->name,
@@ -32864,16 +32715,14 @@ static ckr_result ckr__tensor_hole(ckr__ctx *c, const ckr_tensor *t, int64_t hav
 static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t)
 {
     int64_t numel, have = 0;
-    uint32_t i;
     if (!ckr__numel(t->n_dims, t->shape, &numel))
         return ckr__fail(c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, t->name, NULL);
-    for (i = 0; i < t->n_pieces; i++) {
+    for (uint32_t i = 0; i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
         const ckr_result r = ckr__tensor_range(c, t, p);
-        int64_t volume;
         if (r != CKR_OK || (t->n_pieces == 1 && p->count == t->shape && !p->replica)) return r;
         if (p->replica) continue;
-        volume = ckr__box_volume(t->n_dims, p->count);
+        int64_t volume = ckr__box_volume(t->n_dims, p->count);
         if (volume > numel - have) return ckr__tensor_overlap(c, t);
         have += volume;
     }
@@ -32889,8 +32738,7 @@ static ckr_result ckr__read_ops(ckr__ctx *c, ckr__jobs *jobs, const ckr_tensor *
                                 uint8_t *base)
 {
     int64_t s[CKR_MAX_DIMS], n[CKR_MAX_DIMS];
-    uint32_t i;
-    for (i = 0; i < t->n_pieces; i++) {
+    for (uint32_t i = 0; i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
         if (!p->replica && ckr__box_meet(t->n_dims, start, count, p->start, p->count, s, n))
             ckr__jobs_op(c, jobs, t, s, n, p, NULL, dst, base);
@@ -32904,14 +32752,12 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
     const uint64_t n_dims = t ? t->n_dims : 0;
     int64_t *v = CKR__NEW_N(c, int64_t, 3 * n_dims), numel;
     ckr_piece *dst = CKR__NEW(c, ckr_piece);
-    ckr_dtype as;
-    uint32_t d;
     if (!v || !dst) return c->err->code;
     if (!t || (r->start && !r->count))
         return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, t ? t->name : "tensor",
                          t ? "a start and no count" : "no tensor: is its name in the state?");
-    as = r->as == CKR_DTYPE_NONE ? t->dtype : r->as;
-    for (d = 0; d < t->n_dims; d++) {
+    ckr_dtype as = r->as == CKR_DTYPE_NONE ? t->dtype : r->as;
+    for (uint32_t d = 0; d < t->n_dims; d++) {
         v[d] = r->start ? r->start[d] : 0;
         v[t->n_dims + d] = r->start ? r->count[d] : t->shape[d];
         if (v[d] < 0 || v[t->n_dims + d] < 0 || v[d] > t->shape[d] ||
@@ -32920,7 +32766,7 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
                              "axis %u: [%lld, +%lld) of %lld", (unsigned)d, (long long)v[d],
                              (long long)v[t->n_dims + d], (long long)t->shape[d]);
     }
-    for (d = 0; d < t->n_dims; d++)
+    for (uint32_t d = 0; d < t->n_dims; d++)
         v[2 * t->n_dims + d] = ckr__times(ckr__row_major(t->n_dims, v + t->n_dims, d),
                                           (int64_t)ckr_dtype_size(as));
     dst->n_dims = t->n_dims;
@@ -32948,9 +32794,8 @@ static CKR__NOINLINE ckr_result ckr__ckpt_read(const ckr_ckpt *ckpt, const ckr_r
     ckr__ctx c;
     ckr__crew crew = CKR_ZERO;
     ckr__jobs jobs = CKR_ZERO;
-    size_t i;
     ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
-    for (i = 0; i < n && r == CKR_OK; i++) {
+    for (size_t i = 0; i < n && r == CKR_OK; i++) {
         r = ckr__read_add(&c, &jobs, &reads[i]);
         if (r == CKR_OK && reads[i].dst_size && !reads[i].dst)
             r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, reads[i].tensor->name,
@@ -32971,7 +32816,6 @@ CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, si
 
 static void ckr__copy_of(ckr_copy *x, const ckr__op *op, uint32_t read)
 {
-    uint32_t i;
     memset(x, 0, sizeof *x);
     x->read = read;
     x->file = op->pa->file;
@@ -32984,7 +32828,7 @@ static void ckr__copy_of(ckr_copy *x, const ckr__op *op, uint32_t read)
     x->big_endian = op->pa->big_endian;
     x->n_dims = op->n_dims;
     x->run = op->run;
-    for (i = 0; i < op->n_dims; i++) {
+    for (uint32_t i = 0; i < op->n_dims; i++) {
         x->count[i] = op->count[i];
         x->from_stride[i] = op->a[i];
         x->to_stride[i] = op->d[i];
@@ -32998,14 +32842,12 @@ static CKR__NOINLINE ckr_result ckr__ckpt_copies(const ckr_ckpt *ckpt, const ckr
 {
     ckr__ctx c;
     const size_t room = copies ? *n_copies : 0;
-    size_t i;
-    uint64_t k;
     ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
     *n_copies = 0;
-    for (i = 0; i < n && r == CKR_OK; i++) {
+    for (size_t i = 0; i < n && r == CKR_OK; i++) {
         ckr__jobs jobs = CKR_ZERO;
         r = ckr__read_add(&c, &jobs, &reads[i]);
-        for (k = 0; k < jobs.n && r == CKR_OK; k++) {
+        for (uint64_t k = 0; k < jobs.n && r == CKR_OK; k++) {
             if (k && jobs.list[k].op == jobs.list[k - 1].op) continue;     /* its windows */
             if (*n_copies < room) ckr__copy_of(&copies[*n_copies], jobs.list[k].op, (uint32_t)i);
             ++*n_copies;
@@ -33070,10 +32912,9 @@ static ckr_result ckr__step_bytes(ckr__ctx *c, const ckr_ckpt *ckpt, uint8_t (**
     const ckr_state *s = &ckpt->state;
     ckr_read *reads = CKR__NEW_N(c, ckr_read, s->n_tensors);
     size_t n = 0;
-    uint64_t i;
     *out = (uint8_t (*)[8])ckr__arena_n(c, s->n_tensors, 8);
     if (!reads || !*out) return c->err->code;
-    for (i = 0; i < s->n_tensors; i++) {
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
         if (!ckr__is_step(s->tensors[i])) continue;
         reads[n].tensor = s->tensors[i];
         reads[n].dst = (*out)[i];
@@ -33133,14 +32974,14 @@ static ckr_result ckr__digest_total(ckr__ctx *c, const ckr_tensor *const *list, 
     ckr__sha256 h;
     ckr__digest_tables *tables = CKR__NEW(c, ckr__digest_tables);
     uint8_t sum[32];
-    uint64_t i, m = 0;
+    uint64_t m = 0;
     if (!order || !tables) return c->err->code;
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         if (list[i] && (!use || use[i])) memcpy(&order[m++], &list[i], sizeof *order);
     if (!ckr__sort(c, (void **)(void *)order, (size_t)m, ckr__tensor_cmp)) return CKR_E_NOMEM;
     ckr__digest_tables_init(tables);
     ckr__sha256_init(&h);
-    for (i = 0; i < m; i++) {
+    for (uint64_t i = 0; i < m; i++) {
         const ckr_tensor *t = order[i], *u = ckr__master_param(order, m, i);
         uint8_t d[16];
         int64_t step;
@@ -33164,26 +33005,24 @@ static ckr_result ckr__digest_all(ckr__ctx *c, const ckr_ckpt *ckpt, const bool 
     int64_t zero[CKR_MAX_DIMS] = CKR_ZERO;
     ckr__crew crew = CKR_ZERO;
     ckr__jobs jobs = CKR_ZERO;
-    uint64_t i;
-    uint32_t k;
     ckr_result r = CKR_OK;
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++)
+    for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++)
         if (!only || only[i])
             r = ckr__read_ops(c, &jobs, s->tensors[i], zero, s->tensors[i]->shape, NULL, NULL);
     jobs.bytes = ckr__state_bytes(s);
     if (r == CKR_OK)
         r = ckr__crew_make(&crew, c, &ckpt->ctx, NULL, s->n_tensors ? s->n_tensors : 1);
     if (r == CKR_OK) r = ckr__jobs_run(&jobs, &crew);
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+    for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++) {
         uint64_t acc[2] = { 0, 0 };
-        for (k = 0; k < crew.n; k++) {
+        for (uint32_t k = 0; k < crew.n; k++) {
             acc[0] += crew.lanes[k].sums[i][0];
             acc[1] += crew.lanes[k].sums[i][1];
         }
         ckr__digest_final(acc, s->tensors[i]->dtype, s->tensors[i]->n_dims, s->tensors[i]->shape,
                           each[i]);
     }
-    for (k = 0; bytes && k < crew.n && crew.lanes; k++) *bytes += crew.lanes[k].bytes_read;
+    for (uint32_t k = 0; bytes && k < crew.n && crew.lanes; k++) *bytes += crew.lanes[k].bytes_read;
     ckr__crew_free(&crew);
     return r;
 }
@@ -33246,9 +33085,8 @@ typedef struct ckr__checker {
 
 static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ckr_tensor *t)
 {
-    uint32_t i;
     ckr_result r = CKR_OK;
-    for (i = 0; i < t->n_pieces && r == CKR_OK; i++) {
+    for (uint32_t i = 0; i < t->n_pieces && r == CKR_OK; i++) {
         uint64_t n;
         r = ckr__replica_differs(&k->c, crew, t, i, &n);
         if (r == CKR_OK && n) {
@@ -33301,8 +33139,7 @@ static const ckr_tensor *ckr__check_param(const ckr__checker *k, const ckr__map 
 static uint64_t ckr__check_bytes(const ckr_tensor *t, const ckr_tensor *param)
 {
     uint64_t sum = param ? ckr__pieces_bytes(param, param->pieces, param->n_pieces) : 0;
-    uint32_t i;
-    for (i = 0; i < t->n_pieces; i++)
+    for (uint32_t i = 0; i < t->n_pieces; i++)
         if (t->pieces[i].replica) sum += ckr__pieces_bytes(t, &t->pieces[i], 1);
     return sum;
 }
@@ -33311,10 +33148,9 @@ static ckr_result ckr__check_copies(ckr__checker *k, const ckr__map *params)
 {
     const ckr_state *s = &k->ckpt->state;
     ckr__crew crew;
-    uint64_t i, differ, done = k->c.done;
-    uint32_t n;
+    uint64_t differ, done = k->c.done;
     ckr_result r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, &k->ckpt->ctx, 0);
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) {
+    for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++) {
         const ckr_tensor *t = s->tensors[i], *param = ckr__check_param(k, params, t);
         r = ckr__check_replicas(k, &crew, t);
         differ = 0;
@@ -33325,7 +33161,7 @@ static ckr_result ckr__check_copies(ckr__checker *k, const ckr__map *params)
         done += ckr__check_bytes(t, param);
         k->c.done = done;
     }
-    for (n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
+    for (uint32_t n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
     ckr__crew_free(&crew);
     return r;
 }
@@ -33334,14 +33170,13 @@ static ckr_result ckr__check_all(ckr__checker *k)
 {
     const ckr_state *s = &k->ckpt->state;
     ckr__map params = { &k->c, NULL, 0, 0 };
-    uint64_t i;
     uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
     ckr_result r;
-    for (i = 0; i < s->n_tensors; i++)
+    for (uint64_t i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param"))
             ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
     k->c.total = ckr__state_bytes(s);
-    for (i = 0; i < s->n_tensors; i++)
+    for (uint64_t i = 0; i < s->n_tensors; i++)
         k->c.total +=
             ckr__check_bytes(s->tensors[i], ckr__check_param(k, &params, s->tensors[i]));
     r = ckr__failed(&k->c) ? k->c.err->code : ckr__check_members(k);
@@ -33419,20 +33254,17 @@ static bool ckr__same_kind(const ckr_tensor *x, const ckr_tensor *y)
 static ckr_result ckr__diff_tensor(ckr__differ *d, ckr__crew *crew, const ckr_tensor *x,
                                    const ckr_tensor *y)
 {
-    ckr_tensor_diff *out;
-    uint32_t i;
-    uint64_t n;
     ckr_result r;
     if (!ckr__same_kind(x, y)) {
         ckr__diff_add(d, x, 0);
         return d->c.err->code;
     }
     r = ckr__compare(&d->c, crew, x, x->pieces, x->n_pieces, y->pieces, y->n_pieces, true);
-    n = ckr__crew_differ(crew);
+    uint64_t n = ckr__crew_differ(crew);
     if (r != CKR_OK || !n) return r;
-    out = ckr__diff_add(d, x, 0);
+    ckr_tensor_diff *out = ckr__diff_add(d, x, 0);
     out->n_elements = n;
-    for (i = 0; i < crew->n; i++) {
+    for (uint32_t i = 0; i < crew->n; i++) {
         if (out->max_ulp != CKR_NO_ULP && crew->lanes[i].max_ulp > out->max_ulp)
             out->max_ulp = crew->lanes[i].max_ulp;
         if (crew->lanes[i].max_abs > out->max_abs || !(crew->lanes[i].max_abs <= DBL_MAX))
@@ -33448,10 +33280,9 @@ static ckr_result ckr__diff_spare(ckr__differ *d, const ckr_ckpt *of, ckr_tensor
 {
     const ckr_tensor *t = list[i], *u = ckr__master_param(list, n, i);
     ckr__crew crew;
-    ckr_result r;
     *spare = false;
     if (!u || t->dtype != CKR_DTYPE_F32 || !ckr__same_kind(t, u)) return CKR_OK;
-    r = ckr__crew_make(&crew, &d->c, &of->ctx, &of->ctx, 0);
+    ckr_result r = ckr__crew_make(&crew, &d->c, &of->ctx, &of->ctx, 0);
     crew.aside = true;
     if (r == CKR_OK)
         r = ckr__compare(&d->c, &crew, t, t->pieces, t->n_pieces, u->pieces, u->n_pieces, true);
@@ -33469,7 +33300,6 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
                **y = CKR__DUP(&d->c, ckr_tensor *, t->tensors, t->n_tensors);
     uint64_t i, k, done = 0;
     ckr__crew crew;
-    ckr_result r;
     if (!x || !y) return d->c.err->code;
     for (i = 0; i < t->n_tensors; i++)
         d->c.total += ckr__pieces_bytes(t->tensors[i], t->tensors[i]->pieces,
@@ -33477,7 +33307,7 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
     if (!ckr__sort(&d->c, (void **)(void *)x, (size_t)s->n_tensors, ckr__tensor_cmp) ||
         !ckr__sort(&d->c, (void **)(void *)y, (size_t)t->n_tensors, ckr__tensor_cmp))
         return CKR_E_NOMEM;
-    r = ckr__crew_make(&crew, &d->c, &d->a->ctx, &d->b->ctx, 0);
+    ckr_result r = ckr__crew_make(&crew, &d->c, &d->a->ctx, &d->b->ctx, 0);
     for (i = k = 0; r == CKR_OK && (i < s->n_tensors || k < t->n_tensors);) {
         int order = i >= s->n_tensors ? 1 : k >= t->n_tensors ? -1 : ckr__tensor_cmp(x[i], y[k]);
         if (order == 0) r = ckr__diff_tensor(d, &crew, x[i], y[k]);
@@ -33553,12 +33383,11 @@ static void ckr__crc_lane(void *arg, uint32_t lane)
     ckr__crc_jobs *j = (ckr__crc_jobs *)arg;
     ckr__lane *w = &j->crew->lanes[lane];
     const ckr_io *io = &j->c->env.io;
-    uint64_t i;
-    for (i = lane; i < j->n; i += j->crew->n) {
+    for (uint64_t i = lane; i < j->n; i += j->crew->n) {
         const ckr__member *m = j->list[i].member;
-        uint64_t at, n;
+        uint64_t n;
         uint32_t crc = 0;
-        for (at = 0; at < m->size; at += n) {
+        for (uint64_t at = 0; at < m->size; at += n) {
             uint8_t *p = w->block[0] + ckr__misplaced(w->block[0], m->offset + at);
             int32_t sys;
             n = m->size - at < CKR__BLOCK ? m->size - at : CKR__BLOCK;
@@ -33580,20 +33409,17 @@ static ckr_result ckr__crc_collect(ckr__checker *k, ckr__crc_jobs *j, uint32_t f
 {
     uint8_t magic[4];
     ckr__zip z;
-    uint64_t i;
-    ckr_result r;
     if (size < 22) return CKR_OK;
-    r = ckr__file_read(&k->c, file, offset, magic, 4);
+    ckr_result r = ckr__file_read(&k->c, file, offset, magic, 4);
     if (r != CKR_OK || memcmp(magic, "PK\003\004", 4) != 0) return r;
     r = ckr__zip_open(&k->c, file, offset, size, &z);
-    for (i = 0; i < z.n && r == CKR_OK; i++) {
-        ckr__crc_job *x;
+    for (uint64_t i = 0; i < z.n && r == CKR_OK; i++) {
         if (!z.members[i].crc || !z.members[i].size) continue;
         if (z.members[i].method) {     /* the sum is of bytes that are not unpacked here */
             j->n_packed++;
             continue;
         }
-        x = CKR__PUSH(ckr__crc_job, &k->c, j->list, j->n);
+        ckr__crc_job *x = CKR__PUSH(ckr__crc_job, &k->c, j->list, j->n);
         x->file = CKR__DUP(&k->c, ckr__file, &k->c.files[file], 1);  /* their table moves */
         x->member = &z.members[i];
     }
@@ -33607,20 +33433,19 @@ static ckr_result ckr__check_members(ckr__checker *k)
     bool *sliced = CKR__NEW_N(&k->c, bool, from->n_files);
     ckr__crc_jobs j = CKR_ZERO;
     ckr__crew crew = CKR_ZERO;
-    uint64_t i;
-    uint32_t n;
     ckr_result r = sliced && ckr__files_borrow(&k->c, from) ? CKR_OK : k->c.err->code;
     j.c = &k->c;
-    for (i = 0; i < from->n_slices && r == CKR_OK; i++) sliced[from->slices[i].file] = true;
-    for (n = 0; n < from->n_files && r == CKR_OK; n++)
+    for (uint64_t i = 0; i < from->n_slices && r == CKR_OK;
+         i++) sliced[from->slices[i].file] = true;
+    for (uint32_t n = 0; n < from->n_files && r == CKR_OK; n++)
         if (!sliced[n]) r = ckr__crc_collect(k, &j, n, 0, k->c.files[n].size);
-    for (i = 0; i < from->n_slices && r == CKR_OK; i++)
+    for (uint64_t i = 0; i < from->n_slices && r == CKR_OK; i++)
         r = ckr__crc_collect(k, &j, from->slices[i].file, from->slices[i].offset,
                              from->slices[i].size);
     if (r == CKR_OK) r = ckr__crew_make(&crew, &k->c, from, NULL, 0);
     if (r == CKR_OK) {
         j.crew = &crew;
-        for (i = 0; i < j.n; i++) {
+        for (uint64_t i = 0; i < j.n; i++) {
             j.bytes += j.list[i].member->size;
             if (i % crew.n == 0) j.first += j.list[i].member->size;
         }
@@ -33629,8 +33454,8 @@ static ckr_result ckr__check_members(ckr__checker *k)
         k->c.done += j.bytes;
         r = ckr__crew_error(&crew);
     }
-    for (n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
-    for (i = 0; i < j.n && r == CKR_OK; i++)
+    for (uint32_t n = 0; crew.lanes && n < crew.n; n++) k->bytes_read += crew.lanes[n].bytes_read;
+    for (uint64_t i = 0; i < j.n && r == CKR_OK; i++)
         if (j.list[i].wrong)
             r = ckr__say(&k->c, "CKR_E_MEMBER_CRC", CKR_ERROR,
                          ckr__printf(&k->c, "%s: %s", j.list[i].file->path,
@@ -33720,14 +33545,14 @@ typedef struct ckr__rank_streams {
 static uint64_t ckr__stream_bytes(const ckr_node *n)
 {
     int64_t numel = 0;
-    uint64_t i, sum = 0;
+    uint64_t sum = 0;
     if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY)
         return ckr__numel(n->u.view->n_dims, n->u.view->shape, &numel)
                    ? (uint64_t)numel * ckr_dtype_size(n->u.view->dtype)
                    : 0;
     if (n->kind == CKR_NODE_INT) return 8;
     if (n->kind == CKR_NODE_BYTES) return n->count;
-    for (i = 0; ckr_node_is_list(n) && i < n->count; i++) {
+    for (uint64_t i = 0; ckr_node_is_list(n) && i < n->count; i++) {
         const ckr_node *x = n->u.items[i];
         if (ckr_node_is_list(x)) sum += 4 * x->count;
         else if (x->kind == CKR_NODE_NDARRAY) sum += ckr__stream_bytes(x);
@@ -33739,9 +33564,8 @@ static uint64_t ckr__stream_bytes(const ckr_node *n)
 static void ckr__stream_add(const ckr__rank_streams *k, const char *kind, const char *name,
                             bool sibling, const char *path, const ckr_node *state)
 {
-    ckr_stream *x;
     if (state->kind == CKR_NODE_NONE) return;
-    x = CKR__PUSH(ckr_stream, k->c, k->s->rng, k->s->n_rng);
+    ckr_stream *x = CKR__PUSH(ckr_stream, k->c, k->s->rng, k->s->n_rng);
     x->kind = kind;
     x->name = k->name ? k->name : name;
     x->scope = k->scope;
@@ -33782,9 +33606,9 @@ static uint64_t ckr__stream_own(ckr__ctx *c, uint32_t rank, const ckr_node *list
 {
     const uint64_t local = rank % list->count;
     ckr_rng *v = CKR__NEW_N(c, ckr_rng, list->count);
-    uint64_t i, drawn = 0, own = local;
+    uint64_t drawn = 0, own = local;
     *elsewhere = *active = false;
-    for (i = 0; v && i < list->count && list->count > 1; i++) {
+    for (uint64_t i = 0; v && i < list->count && list->count > 1; i++) {
         const ckr_result e = ckr__rng_from_node(c, list->u.items[i], CKR_RNG_TORCH_CUDA, &v[i]);
         if (e == CKR_E_NOMEM || e == CKR_E_IO) return local;
         if (e != CKR_OK) ckr__error_reset(c);
@@ -33792,7 +33616,7 @@ static uint64_t ckr__stream_own(ckr__ctx *c, uint32_t rank, const ckr_node *list
     }
     if (drawn != 1) own = local;
     *elsewhere = own != local;
-    for (i = 0; v && i < list->count; i++)
+    for (uint64_t i = 0; v && i < list->count; i++)
         *active = *active || (i != own && (v[i].offset || v[i].seed != v[own].seed));
     return own;
 }
@@ -33874,12 +33698,12 @@ static void ckr__streams_devices(ckr__rank_streams *k, const ckr__stream_key *ro
                                  const char *path, const ckr_node *list)
 {
     bool elsewhere = false, active = false;
-    uint64_t i, own = list->count ? k->rank % list->count : 0;
+    uint64_t own = list->count ? k->rank % list->count : 0;
     if (list->count && !strcmp(row->kind, "torch_cuda"))
         own = ckr__stream_own(k->c, k->rank, list, &elsewhere, &active);
     k->n_elsewhere += elsewhere;
     k->n_active += active;
-    for (i = 0; i < list->count; i++) {
+    for (uint64_t i = 0; i < list->count; i++) {
         const unsigned long long at = i;
         const char *name = i == own                         ? row->name
                            : !strcmp(row->name, "default") ? ckr__printf(k->c, "device %llu", at)
@@ -33892,8 +33716,7 @@ static void ckr__streams_devices(ckr__rank_streams *k, const ckr__stream_key *ro
 
 static ckr_result ckr__streams_read(ckr__rank_streams *k, const ckr_node *dict)
 {
-    uint64_t i, m;
-    for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(k->c); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(dict) && !ckr__failed(k->c); i++) {
         const char *key = ckr__dict_key(dict, i);
         const ckr_node *v = ckr__dict_at(dict, i);
         const char *path = k->at ? ckr__printf(k->c, "%s/%s", k->at, key ? key : "?") : NULL;
@@ -33903,7 +33726,7 @@ static ckr_result ckr__streams_read(ckr__rank_streams *k, const ckr_node *dict)
             (row.kind && !row.name && !ckr_node_is_dict(v)))
             ckr__leave(k->c, k->s, k->rel, path + 1, v);
         else if (row.kind && !row.name)
-            for (m = 0; m < v->count; m++) {
+            for (uint64_t m = 0; m < v->count; m++) {
                 const char *name = ckr__dict_key(v, m);
                 if (name)
                     ckr__stream_add(k, row.kind, name, false,
@@ -33936,23 +33759,21 @@ static ckr_node *ckr__stream_now(const ckr__rank_streams *k, const char *kind, c
 static ckr_node *ckr__streams_value(const ckr__rank_streams *k, const ckr__stream_key *row,
                                     ckr_node *v)
 {
-    ckr_node *out;
     bool elsewhere, active;
-    uint64_t i, own;
     if (!row->kind || (!row->name && !ckr_node_is_dict(v))) return v;
     if (row->name && !ckr__stream_listed(row, v))
         return ckr__stream_now(k, row->kind, row->name, v);
-    out = ckr__node(k->c, (ckr_node_kind)v->kind);
+    ckr_node *out = ckr__node(k->c, (ckr_node_kind)v->kind);
     if (!row->name)
-        for (i = 0; i < v->count; i++) {
+        for (uint64_t i = 0; i < v->count; i++) {
             const char *name = ckr__dict_key(v, i);
             ckr_node *x = ckr__dict_at(v, i);
             ckr__node_pair(k->c, out, v->u.items[2 * i],
                            name ? ckr__stream_now(k, row->kind, name, x) : x);
         }
     if (!row->name || !v->count) return out;
-    own = ckr__stream_own(k->c, k->rank, v, &elsewhere, &active);
-    for (i = 0; i < v->count; i++)
+    uint64_t own = ckr__stream_own(k->c, k->rank, v, &elsewhere, &active);
+    for (uint64_t i = 0; i < v->count; i++)
         ckr__node_push(k->c, out, i == own ? ckr__stream_now(k, row->kind, row->name,
                                                              v->u.items[i])
                                            : v->u.items[i]);
@@ -33964,8 +33785,8 @@ static ckr_node *ckr__streams_value(const ckr__rank_streams *k, const ckr__strea
 static const ckr__stream_key *ckr__stream_unplaced(const ckr__rank_streams *k, const ckr_node *d,
                                                    const ckr_stream *x)
 {
-    const ckr__stream_key *row, *first = NULL;
-    for (row = k->keys; row->key; row++) {
+    const ckr__stream_key *first = NULL;
+    for (const ckr__stream_key *row = k->keys; row->key; row++) {
         const ckr_node *v = ckr_node_get(d, row->key);
         const char *name = k->name ? k->name : row->name;
         if (!row->kind || strcmp(row->kind, x->kind) != 0) continue;
@@ -33978,9 +33799,9 @@ static const ckr__stream_key *ckr__stream_unplaced(const ckr__rank_streams *k, c
 
 static void ckr__streams_append(const ckr__rank_streams *k, ckr_node *d)
 {
-    uint64_t i, n;
+    uint64_t n;
     const ckr_stream *x = ckr__streams_of(k->coming, k->rank, &n);
-    for (i = 0; i < n; i++, x++) {
+    for (uint64_t i = 0; i < n; i++, x++) {
         const ckr__stream_key *row = x->sibling ? NULL : ckr__stream_unplaced(k, d, x);
         ckr_node *state = ckr__stream_now(k, x->kind, x->name, NULL), *in;
         if (!row || !state) continue;
@@ -34000,8 +33821,7 @@ static void ckr__streams_append(const ckr__rank_streams *k, ckr_node *d)
 static ckr_node *ckr__streams_write(const ckr__rank_streams *k, const ckr_node *old)
 {
     ckr_node *d = ckr__node(k->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(old); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(old); i++) {
         const char *key = ckr__dict_key(old, i);
         ckr_node *v = ckr__dict_at(old, i);
         ckr__stream_key row;
@@ -34130,9 +33950,8 @@ static bool ckr__form_number(const ckr__var *v, const char **s, ckr__rankfile *f
 {
     const size_t n = strspn(*s, "0123456789");
     int64_t x = 0;
-    size_t i;
     if (n < v->width || n > (v->place == CKR__VAR_STEP ? 18 : 9)) return false;
-    for (i = 0; i < n; i++) x = x * 10 + ((*s)[i] - '0');
+    for (size_t i = 0; i < n; i++) x = x * 10 + ((*s)[i] - '0');
     *s += n;
     if (v->place == CKR__VAR_STEP) {
         f->step = x;
@@ -34193,11 +34012,11 @@ static bool ckr__form_try(const char *p, uint32_t with, uint32_t bit, const char
 /* Is s of this form? Then f has what the variables stand for. */
 static bool ckr__form_match(const char *pattern, const char *s, ckr__rankfile *f)
 {
-    uint32_t all, with;
+    uint32_t all;
     const char *p = pattern, *end;
     for (;; p = end + 1) {
         for (all = 1, end = p; *end && *end != ' '; end++) if (*end == '[') all <<= 1;
-        for (with = all; with-- > 0;) {
+        for (uint32_t with = all; with-- > 0;) {
             memset(f, 0, sizeof *f);
             f->step = -1;
             if (ckr__form_try(p, with, all >> 1, s, f)) return true;
@@ -34223,10 +34042,9 @@ static ckr_result ckr__form_kinds(ckr__ctx *c, const char *dir, const ckr__form 
 {
     ckr__dirlist l;
     ckr__rankfile f;
-    uint64_t i;
     ckr_result r = ckr__dir_list(c, dir, &l);
     *kinds = 0;
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
+    for (uint64_t i = 0; r == CKR_OK && i < l.n; i++) {
         const char *s = l.items[i]->name;
         if (l.items[i]->is_dir) s = ckr__printf(c, "%s/", s);
         if (!s) return c->err->code;
@@ -34287,9 +34105,8 @@ static void ckr__at_text(const ckr__fileset *k, const ckr__rankfile *f, bool siz
                          size_t cap)
 {
     size_t n = 0;
-    int a;
     out[0] = 0;
-    for (a = 0; a < CKR__PLACES && n < cap; a++) {
+    for (int a = 0; a < CKR__PLACES && n < cap; a++) {
         if (!(f->has & (1u << a))) continue;
         n += (size_t)ckr__format(out + n, cap - n, "%s%s %u", n ? ", " : "", ckr__var_names[a],
                                  (unsigned)(sizes ? k->size[a] : f->at[a]));
@@ -34334,14 +34151,13 @@ static ckr_result ckr__fileset_step(const ckr__fileset *k, const char *path, con
 /* A directory that a link leads to once more would be gone through without end. */
 static ckr_result ckr__fileset_once(ckr__fileset *k, ckr__map *seen, const char *path)
 {
-    const char *id;
     ckr_stat st;
     uint64_t v;
     const int32_t sys = k->c->env.io.stat_fn(k->c->env.io.user, path, &st);
     if (sys) return ckr__fail_io(k->c->err, CKR_ITEM_IO_LIST, path, sys);
     if (!st.id[0] && !st.id[1]) return CKR_OK;         /* a source without identities    */
-    id = ckr__printf(k->c, "%llx %llx", (unsigned long long)st.id[0],
-                     (unsigned long long)st.id[1]);
+    const char *id = ckr__printf(k->c, "%llx %llx", (unsigned long long)st.id[0],
+                                 (unsigned long long)st.id[1]);
     if (!id) return k->c->err->code;
     if (ckr__map_find(seen, id, strlen(id), &v))
         return ckr__fail_with(k->c, CKR_ITEM_LIMIT, path, NULL,
@@ -34356,14 +34172,12 @@ static ckr_result ckr__fileset_list(ckr__fileset *k, const char *in, const char 
                                     const char ***queue, uint64_t *n)
 {
     ckr__dirlist l;
-    uint64_t i;
     ckr_result r = ckr__dir_list(k->c, path, &l);
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
+    for (uint64_t i = 0; r == CKR_OK && i < l.n; i++) {
         const bool dir = l.items[i]->is_dir;
         const char *rel = ckr__path_join(k->c, in, l.items[i]->name);
         const char *s = rel && dir ? ckr__printf(k->c, "%s/", rel) : rel;
         ckr__rankfile *f = dir && queue ? NULL : CKR__NEW(k->c, ckr__rankfile);
-        uint8_t kind;
         if (ckr__failed(k->c)) break;
         if (!strcmp(rel, "ckptresume.json")) continue;
         if (strlen(rel) > 2048)
@@ -34373,7 +34187,7 @@ static ckr_result ckr__fileset_list(ckr__fileset *k, const char *in, const char 
             *CKR__PUSH(const char *, k->c, *queue, *n) = rel;
             continue;
         }
-        kind = ckr__form_find(k->forms, s, f);
+        uint8_t kind = ckr__form_find(k->forms, s, f);
         f->has |= k->first;
         f->rel = rel;
         f->path = ckr__path_join(k->c, k->dir, rel);
@@ -34405,17 +34219,15 @@ static ckr_result ckr__fileset_scan(ckr__fileset *k, bool deep)
 /* Sizes that nobody has told: what a name says, else one more than the highest number. */
 static void ckr__fileset_sizes(ckr__fileset *k)
 {
-    uint32_t kind, most[CKR__PLACES] = { 0 };
-    uint64_t i;
-    int a;
-    for (kind = 1; kind < CKR__FILE_KINDS; kind++)
-        for (i = 0; i < k->n_files[kind]; i++)
-            for (a = 0; a < CKR__PLACES; a++) {
+    uint32_t most[CKR__PLACES] = { 0 };
+    for (uint32_t kind = 1; kind < CKR__FILE_KINDS; kind++)
+        for (uint64_t i = 0; i < k->n_files[kind]; i++)
+            for (int a = 0; a < CKR__PLACES; a++) {
                 const ckr__rankfile *f = k->files[kind][i];
                 if (!k->size[a]) k->size[a] = f->of[a];
                 if (f->at[a] >= most[a]) most[a] = f->at[a] + 1;
             }
-    for (a = 0; a < CKR__PLACES; a++) if (!k->size[a]) k->size[a] = most[a] ? most[a] : 1;
+    for (int a = 0; a < CKR__PLACES; a++) if (!k->size[a]) k->size[a] = most[a] ? most[a] : 1;
 }
 
 /* Files of this kind whose names say other sizes, or a number beyond them: one that another run
@@ -34423,11 +34235,11 @@ static void ckr__fileset_sizes(ckr__fileset *k)
 static ckr_result ckr__fileset_ours(ckr__fileset *k, uint8_t kind)
 {
     const ckr__rankfile *bad = NULL;
-    uint64_t i, ours = 0, others = 0;
+    uint64_t ours = 0, others = 0;
     char said[96], found[96];
     int a;
     ckr__fileset_sizes(k);
-    for (i = 0; i < k->n_files[kind]; i++) {
+    for (uint64_t i = 0; i < k->n_files[kind]; i++) {
         const ckr__rankfile *f = k->files[kind][i];
         for (a = 0; a < CKR__PLACES; a++)
             if (f->at[a] >= k->size[a] || (f->of[a] && f->of[a] != k->size[a])) break;
@@ -34456,8 +34268,7 @@ static ckr_result ckr__fileset_ours(ckr__fileset *k, uint8_t kind)
 static int ckr__rankfile_cmp(const void *a, const void *b)
 {
     const ckr__rankfile *x = (const ckr__rankfile *)a, *y = (const ckr__rankfile *)b;
-    int i;
-    for (i = CKR__PLACES - 1; i >= 0; i--)
+    for (int i = CKR__PLACES - 1; i >= 0; i--)
         if (x->at[i] != y->at[i]) return x->at[i] < y->at[i] ? -1 : 1;
     return 0;
 }
@@ -34466,8 +34277,7 @@ static int ckr__rankfile_cmp(const void *a, const void *b)
 static uint64_t ckr__fileset_index(const ckr__fileset *k, const ckr__rankfile *f)
 {
     uint64_t at = 0;
-    int a;
-    for (a = CKR__PLACES - 1; a >= 0; a--)
+    for (int a = CKR__PLACES - 1; a >= 0; a--)
         if (f->has & (1u << a)) at = at * k->size[a] + f->at[a];
     return at;
 }
@@ -34477,8 +34287,7 @@ static const char *ckr__fileset_name(const ckr__fileset *k, const ckr__rankfile 
                                      uint64_t index)
 {
     ckr__rankfile f = *like;
-    int a;
-    for (a = 0; a < CKR__PLACES; a++) {
+    for (int a = 0; a < CKR__PLACES; a++) {
         if (!(f.has & (1u << a))) continue;
         f.at[a] = (uint32_t)(index % k->size[a]);
         index /= k->size[a];
@@ -34495,12 +34304,11 @@ static ckr_result ckr__fileset_every(ckr__fileset *k, uint8_t kind, bool gaps,
     ckr__rankfile **f = k->files[kind], **places = NULL;
     const uint64_t n = k->n_files[kind];
     uint64_t want = 1, i, at = 0;
-    int a;
     ckr_result r = ckr__fileset_ours(k, kind);
     if (all) *all = NULL;
     if (r != CKR_OK || !n) return r;
     if (!ckr__sort(k->c, (void **)(void *)f, (size_t)n, ckr__rankfile_cmp)) return k->c->err->code;
-    for (a = 0; a < CKR__PLACES; a++)
+    for (int a = 0; a < CKR__PLACES; a++)
         if (f[0]->has & (1u << a) && !ckr__mul_u64(want, k->size[a], &want)) want = UINT64_MAX;
     if (gaps && want > 1 << 20)
         return ckr__fail(k->c->err, CKR_ITEM_LIMIT, f[n - 1]->path, CKR_NO_OFFSET, NULL,
@@ -34545,9 +34353,8 @@ static ckr_result ckr__fileset_load(ckr__fileset *k, ckr__rankfile *f, ckr_forma
 {
     ckr_format found = CKR_FORMAT_AUTO;
     uint32_t file;
-    ckr_result r;
     if (f->root) return CKR_OK;
-    r = ckr__file_open(k->c, f->path, &file);
+    ckr_result r = ckr__file_open(k->c, f->path, &file);
     if (r == CKR_OK) r = ckr__doc_load(k->c, file, &found, &f->root);
     if (r == CKR_OK && format) *format = found;
     return r == CKR_OK ? ckr__fileset_place(k, f, k->c->files[file].root) : r;
@@ -34597,10 +34404,9 @@ static bool ckr__runs_step(const ckr__runs *k, const char *name, int64_t *step)
 static ckr_result ckr__runs_list(ckr__ctx *c, const ckr__runs *k, const char *run, ckr__steps *out)
 {
     ckr__dirlist l;
-    uint64_t i;
     ckr_result r = ckr__dir_list(c, run, &l);
     memset(out, 0, sizeof *out);
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
+    for (uint64_t i = 0; r == CKR_OK && i < l.n; i++) {
         ckr__step x = { l.items[i]->name, NULL, 0, 0 };
         if (!l.items[i]->is_dir || !ckr__runs_step(k, x.name, &x.step)) continue;
         x.dir = ckr__path_join(c, run, x.name);
@@ -34614,8 +34420,7 @@ static ckr_result ckr__runs_list(ckr__ctx *c, const ckr__runs *k, const char *ru
 static const ckr__step *ckr__runs_best(const ckr__steps *l)
 {
     const ckr__step *best = NULL;
-    uint64_t i;
-    for (i = 0; i < l->n; i++) {
+    for (uint64_t i = 0; i < l->n; i++) {
         const ckr__step *x = &l->items[i];
         if (!x->rate) continue;
         if (!best || x->rate > best->rate || (x->rate == best->rate && x->step > best->step))
@@ -34631,13 +34436,12 @@ static ckr_result ckr__runs_beside(ckr__ctx *c, const ckr__runs *k, const char *
 {
     const ckr_error keep = *c->err;
     const char *name = ckr__own_name(c, dir);
-    ckr_result r;
     memset(out, 0, sizeof *out);
     *step = -1;
     *run = ckr__parent(c, dir);
     if (!*run || !name) return c->err->code;
     if (!ckr__runs_step(k, name, step)) return CKR_OK;
-    r = ckr__runs_list(c, k, *run, out);
+    ckr_result r = ckr__runs_list(c, k, *run, out);
     if (r == CKR_OK || c->err->sys_error != EACCES) return r;
     *c->err = keep;
     return CKR_OK;
@@ -34680,12 +34484,11 @@ static ckr_result ckr__runs_latest(ckr__ctx *c, const ckr__runs *k, const char *
                                    const char *pointer, const char **dir, bool *mine)
 {
     const char *path = ckr__path_join(c, run, pointer), *text = NULL, *why = NULL, *whole;
-    const ckr__step *best;
     ckr__steps l;
     int rate = 0;
     bool sure;
     ckr_result r = path ? ckr__runs_list(c, k, run, &l) : c->err->code;
-    best = r == CKR_OK ? ckr__runs_best(&l) : NULL;
+    const ckr__step *best = r == CKR_OK ? ckr__runs_best(&l) : NULL;
     if (r != CKR_OK || (k->shared && !best)) return r;
     r = ckr__runs_pointer(c, path, &text);
     if (r != CKR_OK) return r;
@@ -34732,11 +34535,10 @@ static ckr_result ckr__runs_probe(ckr__ctx *c, const ckr__runs *k, const char *p
 {
     const char *p = k->pointers;
     int rate = 0;
-    ckr_result r;
     *mine = false;
     *dir = path;
     if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
-    r = k->rate_fn(c, path, &rate);
+    ckr_result r = k->rate_fn(c, path, &rate);
     *mine = rate > 0;
     for (; p && *p && r == CKR_OK && !*mine; p += strcspn(p, " "), p += *p == ' ') {
         const char *name = ckr__strndup(c, p, strcspn(p, " "));
@@ -34757,15 +34559,15 @@ static ckr_result ckr__mentions(ckr__ctx *c, const char *path, const char *text,
     const size_t cap = (size_t)1 << 16, n = strlen(text);
     uint8_t *buf = (uint8_t *)ckr__heap_alloc(c, cap);
     void *file = NULL;
-    uint64_t size = 0, at;
-    size_t i, got;
+    uint64_t size = 0;
+    size_t got;
     int32_t sys = buf ? c->env.io.open_fn(c->env.io.user, path, false, &file, &size) : 0;
     *yes = false;
     if (size > most) size = most;
-    for (at = 0; buf && !sys && at < size && !*yes; at += got - n + 1) {
+    for (uint64_t at = 0; buf && !sys && at < size && !*yes; at += got - n + 1) {
         got = size - at < cap ? (size_t)(size - at) : cap;
         sys = c->env.io.read_fn(c->env.io.user, file, at, buf, got);
-        for (i = 0; !sys && i + n <= got && !*yes; i++)
+        for (size_t i = 0; !sys && i + n <= got && !*yes; i++)
             *yes = buf[i] == (uint8_t)*text && !memcmp(buf + i, text, n);
         if (at + got >= size) break;
     }
@@ -34953,7 +34755,6 @@ static bool ckr__part_placed(ckr__load *l, const ckr__part *p, const ckr__held *
 {
     const ckr_view *v = p->view;
     int64_t room, have, n = p->end - p->begin;
-    uint32_t d;
     if (p->flat) {
         if (!ckr__numel(h->n_dims, h->shape, &room) || !ckr__contiguous(v, &have)) have = -1;
         if (p->block) room = ckr__block_numel(p->block);
@@ -34967,7 +34768,7 @@ static bool ckr__part_placed(ckr__load *l, const ckr__part *p, const ckr__held *
     if (!p->start) return ckr__part_same(l, p, v->n_dims, v->shape, h->n_dims, h->shape);
     if (v->n_dims != h->n_dims)
         return ckr__part_differs(l, p, "the number of dimensions", v->n_dims, h->n_dims);
-    for (d = 0; d < v->n_dims; d++) {
+    for (uint32_t d = 0; d < v->n_dims; d++) {
         room = p->start[d] < 0 || p->start[d] > h->shape[d] ? 0 : h->shape[d] - p->start[d];
         if (v->shape[d] > room)
             return ckr__part_differs(l, p, "a dimension of its box", v->shape[d], room);
@@ -34986,7 +34787,6 @@ static ckr__held *ckr__part_dist(ckr__load *l, const ckr__part *p)
     ckr__part one = *p;
     ckr__held *h = NULL;
     int64_t at[CKR__MESH_DIMS];
-    uint64_t i;
     if (d->fault) {
         ckr__fail(l->c->err, l->differs, p->file, CKR_NO_OFFSET, p->name, "%s: %s", p->slot,
                   d->fault);
@@ -34995,9 +34795,9 @@ static ckr__held *ckr__part_dist(ckr__load *l, const ckr__part *p)
     one.n_dims = v->n_dims;
     one.shape = v->shape;
     if (d->mesh && ckr__mesh_at(d->mesh, d->rank, at))
-        for (i = 0; i < d->n_placements; i++)
+        for (uint64_t i = 0; i < d->n_placements; i++)
             if (d->placements[i].kind == CKR_PLACE_REPLICATE && at[i]) one.replica = true;
-    for (i = 0; i < d->n_shards; i++) {
+    for (uint64_t i = 0; i < d->n_shards; i++) {
         const ckr_shard *s = &d->shards[i];
         if (!s->local || s->local->n_dims != v->n_dims) continue;      /* without elements      */
         one.view = s->local;
@@ -35016,8 +34816,6 @@ static ckr__held *ckr__part_add(ckr__load *l, const ckr__part *p)
     const char *odd = ckr__view_odd(v);
     ckr__extent x = { p->block, p->begin, p->end, p->at };
     ckr__box box;
-    ckr__held *h;
-    ckr_tensor *t;
     int64_t numel;
     bool replica, ok = true;
     if (v->dist) return ckr__part_dist(l, p);
@@ -35028,7 +34826,7 @@ static ckr__held *ckr__part_add(ckr__load *l, const ckr__part *p)
                   "%s: a plain tensor was expected, found one that is %s", p->slot, odd);
         return NULL;
     }
-    h = ckr__part_held(l, p);
+    ckr__held *h = ckr__part_held(l, p);
     if (!h) return NULL;
     if (h->tensor->dtype != v->dtype) {
         ckr__fail(l->c->err, l->differs, p->file, CKR_NO_OFFSET, p->name,
@@ -35041,7 +34839,7 @@ static ckr__held *ckr__part_add(ckr__load *l, const ckr__part *p)
     if (!x.block) x.block = ckr__box_block(&box, h->n_dims, p->start,
                                            p->flat || !p->start ? h->shape : v->shape);
     replica = p->replica || (p->alone && h->tensor->n_pieces);
-    for (t = h->tensor; t && ok; t = t == h->wide ? NULL : h->wide)
+    for (ckr_tensor *t = h->tensor; t && ok; t = t == h->wide ? NULL : h->wide)
         ok = p->flat ? ckr__read_run(l->c, t, &x, v, p->rank, replica)
                      : ckr__read_view(l->c, t, x.block, v, p->rank, replica);
     return ok ? h : NULL;
@@ -35057,8 +34855,8 @@ static ckr__slots *ckr__slots_of(ckr__ctx *c, const ckr_state *s, const ckr__map
                                  const char *but)
 {
     ckr__slots *all = CKR__NEW_N(c, ckr__slots, n);
-    uint64_t i, at;
-    for (i = 0; all && i < s->n_tensors; i++) {
+    uint64_t at;
+    for (uint64_t i = 0; all && i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (!ckr__map_find(names, t->name, strlen(t->name), &at)) continue;
         if (!strcmp(t->slot, "param")) all[at].param = t;
@@ -35089,11 +34887,11 @@ static ckr_result ckr__tensor_check(ckr__ctx *c, const ckr_tensor *t);
    with padding rows are checked here: the core does not see them. */
 static ckr_result ckr__load_done(ckr__load *l)
 {
-    const ckr__held *h;
-    uint64_t i;
-    for (i = 0; l->padding && i < l->n_held && !ckr__failed(l->c); i++)
-        for (h = l->held[i]; h; h = h->next) if (h->wide) ckr__tensor_check(l->c, h->wide);
-    for (i = 0; l->n_order && i < l->s->n_tensors; i++) ckr__load_order(l, l->s->tensors[i]);
+    for (uint64_t i = 0; l->padding && i < l->n_held && !ckr__failed(l->c); i++)
+        for (const ckr__held *h = l->held[i]; h;
+             h = h->next) if (h->wide) ckr__tensor_check(l->c, h->wide);
+    for (uint64_t i = 0; l->n_order && i < l->s->n_tensors;
+         i++) ckr__load_order(l, l->s->tensors[i]);
     if (l->n_order && !ckr__failed(l->c)) l->s->tensors = l->order;
     ckr__map_free(&l->names);
     return l->c->err->code;
@@ -35103,8 +34901,7 @@ static ckr_result ckr__load_done(ckr__load *l)
 static ckr_result ckr__leave_others(ckr__ctx *c, ckr_state *s, const char *rel,
                                     const ckr_node *dict, const char *known)
 {
-    uint64_t i;
-    for (i = 0; i < dict->count; i++) {
+    for (uint64_t i = 0; i < dict->count; i++) {
         const char *key = ckr__dict_key(dict, i);
         if (!key || strchr(key, ' ') || !ckr__word_in(known, key))
             ckr__leave(c, s, rel, key ? key : "?", ckr__dict_at(dict, i));
@@ -35134,9 +34931,8 @@ static ckr_result ckr__out_copy(ckr__out *o, const char *rel, const char *from)
 static ckr_result ckr__loose_put(ckr__out *o, const ckr__loose *x, const char *dir,
                                  const char *under)
 {
-    uint64_t i;
     ckr_result r = CKR_OK;
-    for (i = 0; i < x->n && r == CKR_OK; i++) {
+    for (uint64_t i = 0; i < x->n && r == CKR_OK; i++) {
         const char *from = ckr__path_join(o->c, dir, x->rel[i]),
                    *to = ckr__printf(o->c, "%s%s", under, x->rel[i]);
         ckr_stat st;
@@ -35263,8 +35059,7 @@ typedef struct ckr__hold {
 static void ckr__hold_bounds(const ckr__curve_nums *was, ckr_schedule *x, ckr__curve_nums *k)
 {
     bool floors = false;
-    uint64_t i;
-    for (i = 0; i < x->n_lanes; i++) {
+    for (uint64_t i = 0; i < x->n_lanes; i++) {
         ckr__group_lane *l = &x->lanes[i];
         const double base = l->base, low = l->q + l->p * l->min;
         l->base = l->q + l->p * base;
@@ -35284,8 +35079,7 @@ static void ckr__hold_bounds(const ckr__curve_nums *was, ckr_schedule *x, ckr__c
 static void ckr__hold_top(ckr_schedule *x, ckr__curve_nums *k, const double *top)
 {
     bool floors = false;
-    uint64_t i;
-    for (i = 0; i < x->n_lanes; i++) {
+    for (uint64_t i = 0; i < x->n_lanes; i++) {
         if (!floors && top[i] > 0) k->floor *= x->lanes[i].base / top[i];
         floors = floors || top[i] > 0;
         x->lanes[i].base = x->lanes[i].max = top[i];
@@ -35320,7 +35114,6 @@ static bool ckr__hold_time(const ckr__hold *h, ckr_schedule *x, ckr__curve *v, d
     const double e = titan || (kind == CKR__CV_DS_COSINE && u >= k->warm) ? 1 : 0;
     ckr__curve_nums *n = &v->k;
     double clock = t, end;
-    uint64_t i;
     n->start = begin;
     if ((!ds && !titan && kind != CKR__CV_NANOTRON) || (w->ramp_len > 0 && !ds)) return false;
     if (w->ramp_len > 0) {
@@ -35329,7 +35122,7 @@ static bool ckr__hold_time(const ckr__hold *h, ckr_schedule *x, ckr__curve *v, d
         n->decay = k->total - w->ramp_at - n->warm;
         n->from = 0;
         v->warm_shape = CKR__SH_LINEAR;
-        for (i = 0; i < x->n_lanes; i++) now[i] = w->lanes[i].ramp_to;
+        for (uint64_t i = 0; i < x->n_lanes; i++) now[i] = w->lanes[i].ramp_to;
         ckr__hold_top(x, n, now);
     } else if (u + e < k->warm) {
         if (h->clocked) return false;
@@ -35379,9 +35172,7 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
                                      ckr__curve_params params_fn, void *user)
 {
     ckr_schedule *x = ckr__sched_copy(c, want), *y;
-    ckr__curve *v;
     double *bases = CKR__NEW_N(c, double, want->n_lanes);
-    uint64_t i;
     h->c = c;
     h->out = out;
     h->want = want;
@@ -35389,13 +35180,13 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
     out->follows = NULL;
     if (!x || !bases) return c->err->code;
     if (!ckr__hold_family(c, out, want, family)) return c->err->code;
-    v = want->opaque ? NULL : ckr__curve_own(c, x);
+    ckr__curve *v = want->opaque ? NULL : ckr__curve_own(c, x);
     if (!v) return c->err->code;
     ckr__hold_bounds(&want->curve->k, x, &v->k);
     if ((want->ramp_len > 0 || !ckr__same(want->a, 1) || !ckr__same(want->b, want->t0)) &&
         !ckr__hold_time(h, x, v, bases))
         return c->err->code;
-    for (i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
+    for (uint64_t i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
     h->params = params_fn(c, x, user);
     if (!h->params) return c->err->code;
     y = ckr__sched_try(c, want->kind, h->params, bases, want->n_lanes, NULL);
@@ -35413,8 +35204,7 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
 static void ckr__hold_tell(const ckr__hold *h, const char *place, const char *prefix,
                            const ckr_node *was, const char *why)
 {
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(h->params); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(h->params); i++) {
         const char *key = ckr__dict_key(h->params, i);
         ckr__setting_changed(h->out, place, ckr__printf(h->c, "%s%s", prefix, key),
                              ckr__dict_at(h->params, i), ckr_node_get(was, key), why);
@@ -35435,11 +35225,11 @@ static ckr_mesh *ckr__mesh_new(ckr__ctx *c, const char *device_type, uint32_t n_
                                const int64_t *shape, const char *const *names)
 {
     ckr_mesh *m = CKR__NEW(c, ckr_mesh);
-    int64_t n = 0, *v, i;
+    int64_t n = 0, *v;
     if (!m || !ckr__numel(n_dims, shape, &n)) return NULL;
     v = CKR__NEW_N(c, int64_t, (uint64_t)n);
     if (!v) return NULL;
-    for (i = 0; i < n; i++) v[i] = i;
+    for (int64_t i = 0; i < n; i++) v[i] = i;
     m->device_type = device_type;
     m->n_dims = n_dims;
     m->shape = shape;
@@ -35481,8 +35271,7 @@ typedef struct ckr__dist_field { const char *name; ckr_node *value; } ckr__dist_
 static ckr_node *ckr__ints_node(ckr__ctx *c, ckr_node_kind kind, uint64_t n, const int64_t *v)
 {
     ckr_node *list = ckr__node(c, kind);
-    uint64_t i;
-    for (i = 0; i < n; i++) ckr__node_push(c, list, ckr__node_int(c, v[i]));
+    for (uint64_t i = 0; i < n; i++) ckr__node_push(c, list, ckr__node_int(c, v[i]));
     return list;
 }
 
@@ -35522,11 +35311,10 @@ static ckr_node *ckr__dist_state(ckr__ctx *c, const ckr__dist_field *known, size
 {
     const ckr_node *had = like ? like->u.object->state : NULL;
     ckr_node *state = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
     size_t k;
     for (k = 0; k < now && !ckr__dict_n(had); k++)
         ckr__node_set(c, state, known[k].name, known[k].value);
-    for (i = 0; i < ckr__dict_n(had); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(had); i++) {
         const char *name = ckr__dict_key(had, i);
         for (k = 0; k < n && name && strcmp(known[k].name, name) != 0;) k++;
         if (name) ckr__node_set(c, state, name, k < n ? known[k].value : ckr__dict_at(had, i));
@@ -35540,12 +35328,11 @@ static ckr_node *ckr__mesh_tensor(const ckr__dist_out *w, bool flat)
     const uint64_t n = ckr__mesh_size(w->mesh);
     uint8_t *raw = CKR__NEW_N(w->c, uint8_t, 4 * n);
     const ckr_node *t;
-    ckr_view v;
-    uint64_t i;
-    for (i = 0; raw && i < n; i++) ckr__store_u32(raw + 4 * i, (uint32_t)w->mesh->ranks[i]);
+    for (uint64_t i = 0; raw && i < n;
+         i++) ckr__store_u32(raw + 4 * i, (uint32_t)w->mesh->ranks[i]);
     t = raw ? ckr__rng_array(w->c, CKR_NODE_TENSOR, NULL, CKR_DTYPE_I32, NULL, raw, n) : NULL;
     if (!t) return NULL;
-    v = *t->u.view;
+    ckr_view v = *t->u.view;
     if (!flat) {
         v.n_dims = w->mesh->n_dims;
         v.shape = w->mesh->shape;
@@ -35589,9 +35376,9 @@ static ckr_node *ckr__groups_node(const ckr__dist_out *w, bool infos)
     const ckr_mesh *m = w->mesh;
     const int64_t n = (int64_t)ckr__mesh_size(m);
     ckr_node *list = ckr__node(w->c, CKR_NODE_LIST), *name, *ranks;
-    int64_t made = 1, row, first, i;
-    uint32_t d, k;
-    for (d = 0; d < m->n_dims; d++) {
+    int64_t made = 1, row, first;
+    uint32_t k;
+    for (uint32_t d = 0; d < m->n_dims; d++) {
         for (k = 0, row = first = 0; k < m->n_dims; k++) {
             if (k == d) continue;
             row = row * m->shape[k] + w->at[k];
@@ -35601,7 +35388,7 @@ static ckr_node *ckr__groups_node(const ckr__dist_out *w, bool infos)
         name = ckr__node_str(w->c, ckr__printf(w->c, "%lld", (long long)(made + row)));
         if (m->shape[d] != n) made += n / m->shape[d];
         ranks = ckr__node(w->c, CKR_NODE_LIST);
-        for (i = 0; i < m->shape[d] && infos; i++)
+        for (int64_t i = 0; i < m->shape[d] && infos; i++)
             ckr__node_push(w->c, ranks, ckr__node_int(w->c, m->ranks[first + i * w->stride[d]]));
         if (infos) name = ckr__tuple_node(w->c, 3, ckr__node_str(w->c, ""), ranks, name);
         ckr__node_push(w->c, list, name);
@@ -35612,8 +35399,7 @@ static ckr_node *ckr__groups_node(const ckr__dist_out *w, bool infos)
 static ckr_node *ckr__names_node(const ckr__dist_out *w)
 {
     ckr_node *names = w->mesh->names ? ckr__node(w->c, CKR_NODE_TUPLE) : w->none;
-    uint32_t d;
-    for (d = 0; w->mesh->names && d < w->mesh->n_dims; d++)
+    for (uint32_t d = 0; w->mesh->names && d < w->mesh->n_dims; d++)
         ckr__node_push(w->c, names, ckr__node_str(w->c, w->mesh->names[d]));
     return names;
 }
@@ -35719,9 +35505,9 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
              *state, *out;
     int64_t stride[CKR_MAX_DIMS];
     bool strided = false;
-    uint32_t k;
     if (!local) return NULL;
-    for (k = 0; k < w->mesh->n_dims; k++) if (places[k].kind == CKR_PLACE_STRIDED) strided = true;
+    for (uint32_t k = 0; k < w->mesh->n_dims;
+         k++) if (places[k].kind == CKR_PLACE_STRIDED) strided = true;
     ckr__strides(n_dims, shape, stride);
     strides = ckr__ints_node(c, CKR_NODE_TUPLE, n_dims, stride);
     dtype = ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(local->u.entry->dtype));
@@ -54447,7 +54233,6 @@ static const ckr__runs ckr__mg_steps = { "iter_{step:07}", CKR__MG_TRACKER, NULL
 /* A newer iteration beside the one that the tracker file names is not taken, and said. */
 static ckr_result ckr__mg_beside(ckr__mg *r)
 {
-    const ckr__step *best;
     const char *path, *run, *text;
     ckr__steps l;
     int64_t mine, told;
@@ -54457,7 +54242,7 @@ static ckr_result ckr__mg_beside(ckr__mg *r)
     path = ckr__path_join(r->c, run, CKR__MG_TRACKER);
     if (!path || ckr__path_kind(r->c, path) != CKR_FILE_REGULAR) return r->c->err->code;
     e = ckr__runs_pointer(r->c, path, &text);
-    best = ckr__runs_best(&l);
+    const ckr__step *best = ckr__runs_best(&l);
     if (e != CKR_OK || !ckr__step_of(text, &told) || told != mine || !best || best->step <= mine)
         return e;
     e = ckr__mg_has_ranks(r->c, best->dir, &ranks);
@@ -54516,10 +54301,10 @@ static ckr_result ckr__mg_args_of(ckr__mg *r, const char *path, const ckr_node *
 static ckr_result ckr__mg_list(ckr__mg *r)
 {
     ckr__fileset *k = &r->ranks;
-    uint64_t i;
     ckr__fileset_scan(k, false);
-    for (i = 0; i < k->n_files[0]; i++) ckr__leave(r->c, r->s, k->files[0][i]->rel, NULL, NULL);
-    for (i = 0; i < k->n_files[CKR__MG_RANK] && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < k->n_files[0];
+         i++) ckr__leave(r->c, r->s, k->files[0][i]->rel, NULL, NULL);
+    for (uint64_t i = 0; i < k->n_files[CKR__MG_RANK] && !ckr__failed(r->c); i++) {
         ckr__rankfile *x = k->files[CKR__MG_RANK][i];
         ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
         *CKR__PUSH(ckr__mg_file *, r->c, r->files, r->n_files) = f;
@@ -54544,10 +54329,9 @@ static ckr_result ckr__mg_list(ckr__mg *r)
 static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
 {
     const ckr_node *one = ckr_node_get(f->root, "model");
-    uint32_t k;
     char key[16];
     f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
-    for (k = 0; f->chunks && k < r->vp; k++) {
+    for (uint32_t k = 0; f->chunks && k < r->vp; k++) {
         ckr__format(key, sizeof key, "model%u", (unsigned)k);
         f->chunks[k] = one && k == 0 ? one : ckr_node_get(f->root, key);
         if (f->chunks[k] && !ckr_node_is_dict(f->chunks[k]))
@@ -54620,9 +54404,7 @@ static ckr_result ckr__mg_grid(ckr__mg *r)
     ckr__rankfile **dirs = k->files[CKR__MG_RANK];
     const uint32_t has = 1u << CKR__TP | (r->pp > 1 ? 1u << CKR__PP : 0) |
                          (r->ep > 1 ? 1u << CKR__EP : 0);
-    uint64_t i;
-    ckr_result e;
-    for (i = 0; i < r->n_files; i++) {
+    for (uint64_t i = 0; i < r->n_files; i++) {
         ckr__rankfile *x = dirs[i];
         if (r->pp < 2 && r->ep > 1 && x->has == (1u << CKR__TP | 1u << CKR__PP)) {
             x->has = has;
@@ -54634,8 +54416,8 @@ static ckr_result ckr__mg_grid(ckr__mg *r)
     k->size[CKR__TP] = r->tp;
     k->size[CKR__PP] = r->pp;
     k->size[CKR__EP] = r->ep;
-    e = ckr__fileset_every(k, CKR__MG_RANK, false, NULL);
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+    ckr_result e = ckr__fileset_every(k, CKR__MG_RANK, false, NULL);
+    for (uint64_t i = 0; i < r->n_files && e == CKR_OK; i++) {
         ckr__mg_file *f = (ckr__mg_file *)dirs[i]->own;
         f->tp = dirs[i]->at[CKR__TP];
         f->pp = dirs[i]->at[CKR__PP];
@@ -54721,12 +54503,11 @@ static int64_t ckr__mg_writer(const ckr__mg *r, const ckr__mg_file *f)
    same number in all.) */
 static ckr_result ckr__mg_places(ckr__mg *r)
 {
-    uint64_t i, k;
     int64_t v, w;
-    for (i = 0; i < r->n_files; i++) {
+    for (uint64_t i = 0; i < r->n_files; i++) {
         const ckr__mg_file *f = r->files[i];
         if (!ckr_node_i64(ckr_node_get(f->args, "rank"), &v) || v == ckr__mg_writer(r, f)) continue;
-        for (k = 0; k < r->n_files; k++) {
+        for (uint64_t k = 0; k < r->n_files; k++) {
             const ckr__mg_file *g = r->files[k];
             if (ckr__mg_writer(r, g) != v || !ckr_node_i64(ckr_node_get(g->args, "rank"), &w) ||
                 w == v)
@@ -55838,23 +55619,20 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
     const uint64_t n = r->s->n_groups;
     double *bases = CKR__NEW_N(r->c, double, n);
     ckr_schedule *x = NULL;
-    ckr_node *params;
-    uint64_t i;
     int64_t position = 0;
-    ckr_result e;
     if (!d) d = ckr_node_get(r->root, "lr_scheduler");
     if (!ckr_node_is_dict(d)) return CKR_OK;
     if (!ckr_node_i64(ckr_node_get(d, "num_steps"), &position) &&
         !ckr_node_i64(ckr_node_get(d, "num_iters"), &position))
         return ckr__mg_bad(r, ckr__mg_path(r), "opt_param_scheduler/num_steps", "an integer");
     hyper = CKR__NEW_N(r->c, const ckr_node *, n);
-    params = ckr__mg_schedule_params(r, d);
+    ckr_node *params = ckr__mg_schedule_params(r, d);
     if (!bases || !hyper || !params) return ckr__oom(r->c);
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         hyper[i] = r->s->groups[i].hyper;
         bases[i] = ckr__mg_num(hyper[i], "max_lr", ckr__mg_num(params, "max_lr", 0));
     }
-    e = ckr__sched_build(r->c, "megatron", params, bases, n, &x);
+    ckr_result e = ckr__sched_build(r->c, "megatron", params, bases, n, &x);
     if (e == CKR_E_ARG) {
         const char *why = ckr__strdup(r->c, r->c->err->text);
         ckr__error_reset(r->c);
@@ -55869,7 +55647,7 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
     if (e != CKR_OK) return e;
     x->position = position;
     ckr__sched_lanes_from(r->c, x, hyper, n);
-    for (i = 0; i < n && i < x->n_lanes; i++)
+    for (uint64_t i = 0; i < n && i < x->n_lanes; i++)
         x->lanes[i].anchor = ckr__mg_num(hyper[i], "lr", ckr__nan());
     r->s->schedules = x;
     r->s->n_schedules = 1;
@@ -55891,8 +55669,8 @@ static const ckr__stream_key ckr__mg_stream_keys[] = {
 static void ckr__mg_streams(ckr__mg *r, const ckr_node *list, uint32_t tp, uint32_t pp, uint32_t dp,
                             uint32_t step, const char *file, const char *rel)
 {
-    uint64_t i = r->s->n_rng, n;
-    for (n = 0; ckr_node_is_list(list) && n < list->count; n++) {
+    uint64_t i = r->s->n_rng;
+    for (uint64_t n = 0; ckr_node_is_list(list) && n < list->count; n++) {
         ckr__rank_streams k = CKR_ZERO;
         k.c = r->c;
         k.s = r->s;
@@ -59337,7 +59115,6 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
     const uint8_t *text;
     uint64_t n;
     int i;
-    ckr_result r;
     *side = NULL;
     if (ckr__path_kind(c, dir) != CKR_FILE_DIR) return CKR_OK;
     tries[0] = dir;
@@ -59348,7 +59125,7 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
         if (ckr__path_kind(c, p) == CKR_FILE_REGULAR) path = p;
     }
     if (!path) return CKR_OK;
-    r = ckr__path_load(c, path, c->limits.max_json_bytes, &text, &n);
+    ckr_result r = ckr__path_load(c, path, c->limits.max_json_bytes, &text, &n);
     if (r == CKR_OK) r = ckr__json_parse(c, path, text, (size_t)n, 0, side);
     if (r == CKR_OK && !ckr_node_is_dict(*side))
         r = ckr__fail(c->err, CKR_ITEM_SIDE_FORMAT, path, 0, NULL, NULL);
@@ -59361,7 +59138,6 @@ static ckr_result ckr__side_load(ckr__ctx *c, const char *dir, ckr_node **side)
 static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name,
                                  const ckr__dialect **d, const char **dir)
 {
-    size_t i;
     bool mine = false;
     ckr_node *side = NULL;
     ckr_stat st;
@@ -59375,7 +59151,8 @@ static ckr_result ckr__recognise(ckr__ctx *c, const char *path, const char *name
         if (!*d) return ckr__dialect_unknown(c, name);
         return (*d)->probe_fn(c, path, dir, &mine);
     }
-    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && r == CKR_OK && !mine; i++) {
+    for (size_t i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && r == CKR_OK && !mine;
+         i++) {
         *d = ckr__dialects[i];
         r = (*d)->probe_fn(c, path, dir, &mine);
     }
@@ -59409,18 +59186,17 @@ static ckr_result ckr__told_top(ckr__ctx *c, ckr_schedule *x, bool off)
     ckr_node *params = ckr__dict_copy(c, x->params);
     double *bases = CKR__NEW_N(c, double, x->n_lanes), drift = 0;
     ckr_schedule *other = NULL;
-    uint64_t i, lane;
-    ckr_result r;
+    uint64_t lane;
     if (!params || !bases) return c->err->code;
     if (off || !x->n_lanes || !ckr__function_top(x, bases) || ckr__has(x->params, "lr_init"))
         return CKR_OK;
     if (!ckr__node_set(c, x->params, "lr_init", ckr__node_float(c, bases[0])) ||
         !ckr__node_set(c, params, "lr_init", ckr__node_float(c, 1.5 * bases[0])))
         return c->err->code;
-    for (i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
-    r = ckr__sched_build(c, x->kind, params, bases, x->n_lanes, &other);
+    for (uint64_t i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
+    ckr_result r = ckr__sched_build(c, x->kind, params, bases, x->n_lanes, &other);
     if (r != CKR_OK) return r;
-    for (i = 0; i < x->n_lanes; i++) other->lanes[i].anchor = x->lanes[i].anchor;
+    for (uint64_t i = 0; i < x->n_lanes; i++) other->lanes[i].anchor = x->lanes[i].anchor;
     other->position = x->position;
     r = ckr__sched_drift(c, other, &drift, &lane);
     if (r == CKR_OK && !(drift > CKR__LR_SAVED))
@@ -59434,10 +59210,9 @@ static ckr_result ckr__told_top(ckr__ctx *c, ckr_schedule *x, bool off)
 static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *old,
                                  ckr_schedule *x)
 {
-    uint64_t i, lane;
+    uint64_t lane;
     char subject[48], was[40];
     ckr__sread reading = CKR_ZERO;
-    ckr_result r;
     bool off, better;
     reading.c = c;
     x->position = old ? old->position : ckr__step_done(s);
@@ -59445,11 +59220,11 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
         x->rate = old->rate;
         x->clock = old->clock;
     }
-    for (i = 0; i < x->n_lanes; i++)
+    for (uint64_t i = 0; i < x->n_lanes; i++)
         if (old) x->lanes[i].anchor = old->lanes[i].anchor;
         else if (i < s->n_groups)
             ckr_node_f64(ckr_node_get(s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
-    r = ckr__told_drift(c, x, &off, &lane);
+    ckr_result r = ckr__told_drift(c, x, &off, &lane);
     if (r == CKR_OK && off) {
         r = ckr__sread_timescale(&reading, &x);
         better = ckr__has(x->params, "timescale") && ckr__is_function(x) &&
@@ -59481,14 +59256,13 @@ static ckr_result ckr__told_schedule(ckr__ctx *c, ckr_state *s, const ckr_open_d
     const char *spec = desc ? desc->schedule : NULL;
     const ckr_schedule *old = s->n_schedules ? s->schedules : NULL;
     const uint64_t n = old ? old->n_lanes : s->n_groups;
-    double *bases;
     ckr_schedule *x;
     ckr_result r = CKR_OK;
     if (!spec && !(desc && desc->curve_fn)) return CKR_OK;
     if (old && !old->opaque)
         return ckr__say(c, "CKR_SCHEDULE_KNOWN", CKR_EXACT, old->kind, NULL, NULL,
                         "the checkpoint tells its schedule: --schedule was not needed", NULL);
-    bases = ckr__bases_of(c, old, s->groups, n);
+    double *bases = ckr__bases_of(c, old, s->groups, n);
     if (!bases) return c->err->code;
     if (spec) r = ckr__sched_parse(c, spec, n ? bases : NULL, n, &x);
     else x = ckr__sched_user(c, desc->curve_fn, desc->curve_user, bases, n);
@@ -59506,14 +59280,13 @@ static ckr_result ckr__side_agrees(ckr__ctx *c, const ckr_state *s, const ckr_sc
     ckr_schedule file = *old;
     double *a;
     uint64_t i;
-    ckr_result r;
     if (ckr__same(x->rate, old->rate) || x->n_lanes != n || done < 0 || x->opaque ||
         !ckr__same((double)x->position * old->rate, (double)old->position * x->rate))
         return CKR_OK;
     ckr__sched_stand(&file, done);
     a = (double *)ckr__heap_alloc(c, (size_t)(2 * rows * n) * sizeof *a);
     if (!a) return CKR_E_NOMEM;
-    r = ckr__sched_eval(c, &file, CKR__COL_LR, done + 2 - (int64_t)rows, rows, a);
+    ckr_result r = ckr__sched_eval(c, &file, CKR__COL_LR, done + 2 - (int64_t)rows, rows, a);
     if (r == CKR_OK)
         r = ckr__sched_eval(c, x, CKR__COL_LR, done + 2 - (int64_t)rows, rows, a + rows * n);
     for (i = 0, *agrees = r == CKR_OK; i < rows * n && *agrees; i++)
@@ -59531,9 +59304,8 @@ static ckr_result ckr__side_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *
     const ckr_schedule *old = s->n_schedules ? s->schedules : NULL;
     ckr_schedule *x;
     bool history = false;
-    ckr_result r;
     if (!curve || (old && !old->opaque && strcmp(old->clock, "tick") != 0)) return CKR_OK;
-    r = ckr__sched_from_node(c, curve, &x);
+    ckr_result r = ckr__sched_from_node(c, curve, &x);
     if (r == CKR_OK && old && old->unclocked && !x->every) return CKR_OK;
     if (r == CKR_OK && old && !old->opaque) r = ckr__side_agrees(c, s, old, x, &history);
     if (r != CKR_OK || (old && !old->opaque && !history)) return r;
@@ -59554,8 +59326,7 @@ static ckr_result ckr__side_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *
    another batch before, are in the offset. */
 static void ckr__clock_align(ckr_state *s)
 {
-    uint64_t i;
-    for (i = 0; i < s->n_schedules && s->progress.step >= 0; i++)
+    for (uint64_t i = 0; i < s->n_schedules && s->progress.step >= 0; i++)
         ckr__sched_stand(&s->schedules[i], s->progress.step);
 }
 
@@ -59564,14 +59335,12 @@ static bool ckr__side_order(ckr__ctx *c, const ckr_node *side, const ckr_open_de
                             ckr_open_desc *out)
 {
     const ckr_node *list = ckr_node_get(side, "names");
-    const char **names;
-    uint64_t i;
     memset(out, 0, sizeof *out);
     if (desc) *out = *desc;
     if (out->names || !ckr_node_is_list(list) || !list->count) return true;
-    names = CKR__NEW_N(c, const char *, list->count);
+    const char **names = CKR__NEW_N(c, const char *, list->count);
     if (!names) return false;
-    for (i = 0; i < list->count; i++) {
+    for (uint64_t i = 0; i < list->count; i++) {
         names[i] = ckr_node_str(list->u.items[i]);
         if (!names[i]) return true;
     }
@@ -59597,7 +59366,6 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
     ckr__ctx *c = &k->ctx;
     const int64_t vocab = desc ? desc->vocab : 0;
     int64_t told = 0, padded = 0;
-    ckr_result r;
     ckr_node_i64(ckr_node_find(k->side, "/vocab/logical"), &told);
     ckr_node_i64(ckr_node_find(k->side, "/vocab/padded"), &padded);
     if (desc && desc->optimizer && d->read_fn != ckr__plain_read)
@@ -59605,7 +59373,7 @@ static ckr_result ckr__state_read(ckr_ckpt *k, const ckr__dialect *d, const ckr_
                          "this is a checkpoint of %s, which has its own; the file is for a bare "
                          "scheduler's state", d->name);
     if (!ckr__side_order(c, k->side, desc, &named)) return c->err->code;
-    r = ckr__state_fill(k, d, &named, vocab ? vocab : told);
+    ckr_result r = ckr__state_fill(k, d, &named, vocab ? vocab : told);
     if (r == CKR_E_MISMATCH && c->err->item == CKR_ITEM_OPTIMIZER_NAMES && !(desc && desc->names)) {
         ckr__error_reset(c);        /* the files win: they are another run's            */
         r = ckr__state_fill(k, d, desc, vocab ? vocab : told);
@@ -59632,15 +59400,14 @@ static const char *ckr__part_of(ckr__ctx *c, const char *path, const ckr__dialec
 {
     const char *name = ckr__base(path), *dir = path, *above, *where = NULL;
     const size_t n = sizeof ckr__dialects / sizeof *ckr__dialects;
-    size_t i, len, likely = 0;
+    size_t len, likely = 0;
     bool mine;
-    int up;
-    for (i = 0; i < n; i++) likely += ckr__name_in(ckr__dialects[i]->parts, name);
-    for (up = 0; likely && up < 12; up++, dir = above) {
+    for (size_t i = 0; i < n; i++) likely += ckr__name_in(ckr__dialects[i]->parts, name);
+    for (int up = 0; likely && up < 12; up++, dir = above) {
         above = ckr__parent(c, dir);   /* as it is spelled: nothing is above . and ..      */
         if (!above || !strcmp(above, dir) || !strcmp(dir, "..") ||
             (strlen(dir) > 2 && !strcmp(dir + strlen(dir) - 3, "/.."))) break;
-        for (i = 0; i < n; i++) {
+        for (size_t i = 0; i < n; i++) {
             *d = ckr__dialects[i];
             if (!ckr__name_in((*d)->parts, name)) continue;
             ckr__error_reset(c);
@@ -59662,14 +59429,13 @@ static ckr_result ckr__say_part(ckr_ckpt *k, const char *path, ckr_result r)
     const ckr__dialect *d = NULL;
     const ckr_error keep = *c->err;
     const int32_t told = c->stat_sys;
-    const char *dir, *remedy;
     if ((r != CKR_OK && r != CKR_E_FORMAT && r != CKR_E_UNSUPPORTED) ||
         ckr__path_kind(c, path) != CKR_FILE_REGULAR) return r;
-    dir = ckr__part_of(c, path, &d);
+    const char *dir = ckr__part_of(c, path, &d);
     c->stat_sys = told;                 /* what stands around a file need not be open to all   */
     *c->err = keep;
     if (!dir) return r;
-    remedy = ckr__printf(c, "open %s", dir);
+    const char *remedy = ckr__printf(c, "open %s", dir);
     if (!remedy) return r != CKR_OK ? r : c->err->code;
     if (r != CKR_OK) return ckr__remedy(c->err, r, remedy);
     return ckr__say(c, "CKR_W_ONE_FILE", CKR_EXACT, path, NULL, NULL,
@@ -59681,15 +59447,14 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     ckr__ctx *c = &k->ctx;
     const ckr_state *s = &k->state;
     const ckr__dialect *d = NULL;
-    uint64_t i;
-    ckr_result r;
     path = ckr__path_in(c, path);
     k->path = path ? ckr__strdup(c, path) : NULL;
     if (!k->path) return c->err->code;
-    r = ckr__recognise(c, path, desc ? desc->dialect : NULL, &d, &k->dir);
+    ckr_result r = ckr__recognise(c, path, desc ? desc->dialect : NULL, &d, &k->dir);
     if (r == CKR_OK) r = ckr__side_load(c, k->dir, &k->side);
     if (r == CKR_OK) r = ckr__state_read(k, d, desc);
-    for (i = 0; i < s->n_tensors && r == CKR_OK; i++) r = ckr__tensor_check(c, s->tensors[i]);
+    for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK;
+         i++) r = ckr__tensor_check(c, s->tensors[i]);
     if (r == CKR_OK && s->n_parts)
         r = ckr__say(c, "CKR_W_PART", CKR_LOST, k->path, NULL,
                      ckr__printf(c, "%llu tensors", (unsigned long long)s->n_parts),
@@ -59802,7 +59567,6 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put(ckr_ckpt *k, const char *name, con
     ckr__ctx *c = &k->ctx;
     ckr__reader r = { c, NULL, dtype, CKR_NO_FILE, -1, false, ckr__host_big_endian(), data };
     int64_t numel;
-    const char *key;
     if (!name || !slot)
         return ckr__put_bad(c, name ? name : "name", name ? "no slot: \"param\" is a weight's"
                                                           : "a tensor without a name");
@@ -59811,7 +59575,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put(ckr_ckpt *k, const char *name, con
         return ckr__put_bad(c, name,
                             "no dtype, no shape, over 8 axes, or a size that does not fit");
     if (numel && !data) return ckr__put_bad(c, name, "elements, and no data");
-    key = ckr__put_key(k, name, slot);
+    const char *key = ckr__put_key(k, name, slot);
     if (!key) return c->err->code;
     r.tensor = ckr__tensor_add(c, &k->state, key, key + strlen(key) + 1, dtype, n_dims, shape);
     return r.tensor && ckr__read_flat(&r, NULL, 0, numel, 0) ? CKR_OK : c->err->code;
@@ -59833,19 +59597,16 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_group(ckr_ckpt *k, const char *nam
     ckr__ctx *c = &k->ctx;
     const char **names = CKR__NEW_N(c, const char *, n_params);
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
-    ckr_group *g;
-    uint64_t i;
-    size_t h;
     if (!names || !d) return c->err->code;
-    for (i = 0; i < n_params; i++) {
+    for (uint64_t i = 0; i < n_params; i++) {
         names[i] = ckr__strdup(c, params[i]);
         if (!names[i]) return ckr__put_bad(c, name, "a parameter without a name");
     }
-    for (h = 0; h < n_hyper; h++)
+    for (size_t h = 0; h < n_hyper; h++)
         if (!hyper[h].key ||
             !ckr__node_set(c, d, hyper[h].key, ckr__node_float(c, hyper[h].value)))
             return ckr__put_bad(c, name, "a hyper-parameter without a key");
-    g = CKR__PUSH(ckr_group, c, k->state.groups, k->state.n_groups);
+    ckr_group *g = CKR__PUSH(ckr_group, c, k->state.groups, k->state.n_groups);
     g->name = name ? ckr__strdup(c, name) : NULL;
     g->params = names;
     g->n_params = n_params;
@@ -59868,13 +59629,12 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_schedule(ckr_ckpt *k, const char *
 {
     const ckr_state was = k->state;
     ckr_open_desc d = CKR_ZERO;
-    ckr_result r;
     if (!schedule || updates < 0)
         return ckr__put_bad(&k->ctx, "schedule", "no schedule, or no step");
     d.schedule = schedule;
     k->state.n_schedules = 0;
     k->state.progress.step = updates;
-    r = ckr__told_schedule(&k->ctx, &k->state, &d);
+    ckr_result r = ckr__told_schedule(&k->ctx, &k->state, &d);
     if (r == CKR_OK) k->state.schedules->told = false; /* "lr" of a put group may be its base LR */
     if (r == CKR_OK) ckr__clock_align(&k->state);
     else k->state = was;
@@ -59912,9 +59672,8 @@ CKR_API const char *ckr_ckpt_path(const ckr_ckpt *c)
 
 CKR_API uint32_t ckr_ckpt_files(const ckr_ckpt *c, uint64_t *bytes)
 {
-    uint32_t i;
     uint64_t n = 0;
-    for (i = 0; i < c->ctx.n_files; i++) n += c->ctx.files[i].size;
+    for (uint32_t i = 0; i < c->ctx.n_files; i++) n += c->ctx.files[i].size;
     if (bytes) *bytes = n;
     return c->ctx.n_files;
 }
@@ -59928,16 +59687,15 @@ CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, c
 static CKR__NOINLINE ckr_result ckr__tree_open(const char *path, const ckr_open_desc *desc,
                                                ckr_ckpt **out, ckr_error *err)
 {
-    ckr_ckpt *k;
-    size_t i;
     uint32_t file;
     ckr_result r = ckr__ckpt_new(desc, out, err);
     if (r != CKR_OK) return r;
-    k = *out;
+    ckr_ckpt *k = *out;
     path = ckr__path_in(&k->ctx, path);
     k->path = path ? ckr__strdup(&k->ctx, path) : NULL;
     r = k->path ? ckr__file_open(&k->ctx, path, &file) : k->ctx.err->code;
-    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && r == CKR_OK && !k->root; i++)
+    for (size_t i = 0;
+         i < sizeof ckr__dialects / sizeof *ckr__dialects && r == CKR_OK && !k->root; i++)
         if (ckr__dialects[i]->tree_fn)
             r = ckr__dialects[i]->tree_fn(&k->ctx, k->path, file, &k->state.format, &k->root);
     if (r == CKR_OK && !k->root) r = ckr__doc_load(&k->ctx, file, &k->state.format, &k->root);
@@ -59960,8 +59718,7 @@ CKR_API const ckr_node *ckr_ckpt_root(const ckr_ckpt *c)
 static ckr_node *ckr__side_schedules(ckr__ctx *c, const ckr_state *s)
 {
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
-    uint64_t i;
-    for (i = 0; i < s->n_schedules; i++) {
+    for (uint64_t i = 0; i < s->n_schedules; i++) {
         const ckr_schedule *x = &s->schedules[i];
         ckr_node *n = ckr__node_dict(c, "kind", ckr__node_str(c, x->kind),
                                      "clock", ckr__node_str(c, x->clock),
@@ -59986,8 +59743,7 @@ typedef struct ckr__puts {
 static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr__puts *x)
 {
     ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < x->n; i++) {
+    for (uint64_t i = 0; i < x->n; i++) {
         const ckr_tensor *t = x->list[i];
         if (t && !x->quiet[i])
             ckr__node_pair(c, dict, ckr__node_str(c, ckr__printf(c, "%s/%s", t->name, t->slot)),
@@ -60000,9 +59756,8 @@ static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr__puts *x)
 static ckr_node *ckr__side_params(ckr__ctx *c, const ckr_state *s)
 {
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
-    uint64_t i, k;
-    for (i = 0; i < s->n_groups; i++)
-        for (k = 0; k < s->groups[i].n_params; k++) {
+    for (uint64_t i = 0; i < s->n_groups; i++)
+        for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
             const char *name = s->groups[i].params[k];
             if (!name[strspn(name, "0123456789/")]) return ckr__node(c, CKR_NODE_NONE);
             ckr__node_push(c, list, ckr__node_str(c, name));
@@ -60015,9 +59770,9 @@ static ckr_node *ckr__side_streams(ckr__ctx *c, ckr_plan *p)
 {
     const ckr__dialect *d = ckr__dialect_find(p->target.dialect);
     const uint64_t n = p->state.n_rng;
-    uint64_t *sums = CKR__NEW_N(c, uint64_t, n), sum, i, m = 0;
+    uint64_t *sums = CKR__NEW_N(c, uint64_t, n), sum, m = 0;
     if (!sums) return NULL;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const ckr_stream *x = &p->state.rng[i];
         if (d && d->holds_fn && x->value &&
             d->holds_fn(&p->target, (ckr_rng_kind)x->value->kind, x->name, x->rank))
@@ -60078,13 +59833,12 @@ static ckr_result ckr__write_steps(ckr__write *w, bool *use, ckr__puts *x)
     const ckr_state *s = &w->plan->src->state;
     const bool own = !strcmp(s->dialect, w->plan->target.dialect);
     ckr__map moved = { c, NULL, 0, 0 };
-    uint64_t i;
-    for (i = 0; i < s->n_tensors; i++) {
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (use[i] && !ckr__word_in("param master ema", t->slot))
             ckr__map_put(&moved, t->name, strlen(t->name), 1, NULL);
     }
-    for (i = 0; i < s->n_tensors; i++) {
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         const size_t size = ckr_dtype_size(t->dtype);
         uint8_t raw[8];
@@ -60108,10 +59862,10 @@ static ckr_result ckr__write_steps(ckr__write *w, bool *use, ckr__puts *x)
 /* The sums of all lanes. */
 static void ckr__write_sum(const ckr__write *w, uint64_t i, bool written, uint64_t sum[2])
 {
-    uint32_t n, k;
     sum[0] = sum[1] = 0;
-    for (n = 0; n < w->crew.n; n++)
-        for (k = 0; k < 2; k++) sum[k] += written ? w->seen[n][i][k] : w->crew.lanes[n].sums[i][k];
+    for (uint32_t n = 0; n < w->crew.n; n++)
+        for (uint32_t k = 0; k < 2;
+             k++) sum[k] += written ? w->seen[n][i][k] : w->crew.lanes[n].sums[i][k];
 }
 
 /* Where a tensor's bytes are and how they are taken, as a key: the same for those of one storage
@@ -60122,10 +59876,9 @@ static const char *ckr__write_place(ckr__ctx *c, const ckr_tensor *t, size_t *n)
     const size_t dims = t->n_dims * sizeof *t->shape, slot = strlen(t->slot);
     const uint64_t head[6] = { p ? p->offset : 0, p ? p->file : 0, p ? (uintptr_t)p->mem : 0,
                                p ? (uint64_t)p->dtype : 0, (uint64_t)t->dtype, t->n_dims };
-    uint8_t *key;
     *n = 0;
     if (t->n_pieces != 1 || (dims && memcmp(p->count, t->shape, dims) != 0)) return "";
-    key = (uint8_t *)ckr__arena_raw(c, sizeof head + 2 * dims + slot);
+    uint8_t *key = (uint8_t *)ckr__arena_raw(c, sizeof head + 2 * dims + slot);
     if (!key) return NULL;
     *n = sizeof head + 2 * dims + slot;
     memcpy(key, head, sizeof head);
@@ -60146,7 +59899,6 @@ static ckr_result ckr__write_unbound(ckr__write *w, bool *use, ckr__puts *x)
     uint64_t i, k = 0, sum[2];
     int64_t numel;
     size_t len;
-    int side;
     for (i = 0; i < s->n_tensors && use[i]; i++) continue;
     if (i == s->n_tensors) return CKR_OK;
     slots = at;
@@ -60165,7 +59917,7 @@ static ckr_result ckr__write_unbound(ckr__write *w, bool *use, ckr__puts *x)
         if (none ? slots.count && !ckr__map_find(&slots, t->slot, strlen(t->slot), NULL)
                  : !len || !ckr__map_find(&at, key, len, &k))
             continue;
-        for (side = 0; side < 2 && !none; side++) {
+        for (int side = 0; side < 2 && !none; side++) {
             uint64_t *to = side ? w->seen[0][i] : w->crew.lanes[0].sums[i];
             ckr__write_sum(w, k, side, sum);
             to[0] = sum[0];
@@ -60221,14 +59973,13 @@ static ckr_result ckr__write_receipt(ckr__write *w, ckr_receipt *receipt, ckr__b
 {
     ckr__puts puts = CKR_ZERO;
     uint8_t total[2][16];
-    uint32_t n;
     if (ckr__write_totals(w, &puts, total) != CKR_OK) return ckr__oom(w->c);
     if (!w->single && !ckr__side_put(w, &puts, total[0], side)) return ckr__oom(w->c);
     if (!receipt) return CKR_OK;
     memset(receipt, 0, sizeof *receipt);
     receipt->n_files = w->plan->out.n_files;
     receipt->bytes_written = w->plan->facts.bytes_written;
-    for (n = 0; n < w->crew.n; n++) receipt->bytes_read += w->crew.lanes[n].bytes_read;
+    for (uint32_t n = 0; n < w->crew.n; n++) receipt->bytes_read += w->crew.lanes[n].bytes_read;
     memcpy(receipt->digest, total[0], 16);
     memcpy(receipt->digest_written, total[1], 16);
     return CKR_OK;
@@ -60259,7 +60010,7 @@ static ckr_result ckr__check_side(ckr__checker *k, uint8_t (*each)[16])
     const ckr_node *want = ckr_node_get(k->ckpt->side, "tensors");
     const ckr_state *s = &k->ckpt->state;
     ckr__map at = { &k->c, NULL, 0, 0 };
-    uint64_t i, index;
+    uint64_t index;
     int64_t step;
     uint8_t (*steps)[8] = NULL, sum[16];
     ckr__digest_tables *tables = CKR__NEW(&k->c, ckr__digest_tables);
@@ -60267,11 +60018,11 @@ static ckr_result ckr__check_side(ckr__checker *k, uint8_t (*each)[16])
     if (!ckr_node_is_dict(want)) return CKR_OK;
     ckr__digest_tables_init(tables);
     ckr__step_bytes(&k->c, k->ckpt, &steps);
-    for (i = 0; i < s->n_tensors && !ckr__failed(&k->c); i++) {
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(&k->c); i++) {
         const char *key = ckr__printf(&k->c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot);
         if (key) ckr__map_put(&at, key, strlen(key), i, NULL);
     }
-    for (i = 0; i < ckr__dict_n(want) && !ckr__failed(&k->c); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(want) && !ckr__failed(&k->c); i++) {
         const ckr_node *key = want->u.items[2 * i], *have;
         const char *hex = ckr_node_str(ckr__dict_at(want, i));
         bool found = ckr__map_find(&at, key->u.str, (size_t)key->count, &index);
@@ -60324,12 +60075,10 @@ static bool ckr__diff_value(ckr__differ *d, const ckr_ckpt *of, const ckr_node *
 static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_node *x,
                                   const ckr_node *y)
 {
-    uint64_t i;
     double a, b;
-    int side;
-    for (side = 0; side < 2; side++) {
+    for (int side = 0; side < 2; side++) {
         const ckr_node *from = side ? y : x, *other = side ? x : y;
-        for (i = 0; from && i < from->count; i++) {
+        for (uint64_t i = 0; from && i < from->count; i++) {
             const char *key = ckr__dict_key(from, i), *tx, *ty;
             const ckr_node *v = ckr__dict_at(from, i), *w;
             if (!key) continue;
@@ -60353,12 +60102,12 @@ static ckr_result ckr__diff_groups(ckr__differ *d)
 {
     const ckr_state *s = &d->a->state, *t = &d->b->state;
     ckr__map at = { &d->c, NULL, 0, 0 };
-    uint64_t i, k, g;
-    for (i = 0; i < t->n_groups; i++)
-        for (k = 0; k < t->groups[i].n_params; k++)
+    uint64_t g;
+    for (uint64_t i = 0; i < t->n_groups; i++)
+        for (uint64_t k = 0; k < t->groups[i].n_params; k++)
             ckr__map_put(&at, t->groups[i].params[k], strlen(t->groups[i].params[k]), i, NULL);
-    for (i = 0; i < s->n_groups && !ckr__failed(&d->c); i++)
-        for (k = 0; k < s->groups[i].n_params; k++) {
+    for (uint64_t i = 0; i < s->n_groups && !ckr__failed(&d->c); i++)
+        for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
             const char *name = s->groups[i].params[k];
             if (ckr__map_find(&at, name, strlen(name), &g))
                 ckr__diff_hyper(d, name, s->groups[i].hyper, t->groups[g].hyper);
@@ -60397,11 +60146,11 @@ static ckr_result ckr__diff_streams(ckr__differ *d, const ckr_ckpt *k, bool by_r
     ckr__diff_stream *all = CKR__NEW_N(&d->c, ckr__diff_stream, s->n_rng);
     ckr__diff_stream **list = CKR__NEW_N(&d->c, ckr__diff_stream *, s->n_rng);
     ckr__rng_saved *saved = NULL;
-    uint64_t i, m = 0;
+    uint64_t m = 0;
     ckr_result r = all && list ? ckr__rng_states(&d->c, k, &saved) : d->c.err->code;
     *out = list;
     *n = 0;
-    for (i = 0; i < s->n_rng && r == CKR_OK; i++) {
+    for (uint64_t i = 0; i < s->n_rng && r == CKR_OK; i++) {
         if (s->rng[i].sibling) continue;
         all[m].stream = &s->rng[i];
         all[m].sum = ckr__rng_sum(&d->c, saved[i].state);
@@ -60411,7 +60160,7 @@ static ckr_result ckr__diff_streams(ckr__differ *d, const ckr_ckpt *k, bool by_r
     }
     if (r == CKR_OK && !ckr__sort(&d->c, (void **)list, (size_t)m, ckr__diff_stream_cmp))
         r = d->c.err->code;
-    for (i = 0; i < m && r == CKR_OK; i++)
+    for (uint64_t i = 0; i < m && r == CKR_OK; i++)
         if (!*n || ckr__diff_stream_cmp(list[*n - 1], list[i]) != 0) list[(*n)++] = list[i];
     return r;
 }
@@ -60470,13 +60219,12 @@ static ckr_result ckr__rest_node(ckr__differ *d, ckr__rests *x, ckr__flat *w, co
 {
     const ckr__plain *p = ckr__plain_of(&x->of->state);
     const bool fresh = ckr__flat_new(w, n), again = !fresh && ckr__flat_marked(w, n);
-    ckr__rest *e;
     uint64_t at;
     if (p->taken ? ckr__plain_taken(p, n)
                  : n->kind == CKR_NODE_TENSOR && !(w->inside && w->n >= w->inside) &&
                        !ckr__view_odd(n->u.view))
         return CKR_OK;         /* one of the state's                                     */
-    e = CKR__NEW(&d->c, ckr__rest);
+    ckr__rest *e = CKR__NEW(&d->c, ckr__rest);
     *CKR__PUSH(ckr__rest *, &d->c, x->list, x->n) = e;
     if (fresh) ckr__map_put(&x->paths, (const char *)&n->id, sizeof n->id, x->n - 1, NULL);
     if (!e) return d->c.err->code;
@@ -60493,12 +60241,12 @@ static ckr_result ckr__rest_node(ckr__differ *d, ckr__rests *x, ckr__flat *w, co
 static ckr_result ckr__rest_list(ckr__differ *d, ckr__rests *x)
 {
     const ckr__plain *p = ckr__plain_of(&x->of->state);
-    const ckr_node *groups = ckr_node_get(p->optimizer, "param_groups"), *n;
+    const ckr_node *groups = ckr_node_get(p->optimizer, "param_groups");
     ckr__flat w;
     ckr_result r = CKR_OK;
     if (!ckr__flat_begin(&w, &d->c, x->of->ctx.n_nodes)) return d->c.err->code;
     w.deep = true;
-    for (n = p->root; n && r == CKR_OK; n = ckr__flat_next(&w))
+    for (const ckr_node *n = p->root; n && r == CKR_OK; n = ckr__flat_next(&w))
         if (n != groups && n != p->scheduler) r = ckr__rest_node(d, x, &w, n);
     if (r == CKR_OK && !ckr__sort(&d->c, (void **)x->list, (size_t)x->n, ckr__rest_cmp))
         r = CKR_E_NOMEM;
@@ -60528,11 +60276,10 @@ static ckr_result ckr__rest_views(ckr__differ *d, const ckr_view *v, const ckr_v
 {
     int64_t numel;
     const uint64_t size = ckr_dtype_size(v->dtype), half = CKR__BLOCK;
-    uint64_t total = 0, at;
+    uint64_t total = 0;
     const bool whole = v->layout || !size || !ckr__numel(v->n_dims, v->shape, &numel) ||
                        !ckr__mul_u64((uint64_t)numel, size, &total) ||
                        (total > v->data_bytes && total >> 30);
-    uint8_t *p;
     ckr_result r = CKR_OK;
     *same = v->dtype == w->dtype && v->n_dims == w->n_dims && v->conj == w->conj &&
             v->neg == w->neg && v->meta == w->meta && ckr__same_text(v->layout, w->layout) &&
@@ -60545,9 +60292,9 @@ static ckr_result ckr__rest_views(ckr__differ *d, const ckr_view *v, const ckr_v
                      ? !memcmp(v->stride, w->stride, v->n_dims * sizeof *v->stride)
                      : v->stride == w->stride);
     if (!*same || v->meta) return CKR_OK;
-    p = (uint8_t *)ckr__heap_alloc(&d->c, (size_t)(2 * half));
+    uint8_t *p = (uint8_t *)ckr__heap_alloc(&d->c, (size_t)(2 * half));
     if (!p) return CKR_E_NOMEM;
-    for (at = 0; at < total && *same && r == CKR_OK; at += half) {
+    for (uint64_t at = 0; at < total && *same && r == CKR_OK; at += half) {
         const uint64_t n = total - at < half ? total - at : half;
         r = ckr__rest_read(d->a, v, whole, at, n, p, d->c.err);
         if (r == CKR_OK) r = ckr__rest_read(d->b, w, whole, at, n, p + half, d->c.err);
@@ -60559,8 +60306,7 @@ static ckr_result ckr__rest_views(ckr__differ *d, const ckr_view *v, const ckr_v
 
 static bool ckr__rest_ints(const ckr_node *x, const ckr_node *y)
 {
-    uint64_t i;
-    for (i = 0; i < x->count; i++)
+    for (uint64_t i = 0; i < x->count; i++)
         if (x->u.items[i]->u.i != y->u.items[i]->u.i) return false;
     return true;
 }
@@ -60592,8 +60338,7 @@ static const char *ckr__rest_view_text(ckr__ctx *c, const ckr_view *v)
 {
     const char *text = ckr__printf(c, "%s%s%s [", v->layout ? v->layout : "", v->layout ? " " : "",
                                    ckr_dtype_name(v->dtype));
-    uint32_t i;
-    for (i = 0; text && i < v->n_dims && i < CKR_MAX_DIMS; i++)
+    for (uint32_t i = 0; text && i < v->n_dims && i < CKR_MAX_DIMS; i++)
         text = ckr__printf(c, "%s%s%lld", text, i ? ", " : "", (long long)v->shape[i]);
     return text ? ckr__printf(c, "%s]", text) : NULL;
 }
@@ -60601,7 +60346,6 @@ static const char *ckr__rest_view_text(ckr__ctx *c, const ckr_view *v)
 static const char *ckr__rest_text(ckr__differ *d, const ckr__rest *e)
 {
     const ckr_node *n = e ? e->node : NULL;
-    const char *text;
     if (!n) return "absent";
     if (e->again) return ckr__printf(&d->c, "the one at %s", e->again);
     if (n->kind == CKR_NODE_OBJECT) return n->u.object->name;
@@ -60609,7 +60353,7 @@ static const char *ckr__rest_text(ckr__differ *d, const ckr__rest *e)
     if (ckr_node_is_dict(n) || ckr_node_is_list(n))
         return ckr__printf(&d->c, "%s of %llu", ckr_node_is_dict(n) ? "a dict" : "a list",
                            (unsigned long long)n->count);
-    text = ckr__node_text_of(&d->c, n);
+    const char *text = ckr__node_text_of(&d->c, n);
     return text && strlen(text) > 200 ? ckr__printf(&d->c, "%.200s...", text) : text;
 }
 
@@ -60663,16 +60407,15 @@ static ckr_result ckr__diff_data(ckr__differ *d)
 {
     const ckr_state *s = &d->a->state, *t = &d->b->state;
     const bool all = s->topology.ranks == t->topology.ranks;
-    uint64_t i;
     ckr_result r = CKR_OK;
     if (!s->data || !t->data) return CKR_OK;
     if (strcmp(s->dialect, t->dialect) != 0)
         return ckr__diff_unseen(d, "data", "the two frameworks tell places in other ways");
-    for (i = 0; i < s->data->count && r == CKR_OK; i++) {
+    for (uint64_t i = 0; i < s->data->count && r == CKR_OK; i++) {
         const ckr_node *key = s->data->u.items[2 * i], *y = ckr_node_get(t->data, key->u.str);
         if (all || y) r = ckr__diff_place(d, key, ckr__dict_at(s->data, i), y);
     }
-    for (i = 0; all && i < t->data->count && r == CKR_OK; i++) {
+    for (uint64_t i = 0; all && i < t->data->count && r == CKR_OK; i++) {
         const ckr_node *key = t->data->u.items[2 * i];
         if (!ckr_node_get(s->data, key->u.str))
             r = ckr__diff_place(d, key, NULL, ckr__dict_at(t->data, i));
@@ -60687,19 +60430,17 @@ static ckr_result ckr__diff_rest(ckr__differ *d)
     const ckr_ckpt *const side[2] = { d->a, d->b };
     ckr__rests x[2] = CKR_ZERO;
     bool files = true;
-    uint64_t k;
-    int i;
     ckr_result r = CKR_OK;
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         const ckr_state *s = &side[i]->state;
         x[i].of = side[i];
         x[i].paths.c = &d->c;
         files = files && s->dialect && !strcmp(ckr__kept_as(s), "torch") && ckr__kept_data(s);
     }
     if (files) r = ckr__diff_files(d, &x[0], &x[1]);
-    for (i = 0; i < 2; i++) {          /* tensors that this side has and no state can hold   */
+    for (int i = 0; i < 2; i++) {          /* tensors that this side has and no state can hold   */
         const ckr_state *s = &side[i]->state;
-        for (k = 0; !files && k < s->n_notes; k++)
+        for (uint64_t k = 0; !files && k < s->n_notes; k++)
             if (ckr__word_in("CKR_W_TENSOR_OPAQUE CKR_W_TENSORS_IN_OBJECT", s->notes[k].code))
                 r = ckr__diff_unseen(d, s->notes[k].subject, s->notes[k].reason);
         ckr__map_free(&x[i].paths);
@@ -60710,8 +60451,6 @@ static ckr_result ckr__diff_rest(ckr__differ *d)
 static ckr_result ckr__diff_others(ckr__differ *d)
 {
     const ckr_state *s = &d->a->state, *t = &d->b->state;
-    uint64_t i;
-    ckr_result r;
     ckr__diff_groups(d);
     ckr__diff_number(d, "CKR_DIFF_PROGRESS", "step", s->progress.step, t->progress.step);
     ckr__diff_number(d, "CKR_DIFF_PROGRESS", "samples", s->progress.samples,
@@ -60720,7 +60459,7 @@ static ckr_result ckr__diff_others(ckr__differ *d)
     ckr__diff_number(d, "CKR_DIFF_PROGRESS", "epoch", s->progress.epoch, t->progress.epoch);
     ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "count", (int64_t)s->n_schedules,
                      (int64_t)t->n_schedules);
-    for (i = 0; i < s->n_schedules && i < t->n_schedules; i++) {
+    for (uint64_t i = 0; i < s->n_schedules && i < t->n_schedules; i++) {
         const char *x = ckr__node_text_of(&d->c, s->schedules[i].params),
                    *y = ckr__node_text_of(&d->c, t->schedules[i].params);
         if (x && y && strcmp(x, y) != 0)
@@ -60728,7 +60467,7 @@ static ckr_result ckr__diff_others(ckr__differ *d)
         ckr__diff_number(d, "CKR_DIFF_SCHEDULE", "position", s->schedules[i].position,
                          t->schedules[i].position);
     }
-    r = ckr__failed(&d->c) ? d->c.err->code : ckr__diff_rng(d);
+    ckr_result r = ckr__failed(&d->c) ? d->c.err->code : ckr__diff_rng(d);
     if (r == CKR_OK) r = ckr__diff_data(d);
     return r == CKR_OK ? ckr__diff_rest(d) : r;
 }
@@ -60760,10 +60499,9 @@ static void ckr__view_at(const ckr_view *v, uint64_t index, uint64_t *at, uint64
 {
     uint64_t block = 1, rest = index;
     uint64_t o = (uint64_t)v->offset;      /* modulo 2^64; out of range is found by the reader */
-    uint32_t d;
     bool open = true;
     *run = 1;
-    for (d = v->n_dims; d-- > 0;) {
+    for (uint32_t d = v->n_dims; d-- > 0;) {
         const uint64_t n = (uint64_t)v->shape[d], i = rest % n;
         if (open && (uint64_t)v->stride[d] == block) {
             block *= n;
@@ -60782,7 +60520,7 @@ static CKR__NOINLINE ckr_result ckr__view_read(const ckr_ckpt *ckpt, const ckr_v
 {
     ckr__ctx c = ckpt->ctx;
     uint8_t *p = (uint8_t *)dst;
-    uint64_t i, at, run;
+    uint64_t at, run;
     int64_t total;
     const uint64_t size = ckr_dtype_size(v->dtype);
     ckr_result r = CKR_OK;
@@ -60794,7 +60532,7 @@ static CKR__NOINLINE ckr_result ckr__view_read(const ckr_ckpt *ckpt, const ckr_v
         return ckr__fail(c.err, CKR_ITEM_BOX_RANGE, NULL, CKR_NO_OFFSET, v->storage,
                          "elements %lld to %lld were asked for, of a view of %lld",
                          (long long)first, (long long)first + (long long)n, (long long)total);
-    for (i = (uint64_t)first; n > 0 && r == CKR_OK; i += run, n -= (int64_t)run) {
+    for (uint64_t i = (uint64_t)first; n > 0 && r == CKR_OK; i += run, n -= (int64_t)run) {
         ckr__view_at(v, i, &at, &run);
         if (run > (uint64_t)n) run = (uint64_t)n;
         r = ckr__view_copy(&c, v, at, run, p);
