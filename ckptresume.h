@@ -34697,6 +34697,22 @@ typedef struct ckr__part {
     int32_t           rank;    /* who stored it, in the dialect's order; -1: not known     */
 } ckr__part;
 
+/* All of the view, of the whole tensor of n_dims, as `rank` stored it. */
+static ckr__part ckr__part_make(const char *file, const char *name, const char *slot,
+                                const ckr_view *view, uint32_t n_dims, const int64_t *shape,
+                                uint32_t rank)
+{
+    ckr__part p = CKR_ZERO;
+    p.file = file;
+    p.name = name;
+    p.slot = slot;
+    p.view = view;
+    p.n_dims = n_dims;
+    p.shape = shape;
+    p.rank = (int32_t)rank;
+    return p;
+}
+
 static bool ckr__is_number(const ckr_node *n)
 {
     return n->kind == CKR_NODE_INT || n->kind == CKR_NODE_FLOAT;
@@ -37586,39 +37602,18 @@ typedef struct ckr__fsdp {
     ckr__load        load;
 } ckr__fsdp;
 
-CKR__PRINTF(5, 6)
-static ckr_result ckr__fsdp_bad(const ckr__fsdp *f, ckr_item item, const char *path,
-                                const char *key, const char *fmt, ...)
-{
-    char text[300];
-    va_list ap;
-    va_start(ap, fmt);
-    ckr__vformat(text, sizeof text, fmt, ap);
-    va_end(ap);
-    ckr__fail(f->c->err, item, path ? path : f->dir, CKR_NO_OFFSET, key, "%s", text);
-    return item != CKR_ITEM_MESH && item != CKR_ITEM_RANK_DIFFERS
-               ? f->c->err->code
-               : ckr__remedy(f->c->err, f->c->err->code,
-                             "a file of another run or rank is among them, or ranks' files are "
-                             "missing: bring back this run's own, of every rank");
-}
+static const char ckr__fsdp_remedy[] =
+    "a file of another run or rank is among them, or ranks' files are missing: bring back this "
+    "run's own, of every rank";
 
 /* What a rank stores of a tensor: its shards, or all of it. NULL without an error: it has no
    element of it. */
 static ckr_tensor *ckr__fsdp_take(ckr__fsdp *f, uint32_t rank, const char *path, const char *name,
                                   const char *slot, const ckr_view *v)
 {
+    ckr__part p = ckr__part_make(path, name, slot, v, v->n_dims, v->shape, rank);
     const ckr__held *h;
-    ckr__part p;
-    memset(&p, 0, sizeof p);
-    p.file = path;
-    p.name = name;
-    p.slot = slot;
-    p.n_dims = v->n_dims;
-    p.shape = v->shape;
-    p.view = v;
     p.alone = !v->dist;
-    p.rank = (int32_t)rank;
     p.replica = f->ranks[rank].replica > 0;
     h = ckr__part_add(&f->load, &p);
     return h ? h->tensor : NULL;
@@ -37628,94 +37623,85 @@ static ckr_tensor *ckr__fsdp_take(ckr__fsdp *f, uint32_t rank, const char *path,
 
 static bool ckr__mesh_equal(const ckr_mesh *a, const ckr_mesh *b)
 {
-    uint64_t i;
     uint32_t d;
     if (a == b) return true;
-    if (!a || !b || a->n_dims != b->n_dims || !a->names != !b->names ||
-        strcmp(a->device_type, b->device_type) != 0)
+    if (!a || !b || !ckr__same_dims(a->n_dims, a->shape, b->n_dims, b->shape) ||
+        !a->names != !b->names || strcmp(a->device_type, b->device_type) != 0)
         return false;
-    for (d = 0; d < a->n_dims; d++)
-        if (a->shape[d] != b->shape[d] || (a->names && strcmp(a->names[d], b->names[d]) != 0))
-            return false;
-    for (i = ckr__mesh_size(a); i-- > 0;)
-        if (a->ranks[i] != b->ranks[i]) return false;
-    return true;
+    for (d = 0; a->names && d < a->n_dims; d++)
+        if (strcmp(a->names[d], b->names[d]) != 0) return false;
+    return !memcmp(a->ranks, b->ranks, (size_t)ckr__mesh_size(a) * sizeof *a->ranks);
 }
 
 /* Which part of the vectors each rank holds: the mesh's last axis cuts, those before it copy. */
-static ckr_result ckr__fsdp_place(ckr__fsdp *f)
+static void ckr__fsdp_place(ckr__fsdp *f)
 {
     const ckr_mesh *m = f->mesh;
-    uint64_t i, n;
+    const uint64_t n = m ? ckr__mesh_size(m) : f->n_ranks;
+    uint64_t i;
     uint32_t seen = 0;
-    f->n_shards = f->n_ranks;
-    for (i = 0; i < f->n_ranks; i++) f->ranks[i].shard = (uint32_t)i;
-    if (!m) return CKR_OK;
-    n = ckr__mesh_size(m);
-    f->n_shards = (uint32_t)m->shape[m->n_dims - 1];
-    for (i = 0; i < n; i++) {
-        const int64_t r = m->ranks[i];
+    f->n_shards = m ? (uint32_t)m->shape[m->n_dims - 1] : f->n_ranks;
+    for (i = 0; i < n && !ckr__failed(f->c); i++) {
+        const int64_t r = m ? m->ranks[i] : (int64_t)i;
         if (r < 0 || r >= (int64_t)f->n_ranks) continue;
         f->ranks[r].shard = (uint32_t)(i % f->n_shards);
         f->ranks[r].replica = (uint32_t)(i / f->n_shards);
         seen++;
     }
-    return n == f->n_ranks && seen == f->n_ranks
-               ? CKR_OK
-               : ckr__fsdp_bad(f, CKR_ITEM_MESH, f->ranks[0].model_path, NULL,
-                               "the tensors lie on a mesh of %llu ranks, there are files of %u",
-                               (unsigned long long)n, (unsigned)f->n_ranks);
+    if (n != f->n_ranks || seen != f->n_ranks)
+        ckr__fail_fmt(f->c, CKR_ITEM_MESH, f->ranks[0].model_path, NULL, ckr__fsdp_remedy,
+                      "the tensors lie on a mesh of %llu ranks, there are files of %u",
+                      (unsigned long long)n, (unsigned)f->n_ranks);
 }
 
 /* Is it this rank's part of this run's tensor? */
-static ckr_result ckr__fsdp_dist(const ckr__fsdp *f, uint32_t rank, const char *path,
-                                 const char *key, const ckr_dist *d)
+static void ckr__fsdp_dist(const ckr__fsdp *f, uint32_t rank, const char *path, const char *key,
+                           const ckr_dist *d)
 {
-    if (d->fault) return ckr__fsdp_bad(f, CKR_ITEM_DIST, path, key, "%s", d->fault);
+    if (d->fault) ckr__fail_fmt(f->c, CKR_ITEM_DIST, path, key, NULL, "%s", d->fault);
     if (!ckr__mesh_equal(d->mesh, f->mesh))
-        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key,
-                             "it lies on another mesh than the first rank's first tensor");
+        ckr__fail_fmt(f->c, CKR_ITEM_MESH, path, key, ckr__fsdp_remedy,
+                      "it lies on another mesh than the first rank's first tensor");
     if (d->world >= 0 && d->world != (int64_t)f->n_ranks)
-        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key, "a run of %lld ranks has written it, "
-                             "there are files of %u", (long long)d->world, (unsigned)f->n_ranks);
+        ckr__fail_fmt(f->c, CKR_ITEM_MESH, path, key, ckr__fsdp_remedy,
+                      "a run of %lld ranks has written it, there are files of %u",
+                      (long long)d->world, (unsigned)f->n_ranks);
     if (d->rank >= 0 && d->rank != (int64_t)rank)
-        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key, "rank %lld has written it: the file has "
-                             "another rank's name", (long long)d->rank);
-    return CKR_OK;
+        ckr__fail_fmt(f->c, CKR_ITEM_MESH, path, key, ckr__fsdp_remedy,
+                      "rank %lld has written it: the file has another rank's name",
+                      (long long)d->rank);
 }
 
 /* A tensor of a rank's model; views[i] is parameter i's of this rank. */
-static ckr_result ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const ckr_node *n,
-                                   const ckr_view **views)
+static void ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const ckr_node *n,
+                             const ckr_view **views)
 {
     const ckr_view *v = n->u.view;
-    const char *path = f->ranks[rank].model_path;
-    const ckr_dist *d = v->dist;
+    const char *path = f->ranks[rank].model_path, *why = NULL;
     ckr__fsdp_param *p;
-    uint64_t at;
-    if (ckr__view_odd(v) && !d)
-        return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key, "a tensor that is %s cannot be "
-                             "cut or joined", ckr__view_odd(v));
-    if (d && !f->cut) f->mesh = d->mesh;
-    if (d) f->cut = true;
-    if (d && ckr__fsdp_dist(f, rank, path, key, d) != CKR_OK) return f->c->err->code;
-    if (!ckr__map_find(&f->names, key, strlen(key), &at)) {
-        if (rank) return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key,
-                                       "rank 0 has no tensor of this name");
+    uint64_t at = 0;
+    const bool met = ckr__map_find(&f->names, key, strlen(key), &at);
+    if (ckr__view_odd(v) && !v->dist)
+        why = ckr__printf(f->c, "a tensor that is %s cannot be cut or joined", ckr__view_odd(v));
+    if (v->dist && !f->cut) f->mesh = v->dist->mesh;
+    if (v->dist) f->cut = true;
+    if (v->dist) ckr__fsdp_dist(f, rank, path, key, v->dist);
+    if (!why && !met && rank) why = "rank 0 has no tensor of this name";
+    if (!why && met && views[at]) why = "the name is there twice";
+    if (why)
+        ckr__fail_with(f->c, CKR_ITEM_RANK_DIFFERS, path, key, why, ckr__fsdp_remedy);
+    if (ckr__failed(f->c)) return;
+    if (!met) {
         p = CKR__PUSH(ckr__fsdp_param, f->c, f->params, f->n_params);
         p->key = key;
         p->name = *f->head ? ckr__printf(f->c, "%s%s", f->head, key) : key;
         p->node = n;
-        p->buffer = !d;
+        p->buffer = !v->dist;
+        ckr__numel(v->n_dims, v->shape, &p->numel);
         at = f->n_params - 1;
-        if (!p->name || !ckr__numel(v->n_dims, v->shape, &p->numel) ||
-            !ckr__map_put(&f->names, key, strlen(key), at, NULL))
-            return f->c->err->code;
+        ckr__map_put(&f->names, key, strlen(key), at, NULL);
     }
-    if (views[at])
-        return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key, "the name is there twice");
-    views[at] = v;
-    return CKR_OK;
+    if (!ckr__failed(f->c)) views[at] = v;
 }
 
 /* The bytes of a view, or of a rank's shard: where they are tells tied names. */
@@ -37729,7 +37715,7 @@ static const ckr_view *ckr__fsdp_local(const ckr_view *v)
 }
 
 /* A second name of bytes that the first rank has under another. */
-static ckr_result ckr__fsdp_ties(ckr__fsdp *f)
+static void ckr__fsdp_ties(ckr__fsdp *f)
 {
     ckr__shared seen = CKR_ZERO;
     uint64_t i, at;
@@ -37743,52 +37729,39 @@ static ckr_result ckr__fsdp_ties(ckr__fsdp *f)
         p->tied = true;
     }
     ckr__map_free(&seen.map);
-    return f->c->err->code;
 }
 
-static ckr_result ckr__fsdp_model(ckr__fsdp *f)
+/* One rank's model. Where no tensor is cut nothing tells buffers from parameters. */
+static void ckr__fsdp_model(ckr__fsdp *f, uint32_t rank, const ckr_view **views)
 {
-    uint64_t i, n, most = ckr__dict_n(f->ranks[0].model);
-    const ckr_view **views = CKR__NEW_N(f->c, const ckr_view *, most);
-    uint32_t r;
-    ckr_result e = CKR_OK;
-    if (!views) return f->c->err->code;
-    for (r = 0; r < f->n_ranks && e == CKR_OK; r++) {
-        const ckr_node *root = f->ranks[r].model;
-        if (!ckr_node_is_dict(root))
-            return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, f->ranks[r].model_path, NULL,
-                                 "expected the state dict of a model");
-        for (i = 0; i < most; i++) views[i] = NULL;
-        for (i = n = 0; i < root->count && e == CKR_OK; i++) {
-            const char *key = ckr__dict_key(root, i);
-            const ckr_node *v = ckr__dict_at(root, i);
-            if (!key || v->kind != CKR_NODE_TENSOR) {
-                if (r == 0) ckr__leave(f->c, f->s, ckr__base(f->ranks[0].model_path),
-                                       key ? key : "?", v);
-                continue;
-            }
-            e = ckr__fsdp_weight(f, r, key, v, views);
-            n++;
-        }
-        if (e == CKR_OK && n != f->n_params)
-            e = ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, f->ranks[r].model_path, NULL,
-                              "%llu tensors, rank 0 has %llu", (unsigned long long)n,
-                              (unsigned long long)f->n_params);
-        if (e == CKR_OK && r == 0) e = ckr__fsdp_place(f);
-        if (e == CKR_OK && r == 0) e = ckr__fsdp_ties(f);
-        for (i = 0; i < f->n_params && r == 0 && !f->cut; i++)
-            f->params[i].buffer = false;       /* all whole: nothing tells them apart      */
-        for (i = 0; i < f->n_params && e == CKR_OK; i++) {
-            ckr__fsdp_param *p = &f->params[i];
-            ckr_tensor *t = p->tied ? NULL
-                                    : ckr__fsdp_take(f, r, f->ranks[r].model_path, p->name, "param",
-                                                     views[i]);
-            if (t) p->tensor = t;
-            if (t) t->buffer = p->buffer;
-            e = f->c->err->code;
-        }
+    const ckr__fsdp_rank *x = &f->ranks[rank];
+    ckr__walk w = ckr__walk_in(x->model);
+    uint64_t i, n = 0;
+    for (i = 0; i < f->n_params; i++) views[i] = NULL;
+    while (ckr__walk_on(&w) && !ckr__failed(f->c)) {
+        const bool tensor = w.name && w.value->kind == CKR_NODE_TENSOR;
+        n += tensor;
+        if (tensor) ckr__fsdp_weight(f, rank, w.name, w.value, views);
+        else if (!rank)
+            ckr__leave(f->c, f->s, ckr__base(x->model_path), w.name ? w.name : "?", w.value);
     }
-    return e;
+    if (!ckr_node_is_dict(x->model))
+        ckr__fail_with(f->c, CKR_ITEM_RANK_DIFFERS, x->model_path, NULL,
+                       "expected the state dict of a model", ckr__fsdp_remedy);
+    if (n != f->n_params)
+        ckr__fail_fmt(f->c, CKR_ITEM_RANK_DIFFERS, x->model_path, NULL, ckr__fsdp_remedy,
+                      "%llu tensors, rank 0 has %llu", (unsigned long long)n,
+                      (unsigned long long)f->n_params);
+    if (!rank) ckr__fsdp_place(f);
+    if (!rank) ckr__fsdp_ties(f);
+    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
+        ckr__fsdp_param *p = &f->params[i];
+        ckr_tensor *t;
+        p->buffer = p->buffer && f->cut;
+        t = p->tied ? NULL : ckr__fsdp_take(f, rank, x->model_path, p->name, "param", views[i]);
+        if (t) p->tensor = t;
+        if (t) t->buffer = p->buffer;
+    }
 }
 
 /* fsdp: units -------------------------------------------------------------------------- */
@@ -37832,34 +37805,33 @@ static bool ckr__fsdp_is_own(const ckr__fsdp_param *p)
     return !p->tied && !p->buffer;
 }
 
-static bool ckr__fsdp_find_lists(ckr__fsdp *f, ckr__fsdp_lists *l)
+static void ckr__fsdp_find_lists(ckr__fsdp *f, ckr__fsdp_lists *l)
 {
     char list[256];
-    const char *text;          /* the map's key                                            */
     uint64_t i;
-    for (i = 0; i < f->n_params; i++) {
-        const char *key = f->params[i].key;
+    memset(l, 0, sizeof *l);
+    l->found.c = f->c;
+    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
+        const char *key = f->params[i].key, *text;
         size_t at = 0, n, depth;
         for (depth = 0; ckr__fsdp_is_own(&f->params[i]) && ckr__name_number(key, &at); depth++) {
             n = ckr__name_list(key, at, list);
             if (l->n >= CKR__FSDP_LISTS || ckr__map_find(&l->found, list, n, NULL)) continue;
             l->inner[l->n] = depth > 0;
             text = ckr__strndup(f->c, list, n);
-            if (!text || !ckr__map_put(&l->found, text, n, l->n++, NULL)) return false;
+            if (text) ckr__map_put(&l->found, text, n, l->n++, NULL);
         }
     }
-    return true;
 }
 
 /* Gives each parameter its unit, where the layers of the lists in `mask` are wrapped: the root's
    is the first, a layer's comes before those inside it. What has no parameter of its own beside
    those of the layers inside it is no unit. */
-static bool ckr__fsdp_wrap(ckr__fsdp *f, ckr__fsdp_lists *l, uint32_t mask)
+static void ckr__fsdp_wrap(ckr__fsdp *f, const ckr__fsdp_lists *l, uint32_t mask)
 {
-    ckr__map units;
+    ckr__map units = CKR_ZERO;
     char list[256];
     uint64_t i, id, n_units = 1, *now;
-    memset(&units, 0, sizeof units);
     units.c = f->c;
     for (i = 0; i < f->n_params; i++) {
         ckr__fsdp_param *p = &f->params[i];
@@ -37877,35 +37849,31 @@ static bool ckr__fsdp_wrap(ckr__fsdp *f, ckr__fsdp_lists *l, uint32_t mask)
     }
     ckr__map_free(&units);
     now = CKR__NEW_N(f->c, uint64_t, n_units);
-    for (i = 0; now && i < f->n_params; i++)
+    if (!now) return;
+    for (i = 0; i < f->n_params; i++)
         if (ckr__fsdp_is_own(&f->params[i])) now[f->params[i].unit] = 1;
-    for (i = f->n_units = 0; now && i < n_units; i++)
+    for (i = f->n_units = 0; i < n_units; i++)
         if (now[i]) now[i] = f->n_units++;
-    for (i = 0; now && i < f->n_params; i++) f->params[i].unit = (uint32_t)now[f->params[i].unit];
-    return !ckr__failed(f->c);
+    for (i = 0; i < f->n_params; i++) f->params[i].unit = (uint32_t)now[f->params[i].unit];
 }
 
 /* Where each parameter begins in its unit's vector, and how long the vectors are. */
-static bool ckr__fsdp_layout(ckr__fsdp *f)
+static void ckr__fsdp_layout(ckr__fsdp *f)
 {
     uint64_t i;
     f->sizes = CKR__NEW_N(f->c, int64_t, f->n_units);
-    if (!f->sizes) return false;
-    for (i = 0; i < f->n_params; i++) {
+    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
         ckr__fsdp_param *p = &f->params[i];
         int64_t *size = &f->sizes[p->unit], elem, unit;
         if (!ckr__fsdp_is_own(p) || !p->tensor) continue;
         elem = (int64_t)ckr_dtype_size(p->tensor->dtype);
         unit = f->form == CKR__FSDP_ORIG && elem < 16 ? 16 / elem : 1;
-        *size = (*size + unit - 1) / unit * unit;
-        p->at = *size;
-        if (p->numel > INT64_MAX / 4 - *size) {
-            ckr__fsdp_bad(f, CKR_ITEM_FSDP_UNITS, NULL, p->key, "its unit has too many elements");
-            return false;
-        }
-        *size += p->numel;
+        p->at = (*size + unit - 1) / unit * unit;
+        if (p->numel > INT64_MAX / 4 - p->at)
+            ckr__fail_with(f->c, CKR_ITEM_FSDP_UNITS, f->dir, p->key,
+                           "its unit has too many elements", NULL);
+        else *size = p->at + p->numel;
     }
-    return true;
 }
 
 /* The elements of its unit's vector that a shard holds. */
@@ -37930,94 +37898,80 @@ static bool ckr__fsdp_overlap(const ckr__fsdp *f, const ckr__fsdp_param *p, uint
 /* Elements of the first vector in a state; -1: it has none. */
 static int64_t ckr__fsdp_stored(const ckr_node *state)
 {
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(state); i++) {
-        const ckr_node *v = ckr__dict_at(state, i);
-        if (v->kind == CKR_NODE_TENSOR && v->u.view->n_dims == 1) return v->u.view->shape[0];
-    }
+    ckr__walk w = ckr__walk_in(state);
+    while (ckr__walk_on(&w))
+        if (w.value->kind == CKR_NODE_TENSOR && w.value->u.view->n_dims == 1)
+            return w.value->u.view->shape[0];
     return -1;
 }
 
 /* Do the units make what is stored? */
 static bool ckr__fsdp_fits(const ckr__fsdp *f)
 {
+    const bool flat = f->form == CKR__FSDP_FLAT;
     uint64_t i, number;
     uint32_t r;
     int64_t lo, hi, n;
-    for (r = 0; r < f->n_ranks; r++) {
-        const ckr__fsdp_rank *x = &f->ranks[r];
-        for (i = 0; f->form == CKR__FSDP_FLAT && i < f->n_units; i++) {
-            n = ckr__fsdp_stored(x->state[i]);
-            ckr__fsdp_range(f, (uint32_t)i, x->shard, &lo, &hi);
-            if (n >= 0 && n != hi - lo) return false;
-        }
-        for (i = number = 0; f->form == CKR__FSDP_ORIG && i < f->n_params; i++) {
-            if (!ckr__fsdp_is_own(&f->params[i])) continue;
+    for (r = 0; r < f->n_ranks; r++)
+        for (i = number = 0; i < (flat ? f->n_units : f->n_params); i++) {
+            const ckr__fsdp_rank *x = &f->ranks[r];
+            bool any = true;
+            if (!flat && !ckr__fsdp_is_own(&f->params[i])) continue;
             n = ckr__fsdp_stored(x->state[number++]);
-            if (n >= 0 &&
-                (!ckr__fsdp_overlap(f, &f->params[i], x->shard, &lo, &hi) || n != hi - lo))
-                return false;
+            if (flat) ckr__fsdp_range(f, (uint32_t)i, x->shard, &lo, &hi);
+            else any = ckr__fsdp_overlap(f, &f->params[i], x->shard, &lo, &hi);
+            if (n >= 0 && (!any || n != hi - lo)) return false;
         }
-    }
     return true;
 }
 
 /* The wrapped layers: the fewest lists, the outermost first, that the sizes allow. */
-static ckr_result ckr__fsdp_units(ckr__fsdp *f)
+static void ckr__fsdp_units(ckr__fsdp *f)
 {
     ckr__fsdp_lists l;
     uint32_t mask, bits, n, k;
-    bool done = false, ok = true;
-    memset(&l, 0, sizeof l);
-    l.found.c = f->c;
-    ok = ckr__fsdp_find_lists(f, &l);
-    for (bits = 0; bits <= l.n && ok && !done; bits++)
-        for (mask = 0; mask < 1u << l.n && ok && !done; mask++) {
+    bool done = false;
+    ckr__fsdp_find_lists(f, &l);
+    for (bits = 0; bits <= l.n && !done; bits++)
+        for (mask = 0; mask < 1u << l.n && !done && !ckr__failed(f->c); mask++) {
             for (k = n = 0; k < l.n; k++) n += mask >> k & 1;
             if (n != bits) continue;
-            ok = ckr__fsdp_wrap(f, &l, mask);
-            if (!ok || (f->form == CKR__FSDP_FLAT && f->n_units != f->n_numbers)) continue;
-            ok = ckr__fsdp_layout(f);
-            done = ok && ckr__fsdp_fits(f);
+            ckr__fsdp_wrap(f, &l, mask);
+            if (f->form == CKR__FSDP_FLAT && f->n_units != f->n_numbers) continue;
+            ckr__fsdp_layout(f);
+            done = !ckr__failed(f->c) && ckr__fsdp_fits(f);
         }
     ckr__map_free(&l.found);
-    if (ckr__failed(f->c)) return f->c->err->code;
-    if (done) return CKR_OK;
-    return ckr__remedy(f->c->err,
-                       ckr__fsdp_bad(f, CKR_ITEM_FSDP_UNITS, f->ranks[0].optim_path, NULL,
-                                     "the optimizer has %llu flat parameters, which are no layers "
-                                     "that the parameters' names tell",
-                                     (unsigned long long)f->n_numbers),
-                       "resume at the same size and save with use_orig_params or FSDP2; or leave "
-                       "the optimizer's files out");
+    if (!done)
+        ckr__fail_fmt(f->c, CKR_ITEM_FSDP_UNITS, f->ranks[0].optim_path, NULL,
+                      "resume at the same size and save with use_orig_params or FSDP2; or leave "
+                      "the optimizer's files out",
+                      "the optimizer has %llu flat parameters, which are no layers that the "
+                      "parameters' names tell", (unsigned long long)f->n_numbers);
 }
 
 /* Which layers a wrapping policy takes where no file tells: those of every outermost list. */
-static bool ckr__fsdp_units_guess(ckr__fsdp *f)
+static void ckr__fsdp_units_guess(ckr__fsdp *f)
 {
     ckr__fsdp_lists l;
     uint32_t mask = 0, k;
-    bool ok;
-    memset(&l, 0, sizeof l);
-    l.found.c = f->c;
-    ok = ckr__fsdp_find_lists(f, &l);
+    ckr__fsdp_find_lists(f, &l);
     for (k = 0; k < l.n; k++) mask |= (uint32_t)!l.inner[k] << k;
-    ok = ok && ckr__fsdp_wrap(f, &l, mask);
+    ckr__fsdp_wrap(f, &l, mask);
     ckr__map_free(&l.found);
-    return ok;
 }
 
 /* fsdp: the optimizer ------------------------------------------------------------------- */
 
 /* Which parameters each of the optimizer's numbers means. */
-static bool ckr__fsdp_number(ckr__fsdp *f)
+static void ckr__fsdp_number(ckr__fsdp *f)
 {
     const bool flat = f->form == CKR__FSDP_FLAT;
     uint64_t i, n = 0;
     for (i = 0; i < f->n_params; i++) n += ckr__fsdp_is_own(&f->params[i]);
     f->n_numbers = flat ? f->n_units : n;
     f->first = CKR__NEW_N(f->c, int64_t, f->n_numbers);
-    if (!f->first) return false;
+    if (!f->first) return;
     for (i = 0; i < f->n_numbers; i++) f->first[i] = -1;
     for (i = f->n_params; i-- > 0;) {
         ckr__fsdp_param *p = &f->params[i];
@@ -38028,28 +37982,32 @@ static bool ckr__fsdp_number(ckr__fsdp *f)
         p->next = f->first[n];
         f->first[n] = (int64_t)i;
     }
-    return true;
 }
 
-/* The state of each number. Numbers may be names: of parameters, in the order of the groups. */
-static ckr_result ckr__fsdp_states(ckr__fsdp *f, uint32_t rank, uint64_t n)
+/* The number that a key of the state, or of a group's list, means: it may be a parameter's name.
+   What is none of the optimizer's is larger than all. */
+static uint64_t ckr__fsdp_number_of(const ckr__fsdp *f, const ckr_node *key)
 {
-    ckr__fsdp_rank *x = &f->ranks[rank];
-    const ckr_node *state = ckr_node_get(x->optim, "state");
-    uint64_t i, at;
-    x->state = CKR__NEW_N(f->c, const ckr_node *, n);
-    for (i = 0; x->state && i < ckr__dict_n(state); i++) {
-        const ckr_node *key = state->u.items[2 * i];
-        at = key->kind == CKR_NODE_INT ? (uint64_t)key->u.i : n;
-        if (key->kind == CKR_NODE_STR && ckr__map_find(&f->names, key->u.str, (size_t)key->count,
-                                                       &at))
-            at = (uint64_t)f->params[at].number;
-        if (at >= n || !ckr_node_is_dict(ckr__dict_at(state, i)))
-            return ckr__fsdp_bad(f, CKR_ITEM_OPTIMIZER_NAMES, x->optim_path, "state",
-                                 "the state of a parameter that no group lists");
-        x->state[at] = ckr__dict_at(state, i);
+    int64_t n = -1;
+    uint64_t at;
+    if (key->kind == CKR_NODE_STR && ckr__map_find(&f->names, key->u.str, (size_t)key->count, &at))
+        n = f->params[at].number;
+    else ckr_node_i64(key, &n);
+    return (uint64_t)n;
+}
+
+/* The state of each number. */
+static void ckr__fsdp_states(ckr__fsdp *f, ckr__fsdp_rank *x)
+{
+    ckr__walk w = ckr__walk_in(ckr_node_get(x->optim, "state"));
+    x->state = CKR__NEW_N(f->c, const ckr_node *, f->n_numbers);
+    while (x->state && ckr__walk_on(&w)) {
+        const uint64_t at = ckr__fsdp_number_of(f, w.key);
+        if (at < f->n_numbers && ckr_node_is_dict(w.value)) x->state[at] = w.value;
+        else
+            ckr__fail_with(f->c, CKR_ITEM_OPTIMIZER_NAMES, x->optim_path, "state",
+                           "the state of a parameter that no group lists", NULL);
     }
-    return f->c->err->code;
 }
 
 /* How many parameters the groups list, and whether by name. */
@@ -38057,7 +38015,7 @@ static uint64_t ckr__fsdp_listed(const ckr_node *groups, bool *named)
 {
     uint64_t i, n = 0;
     *named = false;
-    for (i = 0; ckr_node_is_list(groups) && i < groups->count; i++) {
+    for (i = 0; i < groups->count; i++) {
         const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
         if (!ckr_node_is_list(list)) continue;
         n += list->count;
@@ -38069,171 +38027,149 @@ static uint64_t ckr__fsdp_listed(const ckr_node *groups, bool *named)
 /* Is a moment of the first rank a part, or whole? Else it is a piece of a flat parameter. */
 static bool ckr__fsdp_by_parts(const ckr__fsdp *f)
 {
-    uint64_t i, k;
+    uint64_t i;
     for (i = 0; i < f->n_numbers; i++) {
-        const ckr_node *state = f->ranks[0].state[i];
-        for (k = 0; k < ckr__dict_n(state); k++) {
-            const ckr_node *v = ckr__dict_at(state, k);
-            if (v->kind == CKR_NODE_TENSOR && v->u.view->n_dims) return v->u.view->dist != NULL;
-        }
+        ckr__walk w = ckr__walk_in(f->ranks[0].state[i]);
+        while (ckr__walk_on(&w))
+            if (w.value->kind == CKR_NODE_TENSOR && w.value->u.view->n_dims)
+                return w.value->u.view->dist != NULL;
     }
     return true;
 }
 
 /* A rank's part of a flat parameter: what of each of its parameters lies in it. */
-static ckr_result ckr__fsdp_row(ckr__fsdp *f, uint32_t rank, uint64_t number, const char *slot,
-                                const ckr_view *v)
+static void ckr__fsdp_row(ckr__fsdp *f, uint32_t rank, uint64_t number, const char *slot,
+                          const ckr_view *v)
 {
+    const ckr__fsdp_rank *of = &f->ranks[rank];
     int64_t at, lo, hi;
-    ckr__part x;
-    memset(&x, 0, sizeof x);
-    x.file = f->ranks[rank].optim_path;
-    x.slot = slot;
-    x.view = v;
-    x.rank = (int32_t)rank;
-    x.replica = f->ranks[rank].replica > 0;
-    x.flat = true;
     for (at = f->first[number]; at >= 0 && !ckr__failed(f->c); at = f->params[at].next) {
         const ckr__fsdp_param *p = &f->params[at];
-        if (!ckr__fsdp_overlap(f, p, f->ranks[rank].shard, &x.begin, &x.end)) continue;
-        ckr__fsdp_range(f, p->unit, f->ranks[rank].shard, &lo, &hi);
-        x.name = p->name;
-        x.n_dims = p->tensor->n_dims;
-        x.shape = p->tensor->shape;
+        ckr__part x = ckr__part_make(of->optim_path, p->name, slot, v, p->tensor->n_dims,
+                                     p->tensor->shape, rank);
+        if (!ckr__fsdp_overlap(f, p, of->shard, &x.begin, &x.end)) continue;
+        ckr__fsdp_range(f, p->unit, of->shard, &lo, &hi);
         x.at = f->form == CKR__FSDP_FLAT ? p->at + x.begin - lo : 0;
+        x.replica = of->replica > 0;
+        x.flat = true;
         ckr__part_add(&f->load, &x);
     }
-    return f->c->err->code;
 }
 
-static ckr_result ckr__fsdp_slot(ckr__fsdp *f, uint32_t rank, uint64_t number, const char *slot,
-                                 const ckr_view *v)
+static void ckr__fsdp_slot(ckr__fsdp *f, uint32_t rank, uint64_t number, const char *slot,
+                           const ckr_view *v)
 {
     const bool whole = !v->n_dims || v->dist || f->form == CKR__FSDP_PARTS || v->n_dims > 1;
     const char *path = f->ranks[rank].optim_path;
-    int64_t at;
-    if (v->dist && ckr__fsdp_dist(f, rank, path, slot, v->dist) != CKR_OK) return f->c->err->code;
-    at = f->first[number];
-    if (at < 0)
-        return ckr__fsdp_bad(f, CKR_ITEM_FSDP_UNITS, path, slot,
-                             "the optimizer has the state of flat parameter %llu, on which no "
-                             "parameter of the model lies", (unsigned long long)number);
-    if (whole && v->n_dims && ckr__own_shape(slot) &&
-        (v->n_dims != f->params[at].tensor->n_dims ||
-         memcmp(v->shape, f->params[at].tensor->shape, v->n_dims * sizeof *v->shape)))
-        return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, f->params[at].name,
-                             "%s has another shape than the parameter", slot);
-    if (!whole) return ckr__fsdp_row(f, rank, number, slot, v);
-    for (at = f->first[number]; at >= 0 && !ckr__failed(f->c); at = f->params[at].next)
+    int64_t at = f->first[number];
+    const ckr__fsdp_param *p = at < 0 ? NULL : &f->params[at];
+    if (v->dist) ckr__fsdp_dist(f, rank, path, slot, v->dist);
+    if (!p)
+        ckr__fail_fmt(f->c, CKR_ITEM_FSDP_UNITS, path, slot, NULL,
+                      "the optimizer has the state of flat parameter %llu, on which no parameter "
+                      "of the model lies", (unsigned long long)number);
+    else if (whole && v->n_dims && ckr__own_shape(slot) &&
+             !ckr__same_dims(v->n_dims, v->shape, p->tensor->n_dims, p->tensor->shape))
+        ckr__fail_fmt(f->c, CKR_ITEM_RANK_DIFFERS, path, p->name, ckr__fsdp_remedy,
+                      "%s has another shape than the parameter", slot);
+    if (!whole && !ckr__failed(f->c)) ckr__fsdp_row(f, rank, number, slot, v);
+    for (; whole && at >= 0 && !ckr__failed(f->c); at = f->params[at].next)
         ckr__fsdp_take(f, rank, path, f->params[at].name, slot, v);
-    return f->c->err->code;
 }
 
 /* Groups as the first rank has them, with the parameters' names. */
-static ckr_result ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
+static void ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
 {
     bool *seen = CKR__NEW_N(f->c, bool, f->n_numbers);
     uint64_t i, k;
-    int64_t at, n;
-    for (i = 0; seen && i < list->count && !ckr__failed(f->c); i++) {
+    int64_t at;
+    for (i = 0; i < list->count && !ckr__failed(f->c); i++) {
         const ckr_node *raw = list->u.items[i], *params = ckr_node_get(raw, "params");
         ckr_group *g = ckr__group_add(f->c, f->s, raw);
         for (k = 0; ckr_node_is_list(params) && k < params->count && !ckr__failed(f->c); k++) {
-            uint64_t number = f->n_numbers;
-            const ckr_node *id = params->u.items[k];
-            if (ckr_node_i64(id, &n)) number = (uint64_t)n;
-            else if (ckr_node_str(id) && ckr__map_find(&f->names, id->u.str, (size_t)id->count,
-                                                       &number))
-                number = (uint64_t)f->params[number].number;
-            if (number >= f->n_numbers || seen[number])
-                return ckr__fsdp_bad(f, CKR_ITEM_OPTIMIZER_NAMES, f->ranks[0].optim_path, "params",
-                                     number < f->n_numbers
-                                         ? "the groups list a parameter twice"
-                                         : "a group lists a parameter that the model has not");
+            const uint64_t number = ckr__fsdp_number_of(f, params->u.items[k]);
+            const bool known = number < f->n_numbers;
+            if (!known || seen[number]) {
+                ckr__fail_with(f->c, CKR_ITEM_OPTIMIZER_NAMES, f->ranks[0].optim_path, "params",
+                               known ? "the groups list a parameter twice"
+                                     : "a group lists a parameter that the model has not", NULL);
+                return;
+            }
             seen[number] = true;
             for (at = f->first[number]; at >= 0; at = f->params[at].next)
                 *CKR__PUSH(const char *, f->c, g->params, g->n_params) = f->params[at].name;
         }
     }
-    return f->c->err->code;
 }
 
-/* What each parameter has, as all ranks' files have it, into its slots. */
-static ckr_result ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
+/* What a rank's file has of each of its parameters, into their slots. */
+static void ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
 {
-    const ckr_node *state = f->ranks[rank].state[number];
     const char *rel = ckr__base(f->ranks[0].optim_path);
-    const uint64_t n = ckr__dict_n(state);
-    uint64_t i;
-    if (n > CKR__FSDP_SLOTS)
-        return ckr__fsdp_bad(f, CKR_ITEM_LIMIT, f->ranks[rank].optim_path, "state",
-                             "a parameter has %llu values, at most %d are read",
-                             (unsigned long long)n, (int)CKR__FSDP_SLOTS);
-    for (i = 0; i < n && !ckr__failed(f->c); i++) {
-        const char *slot = ckr__dict_key(state, i);
-        const ckr_node *v = ckr__dict_at(state, i);
-        const ckr_view *view = !slot ? NULL : v->kind == CKR_NODE_TENSOR ? v->u.view
-                               : ckr__is_number(v) ? ckr__number_view(f->c, v) : NULL;
-        if (view) ckr__fsdp_slot(f, rank, number, slot, view);
-        else if (slot) ckr__slot_inside(f->c, f->s, slot, v);
-        if (view) continue;
-        if (rank == 0 && slot && ++f->n_rest)
-            ckr__leave(f->c, f->s, rel, ckr__printf(f->c, "state/%llu/%s",
-                                                    (unsigned long long)number, slot), v);
+    ckr__walk w = ckr__walk_in(f->ranks[rank].state[number]);
+    if (ckr__dict_n(w.dict) > CKR__FSDP_SLOTS)
+        ckr__fail_fmt(f->c, CKR_ITEM_LIMIT, f->ranks[rank].optim_path, "state", NULL,
+                      "a parameter has %llu values, at most %d are read",
+                      (unsigned long long)ckr__dict_n(w.dict), (int)CKR__FSDP_SLOTS);
+    while (!ckr__failed(f->c) && ckr__walk_on(&w)) {
+        const ckr_view *v = w.value->kind == CKR_NODE_TENSOR ? w.value->u.view : NULL;
+        if (!w.name) continue;
+        if (ckr__is_number(w.value)) v = ckr__number_view(f->c, w.value);
+        if (v) ckr__fsdp_slot(f, rank, number, w.name, v);
+        else ckr__slot_inside(f->c, f->s, w.name, w.value);
+        if (v || rank) continue;
+        f->n_rest++;
+        ckr__leave(f->c, f->s, rel,
+                   ckr__printf(f->c, "state/%llu/%s", (unsigned long long)number, w.name), w.value);
     }
-    return f->c->err->code;
 }
 
 /* When the model has been read. Ranks may have no file of the optimizer: none then. */
-static ckr_result ckr__fsdp_optimizer(ckr__fsdp *f)
+static void ckr__fsdp_optimizer(ckr__fsdp *f)
 {
-    const ckr_node *list;
-    const ckr_node *root = f->ranks[0].optim;
+    const ckr_node *root = f->ranks[0].optim, *list = ckr_node_get(root, "param_groups");
+    ckr__walk w = ckr__walk_in(root);
     uint64_t n, i;
     uint32_t r;
     bool named;
-    ckr_result e = CKR_OK;
-    if (!root) return CKR_OK;
     for (r = 0; r < f->n_ranks; r++)
         if (!ckr__is_optimizer(f->ranks[r].optim))
-            return ckr__fsdp_bad(f, CKR_ITEM_FILE_FORM, f->ranks[r].optim_path, NULL,
-                                 "expected the state dict of an optimizer: state and param_groups");
-    list = ckr_node_get(root, "param_groups");
+            ckr__fail_with(f->c, CKR_ITEM_FILE_FORM, f->ranks[r].optim_path, NULL,
+                           "expected the state dict of an optimizer: state and param_groups", NULL);
+    if (ckr__failed(f->c)) return;
     n = ckr__fsdp_listed(list, &named);
-    if (!ckr__fsdp_number(f)) return f->c->err->code;
+    ckr__fsdp_number(f);
     if (!named && list->count > 1)
-        return ckr__remedy(f->c->err,
-                           ckr__fsdp_bad(f, CKR_ITEM_OPTIMIZER_NAMES, f->ranks[0].optim_path,
-                                         "param_groups",
-                                         "%llu groups list numbers: torch counts the parameters in "
-                                         "the order of the groups, which no file tells",
-                                         (unsigned long long)list->count),
-                           "save the optimizer with the parameters' names, as torch's "
-                           "get_optimizer_state_dict has them; or leave its files out");
+        ckr__fail_fmt(f->c, CKR_ITEM_OPTIMIZER_NAMES, f->ranks[0].optim_path, "param_groups",
+                      "save the optimizer with the parameters' names, as torch's "
+                      "get_optimizer_state_dict has them; or leave its files out",
+                      "%llu groups list numbers: torch counts the parameters in the order of the "
+                      "groups, which no file tells", (unsigned long long)list->count);
     f->form = !named && n != f->n_numbers ? CKR__FSDP_FLAT : CKR__FSDP_PARTS;
     if (f->form == CKR__FSDP_FLAT) f->n_numbers = n;
-    for (r = 0; r < f->n_ranks && e == CKR_OK; r++) e = ckr__fsdp_states(f, r, f->n_numbers);
-    if (e == CKR_OK && f->form == CKR__FSDP_PARTS && !named && !ckr__fsdp_by_parts(f))
-        f->form = CKR__FSDP_ORIG;
-    if (e == CKR_OK && f->form != CKR__FSDP_PARTS) e = ckr__fsdp_units(f);
-    if (e == CKR_OK && !ckr__fsdp_number(f)) e = f->c->err->code;
-    if (e == CKR_OK) e = ckr__fsdp_groups(f, list);
-    for (r = 0; r < f->n_ranks && e == CKR_OK; r++)
-        for (i = 0; i < f->n_numbers && e == CKR_OK; i++) e = ckr__fsdp_slots(f, r, i);
-    for (i = 0; i < root->count && e == CKR_OK; i++)
-        if (ckr__dict_key(root, i) && !ckr__word_in("state param_groups", ckr__dict_key(root, i)))
-            e = ckr__leave(f->c, f->s, ckr__base(f->ranks[0].optim_path), ckr__dict_key(root, i),
-                           ckr__dict_at(root, i));
-    return e;
+    for (r = 0; r < f->n_ranks && !ckr__failed(f->c); r++) ckr__fsdp_states(f, &f->ranks[r]);
+    if (ckr__failed(f->c)) return;
+    if (f->form == CKR__FSDP_PARTS && !named && !ckr__fsdp_by_parts(f)) f->form = CKR__FSDP_ORIG;
+    if (f->form != CKR__FSDP_PARTS) ckr__fsdp_units(f);
+    ckr__fsdp_number(f);
+    ckr__fsdp_groups(f, list);
+    for (r = 0; r < f->n_ranks; r++)
+        for (i = 0; i < f->n_numbers && !ckr__failed(f->c); i++) ckr__fsdp_slots(f, r, i);
+    while (ckr__walk_on(&w))
+        if (w.name && !ckr__word_in("state param_groups", w.name))
+            ckr__leave(f->c, f->s, ckr__base(f->ranks[0].optim_path), w.name, w.value);
 }
 
 /* The trees of `ranks` into the state. */
 static ckr_result ckr__fsdp_read(ckr__fsdp *f)
 {
+    const ckr_view **views = CKR__NEW_N(f->c, const ckr_view *, ckr__dict_n(f->ranks[0].model));
+    uint32_t r;
     f->names.c = f->c;
     f->first_group = f->s->n_groups;
     ckr__load_init(&f->load, f->c, f->s, CKR_ITEM_RANK_DIFFERS);
-    if (ckr__fsdp_model(f) == CKR_OK) ckr__fsdp_optimizer(f);
+    for (r = 0; r < f->n_ranks && !ckr__failed(f->c); r++) ckr__fsdp_model(f, r, views);
+    if (!ckr__failed(f->c) && f->ranks[0].optim) ckr__fsdp_optimizer(f);
     ckr__map_free(&f->names);
     return ckr__load_done(&f->load);
 }
@@ -38248,13 +38184,16 @@ typedef struct ckr__fsdp_save {
     ckr__fsdp         to;
     ckr__slots       *slots;   /* of each parameter beside itself                           */
     const ckr_mesh   *mesh;
-    ckr__dist_out     dist;    /* of the file that is being written                         */
+    const ckr_node   *like;    /* a DTensor of the source's; or NULL                        */
+    ckr__out_file    *f;       /* that is being written, of this rank                       */
+    uint32_t          rank;
+    ckr__dist_out     dist;    /* of the file, once it has a DTensor: they share a mesh     */
     bool              whole;   /* parameters are stored whole                               */
     bool              named;   /* the optimizer's numbers are the parameters' names          */
 } ckr__fsdp_save;
 
 /* Names as the source's files have them, else the state's parameters and their second names. */
-static bool ckr__fsdp_names(ckr__fsdp_save *x)
+static void ckr__fsdp_names(ckr__fsdp_save *x)
 {
     ckr__fsdp *to = &x->to;
     const size_t n = strlen(to->head);
@@ -38262,10 +38201,8 @@ static bool ckr__fsdp_names(ckr__fsdp_save *x)
     if (x->from) {
         to->n_params = x->from->n_params;
         to->n_units = x->from->n_units;
-        to->params = CKR__NEW_N(x->c, ckr__fsdp_param, to->n_params);
-        if (to->params && to->n_params)
-            memcpy(to->params, x->from->params, (size_t)to->n_params * sizeof *to->params);
-        return to->params != NULL;
+        to->params = CKR__DUP(x->c, ckr__fsdp_param, x->from->params, to->n_params);
+        return;
     }
     for (i = 0; i < x->s->n_tensors; i++) {
         const ckr_tensor *t = x->s->tensors[i];
@@ -38284,55 +38221,43 @@ static bool ckr__fsdp_names(ckr__fsdp_save *x)
             p->key = p->name + n;
             p->tied = true;
         }
-    return !ckr__failed(x->c);
 }
 
 /* The state's tensors by name and slot. */
-static bool ckr__fsdp_tensors(ckr__fsdp_save *x)
+static void ckr__fsdp_tensors(ckr__fsdp_save *x)
 {
     ckr__fsdp *to = &x->to;
-    uint64_t i, at;
-    for (i = 0; i < to->n_params; i++)
-        if (!ckr__map_put(&to->names, to->params[i].name, strlen(to->params[i].name), i, NULL))
-            return false;
+    uint64_t i, at, first;
+    for (i = 0; i < to->n_params && !ckr__failed(x->c); i++)
+        ckr__map_put(&to->names, to->params[i].name, strlen(to->params[i].name), i, NULL);
     x->slots = ckr__slots_of(x->c, x->s, &to->names, to->n_params, "");
     for (i = 0; x->slots && i < to->n_params; i++)
         to->params[i].tensor = x->slots[i].param;
-    for (i = 0; i < x->s->n_ties; i++) {
+    for (i = 0; i < x->s->n_ties && !ckr__failed(x->c); i++) {
         const ckr_tie *tie = &x->s->ties[i];
-        uint64_t first;
         if (ckr__map_find(&to->names, tie->other, strlen(tie->other), &at) &&
             ckr__map_find(&to->names, tie->name, strlen(tie->name), &first))
             to->params[at].tensor = to->params[first].tensor;
     }
-    return !ckr__failed(x->c);
 }
 
 /* The mesh of the coming run: as the source's, but for its sizes; torch's own for one of FSDP. Its
    axes have these names; NULL, or none of the source's has one: no names. */
-static bool ckr__fsdp_mesh(ckr__fsdp_save *x, const char *const names[2])
+static void ckr__fsdp_mesh(ckr__fsdp_save *x, const char *const names[2])
 {
     const ckr_mesh *was = x->from ? x->from->mesh : NULL;
-    const bool copies = x->to.n_shards < x->to.n_ranks;
-    int64_t *shape = CKR__NEW_N(x->c, int64_t, 2);
-    if (!shape) return false;
-    shape[0] = x->to.n_ranks / x->to.n_shards;
-    shape[1] = x->to.n_shards;
+    const int64_t sizes[2] = { x->to.n_ranks / x->to.n_shards, x->to.n_shards };
+    const bool copies = sizes[0] > 1;
+    const int64_t *shape = CKR__DUP(x->c, int64_t, sizes, 2);
+    uint64_t i;
+    if (!shape) return;
     x->mesh = ckr__mesh_new(x->c, was ? was->device_type : "cuda", copies ? 2 : 1,
                             copies ? shape : shape + 1,
                             !names || (was && !was->names) ? NULL : copies ? names : names + 1);
-    return x->mesh != NULL;
-}
-
-/* A file's DTensors are like the source's; it has a mesh once it has one of them. */
-static bool ckr__fsdp_begin(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
-{
-    uint64_t i;
-    if (x->dist.f == f) return true;
-    for (i = 0; i < x->to.n_params; i++)
-        if (x->to.params[i].node && x->to.params[i].node->u.view->dist) break;
-    return ckr__dist_begin(&x->dist, x->c, f, x->mesh, rank,
-                           i < x->to.n_params ? x->to.params[i].node : NULL);
+    for (i = 0; i < x->to.n_params && !x->like; i++) {
+        const ckr_node *n = x->to.params[i].node;
+        if (n && n->u.view->dist) x->like = n;
+    }
 }
 
 /* The layout of the coming run, on `ranks` ranks of which `shards` make a copy, and its mesh's
@@ -38340,9 +38265,11 @@ static bool ckr__fsdp_begin(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
 static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t ranks, uint32_t shards,
                               uint8_t form, const char *const names[2])
 {
+    const bool optimizer = !(x->t->without & CKR_OPTIMIZER), parts = form == CKR__FSDP_PARTS,
+               as_it_was = x->from && x->from->form == form;
     ckr__fsdp *to = &x->to;
     uint32_t r;
-    if (x->from && x->from->form != form && x->from->n_rest)
+    if (x->from && !as_it_was && x->from->n_rest)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "optimizer",
                      (int64_t)x->from->n_rest, 0,
                      "these values are no tensors, and belong to parameters that the optimizer of "
@@ -38353,89 +38280,80 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
     to->n_shards = shards;
     to->form = form;
     to->ranks = CKR__NEW_N(x->c, ckr__fsdp_rank, ranks);
-    if (!to->ranks || !ckr__fsdp_names(x) || !ckr__fsdp_tensors(x)) return false;
-    for (r = 0; r < ranks; r++) {
+    for (r = 0; to->ranks && r < ranks; r++) {
         to->ranks[r].shard = r % shards;
         to->ranks[r].replica = r / shards;
     }
-    if (form != CKR__FSDP_PARTS && (!x->from || x->from->form == CKR__FSDP_PARTS) &&
-        !ckr__fsdp_units_guess(to))
-        return false;
-    if (!(x->t->without & CKR_OPTIMIZER)) ckr__slots_whole(x->c, x->s);
-    if (!x->whole && (shards > 1 || form != CKR__FSDP_PARTS) && !(x->t->without & CKR_OPTIMIZER))
-        ckr__slots_hold(x->c, x->s,
-                        form == CKR__FSDP_FLAT && !(x->from && x->from->form == form)
-                            ? CKR__SLOTS_FLAT : CKR__SLOTS_CUT,
+    ckr__fsdp_names(x);
+    ckr__fsdp_tensors(x);
+    if (ckr__failed(x->c)) return false;
+    if (!parts && (!x->from || x->from->form == CKR__FSDP_PARTS)) ckr__fsdp_units_guess(to);
+    if (optimizer) ckr__slots_whole(x->c, x->s);
+    if (optimizer && !x->whole && (shards > 1 || !parts))
+        ckr__slots_hold(x->c, x->s, form == CKR__FSDP_FLAT && !as_it_was ? CKR__SLOTS_FLAT
+                                                                        : CKR__SLOTS_CUT,
                         "leave out the optimizer: --without optimizer,groups");
-    return (form == CKR__FSDP_PARTS || ckr__fsdp_layout(to)) && ckr__fsdp_number(to) &&
-           ckr__fsdp_mesh(x, names);
-}
-
-static ckr_dtype ckr__fsdp_dtype(const ckr__fsdp_save *x, const ckr__fsdp_param *p)
-{
-    return x->t->dtype != CKR_DTYPE_NONE && ckr__is_float(p->tensor->dtype) ? x->t->dtype
-                                                                           : p->tensor->dtype;
+    if (!parts) ckr__fsdp_layout(to);
+    ckr__fsdp_number(to);
+    ckr__fsdp_mesh(x, names);
+    return !ckr__failed(x->c);
 }
 
 /* The box of a tensor that a rank has, as a DTensor. */
-static ckr_node *ckr__fsdp_shard(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
-                                 const ckr__fsdp_param *p, const ckr_tensor *t, ckr_dtype dtype)
+static ckr_node *ckr__fsdp_shard(ckr__fsdp_save *x, const ckr__fsdp_param *p, const ckr_tensor *t,
+                                 ckr_dtype dtype)
 {
-    const ckr_dist *was = p->node && p->node->u.view->dist ? p->node->u.view->dist : NULL;
+    const ckr_dist *was = p->node ? p->node->u.view->dist : NULL;
     const uint32_t last = x->mesh->n_dims - 1;
     ckr_placement *places = CKR__NEW_N(x->c, ckr_placement, x->mesh->n_dims);
     ckr__block *b;
     ckr_node *n = NULL;
     uint32_t k;
-    if (!places || !ckr__fsdp_begin(x, f, rank)) return NULL;
+    if (!places || (x->dist.f != x->f &&
+                    !ckr__dist_begin(&x->dist, x->c, x->f, x->mesh, x->rank, x->like)))
+        return NULL;
     for (k = 0; k < last; k++) places[k].dim = -1;
     places[last].kind = CKR_PLACE_SHARD;
     for (k = 0; was && was->placements && k < was->n_placements; k++)
         if (was->placements[k].kind == CKR_PLACE_SHARD) places[last].dim = was->placements[k].dim;
-    b = ckr__dist_block(x->c, x->mesh, rank, places, t->n_dims, t->shape);
-    if (b) n = ckr__entry_new(x->c, f, t->name, dtype, t->n_dims, b->shape);
-    if (!n || !ckr__bind_flat(x->c, n->u.entry, t, x->to.ranks[rank].replica > 0, b, 0,
-                              ckr__block_numel(b), 0))
-        return NULL;
+    b = ckr__dist_block(x->c, x->mesh, x->rank, places, t->n_dims, t->shape);
+    if (b) n = ckr__entry_new(x->c, x->f, t->name, dtype, t->n_dims, b->shape);
+    if (n)
+        ckr__bind_flat(x->c, n->u.entry, t, x->to.ranks[x->rank].replica > 0, b, 0,
+                       ckr__block_numel(b), 0);
     return ckr__dist_put(&x->dist, places, t->n_dims, t->shape, n);
 }
 
 /* A rank's part of a tensor, cut as the parameter is. */
-static ckr_node *ckr__fsdp_part(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
-                                const ckr__fsdp_param *p, const ckr_tensor *t, ckr_dtype dtype)
+static ckr_node *ckr__fsdp_part(ckr__fsdp_save *x, const ckr__fsdp_param *p, const ckr_tensor *t,
+                                ckr_dtype dtype)
 {
     const bool shard = t->n_dims && !p->buffer && !x->whole;     /* `step` is whole       */
-    return shard ? ckr__fsdp_shard(x, f, rank, p, t, dtype)
-                 : ckr__entry_whole(x->c, f, t->name, t, dtype, rank > 0);
+    return shard ? ckr__fsdp_shard(x, p, t, dtype)
+                 : ckr__entry_whole(x->c, x->f, t->name, t, dtype, x->rank > 0);
 }
 
 /* A dict of the source's kind, with its attributes; a new one of `kind` where it has none. */
-static ckr_node *ckr__fsdp_dict(ckr__fsdp_save *x, ckr__out_file *f, ckr_node_kind kind,
-                                const ckr_node *was)
+static ckr_node *ckr__fsdp_dict(ckr__fsdp_save *x, ckr_node_kind kind, const ckr_node *was)
 {
     ckr_node *d = ckr__node(x->c, ckr_node_is_dict(was) ? (ckr_node_kind)was->kind : kind);
-    if (d && was && was->attrs) d->attrs = ckr__copy_tree(x->c, f, was->attrs, NULL);
+    if (d && was && was->attrs) d->attrs = ckr__copy_tree(x->c, x->f, was->attrs, NULL);
     return d;
 }
 
 /* What the source's dict has beside tensors, and the coming one has not, goes on as it was. */
-static void ckr__fsdp_put_rest(ckr__fsdp_save *x, ckr__out_file *f, ckr_node *d,
-                               const ckr_node *was)
+static void ckr__fsdp_put_rest(ckr__fsdp_save *x, ckr_node *d, const ckr_node *was)
 {
     ckr__map had = CKR_ZERO;
-    const char *key;
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(d);
     had.c = x->c;
-    for (i = 0; i < ckr__dict_n(d); i++) {
-        key = ckr__dict_key(d, i);
-        if (key) ckr__map_put(&had, key, strlen(key), i, NULL);
-    }
-    for (i = 0; i < ckr__dict_n(was); i++) {
-        const ckr_node *v = ckr__dict_at(was, i);
-        key = ckr__dict_key(was, i);
-        if (v->kind != CKR_NODE_TENSOR && !(key && ckr__map_find(&had, key, strlen(key), NULL)))
-            ckr__node_pair(x->c, d, was->u.items[2 * i], ckr__copy_tree(x->c, f, v, NULL));
-    }
+    while (ckr__walk_on(&w))
+        if (w.name) ckr__map_put(&had, w.name, strlen(w.name), w.i, NULL);
+    w = ckr__walk_in(was);
+    while (ckr__walk_on(&w))
+        if (w.value->kind != CKR_NODE_TENSOR &&
+            !(w.name && ckr__map_find(&had, w.name, strlen(w.name), NULL)))
+            ckr__node_pair(x->c, d, w.key, ckr__copy_tree(x->c, x->f, w.value, NULL));
     ckr__map_free(&had);
 }
 
@@ -38443,79 +38361,75 @@ static void ckr__fsdp_put_rest(ckr__fsdp_save *x, ckr__out_file *f, ckr_node *d,
 static ckr_node *ckr__fsdp_put_model(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
 {
     const ckr_node *was = x->from ? x->from->ranks[0].model : NULL;
-    ckr_node *root = ckr__fsdp_dict(x, f, CKR_NODE_ODICT, was), **made;
+    ckr_node *root, **made = CKR__NEW_N(x->c, ckr_node *, x->to.n_params);
     uint64_t i, at;
-    made = CKR__NEW_N(x->c, ckr_node *, x->to.n_params);
-    if (!root || !made) return NULL;
-    for (i = 0; i < x->to.n_params; i++) {
+    x->f = f;
+    x->rank = rank;
+    root = ckr__fsdp_dict(x, CKR_NODE_ODICT, was);
+    for (i = 0; i < x->to.n_params && !ckr__failed(x->c); i++) {
         const ckr__fsdp_param *p = &x->to.params[i];
         if (!p->tensor) continue;
-        if (p->tied && ckr__map_find(&x->to.names, p->tensor->name, strlen(p->tensor->name), &at) &&
-            made[at])
+        if (p->tied && ckr__map_find(&x->to.names, p->tensor->name, strlen(p->tensor->name), &at))
             made[i] = made[at];
-        else made[i] = ckr__fsdp_part(x, f, rank, p, p->tensor, ckr__fsdp_dtype(x, p));
+        if (!made[i])
+            made[i] = ckr__fsdp_part(x, p, p->tensor, ckr__dtype_as(p->tensor, x->t->dtype));
         ckr__node_pair(x->c, root, ckr__node_str(x->c, p->key), made[i]);
     }
-    ckr__fsdp_put_rest(x, f, root, was);
+    ckr__fsdp_put_rest(x, root, was);
     return ckr__failed(x->c) ? NULL : root;
 }
 
 /* The elements of a flat parameter that a rank has; what no parameter lies on is zero. */
-static ckr_node *ckr__fsdp_row_entry(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
-                                     uint64_t number, const char *slot, ckr_dtype dtype)
+static ckr_node *ckr__fsdp_row_entry(ckr__fsdp_save *x, uint64_t number, const char *slot,
+                                     ckr_dtype dtype)
 {
     const ckr__fsdp *to = &x->to;
-    const uint32_t shard = to->ranks[rank].shard;
-    const int64_t elem = (int64_t)ckr_dtype_size(dtype);
+    const ckr__fsdp_rank *of = &to->ranks[x->rank];
+    const bool flat = to->form == CKR__FSDP_FLAT;
     int64_t at = to->first[number], lo, hi, begin, end, n;
     uint64_t k;
     ckr_node *node;
-    if (to->form == CKR__FSDP_FLAT) ckr__fsdp_range(to, (uint32_t)number, shard, &begin, &end);
-    else if (!ckr__fsdp_overlap(to, &to->params[at], shard, &begin, &end)) return NULL;
+    if (flat) ckr__fsdp_range(to, (uint32_t)number, of->shard, &begin, &end);
+    else if (!ckr__fsdp_overlap(to, &to->params[at], of->shard, &begin, &end)) return NULL;
     n = end - begin;
-    node = ckr__entry_new(x->c, f, to->params[at].name, dtype, 1, &n);
+    node = ckr__entry_new(x->c, x->f, to->params[at].name, dtype, 1, &n);
     for (; at >= 0 && node; at = to->params[at].next) {
         const ckr__fsdp_param *p = &to->params[at];
-        const int64_t from = to->form == CKR__FSDP_FLAT ? begin - p->at : begin;
-        if (!ckr__fsdp_overlap(to, p, shard, &lo, &hi)) continue;
-        for (k = 0; k < x->slots[at].n; k++) {
-            const ckr_tensor *t = x->slots[at].list[k];
-            if (!strcmp(t->slot, slot) &&
-                !ckr__bind_flat(x->c, node->u.entry, t, to->ranks[rank].replica > 0, NULL, lo, hi,
-                                (uint64_t)((lo - from) * elem)))
-                return NULL;
-        }
+        const ckr__slots *s = &x->slots[at];
+        const int64_t from = flat ? begin - p->at : begin;
+        if (!ckr__fsdp_overlap(to, p, of->shard, &lo, &hi)) continue;
+        for (k = 0; k < s->n; k++)
+            if (!strcmp(s->list[k]->slot, slot))
+                ckr__bind_flat(x->c, node->u.entry, s->list[k], of->replica > 0, NULL, lo, hi,
+                               (uint64_t)(lo - from) * ckr_dtype_size(dtype));
     }
     return node;
 }
 
 /* The state of one of the optimizer's numbers, as one rank has it; NULL: it has none. */
-static ckr_node *ckr__fsdp_put_state(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
-                                     uint64_t number)
+static ckr_node *ckr__fsdp_put_state(ckr__fsdp_save *x, uint64_t number)
 {
     const ckr__fsdp *to = &x->to;
-    const int64_t first = to->first[number];
-    const ckr__fsdp_param *p = &to->params[first];
-    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT), *v;
-    int64_t at, lo, hi;
+    const bool orig = to->form == CKR__FSDP_ORIG,
+               rows = to->form != CKR__FSDP_PARTS && !(x->whole && orig);
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    int64_t at = to->first[number], lo, hi;
     uint64_t k;
-    if (to->form == CKR__FSDP_ORIG && !x->whole &&
-        !ckr__fsdp_overlap(to, p, to->ranks[rank].shard, &lo, &hi))
+    if (orig && rows &&
+        !ckr__fsdp_overlap(to, &to->params[at], to->ranks[x->rank].shard, &lo, &hi))
         return NULL;
-    for (at = first; at >= 0 && d; at = to->params[at].next)
+    for (; at >= 0; at = to->params[at].next)
         for (k = 0; k < x->slots[at].n; k++) {
             const ckr_tensor *t = x->slots[at].list[k];
             if (ckr_node_get(d, t->slot)) continue;
-            if (t->n_dims && to->form != CKR__FSDP_PARTS &&
-                !(x->whole && to->form == CKR__FSDP_ORIG))
-                v = ckr__fsdp_row_entry(x, f, rank, number, t->slot, t->dtype);
-            else
-                v = ckr__fsdp_part(x, f, rank, &to->params[at], t, t->dtype);
-            ckr__node_set(x->c, d, t->slot, v);
+            ckr__node_set(x->c, d, t->slot,
+                          t->n_dims && rows
+                              ? ckr__fsdp_row_entry(x, number, t->slot, t->dtype)
+                              : ckr__fsdp_part(x, &to->params[at], t, t->dtype));
         }
     if (x->from && x->from->form == to->form && x->from->ranks[0].state)
-        ckr__fsdp_put_rest(x, f, d, x->from->ranks[0].state[number]);
-    return d && d->count ? d : NULL;
+        ckr__fsdp_put_rest(x, d, x->from->ranks[0].state[number]);
+    return ckr__dict_n(d) ? d : NULL;
 }
 
 /* The groups of this optimizer; a number is in that of its first parameter, in ascending order, as
@@ -38551,29 +38465,27 @@ static ckr_node *ckr__fsdp_put_groups(ckr__fsdp_save *x, uint64_t most)
     return ckr__failed(x->c) ? NULL : list;
 }
 
-/* The name of the first parameter that one of the optimizer's numbers means. */
-static const char *ckr__fsdp_key(const ckr__fsdp *f, uint64_t number)
-{
-    return f->params[f->first[number]].key;
-}
-
 /* The optimizer's state dict of one rank. */
 static ckr_node *ckr__fsdp_put_optimizer(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
                                          ckr_node *groups)
 {
     const ckr_node *was = x->from ? x->from->ranks[0].optim : NULL;
-    ckr_node *root = ckr__fsdp_dict(x, f, CKR_NODE_DICT, was), *state, *v;
+    ckr_node *root, *state, *v;
     uint64_t i;
-    state = ckr__fsdp_dict(x, f, CKR_NODE_DICT, ckr_node_get(was, "state"));
+    x->f = f;
+    x->rank = rank;
+    root = ckr__fsdp_dict(x, CKR_NODE_DICT, was);
+    state = ckr__fsdp_dict(x, CKR_NODE_DICT, ckr_node_get(was, "state"));
     ckr__node_set(x->c, root, "state", state);
     ckr__node_set(x->c, root, "param_groups", ckr__copy_tree(x->c, f, groups, NULL));
     for (i = 0; i < x->to.n_numbers && !ckr__failed(x->c); i++) {
-        v = ckr__fsdp_put_state(x, f, rank, i);
-        if (v) ckr__node_pair(x->c, state, x->named
-                                               ? ckr__node_str(x->c, ckr__fsdp_key(&x->to, i))
-                                               : ckr__node_int(x->c, (int64_t)i), v);
+        const char *name = x->to.params[x->to.first[i]].key;
+        v = ckr__fsdp_put_state(x, i);
+        if (v)
+            ckr__node_pair(x->c, state, x->named ? ckr__node_str(x->c, name)
+                                                 : ckr__node_int(x->c, (int64_t)i), v);
     }
-    ckr__fsdp_put_rest(x, f, root, was);
+    ckr__fsdp_put_rest(x, root, was);
     return ckr__failed(x->c) ? NULL : root;
 }
 
@@ -45142,7 +45054,9 @@ static void ckr__af_put_dcp(ckr__af_save *v)
         const ckr__fsdp_param *p = &v->w.to.params[i];
         model[1] = p->key;
         o.replica = p->tied;
-        if (p->tensor) ckr__af_put_tensor(v, &o, model, p->tensor, ckr__fsdp_dtype(&v->w, p));
+        if (p->tensor)
+            ckr__af_put_tensor(v, &o, model, p->tensor,
+                               ckr__dtype_as(p->tensor, v->x->t->dtype));
     }
     if (!ckr__failed(c)) ckr__dcp_out_end(&o);
     if (ckr__failed(c) || !v->groups) return;
