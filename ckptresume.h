@@ -33937,13 +33937,14 @@ static ckr_result ckr__streams_say(const ckr__rank_streams *k)
      /          at the end: the name is a directory's; it is not written
    and blanks stand between patterns of one row, of which the first is written.
 
-   Reading, with `ckr__fileset k` zeroed and c, dir, forms, items set:
-     ckr__fileset_scan     goes through the directory: k.files[kind][0..n_files[kind]), by name
+   Reading, with `ckr__fileset k` zeroed, and `items` set where a dialect has its own:
+     ckr__fileset_of       goes through the directory: k.files[kind][0..n_files[kind]), by name
      k.size[CKR__TP] = 2   for what a document tells; sizes left 0 are found in the names
      ckr__fileset_every    is each rank's file of a kind there once? Sorts them by rank, or
                            refuses. CKR_OK and no files where there is none of the kind: whether
                            there must be one is the dialect's to say (ckr__fileset_missing)
      ckr__fileset_load     reads one; refuses one that was saved as another rank's
+     ckr__fileset_trees    both, of all of a kind
      ckr__fileset_step     refuses one of another step than the first's
    Writing: ckr__form_name of a ckr__rankfile on which ckr__at_set has put the numbers.
    Where the newest step of a run lies is told by a ckr__runs: see there. */
@@ -34279,6 +34280,16 @@ static ckr_result ckr__fileset_scan(ckr__fileset *k, bool deep)
     return r == CKR_OK ? k->c->err->code : r;
 }
 
+/* The same of a directory whose names have these forms; nothing after an error. */
+static ckr_result ckr__fileset_of(ckr__fileset *k, ckr__ctx *c, const char *dir,
+                                  const ckr__form *forms, bool deep)
+{
+    k->c = c;
+    k->dir = dir;
+    k->forms = forms;
+    return ckr__failed(c) ? c->err->code : ckr__fileset_scan(k, deep);
+}
+
 /* Sizes that nobody has told: what a name says, else one more than the highest number. */
 static void ckr__fileset_sizes(ckr__fileset *k)
 {
@@ -34428,6 +34439,15 @@ static ckr_result ckr__fileset_load(ckr__fileset *k, ckr__rankfile *f, ckr_forma
     if (r == CKR_OK) r = ckr__doc_load(k->c, file, &found, &f->root);
     if (r == CKR_OK && format) *format = found;
     return r == CKR_OK ? ckr__fileset_place(k, f, k->c->files[file].root) : r;
+}
+
+/* Each rank's file of a kind and its tree, where there are such files; nothing after an error. */
+static void ckr__fileset_trees(ckr__fileset *k, uint8_t kind, ckr_format *format)
+{
+    uint64_t i;
+    if (!ckr__failed(k->c)) ckr__fileset_every(k, kind, false, NULL);
+    for (i = 0; i < k->n_files[kind] && !ckr__failed(k->c); i++)
+        ckr__fileset_load(k, k->files[kind][i], format);
 }
 
 /* >>kit.runs ------------------------------------------------------------------ */
@@ -38534,22 +38554,27 @@ typedef struct ckr__verl_run {
     bool            bare;      /* opened at a model's files: the output is that directory */
 } ckr__verl_run;
 
+/* Kinds of files that lie in a model's directory, as bits. */
+static uint32_t ckr__verl_kinds(ckr__ctx *c, const char *dir, uint32_t model)
+{
+    const char *name = ckr__verl_models[model].dir,
+               *sub = *name ? ckr__path_join(c, dir, name) : dir;
+    uint32_t kinds = 0;
+    if (sub && ckr__path_kind(c, sub) == CKR_FILE_DIR)
+        ckr__form_kinds(c, sub, ckr__verl_forms, &kinds);
+    return kinds & ((2u << CKR__VERL_EXTRA) - 2);
+}
+
 /* 2: a model's files are there; 1: others of its ranks. */
 static ckr_result ckr__verl_rate(ckr__ctx *c, const char *dir, int *rate)
 {
     uint32_t i, kinds;
-    ckr_result r = CKR_OK;
     *rate = 0;
-    for (i = 0; i < CKR__VERL_MODELS && r == CKR_OK && !*rate; i++) {
-        const char *name = ckr__verl_models[i].dir;
-        const char *sub = *name ? ckr__path_join(c, dir, name) : dir;
-        if (!sub) return c->err->code;
-        if (ckr__path_kind(c, sub) != CKR_FILE_DIR) continue;
-        r = ckr__form_kinds(c, sub, ckr__verl_forms, &kinds);
-        if (kinds & 1u << CKR__VERL_MODEL) *rate = 2;
-        else if (kinds & (1u << CKR__VERL_OPTIM | 1u << CKR__VERL_EXTRA)) *rate = 1;
+    for (i = 0; i < CKR__VERL_MODELS && !ckr__failed(c) && !*rate; i++) {
+        kinds = ckr__verl_kinds(c, dir, i);
+        *rate = kinds & 1u << CKR__VERL_MODEL ? 2 : kinds != 0;
     }
-    return r;
+    return c->err->code;
 }
 
 static const ckr__runs ckr__verl_runs = {
@@ -38564,17 +38589,6 @@ static ckr_result ckr__verl_probe(ckr__ctx *c, const char *path, const char **di
 
 /* verl: reading -------------------------------------------------------------------------- */
 
-/* Each rank's trees of one kind; there may be no such files. */
-static ckr_result ckr__verl_load(ckr__verl_model *m, uint8_t kind)
-{
-    ckr__fileset *k = &m->files;
-    uint64_t i;
-    ckr_result r = ckr__fileset_every(k, kind, false, NULL);
-    for (i = 0; i < k->n_files[kind] && r == CKR_OK; i++)
-        r = ckr__fileset_load(k, k->files[kind][i], NULL);
-    return r;
-}
-
 static const ckr__stream_key ckr__verl_streams[] = {
     { "cpu", "torch_cpu", "default", false },
     { "numpy", "numpy", "default", false },
@@ -38584,142 +38598,115 @@ static const ckr__stream_key ckr__verl_streams[] = {
 };
 
 /* The streams of all ranks, in their order. Each model has its own process on a rank. */
-static ckr_result ckr__verl_random(ckr__verl_run *v)
+static void ckr__verl_random(ckr__verl_run *v)
 {
     ckr__rank_streams k = CKR_ZERO;
-    uint32_t i, m;
-    ckr_result r = CKR_OK;
+    uint32_t m;
     k.c = v->c;
     k.s = v->s;
     k.keys = ckr__verl_streams;
     k.scope = "dp";
     k.at = "/rng";
-    for (i = 0; i < v->s->topology.ranks; i++)
-        for (m = 0; m < v->n_models && r == CKR_OK; m++) {
+    for (; k.rank < v->s->topology.ranks; k.rank++)
+        for (m = 0; m < v->n_models && !ckr__failed(v->c); m++) {
             const ckr__fileset *of = &v->models[m].files;
             const ckr__rankfile *f;
-            if (i >= of->n_files[CKR__VERL_EXTRA]) continue;
-            f = of->files[CKR__VERL_EXTRA][i];
+            if (k.rank >= of->n_files[CKR__VERL_EXTRA]) continue;
+            f = of->files[CKR__VERL_EXTRA][k.rank];
             k.observed = of->n_files[CKR__VERL_EXTRA] > 1;
             k.assumed = !k.observed;
             k.name = v->models[m].stream;
             k.file = f->path;
             k.rel = f->rel;
-            k.rank = i;
-            r = ckr__streams_read(&k, ckr_node_get(f->root, "rng"));
+            ckr__streams_read(&k, ckr_node_get(f->root, "rng"));
         }
-    return r;
 }
 
-static ckr_result ckr__verl_schedule(ckr__verl_run *v, ckr__verl_model *m)
+/* The first rank's scheduler; those of all ranks have made the same steps. */
+static void ckr__verl_schedule(ckr__verl_run *v, ckr__verl_model *m)
 {
-    const ckr__fsdp *f = &m->fsdp;
-    const uint64_t n = v->s->n_groups - f->first_group;
-    const ckr_node **hyper = CKR__NEW_N(v->c, const ckr_node *, n);
-    ckr_result r;
+    const uint64_t first = m->fsdp.first_group;
+    ckr__rankfile **f = m->files.files[CKR__VERL_EXTRA];
     uint64_t i;
-    if (!hyper) return v->c->err->code;
-    for (i = 0; i < n; i++) hyper[i] = v->s->groups[f->first_group + i].hyper;
-    r = ckr__sched_torch(v->c, m->scheduler, n ? hyper : NULL, n, NULL, &m->schedule);
-    if (r == CKR_OK)
-        *CKR__PUSH(ckr_schedule, v->c, v->s->schedules, v->s->n_schedules) = *m->schedule;
-    return r == CKR_OK ? v->c->err->code : r;
+    for (i = 0; i < m->files.n_files[CKR__VERL_EXTRA] && !ckr__failed(v->c); i++) {
+        const ckr_node *state = ckr_node_get(f[i]->root, "lr_scheduler");
+        int64_t now = -1, had = -1;
+        if (!m->scheduler) m->scheduler = state;
+        ckr_node_i64(ckr_node_get(state, "last_epoch"), &now);
+        ckr_node_i64(ckr_node_get(m->scheduler, "last_epoch"), &had);
+        if (now != had)
+            ckr__fail_fmt(v->c, CKR_ITEM_FILES_STEP, f[i]->path, "lr_scheduler",
+                          "bring back the file of the same step",
+                          "its scheduler is after update %lld, rank 0's after update %lld",
+                          (long long)now, (long long)had);
+    }
+    if (!ckr__is_scheduler(m->scheduler)) m->scheduler = NULL;
+    if (ckr__failed(v->c) || !m->scheduler) return;
+    ckr__groups_schedule(v->c, v->s, m->scheduler, first, v->s->n_groups - first);
+    if (!ckr__failed(v->c))
+        m->schedule = CKR__DUP(v->c, ckr_schedule, &v->s->schedules[v->s->n_schedules - 1], 1);
 }
 
-/* All ranks' schedulers have made the same steps. */
-static ckr_result ckr__verl_clock(ckr__verl_model *m, const ckr__rankfile *f)
-{
-    const ckr_node *state = ckr_node_get(f->root, "lr_scheduler");
-    int64_t now = -1, first = -1;
-    if (!m->scheduler) m->scheduler = state;
-    ckr_node_i64(ckr_node_get(state, "last_epoch"), &now);
-    ckr_node_i64(ckr_node_get(m->scheduler, "last_epoch"), &first);
-    if (now == first) return CKR_OK;
-    return ckr__remedy(m->files.c->err,
-                       ckr__fail(m->files.c->err, CKR_ITEM_FILES_STEP, f->path, CKR_NO_OFFSET,
-                                 "lr_scheduler", "its scheduler is after update %lld, rank 0's "
-                                 "after update %lld", (long long)now, (long long)first),
-                       "bring back the file of the same step");
-}
-
-static ckr_result ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, const char *dir,
-                                       const char *head)
+static void ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, const char *dir,
+                                 const char *head)
 {
     ckr__fsdp *f = &m->fsdp;
+    ckr__fileset *k = &m->files;
     uint32_t i;
-    ckr_result r;
-    m->files.c = v->c;
-    m->files.dir = dir;
-    m->files.forms = ckr__verl_forms;
-    r = ckr__fileset_scan(&m->files, false);
-    if (r == CKR_OK) r = ckr__verl_load(m, CKR__VERL_MODEL);
-    if (r == CKR_OK) r = ckr__verl_load(m, CKR__VERL_OPTIM);
-    if (r != CKR_OK) return r;
+    ckr__fileset_of(k, v->c, dir, ckr__verl_forms, false);
+    ckr__fileset_trees(k, CKR__VERL_MODEL, NULL);
+    ckr__fileset_trees(k, CKR__VERL_OPTIM, NULL);
     f->c = v->c;
     f->s = v->s;
     f->dir = dir;
     f->head = head;
-    f->n_ranks = (uint32_t)m->files.n_files[CKR__VERL_MODEL];
+    f->n_ranks = (uint32_t)k->n_files[CKR__VERL_MODEL];
     if (!f->n_ranks)
-        return ckr__remedy(v->c->err, ckr__fail(v->c->err, CKR_ITEM_RANK_MISSING, dir,
-                                                CKR_NO_OFFSET, NULL,
-                                                "there is no model_world_size_W_rank_R.pt"),
-                           "bring back the model's files");
-    if (!m->files.n_files[CKR__VERL_OPTIM])
+        ckr__fail_with(v->c, CKR_ITEM_RANK_MISSING, dir, NULL,
+                       "there is no model_world_size_W_rank_R.pt", "bring back the model's files");
+    f->ranks = CKR__NEW_N(v->c, ckr__fsdp_rank, f->n_ranks);
+    if (ckr__failed(v->c)) return;
+    if (!k->n_files[CKR__VERL_OPTIM])
         ckr__say(v->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
                  "there are no files of the optimizer: weights only", NULL);
-    if (!m->files.n_files[CKR__VERL_EXTRA])
+    if (!k->n_files[CKR__VERL_EXTRA])
         ckr__say(v->c, "CKR_W_NO_RANDOM", CKR_LOST, "extra state", NULL, NULL,
                  "there are no files of it: the coming run seeds its own streams, and its "
                  "scheduler begins anew", NULL);
-    f->ranks = CKR__NEW_N(v->c, ckr__fsdp_rank, f->n_ranks);
-    if (!f->ranks) return v->c->err->code;
     for (i = 0; i < f->n_ranks; i++) {
-        const ckr__rankfile *a = m->files.files[CKR__VERL_MODEL][i];
-        f->ranks[i].model = a->root;
-        f->ranks[i].model_path = a->path;
-        if (!m->files.n_files[CKR__VERL_OPTIM]) continue;
-        f->ranks[i].optim = m->files.files[CKR__VERL_OPTIM][i]->root;
-        f->ranks[i].optim_path = m->files.files[CKR__VERL_OPTIM][i]->path;
+        f->ranks[i].model = k->files[CKR__VERL_MODEL][i]->root;
+        f->ranks[i].model_path = k->files[CKR__VERL_MODEL][i]->path;
+        if (!k->n_files[CKR__VERL_OPTIM]) continue;
+        f->ranks[i].optim = k->files[CKR__VERL_OPTIM][i]->root;
+        f->ranks[i].optim_path = k->files[CKR__VERL_OPTIM][i]->path;
     }
-    r = ckr__fsdp_read(f);
-    if (r == CKR_OK) r = ckr__verl_load(m, CKR__VERL_EXTRA);
-    for (i = 0; i < m->files.n_files[CKR__VERL_EXTRA] && r == CKR_OK; i++)
-        r = ckr__verl_clock(m, m->files.files[CKR__VERL_EXTRA][i]);
-    if (!ckr__is_scheduler(m->scheduler)) m->scheduler = NULL;
-    if (r == CKR_OK && m->scheduler) r = ckr__verl_schedule(v, m);
+    ckr__fsdp_read(f);
+    ckr__fileset_trees(k, CKR__VERL_EXTRA, NULL);
+    ckr__verl_schedule(v, m);
     m->version = f->form != CKR__FSDP_PARTS || !f->mesh ? 1 : 2;
-    if (r == CKR_OK && m->files.n_files[CKR__VERL_CONFIG])
-        r = ckr__fileset_load(&m->files, m->files.files[CKR__VERL_CONFIG][0], NULL);
-    if (r == CKR_OK && m->files.n_files[CKR__VERL_CONFIG])
-        ckr_node_i64(ckr_node_get(m->files.files[CKR__VERL_CONFIG][0]->root, "FSDP_version"),
+    ckr__fileset_trees(k, CKR__VERL_CONFIG, NULL);
+    if (k->n_files[CKR__VERL_CONFIG])
+        ckr_node_i64(ckr_node_get(k->files[CKR__VERL_CONFIG][0]->root, "FSDP_version"),
                      &m->version);
-    return r;
 }
 
 /* What no loader of a rank reads: the data loader's place, the Hugging Face directory. */
-static ckr_result ckr__verl_loose(ckr__verl_run *v)
+static void ckr__verl_loose(ckr__verl_run *v)
 {
     static const ckr__form none[] = { { 0, NULL } };
-    ckr__fileset k;
+    ckr__fileset k = CKR_ZERO;
     ckr__rankfile f;
     uint64_t i;
     uint32_t m;
-    ckr_result r;
-    memset(&k, 0, sizeof k);
-    k.c = v->c;
-    k.dir = v->dir;
-    k.forms = none;
-    r = ckr__fileset_scan(&k, true);
-    for (i = 0; i < k.n_files[0] && r == CKR_OK; i++) {
+    ckr__fileset_of(&k, v->c, v->dir, none, true);
+    for (i = 0; i < k.n_files[0] && !ckr__failed(v->c); i++) {
         const char *rel = k.files[0][i]->rel;
         for (m = 0; m < v->n_models; m++)
             if (ckr__starts(rel, v->models[m].dir) &&
                 ckr__form_find(ckr__verl_forms, rel + strlen(v->models[m].dir), &f))
                 break;
-        if (m == v->n_models) r = ckr__loose_add(v->c, v->s, &v->loose, rel);
+        if (m == v->n_models) ckr__loose_add(v->c, v->s, &v->loose, rel);
     }
-    return r;
 }
 
 static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
@@ -38729,7 +38716,6 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
     const char *name, *run;
     uint32_t i, kinds[CKR__VERL_MODELS];
     bool both;
-    ckr_result r = CKR_OK;
     (void)desc;
     if (!v) return c->err->code;
     v->c = c;
@@ -38737,36 +38723,31 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
     v->dir = dir;
     s->dialect = "verl";
     s->_kept->data = v;
-    for (i = 0; i < CKR__VERL_MODELS && r == CKR_OK; i++) {
-        const char *sub = ckr__path_join(c, dir, ckr__verl_models[i].dir);
-        kinds[i] = 0;
-        if (!sub || ckr__path_kind(c, sub) != CKR_FILE_DIR) continue;
-        r = ckr__form_kinds(c, sub, ckr__verl_forms, &kinds[i]);
-        kinds[i] &= (2u << CKR__VERL_EXTRA) - 2;
-    }
-    both = r == CKR_OK && kinds[0] && kinds[1];
-    for (i = 0; i < CKR__VERL_MODELS && r == CKR_OK; i++) {
+    for (i = 0; i < CKR__VERL_MODELS; i++) kinds[i] = ckr__verl_kinds(c, dir, i);
+    both = kinds[0] && kinds[1];
+    for (i = 0; i < CKR__VERL_MODELS && !ckr__failed(c); i++) {
         ckr__verl_model *m = &v->models[v->n_models];
         if (!kinds[i]) continue;
         m->dir = ckr__verl_models[i].dir;
         m->key = ckr__verl_models[i].key;
         m->stream = both ? ckr__verl_models[i].stream : NULL;
         v->n_models++;
-        r = ckr__verl_model_read(v, m, ckr__path_join(c, dir, m->dir),
-                                 both ? ckr__verl_models[i].head : "");
+        ckr__verl_model_read(v, m, ckr__path_join(c, dir, m->dir),
+                             both ? ckr__verl_models[i].head : "");
     }
     name = ckr__own_name(c, dir);
     run = ckr__parent(c, dir);
-    if (r != CKR_OK || !run || !name) return c->err->code;
+    if (run) run = ckr__own_name(c, run);
+    if (ckr__failed(c)) return c->err->code;
     v->bare = !ckr__runs_step(&ckr__verl_runs, name, &s->progress.step);
-    name = ckr__own_name(c, run);
-    if (v->bare && name) ckr__runs_step(&ckr__verl_runs, name, &s->progress.step);
+    if (v->bare) ckr__runs_step(&ckr__verl_runs, run, &s->progress.step);
     s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
     for (i = 0; i < v->n_models; i++)
         if (v->models[i].fsdp.n_ranks > s->topology.dp)
             s->topology.dp = s->topology.ranks = v->models[i].fsdp.n_ranks;
-    if (r == CKR_OK) r = ckr__verl_random(v);
-    return r == CKR_OK ? ckr__verl_loose(v) : r;
+    ckr__verl_random(v);
+    ckr__verl_loose(v);
+    return c->err->code;
 }
 
 /* verl: writing -------------------------------------------------------------------------- */
@@ -38796,42 +38777,38 @@ static void ckr__verl_curve(ckr__verl_save *x, const ckr__verl_model *m, const c
     static const char why[] = "the LR follows another curve: the files hold the scheduler's clock "
                               "and base LRs, not these";
     const bool same = was && was->params && !strcmp(was->kind, now->kind);
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(now->params);
     if (now->opaque || !ckr__starts(now->kind, "verl:")) return;
     if (!same)
         ckr__verl_set(x, m, "optim.lr_scheduler_type", ckr__node_str(x->c, now->kind + 5), NULL,
                       why);
-    for (i = 0; i < ckr__dict_n(now->params); i++) {
-        const char *key = ckr__dict_key(now->params, i);
-        const bool total = key && !strcmp(key, "total_training_steps");
-        if (!key || !strcmp(key, "lr")) continue;
+    while (ckr__walk_on(&w)) {
+        const bool total = w.name && !strcmp(w.name, "total_training_steps");
+        if (!w.name || !strcmp(w.name, "lr")) continue;
         ckr__verl_set(x, total ? NULL : m,
-                      total ? "trainer.total_training_steps" : ckr__printf(x->c, "optim.%s", key),
-                      ckr__dict_at(now->params, i), same ? ckr_node_get(was->params, key) : NULL,
-                      why);
+                      ckr__printf(x->c, "%s.%s", total ? "trainer" : "optim", w.name), w.value,
+                      same ? ckr_node_get(was->params, w.name) : NULL, why);
     }
 }
 
-/* What stands for the scheduler's state, and the curve that verl goes on with. */
-static ckr_result ckr__verl_scheduler(ckr__verl_save *x, const ckr__verl_model *m, bool first,
-                                      ckr_node **state)
+/* What stands for the scheduler's state, and the curve that verl goes on with; NULL: none does. */
+static ckr_node *ckr__verl_scheduler(ckr__verl_save *x, const ckr__verl_model *m, bool first)
 {
     const ckr_schedule *was = m->schedule,
                        *now = first && x->s->n_schedules ? x->s->schedules : was;
-    const int64_t done = ckr__step_done(x->s);
     const ckr_node *old = x->from ? m->scheduler : now ? now->state : NULL;
-    ckr_result r = CKR_OK;
-    memcpy(state, &old, sizeof *state);
-    if (!now || (x->t->without & CKR_SCHEDULE)) *state = NULL;
-    if (!now || (x->from && !*state)) return CKR_OK;
+    ckr_node *state = (ckr_node *)(uintptr_t)old;
+    if (!now || (x->t->without & CKR_SCHEDULE)) state = NULL;
+    if (!now || (x->from && !state)) return NULL;
     if (!now->opaque && (!x->from || !ckr__sched_same(now, was))) {
-        if (!ckr__hold_family(x->c, x->out, now, "verl")) return x->c->err->code;
-        r = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, state);
+        if (!ckr__hold_family(x->c, x->out, now, "verl")) return state;
+        ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &state);
     }
-    if (r == CKR_OK) ckr__verl_curve(x, m, now, was);
-    if (r != CKR_OK || !first) return r;
-    return ckr__torch_follows(x->c, *state, now->n_lanes == x->s->n_groups ? x->s->groups : NULL,
-                              now, was, now->rate, done, &x->out->follows);
+    ckr__verl_curve(x, m, now, was);
+    if (first && !ckr__failed(x->c))
+        ckr__torch_follows(x->c, state, now->n_lanes == x->s->n_groups ? x->s->groups : NULL, now,
+                           was, now->rate, ckr__step_done(x->s), &x->out->follows);
+    return state;
 }
 
 /* A rank's extra state: the copy of an old rank's, with its own streams. */
@@ -38841,10 +38818,10 @@ static ckr_node *ckr__verl_put_extra(ckr__verl_save *x, const ckr__verl_model *m
     const uint64_t n = m->files.n_files[CKR__VERL_EXTRA];
     const ckr_node *old = n ? m->files.files[CKR__VERL_EXTRA][rank % n]->root : NULL;
     ckr_node *root = ckr__node(x->c, CKR_NODE_DICT);
+    ckr__walk w = ckr__walk_in(old);
     ckr__rank_streams k = CKR_ZERO;
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(old); i++)
-        if (!ckr__is_str(old->u.items[2 * i], "rng")) ckr__node_take(x->c, root, old, i);
+    while (ckr__walk_on(&w))
+        if (!ckr__is_str(w.key, "rng")) ckr__node_pair(x->c, root, w.key, w.value);
     k.c = x->c;
     k.coming = x->s;
     k.keys = ckr__verl_streams;
@@ -38857,60 +38834,69 @@ static ckr_node *ckr__verl_put_extra(ckr__verl_save *x, const ckr__verl_model *m
     return ckr__failed(x->c) ? NULL : ckr__copy_tree(x->c, f, root, NULL);
 }
 
-/* A rank's file of one kind. */
+/* A rank's file of one kind. NULL: the error is set. */
 static ckr__out_file *ckr__verl_out(ckr__verl_save *x, const ckr__verl_model *m, uint8_t kind,
                                     uint32_t rank)
 {
-    ckr__rankfile at;
-    const char *name;
-    memset(&at, 0, sizeof at);
+    ckr__rankfile at = CKR_ZERO;
     ckr__at_set(&at, CKR__RANK, rank, x->ranks);
-    name = ckr__form_name(x->c, ckr__verl_forms[kind - 1].pattern, &at);
-    return ckr__out_file_add(x->out, ckr__printf(x->c, "%s%s%s", x->dir, m->dir, name),
+    return ckr__out_file_add(x->out,
+                             ckr__printf(x->c, "%s%s%s", x->dir, m->dir,
+                                         ckr__form_name(x->c, ckr__verl_forms[kind - 1].pattern,
+                                                        &at)),
                              CKR_FORMAT_TORCH_ZIP);
 }
 
-static ckr_result ckr__verl_put_text(ckr__verl_save *x, const char *rel, const char *text)
+/* What the coming run must be started with for these files. */
+static void ckr__verl_settings(ckr__verl_save *x, const ckr__verl_model *m, int64_t version,
+                               bool optimizer, bool extra)
 {
-    return ckr__out_text(x->out, rel, text, text ? strlen(text) : 0);
+    const ckr__fsdp *was = x->from ? &m->fsdp : NULL;
+    ckr_node *contents = ckr__node(x->c, CKR_NODE_LIST);
+    ckr__node_push(x->c, contents, ckr__node_str(x->c, "model"));
+    if (optimizer) ckr__node_push(x->c, contents, ckr__node_str(x->c, "optimizer"));
+    if (extra) ckr__node_push(x->c, contents, ckr__node_str(x->c, "extra"));
+    if (!optimizer || !extra)
+        ckr__verl_set(x, m, "checkpoint.load_contents", contents, NULL,
+                      "loading ends with a FileNotFoundError at files that are not there");
+    if (!was || version != m->version)
+        ckr__verl_set(x, m, "strategy", ckr__node_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
+                      "the optimizer's files are of this FSDP: the other one refuses them");
+    if (x->shards != (!was || was->n_shards == was->n_ranks ? x->ranks : was->n_shards))
+        ckr__verl_set(x, m, "fsdp_config.fsdp_size",
+                      ckr__node_int(x->c, x->shards == x->ranks ? -1 : (int64_t)x->shards), NULL,
+                      "the tensors lie on another mesh: loading ends with \"different meshes\"");
 }
 
-static uint8_t ckr__verl_form(const ckr__verl_model *m, int64_t version)
-{
-    if (version == 2) return CKR__FSDP_PARTS;
-    return m->fsdp.form == CKR__FSDP_ORIG ? CKR__FSDP_ORIG : CKR__FSDP_FLAT;
-}
-
-static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *m, const char *head,
-                                      bool first)
+static void ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *m, const char *head,
+                                bool first)
 {
     static const char *const axes[] = { "ddp", "fsdp" };
-    const char *variant = x->t->variant;
+    const char *variant = x->t->variant, *text;
     const int64_t version = !variant || !*variant ? m->version : variant[4] - '0';
     const bool optimizer = !(x->t->without & CKR_OPTIMIZER) &&
                            (x->from ? m->fsdp.ranks[0].optim != NULL : x->s->n_groups > 0),
                extra = !x->from || m->files.n_files[CKR__VERL_EXTRA] > 0;
-    ckr__fsdp_save w;
+    const uint8_t form = version == 2                          ? CKR__FSDP_PARTS
+                         : m->fsdp.form == CKR__FSDP_ORIG ? CKR__FSDP_ORIG : CKR__FSDP_FLAT;
+    ckr__fsdp_save w = CKR_ZERO;
     ckr__out_file *f;
-    ckr_node *scheduler = NULL, *groups = NULL, *contents;
+    ckr_node *scheduler = NULL, *groups = NULL;
     uint32_t r;
-    ckr_result e;
-    memset(&w, 0, sizeof w);
     w.c = x->c;
     w.s = x->s;
     w.t = x->t;
     w.from = x->from ? &m->fsdp : NULL;
     w.whole = version == 1 && x->ranks == 1;
-    if (!ckr__fsdp_prepare(&w, head, x->ranks, x->shards, ckr__verl_form(m, version), axes))
-        e = x->c->err->code;
-    else e = ckr__verl_scheduler(x, m, first, &scheduler);
-    if (e == CKR_OK && optimizer) groups = ckr__fsdp_put_groups(&w, 1);
-    if (e == CKR_OK && optimizer && !groups)
+    if (ckr__fsdp_prepare(&w, head, x->ranks, x->shards, form, axes))
+        scheduler = ckr__verl_scheduler(x, m, first);
+    if (!ckr__failed(x->c) && optimizer) groups = ckr__fsdp_put_groups(&w, 1);
+    if (!ckr__failed(x->c) && optimizer && !groups)
         ckr__refuse(x->c, CKR_ITEM_OPTIMIZER_NAMES, "groups",
                     "verl builds one parameter group: it would refuse several that differ",
                     "make them equal with --set, or leave the optimizer out: --without "
                     "optimizer,groups");
-    for (r = 0; r < x->ranks && e == CKR_OK && (groups || !optimizer) && !ckr__failed(x->c); r++) {
+    for (r = 0; r < x->ranks && (groups || !optimizer) && !ckr__failed(x->c); r++) {
         f = ckr__verl_out(x, m, CKR__VERL_MODEL, r);
         if (f) f->root = ckr__fsdp_put_model(&w, f, r);
         f = optimizer ? ckr__verl_out(x, m, CKR__VERL_OPTIM, r) : NULL;
@@ -38919,27 +38905,12 @@ static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *
         if (f) f->root = ckr__verl_put_extra(x, m, f, r, scheduler);
     }
     ckr__map_free(&w.to.names);
-    contents = ckr__node(x->c, CKR_NODE_LIST);
-    ckr__node_push(x->c, contents, ckr__node_str(x->c, "model"));
-    if (optimizer) ckr__node_push(x->c, contents, ckr__node_str(x->c, "optimizer"));
-    if (extra) ckr__node_push(x->c, contents, ckr__node_str(x->c, "extra"));
-    if (!optimizer || !extra)
-        ckr__verl_set(x, m, "checkpoint.load_contents", contents, NULL,
-                      "loading ends with a FileNotFoundError at files that are not there");
-    if (!x->from || version != m->version)
-        ckr__verl_set(x, m, "strategy", ckr__node_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
-                      "the optimizer's files are of this FSDP: the other one refuses them");
-    if (x->shards != (!x->from || m->fsdp.n_shards == m->fsdp.n_ranks ? x->ranks
-                                                                      : m->fsdp.n_shards))
-        ckr__verl_set(x, m, "fsdp_config.fsdp_size",
-                      ckr__node_int(x->c, x->shards == x->ranks ? -1 : (int64_t)x->shards), NULL,
-                      "the tensors lie on another mesh: loading ends with \"different meshes\"");
-    return e != CKR_OK ? e
-                       : ckr__verl_put_text(x, ckr__printf(x->c, "%s%sfsdp_config.json", x->dir,
-                                                           m->dir),
-                                            ckr__printf(x->c, "{\n    \"FSDP_version\": %lld,\n    "
-                                                        "\"world_size\": %u\n}",
-                                                        (long long)version, (unsigned)x->ranks));
+    ckr__verl_settings(x, m, version, optimizer, extra);
+    text = ckr__printf(x->c, "{\n    \"FSDP_version\": %lld,\n    \"world_size\": %u\n}",
+                       (long long)version, (unsigned)x->ranks);
+    if (text)
+        ckr__out_text(x->out, ckr__printf(x->c, "%s%sfsdp_config.json", x->dir, m->dir), text,
+                      strlen(text));
 }
 
 static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
@@ -38948,12 +38919,10 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
     const ckr__verl_run *from =
         !strcmp(s->dialect, "verl") ? (const ckr__verl_run *)ckr__kept_data(s) : NULL;
     const ckr__fsdp *was = from ? &from->models[0].fsdp : NULL;
-    const char *step = ckr__printf(c, "%lld", (long long)(s->progress.step > 0 ? s->progress.step
-                                                                               : 0));
+    const char *step = ckr__printf(c, "%lld", (long long)ckr__step_done(s));
     const int64_t shards = ckr__option_int(t, "fsdp_size");
     ckr__verl_save x = CKR_ZERO;
     uint32_t i;
-    ckr_result r = CKR_OK;
     x.c = c;
     x.s = s;
     x.t = t;
@@ -38976,15 +38945,15 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
         actor->dir = ckr__verl_models[0].dir;
         actor->key = ckr__verl_models[0].key;
         actor->version = 2;
-        r = ckr__verl_put_model(&x, actor, "", true);
+        ckr__verl_put_model(&x, actor, "", true);
     }
-    for (i = 0; from && i < from->n_models && r == CKR_OK; i++)
-        r = ckr__verl_put_model(&x, &from->models[i], from->models[i].fsdp.head, i == 0);
-    if (r == CKR_OK && from) r = ckr__loose_put(out, &from->loose, from->dir, x.dir);
-    if (r != CKR_OK || !*x.dir) return r;
+    for (i = 0; from && i < from->n_models && !ckr__failed(c); i++)
+        ckr__verl_put_model(&x, &from->models[i], from->models[i].fsdp.head, i == 0);
+    if (from && !ckr__failed(c)) ckr__loose_put(out, &from->loose, from->dir, x.dir);
+    if (ckr__failed(c) || !*x.dir) return c->err->code;
     ckr__setting(out, "verl", "trainer.default_local_dir", ckr__node_str(c, "OUT"), NULL, false,
                  "the run looks for its newest step there, with trainer.resume_mode=auto");
-    return ckr__verl_put_text(&x, "latest_checkpointed_iteration.txt", step);
+    return ckr__out_text(out, "latest_checkpointed_iteration.txt", step, strlen(step));
 }
 
 static const ckr__schedules ckr__verl_schedules = {
@@ -42891,25 +42860,21 @@ static const char *ckr__tr_pattern(ckr__ctx *c, const char *name)
 }
 
 /* The files of a directory, each pattern a kind. */
-static ckr_result ckr__tr_scan(ckr__ctx *c, const char *dir, ckr__fileset *k)
+static void ckr__tr_scan(ckr__ctx *c, const char *dir, ckr__fileset *k)
 {
     ckr__form *forms = CKR__NEW_N(c, ckr__form, CKR__TR_PATTERNS + 1);
     ckr__dirlist l;
     uint64_t i, n = 0, j;
-    ckr_result r = ckr__dir_list(c, dir, &l);
     memset(k, 0, sizeof *k);
-    for (i = 0; forms && r == CKR_OK && i < l.n && n < CKR__TR_PATTERNS; i++) {
+    ckr__dir_list(c, dir, &l);
+    for (i = 0; !ckr__failed(c) && i < l.n && n < CKR__TR_PATTERNS; i++) {
         const char *p = l.items[i]->is_dir ? NULL : ckr__tr_pattern(c, l.items[i]->name);
         for (j = 0; p && j < n && strcmp(forms[j].pattern, p) != 0;) j++;
         if (!p || j < n) continue;
         forms[n].kind = (uint8_t)(n + 1);
         forms[n++].pattern = p;
     }
-    k->c = c;
-    k->dir = dir;
-    k->forms = forms;
-    if (r == CKR_OK && forms) r = ckr__fileset_scan(k, false);
-    return r == CKR_OK ? c->err->code : r;
+    ckr__fileset_of(k, c, dir, forms, false);
 }
 
 /* Has it a part of a tensor that others have the rest of? */
@@ -42929,22 +42894,18 @@ static bool ckr__tr_parted(ckr__ctx *c, const ckr_node *root)
 static ckr_result ckr__tr_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     ckr__fileset k;
-    ckr_result r = CKR_OK;
     uint8_t kind;
     *mine = false;
     *dir = path;
     if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
-    r = ckr__tr_scan(c, path, &k);
-    for (kind = 1; kind <= CKR__TR_PATTERNS && r == CKR_OK && !*mine; kind++) {
+    ckr__tr_scan(c, path, &k);
+    for (kind = 1; kind <= CKR__TR_PATTERNS && !ckr__failed(c) && !*mine; kind++) {
         if (k.n_files[kind] < 2) continue;
-        if (ckr__fileset_load(&k, k.files[kind][0], NULL) != CKR_OK) {
-            if (c->err->code == CKR_E_NOMEM) return c->err->code;
-            ckr__error_reset(c);
-            continue;
-        }
-        *mine = ckr__tr_parted(c, k.files[kind][0]->root);
+        if (ckr__fileset_load(&k, k.files[kind][0], NULL) == CKR_OK)
+            *mine = ckr__tr_parted(c, k.files[kind][0]->root);
+        else if (c->err->code != CKR_E_NOMEM) ckr__error_reset(c);
     }
-    return r == CKR_OK ? c->err->code : r;
+    return c->err->code;
 }
 
 typedef struct ckr__tr {
@@ -42955,18 +42916,8 @@ typedef struct ckr__tr {
     ckr__map    whole;         /* parameters that each rank has all of                   */
 } ckr__tr;
 
-/* A state that is a rank's own piece of one that is cut: nothing tells its place. */
-static ckr_result ckr__tr_placeless(ckr__tr *x, const char *name, const char *slot)
-{
-    const ckr_result r = ckr__fail(x->of.c->err, CKR_ITEM_DIST, x->file, CKR_NO_OFFSET, name,
-                                   "%s is one rank's, and nothing tells where in the whole it "
-                                   "lies, as FSDP1's LOCAL_STATE_DICT saves it", slot);
-    return ckr__remedy(x->of.c->err, r,
-                       "save with SHARDED_STATE_DICT and FSDP.optim_state_dict, or with "
-                       "torch.distributed.checkpoint");
-}
-
-/* A part of a tensor, or a whole one that each rank has. */
+/* A part of a tensor, or a whole one that each rank has. Of a state that is a rank's own piece of
+   one that is cut nothing tells its place. */
 static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *name, const char *slot,
                                ckr_tensor **out)
 {
@@ -42975,20 +42926,18 @@ static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *nam
         leaf->kind == CKR_NODE_TENSOR ? leaf->u.view : ckr__number_view(x->of.c, leaf);
     const bool parted = v && v->dist && !v->dist->fault;
     const ckr__held *h;
-    ckr__part p = CKR_ZERO;
+    ckr__part p;
     *out = NULL;
     if (!v) return x->of.c->err->code;
     if (v->bytes ? x->rank > 0 : !parted && ckr__view_odd(v)) return CKR_OK;
     if (!parted && !strcmp(slot, "param")) ckr__map_put(&x->whole, name, strlen(name), 0, NULL);
     if (!parted && v->n_dims && !ckr__map_find(&x->whole, name, strlen(name), NULL))
-        return ckr__tr_placeless(x, name, slot);
-    p.file = x->file;
-    p.name = name;
-    p.slot = slot;
-    p.view = v;
-    p.n_dims = v->n_dims;
-    p.shape = v->shape;
-    p.rank = (int32_t)x->rank;
+        return ckr__fail_fmt(x->of.c, CKR_ITEM_DIST, x->file, name,
+                             "save with SHARDED_STATE_DICT and FSDP.optim_state_dict, or with "
+                             "torch.distributed.checkpoint",
+                             "%s is one rank's, and nothing tells where in the whole it lies, as "
+                             "FSDP1's LOCAL_STATE_DICT saves it", slot);
+    p = ckr__part_make(x->file, name, slot, v, v->n_dims, v->shape, x->rank);
     p.alone = !parted;
     h = ckr__part_add(&x->load, &p);
     if (!h) return x->of.c->err->code;
@@ -42998,14 +42947,13 @@ static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *nam
 }
 
 /* One rank's tree. Of all but the first, only tensors and streams are the run's. */
-static ckr_result ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *desc, ckr_node *root,
-                               uint32_t ranks)
+static void ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *desc, ckr_node *root,
+                         uint32_t ranks)
 {
     ckr__ctx *c = x->load.c;
     ckr__plain *keep = CKR__NEW(c, ckr__plain);
     ckr_state was = *s;
-    ckr_result r;
-    if (!keep || !root) return c->err->code;
+    if (!keep || !root) return;
     if (x->rank) {
         s->groups = NULL;
         s->n_groups = 0;
@@ -43026,18 +42974,17 @@ static ckr_result ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *de
     x->of.keep = keep;
     x->of.tensor_fn = ckr__tr_leaf;
     x->of.user = x;
-    r = ckr__script_read(&x->of);
-    if (r == CKR_OK && !keep->taken)
-        r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, x->file, CKR_NO_OFFSET, NULL,
-                      "the states of a model or an optimizer were expected");
-    if (r == CKR_OK) r = ckr__plain_flatten(c, s, root);
-    if (r != CKR_OK || !x->rank) return r;
+    ckr__script_read(&x->of);
+    if (!keep->taken)
+        ckr__fail_with(c, CKR_ITEM_FILE_FORM, x->file, NULL,
+                       "the states of a model or an optimizer were expected", NULL);
+    if (!ckr__failed(c)) ckr__plain_flatten(c, s, root);
+    if (ckr__failed(c) || !x->rank) return;
     was.tensors = s->tensors;
     was.n_tensors = s->n_tensors;
     was.rng = s->rng;
     was.n_rng = s->n_rng;
     *s = was;
-    return CKR_OK;
 }
 
 /* What a rank's files hold: of one the tree, of several a dict of them. */
@@ -43063,31 +43010,30 @@ static ckr_result ckr__tr_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     uint64_t i;
     uint32_t ranks;
     uint8_t kind, first = 0;
-    ckr_result r = ckr__tr_scan(c, dir, &k);
     s->dialect = "torch_ranks";
-    for (kind = 1; kind <= CKR__TR_PATTERNS && r == CKR_OK; kind++) {
-        if (k.n_files[kind] > 1) r = ckr__fileset_every(&k, kind, false, NULL);
-        for (i = 0; i < k.n_files[kind] && k.n_files[kind] > 1 && r == CKR_OK; i++)
-            r = ckr__fileset_load(&k, k.files[kind][i], &s->format);
-        if (!first && k.n_files[kind] > 1) first = kind;
+    ckr__tr_scan(c, dir, &k);
+    for (kind = 1; kind <= CKR__TR_PATTERNS && !ckr__failed(c); kind++) {
+        if (k.n_files[kind] < 2) continue;
+        ckr__fileset_trees(&k, kind, &s->format);
+        if (!first) first = kind;
     }
-    for (kind = 0; kind <= CKR__TR_PATTERNS && r == CKR_OK; kind++)
+    for (kind = 0; kind <= CKR__TR_PATTERNS; kind++)
         for (i = 0; i < k.n_files[kind] && (!kind || k.n_files[kind] < 2); i++)
             ckr__leave(c, s, k.files[kind][i]->rel, NULL, NULL);
-    if (r != CKR_OK || !first) return r;
+    if (ckr__failed(c) || !first) return c->err->code;
     ranks = k.size[CKR__RANK];
     ckr__load_init(&x.load, c, s, CKR_ITEM_DIST);
     x.whole.c = c;
-    for (x.rank = 0; x.rank < ranks && r == CKR_OK; x.rank++) {
+    for (x.rank = 0; x.rank < ranks && !ckr__failed(c); x.rank++) {
         x.file = k.files[first][x.rank]->path;
-        r = ckr__tr_rank(&x, s, desc, ckr__tr_root(c, &k, x.rank), ranks);
+        ckr__tr_rank(&x, s, desc, ckr__tr_root(c, &k, x.rank), ranks);
     }
     ckr__load_done(&x.load);
     ckr__map_free(&x.whole);
     s->_kept->data = NULL;
     s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
     s->topology.dp = s->topology.ranks = ranks;
-    return r == CKR_OK ? c->err->code : r;
+    return c->err->code;
 }
 
 static ckr_result ckr__tr_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
