@@ -47434,21 +47434,31 @@ static const struct { const char *masters, *base; } ckr__ds_places_of[] = {
     { "fp32_flat_groups", "optimizer_state_dict" }
 };
 
-typedef struct ckr__ds_param {
-    const char    *name;
-    const int64_t *shape;
-    uint32_t       n_dims;
-    int64_t        numel;
-    uint32_t       mp, last;   /* first and last stage that have it                      */
-    int64_t        layer;      /* of the pipeline; -1: none                              */
-    bool           tied, frozen, stated;       /* tied: on several stages; stated: its
-                                                  optimizer state has been read           */
-    ckr_tensor    *param;
-    ckr__held     *slots;      /* of the optimizer, "master" too                          */
+typedef struct ckr__ds_param { /* of the files that are read, or at the target            */
+    const char       *name;
+    ckr_tensor       *param;
+    int64_t           numel, layer;    /* layer: of the pipeline; -1: none               */
+    uint32_t          first, last;     /* stages that have it; two of a tied one         */
+    bool              tied, frozen, stated;    /* stated: its optimizer state has been read */
+    ckr__held        *slots;   /* read: of the optimizer, "master" too                   */
+    bool              grouped, buffer;         /* at the target                          */
+    const ckr__slots *of;      /* what the state has of it                               */
+    const ckr_tensor *made_master, *made_param;        /* of the other, for the digest   */
 } ckr__ds_param;
 
-/* A group's parameters, in the flat order. */
-typedef struct ckr__ds_list { ckr__ds_param **items; uint64_t n; } ckr__ds_list;
+/* What a rank's flat tensor has of a parameter: elements [lo, hi), from its number `at` on. */
+typedef struct ckr__ds_span { ckr__ds_param *param; int64_t lo, hi, at; } ckr__ds_span;
+
+/* A group's parameters, in the flat order, or a sub group's. */
+typedef struct ckr__ds_list {
+    const ckr_group *group;    /* at the target                                          */
+    ckr__ds_param  **items;
+    ckr__ds_span    *spans;    /* of one rank; room for n                                */
+    uint64_t         n, n_spans;
+    int64_t         *pad;      /* behind each; NULL: no buffer                           */
+    int64_t          total, size, lean;        /* of the buffer, of a rank's part, and of that
+                                                  without what is behind the parameters  */
+} ckr__ds_list;
 
 typedef struct ckr__ds_stage { /* of the pipeline: one model's file, one optimizer        */
     ckr__rankfile   *model;     /* of data-parallel rank 0                                 */
@@ -47786,7 +47796,7 @@ static ckr__ds_param *ckr__ds_find(const ckr__ds *r, const char *name)
 
 static bool ckr__ds_same_shape(const ckr__ds_param *p, uint32_t n_dims, const int64_t *shape)
 {
-    return ckr__same_dims(p->n_dims, p->shape, n_dims, shape);
+    return ckr__same_dims(p->param->n_dims, p->param->shape, n_dims, shape);
 }
 
 /* Of the state's tensor `t`, NULL: out of memory. NULL: the error is set. */
@@ -47799,8 +47809,6 @@ static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, ckr_tensor
         return NULL;
     p->name = name;
     p->param = t;
-    p->n_dims = t->n_dims;
-    p->shape = t->shape;
     p->layer = -1;
     if (!ckr__numel(t->n_dims, t->shape, &p->numel)) p->numel = 0;
     return p;
@@ -47826,35 +47834,6 @@ static const ckr_view *ckr__ds_flat(const ckr_node *n, int64_t *numel)
         return NULL;
     *numel = v->shape[0];
     return v;
-}
-
-static ckr__part ckr__ds_part(const ckr__ds_param *p, const ckr__rankfile *f, const char *slot,
-                              const ckr_view *v, uint32_t rank)
-{
-    ckr__part x = CKR_ZERO;
-    x.file = f->path;
-    x.name = p->name;
-    x.slot = slot;
-    x.view = v;
-    x.n_dims = p->n_dims;
-    x.shape = p->shape;
-    x.rank = (int32_t)rank;
-    return x;
-}
-
-static void ckr__ds_add(ckr__ds *r, ckr__ds_param *p, const ckr__part *x)
-{
-    ckr__held *h = ckr__part_add(&r->load, x);
-    if (!h) return;
-    if (!p->slots) p->slots = h;
-    h->tensor->requires_grad = !strcmp(x->slot, "master");
-}
-
-/* where NULL: out of memory. */
-static void ckr__ds_leave(ckr__ds *r, const ckr__rankfile *f, const char *where,
-                          const ckr_node *node)
-{
-    if (where) ckr__leave(r->c, r->s, f->rel, where, node);
 }
 
 /* >>deepspeed.model ----------------------------------------------------------- */
@@ -47899,7 +47878,7 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
     uint64_t at = w->i;
     ckr_tensor *t;
     if (!name || value->kind != CKR_NODE_TENSOR) {
-        ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name ? name : "?"), value);
+        ckr__leave(r->c, r->s, m->f->rel, ckr__printf(r->c, "module/%s", name ? name : "?"), value);
         return;
     }
     /* a tied one is kept under the name that is told, or the first of the same storage */
@@ -47912,7 +47891,7 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
     } else if (r->zero == 3 && !buffer && v->n_dims == 1 && v->shape[0] == 0) {
         if (ckr__map_find(&m->shapes, name, strlen(name), &at))
             ckr__ds_absent(r, m->f, name, m->found[at], v->dtype);
-        else ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name), NULL);
+        else ckr__leave(r->c, r->s, m->f->rel, ckr__printf(r->c, "module/%s", name), NULL);
     } else if (ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) == CKR_OK && t) {
         t->buffer = buffer;
         if (!buffer) ckr__ds_param_add(r, name, t);
@@ -47993,13 +47972,38 @@ static void ckr__ds_model(ckr__ds *r)
 
 /* >>deepspeed.flat ------------------------------------------------------------ */
 
+/* Part d of the buffer in which parameters lie end to end, each with its padding. */
+static void ckr__ds_flat_spans(ckr__ds_list *l, uint32_t d)
+{
+    const int64_t first = (int64_t)d * l->size, end = first + l->size;
+    int64_t at = 0;
+    uint64_t i;
+    l->lean = ckr__max_i64(0, ckr__min_i64(l->size, l->total - first));
+    for (i = l->n_spans = 0; i < l->n && at < end; i++) {
+        const int64_t n = l->items[i]->numel, lo = ckr__max_i64(first - at, 0);
+        const ckr__ds_span s = { l->items[i], lo, ckr__min_i64(end - at, n), at + lo - first };
+        if (s.hi > s.lo) l->spans[l->n_spans++] = s;
+        at += n + l->pad[i];
+    }
+}
+
+/* Piece d of each parameter, end to end: ZeRO-3. */
+static void ckr__ds_cut_spans(ckr__ds_list *l, uint32_t d, uint32_t dp)
+{
+    uint64_t i;
+    for (i = l->n_spans = 0, l->size = 0; i < l->n; i++) {
+        const int64_t n = l->items[i]->numel, c = ckr__ds_piece(n, dp),
+                      lo = ckr__min_i64((int64_t)d * c, n);
+        const ckr__ds_span s = { l->items[i], lo, ckr__min_i64(lo + c, n), l->size };
+        if (s.hi > s.lo) l->spans[l->n_spans++] = s;
+        l->size += c;
+    }
+    l->lean = l->size;
+}
+
 /* A part of flat tensors: one rank's, of one group. */
 typedef struct ckr__ds_run {
-    ckr__ds_param **params;
-    const int64_t  *start;     /* [n] where each begins in the flat buffer; NULL: one, at 0 */
-    uint64_t        n;
-    int64_t         first, count, at;  /* elements of the buffer that these tensors hold, from
-                                          their number `at` on                            */
+    ckr__ds_list    of;
     const ckr__rankfile *f;
     uint32_t        rank;
     const char     *slot, *where;
@@ -48015,8 +48019,8 @@ static ckr__ds_run ckr__ds_run_of(const ckr__rankfile *f, ckr__ds_param **params
                                   const char *where)
 {
     ckr__ds_run x = CKR_ZERO;
-    x.params = params;
-    x.n = n;
+    x.of.items = params;
+    x.of.n = n;
     x.f = f;
     x.where = where;
     x.tensors = x.numbers = true;
@@ -48024,27 +48028,37 @@ static ckr__ds_run ckr__ds_run_of(const ckr__rankfile *f, ckr__ds_param **params
     return x;
 }
 
+static ckr__part ckr__ds_part(const ckr__ds_run *x, const ckr__ds_param *p, const ckr_view *v)
+{
+    return ckr__part_make(x->f->path, p->name, x->slot, v, p->param->n_dims, p->param->shape,
+                          x->rank);
+}
+
+static void ckr__ds_add(ckr__ds *r, ckr__ds_param *p, const ckr__part *x)
+{
+    ckr__held *h = ckr__part_add(&r->load, x);
+    if (!h) return;
+    if (!p->slots) p->slots = h;
+    h->tensor->requires_grad = !strcmp(x->slot, "master");
+}
+
 /* One stored 1-D tensor becomes pieces of the parameters whose elements it holds. */
 static void ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v)
 {
     uint64_t i;
-    for (i = 0; i < x->n && !ckr__failed(r->c); i++) {
-        ckr__ds_param *p = x->params[i];
-        const int64_t start = x->start ? x->start[i] : 0, lo = ckr__max_i64(start, x->first),
-                      hi = ckr__min_i64(start + p->numel, x->first + x->count);
-        const ckr__extent y = { NULL, lo - start, hi - start, lo - x->first + x->at };
-        ckr__part part = ckr__ds_part(p, x->f, x->slot, v, x->rank);
-        if (start >= x->first + x->count) return;
-        if (hi <= lo) continue;
+    for (i = 0; i < x->of.n_spans && !ckr__failed(r->c); i++) {
+        const ckr__ds_span *s = &x->of.spans[i];
+        const ckr__extent y = { NULL, s->lo, s->hi, s->at };
+        ckr__part part = ckr__ds_part(x, s->param, v);
         part.flat = true;
         part.begin = y.begin;
         part.end = y.end;
         part.at = y.at;
-        part.replica = p->stated;
-        ckr__ds_add(r, p, &part);
+        part.replica = s->param->stated;
+        ckr__ds_add(r, s->param, &part);
         /* rounded as it is read: with ZeRO-3 the parameter is its master in the model's dtype */
         if ((r->zero == 3 || r->bare) && !strcmp(x->slot, "master") && !ckr__failed(r->c))
-            ckr__read_run(r->c, p->param, &y, v, part.rank, p->stated);
+            ckr__read_run(r->c, s->param->param, &y, v, part.rank, part.replica);
     }
 }
 
@@ -48077,35 +48091,39 @@ static void ckr__ds_scalar(ckr__ds *r, ckr__ds_run *x, const ckr_node *n)
     if (step && v == v && r->updates != r->updates) r->updates = v;
     if (ckr__is_number(n)) view = ckr__number_view(r->c, n);
     else if (v != v) view = NULL;
-    if (!view) ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, x->slot), n);
-    for (i = 0; view && i < x->n && !ckr__failed(r->c); i++) {
-        ckr__ds_param *p = x->params[i];
-        ckr__part part = ckr__ds_part(p, x->f, x->slot, view, x->rank);
+    if (!view)
+        ckr__leave(r->c, r->s, x->f->rel, ckr__printf(r->c, "%s/%s", x->where, x->slot), n);
+    for (i = 0; view && i < x->of.n && !ckr__failed(r->c); i++) {
+        ckr__ds_param *p = x->of.items[i];
+        ckr__part part = ckr__ds_part(x, p, view);
         part.alone = true;
         if (!p->stated && !ckr__held_slot(p->slots, x->slot)) ckr__ds_add(r, p, &part);
     }
 }
 
 /* One tensor of a parameter's own shape, as it is stored; slot NULL: out of memory. */
-static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char *slot,
-                                 const ckr__rankfile *f, const ckr_node *n)
+static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_run *x, const char *slot, const ckr_node *n)
 {
+    ckr__ds_param *p = x->of.items[0];
     const ckr_view *v = n->u.view;
-    ckr__part x = ckr__ds_part(p, f, slot, v, p->last);
+    ckr__part part;
+    x->slot = slot;
     if (!slot) return;
-    x.alone = !ckr__ds_same_shape(p, v->n_dims, v->shape);
-    x.replica = ckr__held_slot(p->slots, slot) != NULL;
-    if (!ckr__view_odd(v)) {
-        ckr__ds_add(r, p, &x);
+    if (ckr__view_odd(v)) {
+        ckr__slot_inside(r->c, r->s, slot, n);
+        ckr__leave(r->c, r->s, x->f->rel, slot, n);
         return;
     }
-    ckr__slot_inside(r->c, r->s, slot, n);
-    ckr__ds_leave(r, f, slot, n);
+    part = ckr__ds_part(x, p, v);
+    part.rank = (int32_t)p->last;
+    part.alone = !ckr__ds_same_shape(p, v->n_dims, v->shape);
+    part.replica = ckr__held_slot(p->slots, slot) != NULL;
+    ckr__ds_add(r, p, &part);
 }
 
-/* The state of a group on one rank: tensors of `full` elements, or of `lean` without the padding;
+/* The state of a group on one rank: tensors of `size` elements, or of `lean` without the padding;
    or that of one parameter, of any shapes. */
-static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x, int64_t full, int64_t lean)
+static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x)
 {
     ckr__walk w = ckr__walk_in(x->state);
     uint64_t k;
@@ -48117,45 +48135,43 @@ static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x, int64_t full, int64_t lean
         const ckr_view *v = ckr__ds_flat(n, &numel);
         x->slot = slot;
         if (slot && x->whole && n->kind == CKR_NODE_TENSOR) {
-            ckr__ds_whole_tensor(r, x->params[0], slot, x->f, n);
+            ckr__ds_whole_tensor(r, x, slot, n);
         } else if (slot && x->whole && ckr__is_tensors(n)) {
             for (k = 0; k < n->count && !ckr__failed(r->c); k++)
-                ckr__ds_whole_tensor(r, x->params[0],
+                ckr__ds_whole_tensor(r, x,
                                      ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)k),
-                                     x->f, n->u.items[k]);
+                                     n->u.items[k]);
         } else if (slot && v && !(step && numel == 1)) {
-            if (numel != full && numel != lean)
+            if (numel != x->of.size && numel != x->of.lean)
                 ckr__ds_partition(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot), numel,
-                                  full);
+                                  x->of.size);
             else if (x->tensors) ckr__ds_run_read(r, x, v);
         } else if (x->numbers && (step || (x->rank == 0 && slot && ckr__is_number(n)))) {
             ckr__ds_scalar(r, x, n);
         } else if (x->numbers && n->kind != CKR_NODE_NONE) {
             if (slot) ckr__slot_inside(r->c, r->s, slot, n);
-            if (x->rank) continue;
-            ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
+            if (!x->rank)
+                ckr__leave(r->c, r->s, x->f->rel,
+                           ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
         }
     }
 }
 
-/* The parameters of a group with the padding behind each; the buffer's length is returned. */
-static int64_t ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k, int64_t *start)
+/* The padding behind each parameter of a group, and the buffer's length. */
+static void ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k, ckr__ds_list *l)
 {
     const ckr_node *pads =
         ckr_node_at(ckr_node_get(ckr__ds_own(r, g, 0), "param_alignment_paddings"), k);
-    int64_t at = 0, pad;
     uint64_t i;
-    for (i = 0; start && i < g->lists[k].n; i++) {
-        start[i] = at;
-        pad = 0;
-        ckr_node_i64(ckr_node_at(pads, i), &pad);
-        if (pad < 0 || pad > 64 || at > INT64_MAX / 2 - g->lists[k].items[i]->numel) {
+    l->pad = CKR__NEW_N(r->c, int64_t, l->n);
+    l->spans = CKR__NEW_N(r->c, ckr__ds_span, l->n);
+    for (i = 0; i < l->n && !ckr__failed(r->c); i++) {
+        const int64_t numel = l->items[i]->numel;
+        ckr_node_i64(ckr_node_at(pads, i), &l->pad[i]);
+        if (l->pad[i] < 0 || l->pad[i] > 64 || l->total > INT64_MAX / 2 - numel)
             ckr__ds_bad(r, g->optim[0], "param_alignment_paddings", "small numbers");
-            return 0;
-        }
-        at += g->lists[k].items[i]->numel + pad;
+        else l->total += numel + l->pad[i];
     }
-    return at;
 }
 
 /* The value of a number in a dict, which most likely is the k-th pair. */
@@ -48192,25 +48208,23 @@ static const ckr_view *ckr__ds_master(const ckr__ds *r, const ckr__ds_stage *g, 
     return ckr__ds_flat(ckr_node_at(all, k), numel);
 }
 
-/* Is a rank's map of names to places what part d of the buffer holds? */
-static bool ckr__ds_slices_are(const ckr__ds_run *x, const ckr_node *map, int64_t size, uint32_t d)
+/* Is a rank's map of names to places what these spans are? */
+static bool ckr__ds_slices_are(const ckr__ds_list *l, const ckr_node *map)
 {
-    const int64_t first = (int64_t)d * size, end = first + size;
-    uint64_t i, k = 0;
-    for (i = 0; i < x->n && x->start[i] < end; i++) {
-        const int64_t lo = ckr__max_i64(x->start[i], first),
-                      hi = ckr__min_i64(x->start[i] + x->params[i]->numel, end);
-        const ckr_node *v;
+    uint64_t i;
+    if (map->count != l->n_spans) return false;
+    for (i = 0; i < l->n_spans; i++) {
+        const ckr__ds_span *s = &l->spans[i];
+        const ckr_node *v = ckr__dict_at(map, i);
         int64_t numel = -1, start = -1;
-        if (hi <= lo) continue;
-        if (k == map->count || !ckr__is_str(map->u.items[2 * k], x->params[i]->name)) return false;
-        v = ckr__dict_at(map, k++);
         v = v->kind == CKR_NODE_OBJECT ? v->u.object->state : NULL;
-        if (!ckr_node_i64(ckr_node_get(v, "numel"), &numel) || numel != hi - lo ||
-            !ckr_node_i64(ckr_node_get(v, "start"), &start) || start != lo - first)
+        ckr_node_i64(ckr_node_get(v, "numel"), &numel);
+        ckr_node_i64(ckr_node_get(v, "start"), &start);
+        if (!ckr__is_str(map->u.items[2 * i], s->param->name) || numel != s->hi - s->lo ||
+            start != s->at)
             return false;
     }
-    return k == map->count;
+    return true;
 }
 
 /* One group of one rank of ZeRO-1 or 2: part d of the buffer, whose length is a multiple of
@@ -48218,58 +48232,56 @@ static bool ckr__ds_slices_are(const ckr__ds_run *x, const ckr_node *map, int64_
    keeps it) and in elastic files off the moments too. FP16_Optimizer's buffer is whole, and needs
    no padding. param_slice_mappings is wrong where gradients are dealt round robin, and then not
    asked; else a rank's map that is another rank's shows that the files have changed places. */
-static void ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, const ckr_node *own, uint64_t k,
-                              int64_t total)
+static void ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, const ckr_node *own, uint64_t k)
 {
     const char *where = ckr__ds_places_of[r->wrapper].masters;
     const bool fused = r->wrapper == CKR__DS_FUSED;
-    const int64_t unit = 2 * (int64_t)r->dp, numel = x->n_master;
+    const int64_t unit = 2 * (int64_t)r->dp, numel = x->n_master, total = x->of.total;
     const ckr_node *map = ckr_node_at(ckr_node_get(own, "param_slice_mappings"), k);
-    int64_t size = fused ? numel : (total + unit - 1) / unit * 2, pad, lean;
+    ckr__ds_list *l = &x->of;
+    int64_t pad;
     bool other;
     uint32_t d;
+    l->size = fused ? numel : (total + unit - 1) / unit * 2;
     if (ckr_node_i64(ckr_node_at(ckr_node_get(own, "group_paddings"), k), &pad) && pad >= 0 &&
         r->wrapper == CKR__DS_FLAT && numel < INT64_MAX / 2 - pad &&
-        (numel + pad) * (int64_t)r->dp >= total && numel + pad > size)
-        size = numel + pad;                            /* another version's unit            */
-    x->first = (int64_t)x->rank * size;
-    x->count = lean = ckr__max_i64(0, ckr__min_i64(size, total - x->first));
-    other = !fused && !r->robin && ckr_node_is_dict(map) &&
-            !ckr__ds_slices_are(x, map, size, x->rank);
-    for (d = 0; other && d < r->dp && !ckr__failed(r->c); d++)
-        if (ckr__ds_slices_are(x, map, size, d))
+        (numel + pad) * (int64_t)r->dp >= total && numel + pad > l->size)
+        l->size = numel + pad;                         /* another version's unit            */
+    ckr__ds_flat_spans(l, x->rank);
+    other = !fused && !r->robin && ckr_node_is_dict(map) && !ckr__ds_slices_are(l, map);
+    for (d = 0; other && d < r->dp && !ckr__failed(r->c); d++) {
+        ckr__ds_flat_spans(l, d);
+        if (ckr__ds_slices_are(l, map))
             ckr__ds_elsewhere(r, x->f, "param_slice_mappings",
                               ckr__printf(r->c, "they are those of rank %u", (unsigned)d));
+    }
+    ckr__ds_flat_spans(l, x->rank);
     if (fused && numel < total) ckr__ds_partition(r, x->f, where, numel, total);
-    if (numel != lean && (numel != size || r->wrapper == CKR__DS_FLAT))
-        ckr__ds_partition(r, x->f, where, numel, lean);
+    if (numel != l->lean && (numel != l->size || r->wrapper == CKR__DS_FLAT))
+        ckr__ds_partition(r, x->f, where, numel, l->lean);
     x->slot = "master";
     ckr__ds_run_read(r, x, x->master);
-    ckr__ds_state(r, x, size, lean);
+    ckr__ds_state(r, x);
 }
 
-/* One sub group of one rank of ZeRO-3: of each parameter the d-th of dp equal pieces. */
+/* One sub group of one rank of ZeRO-3: the tensors of one parameter after another, as they are
+   listed, then what the sub group shares. */
 static void ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x)
 {
-    ckr__ds_run one = *x;
-    int64_t sum = 0;
+    ckr__ds_run one;
     uint64_t i;
-    for (i = 0; i < x->n; i++) sum += ckr__ds_piece(x->params[i]->numel, r->dp);
-    if (x->n_master != sum)
-        ckr__ds_partition(r, x->f, ckr__ds_places_of[r->wrapper].masters, x->n_master, sum);
-    one.start = NULL;
-    one.n = 1;
+    ckr__ds_cut_spans(&x->of, x->rank, r->dp);
+    if (x->n_master != x->of.size)
+        ckr__ds_partition(r, x->f, ckr__ds_places_of[r->wrapper].masters, x->n_master, x->of.size);
+    one = *x;
+    one.of.n_spans = 1;
     one.numbers = x->tensors = false;
-    for (i = 0; i < x->n && !ckr__failed(r->c); i++, one.params++) {
-        const int64_t n = x->params[i]->numel, c = ckr__ds_piece(n, r->dp);
-        one.first = (int64_t)x->rank * c;
-        one.count = ckr__max_i64(0, ckr__min_i64(c, n - one.first));
+    for (i = 0; i < x->of.n_spans && !ckr__failed(r->c); i++, one.of.spans++) {
         one.slot = "master";
         ckr__ds_run_read(r, &one, x->master);
-        ckr__ds_state(r, &one, sum, sum);
-        one.at += c;
+        ckr__ds_state(r, &one);
     }
-    ckr__ds_state(r, x, sum, sum);
+    ckr__ds_state(r, x);
 }
 
 /* ZeRO-3 names no rank in a file. What tells the ranks apart is the padding behind the last piece
@@ -48379,7 +48391,7 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
             if (ckr__failed(r->c)) return;
             *CKR__PUSH(ckr__ds_param *, r->c, g->lists[k].items, g->lists[k].n) = p;
             p->last = m;
-            if (p->mp != m) p->tied = p->stated;
+            if (p->first != m) p->tied = p->stated;
         }
     }
 }
@@ -48390,12 +48402,11 @@ static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
     const bool fused = r->wrapper == CKR__DS_FUSED;
     uint64_t k, i;
     for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++) {
-        int64_t *start = CKR__NEW_N(r->c, int64_t, g->lists[k].n);
-        const int64_t total = ckr__ds_layout(r, g, k, start);
-        ckr__ds_run x = ckr__ds_run_of(NULL, g->lists[k].items, g->lists[k].n, NULL);
-        x.start = start;
-        x.where = ckr__printf(r->c, "%soptimizer_state_dict/state/%llu", fused ? "optimizer/" : "",
-                              (unsigned long long)k);
+        ckr__ds_run x = ckr__ds_run_of(NULL, g->lists[k].items, g->lists[k].n,
+                                       ckr__printf(r->c, "%soptimizer_state_dict/state/%llu",
+                                                   fused ? "optimizer/" : "",
+                                                   (unsigned long long)k));
+        ckr__ds_layout(r, g, k, &x.of);
         for (; x.rank < (fused ? 1 : r->dp) && !ckr__failed(r->c); x.rank++) {
             x.f = fused ? g->model : g->optim[x.rank];
             x.state = ckr__ds_state_of(r, g, x.rank, k);
@@ -48405,7 +48416,7 @@ static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
                 ckr__ds_bad(r, x.f, ckr__ds_places_of[r->wrapper].masters,
                             r->zero == 3 ? "a flat tensor a sub group" : "a flat tensor a group");
             else if (r->zero == 3) ckr__ds_cut_part(r, &x);
-            else ckr__ds_flat_part(r, &x, ckr__ds_own(r, g, x.rank), k, total);
+            else ckr__ds_flat_part(r, &x, ckr__ds_own(r, g, x.rank), k);
         }
     }
     for (k = 0; k < g->n_groups; k++)
@@ -48479,7 +48490,7 @@ static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__optim *o, ckr__optim_para
     ckr__state_init(&s, NULL);
     s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
     for (i = 0; s.tensors && i < r->n_params; i++)
-        if (r->params[i]->mp == m || r->params[i]->tied)
+        if (r->params[i]->first == m || r->params[i]->tied)
             s.tensors[s.n_tensors++] = r->params[i]->param;
     ckr__optim_params(&x, o, out, n);
     if (ckr__failed(r->c)) return;
@@ -48510,7 +48521,7 @@ static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
     g->lists = CKR__NEW(r->c, ckr__ds_list);
     g->n_groups = g->lists ? 1 : 0;
     for (i = 0; g->lists && i < r->n_params; i++)
-        if (r->params[i]->mp == m || r->params[i]->tied)
+        if (r->params[i]->first == m || r->params[i]->tied)
             *CKR__PUSH(ckr__ds_param *, r->c, g->lists[0].items, g->lists[0].n) = r->params[i];
 }
 
@@ -48522,6 +48533,7 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
     ckr__ds_stage *g = &r->stages[m];
     const ckr_node *n;
     ckr__ds_param *x = ckr__ds_find(r, p->name);
+    ckr__ds_run run = ckr__ds_run_of(g->model, &x, 1, NULL);
     if (!x) {
         ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, g->model->path, p->name, NULL,
                       "the model has no such parameter");
@@ -48533,7 +48545,7 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
     if (r->wrapper != CKR__DS_UNFUSED) return;
     if (n && n->kind == CKR_NODE_TENSOR &&
         ckr__ds_same_shape(x, n->u.view->n_dims, n->u.view->shape))
-        ckr__ds_whole_tensor(r, x, "master", g->model, n);
+        ckr__ds_whole_tensor(r, &run, "master", n);
     else ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARTITION, g->model->path, x->name, NULL,
                        "fp32_groups has no master of this parameter's shape");
 }
@@ -48575,7 +48587,7 @@ static void ckr__ds_whole(ckr__ds *r, uint32_t m)
         if (steps == steps && r->updates == r->updates && !ckr__same(steps, r->updates))
             r->uneven = true;
         if (steps == steps) r->updates = steps;
-        ckr__ds_state(r, &x, 0, 0);
+        ckr__ds_state(r, &x);
         of->stated = true;
     }
 }
@@ -48626,7 +48638,7 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__
     uint64_t m = 0, i;
     bool tied;
     if (!local || !v) {
-        ckr__ds_leave(r, f, local ? local : "?", n);
+        ckr__leave(r->c, r->s, f->rel, local ? local : "?", n);
         return;
     }
     if (!name) return;
@@ -48650,7 +48662,7 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__
     if (!p) return;
     p->layer = f->at[CKR__N];
     p->tied = ckr__starts(name, "tied_modules.");
-    if (ckr__map_find(&x->all, name, strlen(name), &m)) p->mp = (uint32_t)m;
+    if (ckr__map_find(&x->all, name, strlen(name), &m)) p->first = (uint32_t)m;
     else p->frozen = x->all.count > 0;
 }
 
@@ -48678,13 +48690,13 @@ static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
         }
         while (have < want && at < r->n_params) {
             const uint64_t n = ckr__ds_layer_count(r, at, &grown);
-            for (k = at; k < at + n; k++) r->params[k]->mp = m;
+            for (k = at; k < at + n; k++) r->params[k]->first = m;
             have += grown;
             at += n;
         }
         if (have != want) return false;
     }
-    for (; at < r->n_params && r->params[at]->frozen; at++) r->params[at]->mp = r->mp - 1;
+    for (; at < r->n_params && r->params[at]->frozen; at++) r->params[at]->first = r->mp - 1;
     return at == r->n_params;
 }
 
@@ -48739,7 +48751,7 @@ static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
                 if (!r->bare || !w.name || ckr__ds_find(r, w.name)) continue;  /* tied, earlier */
                 p = ckr__ds_absent(r, f, w.name, w.value, dtype);
                 if (!p) continue;
-                p->mp = m;
+                p->first = m;
                 p->tied = ckr__starts(w.name, "tied_modules.");
                 p->layer = p->tied ? 0 : strtol(w.name, NULL, 10);
                 if (p->layer < 0 || p->layer > 1 << 20)
@@ -48786,13 +48798,15 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
     const ckr_node *t;
     const ckr_view *v;
     ckr__ds_run x;
+    ckr__ds_span all = { p, 0, p->numel, 0 };
     size_t n = strlen(name);
     int64_t numel = 0, count;
     bool whole;
     if (!ckr__cut_tail(name, &n, ".pt")) return;
     f = ckr__ds_uni_load(r, ckr__printf(r->c, "zero/%s/%s", p->name, name));
     x = ckr__ds_run_of(f, &p, 1, p->name);
-    x.count = p->numel;
+    x.of.spans = &all;
+    x.of.n_spans = 1;
     x.slot = ckr__strndup(r->c, name, n);
     if (!f || !x.slot) return;
     if (!strcmp(x.slot, "step")) {
@@ -48904,7 +48918,7 @@ static void ckr__ds_group_params(ckr__ds *r, uint32_t m, uint64_t k, ckr_group *
             const uint64_t n = g->lists[id].n, b = i % step,
                            at = b * (n / step) + (b < n % step ? b : n % step) + i / step;
             const ckr__ds_param *p = g->lists[id].items[at];
-            if (p->mp == m) *CKR__PUSH(const char *, r->c, to->params, to->n_params) = p->name;
+            if (p->first == m) *CKR__PUSH(const char *, r->c, to->params, to->n_params) = p->name;
         }
     }
 }
@@ -49091,10 +49105,10 @@ static void ckr__ds_optim_rest(ckr__ds *r, uint32_t m, uint32_t d)
         while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
             if (w.name && ckr__word_in(ckr__ds_optim_keys[level], w.name)) continue;
             r->rest = true;
-            ckr__ds_leave(r, r->stages[m].optim[d],
-                          ckr__printf(r->c, "%s%s%s%s", level < 2 ? "optimizer_state_dict/" : "",
-                                      level ? "" : ckr__ds_places_of[r->wrapper].base,
-                                      level ? "" : "/", w.name ? w.name : "?"), w.value);
+            ckr__leave(r->c, r->s, r->stages[m].optim[d]->rel,
+                       ckr__printf(r->c, "%s%s%s%s", level < 2 ? "optimizer_state_dict/" : "",
+                                   level ? "" : ckr__ds_places_of[r->wrapper].base,
+                                   level ? "" : "/", w.name ? w.name : "?"), w.value);
         }
     }
 }
@@ -49125,7 +49139,7 @@ static void ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
             of.at = ckr__printf(r->c, "/%s", w.name);
             ckr__streams_read(&of, w.value);
         } else {
-            ckr__ds_leave(r, f, w.name ? w.name : "?", w.value);
+            ckr__leave(r->c, r->s, f->rel, w.name ? w.name : "?", w.value);
         }
     }
 }
@@ -49224,22 +49238,6 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
    go in the order in which the coming run has them, given the configuration of the saved one
    (round_robin_gradients, parameter_alignment, sub_group_size), with every copy written. */
 
-typedef struct ckr__ds_item {  /* a tensor of the model at the target                     */
-    const char        *name;
-    const ckr_tensor  *param, *master, **slots;        /* slots: all others of its state   */
-    const ckr_tensor  *made_master, *made_param;       /* of the other, for the digest     */
-    uint64_t           n_slots;
-    int64_t            numel, layer;
-    uint32_t           first, last;    /* stages; two of a tied one                        */
-    bool               tied, grouped, buffer;
-} ckr__ds_item;
-
-typedef struct ckr__ds_set {  /* a stage's parameters of one optimizer group            */
-    const ckr_group *group;
-    ckr__ds_item   **items;    /* in the order of the flat buffer                         */
-    uint64_t         n;
-} ckr__ds_set;
-
 typedef struct ckr__ds_job {
     ckr__ctx          *c;
     const ckr_state   *s;
@@ -49251,9 +49249,9 @@ typedef struct ckr__ds_job {
     ckr__map           by_name;        /* -> item                                        */
     ckr__map           aliases;        /* other names of ties                             */
     ckr__map           views;  /* of layers: where they lie -> item                       */
-    ckr__ds_item      *items;
+    ckr__ds_param      *items;
     uint64_t           n_items;
-    ckr__ds_set     **lists;  /* [pp][n_lists[pp]]                                      */
+    ckr__ds_list     **lists;  /* [pp][n_lists[pp]]                                      */
     uint64_t          *n_lists;
     uint32_t           dp, pp;
     int                zero;
@@ -49282,14 +49280,14 @@ typedef struct ckr__ds_row {
 } ckr__ds_row;
 
 
-static ckr__ds_item *ckr__ds_item_of(const ckr__ds_job *x, const char *name)
+static ckr__ds_param *ckr__ds_item_of(const ckr__ds_job *x, const char *name)
 {
     uint64_t at;
     return ckr__map_find(&x->by_name, name, strlen(name), &at) ? &x->items[at] : NULL;
 }
 
 /* Else it is a buffer, or nothing that is trained. */
-static bool ckr__ds_is_param(const ckr__ds_item *p)
+static bool ckr__ds_is_param(const ckr__ds_param *p)
 {
     return p && !p->buffer && ckr__is_float(p->param->dtype);
 }
@@ -49354,10 +49352,10 @@ static void ckr__ds_items(ckr__ds_job *x)
     const ckr_state *s = x->s;
     const ckr__slots *of;
     uint64_t i, k;
-    x->items = CKR__NEW_N(x->c, ckr__ds_item, s->n_tensors);
+    x->items = CKR__NEW_N(x->c, ckr__ds_param, s->n_tensors);
     for (i = 0; x->items && i < s->n_tensors; i++) {
-        const ckr_tensor *t = s->tensors[i];
-        ckr__ds_item *p = &x->items[x->n_items];
+        ckr_tensor *t = s->tensors[i];
+        ckr__ds_param *p = &x->items[x->n_items];
         if (strcmp(t->slot, "param") != 0) continue;
         p->name = t->name;
         p->param = t;
@@ -49370,14 +49368,12 @@ static void ckr__ds_items(ckr__ds_job *x)
     }
     of = ckr__slots_of(x->c, s, &x->by_name, x->n_items, "master ema");
     for (i = 0; of && i < x->n_items; i++) {
-        x->items[i].master = of[i].master;
-        x->items[i].slots = of[i].list;
-        x->items[i].n_slots = of[i].n;
+        x->items[i].of = &of[i];
         if (of[i].master) x->masters = true;
     }
     for (i = 0; i < s->n_groups; i++)
         for (k = 0; k < s->groups[i].n_params; k++) {
-            ckr__ds_item *p = ckr__ds_item_of(x, s->groups[i].params[k]);
+            ckr__ds_param *p = ckr__ds_item_of(x, s->groups[i].params[k]);
             if (p) p->grouped = true;
             if (ckr__ds_is_param(p) && x->dtype == CKR_DTYPE_NONE) x->dtype = p->param->dtype;
         }
@@ -49393,7 +49389,7 @@ static void ckr__ds_tell_apart(ckr__ds_job *x)
     uint64_t i, n = 0, averages = 0;
     x->buffers = ckr__node(x->c, CKR_NODE_LIST);
     for (i = 0; i < x->n_items; i++) {
-        ckr__ds_item *p = &x->items[i];
+        ckr__ds_param *p = &x->items[i];
         if (x->foreign && x->s->n_groups && !p->grouped && ckr__is_float(p->param->dtype) &&
             !ckr__path_ends(p->name, "weight") && !ckr__path_ends(p->name, "bias")) {
             p->buffer = true;
@@ -49461,7 +49457,7 @@ static bool ckr__ds_cut_fits(const ckr__ds *r, const uint64_t *cut, const ckr__d
         const ckr__ds_param *p = r->params[i];
         const uint64_t layer = (uint64_t)p->layer;
         if (p->frozen || p->layer < 0) continue;
-        if (layer < cut[p->mp] || layer >= cut[p->mp + 1]) return false;
+        if (layer < cut[p->first] || layer >= cut[p->first + 1]) return false;
     }
     return !tied || n - 1 >= cut[r->mp - 1];
 }
@@ -49554,42 +49550,66 @@ static void ckr__ds_owners(ckr__ds_job *x)
     else if (x->pp != x->ds->mp) cut = ckr__ds_stages_of(x);
     for (i = 0; i < x->ds->n_params && ckr__going(x->c); i++) {
         const ckr__ds_param *from = x->ds->params[i];
-        ckr__ds_item *p = ckr__ds_item_of(x, from->name);
+        ckr__ds_param *p = ckr__ds_item_of(x, from->name);
         if (!p) continue;
         p->layer = from->layer;
         p->tied = from->tied;
-        p->first = from->mp;
+        p->first = from->first;
         for (m = 0; cut && m < x->pp; m++)
             if ((uint64_t)p->layer >= cut[m] && (uint64_t)p->layer < cut[m + 1]) p->first = m;
         p->last = p->tied ? (cut ? x->pp - 1 : from->last) : p->first;
     }
 }
 
+/* Lays out a group's buffer. With parameter_alignment each parameter but the last is padded to 16
+   bytes of the model's dtype. It ends at a multiple of 2 * dp elements, FP16_Optimizer's with its
+   last parameter. */
+static void ckr__ds_flat_make(ckr__ds_job *x, ckr__ds_list *l)
+{
+    const int64_t unit = x->aligned ? 16 / (int64_t)ckr_dtype_size(x->dtype) : 1,
+                  whole = 2 * (int64_t)x->dp;
+    uint64_t i;
+    l->pad = CKR__NEW_N(x->c, int64_t, l->n);
+    for (i = 0; i < l->n && !ckr__failed(x->c); i++) {
+        if (l->items[i]->numel > INT64_MAX / 4 - l->total) {
+            ckr__fail(x->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, l->items[i]->name,
+                      NULL);
+            return;
+        }
+        l->total += l->items[i]->numel;
+        if (i + 1 < l->n && l->total % unit) l->pad[i] = unit - l->total % unit;
+        l->total += l->pad[i];
+    }
+    l->size = x->wrapper == CKR__DS_FUSED ? l->total : (l->total + whole - 1) / whole * 2;
+}
+
 /* A group's parameters on stage m: a tied one comes first on each of its stages, as tied_modules
    are registered before the layers. With round_robin_gradients parameter i is in bucket i mod dp of
    the flat buffer. */
-static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ckr__ds_set *l)
+static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ckr__ds_list *l)
 {
-    ckr__ds_item **dealt;
+    ckr__ds_param **dealt;
     uint64_t k, b, at = 0;
     int tied;
     l->group = g;
     for (tied = 1; tied >= 0; tied--)
         for (k = 0; k < g->n_params; k++) {
-            ckr__ds_item *p = ckr__ds_item_of(x, g->params[k]);
+            ckr__ds_param *p = ckr__ds_item_of(x, g->params[k]);
             const bool param = ckr__ds_is_param(p);
             if (param && (p->first == m || p->last == m) && p->tied == (tied > 0))
-                *CKR__PUSH(ckr__ds_item *, x->c, l->items, l->n) = p;
+                *CKR__PUSH(ckr__ds_param *, x->c, l->items, l->n) = p;
             if (!param && !x->c->refused)
                 ckr__refuse(x->c, CKR_ITEM_OPTIMIZER_NAMES, g->params[k],
                             "a group names a parameter that the state does not have",
                             "--names FILE where the optimizer has numbers, or leave out "
                             "the optimizer");
         }
-    dealt = x->robin ? CKR__NEW_N(x->c, ckr__ds_item *, l->n) : NULL;
+    dealt = x->robin ? CKR__NEW_N(x->c, ckr__ds_param *, l->n) : NULL;
     for (b = 0; dealt && b < x->dp && b < l->n; b++)
         for (k = b; k < l->n; k += x->dp) dealt[at++] = l->items[k];
     if (dealt) l->items = dealt;
+    l->spans = CKR__NEW_N(x->c, ckr__ds_span, l->n);
+    if (x->wrapper >= CKR__DS_FUSED && x->zero != 3) ckr__ds_flat_make(x, l);
 }
 
 static void ckr__ds_lists(ckr__ds_job *x)
@@ -49597,12 +49617,12 @@ static void ckr__ds_lists(ckr__ds_job *x)
     uint64_t i;
     uint32_t m;
     if (!x->optimizer) return;
-    x->lists = CKR__NEW_N(x->c, ckr__ds_set *, x->pp);
+    x->lists = CKR__NEW_N(x->c, ckr__ds_list *, x->pp);
     x->n_lists = CKR__NEW_N(x->c, uint64_t, x->pp);
     for (m = 0; m < x->pp && !ckr__failed(x->c); m++) {
-        x->lists[m] = CKR__NEW_N(x->c, ckr__ds_set, x->s->n_groups);
+        x->lists[m] = CKR__NEW_N(x->c, ckr__ds_list, x->s->n_groups);
         for (i = 0; i < x->s->n_groups && !ckr__failed(x->c); i++) {
-            ckr__ds_set *l = &x->lists[m][x->n_lists[m]];
+            ckr__ds_list *l = &x->lists[m][x->n_lists[m]];
             ckr__ds_list_make(x, &x->s->groups[i], m, l);
             if (l->n) x->n_lists[m]++;                 /* DeepSpeed drops empty groups      */
         }
@@ -49624,28 +49644,28 @@ static ckr_node *ckr__ds_stage_enum(ckr__ds_job *x)
 }
 
 /* An entry for some of a parameter's elements. NULL: the error is set. */
-static ckr_node *ckr__ds_empty(ckr__ds_job *x, const ckr__ds_item *p, int64_t n)
+static ckr_node *ckr__ds_empty(ckr__ds_job *x, const ckr__ds_param *p, int64_t n)
 {
     return ckr__entry_new(x->c, x->f, p->name, ckr__dtype_as(p->param, x->t->dtype), 1, &n);
 }
 
-static ckr_node *ckr__ds_size(ckr__ds_job *x, const ckr__ds_item *p)
+static ckr_node *ckr__ds_size(ckr__ds_job *x, const ckr__ds_param *p)
 {
     return ckr__ints_node(x->c, CKR_NODE_SIZE, p->param->n_dims, p->param->shape);
 }
 
 /* A parameter in the dtype of the coming run, from its master where that is more. */
-static ckr_node *ckr__ds_weight_entry(ckr__ds_job *x, const ckr__ds_item *p, bool replica)
+static ckr_node *ckr__ds_weight_entry(ckr__ds_job *x, const ckr__ds_param *p, bool replica)
 {
     const ckr_tensor *from;
-    const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
+    const ckr_dtype dtype = ckr__cast_of(p->param, p->of->master, x->t->dtype, &from);
     ckr_node *n = ckr__entry_whole(x->c, x->f, from->name, from, dtype, replica);
     if (n && from != p->param) ckr__bind_taken_for(n->u.entry, 0, p->param, NULL);
     return n;
 }
 
 /* A tensor of the model's dict, of which parameters are empty with ZeRO-3. */
-static ckr_node *ckr__ds_model_entry(ckr__ds_job *x, const ckr__ds_item *p)
+static ckr_node *ckr__ds_model_entry(ckr__ds_job *x, const ckr__ds_param *p)
 {
     if (!ckr__ds_is_param(p))
         return ckr__entry_whole(x->c, x->f, p->name, p->param, p->param->dtype, x->d > 0);
@@ -49654,11 +49674,11 @@ static ckr_node *ckr__ds_model_entry(ckr__ds_job *x, const ckr__ds_item *p)
 
 /* What a master's binds from number `at` on are for a reader: the master of a parameter that had
    none, and with ZeRO-3, where masters stand for the parameters, those too. */
-static void ckr__ds_taken_for(ckr__ds_job *x, ckr__ds_item *p, const char *slot, ckr_entry *e,
+static void ckr__ds_taken_for(ckr__ds_job *x, ckr__ds_param *p, const char *slot, ckr_entry *e,
                               uint64_t at)
 {
     if (strcmp(slot, "master") != 0) return;
-    if (!p->master && !p->made_master)
+    if (!p->of->master && !p->made_master)
         p->made_master = ckr__out_made(x->out, p->param, "master", CKR_DTYPE_F32);
     if ((x->zero == 3 || (x->ds && x->ds->bare)) && !p->made_param)
         p->made_param = ckr__out_made(x->out, p->param, "param", x->dtype);
@@ -49669,16 +49689,16 @@ static void ckr__ds_taken_for(ckr__ds_job *x, ckr__ds_item *p, const char *slot,
 }
 
 /* A tensor of a slot; NULL: the parameter has none. Its "master", where it has none, is itself. */
-static const ckr_tensor *ckr__ds_slot_of(const ckr__ds_item *p, const char *slot)
+static const ckr_tensor *ckr__ds_slot_of(const ckr__ds_param *p, const char *slot)
 {
     uint64_t i;
-    if (!strcmp(slot, "master")) return p->master ? p->master : p->param;
-    for (i = 0; i < p->n_slots; i++) if (!strcmp(p->slots[i]->slot, slot)) return p->slots[i];
+    if (!strcmp(slot, "master")) return p->of->master ? p->of->master : p->param;
+    for (i = 0; i < p->of->n; i++) if (!strcmp(p->of->list[i]->slot, slot)) return p->of->list[i];
     return NULL;
 }
 
 /* Is a slot one number for all elements? */
-static bool ckr__ds_single(const ckr__ds_item *p, const ckr_tensor *t)
+static bool ckr__ds_single(const ckr__ds_param *p, const ckr_tensor *t)
 {
     int64_t numel;
     return !strcmp(t->slot, "step") || ckr__is_python(t) ||
@@ -49784,55 +49804,9 @@ static void ckr__ds_config(ckr__ds_job *x)
 /* The optimizer's part of one rank. A slot's flat tensor is bound to the parameters that overlap
    this rank's range of the group's buffer; what no parameter covers is padding, and zero. */
 
-/* What one rank has of a group's flat buffer, or of a sub group's: elements [lo, hi) of these
-   parameters, each from element `at` of the rank's on. */
-typedef struct ckr__ds_span { ckr__ds_item *item; int64_t lo, hi, at; } ckr__ds_span;
-
-typedef struct ckr__ds_buffer {
-    ckr__ds_item **items;
-    uint64_t       n, n_spans;
-    ckr__ds_span  *spans;
-    int64_t       *pad, size, lean;    /* pad: behind each, or NULL; lean: size without the
-                                          buffer's end                                     */
-} ckr__ds_buffer;
-
-/* Part d of a group's buffer. With parameter_alignment each parameter but the last is padded to 16
-   bytes of the model's dtype. The buffer ends at a multiple of 2 * dp elements, FP16_Optimizer's
-   with its last parameter. */
-static void ckr__ds_flat_make(ckr__ds_job *x, const ckr__ds_set *l, ckr__ds_buffer *b)
-{
-    const int64_t unit = x->aligned ? 16 / (int64_t)ckr_dtype_size(x->dtype) : 1,
-                  whole = 2 * (int64_t)x->dp;
-    int64_t at = 0, first, end;
-    uint64_t i;
-    b->items = l->items;
-    b->n = l->n;
-    b->pad = CKR__NEW_N(x->c, int64_t, l->n);
-    for (i = 0; i < l->n && !ckr__failed(x->c); i++) {
-        if (b->items[i]->numel > INT64_MAX / 4 - at) {
-            ckr__fail(x->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, b->items[i]->name,
-                      NULL);
-            return;
-        }
-        at += b->items[i]->numel;
-        if (i + 1 < l->n && at % unit) b->pad[i] = unit - at % unit;
-        at += b->pad[i];
-    }
-    b->size = x->wrapper == CKR__DS_FUSED ? at : (at + whole - 1) / whole * 2;
-    first = (int64_t)x->d * b->size;
-    end = first + b->size;
-    b->lean = ckr__max_i64(0, ckr__min_i64(b->size, at - first));
-    for (i = 0, at = 0; i < l->n && at < end && !ckr__failed(x->c); i++) {
-        const int64_t n = b->items[i]->numel, lo = ckr__max_i64(first - at, 0);
-        const ckr__ds_span s = { b->items[i], lo, ckr__min_i64(end - at, n), at + lo - first };
-        if (s.hi > s.lo) *CKR__PUSH(ckr__ds_span, x->c, b->spans, b->n_spans) = s;
-        at += n + b->pad[i];
-    }
-}
-
 /* How many parameters the sub group that begins at item `from` has: it ends as soon as the sum of
    its pieces reaches sub_group_size, and a group that is no larger is one. */
-static uint64_t ckr__ds_sub_group(const ckr__ds_job *x, const ckr__ds_set *l, uint64_t from)
+static uint64_t ckr__ds_sub_group(const ckr__ds_job *x, const ckr__ds_list *l, uint64_t from)
 {
     int64_t sum = 0;
     uint64_t i;
@@ -49844,25 +49818,8 @@ static uint64_t ckr__ds_sub_group(const ckr__ds_job *x, const ckr__ds_set *l, ui
     return i - from;
 }
 
-/* Piece d of each parameter of the sub group that begins at item `from`, end to end. */
-static void ckr__ds_cut_make(ckr__ds_job *x, const ckr__ds_set *l, uint64_t from,
-                             ckr__ds_buffer *b)
-{
-    uint64_t i;
-    b->items = l->items + from;
-    b->n = ckr__ds_sub_group(x, l, from);
-    for (i = 0; i < b->n; i++) {
-        const int64_t n = b->items[i]->numel, c = ckr__ds_piece(n, x->dp),
-                      lo = ckr__min_i64((int64_t)x->d * c, n);
-        const ckr__ds_span s = { b->items[i], lo, ckr__min_i64(lo + c, n), b->size };
-        if (s.hi > s.lo) *CKR__PUSH(ckr__ds_span, x->c, b->spans, b->n_spans) = s;
-        b->size += c;
-    }
-    b->lean = b->size;
-}
-
 /* One slot of a rank's part: what no parameter covers is padding, and zero. */
-static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_buffer *b, const char *slot)
+static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_list *b, const char *slot)
 {
     const bool master = !strcmp(slot, "master");
     const int64_t size = master && x->wrapper != CKR__DS_BF16 ? b->lean : b->size;
@@ -49875,32 +49832,32 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_buffer *b, con
     n->u.entry->requires_grad = master;
     for (i = 0; i < b->n_spans; i++) {
         const ckr__ds_span *s = &b->spans[i];
-        const ckr_tensor *t = ckr__ds_slot_of(s->item, slot);
+        const ckr_tensor *t = ckr__ds_slot_of(s->param, slot);
         const uint64_t from = n->u.entry->n_binds;
         if (!t && !x->bare)
-            ckr__say(x->c, "CKR_W_DS_STATE", CKR_APPROX, s->item->name, NULL, "zeros",
+            ckr__say(x->c, "CKR_W_DS_STATE", CKR_APPROX, s->param->name, NULL, "zeros",
                      "it has no such state, as if it had never been updated: its group does, of "
                      "all parameters", NULL);
         if (!t && !x->bare) x->bare = true;
         if (!t) continue;
-        ckr__bind_flat(x->c, n->u.entry, t, s->item->first != x->m, NULL, s->lo, s->hi,
+        ckr__bind_flat(x->c, n->u.entry, t, s->param->first != x->m, NULL, s->lo, s->hi,
                        (uint64_t)s->at * ckr_dtype_size(n->u.entry->dtype));
-        ckr__ds_taken_for(x, s->item, slot, n->u.entry, from);
+        ckr__ds_taken_for(x, s->param, slot, n->u.entry, from);
     }
     return n;
 }
 
 /* The state dict of one parameter, or of a flat one, which has what any of its own has; in
    optimizer_state.pt its numbers only. */
-static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_buffer *b)
+static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_list *b)
 {
     const uint64_t n = x->wrapper < CKR__DS_FUSED ? 1 : b->n;
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
     uint64_t i, k;
     for (k = 0; k < n; k++)
-        for (i = 0; i < b->items[k]->n_slots; i++) {
-            const ckr__ds_item *p = b->items[k];
-            const ckr_tensor *t = p->slots[i];
+        for (i = 0; i < b->items[k]->of->n; i++) {
+            const ckr__ds_param *p = b->items[k];
+            const ckr_tensor *t = p->of->list[i];
             const bool copy = x->d > 0 || p->first != x->m || x->universal;
             if (k && ckr_node_get(st, t->slot)) continue;
             if (x->wrapper < CKR__DS_FUSED || ckr__ds_single(p, t))
@@ -49912,7 +49869,7 @@ static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_buffer *b)
 }
 
 /* Where in this rank's part each parameter lies, as param_slice_mappings has it. */
-static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b)
+static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_list *b)
 {
     ckr_node *map = ckr__node(x->c, CKR_NODE_ODICT), *at;
     uint64_t i;
@@ -49920,7 +49877,7 @@ static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b)
         const ckr__ds_span *s = &b->spans[i];
         at = ckr__node_dict(x->c, "numel", ckr__node_int(x->c, s->hi - s->lo), "start",
                             ckr__node_int(x->c, s->at), CKR__END);
-        ckr__node_pair(x->c, map, ckr__node_str(x->c, s->item->name),
+        ckr__node_pair(x->c, map, ckr__node_str(x->c, s->param->name),
                        ckr__dist_new(x->c, NULL,
                                      "deepspeed.utils.tensor_fragment.fragment_address", NULL, at));
     }
@@ -50022,16 +49979,15 @@ static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
     int64_t at = 0;
     uint64_t k, i;
     for (k = 0; k < x->n_lists[x->m]; k++) {
-        const ckr__ds_set *l = &x->lists[x->m][k];
-        ckr__ds_buffer b;
+        const ckr__ds_list *l = &x->lists[x->m][k];
+        ckr__ds_list b = *l;
         index = ckr__node(x->c, CKR_NODE_LIST);
-        for (i = 0; i < l->n; i += b.n, at++) {
-            memset(&b, 0, sizeof b);
+        for (i = 0; i < l->n && !ckr__failed(x->c); i += b.n, at++) {
             b.items = l->items + i;
-            b.n = 1;
-            if (x->zero == 3) ckr__ds_cut_make(x, l, i, &b);
-            else if (x->wrapper >= CKR__DS_FUSED) ckr__ds_flat_make(x, l, &b);
-            if (ckr__failed(x->c)) return NULL;
+            if (x->zero == 3) b.n = ckr__ds_sub_group(x, l, i);
+            else if (!b.pad) b.n = 1;
+            if (x->zero == 3) ckr__ds_cut_spans(&b, x->d, x->dp);
+            else if (b.pad) ckr__ds_flat_spans(&b, x->d);
             ckr__node_push(x->c, index, ckr__node_int(x->c, at));
             st = ckr__ds_state_node(x, &b);
             if (st && st->count) ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st);
@@ -50046,7 +50002,7 @@ static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
         }
         whole = ckr__node(x->c, CKR_NODE_LIST);        /* masters of no flat buffer          */
         for (i = 0; x->wrapper == CKR__DS_UNFUSED && i < l->n; i++) {
-            ckr__ds_item *p = l->items[i];
+            ckr__ds_param *p = l->items[i];
             st = ckr__entry_whole(x->c, x->f, p->name, ckr__ds_slot_of(p, "master"), CKR_DTYPE_F32,
                                   p->first != x->m);
             if (!st) return NULL;
@@ -50176,7 +50132,7 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
     const bool own = ckr_node_is_dict(dict);
     const uint64_t n = own ? dict->count : x->s->n_tensors;
     ckr_node *out = ckr__node(x->c, x->pipe ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
-    const ckr__ds_item *p;
+    const ckr__ds_param *p;
     const char *name, *first;
     uint64_t i, at;
     if (x->pipe || !out) return out;
@@ -50208,7 +50164,7 @@ static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x)
     uint64_t k, i, end;
     if (!x->optimizer || x->zero == 0) return ckr__node(x->c, CKR_NODE_NONE);
     for (k = 0; k < x->n_lists[x->m]; k++) {
-        const ckr__ds_set *l = &x->lists[x->m][k];
+        const ckr__ds_list *l = &x->lists[x->m][k];
         for (i = 0; i < l->n;) {
             d = ckr__node(x->c, CKR_NODE_ODICT);
             for (end = i + (x->zero == 3 ? ckr__ds_sub_group(x, l, i) : l->n); i < end; i++)
@@ -50227,7 +50183,7 @@ static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, bool fragments)
     ckr_node *out = ckr__node(x->c, x->zero < 2 ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
     uint64_t i;
     for (i = 0; i < x->n_items && x->zero >= 2; i++) {
-        const ckr__ds_item *p = &x->items[i];
+        const ckr__ds_param *p = &x->items[i];
         const int64_t c = ckr__ds_piece(p->numel, x->dp), lo = ckr__min_i64(x->d * c, p->numel),
                       hi = ckr__min_i64(lo + c, p->numel);
         if (p->grouped || !ckr__ds_is_param(p)) continue;
@@ -50365,7 +50321,7 @@ static void ckr__ds_layer_out(ckr__ds_job *x)
 /* >>deepspeed.emit.universal -------------------------------------------------- */
 
 /* NAME.pt of a parameter's directory, which holds its tensor of a slot. */
-static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_item *p, const char *slot)
+static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_param *p, const char *slot)
 {
     const bool master = !strcmp(slot, "master");
     const char *name = master ? "fp32" : slot;
@@ -50391,12 +50347,12 @@ static void ckr__ds_uni_out(ckr__ds_job *x)
 {
     uint64_t i, k;
     for (i = 0; i < x->n_items; i++) {
-        ckr__ds_item *p = &x->items[i];
+        ckr__ds_param *p = &x->items[i];
         if (!p->grouped || !ckr__ds_is_param(p)) continue;
         ckr__ds_uni_tensor(x, p, "master");
-        for (k = 0; k < p->n_slots; k++)
-            if (x->zero != 3 || !ckr__ds_single(p, p->slots[k]))
-                ckr__ds_uni_tensor(x, p, p->slots[k]->slot);
+        for (k = 0; k < p->of->n; k++)
+            if (x->zero != 3 || !ckr__ds_single(p, p->of->list[k]))
+                ckr__ds_uni_tensor(x, p, p->of->list[k]->slot);
     }
     if (!ckr__ds_begin(x, "zero/optimizer_state.pt")) return;
     ckr__ds_wrapped(x);
