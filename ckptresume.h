@@ -33880,13 +33880,14 @@ static ckr_result ckr__streams_say(const ckr__rank_streams *k)
      /          at the end: the name is a directory's; it is not written
    and blanks stand between patterns of one row, of which the first is written.
 
-   Reading, with `ckr__fileset k` zeroed and c, dir, forms, items set:
-     ckr__fileset_scan     goes through the directory: k.files[kind][0..n_files[kind]), by name
+   Reading, with `ckr__fileset k` zeroed, and `items` set where a dialect has its own:
+     ckr__fileset_of       goes through the directory: k.files[kind][0..n_files[kind]), by name
      k.size[CKR__TP] = 2   for what a document tells; sizes left 0 are found in the names
      ckr__fileset_every    is each rank's file of a kind there once? Sorts them by rank, or
                            refuses. CKR_OK and no files where there is none of the kind: whether
                            there must be one is the dialect's to say (ckr__fileset_missing)
      ckr__fileset_load     reads one; refuses one that was saved as another rank's
+     ckr__fileset_trees    both, of all of a kind
      ckr__fileset_step     refuses one of another step than the first's
    Writing: ckr__form_name of a ckr__rankfile on which ckr__at_set has put the numbers.
    Where the newest step of a run lies is told by a ckr__runs: see there. */
@@ -34216,6 +34217,16 @@ static ckr_result ckr__fileset_scan(ckr__fileset *k, bool deep)
     return r == CKR_OK ? k->c->err->code : r;
 }
 
+/* The same of a directory whose names have these forms; nothing after an error. */
+static ckr_result ckr__fileset_of(ckr__fileset *k, ckr__ctx *c, const char *dir,
+                                  const ckr__form *forms, bool deep)
+{
+    k->c = c;
+    k->dir = dir;
+    k->forms = forms;
+    return ckr__failed(c) ? c->err->code : ckr__fileset_scan(k, deep);
+}
+
 /* Sizes that nobody has told: what a name says, else one more than the highest number. */
 static void ckr__fileset_sizes(ckr__fileset *k)
 {
@@ -34358,6 +34369,15 @@ static ckr_result ckr__fileset_load(ckr__fileset *k, ckr__rankfile *f, ckr_forma
     if (r == CKR_OK) r = ckr__doc_load(k->c, file, &found, &f->root);
     if (r == CKR_OK && format) *format = found;
     return r == CKR_OK ? ckr__fileset_place(k, f, k->c->files[file].root) : r;
+}
+
+/* Each rank's file of a kind and its tree, where there are such files; nothing after an error. */
+static void ckr__fileset_trees(ckr__fileset *k, uint8_t kind, ckr_format *format)
+{
+    uint64_t i;
+    if (!ckr__failed(k->c)) ckr__fileset_every(k, kind, false, NULL);
+    for (i = 0; i < k->n_files[kind] && !ckr__failed(k->c); i++)
+        ckr__fileset_load(k, k->files[kind][i], format);
 }
 
 /* >>kit.runs ------------------------------------------------------------------ */
@@ -34621,6 +34641,22 @@ typedef struct ckr__part {
     bool              replica; /* another part holds these elements, too                   */
     int32_t           rank;    /* who stored it, in the dialect's order; -1: not known     */
 } ckr__part;
+
+/* All of the view, of the whole tensor of n_dims, as `rank` stored it. */
+static ckr__part ckr__part_make(const char *file, const char *name, const char *slot,
+                                const ckr_view *view, uint32_t n_dims, const int64_t *shape,
+                                uint32_t rank)
+{
+    ckr__part p = CKR_ZERO;
+    p.file = file;
+    p.name = name;
+    p.slot = slot;
+    p.view = view;
+    p.n_dims = n_dims;
+    p.shape = shape;
+    p.rank = (int32_t)rank;
+    return p;
+}
 
 static bool ckr__is_number(const ckr_node *n)
 {
@@ -37495,39 +37531,18 @@ typedef struct ckr__fsdp {
     ckr__load        load;
 } ckr__fsdp;
 
-CKR__PRINTF(5, 6)
-static ckr_result ckr__fsdp_bad(const ckr__fsdp *f, ckr_item item, const char *path,
-                                const char *key, const char *fmt, ...)
-{
-    char text[300];
-    va_list ap;
-    va_start(ap, fmt);
-    ckr__vformat(text, sizeof text, fmt, ap);
-    va_end(ap);
-    ckr__fail(f->c->err, item, path ? path : f->dir, CKR_NO_OFFSET, key, "%s", text);
-    return item != CKR_ITEM_MESH && item != CKR_ITEM_RANK_DIFFERS
-               ? f->c->err->code
-               : ckr__remedy(f->c->err, f->c->err->code,
-                             "a file of another run or rank is among them, or ranks' files are "
-                             "missing: bring back this run's own, of every rank");
-}
+static const char ckr__fsdp_remedy[] =
+    "a file of another run or rank is among them, or ranks' files are missing: bring back this "
+    "run's own, of every rank";
 
 /* What a rank stores of a tensor: its shards, or all of it. NULL without an error: it has no
    element of it. */
 static ckr_tensor *ckr__fsdp_take(ckr__fsdp *f, uint32_t rank, const char *path, const char *name,
                                   const char *slot, const ckr_view *v)
 {
+    ckr__part p = ckr__part_make(path, name, slot, v, v->n_dims, v->shape, rank);
     const ckr__held *h;
-    ckr__part p;
-    memset(&p, 0, sizeof p);
-    p.file = path;
-    p.name = name;
-    p.slot = slot;
-    p.n_dims = v->n_dims;
-    p.shape = v->shape;
-    p.view = v;
     p.alone = !v->dist;
-    p.rank = (int32_t)rank;
     p.replica = f->ranks[rank].replica > 0;
     h = ckr__part_add(&f->load, &p);
     return h ? h->tensor : NULL;
@@ -37537,94 +37552,85 @@ static ckr_tensor *ckr__fsdp_take(ckr__fsdp *f, uint32_t rank, const char *path,
 
 static bool ckr__mesh_equal(const ckr_mesh *a, const ckr_mesh *b)
 {
-    uint64_t i;
     uint32_t d;
     if (a == b) return true;
-    if (!a || !b || a->n_dims != b->n_dims || !a->names != !b->names ||
-        strcmp(a->device_type, b->device_type) != 0)
+    if (!a || !b || !ckr__same_dims(a->n_dims, a->shape, b->n_dims, b->shape) ||
+        !a->names != !b->names || strcmp(a->device_type, b->device_type) != 0)
         return false;
-    for (d = 0; d < a->n_dims; d++)
-        if (a->shape[d] != b->shape[d] || (a->names && strcmp(a->names[d], b->names[d]) != 0))
-            return false;
-    for (i = ckr__mesh_size(a); i-- > 0;)
-        if (a->ranks[i] != b->ranks[i]) return false;
-    return true;
+    for (d = 0; a->names && d < a->n_dims; d++)
+        if (strcmp(a->names[d], b->names[d]) != 0) return false;
+    return !memcmp(a->ranks, b->ranks, (size_t)ckr__mesh_size(a) * sizeof *a->ranks);
 }
 
 /* Which part of the vectors each rank holds: the mesh's last axis cuts, those before it copy. */
-static ckr_result ckr__fsdp_place(ckr__fsdp *f)
+static void ckr__fsdp_place(ckr__fsdp *f)
 {
     const ckr_mesh *m = f->mesh;
-    uint64_t i, n;
+    const uint64_t n = m ? ckr__mesh_size(m) : f->n_ranks;
+    uint64_t i;
     uint32_t seen = 0;
-    f->n_shards = f->n_ranks;
-    for (i = 0; i < f->n_ranks; i++) f->ranks[i].shard = (uint32_t)i;
-    if (!m) return CKR_OK;
-    n = ckr__mesh_size(m);
-    f->n_shards = (uint32_t)m->shape[m->n_dims - 1];
-    for (i = 0; i < n; i++) {
-        const int64_t r = m->ranks[i];
+    f->n_shards = m ? (uint32_t)m->shape[m->n_dims - 1] : f->n_ranks;
+    for (i = 0; i < n && !ckr__failed(f->c); i++) {
+        const int64_t r = m ? m->ranks[i] : (int64_t)i;
         if (r < 0 || r >= (int64_t)f->n_ranks) continue;
         f->ranks[r].shard = (uint32_t)(i % f->n_shards);
         f->ranks[r].replica = (uint32_t)(i / f->n_shards);
         seen++;
     }
-    return n == f->n_ranks && seen == f->n_ranks
-               ? CKR_OK
-               : ckr__fsdp_bad(f, CKR_ITEM_MESH, f->ranks[0].model_path, NULL,
-                               "the tensors lie on a mesh of %llu ranks, there are files of %u",
-                               (unsigned long long)n, (unsigned)f->n_ranks);
+    if (n != f->n_ranks || seen != f->n_ranks)
+        ckr__fail_fmt(f->c, CKR_ITEM_MESH, f->ranks[0].model_path, NULL, ckr__fsdp_remedy,
+                      "the tensors lie on a mesh of %llu ranks, there are files of %u",
+                      (unsigned long long)n, (unsigned)f->n_ranks);
 }
 
 /* Is it this rank's part of this run's tensor? */
-static ckr_result ckr__fsdp_dist(const ckr__fsdp *f, uint32_t rank, const char *path,
-                                 const char *key, const ckr_dist *d)
+static void ckr__fsdp_dist(const ckr__fsdp *f, uint32_t rank, const char *path, const char *key,
+                           const ckr_dist *d)
 {
-    if (d->fault) return ckr__fsdp_bad(f, CKR_ITEM_DIST, path, key, "%s", d->fault);
+    if (d->fault) ckr__fail_fmt(f->c, CKR_ITEM_DIST, path, key, NULL, "%s", d->fault);
     if (!ckr__mesh_equal(d->mesh, f->mesh))
-        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key,
-                             "it lies on another mesh than the first rank's first tensor");
+        ckr__fail_fmt(f->c, CKR_ITEM_MESH, path, key, ckr__fsdp_remedy,
+                      "it lies on another mesh than the first rank's first tensor");
     if (d->world >= 0 && d->world != (int64_t)f->n_ranks)
-        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key, "a run of %lld ranks has written it, "
-                             "there are files of %u", (long long)d->world, (unsigned)f->n_ranks);
+        ckr__fail_fmt(f->c, CKR_ITEM_MESH, path, key, ckr__fsdp_remedy,
+                      "a run of %lld ranks has written it, there are files of %u",
+                      (long long)d->world, (unsigned)f->n_ranks);
     if (d->rank >= 0 && d->rank != (int64_t)rank)
-        return ckr__fsdp_bad(f, CKR_ITEM_MESH, path, key, "rank %lld has written it: the file has "
-                             "another rank's name", (long long)d->rank);
-    return CKR_OK;
+        ckr__fail_fmt(f->c, CKR_ITEM_MESH, path, key, ckr__fsdp_remedy,
+                      "rank %lld has written it: the file has another rank's name",
+                      (long long)d->rank);
 }
 
 /* A tensor of a rank's model; views[i] is parameter i's of this rank. */
-static ckr_result ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const ckr_node *n,
-                                   const ckr_view **views)
+static void ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const ckr_node *n,
+                             const ckr_view **views)
 {
     const ckr_view *v = n->u.view;
-    const char *path = f->ranks[rank].model_path;
-    const ckr_dist *d = v->dist;
+    const char *path = f->ranks[rank].model_path, *why = NULL;
     ckr__fsdp_param *p;
-    uint64_t at;
-    if (ckr__view_odd(v) && !d)
-        return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key, "a tensor that is %s cannot be "
-                             "cut or joined", ckr__view_odd(v));
-    if (d && !f->cut) f->mesh = d->mesh;
-    if (d) f->cut = true;
-    if (d && ckr__fsdp_dist(f, rank, path, key, d) != CKR_OK) return f->c->err->code;
-    if (!ckr__map_find(&f->names, key, strlen(key), &at)) {
-        if (rank) return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key,
-                                       "rank 0 has no tensor of this name");
+    uint64_t at = 0;
+    const bool met = ckr__map_find(&f->names, key, strlen(key), &at);
+    if (ckr__view_odd(v) && !v->dist)
+        why = ckr__printf(f->c, "a tensor that is %s cannot be cut or joined", ckr__view_odd(v));
+    if (v->dist && !f->cut) f->mesh = v->dist->mesh;
+    if (v->dist) f->cut = true;
+    if (v->dist) ckr__fsdp_dist(f, rank, path, key, v->dist);
+    if (!why && !met && rank) why = "rank 0 has no tensor of this name";
+    if (!why && met && views[at]) why = "the name is there twice";
+    if (why)
+        ckr__fail_with(f->c, CKR_ITEM_RANK_DIFFERS, path, key, why, ckr__fsdp_remedy);
+    if (ckr__failed(f->c)) return;
+    if (!met) {
         p = CKR__PUSH(ckr__fsdp_param, f->c, f->params, f->n_params);
         p->key = key;
         p->name = *f->head ? ckr__printf(f->c, "%s%s", f->head, key) : key;
         p->node = n;
-        p->buffer = !d;
+        p->buffer = !v->dist;
+        ckr__numel(v->n_dims, v->shape, &p->numel);
         at = f->n_params - 1;
-        if (!p->name || !ckr__numel(v->n_dims, v->shape, &p->numel) ||
-            !ckr__map_put(&f->names, key, strlen(key), at, NULL))
-            return f->c->err->code;
+        ckr__map_put(&f->names, key, strlen(key), at, NULL);
     }
-    if (views[at])
-        return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, key, "the name is there twice");
-    views[at] = v;
-    return CKR_OK;
+    if (!ckr__failed(f->c)) views[at] = v;
 }
 
 /* The bytes of a view, or of a rank's shard: where they are tells tied names. */
@@ -37638,7 +37644,7 @@ static const ckr_view *ckr__fsdp_local(const ckr_view *v)
 }
 
 /* A second name of bytes that the first rank has under another. */
-static ckr_result ckr__fsdp_ties(ckr__fsdp *f)
+static void ckr__fsdp_ties(ckr__fsdp *f)
 {
     ckr__shared seen = CKR_ZERO;
     uint64_t i, at;
@@ -37652,52 +37658,39 @@ static ckr_result ckr__fsdp_ties(ckr__fsdp *f)
         p->tied = true;
     }
     ckr__map_free(&seen.map);
-    return f->c->err->code;
 }
 
-static ckr_result ckr__fsdp_model(ckr__fsdp *f)
+/* One rank's model. Where no tensor is cut nothing tells buffers from parameters. */
+static void ckr__fsdp_model(ckr__fsdp *f, uint32_t rank, const ckr_view **views)
 {
-    uint64_t i, n, most = ckr__dict_n(f->ranks[0].model);
-    const ckr_view **views = CKR__NEW_N(f->c, const ckr_view *, most);
-    uint32_t r;
-    ckr_result e = CKR_OK;
-    if (!views) return f->c->err->code;
-    for (r = 0; r < f->n_ranks && e == CKR_OK; r++) {
-        const ckr_node *root = f->ranks[r].model;
-        if (!ckr_node_is_dict(root))
-            return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, f->ranks[r].model_path, NULL,
-                                 "expected the state dict of a model");
-        for (i = 0; i < most; i++) views[i] = NULL;
-        for (i = n = 0; i < root->count && e == CKR_OK; i++) {
-            const char *key = ckr__dict_key(root, i);
-            const ckr_node *v = ckr__dict_at(root, i);
-            if (!key || v->kind != CKR_NODE_TENSOR) {
-                if (r == 0) ckr__leave(f->c, f->s, ckr__base(f->ranks[0].model_path),
-                                       key ? key : "?", v);
-                continue;
-            }
-            e = ckr__fsdp_weight(f, r, key, v, views);
-            n++;
-        }
-        if (e == CKR_OK && n != f->n_params)
-            e = ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, f->ranks[r].model_path, NULL,
-                              "%llu tensors, rank 0 has %llu", (unsigned long long)n,
-                              (unsigned long long)f->n_params);
-        if (e == CKR_OK && r == 0) e = ckr__fsdp_place(f);
-        if (e == CKR_OK && r == 0) e = ckr__fsdp_ties(f);
-        for (i = 0; i < f->n_params && r == 0 && !f->cut; i++)
-            f->params[i].buffer = false;       /* all whole: nothing tells them apart      */
-        for (i = 0; i < f->n_params && e == CKR_OK; i++) {
-            ckr__fsdp_param *p = &f->params[i];
-            ckr_tensor *t = p->tied ? NULL
-                                    : ckr__fsdp_take(f, r, f->ranks[r].model_path, p->name, "param",
-                                                     views[i]);
-            if (t) p->tensor = t;
-            if (t) t->buffer = p->buffer;
-            e = f->c->err->code;
-        }
+    const ckr__fsdp_rank *x = &f->ranks[rank];
+    ckr__walk w = ckr__walk_in(x->model);
+    uint64_t i, n = 0;
+    for (i = 0; i < f->n_params; i++) views[i] = NULL;
+    while (ckr__walk_on(&w) && !ckr__failed(f->c)) {
+        const bool tensor = w.name && w.value->kind == CKR_NODE_TENSOR;
+        n += tensor;
+        if (tensor) ckr__fsdp_weight(f, rank, w.name, w.value, views);
+        else if (!rank)
+            ckr__leave(f->c, f->s, ckr__base(x->model_path), w.name ? w.name : "?", w.value);
     }
-    return e;
+    if (!ckr_node_is_dict(x->model))
+        ckr__fail_with(f->c, CKR_ITEM_RANK_DIFFERS, x->model_path, NULL,
+                       "expected the state dict of a model", ckr__fsdp_remedy);
+    if (n != f->n_params)
+        ckr__fail_fmt(f->c, CKR_ITEM_RANK_DIFFERS, x->model_path, NULL, ckr__fsdp_remedy,
+                      "%llu tensors, rank 0 has %llu", (unsigned long long)n,
+                      (unsigned long long)f->n_params);
+    if (!rank) ckr__fsdp_place(f);
+    if (!rank) ckr__fsdp_ties(f);
+    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
+        ckr__fsdp_param *p = &f->params[i];
+        ckr_tensor *t;
+        p->buffer = p->buffer && f->cut;
+        t = p->tied ? NULL : ckr__fsdp_take(f, rank, x->model_path, p->name, "param", views[i]);
+        if (t) p->tensor = t;
+        if (t) t->buffer = p->buffer;
+    }
 }
 
 /* fsdp: units -------------------------------------------------------------------------- */
@@ -37741,34 +37734,33 @@ static bool ckr__fsdp_is_own(const ckr__fsdp_param *p)
     return !p->tied && !p->buffer;
 }
 
-static bool ckr__fsdp_find_lists(ckr__fsdp *f, ckr__fsdp_lists *l)
+static void ckr__fsdp_find_lists(ckr__fsdp *f, ckr__fsdp_lists *l)
 {
     char list[256];
-    const char *text;          /* the map's key                                            */
     uint64_t i;
-    for (i = 0; i < f->n_params; i++) {
-        const char *key = f->params[i].key;
+    memset(l, 0, sizeof *l);
+    l->found.c = f->c;
+    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
+        const char *key = f->params[i].key, *text;
         size_t at = 0, n, depth;
         for (depth = 0; ckr__fsdp_is_own(&f->params[i]) && ckr__name_number(key, &at); depth++) {
             n = ckr__name_list(key, at, list);
             if (l->n >= CKR__FSDP_LISTS || ckr__map_find(&l->found, list, n, NULL)) continue;
             l->inner[l->n] = depth > 0;
             text = ckr__strndup(f->c, list, n);
-            if (!text || !ckr__map_put(&l->found, text, n, l->n++, NULL)) return false;
+            if (text) ckr__map_put(&l->found, text, n, l->n++, NULL);
         }
     }
-    return true;
 }
 
 /* Gives each parameter its unit, where the layers of the lists in `mask` are wrapped: the root's
    is the first, a layer's comes before those inside it. What has no parameter of its own beside
    those of the layers inside it is no unit. */
-static bool ckr__fsdp_wrap(ckr__fsdp *f, ckr__fsdp_lists *l, uint32_t mask)
+static void ckr__fsdp_wrap(ckr__fsdp *f, const ckr__fsdp_lists *l, uint32_t mask)
 {
-    ckr__map units;
+    ckr__map units = CKR_ZERO;
     char list[256];
     uint64_t i, id, n_units = 1, *now;
-    memset(&units, 0, sizeof units);
     units.c = f->c;
     for (i = 0; i < f->n_params; i++) {
         ckr__fsdp_param *p = &f->params[i];
@@ -37786,35 +37778,31 @@ static bool ckr__fsdp_wrap(ckr__fsdp *f, ckr__fsdp_lists *l, uint32_t mask)
     }
     ckr__map_free(&units);
     now = CKR__NEW_N(f->c, uint64_t, n_units);
-    for (i = 0; now && i < f->n_params; i++)
+    if (!now) return;
+    for (i = 0; i < f->n_params; i++)
         if (ckr__fsdp_is_own(&f->params[i])) now[f->params[i].unit] = 1;
-    for (i = f->n_units = 0; now && i < n_units; i++)
+    for (i = f->n_units = 0; i < n_units; i++)
         if (now[i]) now[i] = f->n_units++;
-    for (i = 0; now && i < f->n_params; i++) f->params[i].unit = (uint32_t)now[f->params[i].unit];
-    return !ckr__failed(f->c);
+    for (i = 0; i < f->n_params; i++) f->params[i].unit = (uint32_t)now[f->params[i].unit];
 }
 
 /* Where each parameter begins in its unit's vector, and how long the vectors are. */
-static bool ckr__fsdp_layout(ckr__fsdp *f)
+static void ckr__fsdp_layout(ckr__fsdp *f)
 {
     uint64_t i;
     f->sizes = CKR__NEW_N(f->c, int64_t, f->n_units);
-    if (!f->sizes) return false;
-    for (i = 0; i < f->n_params; i++) {
+    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
         ckr__fsdp_param *p = &f->params[i];
         int64_t *size = &f->sizes[p->unit], elem, unit;
         if (!ckr__fsdp_is_own(p) || !p->tensor) continue;
         elem = (int64_t)ckr_dtype_size(p->tensor->dtype);
         unit = f->form == CKR__FSDP_ORIG && elem < 16 ? 16 / elem : 1;
-        *size = (*size + unit - 1) / unit * unit;
-        p->at = *size;
-        if (p->numel > INT64_MAX / 4 - *size) {
-            ckr__fsdp_bad(f, CKR_ITEM_FSDP_UNITS, NULL, p->key, "its unit has too many elements");
-            return false;
-        }
-        *size += p->numel;
+        p->at = (*size + unit - 1) / unit * unit;
+        if (p->numel > INT64_MAX / 4 - p->at)
+            ckr__fail_with(f->c, CKR_ITEM_FSDP_UNITS, f->dir, p->key,
+                           "its unit has too many elements", NULL);
+        else *size = p->at + p->numel;
     }
-    return true;
 }
 
 /* The elements of its unit's vector that a shard holds. */
@@ -37839,94 +37827,80 @@ static bool ckr__fsdp_overlap(const ckr__fsdp *f, const ckr__fsdp_param *p, uint
 /* Elements of the first vector in a state; -1: it has none. */
 static int64_t ckr__fsdp_stored(const ckr_node *state)
 {
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(state); i++) {
-        const ckr_node *v = ckr__dict_at(state, i);
-        if (v->kind == CKR_NODE_TENSOR && v->u.view->n_dims == 1) return v->u.view->shape[0];
-    }
+    ckr__walk w = ckr__walk_in(state);
+    while (ckr__walk_on(&w))
+        if (w.value->kind == CKR_NODE_TENSOR && w.value->u.view->n_dims == 1)
+            return w.value->u.view->shape[0];
     return -1;
 }
 
 /* Do the units make what is stored? */
 static bool ckr__fsdp_fits(const ckr__fsdp *f)
 {
+    const bool flat = f->form == CKR__FSDP_FLAT;
     uint64_t i, number;
     uint32_t r;
     int64_t lo, hi, n;
-    for (r = 0; r < f->n_ranks; r++) {
-        const ckr__fsdp_rank *x = &f->ranks[r];
-        for (i = 0; f->form == CKR__FSDP_FLAT && i < f->n_units; i++) {
-            n = ckr__fsdp_stored(x->state[i]);
-            ckr__fsdp_range(f, (uint32_t)i, x->shard, &lo, &hi);
-            if (n >= 0 && n != hi - lo) return false;
-        }
-        for (i = number = 0; f->form == CKR__FSDP_ORIG && i < f->n_params; i++) {
-            if (!ckr__fsdp_is_own(&f->params[i])) continue;
+    for (r = 0; r < f->n_ranks; r++)
+        for (i = number = 0; i < (flat ? f->n_units : f->n_params); i++) {
+            const ckr__fsdp_rank *x = &f->ranks[r];
+            bool any = true;
+            if (!flat && !ckr__fsdp_is_own(&f->params[i])) continue;
             n = ckr__fsdp_stored(x->state[number++]);
-            if (n >= 0 &&
-                (!ckr__fsdp_overlap(f, &f->params[i], x->shard, &lo, &hi) || n != hi - lo))
-                return false;
+            if (flat) ckr__fsdp_range(f, (uint32_t)i, x->shard, &lo, &hi);
+            else any = ckr__fsdp_overlap(f, &f->params[i], x->shard, &lo, &hi);
+            if (n >= 0 && (!any || n != hi - lo)) return false;
         }
-    }
     return true;
 }
 
 /* The wrapped layers: the fewest lists, the outermost first, that the sizes allow. */
-static ckr_result ckr__fsdp_units(ckr__fsdp *f)
+static void ckr__fsdp_units(ckr__fsdp *f)
 {
     ckr__fsdp_lists l;
     uint32_t mask, bits, n, k;
-    bool done = false, ok = true;
-    memset(&l, 0, sizeof l);
-    l.found.c = f->c;
-    ok = ckr__fsdp_find_lists(f, &l);
-    for (bits = 0; bits <= l.n && ok && !done; bits++)
-        for (mask = 0; mask < 1u << l.n && ok && !done; mask++) {
+    bool done = false;
+    ckr__fsdp_find_lists(f, &l);
+    for (bits = 0; bits <= l.n && !done; bits++)
+        for (mask = 0; mask < 1u << l.n && !done && !ckr__failed(f->c); mask++) {
             for (k = n = 0; k < l.n; k++) n += mask >> k & 1;
             if (n != bits) continue;
-            ok = ckr__fsdp_wrap(f, &l, mask);
-            if (!ok || (f->form == CKR__FSDP_FLAT && f->n_units != f->n_numbers)) continue;
-            ok = ckr__fsdp_layout(f);
-            done = ok && ckr__fsdp_fits(f);
+            ckr__fsdp_wrap(f, &l, mask);
+            if (f->form == CKR__FSDP_FLAT && f->n_units != f->n_numbers) continue;
+            ckr__fsdp_layout(f);
+            done = !ckr__failed(f->c) && ckr__fsdp_fits(f);
         }
     ckr__map_free(&l.found);
-    if (ckr__failed(f->c)) return f->c->err->code;
-    if (done) return CKR_OK;
-    return ckr__remedy(f->c->err,
-                       ckr__fsdp_bad(f, CKR_ITEM_FSDP_UNITS, f->ranks[0].optim_path, NULL,
-                                     "the optimizer has %llu flat parameters, which are no layers "
-                                     "that the parameters' names tell",
-                                     (unsigned long long)f->n_numbers),
-                       "resume at the same size and save with use_orig_params or FSDP2; or leave "
-                       "the optimizer's files out");
+    if (!done)
+        ckr__fail_fmt(f->c, CKR_ITEM_FSDP_UNITS, f->ranks[0].optim_path, NULL,
+                      "resume at the same size and save with use_orig_params or FSDP2; or leave "
+                      "the optimizer's files out",
+                      "the optimizer has %llu flat parameters, which are no layers that the "
+                      "parameters' names tell", (unsigned long long)f->n_numbers);
 }
 
 /* Which layers a wrapping policy takes where no file tells: those of every outermost list. */
-static bool ckr__fsdp_units_guess(ckr__fsdp *f)
+static void ckr__fsdp_units_guess(ckr__fsdp *f)
 {
     ckr__fsdp_lists l;
     uint32_t mask = 0, k;
-    bool ok;
-    memset(&l, 0, sizeof l);
-    l.found.c = f->c;
-    ok = ckr__fsdp_find_lists(f, &l);
+    ckr__fsdp_find_lists(f, &l);
     for (k = 0; k < l.n; k++) mask |= (uint32_t)!l.inner[k] << k;
-    ok = ok && ckr__fsdp_wrap(f, &l, mask);
+    ckr__fsdp_wrap(f, &l, mask);
     ckr__map_free(&l.found);
-    return ok;
 }
 
 /* fsdp: the optimizer ------------------------------------------------------------------- */
 
 /* Which parameters each of the optimizer's numbers means. */
-static bool ckr__fsdp_number(ckr__fsdp *f)
+static void ckr__fsdp_number(ckr__fsdp *f)
 {
     const bool flat = f->form == CKR__FSDP_FLAT;
     uint64_t i, n = 0;
     for (i = 0; i < f->n_params; i++) n += ckr__fsdp_is_own(&f->params[i]);
     f->n_numbers = flat ? f->n_units : n;
     f->first = CKR__NEW_N(f->c, int64_t, f->n_numbers);
-    if (!f->first) return false;
+    if (!f->first) return;
     for (i = 0; i < f->n_numbers; i++) f->first[i] = -1;
     for (i = f->n_params; i-- > 0;) {
         ckr__fsdp_param *p = &f->params[i];
@@ -37937,28 +37911,32 @@ static bool ckr__fsdp_number(ckr__fsdp *f)
         p->next = f->first[n];
         f->first[n] = (int64_t)i;
     }
-    return true;
 }
 
-/* The state of each number. Numbers may be names: of parameters, in the order of the groups. */
-static ckr_result ckr__fsdp_states(ckr__fsdp *f, uint32_t rank, uint64_t n)
+/* The number that a key of the state, or of a group's list, means: it may be a parameter's name.
+   What is none of the optimizer's is larger than all. */
+static uint64_t ckr__fsdp_number_of(const ckr__fsdp *f, const ckr_node *key)
 {
-    ckr__fsdp_rank *x = &f->ranks[rank];
-    const ckr_node *state = ckr_node_get(x->optim, "state");
-    uint64_t i, at;
-    x->state = CKR__NEW_N(f->c, const ckr_node *, n);
-    for (i = 0; x->state && i < ckr__dict_n(state); i++) {
-        const ckr_node *key = state->u.items[2 * i];
-        at = key->kind == CKR_NODE_INT ? (uint64_t)key->u.i : n;
-        if (key->kind == CKR_NODE_STR && ckr__map_find(&f->names, key->u.str, (size_t)key->count,
-                                                       &at))
-            at = (uint64_t)f->params[at].number;
-        if (at >= n || !ckr_node_is_dict(ckr__dict_at(state, i)))
-            return ckr__fsdp_bad(f, CKR_ITEM_OPTIMIZER_NAMES, x->optim_path, "state",
-                                 "the state of a parameter that no group lists");
-        x->state[at] = ckr__dict_at(state, i);
+    int64_t n = -1;
+    uint64_t at;
+    if (key->kind == CKR_NODE_STR && ckr__map_find(&f->names, key->u.str, (size_t)key->count, &at))
+        n = f->params[at].number;
+    else ckr_node_i64(key, &n);
+    return (uint64_t)n;
+}
+
+/* The state of each number. */
+static void ckr__fsdp_states(ckr__fsdp *f, ckr__fsdp_rank *x)
+{
+    ckr__walk w = ckr__walk_in(ckr_node_get(x->optim, "state"));
+    x->state = CKR__NEW_N(f->c, const ckr_node *, f->n_numbers);
+    while (x->state && ckr__walk_on(&w)) {
+        const uint64_t at = ckr__fsdp_number_of(f, w.key);
+        if (at < f->n_numbers && ckr_node_is_dict(w.value)) x->state[at] = w.value;
+        else
+            ckr__fail_with(f->c, CKR_ITEM_OPTIMIZER_NAMES, x->optim_path, "state",
+                           "the state of a parameter that no group lists", NULL);
     }
-    return f->c->err->code;
 }
 
 /* How many parameters the groups list, and whether by name. */
@@ -37966,7 +37944,7 @@ static uint64_t ckr__fsdp_listed(const ckr_node *groups, bool *named)
 {
     uint64_t i, n = 0;
     *named = false;
-    for (i = 0; ckr_node_is_list(groups) && i < groups->count; i++) {
+    for (i = 0; i < groups->count; i++) {
         const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
         if (!ckr_node_is_list(list)) continue;
         n += list->count;
@@ -37978,171 +37956,149 @@ static uint64_t ckr__fsdp_listed(const ckr_node *groups, bool *named)
 /* Is a moment of the first rank a part, or whole? Else it is a piece of a flat parameter. */
 static bool ckr__fsdp_by_parts(const ckr__fsdp *f)
 {
-    uint64_t i, k;
+    uint64_t i;
     for (i = 0; i < f->n_numbers; i++) {
-        const ckr_node *state = f->ranks[0].state[i];
-        for (k = 0; k < ckr__dict_n(state); k++) {
-            const ckr_node *v = ckr__dict_at(state, k);
-            if (v->kind == CKR_NODE_TENSOR && v->u.view->n_dims) return v->u.view->dist != NULL;
-        }
+        ckr__walk w = ckr__walk_in(f->ranks[0].state[i]);
+        while (ckr__walk_on(&w))
+            if (w.value->kind == CKR_NODE_TENSOR && w.value->u.view->n_dims)
+                return w.value->u.view->dist != NULL;
     }
     return true;
 }
 
 /* A rank's part of a flat parameter: what of each of its parameters lies in it. */
-static ckr_result ckr__fsdp_row(ckr__fsdp *f, uint32_t rank, uint64_t number, const char *slot,
-                                const ckr_view *v)
+static void ckr__fsdp_row(ckr__fsdp *f, uint32_t rank, uint64_t number, const char *slot,
+                          const ckr_view *v)
 {
+    const ckr__fsdp_rank *of = &f->ranks[rank];
     int64_t at, lo, hi;
-    ckr__part x;
-    memset(&x, 0, sizeof x);
-    x.file = f->ranks[rank].optim_path;
-    x.slot = slot;
-    x.view = v;
-    x.rank = (int32_t)rank;
-    x.replica = f->ranks[rank].replica > 0;
-    x.flat = true;
     for (at = f->first[number]; at >= 0 && !ckr__failed(f->c); at = f->params[at].next) {
         const ckr__fsdp_param *p = &f->params[at];
-        if (!ckr__fsdp_overlap(f, p, f->ranks[rank].shard, &x.begin, &x.end)) continue;
-        ckr__fsdp_range(f, p->unit, f->ranks[rank].shard, &lo, &hi);
-        x.name = p->name;
-        x.n_dims = p->tensor->n_dims;
-        x.shape = p->tensor->shape;
+        ckr__part x = ckr__part_make(of->optim_path, p->name, slot, v, p->tensor->n_dims,
+                                     p->tensor->shape, rank);
+        if (!ckr__fsdp_overlap(f, p, of->shard, &x.begin, &x.end)) continue;
+        ckr__fsdp_range(f, p->unit, of->shard, &lo, &hi);
         x.at = f->form == CKR__FSDP_FLAT ? p->at + x.begin - lo : 0;
+        x.replica = of->replica > 0;
+        x.flat = true;
         ckr__part_add(&f->load, &x);
     }
-    return f->c->err->code;
 }
 
-static ckr_result ckr__fsdp_slot(ckr__fsdp *f, uint32_t rank, uint64_t number, const char *slot,
-                                 const ckr_view *v)
+static void ckr__fsdp_slot(ckr__fsdp *f, uint32_t rank, uint64_t number, const char *slot,
+                           const ckr_view *v)
 {
     const bool whole = !v->n_dims || v->dist || f->form == CKR__FSDP_PARTS || v->n_dims > 1;
     const char *path = f->ranks[rank].optim_path;
-    int64_t at;
-    if (v->dist && ckr__fsdp_dist(f, rank, path, slot, v->dist) != CKR_OK) return f->c->err->code;
-    at = f->first[number];
-    if (at < 0)
-        return ckr__fsdp_bad(f, CKR_ITEM_FSDP_UNITS, path, slot,
-                             "the optimizer has the state of flat parameter %llu, on which no "
-                             "parameter of the model lies", (unsigned long long)number);
-    if (whole && v->n_dims && ckr__own_shape(slot) &&
-        (v->n_dims != f->params[at].tensor->n_dims ||
-         memcmp(v->shape, f->params[at].tensor->shape, v->n_dims * sizeof *v->shape)))
-        return ckr__fsdp_bad(f, CKR_ITEM_RANK_DIFFERS, path, f->params[at].name,
-                             "%s has another shape than the parameter", slot);
-    if (!whole) return ckr__fsdp_row(f, rank, number, slot, v);
-    for (at = f->first[number]; at >= 0 && !ckr__failed(f->c); at = f->params[at].next)
+    int64_t at = f->first[number];
+    const ckr__fsdp_param *p = at < 0 ? NULL : &f->params[at];
+    if (v->dist) ckr__fsdp_dist(f, rank, path, slot, v->dist);
+    if (!p)
+        ckr__fail_fmt(f->c, CKR_ITEM_FSDP_UNITS, path, slot, NULL,
+                      "the optimizer has the state of flat parameter %llu, on which no parameter "
+                      "of the model lies", (unsigned long long)number);
+    else if (whole && v->n_dims && ckr__own_shape(slot) &&
+             !ckr__same_dims(v->n_dims, v->shape, p->tensor->n_dims, p->tensor->shape))
+        ckr__fail_fmt(f->c, CKR_ITEM_RANK_DIFFERS, path, p->name, ckr__fsdp_remedy,
+                      "%s has another shape than the parameter", slot);
+    if (!whole && !ckr__failed(f->c)) ckr__fsdp_row(f, rank, number, slot, v);
+    for (; whole && at >= 0 && !ckr__failed(f->c); at = f->params[at].next)
         ckr__fsdp_take(f, rank, path, f->params[at].name, slot, v);
-    return f->c->err->code;
 }
 
 /* Groups as the first rank has them, with the parameters' names. */
-static ckr_result ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
+static void ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
 {
     bool *seen = CKR__NEW_N(f->c, bool, f->n_numbers);
     uint64_t i, k;
-    int64_t at, n;
-    for (i = 0; seen && i < list->count && !ckr__failed(f->c); i++) {
+    int64_t at;
+    for (i = 0; i < list->count && !ckr__failed(f->c); i++) {
         const ckr_node *raw = list->u.items[i], *params = ckr_node_get(raw, "params");
         ckr_group *g = ckr__group_add(f->c, f->s, raw);
         for (k = 0; ckr_node_is_list(params) && k < params->count && !ckr__failed(f->c); k++) {
-            uint64_t number = f->n_numbers;
-            const ckr_node *id = params->u.items[k];
-            if (ckr_node_i64(id, &n)) number = (uint64_t)n;
-            else if (ckr_node_str(id) && ckr__map_find(&f->names, id->u.str, (size_t)id->count,
-                                                       &number))
-                number = (uint64_t)f->params[number].number;
-            if (number >= f->n_numbers || seen[number])
-                return ckr__fsdp_bad(f, CKR_ITEM_OPTIMIZER_NAMES, f->ranks[0].optim_path, "params",
-                                     number < f->n_numbers
-                                         ? "the groups list a parameter twice"
-                                         : "a group lists a parameter that the model has not");
+            const uint64_t number = ckr__fsdp_number_of(f, params->u.items[k]);
+            const bool known = number < f->n_numbers;
+            if (!known || seen[number]) {
+                ckr__fail_with(f->c, CKR_ITEM_OPTIMIZER_NAMES, f->ranks[0].optim_path, "params",
+                               known ? "the groups list a parameter twice"
+                                     : "a group lists a parameter that the model has not", NULL);
+                return;
+            }
             seen[number] = true;
             for (at = f->first[number]; at >= 0; at = f->params[at].next)
                 *CKR__PUSH(const char *, f->c, g->params, g->n_params) = f->params[at].name;
         }
     }
-    return f->c->err->code;
 }
 
-/* What each parameter has, as all ranks' files have it, into its slots. */
-static ckr_result ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
+/* What a rank's file has of each of its parameters, into their slots. */
+static void ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
 {
-    const ckr_node *state = f->ranks[rank].state[number];
     const char *rel = ckr__base(f->ranks[0].optim_path);
-    const uint64_t n = ckr__dict_n(state);
-    uint64_t i;
-    if (n > CKR__FSDP_SLOTS)
-        return ckr__fsdp_bad(f, CKR_ITEM_LIMIT, f->ranks[rank].optim_path, "state",
-                             "a parameter has %llu values, at most %d are read",
-                             (unsigned long long)n, (int)CKR__FSDP_SLOTS);
-    for (i = 0; i < n && !ckr__failed(f->c); i++) {
-        const char *slot = ckr__dict_key(state, i);
-        const ckr_node *v = ckr__dict_at(state, i);
-        const ckr_view *view = !slot ? NULL : v->kind == CKR_NODE_TENSOR ? v->u.view
-                               : ckr__is_number(v) ? ckr__number_view(f->c, v) : NULL;
-        if (view) ckr__fsdp_slot(f, rank, number, slot, view);
-        else if (slot) ckr__slot_inside(f->c, f->s, slot, v);
-        if (view) continue;
-        if (rank == 0 && slot && ++f->n_rest)
-            ckr__leave(f->c, f->s, rel, ckr__printf(f->c, "state/%llu/%s",
-                                                    (unsigned long long)number, slot), v);
+    ckr__walk w = ckr__walk_in(f->ranks[rank].state[number]);
+    if (ckr__dict_n(w.dict) > CKR__FSDP_SLOTS)
+        ckr__fail_fmt(f->c, CKR_ITEM_LIMIT, f->ranks[rank].optim_path, "state", NULL,
+                      "a parameter has %llu values, at most %d are read",
+                      (unsigned long long)ckr__dict_n(w.dict), (int)CKR__FSDP_SLOTS);
+    while (!ckr__failed(f->c) && ckr__walk_on(&w)) {
+        const ckr_view *v = w.value->kind == CKR_NODE_TENSOR ? w.value->u.view : NULL;
+        if (!w.name) continue;
+        if (ckr__is_number(w.value)) v = ckr__number_view(f->c, w.value);
+        if (v) ckr__fsdp_slot(f, rank, number, w.name, v);
+        else ckr__slot_inside(f->c, f->s, w.name, w.value);
+        if (v || rank) continue;
+        f->n_rest++;
+        ckr__leave(f->c, f->s, rel,
+                   ckr__printf(f->c, "state/%llu/%s", (unsigned long long)number, w.name), w.value);
     }
-    return f->c->err->code;
 }
 
 /* When the model has been read. Ranks may have no file of the optimizer: none then. */
-static ckr_result ckr__fsdp_optimizer(ckr__fsdp *f)
+static void ckr__fsdp_optimizer(ckr__fsdp *f)
 {
-    const ckr_node *list;
-    const ckr_node *root = f->ranks[0].optim;
+    const ckr_node *root = f->ranks[0].optim, *list = ckr_node_get(root, "param_groups");
+    ckr__walk w = ckr__walk_in(root);
     uint64_t n, i;
     uint32_t r;
     bool named;
-    ckr_result e = CKR_OK;
-    if (!root) return CKR_OK;
     for (r = 0; r < f->n_ranks; r++)
         if (!ckr__is_optimizer(f->ranks[r].optim))
-            return ckr__fsdp_bad(f, CKR_ITEM_FILE_FORM, f->ranks[r].optim_path, NULL,
-                                 "expected the state dict of an optimizer: state and param_groups");
-    list = ckr_node_get(root, "param_groups");
+            ckr__fail_with(f->c, CKR_ITEM_FILE_FORM, f->ranks[r].optim_path, NULL,
+                           "expected the state dict of an optimizer: state and param_groups", NULL);
+    if (ckr__failed(f->c)) return;
     n = ckr__fsdp_listed(list, &named);
-    if (!ckr__fsdp_number(f)) return f->c->err->code;
+    ckr__fsdp_number(f);
     if (!named && list->count > 1)
-        return ckr__remedy(f->c->err,
-                           ckr__fsdp_bad(f, CKR_ITEM_OPTIMIZER_NAMES, f->ranks[0].optim_path,
-                                         "param_groups",
-                                         "%llu groups list numbers: torch counts the parameters in "
-                                         "the order of the groups, which no file tells",
-                                         (unsigned long long)list->count),
-                           "save the optimizer with the parameters' names, as torch's "
-                           "get_optimizer_state_dict has them; or leave its files out");
+        ckr__fail_fmt(f->c, CKR_ITEM_OPTIMIZER_NAMES, f->ranks[0].optim_path, "param_groups",
+                      "save the optimizer with the parameters' names, as torch's "
+                      "get_optimizer_state_dict has them; or leave its files out",
+                      "%llu groups list numbers: torch counts the parameters in the order of the "
+                      "groups, which no file tells", (unsigned long long)list->count);
     f->form = !named && n != f->n_numbers ? CKR__FSDP_FLAT : CKR__FSDP_PARTS;
     if (f->form == CKR__FSDP_FLAT) f->n_numbers = n;
-    for (r = 0; r < f->n_ranks && e == CKR_OK; r++) e = ckr__fsdp_states(f, r, f->n_numbers);
-    if (e == CKR_OK && f->form == CKR__FSDP_PARTS && !named && !ckr__fsdp_by_parts(f))
-        f->form = CKR__FSDP_ORIG;
-    if (e == CKR_OK && f->form != CKR__FSDP_PARTS) e = ckr__fsdp_units(f);
-    if (e == CKR_OK && !ckr__fsdp_number(f)) e = f->c->err->code;
-    if (e == CKR_OK) e = ckr__fsdp_groups(f, list);
-    for (r = 0; r < f->n_ranks && e == CKR_OK; r++)
-        for (i = 0; i < f->n_numbers && e == CKR_OK; i++) e = ckr__fsdp_slots(f, r, i);
-    for (i = 0; i < root->count && e == CKR_OK; i++)
-        if (ckr__dict_key(root, i) && !ckr__word_in("state param_groups", ckr__dict_key(root, i)))
-            e = ckr__leave(f->c, f->s, ckr__base(f->ranks[0].optim_path), ckr__dict_key(root, i),
-                           ckr__dict_at(root, i));
-    return e;
+    for (r = 0; r < f->n_ranks && !ckr__failed(f->c); r++) ckr__fsdp_states(f, &f->ranks[r]);
+    if (ckr__failed(f->c)) return;
+    if (f->form == CKR__FSDP_PARTS && !named && !ckr__fsdp_by_parts(f)) f->form = CKR__FSDP_ORIG;
+    if (f->form != CKR__FSDP_PARTS) ckr__fsdp_units(f);
+    ckr__fsdp_number(f);
+    ckr__fsdp_groups(f, list);
+    for (r = 0; r < f->n_ranks; r++)
+        for (i = 0; i < f->n_numbers && !ckr__failed(f->c); i++) ckr__fsdp_slots(f, r, i);
+    while (ckr__walk_on(&w))
+        if (w.name && !ckr__word_in("state param_groups", w.name))
+            ckr__leave(f->c, f->s, ckr__base(f->ranks[0].optim_path), w.name, w.value);
 }
 
 /* The trees of `ranks` into the state. */
 static ckr_result ckr__fsdp_read(ckr__fsdp *f)
 {
+    const ckr_view **views = CKR__NEW_N(f->c, const ckr_view *, ckr__dict_n(f->ranks[0].model));
+    uint32_t r;
     f->names.c = f->c;
     f->first_group = f->s->n_groups;
     ckr__load_init(&f->load, f->c, f->s, CKR_ITEM_RANK_DIFFERS);
-    if (ckr__fsdp_model(f) == CKR_OK) ckr__fsdp_optimizer(f);
+    for (r = 0; r < f->n_ranks && !ckr__failed(f->c); r++) ckr__fsdp_model(f, r, views);
+    if (!ckr__failed(f->c) && f->ranks[0].optim) ckr__fsdp_optimizer(f);
     ckr__map_free(&f->names);
     return ckr__load_done(&f->load);
 }
@@ -38157,13 +38113,16 @@ typedef struct ckr__fsdp_save {
     ckr__fsdp         to;
     ckr__slots       *slots;   /* of each parameter beside itself                           */
     const ckr_mesh   *mesh;
-    ckr__dist_out     dist;    /* of the file that is being written                         */
+    const ckr_node   *like;    /* a DTensor of the source's; or NULL                        */
+    ckr__out_file    *f;       /* that is being written, of this rank                       */
+    uint32_t          rank;
+    ckr__dist_out     dist;    /* of the file, once it has a DTensor: they share a mesh     */
     bool              whole;   /* parameters are stored whole                               */
     bool              named;   /* the optimizer's numbers are the parameters' names          */
 } ckr__fsdp_save;
 
 /* Names as the source's files have them, else the state's parameters and their second names. */
-static bool ckr__fsdp_names(ckr__fsdp_save *x)
+static void ckr__fsdp_names(ckr__fsdp_save *x)
 {
     ckr__fsdp *to = &x->to;
     const size_t n = strlen(to->head);
@@ -38171,10 +38130,8 @@ static bool ckr__fsdp_names(ckr__fsdp_save *x)
     if (x->from) {
         to->n_params = x->from->n_params;
         to->n_units = x->from->n_units;
-        to->params = CKR__NEW_N(x->c, ckr__fsdp_param, to->n_params);
-        if (to->params && to->n_params)
-            memcpy(to->params, x->from->params, (size_t)to->n_params * sizeof *to->params);
-        return to->params != NULL;
+        to->params = CKR__DUP(x->c, ckr__fsdp_param, x->from->params, to->n_params);
+        return;
     }
     for (i = 0; i < x->s->n_tensors; i++) {
         const ckr_tensor *t = x->s->tensors[i];
@@ -38193,55 +38150,43 @@ static bool ckr__fsdp_names(ckr__fsdp_save *x)
             p->key = p->name + n;
             p->tied = true;
         }
-    return !ckr__failed(x->c);
 }
 
 /* The state's tensors by name and slot. */
-static bool ckr__fsdp_tensors(ckr__fsdp_save *x)
+static void ckr__fsdp_tensors(ckr__fsdp_save *x)
 {
     ckr__fsdp *to = &x->to;
-    uint64_t i, at;
-    for (i = 0; i < to->n_params; i++)
-        if (!ckr__map_put(&to->names, to->params[i].name, strlen(to->params[i].name), i, NULL))
-            return false;
+    uint64_t i, at, first;
+    for (i = 0; i < to->n_params && !ckr__failed(x->c); i++)
+        ckr__map_put(&to->names, to->params[i].name, strlen(to->params[i].name), i, NULL);
     x->slots = ckr__slots_of(x->c, x->s, &to->names, to->n_params, "");
     for (i = 0; x->slots && i < to->n_params; i++)
         to->params[i].tensor = x->slots[i].param;
-    for (i = 0; i < x->s->n_ties; i++) {
+    for (i = 0; i < x->s->n_ties && !ckr__failed(x->c); i++) {
         const ckr_tie *tie = &x->s->ties[i];
-        uint64_t first;
         if (ckr__map_find(&to->names, tie->other, strlen(tie->other), &at) &&
             ckr__map_find(&to->names, tie->name, strlen(tie->name), &first))
             to->params[at].tensor = to->params[first].tensor;
     }
-    return !ckr__failed(x->c);
 }
 
 /* The mesh of the coming run: as the source's, but for its sizes; torch's own for one of FSDP. Its
    axes have these names; NULL, or none of the source's has one: no names. */
-static bool ckr__fsdp_mesh(ckr__fsdp_save *x, const char *const names[2])
+static void ckr__fsdp_mesh(ckr__fsdp_save *x, const char *const names[2])
 {
     const ckr_mesh *was = x->from ? x->from->mesh : NULL;
-    const bool copies = x->to.n_shards < x->to.n_ranks;
-    int64_t *shape = CKR__NEW_N(x->c, int64_t, 2);
-    if (!shape) return false;
-    shape[0] = x->to.n_ranks / x->to.n_shards;
-    shape[1] = x->to.n_shards;
+    const int64_t sizes[2] = { x->to.n_ranks / x->to.n_shards, x->to.n_shards };
+    const bool copies = sizes[0] > 1;
+    const int64_t *shape = CKR__DUP(x->c, int64_t, sizes, 2);
+    uint64_t i;
+    if (!shape) return;
     x->mesh = ckr__mesh_new(x->c, was ? was->device_type : "cuda", copies ? 2 : 1,
                             copies ? shape : shape + 1,
                             !names || (was && !was->names) ? NULL : copies ? names : names + 1);
-    return x->mesh != NULL;
-}
-
-/* A file's DTensors are like the source's; it has a mesh once it has one of them. */
-static bool ckr__fsdp_begin(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
-{
-    uint64_t i;
-    if (x->dist.f == f) return true;
-    for (i = 0; i < x->to.n_params; i++)
-        if (x->to.params[i].node && x->to.params[i].node->u.view->dist) break;
-    return ckr__dist_begin(&x->dist, x->c, f, x->mesh, rank,
-                           i < x->to.n_params ? x->to.params[i].node : NULL);
+    for (i = 0; i < x->to.n_params && !x->like; i++) {
+        const ckr_node *n = x->to.params[i].node;
+        if (n && n->u.view->dist) x->like = n;
+    }
 }
 
 /* The layout of the coming run, on `ranks` ranks of which `shards` make a copy, and its mesh's
@@ -38249,9 +38194,11 @@ static bool ckr__fsdp_begin(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
 static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t ranks, uint32_t shards,
                               uint8_t form, const char *const names[2])
 {
+    const bool optimizer = !(x->t->without & CKR_OPTIMIZER), parts = form == CKR__FSDP_PARTS,
+               as_it_was = x->from && x->from->form == form;
     ckr__fsdp *to = &x->to;
     uint32_t r;
-    if (x->from && x->from->form != form && x->from->n_rest)
+    if (x->from && !as_it_was && x->from->n_rest)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "optimizer",
                      (int64_t)x->from->n_rest, 0,
                      "these values are no tensors, and belong to parameters that the optimizer of "
@@ -38262,89 +38209,80 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
     to->n_shards = shards;
     to->form = form;
     to->ranks = CKR__NEW_N(x->c, ckr__fsdp_rank, ranks);
-    if (!to->ranks || !ckr__fsdp_names(x) || !ckr__fsdp_tensors(x)) return false;
-    for (r = 0; r < ranks; r++) {
+    for (r = 0; to->ranks && r < ranks; r++) {
         to->ranks[r].shard = r % shards;
         to->ranks[r].replica = r / shards;
     }
-    if (form != CKR__FSDP_PARTS && (!x->from || x->from->form == CKR__FSDP_PARTS) &&
-        !ckr__fsdp_units_guess(to))
-        return false;
-    if (!(x->t->without & CKR_OPTIMIZER)) ckr__slots_whole(x->c, x->s);
-    if (!x->whole && (shards > 1 || form != CKR__FSDP_PARTS) && !(x->t->without & CKR_OPTIMIZER))
-        ckr__slots_hold(x->c, x->s,
-                        form == CKR__FSDP_FLAT && !(x->from && x->from->form == form)
-                            ? CKR__SLOTS_FLAT : CKR__SLOTS_CUT,
+    ckr__fsdp_names(x);
+    ckr__fsdp_tensors(x);
+    if (ckr__failed(x->c)) return false;
+    if (!parts && (!x->from || x->from->form == CKR__FSDP_PARTS)) ckr__fsdp_units_guess(to);
+    if (optimizer) ckr__slots_whole(x->c, x->s);
+    if (optimizer && !x->whole && (shards > 1 || !parts))
+        ckr__slots_hold(x->c, x->s, form == CKR__FSDP_FLAT && !as_it_was ? CKR__SLOTS_FLAT
+                                                                        : CKR__SLOTS_CUT,
                         "leave out the optimizer: --without optimizer,groups");
-    return (form == CKR__FSDP_PARTS || ckr__fsdp_layout(to)) && ckr__fsdp_number(to) &&
-           ckr__fsdp_mesh(x, names);
-}
-
-static ckr_dtype ckr__fsdp_dtype(const ckr__fsdp_save *x, const ckr__fsdp_param *p)
-{
-    return x->t->dtype != CKR_DTYPE_NONE && ckr__is_float(p->tensor->dtype) ? x->t->dtype
-                                                                           : p->tensor->dtype;
+    if (!parts) ckr__fsdp_layout(to);
+    ckr__fsdp_number(to);
+    ckr__fsdp_mesh(x, names);
+    return !ckr__failed(x->c);
 }
 
 /* The box of a tensor that a rank has, as a DTensor. */
-static ckr_node *ckr__fsdp_shard(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
-                                 const ckr__fsdp_param *p, const ckr_tensor *t, ckr_dtype dtype)
+static ckr_node *ckr__fsdp_shard(ckr__fsdp_save *x, const ckr__fsdp_param *p, const ckr_tensor *t,
+                                 ckr_dtype dtype)
 {
-    const ckr_dist *was = p->node && p->node->u.view->dist ? p->node->u.view->dist : NULL;
+    const ckr_dist *was = p->node ? p->node->u.view->dist : NULL;
     const uint32_t last = x->mesh->n_dims - 1;
     ckr_placement *places = CKR__NEW_N(x->c, ckr_placement, x->mesh->n_dims);
     ckr__block *b;
     ckr_node *n = NULL;
     uint32_t k;
-    if (!places || !ckr__fsdp_begin(x, f, rank)) return NULL;
+    if (!places || (x->dist.f != x->f &&
+                    !ckr__dist_begin(&x->dist, x->c, x->f, x->mesh, x->rank, x->like)))
+        return NULL;
     for (k = 0; k < last; k++) places[k].dim = -1;
     places[last].kind = CKR_PLACE_SHARD;
     for (k = 0; was && was->placements && k < was->n_placements; k++)
         if (was->placements[k].kind == CKR_PLACE_SHARD) places[last].dim = was->placements[k].dim;
-    b = ckr__dist_block(x->c, x->mesh, rank, places, t->n_dims, t->shape);
-    if (b) n = ckr__entry_new(x->c, f, t->name, dtype, t->n_dims, b->shape);
-    if (!n || !ckr__bind_flat(x->c, n->u.entry, t, x->to.ranks[rank].replica > 0, b, 0,
-                              ckr__block_numel(b), 0))
-        return NULL;
+    b = ckr__dist_block(x->c, x->mesh, x->rank, places, t->n_dims, t->shape);
+    if (b) n = ckr__entry_new(x->c, x->f, t->name, dtype, t->n_dims, b->shape);
+    if (n)
+        ckr__bind_flat(x->c, n->u.entry, t, x->to.ranks[x->rank].replica > 0, b, 0,
+                       ckr__block_numel(b), 0);
     return ckr__dist_put(&x->dist, places, t->n_dims, t->shape, n);
 }
 
 /* A rank's part of a tensor, cut as the parameter is. */
-static ckr_node *ckr__fsdp_part(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
-                                const ckr__fsdp_param *p, const ckr_tensor *t, ckr_dtype dtype)
+static ckr_node *ckr__fsdp_part(ckr__fsdp_save *x, const ckr__fsdp_param *p, const ckr_tensor *t,
+                                ckr_dtype dtype)
 {
     const bool shard = t->n_dims && !p->buffer && !x->whole;     /* `step` is whole       */
-    return shard ? ckr__fsdp_shard(x, f, rank, p, t, dtype)
-                 : ckr__entry_whole(x->c, f, t->name, t, dtype, rank > 0);
+    return shard ? ckr__fsdp_shard(x, p, t, dtype)
+                 : ckr__entry_whole(x->c, x->f, t->name, t, dtype, x->rank > 0);
 }
 
 /* A dict of the source's kind, with its attributes; a new one of `kind` where it has none. */
-static ckr_node *ckr__fsdp_dict(ckr__fsdp_save *x, ckr__out_file *f, ckr_node_kind kind,
-                                const ckr_node *was)
+static ckr_node *ckr__fsdp_dict(ckr__fsdp_save *x, ckr_node_kind kind, const ckr_node *was)
 {
     ckr_node *d = ckr__node(x->c, ckr_node_is_dict(was) ? (ckr_node_kind)was->kind : kind);
-    if (d && was && was->attrs) d->attrs = ckr__copy_tree(x->c, f, was->attrs, NULL);
+    if (d && was && was->attrs) d->attrs = ckr__copy_tree(x->c, x->f, was->attrs, NULL);
     return d;
 }
 
 /* What the source's dict has beside tensors, and the coming one has not, goes on as it was. */
-static void ckr__fsdp_put_rest(ckr__fsdp_save *x, ckr__out_file *f, ckr_node *d,
-                               const ckr_node *was)
+static void ckr__fsdp_put_rest(ckr__fsdp_save *x, ckr_node *d, const ckr_node *was)
 {
     ckr__map had = CKR_ZERO;
-    const char *key;
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(d);
     had.c = x->c;
-    for (i = 0; i < ckr__dict_n(d); i++) {
-        key = ckr__dict_key(d, i);
-        if (key) ckr__map_put(&had, key, strlen(key), i, NULL);
-    }
-    for (i = 0; i < ckr__dict_n(was); i++) {
-        const ckr_node *v = ckr__dict_at(was, i);
-        key = ckr__dict_key(was, i);
-        if (v->kind != CKR_NODE_TENSOR && !(key && ckr__map_find(&had, key, strlen(key), NULL)))
-            ckr__node_pair(x->c, d, was->u.items[2 * i], ckr__copy_tree(x->c, f, v, NULL));
-    }
+    while (ckr__walk_on(&w))
+        if (w.name) ckr__map_put(&had, w.name, strlen(w.name), w.i, NULL);
+    w = ckr__walk_in(was);
+    while (ckr__walk_on(&w))
+        if (w.value->kind != CKR_NODE_TENSOR &&
+            !(w.name && ckr__map_find(&had, w.name, strlen(w.name), NULL)))
+            ckr__node_pair(x->c, d, w.key, ckr__copy_tree(x->c, x->f, w.value, NULL));
     ckr__map_free(&had);
 }
 
@@ -38352,79 +38290,75 @@ static void ckr__fsdp_put_rest(ckr__fsdp_save *x, ckr__out_file *f, ckr_node *d,
 static ckr_node *ckr__fsdp_put_model(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
 {
     const ckr_node *was = x->from ? x->from->ranks[0].model : NULL;
-    ckr_node *root = ckr__fsdp_dict(x, f, CKR_NODE_ODICT, was), **made;
+    ckr_node *root, **made = CKR__NEW_N(x->c, ckr_node *, x->to.n_params);
     uint64_t i, at;
-    made = CKR__NEW_N(x->c, ckr_node *, x->to.n_params);
-    if (!root || !made) return NULL;
-    for (i = 0; i < x->to.n_params; i++) {
+    x->f = f;
+    x->rank = rank;
+    root = ckr__fsdp_dict(x, CKR_NODE_ODICT, was);
+    for (i = 0; i < x->to.n_params && !ckr__failed(x->c); i++) {
         const ckr__fsdp_param *p = &x->to.params[i];
         if (!p->tensor) continue;
-        if (p->tied && ckr__map_find(&x->to.names, p->tensor->name, strlen(p->tensor->name), &at) &&
-            made[at])
+        if (p->tied && ckr__map_find(&x->to.names, p->tensor->name, strlen(p->tensor->name), &at))
             made[i] = made[at];
-        else made[i] = ckr__fsdp_part(x, f, rank, p, p->tensor, ckr__fsdp_dtype(x, p));
+        if (!made[i])
+            made[i] = ckr__fsdp_part(x, p, p->tensor, ckr__dtype_as(p->tensor, x->t->dtype));
         ckr__node_pair(x->c, root, ckr__node_str(x->c, p->key), made[i]);
     }
-    ckr__fsdp_put_rest(x, f, root, was);
+    ckr__fsdp_put_rest(x, root, was);
     return ckr__failed(x->c) ? NULL : root;
 }
 
 /* The elements of a flat parameter that a rank has; what no parameter lies on is zero. */
-static ckr_node *ckr__fsdp_row_entry(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
-                                     uint64_t number, const char *slot, ckr_dtype dtype)
+static ckr_node *ckr__fsdp_row_entry(ckr__fsdp_save *x, uint64_t number, const char *slot,
+                                     ckr_dtype dtype)
 {
     const ckr__fsdp *to = &x->to;
-    const uint32_t shard = to->ranks[rank].shard;
-    const int64_t elem = (int64_t)ckr_dtype_size(dtype);
+    const ckr__fsdp_rank *of = &to->ranks[x->rank];
+    const bool flat = to->form == CKR__FSDP_FLAT;
     int64_t at = to->first[number], lo, hi, begin, end, n;
     uint64_t k;
     ckr_node *node;
-    if (to->form == CKR__FSDP_FLAT) ckr__fsdp_range(to, (uint32_t)number, shard, &begin, &end);
-    else if (!ckr__fsdp_overlap(to, &to->params[at], shard, &begin, &end)) return NULL;
+    if (flat) ckr__fsdp_range(to, (uint32_t)number, of->shard, &begin, &end);
+    else if (!ckr__fsdp_overlap(to, &to->params[at], of->shard, &begin, &end)) return NULL;
     n = end - begin;
-    node = ckr__entry_new(x->c, f, to->params[at].name, dtype, 1, &n);
+    node = ckr__entry_new(x->c, x->f, to->params[at].name, dtype, 1, &n);
     for (; at >= 0 && node; at = to->params[at].next) {
         const ckr__fsdp_param *p = &to->params[at];
-        const int64_t from = to->form == CKR__FSDP_FLAT ? begin - p->at : begin;
-        if (!ckr__fsdp_overlap(to, p, shard, &lo, &hi)) continue;
-        for (k = 0; k < x->slots[at].n; k++) {
-            const ckr_tensor *t = x->slots[at].list[k];
-            if (!strcmp(t->slot, slot) &&
-                !ckr__bind_flat(x->c, node->u.entry, t, to->ranks[rank].replica > 0, NULL, lo, hi,
-                                (uint64_t)((lo - from) * elem)))
-                return NULL;
-        }
+        const ckr__slots *s = &x->slots[at];
+        const int64_t from = flat ? begin - p->at : begin;
+        if (!ckr__fsdp_overlap(to, p, of->shard, &lo, &hi)) continue;
+        for (k = 0; k < s->n; k++)
+            if (!strcmp(s->list[k]->slot, slot))
+                ckr__bind_flat(x->c, node->u.entry, s->list[k], of->replica > 0, NULL, lo, hi,
+                               (uint64_t)(lo - from) * ckr_dtype_size(dtype));
     }
     return node;
 }
 
 /* The state of one of the optimizer's numbers, as one rank has it; NULL: it has none. */
-static ckr_node *ckr__fsdp_put_state(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
-                                     uint64_t number)
+static ckr_node *ckr__fsdp_put_state(ckr__fsdp_save *x, uint64_t number)
 {
     const ckr__fsdp *to = &x->to;
-    const int64_t first = to->first[number];
-    const ckr__fsdp_param *p = &to->params[first];
-    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT), *v;
-    int64_t at, lo, hi;
+    const bool orig = to->form == CKR__FSDP_ORIG,
+               rows = to->form != CKR__FSDP_PARTS && !(x->whole && orig);
+    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    int64_t at = to->first[number], lo, hi;
     uint64_t k;
-    if (to->form == CKR__FSDP_ORIG && !x->whole &&
-        !ckr__fsdp_overlap(to, p, to->ranks[rank].shard, &lo, &hi))
+    if (orig && rows &&
+        !ckr__fsdp_overlap(to, &to->params[at], to->ranks[x->rank].shard, &lo, &hi))
         return NULL;
-    for (at = first; at >= 0 && d; at = to->params[at].next)
+    for (; at >= 0; at = to->params[at].next)
         for (k = 0; k < x->slots[at].n; k++) {
             const ckr_tensor *t = x->slots[at].list[k];
             if (ckr_node_get(d, t->slot)) continue;
-            if (t->n_dims && to->form != CKR__FSDP_PARTS &&
-                !(x->whole && to->form == CKR__FSDP_ORIG))
-                v = ckr__fsdp_row_entry(x, f, rank, number, t->slot, t->dtype);
-            else
-                v = ckr__fsdp_part(x, f, rank, &to->params[at], t, t->dtype);
-            ckr__node_set(x->c, d, t->slot, v);
+            ckr__node_set(x->c, d, t->slot,
+                          t->n_dims && rows
+                              ? ckr__fsdp_row_entry(x, number, t->slot, t->dtype)
+                              : ckr__fsdp_part(x, &to->params[at], t, t->dtype));
         }
     if (x->from && x->from->form == to->form && x->from->ranks[0].state)
-        ckr__fsdp_put_rest(x, f, d, x->from->ranks[0].state[number]);
-    return d && d->count ? d : NULL;
+        ckr__fsdp_put_rest(x, d, x->from->ranks[0].state[number]);
+    return ckr__dict_n(d) ? d : NULL;
 }
 
 /* The groups of this optimizer; a number is in that of its first parameter, in ascending order, as
@@ -38460,29 +38394,27 @@ static ckr_node *ckr__fsdp_put_groups(ckr__fsdp_save *x, uint64_t most)
     return ckr__failed(x->c) ? NULL : list;
 }
 
-/* The name of the first parameter that one of the optimizer's numbers means. */
-static const char *ckr__fsdp_key(const ckr__fsdp *f, uint64_t number)
-{
-    return f->params[f->first[number]].key;
-}
-
 /* The optimizer's state dict of one rank. */
 static ckr_node *ckr__fsdp_put_optimizer(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank,
                                          ckr_node *groups)
 {
     const ckr_node *was = x->from ? x->from->ranks[0].optim : NULL;
-    ckr_node *root = ckr__fsdp_dict(x, f, CKR_NODE_DICT, was), *state, *v;
+    ckr_node *root, *state, *v;
     uint64_t i;
-    state = ckr__fsdp_dict(x, f, CKR_NODE_DICT, ckr_node_get(was, "state"));
+    x->f = f;
+    x->rank = rank;
+    root = ckr__fsdp_dict(x, CKR_NODE_DICT, was);
+    state = ckr__fsdp_dict(x, CKR_NODE_DICT, ckr_node_get(was, "state"));
     ckr__node_set(x->c, root, "state", state);
     ckr__node_set(x->c, root, "param_groups", ckr__copy_tree(x->c, f, groups, NULL));
     for (i = 0; i < x->to.n_numbers && !ckr__failed(x->c); i++) {
-        v = ckr__fsdp_put_state(x, f, rank, i);
-        if (v) ckr__node_pair(x->c, state, x->named
-                                               ? ckr__node_str(x->c, ckr__fsdp_key(&x->to, i))
-                                               : ckr__node_int(x->c, (int64_t)i), v);
+        const char *name = x->to.params[x->to.first[i]].key;
+        v = ckr__fsdp_put_state(x, i);
+        if (v)
+            ckr__node_pair(x->c, state, x->named ? ckr__node_str(x->c, name)
+                                                 : ckr__node_int(x->c, (int64_t)i), v);
     }
-    ckr__fsdp_put_rest(x, f, root, was);
+    ckr__fsdp_put_rest(x, root, was);
     return ckr__failed(x->c) ? NULL : root;
 }
 
@@ -38531,22 +38463,27 @@ typedef struct ckr__verl_run {
     bool            bare;      /* opened at a model's files: the output is that directory */
 } ckr__verl_run;
 
+/* Kinds of files that lie in a model's directory, as bits. */
+static uint32_t ckr__verl_kinds(ckr__ctx *c, const char *dir, uint32_t model)
+{
+    const char *name = ckr__verl_models[model].dir,
+               *sub = *name ? ckr__path_join(c, dir, name) : dir;
+    uint32_t kinds = 0;
+    if (sub && ckr__path_kind(c, sub) == CKR_FILE_DIR)
+        ckr__form_kinds(c, sub, ckr__verl_forms, &kinds);
+    return kinds & ((2u << CKR__VERL_EXTRA) - 2);
+}
+
 /* 2: a model's files are there; 1: others of its ranks. */
 static ckr_result ckr__verl_rate(ckr__ctx *c, const char *dir, int *rate)
 {
     uint32_t i, kinds;
-    ckr_result r = CKR_OK;
     *rate = 0;
-    for (i = 0; i < CKR__VERL_MODELS && r == CKR_OK && !*rate; i++) {
-        const char *name = ckr__verl_models[i].dir;
-        const char *sub = *name ? ckr__path_join(c, dir, name) : dir;
-        if (!sub) return c->err->code;
-        if (ckr__path_kind(c, sub) != CKR_FILE_DIR) continue;
-        r = ckr__form_kinds(c, sub, ckr__verl_forms, &kinds);
-        if (kinds & 1u << CKR__VERL_MODEL) *rate = 2;
-        else if (kinds & (1u << CKR__VERL_OPTIM | 1u << CKR__VERL_EXTRA)) *rate = 1;
+    for (i = 0; i < CKR__VERL_MODELS && !ckr__failed(c) && !*rate; i++) {
+        kinds = ckr__verl_kinds(c, dir, i);
+        *rate = kinds & 1u << CKR__VERL_MODEL ? 2 : kinds != 0;
     }
-    return r;
+    return c->err->code;
 }
 
 static const ckr__runs ckr__verl_runs = {
@@ -38561,17 +38498,6 @@ static ckr_result ckr__verl_probe(ckr__ctx *c, const char *path, const char **di
 
 /* verl: reading -------------------------------------------------------------------------- */
 
-/* Each rank's trees of one kind; there may be no such files. */
-static ckr_result ckr__verl_load(ckr__verl_model *m, uint8_t kind)
-{
-    ckr__fileset *k = &m->files;
-    uint64_t i;
-    ckr_result r = ckr__fileset_every(k, kind, false, NULL);
-    for (i = 0; i < k->n_files[kind] && r == CKR_OK; i++)
-        r = ckr__fileset_load(k, k->files[kind][i], NULL);
-    return r;
-}
-
 static const ckr__stream_key ckr__verl_streams[] = {
     { "cpu", "torch_cpu", "default", false },
     { "numpy", "numpy", "default", false },
@@ -38581,142 +38507,115 @@ static const ckr__stream_key ckr__verl_streams[] = {
 };
 
 /* The streams of all ranks, in their order. Each model has its own process on a rank. */
-static ckr_result ckr__verl_random(ckr__verl_run *v)
+static void ckr__verl_random(ckr__verl_run *v)
 {
     ckr__rank_streams k = CKR_ZERO;
-    uint32_t i, m;
-    ckr_result r = CKR_OK;
+    uint32_t m;
     k.c = v->c;
     k.s = v->s;
     k.keys = ckr__verl_streams;
     k.scope = "dp";
     k.at = "/rng";
-    for (i = 0; i < v->s->topology.ranks; i++)
-        for (m = 0; m < v->n_models && r == CKR_OK; m++) {
+    for (; k.rank < v->s->topology.ranks; k.rank++)
+        for (m = 0; m < v->n_models && !ckr__failed(v->c); m++) {
             const ckr__fileset *of = &v->models[m].files;
             const ckr__rankfile *f;
-            if (i >= of->n_files[CKR__VERL_EXTRA]) continue;
-            f = of->files[CKR__VERL_EXTRA][i];
+            if (k.rank >= of->n_files[CKR__VERL_EXTRA]) continue;
+            f = of->files[CKR__VERL_EXTRA][k.rank];
             k.observed = of->n_files[CKR__VERL_EXTRA] > 1;
             k.assumed = !k.observed;
             k.name = v->models[m].stream;
             k.file = f->path;
             k.rel = f->rel;
-            k.rank = i;
-            r = ckr__streams_read(&k, ckr_node_get(f->root, "rng"));
+            ckr__streams_read(&k, ckr_node_get(f->root, "rng"));
         }
-    return r;
 }
 
-static ckr_result ckr__verl_schedule(ckr__verl_run *v, ckr__verl_model *m)
+/* The first rank's scheduler; those of all ranks have made the same steps. */
+static void ckr__verl_schedule(ckr__verl_run *v, ckr__verl_model *m)
 {
-    const ckr__fsdp *f = &m->fsdp;
-    const uint64_t n = v->s->n_groups - f->first_group;
-    const ckr_node **hyper = CKR__NEW_N(v->c, const ckr_node *, n);
-    ckr_result r;
+    const uint64_t first = m->fsdp.first_group;
+    ckr__rankfile **f = m->files.files[CKR__VERL_EXTRA];
     uint64_t i;
-    if (!hyper) return v->c->err->code;
-    for (i = 0; i < n; i++) hyper[i] = v->s->groups[f->first_group + i].hyper;
-    r = ckr__sched_torch(v->c, m->scheduler, n ? hyper : NULL, n, NULL, &m->schedule);
-    if (r == CKR_OK)
-        *CKR__PUSH(ckr_schedule, v->c, v->s->schedules, v->s->n_schedules) = *m->schedule;
-    return r == CKR_OK ? v->c->err->code : r;
+    for (i = 0; i < m->files.n_files[CKR__VERL_EXTRA] && !ckr__failed(v->c); i++) {
+        const ckr_node *state = ckr_node_get(f[i]->root, "lr_scheduler");
+        int64_t now = -1, had = -1;
+        if (!m->scheduler) m->scheduler = state;
+        ckr_node_i64(ckr_node_get(state, "last_epoch"), &now);
+        ckr_node_i64(ckr_node_get(m->scheduler, "last_epoch"), &had);
+        if (now != had)
+            ckr__fail_fmt(v->c, CKR_ITEM_FILES_STEP, f[i]->path, "lr_scheduler",
+                          "bring back the file of the same step",
+                          "its scheduler is after update %lld, rank 0's after update %lld",
+                          (long long)now, (long long)had);
+    }
+    if (!ckr__is_scheduler(m->scheduler)) m->scheduler = NULL;
+    if (ckr__failed(v->c) || !m->scheduler) return;
+    ckr__groups_schedule(v->c, v->s, m->scheduler, first, v->s->n_groups - first);
+    if (!ckr__failed(v->c))
+        m->schedule = CKR__DUP(v->c, ckr_schedule, &v->s->schedules[v->s->n_schedules - 1], 1);
 }
 
-/* All ranks' schedulers have made the same steps. */
-static ckr_result ckr__verl_clock(ckr__verl_model *m, const ckr__rankfile *f)
-{
-    const ckr_node *state = ckr_node_get(f->root, "lr_scheduler");
-    int64_t now = -1, first = -1;
-    if (!m->scheduler) m->scheduler = state;
-    ckr_node_i64(ckr_node_get(state, "last_epoch"), &now);
-    ckr_node_i64(ckr_node_get(m->scheduler, "last_epoch"), &first);
-    if (now == first) return CKR_OK;
-    return ckr__remedy(m->files.c->err,
-                       ckr__fail(m->files.c->err, CKR_ITEM_FILES_STEP, f->path, CKR_NO_OFFSET,
-                                 "lr_scheduler", "its scheduler is after update %lld, rank 0's "
-                                 "after update %lld", (long long)now, (long long)first),
-                       "bring back the file of the same step");
-}
-
-static ckr_result ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, const char *dir,
-                                       const char *head)
+static void ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, const char *dir,
+                                 const char *head)
 {
     ckr__fsdp *f = &m->fsdp;
+    ckr__fileset *k = &m->files;
     uint32_t i;
-    ckr_result r;
-    m->files.c = v->c;
-    m->files.dir = dir;
-    m->files.forms = ckr__verl_forms;
-    r = ckr__fileset_scan(&m->files, false);
-    if (r == CKR_OK) r = ckr__verl_load(m, CKR__VERL_MODEL);
-    if (r == CKR_OK) r = ckr__verl_load(m, CKR__VERL_OPTIM);
-    if (r != CKR_OK) return r;
+    ckr__fileset_of(k, v->c, dir, ckr__verl_forms, false);
+    ckr__fileset_trees(k, CKR__VERL_MODEL, NULL);
+    ckr__fileset_trees(k, CKR__VERL_OPTIM, NULL);
     f->c = v->c;
     f->s = v->s;
     f->dir = dir;
     f->head = head;
-    f->n_ranks = (uint32_t)m->files.n_files[CKR__VERL_MODEL];
+    f->n_ranks = (uint32_t)k->n_files[CKR__VERL_MODEL];
     if (!f->n_ranks)
-        return ckr__remedy(v->c->err, ckr__fail(v->c->err, CKR_ITEM_RANK_MISSING, dir,
-                                                CKR_NO_OFFSET, NULL,
-                                                "there is no model_world_size_W_rank_R.pt"),
-                           "bring back the model's files");
-    if (!m->files.n_files[CKR__VERL_OPTIM])
+        ckr__fail_with(v->c, CKR_ITEM_RANK_MISSING, dir, NULL,
+                       "there is no model_world_size_W_rank_R.pt", "bring back the model's files");
+    f->ranks = CKR__NEW_N(v->c, ckr__fsdp_rank, f->n_ranks);
+    if (ckr__failed(v->c)) return;
+    if (!k->n_files[CKR__VERL_OPTIM])
         ckr__say(v->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
                  "there are no files of the optimizer: weights only", NULL);
-    if (!m->files.n_files[CKR__VERL_EXTRA])
+    if (!k->n_files[CKR__VERL_EXTRA])
         ckr__say(v->c, "CKR_W_NO_RANDOM", CKR_LOST, "extra state", NULL, NULL,
                  "there are no files of it: the coming run seeds its own streams, and its "
                  "scheduler begins anew", NULL);
-    f->ranks = CKR__NEW_N(v->c, ckr__fsdp_rank, f->n_ranks);
-    if (!f->ranks) return v->c->err->code;
     for (i = 0; i < f->n_ranks; i++) {
-        const ckr__rankfile *a = m->files.files[CKR__VERL_MODEL][i];
-        f->ranks[i].model = a->root;
-        f->ranks[i].model_path = a->path;
-        if (!m->files.n_files[CKR__VERL_OPTIM]) continue;
-        f->ranks[i].optim = m->files.files[CKR__VERL_OPTIM][i]->root;
-        f->ranks[i].optim_path = m->files.files[CKR__VERL_OPTIM][i]->path;
+        f->ranks[i].model = k->files[CKR__VERL_MODEL][i]->root;
+        f->ranks[i].model_path = k->files[CKR__VERL_MODEL][i]->path;
+        if (!k->n_files[CKR__VERL_OPTIM]) continue;
+        f->ranks[i].optim = k->files[CKR__VERL_OPTIM][i]->root;
+        f->ranks[i].optim_path = k->files[CKR__VERL_OPTIM][i]->path;
     }
-    r = ckr__fsdp_read(f);
-    if (r == CKR_OK) r = ckr__verl_load(m, CKR__VERL_EXTRA);
-    for (i = 0; i < m->files.n_files[CKR__VERL_EXTRA] && r == CKR_OK; i++)
-        r = ckr__verl_clock(m, m->files.files[CKR__VERL_EXTRA][i]);
-    if (!ckr__is_scheduler(m->scheduler)) m->scheduler = NULL;
-    if (r == CKR_OK && m->scheduler) r = ckr__verl_schedule(v, m);
+    ckr__fsdp_read(f);
+    ckr__fileset_trees(k, CKR__VERL_EXTRA, NULL);
+    ckr__verl_schedule(v, m);
     m->version = f->form != CKR__FSDP_PARTS || !f->mesh ? 1 : 2;
-    if (r == CKR_OK && m->files.n_files[CKR__VERL_CONFIG])
-        r = ckr__fileset_load(&m->files, m->files.files[CKR__VERL_CONFIG][0], NULL);
-    if (r == CKR_OK && m->files.n_files[CKR__VERL_CONFIG])
-        ckr_node_i64(ckr_node_get(m->files.files[CKR__VERL_CONFIG][0]->root, "FSDP_version"),
+    ckr__fileset_trees(k, CKR__VERL_CONFIG, NULL);
+    if (k->n_files[CKR__VERL_CONFIG])
+        ckr_node_i64(ckr_node_get(k->files[CKR__VERL_CONFIG][0]->root, "FSDP_version"),
                      &m->version);
-    return r;
 }
 
 /* What no loader of a rank reads: the data loader's place, the Hugging Face directory. */
-static ckr_result ckr__verl_loose(ckr__verl_run *v)
+static void ckr__verl_loose(ckr__verl_run *v)
 {
     static const ckr__form none[] = { { 0, NULL } };
-    ckr__fileset k;
+    ckr__fileset k = CKR_ZERO;
     ckr__rankfile f;
     uint64_t i;
     uint32_t m;
-    ckr_result r;
-    memset(&k, 0, sizeof k);
-    k.c = v->c;
-    k.dir = v->dir;
-    k.forms = none;
-    r = ckr__fileset_scan(&k, true);
-    for (i = 0; i < k.n_files[0] && r == CKR_OK; i++) {
+    ckr__fileset_of(&k, v->c, v->dir, none, true);
+    for (i = 0; i < k.n_files[0] && !ckr__failed(v->c); i++) {
         const char *rel = k.files[0][i]->rel;
         for (m = 0; m < v->n_models; m++)
             if (ckr__starts(rel, v->models[m].dir) &&
                 ckr__form_find(ckr__verl_forms, rel + strlen(v->models[m].dir), &f))
                 break;
-        if (m == v->n_models) r = ckr__loose_add(v->c, v->s, &v->loose, rel);
+        if (m == v->n_models) ckr__loose_add(v->c, v->s, &v->loose, rel);
     }
-    return r;
 }
 
 static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
@@ -38726,7 +38625,6 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
     const char *name, *run;
     uint32_t i, kinds[CKR__VERL_MODELS];
     bool both;
-    ckr_result r = CKR_OK;
     (void)desc;
     if (!v) return c->err->code;
     v->c = c;
@@ -38734,36 +38632,31 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
     v->dir = dir;
     s->dialect = "verl";
     s->_kept->data = v;
-    for (i = 0; i < CKR__VERL_MODELS && r == CKR_OK; i++) {
-        const char *sub = ckr__path_join(c, dir, ckr__verl_models[i].dir);
-        kinds[i] = 0;
-        if (!sub || ckr__path_kind(c, sub) != CKR_FILE_DIR) continue;
-        r = ckr__form_kinds(c, sub, ckr__verl_forms, &kinds[i]);
-        kinds[i] &= (2u << CKR__VERL_EXTRA) - 2;
-    }
-    both = r == CKR_OK && kinds[0] && kinds[1];
-    for (i = 0; i < CKR__VERL_MODELS && r == CKR_OK; i++) {
+    for (i = 0; i < CKR__VERL_MODELS; i++) kinds[i] = ckr__verl_kinds(c, dir, i);
+    both = kinds[0] && kinds[1];
+    for (i = 0; i < CKR__VERL_MODELS && !ckr__failed(c); i++) {
         ckr__verl_model *m = &v->models[v->n_models];
         if (!kinds[i]) continue;
         m->dir = ckr__verl_models[i].dir;
         m->key = ckr__verl_models[i].key;
         m->stream = both ? ckr__verl_models[i].stream : NULL;
         v->n_models++;
-        r = ckr__verl_model_read(v, m, ckr__path_join(c, dir, m->dir),
-                                 both ? ckr__verl_models[i].head : "");
+        ckr__verl_model_read(v, m, ckr__path_join(c, dir, m->dir),
+                             both ? ckr__verl_models[i].head : "");
     }
     name = ckr__own_name(c, dir);
     run = ckr__parent(c, dir);
-    if (r != CKR_OK || !run || !name) return c->err->code;
+    if (run) run = ckr__own_name(c, run);
+    if (ckr__failed(c)) return c->err->code;
     v->bare = !ckr__runs_step(&ckr__verl_runs, name, &s->progress.step);
-    name = ckr__own_name(c, run);
-    if (v->bare && name) ckr__runs_step(&ckr__verl_runs, name, &s->progress.step);
+    if (v->bare) ckr__runs_step(&ckr__verl_runs, run, &s->progress.step);
     s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
     for (i = 0; i < v->n_models; i++)
         if (v->models[i].fsdp.n_ranks > s->topology.dp)
             s->topology.dp = s->topology.ranks = v->models[i].fsdp.n_ranks;
-    if (r == CKR_OK) r = ckr__verl_random(v);
-    return r == CKR_OK ? ckr__verl_loose(v) : r;
+    ckr__verl_random(v);
+    ckr__verl_loose(v);
+    return c->err->code;
 }
 
 /* verl: writing -------------------------------------------------------------------------- */
@@ -38793,42 +38686,38 @@ static void ckr__verl_curve(ckr__verl_save *x, const ckr__verl_model *m, const c
     static const char why[] = "the LR follows another curve: the files hold the scheduler's clock "
                               "and base LRs, not these";
     const bool same = was && was->params && !strcmp(was->kind, now->kind);
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(now->params);
     if (now->opaque || !ckr__starts(now->kind, "verl:")) return;
     if (!same)
         ckr__verl_set(x, m, "optim.lr_scheduler_type", ckr__node_str(x->c, now->kind + 5), NULL,
                       why);
-    for (i = 0; i < ckr__dict_n(now->params); i++) {
-        const char *key = ckr__dict_key(now->params, i);
-        const bool total = key && !strcmp(key, "total_training_steps");
-        if (!key || !strcmp(key, "lr")) continue;
+    while (ckr__walk_on(&w)) {
+        const bool total = w.name && !strcmp(w.name, "total_training_steps");
+        if (!w.name || !strcmp(w.name, "lr")) continue;
         ckr__verl_set(x, total ? NULL : m,
-                      total ? "trainer.total_training_steps" : ckr__printf(x->c, "optim.%s", key),
-                      ckr__dict_at(now->params, i), same ? ckr_node_get(was->params, key) : NULL,
-                      why);
+                      ckr__printf(x->c, "%s.%s", total ? "trainer" : "optim", w.name), w.value,
+                      same ? ckr_node_get(was->params, w.name) : NULL, why);
     }
 }
 
-/* What stands for the scheduler's state, and the curve that verl goes on with. */
-static ckr_result ckr__verl_scheduler(ckr__verl_save *x, const ckr__verl_model *m, bool first,
-                                      ckr_node **state)
+/* What stands for the scheduler's state, and the curve that verl goes on with; NULL: none does. */
+static ckr_node *ckr__verl_scheduler(ckr__verl_save *x, const ckr__verl_model *m, bool first)
 {
     const ckr_schedule *was = m->schedule,
                        *now = first && x->s->n_schedules ? x->s->schedules : was;
-    const int64_t done = ckr__step_done(x->s);
     const ckr_node *old = x->from ? m->scheduler : now ? now->state : NULL;
-    ckr_result r = CKR_OK;
-    memcpy(state, &old, sizeof *state);
-    if (!now || (x->t->without & CKR_SCHEDULE)) *state = NULL;
-    if (!now || (x->from && !*state)) return CKR_OK;
+    ckr_node *state = (ckr_node *)(uintptr_t)old;
+    if (!now || (x->t->without & CKR_SCHEDULE)) state = NULL;
+    if (!now || (x->from && !state)) return NULL;
     if (!now->opaque && (!x->from || !ckr__sched_same(now, was))) {
-        if (!ckr__hold_family(x->c, x->out, now, "verl")) return x->c->err->code;
-        r = ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, state);
+        if (!ckr__hold_family(x->c, x->out, now, "verl")) return state;
+        ckr__sched_torch_write(x->c, now, NULL, now->n_lanes, now->position, &state);
     }
-    if (r == CKR_OK) ckr__verl_curve(x, m, now, was);
-    if (r != CKR_OK || !first) return r;
-    return ckr__torch_follows(x->c, *state, now->n_lanes == x->s->n_groups ? x->s->groups : NULL,
-                              now, was, now->rate, done, &x->out->follows);
+    ckr__verl_curve(x, m, now, was);
+    if (first && !ckr__failed(x->c))
+        ckr__torch_follows(x->c, state, now->n_lanes == x->s->n_groups ? x->s->groups : NULL, now,
+                           was, now->rate, ckr__step_done(x->s), &x->out->follows);
+    return state;
 }
 
 /* A rank's extra state: the copy of an old rank's, with its own streams. */
@@ -38838,10 +38727,10 @@ static ckr_node *ckr__verl_put_extra(ckr__verl_save *x, const ckr__verl_model *m
     const uint64_t n = m->files.n_files[CKR__VERL_EXTRA];
     const ckr_node *old = n ? m->files.files[CKR__VERL_EXTRA][rank % n]->root : NULL;
     ckr_node *root = ckr__node(x->c, CKR_NODE_DICT);
+    ckr__walk w = ckr__walk_in(old);
     ckr__rank_streams k = CKR_ZERO;
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(old); i++)
-        if (!ckr__is_str(old->u.items[2 * i], "rng")) ckr__node_take(x->c, root, old, i);
+    while (ckr__walk_on(&w))
+        if (!ckr__is_str(w.key, "rng")) ckr__node_pair(x->c, root, w.key, w.value);
     k.c = x->c;
     k.coming = x->s;
     k.keys = ckr__verl_streams;
@@ -38854,60 +38743,69 @@ static ckr_node *ckr__verl_put_extra(ckr__verl_save *x, const ckr__verl_model *m
     return ckr__failed(x->c) ? NULL : ckr__copy_tree(x->c, f, root, NULL);
 }
 
-/* A rank's file of one kind. */
+/* A rank's file of one kind. NULL: the error is set. */
 static ckr__out_file *ckr__verl_out(ckr__verl_save *x, const ckr__verl_model *m, uint8_t kind,
                                     uint32_t rank)
 {
-    ckr__rankfile at;
-    const char *name;
-    memset(&at, 0, sizeof at);
+    ckr__rankfile at = CKR_ZERO;
     ckr__at_set(&at, CKR__RANK, rank, x->ranks);
-    name = ckr__form_name(x->c, ckr__verl_forms[kind - 1].pattern, &at);
-    return ckr__out_file_add(x->out, ckr__printf(x->c, "%s%s%s", x->dir, m->dir, name),
+    return ckr__out_file_add(x->out,
+                             ckr__printf(x->c, "%s%s%s", x->dir, m->dir,
+                                         ckr__form_name(x->c, ckr__verl_forms[kind - 1].pattern,
+                                                        &at)),
                              CKR_FORMAT_TORCH_ZIP);
 }
 
-static ckr_result ckr__verl_put_text(ckr__verl_save *x, const char *rel, const char *text)
+/* What the coming run must be started with for these files. */
+static void ckr__verl_settings(ckr__verl_save *x, const ckr__verl_model *m, int64_t version,
+                               bool optimizer, bool extra)
 {
-    return ckr__out_text(x->out, rel, text, text ? strlen(text) : 0);
+    const ckr__fsdp *was = x->from ? &m->fsdp : NULL;
+    ckr_node *contents = ckr__node(x->c, CKR_NODE_LIST);
+    ckr__node_push(x->c, contents, ckr__node_str(x->c, "model"));
+    if (optimizer) ckr__node_push(x->c, contents, ckr__node_str(x->c, "optimizer"));
+    if (extra) ckr__node_push(x->c, contents, ckr__node_str(x->c, "extra"));
+    if (!optimizer || !extra)
+        ckr__verl_set(x, m, "checkpoint.load_contents", contents, NULL,
+                      "loading ends with a FileNotFoundError at files that are not there");
+    if (!was || version != m->version)
+        ckr__verl_set(x, m, "strategy", ckr__node_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
+                      "the optimizer's files are of this FSDP: the other one refuses them");
+    if (x->shards != (!was || was->n_shards == was->n_ranks ? x->ranks : was->n_shards))
+        ckr__verl_set(x, m, "fsdp_config.fsdp_size",
+                      ckr__node_int(x->c, x->shards == x->ranks ? -1 : (int64_t)x->shards), NULL,
+                      "the tensors lie on another mesh: loading ends with \"different meshes\"");
 }
 
-static uint8_t ckr__verl_form(const ckr__verl_model *m, int64_t version)
-{
-    if (version == 2) return CKR__FSDP_PARTS;
-    return m->fsdp.form == CKR__FSDP_ORIG ? CKR__FSDP_ORIG : CKR__FSDP_FLAT;
-}
-
-static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *m, const char *head,
-                                      bool first)
+static void ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *m, const char *head,
+                                bool first)
 {
     static const char *const axes[] = { "ddp", "fsdp" };
-    const char *variant = x->t->variant;
+    const char *variant = x->t->variant, *text;
     const int64_t version = !variant || !*variant ? m->version : variant[4] - '0';
     const bool optimizer = !(x->t->without & CKR_OPTIMIZER) &&
                            (x->from ? m->fsdp.ranks[0].optim != NULL : x->s->n_groups > 0),
                extra = !x->from || m->files.n_files[CKR__VERL_EXTRA] > 0;
-    ckr__fsdp_save w;
+    const uint8_t form = version == 2                          ? CKR__FSDP_PARTS
+                         : m->fsdp.form == CKR__FSDP_ORIG ? CKR__FSDP_ORIG : CKR__FSDP_FLAT;
+    ckr__fsdp_save w = CKR_ZERO;
     ckr__out_file *f;
-    ckr_node *scheduler = NULL, *groups = NULL, *contents;
+    ckr_node *scheduler = NULL, *groups = NULL;
     uint32_t r;
-    ckr_result e;
-    memset(&w, 0, sizeof w);
     w.c = x->c;
     w.s = x->s;
     w.t = x->t;
     w.from = x->from ? &m->fsdp : NULL;
     w.whole = version == 1 && x->ranks == 1;
-    if (!ckr__fsdp_prepare(&w, head, x->ranks, x->shards, ckr__verl_form(m, version), axes))
-        e = x->c->err->code;
-    else e = ckr__verl_scheduler(x, m, first, &scheduler);
-    if (e == CKR_OK && optimizer) groups = ckr__fsdp_put_groups(&w, 1);
-    if (e == CKR_OK && optimizer && !groups)
+    if (ckr__fsdp_prepare(&w, head, x->ranks, x->shards, form, axes))
+        scheduler = ckr__verl_scheduler(x, m, first);
+    if (!ckr__failed(x->c) && optimizer) groups = ckr__fsdp_put_groups(&w, 1);
+    if (!ckr__failed(x->c) && optimizer && !groups)
         ckr__refuse(x->c, CKR_ITEM_OPTIMIZER_NAMES, "groups",
                     "verl builds one parameter group: it would refuse several that differ",
                     "make them equal with --set, or leave the optimizer out: --without "
                     "optimizer,groups");
-    for (r = 0; r < x->ranks && e == CKR_OK && (groups || !optimizer) && !ckr__failed(x->c); r++) {
+    for (r = 0; r < x->ranks && (groups || !optimizer) && !ckr__failed(x->c); r++) {
         f = ckr__verl_out(x, m, CKR__VERL_MODEL, r);
         if (f) f->root = ckr__fsdp_put_model(&w, f, r);
         f = optimizer ? ckr__verl_out(x, m, CKR__VERL_OPTIM, r) : NULL;
@@ -38916,27 +38814,12 @@ static ckr_result ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *
         if (f) f->root = ckr__verl_put_extra(x, m, f, r, scheduler);
     }
     ckr__map_free(&w.to.names);
-    contents = ckr__node(x->c, CKR_NODE_LIST);
-    ckr__node_push(x->c, contents, ckr__node_str(x->c, "model"));
-    if (optimizer) ckr__node_push(x->c, contents, ckr__node_str(x->c, "optimizer"));
-    if (extra) ckr__node_push(x->c, contents, ckr__node_str(x->c, "extra"));
-    if (!optimizer || !extra)
-        ckr__verl_set(x, m, "checkpoint.load_contents", contents, NULL,
-                      "loading ends with a FileNotFoundError at files that are not there");
-    if (!x->from || version != m->version)
-        ckr__verl_set(x, m, "strategy", ckr__node_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
-                      "the optimizer's files are of this FSDP: the other one refuses them");
-    if (x->shards != (!x->from || m->fsdp.n_shards == m->fsdp.n_ranks ? x->ranks
-                                                                      : m->fsdp.n_shards))
-        ckr__verl_set(x, m, "fsdp_config.fsdp_size",
-                      ckr__node_int(x->c, x->shards == x->ranks ? -1 : (int64_t)x->shards), NULL,
-                      "the tensors lie on another mesh: loading ends with \"different meshes\"");
-    return e != CKR_OK ? e
-                       : ckr__verl_put_text(x, ckr__printf(x->c, "%s%sfsdp_config.json", x->dir,
-                                                           m->dir),
-                                            ckr__printf(x->c, "{\n    \"FSDP_version\": %lld,\n    "
-                                                        "\"world_size\": %u\n}",
-                                                        (long long)version, (unsigned)x->ranks));
+    ckr__verl_settings(x, m, version, optimizer, extra);
+    text = ckr__printf(x->c, "{\n    \"FSDP_version\": %lld,\n    \"world_size\": %u\n}",
+                       (long long)version, (unsigned)x->ranks);
+    if (text)
+        ckr__out_text(x->out, ckr__printf(x->c, "%s%sfsdp_config.json", x->dir, m->dir), text,
+                      strlen(text));
 }
 
 static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t,
@@ -38945,12 +38828,10 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
     const ckr__verl_run *from =
         !strcmp(s->dialect, "verl") ? (const ckr__verl_run *)ckr__kept_data(s) : NULL;
     const ckr__fsdp *was = from ? &from->models[0].fsdp : NULL;
-    const char *step = ckr__printf(c, "%lld", (long long)(s->progress.step > 0 ? s->progress.step
-                                                                               : 0));
+    const char *step = ckr__printf(c, "%lld", (long long)ckr__step_done(s));
     const int64_t shards = ckr__option_int(t, "fsdp_size");
     ckr__verl_save x = CKR_ZERO;
     uint32_t i;
-    ckr_result r = CKR_OK;
     x.c = c;
     x.s = s;
     x.t = t;
@@ -38973,15 +38854,15 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
         actor->dir = ckr__verl_models[0].dir;
         actor->key = ckr__verl_models[0].key;
         actor->version = 2;
-        r = ckr__verl_put_model(&x, actor, "", true);
+        ckr__verl_put_model(&x, actor, "", true);
     }
-    for (i = 0; from && i < from->n_models && r == CKR_OK; i++)
-        r = ckr__verl_put_model(&x, &from->models[i], from->models[i].fsdp.head, i == 0);
-    if (r == CKR_OK && from) r = ckr__loose_put(out, &from->loose, from->dir, x.dir);
-    if (r != CKR_OK || !*x.dir) return r;
+    for (i = 0; from && i < from->n_models && !ckr__failed(c); i++)
+        ckr__verl_put_model(&x, &from->models[i], from->models[i].fsdp.head, i == 0);
+    if (from && !ckr__failed(c)) ckr__loose_put(out, &from->loose, from->dir, x.dir);
+    if (ckr__failed(c) || !*x.dir) return c->err->code;
     ckr__setting(out, "verl", "trainer.default_local_dir", ckr__node_str(c, "OUT"), NULL, false,
                  "the run looks for its newest step there, with trainer.resume_mode=auto");
-    return ckr__verl_put_text(&x, "latest_checkpointed_iteration.txt", step);
+    return ckr__out_text(out, "latest_checkpointed_iteration.txt", step, strlen(step));
 }
 
 static const ckr__schedules ckr__verl_schedules = {
@@ -42888,25 +42769,21 @@ static const char *ckr__tr_pattern(ckr__ctx *c, const char *name)
 }
 
 /* The files of a directory, each pattern a kind. */
-static ckr_result ckr__tr_scan(ckr__ctx *c, const char *dir, ckr__fileset *k)
+static void ckr__tr_scan(ckr__ctx *c, const char *dir, ckr__fileset *k)
 {
     ckr__form *forms = CKR__NEW_N(c, ckr__form, CKR__TR_PATTERNS + 1);
     ckr__dirlist l;
     uint64_t i, n = 0, j;
-    ckr_result r = ckr__dir_list(c, dir, &l);
     memset(k, 0, sizeof *k);
-    for (i = 0; forms && r == CKR_OK && i < l.n && n < CKR__TR_PATTERNS; i++) {
+    ckr__dir_list(c, dir, &l);
+    for (i = 0; !ckr__failed(c) && i < l.n && n < CKR__TR_PATTERNS; i++) {
         const char *p = l.items[i]->is_dir ? NULL : ckr__tr_pattern(c, l.items[i]->name);
         for (j = 0; p && j < n && strcmp(forms[j].pattern, p) != 0;) j++;
         if (!p || j < n) continue;
         forms[n].kind = (uint8_t)(n + 1);
         forms[n++].pattern = p;
     }
-    k->c = c;
-    k->dir = dir;
-    k->forms = forms;
-    if (r == CKR_OK && forms) r = ckr__fileset_scan(k, false);
-    return r == CKR_OK ? c->err->code : r;
+    ckr__fileset_of(k, c, dir, forms, false);
 }
 
 /* Has it a part of a tensor that others have the rest of? */
@@ -42926,22 +42803,18 @@ static bool ckr__tr_parted(ckr__ctx *c, const ckr_node *root)
 static ckr_result ckr__tr_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     ckr__fileset k;
-    ckr_result r = CKR_OK;
     uint8_t kind;
     *mine = false;
     *dir = path;
     if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
-    r = ckr__tr_scan(c, path, &k);
-    for (kind = 1; kind <= CKR__TR_PATTERNS && r == CKR_OK && !*mine; kind++) {
+    ckr__tr_scan(c, path, &k);
+    for (kind = 1; kind <= CKR__TR_PATTERNS && !ckr__failed(c) && !*mine; kind++) {
         if (k.n_files[kind] < 2) continue;
-        if (ckr__fileset_load(&k, k.files[kind][0], NULL) != CKR_OK) {
-            if (c->err->code == CKR_E_NOMEM) return c->err->code;
-            ckr__error_reset(c);
-            continue;
-        }
-        *mine = ckr__tr_parted(c, k.files[kind][0]->root);
+        if (ckr__fileset_load(&k, k.files[kind][0], NULL) == CKR_OK)
+            *mine = ckr__tr_parted(c, k.files[kind][0]->root);
+        else if (c->err->code != CKR_E_NOMEM) ckr__error_reset(c);
     }
-    return r == CKR_OK ? c->err->code : r;
+    return c->err->code;
 }
 
 typedef struct ckr__tr {
@@ -42952,18 +42825,8 @@ typedef struct ckr__tr {
     ckr__map    whole;         /* parameters that each rank has all of                   */
 } ckr__tr;
 
-/* A state that is a rank's own piece of one that is cut: nothing tells its place. */
-static ckr_result ckr__tr_placeless(ckr__tr *x, const char *name, const char *slot)
-{
-    const ckr_result r = ckr__fail(x->of.c->err, CKR_ITEM_DIST, x->file, CKR_NO_OFFSET, name,
-                                   "%s is one rank's, and nothing tells where in the whole it "
-                                   "lies, as FSDP1's LOCAL_STATE_DICT saves it", slot);
-    return ckr__remedy(x->of.c->err, r,
-                       "save with SHARDED_STATE_DICT and FSDP.optim_state_dict, or with "
-                       "torch.distributed.checkpoint");
-}
-
-/* A part of a tensor, or a whole one that each rank has. */
+/* A part of a tensor, or a whole one that each rank has. Of a state that is a rank's own piece of
+   one that is cut nothing tells its place. */
 static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *name, const char *slot,
                                ckr_tensor **out)
 {
@@ -42972,20 +42835,18 @@ static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *nam
         leaf->kind == CKR_NODE_TENSOR ? leaf->u.view : ckr__number_view(x->of.c, leaf);
     const bool parted = v && v->dist && !v->dist->fault;
     const ckr__held *h;
-    ckr__part p = CKR_ZERO;
+    ckr__part p;
     *out = NULL;
     if (!v) return x->of.c->err->code;
     if (v->bytes ? x->rank > 0 : !parted && ckr__view_odd(v)) return CKR_OK;
     if (!parted && !strcmp(slot, "param")) ckr__map_put(&x->whole, name, strlen(name), 0, NULL);
     if (!parted && v->n_dims && !ckr__map_find(&x->whole, name, strlen(name), NULL))
-        return ckr__tr_placeless(x, name, slot);
-    p.file = x->file;
-    p.name = name;
-    p.slot = slot;
-    p.view = v;
-    p.n_dims = v->n_dims;
-    p.shape = v->shape;
-    p.rank = (int32_t)x->rank;
+        return ckr__fail_fmt(x->of.c, CKR_ITEM_DIST, x->file, name,
+                             "save with SHARDED_STATE_DICT and FSDP.optim_state_dict, or with "
+                             "torch.distributed.checkpoint",
+                             "%s is one rank's, and nothing tells where in the whole it lies, as "
+                             "FSDP1's LOCAL_STATE_DICT saves it", slot);
+    p = ckr__part_make(x->file, name, slot, v, v->n_dims, v->shape, x->rank);
     p.alone = !parted;
     h = ckr__part_add(&x->load, &p);
     if (!h) return x->of.c->err->code;
@@ -42995,14 +42856,13 @@ static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *nam
 }
 
 /* One rank's tree. Of all but the first, only tensors and streams are the run's. */
-static ckr_result ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *desc, ckr_node *root,
-                               uint32_t ranks)
+static void ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *desc, ckr_node *root,
+                         uint32_t ranks)
 {
     ckr__ctx *c = x->load.c;
     ckr__plain *keep = CKR__NEW(c, ckr__plain);
     ckr_state was = *s;
-    ckr_result r;
-    if (!keep || !root) return c->err->code;
+    if (!keep || !root) return;
     if (x->rank) {
         s->groups = NULL;
         s->n_groups = 0;
@@ -43023,18 +42883,17 @@ static ckr_result ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *de
     x->of.keep = keep;
     x->of.tensor_fn = ckr__tr_leaf;
     x->of.user = x;
-    r = ckr__script_read(&x->of);
-    if (r == CKR_OK && !keep->taken)
-        r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, x->file, CKR_NO_OFFSET, NULL,
-                      "the states of a model or an optimizer were expected");
-    if (r == CKR_OK) r = ckr__plain_flatten(c, s, root);
-    if (r != CKR_OK || !x->rank) return r;
+    ckr__script_read(&x->of);
+    if (!keep->taken)
+        ckr__fail_with(c, CKR_ITEM_FILE_FORM, x->file, NULL,
+                       "the states of a model or an optimizer were expected", NULL);
+    if (!ckr__failed(c)) ckr__plain_flatten(c, s, root);
+    if (ckr__failed(c) || !x->rank) return;
     was.tensors = s->tensors;
     was.n_tensors = s->n_tensors;
     was.rng = s->rng;
     was.n_rng = s->n_rng;
     *s = was;
-    return CKR_OK;
 }
 
 /* What a rank's files hold: of one the tree, of several a dict of them. */
@@ -43060,31 +42919,30 @@ static ckr_result ckr__tr_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     uint64_t i;
     uint32_t ranks;
     uint8_t kind, first = 0;
-    ckr_result r = ckr__tr_scan(c, dir, &k);
     s->dialect = "torch_ranks";
-    for (kind = 1; kind <= CKR__TR_PATTERNS && r == CKR_OK; kind++) {
-        if (k.n_files[kind] > 1) r = ckr__fileset_every(&k, kind, false, NULL);
-        for (i = 0; i < k.n_files[kind] && k.n_files[kind] > 1 && r == CKR_OK; i++)
-            r = ckr__fileset_load(&k, k.files[kind][i], &s->format);
-        if (!first && k.n_files[kind] > 1) first = kind;
+    ckr__tr_scan(c, dir, &k);
+    for (kind = 1; kind <= CKR__TR_PATTERNS && !ckr__failed(c); kind++) {
+        if (k.n_files[kind] < 2) continue;
+        ckr__fileset_trees(&k, kind, &s->format);
+        if (!first) first = kind;
     }
-    for (kind = 0; kind <= CKR__TR_PATTERNS && r == CKR_OK; kind++)
+    for (kind = 0; kind <= CKR__TR_PATTERNS; kind++)
         for (i = 0; i < k.n_files[kind] && (!kind || k.n_files[kind] < 2); i++)
             ckr__leave(c, s, k.files[kind][i]->rel, NULL, NULL);
-    if (r != CKR_OK || !first) return r;
+    if (ckr__failed(c) || !first) return c->err->code;
     ranks = k.size[CKR__RANK];
     ckr__load_init(&x.load, c, s, CKR_ITEM_DIST);
     x.whole.c = c;
-    for (x.rank = 0; x.rank < ranks && r == CKR_OK; x.rank++) {
+    for (x.rank = 0; x.rank < ranks && !ckr__failed(c); x.rank++) {
         x.file = k.files[first][x.rank]->path;
-        r = ckr__tr_rank(&x, s, desc, ckr__tr_root(c, &k, x.rank), ranks);
+        ckr__tr_rank(&x, s, desc, ckr__tr_root(c, &k, x.rank), ranks);
     }
     ckr__load_done(&x.load);
     ckr__map_free(&x.whole);
     s->_kept->data = NULL;
     s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
     s->topology.dp = s->topology.ranks = ranks;
-    return r == CKR_OK ? c->err->code : r;
+    return c->err->code;
 }
 
 static ckr_result ckr__tr_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
@@ -45051,7 +44909,9 @@ static void ckr__af_put_dcp(ckr__af_save *v)
         const ckr__fsdp_param *p = &v->w.to.params[i];
         model[1] = p->key;
         o.replica = p->tied;
-        if (p->tensor) ckr__af_put_tensor(v, &o, model, p->tensor, ckr__fsdp_dtype(&v->w, p));
+        if (p->tensor)
+            ckr__af_put_tensor(v, &o, model, p->tensor,
+                               ckr__dtype_as(p->tensor, v->x->t->dtype));
     }
     if (!ckr__failed(c)) ckr__dcp_out_end(&o);
     if (ckr__failed(c) || !v->groups) return;
@@ -47483,21 +47343,31 @@ static const struct { const char *masters, *base; } ckr__ds_places_of[] = {
     { "fp32_flat_groups", "optimizer_state_dict" }
 };
 
-typedef struct ckr__ds_param {
-    const char    *name;
-    const int64_t *shape;
-    uint32_t       n_dims;
-    int64_t        numel;
-    uint32_t       mp, last;   /* first and last stage that have it                      */
-    int64_t        layer;      /* of the pipeline; -1: none                              */
-    bool           tied, frozen, stated;       /* tied: on several stages; stated: its
-                                                  optimizer state has been read           */
-    ckr_tensor    *param;
-    ckr__held     *slots;      /* of the optimizer, "master" too                          */
+typedef struct ckr__ds_param { /* of the files that are read, or at the target            */
+    const char       *name;
+    ckr_tensor       *param;
+    int64_t           numel, layer;    /* layer: of the pipeline; -1: none               */
+    uint32_t          first, last;     /* stages that have it; two of a tied one         */
+    bool              tied, frozen, stated;    /* stated: its optimizer state has been read */
+    ckr__held        *slots;   /* read: of the optimizer, "master" too                   */
+    bool              grouped, buffer;         /* at the target                          */
+    const ckr__slots *of;      /* what the state has of it                               */
+    const ckr_tensor *made_master, *made_param;        /* of the other, for the digest   */
 } ckr__ds_param;
 
-/* A group's parameters, in the flat order. */
-typedef struct ckr__ds_list { ckr__ds_param **items; uint64_t n; } ckr__ds_list;
+/* What a rank's flat tensor has of a parameter: elements [lo, hi), from its number `at` on. */
+typedef struct ckr__ds_span { ckr__ds_param *param; int64_t lo, hi, at; } ckr__ds_span;
+
+/* A group's parameters, in the flat order, or a sub group's. */
+typedef struct ckr__ds_list {
+    const ckr_group *group;    /* at the target                                          */
+    ckr__ds_param  **items;
+    ckr__ds_span    *spans;    /* of one rank; room for n                                */
+    uint64_t         n, n_spans;
+    int64_t         *pad;      /* behind each; NULL: no buffer                           */
+    int64_t          total, size, lean;        /* of the buffer, of a rank's part, and of that
+                                                  without what is behind the parameters  */
+} ckr__ds_list;
 
 typedef struct ckr__ds_stage { /* of the pipeline: one model's file, one optimizer        */
     ckr__rankfile   *model;     /* of data-parallel rank 0                                 */
@@ -47835,7 +47705,7 @@ static ckr__ds_param *ckr__ds_find(const ckr__ds *r, const char *name)
 
 static bool ckr__ds_same_shape(const ckr__ds_param *p, uint32_t n_dims, const int64_t *shape)
 {
-    return ckr__same_dims(p->n_dims, p->shape, n_dims, shape);
+    return ckr__same_dims(p->param->n_dims, p->param->shape, n_dims, shape);
 }
 
 /* Of the state's tensor `t`, NULL: out of memory. NULL: the error is set. */
@@ -47848,8 +47718,6 @@ static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, ckr_tensor
         return NULL;
     p->name = name;
     p->param = t;
-    p->n_dims = t->n_dims;
-    p->shape = t->shape;
     p->layer = -1;
     if (!ckr__numel(t->n_dims, t->shape, &p->numel)) p->numel = 0;
     return p;
@@ -47875,35 +47743,6 @@ static const ckr_view *ckr__ds_flat(const ckr_node *n, int64_t *numel)
         return NULL;
     *numel = v->shape[0];
     return v;
-}
-
-static ckr__part ckr__ds_part(const ckr__ds_param *p, const ckr__rankfile *f, const char *slot,
-                              const ckr_view *v, uint32_t rank)
-{
-    ckr__part x = CKR_ZERO;
-    x.file = f->path;
-    x.name = p->name;
-    x.slot = slot;
-    x.view = v;
-    x.n_dims = p->n_dims;
-    x.shape = p->shape;
-    x.rank = (int32_t)rank;
-    return x;
-}
-
-static void ckr__ds_add(ckr__ds *r, ckr__ds_param *p, const ckr__part *x)
-{
-    ckr__held *h = ckr__part_add(&r->load, x);
-    if (!h) return;
-    if (!p->slots) p->slots = h;
-    h->tensor->requires_grad = !strcmp(x->slot, "master");
-}
-
-/* where NULL: out of memory. */
-static void ckr__ds_leave(ckr__ds *r, const ckr__rankfile *f, const char *where,
-                          const ckr_node *node)
-{
-    if (where) ckr__leave(r->c, r->s, f->rel, where, node);
 }
 
 /* >>deepspeed.model ----------------------------------------------------------- */
@@ -47948,7 +47787,7 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
     uint64_t at = w->i;
     ckr_tensor *t;
     if (!name || value->kind != CKR_NODE_TENSOR) {
-        ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name ? name : "?"), value);
+        ckr__leave(r->c, r->s, m->f->rel, ckr__printf(r->c, "module/%s", name ? name : "?"), value);
         return;
     }
     /* a tied one is kept under the name that is told, or the first of the same storage */
@@ -47961,7 +47800,7 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
     } else if (r->zero == 3 && !buffer && v->n_dims == 1 && v->shape[0] == 0) {
         if (ckr__map_find(&m->shapes, name, strlen(name), &at))
             ckr__ds_absent(r, m->f, name, m->found[at], v->dtype);
-        else ckr__ds_leave(r, m->f, ckr__printf(r->c, "module/%s", name), NULL);
+        else ckr__leave(r->c, r->s, m->f->rel, ckr__printf(r->c, "module/%s", name), NULL);
     } else if (ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) == CKR_OK && t) {
         t->buffer = buffer;
         if (!buffer) ckr__ds_param_add(r, name, t);
@@ -48042,13 +47881,38 @@ static void ckr__ds_model(ckr__ds *r)
 
 /* >>deepspeed.flat ------------------------------------------------------------ */
 
+/* Part d of the buffer in which parameters lie end to end, each with its padding. */
+static void ckr__ds_flat_spans(ckr__ds_list *l, uint32_t d)
+{
+    const int64_t first = (int64_t)d * l->size, end = first + l->size;
+    int64_t at = 0;
+    uint64_t i;
+    l->lean = ckr__max_i64(0, ckr__min_i64(l->size, l->total - first));
+    for (i = l->n_spans = 0; i < l->n && at < end; i++) {
+        const int64_t n = l->items[i]->numel, lo = ckr__max_i64(first - at, 0);
+        const ckr__ds_span s = { l->items[i], lo, ckr__min_i64(end - at, n), at + lo - first };
+        if (s.hi > s.lo) l->spans[l->n_spans++] = s;
+        at += n + l->pad[i];
+    }
+}
+
+/* Piece d of each parameter, end to end: ZeRO-3. */
+static void ckr__ds_cut_spans(ckr__ds_list *l, uint32_t d, uint32_t dp)
+{
+    uint64_t i;
+    for (i = l->n_spans = 0, l->size = 0; i < l->n; i++) {
+        const int64_t n = l->items[i]->numel, c = ckr__ds_piece(n, dp),
+                      lo = ckr__min_i64((int64_t)d * c, n);
+        const ckr__ds_span s = { l->items[i], lo, ckr__min_i64(lo + c, n), l->size };
+        if (s.hi > s.lo) l->spans[l->n_spans++] = s;
+        l->size += c;
+    }
+    l->lean = l->size;
+}
+
 /* A part of flat tensors: one rank's, of one group. */
 typedef struct ckr__ds_run {
-    ckr__ds_param **params;
-    const int64_t  *start;     /* [n] where each begins in the flat buffer; NULL: one, at 0 */
-    uint64_t        n;
-    int64_t         first, count, at;  /* elements of the buffer that these tensors hold, from
-                                          their number `at` on                            */
+    ckr__ds_list    of;
     const ckr__rankfile *f;
     uint32_t        rank;
     const char     *slot, *where;
@@ -48064,8 +47928,8 @@ static ckr__ds_run ckr__ds_run_of(const ckr__rankfile *f, ckr__ds_param **params
                                   const char *where)
 {
     ckr__ds_run x = CKR_ZERO;
-    x.params = params;
-    x.n = n;
+    x.of.items = params;
+    x.of.n = n;
     x.f = f;
     x.where = where;
     x.tensors = x.numbers = true;
@@ -48073,27 +47937,37 @@ static ckr__ds_run ckr__ds_run_of(const ckr__rankfile *f, ckr__ds_param **params
     return x;
 }
 
+static ckr__part ckr__ds_part(const ckr__ds_run *x, const ckr__ds_param *p, const ckr_view *v)
+{
+    return ckr__part_make(x->f->path, p->name, x->slot, v, p->param->n_dims, p->param->shape,
+                          x->rank);
+}
+
+static void ckr__ds_add(ckr__ds *r, ckr__ds_param *p, const ckr__part *x)
+{
+    ckr__held *h = ckr__part_add(&r->load, x);
+    if (!h) return;
+    if (!p->slots) p->slots = h;
+    h->tensor->requires_grad = !strcmp(x->slot, "master");
+}
+
 /* One stored 1-D tensor becomes pieces of the parameters whose elements it holds. */
 static void ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v)
 {
     uint64_t i;
-    for (i = 0; i < x->n && !ckr__failed(r->c); i++) {
-        ckr__ds_param *p = x->params[i];
-        const int64_t start = x->start ? x->start[i] : 0, lo = ckr__max_i64(start, x->first),
-                      hi = ckr__min_i64(start + p->numel, x->first + x->count);
-        const ckr__extent y = { NULL, lo - start, hi - start, lo - x->first + x->at };
-        ckr__part part = ckr__ds_part(p, x->f, x->slot, v, x->rank);
-        if (start >= x->first + x->count) return;
-        if (hi <= lo) continue;
+    for (i = 0; i < x->of.n_spans && !ckr__failed(r->c); i++) {
+        const ckr__ds_span *s = &x->of.spans[i];
+        const ckr__extent y = { NULL, s->lo, s->hi, s->at };
+        ckr__part part = ckr__ds_part(x, s->param, v);
         part.flat = true;
         part.begin = y.begin;
         part.end = y.end;
         part.at = y.at;
-        part.replica = p->stated;
-        ckr__ds_add(r, p, &part);
+        part.replica = s->param->stated;
+        ckr__ds_add(r, s->param, &part);
         /* rounded as it is read: with ZeRO-3 the parameter is its master in the model's dtype */
         if ((r->zero == 3 || r->bare) && !strcmp(x->slot, "master") && !ckr__failed(r->c))
-            ckr__read_run(r->c, p->param, &y, v, part.rank, p->stated);
+            ckr__read_run(r->c, s->param->param, &y, v, part.rank, part.replica);
     }
 }
 
@@ -48126,35 +48000,39 @@ static void ckr__ds_scalar(ckr__ds *r, ckr__ds_run *x, const ckr_node *n)
     if (step && v == v && r->updates != r->updates) r->updates = v;
     if (ckr__is_number(n)) view = ckr__number_view(r->c, n);
     else if (v != v) view = NULL;
-    if (!view) ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, x->slot), n);
-    for (i = 0; view && i < x->n && !ckr__failed(r->c); i++) {
-        ckr__ds_param *p = x->params[i];
-        ckr__part part = ckr__ds_part(p, x->f, x->slot, view, x->rank);
+    if (!view)
+        ckr__leave(r->c, r->s, x->f->rel, ckr__printf(r->c, "%s/%s", x->where, x->slot), n);
+    for (i = 0; view && i < x->of.n && !ckr__failed(r->c); i++) {
+        ckr__ds_param *p = x->of.items[i];
+        ckr__part part = ckr__ds_part(x, p, view);
         part.alone = true;
         if (!p->stated && !ckr__held_slot(p->slots, x->slot)) ckr__ds_add(r, p, &part);
     }
 }
 
 /* One tensor of a parameter's own shape, as it is stored; slot NULL: out of memory. */
-static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_param *p, const char *slot,
-                                 const ckr__rankfile *f, const ckr_node *n)
+static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_run *x, const char *slot, const ckr_node *n)
 {
+    ckr__ds_param *p = x->of.items[0];
     const ckr_view *v = n->u.view;
-    ckr__part x = ckr__ds_part(p, f, slot, v, p->last);
+    ckr__part part;
+    x->slot = slot;
     if (!slot) return;
-    x.alone = !ckr__ds_same_shape(p, v->n_dims, v->shape);
-    x.replica = ckr__held_slot(p->slots, slot) != NULL;
-    if (!ckr__view_odd(v)) {
-        ckr__ds_add(r, p, &x);
+    if (ckr__view_odd(v)) {
+        ckr__slot_inside(r->c, r->s, slot, n);
+        ckr__leave(r->c, r->s, x->f->rel, slot, n);
         return;
     }
-    ckr__slot_inside(r->c, r->s, slot, n);
-    ckr__ds_leave(r, f, slot, n);
+    part = ckr__ds_part(x, p, v);
+    part.rank = (int32_t)p->last;
+    part.alone = !ckr__ds_same_shape(p, v->n_dims, v->shape);
+    part.replica = ckr__held_slot(p->slots, slot) != NULL;
+    ckr__ds_add(r, p, &part);
 }
 
-/* The state of a group on one rank: tensors of `full` elements, or of `lean` without the padding;
+/* The state of a group on one rank: tensors of `size` elements, or of `lean` without the padding;
    or that of one parameter, of any shapes. */
-static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x, int64_t full, int64_t lean)
+static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x)
 {
     ckr__walk w = ckr__walk_in(x->state);
     uint64_t k;
@@ -48166,45 +48044,43 @@ static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x, int64_t full, int64_t lean
         const ckr_view *v = ckr__ds_flat(n, &numel);
         x->slot = slot;
         if (slot && x->whole && n->kind == CKR_NODE_TENSOR) {
-            ckr__ds_whole_tensor(r, x->params[0], slot, x->f, n);
+            ckr__ds_whole_tensor(r, x, slot, n);
         } else if (slot && x->whole && ckr__is_tensors(n)) {
             for (k = 0; k < n->count && !ckr__failed(r->c); k++)
-                ckr__ds_whole_tensor(r, x->params[0],
+                ckr__ds_whole_tensor(r, x,
                                      ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)k),
-                                     x->f, n->u.items[k]);
+                                     n->u.items[k]);
         } else if (slot && v && !(step && numel == 1)) {
-            if (numel != full && numel != lean)
+            if (numel != x->of.size && numel != x->of.lean)
                 ckr__ds_partition(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot), numel,
-                                  full);
+                                  x->of.size);
             else if (x->tensors) ckr__ds_run_read(r, x, v);
         } else if (x->numbers && (step || (x->rank == 0 && slot && ckr__is_number(n)))) {
             ckr__ds_scalar(r, x, n);
         } else if (x->numbers && n->kind != CKR_NODE_NONE) {
             if (slot) ckr__slot_inside(r->c, r->s, slot, n);
-            if (x->rank) continue;
-            ckr__ds_leave(r, x->f, ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
+            if (!x->rank)
+                ckr__leave(r->c, r->s, x->f->rel,
+                           ckr__printf(r->c, "%s/%s", x->where, slot ? slot : "?"), n);
         }
     }
 }
 
-/* The parameters of a group with the padding behind each; the buffer's length is returned. */
-static int64_t ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k, int64_t *start)
+/* The padding behind each parameter of a group, and the buffer's length. */
+static void ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k, ckr__ds_list *l)
 {
     const ckr_node *pads =
         ckr_node_at(ckr_node_get(ckr__ds_own(r, g, 0), "param_alignment_paddings"), k);
-    int64_t at = 0, pad;
     uint64_t i;
-    for (i = 0; start && i < g->lists[k].n; i++) {
-        start[i] = at;
-        pad = 0;
-        ckr_node_i64(ckr_node_at(pads, i), &pad);
-        if (pad < 0 || pad > 64 || at > INT64_MAX / 2 - g->lists[k].items[i]->numel) {
+    l->pad = CKR__NEW_N(r->c, int64_t, l->n);
+    l->spans = CKR__NEW_N(r->c, ckr__ds_span, l->n);
+    for (i = 0; i < l->n && !ckr__failed(r->c); i++) {
+        const int64_t numel = l->items[i]->numel;
+        ckr_node_i64(ckr_node_at(pads, i), &l->pad[i]);
+        if (l->pad[i] < 0 || l->pad[i] > 64 || l->total > INT64_MAX / 2 - numel)
             ckr__ds_bad(r, g->optim[0], "param_alignment_paddings", "small numbers");
-            return 0;
-        }
-        at += g->lists[k].items[i]->numel + pad;
+        else l->total += numel + l->pad[i];
     }
-    return at;
 }
 
 /* The value of a number in a dict, which most likely is the k-th pair. */
@@ -48241,25 +48117,23 @@ static const ckr_view *ckr__ds_master(const ckr__ds *r, const ckr__ds_stage *g, 
     return ckr__ds_flat(ckr_node_at(all, k), numel);
 }
 
-/* Is a rank's map of names to places what part d of the buffer holds? */
-static bool ckr__ds_slices_are(const ckr__ds_run *x, const ckr_node *map, int64_t size, uint32_t d)
+/* Is a rank's map of names to places what these spans are? */
+static bool ckr__ds_slices_are(const ckr__ds_list *l, const ckr_node *map)
 {
-    const int64_t first = (int64_t)d * size, end = first + size;
-    uint64_t i, k = 0;
-    for (i = 0; i < x->n && x->start[i] < end; i++) {
-        const int64_t lo = ckr__max_i64(x->start[i], first),
-                      hi = ckr__min_i64(x->start[i] + x->params[i]->numel, end);
-        const ckr_node *v;
+    uint64_t i;
+    if (map->count != l->n_spans) return false;
+    for (i = 0; i < l->n_spans; i++) {
+        const ckr__ds_span *s = &l->spans[i];
+        const ckr_node *v = ckr__dict_at(map, i);
         int64_t numel = -1, start = -1;
-        if (hi <= lo) continue;
-        if (k == map->count || !ckr__is_str(map->u.items[2 * k], x->params[i]->name)) return false;
-        v = ckr__dict_at(map, k++);
         v = v->kind == CKR_NODE_OBJECT ? v->u.object->state : NULL;
-        if (!ckr_node_i64(ckr_node_get(v, "numel"), &numel) || numel != hi - lo ||
-            !ckr_node_i64(ckr_node_get(v, "start"), &start) || start != lo - first)
+        ckr_node_i64(ckr_node_get(v, "numel"), &numel);
+        ckr_node_i64(ckr_node_get(v, "start"), &start);
+        if (!ckr__is_str(map->u.items[2 * i], s->param->name) || numel != s->hi - s->lo ||
+            start != s->at)
             return false;
     }
-    return k == map->count;
+    return true;
 }
 
 /* One group of one rank of ZeRO-1 or 2: part d of the buffer, whose length is a multiple of
@@ -48267,58 +48141,56 @@ static bool ckr__ds_slices_are(const ckr__ds_run *x, const ckr_node *map, int64_
    keeps it) and in elastic files off the moments too. FP16_Optimizer's buffer is whole, and needs
    no padding. param_slice_mappings is wrong where gradients are dealt round robin, and then not
    asked; else a rank's map that is another rank's shows that the files have changed places. */
-static void ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, const ckr_node *own, uint64_t k,
-                              int64_t total)
+static void ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, const ckr_node *own, uint64_t k)
 {
     const char *where = ckr__ds_places_of[r->wrapper].masters;
     const bool fused = r->wrapper == CKR__DS_FUSED;
-    const int64_t unit = 2 * (int64_t)r->dp, numel = x->n_master;
+    const int64_t unit = 2 * (int64_t)r->dp, numel = x->n_master, total = x->of.total;
     const ckr_node *map = ckr_node_at(ckr_node_get(own, "param_slice_mappings"), k);
-    int64_t size = fused ? numel : (total + unit - 1) / unit * 2, pad, lean;
+    ckr__ds_list *l = &x->of;
+    int64_t pad;
     bool other;
     uint32_t d;
+    l->size = fused ? numel : (total + unit - 1) / unit * 2;
     if (ckr_node_i64(ckr_node_at(ckr_node_get(own, "group_paddings"), k), &pad) && pad >= 0 &&
         r->wrapper == CKR__DS_FLAT && numel < INT64_MAX / 2 - pad &&
-        (numel + pad) * (int64_t)r->dp >= total && numel + pad > size)
-        size = numel + pad;                            /* another version's unit            */
-    x->first = (int64_t)x->rank * size;
-    x->count = lean = ckr__max_i64(0, ckr__min_i64(size, total - x->first));
-    other = !fused && !r->robin && ckr_node_is_dict(map) &&
-            !ckr__ds_slices_are(x, map, size, x->rank);
-    for (d = 0; other && d < r->dp && !ckr__failed(r->c); d++)
-        if (ckr__ds_slices_are(x, map, size, d))
+        (numel + pad) * (int64_t)r->dp >= total && numel + pad > l->size)
+        l->size = numel + pad;                         /* another version's unit            */
+    ckr__ds_flat_spans(l, x->rank);
+    other = !fused && !r->robin && ckr_node_is_dict(map) && !ckr__ds_slices_are(l, map);
+    for (d = 0; other && d < r->dp && !ckr__failed(r->c); d++) {
+        ckr__ds_flat_spans(l, d);
+        if (ckr__ds_slices_are(l, map))
             ckr__ds_elsewhere(r, x->f, "param_slice_mappings",
                               ckr__printf(r->c, "they are those of rank %u", (unsigned)d));
+    }
+    ckr__ds_flat_spans(l, x->rank);
     if (fused && numel < total) ckr__ds_partition(r, x->f, where, numel, total);
-    if (numel != lean && (numel != size || r->wrapper == CKR__DS_FLAT))
-        ckr__ds_partition(r, x->f, where, numel, lean);
+    if (numel != l->lean && (numel != l->size || r->wrapper == CKR__DS_FLAT))
+        ckr__ds_partition(r, x->f, where, numel, l->lean);
     x->slot = "master";
     ckr__ds_run_read(r, x, x->master);
-    ckr__ds_state(r, x, size, lean);
+    ckr__ds_state(r, x);
 }
 
-/* One sub group of one rank of ZeRO-3: of each parameter the d-th of dp equal pieces. */
+/* One sub group of one rank of ZeRO-3: the tensors of one parameter after another, as they are
+   listed, then what the sub group shares. */
 static void ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x)
 {
-    ckr__ds_run one = *x;
-    int64_t sum = 0;
+    ckr__ds_run one;
     uint64_t i;
-    for (i = 0; i < x->n; i++) sum += ckr__ds_piece(x->params[i]->numel, r->dp);
-    if (x->n_master != sum)
-        ckr__ds_partition(r, x->f, ckr__ds_places_of[r->wrapper].masters, x->n_master, sum);
-    one.start = NULL;
-    one.n = 1;
+    ckr__ds_cut_spans(&x->of, x->rank, r->dp);
+    if (x->n_master != x->of.size)
+        ckr__ds_partition(r, x->f, ckr__ds_places_of[r->wrapper].masters, x->n_master, x->of.size);
+    one = *x;
+    one.of.n_spans = 1;
     one.numbers = x->tensors = false;
-    for (i = 0; i < x->n && !ckr__failed(r->c); i++, one.params++) {
-        const int64_t n = x->params[i]->numel, c = ckr__ds_piece(n, r->dp);
-        one.first = (int64_t)x->rank * c;
-        one.count = ckr__max_i64(0, ckr__min_i64(c, n - one.first));
+    for (i = 0; i < x->of.n_spans && !ckr__failed(r->c); i++, one.of.spans++) {
         one.slot = "master";
         ckr__ds_run_read(r, &one, x->master);
-        ckr__ds_state(r, &one, sum, sum);
-        one.at += c;
+        ckr__ds_state(r, &one);
     }
-    ckr__ds_state(r, x, sum, sum);
+    ckr__ds_state(r, x);
 }
 
 /* ZeRO-3 names no rank in a file. What tells the ranks apart is the padding behind the last piece
@@ -48428,7 +48300,7 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
             if (ckr__failed(r->c)) return;
             *CKR__PUSH(ckr__ds_param *, r->c, g->lists[k].items, g->lists[k].n) = p;
             p->last = m;
-            if (p->mp != m) p->tied = p->stated;
+            if (p->first != m) p->tied = p->stated;
         }
     }
 }
@@ -48439,12 +48311,11 @@ static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
     const bool fused = r->wrapper == CKR__DS_FUSED;
     uint64_t k, i;
     for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++) {
-        int64_t *start = CKR__NEW_N(r->c, int64_t, g->lists[k].n);
-        const int64_t total = ckr__ds_layout(r, g, k, start);
-        ckr__ds_run x = ckr__ds_run_of(NULL, g->lists[k].items, g->lists[k].n, NULL);
-        x.start = start;
-        x.where = ckr__printf(r->c, "%soptimizer_state_dict/state/%llu", fused ? "optimizer/" : "",
-                              (unsigned long long)k);
+        ckr__ds_run x = ckr__ds_run_of(NULL, g->lists[k].items, g->lists[k].n,
+                                       ckr__printf(r->c, "%soptimizer_state_dict/state/%llu",
+                                                   fused ? "optimizer/" : "",
+                                                   (unsigned long long)k));
+        ckr__ds_layout(r, g, k, &x.of);
         for (; x.rank < (fused ? 1 : r->dp) && !ckr__failed(r->c); x.rank++) {
             x.f = fused ? g->model : g->optim[x.rank];
             x.state = ckr__ds_state_of(r, g, x.rank, k);
@@ -48454,7 +48325,7 @@ static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
                 ckr__ds_bad(r, x.f, ckr__ds_places_of[r->wrapper].masters,
                             r->zero == 3 ? "a flat tensor a sub group" : "a flat tensor a group");
             else if (r->zero == 3) ckr__ds_cut_part(r, &x);
-            else ckr__ds_flat_part(r, &x, ckr__ds_own(r, g, x.rank), k, total);
+            else ckr__ds_flat_part(r, &x, ckr__ds_own(r, g, x.rank), k);
         }
     }
     for (k = 0; k < g->n_groups; k++)
@@ -48528,7 +48399,7 @@ static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__optim *o, ckr__optim_para
     ckr__state_init(&s, NULL);
     s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
     for (i = 0; s.tensors && i < r->n_params; i++)
-        if (r->params[i]->mp == m || r->params[i]->tied)
+        if (r->params[i]->first == m || r->params[i]->tied)
             s.tensors[s.n_tensors++] = r->params[i]->param;
     ckr__optim_params(&x, o, out, n);
     if (ckr__failed(r->c)) return;
@@ -48559,7 +48430,7 @@ static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
     g->lists = CKR__NEW(r->c, ckr__ds_list);
     g->n_groups = g->lists ? 1 : 0;
     for (i = 0; g->lists && i < r->n_params; i++)
-        if (r->params[i]->mp == m || r->params[i]->tied)
+        if (r->params[i]->first == m || r->params[i]->tied)
             *CKR__PUSH(ckr__ds_param *, r->c, g->lists[0].items, g->lists[0].n) = r->params[i];
 }
 
@@ -48571,6 +48442,7 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
     ckr__ds_stage *g = &r->stages[m];
     const ckr_node *n;
     ckr__ds_param *x = ckr__ds_find(r, p->name);
+    ckr__ds_run run = ckr__ds_run_of(g->model, &x, 1, NULL);
     if (!x) {
         ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, g->model->path, p->name, NULL,
                       "the model has no such parameter");
@@ -48582,7 +48454,7 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
     if (r->wrapper != CKR__DS_UNFUSED) return;
     if (n && n->kind == CKR_NODE_TENSOR &&
         ckr__ds_same_shape(x, n->u.view->n_dims, n->u.view->shape))
-        ckr__ds_whole_tensor(r, x, "master", g->model, n);
+        ckr__ds_whole_tensor(r, &run, "master", n);
     else ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARTITION, g->model->path, x->name, NULL,
                        "fp32_groups has no master of this parameter's shape");
 }
@@ -48624,7 +48496,7 @@ static void ckr__ds_whole(ckr__ds *r, uint32_t m)
         if (steps == steps && r->updates == r->updates && !ckr__same(steps, r->updates))
             r->uneven = true;
         if (steps == steps) r->updates = steps;
-        ckr__ds_state(r, &x, 0, 0);
+        ckr__ds_state(r, &x);
         of->stated = true;
     }
 }
@@ -48675,7 +48547,7 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__
     uint64_t m = 0, i;
     bool tied;
     if (!local || !v) {
-        ckr__ds_leave(r, f, local ? local : "?", n);
+        ckr__leave(r->c, r->s, f->rel, local ? local : "?", n);
         return;
     }
     if (!name) return;
@@ -48699,7 +48571,7 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__
     if (!p) return;
     p->layer = f->at[CKR__N];
     p->tied = ckr__starts(name, "tied_modules.");
-    if (ckr__map_find(&x->all, name, strlen(name), &m)) p->mp = (uint32_t)m;
+    if (ckr__map_find(&x->all, name, strlen(name), &m)) p->first = (uint32_t)m;
     else p->frozen = x->all.count > 0;
 }
 
@@ -48727,13 +48599,13 @@ static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
         }
         while (have < want && at < r->n_params) {
             const uint64_t n = ckr__ds_layer_count(r, at, &grown);
-            for (k = at; k < at + n; k++) r->params[k]->mp = m;
+            for (k = at; k < at + n; k++) r->params[k]->first = m;
             have += grown;
             at += n;
         }
         if (have != want) return false;
     }
-    for (; at < r->n_params && r->params[at]->frozen; at++) r->params[at]->mp = r->mp - 1;
+    for (; at < r->n_params && r->params[at]->frozen; at++) r->params[at]->first = r->mp - 1;
     return at == r->n_params;
 }
 
@@ -48788,7 +48660,7 @@ static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
                 if (!r->bare || !w.name || ckr__ds_find(r, w.name)) continue;  /* tied, earlier */
                 p = ckr__ds_absent(r, f, w.name, w.value, dtype);
                 if (!p) continue;
-                p->mp = m;
+                p->first = m;
                 p->tied = ckr__starts(w.name, "tied_modules.");
                 p->layer = p->tied ? 0 : strtol(w.name, NULL, 10);
                 if (p->layer < 0 || p->layer > 1 << 20)
@@ -48835,13 +48707,15 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
     const ckr_node *t;
     const ckr_view *v;
     ckr__ds_run x;
+    ckr__ds_span all = { p, 0, p->numel, 0 };
     size_t n = strlen(name);
     int64_t numel = 0, count;
     bool whole;
     if (!ckr__cut_tail(name, &n, ".pt")) return;
     f = ckr__ds_uni_load(r, ckr__printf(r->c, "zero/%s/%s", p->name, name));
     x = ckr__ds_run_of(f, &p, 1, p->name);
-    x.count = p->numel;
+    x.of.spans = &all;
+    x.of.n_spans = 1;
     x.slot = ckr__strndup(r->c, name, n);
     if (!f || !x.slot) return;
     if (!strcmp(x.slot, "step")) {
@@ -48953,7 +48827,7 @@ static void ckr__ds_group_params(ckr__ds *r, uint32_t m, uint64_t k, ckr_group *
             const uint64_t n = g->lists[id].n, b = i % step,
                            at = b * (n / step) + (b < n % step ? b : n % step) + i / step;
             const ckr__ds_param *p = g->lists[id].items[at];
-            if (p->mp == m) *CKR__PUSH(const char *, r->c, to->params, to->n_params) = p->name;
+            if (p->first == m) *CKR__PUSH(const char *, r->c, to->params, to->n_params) = p->name;
         }
     }
 }
@@ -49140,10 +49014,10 @@ static void ckr__ds_optim_rest(ckr__ds *r, uint32_t m, uint32_t d)
         while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
             if (w.name && ckr__word_in(ckr__ds_optim_keys[level], w.name)) continue;
             r->rest = true;
-            ckr__ds_leave(r, r->stages[m].optim[d],
-                          ckr__printf(r->c, "%s%s%s%s", level < 2 ? "optimizer_state_dict/" : "",
-                                      level ? "" : ckr__ds_places_of[r->wrapper].base,
-                                      level ? "" : "/", w.name ? w.name : "?"), w.value);
+            ckr__leave(r->c, r->s, r->stages[m].optim[d]->rel,
+                       ckr__printf(r->c, "%s%s%s%s", level < 2 ? "optimizer_state_dict/" : "",
+                                   level ? "" : ckr__ds_places_of[r->wrapper].base,
+                                   level ? "" : "/", w.name ? w.name : "?"), w.value);
         }
     }
 }
@@ -49174,7 +49048,7 @@ static void ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
             of.at = ckr__printf(r->c, "/%s", w.name);
             ckr__streams_read(&of, w.value);
         } else {
-            ckr__ds_leave(r, f, w.name ? w.name : "?", w.value);
+            ckr__leave(r->c, r->s, f->rel, w.name ? w.name : "?", w.value);
         }
     }
 }
@@ -49273,22 +49147,6 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
    go in the order in which the coming run has them, given the configuration of the saved one
    (round_robin_gradients, parameter_alignment, sub_group_size), with every copy written. */
 
-typedef struct ckr__ds_item {  /* a tensor of the model at the target                     */
-    const char        *name;
-    const ckr_tensor  *param, *master, **slots;        /* slots: all others of its state   */
-    const ckr_tensor  *made_master, *made_param;       /* of the other, for the digest     */
-    uint64_t           n_slots;
-    int64_t            numel, layer;
-    uint32_t           first, last;    /* stages; two of a tied one                        */
-    bool               tied, grouped, buffer;
-} ckr__ds_item;
-
-typedef struct ckr__ds_set {  /* a stage's parameters of one optimizer group            */
-    const ckr_group *group;
-    ckr__ds_item   **items;    /* in the order of the flat buffer                         */
-    uint64_t         n;
-} ckr__ds_set;
-
 typedef struct ckr__ds_job {
     ckr__ctx          *c;
     const ckr_state   *s;
@@ -49300,9 +49158,9 @@ typedef struct ckr__ds_job {
     ckr__map           by_name;        /* -> item                                        */
     ckr__map           aliases;        /* other names of ties                             */
     ckr__map           views;  /* of layers: where they lie -> item                       */
-    ckr__ds_item      *items;
+    ckr__ds_param      *items;
     uint64_t           n_items;
-    ckr__ds_set     **lists;  /* [pp][n_lists[pp]]                                      */
+    ckr__ds_list     **lists;  /* [pp][n_lists[pp]]                                      */
     uint64_t          *n_lists;
     uint32_t           dp, pp;
     int                zero;
@@ -49331,14 +49189,14 @@ typedef struct ckr__ds_row {
 } ckr__ds_row;
 
 
-static ckr__ds_item *ckr__ds_item_of(const ckr__ds_job *x, const char *name)
+static ckr__ds_param *ckr__ds_item_of(const ckr__ds_job *x, const char *name)
 {
     uint64_t at;
     return ckr__map_find(&x->by_name, name, strlen(name), &at) ? &x->items[at] : NULL;
 }
 
 /* Else it is a buffer, or nothing that is trained. */
-static bool ckr__ds_is_param(const ckr__ds_item *p)
+static bool ckr__ds_is_param(const ckr__ds_param *p)
 {
     return p && !p->buffer && ckr__is_float(p->param->dtype);
 }
@@ -49403,10 +49261,10 @@ static void ckr__ds_items(ckr__ds_job *x)
     const ckr_state *s = x->s;
     const ckr__slots *of;
     uint64_t i, k;
-    x->items = CKR__NEW_N(x->c, ckr__ds_item, s->n_tensors);
+    x->items = CKR__NEW_N(x->c, ckr__ds_param, s->n_tensors);
     for (i = 0; x->items && i < s->n_tensors; i++) {
-        const ckr_tensor *t = s->tensors[i];
-        ckr__ds_item *p = &x->items[x->n_items];
+        ckr_tensor *t = s->tensors[i];
+        ckr__ds_param *p = &x->items[x->n_items];
         if (strcmp(t->slot, "param") != 0) continue;
         p->name = t->name;
         p->param = t;
@@ -49419,14 +49277,12 @@ static void ckr__ds_items(ckr__ds_job *x)
     }
     of = ckr__slots_of(x->c, s, &x->by_name, x->n_items, "master ema");
     for (i = 0; of && i < x->n_items; i++) {
-        x->items[i].master = of[i].master;
-        x->items[i].slots = of[i].list;
-        x->items[i].n_slots = of[i].n;
+        x->items[i].of = &of[i];
         if (of[i].master) x->masters = true;
     }
     for (i = 0; i < s->n_groups; i++)
         for (k = 0; k < s->groups[i].n_params; k++) {
-            ckr__ds_item *p = ckr__ds_item_of(x, s->groups[i].params[k]);
+            ckr__ds_param *p = ckr__ds_item_of(x, s->groups[i].params[k]);
             if (p) p->grouped = true;
             if (ckr__ds_is_param(p) && x->dtype == CKR_DTYPE_NONE) x->dtype = p->param->dtype;
         }
@@ -49442,7 +49298,7 @@ static void ckr__ds_tell_apart(ckr__ds_job *x)
     uint64_t i, n = 0, averages = 0;
     x->buffers = ckr__node(x->c, CKR_NODE_LIST);
     for (i = 0; i < x->n_items; i++) {
-        ckr__ds_item *p = &x->items[i];
+        ckr__ds_param *p = &x->items[i];
         if (x->foreign && x->s->n_groups && !p->grouped && ckr__is_float(p->param->dtype) &&
             !ckr__path_ends(p->name, "weight") && !ckr__path_ends(p->name, "bias")) {
             p->buffer = true;
@@ -49510,7 +49366,7 @@ static bool ckr__ds_cut_fits(const ckr__ds *r, const uint64_t *cut, const ckr__d
         const ckr__ds_param *p = r->params[i];
         const uint64_t layer = (uint64_t)p->layer;
         if (p->frozen || p->layer < 0) continue;
-        if (layer < cut[p->mp] || layer >= cut[p->mp + 1]) return false;
+        if (layer < cut[p->first] || layer >= cut[p->first + 1]) return false;
     }
     return !tied || n - 1 >= cut[r->mp - 1];
 }
@@ -49603,42 +49459,66 @@ static void ckr__ds_owners(ckr__ds_job *x)
     else if (x->pp != x->ds->mp) cut = ckr__ds_stages_of(x);
     for (i = 0; i < x->ds->n_params && ckr__going(x->c); i++) {
         const ckr__ds_param *from = x->ds->params[i];
-        ckr__ds_item *p = ckr__ds_item_of(x, from->name);
+        ckr__ds_param *p = ckr__ds_item_of(x, from->name);
         if (!p) continue;
         p->layer = from->layer;
         p->tied = from->tied;
-        p->first = from->mp;
+        p->first = from->first;
         for (m = 0; cut && m < x->pp; m++)
             if ((uint64_t)p->layer >= cut[m] && (uint64_t)p->layer < cut[m + 1]) p->first = m;
         p->last = p->tied ? (cut ? x->pp - 1 : from->last) : p->first;
     }
 }
 
+/* Lays out a group's buffer. With parameter_alignment each parameter but the last is padded to 16
+   bytes of the model's dtype. It ends at a multiple of 2 * dp elements, FP16_Optimizer's with its
+   last parameter. */
+static void ckr__ds_flat_make(ckr__ds_job *x, ckr__ds_list *l)
+{
+    const int64_t unit = x->aligned ? 16 / (int64_t)ckr_dtype_size(x->dtype) : 1,
+                  whole = 2 * (int64_t)x->dp;
+    uint64_t i;
+    l->pad = CKR__NEW_N(x->c, int64_t, l->n);
+    for (i = 0; i < l->n && !ckr__failed(x->c); i++) {
+        if (l->items[i]->numel > INT64_MAX / 4 - l->total) {
+            ckr__fail(x->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, l->items[i]->name,
+                      NULL);
+            return;
+        }
+        l->total += l->items[i]->numel;
+        if (i + 1 < l->n && l->total % unit) l->pad[i] = unit - l->total % unit;
+        l->total += l->pad[i];
+    }
+    l->size = x->wrapper == CKR__DS_FUSED ? l->total : (l->total + whole - 1) / whole * 2;
+}
+
 /* A group's parameters on stage m: a tied one comes first on each of its stages, as tied_modules
    are registered before the layers. With round_robin_gradients parameter i is in bucket i mod dp of
    the flat buffer. */
-static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ckr__ds_set *l)
+static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ckr__ds_list *l)
 {
-    ckr__ds_item **dealt;
+    ckr__ds_param **dealt;
     uint64_t k, b, at = 0;
     int tied;
     l->group = g;
     for (tied = 1; tied >= 0; tied--)
         for (k = 0; k < g->n_params; k++) {
-            ckr__ds_item *p = ckr__ds_item_of(x, g->params[k]);
+            ckr__ds_param *p = ckr__ds_item_of(x, g->params[k]);
             const bool param = ckr__ds_is_param(p);
             if (param && (p->first == m || p->last == m) && p->tied == (tied > 0))
-                *CKR__PUSH(ckr__ds_item *, x->c, l->items, l->n) = p;
+                *CKR__PUSH(ckr__ds_param *, x->c, l->items, l->n) = p;
             if (!param && !x->c->refused)
                 ckr__refuse(x->c, CKR_ITEM_OPTIMIZER_NAMES, g->params[k],
                             "a group names a parameter that the state does not have",
                             "--names FILE where the optimizer has numbers, or leave out "
                             "the optimizer");
         }
-    dealt = x->robin ? CKR__NEW_N(x->c, ckr__ds_item *, l->n) : NULL;
+    dealt = x->robin ? CKR__NEW_N(x->c, ckr__ds_param *, l->n) : NULL;
     for (b = 0; dealt && b < x->dp && b < l->n; b++)
         for (k = b; k < l->n; k += x->dp) dealt[at++] = l->items[k];
     if (dealt) l->items = dealt;
+    l->spans = CKR__NEW_N(x->c, ckr__ds_span, l->n);
+    if (x->wrapper >= CKR__DS_FUSED && x->zero != 3) ckr__ds_flat_make(x, l);
 }
 
 static void ckr__ds_lists(ckr__ds_job *x)
@@ -49646,12 +49526,12 @@ static void ckr__ds_lists(ckr__ds_job *x)
     uint64_t i;
     uint32_t m;
     if (!x->optimizer) return;
-    x->lists = CKR__NEW_N(x->c, ckr__ds_set *, x->pp);
+    x->lists = CKR__NEW_N(x->c, ckr__ds_list *, x->pp);
     x->n_lists = CKR__NEW_N(x->c, uint64_t, x->pp);
     for (m = 0; m < x->pp && !ckr__failed(x->c); m++) {
-        x->lists[m] = CKR__NEW_N(x->c, ckr__ds_set, x->s->n_groups);
+        x->lists[m] = CKR__NEW_N(x->c, ckr__ds_list, x->s->n_groups);
         for (i = 0; i < x->s->n_groups && !ckr__failed(x->c); i++) {
-            ckr__ds_set *l = &x->lists[m][x->n_lists[m]];
+            ckr__ds_list *l = &x->lists[m][x->n_lists[m]];
             ckr__ds_list_make(x, &x->s->groups[i], m, l);
             if (l->n) x->n_lists[m]++;                 /* DeepSpeed drops empty groups      */
         }
@@ -49673,28 +49553,28 @@ static ckr_node *ckr__ds_stage_enum(ckr__ds_job *x)
 }
 
 /* An entry for some of a parameter's elements. NULL: the error is set. */
-static ckr_node *ckr__ds_empty(ckr__ds_job *x, const ckr__ds_item *p, int64_t n)
+static ckr_node *ckr__ds_empty(ckr__ds_job *x, const ckr__ds_param *p, int64_t n)
 {
     return ckr__entry_new(x->c, x->f, p->name, ckr__dtype_as(p->param, x->t->dtype), 1, &n);
 }
 
-static ckr_node *ckr__ds_size(ckr__ds_job *x, const ckr__ds_item *p)
+static ckr_node *ckr__ds_size(ckr__ds_job *x, const ckr__ds_param *p)
 {
     return ckr__ints_node(x->c, CKR_NODE_SIZE, p->param->n_dims, p->param->shape);
 }
 
 /* A parameter in the dtype of the coming run, from its master where that is more. */
-static ckr_node *ckr__ds_weight_entry(ckr__ds_job *x, const ckr__ds_item *p, bool replica)
+static ckr_node *ckr__ds_weight_entry(ckr__ds_job *x, const ckr__ds_param *p, bool replica)
 {
     const ckr_tensor *from;
-    const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
+    const ckr_dtype dtype = ckr__cast_of(p->param, p->of->master, x->t->dtype, &from);
     ckr_node *n = ckr__entry_whole(x->c, x->f, from->name, from, dtype, replica);
     if (n && from != p->param) ckr__bind_taken_for(n->u.entry, 0, p->param, NULL);
     return n;
 }
 
 /* A tensor of the model's dict, of which parameters are empty with ZeRO-3. */
-static ckr_node *ckr__ds_model_entry(ckr__ds_job *x, const ckr__ds_item *p)
+static ckr_node *ckr__ds_model_entry(ckr__ds_job *x, const ckr__ds_param *p)
 {
     if (!ckr__ds_is_param(p))
         return ckr__entry_whole(x->c, x->f, p->name, p->param, p->param->dtype, x->d > 0);
@@ -49703,11 +49583,11 @@ static ckr_node *ckr__ds_model_entry(ckr__ds_job *x, const ckr__ds_item *p)
 
 /* What a master's binds from number `at` on are for a reader: the master of a parameter that had
    none, and with ZeRO-3, where masters stand for the parameters, those too. */
-static void ckr__ds_taken_for(ckr__ds_job *x, ckr__ds_item *p, const char *slot, ckr_entry *e,
+static void ckr__ds_taken_for(ckr__ds_job *x, ckr__ds_param *p, const char *slot, ckr_entry *e,
                               uint64_t at)
 {
     if (strcmp(slot, "master") != 0) return;
-    if (!p->master && !p->made_master)
+    if (!p->of->master && !p->made_master)
         p->made_master = ckr__out_made(x->out, p->param, "master", CKR_DTYPE_F32);
     if ((x->zero == 3 || (x->ds && x->ds->bare)) && !p->made_param)
         p->made_param = ckr__out_made(x->out, p->param, "param", x->dtype);
@@ -49718,16 +49598,16 @@ static void ckr__ds_taken_for(ckr__ds_job *x, ckr__ds_item *p, const char *slot,
 }
 
 /* A tensor of a slot; NULL: the parameter has none. Its "master", where it has none, is itself. */
-static const ckr_tensor *ckr__ds_slot_of(const ckr__ds_item *p, const char *slot)
+static const ckr_tensor *ckr__ds_slot_of(const ckr__ds_param *p, const char *slot)
 {
     uint64_t i;
-    if (!strcmp(slot, "master")) return p->master ? p->master : p->param;
-    for (i = 0; i < p->n_slots; i++) if (!strcmp(p->slots[i]->slot, slot)) return p->slots[i];
+    if (!strcmp(slot, "master")) return p->of->master ? p->of->master : p->param;
+    for (i = 0; i < p->of->n; i++) if (!strcmp(p->of->list[i]->slot, slot)) return p->of->list[i];
     return NULL;
 }
 
 /* Is a slot one number for all elements? */
-static bool ckr__ds_single(const ckr__ds_item *p, const ckr_tensor *t)
+static bool ckr__ds_single(const ckr__ds_param *p, const ckr_tensor *t)
 {
     int64_t numel;
     return !strcmp(t->slot, "step") || ckr__is_python(t) ||
@@ -49833,55 +49713,9 @@ static void ckr__ds_config(ckr__ds_job *x)
 /* The optimizer's part of one rank. A slot's flat tensor is bound to the parameters that overlap
    this rank's range of the group's buffer; what no parameter covers is padding, and zero. */
 
-/* What one rank has of a group's flat buffer, or of a sub group's: elements [lo, hi) of these
-   parameters, each from element `at` of the rank's on. */
-typedef struct ckr__ds_span { ckr__ds_item *item; int64_t lo, hi, at; } ckr__ds_span;
-
-typedef struct ckr__ds_buffer {
-    ckr__ds_item **items;
-    uint64_t       n, n_spans;
-    ckr__ds_span  *spans;
-    int64_t       *pad, size, lean;    /* pad: behind each, or NULL; lean: size without the
-                                          buffer's end                                     */
-} ckr__ds_buffer;
-
-/* Part d of a group's buffer. With parameter_alignment each parameter but the last is padded to 16
-   bytes of the model's dtype. The buffer ends at a multiple of 2 * dp elements, FP16_Optimizer's
-   with its last parameter. */
-static void ckr__ds_flat_make(ckr__ds_job *x, const ckr__ds_set *l, ckr__ds_buffer *b)
-{
-    const int64_t unit = x->aligned ? 16 / (int64_t)ckr_dtype_size(x->dtype) : 1,
-                  whole = 2 * (int64_t)x->dp;
-    int64_t at = 0, first, end;
-    uint64_t i;
-    b->items = l->items;
-    b->n = l->n;
-    b->pad = CKR__NEW_N(x->c, int64_t, l->n);
-    for (i = 0; i < l->n && !ckr__failed(x->c); i++) {
-        if (b->items[i]->numel > INT64_MAX / 4 - at) {
-            ckr__fail(x->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, b->items[i]->name,
-                      NULL);
-            return;
-        }
-        at += b->items[i]->numel;
-        if (i + 1 < l->n && at % unit) b->pad[i] = unit - at % unit;
-        at += b->pad[i];
-    }
-    b->size = x->wrapper == CKR__DS_FUSED ? at : (at + whole - 1) / whole * 2;
-    first = (int64_t)x->d * b->size;
-    end = first + b->size;
-    b->lean = ckr__max_i64(0, ckr__min_i64(b->size, at - first));
-    for (i = 0, at = 0; i < l->n && at < end && !ckr__failed(x->c); i++) {
-        const int64_t n = b->items[i]->numel, lo = ckr__max_i64(first - at, 0);
-        const ckr__ds_span s = { b->items[i], lo, ckr__min_i64(end - at, n), at + lo - first };
-        if (s.hi > s.lo) *CKR__PUSH(ckr__ds_span, x->c, b->spans, b->n_spans) = s;
-        at += n + b->pad[i];
-    }
-}
-
 /* How many parameters the sub group that begins at item `from` has: it ends as soon as the sum of
    its pieces reaches sub_group_size, and a group that is no larger is one. */
-static uint64_t ckr__ds_sub_group(const ckr__ds_job *x, const ckr__ds_set *l, uint64_t from)
+static uint64_t ckr__ds_sub_group(const ckr__ds_job *x, const ckr__ds_list *l, uint64_t from)
 {
     int64_t sum = 0;
     uint64_t i;
@@ -49893,25 +49727,8 @@ static uint64_t ckr__ds_sub_group(const ckr__ds_job *x, const ckr__ds_set *l, ui
     return i - from;
 }
 
-/* Piece d of each parameter of the sub group that begins at item `from`, end to end. */
-static void ckr__ds_cut_make(ckr__ds_job *x, const ckr__ds_set *l, uint64_t from,
-                             ckr__ds_buffer *b)
-{
-    uint64_t i;
-    b->items = l->items + from;
-    b->n = ckr__ds_sub_group(x, l, from);
-    for (i = 0; i < b->n; i++) {
-        const int64_t n = b->items[i]->numel, c = ckr__ds_piece(n, x->dp),
-                      lo = ckr__min_i64((int64_t)x->d * c, n);
-        const ckr__ds_span s = { b->items[i], lo, ckr__min_i64(lo + c, n), b->size };
-        if (s.hi > s.lo) *CKR__PUSH(ckr__ds_span, x->c, b->spans, b->n_spans) = s;
-        b->size += c;
-    }
-    b->lean = b->size;
-}
-
 /* One slot of a rank's part: what no parameter covers is padding, and zero. */
-static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_buffer *b, const char *slot)
+static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_list *b, const char *slot)
 {
     const bool master = !strcmp(slot, "master");
     const int64_t size = master && x->wrapper != CKR__DS_BF16 ? b->lean : b->size;
@@ -49924,32 +49741,32 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_buffer *b, con
     n->u.entry->requires_grad = master;
     for (i = 0; i < b->n_spans; i++) {
         const ckr__ds_span *s = &b->spans[i];
-        const ckr_tensor *t = ckr__ds_slot_of(s->item, slot);
+        const ckr_tensor *t = ckr__ds_slot_of(s->param, slot);
         const uint64_t from = n->u.entry->n_binds;
         if (!t && !x->bare)
-            ckr__say(x->c, "CKR_W_DS_STATE", CKR_APPROX, s->item->name, NULL, "zeros",
+            ckr__say(x->c, "CKR_W_DS_STATE", CKR_APPROX, s->param->name, NULL, "zeros",
                      "it has no such state, as if it had never been updated: its group does, of "
                      "all parameters", NULL);
         if (!t && !x->bare) x->bare = true;
         if (!t) continue;
-        ckr__bind_flat(x->c, n->u.entry, t, s->item->first != x->m, NULL, s->lo, s->hi,
+        ckr__bind_flat(x->c, n->u.entry, t, s->param->first != x->m, NULL, s->lo, s->hi,
                        (uint64_t)s->at * ckr_dtype_size(n->u.entry->dtype));
-        ckr__ds_taken_for(x, s->item, slot, n->u.entry, from);
+        ckr__ds_taken_for(x, s->param, slot, n->u.entry, from);
     }
     return n;
 }
 
 /* The state dict of one parameter, or of a flat one, which has what any of its own has; in
    optimizer_state.pt its numbers only. */
-static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_buffer *b)
+static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_list *b)
 {
     const uint64_t n = x->wrapper < CKR__DS_FUSED ? 1 : b->n;
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
     uint64_t i, k;
     for (k = 0; k < n; k++)
-        for (i = 0; i < b->items[k]->n_slots; i++) {
-            const ckr__ds_item *p = b->items[k];
-            const ckr_tensor *t = p->slots[i];
+        for (i = 0; i < b->items[k]->of->n; i++) {
+            const ckr__ds_param *p = b->items[k];
+            const ckr_tensor *t = p->of->list[i];
             const bool copy = x->d > 0 || p->first != x->m || x->universal;
             if (k && ckr_node_get(st, t->slot)) continue;
             if (x->wrapper < CKR__DS_FUSED || ckr__ds_single(p, t))
@@ -49961,7 +49778,7 @@ static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_buffer *b)
 }
 
 /* Where in this rank's part each parameter lies, as param_slice_mappings has it. */
-static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b)
+static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_list *b)
 {
     ckr_node *map = ckr__node(x->c, CKR_NODE_ODICT), *at;
     uint64_t i;
@@ -49969,7 +49786,7 @@ static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_buffer *b)
         const ckr__ds_span *s = &b->spans[i];
         at = ckr__node_dict(x->c, "numel", ckr__node_int(x->c, s->hi - s->lo), "start",
                             ckr__node_int(x->c, s->at), CKR__END);
-        ckr__node_pair(x->c, map, ckr__node_str(x->c, s->item->name),
+        ckr__node_pair(x->c, map, ckr__node_str(x->c, s->param->name),
                        ckr__dist_new(x->c, NULL,
                                      "deepspeed.utils.tensor_fragment.fragment_address", NULL, at));
     }
@@ -50071,16 +49888,15 @@ static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
     int64_t at = 0;
     uint64_t k, i;
     for (k = 0; k < x->n_lists[x->m]; k++) {
-        const ckr__ds_set *l = &x->lists[x->m][k];
-        ckr__ds_buffer b;
+        const ckr__ds_list *l = &x->lists[x->m][k];
+        ckr__ds_list b = *l;
         index = ckr__node(x->c, CKR_NODE_LIST);
-        for (i = 0; i < l->n; i += b.n, at++) {
-            memset(&b, 0, sizeof b);
+        for (i = 0; i < l->n && !ckr__failed(x->c); i += b.n, at++) {
             b.items = l->items + i;
-            b.n = 1;
-            if (x->zero == 3) ckr__ds_cut_make(x, l, i, &b);
-            else if (x->wrapper >= CKR__DS_FUSED) ckr__ds_flat_make(x, l, &b);
-            if (ckr__failed(x->c)) return NULL;
+            if (x->zero == 3) b.n = ckr__ds_sub_group(x, l, i);
+            else if (!b.pad) b.n = 1;
+            if (x->zero == 3) ckr__ds_cut_spans(&b, x->d, x->dp);
+            else if (b.pad) ckr__ds_flat_spans(&b, x->d);
             ckr__node_push(x->c, index, ckr__node_int(x->c, at));
             st = ckr__ds_state_node(x, &b);
             if (st && st->count) ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st);
@@ -50095,7 +49911,7 @@ static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
         }
         whole = ckr__node(x->c, CKR_NODE_LIST);        /* masters of no flat buffer          */
         for (i = 0; x->wrapper == CKR__DS_UNFUSED && i < l->n; i++) {
-            ckr__ds_item *p = l->items[i];
+            ckr__ds_param *p = l->items[i];
             st = ckr__entry_whole(x->c, x->f, p->name, ckr__ds_slot_of(p, "master"), CKR_DTYPE_F32,
                                   p->first != x->m);
             if (!st) return NULL;
@@ -50225,7 +50041,7 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
     const bool own = ckr_node_is_dict(dict);
     const uint64_t n = own ? dict->count : x->s->n_tensors;
     ckr_node *out = ckr__node(x->c, x->pipe ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
-    const ckr__ds_item *p;
+    const ckr__ds_param *p;
     const char *name, *first;
     uint64_t i, at;
     if (x->pipe || !out) return out;
@@ -50257,7 +50073,7 @@ static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x)
     uint64_t k, i, end;
     if (!x->optimizer || x->zero == 0) return ckr__node(x->c, CKR_NODE_NONE);
     for (k = 0; k < x->n_lists[x->m]; k++) {
-        const ckr__ds_set *l = &x->lists[x->m][k];
+        const ckr__ds_list *l = &x->lists[x->m][k];
         for (i = 0; i < l->n;) {
             d = ckr__node(x->c, CKR_NODE_ODICT);
             for (end = i + (x->zero == 3 ? ckr__ds_sub_group(x, l, i) : l->n); i < end; i++)
@@ -50276,7 +50092,7 @@ static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, bool fragments)
     ckr_node *out = ckr__node(x->c, x->zero < 2 ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
     uint64_t i;
     for (i = 0; i < x->n_items && x->zero >= 2; i++) {
-        const ckr__ds_item *p = &x->items[i];
+        const ckr__ds_param *p = &x->items[i];
         const int64_t c = ckr__ds_piece(p->numel, x->dp), lo = ckr__min_i64(x->d * c, p->numel),
                       hi = ckr__min_i64(lo + c, p->numel);
         if (p->grouped || !ckr__ds_is_param(p)) continue;
@@ -50414,7 +50230,7 @@ static void ckr__ds_layer_out(ckr__ds_job *x)
 /* >>deepspeed.emit.universal -------------------------------------------------- */
 
 /* NAME.pt of a parameter's directory, which holds its tensor of a slot. */
-static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_item *p, const char *slot)
+static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_param *p, const char *slot)
 {
     const bool master = !strcmp(slot, "master");
     const char *name = master ? "fp32" : slot;
@@ -50440,12 +50256,12 @@ static void ckr__ds_uni_out(ckr__ds_job *x)
 {
     uint64_t i, k;
     for (i = 0; i < x->n_items; i++) {
-        ckr__ds_item *p = &x->items[i];
+        ckr__ds_param *p = &x->items[i];
         if (!p->grouped || !ckr__ds_is_param(p)) continue;
         ckr__ds_uni_tensor(x, p, "master");
-        for (k = 0; k < p->n_slots; k++)
-            if (x->zero != 3 || !ckr__ds_single(p, p->slots[k]))
-                ckr__ds_uni_tensor(x, p, p->slots[k]->slot);
+        for (k = 0; k < p->of->n; k++)
+            if (x->zero != 3 || !ckr__ds_single(p, p->of->list[k]))
+                ckr__ds_uni_tensor(x, p, p->of->list[k]->slot);
     }
     if (!ckr__ds_begin(x, "zero/optimizer_state.pt")) return;
     ckr__ds_wrapped(x);
