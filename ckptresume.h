@@ -148,7 +148,7 @@
        >>api.types >>api.hooks >>api.tree >>api.state >>api.rng >>api.plan >>api.run >>prologue
        >>platform >>fenv >>arith >>decimal >>format >>error >>mem >>io >>threads >>context >>dtype
        >>node >>tree >>hash >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar
-       >>yaml.read >>yaml.put >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text
+       >>yaml.read >>yaml.put >>yaml.edit >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text
        >>pickle.numbers >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo
        >>pickle.machine >>torch >>torch.storage >>torch.tensor >>torch.quick >>torch.dist
        >>torch.calls >>torch.build >>torch.legacy >>torch.script >>torch.archive >>numpy
@@ -7115,6 +7115,111 @@ static ckr_result ckr__yaml_put(ckr__buf *b, const ckr_node *root)
     ckr__map_free(&y.seen);
     ckr__buf_u8(b, '\n');
     return r == CKR_OK && b->failed ? CKR_E_NOMEM : r;
+}
+
+/* >>yaml.edit ----------------------------------------------------------------- */
+/* People's configuration files with other values: in their lines, every other byte staying, or else
+   written anew. */
+
+typedef struct ckr__yaml_edit { const char *pointer; ckr_node *value; } ckr__yaml_edit;
+
+/* The place of the scalar at `pointer` in lines of block style, or false. */
+static bool ckr__yaml_find(const ckr__buf *b, const char *pointer, size_t *from, size_t *to)
+{
+    const char *s = (const char *)b->data, *key = pointer + 1;
+    size_t at, end, k, n = strcspn(key, "/"), indent = 0, least = 0;
+    bool fresh = false, quoted;        /* the first line inside a block tells its indentation */
+    for (at = 0; at < b->size; at = end + 1) {
+        const char *eol = (const char *)memchr(s + at, '\n', b->size - at);
+        end = eol ? (size_t)(eol - s) : b->size;
+        for (k = at; k < end && s[k] == ' '; k++) {}
+        if (k == end || s[k] == '#') continue;
+        if (fresh) indent = k - at;
+        fresh = false;
+        if (indent < least || k - at < indent) return false;
+        if (k - at != indent || end - k <= n || memcmp(s + k, key, n) != 0 || s[k + n] != ':')
+            continue;
+        for (k += n + 1; k < end && s[k] == ' '; k++) {}
+        quoted = k < end && (s[k] == '"' || s[k] == '\'');
+        *from = *to = k;
+        while (*to < end && (quoted || s[*to] != '#' || !strchr(" \t", s[*to - 1]))) ++*to;
+        while (*to > k && strchr(" \t\r", s[*to - 1])) --*to;  /* before a comment and blanks  */
+        if (!key[n]) return k < *to;
+        if (k < *to) return false;
+        key += n + 1;
+        n = strcspn(key, "/");
+        least = indent + 1;
+        fresh = true;
+    }
+    return false;
+}
+
+/* The mapping with `value` at `pointer`; mappings on the way are copied. */
+static ckr_node *ckr__yaml_with(ckr__ctx *c, const ckr_node *root, const char *pointer,
+                                   ckr_node *value)
+{
+    ckr_node *top = ckr__dict_copy(c, root), *at = top;
+    const char *key = pointer + 1;
+    size_t n;
+    for (; key[n = strcspn(key, "/")]; key += n + 1) {
+        const char *name = ckr__strndup(c, key, n);
+        ckr_node *in = name ? ckr__dict_copy(c, ckr_node_get(at, name)) : NULL;
+        ckr__node_set(c, at, name, in);
+        at = in;
+    }
+    return ckr__node_set(c, at, key, value) ? top : NULL;
+}
+
+/* A scalar as it stands in a line, text without quotes. */
+static const char *ckr__yaml_plain(ckr__ctx *c, const ckr_node *v)
+{
+    return v->kind == CKR_NODE_STR     ? v->u.str
+           : v->kind == CKR_NODE_FLOAT ? ckr__double_text(c, v->u.f, true)
+                                       : ckr__printf(c, "%lld", (long long)v->u.i);
+}
+
+/* False: a value cannot be put into its line (flow style, quoted keys), or the text does not say so
+   now. Lines inside a quoted text look like others, and an anchor that stood before a value is
+   missing elsewhere. */
+static bool ckr__yaml_edit_lines(ckr__buf *text, const ckr__yaml_edit *edits, uint64_t n)
+{
+    ckr__ctx *c = text->c;
+    ckr_node *root = NULL;
+    size_t from, to;
+    uint64_t i;
+    ckr_result r;
+    for (i = 0; i < n; i++) {
+        const char *value = ckr__yaml_plain(c, edits[i].value);
+        ckr__buf out = CKR_ZERO;
+        out.c = c;
+        if (!value || !ckr__yaml_find(text, edits[i].pointer, &from, &to)) return false;
+        ckr__buf_put(&out, text->data, from);
+        ckr__buf_str(&out, value);
+        ckr__buf_put(&out, text->data + to, text->size - to);
+        ckr__buf_free(text);
+        *text = out;
+    }
+    if (!n || text->failed) return !text->failed;
+    r = ckr__yaml_parse(c, "config.yaml", text->data, text->size, &root);
+    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_LIMIT) ckr__error_reset(c);
+    for (i = 0; i < n && r == CKR_OK; i++)
+        if (!ckr__node_equal(ckr_node_find(root, edits[i].pointer), edits[i].value)) return false;
+    return r == CKR_OK;
+}
+
+/* `text` has what was parsed as `root`. False: it is written anew, with the same contents and
+   without its comments, or an error is set. */
+static bool ckr__yaml_edit_text(ckr__buf *text, ckr_node *root, const ckr__yaml_edit *edits,
+                                uint64_t n)
+{
+    uint64_t i;
+    if (ckr__yaml_edit_lines(text, edits, n)) return true;
+    if (ckr__failed(text->c)) return false;
+    text->size = 0;
+    for (i = 0; i < n && root; i++)
+        root = ckr__yaml_with(text->c, root, edits[i].pointer, edits[i].value);
+    if (root) ckr__yaml_put(text, root);
+    return false;
 }
 
 CKR__COLD_END
@@ -40776,8 +40881,6 @@ static const ckr__bounds ckr__nt_bounds = {
     "schedule starts again"
 };
 
-typedef struct ckr__nt_edit { const char *pointer; ckr_node *value; } ckr__nt_edit;
-
 typedef struct ckr__nt_job {
     ckr__ctx          *c;
     const ckr_state   *s;
@@ -40789,7 +40892,7 @@ typedef struct ckr__nt_job {
     ckr__nt_stage     *stage;  /* [pp]                                                    */
     ckr_topology       to;
     bool               masters, same;
-    ckr__nt_edit      *edits;          /* of config.yaml                                 */
+    ckr__yaml_edit    *edits;          /* of config.yaml                                 */
     uint64_t           n_edits;
     int64_t            step, vocab, padded;
     int64_t            micro, accumulate;      /* of the coming run; 0: as they were     */
@@ -40948,32 +41051,29 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
 
 /* emit: weights ----------------------------------------------------------------- */
 
-/* local_global_slices_pairs of a rank's file. */
+/* local_global_slices_pairs of a rank's file: all of its place, padding rows too. */
 static ckr_node *ckr__nt_pairs_node(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank)
 {
     const ckr_split *s = &p->param->split;
-    const uint32_t n = s->n_chunks ? s->n_chunks : 1;
-    int64_t at = 0, local = 0;
+    int64_t uneven;
+    const ckr__block *block =
+        ckr__block_split(x->c, s, p->param->n_dims, p->shape, p->n_blocks, rank, &uneven);
     uint32_t k, d, side;
     ckr__buf b = CKR_ZERO;
     ckr_node *text;
     b.c = x->c;
-    for (k = 0; k < n; k++) {
-        const int64_t size = s->n_chunks ? s->chunks[k] : p->shape[s->axis],
-                      part = size / p->n_blocks;
+    for (k = 0; block && k < block->n_pairs; k++)
         for (side = 0; side < 2; side++)
-            for (d = 0; d < p->param->n_dims; d++) {
-                const int64_t from = side ? at + (int64_t)rank * part : local;
+            for (d = 0; d < block->n_dims; d++) {
+                const ckr__pair *pair = &block->pairs[k];
+                const int64_t from = side ? pair->global[d] : pair->local[d];
                 if (d || side || k) ckr__buf_u8(&b, d ? '|' : side ? '#' : ';');
-                if ((int32_t)d != s->axis || (!side && n == 1))
+                if ((int32_t)d != s->axis || (!side && block->n_pairs == 1))
                     ckr__buf_str(&b, "None,None,None");
                 else
                     ckr__buf_printf(&b, "%lld,%lld,None", (long long)from,
-                                    (long long)(from + part));
+                                    (long long)(from + pair->count[d]));
             }
-        at += size;
-        local += part;
-    }
     text = ckr__node_text(x->c, CKR_NODE_STR, (const char *)b.data, b.size);
     ckr__buf_free(&b);
     return text;
@@ -41513,53 +41613,6 @@ static void ckr__nt_emit_metadata(ckr__nt_job *x)
     else ckr__nt_json_file(x, file, root, 2, true);
 }
 
-/* The place of the scalar at `pointer` in lines of block style, or false. */
-static bool ckr__nt_yaml_find(const ckr__buf *b, const char *pointer, size_t *from, size_t *to)
-{
-    const char *s = (const char *)b->data, *key = pointer + 1;
-    size_t at, end, k, n = strcspn(key, "/"), indent = 0, least = 0;
-    bool fresh = false, quoted;        /* the first line inside a block tells its indentation */
-    for (at = 0; at < b->size; at = end + 1) {
-        const char *eol = (const char *)memchr(s + at, '\n', b->size - at);
-        end = eol ? (size_t)(eol - s) : b->size;
-        for (k = at; k < end && s[k] == ' '; k++) {}
-        if (k == end || s[k] == '#') continue;
-        if (fresh) indent = k - at;
-        fresh = false;
-        if (indent < least || k - at < indent) return false;
-        if (k - at != indent || end - k <= n || memcmp(s + k, key, n) != 0 || s[k + n] != ':')
-            continue;
-        for (k += n + 1; k < end && s[k] == ' '; k++) {}
-        quoted = k < end && (s[k] == '"' || s[k] == '\'');
-        *from = *to = k;
-        while (*to < end && (quoted || s[*to] != '#' || !strchr(" \t", s[*to - 1]))) ++*to;
-        while (*to > k && strchr(" \t\r", s[*to - 1])) --*to;  /* before a comment and blanks  */
-        if (!key[n]) return k < *to;
-        if (k < *to) return false;
-        key += n + 1;
-        n = strcspn(key, "/");
-        least = indent + 1;
-        fresh = true;
-    }
-    return false;
-}
-
-/* The mapping with `value` at `pointer`; mappings on the way are copied. */
-static ckr_node *ckr__nt_yaml_with(ckr__ctx *c, const ckr_node *root, const char *pointer,
-                                   ckr_node *value)
-{
-    ckr_node *top = ckr__dict_copy(c, root), *at = top;
-    const char *key = pointer + 1;
-    size_t n;
-    for (; key[n = strcspn(key, "/")]; key += n + 1) {
-        const char *name = ckr__strndup(c, key, n);
-        ckr_node *in = name ? ckr__dict_copy(c, ckr_node_get(at, name)) : NULL;
-        ckr__node_set(c, at, name, in);
-        at = in;
-    }
-    return ckr__node_set(c, at, key, value) ? top : NULL;
-}
-
 /* A value of the coming run's configuration, "/a/b" being a.b in it. */
 enum { CKR__NT_TELL = 1, CKR__NT_WRITE = 2, CKR__NT_IF_THERE = 4 };
 
@@ -41569,52 +41622,15 @@ static void ckr__nt_config(ckr__nt_job *x, unsigned how, const char *pointer, ck
                            const char *otherwise)
 {
     const ckr_node *old = pointer ? ckr_node_find(x->nt->config.root, pointer) : NULL;
-    ckr__nt_edit *e;
+    ckr__yaml_edit *e;
     if (!pointer || !value || ckr__node_equal(value, old)) return;
     if ((how & CKR__NT_TELL) && (old || !(how & CKR__NT_IF_THERE)))
         ckr__setting_changed(x->out, "config.yaml", ckr__key_with(x->c, pointer + 1, '/', '.'),
                              value, old, otherwise);
     if (!old || !(how & CKR__NT_WRITE)) return;
-    e = CKR__PUSH(ckr__nt_edit, x->c, x->edits, x->n_edits);
+    e = CKR__PUSH(ckr__yaml_edit, x->c, x->edits, x->n_edits);
     e->pointer = pointer;
     e->value = value;
-}
-
-static const char *ckr__nt_yaml_text(ckr__ctx *c, const ckr_node *v)
-{
-    return v->kind == CKR_NODE_STR     ? v->u.str
-           : v->kind == CKR_NODE_FLOAT ? ckr__double_text(c, v->u.f, true)
-                                       : ckr__printf(c, "%lld", (long long)v->u.i);
-}
-
-/* Puts the values into their lines of config.yaml, every other byte staying. False: one cannot be
-   put there (flow style, quoted keys), and does the text say so now? Lines inside a quoted text
-   look like others, and an anchor that stood before a value is missing elsewhere. */
-static bool ckr__nt_yaml_lines(ckr__nt_job *x, ckr__buf *text)
-{
-    ckr_node *root = NULL;
-    size_t from, to;
-    uint64_t i;
-    ckr_result r;
-    for (i = 0; i < x->n_edits; i++) {
-        const char *value = ckr__nt_yaml_text(x->c, x->edits[i].value);
-        ckr__buf out = CKR_ZERO;
-        out.c = x->c;
-        if (!value || !ckr__nt_yaml_find(text, x->edits[i].pointer, &from, &to)) return false;
-        ckr__buf_put(&out, text->data, from);
-        ckr__buf_str(&out, value);
-        ckr__buf_put(&out, text->data + to, text->size - to);
-        ckr__buf_free(text);
-        *text = out;
-        if (text->failed) return false;
-    }
-    if (!x->n_edits) return true;
-    r = ckr__yaml_parse(x->c, "config.yaml", text->data, text->size, &root);
-    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_LIMIT) ckr__error_reset(x->c);
-    for (i = 0; i < x->n_edits && r == CKR_OK; i++)
-        if (!ckr__node_equal(ckr_node_find(root, x->edits[i].pointer), x->edits[i].value))
-            return false;
-    return r == CKR_OK;
 }
 
 /* The schedule in config.yaml. HEAD takes it from the configuration that the coming run is started
@@ -41644,7 +41660,7 @@ static void ckr__nt_config_schedule(ckr__nt_job *x)
                        "with: the LR follows another one");
         if (!old && v)
             ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_LOST, pointer, NULL,
-                     ckr__nt_yaml_text(x->c, v), "config.yaml has no such key: it was not added",
+                     ckr__yaml_plain(x->c, v), "config.yaml has no such key: it was not added",
                      NULL);
     }
 }
@@ -41711,18 +41727,17 @@ static void ckr__nt_emit_config(ckr__nt_job *x)
                               "the files or the shapes of another";
     const unsigned how = CKR__NT_TELL | CKR__NT_WRITE | CKR__NT_IF_THERE;
     const ckr__nt_text *old = &x->nt->config;
-    ckr_node *root = old->root;
     ckr__buf text = CKR_ZERO;
     int64_t was = x->nt->of.zero, size = 0;
     size_t i;
-    if (!root) return;
+    if (!old->root) return;
     for (i = 0; i < CKR__NT_AXES; i++)
         ckr__nt_config(x, how, ckr__printf(x->c, "/parallelism/%s", ckr__nt_axes[i].config),
                        ckr__node_int(x->c, *ckr__nt_size_of(&x->to, i)), why);
-    ckr_node_i64(ckr_node_find(root, stage), &was);
+    ckr_node_i64(ckr_node_find(old->root, stage), &was);
     if ((was > 0) != x->to.zero) was = x->to.zero;
     ckr__nt_config(x, how, stage, ckr__node_int(x->c, was), why);
-    ckr_node_i64(ckr_node_find(root, rows), &size);
+    ckr_node_i64(ckr_node_find(old->root, rows), &size);
     if (x->padded && (x->padded != x->s->padded_vocab ||
                       (size > 0 && !ckr__nt_pads_to(x->nt, size, x->padded, x->to.tp))))
         ckr__nt_config(x, how, rows, ckr__node_int(x->c, x->padded), why);
@@ -41734,15 +41749,10 @@ static void ckr__nt_emit_config(ckr__nt_job *x)
     }
     text.c = x->c;
     ckr__buf_put(&text, old->bytes, (size_t)old->n);
-    if (!ckr__nt_yaml_lines(x, &text) && !ckr__failed(x->c)) {
-        text.size = 0;
-        for (i = 0; i < x->n_edits && root; i++)
-            root = ckr__nt_yaml_with(x->c, root, x->edits[i].pointer, x->edits[i].value);
-        if (root) ckr__yaml_put(&text, root);
+    if (!ckr__yaml_edit_text(&text, old->root, x->edits, x->n_edits) && !ckr__failed(x->c))
         ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED, "config.yaml", NULL, NULL,
                  "a value cannot be changed in its line: it is written anew, with the same "
                  "contents and without its comments", NULL);
-    }
     ckr__out_buf(x->out, ckr__nt_out(x, "config.yaml"), &text);
 }
 
