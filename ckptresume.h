@@ -40891,7 +40891,7 @@ typedef struct ckr__nt_job {
     uint64_t           n_items;
     ckr__nt_stage     *stage;  /* [pp]                                                    */
     ckr_topology       to;
-    bool               masters, same;
+    bool               masters, same, optimizer, scheduler;    /* which files there will be     */
     ckr__yaml_edit    *edits;          /* of config.yaml                                 */
     uint64_t           n_edits;
     int64_t            step, vocab, padded;
@@ -41191,7 +41191,7 @@ static void ckr__nt_emit_weights(ckr__nt_job *x)
     uint64_t i;
     uint32_t r;
     bool cast = false;
-    for (i = 0; i < x->n_items; i++) {
+    for (i = 0; i < x->n_items && !(x->t->without & CKR_PARAMS); i++) {
         const ckr__nt_item *p = &x->items[i];
         const ckr_dtype dtype = ckr__dtype_as(p->param, x->t->dtype);
         if (dtype != p->param->dtype && !cast)
@@ -41666,7 +41666,7 @@ static void ckr__nt_config_schedule(ckr__nt_job *x)
 }
 
 /* What the coming run must be started with beside its sizes and its curve. */
-static void ckr__nt_config_run(ckr__nt_job *x, bool optimizer)
+static void ckr__nt_config_run(ckr__nt_job *x)
 {
     static const char each[] = "/tokens/batch_accumulation_per_replica",
                       ignore[] = "/general/ignore_sanity_checks",
@@ -41678,45 +41678,48 @@ static void ckr__nt_config_run(ckr__nt_job *x, bool optimizer)
     const char *engine = ckr_node_str(ckr_node_find(cfg, "/parallelism/pp_engine")),
                *mode = ckr_node_str(ckr_node_find(cfg, "/parallelism/tp_mode"));
     const int64_t least = (int64_t)x->to.pp - 1;
+    const bool both = x->to.zero && x->to.dp * x->to.cp > 1 && !(x->t->without & CKR_OPTIMIZER);
     ckr_node *yes = ckr__node_bool(x->c, true), *no = ckr__node_bool(x->c, false);
     int64_t steps = 0;
+    size_t i;
     ckr_node_i64(ckr_node_find(cfg, each), &steps);
-    if (x->to.pp > x->nt->of.pp && steps > 0 && steps < least &&
-        (!engine || !strcmp(engine, "1f1b")))
-        ckr__nt_config(x, CKR__NT_TELL, each, ckr__node_int(x->c, least),
-                       "the 1F1B engine stops at fewer micro batches than stages less one");
-    if (x->to.tp == 1 && x->nt->of.tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"))
-        ckr__nt_config(x, CKR__NT_TELL, "/parallelism/tp_mode",
-                       ckr__node_str(x->c, "ALL_REDUCE"),
-                       "HEAD loads this, but its reduce-scatter mode cannot train with tp 1");
-    if (x->micro) {
-        ckr__nt_config(x, CKR__NT_TELL | CKR__NT_WRITE, "/tokens/micro_batch_size",
-                       ckr__node_int(x->c, x->micro), samples);
-        ckr__nt_config(x, CKR__NT_TELL | CKR__NT_WRITE, each, ckr__node_int(x->c, x->accumulate),
-                       samples);
+    {
+        const struct { bool when, write; const char *pointer; ckr_node *value; const char *otherwise;
+        } rows[] = {
+            { x->to.pp > x->nt->of.pp && steps > 0 && steps < least &&
+                  (!engine || !strcmp(engine, "1f1b")),
+              false, each, ckr__node_int(x->c, least),
+              "the 1F1B engine stops at fewer micro batches than stages less one" },
+            { x->to.tp == 1 && x->nt->of.tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"), false,
+              "/parallelism/tp_mode", ckr__node_str(x->c, "ALL_REDUCE"),
+              "HEAD loads this, but its reduce-scatter mode cannot train with tp 1" },
+            { x->micro > 0, true, "/tokens/micro_batch_size", ckr__node_int(x->c, x->micro),
+              samples },
+            { x->micro > 0, true, each, ckr__node_int(x->c, x->accumulate), samples },
+            /* A Llama that was trained before the key came (2024-09) rotates neighbouring pairs of
+               a head; HEAD rotates halves unless it is told, and would go on with another model
+               (llama.py, config). */
+            { ckr__nt_true(model, "is_llama_config") && !ckr_node_get(model, "rope_interleaved"),
+              false, "/model/model_config/rope_interleaved", yes,
+              "the code that wrote this had no such key and rotated interleaved pairs; "
+              "HEAD rotates halves by default: another model" },
+            /* Before each update HEAD compares the moments of all replicas, of ZeRO-1 too
+               (sanity_checks.py); where it saves, it leaves that out. */
+            { both && unchecked && unchecked->kind == CKR_NODE_BOOL, false, ignore, yes,
+              "HEAD's own check stops a run with ZeRO-1 over several replicas: it takes "
+              "their parts of the moments for copies" },
+            { !x->optimizer, false, "/checkpoints/load_optimizer", no, absent },
+            { x->t->dtype != CKR_DTYPE_NONE, true, "/model/dtype",
+              ckr__node_str(x->c, ckr_dtype_name(x->t->dtype)),
+              "the run's parameters are of its configuration's dtype: what was cast is "
+              "cast back" },
+            { !x->scheduler, false, "/checkpoints/load_lr_scheduler", no, absent }
+        };
+        for (i = 0; i < sizeof rows / sizeof *rows; i++)
+            if (rows[i].when)
+                ckr__nt_config(x, CKR__NT_TELL | (rows[i].write ? CKR__NT_WRITE : 0u),
+                               rows[i].pointer, rows[i].value, rows[i].otherwise);
     }
-    /* A Llama that was trained before the key came (2024-09) rotates neighbouring pairs of a head;
-       HEAD rotates halves unless it is told, and would go on with another model (llama.py,
-       config). */
-    if (ckr__nt_true(model, "is_llama_config") && !ckr_node_get(model, "rope_interleaved"))
-        ckr__nt_config(x, CKR__NT_TELL, "/model/model_config/rope_interleaved", yes,
-                       "the code that wrote this had no such key and rotated interleaved pairs; "
-                       "HEAD rotates halves by default: another model");
-    /* Before each update HEAD compares the moments of all replicas, of ZeRO-1 too
-       (sanity_checks.py); where it saves, it leaves that out. */
-    if (x->to.zero && x->to.dp * x->to.cp > 1 && !(x->t->without & CKR_OPTIMIZER) && unchecked &&
-        unchecked->kind == CKR_NODE_BOOL)
-        ckr__nt_config(x, CKR__NT_TELL, ignore, yes,
-                       "HEAD's own check stops a run with ZeRO-1 over several replicas: it takes "
-                       "their parts of the moments for copies");
-    if (!optimizer) ckr__nt_config(x, CKR__NT_TELL, "/checkpoints/load_optimizer", no, absent);
-    if (x->t->dtype != CKR_DTYPE_NONE)
-        ckr__nt_config(x, CKR__NT_TELL | CKR__NT_WRITE, "/model/dtype",
-                       ckr__node_str(x->c, ckr_dtype_name(x->t->dtype)),
-                       "the run's parameters are of its configuration's dtype: what was cast is "
-                       "cast back");
-    if (!optimizer || (x->t->without & CKR_SCHEDULE))
-        ckr__nt_config(x, CKR__NT_TELL, "/checkpoints/load_lr_scheduler", no, absent);
 }
 
 /* The sizes, and config.yaml with all that is another now. */
@@ -41866,8 +41869,7 @@ static void ckr__nt_say_exclude(ckr__nt_job *x)
 static void ckr__nt_emit_loose(ckr__nt_job *x)
 {
     const ckr__nt *nt = x->nt;
-    const bool optimizer = !(x->t->without & CKR_OPTIMIZER),
-               scheduler = optimizer && x->s->n_groups && !(x->t->without & CKR_SCHEDULE);
+    const bool optimizer = !(x->t->without & CKR_OPTIMIZER);
     uint64_t i, k;
     const char *under = ckr__nt_out(x, "");
     if (!under || ckr__loose_put(x->out, &nt->loose, nt->dir, under) != CKR_OK) return;
@@ -41875,7 +41877,7 @@ static void ckr__nt_emit_loose(ckr__nt_job *x)
         const ckr_node *root = nt->f.files[CKR__NT_OPTIMIZER][i]->root;
         x->n_lost += root->count - 3 - (ckr_node_get(root, "gradient_accumulator") != NULL);
     }
-    for (i = 0; !x->same && scheduler && i < nt->f.n_files[CKR__NT_SCHEDULER]; i++) {
+    for (i = 0; !x->same && x->scheduler && i < nt->f.n_files[CKR__NT_SCHEDULER]; i++) {
         const ckr_node *root = nt->f.files[CKR__NT_SCHEDULER][i]->root,
                        *lambdas = ckr_node_get(root, "lr_lambdas");
         for (k = 0; k < root->count; k++) {
@@ -41893,71 +41895,83 @@ static void ckr__nt_emit_loose(ckr__nt_job *x)
                      NULL);
 }
 
+static void ckr__nt_emit_optimizer(ckr__nt_job *x)
+{
+    if (!x->optimizer) return;
+    ckr__nt_emit_optimizer_config(x);
+    ckr__nt_emit_ranks(x, CKR__NT_OPTIMIZER_ROW, ckr__nt_optimizer_file);
+    ckr__nt_say_head(x);
+}
+
+static void ckr__nt_emit_scheduler(ckr__nt_job *x)
+{
+    if (x->scheduler) ckr__nt_emit_ranks(x, CKR__NT_SCHEDULER_ROW, ckr__nt_scheduler_file);
+}
+
+static void ckr__nt_emit_random(ckr__nt_job *x)
+{
+    if (x->nt->f.n_files[CKR__NT_RANDOM] && !(x->t->without & CKR_RNG))
+        ckr__nt_emit_ranks(x, CKR__NT_RANDOM_ROW, ckr__nt_random_file);
+}
+
 /* What is not written must not be looked for. The counters come with the scheduler's file, that
    with the optimizer. */
-static void ckr__nt_say_parts(ckr__nt_job *x, bool optimizer)
+static void ckr__nt_say_parts(ckr__nt_job *x)
 {
     const uint32_t without = x->t->without;
-    if (!optimizer && x->s->n_groups && !(without & CKR_GROUPS))
+    if (!x->optimizer && x->s->n_groups && !(without & CKR_GROUPS))
         ckr__say_int(x->c, "CKR_W_NANOTRON_NO_GROUPS", CKR_LOST, "groups", (int64_t)x->s->n_groups,
                      0, "Nanotron's optimizer files hold state and groups together", NULL);
-    if (!optimizer && x->nt->scheduler && !(without & CKR_SCHEDULE))
+    if (!x->optimizer && x->nt->scheduler && !(without & CKR_SCHEDULE))
         ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
                  "the scheduler's files are of the optimizer's groups: without these none is "
                  "written", NULL);
-    if ((!optimizer || (without & CKR_SCHEDULE)) && x->nt->scheduler && !(without & CKR_PROGRESS))
+    if (!x->scheduler && x->nt->scheduler && !(without & CKR_PROGRESS))
         ckr__say_int(x->c, "CKR_W_NANOTRON_COUNTERS", CKR_LOST, "step", x->step, 0,
                      "Nanotron reads its counters with the scheduler only: step, samples and "
                      "tokens start again at 0",
                      "keep optimizer and schedule, or --mode transfer");
 }
 
+static void ckr__nt_emit_latest(ckr__nt_job *x)
+{
+    const char *latest = ckr__printf(x->c, "%lld", (long long)x->step);
+    ckr__out_text(x->out, "latest.txt", latest, latest ? strlen(latest) : 0);
+}
+
 static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    const ckr__nt *nt = (const ckr__nt *)ckr__kept_data(s);
-    const bool optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
+    static void (*const files[])(ckr__nt_job *x) = {
+        ckr__nt_say_topology, ckr__nt_say_exclude, ckr__nt_emit_weights, ckr__nt_emit_optimizer,
+        ckr__nt_say_parts, ckr__nt_config_run, ckr__nt_emit_scheduler, ckr__nt_emit_random,
+        ckr__nt_emit_metadata, ckr__nt_emit_config, ckr__nt_emit_loose, ckr__nt_emit_model_config,
+        ckr__nt_emit_latest
+    };
     ckr__nt_job x = CKR_ZERO;
-    const char *latest;
+    size_t i;
     x.c = c;
     x.s = s;
     x.t = t;
     x.out = out;
-    x.nt = nt;
+    x.nt = (const ckr__nt *)ckr__kept_data(s);
     x.to = t->topology;
     x.to.ep = 1;
     x.to.zero = t->topology.zero > 0;
-    x.step = t->without & CKR_PROGRESS ? 0 : nt->step;
-    if (nt->of.ep > 1)
-        ckr__refuse_int(c, CKR_ITEM_EP_SIZE, "ep", nt->of.ep, 1,
+    x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
+    x.optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
+    x.scheduler = x.optimizer && !(t->without & CKR_SCHEDULE);
+    x.same = x.to.tp == x.nt->of.tp && x.to.pp == x.nt->of.pp && x.to.dp == x.nt->of.dp &&
+             x.to.zero == x.nt->of.zero && x.nt->of.ep == 1;
+    if (x.nt->of.ep > 1)
+        ckr__refuse_int(c, CKR_ITEM_EP_SIZE, "ep", x.nt->of.ep, 1,
                         "the checkpoint's experts are spread over ranks, which HEAD cannot be",
                         NULL);
     if (c->refused || ckr__nt_schedule_plan(&x) != CKR_OK || c->refused ||
         ckr__nt_items(&x) != CKR_OK || ckr__nt_vocabulary(&x) != CKR_OK ||
-        ckr__nt_cut_items(&x) != CKR_OK || ckr__nt_stages(&x) != CKR_OK || c->refused)
+        ckr__nt_cut_items(&x) != CKR_OK || ckr__nt_stages(&x) != CKR_OK)
         return c->err->code;
-    x.same = x.to.tp == nt->of.tp && x.to.pp == nt->of.pp && x.to.dp == nt->of.dp &&
-             x.to.zero == nt->of.zero && nt->of.ep == 1;
-    ckr__nt_say_topology(&x);
-    ckr__nt_say_exclude(&x);
-    if (!(t->without & CKR_PARAMS)) ckr__nt_emit_weights(&x);
-    if (optimizer) {
-        ckr__nt_emit_optimizer_config(&x);
-        ckr__nt_emit_ranks(&x, CKR__NT_OPTIMIZER_ROW, ckr__nt_optimizer_file);
-        ckr__nt_say_head(&x);
-    }
-    ckr__nt_say_parts(&x, optimizer);
-    ckr__nt_config_run(&x, optimizer);
-    if (optimizer && !(t->without & CKR_SCHEDULE))
-        ckr__nt_emit_ranks(&x, CKR__NT_SCHEDULER_ROW, ckr__nt_scheduler_file);
-    if (nt->f.n_files[CKR__NT_RANDOM] && !(t->without & CKR_RNG))
-        ckr__nt_emit_ranks(&x, CKR__NT_RANDOM_ROW, ckr__nt_random_file);
-    if (ckr__failed(c)) return c->err->code;
-    ckr__nt_emit_metadata(&x);
-    ckr__nt_emit_config(&x);
-    ckr__nt_emit_loose(&x);
-    ckr__nt_emit_model_config(&x);
-    latest = ckr__printf(c, "%lld", (long long)x.step);
-    return ckr__out_text(out, "latest.txt", latest, latest ? strlen(latest) : 0);
+    for (i = 0; i < sizeof files / sizeof *files && ckr__going(c); i++) files[i](&x);
+    return c->err->code;
 }
 
 static const ckr__schedules ckr__nt_schedules = {
