@@ -148,8 +148,8 @@
        >>api.types >>api.hooks >>api.tree >>api.state >>api.rng >>api.plan >>api.run >>prologue
        >>platform >>fenv >>arith >>decimal >>format >>error >>mem >>io >>threads >>context >>dtype
        >>node >>tree >>hash >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar
-       >>yaml.read >>yaml.put >>yaml.edit >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text
-       >>pickle.numbers >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo
+       >>yaml.read >>yaml.put >>yaml.edit >>safetensors >>hf_index >>convert >>zip >>pickle
+       >>pickle.text >>pickle.numbers >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo
        >>pickle.machine >>torch >>torch.storage >>torch.tensor >>torch.quick >>torch.dist
        >>torch.calls >>torch.build >>torch.legacy >>torch.script >>torch.archive >>numpy
        >>numpy.file >>tree_load >>doc >>dcp >>dcp.machine >>dcp.classes >>dcp.build >>dcp.run
@@ -41684,7 +41684,11 @@ static void ckr__nt_config_run(ckr__nt_job *x)
     size_t i;
     ckr_node_i64(ckr_node_find(cfg, each), &steps);
     {
-        const struct { bool when, write; const char *pointer; ckr_node *value; const char *otherwise;
+        const struct {
+            bool        when, write;
+            const char *pointer;
+            ckr_node   *value;
+            const char *otherwise;
         } rows[] = {
             { x->to.pp > x->nt->of.pp && steps > 0 && steps < least &&
                   (!engine || !strcmp(engine, "1f1b")),
