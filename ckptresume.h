@@ -15844,7 +15844,7 @@ static uint32_t ckr__curve_nodes(const ckr__curve *c)
 static double ckr__lane_number(const ckr_schedule *s, const ckr__curve *const *nodes, uint64_t lane,
                                uint32_t j)
 {
-    const uint32_t own = sizeof(ckr_lane) / sizeof(double);
+    const uint32_t own = sizeof(ckr__group_lane) / sizeof(double);
     const ckr__curve *c;
     const double *from;
     double v;
@@ -15861,7 +15861,8 @@ static double ckr__lane_number(const ckr_schedule *s, const ckr__curve *const *n
    which only the hashes are equal stay two. */
 static bool ckr__lanes_distinct(ckr__srun *r, const ckr__curve *const *nodes, uint32_t *first)
 {
-    const uint32_t width = (uint32_t)(sizeof(ckr_lane) / sizeof(double)) + 3 * (r->n_nodes - 1);
+    const uint32_t width = (uint32_t)(sizeof(ckr__group_lane) / sizeof(double)) +
+                           3 * (r->n_nodes - 1);
     const size_t bytes = (size_t)r->s->n_lanes * sizeof(uint64_t);
     uint64_t *hash = (uint64_t *)ckr__heap_alloc(r->c, bytes), lane, at;
     ckr__map seen = { r->c, NULL, 0, 0 };
@@ -15899,7 +15900,7 @@ static double *ckr__srun_curve(ckr__srun *r, const ckr__curve *c, const uint32_t
     const double **v = r->now[c->index].v;
     uint64_t i;
     for (i = 0; i < r->n; i++) {
-        const ckr_lane *l = &r->s->lanes[first[i]];
+        const ckr__group_lane *l = &r->s->lanes[first[i]];
         base[i] = c->base ? c->base[first[i]] : l->base;
         lo[i] = c->min ? c->min[first[i]] : l->min;
         hi[i] = c->max ? c->max[first[i]] : l->max;
@@ -15914,7 +15915,7 @@ static double *ckr__srun_curve(ckr__srun *r, const ckr__curve *c, const uint32_t
 /* The arrays that all curves share, behind their own. */
 static double *ckr__srun_shared(ckr__srun *r, const uint32_t *first, double *mem)
 {
-#define CKR__AT(field) offsetof(ckr_lane, field)
+#define CKR__AT(field) offsetof(ckr__group_lane, field)
     /* From CKR__V_BMOM on: a field, and what it is counted from (0: nothing).            */
     static const uint8_t fields[CKR__V_COUNT_ - CKR__V_CURVE_][2] = {
         { CKR__AT(base_momentum), 0 }, { CKR__AT(max_momentum), 0 },
@@ -15928,7 +15929,7 @@ static double *ckr__srun_shared(ckr__srun *r, const uint32_t *first, double *mem
     uint64_t i, n = r->n;
     uint32_t j;
     for (i = 0; i < n; i++) {
-        const ckr_lane *l = &r->s->lanes[first[i]];
+        const ckr__group_lane *l = &r->s->lanes[first[i]];
         for (j = 0; j < sizeof fields / sizeof *fields; j++) {
             double v, from = 0;
             memcpy(&v, (const char *)l + fields[j][0], sizeof v);
@@ -16290,7 +16291,7 @@ typedef struct ckr__sbuild {
     const ckr_node   *params;
     ckr_schedule     *s;
     ckr__curve       *curve;
-    ckr_lane         *lanes;   /* of this curve; s->lanes at the top                     */
+    ckr__group_lane         *lanes;   /* of this curve; s->lanes at the top                     */
     uint32_t         *n_nodes;
     int               depth;
 } ckr__sbuild;
@@ -16381,7 +16382,7 @@ static void ckr__sp_lane(ckr__sbuild *b, const char *key, double none, size_t fi
         memcpy((char *)&b->lanes[i] + field, &v, sizeof v);
     }
 }
-#define CKR__LANE(b, key, none, field) ckr__sp_lane(b, key, none, offsetof(ckr_lane, field))
+#define CKR__LANE(b, key, none, field) ckr__sp_lane(b, key, none, offsetof(ckr__group_lane, field))
 
 static void ckr__sp_positive(ckr__sbuild *b, const char *key, double v)
 {
@@ -16422,7 +16423,7 @@ static const struct ckr__number_row {
 #define CKR__CN(kind, how, field, key, none)                                                      \
     { CKR__CV_##kind, how, offsetof(ckr__curve_nums, field), key, none }
 #define CKR__CL(kind, how, field, key, none)                                              \
-    { CKR__CV_##kind, CKR__CN_LANE | (how), offsetof(ckr_lane, field), key, none }
+    { CKR__CV_##kind, CKR__CN_LANE | (how), offsetof(ckr__group_lane, field), key, none }
 #define CKR__CB(kind, flag, key, none)                                                        \
     { CKR__CV_##kind, CKR__CN_FLAG, CKR__CF_##flag, key, none }
     CKR__CN(STEP, 7, decay, "step_size", 0),       CKR__CN(STEP, 0, power, "gamma", 0.1),
@@ -16937,7 +16938,7 @@ static void ckr__build_child(ckr__sbuild *b, ckr__curve *curve, const ckr_node *
                      "LinearLR; this one is %.40s", kind ? kind : "not given");
         return;
     }
-    sub.lanes = CKR__DUP(b->c, ckr_lane, b->lanes, n);
+    sub.lanes = CKR__DUP(b->c, ckr__group_lane, b->lanes, n);
     mem = CKR__NEW_N(b->c, double, 3 * n);
     if (!sub.lanes || !mem) return;
     ckr__build_curve(&sub);
@@ -16946,7 +16947,7 @@ static void ckr__build_child(ckr__sbuild *b, ckr__curve *curve, const ckr_node *
     curve->min = mem + n;
     curve->max = mem + 2 * n;
     for (i = 0; i < n; i++) {
-        const ckr_lane *l = &sub.lanes[i];
+        const ckr__group_lane *l = &sub.lanes[i];
         curve->base[i] = l->base;
         curve->min[i] = l->min;
         curve->max[i] = l->max;
@@ -17030,10 +17031,10 @@ static ckr_schedule *ckr__sched_new(ckr__ctx *c, const double *bases, uint64_t n
     ckr_schedule *s = CKR__NEW(c, ckr_schedule);
     uint64_t i;
     if (!s) return NULL;
-    s->lanes = CKR__NEW_N(c, ckr_lane, n);
+    s->lanes = CKR__NEW_N(c, ckr__group_lane, n);
     if (!s->lanes) return NULL;
     for (i = 0; i < n; i++) {
-        ckr_lane *l = &s->lanes[i];
+        ckr__group_lane *l = &s->lanes[i];
         l->base = bases ? bases[i] : ckr__nan();
         l->max = l->min = l->base_momentum = l->max_momentum = ckr__nan();
         l->start_wd = l->end_wd = l->anchor = ckr__nan();
@@ -17684,14 +17685,14 @@ static void ckr__sched_lanes_from(ckr__ctx *c, ckr_schedule *s, const ckr_node *
                                   uint64_t n)
 {
     static const struct { const char *key; size_t at; uint8_t kind; } fields[] = {
-        { "max_lr", offsetof(ckr_lane, max), 0 },
-        { "min_lr", offsetof(ckr_lane, min), 0 },
-        { "initial_lr", offsetof(ckr_lane, base), CKR__CV_ONECYCLE },
-        { "max_lr", offsetof(ckr_lane, base), CKR__CV_MEGATRON },
-        { "start_wd", offsetof(ckr_lane, start_wd), CKR__CV_MEGATRON },
-        { "end_wd", offsetof(ckr_lane, end_wd), CKR__CV_MEGATRON },
-        { "wd_mult", offsetof(ckr_lane, wd_mult), CKR__CV_MEGATRON },
-        { "lr_mult", offsetof(ckr_lane, lr_mult), CKR__CV_MEGATRON }
+        { "max_lr", offsetof(ckr__group_lane, max), 0 },
+        { "min_lr", offsetof(ckr__group_lane, min), 0 },
+        { "initial_lr", offsetof(ckr__group_lane, base), CKR__CV_ONECYCLE },
+        { "max_lr", offsetof(ckr__group_lane, base), CKR__CV_MEGATRON },
+        { "start_wd", offsetof(ckr__group_lane, start_wd), CKR__CV_MEGATRON },
+        { "end_wd", offsetof(ckr__group_lane, end_wd), CKR__CV_MEGATRON },
+        { "wd_mult", offsetof(ckr__group_lane, wd_mult), CKR__CV_MEGATRON },
+        { "lr_mult", offsetof(ckr__group_lane, lr_mult), CKR__CV_MEGATRON }
     };
     const uint8_t kind = s->curve ? s->curve->kind : 0;
     uint64_t i;
@@ -17922,7 +17923,7 @@ static ckr_node *ckr__sw_cycles(const ckr__swrite *w, const ckr__curve *c, const
         ckr__sw_put(w, d, "_schedule_phases", ckr__sw_phases(w, c));
         ckr__sw_put(w, d, "_anneal_func_type", ckr__node_str(w->c, anneal));
     } else {
-        ckr__sw_put(w, d, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr_lane, max)));
+        ckr__sw_put(w, d, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr__group_lane, max)));
         ckr__sw_put(w, d, "total_size", ckr__node_float(w->c, c->k.total));
         ckr__sw_put(w, d, "step_ratio", ckr__node_float(w->c, c->k.start));
         ckr__sw_put(w, d, "mode", ckr__node_str(w->c, mode));
@@ -17932,8 +17933,10 @@ static ckr_node *ckr__sw_cycles(const ckr__swrite *w, const ckr__curve *c, const
     ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles));
     if (cycles) ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
     if (!cycles || c->kind == CKR__CV_ONECYCLE) return d;
-    ckr__sw_put(w, d, "base_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr_lane, base_momentum)));
-    ckr__sw_put(w, d, "max_momentums", ckr__sw_lanes(w, NULL, offsetof(ckr_lane, max_momentum)));
+    ckr__sw_put(w, d, "base_momentums",
+                ckr__sw_lanes(w, NULL, offsetof(ckr__group_lane, base_momentum)));
+    ckr__sw_put(w, d, "max_momentums",
+                ckr__sw_lanes(w, NULL, offsetof(ckr__group_lane, max_momentum)));
     return d;
 }
 
@@ -17978,7 +17981,7 @@ static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_
                                                        !strcmp(w->s->kind, "transformers:constant");
     ckr_node *d = ckr__sw_own(w, c, epoch), *lambdas = ckr__node(w->c, CKR_NODE_LIST);
     uint64_t i;
-    ckr__sw_put(w, d, "base_lrs", ckr__sw_lanes(w, c->base, offsetof(ckr_lane, base)));
+    ckr__sw_put(w, d, "base_lrs", ckr__sw_lanes(w, c->base, offsetof(ckr__group_lane, base)));
     ckr__sw_put(w, d, "last_epoch", ckr__node_int(w->c, epoch));
     ckr__sw_put(w, d, "_step_count", ckr__node_int(w->c, epoch < 0 ? 1 : epoch + 1));
     ckr__sw_put(w, d, "_is_initial", ckr__node_bool(w->c, false));
@@ -18121,7 +18124,7 @@ static const char *ckr__shape_name(uint8_t shape, const char *names)
 }
 
 /* What Megatron-LM's scheduler saves of itself, with the bounds of these groups. */
-static ckr_node *ckr__megatron_state(ckr__ctx *c, const ckr__curve *v, const ckr_lane *l,
+static ckr_node *ckr__megatron_state(ckr__ctx *c, const ckr__curve *v, const ckr__group_lane *l,
                                      int64_t position)
 {
     const char *style = v->flags & CKR__CF_WSD ? "WSD" : ckr__shape_name(v->shape, "linear");
@@ -18147,7 +18150,7 @@ static ckr_node *ckr__sw_megatron(const ckr__swrite *w, int64_t position)
     static const char alias[] = "start_lr warmup_iter warmup_steps end_iter decay_steps "
                                 "decay_style num_iters";
     const ckr_node *was = w->s->state;
-    ckr_lane l = w->s->lanes[0];
+    ckr__group_lane l = w->s->lanes[0];
     ckr_node *d;
     uint64_t i;
     ckr_node_f64(ckr_node_get(w->s->params, "max_lr"), &l.max);
@@ -18247,7 +18250,7 @@ static const char *const ckr__lane_names[] = {
 };
 #define CKR__LANE_FIELDS (sizeof ckr__lane_names / sizeof *ckr__lane_names)
 typedef char
-    ckr__assert_lane_fields[sizeof(ckr_lane) == CKR__LANE_FIELDS * sizeof(double) ? 1 : -1];
+    ckr__assert_lane_fields[sizeof(ckr__group_lane) == CKR__LANE_FIELDS * sizeof(double) ? 1 : -1];
 
 /* JSON has no other numbers: the rest are texts. */
 static ckr_node *ckr__sn_double(ckr__ctx *c, double v)
@@ -18676,7 +18679,7 @@ static ckr_node *ckr__set_one_lane(ckr__ctx *c, const ckr_schedule *s, const ckr
     const bool low = !strcmp(what, "min_lr"), high = s->lanes[0].max == s->lanes[0].max;
     uint64_t i;
     for (i = 0; i < s->n_lanes; i++) {
-        const ckr_lane *l = &s->lanes[i];
+        const ckr__group_lane *l = &s->lanes[i];
         ckr_node *one = ckr_node_is_list(old) && i < old->count ? old->u.items[i] : NULL;
         if (!one) one = ckr__node_float(c, low ? l->min : high ? l->max : l->base);
         ckr__node_push(c, list, i == lane ? value : one);
@@ -18699,8 +18702,8 @@ static void ckr__set_keep(const ckr_schedule *old, ckr_schedule *s, const char *
     s->state = old->state;
     s->beta1 = old->beta1;
     for (i = 0; i < s->n_lanes; i++) {
-        ckr_lane *l = &s->lanes[i];
-        const ckr_lane *o = &old->lanes[i];
+        ckr__group_lane *l = &s->lanes[i];
+        const ckr__group_lane *o = &old->lanes[i];
         l->wd_mult = o->wd_mult;
         l->lr_mult = o->lr_mult;
         l->anchor = o->anchor;
@@ -19025,7 +19028,7 @@ static ckr_schedule *ckr__sched_copy(ckr__ctx *c, const ckr_schedule *s)
 {
     ckr_schedule *n = CKR__DUP(c, ckr_schedule, s, 1);
     if (!n) return NULL;
-    n->lanes = CKR__DUP(c, ckr_lane, s->lanes, s->n_lanes);
+    n->lanes = CKR__DUP(c, ckr__group_lane, s->lanes, s->n_lanes);
     return n->lanes ? n : NULL;
 }
 
@@ -19052,7 +19055,7 @@ static bool ckr__plain_map(const ckr_schedule *s)
 }
 
 /* What the curve does not go below by itself, before the maps. */
-static double ckr__sched_floor(const ckr__curve *c, const ckr_lane *l)
+static double ckr__sched_floor(const ckr__curve *c, const ckr__group_lane *l)
 {
     switch (c->kind) {
     case CKR__CV_HF:
@@ -19119,7 +19122,7 @@ static void ckr__rebase_splice(ckr__ctx *c, double t, const double *was, double 
     uint64_t i;
     ckr__sched_at(c, s, CKR__COL_LR, t, now);
     for (i = 0; !ckr__failed(c) && i < s->n_lanes; i++) {
-        ckr_lane *l = &s->lanes[i];
+        ckr__group_lane *l = &s->lanes[i];
         const double low = l->q + l->p * l->lr_mult * ckr__sched_floor(s->curve, l),
                      up = now[i] - low;
         double x = 1;
@@ -19271,7 +19274,7 @@ static void ckr__rebase_fold(ckr__ctx *c, ckr_schedule *s)
     if (!curve) return;
     if (warming) curve->k.from = s->lanes[0].q + s->lanes[0].p * curve->k.from;
     for (i = 0; i < s->n_lanes; i++) {
-        ckr_lane *l = &s->lanes[i];
+        ckr__group_lane *l = &s->lanes[i];
         const double low = l->q + l->p * l->min;
         l->max = l->base = l->q + l->p * l->max;
         if (fabs(low - l->min) > 4 * DBL_EPSILON * fabs(l->min)) l->min = low;     /* the floor */
@@ -19387,7 +19390,7 @@ static void ckr__fold_lengths(ckr__ctx *c, const ckr_schedule *s, double at, dou
 /* The floor as a part of base LRs that have changed. */
 static void ckr__fold_floor(ckr__ctx *c, const ckr_schedule *s, double base, ckr_node *params)
 {
-    const ckr_lane *l = &s->lanes[0];
+    const ckr__group_lane *l = &s->lanes[0];
     const double low = l->q + l->p * ckr__sched_floor(s->curve, l), ratio = low / base;
     const char *key = s->curve->shape == CKR__SH_POLY        ? "lr_end"
                       : s->curve->flags & CKR__CF_WARMUP     ? "min_lr_ratio"
@@ -19473,7 +19476,7 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
         return c->err->code;
     }
     for (i = 0; base == old && target && i < old->n_lanes && i < target->n_lanes; i++) {
-        const ckr_lane *l = &target->lanes[i];
+        const ckr__group_lane *l = &target->lanes[i];
         if (l->end_wd != l->end_wd) continue;
         s->lanes[i].start_wd = l->start_wd;    /* the policy is the LR's alone              */
         s->lanes[i].end_wd = l->end_wd;
@@ -29798,7 +29801,7 @@ static ckr_result ckr__decide_scaled_away(ckr__decide *d, const char *key)
 
 static double ckr__lane_shown(const ckr_schedule *s, const char *key, uint64_t lane)
 {
-    const ckr_lane *l = &s->lanes[lane];
+    const ckr__group_lane *l = &s->lanes[lane];
     if (!strcmp(key, "min_lr")) return l->min;
     if (!strcmp(key, "weight_decay")) return l->end_wd;
     return l->max == l->max ? l->max : l->base;
@@ -29935,7 +29938,7 @@ static ckr_result ckr__decide_settings(ckr__decide *d)
     if (!ckr__groups_own(d->c, d->out)) return d->c->err->code;      /* the checkpoint's stay */
     for (i = 0; i < d->t->n_sets && r == CKR_OK; i++) {
         const ckr_setting *x = &d->t->sets[i];
-        const ckr_lane *lane = d->wanted && d->wanted->n_lanes ? d->wanted->lanes : NULL;
+        const ckr__group_lane *lane = d->wanted && d->wanted->n_lanes ? d->wanted->lanes : NULL;
         if (!x->key || !x->value) r = ckr__setting_unknown(d, x);
         else if (ckr__decide_keeps(d) && ckr__is_schedule_key(x->key))
             r = ckr__decide_unused(d, x->key, x->value);
@@ -30006,7 +30009,7 @@ static ckr_schedule *ckr__sched_regroup(ckr__ctx *c, const ckr_schedule *s, cons
     uint64_t i;
     double base;
     if (!x || (s->curve && !curve)) return NULL;
-    x->lanes = CKR__NEW_N(c, ckr_lane, n);
+    x->lanes = CKR__NEW_N(c, ckr__group_lane, n);
     x->n_lanes = n;
     if (!x->lanes || !s->n_lanes) return NULL;
     for (i = 0; i < n; i++) {
@@ -35247,7 +35250,7 @@ static void ckr__hold_bounds(const ckr__curve_nums *was, ckr_schedule *x, ckr__c
     bool floors = false;
     uint64_t i;
     for (i = 0; i < x->n_lanes; i++) {
-        ckr_lane *l = &x->lanes[i];
+        ckr__group_lane *l = &x->lanes[i];
         const double base = l->base, low = l->q + l->p * l->min;
         l->base = l->q + l->p * base;
         l->max = l->q + l->p * l->max;
@@ -37368,12 +37371,12 @@ static ckr_result ckr__search_join(ckr__search *f)
 {
     ckr_state *s = f->x->s;
     ckr_schedule *all = s->schedules;
-    ckr_lane *lanes;
+    ckr__group_lane *lanes;
     uint64_t i, n = 0;
     for (i = 0; i < s->n_schedules; n += all[i++].n_lanes)
         if (!ckr__search_alike(f->x->c, &all[0], &all[i])) return f->x->c->err->code;
     if (s->n_schedules < 2 || n != s->n_groups) return CKR_OK;
-    lanes = CKR__NEW_N(f->x->c, ckr_lane, n);
+    lanes = CKR__NEW_N(f->x->c, ckr__group_lane, n);
     if (!lanes) return f->x->c->err->code;
     for (i = n = 0; i < s->n_schedules; n += all[i++].n_lanes)
         memcpy(lanes + n, all[i].lanes, (size_t)all[i].n_lanes * sizeof *lanes);
@@ -41456,7 +41459,7 @@ static ckr_result ckr__nt_meet_here(ckr__nt_job *x, const ckr_schedule *want)
         ckr__sched_at(x->c, x->schedule, CKR__COL_LR, (double)x->step, b) != CKR_OK)
         return x->c->err->code;
     for (i = 0; i < n; i++) {
-        ckr_lane *l = &x->schedule->lanes[i];
+        ckr__group_lane *l = &x->schedule->lanes[i];
         const double up = b[i] - l->min;
         if (up > 0) l->base = l->min + (a[i] - l->min) * (l->base - l->min) / up;
     }
@@ -42964,7 +42967,7 @@ static const ckr__dialect ckr__plain_safetensors = {
 static void ckr__plain_group(ckr__ctx *c, const ckr_schedule *s, uint64_t i, bool momentum,
                              ckr_node *hyper)
 {
-    const ckr_lane *l = &s->lanes[i];
+    const ckr__group_lane *l = &s->lanes[i];
     if (strcmp(s->kind, "torch:OneCycleLR") != 0) return;
     ckr__node_set(c, hyper, "max_lr", ckr__node_float(c, l->max));
     ckr__node_set(c, hyper, "min_lr", ckr__node_float(c, l->min));
@@ -50631,7 +50634,7 @@ static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w, const ckr_sched
     const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
     const ckr_node *params;
     ckr__hold h = CKR_ZERO;
-    const ckr_lane *l;
+    const ckr__group_lane *l;
     ckr_node *type, *lr;
     uint64_t i;
     bool apart;                /* groups that the trainer gave LRs of their own          */
@@ -57428,7 +57431,7 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
 {
     const ckr_group *g = x->klass[klass];
     const uint64_t lane = (uint64_t)(g - x->s->groups);
-    const ckr_lane *l = x->held && lane < x->held->n_lanes ? &x->held->lanes[lane] : NULL;
+    const ckr__group_lane *l = x->held && lane < x->held->n_lanes ? &x->held->lanes[lane] : NULL;
     const bool made = x->version >= 10 && l && !ckr__has(g->hyper, "max_lr");
     const struct { const char *key; double v; bool when; } nums[] = {
         { "max_lr", l ? l->max : 0, l && l->max == l->max },
@@ -57718,7 +57721,7 @@ static double ckr__mg_arg_steps(const ckr__mg_job *x, const char *iters, const c
 static const char *ckr__mg_apart(const ckr__mg_job *x, const ckr_schedule *now)
 {
     const ckr_node *args = x->mg->args, *d = ckr_node_get(x->mg->root, "opt_param_scheduler");
-    const ckr_lane *l = &now->lanes[ckr__mg_lane(x, now, false)];
+    const ckr__group_lane *l = &now->lanes[ckr__mg_lane(x, now, false)];
     const double fraction = ckr__mg_num(args, "lr_warmup_fraction", ckr__nan()),
                  total = ckr__mg_num(d, "lr_decay_steps", ckr__nan()), no = ckr__nan();
     const struct { const char *name; double group, state, arg; } rows[] = {
@@ -57892,7 +57895,7 @@ static void ckr__mg_schedule_settings(ckr__mg_job *x, bool say)
                wd = (cv->flags & CKR__CF_WD) != 0, level = wd && cv->wd_shape == CKR__SH_CONST;
     const uint64_t at = ckr__mg_lane(x, h, true);
     const bool two = at < h->n_lanes;
-    const ckr_lane *l = &h->lanes[0], *own = &h->lanes[two ? at : 0],
+    const ckr__group_lane *l = &h->lanes[0], *own = &h->lanes[two ? at : 0],
                    *top = &h->lanes[ckr__mg_lane(x, h, false)];
     const ckr__mg_row rows[] = {
         { "lr", ckr__node_float(c, top->max), MUST, why },
