@@ -147,8 +147,8 @@
        >>api.types >>api.hooks >>api.tree >>api.state >>api.rng >>api.plan >>api.run >>prologue
        >>platform >>fenv >>arith >>decimal >>format >>error >>mem >>io >>threads >>context >>dtype
        >>node >>tree >>hash >>crc32 >>digest >>sha256 >>text >>json >>json.put >>yaml >>yaml.scalar
-       >>yaml.read >>yaml.put >>safetensors >>hf_index >>convert >>zip >>pickle >>pickle.text
-       >>pickle.numbers >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo
+       >>yaml.read >>yaml.put >>yaml.edit >>safetensors >>hf_index >>convert >>zip >>pickle
+       >>pickle.text >>pickle.numbers >>pickle.containers >>pickle.keys >>pickle.calls >>pickle.memo
        >>pickle.machine >>torch >>torch.storage >>torch.tensor >>torch.quick >>torch.dist
        >>torch.calls >>torch.build >>torch.legacy >>torch.script >>torch.archive >>numpy
        >>numpy.file >>tree_load >>doc >>dcp >>dcp.machine >>dcp.classes >>dcp.build >>dcp.run
@@ -7092,6 +7092,111 @@ static ckr_result ckr__yaml_put(ckr__buf *b, const ckr_node *root)
     ckr__map_free(&y.seen);
     ckr__buf_u8(b, '\n');
     return r == CKR_OK && b->failed ? CKR_E_NOMEM : r;
+}
+
+/* >>yaml.edit ----------------------------------------------------------------- */
+/* People's configuration files with other values: in their lines, every other byte staying, or else
+   written anew. */
+
+typedef struct ckr__yaml_edit { const char *pointer; ckr_node *value; } ckr__yaml_edit;
+
+/* The place of the scalar at `pointer` in lines of block style, or false. */
+static bool ckr__yaml_find(const ckr__buf *b, const char *pointer, size_t *from, size_t *to)
+{
+    const char *s = (const char *)b->data, *key = pointer + 1;
+    size_t at, end, k, n = strcspn(key, "/"), indent = 0, least = 0;
+    bool fresh = false, quoted;        /* the first line inside a block tells its indentation */
+    for (at = 0; at < b->size; at = end + 1) {
+        const char *eol = (const char *)memchr(s + at, '\n', b->size - at);
+        end = eol ? (size_t)(eol - s) : b->size;
+        for (k = at; k < end && s[k] == ' '; k++) {}
+        if (k == end || s[k] == '#') continue;
+        if (fresh) indent = k - at;
+        fresh = false;
+        if (indent < least || k - at < indent) return false;
+        if (k - at != indent || end - k <= n || memcmp(s + k, key, n) != 0 || s[k + n] != ':')
+            continue;
+        for (k += n + 1; k < end && s[k] == ' '; k++) {}
+        quoted = k < end && (s[k] == '"' || s[k] == '\'');
+        *from = *to = k;
+        while (*to < end && (quoted || s[*to] != '#' || !strchr(" \t", s[*to - 1]))) ++*to;
+        while (*to > k && strchr(" \t\r", s[*to - 1])) --*to;  /* before a comment and blanks  */
+        if (!key[n]) return k < *to;
+        if (k < *to) return false;
+        key += n + 1;
+        n = strcspn(key, "/");
+        least = indent + 1;
+        fresh = true;
+    }
+    return false;
+}
+
+/* The mapping with `value` at `pointer`; mappings on the way are copied. */
+static ckr_node *ckr__yaml_with(ckr__ctx *c, const ckr_node *root, const char *pointer,
+                                   ckr_node *value)
+{
+    ckr_node *top = ckr__dict_copy(c, root), *at = top;
+    const char *key = pointer + 1;
+    size_t n;
+    for (; key[n = strcspn(key, "/")]; key += n + 1) {
+        const char *name = ckr__strndup(c, key, n);
+        ckr_node *in = name ? ckr__dict_copy(c, ckr_node_get(at, name)) : NULL;
+        ckr__node_set(c, at, name, in);
+        at = in;
+    }
+    return ckr__node_set(c, at, key, value) ? top : NULL;
+}
+
+/* A scalar as it stands in a line, text without quotes. */
+static const char *ckr__yaml_plain(ckr__ctx *c, const ckr_node *v)
+{
+    return v->kind == CKR_NODE_STR     ? v->u.str
+           : v->kind == CKR_NODE_FLOAT ? ckr__double_text(c, v->u.f, true)
+                                       : ckr__printf(c, "%lld", (long long)v->u.i);
+}
+
+/* False: a value cannot be put into its line (flow style, quoted keys), or the text does not say so
+   now. Lines inside a quoted text look like others, and an anchor that stood before a value is
+   missing elsewhere. */
+static bool ckr__yaml_edit_lines(ckr__buf *text, const ckr__yaml_edit *edits, uint64_t n)
+{
+    ckr__ctx *c = text->c;
+    ckr_node *root = NULL;
+    size_t from, to;
+    uint64_t i;
+    ckr_result r;
+    for (i = 0; i < n; i++) {
+        const char *value = ckr__yaml_plain(c, edits[i].value);
+        ckr__buf out = CKR_ZERO;
+        out.c = c;
+        if (!value || !ckr__yaml_find(text, edits[i].pointer, &from, &to)) return false;
+        ckr__buf_put(&out, text->data, from);
+        ckr__buf_str(&out, value);
+        ckr__buf_put(&out, text->data + to, text->size - to);
+        ckr__buf_free(text);
+        *text = out;
+    }
+    if (!n || text->failed) return !text->failed;
+    r = ckr__yaml_parse(c, "config.yaml", text->data, text->size, &root);
+    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_LIMIT) ckr__error_reset(c);
+    for (i = 0; i < n && r == CKR_OK; i++)
+        if (!ckr__node_equal(ckr_node_find(root, edits[i].pointer), edits[i].value)) return false;
+    return r == CKR_OK;
+}
+
+/* `text` has what was parsed as `root`. False: it is written anew, with the same contents and
+   without its comments, or an error is set. */
+static bool ckr__yaml_edit_text(ckr__buf *text, ckr_node *root, const ckr__yaml_edit *edits,
+                                uint64_t n)
+{
+    uint64_t i;
+    if (ckr__yaml_edit_lines(text, edits, n)) return true;
+    if (ckr__failed(text->c)) return false;
+    text->size = 0;
+    for (i = 0; i < n && root; i++)
+        root = ckr__yaml_with(text->c, root, edits[i].pointer, edits[i].value);
+    if (root) ckr__yaml_put(text, root);
+    return false;
 }
 
 CKR__COLD_END
@@ -40566,8 +40671,6 @@ static const ckr__bounds ckr__nt_bounds = {
     "schedule starts again"
 };
 
-typedef struct ckr__nt_edit { const char *pointer; ckr_node *value; } ckr__nt_edit;
-
 typedef struct ckr__nt_job {
     ckr__ctx          *c;
     const ckr_state   *s;
@@ -40578,8 +40681,8 @@ typedef struct ckr__nt_job {
     uint64_t           n_items;
     ckr__nt_stage     *stage;  /* [pp]                                                    */
     ckr_topology       to;
-    bool               masters, same;
-    ckr__nt_edit      *edits;          /* of config.yaml                                 */
+    bool               masters, same, optimizer, scheduler;    /* which files there will be     */
+    ckr__yaml_edit    *edits;          /* of config.yaml                                 */
     uint64_t           n_edits;
     int64_t            step, vocab, padded;
     int64_t            micro, accumulate;      /* of the coming run; 0: as they were     */
@@ -40738,32 +40841,29 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
 
 /* emit: weights ----------------------------------------------------------------- */
 
-/* local_global_slices_pairs of a rank's file. */
+/* local_global_slices_pairs of a rank's file: all of its place, padding rows too. */
 static ckr_node *ckr__nt_pairs_node(ckr__nt_job *x, const ckr__nt_item *p, uint32_t rank)
 {
     const ckr_split *s = &p->param->split;
-    const uint32_t n = s->n_chunks ? s->n_chunks : 1;
-    int64_t at = 0, local = 0;
+    int64_t uneven;
+    const ckr__block *block =
+        ckr__block_split(x->c, s, p->param->n_dims, p->shape, p->n_blocks, rank, &uneven);
     uint32_t k, d, side;
     ckr__buf b = CKR_ZERO;
     ckr_node *text;
     b.c = x->c;
-    for (k = 0; k < n; k++) {
-        const int64_t size = s->n_chunks ? s->chunks[k] : p->shape[s->axis],
-                      part = size / p->n_blocks;
+    for (k = 0; block && k < block->n_pairs; k++)
         for (side = 0; side < 2; side++)
-            for (d = 0; d < p->param->n_dims; d++) {
-                const int64_t from = side ? at + (int64_t)rank * part : local;
+            for (d = 0; d < block->n_dims; d++) {
+                const ckr__pair *pair = &block->pairs[k];
+                const int64_t from = side ? pair->global[d] : pair->local[d];
                 if (d || side || k) ckr__buf_u8(&b, d ? '|' : side ? '#' : ';');
-                if ((int32_t)d != s->axis || (!side && n == 1))
+                if ((int32_t)d != s->axis || (!side && block->n_pairs == 1))
                     ckr__buf_str(&b, "None,None,None");
                 else
                     ckr__buf_printf(&b, "%lld,%lld,None", (long long)from,
-                                    (long long)(from + part));
+                                    (long long)(from + pair->count[d]));
             }
-        at += size;
-        local += part;
-    }
     text = ckr__node_text(x->c, CKR_NODE_STR, (const char *)b.data, b.size);
     ckr__buf_free(&b);
     return text;
@@ -40881,7 +40981,7 @@ static void ckr__nt_emit_weights(ckr__nt_job *x)
     uint64_t i;
     uint32_t r;
     bool cast = false;
-    for (i = 0; i < x->n_items; i++) {
+    for (i = 0; i < x->n_items && !(x->t->without & CKR_PARAMS); i++) {
         const ckr__nt_item *p = &x->items[i];
         const ckr_dtype dtype = ckr__dtype_as(p->param, x->t->dtype);
         if (dtype != p->param->dtype && !cast)
@@ -41303,53 +41403,6 @@ static void ckr__nt_emit_metadata(ckr__nt_job *x)
     else ckr__nt_json_file(x, file, root, 2, true);
 }
 
-/* The place of the scalar at `pointer` in lines of block style, or false. */
-static bool ckr__nt_yaml_find(const ckr__buf *b, const char *pointer, size_t *from, size_t *to)
-{
-    const char *s = (const char *)b->data, *key = pointer + 1;
-    size_t at, end, k, n = strcspn(key, "/"), indent = 0, least = 0;
-    bool fresh = false, quoted;        /* the first line inside a block tells its indentation */
-    for (at = 0; at < b->size; at = end + 1) {
-        const char *eol = (const char *)memchr(s + at, '\n', b->size - at);
-        end = eol ? (size_t)(eol - s) : b->size;
-        for (k = at; k < end && s[k] == ' '; k++) {}
-        if (k == end || s[k] == '#') continue;
-        if (fresh) indent = k - at;
-        fresh = false;
-        if (indent < least || k - at < indent) return false;
-        if (k - at != indent || end - k <= n || memcmp(s + k, key, n) != 0 || s[k + n] != ':')
-            continue;
-        for (k += n + 1; k < end && s[k] == ' '; k++) {}
-        quoted = k < end && (s[k] == '"' || s[k] == '\'');
-        *from = *to = k;
-        while (*to < end && (quoted || s[*to] != '#' || !strchr(" \t", s[*to - 1]))) ++*to;
-        while (*to > k && strchr(" \t\r", s[*to - 1])) --*to;  /* before a comment and blanks  */
-        if (!key[n]) return k < *to;
-        if (k < *to) return false;
-        key += n + 1;
-        n = strcspn(key, "/");
-        least = indent + 1;
-        fresh = true;
-    }
-    return false;
-}
-
-/* The mapping with `value` at `pointer`; mappings on the way are copied. */
-static ckr_node *ckr__nt_yaml_with(ckr__ctx *c, const ckr_node *root, const char *pointer,
-                                   ckr_node *value)
-{
-    ckr_node *top = ckr__dict_copy(c, root), *at = top;
-    const char *key = pointer + 1;
-    size_t n;
-    for (; key[n = strcspn(key, "/")]; key += n + 1) {
-        const char *name = ckr__strndup(c, key, n);
-        ckr_node *in = name ? ckr__dict_copy(c, ckr_node_get(at, name)) : NULL;
-        ckr__node_set(c, at, name, in);
-        at = in;
-    }
-    return ckr__node_set(c, at, key, value) ? top : NULL;
-}
-
 /* A value of the coming run's configuration, "/a/b" being a.b in it. */
 enum { CKR__NT_TELL = 1, CKR__NT_WRITE = 2, CKR__NT_IF_THERE = 4 };
 
@@ -41359,52 +41412,15 @@ static void ckr__nt_config(ckr__nt_job *x, unsigned how, const char *pointer, ck
                            const char *otherwise)
 {
     const ckr_node *old = pointer ? ckr_node_find(x->nt->config.root, pointer) : NULL;
-    ckr__nt_edit *e;
+    ckr__yaml_edit *e;
     if (!pointer || !value || ckr__node_equal(value, old)) return;
     if ((how & CKR__NT_TELL) && (old || !(how & CKR__NT_IF_THERE)))
         ckr__setting_changed(x->out, "config.yaml", ckr__key_with(x->c, pointer + 1, '/', '.'),
                              value, old, otherwise);
     if (!old || !(how & CKR__NT_WRITE)) return;
-    e = CKR__PUSH(ckr__nt_edit, x->c, x->edits, x->n_edits);
+    e = CKR__PUSH(ckr__yaml_edit, x->c, x->edits, x->n_edits);
     e->pointer = pointer;
     e->value = value;
-}
-
-static const char *ckr__nt_yaml_text(ckr__ctx *c, const ckr_node *v)
-{
-    return v->kind == CKR_NODE_STR     ? v->u.str
-           : v->kind == CKR_NODE_FLOAT ? ckr__double_text(c, v->u.f, true)
-                                       : ckr__printf(c, "%lld", (long long)v->u.i);
-}
-
-/* Puts the values into their lines of config.yaml, every other byte staying. False: one cannot be
-   put there (flow style, quoted keys), and does the text say so now? Lines inside a quoted text
-   look like others, and an anchor that stood before a value is missing elsewhere. */
-static bool ckr__nt_yaml_lines(ckr__nt_job *x, ckr__buf *text)
-{
-    ckr_node *root = NULL;
-    size_t from, to;
-    uint64_t i;
-    ckr_result r;
-    for (i = 0; i < x->n_edits; i++) {
-        const char *value = ckr__nt_yaml_text(x->c, x->edits[i].value);
-        ckr__buf out = CKR_ZERO;
-        out.c = x->c;
-        if (!value || !ckr__nt_yaml_find(text, x->edits[i].pointer, &from, &to)) return false;
-        ckr__buf_put(&out, text->data, from);
-        ckr__buf_str(&out, value);
-        ckr__buf_put(&out, text->data + to, text->size - to);
-        ckr__buf_free(text);
-        *text = out;
-        if (text->failed) return false;
-    }
-    if (!x->n_edits) return true;
-    r = ckr__yaml_parse(x->c, "config.yaml", text->data, text->size, &root);
-    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_LIMIT) ckr__error_reset(x->c);
-    for (i = 0; i < x->n_edits && r == CKR_OK; i++)
-        if (!ckr__node_equal(ckr_node_find(root, x->edits[i].pointer), x->edits[i].value))
-            return false;
-    return r == CKR_OK;
 }
 
 /* The schedule in config.yaml. HEAD takes it from the configuration that the coming run is started
@@ -41434,13 +41450,13 @@ static void ckr__nt_config_schedule(ckr__nt_job *x)
                        "with: the LR follows another one");
         if (!old && v)
             ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_LOST, pointer, NULL,
-                     ckr__nt_yaml_text(x->c, v), "config.yaml has no such key: it was not added",
+                     ckr__yaml_plain(x->c, v), "config.yaml has no such key: it was not added",
                      NULL);
     }
 }
 
 /* What the coming run must be started with beside its sizes and its curve. */
-static void ckr__nt_config_run(ckr__nt_job *x, bool optimizer)
+static void ckr__nt_config_run(ckr__nt_job *x)
 {
     static const char each[] = "/tokens/batch_accumulation_per_replica",
                       ignore[] = "/general/ignore_sanity_checks",
@@ -41452,45 +41468,52 @@ static void ckr__nt_config_run(ckr__nt_job *x, bool optimizer)
     const char *engine = ckr_node_str(ckr_node_find(cfg, "/parallelism/pp_engine")),
                *mode = ckr_node_str(ckr_node_find(cfg, "/parallelism/tp_mode"));
     const int64_t least = (int64_t)x->to.pp - 1;
+    const bool both = x->to.zero && x->to.dp * x->to.cp > 1 && !(x->t->without & CKR_OPTIMIZER);
     ckr_node *yes = ckr__node_bool(x->c, true), *no = ckr__node_bool(x->c, false);
     int64_t steps = 0;
+    size_t i;
     ckr_node_i64(ckr_node_find(cfg, each), &steps);
-    if (x->to.pp > x->nt->of.pp && steps > 0 && steps < least &&
-        (!engine || !strcmp(engine, "1f1b")))
-        ckr__nt_config(x, CKR__NT_TELL, each, ckr__node_int(x->c, least),
-                       "the 1F1B engine stops at fewer micro batches than stages less one");
-    if (x->to.tp == 1 && x->nt->of.tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"))
-        ckr__nt_config(x, CKR__NT_TELL, "/parallelism/tp_mode",
-                       ckr__node_str(x->c, "ALL_REDUCE"),
-                       "HEAD loads this, but its reduce-scatter mode cannot train with tp 1");
-    if (x->micro) {
-        ckr__nt_config(x, CKR__NT_TELL | CKR__NT_WRITE, "/tokens/micro_batch_size",
-                       ckr__node_int(x->c, x->micro), samples);
-        ckr__nt_config(x, CKR__NT_TELL | CKR__NT_WRITE, each, ckr__node_int(x->c, x->accumulate),
-                       samples);
+    {
+        const struct {
+            bool        when, write;
+            const char *pointer;
+            ckr_node   *value;
+            const char *otherwise;
+        } rows[] = {
+            { x->to.pp > x->nt->of.pp && steps > 0 && steps < least &&
+                  (!engine || !strcmp(engine, "1f1b")),
+              false, each, ckr__node_int(x->c, least),
+              "the 1F1B engine stops at fewer micro batches than stages less one" },
+            { x->to.tp == 1 && x->nt->of.tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"), false,
+              "/parallelism/tp_mode", ckr__node_str(x->c, "ALL_REDUCE"),
+              "HEAD loads this, but its reduce-scatter mode cannot train with tp 1" },
+            { x->micro > 0, true, "/tokens/micro_batch_size", ckr__node_int(x->c, x->micro),
+              samples },
+            { x->micro > 0, true, each, ckr__node_int(x->c, x->accumulate), samples },
+            /* A Llama that was trained before the key came (2024-09) rotates neighbouring pairs of
+               a head; HEAD rotates halves unless it is told, and would go on with another model
+               (llama.py, config). */
+            { ckr__nt_true(model, "is_llama_config") && !ckr_node_get(model, "rope_interleaved"),
+              false, "/model/model_config/rope_interleaved", yes,
+              "the code that wrote this had no such key and rotated interleaved pairs; "
+              "HEAD rotates halves by default: another model" },
+            /* Before each update HEAD compares the moments of all replicas, of ZeRO-1 too
+               (sanity_checks.py); where it saves, it leaves that out. */
+            { both && unchecked && unchecked->kind == CKR_NODE_BOOL, false, ignore, yes,
+              "HEAD's own check stops a run with ZeRO-1 over several replicas: it takes "
+              "their parts of the moments for copies" },
+            { !x->optimizer, false, "/checkpoints/load_optimizer", no, absent },
+            { x->t->dtype != CKR_DTYPE_NONE, true, "/model/dtype",
+              ckr__node_str(x->c, ckr_dtype_name(x->t->dtype)),
+              "the run's parameters are of its configuration's dtype: what was cast is "
+              "cast back" },
+            { !x->scheduler, false, "/checkpoints/load_lr_scheduler", no, absent }
+        };
+        for (i = 0; i < sizeof rows / sizeof *rows; i++)
+            if (rows[i].when)
+                ckr__nt_config(x, CKR__NT_TELL | (rows[i].write ? CKR__NT_WRITE : 0u),
+                               rows[i].pointer, rows[i].value, rows[i].otherwise);
     }
-    /* A Llama that was trained before the key came (2024-09) rotates neighbouring pairs of a head;
-       HEAD rotates halves unless it is told, and would go on with another model (llama.py,
-       config). */
-    if (ckr__nt_true(model, "is_llama_config") && !ckr_node_get(model, "rope_interleaved"))
-        ckr__nt_config(x, CKR__NT_TELL, "/model/model_config/rope_interleaved", yes,
-                       "the code that wrote this had no such key and rotated interleaved pairs; "
-                       "HEAD rotates halves by default: another model");
-    /* Before each update HEAD compares the moments of all replicas, of ZeRO-1 too
-       (sanity_checks.py); where it saves, it leaves that out. */
-    if (x->to.zero && x->to.dp * x->to.cp > 1 && !(x->t->without & CKR_OPTIMIZER) && unchecked &&
-        unchecked->kind == CKR_NODE_BOOL)
-        ckr__nt_config(x, CKR__NT_TELL, ignore, yes,
-                       "HEAD's own check stops a run with ZeRO-1 over several replicas: it takes "
-                       "their parts of the moments for copies");
-    if (!optimizer) ckr__nt_config(x, CKR__NT_TELL, "/checkpoints/load_optimizer", no, absent);
-    if (x->t->dtype != CKR_DTYPE_NONE)
-        ckr__nt_config(x, CKR__NT_TELL | CKR__NT_WRITE, "/model/dtype",
-                       ckr__node_str(x->c, ckr_dtype_name(x->t->dtype)),
-                       "the run's parameters are of its configuration's dtype: what was cast is "
-                       "cast back");
-    if (!optimizer || (x->t->without & CKR_SCHEDULE))
-        ckr__nt_config(x, CKR__NT_TELL, "/checkpoints/load_lr_scheduler", no, absent);
 }
 
 /* The sizes, and config.yaml with all that is another now. */
@@ -41501,18 +41524,17 @@ static void ckr__nt_emit_config(ckr__nt_job *x)
                               "the files or the shapes of another";
     const unsigned how = CKR__NT_TELL | CKR__NT_WRITE | CKR__NT_IF_THERE;
     const ckr__nt_text *old = &x->nt->config;
-    ckr_node *root = old->root;
     ckr__buf text = CKR_ZERO;
     int64_t was = x->nt->of.zero, size = 0;
     size_t i;
-    if (!root) return;
+    if (!old->root) return;
     for (i = 0; i < CKR__NT_AXES; i++)
         ckr__nt_config(x, how, ckr__printf(x->c, "/parallelism/%s", ckr__nt_axes[i].config),
                        ckr__node_int(x->c, *ckr__nt_size_of(&x->to, i)), why);
-    ckr_node_i64(ckr_node_find(root, stage), &was);
+    ckr_node_i64(ckr_node_find(old->root, stage), &was);
     if ((was > 0) != x->to.zero) was = x->to.zero;
     ckr__nt_config(x, how, stage, ckr__node_int(x->c, was), why);
-    ckr_node_i64(ckr_node_find(root, rows), &size);
+    ckr_node_i64(ckr_node_find(old->root, rows), &size);
     if (x->padded && (x->padded != x->s->padded_vocab ||
                       (size > 0 && !ckr__nt_pads_to(x->nt, size, x->padded, x->to.tp))))
         ckr__nt_config(x, how, rows, ckr__node_int(x->c, x->padded), why);
@@ -41524,15 +41546,10 @@ static void ckr__nt_emit_config(ckr__nt_job *x)
     }
     text.c = x->c;
     ckr__buf_put(&text, old->bytes, (size_t)old->n);
-    if (!ckr__nt_yaml_lines(x, &text) && !ckr__failed(x->c)) {
-        text.size = 0;
-        for (i = 0; i < x->n_edits && root; i++)
-            root = ckr__nt_yaml_with(x->c, root, x->edits[i].pointer, x->edits[i].value);
-        if (root) ckr__yaml_put(&text, root);
+    if (!ckr__yaml_edit_text(&text, old->root, x->edits, x->n_edits) && !ckr__failed(x->c))
         ckr__say(x->c, "CKR_W_NANOTRON_CONFIG", CKR_CHANGED, "config.yaml", NULL, NULL,
                  "a value cannot be changed in its line: it is written anew, with the same "
                  "contents and without its comments", NULL);
-    }
     ckr__out_buf(x->out, ckr__nt_out(x, "config.yaml"), &text);
 }
 
@@ -41646,8 +41663,7 @@ static void ckr__nt_say_exclude(ckr__nt_job *x)
 static void ckr__nt_emit_loose(ckr__nt_job *x)
 {
     const ckr__nt *nt = x->nt;
-    const bool optimizer = !(x->t->without & CKR_OPTIMIZER),
-               scheduler = optimizer && x->s->n_groups && !(x->t->without & CKR_SCHEDULE);
+    const bool optimizer = !(x->t->without & CKR_OPTIMIZER);
     uint64_t i, k;
     const char *under = ckr__nt_out(x, "");
     if (!under || ckr__loose_put(x->out, &nt->loose, nt->dir, under) != CKR_OK) return;
@@ -41655,7 +41671,7 @@ static void ckr__nt_emit_loose(ckr__nt_job *x)
         const ckr_node *root = nt->f.files[CKR__NT_OPTIMIZER][i]->root;
         x->n_lost += root->count - 3 - (ckr_node_get(root, "gradient_accumulator") != NULL);
     }
-    for (i = 0; !x->same && scheduler && i < nt->f.n_files[CKR__NT_SCHEDULER]; i++) {
+    for (i = 0; !x->same && x->scheduler && i < nt->f.n_files[CKR__NT_SCHEDULER]; i++) {
         const ckr_node *root = nt->f.files[CKR__NT_SCHEDULER][i]->root,
                        *lambdas = ckr_node_get(root, "lr_lambdas");
         for (k = 0; k < root->count; k++) {
@@ -41673,71 +41689,83 @@ static void ckr__nt_emit_loose(ckr__nt_job *x)
                      NULL);
 }
 
+static void ckr__nt_emit_optimizer(ckr__nt_job *x)
+{
+    if (!x->optimizer) return;
+    ckr__nt_emit_optimizer_config(x);
+    ckr__nt_emit_ranks(x, CKR__NT_OPTIMIZER_ROW, ckr__nt_optimizer_file);
+    ckr__nt_say_head(x);
+}
+
+static void ckr__nt_emit_scheduler(ckr__nt_job *x)
+{
+    if (x->scheduler) ckr__nt_emit_ranks(x, CKR__NT_SCHEDULER_ROW, ckr__nt_scheduler_file);
+}
+
+static void ckr__nt_emit_random(ckr__nt_job *x)
+{
+    if (x->nt->f.n_files[CKR__NT_RANDOM] && !(x->t->without & CKR_RNG))
+        ckr__nt_emit_ranks(x, CKR__NT_RANDOM_ROW, ckr__nt_random_file);
+}
+
 /* What is not written must not be looked for. The counters come with the scheduler's file, that
    with the optimizer. */
-static void ckr__nt_say_parts(ckr__nt_job *x, bool optimizer)
+static void ckr__nt_say_parts(ckr__nt_job *x)
 {
     const uint32_t without = x->t->without;
-    if (!optimizer && x->s->n_groups && !(without & CKR_GROUPS))
+    if (!x->optimizer && x->s->n_groups && !(without & CKR_GROUPS))
         ckr__say_int(x->c, "CKR_W_NANOTRON_NO_GROUPS", CKR_LOST, "groups", (int64_t)x->s->n_groups,
                      0, "Nanotron's optimizer files hold state and groups together", NULL);
-    if (!optimizer && x->nt->scheduler && !(without & CKR_SCHEDULE))
+    if (!x->optimizer && x->nt->scheduler && !(without & CKR_SCHEDULE))
         ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
                  "the scheduler's files are of the optimizer's groups: without these none is "
                  "written", NULL);
-    if ((!optimizer || (without & CKR_SCHEDULE)) && x->nt->scheduler && !(without & CKR_PROGRESS))
+    if (!x->scheduler && x->nt->scheduler && !(without & CKR_PROGRESS))
         ckr__say_int(x->c, "CKR_W_NANOTRON_COUNTERS", CKR_LOST, "step", x->step, 0,
                      "Nanotron reads its counters with the scheduler only: step, samples and "
                      "tokens start again at 0",
                      "keep optimizer and schedule, or --mode transfer");
 }
 
+static void ckr__nt_emit_latest(ckr__nt_job *x)
+{
+    const char *latest = ckr__printf(x->c, "%lld", (long long)x->step);
+    ckr__out_text(x->out, "latest.txt", latest, latest ? strlen(latest) : 0);
+}
+
 static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    const ckr__nt *nt = (const ckr__nt *)ckr__kept_data(s);
-    const bool optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
+    static void (*const files[])(ckr__nt_job *x) = {
+        ckr__nt_say_topology, ckr__nt_say_exclude, ckr__nt_emit_weights, ckr__nt_emit_optimizer,
+        ckr__nt_say_parts, ckr__nt_config_run, ckr__nt_emit_scheduler, ckr__nt_emit_random,
+        ckr__nt_emit_metadata, ckr__nt_emit_config, ckr__nt_emit_loose, ckr__nt_emit_model_config,
+        ckr__nt_emit_latest
+    };
     ckr__nt_job x = CKR_ZERO;
-    const char *latest;
+    size_t i;
     x.c = c;
     x.s = s;
     x.t = t;
     x.out = out;
-    x.nt = nt;
+    x.nt = (const ckr__nt *)ckr__kept_data(s);
     x.to = t->topology;
     x.to.ep = 1;
     x.to.zero = t->topology.zero > 0;
-    x.step = t->without & CKR_PROGRESS ? 0 : nt->step;
-    if (nt->of.ep > 1)
-        ckr__refuse_int(c, CKR_ITEM_EP_SIZE, "ep", nt->of.ep, 1,
+    x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
+    x.optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
+    x.scheduler = x.optimizer && !(t->without & CKR_SCHEDULE);
+    x.same = x.to.tp == x.nt->of.tp && x.to.pp == x.nt->of.pp && x.to.dp == x.nt->of.dp &&
+             x.to.zero == x.nt->of.zero && x.nt->of.ep == 1;
+    if (x.nt->of.ep > 1)
+        ckr__refuse_int(c, CKR_ITEM_EP_SIZE, "ep", x.nt->of.ep, 1,
                         "the checkpoint's experts are spread over ranks, which HEAD cannot be",
                         NULL);
     if (c->refused || ckr__nt_schedule_plan(&x) != CKR_OK || c->refused ||
         ckr__nt_items(&x) != CKR_OK || ckr__nt_vocabulary(&x) != CKR_OK ||
-        ckr__nt_cut_items(&x) != CKR_OK || ckr__nt_stages(&x) != CKR_OK || c->refused)
+        ckr__nt_cut_items(&x) != CKR_OK || ckr__nt_stages(&x) != CKR_OK)
         return c->err->code;
-    x.same = x.to.tp == nt->of.tp && x.to.pp == nt->of.pp && x.to.dp == nt->of.dp &&
-             x.to.zero == nt->of.zero && nt->of.ep == 1;
-    ckr__nt_say_topology(&x);
-    ckr__nt_say_exclude(&x);
-    if (!(t->without & CKR_PARAMS)) ckr__nt_emit_weights(&x);
-    if (optimizer) {
-        ckr__nt_emit_optimizer_config(&x);
-        ckr__nt_emit_ranks(&x, CKR__NT_OPTIMIZER_ROW, ckr__nt_optimizer_file);
-        ckr__nt_say_head(&x);
-    }
-    ckr__nt_say_parts(&x, optimizer);
-    ckr__nt_config_run(&x, optimizer);
-    if (optimizer && !(t->without & CKR_SCHEDULE))
-        ckr__nt_emit_ranks(&x, CKR__NT_SCHEDULER_ROW, ckr__nt_scheduler_file);
-    if (nt->f.n_files[CKR__NT_RANDOM] && !(t->without & CKR_RNG))
-        ckr__nt_emit_ranks(&x, CKR__NT_RANDOM_ROW, ckr__nt_random_file);
-    if (ckr__failed(c)) return c->err->code;
-    ckr__nt_emit_metadata(&x);
-    ckr__nt_emit_config(&x);
-    ckr__nt_emit_loose(&x);
-    ckr__nt_emit_model_config(&x);
-    latest = ckr__printf(c, "%lld", (long long)x.step);
-    return ckr__out_text(out, "latest.txt", latest, latest ? strlen(latest) : 0);
+    for (i = 0; i < sizeof files / sizeof *files && ckr__going(c); i++) files[i](&x);
+    return c->err->code;
 }
 
 static const ckr__schedules ckr__nt_schedules = {
