@@ -1156,7 +1156,6 @@ typedef struct ckr_rng_streams {       /* every pointer lives until ckr_rng_stre
     uint64_t               n_notes;
     ckr_verdict            verdict;
     const ckr_node        *lineage;    /* the record for the side file, or NULL         */
-    void                  *_owner;
 } ckr_rng_streams;
 
 typedef struct ckr_rng_want {  /* zero: as saved                                       */
@@ -1336,9 +1335,8 @@ typedef struct ckr_report {
     const ckr_note *notes;
     uint64_t n_notes, bytes_read;
     bool sound;
-    void *_owner;
 } ckr_report;
-CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *c, ckr_report *out, ckr_error *err);
+CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *c, ckr_report **out, ckr_error *err);
 CKR_API void       ckr_report_free(ckr_report *r);
 
 #define CKR_NO_ULP UINT64_MAX
@@ -1354,9 +1352,8 @@ typedef struct ckr_diff {
     uint64_t n_tensors;
     const ckr_note *others;            /* CKR_CHANGED: differs; CKR_APPROX: was not compared */
     uint64_t n_others;
-    void *_owner;
 } ckr_diff;
-CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
+CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff **out,
                                  ckr_error *err);
 CKR_API void       ckr_diff_free(ckr_diff *d);
 
@@ -1364,7 +1361,7 @@ CKR_API void       ckr_diff_free(ckr_diff *d);
    there keeps its own, what is new is derived, what has no place is carried. A rank needs only its
    own row, and every rank computes the same. Reads the states, nothing else. want NULL: as
    saved. */
-CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *c, const ckr_rng_want *want, ckr_rng_streams *out,
+CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *c, const ckr_rng_want *want, ckr_rng_streams **out,
                                 ckr_error *err);
 CKR_API void       ckr_rng_streams_free(ckr_rng_streams *s);
 /* The stream of a rank, by kind ("torch_cuda") and name ("default"); NULL: it has none. */
@@ -3979,6 +3976,10 @@ static void *ckr__owner_make(const ckr_env *env, const ckr_limits *limits, size_
     if (!err) c->err = &c->own_err;
     return c;
 }
+
+/* The owner that a result is a member of. */
+#define CKR__OWNER_OF(type, member, p) \
+    ((type *)(void *)((char *)(p) - offsetof(type, member)))
 
 /* The object and everything in its arena; NULL is fine. */
 static void ckr__owner_free(void *owner, size_t size)
@@ -30795,7 +30796,7 @@ struct ckr_plan {
 /* >>plan.rng ------------------------------------------------------------------ */
 /* The streams of a checkpoint for the ranks of a coming run. */
 
-typedef struct ckr__streams { ckr__ctx c; } ckr__streams;
+typedef struct ckr__streams { ckr__ctx c; ckr_rng_streams streams; } ckr__streams;
 
 /* A state that is none: where it is stored, whose it is, and how to do without it. */
 static ckr_result ckr__rng_refuse(ckr__ctx *c, const ckr_stream *x)
@@ -30978,22 +30979,22 @@ static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng
 }
 
 static CKR__NOINLINE ckr_result ckr__ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want,
-                                              ckr_rng_streams *out, ckr_error *err)
+                                              ckr_rng_streams **out, ckr_error *err)
 {
     ckr_rng_want as_saved = CKR_ZERO;
     ckr_result r;
     ckr__streams *own = (ckr__streams *)ckr__owner_make(&k->ctx.env, &k->ctx.limits, sizeof *own,
                                                         err, &r);
-    memset(out, 0, sizeof *out);
+    *out = NULL;
     if (!own) return r;
-    r = ckr__rng_of_ckpt(&own->c, k, want ? want : &as_saved, NULL, out);
+    r = ckr__rng_of_ckpt(&own->c, k, want ? want : &as_saved, NULL, &own->streams);
     own->c.err = &own->c.own_err;
-    out->_owner = own;
-    if (r != CKR_OK) ckr_rng_streams_free(out);
+    if (r == CKR_OK) *out = &own->streams;
+    else ckr_rng_streams_free(&own->streams);
     return r;
 }
 
-CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr_rng_streams *out,
+CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr_rng_streams **out,
                                 ckr_error *err)
 {
     CKR__IN_FENV(ckr_result, ckr__ckpt_rng(k, want, out, err));
@@ -31001,8 +31002,7 @@ CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr
 
 CKR_API void ckr_rng_streams_free(ckr_rng_streams *s)
 {
-    ckr__owner_free(s->_owner, sizeof(ckr__streams));
-    memset(s, 0, sizeof *s);
+    if (s) ckr__owner_free(CKR__OWNER_OF(ckr__streams, streams, s), sizeof(ckr__streams));
 }
 
 CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t rank,
@@ -33330,6 +33330,7 @@ CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], ui
 
 typedef struct ckr__checker {
     ckr__ctx        c;         /* owns the notes                                        */
+    ckr_report      report;    /* what the caller gets                                   */
     const ckr_ckpt *ckpt;
     ckr_note       *notes;
     uint64_t        n_notes, bytes_read;
@@ -33440,13 +33441,13 @@ static ckr_result ckr__check_all(ckr__checker *k)
     return r;
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report *out,
+static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report **out,
                                                 ckr_error *err)
 {
     ckr_result r;
     ckr__checker *k = (ckr__checker *)ckr__owner_make(&ckpt->ctx.env, &ckpt->ctx.limits, sizeof *k,
                                                       err, &r);
-    memset(out, 0, sizeof *out);
+    *out = NULL;
     if (!k) return r;
     k->ckpt = ckpt;
     k->c.notes = &k->notes;
@@ -33454,31 +33455,31 @@ static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report
     r = ckr__askable(&k->c, ckpt, false);
     if (r == CKR_OK) r = ckr__check_all(k);
     if (r == CKR_OK) r = k->c.err->code;
-    out->notes = k->notes;
-    out->n_notes = k->n_notes;
-    out->bytes_read = k->bytes_read;
-    out->_owner = k;
-    out->sound = r == CKR_OK && ckr__severity_max(k->notes, k->n_notes) < CKR_ERROR &&
-                 ckr__severity_max(ckpt->state.notes, ckpt->state.n_notes) < CKR_ERROR;
-    if (r != CKR_OK) ckr_report_free(out);
+    k->report.notes = k->notes;
+    k->report.n_notes = k->n_notes;
+    k->report.bytes_read = k->bytes_read;
+    k->report.sound = ckr__severity_max(k->notes, k->n_notes) < CKR_ERROR &&
+                      ckr__severity_max(ckpt->state.notes, ckpt->state.n_notes) < CKR_ERROR;
+    if (r == CKR_OK) *out = &k->report;
+    else ckr_report_free(&k->report);
     return r;
 }
 
-CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report *out, ckr_error *err)
+CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report **out, ckr_error *err)
 {
     CKR__IN_FENV(ckr_result, ckr__ckpt_check(ckpt, out, err));
 }
 
 CKR_API void ckr_report_free(ckr_report *r)
 {
-    ckr__owner_free(r->_owner, sizeof(ckr__checker));
-    memset(r, 0, sizeof *r);
+    if (r) ckr__owner_free(CKR__OWNER_OF(ckr__checker, report, r), sizeof(ckr__checker));
 }
 
 /* >>verify.diff: two checkpoints of any format and topology */
 
 typedef struct ckr__differ {
     ckr__ctx         c;
+    ckr_diff        diff;      /* what the caller gets                                   */
     const ckr_ckpt  *a, *b;
     ckr_tensor_diff *tensors;
     uint64_t         n_tensors;
@@ -33577,13 +33578,13 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
 
 static ckr_result ckr__diff_others(ckr__differ *d);
 
-static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
+static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff **out,
                                                ckr_error *err)
 {
     ckr_result r;
     ckr__differ *d = (ckr__differ *)ckr__owner_make(&a->ctx.env, &a->ctx.limits, sizeof *d, err,
                                                     &r);
-    memset(out, 0, sizeof *out);
+    *out = NULL;
     if (!d) return r;
     d->a = a;
     d->b = b;
@@ -33594,25 +33595,24 @@ static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt
     if (r == CKR_OK) r = ckr__diff_tensors(d);
     if (r == CKR_OK) r = ckr__diff_others(d);
     if (r == CKR_OK) r = d->c.err->code;
-    out->tensors = d->tensors;
-    out->n_tensors = d->n_tensors;
-    out->others = d->others;
-    out->n_others = d->n_others;
-    out->_owner = d;
-    if (r != CKR_OK) ckr_diff_free(out);
+    d->diff.tensors = d->tensors;
+    d->diff.n_tensors = d->n_tensors;
+    d->diff.others = d->others;
+    d->diff.n_others = d->n_others;
+    if (r == CKR_OK) *out = &d->diff;
+    else ckr_diff_free(&d->diff);
     return r;
 }
 
-CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
+CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff **out,
                                  ckr_error *err)
 {
     CKR__IN_FENV(ckr_result, ckr__ckpt_diff(a, b, out, err));
 }
 
-CKR_API void ckr_diff_free(ckr_diff *out)
+CKR_API void ckr_diff_free(ckr_diff *d)
 {
-    ckr__owner_free(out->_owner, sizeof(ckr__differ));
-    memset(out, 0, sizeof *out);
+    if (d) ckr__owner_free(CKR__OWNER_OF(ckr__differ, diff, d), sizeof(ckr__differ));
 }
 
 /* >>verify.members: CRC-32 of every member of every zip archive that the checkpoint opened */
