@@ -38874,7 +38874,6 @@ static void ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
 static void ckr__fsdp_optimizer(ckr__fsdp *f)
 {
     const ckr_node *root = f->ranks[0].optim, *list = ckr_node_get(root, "param_groups");
-    ckr__walk w = ckr__walk_in(root);
     uint64_t n, i;
     uint32_t r;
     bool named;
@@ -38901,9 +38900,7 @@ static void ckr__fsdp_optimizer(ckr__fsdp *f)
     ckr__fsdp_groups(f, list);
     for (r = 0; r < f->n_ranks; r++)
         for (i = 0; i < f->n_numbers && !ckr__failed(f->c); i++) ckr__fsdp_slots(f, r, i);
-    while (ckr__walk_on(&w))
-        if (w.name && !ckr__word_in("state param_groups", w.name))
-            ckr__leave(f->c, f->s, ckr__base(f->ranks[0].optim_path), w.name, w.value);
+    ckr__leave_others(f->c, f->s, ckr__base(f->ranks[0].optim_path), root, "state param_groups");
 }
 
 /* The trees of `ranks` into the state. */
@@ -48185,8 +48182,19 @@ static void ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *where,
                   "%s was expected", expected);
 }
 
+/* Where the configuration asks for a dtype; the first counts. */
+static const struct { const char *key, *setting, *at; ckr_dtype dtype; } ckr__ds_halves[] = {
+    { "bf16", "bf16.enabled", "/bf16/enabled", CKR_DTYPE_BF16 },
+    { "fp16", "fp16.enabled", "/fp16/enabled", CKR_DTYPE_F16 }
+};
+
 /* Groups have these, all of them. */
 static const char *const ckr__ds_hyper[] = { "lr", "weight_decay", "betas", "eps" };
+
+/* Micro batch, accumulation and the samples of an update. The last counts, else what it is computed
+   of; one of the three can be missing. */
+static const char *const ckr__ds_batch[] = { "train_micro_batch_size_per_gpu",
+                                             "gradient_accumulation_steps", "train_batch_size" };
 
 /* A rank's share of n elements, of which the last ranks' may be less. */
 static int64_t ckr__ds_piece(int64_t n, uint32_t ranks)
@@ -48285,9 +48293,9 @@ static void ckr__ds_sizes(ckr__ds *r)
     ckr__fileset *k = &r->files;
     ckr__rankfile *first;
     const ckr_node *module;
-    int64_t micro = 0, steps = 1, all = 0;
+    int64_t batch[3] = { 0, 1, 0 };
     uint32_t tp;
-    int kind;
+    int kind, i;
     k->missing_remedy = "bring back the file, or take an earlier step";
     k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
     ckr__fileset_of(k, r->c, r->dir, ckr__ds_forms, false);
@@ -48303,13 +48311,12 @@ static void ckr__ds_sizes(ckr__ds *r)
     if (ckr__failed(r->c)) return;
     r->meta = first->root;
     r->config = ckr_node_get(r->meta, "ds_config");
+    ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &r->s->progress.step);
     r->dp = ckr__ds_u32(r->meta, "dp_world_size");
     r->mp = ckr__ds_u32(r->meta, "mp_world_size");
-    /* train_batch_size counts, else what it is computed of; one of the three can be missing */
-    ckr_node_i64(ckr_node_get(r->config, "train_micro_batch_size_per_gpu"), &micro);
-    ckr_node_i64(ckr_node_get(r->config, "gradient_accumulation_steps"), &steps);
-    ckr_node_i64(ckr_node_get(r->config, "train_batch_size"), &all);
-    r->s->batch = all > 0 && all <= 1 << 30 ? all : ckr__batch_of(micro, steps, r->dp);
+    for (i = 0; i < 3; i++) ckr_node_i64(ckr_node_get(r->config, ckr__ds_batch[i]), &batch[i]);
+    r->s->batch = batch[2] > 0 && batch[2] <= 1 << 30 ? batch[2]
+                                                      : ckr__batch_of(batch[0], batch[1], r->dp);
     if (!r->dp) ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
     if (!r->mp) ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
     module = ckr_node_get(r->meta, "module");
@@ -48341,12 +48348,12 @@ static void ckr__ds_ranks(ckr__ds *r)
 /* Model's files of one step agree in it: a rank's file of another step is told apart by it. */
 static void ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
 {
-    int64_t want, have = -1;
-    if (!ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &want) || want < 0)
-        ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
+    int64_t step = -1;
+    ckr_node_i64(ckr_node_get(f->root, "global_steps"), &step);
     if (ckr__failed(r->c)) return;
-    ckr_node_i64(ckr_node_get(f->root, "global_steps"), &have);
-    ckr__fileset_step(&r->files, f->path, "global_steps", NULL, have, want);
+    if (r->s->progress.step < 0)
+        ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
+    else ckr__fileset_step(&r->files, f->path, "global_steps", NULL, step, r->s->progress.step);
 }
 
 /* A bf16 pipeline without ZeRO has no param_shapes: the ranks' slices name the parameters of each
@@ -49386,10 +49393,11 @@ static void ckr__ds_deal_layers(ckr__ds *r)
    parameters are their masters in the model's dtype, as DeepSpeed loads them. */
 static void ckr__ds_bare(ckr__ds *r)
 {
-    const bool f16 = ckr__ds_true(ckr_node_find(r->config, "/fp16/enabled")),
-               bf16 = ckr__ds_true(ckr_node_find(r->config, "/bf16/enabled"));
-    const ckr_dtype dtype = bf16 ? CKR_DTYPE_BF16 : f16 ? CKR_DTYPE_F16 : CKR_DTYPE_F32;
+    ckr_dtype dtype = CKR_DTYPE_F32;
     uint64_t i;
+    for (i = 2; i-- > 0;)
+        if (ckr__ds_true(ckr_node_find(r->config, ckr__ds_halves[i].at)))
+            dtype = ckr__ds_halves[i].dtype;
     for (i = 0; i < r->n_told && !ckr__failed(r->c); i++) {
         const ckr__ds_told *k = &r->told[i];
         ckr__ds_param *p = ckr__ds_absent(r, k, dtype);
@@ -49432,8 +49440,7 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
     ckr__ds_run x;
     ckr__ds_span all = { p, 0, p->numel, 0 };
     size_t n = strlen(name);
-    int64_t numel = 0, count;
-    bool whole;
+    int64_t numel = 0;
     if (!ckr__cut_tail(name, &n, ".pt")) return;
     f = ckr__ds_uni_load(r, ckr__printf(r->c, "zero/%s/%s", p->name, name));
     x = ckr__ds_run_of(f, &p, 1, p->name);
@@ -49452,13 +49459,10 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
         return;
     }
     v = t->u.view;
-    whole = v->n_dims != 1 && ckr__ds_same_shape(p, v->n_dims, v->shape);
     if (v->layout || !ckr__numel(v->n_dims, v->shape, &numel) || numel != p->numel ||
-        (!whole && (v->n_dims != 1 || (numel > 1 && v->stride[0] != 1))))
+        (v->n_dims != 1 && !ckr__ds_same_shape(p, v->n_dims, v->shape)))
         ckr__ds_partition(r, f, p->name, numel, p->numel);
-    else if (whole && !ckr__contiguous(v, &count))
-        ckr__ds_bad(r, f, p->name, "a contiguous tensor");
-    else ckr__ds_run_read(r, &x, v);
+    ckr__ds_run_read(r, &x, v);
 }
 
 static void ckr__ds_uni(ckr__ds *r, uint32_t m)
@@ -49799,12 +49803,11 @@ static void ckr__ds_progress(ckr__ds *r)
 {
     static const char *const tokens[] = { "consumed_tokens", "consumed_train_tokens" };
     const ckr_node *last = ckr_node_find(r->meta, "/lr_scheduler/last_batch_iteration");
-    int64_t v, steps = -1, skipped = 0;
+    const int64_t steps = r->s->progress.step;
+    int64_t v, skipped = 0;
     size_t i;
     ckr__ds_same_step(r, r->stages[0].model);
-    ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &steps);
     ckr_node_i64(ckr_node_get(r->meta, "skipped_steps"), &skipped);
-    r->s->progress.step = steps;
     if (ckr_node_i64(ckr_node_get(r->meta, "global_samples"), &v) && v >= 0)
         r->s->progress.samples = v;
     for (i = 0; i < 2; i++)
@@ -50400,12 +50403,6 @@ static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key
     ckr__node_set(x->c, out, key, v);
     return out;
 }
-
-/* Where the configuration asks for a dtype. */
-static const struct { const char *key, *setting, *at; ckr_dtype dtype; } ckr__ds_halves[] = {
-    { "bf16", "bf16.enabled", "/bf16/enabled", CKR_DTYPE_BF16 },
-    { "fp16", "fp16.enabled", "/fp16/enabled", CKR_DTYPE_F16 }
-};
 
 /* The configuration as recorded, with the stage that is written now, and bf16 and fp16 as the
    coming run has them where --dtype asked for another. */
@@ -51301,8 +51298,6 @@ static void ckr__ds_say_batch(ckr__ds_job *x)
 {
     static const char why[] = "an update takes other samples: steps, epochs and the LR no longer "
                               "count the same, or DeepSpeed stops at its batch assertion";
-    static const char *const keys[] = { "train_micro_batch_size_per_gpu",
-                                        "gradient_accumulation_steps", "train_batch_size" };
     const ckr_node *old = ckr_node_get(x->meta, "ds_config");
     const int64_t saved = x->ds ? x->ds->s->batch : 0;
     const uint32_t ranks = x->ds ? x->ds->dp : x->dp;
@@ -51314,17 +51309,16 @@ static void ckr__ds_say_batch(ckr__ds_job *x)
             ckr__batch_unknown(x->c, ranks, x->dp);
         return;
     }
-    ckr_node_i64(ckr_node_get(old, keys[0]), &is[0]);
-    ckr_node_i64(ckr_node_get(old, keys[1]), &is[1]);
+    for (i = 0; i < 2; i++) ckr_node_i64(ckr_node_get(old, ckr__ds_batch[i]), &is[i]);
     if (is[0] < 1 && is[1] > 0 && saved) is[0] = saved / x->ds->dp / is[1];
     is[2] = saved;
     memcpy(was, is, sizeof was);
     is[2] = ckr__batch_split(all, x->dp, &is[0], &is[1]);
     for (i = 0; i < 3; i++) {
         ckr_node *now = ckr__node_int(x->c, is[i]);
-        ckr__node_set(x->c, x->config, keys[i], now);
-        if (i < 2 || ckr__has(old, keys[i]))
-            ckr__ds_setting(x, keys[i], now, saved ? ckr__node_int(x->c, was[i]) : NULL, why);
+        ckr__node_set(x->c, x->config, ckr__ds_batch[i], now);
+        if (i < 2 || ckr__has(old, ckr__ds_batch[i]))
+            ckr__ds_setting(x, ckr__ds_batch[i], now, saved ? ckr__node_int(x->c, was[i]) : NULL, why);
     }
     if (is[2] != all)
         ckr__say_int(x->c, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all, is[2],
