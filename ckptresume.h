@@ -51318,7 +51318,8 @@ static void ckr__ds_say_batch(ckr__ds_job *x)
         ckr_node *now = ckr__node_int(x->c, is[i]);
         ckr__node_set(x->c, x->config, ckr__ds_batch[i], now);
         if (i < 2 || ckr__has(old, ckr__ds_batch[i]))
-            ckr__ds_setting(x, ckr__ds_batch[i], now, saved ? ckr__node_int(x->c, was[i]) : NULL, why);
+            ckr__ds_setting(x, ckr__ds_batch[i], now,
+                            saved ? ckr__node_int(x->c, was[i]) : NULL, why);
     }
     if (is[2] != all)
         ckr__say_int(x->c, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all, is[2],
