@@ -175,12 +175,10 @@
        >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt
        >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
        >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
-       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
-       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
-       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.foreign
-       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
-       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
-       >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
+       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
+       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.read >>deepspeed.emit
+       >>deepspeed.emit.items >>deepspeed.emit.optim >>deepspeed.emit.model
+       >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
        >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.script >>torch_dcp.read
        >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve
        >>torchtitan.write >>torch_dcp.files >>torch_dcp.script.emit >>olmo_core >>megatron
@@ -38876,7 +38874,6 @@ static void ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
 static void ckr__fsdp_optimizer(ckr__fsdp *f)
 {
     const ckr_node *root = f->ranks[0].optim, *list = ckr_node_get(root, "param_groups");
-    ckr__walk w = ckr__walk_in(root);
     uint64_t n, i;
     uint32_t r;
     bool named;
@@ -38903,9 +38900,7 @@ static void ckr__fsdp_optimizer(ckr__fsdp *f)
     ckr__fsdp_groups(f, list);
     for (r = 0; r < f->n_ranks; r++)
         for (i = 0; i < f->n_numbers && !ckr__failed(f->c); i++) ckr__fsdp_slots(f, r, i);
-    while (ckr__walk_on(&w))
-        if (w.name && !ckr__word_in("state param_groups", w.name))
-            ckr__leave(f->c, f->s, ckr__base(f->ranks[0].optim_path), w.name, w.value);
+    ckr__leave_others(f->c, f->s, ckr__base(f->ranks[0].optim_path), root, "state param_groups");
 }
 
 /* The trees of `ranks` into the state. */
@@ -48143,6 +48138,13 @@ typedef struct ckr__ds_stage { /* of the pipeline: one model's file, one optimiz
     uint64_t        n_groups;
 } ckr__ds_stage;
 
+/* A name that param_shapes tells, its shape (NULL: not told) and its first stage. */
+typedef struct ckr__ds_told {
+    const char    *name;
+    const int64_t *shape;
+    uint32_t       n_dims, stage;
+} ckr__ds_told;
+
 typedef struct ckr__ds {
     ckr__ctx        *c;
     ckr_state       *s;
@@ -48165,7 +48167,11 @@ typedef struct ckr__ds {
     uint64_t         n_params;
     ckr__load        load;
     ckr__map         by_name;
-    const ckr_node  *optimizer;        /* universal: optimizer_state.pt                    */
+    ckr__map         names, buffers;   /* that the model's files tell: names -> place in told */
+    ckr__ds_told    *told;
+    uint64_t         n_told, *tied, n_tied;    /* tied: places of those of tied layers   */
+    bool             named;    /* by the caller or the side file: stages are not known   */
+    const ckr_node  *optimizer;        /* of the first rank, or optimizer_state.pt's; or NULL */
 } ckr__ds;
 
 
@@ -48176,8 +48182,19 @@ static void ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *where,
                   "%s was expected", expected);
 }
 
+/* Where the configuration asks for a dtype; the first counts. */
+static const struct { const char *key, *setting, *at; ckr_dtype dtype; } ckr__ds_halves[] = {
+    { "bf16", "bf16.enabled", "/bf16/enabled", CKR_DTYPE_BF16 },
+    { "fp16", "fp16.enabled", "/fp16/enabled", CKR_DTYPE_F16 }
+};
+
 /* Groups have these, all of them. */
 static const char *const ckr__ds_hyper[] = { "lr", "weight_decay", "betas", "eps" };
+
+/* Micro batch, accumulation and the samples of an update. The last counts, else what it is computed
+   of; one of the three can be missing. */
+static const char *const ckr__ds_batch[] = { "train_micro_batch_size_per_gpu",
+                                             "gradient_accumulation_steps", "train_batch_size" };
 
 /* A rank's share of n elements, of which the last ranks' may be less. */
 static int64_t ckr__ds_piece(int64_t n, uint32_t ranks)
@@ -48276,15 +48293,12 @@ static void ckr__ds_sizes(ckr__ds *r)
     ckr__fileset *k = &r->files;
     ckr__rankfile *first;
     const ckr_node *module;
-    int64_t micro = 0, steps = 1, all = 0;
+    int64_t batch[3] = { 0, 1, 0 };
     uint32_t tp;
-    int kind;
-    k->c = r->c;
-    k->dir = r->dir;
-    k->forms = ckr__ds_forms;
+    int kind, i;
     k->missing_remedy = "bring back the file, or take an earlier step";
     k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
-    ckr__fileset_scan(k, false);
+    ckr__fileset_of(k, r->c, r->dir, ckr__ds_forms, false);
     if (k->n_files[CKR__DS_FOREIGN])
         ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
                       "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
@@ -48297,13 +48311,12 @@ static void ckr__ds_sizes(ckr__ds *r)
     if (ckr__failed(r->c)) return;
     r->meta = first->root;
     r->config = ckr_node_get(r->meta, "ds_config");
+    ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &r->s->progress.step);
     r->dp = ckr__ds_u32(r->meta, "dp_world_size");
     r->mp = ckr__ds_u32(r->meta, "mp_world_size");
-    /* train_batch_size counts, else what it is computed of; one of the three can be missing */
-    ckr_node_i64(ckr_node_get(r->config, "train_micro_batch_size_per_gpu"), &micro);
-    ckr_node_i64(ckr_node_get(r->config, "gradient_accumulation_steps"), &steps);
-    ckr_node_i64(ckr_node_get(r->config, "train_batch_size"), &all);
-    r->s->batch = all > 0 && all <= 1 << 30 ? all : ckr__batch_of(micro, steps, r->dp);
+    for (i = 0; i < 3; i++) ckr_node_i64(ckr_node_get(r->config, ckr__ds_batch[i]), &batch[i]);
+    r->s->batch = batch[2] > 0 && batch[2] <= 1 << 30 ? batch[2]
+                                                      : ckr__batch_of(batch[0], batch[1], r->dp);
     if (!r->dp) ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
     if (!r->mp) ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
     module = ckr_node_get(r->meta, "module");
@@ -48335,12 +48348,12 @@ static void ckr__ds_ranks(ckr__ds *r)
 /* Model's files of one step agree in it: a rank's file of another step is told apart by it. */
 static void ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
 {
-    int64_t want, have = -1;
-    if (!ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &want) || want < 0)
-        ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
+    int64_t step = -1;
+    ckr_node_i64(ckr_node_get(f->root, "global_steps"), &step);
     if (ckr__failed(r->c)) return;
-    ckr_node_i64(ckr_node_get(f->root, "global_steps"), &have);
-    ckr__fileset_step(&r->files, f->path, "global_steps", NULL, have, want);
+    if (r->s->progress.step < 0)
+        ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
+    else ckr__fileset_step(&r->files, f->path, "global_steps", NULL, step, r->s->progress.step);
 }
 
 /* A bf16 pipeline without ZeRO has no param_shapes: the ranks' slices name the parameters of each
@@ -48392,7 +48405,7 @@ static void ckr__ds_wrap(ckr__ds *r)
     if (r->universal && !ckr__dir_has(r->c, r->dir, rel, CKR_FILE_REGULAR)) ckr__ds_missing(r, rel);
     else if (r->universal) all = ckr__ds_uni_load(r, rel);
     if (ckr__failed(r->c)) return;
-    if (r->universal) o = r->optimizer = all->root;
+    r->optimizer = o = all ? all->root : o;
     ckr_node_i64(ckr_node_find(r->config, "/zero_optimization/stage"), &told);
     z = ckr_node_get(o, "zero_stage");
     if (z && z->kind == CKR_NODE_OBJECT) z = ckr_node_at(z->u.object->args, 0);
@@ -48425,8 +48438,6 @@ static void ckr__ds_wrap(ckr__ds *r)
     for (m = 0; m < r->mp; m++) ckr__ds_slices(r, &r->stages[m]);
 }
 
-/* >>deepspeed.probe ----------------------------------------------------------- */
-
 /* A step's directory: some model's file lies in it. */
 static ckr_result ckr__ds_rate(ckr__ctx *c, const char *dir, int *rate)
 {
@@ -48444,8 +48455,6 @@ static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir,
 {
     return ckr__runs_probe(c, &ckr__ds_runs, path, dir, mine);
 }
-
-/* >>deepspeed.params ---------------------------------------------------------- */
 
 /* NULL: the error is set. */
 static const int64_t *ckr__ds_shape(ckr__ds *r, const ckr__rankfile *f, const char *name,
@@ -48487,15 +48496,53 @@ static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, ckr_tensor
     return p;
 }
 
-/* A parameter whose elements are elsewhere: its shape is told by a dict. NULL: the error is set. */
-static ckr__ds_param *ckr__ds_absent(ckr__ds *r, const ckr__rankfile *f, const char *name,
-                                     const ckr_node *size, ckr_dtype dtype)
+/* A parameter whose elements are elsewhere; NULL: the error is set. */
+static ckr__ds_param *ckr__ds_absent(ckr__ds *r, const ckr__ds_told *k, ckr_dtype dtype)
 {
-    uint32_t n_dims;
-    const int64_t *shape = ckr__ds_shape(r, f, name, size, &n_dims);
-    if (!shape) return NULL;
-    return ckr__ds_param_add(
-        r, name, ckr__tensor_add(r->c, r->s, name, "param", dtype, n_dims, shape));
+    if (!k->shape) ckr__ds_bad(r, r->stages[k->stage].model, k->name, "a shape of up to 8 axes");
+    return ckr__failed(r->c)
+               ? NULL
+               : ckr__ds_param_add(r, k->name, ckr__tensor_add(r->c, r->s, k->name, "param", dtype,
+                                                               k->n_dims, k->shape));
+}
+
+/* size: a shape, or NULL. */
+static void ckr__ds_tell(ckr__ds *r, const char *name, const ckr_node *size, uint32_t m)
+{
+    ckr__ds_told *k;
+    if (!name || ckr__map_find(&r->names, name, strlen(name), NULL)) return;
+    ckr__map_put(&r->names, name, strlen(name), r->n_told, NULL);
+    if (ckr__starts(name, "tied_modules."))
+        *CKR__PUSH(uint64_t, r->c, r->tied, r->n_tied) = r->n_told;
+    k = CKR__PUSH(ckr__ds_told, r->c, r->told, r->n_told);
+    k->name = name;
+    k->stage = m;
+    if (size && size->kind != CKR_NODE_NONE)
+        k->shape = ckr__ds_shape(r, r->stages[m].model, name, size, &k->n_dims);
+}
+
+/* What the model's files tell of names that are asked for: those of layers, and of parameters whose
+   elements lie in the optimizer's files. Of layers the caller may tell them. */
+static void ckr__ds_names(ckr__ds *r)
+{
+    uint32_t m;
+    uint64_t k;
+    for (m = 0; m < r->mp; m++) {
+        const ckr_node *root = r->stages[m].model->root, *n;
+        const ckr_node *buffers = ckr_node_get(root, "buffer_names");
+        ckr__walk w;
+        for (k = 0; (n = ckr_node_at(buffers, k)) != NULL; k++)
+            if (n->kind == CKR_NODE_STR)
+                ckr__map_put(&r->buffers, n->u.str, (size_t)n->count, 0, NULL);
+        for (k = 0; (n = ckr_node_at(r->stages[m].shapes, k)) != NULL; k++)
+            for (w = ckr__walk_in(r->pipe || r->zero == 3 ? n : NULL); ckr__walk_on(&w);)
+                ckr__ds_tell(r, w.name, w.value, m);
+        w = ckr__walk_in(r->zero == 3 ? ckr_node_get(root, "frozen_param_shapes") : NULL);
+        while (ckr__walk_on(&w)) ckr__ds_tell(r, w.name, w.value, m);
+    }
+    r->named = r->pipe && !r->n_told && r->desc && r->desc->names;
+    for (k = 0; r->named && k < r->desc->n_names; k++)
+        ckr__ds_tell(r, ckr__strdup(r->c, r->desc->names[k]), NULL, 0);
 }
 
 /* A tensor of one axis that lies in one piece; NULL: something else. */
@@ -48516,38 +48563,15 @@ static const ckr_view *ckr__ds_flat(const ckr_node *n, int64_t *numel)
 typedef struct ckr__ds_module {
     const ckr__rankfile *f;
     const ckr_node     *shared;
-    ckr__map            buffers, shapes;
     ckr__shared         views;     /* -> place in dict                                    */
-    const ckr_node    **found;     /* shapes: name -> place here                         */
-    uint64_t            n_found;
 } ckr__ds_module;
-
-static void ckr__ds_buffers(ckr__map *to, const ckr_node *root, uint64_t value)
-{
-    const ckr_node *list = ckr_node_get(root, "buffer_names");
-    uint64_t i;
-    for (i = 0; ckr_node_is_list(list) && i < list->count; i++) {
-        const ckr_node *n = list->u.items[i];
-        if (n->kind == CKR_NODE_STR) ckr__map_put(to, n->u.str, (size_t)n->count, value, NULL);
-    }
-}
-
-/* The shapes of parameters whose elements are elsewhere, by name. */
-static void ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_node *dict)
-{
-    ckr__walk w = ckr__walk_in(dict);
-    while (ckr__walk_on(&w)) {
-        *CKR__PUSH(const ckr_node *, r->c, m->found, m->n_found) = w.value;
-        if (w.name) ckr__map_put(&m->shapes, w.name, strlen(w.name), m->n_found - 1, NULL);
-    }
-}
 
 static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
 {
     const char *name = w->name, *first;
     const ckr_node *value = w->value;
     const ckr_view *v = value->u.view;
-    const bool buffer = name && ckr__map_find(&m->buffers, name, strlen(name), NULL);
+    const bool buffer = name && ckr__map_find(&r->buffers, name, strlen(name), NULL);
     uint64_t at = w->i;
     ckr_tensor *t;
     if (!name || value->kind != CKR_NODE_TENSOR) {
@@ -48562,8 +48586,8 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
     } else if (ckr__ds_find(r, name)) {
         ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, m->f->path, CKR_NO_OFFSET, name, NULL);
     } else if (r->zero == 3 && !buffer && v->n_dims == 1 && v->shape[0] == 0) {
-        if (ckr__map_find(&m->shapes, name, strlen(name), &at))
-            ckr__ds_absent(r, m->f, name, m->found[at], v->dtype);
+        if (ckr__map_find(&r->names, name, strlen(name), &at))
+            ckr__ds_absent(r, &r->told[at], v->dtype);
         else ckr__leave(r->c, r->s, m->f->rel, ckr__printf(r->c, "module/%s", name), NULL);
     } else if (ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) == CKR_OK && t) {
         t->buffer = buffer;
@@ -48617,24 +48641,16 @@ static void ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
 static void ckr__ds_model(ckr__ds *r)
 {
     const ckr__rankfile *f = r->stages[0].model;
-    const ckr_node *list = ckr_node_get(f->root, "param_shapes");
     ckr__ds_module m = CKR_ZERO;
     ckr__walk w = ckr__walk_in(ckr_node_get(r->meta, "module"));
-    uint64_t i;
     uint32_t d;
     if (r->pipe) return;
     m.f = f;
-    m.buffers.c = m.views.map.c = m.shapes.c = r->c;
+    m.views.map.c = r->c;
     m.shared = ckr__ds_shared(r);
     if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, f, "module", "a dict of tensors");
-    ckr__ds_buffers(&m.buffers, f->root, 0);
-    for (i = 0; r->zero == 3 && ckr_node_is_list(list) && i < list->count; i++)
-        ckr__ds_shapes_of(r, &m, list->u.items[i]);
-    if (r->zero == 3) ckr__ds_shapes_of(r, &m, ckr_node_get(f->root, "frozen_param_shapes"));
     while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_weight(r, &m, &w);
-    ckr__map_free(&m.buffers);
     ckr__map_free(&m.views.map);
-    ckr__map_free(&m.shapes);
     for (d = 0; d < (r->zero == 3 ? r->dp : 1) && !ckr__failed(r->c); d++) {
         if (r->zero == 3) f = r->stages[0].models[d];
         if (!f) continue;
@@ -49100,18 +49116,17 @@ static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
 static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
 {
     const ckr__rankfile *f = g->optim[d];
-    const ckr_node *o = ckr__ds_own(r, g, d), *n = ckr_node_get(o, "partition_count");
-    const ckr_node *flats = ckr_node_get(o, ckr__ds_places_of[r->wrapper].masters);
-    const ckr_node *a = g->groups, *b = ckr_node_get(ckr__ds_base(r, g, d), "param_groups");
-    const uint64_t n_groups = a ? a->count : 0;
+    const ckr_node *o = ckr__ds_own(r, g, d), *parts = ckr_node_get(o, "partition_count"),
+                   *flats = ckr_node_get(o, ckr__ds_places_of[r->wrapper].masters),
+                   *groups = ckr_node_get(ckr__ds_base(r, g, d), "param_groups"), *n;
+    const uint64_t n_groups = g->groups ? g->groups->count : 0;
     int64_t v = r->dp;
-    double x, y;
     uint64_t i;
-    bool ok = true;
-    if (n && n->kind == CKR_NODE_INT) ok = ckr_node_i64(n, &v) && v == r->dp;
-    for (i = 0; ckr_node_is_list(n) && i < n->count && ok; i++)
-        ok = ckr_node_i64(n->u.items[i], &v) && v == r->dp;
-    if (!ok)
+    bool ok;
+    ckr_node_i64(parts, &v);
+    for (i = 0; v == r->dp && (n = ckr_node_at(parts, i)) != NULL; i++)
+        if (!ckr_node_i64(n, &v)) v = 0;
+    if (v != r->dp)
         ckr__fail_fmt(r->c, CKR_ITEM_FILES_SIZES, f->path, "partition_count",
                       "bring back this rank's file of the same run",
                       "%lld parts, but %s says %u data-parallel ranks", (long long)v,
@@ -49119,11 +49134,11 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
     if (!ckr_node_is_list(flats)) ckr__ds_bad(r, f, "the flat masters", "a list");
     else if (flats->count != g->n_groups)
         ckr__ds_partition(r, f, "groups", (int64_t)flats->count, (int64_t)g->n_groups);
-    ok = n_groups == (ckr_node_is_list(b) ? b->count : 0);
+    ok = n_groups == (ckr_node_is_list(groups) ? groups->count : 0);
     for (i = 0; i < n_groups && ok; i++) {
-        x = y = 0;
-        ckr_node_f64(ckr_node_get(a->u.items[i], "lr"), &x);
-        ckr_node_f64(ckr_node_get(b->u.items[i], "lr"), &y);
+        double x = 0, y = 0;
+        ckr_node_f64(ckr_node_get(g->groups->u.items[i], "lr"), &x);
+        ckr_node_f64(ckr_node_get(groups->u.items[i], "lr"), &y);
         ok = ckr__same(x, y);
     }
     if (!ok)
@@ -49271,53 +49286,24 @@ static void ckr__ds_whole(ckr__ds *r, uint32_t m)
    param_shapes only. Which layers a stage has is told by param_shapes, or with ZeRO-0 by how many
    parameters its optimizer has. */
 
-/* A name of a tied layer's tensor, and its shape; NULL: it is not told. */
-typedef struct ckr__ds_tied {
-    const char    *name;
-    const int64_t *shape;
-    uint32_t       n_dims;
-} ckr__ds_tied;
-
-/* The names of all stages, and of the tied among them those that no layer has claimed. */
-typedef struct ckr__ds_names {
-    ckr__map      all, buffers;        /* name -> stage                                  */
-    ckr__ds_tied *tied;
-    uint64_t      n;
-    bool          told;        /* by the caller or the side file: stages are not known   */
-} ckr__ds_names;
-
-/* size: a shape, or NULL. */
-static void ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const char *name, const ckr_node *size,
-                             uint32_t m)
-{
-    ckr__ds_tied *t;
-    if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return;
-    ckr__map_put(&x->all, name, strlen(name), m, NULL);
-    if (!ckr__starts(name, "tied_modules.")) return;
-    t = CKR__PUSH(ckr__ds_tied, r->c, x->tied, x->n);
-    t->name = name;
-    if (size && size->kind != CKR_NODE_NONE)
-        t->shape = ckr__ds_shape(r, r->stages[m].model, name, size, &t->n_dims);
-}
-
 /* A layer's tensor is called as the tied one of this local name and shape, or NUMBER.LOCAL. */
-static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__rankfile *f,
-                                 const char *local, const ckr_node *n)
+static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__rankfile *f, const char *local,
+                                 const ckr_node *n)
 {
     const char *name = ckr__printf(r->c, "%u.%s", (unsigned)f->at[CKR__N], local ? local : "");
     const ckr_view *v = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
     ckr_tensor *t;
     ckr__ds_param *p;
-    uint64_t m = 0, i;
+    uint64_t i;
     bool tied;
     if (!local || !v) {
         ckr__leave(r->c, r->s, f->rel, local ? local : "?", n);
         return;
     }
     if (!name) return;
-    tied = !ckr__map_find(&x->all, name, strlen(name), NULL);
-    for (i = 0; tied && i < x->n; i++) {
-        const ckr__ds_tied *k = &x->tied[i];
+    tied = !ckr__map_find(&r->names, name, strlen(name), NULL);
+    for (i = 0; tied && i < r->n_tied; i++) {
+        const ckr__ds_told *k = &r->told[r->tied[i]];
         const char *dot = strchr(k->name + 13, '.');
         if (!dot || strcmp(dot + 1, local) != 0) continue;
         if (k->shape && !ckr__same_dims(k->n_dims, k->shape, v->n_dims, v->shape)) continue;
@@ -49330,13 +49316,13 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__
                       "it has another shape than %s, which is of an earlier layer", name);
     else if (p) ckr__read_view(r->c, p->param, NULL, v, -1, true);
     if (p || ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) != CKR_OK || !t) return;
-    t->buffer = ckr__map_find(&x->buffers, name, strlen(name), NULL);
+    t->buffer = ckr__map_find(&r->buffers, name, strlen(name), NULL);
     p = t->buffer ? NULL : ckr__ds_param_add(r, name, t);
     if (!p) return;
     p->layer = f->at[CKR__N];
     p->tied = ckr__starts(name, "tied_modules.");
-    if (ckr__map_find(&x->all, name, strlen(name), &m)) p->first = (uint32_t)m;
-    else p->frozen = x->all.count > 0;
+    if (ckr__map_find(&r->names, name, strlen(name), &i)) p->first = r->told[i].stage;
+    else p->frozen = r->n_told > 0;
 }
 
 /* How many parameters the layer that parameter i begins has; *grown of them are trained. */
@@ -49403,62 +49389,43 @@ static void ckr__ds_deal_layers(ckr__ds *r)
              "called embed here", NULL);
 }
 
-/* The names that param_shapes tells, or the caller. ds_to_universal leaves the layer files behind:
-   what there is, param_shapes tells then; the parameters are their masters in the model's dtype, as
-   DeepSpeed loads them. */
-static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
+/* ds_to_universal leaves the layer files behind: what there is, param_shapes tells then; the
+   parameters are their masters in the model's dtype, as DeepSpeed loads them. */
+static void ckr__ds_bare(ckr__ds *r)
 {
-    const bool f16 = ckr__ds_true(ckr_node_find(r->config, "/fp16/enabled")),
-               bf16 = ckr__ds_true(ckr_node_find(r->config, "/bf16/enabled"));
-    const ckr_dtype dtype = bf16 ? CKR_DTYPE_BF16 : f16 ? CKR_DTYPE_F16 : CKR_DTYPE_F32;
-    uint32_t m;
-    uint64_t k;
-    for (m = 0; m < r->mp; m++) {
-        const ckr_node *list = r->stages[m].shapes;
-        const ckr__rankfile *f = r->stages[m].model;
-        for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
-            ckr__walk w = ckr__walk_in(list->u.items[k]);
-            while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
-                ckr__ds_param *p;
-                ckr__ds_name_add(r, x, w.name, w.value, m);
-                if (!r->bare || !w.name || ckr__ds_find(r, w.name)) continue;  /* tied, earlier */
-                p = ckr__ds_absent(r, f, w.name, w.value, dtype);
-                if (!p) continue;
-                p->first = m;
-                p->tied = ckr__starts(w.name, "tied_modules.");
-                p->layer = p->tied ? 0 : strtol(w.name, NULL, 10);
-                if (p->layer < 0 || p->layer > 1 << 20)
-                    ckr__ds_bad(r, f, w.name, "a layer's number");
-                else if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
-            }
-        }
-        ckr__ds_buffers(&x->buffers, f->root, m);
+    ckr_dtype dtype = CKR_DTYPE_F32;
+    uint64_t i;
+    for (i = 2; i-- > 0;)
+        if (ckr__ds_true(ckr_node_find(r->config, ckr__ds_halves[i].at)))
+            dtype = ckr__ds_halves[i].dtype;
+    for (i = 0; i < r->n_told && !ckr__failed(r->c); i++) {
+        const ckr__ds_told *k = &r->told[i];
+        ckr__ds_param *p = ckr__ds_absent(r, k, dtype);
+        if (!p) return;
+        p->first = k->stage;
+        p->tied = ckr__starts(k->name, "tied_modules.");
+        p->layer = p->tied ? 0 : strtol(k->name, NULL, 10);
+        if (p->layer < 0 || p->layer > 1 << 20)
+            ckr__ds_bad(r, r->stages[k->stage].model, k->name, "a layer's number");
+        else if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
     }
-    x->told = !x->all.count && r->desc && r->desc->names;
-    for (k = 0; x->told && k < r->desc->n_names; k++)
-        ckr__ds_name_add(r, x, ckr__strdup(r->c, r->desc->names[k]), NULL, 0);
+    r->layers = CKR__NEW_N(r->c, ckr__rankfile *, r->n_layers);
 }
 
 static void ckr__ds_pipe(ckr__ds *r)
 {
-    ckr__ds_names x = CKR_ZERO;
     ckr__walk w;
     uint32_t i;
     if (!r->pipe) return;
-    x.all.c = x.buffers.c = r->c;
-    for (i = 0; i < r->n_layers && r->layers; i++) ckr__ds_load(r, r->layers[i]);
-    ckr__ds_names_read(r, &x);
     for (i = 0; i < r->mp; i++) ckr__ds_same_step(r, r->stages[i].model);
-    for (i = 0; i < r->n_layers && r->layers; i++) {
-        const ckr__rankfile *f = r->layers[i];
+    for (i = 0; i < r->n_layers && !ckr__failed(r->c); i++) {
+        ckr__rankfile *f = r->layers[i];
+        ckr__ds_load(r, f);
         w = ckr__walk_in(f ? f->root : NULL);
-        while (ckr__walk_on(&w) && !ckr__failed(r->c))
-            ckr__ds_layer_tensor(r, &x, f, w.name, w.value);
+        while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_layer_tensor(r, f, w.name, w.value);
     }
-    if (r->bare) r->layers = CKR__NEW_N(r->c, ckr__rankfile *, r->n_layers);
-    else if (!ckr__failed(r->c) && (x.told || !x.all.count)) ckr__ds_deal_layers(r);
-    ckr__map_free(&x.all);
-    ckr__map_free(&x.buffers);
+    if (r->bare) ckr__ds_bare(r);
+    else if (!ckr__failed(r->c) && (r->named || !r->n_told)) ckr__ds_deal_layers(r);
 }
 
 /* >>deepspeed.universal ------------------------------------------------------- */
@@ -49473,8 +49440,7 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
     ckr__ds_run x;
     ckr__ds_span all = { p, 0, p->numel, 0 };
     size_t n = strlen(name);
-    int64_t numel = 0, count;
-    bool whole;
+    int64_t numel = 0;
     if (!ckr__cut_tail(name, &n, ".pt")) return;
     f = ckr__ds_uni_load(r, ckr__printf(r->c, "zero/%s/%s", p->name, name));
     x = ckr__ds_run_of(f, &p, 1, p->name);
@@ -49493,13 +49459,10 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
         return;
     }
     v = t->u.view;
-    whole = v->n_dims != 1 && ckr__ds_same_shape(p, v->n_dims, v->shape);
     if (v->layout || !ckr__numel(v->n_dims, v->shape, &numel) || numel != p->numel ||
-        (!whole && (v->n_dims != 1 || (numel > 1 && v->stride[0] != 1))))
+        (v->n_dims != 1 && !ckr__ds_same_shape(p, v->n_dims, v->shape)))
         ckr__ds_partition(r, f, p->name, numel, p->numel);
-    else if (whole && !ckr__contiguous(v, &count))
-        ckr__ds_bad(r, f, p->name, "a contiguous tensor");
-    else ckr__ds_run_read(r, &x, v);
+    ckr__ds_run_read(r, &x, v);
 }
 
 static void ckr__ds_uni(ckr__ds *r, uint32_t m)
@@ -49740,7 +49703,6 @@ static void ckr__ds_schedule(ckr__ds *r)
     if (!ckr__failed(r->c)) ckr__lr_drift(r->c, r->s, r->s->schedules);
 }
 
-/* >>deepspeed.client ---------------------------------------------------------- */
 /* What the trainer put beside DeepSpeed's own keys, and random states among it: of every rank with
    ZeRO-3, else of one a stage, from which all of its ranks go on. */
 
@@ -49841,12 +49803,11 @@ static void ckr__ds_progress(ckr__ds *r)
 {
     static const char *const tokens[] = { "consumed_tokens", "consumed_train_tokens" };
     const ckr_node *last = ckr_node_find(r->meta, "/lr_scheduler/last_batch_iteration");
-    int64_t v, steps = -1, skipped = 0;
+    const int64_t steps = r->s->progress.step;
+    int64_t v, skipped = 0;
     size_t i;
     ckr__ds_same_step(r, r->stages[0].model);
-    ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &steps);
     ckr_node_i64(ckr_node_get(r->meta, "skipped_steps"), &skipped);
-    r->s->progress.step = steps;
     if (ckr_node_i64(ckr_node_get(r->meta, "global_samples"), &v) && v >= 0)
         r->s->progress.samples = v;
     for (i = 0; i < 2; i++)
@@ -49881,14 +49842,14 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     static void (*const steps[])(ckr__ds *) = {
-        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_wrap,
-        ckr__ds_model, ckr__ds_pipe, ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups,
-        ckr__ds_schedule, ckr__ds_clients
+        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_wrap, ckr__ds_names, ckr__ds_model,
+        ckr__ds_pipe, ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups, ckr__ds_schedule,
+        ckr__ds_clients
     };
     ckr__ds *r = CKR__NEW(c, ckr__ds);
     size_t i;
     if (!r) return c->err->code;
-    r->c = r->by_name.c = c;
+    r->c = r->by_name.c = r->names.c = r->buffers.c = c;
     r->s = s;
     r->dir = dir;
     r->desc = desc;
@@ -49898,6 +49859,8 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
     ckr__load_done(&r->load);
     ckr__map_free(&r->by_name);
+    ckr__map_free(&r->names);
+    ckr__map_free(&r->buffers);
     r->desc = NULL;
     s->framework_version = ckr_node_str(ckr_node_get(r->meta, "ds_version"));
     s->_kept->data = r;
@@ -49975,7 +49938,6 @@ static ckr_node *ckr__ds_copy(ckr__ds_job *x, const ckr_node *n)
     return ckr__copy_tree(x->c, x->f, n, NULL);
 }
 
-/* >>deepspeed.emit.foreign ---------------------------------------------------- */
 /* A file of no framework does not tell buffers from parameters, and has values beside the tensors.
    */
 
@@ -50306,8 +50268,6 @@ static void ckr__ds_lists(ckr__ds_job *x)
     }
 }
 
-/* >>deepspeed.emit.nodes ------------------------------------------------------ */
-
 static ckr_node *ckr__ds_stage_enum(ckr__ds_job *x)
 {
     ckr_node *n = ckr__dist_new(x->c, NULL, "deepspeed.runtime.zero.config.ZeroStageEnum",
@@ -50444,12 +50404,6 @@ static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key
     return out;
 }
 
-/* Where the configuration asks for a dtype. */
-static const struct { const char *key, *setting, *at; ckr_dtype dtype; } ckr__ds_halves[] = {
-    { "bf16", "bf16.enabled", "/bf16/enabled", CKR_DTYPE_BF16 },
-    { "fp16", "fp16.enabled", "/fp16/enabled", CKR_DTYPE_F16 }
-};
-
 /* The configuration as recorded, with the stage that is written now, and bf16 and fp16 as the
    coming run has them where --dtype asked for another. */
 static void ckr__ds_config(ckr__ds_job *x)
@@ -50557,8 +50511,6 @@ static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_list *b)
     return map;
 }
 
-/* >>deepspeed.emit.scaler ----------------------------------------------------- */
-
 static ckr_node *ckr__ds_or(ckr__ds_job *x, const ckr_node *d, const char *key, ckr_node *other)
 {
     const ckr_node *n = ckr_node_get(d, key);
@@ -50614,11 +50566,8 @@ static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x)
 
 static ckr_node *ckr__ds_clip(ckr__ds_job *x)
 {
-    const ckr_node *v = NULL;
-    if (x->ds) v = ckr_node_get(ckr__ds_optim(x->ds->stages[0].optim[0]), "clip_grad");
-    if (!v && x->ds) v = ckr_node_get(x->ds->optimizer, "clip_grad");
-    return v ? ckr__ds_copy(x, v)
-             : ckr__ds_or(x, x->config, "gradient_clipping", ckr__node_float(x->c, 0));
+    return ckr__ds_or(x, x->ds ? x->ds->optimizer : NULL, x->key,
+                      ckr__ds_or(x, x->config, "gradient_clipping", ckr__node_float(x->c, 0)));
 }
 
 static ckr_node *ckr__ds_version_node(ckr__ds_job *x)
@@ -50626,8 +50575,6 @@ static ckr_node *ckr__ds_version_node(ckr__ds_job *x)
     const char *v = ckr_node_str(ckr_node_get(x->meta, "ds_version"));
     return ckr__node_str(x->c, v ? v : "0.19.8");
 }
-
-/* >>deepspeed.emit.rank ------------------------------------------------------- */
 
 /* One more value of a list that is a row's. */
 static void ckr__ds_listed(ckr__ds_job *x, const char *key, ckr_node *value)
@@ -50713,8 +50660,6 @@ static bool ckr__ds_begin(ckr__ds_job *x, const char *name)
     x->f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
     return x->f != NULL;
 }
-
-/* >>deepspeed.emit.whole ------------------------------------------------------ */
 
 /* param_groups of optimizer_state.pt: the state's groups, one parameter each; with ZeRO-3 as
    torch's dict has them. */
@@ -50990,8 +50935,6 @@ static void ckr__ds_layer_out(ckr__ds_job *x)
             x->f->root = ckr__copy_tree(x->c, x->f, from->root, &hooks);
     }
 }
-
-/* >>deepspeed.emit.universal -------------------------------------------------- */
 
 /* NAME.pt of a parameter's directory, which holds its tensor of a slot. */
 static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_param *p, const char *slot)
@@ -51302,9 +51245,7 @@ static void ckr__ds_rescale(ckr__ds_job *x)
     const bool now = x->dtype == CKR_DTYPE_F16;
     double power = 16, window = 1000;
     if (!x->ds) return;
-    if (x->ds->universal) n = x->ds->optimizer;
-    else n = ckr__ds_optim(x->ds->stages[0].optim[0]);
-    x->scaler_was = n = ckr_node_get(n, "loss_scaler");
+    x->scaler_was = n = ckr_node_get(x->ds->optimizer, "loss_scaler");
     if (n && n->kind == CKR_NODE_OBJECT) x->scaler = n->u.object->state;
     else if (ckr_node_is_dict(own) && ckr_node_get(own, "cur_scale")) x->scaler = own;
     if (x->t->dtype == CKR_DTYPE_NONE || x->was == CKR_DTYPE_NONE || !x->optimizer ||
@@ -51357,8 +51298,6 @@ static void ckr__ds_say_batch(ckr__ds_job *x)
 {
     static const char why[] = "an update takes other samples: steps, epochs and the LR no longer "
                               "count the same, or DeepSpeed stops at its batch assertion";
-    static const char *const keys[] = { "train_micro_batch_size_per_gpu",
-                                        "gradient_accumulation_steps", "train_batch_size" };
     const ckr_node *old = ckr_node_get(x->meta, "ds_config");
     const int64_t saved = x->ds ? x->ds->s->batch : 0;
     const uint32_t ranks = x->ds ? x->ds->dp : x->dp;
@@ -51370,17 +51309,17 @@ static void ckr__ds_say_batch(ckr__ds_job *x)
             ckr__batch_unknown(x->c, ranks, x->dp);
         return;
     }
-    ckr_node_i64(ckr_node_get(old, keys[0]), &is[0]);
-    ckr_node_i64(ckr_node_get(old, keys[1]), &is[1]);
+    for (i = 0; i < 2; i++) ckr_node_i64(ckr_node_get(old, ckr__ds_batch[i]), &is[i]);
     if (is[0] < 1 && is[1] > 0 && saved) is[0] = saved / x->ds->dp / is[1];
     is[2] = saved;
     memcpy(was, is, sizeof was);
     is[2] = ckr__batch_split(all, x->dp, &is[0], &is[1]);
     for (i = 0; i < 3; i++) {
         ckr_node *now = ckr__node_int(x->c, is[i]);
-        ckr__node_set(x->c, x->config, keys[i], now);
-        if (i < 2 || ckr__has(old, keys[i]))
-            ckr__ds_setting(x, keys[i], now, saved ? ckr__node_int(x->c, was[i]) : NULL, why);
+        ckr__node_set(x->c, x->config, ckr__ds_batch[i], now);
+        if (i < 2 || ckr__has(old, ckr__ds_batch[i]))
+            ckr__ds_setting(x, ckr__ds_batch[i], now,
+                            saved ? ckr__node_int(x->c, was[i]) : NULL, why);
     }
     if (is[2] != all)
         ckr__say_int(x->c, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all, is[2],
