@@ -4316,14 +4316,26 @@ static bool ckr__node_equal(const ckr_node *a, const ckr_node *b)
     return ckr__equal_below(a, b, 11);
 }
 
+/* An empty dict with room for n pairs. */
+static ckr_node *ckr__dict_for(ckr__ctx *c, ckr_node_kind kind, uint64_t n)
+{
+    ckr_node *out = ckr__node(c, kind);
+    if (!out || !n) return out;
+    out->count = n - 1;
+    if (!ckr__node_room(c, out, 2)) return NULL;
+    out->count = 0;
+    return out;
+}
+
 /* A shallow copy, so that the values under some keys can be others; of what is no dict, an empty
    one. */
 static ckr_node *ckr__dict_copy(ckr__ctx *c, const ckr_node *d)
 {
-    ckr_node *out = ckr__node(c, ckr_node_is_dict(d) ? (ckr_node_kind)d->kind : CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(d); i++)
-        if (!ckr__node_take(c, out, d, i)) return NULL;
+    const uint64_t n = ckr__dict_n(d);
+    const bool dict = ckr_node_is_dict(d);
+    ckr_node *out = ckr__dict_for(c, dict ? (ckr_node_kind)d->kind : CKR_NODE_DICT, n);
+    if (out && n) memcpy(out->u.items, d->u.items, (size_t)n * 2 * sizeof *out->u.items);
+    if (out) out->count = n;
     return out;
 }
 
@@ -28728,10 +28740,16 @@ static const struct { const char *keys; int kind; const char *code; } ckr__gm_kn
 enum { CKR__GM_DEPTH = 4, CKR__GM_SAME_CODE = 32, CKR__GM_SAME_FIELD = 4, CKR__GM_SHOWN = 4 };
 #define CKR__GM_BUDGET ((uint64_t)1 << 24)     /* nodes and bytes looked at below a value       */
 
+typedef struct ckr__gm_bits {          /* of equal values of one key: see ckr__gm_exact   */
+    const char *exact;
+    size_t      n;
+    uint32_t    key;
+    uint64_t    stamp, cell;           /* its place among the values that are gathered    */
+} ckr__gm_bits;
+
 typedef struct ckr__gm_value {         /* node NULL: absent or None                       */
-    ckr_node      *node;
-    const uint8_t *exact;              /* see ckr__gm_exact                               */
-    uint32_t       n, key;
+    ckr_node     *node;
+    ckr__gm_bits *bits;
 } ckr__gm_value;
 
 typedef struct ckr__gm_cell { const ckr__gm_value *value; uint64_t weight; } ckr__gm_cell;
@@ -28742,8 +28760,8 @@ typedef struct ckr__gm_key {
     const char   *code;
     ckr_node     *name;                /* NULL: nobody has it                             */
     uint64_t      stamp;               /* the rest is of the groups being merged          */
-    ckr__gm_cell *cells;               /* the values that the old groups have             */
-    uint64_t      n, weight;
+    ckr__gm_cell *cells, *room;        /* the values that the old groups have             */
+    uint64_t      n, cap, n_classes, weight;
     const ckr__gm_value *want;
     ckr__gm_value out;
 } ckr__gm_key;
@@ -28752,17 +28770,22 @@ typedef struct ckr__gm_part { uint64_t group, weight; } ckr__gm_part;
 typedef struct ckr__gm_pool { ckr__gm_part *parts; uint64_t n_parts; } ckr__gm_pool;
 
 typedef struct ckr__gm_done {          /* what a pool and a wish come to                   */
-    ckr_node *hyper;
-    uint64_t  rep, first, end;         /* rep: see ckr__gm_rep; its notes in the trace     */
+    const struct ckr__gm_class *want;
+    ckr_node     *hyper;
+    ckr__gm_value base;
+    uint64_t      rep, first, end;     /* rep: see ckr__gm_rep; its notes in the trace     */
 } ckr__gm_done;
 
 typedef struct ckr__gm_class {         /* groups with one and the same dict               */
     ckr__gm_value *fields;
     uint64_t       n_fields;
+    bool           odd;                /* a key is no string                              */
     const ckr__gm_value *base;         /* initial_lr, max_lr or lr                        */
     bool           has_base;           /* it is not lr                                    */
+    uint64_t       stamp, weight;      /* of the groups being merged                      */
     ckr__gm_pool  *pool;               /* the old groups with its identity, once looked at */
     ckr__gm_done  *done[2];            /* without its parameters' old groups: full, empty */
+    ckr__gm_done  *last;               /* what came of this class and a wish               */
 } ckr__gm_class;
 
 typedef struct ckr__gm_old { ckr__gm_class *k; uint64_t stamp, slot; } ckr__gm_old;
@@ -28784,29 +28807,33 @@ typedef struct ckr__gm {
     uint64_t         n_olds, n_news;
     ckr_mode         mode;
     uint64_t         budget, serial;
-    ckr__map         keys, seen, names;        /* seen: classes by their text             */
+    ckr__map         keys, values, seen, names;        /* seen: classes by their bits     */
     ckr__gm_key     *key;      uint64_t n_keys;
     ckr__gm_class  **classes;  uint64_t n_classes;
+    ckr__gm_bits   **bits;     uint64_t n_bits;
     ckr__gm_old     *old;
     ckr__gm_class  **wish;             /* of each new group                               */
     bool             any_initial;      /* some old group has initial_lr                   */
     ckr__buf         text;
-    ckr__gm_value   *row;
-    uint64_t         cap_row;
+    const ckr_node  *hyper;            /* of the group that was looked at last             */
+    ckr__gm_class   *k;
+    ckr__gm_bits   **row;      uint64_t cap_row;       /* of its items; NULL: left out    */
     ckr__gm_param   *param;    uint64_t n_params;      /* old                             */
     uint64_t        *match;            /* of each new parameter; NULL: nothing names them */
     ckr__gm_pool     all, none, some;
     ckr__gm_fold    *folds;    uint64_t n_folds;
     uint64_t        *trace;    uint64_t n_trace;       /* the fold of each note           */
     uint32_t        *order;    uint64_t n_order;       /* the fields being merged         */
+    ckr__gm_class  **merged;   uint64_t n_merged;
     ckr_node        *nil;
     const ckr__gm_pool  *pool;         /* the new group that is being settled             */
     uint64_t             group;
     bool                 empty;
     const ckr__gm_value *base;
+    ckr__gm_done        *mixed;        /* what comes of old groups of several classes     */
 } ckr__gm;
 
-static const ckr__gm_value ckr__gm_absent = { NULL, NULL, 0, 0 };
+static const ckr__gm_value ckr__gm_absent = { NULL, NULL };
 
 /* >>groups.values: order, equality and text of values */
 
@@ -28907,9 +28934,12 @@ static void ckr__gm_exact(ckr__gm *m, const ckr_node *n, int depth)
 
 static int ckr__gm_cmp(const ckr__gm_value *a, const ckr__gm_value *b)
 {
-    const uint32_t n = a->n < b->n ? a->n : b->n;
-    const int r = n ? memcmp(a->exact, b->exact, n) : 0;
-    return r ? r : a->n < b->n ? -1 : a->n > b->n;
+    const ckr__gm_bits *x = a->bits, *y = b->bits;
+    int r;
+    if (x == y) return 0;
+    if (!a->node || !b->node) return (a->node != NULL) - (b->node != NULL);
+    r = memcmp(x->exact, y->exact, x->n < y->n ? x->n : y->n);
+    return r ? r : x->n < y->n ? -1 : x->n > y->n;
 }
 
 static bool ckr__gm_same(ckr__gm *m, const ckr_node *a, const ckr_node *b, int depth)
@@ -29081,62 +29111,96 @@ static const ckr__gm_value *ckr__gm_get(const ckr__gm_class *k, uint32_t key)
 {
     uint64_t i;
     for (i = 0; i < k->n_fields; i++)
-        if (k->fields[i].key == key) return &k->fields[i];
+        if (k->fields[i].bits->key == key) return &k->fields[i];
     return &ckr__gm_absent;
 }
 
-/* The class of a dict, a new one if there is none; of a key that comes twice the first counts.
-   *odd: a key is no string. NULL: out of memory. */
-static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, bool *odd)
+/* The bits of a value of a key, one for all that are equal. NULL: out of memory. */
+static ckr__gm_bits *ckr__gm_bits_of(ckr__gm *m, uint64_t key, const ckr_node *value)
 {
-    const uint64_t stamp = ++m->serial, count = hyper ? hyper->count : 0;
-    ckr__gm_class *k;
-    uint64_t i, at, n = 0;
-    const uint8_t *exact;
+    ckr__gm_bits *b;
     const char *text;
-    size_t size;
-    void *row = m->row;
+    uint64_t at;
     m->text.size = 0;
-    *odd = false;
-    if (!ckr__arena_grow(&m->tmp, &row, &m->cap_row, count, sizeof *m->row)) return NULL;
-    m->row = (ckr__gm_value *)row;
-    for (i = 0; i < count; i++) {
-        ckr_node *name = hyper->u.items[2 * i], *value = ckr__dict_at(hyper, i);
-        const char *key = ckr_node_str(name);
-        *odd = *odd || name->kind != CKR_NODE_STR;
-        if (!key) continue;
-        if (!ckr__map_find(&m->keys, key, (size_t)name->count, &at)) {
-            at = m->n_keys;
-            ckr__gm_key_add(m, key, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
-            if (ckr__failed(m->c)) return NULL;
-        }
-        if (m->key[at].kind == CKR__F_MEMBER || m->key[at].stamp == stamp) continue;
-        m->key[at].stamp = stamp;
-        if (!m->key[at].name) m->key[at].name = name;
-        ckr__gm_head(m, 0, at);
-        size = m->text.size;
-        ckr__gm_exact(m, value, CKR__GM_DEPTH);
-        m->row[n].key = (uint32_t)at;
-        m->row[n].node = value->kind == CKR_NODE_NONE ? NULL : value;
-        m->row[n++].n = (uint32_t)(m->text.size - size);
+    ckr__gm_head(m, 0, key);
+    ckr__gm_exact(m, value, CKR__GM_DEPTH);
+    if (m->text.failed) return NULL;
+    text = (const char *)m->text.data;
+    if (ckr__map_find(&m->values, text, m->text.size, &at)) return m->bits[at];
+    text = ckr__strndup(&m->tmp, text, m->text.size);
+    b = CKR__NEW(&m->tmp, ckr__gm_bits);
+    *CKR__PUSH(ckr__gm_bits *, &m->tmp, m->bits, m->n_bits) = b;
+    if (ckr__failed(m->c)) return NULL;
+    ckr__map_put(&m->values, text, m->text.size, m->n_bits - 1, NULL);
+    b->exact = text + CKR__GM_HEAD;
+    b->n = m->text.size - CKR__GM_HEAD;
+    b->key = (uint32_t)key;
+    return b;
+}
+
+/* How many of n nodes have equal bits before the first that does not, as far as it is cheap to see:
+   most groups have what the one before them has. */
+static uint64_t ckr__gm_twins(ckr_node *const *a, ckr_node *const *b, uint64_t n, int depth)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        const ckr_node *x = a[i], *y = b[i];
+        bool same = x->kind == y->kind && x->count == y->count && x->count < 64;
+        if (x == y) continue;
+        if (same && x->kind == CKR_NODE_BOOL) same = x->u.b == y->u.b;
+        else if (same && x->kind == CKR_NODE_INT) same = x->u.i == y->u.i;
+        else if (same && x->kind == CKR_NODE_FLOAT) same = ckr__same(x->u.f, y->u.f);
+        else if (same && x->kind == CKR_NODE_STR)
+            same = !memcmp(x->u.str, y->u.str, (size_t)x->count);
+        else if (same && depth && ckr_node_is_list(x))
+            same = ckr__gm_twins(x->u.items, y->u.items, x->count, depth - 1) == x->count;
+        else same = same && x->kind == CKR_NODE_NONE;
+        if (!same) break;
     }
-    size = m->text.size;
-    text = size ? (const char *)m->text.data : "";
-    if (ckr__map_find(&m->seen, text, size, &at)) return m->classes[at];
-    text = ckr__strndup(&m->tmp, text, size);
+    return i;
+}
+
+/* The bits of an item, NULL if it is left out. `like`: another value's of its key, or NULL. */
+static ckr__gm_bits *ckr__gm_item(ckr__gm *m, const ckr_node *name, const ckr_node *value,
+                                  const ckr__gm_bits *like)
+{
+    uint64_t key = like ? like->key : 0;
+    if (!ckr_node_str(name)) return NULL;
+    if (!like && !ckr__map_find(&m->keys, name->u.str, (size_t)name->count, &key)) {
+        key = m->n_keys;
+        ckr__gm_key_add(m, name->u.str, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
+        if (ckr__failed(m->c)) return NULL;
+    }
+    return m->key[key].kind == CKR__F_MEMBER ? NULL : ckr__gm_bits_of(m, key, value);
+}
+
+/* The class of a dict whose bits are in m->row, a new one if there is none; NULL: no memory. */
+static ckr__gm_class *ckr__gm_class_of(ckr__gm *m, const ckr_node *hyper, bool odd)
+{
+    const uint64_t count = ckr__dict_n(hyper);
+    const char *text;
+    ckr__gm_class *k;
+    uint64_t i, at;
+    m->text.size = 0;
+    for (i = 0; i < count; i++)
+        if (m->row[i]) ckr__buf_put(&m->text, &m->row[i], sizeof m->row[i]);
+    ckr__buf_u8(&m->text, odd);
+    if (m->text.failed) return NULL;
+    text = (const char *)m->text.data;
+    if (ckr__map_find(&m->seen, text, m->text.size, &at)) return m->classes[at];
+    text = ckr__strndup(&m->tmp, text, m->text.size);
     k = CKR__NEW(&m->tmp, ckr__gm_class);
     *CKR__PUSH(ckr__gm_class *, &m->tmp, m->classes, m->n_classes) = k;
     if (ckr__failed(m->c)) return NULL;
-    ckr__map_put(&m->seen, text, size, m->n_classes - 1, NULL);
-    k->fields = CKR__DUP(&m->tmp, ckr__gm_value, m->row, n);
-    if (ckr__failed(m->c)) return NULL;
-    k->n_fields = n;
-    for (exact = (const uint8_t *)text, i = 0; i < n; i++) {
-        ckr__gm_value *f = &k->fields[i];
-        f->exact = exact += CKR__GM_HEAD;
-        exact += f->n;
-        if (!f->node) f->n = 0;
+    ckr__map_put(&m->seen, text, m->text.size, m->n_classes - 1, NULL);
+    k->fields = CKR__NEW_N(&m->tmp, ckr__gm_value, count);
+    for (i = 0; k->fields && i < count; i++) {
+        ckr_node *value = ckr__dict_at(hyper, i);
+        if (!m->row[i]) continue;
+        k->fields[k->n_fields].node = value->kind == CKR_NODE_NONE ? NULL : value;
+        k->fields[k->n_fields++].bits = m->row[i];
     }
+    k->odd = odd;
     k->base = ckr__gm_get(k, CKR__K_INITIAL_LR);
     if (!k->base->node) k->base = ckr__gm_get(k, CKR__K_MAX_LR);
     k->has_base = k->base->node != NULL;
@@ -29144,11 +29208,43 @@ static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, bool *od
     return k;
 }
 
+/* The class of a dict; of a key that comes twice the first counts. NULL: out of memory. */
+static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper)
+{
+    const uint64_t stamp = ++m->serial, count = ckr__dict_n(hyper), last = ckr__dict_n(m->hyper),
+                   most = 2 * (last < count ? last : count);
+    uint64_t i, same = 0;              /* items before `same` / 2 are those of m->hyper   */
+    void *row = m->row;
+    bool odd = false, twice = false;
+    if (most) same = ckr__gm_twins(m->hyper->u.items, hyper->u.items, most, 1);
+    if (m->hyper && same == 2 * count && last == count) return m->k;
+    if (!ckr__arena_grow(&m->tmp, &row, &m->cap_row, count, sizeof *m->row)) return NULL;
+    m->row = (ckr__gm_bits **)row;
+    for (i = 0; i < count; i++) {
+        ckr_node **item = &hyper->u.items[2 * i];
+        ckr__gm_bits *b = 2 * i < same ? m->row[i] : NULL;
+        ckr__gm_key *k;
+        if (2 * i + 1 >= same) m->row[i] = b = ckr__gm_item(m, item[0], item[1], b);
+        if (2 * i + 2 > same && 2 * i + 2 < most)
+            same = 2 * i + 2 + ckr__gm_twins(&m->hyper->u.items[2 * i + 2], item + 2,
+                                             most - (2 * i + 2), 1);
+        odd = odd || item[0]->kind != CKR_NODE_STR;
+        if (!b) continue;
+        k = &m->key[b->key];
+        twice = twice || k->stamp == stamp;
+        if (k->stamp == stamp) m->row[i] = NULL;
+        k->stamp = stamp;
+        if (!k->name) k->name = item[0];
+    }
+    m->hyper = twice ? NULL : hyper;
+    m->k = ckr__gm_class_of(m, hyper, odd);
+    return ckr__failed(m->c) ? NULL : m->k;
+}
+
 static void ckr__gm_classes(ckr__gm *m)
 {
     ckr__gm_class *k;
     uint64_t i;
-    bool odd;
     m->old = CKR__NEW_N(&m->tmp, ckr__gm_old, m->n_olds);
     m->wish = CKR__NEW_N(&m->tmp, ckr__gm_class *, m->n_news);
     for (i = 0; m->old && m->wish && i < m->n_olds + m->n_news; i++) {
@@ -29159,9 +29255,9 @@ static void ckr__gm_classes(ckr__gm *m)
         if (!dict && tell)
             ckr__gm_say_group(m, "CKR_E_GROUP_FIELDS", CKR_ERROR, old, g,
                               "the fields of the group are no dict", NULL);
-        k = ckr__gm_intern(m, dict ? hyper : NULL, &odd);
+        k = ckr__gm_intern(m, dict ? hyper : NULL);
         if (!k) return;
-        if (odd && tell)
+        if (k->odd && tell)
             ckr__gm_say_group(m, "CKR_W_GROUP_KEY", CKR_LOST, old, g,
                               "a field whose name is no string is left out", NULL);
         if (old) m->old[g].k = k;
@@ -29179,7 +29275,7 @@ static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
     if (k->stamp == m->serial) return k;
     m->order[m->n_order++] = key;
     k->stamp = m->serial;
-    k->n = k->weight = 0;
+    k->n = k->n_classes = k->weight = 0;
     k->want = &ckr__gm_absent;
     k->out = ckr__gm_absent;
     return k;
@@ -29187,10 +29283,31 @@ static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
 
 static void ckr__gm_cell_add(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *v, uint64_t weight)
 {
-    ckr__gm_cell *cell = CKR__PUSH_FEW(ckr__gm_cell, &m->tmp, k->cells, k->n);
-    cell->value = v;
-    cell->weight = weight;
-    k->weight += weight;
+    void *room = k->room;
+    if (k->n == k->cap && !ckr__arena_grow(&m->tmp, &room, &k->cap, k->n + 1, sizeof *k->room))
+        return;
+    k->cells = k->room = (ckr__gm_cell *)room;
+    k->cells[k->n].value = v;
+    k->cells[k->n++].weight = weight;
+}
+
+/* The fields of a class that `weight` parameters have. */
+static void ckr__gm_class_add(ckr__gm *m, const ckr__gm_class *from)
+{
+    uint64_t i;
+    for (i = 0; i < from->n_fields; i++) {
+        ckr__gm_bits *b = from->fields[i].bits;
+        ckr__gm_key *k = ckr__gm_enter(m, b->key);
+        k->n_classes++;
+        k->weight += from->weight;
+        if (b->stamp != m->serial) {
+            b->stamp = m->serial;
+            b->cell = k->n;
+            ckr__gm_cell_add(m, k, &from->fields[i], from->weight);
+        } else if (b->cell < k->n) {
+            k->cells[b->cell].weight += from->weight;
+        }
+    }
 }
 
 static int ckr__gm_cell_cmp(const void *x, const void *y)
@@ -29204,8 +29321,6 @@ static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
     ckr__gm_cell *out;
     void **items;
     uint64_t i, n = 0;
-    for (i = 1; i < k->n && !ckr__gm_cmp(k->cells[0].value, k->cells[i].value); i++) {}
-    if (i >= k->n) k->n = k->n != 0;
     if (k->n < 2) return;
     items = CKR__NEW_N(&m->tmp, void *, k->n);
     out = CKR__NEW_N(&m->tmp, ckr__gm_cell, k->n);
@@ -29224,18 +29339,23 @@ static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
 /* A field that some of the groups lack is one that they disagree on. */
 static void ckr__gm_gather(ckr__gm *m, const ckr__gm_part *of, uint64_t n)
 {
-    uint64_t i, j, total = 0;
+    uint64_t i, total = 0;
     m->serial++;
-    m->n_order = 0;
+    m->n_order = m->n_merged = 0;
     for (i = 0; i < n; i++) {
-        const ckr__gm_class *k = m->old[of[i].group].k;
+        ckr__gm_class *k = m->old[of[i].group].k;
         total += of[i].weight;
-        for (j = 0; j < k->n_fields; j++)
-            ckr__gm_cell_add(m, ckr__gm_enter(m, k->fields[j].key), &k->fields[j], of[i].weight);
+        if (k->stamp != m->serial) {
+            m->merged[m->n_merged++] = k;
+            k->stamp = m->serial;
+            k->weight = 0;
+        }
+        k->weight += of[i].weight;
     }
+    for (i = 0; i < m->n_merged; i++) ckr__gm_class_add(m, m->merged[i]);
     for (i = 0; i < m->n_order; i++) {
         ckr__gm_key *k = &m->key[m->order[i]];
-        if (k->n < n) ckr__gm_cell_add(m, k, &ckr__gm_absent, total - k->weight);
+        if (k->n_classes < m->n_merged) ckr__gm_cell_add(m, k, &ckr__gm_absent, total - k->weight);
         ckr__gm_distinct(m, k);
     }
 }
@@ -29422,8 +29542,8 @@ static ckr__gm_pool *ckr__gm_pool_signature(ckr__gm *m, ckr__gm_class *want)
         bool fits = true;
         for (j = 0; j < want->n_fields && fits; j++) {
             const ckr__gm_value *f = &want->fields[j];
-            fits = m->key[f->key].kind != CKR__F_IDENTITY || !f->node ||
-                   ckr__gm_near(m, f, ckr__gm_get(m->old[i].k, f->key));
+            fits = m->key[f->bits->key].kind != CKR__F_IDENTITY || !f->node ||
+                   ckr__gm_near(m, f, ckr__gm_get(m->old[i].k, f->bits->key));
         }
         if (fits) ckr__gm_pool_add(m, pool, i, m->olds[i].n_params);
     }
@@ -29512,10 +29632,7 @@ static ckr__gm_value ckr__gm_cycled_betas(ckr__gm *m, const ckr_node *have,
     v.node = ckr__node(m->c, (ckr_node_kind)have->kind);
     for (i = 0; i < have->count; i++)
         ckr__node_push(m->c, v.node, (i ? want->node : have)->u.items[i]);
-    m->text.size = 0;
-    if (v.node) ckr__gm_exact(m, v.node, CKR__GM_DEPTH);
-    v.exact = (const uint8_t *)ckr__strndup(&m->tmp, (const char *)m->text.data, m->text.size);
-    v.n = v.exact ? (uint32_t)m->text.size : 0;
+    if (v.node) v.bits = ckr__gm_bits_of(m, CKR__K_BETAS, v.node);
     return v;
 }
 
@@ -29626,10 +29743,9 @@ static void ckr__gm_settle(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *
     ckr__gm_key *initial = &m->key[CKR__K_INITIAL_LR];
     uint64_t i;
     done->first = m->n_trace;
-    done->hyper = ckr__node(m->c, CKR_NODE_DICT);
     ckr__gm_gather(m, m->pool->parts, m->pool->n_parts);
     for (i = 0; i < want->n_fields; i++)
-        ckr__gm_enter(m, want->fields[i].key)->want = &want->fields[i];
+        ckr__gm_enter(m, want->fields[i].bits->key)->want = &want->fields[i];
     if (!m->pool->n_parts && m->any_initial && m->mode != CKR_MODE_TRANSFER &&
         ckr__gm_get(want, CKR__K_LR)->node)
         ckr__gm_enter(m, CKR__K_INITIAL_LR);
@@ -29650,15 +29766,29 @@ static void ckr__gm_settle(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *
         ckr__gm_decide_lr(m, k);
         if (!m->base->node) m->base = &k->out;
     }
+    done->hyper = ckr__dict_for(m->c, CKR_NODE_DICT, m->n_order);
     for (i = 0; i < m->n_order && !ckr__failed(m->c); i++) {
         const ckr__gm_key *k = &m->key[m->order[i]];
         ckr__node_pair(m->c, done->hyper, k->name, k->out.node ? k->out.node : m->nil);
     }
-    done->rep = ckr__gm_rep(m, m->pool, m->base);
+    done->want = want;
+    done->base = *m->base;
     done->end = m->n_trace;
 }
 
 /* >>groups.match */
+
+/* Where to keep what comes of some old groups: with their class, if they have one, so that the next
+   group of that class and wish has it at once. */
+static ckr__gm_done **ckr__gm_kept(ckr__gm *m, const ckr__gm_pool *pool)
+{
+    ckr__gm_class *k = m->old[pool->parts[0].group].k;
+    uint64_t i;
+    for (i = 1; i < pool->n_parts && m->old[pool->parts[i].group].k == k; i++) {}
+    if (i == pool->n_parts) return &k->last;
+    m->mixed = NULL;
+    return &m->mixed;
+}
 
 /* `match`: of the group's parameters; NULL: nothing names them. */
 static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr_group *out,
@@ -29668,7 +29798,7 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
     const bool known = m->news[group].hyper != NULL,
                error = m->mode == CKR_MODE_RECOVER || !known;
     ckr__gm_pool *pool = &m->none;
-    ckr__gm_done here = CKR_ZERO, *done = &here, **kept;
+    ckr__gm_done *done, **kept = &m->wish[group]->done[!n];
     uint64_t k;
     m->some.n_parts = 0;
     m->serial++;
@@ -29691,18 +29821,21 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
     m->pool = pool;
     m->group = group;
     m->empty = !n;
-    kept = &m->wish[group]->done[m->empty];
-    if (pool != &m->some && *kept) {           /* decided before: its notes count once more */
-        done = *kept;
-        for (k = done->first; k < done->end; k++) m->folds[m->trace[k]].count++;
-    } else {
-        ckr__gm_settle(m, m->wish[group], done);
-        if (pool != &m->some) *kept = CKR__DUP(&m->tmp, ckr__gm_done, done, 1);
-    }
+    if (pool == &m->some) kept = ckr__gm_kept(m, pool);
+    done = *kept;
     *out = m->news[group];
-    out->hyper = done->hyper;
     out->raw = NULL;
-    *from = done->rep;
+    if (done && done->want == m->wish[group]) {
+        for (k = done->first; k < done->end; k++) m->folds[m->trace[k]].count++;
+        out->hyper = ckr__dict_copy(m->c, done->hyper);
+    } else {
+        done = *kept = CKR__NEW(&m->tmp, ckr__gm_done);
+        if (!done) return;
+        ckr__gm_settle(m, m->wish[group], done);
+        out->hyper = done->hyper;
+        done->rep = ckr__gm_rep(m, pool, &done->base);
+    }
+    *from = pool == &m->some ? ckr__gm_rep(m, pool, &done->base) : done->rep;
 }
 
 static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
@@ -29718,6 +29851,7 @@ static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
         }
     if (!ckr__failed(m->c)) ckr__gm_classes(m);
     m->order = CKR__NEW_N(&m->tmp, uint32_t, m->n_keys);
+    m->merged = CKR__NEW_N(&m->tmp, ckr__gm_class *, m->n_classes);
     m->nil = ckr__node(m->c, CKR_NODE_NONE);
     if (ckr__failed(m->c)) return;
     ckr__gm_params(m);
@@ -29749,7 +29883,7 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
     m.n_news = t->n_groups;
     m.mode = t->mode;
     m.budget = CKR__GM_BUDGET;
-    m.keys.c = m.seen.c = m.names.c = m.text.c = &m.tmp;
+    m.keys.c = m.values.c = m.seen.c = m.names.c = m.text.c = &m.tmp;
     ckr__gm_run(&m, out, from);
     for (i = 0; i < m.n_folds && !ckr__failed(c); i++) {
         const ckr__gm_fold *f = &m.folds[i];
@@ -29760,6 +29894,7 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
         ckr__say(c, f->code, f->severity, subject, f->was, f->now, f->reason, f->remedy);
     }
     ckr__map_free(&m.keys);
+    ckr__map_free(&m.values);
     ckr__map_free(&m.seen);
     ckr__map_free(&m.names);
     ckr__buf_free(&m.text);
