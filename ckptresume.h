@@ -16534,10 +16534,11 @@ static void ckr__build_numbers(ckr__sbuild *b)
 }
 
 /* The period of a sawtooth and the rising part of it, from the lengths of both sides. */
-static void ckr__build_saw(ckr__sbuild *b, const char *up_key, double up, const char *down_key,
-                           double down)
+static void ckr__build_saw(ckr__sbuild *b, const char *up_key, const char *down_key,
+                           double (*read)(ckr__sbuild *b, const char *key, double none))
 {
     ckr__curve_nums *k = &b->curve->k;
+    const double up = read(b, up_key, 2000), down = read(b, down_key, up);
     ckr__sp_positive(b, up_key, up);
     ckr__sp_positive(b, down_key, down);
     k->total = up + down;
@@ -16606,36 +16607,39 @@ static void ckr__build_verl(ckr__sbuild *b)
         ckr__sp_fail(b, "min_lr_ratio", "min_lr_ratio and init_lr_ratio must be between 0 and 1");
 }
 
+/* A place for `at`, behind the first j. */
+static void ckr__curve_insert(ckr__curve *c, uint32_t j, double at, double val)
+{
+    memmove(c->at + j + 1, c->at + j, (c->n_list - j) * sizeof *c->at);
+    memmove(c->val + j + 1, c->val + j, (c->n_list - j) * sizeof *c->val);
+    c->n_list++;
+    c->at[j] = at;
+    c->val[j] = val;
+}
+
 /* "1:10,0.1:20,0.005": the factor before each step, then the last one. */
 static void ckr__build_table(ckr__sbuild *b)
 {
-    const char *p = ckr_node_str(ckr__sp_get(b, "step_rules"));
-    uint32_t n = 0, i, j;
-    const char *q;
+    const char *p = ckr_node_str(ckr__sp_get(b, "step_rules")), *q;
+    ckr__curve *c = b->curve;
+    uint32_t n = 0, j;
+    double v, t;
     for (q = p; q && *q; q++) n += *q == ',';
-    b->curve->at = CKR__NEW_N(b->c, double, 2 * (uint64_t)n + 1);
-    if (!b->curve->at) return;
-    b->curve->val = b->curve->at + n;
-    for (i = 0; p && *p; i++) {
-        double v, t = 0;
-        if (!ckr__number_at(&p, &v) || (i == n && *p)) break;
-        if (i < n && *p++ != ':') break;
-        if (i < n && (!ckr__number_at(&p, &t) || *p++ != ',')) break;
-        if (!ckr__whole(t)) break;
-        if (i == n) {
-            b->curve->k.power = v;
-            b->curve->n_list = n;
+    c->at = CKR__NEW_N(b->c, double, 2 * (uint64_t)n + 1);
+    if (!c->at) return;
+    c->val = c->at + n;
+    while (p && ckr__number_at(&p, &v)) {
+        if (c->n_list == n && !*p) {
+            c->k.power = v;
+            return;
+        }
+        if (c->n_list == n || *p++ != ':' || !ckr__number_at(&p, &t) || *p++ != ',' ||
+            !ckr__whole(t))
             break;
-        }
-        for (j = i; j && b->curve->at[j - 1] >= t; j--) {
-            b->curve->at[j] = b->curve->at[j - 1];
-            b->curve->val[j] = b->curve->val[j - 1];
-        }
-        b->curve->at[j] = t;
-        b->curve->val[j] = v;
+        for (j = c->n_list; j && c->at[j - 1] >= t; j--) {}
+        ckr__curve_insert(c, j, t, v);
     }
-    if (b->curve->n_list != n || i != n)
-        ckr__sp_fail(b, "step_rules", "step_rules must look like 1:10,0.1:20,0.005");
+    ckr__sp_fail(b, "step_rules", "step_rules must look like 1:10,0.1:20,0.005");
 }
 
 static void ckr__build_nanotron(ckr__sbuild *b)
@@ -16745,15 +16749,6 @@ static void ckr__build_ds(ckr__sbuild *b)
     CKR__LANE(b, top, 0.001, base);
 }
 
-static void ckr__build_ds_cycle(ckr__sbuild *b)
-{
-    const double up = ckr__sp_i(b, "cycle_first_step_size", 2000);
-    ckr__build_saw(b, "cycle_first_step_size", up, "cycle_second_step_size",
-                   ckr__sp_i(b, "cycle_second_step_size", up));
-    if (ckr__sp_i(b, "cycle_first_stair_count", 0) > 0)
-        ckr__sp_fail(b, "cycle_first_stair_count", "stairs are not supported");
-}
-
 static void ckr__build_llmc(ckr__sbuild *b)
 {
     ckr__curve_nums *k = &b->curve->k;
@@ -16790,23 +16785,30 @@ static void ckr__build_pieces(ckr__sbuild *b)
     if (ckr__sp_choice(b, "end", "floor", "floor=0 extrap=1")) c->flags |= CKR__CF_EXTRAP;
 }
 
-/* The parameters of torch's schedulers that hold no others. */
-static void ckr__build_torch(ckr__sbuild *b)
+/* Of torch's schedulers that hold no others, and DeepSpeed's OneCycle: what is not one number. */
+static void ckr__build_leaf(ckr__sbuild *b)
 {
-    const uint8_t kind = b->row->kind;
-    if (kind == CKR__CV_COSINE) b->curve->k.power = 1;
-    if (kind == CKR__CV_RESTARTS && b->curve->k.power < 1)
-        ckr__sp_fail(b, "T_mult", "T_mult must be at least 1");
-    if (kind == CKR__CV_SWA)
-        b->curve->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
-}
-
-static void ckr__build_cyclic(ckr__sbuild *b)
-{
-    const double up = ckr__sp_f(b, "step_size_up", 2000);
-    ckr__build_saw(b, "step_size_up", up, "step_size_down", ckr__sp_f(b, "step_size_down", up));
-    b->curve->shape =
-        ckr__sp_choice(b, "mode", "triangular", "triangular=1 triangular2=6 exp_range=5");
+    ckr__curve *c = b->curve;
+    switch (c->kind) {
+    case CKR__CV_COSINE: c->k.power = 1; break;
+    case CKR__CV_RESTARTS:
+        if (c->k.power < 1) ckr__sp_fail(b, "T_mult", "T_mult must be at least 1");
+        break;
+    case CKR__CV_SWA:
+        c->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
+        break;
+    case CKR__CV_CYCLIC:
+        ckr__build_saw(b, "step_size_up", "step_size_down", ckr__sp_f);
+        c->shape = ckr__sp_choice(b, "mode", "triangular",
+                                  "triangular=1 triangular2=6 exp_range=5");
+        break;
+    case CKR__CV_DS_CYCLE:
+        ckr__build_saw(b, "cycle_first_step_size", "cycle_second_step_size", ckr__sp_i);
+        if (ckr__sp_i(b, "cycle_first_stair_count", 0) > 0)
+            ckr__sp_fail(b, "cycle_first_stair_count", "stairs are not supported");
+        break;
+    default: break;
+    }
 }
 
 /* Codes of OneCycleLR's phases: LR from + 3 * to (0 initial, 1 max, 2 min), then momentum
@@ -16868,11 +16870,7 @@ static void ckr__build_milestones(ckr__sbuild *b, bool count)
                 c->val[j - 1]++;
                 continue;
             }
-            memmove(c->at + j + 1, c->at + j, (c->n_list - j) * sizeof *c->at);
-            memmove(c->val + j + 1, c->val + j, (c->n_list - j) * sizeof *c->val);
-            c->n_list++;
-            c->at[j] = v;
-            c->val[j] = 1;
+            ckr__curve_insert(c, j, v, 1);
         }
     }
     for (j = 1; !count && j < c->n_list; j++)
@@ -17024,8 +17022,6 @@ static void ckr__build_curve(ckr__sbuild *b)
     ckr__build_numbers(b);
     if (!strcmp(b->row->family, "deepspeed")) b->s->offset = -1;
     switch (c->kind) {
-    case CKR__CV_CONST:
-    case CKR__CV_DS_RANGE:  break;
     case CKR__CV_TABLE:     ckr__build_table(b); break;
     case CKR__CV_HF:
         if (!strcmp(b->row->family, "verl")) ckr__build_verl(b);
@@ -17036,19 +17032,17 @@ static void ckr__build_curve(ckr__sbuild *b)
     case CKR__CV_MEGATRON:  ckr__build_megatron(b); break;
     case CKR__CV_DS_WARMUP:
     case CKR__CV_DS_COSINE: ckr__build_ds(b); break;
-    case CKR__CV_DS_CYCLE:  ckr__build_ds_cycle(b); break;
     case CKR__CV_LLMC:      ckr__build_llmc(b); break;
     case CKR__CV_PIECES:
         if (*b->row->name) ckr__build_fairseq(b);
         else ckr__build_pieces(b);
         break;
     case CKR__CV_ONECYCLE:  ckr__build_onecycle(b); break;
-    case CKR__CV_CYCLIC:    ckr__build_cyclic(b); break;
     case CKR__CV_SEQ:
     case CKR__CV_CHAIN:     ckr__build_children(b); break;
-    default:                ckr__build_torch(b); break;
+    case CKR__CV_MULTISTEP: ckr__build_milestones(b, true); break;
+    default:                ckr__build_leaf(b); break;
     }
-    if (c->kind == CKR__CV_MULTISTEP && !ckr__failed(b->c)) ckr__build_milestones(b, true);
 }
 
 /* An empty schedule of n lanes; bases may be NULL. */
@@ -17754,17 +17748,6 @@ static ckr_node *ckr__sread_megatron(ckr__sread *r, const ckr_node *d)
     return p;
 }
 
-/* Builds from parameters that came from a file: what is wrong with them makes it opaque. */
-static ckr_result ckr__sread_build(ckr__sread *r, const char *kind, ckr_node *params,
-                                   const double *bases, ckr_schedule **out)
-{
-    const char *why;
-    ckr_schedule *x = ckr__sched_try(r->c, kind, params, bases, r->n, &why);
-    if (x) *out = x;
-    else r->why = why;
-    return r->c->err->code;
-}
-
 /* A saved LR is one number, of another libm: it is the curve's where it is nearer than this. */
 #define CKR__LR_SAVED 1e-9
 
@@ -17851,7 +17834,8 @@ static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
     params = !strcmp(kind, "megatron") ? ckr__sread_megatron(&r, state)
                                        : ckr__sread_params(&r, state, 0);
     if (ckr__failed(c)) return ckr__oom(c);
-    e = r.why ? CKR_OK : ckr__sread_build(&r, kind, params, bases, out);
+    if (!r.why) *out = ckr__sched_try(c, kind, params, bases, r.n, &r.why);
+    e = c->err->code;
     if (e == CKR_OK && !*out && spec) e = ckr__sched_parse(c, spec, bases, r.n, out);
     else if (e == CKR_OK && *out && ckr__is_torch((*out)->curve->kind))
         ckr__sread_exact(&r, (ckr__curve *)(uintptr_t)(*out)->curve, state);
@@ -18022,14 +18006,6 @@ static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_
     return d;
 }
 
-/* Keys that hold one entry per group, whatever they mean. */
-static bool ckr__sw_per_group(const char *key)
-{
-    static const char keys[] = "base_lrs _last_lr lr_lambdas max_lrs min_lrs base_momentums "
-                               "max_momentums";
-    return key && ckr__word_in(keys, key);
-}
-
 /* The old list by new lane; an entry that it lacks takes its last one. */
 static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
 {
@@ -18047,10 +18023,11 @@ static ckr_node *ckr__sw_value(const ckr__swrite *w, const char *key, ckr_node *
                                ckr_node *fresh, bool current)
 {
     const bool kept = ckr__word_in("_is_initial _get_lr_called_within_step use_beta1 "
-                                   "_scale_fn_custom lr_lambdas", key);
+                                   "_scale_fn_custom lr_lambdas", key),
+               per_group = ckr__word_in("base_lrs _last_lr lr_lambdas max_lrs min_lrs "
+                                        "base_momentums max_momentums", key);
     if (!strcmp(key, "_last_lr") && current && fresh) return fresh;
-    if (ckr__sw_per_group(key) && ckr_node_is_list(old) &&
-        (!fresh || !strcmp(key, "_last_lr") || kept))
+    if (per_group && ckr_node_is_list(old) && (!fresh || !strcmp(key, "_last_lr") || kept))
         return ckr__sw_resized(w, old);
     if (!fresh || kept) return old;
     if (!w->moved && ckr__word_in("last_epoch _step_count T_cur T_i", key)) return old;
@@ -19109,17 +19086,17 @@ static bool ckr__sched_same(const ckr_schedule *a, const ckr_schedule *b)
 {
     uint64_t i;
     if (!a || !b || a->curve != b->curve || a->n_lanes != b->n_lanes ||
-        a->position != b->position || !ckr__same(a->rate, b->rate) || a->every != b->every ||
-        !ckr__same(a->a, b->a) ||
-        !ckr__same(a->b, b->b) || !ckr__same(a->t0, b->t0) || a->ramp_len > 0) return false;
-    for (i = 0; i < a->n_lanes; i++)
-        if (!ckr__same(a->lanes[i].base, b->lanes[i].base) ||
-            (!ckr__same(a->lanes[i].min, b->lanes[i].min) &&
-             a->lanes[i].min == a->lanes[i].min) ||
-            (!ckr__same(a->lanes[i].end_wd, b->lanes[i].end_wd) &&
-             a->lanes[i].end_wd == a->lanes[i].end_wd) ||
-            !ckr__same(a->lanes[i].p, b->lanes[i].p) || !ckr__same(a->lanes[i].q, b->lanes[i].q))
+        a->position != b->position || a->every != b->every || a->ramp_len > 0 ||
+        !ckr__same(a->rate, b->rate) || !ckr__same(a->a, b->a) || !ckr__same(a->b, b->b) ||
+        !ckr__same(a->t0, b->t0))
+        return false;
+    for (i = 0; i < a->n_lanes; i++) {
+        const ckr__group_lane *x = &a->lanes[i], *y = &b->lanes[i];
+        if (!ckr__same(x->base, y->base) || !ckr__same(x->p, y->p) || !ckr__same(x->q, y->q) ||
+            (x->min == x->min && !ckr__same(x->min, y->min)) ||
+            (x->end_wd == x->end_wd && !ckr__same(x->end_wd, y->end_wd)))
             return false;
+    }
     return true;
 }
 
@@ -19561,6 +19538,7 @@ static double ckr__retick_whole(ckr__retick *k, double v, bool up)
 static void ckr__retick_nums(ckr__retick *k, ckr__curve *v)
 {
     ckr__curve_nums *n = &v->k;
+    double *const all[] = { &n->warm, &n->start, &n->decay, &n->total };
     uint32_t i;
     switch (v->kind) {
     case CKR__CV_STEP:
@@ -19580,10 +19558,7 @@ static void ckr__retick_nums(ckr__retick *k, ckr__curve *v)
     case CKR__CV_SEQ:
     case CKR__CV_CHAIN:    break;
     default:
-        n->warm = ckr__retick_len(k, n->warm);
-        n->start = ckr__retick_len(k, n->start);
-        n->decay = ckr__retick_len(k, n->decay);
-        n->total = ckr__retick_len(k, n->total);
+        for (i = 0; i < sizeof all / sizeof *all; i++) *all[i] = ckr__retick_len(k, *all[i]);
         break;
     }
     for (i = 0; i < v->n_list; i++)
@@ -19634,16 +19609,17 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
     ckr_schedule *x = ckr__sched_copy(c, s);
     ckr__curve *curve = s->curve ? CKR__DUP(c, ckr__curve, s->curve, 1) : NULL;
     ckr__retick k = { c, rate, s->rate, false };
+    const double position = ckr__retick_len(&k, (double)s->position);
     if (!x || (s->curve && !curve)) return NULL;
-    x->rate = rate;
-    x->position = (int64_t)rint(ckr__retick_len(&k, (double)s->position));
     x->offset = ckr__retick_len(&k, s->offset);
     x->b = ckr__retick_len(&k, s->b);
     x->t0 = ckr__retick_len(&k, s->t0);
     x->hold = ckr__retick_len(&k, s->hold);
     x->ramp_at = ckr__retick_len(&k, s->ramp_at);
     x->ramp_len = ckr__retick_len(&k, s->ramp_len);
-    if (!ckr__whole(ckr__retick_len(&k, (double)s->position))) k.rounded = true;
+    x->rate = rate;
+    x->position = (int64_t)rint(position);
+    k.rounded = !ckr__whole(position);
     x->curve = curve;
     if (curve && !ckr__retick_curve(&k, curve, 0)) return NULL;
     x->params = ckr__retick_params(&k, s->params);
@@ -28830,7 +28806,6 @@ typedef struct ckr__gm {
     uint64_t             group;
     bool                 empty;
     const ckr__gm_value *base;
-    ckr__gm_done        *mixed;        /* what comes of old groups of several classes     */
 } ckr__gm;
 
 static const ckr__gm_value ckr__gm_absent = { NULL, NULL };
@@ -29079,14 +29054,6 @@ static const char *ckr__gm_subject(ckr__gm *m, bool old, uint64_t group, const c
     return ckr__printf(&m->tmp, "%sgroups[%llu]%s%s", who, (unsigned long long)group, dot, field);
 }
 
-/* Of a group as a whole. */
-static void ckr__gm_say_group(ckr__gm *m, const char *code, ckr_severity severity, bool old,
-                              uint64_t group, const char *reason, const char *remedy)
-{
-    ckr__gm_say(m, code, severity, ckr__gm_subject(m, old, group, ""), "", NULL, NULL, reason,
-                remedy);
-}
-
 /* Of a field of the group that is being settled. */
 static void ckr__gm_say_field(ckr__gm *m, const char *code, ckr_severity severity,
                               const ckr__gm_key *k, const char *old_value, const char *new_value,
@@ -29145,17 +29112,14 @@ static uint64_t ckr__gm_twins(ckr_node *const *a, ckr_node *const *b, uint64_t n
     uint64_t i;
     for (i = 0; i < n; i++) {
         const ckr_node *x = a[i], *y = b[i];
-        bool same = x->kind == y->kind && x->count == y->count && x->count < 64;
         if (x == y) continue;
-        if (same && x->kind == CKR_NODE_BOOL) same = x->u.b == y->u.b;
-        else if (same && x->kind == CKR_NODE_INT) same = x->u.i == y->u.i;
-        else if (same && x->kind == CKR_NODE_FLOAT) same = ckr__same(x->u.f, y->u.f);
-        else if (same && x->kind == CKR_NODE_STR)
-            same = !memcmp(x->u.str, y->u.str, (size_t)x->count);
-        else if (same && depth && ckr_node_is_list(x))
-            same = ckr__gm_twins(x->u.items, y->u.items, x->count, depth - 1) == x->count;
-        else same = same && x->kind == CKR_NODE_NONE;
-        if (!same) break;
+        if (x->kind != y->kind || x->count != y->count || x->count >= 64) break;
+        if (x->kind == CKR_NODE_STR    ? memcmp(x->u.str, y->u.str, (size_t)x->count) != 0
+            : !ckr_node_is_list(x)     ? x->kind > CKR_NODE_FLOAT || x->u.i != y->u.i
+            : depth                    ? ckr__gm_twins(x->u.items, y->u.items, x->count, depth - 1)
+                                             != x->count
+                                       : true)
+            break;
     }
     return i;
 }
@@ -29211,23 +29175,22 @@ static ckr__gm_class *ckr__gm_class_of(ckr__gm *m, const ckr_node *hyper, bool o
 /* The class of a dict; of a key that comes twice the first counts. NULL: out of memory. */
 static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper)
 {
-    const uint64_t stamp = ++m->serial, count = ckr__dict_n(hyper), last = ckr__dict_n(m->hyper),
-                   most = 2 * (last < count ? last : count);
-    uint64_t i, same = 0;              /* items before `same` / 2 are those of m->hyper   */
+    const uint64_t stamp = ++m->serial, count = ckr__dict_n(hyper), last = ckr__dict_n(m->hyper);
     void *row = m->row;
+    uint64_t i;
     bool odd = false, twice = false;
-    if (most) same = ckr__gm_twins(m->hyper->u.items, hyper->u.items, most, 1);
-    if (m->hyper && same == 2 * count && last == count) return m->k;
+    if (m->hyper && last == count &&
+        (!count || ckr__gm_twins(m->hyper->u.items, hyper->u.items, 2 * count, 1) == 2 * count))
+        return m->k;
     if (!ckr__arena_grow(&m->tmp, &row, &m->cap_row, count, sizeof *m->row)) return NULL;
     m->row = (ckr__gm_bits **)row;
     for (i = 0; i < count; i++) {
         ckr_node **item = &hyper->u.items[2 * i];
-        ckr__gm_bits *b = 2 * i < same ? m->row[i] : NULL;
+        const uint64_t same =
+            i < last ? ckr__gm_twins(&m->hyper->u.items[2 * i], item, 2, 1) : 0;
+        ckr__gm_bits *b = same ? m->row[i] : NULL;
         ckr__gm_key *k;
-        if (2 * i + 1 >= same) m->row[i] = b = ckr__gm_item(m, item[0], item[1], b);
-        if (2 * i + 2 > same && 2 * i + 2 < most)
-            same = 2 * i + 2 + ckr__gm_twins(&m->hyper->u.items[2 * i + 2], item + 2,
-                                             most - (2 * i + 2), 1);
+        if (same < 2) m->row[i] = b = ckr__gm_item(m, item[0], item[1], b);
         odd = odd || item[0]->kind != CKR_NODE_STR;
         if (!b) continue;
         k = &m->key[b->key];
@@ -29253,13 +29216,13 @@ static void ckr__gm_classes(ckr__gm *m)
         const ckr_node *hyper = (old ? m->olds : m->news)[g].hyper;
         const bool dict = !hyper || ckr_node_is_dict(hyper);
         if (!dict && tell)
-            ckr__gm_say_group(m, "CKR_E_GROUP_FIELDS", CKR_ERROR, old, g,
-                              "the fields of the group are no dict", NULL);
+            ckr__gm_say(m, "CKR_E_GROUP_FIELDS", CKR_ERROR, ckr__gm_subject(m, old, g, ""), "",
+                        NULL, NULL, "the fields of the group are no dict", NULL);
         k = ckr__gm_intern(m, dict ? hyper : NULL);
         if (!k) return;
         if (k->odd && tell)
-            ckr__gm_say_group(m, "CKR_W_GROUP_KEY", CKR_LOST, old, g,
-                              "a field whose name is no string is left out", NULL);
+            ckr__gm_say(m, "CKR_W_GROUP_KEY", CKR_LOST, ckr__gm_subject(m, old, g, ""), "", NULL,
+                        NULL, "a field whose name is no string is left out", NULL);
         if (old) m->old[g].k = k;
         else m->wish[g] = k;
         if (old && ckr__gm_get(k, CKR__K_INITIAL_LR)->node) m->any_initial = true;
@@ -29778,18 +29741,6 @@ static void ckr__gm_settle(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *
 
 /* >>groups.match */
 
-/* Where to keep what comes of some old groups: with their class, if they have one, so that the next
-   group of that class and wish has it at once. */
-static ckr__gm_done **ckr__gm_kept(ckr__gm *m, const ckr__gm_pool *pool)
-{
-    ckr__gm_class *k = m->old[pool->parts[0].group].k;
-    uint64_t i;
-    for (i = 1; i < pool->n_parts && m->old[pool->parts[i].group].k == k; i++) {}
-    if (i == pool->n_parts) return &k->last;
-    m->mixed = NULL;
-    return &m->mixed;
-}
-
 /* `match`: of the group's parameters; NULL: nothing names them. */
 static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr_group *out,
                           uint64_t *from)
@@ -29798,7 +29749,8 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
     const bool known = m->news[group].hyper != NULL,
                error = m->mode == CKR_MODE_RECOVER || !known;
     ckr__gm_pool *pool = &m->none;
-    ckr__gm_done *done, **kept = &m->wish[group]->done[!n];
+    ckr__gm_done *done, **kept = &m->wish[group]->done[!n], *mixed = NULL;
+    ckr__gm_class *from_class;
     uint64_t k;
     m->some.n_parts = 0;
     m->serial++;
@@ -29810,18 +29762,22 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
         else if (!match || !n) pool = ckr__gm_pool_signature(m, m->wish[group]);
     }
     if (pool == &m->none && m->mode != CKR_MODE_TRANSFER && n)
-        ckr__gm_say_group(m, error ? "CKR_E_GROUP_NEW" : "CKR_W_GROUP_NEW",
-                          error ? CKR_ERROR : CKR_CHANGED, false, group,
-                          known ? "no old group has a parameter of this group: its fields are the "
-                                  "configuration's"
-                                : "no old group has a parameter of this group, and the run does "
-                                  "not say what its fields are",
-                          known ? "--mode continue takes it as new"
-                                : "give the fields of the group");
+        ckr__gm_say(m, error ? "CKR_E_GROUP_NEW" : "CKR_W_GROUP_NEW",
+                    error ? CKR_ERROR : CKR_CHANGED, ckr__gm_subject(m, false, group, ""), "",
+                    NULL, NULL,
+                    known ? "no old group has a parameter of this group: its fields are the "
+                            "configuration's"
+                          : "no old group has a parameter of this group, and the run does not say "
+                            "what its fields are",
+                    known ? "--mode continue takes it as new" : "give the fields of the group");
     m->pool = pool;
     m->group = group;
     m->empty = !n;
-    if (pool == &m->some) kept = ckr__gm_kept(m, pool);
+    if (pool == &m->some) {            /* of one class: the next of that class has it at once */
+        from_class = m->old[pool->parts[0].group].k;
+        for (k = 1; k < pool->n_parts && m->old[pool->parts[k].group].k == from_class; k++) {}
+        kept = k == pool->n_parts ? &from_class->last : &mixed;
+    }
     done = *kept;
     *out = m->news[group];
     out->raw = NULL;
