@@ -4274,13 +4274,26 @@ static bool ckr__node_equal(const ckr_node *a, const ckr_node *b)
     return ckr__equal_below(a, b, 11);
 }
 
+/* An empty dict with room for n pairs. */
+static ckr_node *ckr__dict_for(ckr__ctx *c, ckr_node_kind kind, uint64_t n)
+{
+    ckr_node *out = ckr__node(c, kind);
+    if (!out || !n) return out;
+    out->count = n - 1;
+    if (!ckr__node_room(c, out, 2)) return NULL;
+    out->count = 0;
+    return out;
+}
+
 /* A shallow copy, so that the values under some keys can be others; of what is no dict, an empty
    one. */
 static ckr_node *ckr__dict_copy(ckr__ctx *c, const ckr_node *d)
 {
-    ckr_node *out = ckr__node(c, ckr_node_is_dict(d) ? (ckr_node_kind)d->kind : CKR_NODE_DICT);
-    for (uint64_t i = 0; i < ckr__dict_n(d); i++)
-        if (!ckr__node_take(c, out, d, i)) return NULL;
+    const uint64_t n = ckr__dict_n(d);
+    const bool dict = ckr_node_is_dict(d);
+    ckr_node *out = ckr__dict_for(c, dict ? (ckr_node_kind)d->kind : CKR_NODE_DICT, n);
+    if (out && n) memcpy(out->u.items, d->u.items, (size_t)n * 2 * sizeof *out->u.items);
+    if (out) out->count = n;
     return out;
 }
 
@@ -16259,10 +16272,11 @@ static void ckr__build_numbers(ckr__sbuild *b)
 }
 
 /* The period of a sawtooth and the rising part of it, from the lengths of both sides. */
-static void ckr__build_saw(ckr__sbuild *b, const char *up_key, double up, const char *down_key,
-                           double down)
+static void ckr__build_saw(ckr__sbuild *b, const char *up_key, const char *down_key,
+                           double (*read)(ckr__sbuild *b, const char *key, double none))
 {
     ckr__curve_nums *k = &b->curve->k;
+    const double up = read(b, up_key, 2000), down = read(b, down_key, up);
     ckr__sp_positive(b, up_key, up);
     ckr__sp_positive(b, down_key, down);
     k->total = up + down;
@@ -16331,36 +16345,39 @@ static void ckr__build_verl(ckr__sbuild *b)
         ckr__sp_fail(b, "min_lr_ratio", "min_lr_ratio and init_lr_ratio must be between 0 and 1");
 }
 
+/* A place for `at`, behind the first j. */
+static void ckr__curve_insert(ckr__curve *c, uint32_t j, double at, double val)
+{
+    memmove(c->at + j + 1, c->at + j, (c->n_list - j) * sizeof *c->at);
+    memmove(c->val + j + 1, c->val + j, (c->n_list - j) * sizeof *c->val);
+    c->n_list++;
+    c->at[j] = at;
+    c->val[j] = val;
+}
+
 /* "1:10,0.1:20,0.005": the factor before each step, then the last one. */
 static void ckr__build_table(ckr__sbuild *b)
 {
-    const char *p = ckr_node_str(ckr__sp_get(b, "step_rules"));
-    uint32_t n = 0, i, j;
-    const char *q;
+    const char *p = ckr_node_str(ckr__sp_get(b, "step_rules")), *q;
+    ckr__curve *c = b->curve;
+    uint32_t n = 0, j;
+    double v, t;
     for (q = p; q && *q; q++) n += *q == ',';
-    b->curve->at = CKR__NEW_N(b->c, double, 2 * (uint64_t)n + 1);
-    if (!b->curve->at) return;
-    b->curve->val = b->curve->at + n;
-    for (i = 0; p && *p; i++) {
-        double v, t = 0;
-        if (!ckr__number_at(&p, &v) || (i == n && *p)) break;
-        if (i < n && *p++ != ':') break;
-        if (i < n && (!ckr__number_at(&p, &t) || *p++ != ',')) break;
-        if (!ckr__whole(t)) break;
-        if (i == n) {
-            b->curve->k.power = v;
-            b->curve->n_list = n;
+    c->at = CKR__NEW_N(b->c, double, 2 * (uint64_t)n + 1);
+    if (!c->at) return;
+    c->val = c->at + n;
+    while (p && ckr__number_at(&p, &v)) {
+        if (c->n_list == n && !*p) {
+            c->k.power = v;
+            return;
+        }
+        if (c->n_list == n || *p++ != ':' || !ckr__number_at(&p, &t) || *p++ != ',' ||
+            !ckr__whole(t))
             break;
-        }
-        for (j = i; j && b->curve->at[j - 1] >= t; j--) {
-            b->curve->at[j] = b->curve->at[j - 1];
-            b->curve->val[j] = b->curve->val[j - 1];
-        }
-        b->curve->at[j] = t;
-        b->curve->val[j] = v;
+        for (j = c->n_list; j && c->at[j - 1] >= t; j--) {}
+        ckr__curve_insert(c, j, t, v);
     }
-    if (b->curve->n_list != n || i != n)
-        ckr__sp_fail(b, "step_rules", "step_rules must look like 1:10,0.1:20,0.005");
+    ckr__sp_fail(b, "step_rules", "step_rules must look like 1:10,0.1:20,0.005");
 }
 
 static void ckr__build_nanotron(ckr__sbuild *b)
@@ -16470,15 +16487,6 @@ static void ckr__build_ds(ckr__sbuild *b)
     CKR__LANE(b, top, 0.001, base);
 }
 
-static void ckr__build_ds_cycle(ckr__sbuild *b)
-{
-    const double up = ckr__sp_i(b, "cycle_first_step_size", 2000);
-    ckr__build_saw(b, "cycle_first_step_size", up, "cycle_second_step_size",
-                   ckr__sp_i(b, "cycle_second_step_size", up));
-    if (ckr__sp_i(b, "cycle_first_stair_count", 0) > 0)
-        ckr__sp_fail(b, "cycle_first_stair_count", "stairs are not supported");
-}
-
 static void ckr__build_llmc(ckr__sbuild *b)
 {
     ckr__curve_nums *k = &b->curve->k;
@@ -16515,23 +16523,30 @@ static void ckr__build_pieces(ckr__sbuild *b)
     if (ckr__sp_choice(b, "end", "floor", "floor=0 extrap=1")) c->flags |= CKR__CF_EXTRAP;
 }
 
-/* The parameters of torch's schedulers that hold no others. */
-static void ckr__build_torch(ckr__sbuild *b)
+/* Of torch's schedulers that hold no others, and DeepSpeed's OneCycle: what is not one number. */
+static void ckr__build_leaf(ckr__sbuild *b)
 {
-    const uint8_t kind = b->row->kind;
-    if (kind == CKR__CV_COSINE) b->curve->k.power = 1;
-    if (kind == CKR__CV_RESTARTS && b->curve->k.power < 1)
-        ckr__sp_fail(b, "T_mult", "T_mult must be at least 1");
-    if (kind == CKR__CV_SWA)
-        b->curve->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
-}
-
-static void ckr__build_cyclic(ckr__sbuild *b)
-{
-    const double up = ckr__sp_f(b, "step_size_up", 2000);
-    ckr__build_saw(b, "step_size_up", up, "step_size_down", ckr__sp_f(b, "step_size_down", up));
-    b->curve->shape =
-        ckr__sp_choice(b, "mode", "triangular", "triangular=1 triangular2=6 exp_range=5");
+    ckr__curve *c = b->curve;
+    switch (c->kind) {
+    case CKR__CV_COSINE: c->k.power = 1; break;
+    case CKR__CV_RESTARTS:
+        if (c->k.power < 1) ckr__sp_fail(b, "T_mult", "T_mult must be at least 1");
+        break;
+    case CKR__CV_SWA:
+        c->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
+        break;
+    case CKR__CV_CYCLIC:
+        ckr__build_saw(b, "step_size_up", "step_size_down", ckr__sp_f);
+        c->shape = ckr__sp_choice(b, "mode", "triangular",
+                                  "triangular=1 triangular2=6 exp_range=5");
+        break;
+    case CKR__CV_DS_CYCLE:
+        ckr__build_saw(b, "cycle_first_step_size", "cycle_second_step_size", ckr__sp_i);
+        if (ckr__sp_i(b, "cycle_first_stair_count", 0) > 0)
+            ckr__sp_fail(b, "cycle_first_stair_count", "stairs are not supported");
+        break;
+    default: break;
+    }
 }
 
 /* Codes of OneCycleLR's phases: LR from + 3 * to (0 initial, 1 max, 2 min), then momentum
@@ -16593,11 +16608,7 @@ static void ckr__build_milestones(ckr__sbuild *b, bool count)
                 c->val[j - 1]++;
                 continue;
             }
-            memmove(c->at + j + 1, c->at + j, (c->n_list - j) * sizeof *c->at);
-            memmove(c->val + j + 1, c->val + j, (c->n_list - j) * sizeof *c->val);
-            c->n_list++;
-            c->at[j] = v;
-            c->val[j] = 1;
+            ckr__curve_insert(c, j, v, 1);
         }
     }
     for (j = 1; !count && j < c->n_list; j++)
@@ -16749,8 +16760,6 @@ static void ckr__build_curve(ckr__sbuild *b)
     ckr__build_numbers(b);
     if (!strcmp(b->row->family, "deepspeed")) b->s->offset = -1;
     switch (c->kind) {
-    case CKR__CV_CONST:
-    case CKR__CV_DS_RANGE:  break;
     case CKR__CV_TABLE:     ckr__build_table(b); break;
     case CKR__CV_HF:
         if (!strcmp(b->row->family, "verl")) ckr__build_verl(b);
@@ -16761,19 +16770,17 @@ static void ckr__build_curve(ckr__sbuild *b)
     case CKR__CV_MEGATRON:  ckr__build_megatron(b); break;
     case CKR__CV_DS_WARMUP:
     case CKR__CV_DS_COSINE: ckr__build_ds(b); break;
-    case CKR__CV_DS_CYCLE:  ckr__build_ds_cycle(b); break;
     case CKR__CV_LLMC:      ckr__build_llmc(b); break;
     case CKR__CV_PIECES:
         if (*b->row->name) ckr__build_fairseq(b);
         else ckr__build_pieces(b);
         break;
     case CKR__CV_ONECYCLE:  ckr__build_onecycle(b); break;
-    case CKR__CV_CYCLIC:    ckr__build_cyclic(b); break;
     case CKR__CV_SEQ:
     case CKR__CV_CHAIN:     ckr__build_children(b); break;
-    default:                ckr__build_torch(b); break;
+    case CKR__CV_MULTISTEP: ckr__build_milestones(b, true); break;
+    default:                ckr__build_leaf(b); break;
     }
-    if (c->kind == CKR__CV_MULTISTEP && !ckr__failed(b->c)) ckr__build_milestones(b, true);
 }
 
 /* An empty schedule of n lanes; bases may be NULL. */
@@ -17479,17 +17486,6 @@ static ckr_node *ckr__sread_megatron(ckr__sread *r, const ckr_node *d)
     return p;
 }
 
-/* Builds from parameters that came from a file: what is wrong with them makes it opaque. */
-static ckr_result ckr__sread_build(ckr__sread *r, const char *kind, ckr_node *params,
-                                   const double *bases, ckr_schedule **out)
-{
-    const char *why;
-    ckr_schedule *x = ckr__sched_try(r->c, kind, params, bases, r->n, &why);
-    if (x) *out = x;
-    else r->why = why;
-    return r->c->err->code;
-}
-
 /* A saved LR is one number, of another libm: it is the curve's where it is nearer than this. */
 #define CKR__LR_SAVED 1e-9
 
@@ -17576,7 +17572,8 @@ static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
     params = !strcmp(kind, "megatron") ? ckr__sread_megatron(&r, state)
                                        : ckr__sread_params(&r, state, 0);
     if (ckr__failed(c)) return ckr__oom(c);
-    e = r.why ? CKR_OK : ckr__sread_build(&r, kind, params, bases, out);
+    if (!r.why) *out = ckr__sched_try(c, kind, params, bases, r.n, &r.why);
+    e = c->err->code;
     if (e == CKR_OK && !*out && spec) e = ckr__sched_parse(c, spec, bases, r.n, out);
     else if (e == CKR_OK && *out && ckr__is_torch((*out)->curve->kind))
         ckr__sread_exact(&r, (ckr__curve *)(uintptr_t)(*out)->curve, state);
@@ -17747,14 +17744,6 @@ static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_
     return d;
 }
 
-/* Keys that hold one entry per group, whatever they mean. */
-static bool ckr__sw_per_group(const char *key)
-{
-    static const char keys[] = "base_lrs _last_lr lr_lambdas max_lrs min_lrs base_momentums "
-                               "max_momentums";
-    return key && ckr__word_in(keys, key);
-}
-
 /* The old list by new lane; an entry that it lacks takes its last one. */
 static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
 {
@@ -17772,10 +17761,11 @@ static ckr_node *ckr__sw_value(const ckr__swrite *w, const char *key, ckr_node *
                                ckr_node *fresh, bool current)
 {
     const bool kept = ckr__word_in("_is_initial _get_lr_called_within_step use_beta1 "
-                                   "_scale_fn_custom lr_lambdas", key);
+                                   "_scale_fn_custom lr_lambdas", key),
+               per_group = ckr__word_in("base_lrs _last_lr lr_lambdas max_lrs min_lrs "
+                                        "base_momentums max_momentums", key);
     if (!strcmp(key, "_last_lr") && current && fresh) return fresh;
-    if (ckr__sw_per_group(key) && ckr_node_is_list(old) &&
-        (!fresh || !strcmp(key, "_last_lr") || kept))
+    if (per_group && ckr_node_is_list(old) && (!fresh || !strcmp(key, "_last_lr") || kept))
         return ckr__sw_resized(w, old);
     if (!fresh || kept) return old;
     if (!w->moved && ckr__word_in("last_epoch _step_count T_cur T_i", key)) return old;
@@ -18834,17 +18824,17 @@ static bool ckr__sched_same(const ckr_schedule *a, const ckr_schedule *b)
 {
     uint64_t i;
     if (!a || !b || a->curve != b->curve || a->n_lanes != b->n_lanes ||
-        a->position != b->position || !ckr__same(a->rate, b->rate) || a->every != b->every ||
-        !ckr__same(a->a, b->a) ||
-        !ckr__same(a->b, b->b) || !ckr__same(a->t0, b->t0) || a->ramp_len > 0) return false;
-    for (i = 0; i < a->n_lanes; i++)
-        if (!ckr__same(a->lanes[i].base, b->lanes[i].base) ||
-            (!ckr__same(a->lanes[i].min, b->lanes[i].min) &&
-             a->lanes[i].min == a->lanes[i].min) ||
-            (!ckr__same(a->lanes[i].end_wd, b->lanes[i].end_wd) &&
-             a->lanes[i].end_wd == a->lanes[i].end_wd) ||
-            !ckr__same(a->lanes[i].p, b->lanes[i].p) || !ckr__same(a->lanes[i].q, b->lanes[i].q))
+        a->position != b->position || a->every != b->every || a->ramp_len > 0 ||
+        !ckr__same(a->rate, b->rate) || !ckr__same(a->a, b->a) || !ckr__same(a->b, b->b) ||
+        !ckr__same(a->t0, b->t0))
+        return false;
+    for (i = 0; i < a->n_lanes; i++) {
+        const ckr__group_lane *x = &a->lanes[i], *y = &b->lanes[i];
+        if (!ckr__same(x->base, y->base) || !ckr__same(x->p, y->p) || !ckr__same(x->q, y->q) ||
+            (x->min == x->min && !ckr__same(x->min, y->min)) ||
+            (x->end_wd == x->end_wd && !ckr__same(x->end_wd, y->end_wd)))
             return false;
+    }
     return true;
 }
 
@@ -19286,6 +19276,7 @@ static double ckr__retick_whole(ckr__retick *k, double v, bool up)
 static void ckr__retick_nums(ckr__retick *k, ckr__curve *v)
 {
     ckr__curve_nums *n = &v->k;
+    double *const all[] = { &n->warm, &n->start, &n->decay, &n->total };
     uint32_t i;
     switch (v->kind) {
     case CKR__CV_STEP:
@@ -19305,10 +19296,7 @@ static void ckr__retick_nums(ckr__retick *k, ckr__curve *v)
     case CKR__CV_SEQ:
     case CKR__CV_CHAIN:    break;
     default:
-        n->warm = ckr__retick_len(k, n->warm);
-        n->start = ckr__retick_len(k, n->start);
-        n->decay = ckr__retick_len(k, n->decay);
-        n->total = ckr__retick_len(k, n->total);
+        for (i = 0; i < sizeof all / sizeof *all; i++) *all[i] = ckr__retick_len(k, *all[i]);
         break;
     }
     for (i = 0; i < v->n_list; i++)
@@ -19359,16 +19347,17 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
     ckr_schedule *x = ckr__sched_copy(c, s);
     ckr__curve *curve = s->curve ? CKR__DUP(c, ckr__curve, s->curve, 1) : NULL;
     ckr__retick k = { c, rate, s->rate, false };
+    const double position = ckr__retick_len(&k, (double)s->position);
     if (!x || (s->curve && !curve)) return NULL;
-    x->rate = rate;
-    x->position = (int64_t)rint(ckr__retick_len(&k, (double)s->position));
     x->offset = ckr__retick_len(&k, s->offset);
     x->b = ckr__retick_len(&k, s->b);
     x->t0 = ckr__retick_len(&k, s->t0);
     x->hold = ckr__retick_len(&k, s->hold);
     x->ramp_at = ckr__retick_len(&k, s->ramp_at);
     x->ramp_len = ckr__retick_len(&k, s->ramp_len);
-    if (!ckr__whole(ckr__retick_len(&k, (double)s->position))) k.rounded = true;
+    x->rate = rate;
+    x->position = (int64_t)rint(position);
+    k.rounded = !ckr__whole(position);
     x->curve = curve;
     if (curve && !ckr__retick_curve(&k, curve, 0)) return NULL;
     x->params = ckr__retick_params(&k, s->params);
@@ -28465,10 +28454,16 @@ static const struct { const char *keys; int kind; const char *code; } ckr__gm_kn
 enum { CKR__GM_DEPTH = 4, CKR__GM_SAME_CODE = 32, CKR__GM_SAME_FIELD = 4, CKR__GM_SHOWN = 4 };
 #define CKR__GM_BUDGET ((uint64_t)1 << 24)     /* nodes and bytes looked at below a value       */
 
+typedef struct ckr__gm_bits {          /* of equal values of one key: see ckr__gm_exact   */
+    const char *exact;
+    size_t      n;
+    uint32_t    key;
+    uint64_t    stamp, cell;           /* its place among the values that are gathered    */
+} ckr__gm_bits;
+
 typedef struct ckr__gm_value {         /* node NULL: absent or None                       */
-    ckr_node      *node;
-    const uint8_t *exact;              /* see ckr__gm_exact                               */
-    uint32_t       n, key;
+    ckr_node     *node;
+    ckr__gm_bits *bits;
 } ckr__gm_value;
 
 typedef struct ckr__gm_cell { const ckr__gm_value *value; uint64_t weight; } ckr__gm_cell;
@@ -28479,8 +28474,8 @@ typedef struct ckr__gm_key {
     const char   *code;
     ckr_node     *name;                /* NULL: nobody has it                             */
     uint64_t      stamp;               /* the rest is of the groups being merged          */
-    ckr__gm_cell *cells;               /* the values that the old groups have             */
-    uint64_t      n, weight;
+    ckr__gm_cell *cells, *room;        /* the values that the old groups have             */
+    uint64_t      n, cap, n_classes, weight;
     const ckr__gm_value *want;
     ckr__gm_value out;
 } ckr__gm_key;
@@ -28489,17 +28484,22 @@ typedef struct ckr__gm_part { uint64_t group, weight; } ckr__gm_part;
 typedef struct ckr__gm_pool { ckr__gm_part *parts; uint64_t n_parts; } ckr__gm_pool;
 
 typedef struct ckr__gm_done {          /* what a pool and a wish come to                   */
-    ckr_node *hyper;
-    uint64_t  rep, first, end;         /* rep: see ckr__gm_rep; its notes in the trace     */
+    const struct ckr__gm_class *want;
+    ckr_node     *hyper;
+    ckr__gm_value base;
+    uint64_t      rep, first, end;     /* rep: see ckr__gm_rep; its notes in the trace     */
 } ckr__gm_done;
 
 typedef struct ckr__gm_class {         /* groups with one and the same dict               */
     ckr__gm_value *fields;
     uint64_t       n_fields;
+    bool           odd;                /* a key is no string                              */
     const ckr__gm_value *base;         /* initial_lr, max_lr or lr                        */
     bool           has_base;           /* it is not lr                                    */
+    uint64_t       stamp, weight;      /* of the groups being merged                      */
     ckr__gm_pool  *pool;               /* the old groups with its identity, once looked at */
     ckr__gm_done  *done[2];            /* without its parameters' old groups: full, empty */
+    ckr__gm_done  *last;               /* what came of this class and a wish               */
 } ckr__gm_class;
 
 typedef struct ckr__gm_old { ckr__gm_class *k; uint64_t stamp, slot; } ckr__gm_old;
@@ -28521,21 +28521,24 @@ typedef struct ckr__gm {
     uint64_t         n_olds, n_news;
     ckr_mode         mode;
     uint64_t         budget, serial;
-    ckr__map         keys, seen, names;        /* seen: classes by their text             */
+    ckr__map         keys, values, seen, names;        /* seen: classes by their bits     */
     ckr__gm_key     *key;      uint64_t n_keys;
     ckr__gm_class  **classes;  uint64_t n_classes;
+    ckr__gm_bits   **bits;     uint64_t n_bits;
     ckr__gm_old     *old;
     ckr__gm_class  **wish;             /* of each new group                               */
     bool             any_initial;      /* some old group has initial_lr                   */
     ckr__buf         text;
-    ckr__gm_value   *row;
-    uint64_t         cap_row;
+    const ckr_node  *hyper;            /* of the group that was looked at last             */
+    ckr__gm_class   *k;
+    ckr__gm_bits   **row;      uint64_t cap_row;       /* of its items; NULL: left out    */
     ckr__gm_param   *param;    uint64_t n_params;      /* old                             */
     uint64_t        *match;            /* of each new parameter; NULL: nothing names them */
     ckr__gm_pool     all, none, some;
     ckr__gm_fold    *folds;    uint64_t n_folds;
     uint64_t        *trace;    uint64_t n_trace;       /* the fold of each note           */
     uint32_t        *order;    uint64_t n_order;       /* the fields being merged         */
+    ckr__gm_class  **merged;   uint64_t n_merged;
     ckr_node        *nil;
     const ckr__gm_pool  *pool;         /* the new group that is being settled             */
     uint64_t             group;
@@ -28543,7 +28546,7 @@ typedef struct ckr__gm {
     const ckr__gm_value *base;
 } ckr__gm;
 
-static const ckr__gm_value ckr__gm_absent = { NULL, NULL, 0, 0 };
+static const ckr__gm_value ckr__gm_absent = { NULL, NULL };
 
 /* >>groups.values: order, equality and text of values */
 
@@ -28644,9 +28647,12 @@ static void ckr__gm_exact(ckr__gm *m, const ckr_node *n, int depth)
 
 static int ckr__gm_cmp(const ckr__gm_value *a, const ckr__gm_value *b)
 {
-    const uint32_t n = a->n < b->n ? a->n : b->n;
-    const int r = n ? memcmp(a->exact, b->exact, n) : 0;
-    return r ? r : a->n < b->n ? -1 : a->n > b->n;
+    const ckr__gm_bits *x = a->bits, *y = b->bits;
+    int r;
+    if (x == y) return 0;
+    if (!a->node || !b->node) return (a->node != NULL) - (b->node != NULL);
+    r = memcmp(x->exact, y->exact, x->n < y->n ? x->n : y->n);
+    return r ? r : x->n < y->n ? -1 : x->n > y->n;
 }
 
 static bool ckr__gm_same(ckr__gm *m, const ckr_node *a, const ckr_node *b, int depth)
@@ -28786,14 +28792,6 @@ static const char *ckr__gm_subject(ckr__gm *m, bool old, uint64_t group, const c
     return ckr__printf(&m->tmp, "%sgroups[%llu]%s%s", who, (unsigned long long)group, dot, field);
 }
 
-/* Of a group as a whole. */
-static void ckr__gm_say_group(ckr__gm *m, const char *code, ckr_severity severity, bool old,
-                              uint64_t group, const char *reason, const char *remedy)
-{
-    ckr__gm_say(m, code, severity, ckr__gm_subject(m, old, group, ""), "", NULL, NULL, reason,
-                remedy);
-}
-
 /* Of a field of the group that is being settled. */
 static void ckr__gm_say_field(ckr__gm *m, const char *code, ckr_severity severity,
                               const ckr__gm_key *k, const char *old_value, const char *new_value,
@@ -28818,62 +28816,93 @@ static const ckr__gm_value *ckr__gm_get(const ckr__gm_class *k, uint32_t key)
 {
     uint64_t i;
     for (i = 0; i < k->n_fields; i++)
-        if (k->fields[i].key == key) return &k->fields[i];
+        if (k->fields[i].bits->key == key) return &k->fields[i];
     return &ckr__gm_absent;
 }
 
-/* The class of a dict, a new one if there is none; of a key that comes twice the first counts.
-   *odd: a key is no string. NULL: out of memory. */
-static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, bool *odd)
+/* The bits of a value of a key, one for all that are equal. NULL: out of memory. */
+static ckr__gm_bits *ckr__gm_bits_of(ckr__gm *m, uint64_t key, const ckr_node *value)
 {
-    const uint64_t stamp = ++m->serial, count = hyper ? hyper->count : 0;
-    ckr__gm_class *k;
-    uint64_t i, at, n = 0;
-    const uint8_t *exact;
+    ckr__gm_bits *b;
     const char *text;
-    size_t size;
-    void *row = m->row;
+    uint64_t at;
     m->text.size = 0;
-    *odd = false;
-    if (!ckr__arena_grow(&m->tmp, &row, &m->cap_row, count, sizeof *m->row)) return NULL;
-    m->row = (ckr__gm_value *)row;
-    for (i = 0; i < count; i++) {
-        ckr_node *name = hyper->u.items[2 * i], *value = ckr__dict_at(hyper, i);
-        const char *key = ckr_node_str(name);
-        *odd = *odd || name->kind != CKR_NODE_STR;
-        if (!key) continue;
-        if (!ckr__map_find(&m->keys, key, (size_t)name->count, &at)) {
-            at = m->n_keys;
-            ckr__gm_key_add(m, key, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
-            if (ckr__failed(m->c)) return NULL;
-        }
-        if (m->key[at].kind == CKR__F_MEMBER || m->key[at].stamp == stamp) continue;
-        m->key[at].stamp = stamp;
-        if (!m->key[at].name) m->key[at].name = name;
-        ckr__gm_head(m, 0, at);
-        size = m->text.size;
-        ckr__gm_exact(m, value, CKR__GM_DEPTH);
-        m->row[n].key = (uint32_t)at;
-        m->row[n].node = value->kind == CKR_NODE_NONE ? NULL : value;
-        m->row[n++].n = (uint32_t)(m->text.size - size);
+    ckr__gm_head(m, 0, key);
+    ckr__gm_exact(m, value, CKR__GM_DEPTH);
+    if (m->text.failed) return NULL;
+    text = (const char *)m->text.data;
+    if (ckr__map_find(&m->values, text, m->text.size, &at)) return m->bits[at];
+    text = ckr__strndup(&m->tmp, text, m->text.size);
+    b = CKR__NEW(&m->tmp, ckr__gm_bits);
+    *CKR__PUSH(ckr__gm_bits *, &m->tmp, m->bits, m->n_bits) = b;
+    if (ckr__failed(m->c)) return NULL;
+    ckr__map_put(&m->values, text, m->text.size, m->n_bits - 1, NULL);
+    b->exact = text + CKR__GM_HEAD;
+    b->n = m->text.size - CKR__GM_HEAD;
+    b->key = (uint32_t)key;
+    return b;
+}
+
+/* How many of n nodes have equal bits before the first that does not, as far as it is cheap to see:
+   most groups have what the one before them has. */
+static uint64_t ckr__gm_twins(ckr_node *const *a, ckr_node *const *b, uint64_t n, int depth)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        const ckr_node *x = a[i], *y = b[i];
+        if (x == y) continue;
+        if (x->kind != y->kind || x->count != y->count || x->count >= 64) break;
+        if (x->kind == CKR_NODE_STR    ? memcmp(x->u.str, y->u.str, (size_t)x->count) != 0
+            : !ckr_node_is_list(x)     ? x->kind > CKR_NODE_FLOAT || x->u.i != y->u.i
+            : depth                    ? ckr__gm_twins(x->u.items, y->u.items, x->count, depth - 1)
+                                             != x->count
+                                       : true)
+            break;
     }
-    size = m->text.size;
-    text = size ? (const char *)m->text.data : "";
-    if (ckr__map_find(&m->seen, text, size, &at)) return m->classes[at];
-    text = ckr__strndup(&m->tmp, text, size);
+    return i;
+}
+
+/* The bits of an item, NULL if it is left out. `like`: another value's of its key, or NULL. */
+static ckr__gm_bits *ckr__gm_item(ckr__gm *m, const ckr_node *name, const ckr_node *value,
+                                  const ckr__gm_bits *like)
+{
+    uint64_t key = like ? like->key : 0;
+    if (!ckr_node_str(name)) return NULL;
+    if (!like && !ckr__map_find(&m->keys, name->u.str, (size_t)name->count, &key)) {
+        key = m->n_keys;
+        ckr__gm_key_add(m, name->u.str, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
+        if (ckr__failed(m->c)) return NULL;
+    }
+    return m->key[key].kind == CKR__F_MEMBER ? NULL : ckr__gm_bits_of(m, key, value);
+}
+
+/* The class of a dict whose bits are in m->row, a new one if there is none; NULL: no memory. */
+static ckr__gm_class *ckr__gm_class_of(ckr__gm *m, const ckr_node *hyper, bool odd)
+{
+    const uint64_t count = ckr__dict_n(hyper);
+    const char *text;
+    ckr__gm_class *k;
+    uint64_t i, at;
+    m->text.size = 0;
+    for (i = 0; i < count; i++)
+        if (m->row[i]) ckr__buf_put(&m->text, &m->row[i], sizeof m->row[i]);
+    ckr__buf_u8(&m->text, odd);
+    if (m->text.failed) return NULL;
+    text = (const char *)m->text.data;
+    if (ckr__map_find(&m->seen, text, m->text.size, &at)) return m->classes[at];
+    text = ckr__strndup(&m->tmp, text, m->text.size);
     k = CKR__NEW(&m->tmp, ckr__gm_class);
     *CKR__PUSH(ckr__gm_class *, &m->tmp, m->classes, m->n_classes) = k;
     if (ckr__failed(m->c)) return NULL;
-    ckr__map_put(&m->seen, text, size, m->n_classes - 1, NULL);
-    k->fields = CKR__DUP(&m->tmp, ckr__gm_value, m->row, n);
-    if (ckr__failed(m->c)) return NULL;
-    k->n_fields = n;
-    for (exact = (const uint8_t *)text, i = 0; i < n; i++) {
-        ckr__gm_value *f = &k->fields[i];
-        f->exact = exact += CKR__GM_HEAD;
-        exact += f->n;
-        if (!f->node) f->n = 0;
+    ckr__map_put(&m->seen, text, m->text.size, m->n_classes - 1, NULL);
+    k->fields = CKR__NEW_N(&m->tmp, ckr__gm_value, count);
+    for (i = 0; k->fields && i < count; i++) {
+        ckr_node *value = ckr__dict_at(hyper, i);
+        if (!m->row[i]) continue;
+        k->fields[k->n_fields].node = value->kind == CKR_NODE_NONE ? NULL : value;
+        k->fields[k->n_fields++].bits = m->row[i];
     }
+    k->odd = odd;
     k->base = ckr__gm_get(k, CKR__K_INITIAL_LR);
     if (!k->base->node) k->base = ckr__gm_get(k, CKR__K_MAX_LR);
     k->has_base = k->base->node != NULL;
@@ -28881,11 +28910,42 @@ static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, bool *od
     return k;
 }
 
+/* The class of a dict; of a key that comes twice the first counts. NULL: out of memory. */
+static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper)
+{
+    const uint64_t stamp = ++m->serial, count = ckr__dict_n(hyper), last = ckr__dict_n(m->hyper);
+    void *row = m->row;
+    uint64_t i;
+    bool odd = false, twice = false;
+    if (m->hyper && last == count &&
+        (!count || ckr__gm_twins(m->hyper->u.items, hyper->u.items, 2 * count, 1) == 2 * count))
+        return m->k;
+    if (!ckr__arena_grow(&m->tmp, &row, &m->cap_row, count, sizeof *m->row)) return NULL;
+    m->row = (ckr__gm_bits **)row;
+    for (i = 0; i < count; i++) {
+        ckr_node **item = &hyper->u.items[2 * i];
+        const uint64_t same =
+            i < last ? ckr__gm_twins(&m->hyper->u.items[2 * i], item, 2, 1) : 0;
+        ckr__gm_bits *b = same ? m->row[i] : NULL;
+        ckr__gm_key *k;
+        if (same < 2) m->row[i] = b = ckr__gm_item(m, item[0], item[1], b);
+        odd = odd || item[0]->kind != CKR_NODE_STR;
+        if (!b) continue;
+        k = &m->key[b->key];
+        twice = twice || k->stamp == stamp;
+        if (k->stamp == stamp) m->row[i] = NULL;
+        k->stamp = stamp;
+        if (!k->name) k->name = item[0];
+    }
+    m->hyper = twice ? NULL : hyper;
+    m->k = ckr__gm_class_of(m, hyper, odd);
+    return ckr__failed(m->c) ? NULL : m->k;
+}
+
 static void ckr__gm_classes(ckr__gm *m)
 {
     ckr__gm_class *k;
     uint64_t i;
-    bool odd;
     m->old = CKR__NEW_N(&m->tmp, ckr__gm_old, m->n_olds);
     m->wish = CKR__NEW_N(&m->tmp, ckr__gm_class *, m->n_news);
     for (i = 0; m->old && m->wish && i < m->n_olds + m->n_news; i++) {
@@ -28894,13 +28954,13 @@ static void ckr__gm_classes(ckr__gm *m)
         const ckr_node *hyper = (old ? m->olds : m->news)[g].hyper;
         const bool dict = !hyper || ckr_node_is_dict(hyper);
         if (!dict && tell)
-            ckr__gm_say_group(m, "CKR_E_GROUP_FIELDS", CKR_ERROR, old, g,
-                              "the fields of the group are no dict", NULL);
-        k = ckr__gm_intern(m, dict ? hyper : NULL, &odd);
+            ckr__gm_say(m, "CKR_E_GROUP_FIELDS", CKR_ERROR, ckr__gm_subject(m, old, g, ""), "",
+                        NULL, NULL, "the fields of the group are no dict", NULL);
+        k = ckr__gm_intern(m, dict ? hyper : NULL);
         if (!k) return;
-        if (odd && tell)
-            ckr__gm_say_group(m, "CKR_W_GROUP_KEY", CKR_LOST, old, g,
-                              "a field whose name is no string is left out", NULL);
+        if (k->odd && tell)
+            ckr__gm_say(m, "CKR_W_GROUP_KEY", CKR_LOST, ckr__gm_subject(m, old, g, ""), "", NULL,
+                        NULL, "a field whose name is no string is left out", NULL);
         if (old) m->old[g].k = k;
         else m->wish[g] = k;
         if (old && ckr__gm_get(k, CKR__K_INITIAL_LR)->node) m->any_initial = true;
@@ -28916,7 +28976,7 @@ static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
     if (k->stamp == m->serial) return k;
     m->order[m->n_order++] = key;
     k->stamp = m->serial;
-    k->n = k->weight = 0;
+    k->n = k->n_classes = k->weight = 0;
     k->want = &ckr__gm_absent;
     k->out = ckr__gm_absent;
     return k;
@@ -28924,10 +28984,31 @@ static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
 
 static void ckr__gm_cell_add(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *v, uint64_t weight)
 {
-    ckr__gm_cell *cell = CKR__PUSH_FEW(ckr__gm_cell, &m->tmp, k->cells, k->n);
-    cell->value = v;
-    cell->weight = weight;
-    k->weight += weight;
+    void *room = k->room;
+    if (k->n == k->cap && !ckr__arena_grow(&m->tmp, &room, &k->cap, k->n + 1, sizeof *k->room))
+        return;
+    k->cells = k->room = (ckr__gm_cell *)room;
+    k->cells[k->n].value = v;
+    k->cells[k->n++].weight = weight;
+}
+
+/* The fields of a class that `weight` parameters have. */
+static void ckr__gm_class_add(ckr__gm *m, const ckr__gm_class *from)
+{
+    uint64_t i;
+    for (i = 0; i < from->n_fields; i++) {
+        ckr__gm_bits *b = from->fields[i].bits;
+        ckr__gm_key *k = ckr__gm_enter(m, b->key);
+        k->n_classes++;
+        k->weight += from->weight;
+        if (b->stamp != m->serial) {
+            b->stamp = m->serial;
+            b->cell = k->n;
+            ckr__gm_cell_add(m, k, &from->fields[i], from->weight);
+        } else if (b->cell < k->n) {
+            k->cells[b->cell].weight += from->weight;
+        }
+    }
 }
 
 static int ckr__gm_cell_cmp(const void *x, const void *y)
@@ -28941,8 +29022,6 @@ static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
     ckr__gm_cell *out;
     void **items;
     uint64_t i, n = 0;
-    for (i = 1; i < k->n && !ckr__gm_cmp(k->cells[0].value, k->cells[i].value); i++) {}
-    if (i >= k->n) k->n = k->n != 0;
     if (k->n < 2) return;
     items = CKR__NEW_N(&m->tmp, void *, k->n);
     out = CKR__NEW_N(&m->tmp, ckr__gm_cell, k->n);
@@ -28961,18 +29040,23 @@ static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
 /* A field that some of the groups lack is one that they disagree on. */
 static void ckr__gm_gather(ckr__gm *m, const ckr__gm_part *of, uint64_t n)
 {
-    uint64_t i, j, total = 0;
+    uint64_t i, total = 0;
     m->serial++;
-    m->n_order = 0;
+    m->n_order = m->n_merged = 0;
     for (i = 0; i < n; i++) {
-        const ckr__gm_class *k = m->old[of[i].group].k;
+        ckr__gm_class *k = m->old[of[i].group].k;
         total += of[i].weight;
-        for (j = 0; j < k->n_fields; j++)
-            ckr__gm_cell_add(m, ckr__gm_enter(m, k->fields[j].key), &k->fields[j], of[i].weight);
+        if (k->stamp != m->serial) {
+            m->merged[m->n_merged++] = k;
+            k->stamp = m->serial;
+            k->weight = 0;
+        }
+        k->weight += of[i].weight;
     }
+    for (i = 0; i < m->n_merged; i++) ckr__gm_class_add(m, m->merged[i]);
     for (i = 0; i < m->n_order; i++) {
         ckr__gm_key *k = &m->key[m->order[i]];
-        if (k->n < n) ckr__gm_cell_add(m, k, &ckr__gm_absent, total - k->weight);
+        if (k->n_classes < m->n_merged) ckr__gm_cell_add(m, k, &ckr__gm_absent, total - k->weight);
         ckr__gm_distinct(m, k);
     }
 }
@@ -29159,8 +29243,8 @@ static ckr__gm_pool *ckr__gm_pool_signature(ckr__gm *m, ckr__gm_class *want)
         bool fits = true;
         for (j = 0; j < want->n_fields && fits; j++) {
             const ckr__gm_value *f = &want->fields[j];
-            fits = m->key[f->key].kind != CKR__F_IDENTITY || !f->node ||
-                   ckr__gm_near(m, f, ckr__gm_get(m->old[i].k, f->key));
+            fits = m->key[f->bits->key].kind != CKR__F_IDENTITY || !f->node ||
+                   ckr__gm_near(m, f, ckr__gm_get(m->old[i].k, f->bits->key));
         }
         if (fits) ckr__gm_pool_add(m, pool, i, m->olds[i].n_params);
     }
@@ -29249,10 +29333,7 @@ static ckr__gm_value ckr__gm_cycled_betas(ckr__gm *m, const ckr_node *have,
     v.node = ckr__node(m->c, (ckr_node_kind)have->kind);
     for (i = 0; i < have->count; i++)
         ckr__node_push(m->c, v.node, (i ? want->node : have)->u.items[i]);
-    m->text.size = 0;
-    if (v.node) ckr__gm_exact(m, v.node, CKR__GM_DEPTH);
-    v.exact = (const uint8_t *)ckr__strndup(&m->tmp, (const char *)m->text.data, m->text.size);
-    v.n = v.exact ? (uint32_t)m->text.size : 0;
+    if (v.node) v.bits = ckr__gm_bits_of(m, CKR__K_BETAS, v.node);
     return v;
 }
 
@@ -29363,10 +29444,9 @@ static void ckr__gm_settle(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *
     ckr__gm_key *initial = &m->key[CKR__K_INITIAL_LR];
     uint64_t i;
     done->first = m->n_trace;
-    done->hyper = ckr__node(m->c, CKR_NODE_DICT);
     ckr__gm_gather(m, m->pool->parts, m->pool->n_parts);
     for (i = 0; i < want->n_fields; i++)
-        ckr__gm_enter(m, want->fields[i].key)->want = &want->fields[i];
+        ckr__gm_enter(m, want->fields[i].bits->key)->want = &want->fields[i];
     if (!m->pool->n_parts && m->any_initial && m->mode != CKR_MODE_TRANSFER &&
         ckr__gm_get(want, CKR__K_LR)->node)
         ckr__gm_enter(m, CKR__K_INITIAL_LR);
@@ -29387,11 +29467,13 @@ static void ckr__gm_settle(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *
         ckr__gm_decide_lr(m, k);
         if (!m->base->node) m->base = &k->out;
     }
+    done->hyper = ckr__dict_for(m->c, CKR_NODE_DICT, m->n_order);
     for (i = 0; i < m->n_order && !ckr__failed(m->c); i++) {
         const ckr__gm_key *k = &m->key[m->order[i]];
         ckr__node_pair(m->c, done->hyper, k->name, k->out.node ? k->out.node : m->nil);
     }
-    done->rep = ckr__gm_rep(m, m->pool, m->base);
+    done->want = want;
+    done->base = *m->base;
     done->end = m->n_trace;
 }
 
@@ -29405,7 +29487,8 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
     const bool known = m->news[group].hyper != NULL,
                error = m->mode == CKR_MODE_RECOVER || !known;
     ckr__gm_pool *pool = &m->none;
-    ckr__gm_done here = CKR_ZERO, *done = &here, **kept;
+    ckr__gm_done *done, **kept = &m->wish[group]->done[!n], *mixed = NULL;
+    ckr__gm_class *from_class;
     uint64_t k;
     m->some.n_parts = 0;
     m->serial++;
@@ -29417,29 +29500,36 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
         else if (!match || !n) pool = ckr__gm_pool_signature(m, m->wish[group]);
     }
     if (pool == &m->none && m->mode != CKR_MODE_TRANSFER && n)
-        ckr__gm_say_group(m, error ? "CKR_E_GROUP_NEW" : "CKR_W_GROUP_NEW",
-                          error ? CKR_ERROR : CKR_CHANGED, false, group,
-                          known ? "no old group has a parameter of this group: its fields are the "
-                                  "configuration's"
-                                : "no old group has a parameter of this group, and the run does "
-                                  "not say what its fields are",
-                          known ? "--mode continue takes it as new"
-                                : "give the fields of the group");
+        ckr__gm_say(m, error ? "CKR_E_GROUP_NEW" : "CKR_W_GROUP_NEW",
+                    error ? CKR_ERROR : CKR_CHANGED, ckr__gm_subject(m, false, group, ""), "",
+                    NULL, NULL,
+                    known ? "no old group has a parameter of this group: its fields are the "
+                            "configuration's"
+                          : "no old group has a parameter of this group, and the run does not say "
+                            "what its fields are",
+                    known ? "--mode continue takes it as new" : "give the fields of the group");
     m->pool = pool;
     m->group = group;
     m->empty = !n;
-    kept = &m->wish[group]->done[m->empty];
-    if (pool != &m->some && *kept) {           /* decided before: its notes count once more */
-        done = *kept;
-        for (k = done->first; k < done->end; k++) m->folds[m->trace[k]].count++;
-    } else {
-        ckr__gm_settle(m, m->wish[group], done);
-        if (pool != &m->some) *kept = CKR__DUP(&m->tmp, ckr__gm_done, done, 1);
+    if (pool == &m->some) {            /* of one class: the next of that class has it at once */
+        from_class = m->old[pool->parts[0].group].k;
+        for (k = 1; k < pool->n_parts && m->old[pool->parts[k].group].k == from_class; k++) {}
+        kept = k == pool->n_parts ? &from_class->last : &mixed;
     }
+    done = *kept;
     *out = m->news[group];
-    out->hyper = done->hyper;
     out->raw = NULL;
-    *from = done->rep;
+    if (done && done->want == m->wish[group]) {
+        for (k = done->first; k < done->end; k++) m->folds[m->trace[k]].count++;
+        out->hyper = ckr__dict_copy(m->c, done->hyper);
+    } else {
+        done = *kept = CKR__NEW(&m->tmp, ckr__gm_done);
+        if (!done) return;
+        ckr__gm_settle(m, m->wish[group], done);
+        out->hyper = done->hyper;
+        done->rep = ckr__gm_rep(m, pool, &done->base);
+    }
+    *from = pool == &m->some ? ckr__gm_rep(m, pool, &done->base) : done->rep;
 }
 
 static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
@@ -29455,6 +29545,7 @@ static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
         }
     if (!ckr__failed(m->c)) ckr__gm_classes(m);
     m->order = CKR__NEW_N(&m->tmp, uint32_t, m->n_keys);
+    m->merged = CKR__NEW_N(&m->tmp, ckr__gm_class *, m->n_classes);
     m->nil = ckr__node(m->c, CKR_NODE_NONE);
     if (ckr__failed(m->c)) return;
     ckr__gm_params(m);
@@ -29486,7 +29577,7 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
     m.n_news = t->n_groups;
     m.mode = t->mode;
     m.budget = CKR__GM_BUDGET;
-    m.keys.c = m.seen.c = m.names.c = m.text.c = &m.tmp;
+    m.keys.c = m.values.c = m.seen.c = m.names.c = m.text.c = &m.tmp;
     ckr__gm_run(&m, out, from);
     for (i = 0; i < m.n_folds && !ckr__failed(c); i++) {
         const ckr__gm_fold *f = &m.folds[i];
@@ -29497,6 +29588,7 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
         ckr__say(c, f->code, f->severity, subject, f->was, f->now, f->reason, f->remedy);
     }
     ckr__map_free(&m.keys);
+    ckr__map_free(&m.values);
     ckr__map_free(&m.seen);
     ckr__map_free(&m.names);
     ckr__buf_free(&m.text);
