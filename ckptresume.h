@@ -167,7 +167,7 @@
        >>plan.proof >>trust >>output >>output.paths >>verify >>verify.check >>verify.diff
        >>verify.members >>kit.streams >>kit.files >>kit.runs >>kit.parts >>kit.curve >>kit.dist
        >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>kit.fresh
-       >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
+       >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
        >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
        >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>torch_ranks >>torchtune
        >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.optimizer
@@ -188,8 +188,8 @@
        >>megatron.layout >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read
        >>megatron.random >>megatron.read >>megatron.dist >>megatron.dist.ranks
        >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read >>megatron.emit
-       >>megatron.dist.emit >>lightning >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view
-       >>epilogue
+       >>megatron.dist.emit >>megatron.adopt >>lightning >>dialect.table >>ckpt >>ckpt.side
+       >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -427,7 +427,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(MEGATRON_ARGS,        E_MISMATCH,    "the stored arguments contradict the tensors")          \
     X(MEGATRON_BUCKETS,     E_MISMATCH,    "no bucket layout gives the optimizer's buffer")        \
     X(MEGATRON_UNSUPPORTED, E_UNSUPPORTED, "a layout of Megatron-LM that is not read")             \
-    X(MEGATRON_SOURCE,      E_REFUSED,     "the writer needs a Megatron checkpoint")               \
+    X(MEGATRON_SOURCE,      E_REFUSED,     "Megatron-LM cannot have this model or run")           \
     X(MEGATRON_STAGES,      E_REFUSED,     "the layers cannot lie on so many stages")              \
     X(MEGATRON_DEFECT,      E_MISMATCH,    "optimizer state that Megatron-LM wrote wrong")        \
     X(TRAINER_RANDOM,       E_MISMATCH,    "ranks without a file of random states")               \
@@ -1045,7 +1045,8 @@ typedef struct ckr_setting {   /* one value that the coming run is to have      
        vpp              Megatron-LM: virtual stages of each stage; else the source's, 1 when pp
                         changes
        to_version       Megatron-LM: "0.16"; else the source's
-       kv_heads         TorchTitan: key-value heads of the attention, where no file tells them
+       heads, kv_heads  Megatron-LM, TorchTitan: heads of the attention, and those of its keys and
+                        values, where no file tells them
        fsdp_size        verl: ranks that FSDP cuts a copy over; else the source's where that divides
                         the ranks, else all
        max_shard_bytes  safetensors: a directory of files with no more tensor bytes each, but for a
@@ -24405,6 +24406,9 @@ typedef struct ckr__out {
     const char *cannot, *remedy;       /* why it follows none, and what it would, or NULL  */
     ckr_run_setting *settings; /* what the coming run must be started with               */
     uint64_t  n_settings;
+    const ckr_ckpt *src;       /* the source                                             */
+    struct ckr__made **made;   /* tensors that the source has in another form (ckr__made_new) */
+    uint64_t  n_made;
 } ckr__out;
 
 /* A setting; the last value of a key counts. False: out of memory. */
@@ -24585,6 +24589,145 @@ static void ckr__bind_taken_for(ckr_entry *e, uint64_t from, const ckr_tensor *a
         e->binds[from].as = as;
         e->binds[from].also = also;
     }
+}
+
+/* A tensor of the output that is made of rows of the source's. Emitters bind it as any other; at
+   the end each of its binds becomes one for every part (ckr__out_unmake), so that the engine, the
+   digests and the proofs see the source's tensors alone. */
+typedef struct ckr__made_part {
+    const ckr_tensor *from;
+    int64_t row, n, at;        /* its rows [row, row + n) are those from `at` on         */
+    int64_t layer;             /* of the axis in front of them; -1: there is none        */
+    bool    turned;            /* its rows are its last axis                             */
+} ckr__made_part;
+
+typedef struct ckr__made {
+    ckr_tensor      tensor;    /* of one or two axes, in no state, without pieces        */
+    ckr__made_part *parts;     /* one behind the other                                   */
+    uint64_t        n;
+    bool            copy;      /* its elements are in the output beside it               */
+} ckr__made;
+
+/* One without rows, like a tensor of the source. NULL: out of memory. */
+static ckr__made *ckr__made_new(ckr__out *o, const char *name, const char *slot, uint32_t n_dims,
+                                int64_t columns)
+{
+    ckr__made *m = CKR__NEW(o->c, ckr__made);
+    int64_t *shape = CKR__NEW_N(o->c, int64_t, 2);
+    if (!m || !shape || !name) return NULL;
+    shape[1] = columns;
+    m->tensor.name = name;
+    m->tensor.slot = slot;
+    m->tensor.n_dims = n_dims;
+    m->tensor.shape = shape;
+    m->tensor.split.axis = -1;
+    m->tensor.index = UINT32_MAX - (uint32_t)o->n_made;
+    *CKR__PUSH(ckr__made *, o->c, o->made, o->n_made) = m;
+    return ckr__failed(o->c) ? NULL : m;
+}
+
+/* These rows of the part come behind those that are there. */
+static void ckr__made_add(ckr__ctx *c, ckr__made *m, const ckr__made_part *part)
+{
+    int64_t *rows = (int64_t *)(uintptr_t)m->tensor.shape;
+    ckr__made_part *last = m->n ? &m->parts[m->n - 1] : NULL;
+    if (last && last->from == part->from && last->layer == part->layer &&
+        last->row + last->n == part->row) {
+        last->n += part->n;
+    } else {
+        last = CKR__PUSH(ckr__made_part, c, m->parts, m->n);
+        *last = *part;
+        last->at = *rows;
+    }
+    m->tensor.dtype = part->from->dtype;
+    m->tensor.requires_grad = part->from->requires_grad;
+    *rows += part->n;
+}
+
+/* The made tensor that this is; NULL: it is the source's. */
+static const ckr__made *ckr__made_of(const ckr__out *o, const ckr_tensor *t)
+{
+    const uint64_t i = t ? UINT32_MAX - t->index : o->n_made;
+    return i < o->n_made ? o->made[i] : NULL;
+}
+
+/* The same elements once more, in another dtype, as another slot. NULL: out of memory. */
+static ckr_tensor *ckr__made_copy(ckr__out *o, const ckr_tensor *t, const char *slot,
+                                  ckr_dtype dtype)
+{
+    const ckr__made *of = ckr__made_of(o, t);
+    ckr__made *m = ckr__made_new(o, t->name, slot, t->n_dims, 0);
+    ckr__made_part whole = CKR_ZERO;
+    if (!m) return NULL;
+    whole.from = t;
+    whole.n = t->shape[0];
+    whole.layer = -1;
+    if (of) m->parts = of->parts, m->n = of->n;
+    else ckr__made_add(o->c, m, &whole);
+    m->tensor.shape = t->shape;
+    m->tensor.dtype = dtype;
+    m->copy = true;
+    return ckr__failed(o->c) ? NULL : &m->tensor;
+}
+
+/* A bind of a made tensor as binds of its parts. */
+static void ckr__bind_unmake(ckr__out *o, ckr_entry *e, const ckr__made *m, const ckr__bind *b)
+{
+    const ckr_piece *p = &b->piece;
+    const ckr__made *as = ckr__made_of(o, b->as);
+    uint64_t i, lo = 0, hi = m->n;
+    while (lo < hi) {                  /* the first part that reaches into the box       */
+        const uint64_t mid = lo + (hi - lo) / 2;
+        if (m->parts[mid].at + m->parts[mid].n <= p->start[0]) lo = mid + 1;
+        else hi = mid;
+    }
+    for (i = lo; i < m->n && m->parts[i].at < p->start[0] + p->count[0]; i++) {
+        const ckr__made_part *part = &m->parts[i];
+        const int64_t begin = ckr__max_i64(p->start[0], part->at),
+                      end = ckr__min_i64(p->start[0] + p->count[0], part->at + part->n);
+        const uint32_t lead = part->layer >= 0, n = p->n_dims,
+                       row = lead + (part->turned && n == 2), column = lead + !part->turned;
+        int64_t start[3] = { 0 }, count[3] = { 1, 1, 1 }, stride[3] = { 0 };
+        ckr__binder w = CKR_ZERO;
+        w.c = o->c;
+        w.entry = e;
+        w.tensor = part->from;
+        w.replica = p->replica || m->copy;
+        if (lead) start[0] = part->layer;
+        start[row] = part->row + begin - part->at;
+        count[row] = end - begin;
+        stride[row] = p->stride[0];
+        if (n == 2) {
+            start[column] = p->start[1];
+            count[column] = p->count[1];
+            stride[column] = p->stride[1];
+        }
+        if (!ckr__binder_piece(&w, lead + n, start, count, stride,
+                               p->offset + (uint64_t)((begin - p->start[0]) * p->stride[0])))
+            return;
+        e->binds[e->n_binds - 1].as = as && i < as->n ? as->parts[i].from : b->as;
+    }
+}
+
+/* No bind is of a made tensor any more. */
+static void ckr__out_unmake(ckr__out *o)
+{
+    uint64_t i, k, b, n;
+    for (i = 0; i < o->n_files && o->n_made; i++)
+        for (k = 0; k < o->files[i]->n_entries && !ckr__failed(o->c); k++) {
+            ckr_entry *e = o->files[i]->entries[k];
+            ckr__bind *was = e->binds;
+            n = e->n_binds;
+            for (b = 0; b < n && !ckr__made_of(o, was[b].tensor); b++) {}
+            if (b == n) continue;
+            e->binds = NULL;
+            e->n_binds = 0;
+            for (b = 0; b < n && !ckr__failed(o->c); b++) {
+                const ckr__made *m = ckr__made_of(o, was[b].tensor);
+                if (m) ckr__bind_unmake(o, e, m, &was[b]);
+                else *CKR__PUSH_FEW(ckr__bind, o->c, e->binds, e->n_binds) = was[b];
+            }
+        }
 }
 
 /* What keeps a tensor from being taken as a strided array ("a tensor that is ..."), or NULL. */
@@ -24973,7 +25116,8 @@ static bool ckr__step_of(const char *s, int64_t *out)
 
 /* ckr_option: the keys, and from which number on one asks for something (0: it is text). */
 static const struct { const char *key; int64_t least; } ckr__options[] = {
-    { "vpp", 2 }, { "to_version", 0 }, { "kv_heads", 1 }, { "fsdp_size", 1 },
+    { "vpp", 2 }, { "to_version", 0 }, { "heads", 1 }, { "kv_heads", 1 },
+    { "fsdp_size", 1 },
     { "max_shard_bytes", 1 }, { "data", 0 }, { "micro_batch", 1 }, { "seq_len", 1 }
 };
 #define CKR__OPTIONS (sizeof ckr__options / sizeof *ckr__options)
@@ -31596,7 +31740,9 @@ static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
         !(p->target.without & CKR_GROUPS))
         ckr__plan_named(p);
     if (ckr__failed(&p->ctx) || p->ctx.refused) return p->ctx.err->code;
-    return d->emit_fn(&p->ctx, given, &p->target, &p->out);
+    d->emit_fn(&p->ctx, given, &p->target, &p->out);
+    ckr__out_unmake(&p->out);
+    return p->ctx.err->code;
 }
 
 static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, uint64_t max_bytes,
@@ -31615,6 +31761,7 @@ static ckr_result ckr__plan_make(const ckr_ckpt *src, const ckr_target *target, 
     p->n_puts = src->n_puts;
     p->out.c = &p->ctx;
     p->out.n_tensors = src->state.n_tensors;
+    p->out.src = src;
     if (target) p->target = *target;
     p->asked = p->target;
     p->depth = depth;
@@ -37472,6 +37619,573 @@ static ckr_node *ckr__fresh_optimizer(ckr__fresh *w)
                           : ckr__node_dict(c, "state", states, "param_groups", list, CKR__END);
 }
 
+/* >>kit.gpt ------------------------------------------------------------------- */
+/* A GPT has the same tensors everywhere: an embedding, layers of attention and MLP, a norm, a head.
+   Frameworks differ in the names, in what is fused and in the order of fused rows, which is all in
+   one table. A dialect that writes another framework's run as its own
+
+       ckr__gpt g;
+       ckr__gpt_read(&g, c, out, s, t, CKR_ITEM_...) whose GPT it is, and its sizes; or it refuses
+       own = ckr__gpt_as(&g, CKR__GPT_NANOTRON)      the same state under the family's names, fused
+                                                     as there, groups and ties with it
+
+   and goes on with `own`, whose tensors may be rows of several of the source's (ckr__made). Heads
+   are in no shape: the source's configuration tells them, or --heads. */
+
+enum {                         /* the roles, in the order in which they are written       */
+    CKR__GPT_EMBED = 0, CKR__GPT_POS, CKR__GPT_NORM_1, CKR__GPT_O, CKR__GPT_QKV, CKR__GPT_Q,
+    CKR__GPT_K, CKR__GPT_V, CKR__GPT_Q_NORM, CKR__GPT_K_NORM, CKR__GPT_NORM_2, CKR__GPT_GATE_UP,
+    CKR__GPT_GATE, CKR__GPT_UP, CKR__GPT_DOWN, CKR__GPT_NORM_F, CKR__GPT_HEAD, CKR__GPT_ROLES
+};
+
+enum { CKR__GPT_HF = 0, CKR__GPT_GPT2, CKR__GPT_TITAN, CKR__GPT_NANOTRON, CKR__GPT_MEGATRON,
+       CKR__GPT_LLMC, CKR__GPT_FAMILIES };
+
+typedef struct ckr__gpt_family {
+    const char *name;          /* for messages                                           */
+    const char *base;          /* before all names but the head's, where the model has one */
+    const char *layers;        /* before a layer's number; stacked: NULL, axis 0 counts them */
+    const char *ends[2];       /* of a weight's name, of a bias's                        */
+    bool        grouped;       /* fused rows are q, k, v of each group of heads; else of all */
+    bool        interleaved;   /* it rotates neighbouring channels; else halves          */
+    bool        rms;           /* its norms are RMSNorm, where they have no bias         */
+    const char *names[CKR__GPT_ROLES];         /* blanks between those of several versions */
+} ckr__gpt_family;
+
+static const ckr__gpt_family ckr__gpt_families[CKR__GPT_FAMILIES] = {
+    { "transformers", "model.", "layers.", { ".weight", ".bias" }, false, false, true,
+      { "embed_tokens", NULL, "input_layernorm", "self_attn.o_proj", "self_attn.qkv_proj",
+        "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.q_norm",
+        "self_attn.k_norm", "post_attention_layernorm", "mlp.gate_up_proj", "mlp.gate_proj",
+        "mlp.up_proj", "mlp.down_proj", "norm", "lm_head" } },
+    { "GPT-2", "transformer.", "h.", { ".weight", ".bias" }, false, false, false,
+      { "wte", "wpe", "ln_1", "attn.c_proj", "attn.c_attn", NULL, NULL, NULL, NULL, NULL, "ln_2",
+        NULL, NULL, "mlp.c_fc", "mlp.c_proj", "ln_f", "lm_head" } },
+    { "TorchTitan", "", "layers.", { ".weight", ".bias" }, true, true, true,
+      { "tok_embeddings", NULL, "attention_norm", "attention.wo",
+        "attention.wqkv attention.qkv_linear.wqkv", "attention.wq attention.qkv_linear.wq",
+        "attention.wk attention.qkv_linear.wk", "attention.wv attention.qkv_linear.wv",
+        "attention.q_norm", "attention.k_norm", "ffn_norm", NULL, "feed_forward.w1",
+        "feed_forward.w3", "feed_forward.w2", "norm", "output lm_head" } },
+    { "Nanotron", "model.", "decoder.", { ".weight", ".bias" }, false, false, true,
+      { "token_position_embeddings.pp_block.token_embedding", NULL, "pp_block.input_layernorm",
+        "pp_block.attn.o_proj", "pp_block.attn.qkv_proj", NULL, NULL, NULL, NULL, NULL,
+        "pp_block.post_attention_layernorm", "pp_block.mlp.gate_up_proj", NULL, NULL,
+        "pp_block.mlp.down_proj", "final_layer_norm.pp_block", "model.lm_head.pp_block" } },
+    { "Megatron-LM", "", "decoder.layers.", { ".weight", ".bias" }, true, false, true,
+      { "embedding.word_embeddings", "embedding.position_embeddings", "input_layernorm",
+        "self_attention.linear_proj", "self_attention.linear_qkv", NULL, NULL, NULL,
+        "self_attention.q_layernorm", "self_attention.k_layernorm", "pre_mlp_layernorm",
+        "mlp.linear_fc1", NULL, NULL, "mlp.linear_fc2", "decoder.final_layernorm",
+        "output_layer" } },
+    { "llm.c", "", NULL, { "w", "b" }, false, false, false,
+      { "wte", "wpe", "ln1", "attproj", "qkv", NULL, NULL, NULL, NULL, NULL, "ln2", NULL, NULL,
+        "fc", "fcproj", "lnf", NULL } }
+};
+typedef struct ckr__gpt {
+    ckr__ctx        *c;
+    ckr__out        *out;
+    const ckr_state *s;
+    const ckr_target *t;
+    ckr_item         item;     /* under which it refuses                                 */
+    const ckr__gpt_family *family;
+    const char      *outer, *base;     /* before every name (of a wrapper), and what of the base */
+    ckr__slots      *all;      /* by ckr__gpt_place                                      */
+    const ckr_node  *config;   /* HF's config.json, or NULL                              */
+    int64_t          layers, hidden, heads, kv_heads, head_dim, ffn, vocab, positions;
+    bool             gated, tied, interleaved;
+    bool             turned;   /* matrices are (in, out), as of HF's Conv1D              */
+    bool             norms_biased, attention_biased, o_biased, mlp_biased, qk_norm;
+    double           epsilon, rope_base;       /* of the norms, of the rotation; 0: not told */
+} ckr__gpt;
+
+static bool ckr__gpt_layered(int role)
+{
+    return role > CKR__GPT_POS && role < CKR__GPT_NORM_F;
+}
+
+/* The n-th name of a role; NULL: there are not so many. */
+static const char *ckr__gpt_name(const ckr__gpt *g, const ckr__gpt_family *f, int64_t layer,
+                                 int role, int bias, int n)
+{
+    const bool own = f == g->family;
+    const char *p = f->names[role], *base = role == CKR__GPT_HEAD ? "" : own ? g->base : f->base;
+    const char *end = !f->layers && role <= CKR__GPT_POS ? "" : f->ends[bias];
+    for (; p && n > 0; n--) p = ckr__word_next(p);
+    if (!p || !*p) return NULL;
+    if (ckr__gpt_layered(role) && f->layers)
+        base = ckr__printf(g->c, "%s%s%lld.", base, f->layers, (long long)layer);
+    return base ? ckr__printf(g->c, "%s%s%.*s%s", own ? g->outer : "", base,
+                              (int)strcspn(p, " "), p, end)
+                : NULL;
+}
+
+static uint64_t ckr__gpt_place(const ckr__gpt *g, int64_t layer, int role, int bias)
+{
+    const int64_t of = g->family->layers && ckr__gpt_layered(role) ? layer : 0;
+    return ((uint64_t)of * CKR__GPT_ROLES + (uint64_t)role) * 2 + (uint64_t)bias;
+}
+
+/* The source's tensor, as it is there; NULL: none. */
+static const ckr_tensor *ckr__gpt_find(const ckr__gpt *g, int64_t layer, int role, int bias,
+                                       const char *slot)
+{
+    const ckr__slots *x = &g->all[ckr__gpt_place(g, layer, role, bias)];
+    uint64_t i;
+    if (!strcmp(slot, "param")) return x->param;
+    for (i = 0; i < x->n; i++) if (!strcmp(x->list[i]->slot, slot)) return x->list[i];
+    return NULL;
+}
+
+static const ckr_tensor *ckr__gpt_param(const ckr__gpt *g, int role)
+{
+    return ckr__gpt_find(g, 0, role, 0, "param");
+}
+
+/* Rows or (`columns`) columns of a parameter of the first layer, as a matrix (out, in) has them; 0:
+   there is none. */
+static int64_t ckr__gpt_size(const ckr__gpt *g, int role, bool columns)
+{
+    const ckr_tensor *t = ckr__gpt_param(g, role);
+    const uint32_t lead = ckr__gpt_layered(role) && !g->family->layers, n = t ? t->n_dims : 0;
+    const bool turned = g->turned && ckr__gpt_layered(role);
+    if (n <= lead || (columns && n < lead + 2)) return 0;
+    return t->shape[lead + (n == lead + 2 && columns != turned)];
+}
+
+/* Is it this family's model, with these bases before the names? */
+static bool ckr__gpt_is(ckr__gpt *g, const ckr__gpt_family *f, const char *base)
+{
+    const char *first, *name;
+    uint64_t i;
+    size_t n, k;
+    g->family = f;
+    g->base = base;
+    g->outer = "";
+    first = ckr__gpt_name(g, f, 0, CKR__GPT_EMBED, 0, 0);
+    for (i = 0; first && i < g->s->n_tensors; i++) {
+        name = g->s->tensors[i]->name;
+        n = strlen(name);
+        k = strlen(first);
+        if (strcmp(g->s->tensors[i]->slot, "param") != 0 || !ckr__path_ends(name, first) ||
+            (n > k && name[n - k - 1] != '.'))
+            continue;
+        g->outer = ckr__strndup(g->c, name, n - k);
+        name = g->outer ? ckr__gpt_name(g, f, 0, CKR__GPT_O, 0, 0) : NULL;
+        return name && ckr__tensor_find(g->s, name, "param");
+    }
+    return false;
+}
+
+/* Every tensor at its place. One that no GPT has is refused: a model without it is another one. */
+static void ckr__gpt_index(ckr__gpt *g)
+{
+    ckr__map names = { g->c, NULL, 0, 0 };
+    const char *name, *odd = NULL;
+    uint64_t i, n = 0;
+    int64_t l;
+    int role, bias, k;
+    for (i = 0; i < g->s->n_tensors; i++)
+        if (!strcmp(g->s->tensors[i]->slot, "param"))
+            ckr__map_put(&names, g->s->tensors[i]->name, strlen(g->s->tensors[i]->name), 0, NULL);
+    if (!g->family->layers) {
+        name = ckr__gpt_name(g, g->family, 0, CKR__GPT_O, 0, 0);
+        g->layers = name ? ckr__tensor_find(g->s, name, "param")->shape[0] : 0;
+    }
+    while (g->family->layers && (name = ckr__gpt_name(g, g->family, g->layers, CKR__GPT_O, 0, 0)) &&
+           ckr__map_find(&names, name, strlen(name), NULL))
+        g->layers++;
+    ckr__map_free(&names);
+    for (l = 0; l == 0 || (g->family->layers && l < g->layers); l++)
+        for (role = 0; role < CKR__GPT_ROLES; role++)
+            for (bias = 0; bias < 2; bias++) {
+                n = ckr__gpt_place(g, l, role, bias);
+                for (k = 0; (l == 0 || ckr__gpt_layered(role)) &&
+                            (name = ckr__gpt_name(g, g->family, l, role, bias, k));
+                     k++)
+                    ckr__map_put(&names, name, strlen(name), n, NULL);
+            }
+    n = 2 * CKR__GPT_ROLES * (uint64_t)l;
+    g->all = ckr__slots_of(g->c, g->s, &names, n, "ema");
+    for (i = 0; i < g->s->n_tensors && !odd; i++) {
+        const ckr_tensor *t = g->s->tensors[i];
+        if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
+            !ckr__map_find(&names, t->name, strlen(t->name), NULL) &&
+            !ckr__path_ends(t->name, "rotary_emb.inv_freq") &&
+            !ckr__path_ends(t->name, ".attn.bias"))
+            odd = t->name;
+    }
+    ckr__map_free(&names);
+    if (odd)
+        ckr__refuse(g->c, g->item, odd,
+                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them", g->family->name),
+                    "--to dcp and --to safetensors take every model");
+}
+
+/* Is a role written as itself? What is spelled both ways is written apart. */
+static bool ckr__gpt_written(const ckr__gpt_family *to, int role)
+{
+    return to->names[role] && (role != CKR__GPT_QKV || !to->names[CKR__GPT_Q]) &&
+           (role != CKR__GPT_GATE_UP || !to->names[CKR__GPT_GATE]);
+}
+
+static bool ckr__gpt_off(const ckr_node *n)
+{
+    return n && n->kind == CKR_NODE_BOOL && !n->u.b;
+}
+
+static void ckr__gpt_misfit(ckr__gpt *g, const char *what, const char *why, const char *remedy)
+{
+    if (!g->c->refused) ckr__refuse(g->c, g->item, what, why, remedy);
+}
+
+/* What the source's dialect knows of its model's sizes: defined behind the dialects. */
+static void ckr__gpt_told(ckr__gpt *g);
+
+/* A number of config.json under one of two names; 0: it has none. */
+static int64_t ckr__gpt_number(const ckr__gpt *g, const char *key, const char *other)
+{
+    const ckr_node *n = ckr_node_get(g->config, key);
+    int64_t v = 0;
+    if (!n) n = ckr_node_get(g->config, other);
+    return ckr_node_i64(n, &v) && v > 0 && v < 1 << 30 ? v : 0;
+}
+
+/* HF's config.json in the source's directory, or beside its file. */
+static void ckr__gpt_config(ckr__gpt *g)
+{
+    static const char known[] = "llama mistral qwen2 qwen3 gpt2";
+    const char *path = ckr_ckpt_path(g->out->src), *file, *type, *kind;
+    const ckr_node *rope, *window;
+    ckr_node *root = NULL;
+    if (!path) return;
+    if (ckr__path_kind(g->c, path) != CKR_FILE_DIR) path = ckr__parent(g->c, path);
+    file = path ? ckr__path_join(g->c, path, "config.json") : NULL;
+    if (!file || ckr__path_kind(g->c, file) != CKR_FILE_REGULAR ||
+        ckr__json_load(g->c, file, &root) != CKR_OK)
+        return;
+    g->config = root;
+    type = ckr_node_str(ckr_node_get(root, "model_type"));
+    if (!type || g->family - ckr__gpt_families > CKR__GPT_GPT2 ||
+        ckr__gpt_number(g, "hidden_size", "n_embd") != g->hidden) {
+        g->config = NULL;
+        return;
+    }
+    if (!ckr__word_in(known, type))
+        ckr__gpt_misfit(g, type, "config.json is of a model that computes otherwise than those "
+                        "whose names its tensors have", NULL);
+    g->heads = ckr__gpt_number(g, "num_attention_heads", "n_head");
+    g->kv_heads = ckr__gpt_number(g, "num_key_value_heads", "n_head");
+    if (!ckr_node_f64(ckr_node_get(root, "rms_norm_eps"), &g->epsilon))
+        ckr_node_f64(ckr_node_get(root, "layer_norm_epsilon"), &g->epsilon);
+    rope = ckr_node_get(root, "rope_parameters");
+    if (!ckr_node_f64(ckr_node_get(rope, "rope_theta"), &g->rope_base))
+        ckr_node_f64(ckr_node_get(root, "rope_theta"), &g->rope_base);
+    if (!rope) rope = ckr_node_get(root, "rope_scaling");
+    kind = ckr_node_str(ckr_node_get(rope, "rope_type"));
+    if (kind && strcmp(kind, "default") != 0)
+        ckr__gpt_misfit(g, "rope_parameters", "positions are rotated in a way of their own "
+                        "(config.json), which is not known here", NULL);
+    window = ckr_node_get(root, "sliding_window");
+    if (window && window->kind == CKR_NODE_INT &&
+        !ckr__gpt_off(ckr_node_get(root, "use_sliding_window")))
+        ckr__gpt_misfit(g, "sliding_window", "attention sees a window (config.json), for which "
+                        "the frameworks have options of their own", "set it to null where the run "
+                        "is no longer than the window");
+}
+
+/* The heads: as told, in agreement with the rows. */
+static void ckr__gpt_heads(ckr__gpt *g)
+{
+    const int64_t fused = ckr__gpt_size(g, CKR__GPT_QKV, false),
+                  q = ckr__gpt_size(g, CKR__GPT_O, true), told = ckr__option_int(g->t, "kv_heads");
+    const int64_t k = fused ? (fused - q) / 2 : ckr__gpt_size(g, CKR__GPT_K, false);
+    const ckr_tensor *norm = ckr__gpt_param(g, CKR__GPT_Q_NORM);
+    if (ckr__option_int(g->t, "heads") > 0) g->heads = ckr__option_int(g->t, "heads");
+    if (told > 0) g->kv_heads = told;
+    if (!g->heads && norm && norm->n_dims == 1 && norm->shape[0] > 0) g->heads = q / norm->shape[0];
+    if (!g->heads && g->kv_heads && k && q % k == 0) g->heads = q / k * g->kv_heads;
+    if (!g->heads) {
+        ckr__gpt_misfit(g, "heads", "nothing tells how many attention heads it has: no "
+                        "configuration is beside the tensors, and no shape shows it", "--heads N");
+        return;
+    }
+    if (q > 0 && q % g->heads == 0) g->head_dim = q / g->heads;
+    if (g->head_dim && k % g->head_dim == 0 && (!g->kv_heads || !fused))
+        g->kv_heads = k / g->head_dim;
+    if (!g->head_dim || g->kv_heads < 1 || g->heads % g->kv_heads ||
+        k != g->kv_heads * g->head_dim || (told && told != g->kv_heads) ||
+        (fused && fused != q + 2 * k))
+        ckr__gpt_misfit(g, "heads",
+                        ckr__printf(g->c, "%lld rows of queries and %lld of keys are not those of "
+                                    "%lld heads", (long long)q, (long long)k, (long long)g->heads),
+                        "--heads N, and --kv-heads N where those of the keys are fewer");
+}
+
+/* Whose GPT it is, and how large. False: it has refused, or failed. */
+static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_state *s,
+                          const ckr_target *t, ckr_item item)
+{
+    int i, found = CKR__GPT_FAMILIES;
+    const ckr__gpt_family *f = ckr__gpt_families;
+    const ckr_tensor *qkv;
+    memset(g, 0, sizeof *g);
+    g->c = c;
+    g->out = out;
+    g->s = s;
+    g->t = t;
+    g->item = item;
+    for (i = 0; i < CKR__GPT_FAMILIES && found == CKR__GPT_FAMILIES; i++, f++)
+        if (ckr__gpt_is(g, f, f->base) || (*f->base && ckr__gpt_is(g, f, ""))) found = i;
+    if (ckr__failed(c)) return false;
+    if (found == CKR__GPT_FAMILIES) {
+        ckr__refuse(c, item, "params", "its tensors are not named as those of a GPT that is known "
+                    "(Llama, Mistral, Qwen, GPT-2, TorchTitan's, Nanotron's, Megatron-LM's)",
+                    "--to dcp and --to safetensors take every model");
+        return false;
+    }
+    ckr__gpt_index(g);
+    if (!ckr__going(c)) return false;
+    g->hidden = ckr__gpt_size(g, CKR__GPT_EMBED, true);
+    g->vocab = ckr__gpt_size(g, CKR__GPT_EMBED, false);
+    g->positions = ckr__gpt_size(g, CKR__GPT_POS, false);
+    qkv = ckr__gpt_param(g, CKR__GPT_QKV);
+    g->turned = g->family == &ckr__gpt_families[CKR__GPT_GPT2] && qkv && qkv->n_dims == 2 &&
+                qkv->shape[0] == g->hidden;
+    g->ffn = ckr__gpt_size(g, CKR__GPT_DOWN, true);
+    g->gated = ckr__gpt_param(g, CKR__GPT_GATE) != NULL ||
+               ckr__gpt_size(g, CKR__GPT_GATE_UP, false) == 2 * g->ffn;
+    g->tied = !ckr__gpt_param(g, CKR__GPT_HEAD);
+    g->interleaved = g->family->interleaved;
+    g->norms_biased = ckr__gpt_find(g, 0, CKR__GPT_NORM_1, 1, "param") != NULL;
+    g->attention_biased = ckr__gpt_find(g, 0, CKR__GPT_Q, 1, "param") ||
+                          ckr__gpt_find(g, 0, CKR__GPT_QKV, 1, "param");
+    g->o_biased = ckr__gpt_find(g, 0, CKR__GPT_O, 1, "param") != NULL;
+    g->mlp_biased = ckr__gpt_find(g, 0, CKR__GPT_DOWN, 1, "param") != NULL;
+    g->qk_norm = ckr__gpt_param(g, CKR__GPT_Q_NORM) != NULL;
+    ckr__gpt_told(g);
+    ckr__gpt_config(g);
+    ckr__gpt_heads(g);
+    return ckr__going(c);
+}
+
+/* Where rows of a role that is part of a fused tensor begin: in it, or in the rows of a group. */
+static int64_t ckr__gpt_begin(const ckr__gpt *g, int role, bool grouped)
+{
+    const int64_t heads = grouped ? g->heads / g->kv_heads : g->heads,
+                  q = heads * g->head_dim, k = (grouped ? 1 : g->kv_heads) * g->head_dim;
+    return role == CKR__GPT_K ? q : role == CKR__GPT_V ? q + k
+                                : role == CKR__GPT_UP && g->gated ? g->ffn : 0;
+}
+
+/* Rows of one group of heads. */
+static int64_t ckr__gpt_unit(const ckr__gpt *g, int role)
+{
+    return role == CKR__GPT_Q ? g->heads / g->kv_heads * g->head_dim : g->head_dim;
+}
+
+/* The tensor of a slot that has a role's rows: its own, or (*fused) one of several. NULL: none. */
+static const ckr_tensor *ckr__gpt_holder(const ckr__gpt *g, int64_t layer, int role, int bias,
+                                         const char *slot, bool *fused)
+{
+    const ckr_tensor *t = ckr__gpt_find(g, layer, role, bias, slot);
+    const int whole = role >= CKR__GPT_Q && role <= CKR__GPT_V             ? CKR__GPT_QKV
+                      : role == CKR__GPT_GATE || role == CKR__GPT_UP ? CKR__GPT_GATE_UP
+                                                                        : -1;
+    *fused = !t && whole >= 0;
+    return *fused ? ckr__gpt_find(g, layer, whole, bias, slot) : t;
+}
+
+/* These rows of a role come behind those of `m`. False: the source has them nowhere. */
+static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int role, int bias,
+                          int64_t first, int64_t n)
+{
+    const uint32_t lead = !g->family->layers && ckr__gpt_layered(role), n_dims = m->tensor.n_dims;
+    const int64_t unit = ckr__gpt_unit(g, role), all = 2 * g->head_dim +
+                                                       ckr__gpt_unit(g, CKR__GPT_Q);
+    ckr__made_part part = CKR_ZERO;
+    bool fused, grouped;
+    int64_t begin, rows;
+    part.from = ckr__gpt_holder(g, layer, role, bias, m->tensor.slot, &fused);
+    if (!part.from || part.from->n_dims != n_dims + lead) return false;
+    grouped = fused && g->family->grouped && role <= CKR__GPT_V;
+    begin = fused ? ckr__gpt_begin(g, role, grouped) : 0;
+    part.layer = lead ? layer : -1;
+    part.turned = g->turned && ckr__gpt_layered(role) && n_dims == 2;
+    rows = part.from->shape[lead + part.turned];
+    if ((n_dims == 2 && part.from->shape[lead + !part.turned] != m->tensor.shape[1]) ||
+        (m->n && part.from->dtype != m->tensor.dtype))
+        return false;
+    for (; n > 0 && !ckr__failed(g->c); first += part.n, n -= part.n) {
+        part.n = grouped ? ckr__min_i64(n, unit - first % unit) : n;
+        part.row = begin + (grouped ? first / unit * all + first % unit : first);
+        if (part.row + part.n > rows) return false;
+        ckr__made_add(g->c, m, &part);
+    }
+    return true;
+}
+
+/* The roles whose rows a role's tensor of the family has; how many. */
+static int ckr__gpt_parts(const ckr__gpt *g, int role, int parts[3])
+{
+    const bool qkv = role == CKR__GPT_QKV, mlp = role == CKR__GPT_GATE_UP;
+    int n = qkv ? 3 : mlp && g->gated ? 2 : 1, i;
+    for (i = 0; i < n; i++)
+        parts[i] = qkv ? CKR__GPT_Q + i : mlp ? CKR__GPT_UP + i + 1 - n : role;
+    return n;
+}
+
+static int64_t ckr__gpt_all_rows(const ckr__gpt *g, int role, int bias, int64_t *columns)
+{
+    const int64_t q = g->heads * g->head_dim, k = g->kv_heads * g->head_dim;
+    const bool norm = role == CKR__GPT_NORM_1 || role == CKR__GPT_NORM_2 ||
+                      role == CKR__GPT_NORM_F || role == CKR__GPT_Q_NORM || role == CKR__GPT_K_NORM;
+    *columns = bias || norm ? 0 : role == CKR__GPT_O ? q : role == CKR__GPT_DOWN ? g->ffn
+                                                                                 : g->hidden;
+    switch (role) {
+    case CKR__GPT_EMBED: case CKR__GPT_HEAD: return g->vocab;
+    case CKR__GPT_POS: return g->positions;
+    case CKR__GPT_Q: return q;
+    case CKR__GPT_K: case CKR__GPT_V: return k;
+    case CKR__GPT_Q_NORM: case CKR__GPT_K_NORM: return g->head_dim;
+    case CKR__GPT_GATE: case CKR__GPT_UP: return g->ffn;
+    default: return g->hidden;
+    }
+}
+
+/* A tensor under another name: itself. */
+static ckr_tensor *ckr__gpt_renamed(const ckr__gpt *g, const ckr_tensor *t, const char *name)
+{
+    ckr_tensor *own = CKR__DUP(g->c, ckr_tensor, t, 1);
+    if (own) own->name = name;
+    return own;
+}
+
+/* A slot of a role's tensor as the family has it. NULL: the source has none, or it has refused. */
+static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_family *to, int64_t layer, int role,
+                                 int bias, const char *slot)
+{
+    int parts[3], i;
+    const int n = ckr__gpt_parts(g, role, parts);
+    const char *name = ckr__gpt_name(g, to, layer, role, bias, 0);
+    bool fused, ok = true;
+    const ckr_tensor *first = ckr__gpt_holder(g, layer, parts[0], bias, slot, &fused), *param;
+    int64_t columns, rows = ckr__gpt_all_rows(g, parts[0], bias, &columns), k;
+    ckr__made *m;
+    if (!first || !name) return NULL;
+    param = ckr__gpt_holder(g, layer, parts[0], bias, "param", &fused);
+    if (ckr__is_python(first) || (param && ckr__slot_of(param, first) == CKR__SLOT_ONE))
+        return ckr__gpt_renamed(g, first, name);
+    m = ckr__made_new(g->out, name, slot, columns ? 2 : 1, columns);
+    for (k = 0; m && ok && k < (n == 3 && to->grouped ? g->kv_heads : 1); k++)
+        for (i = 0; i < n && ok; i++) {
+            const int64_t unit = ckr__gpt_unit(g, parts[i]);
+            const bool group = n == 3 && to->grouped;
+            rows = ckr__gpt_all_rows(g, parts[i], bias, &columns);
+            ok = ckr__gpt_rows(g, m, layer, parts[i], bias, group ? k * unit : 0,
+                               group ? unit : rows);
+        }
+    if (m && !ok && !ckr__failed(g->c))
+        ckr__gpt_misfit(g, ckr__printf(g->c, "%s of %s", slot, first->name),
+                        "its shape is not that of the model's other tensors, or its dtype not that "
+                        "of those that become one with it", "--without optimizer,groups,schedule "
+                        "where it is the optimizer's");
+    if (!m || !ok) return NULL;
+    first = m->parts[0].from;
+    rows = m->tensor.shape[0];
+    return m->n == 1 && m->parts[0].layer < 0 && !m->parts[0].turned && first->shape[0] == rows
+               ? ckr__gpt_renamed(g, first, name)
+               : &m->tensor;
+}
+
+/* The group of a parameter in the source's state; UINT64_MAX: none. */
+static uint64_t ckr__gpt_group(const ckr__gpt *g, const ckr__map *groups, int64_t layer, int role,
+                               int bias)
+{
+    const bool qkv = role >= CKR__GPT_Q && role <= CKR__GPT_V;
+    const int whole = qkv ? CKR__GPT_QKV : CKR__GPT_GATE_UP;
+    const char *name;
+    uint64_t at;
+    int k;
+    for (k = 0; (name = ckr__gpt_name(g, g->family, layer, role, bias, k)) != NULL; k++)
+        if (ckr__map_find(groups, name, strlen(name), &at)) return at;
+    return qkv || role == CKR__GPT_GATE || role == CKR__GPT_UP
+               ? ckr__gpt_group(g, groups, layer, whole, bias)
+               : UINT64_MAX;
+}
+
+/* All slots of a role's weight and bias go to the state, its name into its group. */
+static void ckr__gpt_put(ckr__gpt *g, const ckr__gpt_family *to, int64_t layer, int role,
+                         const char *const *slots, uint64_t n_slots, const ckr__map *groups,
+                         ckr_state *own)
+{
+    int bias, parts[3], i;
+    const int n = ckr__gpt_parts(g, role, parts);
+    uint64_t k, at;
+    for (bias = 0; bias < 2; bias++) {
+        const char *name = NULL;
+        for (k = 0; k < n_slots; k++) {
+            ckr_tensor *t = ckr__gpt_make(g, to, layer, role, bias, slots[k]);
+            if (!t) continue;
+            name = t->name;
+            *CKR__PUSH(ckr_tensor *, g->c, own->tensors, own->n_tensors) = t;
+        }
+        at = name ? ckr__gpt_group(g, groups, layer, parts[0], bias) : UINT64_MAX;
+        for (i = 1; i < n && name; i++)
+            if (ckr__gpt_group(g, groups, layer, parts[i], bias) != at)
+                ckr__gpt_misfit(g, name, "it is one parameter with one set of hyper-parameters: "
+                                "what it is made of is in different groups",
+                                "--like FILE puts them into one");
+        if (at < own->n_groups)
+            *CKR__PUSH(const char *, g->c, own->groups[at].params, own->groups[at].n_params) = name;
+    }
+}
+
+/* The state under the family's names. NULL: it has refused, or failed. */
+static ckr_state *ckr__gpt_as(ckr__gpt *g, int family)
+{
+    const ckr__gpt_family *to = &ckr__gpt_families[family];
+    ckr_state *own = CKR__DUP(g->c, ckr_state, g->s, 1);
+    ckr__map seen = { g->c, NULL, 0, 0 }, groups = seen;
+    const char **slots = NULL;
+    uint64_t i, k, n_slots = 0;
+    int64_t l;
+    int role;
+    if (!own) return NULL;
+    own->tensors = NULL;
+    own->n_tensors = own->n_ties = 0;
+    own->groups = CKR__DUP(g->c, ckr_group, g->s->groups, g->s->n_groups);
+    for (i = 0; i <= g->s->n_tensors; i++) {
+        const char *slot = i ? g->s->tensors[i - 1]->slot : "param";
+        bool had = true;
+        if (strcmp(slot, "ema") != 0) ckr__map_put(&seen, slot, strlen(slot), 0, &had);
+        if (!had) *CKR__PUSH(const char *, g->c, slots, n_slots) = slot;
+    }
+    for (i = 0; i < own->n_groups && own->groups; i++) {
+        own->groups[i].params = NULL;
+        own->groups[i].n_params = 0;
+        own->groups[i].raw = NULL;
+        for (k = 0; k < g->s->groups[i].n_params; k++)
+            ckr__map_put(&groups, g->s->groups[i].params[k], strlen(g->s->groups[i].params[k]), i,
+                         NULL);
+    }
+    for (l = -1; l <= g->layers; l++) {        /* before the layers, these, behind them  */
+        const int first = l < 0             ? CKR__GPT_EMBED
+                          : l < g->layers ? CKR__GPT_NORM_1
+                                            : CKR__GPT_NORM_F,
+                  end = l < 0 ? CKR__GPT_NORM_1 : l < g->layers ? CKR__GPT_NORM_F : CKR__GPT_ROLES;
+        for (role = first; role < end && ckr__going(g->c); role++)
+            if (ckr__gpt_written(to, role))
+                ckr__gpt_put(g, to, l, role, slots, n_slots, &groups, own);
+    }
+    ckr__map_free(&seen);
+    ckr__map_free(&groups);
+    if (g->tied && to->names[CKR__GPT_HEAD])
+        ckr__tie_add(g->c, own, ckr__gpt_name(g, to, 0, CKR__GPT_EMBED, 0, 0),
+                     ckr__gpt_name(g, to, 0, CKR__GPT_HEAD, 0, 0));
+    return ckr__going(g->c) ? own : NULL;
+}
+
 #if !defined(CKPTRESUME_NO_VERL) || !defined(CKPTRESUME_NO_ACCELERATE)
 
 /* >>fsdp ---------------------------------------------------------------------- */
@@ -40537,6 +41251,21 @@ static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     ckr__map_free(&r->by_name);
     s->framework_version = r->version;
     return c->err->code;
+}
+
+/* What no shape of its tensors tells (>>kit.gpt). A Llama that was trained before the key came
+   rotates neighbouring pairs. */
+static void ckr__nt_gpt(ckr__gpt *g)
+{
+    const ckr__nt *r = (const ckr__nt *)ckr__kept_data(g->s);
+    const ckr_node *m = ckr_node_get(ckr_node_get(r->config.root, "model"), "model_config"),
+                   *rope = ckr_node_get(m, "rope_interleaved");
+    g->heads = r->heads;
+    g->kv_heads = r->kv_heads;
+    g->interleaved = rope ? ckr__nt_true(m, "rope_interleaved")
+                          : ckr__nt_true(m, "is_llama_config");
+    ckr_node_f64(ckr_node_get(m, "rope_theta"), &g->rope_base);
+    ckr_node_f64(ckr_node_get(m, "rms_norm_eps"), &g->epsilon);
 }
 
 /* >>nanotron.emit ------------------------------------------------------------- */
@@ -47234,6 +47963,13 @@ static void ckr__lm_schedule(ckr__lm_job *x)
     }
     ckr__lm_option(x, "-k", ckr__node_str(x->c, now->kind + 5),
                    told ? ckr__node_str(x->c, was->kind + 5) : NULL, why);
+}
+
+/* What no shape of its tensors tells (>>kit.gpt). */
+static void ckr__lm_gpt(ckr__gpt *g)
+{
+    const ckr__lm *m = (const ckr__lm *)ckr__kept_data(g->s);
+    g->heads = g->kv_heads = m->dims.NH;
 }
 
 static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
@@ -58190,6 +58926,418 @@ static void ckr__mg_files(ckr__mg_job *x)
     x->out->padded_vocab = x->padded;
 }
 
+/* >>megatron.adopt ------------------------------------------------------------ */
+/* Another framework's GPT as a first save of Megatron's has it, on one rank: the emitters above go
+   on from there as from a checkpoint of their own. Its options were nobody's yet: all that decide
+   about the model are told. Megatron-LM's own modules (--transformer-impl local) and Transformer
+   Engine's have other names in the format `torch`, the same in torch_dist. */
+
+typedef struct ckr__mg_adopt {
+    ckr__ctx         *c;
+    ckr__out         *out;
+    const ckr_target *t;
+    ckr__gpt          g;
+    ckr__mg          *r;       /* what it becomes                                        */
+    ckr_state        *own;     /* the state under Megatron's names                       */
+    ckr_node         *args;
+    bool              dist;
+    ckr_dtype         as;      /* of parameters                                          */
+} ckr__mg_adopt;
+
+/* What Megatron's modules cannot be. */
+static void ckr__mg_adopt_model(ckr__mg_adopt *a)
+{
+    const ckr__gpt *g = &a->g;
+    const char *act = ckr_node_str(ckr_node_get(g->config, "hidden_act"));
+    const bool biased = g->o_biased && g->mlp_biased && g->attention_biased;
+    if (!act) act = ckr_node_str(ckr_node_get(g->config, "activation_function"));
+    if (!biased && (g->o_biased || g->mlp_biased))
+        ckr__gpt_misfit(&a->g, "biases", "Megatron-LM has biases in all linear layers, in the "
+                        "attention's first one alone, or in none", NULL);
+    else if (!g->norms_biased && !g->family->rms)
+        ckr__gpt_misfit(&a->g, "norms", "Megatron-LM's LayerNorm has a bias", NULL);
+    else if (act && !ckr__word_in(g->gated ? "silu swish" : "gelu_new gelu_pytorch_tanh", act))
+        ckr__gpt_misfit(&a->g, act, "Megatron-LM has no option for this activation", NULL);
+    else if (!g->gated && !act && strcmp(a->g.s->dialect, "llmc") != 0)
+        ckr__say(a->c, "CKR_MEGATRON_GELU", CKR_APPROX, "activation", NULL, "GELU by tanh",
+                 "nothing tells which GELU the model was trained with: Megatron-LM takes the one "
+                 "by tanh, as GPT-2",
+                 "--no-bias-gelu-fusion where it was torch's own nn.GELU()");
+}
+
+/* The arguments that decide about the model, and the options that say them; `option` NULL: none, or
+   it is Megatron-LM's default. */
+static void ckr__mg_adopt_args(ckr__mg_adopt *a)
+{
+    static const char why[] = "it would be another model than that of the weights";
+    ckr__ctx *c = a->c;
+    const ckr__gpt *g = &a->g;
+    const bool gqa = g->kv_heads < g->heads, rope = !g->positions,
+               norm = g->norms_biased, half = a->as == CKR_DTYPE_F16, bf = a->as == CKR_DTYPE_BF16;
+    const int64_t batch = a->own->batch, told = ckr__gpt_number(g, "max_position_embeddings",
+                                                                "n_positions"),
+                  samples = a->own->progress.samples, length = rope ? told : g->positions;
+    ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false),
+             *zero = ckr__node_float(c, 0), *rotated = ckr__node_float(c, g->rope_base);
+    const bool level = g->family->rms || !strcmp(g->s->dialect, "llmc"),
+               base = ckr__whole(g->rope_base) && g->rope_base > 0;
+    const struct { const char *key; ckr_node *v; const char *option; ckr_node *as; } rows[] = {
+        { "num_layers", ckr__node_int(c, g->layers), "--num-layers", NULL },
+        { "encoder_num_layers", ckr__node_int(c, g->layers), NULL, NULL },
+        { "hidden_size", ckr__node_int(c, g->hidden), "--hidden-size", NULL },
+        { "ffn_hidden_size", ckr__node_int(c, g->ffn), "--ffn-hidden-size", NULL },
+        { "num_attention_heads", ckr__node_int(c, g->heads), "--num-attention-heads", NULL },
+        { "group_query_attention", gqa ? yes : no, gqa ? "--group-query-attention" : NULL, NULL },
+        { "num_query_groups", ckr__node_int(c, g->kv_heads), gqa ? "--num-query-groups" : NULL,
+          NULL },
+        { "kv_channels", ckr__node_int(c, g->head_dim),
+          g->head_dim * g->heads != g->hidden ? "--kv-channels" : NULL, NULL },
+        { "max_position_embeddings", length ? ckr__node_int(c, length) : NULL,
+          "--max-position-embeddings", NULL },
+        { "add_position_embedding", yes, NULL, NULL },
+        { "position_embedding_type", ckr__node_str(c, rope ? "rope" : "learned_absolute"),
+          rope ? "--position-embedding-type" : NULL, NULL },
+        { "rotary_base",
+          base ? ckr__node_int(c, (int64_t)g->rope_base) : g->rope_base > 0 ? rotated : NULL,
+          "--rotary-base", NULL },
+        { "rotary_percent", ckr__node_float(c, 1), NULL, NULL },
+        { "rotary_interleaved", rope && g->interleaved ? yes : no,
+          rope && g->interleaved ? "--rotary-interleaved" : NULL, NULL },
+        { "normalization", ckr__node_str(c, norm ? "LayerNorm" : "RMSNorm"),
+          norm ? NULL : "--normalization", NULL },
+        { "layernorm_epsilon", g->epsilon > 0 ? ckr__node_float(c, g->epsilon) : NULL,
+          "--norm-epsilon", NULL },
+        { "swiglu", g->gated ? yes : no, g->gated ? "--swiglu" : NULL, NULL },
+        { "add_bias_linear", g->mlp_biased ? yes : no,
+          g->mlp_biased ? NULL : "--disable-bias-linear", yes },
+        { "add_qkv_bias", g->attention_biased && !g->mlp_biased ? yes : no,
+          g->attention_biased && !g->mlp_biased ? "--add-qkv-bias" : NULL, NULL },
+        { "qk_layernorm", g->qk_norm ? yes : no, g->qk_norm ? "--qk-layernorm" : NULL, NULL },
+        { "untie_embeddings_and_output_weights", g->tied ? no : yes,
+          g->tied ? NULL : "--untie-embeddings-and-output-weights", NULL },
+        { "attention_dropout", level ? zero : NULL, "--attention-dropout", NULL },
+        { "hidden_dropout", level ? zero : NULL, "--hidden-dropout", NULL },
+        { "transformer_impl", ckr__node_str(c, "local"), a->dist ? NULL : "--transformer-impl",
+          NULL },
+        { "vocab_size", ckr__node_int(c, a->own->vocab), NULL, NULL },
+        { "make_vocab_size_divisible_by", ckr__node_int(c, 128), NULL, NULL },
+        { "bf16", bf ? yes : no, bf ? "--bf16" : NULL, NULL },
+        { "fp16", half ? yes : no, half ? "--fp16" : NULL, NULL },
+        { "params_dtype", ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(a->as)), NULL, NULL },
+        { "optimizer", ckr__node_str(c, "adam"), NULL, NULL },
+        { "global_batch_size", batch ? ckr__node_int(c, batch) : NULL, "--global-batch-size",
+          NULL },
+        { "consumed_train_samples", ckr__node_int(c, samples > 0 ? samples : 0), NULL, NULL },
+        { "ckpt_format", ckr__node_str(c, "torch_dist"), NULL, NULL },
+        { "iteration", ckr__node_int(c, a->r->iteration), NULL, NULL }
+    };
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!rows[i].v) continue;
+        ckr__node_set(c, a->args, rows[i].key, rows[i].v);
+        if (rows[i].option)
+            ckr__setting(a->out, "command line", rows[i].option,
+                         rows[i].as ? rows[i].as : rows[i].v, NULL, true, why);
+    }
+    if (rope && !(g->rope_base > 0))
+        ckr__say(c, "CKR_MEGATRON_ROPE", CKR_APPROX, "rotary base", NULL, "10000",
+                 "no configuration is beside the tensors: Megatron-LM takes its default",
+                 "--rotary-base of the coming run, where the model was trained with another");
+}
+
+/* A module's extra state is None, and must be there. */
+static void ckr__mg_adopt_item(ckr__mg_adopt *a, const char *name, const ckr_tensor *t)
+{
+    ckr__mg *r = a->r;
+    ckr__mg_item *x = ckr__mg_item_new(r, name);
+    if (!x) return;
+    x->major = r->n_items;
+    x->kind = t ? CKR__MG_PARAM : CKR__MG_EXTRA;
+    if (!t) return;
+    x->dtype = a->as;
+    ckr__mg_split(r, x, t->n_dims, t->shape, 1);
+}
+
+/* One more slot of an item: a tensor that is like `t`. */
+static ckr_tensor *ckr__mg_adopt_slot(ckr__mg_adopt *a, ckr__mg_item *x, const ckr_tensor *t,
+                                      const char *slot)
+{
+    ckr__held *h = CKR__NEW(a->c, ckr__held), **place = &x->slots;
+    ckr_tensor *own = CKR__DUP(a->c, ckr_tensor, t, 1);
+    if (!h || !own) return NULL;
+    while (*place) place = &(*place)->next;
+    *place = h;
+    h->tensor = own;
+    h->n_dims = t->n_dims;
+    h->shape = t->shape;
+    own->slot = slot;
+    own->split = x->split;
+    return own;
+}
+
+/* The items, with their slots. What is trained in 16 bits has a master: where the source has none,
+   it is the parameter, or the parameter is made of it. */
+static void ckr__mg_adopt_items(ckr__mg_adopt *a, bool optimizer)
+{
+    static const char linear[] = "linear_qkv.weight linear_proj.weight linear_fc1.weight "
+                                 "linear_fc2.weight output_layer.weight";
+    const bool half = optimizer && !ckr__mg_is_wide(a->as);
+    ckr__mg *r = a->r;
+    uint8_t (*steps)[8] = NULL;
+    uint64_t i, at;
+    int64_t step;
+    if (optimizer) ckr__step_bytes(a->c, a->out->src, &steps);
+    for (i = 0; i < a->own->n_tensors && !ckr__failed(a->c); i++) {
+        const ckr_tensor *t = a->own->tensors[i];
+        const char *dot = strrchr(t->name, '.'), *module = dot;
+        if (strcmp(t->slot, "param") != 0) continue;
+        ckr__mg_adopt_item(a, t->name, t);
+        while (module > t->name && module[-1] != '.') module--;
+        if (ckr__word_in(linear, module))
+            ckr__mg_adopt_item(a, ckr__printf(a->c, "%.*s._extra_state", (int)(dot - t->name),
+                                              t->name), NULL);
+    }
+    for (i = 0; i < a->own->n_tensors && !ckr__failed(a->c); i++) {
+        const ckr_tensor *t = a->own->tensors[i];
+        const bool param = !strcmp(t->slot, "param"), wide = ckr__mg_is_wide(t->dtype);
+        ckr__mg_item *x;
+        if (!ckr__map_find(&r->by_name, t->name, strlen(t->name), &at)) continue;
+        x = r->items[at];
+        if (steps && ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step))
+            x->step = (double)step;
+        if (!param && (!optimizer || !ckr__word_in("master exp_avg exp_avg_sq", t->slot))) continue;
+        if (!half && !strcmp(t->slot, "master")) continue;
+        if (param && half && wide)
+            ckr__mg_adopt_slot(a, x, ckr__made_copy(a->out, t, "param", a->as), "param");
+        else ckr__mg_adopt_slot(a, x, t, t->slot);
+        if (param && half && !ckr__tensor_find(a->own, t->name, "master"))
+            ckr__mg_adopt_slot(a, x, wide ? t : ckr__made_copy(a->out, t, "master", CKR_DTYPE_F32),
+                               "master");
+    }
+}
+
+/* Its optimizer is Adam, its moments those two. */
+static void ckr__mg_adopt_slots(ckr__mg_adopt *a)
+{
+    static const char known[] = "param master exp_avg exp_avg_sq step";
+    uint64_t i;
+    for (i = 0; i < a->own->n_tensors && !a->c->refused; i++)
+        if (!ckr__word_in(known, a->own->tensors[i]->slot))
+            ckr__gpt_misfit(&a->g, a->own->tensors[i]->slot,
+                            "Megatron-LM's Adam keeps no such state",
+                            "--without optimizer,groups,schedule");
+}
+
+/* A group as Megatron-LM has it, with the values that were decided. Fused Adams, which the
+   distributed optimizer needs, count updates in it. */
+static void ckr__mg_adopt_group(ckr__mg_adopt *a, ckr_group *g, const ckr_lane *l, bool plain)
+{
+    static const char *const kept[] = { "lr", "betas", "eps" };
+    ckr__ctx *c = a->c;
+    ckr_node *no = ckr__node_bool(c, false);
+    ckr_node *d = ckr__node_dict(
+        c, "is_expert_parallel", no, "default_config", ckr__node_bool(c, true), "wd_mult",
+        ckr__node_float(c, plain ? 0 : 1), "lr_mult", ckr__node_float(c, 1), "is_decoupled_lr", no,
+        "max_lr", ckr__node_float(c, l ? l->max : 0), "min_lr", ckr__node_float(c, l ? l->min : 0),
+        "bias_correction", ckr__node_bool(c, true), CKR__END);
+    size_t i;
+    for (i = 0; i < 3; i++) {
+        ckr_node *v = ckr__dict_value(g->hyper, kept[i]);
+        if (v) ckr__node_set(c, d, kept[i], v);
+    }
+    ckr__node_set(c, d, "weight_decay",
+                  ckr__node_float(c, plain ? 0 : ckr__mg_num(g->hyper, "weight_decay", 0)));
+    g->hyper = d;
+    g->raw = d;
+}
+
+/* The group's parameters that are vectors, or those that are not, with their items. */
+static void ckr__mg_adopt_members(ckr__mg_adopt *a, const ckr_group *was, bool vectors,
+                                  ckr_group *g, uint64_t number)
+{
+    uint64_t k, at;
+    *g = *was;
+    g->params = NULL;
+    g->n_params = 0;
+    for (k = 0; k < was->n_params; k++) {
+        const char *name = was->params[k];
+        if (!ckr__map_find(&a->r->by_name, name, strlen(name), &at) ||
+            (a->r->items[at]->n_dims < 2) != vectors)
+            continue;
+        a->r->items[at]->group = number;
+        *CKR__PUSH(const char *, a->c, g->params, g->n_params) = name;
+    }
+}
+
+/* Groups as Megatron-LM tells them apart: vectors have no weight decay. The source's stay in their
+   order, for they are the schedule's lanes; vectors among matrices are a group behind them. */
+static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
+{
+    ckr_state *own = a->own;
+    const uint64_t n = own->n_groups;
+    ckr_group *all = CKR__NEW_N(a->c, ckr_group, 2 * n), vectors;
+    const ckr_node *first = NULL;
+    uint64_t i, more = n;
+    for (i = 0; all && i < n && !ckr__failed(a->c); i++) {
+        const ckr_group *was = &own->groups[i];
+        const ckr_lane *l = x && i < x->n_lanes ? &x->lanes[i] : NULL;
+        const ckr_node *decay = ckr_node_get(was->hyper, "weight_decay"),
+                       *betas = ckr_node_get(was->hyper, "betas");
+        bool matrices;
+        ckr__mg_adopt_members(a, was, false, &all[i], i);
+        matrices = all[i].n_params > 0;
+        if (matrices && !first) first = was->hyper;
+        if (matrices && !(ckr__mg_same(a->c, decay, ckr_node_get(first, "weight_decay")) &&
+                          ckr__mg_same(a->c, betas, ckr_node_get(first, "betas"))))
+            ckr__gpt_misfit(&a->g, "groups", "Megatron-LM has one weight decay and one set of "
+                            "betas for all matrices", "--like FILE with such groups");
+        ckr__mg_adopt_members(a, was, true, &vectors, matrices ? more : i);
+        if (vectors.n_params && ckr__mg_num(was->hyper, "weight_decay", 0) > 0)
+            ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
+                     ckr__node_text_of(a->c, decay), "0", "Megatron-LM decays no vectors", NULL);
+        if (!matrices) all[i] = vectors;
+        else if (vectors.n_params) all[more++] = vectors;
+        ckr__mg_adopt_group(a, &all[i], l, !matrices);
+        if (matrices && vectors.n_params) ckr__mg_adopt_group(a, &all[more - 1], l, true);
+    }
+    own->groups = all;
+    own->n_groups = more;
+}
+
+/* The curve as Megatron-LM's scheduler has it, with its weight decay; a clock of samples asks for
+   the batch. One of another framework whose parameters are not the same stays, and the planner
+   refuses it. NULL: there is none. */
+static ckr_schedule *ckr__mg_adopt_schedule(ckr__mg_adopt *a, const ckr_schedule *now)
+{
+    static const struct { const char *kind, *style; } same[] = {
+        { "transformers:linear", "linear" }, { "transformers:cosine", "cosine" },
+        { "transformers:cosine_with_min_lr", "cosine" },
+        { "transformers:constant_with_warmup", "constant" }, { "diffusers:linear", "linear" },
+        { "diffusers:cosine", "cosine" }, { "diffusers:constant_with_warmup", "constant" },
+        { "llmc:cosine", "cosine" }, { "llmc:linear", "linear" }
+    };
+    const ckr__curve_nums *k = now && now->curve ? &now->curve->k : NULL;
+    double *bases = now ? CKR__NEW_N(a->c, double, now->n_lanes) : NULL, wd = 0;
+    ckr_schedule *x = NULL;
+    ckr__curve *v;
+    ckr_node *params;
+    uint64_t i;
+    size_t n = sizeof same / sizeof *same;
+    while (bases && n > 0 && strcmp(same[n - 1].kind, now->kind) != 0) n--;
+    if (bases && n && k && !now->opaque && now->n_lanes && ckr__plain_map(now)) {
+        const double top = now->lanes[0].base, low = k->floor == k->floor ? k->floor : 0;
+        if (a->own->batch < 1)
+            ckr__gpt_misfit(&a->g, "batch", "Megatron-LM's scheduler counts samples, and nothing "
+                            "tells how many an update has", "--set batch_size=N");
+        params = ckr__node_dict(
+            a->c, "max_lr", ckr__node_float(a->c, top), "min_lr", ckr__node_float(a->c, top * low),
+            "lr_warmup_iters", ckr__node_float(a->c, k->warm), "lr_decay_iters",
+            ckr__node_float(a->c, k->total > k->warm ? k->total : k->warm + 1), "lr_decay_style",
+            ckr__node_str(a->c, same[n - 1].style), "global_batch_size",
+            ckr__node_int(a->c, ckr__max_i64(1, a->own->batch)), CKR__END);
+        x = ckr__sched_try(a->c, "megatron", params, bases, now->n_lanes, NULL);
+        if (x) x->position = (int64_t)(x->rate * (double)ckr__step_done(a->own));
+        if (x) ckr__sched_stand(x, ckr__step_done(a->own));
+    }
+    if (!x && now) x = ckr__sched_copy(a->c, now);
+    v = x && !x->opaque ? ckr__curve_own(a->c, x) : NULL;
+    if (!v || v->kind != CKR__CV_MEGATRON) return x;
+    for (i = 0; i < a->own->n_groups; i++)
+        wd = wd > 0 ? wd : ckr__mg_num(a->own->groups[i].hyper, "weight_decay", 0);
+    for (i = 0; i < x->n_lanes && !(v->flags & CKR__CF_WD); i++)
+        x->lanes[i].start_wd = x->lanes[i].end_wd = wd;
+    if (!(v->flags & CKR__CF_WD)) v->wd_shape = CKR__SH_CONST;
+    v->flags |= CKR__CF_WD;
+    return x;
+}
+
+/* What a legacy file has at its top, from which the target's are written. */
+static void ckr__mg_adopt_root(ckr__mg_adopt *a, bool optimizer)
+{
+    ckr__ctx *c = a->c;
+    ckr_node *none = ckr__node(c, CKR_NODE_NONE), *args = ckr__node(c, CKR_NODE_OBJECT);
+    ckr_object *o = CKR__NEW(c, ckr_object);
+    ckr__mg_file *f = CKR__NEW(c, ckr__mg_file);
+    if (!none || !args || !o || !f) return;
+    o->how = "newobj";
+    o->name = "argparse.Namespace";
+    o->args = ckr__node(c, CKR_NODE_TUPLE);
+    o->state = a->args;
+    args->u.object = o;
+    a->r->root = ckr__node_dict(c, "args", args, "checkpoint_version", ckr__node_float(c, 3),
+                                "iteration", none, "model", none, CKR__END);
+    if (optimizer) ckr__node_set(c, (ckr_node *)(uintptr_t)a->r->root, "optimizer", none);
+    if (optimizer) ckr__node_set(c, (ckr_node *)(uintptr_t)a->r->root, "opt_param_scheduler", none);
+    ckr__node_set(c, (ckr_node *)(uintptr_t)a->r->root, "num_floating_point_operations_so_far",
+                  ckr__node_int(c, 0));
+    f->rel = "mp_rank_00";
+    f->path = "";
+    f->root = a->r->root;
+    f->args = a->args;
+    a->r->files = CKR__NEW_N(c, ckr__mg_file *, 1);
+    if (a->r->files) a->r->files[a->r->n_files++] = f;
+}
+
+/* What the emitter's job is made from, and its state: a checkpoint that was never written. False:
+   it has refused, or failed. */
+static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
+{
+    ckr__mg_adopt a = CKR_ZERO;
+    const bool optimizer = !(t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
+    ckr__mg *r = CKR__NEW(x->c, ckr__mg);
+    const ckr_tensor *embedding;
+    ckr_schedule *sched;
+    a.c = x->c;
+    a.out = x->out;
+    a.t = t;
+    a.r = r;
+    if (!r || !ckr__gpt_read(&a.g, x->c, x->out, x->s, t, CKR_ITEM_MEGATRON_SOURCE)) return false;
+    a.own = ckr__gpt_as(&a.g, CKR__GPT_MEGATRON);
+    if (!a.own) return false;
+    a.dist = !t->variant || !*t->variant || !strcmp(t->variant, "torch_dist");
+    embedding = a.own->tensors[0];
+    a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : embedding->dtype;
+    a.args = ckr__node(x->c, CKR_NODE_DICT);
+    x->out->renamed = true;
+    t->without |= CKR_RNG;             /* there are none of model parallel ranks         */
+    r->c = r->by_name.c = x->c;
+    r->s = a.own;
+    r->dir = "";
+    r->args = a.args;
+    r->tp = r->pp = r->vp = r->ep = r->dp = r->cp = 1;
+    r->dist = r->local = r->order_sorted = r->order_all = true;
+    r->tied = a.g.tied;
+    r->layers = a.g.layers;
+    r->iteration = ckr__max_i64(0, a.own->progress.step);
+    r->first = CKR__NEW_N(x->c, int64_t, 1);
+    a.own->vocab = t->vocab > 0 ? t->vocab : a.g.vocab;
+    a.own->padded_vocab = ckr__mg_up(a.g.vocab, 128 * (int64_t)t->topology.tp);
+    if (a.own->padded_vocab > a.g.vocab)
+        ckr__say_int(x->c, "CKR_PADDING_ADDED", CKR_CHANGED, "vocabulary rows", a.g.vocab,
+                     a.own->padded_vocab, "padded to a multiple of make_vocab_size_divisible_by * "
+                     "tp: the new rows are zero in parameters, masters and moments; their logits "
+                     "are part of the loss, which changes a little", NULL);
+    if (a.own->progress.samples < 0 && a.own->batch > 0)
+        a.own->progress.samples = r->iteration * a.own->batch;
+    ckr__mg_adopt_model(&a);
+    ckr__mg_adopt_args(&a);
+    if (optimizer) ckr__mg_adopt_slots(&a);
+    if (!ckr__going(x->c)) return false;
+    ckr__mg_adopt_items(&a, optimizer);
+    sched = ckr__mg_adopt_schedule(&a, a.own->n_schedules ? a.own->schedules : NULL);
+    a.own->schedules = sched;
+    ckr__mg_adopt_groups(&a, sched);
+    if (optimizer && !sched)
+        ckr__gpt_misfit(&a.g, "schedule", "Megatron-LM loads the optimizer with its scheduler's "
+                        "state, and the source has no schedule", "--to-schedule megatron:...");
+    if (!optimizer) a.own->n_groups = 0;
+    ckr__mg_adopt_root(&a, optimizer);
+    ckr__map_free(&r->by_name);
+    x->mg = r;
+    x->s = a.own;
+    return ckr__going(x->c);
+}
+
 /* `clean`: not after anything was refused. */
 static const struct { void (*fn)(ckr__mg_job *x); bool clean; } ckr__mg_emits[] = {
     { ckr__mg_allowed_version, false }, { ckr__mg_allowed, false },
@@ -58205,15 +59353,18 @@ static const struct { void (*fn)(ckr__mg_job *x); bool clean; } ckr__mg_emits[] 
 
 static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
-    const ckr__mg *mg = (const ckr__mg *)ckr__kept_data(s);
+    ckr_target own = *t;
+    const ckr__mg *mg;
     ckr__mg_job x = CKR_ZERO;
     ckr__mg *to = &x.to;
     size_t k;
     x.c = c;
     x.s = s;
-    x.t = t;
+    x.t = &own;
     x.out = out;
-    x.mg = mg;
+    if (!strcmp(s->dialect, "megatron")) x.mg = (const ckr__mg *)ckr__kept_data(s);
+    if (!x.mg && !ckr__mg_adopted(&x, &own)) return c->err->code;
+    mg = x.mg;
     *to = *mg;
     to->source = mg;
     to->c = c;
@@ -58258,7 +59409,7 @@ static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_targ
 }
 
 static const ckr__bounds ckr__mg_bounds = {
-    "tp pp ep dp cp zero", CKR_ITEM_OK, NULL, 1, CKR_ITEM_MEGATRON_SOURCE, ckr__params_kept,
+    "tp pp ep dp cp zero", CKR_ITEM_OK, NULL, 1, CKR_ITEM_OK, ckr__params_kept,
     ckr__groups_kept, ckr__clock_kept,
     "Megatron-LM loads the scheduler's state with the optimizer's only: with --no-load-optim the "
     "schedule starts again"
@@ -58271,8 +59422,8 @@ static const ckr__schedules ckr__mg_schedules = {
 static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__streams_held,
     ckr__mg_emit, NULL, NULL, ckr__mg_faults,
-    "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata", "vpp to_version",
-    &ckr__mg_schedules, &ckr__mg_bounds, false
+    "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
+    "vpp to_version heads kv_heads", &ckr__mg_schedules, &ckr__mg_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -58858,6 +60009,17 @@ static const ckr__schedules *ckr__schedules_of(const char *kind)
         if (strlen(ckr__dialects[i]->name) == n && !memcmp(ckr__dialects[i]->name, kind, n))
             return ckr__dialects[i]->schedules;
     return NULL;
+}
+
+static void ckr__gpt_told(ckr__gpt *g)
+{
+#ifndef CKPTRESUME_NO_NANOTRON
+    if (!strcmp(g->s->dialect, "nanotron")) ckr__nt_gpt(g);
+#endif
+#ifndef CKPTRESUME_NO_LLMC
+    if (!strcmp(g->s->dialect, "llmc")) ckr__lm_gpt(g);
+#endif
+    (void)g;
 }
 
 static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)

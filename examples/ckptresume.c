@@ -884,7 +884,7 @@ typedef struct options {
     const char *schedule, *optimizer, *svg, *like, *settings;
     const char *to_version, *data;
     uint32_t    vpp;
-    int64_t     kv_heads, fsdp_size, micro_batch, seq_len;
+    int64_t     heads, kv_heads, fsdp_size, micro_batch, seq_len;
     uint64_t    max_shard_bytes;
     ckr_target  target;
     ckr_option  list[8];       /* the eight of these that are asked for               */
@@ -1235,8 +1235,10 @@ static const option all_options[] = {
       "processes of the coming run" },
     { "vocab", "N", KIND_ROWS, AT(target.vocab), VERB_OPENING,
       "logical vocabulary size, where no file tells it" },
+    { "heads", "N", KIND_ROWS, AT(heads), VERB_POLICY,
+      "heads of the attention, where no file tells them (megatron)" },
     { "kv-heads", "N", KIND_ROWS, AT(kv_heads), VERB_POLICY,
-      "key-value heads of the attention, where no file tells them (torchtitan)" },
+      "key-value heads of the attention, where no file tells them (megatron, torchtitan)" },
     { "fsdp-size", "N", KIND_ROWS, AT(fsdp_size), VERB_TARGET,
       "ranks that FSDP cuts one copy of the model over (verl)" },
     { "mode", "MODE", KIND_MODE, AT(target.mode), VERB_POLICY | VERB_RNG,
@@ -3131,7 +3133,7 @@ static int plan_fail(job *j)
         { "to_version", "--to-version" }, { "max_shard_bytes", "--max-shard-size" },
         { "vpp", "--vpp" }, { "slots", "--slots" }, { "kv_heads", "--kv-heads" },
         { "data", "--data" }, { "dtype", "--dtype" }, { "float8", "--dtype" },
-        { "fsdp_size", "--fsdp-size" }
+        { "fsdp_size", "--fsdp-size" }, { "heads", "--heads" }
     };
     size_t i;
     if (j->err.item == CKR_ITEM_LIMIT && !strcmp(j->err.where, "max_bytes"))
@@ -4514,7 +4516,7 @@ static void list_options(options *o)
 {
     const struct { const char *key, *text; uint64_t number; } rows[] = {
         { "vpp", NULL, o->vpp }, { "to_version", o->to_version, 0 },
-        { "kv_heads", NULL, (uint64_t)o->kv_heads },
+        { "heads", NULL, (uint64_t)o->heads }, { "kv_heads", NULL, (uint64_t)o->kv_heads },
         { "fsdp_size", NULL, (uint64_t)o->fsdp_size },
         { "max_shard_bytes", NULL, o->max_shard_bytes }, { "data", o->data, 0 },
         { "micro_batch", NULL, (uint64_t)o->micro_batch },
