@@ -59130,7 +59130,8 @@ static void ckr__mg_adopt_slots(ckr__mg_adopt *a)
 
 /* A group as Megatron-LM has it, with the values that were decided. Fused Adams, which the
    distributed optimizer needs, count updates in it. */
-static void ckr__mg_adopt_group(ckr__mg_adopt *a, ckr_group *g, const ckr_lane *l, bool plain)
+static void ckr__mg_adopt_group(ckr__mg_adopt *a, ckr_group *g, const ckr__group_lane *l,
+                                bool plain)
 {
     static const char *const kept[] = { "lr", "betas", "eps" };
     ckr__ctx *c = a->c;
@@ -59180,7 +59181,7 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
     uint64_t i, more = n;
     for (i = 0; all && i < n && !ckr__failed(a->c); i++) {
         const ckr_group *was = &own->groups[i];
-        const ckr_lane *l = x && i < x->n_lanes ? &x->lanes[i] : NULL;
+        const ckr__group_lane *l = x && i < x->n_lanes ? &x->lanes[i] : NULL;
         const ckr_node *decay = ckr_node_get(was->hyper, "weight_decay"),
                        *betas = ckr_node_get(was->hyper, "betas");
         bool matrices;
@@ -59333,6 +59334,8 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     if (!optimizer) a.own->n_groups = 0;
     ckr__mg_adopt_root(&a, optimizer);
     ckr__map_free(&r->by_name);
+    r->s = CKR__DUP(x->c, ckr_state, a.own, 1);
+    if (r->s) r->s->n_schedules = 0;           /* none of Megatron's was saved             */
     x->mg = r;
     x->s = a.own;
     return ckr__going(x->c);

@@ -887,8 +887,8 @@ typedef struct options {
     int64_t     heads, kv_heads, fsdp_size, micro_batch, seq_len;
     uint64_t    max_shard_bytes;
     ckr_target  target;
-    ckr_option  list[8];       /* the eight of these that are asked for               */
-    char        numbers[8][24];
+    ckr_option  list[9];       /* the nine of these that are asked for               */
+    char        numbers[9][24];
     ckr_setting sets[SETTINGS_MAX];
     int64_t     from, to;      /* updates                                             */
     ckr_column  column;

@@ -47,9 +47,10 @@ def hf(kind, **more):
 def titan_names(state):
     """transformers' Llama as TorchTitan has it: its rotation takes neighbouring channels, not halves."""
     names = {"model.embed_tokens": "tok_embeddings", "model.norm": "norm", "lm_head": "output",
-             "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm", "self_attn.q_proj": "attention.wq",
-             "self_attn.k_proj": "attention.wk", "self_attn.v_proj": "attention.wv", "self_attn.o_proj": "attention.wo",
-             "mlp.gate_proj": "feed_forward.w1", "mlp.down_proj": "feed_forward.w2", "mlp.up_proj": "feed_forward.w3"}
+             "input_layernorm": "attention_norm", "post_attention_layernorm": "ffn_norm",
+             "self_attn.q_proj": "attention.wq", "self_attn.k_proj": "attention.wk",
+             "self_attn.v_proj": "attention.wv", "self_attn.o_proj": "attention.wo", "mlp.gate_proj": "feed_forward.w1",
+             "mlp.down_proj": "feed_forward.w2", "mlp.up_proj": "feed_forward.w3"}
     out = {}
     for name, t in state.items():
         if "q_proj" in name or "k_proj" in name:
