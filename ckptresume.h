@@ -59138,10 +59138,12 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
             ckr__setting(a->out, "command line", rows[i].option,
                          rows[i].as ? rows[i].as : rows[i].v, NULL, true, why);
     }
-    if (rope && !(g->rope_base > 0))
-        ckr__say(c, "CKR_MEGATRON_ROPE", CKR_APPROX, "rotary base", NULL, "10000",
-                 "no configuration is beside the tensors: Megatron-LM takes its default",
-                 "--rotary-base of the coming run, where the model was trained with another");
+    if (rope && !(g->rope_base > 0 && g->epsilon > 0))
+        ckr__say(c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "rotary base and epsilon of the norms",
+                 NULL, "10000 and 1e-05",
+                 "no configuration is beside the tensors: Megatron-LM takes its defaults",
+                 "--rotary-base and --norm-epsilon of the coming run, where the model was trained "
+                 "with others");
 }
 
 /* A module's extra state is None, and must be there. */
