@@ -1043,8 +1043,8 @@ typedef struct ckr_setting {   /* one value that the coming run is to have      
        vpp              Megatron-LM: virtual stages of each stage; else the source's, 1 when pp
                         changes
        to_version       Megatron-LM: "0.16"; else the source's
-       heads, kv_heads  Megatron-LM, TorchTitan: heads of the attention, and those of its keys and
-                        values, where no file tells them
+       heads, kv_heads  heads of the attention, and those of its keys and values, where no file
+                        tells them: Megatron-LM; llm.c the first, TorchTitan the other
        fsdp_size        verl: ranks that FSDP cuts a copy over; else the source's where that divides
                         the ranks, else all
        max_shard_bytes  safetensors: a directory of files with no more tensor bytes each, but for a
@@ -24284,7 +24284,8 @@ static const ckr_tensor *ckr__out_made(const ckr__out *o, const ckr_tensor *t, c
     ckr_tensor *made = CKR__NEW(o->c, ckr_tensor);
     if (!made) return NULL;
     *made = *t;
-    if (strcmp(t->slot, slot) != 0) made->index += (uint32_t)o->n_tensors;
+    if (strcmp(t->slot, slot) != 0 && t->index < o->n_tensors)
+        made->index += (uint32_t)o->n_tensors;
     made->slot = slot;
     made->dtype = dtype;
     return made;
@@ -24292,6 +24293,7 @@ static const ckr_tensor *ckr__out_made(const ckr__out *o, const ckr_tensor *t, c
 
 static bool ckr__out_key(ckr__out *o, const ckr_tensor *t, const char *name, const char *slot)
 {
+    if (t->index >= o->n_tensors) return true;             /* made: no tensor of the source  */
     if (!o->keys) o->keys = CKR__NEW_N(o->c, const char *, o->n_tensors);
     if (!name || !o->keys) return false;
     o->keys[t->index] = ckr__printf(o->c, "%s/%s", name, slot);
@@ -24433,20 +24435,22 @@ typedef struct ckr__made_part {
 } ckr__made_part;
 
 typedef struct ckr__made {
-    ckr_tensor      tensor;    /* of one or two axes, in no state, without pieces        */
+    ckr_tensor      tensor;    /* of two axes at most, in no state, without pieces       */
     ckr__made_part *parts;     /* one behind the other                                   */
     uint64_t        n;
+    bool            turned;    /* rows are its last axis                                 */
     bool            copy;      /* its elements are in the output beside it               */
 } ckr__made;
 
-/* One without rows, like a tensor of the source. NULL: out of memory. */
+/* One without rows. NULL: out of memory. */
 static ckr__made *ckr__made_new(ckr__out *o, const char *name, const char *slot, uint32_t n_dims,
-                                int64_t columns)
+                                int64_t columns, bool turned)
 {
     ckr__made *m = CKR__NEW(o->c, ckr__made);
     int64_t *shape = CKR__NEW_N(o->c, int64_t, 2);
     if (!m || !shape || !name) return NULL;
-    shape[1] = columns;
+    m->turned = turned && n_dims == 2;
+    shape[m->turned ? 0 : 1] = columns;
     m->tensor.name = name;
     m->tensor.slot = slot;
     m->tensor.n_dims = n_dims;
@@ -24460,7 +24464,7 @@ static ckr__made *ckr__made_new(ckr__out *o, const char *name, const char *slot,
 /* These rows of the part come behind those that are there. */
 static void ckr__made_add(ckr__ctx *c, ckr__made *m, const ckr__made_part *part)
 {
-    int64_t *rows = (int64_t *)(uintptr_t)m->tensor.shape;
+    int64_t *rows = (int64_t *)(uintptr_t)&m->tensor.shape[m->turned];
     ckr__made_part *last = m->n ? &m->parts[m->n - 1] : NULL;
     if (last && last->from == part->from && last->layer == part->layer &&
         last->row + last->n == part->row) {
@@ -24487,11 +24491,11 @@ static ckr_tensor *ckr__made_copy(ckr__out *o, const ckr_tensor *t, const char *
                                   ckr_dtype dtype)
 {
     const ckr__made *of = ckr__made_of(o, t);
-    ckr__made *m = ckr__made_new(o, t->name, slot, t->n_dims, 0);
+    ckr__made *m = ckr__made_new(o, t->name, slot, t->n_dims, 0, of && of->turned);
     ckr__made_part whole = CKR_ZERO;
     if (!m) return NULL;
     whole.from = t;
-    whole.n = t->shape[0];
+    whole.n = t->n_dims ? t->shape[0] : 1;
     whole.layer = -1;
     if (of) m->parts = of->parts, m->n = of->n;
     else ckr__made_add(o->c, m, &whole);
@@ -24506,36 +24510,40 @@ static void ckr__bind_unmake(ckr__out *o, ckr_entry *e, const ckr__made *m, cons
 {
     const ckr_piece *p = &b->piece;
     const ckr__made *as = ckr__made_of(o, b->as);
+    const uint32_t n = p->n_dims;
+    const int64_t first = n ? p->start[m->turned] : 0, end = first + (n ? p->count[m->turned] : 1);
     uint64_t i, lo = 0, hi = m->n;
     while (lo < hi) {                  /* the first part that reaches into the box       */
         const uint64_t mid = lo + (hi - lo) / 2;
-        if (m->parts[mid].at + m->parts[mid].n <= p->start[0]) lo = mid + 1;
+        if (m->parts[mid].at + m->parts[mid].n <= first) lo = mid + 1;
         else hi = mid;
     }
-    for (i = lo; i < m->n && m->parts[i].at < p->start[0] + p->count[0]; i++) {
+    for (i = lo; i < m->n && m->parts[i].at < end; i++) {
         const ckr__made_part *part = &m->parts[i];
-        const int64_t begin = ckr__max_i64(p->start[0], part->at),
-                      end = ckr__min_i64(p->start[0] + p->count[0], part->at + part->n);
-        const uint32_t lead = part->layer >= 0, n = p->n_dims,
-                       row = lead + (part->turned && n == 2), column = lead + !part->turned;
+        const int64_t from = ckr__max_i64(first, part->at),
+                      to = ckr__min_i64(end, part->at + part->n);
+        const uint32_t lead = part->layer >= 0, row = lead + (part->turned && n == 2),
+                       column = lead + !part->turned;
         int64_t start[3] = { 0 }, count[3] = { 1, 1, 1 }, stride[3] = { 0 };
+        uint64_t at = p->offset;
         ckr__binder w = CKR_ZERO;
         w.c = o->c;
         w.entry = e;
         w.tensor = part->from;
         w.replica = p->replica || m->copy;
         if (lead) start[0] = part->layer;
-        start[row] = part->row + begin - part->at;
-        count[row] = end - begin;
-        stride[row] = p->stride[0];
-        if (n == 2) {
-            start[column] = p->start[1];
-            count[column] = p->count[1];
-            stride[column] = p->stride[1];
+        if (n) {
+            start[row] = part->row + from - part->at;
+            count[row] = to - from;
+            stride[row] = p->stride[m->turned];
+            at += (uint64_t)((from - first) * p->stride[m->turned]);
         }
-        if (!ckr__binder_piece(&w, lead + n, start, count, stride,
-                               p->offset + (uint64_t)((begin - p->start[0]) * p->stride[0])))
-            return;
+        if (n == 2) {
+            start[column] = p->start[!m->turned];
+            count[column] = p->count[!m->turned];
+            stride[column] = p->stride[!m->turned];
+        }
+        if (!ckr__binder_piece(&w, lead + n, start, count, stride, at)) return;
         e->binds[e->n_binds - 1].as = as && i < as->n ? as->parts[i].from : b->as;
     }
 }
@@ -31554,6 +31562,8 @@ static ckr_result ckr__plan_data(ckr_plan *p)
 }
 
 static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors);
+static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_state *s,
+                                      const ckr_target *t);
 
 /* The parameter that a tensor named as in an export is of: optimizer.state.NAME.SLOT, where NAME is
    a tensor of the file and SLOT may have dots; *slot is set. NULL: it has another name. */
@@ -31587,10 +31597,9 @@ static bool ckr__plan_slot_like(const char *name)
 /* A framework must not load an optimizer's tensors as weights: of a file without slots, those that
    are named as in an export become slots of their parameters in *out, which the dialect is given;
    other ones are refused. */
-static void ckr__plan_adopt(ckr_plan *p, const ckr__map *names, ckr_state *out)
+static void ckr__plan_adopt(ckr_plan *p, const ckr_state *s, const ckr__map *names, ckr_state *out)
 {
     ckr__ctx *c = &p->ctx;
-    const ckr_state *s = &p->state;
     const char *first = NULL, *slot;
     uint64_t n = 0, weights = 0;
     char text[40];
@@ -31632,9 +31641,8 @@ static void ckr__plan_adopt(ckr_plan *p, const ckr__map *names, ckr_state *out)
 
 /* Refuses groups of numbers where the target's optimizer has names: none of its parameters would
    find its state. */
-static void ckr__plan_named(ckr_plan *p)
+static void ckr__plan_named(ckr_plan *p, const ckr_state *s)
 {
-    const ckr_state *s = &p->state;
     ckr__map names = { &p->ctx, NULL, 0, 0 };
     for (uint64_t i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param"))
@@ -31658,23 +31666,26 @@ static void ckr__plan_named(ckr_plan *p)
    (llm.c) has slots of its own, which it finds by these names itself. */
 static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
 {
+    const bool own = !strcmp(p->state.dialect, d->name), gpt = ckr__word_in(d->takes, "gpt");
+    const ckr_state *s = &p->state;
     ckr_state *given = CKR__NEW(&p->ctx, ckr_state);
     ckr__map names = { &p->ctx, NULL, 0, 0 };
-    if (d->bounds ? !d->bounds->groups : ckr__word_in(d->takes, "slots"))
-        return d->emit_fn(&p->ctx, &p->state, &p->target, &p->out);
-    for (uint64_t i = 0; i < p->state.n_tensors; i++)
-        ckr__map_put(&names, p->state.tensors[i]->name, strlen(p->state.tensors[i]->name), i, NULL);
-    if (!ckr__failed(&p->ctx)) {
-        *given = p->state;
-        ckr__plan_adopt(p, &names, given);
+    if (!own && !gpt && ckr_node_get(s->carried, "gpt"))
+        s = ckr__gpt_back(&p->ctx, &p->out, s, &p->target);
+    if (!s || !given) return p->ctx.err->code;
+    *given = *s;
+    if (d->bounds ? d->bounds->groups != NULL : !ckr__word_in(d->takes, "slots")) {
+        for (uint64_t i = 0; i < s->n_tensors; i++)
+            ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+        if (!ckr__failed(&p->ctx)) ckr__plan_adopt(p, s, &names, given);
+        ckr__map_free(&names);
+        if (!own && !gpt && !d->numbered && !(p->target.without & CKR_GROUPS))
+            ckr__plan_named(p, s);
+        if (ckr__failed(&p->ctx) || p->ctx.refused) return p->ctx.err->code;
     }
-    ckr__map_free(&names);
-    if (strcmp(p->state.dialect, d->name) != 0 && !d->numbered &&
-        !(p->target.without & CKR_GROUPS))
-        ckr__plan_named(p);
-    if (ckr__failed(&p->ctx) || p->ctx.refused) return p->ctx.err->code;
     d->emit_fn(&p->ctx, given, &p->target, &p->out);
     ckr__out_unmake(&p->out);
+    if (s != &p->state) p->out.renamed = true;
     return p->ctx.err->code;
 }
 
@@ -37600,28 +37611,35 @@ static const ckr__gpt_family ckr__gpt_families[CKR__GPT_FAMILIES] = {
         "pp_block.post_attention_layernorm", "pp_block.mlp.gate_up_proj", NULL, NULL,
         "pp_block.mlp.down_proj", "final_layer_norm.pp_block", "model.lm_head.pp_block" } },
     { "Megatron-LM", "", "decoder.layers.", { ".weight", ".bias" }, true, false, true,
-      { "embedding.word_embeddings", "embedding.position_embeddings", "input_layernorm",
-        "self_attention.linear_proj", "self_attention.linear_qkv", NULL, NULL, NULL,
-        "self_attention.q_layernorm", "self_attention.k_layernorm", "pre_mlp_layernorm",
-        "mlp.linear_fc1", NULL, NULL, "mlp.linear_fc2", "decoder.final_layernorm",
-        "output_layer" } },
+      { "embedding.word_embeddings", "embedding.position_embeddings",
+        "input_layernorm self_attention.linear_qkv.layer_norm_", "self_attention.linear_proj",
+        "self_attention.linear_qkv", NULL, NULL, NULL,
+        "self_attention.q_layernorm", "self_attention.k_layernorm",
+        "pre_mlp_layernorm mlp.linear_fc1.layer_norm_", "mlp.linear_fc1", NULL, NULL,
+        "mlp.linear_fc2", "decoder.final_layernorm", "output_layer" } },
     { "llm.c", "", NULL, { "w", "b" }, false, false, false,
       { "wte", "wpe", "ln1", "attproj", "qkv", NULL, NULL, NULL, NULL, NULL, "ln2", NULL, NULL,
         "fc", "fcproj", "lnf", NULL } }
 };
+/* How one model's tensors are called, and what they look like. */
+typedef struct ckr__gpt_names {
+    const ckr__gpt_family *family;
+    const char *outer, *base;  /* before every name (of a wrapper), and what of the base */
+    int8_t      which[CKR__GPT_ROLES];         /* of a role's names; -1: it has none      */
+    bool        turned;        /* matrices are (in, out), as of HF's Conv1D              */
+} ckr__gpt_names;
+
 typedef struct ckr__gpt {
     ckr__ctx        *c;
     ckr__out        *out;
     const ckr_state *s;
     const ckr_target *t;
     ckr_item         item;     /* under which it refuses                                 */
-    const ckr__gpt_family *family;
-    const char      *outer, *base;     /* before every name (of a wrapper), and what of the base */
+    ckr__gpt_names   names;    /* the source's                                           */
     ckr__slots      *all;      /* by ckr__gpt_place                                      */
     const ckr_node  *config;   /* HF's config.json, or NULL                              */
     int64_t          layers, hidden, heads, kv_heads, head_dim, ffn, vocab, positions;
     bool             gated, tied, interleaved;
-    bool             turned;   /* matrices are (in, out), as of HF's Conv1D              */
     bool             norms_biased, attention_biased, o_biased, mlp_biased, qk_norm;
     double           epsilon, rope_base;       /* of the norms, of the rotation; 0: not told */
 } ckr__gpt;
@@ -37631,25 +37649,28 @@ static bool ckr__gpt_layered(int role)
     return role > CKR__GPT_POS && role < CKR__GPT_NORM_F;
 }
 
-/* The n-th name of a role; NULL: there are not so many. */
-static const char *ckr__gpt_name(const ckr__gpt *g, const ckr__gpt_family *f, int64_t layer,
-                                 int role, int bias, int n)
+/* The n-th name of a role; NULL: there are not so many. A name that ends in _ goes on without the
+   dot. */
+static const char *ckr__gpt_name(ckr__ctx *c, const ckr__gpt_names *as, int64_t layer, int role,
+                                 int bias, int n)
 {
-    const bool own = f == g->family;
-    const char *p = f->names[role], *base = role == CKR__GPT_HEAD ? "" : own ? g->base : f->base;
-    const char *end = !f->layers && role <= CKR__GPT_POS ? "" : f->ends[bias];
+    const ckr__gpt_family *f = as->family;
+    const char *p = f->names[role], *base = role == CKR__GPT_HEAD ? "" : as->base,
+               *end = !f->layers && role <= CKR__GPT_POS ? "" : f->ends[bias];
+    size_t len;
     for (; p && n > 0; n--) p = ckr__word_next(p);
-    if (!p || !*p) return NULL;
+    if (!p || !*p || (bias && !*end)) return NULL;
+    len = strcspn(p, " ");
     if (ckr__gpt_layered(role) && f->layers)
-        base = ckr__printf(g->c, "%s%s%lld.", base, f->layers, (long long)layer);
-    return base ? ckr__printf(g->c, "%s%s%.*s%s", own ? g->outer : "", base,
-                              (int)strcspn(p, " "), p, end)
+        base = ckr__printf(c, "%s%s%lld.", base, f->layers, (long long)layer);
+    return base ? ckr__printf(c, "%s%s%.*s%s", as->outer, base, (int)len, p,
+                              end + (p[len - 1] == '_'))
                 : NULL;
 }
 
 static uint64_t ckr__gpt_place(const ckr__gpt *g, int64_t layer, int role, int bias)
 {
-    const int64_t of = g->family->layers && ckr__gpt_layered(role) ? layer : 0;
+    const int64_t of = g->names.family->layers && ckr__gpt_layered(role) ? layer : 0;
     return ((uint64_t)of * CKR__GPT_ROLES + (uint64_t)role) * 2 + (uint64_t)bias;
 }
 
@@ -37674,22 +37695,22 @@ static const ckr_tensor *ckr__gpt_param(const ckr__gpt *g, int role)
 static int64_t ckr__gpt_size(const ckr__gpt *g, int role, bool columns)
 {
     const ckr_tensor *t = ckr__gpt_param(g, role);
-    const uint32_t lead = ckr__gpt_layered(role) && !g->family->layers, n = t ? t->n_dims : 0;
-    const bool turned = g->turned && ckr__gpt_layered(role);
+    const uint32_t lead = ckr__gpt_layered(role) && !g->names.family->layers, n = t ? t->n_dims : 0;
+    const bool turned = g->names.turned && ckr__gpt_layered(role);
     if (n <= lead || (columns && n < lead + 2)) return 0;
     return t->shape[lead + (n == lead + 2 && columns != turned)];
 }
 
 /* Is it this family's model, with these bases before the names? */
-static bool ckr__gpt_is(ckr__gpt *g, const ckr__gpt_family *f, const char *base)
+static bool ckr__gpt_is(ckr__gpt *g, int family, const char *base)
 {
     const char *first, *name;
     uint64_t i;
     size_t n, k;
-    g->family = f;
-    g->base = base;
-    g->outer = "";
-    first = ckr__gpt_name(g, f, 0, CKR__GPT_EMBED, 0, 0);
+    g->names.family = &ckr__gpt_families[family];
+    g->names.base = base;
+    g->names.outer = "";
+    first = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_EMBED, 0, 0);
     for (i = 0; first && i < g->s->n_tensors; i++) {
         name = g->s->tensors[i]->name;
         n = strlen(name);
@@ -37697,8 +37718,8 @@ static bool ckr__gpt_is(ckr__gpt *g, const ckr__gpt_family *f, const char *base)
         if (strcmp(g->s->tensors[i]->slot, "param") != 0 || !ckr__path_ends(name, first) ||
             (n > k && name[n - k - 1] != '.'))
             continue;
-        g->outer = ckr__strndup(g->c, name, n - k);
-        name = g->outer ? ckr__gpt_name(g, f, 0, CKR__GPT_O, 0, 0) : NULL;
+        g->names.outer = ckr__strndup(g->c, name, n - k);
+        name = g->names.outer ? ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_O, 0, 0) : NULL;
         return name && ckr__tensor_find(g->s, name, "param");
     }
     return false;
@@ -37707,6 +37728,7 @@ static bool ckr__gpt_is(ckr__gpt *g, const ckr__gpt_family *f, const char *base)
 /* Every tensor at its place. One that no GPT has is refused: a model without it is another one. */
 static void ckr__gpt_index(ckr__gpt *g)
 {
+    const ckr__gpt_family *f = g->names.family;
     ckr__map names = { g->c, NULL, 0, 0 };
     const char *name, *odd = NULL;
     uint64_t i, n = 0;
@@ -37715,20 +37737,20 @@ static void ckr__gpt_index(ckr__gpt *g)
     for (i = 0; i < g->s->n_tensors; i++)
         if (!strcmp(g->s->tensors[i]->slot, "param"))
             ckr__map_put(&names, g->s->tensors[i]->name, strlen(g->s->tensors[i]->name), 0, NULL);
-    if (!g->family->layers) {
-        name = ckr__gpt_name(g, g->family, 0, CKR__GPT_O, 0, 0);
+    if (!f->layers) {
+        name = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_O, 0, 0);
         g->layers = name ? ckr__tensor_find(g->s, name, "param")->shape[0] : 0;
     }
-    while (g->family->layers && (name = ckr__gpt_name(g, g->family, g->layers, CKR__GPT_O, 0, 0)) &&
+    while (f->layers && (name = ckr__gpt_name(g->c, &g->names, g->layers, CKR__GPT_O, 0, 0)) &&
            ckr__map_find(&names, name, strlen(name), NULL))
         g->layers++;
     ckr__map_free(&names);
-    for (l = 0; l == 0 || (g->family->layers && l < g->layers); l++)
+    for (l = 0; l == 0 || (f->layers && l < g->layers); l++)
         for (role = 0; role < CKR__GPT_ROLES; role++)
             for (bias = 0; bias < 2; bias++) {
                 n = ckr__gpt_place(g, l, role, bias);
                 for (k = 0; (l == 0 || ckr__gpt_layered(role)) &&
-                            (name = ckr__gpt_name(g, g->family, l, role, bias, k));
+                            (name = ckr__gpt_name(g->c, &g->names, l, role, bias, k));
                      k++)
                     ckr__map_put(&names, name, strlen(name), n, NULL);
             }
@@ -37745,15 +37767,8 @@ static void ckr__gpt_index(ckr__gpt *g)
     ckr__map_free(&names);
     if (odd)
         ckr__refuse(g->c, g->item, odd,
-                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them", g->family->name),
+                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them", f->name),
                     "--to dcp and --to safetensors take every model");
-}
-
-/* Is a role written as itself? What is spelled both ways is written apart. */
-static bool ckr__gpt_written(const ckr__gpt_family *to, int role)
-{
-    return to->names[role] && (role != CKR__GPT_QKV || !to->names[CKR__GPT_Q]) &&
-           (role != CKR__GPT_GATE_UP || !to->names[CKR__GPT_GATE]);
 }
 
 static bool ckr__gpt_off(const ckr_node *n)
@@ -37793,7 +37808,7 @@ static void ckr__gpt_config(ckr__gpt *g)
         return;
     g->config = root;
     type = ckr_node_str(ckr_node_get(root, "model_type"));
-    if (!type || g->family - ckr__gpt_families > CKR__GPT_GPT2 ||
+    if (!type || g->names.family - ckr__gpt_families > CKR__GPT_GPT2 ||
         ckr__gpt_number(g, "hidden_size", "n_embd") != g->hidden) {
         g->config = NULL;
         return;
@@ -37853,8 +37868,7 @@ static void ckr__gpt_heads(ckr__gpt *g)
 static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_state *s,
                           const ckr_target *t, ckr_item item)
 {
-    int i, found = CKR__GPT_FAMILIES;
-    const ckr__gpt_family *f = ckr__gpt_families;
+    int found = 0;
     const ckr_tensor *qkv;
     memset(g, 0, sizeof *g);
     g->c = c;
@@ -37862,8 +37876,9 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
     g->s = s;
     g->t = t;
     g->item = item;
-    for (i = 0; i < CKR__GPT_FAMILIES && found == CKR__GPT_FAMILIES; i++, f++)
-        if (ckr__gpt_is(g, f, f->base) || (*f->base && ckr__gpt_is(g, f, ""))) found = i;
+    while (found < CKR__GPT_FAMILIES && !ckr__gpt_is(g, found, ckr__gpt_families[found].base) &&
+           !ckr__gpt_is(g, found, ""))
+        found++;
     if (ckr__failed(c)) return false;
     if (found == CKR__GPT_FAMILIES) {
         ckr__refuse(c, item, "params", "its tensors are not named as those of a GPT that is known "
@@ -37877,13 +37892,13 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
     g->vocab = ckr__gpt_size(g, CKR__GPT_EMBED, false);
     g->positions = ckr__gpt_size(g, CKR__GPT_POS, false);
     qkv = ckr__gpt_param(g, CKR__GPT_QKV);
-    g->turned = g->family == &ckr__gpt_families[CKR__GPT_GPT2] && qkv && qkv->n_dims == 2 &&
-                qkv->shape[0] == g->hidden;
+    g->names.turned = found == CKR__GPT_GPT2 && qkv && qkv->n_dims == 2 &&
+                      qkv->shape[0] == g->hidden;
     g->ffn = ckr__gpt_size(g, CKR__GPT_DOWN, true);
     g->gated = ckr__gpt_param(g, CKR__GPT_GATE) != NULL ||
                ckr__gpt_size(g, CKR__GPT_GATE_UP, false) == 2 * g->ffn;
     g->tied = !ckr__gpt_param(g, CKR__GPT_HEAD);
-    g->interleaved = g->family->interleaved;
+    g->interleaved = g->names.family->interleaved;
     g->norms_biased = ckr__gpt_find(g, 0, CKR__GPT_NORM_1, 1, "param") != NULL;
     g->attention_biased = ckr__gpt_find(g, 0, CKR__GPT_Q, 1, "param") ||
                           ckr__gpt_find(g, 0, CKR__GPT_QKV, 1, "param");
@@ -37927,7 +37942,8 @@ static const ckr_tensor *ckr__gpt_holder(const ckr__gpt *g, int64_t layer, int r
 static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int role, int bias,
                           int64_t first, int64_t n)
 {
-    const uint32_t lead = !g->family->layers && ckr__gpt_layered(role), n_dims = m->tensor.n_dims;
+    const uint32_t lead = !g->names.family->layers && ckr__gpt_layered(role),
+                   n_dims = m->tensor.n_dims;
     const int64_t unit = ckr__gpt_unit(g, role), all = 2 * g->head_dim +
                                                        ckr__gpt_unit(g, CKR__GPT_Q);
     ckr__made_part part = CKR_ZERO;
@@ -37935,12 +37951,12 @@ static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int ro
     int64_t begin, rows;
     part.from = ckr__gpt_holder(g, layer, role, bias, m->tensor.slot, &fused);
     if (!part.from || part.from->n_dims != n_dims + lead) return false;
-    grouped = fused && g->family->grouped && role <= CKR__GPT_V;
+    grouped = fused && g->names.family->grouped && role <= CKR__GPT_V;
     begin = fused ? ckr__gpt_begin(g, role, grouped) : 0;
     part.layer = lead ? layer : -1;
-    part.turned = g->turned && ckr__gpt_layered(role) && n_dims == 2;
+    part.turned = g->names.turned && ckr__gpt_layered(role) && n_dims == 2;
     rows = part.from->shape[lead + part.turned];
-    if ((n_dims == 2 && part.from->shape[lead + !part.turned] != m->tensor.shape[1]) ||
+    if ((n_dims == 2 && part.from->shape[lead + !part.turned] != m->tensor.shape[!m->turned]) ||
         (m->n && part.from->dtype != m->tensor.dtype))
         return false;
     for (; n > 0 && !ckr__failed(g->c); first += part.n, n -= part.n) {
@@ -37980,21 +37996,24 @@ static int64_t ckr__gpt_all_rows(const ckr__gpt *g, int role, int bias, int64_t 
     }
 }
 
-/* A tensor under another name: itself. */
-static ckr_tensor *ckr__gpt_renamed(const ckr__gpt *g, const ckr_tensor *t, const char *name)
+/* A tensor under another name: itself; what several get is a copy in all but one. */
+static ckr_tensor *ckr__gpt_renamed(const ckr__gpt *g, const ckr_tensor *t, const char *name,
+                                    bool copy)
 {
-    ckr_tensor *own = CKR__DUP(g->c, ckr_tensor, t, 1);
+    ckr_tensor *own = copy && !ckr__is_python(t) ? ckr__made_copy(g->out, t, t->slot, t->dtype)
+                                                  : CKR__DUP(g->c, ckr_tensor, t, 1);
     if (own) own->name = name;
     return own;
 }
 
-/* A slot of a role's tensor as the family has it. NULL: the source has none, or it has refused. */
-static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_family *to, int64_t layer, int role,
+/* A slot of a role's tensor as it is called there. NULL: the source has none, or it has refused. */
+static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_names *to, int64_t layer, int role,
                                  int bias, const char *slot)
 {
     int parts[3], i;
     const int n = ckr__gpt_parts(g, role, parts);
-    const char *name = ckr__gpt_name(g, to, layer, role, bias, 0);
+    const char *name = ckr__gpt_name(g->c, to, layer, role, bias, to->which[role]);
+    const bool by_group = n == 3 && to->family->grouped;
     bool fused, ok = true;
     const ckr_tensor *first = ckr__gpt_holder(g, layer, parts[0], bias, slot, &fused), *param;
     int64_t columns, rows = ckr__gpt_all_rows(g, parts[0], bias, &columns), k;
@@ -38002,15 +38021,15 @@ static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_family *to, int64_t
     if (!first || !name) return NULL;
     param = ckr__gpt_holder(g, layer, parts[0], bias, "param", &fused);
     if (ckr__is_python(first) || (param && ckr__slot_of(param, first) == CKR__SLOT_ONE))
-        return ckr__gpt_renamed(g, first, name);
-    m = ckr__made_new(g->out, name, slot, columns ? 2 : 1, columns);
-    for (k = 0; m && ok && k < (n == 3 && to->grouped ? g->kv_heads : 1); k++)
+        return ckr__gpt_renamed(g, first, name, fused && ckr__gpt_begin(g, role, false) > 0);
+    m = ckr__made_new(g->out, name, slot, columns ? 2 : 1, columns,
+                      to->turned && ckr__gpt_layered(role));
+    for (k = 0; m && ok && k < (by_group ? g->kv_heads : 1); k++)
         for (i = 0; i < n && ok; i++) {
             const int64_t unit = ckr__gpt_unit(g, parts[i]);
-            const bool group = n == 3 && to->grouped;
             rows = ckr__gpt_all_rows(g, parts[i], bias, &columns);
-            ok = ckr__gpt_rows(g, m, layer, parts[i], bias, group ? k * unit : 0,
-                               group ? unit : rows);
+            ok = ckr__gpt_rows(g, m, layer, parts[i], bias, by_group ? k * unit : 0,
+                               by_group ? unit : rows);
         }
     if (m && !ok && !ckr__failed(g->c))
         ckr__gpt_misfit(g, ckr__printf(g->c, "%s of %s", slot, first->name),
@@ -38019,9 +38038,10 @@ static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_family *to, int64_t
                         "where it is the optimizer's");
     if (!m || !ok) return NULL;
     first = m->parts[0].from;
-    rows = m->tensor.shape[0];
-    return m->n == 1 && m->parts[0].layer < 0 && !m->parts[0].turned && first->shape[0] == rows
-               ? ckr__gpt_renamed(g, first, name)
+    rows = m->tensor.shape[m->turned];
+    return m->n == 1 && m->parts[0].layer < 0 && m->parts[0].turned == m->turned &&
+                   first->shape[m->turned] == rows
+               ? ckr__gpt_renamed(g, first, name, false)
                : &m->tensor;
 }
 
@@ -38034,7 +38054,7 @@ static uint64_t ckr__gpt_group(const ckr__gpt *g, const ckr__map *groups, int64_
     const char *name;
     uint64_t at;
     int k;
-    for (k = 0; (name = ckr__gpt_name(g, g->family, layer, role, bias, k)) != NULL; k++)
+    for (k = 0; (name = ckr__gpt_name(g->c, &g->names, layer, role, bias, k)) != NULL; k++)
         if (ckr__map_find(groups, name, strlen(name), &at)) return at;
     return qkv || role == CKR__GPT_GATE || role == CKR__GPT_UP
                ? ckr__gpt_group(g, groups, layer, whole, bias)
@@ -38042,7 +38062,7 @@ static uint64_t ckr__gpt_group(const ckr__gpt *g, const ckr__map *groups, int64_
 }
 
 /* All slots of a role's weight and bias go to the state, its name into its group. */
-static void ckr__gpt_put(ckr__gpt *g, const ckr__gpt_family *to, int64_t layer, int role,
+static void ckr__gpt_put(ckr__gpt *g, const ckr__gpt_names *to, int64_t layer, int role,
                          const char *const *slots, uint64_t n_slots, const ckr__map *groups,
                          ckr_state *own)
 {
@@ -38065,13 +38085,16 @@ static void ckr__gpt_put(ckr__gpt *g, const ckr__gpt_family *to, int64_t layer, 
                                 "--like FILE puts them into one");
         if (at < own->n_groups)
             *CKR__PUSH(const char *, g->c, own->groups[at].params, own->groups[at].n_params) = name;
+        else if (name && own->n_groups && !(g->t->without & CKR_OPTIMIZER))
+            ckr__gpt_misfit(g, name, "no group of the optimizer has it",
+                            "--names FILE where the optimizer has numbers, or leave it out: "
+                            "--without optimizer,groups,schedule");
     }
 }
 
-/* The state under the family's names. NULL: it has refused, or failed. */
-static ckr_state *ckr__gpt_as(ckr__gpt *g, int family)
+/* The state under other names. NULL: it has refused, or failed. */
+static ckr_state *ckr__gpt_under(ckr__gpt *g, const ckr__gpt_names *to)
 {
-    const ckr__gpt_family *to = &ckr__gpt_families[family];
     ckr_state *own = CKR__DUP(g->c, ckr_state, g->s, 1);
     ckr__map seen = { g->c, NULL, 0, 0 }, groups = seen;
     const char **slots = NULL;
@@ -38102,15 +38125,90 @@ static ckr_state *ckr__gpt_as(ckr__gpt *g, int family)
                                             : CKR__GPT_NORM_F,
                   end = l < 0 ? CKR__GPT_NORM_1 : l < g->layers ? CKR__GPT_NORM_F : CKR__GPT_ROLES;
         for (role = first; role < end && ckr__going(g->c); role++)
-            if (ckr__gpt_written(to, role))
+            if (to->which[role] >= 0)
                 ckr__gpt_put(g, to, l, role, slots, n_slots, &groups, own);
     }
     ckr__map_free(&seen);
     ckr__map_free(&groups);
-    if (g->tied && to->names[CKR__GPT_HEAD])
-        ckr__tie_add(g->c, own, ckr__gpt_name(g, to, 0, CKR__GPT_EMBED, 0, 0),
-                     ckr__gpt_name(g, to, 0, CKR__GPT_HEAD, 0, 0));
+    if (g->tied && to->which[CKR__GPT_HEAD] >= 0)
+        ckr__tie_add(g->c, own, ckr__gpt_name(g->c, to, 0, CKR__GPT_EMBED, 0, 0),
+                     ckr__gpt_name(g->c, to, 0, CKR__GPT_HEAD, 0, to->which[CKR__GPT_HEAD]));
     return ckr__going(g->c) ? own : NULL;
+}
+
+/* The source's names for the side file, from which ckr__gpt_back has them. llm.c stacks the layers
+   of what is else GPT-2: its own reader takes those names. */
+static void ckr__gpt_carry(ckr__gpt *g)
+{
+    const bool stacked = !g->names.family->layers;
+    const ckr__gpt_names *as = &g->names;
+    ckr_node *which = ckr__node(g->c, CKR_NODE_LIST), *d;
+    const char *name;
+    int role, n;
+    for (role = 0; role < CKR__GPT_ROLES; role++) {
+        const ckr_tensor *t = ckr__gpt_param(g, role);
+        for (n = 0; t && !stacked && (name = ckr__gpt_name(g->c, as, 0, role, 0, n)) != NULL; n++)
+            if (!strcmp(name, t->name)) break;
+        if (!t && role == CKR__GPT_HEAD && g->tied && g->s->n_ties) t = g->s->tensors[0];
+        ckr__node_push(g->c, which, ckr__node_int(g->c, t ? n : -1));
+    }
+    d = ckr__node_dict(
+        g->c, "family",
+        ckr__node_str(g->c, stacked ? ckr__gpt_families[CKR__GPT_GPT2].name : as->family->name),
+        "outer", ckr__node_str(g->c, as->outer), "base",
+        ckr__node_str(g->c, stacked ? ckr__gpt_families[CKR__GPT_GPT2].base : as->base), "which",
+        which, "turned", ckr__node_bool(g->c, stacked || as->turned), CKR__END);
+    if (!g->out->carried) g->out->carried = ckr__node(g->c, CKR_NODE_DICT);
+    ckr__node_set(g->c, g->out->carried, "gpt", d);
+}
+
+/* The state under a family's names, which the target has from now on. NULL: it has refused, or
+   failed. */
+static ckr_state *ckr__gpt_as(ckr__gpt *g, int family)
+{
+    ckr__gpt_names to = CKR_ZERO;
+    int role;
+    to.family = &ckr__gpt_families[family];
+    to.base = to.family->base;
+    to.outer = "";
+    for (role = 0; role < CKR__GPT_ROLES; role++) {
+        const int apart = role == CKR__GPT_QKV        ? CKR__GPT_Q
+                          : role == CKR__GPT_GATE_UP ? CKR__GPT_GATE
+                                                        : -1;      /* spelled both ways      */
+        if (!to.family->names[role] || (apart >= 0 && to.family->names[apart])) to.which[role] = -1;
+    }
+    g->out->renamed = true;
+    ckr__gpt_carry(g);
+    return ckr__gpt_under(g, &to);
+}
+
+/* The state under the names that it had before it became another framework's, as its side file has
+   them; `s` itself where there are none. NULL: it has refused, or failed. */
+static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_state *s,
+                                      const ckr_target *t)
+{
+    const ckr_node *d = ckr_node_get(s->carried, "gpt"), *which = ckr_node_get(d, "which");
+    const char *family = ckr_node_str(ckr_node_get(d, "family"));
+    ckr__gpt g;
+    ckr__gpt_names to = CKR_ZERO;
+    int64_t n = 0;
+    int i;
+    to.outer = ckr_node_str(ckr_node_get(d, "outer"));
+    to.base = ckr_node_str(ckr_node_get(d, "base"));
+    for (i = 0; i < CKR__GPT_FAMILIES && family; i++)
+        if (!strcmp(family, ckr__gpt_families[i].name)) to.family = &ckr__gpt_families[i];
+    if (!to.family || !to.outer || !to.base || !ckr_node_is_list(which) ||
+        which->count != CKR__GPT_ROLES)
+        return s;
+    for (i = 0; i < CKR__GPT_ROLES; i++) {
+        if (!ckr_node_i64(which->u.items[i], &n) || n < -1 || n > 9) return s;
+        to.which[i] = (int8_t)n;
+    }
+    to.turned = ckr_node_get(d, "turned") && !ckr__gpt_off(ckr_node_get(d, "turned"));
+    if (!ckr__gpt_read(&g, c, out, s, t, CKR_ITEM_TRAINER_SOURCE)) return NULL;
+    ckr__say(c, "CKR_GPT_NAMES", CKR_EXACT, "names", g.names.family->name, family,
+             "the tensors are called and cut again as in the run that this was made of", NULL);
+    return ckr__gpt_under(&g, &to);
 }
 
 #if !defined(CKPTRESUME_NO_VERL) || !defined(CKPTRESUME_NO_ACCELERATE)
@@ -47711,6 +47809,7 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x)
                            "a size that llm.c's header cannot hold", NULL);
     d->Vp = padded >= d->V ? padded : (d->V + 127) / 128 * 128;
     d->NH = ckr__lm_gpt2_told(x->s, "llmc.n_head");
+    if (d->NH <= 0) d->NH = ckr__option_int(x->t, "heads");
     if (d->NH <= 0 && d->C % 64 == 0) {
         d->NH = d->C / 64;
         ckr__say_int(x->c, "CKR_W_LLMC_HEADS", CKR_APPROX, "heads", 0, d->NH,
@@ -47859,8 +47958,8 @@ static const ckr__schedules ckr__lm_schedules = {
 };
 static const ckr__dialect ckr__llmc = {
     "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__streams_held, ckr__lm_emit, &ckr__lm_as_file,
-    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data micro_batch seq_len", &ckr__lm_schedules,
-    &ckr__lm_bounds, false
+    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data micro_batch seq_len heads",
+    &ckr__lm_schedules, &ckr__lm_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -58745,7 +58844,7 @@ static void ckr__mg_adopt_model(ckr__mg_adopt *a)
     if (!biased && (g->o_biased || g->mlp_biased))
         ckr__gpt_misfit(&a->g, "biases", "Megatron-LM has biases in all linear layers, in the "
                         "attention's first one alone, or in none", NULL);
-    else if (!g->norms_biased && !g->family->rms)
+    else if (!g->norms_biased && !g->names.family->rms)
         ckr__gpt_misfit(&a->g, "norms", "Megatron-LM's LayerNorm has a bias", NULL);
     else if (act && !ckr__word_in(g->gated ? "silu swish" : "gelu_new gelu_pytorch_tanh", act))
         ckr__gpt_misfit(&a->g, act, "Megatron-LM has no option for this activation", NULL);
@@ -58770,7 +58869,7 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
                   samples = a->own->progress.samples, length = rope ? told : g->positions;
     ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false),
              *zero = ckr__node_float(c, 0), *rotated = ckr__node_float(c, g->rope_base);
-    const bool level = g->family->rms || !strcmp(g->s->dialect, "llmc"),
+    const bool level = g->names.family->rms || !strcmp(g->s->dialect, "llmc"),
                base = ckr__whole(g->rope_base) && g->rope_base > 0;
     const struct { const char *key; ckr_node *v; const char *option; ckr_node *as; } rows[] = {
         { "num_layers", ckr__node_int(c, g->layers), "--num-layers", NULL },
@@ -58830,10 +58929,12 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
             ckr__setting(a->out, "command line", rows[i].option,
                          rows[i].as ? rows[i].as : rows[i].v, NULL, true, why);
     }
-    if (rope && !(g->rope_base > 0))
-        ckr__say(c, "CKR_MEGATRON_ROPE", CKR_APPROX, "rotary base", NULL, "10000",
-                 "no configuration is beside the tensors: Megatron-LM takes its default",
-                 "--rotary-base of the coming run, where the model was trained with another");
+    if (rope && !(g->rope_base > 0 && g->epsilon > 0))
+        ckr__say(c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "rotary base and epsilon of the norms",
+                 NULL, "10000 and 1e-05",
+                 "no configuration is beside the tensors: Megatron-LM takes its defaults",
+                 "--rotary-base and --norm-epsilon of the coming run, where the model was trained "
+                 "with others");
 }
 
 /* A module's extra state is None, and must be there. */
@@ -58968,7 +59069,7 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
     ckr_state *own = a->own;
     const uint64_t n = own->n_groups;
     ckr_group *all = CKR__NEW_N(a->c, ckr_group, 2 * n), vectors;
-    const ckr_node *first = NULL;
+    const ckr_node *first = NULL, *decayed = NULL;
     uint64_t i, more = n;
     for (i = 0; all && i < n && !ckr__failed(a->c); i++) {
         const ckr_group *was = &own->groups[i];
@@ -58984,61 +59085,83 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
             ckr__gpt_misfit(&a->g, "groups", "Megatron-LM has one weight decay and one set of "
                             "betas for all matrices", "--like FILE with such groups");
         ckr__mg_adopt_members(a, was, true, &vectors, matrices ? more : i);
-        if (vectors.n_params && ckr__mg_num(was->hyper, "weight_decay", 0) > 0)
-            ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
-                     ckr__node_text_of(a->c, decay), "0", "Megatron-LM decays no vectors", NULL);
+        if (vectors.n_params && ckr__mg_num(was->hyper, "weight_decay", 0) > 0) decayed = decay;
         if (!matrices) all[i] = vectors;
         else if (vectors.n_params) all[more++] = vectors;
         ckr__mg_adopt_group(a, &all[i], l, !matrices);
         if (matrices && vectors.n_params) ckr__mg_adopt_group(a, &all[more - 1], l, true);
     }
+    if (decayed)
+        ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
+                 ckr__node_text_of(a->c, decayed), "0", "Megatron-LM decays no vectors", NULL);
     own->groups = all;
     own->n_groups = more;
 }
 
-/* The curve as Megatron-LM's scheduler has it, with its weight decay; a clock of samples asks for
-   the batch. One of another framework whose parameters are not the same stays, and the planner
-   refuses it. NULL: there is none. */
+/* The parameters of Megatron-LM's scheduler for a curve of another framework; whether they give the
+   same LR from here on, the planner proves. NULL: there are none. */
+static ckr_node *ckr__mg_adopt_curve(ckr__mg_adopt *a, const ckr_schedule *now)
+{
+    const ckr__curve *v = now->opaque ? NULL : now->curve;
+    const uint8_t kind = v ? v->kind : 0, shape = v ? v->shape : 0;
+    const char *style = shape == CKR__SH_LINEAR   ? "linear"
+                        : shape == CKR__SH_COSINE ? "cosine"
+                        : shape == CKR__SH_CONST  ? "constant"
+                                                    : NULL;
+    double top, low, start;
+    ckr_node *d;
+    uint64_t i;
+    if (!ckr__plain_map(now) || !now->n_lanes || !style ||
+        (kind != CKR__CV_HF && kind != CKR__CV_NANOTRON && kind != CKR__CV_TITAN &&
+         kind != CKR__CV_LLMC))
+        return NULL;
+    top = kind == CKR__CV_LLMC ? (double)(float)now->lanes[0].base : now->lanes[0].base;
+    low = kind == CKR__CV_NANOTRON ? now->lanes[0].min : v->k.floor == v->k.floor ? v->k.floor * top
+                                                                                  : 0;
+    start = kind == CKR__CV_NANOTRON || (v->flags & CKR__CF_WARMUP) ? v->k.start
+            : kind == CKR__CV_TITAN                                 ? v->k.start - 1
+                                                                    : v->k.warm;
+    for (i = 1; i < now->n_lanes; i++)
+        if (!ckr__same(now->lanes[i].base, now->lanes[0].base))
+            ckr__gpt_misfit(&a->g, "groups", "Megatron-LM has one LR for all parameters",
+                            "--set lr=LR");
+    if (a->own->batch < 1)
+        ckr__gpt_misfit(&a->g, "batch", "Megatron-LM's scheduler counts samples, and nothing tells "
+                        "how many an update has", "--set batch_size=N");
+    d = ckr__node_dict(a->c, "max_lr", ckr__node_float(a->c, top), "min_lr",
+                       ckr__node_float(a->c, low), "lr_warmup_iters",
+                       ckr__node_float(a->c, v->k.warm), "lr_decay_iters",
+                       ckr__node_float(a->c, v->k.total), "lr_decay_style",
+                       ckr__node_str(a->c, start > v->k.warm ? "WSD" : style),
+                       "global_batch_size", ckr__node_int(a->c, ckr__max_i64(1, a->own->batch)),
+                       CKR__END);
+    if (d && start > v->k.warm) {
+        ckr__node_set(a->c, d, "lr_wsd_decay_style", ckr__node_str(a->c, style));
+        ckr__node_set(a->c, d, "lr_wsd_decay_iters", ckr__node_float(a->c, v->k.total - start));
+    }
+    return d;
+}
+
+/* The curve as Megatron-LM's scheduler has it, with its weight decay. One that it has not stays,
+   and the planner refuses it. NULL: there is none. */
 static ckr_schedule *ckr__mg_adopt_schedule(ckr__mg_adopt *a, const ckr_schedule *now)
 {
-    static const struct { const char *kind, *style; } same[] = {
-        { "transformers:linear", "linear" }, { "transformers:cosine", "cosine" },
-        { "transformers:cosine_with_min_lr", "cosine" },
-        { "transformers:constant_with_warmup", "constant" }, { "diffusers:linear", "linear" },
-        { "diffusers:cosine", "cosine" }, { "diffusers:constant_with_warmup", "constant" },
-        { "llmc:cosine", "cosine" }, { "llmc:linear", "linear" }
-    };
-    const ckr__curve_nums *k = now && now->curve ? &now->curve->k : NULL;
     double *bases = now ? CKR__NEW_N(a->c, double, now->n_lanes) : NULL, wd = 0;
-    ckr_schedule *x = NULL;
+    ckr_node *params = now ? ckr__mg_adopt_curve(a, now) : NULL;
+    ckr_schedule *x = params && bases
+                          ? ckr__sched_try(a->c, "megatron", params, bases, now->n_lanes, NULL)
+                          : NULL;
     ckr__curve *v;
-    ckr_node *params;
     uint64_t i;
-    size_t n = sizeof same / sizeof *same;
-    while (bases && n > 0 && strcmp(same[n - 1].kind, now->kind) != 0) n--;
-    if (bases && n && k && !now->opaque && now->n_lanes && ckr__plain_map(now)) {
-        const double top = now->lanes[0].base, low = k->floor == k->floor ? k->floor : 0;
-        if (a->own->batch < 1)
-            ckr__gpt_misfit(&a->g, "batch", "Megatron-LM's scheduler counts samples, and nothing "
-                            "tells how many an update has", "--set batch_size=N");
-        params = ckr__node_dict(
-            a->c, "max_lr", ckr__node_float(a->c, top), "min_lr", ckr__node_float(a->c, top * low),
-            "lr_warmup_iters", ckr__node_float(a->c, k->warm), "lr_decay_iters",
-            ckr__node_float(a->c, k->total > k->warm ? k->total : k->warm + 1), "lr_decay_style",
-            ckr__node_str(a->c, same[n - 1].style), "global_batch_size",
-            ckr__node_int(a->c, ckr__max_i64(1, a->own->batch)), CKR__END);
-        x = ckr__sched_try(a->c, "megatron", params, bases, now->n_lanes, NULL);
-        if (x) x->position = (int64_t)(x->rate * (double)ckr__step_done(a->own));
-        if (x) ckr__sched_stand(x, ckr__step_done(a->own));
-    }
+    if (x) x->position = (int64_t)(x->rate * (double)ckr__step_done(a->own));
+    if (x) ckr__sched_stand(x, ckr__step_done(a->own));
     if (!x && now) x = ckr__sched_copy(a->c, now);
     v = x && !x->opaque ? ckr__curve_own(a->c, x) : NULL;
-    if (!v || v->kind != CKR__CV_MEGATRON) return x;
-    for (i = 0; i < a->own->n_groups; i++)
-        wd = wd > 0 ? wd : ckr__mg_num(a->own->groups[i].hyper, "weight_decay", 0);
-    for (i = 0; i < x->n_lanes && !(v->flags & CKR__CF_WD); i++)
-        x->lanes[i].start_wd = x->lanes[i].end_wd = wd;
-    if (!(v->flags & CKR__CF_WD)) v->wd_shape = CKR__SH_CONST;
+    if (!v || v->kind != CKR__CV_MEGATRON || (v->flags & CKR__CF_WD)) return x;
+    for (i = 0; i < a->own->n_groups && !(wd > 0); i++)
+        wd = ckr__mg_num(a->own->groups[i].hyper, "weight_decay", 0);
+    for (i = 0; i < x->n_lanes; i++) x->lanes[i].start_wd = x->lanes[i].end_wd = wd;
+    v->wd_shape = CKR__SH_CONST;
     v->flags |= CKR__CF_WD;
     return x;
 }
@@ -59077,20 +59200,21 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     ckr__mg_adopt a = CKR_ZERO;
     const bool optimizer = !(t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
     ckr__mg *r = CKR__NEW(x->c, ckr__mg);
-    const ckr_tensor *embedding;
+    const ckr_state *named;
     ckr_schedule *sched;
     a.c = x->c;
     a.out = x->out;
     a.t = t;
     a.r = r;
     if (!r || !ckr__gpt_read(&a.g, x->c, x->out, x->s, t, CKR_ITEM_MEGATRON_SOURCE)) return false;
-    a.own = ckr__gpt_as(&a.g, CKR__GPT_MEGATRON);
-    if (!a.own) return false;
+    named = ckr__gpt_as(&a.g, CKR__GPT_MEGATRON);
+    a.own = CKR__NEW(x->c, ckr_state);
+    if (!named || !a.own) return false;
+    *a.own = *named;
     a.dist = !t->variant || !*t->variant || !strcmp(t->variant, "torch_dist");
-    embedding = a.own->tensors[0];
-    a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : embedding->dtype;
+    a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : named->tensors[0]->dtype;
+    if (ckr__mg_is_wide(a.as) && !ckr__masters_in(x->out, named, a.own)) return false;
     a.args = ckr__node(x->c, CKR_NODE_DICT);
-    x->out->renamed = true;
     t->without |= CKR_RNG;             /* there are none of model parallel ranks         */
     r->c = r->by_name.c = x->c;
     r->s = a.own;
@@ -59116,13 +59240,13 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     if (optimizer) ckr__mg_adopt_slots(&a);
     if (!ckr__going(x->c)) return false;
     ckr__mg_adopt_items(&a, optimizer);
+    if (!optimizer) a.own->n_groups = a.own->n_schedules = 0;
     sched = ckr__mg_adopt_schedule(&a, a.own->n_schedules ? a.own->schedules : NULL);
     a.own->schedules = sched;
     ckr__mg_adopt_groups(&a, sched);
     if (optimizer && !sched)
         ckr__gpt_misfit(&a.g, "schedule", "Megatron-LM loads the optimizer with its scheduler's "
                         "state, and the source has no schedule", "--to-schedule megatron:...");
-    if (!optimizer) a.own->n_groups = 0;
     ckr__mg_adopt_root(&a, optimizer);
     ckr__map_free(&r->by_name);
     r->s = CKR__DUP(x->c, ckr_state, a.own, 1);
@@ -59130,6 +59254,17 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     x->mg = r;
     x->s = a.own;
     return ckr__going(x->c);
+}
+
+/* What no shape of its tensors tells (>>kit.gpt). */
+static void ckr__mg_gpt(ckr__gpt *g)
+{
+    const ckr_node *args = ((const ckr__mg *)ckr__kept_data(g->s))->args;
+    g->heads = ckr__mg_size(args, "num_attention_heads", 0);
+    g->kv_heads = ckr__mg_query_groups(args);
+    g->interleaved = ckr__mg_flag(args, "rotary_interleaved");
+    g->epsilon = ckr__mg_num(args, "layernorm_epsilon", 0);
+    g->rope_base = ckr__mg_num(args, "rotary_base", 0);
 }
 
 /* `clean`: not after anything was refused. */
@@ -59157,6 +59292,8 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.t = &own;
     x.out = out;
     if (!strcmp(s->dialect, "megatron")) x.mg = (const ckr__mg *)ckr__kept_data(s);
+    if (x.mg && ckr_node_get(s->carried, "gpt"))
+        out->carried = ckr__node_dict(c, "gpt", ckr__dict_value(s->carried, "gpt"), CKR__END);
     if (!x.mg && !ckr__mg_adopted(&x, &own)) return c->err->code;
     mg = x.mg;
     *to = *mg;
@@ -59217,7 +59354,7 @@ static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__streams_held,
     ckr__mg_emit, NULL, NULL, ckr__mg_faults,
     "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
-    "vpp to_version heads kv_heads", &ckr__mg_schedules, &ckr__mg_bounds, false
+    "vpp to_version heads kv_heads gpt", &ckr__mg_schedules, &ckr__mg_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -59812,6 +59949,9 @@ static void ckr__gpt_told(ckr__gpt *g)
 #endif
 #ifndef CKPTRESUME_NO_LLMC
     if (!strcmp(g->s->dialect, "llmc")) ckr__lm_gpt(g);
+#endif
+#ifndef CKPTRESUME_NO_MEGATRON
+    if (!strcmp(g->s->dialect, "megatron")) ckr__mg_gpt(g);
 #endif
     (void)g;
 }
