@@ -37579,6 +37579,8 @@ enum {                         /* the roles, in the order in which they are writ
 enum { CKR__GPT_HF = 0, CKR__GPT_GPT2, CKR__GPT_TITAN, CKR__GPT_NANOTRON, CKR__GPT_MEGATRON,
        CKR__GPT_LLMC, CKR__GPT_FAMILIES };
 
+#define CKR__GPT_VERSIONS 2    /* names of a role in a family, at most                   */
+
 typedef struct ckr__gpt_family {
     const char *name;          /* for messages                                           */
     const char *base;          /* before all names but the head's, where the model has one */
@@ -37621,6 +37623,7 @@ static const ckr__gpt_family ckr__gpt_families[CKR__GPT_FAMILIES] = {
       { "wte", "wpe", "ln1", "attproj", "qkv", NULL, NULL, NULL, NULL, NULL, "ln2", NULL, NULL,
         "fc", "fcproj", "lnf", NULL } }
 };
+
 /* How one model's tensors are called, and what they look like. */
 typedef struct ckr__gpt_names {
     const ckr__gpt_family *family;
@@ -37725,49 +37728,51 @@ static bool ckr__gpt_is(ckr__gpt *g, int family, const char *base)
     return false;
 }
 
+/* How many layers have an output projection. */
+static int64_t ckr__gpt_count(const ckr__gpt *g)
+{
+    const bool stacked = !g->names.family->layers;
+    const char *name = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_O, 0, 0);
+    const ckr_tensor *o = name && stacked ? ckr__tensor_find(g->s, name, "param") : NULL;
+    ckr__map params = { g->c, NULL, 0, 0 };
+    int64_t n = 0;
+    if (o) return o->n_dims == 3 && o->shape[0] <= 65536 ? o->shape[0] : 0;
+    for (uint64_t i = 0; i < g->s->n_tensors; i++)
+        if (!strcmp(g->s->tensors[i]->slot, "param"))
+            ckr__map_put(&params, g->s->tensors[i]->name, strlen(g->s->tensors[i]->name), 0, NULL);
+    while (name && ckr__map_find(&params, name, strlen(name), NULL))
+        name = ckr__gpt_name(g->c, &g->names, ++n, CKR__GPT_O, 0, 0);
+    ckr__map_free(&params);
+    return n;
+}
+
 /* Every tensor at its place. One that no GPT has is refused: a model without it is another one. */
 static void ckr__gpt_index(ckr__gpt *g)
 {
-    const ckr__gpt_family *f = g->names.family;
+    static const char known[] = "*rotary_emb.inv_freq *.attn.bias *.attn.masked_bias *rope.freqs";
+    const int64_t layers = g->names.family->layers ? g->layers : 1;
     ckr__map names = { g->c, NULL, 0, 0 };
     const char *name, *odd = NULL;
-    uint64_t i, n = 0;
-    int64_t l;
-    int role, bias, k;
-    for (i = 0; i < g->s->n_tensors; i++)
-        if (!strcmp(g->s->tensors[i]->slot, "param"))
-            ckr__map_put(&names, g->s->tensors[i]->name, strlen(g->s->tensors[i]->name), 0, NULL);
-    if (!f->layers) {
-        name = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_O, 0, 0);
-        g->layers = name ? ckr__tensor_find(g->s, name, "param")->shape[0] : 0;
-    }
-    while (f->layers && (name = ckr__gpt_name(g->c, &g->names, g->layers, CKR__GPT_O, 0, 0)) &&
-           ckr__map_find(&names, name, strlen(name), NULL))
-        g->layers++;
-    ckr__map_free(&names);
-    for (l = 0; l == 0 || (f->layers && l < g->layers); l++)
-        for (role = 0; role < CKR__GPT_ROLES; role++)
-            for (bias = 0; bias < 2; bias++) {
-                n = ckr__gpt_place(g, l, role, bias);
-                for (k = 0; (l == 0 || ckr__gpt_layered(role)) &&
-                            (name = ckr__gpt_name(g->c, &g->names, l, role, bias, k));
-                     k++)
-                    ckr__map_put(&names, name, strlen(name), n, NULL);
-            }
-    n = 2 * CKR__GPT_ROLES * (uint64_t)l;
-    g->all = ckr__slots_of(g->c, g->s, &names, n, "ema");
-    for (i = 0; i < g->s->n_tensors && !odd; i++) {
+    for (int64_t l = 0; l < layers; l++)
+        for (int role = 0; role < CKR__GPT_ROLES; role++)
+            for (int k = 0; k < 2 * CKR__GPT_VERSIONS; k++)
+                if ((l == 0 || ckr__gpt_layered(role)) &&
+                    (name = ckr__gpt_name(g->c, &g->names, l, role, k % 2, k / 2)) != NULL)
+                    ckr__map_put(&names, name, strlen(name), ckr__gpt_place(g, l, role, k % 2),
+                                 NULL);
+    g->all = ckr__slots_of(g->c, g->s, &names, 2 * CKR__GPT_ROLES * (uint64_t)layers, "ema");
+    for (uint64_t i = 0; i < g->s->n_tensors && !odd; i++) {
         const ckr_tensor *t = g->s->tensors[i];
         if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
             !ckr__map_find(&names, t->name, strlen(t->name), NULL) &&
-            !ckr__path_ends(t->name, "rotary_emb.inv_freq") &&
-            !ckr__path_ends(t->name, ".attn.bias"))
+            !ckr__name_in(known, t->name))
             odd = t->name;
     }
     ckr__map_free(&names);
     if (odd)
         ckr__refuse(g->c, g->item, odd,
-                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them", f->name),
+                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them",
+                                g->names.family->name),
                     "--to dcp and --to safetensors take every model");
 }
 
@@ -37800,12 +37805,13 @@ static void ckr__gpt_config(ckr__gpt *g)
     const char *path = ckr_ckpt_path(g->out->src), *file, *type, *kind;
     const ckr_node *rope, *window;
     ckr_node *root = NULL;
+    ckr_result r;
     if (!path) return;
     if (ckr__path_kind(g->c, path) != CKR_FILE_DIR) path = ckr__parent(g->c, path);
     file = path ? ckr__path_join(g->c, path, "config.json") : NULL;
-    if (!file || ckr__path_kind(g->c, file) != CKR_FILE_REGULAR ||
-        ckr__json_load(g->c, file, &root) != CKR_OK)
-        return;
+    if (!file || ckr__path_kind(g->c, file) != CKR_FILE_REGULAR) return;
+    r = ckr__json_load(g->c, file, &root);
+    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(g->c);
     g->config = root;
     type = ckr_node_str(ckr_node_get(root, "model_type"));
     if (!type || g->names.family - ckr__gpt_families > CKR__GPT_GPT2 ||
@@ -37813,6 +37819,9 @@ static void ckr__gpt_config(ckr__gpt *g)
         g->config = NULL;
         return;
     }
+    if (g->tied && ckr__gpt_off(ckr_node_get(root, "tie_word_embeddings")))
+        ckr__gpt_misfit(g, "head", "config.json says that it is not the embedding, and there is "
+                        "none", "convert the whole model");
     if (!ckr__word_in(known, type))
         ckr__gpt_misfit(g, type, "config.json is of a model that computes otherwise than those "
                         "whose names its tensors have", NULL);
@@ -37825,6 +37834,7 @@ static void ckr__gpt_config(ckr__gpt *g)
         ckr_node_f64(ckr_node_get(root, "rope_theta"), &g->rope_base);
     if (!rope) rope = ckr_node_get(root, "rope_scaling");
     kind = ckr_node_str(ckr_node_get(rope, "rope_type"));
+    if (!kind) kind = ckr_node_str(ckr_node_get(rope, "type"));
     if (kind && strcmp(kind, "default") != 0)
         ckr__gpt_misfit(g, "rope_parameters", "positions are rotated in a way of their own "
                         "(config.json), which is not known here", NULL);
@@ -37886,6 +37896,7 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
                     "--to dcp and --to safetensors take every model");
         return false;
     }
+    g->layers = ckr__gpt_count(g);
     ckr__gpt_index(g);
     if (!ckr__going(c)) return false;
     g->hidden = ckr__gpt_size(g, CKR__GPT_EMBED, true);
@@ -37898,13 +37909,13 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
     g->gated = ckr__gpt_param(g, CKR__GPT_GATE) != NULL ||
                ckr__gpt_size(g, CKR__GPT_GATE_UP, false) == 2 * g->ffn;
     g->tied = !ckr__gpt_param(g, CKR__GPT_HEAD);
-    g->interleaved = g->names.family->interleaved;
+    g->qk_norm = ckr__gpt_param(g, CKR__GPT_Q_NORM) != NULL;
+    g->interleaved = g->names.family->interleaved && !g->qk_norm;      /* TorchTitan's Qwen3    */
     g->norms_biased = ckr__gpt_find(g, 0, CKR__GPT_NORM_1, 1, "param") != NULL;
     g->attention_biased = ckr__gpt_find(g, 0, CKR__GPT_Q, 1, "param") ||
                           ckr__gpt_find(g, 0, CKR__GPT_QKV, 1, "param");
     g->o_biased = ckr__gpt_find(g, 0, CKR__GPT_O, 1, "param") != NULL;
     g->mlp_biased = ckr__gpt_find(g, 0, CKR__GPT_DOWN, 1, "param") != NULL;
-    g->qk_norm = ckr__gpt_param(g, CKR__GPT_Q_NORM) != NULL;
     ckr__gpt_told(g);
     ckr__gpt_config(g);
     ckr__gpt_heads(g);
@@ -38201,7 +38212,7 @@ static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_stat
         which->count != CKR__GPT_ROLES)
         return s;
     for (i = 0; i < CKR__GPT_ROLES; i++) {
-        if (!ckr_node_i64(which->u.items[i], &n) || n < -1 || n > 9) return s;
+        if (!ckr_node_i64(which->u.items[i], &n) || n < -1 || n >= CKR__GPT_VERSIONS) return s;
         to.which[i] = (int8_t)n;
     }
     to.turned = ckr_node_get(d, "turned") && !ckr__gpt_off(ckr_node_get(d, "turned"));
@@ -58849,10 +58860,11 @@ static void ckr__mg_adopt_model(ckr__mg_adopt *a)
     else if (act && !ckr__word_in(g->gated ? "silu swish" : "gelu_new gelu_pytorch_tanh", act))
         ckr__gpt_misfit(&a->g, act, "Megatron-LM has no option for this activation", NULL);
     else if (!g->gated && !act && strcmp(a->g.s->dialect, "llmc") != 0)
-        ckr__say(a->c, "CKR_MEGATRON_GELU", CKR_APPROX, "activation", NULL, "GELU by tanh",
-                 "nothing tells which GELU the model was trained with: Megatron-LM takes the one "
-                 "by tanh, as GPT-2",
-                 "--no-bias-gelu-fusion where it was torch's own nn.GELU()");
+        ckr__say(a->c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "activation and dropout", NULL,
+                 "GELU by tanh and 0.1",
+                 "no configuration is beside the tensors: Megatron-LM takes its defaults",
+                 "--no-bias-gelu-fusion where it was torch's own nn.GELU(); --attention-dropout "
+                 "and --hidden-dropout");
 }
 
 /* The arguments that decide about the model, and the options that say them; `option` NULL: none, or
@@ -58905,8 +58917,10 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
         { "qk_layernorm", g->qk_norm ? yes : no, g->qk_norm ? "--qk-layernorm" : NULL, NULL },
         { "untie_embeddings_and_output_weights", g->tied ? no : yes,
           g->tied ? NULL : "--untie-embeddings-and-output-weights", NULL },
-        { "attention_dropout", level ? zero : NULL, "--attention-dropout", NULL },
-        { "hidden_dropout", level ? zero : NULL, "--hidden-dropout", NULL },
+        { "attention_dropout", level ? zero : ckr__dict_value(g->config, "attn_pdrop"),
+          "--attention-dropout", NULL },
+        { "hidden_dropout", level ? zero : ckr__dict_value(g->config, "resid_pdrop"),
+          "--hidden-dropout", NULL },
         { "transformer_impl", ckr__node_str(c, "local"), a->dist ? NULL : "--transformer-impl",
           NULL },
         { "vocab_size", ckr__node_int(c, a->own->vocab), NULL, NULL },
