@@ -59022,16 +59022,22 @@ static void ckr__mg_adopt_items(ckr__mg_adopt *a, bool optimizer)
     }
 }
 
-/* Its optimizer is Adam, its moments those two. */
+/* Its optimizer is Adam, with those two moments of every parameter. */
 static void ckr__mg_adopt_slots(ckr__mg_adopt *a)
 {
-    static const char known[] = "param master exp_avg exp_avg_sq step";
-    uint64_t i;
-    for (i = 0; i < a->own->n_tensors && !a->c->refused; i++)
-        if (!ckr__word_in(known, a->own->tensors[i]->slot))
-            ckr__gpt_misfit(&a->g, a->own->tensors[i]->slot,
-                            "Megatron-LM's Adam keeps no such state",
-                            "--without optimizer,groups,schedule");
+    static const char known[] = "param master exp_avg exp_avg_sq step",
+                      way[] = "--without optimizer,groups,schedule";
+    uint64_t params = 0, moments = 0;
+    for (uint64_t i = 0; i < a->own->n_tensors; i++) {
+        const char *slot = a->own->tensors[i]->slot;
+        params += !strcmp(slot, "param");
+        moments += !strcmp(slot, "exp_avg");
+        if (!ckr__word_in(known, slot))
+            ckr__gpt_misfit(&a->g, slot, "Megatron-LM's Adam keeps no such state", way);
+    }
+    if (moments < params)
+        ckr__gpt_misfit(&a->g, "exp_avg", "Megatron-LM's optimizer is Adam, and the source has not "
+                        "its moments of every parameter", way);
 }
 
 /* A group as Megatron-LM has it, with the values that were decided. Fused Adams, which the
@@ -59105,6 +59111,10 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
         ckr__mg_adopt_group(a, &all[i], l, !matrices);
         if (matrices && vectors.n_params) ckr__mg_adopt_group(a, &all[more - 1], l, true);
     }
+    if (first && ckr__gpt_off(ckr_node_get(first, "decoupled_weight_decay")) &&
+        ckr__mg_num(first, "weight_decay", 0) > 0)
+        ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay", "of the gradient",
+                 "of the weights", "Megatron-LM's Adam is AdamW", NULL);
     if (decayed)
         ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
                  ckr__node_text_of(a->c, decayed), "0", "Megatron-LM decays no vectors", NULL);

@@ -232,6 +232,50 @@ static void there_and_back(void)
         }
 }
 
+/* Nanotron's and llm.c's files become the run that they would be as a script's file at once. */
+static void frameworks(void)
+{
+    static const struct { const char *path; int32_t zero; uint32_t without; } rows[] = {
+        { "tests/data/nanotron/tp1_pp2_dp1_tied/ckpt", 0, 0 },
+        { "tests/data/nanotron/tp2_pp1_dp2_zero1_bf16_master/ckpt", 1, 0 },
+        { "tests/data/nanotron/qwen2_tp2/ckpt", 0, CKR_OPTIMIZER | CKR_GROUPS },
+        { "tests/data/llmc/uneven/ckpt", 0, CKR_OPTIMIZER | CKR_GROUPS }
+    };
+    size_t i;
+    uint64_t k, n;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ckr_target t = target_of(0, 0, 0, stage_of(rows[i].zero), NULL), back = t;
+        ckr_ckpt *at_once, *c;
+        t.dialect = "megatron";
+        back.dialect = "torch";
+        t.without = back.without = rows[i].without | (rows[i].without ? CKR_SCHEDULE : 0);
+        memio_add(&disk, "in/run", true);
+        memio_load(&disk, rows[i].path, "in/run");
+        if (written(open_ok("in/run"), rows[i].path, "w/mg", &t) && CHECK(is_sound("w/mg"))) {
+            back.without |= CKR_SCHEDULE;
+            written(open_ok("in/run"), rows[i].path, "w/once.pt", &back);
+            written(open_ok("w/mg"), "w/mg", "w/back.pt", &back);
+            at_once = open_ok("w/once.pt");
+            c = open_ok("w/back.pt");
+            for (k = n = 0; c && at_once && k < ckr_ckpt_state(at_once)->n_tensors; k++) {
+                const ckr_tensor *x = ckr_ckpt_state(at_once)->tensors[k],
+                                 *y = ckr_ckpt_tensor(c, x->name, x->slot);
+                n += y != NULL;
+                if (t_check(y != NULL || rows[i].without, __FILE__, __LINE__, "%s: no %s of %s",
+                            rows[i].path, x->slot, x->name) && y && strcmp(x->slot, "step") != 0)
+                    same_tensor(c, y, at_once, x, rows[i].path);
+            }
+            CHECK(n > 10);
+            ckr_ckpt_close(at_once);
+            ckr_ckpt_close(c);
+        }
+        memio_remove(&disk, "in/run");
+        memio_remove(&disk, "w/mg");
+        memio_remove(&disk, "w/once.pt");
+        memio_remove(&disk, "w/back.pt");
+    }
+}
+
 /* What is trained in 16 bits has masters: the wide ones that there are, or made of parameters. */
 static void masters(void)
 {
@@ -341,6 +385,11 @@ static void refusals(void)
     CHECK_OK(ckr_ckpt_put(c, "model.layers.0.self_attn.q_proj.weight", "momentum_buffer",
                           CKR_DTYPE_F32, 2, shape, one, &e), &e);
     CHECK(refused(c, &t, "momentum_buffer of model.layers.0.self_attn.q_proj.weight"));
+    memio_add(&disk, "in/sgd", true);
+    memio_load(&disk, "tests/data/nanotron/sgd_tp2/ckpt", "in/sgd");
+    none = target_of(1, 1, 1, 0, NULL);
+    none.dialect = "megatron";
+    CHECK(refused(open_ok("in/sgd"), &none, "exp_avg"));
     t.n_sets = 0;              /* Megatron's scheduler counts samples                        */
     CHECK(refused(run_of(kinds, CKR_DTYPE_F32), &t, "batch"));
 }
@@ -396,6 +445,7 @@ int main(int argc, char **argv)
     t_begin(argc, argv);
     disk_begin();
     RUN(there_and_back);
+    RUN(frameworks);
     RUN(masters);
     RUN(settings);
     RUN(refusals);
