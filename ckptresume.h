@@ -37798,20 +37798,30 @@ static int64_t ckr__gpt_number(const ckr__gpt *g, const char *key, const char *o
     return ckr_node_i64(n, &v) && v > 0 && v < 1 << 30 ? v : 0;
 }
 
-/* HF's config.json in the source's directory, or beside its file. */
+/* HF's config.json in the source's directory, where verl has it, or beside its file. NULL: none. */
+static ckr_node *ckr__gpt_json(const ckr__gpt *g)
+{
+    static const char *const at[] = { "config.json", "huggingface/config.json",
+                                      "actor/huggingface/config.json" };
+    const char *path = ckr_ckpt_path(g->out->src), *file;
+    ckr_node *root = NULL;
+    ckr_result r = CKR_OK;
+    if (path && ckr__path_kind(g->c, path) != CKR_FILE_DIR) path = ckr__parent(g->c, path);
+    for (size_t i = 0; i < sizeof at / sizeof *at && path && !root && r == CKR_OK; i++) {
+        file = ckr__path_join(g->c, path, at[i]);
+        if (file && ckr__path_kind(g->c, file) == CKR_FILE_REGULAR)
+            r = ckr__json_load(g->c, file, &root);
+    }
+    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(g->c);
+    return r == CKR_OK ? root : NULL;
+}
+
+/* What it says of the model. */
 static void ckr__gpt_config(ckr__gpt *g)
 {
     static const char known[] = "llama mistral qwen2 qwen3 gpt2";
-    const char *path = ckr_ckpt_path(g->out->src), *file, *type, *kind;
-    const ckr_node *rope, *window;
-    ckr_node *root = NULL;
-    ckr_result r;
-    if (!path) return;
-    if (ckr__path_kind(g->c, path) != CKR_FILE_DIR) path = ckr__parent(g->c, path);
-    file = path ? ckr__path_join(g->c, path, "config.json") : NULL;
-    if (!file || ckr__path_kind(g->c, file) != CKR_FILE_REGULAR) return;
-    r = ckr__json_load(g->c, file, &root);
-    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(g->c);
+    const char *type, *kind;
+    const ckr_node *rope, *window, *root = ckr__gpt_json(g);
     g->config = root;
     type = ckr_node_str(ckr_node_get(root, "model_type"));
     if (!type || g->names.family - ckr__gpt_families > CKR__GPT_GPT2 ||
@@ -38209,7 +38219,7 @@ static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_stat
     for (i = 0; i < CKR__GPT_FAMILIES && family; i++)
         if (!strcmp(family, ckr__gpt_families[i].name)) to.family = &ckr__gpt_families[i];
     if (!to.family || !to.outer || !to.base || !ckr_node_is_list(which) ||
-        which->count != CKR__GPT_ROLES)
+        which->count != CKR__GPT_ROLES || !to.family->layers)
         return s;
     for (i = 0; i < CKR__GPT_ROLES; i++) {
         if (!ckr_node_i64(which->u.items[i], &n) || n < -1 || n >= CKR__GPT_VERSIONS) return s;
@@ -58881,6 +58891,8 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
                   samples = a->own->progress.samples, length = rope ? told : g->positions;
     ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false),
              *zero = ckr__node_float(c, 0), *rotated = ckr__node_float(c, g->rope_base);
+    ckr_node *dropped = ckr__dict_value(g->config, g->names.family->rms ? "attention_dropout"
+                                                                        : "attn_pdrop");
     const bool level = g->names.family->rms || !strcmp(g->s->dialect, "llmc"),
                base = ckr__whole(g->rope_base) && g->rope_base > 0;
     const struct { const char *key; ckr_node *v; const char *option; ckr_node *as; } rows[] = {
@@ -58917,8 +58929,8 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
         { "qk_layernorm", g->qk_norm ? yes : no, g->qk_norm ? "--qk-layernorm" : NULL, NULL },
         { "untie_embeddings_and_output_weights", g->tied ? no : yes,
           g->tied ? NULL : "--untie-embeddings-and-output-weights", NULL },
-        { "attention_dropout", level ? zero : ckr__dict_value(g->config, "attn_pdrop"),
-          "--attention-dropout", NULL },
+        { "attention_dropout", dropped ? dropped : level ? zero : NULL, "--attention-dropout",
+          NULL },
         { "hidden_dropout", level ? zero : ckr__dict_value(g->config, "resid_pdrop"),
           "--hidden-dropout", NULL },
         { "transformer_impl", ckr__node_str(c, "local"), a->dist ? NULL : "--transformer-impl",

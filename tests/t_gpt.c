@@ -422,6 +422,40 @@ static void config(void)
     }
 }
 
+/* What the side file says of the names may be anything: it is taken whole, or not at all. */
+static void side(void)
+{
+    static const char *const rows[][2] = {
+        { "transformers", "transformerz" }, { "transformers", "llm.c       " },
+        { "\"which\"", "\"witch\"" }, { "\"outer\"", "\"utter\"" }
+    };
+    ckr_target t = megatron("torch", 1, 1, 1, 0), back = target_of(0, 0, 0, 0, NULL);
+    size_t i;
+    back.dialect = "torch";
+    back.without = CKR_SCHEDULE;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        memio_file *f;
+        char *at, text[65536];
+        ckr_ckpt *c;
+        if (!written(run_of(kinds, CKR_DTYPE_F32), "llama", "w/mg", &t)) return;
+        f = memio_find(&disk, "w/mg/ckptresume.json");
+        if (!CHECK(f && f->size < sizeof text)) return;
+        memcpy(text, f->data, f->size);
+        text[f->size] = 0;
+        at = strstr(text, "\"gpt\"");
+        at = at ? strstr(at, rows[i][0]) : NULL;
+        if (CHECK(at != NULL)) memcpy(at, rows[i][1], strlen(rows[i][1]));
+        memio_put(&disk, "w/mg/ckptresume.json", text, strlen(text));
+        if (written(open_ok("w/mg"), "w/mg", "w/back.pt", &back)) {
+            c = open_ok("w/back.pt");
+            CHECK(c && ckr_ckpt_tensor(c, "decoder.final_layernorm.weight", "param") != NULL);
+            ckr_ckpt_close(c);
+        }
+        memio_remove(&disk, "w/mg");
+        memio_remove(&disk, "w/back.pt");
+    }
+}
+
 static void faults(void)
 {
     whole w = CKR_ZERO;
@@ -450,6 +484,7 @@ int main(int argc, char **argv)
     RUN(settings);
     RUN(refusals);
     RUN(config);
+    RUN(side);
     RUN(faults);
     memio_free(&disk);
     return t_end();
