@@ -35679,8 +35679,6 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
      ckr__dcp_out_object    an object
      ckr__dcp_out_end       the metadata                                                       */
 
-typedef struct ckr__dcp_rows { const ckr_tensor *from; int64_t src, dst, n; } ckr__dcp_rows;
-
 typedef struct ckr__dcp_out {
     ckr__ctx       *c;
     ckr__out       *out;
@@ -35691,8 +35689,6 @@ typedef struct ckr__dcp_out {
     ckr__out_index *index;
     uint32_t       *heap;      /* ranks, the one with least first                            */
     uint64_t        total;
-    const ckr__dcp_rows *rows; /* what the next tensor is made of; NULL: of itself           */
-    uint64_t        n_rows;
     bool            replica;   /* it was written under another name, too                     */
     uint8_t         strides;   /* what is said of those: CKR__STRIDES, ...                   */
 } ckr__dcp_out;
@@ -35793,31 +35789,6 @@ static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t r
     return k->part->root->u.entry;
 }
 
-/* Rows of other tensors as rows of a box: one block for each of them. */
-static bool ckr__dcp_out_rows(ckr__dcp_out *w, ckr_entry *e, const ckr_tensor *from,
-                              const int64_t *start, const int64_t *count, int64_t numel)
-{
-    uint64_t n = 0;
-    for (uint64_t i = 0; i < w->n_rows; i++) n += w->rows[i].from == from;
-    ckr__block *b = n <= UINT32_MAX ? ckr__block_new(w->c, e->n_dims, (uint32_t)n) : NULL;
-    if (!b) return false;
-    b->n_pairs = 0;
-    memcpy(b->shape, count, e->n_dims * sizeof *count);
-    for (uint64_t i = 0; i < w->n_rows; i++) {
-        const ckr__dcp_rows *x = &w->rows[i];
-        const int64_t lo = x->dst > start[0] ? x->dst : start[0],
-                      hi = ckr__min_i64(x->dst + x->n, start[0] + count[0]);
-        ckr__pair *p = &b->pairs[b->n_pairs];
-        if (x->from != from || hi <= lo) continue;
-        for (uint32_t d = 1; d < e->n_dims; d++) p->count[d] = count[d];
-        p->local[0] = lo - start[0];
-        p->global[0] = x->src + (lo - x->dst);
-        p->count[0] = hi - lo;
-        b->n_pairs++;
-    }
-    return ckr__bind_flat(w->c, e, from, w->replica, b, 0, numel, 0);
-}
-
 /* One box of a tensor of the state; NULL: zeros. */
 static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t,
                                uint32_t rank, const int64_t *start, const int64_t *count)
@@ -35827,11 +35798,6 @@ static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tens
     int64_t numel;
     if (!t) return e != NULL;
     if (!e || !ckr__numel(t->n_dims, count, &numel)) return false;
-    for (uint64_t i = 0; w->rows && i < w->n_rows; i++)
-        if ((!i || w->rows[i].from != w->rows[i - 1].from) &&
-            !ckr__dcp_out_rows(w, e, w->rows[i].from, start, count, numel))
-            return false;
-    if (w->rows) return true;
     return ckr__bind_flat(w->c, e, t, w->replica, ckr__box_block(&box, t->n_dims, start, count), 0,
                           numel, 0);
 }
@@ -52704,50 +52670,52 @@ typedef struct ckr__tq_out {
     bool      zero;
 } ckr__tq_out;
 
-/* Under another name: its `size` rows are these; a scalar is what it was. */
-static void ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t,
-                        const ckr__dcp_rows *rows, uint64_t n_rows, int64_t size,
-                        const ckr__tq_out *o)
+static void ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t, const ckr__tq_out *o)
 {
     const char *rest = ckr__printf(e->c, "state.%s.%s", name, t->slot);
     const ckr__dcp_part *path = ckr__de_path(e->c, "optimizer", rest);
-    ckr_tensor like = *t;
-    if (t->n_dims) {
-        int64_t *shape = CKR__DUP(e->c, int64_t, t->shape, t->n_dims);
-        if (!shape) return;
-        shape[0] = size;
-        like.shape = shape;
-        e->w.rows = rows;
-        e->w.n_rows = n_rows;
-    }
     if (path)
-        ckr__dcp_out_tensor(&e->w, ckr__printf(e->c, "optimizer.%s", rest), path, 2,
-                            t->n_dims ? &like : t, o->dtype, o->first, o->n, o->zero);
-    e->w.rows = NULL;
+        ckr__dcp_out_tensor(&e->w, ckr__printf(e->c, "optimizer.%s", rest), path, 2, t, o->dtype,
+                            o->first, o->n, o->zero);
 }
 
-/* One to three: each gets its rows of every head. */
+/* Part k of head h of a fused tensor: where its rows begin, there or (`alone`) in the part's own. */
+static int64_t ckr__tq_row(const ckr__tq *x, int64_t h, int k, bool alone)
+{
+    const int64_t size = k ? x->rows : x->q_rows;
+    if (alone) return h * size;
+    return h * (x->q_rows + 2 * x->rows) + (k ? x->q_rows + (k - 1) * x->rows : 0);
+}
+
+static void ckr__tq_add(ckr__de *e, const ckr__tq *x, ckr__made *m, const ckr_tensor *from,
+                        int64_t h, int k, bool alone)
+{
+    ckr__made_part part = CKR_ZERO;
+    part.from = from;
+    part.row = ckr__tq_row(x, h, k, alone);
+    part.n = k ? x->rows : x->q_rows;
+    part.layer = -1;
+    if (m) ckr__made_add(e->c, m, &part);
+}
+
+static ckr__made *ckr__tq_made(ckr__de *e, const char *name, const ckr_tensor *t)
+{
+    return ckr__made_new(e->out, name, t->slot, t->n_dims, t->n_dims > 1 ? t->shape[1] : 0, false);
+}
+
+/* One to three: each gets its rows of every head. A scalar is what it was. */
 static void ckr__tq_split(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, const ckr__tq_out *o)
 {
-    const int64_t all = x->q_rows + 2 * x->rows;
-    ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, (uint64_t)x->kv);
-    int64_t h, size, at = 0;
-    int k;
-    if (t->n_dims && t->shape[0] != x->kv * all) {
+    if (t->n_dims > 2 || (t->n_dims && t->shape[0] != ckr__tq_row(x, x->kv, 0, false))) {
         ckr__tq_refuse(e, t->name);
         return;
     }
-    for (k = 0; rows && k < 3; k++, at += size) {
-        size = k ? x->rows : x->q_rows;
-        for (h = 0; h < x->kv; h++) {
-            rows[h].from = t;
-            rows[h].src = h * all + at;
-            rows[h].dst = h * size;
-            rows[h].n = size;
-        }
-        e->w.replica = !t->n_dims && k;
-        ckr__tq_put(e, ckr__tq_name(e->c, x, ckr__tq_parts[k]), t, rows, (uint64_t)x->kv,
-                    x->kv * size, o);
+    for (int k = 0; k < 3; k++) {
+        const char *name = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
+        ckr__made *m = t->n_dims ? ckr__tq_made(e, name, t) : NULL;
+        for (int64_t h = 0; m && h < x->kv; h++) ckr__tq_add(e, x, m, t, h, k, false);
+        e->w.replica = !m && k;
+        ckr__tq_put(e, name, m ? &m->tensor : t, o);
         e->w.replica = false;
     }
 }
@@ -52755,31 +52723,23 @@ static void ckr__tq_split(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, con
 /* Three to one, at the first of them. */
 static void ckr__tq_fuse(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, const ckr__tq_out *o)
 {
-    const int64_t all = x->q_rows + 2 * x->rows;
-    ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, 3 * (uint64_t)x->kv), *p = rows;
-    int64_t h, size, at = 0;
-    int k;
-    for (k = 0; rows && k < 3; k++, at += size) {
-        const char *name = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
-        const ckr_tensor *from = ckr__tensor_find(e->s, name, t->slot);
-        size = k ? x->rows : x->q_rows;
-        if (!from || from->n_dims != t->n_dims || from->dtype != t->dtype ||
-            (t->n_dims && from->shape[0] != x->kv * size) ||
-            (t->n_dims > 1 && memcmp(from->shape + 1, t->shape + 1,
-                                     (t->n_dims - 1) * sizeof *t->shape) != 0)) {
-            ckr__tq_refuse(e, name);
-            return;
-        }
-        for (h = 0; h < x->kv; h++, p++) {
-            p->from = from;
-            p->src = h * size;
-            p->dst = h * all + at;
-            p->n = size;
-        }
+    const char *name = ckr__tq_name(e->c, x, "wqkv");
+    ckr__made *m = t->n_dims ? ckr__tq_made(e, name, t) : NULL;
+    const ckr_tensor *from[3];
+    for (int k = 0; k < 3; k++) {
+        const char *part = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
+        from[k] = ckr__tensor_find(e->s, part, t->slot);
+        if (from[k] && from[k]->n_dims == t->n_dims && from[k]->dtype == t->dtype &&
+            t->n_dims <= 2 &&
+            (!t->n_dims || from[k]->shape[0] == ckr__tq_row(x, x->kv, k, true)) &&
+            (t->n_dims < 2 || from[k]->shape[1] == t->shape[1]))
+            continue;
+        ckr__tq_refuse(e, part);
+        return;
     }
-    if (rows)
-        ckr__tq_put(e, ckr__tq_name(e->c, x, "wqkv"), t, rows, 3 * (uint64_t)x->kv, x->kv * all,
-                    o);
+    for (int64_t h = 0; m && h < x->kv; h++)
+        for (int k = 0; k < 3; k++) ckr__tq_add(e, x, m, from[k], h, k, true);
+    ckr__tq_put(e, name, m ? &m->tensor : t, o);
 }
 
 /* Is it a tensor of the optimizer that goes under other names? Then it does, or is refused. */
