@@ -37913,58 +37913,7 @@ static int64_t ckr__gpt_unit(const ckr__gpt *g, int role)
     return role == CKR__GPT_Q ? g->heads / g->kv_heads * g->head_dim : g->head_dim;
 }
 
-/* The tensor of a slot that has a role's rows: its own, or (*fused) one of several. NULL: none. */
-static const ckr_tensor *ckr__gpt_holder(const ckr__gpt *g, int64_t layer, int role, int bias,
-                                         const char *slot, bool *fused)
-{
-    const ckr_tensor *t = ckr__gpt_find(g, layer, role, bias, slot);
-    const int whole = role >= CKR__GPT_Q && role <= CKR__GPT_V             ? CKR__GPT_QKV
-                      : role == CKR__GPT_GATE || role == CKR__GPT_UP ? CKR__GPT_GATE_UP
-                                                                        : -1;
-    *fused = !t && whole >= 0;
-    return *fused ? ckr__gpt_find(g, layer, whole, bias, slot) : t;
-}
-
-/* These rows of a role come behind those of `m`. False: the source has them nowhere. */
-static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int role, int bias,
-                          int64_t first, int64_t n)
-{
-    const uint32_t lead = !g->names.family->layers && ckr__gpt_layered(role),
-                   n_dims = m->tensor.n_dims;
-    const int64_t unit = ckr__gpt_unit(g, role), all = 2 * g->head_dim +
-                                                       ckr__gpt_unit(g, CKR__GPT_Q);
-    ckr__made_part part = CKR_ZERO;
-    bool fused, grouped;
-    int64_t begin, rows;
-    part.from = ckr__gpt_holder(g, layer, role, bias, m->tensor.slot, &fused);
-    if (!part.from || part.from->n_dims != n_dims + lead) return false;
-    grouped = fused && g->names.family->grouped && role <= CKR__GPT_V;
-    begin = fused ? ckr__gpt_begin(g, role, grouped) : 0;
-    part.layer = lead ? layer : -1;
-    part.turned = g->names.turned && ckr__gpt_layered(role) && n_dims == 2;
-    rows = part.from->shape[lead + part.turned];
-    if ((n_dims == 2 && part.from->shape[lead + !part.turned] != m->tensor.shape[!m->turned]) ||
-        (m->n && part.from->dtype != m->tensor.dtype))
-        return false;
-    for (; n > 0 && !ckr__failed(g->c); first += part.n, n -= part.n) {
-        part.n = grouped ? ckr__min_i64(n, unit - first % unit) : n;
-        part.row = begin + (grouped ? first / unit * all + first % unit : first);
-        if (part.row + part.n > rows) return false;
-        ckr__made_add(g->c, m, &part);
-    }
-    return true;
-}
-
-/* The roles whose rows a role's tensor of the family has; how many. */
-static int ckr__gpt_parts(const ckr__gpt *g, int role, int parts[3])
-{
-    const bool qkv = role == CKR__GPT_QKV, mlp = role == CKR__GPT_GATE_UP;
-    int n = qkv ? 3 : mlp && g->gated ? 2 : 1, i;
-    for (i = 0; i < n; i++)
-        parts[i] = qkv ? CKR__GPT_Q + i : mlp ? CKR__GPT_UP + i + 1 - n : role;
-    return n;
-}
-
+/* The rows of a role's tensor, and its columns; 0 columns: it is a vector. */
 static int64_t ckr__gpt_all_rows(const ckr__gpt *g, int role, int bias, int64_t *columns)
 {
     const int64_t q = g->heads * g->head_dim, k = g->kv_heads * g->head_dim;
@@ -37979,8 +37928,68 @@ static int64_t ckr__gpt_all_rows(const ckr__gpt *g, int role, int bias, int64_t 
     case CKR__GPT_K: case CKR__GPT_V: return k;
     case CKR__GPT_Q_NORM: case CKR__GPT_K_NORM: return g->head_dim;
     case CKR__GPT_GATE: case CKR__GPT_UP: return g->ffn;
+    case CKR__GPT_QKV: return q + 2 * k;
+    case CKR__GPT_GATE_UP: return g->gated ? 2 * g->ffn : g->ffn;
     default: return g->hidden;
     }
+}
+
+/* The role of the tensor that has a role's rows besides others'; -1: none. */
+static int ckr__gpt_whole(int role)
+{
+    return role >= CKR__GPT_Q && role <= CKR__GPT_V             ? CKR__GPT_QKV
+           : role == CKR__GPT_GATE || role == CKR__GPT_UP ? CKR__GPT_GATE_UP
+                                                             : -1;
+}
+
+/* The tensor of a slot that has a role's rows: its own, or (*fused) one of several. NULL: none. */
+static const ckr_tensor *ckr__gpt_holder(const ckr__gpt *g, int64_t layer, int role, int bias,
+                                         const char *slot, bool *fused)
+{
+    const ckr_tensor *t = ckr__gpt_find(g, layer, role, bias, slot);
+    const int whole = ckr__gpt_whole(role);
+    *fused = !t && whole >= 0;
+    return *fused ? ckr__gpt_find(g, layer, whole, bias, slot) : t;
+}
+
+/* These rows of a role come behind those of `m`. False: the source has them nowhere. */
+static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int role, int bias,
+                          int64_t first, int64_t n)
+{
+    const uint32_t lead = !g->names.family->layers && ckr__gpt_layered(role),
+                   n_dims = m->tensor.n_dims;
+    const int64_t unit = ckr__gpt_unit(g, role), all = 2 * g->head_dim +
+                                                       ckr__gpt_unit(g, CKR__GPT_Q);
+    ckr__made_part part = CKR_ZERO;
+    bool fused, grouped;
+    int64_t begin, columns;
+    part.from = ckr__gpt_holder(g, layer, role, bias, m->tensor.slot, &fused);
+    if (!part.from || part.from->n_dims != n_dims + lead) return false;
+    grouped = fused && g->names.family->grouped && role <= CKR__GPT_V;
+    begin = fused ? ckr__gpt_begin(g, role, grouped) : 0;
+    part.layer = lead ? layer : -1;
+    part.turned = g->names.turned && ckr__gpt_layered(role) && n_dims == 2;
+    if (part.from->shape[lead + part.turned] !=
+            ckr__gpt_all_rows(g, fused ? ckr__gpt_whole(role) : role, bias, &columns) ||
+        (n_dims == 2 && part.from->shape[lead + !part.turned] != m->tensor.shape[!m->turned]) ||
+        (m->n && part.from->dtype != m->tensor.dtype))
+        return false;
+    for (; n > 0 && !ckr__failed(g->c); first += part.n, n -= part.n) {
+        part.n = grouped ? ckr__min_i64(n, unit - first % unit) : n;
+        part.row = begin + (grouped ? first / unit * all + first % unit : first);
+        ckr__made_add(g->c, m, &part);
+    }
+    return true;
+}
+
+/* The roles whose rows a role's tensor of the family has; how many. */
+static int ckr__gpt_parts(const ckr__gpt *g, int role, int parts[3])
+{
+    const bool qkv = role == CKR__GPT_QKV, mlp = role == CKR__GPT_GATE_UP;
+    int n = qkv ? 3 : mlp && g->gated ? 2 : 1, i;
+    for (i = 0; i < n; i++)
+        parts[i] = qkv ? CKR__GPT_Q + i : mlp ? CKR__GPT_UP + i + 1 - n : role;
+    return n;
 }
 
 /* A tensor under another name: itself; what several get is a copy in all but one. */
@@ -38036,16 +38045,12 @@ static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_names *to, int64_t 
 static uint64_t ckr__gpt_group(const ckr__gpt *g, const ckr__map *groups, int64_t layer, int role,
                                int bias)
 {
-    const bool qkv = role >= CKR__GPT_Q && role <= CKR__GPT_V;
-    const int whole = qkv ? CKR__GPT_QKV : CKR__GPT_GATE_UP;
     const char *name;
     uint64_t at;
-    int k;
-    for (k = 0; (name = ckr__gpt_name(g->c, &g->names, layer, role, bias, k)) != NULL; k++)
-        if (ckr__map_find(groups, name, strlen(name), &at)) return at;
-    return qkv || role == CKR__GPT_GATE || role == CKR__GPT_UP
-               ? ckr__gpt_group(g, groups, layer, whole, bias)
-               : UINT64_MAX;
+    for (; role >= 0; role = ckr__gpt_whole(role))
+        for (int k = 0; (name = ckr__gpt_name(g->c, &g->names, layer, role, bias, k)) != NULL; k++)
+            if (ckr__map_find(groups, name, strlen(name), &at)) return at;
+    return UINT64_MAX;
 }
 
 /* All slots of a role's weight and bias go to the state, its name into its group. */
@@ -38136,8 +38141,8 @@ static void ckr__gpt_carry(ckr__gpt *g)
         const ckr_tensor *t = ckr__gpt_param(g, role);
         for (n = 0; t && !stacked && (name = ckr__gpt_name(g->c, as, 0, role, 0, n)) != NULL; n++)
             if (!strcmp(name, t->name)) break;
-        if (!t && role == CKR__GPT_HEAD && g->tied && g->s->n_ties) t = g->s->tensors[0];
-        ckr__node_push(g->c, which, ckr__node_int(g->c, t ? n : -1));
+        if (!t && (role != CKR__GPT_HEAD || !g->s->n_ties)) n = -1;    /* a tied head has a name */
+        ckr__node_push(g->c, which, ckr__node_int(g->c, n));
     }
     d = ckr__node_dict(
         g->c, "family",
@@ -52679,7 +52684,8 @@ static void ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t, const
                             o->first, o->n, o->zero);
 }
 
-/* Part k of head h of a fused tensor: where its rows begin, there or (`alone`) in the part's own. */
+/* Part k of head h of a fused tensor: where its rows begin, there or (`alone`) in the part's own
+   tensor. */
 static int64_t ckr__tq_row(const ckr__tq *x, int64_t h, int k, bool alone)
 {
     const int64_t size = k ? x->rows : x->q_rows;
