@@ -37611,6 +37611,7 @@ typedef struct ckr__gpt {
     bool             gated, tied, interleaved;
     bool             norms_biased, attention_biased, o_biased, mlp_biased, qk_norm;
     double           epsilon, rope_base;       /* of the norms, of the rotation; 0: not told */
+    double           beta2;    /* of its Adam, where no group tells it; 0: not told      */
 } ckr__gpt;
 
 static bool ckr__gpt_layered(int role)
@@ -47908,6 +47909,7 @@ static void ckr__lm_gpt(ckr__gpt *g)
 {
     const ckr__lm *m = (const ckr__lm *)ckr__kept_data(g->s);
     g->heads = g->kv_heads = m->dims.NH;
+    g->beta2 = 0.95;           /* of train_gpt2.cu, which has no option for it           */
 }
 
 static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
@@ -58812,7 +58814,6 @@ static void ckr__mg_files(ckr__mg_job *x)
 typedef struct ckr__mg_adopt {
     ckr__ctx         *c;
     ckr__out         *out;
-    const ckr_target *t;
     ckr__gpt          g;
     ckr__mg          *r;       /* what it becomes                                        */
     ckr_state        *own;     /* the state under Megatron's names                       */
@@ -58821,19 +58822,25 @@ typedef struct ckr__mg_adopt {
     ckr_dtype         as;      /* of parameters                                          */
 } ckr__mg_adopt;
 
+/* The name of the activation in config.json; NULL: none. */
+static const char *ckr__mg_adopt_act(const ckr__gpt *g)
+{
+    const char *act = ckr_node_str(ckr_node_get(g->config, "hidden_act"));
+    return act ? act : ckr_node_str(ckr_node_get(g->config, "activation_function"));
+}
+
 /* What Megatron's modules cannot be. */
 static void ckr__mg_adopt_model(ckr__mg_adopt *a)
 {
     const ckr__gpt *g = &a->g;
-    const char *act = ckr_node_str(ckr_node_get(g->config, "hidden_act"));
+    const char *act = ckr__mg_adopt_act(g);
     const bool biased = g->o_biased && g->mlp_biased && g->attention_biased;
-    if (!act) act = ckr_node_str(ckr_node_get(g->config, "activation_function"));
     if (!biased && (g->o_biased || g->mlp_biased))
         ckr__gpt_misfit(&a->g, "biases", "Megatron-LM has biases in all linear layers, in the "
                         "attention's first one alone, or in none", NULL);
     else if (!g->norms_biased && !g->names.family->rms)
         ckr__gpt_misfit(&a->g, "norms", "Megatron-LM's LayerNorm has a bias", NULL);
-    else if (act && !ckr__word_in(g->gated ? "silu swish" : "gelu_new gelu_pytorch_tanh", act))
+    else if (act && !ckr__word_in(g->gated ? "silu swish" : "gelu gelu_new gelu_pytorch_tanh", act))
         ckr__gpt_misfit(&a->g, act, "Megatron-LM has no option for this activation", NULL);
     else if (!g->gated && !act && strcmp(a->g.s->dialect, "llmc") != 0)
         ckr__say(a->c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "activation and dropout", NULL,
@@ -58860,7 +58867,8 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
     ckr_node *dropped = ckr__dict_value(g->config, g->names.family->rms ? "attention_dropout"
                                                                         : "attn_pdrop");
     const bool level = g->names.family->rms || !strcmp(g->s->dialect, "llmc"),
-               base = ckr__whole(g->rope_base) && g->rope_base > 0;
+               base = ckr__whole(g->rope_base) && g->rope_base > 0,
+               exact = ckr__same_text(ckr__mg_adopt_act(g), "gelu");
     const struct { const char *key; ckr_node *v; const char *option; ckr_node *as; } rows[] = {
         { "num_layers", ckr__node_int(c, g->layers), "--num-layers", NULL },
         { "encoder_num_layers", ckr__node_int(c, g->layers), NULL, NULL },
@@ -58888,6 +58896,7 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
         { "layernorm_epsilon", g->epsilon > 0 ? ckr__node_float(c, g->epsilon) : NULL,
           "--norm-epsilon", NULL },
         { "swiglu", g->gated ? yes : no, g->gated ? "--swiglu" : NULL, NULL },
+        { "bias_gelu_fusion", exact ? no : NULL, "--no-bias-gelu-fusion", yes },
         { "add_bias_linear", g->mlp_biased ? yes : no,
           g->mlp_biased ? NULL : "--disable-bias-linear", yes },
         { "add_qkv_bias", g->attention_biased && !g->mlp_biased ? yes : no,
@@ -58943,12 +58952,12 @@ static void ckr__mg_adopt_item(ckr__mg_adopt *a, const char *name, const ckr_ten
 }
 
 /* One more slot of an item: a tensor that is like `t`. */
-static ckr_tensor *ckr__mg_adopt_slot(ckr__mg_adopt *a, ckr__mg_item *x, const ckr_tensor *t,
-                                      const char *slot)
+static void ckr__mg_adopt_slot(ckr__mg_adopt *a, ckr__mg_item *x, const ckr_tensor *t,
+                               const char *slot)
 {
     ckr__held *h = CKR__NEW(a->c, ckr__held), **place = &x->slots;
-    ckr_tensor *own = CKR__DUP(a->c, ckr_tensor, t, 1);
-    if (!h || !own) return NULL;
+    ckr_tensor *own = t ? CKR__DUP(a->c, ckr_tensor, t, 1) : NULL;
+    if (!h || !own) return;
     while (*place) place = &(*place)->next;
     *place = h;
     h->tensor = own;
@@ -58956,7 +58965,6 @@ static ckr_tensor *ckr__mg_adopt_slot(ckr__mg_adopt *a, ckr__mg_item *x, const c
     h->shape = t->shape;
     own->slot = slot;
     own->split = x->split;
-    return own;
 }
 
 /* The items, with their slots. What is trained in 16 bits has a master: where the source has none,
@@ -59032,6 +59040,11 @@ static void ckr__mg_adopt_group(ckr__mg_adopt *a, ckr_group *g, const ckr__group
         "max_lr", ckr__node_float(c, l ? l->max : 0), "min_lr", ckr__node_float(c, l ? l->min : 0),
         "bias_correction", ckr__node_bool(c, true), CKR__END);
     size_t i;
+    ckr__node_set(c, d, "betas",
+                  ckr__tuple_node(c, 2, ckr__node_float(c, 0.9),
+                                  ckr__node_float(c, a->g.beta2 > 0 ? a->g.beta2 : 0.999)));
+    ckr__node_set(c, d, "eps", ckr__node_float(c, 1e-8));
+    ckr__node_set(c, d, "lr", ckr__node_float(c, l ? l->max : 0));     /* until it is stepped     */
     for (i = 0; i < 3; i++) {
         ckr_node *v = ckr__dict_value(g->hyper, kept[i]);
         if (v) ckr__node_set(c, d, kept[i], v);
@@ -59093,6 +59106,12 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
         ckr__mg_num(first, "weight_decay", 0) > 0)
         ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay", "of the gradient",
                  "of the weights", "Megatron-LM's Adam is AdamW", NULL);
+    if (first && !(ckr_node_get(first, "weight_decay") &&
+                   (ckr_node_get(first, "betas") || a->g.beta2 > 0)))
+        ckr__say(a->c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "betas and weight decay", NULL,
+                 ckr__printf(a->c, "(0.9, %g) and %g", a->g.beta2 > 0 ? a->g.beta2 : 0.999,
+                             ckr__mg_num(first, "weight_decay", 0)),
+                 "the source's groups do not tell all of them", "--like FILE with such groups");
     if (decayed)
         ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
                  ckr__node_text_of(a->c, decayed), "0", "Megatron-LM decays no vectors", NULL);
@@ -59206,7 +59225,6 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     ckr_schedule *sched;
     a.c = x->c;
     a.out = x->out;
-    a.t = t;
     a.r = r;
     if (!r || !ckr__gpt_read(&a.g, x->c, x->out, x->s, t, CKR_ITEM_MEGATRON_SOURCE)) return false;
     named = ckr__gpt_as(&a.g, CKR__GPT_MEGATRON);
