@@ -24730,6 +24730,7 @@ static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *r
      what an optimizer's tensor is to its parameter    >>kit.slots
      torch's schedulers, and an LR of its own          >>dialects.follows, >>kit.curve
      files that are written, and what binds them       >>out, >>kit.dist
+     a GPT under other names, fused otherwise          >>kit.gpt
      what others have for most frameworks              >>dialects.dicts, >>dialects.carry
 
    read_fn fills, in a zeroed state: dialect (its name), format (of the tensors' files),
@@ -54441,7 +54442,8 @@ static const ckr__dialect ckr__olmo_core = {
      .dist*           torch_dist: the same items and ranks, from its names and objects. What is read
                       in which order is in ckr__mg_legacy and ckr__mg_torch_dist
      .emit, .dist.emit   the same from a state, in the order of ckr__mg_emits. What the coming run
-                      must be given: ckr__mg_settings, ckr__mg_schedule_settings */
+                      must be given: ckr__mg_settings, ckr__mg_schedule_settings
+     .adopt           another framework's GPT (>>kit.gpt) as a checkpoint of one rank, for .emit */
 
 #define CKR__MG_NONE UINT64_MAX
 
