@@ -42638,8 +42638,8 @@ static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
 {
     ckr__ctx *c = a->c;
     ckr_node *no = ckr__node_bool(c, false), *none = ckr__node(c, CKR_NODE_NONE),
-             *betas = ckr__tuple_node(c, 2, ckr__node_float(c, 0.9), ckr__node_float(c, 0.95));
-    const ckr_group *plain = NULL;
+             *betas = ckr__tuple_node(c, 2, ckr__node_float(c, 0.9), ckr__node_float(c, 0.999));
+    bool coupled = false, told = true;
     double wd;
     uint64_t i, k;
     for (i = 0; i < a->own->n_groups && !ckr__failed(c); i++) {
@@ -42647,7 +42647,8 @@ static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
         ckr_node *d;
         if (ckr__gpt_off(ckr_node_get(g->hyper, "decoupled_weight_decay")) &&
             ckr_node_f64(ckr_node_get(g->hyper, "weight_decay"), &wd) && wd > 0)
-            plain = g;
+            coupled = true;
+        told = told && ckr_node_get(g->hyper, "betas") && ckr_node_get(g->hyper, "weight_decay");
         d = ckr__node_dict(
             c, "lr", ckr__node_float(c, 0), "weight_decay", ckr__node_float(c, 0), "betas", betas,
             "eps", ckr__node_float(c, 1e-8), "amsgrad", no, "maximize", no, "foreach", none,
@@ -42662,7 +42663,11 @@ static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
         g->hyper = d;
         g->raw = NULL;
     }
-    if (plain && a->x->optimizer)
+    if (!told && a->x->optimizer)
+        ckr__say(c, "CKR_NANOTRON_DEFAULTS", CKR_APPROX, "betas and weight decay", NULL,
+                 "(0.9, 0.999) and 0", "the source's groups do not tell all of them",
+                 "--like FILE with such groups");
+    if (coupled && a->x->optimizer)
         ckr__say(c, "CKR_NANOTRON_DECAY", CKR_APPROX, "weight_decay", "of the gradient",
                  "of the weights", "Nanotron's Adam is AdamW", NULL);
 }
