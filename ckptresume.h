@@ -42633,6 +42633,34 @@ static void ckr__nt_adopt_schedule(ckr__nt_adopt *a)
         ckr__node_set(a->c, own->groups[i].hyper, "initial_lr", ckr__node_float(a->c, bases[i]));
 }
 
+/* A group's value with Python's number in the place of a tensor. */
+static ckr_node *ckr__nt_adopt_number(ckr__nt_adopt *a, ckr_node *v)
+{
+    ckr_state none = CKR_ZERO;
+    ckr_read one = CKR_ZERO;
+    uint8_t bytes[8];
+    int64_t numel;
+    if (v->kind != CKR_NODE_TENSOR || ckr__view_odd(v->u.view) ||
+        !ckr__numel(v->u.view->n_dims, v->u.view->shape, &numel) || numel != 1)
+        return v;
+    one.tensor = ckr__tensor_of_view(a->c, &none, "a group's value", "", v->u.view);
+    one.dst = bytes;
+    one.dst_size = ckr_dtype_size(v->u.view->dtype);
+    if (!one.tensor || ckr_ckpt_read(a->x->out->src, &one, 1, a->c->err) != CKR_OK) return NULL;
+    return ckr__node_float(a->c, ckr__load_f64(v->u.view->dtype, bytes));
+}
+
+/* The same of betas, too. */
+static ckr_node *ckr__nt_adopt_value(ckr__nt_adopt *a, ckr_node *v)
+{
+    ckr_node *list = ckr_node_is_list(v) ? ckr__node(a->c, CKR_NODE_TUPLE) : NULL;
+    uint64_t i;
+    if (!ckr_node_is_list(v)) return ckr__nt_adopt_number(a, v);
+    for (i = 0; i < v->count; i++)
+        ckr__node_push(a->c, list, ckr__nt_adopt_number(a, v->u.items[i]));
+    return list;
+}
+
 /* Groups of torch's AdamW, as Nanotron builds it, with the values that were decided. */
 static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
 {
@@ -42658,7 +42686,7 @@ static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
             ckr_node *v = ckr__dict_value(g->hyper, d->u.items[k]->u.str);
             if (v && !ckr__is_str(d->u.items[k], "foreach") &&
                 !ckr__is_str(d->u.items[k], "decoupled_weight_decay"))
-                d->u.items[k + 1] = v;
+                d->u.items[k + 1] = ckr__nt_adopt_value(a, v);
         }
         g->hyper = d;
         g->raw = NULL;
