@@ -38280,10 +38280,9 @@ static ckr_tensor *ckr__fsdp_take(ckr__fsdp *f, uint32_t rank, const char *path,
                                   const char *slot, const ckr_view *v)
 {
     ckr__part p = ckr__part_make(path, name, slot, v, v->n_dims, v->shape, rank);
-    const ckr__held *h;
     p.alone = !v->dist;
     p.replica = f->ranks[rank].replica > 0;
-    h = ckr__part_add(&f->load, &p);
+    const ckr__held *h = ckr__part_add(&f->load, &p);
     return h ? h->tensor : NULL;
 }
 
@@ -38291,12 +38290,11 @@ static ckr_tensor *ckr__fsdp_take(ckr__fsdp *f, uint32_t rank, const char *path,
 
 static bool ckr__mesh_equal(const ckr_mesh *a, const ckr_mesh *b)
 {
-    uint32_t d;
     if (a == b) return true;
     if (!a || !b || !ckr__same_dims(a->n_dims, a->shape, b->n_dims, b->shape) ||
         !a->names != !b->names || strcmp(a->device_type, b->device_type) != 0)
         return false;
-    for (d = 0; a->names && d < a->n_dims; d++)
+    for (uint32_t d = 0; a->names && d < a->n_dims; d++)
         if (strcmp(a->names[d], b->names[d]) != 0) return false;
     return !memcmp(a->ranks, b->ranks, (size_t)ckr__mesh_size(a) * sizeof *a->ranks);
 }
@@ -38306,10 +38304,9 @@ static void ckr__fsdp_place(ckr__fsdp *f)
 {
     const ckr_mesh *m = f->mesh;
     const uint64_t n = m ? ckr__mesh_size(m) : f->n_ranks;
-    uint64_t i;
     uint32_t seen = 0;
     f->n_shards = m ? (uint32_t)m->shape[m->n_dims - 1] : f->n_ranks;
-    for (i = 0; i < n && !ckr__failed(f->c); i++) {
+    for (uint64_t i = 0; i < n && !ckr__failed(f->c); i++) {
         const int64_t r = m ? m->ranks[i] : (int64_t)i;
         if (r < 0 || r >= (int64_t)f->n_ranks) continue;
         f->ranks[r].shard = (uint32_t)(i % f->n_shards);
@@ -38375,9 +38372,8 @@ static void ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const
 /* The bytes of a view, or of a rank's shard: where they are tells tied names. */
 static const ckr_view *ckr__fsdp_local(const ckr_view *v)
 {
-    uint64_t i;
     if (!v->dist) return v;
-    for (i = 0; i < v->dist->n_shards; i++)
+    for (uint64_t i = 0; i < v->dist->n_shards; i++)
         if (v->dist->shards[i].local) return v->dist->shards[i].local;
     return NULL;
 }
@@ -38386,9 +38382,9 @@ static const ckr_view *ckr__fsdp_local(const ckr_view *v)
 static void ckr__fsdp_ties(ckr__fsdp *f)
 {
     ckr__shared seen = CKR_ZERO;
-    uint64_t i, at;
+    uint64_t at;
     seen.map.c = f->c;
-    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
+    for (uint64_t i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
         ckr__fsdp_param *p = &f->params[i];
         const ckr_view *v = ckr__fsdp_local(p->node->u.view);
         at = i;
@@ -38404,8 +38400,8 @@ static void ckr__fsdp_model(ckr__fsdp *f, uint32_t rank, const ckr_view **views)
 {
     const ckr__fsdp_rank *x = &f->ranks[rank];
     ckr__walk w = ckr__walk_in(x->model);
-    uint64_t i, n = 0;
-    for (i = 0; i < f->n_params; i++) views[i] = NULL;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < f->n_params; i++) views[i] = NULL;
     while (ckr__walk_on(&w) && !ckr__failed(f->c)) {
         const bool tensor = w.name && w.value->kind == CKR_NODE_TENSOR;
         n += tensor;
@@ -38422,7 +38418,7 @@ static void ckr__fsdp_model(ckr__fsdp *f, uint32_t rank, const ckr_view **views)
                       (unsigned long long)f->n_params);
     if (!rank) ckr__fsdp_place(f);
     if (!rank) ckr__fsdp_ties(f);
-    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
+    for (uint64_t i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
         ckr__fsdp_param *p = &f->params[i];
         ckr_tensor *t;
         p->buffer = p->buffer && f->cut;
@@ -38476,10 +38472,9 @@ static bool ckr__fsdp_is_own(const ckr__fsdp_param *p)
 static void ckr__fsdp_find_lists(ckr__fsdp *f, ckr__fsdp_lists *l)
 {
     char list[256];
-    uint64_t i;
     memset(l, 0, sizeof *l);
     l->found.c = f->c;
-    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
+    for (uint64_t i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
         const char *key = f->params[i].key, *text;
         size_t at = 0, n, depth;
         for (depth = 0; ckr__fsdp_is_own(&f->params[i]) && ckr__name_number(key, &at); depth++) {
@@ -38499,7 +38494,7 @@ static void ckr__fsdp_wrap(ckr__fsdp *f, const ckr__fsdp_lists *l, uint32_t mask
 {
     ckr__map units = CKR_ZERO;
     char list[256];
-    uint64_t i, id, n_units = 1, *now;
+    uint64_t i, id, n_units = 1;
     units.c = f->c;
     for (i = 0; i < f->n_params; i++) {
         ckr__fsdp_param *p = &f->params[i];
@@ -38516,7 +38511,7 @@ static void ckr__fsdp_wrap(ckr__fsdp *f, const ckr__fsdp_lists *l, uint32_t mask
         }
     }
     ckr__map_free(&units);
-    now = CKR__NEW_N(f->c, uint64_t, n_units);
+    uint64_t *now = CKR__NEW_N(f->c, uint64_t, n_units);
     if (!now) return;
     for (i = 0; i < f->n_params; i++)
         if (ckr__fsdp_is_own(&f->params[i])) now[f->params[i].unit] = 1;
@@ -38528,9 +38523,8 @@ static void ckr__fsdp_wrap(ckr__fsdp *f, const ckr__fsdp_lists *l, uint32_t mask
 /* Where each parameter begins in its unit's vector, and how long the vectors are. */
 static void ckr__fsdp_layout(ckr__fsdp *f)
 {
-    uint64_t i;
     f->sizes = CKR__NEW_N(f->c, int64_t, f->n_units);
-    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
+    for (uint64_t i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
         ckr__fsdp_param *p = &f->params[i];
         int64_t *size = &f->sizes[p->unit], elem, unit;
         if (!ckr__fsdp_is_own(p) || !p->tensor) continue;
@@ -38578,9 +38572,8 @@ static bool ckr__fsdp_fits(const ckr__fsdp *f)
 {
     const bool flat = f->form == CKR__FSDP_FLAT;
     uint64_t i, number;
-    uint32_t r;
     int64_t lo, hi, n;
-    for (r = 0; r < f->n_ranks; r++)
+    for (uint32_t r = 0; r < f->n_ranks; r++)
         for (i = number = 0; i < (flat ? f->n_units : f->n_params); i++) {
             const ckr__fsdp_rank *x = &f->ranks[r];
             bool any = true;
@@ -38597,11 +38590,11 @@ static bool ckr__fsdp_fits(const ckr__fsdp *f)
 static void ckr__fsdp_units(ckr__fsdp *f)
 {
     ckr__fsdp_lists l;
-    uint32_t mask, bits, n, k;
+    uint32_t n, k;
     bool done = false;
     ckr__fsdp_find_lists(f, &l);
-    for (bits = 0; bits <= l.n && !done; bits++)
-        for (mask = 0; mask < 1u << l.n && !done && !ckr__failed(f->c); mask++) {
+    for (uint32_t bits = 0; bits <= l.n && !done; bits++)
+        for (uint32_t mask = 0; mask < 1u << l.n && !done && !ckr__failed(f->c); mask++) {
             for (k = n = 0; k < l.n; k++) n += mask >> k & 1;
             if (n != bits) continue;
             ckr__fsdp_wrap(f, &l, mask);
@@ -38622,9 +38615,9 @@ static void ckr__fsdp_units(ckr__fsdp *f)
 static void ckr__fsdp_units_guess(ckr__fsdp *f)
 {
     ckr__fsdp_lists l;
-    uint32_t mask = 0, k;
+    uint32_t mask = 0;
     ckr__fsdp_find_lists(f, &l);
-    for (k = 0; k < l.n; k++) mask |= (uint32_t)!l.inner[k] << k;
+    for (uint32_t k = 0; k < l.n; k++) mask |= (uint32_t)!l.inner[k] << k;
     ckr__fsdp_wrap(f, &l, mask);
     ckr__map_free(&l.found);
 }
@@ -38635,13 +38628,13 @@ static void ckr__fsdp_units_guess(ckr__fsdp *f)
 static void ckr__fsdp_number(ckr__fsdp *f)
 {
     const bool flat = f->form == CKR__FSDP_FLAT;
-    uint64_t i, n = 0;
-    for (i = 0; i < f->n_params; i++) n += ckr__fsdp_is_own(&f->params[i]);
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < f->n_params; i++) n += ckr__fsdp_is_own(&f->params[i]);
     f->n_numbers = flat ? f->n_units : n;
     f->first = CKR__NEW_N(f->c, int64_t, f->n_numbers);
     if (!f->first) return;
-    for (i = 0; i < f->n_numbers; i++) f->first[i] = -1;
-    for (i = f->n_params; i-- > 0;) {
+    for (uint64_t i = 0; i < f->n_numbers; i++) f->first[i] = -1;
+    for (uint64_t i = f->n_params; i-- > 0;) {
         ckr__fsdp_param *p = &f->params[i];
         p->number = -1;
         if (!ckr__fsdp_is_own(p)) continue;
@@ -38681,9 +38674,9 @@ static void ckr__fsdp_states(ckr__fsdp *f, ckr__fsdp_rank *x)
 /* How many parameters the groups list, and whether by name. */
 static uint64_t ckr__fsdp_listed(const ckr_node *groups, bool *named)
 {
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     *named = false;
-    for (i = 0; i < groups->count; i++) {
+    for (uint64_t i = 0; i < groups->count; i++) {
         const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
         if (!ckr_node_is_list(list)) continue;
         n += list->count;
@@ -38695,8 +38688,7 @@ static uint64_t ckr__fsdp_listed(const ckr_node *groups, bool *named)
 /* Is a moment of the first rank a part, or whole? Else it is a piece of a flat parameter. */
 static bool ckr__fsdp_by_parts(const ckr__fsdp *f)
 {
-    uint64_t i;
-    for (i = 0; i < f->n_numbers; i++) {
+    for (uint64_t i = 0; i < f->n_numbers; i++) {
         ckr__walk w = ckr__walk_in(f->ranks[0].state[i]);
         while (ckr__walk_on(&w))
             if (w.value->kind == CKR_NODE_TENSOR && w.value->u.view->n_dims)
@@ -38710,8 +38702,8 @@ static void ckr__fsdp_row(ckr__fsdp *f, uint32_t rank, uint64_t number, const ch
                           const ckr_view *v)
 {
     const ckr__fsdp_rank *of = &f->ranks[rank];
-    int64_t at, lo, hi;
-    for (at = f->first[number]; at >= 0 && !ckr__failed(f->c); at = f->params[at].next) {
+    int64_t lo, hi;
+    for (int64_t at = f->first[number]; at >= 0 && !ckr__failed(f->c); at = f->params[at].next) {
         const ckr__fsdp_param *p = &f->params[at];
         ckr__part x = ckr__part_make(of->optim_path, p->name, slot, v, p->tensor->n_dims,
                                      p->tensor->shape, rank);
@@ -38749,9 +38741,8 @@ static void ckr__fsdp_slot(ckr__fsdp *f, uint32_t rank, uint64_t number, const c
 static void ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
 {
     bool *seen = CKR__NEW_N(f->c, bool, f->n_numbers);
-    uint64_t i, k;
-    int64_t at;
-    for (i = 0; i < list->count && !ckr__failed(f->c); i++) {
+    uint64_t k;
+    for (uint64_t i = 0; i < list->count && !ckr__failed(f->c); i++) {
         const ckr_node *raw = list->u.items[i], *params = ckr_node_get(raw, "params");
         ckr_group *g = ckr__group_add(f->c, f->s, raw);
         for (k = 0; ckr_node_is_list(params) && k < params->count && !ckr__failed(f->c); k++) {
@@ -38764,7 +38755,7 @@ static void ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
                 return;
             }
             seen[number] = true;
-            for (at = f->first[number]; at >= 0; at = f->params[at].next)
+            for (int64_t at = f->first[number]; at >= 0; at = f->params[at].next)
                 *CKR__PUSH(const char *, f->c, g->params, g->n_params) = f->params[at].name;
         }
     }
@@ -38796,7 +38787,6 @@ static void ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
 static void ckr__fsdp_optimizer(ckr__fsdp *f)
 {
     const ckr_node *root = f->ranks[0].optim, *list = ckr_node_get(root, "param_groups");
-    uint64_t n, i;
     uint32_t r;
     bool named;
     for (r = 0; r < f->n_ranks; r++)
@@ -38804,7 +38794,7 @@ static void ckr__fsdp_optimizer(ckr__fsdp *f)
             ckr__fail_with(f->c, CKR_ITEM_FILE_FORM, f->ranks[r].optim_path, NULL,
                            "expected the state dict of an optimizer: state and param_groups", NULL);
     if (ckr__failed(f->c)) return;
-    n = ckr__fsdp_listed(list, &named);
+    uint64_t n = ckr__fsdp_listed(list, &named);
     ckr__fsdp_number(f);
     if (!named && list->count > 1)
         ckr__fail_fmt(f->c, CKR_ITEM_OPTIMIZER_NAMES, f->ranks[0].optim_path, "param_groups",
@@ -38821,7 +38811,7 @@ static void ckr__fsdp_optimizer(ckr__fsdp *f)
     ckr__fsdp_number(f);
     ckr__fsdp_groups(f, list);
     for (r = 0; r < f->n_ranks; r++)
-        for (i = 0; i < f->n_numbers && !ckr__failed(f->c); i++) ckr__fsdp_slots(f, r, i);
+        for (uint64_t i = 0; i < f->n_numbers && !ckr__failed(f->c); i++) ckr__fsdp_slots(f, r, i);
     ckr__leave_others(f->c, f->s, ckr__base(f->ranks[0].optim_path), root, "state param_groups");
 }
 
@@ -38829,11 +38819,10 @@ static void ckr__fsdp_optimizer(ckr__fsdp *f)
 static ckr_result ckr__fsdp_read(ckr__fsdp *f)
 {
     const ckr_view **views = CKR__NEW_N(f->c, const ckr_view *, ckr__dict_n(f->ranks[0].model));
-    uint32_t r;
     f->names.c = f->c;
     f->first_group = f->s->n_groups;
     ckr__load_init(&f->load, f->c, f->s, CKR_ITEM_RANK_DIFFERS);
-    for (r = 0; r < f->n_ranks && !ckr__failed(f->c); r++) ckr__fsdp_model(f, r, views);
+    for (uint32_t r = 0; r < f->n_ranks && !ckr__failed(f->c); r++) ckr__fsdp_model(f, r, views);
     if (!ckr__failed(f->c) && f->ranks[0].optim) ckr__fsdp_optimizer(f);
     ckr__map_free(&f->names);
     return ckr__load_done(&f->load);
@@ -38862,14 +38851,13 @@ static void ckr__fsdp_names(ckr__fsdp_save *x)
 {
     ckr__fsdp *to = &x->to;
     const size_t n = strlen(to->head);
-    uint64_t i;
     if (x->from) {
         to->n_params = x->from->n_params;
         to->n_units = x->from->n_units;
         to->params = CKR__DUP(x->c, ckr__fsdp_param, x->from->params, to->n_params);
         return;
     }
-    for (i = 0; i < x->s->n_tensors; i++) {
+    for (uint64_t i = 0; i < x->s->n_tensors; i++) {
         const ckr_tensor *t = x->s->tensors[i];
         if (!strcmp(t->slot, "param") && ckr__starts(t->name, to->head)) {
             ckr__fsdp_param *p = CKR__PUSH(ckr__fsdp_param, x->c, to->params, to->n_params);
@@ -38879,7 +38867,7 @@ static void ckr__fsdp_names(ckr__fsdp_save *x)
             ckr__numel(t->n_dims, t->shape, &p->numel);
         }
     }
-    for (i = 0; i < x->s->n_ties; i++)
+    for (uint64_t i = 0; i < x->s->n_ties; i++)
         if (ckr__starts(x->s->ties[i].other, to->head)) {
             ckr__fsdp_param *p = CKR__PUSH(ckr__fsdp_param, x->c, to->params, to->n_params);
             p->name = x->s->ties[i].other;
@@ -38892,13 +38880,13 @@ static void ckr__fsdp_names(ckr__fsdp_save *x)
 static void ckr__fsdp_tensors(ckr__fsdp_save *x)
 {
     ckr__fsdp *to = &x->to;
-    uint64_t i, at, first;
-    for (i = 0; i < to->n_params && !ckr__failed(x->c); i++)
+    uint64_t at, first;
+    for (uint64_t i = 0; i < to->n_params && !ckr__failed(x->c); i++)
         ckr__map_put(&to->names, to->params[i].name, strlen(to->params[i].name), i, NULL);
     x->slots = ckr__slots_of(x->c, x->s, &to->names, to->n_params, "");
-    for (i = 0; x->slots && i < to->n_params; i++)
+    for (uint64_t i = 0; x->slots && i < to->n_params; i++)
         to->params[i].tensor = x->slots[i].param;
-    for (i = 0; i < x->s->n_ties && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < x->s->n_ties && !ckr__failed(x->c); i++) {
         const ckr_tie *tie = &x->s->ties[i];
         if (ckr__map_find(&to->names, tie->other, strlen(tie->other), &at) &&
             ckr__map_find(&to->names, tie->name, strlen(tie->name), &first))
@@ -38914,12 +38902,11 @@ static void ckr__fsdp_mesh(ckr__fsdp_save *x, const char *const names[2])
     const int64_t sizes[2] = { x->to.n_ranks / x->to.n_shards, x->to.n_shards };
     const bool copies = sizes[0] > 1;
     const int64_t *shape = CKR__DUP(x->c, int64_t, sizes, 2);
-    uint64_t i;
     if (!shape) return;
     x->mesh = ckr__mesh_new(x->c, was ? was->device_type : "cuda", copies ? 2 : 1,
                             copies ? shape : shape + 1,
                             !names || (was && !was->names) ? NULL : copies ? names : names + 1);
-    for (i = 0; i < x->to.n_params && !x->like; i++) {
+    for (uint64_t i = 0; i < x->to.n_params && !x->like; i++) {
         const ckr_node *n = x->to.params[i].node;
         if (n && n->u.view->dist) x->like = n;
     }
@@ -38933,7 +38920,6 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
     const bool optimizer = !(x->t->without & CKR_OPTIMIZER), parts = form == CKR__FSDP_PARTS,
                as_it_was = x->from && x->from->form == form;
     ckr__fsdp *to = &x->to;
-    uint32_t r;
     if (x->from && !as_it_was && x->from->n_rest)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "optimizer",
                      (int64_t)x->from->n_rest, 0,
@@ -38945,7 +38931,7 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
     to->n_shards = shards;
     to->form = form;
     to->ranks = CKR__NEW_N(x->c, ckr__fsdp_rank, ranks);
-    for (r = 0; to->ranks && r < ranks; r++) {
+    for (uint32_t r = 0; to->ranks && r < ranks; r++) {
         to->ranks[r].shard = r % shards;
         to->ranks[r].replica = r / shards;
     }
@@ -38971,17 +38957,15 @@ static ckr_node *ckr__fsdp_shard(ckr__fsdp_save *x, const ckr__fsdp_param *p, co
     const ckr_dist *was = p->node ? p->node->u.view->dist : NULL;
     const uint32_t last = x->mesh->n_dims - 1;
     ckr_placement *places = CKR__NEW_N(x->c, ckr_placement, x->mesh->n_dims);
-    ckr__block *b;
     ckr_node *n = NULL;
-    uint32_t k;
     if (!places || (x->dist.f != x->f &&
                     !ckr__dist_begin(&x->dist, x->c, x->f, x->mesh, x->rank, x->like)))
         return NULL;
-    for (k = 0; k < last; k++) places[k].dim = -1;
+    for (uint32_t k = 0; k < last; k++) places[k].dim = -1;
     places[last].kind = CKR_PLACE_SHARD;
-    for (k = 0; was && was->placements && k < was->n_placements; k++)
+    for (uint32_t k = 0; was && was->placements && k < was->n_placements; k++)
         if (was->placements[k].kind == CKR_PLACE_SHARD) places[last].dim = was->placements[k].dim;
-    b = ckr__dist_block(x->c, x->mesh, x->rank, places, t->n_dims, t->shape);
+    ckr__block *b = ckr__dist_block(x->c, x->mesh, x->rank, places, t->n_dims, t->shape);
     if (b) n = ckr__entry_new(x->c, x->f, t->name, dtype, t->n_dims, b->shape);
     if (n)
         ckr__bind_flat(x->c, n->u.entry, t, x->to.ranks[x->rank].replica > 0, b, 0,
@@ -39026,12 +39010,12 @@ static void ckr__fsdp_put_rest(ckr__fsdp_save *x, ckr_node *d, const ckr_node *w
 static ckr_node *ckr__fsdp_put_model(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
 {
     const ckr_node *was = x->from ? x->from->ranks[0].model : NULL;
-    ckr_node *root, **made = CKR__NEW_N(x->c, ckr_node *, x->to.n_params);
-    uint64_t i, at;
+    ckr_node **made = CKR__NEW_N(x->c, ckr_node *, x->to.n_params);
+    uint64_t at;
     x->f = f;
     x->rank = rank;
-    root = ckr__fsdp_dict(x, CKR_NODE_ODICT, was);
-    for (i = 0; i < x->to.n_params && !ckr__failed(x->c); i++) {
+    ckr_node *root = ckr__fsdp_dict(x, CKR_NODE_ODICT, was);
+    for (uint64_t i = 0; i < x->to.n_params && !ckr__failed(x->c); i++) {
         const ckr__fsdp_param *p = &x->to.params[i];
         if (!p->tensor) continue;
         if (p->tied && ckr__map_find(&x->to.names, p->tensor->name, strlen(p->tensor->name), &at))
@@ -39051,19 +39035,17 @@ static ckr_node *ckr__fsdp_row_entry(ckr__fsdp_save *x, uint64_t number, const c
     const ckr__fsdp *to = &x->to;
     const ckr__fsdp_rank *of = &to->ranks[x->rank];
     const bool flat = to->form == CKR__FSDP_FLAT;
-    int64_t at = to->first[number], lo, hi, begin, end, n;
-    uint64_t k;
-    ckr_node *node;
+    int64_t at = to->first[number], lo, hi, begin, end;
     if (flat) ckr__fsdp_range(to, (uint32_t)number, of->shard, &begin, &end);
     else if (!ckr__fsdp_overlap(to, &to->params[at], of->shard, &begin, &end)) return NULL;
-    n = end - begin;
-    node = ckr__entry_new(x->c, x->f, to->params[at].name, dtype, 1, &n);
+    int64_t n = end - begin;
+    ckr_node *node = ckr__entry_new(x->c, x->f, to->params[at].name, dtype, 1, &n);
     for (; at >= 0 && node; at = to->params[at].next) {
         const ckr__fsdp_param *p = &to->params[at];
         const ckr__slots *s = &x->slots[at];
         const int64_t from = flat ? begin - p->at : begin;
         if (!ckr__fsdp_overlap(to, p, of->shard, &lo, &hi)) continue;
-        for (k = 0; k < s->n; k++)
+        for (uint64_t k = 0; k < s->n; k++)
             if (!strcmp(s->list[k]->slot, slot))
                 ckr__bind_flat(x->c, node->u.entry, s->list[k], of->replica > 0, NULL, lo, hi,
                                (uint64_t)(lo - from) * ckr_dtype_size(dtype));
@@ -39079,12 +39061,11 @@ static ckr_node *ckr__fsdp_put_state(ckr__fsdp_save *x, uint64_t number)
                rows = to->form != CKR__FSDP_PARTS && !(x->whole && orig);
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
     int64_t at = to->first[number], lo, hi;
-    uint64_t k;
     if (orig && rows &&
         !ckr__fsdp_overlap(to, &to->params[at], to->ranks[x->rank].shard, &lo, &hi))
         return NULL;
     for (; at >= 0; at = to->params[at].next)
-        for (k = 0; k < x->slots[at].n; k++) {
+        for (uint64_t k = 0; k < x->slots[at].n; k++) {
             const ckr_tensor *t = x->slots[at].list[k];
             if (ckr_node_get(d, t->slot)) continue;
             ckr__node_set(x->c, d, t->slot,
@@ -39104,13 +39085,13 @@ static ckr_node *ckr__fsdp_put_groups(ckr__fsdp_save *x, uint64_t most)
 {
     const ckr__fsdp *to = &x->to;
     ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *index = NULL;
-    uint64_t *of = CKR__NEW_N(x->c, uint64_t, to->n_numbers), i, k, at;
+    uint64_t *of = CKR__NEW_N(x->c, uint64_t, to->n_numbers), at;
     const ckr_group *last = NULL;
     if (!list || !of) return NULL;
-    for (i = 0; i < x->s->n_groups; i++) {
+    for (uint64_t i = 0; i < x->s->n_groups; i++) {
         const ckr_group *g = &x->s->groups[i];
         bool any = false;
-        for (k = 0; k < g->n_params; k++) {
+        for (uint64_t k = 0; k < g->n_params; k++) {
             if (!ckr__map_find(&to->names, g->params[k], strlen(g->params[k]), &at)) continue;
             if (!any && list->count == most && !ckr__node_equal(g->hyper, last->hyper)) return NULL;
             if (!any && list->count < most) {
@@ -39123,7 +39104,7 @@ static ckr_node *ckr__fsdp_put_groups(ckr__fsdp_save *x, uint64_t most)
             else if (to->params[at].number >= 0) of[to->params[at].number] = list->count;
         }
     }
-    for (i = 0; i < to->n_numbers && !x->named && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < to->n_numbers && !x->named && !ckr__failed(x->c); i++) {
         index = of[i] ? ckr__dict_value(list->u.items[of[i] - 1], "params") : NULL;
         if (index) ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i));
     }
@@ -39135,15 +39116,14 @@ static ckr_node *ckr__fsdp_put_optimizer(ckr__fsdp_save *x, ckr__out_file *f, ui
                                          ckr_node *groups)
 {
     const ckr_node *was = x->from ? x->from->ranks[0].optim : NULL;
-    ckr_node *root, *state, *v;
-    uint64_t i;
+    ckr_node *v;
     x->f = f;
     x->rank = rank;
-    root = ckr__fsdp_dict(x, CKR_NODE_DICT, was);
-    state = ckr__fsdp_dict(x, CKR_NODE_DICT, ckr_node_get(was, "state"));
+    ckr_node *root = ckr__fsdp_dict(x, CKR_NODE_DICT, was);
+    ckr_node *state = ckr__fsdp_dict(x, CKR_NODE_DICT, ckr_node_get(was, "state"));
     ckr__node_set(x->c, root, "state", state);
     ckr__node_set(x->c, root, "param_groups", ckr__copy_tree(x->c, f, groups, NULL));
-    for (i = 0; i < x->to.n_numbers && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < x->to.n_numbers && !ckr__failed(x->c); i++) {
         const char *name = x->to.params[x->to.first[i]].key;
         v = ckr__fsdp_put_state(x, i);
         if (v)
@@ -39213,9 +39193,9 @@ static uint32_t ckr__verl_kinds(ckr__ctx *c, const char *dir, uint32_t model)
 /* 2: a model's files are there; 1: others of its ranks. */
 static ckr_result ckr__verl_rate(ckr__ctx *c, const char *dir, int *rate)
 {
-    uint32_t i, kinds;
+    uint32_t kinds;
     *rate = 0;
-    for (i = 0; i < CKR__VERL_MODELS && !ckr__failed(c) && !*rate; i++) {
+    for (uint32_t i = 0; i < CKR__VERL_MODELS && !ckr__failed(c) && !*rate; i++) {
         kinds = ckr__verl_kinds(c, dir, i);
         *rate = kinds & 1u << CKR__VERL_MODEL ? 2 : kinds != 0;
     }
@@ -39246,14 +39226,13 @@ static const ckr__stream_key ckr__verl_streams[] = {
 static void ckr__verl_random(ckr__verl_run *v)
 {
     ckr__rank_streams k = CKR_ZERO;
-    uint32_t m;
     k.c = v->c;
     k.s = v->s;
     k.keys = ckr__verl_streams;
     k.scope = "dp";
     k.at = "/rng";
     for (; k.rank < v->s->topology.ranks; k.rank++)
-        for (m = 0; m < v->n_models && !ckr__failed(v->c); m++) {
+        for (uint32_t m = 0; m < v->n_models && !ckr__failed(v->c); m++) {
             const ckr__fileset *of = &v->models[m].files;
             const ckr__rankfile *f;
             if (k.rank >= of->n_files[CKR__VERL_EXTRA]) continue;
@@ -39272,8 +39251,7 @@ static void ckr__verl_schedule(ckr__verl_run *v, ckr__verl_model *m)
 {
     const uint64_t first = m->fsdp.first_group;
     ckr__rankfile **f = m->files.files[CKR__VERL_EXTRA];
-    uint64_t i;
-    for (i = 0; i < m->files.n_files[CKR__VERL_EXTRA] && !ckr__failed(v->c); i++) {
+    for (uint64_t i = 0; i < m->files.n_files[CKR__VERL_EXTRA] && !ckr__failed(v->c); i++) {
         const ckr_node *state = ckr_node_get(f[i]->root, "lr_scheduler");
         int64_t now = -1, had = -1;
         if (!m->scheduler) m->scheduler = state;
@@ -39297,7 +39275,6 @@ static void ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, const cha
 {
     ckr__fsdp *f = &m->fsdp;
     ckr__fileset *k = &m->files;
-    uint32_t i;
     ckr__fileset_of(k, v->c, dir, ckr__verl_forms, false);
     ckr__fileset_trees(k, CKR__VERL_MODEL, NULL);
     ckr__fileset_trees(k, CKR__VERL_OPTIM, NULL);
@@ -39318,7 +39295,7 @@ static void ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, const cha
         ckr__say(v->c, "CKR_W_NO_RANDOM", CKR_LOST, "extra state", NULL, NULL,
                  "there are no files of it: the coming run seeds its own streams, and its "
                  "scheduler begins anew", NULL);
-    for (i = 0; i < f->n_ranks; i++) {
+    for (uint32_t i = 0; i < f->n_ranks; i++) {
         f->ranks[i].model = k->files[CKR__VERL_MODEL][i]->root;
         f->ranks[i].model_path = k->files[CKR__VERL_MODEL][i]->path;
         if (!k->n_files[CKR__VERL_OPTIM]) continue;
@@ -39341,10 +39318,9 @@ static void ckr__verl_loose(ckr__verl_run *v)
     static const ckr__form none[] = { { 0, NULL } };
     ckr__fileset k = CKR_ZERO;
     ckr__rankfile f;
-    uint64_t i;
     uint32_t m;
     ckr__fileset_of(&k, v->c, v->dir, none, true);
-    for (i = 0; i < k.n_files[0] && !ckr__failed(v->c); i++) {
+    for (uint64_t i = 0; i < k.n_files[0] && !ckr__failed(v->c); i++) {
         const char *rel = k.files[0][i]->rel;
         for (m = 0; m < v->n_models; m++)
             if (ckr__starts(rel, v->models[m].dir) &&
@@ -39358,9 +39334,7 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
                                  ckr_state *s)
 {
     ckr__verl_run *v = CKR__NEW(c, ckr__verl_run);
-    const char *name, *run;
-    uint32_t i, kinds[CKR__VERL_MODELS];
-    bool both;
+    uint32_t kinds[CKR__VERL_MODELS];
     (void)desc;
     if (!v) return c->err->code;
     v->c = c;
@@ -39368,9 +39342,9 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
     v->dir = dir;
     s->dialect = "verl";
     s->_kept->data = v;
-    for (i = 0; i < CKR__VERL_MODELS; i++) kinds[i] = ckr__verl_kinds(c, dir, i);
-    both = kinds[0] && kinds[1];
-    for (i = 0; i < CKR__VERL_MODELS && !ckr__failed(c); i++) {
+    for (uint32_t i = 0; i < CKR__VERL_MODELS; i++) kinds[i] = ckr__verl_kinds(c, dir, i);
+    bool both = kinds[0] && kinds[1];
+    for (uint32_t i = 0; i < CKR__VERL_MODELS && !ckr__failed(c); i++) {
         ckr__verl_model *m = &v->models[v->n_models];
         if (!kinds[i]) continue;
         m->dir = ckr__verl_models[i].dir;
@@ -39380,14 +39354,14 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
         ckr__verl_model_read(v, m, ckr__path_join(c, dir, m->dir),
                              both ? ckr__verl_models[i].head : "");
     }
-    name = ckr__own_name(c, dir);
-    run = ckr__parent(c, dir);
+    const char *name = ckr__own_name(c, dir);
+    const char *run = ckr__parent(c, dir);
     if (run) run = ckr__own_name(c, run);
     if (ckr__failed(c)) return c->err->code;
     v->bare = !ckr__runs_step(&ckr__verl_runs, name, &s->progress.step);
     if (v->bare) ckr__runs_step(&ckr__verl_runs, run, &s->progress.step);
     s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
-    for (i = 0; i < v->n_models; i++)
+    for (uint32_t i = 0; i < v->n_models; i++)
         if (v->models[i].fsdp.n_ranks > s->topology.dp)
             s->topology.dp = s->topology.ranks = v->models[i].fsdp.n_ranks;
     ckr__verl_random(v);
@@ -39527,7 +39501,6 @@ static void ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *m, con
     ckr__fsdp_save w = CKR_ZERO;
     ckr__out_file *f;
     ckr_node *scheduler = NULL, *groups = NULL;
-    uint32_t r;
     w.c = x->c;
     w.s = x->s;
     w.t = x->t;
@@ -39541,7 +39514,7 @@ static void ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *m, con
                     "verl builds one parameter group: it would refuse several that differ",
                     "make them equal with --set, or leave the optimizer out: --without "
                     "optimizer,groups");
-    for (r = 0; r < x->ranks && (groups || !optimizer) && !ckr__failed(x->c); r++) {
+    for (uint32_t r = 0; r < x->ranks && (groups || !optimizer) && !ckr__failed(x->c); r++) {
         f = ckr__verl_out(x, m, CKR__VERL_MODEL, r);
         if (f) f->root = ckr__fsdp_put_model(&w, f, r);
         f = optimizer ? ckr__verl_out(x, m, CKR__VERL_OPTIM, r) : NULL;
@@ -39567,7 +39540,6 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
     const char *step = ckr__printf(c, "%lld", (long long)ckr__step_done(s));
     const int64_t shards = ckr__option_int(t, "fsdp_size");
     ckr__verl_save x = CKR_ZERO;
-    uint32_t i;
     x.c = c;
     x.s = s;
     x.t = t;
@@ -39592,7 +39564,7 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
         actor->version = 2;
         ckr__verl_put_model(&x, actor, "", true);
     }
-    for (i = 0; from && i < from->n_models && !ckr__failed(c); i++)
+    for (uint32_t i = 0; from && i < from->n_models && !ckr__failed(c); i++)
         ckr__verl_put_model(&x, &from->models[i], from->models[i].fsdp.head, i == 0);
     if (from && !ckr__failed(c)) ckr__loose_put(out, &from->loose, from->dir, x.dir);
     if (ckr__failed(c) || !*x.dir) return c->err->code;
@@ -43432,13 +43404,13 @@ enum { CKR__TR_PATTERNS = CKR__FILE_KINDS - 2 };
 static const char *ckr__tr_pattern(ckr__ctx *c, const char *name)
 {
     static const char endings[] = "pt pth bin ckpt";
-    const char *dot = strrchr(name, '.'), *at = strstr(name, "rank"), *end;
+    const char *dot = strrchr(name, '.'), *at = strstr(name, "rank");
     if (!dot || !ckr__word_in(endings, dot + 1) || name[strcspn(name, "{}[]/ ")]) return NULL;
     if (at) at += 4 + strspn(at + 4, "_-.");
     if (!at || *at < '0' || *at > '9')
         for (at = dot; at > name && (at[-1] < '0' || at[-1] > '9');) at--;
     while (at > name && at[-1] >= '0' && at[-1] <= '9') at--;
-    end = at + strspn(at, "0123456789");
+    const char *end = at + strspn(at, "0123456789");
     return end > at ? ckr__printf(c, "%.*s{rank}%s", (int)(at - name), name, end) : NULL;
 }
 
@@ -43447,10 +43419,10 @@ static void ckr__tr_scan(ckr__ctx *c, const char *dir, ckr__fileset *k)
 {
     ckr__form *forms = CKR__NEW_N(c, ckr__form, CKR__TR_PATTERNS + 1);
     ckr__dirlist l;
-    uint64_t i, n = 0, j;
+    uint64_t n = 0, j;
     memset(k, 0, sizeof *k);
     ckr__dir_list(c, dir, &l);
-    for (i = 0; !ckr__failed(c) && i < l.n && n < CKR__TR_PATTERNS; i++) {
+    for (uint64_t i = 0; !ckr__failed(c) && i < l.n && n < CKR__TR_PATTERNS; i++) {
         const char *p = l.items[i]->is_dir ? NULL : ckr__tr_pattern(c, l.items[i]->name);
         for (j = 0; p && j < n && strcmp(forms[j].pattern, p) != 0;) j++;
         if (!p || j < n) continue;
@@ -43477,12 +43449,11 @@ static bool ckr__tr_parted(ckr__ctx *c, const ckr_node *root)
 static ckr_result ckr__tr_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     ckr__fileset k;
-    uint8_t kind;
     *mine = false;
     *dir = path;
     if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
     ckr__tr_scan(c, path, &k);
-    for (kind = 1; kind <= CKR__TR_PATTERNS && !ckr__failed(c) && !*mine; kind++) {
+    for (uint8_t kind = 1; kind <= CKR__TR_PATTERNS && !ckr__failed(c) && !*mine; kind++) {
         if (k.n_files[kind] < 2) continue;
         if (ckr__fileset_load(&k, k.files[kind][0], NULL) == CKR_OK)
             *mine = ckr__tr_parted(c, k.files[kind][0]->root);
@@ -43508,8 +43479,6 @@ static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *nam
     const ckr_view *v =
         leaf->kind == CKR_NODE_TENSOR ? leaf->u.view : ckr__number_view(x->of.c, leaf);
     const bool parted = v && v->dist && !v->dist->fault;
-    const ckr__held *h;
-    ckr__part p;
     *out = NULL;
     if (!v) return x->of.c->err->code;
     if (v->bytes ? x->rank > 0 : !parted && ckr__view_odd(v)) return CKR_OK;
@@ -43520,9 +43489,9 @@ static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *nam
                              "torch.distributed.checkpoint",
                              "%s is one rank's, and nothing tells where in the whole it lies, as "
                              "FSDP1's LOCAL_STATE_DICT saves it", slot);
-    p = ckr__part_make(x->file, name, slot, v, v->n_dims, v->shape, x->rank);
+    ckr__part p = ckr__part_make(x->file, name, slot, v, v->n_dims, v->shape, x->rank);
     p.alone = !parted;
-    h = ckr__part_add(&x->load, &p);
+    const ckr__held *h = ckr__part_add(&x->load, &p);
     if (!h) return x->of.c->err->code;
     *out = h->tensor;
     if (leaf->id) x->of.keep->taken[leaf->id / 8] |= (uint8_t)(1u << (leaf->id & 7));
@@ -43574,8 +43543,7 @@ static void ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *desc, ck
 static ckr_node *ckr__tr_root(ckr__ctx *c, const ckr__fileset *k, uint32_t rank)
 {
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
-    uint8_t kind;
-    for (kind = 1; kind <= CKR__TR_PATTERNS; kind++) {
+    for (uint8_t kind = 1; kind <= CKR__TR_PATTERNS; kind++) {
         const char *p;
         if (k->n_files[kind] < 2 || k->n_files[kind] != k->size[CKR__RANK]) continue;
         p = k->files[kind][rank]->form->pattern;
@@ -43590,21 +43558,19 @@ static ckr_result ckr__tr_read(ckr__ctx *c, const char *dir, const ckr_open_desc
 {
     ckr__fileset k;
     ckr__tr x = CKR_ZERO;
-    uint64_t i;
-    uint32_t ranks;
-    uint8_t kind, first = 0;
+    uint8_t first = 0;
     s->dialect = "torch_ranks";
     ckr__tr_scan(c, dir, &k);
-    for (kind = 1; kind <= CKR__TR_PATTERNS && !ckr__failed(c); kind++) {
+    for (uint8_t kind = 1; kind <= CKR__TR_PATTERNS && !ckr__failed(c); kind++) {
         if (k.n_files[kind] < 2) continue;
         ckr__fileset_trees(&k, kind, &s->format);
         if (!first) first = kind;
     }
-    for (kind = 0; kind <= CKR__TR_PATTERNS; kind++)
-        for (i = 0; i < k.n_files[kind] && (!kind || k.n_files[kind] < 2); i++)
+    for (uint8_t kind = 0; kind <= CKR__TR_PATTERNS; kind++)
+        for (uint64_t i = 0; i < k.n_files[kind] && (!kind || k.n_files[kind] < 2); i++)
             ckr__leave(c, s, k.files[kind][i]->rel, NULL, NULL);
     if (ckr__failed(c) || !first) return c->err->code;
-    ranks = k.size[CKR__RANK];
+    uint32_t ranks = k.size[CKR__RANK];
     ckr__load_init(&x.load, c, s, CKR_ITEM_DIST);
     x.whole.c = c;
     for (x.rank = 0; x.rank < ranks && !ckr__failed(c); x.rank++) {
@@ -48192,7 +48158,6 @@ static void ckr__ds_places(ckr__ds *r)
     const bool ranked = k->n_files[CKR__DS_RANKED] > 0;
     ckr__rankfile **none = CKR__NEW_N(r->c, ckr__rankfile *, (uint64_t)r->mp * r->dp);
     ckr__rankfile **models, **ranks, **optim;
-    uint32_t m;
     k->size[CKR__PP] = r->mp;
     k->size[CKR__DP] = r->dp;
     ckr__fileset_every(k, CKR__DS_MODEL, ranked, &models);
@@ -48201,7 +48166,7 @@ static void ckr__ds_places(ckr__ds *r)
     ckr__fileset_every(k, CKR__DS_LAYER, true, &r->layers);
     r->n_layers = r->layers ? k->size[CKR__N] : 0;
     r->stages = CKR__NEW_N(r->c, ckr__ds_stage, r->mp);
-    for (m = 0; m < r->mp && !ckr__failed(r->c); m++) {
+    for (uint32_t m = 0; m < r->mp && !ckr__failed(r->c); m++) {
         ckr__ds_stage *g = &r->stages[m];
         g->models = (ranked ? ranks : none) + (uint64_t)m * r->dp;
         g->optim = (optim ? optim : none) + (uint64_t)m * r->dp;
@@ -48214,11 +48179,7 @@ static void ckr__ds_places(ckr__ds *r)
 static void ckr__ds_sizes(ckr__ds *r)
 {
     ckr__fileset *k = &r->files;
-    ckr__rankfile *first;
-    const ckr_node *module;
     int64_t batch[3] = { 0, 1, 0 };
-    uint32_t tp;
-    int kind, i;
     k->missing_remedy = "bring back the file, or take an earlier step";
     k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
     ckr__fileset_of(k, r->c, r->dir, ckr__ds_forms, false);
@@ -48226,8 +48187,8 @@ static void ckr__ds_sizes(ckr__ds *r)
         ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
                       "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
                       "a file of experts or of tensor-parallel ranks: no file tells its cuts");
-    kind = k->n_files[CKR__DS_MODEL] ? CKR__DS_MODEL : CKR__DS_RANKED;
-    first = k->n_files[kind] ? k->files[kind][0] : NULL;
+    int kind = k->n_files[CKR__DS_MODEL] ? CKR__DS_MODEL : CKR__DS_RANKED;
+    ckr__rankfile *first = k->n_files[kind] ? k->files[kind][0] : NULL;
     r->pipe = k->n_files[CKR__DS_LAYER] > 0;
     if (!first) ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_MODEL_ROW, 0, 0));
     if (!ckr__failed(r->c)) ckr__ds_load(r, first);
@@ -48237,15 +48198,15 @@ static void ckr__ds_sizes(ckr__ds *r)
     ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &r->s->progress.step);
     r->dp = ckr__ds_u32(r->meta, "dp_world_size");
     r->mp = ckr__ds_u32(r->meta, "mp_world_size");
-    for (i = 0; i < 3; i++) ckr_node_i64(ckr_node_get(r->config, ckr__ds_batch[i]), &batch[i]);
+    for (int i = 0; i < 3; i++) ckr_node_i64(ckr_node_get(r->config, ckr__ds_batch[i]), &batch[i]);
     r->s->batch = batch[2] > 0 && batch[2] <= 1 << 30 ? batch[2]
                                                       : ckr__batch_of(batch[0], batch[1], r->dp);
     if (!r->dp) ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
     if (!r->mp) ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
-    module = ckr_node_get(r->meta, "module");
+    const ckr_node *module = ckr_node_get(r->meta, "module");
     r->bare = r->universal && !r->pipe && module && module->kind == CKR_NODE_NONE;
     r->pipe |= r->bare;
-    tp = ckr__ds_u32(ckr_node_get(r->meta, "checkpoint_parallel_dimensions"), "tp_degree");
+    uint32_t tp = ckr__ds_u32(ckr_node_get(r->meta, "checkpoint_parallel_dimensions"), "tp_degree");
     if (tp > 1 || (r->mp > 1 && !r->pipe))
         ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, "mp_world_size",
                       "convert with the framework that wrote it",
@@ -48256,9 +48217,8 @@ static void ckr__ds_sizes(ckr__ds *r)
 /* Every file that is read, and the dicts in those of optimizers. */
 static void ckr__ds_ranks(ckr__ds *r)
 {
-    uint32_t m, d;
-    for (m = 0; m < r->mp; m++)
-        for (d = 0; d < r->dp && !ckr__failed(r->c); d++) {
+    for (uint32_t m = 0; m < r->mp; m++)
+        for (uint32_t d = 0; d < r->dp && !ckr__failed(r->c); d++) {
             ckr__ds_stage *g = &r->stages[m];
             ckr__ds_load(r, g->models[d]);
             ckr__ds_load(r, g->optim[d]);
@@ -48283,16 +48243,14 @@ static void ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
    group, in the order of the buffer since BF16_Optimizer deals nothing round robin. */
 static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
 {
-    ckr_node *list, *none, *dict;
-    uint64_t k;
-    uint32_t d;
+    ckr_node *list, *dict;
     g->shapes = ckr_node_get(g->model->root, "param_shapes");
     if (ckr_node_is_list(g->shapes) || r->wrapper != CKR__DS_BF16) return;
     g->shapes = list = ckr__node(r->c, CKR_NODE_LIST);
-    none = ckr__node(r->c, CKR_NODE_NONE);
-    for (d = 0; d < r->dp; d++) {
+    ckr_node *none = ckr__node(r->c, CKR_NODE_NONE);
+    for (uint32_t d = 0; d < r->dp; d++) {
         const ckr_node *maps = ckr_node_get(ckr__ds_optim(g->optim[d]), "param_slice_mappings");
-        for (k = 0; list && ckr_node_is_list(maps) && k < maps->count; k++) {
+        for (uint64_t k = 0; list && ckr_node_is_list(maps) && k < maps->count; k++) {
             ckr__walk w = ckr__walk_in(maps->u.items[k]);
             if (k == list->count) ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT));
             if (ckr__failed(r->c)) return;
@@ -48321,16 +48279,15 @@ static void ckr__ds_wrap(ckr__ds *r)
 {
     static const char rel[] = "zero/optimizer_state.pt";
     const ckr__rankfile *f = r->stages[0].optim[0], *all = NULL;
-    const ckr_node *o = ckr__ds_optim(f), *own = ckr_node_get(r->meta, "optimizer"), *z;
+    const ckr_node *o = ckr__ds_optim(f), *own = ckr_node_get(r->meta, "optimizer");
     ckr_topology *t = &r->s->topology;
     int64_t stage = 0, told = 0;
-    uint32_t m;
     if (r->universal && !ckr__dir_has(r->c, r->dir, rel, CKR_FILE_REGULAR)) ckr__ds_missing(r, rel);
     else if (r->universal) all = ckr__ds_uni_load(r, rel);
     if (ckr__failed(r->c)) return;
     r->optimizer = o = all ? all->root : o;
     ckr_node_i64(ckr_node_find(r->config, "/zero_optimization/stage"), &told);
-    z = ckr_node_get(o, "zero_stage");
+    const ckr_node *z = ckr_node_get(o, "zero_stage");
     if (z && z->kind == CKR_NODE_OBJECT) z = ckr_node_at(z->u.object->args, 0);
     if (o) {
         r->wrapper = ckr_node_i64(z, &stage) ? CKR__DS_FLAT : CKR__DS_BF16;
@@ -48358,7 +48315,7 @@ static void ckr__ds_wrap(ckr__ds *r)
     t->zero = r->zero;
     /* there the parameter is its master, rounded */
     r->s->_kept->unproven = r->zero != 3 && !r->bare;
-    for (m = 0; m < r->mp; m++) ckr__ds_slices(r, &r->stages[m]);
+    for (uint32_t m = 0; m < r->mp; m++) ckr__ds_slices(r, &r->stages[m]);
 }
 
 /* A step's directory: some model's file lies in it. */
@@ -48432,12 +48389,11 @@ static ckr__ds_param *ckr__ds_absent(ckr__ds *r, const ckr__ds_told *k, ckr_dtyp
 /* size: a shape, or NULL. */
 static void ckr__ds_tell(ckr__ds *r, const char *name, const ckr_node *size, uint32_t m)
 {
-    ckr__ds_told *k;
     if (!name || ckr__map_find(&r->names, name, strlen(name), NULL)) return;
     ckr__map_put(&r->names, name, strlen(name), r->n_told, NULL);
     if (ckr__starts(name, "tied_modules."))
         *CKR__PUSH(uint64_t, r->c, r->tied, r->n_tied) = r->n_told;
-    k = CKR__PUSH(ckr__ds_told, r->c, r->told, r->n_told);
+    ckr__ds_told *k = CKR__PUSH(ckr__ds_told, r->c, r->told, r->n_told);
     k->name = name;
     k->stage = m;
     if (size && size->kind != CKR_NODE_NONE)
@@ -48448,23 +48404,21 @@ static void ckr__ds_tell(ckr__ds *r, const char *name, const ckr_node *size, uin
    elements lie in the optimizer's files. Of layers the caller may tell them. */
 static void ckr__ds_names(ckr__ds *r)
 {
-    uint32_t m;
-    uint64_t k;
-    for (m = 0; m < r->mp; m++) {
+    for (uint32_t m = 0; m < r->mp; m++) {
         const ckr_node *root = r->stages[m].model->root, *n;
         const ckr_node *buffers = ckr_node_get(root, "buffer_names");
         ckr__walk w;
-        for (k = 0; (n = ckr_node_at(buffers, k)) != NULL; k++)
+        for (uint64_t k = 0; (n = ckr_node_at(buffers, k)) != NULL; k++)
             if (n->kind == CKR_NODE_STR)
                 ckr__map_put(&r->buffers, n->u.str, (size_t)n->count, 0, NULL);
-        for (k = 0; (n = ckr_node_at(r->stages[m].shapes, k)) != NULL; k++)
+        for (uint64_t k = 0; (n = ckr_node_at(r->stages[m].shapes, k)) != NULL; k++)
             for (w = ckr__walk_in(r->pipe || r->zero == 3 ? n : NULL); ckr__walk_on(&w);)
                 ckr__ds_tell(r, w.name, w.value, m);
         w = ckr__walk_in(r->zero == 3 ? ckr_node_get(root, "frozen_param_shapes") : NULL);
         while (ckr__walk_on(&w)) ckr__ds_tell(r, w.name, w.value, m);
     }
     r->named = r->pipe && !r->n_told && r->desc && r->desc->names;
-    for (k = 0; r->named && k < r->desc->n_names; k++)
+    for (uint64_t k = 0; r->named && k < r->desc->n_names; k++)
         ckr__ds_tell(r, ckr__strdup(r->c, r->desc->names[k]), NULL, 0);
 }
 
@@ -48523,9 +48477,8 @@ static const ckr_node *ckr__ds_shared(ckr__ds *r)
 {
     const ckr__ds_stage *g = &r->stages[0];
     const ckr_node *first = ckr_node_get(g->model->root, "shared_params"), *own;
-    uint32_t d;
     if (ckr__dict_n(first)) return first;
-    for (d = 0; d < r->dp; d++) {
+    for (uint32_t d = 0; d < r->dp; d++) {
         own = g->models[d] ? ckr_node_get(g->models[d]->root, "shared_params") : NULL;
         if (!ckr__dict_n(own)) continue;
         if (!r->universal && ckr_node_is_dict(first))
@@ -48566,7 +48519,6 @@ static void ckr__ds_model(ckr__ds *r)
     const ckr__rankfile *f = r->stages[0].model;
     ckr__ds_module m = CKR_ZERO;
     ckr__walk w = ckr__walk_in(ckr_node_get(r->meta, "module"));
-    uint32_t d;
     if (r->pipe) return;
     m.f = f;
     m.views.map.c = r->c;
@@ -48574,7 +48526,7 @@ static void ckr__ds_model(ckr__ds *r)
     if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, f, "module", "a dict of tensors");
     while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_weight(r, &m, &w);
     ckr__map_free(&m.views.map);
-    for (d = 0; d < (r->zero == 3 ? r->dp : 1) && !ckr__failed(r->c); d++) {
+    for (uint32_t d = 0; d < (r->zero == 3 ? r->dp : 1) && !ckr__failed(r->c); d++) {
         if (r->zero == 3) f = r->stages[0].models[d];
         if (!f) continue;
         ckr__ds_same_step(r, f);
@@ -48657,8 +48609,7 @@ static void ckr__ds_add(ckr__ds *r, ckr__ds_param *p, const ckr__part *x)
 /* One stored 1-D tensor becomes pieces of the parameters whose elements it holds. */
 static void ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v)
 {
-    uint64_t i;
-    for (i = 0; i < x->of.n_spans && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < x->of.n_spans && !ckr__failed(r->c); i++) {
         const ckr__ds_span *s = &x->of.spans[i];
         const ckr__extent y = { NULL, s->lo, s->hi, s->at };
         ckr__part part = ckr__ds_part(x, s->param, v);
@@ -48690,7 +48641,6 @@ static void ckr__ds_scalar(ckr__ds *r, ckr__ds_run *x, const ckr_node *n)
     const bool step = !strcmp(x->slot, "step");
     const ckr_view *view = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
     double v;
-    uint64_t i;
     ckr__step_number(r->c, n, &v);
     if (step && x->steps == x->steps) {
         if (v == v && !ckr__same(v, x->steps))
@@ -48705,7 +48655,7 @@ static void ckr__ds_scalar(ckr__ds *r, ckr__ds_run *x, const ckr_node *n)
     else if (v != v) view = NULL;
     if (!view)
         ckr__leave(r->c, r->s, x->f->rel, ckr__printf(r->c, "%s/%s", x->where, x->slot), n);
-    for (i = 0; view && i < x->of.n && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; view && i < x->of.n && !ckr__failed(r->c); i++) {
         ckr__ds_param *p = x->of.items[i];
         ckr__part part = ckr__ds_part(x, p, view);
         part.alone = true;
@@ -48718,7 +48668,6 @@ static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_run *x, const char *slot, c
 {
     ckr__ds_param *p = x->of.items[0];
     const ckr_view *v = n->u.view;
-    ckr__part part;
     x->slot = slot;
     if (!slot) return;
     if (ckr__view_odd(v)) {
@@ -48726,7 +48675,7 @@ static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_run *x, const char *slot, c
         ckr__leave(r->c, r->s, x->f->rel, slot, n);
         return;
     }
-    part = ckr__ds_part(x, p, v);
+    ckr__part part = ckr__ds_part(x, p, v);
     part.rank = (int32_t)p->last;
     part.alone = !ckr__ds_same_shape(p, v->n_dims, v->shape);
     part.replica = ckr__held_slot(p->slots, slot) != NULL;
@@ -48738,7 +48687,6 @@ static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_run *x, const char *slot, c
 static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x)
 {
     ckr__walk w = ckr__walk_in(x->state);
-    uint64_t k;
     while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
         const char *slot = w.name;
         const ckr_node *n = w.value;
@@ -48749,7 +48697,7 @@ static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x)
         if (slot && x->whole && n->kind == CKR_NODE_TENSOR) {
             ckr__ds_whole_tensor(r, x, slot, n);
         } else if (slot && x->whole && ckr__is_tensors(n)) {
-            for (k = 0; k < n->count && !ckr__failed(r->c); k++)
+            for (uint64_t k = 0; k < n->count && !ckr__failed(r->c); k++)
                 ckr__ds_whole_tensor(r, x,
                                      ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)k),
                                      n->u.items[k]);
@@ -48774,10 +48722,9 @@ static void ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k, ckr__
 {
     const ckr_node *pads =
         ckr_node_at(ckr_node_get(ckr__ds_own(r, g, 0), "param_alignment_paddings"), k);
-    uint64_t i;
     l->pad = CKR__NEW_N(r->c, int64_t, l->n);
     l->spans = CKR__NEW_N(r->c, ckr__ds_span, l->n);
-    for (i = 0; i < l->n && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < l->n && !ckr__failed(r->c); i++) {
         const int64_t numel = l->items[i]->numel;
         ckr_node_i64(ckr_node_at(pads, i), &l->pad[i]);
         if (l->pad[i] < 0 || l->pad[i] > 64 || l->total > INT64_MAX / 2 - numel)
@@ -48790,8 +48737,7 @@ static void ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k, ckr__
 static const ckr_node *ckr__ds_numbered(const ckr_node *d, int64_t number, uint64_t k)
 {
     const uint64_t n = ckr__dict_n(d);
-    uint64_t i;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const uint64_t at = (k + i) % n;
         if (d->u.items[2 * at]->kind == CKR_NODE_INT && d->u.items[2 * at]->u.i == number)
             return ckr__dict_at(d, at);
@@ -48823,9 +48769,8 @@ static const ckr_view *ckr__ds_master(const ckr__ds *r, const ckr__ds_stage *g, 
 /* Is a rank's map of names to places what these spans are? */
 static bool ckr__ds_slices_are(const ckr__ds_list *l, const ckr_node *map)
 {
-    uint64_t i;
     if (map->count != l->n_spans) return false;
-    for (i = 0; i < l->n_spans; i++) {
+    for (uint64_t i = 0; i < l->n_spans; i++) {
         const ckr__ds_span *s = &l->spans[i];
         const ckr_node *v = ckr__dict_at(map, i);
         int64_t numel = -1, start = -1;
@@ -48852,16 +48797,14 @@ static void ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, const ckr_node *own, u
     const ckr_node *map = ckr_node_at(ckr_node_get(own, "param_slice_mappings"), k);
     ckr__ds_list *l = &x->of;
     int64_t pad;
-    bool other;
-    uint32_t d;
     l->size = fused ? numel : (total + unit - 1) / unit * 2;
     if (ckr_node_i64(ckr_node_at(ckr_node_get(own, "group_paddings"), k), &pad) && pad >= 0 &&
         r->wrapper == CKR__DS_FLAT && numel < INT64_MAX / 2 - pad &&
         (numel + pad) * (int64_t)r->dp >= total && numel + pad > l->size)
         l->size = numel + pad;                         /* another version's unit            */
     ckr__ds_flat_spans(l, x->rank);
-    other = !fused && !r->robin && ckr_node_is_dict(map) && !ckr__ds_slices_are(l, map);
-    for (d = 0; other && d < r->dp && !ckr__failed(r->c); d++) {
+    bool other = !fused && !r->robin && ckr_node_is_dict(map) && !ckr__ds_slices_are(l, map);
+    for (uint32_t d = 0; other && d < r->dp && !ckr__failed(r->c); d++) {
         ckr__ds_flat_spans(l, d);
         if (ckr__ds_slices_are(l, map))
             ckr__ds_elsewhere(r, x->f, "param_slice_mappings",
@@ -48880,15 +48823,13 @@ static void ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, const ckr_node *own, u
    listed, then what the sub group shares. */
 static void ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x)
 {
-    ckr__ds_run one;
-    uint64_t i;
     ckr__ds_cut_spans(&x->of, x->rank, r->dp);
     if (x->n_master != x->of.size)
         ckr__ds_partition(r, x->f, ckr__ds_places_of[r->wrapper].masters, x->n_master, x->of.size);
-    one = *x;
+    ckr__ds_run one = *x;
     one.of.n_spans = 1;
     one.numbers = x->tensors = false;
-    for (i = 0; i < x->of.n_spans && !ckr__failed(r->c); i++, one.of.spans++) {
+    for (uint64_t i = 0; i < x->of.n_spans && !ckr__failed(r->c); i++, one.of.spans++) {
         one.slot = "master";
         ckr__ds_run_read(r, &one, x->master);
         ckr__ds_state(r, &one);
@@ -48914,8 +48855,8 @@ static ckr__ds_pad ckr__ds_pads(ckr__ds *r, const ckr__ds_stage *g, uint32_t ran
 {
     static const uint8_t zero[16] = { 0 };
     ckr__ds_pad x = CKR_ZERO;
-    uint64_t k, i, n, j;
-    for (k = 0; k < g->n_groups; k++) {
+    uint64_t n;
+    for (uint64_t k = 0; k < g->n_groups; k++) {
         ckr__walk w = ckr__walk_in(ckr__ds_state_of(r, g, in, k));
         const ckr_view *flat[5];
         uint8_t bytes[4 * sizeof zero], *p;
@@ -48925,12 +48866,12 @@ static ckr__ds_pad ckr__ds_pads(ckr__ds *r, const ckr__ds_stage *g, uint32_t ran
             flat[n] = ckr__ds_flat(w.value, &numel);
             if (flat[n] && numel == size && !ckr__is_str(w.key, "step")) n++;
         }
-        for (i = 0; flat[0] && i < g->lists[k].n && i < CKR__DS_PROBE; i++) {
+        for (uint64_t i = 0; flat[0] && i < g->lists[k].n && i < CKR__DS_PROBE; i++) {
             const ckr__ds_param *of = g->lists[k].items[i];
             const int64_t c = ckr__ds_piece(of->numel, r->dp),
                           have = ckr__max_i64(0, ckr__min_i64(c, of->numel - (int64_t)rank * c));
             const size_t pad = (size_t)ckr__min_i64(c - have, 4);
-            for (j = 0; j < n && pad; j++) {
+            for (uint64_t j = 0; j < n && pad; j++) {
                 const size_t elem = ckr_dtype_size(flat[j]->dtype);
                 const uint64_t from = (uint64_t)(flat[j]->offset + at + have) * elem;
                 if (ckr__file_read(r->c, flat[j]->file, flat[j]->data_offset + from, bytes,
@@ -48959,9 +48900,7 @@ static void ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
                                 (!strcmp(type, "Adam") && (!mode || ckr__ds_true(mode))));
     bool moves = false;        /* may weight decay, added to gradients, have moved it?   */
     double decay;
-    uint64_t k;
-    uint32_t i;
-    for (i = 0; i < r->dp && own.name && !ckr__failed(r->c); i++) {
+    for (uint32_t i = 0; i < r->dp && own.name && !ckr__failed(r->c); i++) {
         ckr__ds_pad other;
         if (i == d) continue;
         other = ckr__ds_pads(r, g, d, i);
@@ -48970,7 +48909,7 @@ static void ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
                               ckr__printf(r->c, "this rank's padding lies in %s",
                                           g->optim[i]->rel));
     }
-    for (k = 0; !apart && ckr_node_is_list(g->groups) && k < g->groups->count; k++)
+    for (uint64_t k = 0; !apart && ckr_node_is_list(g->groups) && k < g->groups->count; k++)
         if (!ckr_node_f64(ckr_node_get(g->groups->u.items[k], "weight_decay"), &decay) || decay > 0)
             moves = true;
     if (own.set[1] && !moves)
@@ -48984,12 +48923,11 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
 {
     const uint64_t n = ckr_node_is_list(g->shapes) ? g->shapes->count : 0;
     const int64_t *shape;
-    uint64_t k;
     uint32_t n_dims;
     if (!ckr_node_is_list(g->shapes)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
     g->lists = CKR__NEW_N(r->c, ckr__ds_list, n);
     g->n_groups = g->lists ? n : 0;
-    for (k = 0; k < g->n_groups; k++) {
+    for (uint64_t k = 0; k < g->n_groups; k++) {
         ckr__walk w = ckr__walk_in(g->shapes->u.items[k]);
         if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
         while (ckr__walk_on(&w)) {
@@ -49012,8 +48950,7 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
 static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
 {
     const bool fused = r->wrapper == CKR__DS_FUSED;
-    uint64_t k, i;
-    for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++) {
+    for (uint64_t k = 0; k < g->n_groups && !ckr__failed(r->c); k++) {
         ckr__ds_run x = ckr__ds_run_of(NULL, g->lists[k].items, g->lists[k].n,
                                        ckr__printf(r->c, "%soptimizer_state_dict/state/%llu",
                                                    fused ? "optimizer/" : "",
@@ -49031,8 +48968,8 @@ static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
             else ckr__ds_flat_part(r, &x, ckr__ds_own(r, g, x.rank), k);
         }
     }
-    for (k = 0; k < g->n_groups; k++)
-        for (i = 0; i < g->lists[k].n; i++) g->lists[k].items[i]->stated = true;
+    for (uint64_t k = 0; k < g->n_groups; k++)
+        for (uint64_t i = 0; i < g->lists[k].n; i++) g->lists[k].items[i]->stated = true;
 }
 
 /* Rank d has as many parts and groups as rank 0, of the same LR. */
@@ -49044,10 +48981,8 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
                    *groups = ckr_node_get(ckr__ds_base(r, g, d), "param_groups"), *n;
     const uint64_t n_groups = g->groups ? g->groups->count : 0;
     int64_t v = r->dp;
-    uint64_t i;
-    bool ok;
     ckr_node_i64(parts, &v);
-    for (i = 0; v == r->dp && (n = ckr_node_at(parts, i)) != NULL; i++)
+    for (uint64_t i = 0; v == r->dp && (n = ckr_node_at(parts, i)) != NULL; i++)
         if (!ckr_node_i64(n, &v)) v = 0;
     if (v != r->dp)
         ckr__fail_fmt(r->c, CKR_ITEM_FILES_SIZES, f->path, "partition_count",
@@ -49057,8 +48992,8 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
     if (!ckr_node_is_list(flats)) ckr__ds_bad(r, f, "the flat masters", "a list");
     else if (flats->count != g->n_groups)
         ckr__ds_partition(r, f, "groups", (int64_t)flats->count, (int64_t)g->n_groups);
-    ok = n_groups == (ckr_node_is_list(groups) ? groups->count : 0);
-    for (i = 0; i < n_groups && ok; i++) {
+    bool ok = n_groups == (ckr_node_is_list(groups) ? groups->count : 0);
+    for (uint64_t i = 0; i < n_groups && ok; i++) {
         double x = 0, y = 0;
         ckr_node_f64(ckr_node_get(g->groups->u.items[i], "lr"), &x);
         ckr_node_f64(ckr_node_get(groups->u.items[i], "lr"), &y);
@@ -49095,23 +49030,22 @@ static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__optim *o, ckr__optim_para
     const ckr_open_desc *told = r->desc && r->desc->names && !r->pipe ? r->desc : NULL;
     ckr_state s;
     ckr__script x = CKR_ZERO;  /* context and state only                                    */
-    uint64_t i;
     x.c = r->c;
     x.s = &s;
     ckr__state_init(&s, NULL);
     s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
-    for (i = 0; s.tensors && i < r->n_params; i++)
+    for (uint64_t i = 0; s.tensors && i < r->n_params; i++)
         if (r->params[i]->first == m || r->params[i]->tied)
             s.tensors[s.n_tensors++] = r->params[i]->param;
     ckr__optim_params(&x, o, out, n);
     if (ckr__failed(r->c)) return;
-    for (i = 0; i < *n; i++) (*out)[i].name = NULL;
+    for (uint64_t i = 0; i < *n; i++) (*out)[i].name = NULL;
     if (told && told->n_names != *n)
         ckr__optim_names_fail(&x, o, "param_groups", "there are not as many names as parameters");
     if (!told && !ckr__optim_match(&x, *out, *n, true, NULL) && !ckr__failed(r->c))
         ckr__optim_names_fail(&x, o, "param_groups",
                            "numbers only, and shapes do not tell which parameter each is");
-    for (i = 0; told && i < *n && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; told && i < *n && !ckr__failed(r->c); i++) {
         const ckr__ds_param *p = ckr__ds_find(r, told->names[i]);
         if (!p || !ckr__optim_fits(&(*out)[i], p->param))
             ckr__optim_names_fail(&x, o, told->names[i], "no parameter of this name and shape");
@@ -49124,14 +49058,13 @@ static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__optim *o, ckr__optim_para
 static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
-    uint64_t i;
     if (g->groups->count != 1)
         ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, g->model->path, "fp32_groups_flat",
                       "save the run with ZeRO-1, whose files have param_shapes",
                       "no file tells which parameters are in which of the fused groups");
     g->lists = CKR__NEW(r->c, ckr__ds_list);
     g->n_groups = g->lists ? 1 : 0;
-    for (i = 0; g->lists && i < r->n_params; i++)
+    for (uint64_t i = 0; g->lists && i < r->n_params; i++)
         if (r->params[i]->first == m || r->params[i]->tied)
             *CKR__PUSH(ckr__ds_param *, r->c, g->lists[0].items, g->lists[0].n) = r->params[i];
 }
@@ -49142,7 +49075,6 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
                                 const ckr_node *list)
 {
     ckr__ds_stage *g = &r->stages[m];
-    const ckr_node *n;
     ckr__ds_param *x = ckr__ds_find(r, p->name);
     ckr__ds_run run = ckr__ds_run_of(g->model, &x, 1, NULL);
     if (!x) {
@@ -49150,7 +49082,7 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
                       "the model has no such parameter");
         return;
     }
-    n = ckr_node_at(ckr_node_at(list, p->group), g->lists[p->group].n);
+    const ckr_node *n = ckr_node_at(ckr_node_at(list, p->group), g->lists[p->group].n);
     *CKR__PUSH(ckr__ds_param *, r->c, g->lists[p->group].items, g->lists[p->group].n) = x;
     x->last = m;
     if (r->wrapper != CKR__DS_UNFUSED) return;
@@ -49164,11 +49096,11 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
 static void ckr__ds_whole(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
-    const ckr_node *base = ckr__ds_base(r, g, 0), *list;
+    const ckr_node *base = ckr__ds_base(r, g, 0);
     ckr__optim o = CKR_ZERO;
     ckr__optim_param *p = NULL;
     double steps;
-    uint64_t n = 0, i;
+    uint64_t n = 0;
     if (!base || base->kind == CKR_NODE_NONE) return;
     if (!ckr__is_optimizer(base)) {
         ckr__ds_bad(r, g->model, "optimizer", "torch's state");
@@ -49186,9 +49118,9 @@ static void ckr__ds_whole(ckr__ds *r, uint32_t m)
     ckr__ds_match(r, m, &o, &p, &n);
     g->lists = CKR__NEW_N(r->c, ckr__ds_list, g->groups->count);
     g->n_groups = g->lists ? g->groups->count : 0;
-    list = ckr_node_get(ckr__ds_own(r, g, 0), "fp32_groups");
-    for (i = 0; i < n && !ckr__failed(r->c); i++) ckr__ds_whole_param(r, m, &p[i], list);
-    for (i = 0; i < n && !ckr__failed(r->c); i++) {
+    const ckr_node *list = ckr_node_get(ckr__ds_own(r, g, 0), "fp32_groups");
+    for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) ckr__ds_whole_param(r, m, &p[i], list);
+    for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         ckr__ds_param *of = ckr__ds_find(r, p[i].name);
         ckr__ds_run x = ckr__ds_run_of(g->model, &of, 1,
                                        ckr__printf(r->c, "optimizer/%s", of->name));
@@ -49216,15 +49148,13 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__rankfile *f, const char 
     const char *name = ckr__printf(r->c, "%u.%s", (unsigned)f->at[CKR__N], local ? local : "");
     const ckr_view *v = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
     ckr_tensor *t;
-    ckr__ds_param *p;
     uint64_t i;
-    bool tied;
     if (!local || !v) {
         ckr__leave(r->c, r->s, f->rel, local ? local : "?", n);
         return;
     }
     if (!name) return;
-    tied = !ckr__map_find(&r->names, name, strlen(name), NULL);
+    bool tied = !ckr__map_find(&r->names, name, strlen(name), NULL);
     for (i = 0; tied && i < r->n_tied; i++) {
         const ckr__ds_told *k = &r->told[r->tied[i]];
         const char *dot = strchr(k->name + 13, '.');
@@ -49233,7 +49163,7 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__rankfile *f, const char 
         name = k->name;
         tied = false;
     }
-    p = ckr__ds_find(r, name);
+    ckr__ds_param *p = ckr__ds_find(r, name);
     if (p && !ckr__ds_same_shape(p, v->n_dims, v->shape))
         ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, f->path, local, NULL,
                       "it has another shape than %s, which is of an earlier layer", name);
@@ -49261,18 +49191,17 @@ static uint64_t ckr__ds_layer_count(const ckr__ds *r, uint64_t i, uint64_t *grow
    layer, of `tied` parameters, is on stage `on` too. False: it does not come out even. */
 static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
 {
-    uint64_t at = 0, k, grown;
-    uint32_t m;
-    for (m = 0; m < r->mp; m++) {
+    uint64_t at = 0, grown;
+    for (uint32_t m = 0; m < r->mp; m++) {
         const ckr_node *list = ckr_node_get(ckr__ds_base(r, &r->stages[m], 0), "param_groups");
         uint64_t want = 0, have = tied && m == on ? tied : 0;
-        for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
+        for (uint64_t k = 0; ckr_node_is_list(list) && k < list->count; k++) {
             const ckr_node *numbers = ckr_node_get(list->u.items[k], "params");
             want += ckr_node_is_list(numbers) ? numbers->count : 0;
         }
         while (have < want && at < r->n_params) {
             const uint64_t n = ckr__ds_layer_count(r, at, &grown);
-            for (k = at; k < at + n; k++) r->params[k]->first = m;
+            for (uint64_t k = at; k < at + n; k++) r->params[k]->first = m;
             have += grown;
             at += n;
         }
@@ -49287,7 +49216,7 @@ static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
 static void ckr__ds_deal_layers(ckr__ds *r)
 {
     uint32_t m;
-    uint64_t i, tied = 0;
+    uint64_t tied = 0;
     if (r->n_params) ckr__ds_layer_count(r, 0, &tied);
     if (ckr__ds_deal(r, 0, 0)) return;
     for (m = r->mp - 1; m > 0 && !ckr__ds_deal(r, tied, m);) m--;
@@ -49298,7 +49227,7 @@ static void ckr__ds_deal_layers(ckr__ds *r)
                       "the stages' optimizers do not have the layers' parameters");
         return;
     }
-    for (i = 0; i < tied; i++) {
+    for (uint64_t i = 0; i < tied; i++) {
         ckr__ds_param *p = r->params[i];
         const char *dot = strchr(p->name, '.'),
                    *name = ckr__printf(r->c, "tied_modules.embed%s", dot ? dot : "");
@@ -49317,11 +49246,10 @@ static void ckr__ds_deal_layers(ckr__ds *r)
 static void ckr__ds_bare(ckr__ds *r)
 {
     ckr_dtype dtype = CKR_DTYPE_F32;
-    uint64_t i;
-    for (i = 2; i-- > 0;)
+    for (uint64_t i = 2; i-- > 0;)
         if (ckr__ds_true(ckr_node_find(r->config, ckr__ds_halves[i].at)))
             dtype = ckr__ds_halves[i].dtype;
-    for (i = 0; i < r->n_told && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < r->n_told && !ckr__failed(r->c); i++) {
         const ckr__ds_told *k = &r->told[i];
         ckr__ds_param *p = ckr__ds_absent(r, k, dtype);
         if (!p) return;
@@ -49338,10 +49266,9 @@ static void ckr__ds_bare(ckr__ds *r)
 static void ckr__ds_pipe(ckr__ds *r)
 {
     ckr__walk w;
-    uint32_t i;
     if (!r->pipe) return;
-    for (i = 0; i < r->mp; i++) ckr__ds_same_step(r, r->stages[i].model);
-    for (i = 0; i < r->n_layers && !ckr__failed(r->c); i++) {
+    for (uint32_t i = 0; i < r->mp; i++) ckr__ds_same_step(r, r->stages[i].model);
+    for (uint32_t i = 0; i < r->n_layers && !ckr__failed(r->c); i++) {
         ckr__rankfile *f = r->layers[i];
         ckr__ds_load(r, f);
         w = ckr__walk_in(f ? f->root : NULL);
@@ -49357,16 +49284,12 @@ static void ckr__ds_pipe(ckr__ds *r)
 
 static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
 {
-    const ckr__rankfile *f;
-    const ckr_node *t;
-    const ckr_view *v;
-    ckr__ds_run x;
     ckr__ds_span all = { p, 0, p->numel, 0 };
     size_t n = strlen(name);
     int64_t numel = 0;
     if (!ckr__cut_tail(name, &n, ".pt")) return;
-    f = ckr__ds_uni_load(r, ckr__printf(r->c, "zero/%s/%s", p->name, name));
-    x = ckr__ds_run_of(f, &p, 1, p->name);
+    const ckr__rankfile *f = ckr__ds_uni_load(r, ckr__printf(r->c, "zero/%s/%s", p->name, name));
+    ckr__ds_run x = ckr__ds_run_of(f, &p, 1, p->name);
     x.of.spans = &all;
     x.of.n_spans = 1;
     x.slot = ckr__strndup(r->c, name, n);
@@ -49376,12 +49299,12 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
         return;
     }
     if (!strcmp(x.slot, "fp32")) x.slot = "master";
-    t = ckr_node_is_dict(f->root) ? ckr_node_get(f->root, "param") : f->root;
+    const ckr_node *t = ckr_node_is_dict(f->root) ? ckr_node_get(f->root, "param") : f->root;
     if (!t || t->kind != CKR_NODE_TENSOR) {
         ckr__ds_bad(r, f, "param", "a tensor");
         return;
     }
-    v = t->u.view;
+    const ckr_view *v = t->u.view;
     if (v->layout || !ckr__numel(v->n_dims, v->shape, &numel) || numel != p->numel ||
         (v->n_dims != 1 && !ckr__ds_same_shape(p, v->n_dims, v->shape)))
         ckr__ds_partition(r, f, p->name, numel, p->numel);
@@ -49392,13 +49315,12 @@ static void ckr__ds_uni(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
     ckr__dirlist l;
-    uint64_t k, i, n;
     ckr__ds_named(r, g, m);
     g->groups = ckr_node_get(r->optimizer, "param_groups");
     if (!ckr_node_is_list(g->groups))
         ckr__ds_bad(r, NULL, "zero/optimizer_state.pt#/param_groups", "a list");
-    for (k = 0; k < g->n_groups; k++)
-        for (i = 0; i < g->lists[k].n && !ckr__failed(r->c); i++) {
+    for (uint64_t k = 0; k < g->n_groups; k++)
+        for (uint64_t i = 0; i < g->lists[k].n && !ckr__failed(r->c); i++) {
             ckr__ds_param *p = g->lists[k].items[i];
             const char *dir = ckr__printf(r->c, "%s/zero/%s", r->dir, p->name);
             if (!dir || p->stated) continue;
@@ -49407,7 +49329,7 @@ static void ckr__ds_uni(ckr__ds *r, uint32_t m)
                               "bring it back, or convert the original again",
                               "the universal checkpoint has no directory of this parameter");
             if (ckr__failed(r->c) || ckr__dir_list(r->c, dir, &l) != CKR_OK) return;
-            for (n = 0; n < l.n && !ckr__failed(r->c); n++)
+            for (uint64_t n = 0; n < l.n && !ckr__failed(r->c); n++)
                 if (!l.items[n]->is_dir) ckr__ds_uni_file(r, p, l.items[n]->name);
             p->stated = true;
             if (!ckr__failed(r->c) && !ckr__held_slot(p->slots, "master"))
@@ -49421,15 +49343,15 @@ static void ckr__ds_uni_whole(ckr__ds *r)
     const char *type = ckr_node_str(ckr_node_find(r->config, "/optimizer/type"));
     const bool adam = type && ckr__word_in("Adam AdamW adam adamw", type);
     const char *want[18] = { "exp_avg", "exp_avg_sq" };
-    uint64_t i, n = adam ? 2 : 0, m;
+    uint64_t n = adam ? 2 : 0, m;
     const ckr__held *h;
-    for (i = 0; i < r->n_params; i++)
+    for (uint64_t i = 0; i < r->n_params; i++)
         for (h = r->params[i]->slots; h; h = h->next) {
             const char *slot = h->tensor->slot;
             for (m = 0; m < n && strcmp(want[m], slot) != 0; m++) {}
             if (m == n && n < 18) want[n++] = slot;
         }
-    for (i = 0; i < r->n_params; i++)
+    for (uint64_t i = 0; i < r->n_params; i++)
         for (m = 0; m < n && r->params[i]->stated; m++)
             if (!ckr__held_slot(r->params[i]->slots, want[m])) {
                 ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/%s.pt", r->params[i]->name,
@@ -49443,8 +49365,7 @@ static void ckr__ds_uni_steps(ckr__ds *r)
 {
     const ckr_node *state = ckr_node_find(r->optimizer, "/optimizer_state_dict/state");
     const ckr_node *n = ckr__dict_n(state) ? ckr_node_get(ckr__dict_at(state, 0), "step") : NULL;
-    uint64_t i;
-    for (i = 0; n && i < r->n_params && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; n && i < r->n_params && !ckr__failed(r->c); i++) {
         ckr__ds_param *p = r->params[i];
         ckr__ds_run x = ckr__ds_run_of(r->stages[0].model, &p, 1, p->name);
         if (!p->stated || ckr__held_slot(p->slots, "step")) continue;
@@ -49465,15 +49386,14 @@ static void ckr__ds_group_params(ckr__ds *r, uint32_t m, uint64_t k, ckr_group *
     const ckr__ds_stage *g = &r->stages[m];
     const ckr_node *subs = ckr_node_get(ckr_node_at(g->groups, k), "params");
     const uint64_t step = r->robin ? r->dp : 1;
-    uint64_t s, i;
     int64_t id = (int64_t)k;
-    for (s = 0; r->zero == 3 ? ckr_node_is_list(subs) && s < subs->count : s < 1; s++) {
+    for (uint64_t s = 0; r->zero == 3 ? ckr_node_is_list(subs) && s < subs->count : s < 1; s++) {
         if (r->zero == 3 && !ckr_node_i64(subs->u.items[s], &id)) id = -1;
         if (id < 0 || (uint64_t)id >= g->n_groups) {
             ckr__ds_bad(r, g->model, "param_groups/params", "numbers of sub groups");
             return;
         }
-        for (i = 0; i < g->lists[id].n; i++) {
+        for (uint64_t i = 0; i < g->lists[id].n; i++) {
             const uint64_t n = g->lists[id].n, b = i % step,
                            at = b * (n / step) + (b < n % step ? b : n % step) + i / step;
             const ckr__ds_param *p = g->lists[id].items[at];
@@ -49490,8 +49410,8 @@ static void ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *from)
     ckr_state *s = r->s;
     ckr_node *hyper = ckr__group_hyper(r->c, raw);
     const char *text = raw ? ckr__node_text_of(r->c, hyper) : "", *other;
-    uint64_t i, at;
-    for (i = 0; !raw && i < 4; i++)
+    uint64_t at;
+    for (uint64_t i = 0; !raw && i < 4; i++)
         ckr__node_set(r->c, hyper, ckr__ds_hyper[i], ckr__node(r->c, CKR_NODE_NONE));
     for (at = m ? *from : s->n_groups; at < s->n_groups && !ckr__failed(r->c); at++) {
         other = s->groups[at].raw ? ckr__node_text_of(r->c, s->groups[at].hyper) : "";
@@ -49510,9 +49430,8 @@ static void ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *from)
 
 static void ckr__ds_groups(ckr__ds *r)
 {
-    uint32_t m;
-    uint64_t k, i, from, n;
-    for (m = 0; m < r->mp; m++) {
+    uint64_t k, from, n;
+    for (uint32_t m = 0; m < r->mp; m++) {
         const ckr__ds_stage *g = &r->stages[m];
         n = g->groups ? g->groups->count : r->elastic ? g->n_groups : 0;
         if (r->zero != 3 && g->groups && n != g->n_groups && g->lists)
@@ -49521,7 +49440,7 @@ static void ckr__ds_groups(ckr__ds *r)
     }
     /* elastic files that were written rigid, of a configuration that did not tell a value either */
     for (k = 0; k < r->s->n_groups && !r->elastic; k++)
-        for (i = 0; i < 4; i++) {
+        for (uint64_t i = 0; i < 4; i++) {
             const ckr_node *v = ckr_node_get(r->s->groups[k].hyper, ckr__ds_hyper[i]);
             if (!v || v->kind != CKR_NODE_NONE) continue;
             ckr__say(r->c, "CKR_W_DS_NULL", CKR_LOST,
@@ -49555,14 +49474,13 @@ static double ckr__ds_base_of(double lr, double ratio)
 {
     const double around = lr / ratio;
     double trial, up = around, down = around;
-    int digits;
     char text[40];
-    for (digits = 1; digits <= 15; digits++) { /* as someone writes it                     */
+    for (int digits = 1; digits <= 15; digits++) { /* as someone writes it                     */
         const double by = digits <= 8 ? 2 * DBL_EPSILON * lr : 0;
         ckr__read_double(text, ckr__format(text, sizeof text, "%.*g", digits, around), &trial);
         if (fabs(trial * ratio - lr) <= by) return trial;
     }
-    for (digits = 0; digits < 4; digits++) {   /* as it was computed                       */
+    for (int digits = 0; digits < 4; digits++) {   /* as it was computed                       */
         if (ckr__same(up * ratio, lr)) return up;
         if (ckr__same(down * ratio, lr)) return down;
         up += around * DBL_EPSILON / 2;
@@ -49576,39 +49494,37 @@ static double ckr__ds_base_of(double lr, double ratio)
 static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
 {
     const ckr_node *conf = ckr_node_get(r->config, "scheduler");
-    const char *type = ckr_node_str(ckr_node_get(conf, "type")), *kind;
+    const char *type = ckr_node_str(ckr_node_get(conf, "type"));
     const bool cosine = type && !strcmp(type, "WarmupCosineLR");
     ckr_node *params = ckr__dict_copy(r->c, ckr_node_get(conf, "params"));
     const uint64_t n = r->s->n_groups;
     double *bases = CKR__NEW_N(r->c, double, n), *row = CKR__NEW_N(r->c, double, n), lr = 1;
     int64_t at;
-    uint64_t i;
-    ckr_schedule *x;
     if (!type || strlen(type) > 60 || !n ||
         !ckr_node_i64(ckr_node_get(state, "last_batch_iteration"), &at))
         return NULL;
-    kind = ckr__printf(r->c, "deepspeed:%s", type);
+    const char *kind = ckr__printf(r->c, "deepspeed:%s", type);
     if (cosine && ckr__version(ckr_node_str(ckr_node_get(r->meta, "ds_version"))) >= 19008)
         ckr__node_set(r->c, params, "clamped", ckr__node_bool(r->c, true));
     if (ckr__failed(r->c)) return NULL;
     ckr_node_f64(ckr_node_find(r->config, "/optimizer/params/lr"), &lr);
     if (lr != lr) lr = 1;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         bases[i] = lr;
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "initial_lr"), &bases[i]);
     }
-    x = ckr__sched_try(r->c, kind, params, bases, n, NULL);
+    ckr_schedule *x = ckr__sched_try(r->c, kind, params, bases, n, NULL);
     if (!x) return NULL;
     x->position = at;
     ckr__sched_stand(x, ckr__step_done(r->s));
     x->state = state;
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
     if (!cosine) return x;
     /* its base LRs: those that are told, where they give the groups' */
-    for (i = 0; i < n; i++) x->lanes[i].base = 1;
+    for (uint64_t i = 0; i < n; i++) x->lanes[i].base = 1;
     if (ckr__sched_at(r->c, x, CKR__COL_LR, (double)x->position, row) != CKR_OK) return x;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const double now = x->lanes[i].anchor, told = bases[i];
         const bool fits = told == told && ckr__same(told * row[i], now);
         x->lanes[i].base = row[i] > 0 && now > 0 && !fits ? ckr__ds_base_of(now, row[i]) : told;
@@ -49657,8 +49573,7 @@ static ckr__walk ckr__ds_level(const ckr__ds *r, uint32_t m, uint32_t d, int lev
 /* What is left of an optimizer's file: beside its state, and in it. */
 static void ckr__ds_optim_rest(ckr__ds *r, uint32_t m, uint32_t d)
 {
-    int level;
-    for (level = 0; level < 3; level++) {
+    for (int level = 0; level < 3; level++) {
         ckr__walk w = ckr__ds_level(r, m, d, level);
         while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
             if (w.name && ckr__word_in(ckr__ds_optim_keys[level], w.name)) continue;
@@ -49704,16 +49619,14 @@ static void ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
 
 static void ckr__ds_clients(ckr__ds *r)
 {
-    uint32_t m, d;
-    uint64_t i;
-    for (m = 0; m < r->mp; m++) {
+    for (uint32_t m = 0; m < r->mp; m++) {
         const ckr__ds_stage *g = &r->stages[m];
         if (!g->models[0]) ckr__ds_client(r, g->model, m * r->dp);
-        for (d = 0; d < r->dp; d++) if (g->models[d]) ckr__ds_client(r, g->models[d], d);
-        for (d = 0; d < r->dp && r->wrapper >= CKR__DS_FLAT && !r->universal; d++)
+        for (uint32_t d = 0; d < r->dp; d++) if (g->models[d]) ckr__ds_client(r, g->models[d], d);
+        for (uint32_t d = 0; d < r->dp && r->wrapper >= CKR__DS_FLAT && !r->universal; d++)
             ckr__ds_optim_rest(r, m, d);
     }
-    for (i = 0; i < r->files.n_files[0]; i++)
+    for (uint64_t i = 0; i < r->files.n_files[0]; i++)
         if (!(r->files.files[0][i]->dir && r->universal))
             ckr__leave(r->c, r->s, r->files.files[0][i]->rel, NULL, NULL);
 }
@@ -49728,12 +49641,11 @@ static void ckr__ds_progress(ckr__ds *r)
     const ckr_node *last = ckr_node_find(r->meta, "/lr_scheduler/last_batch_iteration");
     const int64_t steps = r->s->progress.step;
     int64_t v, skipped = 0;
-    size_t i;
     ckr__ds_same_step(r, r->stages[0].model);
     ckr_node_i64(ckr_node_get(r->meta, "skipped_steps"), &skipped);
     if (ckr_node_i64(ckr_node_get(r->meta, "global_samples"), &v) && v >= 0)
         r->s->progress.samples = v;
-    for (i = 0; i < 2; i++)
+    for (size_t i = 0; i < 2; i++)
         if (ckr_node_i64(ckr_node_get(r->meta, tokens[i]), &v) && v >= 0)
             r->s->progress.tokens = v;
     if (skipped < 0 || skipped > steps) return;
@@ -49751,8 +49663,7 @@ static void ckr__ds_progress(ckr__ds *r)
 
 static void ckr__ds_optimizers(ckr__ds *r)
 {
-    uint32_t m;
-    for (m = 0; m < r->mp && !ckr__failed(r->c); m++) {
+    for (uint32_t m = 0; m < r->mp && !ckr__failed(r->c); m++) {
         if (r->universal) ckr__ds_uni(r, m);
         else if (r->wrapper >= CKR__DS_FLAT) ckr__ds_sharded(r, m);
         else ckr__ds_whole(r, m);
@@ -49770,7 +49681,6 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
         ckr__ds_clients
     };
     ckr__ds *r = CKR__NEW(c, ckr__ds);
-    size_t i;
     if (!r) return c->err->code;
     r->c = r->by_name.c = r->names.c = r->buffers.c = c;
     r->s = s;
@@ -49779,7 +49689,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     r->updates = ckr__nan();
     s->dialect = "deepspeed";
     ckr__load_init(&r->load, c, s, CKR_ITEM_DEEPSPEED_PARTITION);
-    for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
     ckr__load_done(&r->load);
     ckr__map_free(&r->by_name);
     ckr__map_free(&r->names);
@@ -49871,20 +49781,20 @@ static void ckr__ds_adopt_from(ckr__ds_job *x)
     const ckr_state *s = x->s;
     const char *first = s->progress.epoch >= 0 ? "epoch" : NULL;
     ckr_state *own = CKR__NEW(x->c, ckr_state);
-    uint64_t i, n = 0, values = first != NULL;
+    uint64_t n = 0, values = first != NULL;
     x->foreign = ckr__word_in("torch safetensors dcp", s->dialect);
     if (!own || !x->foreign) return;
     *own = *s;
     own->tensors = NULL;
     own->n_tensors = 0;
     x->s = own;
-    for (i = 0; i < s->n_tensors; i++) {
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
         ckr_tensor *t = s->tensors[i];
         if (strcmp(t->slot, "param") != 0 && (x->t->without & CKR_OPTIMIZER)) continue;
         *CKR__PUSH(ckr_tensor *, x->c, own->tensors, own->n_tensors) = t;
         ckr__out_key(x->out, t, t->name, t->slot);
     }
-    for (i = 0; i < s->n_leftovers; i++) {
+    for (uint64_t i = 0; i < s->n_leftovers; i++) {
         const ckr_leftover *l = &s->leftovers[i];
         if (!l->node) continue;            /* a file: the planner says so                     */
         if (l->node->kind == CKR_NODE_TENSOR) n++;
@@ -49908,10 +49818,8 @@ static void ckr__ds_adopt_from(ckr__ds_job *x)
 static void ckr__ds_items(ckr__ds_job *x)
 {
     const ckr_state *s = x->s;
-    const ckr__slots *of;
-    uint64_t i, k;
     x->items = CKR__NEW_N(x->c, ckr__ds_param, s->n_tensors);
-    for (i = 0; x->items && i < s->n_tensors; i++) {
+    for (uint64_t i = 0; x->items && i < s->n_tensors; i++) {
         ckr_tensor *t = s->tensors[i];
         ckr__ds_param *p = &x->items[x->n_items];
         if (strcmp(t->slot, "param") != 0) continue;
@@ -49924,18 +49832,18 @@ static void ckr__ds_items(ckr__ds_job *x)
         ckr__numel(t->n_dims, t->shape, &p->numel);
         ckr__map_put(&x->by_name, p->name, strlen(p->name), x->n_items++, NULL);
     }
-    of = ckr__slots_of(x->c, s, &x->by_name, x->n_items, "master ema");
-    for (i = 0; of && i < x->n_items; i++) {
+    const ckr__slots *of = ckr__slots_of(x->c, s, &x->by_name, x->n_items, "master ema");
+    for (uint64_t i = 0; of && i < x->n_items; i++) {
         x->items[i].of = &of[i];
         if (of[i].master) x->masters = true;
     }
-    for (i = 0; i < s->n_groups; i++)
-        for (k = 0; k < s->groups[i].n_params; k++) {
+    for (uint64_t i = 0; i < s->n_groups; i++)
+        for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
             ckr__ds_param *p = ckr__ds_item_of(x, s->groups[i].params[k]);
             if (p) p->grouped = true;
             if (ckr__ds_is_param(p) && x->dtype == CKR_DTYPE_NONE) x->dtype = p->param->dtype;
         }
-    for (i = 0; i < s->n_ties; i++)
+    for (uint64_t i = 0; i < s->n_ties; i++)
         ckr__map_put(&x->aliases, s->ties[i].other, strlen(s->ties[i].other), i, NULL);
 }
 
@@ -49976,22 +49884,21 @@ static bool ckr__ds_cuts(ckr__ctx *c, const double *weight, uint64_t n, uint32_t
 {
     struct best { double most, least, cost; uint64_t from; } *t, *to;  /* of i layers, j stages  */
     const uint64_t row = (uint64_t)pp + 1;
-    double *sum;
-    uint64_t i, j, k;
+    uint64_t j;
     if (!weight || n <= pp) {
         for (j = 0; j <= pp; j++)
             cut[j] = n <= pp ? (j < n ? j : n) : j * (n / pp) + (j < n % pp ? j : n % pp);
         return true;
     }
-    sum = CKR__NEW_N(c, double, n + 1);
+    double *sum = CKR__NEW_N(c, double, n + 1);
     t = CKR__NEW_N(c, struct best, (n + 1) * row);
     if (!sum || !t) return false;
-    for (i = 0; i < n; i++) sum[i + 1] = sum[i] + weight[i];
-    for (i = 0; i < (n + 1) * row; i++) t[i].most = t[i].least = t[i].cost = ckr__inf();
+    for (uint64_t i = 0; i < n; i++) sum[i + 1] = sum[i] + weight[i];
+    for (uint64_t i = 0; i < (n + 1) * row; i++) t[i].most = t[i].least = t[i].cost = ckr__inf();
     t[0].most = t[0].cost = 0;
-    for (i = 1; i <= n; i++)
+    for (uint64_t i = 1; i <= n; i++)
         for (j = 1; j <= pp && j <= i; j++)
-            for (k = 0; k < i; k++) {
+            for (uint64_t k = 0; k < i; k++) {
                 const struct best *had = &t[k * row + j - 1];
                 const double w = sum[i] - sum[k], hi = had->most > w ? had->most : w,
                              lo = had->least < w ? had->least : w;
@@ -50010,8 +49917,7 @@ static bool ckr__ds_cuts(ckr__ctx *c, const double *weight, uint64_t n, uint32_t
 static bool ckr__ds_cut_fits(const ckr__ds *r, const uint64_t *cut, const ckr__ds_param *tied,
                              uint64_t n)
 {
-    uint64_t i;
-    for (i = 0; i < r->n_params; i++) {
+    for (uint64_t i = 0; i < r->n_params; i++) {
         const ckr__ds_param *p = r->params[i];
         const uint64_t layer = (uint64_t)p->layer;
         if (p->frozen || p->layer < 0) continue;
@@ -50060,11 +49966,10 @@ static const uint64_t *ckr__ds_stages_of(ckr__ds_job *x)
     uint64_t *cut = CKR__NEW_N(x->c, uint64_t, (uint64_t)r->mp + 1),
              *to = CKR__NEW_N(x->c, uint64_t, (uint64_t)x->pp + 1), i, n = r->n_layers;
     double *w;
-    int method;
     if (!cut || !to) return NULL;
     for (i = 0; i < r->n_params; i++) if (r->params[i]->tied) tied = r->params[i];
     if (tied && tied->param->n_pieces < 2) n++;        /* its second use has no file        */
-    for (method = 0; method < 3; method++) {
+    for (int method = 0; method < 3; method++) {
         w = method ? ckr__ds_weights(x, n, tied != NULL, method) : NULL;
         if (method && (!w || n > CKR__DS_LAYERS)) break;
         if (!ckr__ds_cuts(x->c, w, n, r->mp, cut)) return NULL;
@@ -50096,8 +50001,6 @@ static const uint64_t *ckr__ds_stages_of(ckr__ds_job *x)
 static void ckr__ds_owners(ckr__ds_job *x)
 {
     const uint64_t *cut = NULL;
-    uint64_t i;
-    uint32_t m;
     if (!x->pipe) return;
     if (x->ds->bare && !x->universal)
         ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_UNIVERSAL, "layers",
@@ -50106,14 +50009,14 @@ static void ckr__ds_owners(ckr__ds_job *x)
                     "copy the layer_*-model_states.pt of the original into its directory, or "
                     "--variant universal");
     else if (x->pp != x->ds->mp) cut = ckr__ds_stages_of(x);
-    for (i = 0; i < x->ds->n_params && ckr__going(x->c); i++) {
+    for (uint64_t i = 0; i < x->ds->n_params && ckr__going(x->c); i++) {
         const ckr__ds_param *from = x->ds->params[i];
         ckr__ds_param *p = ckr__ds_item_of(x, from->name);
         if (!p) continue;
         p->layer = from->layer;
         p->tied = from->tied;
         p->first = from->first;
-        for (m = 0; cut && m < x->pp; m++)
+        for (uint32_t m = 0; cut && m < x->pp; m++)
             if ((uint64_t)p->layer >= cut[m] && (uint64_t)p->layer < cut[m + 1]) p->first = m;
         p->last = p->tied ? (cut ? x->pp - 1 : from->last) : p->first;
     }
@@ -50126,9 +50029,8 @@ static void ckr__ds_flat_make(ckr__ds_job *x, ckr__ds_list *l)
 {
     const int64_t unit = x->aligned ? 16 / (int64_t)ckr_dtype_size(x->dtype) : 1,
                   whole = 2 * (int64_t)x->dp;
-    uint64_t i;
     l->pad = CKR__NEW_N(x->c, int64_t, l->n);
-    for (i = 0; i < l->n && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < l->n && !ckr__failed(x->c); i++) {
         if (l->items[i]->numel > INT64_MAX / 4 - l->total) {
             ckr__fail(x->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, l->items[i]->name,
                       NULL);
@@ -50146,12 +50048,10 @@ static void ckr__ds_flat_make(ckr__ds_job *x, ckr__ds_list *l)
    the flat buffer. */
 static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ckr__ds_list *l)
 {
-    ckr__ds_param **dealt;
-    uint64_t k, b, at = 0;
-    int tied;
+    uint64_t at = 0;
     l->group = g;
-    for (tied = 1; tied >= 0; tied--)
-        for (k = 0; k < g->n_params; k++) {
+    for (int tied = 1; tied >= 0; tied--)
+        for (uint64_t k = 0; k < g->n_params; k++) {
             ckr__ds_param *p = ckr__ds_item_of(x, g->params[k]);
             const bool param = ckr__ds_is_param(p);
             if (param && (p->first == m || p->last == m) && p->tied == (tied > 0))
@@ -50162,9 +50062,9 @@ static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ck
                             "--names FILE where the optimizer has numbers, or leave out "
                             "the optimizer");
         }
-    dealt = x->robin ? CKR__NEW_N(x->c, ckr__ds_param *, l->n) : NULL;
-    for (b = 0; dealt && b < x->dp && b < l->n; b++)
-        for (k = b; k < l->n; k += x->dp) dealt[at++] = l->items[k];
+    ckr__ds_param **dealt = x->robin ? CKR__NEW_N(x->c, ckr__ds_param *, l->n) : NULL;
+    for (uint64_t b = 0; dealt && b < x->dp && b < l->n; b++)
+        for (uint64_t k = b; k < l->n; k += x->dp) dealt[at++] = l->items[k];
     if (dealt) l->items = dealt;
     l->spans = CKR__NEW_N(x->c, ckr__ds_span, l->n);
     if (x->wrapper >= CKR__DS_FUSED && x->zero != 3) ckr__ds_flat_make(x, l);
@@ -50172,14 +50072,12 @@ static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ck
 
 static void ckr__ds_lists(ckr__ds_job *x)
 {
-    uint64_t i;
-    uint32_t m;
     if (!x->optimizer) return;
     x->lists = CKR__NEW_N(x->c, ckr__ds_list *, x->pp);
     x->n_lists = CKR__NEW_N(x->c, uint64_t, x->pp);
-    for (m = 0; m < x->pp && !ckr__failed(x->c); m++) {
+    for (uint32_t m = 0; m < x->pp && !ckr__failed(x->c); m++) {
         x->lists[m] = CKR__NEW_N(x->c, ckr__ds_list, x->s->n_groups);
-        for (i = 0; i < x->s->n_groups && !ckr__failed(x->c); i++) {
+        for (uint64_t i = 0; i < x->s->n_groups && !ckr__failed(x->c); i++) {
             ckr__ds_list *l = &x->lists[m][x->n_lists[m]];
             ckr__ds_list_make(x, &x->s->groups[i], m, l);
             if (l->n) x->n_lists[m]++;                 /* DeepSpeed drops empty groups      */
@@ -50267,8 +50165,6 @@ static bool ckr__ds_single(const ckr__ds_param *p, const ckr_tensor *t)
 static ckr_node *ckr__ds_step_node(ckr__ds_job *x, const ckr_tensor *t, bool replica)
 {
     const bool number = ckr__is_python(t), integer = number && t->dtype == CKR_DTYPE_I64;
-    const ckr_view *view;
-    float count;
     int64_t v = 0;
     double d = 0;
     if (number) memcpy(&v, t->pieces[0].mem, sizeof v);
@@ -50277,18 +50173,17 @@ static ckr_node *ckr__ds_step_node(ckr__ds_job *x, const ckr_tensor *t, bool rep
         return integer ? ckr__node_int(x->c, v) : ckr__node_float(x->c, d);
     if (!integer || strcmp(t->slot, "step") != 0)
         return ckr__entry_whole(x->c, x->f, t->name, t, t->dtype, replica);
-    count = (float)v;
-    view = ckr__value_view(x->c, CKR_DTYPE_F32, &count);
+    float count = (float)v;
+    const ckr_view *view = ckr__value_view(x->c, CKR_DTYPE_F32, &count);
     return view ? ckr__entry_copy(x->c, x->f, "step", view) : NULL;
 }
 
 /* A number, or a list of them: what is safe to be written as it was read. */
 static bool ckr__ds_number(const ckr_node *n)
 {
-    uint64_t i;
     double v;
     if (ckr_node_f64(n, &v)) return true;
-    for (i = 0; ckr_node_is_list(n) && i < n->count; i++)
+    for (uint64_t i = 0; ckr_node_is_list(n) && i < n->count; i++)
         if (!ckr_node_f64(n->u.items[i], &v)) return false;
     return ckr_node_is_list(n);
 }
@@ -50301,9 +50196,8 @@ static ckr_node *ckr__ds_group_node(ckr__ds_job *x, const ckr_group *g, ckr_node
     const ckr_schedule *s = x->s->n_schedules ? x->s->schedules : NULL;
     const uint64_t at = (uint64_t)(g - x->s->groups);
     ckr_group filled = *g;
-    uint64_t i;
     filled.hyper = ckr__dict_copy(x->c, g->hyper);
-    for (i = 0; i < 4; i++) {
+    for (uint64_t i = 0; i < 4; i++) {
         told = ckr_node_get(conf, ckr__ds_hyper[i]);
         old = ckr_node_get(g->hyper, ckr__ds_hyper[i]);
         if (old && old->kind == CKR_NODE_NONE && ckr__ds_number(told))
@@ -50334,10 +50228,9 @@ static void ckr__ds_config(ckr__ds_job *x)
     const ckr_node *zero = ckr__ds_was(x, "/zero_optimization"), *was;
     ckr_node *z = NULL;
     int64_t stage = 0;
-    size_t i;
     ckr_node_i64(ckr_node_get(zero, "stage"), &stage);
     x->config = ckr__dict_copy(x->c, ckr__ds_was(x, ""));
-    for (i = 0; i < 2 && x->t->dtype != CKR_DTYPE_NONE; i++) {
+    for (size_t i = 0; i < 2 && x->t->dtype != CKR_DTYPE_NONE; i++) {
         const bool now = x->dtype == ckr__ds_halves[i].dtype;
         was = ckr_node_get(x->config, ckr__ds_halves[i].key);
         if (was || now)
@@ -50375,12 +50268,11 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_list *b, const
     const int64_t size = master && x->wrapper != CKR__DS_BF16 ? b->lean : b->size;
     const ckr_tensor *like = NULL;
     ckr_node *n;
-    uint64_t i;
-    for (i = 0; i < b->n && !like; i++) like = ckr__ds_slot_of(b->items[i], slot);
+    for (uint64_t i = 0; i < b->n && !like; i++) like = ckr__ds_slot_of(b->items[i], slot);
     n = ckr__entry_new(x->c, x->f, slot, !like || master ? CKR_DTYPE_F32 : like->dtype, 1, &size);
     if (!n) return NULL;
     n->u.entry->requires_grad = master;
-    for (i = 0; i < b->n_spans; i++) {
+    for (uint64_t i = 0; i < b->n_spans; i++) {
         const ckr__ds_span *s = &b->spans[i];
         const ckr_tensor *t = ckr__ds_slot_of(s->param, slot);
         const uint64_t from = n->u.entry->n_binds;
@@ -50403,9 +50295,8 @@ static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_list *b)
 {
     const uint64_t n = x->wrapper < CKR__DS_FUSED ? 1 : b->n;
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
-    uint64_t i, k;
-    for (k = 0; k < n; k++)
-        for (i = 0; i < b->items[k]->of->n; i++) {
+    for (uint64_t k = 0; k < n; k++)
+        for (uint64_t i = 0; i < b->items[k]->of->n; i++) {
             const ckr__ds_param *p = b->items[k];
             const ckr_tensor *t = p->of->list[i];
             const bool copy = x->d > 0 || p->first != x->m || x->universal;
@@ -50422,8 +50313,7 @@ static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_list *b)
 static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_list *b)
 {
     ckr_node *map = ckr__node(x->c, CKR_NODE_ODICT), *at;
-    uint64_t i;
-    for (i = 0; i < b->n_spans; i++) {
+    for (uint64_t i = 0; i < b->n_spans; i++) {
         const ckr__ds_span *s = &b->spans[i];
         at = ckr__node_dict(x->c, "numel", ckr__node_int(x->c, s->hi - s->lo), "start",
                             ckr__node_int(x->c, s->at), CKR__END);
@@ -50470,9 +50360,8 @@ static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x)
     };
     const bool dynamic = ckr__ds_dynamic(x);
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT), *v;
-    int i;
     if (x->scaler_was) return ckr__ds_copy(x, x->scaler_was);
-    for (i = 0; i < 11; i++) {
+    for (int i = 0; i < 11; i++) {
         if (!dynamic && i > 0 && i < 10) continue;     /* a fixed scale is all there is      */
         if (i > 7) v = ckr__node_bool(x->c, dynamic && i > 8);
         else if (dynamic) v = ckr__node_int(x->c, i > 4);
@@ -50520,12 +50409,11 @@ static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
     ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *groups = ckr__node(x->c, CKR_NODE_LIST),
              *index, *st, *whole;
     int64_t at = 0;
-    uint64_t k, i;
-    for (k = 0; k < x->n_lists[x->m]; k++) {
+    for (uint64_t k = 0; k < x->n_lists[x->m]; k++) {
         const ckr__ds_list *l = &x->lists[x->m][k];
         ckr__ds_list b = *l;
         index = ckr__node(x->c, CKR_NODE_LIST);
-        for (i = 0; i < l->n && !ckr__failed(x->c); i += b.n, at++) {
+        for (uint64_t i = 0; i < l->n && !ckr__failed(x->c); i += b.n, at++) {
             b.items = l->items + i;
             if (x->zero == 3) b.n = ckr__ds_sub_group(x, l, i);
             else if (!b.pad) b.n = 1;
@@ -50544,7 +50432,7 @@ static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
             ckr__ds_listed(x, "param_slice_mappings", ckr__ds_slice_map(x, &b));
         }
         whole = ckr__node(x->c, CKR_NODE_LIST);        /* masters of no flat buffer          */
-        for (i = 0; x->wrapper == CKR__DS_UNFUSED && i < l->n; i++) {
+        for (uint64_t i = 0; x->wrapper == CKR__DS_UNFUSED && i < l->n; i++) {
             ckr__ds_param *p = l->items[i];
             st = ckr__entry_whole(x->c, x->f, p->name, ckr__ds_slot_of(p, "master"), CKR_DTYPE_F32,
                                   p->first != x->m);
@@ -50590,8 +50478,7 @@ static ckr_node *ckr__ds_uni_groups(ckr__ds_job *x)
 {
     const ckr_node *base = ckr_node_get(x->f->root, "optimizer_state_dict");
     ckr_node *all = ckr__node(x->c, CKR_NODE_LIST), *index;
-    uint64_t i;
-    for (i = 0; i < x->s->n_groups && !base; i++) {
+    for (uint64_t i = 0; i < x->s->n_groups && !base; i++) {
         index = ckr__node(x->c, CKR_NODE_LIST);
         ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i));
         ckr__node_push(x->c, all, ckr__ds_group_node(x, &x->s->groups[i], index));
@@ -50651,9 +50538,8 @@ static ckr_node *ckr__ds_wrapped(ckr__ds_job *x)
 static void ckr__ds_optim_file(ckr__ds_job *x)
 {
     const int row = x->dtype == CKR_DTYPE_BF16 ? CKR__DS_BF16_ROW : CKR__DS_OPTIM_ROW;
-    ckr_node *o;
     if (!ckr__ds_begin(x, ckr__ds_name(x->c, row, x->d, x->m))) return;
-    o = ckr__ds_wrapped(x);
+    ckr_node *o = ckr__ds_wrapped(x);
     x->f->root = ckr__node_dict(x->c, "optimizer_state_dict", o, "ds_config",
                                 ckr__ds_copy(x, x->config), "ds_version",
                                 ckr__ds_version_node(x), CKR__END);
@@ -50675,9 +50561,9 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
     ckr_node *out = ckr__node(x->c, x->pipe ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
     const ckr__ds_param *p;
     const char *name, *first;
-    uint64_t i, at;
+    uint64_t at;
     if (x->pipe || !out) return out;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         name = own ? ckr__dict_key(dict, i) : x->s->tensors[i]->name;
         if (!own && strcmp(x->s->tensors[i]->slot, "param") != 0) continue;
         if (!name || (own && ckr__dict_at(dict, i)->kind != CKR_NODE_TENSOR)) {
@@ -50691,7 +50577,7 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
         if (!v && p) v = ckr__ds_model_entry(x, p);
         ckr__node_pair(x->c, out, ckr__node_str(x->c, name), v);
     }
-    for (i = 0; !own && i < x->s->n_ties; i++)
+    for (uint64_t i = 0; !own && i < x->s->n_ties; i++)
         ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other),
                        ckr__dict_value(out, x->s->ties[i].name));
     if (own && dict->attrs) out->attrs = ckr__ds_copy(x, dict->attrs);
@@ -50702,11 +50588,11 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
 static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x)
 {
     ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *d;
-    uint64_t k, i, end;
+    uint64_t end;
     if (!x->optimizer || x->zero == 0) return ckr__node(x->c, CKR_NODE_NONE);
-    for (k = 0; k < x->n_lists[x->m]; k++) {
+    for (uint64_t k = 0; k < x->n_lists[x->m]; k++) {
         const ckr__ds_list *l = &x->lists[x->m][k];
-        for (i = 0; i < l->n;) {
+        for (uint64_t i = 0; i < l->n;) {
             d = ckr__node(x->c, CKR_NODE_ODICT);
             for (end = i + (x->zero == 3 ? ckr__ds_sub_group(x, l, i) : l->n); i < end; i++)
                 ckr__node_pair(x->c, d, ckr__node_str(x->c, l->items[i]->name),
@@ -50722,8 +50608,7 @@ static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x)
 static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, bool fragments)
 {
     ckr_node *out = ckr__node(x->c, x->zero < 2 ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
-    uint64_t i;
-    for (i = 0; i < x->n_items && x->zero >= 2; i++) {
+    for (uint64_t i = 0; i < x->n_items && x->zero >= 2; i++) {
         const ckr__ds_param *p = &x->items[i];
         const int64_t c = ckr__ds_piece(p->numel, x->dp), lo = ckr__min_i64(x->d * c, p->numel),
                       hi = ckr__min_i64(lo + c, p->numel);
@@ -50741,8 +50626,7 @@ static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, bool fragments)
 static ckr_node *ckr__ds_shared_node(ckr__ds_job *x)
 {
     ckr_node *out = ckr__node(x->c, x->zero ? CKR_NODE_DICT : CKR_NODE_NONE);
-    uint64_t i;
-    for (i = 0; x->zero && x->d == 0 && !x->pipe && i < x->s->n_ties; i++)
+    for (uint64_t i = 0; x->zero && x->d == 0 && !x->pipe && i < x->s->n_ties; i++)
         ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other),
                        ckr__node_str(x->c, x->s->ties[i].name));
     return out;
@@ -50786,16 +50670,16 @@ static void ckr__ds_model_file(ckr__ds_job *x)
     const ckr__ds_stage *g = NULL;
     const ckr_node *from = NULL;       /* what goes on here                                */
     ckr__ctx *c = x->c;
-    ckr_node *module, *optimizer, *pieces, *scheduler, *none = ckr__node(c, CKR_NODE_NONE), *info;
+    ckr_node *scheduler, *none = ckr__node(c, CKR_NODE_NONE), *info;
     if (!ckr__ds_begin(x, ckr__ds_name(c, row, x->d, x->m))) return;
     if (r) g = &r->stages[x->pp != r->mp ? (uint64_t)x->m * r->mp / x->pp : x->m];
     if (r && r->zero == 3) from = g->models[x->d % r->dp] ? g->models[x->d % r->dp]->root : NULL;
     if (r && !from) from = g->model->root;
-    module = ckr__ds_module_node(x);
-    optimizer = none;
+    ckr_node *module = ckr__ds_module_node(x);
+    ckr_node *optimizer = none;
     if (x->optimizer && x->wrapper < CKR__DS_FLAT && !x->universal)
         optimizer = x->wrapper == CKR__DS_PLAIN ? ckr__ds_base_node(x) : ckr__ds_wrapped(x);
-    pieces = ckr__ds_frozen_node(x, true);
+    ckr_node *pieces = ckr__ds_frozen_node(x, true);
     scheduler = none;                  /* as it was, or the clock of the decided one       */
     if (!(x->t->without & CKR_SCHEDULE))
         scheduler = x->scheduler ? ckr__ds_copy(x, x->scheduler)
@@ -50842,17 +50726,17 @@ static ckr_node *ckr__ds_layer_fn(void *user, ckr__out_file *f, const ckr_view *
 static void ckr__ds_layer_out(ckr__ds_job *x)
 {
     ckr__copy hooks = CKR_ZERO;
-    uint64_t i, *id = CKR__NEW_N(x->c, uint64_t, 2 * x->n_items);
+    uint64_t *id = CKR__NEW_N(x->c, uint64_t, 2 * x->n_items);
     hooks.tensor_fn = ckr__ds_layer_fn;
     hooks.user = x;
-    for (i = 0; id && i < x->n_items; i++, id += 2) {
+    for (uint64_t i = 0; id && i < x->n_items; i++, id += 2) {
         const ckr_tensor *t = x->items[i].param;       /* second copies are written as the first */
         if (!t->n_pieces || t->pieces[0].file == CKR_NO_FILE) continue;
         id[0] = t->pieces[0].file;
         id[1] = t->pieces[0].offset;
         ckr__map_put(&x->views, (const char *)id, 2 * sizeof *id, i, NULL);
     }
-    for (i = 0; i < x->ds->n_layers; i++) {
+    for (uint64_t i = 0; i < x->ds->n_layers; i++) {
         const ckr__rankfile *from = x->ds->layers[i];
         if (from && ckr__ds_begin(x, from->rel))
             x->f->root = ckr__copy_tree(x->c, x->f, from->root, &hooks);
@@ -50866,14 +50750,13 @@ static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_param *p, const char *slo
     const char *name = master ? "fp32" : slot;
     const ckr_tensor *t = ckr__ds_slot_of(p, slot);
     const ckr_dtype dtype = master ? CKR_DTYPE_F32 : t->dtype;
-    ckr_node *n;
     if (!ckr__ds_begin(x, ckr__printf(x->c, "zero/%s/%s.pt", p->name, name))) return;
     if (!master && ckr__ds_single(p, t)) {
         x->f->root = ckr__ds_step_node(x, t, false);
         return;
     }
-    n = x->zero == 3 ? ckr__entry_new(x->c, x->f, name, dtype, 1, &p->numel)
-                     : ckr__entry_whole(x->c, x->f, t->name, t, dtype, false);
+    ckr_node *n = x->zero == 3 ? ckr__entry_new(x->c, x->f, name, dtype, 1, &p->numel)
+                               : ckr__entry_whole(x->c, x->f, t->name, t, dtype, false);
     x->f->root = n;
     if (!n) return;
     if (x->zero == 3) ckr__bind_flat(x->c, n->u.entry, t, false, NULL, 0, p->numel, 0);
@@ -50884,12 +50767,11 @@ static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_param *p, const char *slo
 
 static void ckr__ds_uni_out(ckr__ds_job *x)
 {
-    uint64_t i, k;
-    for (i = 0; i < x->n_items; i++) {
+    for (uint64_t i = 0; i < x->n_items; i++) {
         ckr__ds_param *p = &x->items[i];
         if (!p->grouped || !ckr__ds_is_param(p)) continue;
         ckr__ds_uni_tensor(x, p, "master");
-        for (k = 0; k < p->of->n; k++)
+        for (uint64_t k = 0; k < p->of->n; k++)
             if (x->zero != 3 || !ckr__ds_single(p, p->of->list[k]))
                 ckr__ds_uni_tensor(x, p, p->of->list[k]->slot);
     }
@@ -50916,10 +50798,9 @@ static ckr_node *ckr__ds_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
     const uint64_t n = fit->n_lanes;
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     ckr__walk w = ckr__walk_in(was->params);
-    size_t i;
     while (ckr__walk_on(&w))
         if (w.name && !ckr__word_in("lr clamped", w.name)) ckr__node_pair(c, d, w.key, w.value);
-    for (i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         if (fit->curve->kind != bounds[i].kind) continue;
         ckr__node_set(c, d, bounds[i].low,
                       ckr__sn_array(c, &fit->lanes->min, n, sizeof *fit->lanes, true));
@@ -50956,36 +50837,32 @@ static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w, const ckr_sched
                       scales[] = "WarmupCosineLR scales the LR with which the groups are built, "
                                  "not the checkpoint's";
     const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
-    const ckr_node *params;
     ckr__hold h = CKR_ZERO;
-    const ckr__group_lane *l;
-    ckr_node *type, *lr;
-    uint64_t i;
     bool apart;                /* groups that the trainer gave LRs of their own          */
     ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "deepspeed", ckr__ds_curve, w);
     if (ckr__failed(x->c) || !h.fit) return;
-    l = h.fit->lanes;
+    const ckr__group_lane *l = h.fit->lanes;
     x->scheduler = ckr__node_dict(x->c, "last_batch_iteration",
                                   ckr__node_int(x->c, h.fit->position), CKR__END);
-    type = ckr__node_str(x->c, h.fit->kind + 10);
+    ckr_node *type = ckr__node_str(x->c, h.fit->kind + 10);
     ckr__node_set(x->c, x->config, "scheduler",
                   ckr__node_dict(x->c, "type", type, "params", h.params, CKR__END));
     ckr__ds_setting(x, "scheduler.type", type, ckr__ds_was(x, "/scheduler/type"), why);
     ckr__hold_tell(&h, "ds_config", "scheduler.params.", ckr__ds_was(x, "/scheduler/params"), why);
     if (h.fit->curve->kind != CKR__CV_DS_COSINE) return;
-    lr = ckr__sn_array(x->c, &l->base, w->n_lanes, sizeof *l, true);
+    ckr_node *lr = ckr__sn_array(x->c, &l->base, w->n_lanes, sizeof *l, true);
     apart = ckr_node_is_list(lr);
-    params = ckr_node_find(x->config, "/optimizer/params");
+    const ckr_node *params = ckr_node_find(x->config, "/optimizer/params");
     if (!apart)
         ckr__node_set(x->c, x->config, "optimizer",
                       ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params",
                                    ckr__ds_with(x, params, "lr", lr)));
-    for (i = 1; known && i < w->n_lanes; i++)
+    for (uint64_t i = 1; known && i < w->n_lanes; i++)
         apart = apart || !ckr__same(was->lanes[i].base, was->lanes[0].base);
     if (!apart)
         ckr__ds_setting(x, "optimizer.params.lr", lr, ckr__ds_was(x, "/optimizer/params/lr"),
                         scales);
-    for (i = 0; apart && i < w->n_lanes; i++)
+    for (uint64_t i = 0; apart && i < w->n_lanes; i++)
         ckr__setting_changed(x->out, "optimizer",
                              ckr__printf(x->c, "param_groups[%llu].lr", (unsigned long long)i),
                              ckr__node_float(x->c, l[i].base),
@@ -51090,9 +50967,8 @@ static void ckr__ds_uni_allowed(ckr__ds_job *x)
     static const char why[] = "with ZeRO-3 DeepSpeed gives every group the LR and weight decay of "
                               "the first when it loads a universal checkpoint, silently";
     const char *first = NULL, *text;
-    uint64_t i;
     if (!x->universal || x->zero != 3) return;
-    for (i = 0; i < x->s->n_groups; i++) {
+    for (uint64_t i = 0; i < x->s->n_groups; i++) {
         ckr_node *h = ckr__dict_copy(x->c, x->s->groups[i].hyper);
         ckr__node_set(x->c, h, "name", ckr__node(x->c, CKR_NODE_NONE));
         text = h ? ckr__node_text_of(x->c, h) : NULL;
@@ -51198,14 +51074,14 @@ static void ckr__ds_settings(ckr__ds_job *x)
     const bool flat = x->wrapper == CKR__DS_FLAT;
     const ckr_tensor *first = NULL;
     double size;
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     x->robin = flat && ckr__ds_true(ckr_node_get(zero, "round_robin_gradients"));
     x->aligned = flat && ckr__ds_true(ckr_node_get(zero, "parameter_alignment"));
     x->sub_group = 1000000000;
     if (ckr_node_f64(ckr_node_get(zero, "sub_group_size"), &size) && size >= 1 && size < 9e15)
         x->sub_group = (int64_t)size;
     ckr__ds_rescale(x);
-    for (i = 0; i < x->n_items; i++) {
+    for (uint64_t i = 0; i < x->n_items; i++) {
         const ckr_tensor *t = x->items[i].param;
         if (!x->items[i].buffer && ckr__dtype_as(t, x->t->dtype) != t->dtype && !n++) first = t;
     }
@@ -51226,18 +51102,17 @@ static void ckr__ds_say_batch(ckr__ds_job *x)
     const uint32_t ranks = x->ds ? x->ds->dp : x->dp;
     const int64_t all = ckr__batch_told(x->s, saved, ranks, x->dp);
     int64_t is[3] = { 0, 1, 0 }, was[3];
-    int i;
     if (!all) {
         if (!x->s->batch && ranks != x->dp && !(x->t->without & CKR_PROGRESS))
             ckr__batch_unknown(x->c, ranks, x->dp);
         return;
     }
-    for (i = 0; i < 2; i++) ckr_node_i64(ckr_node_get(old, ckr__ds_batch[i]), &is[i]);
+    for (int i = 0; i < 2; i++) ckr_node_i64(ckr_node_get(old, ckr__ds_batch[i]), &is[i]);
     if (is[0] < 1 && is[1] > 0 && saved) is[0] = saved / x->ds->dp / is[1];
     is[2] = saved;
     memcpy(was, is, sizeof was);
     is[2] = ckr__batch_split(all, x->dp, &is[0], &is[1]);
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         ckr_node *now = ckr__node_int(x->c, is[i]);
         ckr__node_set(x->c, x->config, ckr__ds_batch[i], now);
         if (i < 2 || ckr__has(old, ckr__ds_batch[i]))
@@ -51300,9 +51175,8 @@ static void ckr__ds_say_load(ckr__ds_job *x)
 /* Another framework's dtype, or --dtype, which the coming run has to ask for. */
 static void ckr__ds_say_half(ckr__ds_job *x)
 {
-    size_t i;
     if (!x->optimizer || (x->ds && x->t->dtype == CKR_DTYPE_NONE)) return;
-    for (i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++) {
         const ckr_node *was = ckr__ds_was(x, ckr__ds_halves[i].at);
         const bool on = x->dtype == ckr__ds_halves[i].dtype;
         if (on || ckr__ds_true(was))
@@ -51339,7 +51213,6 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
         ckr__ds_say_half, ckr__ds_emit_files
     };
     ckr__ds_job x = CKR_ZERO;
-    size_t i;
     x.c = x.by_name.c = x.aliases.c = x.views.c = c;
     x.s = s;
     x.t = t;
@@ -51362,7 +51235,7 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     x.tag = x.ds ? ckr__base(x.ds->dir) : NULL;
     if (!x.tag || !*x.tag)
         x.tag = ckr__printf(c, "global_step%lld", (long long)ckr__step_done(s));
-    for (i = 0; i < sizeof steps / sizeof *steps && ckr__going(c); i++) steps[i](&x);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && ckr__going(c); i++) steps[i](&x);
     ckr__map_free(&x.by_name);
     ckr__map_free(&x.aliases);
     ckr__map_free(&x.views);
