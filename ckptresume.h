@@ -38343,7 +38343,6 @@ static void ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const
 {
     const ckr_view *v = n->u.view;
     const char *path = f->ranks[rank].model_path, *why = NULL;
-    ckr__fsdp_param *p;
     uint64_t at = 0;
     const bool met = ckr__map_find(&f->names, key, strlen(key), &at);
     if (ckr__view_odd(v) && !v->dist)
@@ -38357,7 +38356,7 @@ static void ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const
         ckr__fail_with(f->c, CKR_ITEM_RANK_DIFFERS, path, key, why, ckr__fsdp_remedy);
     if (ckr__failed(f->c)) return;
     if (!met) {
-        p = CKR__PUSH(ckr__fsdp_param, f->c, f->params, f->n_params);
+        ckr__fsdp_param *p = CKR__PUSH(ckr__fsdp_param, f->c, f->params, f->n_params);
         p->key = key;
         p->name = *f->head ? ckr__printf(f->c, "%s%s", f->head, key) : key;
         p->node = n;
@@ -38382,12 +38381,11 @@ static const ckr_view *ckr__fsdp_local(const ckr_view *v)
 static void ckr__fsdp_ties(ckr__fsdp *f)
 {
     ckr__shared seen = CKR_ZERO;
-    uint64_t at;
     seen.map.c = f->c;
     for (uint64_t i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
         ckr__fsdp_param *p = &f->params[i];
         const ckr_view *v = ckr__fsdp_local(p->node->u.view);
-        at = i;
+        uint64_t at = i;
         if (!v || !ckr__shared_before(&seen, v, &at)) continue;
         ckr__tie_add(f->c, f->s, f->params[at].name, p->name);
         p->tied = true;
@@ -38438,9 +38436,9 @@ typedef struct ckr__fsdp_lists { ckr__map found; uint64_t n; bool inner[CKR__FSD
 /* The next number between dots in a name from *at on; its end goes to *at. */
 static bool ckr__name_number(const char *name, size_t *at)
 {
-    size_t i = *at, n;
+    size_t i = *at;
     while (name[i]) {
-        n = strcspn(name + i, ".");
+        size_t n = strcspn(name + i, ".");
         if (n && strspn(name + i, "0123456789") == n && name[i + n]) {
             *at = i + n;
             return true;
@@ -38453,9 +38451,9 @@ static bool ckr__name_number(const char *name, size_t *at)
 /* The name up to `end`, a star for every number: which list of layers it is in. */
 static size_t ckr__name_list(const char *name, size_t end, char out[256])
 {
-    size_t i = 0, n = 0, k;
+    size_t i = 0, n = 0;
     while (i < end && n < 250) {
-        k = strcspn(name + i, ".");
+        size_t k = strcspn(name + i, ".");
         if (k && strspn(name + i, "0123456789") == k) out[n++] = '*';
         else if (n + k < 250) memcpy(out + n, name + i, k), n += k;
         i += k + 1;
@@ -38475,13 +38473,13 @@ static void ckr__fsdp_find_lists(ckr__fsdp *f, ckr__fsdp_lists *l)
     memset(l, 0, sizeof *l);
     l->found.c = f->c;
     for (uint64_t i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
-        const char *key = f->params[i].key, *text;
-        size_t at = 0, n, depth;
+        const char *key = f->params[i].key;
+        size_t at = 0, depth;
         for (depth = 0; ckr__fsdp_is_own(&f->params[i]) && ckr__name_number(key, &at); depth++) {
-            n = ckr__name_list(key, at, list);
+            size_t n = ckr__name_list(key, at, list);
             if (l->n >= CKR__FSDP_LISTS || ckr__map_find(&l->found, list, n, NULL)) continue;
             l->inner[l->n] = depth > 0;
-            text = ckr__strndup(f->c, list, n);
+            const char *text = ckr__strndup(f->c, list, n);
             if (text) ckr__map_put(&l->found, text, n, l->n++, NULL);
         }
     }
@@ -38526,10 +38524,10 @@ static void ckr__fsdp_layout(ckr__fsdp *f)
     f->sizes = CKR__NEW_N(f->c, int64_t, f->n_units);
     for (uint64_t i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
         ckr__fsdp_param *p = &f->params[i];
-        int64_t *size = &f->sizes[p->unit], elem, unit;
+        int64_t *size = &f->sizes[p->unit];
         if (!ckr__fsdp_is_own(p) || !p->tensor) continue;
-        elem = (int64_t)ckr_dtype_size(p->tensor->dtype);
-        unit = f->form == CKR__FSDP_ORIG && elem < 16 ? 16 / elem : 1;
+        int64_t elem = (int64_t)ckr_dtype_size(p->tensor->dtype);
+        int64_t unit = f->form == CKR__FSDP_ORIG && elem < 16 ? 16 / elem : 1;
         p->at = (*size + unit - 1) / unit * unit;
         if (p->numel > INT64_MAX / 4 - p->at)
             ckr__fail_with(f->c, CKR_ITEM_FSDP_UNITS, f->dir, p->key,
@@ -38572,13 +38570,13 @@ static bool ckr__fsdp_fits(const ckr__fsdp *f)
 {
     const bool flat = f->form == CKR__FSDP_FLAT;
     uint64_t i, number;
-    int64_t lo, hi, n;
+    int64_t lo, hi;
     for (uint32_t r = 0; r < f->n_ranks; r++)
         for (i = number = 0; i < (flat ? f->n_units : f->n_params); i++) {
             const ckr__fsdp_rank *x = &f->ranks[r];
             bool any = true;
             if (!flat && !ckr__fsdp_is_own(&f->params[i])) continue;
-            n = ckr__fsdp_stored(x->state[number++]);
+            int64_t n = ckr__fsdp_stored(x->state[number++]);
             if (flat) ckr__fsdp_range(f, (uint32_t)i, x->shard, &lo, &hi);
             else any = ckr__fsdp_overlap(f, &f->params[i], x->shard, &lo, &hi);
             if (n >= 0 && (!any || n != hi - lo)) return false;
@@ -39116,7 +39114,6 @@ static ckr_node *ckr__fsdp_put_optimizer(ckr__fsdp_save *x, ckr__out_file *f, ui
                                          ckr_node *groups)
 {
     const ckr_node *was = x->from ? x->from->ranks[0].optim : NULL;
-    ckr_node *v;
     x->f = f;
     x->rank = rank;
     ckr_node *root = ckr__fsdp_dict(x, CKR_NODE_DICT, was);
@@ -39125,7 +39122,7 @@ static ckr_node *ckr__fsdp_put_optimizer(ckr__fsdp_save *x, ckr__out_file *f, ui
     ckr__node_set(x->c, root, "param_groups", ckr__copy_tree(x->c, f, groups, NULL));
     for (uint64_t i = 0; i < x->to.n_numbers && !ckr__failed(x->c); i++) {
         const char *name = x->to.params[x->to.first[i]].key;
-        v = ckr__fsdp_put_state(x, i);
+        ckr_node *v = ckr__fsdp_put_state(x, i);
         if (v)
             ckr__node_pair(x->c, state, x->named ? ckr__node_str(x->c, name)
                                                  : ckr__node_int(x->c, (int64_t)i), v);
@@ -39193,10 +39190,9 @@ static uint32_t ckr__verl_kinds(ckr__ctx *c, const char *dir, uint32_t model)
 /* 2: a model's files are there; 1: others of its ranks. */
 static ckr_result ckr__verl_rate(ckr__ctx *c, const char *dir, int *rate)
 {
-    uint32_t kinds;
     *rate = 0;
     for (uint32_t i = 0; i < CKR__VERL_MODELS && !ckr__failed(c) && !*rate; i++) {
-        kinds = ckr__verl_kinds(c, dir, i);
+        uint32_t kinds = ckr__verl_kinds(c, dir, i);
         *rate = kinds & 1u << CKR__VERL_MODEL ? 2 : kinds != 0;
     }
     return c->err->code;
@@ -39234,9 +39230,8 @@ static void ckr__verl_random(ckr__verl_run *v)
     for (; k.rank < v->s->topology.ranks; k.rank++)
         for (uint32_t m = 0; m < v->n_models && !ckr__failed(v->c); m++) {
             const ckr__fileset *of = &v->models[m].files;
-            const ckr__rankfile *f;
             if (k.rank >= of->n_files[CKR__VERL_EXTRA]) continue;
-            f = of->files[CKR__VERL_EXTRA][k.rank];
+            const ckr__rankfile *f = of->files[CKR__VERL_EXTRA][k.rank];
             k.observed = of->n_files[CKR__VERL_EXTRA] > 1;
             k.assumed = !k.observed;
             k.name = v->models[m].stream;
@@ -39499,7 +39494,6 @@ static void ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *m, con
     const uint8_t form = version == 2                          ? CKR__FSDP_PARTS
                          : m->fsdp.form == CKR__FSDP_ORIG ? CKR__FSDP_ORIG : CKR__FSDP_FLAT;
     ckr__fsdp_save w = CKR_ZERO;
-    ckr__out_file *f;
     ckr_node *scheduler = NULL, *groups = NULL;
     w.c = x->c;
     w.s = x->s;
@@ -39515,7 +39509,7 @@ static void ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *m, con
                     "make them equal with --set, or leave the optimizer out: --without "
                     "optimizer,groups");
     for (uint32_t r = 0; r < x->ranks && (groups || !optimizer) && !ckr__failed(x->c); r++) {
-        f = ckr__verl_out(x, m, CKR__VERL_MODEL, r);
+        ckr__out_file *f = ckr__verl_out(x, m, CKR__VERL_MODEL, r);
         if (f) f->root = ckr__fsdp_put_model(&w, f, r);
         f = optimizer ? ckr__verl_out(x, m, CKR__VERL_OPTIM, r) : NULL;
         if (f) f->root = ckr__fsdp_put_optimizer(&w, f, r, groups);
@@ -43544,9 +43538,8 @@ static ckr_node *ckr__tr_root(ckr__ctx *c, const ckr__fileset *k, uint32_t rank)
 {
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     for (uint8_t kind = 1; kind <= CKR__TR_PATTERNS; kind++) {
-        const char *p;
         if (k->n_files[kind] < 2 || k->n_files[kind] != k->size[CKR__RANK]) continue;
-        p = k->files[kind][rank]->form->pattern;
+        const char *p = k->files[kind][rank]->form->pattern;
         ckr__node_set(c, d, ckr__printf(c, "%.*s", (int)(strchr(p, '{') - p), p),
                       k->files[kind][rank]->root);
     }
@@ -48243,7 +48236,7 @@ static void ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
    group, in the order of the buffer since BF16_Optimizer deals nothing round robin. */
 static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
 {
-    ckr_node *list, *dict;
+    ckr_node *list;
     g->shapes = ckr_node_get(g->model->root, "param_shapes");
     if (ckr_node_is_list(g->shapes) || r->wrapper != CKR__DS_BF16) return;
     g->shapes = list = ckr__node(r->c, CKR_NODE_LIST);
@@ -48254,7 +48247,7 @@ static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
             ckr__walk w = ckr__walk_in(maps->u.items[k]);
             if (k == list->count) ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT));
             if (ckr__failed(r->c)) return;
-            dict = list->u.items[k];
+            ckr_node *dict = list->u.items[k];
             while (ckr__walk_on(&w)) {
                 const char *last = dict->count ? ckr__dict_key(dict, dict->count - 1) : NULL;
                 if (w.name && !(last && !strcmp(last, w.name)))        /* no second part      */
@@ -48445,7 +48438,7 @@ typedef struct ckr__ds_module {
 
 static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
 {
-    const char *name = w->name, *first;
+    const char *name = w->name;
     const ckr_node *value = w->value;
     const ckr_view *v = value->u.view;
     const bool buffer = name && ckr__map_find(&r->buffers, name, strlen(name), NULL);
@@ -48456,7 +48449,7 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
         return;
     }
     /* a tied one is kept under the name that is told, or the first of the same storage */
-    first = ckr_node_str(ckr_node_get(m->shared, name));
+    const char *first = ckr_node_str(ckr_node_get(m->shared, name));
     if (!first && ckr__shared_before(&m->views, v, &at)) first = ckr__dict_key(w->dict, at);
     if (first) {
         ckr__tie_add(r->c, r->s, first, name);
@@ -48901,9 +48894,8 @@ static void ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
     bool moves = false;        /* may weight decay, added to gradients, have moved it?   */
     double decay;
     for (uint32_t i = 0; i < r->dp && own.name && !ckr__failed(r->c); i++) {
-        ckr__ds_pad other;
         if (i == d) continue;
-        other = ckr__ds_pads(r, g, d, i);
+        ckr__ds_pad other = ckr__ds_pads(r, g, d, i);
         if ((own.set[1] || !own.seen[1]) && !other.set[0] && !other.set[1])
             ckr__ds_elsewhere(r, g->optim[d], own.name,
                               ckr__printf(r->c, "this rank's padding lies in %s",
@@ -49265,13 +49257,12 @@ static void ckr__ds_bare(ckr__ds *r)
 
 static void ckr__ds_pipe(ckr__ds *r)
 {
-    ckr__walk w;
     if (!r->pipe) return;
     for (uint32_t i = 0; i < r->mp; i++) ckr__ds_same_step(r, r->stages[i].model);
     for (uint32_t i = 0; i < r->n_layers && !ckr__failed(r->c); i++) {
         ckr__rankfile *f = r->layers[i];
         ckr__ds_load(r, f);
-        w = ckr__walk_in(f ? f->root : NULL);
+        ckr__walk w = ckr__walk_in(f ? f->root : NULL);
         while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_layer_tensor(r, f, w.name, w.value);
     }
     if (r->bare) ckr__ds_bare(r);
@@ -49409,12 +49400,12 @@ static void ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *from)
     const ckr_node *raw = ckr_node_at(r->stages[m].groups, k);
     ckr_state *s = r->s;
     ckr_node *hyper = ckr__group_hyper(r->c, raw);
-    const char *text = raw ? ckr__node_text_of(r->c, hyper) : "", *other;
+    const char *text = raw ? ckr__node_text_of(r->c, hyper) : "";
     uint64_t at;
     for (uint64_t i = 0; !raw && i < 4; i++)
         ckr__node_set(r->c, hyper, ckr__ds_hyper[i], ckr__node(r->c, CKR_NODE_NONE));
     for (at = m ? *from : s->n_groups; at < s->n_groups && !ckr__failed(r->c); at++) {
-        other = s->groups[at].raw ? ckr__node_text_of(r->c, s->groups[at].hyper) : "";
+        const char *other = s->groups[at].raw ? ckr__node_text_of(r->c, s->groups[at].hyper) : "";
         if (other && text && !strcmp(other, text)) break;
     }
     if (at == s->n_groups) {
@@ -49430,10 +49421,10 @@ static void ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *from)
 
 static void ckr__ds_groups(ckr__ds *r)
 {
-    uint64_t k, from, n;
+    uint64_t k, from;
     for (uint32_t m = 0; m < r->mp; m++) {
         const ckr__ds_stage *g = &r->stages[m];
-        n = g->groups ? g->groups->count : r->elastic ? g->n_groups : 0;
+        uint64_t n = g->groups ? g->groups->count : r->elastic ? g->n_groups : 0;
         if (r->zero != 3 && g->groups && n != g->n_groups && g->lists)
             ckr__ds_partition(r, g->model, "param_groups", (int64_t)n, (int64_t)g->n_groups);
         for (k = 0, from = 0; k < n && !ckr__failed(r->c); k++) ckr__ds_group(r, m, k, &from);
@@ -49932,10 +49923,10 @@ static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method
 {
     const ckr__ds *r = x->ds;
     double *w = CKR__NEW_N(x->c, double, n);
-    uint64_t *count = CKR__NEW_N(x->c, uint64_t, n), *same = CKR__NEW_N(x->c, uint64_t, n), i, k,
+    uint64_t *count = CKR__NEW_N(x->c, uint64_t, n), *same = CKR__NEW_N(x->c, uint64_t, n),
              best = 0;
     if (!w || !count || !same) return NULL;
-    for (i = 0; i < r->n_params; i++) {
+    for (uint64_t i = 0; i < r->n_params; i++) {
         const ckr__ds_param *p = r->params[i];
         if (p->layer < 0) continue;
         if (!p->frozen) w[p->layer] += (double)p->numel;
@@ -49943,12 +49934,12 @@ static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method
         count[p->layer]++;
     }
     if (method == 1) return w;
-    for (i = 0; i < n; i++) {
-        for (k = 0; k < n && count[i]; k++)
+    for (uint64_t i = 0; i < n; i++) {
+        for (uint64_t k = 0; k < n && count[i]; k++)
             same[i] += count[i] == count[k] && ckr__same(w[i], w[k]);
         if (same[i] > same[best]) best = i;
     }
-    for (i = 0; i < n; i++) w[i] = count[i] && same[i] == same[best] ? 1 : 0;
+    for (uint64_t i = 0; i < n; i++) w[i] = count[i] && same[i] == same[best] ? 1 : 0;
     return w;
 }
 
@@ -49964,13 +49955,12 @@ static const uint64_t *ckr__ds_stages_of(ckr__ds_job *x)
     const ckr__ds *r = x->ds;
     const ckr__ds_param *tied = NULL;
     uint64_t *cut = CKR__NEW_N(x->c, uint64_t, (uint64_t)r->mp + 1),
-             *to = CKR__NEW_N(x->c, uint64_t, (uint64_t)x->pp + 1), i, n = r->n_layers;
-    double *w;
+             *to = CKR__NEW_N(x->c, uint64_t, (uint64_t)x->pp + 1), n = r->n_layers;
     if (!cut || !to) return NULL;
-    for (i = 0; i < r->n_params; i++) if (r->params[i]->tied) tied = r->params[i];
+    for (uint64_t i = 0; i < r->n_params; i++) if (r->params[i]->tied) tied = r->params[i];
     if (tied && tied->param->n_pieces < 2) n++;        /* its second use has no file        */
     for (int method = 0; method < 3; method++) {
-        w = method ? ckr__ds_weights(x, n, tied != NULL, method) : NULL;
+        double *w = method ? ckr__ds_weights(x, n, tied != NULL, method) : NULL;
         if (method && (!w || n > CKR__DS_LAYERS)) break;
         if (!ckr__ds_cuts(x->c, w, n, r->mp, cut)) return NULL;
         if (!ckr__ds_cut_fits(r, cut, tied, n)) continue;
@@ -50192,14 +50182,14 @@ static bool ckr__ds_number(const ckr_node *n)
    files) are the configuration's. */
 static ckr_node *ckr__ds_group_node(ckr__ds_job *x, const ckr_group *g, ckr_node *index)
 {
-    const ckr_node *conf = ckr__ds_was(x, "/optimizer/params"), *told, *old;
+    const ckr_node *conf = ckr__ds_was(x, "/optimizer/params");
     const ckr_schedule *s = x->s->n_schedules ? x->s->schedules : NULL;
     const uint64_t at = (uint64_t)(g - x->s->groups);
     ckr_group filled = *g;
     filled.hyper = ckr__dict_copy(x->c, g->hyper);
     for (uint64_t i = 0; i < 4; i++) {
-        told = ckr_node_get(conf, ckr__ds_hyper[i]);
-        old = ckr_node_get(g->hyper, ckr__ds_hyper[i]);
+        const ckr_node *told = ckr_node_get(conf, ckr__ds_hyper[i]);
+        const ckr_node *old = ckr_node_get(g->hyper, ckr__ds_hyper[i]);
         if (old && old->kind == CKR_NODE_NONE && ckr__ds_number(told))
             ckr__node_set(x->c, filled.hyper, ckr__ds_hyper[i], (ckr_node *)(uintptr_t)told);
     }
@@ -50225,14 +50215,14 @@ static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key
    coming run has them where --dtype asked for another. */
 static void ckr__ds_config(ckr__ds_job *x)
 {
-    const ckr_node *zero = ckr__ds_was(x, "/zero_optimization"), *was;
+    const ckr_node *zero = ckr__ds_was(x, "/zero_optimization");
     ckr_node *z = NULL;
     int64_t stage = 0;
     ckr_node_i64(ckr_node_get(zero, "stage"), &stage);
     x->config = ckr__dict_copy(x->c, ckr__ds_was(x, ""));
     for (size_t i = 0; i < 2 && x->t->dtype != CKR_DTYPE_NONE; i++) {
         const bool now = x->dtype == ckr__ds_halves[i].dtype;
-        was = ckr_node_get(x->config, ckr__ds_halves[i].key);
+        const ckr_node *was = ckr_node_get(x->config, ckr__ds_halves[i].key);
         if (was || now)
             ckr__node_set(x->c, x->config, ckr__ds_halves[i].key,
                           ckr__ds_with(x, was, "enabled", ckr__node_bool(x->c, now)));
@@ -50312,11 +50302,11 @@ static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_list *b)
 /* Where in this rank's part each parameter lies, as param_slice_mappings has it. */
 static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_list *b)
 {
-    ckr_node *map = ckr__node(x->c, CKR_NODE_ODICT), *at;
+    ckr_node *map = ckr__node(x->c, CKR_NODE_ODICT);
     for (uint64_t i = 0; i < b->n_spans; i++) {
         const ckr__ds_span *s = &b->spans[i];
-        at = ckr__node_dict(x->c, "numel", ckr__node_int(x->c, s->hi - s->lo), "start",
-                            ckr__node_int(x->c, s->at), CKR__END);
+        ckr_node *at = ckr__node_dict(x->c, "numel", ckr__node_int(x->c, s->hi - s->lo), "start",
+                                      ckr__node_int(x->c, s->at), CKR__END);
         ckr__node_pair(x->c, map, ckr__node_str(x->c, s->param->name),
                        ckr__dist_new(x->c, NULL,
                                      "deepspeed.utils.tensor_fragment.fragment_address", NULL, at));
@@ -50406,13 +50396,13 @@ static ckr_node *ckr__ds_list_node(ckr__ds_job *x)
 static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
 {
     const char *masters = ckr__ds_places_of[x->wrapper].masters;
-    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *groups = ckr__node(x->c, CKR_NODE_LIST),
-             *index, *st, *whole;
+    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *groups = ckr__node(x->c, CKR_NODE_LIST), *st,
+             *whole;
     int64_t at = 0;
     for (uint64_t k = 0; k < x->n_lists[x->m]; k++) {
         const ckr__ds_list *l = &x->lists[x->m][k];
         ckr__ds_list b = *l;
-        index = ckr__node(x->c, CKR_NODE_LIST);
+        ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
         for (uint64_t i = 0; i < l->n && !ckr__failed(x->c); i += b.n, at++) {
             b.items = l->items + i;
             if (x->zero == 3) b.n = ckr__ds_sub_group(x, l, i);
@@ -50477,9 +50467,9 @@ static bool ckr__ds_begin(ckr__ds_job *x, const char *name)
 static ckr_node *ckr__ds_uni_groups(ckr__ds_job *x)
 {
     const ckr_node *base = ckr_node_get(x->f->root, "optimizer_state_dict");
-    ckr_node *all = ckr__node(x->c, CKR_NODE_LIST), *index;
+    ckr_node *all = ckr__node(x->c, CKR_NODE_LIST);
     for (uint64_t i = 0; i < x->s->n_groups && !base; i++) {
-        index = ckr__node(x->c, CKR_NODE_LIST);
+        ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
         ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i));
         ckr__node_push(x->c, all, ckr__ds_group_node(x, &x->s->groups[i], index));
     }
@@ -50558,13 +50548,12 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
     const ckr_node *dict = ckr_node_get(x->meta, "module");
     const bool own = ckr_node_is_dict(dict);
     const uint64_t n = own ? dict->count : x->s->n_tensors;
-    ckr_node *out = ckr__node(x->c, x->pipe ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
-    const ckr__ds_param *p;
-    const char *name, *first;
+    ckr_node *out = ckr__node(x->c, x->pipe ? CKR_NODE_NONE : CKR_NODE_ODICT);
+    const char *first;
     uint64_t at;
     if (x->pipe || !out) return out;
     for (uint64_t i = 0; i < n; i++) {
-        name = own ? ckr__dict_key(dict, i) : x->s->tensors[i]->name;
+        const char *name = own ? ckr__dict_key(dict, i) : x->s->tensors[i]->name;
         if (!own && strcmp(x->s->tensors[i]->slot, "param") != 0) continue;
         if (!name || (own && ckr__dict_at(dict, i)->kind != CKR_NODE_TENSOR)) {
             ckr__node_pair(x->c, out, dict->u.items[2 * i],
@@ -50572,8 +50561,8 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
             continue;
         }
         first = ckr__map_find(&x->aliases, name, strlen(name), &at) ? x->s->ties[at].name : NULL;
-        v = first ? ckr__dict_value(out, first) : NULL;
-        p = ckr__ds_item_of(x, first ? first : name);
+        ckr_node *v = first ? ckr__dict_value(out, first) : NULL;
+        const ckr__ds_param *p = ckr__ds_item_of(x, first ? first : name);
         if (!v && p) v = ckr__ds_model_entry(x, p);
         ckr__node_pair(x->c, out, ckr__node_str(x->c, name), v);
     }
@@ -50587,13 +50576,13 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
 /* param_shapes: a dict a flat group, of a sub group with ZeRO-3, in the buffer's order. */
 static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x)
 {
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *d;
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
     uint64_t end;
     if (!x->optimizer || x->zero == 0) return ckr__node(x->c, CKR_NODE_NONE);
     for (uint64_t k = 0; k < x->n_lists[x->m]; k++) {
         const ckr__ds_list *l = &x->lists[x->m][k];
         for (uint64_t i = 0; i < l->n;) {
-            d = ckr__node(x->c, CKR_NODE_ODICT);
+            ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
             for (end = i + (x->zero == 3 ? ckr__ds_sub_group(x, l, i) : l->n); i < end; i++)
                 ckr__node_pair(x->c, d, ckr__node_str(x->c, l->items[i]->name),
                                ckr__ds_size(x, l->items[i]));
@@ -50670,7 +50659,7 @@ static void ckr__ds_model_file(ckr__ds_job *x)
     const ckr__ds_stage *g = NULL;
     const ckr_node *from = NULL;       /* what goes on here                                */
     ckr__ctx *c = x->c;
-    ckr_node *scheduler, *none = ckr__node(c, CKR_NODE_NONE), *info;
+    ckr_node *scheduler, *none = ckr__node(c, CKR_NODE_NONE);
     if (!ckr__ds_begin(x, ckr__ds_name(c, row, x->d, x->m))) return;
     if (r) g = &r->stages[x->pp != r->mp ? (uint64_t)x->m * r->mp / x->pp : x->m];
     if (r && r->zero == 3) from = g->models[x->d % r->dp] ? g->models[x->d % r->dp]->root : NULL;
@@ -50701,7 +50690,7 @@ static void ckr__ds_model_file(ckr__ds_job *x)
                        CKR__END),
         "ds_config", ckr__ds_copy(x, x->config), "ds_version", ckr__ds_version_node(x), CKR__END);
     if (x->universal) {
-        info = ckr__dict_copy(c, ckr_node_get(from, "universal_checkpoint_info"));
+        ckr_node *info = ckr__dict_copy(c, ckr_node_get(from, "universal_checkpoint_info"));
         if (!ckr_node_get(info, "universal_checkpoint_version"))
             ckr__node_set(c, info, "universal_checkpoint_version", ckr__node_float(c, 0.2));
         ckr__node_set(c, x->f->root, "universal_checkpoint_info", ckr__ds_copy(x, info));
@@ -50878,11 +50867,10 @@ static void ckr__ds_emit_schedule(ckr__ds_job *x)
     const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
     const bool same = now && (ckr__sched_same(now, was) || (now->opaque && was));
     const bool native = now && !strncmp(now->kind, "deepspeed:", 10) && now->curve;
-    ckr_schedule *y;
     if (!now || (x->t->without & CKR_SCHEDULE)) return;
     if ((ckr__is_function(now) || !strncmp(now->kind, "torch:", 6)) &&
         !strcmp(now->clock, "tick") && !ckr__same(now->rate, 1)) {
-        y = ckr__sched_retick(x->c, now, 1, &x->out->rounded);
+        ckr_schedule *y = ckr__sched_retick(x->c, now, 1, &x->out->rounded);
         if (!y) return;
         y->clock = "update";
         now = y;
@@ -50966,12 +50954,12 @@ static void ckr__ds_uni_allowed(ckr__ds_job *x)
 {
     static const char why[] = "with ZeRO-3 DeepSpeed gives every group the LR and weight decay of "
                               "the first when it loads a universal checkpoint, silently";
-    const char *first = NULL, *text;
+    const char *first = NULL;
     if (!x->universal || x->zero != 3) return;
     for (uint64_t i = 0; i < x->s->n_groups; i++) {
         ckr_node *h = ckr__dict_copy(x->c, x->s->groups[i].hyper);
         ckr__node_set(x->c, h, "name", ckr__node(x->c, CKR_NODE_NONE));
-        text = h ? ckr__node_text_of(x->c, h) : NULL;
+        const char *text = h ? ckr__node_text_of(x->c, h) : NULL;
         if (!text) return;
         if (!first) first = text;
         if (!strcmp(first, text)) continue;
