@@ -5178,8 +5178,9 @@ static void **ckr__dict_sorted(ckr__ctx *c, const ckr_node *dict)
     return ckr__sorted(c, dict->u.items, (size_t)dict->count, pair, ckr__slot_cmp);
 }
 
-/* Keys of dicts and sets, as Python has them: 1, 1.0 and True are equal; flat tuples compare by their
-   items, nested ones and objects by identity. *cost: bytes of long texts, which may be shared. */
+/* Keys of dicts and sets, as Python has them: 1, 1.0 and True are equal; flat tuples compare by
+   their items, nested ones and objects by identity. *cost: bytes of long texts, which may be
+   shared. */
 static uint64_t ckr__key_hash_scalar(const ckr_node *n, uint64_t seed, uint64_t *cost)
 {
     uint64_t v = n->kind;
@@ -5260,8 +5261,8 @@ static bool ckr__key_equal(const ckr_node *a, const ckr_node *b)
     return true;
 }
 
-/* Slots of the table: index + 1 below, and above it bits of the hash by which most unequal keys part
-   without a look at them. */
+/* Slots of the table: index + 1 below, and above it bits of the hash by which most unequal keys
+   part without a look at them. */
 typedef struct ckr__keyset {
     uint32_t *table, mask, tag;        /* tag: of the key that was looked for last         */
     size_t    cap;
@@ -11438,7 +11439,7 @@ static ckr_result ckr__torch_records(ckr__torch *t)
     return CKR_OK;
 }
 
-/* The pickle that lies at t->source, once; *stale when it has to be repeated with every node kept. */
+/* The pickle at t->source, once; *stale when it has to be repeated with every node kept. */
 static ckr_result ckr__pickle_once(ckr__ctx *c, ckr__torch *t, const char *where, bool keep,
                                    bool *stale)
 {
@@ -12279,7 +12280,7 @@ static bool ckr__dv_limit(ckr__dcp_vm *m)
     return false;
 }
 
-/* Room in an array that doubles: all of them are at most max_arena_bytes, and have 31-bit indices. */
+/* Room in an array that doubles: all of them are at most max_arena_bytes, with 31-bit indices. */
 static bool ckr__dv_grow(ckr__dcp_vm *m, void *array, size_t *cap, size_t need, size_t size)
 {
     const size_t had = *cap;
