@@ -2514,23 +2514,10 @@ static bool ckr__arena_grow(ckr__ctx *c, void **array, uint64_t *cap, uint64_t n
     return true;
 }
 
-/* One more element of an arena array whose capacity is the next power of two >= count, from
-   `least` on, itself one: 1 is for very many lists that mostly have one item. */
-static void *ckr__append_from(ckr__ctx *c, void **array, uint64_t *count, size_t size,
-                              uint64_t least)
-{
-    const uint64_t n = *count;
-    if (n == 0 || (n >= least && !(n & (n - 1)))) {
-        void *p = ckr__arena_n(c, n ? 2 * n : least, size);
-        if (!p) return NULL;
-        if (n) memcpy(p, *array, (size_t)n * size);
-        *array = p;
-    }
-    return (char *)*array + size * (size_t)(*count)++;
-}
-
-/* The same, zeroed and never NULL: where memory ends the error is set, the list stays as it is, and
-   the element is one that nobody reads. So who fills a list goes on, and asks ckr__failed once. */
+/* One more element of an arena array whose capacity is the next power of two >= count, from `least`
+   on, itself one: 1 is for very many lists that mostly have one item. It is zeroed and never NULL:
+   where memory ends the error is set, the list stays as it is, and the element is one that nobody
+   reads. So who fills a list goes on, and asks ckr__failed once. */
 #define CKR__PUSH(T, c, list, n) CKR__PUSH_FROM(T, c, list, n, 4)
 #define CKR__PUSH_FEW(T, c, list, n) CKR__PUSH_FROM(T, c, list, n, 1)
 #define CKR__PUSH_FROM(T, c, list, n, least) \
@@ -2538,11 +2525,17 @@ static void *ckr__append_from(ckr__ctx *c, void **array, uint64_t *count, size_t
 
 static void *ckr__push(ckr__ctx *c, void *list, uint64_t *n, size_t size, uint64_t least)
 {
-    void *array, *place;
+    void *array;
+    CKPTRESUME_ASSERT(size <= sizeof c->spill);
     memcpy(&array, list, sizeof array);        /* T **: of whatever type                  */
-    place = size <= sizeof c->spill ? ckr__append_from(c, &array, n, size, least) : ckr__nomem(c);
-    memcpy(list, &array, sizeof array);
-    return memset(place ? place : c->spill, 0, size);
+    if (*n == 0 || (*n >= least && !(*n & (*n - 1)))) {
+        void *more = ckr__arena_n(c, *n ? 2 * *n : least, size);
+        if (!more) return memset(c->spill, 0, size);
+        if (*n) memcpy(more, array, (size_t)*n * size);
+        memcpy(list, &more, sizeof more);
+        array = more;
+    }
+    return memset((char *)array + size * (size_t)(*n)++, 0, size);
 }
 
 static const char *ckr__strndup(ckr__ctx *c, const char *s, size_t n)
@@ -2577,20 +2570,31 @@ static const char *ckr__printf(ckr__ctx *c, const char *fmt, ...)
    ignored, so that writers check once.                                                          */
 typedef struct ckr__buf { ckr__ctx *c; uint8_t *data; size_t size, cap; bool failed; } ckr__buf;
 
+/* Room for `need` items in an array of scratch memory, `array` the address of its pointer: as many
+   at first, or 64, then twice as many. */
+static bool ckr__heap_grow(ckr__ctx *c, void *array, size_t *cap, size_t need, size_t size)
+{
+    size_t n = *cap ? *cap : need > 64 ? need : 64;
+    void *old, *p;
+    if (need <= *cap) return true;
+    while (n < need) n *= 2;
+    if (n > SIZE_MAX / 2 / size) return ckr__nomem(c) != NULL;
+    p = ckr__heap_alloc(c, n * size);
+    if (!p) return false;
+    memcpy(&old, array, sizeof old);
+    if (*cap) memcpy(p, old, *cap * size);
+    ckr__heap_free(c, old, *cap * size);
+    memcpy(array, &p, sizeof p);
+    *cap = n;
+    return true;
+}
+
 static bool ckr__buf_reserve(ckr__buf *b, size_t n)
 {
-    if (b->failed) return false;
-    if (n <= b->cap - b->size) return true;
-    if (n > SIZE_MAX / 4 || b->size > SIZE_MAX / 4) { b->failed = true; return false; }
-    size_t cap = b->cap ? b->cap * 2 : 256;
-    while (cap - b->size < n) cap *= 2;
-    uint8_t *p = (uint8_t *)ckr__heap_alloc(b->c, cap);
-    if (!p) { b->failed = true; return false; }
-    if (b->size) memcpy(p, b->data, b->size);
-    ckr__heap_free(b->c, b->data, b->cap);
-    b->data = p;
-    b->cap = cap;
-    return true;
+    if (b->failed || n <= b->cap - b->size) return !b->failed;
+    b->failed = n > SIZE_MAX / 4 || b->size > SIZE_MAX / 4 ||
+                !ckr__heap_grow(b->c, &b->data, &b->cap, b->size + n, 1);
+    return !b->failed;
 }
 
 static void ckr__buf_put(ckr__buf *b, const void *src, size_t n)
@@ -2774,6 +2778,17 @@ static void **ckr__sorted(ckr__ctx *c, const void *items, size_t n, size_t size,
 /* The default hooks (POSIX, Win32) and the few calls the rest uses. Files are read, never mapped,
    so that one which changes underneath is an error at most. */
 
+/* What every hook gets first, and ours do not need. */
+#if defined(__GNUC__) || defined(__clang__)
+#  define CKR__USER __attribute__((unused)) void *user
+#else
+#  define CKR__USER void *user
+#  if defined(_MSC_VER)
+#    pragma warning(push)
+#    pragma warning(disable : 4100)
+#  endif
+#endif
+
 #if !defined(_WIN32)
 typedef struct ckr__os_file {
     int      fd;               /* -1 when parked                                        */
@@ -2809,10 +2824,9 @@ static bool ckr__os_few(int fd)
     return (uint64_t)fd + (limit > 4 * spare ? spare : limit / 2) >= limit;
 }
 
-static void ckr__os_park(void *user, void *file)
+static void ckr__os_park(CKR__USER, void *file)
 {
     ckr__os_file *f = (ckr__os_file *)file;
-    (void)user;
     if (f->fd >= 0) close(f->fd);
     f->fd = -1;
 }
@@ -2841,12 +2855,11 @@ static ckr__os_file *ckr__os_file_new(const char *path)
     return f;
 }
 
-static int32_t ckr__os_open(void *user, const char *path, bool create, void **file, uint64_t *size)
+static int32_t ckr__os_open(CKR__USER, const char *path, bool create, void **file, uint64_t *size)
 {
     struct stat st;
     int32_t e = 0;
     const int fd = ckr__os_fd(path, create ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY);
-    (void)user;
     if (fd < 0) return errno;
     if (fstat(fd, &st) != 0) e = errno;
     else if (!S_ISREG(st.st_mode)) e = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
@@ -2903,12 +2916,11 @@ static int32_t ckr__os_take(const ckr__os_file *f, int *fd)
     return ESTALE;
 }
 
-static int32_t ckr__os_read(void *user, void *file, uint64_t offset, void *dst, size_t n)
+static int32_t ckr__os_read(CKR__USER, void *file, uint64_t offset, void *dst, size_t n)
 {
     const ckr__os_file *f = (const ckr__os_file *)file;
     int fd;
     int32_t r = ckr__os_take(f, &fd);
-    (void)user;
     if (r) return r;
     r = ckr__os_transfer(fd, offset, dst, NULL, n);
     if (fd != f->fd) close(fd);
@@ -2917,13 +2929,12 @@ static int32_t ckr__os_read(void *user, void *file, uint64_t offset, void *dst, 
 
 /* Past RLIMIT_FSIZE a write raises a signal that ends the program: it is held back from this
    thread, and taken where it is ours, so that EFBIG is told instead. */
-static int32_t ckr__os_write(void *user, void *file, uint64_t offset, const void *src, size_t n)
+static int32_t ckr__os_write(CKR__USER, void *file, uint64_t offset, const void *src, size_t n)
 {
     const ckr__os_file *f = (const ckr__os_file *)file;
     sigset_t large, was, before, after;
     int fd, number;
     int32_t r = ckr__os_take(f, &fd);
-    (void)user;
     if (r) return r;
     sigemptyset(&large);
     sigaddset(&large, SIGXFSZ);
@@ -2939,30 +2950,27 @@ static int32_t ckr__os_write(void *user, void *file, uint64_t offset, const void
     return r;
 }
 
-static int32_t ckr__os_sync(void *user, void *file)
+static int32_t ckr__os_sync(CKR__USER, void *file)
 {
     const ckr__os_file *f = (const ckr__os_file *)file;
     int fd;
     int32_t r = ckr__os_take(f, &fd);
-    (void)user;
     if (r) return r;
     r = fsync(fd) == 0 ? 0 : errno;
     if (fd != f->fd) close(fd);
     return r;
 }
 
-static void ckr__os_close(void *user, void *file)
+static void ckr__os_close(CKR__USER, void *file)
 {
     ckr__os_file *f = (ckr__os_file *)file;
-    (void)user;
     if (f->fd >= 0) close(f->fd);
     free(f);
 }
 
-static int32_t ckr__os_stat(void *user, const char *path, ckr_stat *out)
+static int32_t ckr__os_stat(CKR__USER, const char *path, ckr_stat *out)
 {
     struct stat st;
-    (void)user;
     memset(out, 0, sizeof *out);
     if (stat(path, &st) != 0) return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
     out->kind = S_ISREG(st.st_mode)   ? CKR_FILE_REGULAR
@@ -2974,12 +2982,11 @@ static int32_t ckr__os_stat(void *user, const char *path, ckr_stat *out)
     return 0;
 }
 
-static int32_t ckr__os_list(void *user, const char *dir,
+static int32_t ckr__os_list(CKR__USER, const char *dir,
                             void (*each_fn)(void *arg, const char *name, bool is_dir), void *arg)
 {
     DIR *d = opendir(dir);
     struct dirent *e;
-    (void)user;
     if (!d) return errno;
     for (errno = 0; (e = readdir(d)) != NULL; errno = 0) {
         struct stat st;
@@ -2993,12 +3000,11 @@ static int32_t ckr__os_list(void *user, const char *dir,
     return r;
 }
 
-static int32_t ckr__os_lock(void *user, const char *path, void **lock)
+static int32_t ckr__os_lock(CKR__USER, const char *path, void **lock)
 {
     struct stat a, b;
     int32_t r = 0;
     int *held = (int *)malloc(sizeof *held), fd = held ? ckr__os_fd(path, O_RDONLY) : -1;
-    (void)user;
     if (fd < 0) r = held ? errno : ENOMEM;
     else if (flock(fd, LOCK_EX | LOCK_NB) != 0) r = errno == EWOULDBLOCK ? EBUSY : errno;
     else if (fstat(fd, &a) != 0 || stat(path, &b) != 0 || a.st_ino != b.st_ino ||
@@ -3014,17 +3020,15 @@ static int32_t ckr__os_lock(void *user, const char *path, void **lock)
     return 0;
 }
 
-static void ckr__os_unlock(void *user, void *lock)
+static void ckr__os_unlock(CKR__USER, void *lock)
 {
-    (void)user;
     close(*(int *)lock);
     free(lock);
 }
 
-static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const char *to)
+static int32_t ckr__os_path(CKR__USER, ckr_path_op op, const char *path, const char *to)
 {
     int r = 0, fd;
-    (void)user;
     switch (op) {
     case CKR_PATH_MKDIR:  r = mkdir(path, 0777); break;
     case CKR_PATH_RENAME: r = rename(path, to); break;
@@ -3162,7 +3166,7 @@ static HANDLE ckr__os_handle(const char *path, DWORD access, DWORD share, DWORD 
     return h;
 }
 
-static int32_t ckr__os_open(void *user, const char *path, bool create, void **file, uint64_t *size)
+static int32_t ckr__os_open(CKR__USER, const char *path, bool create, void **file, uint64_t *size)
 {
     LARGE_INTEGER n;
     ckr__os_file *f;
@@ -3170,7 +3174,6 @@ static int32_t ckr__os_open(void *user, const char *path, bool create, void **fi
     HANDLE h = ckr__os_handle(path, create ? GENERIC_READ | GENERIC_WRITE : GENERIC_READ,
                               FILE_SHARE_READ | FILE_SHARE_DELETE | (create ? 0 : FILE_SHARE_WRITE),
                               create ? CREATE_NEW : OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL, &sys);
-    (void)user;
     if (sys) return sys;
     if (GetFileType(h) != FILE_TYPE_DISK) {
         CloseHandle(h);
@@ -3208,31 +3211,27 @@ static int32_t ckr__os_transfer(void *file, uint64_t offset, void *dst, const vo
     return 0;
 }
 
-static int32_t ckr__os_read(void *user, void *file, uint64_t offset, void *dst, size_t n)
+static int32_t ckr__os_read(CKR__USER, void *file, uint64_t offset, void *dst, size_t n)
 {
-    (void)user;
     return n ? ckr__os_transfer(file, offset, dst, NULL, n) : 0;
 }
 
-static int32_t ckr__os_write(void *user, void *file, uint64_t offset, const void *src, size_t n)
+static int32_t ckr__os_write(CKR__USER, void *file, uint64_t offset, const void *src, size_t n)
 {
-    (void)user;
     return n ? ckr__os_transfer(file, offset, NULL, src, n) : 0;
 }
 
-static void ckr__os_park(void *user, void *file)
+static void ckr__os_park(CKR__USER, void *file)
 {
-    (void)user;                /* handles are not scarce                                */
-    (void)file;
+    (void)file;                /* handles are not scarce                                */
 }
 
 /* Only a handle that may write can flush, and what is synced was opened again to be read. */
-static int32_t ckr__os_sync(void *user, void *file)
+static int32_t ckr__os_sync(CKR__USER, void *file)
 {
     const HANDLE mine = ((ckr__os_file *)file)->h;
     HANDLE h;
     int32_t sys = 0;
-    (void)user;
     if (FlushFileBuffers(mine)) return 0;
     if (GetLastError() != ERROR_ACCESS_DENIED) return ckr__os_errno(GetLastError());
     h = ReOpenFile(mine, GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE, 0);
@@ -3242,21 +3241,19 @@ static int32_t ckr__os_sync(void *user, void *file)
     return sys;
 }
 
-static void ckr__os_close(void *user, void *file)
+static void ckr__os_close(CKR__USER, void *file)
 {
     ckr__os_file *f = (ckr__os_file *)file;
-    (void)user;
     CloseHandle(f->h);
     free(f);
 }
 
-static int32_t ckr__os_stat(void *user, const char *path, ckr_stat *out)
+static int32_t ckr__os_stat(CKR__USER, const char *path, ckr_stat *out)
 {
     BY_HANDLE_FILE_INFORMATION info;
     int32_t sys;
     HANDLE h = ckr__os_handle(path, 0, FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE,
                               OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, &sys);
-    (void)user;
     memset(out, 0, sizeof *out);
     if (sys) return sys == ENOENT || sys == ENOTDIR ? 0 : sys;
     if (GetFileType(h) != FILE_TYPE_DISK) {
@@ -3274,7 +3271,7 @@ static int32_t ckr__os_stat(void *user, const char *path, ckr_stat *out)
     return sys;
 }
 
-static int32_t ckr__os_list(void *user, const char *dir,
+static int32_t ckr__os_list(CKR__USER, const char *dir,
                             void (*each_fn)(void *arg, const char *name, bool is_dir), void *arg)
 {
     WIN32_FIND_DATAW e;
@@ -3283,7 +3280,6 @@ static int32_t ckr__os_list(void *user, const char *dir,
     WCHAR *wide = ckr__os_wide(dir), *pattern;
     DWORD last = ERROR_NOT_ENOUGH_MEMORY;
     size_t n;
-    (void)user;
     if (!wide) return ckr__os_errno(GetLastError());
     for (n = 0; wide[n]; n++) {}
     pattern = (WCHAR *)malloc((n + 3) * sizeof *pattern);
@@ -3342,11 +3338,10 @@ static BOOL ckr__os_remove(const WCHAR *path)
     return DeleteFileW(path);
 }
 
-static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const char *to)
+static int32_t ckr__os_path(CKR__USER, ckr_path_op op, const char *path, const char *to)
 {
     WCHAR *a = NULL, *b = NULL;
     BOOL ok = FALSE;
-    (void)user;
     if (op == CKR_PATH_SYNC_DIR) return 0;         /* NTFS journals directory entries      */
     if (op == CKR_PATH_EXCHANGE) return ENOSYS;
     a = ckr__os_wide(path);
@@ -3384,19 +3379,17 @@ static int32_t ckr__os_lock(void *user, const char *path, void **lock)
     return sys;
 }
 
-static void ckr__os_unlock(void *user, void *lock)
+static void ckr__os_unlock(CKR__USER, void *lock)
 {
-    (void)user;
     CloseHandle((HANDLE)lock);
 }
 #endif
 
 /* What the superuser may fill up, others may not. A file system without blocks counts none, and
    macOS counts them in 32 bits, which wrap. */
-static int32_t ckr__os_room(void *user, const char *dir, uint64_t *bytes)
+static int32_t ckr__os_room(CKR__USER, const char *dir, uint64_t *bytes)
 {
 #if defined(__APPLE__)
-    (void)user;
     (void)dir;
     (void)bytes;
     return ENOSYS;
@@ -3405,13 +3398,11 @@ static int32_t ckr__os_room(void *user, const char *dir, uint64_t *bytes)
     ULARGE_INTEGER room;
     const BOOL ok = wide && GetDiskFreeSpaceExW(wide, &room, NULL, NULL);
     const int32_t sys = ok ? 0 : ckr__os_errno(GetLastError());
-    (void)user;
     free(wide);
     if (ok) *bytes = room.QuadPart;
     return sys;
 #else
     struct statvfs st;
-    (void)user;
     if (statvfs(dir, &st) != 0) return errno;
     if (!st.f_blocks || !st.f_frsize) return ENOSYS;
     return ckr__mul_u64((uint64_t)st.f_frsize,
@@ -3513,13 +3504,19 @@ static const char *ckr__file_path(const ckr__ctx *c, uint32_t file)
 }
 
 /* Has an open file n bytes at `offset`? */
-static ckr_result ckr__file_has(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t n)
+static ckr_result ckr__file_holds(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t n,
+                                  ckr_item item, const char *where)
 {
     const ckr__file *f = &c->files[file];
     if (ckr__range_ok(offset, n, f->size)) return CKR_OK;
-    return ckr__fail(c->err, CKR_ITEM_IO_READ, f->path, offset, NULL,
+    return ckr__fail(c->err, item, f->path, offset, where,
                      "%llu bytes were expected here, the file ends at %llu", (unsigned long long)n,
                      (unsigned long long)f->size);
+}
+
+static ckr_result ckr__file_has(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t n)
+{
+    return ckr__file_holds(c, file, offset, n, CKR_ITEM_IO_READ, NULL);
 }
 
 /* n bytes at `offset` of an open file, with every bound checked. */
@@ -3717,14 +3714,13 @@ static bool ckr__pool_start(pthread_t *id, ckr__pool *p)
     return ok || pthread_create(id, NULL, ckr__pool_worker, p) == 0;
 }
 
-static void ckr__os_for(void *user, uint32_t n_threads, uint32_t n_tasks,
+static void ckr__os_for(CKR__USER, uint32_t n_threads, uint32_t n_tasks,
                         void (*task_fn)(void *arg, uint32_t i), void *arg)
 {
     ckr__pool p = CKR_ZERO;
     pthread_t id[64];
     sigset_t all, was;
     uint32_t n = 0;
-    (void)user;
     p.n_tasks = n_tasks;
     p.task_fn = task_fn;
     p.arg = arg;
@@ -3766,13 +3762,12 @@ static DWORD WINAPI ckr__pool_worker(LPVOID arg)
     }
 }
 
-static void ckr__os_for(void *user, uint32_t n_threads, uint32_t n_tasks,
+static void ckr__os_for(CKR__USER, uint32_t n_threads, uint32_t n_tasks,
                         void (*task_fn)(void *arg, uint32_t i), void *arg)
 {
     ckr__pool p = CKR_ZERO;
     HANDLE id[63];
     uint32_t n = 0;
-    (void)user;
     p.n_tasks = n_tasks;
     p.task_fn = task_fn;
     p.arg = arg;
@@ -3795,10 +3790,9 @@ static uint32_t ckr__os_cpus(void)
                                             : (uint32_t)info.dwNumberOfProcessors;
 }
 #else
-static void ckr__os_for(void *user, uint32_t n_threads, uint32_t n_tasks,
+static void ckr__os_for(CKR__USER, uint32_t n_threads, uint32_t n_tasks,
                         void (*task_fn)(void *arg, uint32_t i), void *arg)
 {
-    (void)user;
     (void)n_threads;
     for (uint32_t i = 0; i < n_tasks; i++) task_fn(arg, i);
 }
@@ -3807,6 +3801,10 @@ static uint32_t ckr__os_cpus(void)
 {
     return 1;
 }
+#endif
+
+#if defined(_MSC_VER) && !defined(__clang__)
+#  pragma warning(pop)
 #endif
 
 /* A task in the default floating-point environment, whatever thread of whose pool runs it. */
@@ -3906,17 +3904,22 @@ static ckr_result ckr__ctx_init(ckr__ctx *c, const ckr_env *env, const ckr_limit
     return CKR_OK;
 }
 
-static void ckr__ctx_free(ckr__ctx *c)
+static void ckr__arena_free(ckr__ctx *c)
 {
-    const int was = errno;     /* to close and to free leaves the program's as it was */
     ckr__chunk *k;
-    for (uint32_t i = 0; i < c->n_files; i++)
-        if (c->files[i].handle && !c->files[i].borrowed)
-            c->env.io.close_fn(c->env.io.user, c->files[i].handle);
     while ((k = c->chunks) != NULL) {
         c->chunks = k->next;
         ckr__heap_free(c, k, k->size);
     }
+}
+
+static void ckr__ctx_free(ckr__ctx *c)
+{
+    const int was = errno;     /* to close and to free leaves the program's as it was */
+    for (uint32_t i = 0; i < c->n_files; i++)
+        if (c->files[i].handle && !c->files[i].borrowed)
+            c->env.io.close_fn(c->env.io.user, c->files[i].handle);
+    ckr__arena_free(c);
     c->n_files = 0;
     errno = was;
 }
@@ -4948,6 +4951,12 @@ static void ckr__sha256_final(ckr__sha256 *s, uint8_t out[32])
    fit 64 bits becomes a BIGINT (two's complement, little-endian, as pickle stores it).          */
 
 #define CKR__MAX_DIGITS 4300   /* of an integer; Python's own limit for int(str)        */
+#define CKR__INT_LIMBS (CKR__MAX_DIGITS * 4 / 32 + 2)
+
+static bool ckr__text_is(const char *s, size_t n, const char *what)
+{
+    return strlen(what) == n && !memcmp(s, what, n);
+}
 
 /* Length of the UTF-8 sequence at p (RFC 3629: nothing overlong, no surrogate), 0: none. */
 static size_t ckr__utf8_len(const uint8_t *p, const uint8_t *end)
@@ -5026,6 +5035,22 @@ static ckr_node *ckr__node_hex(ckr__ctx *c, const uint8_t *p, uint64_t n)
     return ckr__node_text(c, CKR_NODE_STR, s, (size_t)(2 * n));       /* which is a copy       */
 }
 
+/* How many bytes of a number in two's complement, little-endian, are more than signs. */
+static size_t ckr__int_trim(const uint8_t *s, size_t n)
+{
+    while (n > 1 && s[n - 1] == (s[n - 2] & 0x80 ? 0xFF : 0)) n--;
+    return n;
+}
+
+/* Of up to 8 bytes. */
+static int64_t ckr__int_of(const uint8_t *s, size_t n)
+{
+    uint64_t v = 0;
+    for (size_t i = 0; i < n; i++) v |= (uint64_t)s[i] << (8 * i);
+    if (n && n < 8 && (s[n - 1] & 0x80)) v |= UINT64_MAX << (8 * n);
+    return v > INT64_MAX ? -(int64_t)(UINT64_MAX - v) - 1 : (int64_t)v;
+}
+
 /* The two's complement. */
 static void ckr__limbs_negate(uint32_t *limb, size_t n)
 {
@@ -5037,43 +5062,47 @@ static void ckr__limbs_negate(uint32_t *limb, size_t n)
     }
 }
 
-/* The digits 0-9a-f of an integer in `base` (2..16), '_' skipped, as an INT or BIGINT node.
-   The caller has checked the digits and that there are at most CKR__MAX_DIGITS.               */
-static ckr_node *ckr__node_digits(ckr__ctx *c, const uint8_t *p, size_t n, uint32_t base, bool neg)
+/* The digits 0-9a-f of an integer in `base` (2..16), '_' skipped, in two's complement, as short as
+   pickle writes it: how many bytes. The caller has checked the digits and that there are at most
+   CKR__MAX_DIGITS. A limb takes as many at a time as it has room for. */
+static size_t ckr__int_digits(const uint8_t *p, size_t n, uint32_t base, bool neg,
+                              uint8_t bytes[4 * CKR__INT_LIMBS])
 {
-    uint32_t limb[CKR__MAX_DIGITS * 4 / 32 + 2];
-    uint8_t bytes[sizeof limb];
-    size_t n_limbs = 0, k, n_bytes;
-    uint64_t carry;
-    for (size_t i = 0; i < n; i++) {
-        if (p[i] == '_') continue;
-        uint32_t d = p[i] <= '9' ? (uint32_t)(p[i] - '0') : (p[i] | 32u) - 'a' + 10;
-        for (carry = d, k = 0; k < n_limbs; k++) {
-            carry += (uint64_t)limb[k] * base;
-            limb[k] = (uint32_t)carry;
-            carry >>= 32;
+    uint32_t limb[CKR__INT_LIMBS];
+    size_t n_limbs = 0;
+    while (n) {
+        uint64_t part = 0, scale = 1;
+        for (; n && scale < 1u << 27; n--, p++) {
+            if (*p == '_') continue;
+            part = part * base + (*p <= '9' ? *p - 48u : (*p | 32u) - 'a' + 10);
+            scale *= base;
         }
-        if (carry) limb[n_limbs++] = (uint32_t)carry;
-    }
-    if (n_limbs <= 2) {
-        uint64_t v = (n_limbs > 0 ? limb[0] : 0u) | (n_limbs > 1 ? (uint64_t)limb[1] << 32 : 0u);
-        if (v <= (uint64_t)INT64_MAX) return ckr__node_int(c, neg ? -(int64_t)v : (int64_t)v);
-        if (neg && v == (uint64_t)INT64_MAX + 1) return ckr__node_int(c, INT64_MIN);
+        for (size_t k = 0; k < n_limbs; k++) {
+            part += limb[k] * scale;
+            limb[k] = (uint32_t)part;
+            part >>= 32;
+        }
+        if (part) limb[n_limbs++] = (uint32_t)part;
     }
     limb[n_limbs++] = 0;
     if (neg) ckr__limbs_negate(limb, n_limbs);
-    for (k = 0; k < n_limbs; k++) ckr__store_u32(bytes + 4 * k, limb[k]);
-    for (n_bytes = 4 * n_limbs; n_bytes > 1; n_bytes--) {      /* as short as pickle writes it */
-        unsigned top = bytes[n_bytes - 1], next = bytes[n_bytes - 2];
-        if (!(top == 0 && next < 0x80) && !(top == 0xff && next >= 0x80)) break;
-    }
-    return ckr__node_text(c, CKR_NODE_BIGINT, (const char *)bytes, n_bytes);
+    for (size_t k = 0; k < n_limbs; k++) ckr__store_u32(bytes + 4 * k, limb[k]);
+    return ckr__int_trim(bytes, 4 * n_limbs);
+}
+
+/* The same as an INT or BIGINT node. */
+static ckr_node *ckr__node_digits(ckr__ctx *c, const uint8_t *p, size_t n, uint32_t base, bool neg)
+{
+    uint8_t bytes[4 * CKR__INT_LIMBS];
+    const size_t k = ckr__int_digits(p, n, base, neg, bytes);
+    if (k <= 8) return ckr__node_int(c, ckr__int_of(bytes, k));
+    return ckr__node_text(c, CKR_NODE_BIGINT, (const char *)bytes, k);
 }
 
 /* BIGINT in decimal; false when it is longer than Python would print. */
 static bool ckr__put_bigint(ckr__buf *b, const ckr_node *n)
 {
-    uint32_t limb[CKR__MAX_DIGITS * 4 / 32 + 2];
+    uint32_t limb[CKR__INT_LIMBS];
     char text[sizeof limb * 3];
     const uint8_t *p = (const uint8_t *)n->u.str;
     size_t n_limbs = (size_t)(n->count / 4 + 1), at = sizeof text;
@@ -5153,22 +5182,6 @@ static int ckr__slot_cmp(const void *a, const void *b)
     return ckr__key_cmp(*(ckr_node *const *)a, *(ckr_node *const *)b);
 }
 
-static uint64_t ckr__key_hash(const ckr_node *k)
-{
-    uint64_t v = k->id;                /* of a list or the like: equal to itself only      */
-    switch (k->kind) {
-    case CKR_NODE_STR: case CKR_NODE_BYTES: case CKR_NODE_BYTEARRAY: case CKR_NODE_BIGINT:
-        return ckr__hash_bytes(k->u.str, (size_t)k->count);
-    case CKR_NODE_FLOAT: return ckr__hash_bytes(&k->u.f, sizeof k->u.f);
-    case CKR_NODE_COMPLEX: return ckr__hash_bytes(k->u.complex_, 2 * sizeof *k->u.complex_);
-    case CKR_NODE_NONE: v = 0; break;
-    case CKR_NODE_BOOL: v = k->u.b; break;
-    case CKR_NODE_INT:  v = (uint64_t)k->u.i; break;
-    default: break;
-    }
-    return v * 0x9e3779b97f4a7c15u >> 7;
-}
-
 /* The pairs of a dict as pointers to their key slots, in key order. */
 static void **ckr__dict_sorted(ckr__ctx *c, const ckr_node *dict)
 {
@@ -5176,48 +5189,147 @@ static void **ckr__dict_sorted(ckr__ctx *c, const ckr_node *dict)
     return ckr__sorted(c, dict->u.items, (size_t)dict->count, pair, ckr__slot_cmp);
 }
 
-/* Keys that were made to collide: by sorting. */
-static ckr_result ckr__dict_duplicate_sorted(ckr__ctx *c, const ckr_node *dict,
-                                             const ckr_node **dup)
+/* Keys of dicts and sets, as Python has them: 1, 1.0 and True are equal; flat tuples compare by
+   their items, nested ones and objects by identity. *cost: bytes of long texts, which may be
+   shared. */
+static uint64_t ckr__key_hash_scalar(const ckr_node *n, uint64_t seed, uint64_t *cost)
 {
-    void **slots = ckr__dict_sorted(c, dict);
-    if (!slots) return CKR_E_NOMEM;
-    for (uint64_t i = 1; i < dict->count && !*dup; i++)
-        if (!ckr__slot_cmp(slots[i - 1], slots[i])) *dup = *(ckr_node **)slots[i];
-    ckr__heap_free(c, slots, (size_t)dict->count * sizeof *slots);
-    return CKR_OK;
+    uint64_t v = n->kind;
+    switch (n->kind) {
+    case CKR_NODE_BOOL: v = n->u.b; break;
+    case CKR_NODE_INT:  v = (uint64_t)n->u.i; break;
+    case CKR_NODE_FLOAT:
+        if (n->u.f >= -9.2e18 && n->u.f <= 9.2e18 && n->u.f == floor(n->u.f))
+            v = (uint64_t)(int64_t)n->u.f;
+        else if (isnan(n->u.f)) v = (uint64_t)n->id << 8;      /* equal to nothing     */
+        else memcpy(&v, &n->u.f, 8);
+        break;
+    case CKR_NODE_STR: case CKR_NODE_BYTES: case CKR_NODE_BIGINT: case CKR_NODE_GLOBAL:
+    case CKR_NODE_DTYPE: case CKR_NODE_DEVICE: case CKR_NODE_LAYOUT:
+        *cost += n->count > 64 ? n->count : 0;
+        return ckr__hash_keyed(seed, n->u.str, (size_t)n->count, 0) + n->kind;
+    case CKR_NODE_NONE: break;
+    default: v = (uint64_t)n->id << 8; break;
+    }
+    return ckr__hash_keyed(seed, &v, sizeof v, 0);
 }
 
-/* *dup is a key that the dict has twice, or NULL. A table of the hash's upper half and index + 1;
-   when it is probed too often the keys are sorted instead, so that no input makes this quadratic.
-   */
+static uint64_t ckr__key_hash(const ckr_node *n, uint64_t seed, uint64_t *cost)
+{
+    uint64_t h = n->count;
+    if (n->kind != CKR_NODE_TUPLE && n->kind != CKR_NODE_SIZE)
+        return ckr__key_hash_scalar(n, seed, cost);
+    for (uint64_t i = 0; i < n->count && i < 16; i++) {
+        const ckr_node *k = n->u.items[i];
+        h = (h + ckr__key_hash_scalar(k, seed, cost)) * 0xff51afd7ed558ccdu;
+    }
+    return h ^ h >> 31;
+}
+
+static bool ckr__key_number(const ckr_node *n, double *f, int64_t *i, bool *exact)
+{
+    *exact = n->kind != CKR_NODE_FLOAT;
+    if (n->kind == CKR_NODE_BOOL) *i = n->u.b;
+    else if (n->kind == CKR_NODE_INT) *i = n->u.i;
+    else if (n->kind == CKR_NODE_FLOAT) *f = n->u.f;
+    else return false;
+    if (!*exact && *f >= -9.2e18 && *f <= 9.2e18 && *f == floor(*f)) {
+        *i = (int64_t)*f;
+        *exact = true;
+    }
+    return true;
+}
+
+static bool ckr__key_equal_scalar(const ckr_node *a, const ckr_node *b)
+{
+    double fa = 0, fb = 0;
+    int64_t ia = 0, ib = 0;
+    bool ea, eb;
+    if (a == b) return true;
+    if (ckr__key_number(a, &fa, &ia, &ea)) {
+        if (!ckr__key_number(b, &fb, &ib, &eb) || ea != eb) return false;
+        return ea ? ia == ib : fa >= fb && fa <= fb;
+    }
+    if (a->kind != b->kind) return false;
+    switch (a->kind) {
+    case CKR_NODE_NONE: return true;
+    case CKR_NODE_STR: case CKR_NODE_BYTES: case CKR_NODE_BIGINT: case CKR_NODE_GLOBAL:
+    case CKR_NODE_DTYPE: case CKR_NODE_DEVICE: case CKR_NODE_LAYOUT:
+        return a->count == b->count && !memcmp(a->u.str, b->u.str, (size_t)a->count);
+    default: return false;
+    }
+}
+
+static bool ckr__key_equal(const ckr_node *a, const ckr_node *b)
+{
+    const bool ta = a->kind == CKR_NODE_TUPLE || a->kind == CKR_NODE_SIZE;
+    const bool tb = b->kind == CKR_NODE_TUPLE || b->kind == CKR_NODE_SIZE;
+    if (a == b) return true;
+    if (!ta || !tb) return !ta && !tb && ckr__key_equal_scalar(a, b);
+    if (a->count != b->count || a->count > 64) return false;
+    for (uint64_t i = 0; i < a->count; i++)
+        if (!ckr__key_equal_scalar(a->u.items[i], b->u.items[i])) return false;
+    return true;
+}
+
+/* Slots of the table: index + 1 below, and above it bits of the hash by which most unequal keys
+   part without a look at them. */
+typedef struct ckr__keyset {
+    uint32_t *table, mask, tag;        /* tag: of the key that was looked for last         */
+    size_t    cap;
+    uint64_t  seed;
+} ckr__keyset;
+
+static bool ckr__keyset_reset(ckr__ctx *c, ckr__keyset *k, uint64_t n)
+{
+    size_t cap = 32;
+    if (n > UINT32_MAX / 4) return ckr__nomem(c) != NULL;
+    while (cap < n + n / 2) cap *= 2;
+    if (!ckr__heap_grow(c, &k->table, &k->cap, cap, sizeof *k->table)) return false;
+    memset(k->table, 0, cap * sizeof *k->table);
+    k->mask = (uint32_t)cap - 1;
+    k->seed = (uint64_t)(uintptr_t)k->table | 1;
+    return true;
+}
+
+static void ckr__keyset_free(ckr__ctx *c, ckr__keyset *k)
+{
+    ckr__heap_free(c, k->table, k->cap * sizeof *k->table);
+}
+
+/* The slot of a key of `items`, each `width` behind the one before; 0 in it: it is none of them. */
+static uint32_t *ckr__keyset_find(ckr__keyset *k, ckr_node *const *items, size_t width,
+                                  const ckr_node *key, uint64_t *cost)
+{
+    const uint64_t h = (ckr__key_hash(key, k->seed, cost) ^ k->seed) * 0xc4ceb9fe1a85ec53u >> 32;
+    uint32_t i = (uint32_t)h & k->mask;
+    k->tag = (uint32_t)h & ~k->mask;
+    for (; k->table[i]; i = (i + 1) & k->mask)
+        if ((k->table[i] & ~k->mask) == k->tag &&
+            ckr__key_equal(items[((k->table[i] & k->mask) - 1) * width], key)) break;
+    return &k->table[i];
+}
+
+/* *dup is a key that the dict has twice, or NULL. */
 static ckr_result ckr__dict_duplicate(ckr__ctx *c, const ckr_node *dict, const ckr_node **dup)
 {
     ckr_node **items = dict->u.items;
-    uint64_t n = dict->count, budget = 16 * n, *table;
-    size_t cap = 64, at;
+    const uint64_t n = dict->count;
+    ckr__keyset k = CKR_ZERO;
+    uint64_t cost = 0;
     *dup = NULL;
     for (uint64_t i = 1; i < n && n <= 8; i++)
-        for (at = 0; at < i; at++)
-            if (!ckr__key_cmp(items[2 * i], items[2 * at])) *dup = items[2 * i];
+        for (uint64_t at = 0; at < i; at++)
+            if (ckr__key_equal(items[2 * i], items[2 * at])) *dup = items[2 * i];
     if (n <= 8) return CKR_OK;
-    if (n >= UINT32_MAX / 4) return ckr__dict_duplicate_sorted(c, dict, dup);
-    while (cap < 2 * n) cap *= 2;
-    table = (uint64_t *)ckr__heap_alloc(c, cap * sizeof *table);
-    if (!table) return CKR_E_NOMEM;
-    memset(table, 0, cap * sizeof *table);
-    for (uint64_t i = 0; i < n && !*dup && budget; i++) {
-        uint64_t hash = ckr__key_hash(items[2 * i]), tag = hash >> 32 << 32;
-        at = (size_t)hash & (cap - 1);
-        for (; table[at] && budget; at = (at + 1) & (cap - 1), budget--) {
-            uint64_t other = (uint32_t)table[at] - 1u;
-            if ((table[at] ^ tag) >> 32 == 0 && !ckr__key_cmp(items[2 * i], items[2 * other]))
-                *dup = items[2 * i];
-        }
-        table[at] = tag | (i + 1);
+    if (!ckr__keyset_reset(c, &k, n)) return CKR_E_NOMEM;
+    for (uint64_t i = 0; i < n && !*dup; i++) {
+        uint32_t *slot = ckr__keyset_find(&k, items, 2, items[2 * i], &cost);
+        if (*slot) *dup = items[2 * i];
+        *slot = k.tag | (uint32_t)(i + 1);
     }
-    ckr__heap_free(c, table, cap * sizeof *table);
-    return budget || *dup ? CKR_OK : ckr__dict_duplicate_sorted(c, dict, dup);
+    ckr__keyset_free(c, &k);
+    return CKR_OK;
 }
 
 /* "0.19.8" as 19008, "1.10" as 1010000; NULL as 0. */
@@ -7879,15 +7991,12 @@ static double ckr__load_f64(ckr_dtype t, const uint8_t *p)
     float f;
     double d;
     int64_t i;
+    uint16_t h;
     switch ((int)t) {
     case CKR_DTYPE_F32:  memcpy(&f, p, 4); return (double)f;
     case CKR_DTYPE_F64:  memcpy(&d, p, 8); return d;
-    case CKR_DTYPE_BF16: {
-        uint16_t h;
-        memcpy(&h, p, 2);
-        return (double)ckr__f32_of_bits((uint32_t)h << 16);
-    }
-    case CKR_DTYPE_F16:  { uint16_t h; memcpy(&h, p, 2); return (double)ckr__f32_of_f16(h); }
+    case CKR_DTYPE_BF16: memcpy(&h, p, 2); return (double)ckr__f32_of_bits((uint32_t)h << 16);
+    case CKR_DTYPE_F16:  memcpy(&h, p, 2); return (double)ckr__f32_of_f16(h);
     case CKR_DTYPE_I64:  memcpy(&i, p, 8); return (double)i;
     case CKR_DTYPE_I32:  { int32_t v; memcpy(&v, p, 4); return v; }
     case CKR_DTYPE_I16:  { int16_t v; memcpy(&v, p, 2); return v; }
@@ -7896,7 +8005,7 @@ static double ckr__load_f64(ckr_dtype t, const uint8_t *p)
     case CKR_DTYPE_BOOL: return *p;
     case CKR_DTYPE_U64:  { uint64_t v; memcpy(&v, p, 8); return (double)v; }
     case CKR_DTYPE_U32:  { uint32_t v; memcpy(&v, p, 4); return v; }
-    case CKR_DTYPE_U16:  { uint16_t v; memcpy(&v, p, 2); return v; }
+    case CKR_DTYPE_U16:  memcpy(&h, p, 2); return h;
     case CKR_DTYPE_F8_E4M3FN:   case CKR_DTYPE_F8_E5M2:
     case CKR_DTYPE_F8_E4M3FNUZ: case CKR_DTYPE_F8_E5M2FNUZ:
     case CKR_DTYPE_F8_E8M0: return ckr__f64_of_f8(t, *p);
@@ -8337,17 +8446,10 @@ static ckr__member *ckr__zip_find(const ckr__zip *z, const char *name, size_t n)
 static ckr_result ckr__zip_stored(const ckr__zip *z, const ckr__member *m)
 {
     if (m->method == 0) return CKR_OK;
-    return ckr__remedy(z->c->err,
-                       ckr__zip_member_fail(z, CKR_ITEM_ZIP_DEFLATED, m,
-                                            "compression method 8 (deflate), expected 0 (stored)"),
+    ckr__zip_member_fail(z, CKR_ITEM_ZIP_DEFLATED, m,
+                         "compression method 8 (deflate), expected 0 (stored)");
+    return ckr__remedy(z->c->err, ckr__oom(z->c),
                        "unpack the archive and pack it again with compression off (zip -0)");
-}
-
-/* A member's bytes in private memory, a NUL behind them. */
-static ckr_result ckr__zip_load(const ckr__zip *z, const ckr__member *m, const uint8_t **out)
-{
-    if (ckr__zip_stored(z, m) != CKR_OK) return ckr__oom(z->c);
-    return ckr__file_load(z->c, z->file, m->offset, m->size, z->c->limits.max_metadata_bytes, out);
 }
 
 /* >>pickle -------------------------------------------------------------------- */
@@ -8490,25 +8592,6 @@ static void ckr__pk_drop(ckr__pickle *p, ckr_node *n)
     n->id = 0;
     n->attrs = p->free_nodes[cls];
     p->free_nodes[cls] = n;
-}
-
-/* Room for `need` items in an array of scratch memory, `array` the address of its pointer: as many
-   at first, or 256, then twice as many. */
-static bool ckr__heap_grow(ckr__ctx *c, void *array, size_t *cap, size_t need, size_t size)
-{
-    size_t n = *cap ? *cap : need > 256 ? need : 256;
-    void *old, *p;
-    if (need <= *cap) return true;
-    while (n < need) n *= 2;
-    if (n > SIZE_MAX / 2 / size) return ckr__nomem(c) != NULL;
-    p = ckr__heap_alloc(c, n * size);
-    if (!p) return false;
-    memcpy(&old, array, sizeof old);
-    if (*cap) memcpy(p, old, *cap * size);
-    ckr__heap_free(c, old, *cap * size);
-    memcpy(array, &p, sizeof p);
-    *cap = n;
-    return true;
 }
 
 static bool ckr__nodes_room(ckr__ctx *c, ckr__nodes *v, size_t need)
@@ -8727,22 +8810,6 @@ static ckr_node *ckr__pk_int(ckr__pickle *p, int64_t v)
     return n;
 }
 
-/* How many bytes of a number in two's complement, little-endian, are more than signs. */
-static size_t ckr__int_trim(const uint8_t *s, size_t n)
-{
-    while (n > 1 && s[n - 1] == (s[n - 2] & 0x80 ? 0xFF : 0)) n--;
-    return n;
-}
-
-/* Of up to 8 bytes. */
-static int64_t ckr__int_of(const uint8_t *s, size_t n)
-{
-    uint64_t v = 0;
-    for (size_t i = 0; i < n; i++) v |= (uint64_t)s[i] << (8 * i);
-    if (n && n < 8 && (s[n - 1] & 0x80)) v |= UINT64_MAX << (8 * n);
-    return v > INT64_MAX ? -(int64_t)(UINT64_MAX - v) - 1 : (int64_t)v;
-}
-
 /* Redundant sign bytes go, so that equal numbers are equal. */
 static ckr_node *ckr__pk_long(ckr__pickle *p, const uint8_t *s, size_t n)
 {
@@ -8750,54 +8817,21 @@ static ckr_node *ckr__pk_long(ckr__pickle *p, const uint8_t *s, size_t n)
     return n > 8 ? ckr__pk_copy(p, CKR_NODE_BIGINT, s, n) : ckr__pk_int(p, ckr__int_of(s, n));
 }
 
-/* Nine digits at a time into 32-bit limbs; false on anything but digits. */
-static bool ckr__decimal_limbs(const uint8_t *s, size_t n, uint32_t *limb, size_t *used)
-{
-    *used = 0;
-    while (n) {
-        const size_t k = n % 9 ? n % 9 : 9;
-        uint64_t carry = 0, scale = 1;
-        for (size_t i = 0; i < k; i++, scale *= 10) {
-            if (s[i] < '0' || s[i] > '9') return false;
-            carry = carry * 10 + (uint64_t)(s[i] - '0');
-        }
-        for (size_t i = 0; i < *used; i++) {
-            carry += limb[i] * scale;
-            limb[i] = (uint32_t)carry;
-            carry >>= 32;
-        }
-        if (carry) limb[(*used)++] = (uint32_t)carry;
-        s += k;
-        n -= k;
-    }
-    return true;
-}
-
 /* Decimal text up to the 4,300 digits that Python allows: the conversion is quadratic. */
 static ckr_node *ckr__pk_decimal(ckr__pickle *p, const uint8_t *s, size_t n)
 {
-    uint32_t limb[512];
-    uint8_t b[2048];
-    size_t used;
+    uint8_t b[4 * CKR__INT_LIMBS];
+    size_t digits = 0;
     bool neg = false;
     while (n && (*s == ' ' || *s == '\t')) { s++; n--; }
     while (n && (s[n - 1] == ' ' || s[n - 1] == '\r' || s[n - 1] == '\t')) n--;
     if (n && (*s == '-' || *s == '+')) { neg = *s == '-'; s++; n--; }
-    if (n == 0 || n > 4300 || !ckr__decimal_limbs(s, n, limb, &used)) {
+    while (digits < n && s[digits] >= '0' && s[digits] <= '9') digits++;
+    if (n == 0 || n > CKR__MAX_DIGITS || digits < n) {
         ckr__pk_fail(p, CKR_ITEM_PICKLE_TEXT, "a decimal number that is not 1 to 4300 digits");
         return NULL;
     }
-    limb[used] = 0;
-    if (neg) {
-        uint64_t carry = 1;
-        for (size_t i = 0; i <= used; i++) {
-            carry += (uint32_t)~limb[i];
-            limb[i] = (uint32_t)carry;
-            carry >>= 32;
-        }
-    }
-    for (size_t i = 0; i <= used; i++) ckr__store_u32(b + 4 * i, limb[i]);
-    return ckr__pk_long(p, b, 4 * used + 4);
+    return ckr__pk_long(p, b, ckr__int_digits(s, n, 10, neg, b));
 }
 
 /* INT: "00" and "01" are the booleans of protocols 0 and 1. */
@@ -8996,136 +9030,26 @@ static bool ckr__pk_from_mark(ckr__pickle *p, uint8_t op)
 
 /* >>pickle.keys --------------------------------------------------------------- */
 /* After the last opcode: of equal keys the last value stays, in the first one's place, as in a
-   Python dict. 1, 1.0 and True are equal; flat tuples compare by their items, nested ones and
-   objects by identity.                                                                          */
-
-static uint64_t ckr__pk_key_hash_scalar(const ckr_node *n, uint64_t seed, uint64_t *cost)
-{
-    uint64_t v = n->kind;
-    switch (n->kind) {
-    case CKR_NODE_BOOL: v = n->u.b; break;
-    case CKR_NODE_INT:  v = (uint64_t)n->u.i; break;
-    case CKR_NODE_FLOAT:
-        if (n->u.f >= -9.2e18 && n->u.f <= 9.2e18 && n->u.f == floor(n->u.f))
-            v = (uint64_t)(int64_t)n->u.f;
-        else if (isnan(n->u.f)) v = (uint64_t)n->id << 8;      /* equal to nothing     */
-        else memcpy(&v, &n->u.f, 8);
-        break;
-    case CKR_NODE_STR: case CKR_NODE_BYTES: case CKR_NODE_BIGINT: case CKR_NODE_GLOBAL:
-    case CKR_NODE_DTYPE: case CKR_NODE_DEVICE: case CKR_NODE_LAYOUT:
-        *cost += n->count > 64 ? n->count : 0;
-        return ckr__hash_keyed(seed, n->u.str, (size_t)n->count, 0) + n->kind;
-    case CKR_NODE_NONE: break;
-    default: v = (uint64_t)n->id << 8; break;
-    }
-    v *= 0x9e3779b97f4a7c15u;
-    return v ^ v >> 29;
-}
-
-static uint64_t ckr__pk_key_hash(const ckr_node *n, uint64_t seed, uint64_t *cost)
-{
-    uint64_t h = n->count;
-    if (n->kind != CKR_NODE_TUPLE && n->kind != CKR_NODE_SIZE)
-        return ckr__pk_key_hash_scalar(n, seed, cost);
-    for (uint64_t i = 0; i < n->count && i < 16; i++) {
-        const ckr_node *k = n->u.items[i];
-        h = (h + ckr__pk_key_hash_scalar(k, seed, cost)) * 0xff51afd7ed558ccdu;
-    }
-    return h ^ h >> 31;
-}
-
-static bool ckr__pk_key_number(const ckr_node *n, double *f, int64_t *i, bool *exact)
-{
-    *exact = n->kind != CKR_NODE_FLOAT;
-    if (n->kind == CKR_NODE_BOOL) *i = n->u.b;
-    else if (n->kind == CKR_NODE_INT) *i = n->u.i;
-    else if (n->kind == CKR_NODE_FLOAT) *f = n->u.f;
-    else return false;
-    if (!*exact && *f >= -9.2e18 && *f <= 9.2e18 && *f == floor(*f)) {
-        *i = (int64_t)*f;
-        *exact = true;
-    }
-    return true;
-}
-
-static bool ckr__pk_key_equal_scalar(const ckr_node *a, const ckr_node *b)
-{
-    double fa = 0, fb = 0;
-    int64_t ia = 0, ib = 0;
-    bool ea, eb;
-    if (a == b) return true;
-    if (ckr__pk_key_number(a, &fa, &ia, &ea)) {
-        if (!ckr__pk_key_number(b, &fb, &ib, &eb) || ea != eb) return false;
-        return ea ? ia == ib : fa >= fb && fa <= fb;
-    }
-    if (a->kind != b->kind) return false;
-    switch (a->kind) {
-    case CKR_NODE_NONE: return true;
-    case CKR_NODE_STR: case CKR_NODE_BYTES: case CKR_NODE_BIGINT: case CKR_NODE_GLOBAL:
-    case CKR_NODE_DTYPE: case CKR_NODE_DEVICE: case CKR_NODE_LAYOUT:
-        return a->count == b->count && !memcmp(a->u.str, b->u.str, (size_t)a->count);
-    default: return false;
-    }
-}
-
-static bool ckr__pk_key_equal(const ckr_node *a, const ckr_node *b)
-{
-    const bool ta = a->kind == CKR_NODE_TUPLE || a->kind == CKR_NODE_SIZE;
-    const bool tb = b->kind == CKR_NODE_TUPLE || b->kind == CKR_NODE_SIZE;
-    if (a == b) return true;
-    if (!ta || !tb) return !ta && !tb && ckr__pk_key_equal_scalar(a, b);
-    if (a->count != b->count || a->count > 64) return false;
-    for (uint64_t i = 0; i < a->count; i++)
-        if (!ckr__pk_key_equal_scalar(a->u.items[i], b->u.items[i])) return false;
-    return true;
-}
-
-/* Slots of the table: index + 1 below, and above it bits of the hash by which most unequal keys
-   part without a look at them. */
-typedef struct ckr__pk_keyset { uint32_t *table; size_t cap; uint64_t seed; } ckr__pk_keyset;
-
-static bool ckr__pk_keyset_reset(ckr__ctx *c, ckr__pk_keyset *k, uint64_t n)
-{
-    size_t cap = 32;
-    if (n > UINT32_MAX / 4) return ckr__nomem(c) != NULL;
-    while (cap < n + n / 2) cap *= 2;
-    if (cap > k->cap) {
-        ckr__heap_free(c, k->table, k->cap * sizeof *k->table);
-        k->cap = 0;
-        k->table = (uint32_t *)ckr__heap_alloc(c, cap * sizeof *k->table);
-        if (!k->table) return false;
-        k->cap = cap;
-    }
-    memset(k->table, 0, cap * sizeof *k->table);
-    k->seed = (uint64_t)(uintptr_t)k->table | 1;
-    return true;
-}
+   Python dict. */
 
 /* Removes duplicates of one node; width 2 for dicts, 1 for sets. */
-static bool ckr__pk_unique(ckr__pickle *p, ckr__pk_keyset *k, ckr_node *n, size_t width)
+static bool ckr__pk_unique(ckr__pickle *p, ckr__keyset *k, ckr_node *n, size_t width)
 {
-    uint32_t mask = 32, i;
     uint64_t w = 0;
     if (n->count < 2) return true;
-    if (!ckr__pk_keyset_reset(p->c, k, n->count)) return false;
-    while (mask < n->count + n->count / 2) mask *= 2;
-    mask--;
+    if (!ckr__keyset_reset(p->c, k, n->count)) return false;
     for (uint64_t r = 0; r < n->count; r++) {
         ckr_node **item = n->u.items + r * width;
         uint64_t cost = 0;
         if (r + 16 < n->count) CKR__PREFETCH(item[16 * width]);
         if (r + 8 < n->count) CKR__PREFETCH(item[8 * width]->u.str);
-        uint64_t h = (ckr__pk_key_hash(*item, k->seed, &cost) ^ k->seed) * 0xc4ceb9fe1a85ec53u;
+        uint32_t *slot = ckr__keyset_find(k, n->u.items, width, *item, &cost);
         if (cost && !ckr__pk_charge(p, cost)) return false;
-        h >>= 32;
-        for (i = (uint32_t)h & mask; k->table[i]; i = (i + 1) & mask)
-            if (((k->table[i] ^ h) & ~(uint64_t)mask) == 0 &&
-                ckr__pk_key_equal(n->u.items[((k->table[i] & mask) - 1) * width], *item)) break;
-        if (k->table[i]) {
-            if (width == 2) n->u.items[(uint64_t)((k->table[i] & mask) - 1) * 2 + 1] = item[1];
-        } else {
+        if (!*slot) {
             if (w != r) memcpy(n->u.items + w * width, item, width * sizeof *item);
-            k->table[i] = ((uint32_t)h & ~mask) | (uint32_t)++w;
+            *slot = k->tag | (uint32_t)++w;
+        } else if (width == 2) {
+            n->u.items[(uint64_t)((*slot & k->mask) - 1) * 2 + 1] = item[1];
         }
     }
     n->count = w;
@@ -9134,13 +9058,13 @@ static bool ckr__pk_unique(ckr__pickle *p, ckr__pk_keyset *k, ckr_node *n, size_
 
 static bool ckr__pk_finish_keys(ckr__pickle *p)
 {
-    ckr__pk_keyset k = CKR_ZERO;
+    ckr__keyset k = CKR_ZERO;
     bool ok = true;
     for (size_t i = 0; i < p->keyed.n && ok; i++) {
         ckr_node *n = p->keyed.items[i];
         ok = ckr__pk_unique(p, &k, n, ckr_node_is_dict(n) ? 2 : 1);
     }
-    ckr__heap_free(p->c, k.table, k.cap * sizeof *k.table);
+    ckr__keyset_free(p->c, &k);
     return ok;
 }
 
@@ -9189,11 +9113,6 @@ static const ckr__py2_row ckr__py2[] = {
     { "cStringIO", NULL, "io", NULL, false }, { "pathlib._local", NULL, "pathlib", NULL, false },
     { "torch.tensor", NULL, "torch._tensor", NULL, false }
 };
-
-static bool ckr__text_is(const char *s, size_t n, const char *what)
-{
-    return strlen(what) == n && !memcmp(s, what, n);
-}
 
 static bool ckr__pk_global(ckr__pickle *p, const char *mod, size_t n_mod, const char *name,
                            size_t n_name)
@@ -10028,28 +9947,23 @@ static bool ckr__view_fits(const ckr_view *v)
 }
 
 /* A TENSOR node with room for its dimensions, sizes and strides filled in. */
-static ckr_node *ckr__tensor_node(ckr__pickle *p, const ckr_node *size, const ckr_node *stride)
+static bool ckr__tensor_node(ckr__pickle *p, const ckr_node *size, const ckr_node *stride,
+                             ckr_node **out)
 {
-    ckr_node *n;
-    ckr_view *v;
-    int64_t *dims;
-    if (!ckr__torch_is_dims(size) || !ckr__torch_is_dims(stride) || size->count != stride->count) {
-        ckr__torch_args(p, "sizes and strides must be as many, at most 64");
-        return NULL;
-    }
-    if (!ckr__pk_charge(p, size->count * 16)) return NULL;
-    n = ckr__pk_node(p, CKR_NODE_TENSOR, sizeof *v + (size_t)size->count * 2 * sizeof *dims);
-    if (!n) return NULL;
-    v = (ckr_view *)(void *)(n + 1);
-    dims = (int64_t *)(void *)(v + 1);
-    v->n_dims = (uint32_t)size->count;
+    const size_t n_dims = (size_t)size->count;
+    if (!ckr__torch_is_dims(size) || !ckr__torch_is_dims(stride) || size->count != stride->count)
+        return ckr__torch_args(p, "sizes and strides must be as many, at most 64");
+    if (!ckr__pk_charge(p, size->count * 16)) return false;
+    *out = ckr__pk_node(p, CKR_NODE_TENSOR, sizeof(ckr_view) + n_dims * 2 * sizeof(int64_t));
+    if (!*out) return false;
+    ckr_view *v = (ckr_view *)(void *)(*out + 1);
+    int64_t *dims = (int64_t *)(void *)(v + 1);
+    v->n_dims = (uint32_t)n_dims;
     v->shape = dims;
-    v->stride = dims + size->count;
+    v->stride = dims + n_dims;
     v->file = CKR_NO_FILE;
-    n->u.view = v;
-    if (!ckr__torch_dims(p, size, dims) || !ckr__torch_dims(p, stride, dims + size->count))
-        return NULL;
-    return n;
+    (*out)->u.view = v;
+    return ckr__torch_dims(p, size, dims) && ckr__torch_dims(p, stride, dims + n_dims);
 }
 
 /* A tensor whose offset is `at` in a window that begins at `from`, both in elements. */
@@ -10066,34 +9980,23 @@ static bool ckr__torch_placed(ckr__pickle *p, ckr_view *v, uint64_t at, uint64_t
 }
 
 /* storage, offset, size, stride */
-static ckr_node *ckr__torch_strided(ckr__pickle *p, ckr_node **a, const ckr_node *dtype,
-                                    const char *layout)
+static bool ckr__torch_strided(ckr__pickle *p, ckr_node **a, const ckr_node *dtype,
+                               const char *layout, ckr_node **out)
 {
-    if (a[0]->kind != CKR_NODE_STORAGE || a[1]->kind != CKR_NODE_INT || a[1]->u.i < 0) {
-        ckr__torch_args(p, "expected a storage and an offset that is not negative");
-        return NULL;
-    }
-    ckr_node *n = ckr__tensor_node(p, a[2], a[3]);
-    if (!n) return NULL;
-    const ckr_view *s = a[0]->u.view;
-    ckr_view *v = ckr__view(n);
-    v->dtype = s->dtype;
-    v->layout = layout;
-    if (dtype) {
-        if (dtype->kind != CKR_NODE_DTYPE || dtype->_aux == CKR_DTYPE_NONE ||
-            a[0]->_aux != CKR__G_UNTYPED) {
-            ckr__torch_args(p, "expected an untyped storage and a known dtype");
-            return NULL;
-        }
-        v->dtype = (ckr_dtype)dtype->_aux;
-    }
-    v->file = s->file;
-    v->data_offset = s->data_offset;
-    v->data_bytes = s->data_bytes;
-    v->bytes = s->bytes;
-    v->storage = s->storage;
-    v->big_endian = s->big_endian;
-    return ckr__torch_placed(p, v, (uint64_t)a[1]->u.i, (uint64_t)s->offset) ? n : NULL;
+    if (a[0]->kind != CKR_NODE_STORAGE || a[1]->kind != CKR_NODE_INT || a[1]->u.i < 0)
+        return ckr__torch_args(p, "expected a storage and an offset that is not negative");
+    if (!ckr__tensor_node(p, a[2], a[3], out)) return false;
+    if (dtype && (dtype->kind != CKR_NODE_DTYPE || dtype->_aux == CKR_DTYPE_NONE ||
+                  a[0]->_aux != CKR__G_UNTYPED))
+        return ckr__torch_args(p, "expected an untyped storage and a known dtype");
+    ckr_view *v = ckr__view(*out), all = *a[0]->u.view;
+    all.n_dims = v->n_dims;
+    all.shape = v->shape;
+    all.stride = v->stride;
+    all.layout = layout;
+    if (dtype) all.dtype = (ckr_dtype)dtype->_aux;
+    *v = all;
+    return ckr__torch_placed(p, v, (uint64_t)a[1]->u.i, (uint64_t)all.offset);
 }
 
 /* The last of equal keys counts, and duplicates are still there while the pickle runs. */
@@ -10133,8 +10036,7 @@ static bool ckr__torch_dense(ckr__pickle *p, ckr_node *args, uint16_t code, ckr_
         6 : 7;
     if (n < fixed || n > fixed + (code == CKR__G_TENSOR1 ? 0 : 1))
         return ckr__torch_args(p, "a tensor is rebuilt from a wrong number of arguments");
-    *out = ckr__torch_strided(p, a, code == CKR__G_TENSOR3 ? a[6] : NULL, NULL);
-    if (!*out) return false;
+    if (!ckr__torch_strided(p, a, code == CKR__G_TENSOR3 ? a[6] : NULL, NULL, out)) return false;
     ckr_view *v = ckr__view(*out);
     if (code == CKR__G_TENSOR1) return true;
     if (a[4]->kind != CKR_NODE_BOOL) return ckr__torch_args(p, "requires_grad must be a bool");
@@ -10193,8 +10095,7 @@ static bool ckr__torch_meta(ckr__pickle *p, const ckr_node *args, bool wrapper, 
     ckr_node **a = args->u.items + (wrapper ? 1 : 0);
     if (args->count != (wrapper ? 8u : 4u) || a[0]->kind != CKR_NODE_DTYPE)
         return ckr__torch_args(p, "a tensor without data is rebuilt from wrong arguments");
-    *out = ckr__tensor_node(p, a[1], a[2]);
-    if (!*out) return false;
+    if (!ckr__tensor_node(p, a[1], a[2], out)) return false;
     ckr_view *v = ckr__view(*out);
     v->dtype = (ckr_dtype)a[0]->_aux;
     v->meta = true;
@@ -10214,35 +10115,43 @@ static bool ckr__torch_part(ckr__pickle *p, ckr_node *tensor, const char *key, c
     return v->parts && pair[0] && ckr__pk_extend(p, v->parts, pair, 1, 2);
 }
 
+static bool ckr__torch_parts(ckr__pickle *p, ckr_node *tensor, const char *const *keys,
+                             ckr_node *const *values, uint64_t n)
+{
+    bool ok = true;
+    for (uint64_t i = 0; i < n && ok; i++) ok = ckr__torch_part(p, tensor, keys[i], values[i]);
+    return ok;
+}
+
+static bool ckr__torch_tensors(ckr_node *const *nodes, uint64_t n)
+{
+    while (n && nodes[n - 1]->kind == CKR_NODE_TENSOR) n--;
+    return n == 0;
+}
+
 /* layout, then for coo (indices, values, size [, is_coalesced]), else (compressed, plain, values,
    size) */
 static bool ckr__torch_sparse(ckr__pickle *p, const ckr_node *args, ckr_node **out)
 {
     static const char *const coo[] = { "indices", "values" },
         *const csr[] = { "compressed", "plain", "values" };
-    ckr_node *const *a = args->u.items, *const *d;
-    uint64_t n_parts, i;
-    bool is_coo;
+    ckr_node *const *a = args->u.items;
     if (args->count != 2 || a[0]->kind != CKR_NODE_LAYOUT || !ckr_node_is_list(a[1]))
         return ckr__torch_args(p, "a sparse tensor is rebuilt from wrong arguments");
-    is_coo = !strcmp(a[0]->u.str, "sparse_coo");
-    n_parts = is_coo ? 2 : 3;
-    d = a[1]->u.items;
+    const bool is_coo = !strcmp(a[0]->u.str, "sparse_coo");
+    const uint64_t n_parts = is_coo ? 2 : 3;
+    ckr_node *const *d = a[1]->u.items;
     if (a[1]->count < n_parts + 1 || a[1]->count > n_parts + 2)
         return ckr__torch_args(p, "a sparse tensor is rebuilt from a wrong number of parts");
-    for (i = 0; i < n_parts; i++)
-        if (d[i]->kind != CKR_NODE_TENSOR)
-            return ckr__torch_args(p, "a part of a sparse tensor is no tensor");
-    *out = ckr__tensor_node(p, d[n_parts], d[n_parts]);
-    if (!*out) return false;
+    if (!ckr__torch_tensors(d, n_parts))
+        return ckr__torch_args(p, "a part of a sparse tensor is no tensor");
+    if (!ckr__tensor_node(p, d[n_parts], d[n_parts], out)) return false;
     ckr__view(*out)->dtype = d[n_parts - 1]->u.view->dtype;
     ckr__view(*out)->stride = NULL;
     ckr__view(*out)->layout = a[0]->u.str;
     if (is_coo && !ckr__torch_part(p, *out, "coalesced", a[1]->count > 3 &&
                                    ckr__pk_true(d[3]) ? p->yes : p->no)) return false;
-    for (i = 0; i < n_parts; i++)
-        if (!ckr__torch_part(p, *out, is_coo ? coo[i] : csr[i], d[i])) return false;
-    return true;
+    return ckr__torch_parts(p, *out, is_coo ? coo : csr, d, n_parts);
 }
 
 /* storage, offset, size, stride, (scheme, ...), requires_grad, hooks */
@@ -10266,8 +10175,7 @@ static bool ckr__torch_quantized(ckr__pickle *p, const ckr_node *args, ckr_node 
     if (channel && q[2]->kind == CKR_NODE_TENSOR)
         scheme = ckr__is_float(q[2]->u.view->dtype) ? "per_channel_affine_float_qparams"
                                                     : "per_channel_affine";
-    *out = ckr__torch_strided(p, a, NULL, "quantized");
-    if (!*out) return false;
+    if (!ckr__torch_strided(p, a, NULL, "quantized", out)) return false;
     ckr__view(*out)->requires_grad = a[5]->u.b;
     ok = ckr__torch_part(p, *out, "qscheme", ckr__pk_copy(p, CKR_NODE_STR, scheme, strlen(scheme)));
     ok = ok && ckr__torch_part(p, *out, tensor ? "scale" : "scales", q[1]);
@@ -10278,19 +10186,14 @@ static bool ckr__torch_quantized(ckr__pickle *p, const ckr_node *args, ckr_node 
 static bool ckr__torch_nested(ckr__pickle *p, const ckr_node *args, ckr_node **out)
 {
     static const char *const part[] = { "buffer", "sizes", "strides", "offsets" };
-    uint64_t i;
     if (args->count != 4)
         return ckr__torch_args(p, "a nested tensor is rebuilt from wrong arguments");
-    for (i = 0; i < 4; i++)
-        if (args->u.items[i]->kind != CKR_NODE_TENSOR)
-            return ckr__torch_args(p, "a part of a nested tensor is no tensor");
-    *out = ckr__tensor_node(p, p->empty_tuple, p->empty_tuple);
-    if (!*out) return false;
+    if (!ckr__torch_tensors(args->u.items, 4))
+        return ckr__torch_args(p, "a part of a nested tensor is no tensor");
+    if (!ckr__tensor_node(p, p->empty_tuple, p->empty_tuple, out)) return false;
     ckr__view(*out)->dtype = args->u.items[0]->u.view->dtype;
     ckr__view(*out)->layout = "nested";
-    for (i = 0; i < 4; i++)
-        if (!ckr__torch_part(p, *out, part[i], args->u.items[i])) return false;
-    return true;
+    return ckr__torch_parts(p, *out, part, args->u.items, 4);
 }
 
 /* Of devices without storages of their own: (tensor or ndarray, dtype, device, requires_grad). */
@@ -11514,7 +11417,10 @@ static ckr_result ckr__torch_small(const ckr__torch *t, const char *record, cons
     memcpy(t->name + root, "data/", 5);
     if (!m) return CKR_OK;
     *n = m->size;
-    return m->size <= 4096 ? ckr__zip_load(t->zip, m, data) : CKR_OK;
+    if (m->size > 4096) return CKR_OK;
+    if (ckr__zip_stored(t->zip, m) != CKR_OK) return ckr__oom(t->zip->c);
+    return ckr__file_load(t->zip->c, t->zip->file, m->offset, m->size,
+                          t->zip->c->limits.max_metadata_bytes, data);
 }
 
 static ckr_result ckr__torch_records(ckr__torch *t)
@@ -11544,31 +11450,42 @@ static ckr_result ckr__torch_records(ckr__torch *t)
     return CKR_OK;
 }
 
-/* data.pkl, once; *stale when it has to be repeated with every node kept. */
-static ckr_result ckr__torch_object(ckr__torch *t, const ckr__member *m, bool keep, bool *stale)
+/* The pickle at t->source, once; *stale when it has to be repeated with every node kept. */
+static ckr_result ckr__pickle_once(ckr__ctx *c, ckr__torch *t, const char *where, bool keep,
+                                   bool *stale)
 {
-    ckr__ctx *c = t->zip->c;
-    ckr__doc *doc = t->doc;
+    const ckr__source *s = &t->source;
+    ckr_node **root = &t->doc->root;
     const uint8_t *data;
     ckr__pickle p;
-    ckr_result r = ckr__zip_load(t->zip, m, &data);
+    ckr_result r = ckr__file_load(c, s->file, s->offset, s->size, c->limits.max_metadata_bytes,
+                                  &data);
     if (r != CKR_OK) return r;
-    doc->n_storages = 0;
+    t->doc->n_storages = 0;
     t->embedded = 0;
-    for (uint64_t i = 0; i < t->zip->n; i++) t->zip->members[i].storage = 0;
-    ckr__pk_begin(&p, c, t, (uint8_t *)(uintptr_t)data, (size_t)m->size, 0);
-    p.where = "data.pkl";
+    for (uint64_t i = 0; t->zip && i < t->zip->n; i++) t->zip->members[i].storage = 0;
+    ckr__pk_begin(&p, c, t, (uint8_t *)(uintptr_t)data, (size_t)s->size, 0);
+    p.where = where;
     p.keep = keep;
-    doc->root = ckr__pk_run(&p);
+    *root = ckr__pk_run(&p);
     *stale = p.stale;
-    if (doc->root && p.pos != p.size) {
+    if (*root && p.pos != p.size) {
         p.op = p.pos;
         ckr__pk_fail(&p, CKR_ITEM_PICKLE_TRAILING, "bytes follow the pickle's STOP");
-        doc->root = NULL;
+        *root = NULL;
     }
-    if (doc->root && ckr__is_module(doc->root)) doc->root = ckr__script_flatten(&p, doc->root);
+    if (*root && t->zip && ckr__is_module(*root)) *root = ckr__script_flatten(&p, *root);
     ckr__pk_free(&p);
-    return doc->root ? CKR_OK : c->err->code;
+    return *root ? CKR_OK : c->err->code;
+}
+
+static ckr_result ckr__pickle_load(ckr__ctx *c, ckr__torch *t, const char *where)
+{
+    bool stale = false;
+    const ckr_result r = ckr__pickle_once(c, t, where, false, &stale);
+    if (!stale) return r;
+    ckr__error_reset(c);
+    return ckr__pickle_once(c, t, where, true, &stale);
 }
 
 /* What else torch writes as an archive, by the names of its members behind the root folder. */
@@ -11593,26 +11510,23 @@ static const char *ckr__torch_foreign(const ckr__zip *z, size_t root)
 static ckr_result ckr__torch_no_object(const ckr__zip *z, size_t root)
 {
     const char *path = ckr__file_path(z->c, z->file), *what = ckr__torch_foreign(z, root);
-    if (!what)
-        return ckr__fail(z->c->err, CKR_ITEM_TORCH_RECORD, path, CKR_NO_OFFSET, "data.pkl",
-                         "the archive has no data.pkl, which torch.save writes");
-    return ckr__remedy(z->c->err,
-                       ckr__fail(z->c->err, CKR_ITEM_TORCH_RECORD, path, CKR_NO_OFFSET, "data.pkl",
-                                 "the archive has none: it is %s", what),
-                       "load it with torch and torch.save the state_dict");
+    if (what)
+        return ckr__fail_fmt(z->c, CKR_ITEM_TORCH_RECORD, path, "data.pkl",
+                             "load it with torch and torch.save the state_dict",
+                             "the archive has none: it is %s", what);
+    return ckr__fail(z->c->err, CKR_ITEM_TORCH_RECORD, path, CKR_NO_OFFSET, "data.pkl",
+                     "the archive has no data.pkl, which torch.save writes");
 }
 
 static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
 {
     ckr__torch t = CKR_ZERO;
     size_t root = 0;
-    bool stale = false;
     ckr_result r = ckr__torch_root(z, &root);
     if (r != CKR_OK) return r;
     t.doc = doc;
     t.zip = z;
     t.prefix = root + 5;
-    t.source.file = z->file;
     t.name = (char *)ckr__arena(c, t.prefix + CKR__MAX_KEY + 1);
     if (!t.name) return c->err->code;
     if (root) memcpy(t.name, z->members[0].name, root);     /* an empty archive has no names */
@@ -11620,13 +11534,12 @@ static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
     const ckr__member *m = ckr__zip_find(z, t.name, root + 8);
     memcpy(t.name + root, "data/", 5);
     if (!m) return ckr__torch_no_object(z, root);
+    t.source.file = z->file;
     t.source.offset = m->offset;
+    t.source.size = m->size;
     r = ckr__torch_records(&t);
-    if (r == CKR_OK) r = ckr__torch_object(&t, m, false, &stale);
-    if (stale) {
-        ckr__error_reset(c);
-        r = ckr__torch_object(&t, m, true, &stale);
-    }
+    if (r == CKR_OK) r = ckr__zip_stored(z, m);
+    if (r == CKR_OK) r = ckr__pickle_load(c, &t, "data.pkl");
     doc->format = CKR_FORMAT_TORCH_ZIP;
     doc->members = z->members;
     doc->n_members = z->n;
@@ -12034,42 +11947,6 @@ static ckr_result ckr__npz_load(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
    pickles of protocols 0 and 1, which are taken when the first byte can begin one and the last is
    a STOP.                                                                                       */
 
-static ckr_result ckr__pickle_once(ckr__ctx *c, const ckr__source *src, bool keep, bool *stale,
-                                   ckr__doc *doc)
-{
-    const uint8_t *data = NULL;
-    ckr__torch t = CKR_ZERO;
-    ckr__pickle p;
-    ckr_result r = ckr__file_load(c, src->file, src->offset, src->size,
-                                  c->limits.max_metadata_bytes, &data);
-    if (r != CKR_OK) return r;
-    t.doc = doc;
-    t.source = *src;
-    doc->n_storages = 0;
-    ckr__pk_begin(&p, c, &t, (uint8_t *)(uintptr_t)data, (size_t)src->size, 0);
-    p.keep = keep;
-    doc->root = ckr__pk_run(&p);
-    *stale = p.stale;
-    if (!doc->root) return c->err->code;
-    p.op = p.pos;
-    if (p.pos == p.size) return CKR_OK;
-    doc->root = NULL;
-    ckr__pk_fail(&p, CKR_ITEM_PICKLE_TRAILING, "bytes follow the pickle's STOP");
-    return c->err->code;
-}
-
-static ckr_result ckr__pickle_load(ckr__ctx *c, const ckr__source *src, ckr__doc *doc)
-{
-    bool stale = false;
-    ckr_result r = ckr__pickle_once(c, src, false, &stale, doc);
-    if (stale) {
-        ckr__error_reset(c);
-        r = ckr__pickle_once(c, src, true, &stale, doc);
-    }
-    doc->format = CKR_FORMAT_PICKLE;
-    return r;
-}
-
 static ckr_result ckr__zip_doc(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t size,
                                ckr__doc *doc)
 {
@@ -12108,24 +11985,23 @@ static ckr_result ckr__torch_doc(ckr__ctx *c, uint32_t file, uint64_t offset, ui
                                  ckr__doc *doc)
 {
     const char *path = ckr__file_path(c, file);
-    uint8_t h[512];
+    uint8_t h[512] = CKR_ZERO;
     const size_t n = size < sizeof h ? (size_t)size : sizeof h;
-    ckr__source s;
+    ckr__torch t = CKR_ZERO;
     memset(doc, 0, sizeof *doc);
-    memset(h, 0, sizeof h);
     if (!ckr__range_ok(offset, size, c->files[file].size))
         return ckr__fail(c->err, CKR_ITEM_IO_READ, path, offset, NULL,
                          "the slice passes the end of the file");
     ckr_result r = ckr__file_read(c, file, offset, h, n);
     if (r != CKR_OK) return r;
-    s.file = file;
-    s.offset = offset;
-    s.size = size;
-    s.bytes = NULL;
+    t.doc = doc;
+    t.source.file = file;
+    t.source.offset = offset;
+    t.source.size = size;
     if (n >= 4 && !memcmp(h, "PK\3\4", 4)) return ckr__zip_doc(c, file, offset, size, doc);
     if (ckr__is_legacy(h, n)) {
         doc->format = CKR_FORMAT_TORCH_LEGACY;
-        return ckr__legacy_load(c, &s, doc);
+        return ckr__legacy_load(c, &t.source, doc);
     }
     if (n >= 6 && !memcmp(h, "\x93NUMPY", 6)) {
         doc->format = CKR_FORMAT_NPY;
@@ -12135,7 +12011,8 @@ static ckr_result ckr__torch_doc(ckr__ctx *c, uint32_t file, uint64_t offset, ui
         return ckr__fail(c->err, CKR_ITEM_TORCH_PREVIEW, path, offset, NULL, NULL);
     if (n >= 262 && !memcmp(h + 257, "ustar", 5))
         return ckr__fail(c->err, CKR_ITEM_TORCH_TAR, path, offset, NULL, NULL);
-    if (n > 0 && ckr__may_be_pickle(c, file, offset, size, h)) return ckr__pickle_load(c, &s, doc);
+    doc->format = CKR_FORMAT_PICKLE;
+    if (n > 0 && ckr__may_be_pickle(c, file, offset, size, h)) return ckr__pickle_load(c, &t, NULL);
     if (c->err->code != CKR_OK) return c->err->code;
     return ckr__fail(c->err, CKR_ITEM_UNKNOWN_FORMAT, path, offset, NULL,
                      n ? "the first bytes %02x %02x %02x %02x begin no format that is known here" :
@@ -12148,32 +12025,6 @@ static ckr_result ckr__torch_load(ckr__ctx *c, uint32_t file, uint64_t offset, u
 {
     ckr__doc doc;
     ckr_result r = ckr__torch_doc(c, file, offset, size, &doc);
-    if (r != CKR_OK) return r;
-    if (format) *format = doc.format;
-    *root = doc.root;
-    return CKR_OK;
-}
-
-/* A whole file of any of these formats, safetensors included: u64 length, then '{'. */
-static ckr_result ckr__tree_doc(ckr__ctx *c, uint32_t file, ckr__doc *doc)
-{
-    uint8_t h[9] = CKR_ZERO;
-    const uint64_t size = c->files[file].size;
-    ckr_result r = ckr__file_read(c, file, 0, h, size < sizeof h ? (size_t)size : sizeof h);
-    if (r != CKR_OK) return r;
-    if (size >= 9 && memcmp(h, "PK\3\4", 4) != 0 && h[0] != 0x80 && h[0] != 0x93 &&
-        (h[8] == '{' || ckr__load_u64(h) <= size)) {
-        memset(doc, 0, sizeof *doc);
-        doc->format = CKR_FORMAT_SAFETENSORS;
-        return ckr__safetensors_load(c, file, &doc->root);
-    }
-    return ckr__torch_doc(c, file, 0, size, doc);
-}
-
-static ckr_result ckr__tree_load(ckr__ctx *c, uint32_t file, ckr_format *format, ckr_node **root)
-{
-    ckr__doc doc;
-    ckr_result r = ckr__tree_doc(c, file, &doc);
     if (r != CKR_OK) return r;
     if (format) *format = doc.format;
     *root = doc.root;
@@ -12206,24 +12057,14 @@ static ckr_result ckr__doc_is_safetensors(ckr__ctx *c, uint32_t file, bool *yes)
     return r;
 }
 
-/* An object of JSON by its brace, which begins no pickle: a JSON file may have any name. */
-static ckr_result ckr__looks_like_json(ckr__ctx *c, uint32_t file, bool *yes)
-{
-    const uint64_t size = c->files[file].size;
-    const size_t n = size < 64 ? (size_t)size : 64;
-    char head[64];
-    size_t i;
-    ckr_result r = ckr__file_read(c, file, 0, head, n);
-    for (i = 0; r == CKR_OK && i < n && strchr(" \t\r\n", head[i]) && head[i]; i++) {}
-    *yes = r == CKR_OK && i < n && head[i] == '{';
-    return r;
-}
-
+/* An object of JSON is told by its brace, which begins no pickle: a JSON file may have any name.
+   What has the length of a header at least, or a brace behind it, is a broken safetensors file. */
 static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, ckr_node **root)
 {
     const char *path = ckr__file_path(c, file);
+    const uint64_t size = c->files[file].size;
     const bool named = ckr__path_is_text(path);
-    bool json = ckr__path_ends(path, ".json");
+    uint8_t h[65] = CKR_ZERO;
     const uint8_t *text;
     bool safetensors = false;
     if (ckr__path_ends(path, ".safetensors.index.json")) {
@@ -12231,20 +12072,22 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
         return ckr__safetensors_load_index(c, path, root);
     }
     ckr_result r = ckr__doc_is_safetensors(c, file, &safetensors);
+    if (r == CKR_OK && !named) r = ckr__file_read(c, file, 0, h, size < 64 ? (size_t)size : 64);
     if (r != CKR_OK) return r;
-    if (safetensors) {
+    const bool json = named ? ckr__path_ends(path, ".json")
+                            : h[strspn((const char *)h, " \t\r\n")] == '{';
+    if (safetensors || (!named && !json && size >= 9 && memcmp(h, "PK\3\4", 4) != 0 &&
+                        h[0] != 0x80 && h[0] != 0x93 &&
+                        (h[8] == '{' || ckr__load_u64(h) <= size))) {
         *format = CKR_FORMAT_SAFETENSORS;
         return ckr__safetensors_load(c, file, root);
     }
-    if (!named) r = ckr__looks_like_json(c, file, &json);
-    if (r != CKR_OK) return r;
-    if (!named && !json) return ckr__tree_load(c, file, format, root);
+    if (!named && !json) return ckr__torch_load(c, file, 0, size, format, root);
     *format = json ? CKR_FORMAT_JSON : CKR_FORMAT_YAML;
-    r = ckr__file_load(c, file, 0, c->files[file].size, c->limits.max_json_bytes, &text);
+    r = ckr__file_load(c, file, 0, size, c->limits.max_json_bytes, &text);
     if (r != CKR_OK) return r;
-    if (json) return ckr__json_parse(c, path, text, (size_t)c->files[file].size,
-                                     CKR__JSON_PYTHON, root);
-    return ckr__yaml_parse(c, path, text, (size_t)c->files[file].size, root);
+    return json ? ckr__json_parse(c, path, text, (size_t)size, CKR__JSON_PYTHON, root)
+                : ckr__yaml_parse(c, path, text, (size_t)size, root);
 }
 
 /* >>dcp ----------------------------------------------------------------------- */
@@ -12448,23 +12291,16 @@ static bool ckr__dv_limit(ckr__dcp_vm *m)
     return false;
 }
 
-/* Room for one more in an array that doubles. */
+/* Room in an array that doubles: all of them are at most max_arena_bytes, with 31-bit indices. */
 static bool ckr__dv_grow(ckr__dcp_vm *m, void *array, size_t *cap, size_t need, size_t size)
 {
-    size_t n = *cap ? *cap : 256;
-    void *old, *p;
-    while (n < need) n *= 2;
-    if (n > UINT32_MAX / 2 || n > m->c->limits.max_arena_bytes / size ||
-        m->scratch + (n - *cap) * size > m->c->limits.max_arena_bytes)
+    const size_t had = *cap;
+    const uint64_t most = m->c->limits.max_arena_bytes;
+    if (need > UINT32_MAX / 4 || need > most / size ||
+        m->scratch + (need - had) * (uint64_t)size > most)
         return ckr__dv_limit(m);
-    m->scratch += (n - *cap) * size;
-    p = ckr__heap_alloc(m->c, n * size);
-    if (!p) return false;
-    memcpy(&old, array, sizeof old);
-    if (old && *cap) memcpy(p, old, *cap * size);
-    ckr__heap_free(m->c, old, *cap * size);
-    memcpy(array, &p, sizeof p);
-    *cap = n;
+    if (!ckr__heap_grow(m->c, array, cap, need, size)) return false;
+    m->scratch += (*cap - had) * (uint64_t)size;
     return true;
 }
 
@@ -12662,22 +12498,13 @@ static bool ckr__dv_new_box(ckr__dcp_vm *m, bool dict)
                                CKR__DV_BOX);
 }
 
+/* Words of its own. */
 static bool ckr__dv_outgrow(ckr__dcp_vm *m, ckr__dv_box *b, size_t need)
 {
-    size_t cap = b->cap ? b->cap : 64;
-    uint64_t *own;
-    while (cap < need) cap *= cap < 4096 ? 2 : 4;
-    if (cap > UINT32_MAX / 2 || m->scratch + cap * 8 > m->c->limits.max_arena_bytes)
-        return ckr__dv_limit(m);
-    own = (uint64_t *)ckr__heap_alloc(m->c, cap * sizeof *own);
-    if (!own) return false;
-    m->scratch += cap * 8;
-    if (b->n) memcpy(own, ckr__dv_words(m, b), b->n * sizeof *own);
-    if (b->own) {
-        m->scratch -= (uint64_t)b->cap * 8;
-        ckr__heap_free(m->c, b->own, b->cap * sizeof *own);
-    }
-    b->own = own;
+    const uint64_t *in_cells = b->own ? NULL : m->cells + b->first;
+    size_t cap = b->own ? b->cap : 0;
+    if (!ckr__dv_grow(m, &b->own, &cap, need, sizeof *b->own)) return false;
+    if (in_cells && b->n) memcpy(b->own, in_cells, b->n * sizeof *b->own);
     b->cap = (uint32_t)cap;
     return true;
 }
@@ -12885,38 +12712,32 @@ static bool ckr__dv_object(ckr__dcp_vm *m, unsigned cls, size_t record)
     return ckr__dv_push(m, (uint64_t)record << 8 | (uint64_t)cls << 4 | CKR__DV_OBJ);
 }
 
+/* One more of an array, all of whose fields say that they are not known. */
+#define CKR__DV_RECORD(m, cls, name)                                                               \
+    (CKR__DV_ROOM(m, name, (m)->n_##name + 1) &&                                                   \
+     memset(&(m)->name[(m)->n_##name], 0xff, sizeof *(m)->name) != NULL &&                         \
+     ckr__dv_object((m), cls, (m)->n_##name++))
+
 static bool ckr__dv_newobj(ckr__dcp_vm *m)
 {
+    uint64_t g;
     if (!ckr__dv_has(m, 2)) return false;
     m->n_stack -= 2;
-    uint64_t g = m->stack[m->n_stack];
+    g = m->stack[m->n_stack];
     if (ckr__dv_kind(g) != CKR__DV_GLOBAL ||
         ckr__dv_kind(m->stack[m->n_stack + 1]) != CKR__DV_TUPLE)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
-    unsigned cls = (unsigned)(g >> 4 & 15);
-    switch (cls) {
-    case CKR__DG_METADATA:
-    case CKR__DG_BYTES: return ckr__dv_object(m, cls, 0);
-    case CKR__DG_CHUNK:
-        if (!CKR__DV_ROOM(m, chunks, m->n_chunks + 1)) return false;
-        m->chunks[m->n_chunks].offsets = m->chunks[m->n_chunks].sizes = UINT32_MAX;
-        return ckr__dv_object(m, cls, m->n_chunks++);
-    case CKR__DG_INDEX:
-        if (!CKR__DV_ROOM(m, indices, m->n_indices + 1)) return false;
-        m->indices[m->n_indices].fqn = 0;
-        return ckr__dv_object(m, cls, m->n_indices++);
-    case CKR__DG_INFO:
-        if (!CKR__DV_ROOM(m, infos, m->n_infos + 1)) return false;
-        m->infos[m->n_infos].file = UINT32_MAX;
-        return ckr__dv_object(m, cls, m->n_infos++);
-    case CKR__DG_TENSOR:
-        if (!CKR__DV_ROOM(m, tensors, m->n_tensors + 1)) return false;
-        m->tensors[m->n_tensors].size = UINT32_MAX;
-        return ckr__dv_object(m, cls, m->n_tensors++);
+    switch ((unsigned)(g >> 4 & 15)) {
+    case CKR__DG_METADATA: return ckr__dv_object(m, CKR__DG_METADATA, 0);
+    case CKR__DG_BYTES:    return ckr__dv_object(m, CKR__DG_BYTES, 0);
+    case CKR__DG_CHUNK:    return CKR__DV_RECORD(m, CKR__DG_CHUNK, chunks);
+    case CKR__DG_INDEX:    return CKR__DV_RECORD(m, CKR__DG_INDEX, indices);
+    case CKR__DG_INFO:     return CKR__DV_RECORD(m, CKR__DG_INFO, infos);
+    case CKR__DG_TENSOR:   return CKR__DV_RECORD(m, CKR__DG_TENSOR, tensors);
     case CKR__DG_PROPERTIES:
         if (!CKR__DV_ROOM(m, dtypes, m->n_dtypes + 1)) return false;
         m->dtypes[m->n_dtypes] = 0;
-        return ckr__dv_object(m, cls, m->n_dtypes++);
+        return ckr__dv_object(m, CKR__DG_PROPERTIES, m->n_dtypes++);
     default: return ckr__dv_push(m, CKR__DV_OTHER);
     }
 }
@@ -13562,6 +13383,7 @@ static bool ckr__dv_run(ckr__dcp_vm *m)
 
 typedef struct ckr__dv_gather {
     ckr__dcp_vm *m;
+    ckr__ctx    *scratch;
     ckr__dcp    *d;
     uint32_t    *pair_of;      /* item -> pair                                           */
     bool        *placed;       /* by chunk's record: it is in `chunks`                   */
@@ -13767,7 +13589,7 @@ static uint64_t ckr__dv_key(const ckr__dv_gather *g, size_t pair, const int64_t 
 static bool ckr__dv_boxes(ckr__dv_gather *g)
 {
     if (g->box_keys) return true;
-    g->box_keys = (uint64_t *)ckr__heap_alloc(g->m->c, (size_t)g->n_chunks * 8);
+    g->box_keys = CKR__NEW_N(g->scratch, uint64_t, g->n_chunks);
     for (size_t i = 0; g->box_keys && i < g->n_state; i++)
         for (uint64_t k = g->first[i]; k < g->first[i + 1]; k++) {
             if (!g->chunks[k].start) continue;
@@ -13916,32 +13738,29 @@ static bool ckr__dv_planner(ckr__dv_gather *g)
 
 static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
 {
+    ckr__ctx scratch = *m->c;
     ckr__dv_gather g = CKR_ZERO;
     size_t n;
     g.m = m;
     g.d = d;
+    g.scratch = &scratch;
     g.boxes.c = g.words.c = m->c;
+    scratch.chunks = NULL;
     if (ckr__dv_kind(m->state) != CKR__DV_BOX)
         return ckr__dv_bad(m, "Metadata has no state_dict_metadata");
     if (!ckr__dv_pairs(m, m->state, "state_dict_metadata", &g.state, &n)) return false;
     g.n_state = n;
-    g.placed = (bool *)ckr__heap_alloc(m->c, m->n_chunks * sizeof *g.placed);
-    g.first = (uint64_t *)ckr__heap_alloc(m->c, (n + 1) * 8);
-    g.items = (uint32_t *)ckr__heap_alloc(m->c, n * 4);
-    bool ok = g.placed && g.first && g.items;
-    if (ok) memset(g.placed, 0, m->n_chunks * sizeof *g.placed);
-    ok = ok && ckr__dv_chunks(&g);
-    if (ok) g.pair_of = (uint32_t *)ckr__heap_alloc(m->c, (size_t)d->n_items * 4);
-    ok = ok && g.pair_of;
-    if (ok) memset(g.pair_of, 0xff, (size_t)d->n_items * 4);
+    g.placed = CKR__NEW_N(&scratch, bool, m->n_chunks);
+    g.first = CKR__NEW_N(&scratch, uint64_t, n + 1);
+    g.items = CKR__NEW_N(&scratch, uint32_t, n);
+    bool ok = g.placed && g.first && g.items && ckr__dv_chunks(&g);
+    g.pair_of = ok ? CKR__NEW_N(&scratch, uint32_t, d->n_items) : NULL;
+    ok = g.pair_of != NULL;
+    if (ok) memset(g.pair_of, 0xff, (size_t)d->n_items * sizeof *g.pair_of);
     for (size_t i = 0; ok && i < n; i++) g.pair_of[g.items[i]] = (uint32_t)i;
     ok = ok && ckr__dv_storage(&g) && ckr__dv_planner(&g);
     for (size_t i = 0; ok && i < n; i++) ok = ckr__dv_settle(&g, i);
-    ckr__heap_free(m->c, g.placed, m->n_chunks * sizeof *g.placed);
-    ckr__heap_free(m->c, g.first, (n + 1) * 8);
-    ckr__heap_free(m->c, g.items, n * 4);
-    ckr__heap_free(m->c, g.pair_of, (size_t)d->n_items * 4);
-    ckr__heap_free(m->c, g.box_keys, (size_t)g.n_chunks * 8);
+    ckr__arena_free(&scratch);
     ckr__map_free(&g.boxes);
     ckr__map_free(&g.words);
     return ok;
@@ -14008,13 +13827,10 @@ static ckr_result ckr__dcp_ranges(ckr__dcp *d)
                     ckr__copy_tail(d->c->err->where, sizeof d->c->err->where, x->fqn);
                 return r;
             }
-            if (!s->view && !ckr__range_ok(s->offset, s->length, d->c->files[file].size))
-                return ckr__remedy(d->c->err,
-                                   ckr__fail(d->c->err, CKR_ITEM_RANK_MISSING,
-                                             ckr__file_path(d->c, file), s->offset, x->fqn,
-                                             "%llu bytes were expected here, the file ends at %llu",
-                                             (unsigned long long)s->length,
-                                             (unsigned long long)d->c->files[file].size),
+            if (!s->view) r = ckr__file_holds(d->c, file, s->offset, s->length,
+                                              CKR_ITEM_RANK_MISSING, x->fqn);
+            if (r != CKR_OK)
+                return ckr__remedy(d->c->err, r,
                                    "bring back the whole file, or take an older checkpoint");
         }
     }
@@ -14303,7 +14119,6 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
                                 ckr_view *out, int64_t dims[2 * CKR_MAX_DIMS])
 {
     ckr__ctx scratch = *d->c;
-    ckr__chunk *own;
     ckr_node *root = NULL;
     bool block = false;
     ckr_result r = CKR_OK;
@@ -14331,10 +14146,7 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
             r = ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE, "the slice has another shape");
     }
     if (root && r == CKR_OK) ckr__dcp_form_learn(d, x, k, out);
-    while ((own = scratch.chunks) != NULL) {
-        scratch.chunks = own->next;
-        ckr__heap_free(&scratch, own, own->size);
-    }
+    ckr__arena_free(&scratch);
     out->shape = dims;
     out->stride = dims + CKR_MAX_DIMS;
     out->storage = out->type_name = NULL;
@@ -14401,26 +14213,14 @@ static ckr_result ckr__dcp_look_in(ckr__ctx *c, const char *dir, ckr__dcp_look *
     return r;
 }
 
-/* Room for another chunk, zeroed; it is not counted yet. NULL sets the error. */
-static ckr__dcp_chunk *ckr__dcp_next_chunk(ckr__dcp *d, ckr__dcp_item *x)
-{
-    void *array = x->chunks;
-    if (!ckr__arena_grow(d->c, &array, &x->cap_chunks, x->n_chunks + 1, sizeof *x->chunks))
-        return NULL;
-    x->chunks = (ckr__dcp_chunk *)array;
-    memset(&x->chunks[x->n_chunks], 0, sizeof *x->chunks);
-    return &x->chunks[x->n_chunks];
-}
-
 /* Hugging Face's shards: a JSON text in each header says where its tensors begin. The whole shape
    is in none of them: it is as far as the boxes reach. */
-static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const ckr_node *v,
+static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const ckr_view *view,
                                         const ckr_node *info)
 {
     const ckr_node *at = ckr_node_get(info, "saved_offsets");
-    const ckr_view *view = v->u.view;
     ckr__dcp_item *x;
-    int64_t *dims, *shape, o;
+    ckr__dcp_chunk k = CKR_ZERO;
     uint64_t i;
     if (!ckr__map_find(&d->names, key->u.str, (size_t)key->count, &i)) {
         i = d->n_items;
@@ -14435,15 +14235,11 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
     if (x->dtype != view->dtype || x->n_dims != view->n_dims)
         return ckr__dcp_fail(d, CKR_ITEM_DCP_RANKS, ckr__file_path(d->c, view->file), x->fqn,
                              "two shards give it another dtype or number of axes");
-    dims = CKR__NEW_N(d->c, int64_t, 2 * (uint64_t)x->n_dims);
-    ckr__dcp_chunk *k = ckr__dcp_next_chunk(d, x);
-    if (!dims || !k) return d->c->err->code;
-    k->start = dims;
-    k->count = dims + x->n_dims;
-    k->view = view;
-    shape = (int64_t *)(uintptr_t)x->shape;
+    int64_t *dims = CKR__NEW_N(d->c, int64_t, 2 * (uint64_t)x->n_dims);
+    int64_t *shape = (int64_t *)(uintptr_t)x->shape;
+    if (!dims) return d->c->err->code;
     for (uint32_t a = 0; a < x->n_dims; a++) {
-        o = 0;
+        int64_t o = 0;
         if (at && (!ckr_node_i64(ckr_node_at(at, a), &o) || o < 0 ||
                    o > INT64_MAX - view->shape[a] || at->count != x->n_dims))
             return ckr__dcp_fail(d, CKR_ITEM_DCP_CHUNK, NULL, x->fqn,
@@ -14452,22 +14248,24 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
         dims[x->n_dims + a] = view->shape[a];
         if (o + view->shape[a] > shape[a]) shape[a] = o + view->shape[a];
     }
-    if (!ckr__dcp_empty(x, k)) x->n_chunks++;
-    return ckr__dcp_copy(d, i, k) ? CKR_OK : ckr__oom(d->c);
+    k.start = dims;
+    k.count = dims + x->n_dims;
+    k.view = view;
+    ckr__dcp_copy(d, i, &k);
+    if (!ckr__dcp_empty(x, &k)) *CKR__PUSH(ckr__dcp_chunk, d->c, x->chunks, x->n_chunks) = k;
+    return d->c->err->code;
 }
 
 /* A whole tensor beside its shards. */
 static ckr_result ckr__dcp_shard_copy(ckr__dcp *d, ckr__dcp_item *x, const ckr_view *v)
 {
-    int64_t *zero = CKR__NEW_N(d->c, int64_t, x->n_dims);
-    ckr__dcp_chunk *k = ckr__dcp_next_chunk(d, x);
-    if (!zero || !k) return d->c->err->code;
-    k->start = zero;
-    k->count = x->shape;
-    k->view = v;
-    k->replica = true;
-    if (!ckr__dcp_empty(x, k)) x->n_chunks++;
-    return CKR_OK;
+    ckr__dcp_chunk k = CKR_ZERO;
+    k.start = CKR__NEW_N(d->c, int64_t, x->n_dims);
+    k.count = x->shape;
+    k.view = v;
+    k.replica = true;
+    if (!ckr__dcp_empty(x, &k)) *CKR__PUSH(ckr__dcp_chunk, d->c, x->chunks, x->n_chunks) = k;
+    return d->c->err->code;
 }
 
 static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *path)
@@ -14488,7 +14286,7 @@ static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *path)
     for (uint64_t i = 0; i < root->count && r == CKR_OK; i++) {
         const ckr_node *key = root->u.items[2 * i];
         const bool known = ckr__map_find(&told, key->u.str, (size_t)key->count, &at);
-        r = ckr__dcp_shard_tensor(d, key, ckr__dict_at(root, i),
+        r = ckr__dcp_shard_tensor(d, key, ckr__dict_at(root, i)->u.view,
                                   known ? ckr__dict_at(info, at) : NULL);
     }
     ckr__map_free(&told);
@@ -14526,7 +14324,7 @@ static ckr_result ckr__dcp_consolidated(ckr__dcp *d)
         if (same && x->n_dims)
             same = !memcmp(x->shape, v->shape, x->n_dims * sizeof *v->shape);
         if (!x)
-            r = ckr__dcp_shard_tensor(d, key, ckr__dict_at(root, i), NULL);
+            r = ckr__dcp_shard_tensor(d, key, v, NULL);
         else if (!same)
             r = ckr__dcp_fail(d, CKR_ITEM_DCP_RANKS, NULL, x->fqn,
                               "its consolidated file has another dtype or shape than the shards");
