@@ -20026,14 +20026,18 @@ static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
 /* torch's ByteTensors and llm.c's struct. mt19937 there has `left` and `next`; left 1 means that
    a new block comes next, whatever `next` says, else next is 625 - left, the position.      */
 
+/* Beside the layouts: every field of a state, for the record of remaps; and what is the future of
+   an mt19937, its labels behind it. */
+enum { CKR_RNG_PACKED_ = CKR_RNG_KIND_COUNT_, CKR_RNG_FUTURE_ };
+
 /* Where numbers of a layout stand, `size` bytes each, little-endian, and where of ckr_rng, `host`
    bytes. What lies behind the end of a layout is not in it. Of CUDA's, from its seed on. */
 static const struct ckr__rng_field {
-    uint8_t kind, size, host;
+    uint8_t layout, size, host;        /* layout: a kind's, or one of the two above      */
     uint16_t n, at, to;
 } ckr__rng_fields[] = {
-#define CKR__RF(kind, size, host, n, at, field)                                                   \
-    { CKR_RNG_##kind, size, host, n, at, offsetof(ckr_rng, field) }
+#define CKR__RF(layout, size, host, n, at, field)                                                 \
+    { CKR_RNG_##layout, size, host, n, at, offsetof(ckr_rng, field) }
     CKR__RF(TORCH_CPU, 8, 8, 1, 0, seed),         CKR__RF(TORCH_CPU, 4, 2, 1, 12, seeded),
     CKR__RF(TORCH_CPU, 8, 4, 624, 24, u),         CKR__RF(TORCH_CPU, 8, 8, 1, 5016, old_x),
     CKR__RF(TORCH_CPU, 8, 8, 1, 5024, normal),    CKR__RF(TORCH_CPU, 8, 8, 1, 5032, old_rho),
@@ -20043,30 +20047,45 @@ static const struct ckr__rng_field {
     CKR__RF(LLMC_MT, 8, 8, 1, 0, seed),           CKR__RF(LLMC_MT, 4, 4, 624, 16, u),
     CKR__RF(TORCH_CUDA, 8, 8, 1, 0, seed),        CKR__RF(TORCH_CUDA, 8, 8, 1, 8, offset),
     CKR__RF(TORCH_MPS, 1, 1, 28, 0, u),           CKR__RF(TORCH_MPS, 8, 8, 1, 28, seed),
-    CKR__RF(TORCH_MPS, 8, 8, 1, 36, offset)
+    CKR__RF(TORCH_MPS, 8, 8, 1, 36, offset),      CKR__RF(LLMC, 8, 8, 1, 0, u),
+    CKR__RF(OPAQUE, 1, 1, 2496, 0, u),
+    CKR__RF(PACKED_, 2, 2, 4, 0, kind),           /* version, flags, seeded               */
+    CKR__RF(PACKED_, 4, 4, 8, 8, layout),         /* to uinteger                          */
+    CKR__RF(PACKED_, 8, 8, 5, 40, seed),          /* offset, normal, old_x, old_rho       */
+    CKR__RF(PACKED_, 4, 4, 1, 80, float_normal),  CKR__RF(PACKED_, 1, 1, 8, 84, pad),
+    CKR__RF(FUTURE_, 4, 4, 624, 0, u),            CKR__RF(FUTURE_, 4, 4, 1, 2496, pos),
+    CKR__RF(FUTURE_, 1, 4, 1, 2500, has_normal),  CKR__RF(FUTURE_, 8, 8, 1, 2501, normal),
+    CKR__RF(FUTURE_, 8, 8, 1, 2509, seed),        CKR__RF(FUTURE_, 1, 4, 1, 2517, has_float),
+    CKR__RF(FUTURE_, 4, 4, 1, 2518, float_normal)
 #undef CKR__RF
 };
 
-static void ckr__rng_move(ckr_rng *r, uint8_t *p, size_t n, bool write)
+/* Numbers of `size` bytes, little-endian at `p` whatever the host has; the bytes that they take. */
+static size_t ckr__rng_numbers(void *host, uint8_t *p, size_t size, size_t n, bool write)
+{
+    memcpy(write ? (void *)p : host, write ? host : (void *)p, size * n);
+    if (ckr__host_big_endian()) ckr__swap_bytes(write ? p : (uint8_t *)host, size * n, size);
+    return size * n;
+}
+
+static void ckr__rng_move(ckr_rng *r, unsigned layout, uint8_t *p, size_t n, bool write)
 {
     size_t f, i;
     for (f = 0; f < sizeof ckr__rng_fields / sizeof *ckr__rng_fields; f++) {
         const struct ckr__rng_field *x = &ckr__rng_fields[f];
-        for (i = 0; x->kind == r->kind && x->at < n && i < x->n; i++) {
-            uint8_t *host = (uint8_t *)r + x->to + i * x->host, *file = p + x->at + i * x->size;
-            uint8_t b[8] = CKR_ZERO;
+        uint8_t *host = (uint8_t *)r + x->to, *file = p + x->at, b[8] = CKR_ZERO;
+        if (x->layout != layout || x->at >= n) continue;
+        if (x->size == x->host) {
+            const size_t room = (n - x->at) / x->size;
+            ckr__rng_numbers(host, file, x->size, x->n < room ? x->n : room, write);
+            continue;
+        }
+        for (i = 0; i < x->n; i++, host += x->host, file += x->size) {
             memcpy(b, write ? host : file, write ? x->host : x->size);
             if (ckr__host_big_endian()) ckr__swap_bytes(b, x->host, x->host);
             memcpy(write ? file : host, b, write ? x->size : x->host);
         }
     }
-}
-
-static void ckr__store_double(uint8_t *p, double d)
-{
-    uint64_t u;
-    memcpy(&u, &d, 8);
-    ckr__store_u64(p, u);
 }
 
 static ckr_result ckr__rng_fail(ckr_error *e, ckr_item item, const char *what, uint64_t found)
@@ -20184,10 +20203,9 @@ static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t 
     out->kind = (uint16_t)kind;
     out->layout = kind == CKR_RNG_LLMC ? 0 : (uint32_t)n;
     head = kind == CKR_RNG_TORCH_CUDA && n >= 800 ? 800 : 0;
-    if (n) ckr__rng_move(out, (uint8_t *)(uintptr_t)p + head, n - head, false);
+    if (n) ckr__rng_move(out, (unsigned)kind, (uint8_t *)(uintptr_t)p + head, n - head, false);
     switch ((int)kind) {
     case CKR_RNG_LLMC:
-        out->u.w[0] = ckr__load_u64(p);
         return out->u.w[0] ? CKR_OK
                            : ckr__fail(e, CKR_ITEM_RNG_DEGENERATE, NULL, CKR_NO_OFFSET, "", NULL);
     case CKR_RNG_TORCH_CPU:  return ckr__rng_parse_cpu(e, p, n, out);
@@ -20198,9 +20216,7 @@ static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t 
         return ckr__rng_cursor(e, out, ckr__load_u32(p + 8), ckr__load_u32(p + 12));
     case CKR_RNG_TORCH_CUDA:
     case CKR_RNG_TORCH_MPS:  return ckr__rng_parse_counter(e, p, head, out);
-    case CKR_RNG_OPAQUE:
-        if (n) memcpy(out->u.bytes, p, n);
-        return CKR_OK;
+    case CKR_RNG_OPAQUE:     return CKR_OK;
     default:
         return ckr__fail(e, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
                          "a generator of kind %s is not stored as bytes", ckr_rng_kind_name(kind));
@@ -20237,10 +20253,8 @@ static size_t ckr__rng_to_bytes(const ckr_rng *r, uint8_t *out)
                    next = r->pos >= CKR__MT_N ? r->next : r->pos;
     ckr_rng from = *r;
     if (!n) return 0;
-    if (r->kind == CKR_RNG_OPAQUE) memcpy(out, r->u.bytes, n);
-    if (r->kind == CKR_RNG_LLMC) ckr__store_u64(out, r->u.w[0]);
     memset(out, 0xff, head);
-    ckr__rng_move(&from, out + head, n - head, true);
+    ckr__rng_move(&from, r->kind, out + head, n - head, true);
     if (r->kind == CKR_RNG_TORCH_CPU) {
         ckr__store_u32(out + 8, left);
         ckr__store_u64(out + 16, next);
@@ -20863,85 +20877,56 @@ static ckr_node *ckr__rng_to_node(ckr__ctx *c, const ckr_rng *r, const ckr_node 
 
 /* >>rng.same ------------------------------------------------------------------ */
 
-/* The same stream, with a block of which nothing is read instead of one that is used up. */
-static void ckr__mt_settle(ckr_rng *r)
+/* The same stream in one form: a block of which nothing is read instead of one that is used up, and
+   nothing in what is never read. */
+static void ckr__rng_settle(ckr_rng *r)
 {
-    if (r->pos >= CKR__MT_N) ckr__mt_block(r);
-    if (r->pos) r->u.key[0] &= 0x80000000u;    /* its other bits were read, or never will be */
+    if (ckr__rng_is_mt(r->kind)) {
+        if (r->pos >= CKR__MT_N) ckr__mt_block(r);
+        if (r->pos) r->u.key[0] &= 0x80000000u;
+    }
+    if (r->kind == CKR_RNG_PHILOX) memset(r->u.w + 6, 0, r->pos * sizeof *r->u.w);
+    if (!r->has_uint32) r->uinteger = 0;
 }
 
-static bool ckr__same_double(double a, double b)
+/* What a stream's future is made of; `label`: and what torch calls it. */
+static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
 {
-    return !memcmp(&a, &b, sizeof a);
+    const struct ckr__rng_row *row = ckr__rng_row_of(r->kind);
+    ckr_rng *from = (ckr_rng *)(uintptr_t)r;   /* only read                              */
+    size_t n = r->kind == CKR_RNG_OPAQUE ? r->layout : r->kind == CKR_RNG_XLA ? 8u : 16u;
+    if (row->family == 1) {
+        n = label && r->kind == CKR_RNG_TORCH_CPU ? 2522 : 2509;
+        ckr__rng_move(from, CKR_RNG_FUTURE_, out, n, true);
+        out[2500] = r->has_normal != 0;
+        if (!r->has_normal) memset(out + 2501, 0, 8);
+        if (n > 2517) out[2517] = r->has_float != 0;
+        if (n > 2517 && !r->has_float) memset(out + 2518, 0, 4);
+        return n;
+    }
+    if (r->kind == CKR_RNG_OPAQUE || r->kind == CKR_RNG_XLA || row->family == 2) {
+        ckr__rng_move(from, r->kind == CKR_RNG_OPAQUE ? r->kind : CKR_RNG_TORCH_CUDA, out, n, true);
+        return n;
+    }
+    n = ckr__rng_numbers(&from->u, out, 8, row->words, true);
+    if (!ckr__rng_is_bitgen(r->kind)) return n;
+    if (r->kind == CKR_RNG_PHILOX) out[n++] = (uint8_t)r->pos;
+    out[n] = r->has_uint32 != 0;
+    ckr__store_u32(out + n + 1, r->uinteger);
+    return n + 5;
 }
 
 CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
 {
-    const ckr_rng_kind k = (ckr_rng_kind)a->kind;
-    size_t from = 0, words;
+    uint8_t p[CKR__RNG_CANONICAL_MAX], q[CKR__RNG_CANONICAL_MAX];
+    ckr_rng x = *a, y = *b;
+    size_t n;
     if (a->kind != b->kind) return false;
-    if (ckr__rng_is_mt(k)) {
-        const bool has = a->has_normal != 0;
-        ckr_rng x = *a, y = *b;
-        if (has != (b->has_normal != 0) || (has && !ckr__same_double(a->normal, b->normal)))
-            return false;
-        ckr__mt_settle(&x);
-        ckr__mt_settle(&y);
-        return x.pos == y.pos && !memcmp(x.u.key, y.u.key, sizeof x.u.key);
-    }
-    if (k == CKR_RNG_OPAQUE || k == CKR_RNG_TORCH_MPS) {
-        if (memcmp(a->u.bytes, b->u.bytes, k == CKR_RNG_OPAQUE ? a->layout : 28) != 0) return false;
-        if (k == CKR_RNG_OPAQUE) return a->layout == b->layout;
-    }
-    if (k == CKR_RNG_PHILOX) {
-        from = 6 + a->pos;                     /* words of the block that are still to come  */
-        if (a->pos != b->pos || memcmp(a->u.w, b->u.w, 6 * sizeof *a->u.w) != 0) return false;
-    }
-    words = ckr__rng_row_of(k)->words - from;
-    if (memcmp(a->u.w + from, b->u.w + from, words * sizeof *a->u.w) != 0) return false;
-    return a->seed == b->seed && a->offset == b->offset && a->has_uint32 == b->has_uint32 &&
-           (!a->has_uint32 || a->uinteger == b->uinteger);
-}
-
-static size_t ckr__rng_canonical_mt(const ckr_rng *r, bool label, uint8_t *out)
-{
-    uint8_t *p = out + 4 * CKR__MT_N;
-    uint32_t u;
-    int i;
-    for (i = 0; i < CKR__MT_N; i++) ckr__store_u32(out + 4 * i, r->u.key[i]);
-    ckr__store_u32(p, r->pos);
-    p[4] = r->has_normal != 0;
-    ckr__store_double(p + 5, r->has_normal ? r->normal : 0.0);
-    p += 13;
-    if (!label || r->kind != CKR_RNG_TORCH_CPU) return (size_t)(p - out);
-    ckr__store_u64(p, r->seed);
-    p[8] = r->has_float != 0;
-    memcpy(&u, &r->float_normal, 4);
-    ckr__store_u32(p + 9, r->has_float ? u : 0);
-    return (size_t)(p + 13 - out);
-}
-
-static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
-{
-    size_t i, n = ckr__rng_row_of(r->kind)->words;
-    const uint8_t family = ckr__rng_row_of(r->kind)->family;
-    if (family == 1) return ckr__rng_canonical_mt(r, label, out);
-    if (r->kind == CKR_RNG_OPAQUE) {
-        memcpy(out, r->u.bytes, r->layout);
-        return r->layout;
-    }
-    if (family == 2 || r->kind == CKR_RNG_XLA) {
-        ckr__store_u64(out, r->seed);
-        ckr__store_u64(out + 8, r->offset);
-        return family == 2 ? 16 : 8;
-    }
-    for (i = 0; i < n; i++) ckr__store_u64(out + 8 * i, r->u.w[i]);
-    if (!ckr__rng_is_bitgen(r->kind)) return 8 * n;
-    if (r->kind == CKR_RNG_PHILOX) out[8 * n++] = (uint8_t)r->pos;
-    n = r->kind == CKR_RNG_PHILOX ? 81 : 8 * n;
-    out[n] = r->has_uint32 != 0;
-    ckr__store_u32(out + n + 1, r->uinteger);
-    return n + 5;
+    ckr__rng_settle(&x);
+    ckr__rng_settle(&y);
+    n = ckr__rng_canonical(&x, false, p);
+    return n == ckr__rng_canonical(&y, false, q) && !memcmp(p, q, n) &&
+           (a->kind != CKR_RNG_TORCH_MPS || !memcmp(a->u.bytes, b->u.bytes, 28));
 }
 
 /* The stream in another framework's container; torch's own cannot hold position 0. */
@@ -22387,39 +22372,13 @@ static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[
 #define CKR__PACK_HEAD 93
 #define CKR__PACK_MAX (CKR__PACK_HEAD + 2496)
 
-/* What stands one behind the other in it: numbers, little-endian, whatever the host has. */
-static const struct { uint16_t at; uint8_t size, n; } ckr__pack_fields[] = {
-    { offsetof(ckr_rng, kind), 2, 4 },         /* version, flags, seeded                   */
-    { offsetof(ckr_rng, layout), 4, 8 },       /* to uinteger                              */
-    { offsetof(ckr_rng, seed), 8, 5 },         /* offset, normal, old_x, old_rho           */
-    { offsetof(ckr_rng, float_normal), 4, 1 },
-    { offsetof(ckr_rng, pad), 1, 8 }
-};
-
-static void ckr__pack_move(void *host, uint8_t *p, size_t size, size_t n, bool write)
-{
-    memcpy(write ? (void *)p : host, write ? host : (void *)p, size * n);
-    if (ckr__host_big_endian()) ckr__swap_bytes(write ? p : (uint8_t *)host, size * n, size);
-}
-
-static void ckr__pack_head(ckr_rng *r, uint8_t *p, bool write)
-{
-    size_t i;
-    for (i = 0; i < sizeof ckr__pack_fields / sizeof *ckr__pack_fields; i++) {
-        const size_t size = ckr__pack_fields[i].size, n = ckr__pack_fields[i].n;
-        ckr__pack_move((uint8_t *)r + ckr__pack_fields[i].at, p, size, n, write);
-        p += size * n;
-    }
-}
-
 /* The words or bytes behind the head; how many bytes they are. */
 static size_t ckr__pack_rest(ckr_rng *r, uint8_t *p, bool write)
 {
     const bool mt = ckr__rng_is_mt(r->kind), mps = r->kind == CKR_RNG_TORCH_MPS;
     const size_t size = mt ? 4 : mps || r->kind == CKR_RNG_OPAQUE ? 1 : 8;
     const size_t n = mt ? 624 : mps ? 28 : size == 1 ? r->layout : 16;
-    if (p) ckr__pack_move(&r->u, p, size, n, write);
-    return size * n;
+    return p ? ckr__rng_numbers(&r->u, p, size, n, write) : size * n;
 }
 
 /* At most CKR__PACK_MAX bytes. */
@@ -22427,7 +22386,7 @@ static size_t ckr__pack(const ckr_rng *state, uint8_t *out)
 {
     ckr_rng r = *state;
     out[0] = 1;                /* version of this form                                  */
-    ckr__pack_head(&r, out + 1, true);
+    ckr__rng_move(&r, CKR_RNG_PACKED_, out + 1, CKR__PACK_HEAD - 1, true);
     return CKR__PACK_HEAD + ckr__pack_rest(&r, out + CKR__PACK_HEAD, true);
 }
 
@@ -22470,7 +22429,7 @@ static bool ckr__unpack(uint8_t *p, size_t n, ckr_rng *r)
 {
     memset(r, 0, sizeof *r);
     if (n < CKR__PACK_HEAD || p[0] != 1) return false;
-    ckr__pack_head(r, p + 1, false);
+    ckr__rng_move(r, CKR_RNG_PACKED_, p + 1, CKR__PACK_HEAD - 1, false);
     if (n != CKR__PACK_HEAD + ckr__pack_rest(r, NULL, false)) return false;
     if (n > CKR__PACK_MAX) return false;
     ckr__pack_rest(r, p + CKR__PACK_HEAD, false);
@@ -22729,12 +22688,22 @@ static void ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
     m->changed = true;
 }
 
-/* Of a stream's future: equal for equal ones. Keyed, so that no file can prepare two that are taken
-   for one. */
+/* Of a stream's future: equal for equal ones. In four lanes, whose products do not wait for each
+   other; keyed, so that no file can prepare two that are taken for one. */
 static uint64_t ckr__rng_sum(const ckr__ctx *c, const ckr_rng *r)
 {
     uint8_t bytes[CKR__RNG_CANONICAL_MAX];
-    return ckr__hash_keyed(c->seed, bytes, ckr__rng_canonical(r, false, bytes), 0);
+    const size_t n = ckr__rng_canonical(r, false, bytes);
+    const uint64_t secret = ckr__mix(c->seed) | 1;
+    uint64_t h[4] = { secret, secret + 1, secret + 2, secret + 3 };
+    size_t i, k;
+    memset(bytes + n, 0, sizeof h);
+    for (i = 0; i < n; i += sizeof h)
+        for (k = 0; k < 4; k++) {
+            h[k] = (h[k] ^ ckr__load_u64(bytes + i + 8 * k)) * secret;
+            h[k] ^= h[k] >> 32;
+        }
+    return ckr__hash_keyed(c->seed ^ n, h, sizeof h, 0);
 }
 
 /* >>rng.remap.read: the record of earlier remaps. It may say anything: what derives from the key is
@@ -23157,7 +23126,7 @@ static ckr__cell **ckr__remap_assign(ckr__remap *m)
     return table;
 }
 
-static int ckr__u64_cmp(uint64_t a, uint64_t b)
+static inline int ckr__u64_cmp(uint64_t a, uint64_t b)
 {
     return a < b ? -1 : a > b;
 }
