@@ -19309,8 +19309,7 @@ CKR_API const char *ckr_rng_kind_name(ckr_rng_kind k)
 
 CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name)
 {
-    int i;
-    for (i = 1; i < CKR_RNG_KIND_COUNT_; i++)
+    for (int i = 1; i < CKR_RNG_KIND_COUNT_; i++)
         if (!strcmp(name, ckr__rng_rows[i].name)) return (ckr_rng_kind)i;
     return CKR_RNG_NONE;
 }
@@ -19429,9 +19428,9 @@ static double ckr__mt_double(ckr_rng *r)
 
 static void ckr__mt_seed_word(ckr_rng *r, uint32_t w)
 {
-    uint32_t *s = r->u.key, j;
+    uint32_t *s = r->u.key;
     s[0] = w;
-    for (j = 1; j < CKR__MT_N; j++) s[j] = 1812433253u * (s[j - 1] ^ s[j - 1] >> 30) + j;
+    for (uint32_t j = 1; j < CKR__MT_N; j++) s[j] = 1812433253u * (s[j - 1] ^ s[j - 1] >> 30) + j;
     r->pos = CKR__MT_N;
     r->next = 0;
 }
@@ -19461,8 +19460,7 @@ static void ckr__mt_seed_key(ckr_rng *r, const uint32_t *k, size_t n)
 static bool ckr__mt_degenerate(const uint32_t *key)
 {
     uint32_t any = key[0] & 0x80000000u;
-    int i;
-    for (i = 1; i < CKR__MT_N; i++) any |= key[i];
+    for (int i = 1; i < CKR__MT_N; i++) any |= key[i];
     return any == 0;
 }
 
@@ -19471,8 +19469,7 @@ static bool ckr__mt_degenerate(const uint32_t *key)
 static void ckr__philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t a = ctr[0], b = ctr[1], c = ctr[2], d = ctr[3], k0 = key[0], k1 = key[1];
-    int i;
-    for (i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++) {
         const uint64_t x = (uint64_t)0xd2511f53u * a, y = (uint64_t)0xcd9e8d57u * c;
         a = (uint32_t)(y >> 32) ^ b ^ k0;
         b = (uint32_t)y;
@@ -19538,11 +19535,10 @@ static ckr__u128 ckr__add128(ckr__u128 a, ckr__u128 b)
 static uint64_t ckr__philox64_next(ckr_rng *r)
 {
     uint64_t *w = r->u.w, *v = w + 6, k0 = w[4], k1 = w[5];
-    int i;
     if (r->pos < 4) return v[r->pos++];
-    for (i = 0; i < 4 && ++w[i] == 0; i++) {}
+    for (int i = 0; i < 4 && ++w[i] == 0; i++) {}
     memcpy(v, w, 4 * sizeof *v);
-    for (i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++) {
         const ckr__u128 x = ckr__mul64(0xd2e7470ee14c6c93u, v[0]);
         const ckr__u128 y = ckr__mul64(0xca5a826395121157u, v[2]);
         v[0] = y.hi ^ v[1] ^ k0;
@@ -19581,11 +19577,10 @@ static void ckr__pcg_step(ckr_rng *r, bool dxsm)
 static uint64_t ckr__pcg_next(ckr_rng *r)
 {
     uint64_t lo, hi;
-    unsigned turn;
     if (r->kind == CKR_RNG_PCG64) {
         ckr__pcg_step(r, false);
         lo = r->u.w[0] ^ r->u.w[1];
-        turn = (unsigned)(r->u.w[1] >> 58);
+        unsigned turn = (unsigned)(r->u.w[1] >> 58);
         return turn ? lo >> turn | lo << (64 - turn) : lo;
     }
     lo = r->u.w[0] | 1;
@@ -19633,7 +19628,6 @@ CKR_API uint64_t ckr_rng_u64(ckr_rng *r)
 /* numpy gives out the low half of a 64-bit word first and keeps the high one. */
 CKR_API uint32_t ckr_rng_u32(ckr_rng *r)
 {
-    uint64_t v;
     if (ckr__rng_is_mt(r->kind)) return ckr__mt_u32(r);
     if (r->kind == CKR_RNG_LLMC) return ckr__xorshift_next(r);
     if (!ckr__rng_is_bitgen(r->kind)) return 0;
@@ -19641,7 +19635,7 @@ CKR_API uint32_t ckr_rng_u32(ckr_rng *r)
         r->has_uint32 = 0;
         return r->uinteger;
     }
-    v = ckr_rng_u64(r);
+    uint64_t v = ckr_rng_u64(r);
     r->has_uint32 = 1;
     r->uinteger = (uint32_t)(v >> 32);
     return (uint32_t)v;
@@ -19655,10 +19649,9 @@ static bool ckr__rng_has_words(const ckr_rng *r)
 
 CKR_API ckr_result ckr_rng_u32_fill(ckr_rng *r, uint64_t n, uint32_t *out)
 {
-    uint64_t i;
     if (!ckr__rng_has_words(r)) return CKR_E_UNSUPPORTED;
     if (ckr__rng_is_mt(r->kind)) ckr__mt_fill(r, out, n);
-    else for (i = 0; i < n; i++) out[i] = ckr_rng_u32(r);
+    else for (uint64_t i = 0; i < n; i++) out[i] = ckr_rng_u32(r);
     return CKR_OK;
 }
 
@@ -19683,16 +19676,15 @@ static uint32_t ckr__ss_mix(uint32_t x, uint32_t y)
 static void ckr__seed_sequence(const uint32_t *entropy, size_t n, uint32_t *out, size_t n_out)
 {
     uint32_t pool[4], h = 0x43b0d7e5u;
-    size_t i, k;
-    for (i = 0; i < 4; i++) pool[i] = ckr__ss_hash(i < n ? entropy[i] : 0, &h, 0x931e8875u);
-    for (i = 0; i < 4; i++)
-        for (k = 0; k < 4; k++)
+    for (size_t i = 0; i < 4; i++) pool[i] = ckr__ss_hash(i < n ? entropy[i] : 0, &h, 0x931e8875u);
+    for (size_t i = 0; i < 4; i++)
+        for (size_t k = 0; k < 4; k++)
             if (i != k) pool[k] = ckr__ss_mix(pool[k], ckr__ss_hash(pool[i], &h, 0x931e8875u));
-    for (i = 4; i < n; i++)
-        for (k = 0; k < 4; k++)
+    for (size_t i = 4; i < n; i++)
+        for (size_t k = 0; k < 4; k++)
             pool[k] = ckr__ss_mix(pool[k], ckr__ss_hash(entropy[i], &h, 0x931e8875u));
     h = 0x8b51f9ddu;
-    for (i = 0; i < n_out; i++) out[i] = ckr__ss_hash(pool[i & 3], &h, 0x58f38dedu);
+    for (size_t i = 0; i < n_out; i++) out[i] = ckr__ss_hash(pool[i & 3], &h, 0x58f38dedu);
 }
 
 /* numpy's bit generators from the words of a SeedSequence. */
@@ -19701,7 +19693,6 @@ static void ckr__bitgen_seed(ckr_rng *r, const uint32_t *entropy, size_t n)
     uint32_t v[CKR__MT_N];
     uint64_t w[4];
     ckr__u128 a, s;
-    int i;
     if (r->kind == CKR_RNG_MT19937) {
         ckr__seed_sequence(entropy, n, v, CKR__MT_N);
         memcpy(r->u.key, v, sizeof v);
@@ -19710,7 +19701,7 @@ static void ckr__bitgen_seed(ckr_rng *r, const uint32_t *entropy, size_t n)
         return;
     }
     ckr__seed_sequence(entropy, n, v, 8);
-    for (i = 0; i < 4; i++) w[i] = v[2 * i] | (uint64_t)v[2 * i + 1] << 32;
+    for (int i = 0; i < 4; i++) w[i] = v[2 * i] | (uint64_t)v[2 * i + 1] << 32;
     if (r->kind == CKR_RNG_PHILOX) {
         r->u.w[4] = w[0];
         r->u.w[5] = w[1];
@@ -19718,7 +19709,7 @@ static void ckr__bitgen_seed(ckr_rng *r, const uint32_t *entropy, size_t n)
     } else if (r->kind == CKR_RNG_SFC64) {
         memcpy(r->u.w, w, 3 * sizeof *w);
         r->u.w[3] = 1;
-        for (i = 0; i < 12; i++) (void)ckr__sfc_next(r);
+        for (int i = 0; i < 12; i++) (void)ckr__sfc_next(r);
     } else {                                   /* PCG64DXSM too with the steps of PCG64     */
         a.hi = w[0];
         a.lo = w[1];
@@ -19742,8 +19733,7 @@ static uint32_t ckr__rng_layout(ckr_rng_kind kind)
 static void ckr__mps_seed(ckr_rng *r, uint64_t seed)
 {
     uint8_t *p = r->u.bytes;
-    int i;
-    for (i = 0; i < 5; i++) ckr__store_u32(p + 4 * i, 1);
+    for (int i = 0; i < 5; i++) ckr__store_u32(p + 4 * i, 1);
     ckr__store_u64(p + 20, seed);
     r->seed = seed;
     r->offset = 0;
@@ -19785,10 +19775,9 @@ static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
     const uint32_t k[2] = { (uint32_t)s, (uint32_t)(s >> 32) };
     uint32_t v[4];
     uint64_t w[4];
-    int i;
     if (r->kind == CKR_RNG_OPAQUE || r->kind == CKR_RNG_JAX || r->kind == CKR_RNG_NONE)
         return false;
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         ckr__philox_block(s, (uint64_t)i, 0, v);
         w[2 * i] = v[0] | (uint64_t)v[1] << 32;
         w[2 * i + 1] = v[2] | (uint64_t)v[3] << 32;
@@ -19811,7 +19800,7 @@ static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
     if (r->kind == CKR_RNG_LLMC) r->u.w[0] = s;
     if (r->kind == CKR_RNG_PCG64 || r->kind == CKR_RNG_PCG64DXSM) r->u.w[2] |= 1;
     if (r->kind == CKR_RNG_SFC64) r->u.w[3] = 1;
-    for (i = 0; i < 12 && r->kind == CKR_RNG_SFC64; i++) (void)ckr__sfc_next(r);
+    for (int i = 0; i < 12 && r->kind == CKR_RNG_SFC64; i++) (void)ckr__sfc_next(r);
     if (r->kind == CKR_RNG_PHILOX) {
         memset(r->u.w, 0, 10 * sizeof *r->u.w);
         r->u.w[4] = s;
@@ -19824,14 +19813,18 @@ static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
 /* torch's ByteTensors and llm.c's struct. mt19937 there has `left` and `next`; left 1 means that
    a new block comes next, whatever `next` says, else next is 625 - left, the position.      */
 
+/* Beside the layouts: every field of a state, for the record of remaps; and what is the future of
+   an mt19937, its labels behind it. */
+enum { CKR_RNG_PACKED_ = CKR_RNG_KIND_COUNT_, CKR_RNG_FUTURE_ };
+
 /* Where numbers of a layout stand, `size` bytes each, little-endian, and where of ckr_rng, `host`
    bytes. What lies behind the end of a layout is not in it. Of CUDA's, from its seed on. */
 static const struct ckr__rng_field {
-    uint8_t kind, size, host;
+    uint8_t layout, size, host;        /* layout: a kind's, or one of the two above      */
     uint16_t n, at, to;
 } ckr__rng_fields[] = {
-#define CKR__RF(kind, size, host, n, at, field)                                                   \
-    { CKR_RNG_##kind, size, host, n, at, offsetof(ckr_rng, field) }
+#define CKR__RF(layout, size, host, n, at, field)                                                 \
+    { CKR_RNG_##layout, size, host, n, at, offsetof(ckr_rng, field) }
     CKR__RF(TORCH_CPU, 8, 8, 1, 0, seed),         CKR__RF(TORCH_CPU, 4, 2, 1, 12, seeded),
     CKR__RF(TORCH_CPU, 8, 4, 624, 24, u),         CKR__RF(TORCH_CPU, 8, 8, 1, 5016, old_x),
     CKR__RF(TORCH_CPU, 8, 8, 1, 5024, normal),    CKR__RF(TORCH_CPU, 8, 8, 1, 5032, old_rho),
@@ -19841,30 +19834,44 @@ static const struct ckr__rng_field {
     CKR__RF(LLMC_MT, 8, 8, 1, 0, seed),           CKR__RF(LLMC_MT, 4, 4, 624, 16, u),
     CKR__RF(TORCH_CUDA, 8, 8, 1, 0, seed),        CKR__RF(TORCH_CUDA, 8, 8, 1, 8, offset),
     CKR__RF(TORCH_MPS, 1, 1, 28, 0, u),           CKR__RF(TORCH_MPS, 8, 8, 1, 28, seed),
-    CKR__RF(TORCH_MPS, 8, 8, 1, 36, offset)
+    CKR__RF(TORCH_MPS, 8, 8, 1, 36, offset),      CKR__RF(LLMC, 8, 8, 1, 0, u),
+    CKR__RF(OPAQUE, 1, 1, 2496, 0, u),
+    CKR__RF(PACKED_, 2, 2, 4, 0, kind),           /* version, flags, seeded               */
+    CKR__RF(PACKED_, 4, 4, 8, 8, layout),         /* to uinteger                          */
+    CKR__RF(PACKED_, 8, 8, 5, 40, seed),          /* offset, normal, old_x, old_rho       */
+    CKR__RF(PACKED_, 4, 4, 1, 80, float_normal),  CKR__RF(PACKED_, 1, 1, 8, 84, pad),
+    CKR__RF(FUTURE_, 4, 4, 624, 0, u),            CKR__RF(FUTURE_, 4, 4, 1, 2496, pos),
+    CKR__RF(FUTURE_, 1, 4, 1, 2500, has_normal),  CKR__RF(FUTURE_, 8, 8, 1, 2501, normal),
+    CKR__RF(FUTURE_, 8, 8, 1, 2509, seed),        CKR__RF(FUTURE_, 1, 4, 1, 2517, has_float),
+    CKR__RF(FUTURE_, 4, 4, 1, 2518, float_normal)
 #undef CKR__RF
 };
 
-static void ckr__rng_move(ckr_rng *r, uint8_t *p, size_t n, bool write)
+/* Numbers of `size` bytes, little-endian at `p` whatever the host has; the bytes that they take. */
+static size_t ckr__rng_numbers(void *host, uint8_t *p, size_t size, size_t n, bool write)
 {
-    size_t f, i;
-    for (f = 0; f < sizeof ckr__rng_fields / sizeof *ckr__rng_fields; f++) {
+    memcpy(write ? (void *)p : host, write ? host : (void *)p, size * n);
+    if (ckr__host_big_endian()) ckr__swap_bytes(write ? p : (uint8_t *)host, size * n, size);
+    return size * n;
+}
+
+static void ckr__rng_move(ckr_rng *r, unsigned layout, uint8_t *p, size_t n, bool write)
+{
+    for (size_t f = 0; f < sizeof ckr__rng_fields / sizeof *ckr__rng_fields; f++) {
         const struct ckr__rng_field *x = &ckr__rng_fields[f];
-        for (i = 0; x->kind == r->kind && x->at < n && i < x->n; i++) {
-            uint8_t *host = (uint8_t *)r + x->to + i * x->host, *file = p + x->at + i * x->size;
-            uint8_t b[8] = CKR_ZERO;
+        uint8_t *host = (uint8_t *)r + x->to, *file = p + x->at, b[8] = CKR_ZERO;
+        if (x->layout != layout || x->at >= n) continue;
+        if (x->size == x->host) {
+            const size_t room = (n - x->at) / x->size;
+            ckr__rng_numbers(host, file, x->size, x->n < room ? x->n : room, write);
+            continue;
+        }
+        for (size_t i = 0; i < x->n; i++, host += x->host, file += x->size) {
             memcpy(b, write ? host : file, write ? x->host : x->size);
             if (ckr__host_big_endian()) ckr__swap_bytes(b, x->host, x->host);
             memcpy(write ? file : host, b, write ? x->size : x->host);
         }
     }
-}
-
-static void ckr__store_double(uint8_t *p, double d)
-{
-    uint64_t u;
-    memcpy(&u, &d, 8);
-    ckr__store_u64(p, u);
 }
 
 static ckr_result ckr__rng_fail(ckr_error *e, ckr_item item, const char *what, uint64_t found)
@@ -19902,8 +19909,7 @@ static ckr_result ckr__rng_cursor(ckr_error *e, ckr_rng *r, uint32_t left, uint6
 static bool ckr__rng_cpu_odd(const ckr_rng *r, size_t n)
 {
     const bool old = n != 5056;
-    size_t i;
-    for (i = 0; i < sizeof r->pad; i++) if (r->pad[i]) return true;
+    for (size_t i = 0; i < sizeof r->pad; i++) if (r->pad[i]) return true;
     return r->seeded > 1 || r->has_normal > 1 || r->has_float > 1 ||
            (!r->has_normal && !old && !ckr__same(r->normal, 0)) ||
            (!r->has_float && !ckr__same((double)r->float_normal, 0)) ||
@@ -19915,10 +19921,9 @@ static ckr_result ckr__rng_parse_cpu(ckr_error *e, const uint8_t *p, size_t n, c
     const uint32_t seeded = ckr__load_u32(p + 12);
     const bool finite = n == 5056 ? ckr__finite(r->normal)
                                   : ckr__finite(r->old_x) && ckr__finite(r->old_rho);
-    int i;
     if (!seeded || seeded > UINT16_MAX)
         return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "seeded", seeded);
-    for (i = 0; i < CKR__MT_N; i++)
+    for (int i = 0; i < CKR__MT_N; i++)
         if (ckr__load_u32(p + 28 + 8 * i)) r->flags |= CKR_RNG_ODD;
     if (r->has_normal && !finite)
         return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the cached normal is not finite",
@@ -19934,8 +19939,7 @@ static ckr_result ckr__rng_parse_cpu(ckr_error *e, const uint8_t *p, size_t n, c
    MPS are the key that the seed gave. */
 static ckr_result ckr__rng_parse_counter(ckr_error *e, const uint8_t *p, size_t head, ckr_rng *r)
 {
-    size_t i;
-    for (i = 0; i < head; i++) if (p[i] != 0xff) r->flags |= CKR_RNG_ODD;
+    for (size_t i = 0; i < head; i++) if (p[i] != 0xff) r->flags |= CKR_RNG_ODD;
     if (r->offset >> 63)
         return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
                          "the Philox offset is negative: %lld", (long long)r->offset);
@@ -19950,15 +19954,13 @@ static ckr_result ckr__rng_parse_counter(ckr_error *e, const uint8_t *p, size_t 
 
 static bool ckr__rng_fits(unsigned kind, size_t n)
 {
-    int i;
-    for (i = 0; n && i < 4; i++) if (ckr__rng_row_of(kind)->sizes[i] == n) return true;
+    for (int i = 0; n && i < 4; i++) if (ckr__rng_row_of(kind)->sizes[i] == n) return true;
     return false;
 }
 
 static ckr_rng_kind ckr__rng_kind_of_size(size_t n)
 {
-    unsigned kind;
-    for (kind = 1; kind < (unsigned)CKR_RNG_KIND_COUNT_; kind++)
+    for (unsigned kind = 1; kind < (unsigned)CKR_RNG_KIND_COUNT_; kind++)
         if (ckr__rng_fits(kind, n)) return (ckr_rng_kind)kind;
     return CKR_RNG_NONE;
 }
@@ -19966,26 +19968,23 @@ static ckr_rng_kind ckr__rng_kind_of_size(size_t n)
 static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t *p, size_t n,
                                  ckr_rng *out)
 {
-    const struct ckr__rng_row *row;
-    size_t head;
     memset(out, 0, sizeof *out);
     if (n == 824016)
         return ckr__rng_size(e, n, "16: torch 1.1 and older drew from 200 MTGP32 generators, which "
                              "nothing can continue");
     if (kind == CKR_RNG_NONE) kind = ckr__rng_kind_of_size(n);
     if (kind == CKR_RNG_NONE) return ckr__rng_size(e, n, "5056, 16 or another size of torch's");
-    row = ckr__rng_row_of((unsigned)kind);
+    const struct ckr__rng_row *row = ckr__rng_row_of((unsigned)kind);
     if (row->expected && !ckr__rng_fits((unsigned)kind, n))
         return ckr__rng_size(e, n, row->expected);
     if (kind == CKR_RNG_OPAQUE && n > sizeof out->u.bytes)
         return ckr__rng_size(e, n, "at most 2496 of a device that is not known");
     out->kind = (uint16_t)kind;
     out->layout = kind == CKR_RNG_LLMC ? 0 : (uint32_t)n;
-    head = kind == CKR_RNG_TORCH_CUDA && n >= 800 ? 800 : 0;
-    if (n) ckr__rng_move(out, (uint8_t *)(uintptr_t)p + head, n - head, false);
+    size_t head = kind == CKR_RNG_TORCH_CUDA && n >= 800 ? 800 : 0;
+    if (n) ckr__rng_move(out, (unsigned)kind, (uint8_t *)(uintptr_t)p + head, n - head, false);
     switch ((int)kind) {
     case CKR_RNG_LLMC:
-        out->u.w[0] = ckr__load_u64(p);
         return out->u.w[0] ? CKR_OK
                            : ckr__fail(e, CKR_ITEM_RNG_DEGENERATE, NULL, CKR_NO_OFFSET, "", NULL);
     case CKR_RNG_TORCH_CPU:  return ckr__rng_parse_cpu(e, p, n, out);
@@ -19996,9 +19995,7 @@ static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t 
         return ckr__rng_cursor(e, out, ckr__load_u32(p + 8), ckr__load_u32(p + 12));
     case CKR_RNG_TORCH_CUDA:
     case CKR_RNG_TORCH_MPS:  return ckr__rng_parse_counter(e, p, head, out);
-    case CKR_RNG_OPAQUE:
-        if (n) memcpy(out->u.bytes, p, n);
-        return CKR_OK;
+    case CKR_RNG_OPAQUE:     return CKR_OK;
     default:
         return ckr__fail(e, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
                          "a generator of kind %s is not stored as bytes", ckr_rng_kind_name(kind));
@@ -20009,11 +20006,10 @@ CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n
                                   ckr_error *err)
 {
     ckr_error own;
-    ckr_result r;
     if (!err) err = &own;
     memset(err, 0, sizeof *err);
     err->offset = CKR_NO_OFFSET;
-    r = ckr__rng_parse(err, kind, (const uint8_t *)bytes, n, out);
+    ckr_result r = ckr__rng_parse(err, kind, (const uint8_t *)bytes, n, out);
     if (r != CKR_OK) memset(out, 0, sizeof *out);
     return r;
 }
@@ -20035,10 +20031,8 @@ static size_t ckr__rng_to_bytes(const ckr_rng *r, uint8_t *out)
                    next = r->pos >= CKR__MT_N ? r->next : r->pos;
     ckr_rng from = *r;
     if (!n) return 0;
-    if (r->kind == CKR_RNG_OPAQUE) memcpy(out, r->u.bytes, n);
-    if (r->kind == CKR_RNG_LLMC) ckr__store_u64(out, r->u.w[0]);
     memset(out, 0xff, head);
-    ckr__rng_move(&from, out + head, n - head, true);
+    ckr__rng_move(&from, r->kind, out + head, n - head, true);
     if (r->kind == CKR_RNG_TORCH_CPU) {
         ckr__store_u32(out + 8, left);
         ckr__store_u64(out + 16, next);
@@ -20066,14 +20060,13 @@ CKR_API size_t ckr_rng_words(const ckr_rng *r, void *out, size_t cap)
                  n = mt ? 4 * words + 13 : 8 * words;
     uint8_t *p = (uint8_t *)out;
     uint64_t normal = 0;
-    size_t i;
     if (!p || cap < n) return n;
     if (!mt) {
-        for (i = 0; i < words; i++)
+        for (size_t i = 0; i < words; i++)
             ckr__store_u64(p + 8 * i, r->kind == CKR_RNG_XLA ? r->seed : r->u.w[i]);
         return n;
     }
-    for (i = 0; i < words; i++) ckr__store_u32(p + 4 * i, r->u.key[i]);
+    for (size_t i = 0; i < words; i++) ckr__store_u32(p + 4 * i, r->u.key[i]);
     if (r->has_normal) memcpy(&normal, &r->normal, sizeof normal);
     ckr__store_u32(p + 4 * words, r->pos);
     p[4 * words + 4] = r->has_normal != 0;
@@ -20098,11 +20091,10 @@ static ckr_result ckr__rng_data(ckr__ctx *c, const ckr_view *v, uint8_t *out, si
     const uint64_t size = ckr_dtype_size(v->dtype);
     int64_t count, step = 1;
     uint64_t at;
-    uint32_t d;
     if (!size || v->layout || v->conj || v->neg || v->meta || v->offset < 0 ||
         !ckr__numel(v->n_dims, v->shape, &count))
         return ckr__rng_form(c, "a plain array");
-    for (d = v->n_dims; d-- > 0 && count > 1;) {
+    for (uint32_t d = v->n_dims; d-- > 0 && count > 1;) {
         if (v->shape[d] != 1 && v->stride[d] != step)
             return ckr__rng_form(c, "a contiguous array");
         step *= v->shape[d];
@@ -20115,9 +20107,8 @@ static ckr_result ckr__rng_data(ckr__ctx *c, const ckr_view *v, uint8_t *out, si
     if (v->bytes) {
         if (*n) memcpy(out, v->bytes + at, *n);
     } else {
-        ckr_result r;
         if (v->file == CKR_NO_FILE) return ckr__rng_form(c, "an array with data");
-        r = ckr__file_read(c, v->file, v->data_offset + at, out, *n);
+        ckr_result r = ckr__file_read(c, v->file, v->data_offset + at, out, *n);
         if (r != CKR_OK) return r;
     }
     if (v->big_endian) ckr__swap_bytes(out, *n, (size_t)size);
@@ -20136,8 +20127,7 @@ static uint64_t ckr__rng_load_int(ckr_dtype t, const uint8_t *p)
     const bool below = (t == CKR_DTYPE_I8 || t == CKR_DTYPE_I16 || t == CKR_DTYPE_I32) &&
                        (p[size - 1] & 0x80);
     uint64_t v = below ? UINT64_MAX : 0;
-    size_t i;
-    for (i = size; i-- > 0;) v = v << 8 | p[i];
+    for (size_t i = size; i-- > 0;) v = v << 8 | p[i];
     return v;
 }
 
@@ -20181,11 +20171,10 @@ static ckr_result ckr__rng_ints(ckr__ctx *c, const ckr_node *node, size_t n, uin
                                 uint64_t *out)
 {
     uint8_t raw[8 * (CKR__MT_N + 1)];
-    size_t i, got, size;
-    ckr_result r;
+    size_t got, size;
     if (ckr_node_is_list(node)) {
         if (node->count != n) return ckr__rng_size(c->err, 4 * node->count, "624 words");
-        for (i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++)
             if (!ckr__rng_u64_of(c, node->u.items[i], max, &out[i]))
                 return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "a word out of range, number", i);
         return CKR_OK;
@@ -20193,11 +20182,11 @@ static ckr_result ckr__rng_ints(ckr__ctx *c, const ckr_node *node, size_t n, uin
     if (!node || (node->kind != CKR_NODE_NDARRAY && node->kind != CKR_NODE_TENSOR) ||
         !ckr__rng_is_int(node->u.view->dtype))
         return ckr__rng_form(c, "an array of integers");
-    r = ckr__rng_data(c, node->u.view, raw, sizeof raw, &got);
+    ckr_result r = ckr__rng_data(c, node->u.view, raw, sizeof raw, &got);
     if (r != CKR_OK) return r;
     size = ckr_dtype_size(node->u.view->dtype);
     if (got != n * size) return ckr__rng_size(c->err, got, "624 words, or a counter's four");
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         out[i] = ckr__rng_load_int(node->u.view->dtype, raw + i * size);
         if (out[i] > max)
             return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "a word out of range, number", i);
@@ -20210,10 +20199,9 @@ static ckr_result ckr__rng_key(ckr__ctx *c, const ckr_node *node, uint64_t pos, 
     uint64_t v[CKR__MT_N + 1];
     const bool python = out->kind == CKR_RNG_PYTHON;   /* its position follows the words */
     const ckr_result r = ckr__rng_ints(c, node, python ? CKR__MT_N + 1 : CKR__MT_N, UINT32_MAX, v);
-    int i;
     if (r != CKR_OK) return r;
     if (python) pos = v[CKR__MT_N];
-    for (i = 0; i < CKR__MT_N; i++) out->u.key[i] = (uint32_t)v[i];
+    for (int i = 0; i < CKR__MT_N; i++) out->u.key[i] = (uint32_t)v[i];
     if (pos > CKR__MT_N)
         return ckr__rng_fail(c->err, CKR_ITEM_RNG_CURSOR, "expected 0 to 624", pos);
     out->pos = (uint32_t)pos;
@@ -20241,12 +20229,11 @@ static ckr_result ckr__rng_python(ckr__ctx *c, const ckr_node *n, ckr_rng *out)
 {
     const ckr_node *gauss = ckr_node_at(n, 2);
     uint64_t version;
-    ckr_result r;
     if (n->count != 3 || !ckr__rng_u64_of(c, n->u.items[0], 3, &version) || version < 2)
         return ckr__rng_form(c, "(3, 625 integers, None or a float)");
     out->kind = CKR_RNG_PYTHON;
     out->layout = (uint32_t)version;
-    r = ckr__rng_key(c, n->u.items[1], 0, out);
+    ckr_result r = ckr__rng_key(c, n->u.items[1], 0, out);
     if (r != CKR_OK || gauss->kind == CKR_NODE_NONE) return r;
     out->has_normal = 1;
     if (!ckr_node_f64(gauss, &out->normal))
@@ -20260,13 +20247,12 @@ static ckr_result ckr__rng_python(ckr__ctx *c, const ckr_node *n, ckr_rng *out)
 static ckr_result ckr__rng_numpy(ckr__ctx *c, const ckr_node *n, ckr_rng *out)
 {
     uint64_t pos;
-    ckr_result r;
     if (!ckr_node_str(n->u.items[0]) || strcmp(n->u.items[0]->u.str, "MT19937") != 0 ||
         (n->count != 3 && n->count != 5) ||
         !ckr__rng_u64_of(c, n->u.items[2], UINT64_MAX, &pos))
         return ckr__rng_form(c, "('MT19937', 624 words, position, has_gauss, cached_gaussian)");
     out->kind = CKR_RNG_NUMPY;
-    r = ckr__rng_key(c, n->u.items[1], pos, out);
+    ckr_result r = ckr__rng_key(c, n->u.items[1], pos, out);
     if (r != CKR_OK || n->count == 3) return r;
     return ckr__rng_gauss(c, n->u.items[3], n->u.items[4], out);
 }
@@ -20277,11 +20263,10 @@ static ckr_result ckr__rng_bitgen_words(ckr__ctx *c, const ckr_node *d, const ck
 {
     uint64_t *w = out->u.w, pos;
     ckr__u128 a, b;
-    ckr_result r;
     if (out->kind == CKR_RNG_SFC64)
         return ckr__rng_ints(c, ckr_node_get(st, "state"), 4, UINT64_MAX, w);
     if (out->kind == CKR_RNG_PHILOX) {
-        r = ckr__rng_ints(c, ckr_node_get(st, "counter"), 4, UINT64_MAX, w);
+        ckr_result r = ckr__rng_ints(c, ckr_node_get(st, "counter"), 4, UINT64_MAX, w);
         if (r == CKR_OK) r = ckr__rng_ints(c, ckr_node_get(st, "key"), 2, UINT64_MAX, w + 4);
         if (r == CKR_OK) r = ckr__rng_ints(c, ckr_node_get(d, "buffer"), 4, UINT64_MAX, w + 6);
         if (r != CKR_OK) return r;
@@ -20352,8 +20337,7 @@ static ckr_node **ckr__rng_inside(ckr_object *o, ckr_node ***list)
 
 static const ckr_node *ckr__rng_unwrap(const ckr_node *n)
 {
-    int depth;
-    for (depth = 0; depth < 4 && n && n->kind == CKR_NODE_OBJECT; depth++) {
+    for (int depth = 0; depth < 4 && n && n->kind == CKR_NODE_OBJECT; depth++) {
         ckr_object o = *n->u.object;
         ckr_node **list, **in = o.name ? ckr__rng_inside(&o, &list) : NULL;
         n = in ? *in : NULL;
@@ -20364,10 +20348,9 @@ static const ckr_node *ckr__rng_unwrap(const ckr_node *n)
 static ckr_result ckr__rng_scalar(ckr__ctx *c, const ckr_node *n, ckr_rng_kind hint, ckr_rng *out)
 {
     uint64_t v[2];
-    ckr_result r;
     out->kind = (uint16_t)hint;
     if (hint == CKR_RNG_JAX) {
-        r = ckr__rng_ints(c, n, 2, UINT32_MAX, v);
+        ckr_result r = ckr__rng_ints(c, n, 2, UINT32_MAX, v);
         if (r == CKR_OK) out->u.w[0] = v[0] | v[1] << 32;
         return r;
     }
@@ -20386,12 +20369,11 @@ static ckr_result ckr__rng_of_node(ckr__ctx *c, const ckr_node *n, ckr_rng_kind 
 {
     uint8_t raw[CKR__RNG_MAX_BYTES];
     size_t got;
-    ckr_result r;
     if (hint == CKR_RNG_JAX || hint == CKR_RNG_XLA || hint == CKR_RNG_LLMC)
         return ckr__rng_scalar(c, n, hint, out);
     if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY) {
         if (n->u.view->dtype != CKR_DTYPE_U8) return ckr__rng_form(c, "a tensor of uint8");
-        r = ckr__rng_data(c, n->u.view, raw, sizeof raw, &got);
+        ckr_result r = ckr__rng_data(c, n->u.view, raw, sizeof raw, &got);
         return r == CKR_OK ? ckr__rng_parse(c->err, hint, raw, got, out) : r;
     }
     if (n->kind == CKR_NODE_BYTES || n->kind == CKR_NODE_BYTEARRAY)
@@ -20484,18 +20466,15 @@ static ckr_node *ckr__rng_ints_node(ckr__ctx *c, const ckr_node *like, ckr_dtype
     uint8_t raw[8 * (CKR__MT_N + 1)];
     const bool array = like && (like->kind == CKR_NODE_NDARRAY || like->kind == CKR_NODE_TENSOR);
     const bool tuple = dtype == CKR_DTYPE_NONE;          /* the default is a tuple        */
-    size_t size;
-    uint64_t i;
-    ckr_node *out;
     if ((like && !array) || (!like && tuple)) {
-        out = ckr__node(c, like ? (ckr_node_kind)like->kind : CKR_NODE_TUPLE);
-        for (i = 0; i < n; i++)
+        ckr_node *out = ckr__node(c, like ? (ckr_node_kind)like->kind : CKR_NODE_TUPLE);
+        for (uint64_t i = 0; i < n; i++)
             ckr__node_push(c, out, ckr__rng_int_node(c, v[i], 0));
         return ckr__failed(c) ? NULL : out;
     }
     if (array) dtype = like->u.view->dtype;
-    size = ckr_dtype_size(dtype);
-    for (i = 0; i < n; i++) {
+    size_t size = ckr_dtype_size(dtype);
+    for (uint64_t i = 0; i < n; i++) {
         uint8_t b[8];
         ckr__store_u64(b, v[i]);
         memcpy(raw + i * size, b, size);
@@ -20509,8 +20488,7 @@ static ckr_node *ckr__rng_key_node(ckr__ctx *c, const ckr_rng *r, const ckr_node
 {
     uint64_t v[CKR__MT_N + 1];
     const bool python = r->kind == CKR_RNG_PYTHON;
-    int i;
-    for (i = 0; i < CKR__MT_N; i++) v[i] = r->u.key[i];
+    for (int i = 0; i < CKR__MT_N; i++) v[i] = r->u.key[i];
     v[CKR__MT_N] = r->pos;
     return ckr__rng_ints_node(c, like, python ? CKR_DTYPE_NONE : CKR_DTYPE_U32, v,
                               CKR__MT_N + (python ? 1 : 0));
@@ -20624,13 +20602,12 @@ static ckr_node *ckr__rng_object_copy(ckr__ctx *c, const ckr_node *like, ckr_nod
 {
     ckr_object *o = CKR__DUP(c, ckr_object, like->u.object, 1);
     ckr_node *n = ckr__node(c, CKR_NODE_OBJECT), *copy, **list;
-    uint64_t i;
     if (!n || !o) return NULL;
     n->u.object = o;
     *in = ckr__rng_inside(o, &list);
     if (!list) return n;
     copy = ckr__node(c, (ckr_node_kind)(*list)->kind);
-    for (i = 0; i < (*list)->count; i++) ckr__node_push(c, copy, (*list)->u.items[i]);
+    for (uint64_t i = 0; i < (*list)->count; i++) ckr__node_push(c, copy, (*list)->u.items[i]);
     if (ckr__failed(c)) return NULL;
     *in = copy->u.items + (*in - (*list)->u.items);
     *list = copy;
@@ -20641,8 +20618,7 @@ static ckr_node *ckr__rng_to_node(ckr__ctx *c, const ckr_rng *r, const ckr_node 
 {
     ckr_node *top = NULL, **slot = &top;
     const ckr_node *inside = ckr__rng_unwrap(like);
-    int depth;
-    for (depth = 0; inside && like->kind == CKR_NODE_OBJECT && depth < 4; depth++) {
+    for (int depth = 0; inside && like->kind == CKR_NODE_OBJECT && depth < 4; depth++) {
         ckr_node **in = NULL;
         *slot = ckr__rng_object_copy(c, like, &in);
         if (!*slot) return NULL;
@@ -20661,85 +20637,55 @@ static ckr_node *ckr__rng_to_node(ckr__ctx *c, const ckr_rng *r, const ckr_node 
 
 /* >>rng.same ------------------------------------------------------------------ */
 
-/* The same stream, with a block of which nothing is read instead of one that is used up. */
-static void ckr__mt_settle(ckr_rng *r)
+/* The same stream in one form: a block of which nothing is read instead of one that is used up, and
+   nothing in what is never read. */
+static void ckr__rng_settle(ckr_rng *r)
 {
-    if (r->pos >= CKR__MT_N) ckr__mt_block(r);
-    if (r->pos) r->u.key[0] &= 0x80000000u;    /* its other bits were read, or never will be */
+    if (ckr__rng_is_mt(r->kind)) {
+        if (r->pos >= CKR__MT_N) ckr__mt_block(r);
+        if (r->pos) r->u.key[0] &= 0x80000000u;
+    }
+    if (r->kind == CKR_RNG_PHILOX) memset(r->u.w + 6, 0, r->pos * sizeof *r->u.w);
+    if (!r->has_uint32) r->uinteger = 0;
 }
 
-static bool ckr__same_double(double a, double b)
+/* What a stream's future is made of; `label`: and what torch calls it. */
+static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
 {
-    return !memcmp(&a, &b, sizeof a);
+    const struct ckr__rng_row *row = ckr__rng_row_of(r->kind);
+    ckr_rng *from = (ckr_rng *)(uintptr_t)r;   /* only read                              */
+    size_t n = r->kind == CKR_RNG_OPAQUE ? r->layout : r->kind == CKR_RNG_XLA ? 8u : 16u;
+    if (row->family == 1) {
+        n = label && r->kind == CKR_RNG_TORCH_CPU ? 2522 : 2509;
+        ckr__rng_move(from, CKR_RNG_FUTURE_, out, n, true);
+        out[2500] = r->has_normal != 0;
+        if (!r->has_normal) memset(out + 2501, 0, 8);
+        if (n > 2517) out[2517] = r->has_float != 0;
+        if (n > 2517 && !r->has_float) memset(out + 2518, 0, 4);
+        return n;
+    }
+    if (r->kind == CKR_RNG_OPAQUE || r->kind == CKR_RNG_XLA || row->family == 2) {
+        ckr__rng_move(from, r->kind == CKR_RNG_OPAQUE ? r->kind : CKR_RNG_TORCH_CUDA, out, n, true);
+        return n;
+    }
+    n = ckr__rng_numbers(&from->u, out, 8, row->words, true);
+    if (!ckr__rng_is_bitgen(r->kind)) return n;
+    if (r->kind == CKR_RNG_PHILOX) out[n++] = (uint8_t)r->pos;
+    out[n] = r->has_uint32 != 0;
+    ckr__store_u32(out + n + 1, r->uinteger);
+    return n + 5;
 }
 
 CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
 {
-    const ckr_rng_kind k = (ckr_rng_kind)a->kind;
-    size_t from = 0, words;
+    uint8_t p[CKR__RNG_CANONICAL_MAX], q[CKR__RNG_CANONICAL_MAX];
+    ckr_rng x = *a, y = *b;
     if (a->kind != b->kind) return false;
-    if (ckr__rng_is_mt(k)) {
-        const bool has = a->has_normal != 0;
-        ckr_rng x = *a, y = *b;
-        if (has != (b->has_normal != 0) || (has && !ckr__same_double(a->normal, b->normal)))
-            return false;
-        ckr__mt_settle(&x);
-        ckr__mt_settle(&y);
-        return x.pos == y.pos && !memcmp(x.u.key, y.u.key, sizeof x.u.key);
-    }
-    if (k == CKR_RNG_OPAQUE || k == CKR_RNG_TORCH_MPS) {
-        if (memcmp(a->u.bytes, b->u.bytes, k == CKR_RNG_OPAQUE ? a->layout : 28) != 0) return false;
-        if (k == CKR_RNG_OPAQUE) return a->layout == b->layout;
-    }
-    if (k == CKR_RNG_PHILOX) {
-        from = 6 + a->pos;                     /* words of the block that are still to come  */
-        if (a->pos != b->pos || memcmp(a->u.w, b->u.w, 6 * sizeof *a->u.w) != 0) return false;
-    }
-    words = ckr__rng_row_of(k)->words - from;
-    if (memcmp(a->u.w + from, b->u.w + from, words * sizeof *a->u.w) != 0) return false;
-    return a->seed == b->seed && a->offset == b->offset && a->has_uint32 == b->has_uint32 &&
-           (!a->has_uint32 || a->uinteger == b->uinteger);
-}
-
-static size_t ckr__rng_canonical_mt(const ckr_rng *r, bool label, uint8_t *out)
-{
-    uint8_t *p = out + 4 * CKR__MT_N;
-    uint32_t u;
-    int i;
-    for (i = 0; i < CKR__MT_N; i++) ckr__store_u32(out + 4 * i, r->u.key[i]);
-    ckr__store_u32(p, r->pos);
-    p[4] = r->has_normal != 0;
-    ckr__store_double(p + 5, r->has_normal ? r->normal : 0.0);
-    p += 13;
-    if (!label || r->kind != CKR_RNG_TORCH_CPU) return (size_t)(p - out);
-    ckr__store_u64(p, r->seed);
-    p[8] = r->has_float != 0;
-    memcpy(&u, &r->float_normal, 4);
-    ckr__store_u32(p + 9, r->has_float ? u : 0);
-    return (size_t)(p + 13 - out);
-}
-
-static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
-{
-    size_t i, n = ckr__rng_row_of(r->kind)->words;
-    const uint8_t family = ckr__rng_row_of(r->kind)->family;
-    if (family == 1) return ckr__rng_canonical_mt(r, label, out);
-    if (r->kind == CKR_RNG_OPAQUE) {
-        memcpy(out, r->u.bytes, r->layout);
-        return r->layout;
-    }
-    if (family == 2 || r->kind == CKR_RNG_XLA) {
-        ckr__store_u64(out, r->seed);
-        ckr__store_u64(out + 8, r->offset);
-        return family == 2 ? 16 : 8;
-    }
-    for (i = 0; i < n; i++) ckr__store_u64(out + 8 * i, r->u.w[i]);
-    if (!ckr__rng_is_bitgen(r->kind)) return 8 * n;
-    if (r->kind == CKR_RNG_PHILOX) out[8 * n++] = (uint8_t)r->pos;
-    n = r->kind == CKR_RNG_PHILOX ? 81 : 8 * n;
-    out[n] = r->has_uint32 != 0;
-    ckr__store_u32(out + n + 1, r->uinteger);
-    return n + 5;
+    ckr__rng_settle(&x);
+    ckr__rng_settle(&y);
+    size_t n = ckr__rng_canonical(&x, false, p);
+    return n == ckr__rng_canonical(&y, false, q) && !memcmp(p, q, n) &&
+           (a->kind != CKR_RNG_TORCH_MPS || !memcmp(a->u.bytes, b->u.bytes, 28));
 }
 
 /* The stream in another framework's container; torch's own cannot hold position 0. */
@@ -20815,13 +20761,12 @@ static const uint16_t ckr__mt_phi[CKR__MT_PHI] = {
 /* p, of twice the words, modulo phi. */
 static void ckr__poly_reduce(uint64_t *p)
 {
-    uint32_t w, i;
-    for (w = 2 * CKR__MT_POLY - 1; w >= CKR__MT_POLY - 1; w--) {
+    for (uint32_t w = 2 * CKR__MT_POLY - 1; w >= CKR__MT_POLY - 1; w--) {
         const uint32_t low = w == CKR__MT_POLY - 1 ? CKR__MT_DEGREE % 64 : 0;
         const uint64_t v = p[w] >> low;
         if (!v) continue;
         p[w] ^= v << low;
-        for (i = 0; i + 1 < CKR__MT_PHI; i++) {
+        for (uint32_t i = 0; i + 1 < CKR__MT_PHI; i++) {
             const uint32_t at = 64 * w + low - CKR__MT_DEGREE + ckr__mt_phi[i];
             p[at >> 6] ^= v << (at & 63);
             if (at & 63) p[(at >> 6) + 1] ^= v >> (64 - (at & 63));
@@ -20840,8 +20785,7 @@ static uint64_t ckr__poly_spread(uint64_t v)             /* a zero above each of
 
 static void ckr__poly_square(uint64_t *p)
 {
-    int i;
-    for (i = CKR__MT_POLY - 1; i >= 0; i--) {
+    for (int i = CKR__MT_POLY - 1; i >= 0; i--) {
         const uint64_t v = p[i];
         p[2 * i + 1] = ckr__poly_spread(v >> 32);
         p[2 * i] = ckr__poly_spread((uint32_t)v);
@@ -20851,15 +20795,13 @@ static void ckr__poly_square(uint64_t *p)
 
 static void ckr__poly_add_phi(uint64_t *p)
 {
-    int i;
-    for (i = 0; i < CKR__MT_PHI; i++)
+    for (int i = 0; i < CKR__MT_PHI; i++)
         p[ckr__mt_phi[i] >> 6] ^= (uint64_t)1 << (ckr__mt_phi[i] & 63);
 }
 
 static void ckr__poly_times_x(uint64_t *p)
 {
-    int i;
-    for (i = CKR__MT_POLY - 1; i > 0; i--) p[i] = p[i] << 1 | p[i - 1] >> 63;
+    for (int i = CKR__MT_POLY - 1; i > 0; i--) p[i] = p[i] << 1 | p[i - 1] >> 63;
     p[0] <<= 1;
     if (p[CKR__MT_POLY - 1] >> CKR__MT_DEGREE % 64 & 1) ckr__poly_add_phi(p);
 }
@@ -20875,10 +20817,9 @@ static void ckr__poly_over_x(uint64_t *p)                /* phi's constant term 
 /* x^(n * 2^shift + d) mod phi */
 static void ckr__poly_power(uint64_t *p, uint64_t n, uint32_t shift, int32_t d)
 {
-    int i;
     memset(p, 0, 2 * CKR__MT_POLY * sizeof *p);
     p[0] = 1;
-    for (i = 63; i >= 0; i--) {
+    for (int i = 63; i >= 0; i--) {
         ckr__poly_square(p);
         if (n >> i & 1) ckr__poly_times_x(p);
     }
@@ -20891,8 +20832,7 @@ static void ckr__poly_power(uint64_t *p, uint64_t n, uint32_t shift, int32_t d)
 static void ckr__poly_apply(const uint64_t *p, uint32_t *key)
 {
     uint32_t sum[CKR__MT_N] = CKR_ZERO, at = 0, i;
-    int bit;
-    for (bit = CKR__MT_DEGREE - 1; bit >= 0; bit--) {
+    for (int bit = CKR__MT_DEGREE - 1; bit >= 0; bit--) {
         const uint32_t next = at + 1 < CKR__MT_N ? at + 1 : 0;
         const uint32_t ahead = at + CKR__MT_M < CKR__MT_N ? at + CKR__MT_M
                                                           : at + CKR__MT_M - CKR__MT_N;
@@ -20909,7 +20849,7 @@ static void ckr__poly_apply(const uint64_t *p, uint32_t *key)
 static void ckr__mt_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 {
     uint64_t p[2 * CKR__MT_POLY];
-    uint32_t i, rest = (uint32_t)(n % CKR__MT_N), pos;
+    uint32_t rest = (uint32_t)(n % CKR__MT_N), pos;
     const uint32_t first = r->u.key[0], m = CKR__MT_N;
     if (shift < 32 && n < ((uint64_t)1 << 22) >> shift) {
         uint64_t to = r->pos + (n << shift);
@@ -20917,9 +20857,9 @@ static void ckr__mt_jump(ckr_rng *r, uint64_t n, uint32_t shift)
         r->pos = (uint32_t)to;
         return;
     }
-    for (i = 0; i < shift; i++) rest = rest * 2 % m;
+    for (uint32_t i = 0; i < shift; i++) rest = rest * 2 % m;
     pos = (r->pos + rest + m - 1) % m + 1;
-    for (i = 0; i + 1 < m; i++) r->u.key[i] = r->u.key[i + 1];
+    for (uint32_t i = 0; i + 1 < m; i++) r->u.key[i] = r->u.key[i + 1];
     r->u.key[m - 1] = ckr__mt_mix(first, r->u.key[0], r->u.key[CKR__MT_M - 1]);
     ckr__poly_power(p, n, shift, (int32_t)r->pos - (int32_t)pos - 1);
     ckr__poly_apply(p, r->u.key);
@@ -20953,10 +20893,10 @@ static void ckr__pcg_jump(ckr_rng *r, ckr__u128 n)
 static void ckr__philox64_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 {
     uint64_t add[4] = { 0, 0, 0, 0 }, carry = 0;
-    uint32_t i, w = shift / 64;
+    uint32_t w = shift / 64;
     if (w < 4) add[w] = n << (shift & 63);
     if (w < 3 && (shift & 63)) add[w + 1] = n >> (64 - (shift & 63));
-    for (i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++) {
         const uint64_t sum = r->u.w[i] + add[i];
         r->u.w[i] = sum + carry;
         carry = (sum < add[i]) | (r->u.w[i] < sum);
@@ -20978,8 +20918,7 @@ static void ckr__xorshift_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 {
     uint64_t m[64], square[64], s = r->u.w[0];
     ckr_rng unit = CKR_ZERO;
-    int i;
-    for (i = 0; i < 64; i++) {
+    for (int i = 0; i < 64; i++) {
         unit.u.w[0] = (uint64_t)1 << i;
         (void)ckr__xorshift_next(&unit);
         m[i] = unit.u.w[0];
@@ -20990,7 +20929,7 @@ static void ckr__xorshift_jump(ckr_rng *r, uint64_t n, uint32_t shift)
             if (n & 1) s = ckr__matrix_times(m, s);
             n >>= 1;
         }
-        for (i = 0; i < 64; i++) square[i] = ckr__matrix_times(m, m[i]);
+        for (int i = 0; i < 64; i++) square[i] = ckr__matrix_times(m, m[i]);
         memcpy(m, square, sizeof m);
     }
     r->u.w[0] = s;
@@ -21001,7 +20940,7 @@ CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift)
     const ckr__u128 by = { shift < 64 ? n << shift : 0, shift == 0 || shift >= 128 ? 0
                            : shift < 64 ? n >> (64 - shift) : n << (shift - 64) };
     const bool small = shift < 64 && by.hi == 0;
-    uint64_t i, offset = 0;
+    uint64_t offset = 0;
     if (shift > 256) return CKR_E_ARG;
     if (n == 0) return CKR_OK;
     switch ((int)r->kind) {
@@ -21016,7 +20955,7 @@ CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift)
     case CKR_RNG_LLMC: ckr__xorshift_jump(r, n, shift); return CKR_OK;
     case CKR_RNG_SFC64:
         if (!small || by.lo >> 32) return CKR_E_UNSUPPORTED;
-        for (i = 0; i < by.lo; i++) (void)ckr__sfc_next(r);
+        for (uint64_t i = 0; i < by.lo; i++) (void)ckr__sfc_next(r);
         return CKR_OK;
     case CKR_RNG_TORCH_CUDA:
         if (!small || !ckr__add_u64(r->offset, by.lo, &offset) || offset > INT64_MAX - 3)
@@ -21074,14 +21013,14 @@ static void ckr__torch_uniform32(ckr_rng *r, float lo, float hi, uint64_t n, flo
 {
     uint32_t w[CKR__MT_N];
     const float range = hi - lo;
-    uint64_t i, m;
+    uint64_t m;
     for (; n; n -= m, out += m) {
         m = n < CKR__MT_N ? n : CKR__MT_N;
         ckr__mt_fill(r, w, m);
-        for (i = 0; i < m; i++)
+        for (uint64_t i = 0; i < m; i++)
             out[i] = (float)(int32_t)(w[i] & 0xffffffu) * 5.9604644775390625e-8f;    /* 2^-24 */
         if (lo != 0 || hi != 1)
-            for (i = 0; i < m; i++) out[i] = ckr__fmaf(out[i], range, lo);
+            for (uint64_t i = 0; i < m; i++) out[i] = ckr__fmaf(out[i], range, lo);
     }
 }
 
@@ -21089,16 +21028,16 @@ static void ckr__torch_uniform64(ckr_rng *r, double lo, double hi, uint64_t n, d
 {
     uint32_t w[CKR__MT_N];
     const double range = hi - lo;
-    uint64_t i, m;
+    uint64_t m;
     for (; n; n -= m, out += m) {
         m = n < CKR__MT_N / 2 ? n : CKR__MT_N / 2;
         ckr__mt_fill(r, w, 2 * m);
-        for (i = 0; i < m; i++) {
+        for (uint64_t i = 0; i < m; i++) {
             const uint64_t v = (uint64_t)(w[2 * i] & 0x1fffffu) << 32 | w[2 * i + 1];
             out[i] = (double)(int64_t)v * (1.0 / 9007199254740992.0);
         }
         if (lo != 0 || hi != 1)
-            for (i = 0; i < m; i++) out[i] = ckr__fma(out[i], range, lo);
+            for (uint64_t i = 0; i < m; i++) out[i] = ckr__fma(out[i], range, lo);
     }
 }
 
@@ -21110,8 +21049,7 @@ static void ckr__torch_uniform16_old(ckr_rng *r, ckr_dtype t, double lo, double 
     const float scale = t == CKR_DTYPE_BF16 ? 1.0f / 256 : 1.0f / 2048;
     const float a = ckr__half_round(t, (float)lo), b = ckr__half_round(t, (float)hi);
     const float range = ckr__half_round(t, b - a);
-    uint64_t i;
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         out[i] = ckr__half_of(t, ckr__fmaf((float)(ckr__mt_u32(r) & mask) * scale, range, a));
 }
 
@@ -21120,11 +21058,11 @@ static void ckr__torch_uniform16(ckr_rng *r, ckr_dtype t, double lo, double hi, 
 {
     const uint16_t low = ckr__half_of(t, (float)lo), top = ckr__half_of(t, (float)hi);
     float f[CKR__MT_N];
-    uint64_t i, m;
+    uint64_t m;
     for (; n; n -= m, out += m) {
         m = n < CKR__MT_N ? n : CKR__MT_N;
         ckr__torch_uniform32(r, (float)lo, (float)hi, m, f);
-        for (i = 0; i < m; i++) {
+        for (uint64_t i = 0; i < m; i++) {
             const uint16_t h = ckr__half_of(t, f[i]);
             out[i] = h == top ? low : h;       /* what rounds up to the bound that is excluded */
         }
@@ -21163,20 +21101,19 @@ static void ckr__cuda_real(ckr_rng *r, bool normal, float a, float b, uint64_t n
 {
     const ckr__cuda k = ckr__cuda_launch(r, n, false);
     const float unit = 2.3283064365386963e-10f, two_pi = unit * 6.2831855f;          /* 2^-32 */
-    uint64_t j, t, i;
-    for (j = 0; j < k.rounds; j++)
-        for (t = 0; t < k.threads && 4 * j * k.threads + t < n; t++) {
+    for (uint64_t j = 0; j < k.rounds; j++)
+        for (uint64_t t = 0; t < k.threads && 4 * j * k.threads + t < n; t++) {
             uint32_t w[4];
             float v[4];
             ckr__cuda_words(&k, j, t, w);
-            for (i = 0; i < 4; i++) v[i] = ckr__fmaf((float)w[i], unit, unit / 2);
-            for (i = 0; normal && i < 4; i += 2) {
+            for (uint64_t i = 0; i < 4; i++) v[i] = ckr__fmaf((float)w[i], unit, unit / 2);
+            for (uint64_t i = 0; normal && i < 4; i += 2) {
                 const float s = sqrtf(-2.0f * logf(v[i]));
                 const float angle = ckr__fmaf((float)w[i + 1], two_pi, two_pi / 2);
                 v[i] = s * sinf(angle);
                 v[i + 1] = s * cosf(angle);
             }
-            for (i = 0; i < 4 && (4 * j + i) * k.threads + t < n; i++) {
+            for (uint64_t i = 0; i < 4 && (4 * j + i) * k.threads + t < n; i++) {
                 float x = normal ? ckr__fmaf(v[i], b, a) : ckr__fmaf(v[i], b - a, a);
                 if (!normal && x == b) x = a;              /* curand's (0, 1] to [0, 1)   */
                 out[(4 * j + i) * k.threads + t] = x;
@@ -21190,7 +21127,6 @@ static CKR__NOINLINE ckr_result ckr__rng_uniform(ckr_rng *r, ckr_dtype t, double
 {
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     const bool unit = lo == 0 && hi == 1;
-    uint64_t i;
     if (!(hi >= lo) || !ckr__is_float(t)) return CKR_E_ARG;
     if (k == CKR_RNG_TORCH_CPU) {
         if (ckr__is_half(t) && !ckr__torch_half_known(r)) return CKR_E_UNSUPPORTED;
@@ -21205,10 +21141,10 @@ static CKR__NOINLINE ckr_result ckr__rng_uniform(ckr_rng *r, ckr_dtype t, double
     if (t == CKR_DTYPE_F64 && (k == CKR_RNG_PYTHON || k == CKR_RNG_NUMPY ||
                                ckr__rng_is_bitgen(k))) {
         double *d = (double *)out;
-        for (i = 0; i < n; i++)
+        for (uint64_t i = 0; i < n; i++)
             d[i] = ckr__rng_is_mt(k) ? ckr__mt_double(r)
                                      : (double)(ckr_rng_u64(r) >> 11) * (1.0 / 9007199254740992.0);
-        for (i = 0; i < n && !unit; i++) d[i] = lo + ckr__rn((hi - lo) * d[i]);
+        for (uint64_t i = 0; i < n && !unit; i++) d[i] = lo + ckr__rn((hi - lo) * d[i]);
         return CKR_OK;
     }
     if (t == CKR_DTYPE_F32) {
@@ -21216,12 +21152,13 @@ static CKR__NOINLINE ckr_result ckr__rng_uniform(ckr_rng *r, ckr_dtype t, double
         if (k == CKR_RNG_TORCH_CUDA) {
             ckr__cuda_real(r, false, (float)lo, (float)hi, n, f);
         } else if (k == CKR_RNG_LLMC_MT) {
-            for (i = 0; i < n; i++) {
+            for (uint64_t i = 0; i < n; i++) {
                 f[i] = (float)(ckr__mt_u32(r) & 0xffffffu) * 5.9604644775390625e-8f;
                 if (!unit) f[i] = f[i] * ((float)hi - (float)lo) + (float)lo;
             }
         } else if (unit && (k == CKR_RNG_LLMC || ckr__rng_is_bitgen(k))) {
-            for (i = 0; i < n; i++) f[i] = (float)(ckr_rng_u32(r) >> 8) * 5.9604644775390625e-8f;
+            for (uint64_t i = 0; i < n;
+                 i++) f[i] = (float)(ckr_rng_u32(r) >> 8) * 5.9604644775390625e-8f;
         } else {
             return CKR_E_UNSUPPORTED;
         }
@@ -21255,7 +21192,6 @@ static float ckr__torch_log(float v)
 {
     const uint32_t u = ckr__bits_of_f32(v);
     float e = (float)((int32_t)(u >> 23) - 127) + 1.0f, x, y, z;
-    int i;
     x = ckr__f32_of_bits((u & 0x807fffffu) | 0x3f000000u);
     if (x < 0.707106781186547524f) {
         e -= 1.0f;
@@ -21265,7 +21201,7 @@ static float ckr__torch_log(float v)
     }
     z = x * x;
     y = ckr__log_c[0];
-    for (i = 1; i < 9; i++) y = ckr__fmaf(y, x, ckr__log_c[i]);
+    for (int i = 1; i < 9; i++) y = ckr__fmaf(y, x, ckr__log_c[i]);
     y = ckr__fmaf(y * x, z, e * -2.12194440e-4f);
     y = ckr__fmaf(-z, 0.5f, y);
     return ckr__fmaf(e, 0.693359375f, x + y);
@@ -21275,13 +21211,11 @@ static void ckr__torch_sincos(float x, float *s, float *c)           /* x >= 0  
 {
     const int32_t q = ((int32_t)(x * 1.27323954473516f) + 1) & ~1;
     const float y = (float)q;
-    float z, sine, cosine;
-    int i;
-    for (i = 0; i < 3; i++) x = ckr__fmaf(y, ckr__turn_c[i], x);
-    z = x * x;
-    cosine = ckr__fmaf(ckr__fmaf(ckr__cos_c[0], z, ckr__cos_c[1]), z, ckr__cos_c[2]) * z;
+    for (int i = 0; i < 3; i++) x = ckr__fmaf(y, ckr__turn_c[i], x);
+    float z = x * x;
+    float cosine = ckr__fmaf(ckr__fmaf(ckr__cos_c[0], z, ckr__cos_c[1]), z, ckr__cos_c[2]) * z;
     cosine = ckr__fmaf(cosine, z, -(z * 0.5f)) + 1.0f;
-    sine = ckr__fmaf(ckr__fmaf(ckr__sin_c[0], z, ckr__sin_c[1]), z, ckr__sin_c[2]) * z;
+    float sine = ckr__fmaf(ckr__fmaf(ckr__sin_c[0], z, ckr__sin_c[1]), z, ckr__sin_c[2]) * z;
     sine = ckr__fmaf(sine, x, x);
     *s = q & 2 ? cosine : sine;
     *c = q & 2 ? sine : cosine;
@@ -21292,8 +21226,7 @@ static void ckr__torch_sincos(float x, float *s, float *c)           /* x >= 0  
 /* 16 uniforms to 16 normals, in place. */
 static void ckr__torch_normal16(float *d, float mean, float std)
 {
-    int i;
-    for (i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++) {
         const float radius = sqrtf(-2.0f * ckr__torch_log(1.0f - d[i]));
         float s, c;
         ckr__torch_sincos(6.2831853071795864769f * d[i + 8], &s, &c);
@@ -21316,12 +21249,11 @@ static __m256 ckr__torch_log8(__m256 v)
     const __m256 small = _mm256_cmp_ps(x, CKR__PS(0.707106781186547524f), _CMP_LT_OS);
     const __m256 more = _mm256_and_ps(x, small);
     __m256 y = CKR__PS(ckr__log_c[0]), z;
-    int i;
     e = _mm256_add_ps(e, CKR__PS(1.0f));
     e = _mm256_sub_ps(e, _mm256_and_ps(CKR__PS(1.0f), small));
     x = _mm256_add_ps(_mm256_sub_ps(x, CKR__PS(1.0f)), more);
     z = _mm256_mul_ps(x, x);
-    for (i = 1; i < 9; i++) y = _mm256_fmadd_ps(y, x, CKR__PS(ckr__log_c[i]));
+    for (int i = 1; i < 9; i++) y = _mm256_fmadd_ps(y, x, CKR__PS(ckr__log_c[i]));
     y = _mm256_fmadd_ps(_mm256_mul_ps(y, x), z, _mm256_mul_ps(e, CKR__PS(-2.12194440e-4f)));
     y = _mm256_fnmadd_ps(z, CKR__PS(0.5f), y);
     return _mm256_fmadd_ps(e, CKR__PS(0.693359375f), _mm256_add_ps(x, y));
@@ -21333,10 +21265,9 @@ static void ckr__torch_sincos8(__m256 x, __m256 *s, __m256 *c)
     const __m256i two = CKR__EPI(2), four = CKR__EPI(4);
     __m256i q = _mm256_cvttps_epi32(_mm256_mul_ps(x, CKR__PS(1.27323954473516f)));
     __m256 y, z, sine, cosine, swap;
-    int i;
     q = _mm256_and_si256(_mm256_add_epi32(q, CKR__EPI(1)), CKR__EPI(~1));
     y = _mm256_cvtepi32_ps(q);
-    for (i = 0; i < 3; i++) x = _mm256_fmadd_ps(y, CKR__PS(ckr__turn_c[i]), x);
+    for (int i = 0; i < 3; i++) x = _mm256_fmadd_ps(y, CKR__PS(ckr__turn_c[i]), x);
     z = _mm256_mul_ps(x, x);
     cosine = sine = _mm256_setzero_ps();
     cosine = _mm256_fmadd_ps(CKR__PS(ckr__cos_c[0]), z, CKR__PS(ckr__cos_c[1]));
@@ -21396,8 +21327,7 @@ static void ckr__torch_normal_blocks(float *d, uint64_t blocks, float mean, floa
 static void ckr__torch_normal16_f64(double *d, double mean, double std)
 {
     const bool unit = mean == 0 && std == 1;
-    int i;
-    for (i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++) {
         const double radius = sqrt(-2 * log(1 - d[i])), a = 6.2831853071795864769 * d[i + 8];
         const double x = radius * cos(a), y = radius * sin(a);
         d[i] = unit ? x : ckr__fma(x, std, mean);
@@ -21408,8 +21338,7 @@ static void ckr__torch_normal16_f64(double *d, double mean, double std)
 /* Up to torch 2.6: `each` step rounds, but not of float16 before 2.1: functions of floats. */
 static void ckr__torch_normal16_half(ckr_dtype t, bool each, uint16_t *d, float mean, float std)
 {
-    int i;
-    for (i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++) {
         const float u1 = ckr__half_round(t, 1 - (float)ckr__load_f64(t, (uint8_t *)(d + i)));
         const float u2 = (float)ckr__load_f64(t, (uint8_t *)(d + i + 8));
         const float a = ckr__half_round(t, (float)(6.2831853071795864769 * (double)u2));
@@ -21437,22 +21366,21 @@ static void ckr__torch_normal_part(ckr_rng *r, ckr_dtype t, double mean, double 
     double *d = (double *)out;
     uint16_t *h = (uint16_t *)out;
     float f[CKR__MT_N];
-    uint64_t i;
     if (t == CKR_DTYPE_F32) {
         ckr__torch_uniform32(r, 0, 1, n, (float *)out);
         ckr__torch_normal_blocks((float *)out, n / 16, m, s);
     } else if (t == CKR_DTYPE_F64) {
         ckr__torch_uniform64(r, 0, 1, n, d);
-        for (i = 0; i + 16 <= n; i += 16) ckr__torch_normal16_f64(d + i, mean, std);
+        for (uint64_t i = 0; i + 16 <= n; i += 16) ckr__torch_normal16_f64(d + i, mean, std);
     } else if (ckr__rng_before(r, 207)) {
         ckr__torch_uniform16_old(r, t, 0, 1, n, h);
-        for (i = 0; i + 16 <= n; i += 16)
+        for (uint64_t i = 0; i + 16 <= n; i += 16)
             ckr__torch_normal16_half(t, each, h + i, ckr__half_round(t, m), ckr__half_round(t, s));
     } else {
         n &= ~(uint64_t)15;
         ckr__torch_uniform32(r, 0, 1, n, f);
         ckr__torch_normal_blocks(f, n / 16, m, s);
-        for (i = 0; i < n; i++) h[i] = ckr__half_of(t, f[i]);
+        for (uint64_t i = 0; i < n; i++) h[i] = ckr__half_of(t, f[i]);
     }
 }
 
@@ -21513,7 +21441,6 @@ static CKR__NOINLINE ckr_result ckr__rng_normal(ckr_rng *r, ckr_dtype t, double 
 {
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     double *d = (double *)out;
-    uint64_t i;
     if (!(std >= 0) || !ckr__is_float(t)) return CKR_E_ARG;
     if (k == CKR_RNG_TORCH_CPU) return ckr__torch_normal(r, t, mean, std, n, out);
     if (k == CKR_RNG_TORCH_CUDA && t == CKR_DTYPE_F32) {
@@ -21521,7 +21448,7 @@ static CKR__NOINLINE ckr_result ckr__rng_normal(ckr_rng *r, ckr_dtype t, double 
         return CKR_OK;
     }
     if ((k != CKR_RNG_PYTHON && k != CKR_RNG_NUMPY) || t != CKR_DTYPE_F64) return CKR_E_UNSUPPORTED;
-    for (i = 0; i < n; i++) d[i] = mean + ckr__rn(ckr__rng_gauss_next(r) * std);
+    for (uint64_t i = 0; i < n; i++) d[i] = mean + ckr__rn(ckr__rng_gauss_next(r) * std);
     return CKR_OK;
 }
 
@@ -21536,9 +21463,8 @@ CKR_API ckr_result ckr_rng_normal(ckr_rng *r, ckr_dtype t, double mean, double s
 /* random.getrandbits(k): whole words, low ones first, the last one shifted. */
 static uint64_t ckr__python_bits(ckr_rng *r, uint32_t k)
 {
-    uint64_t low;
     if (k <= 32) return ckr__mt_u32(r) >> (32 - k);
-    low = ckr__mt_u32(r);
+    uint64_t low = ckr__mt_u32(r);
     return low | (uint64_t)(ckr__mt_u32(r) >> (64 - k)) << 32;
 }
 
@@ -21640,12 +21566,12 @@ static void ckr__torch_modulo(ckr_rng *r, bool wide, int64_t lo, uint64_t range,
                               int64_t *out)
 {
     uint32_t w[CKR__MT_N];
-    uint64_t i, m;
+    uint64_t m;
     for (; n; n -= m, out += m) {
         m = wide ? CKR__MT_N / 2 : CKR__MT_N;
         if (m > n) m = n;
         ckr__mt_fill(r, w, wide ? 2 * m : m);
-        for (i = 0; i < m; i++) {
+        for (uint64_t i = 0; i < m; i++) {
             uint64_t v;
             if (wide) v = ((uint64_t)w[2 * i] << 32 | w[2 * i + 1]) % range;
             else v = range >> 32 ? w[i] : w[i] % (uint32_t)range;
@@ -21658,14 +21584,13 @@ static void ckr__cuda_integers(ckr_rng *r, bool wide, int64_t lo, uint64_t range
                                int64_t *out)
 {
     const ckr__cuda k = ckr__cuda_launch(r, n, wide);
-    uint64_t j, t, i, e;
-    for (j = 0; j < k.rounds; j++)
-        for (t = 0; t < k.threads && k.per * j * k.threads + t < n; t++) {
+    for (uint64_t j = 0; j < k.rounds; j++)
+        for (uint64_t t = 0; t < k.threads && k.per * j * k.threads + t < n; t++) {
             uint32_t w[4];
             ckr__cuda_words(&k, j, t, w);
-            for (i = 0; i < k.per; i++) {
+            for (uint64_t i = 0; i < k.per; i++) {
                 const uint64_t v = wide ? (uint64_t)w[2 * i] << 32 | w[2 * i + 1] : w[i];
-                e = (k.per * j + i) * k.threads + t;
+                uint64_t e = (k.per * j + i) * k.threads + t;
                 if (e < n) out[e] = (int64_t)((uint64_t)lo + v % range);
             }
         }
@@ -21678,21 +21603,21 @@ static CKR__NOINLINE ckr_result ckr__rng_integers(ckr_rng *r, ckr_dtype t, int64
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     const uint64_t range = (uint64_t)hi - (uint64_t)lo;
     const bool wide = ckr__torch_wide(r, t, range);
-    uint64_t i;
     if (hi <= lo) return CKR_E_ARG;
     if (k == CKR_RNG_NUMPY || ckr__rng_is_bitgen(k)) {
         const uint32_t width = t == CKR_DTYPE_BOOL ? 1 : 8 * (uint32_t)ckr_dtype_size(t);
         ckr__np_draw d = ckr__np_begin(r, k == CKR_RNG_NUMPY, width, range - 1);
         if (t != CKR_DTYPE_BOOL && !ckr__rng_is_int(t)) return CKR_E_ARG;
         if (width < 64 && (range - 1) >> width) return CKR_E_ARG;
-        for (i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__np_next(&d));
+        for (uint64_t i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__np_next(&d));
     } else if (k == CKR_RNG_TORCH_CUDA) {
         ckr__cuda_integers(r, wide, lo, range, n, out);
     } else if (k == CKR_RNG_TORCH_CPU) {
         ckr__torch_begin(r);
         ckr__torch_modulo(r, wide, lo, range, n, out);
     } else if (k == CKR_RNG_PYTHON) {
-        for (i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__python_below(r, range));
+        for (uint64_t i = 0; i < n;
+             i++) out[i] = (int64_t)((uint64_t)lo + ckr__python_below(r, range));
     } else {
         return CKR_E_UNSUPPORTED;
     }
@@ -21743,22 +21668,21 @@ static void ckr__swap_i64(int64_t *a, int64_t *b)
 CKR_API ckr_result ckr_rng_permutation(ckr_rng *r, uint64_t n, int64_t *out)
 {
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
-    uint64_t i;
     if (!ckr__rng_is_mt(k) && !ckr__rng_is_bitgen(k)) return CKR_E_UNSUPPORTED;
-    for (i = 0; i < n; i++) out[i] = (int64_t)i;
+    for (uint64_t i = 0; i < n; i++) out[i] = (int64_t)i;
     if (k == CKR_RNG_TORCH_CPU) {
         const bool swaps = n < UINT32_MAX / 20;        /* else filled from the inside out    */
         ckr__torch_begin(r);
-        for (i = 0; swaps && i + 1 < n; i++)
+        for (uint64_t i = 0; swaps && i + 1 < n; i++)
             ckr__swap_i64(&out[i], &out[i + ckr__mt_u32(r) % (n - i)]);
-        for (i = 0; !swaps && i < n; i++) {
+        for (uint64_t i = 0; !swaps && i < n; i++) {
             const uint64_t z = ckr__mt_u64(r) % (i + 1);
             out[i] = out[z];
             out[z] = (int64_t)i;
         }
         return CKR_OK;
     }
-    for (i = n ? n - 1 : 0; i > 0; i--) {
+    for (uint64_t i = n ? n - 1 : 0; i > 0; i--) {
         uint64_t j;
         if (k == CKR_RNG_PYTHON) {
             j = ckr__python_below(r, i + 1);
@@ -22090,9 +22014,8 @@ static bool ckr__grid_make(const ckr_topology *t, ckr__grid *g)
 {
     const uint32_t size[CKR__AXES] = { t->pp, t->dp, t->cp, t->tp, t->ep };
     uint64_t n = 1, ep;
-    uint32_t i;
-    for (i = 0; i < CKR__AXES; i++) g->size[i] = size[i] ? size[i] : 1;
-    for (i = 0; i < CKR__AXIS_EP; i++)
+    for (uint32_t i = 0; i < CKR__AXES; i++) g->size[i] = size[i] ? size[i] : 1;
+    for (uint32_t i = 0; i < CKR__AXIS_EP; i++)
         if (!ckr__mul_u64(n, g->size[i], &n) || n > UINT32_MAX) return false;
     if (!t->dp && t->ranks > n && t->ranks % n == 0) {
         g->size[CKR__AXIS_DP] = (uint32_t)(t->ranks / n);
@@ -22169,8 +22092,7 @@ static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[
                               uint32_t axes, uint32_t *index)
 {
     uint64_t n = 0;
-    uint32_t i;
-    for (i = 0; i < CKR__AXES; i++)
+    for (uint32_t i = 0; i < CKR__AXES; i++)
         if (axes >> i & 1) {
             if (at[i] >= size[i] || !ckr__mul_u64(n, size[i], &n)) return false;
             n += at[i];
@@ -22185,39 +22107,13 @@ static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[
 #define CKR__PACK_HEAD 93
 #define CKR__PACK_MAX (CKR__PACK_HEAD + 2496)
 
-/* What stands one behind the other in it: numbers, little-endian, whatever the host has. */
-static const struct { uint16_t at; uint8_t size, n; } ckr__pack_fields[] = {
-    { offsetof(ckr_rng, kind), 2, 4 },         /* version, flags, seeded                   */
-    { offsetof(ckr_rng, layout), 4, 8 },       /* to uinteger                              */
-    { offsetof(ckr_rng, seed), 8, 5 },         /* offset, normal, old_x, old_rho           */
-    { offsetof(ckr_rng, float_normal), 4, 1 },
-    { offsetof(ckr_rng, pad), 1, 8 }
-};
-
-static void ckr__pack_move(void *host, uint8_t *p, size_t size, size_t n, bool write)
-{
-    memcpy(write ? (void *)p : host, write ? host : (void *)p, size * n);
-    if (ckr__host_big_endian()) ckr__swap_bytes(write ? p : (uint8_t *)host, size * n, size);
-}
-
-static void ckr__pack_head(ckr_rng *r, uint8_t *p, bool write)
-{
-    size_t i;
-    for (i = 0; i < sizeof ckr__pack_fields / sizeof *ckr__pack_fields; i++) {
-        const size_t size = ckr__pack_fields[i].size, n = ckr__pack_fields[i].n;
-        ckr__pack_move((uint8_t *)r + ckr__pack_fields[i].at, p, size, n, write);
-        p += size * n;
-    }
-}
-
 /* The words or bytes behind the head; how many bytes they are. */
 static size_t ckr__pack_rest(ckr_rng *r, uint8_t *p, bool write)
 {
     const bool mt = ckr__rng_is_mt(r->kind), mps = r->kind == CKR_RNG_TORCH_MPS;
     const size_t size = mt ? 4 : mps || r->kind == CKR_RNG_OPAQUE ? 1 : 8;
     const size_t n = mt ? 624 : mps ? 28 : size == 1 ? r->layout : 16;
-    if (p) ckr__pack_move(&r->u, p, size, n, write);
-    return size * n;
+    return p ? ckr__rng_numbers(&r->u, p, size, n, write) : size * n;
 }
 
 /* At most CKR__PACK_MAX bytes. */
@@ -22225,7 +22121,7 @@ static size_t ckr__pack(const ckr_rng *state, uint8_t *out)
 {
     ckr_rng r = *state;
     out[0] = 1;                /* version of this form                                  */
-    ckr__pack_head(&r, out + 1, true);
+    ckr__rng_move(&r, CKR_RNG_PACKED_, out + 1, CKR__PACK_HEAD - 1, true);
     return CKR__PACK_HEAD + ckr__pack_rest(&r, out + CKR__PACK_HEAD, true);
 }
 
@@ -22268,7 +22164,7 @@ static bool ckr__unpack(uint8_t *p, size_t n, ckr_rng *r)
 {
     memset(r, 0, sizeof *r);
     if (n < CKR__PACK_HEAD || p[0] != 1) return false;
-    ckr__pack_head(r, p + 1, false);
+    ckr__rng_move(r, CKR_RNG_PACKED_, p + 1, CKR__PACK_HEAD - 1, false);
     if (n != CKR__PACK_HEAD + ckr__pack_rest(r, NULL, false)) return false;
     if (n > CKR__PACK_MAX) return false;
     ckr__pack_rest(r, p + CKR__PACK_HEAD, false);
@@ -22281,8 +22177,8 @@ static const char ckr__base64_digits[] =
 static size_t ckr__base64_put(const uint8_t *p, size_t n, char *out)
 {
     const char *digit = ckr__base64_digits;
-    size_t i, at = 0;
-    for (i = 0; i < n; i += 3) {
+    size_t at = 0;
+    for (size_t i = 0; i < n; i += 3) {
         const size_t left = n - i;
         const uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0u) |
                            (left > 2 ? p[i + 2] : 0u);
@@ -22300,12 +22196,12 @@ static bool ckr__base64_get(const char *s, size_t n, uint8_t *out, size_t cap, s
     const size_t pads = n % 4 || !n || s[n - 1] != '=' ? 0 : s[n - 2] == '=' ? 2u : 1u;
     uint8_t value[256];
     uint32_t bad = 0, v;
-    size_t i, k;
+    size_t k;
     *size = n / 4 * 3 - pads;
     if (n % 4 || *size > cap) return false;
     memset(value, 0x80, sizeof value);
-    for (i = 0; i < 64; i++) value[(uint8_t)ckr__base64_digits[i]] = (uint8_t)i;
-    for (i = 0; i < n; i += 4, out += 3) {
+    for (size_t i = 0; i < 64; i++) value[(uint8_t)ckr__base64_digits[i]] = (uint8_t)i;
+    for (size_t i = 0; i < n; i += 4, out += 3) {
         const size_t left = i + 4 < n ? 4 : 4 - pads;
         for (v = 0, k = 0; k < 4; k++) {
             const uint32_t d = k < left ? value[(uint8_t)s[i + k]] : 0u;
@@ -22422,8 +22318,7 @@ static const struct ckr__tag_row {
 
 static const struct ckr__tag_row *ckr__tag_find(ckr_rng_kind kind, const char *name)
 {
-    size_t i;
-    for (i = 0; i < sizeof ckr__tag_rows / sizeof *ckr__tag_rows; i++)
+    for (size_t i = 0; i < sizeof ckr__tag_rows / sizeof *ckr__tag_rows; i++)
         if (ckr__tag_rows[i].kind == kind && !strcmp(ckr__tag_rows[i].name, name))
             return &ckr__tag_rows[i];
     return NULL;
@@ -22431,15 +22326,13 @@ static const struct ckr__tag_row *ckr__tag_find(ckr_rng_kind kind, const char *n
 
 static ckr__fam *ckr__fam_of_tag(const ckr__remap *m, uint64_t tag)
 {
-    uint32_t i;
-    for (i = 0; i < m->n_fams; i++) if (m->fams[i].tag == tag) return &m->fams[i];
+    for (uint32_t i = 0; i < m->n_fams; i++) if (m->fams[i].tag == tag) return &m->fams[i];
     return NULL;
 }
 
 static ckr__fam *ckr__fam_find(const ckr__remap *m, ckr_rng_kind kind, const char *name)
 {
-    uint32_t i;
-    for (i = 0; i < m->n_fams; i++)
+    for (uint32_t i = 0; i < m->n_fams; i++)
         if (m->fams[i].kind == kind && !strcmp(m->fams[i].name, name)) return &m->fams[i];
     return NULL;
 }
@@ -22472,12 +22365,11 @@ static ckr__cell *ckr__cell_find(ckr__remap *m, const ckr__fam *f, const uint32_
                                  bool make)
 {
     ckr__cell_id id;
-    ckr__cell *made;
     uint64_t i;
     id.tag = f->tag;
     for (i = 0; i < CKR__AXES; i++) id.at[i] = f->axes >> i & 1 ? at[i] : 0;
     if (ckr__map_find(&m->cells, (const char *)&id, sizeof id, &i)) return m->all[i];
-    made = make ? CKR__NEW(m->c, ckr__cell) : NULL;
+    ckr__cell *made = make ? CKR__NEW(m->c, ckr__cell) : NULL;
     if (!made) return NULL;
     made->id = id;
     made->step = -1;
@@ -22506,9 +22398,8 @@ static void ckr__remap_used(ckr__remap *m, uint64_t seed)
 /* What a cell held is dropped for good; its seed stays known. */
 static void ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
 {
-    ckr__cell *old;
     if (cell->born || (cell->state && ckr__has_seed(cell->state))) {
-        old = CKR__DUP(m->c, ckr__cell, cell, 1);
+        ckr__cell *old = CKR__DUP(m->c, ckr__cell, cell, 1);
         if (!old) return;
         old->status = CKR__CELL_RETIRED;
         if (!old->born) old->seed = cell->state->seed;
@@ -22527,12 +22418,21 @@ static void ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
     m->changed = true;
 }
 
-/* Of a stream's future: equal for equal ones. Keyed, so that no file can prepare two that are taken
-   for one. */
+/* Of a stream's future: equal for equal ones. In four lanes, whose products do not wait for each
+   other; keyed, so that no file can prepare two that are taken for one. */
 static uint64_t ckr__rng_sum(const ckr__ctx *c, const ckr_rng *r)
 {
     uint8_t bytes[CKR__RNG_CANONICAL_MAX];
-    return ckr__hash_keyed(c->seed, bytes, ckr__rng_canonical(r, false, bytes), 0);
+    const size_t n = ckr__rng_canonical(r, false, bytes);
+    const uint64_t secret = ckr__mix(c->seed) | 1;
+    uint64_t h[4] = { secret, secret + 1, secret + 2, secret + 3 };
+    memset(bytes + n, 0, sizeof h);
+    for (size_t i = 0; i < n; i += sizeof h)
+        for (size_t k = 0; k < 4; k++) {
+            h[k] = (h[k] ^ ckr__load_u64(bytes + i + 8 * k)) * secret;
+            h[k] ^= h[k] >> 32;
+        }
+    return ckr__hash_keyed(c->seed ^ n, h, sizeof h, 0);
 }
 
 /* >>rng.remap.read: the record of earlier remaps. It may say anything: what derives from the key is
@@ -22557,11 +22457,11 @@ static bool ckr__record_int(const ckr_node *n, const char *key, int64_t low, int
 static bool ckr__record_axes(const ckr_node *n, int64_t low, uint32_t value[CKR__AXES],
                              uint32_t *axes)
 {
-    uint64_t i, k;
+    uint64_t k;
     *axes = 0;
     for (k = 0; k < CKR__AXES; k++) value[k] = (uint32_t)low;
     if (!ckr_node_is_dict(n)) return false;
-    for (i = 0; i < n->count; i++) {
+    for (uint64_t i = 0; i < n->count; i++) {
         const char *name = ckr__dict_key(n, i);
         int64_t v;
         for (k = 0; k < CKR__AXES; k++) if (name && !strcmp(name, ckr__axis_name[k])) break;
@@ -22591,7 +22491,6 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
 {
     const ckr_node *list = ckr_node_get(n, "history");
     int64_t g, at;
-    uint64_t i;
     uint32_t axes, k;
     *ours = true;
     memcpy(m->most, m->from.size, sizeof m->most);
@@ -22602,7 +22501,7 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
     m->sizes = (uint32_t(*)[CKR__AXES])ckr__arena_n(m->c, (uint64_t)g + 1, sizeof *m->sizes);
     m->history = ckr__node(m->c, CKR_NODE_LIST);
     if (!m->sizes || !m->history) return ckr__oom(m->c);
-    for (i = 0; i < list->count; i++) {
+    for (uint64_t i = 0; i < list->count; i++) {
         ckr_node *e = list->u.items[i];
         uint32_t old[CKR__AXES];
         if (!ckr__record_int(e, "generation", (int64_t)i + 1, (int64_t)i + 1, &at) ||
@@ -22624,9 +22523,8 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
 static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
 {
     const ckr_node *dict = ckr_node_get(n, "tags");
-    uint64_t i;
     if (!ckr_node_is_dict(dict)) return ckr__record_bad(m, "tags", "there are none");
-    for (i = 0; i < dict->count; i++) {
+    for (uint64_t i = 0; i < dict->count; i++) {
         const char *key = ckr__dict_key(dict, i);
         const ckr_node *v = ckr__dict_at(dict, i);
         const char *kind_name = ckr_node_str(ckr_node_get(v, "kind"));
@@ -22636,13 +22534,12 @@ static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
         const size_t digits = key ? strspn(key, "0123456789") : 0;
         const unsigned long tag = digits && digits < 4 && !key[digits] ? strtoul(key, NULL, 10) : 0;
         uint32_t axes;
-        ckr__fam *f;
         if (!tag || tag >= CKR__TAGS || kind == CKR_RNG_NONE || !name ||
             (row ? row->tag != tag : tag < CKR__TAG_FREE) || ckr__fam_of_tag(m, tag) ||
             ckr__fam_find(m, kind, name) ||
             !ckr__axes_parse(ckr_node_str(ckr_node_get(v, "scope")), &axes))
             return ckr__record_bad(m, "tags", "a tag that is none, or stands for something else");
-        f = ckr__fam_add(m, kind, name, (uint32_t)tag);
+        ckr__fam *f = ckr__fam_add(m, kind, name, (uint32_t)tag);
         if (!f) return ckr__oom(m->c);
         f->axes = axes;
         f->declared = f->recorded = true;
@@ -22704,7 +22601,6 @@ static ckr_result ckr__record_retired(ckr__remap *m, const ckr__cell *entry)
    they do not hold any more is another one now. */
 static ckr_result ckr__record_place(ckr__remap *m, ckr__fam *f, ckr__cell *entry)
 {
-    ckr__cell *cell;
     if (m->job->stale && entry->state) {       /* of a run that has gone on: its seed is known */
         f->n_stale++;
         if (!f->like) f->like = entry->state;
@@ -22712,7 +22608,7 @@ static ckr_result ckr__record_place(ckr__remap *m, ckr__fam *f, ckr__cell *entry
         if (!entry->born) entry->seed = entry->state->seed;
         return ckr__record_retired(m, entry);
     }
-    cell = ckr__cell_find(m, f, entry->id.at, true);
+    ckr__cell *cell = ckr__cell_find(m, f, entry->id.at, true);
     if (!cell) return ckr__oom(m->c);
     if (cell->recorded) return ckr__record_bad(m, "streams", "one stream stands there twice");
     if (cell->saved && (!entry->born || (ckr__has_counter(cell->state) &&
@@ -22742,13 +22638,11 @@ static ckr_result ckr__record_stream(ckr__remap *m, const ckr_node *n)
     ckr__cell entry = CKR_ZERO;
     uint8_t bytes[CKR__PACK_MAX];
     size_t size;
-    ckr__fam *f;
     ckr_rng *state;
-    ckr_result r;
     entry.step = -1;
-    r = ckr__record_entry(m, n, &entry);
+    ckr_result r = ckr__record_entry(m, n, &entry);
     if (r != CKR_OK) return r;
-    f = ckr__fam_of_tag(m, entry.id.tag);
+    ckr__fam *f = ckr__fam_of_tag(m, entry.id.tag);
     if (entry.status == CKR__CELL_PARKED) {    /* with the state that it stopped at        */
         if (!ckr_node_str(text) || text->count > 2 * CKR__PACK_MAX ||
             !ckr__base64_get(text->u.str, (size_t)text->count, bytes, sizeof bytes, &size))
@@ -22773,14 +22667,13 @@ static ckr_result ckr__record_head(ckr__remap *m, bool *use)
     const ckr_node *n = m->job->lineage;
     const char *format = ckr_node_str(ckr_node_get(n, "format"));
     int64_t version;
-    ckr_result r;
     *use = false;
     if (!n || n->kind == CKR_NODE_NONE) return CKR_OK;
     if (!format || strcmp(format, "ckptresume-rng-lineage") != 0 ||
         !ckr__record_int(n, "version", 1, 1, &version))
         return ckr__record_bad(m, "format", "not what this version of the library writes");
     if (!ckr__record_key(m, n)) return ckr__record_bad(m, "K", "key and root digest disagree");
-    r = ckr__record_history(m, n, use);
+    ckr_result r = ckr__record_history(m, n, use);
     if (r == CKR_OK && *use) r = ckr__record_tags(m, n);
     if (r != CKR_OK || *use) return r;
     m->have_key = false;       /* a run of another shape: its key says nothing here      */
@@ -22793,8 +22686,7 @@ static ckr_result ckr__record_head(ckr__remap *m, bool *use)
 
 static void ckr__remap_names(ckr__remap *m)
 {
-    uint64_t i;
-    for (i = 0; i < m->job->n_saved; i++) {
+    for (uint64_t i = 0; i < m->job->n_saved; i++) {
         const ckr__rng_saved *s = &m->job->saved[i];
         const char *name = s->name && s->name[0] ? s->name : "default";
         ckr__fam *f = ckr__fam_find(m, (ckr_rng_kind)s->state->kind, name);
@@ -22822,8 +22714,8 @@ static void ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *ids, uin
                                   uint8_t *compared)
 {
     ckr__map first = { m->c, NULL, 0, 0 };
-    uint64_t i, k;
-    for (i = 0; i < m->job->n_saved; i++) {
+    uint64_t k;
+    for (uint64_t i = 0; i < m->job->n_saved; i++) {
         const ckr__rng_saved *s = &m->job->saved[i];
         const uint8_t f = m->fam_of[i];
         if (f == CKR__TAGS || differ[f]) continue;
@@ -22848,14 +22740,13 @@ static void ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *ids, uin
 static void ckr__remap_partial(ckr__remap *m)
 {
     bool *has = CKR__NEW_N(m->c, bool, m->from.ranks);
-    uint64_t i, n = 0;
-    uint32_t f;
-    for (i = 0; has && i < m->job->n_saved; i++)
+    uint64_t n = 0;
+    for (uint64_t i = 0; has && i < m->job->n_saved; i++)
         if (m->fam_of[i] != CKR__TAGS && !has[m->job->saved[i].rank]) {
             has[m->job->saved[i].rank] = true;
             n++;
         }
-    for (f = 0; f < m->n_fams; f++) {
+    for (uint32_t f = 0; f < m->n_fams; f++) {
         ckr__fam *x = &m->fams[f];
         const bool device = x->kind == CKR_RNG_TORCH_CUDA || x->kind == CKR_RNG_TORCH_MPS ||
                             x->kind == CKR_RNG_XLA || x->kind == CKR_RNG_OPAQUE;
@@ -22875,13 +22766,12 @@ static void ckr__remap_scopes(ckr__remap *m)
     const size_t bytes = (size_t)m->job->n_saved * sizeof(ckr__cell_id);
     ckr__cell_id *ids = (ckr__cell_id *)ckr__heap_alloc(m->c, bytes);
     uint8_t differ[CKR__TAGS], compared[CKR__TAGS];
-    uint32_t axis, f;
-    for (axis = 0; axis < CKR__AXES && !ckr__failed(m->c); axis++) {
+    for (uint32_t axis = 0; axis < CKR__AXES && !ckr__failed(m->c); axis++) {
         memset(differ, 0, sizeof differ);
         memset(compared, 0, sizeof compared);
         if (m->from.size[axis] == 1 || (axis == CKR__AXIS_EP && m->from.folded)) continue;
         ckr__scope_axis(m, axis, ids, differ, compared);
-        for (f = 0; f < m->n_fams; f++) {
+        for (uint32_t f = 0; f < m->n_fams; f++) {
             ckr__fam *fam = &m->fams[f];
             if (differ[f] && !(fam->axes >> axis & 1)) {
                 fam->axes |= 1u << axis;
@@ -22893,7 +22783,7 @@ static void ckr__remap_scopes(ckr__remap *m)
     }
     ckr__heap_free(m->c, ids, bytes);
     ckr__remap_partial(m);
-    for (f = 0; f < m->n_fams; f++) {
+    for (uint32_t f = 0; f < m->n_fams; f++) {
         ckr__fam *x = &m->fams[f];
         const bool alike = !x->fixed && !x->partial && x->n_saved > 1 && !x->axes && x->may;
         if (alike && m->job->policy == CKR_RNG_REMAP) x->axes = x->may;
@@ -22906,16 +22796,14 @@ static void ckr__remap_scopes(ckr__remap *m)
 static void ckr__remap_saved(ckr__remap *m)
 {
     ckr__cell_id *ids = CKR__NEW_N(m->c, ckr__cell_id, m->job->n_saved);
-    uint64_t i;
-    for (i = 0; ids && i < m->job->n_saved; i++) {
+    for (uint64_t i = 0; ids && i < m->job->n_saved; i++) {
         const ckr__rng_saved *s = &m->job->saved[i];
         ckr__fam *f = &m->fams[m->fam_of[i] % CKR__TAGS];
-        ckr__cell *cell;
         if (m->fam_of[i] == CKR__TAGS) continue;
         ids[i].tag = f->tag;
         ckr__grid_at(&m->from, s->rank, ids[i].at);
         ckr__map_put(&m->own, (const char *)&ids[i], sizeof ids[i], s->rank, NULL);
-        cell = ckr__cell_find(m, f, ids[i].at, true);
+        ckr__cell *cell = ckr__cell_find(m, f, ids[i].at, true);
         if (!cell) return;
         if (!f->like) f->like = s->state;
         if (cell->saved) {
@@ -22936,11 +22824,11 @@ static void ckr__remap_saved(ckr__remap *m)
 static ckr__cell **ckr__remap_assign(ckr__remap *m)
 {
     ckr__cell **table = CKR__NEW_N(m->c, ckr__cell *, (uint64_t)m->to.ranks * m->n_fams);
-    uint32_t rank, f, at[CKR__AXES];
+    uint32_t at[CKR__AXES];
     uint64_t i = 0;
-    for (rank = 0; table && rank < m->to.ranks; rank++) {
+    for (uint32_t rank = 0; table && rank < m->to.ranks; rank++) {
         ckr__grid_at(&m->to, rank, at);
-        for (f = 0; f < m->n_fams; f++, i++) {
+        for (uint32_t f = 0; f < m->n_fams; f++, i++) {
             const ckr__fam *fam = &m->fams[f];
             ckr__cell *cell = ckr__cell_find(m, fam, at, !fam->partial);
             if (!cell && !fam->partial) return NULL;
@@ -22955,7 +22843,7 @@ static ckr__cell **ckr__remap_assign(ckr__remap *m)
     return table;
 }
 
-static int ckr__u64_cmp(uint64_t a, uint64_t b)
+static inline int ckr__u64_cmp(uint64_t a, uint64_t b)
 {
     return a < b ? -1 : a > b;
 }
@@ -22964,8 +22852,8 @@ static int ckr__u64_cmp(uint64_t a, uint64_t b)
 static int ckr__cell_cmp(const void *a, const void *b)
 {
     const ckr__cell_id *x = &((const ckr__cell *)a)->id, *y = &((const ckr__cell *)b)->id;
-    int i, r = ckr__u64_cmp(x->tag, y->tag);
-    for (i = 0; !r && i < CKR__AXES; i++) r = ckr__u64_cmp(x->at[i], y->at[i]);
+    int r = ckr__u64_cmp(x->tag, y->tag);
+    for (int i = 0; !r && i < CKR__AXES; i++) r = ckr__u64_cmp(x->at[i], y->at[i]);
     return r;
 }
 
@@ -22984,10 +22872,9 @@ static int ckr__cell_cmp_state(const void *a, const void *b)
 /* Cells that have a state (`needed`: and a rank), as scratch of n_all pointers. */
 static bool ckr__remap_sorted(ckr__remap *m, bool needed, ckr__cell ***out, uint64_t *n)
 {
-    uint64_t i;
     *n = 0;
     *out = (ckr__cell **)ckr__heap_alloc(m->c, (size_t)m->n_all * sizeof **out);
-    for (i = 0; *out && i < m->n_all; i++) {
+    for (uint64_t i = 0; *out && i < m->n_all; i++) {
         ckr__cell *x = m->all[i];
         const bool counter = x->state && ckr__has_counter(x->state);
         if (!x->state || (needed && !x->needed)) continue;
@@ -23045,11 +22932,10 @@ static void ckr__root_cell(const ckr__remap *m, const ckr__cell *cell, ckr__sha2
     uint8_t head[3], at[1 + 4 * CKR__AXES + 5], state[CKR__RNG_CANONICAL_MAX];
     const size_t size = ckr__rng_canonical(cell->state, true, state), len = strlen(f->text);
     size_t n = 1;
-    uint32_t i;
     head[0] = (uint8_t)f->tag;
     ckr__store_u16(head + 1, (uint32_t)len);
     at[0] = 0;
-    for (i = 0; i < CKR__AXES; i++)
+    for (uint32_t i = 0; i < CKR__AXES; i++)
         if (f->axes >> i & 1) {
             ckr__store_u32(at + n, cell->id.at[i]);
             n += 4;
@@ -23077,15 +22963,15 @@ static void ckr__remap_root(ckr__remap *m)
     ckr__cell **v = CKR__NEW_N(m->c, ckr__cell *, m->n_all);
     uint8_t count[4];
     ckr__sha256 h;
-    size_t i, n = 0;
-    for (i = 0; v && i < m->n_all; i++)
+    size_t n = 0;
+    for (size_t i = 0; v && i < m->n_all; i++)
         if (m->all[i]->saved && m->all[i]->state) v[n++] = m->all[i];
     if (!v || !ckr__sort(m->c, (void **)(void *)v, n, ckr__cell_cmp)) return;
     ckr__sha256_init(&h);
     ckr__sha256_update(&h, "ckptresume/rng-root/v1", 23);
     ckr__store_u32(count, (uint32_t)n);
     ckr__sha256_update(&h, count, 4);
-    for (i = 0; i < n; i++) ckr__root_cell(m, v[i], &h);
+    for (size_t i = 0; i < n; i++) ckr__root_cell(m, v[i], &h);
     ckr__remap_take_key(m, &h);
 }
 
@@ -23094,7 +22980,6 @@ static void ckr__remap_reseed(ckr__remap *m)
 {
     ckr__sha256 h;
     uint8_t seed[16];
-    uint64_t i;
     ckr__store_u32(seed, m->key[0]);
     ckr__store_u32(seed + 4, m->key[1]);
     ckr__store_u64(seed + 8, m->job->seed);
@@ -23102,7 +22987,7 @@ static void ckr__remap_reseed(ckr__remap *m)
     ckr__sha256_update(&h, "ckptresume/rng-seed/v1", 23);
     ckr__sha256_update(&h, seed, 16);
     ckr__remap_take_key(m, &h);
-    for (i = 0; i < m->n_all; i++) ckr__cell_retire(m, m->all[i]);
+    for (uint64_t i = 0; i < m->n_all; i++) ckr__cell_retire(m, m->all[i]);
 }
 
 /* One state like `like`. JAX keys have their own way, jax.random.fold_in(key, i) = E_key(0, i): by
@@ -23124,11 +23009,10 @@ static bool ckr__derive_state(const ckr_rng *like, uint64_t s, uint32_t generati
 static void ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
 {
     ckr__fam *f = ckr__fam_of_tag(m, cell->id.tag);
-    ckr_rng *r;
     uint32_t index;
     uint64_t s = 0;
     if (cell->recorded) ckr__cell_retire(m, cell);
-    r = f->like && f->like->kind != CKR_RNG_OPAQUE ? CKR__NEW(m->c, ckr_rng) : NULL;
+    ckr_rng *r = f->like && f->like->kind != CKR_RNG_OPAQUE ? CKR__NEW(m->c, ckr_rng) : NULL;
     if (!r) return;
     if (!ckr__derive_index(m->to.size, cell->id.at, f->axes, &index)) index = UINT32_MAX;
     for (cell->attempt = 0; cell->attempt < 256; cell->attempt++) {
@@ -23156,9 +23040,8 @@ static void ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
 /* Does anything differ from the run that saved this? */
 static bool ckr__remap_moves(const ckr__remap *m)
 {
-    uint64_t i;
     if (m->changed || m->reseed || !m->same) return true;
-    for (i = 0; i < m->n_all; i++) {
+    for (uint64_t i = 0; i < m->n_all; i++) {
         const ckr__cell *x = m->all[i];
         if (x->needed ? !x->saved || !x->held : x->saved) return true;
     }
@@ -23167,16 +23050,14 @@ static bool ckr__remap_moves(const ckr__remap *m)
 
 static bool ckr__cell_in(const ckr__cell *x, const ckr__grid *g)
 {
-    uint32_t i;
-    for (i = 0; i < CKR__AXES; i++) if (x->id.at[i] >= g->size[i]) return false;
+    for (uint32_t i = 0; i < CKR__AXES; i++) if (x->id.at[i] >= g->size[i]) return false;
     return true;
 }
 
 /* Derives what has no state, and parks what has no rank or no file. */
 static void ckr__remap_settle(ckr__remap *m)
 {
-    uint64_t i;
-    for (i = 0; i < m->n_all && !ckr__failed(m->c); i++) {
+    for (uint64_t i = 0; i < m->n_all && !ckr__failed(m->c); i++) {
         ckr__cell *x = m->all[i];
         ckr__fam *f = ckr__fam_of_tag(m, x->id.tag);
         if (x->needed && !x->state) {
@@ -23206,8 +23087,8 @@ static void ckr__remap_given(ckr__remap *m, ckr__cell *const *table)
     const uint64_t n = (uint64_t)m->to.ranks * m->n_fams;
     ckr_rng_given *given = CKR__NEW_N(m->c, ckr_rng_given, n);
     ckr__cell_id id;
-    uint64_t i, rank;
-    for (i = 0; given && i < n; i++) {
+    uint64_t rank;
+    for (uint64_t i = 0; given && i < n; i++) {
         const ckr__cell *x = table[i];
         ckr__fam *f = &m->fams[i % m->n_fams];
         ckr_rng_given *g = &given[i];
@@ -23241,8 +23122,7 @@ static const char *ckr__cell_text(ckr__ctx *c, const ckr__cell *x, uint32_t axes
 {
     char text[CKR__AXES * 16] = "";
     size_t n = 0;
-    uint32_t i;
-    for (i = 0; i < CKR__AXES; i++)
+    for (uint32_t i = 0; i < CKR__AXES; i++)
         if (axes >> i & 1)
             n += (size_t)ckr__format(text + n, sizeof text - n, "%s%s=%lu", n ? "," : "",
                                      ckr__axis_name[i], (unsigned long)x->id.at[i]);
@@ -23252,13 +23132,11 @@ static const char *ckr__cell_text(ckr__ctx *c, const ckr__cell *x, uint32_t axes
 static void ckr__remap_carried(ckr__remap *m)
 {
     ckr_rng_carried *carried = NULL;
-    uint64_t i;
-    for (i = 0; i < m->n_all; i++) {
+    for (uint64_t i = 0; i < m->n_all; i++) {
         const ckr__cell *x = m->all[i];
         const ckr__fam *f = ckr__fam_of_tag(m, x->id.tag);
-        ckr_rng_carried *v;
         if (!x->state || x->status != CKR__CELL_PARKED) continue;
-        v = CKR__PUSH(ckr_rng_carried, m->c, carried, m->out->n_carried);
+        ckr_rng_carried *v = CKR__PUSH(ckr_rng_carried, m->c, carried, m->out->n_carried);
         v->kind = ckr_rng_kind_name(f->kind);
         v->name = f->name;
         v->at = ckr__cell_text(m->c, x, f->axes);
@@ -23294,8 +23172,8 @@ static int ckr__log2_up(uint64_t n)
 static void ckr__proof_count(ckr__remap *m, ckr__cell *const *v, uint64_t n, ckr__proof *p)
 {
     ckr__map tags = { m->c, NULL, 0, 0 };
-    uint64_t gap = 0, tag, i;
-    for (i = 0; i < n; i++) {
+    uint64_t gap = 0, tag;
+    for (uint64_t i = 0; i < n; i++) {
         const ckr_rng *s = v[i]->state;
         const int meet = i ? ckr__cell_meet(v[i - 1], v[i], m->job->draws, &gap) : CKR__APART;
         const bool first = i == 0 || v[i - 1]->id.tag != v[i]->id.tag ||
@@ -23454,13 +23332,12 @@ static void ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
                       : f->fixed    ? "so the framework seeds them"
                       : f->recorded ? "so it was when the run was first converted"
                                     : "the framework leaves it to the script: so the states show";
-    size_t i;
     /* over which ranks it varies, and who says so: all of a remap rests on it */
     if (!m->reseed && (f->n_saved || f->recorded))
         ckr__say(m->c, "CKR_RNG_SCOPE", CKR_EXACT, ckr__fam_subject(m->c, f), NULL,
                  f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks",
                  why, NULL);
-    for (i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings; i++) {
+    for (size_t i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings; i++) {
         const struct ckr__rng_saying *s = &ckr__rng_sayings[i];
         uint64_t n;
         memcpy(&n, (const char *)f + s->at, sizeof n);
@@ -23486,8 +23363,7 @@ static void ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
 static void ckr__remap_report(ckr__remap *m, bool foreign, bool begun)
 {
     char text[120];
-    uint32_t i;
-    for (i = 0; i < m->n_fams; i++) ckr__remap_report_fam(m, &m->fams[i]);
+    for (uint32_t i = 0; i < m->n_fams; i++) ckr__remap_report_fam(m, &m->fams[i]);
     ckr__remap_say(m, NULL, "CKR_RNG_NONE", CKR_EXACT, !m->n_fams,
                    "the checkpoint holds no random streams: the coming run seeds its own", NULL);
     ckr__remap_say(m, NULL, "CKR_W_RNG_LINEAGE", CKR_CHANGED, foreign,
@@ -23510,8 +23386,7 @@ static void ckr__remap_verdict(ckr__remap *m)
 static ckr_node *ckr__record_sizes(ckr__ctx *c, const uint32_t value[CKR__AXES], uint32_t axes)
 {
     ckr_node *n = ckr__node(c, CKR_NODE_DICT);
-    uint32_t i;
-    for (i = 0; i < CKR__AXES; i++)
+    for (uint32_t i = 0; i < CKR__AXES; i++)
         if (axes >> i & 1)
             ckr__node_set(c, n, ckr__axis_name[i], ckr__node_int(c, (int64_t)value[i]));
     return n;
@@ -23549,7 +23424,6 @@ static void ckr__remap_write(ckr__remap *m, bool moved)
     ckr__ctx *c = m->c;
     const uint32_t all = (1u << CKR__AXES) - 1;
     ckr_node *list = ckr__node(c, CKR_NODE_LIST), *tags = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
     if (!m->history) m->history = ckr__node(c, CKR_NODE_LIST);
     if (moved)
         ckr__node_push(c, m->history,
@@ -23557,12 +23431,12 @@ static void ckr__remap_write(ckr__remap *m, bool moved)
                                       "step", ckr__node_int(c, m->job->step),
                                       "old", ckr__record_sizes(c, m->from.size, all),
                                       "new", ckr__record_sizes(c, m->to.size, all), CKR__END));
-    for (i = 0; i < m->n_records; i++) {
+    for (uint64_t i = 0; i < m->n_records; i++) {
         const ckr__cell *x = m->records[i];
         if (x && (x->born || x->status != CKR__CELL_LIVE))
             ckr__node_push(c, list, ckr__record_put(m, x));
     }
-    for (i = 0; i < m->n_fams; i++) {
+    for (uint64_t i = 0; i < m->n_fams; i++) {
         const ckr__fam *f = &m->fams[i];
         ckr_node *n = ckr__node_dict(c, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind)),
                                      "name", ckr__node_str(c, f->name),
@@ -23587,8 +23461,6 @@ static void ckr__remap_begin(ckr__remap *m, bool *foreign)
 {
     ckr__ctx *c = m->c;
     const ckr__rng_job *job = m->job;
-    const ckr_node *list;
-    uint64_t i;
     bool use = false;
     if (!ckr__grid_make(&job->from, &m->from) || !ckr__grid_make(&job->to, &m->to))
         ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "topology",
@@ -23605,9 +23477,10 @@ static void ckr__remap_begin(ckr__remap *m, bool *foreign)
     if (!ckr__failed(c)) ckr__remap_scopes(m);
     if (!ckr__failed(c)) ckr__remap_saved(m);
     if (ckr__failed(c) || !use) return;
-    list = ckr_node_get(job->lineage, "streams");
+    const ckr_node *list = ckr_node_get(job->lineage, "streams");
     if (!ckr_node_is_list(list)) ckr__record_bad(m, "streams", "there is no list of them");
-    for (i = 0; !ckr__failed(c) && i < list->count; i++) ckr__record_stream(m, list->u.items[i]);
+    for (uint64_t i = 0; !ckr__failed(c) && i < list->count;
+         i++) ckr__record_stream(m, list->u.items[i]);
 }
 
 static void ckr__remap_run(ckr__remap *m)
@@ -30456,12 +30329,11 @@ static ckr_result ckr__rng_states(ckr__ctx *c, const ckr_ckpt *k, ckr__rng_saved
     const uint32_t n_files = c->n_files;
     ckr__rng_saved *v = CKR__NEW_N(c, ckr__rng_saved, s->n_rng);
     ckr_rng *states = CKR__NEW_N(c, ckr_rng, s->n_rng);
-    uint64_t i;
     ckr_result r = c->err->code;
     *saved = v;
     c->files = k->ctx.files;                   /* borrowed while states are read         */
     c->n_files = k->ctx.n_files;
-    for (i = 0; i < s->n_rng && r == CKR_OK; i++) {
+    for (uint64_t i = 0; i < s->n_rng && r == CKR_OK; i++) {
         const ckr_stream *x = &s->rng[i];
         r = ckr__rng_from_node(c, x->state, ckr_rng_kind_find(x->kind ? x->kind : ""), &states[i]);
         v[i].name = x->sibling ? "default" : x->name;      /* the own one of that kind     */
@@ -30514,9 +30386,8 @@ static uint64_t ckr__stream_sum(const ckr_rng *r, const char *name)
 static bool ckr__streams_sum(ckr__ctx *c, const uint64_t *sums, size_t n, uint64_t *out)
 {
     void **v = ckr__sorted(c, sums, n, sizeof *sums, ckr__stream_sum_cmp);
-    size_t i;
     *out = 0;
-    for (i = 0; v && i < n; i++)
+    for (size_t i = 0; v && i < n; i++)
         if (!i || ckr__stream_sum_cmp(v[i - 1], v[i])) *out = ckr__mix(*out + *(uint64_t *)v[i]);
     ckr__heap_free(c, v, n * sizeof *v);
     return v != NULL;
@@ -30642,9 +30513,8 @@ CKR_API void ckr_rng_streams_free(ckr_rng_streams *s)
 CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t rank,
                                           const char *kind, const char *name)
 {
-    uint32_t i;
     if (rank >= s->n_ranks) return NULL;
-    for (i = 0; i < s->n_streams; i++) {
+    for (uint32_t i = 0; i < s->n_streams; i++) {
         const ckr_rng_given *g = &s->given[(uint64_t)rank * s->n_streams + i];
         if (!strcmp(g->kind, kind) && !strcmp(g->name, name)) return g;
     }
@@ -30674,8 +30544,7 @@ static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
 static uint64_t ckr__pieces_bytes(const ckr_tensor *t, const ckr_piece *pieces, uint32_t n)
 {
     uint64_t sum = 0;
-    uint32_t i;
-    for (i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++)
         sum += (uint64_t)ckr__box_volume(t->n_dims, pieces[i].count) *
                ckr_dtype_size(pieces[i].dtype);
     return sum;
@@ -30683,8 +30552,8 @@ static uint64_t ckr__pieces_bytes(const ckr_tensor *t, const ckr_piece *pieces, 
 
 static uint64_t ckr__state_bytes(const ckr_state *s)
 {
-    uint64_t sum = 0, i;
-    for (i = 0; i < s->n_tensors; i++)
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < s->n_tensors; i++)
         sum += (uint64_t)ckr__box_volume(s->tensors[i]->n_dims, s->tensors[i]->shape) *
                ckr_dtype_size(s->tensors[i]->dtype);
     return sum;
@@ -30695,8 +30564,7 @@ static void ckr__op_logical(ckr__op *op, ckr_dtype dtype)
 {
     const int64_t was = (int64_t)ckr_dtype_size(op->logical), now = (int64_t)ckr_dtype_size(dtype);
     int64_t *l = (int64_t *)(uintptr_t)op->l;
-    uint32_t i;
-    for (i = 0; i < op->n_dims; i++) l[i] = l[i] / was * now;
+    for (uint32_t i = 0; i < op->n_dims; i++) l[i] = l[i] / was * now;
     op->at_l = op->at_l / (uint64_t)was * (uint64_t)now;
     op->logical = dtype;
 }
@@ -30710,14 +30578,13 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
     int64_t zero[CKR_MAX_DIMS] = CKR_ZERO, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], want, got = 0;
     int64_t in_start[CKR_MAX_DIMS], in_count[CKR_MAX_DIMS];
     uint64_t k;
-    uint32_t i;
     ckr__op op;
 
     if (!ckr__box_meet(t->n_dims, b->piece.start, b->piece.count, zero, t->shape, in_start,
                        in_count))
         return CKR_OK;
     want = ckr__box_volume(t->n_dims, in_count);
-    for (i = 0; i < t->n_pieces; i++) {
+    for (uint32_t i = 0; i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
         if (p->replica ||
             !ckr__box_meet(t->n_dims, in_start, in_count, p->start, p->count, start, count))
@@ -30739,7 +30606,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
                          (long long)(want - got), (long long)want);
     *volume += got;
     if (b->piece.replica || !t->slot[0]) return c->err->code;
-    for (i = 0; i < (b->also ? 2 : 1); i++) {
+    for (uint32_t i = 0; i < (b->also ? 2 : 1); i++) {
         if (!ckr__op_make(c, &op, i ? b->also : b->as ? b->as : t, in_start, in_count, &b->piece,
                           NULL, &b->piece))
             return c->err->code;
@@ -30761,17 +30628,17 @@ static ckr_result ckr__plan_streams(ckr_plan *p, const ckr_state *source)
     const ckr__rng_result *g = &p->rng;
     const uint64_t all = (uint64_t)g->n_ranks * g->n_streams;
     ckr_stream *out = CKR__NEW_N(&p->ctx, ckr_stream, all);
-    uint64_t i, k, n_old, n = 0;
+    uint64_t n_old, n = 0;
     if (!out) return p->ctx.err->code;
-    for (i = 0; i < all; i++) {
+    for (uint64_t i = 0; i < all; i++) {
         const ckr_rng_given *v = &g->given[i];
         const ckr_stream *old = NULL, *like = NULL;
         if (!v->state) continue;
         if (v->source == CKR_RNG_FROM_RANK) old = ckr__streams_of(source, v->rank, &n_old);
-        for (k = 0; old && !like && k < n_old; k++)
+        for (uint64_t k = 0; old && !like && k < n_old; k++)
             if (ckr__stream_is(&old[k], v->kind, v->name)) like = &old[k];
         old = v->state->flags & CKR_RNG_ALIGNED ? NULL : like;
-        for (k = 0; !like && k < source->n_rng; k++)
+        for (uint64_t k = 0; !like && k < source->n_rng; k++)
             if (ckr__stream_is(&source->rng[k], v->kind, v->name)) like = &source->rng[k];
         if (like) out[n] = *like;
         out[n].kind = v->kind;
@@ -30794,15 +30661,13 @@ static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
     const ckr_rng_want want = { t->topology, t->mode, t->rng, t->seed, 0 };
     const char *from = p->src->state.dialect;
     ckr__rng_job held = CKR_ZERO;
-    uint64_t i;
-    ckr_result r;
     if (!d->holds_fn || !(!strcmp(from, d->name) || ckr__word_in(d->takes, "rng")) ||
         (t->without & CKR_RNG) || !p->src->state.n_rng)
         return CKR_OK;
     held.holds_fn = d->holds_fn;
     held.user = &p->target;
-    r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
-    for (i = 0; i < p->rng.n_notes && r == CKR_OK; i++) {
+    ckr_result r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
+    for (uint64_t i = 0; i < p->rng.n_notes && r == CKR_OK; i++) {
         const ckr_note *n = &p->rng.notes[i];
         r = ckr__say(&p->ctx, n->code, n->severity, n->subject, n->old_value, n->new_value,
                      n->reason, n->remedy);
@@ -30825,9 +30690,9 @@ static bool ckr__recovers(const ckr_note *n)
 static void ckr__plan_policy(ckr_plan *p)
 {
     const bool recover = p->target.mode == CKR_MODE_RECOVER;
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     char what[120];
-    for (i = 0; i < p->n_notes; i++) {
+    for (uint64_t i = 0; i < p->n_notes; i++) {
         const ckr_note *e = &p->notes[i];
         if (e->severity == CKR_APPROX || e->severity == CKR_LOST) n += p->target.strict || recover;
         else if (e->severity == CKR_CHANGED) n += recover && !ckr__recovers(e);
@@ -30845,8 +30710,8 @@ static void ckr__plan_policy(ckr_plan *p)
 static void ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
 {
     const uint64_t own = p->n_notes;
-    uint64_t i, k;
-    for (i = 0; i < s->n_notes; i++) {
+    uint64_t k;
+    for (uint64_t i = 0; i < s->n_notes; i++) {
         const ckr_note *n = &s->notes[i];
         const bool beside = !strcmp(n->code, "CKR_NEWER_STEP");        /* and not in the output */
         const ckr_severity severity = beside                     ? CKR_EXACT
@@ -30866,19 +30731,18 @@ static bool *ckr__plan_bound(ckr_plan *p, const ckr_state *s)
 {
     bool *bound = CKR__NEW_N(&p->ctx, bool, s->n_tensors);
     ckr__map masters = { &p->ctx, NULL, 0, 0 };
-    uint64_t i, k, m;
-    for (i = 0; bound && i < p->out.n_files; i++)
-        for (k = 0; k < p->out.files[i]->n_entries; k++)
-            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
+    for (uint64_t i = 0; bound && i < p->out.n_files; i++)
+        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++)
+            for (uint64_t m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
                 const ckr_tensor *t = p->out.files[i]->entries[k]->binds[m].tensor;
                 if (t->slot[0] && t->index < s->n_tensors) bound[t->index] = true;
             }
-    for (i = 0; bound && i < s->n_tensors; i++) {
+    for (uint64_t i = 0; bound && i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (bound[i] && !strcmp(t->slot, "master"))
             ckr__map_put(&masters, t->name, strlen(t->name), i, NULL);
     }
-    for (i = 0; bound && i < s->n_tensors; i++)
+    for (uint64_t i = 0; bound && i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param") &&
             ckr__map_find(&masters, s->tensors[i]->name, strlen(s->tensors[i]->name), NULL))
             bound[i] = true;
@@ -30893,9 +30757,9 @@ static void ckr__plan_tensors_lost(ckr_plan *p, const ckr_state *s)
     const uint32_t without = p->target.without;
     const bool *bound = ckr__plan_bound(p, s);
     const char *first = NULL;
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     int64_t numel;
-    for (i = 0; bound && i < s->n_tensors; i++) {
+    for (uint64_t i = 0; bound && i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         const bool model = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema");
         if (!bound[i] && strcmp(t->slot, "step") != 0 &&
@@ -30916,9 +30780,9 @@ static void ckr__plan_lost(ckr_plan *p, const ckr_state *s, const ckr__dialect *
 {
     const bool keeps = p->out.keeps;
     const char *first[2] = { NULL, NULL };
-    uint64_t i, n[2] = { 0, 0 };
+    uint64_t n[2] = { 0, 0 };
     bool left = false, random = ckr__word_in(d->takes, "rng") || (p->target.without & CKR_RNG);
-    for (i = 0; i < p->n_notes; i++) {
+    for (uint64_t i = 0; i < p->n_notes; i++) {
         const ckr_note *x = &p->notes[i];
         const char *about = x->subject ? x->subject : "";
         left = left || ckr__word_in("CKR_W_LEFTOVERS_LOST CKR_W_DS_OUTSIDE", x->code) ||
@@ -30926,7 +30790,7 @@ static void ckr__plan_lost(ckr_plan *p, const ckr_state *s, const ckr__dialect *
         random = random || !strcmp(about, "rng");
     }
     if (!keeps) ckr__plan_tensors_lost(p, s);
-    for (i = 0; i < s->n_leftovers; i++) {
+    for (uint64_t i = 0; i < s->n_leftovers; i++) {
         const ckr_leftover *l = &s->leftovers[i];
         const bool value = l->node != NULL;
         if (!strcmp(l->path, "__metadata__") || n[value]++) continue;
@@ -30967,9 +30831,8 @@ static void ckr__plan_components(ckr_plan *p, const ckr_state *s)
 /* What needs the user is not exact, but for where it was put, which every resume has to be told. */
 static void ckr__plan_verdict(ckr_plan *p)
 {
-    uint64_t i;
     p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
-    for (i = 0; i < p->out.n_settings; i++)
+    for (uint64_t i = 0; i < p->out.n_settings; i++)
         if (p->out.settings[i].needed && p->facts.verdict == CKR_VERDICT_EXACT &&
             !ckr__is_str(p->out.settings[i].value, "OUT"))
             p->facts.verdict = CKR_VERDICT_CHANGED;
@@ -30979,9 +30842,9 @@ static void ckr__plan_verdict(ckr_plan *p)
 static ckr_result ckr__plan_refused(ckr__ctx *c, const ckr_plan *p)
 {
     const ckr_note *first = NULL;
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     ckr_result r;
-    for (i = 0; i < p->facts.n_notes; i++) {
+    for (uint64_t i = 0; i < p->facts.n_notes; i++) {
         if (p->facts.notes[i].severity != CKR_ERROR) continue;
         if (!n++) first = &p->facts.notes[i];
     }
@@ -31007,8 +30870,8 @@ typedef struct ckr__win {      /* one task: bytes [begin, end) of an output file
 /* The most windows of any batch of files; each may be shorter by less than an element. */
 static uint64_t ckr__wins_most(const ckr__out *out, uint64_t window)
 {
-    uint64_t i, n = 0, most = 0;
-    for (i = 0; i < out->n_files; i++) {
+    uint64_t n = 0, most = 0;
+    for (uint64_t i = 0; i < out->n_files; i++) {
         if (i % CKR__BATCH == 0) n = 0;
         n += ((const ckr__image *)out->files[i]->image)->size / (window - 15) + 1;
         if (n > most) most = n;
@@ -31022,20 +30885,19 @@ static ckr_result ckr__plan_count(ckr_plan *p)
 {
     ckr__ctx *c = &p->ctx;
     ckr_plan_facts *facts = &p->facts;
-    uint64_t i, k, m, beside;
     ckr_plan_file *files = CKR__NEW_N(c, ckr_plan_file, p->out.n_files);
     if (!files) return c->err->code;
-    for (i = 0; i < p->out.n_files; i++) {
+    for (uint64_t i = 0; i < p->out.n_files; i++) {
         ckr__out_file *f = p->out.files[i];
         ckr__image *image = NULL;
         if (ckr__image_make(c, f, &image) != CKR_OK) return ckr__oom(c);
         files[i].path = f->path;
         files[i].bytes = image->size;
         facts->bytes_written += files[i].bytes;
-        for (k = 0; k < f->n_entries; k++) {
+        for (uint64_t k = 0; k < f->n_entries; k++) {
             const ckr__fill *fill = (const ckr__fill *)f->entries[k]->ops;
             facts->n_copies += fill->n_ops;
-            for (m = 0; m < fill->n_ops; m++) {
+            for (uint64_t m = 0; m < fill->n_ops; m++) {
                 const ckr__op *op = &fill->ops[m];
                 int64_t n = op->run * ckr__box_volume(op->n_dims, op->count);
                 facts->bytes_read += (uint64_t)n * ckr_dtype_size(op->pa->dtype);
@@ -31045,9 +30907,9 @@ static ckr_result ckr__plan_count(ckr_plan *p)
     facts->files = files;
     facts->n_files = p->out.n_files;
     /* a list of windows, names of files, and the side file with a digest of every tensor */
-    beside = sizeof(ckr__win) * ckr__wins_most(&p->out, facts->window_bytes);
-    for (i = 0; i < p->out.n_files; i++) beside += 2 * strlen(p->out.files[i]->path) + 256;
-    for (i = 0; i < p->src->state.n_tensors; i++)
+    uint64_t beside = sizeof(ckr__win) * ckr__wins_most(&p->out, facts->window_bytes);
+    for (uint64_t i = 0; i < p->out.n_files; i++) beside += 2 * strlen(p->out.files[i]->path) + 256;
+    for (uint64_t i = 0; i < p->src->state.n_tensors; i++)
         beside += 2 * strlen(p->src->state.tensors[i]->name) + 512;
     beside = 2 * beside + 3 * CKR__ARENA_CHUNK + sizeof(ckr__digest_tables);   /* chunks double */
     /* a worker that writes has its window and what is beside it, and three lists of sums */
@@ -31062,10 +30924,9 @@ static ckr_result ckr__plan_count(ckr_plan *p)
 static bool *ckr__plan_whole(ckr_plan *p)
 {
     bool *whole = CKR__NEW_N(&p->ctx, bool, p->out.n_tensors);
-    uint64_t i, k, m;
-    for (i = 0; whole && i < p->out.n_files; i++)
-        for (k = 0; k < p->out.files[i]->n_entries; k++)
-            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
+    for (uint64_t i = 0; whole && i < p->out.n_files; i++)
+        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++)
+            for (uint64_t m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
                 const ckr__bind *b = &p->out.files[i]->entries[k]->binds[m];
                 if (b->tensor->slot[0] && !b->piece.replica && !b->as)
                     whole[b->tensor->index] = true;
@@ -31076,17 +30937,16 @@ static bool *ckr__plan_whole(ckr_plan *p)
 /* Every entry's ops, with the pieces that are taken instead of others. */
 static ckr_result ckr__plan_fill(ckr_plan *p, ckr__swaps *swaps)
 {
-    uint64_t i, k, m;
     ckr_result r = CKR_OK;
     swaps->whole = ckr__plan_whole(p);
     if (!swaps->whole) return p->ctx.err->code;
-    for (i = 0; i < p->out.n_files; i++)
-        for (k = 0; k < p->out.files[i]->n_entries; k++) {
+    for (uint64_t i = 0; i < p->out.n_files; i++)
+        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++) {
             ckr_entry *e = p->out.files[i]->entries[k];
             ckr__fill *f = CKR__NEW(&p->ctx, ckr__fill);
             int64_t volume = 0;
             if (!f) return p->ctx.err->code;
-            for (m = 0; m < e->n_binds && r == CKR_OK; m++)
+            for (uint64_t m = 0; m < e->n_binds && r == CKR_OK; m++)
                 r = ckr__fill_bind(&p->ctx, f, e, &e->binds[m], swaps, &volume);
             if (r != CKR_OK) return r;
             f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
@@ -31152,14 +31012,14 @@ static void ckr__plan_dtype(ckr_plan *p)
 {
     bool *seen = CKR__NEW_N(&p->ctx, bool, 2 * p->out.n_tensors);
     const ckr_tensor *first = NULL;
-    uint64_t i, k, m, n = 0;
+    uint64_t n = 0;
     char text[40];
-    for (i = 0; i < p->n_notes; i++)
+    for (uint64_t i = 0; i < p->n_notes; i++)
         if (!strcmp(p->notes[i].code, "CKR_DTYPE_CAST") || !strcmp(p->notes[i].code, "CKR_W_CAST"))
             return;
-    for (i = 0; seen && i < p->out.n_files; i++)
-        for (k = 0; k < p->out.files[i]->n_entries; k++)
-            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
+    for (uint64_t i = 0; seen && i < p->out.n_files; i++)
+        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++)
+            for (uint64_t m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
                 const ckr_entry *e = p->out.files[i]->entries[k];
                 const ckr_tensor *t = e->binds[m].as ? e->binds[m].as : e->binds[m].tensor;
                 if (strcmp(t->slot, "param") != 0 || t->dtype == e->dtype || seen[t->index])
@@ -51162,7 +51022,6 @@ static ckr_result ckr__dcp_piece(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
 static ckr_result ckr__dcp_tensor(ckr__dcp *d, const ckr__dcp_item *x, ckr_state *s,
                                   const char *name, const char *slot, ckr_tensor **out)
 {
-    uint64_t k;
     ckr_result r = CKR_OK;
     *out = NULL;
     if (x->n_dims > CKR_MAX_DIMS || !ckr_dtype_size(x->dtype))
@@ -51170,7 +51029,7 @@ static ckr_result ckr__dcp_tensor(ckr__dcp *d, const ckr__dcp_item *x, ckr_state
                         "a tensor that is no plain strided array cannot be cut or joined", NULL);
     *out = ckr__tensor_add(d->c, s, name, slot, x->dtype, x->n_dims, x->shape);
     if (!*out) return ckr__oom(d->c);
-    for (k = 0; k < x->n_chunks && r == CKR_OK; k++)
+    for (uint64_t k = 0; k < x->n_chunks && r == CKR_OK; k++)
         r = ckr__dcp_piece(d, x, &x->chunks[k], *out);
     return r;
 }
@@ -51247,7 +51106,6 @@ static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     uint64_t *first = CKR__NEW_N(d->c, uint64_t, d->n_items),  /* of each rank: its items, + 1  */
              *next = CKR__NEW_N(d->c, uint64_t, d->n_items);
     ckr__rank_streams k = CKR_ZERO;
-    const char *kind;
     uint32_t most = 0, ranks = 0, seen;
     uint64_t i;
     size_t at, n;
@@ -51281,9 +51139,8 @@ static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     for (; k.rank < ranks && !ckr__failed(d->c); k.rank++)
         for (seen = 0, i = first[k.rank]; i > 0; i = next[i - 1]) {
             const char *fqn = d->items[i - 1].fqn;
-            uint32_t bit;
-            kind = ckr__stream_form(states[i - 1]);
-            bit = 1u << ckr_rng_kind_find(kind);
+            const char *kind = ckr__stream_form(states[i - 1]);
+            uint32_t bit = 1u << ckr_rng_kind_find(kind);
             ckr__stream_add(&k, kind, seen & bit ? fqn : "default", false, fqn, states[i - 1]);
             seen |= bit;
         }
@@ -51294,8 +51151,7 @@ static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 /* As it is: for a state dict of which nothing is known. */
 static void ckr__dt_plain(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 {
-    uint64_t i;
-    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
+    for (uint64_t i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         const ckr__dcp_item *x = &d->items[i];
         ckr_tensor *made = NULL;
         if (x->bytes) ckr__leave(d->c, s, x->fqn, NULL, t->objects[i]);
@@ -51341,11 +51197,10 @@ static const char *ckr__tt_under(const ckr__dcp *d, const ckr__dcp_item *x, cons
 
 static bool ckr__tt_scheduler(const ckr__dcp *d, const ckr__dcp_item *x, const char **key)
 {
-    size_t n;
     *key = ckr__tt_under(d, x, "lr_scheduler");
     if (*key) return true;
     if (strncmp(x->fqn, "lr_scheduler_", 13) != 0) return false;
-    n = strspn(x->fqn + 13, "0123456789");
+    size_t n = strspn(x->fqn + 13, "0123456789");
     if (!n || x->fqn[13 + n] != '.') return false;
     *key = x->fqn + 14 + n;
     return true;
@@ -51364,11 +51219,10 @@ static bool ckr__tt_step(const ckr__dcp *d, int64_t *step)
 /* Whose state dict it is: torchtitan's has its own counters, or is a model in a step-N. */
 static bool ckr__tt_is(const ckr__dcp *d)
 {
-    uint64_t i;
     int64_t step;
     bool state = false, other = false, model = false, bytes = false;
     const char *key;
-    for (i = 0; i < d->n_items; i++) {
+    for (uint64_t i = 0; i < d->n_items; i++) {
         const ckr__dcp_item *x = &d->items[i];
         if (ckr__dt_sealed(d, x)) return false;
         key = ckr__tt_under(d, x, "train_state");
@@ -51405,8 +51259,8 @@ static void ckr__tt_groups(ckr__tt *r)
 {
     ckr__ctx *c = r->d->c;
     ckr_state *s = r->s;
-    uint64_t i, at;
-    for (i = 0; i < r->n_params && !ckr__failed(c); i++) {
+    uint64_t at;
+    for (uint64_t i = 0; i < r->n_params && !ckr__failed(c); i++) {
         ckr__tt_param *p = &r->params[i];
         const char *text = ckr__node_text_of(c, p->hyper);
         if (!text) return;
@@ -51454,9 +51308,8 @@ static void ckr__tt_schedule(ckr__tt *r, int64_t last)
     ckr__ctx *c = r->d->c;
     ckr_node *d = ckr__node_dict(c, "last_epoch", ckr__node_int(c, last), CKR__END);
     const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, r->s->n_groups);
-    uint64_t i;
     if (!hyper || !d) return;
-    for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
+    for (uint64_t i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
     if (ckr__sched_torch(c, d, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL,
                          &r->s->schedules) != CKR_OK)
         return;
@@ -51522,10 +51375,9 @@ static void ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
     const ckr__dcp *d = r->d;
     ckr_state *s = r->s;
     ckr_node *data = ckr__node(d->c, CKR_NODE_DICT);
-    uint64_t i;
     int64_t v;
     s->data = data;
-    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
+    for (uint64_t i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         const ckr__dcp_item *x = &d->items[i];
         ckr_node *o = r->t->objects[i];
         const char *key = ckr__tt_under(d, x, "optimizer");
@@ -51571,7 +51423,6 @@ static void ckr__tt_read(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 {
     ckr__tt r = CKR_ZERO;
     int64_t last = -1, tokens = -1;
-    uint64_t i;
     r.d = d;
     r.t = t;
     r.s = s;
@@ -51579,7 +51430,7 @@ static void ckr__tt_read(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     s->dialect = "torchtitan";
     ckr__tt_objects(&r, &last, &tokens);
     if (!ckr__failed(d->c)) ckr__tt_groups(&r);
-    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++)
+    for (uint64_t i = 0; i < d->n_items && !ckr__failed(d->c); i++)
         if (!d->items[i].bytes) ckr__tt_tensor(&r, i);
     if (last >= 0 && !ckr__failed(d->c)) ckr__tt_schedule(&r, last);
     if (!ckr__failed(d->c)) ckr__tt_batch(&r);
@@ -51616,9 +51467,8 @@ static ckr_result ckr__tt_passed(ckr__dcp *d)
     const char *run;
     ckr__steps l;
     int64_t own;
-    uint64_t i;
     ckr_result r = ckr__runs_beside(d->c, &ckr__tt_runs, d->dir, &run, &own, &l);
-    for (i = 0; r == CKR_OK && i < l.n; i++)
+    for (uint64_t i = 0; r == CKR_OK && i < l.n; i++)
         if (l.items[i].step > own && l.items[i].rate < 2)
             r = ckr__say(d->c, "CKR_NEWER_STEP", CKR_CHANGED, l.items[i].name, NULL, NULL,
                          l.items[i].rate
@@ -51721,12 +51571,11 @@ static ckr_node *ckr__dr_groups(ckr__tt *r)
 {
     ckr__ctx *c = r->d->c;
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
-    uint64_t i, k;
     ckr__tt_groups(r);
-    for (i = 0; i < r->s->n_groups; i++) {
+    for (uint64_t i = 0; i < r->s->n_groups; i++) {
         const ckr_group *g = &r->s->groups[i];
         ckr_node *names = ckr__node(c, CKR_NODE_LIST);
-        for (k = 0; k < g->n_params; k++)
+        for (uint64_t k = 0; k < g->n_params; k++)
             ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
         ckr__node_push(c, list, ckr__group_dict(c, g, names));
     }
@@ -51742,17 +51591,16 @@ static void ckr__dr_unflatten(ckr__dn *x, ckr_node *flat)
     ckr__dcp_item as = CKR_ZERO;
     ckr__tt r = CKR_ZERO;
     ckr_node *now = ckr__node(c, CKR_NODE_DICT), *state = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
     r.d = (ckr__dcp *)(uintptr_t)x->d;
     r.s = &groups;
     r.names.c = r.classes.c = c;
     as.path = path;
-    for (i = 0; i < flat->count && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < flat->count && !ckr__failed(c); i++) {
         as.fqn = ckr__dict_key(flat, i);
         if (as.fqn && ckr__starts(as.fqn, "param_groups."))
             ckr__tt_hyper(&r, as.fqn + 13, ckr__dict_at(flat, i));
     }
-    for (i = 0; i < flat->count && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < flat->count && !ckr__failed(c); i++) {
         as.fqn = ckr__dict_key(flat, i);
         if (as.fqn && ckr__starts(as.fqn, "param_groups.")) continue;
         if (!as.fqn || !ckr__starts(as.fqn, "state.")) {
@@ -51777,8 +51625,7 @@ static void ckr__dr_unflatten(ckr__dn *x, ckr_node *flat)
 /* Digits that were numbers, as keys are text in the paths. */
 static void ckr__dr_numbers(ckr__ctx *c, ckr_node *dict)
 {
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(dict) && !ckr__failed(c); i++) {
         const char *key = ckr__dict_key(dict, i);
         int64_t n = 0;
         if (!key || !*key || strlen(key) > 18 || key[strspn(key, "0123456789")]) continue;
@@ -51792,8 +51639,7 @@ static void ckr__dr_numbers(ckr__ctx *c, ckr_node *dict)
 static void ckr__dr_restore(ckr__dn *x, ckr_node *dict)
 {
     const ckr_node *groups = ckr_node_get(dict, "param_groups"), *first;
-    uint64_t i;
-    for (i = 0; !groups && i < dict->count; i++) {
+    for (uint64_t i = 0; !groups && i < dict->count; i++) {
         const char *key = ckr__dict_key(dict, i);
         if (!key || !ckr__starts(key, "param_groups.")) continue;
         ckr__dr_unflatten(x, dict);
@@ -51823,9 +51669,8 @@ typedef struct ckr__dr_names {
 static void ckr__dr_key(ckr__dr_names *x, const char *s, size_t n, bool index)
 {
     ckr__dcp_part *p = CKR__PUSH(ckr__dcp_part, x->t->d->c, x->path, x->n_path);
-    size_t i;
-    for (i = 0; i < n && index; i++) index = s[i] >= '0' && s[i] <= '9' && i < 6;
-    for (i = 0; i < n && index; i++) p->index = 10 * p->index + (s[i] - '0');
+    for (size_t i = 0; i < n && index; i++) index = s[i] >= '0' && s[i] <= '9' && i < 6;
+    for (size_t i = 0; i < n && index; i++) p->index = 10 * p->index + (s[i] - '0');
     p->key = index && n ? NULL : ckr__strndup(x->t->d->c, s, n);
 }
 
@@ -51852,8 +51697,7 @@ static const char *ckr__dr_under(const ckr__dr_names *x, const char *fqn)
 static void ckr__dr_learn(ckr__dr_names *x)
 {
     const ckr__dcp *d = x->t->d;
-    uint64_t i, k;
-    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
+    for (uint64_t i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         const char *fqn = d->items[i].fqn, *at = strstr(fqn, ".param_groups."), *end, *p;
         const ckr_node *v = x->t->objects[i];
         if (!at || !v) continue;
@@ -51867,7 +51711,8 @@ static void ckr__dr_learn(ckr__dr_names *x)
         end = strrchr(at, '.');
         at += 14;
         if (x->flat && end > at) ckr__map_put(&x->params, at, (size_t)(end - at), 0, NULL);
-        for (k = 0; !x->flat && ckr_node_is_list(v) && !strcmp(end, ".params") && k < v->count; k++)
+        for (uint64_t k = 0;
+             !x->flat && ckr_node_is_list(v) && !strcmp(end, ".params") && k < v->count; k++)
             if (ckr_node_str(v->u.items[k]))
                 ckr__map_put(&x->params, v->u.items[k]->u.str, (size_t)v->u.items[k]->count, 0,
                              NULL);
@@ -51983,11 +51828,10 @@ static uint64_t ckr__dr_item(const ckr__dr *x, const ckr_node *n)
 static void ckr__dr_begin(ckr__dr *x, ckr__ctx *c, const ckr__dt *t)
 {
     const void **at = CKR__NEW_N(c, const void *, t->n_items);
-    uint64_t i;
     memset(x, 0, sizeof *x);
     x->t = t;
     x->leaves.c = c;
-    for (i = 0; at && i < t->n_items; i++) {
+    for (uint64_t i = 0; at && i < t->n_items; i++) {
         at[i] = ckr__dr_address(t->leaves[i]);
         ckr__map_put(&x->leaves, (const char *)&at[i], sizeof *at, i, NULL);
     }
@@ -52019,9 +51863,9 @@ static ckr_result ckr__dr_made(void *user, const ckr_node *node, const char *nam
    parameters that have numbers for names. */
 static bool ckr__dr_sized(const ckr_state *s, bool *numbers)
 {
-    uint64_t i, small = 0, large = 0;
+    uint64_t small = 0, large = 0;
     *numbers = false;
-    for (i = 0; i < s->n_tensors; i++) {
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (!strcmp(t->slot, "param")) continue;
         if (t->n_dims) large++;
@@ -52050,15 +51894,12 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     ckr__ctx *c = t->d->c;
     const ckr_state was = *s;
     ckr__script of = CKR_ZERO;
-    ckr_node *root;
     bool untold;
     ckr__dr x;
-    uint64_t i;
-    ckr_result r;
     ckr__dr_tree(t);
     if (!t->keep.root) return c->err->code;
-    root = ckr__dict_copy(c, t->keep.root);
-    for (i = 0; i < ckr__dict_n(beside); i++) {
+    ckr_node *root = ckr__dict_copy(c, t->keep.root);
+    for (uint64_t i = 0; i < ckr__dict_n(beside); i++) {
         const char *key = ckr__dict_key(beside, i);
         if (!key || !ckr_node_get(root, key)) ckr__node_take(c, root, beside, i);
     }
@@ -52074,8 +51915,9 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     of.keep = &t->keep;
     of.tensor_fn = ckr__dr_made;
     of.user = &x;
-    for (i = 1; i < t->d->n_files; i++) of.mixed |= t->d->files[i].rank != t->d->files[0].rank;
-    r = ckr__script_read(&of);
+    for (uint64_t i = 1; i < t->d->n_files;
+         i++) of.mixed |= t->d->files[i].rank != t->d->files[0].rank;
+    ckr_result r = ckr__script_read(&of);
     ckr__map_free(&x.leaves);
     if (r != CKR_OK) return r;
     if (!ckr__dr_whole(t, s, &untold)) {
@@ -52089,7 +51931,7 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
                         "read", NULL);
     }
     ckr__dt_streams(t->d, t, s);
-    for (i = 0; t->streams && i < t->n_items; i++)
+    for (uint64_t i = 0; t->streams && i < t->n_items; i++)
         if (t->streams[i]) ckr__plain_take_node(&t->keep, t->leaves[i]);
     return ckr__plain_flatten(c, s, root);
 }
@@ -52134,7 +51976,6 @@ static ckr__dt *ckr__dt_load(ckr__dcp *d, ckr_state *s, bool *sealed)
 {
     ckr__ctx *c = d->c;
     ckr__dt *t = CKR__NEW(c, ckr__dt);
-    uint64_t i;
     *sealed = false;
     if (!t) return NULL;
     t->d = d;
@@ -52143,7 +51984,8 @@ static ckr__dt *ckr__dt_load(ckr__dcp *d, ckr_state *s, bool *sealed)
     t->objects = CKR__NEW_N(c, ckr_node *, d->n_items);
     s->format = CKR_FORMAT_DCP;
     s->_kept->data = t;
-    for (i = 0; i < d->n_files && !*sealed; i++)       /* these can be listed, not read       */
+    for (uint64_t i = 0; i < d->n_files && !*sealed;
+         i++)       /* these can be listed, not read       */
         if (d->files[i].transform) {
             ckr__say(c, ckr_item_name(CKR_ITEM_DCP_TRANSFORM), CKR_LOST, d->files[i].name,
                      d->files[i].transform, NULL,
@@ -52151,7 +51993,7 @@ static ckr__dt *ckr__dt_load(ckr__dcp *d, ckr_state *s, bool *sealed)
                      "here", "save it without the extension");
             *sealed = true;
         }
-    for (i = 0; i < d->n_items && !ckr__failed(c); i++)
+    for (uint64_t i = 0; i < d->n_items && !ckr__failed(c); i++)
         if (d->items[i].bytes && !ckr__dt_sealed(d, &d->items[i]))
             ckr__dcp_object(d, &d->items[i], &t->objects[i]);
     return ckr__failed(c) ? NULL : t;
@@ -52204,11 +52046,10 @@ static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
 static ckr_result ckr__dt_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     ckr__dcp_look l;
-    ckr_result r;
     *mine = false;
     *dir = path;
     if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
-    r = ckr__dcp_look_in(c, path, &l);
+    ckr_result r = ckr__dcp_look_in(c, path, &l);
     *mine = r == CKR_OK &&
             (l.metadata || l.n_ranks || l.n_data || l.unfinished || l.shards || l.sharded);
     if (r != CKR_OK || *mine) return r;
@@ -52369,15 +52210,14 @@ static void ckr__tq_split(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, con
 {
     const int64_t all = x->q_rows + 2 * x->rows;
     ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, (uint64_t)x->kv);
-    int64_t h, size, at = 0;
-    int k;
+    int64_t size, at = 0;
     if (t->n_dims && t->shape[0] != x->kv * all) {
         ckr__tq_refuse(e, t->name);
         return;
     }
-    for (k = 0; rows && k < 3; k++, at += size) {
+    for (int k = 0; rows && k < 3; k++, at += size) {
         size = k ? x->rows : x->q_rows;
-        for (h = 0; h < x->kv; h++) {
+        for (int64_t h = 0; h < x->kv; h++) {
             rows[h].from = t;
             rows[h].src = h * all + at;
             rows[h].dst = h * size;
@@ -52395,9 +52235,8 @@ static void ckr__tq_fuse(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, cons
 {
     const int64_t all = x->q_rows + 2 * x->rows;
     ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, 3 * (uint64_t)x->kv), *p = rows;
-    int64_t h, size, at = 0;
-    int k;
-    for (k = 0; rows && k < 3; k++, at += size) {
+    int64_t size, at = 0;
+    for (int k = 0; rows && k < 3; k++, at += size) {
         const char *name = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
         const ckr_tensor *from = ckr__tensor_find(e->s, name, t->slot);
         size = k ? x->rows : x->q_rows;
@@ -52408,7 +52247,7 @@ static void ckr__tq_fuse(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, cons
             ckr__tq_refuse(e, name);
             return;
         }
-        for (h = 0; h < x->kv; h++, p++) {
+        for (int64_t h = 0; h < x->kv; h++, p++) {
             p->from = from;
             p->src = h * size;
             p->dst = h * all + at;
@@ -52442,14 +52281,13 @@ static bool ckr__tq_whole(ckr__de *e, const ckr_group *g)
 {
     ckr__map at = { e->c, NULL, 0, 0 };
     uint8_t *bits = CKR__NEW_N(e->c, uint8_t, g->n_params);
-    uint64_t i, n = 0, v = 0;
+    uint64_t n = 0, v = 0;
     bool whole = true;
-    for (i = 0; bits && i < g->n_params; i++) {
-        const char *key;
+    for (uint64_t i = 0; bits && i < g->n_params; i++) {
         ckr__tq x;
         const int k = ckr__tq_part(e->c, g->params[i], &x);
         if (k == 3) continue;
-        key = ckr__tq_name(e->c, &x, "wqkv");
+        const char *key = ckr__tq_name(e->c, &x, "wqkv");
         if (!ckr__map_find(&at, key, strlen(key), &v)) {
             v = n++;
             ckr__map_put(&at, key, strlen(key), v, NULL);
@@ -52457,7 +52295,7 @@ static bool ckr__tq_whole(ckr__de *e, const ckr_group *g)
         bits[v] = (uint8_t)(bits[v] | 1u << k);
     }
     ckr__map_free(&at);
-    for (i = 0; bits && i < n; i++) whole = whole && bits[i] == 7;
+    for (uint64_t i = 0; bits && i < n; i++) whole = whole && bits[i] == 7;
     return whole;
 }
 
@@ -52466,10 +52304,10 @@ static bool ckr__tq_group(ckr__de *e, ckr_group *g)
 {
     const bool whole = e->qkv > 0 || ckr__tq_whole(e, g);
     const char **names = CKR__NEW_N(e->c, const char *, 3 * g->n_params);
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     bool any = false;
     int k;
-    for (i = 0; names && i < g->n_params; i++) {
+    for (uint64_t i = 0; names && i < g->n_params; i++) {
         ckr__tq x;
         if (e->qkv > 0 && ckr__tq_is(e->c, g->params[i], "wqkv", &x)) {
             for (k = 0; k < 3; k++) names[n++] = ckr__tq_name(e->c, &x, ckr__tq_parts[k]);
@@ -52494,11 +52332,10 @@ static bool ckr__tq_group(ckr__de *e, ckr_group *g)
 static void ckr__tq_groups(ckr__de *e, ckr_state *own)
 {
     const char *v = e->t->variant;
-    uint64_t i;
     bool any = false;
     /* "fsdp" is what TorchTitan writes by itself: the same as none */
     e->qkv = v && !strcmp(v, "split_qkv") ? 1 : v && !strcmp(v, "fused_qkv") ? -1 : 0;
-    for (i = 0; e->qkv && i < own->n_groups; i++) any |= ckr__tq_group(e, &own->groups[i]);
+    for (uint64_t i = 0; e->qkv && i < own->n_groups; i++) any |= ckr__tq_group(e, &own->groups[i]);
     if (!any) e->qkv = 0;
     if (!any) return;
     e->out->renamed = true;
@@ -52522,14 +52359,14 @@ static void ckr__de_tensors(ckr__de *x)
 {
     const uint32_t per = x->ranks / x->stages;
     const uint32_t w = x->t->without;
-    uint64_t i, total = 0, done = 0;
+    uint64_t total = 0, done = 0;
     int64_t n;
-    for (i = 0; i < x->s->n_tensors; i++) {
+    for (uint64_t i = 0; i < x->s->n_tensors; i++) {
         n = 0;
         (void)ckr__numel(x->s->tensors[i]->n_dims, x->s->tensors[i]->shape, &n);
         total += (uint64_t)n + 1;
     }
-    for (i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
         const ckr_tensor *t = x->s->tensors[i];
         const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
         const bool items = x->dt && x->dt->item;
@@ -52538,9 +52375,7 @@ static void ckr__de_tensors(ckr__de *x)
         const bool param = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema"),
                    fresh = (w & CKR_OPTIMIZER) && !param;
         const ckr__dcp_part *path;
-        const char *name;
         uint32_t n_path = 0;
-        ckr_dtype dtype;
         n = 0;
         (void)ckr__numel(t->n_dims, t->shape, &n);
         done += (uint64_t)n + 1;
@@ -52548,9 +52383,9 @@ static void ckr__de_tensors(ckr__de *x)
         if (param && (w & CKR_PARAMS)) continue;
         if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
         if (fresh && (!x->fresh || (w & CKR_GROUPS))) continue;
-        dtype = ckr__de_dtype(x, t);
+        ckr_dtype dtype = ckr__de_dtype(x, t);
         if (ckr__tq_tensor(x, t, dtype, stage * per, per, fresh)) continue;
-        name = it ? it->fqn : ckr__flat_name(x->c, t);
+        const char *name = it ? it->fqn : ckr__flat_name(x->c, t);
         if (!it && x->dt) {
             n_path = name != t->name ? 2 : 0;
             path = n_path ? ckr__de_path(x->c, "optimizer", name + strlen("optimizer.")) : NULL;
@@ -52659,7 +52494,6 @@ static void ckr__te_curve(ckr__de *x)
                        *was = x->dt->source->n_schedules ? x->dt->source->schedules : NULL;
     bool ratio = was && ckr__has(was->params, "decay_ratio");
     ckr__hold h = CKR_ZERO;
-    uint64_t i;
     h.rounds = true;
     x->clock = w ? w->position : ckr__step_done(x->s);
     if (!x->s->n_groups || (x->t->without & CKR_SCHEDULE) || !w) return;
@@ -52674,7 +52508,7 @@ static void ckr__te_curve(ckr__de *x)
                        &ratio);
     if (!h.fit) return;
     x->clock = h.fit->position;
-    for (i = 0; i < x->s->n_groups && i < w->n_lanes; i++)
+    for (uint64_t i = 0; i < x->s->n_groups && i < w->n_lanes; i++)
         ckr__te_set(x, i, "initial_lr", h.fit->lanes[i].base);
     ckr__tf_say(x, &h);
 }
@@ -52684,8 +52518,8 @@ static int64_t ckr__te_seen_samples(ckr__de *x)
 {
     const ckr__dcp *d = x->dt->d;
     int64_t v, batches, sum = 0;
-    uint64_t i, n = 0, known = 0;
-    for (i = 0; i < d->n_items; i++) {
+    uint64_t n = 0, known = 0;
+    for (uint64_t i = 0; i < d->n_items; i++) {
         const char *key = ckr__tt_under(d, &d->items[i], "dataloader");
         if (!key || !ckr__starts(key, "dp_rank_") || !x->dt->objects[i]) continue;
         n++;
@@ -52711,13 +52545,12 @@ static void ckr__te_new(ckr__de *x, const char *head, const char *rest, const ck
 static void ckr__te_group_keys(ckr__de *x)
 {
     const ckr_group *full = NULL;
-    uint64_t i, m;
-    for (i = 0; i < x->s->n_groups; i++)
+    for (uint64_t i = 0; i < x->s->n_groups; i++)
         if (!full || x->s->groups[i].hyper->count > full->hyper->count) full = &x->s->groups[i];
-    for (i = 0; i < x->s->n_groups; i++) {
+    for (uint64_t i = 0; i < x->s->n_groups; i++) {
         const ckr_group *g = &x->s->groups[i];
         if (g->hyper->count >= full->hyper->count) continue;
-        for (m = 0; m < full->hyper->count; m++) {
+        for (uint64_t m = 0; m < full->hyper->count; m++) {
             const char *key = ckr__dict_key(full->hyper, m);
             if (!key || ckr_node_get(g->hyper, key)) continue;
             ckr__node_take(x->c, g->hyper, full->hyper, m);
@@ -52732,12 +52565,11 @@ static void ckr__te_group_keys(ckr__de *x)
 /* Every parameter's hyper-parameters, as its group has them. */
 static void ckr__te_groups(ckr__de *x)
 {
-    uint64_t i, k, m;
     if (x->t->without & CKR_GROUPS) return;
-    for (i = 0; i < x->s->n_groups; i++) {
+    for (uint64_t i = 0; i < x->s->n_groups; i++) {
         const ckr_group *g = &x->s->groups[i];
-        for (k = 0; k < g->n_params && !ckr__failed(x->c); k++)
-            for (m = 0; m < g->hyper->count; m++) {
+        for (uint64_t k = 0; k < g->n_params && !ckr__failed(x->c); k++)
+            for (uint64_t m = 0; m < g->hyper->count; m++) {
                 const char *key = ckr__dict_key(g->hyper, m);
                 if (key)
                     ckr__te_new(x, "optimizer",
@@ -52751,12 +52583,11 @@ static void ckr__te_groups(ckr__de *x)
 static ckr_node *ckr__te_list(ckr__de *x, const ckr_node *old, const char *hyper)
 {
     ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
-    uint64_t i, k;
     double was, v;
     if (!ckr_node_is_list(old) || !list) return list;
-    for (i = 0; i < old->count; i++) {
+    for (uint64_t i = 0; i < old->count; i++) {
         ckr_node *put = old->u.items[i];
-        for (k = 0; k < x->dt->source->n_groups && k < x->s->n_groups; k++) {
+        for (uint64_t k = 0; k < x->dt->source->n_groups && k < x->s->n_groups; k++) {
             const ckr_node *a = ckr_node_get(x->dt->source->groups[k].hyper, hyper),
                            *b = ckr_node_get(x->s->groups[k].hyper, hyper);
             if (ckr_node_f64(a, &was) && ckr_node_f64(b, &v) && ckr_node_f64(put, &v) &&
@@ -52819,13 +52650,12 @@ static void ckr__te_allowed(ckr__de *x)
 {
     const uint32_t w = x->t->without;
     const int64_t want = x->t->vocab ? x->t->vocab : x->s->vocab;
-    uint64_t i;
     bool other = false;
     if ((w & CKR_GROUPS) && (w & CKR_OPTIMIZER) && !(w & CKR_SCHEDULE))
         ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "schedule",
                     "without the optimizer's LRs the first update would use the LR of step 0",
                     "leave out the schedule too, or keep the groups");
-    for (i = 0; want && i < x->s->n_tensors; i++) {
+    for (uint64_t i = 0; want && i < x->s->n_tensors; i++) {
         const ckr_tensor *t = x->s->tensors[i];
         if (t->n_dims && ckr__path_ends(t->name, "tok_embeddings.weight") && t->shape[0] != want)
             other = true;
@@ -52852,9 +52682,8 @@ static size_t ckr__te_parent(const char *name)
 /* The coming run's parameters are in the checkpoint. */
 static void ckr__te_coming(ckr__de *x, const ckr__map *optimizer, const ckr__map *model)
 {
-    uint64_t i, k;
-    for (i = 0; i < x->t->n_groups && !x->qkv; i++)
-        for (k = 0; k < x->t->groups[i].n_params; k++) {
+    for (uint64_t i = 0; i < x->t->n_groups && !x->qkv; i++)
+        for (uint64_t k = 0; k < x->t->groups[i].n_params; k++) {
             const char *name = x->t->groups[i].params[k];
             const size_t n = strlen(name);
             if (ckr__map_find(optimizer, name, n, NULL)) continue;
@@ -52878,15 +52707,14 @@ static void ckr__te_model(ckr__de *x, const ckr__map *optimizer, const ckr__te_s
 {
     const ckr_state *s = x->dt->source;
     ckr__map model = { x->c, NULL, 0, 0 };
-    uint64_t i;
-    for (i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
         const ckr_tensor *t = s->tensors[i];
         const size_t len = strlen(t->name);
         const bool own = ckr__map_find(optimizer, t->name, len, NULL);
         if (!strcmp(t->slot, "param"))
             ckr__map_put(&model, t->name, own ? len : ckr__te_parent(t->name), 0, NULL);
     }
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const size_t up = ckr__te_parent(seen[i].name);
         if (!ckr__map_find(&model, seen[i].name, strlen(seen[i].name), NULL) &&
             !(up && ckr__map_find(&model, seen[i].name, up, NULL)))
@@ -52902,10 +52730,10 @@ static void ckr__te_model(ckr__de *x, const ckr__map *optimizer, const ckr__te_s
 static void ckr__te_most(const ckr__de *x, const ckr__map *names, ckr__te_seen *seen)
 {
     const ckr_state *s = x->dt->source;
-    uint64_t i, k, at, pass, most = 0;
-    for (i = 0; i < s->n_groups; i++)
+    uint64_t at, pass, most = 0;
+    for (uint64_t i = 0; i < s->n_groups; i++)
         for (pass = 0, most = 0; pass < 2; pass++)
-            for (k = 0; k < s->groups[i].n_params; k++) {
+            for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
                 const char *name = s->groups[i].params[k];
                 if (!ckr__map_find(names, name, strlen(name), &at)) continue;
                 if (pass) seen[at].most = most;
@@ -52918,8 +52746,8 @@ static void ckr__te_complete(ckr__de *x)
     const ckr_state *s = x->dt->source;
     ckr__map names = { x->c, NULL, 0, 0 };
     ckr__te_seen *seen = CKR__NEW_N(x->c, ckr__te_seen, s->n_tensors + 1);
-    uint64_t i, n = 0, at;
-    for (i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
+    uint64_t n = 0, at;
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
         const ckr_tensor *t = s->tensors[i];
         if (!strcmp(t->slot, "param")) continue;
         if (!ckr__map_find(&names, t->name, strlen(t->name), &at)) {
@@ -52930,7 +52758,7 @@ static void ckr__te_complete(ckr__de *x)
         seen[at].slots++;
     }
     if (!ckr__failed(x->c)) ckr__te_most(x, &names, seen);
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         if (seen[i].most && seen[i].slots != seen[i].most)
             ckr__say(x->c, "CKR_E_STATE_MISSING", CKR_ERROR, seen[i].name, NULL, NULL,
                      "this parameter's optimizer state lacks a tensor that others have: "
@@ -52944,10 +52772,9 @@ static void ckr__te_complete(ckr__de *x)
 static void ckr__te_fill(ckr__de *x)
 {
     const ckr__dcp *d = x->dt->d;
-    uint64_t i;
     bool clock = (x->t->without & CKR_SCHEDULE) != 0, seen = false, state = false;
     const char *key;
-    for (i = 0; i < d->n_items; i++) {
+    for (uint64_t i = 0; i < d->n_items; i++) {
         const ckr__dcp_item *it = &d->items[i];
         if (ckr__tt_scheduler(d, it, &key) && !strcmp(key, "last_epoch")) clock = true;
         key = ckr__tt_under(d, it, "train_state");
@@ -52971,16 +52798,14 @@ static void ckr__te_fill(ckr__de *x)
 static bool ckr__te_data(ckr__de *x)
 {
     const ckr__dcp *d = x->dt->d;
-    uint64_t i;
     bool any = false;
-    int64_t seen;
     const char *lost = "torchtitan's streams belong to one data-parallel size: the data starts "
                        "again";
-    for (i = 0; i < d->n_items && !any; i++)
+    for (uint64_t i = 0; i < d->n_items && !any; i++)
         any = ckr__tt_under(d, &d->items[i], "dataloader") != NULL;
     x->data = any && !(x->t->without & CKR_DATA) && (!x->old_dp || x->dp == x->old_dp);
     if (!any || x->data || (x->t->without & CKR_DATA)) return !any || x->data;
-    seen = ckr__te_seen_samples(x);
+    int64_t seen = ckr__te_seen_samples(x);
     if (seen >= 0)
         lost = ckr__printf(x->c, "torchtitan's streams belong to one data-parallel size: the data "
                            "starts again, and the %lld samples that were seen come once more",
@@ -53048,9 +52873,8 @@ static void ckr__te_exclude(ckr__de *x, bool kept)
 static const double *ckr__te_first(ckr__de *x)
 {
     const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
-    double *lr;
     if (!w || w->opaque || w->n_lanes != x->s->n_groups) return NULL;
-    lr = CKR__NEW_N(x->c, double, w->n_lanes);
+    double *lr = CKR__NEW_N(x->c, double, w->n_lanes);
     return lr && ckr__sched_at(x->c, w, CKR__COL_LR, 0, lr) == CKR_OK ? lr : NULL;
 }
 
@@ -53058,16 +52882,14 @@ static const double *ckr__te_first(ckr__de *x)
    the checkpoint holds: that of the curve's begin, where the curve is known. */
 static void ckr__te_restart(ckr__de *x)
 {
-    const double *lr;
-    uint64_t i;
     if (!x->s->n_groups || (x->t->without & CKR_GROUPS)) return;
-    lr = ckr__te_first(x);
+    const double *lr = ckr__te_first(x);
     if (!lr)
         ckr__say(x->c, "CKR_W_FIRST_LR", CKR_APPROX, "lr", NULL, NULL,
                  "the schedule starts again, but the first update takes the saved LR: the curve "
                  "is not known",
                  "--schedule torchtitan:steps=N,warmup_steps=W,... says what it is");
-    for (i = 0; lr && i < x->s->n_groups; i++) ckr__te_set(x, i, "lr", lr[i]);
+    for (uint64_t i = 0; lr && i < x->s->n_groups; i++) ckr__te_set(x, i, "lr", lr[i]);
 }
 
 /* The saved group whose values torchtitan gives to group i of the coming run: that of the group's
@@ -53076,9 +52898,8 @@ static const ckr_group *ckr__te_taken(const ckr__de *x, uint64_t i)
 {
     const ckr_state *was = x->dt->source;
     const char *first = x->s->groups[i].n_params ? x->s->groups[i].params[0] : "";
-    uint64_t g, k;
-    for (g = 0; g < was->n_groups; g++)
-        for (k = 0; k < was->groups[g].n_params; k++)
+    for (uint64_t g = 0; g < was->n_groups; g++)
+        for (uint64_t k = 0; k < was->groups[g].n_params; k++)
             if (!strcmp(was->groups[g].params[k], first)) return &was->groups[g];
     return i < was->n_groups ? &was->groups[i] : NULL;
 }
@@ -53149,11 +52970,11 @@ static void ckr__te_adopt(ckr__de *x, const ckr_state *s, ckr_state *own)
     ckr__dt *dt = CKR__NEW(x->c, ckr__dt);
     bool known = false, steps = false, state = false;
     const ckr_group *groups = own->groups;
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     if (dt) dt->d = CKR__NEW(x->c, ckr__dcp);
     if (!dt || !dt->d || !ckr__masters_in(x->out, s, own)) return;
     own->groups = (ckr_group *)(uintptr_t)groups;      /* its own, which may be changed       */
-    for (i = 0; i < own->n_tensors; i++) {
+    for (uint64_t i = 0; i < own->n_tensors; i++) {
         ckr_tensor *t = own->tensors[i];
         known = known || ckr__path_ends(t->name, "tok_embeddings.weight");
         steps = steps || !strcmp(t->slot, "step");
@@ -53197,15 +53018,13 @@ static void ckr__te_run(ckr__de *x)
 {
     const bool adopted = !x->dt->item,
                optimizer = x->s->n_groups && !(x->t->without & CKR_OPTIMIZER);
-    uint64_t i;
-    bool kept;
     ckr__te_allowed(x);
     if (!x->c->refused && optimizer) ckr__te_complete(x);
     if (x->c->refused || ckr__failed(x->c)) return;
     x->fresh = true;
     ckr__te_group_keys(x);
     if (x->t->without & CKR_SCHEDULE) ckr__te_restart(x);
-    kept = !adopted && ckr__te_data(x);
+    bool kept = !adopted && ckr__te_data(x);
     if (adopted)
         ckr__say(x->c, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", NULL, NULL,
                  "another framework's streams are none of torchtitan's: the data starts again",
@@ -53223,7 +53042,7 @@ static void ckr__te_run(ckr__de *x)
     if (ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks,
                           x->out->step_dir ? x->out->step_dir : "") != CKR_OK)
         return;
-    for (i = 0; i < x->dt->n_items; i++) ckr__te_one(x, i);
+    for (uint64_t i = 0; i < x->dt->n_items; i++) ckr__te_one(x, i);
     ckr__te_groups(x);
     if (adopted) ckr__te_adopt_counters(x);
     else ckr__te_fill(x);
@@ -53233,9 +53052,9 @@ static void ckr__te_run(ckr__de *x)
 
 static void ckr__de_run(ckr__de *x)
 {
-    uint64_t i;
     if (ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "") != CKR_OK) return;
-    for (i = 0; x->dt && i < x->dt->n_items; i++)      /* objects are as they were           */
+    for (uint64_t i = 0; x->dt && i < x->dt->n_items;
+         i++)      /* objects are as they were           */
         if (x->dt->objects[i])
             ckr__te_object(x, &x->dt->d->items[i], x->dt->objects[i]);
     ckr__de_tensors(x);
@@ -53248,10 +53067,9 @@ static void ckr__de_run(ckr__de *x)
 static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
 {
     const ckr__dt *dt = ckr__dt_of(s);
-    uint64_t i, *of = CKR__NEW_N(x->c, uint64_t, dt->n_items + 1);
-    uint32_t k;
-    for (i = 0; of && i < s->n_tensors; i++) of[dt->item[s->tensors[i]->index]] = i + 1;
-    for (i = 0; i < dt->n_items && !ckr__failed(x->c); i++) {
+    uint64_t *of = CKR__NEW_N(x->c, uint64_t, dt->n_items + 1);
+    for (uint64_t i = 0; of && i < s->n_tensors; i++) of[dt->item[s->tensors[i]->index]] = i + 1;
+    for (uint64_t i = 0; i < dt->n_items && !ckr__failed(x->c); i++) {
         const ckr__dcp_item *it = &dt->d->items[i];
         const ckr_tensor *p = of[i] ? s->tensors[of[i] - 1] : NULL;
         ckr_node *v, *at = x->f->root;
@@ -53260,7 +53078,7 @@ static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
         else v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
         if (!v) ckr__nomem(x->c);
         if (!it->path) ckr__node_pair(x->c, at, ckr__node_str(x->c, it->fqn), v);
-        for (k = 0; v && at && k < it->n_path; k++)
+        for (uint32_t k = 0; v && at && k < it->n_path; k++)
             at = ckr__dn_child(x, at, it, k, k + 1 < it->n_path ? NULL : v);
     }
 }
@@ -53312,13 +53130,12 @@ static bool ckr__df_part_of(const ckr_node *v)
    when it loads, where an object is no tensor: a list of none but objects is one value to it. */
 static bool ckr__df_open(const ckr_node *n)
 {
-    uint64_t i, k;
     if (ckr_node_is_dict(n)) return n->count > 0;
     if (n->kind != CKR_NODE_LIST) return false;
-    for (i = 0; i < n->count; i++) {
+    for (uint64_t i = 0; i < n->count; i++) {
         const ckr_node *v = n->u.items[i];
         if (ckr__df_part_of(v)) return true;
-        for (k = 0; v->kind == CKR_NODE_LIST && k < v->count; k++)
+        for (uint64_t k = 0; v->kind == CKR_NODE_LIST && k < v->count; k++)
             if (ckr__df_part_of(v->u.items[k])) return true;
     }
     return false;
@@ -53337,7 +53154,6 @@ static void ckr__df_push(ckr__df *x, const ckr__df_item *from)
     ckr__ctx *c = x->e->c;
     const bool dict = ckr_node_is_dict(from->node);
     void *array = x->stack;
-    uint64_t i;
     x->pushed += from->node->count;
     if (from->n >= c->limits.max_depth || x->pushed > 64 * ((uint64_t)x->e->s->n_tensors + 65536))
         ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL, NULL);
@@ -53345,7 +53161,7 @@ static void ckr__df_push(ckr__df *x, const ckr__df_item *from)
         !ckr__arena_grow(c, &array, &x->cap, x->n + from->node->count, sizeof *x->stack))
         return;
     x->stack = (ckr__df_item *)array;
-    for (i = from->node->count; i-- > 0;) {
+    for (uint64_t i = from->node->count; i-- > 0;) {
         const ckr_node *key = dict ? from->node->u.items[2 * i] : NULL;
         ckr__df_item *it = &x->stack[x->n];
         ckr__dcp_part *path = CKR__NEW_N(c, ckr__dcp_part, (uint64_t)from->n + 1);
@@ -53365,16 +53181,14 @@ static void ckr__df_push(ckr__df *x, const ckr__df_item *from)
 static const char *ckr__df_name(ckr__df *x, const ckr__df_item *it)
 {
     ckr__buf b = CKR_ZERO;
-    const char *s;
-    uint32_t i;
     bool had = false;
     b.c = x->e->c;
-    for (i = 0; i < it->n; i++) {
+    for (uint32_t i = 0; i < it->n; i++) {
         if (i) ckr__buf_u8(&b, '.');
         if (it->path[i].key) ckr__buf_str(&b, it->path[i].key);
         else ckr__buf_printf(&b, "%lld", (long long)it->path[i].index);
     }
-    s = b.failed ? NULL : ckr__strndup(b.c, b.size ? (const char *)b.data : "", b.size);
+    const char *s = b.failed ? NULL : ckr__strndup(b.c, b.size ? (const char *)b.data : "", b.size);
     ckr__buf_free(&b);
     if (!s || !ckr__map_put(&x->names, s, strlen(s), 0, &had)) return NULL;
     if (!had) return s;
@@ -53434,11 +53248,10 @@ static ckr_node *ckr__df_groups(ckr__df *x)
 {
     ckr__ctx *c = x->e->c;
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
-    uint64_t i, k;
-    for (i = 0; list && i < x->e->s->n_groups; i++) {
+    for (uint64_t i = 0; list && i < x->e->s->n_groups; i++) {
         const ckr_group *g = &x->e->s->groups[i];
         ckr_node *names = ckr__node(c, CKR_NODE_LIST);
-        for (k = 0; k < g->n_params; k++)
+        for (uint64_t k = 0; k < g->n_params; k++)
             ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
         ckr__node_push(c, list, ckr__group_dict(c, g, names));
     }
@@ -53449,9 +53262,8 @@ static ckr_node *ckr__df_groups(ckr__df *x)
 static ckr_node *ckr__df_schedulers(ckr__df *x, const ckr__plain *p)
 {
     ckr_node *list = ckr__node(x->e->c, CKR_NODE_LIST);
-    uint64_t i;
     if (x->w.scheduler) return x->w.scheduler;
-    for (i = 0; i < p->n_schedulers; i++)
+    for (uint64_t i = 0; i < p->n_schedulers; i++)
         ckr__node_push(x->e->c, list, (ckr_node *)(uintptr_t)p->schedulers[i]);
     return list && list->count == 1 ? list->u.items[0] : list;
 }
@@ -53481,11 +53293,10 @@ static void ckr__df_run(ckr__df *x, const ckr__plain *p)
 {
     ckr__ctx *c = x->e->c;
     const ckr_state *s = x->e->s;
-    uint64_t i;
-    for (i = 0; i < s->n_tensors && !ckr__failed(c); i++)
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c); i++)
         ckr__df_tensor(x, s->tensors[i], s->tensors[i]->name);
     x->e->w.replica = true;
-    for (i = 0; i < s->n_ties && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < s->n_ties && !ckr__failed(c); i++) {
         const ckr_tensor *t = ckr__tensor_find(s, s->ties[i].name, "param");
         if (t) ckr__df_tensor(x, t, s->ties[i].other);
     }
@@ -53506,14 +53317,13 @@ static void ckr__de_file(ckr__de *e)
 {
     const ckr__plain *p = ckr__plain_of(e->s);
     ckr__df x = CKR_ZERO;
-    uint64_t i;
     if (ckr__dcp_out_init(&e->w, e->c, e->out, e->ranks, "") != CKR_OK) return;
     x.e = e;
     x.views.c = x.names.c = x.w.c = e->c;
     x.w.s = e->s;
     x.w.p = p;
     x.w.out = e->out;
-    for (i = 0; i < p->n_views && !p->taken; i++)
+    for (uint64_t i = 0; i < p->n_views && !p->taken; i++)
         if (p->views[i])
             ckr__map_put(&x.views, (const char *)&p->views[i], sizeof p->views[i], i, NULL);
     if (p->taken) ckr__df_run(&x, p);
@@ -53548,7 +53358,7 @@ static void ckr__dw_begin(ckr__dw *x, ckr__de *e)
     ckr__plain *p = (ckr__plain *)(uintptr_t)&e->dt->keep;
     ckr__whole_job *w = &x->f.w;
     const uint32_t without = e->t->without;
-    uint64_t i, n, first = 0;
+    uint64_t n, first = 0;
     memset(x, 0, sizeof *x);
     x->f.e = e;
     x->f.names.c = x->f.views.c = w->swaps.c = w->views.c = w->c = e->c;
@@ -53559,7 +53369,7 @@ static void ckr__dw_begin(ckr__dw *x, ckr__de *e)
     w->dtype = e->t->dtype;
     x->gone = ckr__node(e->c, CKR_NODE_NONE);
     ckr__dr_begin(&x->r, e->c, e->dt);
-    for (i = 0; i < p->n_optimizers && !e->c->refused; i++, first += n) {
+    for (uint64_t i = 0; i < p->n_optimizers && !e->c->refused; i++, first += n) {
         const ckr_node *groups = ckr_node_get(p->optimizers[i], "param_groups");
         n = groups->count;
         if (without & CKR_GROUPS) ckr__whole_stand(w, groups, x->gone);
@@ -53567,7 +53377,7 @@ static void ckr__dw_begin(ckr__dw *x, ckr__de *e)
             ckr__whole_stand(w, ckr_node_get(p->optimizers[i], "state"), x->gone);
         ckr__whole_groups(w, p->optimizers[i], first, n, e->t->groups != NULL, "groups");
     }
-    for (i = 0; (without & CKR_SCHEDULE) && i < p->n_schedulers; i++)
+    for (uint64_t i = 0; (without & CKR_SCHEDULE) && i < p->n_schedulers; i++)
         ckr__whole_stand(w, p->schedulers[i], x->gone);
     if (ckr__whole_schedule(w, p->source->n_schedules ? p->source->schedules : NULL) == CKR_OK)
         ckr__whole_stand(w, p->scheduler, w->scheduler);
@@ -53606,11 +53416,10 @@ static void ckr__dw_leaf(ckr__dw *x, const ckr__df_item *it, uint64_t i)
 static void ckr__dw_flat(ckr__dw *x, const ckr__df_item *in, const ckr_node *groups)
 {
     ckr__ctx *c = x->f.e->c;
-    uint64_t i, k, m;
-    for (i = 0; i < groups->count; i++) {
+    for (uint64_t i = 0; i < groups->count; i++) {
         const ckr_node *g = groups->u.items[i], *names = ckr_node_get(g, "params");
-        for (k = 0; k < names->count && !ckr__failed(c); k++)
-            for (m = 0; m < g->count; m++) {
+        for (uint64_t k = 0; k < names->count && !ckr__failed(c); k++)
+            for (uint64_t m = 0; m < g->count; m++) {
                 ckr__df_item it = *in;
                 ckr__dcp_part *path = CKR__NEW_N(c, ckr__dcp_part, (uint64_t)in->n + 1);
                 const char *key = ckr__dict_key(g, m);
@@ -53627,8 +53436,7 @@ static void ckr__dw_flat(ckr__dw *x, const ckr__df_item *in, const ckr_node *gro
 
 static bool ckr__dw_is_flat(const ckr__dt *t, const ckr_node *n)
 {
-    uint64_t i;
-    for (i = 0; i < t->n_flats; i++) if (t->flats[i] == n) return true;
+    for (uint64_t i = 0; i < t->n_flats; i++) if (t->flats[i] == n) return true;
     return false;
 }
 
@@ -53636,8 +53444,7 @@ static bool ckr__dw_is_flat(const ckr__dt *t, const ckr_node *n)
 static const ckr_node *ckr__dw_rest(ckr__dw *x, const ckr_node *flat)
 {
     ckr_node *d = ckr__node(x->f.e->c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < flat->count; i++)
+    for (uint64_t i = 0; i < flat->count; i++)
         if (!ckr__is_str(flat->u.items[2 * i], "param_groups"))
             ckr__node_take(x->f.e->c, d, flat, i);
     return d;
@@ -53650,18 +53457,16 @@ static void ckr__dw_walk(ckr__dw *x)
     it.node = strcmp(x->f.e->t->dialect, "dcp") ? t->tree : t->keep.root;
     ckr__df_push(&x->f, &it);
     while (x->f.n && !ckr__failed(x->f.e->c)) {
-        const ckr_node *was, *groups;
-        uint64_t i;
         it = x->f.stack[--x->f.n];
-        was = it.node;
+        const ckr_node *was = it.node;
         it.node = ckr__whole_swap(&x->f.w, (ckr_node *)(uintptr_t)was);
         if (it.node == x->gone) continue;
-        i = it.made ? t->n_items : ckr__dr_item(&x->r, was);
+        uint64_t i = it.made ? t->n_items : ckr__dr_item(&x->r, was);
         it.made = it.made || it.node != was;
         if (i < t->n_items && !it.made) {
             ckr__dw_leaf(x, &it, i);
         } else if (ckr__dw_is_flat(t, was)) {
-            groups = ckr__whole_swap(&x->f.w, ckr__dict_value(was, "param_groups"));
+            const ckr_node *groups = ckr__whole_swap(&x->f.w, ckr__dict_value(was, "param_groups"));
             if (groups != x->gone) ckr__dw_flat(x, &it, groups);
             it.node = ckr__dw_rest(x, was);
             if (it.node) ckr__df_push(&x->f, &it);
@@ -53679,10 +53484,9 @@ static const char *ckr__dw_rename(ckr__ctx *c, const ckr__dcp_item *of, uint32_t
 {
     const char *fqn = of->fqn;
     size_t at, n, begin = 0, len;
-    uint32_t k;
     ckr__dt_rank(fqn, &at, &n);
     *path = of->path ? CKR__DUP(c, ckr__dcp_part, of->path, of->n_path) : NULL;
-    for (k = 0; *path && k < of->n_path && begin <= strlen(fqn); k++, begin += len + 1) {
+    for (uint32_t k = 0; *path && k < of->n_path && begin <= strlen(fqn); k++, begin += len + 1) {
         ckr__dcp_part *p = &(*path)[k];
         len = p->key ? strlen(p->key) : strcspn(fqn + begin, ".");
         if (at < begin || at + n > begin + len) continue;
@@ -53703,8 +53507,8 @@ static void ckr__dw_streams(ckr__dw *x)
     const ckr_state *was = x->f.w.source;
     const uint32_t had = was->topology.ranks;
     ckr__df_item it = CKR_ZERO;
-    uint32_t rank, ranks = 1;
-    uint64_t i, n;
+    uint32_t ranks = 1;
+    uint64_t n;
     size_t at, digits;
     if (!was->n_rng || (e->t->without & CKR_RNG) ||
         ckr__dr_item(&x->r, was->rng->state) == e->dt->n_items)
@@ -53716,16 +53520,15 @@ static void ckr__dw_streams(ckr__dw *x)
                  "the script's names for random streams have no rank's number: the file has a "
                  "place for one rank's, which all ranks load",
                  "seed the other ranks in the script");
-    for (rank = 0; rank < ranks; rank++) {
+    for (uint32_t rank = 0; rank < ranks; rank++) {
         const ckr_stream *v = ckr__streams_of(was, rank < had ? rank : 0, &n);
-        for (i = 0; i < n && !ckr__failed(e->c); i++, v++) {
+        for (uint64_t i = 0; i < n && !ckr__failed(e->c); i++, v++) {
             const uint64_t item = ckr__dr_item(&x->r, v->state);
             const ckr__dcp_item *of = &e->dt->d->items[item];
             const ckr_stream *now = ckr__stream_of(e->s, rank, v->kind, v->name);
             ckr__dcp_part *path = NULL;
-            const char *name;
             if (item >= e->dt->n_items) continue;
-            name = of->fqn;
+            const char *name = of->fqn;
             it.node = now && now->state ? now->state : v->rank == rank ? v->state : NULL;
             if (!it.node) continue;
             if (v->rank != rank) name = ckr__dw_rename(e->c, of, rank, &path);
@@ -53776,15 +53579,14 @@ static void ckr__dw_file(ckr__de *e, ckr__out_file *f)
     const ckr__dt *t = e->dt;
     ckr__copy hooks = CKR_ZERO;
     ckr__dw x;
-    uint64_t i;
     ckr__dw_begin(&x, e);
-    for (i = 0; i < t->source->n_tensors; i++) {
+    for (uint64_t i = 0; i < t->source->n_tensors; i++) {
         const uint64_t at = t->item[i];
         if (at < t->n_items && !t->d->items[at].bytes)
             ckr__map_put(&x.f.w.views, (const char *)&t->leaves[at]->u.view,
                          sizeof t->leaves[at]->u.view, i, NULL);
     }
-    for (i = 0; i < t->source->n_rng; i++) {
+    for (uint64_t i = 0; i < t->source->n_rng; i++) {
         const ckr_stream *was = &t->source->rng[i],
                          *now = ckr__stream_of(e->s, was->rank, was->kind, was->name);
         if (now) ckr__whole_stand(&x.f.w, was->state, now->state);
@@ -53813,13 +53615,12 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     const bool titan = !strcmp(as, "torchtitan"), dcp = !strcmp(as, "dcp"),
                torch = !strcmp(as, "torch");
     const bool adopted = !titan && !strcmp(t->dialect, "torchtitan");
-    bool run;
     const bool whole = !adopted && torch && ckr__kept_data(s) && !t->slots && !t->without &&
                        ckr_node_is_dict(ckr__plain_of(s)->root);
     ckr_state own = *s;
     ckr__de x;
     ckr__de_begin(&x, c, &own, t, out, titan || dcp ? ckr__dt_of(s) : NULL);
-    run = x.dt && x.dt->keep.taken;
+    bool run = x.dt && x.dt->keep.taken;
     if (x.ranks > 1 << 20)
         return ckr__say(x.c, "CKR_E_RANKS", CKR_ERROR, "ranks", NULL, NULL,
                         "more than a million data files", "--ranks N");
@@ -53914,8 +53715,7 @@ static ckr_node *ckr__oc_states(ckr__ctx *c, const ckr_node *root)
 {
     const ckr_node *rng = ckr_node_get(root, "rng");
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(rng); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(rng); i++) {
         ckr_node *v = ckr__oc_state(ckr__dict_at(rng, i));
         if (v && v->kind != CKR_NODE_NONE) ckr__node_pair(c, d, rng->u.items[2 * i], v);
     }
@@ -53941,14 +53741,12 @@ static ckr_result ckr__oc_ranks(ckr__oc *x, ckr__ctx *c, const char *dir, ckr_st
 {
     ckr__fileset k = CKR_ZERO;
     ckr__rank_streams of = CKR_ZERO;
-    ckr_result r;
     int64_t world;
-    uint64_t i;
     k.c = of.c = c;
     k.dir = dir;
     k.forms = ckr__oc_forms;
-    r = ckr__fileset_scan(&k, true);
-    for (i = 0; r == CKR_OK && i < k.n_files[CKR__OC_RANK]; i++)
+    ckr_result r = ckr__fileset_scan(&k, true);
+    for (uint64_t i = 0; r == CKR_OK && i < k.n_files[CKR__OC_RANK]; i++)
         r = ckr__fileset_load(&k, k.files[CKR__OC_RANK][i], NULL);
     if (r == CKR_OK && k.n_files[CKR__OC_RANK] &&
         ckr_node_i64(ckr_node_get(k.files[CKR__OC_RANK][0]->root, "world_size"), &world) &&
@@ -53977,7 +53775,7 @@ static ckr_result ckr__oc_ranks(ckr__oc *x, ckr__ctx *c, const char *dir, ckr_st
         of.rel = f->rel;
         r = ckr__streams_read(&of, ckr__oc_states(c, f->root));
     }
-    for (i = 0; i < k.n_files[0]; i++) ckr__loose_add(c, s, loose, k.files[0][i]->rel);
+    for (uint64_t i = 0; i < k.n_files[0]; i++) ckr__loose_add(c, s, loose, k.files[0][i]->rel);
     return r == CKR_OK ? ckr__streams_say(&of) : r;
 }
 
@@ -54011,13 +53809,12 @@ static ckr_node *ckr__oc_rng(ckr__de *e, uint32_t rank, const ckr_node *old)
     const ckr_node *rng = ckr_node_get(old, "rng");
     ckr__rank_streams k = CKR_ZERO;
     ckr_node *now, *out = ckr__node(e->c, CKR_NODE_DICT);
-    uint64_t i;
     k.c = e->c;
     k.coming = e->s;
     k.keys = ckr__trainer_streams;
     k.rank = rank;
     now = ckr__streams_write(&k, ckr__oc_states(e->c, old));
-    for (i = 0; now && i < ckr__dict_n(rng); i++) {
+    for (uint64_t i = 0; now && i < ckr__dict_n(rng); i++) {
         const char *key = ckr__dict_key(rng, i);
         ckr_node *v = ckr__dict_at(rng, i), *state = key ? ckr__dict_value(now, key) : NULL;
         if (state && ckr_node_is_dict(v)) {
@@ -54054,7 +53851,6 @@ static ckr_result ckr__oc_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     ckr_state own = *s;
     ckr__de e;
     ckr__dw w;
-    uint32_t rank;
     if (!ckr__groups_own(c, &own)) return c->err->code;
     ckr__de_begin(&e, c, &own, t, out, dt);
     out->step_dir = ckr__printf(c, "step%lld/", (long long)(s->progress.step < 0
@@ -54063,7 +53859,7 @@ static ckr_result ckr__oc_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     ckr__dw_begin(&w, &e);
     ckr__dw_put(&w, ckr__printf(c, "%smodel_and_optim/", out->step_dir));
     ckr__dw_end(&w);
-    for (rank = 0; rank < e.ranks && !c->refused && !ckr__failed(c); rank++)
+    for (uint32_t rank = 0; rank < e.ranks && !c->refused && !ckr__failed(c); rank++)
         ckr__oc_file(&e, x, rank);
     if (e.ranks != x->n_ranks && dt->source->n_rng && !(t->without & CKR_RNG))
         ckr__say_int(c, "CKR_OLMO_AS_IT_IS", CKR_EXACT, "rng", x->n_ranks, e.ranks,
