@@ -35888,13 +35888,13 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
    keys in the names; an optimizer without a model has its numbers, or the caller's names. Who calls
    says how a leaf becomes a tensor of the state:
 
-       ckr__script x = CKR_ZERO;
-       x.c = c;  x.s = s;  x.root = root;  x.keep = keep;     zeros, of the arena, with source = s
-       x.path = path;  x.rel = "ckpt.pt";                     for messages
-       x.tensor_fn = my_tensor;  x.user = me;
+       ckr__script x;
+       if (!ckr__script_begin(&x, c, s, desc, path, root)) return c->err->code;
+       x.rel = "ckpt.pt";                                     for messages, where it is no file
+       x.tensor_fn = my_tensor;  x.user = me;                 where a leaf is no view of its file
        r = ckr__script_read(&x);
-       if (r == CKR_OK && !keep->taken) ...                   it is no run's: nothing was read
-       ... what ckr__plain_taken(keep, node) denies is a leftover, or a stream's state ...
+       if (r == CKR_OK && !x.keep->taken) ...                 it is no run's: nothing was read
+       ... what ckr__plain_taken(x.keep, node) denies is a leftover, or a stream's state ...
 
    An optimizer's state dict numbers its parameters in the order of its groups. The names come from
    param_names, from the caller, or from the model as far as that is certain; else parameters are
@@ -35950,6 +35950,11 @@ typedef struct ckr__script {
     const char      *wrapper;  /* a wrapper's name begins each key of the dict in hand:   */
     size_t           wrapped;  /* so many bytes of this                                  */
     uint64_t         n_loose;  /* numbers of the optimizer in hand that no group has     */
+    uint64_t         n_values; /* looked at, in optimizers and models                    */
+    ckr_tensor     **params;   /* of the state, that an optimizer may have               */
+    uint64_t         n_params, n_looked;       /* n_looked: of the state's tensors       */
+    ckr__map         had;      /* the parameters of the state's first n_had groups       */
+    uint64_t         n_had, n_tried;           /* n_tried: parameters, over all optimizers     */
     const char      *only;     /* the head of names that an optimizer may have; NULL: all */
     bool             mixed;    /* the tree's order is not the model's                    */
 } ckr__script;
@@ -35997,6 +36002,31 @@ static void ckr__script_pair(ckr__script *x, ckr_node *node, ckr_node *first)
     *CKR__PUSH(ckr__stand, x->c, x->keep->tied, x->keep->n_tied) = two;
 }
 
+static ckr_result ckr__plain_leaf(void *user, const ckr_node *leaf, const char *name,
+                                  const char *slot, ckr_tensor **out);
+
+/* A tree of a file's, whose tensors have their elements in it, before it is read. False: out of
+   memory. */
+static bool ckr__script_begin(ckr__script *x, ckr__ctx *c, ckr_state *s, const ckr_open_desc *desc,
+                              const char *path, const ckr_node *root)
+{
+    memset(x, 0, sizeof *x);
+    x->c = x->names.c = c;
+    x->s = s;
+    x->desc = desc;
+    x->root = root;
+    x->path = path;
+    x->rel = path ? ckr__base(path) : NULL;
+    x->tensor_fn = ckr__plain_leaf;
+    x->user = x;
+    x->keep = CKR__NEW(c, ckr__plain);
+    if (!x->keep) return false;
+    x->keep->root = root;
+    x->keep->source = s;
+    x->keep->path = path;
+    return true;
+}
+
 /* One dict name -> tensor: a model's, or an average's. The second name of one storage is no tensor
    of its own, but a tie. */
 static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ckr_node *dict,
@@ -36004,18 +36034,16 @@ static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ck
 {
     const bool param = !strcmp(slot, "param");
     ckr__shared own = CKR_ZERO, *met = x->lax && param ? &x->met : &own;
-    uint64_t at;
-    ckr_result e = CKR_OK;
+    ckr__walk w = ckr__walk_in(dict);
     if (!ckr_node_is_dict(dict)) return ckr__optim_bad(x, o, NULL, "a dict of tensors");
-    if (!prefix) return ckr__oom(x->c);
     own.map.c = x->met.map.c = x->c;
-    for (uint64_t i = 0; i < dict->count && e == CKR_OK; i++) {
-        ckr_node *value = ckr__dict_at(dict, i);
-        const char *name = ckr__dict_key(dict, i);
+    while (!ckr__failed(x->c) && ckr__walk_on(&w)) {
+        const char *name = w.name;
         ckr_tensor *t = NULL;
+        uint64_t at = x->n_first;
         bool had = false;
-        if (!name || value->kind != CKR_NODE_TENSOR) {
-            if (!x->lax) e = ckr__leave(x->c, x->s, o->rel, name ? name : "?", value);
+        if (!name || w.value->kind != CKR_NODE_TENSOR) {
+            if (!x->lax) ckr__leave(x->c, x->s, o->rel, name ? name : "?", w.value);
             continue;
         }
         if (x->wrapped && !strncmp(name, x->wrapper, x->wrapped)) name += x->wrapped;
@@ -36023,27 +36051,32 @@ static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ck
         if (!name) break;
         if (x->lax && !param && !ckr__map_find(&x->names, name, strlen(name), NULL))
             continue;                          /* as torch's count of what was averaged     */
-        ckr__plain_take_node(x->keep, value);
-        at = x->n_first;
-        if (ckr__shared_before(met, value->u.view, &at)) {
-            ckr__script_pair(x, value, x->first[at].node);
+        ckr__plain_take_node(x->keep, w.value);
+        if (ckr__shared_before(met, w.value->u.view, &at)) {
+            ckr__script_pair(x, w.value, x->first[at].node);
             t = x->first[at].tensor;
             ckr__map_put(&x->names, name, strlen(name), t->index, NULL);
             ckr__tie_add(x->c, x->s, t->name, name);
             continue;
         }
-        e = x->tensor_fn(x->user, value, name, slot, &t);
-        if (e != CKR_OK || !t) continue;
+        if (x->tensor_fn(x->user, w.value, name, slot, &t) != CKR_OK || !t) continue;
         ckr__first *first = CKR__PUSH(ckr__first, x->c, x->first, x->n_first);
-        first->node = value;
+        first->node = w.value;
         first->tensor = t;
         t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
         if (param) ckr__map_put(&x->names, name, strlen(name), t->index, &had);
         if (had) ckr__fail(x->c->err, CKR_ITEM_HF_DUPLICATE, o->path, CKR_NO_OFFSET, name, NULL);
-        e = x->c->err->code;
     }
     ckr__map_free(&own.map);
-    return e == CKR_OK ? x->c->err->code : e;
+    return x->c->err->code;
+}
+
+/* Are n values more than the tree can have, with those before? A dict may be in many places, which
+   no real one is, and then it has as many values as it likes. */
+static bool ckr__script_endless(ckr__script *x, uint64_t n)
+{
+    x->n_values += n;
+    return x->n_values / 16 > (uint64_t)x->c->n_nodes + 4096;
 }
 
 /* >>script.walk --------------------------------------------------------------- */
@@ -36257,10 +36290,11 @@ static void ckr__optim_unwrap(ckr__script *x, ckr__optim_param *p, uint64_t n)
 /* The optimizer's parameters in the order of its groups, each once. Behind them, of a file of no
    framework, those that no group has any more: torch keeps their state. */
 static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__optim_param **out,
-                                 uint64_t *n)
+                                    uint64_t *n)
 {
     const ckr_node *groups = ckr_node_get(o->part, "param_groups"),
                    *state = ckr_node_get(o->part, "state");
+    ckr__walk w = ckr__walk_in(state);
     uint64_t k, most = 0;
     uint8_t kind = CKR_NODE_INT;
     const char *id;
@@ -36273,16 +36307,19 @@ static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__op
         if (!ckr_node_is_list(list)) return ckr__optim_bad(x, o, "param_groups", "a list params");
         if (!most && list->count) kind = list->u.items[0]->kind;
         most += list->count;
+        if (ckr__script_endless(x, list->count))
+            return ckr__optim_bad(x, o, "param_groups", "a list for each group");
     }
     *out = CKR__NEW_N(x->c, ckr__optim_param, most + (x->lax ? state->count : 0));
     if (!*out) return ckr__oom(x->c);
     for (uint64_t i = 0; i < groups->count; i++) {
-        const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
+        const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params"),
+                       *names = ckr_node_get(g, "param_names");
         for (k = 0; k < list->count && !ckr__failed(x->c); k++) {
             ckr__optim_param *p = &(*out)[*n];
             bool had;
             p->id = list->u.items[k];
-            p->name = ckr_node_str(ckr_node_at(ckr_node_get(g, "param_names"), k));
+            p->name = ckr_node_str(ckr_node_at(names, k));
             if (!p->name) p->name = ckr_node_str(p->id);
             p->group = i;
             id = ckr__optim_id(p->id, kind, &len);
@@ -36290,18 +36327,21 @@ static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__op
             else if (ckr__map_put(&seen, id, len, *n, &had) && !had) ++*n;
         }
     }
-    for (uint64_t i = 0; i < state->count && !ckr__failed(x->c); i++) {
-        id = ckr__optim_id(state->u.items[2 * i], kind, &len);
+    while (!ckr__failed(x->c) && ckr__walk_on(&w)) {
+        const ckr_node *quant = ckr_node_get(w.value, ckr__optim_quant);
+        id = ckr__optim_id(w.key, kind, &len);
         if (!id) continue;
-        if (!ckr__map_find(&seen, id, len, &k)) {
-            if (!x->lax) ckr__optim_bad(x, o, "state", "a number that some group has");
-            if (!x->lax) break;
+        if (ckr__script_endless(x, 1 + ckr__dict_n(w.value) + ckr__dict_n(quant)))
+            ckr__optim_bad(x, o, "state", "a dict for each parameter");
+        else if (ckr__map_find(&seen, id, len, &k)) (*out)[k].state = w.value;
+        else if (!x->lax) ckr__optim_bad(x, o, "state", "a number that some group has");
+        else {
             k = *n + x->n_loose++;
-            (*out)[k].id = state->u.items[2 * i];
+            (*out)[k].id = w.key;
+            (*out)[k].state = w.value;
         }
-        (*out)[k].state = ckr__dict_at(state, i);
     }
-    for (uint64_t i = 0; i < *n; i++) {
+    for (uint64_t i = 0; i < *n && !ckr__failed(x->c); i++) {
         ckr__optim_param *p = &(*out)[i];
         p->like = ckr__slots_like(x->c, p->state);
         if (!p->like) p->like = ckr__slots_like(x->c, ckr_node_get(p->state, ckr__optim_quant));
@@ -36324,6 +36364,7 @@ static ckr_result ckr__optim_names_fail(ckr__script *x, const ckr__optim *o, con
 }
 
 #define CKR__OPTIM_GUESS 20000    /* parameters, above which nothing is guessed              */
+#define CKR__OPTIM_TRIES ((uint64_t)1 << 25)
 
 /* A name that the model's file lacks: of a tie, whose other name is the one tensor of this shape
    that nobody has claimed. */
@@ -36454,40 +36495,46 @@ static bool ckr__optim_match_order(ckr__optim_param *p, uint64_t n, ckr_tensor *
     return i == 0;
 }
 
-/* The parameters of the optimizers before this one. */
-static void ckr__optim_had(const ckr__script *x, ckr__map *had)
+/* Has an optimizer before this one the parameter? */
+static bool ckr__optim_had(ckr__script *x, const char *name)
 {
-    had->c = x->c;
-    for (uint64_t i = 0; i < x->s->n_groups; i++)
-        for (uint64_t k = 0; k < x->s->groups[i].n_params; k++) {
-            const char *name = x->s->groups[i].params[k];
-            if (!ckr__map_put(had, name, strlen(name), 0, NULL)) break;
-        }
+    x->had.c = x->c;
+    for (; x->n_had < x->s->n_groups && !ckr__failed(x->c); x->n_had++) {
+        const ckr_group *g = &x->s->groups[x->n_had];
+        for (uint64_t k = 0; k < g->n_params; k++)
+            ckr__map_put(&x->had, g->params[k], strlen(g->params[k]), 0, NULL);
+    }
+    return x->s->n_groups && ckr__map_find(&x->had, name, strlen(name), NULL);
 }
 
-static bool ckr__optim_overlaps(const ckr__script *x, const ckr__optim_param *p, uint64_t n)
+static bool ckr__optim_overlaps(ckr__script *x, const ckr__optim_param *p, uint64_t n)
 {
-    ckr__map had = CKR_ZERO;
-    uint64_t i;
-    ckr__optim_had(x, &had);
-    for (i = 0; i < n && !ckr__map_find(&had, p[i].name, strlen(p[i].name), NULL); i++) {}
-    ckr__map_free(&had);
+    uint64_t i = 0;
+    while (i < n && !ckr__optim_had(x, p[i].name)) i++;
     return x->lax && i < n;
 }
 
-/* The model's parameters that no optimizer before this one has; no buffers. */
-static bool ckr__optim_free_params(ckr__script *x, ckr_tensor **out, uint64_t *n)
+/* May the names of one more optimizer be looked for among all parameters? Not of thousands of them
+   among very many. */
+static bool ckr__optim_tries(ckr__script *x)
 {
-    ckr__map had = CKR_ZERO;
-    ckr__optim_had(x, &had);
-    for (uint64_t i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
-        ckr_tensor *t = x->s->tensors[i];
-        if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
-            (!x->only || ckr__starts(t->name, x->only)) &&
-            !ckr__map_find(&had, t->name, strlen(t->name), NULL))
-            out[(*n)++] = t;
+    x->n_tried += x->s->n_tensors;
+    return x->n_tried <= CKR__OPTIM_TRIES || x->n_tried == x->s->n_tensors;
+}
+
+/* The model's parameters that no optimizer before this one has; no buffers. */
+static bool ckr__optim_free_params(ckr__script *x, ckr_tensor ***out, uint64_t *n)
+{
+    for (; x->n_looked < x->s->n_tensors && !ckr__failed(x->c); x->n_looked++) {
+        ckr_tensor *t = x->s->tensors[x->n_looked];
+        if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype))
+            *CKR__PUSH(ckr_tensor *, x->c, x->params, x->n_params) = t;
     }
-    ckr__map_free(&had);
+    *out = CKR__NEW_N(x->c, ckr_tensor *, x->n_params);
+    for (uint64_t i = 0; i < x->n_params && !ckr__failed(x->c); i++)
+        if ((!x->only || ckr__starts(x->params[i]->name, x->only)) &&
+            !ckr__optim_had(x, x->params[i]->name))
+            (*out)[(*n)++] = x->params[i];
     return !ckr__failed(x->c);
 }
 
@@ -36497,9 +36544,9 @@ static bool ckr__optim_free_params(ckr__script *x, ckr_tensor **out, uint64_t *n
 static bool ckr__optim_match(ckr__script *x, ckr__optim_param *p, uint64_t n, bool ordered,
                              bool *proven)
 {
-    ckr_tensor **models = CKR__NEW_N(x->c, ckr_tensor *, x->s->n_tensors);
+    ckr_tensor **models = NULL;
     uint64_t i, k = 0;
-    bool ok = models && ckr__optim_free_params(x, models, &k), other;
+    bool ok = ckr__optim_tries(x) && ckr__optim_free_params(x, &models, &k), other;
     if (ok && ordered && ckr__optim_match_order(p, n, models, k)) {
         for (i = 0; i < n && (p[i].like || !p[i].state); i++) {}
         if (proven) *proven = n == k && i == n;
@@ -36618,66 +36665,60 @@ static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_n
 }
 
 /* A tensor of a class of its own (torchao's of 8 and 4 bits) is slots KEY.ATTRIBUTE. */
-static ckr_result ckr__optim_wrapped(ckr__script *x, const ckr__optim_param *p, const char *slot,
-                                     const ckr_node *v)
+static void ckr__optim_wrapped(ckr__script *x, const ckr__optim_param *p, const char *slot,
+                               const ckr_node *v)
 {
+    ckr__walk w = ckr__walk_in(v->attrs);
     ckr_tensor *t;
-    ckr_result e = CKR_OK;
-    for (uint64_t i = 0; i < v->attrs->count && e == CKR_OK; i++) {
-        const ckr_node *one = ckr__dict_at(v->attrs, i);
-        const char *name = ckr__printf(x->c, "%s.%s", slot, ckr__dict_key(v->attrs, i));
+    while (!ckr__failed(x->c) && ckr__walk_on(&w)) {
+        const ckr_node *one = w.value;
+        const char *name = ckr__printf(x->c, "%s.%s", slot, w.name);
         if (one->kind == CKR_NODE_BOOL) one = ckr__node_int(x->c, one->u.b);
         if (name && one && (one->kind == CKR_NODE_TENSOR || ckr__is_number(one)))
-            e = x->tensor_fn(x->user, one, p->name, name, &t);
+            x->tensor_fn(x->user, one, p->name, name, &t);
     }
     if (x->keep && x->keep->taken) x->keep->taken[v->id / 8] |= (uint8_t)(1u << (v->id & 7));
-    return e == CKR_OK ? x->c->err->code : e;
 }
 
-static ckr_result ckr__optim_slot(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
-                               const char *slot, const ckr_node *v)
+static void ckr__optim_slot(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
+                            const char *slot, const ckr_node *v)
 {
     const bool list = ckr__is_tensors(v);
     ckr_tensor *t;
-    ckr_result e = CKR_OK;
-    if (ckr__is_wrapper(v)) return ckr__optim_wrapped(x, p, slot, v);
-    if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
-        if (x->lax) ckr__slot_inside(x->c, x->s, slot, v);
-        if (x->lax) return x->c->err->code;
-        return ckr__leave(x->c, x->s, o->rel,
-                          ckr__printf(x->c, "state/%s/%s",
-                                      ckr_node_str(p->id) ? ckr_node_str(p->id)
-                                                          : ckr__node_text_of(x->c, p->id),
-                                      slot), v);
+    if (ckr__is_wrapper(v)) {
+        ckr__optim_wrapped(x, p, slot, v);
+        return;
     }
-    for (uint64_t i = 0; i < (list ? v->count : 1) && e == CKR_OK; i++) {
+    if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
+        const char *id = ckr_node_str(p->id) ? ckr_node_str(p->id)
+                                             : ckr__node_text_of(x->c, p->id);
+        if (x->lax) ckr__slot_inside(x->c, x->s, slot, v);
+        else ckr__leave(x->c, x->s, o->rel, ckr__printf(x->c, "state/%s/%s", id, slot), v);
+        return;
+    }
+    for (uint64_t i = 0; i < (list ? v->count : 1) && !ckr__failed(x->c); i++) {
         const ckr_node *one = list ? v->u.items[i] : v;
         const char *name = list ? ckr__printf(x->c, "%s.%llu", slot, (unsigned long long)i) : slot;
         ckr__plain_take_node(x->keep, one);
-        e = name ? x->tensor_fn(x->user, one, p->name, name, &t) : ckr__oom(x->c);
+        if (name) x->tensor_fn(x->user, one, p->name, name, &t);
     }
-    return e;
 }
 
 static ckr_result ckr__optim_states(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
-                                 uint64_t n)
+                                    uint64_t n)
 {
-    const ckr_node *dicts[2];
-    ckr_result e = CKR_OK;
-    for (uint64_t i = 0; i < n && e == CKR_OK; i++) {
-        dicts[0] = p[i].state;
-        dicts[1] = ckr_node_get(dicts[0], ckr__optim_quant);
-        if (dicts[0] && !ckr_node_is_dict(dicts[0]) && !x->lax)
+    for (uint64_t i = 0; i < n && !ckr__failed(x->c); i++) {
+        ckr__walk w[2] = { ckr__walk_in(p[i].state),
+                           ckr__walk_in(ckr_node_get(p[i].state, ckr__optim_quant)) };
+        if (p[i].state && !ckr_node_is_dict(p[i].state) && !x->lax)
             return ckr__optim_bad(x, o, "state", "a dict for each parameter");
         for (int d = 0; d < 2; d++)
-            for (uint64_t k = 0; k < ckr__dict_n(dicts[d]) && e == CKR_OK; k++) {
-                const char *slot = ckr__dict_key(dicts[d], k);
-                const ckr_node *v = ckr__dict_at(dicts[d], k);
-                if (slot && (strcmp(slot, ckr__optim_quant) != 0 || !ckr_node_is_dict(v)))
-                    e = ckr__optim_slot(x, o, &p[i], slot, v);
-            }
+            while (!ckr__failed(x->c) && ckr__walk_on(&w[d]))
+                if (w[d].name && (strcmp(w[d].name, ckr__optim_quant) != 0 ||
+                                  !ckr_node_is_dict(w[d].value)))
+                    ckr__optim_slot(x, o, &p[i], w[d].name, w[d].value);
     }
-    return e;
+    return x->c->err->code;
 }
 
 /* Groups of one optimizer behind those that are there. */
@@ -36701,13 +36742,12 @@ static ckr_result ckr__optim_groups(ckr__script *x, ckr__optim *o, const ckr__op
 static ckr_result ckr__optim_count(ckr__script *x, const ckr__optim_param *p, uint64_t n)
 {
     double v;
-    ckr_result e = CKR_OK;
-    for (uint64_t i = 0; i < n && e == CKR_OK; i++) {
-        e = ckr__step_number(x->c, ckr_node_get(p[i].state, "step"), &v);
+    for (uint64_t i = 0; i < n; i++) {
+        if (ckr__step_number(x->c, ckr_node_get(p[i].state, "step"), &v) != CKR_OK) break;
         if (v >= 0 && v < 9e15 && (int64_t)v > x->s->progress.step)
             x->s->progress.step = (int64_t)v;
     }
-    return e;
+    return x->c->err->code;
 }
 
 static ckr_result ckr__optim_read(ckr__script *x, ckr__optim *o, bool ordered)
@@ -36739,6 +36779,7 @@ typedef struct ckr__place {    /* of a part of the run                          
     const char     *head;      /* of a model that is read: before its names              */
     bool            average;   /* of some model                                          */
     bool            done;      /* a model that has its average; an average that was read */
+    uint64_t        floats;    /* of a model: tensors that an optimizer may have         */
     uint8_t         what;      /* of a counter                                           */
 } ckr__place;
 
@@ -36777,26 +36818,36 @@ static bool ckr__search_is_param(const ckr_node *n)
 
 static bool ckr__search_is_part(ckr__flat *met, const ckr_node *n)
 {
-    if (!ckr_node_is_dict(n) || !n->count || !ckr__flat_new(met, n)) return false;
-    for (uint64_t i = 0; i < n->count; i++)
-        if (!ckr__dict_key(n, i) || ckr__dict_at(n, i)->kind != CKR_NODE_TENSOR)
-            return false;
+    ckr__walk w = ckr__walk_in(n);
+    if (!ckr__dict_n(n) || !ckr__flat_new(met, n)) return false;
+    while (ckr__walk_on(&w)) if (!w.name || w.value->kind != CKR_NODE_TENSOR) return false;
     return true;
 }
 
 /* Mostly tensors by name, some in dicts of their own. */
 static bool ckr__search_is_model(ckr__flat *met, const ckr_node *n)
 {
+    ckr__walk w = ckr__walk_in(n);
     uint64_t params = 0, others = 0;
-    if (!ckr_node_is_dict(n)) return false;
-    for (uint64_t i = 0; i < n->count; i++) {
-        const ckr_node *v = ckr__dict_at(n, i);
-        const char *key = ckr__dict_key(n, i);
-        if (!key) return false;
-        if (ckr__search_is_param(v) || ckr__search_is_part(met, v)) params++;
-        else others += v->kind != CKR_NODE_TENSOR && !ckr__path_ends(key, "_extra_state");
+    while (ckr__walk_on(&w)) {
+        if (!w.name) return false;
+        if (ckr__search_is_param(w.value) || ckr__search_is_part(met, w.value)) params++;
+        else others += w.value->kind != CKR_NODE_TENSOR && !ckr__path_ends(w.name, "_extra_state");
     }
     return params > others;
+}
+
+static uint64_t ckr__search_floats(ckr__script *x, const ckr_node *model)
+{
+    ckr__walk w = ckr__walk_in(model);
+    uint64_t n = 0;
+    while (ckr__walk_on(&w)) {
+        ckr__walk part = ckr__walk_in(w.value);
+        if (w.value->kind == CKR_NODE_TENSOR) n += ckr__is_float(w.value->u.view->dtype);
+        if (ckr__script_endless(x, ckr__dict_n(w.value))) break;
+        while (ckr__walk_on(&part)) n += part.value->kind == CKR_NODE_TENSOR;
+    }
+    return n;
 }
 
 static bool ckr__search_holds(const ckr__search *f, const ckr_node *n)
@@ -36835,6 +36886,7 @@ static bool ckr__search_model(ckr__search *f, const ckr__flat *w, const ckr_node
     if (ckr__search_is_model(&f->parts, n)) {
         p = ckr__place_add(f, &f->models, &f->n_models, w, n);
         p->average = ckr__search_says(p->path, averages);
+        p->floats = ckr__search_floats(f->x, n);
         return true;
     }
     if (!ckr__is_tensors(n) || !ckr__search_says(ckr__flat_key(w), averages)) return false;
@@ -36883,22 +36935,6 @@ static ckr_result ckr__search_walk(ckr__search *f, bool models)
     return f->x->c->err->code;
 }
 
-/* Tensors that an optimizer may have, of a model or of all that are no averages. */
-static uint64_t ckr__search_floats(const ckr__search *f, const ckr_node *model)
-{
-    uint64_t i, k, m, n = 0;
-    for (i = 0; i < f->n_models; i++) {
-        const ckr_node *d = f->models[i].node;
-        if (model ? d != model : f->models[i].average) continue;
-        for (k = 0; k < ckr__dict_n(d); k++) {
-            const ckr_node *v = ckr__dict_at(d, k);
-            if (v->kind == CKR_NODE_TENSOR) n += ckr__is_float(v->u.view->dtype);
-            for (m = 0; m < ckr__dict_n(v); m++) n += ckr__dict_at(v, m)->kind == CKR_NODE_TENSOR;
-        }
-    }
-    return n;
-}
-
 /* What is before the names of several models: their keys, or, where two have one, their paths
    without what all begin with. */
 static void ckr__search_heads(ckr__search *f)
@@ -36929,10 +36965,13 @@ static void ckr__search_choose(ckr__search *f)
 {
     static const char usual[] =
         "model state_dict model_state_dict model_state module net network params weights";
-    uint64_t i, depth = UINT64_MAX, named = 0, floats = 0, params = 0;
+    uint64_t i, depth = UINT64_MAX, named = 0, floats = 0, most = 0, params = 0;
     ckr__place *one = NULL;
     bool average = true, all;
-    for (i = 0; i < f->n_models; i++) average = average && f->models[i].average;
+    for (i = 0; i < f->n_models; i++) {
+        average = average && f->models[i].average;
+        if (!f->models[i].average) most += f->models[i].floats;
+    }
     for (i = 0; i < f->n_models; i++)
         if (f->models[i].average == average && f->models[i].depth < depth)
             depth = f->models[i].depth;
@@ -36943,13 +36982,13 @@ static void ckr__search_choose(ckr__search *f)
         ckr__place *p = &f->models[i];
         if (p->average != average || p->depth != depth || !ckr_node_is_dict(p->node)) continue;
         *CKR__PUSH(ckr__place *, f->x->c, f->read, f->n_read) = p;
-        floats += ckr__search_floats(f, p->node);
+        floats += p->floats;
         if (ckr__word_in(usual, p->key) && !named++) one = p;
     }
     if (named != 1) one = NULL;
     if (f->n_read == 1) one = f->read[0];
-    if (one) floats = ckr__search_floats(f, one->node);
-    all = !f->model && f->numbers > floats && f->numbers <= ckr__search_floats(f, NULL);
+    if (one) floats = one->floats;
+    all = !f->model && f->numbers > floats && f->numbers <= most;
     if (one && !all) f->model = one->node;
     if (one || all || average) f->n_read = 0;
     for (i = 0; i < f->n_models && all; i++)
@@ -36964,41 +37003,39 @@ static void ckr__search_choose(ckr__search *f)
    that has them. */
 static const char *ckr__search_wrapped(const ckr_node *d, size_t *n)
 {
-    const char *first = NULL, *name;
+    ckr__walk w = ckr__walk_in(d);
+    const char *first = NULL;
     *n = SIZE_MAX;
-    for (uint64_t i = 0; i < d->count && *n; i++) {
-        name = ckr__dict_key(d, i);
-        if (!name || !ckr__search_is_param(ckr__dict_at(d, i))) continue;
-        if (!first) first = name;
-        *n = ckr__wrapped(first, name, *n);
+    while (*n && ckr__walk_on(&w)) {
+        if (!w.name || !ckr__search_is_param(w.value)) continue;
+        if (!first) first = w.name;
+        *n = ckr__wrapped(first, w.name, *n);
     }
     if (!first) *n = 0;
     return first;
 }
 
-static ckr_result ckr__search_dict(ckr__search *f, const ckr_node *d, const char *prefix,
-                                   const char *slot)
+static void ckr__search_dict(ckr__search *f, const ckr_node *d, const char *prefix,
+                             const char *slot)
 {
+    ckr__walk w = ckr__walk_in(d == f->root ? NULL : d);
     f->x->wrapper = ckr__search_wrapped(d, &f->x->wrapped);
-    ckr_result e = ckr__script_dict(f->x, f->files, d, prefix, slot);
-    for (uint64_t i = 0; e == CKR_OK && d != f->root && i < d->count; i++) {
-        const ckr_node *v = ckr__dict_at(d, i);
-        if (!ckr_node_is_dict(v) || !ckr__flat_new(&f->had, v)) continue;
-        f->x->wrapper = ckr__search_wrapped(v, &f->x->wrapped);
-        e = ckr__script_dict(f->x, f->files, v,
-                             ckr__printf(f->x->c, "%s%s.", prefix, ckr__dict_key(d, i)), slot);
+    ckr__script_dict(f->x, f->files, d, prefix, slot);
+    while (!ckr__failed(f->x->c) && ckr__walk_on(&w)) {
+        const char *head;
+        if (!ckr_node_is_dict(w.value) || !ckr__flat_new(&f->had, w.value)) continue;
+        f->x->wrapper = ckr__search_wrapped(w.value, &f->x->wrapped);
+        head = ckr__printf(f->x->c, "%s%s.", prefix, w.name);
+        if (head) ckr__script_dict(f->x, f->files, w.value, head, slot);
     }
     f->x->wrapped = 0;
-    return e;
 }
 
-static ckr_result ckr__search_models(ckr__search *f)
+static void ckr__search_models(ckr__search *f)
 {
-    ckr_result e = CKR_OK;
-    if (f->model) return ckr__search_dict(f, f->model, "", "param");
-    for (uint64_t i = 0; i < f->n_read && e == CKR_OK; i++)
-        e = ckr__search_dict(f, f->read[i]->node, f->read[i]->head, "param");
-    return e;
+    if (f->model) ckr__search_dict(f, f->model, "", "param");
+    for (uint64_t i = 0; i < f->n_read && !ckr__failed(f->x->c); i++)
+        ckr__search_dict(f, f->read[i]->node, f->read[i]->head, "param");
 }
 
 /* Is the key the model's, or has it that as a word: "G", "optimizer_G", "G.optimizer"? */
@@ -37042,86 +37079,83 @@ static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
 static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d, const char *head)
 {
     const ckr__script *x = f->x;
+    ckr__walk w = ckr__walk_in(d);
     size_t wrapped;
     uint64_t at;
     ckr__search_wrapped(d, &wrapped);
-    for (uint64_t i = 0; i < d->count; i++) {
-        const char *name = ckr__dict_key(d, i);
-        const ckr_node *v = ckr__dict_at(d, i);
-        if (!name || v->kind != CKR_NODE_TENSOR) return false;
-        if (!ckr__search_is_param(v)) continue;
-        name = ckr__printf(x->c, "%s%s", head, name + wrapped);
+    while (ckr__walk_on(&w)) {
+        const ckr_view *v = w.value->u.view;
+        const char *name;
+        if (!w.name || w.value->kind != CKR_NODE_TENSOR) return false;
+        if (!ckr__search_is_param(w.value)) continue;
+        name = ckr__printf(x->c, "%s%s", head, w.name + wrapped);
         if (!name || !ckr__map_find(&x->names, name, strlen(name), &at) ||
-            !ckr__same_dims(v->u.view->n_dims, v->u.view->shape, x->s->tensors[at]->n_dims,
+            !ckr__same_dims(v->n_dims, v->shape, x->s->tensors[at]->n_dims,
                             x->s->tensors[at]->shape))
             return false;
     }
-    return d->count > 0;
+    return ckr__dict_n(d) > 0;
 }
 
 /* Are these all of its parts? */
 static bool ckr__search_are_averages(const ckr__search *f, const ckr_node *d)
 {
-    for (uint64_t i = 0; i < d->count; i++) {
-        const char *head = ckr__printf(f->x->c, "%s.", ckr__dict_key(d, i));
-        const ckr_node *v = ckr__dict_at(d, i);
-        if (!head || !ckr_node_is_dict(v) || !ckr__search_is_average(f, v, head)) return false;
+    ckr__walk w = ckr__walk_in(d);
+    while (ckr__walk_on(&w)) {
+        const char *head = ckr__printf(f->x->c, "%s.", w.name);
+        if (!head || !ckr__search_is_average(f, w.value, head)) return false;
     }
-    return d->count > 0;
+    return ckr__dict_n(d) > 0;
 }
 
 /* An average as a list, in the order of the model's parameters, where that is certain. */
-static ckr_result ckr__search_shadow(ckr__search *f, const ckr_node *list)
+static void ckr__search_shadow(ckr__search *f, const ckr_node *list)
 {
     ckr__script *x = f->x;
     ckr__optim_param *p = CKR__NEW_N(x->c, ckr__optim_param, list->count);
     const uint64_t n_groups = x->s->n_groups;
     ckr_tensor *t;
-    ckr_result e = CKR_OK;
-    if (!p) return x->c->err->code;
+    if (!p) return;
     for (uint64_t i = 0; i < list->count; i++) p[i].like = list->u.items[i]->u.view;
     x->s->n_groups = 0;        /* parameters of optimizers are averaged, too             */
-    bool ok = ckr__optim_match(x, p, list->count, true, NULL);
+    const bool ok = ckr__optim_match(x, p, list->count, true, NULL);
     x->s->n_groups = n_groups;
-    for (uint64_t i = 0; ok && i < list->count && e == CKR_OK; i++) {
+    for (uint64_t i = 0; ok && i < list->count && !ckr__failed(x->c); i++) {
         ckr__plain_take_node(x->keep, list->u.items[i]);
-        e = x->tensor_fn(x->user, list->u.items[i], p[i].name, "ema", &t);
+        x->tensor_fn(x->user, list->u.items[i], p[i].name, "ema", &t);
     }
-    return ckr__failed(x->c) ? x->c->err->code : e;
 }
 
 /* The first average of each model. */
-static ckr_result ckr__search_averages(ckr__search *f)
+static void ckr__search_averages(ckr__search *f)
 {
-    ckr_result e = CKR_OK;
     bool done = false;
-    for (uint64_t i = 0; i < f->n_models && e == CKR_OK; i++) {
+    for (uint64_t i = 0; i < f->n_models && !ckr__failed(f->x->c); i++) {
         const ckr__place *p = &f->models[i];
+        ckr__walk w = ckr__walk_in(f->n_read ? NULL : p->node);
         if (!p->average || p->node == f->model || done) continue;
         if (!ckr_node_is_dict(p->node)) {
             done = true;
-            e = ckr__search_shadow(f, p->node);
+            ckr__search_shadow(f, p->node);
         } else if ((!f->n_read && ckr__search_is_average(f, p->node, "")) ||
                    ckr__search_are_averages(f, p->node)) {
             done = true;
-            e = ckr__search_dict(f, p->node, "", "ema");
+            ckr__search_dict(f, p->node, "", "ema");
         }
-        for (uint64_t k = 0; k < ckr__dict_n(p->node) && !f->n_read && !done && e == CKR_OK; k++) {
-            const ckr_node *part = ckr__dict_at(p->node, k);
-            done = ckr_node_is_dict(part) && ckr__search_is_average(f, part, "");
-            if (done) e = ckr__search_dict(f, part, "", "ema");
+        while (!done && ckr__walk_on(&w)) {
+            done = ckr__search_is_average(f, w.value, "");
+            if (done) ckr__search_dict(f, w.value, "", "ema");
         }
-        for (uint64_t k = 0; k < f->n_read && e == CKR_OK; k++) {
+        for (uint64_t k = 0; k < f->n_read && !ckr__failed(f->x->c); k++) {
             ckr__place *m = f->read[k];
             if (m->done || !ckr__search_about(p->path, m->key) ||
                 !ckr__search_is_average(f, p->node, m->head))
                 continue;
             m->done = true;
-            e = ckr__search_dict(f, p->node, m->head, "ema");
+            ckr__search_dict(f, p->node, m->head, "ema");
             break;
         }
     }
-    return e;
 }
 
 /* A counter's value; -1: it has none that can be known here. */
@@ -37135,7 +37169,7 @@ static int64_t ckr__search_value(ckr__search *f, const ckr_node *n)
 
 /* What the optimizer does not count: where the run's parts are, else anywhere. What contradicts
    itself is not known. */
-static ckr_result ckr__search_progress(ckr__search *f, uint8_t what)
+static void ckr__search_progress(ckr__search *f, uint8_t what)
 {
     static const char *const names[CKR__COUNTERS] = { "step", "epoch", "samples", "tokens" };
     ckr_state *s = f->x->s;
@@ -37162,13 +37196,13 @@ static ckr_result ckr__search_progress(ckr__search *f, uint8_t what)
         if (f->counts[i].what == what && ckr__search_holds(f, f->counts[i].in) == beside + 1 &&
             ckr__search_value(f, f->counts[i].node) == *to[what])
             ckr__plain_take_node(f->x->keep, f->counts[i].node);
-    if (counted || !other || ckr__failed(f->x->c)) return f->x->c->err->code;
-    return ckr__say(f->x->c, "CKR_W_PROGRESS", CKR_APPROX, names[what],
-                    ckr__printf(f->x->c, "%lld at %s", (long long)v, first->path),
-                    ckr__printf(f->x->c, "%lld at %s",
-                                (long long)ckr__search_value(f, other->node), other->path),
-                    "the file has several counters, and nothing tells which one is meant: none is "
-                    "taken", NULL);
+    if (!counted && other && !ckr__failed(f->x->c))
+        ckr__say(f->x->c, "CKR_W_PROGRESS", CKR_APPROX, names[what],
+                 ckr__printf(f->x->c, "%lld at %s", (long long)v, first->path),
+                 ckr__printf(f->x->c, "%lld at %s", (long long)ckr__search_value(f, other->node),
+                             other->path),
+                 "the file has several counters, and nothing tells which one is meant: none is "
+                 "taken", NULL);
 }
 
 /* What only counts its own steps tells the LR of an update where it is stepped with each. One that
@@ -37249,72 +37283,69 @@ static uint64_t ckr__search_stepped(const ckr__search *f, uint64_t sched)
 }
 
 /* Those that are alike but for their groups are one, over the groups of all optimizers. */
-static ckr_result ckr__search_join(ckr__search *f)
+static void ckr__search_join(ckr__search *f)
 {
     ckr_state *s = f->x->s;
     ckr_schedule *all = s->schedules;
     uint64_t i, n = 0;
     for (i = 0; i < s->n_schedules; n += all[i++].n_lanes)
-        if (!ckr__search_alike(f->x->c, &all[0], &all[i])) return f->x->c->err->code;
-    if (s->n_schedules < 2 || n != s->n_groups) return CKR_OK;
+        if (!ckr__search_alike(f->x->c, &all[0], &all[i])) return;
+    if (s->n_schedules < 2 || n != s->n_groups) return;
     ckr__group_lane *lanes = CKR__NEW_N(f->x->c, ckr__group_lane, n);
-    if (!lanes) return f->x->c->err->code;
+    if (!lanes) return;
     for (i = n = 0; i < s->n_schedules; n += all[i++].n_lanes)
         memcpy(lanes + n, all[i].lanes, (size_t)all[i].n_lanes * sizeof *lanes);
     all->lanes = lanes;
     all->n_lanes = n;
     s->n_schedules = 1;
-    return CKR_OK;
 }
 
 /* In the order of the optimizers, so that lanes are in the order of groups. */
-static ckr_result ckr__search_schedules(ckr__search *f)
+static void ckr__search_schedules(ckr__search *f)
 {
     static const char whose[] = "which of the optimizers it steps nothing in the file says: their "
                                 "LRs and places are alike, or none has its LRs";
+    ckr__ctx *c = f->x->c;
     ckr__plain *keep = f->x->keep;
-    uint64_t *of = CKR__NEW_N(f->x->c, uint64_t, f->n_scheds), i, k, n;
-    ckr_result e = CKR_OK;
-    if (!of) return f->x->c->err->code;
-    for (i = 0; i < f->n_scheds; i++) of[i] = ckr__search_stepped(f, i);
-    for (k = 0; k <= f->n_optims && e == CKR_OK; k++) {
+    uint64_t *of = CKR__NEW_N(c, uint64_t, f->n_scheds), i, k, n;
+    for (i = 0; of && i < f->n_scheds; i++) of[i] = ckr__search_stepped(f, i);
+    for (k = 0; k <= f->n_optims && !ckr__failed(c); k++) {
         for (i = n = 0; i < f->n_scheds; i++) n += of[i] == k;
-        for (i = 0; i < f->n_scheds && e == CKR_OK; i++) {
+        for (i = 0; i < f->n_scheds && !ckr__failed(c); i++) {
             const ckr_node *d = f->scheds[i].node;
             if (of[i] != k) continue;
             ckr__plain_take_node(keep, d);
-            *CKR__PUSH(const ckr_node *, f->x->c, keep->schedulers, keep->n_schedulers) = d;
-            e = ckr__script_schedule(f->x->c, f->x->s, d, f->files[k].first_group,
-                                     f->files[k].n_groups, n > 1);
-            if (e != CKR_OK || k < 2 || k < f->n_optims) continue;
+            *CKR__PUSH(const ckr_node *, c, keep->schedulers, keep->n_schedulers) = d;
+            ckr__script_schedule(c, f->x->s, d, f->files[k].first_group, f->files[k].n_groups,
+                                 n > 1);
+            if (ckr__failed(c) || k < 2 || k < f->n_optims) continue;
             ckr__sched_conceal(&f->x->s->schedules[f->x->s->n_schedules - 1], whose);
-            e = ckr__say(f->x->c, "CKR_W_SCHEDULER_WHOSE", CKR_APPROX, "scheduler", NULL, NULL,
-                         whose, NULL);
+            ckr__say(c, "CKR_W_SCHEDULER_WHOSE", CKR_APPROX, "scheduler", NULL, NULL, whose, NULL);
         }
     }
-    return e == CKR_OK ? ckr__search_join(f) : e;
+    if (!ckr__failed(c)) ckr__search_join(f);
 }
 
-static ckr_result ckr__search_all(ckr__search *f)
+static void ckr__search_all(ckr__search *f)
 {
     ckr__script *x = f->x;
-    ckr_result e = ckr__search_models(f);
-    for (uint64_t i = 0; i < f->n_optims && e == CKR_OK; i++) {
+    ckr__search_models(f);
+    for (uint64_t i = 0; i < f->n_optims && !ckr__failed(x->c); i++) {
         x->only = ckr__search_only(f, i);
         f->files[i].key = f->optims[i].key;
-        if (ckr__failed(x->c)) return x->c->err->code;
-        e = ckr__optim_read(x, &f->files[i], !x->mixed);
+        if (ckr__failed(x->c)) return;
+        ckr__optim_read(x, &f->files[i], !x->mixed);
         ckr__plain_take_node(x->keep, ckr_node_get(f->optims[i].node, "param_groups"));
         *CKR__PUSH(const ckr_node *, x->c, x->keep->optimizers, x->keep->n_optimizers) =
             f->optims[i].node;
     }
-    if (e == CKR_OK && x->n_named && x->n_named != x->desc->n_names)
-        return ckr__optim_names_fail(x, f->files, "param_groups",
-                                     "the optimizer has fewer parameters than there are names");
+    if (!ckr__failed(x->c) && x->n_named && x->n_named != x->desc->n_names)
+        ckr__optim_names_fail(x, f->files, "param_groups",
+                              "the optimizer has fewer parameters than there are names");
     x->only = NULL;            /* an average is of any model                             */
-    if (e == CKR_OK) e = ckr__search_averages(f);
-    for (uint8_t k = 0; k < CKR__COUNTERS && e == CKR_OK; k++) e = ckr__search_progress(f, k);
-    return e == CKR_OK ? ckr__search_schedules(f) : e;
+    if (!ckr__failed(x->c)) ckr__search_averages(f);
+    for (uint8_t k = 0; k < CKR__COUNTERS && !ckr__failed(x->c); k++) ckr__search_progress(f, k);
+    if (!ckr__failed(x->c)) ckr__search_schedules(f);
 }
 
 /* What the tree has, where it is a run's at all: then keep->taken is there. Optimizers that cannot
@@ -37359,14 +37390,14 @@ static ckr_result ckr__script_read(ckr__script *x)
     x->names.c = x->c;
     x->lax = true;
     if (!ckr_node_is_dict(f.root) && !ckr_node_is_list(f.root)) return x->c->err->code;
-    ckr_result e = ckr__search_find(&f);
-    if (e != CKR_OK || !keep->taken) return e;
-    e = ckr__search_all(&f);
+    if (ckr__search_find(&f) != CKR_OK || !keep->taken) return x->c->err->code;
+    ckr__search_all(&f);
     ckr__map_free(&x->names);
     ckr__map_free(&x->met.map);
+    ckr__map_free(&x->had);
     keep->optimizer = keep->n_optimizers ? keep->optimizers[0] : NULL;
     keep->scheduler = keep->n_schedulers ? keep->schedulers[0] : NULL;
-    return e;
+    return x->c->err->code;
 }
 
 /* >>kit.fresh ----------------------------------------------------------------- */
@@ -42426,8 +42457,9 @@ static ckr_result ckr__plain_part(ckr__ctx *c, ckr_state *s, const char *key, co
                                   const ckr_view *v, ckr_tensor **out)
 {
     const ckr_dist *d = v->dist;
+    const ckr__part p = ckr__part_make(c->files[0].path, key, slot, v, v->n_dims, v->shape,
+                                       (uint32_t)d->rank);
     ckr__load load;
-    ckr__part p = CKR_ZERO;
     int64_t all, n, have = 0;
     for (uint64_t i = 0; i < d->n_shards; i++)
         if (d->shards[i].local && ckr__numel(v->n_dims, d->shards[i].count, &n)) have += n;
@@ -42436,13 +42468,6 @@ static ckr_result ckr__plain_part(ckr__ctx *c, ckr_state *s, const char *key, co
         return CKR_OK;
     }
     ckr__load_init(&load, c, s, CKR_ITEM_DIST);
-    p.file = c->files[0].path;
-    p.name = key;
-    p.slot = slot;
-    p.view = v;
-    p.n_dims = v->n_dims;
-    p.shape = v->shape;
-    p.rank = (int32_t)v->dist->rank;
     const ckr__held *h = ckr__part_add(&load, &p);
     if (h) *out = h->tensor;
     return ckr__load_done(&load);
@@ -42552,10 +42577,11 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
    that is one; torch wraps some in a list. */
 static void ckr__plain_parts(const ckr_node *root, const ckr_node **optim, const ckr_node **sched)
 {
+    ckr__walk w = ckr__walk_in(root);
     *optim = ckr__is_optimizer(root) ? root : NULL;
     *sched = ckr__is_scheduler(root) ? root : NULL;
-    for (uint64_t i = 0; i < ckr__dict_n(root) && !(*optim && *sched); i++) {
-        const ckr_node *v = ckr__dict_at(root, i);
+    while (ckr__walk_on(&w)) {
+        const ckr_node *v = w.value;
         if (ckr_node_is_list(v) && v->count == 1) v = v->u.items[0];
         if (!ckr_node_is_dict(v)) continue;
         if (!*optim && ckr__is_optimizer(v)) *optim = v;
@@ -42677,19 +42703,17 @@ static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *t
     const uint64_t n = ckr__dict_n(told);
     int64_t shape[CKR_MAX_DIMS];
     uint64_t at, done = ckr_node_get(told, "format") != NULL;
-    ckr__map names = CKR_ZERO;
+    ckr__walk w = ckr__walk_in(told);
+    ckr__map names = { c, NULL, 0, 0 };
     ckr_dtype dtype;
     uint32_t n_dims;
-    names.c = c;
     for (uint64_t i = 0; i < s->n_tensors && done < n; i++)
         ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    for (uint64_t i = 0; i < n; i++) {
-        const char *name = told->u.items[2 * i]->u.str;
-        if (strcmp(name, "format") != 0 &&
-            ckr__plain_typed(ckr_node_str(ckr__dict_at(told, i)), &dtype, &n_dims, shape) &&
-            ckr__map_find(&names, name, strlen(name), &at))
+    while (ckr__walk_on(&w))
+        if (w.name && strcmp(w.name, "format") != 0 &&
+            ckr__plain_typed(ckr_node_str(w.value), &dtype, &n_dims, shape) &&
+            ckr__map_find(&names, w.name, strlen(w.name), &at))
             done += ckr__plain_retype_one(c, s->tensors[at], dtype, n_dims, shape);
-    }
     ckr__map_free(&names);
     if (ckr__failed(c) || done == n) return c->err->code;
     return ckr__leave(c, s, "__metadata__", NULL, told);
@@ -42716,43 +42740,24 @@ static ckr_result ckr__plain_header(ckr__ctx *c, uint32_t file, ckr_state *s)
     return r == CKR_OK ? ckr__plain_retype(c, s, told) : r;
 }
 
-/* A training run's file: keep->taken says whether it is one. */
-static ckr_result ckr__plain_run(ckr__ctx *c, const ckr_open_desc *desc, ckr_state *s,
-                                 ckr__plain *keep)
-{
-    ckr__script x = CKR_ZERO;
-    x.c = c;
-    x.s = s;
-    x.root = keep->root;
-    x.path = keep->path;
-    x.rel = ckr__base(keep->path);
-    x.desc = desc;
-    x.keep = keep;
-    x.tensor_fn = ckr__plain_leaf;
-    x.user = &x;
-    return ckr__script_read(&x);
-}
-
 static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                   ckr_state *s, ckr_node *root)
 {
+    const char *optimizer = desc ? desc->optimizer : NULL;
     bool run = false;
     ckr_result r = CKR_OK;
     if (root->attrs) r = ckr__leave(c, s, "__metadata__", NULL, root->attrs);
     if (r != CKR_OK) return r;
     s->dialect = "torch";
     if (s->format == CKR_FORMAT_TORCH_ZIP || s->format == CKR_FORMAT_TORCH_LEGACY) {
-        ckr__plain *keep = CKR__NEW(c, ckr__plain);
+        ckr__script x;
         path = ckr__strdup(c, path);
-        if (!keep || !path) return c->err->code;
-        keep->root = root;
-        keep->source = s;
-        keep->path = path;
-        s->_kept->data = keep;
-        if (!desc || !desc->optimizer) r = ckr__plain_run(c, desc, s, keep);
-        run = keep->taken != NULL;
+        if (!path || !ckr__script_begin(&x, c, s, desc, path, root)) return c->err->code;
+        s->_kept->data = x.keep;
+        if (!optimizer) r = ckr__script_read(&x);
+        run = x.keep->taken != NULL;
     }
-    if (r == CKR_OK && !run) r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
+    if (r == CKR_OK && !run) r = ckr__plain_trainer(c, optimizer, s, root);
     return r == CKR_OK ? ckr__plain_flatten(c, s, root) : r;
 }
 
@@ -42807,13 +42812,11 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
 
 static ckr_result ckr__plain_once(ckr__ctx *c, const ckr_node *root)
 {
-    ckr__map names = CKR_ZERO;
-    ckr_result r = CKR_OK;
-    names.c = c;
-    for (uint64_t i = 0; i < root->count && r == CKR_OK; i++)
-        r = ckr__name_once(&names, ckr__dict_key(root, i));
+    ckr__map names = { c, NULL, 0, 0 };
+    ckr__walk w = ckr__walk_in(root);
+    while (!ckr__failed(c) && ckr__walk_on(&w)) ckr__name_once(&names, w.name);
     ckr__map_free(&names);
-    return r;
+    return c->err->code;
 }
 
 /* One file of tensors has no place for the rest; who chose slots does not want it. */
@@ -43141,47 +43144,45 @@ static void ckr__shards_close(ckr__shards *x, uint64_t begin, uint64_t end)
 /* As huggingface_hub splits: in order; one that is too large for any file has one of its own. */
 static bool ckr__shards_split(ckr__shards *x, uint64_t most)
 {
-    const ckr_node *root = x->whole->root;
+    ckr__walk w = ckr__walk_in(x->whole->root);
     uint64_t begin = 0, size = 0;
-    x->number = CKR__NEW_N(x->c, uint64_t, root->count);
+    x->number = CKR__NEW_N(x->c, uint64_t, w.dict->count);
     if (!x->number) return false;
-    for (uint64_t i = 0; i < root->count; i++) {
-        const ckr_node *key = root->u.items[2 * i];
-        const uint64_t n = ckr__dict_at(root, i)->u.entry->n_bytes;
-        ckr__map_put(&x->names, key->u.str, (size_t)key->count, i, NULL);
+    while (ckr__walk_on(&w)) {
+        const uint64_t n = w.value->u.entry->n_bytes;
+        ckr__map_put(&x->names, w.name, (size_t)w.key->count, w.i, NULL);
         x->total += n;
-        if (n > most) x->number[i] = ++x->n;
+        if (n > most) x->number[w.i] = ++x->n;
         if (n > most) continue;
         if (size > most - n) {
-            ckr__shards_close(x, begin, i);
-            begin = i;
+            ckr__shards_close(x, begin, w.i);
+            begin = w.i;
             size = 0;
         }
         size += n;
     }
-    ckr__shards_close(x, begin, root->count);
+    ckr__shards_close(x, begin, w.dict->count);
     return !ckr__failed(x->c);
 }
 
 /* A line of metadata goes with the tensor that it tells of, else into all files. */
 static void ckr__shards_fill(ckr__shards *x)
 {
-    const ckr_node *root = x->whole->root, *told = x->whole->metadata;
+    ckr__walk w = ckr__walk_in(x->whole->root), told = ckr__walk_in(x->whole->metadata);
     uint64_t at;
-    for (uint64_t i = 0; i < root->count; i++) {
-        ckr__out_file *f = x->files[x->number[i] - 1];
-        *CKR__PUSH(ckr_entry *, x->c, f->entries, f->n_entries) = ckr__dict_at(root, i)->u.entry;
-        ckr__node_take(x->c, f->root, root, i);
+    while (ckr__walk_on(&w)) {
+        ckr__out_file *f = x->files[x->number[w.i] - 1];
+        *CKR__PUSH(ckr_entry *, x->c, f->entries, f->n_entries) = w.value->u.entry;
+        ckr__node_pair(x->c, f->root, w.key, w.value);
     }
-    for (uint64_t i = 0; i < told->count; i++) {
-        const ckr_node *key = told->u.items[2 * i],
-                       *name = ckr__starts(key->u.str, "tied:") ? ckr__dict_at(told, i) : key;
-        const uint64_t of = !ckr__is_str(key, "format") &&
+    while (ckr__walk_on(&told)) {
+        const ckr_node *name = ckr__starts(told.name, "tied:") ? told.value : told.key;
+        const uint64_t of = strcmp(told.name, "format") != 0 &&
                                     ckr__map_find(&x->names, name->u.str, (size_t)name->count, &at)
                                 ? x->number[at]
                                 : 0;
         for (uint64_t k = of ? of - 1 : 0; k < (of ? of : x->n); k++)
-            ckr__node_take(x->c, x->files[k]->metadata, told, i);
+            ckr__node_pair(x->c, x->files[k]->metadata, told.key, told.value);
     }
 }
 
@@ -43207,17 +43208,16 @@ static bool ckr__shards_files(ckr__shards *x)
 static ckr_result ckr__shards_index(ckr__shards *x)
 {
     ckr__ctx *c = x->c;
-    const ckr_node *whole = x->whole->root;
+    ckr__walk w = ckr__walk_in(x->whole->root);
     ckr_node *map = ckr__node(c, CKR_NODE_DICT), *size = ckr__node_int(c, (int64_t)x->total), *root;
     ckr__buf text = CKR_ZERO;
     text.c = c;
-    for (uint64_t i = 0; i < whole->count; i++)
-        ckr__node_pair(c, map, whole->u.items[2 * i],
-                       ckr__node_str(c, x->files[x->number[i] - 1]->path));
+    while (ckr__walk_on(&w))
+        ckr__node_pair(c, map, w.key, ckr__node_str(c, x->files[x->number[w.i] - 1]->path));
     root = ckr__node_dict(c, "metadata", ckr__node_dict(c, "total_size", size, CKR__END),
                           "weight_map", map, CKR__END);
     if (ckr__failed(c)) return c->err->code;
-    ckr_result r = ckr__json_put(&text, root, 2, true);
+    const ckr_result r = ckr__json_put(&text, root, 2, true);
     ckr__buf_u8(&text, '\n');
     if (r != CKR_OK) ckr__buf_free(&text);
     return r == CKR_OK ? ckr__out_buf(x->out, CKR__HF_INDEX, &text) : r;
@@ -43461,31 +43461,19 @@ static void ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *desc, ck
                          uint32_t ranks)
 {
     ckr__ctx *c = x->load.c;
-    ckr__plain *keep = CKR__NEW(c, ckr__plain);
     ckr_state was = *s;
-    if (!keep || !root) return;
+    if (!root || !ckr__script_begin(&x->of, c, s, desc, x->file, root)) return;
     if (x->rank) {
         s->groups = NULL;
         s->n_groups = 0;
     }
-    keep->root = root;
-    keep->source = s;
-    keep->path = x->file;
-    keep->rank = x->rank;
-    keep->ranks = ranks;
-    s->_kept->data = keep;
-    memset(&x->of, 0, sizeof x->of);
-    x->of.c = c;
-    x->of.s = s;
-    x->of.root = root;
-    x->of.path = x->file;
-    x->of.rel = ckr__base(x->file);
-    x->of.desc = desc;
-    x->of.keep = keep;
+    x->of.keep->rank = x->rank;
+    x->of.keep->ranks = ranks;
     x->of.tensor_fn = ckr__tr_leaf;
     x->of.user = x;
+    s->_kept->data = x->of.keep;
     ckr__script_read(&x->of);
-    if (!keep->taken)
+    if (!x->of.keep->taken)
         ckr__fail_with(c, CKR_ITEM_FILE_FORM, x->file, NULL,
                        "the states of a model or an optimizer were expected", NULL);
     if (!ckr__failed(c)) ckr__plain_flatten(c, s, root);
@@ -43610,33 +43598,24 @@ static ckr_node *ckr__tn_model(ckr__fileset *k, ckr_state *s)
 static ckr_result ckr__tn_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
                                ckr_state *s)
 {
-    ckr__plain *keep = CKR__NEW(c, ckr__plain);
-    ckr__script x = CKR_ZERO;
+    ckr__script x;
     ckr__fileset k;
     ckr_node *root = NULL;
-    ckr_result r = keep ? ckr__tn_scan(c, dir, &k) : c->err->code;
+    ckr_result r = ckr__tn_scan(c, dir, &k);
     s->dialect = "torchtune";
     if (r == CKR_OK && !k.n_files[2])
         r = ckr__fileset_missing(&k, NULL, 0, 1, "recipe_state/recipe_state.pt");
     if (r == CKR_OK) r = ckr__fileset_load(&k, k.files[2][0], NULL);
     if (r == CKR_OK) root = ckr__dict_copy(c, k.files[2][0]->root);
     if (root) ckr__node_set(c, root, "model", ckr__tn_model(&k, s));
-    if (r != CKR_OK || ckr__failed(c)) return c->err->code;
-    keep->root = x.root = root;
-    keep->source = s;
-    keep->path = x.path = k.files[2][0]->path;
-    s->_kept->data = keep;
-    x.c = c;
-    x.s = s;
+    if (ckr__failed(c) || !ckr__script_begin(&x, c, s, desc, k.files[2][0]->path, root))
+        return c->err->code;
     x.rel = k.files[2][0]->rel;
-    x.desc = desc;
-    x.keep = keep;
-    x.tensor_fn = ckr__plain_leaf;
-    x.user = &x;
     x.mixed = true;
+    s->_kept->data = x.keep;
     r = ckr__script_read(&x);
-    if (r == CKR_OK && !keep->taken)
-        r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, keep->path, CKR_NO_OFFSET, "optimizer",
+    if (r == CKR_OK && !x.keep->taken)
+        r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, x.path, CKR_NO_OFFSET, "optimizer",
                       "the state of an optimizer was expected");
     if (r == CKR_OK) r = ckr__plain_flatten(c, s, root);
     s->_kept->data = NULL;
@@ -44030,48 +44009,47 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
 {
     ckr_node *map = NULL;
     const ckr_node *meta;
-    uint64_t k, at;
-    ckr_result e = ckr__hf_index(r->c, f->path, &map, &meta);
-    for (uint64_t i = 0; e == CKR_OK && i < map->count; i++) {
-        const char *name = ckr__dict_key(map, i);
-        const char *shard = ckr_node_str(ckr__dict_at(map, i));
-        for (k = 0; k < r->n_files && strcmp(r->files[k]->rel, shard) != 0; k++) {}
-        if (k == r->n_files || r->files[k]->kind != CKR__AC_MODEL)
+    uint64_t at;
+    if (ckr__hf_index(r->c, f->path, &map, &meta) != CKR_OK) return r->c->err->code;
+    for (ckr__walk w = ckr__walk_in(map); ckr__walk_on(&w);) {
+        const char *shard = ckr_node_str(w.value), *name = w.name;
+        const ckr__ac_file *in = ckr__ac_named(r, shard);
+        if (!in || in->kind != CKR__AC_MODEL)
             return ckr__fail(r->c->err, CKR_ITEM_RANK_MISSING, f->path, CKR_NO_OFFSET, name,
                              "it names the shard %.100s, which is not there", shard);
         if (f->index) name = ckr__printf(r->c, "model_%u.%s", (unsigned)f->index, name);
         if (!name) return ckr__oom(r->c);
-        if (!ckr__map_find(&r->of.names, name, strlen(name), &at) ||
-            (r->keep->views[at] &&
-             strcmp(ckr__file_path(r->c, r->keep->views[at]->file), r->files[k]->path) != 0))
+        const bool has = ckr__map_find(&r->of.names, name, strlen(name), &at);
+        const ckr_view *v = has ? r->keep->views[at] : NULL;
+        if (!has || (v && strcmp(ckr__file_path(r->c, v->file), in->path) != 0))
             return ckr__fail(r->c->err, CKR_ITEM_HF_MISSING, f->path, CKR_NO_OFFSET, name,
                              "the shard %.100s has no such tensor", shard);
     }
-    return e;
+    return r->c->err->code;
 }
 
 /* The weights once more beside the engine's: copies of its parameters, which are compared before
    they are written. What is none of them goes with the file as it is. */
 static ckr_result ckr__ac_copies(ckr__ac *r, const ckr__ac_file *f, ckr_node **first)
 {
+    ckr__walk w = ckr__walk_in(f->root);
     uint64_t at;
     if (!ckr_node_is_dict(f->root)) return ckr__ac_bad(r, f, NULL, "a dict");
-    for (uint64_t i = 0; i < f->root->count; i++) {
-        const char *name = ckr__dict_key(f->root, i);
-        ckr_node *value = ckr__dict_at(f->root, i);
-        const ckr_view *v = value->u.view;
-        if (!name || value->kind != CKR_NODE_TENSOR ||
-            !ckr__map_find(&r->of.names, name, strlen(name), &at))
+    while (ckr__walk_on(&w)) {
+        const ckr_view *v = w.value->u.view;
+        ckr_tensor *t;
+        if (!w.name || w.value->kind != CKR_NODE_TENSOR ||
+            !ckr__map_find(&r->of.names, w.name, strlen(w.name), &at))
             continue;
-        ckr_tensor *t = r->s->tensors[at];
+        t = r->s->tensors[at];
         if (v->dtype != t->dtype || ckr__view_odd(v) ||
             !ckr__same_dims(v->n_dims, v->shape, t->n_dims, t->shape))
             continue;
         if (first[at]) {
-            ckr__script_pair(&r->of, value, first[at]);
+            ckr__script_pair(&r->of, w.value, first[at]);
             continue;
         }
-        first[at] = value;
+        first[at] = w.value;
         r->keep->views[at] = v;
         if (!ckr__read_view(r->c, t, NULL, v, -1, true)) return ckr__oom(r->c);
     }
@@ -44430,6 +44408,7 @@ static ckr_result ckr__ac_end(ckr__ac *r)
 {
     ckr_topology *t = &r->s->topology;
     ckr__map_free(&r->of.names);
+    ckr__map_free(&r->of.had);
     r->desc = r->of.desc = NULL;
     r->s->_kept->data = r;
     if (r->engine) return r->c->err->code;
@@ -44490,19 +44469,12 @@ static ckr_result ckr__ac_args(ckr__ac *r)
 static ckr__ac *ckr__ac_new(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s)
 {
     ckr__ac *r = CKR__NEW(c, ckr__ac);
-    if (!r) return NULL;
-    r->keep = CKR__NEW(c, ckr__plain);
-    if (!r->keep) return NULL;
-    r->c = r->of.c = r->of.names.c = c;
-    r->of.s = s;
-    r->of.desc = desc;
-    r->of.keep = r->keep;
-    r->of.tensor_fn = ckr__plain_leaf;
-    r->of.user = &r->of;
+    if (!r || !ckr__script_begin(&r->of, c, s, desc, NULL, NULL)) return NULL;
+    r->keep = r->of.keep;
+    r->c = c;
     r->s = s;
     r->dir = dir;
     r->desc = desc;
-    r->keep->source = s;
     r->ranks = 1;
     r->rate = 1;
     return r;
@@ -59507,20 +59479,17 @@ static const ckr_node *ckr__li_kept(ckr__ctx *c, const ckr_node *root, uint32_t 
         { "optimizer_states", CKR_OPTIMIZER, true }, { "lr_schedulers", CKR_SCHEDULE, true },
         { "loops", CKR_PROGRESS, false },            { "callbacks", CKR_PROGRESS, false }
     };
-    ckr_node *out = ckr__node(c, CKR_NODE_DICT), *v;
-    uint64_t i;
-    size_t k;
+    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
     if (!without) return root;
-    for (i = 0; i < root->count; i++) {
-        const char *key = ckr__dict_key(root, i);
-        for (k = 0; k < sizeof parts / sizeof *parts; k++)
-            if (key && !strcmp(key, parts[k].key) && (without & parts[k].bit)) break;
-        v = k == sizeof parts / sizeof *parts ? ckr__dict_at(root, i)
-            : parts[k].list                   ? ckr__node(c, CKR_NODE_LIST)
-                                              : NULL;
-        if (key && (without & CKR_PROGRESS) && ckr__word_in("epoch global_step", key))
-            v = ckr__node_int(c, 0);
-        if (v) ckr__node_pair(c, out, root->u.items[2 * i], v);
+    for (ckr__walk w = ckr__walk_in(root); ckr__walk_on(&w);) {
+        size_t k = 0;
+        while (k < sizeof parts / sizeof *parts && w.name &&
+               (strcmp(w.name, parts[k].key) != 0 || !(without & parts[k].bit))) k++;
+        if (w.name && k < sizeof parts / sizeof *parts)
+            w.value = parts[k].list ? ckr__node(c, CKR_NODE_LIST) : NULL;
+        if (w.name && (without & CKR_PROGRESS) && ckr__word_in("epoch global_step", w.name))
+            w.value = ckr__node_int(c, 0);
+        if (w.value) ckr__node_pair(c, out, w.key, w.value);
     }
     return ckr__failed(c) ? NULL : out;
 }
