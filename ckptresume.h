@@ -25513,8 +25513,7 @@ static const struct { const char *slots; uint8_t is; } ckr__slot_names[] = {
 static ckr__slot_is ckr__slot_named(const char *slot)
 {
     const char *dot = strrchr(slot, '.');
-    size_t i;
-    for (i = 0; i < sizeof ckr__slot_names / sizeof *ckr__slot_names; i++)
+    for (size_t i = 0; i < sizeof ckr__slot_names / sizeof *ckr__slot_names; i++)
         if (ckr__word_in(ckr__slot_names[i].slots, dot ? dot + 1 : slot))
             return (ckr__slot_is)ckr__slot_names[i].is;
     return CKR__SLOT_UNKNOWN;
@@ -25529,9 +25528,9 @@ static bool ckr__own_shape(const char *slot)
 static bool ckr__slot_factor(uint32_t n, const int64_t *shape, uint32_t at, uint32_t n_f,
                              const int64_t *f)
 {
-    uint32_t d, k = 0;
+    uint32_t k = 0;
     if (n_f != n && n_f + 1 != n) return false;
-    for (d = 0; d < n; d++)
+    for (uint32_t d = 0; d < n; d++)
         if (d != at ? f[k++] != shape[d] : n_f == n && f[k++] != 1) return false;
     return true;
 }
@@ -25571,11 +25570,7 @@ static bool ckr__slot_square(const ckr_tensor *param, const ckr_tensor *t)
 static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
 {
     const ckr_view *by[CKR__SLOT_UNKNOWN + 1] = { NULL }, *row, *column;
-    ckr_view *like;
-    int64_t *shape;
-    uint64_t i;
-    uint32_t n;
-    for (i = 0; i < ckr__dict_n(state); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(state); i++) {
         const char *slot = ckr__dict_key(state, i);
         const ckr_node *v = ckr__dict_at(state, i);
         if (v->kind == CKR_NODE_OBJECT) return NULL;
@@ -25583,11 +25578,11 @@ static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
     }
     row = by[CKR__SLOT_ROW];
     column = by[CKR__SLOT_COLUMN];
-    n = row ? row->n_dims : 0;
+    uint32_t n = row ? row->n_dims : 0;
     if (by[CKR__SLOT_SAME] || !n || !column || column->n_dims != n || n >= CKR_MAX_DIMS)
         return by[CKR__SLOT_SAME];
-    like = CKR__DUP(c, ckr_view, row, 1);
-    shape = CKR__NEW_N(c, int64_t, n + 1);
+    ckr_view *like = CKR__DUP(c, ckr_view, row, 1);
+    int64_t *shape = CKR__NEW_N(c, int64_t, n + 1);
     if (!like || !shape) return NULL;
     memcpy(shape, row->shape, n * sizeof *shape);
     if (n < 2 || shape[n - 1] != 1 || column->shape[n - 2] != 1) like->n_dims = ++n;
@@ -25601,12 +25596,11 @@ static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
 static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, const ckr_node *v)
 {
     const uint64_t n = ckr_node_is_dict(v) ? 2 * v->count : ckr_node_is_list(v) ? v->count : 0;
-    uint64_t i;
     bool deep = v->kind == CKR_NODE_OBJECT || v->kind == CKR_NODE_TENSOR;
-    for (i = 0; i < n && !deep; i++)
+    for (uint64_t i = 0; i < n && !deep; i++)
         deep = v->u.items[i]->kind >= CKR_NODE_LIST && v->u.items[i]->kind != CKR_NODE_DTYPE;
     if (!strcmp(slot, "al")) return;           /* LBFGS makes it anew                        */
-    for (i = 0; i < s->n_notes && deep; i++)
+    for (uint64_t i = 0; i < s->n_notes && deep; i++)
         deep = strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE") != 0;
     if (deep)
         ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_LOST, slot, NULL, NULL,
@@ -25617,8 +25611,7 @@ static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, 
 /* Where all that the source has goes with it. */
 static void ckr__slots_kept(ckr__ctx *c, const ckr_state *s)
 {
-    uint64_t i;
-    for (i = 0; i < s->n_notes; i++)
+    for (uint64_t i = 0; i < s->n_notes; i++)
         if (!strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE"))
             ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_EXACT, s->notes[i].subject, NULL, NULL,
                      "it goes along as it is", NULL);
@@ -25627,8 +25620,7 @@ static void ckr__slots_kept(ckr__ctx *c, const ckr_state *s)
 /* Refuses to write an optimizer's state that is not whole. */
 static void ckr__slots_whole(ckr__ctx *c, const ckr_state *s)
 {
-    uint64_t i;
-    for (i = 0; i < s->n_notes && !c->refused; i++)
+    for (uint64_t i = 0; i < s->n_notes && !c->refused; i++)
         if (!strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE"))
             ckr__refuse(c, CKR_ITEM_SLOT_CUT, s->notes[i].subject,
                         "it is neither tensor nor number, and not read: the state would not be "
@@ -25674,12 +25666,11 @@ static void ckr__slots_hold(ckr__ctx *c, const ckr_state *s, ckr__slots_as as, c
         for (i = 0; i < s->n_tensors && !ckr__failed(c) && !c->refused; i++) {
             const ckr_tensor *t = s->tensors[i], *p;
             const size_t n = strlen(t->slot);
-            ckr__slot_is is;
             if (ckr__word_in("param master ema", t->slot) ||
                 !ckr__map_find(&params, t->name, strlen(t->name), &at))
                 continue;
             p = s->tensors[at];
-            is = ckr__slot_of(p, t);
+            ckr__slot_is is = ckr__slot_of(p, t);
             if (!ckr__slot_held(as, is, t->slot)) {
                 ckr__refuse(c, CKR_ITEM_SLOT_CUT, ckr__printf(c, "%s of %s", t->slot, t->name),
                             ckr__printf(c, "%s: %s", why[is], holds[as]), remedy);
@@ -35555,13 +35546,13 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
    keys in the names; an optimizer without a model has its numbers, or the caller's names. Who calls
    says how a leaf becomes a tensor of the state:
 
-       ckr__script x = CKR_ZERO;
-       x.c = c;  x.s = s;  x.root = root;  x.keep = keep;     zeros, of the arena, with source = s
-       x.path = path;  x.rel = "ckpt.pt";                     for messages
-       x.tensor_fn = my_tensor;  x.user = me;
+       ckr__script x;
+       if (!ckr__script_begin(&x, c, s, desc, path, root)) return c->err->code;
+       x.rel = "ckpt.pt";                                     for messages, where it is no file
+       x.tensor_fn = my_tensor;  x.user = me;                 where a leaf is no view of its file
        r = ckr__script_read(&x);
-       if (r == CKR_OK && !keep->taken) ...                   it is no run's: nothing was read
-       ... what ckr__plain_taken(keep, node) denies is a leftover, or a stream's state ...
+       if (r == CKR_OK && !x.keep->taken) ...                 it is no run's: nothing was read
+       ... what ckr__plain_taken(x.keep, node) denies is a leftover, or a stream's state ...
 
    An optimizer's state dict numbers its parameters in the order of its groups. The names come from
    param_names, from the caller, or from the model as far as that is certain; else parameters are
@@ -35617,6 +35608,11 @@ typedef struct ckr__script {
     const char      *wrapper;  /* a wrapper's name begins each key of the dict in hand:   */
     size_t           wrapped;  /* so many bytes of this                                  */
     uint64_t         n_loose;  /* numbers of the optimizer in hand that no group has     */
+    uint64_t         n_values; /* looked at, in optimizers and models                    */
+    ckr_tensor     **params;   /* of the state, that an optimizer may have               */
+    uint64_t         n_params, n_looked;       /* n_looked: of the state's tensors       */
+    ckr__map         had;      /* the parameters of the state's first n_had groups       */
+    uint64_t         n_had, n_tried;           /* n_tried: parameters, over all optimizers     */
     const char      *only;     /* the head of names that an optimizer may have; NULL: all */
     bool             mixed;    /* the tree's order is not the model's                    */
 } ckr__script;
@@ -35664,6 +35660,31 @@ static void ckr__script_pair(ckr__script *x, ckr_node *node, ckr_node *first)
     *CKR__PUSH(ckr__stand, x->c, x->keep->tied, x->keep->n_tied) = two;
 }
 
+static ckr_result ckr__plain_leaf(void *user, const ckr_node *leaf, const char *name,
+                                  const char *slot, ckr_tensor **out);
+
+/* A tree of a file's, whose tensors have their elements in it, before it is read. False: out of
+   memory. */
+static bool ckr__script_begin(ckr__script *x, ckr__ctx *c, ckr_state *s, const ckr_open_desc *desc,
+                              const char *path, const ckr_node *root)
+{
+    memset(x, 0, sizeof *x);
+    x->c = x->names.c = c;
+    x->s = s;
+    x->desc = desc;
+    x->root = root;
+    x->path = path;
+    x->rel = path ? ckr__base(path) : NULL;
+    x->tensor_fn = ckr__plain_leaf;
+    x->user = x;
+    x->keep = CKR__NEW(c, ckr__plain);
+    if (!x->keep) return false;
+    x->keep->root = root;
+    x->keep->source = s;
+    x->keep->path = path;
+    return true;
+}
+
 /* One dict name -> tensor: a model's, or an average's. The second name of one storage is no tensor
    of its own, but a tie. */
 static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ckr_node *dict,
@@ -35671,19 +35692,16 @@ static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ck
 {
     const bool param = !strcmp(slot, "param");
     ckr__shared own = CKR_ZERO, *met = x->lax && param ? &x->met : &own;
-    uint64_t i, at;
-    ckr_result e = CKR_OK;
+    ckr__walk w = ckr__walk_in(dict);
     if (!ckr_node_is_dict(dict)) return ckr__optim_bad(x, o, NULL, "a dict of tensors");
-    if (!prefix) return ckr__oom(x->c);
     own.map.c = x->met.map.c = x->c;
-    for (i = 0; i < dict->count && e == CKR_OK; i++) {
-        ckr_node *value = ckr__dict_at(dict, i);
-        const char *name = ckr__dict_key(dict, i);
+    while (!ckr__failed(x->c) && ckr__walk_on(&w)) {
+        const char *name = w.name;
         ckr_tensor *t = NULL;
-        ckr__first *first;
+        uint64_t at = x->n_first;
         bool had = false;
-        if (!name || value->kind != CKR_NODE_TENSOR) {
-            if (!x->lax) e = ckr__leave(x->c, x->s, o->rel, name ? name : "?", value);
+        if (!name || w.value->kind != CKR_NODE_TENSOR) {
+            if (!x->lax) ckr__leave(x->c, x->s, o->rel, name ? name : "?", w.value);
             continue;
         }
         if (x->wrapped && !strncmp(name, x->wrapper, x->wrapped)) name += x->wrapped;
@@ -35691,27 +35709,32 @@ static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ck
         if (!name) break;
         if (x->lax && !param && !ckr__map_find(&x->names, name, strlen(name), NULL))
             continue;                          /* as torch's count of what was averaged     */
-        ckr__plain_take_node(x->keep, value);
-        at = x->n_first;
-        if (ckr__shared_before(met, value->u.view, &at)) {
-            ckr__script_pair(x, value, x->first[at].node);
+        ckr__plain_take_node(x->keep, w.value);
+        if (ckr__shared_before(met, w.value->u.view, &at)) {
+            ckr__script_pair(x, w.value, x->first[at].node);
             t = x->first[at].tensor;
             ckr__map_put(&x->names, name, strlen(name), t->index, NULL);
             ckr__tie_add(x->c, x->s, t->name, name);
             continue;
         }
-        e = x->tensor_fn(x->user, value, name, slot, &t);
-        if (e != CKR_OK || !t) continue;
-        first = CKR__PUSH(ckr__first, x->c, x->first, x->n_first);
-        first->node = value;
+        if (x->tensor_fn(x->user, w.value, name, slot, &t) != CKR_OK || !t) continue;
+        ckr__first *first = CKR__PUSH(ckr__first, x->c, x->first, x->n_first);
+        first->node = w.value;
         first->tensor = t;
         t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
         if (param) ckr__map_put(&x->names, name, strlen(name), t->index, &had);
         if (had) ckr__fail(x->c->err, CKR_ITEM_HF_DUPLICATE, o->path, CKR_NO_OFFSET, name, NULL);
-        e = x->c->err->code;
     }
     ckr__map_free(&own.map);
-    return e == CKR_OK ? x->c->err->code : e;
+    return x->c->err->code;
+}
+
+/* Are n values more than the tree can have, with those before? A dict may be in many places, which
+   no real one is, and then it has as many values as it likes. */
+static bool ckr__script_endless(ckr__script *x, uint64_t n)
+{
+    x->n_values += n;
+    return x->n_values / 16 > (uint64_t)x->c->n_nodes + 4096;
 }
 
 /* >>script.walk --------------------------------------------------------------- */
@@ -35741,10 +35764,9 @@ static const ckr_node *ckr__flat_child_key(const ckr__flat_open *o)
 static void ckr__flat_quote(ckr__buf *b, const ckr_node *k)
 {
     const char quote = strchr(k->u.str, '\'') && !strchr(k->u.str, '"') ? '"' : '\'';
-    uint64_t i;
     if (k->kind == CKR_NODE_BYTES) ckr__buf_u8(b, 'b');
     ckr__buf_u8(b, (uint8_t)quote);
-    for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
+    for (uint64_t i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
         const unsigned char x = (unsigned char)k->u.str[i];
         if (x < 32 || x == 127 || (x > 127 && k->kind == CKR_NODE_BYTES))
             ckr__buf_printf(b, "\\x%02x", x);
@@ -35760,7 +35782,6 @@ static void ckr__flat_quote(ckr__buf *b, const ckr_node *k)
    place. Tuples in tuples are entered so far that no file can ask for much of the C stack. */
 static void ckr__flat_repr(ckr__buf *b, const ckr_node *k, uint64_t place, int depth)
 {
-    uint64_t i;
     switch (depth < 8 ? (int)k->kind : CKR_NODE_OBJECT) {
     case CKR_NODE_NONE: ckr__buf_str(b, "None"); break;
     case CKR_NODE_BOOL: ckr__buf_str(b, k->u.b ? "True" : "False"); break;
@@ -35777,7 +35798,7 @@ static void ckr__flat_repr(ckr__buf *b, const ckr_node *k, uint64_t place, int d
         break;
     case CKR_NODE_TUPLE:
         ckr__buf_u8(b, '(');
-        for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
+        for (uint64_t i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
             if (i) ckr__buf_str(b, ", ");
             ckr__flat_repr(b, k->u.items[i], i, depth + 1);
         }
@@ -35917,43 +35938,46 @@ static const char *ckr__optim_id(const ckr_node *id, uint8_t kind, size_t *n)
 static void ckr__optim_unwrap(ckr__script *x, ckr__optim_param *p, uint64_t n)
 {
     size_t wrapped = SIZE_MAX;
-    uint64_t i;
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         wrapped = p[i].name ? ckr__wrapped(p[0].name, p[i].name, wrapped) : 0;
     if (!x->lax || !n || !wrapped) return;
     if (!x->keep->wrapper) x->keep->wrapper = ckr__strndup(x->c, p[0].name, wrapped);
-    for (i = 0; i < n; i++) p[i].name += wrapped;
+    for (uint64_t i = 0; i < n; i++) p[i].name += wrapped;
 }
 
 /* The optimizer's parameters in the order of its groups, each once. Behind them, of a file of no
    framework, those that no group has any more: torch keeps their state. */
 static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__optim_param **out,
-                                 uint64_t *n)
+                                    uint64_t *n)
 {
     const ckr_node *groups = ckr_node_get(o->part, "param_groups"),
                    *state = ckr_node_get(o->part, "state");
-    uint64_t i, k, most = 0;
+    ckr__walk w = ckr__walk_in(state);
+    uint64_t k, most = 0;
     uint8_t kind = CKR_NODE_INT;
     const char *id;
     size_t len;
     ckr__map seen = CKR_ZERO;
     seen.c = x->c;
     *n = x->n_loose = 0;
-    for (i = 0; i < groups->count; i++) {
+    for (uint64_t i = 0; i < groups->count; i++) {
         const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
         if (!ckr_node_is_list(list)) return ckr__optim_bad(x, o, "param_groups", "a list params");
         if (!most && list->count) kind = list->u.items[0]->kind;
         most += list->count;
+        if (ckr__script_endless(x, list->count))
+            return ckr__optim_bad(x, o, "param_groups", "a list for each group");
     }
     *out = CKR__NEW_N(x->c, ckr__optim_param, most + (x->lax ? state->count : 0));
     if (!*out) return ckr__oom(x->c);
-    for (i = 0; i < groups->count; i++) {
-        const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
+    for (uint64_t i = 0; i < groups->count; i++) {
+        const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params"),
+                       *names = ckr_node_get(g, "param_names");
         for (k = 0; k < list->count && !ckr__failed(x->c); k++) {
             ckr__optim_param *p = &(*out)[*n];
             bool had;
             p->id = list->u.items[k];
-            p->name = ckr_node_str(ckr_node_at(ckr_node_get(g, "param_names"), k));
+            p->name = ckr_node_str(ckr_node_at(names, k));
             if (!p->name) p->name = ckr_node_str(p->id);
             p->group = i;
             id = ckr__optim_id(p->id, kind, &len);
@@ -35961,18 +35985,21 @@ static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__op
             else if (ckr__map_put(&seen, id, len, *n, &had) && !had) ++*n;
         }
     }
-    for (i = 0; i < state->count && !ckr__failed(x->c); i++) {
-        id = ckr__optim_id(state->u.items[2 * i], kind, &len);
+    while (!ckr__failed(x->c) && ckr__walk_on(&w)) {
+        const ckr_node *quant = ckr_node_get(w.value, ckr__optim_quant);
+        id = ckr__optim_id(w.key, kind, &len);
         if (!id) continue;
-        if (!ckr__map_find(&seen, id, len, &k)) {
-            if (!x->lax) ckr__optim_bad(x, o, "state", "a number that some group has");
-            if (!x->lax) break;
+        if (ckr__script_endless(x, 1 + ckr__dict_n(w.value) + ckr__dict_n(quant)))
+            ckr__optim_bad(x, o, "state", "a dict for each parameter");
+        else if (ckr__map_find(&seen, id, len, &k)) (*out)[k].state = w.value;
+        else if (!x->lax) ckr__optim_bad(x, o, "state", "a number that some group has");
+        else {
             k = *n + x->n_loose++;
-            (*out)[k].id = state->u.items[2 * i];
+            (*out)[k].id = w.key;
+            (*out)[k].state = w.value;
         }
-        (*out)[k].state = ckr__dict_at(state, i);
     }
-    for (i = 0; i < *n; i++) {
+    for (uint64_t i = 0; i < *n && !ckr__failed(x->c); i++) {
         ckr__optim_param *p = &(*out)[i];
         p->like = ckr__slots_like(x->c, p->state);
         if (!p->like) p->like = ckr__slots_like(x->c, ckr_node_get(p->state, ckr__optim_quant));
@@ -35995,6 +36022,7 @@ static ckr_result ckr__optim_names_fail(ckr__script *x, const ckr__optim *o, con
 }
 
 #define CKR__OPTIM_GUESS 20000    /* parameters, above which nothing is guessed              */
+#define CKR__OPTIM_TRIES ((uint64_t)1 << 25)
 
 /* A name that the model's file lacks: of a tie, whose other name is the one tensor of this shape
    that nobody has claimed. */
@@ -36003,8 +36031,8 @@ static ckr_result ckr__optim_unstored(ckr__script *x, const ckr__optim *o,
                                       uint64_t *at)
 {
     const bool few = x->s->n_tensors <= CKR__OPTIM_GUESS;
-    uint64_t i, found = 0;
-    for (i = 0; i < x->s->n_tensors && p->like && few && found < 2; i++) {
+    uint64_t found = 0;
+    for (uint64_t i = 0; i < x->s->n_tensors && p->like && few && found < 2; i++) {
         const ckr_tensor *t = x->s->tensors[i];
         if (strcmp(t->slot, "param") != 0 || !ckr__optim_fits(p, t) ||
             ckr__map_find(claimed, t->name, strlen(t->name), NULL))
@@ -36022,25 +36050,24 @@ static ckr_result ckr__optim_unstored(ckr__script *x, const ckr__optim *o,
 static ckr_result ckr__optim_check_names(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
                                          uint64_t n)
 {
-    uint64_t *at = CKR__NEW_N(x->c, uint64_t, n), i;
+    uint64_t *at = CKR__NEW_N(x->c, uint64_t, n);
     ckr__map claimed = CKR_ZERO;
     ckr_result r = CKR_OK;
     if (!x->names.count || !at) return x->c->err->code;
     claimed.c = x->c;
-    for (i = 0; i < n; i++) ckr__map_put(&claimed, p[i].name, strlen(p[i].name), i, NULL);
-    for (i = 0; i < n && r == CKR_OK; i++) {
-        const char *name;
+    for (uint64_t i = 0; i < n; i++) ckr__map_put(&claimed, p[i].name, strlen(p[i].name), i, NULL);
+    for (uint64_t i = 0; i < n && r == CKR_OK; i++) {
         if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), &at[i]))
             r = ckr__optim_unstored(x, o, &p[i], &claimed, &at[i]);
         if (r != CKR_OK) break;
-        name = x->s->tensors[at[i]]->name;
+        const char *name = x->s->tensors[at[i]]->name;
         ckr__map_put(&claimed, name, strlen(name), i, NULL);
         if (!ckr__optim_fits(&p[i], x->s->tensors[at[i]]))
             r = ckr__optim_names_fail(x, o, p[i].name, "the optimizer's state has another shape "
                                                        "than the parameter");
     }
     ckr__map_free(&claimed);
-    for (i = 0; i < n && r == CKR_OK && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < n && r == CKR_OK && !ckr__failed(x->c); i++) {
         const char *name = x->s->tensors[at[i]]->name;
         if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), NULL)) {
             ckr__map_put(&x->names, p[i].name, strlen(p[i].name), at[i], NULL);
@@ -36092,9 +36119,9 @@ static bool ckr__optim_match_shape(ckr__optim_param *p, uint64_t n, uint64_t fir
                                    ckr_tensor **models, uint64_t n_models, bool ordered,
                                    bool other)
 {
-    uint64_t i, k = first;
+    uint64_t k = first;
     const char *last = NULL;
-    for (i = 0; i < n_models; i++) {
+    for (uint64_t i = 0; i < n_models; i++) {
         const ckr_tensor *t = models[i];
         if (!ckr__optim_fits(&p[first], t)) continue;
         for (; k < n && !ckr__optim_fits(&p[k], t); k++) {}
@@ -36126,42 +36153,46 @@ static bool ckr__optim_match_order(ckr__optim_param *p, uint64_t n, ckr_tensor *
     return i == 0;
 }
 
-/* The parameters of the optimizers before this one. */
-static void ckr__optim_had(const ckr__script *x, ckr__map *had)
+/* Has an optimizer before this one the parameter? */
+static bool ckr__optim_had(ckr__script *x, const char *name)
 {
-    uint64_t i, k;
-    had->c = x->c;
-    for (i = 0; i < x->s->n_groups; i++)
-        for (k = 0; k < x->s->groups[i].n_params; k++) {
-            const char *name = x->s->groups[i].params[k];
-            if (!ckr__map_put(had, name, strlen(name), 0, NULL)) break;
-        }
+    x->had.c = x->c;
+    for (; x->n_had < x->s->n_groups && !ckr__failed(x->c); x->n_had++) {
+        const ckr_group *g = &x->s->groups[x->n_had];
+        for (uint64_t k = 0; k < g->n_params; k++)
+            ckr__map_put(&x->had, g->params[k], strlen(g->params[k]), 0, NULL);
+    }
+    return x->s->n_groups && ckr__map_find(&x->had, name, strlen(name), NULL);
 }
 
-static bool ckr__optim_overlaps(const ckr__script *x, const ckr__optim_param *p, uint64_t n)
+static bool ckr__optim_overlaps(ckr__script *x, const ckr__optim_param *p, uint64_t n)
 {
-    ckr__map had = CKR_ZERO;
-    uint64_t i;
-    ckr__optim_had(x, &had);
-    for (i = 0; i < n && !ckr__map_find(&had, p[i].name, strlen(p[i].name), NULL); i++) {}
-    ckr__map_free(&had);
+    uint64_t i = 0;
+    while (i < n && !ckr__optim_had(x, p[i].name)) i++;
     return x->lax && i < n;
 }
 
-/* The model's parameters that no optimizer before this one has; no buffers. */
-static bool ckr__optim_free_params(ckr__script *x, ckr_tensor **out, uint64_t *n)
+/* May the names of one more optimizer be looked for among all parameters? Not of thousands of them
+   among very many. */
+static bool ckr__optim_tries(ckr__script *x)
 {
-    ckr__map had = CKR_ZERO;
-    uint64_t i;
-    ckr__optim_had(x, &had);
-    for (i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
-        ckr_tensor *t = x->s->tensors[i];
-        if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
-            (!x->only || ckr__starts(t->name, x->only)) &&
-            !ckr__map_find(&had, t->name, strlen(t->name), NULL))
-            out[(*n)++] = t;
+    x->n_tried += x->s->n_tensors;
+    return x->n_tried <= CKR__OPTIM_TRIES || x->n_tried == x->s->n_tensors;
+}
+
+/* The model's parameters that no optimizer before this one has; no buffers. */
+static bool ckr__optim_free_params(ckr__script *x, ckr_tensor ***out, uint64_t *n)
+{
+    for (; x->n_looked < x->s->n_tensors && !ckr__failed(x->c); x->n_looked++) {
+        ckr_tensor *t = x->s->tensors[x->n_looked];
+        if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype))
+            *CKR__PUSH(ckr_tensor *, x->c, x->params, x->n_params) = t;
     }
-    ckr__map_free(&had);
+    *out = CKR__NEW_N(x->c, ckr_tensor *, x->n_params);
+    for (uint64_t i = 0; i < x->n_params && !ckr__failed(x->c); i++)
+        if ((!x->only || ckr__starts(x->params[i]->name, x->only)) &&
+            !ckr__optim_had(x, x->params[i]->name))
+            (*out)[(*n)++] = x->params[i];
     return !ckr__failed(x->c);
 }
 
@@ -36171,9 +36202,9 @@ static bool ckr__optim_free_params(ckr__script *x, ckr_tensor **out, uint64_t *n
 static bool ckr__optim_match(ckr__script *x, ckr__optim_param *p, uint64_t n, bool ordered,
                              bool *proven)
 {
-    ckr_tensor **models = CKR__NEW_N(x->c, ckr_tensor *, x->s->n_tensors);
+    ckr_tensor **models = NULL;
     uint64_t i, k = 0;
-    bool ok = models && ckr__optim_free_params(x, models, &k), other;
+    bool ok = ckr__optim_tries(x) && ckr__optim_free_params(x, &models, &k), other;
     if (ok && ordered && ckr__optim_match_order(p, n, models, k)) {
         for (i = 0; i < n && (p[i].like || !p[i].state); i++) {}
         if (proven) *proven = n == k && i == n;
@@ -36197,8 +36228,7 @@ static bool ckr__optim_match(ckr__script *x, ckr__optim_param *p, uint64_t n, bo
 static ckr_result ckr__optim_by_number(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
                                     uint64_t n)
 {
-    uint64_t i;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const ckr_node *id = p[i].id;
         const char *text = id->kind == CKR_NODE_STR
                                ? id->u.str
@@ -36215,9 +36245,9 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
                                   uint64_t n, bool ordered)
 {
     const ckr_open_desc *d = x->desc;
-    uint64_t i, named = 0;
+    uint64_t named = 0;
     bool proven = false, matched;
-    for (i = 0; i < n; i++) named += p[i].name != NULL;
+    for (uint64_t i = 0; i < n; i++) named += p[i].name != NULL;
     if (n == 1 && !named && o->key && ckr__map_find(&x->names, o->key, strlen(o->key), NULL)) {
         p[0].name = o->key;
         named = 1;
@@ -36238,13 +36268,13 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
         if (d->n_names - x->n_named < n)
             return ckr__optim_names_fail(x, o, "param_groups",
                                       "the optimizer has more parameters than there are names");
-        for (i = 0; i < n; i++) p[i].name = ckr__strdup(x->c, d->names[x->n_named + i]);
+        for (uint64_t i = 0; i < n; i++) p[i].name = ckr__strdup(x->c, d->names[x->n_named + i]);
         if (ckr__failed(x->c)) return x->c->err->code;
         ckr__optim_unwrap(x, p, n);
         x->n_named += n;
         return ckr__optim_check_names(x, o, p, n);
     }
-    for (i = 0; i < n; i++) p[i].name = NULL;
+    for (uint64_t i = 0; i < n; i++) p[i].name = NULL;
     matched = ckr__optim_match(x, p, n, ordered, &proven);
     if (!matched && x->only && x->c->err->code == CKR_OK) {    /* its place says nothing  */
         x->only = NULL;
@@ -36267,8 +36297,7 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
 /* A list of tensors in a state (LBFGS's history) is slots KEY.0, KEY.1, ... */
 static bool ckr__is_tensors(const ckr_node *v)
 {
-    uint64_t i;
-    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
+    for (uint64_t i = 0; ckr_node_is_list(v) && i < v->count; i++)
         if (v->u.items[i]->kind != CKR_NODE_TENSOR) return false;
     return ckr_node_is_list(v) && v->count > 0;
 }
@@ -36278,13 +36307,11 @@ static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_n
 {
     size_t len = strlen(slot);
     uint32_t at = 0;
-    const char *key;
-    ckr_node *list;
     if (!value) return false;
     if (!ckr__cut_num(slot, &len, &at) || len < 2 || slot[len - 1] != '.')
         return ckr__node_pair(c, state, ckr__node_str(c, slot), value);
-    key = ckr__strndup(c, slot, len - 1);
-    list = key ? ckr__dict_value(state, key) : NULL;
+    const char *key = ckr__strndup(c, slot, len - 1);
+    ckr_node *list = key ? ckr__dict_value(state, key) : NULL;
     if (key && !list && at == 0) {
         list = ckr__node(c, CKR_NODE_LIST);
         if (!ckr__node_set(c, state, key, list)) return false;
@@ -36296,70 +36323,60 @@ static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_n
 }
 
 /* A tensor of a class of its own (torchao's of 8 and 4 bits) is slots KEY.ATTRIBUTE. */
-static ckr_result ckr__optim_wrapped(ckr__script *x, const ckr__optim_param *p, const char *slot,
-                                     const ckr_node *v)
+static void ckr__optim_wrapped(ckr__script *x, const ckr__optim_param *p, const char *slot,
+                               const ckr_node *v)
 {
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(v->attrs);
     ckr_tensor *t;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < v->attrs->count && e == CKR_OK; i++) {
-        const ckr_node *one = ckr__dict_at(v->attrs, i);
-        const char *name = ckr__printf(x->c, "%s.%s", slot, ckr__dict_key(v->attrs, i));
+    while (!ckr__failed(x->c) && ckr__walk_on(&w)) {
+        const ckr_node *one = w.value;
+        const char *name = ckr__printf(x->c, "%s.%s", slot, w.name);
         if (one->kind == CKR_NODE_BOOL) one = ckr__node_int(x->c, one->u.b);
         if (name && one && (one->kind == CKR_NODE_TENSOR || ckr__is_number(one)))
-            e = x->tensor_fn(x->user, one, p->name, name, &t);
+            x->tensor_fn(x->user, one, p->name, name, &t);
     }
     if (x->keep && x->keep->taken) x->keep->taken[v->id / 8] |= (uint8_t)(1u << (v->id & 7));
-    return e == CKR_OK ? x->c->err->code : e;
 }
 
-static ckr_result ckr__optim_slot(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
-                               const char *slot, const ckr_node *v)
+static void ckr__optim_slot(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
+                            const char *slot, const ckr_node *v)
 {
     const bool list = ckr__is_tensors(v);
-    uint64_t i;
     ckr_tensor *t;
-    ckr_result e = CKR_OK;
-    if (ckr__is_wrapper(v)) return ckr__optim_wrapped(x, p, slot, v);
-    if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
-        if (x->lax) ckr__slot_inside(x->c, x->s, slot, v);
-        if (x->lax) return x->c->err->code;
-        return ckr__leave(x->c, x->s, o->rel,
-                          ckr__printf(x->c, "state/%s/%s",
-                                      ckr_node_str(p->id) ? ckr_node_str(p->id)
-                                                          : ckr__node_text_of(x->c, p->id),
-                                      slot), v);
+    if (ckr__is_wrapper(v)) {
+        ckr__optim_wrapped(x, p, slot, v);
+        return;
     }
-    for (i = 0; i < (list ? v->count : 1) && e == CKR_OK; i++) {
+    if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
+        const char *id = ckr_node_str(p->id) ? ckr_node_str(p->id)
+                                             : ckr__node_text_of(x->c, p->id);
+        if (x->lax) ckr__slot_inside(x->c, x->s, slot, v);
+        else ckr__leave(x->c, x->s, o->rel, ckr__printf(x->c, "state/%s/%s", id, slot), v);
+        return;
+    }
+    for (uint64_t i = 0; i < (list ? v->count : 1) && !ckr__failed(x->c); i++) {
         const ckr_node *one = list ? v->u.items[i] : v;
         const char *name = list ? ckr__printf(x->c, "%s.%llu", slot, (unsigned long long)i) : slot;
         ckr__plain_take_node(x->keep, one);
-        e = name ? x->tensor_fn(x->user, one, p->name, name, &t) : ckr__oom(x->c);
+        if (name) x->tensor_fn(x->user, one, p->name, name, &t);
     }
-    return e;
 }
 
 static ckr_result ckr__optim_states(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
-                                 uint64_t n)
+                                    uint64_t n)
 {
-    const ckr_node *dicts[2];
-    uint64_t i, k;
-    int d;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        dicts[0] = p[i].state;
-        dicts[1] = ckr_node_get(dicts[0], ckr__optim_quant);
-        if (dicts[0] && !ckr_node_is_dict(dicts[0]) && !x->lax)
+    for (uint64_t i = 0; i < n && !ckr__failed(x->c); i++) {
+        ckr__walk w[2] = { ckr__walk_in(p[i].state),
+                           ckr__walk_in(ckr_node_get(p[i].state, ckr__optim_quant)) };
+        if (p[i].state && !ckr_node_is_dict(p[i].state) && !x->lax)
             return ckr__optim_bad(x, o, "state", "a dict for each parameter");
-        for (d = 0; d < 2; d++)
-            for (k = 0; k < ckr__dict_n(dicts[d]) && e == CKR_OK; k++) {
-                const char *slot = ckr__dict_key(dicts[d], k);
-                const ckr_node *v = ckr__dict_at(dicts[d], k);
-                if (slot && (strcmp(slot, ckr__optim_quant) != 0 || !ckr_node_is_dict(v)))
-                    e = ckr__optim_slot(x, o, &p[i], slot, v);
-            }
+        for (int d = 0; d < 2; d++)
+            while (!ckr__failed(x->c) && ckr__walk_on(&w[d]))
+                if (w[d].name && (strcmp(w[d].name, ckr__optim_quant) != 0 ||
+                                  !ckr_node_is_dict(w[d].value)))
+                    ckr__optim_slot(x, o, &p[i], w[d].name, w[d].value);
     }
-    return e;
+    return x->c->err->code;
 }
 
 /* Groups of one optimizer behind those that are there. */
@@ -36367,10 +36384,10 @@ static ckr_result ckr__optim_groups(ckr__script *x, ckr__optim *o, const ckr__op
                                     uint64_t n)
 {
     const ckr_node *list = ckr_node_get(o->part, "param_groups");
-    uint64_t i, at = 0;
+    uint64_t at = 0;
     o->first_group = x->s->n_groups;
     o->n_groups = list->count;
-    for (i = 0; i < list->count; i++) {
+    for (uint64_t i = 0; i < list->count; i++) {
         ckr_group *g = ckr__group_add(x->c, x->s, list->u.items[i]);
         for (; at < n && p[at].group == i; at++)               /* they lie group by group    */
             *CKR__PUSH(const char *, x->c, g->params, g->n_params) = p[at].name;
@@ -36383,24 +36400,21 @@ static ckr_result ckr__optim_groups(ckr__script *x, ckr__optim *o, const ckr__op
 static ckr_result ckr__optim_count(ckr__script *x, const ckr__optim_param *p, uint64_t n)
 {
     double v;
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        e = ckr__step_number(x->c, ckr_node_get(p[i].state, "step"), &v);
+    for (uint64_t i = 0; i < n; i++) {
+        if (ckr__step_number(x->c, ckr_node_get(p[i].state, "step"), &v) != CKR_OK) break;
         if (v >= 0 && v < 9e15 && (int64_t)v > x->s->progress.step)
             x->s->progress.step = (int64_t)v;
     }
-    return e;
+    return x->c->err->code;
 }
 
 static ckr_result ckr__optim_read(ckr__script *x, ckr__optim *o, bool ordered)
 {
     ckr__optim_param *p = NULL;
     uint64_t n = 0;
-    ckr_result e;
     if (!ckr__is_optimizer(o->part))
         return ckr__optim_bad(x, o, NULL, "the state dict of an optimizer: state and param_groups");
-    e = ckr__optim_params(x, o, &p, &n);
+    ckr_result e = ckr__optim_params(x, o, &p, &n);
     if (e == CKR_OK) e = ckr__optim_name(x, o, p, n, ordered);
     if (e == CKR_OK) e = ckr__optim_groups(x, o, p, n);
     if (e == CKR_OK) e = ckr__optim_by_number(x, o, p + n, x->n_loose);
@@ -36423,6 +36437,7 @@ typedef struct ckr__place {    /* of a part of the run                          
     const char     *head;      /* of a model that is read: before its names              */
     bool            average;   /* of some model                                          */
     bool            done;      /* a model that has its average; an average that was read */
+    uint64_t        floats;    /* of a model: tensors that an optimizer may have         */
     uint8_t         what;      /* of a counter                                           */
 } ckr__place;
 
@@ -36461,27 +36476,36 @@ static bool ckr__search_is_param(const ckr_node *n)
 
 static bool ckr__search_is_part(ckr__flat *met, const ckr_node *n)
 {
-    uint64_t i;
-    if (!ckr_node_is_dict(n) || !n->count || !ckr__flat_new(met, n)) return false;
-    for (i = 0; i < n->count; i++)
-        if (!ckr__dict_key(n, i) || ckr__dict_at(n, i)->kind != CKR_NODE_TENSOR)
-            return false;
+    ckr__walk w = ckr__walk_in(n);
+    if (!ckr__dict_n(n) || !ckr__flat_new(met, n)) return false;
+    while (ckr__walk_on(&w)) if (!w.name || w.value->kind != CKR_NODE_TENSOR) return false;
     return true;
 }
 
 /* Mostly tensors by name, some in dicts of their own. */
 static bool ckr__search_is_model(ckr__flat *met, const ckr_node *n)
 {
-    uint64_t i, params = 0, others = 0;
-    if (!ckr_node_is_dict(n)) return false;
-    for (i = 0; i < n->count; i++) {
-        const ckr_node *v = ckr__dict_at(n, i);
-        const char *key = ckr__dict_key(n, i);
-        if (!key) return false;
-        if (ckr__search_is_param(v) || ckr__search_is_part(met, v)) params++;
-        else others += v->kind != CKR_NODE_TENSOR && !ckr__path_ends(key, "_extra_state");
+    ckr__walk w = ckr__walk_in(n);
+    uint64_t params = 0, others = 0;
+    while (ckr__walk_on(&w)) {
+        if (!w.name) return false;
+        if (ckr__search_is_param(w.value) || ckr__search_is_part(met, w.value)) params++;
+        else others += w.value->kind != CKR_NODE_TENSOR && !ckr__path_ends(w.name, "_extra_state");
     }
     return params > others;
+}
+
+static uint64_t ckr__search_floats(ckr__script *x, const ckr_node *model)
+{
+    ckr__walk w = ckr__walk_in(model);
+    uint64_t n = 0;
+    while (ckr__walk_on(&w)) {
+        ckr__walk part = ckr__walk_in(w.value);
+        if (w.value->kind == CKR_NODE_TENSOR) n += ckr__is_float(w.value->u.view->dtype);
+        if (ckr__script_endless(x, ckr__dict_n(w.value))) break;
+        while (ckr__walk_on(&part)) n += part.value->kind == CKR_NODE_TENSOR;
+    }
+    return n;
 }
 
 static bool ckr__search_holds(const ckr__search *f, const ckr_node *n)
@@ -36503,12 +36527,11 @@ static bool ckr__search_says(const char *path, const char *const *words)
 /* An optimizer or a scheduler, which all containers around it hold. */
 static bool ckr__search_part(ckr__search *f, const ckr__flat *w, const ckr_node *n)
 {
-    uint64_t i;
     if (ckr__is_optimizer(n)) ckr__place_add(f, &f->optims, &f->n_optims, w, n);
     else if (w->n && ckr__is_scheduler(n)) ckr__place_add(f, &f->scheds, &f->n_scheds, w, n);
     else return false;
     ckr__search_hold(f, n);
-    for (i = 0; i < w->n; i++) ckr__search_hold(f, w->open[i].node);
+    for (uint64_t i = 0; i < w->n; i++) ckr__search_hold(f, w->open[i].node);
     return true;
 }
 
@@ -36521,6 +36544,7 @@ static bool ckr__search_model(ckr__search *f, const ckr__flat *w, const ckr_node
     if (ckr__search_is_model(&f->parts, n)) {
         p = ckr__place_add(f, &f->models, &f->n_models, w, n);
         p->average = ckr__search_says(p->path, averages);
+        p->floats = ckr__search_floats(f->x, n);
         return true;
     }
     if (!ckr__is_tensors(n) || !ckr__search_says(ckr__flat_key(w), averages)) return false;
@@ -36557,9 +36581,8 @@ static void ckr__search_count(ckr__search *f, const ckr__flat *w, const ckr_node
 static ckr_result ckr__search_walk(ckr__search *f, bool models)
 {
     ckr__flat w;
-    const ckr_node *n;
     if (!ckr__flat_begin(&w, f->x->c, f->x->c->n_nodes)) return f->x->c->err->code;
-    for (n = f->root; n && !ckr__failed(f->x->c); n = ckr__flat_next(&w)) {
+    for (const ckr_node *n = f->root; n && !ckr__failed(f->x->c); n = ckr__flat_next(&w)) {
         if (!ckr__flat_new(&w, n)) {
             if (models) ckr__search_count(f, &w, n);
         } else if (w.n < CKR__SCRIPT_DEPTH && !(models ? ckr__search_model(f, &w, n)
@@ -36570,22 +36593,6 @@ static ckr_result ckr__search_walk(ckr__search *f, bool models)
     return f->x->c->err->code;
 }
 
-/* Tensors that an optimizer may have, of a model or of all that are no averages. */
-static uint64_t ckr__search_floats(const ckr__search *f, const ckr_node *model)
-{
-    uint64_t i, k, m, n = 0;
-    for (i = 0; i < f->n_models; i++) {
-        const ckr_node *d = f->models[i].node;
-        if (model ? d != model : f->models[i].average) continue;
-        for (k = 0; k < ckr__dict_n(d); k++) {
-            const ckr_node *v = ckr__dict_at(d, k);
-            if (v->kind == CKR_NODE_TENSOR) n += ckr__is_float(v->u.view->dtype);
-            for (m = 0; m < ckr__dict_n(v); m++) n += ckr__dict_at(v, m)->kind == CKR_NODE_TENSOR;
-        }
-    }
-    return n;
-}
-
 /* What is before the names of several models: their keys, or, where two have one, their paths
    without what all begin with. */
 static void ckr__search_heads(ckr__search *f)
@@ -36594,9 +36601,9 @@ static void ckr__search_heads(ckr__search *f)
     ckr__map keys = CKR_ZERO;
     const char *first = f->n_read ? f->read[0]->path : "";
     size_t same = strlen(first), k;
-    uint64_t i, at;
+    uint64_t at;
     keys.c = c;
-    for (i = 0; i < f->n_read; i++) {
+    for (uint64_t i = 0; i < f->n_read; i++) {
         ckr__place *p = f->read[i];
         p->head = p->key;
         if (ckr__map_find(&keys, p->key, strlen(p->key), &at)) p->head = f->read[at]->head = NULL;
@@ -36605,7 +36612,7 @@ static void ckr__search_heads(ckr__search *f)
         same = k;
     }
     while (same && first[same - 1] != '.') same--;
-    for (i = 0; i < f->n_read; i++)
+    for (uint64_t i = 0; i < f->n_read; i++)
         f->read[i]->head = ckr__printf(c, "%s.", f->read[i]->head ? f->read[i]->head
                                                                   : f->read[i]->path + same);
     ckr__map_free(&keys);
@@ -36616,10 +36623,13 @@ static void ckr__search_choose(ckr__search *f)
 {
     static const char usual[] =
         "model state_dict model_state_dict model_state module net network params weights";
-    uint64_t i, depth = UINT64_MAX, named = 0, floats = 0, params = 0;
+    uint64_t i, depth = UINT64_MAX, named = 0, floats = 0, most = 0, params = 0;
     ckr__place *one = NULL;
     bool average = true, all;
-    for (i = 0; i < f->n_models; i++) average = average && f->models[i].average;
+    for (i = 0; i < f->n_models; i++) {
+        average = average && f->models[i].average;
+        if (!f->models[i].average) most += f->models[i].floats;
+    }
     for (i = 0; i < f->n_models; i++)
         if (f->models[i].average == average && f->models[i].depth < depth)
             depth = f->models[i].depth;
@@ -36630,13 +36640,13 @@ static void ckr__search_choose(ckr__search *f)
         ckr__place *p = &f->models[i];
         if (p->average != average || p->depth != depth || !ckr_node_is_dict(p->node)) continue;
         *CKR__PUSH(ckr__place *, f->x->c, f->read, f->n_read) = p;
-        floats += ckr__search_floats(f, p->node);
+        floats += p->floats;
         if (ckr__word_in(usual, p->key) && !named++) one = p;
     }
     if (named != 1) one = NULL;
     if (f->n_read == 1) one = f->read[0];
-    if (one) floats = ckr__search_floats(f, one->node);
-    all = !f->model && f->numbers > floats && f->numbers <= ckr__search_floats(f, NULL);
+    if (one) floats = one->floats;
+    all = !f->model && f->numbers > floats && f->numbers <= most;
     if (one && !all) f->model = one->node;
     if (one || all || average) f->n_read = 0;
     for (i = 0; i < f->n_models && all; i++)
@@ -36651,45 +36661,39 @@ static void ckr__search_choose(ckr__search *f)
    that has them. */
 static const char *ckr__search_wrapped(const ckr_node *d, size_t *n)
 {
-    const char *first = NULL, *name;
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(d);
+    const char *first = NULL;
     *n = SIZE_MAX;
-    for (i = 0; i < d->count && *n; i++) {
-        name = ckr__dict_key(d, i);
-        if (!name || !ckr__search_is_param(ckr__dict_at(d, i))) continue;
-        if (!first) first = name;
-        *n = ckr__wrapped(first, name, *n);
+    while (*n && ckr__walk_on(&w)) {
+        if (!w.name || !ckr__search_is_param(w.value)) continue;
+        if (!first) first = w.name;
+        *n = ckr__wrapped(first, w.name, *n);
     }
     if (!first) *n = 0;
     return first;
 }
 
-static ckr_result ckr__search_dict(ckr__search *f, const ckr_node *d, const char *prefix,
-                                   const char *slot)
+static void ckr__search_dict(ckr__search *f, const ckr_node *d, const char *prefix,
+                             const char *slot)
 {
-    uint64_t i;
-    ckr_result e;
+    ckr__walk w = ckr__walk_in(d == f->root ? NULL : d);
     f->x->wrapper = ckr__search_wrapped(d, &f->x->wrapped);
-    e = ckr__script_dict(f->x, f->files, d, prefix, slot);
-    for (i = 0; e == CKR_OK && d != f->root && i < d->count; i++) {
-        const ckr_node *v = ckr__dict_at(d, i);
-        if (!ckr_node_is_dict(v) || !ckr__flat_new(&f->had, v)) continue;
-        f->x->wrapper = ckr__search_wrapped(v, &f->x->wrapped);
-        e = ckr__script_dict(f->x, f->files, v,
-                             ckr__printf(f->x->c, "%s%s.", prefix, ckr__dict_key(d, i)), slot);
+    ckr__script_dict(f->x, f->files, d, prefix, slot);
+    while (!ckr__failed(f->x->c) && ckr__walk_on(&w)) {
+        const char *head;
+        if (!ckr_node_is_dict(w.value) || !ckr__flat_new(&f->had, w.value)) continue;
+        f->x->wrapper = ckr__search_wrapped(w.value, &f->x->wrapped);
+        head = ckr__printf(f->x->c, "%s%s.", prefix, w.name);
+        if (head) ckr__script_dict(f->x, f->files, w.value, head, slot);
     }
     f->x->wrapped = 0;
-    return e;
 }
 
-static ckr_result ckr__search_models(ckr__search *f)
+static void ckr__search_models(ckr__search *f)
 {
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    if (f->model) return ckr__search_dict(f, f->model, "", "param");
-    for (i = 0; i < f->n_read && e == CKR_OK; i++)
-        e = ckr__search_dict(f, f->read[i]->node, f->read[i]->head, "param");
-    return e;
+    if (f->model) ckr__search_dict(f, f->model, "", "param");
+    for (uint64_t i = 0; i < f->n_read && !ckr__failed(f->x->c); i++)
+        ckr__search_dict(f, f->read[i]->node, f->read[i]->head, "param");
 }
 
 /* Is the key the model's, or has it that as a word: "G", "optimizer_G", "G.optimizer"? */
@@ -36711,8 +36715,8 @@ static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
 {
     const ckr__place *o = &f->optims[optimizer];
     const char *beside = NULL, *about = NULL, *part = NULL;
-    uint64_t i, n[2] = { 0, 0 }, parts = 0;
-    for (i = 0; !f->model && i < f->n_read; i++) {
+    uint64_t n[2] = { 0, 0 }, parts = 0;
+    for (uint64_t i = 0; !f->model && i < f->n_read; i++) {
         const ckr__place *p = f->read[i];
         if (p->in == o->in && !n[0]++) beside = p->head;
         if (ckr__search_about(o->key, p->key) && !n[1]++) about = p->head;
@@ -36720,7 +36724,7 @@ static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
     if (n[1] == 1) return about;
     if (n[0] == 1) return beside;
     if (f->n_read && f->n_read == f->n_optims) return f->read[optimizer]->head;
-    for (i = 0; f->model && i < f->model->count; i++) {
+    for (uint64_t i = 0; f->model && i < f->model->count; i++) {
         const char *key = ckr__dict_key(f->model, i);
         if (key && ckr_node_is_dict(ckr__dict_at(f->model, i)) &&
             ckr__search_about(o->key, key) && !parts++)
@@ -36733,90 +36737,83 @@ static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
 static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d, const char *head)
 {
     const ckr__script *x = f->x;
+    ckr__walk w = ckr__walk_in(d);
     size_t wrapped;
-    uint64_t i, at;
+    uint64_t at;
     ckr__search_wrapped(d, &wrapped);
-    for (i = 0; i < d->count; i++) {
-        const char *name = ckr__dict_key(d, i);
-        const ckr_node *v = ckr__dict_at(d, i);
-        if (!name || v->kind != CKR_NODE_TENSOR) return false;
-        if (!ckr__search_is_param(v)) continue;
-        name = ckr__printf(x->c, "%s%s", head, name + wrapped);
+    while (ckr__walk_on(&w)) {
+        const ckr_view *v = w.value->u.view;
+        const char *name;
+        if (!w.name || w.value->kind != CKR_NODE_TENSOR) return false;
+        if (!ckr__search_is_param(w.value)) continue;
+        name = ckr__printf(x->c, "%s%s", head, w.name + wrapped);
         if (!name || !ckr__map_find(&x->names, name, strlen(name), &at) ||
-            !ckr__same_dims(v->u.view->n_dims, v->u.view->shape, x->s->tensors[at]->n_dims,
+            !ckr__same_dims(v->n_dims, v->shape, x->s->tensors[at]->n_dims,
                             x->s->tensors[at]->shape))
             return false;
     }
-    return d->count > 0;
+    return ckr__dict_n(d) > 0;
 }
 
 /* Are these all of its parts? */
 static bool ckr__search_are_averages(const ckr__search *f, const ckr_node *d)
 {
-    uint64_t i;
-    for (i = 0; i < d->count; i++) {
-        const char *head = ckr__printf(f->x->c, "%s.", ckr__dict_key(d, i));
-        const ckr_node *v = ckr__dict_at(d, i);
-        if (!head || !ckr_node_is_dict(v) || !ckr__search_is_average(f, v, head)) return false;
+    ckr__walk w = ckr__walk_in(d);
+    while (ckr__walk_on(&w)) {
+        const char *head = ckr__printf(f->x->c, "%s.", w.name);
+        if (!head || !ckr__search_is_average(f, w.value, head)) return false;
     }
-    return d->count > 0;
+    return ckr__dict_n(d) > 0;
 }
 
 /* An average as a list, in the order of the model's parameters, where that is certain. */
-static ckr_result ckr__search_shadow(ckr__search *f, const ckr_node *list)
+static void ckr__search_shadow(ckr__search *f, const ckr_node *list)
 {
     ckr__script *x = f->x;
     ckr__optim_param *p = CKR__NEW_N(x->c, ckr__optim_param, list->count);
     const uint64_t n_groups = x->s->n_groups;
-    uint64_t i;
     ckr_tensor *t;
-    bool ok;
-    ckr_result e = CKR_OK;
-    if (!p) return x->c->err->code;
-    for (i = 0; i < list->count; i++) p[i].like = list->u.items[i]->u.view;
+    if (!p) return;
+    for (uint64_t i = 0; i < list->count; i++) p[i].like = list->u.items[i]->u.view;
     x->s->n_groups = 0;        /* parameters of optimizers are averaged, too             */
-    ok = ckr__optim_match(x, p, list->count, true, NULL);
+    const bool ok = ckr__optim_match(x, p, list->count, true, NULL);
     x->s->n_groups = n_groups;
-    for (i = 0; ok && i < list->count && e == CKR_OK; i++) {
+    for (uint64_t i = 0; ok && i < list->count && !ckr__failed(x->c); i++) {
         ckr__plain_take_node(x->keep, list->u.items[i]);
-        e = x->tensor_fn(x->user, list->u.items[i], p[i].name, "ema", &t);
+        x->tensor_fn(x->user, list->u.items[i], p[i].name, "ema", &t);
     }
-    return ckr__failed(x->c) ? x->c->err->code : e;
 }
 
 /* The first average of each model. */
-static ckr_result ckr__search_averages(ckr__search *f)
+static void ckr__search_averages(ckr__search *f)
 {
-    uint64_t i, k;
-    ckr_result e = CKR_OK;
     bool done = false;
-    for (i = 0; i < f->n_models && e == CKR_OK; i++) {
+    for (uint64_t i = 0; i < f->n_models && !ckr__failed(f->x->c); i++) {
         const ckr__place *p = &f->models[i];
+        ckr__walk w = ckr__walk_in(f->n_read ? NULL : p->node);
         if (!p->average || p->node == f->model || done) continue;
         if (!ckr_node_is_dict(p->node)) {
             done = true;
-            e = ckr__search_shadow(f, p->node);
+            ckr__search_shadow(f, p->node);
         } else if ((!f->n_read && ckr__search_is_average(f, p->node, "")) ||
                    ckr__search_are_averages(f, p->node)) {
             done = true;
-            e = ckr__search_dict(f, p->node, "", "ema");
+            ckr__search_dict(f, p->node, "", "ema");
         }
-        for (k = 0; k < ckr__dict_n(p->node) && !f->n_read && !done && e == CKR_OK; k++) {
-            const ckr_node *part = ckr__dict_at(p->node, k);
-            done = ckr_node_is_dict(part) && ckr__search_is_average(f, part, "");
-            if (done) e = ckr__search_dict(f, part, "", "ema");
+        while (!done && ckr__walk_on(&w)) {
+            done = ckr__search_is_average(f, w.value, "");
+            if (done) ckr__search_dict(f, w.value, "", "ema");
         }
-        for (k = 0; k < f->n_read && e == CKR_OK; k++) {
+        for (uint64_t k = 0; k < f->n_read && !ckr__failed(f->x->c); k++) {
             ckr__place *m = f->read[k];
             if (m->done || !ckr__search_about(p->path, m->key) ||
                 !ckr__search_is_average(f, p->node, m->head))
                 continue;
             m->done = true;
-            e = ckr__search_dict(f, p->node, m->head, "ema");
+            ckr__search_dict(f, p->node, m->head, "ema");
             break;
         }
     }
-    return e;
 }
 
 /* A counter's value; -1: it has none that can be known here. */
@@ -36830,7 +36827,7 @@ static int64_t ckr__search_value(ckr__search *f, const ckr_node *n)
 
 /* What the optimizer does not count: where the run's parts are, else anywhere. What contradicts
    itself is not known. */
-static ckr_result ckr__search_progress(ckr__search *f, uint8_t what)
+static void ckr__search_progress(ckr__search *f, uint8_t what)
 {
     static const char *const names[CKR__COUNTERS] = { "step", "epoch", "samples", "tokens" };
     ckr_state *s = f->x->s;
@@ -36857,13 +36854,13 @@ static ckr_result ckr__search_progress(ckr__search *f, uint8_t what)
         if (f->counts[i].what == what && ckr__search_holds(f, f->counts[i].in) == beside + 1 &&
             ckr__search_value(f, f->counts[i].node) == *to[what])
             ckr__plain_take_node(f->x->keep, f->counts[i].node);
-    if (counted || !other || ckr__failed(f->x->c)) return f->x->c->err->code;
-    return ckr__say(f->x->c, "CKR_W_PROGRESS", CKR_APPROX, names[what],
-                    ckr__printf(f->x->c, "%lld at %s", (long long)v, first->path),
-                    ckr__printf(f->x->c, "%lld at %s",
-                                (long long)ckr__search_value(f, other->node), other->path),
-                    "the file has several counters, and nothing tells which one is meant: none is "
-                    "taken", NULL);
+    if (!counted && other && !ckr__failed(f->x->c))
+        ckr__say(f->x->c, "CKR_W_PROGRESS", CKR_APPROX, names[what],
+                 ckr__printf(f->x->c, "%lld at %s", (long long)v, first->path),
+                 ckr__printf(f->x->c, "%lld at %s", (long long)ckr__search_value(f, other->node),
+                             other->path),
+                 "the file has several counters, and nothing tells which one is meant: none is "
+                 "taken", NULL);
 }
 
 /* What only counts its own steps tells the LR of an update where it is stepped with each. One that
@@ -36890,10 +36887,9 @@ static bool ckr__script_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
 static ckr_result ckr__script_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *scheduler,
                                       uint64_t first, uint64_t n, bool shared)
 {
-    ckr_schedule *x;
     const ckr_result r = ckr__groups_schedule(c, s, scheduler, first, n);
     if (r != CKR_OK) return r;
-    x = &s->schedules[s->n_schedules - 1];
+    ckr_schedule *x = &s->schedules[s->n_schedules - 1];
     if (!strcmp(x->clock, "update") && !ckr__script_clock(c, s, x)) return c->err->code;
     if (shared) ckr__sched_share(x);
     return ckr__lr_drift(c, s, x);
@@ -36917,9 +36913,8 @@ static bool ckr__search_left(const ckr__search *f, const ckr_node *sched, const 
 {
     const ckr_node *last = ckr_node_get(sched, "_last_lr");
     double a, b;
-    uint64_t i;
     if (!ckr_node_is_list(last) || last->count != o->n_groups) return false;
-    for (i = 0; i < o->n_groups; i++)
+    for (uint64_t i = 0; i < o->n_groups; i++)
         if (!ckr__sched_number(f->x->c, last->u.items[i], &a) ||
             !ckr__sched_number(f->x->c, ckr_node_get(f->x->s->groups[o->first_group + i].hyper,
                                                      "lr"), &b) || !ckr__same(a, b))
@@ -36932,90 +36927,83 @@ static bool ckr__search_left(const ckr__search *f, const ckr_node *sched, const 
 static uint64_t ckr__search_stepped(const ckr__search *f, uint64_t sched)
 {
     const ckr__place *p = &f->scheds[sched];
-    uint64_t i, n[3] = { 0, 0, 0 }, at[3] = { 0, 0, 0 };
-    int k;
-    for (i = 0; i < f->n_optims; i++) {
+    uint64_t n[3] = { 0, 0, 0 }, at[3] = { 0, 0, 0 };
+    for (uint64_t i = 0; i < f->n_optims; i++) {
         const ckr__place *o = &f->optims[i];
         const bool is[3] = { ckr__search_left(f, p->node, &f->files[i]),
                              p->in != o->in && !strcmp(p->key, o->key) &&
                                  p->key[strspn(p->key, "0123456789")],         /* no index   */
                              p->in == o->in };
-        for (k = 0; k < 3; k++) if (is[k] && !n[k]++) at[k] = i;
+        for (int k = 0; k < 3; k++) if (is[k] && !n[k]++) at[k] = i;
     }
-    for (k = 0; k < 3; k++) if (n[k] == 1) return at[k];
+    for (int k = 0; k < 3; k++) if (n[k] == 1) return at[k];
     return f->n_scheds == f->n_optims ? sched : f->n_optims > 1 ? f->n_optims : 0;
 }
 
 /* Those that are alike but for their groups are one, over the groups of all optimizers. */
-static ckr_result ckr__search_join(ckr__search *f)
+static void ckr__search_join(ckr__search *f)
 {
     ckr_state *s = f->x->s;
     ckr_schedule *all = s->schedules;
-    ckr__group_lane *lanes;
     uint64_t i, n = 0;
     for (i = 0; i < s->n_schedules; n += all[i++].n_lanes)
-        if (!ckr__search_alike(f->x->c, &all[0], &all[i])) return f->x->c->err->code;
-    if (s->n_schedules < 2 || n != s->n_groups) return CKR_OK;
-    lanes = CKR__NEW_N(f->x->c, ckr__group_lane, n);
-    if (!lanes) return f->x->c->err->code;
+        if (!ckr__search_alike(f->x->c, &all[0], &all[i])) return;
+    if (s->n_schedules < 2 || n != s->n_groups) return;
+    ckr__group_lane *lanes = CKR__NEW_N(f->x->c, ckr__group_lane, n);
+    if (!lanes) return;
     for (i = n = 0; i < s->n_schedules; n += all[i++].n_lanes)
         memcpy(lanes + n, all[i].lanes, (size_t)all[i].n_lanes * sizeof *lanes);
     all->lanes = lanes;
     all->n_lanes = n;
     s->n_schedules = 1;
-    return CKR_OK;
 }
 
 /* In the order of the optimizers, so that lanes are in the order of groups. */
-static ckr_result ckr__search_schedules(ckr__search *f)
+static void ckr__search_schedules(ckr__search *f)
 {
     static const char whose[] = "which of the optimizers it steps nothing in the file says: their "
                                 "LRs and places are alike, or none has its LRs";
+    ckr__ctx *c = f->x->c;
     ckr__plain *keep = f->x->keep;
-    uint64_t *of = CKR__NEW_N(f->x->c, uint64_t, f->n_scheds), i, k, n;
-    ckr_result e = CKR_OK;
-    if (!of) return f->x->c->err->code;
-    for (i = 0; i < f->n_scheds; i++) of[i] = ckr__search_stepped(f, i);
-    for (k = 0; k <= f->n_optims && e == CKR_OK; k++) {
+    uint64_t *of = CKR__NEW_N(c, uint64_t, f->n_scheds), i, k, n;
+    for (i = 0; of && i < f->n_scheds; i++) of[i] = ckr__search_stepped(f, i);
+    for (k = 0; k <= f->n_optims && !ckr__failed(c); k++) {
         for (i = n = 0; i < f->n_scheds; i++) n += of[i] == k;
-        for (i = 0; i < f->n_scheds && e == CKR_OK; i++) {
+        for (i = 0; i < f->n_scheds && !ckr__failed(c); i++) {
             const ckr_node *d = f->scheds[i].node;
             if (of[i] != k) continue;
             ckr__plain_take_node(keep, d);
-            *CKR__PUSH(const ckr_node *, f->x->c, keep->schedulers, keep->n_schedulers) = d;
-            e = ckr__script_schedule(f->x->c, f->x->s, d, f->files[k].first_group,
-                                     f->files[k].n_groups, n > 1);
-            if (e != CKR_OK || k < 2 || k < f->n_optims) continue;
+            *CKR__PUSH(const ckr_node *, c, keep->schedulers, keep->n_schedulers) = d;
+            ckr__script_schedule(c, f->x->s, d, f->files[k].first_group, f->files[k].n_groups,
+                                 n > 1);
+            if (ckr__failed(c) || k < 2 || k < f->n_optims) continue;
             ckr__sched_conceal(&f->x->s->schedules[f->x->s->n_schedules - 1], whose);
-            e = ckr__say(f->x->c, "CKR_W_SCHEDULER_WHOSE", CKR_APPROX, "scheduler", NULL, NULL,
-                         whose, NULL);
+            ckr__say(c, "CKR_W_SCHEDULER_WHOSE", CKR_APPROX, "scheduler", NULL, NULL, whose, NULL);
         }
     }
-    return e == CKR_OK ? ckr__search_join(f) : e;
+    if (!ckr__failed(c)) ckr__search_join(f);
 }
 
-static ckr_result ckr__search_all(ckr__search *f)
+static void ckr__search_all(ckr__search *f)
 {
     ckr__script *x = f->x;
-    uint64_t i;
-    uint8_t k;
-    ckr_result e = ckr__search_models(f);
-    for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
+    ckr__search_models(f);
+    for (uint64_t i = 0; i < f->n_optims && !ckr__failed(x->c); i++) {
         x->only = ckr__search_only(f, i);
         f->files[i].key = f->optims[i].key;
-        if (ckr__failed(x->c)) return x->c->err->code;
-        e = ckr__optim_read(x, &f->files[i], !x->mixed);
+        if (ckr__failed(x->c)) return;
+        ckr__optim_read(x, &f->files[i], !x->mixed);
         ckr__plain_take_node(x->keep, ckr_node_get(f->optims[i].node, "param_groups"));
         *CKR__PUSH(const ckr_node *, x->c, x->keep->optimizers, x->keep->n_optimizers) =
             f->optims[i].node;
     }
-    if (e == CKR_OK && x->n_named && x->n_named != x->desc->n_names)
-        return ckr__optim_names_fail(x, f->files, "param_groups",
-                                     "the optimizer has fewer parameters than there are names");
+    if (!ckr__failed(x->c) && x->n_named && x->n_named != x->desc->n_names)
+        ckr__optim_names_fail(x, f->files, "param_groups",
+                              "the optimizer has fewer parameters than there are names");
     x->only = NULL;            /* an average is of any model                             */
-    if (e == CKR_OK) e = ckr__search_averages(f);
-    for (k = 0; k < CKR__COUNTERS && e == CKR_OK; k++) e = ckr__search_progress(f, k);
-    return e == CKR_OK ? ckr__search_schedules(f) : e;
+    if (!ckr__failed(x->c)) ckr__search_averages(f);
+    for (uint8_t k = 0; k < CKR__COUNTERS && !ckr__failed(x->c); k++) ckr__search_progress(f, k);
+    if (!ckr__failed(x->c)) ckr__search_schedules(f);
 }
 
 /* What the tree has, where it is a run's at all: then keep->taken is there. Optimizers that cannot
@@ -37025,16 +37013,15 @@ static ckr_result ckr__search_find(ckr__search *f)
     ckr__ctx *c = f->x->c;
     ckr__optim_param *p;
     const bool list = ckr_node_is_list(f->root);
-    uint64_t i, n;
-    bool ok;
+    uint64_t n;
     f->holds = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
     if (!f->holds || !ckr__flat_begin(&f->parts, c, c->n_nodes) ||
         !ckr__flat_begin(&f->had, c, c->n_nodes) || ckr__search_walk(f, false) != CKR_OK)
         return c->err->code;
     ckr__search_hold(f, f->root);
     f->files = CKR__NEW_N(c, ckr__optim, f->n_optims + 1);
-    ok = f->n_optims <= CKR__SCRIPT_OPTIMS && f->n_scheds <= CKR__SCRIPT_OPTIMS;
-    for (i = 0; ok && f->files && i < f->n_optims; i++, f->numbers += n) {
+    bool ok = f->n_optims <= CKR__SCRIPT_OPTIMS && f->n_scheds <= CKR__SCRIPT_OPTIMS;
+    for (uint64_t i = 0; ok && f->files && i < f->n_optims; i++, f->numbers += n) {
         f->files[i].path = f->x->path;
         f->files[i].rel = f->x->rel;
         f->files[i].part = f->optims[i].node;
@@ -37043,7 +37030,7 @@ static ckr_result ckr__search_find(ckr__search *f)
     }
     if (ok && ckr__search_walk(f, true) == CKR_OK) ckr__search_choose(f);
     ok = ok && (f->n_optims || (f->model && !list));   /* one model alone: no tensor beside it */
-    for (i = 0; ok && i < f->root->count && !f->n_optims; i++)
+    for (uint64_t i = 0; ok && i < f->root->count && !f->n_optims; i++)
         ok = ckr__dict_at(f->root, i)->kind != CKR_NODE_TENSOR;
     if (!ok && f->files && c->err->code != CKR_E_NOMEM) ckr__error_reset(c);
     if (ok) f->x->keep->taken = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
@@ -37056,20 +37043,19 @@ static ckr_result ckr__script_read(ckr__script *x)
 {
     ckr__plain *keep = x->keep;
     ckr__search f = CKR_ZERO;
-    ckr_result e;
     f.x = x;
     f.root = x->root;
     x->names.c = x->c;
     x->lax = true;
     if (!ckr_node_is_dict(f.root) && !ckr_node_is_list(f.root)) return x->c->err->code;
-    e = ckr__search_find(&f);
-    if (e != CKR_OK || !keep->taken) return e;
-    e = ckr__search_all(&f);
+    if (ckr__search_find(&f) != CKR_OK || !keep->taken) return x->c->err->code;
+    ckr__search_all(&f);
     ckr__map_free(&x->names);
     ckr__map_free(&x->met.map);
+    ckr__map_free(&x->had);
     keep->optimizer = keep->n_optimizers ? keep->optimizers[0] : NULL;
     keep->scheduler = keep->n_schedulers ? keep->schedulers[0] : NULL;
-    return e;
+    return x->c->err->code;
 }
 
 /* >>kit.fresh ----------------------------------------------------------------- */
@@ -37089,14 +37075,14 @@ typedef struct ckr__fresh {
 static bool ckr__masters_in(ckr__out *out, const ckr_state *s, ckr_state *own)
 {
     ckr__map masters = { out->c, NULL, 0, 0 };
-    uint64_t i, at;
+    uint64_t at;
     *own = *s;
     own->tensors = NULL;
     own->n_tensors = 0;
-    for (i = 0; i < s->n_tensors; i++)
+    for (uint64_t i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "master"))
             ckr__map_put(&masters, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    for (i = 0; i < s->n_tensors && !ckr__failed(out->c); i++) {
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(out->c); i++) {
         ckr_tensor *t = s->tensors[i], *master;
         if (!strcmp(t->slot, "master")) continue;
         if (!strcmp(t->slot, "param") && ckr__map_find(&masters, t->name, strlen(t->name), &at)) {
@@ -37151,12 +37137,11 @@ static ckr_node *ckr__fresh_model(ckr__fresh *w, const char *slot)
     const ckr_state *s = w->s;
     const bool params = !strcmp(slot, "param");
     ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < s->n_tensors && !ckr__failed(w->c); i++)
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(w->c); i++)
         if (!strcmp(s->tensors[i]->slot, slot))
             ckr__node_pair(w->c, d, ckr__node_str(w->c, s->tensors[i]->name),
                            ckr__fresh_entry(w, s->tensors[i]));
-    for (i = 0; i < s->n_ties && params && !ckr__failed(w->c); i++)
+    for (uint64_t i = 0; i < s->n_ties && params && !ckr__failed(w->c); i++)
         if (w->f->format != CKR_FORMAT_SAFETENSORS && !ckr_node_get(d, s->ties[i].other))
             ckr__node_set(w->c, d, s->ties[i].other, ckr__dict_value(d, s->ties[i].name));
     return ckr__dict_n(d) ? d : NULL;
@@ -37168,8 +37153,7 @@ static ckr_node *ckr__fresh_model(ckr__fresh *w, const char *slot)
 static ckr_node *ckr__fresh_state(ckr__fresh *w, const ckr__slots *of)
 {
     ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
-    uint64_t k;
-    for (k = 0; k < of->n; k++) {
+    for (uint64_t k = 0; k < of->n; k++) {
         const ckr_tensor *x = of->list[k];
         if (x == of->master && of->param && x->dtype == of->param->dtype) w->out->renamed = true;
         else ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
@@ -37187,19 +37171,18 @@ static ckr_node *ckr__fresh_optimizer(ckr__fresh *w)
     ckr_node *list = ckr__node(c, CKR_NODE_LIST), *states = ckr__node(c, CKR_NODE_DICT), *index,
              *names, *d;
     ckr__map numbers = CKR_ZERO;
-    ckr__slots *all;
-    uint64_t i, k, n = 0;
+    uint64_t i, n = 0;
     numbers.c = c;
     for (i = 0; i < w->s->n_groups; i++)
-        for (k = 0; k < w->s->groups[i].n_params; k++)
+        for (uint64_t k = 0; k < w->s->groups[i].n_params; k++)
             ckr__map_put(&numbers, w->s->groups[i].params[k], strlen(w->s->groups[i].params[k]),
                          n++, NULL);
-    all = ckr__slots_of(c, w->s, &numbers, n, "ema");
+    ckr__slots *all = ckr__slots_of(c, w->s, &numbers, n, "ema");
     for (i = n = 0; all && i < w->s->n_groups && !ckr__failed(c); i++) {
         const ckr_group *g = &w->s->groups[i];
         index = ckr__node(c, CKR_NODE_LIST);
         names = ckr__node(c, CKR_NODE_LIST);
-        for (k = 0; k < g->n_params && !ckr__failed(c); k++, n++) {
+        for (uint64_t k = 0; k < g->n_params && !ckr__failed(c); k++, n++) {
             ckr__node_push(c, index, ckr__node_int(c, (int64_t)n));
             if (all[n].param) ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
             d = ckr__fresh_state(w, &all[n]);
@@ -42098,26 +42081,18 @@ static ckr_result ckr__plain_part(ckr__ctx *c, ckr_state *s, const char *key, co
                                   const ckr_view *v, ckr_tensor **out)
 {
     const ckr_dist *d = v->dist;
-    const ckr__held *h;
+    const ckr__part p = ckr__part_make(c->files[0].path, key, slot, v, v->n_dims, v->shape,
+                                       (uint32_t)d->rank);
     ckr__load load;
-    ckr__part p = CKR_ZERO;
     int64_t all, n, have = 0;
-    uint64_t i;
-    for (i = 0; i < d->n_shards; i++)
+    for (uint64_t i = 0; i < d->n_shards; i++)
         if (d->shards[i].local && ckr__numel(v->n_dims, d->shards[i].count, &n)) have += n;
     if (ckr__numel(v->n_dims, v->shape, &all) && have < all) {
         if (!s->n_parts++) s->part_rank = d->rank;
         return CKR_OK;
     }
     ckr__load_init(&load, c, s, CKR_ITEM_DIST);
-    p.file = c->files[0].path;
-    p.name = key;
-    p.slot = slot;
-    p.view = v;
-    p.n_dims = v->n_dims;
-    p.shape = v->shape;
-    p.rank = (int32_t)v->dist->rank;
-    h = ckr__part_add(&load, &p);
+    const ckr__held *h = ckr__part_add(&load, &p);
     if (h) *out = h->tensor;
     return ckr__load_done(&load);
 }
@@ -42162,12 +42137,11 @@ static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, 
 static ckr_result ckr__plain_object(ckr__ctx *c, ckr__flat *in, const char *key,
                                     const ckr_node *object)
 {
-    const ckr_node *x;
     uint64_t n = 0;
     ckr_result r = CKR_OK;
     if (!in->seen && !ckr__flat_begin(in, c, c->n_nodes)) return c->err->code;
     in->deep = true;
-    for (x = object; x && r == CKR_OK; x = ckr__flat_next(in)) {
+    for (const ckr_node *x = object; x && r == CKR_OK; x = ckr__flat_next(in)) {
         n += x->kind == CKR_NODE_TENSOR || x->kind == CKR_NODE_NDARRAY;
         if (ckr__flat_new(in, x)) r = ckr__flat_enter(in, x);
     }
@@ -42205,17 +42179,15 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
 {
     const ckr__plain *p = (const ckr__plain *)ckr__kept_data(s);
     ckr__flat w, in = CKR_ZERO;
-    const ckr_node *x;
     ckr_result r = CKR_OK;
     if (!ckr__flat_begin(&w, c, c->n_nodes)) return c->err->code;
-    for (x = root; x && r == CKR_OK; x = ckr__flat_next(&w)) {
-        const char *key;
+    for (const ckr_node *x = root; x && r == CKR_OK; x = ckr__flat_next(&w)) {
         if (ckr__plain_taken(p, x) || ckr__plain_stream(c, s, &w, x)) continue;
         if (ckr__flat_new(&w, x)) {
             r = ckr__flat_enter(&w, x);
             continue;
         }
-        key = ckr__flat_key(&w);
+        const char *key = ckr__flat_key(&w);
         if (!key) r = c->err->code;
         else if (x->kind == CKR_NODE_TENSOR && !(p && p->taken))
             r = ckr__plain_tensor(c, s, key, x->u.view);
@@ -42229,11 +42201,11 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
    that is one; torch wraps some in a list. */
 static void ckr__plain_parts(const ckr_node *root, const ckr_node **optim, const ckr_node **sched)
 {
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(root);
     *optim = ckr__is_optimizer(root) ? root : NULL;
     *sched = ckr__is_scheduler(root) ? root : NULL;
-    for (i = 0; i < ckr__dict_n(root) && !(*optim && *sched); i++) {
-        const ckr_node *v = ckr__dict_at(root, i);
+    while (ckr__walk_on(&w)) {
+        const ckr_node *v = w.value;
         if (ckr_node_is_list(v) && v->count == 1) v = v->u.items[0];
         if (!ckr_node_is_dict(v)) continue;
         if (!*optim && ckr__is_optimizer(v)) *optim = v;
@@ -42248,12 +42220,11 @@ static ckr_result ckr__plain_optimizer(ckr__ctx *c, ckr_state *s, const ckr_node
     const ckr_node *list = ckr_node_get(optimizer, "param_groups"),
                    *state = ckr_node_get(optimizer, "state"), *step = NULL;
     double done;
-    uint64_t i, k;
-    for (i = 0; i < list->count; i++) {
+    for (uint64_t i = 0; i < list->count; i++) {
         ckr_group *g = ckr__group_add(c, s, list->u.items[i]);
         const ckr_node *index = ckr_node_get(list->u.items[i], "params"),
                        *given = ckr_node_get(list->u.items[i], "param_names");
-        for (k = 0; ckr_node_is_list(index) && k < index->count && !ckr__failed(c); k++) {
+        for (uint64_t k = 0; ckr_node_is_list(index) && k < index->count && !ckr__failed(c); k++) {
             const char *name = ckr_node_str(ckr_node_at(given, k));
             int64_t number = 0;
             if (!name) name = ckr_node_str(index->u.items[k]);
@@ -42262,7 +42233,7 @@ static ckr_result ckr__plain_optimizer(ckr__ctx *c, ckr_state *s, const ckr_node
                 name ? name : ckr__printf(c, "%lld", (long long)number);
         }
     }
-    for (i = 0; i < state->count && !step; i++)
+    for (uint64_t i = 0; i < state->count && !step; i++)
         step = ckr_node_get(ckr__dict_at(state, i), "step");
     if (s->progress.step < 0 && step && ckr__sched_number(c, step, &done) && done >= 0 &&
         done < 9e15)
@@ -42329,13 +42300,12 @@ static bool ckr__plain_retype_one(ckr__ctx *c, ckr_tensor *t, ckr_dtype dtype, u
                                   const int64_t *shape)
 {
     int64_t *dims, numel, step = (int64_t)ckr_dtype_size(dtype);
-    uint32_t d;
     if (t->dtype != CKR_DTYPE_U8 || t->n_dims != 1 || !ckr__numel(n_dims, shape, &numel) ||
         numel > t->shape[0] || numel * step != t->shape[0])
         return false;
     dims = CKR__NEW_N(c, int64_t, 2 * (uint64_t)n_dims);
     if (!dims) return false;
-    for (d = n_dims; d-- > 0; step = ckr__times(step, shape[d])) {
+    for (uint32_t d = n_dims; d-- > 0; step = ckr__times(step, shape[d])) {
         dims[d] = shape[d];
         dims[n_dims + d] = step;
     }
@@ -42356,20 +42326,18 @@ static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *t
 {
     const uint64_t n = ckr__dict_n(told);
     int64_t shape[CKR_MAX_DIMS];
-    uint64_t i, at, done = ckr_node_get(told, "format") != NULL;
-    ckr__map names = CKR_ZERO;
+    uint64_t at, done = ckr_node_get(told, "format") != NULL;
+    ckr__walk w = ckr__walk_in(told);
+    ckr__map names = { c, NULL, 0, 0 };
     ckr_dtype dtype;
     uint32_t n_dims;
-    names.c = c;
-    for (i = 0; i < s->n_tensors && done < n; i++)
+    for (uint64_t i = 0; i < s->n_tensors && done < n; i++)
         ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    for (i = 0; i < n; i++) {
-        const char *name = told->u.items[2 * i]->u.str;
-        if (strcmp(name, "format") != 0 &&
-            ckr__plain_typed(ckr_node_str(ckr__dict_at(told, i)), &dtype, &n_dims, shape) &&
-            ckr__map_find(&names, name, strlen(name), &at))
+    while (ckr__walk_on(&w))
+        if (w.name && strcmp(w.name, "format") != 0 &&
+            ckr__plain_typed(ckr_node_str(w.value), &dtype, &n_dims, shape) &&
+            ckr__map_find(&names, w.name, strlen(w.name), &at))
             done += ckr__plain_retype_one(c, s->tensors[at], dtype, n_dims, shape);
-    }
     ckr__map_free(&names);
     if (ckr__failed(c) || done == n) return c->err->code;
     return ckr__leave(c, s, "__metadata__", NULL, told);
@@ -42396,43 +42364,24 @@ static ckr_result ckr__plain_header(ckr__ctx *c, uint32_t file, ckr_state *s)
     return r == CKR_OK ? ckr__plain_retype(c, s, told) : r;
 }
 
-/* A training run's file: keep->taken says whether it is one. */
-static ckr_result ckr__plain_run(ckr__ctx *c, const ckr_open_desc *desc, ckr_state *s,
-                                 ckr__plain *keep)
-{
-    ckr__script x = CKR_ZERO;
-    x.c = c;
-    x.s = s;
-    x.root = keep->root;
-    x.path = keep->path;
-    x.rel = ckr__base(keep->path);
-    x.desc = desc;
-    x.keep = keep;
-    x.tensor_fn = ckr__plain_leaf;
-    x.user = &x;
-    return ckr__script_read(&x);
-}
-
 static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                   ckr_state *s, ckr_node *root)
 {
+    const char *optimizer = desc ? desc->optimizer : NULL;
     bool run = false;
     ckr_result r = CKR_OK;
     if (root->attrs) r = ckr__leave(c, s, "__metadata__", NULL, root->attrs);
     if (r != CKR_OK) return r;
     s->dialect = "torch";
     if (s->format == CKR_FORMAT_TORCH_ZIP || s->format == CKR_FORMAT_TORCH_LEGACY) {
-        ckr__plain *keep = CKR__NEW(c, ckr__plain);
+        ckr__script x;
         path = ckr__strdup(c, path);
-        if (!keep || !path) return c->err->code;
-        keep->root = root;
-        keep->source = s;
-        keep->path = path;
-        s->_kept->data = keep;
-        if (!desc || !desc->optimizer) r = ckr__plain_run(c, desc, s, keep);
-        run = keep->taken != NULL;
+        if (!path || !ckr__script_begin(&x, c, s, desc, path, root)) return c->err->code;
+        s->_kept->data = x.keep;
+        if (!optimizer) r = ckr__script_read(&x);
+        run = x.keep->taken != NULL;
     }
-    if (r == CKR_OK && !run) r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
+    if (r == CKR_OK && !run) r = ckr__plain_trainer(c, optimizer, s, root);
     return r == CKR_OK ? ckr__plain_flatten(c, s, root) : r;
 }
 
@@ -42442,9 +42391,8 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
     uint32_t file;
     ckr_node *root = NULL;
     bool safetensors = false;
-    ckr_result r;
     path = ckr__plain_file(c, path);
-    r = path ? ckr__file_open(c, path, &file) : c->err->code;
+    ckr_result r = path ? ckr__file_open(c, path, &file) : c->err->code;
     if (r == CKR_OK) r = ckr__doc_is_safetensors(c, file, &safetensors);
     if (r != CKR_OK) return r;
     if (safetensors) return ckr__plain_header(c, file, s);
@@ -42462,20 +42410,18 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
 {
     const char *name = ckr__flat_name(c, t);
     const bool tagged = f->format != CKR_FORMAT_SAFETENSORS || *ckr__dtypes[dtype].tag;
-    ckr_node *n;
     int64_t numel, bytes;
     if (!name || !ckr__numel(t->n_dims, t->shape, &numel)) return false;
     bytes = numel * (int64_t)ckr_dtype_size(dtype);
-    n = tagged ? ckr__entry_new(c, f, name, dtype, t->n_dims, t->shape)
-               : ckr__entry_new(c, f, name, CKR_DTYPE_U8, 1, &bytes);
+    ckr_node *n = tagged ? ckr__entry_new(c, f, name, dtype, t->n_dims, t->shape)
+                         : ckr__entry_new(c, f, name, CKR_DTYPE_U8, 1, &bytes);
     if (!n || !ckr__node_pair(c, f->root, ckr__node_str(c, name), n)) return false;
     n->u.entry->requires_grad = t->requires_grad && f->format == CKR_FORMAT_TORCH_ZIP;
     if (!tagged) {
         ckr__buf text = CKR_ZERO;
-        uint32_t d;
         text.c = c;
         ckr__buf_printf(&text, "%s [", ckr_dtype_name(dtype));
-        for (d = 0; d < t->n_dims; d++)
+        for (uint32_t d = 0; d < t->n_dims; d++)
             ckr__buf_printf(&text, "%s%lld", d ? ", " : "", (long long)t->shape[d]);
         ckr__buf_put(&text, "]", 2);
         if (text.failed ||
@@ -42490,14 +42436,11 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
 
 static ckr_result ckr__plain_once(ckr__ctx *c, const ckr_node *root)
 {
-    ckr__map names = CKR_ZERO;
-    uint64_t i;
-    ckr_result r = CKR_OK;
-    names.c = c;
-    for (i = 0; i < root->count && r == CKR_OK; i++)
-        r = ckr__name_once(&names, ckr__dict_key(root, i));
+    ckr__map names = { c, NULL, 0, 0 };
+    ckr__walk w = ckr__walk_in(root);
+    while (!ckr__failed(c) && ckr__walk_on(&w)) ckr__name_once(&names, w.name);
     ckr__map_free(&names);
-    return r;
+    return c->err->code;
 }
 
 /* One file of tensors has no place for the rest; who chose slots does not want it. */
@@ -42506,8 +42449,7 @@ static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s)
     const char *const what[] = { "groups", "schedule", "rng", "progress", "leftovers" };
     const uint64_t n[] = { s->n_groups, s->n_schedules, s->n_rng, s->progress.step >= 0,
                            s->n_leftovers };
-    int i;
-    for (i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++)
         if (n[i])
             ckr__say(c, "CKR_W_TENSORS_ONLY", CKR_LOST, what[i], NULL, NULL,
                      "the target is one file of tensors", NULL);
@@ -42519,8 +42461,8 @@ static ckr_result ckr__plain_loose(ckr__ctx *c, const ckr_state *s)
 {
     const char *first = NULL;
     char text[40];
-    uint64_t i, n = 0;
-    for (i = 0; i < s->n_leftovers; i++) {
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < s->n_leftovers; i++) {
         const ckr_node *v = s->leftovers[i].node;
         if (v && v->kind == CKR_NODE_TENSOR && !n++) first = s->leftovers[i].path;
     }
@@ -42552,9 +42494,8 @@ typedef struct ckr__whole_job {
 /* What stands for a node of the source from now on; NULL: nothing does. */
 static void ckr__whole_stand(ckr__whole_job *w, const ckr_node *node, const ckr_node *now)
 {
-    ckr__stand *x;
     if (!node || !now || ckr__map_find(&w->swaps, (const char *)&node, sizeof node, NULL)) return;
-    x = CKR__PUSH(ckr__stand, w->c, w->stands, w->n_stands);
+    ckr__stand *x = CKR__PUSH(ckr__stand, w->c, w->stands, w->n_stands);
     if (ckr__failed(w->c)) return;
     x->node = (ckr_node *)(uintptr_t)node;     /* what copies them reads them               */
     x->now = (ckr_node *)(uintptr_t)now;
@@ -42580,12 +42521,10 @@ static ckr_node *ckr__whole_tensor(void *user, ckr__out_file *f, const ckr_view 
 {
     const ckr__whole_job *w = (const ckr__whole_job *)user;
     const ckr_tensor *t = ckr__whole_of_view(w, v);
-    ckr_dtype dtype;
-    ckr_node *n;
     if (!t) return ckr__entry_copy(w->c, f, "leftover", v);
-    dtype = ckr__dtype_as(t, w->dtype);
+    ckr_dtype dtype = ckr__dtype_as(t, w->dtype);
     if (!w->replica) ckr__say_cast(w->c, t, dtype);
-    n = ckr__entry_whole(w->c, f, t->name, t, dtype, w->replica);
+    ckr_node *n = ckr__entry_whole(w->c, f, t->name, t, dtype, w->replica);
     if (!n) return NULL;
     n->u.entry->requires_grad = v->requires_grad;
     n->u.entry->parameter = v->parameter;
@@ -42658,19 +42597,17 @@ static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was
 
 static void ckr__whole_maps(ckr__whole_job *w, const ckr__plain *p)
 {
-    uint64_t i;
     w->views.c = w->swaps.c = w->c;
-    for (i = 0; i < p->n_views; i++)
+    for (uint64_t i = 0; i < p->n_views; i++)
         if (p->views[i])
             ckr__map_put(&w->views, (const char *)&p->views[i], sizeof p->views[i], i, NULL);
-    for (i = 0; i < p->n_tied; i++) ckr__whole_stand(w, p->tied[i].node, p->tied[i].now);
+    for (uint64_t i = 0; i < p->n_tied; i++) ckr__whole_stand(w, p->tied[i].node, p->tied[i].now);
 }
 
 /* The streams of the one file: rank 0's. */
 static void ckr__whole_streams(ckr__whole_job *w)
 {
-    uint64_t i;
-    for (i = 0; i < w->source->n_rng; i++) {
+    for (uint64_t i = 0; i < w->source->n_rng; i++) {
         const ckr_stream *was = &w->source->rng[i],
                          *now = ckr__stream_of(w->s, 0, was->kind, was->name);
         if (now) ckr__whole_stand(w, was->state, now->state ? now->state : was->state);
@@ -42704,7 +42641,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     ckr__out_file *f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
     ckr__whole_job w = CKR_ZERO;
     ckr__copy hooks = CKR_ZERO;
-    uint64_t k, n, first = 0;
+    uint64_t n, first = 0;
     if (!f) return c->err->code;
     w.c = c;
     w.s = s;
@@ -42716,7 +42653,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     ckr__whole_minds(&w, t);
     ckr__whole_maps(&w, w.p);
     ckr__whole_streams(&w);
-    for (k = 0; k < w.p->n_optimizers && !c->refused; k++, first += n) {
+    for (uint64_t k = 0; k < w.p->n_optimizers && !c->refused; k++, first += n) {
         n = ckr_node_get(w.p->optimizers[k], "param_groups")->count;
         ckr__whole_groups(&w, w.p->optimizers[k], first, n, t->groups != NULL, "groups");
     }
@@ -42793,12 +42730,11 @@ static ckr_result ckr__plain_fresh(ckr__ctx *c, const ckr_state *s, const ckr_ta
                                    ckr__out *out)
 {
     ckr__fresh w = CKR_ZERO;
-    ckr_result r;
     ckr__fresh_begin(&w, c, s, t, out);
     if (!ckr__fresh_file(&w, "", CKR_FORMAT_TORCH_ZIP)) return c->err->code;
     ckr__fresh_set(&w, "model", ckr__fresh_model(&w, "param"));
     ckr__fresh_set(&w, "optimizer", ckr__fresh_optimizer(&w));
-    r = ckr__failed(c) ? c->err->code : ckr__plain_scheduler(&w);
+    ckr_result r = ckr__failed(c) ? c->err->code : ckr__plain_scheduler(&w);
     if (r != CKR_OK) return r;
     ckr__fresh_set(&w, "ema", ckr__fresh_model(&w, "ema"));
     ckr__plain_rest(&w);
@@ -42832,56 +42768,53 @@ static void ckr__shards_close(ckr__shards *x, uint64_t begin, uint64_t end)
 /* As huggingface_hub splits: in order; one that is too large for any file has one of its own. */
 static bool ckr__shards_split(ckr__shards *x, uint64_t most)
 {
-    const ckr_node *root = x->whole->root;
-    uint64_t i, begin = 0, size = 0;
-    x->number = CKR__NEW_N(x->c, uint64_t, root->count);
+    ckr__walk w = ckr__walk_in(x->whole->root);
+    uint64_t begin = 0, size = 0;
+    x->number = CKR__NEW_N(x->c, uint64_t, w.dict->count);
     if (!x->number) return false;
-    for (i = 0; i < root->count; i++) {
-        const ckr_node *key = root->u.items[2 * i];
-        const uint64_t n = ckr__dict_at(root, i)->u.entry->n_bytes;
-        ckr__map_put(&x->names, key->u.str, (size_t)key->count, i, NULL);
+    while (ckr__walk_on(&w)) {
+        const uint64_t n = w.value->u.entry->n_bytes;
+        ckr__map_put(&x->names, w.name, (size_t)w.key->count, w.i, NULL);
         x->total += n;
-        if (n > most) x->number[i] = ++x->n;
+        if (n > most) x->number[w.i] = ++x->n;
         if (n > most) continue;
         if (size > most - n) {
-            ckr__shards_close(x, begin, i);
-            begin = i;
+            ckr__shards_close(x, begin, w.i);
+            begin = w.i;
             size = 0;
         }
         size += n;
     }
-    ckr__shards_close(x, begin, root->count);
+    ckr__shards_close(x, begin, w.dict->count);
     return !ckr__failed(x->c);
 }
 
 /* A line of metadata goes with the tensor that it tells of, else into all files. */
 static void ckr__shards_fill(ckr__shards *x)
 {
-    const ckr_node *root = x->whole->root, *told = x->whole->metadata;
-    uint64_t i, k, at;
-    for (i = 0; i < root->count; i++) {
-        ckr__out_file *f = x->files[x->number[i] - 1];
-        *CKR__PUSH(ckr_entry *, x->c, f->entries, f->n_entries) = ckr__dict_at(root, i)->u.entry;
-        ckr__node_take(x->c, f->root, root, i);
+    ckr__walk w = ckr__walk_in(x->whole->root), told = ckr__walk_in(x->whole->metadata);
+    uint64_t at;
+    while (ckr__walk_on(&w)) {
+        ckr__out_file *f = x->files[x->number[w.i] - 1];
+        *CKR__PUSH(ckr_entry *, x->c, f->entries, f->n_entries) = w.value->u.entry;
+        ckr__node_pair(x->c, f->root, w.key, w.value);
     }
-    for (i = 0; i < told->count; i++) {
-        const ckr_node *key = told->u.items[2 * i],
-                       *name = ckr__starts(key->u.str, "tied:") ? ckr__dict_at(told, i) : key;
-        const uint64_t of = !ckr__is_str(key, "format") &&
+    while (ckr__walk_on(&told)) {
+        const ckr_node *name = ckr__starts(told.name, "tied:") ? told.value : told.key;
+        const uint64_t of = strcmp(told.name, "format") != 0 &&
                                     ckr__map_find(&x->names, name->u.str, (size_t)name->count, &at)
                                 ? x->number[at]
                                 : 0;
-        for (k = of ? of - 1 : 0; k < (of ? of : x->n); k++)
-            ckr__node_take(x->c, x->files[k]->metadata, told, i);
+        for (uint64_t k = of ? of - 1 : 0; k < (of ? of : x->n); k++)
+            ckr__node_pair(x->c, x->files[k]->metadata, told.key, told.value);
     }
 }
 
 static bool ckr__shards_files(ckr__shards *x)
 {
-    uint64_t i;
     x->files = CKR__NEW_N(x->c, ckr__out_file *, x->n);
     x->out->n_files = 0;               /* the whole is not written                        */
-    for (i = 0; x->files && i < x->n; i++) {
+    for (uint64_t i = 0; x->files && i < x->n; i++) {
         const char *path = x->n == 1
                                ? CKR__HF_FILE
                                : ckr__printf(x->c, "model-%05llu-of-%05llu.safetensors",
@@ -42899,19 +42832,16 @@ static bool ckr__shards_files(ckr__shards *x)
 static ckr_result ckr__shards_index(ckr__shards *x)
 {
     ckr__ctx *c = x->c;
-    const ckr_node *whole = x->whole->root;
+    ckr__walk w = ckr__walk_in(x->whole->root);
     ckr_node *map = ckr__node(c, CKR_NODE_DICT), *size = ckr__node_int(c, (int64_t)x->total), *root;
     ckr__buf text = CKR_ZERO;
-    uint64_t i;
-    ckr_result r;
     text.c = c;
-    for (i = 0; i < whole->count; i++)
-        ckr__node_pair(c, map, whole->u.items[2 * i],
-                       ckr__node_str(c, x->files[x->number[i] - 1]->path));
+    while (ckr__walk_on(&w))
+        ckr__node_pair(c, map, w.key, ckr__node_str(c, x->files[x->number[w.i] - 1]->path));
     root = ckr__node_dict(c, "metadata", ckr__node_dict(c, "total_size", size, CKR__END),
                           "weight_map", map, CKR__END);
     if (ckr__failed(c)) return c->err->code;
-    r = ckr__json_put(&text, root, 2, true);
+    const ckr_result r = ckr__json_put(&text, root, 2, true);
     ckr__buf_u8(&text, '\n');
     if (r != CKR_OK) ckr__buf_free(&text);
     return r == CKR_OK ? ckr__out_buf(x->out, CKR__HF_INDEX, &text) : r;
@@ -42940,13 +42870,12 @@ static ckr__out_file *ckr__plain_begin(ckr__ctx *c, const ckr_state *s, ckr__out
 {
     ckr__out_file *f =
         ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
-    uint64_t i;
     if (!f) return NULL;
     f->root = ckr__node(c, CKR_NODE_DICT);
     f->metadata = torch ? NULL : ckr__node(c, CKR_NODE_DICT);
     if (!torch) ckr__node_set(c, f->metadata, "format", ckr__node_str(c, "pt"));
     if (ckr__failed(c) || (own && !own->metadata_fn(c, f, s))) return NULL;
-    for (i = 0; i < s->n_ties && !torch; i++)
+    for (uint64_t i = 0; i < s->n_ties && !torch; i++)
         ckr__node_set(c, f->metadata, ckr__printf(c, "tied:%s", s->ties[i].other),
                       ckr__node_str(c, s->ties[i].name));
     return ckr__failed(c) ? NULL : f;
@@ -42973,8 +42902,6 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
                same = torch && !strcmp(ckr__kept_as(s), "torch");
     const ckr__as_file *way = ckr__kept_as_file(s),
                        *own = way && way->tensor_fn && !t->variant ? way : NULL;
-    ckr__out_file *f;
-    uint64_t i;
     ckr_result r = CKR_OK;
     if (same && !ckr__batch_scripted(out, s->batch, t->topology.dp)) return c->err->code;
     if (same && all && ckr__kept_data(s) &&
@@ -42992,9 +42919,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     if (!s->n_tensors)
         return ckr__fail(c->err, CKR_ITEM_NOTHING, NULL, CKR_NO_OFFSET, NULL,
                          "it holds no tensors: the file would be empty");
-    f = ckr__plain_begin(c, s, out, torch, own);
+    ckr__out_file *f = ckr__plain_begin(c, s, out, torch, own);
     if (!f) return c->err->code;
-    for (i = 0; i < s->n_tensors; i++) {
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *x = s->tensors[i];
         if (ckr__slot_wanted(t->slots, x->slot) &&
             !ckr__plain_put(c, f, x, ckr__dtype_as(x, t->dtype), own, out))
@@ -43155,31 +43082,19 @@ static void ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *desc, ck
                          uint32_t ranks)
 {
     ckr__ctx *c = x->load.c;
-    ckr__plain *keep = CKR__NEW(c, ckr__plain);
     ckr_state was = *s;
-    if (!keep || !root) return;
+    if (!root || !ckr__script_begin(&x->of, c, s, desc, x->file, root)) return;
     if (x->rank) {
         s->groups = NULL;
         s->n_groups = 0;
     }
-    keep->root = root;
-    keep->source = s;
-    keep->path = x->file;
-    keep->rank = x->rank;
-    keep->ranks = ranks;
-    s->_kept->data = keep;
-    memset(&x->of, 0, sizeof x->of);
-    x->of.c = c;
-    x->of.s = s;
-    x->of.root = root;
-    x->of.path = x->file;
-    x->of.rel = ckr__base(x->file);
-    x->of.desc = desc;
-    x->of.keep = keep;
+    x->of.keep->rank = x->rank;
+    x->of.keep->ranks = ranks;
     x->of.tensor_fn = ckr__tr_leaf;
     x->of.user = x;
+    s->_kept->data = x->of.keep;
     ckr__script_read(&x->of);
-    if (!keep->taken)
+    if (!x->of.keep->taken)
         ckr__fail_with(c, CKR_ITEM_FILE_FORM, x->file, NULL,
                        "the states of a model or an optimizer were expected", NULL);
     if (!ckr__failed(c)) ckr__plain_flatten(c, s, root);
@@ -43282,14 +43197,14 @@ static ckr_node *ckr__tn_model(ckr__fileset *k, ckr_state *s)
 {
     ckr_node *model = ckr__node(k->c, CKR_NODE_DICT);
     uint32_t newest = 0;
-    uint64_t i, m;
-    for (i = 0; i < k->n_files[1]; i++)
+    for (uint64_t i = 0; i < k->n_files[1]; i++)
         if (k->files[1][i]->at[CKR__N] > newest) newest = k->files[1][i]->at[CKR__N];
-    for (i = 0; i < k->n_files[1] && !ckr__failed(k->c); i++) {
+    for (uint64_t i = 0; i < k->n_files[1] && !ckr__failed(k->c); i++) {
         ckr__rankfile *f = k->files[1][i];
         if (f->at[CKR__N] == newest && !ckr__starts(f->name, "adapter")) {
             if (ckr__fileset_load(k, f, &s->format) != CKR_OK) return NULL;
-            for (m = 0; m < ckr__dict_n(f->root); m++) ckr__node_take(k->c, model, f->root, m);
+            for (uint64_t m = 0; m < ckr__dict_n(f->root);
+                 m++) ckr__node_take(k->c, model, f->root, m);
         } else {
             ckr__leave(k->c, s, f->rel, NULL, NULL);
         }
@@ -43300,33 +43215,24 @@ static ckr_node *ckr__tn_model(ckr__fileset *k, ckr_state *s)
 static ckr_result ckr__tn_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
                                ckr_state *s)
 {
-    ckr__plain *keep = CKR__NEW(c, ckr__plain);
-    ckr__script x = CKR_ZERO;
+    ckr__script x;
     ckr__fileset k;
     ckr_node *root = NULL;
-    ckr_result r = keep ? ckr__tn_scan(c, dir, &k) : c->err->code;
+    ckr_result r = ckr__tn_scan(c, dir, &k);
     s->dialect = "torchtune";
     if (r == CKR_OK && !k.n_files[2])
         r = ckr__fileset_missing(&k, NULL, 0, 1, "recipe_state/recipe_state.pt");
     if (r == CKR_OK) r = ckr__fileset_load(&k, k.files[2][0], NULL);
     if (r == CKR_OK) root = ckr__dict_copy(c, k.files[2][0]->root);
     if (root) ckr__node_set(c, root, "model", ckr__tn_model(&k, s));
-    if (r != CKR_OK || ckr__failed(c)) return c->err->code;
-    keep->root = x.root = root;
-    keep->source = s;
-    keep->path = x.path = k.files[2][0]->path;
-    s->_kept->data = keep;
-    x.c = c;
-    x.s = s;
+    if (ckr__failed(c) || !ckr__script_begin(&x, c, s, desc, k.files[2][0]->path, root))
+        return c->err->code;
     x.rel = k.files[2][0]->rel;
-    x.desc = desc;
-    x.keep = keep;
-    x.tensor_fn = ckr__plain_leaf;
-    x.user = &x;
     x.mixed = true;
+    s->_kept->data = x.keep;
     r = ckr__script_read(&x);
-    if (r == CKR_OK && !keep->taken)
-        r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, keep->path, CKR_NO_OFFSET, "optimizer",
+    if (r == CKR_OK && !x.keep->taken)
+        r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, x.path, CKR_NO_OFFSET, "optimizer",
                       "the state of an optimizer was expected");
     if (r == CKR_OK) r = ckr__plain_flatten(c, s, root);
     s->_kept->data = NULL;
@@ -43497,9 +43403,8 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
 static ckr_result ckr__ac_list(ckr__ac *r)
 {
     ckr__dirlist l;
-    uint64_t i;
     ckr_result e = ckr__dir_list(r->c, r->dir, &l);
-    for (i = 0; i < l.n && e == CKR_OK; i++) {
+    for (uint64_t i = 0; i < l.n && e == CKR_OK; i++) {
         ckr__ac_file *f = CKR__NEW(r->c, ckr__ac_file);
         ckr__rankfile x;
         if (!f) break;
@@ -43522,16 +43427,15 @@ static ckr_result ckr__ac_list(ckr__ac *r)
 /* The file of a kind and number, or of a name; NULL: there is none. */
 static ckr__ac_file *ckr__ac_nth(const ckr__ac *r, uint8_t kind, uint32_t index)
 {
-    uint64_t i;
-    for (i = 0; i < r->n_files; i++)
+    for (uint64_t i = 0; i < r->n_files; i++)
         if (r->files[i]->kind == kind && r->files[i]->index == index) return r->files[i];
     return NULL;
 }
 
 static ckr__ac_file *ckr__ac_named(const ckr__ac *r, const char *rel)
 {
-    uint64_t i;
-    for (i = 0; i < r->n_files; i++) if (!strcmp(r->files[i]->rel, rel)) return r->files[i];
+    for (uint64_t i = 0; i < r->n_files;
+         i++) if (!strcmp(r->files[i]->rel, rel)) return r->files[i];
     return NULL;
 }
 
@@ -43545,17 +43449,16 @@ static bool ckr__ac_of_engine(const ckr__ac *r, const ckr__ac_file *f)
 /* DeepSpeed's directory, read into the state. */
 static ckr_result ckr__ac_engine(ckr__ac *r)
 {
-    const char *dir;
     ckr__rankfile at;
-    uint64_t i;
-    for (i = 0; i < r->n_files && !ckr__failed(r->c) && !r->engine; i++)
+    for (uint64_t i = 0; i < r->n_files && !ckr__failed(r->c) && !r->engine; i++)
         if (r->files[i]->dir && (ckr__starts(r->files[i]->rel, "global_step") ||
                                  ckr__form_match("pytorch_model[_{n}]", r->files[i]->rel, &at)))
             ckr__under_find(r->c, r->dir, &r->engine);
-    dir = r->engine ? ckr__path_join(r->c, r->dir, r->engine) : NULL;
+    const char *dir = r->engine ? ckr__path_join(r->c, r->dir, r->engine) : NULL;
     if (dir) ckr__under_read(r->c, dir, r->desc, r->s);
     r->scheduled = dir && r->s->n_schedules > 0;
-    for (i = 0; i < r->n_files && r->scheduled; i++)       /* of no one who asks for it      */
+    for (uint64_t i = 0; i < r->n_files && r->scheduled;
+         i++)       /* of no one who asks for it      */
         if (r->files[i]->kind == CKR__AC_SCHEDULER) r->files[i]->kind = CKR__AC_LOOSE;
     return r->c->err->code;
 }
@@ -43563,10 +43466,9 @@ static ckr_result ckr__ac_engine(ckr__ac *r)
 /* What other frameworks write into the same directory under accelerate or the Trainer. */
 static ckr_result ckr__ac_foreign(ckr__ac *r)
 {
-    uint64_t i;
     ckr_result e = r->engine ? CKR_OK : ckr__af_scan(r);
     if (e != CKR_OK || r->engine || r->n_fsdp || ckr__ac_nth(r, CKR__AC_MODEL, 0)) return e;
-    for (i = 0; i < r->n_files; i++)
+    for (uint64_t i = 0; i < r->n_files; i++)
         if (r->files[i]->dir &&
             ckr__name_in("pytorch_model* global_step* distcp", r->files[i]->rel))
             return ckr__fail_with(r->c, CKR_ITEM_TRAINER_SHARDED, r->files[i]->path, NULL,
@@ -43581,11 +43483,10 @@ static ckr_result ckr__ac_foreign(ckr__ac *r)
 /* Both trainers take the safetensors file where there are two. */
 static void ckr__ac_prefer(ckr__ac *r)
 {
-    uint64_t i, k;
-    for (i = 0; i < r->n_files; i++) {
+    for (uint64_t i = 0; i < r->n_files; i++) {
         ckr__ac_file *f = r->files[i];
         if (f->kind > CKR__AC_INDEX || !ckr__starts(f->rel, "pytorch_model")) continue;
-        for (k = 0; k < r->n_files; k++) {
+        for (uint64_t k = 0; k < r->n_files; k++) {
             const ckr__ac_file *g = r->files[k];
             if (g->kind == CKR__AC_MODEL && g->index == f->index && !strncmp(g->rel, "model", 5))
                 f->kind = CKR__AC_LOOSE;
@@ -43656,14 +43557,12 @@ static ckr_result ckr__sana_newest(ckr__ctx *c, const char *dir, const char **be
     const char *link = dir ? ckr__path_join(c, dir, "latest.pth") : NULL;
     ckr_stat to, st;
     ckr__dirlist l;
-    uint64_t i;
     int64_t epoch, step, top = -1;
     ckr_result r = link ? ckr__dir_list(c, dir, &l) : c->err->code;
     const bool linked = link && ckr__path_stat(c, link, &to) && to.kind == CKR_FILE_REGULAR;
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
-        const char *path;
+    for (uint64_t i = 0; r == CKR_OK && i < l.n; i++) {
         if (l.items[i]->is_dir || !ckr__sana_name(l.items[i]->name, &epoch, &step)) continue;
-        path = ckr__path_join(c, dir, l.items[i]->name);
+        const char *path = ckr__path_join(c, dir, l.items[i]->name);
         if (!path) return c->err->code;
         if (linked && ckr__path_stat(c, path, &st) && st.id[0] == to.id[0] &&
             st.id[1] == to.id[1]) {
@@ -43727,49 +43626,47 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
 {
     ckr_node *map = NULL;
     const ckr_node *meta;
-    uint64_t i, k, at;
-    ckr_result e = ckr__hf_index(r->c, f->path, &map, &meta);
-    for (i = 0; e == CKR_OK && i < map->count; i++) {
-        const char *name = ckr__dict_key(map, i);
-        const char *shard = ckr_node_str(ckr__dict_at(map, i));
-        for (k = 0; k < r->n_files && strcmp(r->files[k]->rel, shard) != 0; k++) {}
-        if (k == r->n_files || r->files[k]->kind != CKR__AC_MODEL)
+    uint64_t at;
+    if (ckr__hf_index(r->c, f->path, &map, &meta) != CKR_OK) return r->c->err->code;
+    for (ckr__walk w = ckr__walk_in(map); ckr__walk_on(&w);) {
+        const char *shard = ckr_node_str(w.value), *name = w.name;
+        const ckr__ac_file *in = ckr__ac_named(r, shard);
+        if (!in || in->kind != CKR__AC_MODEL)
             return ckr__fail(r->c->err, CKR_ITEM_RANK_MISSING, f->path, CKR_NO_OFFSET, name,
                              "it names the shard %.100s, which is not there", shard);
         if (f->index) name = ckr__printf(r->c, "model_%u.%s", (unsigned)f->index, name);
         if (!name) return ckr__oom(r->c);
-        if (!ckr__map_find(&r->of.names, name, strlen(name), &at) ||
-            (r->keep->views[at] &&
-             strcmp(ckr__file_path(r->c, r->keep->views[at]->file), r->files[k]->path) != 0))
+        const bool has = ckr__map_find(&r->of.names, name, strlen(name), &at);
+        const ckr_view *v = has ? r->keep->views[at] : NULL;
+        if (!has || (v && strcmp(ckr__file_path(r->c, v->file), in->path) != 0))
             return ckr__fail(r->c->err, CKR_ITEM_HF_MISSING, f->path, CKR_NO_OFFSET, name,
                              "the shard %.100s has no such tensor", shard);
     }
-    return e;
+    return r->c->err->code;
 }
 
 /* The weights once more beside the engine's: copies of its parameters, which are compared before
    they are written. What is none of them goes with the file as it is. */
 static ckr_result ckr__ac_copies(ckr__ac *r, const ckr__ac_file *f, ckr_node **first)
 {
-    uint64_t i, at;
+    ckr__walk w = ckr__walk_in(f->root);
+    uint64_t at;
     if (!ckr_node_is_dict(f->root)) return ckr__ac_bad(r, f, NULL, "a dict");
-    for (i = 0; i < f->root->count; i++) {
-        const char *name = ckr__dict_key(f->root, i);
-        ckr_node *value = ckr__dict_at(f->root, i);
-        const ckr_view *v = value->u.view;
+    while (ckr__walk_on(&w)) {
+        const ckr_view *v = w.value->u.view;
         ckr_tensor *t;
-        if (!name || value->kind != CKR_NODE_TENSOR ||
-            !ckr__map_find(&r->of.names, name, strlen(name), &at))
+        if (!w.name || w.value->kind != CKR_NODE_TENSOR ||
+            !ckr__map_find(&r->of.names, w.name, strlen(w.name), &at))
             continue;
         t = r->s->tensors[at];
         if (v->dtype != t->dtype || ckr__view_odd(v) ||
             !ckr__same_dims(v->n_dims, v->shape, t->n_dims, t->shape))
             continue;
         if (first[at]) {
-            ckr__script_pair(&r->of, value, first[at]);
+            ckr__script_pair(&r->of, w.value, first[at]);
             continue;
         }
-        first[at] = value;
+        first[at] = w.value;
         r->keep->views[at] = v;
         if (!ckr__read_view(r->c, t, NULL, v, -1, true)) return ckr__oom(r->c);
     }
@@ -43780,13 +43677,13 @@ static ckr_result ckr__ac_copies(ckr__ac *r, const ckr__ac_file *f, ckr_node **f
 static ckr_node **ckr__ac_engine_params(ckr__ac *r)
 {
     const ckr_state *s = r->s;
-    uint64_t i, at;
+    uint64_t at;
     r->keep->views = CKR__NEW_N(r->c, const ckr_view *, s->n_tensors);
     r->keep->n_views = s->n_tensors;
-    for (i = 0; i < s->n_tensors; i++)
+    for (uint64_t i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param"))
             ckr__map_put(&r->of.names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    for (i = 0; i < s->n_ties; i++)
+    for (uint64_t i = 0; i < s->n_ties; i++)
         if (ckr__map_find(&r->of.names, s->ties[i].name, strlen(s->ties[i].name), &at))
             ckr__map_put(&r->of.names, s->ties[i].other, strlen(s->ties[i].other), at, NULL);
     return ckr__failed(r->c) ? NULL : CKR__NEW_N(r->c, ckr_node *, s->n_tensors);
@@ -43795,14 +43692,13 @@ static ckr_node **ckr__ac_engine_params(ckr__ac *r)
 static ckr_result ckr__ac_models(ckr__ac *r)
 {
     ckr_node **first = NULL;
-    uint64_t i;
     ckr_result e = CKR_OK;
     if (r->n_fsdp) return ckr__af_read(r);
     ckr__ac_prefer(r);
     if (r->engine) first = ckr__ac_engine_params(r);
     if (r->engine && !first) return r->c->err->code;
     r->s->_kept->data = r->keep;              /* where views are noted                     */
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+    for (uint64_t i = 0; i < r->n_files && e == CKR_OK; i++) {
         ckr__ac_file *f = r->files[i];
         const char *prefix = "";
         if (f->kind != CKR__AC_MODEL) continue;
@@ -43812,7 +43708,7 @@ static ckr_result ckr__ac_models(ckr__ac *r)
                                    : ckr__ac_dict(r, f, f->root, prefix, "param");
         if (e == CKR_OK && !first) r->s->format = f->format;
     }
-    for (i = 0; i < r->n_files && e == CKR_OK && !first; i++)
+    for (uint64_t i = 0; i < r->n_files && e == CKR_OK && !first; i++)
         if (r->files[i]->kind == CKR__AC_INDEX) e = ckr__ac_index(r, r->files[i]);
     return e;
 }
@@ -43868,7 +43764,6 @@ static ckr_result ckr__ac_rate(ckr__ac *r)
     const int64_t step = r->s->progress.step;
     const int64_t t = r->s->n_schedules ? r->s->schedules[0].position : -1;
     const int64_t whole = !r->trainer && step > 0 && t > 0 && t % step == 0 ? t / step : 0;
-    uint64_t i;
     ckr_result e = CKR_OK;
     r->rate = r->trainer ? 1 : (double)r->ranks;
     if (whole == 1 || (whole && r->sana)) {
@@ -43880,12 +43775,12 @@ static ckr_result ckr__ac_rate(ckr__ac *r)
         e = ckr__say(r->c, "CKR_W_TICKS", CKR_APPROX, "scheduler", NULL, NULL,
                      "the scheduler has not ticked once per process and update: it is stepped "
                      "otherwise, as once per epoch, or the number of processes has changed", NULL);
-        for (i = 0; i < r->s->n_schedules && e == CKR_OK; i++)
+        for (uint64_t i = 0; i < r->s->n_schedules && e == CKR_OK; i++)
             if (!ckr__sched_unclocked(r->c, &r->s->schedules[i], t, step)) e = ckr__oom(r->c);
     }
     if (step < 0 && t >= 0 && ckr__whole((double)t / r->rate))
         r->s->progress.step = (int64_t)((double)t / r->rate);
-    for (i = 0; i < r->s->n_schedules; i++) {
+    for (uint64_t i = 0; i < r->s->n_schedules; i++) {
         r->s->schedules[i].rate = r->rate;
         if (!r->trainer) r->s->schedules[i].clock = "tick";
     }
@@ -43896,7 +43791,6 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
 {
     ckr__ac_file *f;
     uint32_t k;
-    uint64_t i;
     ckr_result e = CKR_OK;
     if (r->scheduled) return CKR_OK;
     for (k = 0; e == CKR_OK && (f = ckr__ac_nth(r, CKR__AC_SCHEDULER, k)) != NULL; k++) {
@@ -43905,7 +43799,7 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
     }
     if (e == CKR_OK) e = ckr__ac_rate(r);
     if (k > 1 && ckr__ac_nth(r, CKR__AC_OPTIMIZER, 0) && !ckr__ac_nth(r, CKR__AC_OPTIMIZER, k - 1))
-        for (i = 0; i < r->s->n_schedules; i++) ckr__sched_share(&r->s->schedules[i]);
+        for (uint64_t i = 0; i < r->s->n_schedules; i++) ckr__sched_share(&r->s->schedules[i]);
     return e == CKR_OK && r->s->n_schedules ? ckr__lr_drift(r->c, r->s, r->s->schedules) : e;
 }
 
@@ -43916,8 +43810,7 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
 /* Is the value in all files, the same everywhere? Then it is the run's, not a rank's. */
 static bool ckr__ac_common(const ckr__ac *r, const char *key, const ckr_node *v)
 {
-    uint32_t i;
-    for (i = 0; i < r->n_random; i++) {
+    for (uint32_t i = 0; i < r->n_random; i++) {
         const ckr_node *w = r->random[i] ? ckr_node_get(r->random[i]->root, key) : v;
         if (!w || w->kind != v->kind || w->count != v->count) return false;
         if (v->kind == CKR_NODE_INT && v->u.i != w->u.i) return false;     /* all of its bits     */
@@ -43932,7 +43825,6 @@ static bool ckr__ac_common(const ckr__ac *r, const char *key, const ckr_node *v)
 static void ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
 {
     ckr__walk w = ckr__walk_in(dict);
-    uint32_t k;
     while (ckr__walk_on(&w)) {
         bool alone, elsewhere, active = false;
         uint32_t left = CKR__CARRY_NODES;
@@ -43941,7 +43833,7 @@ static void ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
         alone = !ckr__stream_find(r->c, ckr__trainer_streams, w.name, w.value, &as) &&
                 !ckr__ac_common(r, w.name, w.value);
         if (as.list && ckr_node_is_list(w.value) && w.value->count > 1) {
-            for (k = 0; k < r->n_random; k++)
+            for (uint32_t k = 0; k < r->n_random; k++)
                 alone = alone || (r->random[k] && !ckr_node_get(r->random[k]->root, w.name));
             if (!strcmp(as.kind, "torch_cuda"))
                 ckr__stream_own(r->c, rank, w.value, &elsewhere, &active);
@@ -43959,8 +43851,7 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
 {
     ckr__rank_streams of = CKR_ZERO;
     uint32_t top = 0, n = 0;
-    uint64_t i;
-    for (i = 0; i < r->n_files; i++) {
+    for (uint64_t i = 0; i < r->n_files; i++) {
         if (r->files[i]->kind != CKR__AC_RANDOM) continue;
         if (r->files[i]->index >= top) top = r->files[i]->index + 1;
         n++;
@@ -43971,7 +43862,7 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     r->random = CKR__NEW_N(r->c, ckr__ac_file *, top);
     if (!r->random) return r->c->err->code;
     r->n_random = top;
-    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__ac_file *f = r->files[i];
         if (f->kind != CKR__AC_RANDOM) continue;
         if (ckr__ac_load(r, f) == CKR_OK && !ckr_node_is_dict(f->root))
@@ -44031,7 +43922,7 @@ static const char *ckr__ac_random_name(ckr__ctx *c, const ckr__ac *r, uint32_t r
    they were, so that they say nothing then. */
 static ckr_result ckr__ac_missing(ckr__ac *r)
 {
-    uint32_t i, n = 0, first = 0;
+    uint32_t n = 0, first = 0;
     int64_t processes;
     if (r->trainer && !r->converted && !r->engine && r->n_random && !ckr__ac_single(r)) {
         if (ckr_node_i64(ckr_node_find(ckr__ac_object(ckr__ac_arg(r, "distributed_state")),
@@ -44040,7 +43931,7 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
             r->ranks = (uint32_t)processes;
         if (r->ranks == 1) r->ranks = 2;       /* a number in the name means several       */
     }
-    for (i = r->ranks; r->n_random && i-- > 0;)
+    for (uint32_t i = r->ranks; r->n_random && i-- > 0;)
         if (i >= r->n_random || !r->random[i]) {
             n++;
             first = i;
@@ -44066,8 +43957,7 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
 /* Other files: what torch has written is listed with what is in it. */
 static ckr_result ckr__ac_loose(ckr__ac *r)
 {
-    uint64_t i;
-    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__ac_file *f = r->files[i];
         const char *s = f->rel;
         if (f->kind != CKR__AC_LOOSE || ckr__ac_of_engine(r, f)) continue;
@@ -44135,6 +44025,7 @@ static ckr_result ckr__ac_end(ckr__ac *r)
 {
     ckr_topology *t = &r->s->topology;
     ckr__map_free(&r->of.names);
+    ckr__map_free(&r->of.had);
     r->desc = r->of.desc = NULL;
     r->s->_kept->data = r;
     if (r->engine) return r->c->err->code;
@@ -44154,8 +44045,7 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     ckr__walk extra = ckr__walk_in(ckr__ac_arg(r, "lr_scheduler_kwargs"));
     ckr_schedule *old = r->s->schedules, *x;
     double warm = 0, ratio = 0, lr, *bases, drift;
-    ckr_node *d;
-    uint64_t i, lane;
+    uint64_t lane;
     int64_t n = 0, micro = 0, steps = 1;
     ckr_node_i64(ckr__ac_arg(r, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr__ac_arg(r, "gradient_accumulation_steps"), &steps);
@@ -44169,7 +44059,7 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     ckr_node_f64(ckr__ac_arg(r, "warmup_ratio"), &ratio);
     if (warm > 0 && warm < 1) ratio = warm;
     if (!(warm >= 1)) warm = ratio > 0 && ratio <= 1 ? ceil((double)n * ratio) : 0;
-    d = ckr__node(r->c, CKR_NODE_DICT);
+    ckr_node *d = ckr__node(r->c, CKR_NODE_DICT);
     ckr__node_set(r->c, d, "num_warmup_steps", ckr__sw_number(r->c, warm));
     ckr__node_set(r->c, d, "num_training_steps", ckr__node_int(r->c, n));
     if ((!strcmp(name, "polynomial") || strstr(name, "min_lr")) &&
@@ -44179,12 +44069,12 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     name = ckr__printf(r->c, "transformers:%s", name);
     bases = CKR__NEW_N(r->c, double, old->n_lanes);
     if (ckr__failed(r->c)) return r->c->err->code;
-    for (i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
+    for (uint64_t i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
     x = ckr__sched_try(r->c, name, d, bases, old->n_lanes, NULL);
     if (!x) return r->c->err->code;
     x->position = old->position;
     x->state = old->state;
-    for (i = 0; i < x->n_lanes; i++) x->lanes[i].anchor = old->lanes[i].anchor;
+    for (uint64_t i = 0; i < x->n_lanes; i++) x->lanes[i].anchor = old->lanes[i].anchor;
     if (ckr__sched_drift(r->c, x, &drift, &lane) != CKR_OK) return r->c->err->code;
     if (!(drift <= CKR__LR_SAVED))
         return ckr__say(r->c, "CKR_W_TRAINER_ARGS", CKR_APPROX, name, NULL, NULL,
@@ -44196,19 +44086,12 @@ static ckr_result ckr__ac_args(ckr__ac *r)
 static ckr__ac *ckr__ac_new(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s)
 {
     ckr__ac *r = CKR__NEW(c, ckr__ac);
-    if (!r) return NULL;
-    r->keep = CKR__NEW(c, ckr__plain);
-    if (!r->keep) return NULL;
-    r->c = r->of.c = r->of.names.c = c;
-    r->of.s = s;
-    r->of.desc = desc;
-    r->of.keep = r->keep;
-    r->of.tensor_fn = ckr__plain_leaf;
-    r->of.user = &r->of;
+    if (!r || !ckr__script_begin(&r->of, c, s, desc, NULL, NULL)) return NULL;
+    r->keep = r->of.keep;
+    r->c = c;
     r->s = s;
     r->dir = dir;
     r->desc = desc;
-    r->keep->source = s;
     r->ranks = 1;
     r->rate = 1;
     return r;
@@ -44251,7 +44134,6 @@ static void ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
     const ckr_node *rng = ckr_node_get(f->root, "rng_state"),
                    *list = ckr_node_get(rng, "torch_cuda");
     ckr__rank_streams of = CKR_ZERO;
-    uint64_t i;
     if (!ckr_node_is_dict(rng)) return;
     of.c = r->c;
     of.s = r->s;
@@ -44261,7 +44143,7 @@ static void ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
     of.rel = f->rel;
     of.at = "/rng_state";
     ckr__streams_read(&of, rng);
-    for (i = 0; i < r->s->n_rng; i++)
+    for (uint64_t i = 0; i < r->s->n_rng; i++)
         if (!strcmp(r->s->rng[i].name, "generator")) r->s->rng[i].scope = "";
     if (ckr_node_is_list(list) && list->count && list->count < 65536)
         r->ranks = (uint32_t)list->count;
@@ -44272,7 +44154,6 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
 {
     ckr__ac *r = ckr__ac_new(c, path, desc, s);
     ckr__ac_file *f = CKR__NEW(c, ckr__ac_file);
-    const ckr_node *model, *ema, *sched;
     int64_t v;
     if (!r || !f) return c->err->code;
     r->sana = true;
@@ -44283,9 +44164,9 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     s->_kept->data = r->keep;                 /* where views are noted                     */
     ckr__ac_load(r, f);
     s->format = f->format;
-    model = ckr_node_get(f->root, "state_dict");
-    ema = ckr_node_get(f->root, "state_dict_ema");
-    sched = ckr_node_get(f->root, "scheduler");
+    const ckr_node *model = ckr_node_get(f->root, "state_dict");
+    const ckr_node *ema = ckr_node_get(f->root, "state_dict_ema");
+    const ckr_node *sched = ckr_node_get(f->root, "scheduler");
     r->keep->root = f->root;
     r->keep->optimizer = f->part = ckr_node_get(f->root, "optimizer");
     r->keep->scheduler = sched;
@@ -44338,16 +44219,14 @@ static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
     const bool array = n->kind == CKR_NODE_NDARRAY && x->random;
     const ckr_view *v = array ? n->u.view : NULL;
     const size_t size = array ? ckr_dtype_size(v->dtype) : 0;
-    ckr_node *list;
     uint8_t raw[8] = { 0 };    /* little-endian: what is shorter is the lower half         */
-    int64_t i;
     if (!array) return ckr__whole_swap(&x->w, n);
     if (v->n_dims != 1 || v->shape[0] > 4096 || v->stride[0] < 0 || ckr__is_float(v->dtype) ||
         (size != 4 && size != 8) || !v->bytes || v->big_endian || v->offset < 0 ||
         v->offset + (v->shape[0] - 1) * v->stride[0] >= (int64_t)(v->data_bytes / size))
         return n;
-    list = ckr__node(x->w.c, CKR_NODE_LIST);
-    for (i = 0; i < v->shape[0]; i++) {
+    ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST);
+    for (int64_t i = 0; i < v->shape[0]; i++) {
         memcpy(raw, v->bytes + (size_t)(v->offset + i * v->stride[0]) * size, size);
         ckr__node_push(x->w.c, list, ckr__node_int(x->w.c, (int64_t)ckr__load_u64(raw)));
     }
@@ -44477,13 +44356,12 @@ static void ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
     const ckr_schedule *was = index < source->n_schedules ? &source->schedules[index] : NULL;
     const ckr_schedule *want = index == 0 && x->w.s->n_schedules ? x->w.s->schedules : was;
     const double to = x->ac->trainer ? 1 : x->rate;
-    const ckr_schedule *now;
     bool rounded = false, same;
     x->w.scheduler = NULL;
     if (!f->part || !was || !want) return;
     same = want->opaque ? was->opaque : ckr__sched_same(want, was);
     if (same) want = was;
-    now = want;
+    const ckr_schedule *now = want;
     if (!same || !ckr__same(x->ac->rate, to)) {        /* the files', not the side file's      */
         ckr_schedule *y = ckr__sched_retick(x->w.c, want, to, &rounded);
         if (!y) return;
@@ -44560,9 +44438,9 @@ static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, uint32_t
                                              : old;
     ckr_node *own = ckr__stream_node(now), *other, *list;
     ckr_rng state;
-    uint64_t i, at = rank % n;
+    uint64_t at = rank % n;
     bool same = v == own;
-    for (i = 0; ckr_node_is_list(v) && i < old; i++) same = same || v->u.items[i] == own;
+    for (uint64_t i = 0; ckr_node_is_list(v) && i < old; i++) same = same || v->u.items[i] == own;
     if (!kept && same && n == old) return v;
     if (x->ac->trainer && x->ranks == 1) return own;
     other = own;
@@ -44572,12 +44450,12 @@ static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, uint32_t
         other = ckr__rng_to_node(x->w.c, &state, own);
     }
     list = ckr__node(x->w.c, CKR_NODE_LIST);
-    for (i = 0; kept && i < n; i++) {
+    for (uint64_t i = 0; kept && i < n; i++) {
         if (ckr__rng_from_node(x->w.c, kept->u.items[i], CKR_RNG_NONE, &state) != CKR_OK)
             ckr__error_reset(x->w.c);
         else if (now->value && ckr_rng_equal(&state, now->value)) at = i;
     }
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         ckr__node_push(x->w.c, list, i == at ? own : kept ? kept->u.items[i] : other);
     return ckr__failed(x->w.c) ? NULL : list;
 }
@@ -44588,9 +44466,8 @@ static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
     const uint64_t devices = ckr_node_is_list(v) ? v->count : 0;
     const uint64_t n = devices == x->ac->ranks ? x->ranks : devices;
     ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST), *state;
-    uint64_t i;
     x->devices = n;
-    for (i = 0; list && i < n; i++) {
+    for (uint64_t i = 0; list && i < n; i++) {
         const ckr_stream *s = ckr__stream_of(x->w.s, (uint32_t)i, "torch_cuda", "default");
         state = s ? ckr__stream_node(s) : i < devices ? v->u.items[i] : NULL;
         if (!state) break;
@@ -44645,26 +44522,24 @@ static ckr_node *ckr__acc_value(ckr__ac_job *x, uint32_t rank, bool same, const 
    device's. */
 static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
 {
-    uint64_t i, n;
+    uint64_t n;
     const ckr_stream *now = ckr__streams_of(x->w.s, rank, &n);
-    for (i = 0; i < n; i++, now++) {
+    for (uint64_t i = 0; i < n; i++, now++) {
         const ckr__stream_key *row =
             ckr__trainer_streams + (x->ac->trainer || x->ac->sana ? CKR__TRAINER_STREAMS : 0);
         const bool mps = !strcmp(now->kind, "torch_mps");
         const char *key = now->name;
-        const ckr_node *kept;
         ckr_node *v = ckr__stream_node(now), *list;
-        bool device;
         while (row->key &&
                (!row->kind || strcmp(now->kind, row->kind) || strcmp(key, row->name))) row++;
-        device = !row->key && (mps || !strcmp(now->kind, "torch_cuda") ||
-                               !strcmp(now->kind, "opaque"));
+        bool device = !row->key && (mps || !strcmp(now->kind, "torch_cuda") ||
+                                    !strcmp(now->kind, "opaque"));
         if (row->key) key = row->key;
         if (device && !strcmp(key, "default")) key = mps ? "mps" : "cuda";
         if (device && !x->ac->trainer)
             key = ckr__printf(x->w.c, x->ac->sana ? "torch_%s" : "torch_%s_manual_seed", key);
         if (!key || now->sibling || ckr_node_get(d, key)) continue;
-        kept = device ? ckr__ac_kept(x, rank, key) : NULL;
+        const ckr_node *kept = device ? ckr__ac_kept(x, rank, key) : NULL;
         if (ckr_node_is_list(kept) && kept->count) {
             v = ckr__ac_devices(x, now, rank, v, kept, 0);
         } else if (device && !mps && !(x->ac->trainer && x->ranks == 1)) {
@@ -44713,10 +44588,9 @@ static ckr_node *ckr__ac_carry_counts(ckr__ac_job *x)
 {
     ckr_node *counts = ckr__dict_copy(x->w.c, ckr_node_get(x->kept, "devices"));
     ckr__stream_key as;
-    ckr__walk w;
     uint32_t k = 0;
     while (k < x->ac->n_random && !x->ac->random[k]) k++;
-    w = ckr__walk_in(k < x->ac->n_random ? x->ac->random[k]->root : NULL);
+    ckr__walk w = ckr__walk_in(k < x->ac->n_random ? x->ac->random[k]->root : NULL);
     while (x->ranks != x->ac->ranks && ckr__walk_on(&w))
         if (w.name && ckr_node_is_list(w.value) && w.value->count &&
             w.value->count != x->ac->ranks && !ckr_node_get(counts, w.name) &&
@@ -44785,7 +44659,7 @@ static void ckr__ac_emit_random(ckr__ac_job *x)
     const ckr_node *kept = x->w.source->carried;
     const bool any = ckr_node_get(kept, "random") != NULL;
     int64_t step;
-    uint32_t r, from;
+    uint32_t from;
     if (x->t->without & CKR_RNG) return;
     if (any && ckr_node_i64(ckr_node_get(kept, "step"), &step) &&
         step == x->w.source->progress.step)
@@ -44794,11 +44668,10 @@ static void ckr__ac_emit_random(ckr__ac_job *x)
         ckr__say(x->w.c, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
                  "the side file keeps values of other ranks, but of another step: not used", NULL);
     x->random = true;
-    for (r = 0; ac->n_random && r < x->ranks && !ckr__failed(x->w.c); r++) {
+    for (uint32_t r = 0; ac->n_random && r < x->ranks && !ckr__failed(x->w.c); r++) {
         const bool one = ac->trainer && x->ranks == 1;
-        const ckr_node *root;
         for (from = r % ac->n_random; !ac->random[from];) from = (from + 1) % ac->n_random;
-        root = ckr__acc_streams(x, r, ac->random[from]->root, from);
+        const ckr_node *root = ckr__acc_streams(x, r, ac->random[from]->root, from);
         ckr__ac_put_tree(x, one ? "rng_state.pth" : ckr__ac_random_name(x->w.c, ac, r), root);
         if (r > 0 || x->ranks == 1 || !ac->engine || !ckr__ac_single(ac)) continue;
         ckr__ac_put_tree(x, "rng_state.pth", root);
@@ -44872,8 +44745,7 @@ typedef struct ckr__af {       /* one model                                     
 static uint32_t ckr__af_count(ckr__fileset *k, uint32_t kind)
 {
     uint32_t n = 0;
-    uint64_t i;
-    for (i = 0; i < k->n_files[kind]; i++)
+    for (uint64_t i = 0; i < k->n_files[kind]; i++)
         if (k->files[kind][i]->at[CKR__N] >= n) n = k->files[kind][i]->at[CKR__N] + 1;
     k->size[CKR__N] = n;
     return n;
@@ -44885,15 +44757,14 @@ static ckr_result ckr__af_scan(ckr__ac *r)
     ckr__af *m = CKR__NEW(r->c, ckr__af);
     ckr__fileset *k = m ? &m->files : NULL;
     ckr__rankfile f;
-    uint32_t kind, layout = 0;
-    uint64_t i;
+    uint32_t layout = 0;
     if (!k) return r->c->err->code;
     k->c = r->c;
     k->dir = r->dir;
     k->forms = ckr__af_forms;
     k->first = 1u << CKR__N;
     ckr__fileset_scan(k, false);
-    for (kind = CKR__AF_LAYOUTS; kind > 0; kind--) {
+    for (uint32_t kind = CKR__AF_LAYOUTS; kind > 0; kind--) {
         if (!k->n_files[kind]) continue;
         if (layout)
             return ckr__fail_fmt(r->c, CKR_ITEM_FILES_MIXED, k->files[kind][0]->path, NULL,
@@ -44910,7 +44781,7 @@ static ckr_result ckr__af_scan(ckr__ac *r)
     r->fsdp = CKR__NEW_N(r->c, ckr__af, r->n_fsdp);
     if (ckr__failed(r->c)) return r->c->err->code;
     r->fsdp[0] = *m;
-    for (i = 0; i < r->n_files; i++) {
+    for (uint64_t i = 0; i < r->n_files; i++) {
         ckr__ac_file *x = r->files[i];
         const char *rel = x->dir ? ckr__printf(r->c, "%s/", x->rel) : x->rel;
         if (rel && ckr__form_find(ckr__af_forms, rel, &f) % CKR__AF_LAYOUTS ==
@@ -45014,8 +44885,7 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
 static void ckr__af_load(ckr__ac *r, ckr__af *m, uint32_t kind, uint64_t at)
 {
     ckr__fileset *k = &r->fsdp->files;
-    uint32_t i;
-    for (i = 0; i < m->f.n_ranks; i++) {
+    for (uint32_t i = 0; i < m->f.n_ranks; i++) {
         ckr__rankfile *f = k->files[kind][at + i];
         ckr__fsdp_rank *x = &m->f.ranks[i];
         if (f->dir) f->root = ckr__af_dcp(r, m, f);
@@ -45077,9 +44947,6 @@ static void ckr__af_model(ckr__ac *r, uint32_t at)
     const uint32_t optim = CKR__AF_LAYOUTS + r->fsdp->layout;
     const uint32_t ranks = r->fsdp->layout == CKR__AF_RANKS ? k->size[CKR__RANK] : 1;
     const uint64_t first = (uint64_t)at * ranks;
-    ckr__optim_param *p;
-    ckr__walk w;
-    uint64_t i;
     m->layout = r->fsdp->layout;
     m->f.c = r->c;
     m->f.s = r->s;
@@ -45101,7 +44968,8 @@ static void ckr__af_model(ckr__ac *r, uint32_t at)
     }
     ckr__af_moments(r, m);
     ckr__af_say_unread(r->c, m, m->layout);
-    for (i = 0; i < r->n_files; i++) {         /* it is in the list for what looks for one there */
+    for (uint64_t i = 0; i < r->n_files;
+         i++) {         /* it is in the list for what looks for one there */
         ckr__ac_file *f = r->files[i];
         if (strcmp(f->rel, k->files[optim][first]->rel) != 0) continue;
         f->kind = CKR__AC_OPTIMIZER;
@@ -45110,8 +44978,8 @@ static void ckr__af_model(ckr__ac *r, uint32_t at)
         f->first_group = m->f.first_group;
         f->n_groups = r->s->n_groups - m->f.first_group;
     }
-    w = ckr__walk_in(ckr_node_get(m->f.ranks[0].optim, "state"));
-    p = CKR__NEW_N(r->c, ckr__optim_param, ckr__dict_n(w.dict));
+    ckr__walk w = ckr__walk_in(ckr_node_get(m->f.ranks[0].optim, "state"));
+    ckr__optim_param *p = CKR__NEW_N(r->c, ckr__optim_param, ckr__dict_n(w.dict));
     while (p && ckr__walk_on(&w)) p[w.i].state = w.value;
     if (p && !at) ckr__optim_count(&r->of, p, ckr__dict_n(w.dict));
 }
@@ -45119,12 +44987,11 @@ static void ckr__af_model(ckr__ac *r, uint32_t at)
 static ckr_result ckr__af_read(ckr__ac *r)
 {
     const uint8_t optim = CKR__AF_LAYOUTS + r->fsdp->layout;
-    uint64_t i;
-    uint32_t at;
     ckr__af_count(&r->fsdp->files, optim);
     ckr__fileset_every(&r->fsdp->files, optim, false, NULL);
-    for (at = 0; at < r->n_fsdp && !ckr__failed(r->c); at++) ckr__af_model(r, at);
-    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {   /* the weights once more, for
+    for (uint32_t at = 0; at < r->n_fsdp && !ckr__failed(r->c); at++) ckr__af_model(r, at);
+    for (uint64_t i = 0; i < r->n_files && !ckr__failed(r->c);
+         i++) {   /* the weights once more, for
                                                                   other uses                  */
         ckr__ac_file *f = r->files[i];
         if (f->kind == CKR__AC_MODEL) ckr__ac_load(r, f);
@@ -45193,10 +45060,8 @@ static void ckr__af_put_dcp(ckr__af_save *v)
     const char *model[4] = { "model", NULL, NULL, NULL };
     const char *keys[4] = { "optimizer", "state", NULL, NULL };
     ckr__dcp_out o;
-    ckr__dcp_part *path;
-    uint64_t i, k;
     ckr__af_begin(v, &o, CKR__AF_SHARDED);
-    for (i = 0; i < v->w.to.n_params && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < v->w.to.n_params && !ckr__failed(c); i++) {
         const ckr__fsdp_param *p = &v->w.to.params[i];
         model[1] = p->key;
         o.replica = p->tied;
@@ -45207,19 +45072,19 @@ static void ckr__af_put_dcp(ckr__af_save *v)
     if (!ckr__failed(c)) ckr__dcp_out_end(&o);
     if (ckr__failed(c) || !v->groups) return;
     ckr__af_begin(v, &o, CKR__AF_LAYOUTS + CKR__AF_SHARDED);
-    for (i = 0; i < v->w.to.n_params; i++)
-        for (k = 0; k < v->w.slots[i].n && !ckr__failed(c); k++) {
+    for (uint64_t i = 0; i < v->w.to.n_params; i++)
+        for (uint64_t k = 0; k < v->w.slots[i].n && !ckr__failed(c); k++) {
             keys[2] = v->w.to.params[i].key;
             keys[3] = v->w.slots[i].list[k]->slot;
             ckr__af_put_tensor(v, &o, keys, v->w.slots[i].list[k], v->w.slots[i].list[k]->dtype);
         }
     keys[1] = "param_groups";
     keys[2] = NULL;
-    for (i = 0; i < v->groups->count; i++) {
+    for (uint64_t i = 0; i < v->groups->count; i++) {
         ckr__walk w = ckr__walk_in(v->groups->u.items[i]);
         while (ckr__walk_on(&w) && !ckr__failed(c)) {
             keys[3] = w.name;
-            path = w.name ? ckr__dcp_path(c, keys) : NULL;
+            ckr__dcp_part *path = w.name ? ckr__dcp_path(c, keys) : NULL;
             if (!path) continue;
             path[2].index = (int64_t)i;
             ckr__dcp_out_object(&o, ckr__printf(c, "optimizer.param_groups.%llu.%s",
@@ -45235,8 +45100,7 @@ static void ckr__af_put_files(ckr__af_save *v)
 {
     ckr__ac_job *x = v->x;
     ckr__out_file *f;
-    uint32_t r;
-    for (r = 0; r < v->w.to.n_ranks && !ckr__failed(x->w.c); r++) {
+    for (uint32_t r = 0; r < v->w.to.n_ranks && !ckr__failed(x->w.c); r++) {
         f = ckr__out_file_add(x->out, ckr__af_name(v, v->layout, r), CKR_FORMAT_TORCH_ZIP);
         if (f) f->root = ckr__fsdp_put_model(&v->w, f, r);
         if (!v->groups) continue;
@@ -45311,7 +45175,6 @@ static void ckr__af_emit(ckr__ac_job *x)
 static ckr_node *ckr__ad_schedule(ckr__ac_job *x)
 {
     const ckr_schedule *want = x->w.s->n_schedules ? x->w.s->schedules : NULL;
-    ckr_schedule *now;
     ckr_node *state = NULL;
     bool rounded = false;
     if (!want || (x->t->without & CKR_SCHEDULE)) return NULL;
@@ -45320,7 +45183,7 @@ static ckr_node *ckr__ad_schedule(ckr__ac_job *x)
         x->out->remedy = "--to-schedule transformers:..., or torch:...";
         return NULL;
     }
-    now = ckr__sched_retick(x->w.c, want, x->ac->trainer ? 1 : x->rate, &rounded);
+    ckr_schedule *now = ckr__sched_retick(x->w.c, want, x->ac->trainer ? 1 : x->rate, &rounded);
     if (!now) return NULL;
     if (!now->state) now->state = want->state;
     x->out->rounded = rounded;
@@ -45351,16 +45214,15 @@ static bool ckr__ad_random(ckr__ac_job *x)
 static void ckr__ad_progress(ckr__ac_job *x)
 {
     const int64_t step = x->w.s->progress.step, epoch = x->w.s->progress.epoch;
-    const char *text;
     if (x->t->without & CKR_PROGRESS) return;
     if (step < 0)
         ckr__refuse(x->w.c, CKR_ITEM_FILE_FORM, "global_step",
                     "the Trainer goes on from its step, which the source does not tell",
                     "--to accelerate, or leave it out: --without progress");
-    text = ckr__printf(x->w.c, "{\n  \"epoch\": %lld,\n  \"global_step\": %lld,\n  "
-                       "\"log_history\": [],\n  \"train_batch_size\": %lld\n}\n",
-                       (long long)(epoch > 0 ? epoch : 0), (long long)step,
-                       (long long)(x->w.s->batch ? x->w.s->batch / x->ranks : 8));
+    const char *text = ckr__printf(x->w.c, "{\n  \"epoch\": %lld,\n  \"global_step\": %lld,\n  "
+                                   "\"log_history\": [],\n  \"train_batch_size\": %lld\n}\n",
+                                   (long long)(epoch > 0 ? epoch : 0), (long long)step,
+                                   (long long)(x->w.s->batch ? x->w.s->batch / x->ranks : 8));
     if (text) ckr__out_text(x->out, "trainer_state.json", text, strlen(text));
 }
 
@@ -45401,7 +45263,6 @@ static void ckr__ad_emit(ckr__ac_job *x, const char *dialect)
     ckr__ac *r = own ? ckr__ac_new(c, "", NULL, own) : NULL;
     ckr__ac_file *f = CKR__NEW(c, ckr__ac_file);
     ckr__fresh w = CKR_ZERO;
-    ckr_node *scheduler;
     if (!r || !f) return;
     *own = *x->w.s;
     r->trainer = !strcmp(dialect, "hf_trainer");
@@ -45414,7 +45275,7 @@ static void ckr__ad_emit(ckr__ac_job *x, const char *dialect)
     if (!ckr__masters_in(x->out, x->w.s, own)) return;
     own->carried = NULL;       /* another trainer's keys                                     */
     ckr__fresh_begin(&w, c, own, x->t, x->out);
-    scheduler = ckr__ad_schedule(x);
+    ckr_node *scheduler = ckr__ad_schedule(x);
     if (r->sana && !ckr__failed(c)) ckr__ad_sana(x, &w, scheduler);
     if (r->sana || ckr__failed(c)) return;
     if (ckr__fresh_file(&w, "model.safetensors", CKR_FORMAT_SAFETENSORS)) {
@@ -45569,16 +45430,14 @@ static void ckr__ac_say_resume(ckr__ac_job *x)
     const bool weights = x->ac->trainer && (w & CKR_PROGRESS);
     const char *place = "Accelerator.load_state", *key = "input_dir",
                *why = "the checkpoint is this directory itself, not one in it", *name;
-    const ckr__ac_file *f;
     ckr_node *config = NULL;
-    uint64_t i;
     if (weights) {         /* no checkpoint that the Trainer resumes: a script loads the model   */
         place = NULL;
-        for (i = 0; i < x->ac->n_files; i++)
+        for (uint64_t i = 0; i < x->ac->n_files; i++)
             if (ckr__starts(x->ac->files[i]->rel, "adapter_model"))
                 place = "PeftModel.from_pretrained";
         key = place ? "model_id" : "pretrained_model_name_or_path";
-        f = place ? NULL : ckr__ac_named(x->ac, "config.json");
+        const ckr__ac_file *f = place ? NULL : ckr__ac_named(x->ac, "config.json");
         if (f && !f->dir && ckr__json_load(x->w.c, f->path, &config) != CKR_OK) return;
         name = ckr_node_str(ckr_node_at(ckr_node_get(config, "architectures"), 0));
         if (!place)
@@ -45779,9 +45638,8 @@ static uint32_t ckr__lm_stored(const ckr__lm_dims *d, int i, int64_t shape[3])
 /* Sums the tensors up; false when anything does not fit 60 bits, and bytes might not fit 63. */
 static bool ckr__lm_total(ckr__lm_dims *d)
 {
-    int i;
     d->n = 0;
-    for (i = 0; i < CKR__LM_TENSORS; i++) {
+    for (int i = 0; i < CKR__LM_TENSORS; i++) {
         int64_t rows, cols;
         ckr__lm_layer(d, i, &rows, &cols);
         if (!ckr__mul_u64((uint64_t)rows, (uint64_t)cols, &d->layer[i]) ||
@@ -45800,14 +45658,12 @@ static bool ckr__lm_total(ckr__lm_dims *d)
 /* n int32 in place. */
 static void ckr__lm_identity(uint8_t *p, uint64_t n)
 {
-    uint64_t i;
-    for (i = 0; i < n; i++) ckr__store_u32(p + 4 * i, (uint32_t)i);
+    for (uint64_t i = 0; i < n; i++) ckr__store_u32(p + 4 * i, (uint32_t)i);
 }
 
 static void ckr__lm_shuffle(ckr_rng *m, uint8_t *p, uint64_t n)
 {
-    uint64_t i;
-    for (i = n; i-- > 1;) {
+    for (uint64_t i = n; i-- > 1;) {
         const uint64_t j = ckr_rng_u32(m) % (i + 1);
         const uint32_t a = ckr__load_u32(p + 4 * i);
         ckr__store_u32(p + 4 * i, ckr__load_u32(p + 4 * j));
@@ -45843,8 +45699,7 @@ static uint8_t *ckr__lm_section_new(ckr__ctx *c, uint64_t n_files, uint64_t n_sa
 /* 0..n-1, each once. `seen` has n bytes, zero. */
 static bool ckr__lm_permutes(const uint8_t *p, uint64_t n, uint8_t *seen)
 {
-    uint64_t i;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const uint32_t v = ckr__load_u32(p + 4 * i);
         if (v >= n || seen[v]) return false;
         seen[v] = 1;
@@ -45863,20 +45718,17 @@ static const char *ckr__lm_section_check(ckr__ctx *c, ckr__lm_rank *r, const uin
                                          uint64_t *at)
 {
     ckr_rng mt;
-    size_t size;
-    uint8_t *seen;
-    bool files, samples;
     r->section = p;
     r->n_section = n;
     r->n_files = ckr__load_u64(p);
     *at = 8 + 4 * r->n_files;
     r->n_samples = ckr__load_u64(p + *at);
-    size = (size_t)(r->n_files + r->n_samples);
-    seen = (uint8_t *)ckr__heap_alloc(c, size);
+    size_t size = (size_t)(r->n_files + r->n_samples);
+    uint8_t *seen = (uint8_t *)ckr__heap_alloc(c, size);
     if (!seen) return "memory";
     memset(seen, 0, size);
-    files = ckr__lm_permutes(p + 8, r->n_files, seen);
-    samples = ckr__lm_permutes(p + *at + 8, r->n_samples, seen + r->n_files);
+    bool files = ckr__lm_permutes(p + 8, r->n_files, seen);
+    bool samples = ckr__lm_permutes(p + *at + 8, r->n_samples, seen + r->n_files);
     ckr__heap_free(c, seen, size);
     *at = files ? *at + 8 : 8;
     if (!files || !samples) return "a permutation";
@@ -45896,10 +45748,9 @@ static ckr_result ckr__lm_section_at(ckr__ctx *c, uint32_t file, uint64_t at, ui
 {
     const uint64_t size = c->files[file].size, least = ckr__lm_section_size(0, 0);
     uint8_t raw[8];
-    ckr_result r;
     *yes = false;
     if (at > size || size - at < least) return CKR_OK;
-    r = ckr__file_read(c, file, at, raw, 8);
+    ckr_result r = ckr__file_read(c, file, at, raw, 8);
     n[0] = ckr__load_u64(raw);
     if (r != CKR_OK || n[0] > (size - at - least) / 4) return r;
     r = ckr__file_read(c, file, at + 8 + 4 * n[0], raw, 8);
@@ -45927,12 +45778,11 @@ static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir,
     uint8_t head[8] = { 0 };
     uint64_t size;
     void *file;
-    int32_t sys;
     *dir = path;
     if (kind == CKR_FILE_DIR) ckr__form_kinds(c, path, ckr__lm_forms, &kinds);
     *mine = kinds > 1;
     if (kind != CKR_FILE_REGULAR) return c->err->code;
-    sys = io->open_fn(io->user, path, false, &file, &size);
+    int32_t sys = io->open_fn(io->user, path, false, &file, &size);
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
     if (size >= CKR__LM_HEAD) sys = io->read_fn(io->user, file, 0, head, sizeof head);
     io->close_fn(io->user, file);
@@ -45961,12 +45811,10 @@ static ckr_result ckr__lm_head(const ckr__lm *m, const char *path, uint32_t magi
 static ckr_result ckr__lm_read_model(ckr__lm *m)
 {
     int64_t v[8];
-    uint32_t i;
     ckr__lm_dims *d = &m->dims;
-    uint64_t size;
     ckr_result r = ckr__lm_head(m, m->path, 20240326u, &m->model, &m->model_head);
     if (r != CKR_OK) return r;
-    for (i = 0; i < 8; i++) v[i] = (int32_t)ckr__load_u32(m->model_head + 4 * i);
+    for (uint32_t i = 0; i < 8; i++) v[i] = (int32_t)ckr__load_u32(m->model_head + 4 * i);
     if (v[1] != 3 && v[1] != 5)
         return ckr__remedy(m->c->err,
                            ckr__fail(m->c->err, CKR_ITEM_LLMC_VERSION, m->path, 4, "header[1]",
@@ -45980,7 +45828,7 @@ static ckr_result ckr__lm_read_model(ckr__lm *m)
     d->NH = v[5];
     d->C = v[6];
     d->Vp = v[7];
-    for (i = 2; i < 8; i++)
+    for (uint32_t i = 2; i < 8; i++)
         if (v[i] <= 0 || (i == 4 && v[i] > 65536))
             return ckr__fail(m->c->err, CKR_ITEM_LLMC_HEADER, m->path, 4 * i, NULL,
                              "header[%u] is %lld, a size was expected", (unsigned)i,
@@ -45990,7 +45838,7 @@ static ckr_result ckr__lm_read_model(ckr__lm *m)
                          "vocabulary %lld of %lld rows, %lld channels of %lld heads, %lld layers",
                          (long long)d->V, (long long)d->Vp, (long long)d->C, (long long)d->NH,
                          (long long)d->L);
-    size = CKR__LM_HEAD + d->n * ckr_dtype_size(m->dtype);
+    uint64_t size = CKR__LM_HEAD + d->n * ckr_dtype_size(m->dtype);
     if (m->c->files[m->model].size == size) return CKR_OK;
     return ckr__fail(m->c->err, CKR_ITEM_LLMC_SIZE, m->path, m->c->files[m->model].size, NULL,
                      "the file ends here, its header says at %llu", (unsigned long long)size);
@@ -46003,13 +45851,12 @@ static ckr_result ckr__lm_padding(ckr__lm *m)
     const uint64_t size = ckr_dtype_size(m->dtype), row = (uint64_t)m->dims.C * size,
                    end = CKR__LM_HEAD + (uint64_t)m->dims.Vp * row;
     uint8_t buf[4096];
-    uint64_t at = CKR__LM_HEAD + (uint64_t)m->dims.V * row, i, n;
+    uint64_t at = CKR__LM_HEAD + (uint64_t)m->dims.V * row, n;
     for (; at < end; at += n) {
-        ckr_result r;
         n = end - at < sizeof buf ? end - at : sizeof buf;
-        r = ckr__file_read(m->c, m->model, at, buf, (size_t)n);
+        ckr_result r = ckr__file_read(m->c, m->model, at, buf, (size_t)n);
         if (r != CKR_OK) return r;
-        for (i = 0; i < n; i++)            /* -0 is zero too */
+        for (uint64_t i = 0; i < n; i++)            /* -0 is zero too */
             if (buf[i] & ((at + i) % size == size - 1 ? 0x7f : 0xff))
                 return ckr__fail(m->c->err, CKR_ITEM_LLMC_HEADER, m->path, at + i, "wte",
                                  "row %llu is not zero, header[3] says that the vocabulary ends "
@@ -46025,9 +45872,8 @@ static ckr_result ckr__lm_padding(ckr__lm *m)
 static ckr_result ckr__lm_read_slots(ckr__lm *m)
 {
     const uint32_t n_slots = m->model_only ? 1 : m->master ? 4 : 3;
-    uint64_t at = CKR__LM_HEAD, l;
-    uint32_t k, r;
-    for (k = 0; k < n_slots * CKR__LM_TENSORS; k++) {
+    uint64_t at = CKR__LM_HEAD;
+    for (uint32_t k = 0; k < n_slots * CKR__LM_TENSORS; k++) {
         const uint32_t slot = k / CKR__LM_TENSORS, i = k % CKR__LM_TENSORS;
         const uint64_t share = slot && m->zero1 ? m->P : 1, n = m->dims.all[i],
                        step = share > 1 ? m->dims.layer[i] : n, part = step / share;
@@ -46048,12 +45894,12 @@ static ckr_result ckr__lm_read_slots(ckr__lm *m)
         x.tensor->split.vocab = vocab;
         x.tensor->requires_grad = !slot;
         x.tensor->stochastic = !slot && dtype == CKR_DTYPE_BF16;
-        for (r = 0; r < (slot ? m->P : 1); r++) {
+        for (uint32_t r = 0; r < (slot ? m->P : 1); r++) {
             const uint64_t mine = share > 1 ? r * part : 0;
             x.file = slot ? m->ranks[r].file : m->model;
             x.rank = (int32_t)r;
             x.replica = share == 1 && r > 0;
-            for (l = 0; l < n; l += step)
+            for (uint64_t l = 0; l < n; l += step)
                 if (!ckr__read_flat(&x, b, (int64_t)(l + mine), (int64_t)(l + mine + part),
                                     at + size * (l / share)))
                     return m->c->err->code;
@@ -46088,15 +45934,13 @@ static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
     ckr__lm_rank *x = &m->ranks[r];
     const uint32_t want[] = { 1, m->P, r, m->master, m->shuffle, (uint32_t)m->step };
     const uint8_t *head, *p = NULL;
-    const char *wrong;
     uint64_t at = 0, size, off;
-    uint32_t i, v;
     bool fits = false;
     ckr_result e = ckr__lm_head(m, path, 20240527u, &x->file, &head);
     if (e != CKR_OK) return e;
-    for (i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < 6; i++) {
         const uint32_t word = i < 5 ? 4 + 4 * i : 40;
-        v = ckr__load_u32(head + word);
+        uint32_t v = ckr__load_u32(head + word);
         if (v == want[i]) continue;
         return ckr__fail(m->c->err, i ? CKR_ITEM_LLMC_RANKS : CKR_ITEM_LLMC_VERSION, path, word,
                          i < 5 ? NULL : "header[10]",
@@ -46121,7 +45965,7 @@ static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
     if (!m->shuffle) return CKR_OK;
     e = ckr__file_load(m->c, x->file, at, size - at, m->c->limits.max_metadata_bytes, &p);
     if (e != CKR_OK) return e;
-    wrong = ckr__lm_section_check(m->c, x, p, size - at, &off);
+    const char *wrong = ckr__lm_section_check(m->c, x, p, size - at, &off);
     return wrong ? ckr__fail(m->c->err, CKR_ITEM_LLMC_SHUFFLE, path, at + off, NULL,
                              "%s was expected", wrong)
                  : CKR_OK;
@@ -46133,8 +45977,6 @@ static ckr_result ckr__lm_choose(ckr__lm *m)
 {
     ckr__fileset *k = &m->files;
     int64_t top[CKR__LM_STATE + 1] = { -1, -1, -1, -1 };
-    uint64_t i;
-    int kind;
     m->model_only = ckr__path_kind(m->c, m->dir) == CKR_FILE_REGULAR;
     m->step = -1;
     m->path = m->dir;
@@ -46143,8 +45985,8 @@ static ckr_result ckr__lm_choose(ckr__lm *m)
     k->dir = m->dir;
     k->forms = ckr__lm_forms;
     if (ckr__fileset_scan(k, false) != CKR_OK) return m->c->err->code;
-    for (kind = CKR__LM_DONE; kind <= CKR__LM_STATE; kind++)
-        for (i = 0; i < k->n_files[kind]; i++)
+    for (int kind = CKR__LM_DONE; kind <= CKR__LM_STATE; kind++)
+        for (uint64_t i = 0; i < k->n_files[kind]; i++)
             top[kind] = ckr__max_i64(top[kind], k->files[kind][i]->step);
     m->model_only = top[CKR__LM_DONE] < 0;
     m->step = top[m->model_only ? CKR__LM_MODEL : CKR__LM_DONE];
@@ -46154,7 +45996,7 @@ static ckr_result ckr__lm_choose(ckr__lm *m)
                              "there is no DONE_%08lld: the checkpoint is still being written, or "
                              "its writing was interrupted",
                              (long long)ckr__max_i64(top[CKR__LM_STATE], 0));
-    for (i = 0; i < k->n_files[CKR__LM_MODEL]; i++) {
+    for (uint64_t i = 0; i < k->n_files[CKR__LM_MODEL]; i++) {
         m->path = k->files[CKR__LM_MODEL][i]->path;
         if (k->files[CKR__LM_MODEL][i]->step == m->step) return CKR_OK;
     }
@@ -46219,12 +46061,11 @@ static ckr_result ckr__lm_streams(ckr__lm *m)
 /* gpt2_update decays matrices only; the files hold no hyper-parameter. */
 static ckr_result ckr__lm_groups(ckr__lm *m)
 {
-    int i, g;
-    for (g = 0; g < 2; g++) {
+    for (int g = 0; g < 2; g++) {
         ckr_group *x = CKR__PUSH(ckr_group, m->c, m->s->groups, m->s->n_groups);
         x->name = g ? "no_decay" : "decay";
         x->hyper = ckr__node(m->c, CKR_NODE_DICT);
-        for (i = 0; i < CKR__LM_TENSORS; i++)
+        for (int i = 0; i < CKR__LM_TENSORS; i++)
             if ((ckr__lm_shapes[i].cols == 0) == (g == 1))
                 *CKR__PUSH(const char *, m->c, x->params, x->n_params) = ckr__lm_shapes[i].name;
     }
@@ -46242,13 +46083,13 @@ static void ckr__lm_vocab(ckr__ctx *c, int64_t told, int64_t rows, const char *r
 /* Files that are not understood, and what llm.c would do with its own. */
 static ckr_result ckr__lm_rest(ckr__lm *m)
 {
-    uint64_t i, n = 0;
-    for (i = 0; i < m->files.n_files[0]; i++) {
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < m->files.n_files[0]; i++) {
         const ckr__rankfile *f = m->files.files[0][i];
         if (f->dir) ckr__leave(m->c, m->s, ckr__printf(m->c, "%s/", f->rel), NULL, NULL);
         else ckr__loose_add(m->c, m->s, &m->loose, f->rel);
     }
-    for (i = 1; i < m->P; i++)
+    for (uint64_t i = 1; i < m->P; i++)
         n += m->shuffle && m->ranks[i].n_samples != m->ranks[0].n_samples;
     if (n)
         ckr__say(m->c, "CKR_W_LLMC_UNEVEN", CKR_APPROX, "data", NULL, NULL,
@@ -46266,9 +46107,8 @@ static ckr_result ckr__lm_rest(ckr__lm *m)
 static ckr_result ckr__lm_places(ckr__lm *m)
 {
     ckr_node *d = m->model_only ? NULL : ckr__node(m->c, CKR_NODE_DICT);
-    uint32_t i;
     m->s->data = d;
-    for (i = 0; i < m->P && !ckr__failed(m->c); i++) {
+    for (uint32_t i = 0; i < m->P && !ckr__failed(m->c); i++) {
         const ckr__lm_rank *r = &m->ranks[i];
         const uint32_t sum = r->section ? ckr__crc32(0, r->section, (size_t)r->n_section) : 0;
         const char *order = r->section ? ckr__printf(m->c, "order %08lx", (unsigned long)sum)
@@ -46352,13 +46192,11 @@ static ckr_node *ckr__lm_named(ckr__ctx *c, const uint8_t *head, const ckr__lm_w
 {
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     const ckr__lm_word *w;
-    uint32_t i;
-    for (i = 0; i < CKR__LM_HEAD / 4; i++) {
+    for (uint32_t i = 0; i < CKR__LM_HEAD / 4; i++) {
         const uint8_t *p = head + 4 * i;
-        const char *name;
         for (w = names; w->name && w->at != i; w++) {}
         if (!w->name && ckr__load_u32(p) == 0) continue;
-        name = w->name ? w->name : ckr__printf(c, "word_%u", (unsigned)i);
+        const char *name = w->name ? w->name : ckr__printf(c, "word_%u", (unsigned)i);
         if (!name) return NULL;
         ckr__node_set(c, d, name, w->wide ? ckr__lm_u64(c, ckr__load_u64(p))
                                           : ckr__node_int(c, (int32_t)ckr__load_u32(p)));
@@ -46373,10 +46211,10 @@ static void ckr__lm_view(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype d
     ckr_node *n = ckr__node(c, CKR_NODE_TENSOR);
     ckr_view *v = CKR__NEW(c, ckr_view);
     int64_t *dims = CKR__NEW_N(c, int64_t, (uint64_t)n_dims * 2), numel = 1;
-    uint32_t i;
     if (!n || !v || !dims) return;
     memcpy(dims, shape, n_dims * sizeof *dims);
-    for (i = n_dims; i-- > 0; numel = ckr__times(numel, shape[i])) dims[n_dims + i] = numel;
+    for (uint32_t i = n_dims; i-- > 0;
+         numel = ckr__times(numel, shape[i])) dims[n_dims + i] = numel;
     v->dtype = dtype;
     v->file = file;
     v->data_offset = at;
@@ -46399,10 +46237,9 @@ static ckr_result ckr__lm_tree_model(ckr__lm *m, ckr_node **root)
 {
     ckr_node *params = ckr__node(m->c, CKR_NODE_DICT);
     uint64_t at = CKR__LM_HEAD;
-    int i;
     ckr_result r = ckr__lm_read_model(m);
     if (r != CKR_OK) return r;
-    for (i = 0; i < CKR__LM_TENSORS; i++) {
+    for (int i = 0; i < CKR__LM_TENSORS; i++) {
         int64_t shape[3];
         const uint32_t n = ckr__lm_stored(&m->dims, i, shape);
         ckr__lm_view(m->c, params, ckr__lm_shapes[i].name, m->dtype, m->model, at, n, shape);
@@ -46444,16 +46281,14 @@ static ckr_result ckr__lm_tree_share(ckr__lm *m, const ckr__lm_rank *x, uint64_t
     bool yes = false;
     ckr__rankfile f;
     uint64_t at;
-    int i;
-    ckr_result r;
     *share = !m->shuffle && body % (4 * slots) == 0 ? body / (4 * slots) : 0;
     if (!m->shuffle || ckr__form_find(ckr__lm_forms, base, &f) != CKR__LM_STATE) return CKR_OK;
     m->path = ckr__printf(m->c, "%.*smodel_%08lld.bin", (int)(base - path), path,
                           (long long)f.step);
     if (!m->path) return m->c->err->code;
     if (ckr__path_kind(m->c, m->path) != CKR_FILE_REGULAR) return CKR_OK;
-    r = ckr__lm_read_model(m);
-    for (i = 0; i < 2 && r == CKR_OK && !yes && ranks[i]; i++) {
+    ckr_result r = ckr__lm_read_model(m);
+    for (int i = 0; i < 2 && r == CKR_OK && !yes && ranks[i]; i++) {
         r = ckr__lm_fits(m, x->file, ranks[i], &at, &yes);
         if (yes) *share = m->dims.n / ranks[i];
     }
@@ -46490,16 +46325,13 @@ static ckr_result ckr__lm_tree(ckr__ctx *c, const char *path, uint32_t file, ckr
                                ckr_node **root)
 {
     uint8_t head[8];
-    uint32_t magic;
-    ckr__lm *m;
-    ckr_result r;
     *root = NULL;
     if (c->files[file].size < CKR__LM_HEAD) return CKR_OK;
-    r = ckr__file_read(c, file, 0, head, sizeof head);
-    magic = ckr__load_u32(head);
+    ckr_result r = ckr__file_read(c, file, 0, head, sizeof head);
+    uint32_t magic = ckr__load_u32(head);
     if (r != CKR_OK || ckr__load_u16(head + 6) || (magic != 20240326u && magic != 20240527u))
         return r;
-    m = CKR__NEW(c, ckr__lm);
+    ckr__lm *m = CKR__NEW(c, ckr__lm);
     if (!m) return c->err->code;
     m->c = c;
     m->path = path;
@@ -46562,8 +46394,7 @@ typedef struct ckr__lm_job {
 static ckr_node *ckr__lm_carry_ranks(ckr__ctx *c, const ckr__lm_rank *ranks, uint32_t n, bool sum)
 {
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
-    uint32_t i;
-    for (i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         const ckr__lm_rank *r = &ranks[i];
         ckr_node *x = ckr__node_dict(c, "head", ckr__node_hex(c, r->head + 80, 56), CKR__END);
         if (r->section)
@@ -46594,21 +46425,19 @@ static ckr_result ckr__lm_origin(ckr__lm_job *x)
     const ckr_node *d = m->s->carried, *list = ckr_node_get(d, "ranks");
     const char *dialect = ckr_node_str(ckr_node_get(d, "dialect"));
     int64_t step, processes;
-    uint32_t i, n;
     bool same = true;
-    ckr__lm_rank *out;
     x->from = m->ranks;
     x->P = x->processes = m->P;
     if (!dialect || strcmp(dialect, "llmc") != 0 || !ckr_node_is_list(list) || !list->count ||
         list->count > 1u << 20 || !ckr_node_i64(ckr_node_get(d, "step"), &step) || step != m->step)
         return CKR_OK;
-    n = (uint32_t)list->count;
+    uint32_t n = (uint32_t)list->count;
     if (!ckr_node_i64(ckr_node_get(d, "processes"), &processes) || processes < 1 ||
         processes > 1 << 20)
         processes = n;
-    out = CKR__NEW_N(x->c, ckr__lm_rank, n > m->P ? n : m->P);
+    ckr__lm_rank *out = CKR__NEW_N(x->c, ckr__lm_rank, n > m->P ? n : m->P);
     if (!out) return x->c->err->code;
-    for (i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         if (!ckr__lm_carried_rank(x->c, m, list->u.items[i], &out[i])) return x->c->err->code;
         if (i >= m->P) continue;
         if (out[i].rng != m->ranks[i].rng || out[i].rng_last != m->ranks[i].rng_last)
@@ -46619,7 +46448,7 @@ static ckr_result ckr__lm_origin(ckr__lm_job *x)
                                              (size_t)out[i].n_section));
     }
     if (!same && !ckr__lm_undoes(x, d, (uint32_t)processes)) return x->c->err->code;
-    for (i = 0; same && i < m->P; i++) out[i] = m->ranks[i];
+    for (uint32_t i = 0; same && i < m->P; i++) out[i] = m->ranks[i];
     x->from = out;
     x->P = same && m->P > n ? m->P : n;
     x->processes = (uint32_t)processes;
@@ -46688,13 +46517,12 @@ static uint64_t ckr__lm_samples_of(uint64_t tokens, uint64_t unit)
 static uint64_t ckr__lm_first_file(ckr__ctx *c, uint32_t rank, uint64_t n_files)
 {
     uint8_t *p = (uint8_t *)ckr__heap_alloc(c, 4 * (size_t)n_files);
-    uint64_t first;
     ckr_rng mt;
     if (!p) return 0;
     ckr__lm_identity(p, n_files);
     ckr_rng_seed(&mt, CKR_RNG_LLMC_MT, 42 + rank);
     ckr__lm_shuffle(&mt, p, n_files);
-    first = ckr__load_u32(p);
+    uint64_t first = ckr__load_u32(p);
     ckr__heap_free(c, p, 4 * (size_t)n_files);
     return first;
 }
@@ -46711,12 +46539,10 @@ static uint64_t ckr__lm_current(const ckr__lm_rank *r)
 static ckr_result ckr__lm_old_batch(ckr__lm_job *x, uint64_t T, uint64_t *lo, uint64_t *hi)
 {
     const uint64_t pt = x->processes * T;
-    uint32_t r;
-    int way;
-    for (way = 0; way < 2; way++) {
+    for (int way = 0; way < 2; way++) {
         *lo = 1;
         *hi = UINT64_MAX / 2;
-        for (r = 0; r < x->P; r++) {
+        for (uint32_t r = 0; r < x->P; r++) {
             const ckr__lm_rank *k = &x->from[r];
             const uint64_t file = way ? ckr__lm_first_file(x->c, r, x->n_files)
                                       : ckr__lm_current(k),
@@ -46767,7 +46593,6 @@ static ckr_result ckr__lm_data_files(ckr__lm_job *x)
     ckr__lm_paths l;
     const char *pattern, *const data = ckr__option(x->t, "data");
     uint32_t file;
-    uint64_t i;
     ckr_result r = CKR_OK;
     if (!data || ((x->t->without & CKR_DATA) && x->P)) return CKR_OK;
     if (!x->unit)
@@ -46797,13 +46622,13 @@ static ckr_result ckr__lm_data_files(ckr__lm_job *x)
         return ckr__fail(x->c->err, CKR_ITEM_PATH_NOT_FOUND, data, CKR_NO_OFFSET, "--data",
                          "no file matches");
     if (!x->P) x->shuffle = true;
-    for (i = 0; i < x->P && x->shuffle; i++)
+    for (uint64_t i = 0; i < x->P && x->shuffle; i++)
         if (x->n_files != x->from[i].n_files)
             return ckr__refuse_int(x->c, CKR_ITEM_LLMC_DATA, "data: token files",
                                    (int64_t)x->from[i].n_files, (int64_t)x->n_files,
                                    "llm.c stops when their number is another",
                                    "give the files of the saved run, or --without data");
-    for (i = 0; i < x->n_files; i++)
+    for (uint64_t i = 0; i < x->n_files; i++)
         if (!ckr__lm_samples_of(x->tokens[i], x->unit))
             return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
                                "a token file is shorter than one sample of all processes",
@@ -46878,16 +46703,16 @@ static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n,
     const uint8_t *was = ckr__lm_samples(k->section, f);
     uint8_t *p = ckr__lm_section_new(x->c, f, room), *to;
     ckr_rng mt;
-    uint64_t i, j, at = 0;
+    uint64_t at = 0;
     if (!p) return NULL;
     memcpy(ckr__lm_order(p), ckr__lm_order(k->section), 4 * (size_t)f);
     to = ckr__lm_samples(p, f);
     ckr_rng_decode(CKR_RNG_LLMC_MT, k->section + k->n_section - CKR__LM_MT, CKR__LM_MT, &mt, NULL);
     ckr__lm_identity(to, room);
     if (!split) ckr__lm_shuffle(&mt, to, n);
-    for (i = 0; split && i < k->n_samples; i++) {
+    for (uint64_t i = 0; split && i < k->n_samples; i++) {
         const uint64_t v = ckr__load_u32(was + 4 * i);
-        for (j = 0; v < old && j < split && at < n; j++)
+        for (uint64_t j = 0; v < old && j < split && at < n; j++)
             ckr__store_u32(to + 4 * at++, (uint32_t)(v * split + j));
     }
     ckr_rng_encode(&mt, to + 4 * room, CKR__LM_MT);
@@ -46898,13 +46723,12 @@ static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n,
 static void ckr__lm_counted(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 {
     const ckr__lm_rank *k = &x->from[r < x->P ? r : 0];
-    uint64_t first, n;
     to->sample = to->sample * x->old_unit / x->unit;
     if (!x->shuffle) return;
     if (r >= x->P) to->section = ckr__lm_fresh(x, r, k->n_files, 0, to->shard);
-    first = ckr__lm_first_file(x->c, r, k->n_files);
+    uint64_t first = ckr__lm_first_file(x->c, r, k->n_files);
     if (ckr__failed(x->c)) return;
-    n = ckr__lm_samples_of(x->tokens[ckr__lm_current(to)], x->unit);
+    uint64_t n = ckr__lm_samples_of(x->tokens[ckr__lm_current(to)], x->unit);
     first = ckr__lm_samples_of(x->tokens[first], x->unit);
     if (n > first) {
         ckr__refuse_int(x->c, CKR_ITEM_LLMC_DATA, "data", (int64_t)n, (int64_t)first,
@@ -46924,11 +46748,9 @@ static void ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
                afresh = !x->P || (x->t->without & CKR_DATA);   /* at the beginning of the data */
     const ckr_rng *mt =
         known && reseed ? ckr__lm_given(x, r, CKR_RNG_LLMC_MT, "shuffle") : NULL;
-    uint64_t n_files;
-    uint8_t *p;
     memset(to, 0, sizeof *to);
     if (x->P) *to = x->from[known ? r : 0];
-    n_files = x->P ? to->n_files : x->n_files;
+    uint64_t n_files = x->P ? to->n_files : x->n_files;
     if (!known || reseed || (x->t->without & CKR_RNG)) {       /* the saved ones are not its own */
         to->rng = ckr__lm_given_word(x, r, "rng_state");
         to->rng_last = ckr__lm_given_word(x, r, "rng_state_last_update");
@@ -46944,7 +46766,7 @@ static void ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
     }
     if (!mt) return;
     /* the order stays, the next files are shuffled by another generator */
-    p = CKR__DUP(x->c, uint8_t, to->section, to->n_section);
+    uint8_t *p = CKR__DUP(x->c, uint8_t, to->section, to->n_section);
     if (p) ckr_rng_encode(mt, p + (to->n_section - CKR__LM_MT), CKR__LM_MT);
     to->section = p;
 }
@@ -47002,15 +46824,14 @@ static bool ckr__lm_turn_piece(void *arg, uint32_t n_dims, const int64_t *start,
     ckr__lm_turn *x = (ckr__lm_turn *)arg;
     const uint32_t skip = x->layered ? 1 : 0, n = n_dims - skip;
     const int64_t from = x->layered ? start[0] : 0, layers = x->layered ? count[0] : 1;
-    int64_t s[3], c[3], t[3], l;
-    uint32_t d;
-    for (d = 0; d < n; d++) {
+    int64_t s[3], c[3], t[3];
+    for (uint32_t d = 0; d < n; d++) {
         const uint32_t e = x->turn ? n - 1 - d : d;
         s[d] = start[skip + e];
         c[d] = count[skip + e];
         t[d] = stride[skip + e];
     }
-    for (l = 0; l < layers; l++) {
+    for (int64_t l = 0; l < layers; l++) {
         x->w.tensor = x->layers[from + l];
         if (!ckr__binder_piece(&x->w, n, s, c, t,
                                offset + (uint64_t)l * (uint64_t)(x->layered ? stride[0] : 0)))
@@ -47033,10 +46854,9 @@ static void ckr__lm_emit_slot(ckr__lm_job *x, ckr__out_file *f, uint32_t slot, u
     const uint32_t from = up ? 3 : slot == 3 && !x->by[3] ? 0 : slot;
     const char *name = slot ? ckr__lm_slots[slot - 1] : "params";
     ckr_node *e = ckr__entry_new(x->c, f, name, dtype, 1, &all);
-    uint64_t at = 0, l;
-    int i;
+    uint64_t at = 0;
     if (!ckr__node_push(x->c, f->root, e)) return;
-    for (i = 0; i < CKR__LM_TENSORS; i++) {
+    for (int i = 0; i < CKR__LM_TENSORS; i++) {
         const uint64_t n = x->dims.all[i], step = share > 1 ? x->dims.layer[i] : n,
                        part = step / share, mine = share > 1 ? r * part : 0,
                        first = e->u.entry->n_binds;
@@ -47053,7 +46873,7 @@ static void ckr__lm_emit_slot(ckr__lm_job *x, ckr__out_file *f, uint32_t slot, u
         w.w.tensor = w.layers[0];
         w.layered = ckr__lm_shapes[i].layered;
         w.turn = !x->linear && w.layered && ckr__lm_shapes[i].cols;
-        for (l = mine; l < n; l += step, at += part * (uint64_t)elem)
+        for (uint64_t l = mine; l < n; l += step, at += part * (uint64_t)elem)
             if (!ckr__flat_pieces(b, (int64_t)l, (int64_t)(l + part), at, elem,
                                   x->m ? ckr__binder_piece : ckr__lm_turn_piece, &w))
                 return;
@@ -47070,10 +46890,9 @@ static void ckr__lm_emit_model(ckr__lm_job *x)
     uint8_t head[CKR__LM_HEAD] = { 0 };
     ckr__out_file *f =
         ckr__lm_file(x, ckr__printf(x->c, "model_%08lld.bin", (long long)x->step), CKR_FORMAT_RAW);
-    int i;
     if (!f) return;
     if (x->m) memcpy(head, x->m->model_head, CKR__LM_HEAD);
-    for (i = 0; i < 8; i++) ckr__store_u32(head + 4 * i, (uint32_t)v[i]);
+    for (int i = 0; i < 8; i++) ckr__store_u32(head + 4 * i, (uint32_t)v[i]);
     ckr__lm_put(x, f, head, CKR__LM_HEAD);
     ckr__lm_emit_slot(x, f, 0, 0);
 }
@@ -47086,11 +46905,10 @@ static void ckr__lm_emit_state(ckr__lm_job *x, uint32_t r)
     ckr__out_file *f = ckr__lm_file(
         x, ckr__printf(x->c, "state_%08lld_%05lu.bin", (long long)x->step, (unsigned long)r),
         CKR_FORMAT_RAW);
-    uint32_t i;
     ckr__lm_place(x, r, place);
     if (!head || !f || !ckr__going(x->c)) return;
     if (place->head) memcpy(head, place->head, CKR__LM_HEAD);
-    for (i = 0; i < 6; i++) ckr__store_u32(head + 4 * i, v[i]);
+    for (uint32_t i = 0; i < 6; i++) ckr__store_u32(head + 4 * i, v[i]);
     ckr__store_u32(head + 40, (uint32_t)x->step);
     ckr__store_u64(head + 80, place->rng);
     ckr__store_u64(head + 88, place->rng_last);
@@ -47098,7 +46916,7 @@ static void ckr__lm_emit_state(ckr__lm_job *x, uint32_t r)
     ckr__store_u64(head + 128, place->sample);
     place->head = head;
     ckr__lm_put(x, f, head, CKR__LM_HEAD);
-    for (i = 1; i <= (x->master ? 3u : 2u); i++) ckr__lm_emit_slot(x, f, i, r);
+    for (uint32_t i = 1; i <= (x->master ? 3u : 2u); i++) ckr__lm_emit_slot(x, f, i, r);
     if (place->section) ckr__lm_put(x, f, place->section, place->n_section);
 }
 
@@ -47167,9 +46985,8 @@ static const ckr_node *ckr__lm_value(ckr__lm_job *x, const char *key, bool decay
 {
     const ckr_node *top = NULL;
     double most = -1, v;
-    uint64_t i;
     *apart = false;
-    for (i = 0; i < x->s->n_groups; i++) {
+    for (uint64_t i = 0; i < x->s->n_groups; i++) {
         const ckr_group *g = &x->s->groups[i];
         const ckr_node *n = ckr_node_get(g->hyper, key);
         if (!ckr_node_f64(n, &v) || !(v >= 0)) v = -1;
@@ -47239,8 +47056,6 @@ static void ckr__lm_options(ckr__lm_job *x)
 static void ckr__lm_emit_all(ckr__lm_job *x)
 {
     const ckr_leftover *left = x->s->leftovers;
-    uint64_t i;
-    uint32_t r;
     ckr__lm_allowed(x);
     if (x->c->refused) return;
     ckr__lm_say_changes(x);
@@ -47254,7 +47069,7 @@ static void ckr__lm_emit_all(ckr__lm_job *x)
     x->wrote = CKR__NEW_N(x->c, ckr__lm_rank, x->Q);
     if (!x->wrote || ckr__lm_data_files(x) != CKR_OK) return;
     if (!x->c->refused) ckr__lm_emit_model(x);
-    for (r = 0; r < x->Q && ckr__going(x->c); r++) ckr__lm_emit_state(x, r);
+    for (uint32_t r = 0; r < x->Q && ckr__going(x->c); r++) ckr__lm_emit_state(x, r);
     if (ckr__failed(x->c)) return;
     if (!x->c->refused) ckr__lm_say_places(x);
     ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT);
@@ -47269,7 +47084,7 @@ static void ckr__lm_emit_all(ckr__lm_job *x)
                       ckr__lm_carry_ranks(x->c, x->wrote, x->Q, true));
     }
     if (x->m) ckr__loose_put(x->out, &x->m->loose, x->m->dir, "");
-    for (i = 0; x->m && i < x->s->n_leftovers; i++)
+    for (uint64_t i = 0; x->m && i < x->s->n_leftovers; i++)
         if (ckr__path_ends(left[i].path, "/"))
             ckr__say(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, left[i].path, NULL, NULL,
                      "directories inside the checkpoint are not written", NULL);
@@ -47290,29 +47105,24 @@ static const char *ckr__lm_gpt2_name(ckr__ctx *c, const char *prefix, int i, int
 static bool ckr__lm_gpt2_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype)
 {
     const int64_t elem = (int64_t)ckr_dtype_size(dtype);
-    int64_t l, layers;
-    uint32_t d, n, skip;
-    bool turn;
     int i;
     for (i = 0; i < CKR__LM_TENSORS && strcmp(ckr__lm_shapes[i].name, t->name) != 0; i++) {}
-    skip = ckr__lm_shapes[i].layered ? 1 : 0;
-    layers = skip ? t->shape[0] : 1;
-    n = t->n_dims - skip;
-    turn = skip && n == 2;
-    for (l = 0; l < layers; l++) {
+    uint32_t skip = ckr__lm_shapes[i].layered ? 1 : 0;
+    int64_t layers = skip ? t->shape[0] : 1;
+    uint32_t n = t->n_dims - skip;
+    bool turn = skip && n == 2;
+    for (int64_t l = 0; l < layers; l++) {
         int64_t start[3] = { 0, 0, 0 }, count[3], stride[3] = { 0, 0, 0 }, shape[2];
         ckr_tensor named = *t;
         ckr__binder w = CKR_ZERO;
-        ckr_node *e;
-        const char *name;
         named.name = ckr__lm_gpt2_name(c, "transformer.", i, l);
-        name = named.name ? ckr__flat_name(c, &named) : NULL;
-        for (d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
-        e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
+        const char *name = named.name ? ckr__flat_name(c, &named) : NULL;
+        for (uint32_t d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
+        ckr_node *e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
         if (!ckr__node_pair(c, f->root, ckr__node_str(c, name), e)) return false;
         start[0] = skip ? l : 0;
         count[0] = 1;
-        for (d = 0; d < n; d++) {
+        for (uint32_t d = 0; d < n; d++) {
             const bool outer = n == 2 && d == (turn ? 1 : 0);      /* the file's rows */
             count[skip + d] = t->shape[skip + d];
             stride[skip + d] = outer ? shape[1] * elem : elem;
@@ -47333,7 +47143,6 @@ static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state
     const char *const keys[] = { "llmc.n_head", "llmc.padded_vocab", "llmc.step" };
     const int64_t values[] = { m->dims.NH, m->dims.Vp, s->progress.step };
     ckr_node *d = f->metadata, *versions;
-    int i;
     if (!d) {                  /* the attribute that torch's modules give their state dicts */
         d = ckr__node(c, CKR_NODE_DICT);
         versions = ckr__node(c, CKR_NODE_ODICT);
@@ -47341,7 +47150,7 @@ static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state
         f->root->kind = CKR_NODE_ODICT;
         f->root->attrs = ckr__node_dict(c, "_metadata", versions, CKR__END);
     }
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         ckr__node_set(c, d, keys[i],
                       ckr__node_str(c, ckr__printf(c, "%lld", (long long)values[i])));
     return !ckr__failed(c);
@@ -47350,9 +47159,8 @@ static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state
 /* A number that a plain file's metadata holds for us; -1: it does not. */
 static int64_t ckr__lm_gpt2_told(const ckr_state *s, const char *key)
 {
-    uint64_t i;
     int64_t v = -1;
-    for (i = 0; i < s->n_leftovers; i++) {
+    for (uint64_t i = 0; i < s->n_leftovers; i++) {
         const ckr_node *d = s->leftovers[i].node,
                        *of_torch = ckr_node_get(ckr_node_get(d, "_metadata"), "");
         const char *text = ckr_node_str(ckr_node_get(of_torch ? of_torch : d, key));
@@ -47387,11 +47195,9 @@ static void ckr__lm_gpt2_slot(ckr__lm_job *x, uint32_t slot)
 {
     ckr_tensor **list =
         CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)x->dims.L * CKR__LM_TENSORS);
-    int64_t l;
-    int i;
     if (!list) return;
-    for (i = 0; i < CKR__LM_TENSORS; i++)
-        for (l = 0; l < (ckr__lm_shapes[i].layered ? x->dims.L : 1); l++) {
+    for (int i = 0; i < CKR__LM_TENSORS; i++)
+        for (int64_t l = 0; l < (ckr__lm_shapes[i].layered ? x->dims.L : 1); l++) {
             ckr_tensor *t = ckr__lm_gpt2_find(x, i, l, slot);
             if (!t && slot) return;
             if (!t || !ckr__is_float(t->dtype) || !ckr__lm_gpt2_shape(x, t, i)) {
@@ -47441,15 +47247,13 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x)
 /* Another framework's GPT-2. */
 static void ckr__lm_from_gpt2(ckr__lm_job *x)
 {
-    uint64_t i, used;
-    uint32_t slot;
-    for (i = 0; i < x->s->n_tensors; i++) {
+    for (uint64_t i = 0; i < x->s->n_tensors; i++) {
         const char *key = ckr__flat_name(x->c, x->s->tensors[i]);
         if (!key || !ckr__map_put(&x->names, key, strlen(key), i, NULL)) return;
     }
     x->prefix = ckr__map_find(&x->names, "wte.weight", 10, NULL) ? "" : "transformer.";
     ckr__lm_gpt2_dims(x);
-    for (slot = 0; slot < 4 && ckr__going(x->c); slot++) ckr__lm_gpt2_slot(x, slot);
+    for (uint32_t slot = 0; slot < 4 && ckr__going(x->c); slot++) ckr__lm_gpt2_slot(x, slot);
     if (!ckr__going(x->c)) return;
     x->state = x->by[1] && x->by[2] && !(x->t->without & CKR_OPTIMIZER);
     x->master = x->by[3] != NULL;
@@ -47459,11 +47263,11 @@ static void ckr__lm_from_gpt2(ckr__lm_job *x)
     if (x->step < 0 || x->step > INT32_MAX || (x->t->without & CKR_PROGRESS)) x->step = 0;
     ckr__lm_vocab(x->c, x->t->vocab, x->dims.V,
                   "every row of wte.weight is taken: what --vocab says is not used");
-    used = ckr__map_find(&x->names, "lm_head.weight", 14, NULL);
+    uint64_t used = ckr__map_find(&x->names, "lm_head.weight", 14, NULL);
     if (used)
         ckr__say(x->c, "CKR_W_LLMC_TIED", CKR_APPROX, "lm_head.weight", NULL, NULL,
                  "llm.c's head is its wte: it is taken to be the same", NULL);
-    for (i = 0; i < 4 * CKR__LM_TENSORS; i++)
+    for (uint64_t i = 0; i < 4 * CKR__LM_TENSORS; i++)
         if (x->by[i / CKR__LM_TENSORS])
             used += ckr__lm_shapes[i % CKR__LM_TENSORS].layered ? (uint64_t)x->dims.L : 1;
     if (x->s->n_tensors > used)
@@ -47475,14 +47279,13 @@ static void ckr__lm_from_gpt2(ckr__lm_job *x)
 static void ckr__lm_from_llmc(ckr__lm_job *x)
 {
     const ckr__lm *m = x->m;
-    uint64_t k;
     x->dims = m->dims;
     if (x->t->dtype == CKR_DTYPE_NONE) x->dtype = m->dtype;
     x->state = !m->model_only && !(x->t->without & CKR_OPTIMIZER);
     x->master = m->master;
     x->shuffle = m->shuffle;
     x->step = m->step > 0 && !(x->t->without & CKR_PROGRESS) ? m->step : 0;
-    for (k = 0; k < m->s->n_tensors; k++) {
+    for (uint64_t k = 0; k < m->s->n_tensors; k++) {
         const uint64_t slot = k / CKR__LM_TENSORS, i = k % CKR__LM_TENSORS;
         if (!i) x->by[slot] = CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)m->dims.L * CKR__LM_TENSORS);
         if (!x->by[slot]) return;
@@ -58860,11 +58663,10 @@ static ckr_result ckr__li_newest(ckr__ctx *c, const char *dir, const char **best
     int64_t top[4] = { -1, -1, -1, -1 }, rank[3];
     ckr__dirlist l;
     ckr__rankfile f;
-    uint64_t i;
     size_t k;
     const ckr_result r = ckr__dir_list(c, dir, &l);
     *best = *below = NULL;
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
+    for (uint64_t i = 0; r == CKR_OK && i < l.n; i++) {
         const char *name = l.items[i]->name, *path = ckr__path_join(c, dir, name);
         if (!path) break;
         if (ckr__li_name(name, rank)) {
@@ -58947,8 +58749,7 @@ static int64_t ckr__li_count(const ckr_node *root, const char *path)
     const ckr_node *fit = ckr_node_find(root, "/loops/fit_loop");
     const size_t n = strcspn(path, "/");
     int64_t v = -1;
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(fit); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(fit); i++) {
         const char *key = ckr__dict_key(fit, i);
         if (key && strlen(key) == n && !memcmp(key, path, n))
             ckr_node_i64(ckr_node_find(ckr__dict_at(fit, i), path + n), &v);
@@ -58974,15 +58775,13 @@ static ckr_result ckr__li_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *ro
 {
     const int64_t step = s->progress.step, per = ckr__li_epoch(root, step);
     const ckr_schedule *was = s->schedules;
-    ckr_schedule *x;
-    ckr_result r;
     if (s->n_schedules != 1 || was->n_lanes != s->n_groups || !was->unclocked || per < 2 ||
         was->position != step / per)
         return CKR_OK;
     s->n_schedules = 0;
-    r = ckr__groups_schedule(c, s, was->state, 0, s->n_groups);
+    ckr_result r = ckr__groups_schedule(c, s, was->state, 0, s->n_groups);
     if (r != CKR_OK || s->schedules->opaque) return r;
-    x = s->schedules;
+    ckr_schedule *x = s->schedules;
     x->every = per;
     ckr__sched_stand(x, step);
     ckr__say(c, "CKR_W_SCHEDULER_EPOCHS", CKR_APPROX, "scheduler", NULL,
@@ -59055,12 +58854,11 @@ static ckr_result ckr__li_finish(ckr__ctx *c, ckr_state *s, const ckr_node *root
                                  uint64_t n_optimizers)
 {
     const char *version = ckr_node_str(ckr_node_get(root, CKR__LI_VERSION));
-    ckr_result r;
     s->dialect = "lightning";
     s->framework_version = version;
     ckr__li_known(s);
     ckr__li_progress(s, root, n_optimizers);
-    r = ckr__li_schedule(c, s, root);
+    ckr_result r = ckr__li_schedule(c, s, root);
     return r == CKR_OK ? ckr__li_say(c, s, root, n_optimizers) : r;
 }
 
@@ -59069,14 +58867,13 @@ static ckr_result ckr__li_read_file(ckr__ctx *c, const char *path, const ckr_ope
 {
     uint32_t file;
     ckr_node *root = NULL, *as;
-    const ckr__plain *keep;
     ckr_result r = ckr__file_open(c, path, &file);
     if (r == CKR_OK) r = ckr__doc_load(c, file, &s->format, &root);
     if (r != CKR_OK) return r;
     if (!ckr_node_get(root, CKR__LI_VERSION)) return ckr__plain_tree(c, path, desc, s, root);
     as = ckr__li_arranged(c, root);
     r = as ? ckr__plain_tree(c, path, desc, s, as) : c->err->code;
-    keep = ckr__plain_of(s);
+    const ckr__plain *keep = ckr__plain_of(s);
     if (r != CKR_OK || !keep) return r;
     ((ckr__plain *)(uintptr_t)keep)->root = root;      /* it is written as it was          */
     return ckr__li_finish(c, s, root, keep->n_optimizers);
@@ -59087,9 +58884,9 @@ static ckr_result ckr__li_read_file(ckr__ctx *c, const char *path, const ckr_ope
 /* Files beside the two are carried along. */
 static ckr_result ckr__li_loose(ckr__ctx *c, ckr_state *s, ckr__dt *t)
 {
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     const ckr_result r = ckr__dt_beside(t->d, t, s);
-    for (i = 0; i < t->loose.n; i++)
+    for (uint64_t i = 0; i < t->loose.n; i++)
         if (strcmp(t->loose.rel[i], CKR__LI_META) != 0) t->loose.rel[n++] = t->loose.rel[i];
     t->loose.n = n;
     return r == CKR_OK ? c->err->code : r;
@@ -59137,20 +58934,17 @@ static const ckr_node *ckr__li_kept(ckr__ctx *c, const ckr_node *root, uint32_t 
         { "optimizer_states", CKR_OPTIMIZER, true }, { "lr_schedulers", CKR_SCHEDULE, true },
         { "loops", CKR_PROGRESS, false },            { "callbacks", CKR_PROGRESS, false }
     };
-    ckr_node *out = ckr__node(c, CKR_NODE_DICT), *v;
-    uint64_t i;
-    size_t k;
+    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
     if (!without) return root;
-    for (i = 0; i < root->count; i++) {
-        const char *key = ckr__dict_key(root, i);
-        for (k = 0; k < sizeof parts / sizeof *parts; k++)
-            if (key && !strcmp(key, parts[k].key) && (without & parts[k].bit)) break;
-        v = k == sizeof parts / sizeof *parts ? ckr__dict_at(root, i)
-            : parts[k].list                   ? ckr__node(c, CKR_NODE_LIST)
-                                              : NULL;
-        if (key && (without & CKR_PROGRESS) && ckr__word_in("epoch global_step", key))
-            v = ckr__node_int(c, 0);
-        if (v) ckr__node_pair(c, out, root->u.items[2 * i], v);
+    for (ckr__walk w = ckr__walk_in(root); ckr__walk_on(&w);) {
+        size_t k = 0;
+        while (k < sizeof parts / sizeof *parts && w.name &&
+               (strcmp(w.name, parts[k].key) != 0 || !(without & parts[k].bit))) k++;
+        if (w.name && k < sizeof parts / sizeof *parts)
+            w.value = parts[k].list ? ckr__node(c, CKR_NODE_LIST) : NULL;
+        if (w.name && (without & CKR_PROGRESS) && ckr__word_in("epoch global_step", w.name))
+            w.value = ckr__node_int(c, 0);
+        if (w.value) ckr__node_pair(c, out, w.key, w.value);
     }
     return ckr__failed(c) ? NULL : out;
 }
@@ -59186,8 +58980,6 @@ static ckr_result ckr__li_emit_dir(ckr__ctx *c, const ckr_state *s, const ckr_ta
     const ckr__dt *from = (const ckr__dt *)(const void *)ckr__plain_of(s);
     ckr_state own = *s;
     ckr__copy hooks = CKR_ZERO;
-    const ckr_node *meta;
-    ckr__out_file *f;
     ckr__de e;
     ckr__dw x;
     if (t->without & (CKR_OPTIMIZER | CKR_GROUPS))
@@ -59198,11 +58990,11 @@ static ckr_result ckr__li_emit_dir(ckr__ctx *c, const ckr_state *s, const ckr_ta
     ckr__de_begin(&e, c, &own, t, out, from);
     ckr__dw_begin(&x, &e);
     ckr__dw_put(&x, "");
-    f = ckr__out_file_add(out, CKR__LI_META, CKR_FORMAT_TORCH_ZIP);
+    ckr__out_file *f = ckr__out_file_add(out, CKR__LI_META, CKR_FORMAT_TORCH_ZIP);
     hooks.swap_fn = ckr__whole_swap;
     hooks.tensor_fn = ckr__whole_tensor;
     hooks.user = &x.f.w;
-    meta = ckr__li_kept(c, (const ckr_node *)from->own, t->without);
+    const ckr_node *meta = ckr__li_kept(c, (const ckr_node *)from->own, t->without);
     if (f && meta && !c->refused) f->root = ckr__copy_tree(c, f, meta, &hooks);
     if (!c->refused && !ckr__failed(c)) ckr__de_loose(&e);
     ckr__dw_end(&x);
@@ -59214,11 +59006,10 @@ static ckr_result ckr__li_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_t
                                     ckr__out *out)
 {
     ckr__plain keep = *ckr__plain_of(s);
-    ckr__kept kept;
     ckr_state own = *s;
     keep.root = ckr__li_kept(c, keep.root, t->without);
     if (!keep.root) return c->err->code;
-    kept = *s->_kept;
+    ckr__kept kept = *s->_kept;
     kept.data = &keep;
     own._kept = &kept;
     return ckr__plain_whole(c, &own, t, out);
