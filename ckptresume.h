@@ -169,25 +169,24 @@
        >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>kit.fresh
        >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
        >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
-       >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>torch_ranks >>torchtune
-       >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.optimizer
-       >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.emit
-       >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt
-       >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
-       >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
+       >>nanotron.random >>nanotron.read >>nanotron.emit >>nanotron.adopt >>plain >>torch_ranks
+       >>torchtune >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
+       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
+       >>accelerate.emit >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp
+       >>accelerate.adopt >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
+       >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
        >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
        >>deepspeed.groups >>deepspeed.schedule >>deepspeed.read >>deepspeed.emit
        >>deepspeed.emit.items >>deepspeed.emit.optim >>deepspeed.emit.model
-       >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
-       >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.script >>torch_dcp.read
-       >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve
-       >>torchtitan.write >>torch_dcp.files >>torch_dcp.script.emit >>olmo_core >>megatron
-       >>megatron.probe >>megatron.files >>megatron.model >>megatron.split >>megatron.weights
-       >>megatron.layout >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read
-       >>megatron.random >>megatron.read >>megatron.dist >>megatron.dist.ranks
-       >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read >>megatron.emit
-       >>megatron.dist.emit >>megatron.adopt >>lightning >>dialect.table >>ckpt >>ckpt.side
-       >>ckpt.diff >>view >>epilogue
+       >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under >>torch_dcp >>torchtitan
+       >>torchtitan.runs >>torch_dcp.script >>torch_dcp.read >>torch_dcp.emit >>torchtitan.qkv
+       >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
+       >>torch_dcp.script.emit >>olmo_core >>megatron >>megatron.probe >>megatron.files
+       >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout >>megatron.optimizer
+       >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
+       >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
+       >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>megatron.adopt >>lightning
+       >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -306,7 +305,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(NANOTRON_SCHEDULER,   E_MISMATCH,    "scheduler and optimizer differ in groups")             \
     X(NANOTRON_VERSION,     E_UNSUPPORTED, "a newer checkpoint version than 1.5")                  \
     X(NANOTRON_EXPERTS,     E_UNSUPPORTED, "slices do not tell the experts apart")                 \
-    X(NANOTRON_SOURCE,      E_REFUSED,     "the writer needs a Nanotron checkpoint as its source") \
+    X(NANOTRON_SOURCE,      E_REFUSED,     "Nanotron cannot have this model or run")              \
     X(TP_UNEVEN,            E_REFUSED,     "the tensor parallel size does not divide a parameter") \
     X(PP_EMPTY_STAGE,       E_REFUSED,     "a pipeline stage would own no parameter")              \
     X(ZERO_STAGE,           E_REFUSED,     "the framework has no such ZeRO stage")                 \
@@ -39667,6 +39666,7 @@ typedef struct ckr__nt_param {
     const char     *version;
     const ckr_node *extra;     /* metadata with more keys than the three, or NULL        */
     const ckr_node *group;     /* as stored, first copy                                  */
+    double          step;      /* of what is adopted, where it has moments; else 0       */
     const ckr_node *state;     /* the same                                               */
 } ckr__nt_param;
 
@@ -39686,6 +39686,7 @@ typedef struct ckr__nt {
     const uint32_t  *owner;            /* the stage of each block, as HEAD would assign it */
     int64_t          hidden, heads, kv_heads, head_dim, inter, layers, vocab, multiple;
     bool             tied, qwen, starcoder, plain_partition;
+    bool             adopted;          /* another framework's: nothing of it was written */
     const char      *version;
     ckr_topology     of;
     int64_t          step;
@@ -40127,12 +40128,27 @@ static uint32_t *ckr__nt_partition(ckr__ctx *c, const ckr__nt *r, uint32_t pp, i
     return owner;
 }
 
-/* Sets each parameter's block and leaf, and checks that no layer is absent or one too many. */
+/* The parameter's block and leaf, of its name. */
+static void ckr__nt_place(const ckr__nt *r, ckr__nt_param *p)
+{
+    const int64_t k = ckr__nt_layer(p->name);
+    int row;
+    p->block = k >= 0                                ? 1 + k
+               : ckr__nt_is(p, "token_embedding.")   ? 0
+               : ckr__nt_is(p, ".final_layer_norm.") ? r->layers + 1
+               : ckr__nt_is(p, ".lm_head.")          ? r->layers + 2
+                                                     : -1;
+    for (row = 0; !ckr__nt_is(p, ckr__nt_modules[row].part); row++)
+        if (r->qwen && row == CKR__NT_QWEN_NORM && ckr__nt_is(p, "post_attention_layernorm"))
+            break;
+    p->leaf = 2 * row + ckr__nt_is(p, ".bias");
+}
+
+/* Sets each parameter's place, and checks that no layer is absent or one too many. */
 static ckr_result ckr__nt_blocks(ckr__nt *r)
 {
     uint64_t i;
-    int64_t top = -1, k;
-    int row;
+    int64_t top = -1;
     bool head = false, embedding = false;
     for (i = 0; i < r->n_params; i++) top = ckr__max_i64(top, ckr__nt_layer(r->params[i]->name));
     if (!r->layers) r->layers = top + 1;
@@ -40147,16 +40163,7 @@ static ckr_result ckr__nt_blocks(ckr__nt *r)
                                     "model/model/decoder");
     for (i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->params[i];
-        k = ckr__nt_layer(p->name);
-        p->block = k >= 0                                ? 1 + k
-                   : ckr__nt_is(p, "token_embedding.")   ? 0
-                   : ckr__nt_is(p, ".final_layer_norm.") ? r->layers + 1
-                   : ckr__nt_is(p, ".lm_head.")          ? r->layers + 2
-                                                         : -1;
-        for (row = 0; !ckr__nt_is(p, ckr__nt_modules[row].part); row++)
-            if (r->qwen && row == CKR__NT_QWEN_NORM && ckr__nt_is(p, "post_attention_layernorm"))
-                break;
-        p->leaf = 2 * row + ckr__nt_is(p, ".bias");
+        ckr__nt_place(r, p);
         embedding = embedding || p->block == 0;
         head = head || p->block == r->layers + 2;
     }
@@ -41299,7 +41306,7 @@ typedef struct ckr__nt_stage { ckr__nt_item **items; uint64_t n; } ckr__nt_stage
 
 static const ckr__bounds ckr__nt_bounds = {
     "tp pp dp cp zero", CKR_ITEM_EP_SIZE, "HEAD cannot be built with expert parallelism", 1,
-    CKR_ITEM_NANOTRON_SOURCE, ckr__params_kept, ckr__groups_kept, ckr__clock_kept,
+    CKR_ITEM_OK, ckr__params_kept, ckr__groups_kept, ckr__clock_kept,
     "the scheduler's files are of the optimizer's groups: without these none is loaded, and the "
     "schedule starts again"
 };
@@ -41565,7 +41572,7 @@ static void ckr__nt_copy_others(ckr__nt_job *x, ckr__out_file *f, const ckr_node
                                 const char *known)
 {
     uint64_t i;
-    for (i = 0; i < root->count; i++) {
+    for (i = 0; i < ckr__dict_n(root); i++) {
         const char *key = ckr__dict_key(root, i);
         if (!key || !ckr__word_in(known, key))
             ckr__node_pair(x->c, f->root, root->u.items[2 * i],
@@ -41582,7 +41589,8 @@ static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t 
     const ckr_tensor *from;
     const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
     const ckr__block *block = p->blocks[rank];
-    const ckr_node *old = p->src->shards[other || whole ? 0 : rank]->root;
+    const ckr_node *old =
+        x->nt->adopted ? NULL : p->src->shards[other || whole ? 0 : rank]->root;
     const char *dot = strrchr(p->name, '.'), *leaf = dot ? dot + 1 : p->name,
                *dirs = ckr__printf(x->c, "model.%.*s", (int)(leaf - p->name), p->name);
     ckr__rankfile at = CKR_ZERO;
@@ -41605,7 +41613,7 @@ static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t 
         return;
     /* other tensors that lay in a shard's file belong to its rank */
     if (!other) ckr__nt_copy_others(x, f, old, "data");
-    else if (!rank) x->n_lost += old->count - 1;
+    else if (!rank && old) x->n_lost += old->count - 1;
     if (from != p->param) ckr__bind_taken_for(e->u.entry, 0, p->param, NULL);
 }
 
@@ -41681,7 +41689,10 @@ static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr_
 {
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
     const ckr_node *old = p->src->state;
+    const float step = (float)p->src->step;
+    const ckr_view *v = step > 0 ? ckr__value_view(x->c, CKR_DTYPE_F32, &step) : NULL;
     uint64_t i;
+    if (v) ckr__node_set(x->c, st, "step", ckr__entry_copy(x->c, f, "step", v));
     for (i = 0; i < p->n_slots; i++) {
         const ckr_tensor *t = p->slots[i];
         const bool master = !strcmp(t->slot, "master");
@@ -41931,6 +41942,7 @@ static void ckr__nt_say_head(ckr__nt_job *x)
         ckr__say(x->c, "CKR_FIX_NANOTRON_LR", CKR_CHANGED,
                  ckr__printf(x->c, "lr of %llu groups", (unsigned long long)n), a, b, why, NULL);
     if (x->t->without & CKR_SCHEDULE) return;
+    if (!old && x->nt->adopted) return;
     if (!old) {
         ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_CHANGED, "lr_scheduler", NULL, NULL,
                  "the checkpoint has no scheduler; its state was made from step and initial LR",
@@ -42213,6 +42225,17 @@ static void ckr__nt_emit_model_config(ckr__nt_job *x)
 
 /* emit: random ------------------------------------------------------------------ */
 
+/* A file's object without states. */
+static ckr_node *ckr__nt_random_new(ckr__ctx *c)
+{
+    ckr_node *none = ckr__node(c, CKR_NODE_NONE);
+    ckr_node *state = ckr__node_dict(c, "random", none, "numpy", none, "torch_cpu", none,
+                                     "torch_cuda", none, CKR__END);
+    state = ckr__dist_new(c, NULL, "nanotron.random.RandomState", NULL, state);
+    state = ckr__node_dict(c, "_dict", ckr__node_dict(c, "tp_synced", state, CKR__END), CKR__END);
+    return ckr__dist_new(c, NULL, "nanotron.random.RandomStates", NULL, state);
+}
+
 /* The file of a rank of the coming run: an old one's, with the streams that were decided. */
 static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t at[4],
                                 uint64_t rank)
@@ -42222,21 +42245,23 @@ static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t
                    replica = at[CKR__DP] < was->dp ? at[CKR__DP] : 0,
                    tp = at[CKR__TP] < was->tp ? at[CKR__TP] : 0,
                    from = (stage * was->dp + replica) * was->tp + tp;
-    const ckr_node *root = x->nt->f.files[CKR__NT_RANDOM][from]->root,
-                   *old = ckr_node_get(ckr__nt_attributes(root), "_dict");
+    const ckr_node *root = x->nt->adopted ? ckr__nt_random_new(x->c)
+                                          : x->nt->f.files[CKR__NT_RANDOM][from]->root,
+                   *old = root ? ckr_node_get(ckr__nt_attributes(root), "_dict") : NULL;
     ckr_node *states = ckr__node(x->c, CKR_NODE_DICT), *map;
     ckr__rank_streams k = CKR_ZERO;
     uint64_t i;
     k.c = x->c;
     k.coming = x->s;
     k.keys = ckr__nt_streams;
-    k.rank = (uint32_t)rank;
-    for (i = 0; i < old->count; i++) {
+    k.rank = (uint32_t)rank - (x->nt->adopted ? at[CKR__TP] : 0);
+    for (i = 0; i < ckr__dict_n(old); i++) {
         const ckr_node *set = ckr__dict_at(old, i);
-        k.name = ckr__dict_key(old, i);
+        k.name = x->nt->adopted ? NULL : ckr__dict_key(old, i);
         ckr__node_pair(x->c, states, old->u.items[2 * i],
                        ckr__node_object(x->c, set, ckr__streams_write(&k, set->u.object->state)));
     }
+    if (ckr__failed(x->c)) return;
     map = ckr__dict_copy(x->c, ckr__nt_attributes(root));
     ckr__node_set(x->c, map, "_dict", states);
     root = ckr__node_object(x->c, root, map);
@@ -42337,7 +42362,8 @@ static void ckr__nt_emit_scheduler(ckr__nt_job *x)
 
 static void ckr__nt_emit_random(ckr__nt_job *x)
 {
-    if (x->nt->f.n_files[CKR__NT_RANDOM] && !(x->t->without & CKR_RNG))
+    if ((x->nt->f.n_files[CKR__NT_RANDOM] || (x->nt->adopted && x->s->n_rng)) &&
+        !(x->t->without & CKR_RNG))
         ckr__nt_emit_ranks(x, CKR__NT_RANDOM_ROW, ckr__nt_random_file);
 }
 
@@ -42353,7 +42379,8 @@ static void ckr__nt_say_parts(ckr__nt_job *x)
         ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
                  "the scheduler's files are of the optimizer's groups: without these none is "
                  "written", NULL);
-    if (!x->scheduler && x->nt->scheduler && !(without & CKR_PROGRESS))
+    if (!x->scheduler && (x->nt->scheduler || (x->nt->adopted && x->step)) &&
+        !(without & CKR_PROGRESS))
         ckr__say_int(x->c, "CKR_W_NANOTRON_COUNTERS", CKR_LOST, "step", x->step, 0,
                      "Nanotron reads its counters with the scheduler only: step, samples and "
                      "tokens start again at 0",
@@ -42364,6 +42391,459 @@ static void ckr__nt_emit_latest(ckr__nt_job *x)
 {
     const char *latest = ckr__printf(x->c, "%lld", (long long)x->step);
     ckr__out_text(x->out, "latest.txt", latest, latest ? strlen(latest) : 0);
+}
+
+/* >>nanotron.adopt ------------------------------------------------------------ */
+/* Another framework's Llama as a first save of Nanotron's has it, on one rank: names, documents and
+   groups of a checkpoint that was never written, from which the emitters above go on as from one of
+   their own. Nanotron builds the run from a configuration, which nobody had: all of it that decides
+   about the model and the updates is told. */
+
+typedef struct ckr__nt_adopt {
+    ckr__ctx    *c;
+    ckr__nt_job *x;
+    ckr__gpt     g;
+    ckr__nt     *r;            /* what it becomes                                        */
+    ckr_state   *own;          /* the state under Nanotron's names                       */
+    ckr_node    *curve;        /* parameters of the schedule                             */
+    ckr_dtype    as;           /* of parameters                                          */
+    bool         masters;
+} ckr__nt_adopt;
+
+/* What Nanotron's Llama cannot be, and what its optimizer does not keep. */
+static void ckr__nt_adopt_model(ckr__nt_adopt *a)
+{
+    static const char known[] = "param master exp_avg exp_avg_sq step";
+    const ckr__gpt *g = &a->g;
+    const char *why = g->positions                            ? "learned positions"
+                      : !g->gated                             ? "an MLP without a gate"
+                      : g->norms_biased || !g->family->rms ? "LayerNorm"
+                      : g->attention_biased || g->o_biased || g->mlp_biased
+                          ? "biases in linear layers"
+                      : g->qk_norm ? "norms of queries and keys"
+                      : g->head_dim * g->heads != g->hidden ? "heads that are not as wide as it"
+                                                              : NULL;
+    uint64_t i;
+    if (why)
+        ckr__gpt_misfit(&a->g, "model", ckr__printf(a->c, "Nanotron's Llama has no %s", why), NULL);
+    for (i = 0; i < a->own->n_tensors && a->x->optimizer && !a->c->refused; i++)
+        if (!ckr__word_in(known, a->own->tensors[i]->slot))
+            ckr__gpt_misfit(&a->g, a->own->tensors[i]->slot, "AdamW keeps no such state",
+                            "--without optimizer,groups,schedule");
+}
+
+static void ckr__nt_adopt_param(ckr__nt_adopt *a, ckr_tensor *t)
+{
+    ckr__nt *r = a->r;
+    ckr__nt_param *p = CKR__NEW(a->c, ckr__nt_param);
+    const struct ckr__nt_module *m;
+    const int64_t hd = r->head_dim, q = r->heads * hd, k = r->kv_heads * hd,
+                  chunks[2][3] = { { q, k, k }, { r->inter, r->inter, 0 } },
+                  units[3] = { hd, hd, hd };
+    bool qkv;
+    if (!p) return;
+    p->name = t->name;
+    ckr__nt_place(r, p);
+    m = &ckr__nt_modules[p->leaf / 2];
+    qkv = m->rows == CKR__NT_QKV;
+    p->order = CKR__NT_ORDERLESS;
+    p->dtype = t->dtype;
+    p->n_dims = t->n_dims;
+    p->shape = t->shape;
+    p->split.axis = !m->cols ? -1 : m->cols == CKR__NT_Q || m->cols == CKR__NT_INTER;
+    p->split.n_chunks = qkv ? 3 : m->rows == CKR__NT_GATE_UP ? 2 : 0;
+    if (p->split.n_chunks) p->split.chunks = CKR__DUP(a->c, int64_t, chunks[!qkv], 3);
+    if (m->unit == CKR__NT_HEAD) p->split.units = CKR__DUP(a->c, int64_t, units, 3);
+    p->split.vocab = m->rows == CKR__NT_VOCAB;
+    p->sharded = p->split.axis >= 0;
+    t->split = p->split;
+    ckr__map_put(&r->by_name, p->name, strlen(p->name), r->n_params, NULL);
+    *CKR__PUSH(ckr__nt_param *, a->c, r->params, r->n_params) = p;
+}
+
+/* The tensors that are written, and their parameters, in the order in which Nanotron registers
+   these. What is trained in 16 bits and was in more has a master. Steps become tensors anew. */
+static void ckr__nt_adopt_tensors(ckr__nt_adopt *a)
+{
+    const bool optimizer = a->x->optimizer, half = optimizer && ckr_dtype_size(a->as) < 4;
+    ckr_state *own = a->own;
+    ckr_tensor **all = NULL, *t;
+    uint8_t (*steps)[8] = NULL;
+    uint64_t i, n = 0, at;
+    int64_t step;
+    for (i = 0; i < own->n_tensors; i++)
+        if (!strcmp(own->tensors[i]->slot, "param")) ckr__nt_adopt_param(a, own->tensors[i]);
+    if (optimizer) ckr__step_bytes(a->c, a->x->out->src, &steps);
+    for (i = 0; i < own->n_tensors && !ckr__failed(a->c); i++) {
+        ckr__nt_param *p;
+        bool wide, param;
+        t = own->tensors[i];
+        wide = ckr_dtype_size(t->dtype) >= 4;
+        param = !strcmp(t->slot, "param");
+        if (!ckr__map_find(&a->r->by_name, t->name, strlen(t->name), &at)) continue;
+        p = a->r->params[at];
+        if (!strcmp(t->slot, "step")) {
+            if (steps && ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step))
+                p->step = (double)step;
+            continue;
+        }
+        if (!param && !optimizer) continue;
+        if (!strcmp(t->slot, "exp_avg") && !(p->step > 0))
+            p->step = (double)ckr__step_done(own);
+        if (!strcmp(t->slot, "master") && ckr_dtype_size(p->dtype) >= 4 && !half) continue;
+        if (param && half && wide && !ckr__tensor_find(own, t->name, "master")) {
+            *CKR__PUSH(ckr_tensor *, a->c, all, n) = ckr__made_copy(a->x->out, t, "param", a->as);
+            all[n - 1]->split = p->split;
+            t = CKR__DUP(a->c, ckr_tensor, t, 1);
+            if (t) t->slot = "master";
+        }
+        if (!t) return;
+        a->masters = a->masters || !strcmp(t->slot, "master");
+        *CKR__PUSH(ckr_tensor *, a->c, all, n) = t;
+    }
+    own->tensors = all;
+    own->n_tensors = n;
+    ckr__sort(a->c, (void **)(void *)a->r->params, (size_t)a->r->n_params, ckr__nt_param_cmp);
+}
+
+/* Curves of others that Nanotron has, too. */
+static const struct { const char *kind, *style; } ckr__nt_curves[] = {
+    { "transformers:linear", "linear" }, { "transformers:cosine", "cosine" },
+    { "transformers:cosine_with_min_lr", "cosine" },
+    { "transformers:constant", NULL }, { "transformers:constant_with_warmup", NULL },
+    { "diffusers:linear", "linear" }, { "diffusers:cosine", "cosine" },
+    { "diffusers:constant", NULL }, { "diffusers:constant_with_warmup", NULL }
+};
+
+/* One curve for all groups, of the highest LR of the first. `style` NULL: it stays there. */
+static ckr_node *ckr__nt_adopt_curve(ckr__ctx *c, double top, const ckr__curve_nums *k,
+                                     const char *style)
+{
+    const double floored = k && k->floor == k->floor ? k->floor : 0,
+                 warm = k && k->warm > 0 ? k->warm : 0,
+                 end = k && k->total > warm ? k->total : warm + 1;
+    return ckr__node_dict(
+        c, "learning_rate", ckr__node_float(c, top), "lr_decay_steps",
+        ckr__sw_number(c, end - warm), "lr_decay_style", ckr__node_str(c, style ? style : "linear"),
+        "lr_warmup_steps", ckr__sw_number(c, warm), "lr_warmup_style",
+        ckr__node_str(c, warm > 0 ? "linear" : "constant"), "min_decay_lr",
+        ckr__node_float(c, style ? top * floored : top), "train_steps", ckr__sw_number(c, end),
+        CKR__END);
+}
+
+/* The schedule as one of Nanotron's; one of another framework whose parameters are not the same
+   stays, and the planner refuses it. Without one the LR stays as it is. */
+static void ckr__nt_adopt_schedule(ckr__nt_adopt *a)
+{
+    ckr_state *own = a->own;
+    const ckr_schedule *now = own->n_schedules ? own->schedules : NULL;
+    const uint64_t n = now ? now->n_lanes : own->n_groups;
+    double *bases = CKR__NEW_N(a->c, double, n);
+    size_t row = sizeof ckr__nt_curves / sizeof *ckr__nt_curves;
+    bool alike = true;
+    uint64_t i;
+    ckr_schedule *x = NULL;
+    a->r->s->n_schedules = 0;          /* none of Nanotron's was saved                   */
+    if (!a->x->optimizer || !n || !bases) return;
+    for (i = 0; i < n; i++) {
+        if (now) bases[i] = now->lanes[i].base;
+        else ckr_node_f64(ckr_node_get(own->groups[i].hyper, "lr"), &bases[i]);
+        alike = alike && ckr__same(bases[i], *bases);
+    }
+    while (now && row > 0 && strcmp(ckr__nt_curves[row - 1].kind, now->kind) != 0) row--;
+    if (!now) a->curve = ckr__nt_adopt_curve(a->c, *bases, NULL, NULL);
+    else if (!strcmp(now->kind, "nanotron")) a->curve = ckr__dict_copy(a->c, now->params);
+    else if (row && !now->opaque && now->curve && ckr__plain_map(now))
+        a->curve = ckr__nt_adopt_curve(a->c, *bases, &now->curve->k, ckr__nt_curves[row - 1].style);
+    if (!now && !alike)
+        ckr__gpt_misfit(&a->g, "schedule", "nothing tells the LR of the coming updates, and groups "
+                        "have different ones", "--to-schedule nanotron:...");
+    if (!now)
+        ckr__say(a->c, "CKR_NANOTRON_CONSTANT", CKR_APPROX, "schedule", NULL, "constant",
+                 "the source has no schedule, and Nanotron has no run without one: the LR stays as "
+                 "it is", "--to-schedule nanotron:...");
+    if (a->curve && (!now || ckr__plain_map(now)))
+        x = ckr__sched_try(a->c, "nanotron", a->curve, bases, n, NULL);
+    if (!x) return;
+    x->position = ckr__step_done(own);
+    own->schedules = a->r->s->schedules = x;
+    own->n_schedules = a->r->s->n_schedules = 1;
+    for (i = 0; i < own->n_groups && n == own->n_groups; i++)
+        ckr__node_set(a->c, own->groups[i].hyper, "initial_lr", ckr__node_float(a->c, bases[i]));
+}
+
+/* Groups of torch's AdamW, as Nanotron builds it, with the values that were decided. */
+static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
+{
+    ckr__ctx *c = a->c;
+    ckr_node *no = ckr__node_bool(c, false), *none = ckr__node(c, CKR_NODE_NONE),
+             *betas = ckr__tuple_node(c, 2, ckr__node_float(c, 0.9), ckr__node_float(c, 0.95));
+    uint64_t i, k;
+    for (i = 0; i < a->own->n_groups && !ckr__failed(c); i++) {
+        ckr_group *g = &a->own->groups[i];
+        ckr_node *d = ckr__node_dict(
+            c, "lr", ckr__node_float(c, 0), "weight_decay", ckr__node_float(c, 0), "betas", betas,
+            "eps", ckr__node_float(c, 1e-8), "amsgrad", no, "maximize", no, "foreach", none,
+            "capturable", no, "differentiable", no, "fused", no, "decoupled_weight_decay",
+            ckr__node_bool(c, true), CKR__END);
+        for (k = 0; k < 2 * ckr__dict_n(d); k += 2) {
+            ckr_node *v = ckr__dict_value(g->hyper, d->u.items[k]->u.str);
+            if (v && !ckr__is_str(d->u.items[k], "foreach") &&
+                !ckr__is_str(d->u.items[k], "decoupled_weight_decay"))
+                d->u.items[k + 1] = v;
+        }
+        g->hyper = d;
+        g->raw = NULL;
+    }
+}
+
+/* A document of the checkpoint as one that was read. */
+static void ckr__nt_adopt_text(ckr__nt_adopt *a, ckr__nt_text *text, const char *path,
+                               ckr_node *root, ckr__buf *b)
+{
+    if (root) ckr__json_put(b, root, 0, false);
+    text->path = path;
+    text->n = b->size;
+    text->bytes = b->failed ? NULL : ckr__strndup(a->c, (const char *)b->data, b->size);
+    text->root = root;
+    if (text->bytes && !root)
+        ckr__yaml_parse(a->c, path, (const uint8_t *)text->bytes, b->size, &text->root);
+    ckr__buf_free(b);
+}
+
+/* What the coming run must be started with: of the model, and of the updates where it is known. */
+static void ckr__nt_adopt_tell(ckr__nt_adopt *a)
+{
+    static const char model[] =
+        "model/dtype model/model_config/hidden_act model/model_config/hidden_size "
+        "model/model_config/intermediate_size model/model_config/is_llama_config "
+        "model/model_config/num_attention_heads model/model_config/num_hidden_layers "
+        "model/model_config/num_key_value_heads model/model_config/rms_norm_eps "
+        "model/model_config/rope_interleaved model/model_config/rope_theta "
+        "model/model_config/tie_word_embeddings model/model_config/vocab_size "
+        "parallelism/dp parallelism/pp parallelism/tp",
+                      curve[] =
+        "optimizer/accumulate_grad_in_fp32 optimizer/zero_stage "
+        "optimizer/learning_rate_scheduler/learning_rate "
+        "optimizer/learning_rate_scheduler/lr_decay_starting_step "
+        "optimizer/learning_rate_scheduler/lr_decay_steps "
+        "optimizer/learning_rate_scheduler/lr_decay_style "
+        "optimizer/learning_rate_scheduler/lr_warmup_steps "
+        "optimizer/learning_rate_scheduler/lr_warmup_style "
+        "optimizer/learning_rate_scheduler/min_decay_lr tokens/train_steps",
+                      batch[] = "tokens/batch_accumulation_per_replica tokens/micro_batch_size";
+    const struct { bool when; const char *keys, *otherwise; } rows[] = {
+        { true, model, "Nanotron builds the run from its configuration: it would be another model "
+                       "than that of the weights, or not find its files" },
+        { a->x->optimizer, curve, "Nanotron builds the optimizer and its curve from the "
+                                  "configuration that the run is started with" },
+        { a->own->batch > 0, batch, "an update takes other samples, without a word: steps, samples "
+                                    "and tokens no longer count the same" }
+    };
+    const char *p;
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (p = rows[i].keys; p && *p && rows[i].when; p = ckr__word_next(p)) {
+            const char *pointer = ckr__printf(a->c, "/%.*s", (int)strcspn(p, " "), p);
+            const ckr_node *v = pointer ? ckr_node_find(a->r->config.root, pointer) : NULL;
+            if (v)
+                ckr__setting(a->x->out, "config.yaml", ckr__key_with(a->c, pointer + 1, '/', '.'),
+                             v, NULL, true, rows[i].otherwise);
+        }
+}
+
+static const char *ckr__nt_yes(bool v)
+{
+    return v ? "true" : "false";
+}
+
+/* config.yaml as HEAD saves it, of what is known; else its defaults. */
+static void ckr__nt_adopt_config(ckr__nt_adopt *a)
+{
+    const ckr__nt *r = a->r;
+    const ckr__gpt *g = &a->g;
+    const ckr_topology *to = &a->x->to;
+    const int64_t samples = ckr__max_i64(0, a->own->progress.samples),
+                  tokens = a->own->progress.tokens;
+    const ckr_node *curve = a->curve,
+                   *hyper = a->x->optimizer ? a->own->groups[0].hyper : NULL,
+                   *betas = ckr_node_get(hyper, "betas");
+    const char *act = ckr_node_str(ckr_node_get(g->config, "hidden_act")),
+               *warm = ckr_node_str(ckr_node_get(curve, "lr_warmup_style")),
+               *style = ckr_node_str(ckr_node_get(curve, "lr_decay_style"));
+    double lr = 3e-4, low, start, decay = 1, warmup = 0, train, beta1 = 0.9, beta2 = 0.95,
+           eps = 1e-8, wd = 0;
+    int64_t positions = ckr__gpt_number(g, "max_position_embeddings", "n_positions"), length,
+            micro = 1, steps = 1;
+    ckr__buf b = CKR_ZERO;
+    b.c = a->c;
+    if (!positions) positions = 2048;
+    length = samples && tokens > 0 && tokens % samples == 0 ? tokens / samples : positions;
+    if (a->own->batch > 0) ckr__batch_split(a->own->batch, to->dp, &micro, &steps);
+    ckr_node_f64(ckr_node_get(curve, "learning_rate"), &lr);
+    low = lr;
+    ckr_node_f64(ckr_node_get(curve, "min_decay_lr"), &low);
+    ckr_node_f64(ckr_node_get(curve, "lr_warmup_steps"), &warmup);
+    train = (double)r->step + 1;
+    ckr_node_f64(ckr_node_get(curve, "train_steps"), &train);
+    if (!ckr_node_f64(ckr_node_get(curve, "lr_decay_steps"), &decay) && train > warmup)
+        decay = train - warmup;
+    start = ckr__nan();
+    ckr_node_f64(ckr_node_get(curve, "lr_decay_starting_step"), &start);
+    ckr_node_f64(ckr_node_at(betas, 0), &beta1);
+    ckr_node_f64(ckr_node_at(betas, 1), &beta2);
+    ckr_node_f64(ckr_node_get(hyper, "eps"), &eps);
+    ckr_node_f64(ckr_node_get(hyper, "weight_decay"), &wd);
+#define CKR__NT_F(v) ckr__double_text(a->c, v, true)
+#define CKR__NT_I(v) (long long)(v)
+    ckr__buf_printf(&b, "checkpoints:\n  checkpoint_interval: 1000\n"
+                        "  checkpoints_path: checkpoints\n"
+                        "  checkpoints_path_is_shared_file_system: false\n"
+                        "  load_lr_scheduler: true\n  load_optimizer: true\n"
+                        "  resume_checkpoint_path: null\n  save_final_state: false\n"
+                        "  save_initial_state: false\n");
+    ckr__buf_printf(&b, "data_stages:\n- data:\n    dataset: null\n    num_loading_workers: 1\n"
+                        "    seed: 42\n  name: Training Stage\n  sequence_length: %lld\n"
+                        "  start_training_step: 1\n", CKR__NT_I(length));
+    ckr__buf_printf(&b, "general:\n  benchmark_csv_path: null\n  consumed_train_samples: %lld\n"
+                        "  ignore_sanity_checks: true\n  project: ckptresume\n  run: ckptresume\n"
+                        "  seed: 42\n  step: %lld\nlighteval: null\n",
+                    CKR__NT_I(samples), CKR__NT_I(r->step));
+    ckr__buf_printf(&b, "logging:\n  iteration_step_info_interval: 1\n  log_level: info\n"
+                        "  log_level_replica: info\nmetrics_logging: null\n");
+    ckr__buf_printf(&b, "model:\n  ddp_bucket_cap_mb: 25\n  dtype: %s\n  init_method:\n"
+                        "    scaling_method: NUM_LAYERS\n    std: 0.02\n"
+                        "  make_vocab_size_divisible_by: %lld\n  model_config:\n",
+                    ckr_dtype_name(a->as), CKR__NT_I(r->multiple));
+    ckr__buf_printf(&b, "    _attn_implementation: flash_attention_2\n    attention_bias: false\n"
+                        "    bos_token_id: 1\n    eos_token_id: 2\n    hidden_act: %s\n"
+                        "    hidden_size: %lld\n    initializer_range: 0.02\n"
+                        "    intermediate_size: %lld\n    is_llama_config: true\n"
+                        "    max_position_embeddings: %lld\n    num_attention_heads: %lld\n"
+                        "    num_hidden_layers: %lld\n    num_key_value_heads: %lld\n",
+                    act ? act : "silu", CKR__NT_I(r->hidden), CKR__NT_I(r->inter),
+                    CKR__NT_I(positions), CKR__NT_I(r->heads), CKR__NT_I(r->layers),
+                    CKR__NT_I(r->kv_heads));
+    ckr__buf_printf(&b, "    pad_token_id: null\n    pretraining_tp: 1\n    rms_norm_eps: %s\n"
+                        "    rope_interleaved: %s\n    rope_scaling: null\n    rope_theta: %s\n"
+                        "    tie_word_embeddings: %s\n    use_cache: true\n    vocab_size: %lld\n"
+                        "    z_loss_coefficient: 0.0001\n    z_loss_enabled: false\n",
+                    CKR__NT_F(g->epsilon > 0 ? g->epsilon : 1e-6), ckr__nt_yes(g->interleaved),
+                    CKR__NT_F(g->rope_base > 0 ? g->rope_base : 10000.0), ckr__nt_yes(r->tied),
+                    CKR__NT_I(r->vocab));
+    ckr__buf_printf(&b, "optimizer:\n  accumulate_grad_in_fp32: %s\n  clip_grad: 1.0\n"
+                        "  learning_rate_scheduler:\n    learning_rate: %s\n"
+                        "    lr_decay_starting_step: %s\n    lr_decay_steps: %lld\n"
+                        "    lr_decay_style: %s\n    lr_warmup_steps: %lld\n"
+                        "    lr_warmup_style: %s\n    min_decay_lr: %s\n",
+                    ckr__nt_yes(a->masters), CKR__NT_F(lr),
+                    start == start ? ckr__printf(a->c, "%lld", CKR__NT_I(start)) : "null",
+                    CKR__NT_I(decay), style ? style : "linear", CKR__NT_I(warmup),
+                    warm ? warm : "linear", CKR__NT_F(low));
+    ckr__buf_printf(&b, "  optimizer_factory:\n    adam_beta1: %s\n    adam_beta2: %s\n"
+                        "    adam_eps: %s\n    name: adamW\n    torch_adam_is_fused: false\n"
+                        "  weight_decay: %s\n  weight_decay_exclude_named_params: []\n"
+                        "  zero_stage: %d\n", CKR__NT_F(beta1), CKR__NT_F(beta2), CKR__NT_F(eps),
+                    CKR__NT_F(wd), (int)to->zero);
+    ckr__buf_printf(&b, "parallelism:\n  context_parallel_size: %u\n  dp: %u\n"
+                        "  expert_parallel_size: 1\n  pp: %u\n  pp_engine: 1f1b\n"
+                        "  recompute_layer: false\n  tp: %u\n"
+                        "  tp_linear_async_communication: false\n  tp_mode: ALL_REDUCE\n"
+                        "  tp_recompute_allgather: true\nprofiler: null\ns3_upload: null\n",
+                    (unsigned)to->cp, (unsigned)to->dp, (unsigned)to->pp, (unsigned)to->tp);
+    ckr__buf_printf(&b, "tokenizer:\n  tokenizer_max_length: null\n"
+                        "  tokenizer_name_or_path: none\n  tokenizer_revision: null\n"
+                        "tokens:\n  batch_accumulation_per_replica: %lld\n"
+                        "  limit_test_batches: 0\n  limit_val_batches: 0\n"
+                        "  micro_batch_size: %lld\n  sequence_length: %lld\n"
+                        "  train_steps: %lld\n  val_check_interval: -1\n",
+                    CKR__NT_I(steps), CKR__NT_I(micro), CKR__NT_I(length), CKR__NT_I(train));
+#undef CKR__NT_F
+#undef CKR__NT_I
+    ckr__nt_adopt_text(a, &a->r->config, "config.yaml", NULL, &b);
+}
+
+/* The three documents, and what is only assumed in them. */
+static void ckr__nt_adopt_documents(ckr__nt_adopt *a)
+{
+    ckr__ctx *c = a->c;
+    ckr__nt *r = a->r;
+    ckr__buf b = CKR_ZERO;
+    const ckr_node *model;
+    b.c = c;
+    ckr__nt_adopt_config(a);
+    model = ckr_node_find(r->config.root, "/model/model_config");
+    ckr__nt_adopt_text(a, &r->model, "model_config.json", ckr__dict_copy(c, model), &b);
+    ckr__nt_adopt_text(
+        a, &r->meta, "checkpoint_metadata.json",
+        ckr__node_dict(c, "custom_metas", ckr__node(c, CKR_NODE_NONE), "version",
+                       ckr__node_str(c, r->version), "metas",
+                       ckr__node_dict(c, "last_stage_idx", ckr__node_int(c, 0), "last_train_step",
+                                      ckr__node_int(c, r->step), CKR__END), CKR__END), &b);
+    ckr__nt_adopt_tell(a);
+    if (!(a->g.rope_base > 0))
+        ckr__say(c, "CKR_NANOTRON_ROPE", CKR_APPROX, "rope_theta", NULL, "10000",
+                 "no configuration is beside the tensors: Nanotron's default is taken",
+                 "rope_theta of the coming run's configuration, where it was trained with another");
+    if (!(a->g.epsilon > 0))
+        ckr__say(c, "CKR_NANOTRON_EPSILON", CKR_APPROX, "rms_norm_eps", NULL, "1e-06",
+                 "no configuration is beside the tensors: Nanotron's default is taken",
+                 "rms_norm_eps of the coming run's configuration, where it was trained with "
+                 "another");
+}
+
+/* What the job is made from, and its state. False: it has refused, or failed. */
+static bool ckr__nt_adopted(ckr__nt_job *x)
+{
+    static const ckr_topology one = { 1, 1, 1, 1, 1, 1, 0 };
+    ckr__nt_adopt a = CKR_ZERO;
+    ckr__nt *r = CKR__NEW(x->c, ckr__nt);
+    const ckr_target *t = x->t;
+    a.c = x->c;
+    a.x = x;
+    a.r = r;
+    if (!r || !ckr__gpt_read(&a.g, x->c, x->out, x->s, t, CKR_ITEM_NANOTRON_SOURCE)) return false;
+    a.own = ckr__gpt_as(&a.g, CKR__GPT_NANOTRON);
+    if (!a.own) return false;
+    a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : a.own->tensors[0]->dtype;
+    x->out->renamed = true;
+    r->c = r->by_name.c = x->c;
+    r->adopted = r->plain_partition = true;
+    r->dir = "";
+    r->version = "1.5";
+    r->of = one;
+    r->hidden = a.g.hidden;
+    r->heads = a.g.heads;
+    r->kv_heads = a.g.kv_heads;
+    r->head_dim = a.g.head_dim;
+    r->inter = a.g.ffn;
+    r->layers = a.g.layers;
+    r->vocab = a.g.vocab;
+    r->tied = a.g.tied;
+    r->multiple = 1;
+    r->step = ckr__step_done(a.own);
+    a.own->padded_vocab = a.g.vocab;
+    if (a.own->vocab <= 0) a.own->vocab = a.g.vocab;
+    if (a.own->progress.samples < 0 && a.own->batch > 0)
+        a.own->progress.samples = r->step * a.own->batch;
+    if (a.own->progress.samples < 0 && r->step)
+        ckr__say(x->c, "CKR_NANOTRON_SAMPLES", CKR_APPROX, "consumed_train_samples", NULL, "0",
+                 "nothing tells the samples that were taken: the data begins anew",
+                 "--set batch_size=N");
+    a.own->progress.step = r->step;
+    ckr__nt_adopt_model(&a);
+    if (!ckr__going(x->c)) return false;
+    ckr__nt_adopt_tensors(&a);
+    if (!a.own->topology.ranks) a.own->topology = one;
+    r->s = CKR__DUP(x->c, ckr_state, a.own, 1);
+    if (ckr__failed(x->c)) return false;
+    ckr__nt_adopt_groups(&a);
+    ckr__nt_adopt_schedule(&a);
+    ckr__nt_adopt_documents(&a);
+    ckr__map_free(&r->by_name);
+    x->nt = r;
+    x->s = a.own;
+    return ckr__going(x->c);
 }
 
 static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
@@ -42380,13 +42860,14 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.s = s;
     x.t = t;
     x.out = out;
-    x.nt = (const ckr__nt *)ckr__kept_data(s);
     x.to = t->topology;
     x.to.ep = 1;
     x.to.zero = t->topology.zero > 0;
-    x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
     x.optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
     x.scheduler = x.optimizer && !(t->without & CKR_SCHEDULE);
+    if (!strcmp(s->dialect, "nanotron")) x.nt = (const ckr__nt *)ckr__kept_data(s);
+    if (!x.nt && !ckr__nt_adopted(&x)) return c->err->code;
+    x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
     x.same = x.to.tp == x.nt->of.tp && x.to.pp == x.nt->of.pp && x.to.dp == x.nt->of.dp &&
              x.to.zero == x.nt->of.zero && x.nt->of.ep == 1;
     if (x.nt->of.ep > 1)
@@ -42409,7 +42890,7 @@ static const ckr__dialect ckr__nanotron = {
     "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__streams_held, ckr__nt_emit, NULL, NULL,
     NULL,
     "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
-    "tp-*-of-*_pp-*-of-*.pt", NULL, &ckr__nt_schedules, &ckr__nt_bounds, false
+    "tp-*-of-*_pp-*-of-*.pt", "heads kv_heads rng", &ckr__nt_schedules, &ckr__nt_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
