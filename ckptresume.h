@@ -35325,6 +35325,36 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
     return CKR_OK;
 }
 
+/* What most frameworks' curves are: a warmup to the LR, which stays until `start` and falls from
+   there to `low`, where it is at `total`. */
+typedef struct ckr__phases {
+    double  top, low, warm, start, total;      /* of the first group                     */
+    uint8_t shape;             /* CKR__SH_LINEAR, _COSINE, _SQRT; _CONST: it does not fall */
+} ckr__phases;
+
+/* False: it is no such curve. Whether another framework's with these numbers gives the same LR from
+   here on, the planner proves. */
+static bool ckr__phases_of(const ckr_schedule *s, ckr__phases *out)
+{
+    const ckr__curve *v = s->opaque || !s->n_lanes || !ckr__plain_map(s) ? NULL : s->curve;
+    const uint8_t kind = v ? v->kind : 0;
+    if (kind != CKR__CV_HF && kind != CKR__CV_NANOTRON && kind != CKR__CV_TITAN &&
+        kind != CKR__CV_LLMC)
+        return false;
+    out->shape = v->shape;
+    out->top = kind == CKR__CV_LLMC ? (double)(float)s->lanes[0].base : s->lanes[0].base;
+    out->low = kind == CKR__CV_NANOTRON ? s->lanes[0].min
+               : v->k.floor == v->k.floor ? v->k.floor * out->top
+                                            : 0;
+    out->warm = v->k.warm;
+    out->total = v->k.total;
+    out->start = kind == CKR__CV_NANOTRON || (v->flags & CKR__CF_WARMUP) ? v->k.start
+                 : kind == CKR__CV_TITAN                                 ? v->k.start - 1
+                                                                         : v->k.warm;
+    return v->shape == CKR__SH_LINEAR || v->shape == CKR__SH_COSINE || v->shape == CKR__SH_SQRT ||
+           v->shape == CKR__SH_CONST;
+}
+
 /* What the coming run must be given: each parameter under `prefix`, where it is other than in
    `was`. */
 static void ckr__hold_tell(const ckr__hold *h, const char *place, const char *prefix,
@@ -41127,6 +41157,14 @@ static const ckr__stream_key ckr__nt_streams[] = {
     { NULL, NULL, NULL, false }
 };
 
+/* The streams' name in a set of states; NULL: those of a run that was another framework's, which
+   Nanotron has in one set, keep their own. */
+static const char *ckr__nt_stream_name(const ckr_state *s, bool adopted, const char *set)
+{
+    adopted = adopted || ckr_node_get(s->carried, "gpt");
+    return adopted && set && !strcmp(set, "tp_synced") ? NULL : set;
+}
+
 /* What an object has; NULL: it is none. */
 static const ckr_node *ckr__nt_attributes(const ckr_node *n)
 {
@@ -41157,10 +41195,11 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
         of.rel = f->rel;
         for (k = 0; k < dict->count; k++) {
             const ckr_node *st = ckr__nt_attributes(ckr__dict_at(dict, k));
-            of.name = ckr__dict_key(dict, k);
-            if (!of.name || !ckr_node_is_dict(st))
+            const char *set = ckr__dict_key(dict, k);
+            if (!set || !ckr_node_is_dict(st))
                 return ckr__nt_bad_file(r, f, "_dict", "objects RandomState by name");
-            of.at = ckr__printf(r->c, "/%s", of.name);
+            of.name = ckr__nt_stream_name(r->s, false, set);
+            of.at = ckr__printf(r->c, "/%s", set);
             ckr__streams_read(&of, st);
         }
     }
@@ -42257,7 +42296,7 @@ static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t
     k.rank = (uint32_t)rank - (x->nt->adopted ? at[CKR__TP] : 0);
     for (i = 0; i < ckr__dict_n(old); i++) {
         const ckr_node *set = ckr__dict_at(old, i);
-        k.name = x->nt->adopted ? NULL : ckr__dict_key(old, i);
+        k.name = ckr__nt_stream_name(x->s, x->nt->adopted, ckr__dict_key(old, i));
         ckr__node_pair(x->c, states, old->u.items[2 * i],
                        ckr__node_object(x->c, set, ckr__streams_write(&k, set->u.object->state)));
     }
@@ -42417,7 +42456,7 @@ static void ckr__nt_adopt_model(ckr__nt_adopt *a)
     const ckr__gpt *g = &a->g;
     const char *why = g->positions                            ? "learned positions"
                       : !g->gated                             ? "an MLP without a gate"
-                      : g->norms_biased || !g->family->rms ? "LayerNorm"
+                      : g->norms_biased || !g->names.family->rms ? "LayerNorm"
                       : g->attention_biased || g->o_biased || g->mlp_biased
                           ? "biases in linear layers"
                       : g->qk_norm ? "norms of queries and keys"
@@ -42506,40 +42545,35 @@ static void ckr__nt_adopt_tensors(ckr__nt_adopt *a)
     ckr__sort(a->c, (void **)(void *)a->r->params, (size_t)a->r->n_params, ckr__nt_param_cmp);
 }
 
-/* Curves of others that Nanotron has, too. */
-static const struct { const char *kind, *style; } ckr__nt_curves[] = {
-    { "transformers:linear", "linear" }, { "transformers:cosine", "cosine" },
-    { "transformers:cosine_with_min_lr", "cosine" },
-    { "transformers:constant", NULL }, { "transformers:constant_with_warmup", NULL },
-    { "diffusers:linear", "linear" }, { "diffusers:cosine", "cosine" },
-    { "diffusers:constant", NULL }, { "diffusers:constant_with_warmup", NULL }
-};
-
-/* One curve for all groups, of the highest LR of the first. `style` NULL: it stays there. */
-static ckr_node *ckr__nt_adopt_curve(ckr__ctx *c, double top, const ckr__curve_nums *k,
-                                     const char *style)
+/* The parameters of Nanotron's curve for these phases. One that does not fall stays at its LR. */
+static ckr_node *ckr__nt_adopt_curve(ckr__ctx *c, const ckr__phases *k)
 {
-    const double floored = k && k->floor == k->floor ? k->floor : 0,
-                 warm = k && k->warm > 0 ? k->warm : 0,
-                 end = k && k->total > warm ? k->total : warm + 1;
-    return ckr__node_dict(
-        c, "learning_rate", ckr__node_float(c, top), "lr_decay_steps",
-        ckr__sw_number(c, end - warm), "lr_decay_style", ckr__node_str(c, style ? style : "linear"),
-        "lr_warmup_steps", ckr__sw_number(c, warm), "lr_warmup_style",
-        ckr__node_str(c, warm > 0 ? "linear" : "constant"), "min_decay_lr",
-        ckr__node_float(c, style ? top * floored : top), "train_steps", ckr__sw_number(c, end),
+    const bool falls = k->shape != CKR__SH_CONST;
+    const double end = k->total > k->start ? k->total : k->start + 1;
+    const char *style = k->shape == CKR__SH_COSINE ? "cosine"
+                        : k->shape == CKR__SH_SQRT ? "1-sqrt"
+                                                     : "linear";
+    ckr_node *d = ckr__node_dict(
+        c, "learning_rate", ckr__node_float(c, k->top), "lr_decay_steps",
+        ckr__sw_number(c, end - k->start), "lr_decay_style", ckr__node_str(c, style),
+        "lr_warmup_steps", ckr__sw_number(c, k->warm), "lr_warmup_style",
+        ckr__node_str(c, k->warm > 0 ? "linear" : "constant"), "min_decay_lr",
+        ckr__node_float(c, falls ? k->low : k->top), "train_steps", ckr__sw_number(c, end),
         CKR__END);
+    if (k->start > k->warm)
+        ckr__node_set(c, d, "lr_decay_starting_step", ckr__sw_number(c, k->start));
+    return d;
 }
 
-/* The schedule as one of Nanotron's; one of another framework whose parameters are not the same
-   stays, and the planner refuses it. Without one the LR stays as it is. */
+/* The schedule as one of Nanotron's; one that it has not stays, and the planner refuses it. Without
+   one the LR stays as it is. */
 static void ckr__nt_adopt_schedule(ckr__nt_adopt *a)
 {
     ckr_state *own = a->own;
     const ckr_schedule *now = own->n_schedules ? own->schedules : NULL;
     const uint64_t n = now ? now->n_lanes : own->n_groups;
     double *bases = CKR__NEW_N(a->c, double, n);
-    size_t row = sizeof ckr__nt_curves / sizeof *ckr__nt_curves;
+    ckr__phases k = CKR_ZERO;
     bool alike = true;
     uint64_t i;
     ckr_schedule *x = NULL;
@@ -42550,11 +42584,10 @@ static void ckr__nt_adopt_schedule(ckr__nt_adopt *a)
         else ckr_node_f64(ckr_node_get(own->groups[i].hyper, "lr"), &bases[i]);
         alike = alike && ckr__same(bases[i], *bases);
     }
-    while (now && row > 0 && strcmp(ckr__nt_curves[row - 1].kind, now->kind) != 0) row--;
-    if (!now) a->curve = ckr__nt_adopt_curve(a->c, *bases, NULL, NULL);
-    else if (!strcmp(now->kind, "nanotron")) a->curve = ckr__dict_copy(a->c, now->params);
-    else if (row && !now->opaque && now->curve && ckr__plain_map(now))
-        a->curve = ckr__nt_adopt_curve(a->c, *bases, &now->curve->k, ckr__nt_curves[row - 1].style);
+    k.shape = CKR__SH_CONST;
+    k.top = *bases;
+    if (now && !strcmp(now->kind, "nanotron")) a->curve = ckr__dict_copy(a->c, now->params);
+    else if (!now || ckr__phases_of(now, &k)) a->curve = ckr__nt_adopt_curve(a->c, &k);
     if (!now && !alike)
         ckr__gpt_misfit(&a->g, "schedule", "nothing tells the LR of the coming updates, and groups "
                         "have different ones", "--to-schedule nanotron:...");
@@ -42806,7 +42839,6 @@ static bool ckr__nt_adopted(ckr__nt_job *x)
     a.own = ckr__gpt_as(&a.g, CKR__GPT_NANOTRON);
     if (!a.own) return false;
     a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : a.own->tensors[0]->dtype;
-    x->out->renamed = true;
     r->c = r->by_name.c = x->c;
     r->adopted = r->plain_partition = true;
     r->dir = "";
@@ -42866,6 +42898,8 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
     x.scheduler = x.optimizer && !(t->without & CKR_SCHEDULE);
     if (!strcmp(s->dialect, "nanotron")) x.nt = (const ckr__nt *)ckr__kept_data(s);
+    if (x.nt && ckr_node_get(s->carried, "gpt"))
+        out->carried = ckr__node_dict(c, "gpt", ckr__dict_value(s->carried, "gpt"), CKR__END);
     if (!x.nt && !ckr__nt_adopted(&x)) return c->err->code;
     x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
     x.same = x.to.tp == x.nt->of.tp && x.to.pp == x.nt->of.pp && x.to.dp == x.nt->of.dp &&
@@ -42890,7 +42924,7 @@ static const ckr__dialect ckr__nanotron = {
     "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__streams_held, ckr__nt_emit, NULL, NULL,
     NULL,
     "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
-    "tp-*-of-*_pp-*-of-*.pt", "heads kv_heads rng", &ckr__nt_schedules, &ckr__nt_bounds, false
+    "tp-*-of-*_pp-*-of-*.pt", "gpt heads kv_heads rng", &ckr__nt_schedules, &ckr__nt_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
