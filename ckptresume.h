@@ -42866,13 +42866,13 @@ static bool ckr__nt_adopted(ckr__nt_job *x)
     ckr__nt_adopt_model(&a);
     if (!ckr__going(x->c)) return false;
     ckr__nt_adopt_tensors(&a);
+    ckr__map_free(&r->by_name);
     if (!a.own->topology.ranks) a.own->topology = one;
     r->s = CKR__DUP(x->c, ckr_state, a.own, 1);
     if (ckr__failed(x->c)) return false;
     ckr__nt_adopt_groups(&a);
     ckr__nt_adopt_schedule(&a);
     ckr__nt_adopt_documents(&a);
-    ckr__map_free(&r->by_name);
     x->nt = r;
     x->s = a.own;
     return ckr__going(x->c);
