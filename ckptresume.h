@@ -18717,6 +18717,9 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
 {
     ckr_schedule own = *want, read = *made;
     const unsigned more = want->curve->flags;
+    /* a weight decay that stays is the groups' own where no scheduler writes it */
+    const bool level = want->curve->wd_shape == CKR__SH_CONST && made->curve &&
+                       !(made->curve->flags & CKR__CF_WD);
     ckr__prove x = CKR_ZERO;
     uint64_t i;
     int column;
@@ -18741,7 +18744,7 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
     x.made = x.want ? ckr__srun_open(c, &read) : NULL;
     ok = x.made && ckr__prove_pairs(c, &x, want->n_lanes);
     for (column = CKR__COL_LR; ok && column <= CKR__COL_MOMENTUM; column++) {
-        if ((column == CKR__COL_WD && !(more & CKR__CF_WD)) ||
+        if ((column == CKR__COL_WD && (!(more & CKR__CF_WD) || level)) ||
             (column == CKR__COL_MOMENTUM && !(more & CKR__CF_MOMENTUM)))
             continue;
         x.want->simulate = ckr__srun_can_simulate(&own, x.first, column);
@@ -35338,19 +35341,19 @@ static bool ckr__phases_of(const ckr_schedule *s, ckr__phases *out)
 {
     const ckr__curve *v = s->opaque || !s->n_lanes || !ckr__plain_map(s) ? NULL : s->curve;
     const uint8_t kind = v ? v->kind : 0;
-    if (kind != CKR__CV_HF && kind != CKR__CV_NANOTRON && kind != CKR__CV_TITAN &&
-        kind != CKR__CV_LLMC)
+    const double rate = s->rate > 0 ? s->rate : 1;     /* Megatron-LM counts samples         */
+    const bool bounds = kind == CKR__CV_NANOTRON || kind == CKR__CV_MEGATRON;
+    if (!bounds && kind != CKR__CV_HF && kind != CKR__CV_TITAN && kind != CKR__CV_LLMC)
         return false;
     out->shape = v->shape;
     out->top = kind == CKR__CV_LLMC ? (double)(float)s->lanes[0].base : s->lanes[0].base;
-    out->low = kind == CKR__CV_NANOTRON ? s->lanes[0].min
-               : v->k.floor == v->k.floor ? v->k.floor * out->top
-                                            : 0;
-    out->warm = v->k.warm;
-    out->total = v->k.total;
-    out->start = kind == CKR__CV_NANOTRON || (v->flags & CKR__CF_WARMUP) ? v->k.start
+    out->low = bounds ? s->lanes[0].min : v->k.floor == v->k.floor ? v->k.floor * out->top : 0;
+    out->warm = v->k.warm / rate;
+    out->total = v->k.total / rate;
+    out->start = kind == CKR__CV_NANOTRON || (v->flags & CKR__CF_WARMUP) ? v->k.start / rate
                  : kind == CKR__CV_TITAN                                 ? v->k.start - 1
-                                                                         : v->k.warm;
+                 : v->flags & CKR__CF_WSD ? (v->k.total - v->k.decay) / rate
+                                          : out->warm;
     return v->shape == CKR__SH_LINEAR || v->shape == CKR__SH_COSINE || v->shape == CKR__SH_SQRT ||
            v->shape == CKR__SH_CONST;
 }
@@ -41949,7 +41952,7 @@ static ckr_result ckr__nt_schedule_plan(ckr__nt_job *x)
     h.clocked = h.rounds = true;
     r = ckr__hold_schedule(&h, x->c, x->out, s, x->step, "nanotron", ckr__nt_curve, s);
     x->schedule = h.fit;
-    if (!h.fit) x->c->refused = true;
+    if (!h.fit && !(x->t->without & CKR_SCHEDULE)) x->c->refused = true;
     return r == CKR_OK && h.fit && x->out->rounded ? ckr__nt_meet_here(x, s) : r;
 }
 
@@ -42460,7 +42463,7 @@ static void ckr__nt_adopt_model(ckr__nt_adopt *a)
                       : g->attention_biased || g->o_biased || g->mlp_biased
                           ? "biases in linear layers"
                       : g->qk_norm ? "norms of queries and keys"
-                      : g->head_dim * g->heads != g->hidden ? "heads that are not as wide as it"
+                      : g->head_dim * g->heads != g->hidden ? "heads that are together of another width"
                                                               : NULL;
     uint64_t i;
     if (why)
@@ -42578,6 +42581,7 @@ static void ckr__nt_adopt_schedule(ckr__nt_adopt *a)
     uint64_t i;
     ckr_schedule *x = NULL;
     a->r->s->n_schedules = 0;          /* none of Nanotron's was saved                   */
+    if (!a->x->optimizer) own->n_schedules = 0;
     if (!a->x->optimizer || !n || !bases) return;
     for (i = 0; i < n; i++) {
         if (now) bases[i] = now->lanes[i].base;

@@ -1,6 +1,6 @@
-/* GPTs under the names of other frameworks, as checkpoints of Megatron-LM at several topologies and
-   in both of its formats, and of Nanotron: rows where its modules look for them, and after the way back every tensor
-   of the source, with its LR. What cannot be had so is refused. */
+/* GPTs under the names of other frameworks, as checkpoints of Megatron-LM at several topologies
+   and in both of its formats, and of Nanotron: rows where its modules look for them, and after
+   the way back every tensor of the source, with its LR. What cannot be had so is refused. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
@@ -575,7 +575,8 @@ static void nanotron_settings(void)
         { 0, "model.model_config.vocab_size", "14" },
         { 0, "model.model_config.rope_interleaved", "false" },
         { 2, "model.model_config.rope_interleaved", "true" },
-        { 0, "model.model_config.tie_word_embeddings", "false" }, { 0, "model.dtype", "\"float32\"" },
+        { 0, "model.model_config.tie_word_embeddings", "false" },
+        { 0, "model.dtype", "\"float32\"" },
         { 0, "parallelism.tp", "2" }, { 0, "optimizer.zero_stage", "1" },
         { 0, "optimizer.learning_rate_scheduler.lr_warmup_steps", "2" },
         { 0, "optimizer.learning_rate_scheduler.lr_decay_steps", "18" },
