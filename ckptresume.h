@@ -42463,8 +42463,9 @@ static void ckr__nt_adopt_model(ckr__nt_adopt *a)
                       : g->attention_biased || g->o_biased || g->mlp_biased
                           ? "biases in linear layers"
                       : g->qk_norm ? "norms of queries and keys"
-                      : g->head_dim * g->heads != g->hidden ? "heads that are together of another width"
-                                                              : NULL;
+                      : g->head_dim * g->heads != g->hidden
+                          ? "heads that are together of another width"
+                          : NULL;
     uint64_t i;
     if (why)
         ckr__gpt_misfit(&a->g, "model", ckr__printf(a->c, "Nanotron's Llama has no %s", why), NULL);
