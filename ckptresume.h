@@ -42198,7 +42198,7 @@ static void ckr__nt_config_run(ckr__nt_job *x)
         };
         for (i = 0; i < sizeof rows / sizeof *rows; i++)
             if (rows[i].when)
-                ckr__nt_config(x, CKR__NT_TELL | (rows[i].write ? CKR__NT_WRITE : 0u),
+                ckr__nt_config(x, CKR__NT_TELL | (rows[i].write ? (unsigned)CKR__NT_WRITE : 0u),
                                rows[i].pointer, rows[i].value, rows[i].otherwise);
     }
 }
