@@ -37784,6 +37784,27 @@ static void ckr__gpt_misfit(ckr__gpt *g, const char *what, const char *why, cons
     if (!g->c->refused) ckr__refuse(g->c, g->item, what, why, remedy);
 }
 
+/* Of a framework whose optimizer is Adam: it has those two moments of every parameter, and no other
+   state. */
+static void ckr__gpt_adam(ckr__gpt *g, const ckr_state *own, const char *whose)
+{
+    static const char known[] = "param master exp_avg exp_avg_sq step",
+                      way[] = "--without optimizer,groups,schedule";
+    uint64_t params = 0, moments = 0;
+    for (uint64_t i = 0; i < own->n_tensors; i++) {
+        const char *slot = own->tensors[i]->slot;
+        params += !strcmp(slot, "param");
+        moments += !strcmp(slot, "exp_avg");
+        if (!ckr__word_in(known, slot))
+            ckr__gpt_misfit(g, slot, ckr__printf(g->c, "%s's Adam keeps no such state", whose),
+                            way);
+    }
+    if (moments < params)
+        ckr__gpt_misfit(g, "exp_avg",
+                        ckr__printf(g->c, "%s's optimizer is Adam, and the source has not its "
+                                    "moments of every parameter", whose), way);
+}
+
 /* What the source's dialect knows of its model's sizes: defined behind the dialects. */
 static void ckr__gpt_told(ckr__gpt *g);
 
@@ -42452,10 +42473,9 @@ typedef struct ckr__nt_adopt {
     bool         masters;
 } ckr__nt_adopt;
 
-/* What Nanotron's Llama cannot be, and what its optimizer does not keep. */
+/* What Nanotron's Llama cannot be. */
 static void ckr__nt_adopt_model(ckr__nt_adopt *a)
 {
-    static const char known[] = "param master exp_avg exp_avg_sq step";
     const ckr__gpt *g = &a->g;
     const char *why = g->positions                            ? "learned positions"
                       : !g->gated                             ? "an MLP without a gate"
@@ -42466,13 +42486,9 @@ static void ckr__nt_adopt_model(ckr__nt_adopt *a)
                       : g->head_dim * g->heads != g->hidden
                           ? "heads that are together of another width"
                           : NULL;
-    uint64_t i;
     if (why)
         ckr__gpt_misfit(&a->g, "model", ckr__printf(a->c, "Nanotron's Llama has no %s", why), NULL);
-    for (i = 0; i < a->own->n_tensors && a->x->optimizer && !a->c->refused; i++)
-        if (!ckr__word_in(known, a->own->tensors[i]->slot))
-            ckr__gpt_misfit(&a->g, a->own->tensors[i]->slot, "AdamW keeps no such state",
-                            "--without optimizer,groups,schedule");
+    if (a->x->optimizer) ckr__gpt_adam(&a->g, a->own, "Nanotron");
 }
 
 static void ckr__nt_adopt_param(ckr__nt_adopt *a, ckr_tensor *t)
@@ -42616,10 +42632,16 @@ static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
     ckr__ctx *c = a->c;
     ckr_node *no = ckr__node_bool(c, false), *none = ckr__node(c, CKR_NODE_NONE),
              *betas = ckr__tuple_node(c, 2, ckr__node_float(c, 0.9), ckr__node_float(c, 0.95));
+    const ckr_group *plain = NULL;
+    double wd;
     uint64_t i, k;
     for (i = 0; i < a->own->n_groups && !ckr__failed(c); i++) {
         ckr_group *g = &a->own->groups[i];
-        ckr_node *d = ckr__node_dict(
+        ckr_node *d;
+        if (ckr__gpt_off(ckr_node_get(g->hyper, "decoupled_weight_decay")) &&
+            ckr_node_f64(ckr_node_get(g->hyper, "weight_decay"), &wd) && wd > 0)
+            plain = g;
+        d = ckr__node_dict(
             c, "lr", ckr__node_float(c, 0), "weight_decay", ckr__node_float(c, 0), "betas", betas,
             "eps", ckr__node_float(c, 1e-8), "amsgrad", no, "maximize", no, "foreach", none,
             "capturable", no, "differentiable", no, "fused", no, "decoupled_weight_decay",
@@ -42633,6 +42655,9 @@ static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
         g->hyper = d;
         g->raw = NULL;
     }
+    if (plain && a->x->optimizer)
+        ckr__say(c, "CKR_NANOTRON_DECAY", CKR_APPROX, "weight_decay", "of the gradient",
+                 "of the weights", "Nanotron's Adam is AdamW", NULL);
 }
 
 /* A document of the checkpoint as one that was read. */
@@ -59514,24 +59539,6 @@ static void ckr__mg_adopt_items(ckr__mg_adopt *a, bool optimizer)
     }
 }
 
-/* Its optimizer is Adam, with those two moments of every parameter. */
-static void ckr__mg_adopt_slots(ckr__mg_adopt *a)
-{
-    static const char known[] = "param master exp_avg exp_avg_sq step",
-                      way[] = "--without optimizer,groups,schedule";
-    uint64_t params = 0, moments = 0;
-    for (uint64_t i = 0; i < a->own->n_tensors; i++) {
-        const char *slot = a->own->tensors[i]->slot;
-        params += !strcmp(slot, "param");
-        moments += !strcmp(slot, "exp_avg");
-        if (!ckr__word_in(known, slot))
-            ckr__gpt_misfit(&a->g, slot, "Megatron-LM's Adam keeps no such state", way);
-    }
-    if (moments < params)
-        ckr__gpt_misfit(&a->g, "exp_avg", "Megatron-LM's optimizer is Adam, and the source has not "
-                        "its moments of every parameter", way);
-}
-
 /* A group as Megatron-LM has it, with the values that were decided. Fused Adams, which the
    distributed optimizer needs, count updates in it. */
 static void ckr__mg_adopt_group(ckr__mg_adopt *a, ckr_group *g, const ckr__group_lane *l,
@@ -59753,7 +59760,7 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
         a.own->progress.samples = r->iteration * a.own->batch;
     ckr__mg_adopt_model(&a);
     ckr__mg_adopt_args(&a);
-    if (optimizer) ckr__mg_adopt_slots(&a);
+    if (optimizer) ckr__gpt_adam(&a.g, a.own, "Megatron-LM");
     if (!ckr__going(x->c)) return false;
     ckr__mg_adopt_items(&a, optimizer);
     if (!optimizer) a.own->n_groups = a.own->n_schedules = 0;

@@ -583,13 +583,16 @@ static void nanotron_settings(void)
         { 0, "optimizer.learning_rate_scheduler.lr_decay_style", "\"cosine\"" },
         { 0, "tokens.train_steps", "20" }, { 0, "tokens.micro_batch_size", "4" }
     };
-    ckr_target t = nanotron(2, 1, 2, 1);
+    static const float one[N * D * H] = { 0 };
+    static const int64_t shape[] = { N * D, H };
+    ckr_target t = nanotron(2, 1, 2, 1), left = t;
+    ckr_ckpt *c;
+    ckr_error e;
     size_t i;
     for (i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ckr_ckpt *c = run_of(&kinds[rows[i].kind], CKR_DTYPE_F32);
         ckr_plan *p = NULL;
-        ckr_error e;
         char text[32] = "";
+        c = run_of(&kinds[rows[i].kind], CKR_DTYPE_F32);
         if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
             const ckr_node *n = setting(p, rows[i].key);
             int64_t v;
@@ -604,6 +607,18 @@ static void nanotron_settings(void)
         ckr_ckpt_close(c);
     }
     CHECK(refused(run_of(&kinds[1], CKR_DTYPE_F32), &t, "model"));      /* GPT-2             */
+    c = run_of(kinds, CKR_DTYPE_F32);
+    CHECK_OK(ckr_ckpt_put(c, "model.layers.0.self_attn.q_proj.weight", "momentum_buffer",
+                          CKR_DTYPE_F32, 2, shape, one, &e), &e);
+    CHECK(refused(c, &t, "momentum_buffer of model.layers.0.self_attn.q_proj.weight"));
+    left.without = CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE;  /* the weights alone          */
+    if (written(run_of(kinds, CKR_DTYPE_F32), "llama", "w/nt", &left)) {
+        c = open_ok("w/nt");
+        CHECK_INT(ckr_ckpt_state(c)->n_groups, 0);
+        CHECK_INT(ckr_ckpt_state(c)->n_tensors, 3 + 6 * L);
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/nt");
     t.n_options = 0;
     CHECK(refused(run_of(kinds, CKR_DTYPE_F32), &t, "heads"));
     t = nanotron(4, 1, 1, 0);                  /* a key's head cannot be cut                 */
