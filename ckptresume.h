@@ -169,25 +169,24 @@
        >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>kit.fresh
        >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
        >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
-       >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>torch_ranks >>torchtune
-       >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.optimizer
-       >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.emit
-       >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt
-       >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
-       >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
+       >>nanotron.random >>nanotron.read >>nanotron.emit >>nanotron.adopt >>plain >>torch_ranks
+       >>torchtune >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
+       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
+       >>accelerate.emit >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp
+       >>accelerate.adopt >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
+       >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
        >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
        >>deepspeed.groups >>deepspeed.schedule >>deepspeed.read >>deepspeed.emit
        >>deepspeed.emit.items >>deepspeed.emit.optim >>deepspeed.emit.model
-       >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
-       >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.script >>torch_dcp.read
-       >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve
-       >>torchtitan.write >>torch_dcp.files >>torch_dcp.script.emit >>olmo_core >>megatron
-       >>megatron.probe >>megatron.files >>megatron.model >>megatron.split >>megatron.weights
-       >>megatron.layout >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read
-       >>megatron.random >>megatron.read >>megatron.dist >>megatron.dist.ranks
-       >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read >>megatron.emit
-       >>megatron.dist.emit >>megatron.adopt >>lightning >>dialect.table >>ckpt >>ckpt.side
-       >>ckpt.diff >>view >>epilogue
+       >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under >>torch_dcp >>torchtitan
+       >>torchtitan.runs >>torch_dcp.script >>torch_dcp.read >>torch_dcp.emit >>torchtitan.qkv
+       >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
+       >>torch_dcp.script.emit >>olmo_core >>megatron >>megatron.probe >>megatron.files
+       >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout >>megatron.optimizer
+       >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
+       >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
+       >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>megatron.adopt >>lightning
+       >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -306,7 +305,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(NANOTRON_SCHEDULER,   E_MISMATCH,    "scheduler and optimizer differ in groups")             \
     X(NANOTRON_VERSION,     E_UNSUPPORTED, "a newer checkpoint version than 1.5")                  \
     X(NANOTRON_EXPERTS,     E_UNSUPPORTED, "slices do not tell the experts apart")                 \
-    X(NANOTRON_SOURCE,      E_REFUSED,     "the writer needs a Nanotron checkpoint as its source") \
+    X(NANOTRON_SOURCE,      E_REFUSED,     "Nanotron cannot have this model or run")              \
     X(TP_UNEVEN,            E_REFUSED,     "the tensor parallel size does not divide a parameter") \
     X(PP_EMPTY_STAGE,       E_REFUSED,     "a pipeline stage would own no parameter")              \
     X(ZERO_STAGE,           E_REFUSED,     "the framework has no such ZeRO stage")                 \
@@ -18516,6 +18515,9 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
 {
     ckr_schedule own = *want, read = *made;
     const unsigned more = want->curve->flags;
+    /* a weight decay that stays is the groups' own where no scheduler writes it */
+    const bool level = want->curve->wd_shape == CKR__SH_CONST && made->curve &&
+                       !(made->curve->flags & CKR__CF_WD);
     ckr__prove x = CKR_ZERO;
     uint64_t i;
     int column;
@@ -18540,7 +18542,7 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
     x.made = x.want ? ckr__srun_open(c, &read) : NULL;
     ok = x.made && ckr__prove_pairs(c, &x, want->n_lanes);
     for (column = CKR__COL_LR; ok && column <= CKR__COL_MOMENTUM; column++) {
-        if ((column == CKR__COL_WD && !(more & CKR__CF_WD)) ||
+        if ((column == CKR__COL_WD && (!(more & CKR__CF_WD) || level)) ||
             (column == CKR__COL_MOMENTUM && !(more & CKR__CF_MOMENTUM)))
             continue;
         x.want->simulate = ckr__srun_can_simulate(&own, x.first, column);
@@ -34975,6 +34977,36 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
     return CKR_OK;
 }
 
+/* What most frameworks' curves are: a warmup to the LR, which stays until `start` and falls from
+   there to `low`, where it is at `total`. */
+typedef struct ckr__phases {
+    double  top, low, warm, start, total;      /* of the first group                     */
+    uint8_t shape;             /* CKR__SH_LINEAR, _COSINE, _SQRT; _CONST: it does not fall */
+} ckr__phases;
+
+/* False: it is no such curve. Whether another framework's with these numbers gives the same LR from
+   here on, the planner proves. */
+static bool ckr__phases_of(const ckr_schedule *s, ckr__phases *out)
+{
+    const ckr__curve *v = s->opaque || !s->n_lanes || !ckr__plain_map(s) ? NULL : s->curve;
+    const uint8_t kind = v ? v->kind : 0;
+    const double rate = s->rate > 0 ? s->rate : 1;     /* Megatron-LM counts samples         */
+    const bool bounds = kind == CKR__CV_NANOTRON || kind == CKR__CV_MEGATRON;
+    if (!bounds && kind != CKR__CV_HF && kind != CKR__CV_TITAN && kind != CKR__CV_LLMC)
+        return false;
+    out->shape = v->shape;
+    out->top = kind == CKR__CV_LLMC ? (double)(float)s->lanes[0].base : s->lanes[0].base;
+    out->low = bounds ? s->lanes[0].min : v->k.floor == v->k.floor ? v->k.floor * out->top : 0;
+    out->warm = v->k.warm / rate;
+    out->total = v->k.total / rate;
+    out->start = kind == CKR__CV_NANOTRON || (v->flags & CKR__CF_WARMUP) ? v->k.start / rate
+                 : kind == CKR__CV_TITAN                                 ? v->k.start - 1
+                 : v->flags & CKR__CF_WSD ? (v->k.total - v->k.decay) / rate
+                                          : out->warm;
+    return v->shape == CKR__SH_LINEAR || v->shape == CKR__SH_COSINE || v->shape == CKR__SH_SQRT ||
+           v->shape == CKR__SH_CONST;
+}
+
 /* What the coming run must be given: each parameter under `prefix`, where it is other than in
    `was`. */
 static void ckr__hold_tell(const ckr__hold *h, const char *place, const char *prefix,
@@ -35328,8 +35360,6 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
      ckr__dcp_out_object    an object
      ckr__dcp_out_end       the metadata                                                       */
 
-typedef struct ckr__dcp_rows { const ckr_tensor *from; int64_t src, dst, n; } ckr__dcp_rows;
-
 typedef struct ckr__dcp_out {
     ckr__ctx       *c;
     ckr__out       *out;
@@ -35340,8 +35370,6 @@ typedef struct ckr__dcp_out {
     ckr__out_index *index;
     uint32_t       *heap;      /* ranks, the one with least first                            */
     uint64_t        total;
-    const ckr__dcp_rows *rows; /* what the next tensor is made of; NULL: of itself           */
-    uint64_t        n_rows;
     bool            replica;   /* it was written under another name, too                     */
     uint8_t         strides;   /* what is said of those: CKR__STRIDES, ...                   */
 } ckr__dcp_out;
@@ -35442,31 +35470,6 @@ static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t r
     return k->part->root->u.entry;
 }
 
-/* Rows of other tensors as rows of a box: one block for each of them. */
-static bool ckr__dcp_out_rows(ckr__dcp_out *w, ckr_entry *e, const ckr_tensor *from,
-                              const int64_t *start, const int64_t *count, int64_t numel)
-{
-    uint64_t n = 0;
-    for (uint64_t i = 0; i < w->n_rows; i++) n += w->rows[i].from == from;
-    ckr__block *b = n <= UINT32_MAX ? ckr__block_new(w->c, e->n_dims, (uint32_t)n) : NULL;
-    if (!b) return false;
-    b->n_pairs = 0;
-    memcpy(b->shape, count, e->n_dims * sizeof *count);
-    for (uint64_t i = 0; i < w->n_rows; i++) {
-        const ckr__dcp_rows *x = &w->rows[i];
-        const int64_t lo = x->dst > start[0] ? x->dst : start[0],
-                      hi = ckr__min_i64(x->dst + x->n, start[0] + count[0]);
-        ckr__pair *p = &b->pairs[b->n_pairs];
-        if (x->from != from || hi <= lo) continue;
-        for (uint32_t d = 1; d < e->n_dims; d++) p->count[d] = count[d];
-        p->local[0] = lo - start[0];
-        p->global[0] = x->src + (lo - x->dst);
-        p->count[0] = hi - lo;
-        b->n_pairs++;
-    }
-    return ckr__bind_flat(w->c, e, from, w->replica, b, 0, numel, 0);
-}
-
 /* One box of a tensor of the state; NULL: zeros. */
 static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t,
                                uint32_t rank, const int64_t *start, const int64_t *count)
@@ -35476,11 +35479,6 @@ static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tens
     int64_t numel;
     if (!t) return e != NULL;
     if (!e || !ckr__numel(t->n_dims, count, &numel)) return false;
-    for (uint64_t i = 0; w->rows && i < w->n_rows; i++)
-        if ((!i || w->rows[i].from != w->rows[i - 1].from) &&
-            !ckr__dcp_out_rows(w, e, w->rows[i].from, start, count, numel))
-            return false;
-    if (w->rows) return true;
     return ckr__bind_flat(w->c, e, t, w->replica, ckr__box_block(&box, t->n_dims, start, count), 0,
                           numel, 0);
 }
@@ -37220,6 +37218,8 @@ enum {                         /* the roles, in the order in which they are writ
 enum { CKR__GPT_HF = 0, CKR__GPT_GPT2, CKR__GPT_TITAN, CKR__GPT_NANOTRON, CKR__GPT_MEGATRON,
        CKR__GPT_LLMC, CKR__GPT_FAMILIES };
 
+#define CKR__GPT_VERSIONS 2    /* names of a role in a family, at most                   */
+
 typedef struct ckr__gpt_family {
     const char *name;          /* for messages                                           */
     const char *base;          /* before all names but the head's, where the model has one */
@@ -37262,6 +37262,7 @@ static const ckr__gpt_family ckr__gpt_families[CKR__GPT_FAMILIES] = {
       { "wte", "wpe", "ln1", "attproj", "qkv", NULL, NULL, NULL, NULL, NULL, "ln2", NULL, NULL,
         "fc", "fcproj", "lnf", NULL } }
 };
+
 /* How one model's tensors are called, and what they look like. */
 typedef struct ckr__gpt_names {
     const ckr__gpt_family *family;
@@ -37366,49 +37367,51 @@ static bool ckr__gpt_is(ckr__gpt *g, int family, const char *base)
     return false;
 }
 
+/* How many layers have an output projection. */
+static int64_t ckr__gpt_count(const ckr__gpt *g)
+{
+    const bool stacked = !g->names.family->layers;
+    const char *name = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_O, 0, 0);
+    const ckr_tensor *o = name && stacked ? ckr__tensor_find(g->s, name, "param") : NULL;
+    ckr__map params = { g->c, NULL, 0, 0 };
+    int64_t n = 0;
+    if (o) return o->n_dims == 3 && o->shape[0] <= 65536 ? o->shape[0] : 0;
+    for (uint64_t i = 0; i < g->s->n_tensors; i++)
+        if (!strcmp(g->s->tensors[i]->slot, "param"))
+            ckr__map_put(&params, g->s->tensors[i]->name, strlen(g->s->tensors[i]->name), 0, NULL);
+    while (name && ckr__map_find(&params, name, strlen(name), NULL))
+        name = ckr__gpt_name(g->c, &g->names, ++n, CKR__GPT_O, 0, 0);
+    ckr__map_free(&params);
+    return n;
+}
+
 /* Every tensor at its place. One that no GPT has is refused: a model without it is another one. */
 static void ckr__gpt_index(ckr__gpt *g)
 {
-    const ckr__gpt_family *f = g->names.family;
+    static const char known[] = "*rotary_emb.inv_freq *.attn.bias *.attn.masked_bias *rope.freqs";
+    const int64_t layers = g->names.family->layers ? g->layers : 1;
     ckr__map names = { g->c, NULL, 0, 0 };
     const char *name, *odd = NULL;
-    uint64_t i, n = 0;
-    int64_t l;
-    int role, bias, k;
-    for (i = 0; i < g->s->n_tensors; i++)
-        if (!strcmp(g->s->tensors[i]->slot, "param"))
-            ckr__map_put(&names, g->s->tensors[i]->name, strlen(g->s->tensors[i]->name), 0, NULL);
-    if (!f->layers) {
-        name = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_O, 0, 0);
-        g->layers = name ? ckr__tensor_find(g->s, name, "param")->shape[0] : 0;
-    }
-    while (f->layers && (name = ckr__gpt_name(g->c, &g->names, g->layers, CKR__GPT_O, 0, 0)) &&
-           ckr__map_find(&names, name, strlen(name), NULL))
-        g->layers++;
-    ckr__map_free(&names);
-    for (l = 0; l == 0 || (f->layers && l < g->layers); l++)
-        for (role = 0; role < CKR__GPT_ROLES; role++)
-            for (bias = 0; bias < 2; bias++) {
-                n = ckr__gpt_place(g, l, role, bias);
-                for (k = 0; (l == 0 || ckr__gpt_layered(role)) &&
-                            (name = ckr__gpt_name(g->c, &g->names, l, role, bias, k));
-                     k++)
-                    ckr__map_put(&names, name, strlen(name), n, NULL);
-            }
-    n = 2 * CKR__GPT_ROLES * (uint64_t)l;
-    g->all = ckr__slots_of(g->c, g->s, &names, n, "ema");
-    for (i = 0; i < g->s->n_tensors && !odd; i++) {
+    for (int64_t l = 0; l < layers; l++)
+        for (int role = 0; role < CKR__GPT_ROLES; role++)
+            for (int k = 0; k < 2 * CKR__GPT_VERSIONS; k++)
+                if ((l == 0 || ckr__gpt_layered(role)) &&
+                    (name = ckr__gpt_name(g->c, &g->names, l, role, k % 2, k / 2)) != NULL)
+                    ckr__map_put(&names, name, strlen(name), ckr__gpt_place(g, l, role, k % 2),
+                                 NULL);
+    g->all = ckr__slots_of(g->c, g->s, &names, 2 * CKR__GPT_ROLES * (uint64_t)layers, "ema");
+    for (uint64_t i = 0; i < g->s->n_tensors && !odd; i++) {
         const ckr_tensor *t = g->s->tensors[i];
         if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
             !ckr__map_find(&names, t->name, strlen(t->name), NULL) &&
-            !ckr__path_ends(t->name, "rotary_emb.inv_freq") &&
-            !ckr__path_ends(t->name, ".attn.bias"))
+            !ckr__name_in(known, t->name))
             odd = t->name;
     }
     ckr__map_free(&names);
     if (odd)
         ckr__refuse(g->c, g->item, odd,
-                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them", f->name),
+                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them",
+                                g->names.family->name),
                     "--to dcp and --to safetensors take every model");
 }
 
@@ -37420,6 +37423,27 @@ static bool ckr__gpt_off(const ckr_node *n)
 static void ckr__gpt_misfit(ckr__gpt *g, const char *what, const char *why, const char *remedy)
 {
     if (!g->c->refused) ckr__refuse(g->c, g->item, what, why, remedy);
+}
+
+/* Of a framework whose optimizer is Adam: it has those two moments of every parameter, and no other
+   state. */
+static void ckr__gpt_adam(ckr__gpt *g, const ckr_state *own, const char *whose)
+{
+    static const char known[] = "param master exp_avg exp_avg_sq step",
+                      way[] = "--without optimizer,groups,schedule";
+    uint64_t params = 0, moments = 0;
+    for (uint64_t i = 0; i < own->n_tensors; i++) {
+        const char *slot = own->tensors[i]->slot;
+        params += !strcmp(slot, "param");
+        moments += !strcmp(slot, "exp_avg");
+        if (!ckr__word_in(known, slot))
+            ckr__gpt_misfit(g, slot, ckr__printf(g->c, "%s's Adam keeps no such state", whose),
+                            way);
+    }
+    if (moments < params)
+        ckr__gpt_misfit(g, "exp_avg",
+                        ckr__printf(g->c, "%s's optimizer is Adam, and the source has not its "
+                                    "moments of every parameter", whose), way);
 }
 
 /* What the source's dialect knows of its model's sizes: defined behind the dialects. */
@@ -37434,19 +37458,30 @@ static int64_t ckr__gpt_number(const ckr__gpt *g, const char *key, const char *o
     return ckr_node_i64(n, &v) && v > 0 && v < 1 << 30 ? v : 0;
 }
 
-/* HF's config.json in the source's directory, or beside its file. */
+/* HF's config.json in the source's directory, where verl has it, or beside its file. NULL: none. */
+static ckr_node *ckr__gpt_json(const ckr__gpt *g)
+{
+    static const char *const at[] = { "config.json", "huggingface/config.json",
+                                      "actor/huggingface/config.json" };
+    const char *path = ckr_ckpt_path(g->out->src), *file;
+    ckr_node *root = NULL;
+    ckr_result r = CKR_OK;
+    if (path && ckr__path_kind(g->c, path) != CKR_FILE_DIR) path = ckr__parent(g->c, path);
+    for (size_t i = 0; i < sizeof at / sizeof *at && path && !root && r == CKR_OK; i++) {
+        file = ckr__path_join(g->c, path, at[i]);
+        if (file && ckr__path_kind(g->c, file) == CKR_FILE_REGULAR)
+            r = ckr__json_load(g->c, file, &root);
+    }
+    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(g->c);
+    return r == CKR_OK ? root : NULL;
+}
+
+/* What it says of the model. */
 static void ckr__gpt_config(ckr__gpt *g)
 {
     static const char known[] = "llama mistral qwen2 qwen3 gpt2";
-    const char *path = ckr_ckpt_path(g->out->src), *file, *type, *kind;
-    const ckr_node *rope, *window;
-    ckr_node *root = NULL;
-    if (!path) return;
-    if (ckr__path_kind(g->c, path) != CKR_FILE_DIR) path = ckr__parent(g->c, path);
-    file = path ? ckr__path_join(g->c, path, "config.json") : NULL;
-    if (!file || ckr__path_kind(g->c, file) != CKR_FILE_REGULAR ||
-        ckr__json_load(g->c, file, &root) != CKR_OK)
-        return;
+    const char *type, *kind;
+    const ckr_node *rope, *window, *root = ckr__gpt_json(g);
     g->config = root;
     type = ckr_node_str(ckr_node_get(root, "model_type"));
     if (!type || g->names.family - ckr__gpt_families > CKR__GPT_GPT2 ||
@@ -37454,6 +37489,9 @@ static void ckr__gpt_config(ckr__gpt *g)
         g->config = NULL;
         return;
     }
+    if (g->tied && ckr__gpt_off(ckr_node_get(root, "tie_word_embeddings")))
+        ckr__gpt_misfit(g, "head", "config.json says that it is not the embedding, and there is "
+                        "none", "convert the whole model");
     if (!ckr__word_in(known, type))
         ckr__gpt_misfit(g, type, "config.json is of a model that computes otherwise than those "
                         "whose names its tensors have", NULL);
@@ -37466,6 +37504,7 @@ static void ckr__gpt_config(ckr__gpt *g)
         ckr_node_f64(ckr_node_get(root, "rope_theta"), &g->rope_base);
     if (!rope) rope = ckr_node_get(root, "rope_scaling");
     kind = ckr_node_str(ckr_node_get(rope, "rope_type"));
+    if (!kind) kind = ckr_node_str(ckr_node_get(rope, "type"));
     if (kind && strcmp(kind, "default") != 0)
         ckr__gpt_misfit(g, "rope_parameters", "positions are rotated in a way of their own "
                         "(config.json), which is not known here", NULL);
@@ -37527,6 +37566,7 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
                     "--to dcp and --to safetensors take every model");
         return false;
     }
+    g->layers = ckr__gpt_count(g);
     ckr__gpt_index(g);
     if (!ckr__going(c)) return false;
     g->hidden = ckr__gpt_size(g, CKR__GPT_EMBED, true);
@@ -37539,13 +37579,13 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
     g->gated = ckr__gpt_param(g, CKR__GPT_GATE) != NULL ||
                ckr__gpt_size(g, CKR__GPT_GATE_UP, false) == 2 * g->ffn;
     g->tied = !ckr__gpt_param(g, CKR__GPT_HEAD);
-    g->interleaved = g->names.family->interleaved;
+    g->qk_norm = ckr__gpt_param(g, CKR__GPT_Q_NORM) != NULL;
+    g->interleaved = g->names.family->interleaved && !g->qk_norm;      /* TorchTitan's Qwen3    */
     g->norms_biased = ckr__gpt_find(g, 0, CKR__GPT_NORM_1, 1, "param") != NULL;
     g->attention_biased = ckr__gpt_find(g, 0, CKR__GPT_Q, 1, "param") ||
                           ckr__gpt_find(g, 0, CKR__GPT_QKV, 1, "param");
     g->o_biased = ckr__gpt_find(g, 0, CKR__GPT_O, 1, "param") != NULL;
     g->mlp_biased = ckr__gpt_find(g, 0, CKR__GPT_DOWN, 1, "param") != NULL;
-    g->qk_norm = ckr__gpt_param(g, CKR__GPT_Q_NORM) != NULL;
     ckr__gpt_told(g);
     ckr__gpt_config(g);
     ckr__gpt_heads(g);
@@ -37839,10 +37879,10 @@ static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_stat
     for (i = 0; i < CKR__GPT_FAMILIES && family; i++)
         if (!strcmp(family, ckr__gpt_families[i].name)) to.family = &ckr__gpt_families[i];
     if (!to.family || !to.outer || !to.base || !ckr_node_is_list(which) ||
-        which->count != CKR__GPT_ROLES)
+        which->count != CKR__GPT_ROLES || !to.family->layers)
         return s;
     for (i = 0; i < CKR__GPT_ROLES; i++) {
-        if (!ckr_node_i64(which->u.items[i], &n) || n < -1 || n > 9) return s;
+        if (!ckr_node_i64(which->u.items[i], &n) || n < -1 || n >= CKR__GPT_VERSIONS) return s;
         to.which[i] = (int8_t)n;
     }
     to.turned = ckr_node_get(d, "turned") && !ckr__gpt_off(ckr_node_get(d, "turned"));
@@ -39287,6 +39327,7 @@ typedef struct ckr__nt_param {
     const char     *version;
     const ckr_node *extra;     /* metadata with more keys than the three, or NULL        */
     const ckr_node *group;     /* as stored, first copy                                  */
+    double          step;      /* of what is adopted, where it has moments; else 0       */
     const ckr_node *state;     /* the same                                               */
 } ckr__nt_param;
 
@@ -39306,6 +39347,7 @@ typedef struct ckr__nt {
     const uint32_t  *owner;            /* the stage of each block, as HEAD would assign it */
     int64_t          hidden, heads, kv_heads, head_dim, inter, layers, vocab, multiple;
     bool             tied, qwen, starcoder, plain_partition;
+    bool             adopted;          /* another framework's: nothing of it was written */
     const char      *version;
     ckr_topology     of;
     int64_t          step;
@@ -39747,12 +39789,27 @@ static uint32_t *ckr__nt_partition(ckr__ctx *c, const ckr__nt *r, uint32_t pp, i
     return owner;
 }
 
-/* Sets each parameter's block and leaf, and checks that no layer is absent or one too many. */
+/* The parameter's block and leaf, of its name. */
+static void ckr__nt_place(const ckr__nt *r, ckr__nt_param *p)
+{
+    const int64_t k = ckr__nt_layer(p->name);
+    int row;
+    p->block = k >= 0                                ? 1 + k
+               : ckr__nt_is(p, "token_embedding.")   ? 0
+               : ckr__nt_is(p, ".final_layer_norm.") ? r->layers + 1
+               : ckr__nt_is(p, ".lm_head.")          ? r->layers + 2
+                                                     : -1;
+    for (row = 0; !ckr__nt_is(p, ckr__nt_modules[row].part); row++)
+        if (r->qwen && row == CKR__NT_QWEN_NORM && ckr__nt_is(p, "post_attention_layernorm"))
+            break;
+    p->leaf = 2 * row + ckr__nt_is(p, ".bias");
+}
+
+/* Sets each parameter's place, and checks that no layer is absent or one too many. */
 static ckr_result ckr__nt_blocks(ckr__nt *r)
 {
     uint64_t i;
-    int64_t top = -1, k;
-    int row;
+    int64_t top = -1;
     bool head = false, embedding = false;
     for (i = 0; i < r->n_params; i++) top = ckr__max_i64(top, ckr__nt_layer(r->params[i]->name));
     if (!r->layers) r->layers = top + 1;
@@ -39767,16 +39824,7 @@ static ckr_result ckr__nt_blocks(ckr__nt *r)
                                     "model/model/decoder");
     for (i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->params[i];
-        k = ckr__nt_layer(p->name);
-        p->block = k >= 0                                ? 1 + k
-                   : ckr__nt_is(p, "token_embedding.")   ? 0
-                   : ckr__nt_is(p, ".final_layer_norm.") ? r->layers + 1
-                   : ckr__nt_is(p, ".lm_head.")          ? r->layers + 2
-                                                         : -1;
-        for (row = 0; !ckr__nt_is(p, ckr__nt_modules[row].part); row++)
-            if (r->qwen && row == CKR__NT_QWEN_NORM && ckr__nt_is(p, "post_attention_layernorm"))
-                break;
-        p->leaf = 2 * row + ckr__nt_is(p, ".bias");
+        ckr__nt_place(r, p);
         embedding = embedding || p->block == 0;
         head = head || p->block == r->layers + 2;
     }
@@ -40740,6 +40788,14 @@ static const ckr__stream_key ckr__nt_streams[] = {
     { NULL, NULL, NULL, false }
 };
 
+/* The streams' name in a set of states; NULL: those of a run that was another framework's, which
+   Nanotron has in one set, keep their own. */
+static const char *ckr__nt_stream_name(const ckr_state *s, bool adopted, const char *set)
+{
+    adopted = adopted || ckr_node_get(s->carried, "gpt");
+    return adopted && set && !strcmp(set, "tp_synced") ? NULL : set;
+}
+
 /* What an object has; NULL: it is none. */
 static const ckr_node *ckr__nt_attributes(const ckr_node *n)
 {
@@ -40770,10 +40826,11 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
         of.rel = f->rel;
         for (k = 0; k < dict->count; k++) {
             const ckr_node *st = ckr__nt_attributes(ckr__dict_at(dict, k));
-            of.name = ckr__dict_key(dict, k);
-            if (!of.name || !ckr_node_is_dict(st))
+            const char *set = ckr__dict_key(dict, k);
+            if (!set || !ckr_node_is_dict(st))
                 return ckr__nt_bad_file(r, f, "_dict", "objects RandomState by name");
-            of.at = ckr__printf(r->c, "/%s", of.name);
+            of.name = ckr__nt_stream_name(r->s, false, set);
+            of.at = ckr__printf(r->c, "/%s", set);
             ckr__streams_read(&of, st);
         }
     }
@@ -40919,7 +40976,7 @@ typedef struct ckr__nt_stage { ckr__nt_item **items; uint64_t n; } ckr__nt_stage
 
 static const ckr__bounds ckr__nt_bounds = {
     "tp pp dp cp zero", CKR_ITEM_EP_SIZE, "HEAD cannot be built with expert parallelism", 1,
-    CKR_ITEM_NANOTRON_SOURCE, ckr__params_kept, ckr__groups_kept, ckr__clock_kept,
+    CKR_ITEM_OK, ckr__params_kept, ckr__groups_kept, ckr__clock_kept,
     "the scheduler's files are of the optimizer's groups: without these none is loaded, and the "
     "schedule starts again"
 };
@@ -41185,7 +41242,7 @@ static void ckr__nt_copy_others(ckr__nt_job *x, ckr__out_file *f, const ckr_node
                                 const char *known)
 {
     uint64_t i;
-    for (i = 0; i < root->count; i++) {
+    for (i = 0; i < ckr__dict_n(root); i++) {
         const char *key = ckr__dict_key(root, i);
         if (!key || !ckr__word_in(known, key))
             ckr__node_pair(x->c, f->root, root->u.items[2 * i],
@@ -41202,7 +41259,8 @@ static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t 
     const ckr_tensor *from;
     const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
     const ckr__block *block = p->blocks[rank];
-    const ckr_node *old = p->src->shards[other || whole ? 0 : rank]->root;
+    const ckr_node *old =
+        x->nt->adopted ? NULL : p->src->shards[other || whole ? 0 : rank]->root;
     const char *dot = strrchr(p->name, '.'), *leaf = dot ? dot + 1 : p->name,
                *dirs = ckr__printf(x->c, "model.%.*s", (int)(leaf - p->name), p->name);
     ckr__rankfile at = CKR_ZERO;
@@ -41225,7 +41283,7 @@ static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t 
         return;
     /* other tensors that lay in a shard's file belong to its rank */
     if (!other) ckr__nt_copy_others(x, f, old, "data");
-    else if (!rank) x->n_lost += old->count - 1;
+    else if (!rank && old) x->n_lost += old->count - 1;
     if (from != p->param) ckr__bind_taken_for(e->u.entry, 0, p->param, NULL);
 }
 
@@ -41301,7 +41359,10 @@ static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr_
 {
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
     const ckr_node *old = p->src->state;
+    const float step = (float)p->src->step;
+    const ckr_view *v = step > 0 ? ckr__value_view(x->c, CKR_DTYPE_F32, &step) : NULL;
     uint64_t i;
+    if (v) ckr__node_set(x->c, st, "step", ckr__entry_copy(x->c, f, "step", v));
     for (i = 0; i < p->n_slots; i++) {
         const ckr_tensor *t = p->slots[i];
         const bool master = !strcmp(t->slot, "master");
@@ -41519,7 +41580,7 @@ static ckr_result ckr__nt_schedule_plan(ckr__nt_job *x)
     h.clocked = h.rounds = true;
     r = ckr__hold_schedule(&h, x->c, x->out, s, x->step, "nanotron", ckr__nt_curve, s);
     x->schedule = h.fit;
-    if (!h.fit) x->c->refused = true;
+    if (!h.fit && !(x->t->without & CKR_SCHEDULE)) x->c->refused = true;
     return r == CKR_OK && h.fit && x->out->rounded ? ckr__nt_meet_here(x, s) : r;
 }
 
@@ -41551,6 +41612,7 @@ static void ckr__nt_say_head(ckr__nt_job *x)
         ckr__say(x->c, "CKR_FIX_NANOTRON_LR", CKR_CHANGED,
                  ckr__printf(x->c, "lr of %llu groups", (unsigned long long)n), a, b, why, NULL);
     if (x->t->without & CKR_SCHEDULE) return;
+    if (!old && x->nt->adopted) return;
     if (!old) {
         ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_CHANGED, "lr_scheduler", NULL, NULL,
                  "the checkpoint has no scheduler; its state was made from step and initial LR",
@@ -41764,7 +41826,7 @@ static void ckr__nt_config_run(ckr__nt_job *x)
         };
         for (i = 0; i < sizeof rows / sizeof *rows; i++)
             if (rows[i].when)
-                ckr__nt_config(x, CKR__NT_TELL | (rows[i].write ? CKR__NT_WRITE : 0u),
+                ckr__nt_config(x, CKR__NT_TELL | (rows[i].write ? (unsigned)CKR__NT_WRITE : 0u),
                                rows[i].pointer, rows[i].value, rows[i].otherwise);
     }
 }
@@ -41833,6 +41895,17 @@ static void ckr__nt_emit_model_config(ckr__nt_job *x)
 
 /* emit: random ------------------------------------------------------------------ */
 
+/* A file's object without states. */
+static ckr_node *ckr__nt_random_new(ckr__ctx *c)
+{
+    ckr_node *none = ckr__node(c, CKR_NODE_NONE);
+    ckr_node *state = ckr__node_dict(c, "random", none, "numpy", none, "torch_cpu", none,
+                                     "torch_cuda", none, CKR__END);
+    state = ckr__dist_new(c, NULL, "nanotron.random.RandomState", NULL, state);
+    state = ckr__node_dict(c, "_dict", ckr__node_dict(c, "tp_synced", state, CKR__END), CKR__END);
+    return ckr__dist_new(c, NULL, "nanotron.random.RandomStates", NULL, state);
+}
+
 /* The file of a rank of the coming run: an old one's, with the streams that were decided. */
 static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t at[4],
                                 uint64_t rank)
@@ -41842,21 +41915,23 @@ static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t
                    replica = at[CKR__DP] < was->dp ? at[CKR__DP] : 0,
                    tp = at[CKR__TP] < was->tp ? at[CKR__TP] : 0,
                    from = (stage * was->dp + replica) * was->tp + tp;
-    const ckr_node *root = x->nt->f.files[CKR__NT_RANDOM][from]->root,
-                   *old = ckr_node_get(ckr__nt_attributes(root), "_dict");
+    const ckr_node *root = x->nt->adopted ? ckr__nt_random_new(x->c)
+                                          : x->nt->f.files[CKR__NT_RANDOM][from]->root,
+                   *old = root ? ckr_node_get(ckr__nt_attributes(root), "_dict") : NULL;
     ckr_node *states = ckr__node(x->c, CKR_NODE_DICT), *map;
     ckr__rank_streams k = CKR_ZERO;
     uint64_t i;
     k.c = x->c;
     k.coming = x->s;
     k.keys = ckr__nt_streams;
-    k.rank = (uint32_t)rank;
-    for (i = 0; i < old->count; i++) {
+    k.rank = (uint32_t)rank - (x->nt->adopted ? at[CKR__TP] : 0);
+    for (i = 0; i < ckr__dict_n(old); i++) {
         const ckr_node *set = ckr__dict_at(old, i);
-        k.name = ckr__dict_key(old, i);
+        k.name = ckr__nt_stream_name(x->s, x->nt->adopted, ckr__dict_key(old, i));
         ckr__node_pair(x->c, states, old->u.items[2 * i],
                        ckr__node_object(x->c, set, ckr__streams_write(&k, set->u.object->state)));
     }
+    if (ckr__failed(x->c)) return;
     map = ckr__dict_copy(x->c, ckr__nt_attributes(root));
     ckr__node_set(x->c, map, "_dict", states);
     root = ckr__node_object(x->c, root, map);
@@ -41957,7 +42032,8 @@ static void ckr__nt_emit_scheduler(ckr__nt_job *x)
 
 static void ckr__nt_emit_random(ckr__nt_job *x)
 {
-    if (x->nt->f.n_files[CKR__NT_RANDOM] && !(x->t->without & CKR_RNG))
+    if ((x->nt->f.n_files[CKR__NT_RANDOM] || (x->nt->adopted && x->s->n_rng)) &&
+        !(x->t->without & CKR_RNG))
         ckr__nt_emit_ranks(x, CKR__NT_RANDOM_ROW, ckr__nt_random_file);
 }
 
@@ -41973,7 +42049,8 @@ static void ckr__nt_say_parts(ckr__nt_job *x)
         ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
                  "the scheduler's files are of the optimizer's groups: without these none is "
                  "written", NULL);
-    if (!x->scheduler && x->nt->scheduler && !(without & CKR_PROGRESS))
+    if (!x->scheduler && (x->nt->scheduler || (x->nt->adopted && x->step)) &&
+        !(without & CKR_PROGRESS))
         ckr__say_int(x->c, "CKR_W_NANOTRON_COUNTERS", CKR_LOST, "step", x->step, 0,
                      "Nanotron reads its counters with the scheduler only: step, samples and "
                      "tokens start again at 0",
@@ -41984,6 +42061,458 @@ static void ckr__nt_emit_latest(ckr__nt_job *x)
 {
     const char *latest = ckr__printf(x->c, "%lld", (long long)x->step);
     ckr__out_text(x->out, "latest.txt", latest, latest ? strlen(latest) : 0);
+}
+
+/* >>nanotron.adopt ------------------------------------------------------------ */
+/* Another framework's Llama as a first save of Nanotron's has it, on one rank: names, documents and
+   groups of a checkpoint that was never written, from which the emitters above go on as from one of
+   their own. Nanotron builds the run from a configuration, which nobody had: all of it that decides
+   about the model and the updates is told. */
+
+typedef struct ckr__nt_adopt {
+    ckr__ctx    *c;
+    ckr__nt_job *x;
+    ckr__gpt     g;
+    ckr__nt     *r;            /* what it becomes                                        */
+    ckr_state   *own;          /* the state under Nanotron's names                       */
+    ckr_node    *curve;        /* parameters of the schedule                             */
+    ckr_dtype    as;           /* of parameters                                          */
+    bool         masters;
+} ckr__nt_adopt;
+
+/* What Nanotron's Llama cannot be. */
+static void ckr__nt_adopt_model(ckr__nt_adopt *a)
+{
+    const ckr__gpt *g = &a->g;
+    const char *why = g->positions                            ? "learned positions"
+                      : !g->gated                             ? "an MLP without a gate"
+                      : g->norms_biased || !g->names.family->rms ? "LayerNorm"
+                      : g->attention_biased || g->o_biased || g->mlp_biased
+                          ? "biases in linear layers"
+                      : g->qk_norm ? "norms of queries and keys"
+                      : g->head_dim * g->heads != g->hidden
+                          ? "heads that are together of another width"
+                          : NULL;
+    if (why)
+        ckr__gpt_misfit(&a->g, "model", ckr__printf(a->c, "Nanotron's Llama has no %s", why), NULL);
+    if (a->x->optimizer) ckr__gpt_adam(&a->g, a->own, "Nanotron");
+}
+
+static void ckr__nt_adopt_param(ckr__nt_adopt *a, ckr_tensor *t)
+{
+    ckr__nt *r = a->r;
+    ckr__nt_param *p = CKR__NEW(a->c, ckr__nt_param);
+    const struct ckr__nt_module *m;
+    const int64_t hd = r->head_dim, q = r->heads * hd, k = r->kv_heads * hd,
+                  chunks[2][3] = { { q, k, k }, { r->inter, r->inter, 0 } },
+                  units[3] = { hd, hd, hd };
+    bool qkv;
+    if (!p) return;
+    p->name = t->name;
+    ckr__nt_place(r, p);
+    m = &ckr__nt_modules[p->leaf / 2];
+    qkv = m->rows == CKR__NT_QKV;
+    p->order = CKR__NT_ORDERLESS;
+    p->dtype = t->dtype;
+    p->n_dims = t->n_dims;
+    p->shape = t->shape;
+    p->split.axis = !m->cols ? -1 : m->cols == CKR__NT_Q || m->cols == CKR__NT_INTER;
+    p->split.n_chunks = qkv ? 3 : m->rows == CKR__NT_GATE_UP ? 2 : 0;
+    if (p->split.n_chunks) p->split.chunks = CKR__DUP(a->c, int64_t, chunks[!qkv], 3);
+    if (m->unit == CKR__NT_HEAD) p->split.units = CKR__DUP(a->c, int64_t, units, 3);
+    p->split.vocab = m->rows == CKR__NT_VOCAB;
+    p->sharded = p->split.axis >= 0;
+    t->split = p->split;
+    ckr__map_put(&r->by_name, p->name, strlen(p->name), r->n_params, NULL);
+    *CKR__PUSH(ckr__nt_param *, a->c, r->params, r->n_params) = p;
+}
+
+/* The tensors that are written, and their parameters, in the order in which Nanotron registers
+   these. What is trained in 16 bits and was in more has a master. Steps become tensors anew. */
+static void ckr__nt_adopt_tensors(ckr__nt_adopt *a)
+{
+    const bool optimizer = a->x->optimizer, half = optimizer && ckr_dtype_size(a->as) < 4;
+    ckr_state *own = a->own;
+    ckr_tensor **all = NULL, *t;
+    uint8_t (*steps)[8] = NULL;
+    uint64_t i, n = 0, at;
+    int64_t step;
+    for (i = 0; i < own->n_tensors; i++)
+        if (!strcmp(own->tensors[i]->slot, "param")) ckr__nt_adopt_param(a, own->tensors[i]);
+    if (optimizer) ckr__step_bytes(a->c, a->x->out->src, &steps);
+    for (i = 0; i < own->n_tensors && !ckr__failed(a->c); i++) {
+        ckr__nt_param *p;
+        bool wide, param;
+        t = own->tensors[i];
+        wide = ckr_dtype_size(t->dtype) >= 4;
+        param = !strcmp(t->slot, "param");
+        if (!ckr__map_find(&a->r->by_name, t->name, strlen(t->name), &at)) continue;
+        p = a->r->params[at];
+        if (!strcmp(t->slot, "step")) {
+            if (steps && ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step))
+                p->step = (double)step;
+            continue;
+        }
+        if (!param && !optimizer) continue;
+        if (!strcmp(t->slot, "exp_avg") && !(p->step > 0))
+            p->step = (double)ckr__step_done(own);
+        if (!strcmp(t->slot, "master") && ckr_dtype_size(p->dtype) >= 4 && !half) continue;
+        if (param && half && wide && !ckr__tensor_find(own, t->name, "master")) {
+            *CKR__PUSH(ckr_tensor *, a->c, all, n) = ckr__made_copy(a->x->out, t, "param", a->as);
+            all[n - 1]->split = p->split;
+            t = CKR__DUP(a->c, ckr_tensor, t, 1);
+            if (t) t->slot = "master";
+        }
+        if (!t) return;
+        a->masters = a->masters || !strcmp(t->slot, "master");
+        *CKR__PUSH(ckr_tensor *, a->c, all, n) = t;
+    }
+    own->tensors = all;
+    own->n_tensors = n;
+    ckr__sort(a->c, (void **)(void *)a->r->params, (size_t)a->r->n_params, ckr__nt_param_cmp);
+}
+
+/* The parameters of Nanotron's curve for these phases. One that does not fall stays at its LR. */
+static ckr_node *ckr__nt_adopt_curve(ckr__ctx *c, const ckr__phases *k)
+{
+    const bool falls = k->shape != CKR__SH_CONST;
+    const double end = k->total > k->start ? k->total : k->start + 1;
+    const char *style = k->shape == CKR__SH_COSINE ? "cosine"
+                        : k->shape == CKR__SH_SQRT ? "1-sqrt"
+                                                     : "linear";
+    ckr_node *d = ckr__node_dict(
+        c, "learning_rate", ckr__node_float(c, k->top), "lr_decay_steps",
+        ckr__sw_number(c, end - k->start), "lr_decay_style", ckr__node_str(c, style),
+        "lr_warmup_steps", ckr__sw_number(c, k->warm), "lr_warmup_style",
+        ckr__node_str(c, k->warm > 0 ? "linear" : "constant"), "min_decay_lr",
+        ckr__node_float(c, falls ? k->low : k->top), "train_steps", ckr__sw_number(c, end),
+        CKR__END);
+    if (k->start > k->warm)
+        ckr__node_set(c, d, "lr_decay_starting_step", ckr__sw_number(c, k->start));
+    return d;
+}
+
+/* The schedule as one of Nanotron's; one that it has not stays, and the planner refuses it. Without
+   one the LR stays as it is. */
+static void ckr__nt_adopt_schedule(ckr__nt_adopt *a)
+{
+    ckr_state *own = a->own;
+    const ckr_schedule *now = own->n_schedules ? own->schedules : NULL;
+    const uint64_t n = now ? now->n_lanes : own->n_groups;
+    double *bases = CKR__NEW_N(a->c, double, n);
+    ckr__phases k = CKR_ZERO;
+    bool alike = true;
+    uint64_t i;
+    ckr_schedule *x = NULL;
+    a->r->s->n_schedules = 0;          /* none of Nanotron's was saved                   */
+    if (!a->x->optimizer) own->n_schedules = 0;
+    if (!a->x->optimizer || !n || !bases) return;
+    for (i = 0; i < n; i++) {
+        if (now) bases[i] = now->lanes[i].base;
+        else ckr_node_f64(ckr_node_get(own->groups[i].hyper, "lr"), &bases[i]);
+        alike = alike && ckr__same(bases[i], *bases);
+    }
+    k.shape = CKR__SH_CONST;
+    k.top = *bases;
+    if (now && !strcmp(now->kind, "nanotron")) a->curve = ckr__dict_copy(a->c, now->params);
+    else if (!now || ckr__phases_of(now, &k)) a->curve = ckr__nt_adopt_curve(a->c, &k);
+    if (!now && !alike)
+        ckr__gpt_misfit(&a->g, "schedule", "nothing tells the LR of the coming updates, and groups "
+                        "have different ones", "--to-schedule nanotron:...");
+    if (!now)
+        ckr__say(a->c, "CKR_NANOTRON_CONSTANT", CKR_APPROX, "schedule", NULL, "constant",
+                 "the source has no schedule, and Nanotron has no run without one: the LR stays as "
+                 "it is", "--to-schedule nanotron:...");
+    if (a->curve && (!now || ckr__plain_map(now)))
+        x = ckr__sched_try(a->c, "nanotron", a->curve, bases, n, NULL);
+    if (!x) return;
+    x->position = ckr__step_done(own);
+    own->schedules = a->r->s->schedules = x;
+    own->n_schedules = a->r->s->n_schedules = 1;
+    for (i = 0; i < own->n_groups && n == own->n_groups; i++)
+        ckr__node_set(a->c, own->groups[i].hyper, "initial_lr", ckr__node_float(a->c, bases[i]));
+}
+
+/* Groups of torch's AdamW, as Nanotron builds it, with the values that were decided. */
+static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
+{
+    ckr__ctx *c = a->c;
+    ckr_node *no = ckr__node_bool(c, false), *none = ckr__node(c, CKR_NODE_NONE),
+             *betas = ckr__tuple_node(c, 2, ckr__node_float(c, 0.9), ckr__node_float(c, 0.95));
+    const ckr_group *plain = NULL;
+    double wd;
+    uint64_t i, k;
+    for (i = 0; i < a->own->n_groups && !ckr__failed(c); i++) {
+        ckr_group *g = &a->own->groups[i];
+        ckr_node *d;
+        if (ckr__gpt_off(ckr_node_get(g->hyper, "decoupled_weight_decay")) &&
+            ckr_node_f64(ckr_node_get(g->hyper, "weight_decay"), &wd) && wd > 0)
+            plain = g;
+        d = ckr__node_dict(
+            c, "lr", ckr__node_float(c, 0), "weight_decay", ckr__node_float(c, 0), "betas", betas,
+            "eps", ckr__node_float(c, 1e-8), "amsgrad", no, "maximize", no, "foreach", none,
+            "capturable", no, "differentiable", no, "fused", no, "decoupled_weight_decay",
+            ckr__node_bool(c, true), CKR__END);
+        for (k = 0; k < 2 * ckr__dict_n(d); k += 2) {
+            ckr_node *v = ckr__dict_value(g->hyper, d->u.items[k]->u.str);
+            if (v && !ckr__is_str(d->u.items[k], "foreach") &&
+                !ckr__is_str(d->u.items[k], "decoupled_weight_decay"))
+                d->u.items[k + 1] = v;
+        }
+        g->hyper = d;
+        g->raw = NULL;
+    }
+    if (plain && a->x->optimizer)
+        ckr__say(c, "CKR_NANOTRON_DECAY", CKR_APPROX, "weight_decay", "of the gradient",
+                 "of the weights", "Nanotron's Adam is AdamW", NULL);
+}
+
+/* A document of the checkpoint as one that was read. */
+static void ckr__nt_adopt_text(ckr__nt_adopt *a, ckr__nt_text *text, const char *path,
+                               ckr_node *root, ckr__buf *b)
+{
+    if (root) ckr__json_put(b, root, 0, false);
+    text->path = path;
+    text->n = b->size;
+    text->bytes = b->failed ? NULL : ckr__strndup(a->c, (const char *)b->data, b->size);
+    text->root = root;
+    if (text->bytes && !root)
+        ckr__yaml_parse(a->c, path, (const uint8_t *)text->bytes, b->size, &text->root);
+    ckr__buf_free(b);
+}
+
+/* What the coming run must be started with: of the model, and of the updates where it is known. */
+static void ckr__nt_adopt_tell(ckr__nt_adopt *a)
+{
+    static const char model[] =
+        "model/dtype model/model_config/hidden_act model/model_config/hidden_size "
+        "model/model_config/intermediate_size model/model_config/is_llama_config "
+        "model/model_config/num_attention_heads model/model_config/num_hidden_layers "
+        "model/model_config/num_key_value_heads model/model_config/rms_norm_eps "
+        "model/model_config/rope_interleaved model/model_config/rope_theta "
+        "model/model_config/tie_word_embeddings model/model_config/vocab_size "
+        "parallelism/dp parallelism/pp parallelism/tp",
+                      curve[] =
+        "optimizer/accumulate_grad_in_fp32 optimizer/zero_stage "
+        "optimizer/learning_rate_scheduler/learning_rate "
+        "optimizer/learning_rate_scheduler/lr_decay_starting_step "
+        "optimizer/learning_rate_scheduler/lr_decay_steps "
+        "optimizer/learning_rate_scheduler/lr_decay_style "
+        "optimizer/learning_rate_scheduler/lr_warmup_steps "
+        "optimizer/learning_rate_scheduler/lr_warmup_style "
+        "optimizer/learning_rate_scheduler/min_decay_lr tokens/train_steps",
+                      batch[] = "tokens/batch_accumulation_per_replica tokens/micro_batch_size";
+    const struct { bool when; const char *keys, *otherwise; } rows[] = {
+        { true, model, "Nanotron builds the run from its configuration: it would be another model "
+                       "than that of the weights, or not find its files" },
+        { a->x->optimizer, curve, "Nanotron builds the optimizer and its curve from the "
+                                  "configuration that the run is started with" },
+        { a->own->batch > 0, batch, "an update takes other samples, without a word: steps, samples "
+                                    "and tokens no longer count the same" }
+    };
+    const char *p;
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (p = rows[i].keys; p && *p && rows[i].when; p = ckr__word_next(p)) {
+            const char *pointer = ckr__printf(a->c, "/%.*s", (int)strcspn(p, " "), p);
+            const ckr_node *v = pointer ? ckr_node_find(a->r->config.root, pointer) : NULL;
+            if (v)
+                ckr__setting(a->x->out, "config.yaml", ckr__key_with(a->c, pointer + 1, '/', '.'),
+                             v, NULL, true, rows[i].otherwise);
+        }
+}
+
+static const char *ckr__nt_yes(bool v)
+{
+    return v ? "true" : "false";
+}
+
+/* config.yaml as HEAD saves it, of what is known; else its defaults. */
+static void ckr__nt_adopt_config(ckr__nt_adopt *a)
+{
+    const ckr__nt *r = a->r;
+    const ckr__gpt *g = &a->g;
+    const ckr_topology *to = &a->x->to;
+    const int64_t samples = ckr__max_i64(0, a->own->progress.samples),
+                  tokens = a->own->progress.tokens;
+    const ckr_node *curve = a->curve,
+                   *hyper = a->x->optimizer ? a->own->groups[0].hyper : NULL,
+                   *betas = ckr_node_get(hyper, "betas");
+    const char *act = ckr_node_str(ckr_node_get(g->config, "hidden_act")),
+               *warm = ckr_node_str(ckr_node_get(curve, "lr_warmup_style")),
+               *style = ckr_node_str(ckr_node_get(curve, "lr_decay_style"));
+    double lr = 3e-4, low, start, decay = 1, warmup = 0, train, beta1 = 0.9, beta2 = 0.95,
+           eps = 1e-8, wd = 0;
+    int64_t positions = ckr__gpt_number(g, "max_position_embeddings", "n_positions"), length,
+            micro = 1, steps = 1;
+    ckr__buf b = CKR_ZERO;
+    b.c = a->c;
+    if (!positions) positions = 2048;
+    length = samples && tokens > 0 && tokens % samples == 0 ? tokens / samples : positions;
+    if (a->own->batch > 0) ckr__batch_split(a->own->batch, to->dp, &micro, &steps);
+    ckr_node_f64(ckr_node_get(curve, "learning_rate"), &lr);
+    low = lr;
+    ckr_node_f64(ckr_node_get(curve, "min_decay_lr"), &low);
+    ckr_node_f64(ckr_node_get(curve, "lr_warmup_steps"), &warmup);
+    train = (double)r->step + 1;
+    ckr_node_f64(ckr_node_get(curve, "train_steps"), &train);
+    if (!ckr_node_f64(ckr_node_get(curve, "lr_decay_steps"), &decay) && train > warmup)
+        decay = train - warmup;
+    start = ckr__nan();
+    ckr_node_f64(ckr_node_get(curve, "lr_decay_starting_step"), &start);
+    ckr_node_f64(ckr_node_at(betas, 0), &beta1);
+    ckr_node_f64(ckr_node_at(betas, 1), &beta2);
+    ckr_node_f64(ckr_node_get(hyper, "eps"), &eps);
+    ckr_node_f64(ckr_node_get(hyper, "weight_decay"), &wd);
+#define CKR__NT_F(v) ckr__double_text(a->c, v, true)
+#define CKR__NT_I(v) (long long)(v)
+    ckr__buf_printf(&b, "checkpoints:\n  checkpoint_interval: 1000\n"
+                        "  checkpoints_path: checkpoints\n"
+                        "  checkpoints_path_is_shared_file_system: false\n"
+                        "  load_lr_scheduler: true\n  load_optimizer: true\n"
+                        "  resume_checkpoint_path: null\n  save_final_state: false\n"
+                        "  save_initial_state: false\n");
+    ckr__buf_printf(&b, "data_stages:\n- data:\n    dataset: null\n    num_loading_workers: 1\n"
+                        "    seed: 42\n  name: Training Stage\n  sequence_length: %lld\n"
+                        "  start_training_step: 1\n", CKR__NT_I(length));
+    ckr__buf_printf(&b, "general:\n  benchmark_csv_path: null\n  consumed_train_samples: %lld\n"
+                        "  ignore_sanity_checks: true\n  project: ckptresume\n  run: ckptresume\n"
+                        "  seed: 42\n  step: %lld\nlighteval: null\n",
+                    CKR__NT_I(samples), CKR__NT_I(r->step));
+    ckr__buf_printf(&b, "logging:\n  iteration_step_info_interval: 1\n  log_level: info\n"
+                        "  log_level_replica: info\nmetrics_logging: null\n");
+    ckr__buf_printf(&b, "model:\n  ddp_bucket_cap_mb: 25\n  dtype: %s\n  init_method:\n"
+                        "    scaling_method: NUM_LAYERS\n    std: 0.02\n"
+                        "  make_vocab_size_divisible_by: %lld\n  model_config:\n",
+                    ckr_dtype_name(a->as), CKR__NT_I(r->multiple));
+    ckr__buf_printf(&b, "    _attn_implementation: flash_attention_2\n    attention_bias: false\n"
+                        "    bos_token_id: 1\n    eos_token_id: 2\n    hidden_act: %s\n"
+                        "    hidden_size: %lld\n    initializer_range: 0.02\n"
+                        "    intermediate_size: %lld\n    is_llama_config: true\n"
+                        "    max_position_embeddings: %lld\n    num_attention_heads: %lld\n"
+                        "    num_hidden_layers: %lld\n    num_key_value_heads: %lld\n",
+                    act ? act : "silu", CKR__NT_I(r->hidden), CKR__NT_I(r->inter),
+                    CKR__NT_I(positions), CKR__NT_I(r->heads), CKR__NT_I(r->layers),
+                    CKR__NT_I(r->kv_heads));
+    ckr__buf_printf(&b, "    pad_token_id: null\n    pretraining_tp: 1\n    rms_norm_eps: %s\n"
+                        "    rope_interleaved: %s\n    rope_scaling: null\n    rope_theta: %s\n"
+                        "    tie_word_embeddings: %s\n    use_cache: true\n    vocab_size: %lld\n"
+                        "    z_loss_coefficient: 0.0001\n    z_loss_enabled: false\n",
+                    CKR__NT_F(g->epsilon > 0 ? g->epsilon : 1e-6), ckr__nt_yes(g->interleaved),
+                    CKR__NT_F(g->rope_base > 0 ? g->rope_base : 10000.0), ckr__nt_yes(r->tied),
+                    CKR__NT_I(r->vocab));
+    ckr__buf_printf(&b, "optimizer:\n  accumulate_grad_in_fp32: %s\n  clip_grad: 1.0\n"
+                        "  learning_rate_scheduler:\n    learning_rate: %s\n"
+                        "    lr_decay_starting_step: %s\n    lr_decay_steps: %lld\n"
+                        "    lr_decay_style: %s\n    lr_warmup_steps: %lld\n"
+                        "    lr_warmup_style: %s\n    min_decay_lr: %s\n",
+                    ckr__nt_yes(a->masters), CKR__NT_F(lr),
+                    start == start ? ckr__printf(a->c, "%lld", CKR__NT_I(start)) : "null",
+                    CKR__NT_I(decay), style ? style : "linear", CKR__NT_I(warmup),
+                    warm ? warm : "linear", CKR__NT_F(low));
+    ckr__buf_printf(&b, "  optimizer_factory:\n    adam_beta1: %s\n    adam_beta2: %s\n"
+                        "    adam_eps: %s\n    name: adamW\n    torch_adam_is_fused: false\n"
+                        "  weight_decay: %s\n  weight_decay_exclude_named_params: []\n"
+                        "  zero_stage: %d\n", CKR__NT_F(beta1), CKR__NT_F(beta2), CKR__NT_F(eps),
+                    CKR__NT_F(wd), (int)to->zero);
+    ckr__buf_printf(&b, "parallelism:\n  context_parallel_size: %u\n  dp: %u\n"
+                        "  expert_parallel_size: 1\n  pp: %u\n  pp_engine: 1f1b\n"
+                        "  recompute_layer: false\n  tp: %u\n"
+                        "  tp_linear_async_communication: false\n  tp_mode: ALL_REDUCE\n"
+                        "  tp_recompute_allgather: true\nprofiler: null\ns3_upload: null\n",
+                    (unsigned)to->cp, (unsigned)to->dp, (unsigned)to->pp, (unsigned)to->tp);
+    ckr__buf_printf(&b, "tokenizer:\n  tokenizer_max_length: null\n"
+                        "  tokenizer_name_or_path: none\n  tokenizer_revision: null\n"
+                        "tokens:\n  batch_accumulation_per_replica: %lld\n"
+                        "  limit_test_batches: 0\n  limit_val_batches: 0\n"
+                        "  micro_batch_size: %lld\n  sequence_length: %lld\n"
+                        "  train_steps: %lld\n  val_check_interval: -1\n",
+                    CKR__NT_I(steps), CKR__NT_I(micro), CKR__NT_I(length), CKR__NT_I(train));
+#undef CKR__NT_F
+#undef CKR__NT_I
+    ckr__nt_adopt_text(a, &a->r->config, "config.yaml", NULL, &b);
+}
+
+/* The three documents, and what is only assumed in them. */
+static void ckr__nt_adopt_documents(ckr__nt_adopt *a)
+{
+    ckr__ctx *c = a->c;
+    ckr__nt *r = a->r;
+    ckr__buf b = CKR_ZERO;
+    const ckr_node *model;
+    b.c = c;
+    ckr__nt_adopt_config(a);
+    model = ckr_node_find(r->config.root, "/model/model_config");
+    ckr__nt_adopt_text(a, &r->model, "model_config.json", ckr__dict_copy(c, model), &b);
+    ckr__nt_adopt_text(
+        a, &r->meta, "checkpoint_metadata.json",
+        ckr__node_dict(c, "custom_metas", ckr__node(c, CKR_NODE_NONE), "version",
+                       ckr__node_str(c, r->version), "metas",
+                       ckr__node_dict(c, "last_stage_idx", ckr__node_int(c, 0), "last_train_step",
+                                      ckr__node_int(c, r->step), CKR__END), CKR__END), &b);
+    ckr__nt_adopt_tell(a);
+    if (!(a->g.rope_base > 0))
+        ckr__say(c, "CKR_NANOTRON_ROPE", CKR_APPROX, "rope_theta", NULL, "10000",
+                 "no configuration is beside the tensors: Nanotron's default is taken",
+                 "rope_theta of the coming run's configuration, where it was trained with another");
+    if (!(a->g.epsilon > 0))
+        ckr__say(c, "CKR_NANOTRON_EPSILON", CKR_APPROX, "rms_norm_eps", NULL, "1e-06",
+                 "no configuration is beside the tensors: Nanotron's default is taken",
+                 "rms_norm_eps of the coming run's configuration, where it was trained with "
+                 "another");
+}
+
+/* What the job is made from, and its state. False: it has refused, or failed. */
+static bool ckr__nt_adopted(ckr__nt_job *x)
+{
+    static const ckr_topology one = { 1, 1, 1, 1, 1, 1, 0 };
+    ckr__nt_adopt a = CKR_ZERO;
+    ckr__nt *r = CKR__NEW(x->c, ckr__nt);
+    const ckr_target *t = x->t;
+    a.c = x->c;
+    a.x = x;
+    a.r = r;
+    if (!r || !ckr__gpt_read(&a.g, x->c, x->out, x->s, t, CKR_ITEM_NANOTRON_SOURCE)) return false;
+    a.own = ckr__gpt_as(&a.g, CKR__GPT_NANOTRON);
+    if (!a.own) return false;
+    a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : a.own->tensors[0]->dtype;
+    r->c = r->by_name.c = x->c;
+    r->adopted = r->plain_partition = true;
+    r->dir = "";
+    r->version = "1.5";
+    r->of = one;
+    r->hidden = a.g.hidden;
+    r->heads = a.g.heads;
+    r->kv_heads = a.g.kv_heads;
+    r->head_dim = a.g.head_dim;
+    r->inter = a.g.ffn;
+    r->layers = a.g.layers;
+    r->vocab = a.g.vocab;
+    r->tied = a.g.tied;
+    r->multiple = 1;
+    r->step = ckr__step_done(a.own);
+    a.own->padded_vocab = a.g.vocab;
+    if (a.own->vocab <= 0) a.own->vocab = a.g.vocab;
+    if (a.own->progress.samples < 0 && a.own->batch > 0)
+        a.own->progress.samples = r->step * a.own->batch;
+    if (a.own->progress.samples < 0 && r->step)
+        ckr__say(x->c, "CKR_NANOTRON_SAMPLES", CKR_APPROX, "consumed_train_samples", NULL, "0",
+                 "nothing tells the samples that were taken: the data begins anew",
+                 "--set batch_size=N");
+    a.own->progress.step = r->step;
+    ckr__nt_adopt_model(&a);
+    if (!ckr__going(x->c)) return false;
+    ckr__nt_adopt_tensors(&a);
+    ckr__map_free(&r->by_name);
+    if (!a.own->topology.ranks) a.own->topology = one;
+    r->s = CKR__DUP(x->c, ckr_state, a.own, 1);
+    if (ckr__failed(x->c)) return false;
+    ckr__nt_adopt_groups(&a);
+    ckr__nt_adopt_schedule(&a);
+    ckr__nt_adopt_documents(&a);
+    x->nt = r;
+    x->s = a.own;
+    return ckr__going(x->c);
 }
 
 static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
@@ -42000,13 +42529,16 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.s = s;
     x.t = t;
     x.out = out;
-    x.nt = (const ckr__nt *)ckr__kept_data(s);
     x.to = t->topology;
     x.to.ep = 1;
     x.to.zero = t->topology.zero > 0;
-    x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
     x.optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
     x.scheduler = x.optimizer && !(t->without & CKR_SCHEDULE);
+    if (!strcmp(s->dialect, "nanotron")) x.nt = (const ckr__nt *)ckr__kept_data(s);
+    if (x.nt && ckr_node_get(s->carried, "gpt"))
+        out->carried = ckr__node_dict(c, "gpt", ckr__dict_value(s->carried, "gpt"), CKR__END);
+    if (!x.nt && !ckr__nt_adopted(&x)) return c->err->code;
+    x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
     x.same = x.to.tp == x.nt->of.tp && x.to.pp == x.nt->of.pp && x.to.dp == x.nt->of.dp &&
              x.to.zero == x.nt->of.zero && x.nt->of.ep == 1;
     if (x.nt->of.ep > 1)
@@ -42029,7 +42561,7 @@ static const ckr__dialect ckr__nanotron = {
     "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__streams_held, ckr__nt_emit, NULL, NULL,
     NULL,
     "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
-    "tp-*-of-*_pp-*-of-*.pt", NULL, &ckr__nt_schedules, &ckr__nt_bounds, false
+    "tp-*-of-*_pp-*-of-*.pt", "gpt heads kv_heads rng", &ckr__nt_schedules, &ckr__nt_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
@@ -51986,49 +52518,52 @@ typedef struct ckr__tq_out {
     bool      zero;
 } ckr__tq_out;
 
-/* Under another name: its `size` rows are these; a scalar is what it was. */
-static void ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t,
-                        const ckr__dcp_rows *rows, uint64_t n_rows, int64_t size,
-                        const ckr__tq_out *o)
+static void ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t, const ckr__tq_out *o)
 {
     const char *rest = ckr__printf(e->c, "state.%s.%s", name, t->slot);
     const ckr__dcp_part *path = ckr__de_path(e->c, "optimizer", rest);
-    ckr_tensor like = *t;
-    if (t->n_dims) {
-        int64_t *shape = CKR__DUP(e->c, int64_t, t->shape, t->n_dims);
-        if (!shape) return;
-        shape[0] = size;
-        like.shape = shape;
-        e->w.rows = rows;
-        e->w.n_rows = n_rows;
-    }
     if (path)
-        ckr__dcp_out_tensor(&e->w, ckr__printf(e->c, "optimizer.%s", rest), path, 2,
-                            t->n_dims ? &like : t, o->dtype, o->first, o->n, o->zero);
-    e->w.rows = NULL;
+        ckr__dcp_out_tensor(&e->w, ckr__printf(e->c, "optimizer.%s", rest), path, 2, t, o->dtype,
+                            o->first, o->n, o->zero);
 }
 
-/* One to three: each gets its rows of every head. */
+/* Part k of head h of a fused tensor: where its rows begin, there or (`alone`) in the part's own. */
+static int64_t ckr__tq_row(const ckr__tq *x, int64_t h, int k, bool alone)
+{
+    const int64_t size = k ? x->rows : x->q_rows;
+    if (alone) return h * size;
+    return h * (x->q_rows + 2 * x->rows) + (k ? x->q_rows + (k - 1) * x->rows : 0);
+}
+
+static void ckr__tq_add(ckr__de *e, const ckr__tq *x, ckr__made *m, const ckr_tensor *from,
+                        int64_t h, int k, bool alone)
+{
+    ckr__made_part part = CKR_ZERO;
+    part.from = from;
+    part.row = ckr__tq_row(x, h, k, alone);
+    part.n = k ? x->rows : x->q_rows;
+    part.layer = -1;
+    if (m) ckr__made_add(e->c, m, &part);
+}
+
+static ckr__made *ckr__tq_made(ckr__de *e, const char *name, const ckr_tensor *t)
+{
+    return ckr__made_new(e->out, name, t->slot, t->n_dims, t->n_dims > 1 ? t->shape[1] : 0, false);
+}
+
+/* One to three: each gets its rows of every head. A scalar is what it was. */
 static void ckr__tq_split(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, const ckr__tq_out *o)
 {
-    const int64_t all = x->q_rows + 2 * x->rows;
-    ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, (uint64_t)x->kv);
-    int64_t size, at = 0;
-    if (t->n_dims && t->shape[0] != x->kv * all) {
+    if (t->n_dims > 2 || (t->n_dims && t->shape[0] != ckr__tq_row(x, x->kv, 0, false))) {
         ckr__tq_refuse(e, t->name);
         return;
     }
-    for (int k = 0; rows && k < 3; k++, at += size) {
-        size = k ? x->rows : x->q_rows;
-        for (int64_t h = 0; h < x->kv; h++) {
-            rows[h].from = t;
-            rows[h].src = h * all + at;
-            rows[h].dst = h * size;
-            rows[h].n = size;
-        }
-        e->w.replica = !t->n_dims && k;
-        ckr__tq_put(e, ckr__tq_name(e->c, x, ckr__tq_parts[k]), t, rows, (uint64_t)x->kv,
-                    x->kv * size, o);
+    for (int k = 0; k < 3; k++) {
+        const char *name = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
+        ckr__made *m = t->n_dims ? ckr__tq_made(e, name, t) : NULL;
+        for (int64_t h = 0; m && h < x->kv; h++) ckr__tq_add(e, x, m, t, h, k, false);
+        e->w.replica = !m && k;
+        ckr__tq_put(e, name, m ? &m->tensor : t, o);
         e->w.replica = false;
     }
 }
@@ -52036,30 +52571,23 @@ static void ckr__tq_split(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, con
 /* Three to one, at the first of them. */
 static void ckr__tq_fuse(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, const ckr__tq_out *o)
 {
-    const int64_t all = x->q_rows + 2 * x->rows;
-    ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, 3 * (uint64_t)x->kv), *p = rows;
-    int64_t size, at = 0;
-    for (int k = 0; rows && k < 3; k++, at += size) {
-        const char *name = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
-        const ckr_tensor *from = ckr__tensor_find(e->s, name, t->slot);
-        size = k ? x->rows : x->q_rows;
-        if (!from || from->n_dims != t->n_dims || from->dtype != t->dtype ||
-            (t->n_dims && from->shape[0] != x->kv * size) ||
-            (t->n_dims > 1 && memcmp(from->shape + 1, t->shape + 1,
-                                     (t->n_dims - 1) * sizeof *t->shape) != 0)) {
-            ckr__tq_refuse(e, name);
-            return;
-        }
-        for (int64_t h = 0; h < x->kv; h++, p++) {
-            p->from = from;
-            p->src = h * size;
-            p->dst = h * all + at;
-            p->n = size;
-        }
+    const char *name = ckr__tq_name(e->c, x, "wqkv");
+    ckr__made *m = t->n_dims ? ckr__tq_made(e, name, t) : NULL;
+    const ckr_tensor *from[3];
+    for (int k = 0; k < 3; k++) {
+        const char *part = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
+        from[k] = ckr__tensor_find(e->s, part, t->slot);
+        if (from[k] && from[k]->n_dims == t->n_dims && from[k]->dtype == t->dtype &&
+            t->n_dims <= 2 &&
+            (!t->n_dims || from[k]->shape[0] == ckr__tq_row(x, x->kv, k, true)) &&
+            (t->n_dims < 2 || from[k]->shape[1] == t->shape[1]))
+            continue;
+        ckr__tq_refuse(e, part);
+        return;
     }
-    if (rows)
-        ckr__tq_put(e, ckr__tq_name(e->c, x, "wqkv"), t, rows, 3 * (uint64_t)x->kv, x->kv * all,
-                    o);
+    for (int64_t h = 0; m && h < x->kv; h++)
+        for (int k = 0; k < 3; k++) ckr__tq_add(e, x, m, from[k], h, k, true);
+    ckr__tq_put(e, name, m ? &m->tensor : t, o);
 }
 
 /* Is it a tensor of the optimizer that goes under other names? Then it does, or is refused. */
@@ -58107,10 +58635,11 @@ static void ckr__mg_adopt_model(ckr__mg_adopt *a)
     else if (act && !ckr__word_in(g->gated ? "silu swish" : "gelu_new gelu_pytorch_tanh", act))
         ckr__gpt_misfit(&a->g, act, "Megatron-LM has no option for this activation", NULL);
     else if (!g->gated && !act && strcmp(a->g.s->dialect, "llmc") != 0)
-        ckr__say(a->c, "CKR_MEGATRON_GELU", CKR_APPROX, "activation", NULL, "GELU by tanh",
-                 "nothing tells which GELU the model was trained with: Megatron-LM takes the one "
-                 "by tanh, as GPT-2",
-                 "--no-bias-gelu-fusion where it was torch's own nn.GELU()");
+        ckr__say(a->c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "activation and dropout", NULL,
+                 "GELU by tanh and 0.1",
+                 "no configuration is beside the tensors: Megatron-LM takes its defaults",
+                 "--no-bias-gelu-fusion where it was torch's own nn.GELU(); --attention-dropout "
+                 "and --hidden-dropout");
 }
 
 /* The arguments that decide about the model, and the options that say them; `option` NULL: none, or
@@ -58127,6 +58656,8 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
                   samples = a->own->progress.samples, length = rope ? told : g->positions;
     ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false),
              *zero = ckr__node_float(c, 0), *rotated = ckr__node_float(c, g->rope_base);
+    ckr_node *dropped = ckr__dict_value(g->config, g->names.family->rms ? "attention_dropout"
+                                                                        : "attn_pdrop");
     const bool level = g->names.family->rms || !strcmp(g->s->dialect, "llmc"),
                base = ckr__whole(g->rope_base) && g->rope_base > 0;
     const struct { const char *key; ckr_node *v; const char *option; ckr_node *as; } rows[] = {
@@ -58163,8 +58694,10 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
         { "qk_layernorm", g->qk_norm ? yes : no, g->qk_norm ? "--qk-layernorm" : NULL, NULL },
         { "untie_embeddings_and_output_weights", g->tied ? no : yes,
           g->tied ? NULL : "--untie-embeddings-and-output-weights", NULL },
-        { "attention_dropout", level ? zero : NULL, "--attention-dropout", NULL },
-        { "hidden_dropout", level ? zero : NULL, "--hidden-dropout", NULL },
+        { "attention_dropout", dropped ? dropped : level ? zero : NULL, "--attention-dropout",
+          NULL },
+        { "hidden_dropout", level ? zero : ckr__dict_value(g->config, "resid_pdrop"),
+          "--hidden-dropout", NULL },
         { "transformer_impl", ckr__node_str(c, "local"), a->dist ? NULL : "--transformer-impl",
           NULL },
         { "vocab_size", ckr__node_int(c, a->own->vocab), NULL, NULL },
@@ -58266,18 +58799,6 @@ static void ckr__mg_adopt_items(ckr__mg_adopt *a, bool optimizer)
     }
 }
 
-/* Its optimizer is Adam, its moments those two. */
-static void ckr__mg_adopt_slots(ckr__mg_adopt *a)
-{
-    static const char known[] = "param master exp_avg exp_avg_sq step";
-    uint64_t i;
-    for (i = 0; i < a->own->n_tensors && !a->c->refused; i++)
-        if (!ckr__word_in(known, a->own->tensors[i]->slot))
-            ckr__gpt_misfit(&a->g, a->own->tensors[i]->slot,
-                            "Megatron-LM's Adam keeps no such state",
-                            "--without optimizer,groups,schedule");
-}
-
 /* A group as Megatron-LM has it, with the values that were decided. Fused Adams, which the
    distributed optimizer needs, count updates in it. */
 static void ckr__mg_adopt_group(ckr__mg_adopt *a, ckr_group *g, const ckr__group_lane *l,
@@ -58349,6 +58870,10 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
         ckr__mg_adopt_group(a, &all[i], l, !matrices);
         if (matrices && vectors.n_params) ckr__mg_adopt_group(a, &all[more - 1], l, true);
     }
+    if (first && ckr__gpt_off(ckr_node_get(first, "decoupled_weight_decay")) &&
+        ckr__mg_num(first, "weight_decay", 0) > 0)
+        ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay", "of the gradient",
+                 "of the weights", "Megatron-LM's Adam is AdamW", NULL);
     if (decayed)
         ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
                  ckr__node_text_of(a->c, decayed), "0", "Megatron-LM decays no vectors", NULL);
@@ -58495,7 +59020,7 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
         a.own->progress.samples = r->iteration * a.own->batch;
     ckr__mg_adopt_model(&a);
     ckr__mg_adopt_args(&a);
-    if (optimizer) ckr__mg_adopt_slots(&a);
+    if (optimizer) ckr__gpt_adam(&a.g, a.own, "Megatron-LM");
     if (!ckr__going(x->c)) return false;
     ckr__mg_adopt_items(&a, optimizer);
     if (!optimizer) a.own->n_groups = a.own->n_schedules = 0;
