@@ -24403,6 +24403,7 @@ static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *r
      what an optimizer's tensor is to its parameter    >>kit.slots
      torch's schedulers, and an LR of its own          >>dialects.follows, >>kit.curve
      files that are written, and what binds them       >>out, >>kit.dist
+     a GPT under other names, fused otherwise          >>kit.gpt
      what others have for most frameworks              >>dialects.dicts, >>dialects.carry
 
    read_fn fills, in a zeroed state: dialect (its name), format (of the tensors' files),
@@ -37284,6 +37285,7 @@ typedef struct ckr__gpt {
     bool             gated, tied, interleaved;
     bool             norms_biased, attention_biased, o_biased, mlp_biased, qk_norm;
     double           epsilon, rope_base;       /* of the norms, of the rotation; 0: not told */
+    double           beta2;    /* of its Adam, where no group tells it; 0: not told      */
 } ckr__gpt;
 
 static bool ckr__gpt_layered(int role)
@@ -37607,58 +37609,7 @@ static int64_t ckr__gpt_unit(const ckr__gpt *g, int role)
     return role == CKR__GPT_Q ? g->heads / g->kv_heads * g->head_dim : g->head_dim;
 }
 
-/* The tensor of a slot that has a role's rows: its own, or (*fused) one of several. NULL: none. */
-static const ckr_tensor *ckr__gpt_holder(const ckr__gpt *g, int64_t layer, int role, int bias,
-                                         const char *slot, bool *fused)
-{
-    const ckr_tensor *t = ckr__gpt_find(g, layer, role, bias, slot);
-    const int whole = role >= CKR__GPT_Q && role <= CKR__GPT_V             ? CKR__GPT_QKV
-                      : role == CKR__GPT_GATE || role == CKR__GPT_UP ? CKR__GPT_GATE_UP
-                                                                        : -1;
-    *fused = !t && whole >= 0;
-    return *fused ? ckr__gpt_find(g, layer, whole, bias, slot) : t;
-}
-
-/* These rows of a role come behind those of `m`. False: the source has them nowhere. */
-static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int role, int bias,
-                          int64_t first, int64_t n)
-{
-    const uint32_t lead = !g->names.family->layers && ckr__gpt_layered(role),
-                   n_dims = m->tensor.n_dims;
-    const int64_t unit = ckr__gpt_unit(g, role), all = 2 * g->head_dim +
-                                                       ckr__gpt_unit(g, CKR__GPT_Q);
-    ckr__made_part part = CKR_ZERO;
-    bool fused, grouped;
-    int64_t begin, rows;
-    part.from = ckr__gpt_holder(g, layer, role, bias, m->tensor.slot, &fused);
-    if (!part.from || part.from->n_dims != n_dims + lead) return false;
-    grouped = fused && g->names.family->grouped && role <= CKR__GPT_V;
-    begin = fused ? ckr__gpt_begin(g, role, grouped) : 0;
-    part.layer = lead ? layer : -1;
-    part.turned = g->names.turned && ckr__gpt_layered(role) && n_dims == 2;
-    rows = part.from->shape[lead + part.turned];
-    if ((n_dims == 2 && part.from->shape[lead + !part.turned] != m->tensor.shape[!m->turned]) ||
-        (m->n && part.from->dtype != m->tensor.dtype))
-        return false;
-    for (; n > 0 && !ckr__failed(g->c); first += part.n, n -= part.n) {
-        part.n = grouped ? ckr__min_i64(n, unit - first % unit) : n;
-        part.row = begin + (grouped ? first / unit * all + first % unit : first);
-        if (part.row + part.n > rows) return false;
-        ckr__made_add(g->c, m, &part);
-    }
-    return true;
-}
-
-/* The roles whose rows a role's tensor of the family has; how many. */
-static int ckr__gpt_parts(const ckr__gpt *g, int role, int parts[3])
-{
-    const bool qkv = role == CKR__GPT_QKV, mlp = role == CKR__GPT_GATE_UP;
-    int n = qkv ? 3 : mlp && g->gated ? 2 : 1, i;
-    for (i = 0; i < n; i++)
-        parts[i] = qkv ? CKR__GPT_Q + i : mlp ? CKR__GPT_UP + i + 1 - n : role;
-    return n;
-}
-
+/* The rows of a role's tensor, and its columns; 0 columns: it is a vector. */
 static int64_t ckr__gpt_all_rows(const ckr__gpt *g, int role, int bias, int64_t *columns)
 {
     const int64_t q = g->heads * g->head_dim, k = g->kv_heads * g->head_dim;
@@ -37673,8 +37624,68 @@ static int64_t ckr__gpt_all_rows(const ckr__gpt *g, int role, int bias, int64_t 
     case CKR__GPT_K: case CKR__GPT_V: return k;
     case CKR__GPT_Q_NORM: case CKR__GPT_K_NORM: return g->head_dim;
     case CKR__GPT_GATE: case CKR__GPT_UP: return g->ffn;
+    case CKR__GPT_QKV: return q + 2 * k;
+    case CKR__GPT_GATE_UP: return g->gated ? 2 * g->ffn : g->ffn;
     default: return g->hidden;
     }
+}
+
+/* The role of the tensor that has a role's rows besides others'; -1: none. */
+static int ckr__gpt_whole(int role)
+{
+    return role >= CKR__GPT_Q && role <= CKR__GPT_V             ? CKR__GPT_QKV
+           : role == CKR__GPT_GATE || role == CKR__GPT_UP ? CKR__GPT_GATE_UP
+                                                             : -1;
+}
+
+/* The tensor of a slot that has a role's rows: its own, or (*fused) one of several. NULL: none. */
+static const ckr_tensor *ckr__gpt_holder(const ckr__gpt *g, int64_t layer, int role, int bias,
+                                         const char *slot, bool *fused)
+{
+    const ckr_tensor *t = ckr__gpt_find(g, layer, role, bias, slot);
+    const int whole = ckr__gpt_whole(role);
+    *fused = !t && whole >= 0;
+    return *fused ? ckr__gpt_find(g, layer, whole, bias, slot) : t;
+}
+
+/* These rows of a role come behind those of `m`. False: the source has them nowhere. */
+static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int role, int bias,
+                          int64_t first, int64_t n)
+{
+    const uint32_t lead = !g->names.family->layers && ckr__gpt_layered(role),
+                   n_dims = m->tensor.n_dims;
+    const int64_t unit = ckr__gpt_unit(g, role), all = 2 * g->head_dim +
+                                                       ckr__gpt_unit(g, CKR__GPT_Q);
+    ckr__made_part part = CKR_ZERO;
+    bool fused, grouped;
+    int64_t begin, columns;
+    part.from = ckr__gpt_holder(g, layer, role, bias, m->tensor.slot, &fused);
+    if (!part.from || part.from->n_dims != n_dims + lead) return false;
+    grouped = fused && g->names.family->grouped && role <= CKR__GPT_V;
+    begin = fused ? ckr__gpt_begin(g, role, grouped) : 0;
+    part.layer = lead ? layer : -1;
+    part.turned = g->names.turned && ckr__gpt_layered(role) && n_dims == 2;
+    if (part.from->shape[lead + part.turned] !=
+            ckr__gpt_all_rows(g, fused ? ckr__gpt_whole(role) : role, bias, &columns) ||
+        (n_dims == 2 && part.from->shape[lead + !part.turned] != m->tensor.shape[!m->turned]) ||
+        (m->n && part.from->dtype != m->tensor.dtype))
+        return false;
+    for (; n > 0 && !ckr__failed(g->c); first += part.n, n -= part.n) {
+        part.n = grouped ? ckr__min_i64(n, unit - first % unit) : n;
+        part.row = begin + (grouped ? first / unit * all + first % unit : first);
+        ckr__made_add(g->c, m, &part);
+    }
+    return true;
+}
+
+/* The roles whose rows a role's tensor of the family has; how many. */
+static int ckr__gpt_parts(const ckr__gpt *g, int role, int parts[3])
+{
+    const bool qkv = role == CKR__GPT_QKV, mlp = role == CKR__GPT_GATE_UP;
+    int n = qkv ? 3 : mlp && g->gated ? 2 : 1, i;
+    for (i = 0; i < n; i++)
+        parts[i] = qkv ? CKR__GPT_Q + i : mlp ? CKR__GPT_UP + i + 1 - n : role;
+    return n;
 }
 
 /* A tensor under another name: itself; what several get is a copy in all but one. */
@@ -37730,16 +37741,12 @@ static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_names *to, int64_t 
 static uint64_t ckr__gpt_group(const ckr__gpt *g, const ckr__map *groups, int64_t layer, int role,
                                int bias)
 {
-    const bool qkv = role >= CKR__GPT_Q && role <= CKR__GPT_V;
-    const int whole = qkv ? CKR__GPT_QKV : CKR__GPT_GATE_UP;
     const char *name;
     uint64_t at;
-    int k;
-    for (k = 0; (name = ckr__gpt_name(g->c, &g->names, layer, role, bias, k)) != NULL; k++)
-        if (ckr__map_find(groups, name, strlen(name), &at)) return at;
-    return qkv || role == CKR__GPT_GATE || role == CKR__GPT_UP
-               ? ckr__gpt_group(g, groups, layer, whole, bias)
-               : UINT64_MAX;
+    for (; role >= 0; role = ckr__gpt_whole(role))
+        for (int k = 0; (name = ckr__gpt_name(g->c, &g->names, layer, role, bias, k)) != NULL; k++)
+            if (ckr__map_find(groups, name, strlen(name), &at)) return at;
+    return UINT64_MAX;
 }
 
 /* All slots of a role's weight and bias go to the state, its name into its group. */
@@ -37830,8 +37837,8 @@ static void ckr__gpt_carry(ckr__gpt *g)
         const ckr_tensor *t = ckr__gpt_param(g, role);
         for (n = 0; t && !stacked && (name = ckr__gpt_name(g->c, as, 0, role, 0, n)) != NULL; n++)
             if (!strcmp(name, t->name)) break;
-        if (!t && role == CKR__GPT_HEAD && g->tied && g->s->n_ties) t = g->s->tensors[0];
-        ckr__node_push(g->c, which, ckr__node_int(g->c, t ? n : -1));
+        if (!t && (role != CKR__GPT_HEAD || !g->s->n_ties)) n = -1;    /* a tied head has a name */
+        ckr__node_push(g->c, which, ckr__node_int(g->c, n));
     }
     d = ckr__node_dict(
         g->c, "family",
@@ -47868,6 +47875,7 @@ static void ckr__lm_gpt(ckr__gpt *g)
 {
     const ckr__lm *m = (const ckr__lm *)ckr__kept_data(g->s);
     g->heads = g->kv_heads = m->dims.NH;
+    g->beta2 = 0.95;           /* of train_gpt2.cu, which has no option for it           */
 }
 
 static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
@@ -52527,7 +52535,8 @@ static void ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t, const
                             o->first, o->n, o->zero);
 }
 
-/* Part k of head h of a fused tensor: where its rows begin, there or (`alone`) in the part's own. */
+/* Part k of head h of a fused tensor: where its rows begin, there or (`alone`) in the part's own
+   tensor. */
 static int64_t ckr__tq_row(const ckr__tq *x, int64_t h, int k, bool alone)
 {
     const int64_t size = k ? x->rows : x->q_rows;
@@ -54238,7 +54247,8 @@ static const ckr__dialect ckr__olmo_core = {
      .dist*           torch_dist: the same items and ranks, from its names and objects. What is read
                       in which order is in ckr__mg_legacy and ckr__mg_torch_dist
      .emit, .dist.emit   the same from a state, in the order of ckr__mg_emits. What the coming run
-                      must be given: ckr__mg_settings, ckr__mg_schedule_settings */
+                      must be given: ckr__mg_settings, ckr__mg_schedule_settings
+     .adopt           another framework's GPT (>>kit.gpt) as a checkpoint of one rank, for .emit */
 
 #define CKR__MG_NONE UINT64_MAX
 
@@ -58611,7 +58621,6 @@ static void ckr__mg_files(ckr__mg_job *x)
 typedef struct ckr__mg_adopt {
     ckr__ctx         *c;
     ckr__out         *out;
-    const ckr_target *t;
     ckr__gpt          g;
     ckr__mg          *r;       /* what it becomes                                        */
     ckr_state        *own;     /* the state under Megatron's names                       */
@@ -58620,19 +58629,25 @@ typedef struct ckr__mg_adopt {
     ckr_dtype         as;      /* of parameters                                          */
 } ckr__mg_adopt;
 
+/* The name of the activation in config.json; NULL: none. */
+static const char *ckr__mg_adopt_act(const ckr__gpt *g)
+{
+    const char *act = ckr_node_str(ckr_node_get(g->config, "hidden_act"));
+    return act ? act : ckr_node_str(ckr_node_get(g->config, "activation_function"));
+}
+
 /* What Megatron's modules cannot be. */
 static void ckr__mg_adopt_model(ckr__mg_adopt *a)
 {
     const ckr__gpt *g = &a->g;
-    const char *act = ckr_node_str(ckr_node_get(g->config, "hidden_act"));
+    const char *act = ckr__mg_adopt_act(g);
     const bool biased = g->o_biased && g->mlp_biased && g->attention_biased;
-    if (!act) act = ckr_node_str(ckr_node_get(g->config, "activation_function"));
     if (!biased && (g->o_biased || g->mlp_biased))
         ckr__gpt_misfit(&a->g, "biases", "Megatron-LM has biases in all linear layers, in the "
                         "attention's first one alone, or in none", NULL);
     else if (!g->norms_biased && !g->names.family->rms)
         ckr__gpt_misfit(&a->g, "norms", "Megatron-LM's LayerNorm has a bias", NULL);
-    else if (act && !ckr__word_in(g->gated ? "silu swish" : "gelu_new gelu_pytorch_tanh", act))
+    else if (act && !ckr__word_in(g->gated ? "silu swish" : "gelu gelu_new gelu_pytorch_tanh", act))
         ckr__gpt_misfit(&a->g, act, "Megatron-LM has no option for this activation", NULL);
     else if (!g->gated && !act && strcmp(a->g.s->dialect, "llmc") != 0)
         ckr__say(a->c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "activation and dropout", NULL,
@@ -58659,7 +58674,8 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
     ckr_node *dropped = ckr__dict_value(g->config, g->names.family->rms ? "attention_dropout"
                                                                         : "attn_pdrop");
     const bool level = g->names.family->rms || !strcmp(g->s->dialect, "llmc"),
-               base = ckr__whole(g->rope_base) && g->rope_base > 0;
+               base = ckr__whole(g->rope_base) && g->rope_base > 0,
+               exact = ckr__same_text(ckr__mg_adopt_act(g), "gelu");
     const struct { const char *key; ckr_node *v; const char *option; ckr_node *as; } rows[] = {
         { "num_layers", ckr__node_int(c, g->layers), "--num-layers", NULL },
         { "encoder_num_layers", ckr__node_int(c, g->layers), NULL, NULL },
@@ -58687,6 +58703,7 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
         { "layernorm_epsilon", g->epsilon > 0 ? ckr__node_float(c, g->epsilon) : NULL,
           "--norm-epsilon", NULL },
         { "swiglu", g->gated ? yes : no, g->gated ? "--swiglu" : NULL, NULL },
+        { "bias_gelu_fusion", exact ? no : NULL, "--no-bias-gelu-fusion", yes },
         { "add_bias_linear", g->mlp_biased ? yes : no,
           g->mlp_biased ? NULL : "--disable-bias-linear", yes },
         { "add_qkv_bias", g->attention_biased && !g->mlp_biased ? yes : no,
@@ -58742,12 +58759,12 @@ static void ckr__mg_adopt_item(ckr__mg_adopt *a, const char *name, const ckr_ten
 }
 
 /* One more slot of an item: a tensor that is like `t`. */
-static ckr_tensor *ckr__mg_adopt_slot(ckr__mg_adopt *a, ckr__mg_item *x, const ckr_tensor *t,
-                                      const char *slot)
+static void ckr__mg_adopt_slot(ckr__mg_adopt *a, ckr__mg_item *x, const ckr_tensor *t,
+                               const char *slot)
 {
     ckr__held *h = CKR__NEW(a->c, ckr__held), **place = &x->slots;
-    ckr_tensor *own = CKR__DUP(a->c, ckr_tensor, t, 1);
-    if (!h || !own) return NULL;
+    ckr_tensor *own = t ? CKR__DUP(a->c, ckr_tensor, t, 1) : NULL;
+    if (!h || !own) return;
     while (*place) place = &(*place)->next;
     *place = h;
     h->tensor = own;
@@ -58755,7 +58772,6 @@ static ckr_tensor *ckr__mg_adopt_slot(ckr__mg_adopt *a, ckr__mg_item *x, const c
     h->shape = t->shape;
     own->slot = slot;
     own->split = x->split;
-    return own;
 }
 
 /* The items, with their slots. What is trained in 16 bits has a master: where the source has none,
@@ -58813,6 +58829,11 @@ static void ckr__mg_adopt_group(ckr__mg_adopt *a, ckr_group *g, const ckr__group
         "max_lr", ckr__node_float(c, l ? l->max : 0), "min_lr", ckr__node_float(c, l ? l->min : 0),
         "bias_correction", ckr__node_bool(c, true), CKR__END);
     size_t i;
+    ckr__node_set(c, d, "betas",
+                  ckr__tuple_node(c, 2, ckr__node_float(c, 0.9),
+                                  ckr__node_float(c, a->g.beta2 > 0 ? a->g.beta2 : 0.999)));
+    ckr__node_set(c, d, "eps", ckr__node_float(c, 1e-8));
+    ckr__node_set(c, d, "lr", ckr__node_float(c, l ? l->max : 0));     /* until it is stepped     */
     for (i = 0; i < 3; i++) {
         ckr_node *v = ckr__dict_value(g->hyper, kept[i]);
         if (v) ckr__node_set(c, d, kept[i], v);
@@ -58874,6 +58895,12 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
         ckr__mg_num(first, "weight_decay", 0) > 0)
         ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay", "of the gradient",
                  "of the weights", "Megatron-LM's Adam is AdamW", NULL);
+    if (first && !(ckr_node_get(first, "weight_decay") &&
+                   (ckr_node_get(first, "betas") || a->g.beta2 > 0)))
+        ckr__say(a->c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "betas and weight decay", NULL,
+                 ckr__printf(a->c, "(0.9, %g) and %g", a->g.beta2 > 0 ? a->g.beta2 : 0.999,
+                             ckr__mg_num(first, "weight_decay", 0)),
+                 "the source's groups do not tell all of them", "--like FILE with such groups");
     if (decayed)
         ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
                  ckr__node_text_of(a->c, decayed), "0", "Megatron-LM decays no vectors", NULL);
@@ -58987,7 +59014,6 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     ckr_schedule *sched;
     a.c = x->c;
     a.out = x->out;
-    a.t = t;
     a.r = r;
     if (!r || !ckr__gpt_read(&a.g, x->c, x->out, x->s, t, CKR_ITEM_MEGATRON_SOURCE)) return false;
     named = ckr__gpt_as(&a.g, CKR__GPT_MEGATRON);
