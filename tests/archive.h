@@ -88,6 +88,7 @@ static void archive_tree(ckr_ckpt *k, uint32_t file, int way, archive_run *out)
     ckr__zip z;
     ckr__torch t;
     ckr__doc doc;
+    const ckr__member *m;
     ckr__error_reset(c);
     memset(&t, 0, sizeof t);
     memset(&doc, 0, sizeof doc);
@@ -96,11 +97,15 @@ static void archive_tree(ckr_ckpt *k, uint32_t file, int way, archive_run *out)
     t.slow = way != ARCHIVE_SHORT;
     t.doc = &doc;
     t.zip = &z;
+    t.source.file = file;
     t.prefix = 7;
     t.name = (char *)ckr__arena(c, t.prefix + CKR__MAX_KEY + 1);
     if (!t.name) exit(2);
     memcpy(t.name, "a/data/", 7);
-    ckr__torch_object(&t, ckr__zip_find(&z, "a/data.pkl", 10), way == ARCHIVE_KEEP, &out->stale);
+    m = ckr__zip_find(&z, "a/data.pkl", 10);
+    t.source.offset = m->offset;
+    t.source.size = m->size;
+    ckr__pickle_once(c, &t, "data.pkl", way == ARCHIVE_KEEP, &out->stale);
     out->root = doc.root;
     out->err = *c->err;
     out->nodes = c->n_nodes - out->nodes;
