@@ -58816,9 +58816,11 @@ static void ckr__mg_adopt_items(ckr__mg_adopt *a, bool optimizer)
                                  "linear_fc2.weight output_layer.weight";
     const bool half = optimizer && !ckr__mg_is_wide(a->as);
     ckr__mg *r = a->r;
+    ckr__span count = CKR_ZERO;
     uint8_t (*steps)[8] = NULL;
     uint64_t i, at;
     int64_t step;
+    char text[64];
     if (optimizer) ckr__step_bytes(a->c, a->out->src, &steps);
     for (i = 0; i < a->own->n_tensors && !ckr__failed(a->c); i++) {
         const ckr_tensor *t = a->own->tensors[i];
@@ -58836,8 +58838,11 @@ static void ckr__mg_adopt_items(ckr__mg_adopt *a, bool optimizer)
         ckr__mg_item *x;
         if (!ckr__map_find(&r->by_name, t->name, strlen(t->name), &at)) continue;
         x = r->items[at];
-        if (steps && ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step))
+        if (steps && ckr__is_step(t) && t->index < a->g.s->n_tensors &&
+            ckr__step_value(t, steps[t->index], &step)) {
             x->step = (double)step;
+            ckr__span_add(&count, x->step);
+        }
         if (!param && (!optimizer || !ckr__word_in("master exp_avg exp_avg_sq", t->slot))) continue;
         if (!half && !strcmp(t->slot, "master")) continue;
         if (param && half && wide)
@@ -58847,6 +58852,10 @@ static void ckr__mg_adopt_items(ckr__mg_adopt *a, bool optimizer)
             ckr__mg_adopt_slot(a, x, wide ? t : ckr__made_copy(a->out, t, "master", CKR_DTYPE_F32),
                                "master");
     }
+    if (count.lo < count.hi)
+        ckr__say(a->c, "CKR_MEGATRON_STEP", CKR_APPROX, "step", ckr__span_text(text, &count), NULL,
+                 "parameters have had other numbers of updates: Megatron-LM's Adam counts those of "
+                 "a group, which are its last parameter's", NULL);
 }
 
 /* A group as Megatron-LM has it, with the values that were decided. Fused Adams, which the
