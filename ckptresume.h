@@ -58955,25 +58955,15 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
    same LR from here on, the planner proves. NULL: there are none. */
 static ckr_node *ckr__mg_adopt_curve(ckr__mg_adopt *a, const ckr_schedule *now)
 {
-    const ckr__curve *v = now->opaque ? NULL : now->curve;
-    const uint8_t kind = v ? v->kind : 0, shape = v ? v->shape : 0;
-    const char *style = shape == CKR__SH_LINEAR   ? "linear"
-                        : shape == CKR__SH_COSINE ? "cosine"
-                        : shape == CKR__SH_CONST  ? "constant"
-                                                    : NULL;
-    double top, low, start;
+    ckr__phases k;
+    const char *style;
     ckr_node *d;
     uint64_t i;
-    if (!ckr__plain_map(now) || !now->n_lanes || !style ||
-        (kind != CKR__CV_HF && kind != CKR__CV_NANOTRON && kind != CKR__CV_TITAN &&
-         kind != CKR__CV_LLMC))
+    if (!ckr__phases_of(now, &k) || k.shape == CKR__SH_SQRT ||
+        now->curve->kind == CKR__CV_MEGATRON)
         return NULL;
-    top = kind == CKR__CV_LLMC ? (double)(float)now->lanes[0].base : now->lanes[0].base;
-    low = kind == CKR__CV_NANOTRON ? now->lanes[0].min : v->k.floor == v->k.floor ? v->k.floor * top
-                                                                                  : 0;
-    start = kind == CKR__CV_NANOTRON || (v->flags & CKR__CF_WARMUP) ? v->k.start
-            : kind == CKR__CV_TITAN                                 ? v->k.start - 1
-                                                                    : v->k.warm;
+    style = k.shape == CKR__SH_LINEAR ? "linear" : k.shape == CKR__SH_COSINE ? "cosine"
+                                                                             : "constant";
     for (i = 1; i < now->n_lanes; i++)
         if (!ckr__same(now->lanes[i].base, now->lanes[0].base))
             ckr__gpt_misfit(&a->g, "groups", "Megatron-LM has one LR for all parameters",
@@ -58981,16 +58971,16 @@ static ckr_node *ckr__mg_adopt_curve(ckr__mg_adopt *a, const ckr_schedule *now)
     if (a->own->batch < 1)
         ckr__gpt_misfit(&a->g, "batch", "Megatron-LM's scheduler counts samples, and nothing tells "
                         "how many an update has", "--set batch_size=N");
-    d = ckr__node_dict(a->c, "max_lr", ckr__node_float(a->c, top), "min_lr",
-                       ckr__node_float(a->c, low), "lr_warmup_iters",
-                       ckr__node_float(a->c, v->k.warm), "lr_decay_iters",
-                       ckr__node_float(a->c, v->k.total), "lr_decay_style",
-                       ckr__node_str(a->c, start > v->k.warm ? "WSD" : style),
+    d = ckr__node_dict(a->c, "max_lr", ckr__node_float(a->c, k.top), "min_lr",
+                       ckr__node_float(a->c, k.low), "lr_warmup_iters",
+                       ckr__node_float(a->c, k.warm), "lr_decay_iters",
+                       ckr__node_float(a->c, k.total), "lr_decay_style",
+                       ckr__node_str(a->c, k.start > k.warm ? "WSD" : style),
                        "global_batch_size", ckr__node_int(a->c, ckr__max_i64(1, a->own->batch)),
                        CKR__END);
-    if (d && start > v->k.warm) {
+    if (d && k.start > k.warm) {
         ckr__node_set(a->c, d, "lr_wsd_decay_style", ckr__node_str(a->c, style));
-        ckr__node_set(a->c, d, "lr_wsd_decay_iters", ckr__node_float(a->c, v->k.total - start));
+        ckr__node_set(a->c, d, "lr_wsd_decay_iters", ckr__node_float(a->c, k.total - k.start));
     }
     return d;
 }
