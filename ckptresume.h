@@ -175,12 +175,10 @@
        >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt
        >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
        >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
-       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
-       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
-       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.foreign
-       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
-       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
-       >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
+       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
+       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.read >>deepspeed.emit
+       >>deepspeed.emit.items >>deepspeed.emit.optim >>deepspeed.emit.model
+       >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
        >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.script >>torch_dcp.read
        >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve
        >>torchtitan.write >>torch_dcp.files >>torch_dcp.script.emit >>olmo_core >>megatron
@@ -1045,8 +1043,8 @@ typedef struct ckr_setting {   /* one value that the coming run is to have      
        vpp              Megatron-LM: virtual stages of each stage; else the source's, 1 when pp
                         changes
        to_version       Megatron-LM: "0.16"; else the source's
-       heads, kv_heads  Megatron-LM, TorchTitan: heads of the attention, and those of its keys and
-                        values, where no file tells them
+       heads, kv_heads  heads of the attention, and those of its keys and values, where no file
+                        tells them: Megatron-LM; llm.c the first, TorchTitan the other
        fsdp_size        verl: ranks that FSDP cuts a copy over; else the source's where that divides
                         the ranks, else all
        max_shard_bytes  safetensors: a directory of files with no more tensor bytes each, but for a
@@ -1156,7 +1154,6 @@ typedef struct ckr_rng_streams {       /* every pointer lives until ckr_rng_stre
     uint64_t               n_notes;
     ckr_verdict            verdict;
     const ckr_node        *lineage;    /* the record for the side file, or NULL         */
-    void                  *_owner;
 } ckr_rng_streams;
 
 typedef struct ckr_rng_want {  /* zero: as saved                                       */
@@ -1336,9 +1333,8 @@ typedef struct ckr_report {
     const ckr_note *notes;
     uint64_t n_notes, bytes_read;
     bool sound;
-    void *_owner;
 } ckr_report;
-CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *c, ckr_report *out, ckr_error *err);
+CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *c, ckr_report **out, ckr_error *err);
 CKR_API void       ckr_report_free(ckr_report *r);
 
 #define CKR_NO_ULP UINT64_MAX
@@ -1354,9 +1350,8 @@ typedef struct ckr_diff {
     uint64_t n_tensors;
     const ckr_note *others;            /* CKR_CHANGED: differs; CKR_APPROX: was not compared */
     uint64_t n_others;
-    void *_owner;
 } ckr_diff;
-CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
+CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff **out,
                                  ckr_error *err);
 CKR_API void       ckr_diff_free(ckr_diff *d);
 
@@ -1364,7 +1359,7 @@ CKR_API void       ckr_diff_free(ckr_diff *d);
    there keeps its own, what is new is derived, what has no place is carried. A rank needs only its
    own row, and every rank computes the same. Reads the states, nothing else. want NULL: as
    saved. */
-CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *c, const ckr_rng_want *want, ckr_rng_streams *out,
+CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *c, const ckr_rng_want *want, ckr_rng_streams **out,
                                 ckr_error *err);
 CKR_API void       ckr_rng_streams_free(ckr_rng_streams *s);
 /* The stream of a rank, by kind ("torch_cuda") and name ("default"); NULL: it has none. */
@@ -1653,12 +1648,11 @@ static bool ckr__numel(uint32_t n_dims, const int64_t *shape, int64_t *out)
 {
     uint64_t n = 1;
     bool zero = false;
-    uint32_t d;
-    for (d = 0; d < n_dims; d++) {
+    for (uint32_t d = 0; d < n_dims; d++) {
         if (shape[d] < 0) return false;
         if (shape[d] == 0) zero = true;
     }
-    for (d = 0; d < n_dims && !zero; d++)
+    for (uint32_t d = 0; d < n_dims && !zero; d++)
         if (!ckr__mul_u64(n, (uint64_t)shape[d], &n) || n > INT64_MAX) return false;
     *out = zero ? 0 : (int64_t)n;
     return true;
@@ -1743,8 +1737,7 @@ typedef struct ckr__big { uint32_t n, limb[CKR__BIG_LIMBS]; } ckr__big;
 static void ckr__big_mul(ckr__big *b, uint32_t by, uint32_t more)
 {
     uint64_t carry = more;
-    uint32_t i;
-    for (i = 0; i < b->n; i++) {
+    for (uint32_t i = 0; i < b->n; i++) {
         carry += (uint64_t)b->limb[i] * by;
         b->limb[i] = (uint32_t)carry;
         carry >>= 32;
@@ -1761,10 +1754,9 @@ static void ckr__big_pow10(ckr__big *b, uint32_t k)
 static void ckr__big_shift(ckr__big *b, uint32_t bits)
 {
     const uint32_t words = bits / 32, part = bits % 32;
-    uint32_t i;
     if (!b->n || !bits || b->n + words >= CKR__BIG_LIMBS) return;
     b->limb[b->n] = 0;
-    for (i = b->n + 1; i-- > 0;)
+    for (uint32_t i = b->n + 1; i-- > 0;)
         b->limb[i + words] = (uint32_t)(((uint64_t)b->limb[i] << 32 | (i ? b->limb[i - 1] : 0u)) >>
                                         (32 - part));
     memset(b->limb, 0, words * sizeof *b->limb);
@@ -1794,10 +1786,9 @@ static int ckr__big_cmp_sum(const ckr__big *a, const ckr__big *b, const ckr__big
 {
     ckr__big sum;
     uint64_t carry = 0;
-    uint32_t i;
     sum.n = a->n;
     memcpy(sum.limb, a->limb, a->n * sizeof *a->limb);
-    for (i = 0; i < b->n || carry; i++) {
+    for (uint32_t i = 0; i < b->n || carry; i++) {
         if (i == sum.n) sum.limb[sum.n++] = 0;
         carry += (uint64_t)sum.limb[i] + (i < b->n ? b->limb[i] : 0u);
         sum.limb[i] = (uint32_t)carry;
@@ -1810,8 +1801,7 @@ static int ckr__big_cmp_sum(const ckr__big *a, const ckr__big *b, const ckr__big
 static void ckr__big_sub(ckr__big *a, const ckr__big *b)
 {
     uint64_t borrow = 0;
-    uint32_t i;
-    for (i = 0; i < a->n; i++) {
+    for (uint32_t i = 0; i < a->n; i++) {
         const uint64_t d = (uint64_t)a->limb[i] - (i < b->n ? b->limb[i] : 0u) - borrow;
         a->limb[i] = (uint32_t)d;
         borrow = d >> 63;
@@ -1922,7 +1912,7 @@ static int ckr__digits_of(double v, int n, bool places, char digits[CKR__DIGITS]
 /* num / den as a double; both are above 0 and are used up. */
 static double ckr__big_ratio(ckr__big *num, ckr__big *den)
 {
-    int e = (int)ckr__big_bits(num) - (int)ckr__big_bits(den), n, i, half;
+    int e = (int)ckr__big_bits(num) - (int)ckr__big_bits(den), n, half;
     uint64_t q = 0;
     double v;
     if (e > 0) ckr__big_shift(den, (uint32_t)e);
@@ -1932,7 +1922,7 @@ static double ckr__big_ratio(ckr__big *num, ckr__big *den)
         e--;
     }
     n = e >= -1022 ? 53 : e + 1075;            /* bits that a double has for it */
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         q <<= 1;
         if (ckr__big_cmp(num, den) >= 0) {
             ckr__big_sub(num, den);
@@ -1952,12 +1942,11 @@ static double ckr__big_ratio(ckr__big *num, ckr__big *den)
 static double ckr__from_digits(const uint8_t *digits, int n, int64_t k)
 {
     ckr__big num, den;
-    int i;
     if (n == 0 || k < -330) return 0;
     if (k > 310) return HUGE_VAL;
     ckr__big_set(&num, 0, 0);
     ckr__big_set(&den, 1, 0);
-    for (i = 0; i < n;) {
+    for (int i = 0; i < n;) {
         uint32_t part = 0, by = 1;
         for (; i < n && by < 1000000000u; i++, by *= 10) part = part * 10 + digits[i];
         if (num.n || part) ckr__big_mul(&num, by, part);
@@ -2066,12 +2055,11 @@ static void ckr__put_whole(ckr__sink *o, const ckr__spec *x, uint64_t v, bool mi
     const uint32_t base = x->type == 'x' ? 16 : 10;
     char text[24];
     size_t at = sizeof text;
-    int blank;
     do {
         text[--at] = "0123456789abcdef"[v % base];
         v /= base;
     } while (v);
-    blank = x->width - (int)(sizeof text - at) - (minus || x->plus);
+    int blank = x->width - (int)(sizeof text - at) - (minus || x->plus);
     if (!x->zero) ckr__sink_fill(o, ' ', blank);
     if (minus || x->plus) ckr__sink_put(o, minus ? "-" : "+", 1);
     if (x->zero) ckr__sink_fill(o, '0', blank);
@@ -2082,9 +2070,8 @@ static void ckr__put_whole(ckr__sink *o, const ckr__spec *x, uint64_t v, bool mi
 static void ckr__put_fixed(ckr__sink *o, const char *digits, int k, int places)
 {
     const int n = (int)strlen(digits);
-    int i;
     if (k <= 0) ckr__sink_put(o, "0", 1);
-    for (i = k < 0 ? k : 0; i < k + places || i < k; i++) {
+    for (int i = k < 0 ? k : 0; i < k + places || i < k; i++) {
         if (i == (k < 0 ? k : 0) && k <= 0 && places > 0) ckr__sink_put(o, ".", 1);
         else if (i == k && k > 0) ckr__sink_put(o, ".", 1);
         ckr__sink_put(o, i >= 0 && i < n ? digits + i : "0", 1);
@@ -2108,9 +2095,8 @@ static void ckr__put_real(ckr__sink *o, const ckr__spec *x, double v)
     char d[CKR__DIGITS];
     int n = x->precision < 0 ? 6 : x->precision, k, e;
     uint64_t bits;
-    bool minus;
     memcpy(&bits, &v, sizeof bits);            /* a comparison may take a denormal for 0 */
-    minus = bits >> 63;
+    bool minus = bits >> 63;
     bits &= UINT64_MAX >> 1;
     memcpy(&v, &bits, sizeof v);
     if (bits > CKR__INF_BITS) { ckr__sink_put(o, "nan", 3); return; }
@@ -2176,9 +2162,8 @@ CKR__PRINTF(3, 4)
 static size_t ckr__format(char *out, size_t cap, const char *fmt, ...)
 {
     va_list ap;
-    size_t n;
     va_start(ap, fmt);
-    n = ckr__vformat(out, cap, fmt, ap);
+    size_t n = ckr__vformat(out, cap, fmt, ap);
     va_end(ap);
     return n;
 }
@@ -2449,10 +2434,9 @@ static ckr__chunk *ckr__arena_chunk(ckr__ctx *c, size_t size)
     const size_t head = (sizeof(ckr__chunk) + 15) & ~(size_t)15;
     ckr__chunk *k = c->chunks, *made;
     size_t want = k ? k->size * 2 : CKR__ARENA_CHUNK;
-    bool own;
     if (k && size <= k->size - k->used) return k;
     if (want > ((size_t)4 << 20)) want = (size_t)4 << 20;
-    own = k && size > want / 4;
+    bool own = k && size > want / 4;
     if (size > SIZE_MAX / 2) want = SIZE_MAX;
     else if (own || want < size + head) want = size + head;
     if (want == SIZE_MAX || c->arena_bytes + want > c->limits.max_arena_bytes) {
@@ -2475,9 +2459,8 @@ static ckr__chunk *ckr__arena_chunk(ckr__ctx *c, size_t size)
 /* Aligned to 16, not zeroed: for what is written over at once. NULL sets the error. */
 static void *ckr__arena_raw(ckr__ctx *c, size_t size)
 {
-    ckr__chunk *k;
     if (size <= SIZE_MAX / 2) size = (size + 15) & ~(size_t)15;
-    k = ckr__arena_chunk(c, size);
+    ckr__chunk *k = ckr__arena_chunk(c, size);
     if (!k) return NULL;
     k->used += size;
     return (char *)k + k->used - size;
@@ -2521,10 +2504,9 @@ static void *ckr__dup(ckr__ctx *c, const void *from, uint64_t n, size_t size)
 static bool ckr__arena_grow(ckr__ctx *c, void **array, uint64_t *cap, uint64_t need, size_t size)
 {
     uint64_t n = *cap ? *cap : 4;
-    void *p;
     if (need <= *cap) return true;
     while (n < need) n *= 2;
-    p = ckr__arena_n(c, n, size);
+    void *p = ckr__arena_n(c, n, size);
     if (!p) return false;
     if (*array && *cap) memcpy(p, *array, (size_t)*cap * size);
     *array = p;
@@ -2580,12 +2562,10 @@ CKR__PRINTF(2, 3)
 static const char *ckr__printf(ckr__ctx *c, const char *fmt, ...)
 {
     va_list ap;
-    size_t n;
-    char *p;
     va_start(ap, fmt);
-    n = ckr__vformat(NULL, 0, fmt, ap);
+    size_t n = ckr__vformat(NULL, 0, fmt, ap);
     va_end(ap);
-    p = (char *)ckr__arena(c, n + 1);
+    char *p = (char *)ckr__arena(c, n + 1);
     if (!p) return NULL;
     va_start(ap, fmt);
     ckr__vformat(p, n + 1, fmt, ap);
@@ -2599,14 +2579,12 @@ typedef struct ckr__buf { ckr__ctx *c; uint8_t *data; size_t size, cap; bool fai
 
 static bool ckr__buf_reserve(ckr__buf *b, size_t n)
 {
-    size_t cap;
-    uint8_t *p;
     if (b->failed) return false;
     if (n <= b->cap - b->size) return true;
     if (n > SIZE_MAX / 4 || b->size > SIZE_MAX / 4) { b->failed = true; return false; }
-    cap = b->cap ? b->cap * 2 : 256;
+    size_t cap = b->cap ? b->cap * 2 : 256;
     while (cap - b->size < n) cap *= 2;
-    p = (uint8_t *)ckr__heap_alloc(b->c, cap);
+    uint8_t *p = (uint8_t *)ckr__heap_alloc(b->c, cap);
     if (!p) { b->failed = true; return false; }
     if (b->size) memcpy(p, b->data, b->size);
     ckr__heap_free(b->c, b->data, b->cap);
@@ -2637,9 +2615,8 @@ CKR__PRINTF(2, 3)
 static void ckr__buf_printf(ckr__buf *b, const char *fmt, ...)
 {
     va_list ap;
-    size_t n;
     va_start(ap, fmt);
-    n = ckr__vformat(NULL, 0, fmt, ap);
+    size_t n = ckr__vformat(NULL, 0, fmt, ap);
     va_end(ap);
     if (!ckr__buf_reserve(b, n + 1)) return;
     va_start(ap, fmt);
@@ -2708,9 +2685,8 @@ static ckr__map_slot *ckr__map_probe(const ckr__map *m, const char *key, size_t 
 static CKR__NOINLINE bool ckr__map_find(const ckr__map *m, const char *key, size_t len,
                                         uint64_t *value)
 {
-    const ckr__map_slot *s;
     if (!m->cap) return false;
-    s = ckr__map_probe(m, key, len, ckr__hash_keyed(m->c->seed, key, len, 0));
+    const ckr__map_slot *s = ckr__map_probe(m, key, len, ckr__hash_keyed(m->c->seed, key, len, 0));
     if (!s->key) return false;
     if (value) *value = s->value;
     return true;
@@ -2720,22 +2696,20 @@ static CKR__NOINLINE bool ckr__map_find(const ckr__map *m, const char *key, size
 static ckr__map_slot *ckr__map_slot_of(ckr__map *m, const char *key, size_t len)
 {
     const uint64_t hash = ckr__hash_keyed(m->c->seed, key, len, 0);
-    ckr__map_slot *s;
-    size_t i;
     if (m->count * 4 >= m->cap * 3) {
         ckr__map big = *m;
         big.cap = m->cap ? m->cap * 2 : 64;
         big.slots = (ckr__map_slot *)ckr__heap_alloc(m->c, big.cap * sizeof *big.slots);
         if (!big.slots) return NULL;
         memset(big.slots, 0, big.cap * sizeof *big.slots);
-        for (i = 0; i < m->cap; i++)
+        for (size_t i = 0; i < m->cap; i++)
             if (m->slots[i].key)
                 *ckr__map_probe(&big, m->slots[i].key, m->slots[i].len, m->slots[i].hash) =
                     m->slots[i];
         ckr__heap_free(m->c, m->slots, m->cap * sizeof *m->slots);
         *m = big;
     }
-    s = ckr__map_probe(m, key, len, hash);
+    ckr__map_slot *s = ckr__map_probe(m, key, len, hash);
     s->len = len;
     s->hash = hash;
     return s;
@@ -2781,25 +2755,25 @@ static void ckr__map_free(ckr__map *m)
 static bool ckr__sort(ckr__ctx *c, void **items, size_t n, int (*cmp)(const void *, const void *))
 {
     void **tmp, **src = items, **dst, **swap;
-    size_t w, i, j, k, mid, end, bytes;
+    size_t mid, end, bytes;
     if (n < 2) return true;
     if (!ckr__mul_size(n, sizeof *tmp, &bytes)) return ckr__nomem(c) != NULL;
     tmp = (void **)ckr__heap_alloc(c, bytes);
     if (!tmp) return false;
     dst = tmp;
-    for (w = 1; w < n; w *= 2) {
-        for (i = 0; i < n; i = end) {
-            size_t a = i, b;
+    for (size_t w = 1; w < n; w *= 2) {
+        for (size_t i = 0; i < n; i = end) {
+            size_t a = i;
             mid = n - i > w ? i + w : n;
             end = n - mid > w ? mid + w : n;
-            for (b = mid, k = i; k < end; k++)
+            for (size_t b = mid, k = i; k < end; k++)
                 dst[k] = a < mid && (b >= end || cmp(src[a], src[b]) <= 0) ? src[a++] : src[b++];
         }
         swap = src;
         src = dst;
         dst = swap;
     }
-    if (src != items) for (j = 0; j < n; j++) items[j] = src[j];
+    if (src != items) for (size_t j = 0; j < n; j++) items[j] = src[j];
     ckr__heap_free(c, tmp, bytes);
     return true;
 }
@@ -2810,8 +2784,8 @@ static void **ckr__sorted(ckr__ctx *c, const void *items, size_t n, size_t size,
                           int (*cmp)(const void *, const void *))
 {
     void **list = (void **)ckr__heap_alloc(c, n * sizeof *list);
-    size_t i, k;
-    for (i = 0; list && i < n; i++) list[i] = (char *)(uintptr_t)items + i * size;
+    size_t k;
+    for (size_t i = 0; list && i < n; i++) list[i] = (char *)(uintptr_t)items + i * size;
     for (k = 1; list && k < n && cmp(list[k - 1], list[k]) <= 0;) k++;
     if (!list || k >= n || ckr__sort(c, list, n, cmp)) return list;
     ckr__heap_free(c, list, n * sizeof *list);
@@ -2852,9 +2826,8 @@ static bool ckr__os_few(int fd)
 {
     const uint64_t spare = 80;                 /* our threads' and the program's own            */
     struct rlimit most;
-    uint64_t limit;
     if (getrlimit(RLIMIT_NOFILE, &most) != 0 || most.rlim_cur == RLIM_INFINITY) return false;
-    limit = (uint64_t)most.rlim_cur;
+    uint64_t limit = (uint64_t)most.rlim_cur;
     return (uint64_t)fd + (limit > 4 * spare ? spare : limit / 2) >= limit;
 }
 
@@ -2892,7 +2865,6 @@ static ckr__os_file *ckr__os_file_new(const char *path)
 
 static int32_t ckr__os_open(void *user, const char *path, bool create, void **file, uint64_t *size)
 {
-    ckr__os_file *f;
     struct stat st;
     int32_t e = 0;
     const int fd = ckr__os_fd(path, create ? O_RDWR | O_CREAT | O_EXCL : O_RDONLY);
@@ -2900,7 +2872,7 @@ static int32_t ckr__os_open(void *user, const char *path, bool create, void **fi
     if (fd < 0) return errno;
     if (fstat(fd, &st) != 0) e = errno;
     else if (!S_ISREG(st.st_mode)) e = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-    f = e ? NULL : ckr__os_file_new(path);
+    ckr__os_file *f = e ? NULL : ckr__os_file_new(path);
     if (!f) {
         close(fd);
         return e ? e : ENOMEM;
@@ -3029,7 +3001,6 @@ static int32_t ckr__os_list(void *user, const char *dir,
 {
     DIR *d = opendir(dir);
     struct dirent *e;
-    int32_t r;
     (void)user;
     if (!d) return errno;
     for (errno = 0; (e = readdir(d)) != NULL; errno = 0) {
@@ -3039,7 +3010,7 @@ static int32_t ckr__os_list(void *user, const char *dir,
         if (fstatat(dirfd(d), e->d_name, &st, 0) == 0) is_dir = S_ISDIR(st.st_mode);
         each_fn(arg, e->d_name, is_dir);
     }
-    r = errno;
+    int32_t r = errno;
     closedir(d);
     return r;
 }
@@ -3245,11 +3216,10 @@ static int32_t ckr__os_transfer(void *file, uint64_t offset, void *dst, const vo
     while (n) {
         OVERLAPPED at = CKR_ZERO;
         DWORD part = n < ((size_t)1 << 30) ? (DWORD)n : (DWORD)1 << 30, done = 0;
-        BOOL ok;
         at.Offset = (DWORD)(offset & 0xffffffffu);
         at.OffsetHigh = (DWORD)(offset >> 32);
-        ok = dst ? ReadFile(((ckr__os_file *)file)->h, dst, part, &done, &at)
-                 : WriteFile(((ckr__os_file *)file)->h, src, part, &done, &at);
+        BOOL ok = dst ? ReadFile(((ckr__os_file *)file)->h, dst, part, &done, &at)
+                      : WriteFile(((ckr__os_file *)file)->h, src, part, &done, &at);
         if (!ok) return ckr__os_errno(GetLastError());       /* the end of a file is EIO, too */
         if (!done) return EIO;
         if (dst) dst = (char *)dst + done;
@@ -3398,7 +3368,6 @@ static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const 
 {
     WCHAR *a = NULL, *b = NULL;
     BOOL ok = FALSE;
-    int32_t sys;
     (void)user;
     if (op == CKR_PATH_SYNC_DIR) return 0;         /* NTFS journals directory entries      */
     if (op == CKR_PATH_EXCHANGE) return ENOSYS;
@@ -3410,7 +3379,7 @@ static int32_t ckr__os_path(void *user, ckr_path_op op, const char *path, const 
         b = ckr__os_wide(to);
         ok = b && ckr__os_rename(a, b);
     }
-    sys = ok ? 0 : ckr__os_errno(GetLastError());
+    int32_t sys = ok ? 0 : ckr__os_errno(GetLastError());
     free(a);
     free(b);
     return sys;
@@ -3512,7 +3481,6 @@ static const char *ckr__path_from(ckr__ctx *c, const char *home, const char *pat
 static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
 {
     ckr__file f = CKR_ZERO;
-    const char *from;
     int32_t sys;
     uint64_t cap = c->cap_files;
     void *array = c->files;
@@ -3521,7 +3489,7 @@ static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
     c->files = (ckr__file *)array;
     c->cap_files = (uint32_t)cap;
     f.path = ckr__strdup(c, path);
-    from = f.path ? ckr__path_from(c, c->home, path) : NULL;
+    const char *from = f.path ? ckr__path_from(c, c->home, path) : NULL;
     if (!from) return ckr__oom(c);
     for (;;) {
         sys = c->env.io.open_fn(c->env.io.user, from, false, &f.handle, &f.size);
@@ -3541,10 +3509,9 @@ static ckr_result ckr__file_open(ckr__ctx *c, const char *path, uint32_t *index)
    no longer than it. */
 static bool ckr__files_borrow(ckr__ctx *c, const ckr__ctx *from)
 {
-    uint32_t i;
     c->files = (ckr__file *)ckr__arena_n(c, from->n_files, sizeof *c->files);
     if (!c->files) return false;
-    for (i = 0; i < from->n_files; i++) {
+    for (uint32_t i = 0; i < from->n_files; i++) {
         c->files[i] = from->files[i];
         c->files[i].borrowed = true;
     }
@@ -3581,14 +3548,13 @@ static ckr_result ckr__file_has(ckr__ctx *c, uint32_t file, uint64_t offset, uin
 static ckr_result ckr__file_read(ckr__ctx *c, uint32_t file, uint64_t offset, void *dst, size_t n)
 {
     const ckr__file *f = &c->files[file];
-    int32_t sys;
     if (ckr__file_has(c, file, offset, n) != CKR_OK) return ckr__oom(c);
     if (c->held && c->held_file == file && offset >= c->held_at &&
         ckr__range_ok(offset - c->held_at, n, c->held_size)) {
         if (n) memcpy(dst, c->held + (offset - c->held_at), n);
         return CKR_OK;
     }
-    sys = n ? c->env.io.read_fn(c->env.io.user, f->handle, offset, dst, n) : 0;
+    int32_t sys = n ? c->env.io.read_fn(c->env.io.user, f->handle, offset, dst, n) : 0;
     return sys ? ckr__fail_io(c->err, CKR_ITEM_IO_READ, f->path, sys) : CKR_OK;
 }
 
@@ -3596,17 +3562,15 @@ static ckr_result ckr__file_read(ckr__ctx *c, uint32_t file, uint64_t offset, vo
 static ckr_result ckr__file_load(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t n,
                                  uint64_t max, const uint8_t **out)
 {
-    uint8_t *p;
-    ckr_result r;
     if (n > max || n > SIZE_MAX / 2)
         return ckr__fail(c->err, CKR_ITEM_LIMIT, ckr__file_path(c, file), offset, NULL,
                          "%llu bytes of metadata, the limit is %llu", (unsigned long long)n,
                          (unsigned long long)max);
     if (ckr__file_has(c, file, offset, n) != CKR_OK) return ckr__oom(c);
-    p = (uint8_t *)ckr__arena_raw(c, (size_t)n + 1);
+    uint8_t *p = (uint8_t *)ckr__arena_raw(c, (size_t)n + 1);
     if (!p) return c->err->code;
     p[n] = 0;
-    r = ckr__file_read(c, file, offset, p, (size_t)n);
+    ckr_result r = ckr__file_read(c, file, offset, p, (size_t)n);
     *out = p;
     return r;
 }
@@ -3714,15 +3678,13 @@ static int ckr__dirent_cmp(const void *a, const void *b)
 static ckr_result ckr__dir_list(ckr__ctx *c, const char *dir, ckr__dirlist *out)
 {
     const char *from = dir ? ckr__path_from(c, c->home, dir) : NULL;
-    int32_t sys;
-    void **items;
     memset(out, 0, sizeof *out);
     out->c = c;
     if (!from) return c->err->code;
-    sys = c->env.io.list_fn(c->env.io.user, from, ckr__dirlist_add, out);
+    int32_t sys = c->env.io.list_fn(c->env.io.user, from, ckr__dirlist_add, out);
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_LIST, dir, sys);
     if (ckr__failed(c)) return c->err->code;
-    items = (void **)(void *)out->items;
+    void **items = (void **)(void *)out->items;
     return ckr__sort(c, items, (size_t)out->n, ckr__dirent_cmp) ? CKR_OK : CKR_E_NOMEM;
 }
 
@@ -3754,9 +3716,8 @@ static void *ckr__pool_worker(void *arg)
 {
     ckr__pool *p = (ckr__pool *)arg;
     for (;;) {
-        uint32_t i;
         pthread_mutex_lock(&p->lock);
-        i = p->next;
+        uint32_t i = p->next;
         if (i < p->n_tasks) p->next++;
         pthread_mutex_unlock(&p->lock);
         if (i >= p->n_tasks) return NULL;
@@ -3784,23 +3745,23 @@ static void ckr__os_for(void *user, uint32_t n_threads, uint32_t n_tasks,
     ckr__pool p = CKR_ZERO;
     pthread_t id[64];
     sigset_t all, was;
-    uint32_t i, n = 0;
+    uint32_t n = 0;
     (void)user;
     p.n_tasks = n_tasks;
     p.task_fn = task_fn;
     p.arg = arg;
     if (n_threads > 65) n_threads = 65;
     if (pthread_mutex_init(&p.lock, NULL) != 0) {
-        for (i = 0; i < n_tasks; i++) task_fn(arg, i);
+        for (uint32_t i = 0; i < n_tasks; i++) task_fn(arg, i);
         return;
     }
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &was);    /* handlers are for the program's own threads */
-    for (i = 1; i < n_threads && i < n_tasks; i++)
+    for (uint32_t i = 1; i < n_threads && i < n_tasks; i++)
         if (ckr__pool_start(&id[n], &p)) n++;
     pthread_sigmask(SIG_SETMASK, &was, NULL);
     ckr__pool_worker(&p);      /* the caller works too, so a refused thread costs only time */
-    for (i = 0; i < n; i++) pthread_join(id[i], NULL);
+    for (uint32_t i = 0; i < n; i++) pthread_join(id[i], NULL);
     pthread_mutex_destroy(&p.lock);
 }
 
@@ -3832,19 +3793,19 @@ static void ckr__os_for(void *user, uint32_t n_threads, uint32_t n_tasks,
 {
     ckr__pool p = CKR_ZERO;
     HANDLE id[63];
-    uint32_t i, n = 0;
+    uint32_t n = 0;
     (void)user;
     p.n_tasks = n_tasks;
     p.task_fn = task_fn;
     p.arg = arg;
     if (n_threads > 64) n_threads = 64;
-    for (i = 1; i < n_threads && i < n_tasks; i++) {
+    for (uint32_t i = 1; i < n_threads && i < n_tasks; i++) {
         id[n] = CreateThread(NULL, 0, ckr__pool_worker, &p, 0, NULL);
         if (id[n]) n++;
     }
     ckr__pool_worker(&p);
     if (n) WaitForMultipleObjects(n, id, TRUE, INFINITE);
-    for (i = 0; i < n; i++) CloseHandle(id[i]);
+    for (uint32_t i = 0; i < n; i++) CloseHandle(id[i]);
 }
 
 static uint32_t ckr__os_cpus(void)
@@ -3859,10 +3820,9 @@ static uint32_t ckr__os_cpus(void)
 static void ckr__os_for(void *user, uint32_t n_threads, uint32_t n_tasks,
                         void (*task_fn)(void *arg, uint32_t i), void *arg)
 {
-    uint32_t i;
     (void)user;
     (void)n_threads;
-    for (i = 0; i < n_tasks; i++) task_fn(arg, i);
+    for (uint32_t i = 0; i < n_tasks; i++) task_fn(arg, i);
 }
 
 static uint32_t ckr__os_cpus(void)
@@ -3971,9 +3931,8 @@ static ckr_result ckr__ctx_init(ckr__ctx *c, const ckr_env *env, const ckr_limit
 static void ckr__ctx_free(ckr__ctx *c)
 {
     const int was = errno;     /* to close and to free leaves the program's as it was */
-    uint32_t i;
     ckr__chunk *k;
-    for (i = 0; i < c->n_files; i++)
+    for (uint32_t i = 0; i < c->n_files; i++)
         if (c->files[i].handle && !c->files[i].borrowed)
             c->env.io.close_fn(c->env.io.user, c->files[i].handle);
     while ((k = c->chunks) != NULL) {
@@ -4002,13 +3961,16 @@ static void *ckr__owner_make(const ckr_env *env, const ckr_limits *limits, size_
     return c;
 }
 
+/* The owner that a result is a member of. */
+#define CKR__OWNER_OF(type, member, p) \
+    ((type *)(void *)((char *)(p) - offsetof(type, member)))
+
 /* The object and everything in its arena; NULL is fine. */
 static void ckr__owner_free(void *owner, size_t size)
 {
-    ckr__ctx last;
     if (!owner) return;
     ckr__ctx_free((ckr__ctx *)owner);
-    last = *(ckr__ctx *)owner;
+    ckr__ctx last = *(ckr__ctx *)owner;
     last.err = &last.own_err;
     ckr__heap_free(&last, owner, size);
 }
@@ -4039,8 +4001,7 @@ CKR_API const char *ckr_dtype_name(ckr_dtype t)
 /* By torch's name, safetensors tag or storage class (which: 0, 1, 2); NONE when unknown. */
 static ckr_dtype ckr__dtype_find(const char *s, size_t n, int which)
 {
-    int i;
-    for (i = 1; i < CKR_DTYPE_COUNT_; i++) {
+    for (int i = 1; i < CKR_DTYPE_COUNT_; i++) {
         const char *t = which == 0   ? ckr__dtypes[i].name
                         : which == 1 ? ckr__dtypes[i].tag
                                      : ckr__dtypes[i].storage;
@@ -4134,8 +4095,7 @@ static bool ckr__node_pair(ckr__ctx *c, ckr_node *dict, ckr_node *key, ckr_node 
 static ckr_node **ckr__dict_slot(const ckr_node *dict, const char *key)
 {
     const size_t len = strlen(key);
-    uint64_t i;
-    for (i = 0; i < dict->count; i++) {
+    for (uint64_t i = 0; i < dict->count; i++) {
         const ckr_node *k = dict->u.items[2 * i];
         if (k->kind == CKR_NODE_STR && k->count == len && !memcmp(k->u.str, key, len))
             return &dict->u.items[2 * i + 1];
@@ -4203,15 +4163,14 @@ CKR_API const ckr_node *ckr_node_get(const ckr_node *dict, const char *key)
 static void ckr__node_values(const ckr_node *dict, const char *const *keys, size_t n,
                              const ckr_node **out)
 {
-    uint64_t lengths = 0, i;
-    size_t k;
+    uint64_t lengths = 0;
     memset((void *)out, 0, n * sizeof *out);
     if (!ckr_node_is_dict(dict)) return;
-    for (k = 0; k < n; k++) lengths |= (uint64_t)1 << strlen(keys[k]);
-    for (i = 0; i < dict->count; i++) {
+    for (size_t k = 0; k < n; k++) lengths |= (uint64_t)1 << strlen(keys[k]);
+    for (uint64_t i = 0; i < dict->count; i++) {
         const ckr_node *x = dict->u.items[2 * i];
         if (x->kind != CKR_NODE_STR || x->count > 63 || !(lengths >> x->count & 1)) continue;
-        for (k = 0; k < n; k++)
+        for (size_t k = 0; k < n; k++)
             if (!out[k] && strlen(keys[k]) == x->count &&
                 !memcmp(x->u.str, keys[k], (size_t)x->count)) out[k] = dict->u.items[2 * i + 1];
     }
@@ -4320,7 +4279,6 @@ static bool ckr__same(double a, double b)
 static bool ckr__equal_below(const ckr_node *a, const ckr_node *b, int depth)
 {
     const uint64_t per = ckr_node_is_dict(a) ? 2 : 1;
-    uint64_t i;
     double x, y;
     if (ckr_node_f64(a, &x) && ckr_node_f64(b, &y)) return ckr__same(x, y);
     if (ckr_node_str(a) && ckr_node_str(b)) return !strcmp(a->u.str, b->u.str);
@@ -4328,7 +4286,7 @@ static bool ckr__equal_below(const ckr_node *a, const ckr_node *b, int depth)
     if (a->kind == CKR_NODE_NONE) return b->kind == CKR_NODE_NONE;
     if (ckr_node_is_list(a) ? !ckr_node_is_list(b) : !ckr_node_is_dict(a) || !ckr_node_is_dict(b))
         return false;
-    for (i = 0; i < a->count * per; i++)
+    for (uint64_t i = 0; i < a->count * per; i++)
         if (!ckr__equal_below(a->u.items[i], b->u.items[i], depth - 1)) return false;
     return true;
 }
@@ -4376,7 +4334,7 @@ CKR_API const ckr_node *ckr_node_find(const ckr_node *n, const char *pointer)
     while (n && *pointer) {
         char part[512];
         size_t k = 0;
-        uint64_t i, index = 0;
+        uint64_t index = 0;
         const ckr_node *next = NULL;
         if (*pointer++ != '/') return NULL;
         for (; *pointer && *pointer != '/'; pointer++) {
@@ -4388,10 +4346,10 @@ CKR_API const ckr_node *ckr_node_find(const ckr_node *n, const char *pointer)
         }
         part[k] = 0;
         if (ckr_node_is_dict(n)) {
-            for (i = 0; i < n->count && !next; i++)
+            for (uint64_t i = 0; i < n->count && !next; i++)
                 if (ckr__key_matches(n->u.items[2 * i], part, k)) next = n->u.items[2 * i + 1];
         } else if (k && k < 19) {
-            for (i = 0; i < k; i++) {
+            for (uint64_t i = 0; i < k; i++) {
                 if (part[i] < '0' || part[i] > '9') return NULL;
                 index = index * 10 + (uint64_t)(part[i] - '0');
             }
@@ -4429,14 +4387,12 @@ enum {                         /* what ckr__cpu finds                           
 static unsigned ckr__cpu(void)
 {
     int r[4], leaf7[4];
-    uint64_t os;
-    unsigned found;
     __cpuid(r, 0);
     if (r[0] < 7) return 0;
     __cpuidex(leaf7, 7, 0);
     __cpuid(r, 1);
-    found = r[2] & 1 << 1 && r[2] & 1 << 19 ? CKR__CPU_PCLMUL : 0u;
-    os = r[2] & 1 << 27 ? _xgetbv(0) : 0;
+    unsigned found = r[2] & 1 << 1 && r[2] & 1 << 19 ? CKR__CPU_PCLMUL : 0u;
+    uint64_t os = r[2] & 1 << 27 ? _xgetbv(0) : 0;
     if ((os & 6) == 6 && leaf7[1] & 1 << 5) found |= CKR__CPU_AVX2;
     if ((os & 0xe6) == 0xe6 && leaf7[1] & 1 << 16 && leaf7[2] & 1 << 10) found |= CKR__CPU_VPCLMUL;
     return found;
@@ -4682,14 +4638,13 @@ static uint64_t ckr__mix(uint64_t x)
 
 static void ckr__digest_tables_init(ckr__digest_tables *t)
 {
-    uint64_t j, a;
     memset(t, 0, sizeof *t);
     t->cpu = ckr__cpu();
     t->skip = (uint32_t)((64 - ((uintptr_t)t->room & 63)) / 4 & 15);
-    for (a = 0; a < 2; a++) {
+    for (uint64_t a = 0; a < 2; a++) {
         uint32_t *row = t->room + t->skip + a * CKR__DIGEST_ROW, *moved = row + 2 * CKR__DIGEST_ROW;
         t->seed[a] = ckr__mix(4096 + a);
-        for (j = 0; j < CKR__DIGEST_BLOCK; j++)
+        for (uint64_t j = 0; j < CKR__DIGEST_BLOCK; j++)
             row[j] = (uint32_t)(ckr__mix(a * CKR__DIGEST_BLOCK + j) >> 32) | 1;
         memcpy(moved, row + 1, (CKR__DIGEST_BLOCK - 1) * sizeof *row);
     }
@@ -4699,8 +4654,7 @@ static void ckr__digest_tables_init(ckr__digest_tables *t)
 static void ckr__digest_scalar(const uint32_t *k, const uint8_t *p, size_t n, uint64_t s[2])
 {
     uint64_t a = s[0], b = s[1];
-    size_t i;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         uint64_t x = ckr__load_u32(p + 4 * i);
         a += x * k[i];
         b += x * k[CKR__DIGEST_ROW + i];
@@ -4745,7 +4699,7 @@ static void ckr__digest_avx2(const uint32_t *k, const uint8_t *p, const uint8_t 
 {
     __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
     uint64_t sum[4];
-    size_t i, j;
+    size_t i;
     for (i = 0; i + 8 <= n; i += 8) {
         const __m256i *row = (const __m256i *)(const void *)(k + i);
         const __m256i *row1 = (const __m256i *)(const void *)(k + i + CKR__DIGEST_ROW);
@@ -4771,7 +4725,7 @@ static void ckr__digest_avx2(const uint32_t *k, const uint8_t *p, const uint8_t 
     a = _mm256_add_epi64(_mm256_permute2x128_si256(a, c, 0x20),
                          _mm256_permute2x128_si256(a, c, 0x31));
     _mm256_storeu_si256((__m256i *)(void *)sum, a);
-    for (j = 0; j < 4; j++) s[j] += sum[j];
+    for (size_t j = 0; j < 4; j++) s[j] += sum[j];
     ckr__digest_scalar(k + i, p + 4 * i, n - i, s);
     ckr__digest_scalar(k + i, q + 4 * i, n - i, s + 2);
     _mm256_zeroupper();        /* last: the compiler may have used them for the sums        */
@@ -4845,18 +4799,18 @@ static void ckr__digest_final(const uint64_t acc[2], ckr_dtype dtype, uint32_t n
                               uint8_t out[16])
 {
     const char *name = ckr_dtype_name(dtype);
-    uint64_t numel = 1, a, i, len = strlen(name);
-    for (i = 0; i < n_dims; i++) numel *= (uint64_t)shape[i];
-    for (a = 0; a < 2; a++) {
+    uint64_t numel = 1, len = strlen(name);
+    for (uint64_t i = 0; i < n_dims; i++) numel *= (uint64_t)shape[i];
+    for (uint64_t a = 0; a < 2; a++) {
         uint64_t d = ckr__mix(acc[a] ^ ckr__mix(a + 1));
         d = ckr__mix(d ^ len);
-        for (i = 0; i < len; i += 8) {
+        for (uint64_t i = 0; i < len; i += 8) {
             uint8_t part[8] = { 0, 0, 0, 0, 0, 0, 0, 0 };
             memcpy(part, name + i, len - i < 8 ? (size_t)(len - i) : 8);
             d = ckr__mix(d ^ ckr__load_u64(part));
         }
         d = ckr__mix(d ^ n_dims);
-        for (i = 0; i < n_dims; i++) d = ckr__mix(d ^ (uint64_t)shape[i]);
+        for (uint64_t i = 0; i < n_dims; i++) d = ckr__mix(d ^ (uint64_t)shape[i]);
         ckr__store_u64(out + 8 * a, ckr__mix(d ^ (numel * ckr__dtype_bits(dtype) + 7) / 8));
     }
 }
@@ -4944,8 +4898,7 @@ static void ckr__sha256_ni(uint32_t h[8], const uint8_t *p, size_t n)
             w1 = _mm_shuffle_epi8(_mm_loadu_si128(in + 1), swap);
         __m128i w2 = _mm_shuffle_epi8(_mm_loadu_si128(in + 2), swap),
             w3 = _mm_shuffle_epi8(_mm_loadu_si128(in + 3), swap);
-        unsigned i;
-        for (i = 0; i < 64; i += 16) {
+        for (unsigned i = 0; i < 64; i += 16) {
             CKR__SHA_NI_STEP(i, w0, w1, w2, w3);
             CKR__SHA_NI_STEP(i + 4, w1, w2, w3, w0);
             CKR__SHA_NI_STEP(i + 8, w2, w3, w0, w1);
@@ -5004,11 +4957,11 @@ static void ckr__sha256_final(ckr__sha256 *s, uint8_t out[32])
 {
     uint64_t bits = s->n * 8;
     uint8_t pad[72] = CKR_ZERO;
-    size_t i, n = 64 - (size_t)((s->n + 8) & 63);
+    size_t n = 64 - (size_t)((s->n + 8) & 63);
     pad[0] = 0x80;
-    for (i = 0; i < 8; i++) pad[n + i] = (uint8_t)(bits >> (56 - 8 * i));
+    for (size_t i = 0; i < 8; i++) pad[n + i] = (uint8_t)(bits >> (56 - 8 * i));
     ckr__sha256_update(s, pad, n + 8);
-    for (i = 0; i < 32; i++) out[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
+    for (size_t i = 0; i < 32; i++) out[i] = (uint8_t)(s->h[i / 4] >> (24 - 8 * (i % 4)));
 }
 
 /* >>text ---------------------------------------------------------------------- */
@@ -5021,12 +4974,12 @@ static void ckr__sha256_final(ckr__sha256 *s, uint8_t out[32])
 /* Length of the UTF-8 sequence at p (RFC 3629: nothing overlong, no surrogate), 0: none. */
 static size_t ckr__utf8_len(const uint8_t *p, const uint8_t *end)
 {
-    size_t left = (size_t)(end - p), n, i;
+    size_t left = (size_t)(end - p), n;
     if (left == 0) return 0;
     if (p[0] < 0x80) return 1;
     n = p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
     if (n == 0 || left < n) return 0;
-    for (i = 1; i < n; i++)
+    for (size_t i = 1; i < n; i++)
         if ((p[i] & 0xc0) != 0x80) return 0;
     if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
         (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f)) return 0;
@@ -5062,9 +5015,8 @@ static size_t ckr__utf8_put(char *dst, uint32_t cp)
 static bool ckr__hex_get(const uint8_t *p, const uint8_t *end, size_t n, uint32_t *out)
 {
     uint32_t v = 0;
-    size_t i;
     if ((size_t)(end - p) < n) return false;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         unsigned ch = p[i];
         if (ch >= '0' && ch <= '9') ch -= '0';
         else if ((ch | 32u) >= 'a' && (ch | 32u) <= 'f') ch = (ch | 32u) - 'a' + 10;
@@ -5080,9 +5032,8 @@ static bool ckr__hex_bytes(const ckr_node *text, size_t n, uint8_t *out)
 {
     const uint8_t *p = (const uint8_t *)ckr_node_str(text);
     uint32_t v;
-    size_t i;
     if (!p || text->count != 2 * n) return false;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (!ckr__hex_get(p + 2 * i, p + 2 * n, 2, &v)) return false;
         out[i] = (uint8_t)v;
     }
@@ -5092,9 +5043,8 @@ static bool ckr__hex_bytes(const ckr_node *text, size_t n, uint8_t *out)
 static ckr_node *ckr__node_hex(ckr__ctx *c, const uint8_t *p, uint64_t n)
 {
     char few[65], *s = n < sizeof few / 2 + 1 ? few : (char *)ckr__arena_n(c, 2 * n + 1, 1);
-    uint64_t i;
     if (!s) return NULL;
-    for (i = 0; i < n; i++) ckr__format(s + 2 * i, 3, "%02x", p[i]);
+    for (uint64_t i = 0; i < n; i++) ckr__format(s + 2 * i, 3, "%02x", p[i]);
     return ckr__node_text(c, CKR_NODE_STR, s, (size_t)(2 * n));       /* which is a copy       */
 }
 
@@ -5102,8 +5052,7 @@ static ckr_node *ckr__node_hex(ckr__ctx *c, const uint8_t *p, uint64_t n)
 static void ckr__limbs_negate(uint32_t *limb, size_t n)
 {
     uint64_t carry = 1;
-    size_t i;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         carry += (uint32_t)~limb[i];
         limb[i] = (uint32_t)carry;
         carry >>= 32;
@@ -5116,12 +5065,11 @@ static ckr_node *ckr__node_digits(ckr__ctx *c, const uint8_t *p, size_t n, uint3
 {
     uint32_t limb[CKR__MAX_DIGITS * 4 / 32 + 2];
     uint8_t bytes[sizeof limb];
-    size_t n_limbs = 0, i, k, n_bytes;
+    size_t n_limbs = 0, k, n_bytes;
     uint64_t carry;
-    for (i = 0; i < n; i++) {
-        uint32_t d;
+    for (size_t i = 0; i < n; i++) {
         if (p[i] == '_') continue;
-        d = p[i] <= '9' ? (uint32_t)(p[i] - '0') : (p[i] | 32u) - 'a' + 10;
+        uint32_t d = p[i] <= '9' ? (uint32_t)(p[i] - '0') : (p[i] | 32u) - 'a' + 10;
         for (carry = d, k = 0; k < n_limbs; k++) {
             carry += (uint64_t)limb[k] * base;
             limb[k] = (uint32_t)carry;
@@ -5150,26 +5098,24 @@ static bool ckr__put_bigint(ckr__buf *b, const ckr_node *n)
     uint32_t limb[CKR__MAX_DIGITS * 4 / 32 + 2];
     char text[sizeof limb * 3];
     const uint8_t *p = (const uint8_t *)n->u.str;
-    size_t n_limbs = (size_t)(n->count / 4 + 1), i, at = sizeof text;
+    size_t n_limbs = (size_t)(n->count / 4 + 1), at = sizeof text;
     bool neg = n->count && p[n->count - 1] >= 0x80;
     if (n->count > sizeof limb - 4) return false;
-    for (i = 0; i < n_limbs; i++) {
+    for (size_t i = 0; i < n_limbs; i++) {
         uint8_t w[4];
-        size_t k;
-        for (k = 0; k < 4; k++) w[k] = i * 4 + k < n->count ? p[i * 4 + k] : neg ? 0xff : 0;
+        for (size_t k = 0; k < 4; k++) w[k] = i * 4 + k < n->count ? p[i * 4 + k] : neg ? 0xff : 0;
         limb[i] = ckr__load_u32(w);
     }
     if (neg) ckr__limbs_negate(limb, n_limbs);
     do {
         uint64_t rest = 0;
-        int k;
-        for (i = n_limbs; i > 0; i--) {
+        for (size_t i = n_limbs; i > 0; i--) {
             rest = rest << 32 | limb[i - 1];
             limb[i - 1] = (uint32_t)(rest / 1000000000u);
             rest %= 1000000000u;
         }
         while (n_limbs > 1 && !limb[n_limbs - 1]) n_limbs--;
-        for (k = 0; k < 9; k++, rest /= 10) text[--at] = (char)('0' + rest % 10);
+        for (int k = 0; k < 9; k++, rest /= 10) text[--at] = (char)('0' + rest % 10);
     } while (n_limbs > 1 || limb[0]);
     while (at + 1 < sizeof text && text[at] == '0') at++;
     if (neg) text[--at] = '-';
@@ -5198,9 +5144,8 @@ static void ckr__put_double(ckr__buf *b, double v, bool yaml)
 static const char *ckr__double_text(ckr__ctx *c, double v, bool yaml)
 {
     ckr__buf b = { c, NULL, 0, 0, false };
-    const char *text;
     ckr__put_double(&b, v, yaml);
-    text = b.failed ? NULL : ckr__strndup(c, (const char *)b.data, b.size);
+    const char *text = b.failed ? NULL : ckr__strndup(c, (const char *)b.data, b.size);
     ckr__buf_free(&b);
     return text;
 }
@@ -5210,7 +5155,6 @@ static const char *ckr__double_text(ckr__ctx *c, double v, bool yaml)
 static int ckr__key_cmp(const ckr_node *a, const ckr_node *b)
 {
     uint64_t n = a->count < b->count ? a->count : b->count;
-    int r;
     if (a->kind != b->kind) return a->kind < b->kind ? -1 : 1;
     if (a->kind == CKR_NODE_NONE) return 0;
     if (a->kind == CKR_NODE_BOOL) return (int)a->u.b - (int)b->u.b;
@@ -5222,7 +5166,7 @@ static int ckr__key_cmp(const ckr_node *a, const ckr_node *b)
     if (a->kind > CKR_NODE_BYTEARRAY) return a == b ? 0 : a->id < b->id ? -1 : 1;
     if (a->kind == CKR_NODE_COMPLEX)
         return memcmp(a->u.complex_, b->u.complex_, 2 * sizeof *a->u.complex_);
-    r = n ? memcmp(a->u.str, b->u.str, (size_t)n) : 0;
+    int r = n ? memcmp(a->u.str, b->u.str, (size_t)n) : 0;
     return r ? r : a->count < b->count ? -1 : a->count > b->count;
 }
 
@@ -5258,10 +5202,9 @@ static void **ckr__dict_sorted(ckr__ctx *c, const ckr_node *dict)
 static ckr_result ckr__dict_duplicate_sorted(ckr__ctx *c, const ckr_node *dict,
                                              const ckr_node **dup)
 {
-    uint64_t i;
     void **slots = ckr__dict_sorted(c, dict);
     if (!slots) return CKR_E_NOMEM;
-    for (i = 1; i < dict->count && !*dup; i++)
+    for (uint64_t i = 1; i < dict->count && !*dup; i++)
         if (!ckr__slot_cmp(slots[i - 1], slots[i])) *dup = *(ckr_node **)slots[i];
     ckr__heap_free(c, slots, (size_t)dict->count * sizeof *slots);
     return CKR_OK;
@@ -5273,10 +5216,10 @@ static ckr_result ckr__dict_duplicate_sorted(ckr__ctx *c, const ckr_node *dict,
 static ckr_result ckr__dict_duplicate(ckr__ctx *c, const ckr_node *dict, const ckr_node **dup)
 {
     ckr_node **items = dict->u.items;
-    uint64_t i, n = dict->count, budget = 16 * n, *table;
+    uint64_t n = dict->count, budget = 16 * n, *table;
     size_t cap = 64, at;
     *dup = NULL;
-    for (i = 1; i < n && n <= 8; i++)
+    for (uint64_t i = 1; i < n && n <= 8; i++)
         for (at = 0; at < i; at++)
             if (!ckr__key_cmp(items[2 * i], items[2 * at])) *dup = items[2 * i];
     if (n <= 8) return CKR_OK;
@@ -5285,7 +5228,7 @@ static ckr_result ckr__dict_duplicate(ckr__ctx *c, const ckr_node *dict, const c
     table = (uint64_t *)ckr__heap_alloc(c, cap * sizeof *table);
     if (!table) return CKR_E_NOMEM;
     memset(table, 0, cap * sizeof *table);
-    for (i = 0; i < n && !*dup && budget; i++) {
+    for (uint64_t i = 0; i < n && !*dup && budget; i++) {
         uint64_t hash = ckr__key_hash(items[2 * i]), tag = hash >> 32 << 32;
         at = (size_t)hash & (cap - 1);
         for (; table[at] && budget; at = (at + 1) & (cap - 1), budget--) {
@@ -5303,8 +5246,7 @@ static ckr_result ckr__dict_duplicate(ckr__ctx *c, const ckr_node *dict, const c
 static int64_t ckr__version(const char *s)
 {
     int64_t v[3] = { 0, 0, 0 };
-    int i;
-    for (i = 0; s && i < 3; i++) {
+    for (int i = 0; s && i < 3; i++) {
         for (; *s >= '0' && *s <= '9' && v[i] < 1000; s++) v[i] = v[i] * 10 + (*s - '0');
         if (*s != '.') break;
         s++;
@@ -5338,10 +5280,9 @@ static const char *ckr__glob_set(const char *p, char ch, bool *in)
 /* What stands for one character at p: behind it, or NULL when it is not `ch`. */
 static const char *ckr__glob_one(const char *p, char ch)
 {
-    const char *end;
     bool in = false;
     if (*p == '?') return p + 1;
-    end = *p == '[' ? ckr__glob_set(p, ch, &in) : NULL;
+    const char *end = *p == '[' ? ckr__glob_set(p, ch, &in) : NULL;
     if (end) return in ? end : NULL;
     if (strchr(CKR__GLOB, '\\') && *p == '\\' && p[1]) p++;
     return *p == ch ? p + 1 : NULL;
@@ -5507,14 +5448,13 @@ static ckr_result ckr__json_string(ckr__json *j, char *dst, size_t *len)
         if (*p == '"') break;
         if (*p == '\\') {
             const char *e = p + 1 < j->end && p[1] ? strchr(from, p[1]) : NULL;
-            uint32_t cp;
             if (e) {
                 *d++ = to[e - from];
                 p += 2;
                 continue;
             }
             q = p + 1;
-            cp = q < j->end && *q == 'u' ? ckr__json_escape_u(j, &q) : UINT32_MAX;
+            uint32_t cp = q < j->end && *q == 'u' ? ckr__json_escape_u(j, &q) : UINT32_MAX;
             if (cp == UINT32_MAX)
                 return ckr__json_fail(j, CKR_ITEM_JSON_STRING, p, "a valid escape");
             d += ckr__utf8_put(d, cp);
@@ -5539,16 +5479,14 @@ static ckr_result ckr__json_string(ckr__json *j, char *dst, size_t *len)
 static ckr_node *ckr__json_str(ckr__json *j)
 {
     const uint8_t *p = j->p + 1;
-    ckr_node *n;
-    char *s;
     size_t len = 0;
     for (;;) {
         p = ckr__json_plain(p, j->end);
         if (p >= j->end || *p == '"') break;
         p += *p == '\\' && j->end - p >= 2 ? 2 : 1;
     }
-    n = ckr__node(j->c, CKR_NODE_STR);
-    s = n ? (char *)ckr__arena(j->c, (size_t)(p - j->p)) : NULL;
+    ckr_node *n = ckr__node(j->c, CKR_NODE_STR);
+    char *s = n ? (char *)ckr__arena(j->c, (size_t)(p - j->p)) : NULL;
     if (!s || ckr__json_string(j, s, &len) != CKR_OK) return NULL;
     n->u.str = s;
     n->count = len;
@@ -5626,11 +5564,10 @@ static ckr_node *ckr__json_scalar(ckr__json *j)
 /* Key and colon of the pair that begins here. */
 static ckr_result ckr__json_key(ckr__json *j)
 {
-    ckr_node *key;
     ckr__json_blank(j);
     if (j->p >= j->end || *j->p != '"')
         return ckr__json_fail(j, CKR_ITEM_JSON_SYNTAX, j->p, "a key in quotes");
-    key = ckr__json_str(j);
+    ckr_node *key = ckr__json_str(j);
     if (!key) return j->c->err->code;
     CKR__TOP(ckr__json_frame, j->stack)->key = key;
     ckr__json_blank(j);
@@ -5643,13 +5580,12 @@ static ckr_result ckr__json_key(ckr__json *j)
 static ckr_result ckr__json_begin(ckr__json *j, ckr_node **out)
 {
     ckr__json_frame f;
-    bool dict;
     ckr__json_blank(j);
     if (j->p >= j->end || (*j->p != '{' && *j->p != '[')) {
         *out = ckr__json_scalar(j);
         return *out ? CKR_OK : j->c->err->code;
     }
-    dict = *j->p++ == '{';
+    bool dict = *j->p++ == '{';
     if (j->stack.size / sizeof f >= j->max_depth)
         return ckr__fail(j->c->err, CKR_ITEM_JSON_DEPTH, j->path,
                          ckr__json_offset(j) - 1, NULL,
@@ -5761,7 +5697,6 @@ static void ckr__json_put_str(ckr__buf *b, const char *s, uint64_t n)
     ckr__buf_u8(b, '"');
     while (p < end) {
         const char *e;
-        uint32_t cp;
         size_t len;
         q = ckr__json_plain(p, end);
         e = (const char *)memchr(p, 0x7f, (size_t)(q - p));       /* Python escapes it too */
@@ -5770,7 +5705,7 @@ static void ckr__json_put_str(ckr__buf *b, const char *s, uint64_t n)
         p = q;
         if (p >= end) break;
         e = *p ? strchr(from, *p) : NULL;
-        cp = ckr__utf8_get(p, end, &len);
+        uint32_t cp = ckr__utf8_get(p, end, &len);
         p += len;
         if (e) {
             ckr__buf_u8(b, '\\');
@@ -5815,8 +5750,7 @@ static void ckr__put_line(ckr__buf *b, size_t spaces)
 
 static void ckr__put_any_bytes(ckr__buf *b, const uint8_t *p, uint64_t n)
 {
-    uint64_t i;
-    for (i = 0; i < n && n <= 32; i++) ckr__buf_printf(b, "%02x", p[i]);
+    for (uint64_t i = 0; i < n && n <= 32; i++) ckr__buf_printf(b, "%02x", p[i]);
     if (n > 32)
         ckr__buf_printf(b, "%llu bytes, hash %016llx", (unsigned long long)n,
                         (unsigned long long)ckr__hash_bytes(p, (size_t)n));
@@ -5827,10 +5761,9 @@ static void ckr__put_any_set(ckr__buf *b, const ckr_node *n)
 {
     const size_t count = (size_t)n->count;
     void **slots = ckr__sorted(b->c, n->u.items, count, sizeof(ckr_node *), ckr__slot_cmp);
-    size_t i;
     if (!slots) b->failed = true;
     ckr__buf_str(b, "set[");
-    for (i = 0; slots && i < count; i++) {
+    for (size_t i = 0; slots && i < count; i++) {
         const ckr_node *x = *(ckr_node *const *)slots[i];
         if (i) ckr__buf_str(b, ", ");
         if (!ckr__json_put_scalar(b, x, false)) ckr__buf_printf(b, "kind %u", (unsigned)x->kind);
@@ -5845,7 +5778,6 @@ static void ckr__put_any_set(ckr__buf *b, const ckr_node *n)
 static void ckr__put_any(ckr__buf *b, const ckr_node *n)
 {
     const ckr_view *v = n->u.view;
-    uint32_t i;
     switch ((int)n->kind) {
     case CKR_NODE_COMPLEX:
         ckr__buf_printf(b, "(%.17g%+.17gj)", n->u.complex_[0], n->u.complex_[1]);
@@ -5860,7 +5792,7 @@ static void ckr__put_any(ckr__buf *b, const ckr_node *n)
         break;
     case CKR_NODE_TENSOR: case CKR_NODE_STORAGE: case CKR_NODE_NDARRAY: case CKR_NODE_NPSCALAR:
         ckr__buf_printf(b, "%s[", ckr_dtype_name(v->dtype));
-        for (i = 0; i < v->n_dims; i++)
+        for (uint32_t i = 0; i < v->n_dims; i++)
             ckr__buf_printf(b, "%s%lld", i ? ", " : "", (long long)v->shape[i]);
         ckr__buf_str(b, "](");
         if (v->bytes) ckr__put_any_bytes(b, v->bytes, v->data_bytes);
@@ -6021,10 +5953,9 @@ typedef struct ckr__yaml {
 
 static ckr_result ckr__yaml_fail(ckr__yaml *y, ckr_item item, const uint8_t *at, const char *what)
 {
-    const uint8_t *q;
     uint64_t line = 1;
     char where[32];
-    for (q = y->begin; q < at; q++) line += *q == '\n';
+    for (const uint8_t *q = y->begin; q < at; q++) line += *q == '\n';
     ckr__format(where, sizeof where, "line %llu", (unsigned long long)line);
     return ckr__fail(y->c->err, item, y->path, (uint64_t)(at - y->begin), where, "%s: %s", where,
                      what);
@@ -6255,7 +6186,7 @@ static ckr_node *ckr__yaml_int(ckr__yaml *y, const uint8_t *at)
 static ckr_node *ckr__yaml_float(ckr__yaml *y)
 {
     char *s = (char *)y->text.data;
-    size_t n = y->text.size, i, k = 0, end;
+    size_t n = y->text.size, i, k = 0;
     double sign = *s == '-' ? -1 : 1, v = 0, base = 1, part = 0;
     if (*s == '-' || *s == '+') s++, n--;
     if (*s == '.' && (s[1] == 'i' || s[1] == 'I'))
@@ -6263,7 +6194,7 @@ static ckr_node *ckr__yaml_float(ckr__yaml *y)
     if (*s == '.' && (s[1] == 'n' || s[1] == 'N')) return ckr__node_float(y->c, (double)NAN);
     for (i = 0; i < n; i++)
         if (s[i] != '_') s[k++] = s[i];
-    for (end = k; ; end = i - 1) {         /* base 60 from the right, as PyYAML adds it up */
+    for (size_t end = k; ; end = i - 1) {         /* base 60 from the right, as PyYAML adds it up */
         for (i = end; i > 0 && s[i - 1] != ':'; i--) {}
         ckr__read_double(s + i, end - i, &part);
         v = base > 1 ? v + part * base : part;
@@ -6438,11 +6369,10 @@ static ckr_result ckr__yaml_quoted(ckr__yaml *y)
 static ckr_result ckr__yaml_block_head(ckr__yaml *y, int *chomp, size_t *indent)
 {
     const uint8_t *at = y->p++;
-    int k, ch;
     *chomp = 0;
     *indent = 0;
-    for (k = 0; k < 2; k++) {
-        ch = ckr__yaml_at(y, 0);
+    for (int k = 0; k < 2; k++) {
+        int ch = ckr__yaml_at(y, 0);
         if ((ch == '+' || ch == '-') && !*chomp) *chomp = ch;
         else if (ch >= '1' && ch <= '9' && !*indent) *indent = (size_t)(ch - '0');
         else break;
@@ -6478,7 +6408,7 @@ static ckr_result ckr__yaml_block_scalar(ckr__yaml *y, size_t parent)
 {
     bool folded = *y->p == '>';
     int chomp;
-    size_t indent, breaks, deepest = 0, i;
+    size_t indent, breaks, deepest = 0;
     if (ckr__yaml_block_head(y, &chomp, &indent) != CKR_OK) return ckr__oom(y->c);
     if (parent < 1) parent = 1;
     if (indent) {
@@ -6499,7 +6429,7 @@ static ckr_result ckr__yaml_block_scalar(ckr__yaml *y, size_t parent)
     while (ckr__yaml_column(y) == indent && y->p < y->end) {
         const uint8_t *first = y->p;
         bool flush = *first != ' ' && *first != '\t', ended;
-        for (i = 0; i < breaks; i++) ckr__buf_u8(&y->text, '\n');
+        for (size_t i = 0; i < breaks; i++) ckr__buf_u8(&y->text, '\n');
         while (y->p < y->end && !ckr__yaml_is_break(*y->p)) y->p++;
         ckr__buf_put(&y->text, first, (size_t)(y->p - first));
         ended = y->p < y->end;
@@ -6512,7 +6442,7 @@ static ckr_result ckr__yaml_block_scalar(ckr__yaml *y, size_t parent)
         if (!folded || !flush || *y->p == ' ' || *y->p == '\t') ckr__buf_u8(&y->text, '\n');
         else if (!breaks) ckr__buf_u8(&y->text, ' ');
     }
-    if (chomp == '+') for (i = 0; i < breaks; i++) ckr__buf_u8(&y->text, '\n');
+    if (chomp == '+') for (size_t i = 0; i < breaks; i++) ckr__buf_u8(&y->text, '\n');
     return y->text.failed ? CKR_E_NOMEM : CKR_OK;
 }
 
@@ -6601,10 +6531,9 @@ static ckr_result ckr__yaml_inline(ckr__yaml *y, bool flow, bool key, size_t ind
     if (quoted) {
         r = ckr__yaml_quoted(y);
     } else if (ckr__yaml_plain_start(y, flow)) {
-        int after;
         ckr__yaml_plain_line(y, flow);
         while (ckr__yaml_at(y, 0) == ' ') y->p++;
-        after = ckr__yaml_at(y, 0);
+        int after = ckr__yaml_at(y, 0);
         if (!key && after != ':' && after != '#') ckr__yaml_plain_more(y, flow, indent);
     } else {
         return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, at,
@@ -6667,9 +6596,8 @@ static ckr_result ckr__yaml_block_text(ckr__yaml *y, size_t min, const ckr__yaml
                                        ckr_node **out)
 {
     const uint8_t *at = y->p;
-    ckr_result r;
     y->text.size = 0;
-    r = ckr__yaml_block_scalar(y, min);
+    ckr_result r = ckr__yaml_block_scalar(y, min);
     return r == CKR_OK ? ckr__yaml_finish(y, false, props, at, out) : r;
 }
 
@@ -6720,7 +6648,6 @@ static ckr_result ckr__yaml_flow_key(ckr__yaml *y, ckr_node **out)
         ckr__yaml_props props;
         ckr_node *key = NULL;
         bool simple;
-        ckr_result r;
         ckr__yaml_next(y);
         if (ckr__yaml_at(y, 0) == '}') {
             ckr__yaml_step(y, 1);
@@ -6730,7 +6657,7 @@ static ckr_result ckr__yaml_flow_key(ckr__yaml *y, ckr_node **out)
             y->p++;
             ckr__yaml_next(y);
         }
-        r = ckr__yaml_get_props(y, &props);
+        ckr_result r = ckr__yaml_get_props(y, &props);
         if (r == CKR_OK) r = ckr__yaml_inline(y, true, false, 0, &props, &key, &simple);
         if (r != CKR_OK) return r;
         CKR__TOP(ckr__yaml_frame, y->stack)->key = key;
@@ -6772,11 +6699,10 @@ static ckr_result ckr__yaml_flow_node(ckr__yaml *y, ckr_node **out)
 {
     ckr__yaml_props props;
     bool simple;
-    int ch;
     ckr__yaml_next(y);
     if (ckr__yaml_get_props(y, &props) != CKR_OK) return ckr__oom(y->c);
     ckr__yaml_next(y);
-    ch = ckr__yaml_at(y, 0);
+    int ch = ckr__yaml_at(y, 0);
     if (ckr__yaml_over(y))
         return ckr__yaml_syntax(y, "a flow collection that does not end");
     if (ch == '[' || ch == '{') return ckr__yaml_flow(y, &props, out);
@@ -6795,8 +6721,7 @@ static ckr_result ckr__yaml_block_inline(ckr__yaml *y, bool block, bool outer, s
     ckr__yaml_props none = CKR_ZERO;
     ckr_node *scalar = NULL;
     bool simple = false;
-    ckr_result r;
-    r = ckr__yaml_inline(y, false, false, min, outer ? &none : props, &scalar, &simple);
+    ckr_result r = ckr__yaml_inline(y, false, false, min, outer ? &none : props, &scalar, &simple);
     if (r != CKR_OK) return r;
     if (block && simple && ckr__yaml_colon(y)) {
         r = ckr__yaml_push(y, true, false, column, outer ? props : NULL);
@@ -6825,11 +6750,9 @@ static ckr_result ckr__yaml_block_node(ckr__yaml *y, ckr_node **out)
     const bool under_key = f && f->map;
     bool block, outer = false, entry;
     ckr__yaml_props props = CKR_ZERO;
-    size_t column;
-    ckr_result r;
     ckr__yaml_next(y);
     block = y->fresh || y->compact;
-    column = ckr__yaml_column(y);
+    size_t column = ckr__yaml_column(y);
     if (!ckr__yaml_over(y) && (!y->fresh || column >= min)) {
         const uint8_t *line = y->line;
         if (ckr__yaml_get_props(y, &props) != CKR_OK) return ckr__oom(y->c);
@@ -6847,7 +6770,7 @@ static ckr_result ckr__yaml_block_node(ckr__yaml *y, ckr_node **out)
     if (entry || ckr__yaml_indicator(y, '?')) {
         if (!block || (!outer && (props.anchor || props.tag)))
             return ckr__yaml_syntax(y, "a block collection cannot begin here");
-        r = ckr__yaml_push(y, !entry, false, column, &props);
+        ckr_result r = ckr__yaml_push(y, !entry, false, column, &props);
         if (r != CKR_OK || !entry) return r == CKR_OK ? ckr__yaml_key(y) : r;
         ckr__yaml_step(y, 1);
         y->compact = true;
@@ -6886,9 +6809,8 @@ static ckr_result ckr__yaml_block_after(ckr__yaml *y, ckr_node **value)
 {
     const ckr__yaml_frame *f = CKR__TOP(ckr__yaml_frame, y->stack);
     bool entry, map = f->map;
-    size_t column;
     ckr__yaml_next(y);
-    column = ckr__yaml_column(y);
+    size_t column = ckr__yaml_column(y);
     if (ckr__yaml_over(y) || (y->fresh && column < f->indent)) return ckr__yaml_pop(y, value);
     if (!y->fresh)
         return ckr__yaml_syntax(y, "expected the end of the line");
@@ -6913,12 +6835,11 @@ static ckr_result ckr__yaml_block_after(ckr__yaml *y, ckr_node **value)
 static ckr_result ckr__yaml_done(ckr__yaml *y, ckr_node **value)
 {
     const ckr__yaml_frame *f;
-    ckr_result r;
     while (*value && (f = CKR__TOP(ckr__yaml_frame, y->stack)) != NULL) {
         if (f->map ? !ckr__node_pair(y->c, f->node, f->key, *value)
                    : !ckr__node_push(y->c, f->node, *value))
             return y->c->err->code;
-        r = f->flow ? ckr__yaml_flow_after(y, value) : ckr__yaml_block_after(y, value);
+        ckr_result r = f->flow ? ckr__yaml_flow_after(y, value) : ckr__yaml_block_after(y, value);
         if (r != CKR_OK) return r;
     }
     return CKR_OK;
@@ -6931,14 +6852,13 @@ static ckr_result ckr__yaml_check_text(ckr__yaml *y)
     const uint8_t *p = y->begin;
     while (p < y->end) {
         size_t n;
-        uint32_t cp;
         if (*p >= 0x20 && *p < 0x7f) {
             p++;
             continue;
         }
         if (!ckr__utf8_len(p, y->end))
             return ckr__yaml_fail(y, CKR_ITEM_JSON_UTF8, p, "bytes that are not UTF-8");
-        cp = ckr__utf8_get(p, y->end, &n);
+        uint32_t cp = ckr__utf8_get(p, y->end, &n);
         if (cp == 0x85 || cp == 0x2028 || cp == 0x2029)
             return ckr__yaml_fail(y, CKR_ITEM_YAML_UNSUPPORTED, p,
                                   "a line separator that is not ASCII");
@@ -6983,12 +6903,11 @@ static ckr_result ckr__yaml_parse(ckr__ctx *c, const char *path, const void *byt
                                   ckr_node **root)
 {
     ckr__yaml y = CKR_ZERO;
-    ckr_result r;
     y.c = y.stack.c = y.text.c = y.anchors.c = c;
     y.path = path;
     y.begin = y.p = y.line = (const uint8_t *)bytes;
     y.end = y.begin + n;
-    r = ckr__yaml_document(&y, root);
+    ckr_result r = ckr__yaml_document(&y, root);
     ckr__buf_free(&y.stack);
     ckr__buf_free(&y.text);
     ckr__map_free(&y.anchors);
@@ -7042,15 +6961,13 @@ static bool ckr__yaml_put_count(ckr__yaml_out *y, const ckr_node *root)
     ckr__buf_put(&todo, &root, sizeof root);
     while (todo.size && !todo.failed) {
         const ckr_node *n;
-        uint64_t i, k;
         todo.size -= sizeof n;
         memcpy(&n, todo.data + todo.size, sizeof n);
-        k = ckr_node_is_dict(n) ? 2 : 1;
-        for (i = k - 1; i < n->count * k; i += k) {
+        uint64_t k = ckr_node_is_dict(n) ? 2 : 1;
+        for (uint64_t i = k - 1; i < n->count * k; i += k) {
             ckr_node *const *item = &n->u.items[i];
-            bool had;
             if (!ckr__yaml_is_nested(*item)) continue;
-            had = ckr__map_find(&y->seen, (const char *)item, sizeof *item, NULL);
+            bool had = ckr__map_find(&y->seen, (const char *)item, sizeof *item, NULL);
             if (!ckr__map_put(&y->seen, (const char *)item, sizeof *item, 1u + had, NULL))
                 todo.failed = true;
             if (!had) ckr__buf_put(&todo, item, sizeof *item);
@@ -7304,10 +7221,9 @@ static bool ckr__st_take(ckr__st *s, char ch)
 /* A string, decoded where it stands; the header is private memory. */
 static ckr_result ckr__st_string(ckr__st *s, const char **out, size_t *len)
 {
-    char *at;
     ckr__json_blank(&s->j);
     if (s->j.p >= s->j.end || *s->j.p != '"') return ckr__st_fail(s, "a string");
-    at = (char *)s->text + (s->j.p - s->j.begin) + 1;
+    char *at = (char *)s->text + (s->j.p - s->j.begin) + 1;
     *out = at;
     return ckr__json_string(&s->j, at, len);
 }
@@ -7483,13 +7399,13 @@ static const int64_t *ckr__st_keep_dims(ckr__st *s, uint32_t n_dims)
     ckr__st_dims *slot = &s->recent[ckr__hash_bytes(s->dims.data, bytes) >> 59];
     bool same = slot->dims && slot->n_dims == n_dims;
     int64_t *dims, step = 1;
-    uint32_t d;
     if (same && bytes) same = !memcmp(slot->dims, s->dims.data, bytes);
     if (same) return slot->dims;
     dims = (int64_t *)ckr__arena(s->c, 2 * bytes);
     if (!dims) return NULL;
     if (bytes) memcpy(dims, s->dims.data, bytes);
-    for (d = n_dims; d > 0; d--) {       /* an empty tensor's strides may not fit: 0 then */
+    for (uint32_t d = n_dims; d > 0;
+         d--) {       /* an empty tensor's strides may not fit: 0 then */
         int64_t size = dims[d - 1];
         dims[n_dims + d - 1] = step;
         if (size > 1 && step > INT64_MAX / size) step = 0;
@@ -7505,12 +7421,12 @@ static bool ckr__st_names_room(ckr__st *s)
 {
     const size_t old = s->cap_names, cap = old ? 2 * old : 1024;
     ckr__st_name *was = s->names, *now;
-    size_t i, k;
+    size_t k;
     if (s->n_names < old / 2) return true;
     now = (ckr__st_name *)ckr__heap_alloc(s->c, cap * sizeof *now);
     if (!now) return false;
     memset(now, 0, cap * sizeof *now);
-    for (i = 0; i < old; i++) {
+    for (size_t i = 0; i < old; i++) {
         if (!was[i].at) continue;
         for (k = was[i].hash & (cap - 1); now[k].at;) k = (k + 1) & (cap - 1);
         now[k] = was[i];
@@ -7526,8 +7442,7 @@ static ckr_result ckr__st_unique(ckr__st *s, const char *name, size_t len, uint3
 {
     const uint32_t at = (uint32_t)((const uint8_t *)name - s->text);
     ckr__st_name *slot;
-    size_t i;
-    for (i = hash & (s->cap_names - 1);; i = (i + 1) & (s->cap_names - 1)) {
+    for (size_t i = hash & (s->cap_names - 1);; i = (i + 1) & (s->cap_names - 1)) {
         slot = &s->names[i];
         if (!slot->at) break;
         /* the earlier of two equal ones ends in its NUL before this one begins */
@@ -7564,10 +7479,9 @@ static ckr_result ckr__st_tensor(ckr__st *s, const char *name, size_t len)
     uint64_t at = ckr__json_offset(&s->j);
     const uint32_t hash = (uint32_t)(ckr__hash_keyed(s->c->seed, name, len, 0) >> 32);
     ckr_view v = CKR_ZERO;
-    ckr_result r;
     if (!ckr__st_names_room(s)) return CKR_E_NOMEM;
     CKR__PREFETCH(&s->names[hash & (s->cap_names - 1)]);       /* there once the entry is read */
-    r = ckr__st_fields(s, name);
+    ckr_result r = ckr__st_fields(s, name);
     if (r == CKR_OK) r = ckr__st_unique(s, name, len, hash);
     if (r != CKR_OK) return r;
     v.n_dims = (uint32_t)(s->dims.size / sizeof *v.shape);       /* the header is below 4 GiB */
@@ -7588,12 +7502,11 @@ static ckr_result ckr__st_metadata(ckr__st *s)
 {
     uint64_t i, at = ckr__json_offset(&s->j);
     ckr_node *n = NULL;
-    ckr_result r;
     if (s->metadata)
         return ckr__fail(s->c->err, CKR_ITEM_ST_DUPLICATE, s->j.path, at, "__metadata__",
                          "\"__metadata__\" twice");
     s->metadata = true;
-    r = ckr__json_value(&s->j, &n);
+    ckr_result r = ckr__json_value(&s->j, &n);
     if (r != CKR_OK || n->kind == CKR_NODE_NONE) return r;
     for (i = 0; n->kind == CKR_NODE_DICT && i < n->count; i++)
         if (n->u.items[2 * i + 1]->kind != CKR_NODE_STR) break;
@@ -7616,10 +7529,9 @@ static ckr_result ckr__st_chain(ckr__st *s)
     const size_t n = (size_t)s->n_runs;
     void **runs = ckr__sorted(s->c, s->runs, n, sizeof *s->runs, ckr__st_cmp);
     uint64_t reached = 0;
-    size_t i;
     ckr_result r = CKR_OK;
     if (!runs) return CKR_E_NOMEM;
-    for (i = 0; i < n && r == CKR_OK; i++) {
+    for (size_t i = 0; i < n && r == CKR_OK; i++) {
         const ckr__st_run *run = (const ckr__st_run *)runs[i];
         if (run->begin != reached)
             r = ckr__fail(s->c->err, CKR_ITEM_ST_LAYOUT, s->j.path, s->data + run->begin,
@@ -7639,7 +7551,6 @@ static ckr_result ckr__st_chain(ckr__st *s)
 
 static ckr_result ckr__st_header(ckr__st *s)
 {
-    ckr_result r;
     if (s->j.p >= s->j.end || *s->j.p != '{')
         return ckr__json_fail(&s->j, CKR_ITEM_ST_HEADER, s->j.p, "'{'");
     s->j.p++;
@@ -7649,8 +7560,8 @@ static ckr_result ckr__st_header(ckr__st *s)
             size_t n;
             if (ckr__st_string(s, &name, &n) != CKR_OK) return ckr__oom(s->c);
             if (!ckr__st_take(s, ':')) return ckr__st_fail(s, "':'");
-            r = n == 12 && !memcmp(name, "__metadata__", 12) ? ckr__st_metadata(s)
-                : ckr__st_tensor(s, name, n);
+            ckr_result r = n == 12 && !memcmp(name, "__metadata__", 12) ? ckr__st_metadata(s)
+                           : ckr__st_tensor(s, name, n);
             if (r != CKR_OK) return r;
         } while (ckr__st_take(s, ','));
         if (!ckr__st_take(s, '}')) return ckr__st_fail(s, "',' or '}'");
@@ -7666,7 +7577,6 @@ static ckr_result ckr__st_pass(ckr__st *s, uint64_t base, uint64_t n)
 {
     const char *path = ckr__file_path(s->c, s->file);
     uint8_t *text = (uint8_t *)ckr__arena_raw(s->c, (size_t)n + 1);
-    ckr_result r;
     if (!text) return s->c->err->code;
     text[n] = 0;
     if (ckr__file_read(s->c, s->file, base + 8, text, (size_t)n) != CKR_OK) return ckr__oom(s->c);
@@ -7674,7 +7584,7 @@ static ckr_result ckr__st_pass(ckr__st *s, uint64_t base, uint64_t n)
     if (s->j.max_depth > CKR__ST_DEPTH) s->j.max_depth = CKR__ST_DEPTH;
     s->dims.c = s->c;
     s->text = text;
-    r = ckr__st_header(s);
+    ckr_result r = ckr__st_header(s);
     ckr__buf_free(&s->dims);
     ckr__heap_free(s->c, s->names, s->cap_names * sizeof *s->names);
     return r;
@@ -7685,16 +7595,14 @@ static ckr_result ckr__safetensors_each(ckr__ctx *c, uint32_t file, uint64_t bas
                                         ckr__st_fn fn, void *user, ckr_node **told)
 {
     const char *path = ckr__file_path(c, file);
-    uint64_t n;
     uint8_t head[8];
     ckr__st s = CKR_ZERO, again;
-    ckr_result r;
     if (size < 8)
         return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, base, NULL,
                          "the file has %llu bytes, a header length needs 8",
                          (unsigned long long)size);
     if (ckr__file_read(c, file, base, head, 8) != CKR_OK) return ckr__oom(c);
-    n = ckr__load_u64(head);
+    uint64_t n = ckr__load_u64(head);
     if (n > size - 8)
         return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, base, NULL,
                          "the header length is %llu, the file has %llu bytes",
@@ -7710,7 +7618,7 @@ static ckr_result ckr__safetensors_each(ckr__ctx *c, uint32_t file, uint64_t bas
     again = s;
     s.fn = fn;
     s.user = user;
-    r = ckr__st_pass(&s, base, n);
+    ckr_result r = ckr__st_pass(&s, base, n);
     *told = s.told;
     if (r != CKR_OK || !s.apart) return r;
     again.exact = true;
@@ -7784,10 +7692,9 @@ static ckr_result ckr__safetensors_load(ckr__ctx *c, uint32_t file, ckr_node **r
 
 static bool ckr__hf_plain_name(const ckr_node *n)
 {
-    uint64_t i;
     if (n->kind != CKR_NODE_STR || !n->count || !strcmp(n->u.str, ".") || !strcmp(n->u.str, ".."))
         return false;
-    for (i = 0; i < n->count; i++)
+    for (uint64_t i = 0; i < n->count; i++)
         if ((uint8_t)n->u.str[i] < 0x20 || strchr("/\\:", n->u.str[i])) return false;
     return true;
 }
@@ -7797,14 +7704,13 @@ static ckr_result ckr__hf_index(ckr__ctx *c, const char *path, ckr_node **weight
                                 const ckr_node **metadata)
 {
     ckr_node *root = NULL, **slot, *map;
-    uint64_t i;
     if (ckr__json_load(c, path, &root) != CKR_OK) return ckr__oom(c);
     slot = ckr_node_is_dict(root) ? ckr__dict_slot(root, "weight_map") : NULL;
     map = slot ? *slot : NULL;
     if (!ckr_node_is_dict(map))
         return ckr__fail(c->err, CKR_ITEM_HF_INDEX, path, CKR_NO_OFFSET, NULL,
                          "there is no object \"weight_map\"");
-    for (i = 0; i < map->count; i++) {
+    for (uint64_t i = 0; i < map->count; i++) {
         const ckr_node *shard = ckr__dict_at(map, i);
         if (shard->kind != CKR_NODE_STR)
             return ckr__fail(c->err, CKR_ITEM_HF_INDEX, path, CKR_NO_OFFSET, ckr__dict_key(map, i),
@@ -7832,15 +7738,15 @@ typedef struct ckr__hf_join {
 static ckr_result ckr__hf_shard(ckr__hf_join *h, const char *shard, const ckr_node *tensors)
 {
     const ckr_node *told = tensors->attrs;
-    uint64_t i, at;
+    uint64_t at;
     if (told && !h->told) h->told = ckr__node(h->c, CKR_NODE_DICT);
-    for (i = 0; i < ckr__dict_n(told); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(told); i++) {
         const ckr_node *key = told->u.items[2 * i];
         bool had = true;
         ckr__map_put(&h->keys, key->u.str, (size_t)key->count, 0, &had);
         if (!had) ckr__node_take(h->c, h->told, told, i);
     }
-    for (i = 0; i < tensors->count; i++) {
+    for (uint64_t i = 0; i < tensors->count; i++) {
         const ckr_node *name = tensors->u.items[2 * i];
         if (!ckr__map_find(&h->names, name->u.str, (size_t)name->count, &at)) {
             ckr_error note = CKR_ZERO;
@@ -7866,17 +7772,16 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
     const ckr_node *metadata = NULL;
     const char *slash = strrchr(path, '/');
     uint32_t file;
-    uint64_t i;
     if (ckr__hf_index(c, path, &map, &metadata) != CKR_OK) return ckr__oom(c);
     h.c = h.names.c = h.keys.c = c;
     h.path = path;
     h.map = map;
     h.found = CKR__NEW_N(c, ckr_node *, map->count);
-    for (i = 0; i < map->count && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < map->count && !ckr__failed(c); i++) {
         const ckr_node *key = map->u.items[2 * i];
         ckr__map_put(&h.names, key->u.str, (size_t)key->count, i, NULL);
     }
-    for (i = 0; i < map->count && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < map->count && !ckr__failed(c); i++) {
         const ckr_node *shard = ckr__dict_at(map, i);
         bool had = true;
         ckr__map_put(&seen, shard->u.str, (size_t)shard->count, 0, &had);
@@ -7886,7 +7791,7 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
             ckr__safetensors_load(c, file, &tensors) == CKR_OK)
             ckr__hf_shard(&h, shard->u.str, tensors);
     }
-    for (i = 0; i < map->count && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < map->count && !ckr__failed(c); i++) {
         if (!h.found[i])
             ckr__fail(c->err, CKR_ITEM_HF_MISSING, path, CKR_NO_OFFSET, ckr__dict_key(map, i),
                       "%.100s does not hold the tensor", ckr__dict_at(map, i)->u.str);
@@ -7983,10 +7888,9 @@ static uint8_t ckr__f8_of_f32(ckr_dtype t, float f)
                    over = fn ? 0x7e : 0x7c, u = ckr__bits_of_f32(f), sign = u >> 24 & 0x80,
                    a = u & 0x7fffffffu, e = a >> 23, m = (a & 0x7fffff) | 0x800000,
                    shift = 23 - man + (e < low ? low - e : 0);
-    uint32_t v;
     if (a > 0x7f800000u) return (uint8_t)(sign | 0x7f);
     if (shift > 24) return (uint8_t)sign;                        /* below half of the smallest   */
-    v = (m + (1u << (shift - 1)) - 1 + (m >> shift & 1)) >> shift;
+    uint32_t v = (m + (1u << (shift - 1)) - 1 + (m >> shift & 1)) >> shift;
     if (e > low) v += (e - low) << man;
     return (uint8_t)(sign | (v > most ? over : v));
 }
@@ -8046,11 +7950,10 @@ static uint64_t ckr__convert_bf16(uint8_t *dst, const uint8_t *src, uint64_t n)
     for (; at + 8 <= n; at += 8) {
         uint32_t w[8], odd = 0;
         uint16_t h[8];
-        int i;
         memcpy(w, src + 4 * at, sizeof w);
-        for (i = 0; i < 8; i++) odd |= (w[i] & 0x7fffffff) > 0x7f800000;
-        for (i = 0; i < 8; i++) h[i] = (uint16_t)((w[i] + 0x7fff + ((w[i] >> 16) & 1)) >> 16);
-        for (i = 0; odd && i < 8; i++) h[i] = ckr__bf16_of_f32(ckr__f32_of_bits(w[i]));
+        for (int i = 0; i < 8; i++) odd |= (w[i] & 0x7fffffff) > 0x7f800000;
+        for (int i = 0; i < 8; i++) h[i] = (uint16_t)((w[i] + 0x7fff + ((w[i] >> 16) & 1)) >> 16);
+        for (int i = 0; odd && i < 8; i++) h[i] = ckr__bf16_of_f32(ckr__f32_of_bits(w[i]));
         memcpy(dst + 2 * at, h, sizeof h);
     }
     return at;
@@ -8084,10 +7987,9 @@ static void ckr__convert(ckr_dtype to, uint8_t *dst, ckr_dtype from, const uint8
 /* Reverses each unit of `unit` bytes, in place. */
 static void ckr__swap_bytes(uint8_t *p, size_t n, size_t unit)
 {
-    size_t i, k;
     if (unit < 2) return;
-    for (i = 0; i + unit <= n; i += unit)
-        for (k = 0; k < unit / 2; k++) {
+    for (size_t i = 0; i + unit <= n; i += unit)
+        for (size_t k = 0; k < unit / 2; k++) {
             uint8_t t = p[i + k];
             p[i + k] = p[i + unit - 1 - k];
             p[i + unit - 1 - k] = t;
@@ -8207,9 +8109,8 @@ static ckr_result ckr__zip_end(ckr__zip *z)
 {
     size_t n = z->size < 65535 + 42 ? (size_t)z->size : 65535 + 42, i;
     uint8_t *tail = (uint8_t *)ckr__heap_alloc(z->c, n);
-    ckr_result r;
     if (!tail) return CKR_E_NOMEM;
-    r = ckr__file_read(z->c, z->file, z->base + (z->size - n), tail, n);
+    ckr_result r = ckr__file_read(z->c, z->file, z->base + (z->size - n), tail, n);
     if (r == CKR_OK) {
         for (i = n >= 22 ? n - 22 + 1 : 0; i > 0; i--)
             if (ckr__load_u32(tail + i - 1) == 0x06054b50 &&
@@ -8248,9 +8149,8 @@ static uint8_t ckr__fold(char ch)
 
 static bool ckr__zip_same_folded(const ckr__member *a, const ckr__member *b)
 {
-    size_t i;
     if (a->name_len != b->name_len) return false;
-    for (i = 0; i < a->name_len; i++)
+    for (size_t i = 0; i < a->name_len; i++)
         if (ckr__fold(a->name[i]) != ckr__fold(b->name[i])) return false;
     return true;
 }
@@ -8260,7 +8160,6 @@ static bool ckr__zip_extra(const uint8_t *x, size_t n, uint64_t *usize, uint64_t
                            uint64_t *header)
 {
     uint64_t *field[3];
-    size_t i;
     field[0] = *usize == 0xFFFFFFFF ? usize : NULL;
     field[1] = *csize == 0xFFFFFFFF ? csize : NULL;
     field[2] = *header == 0xFFFFFFFF ? header : NULL;
@@ -8268,7 +8167,7 @@ static bool ckr__zip_extra(const uint8_t *x, size_t n, uint64_t *usize, uint64_t
         size_t len = ckr__load_u16(x + 2), at = 0;
         if (len > n - 4) return false;
         if (ckr__load_u16(x) == 1) {
-            for (i = 0; i < 3; i++) {
+            for (size_t i = 0; i < 3; i++) {
                 if (!field[i]) continue;
                 if (len - at < 8) return false;
                 *field[i] = ckr__load_u64(x + 4 + at);
@@ -8286,13 +8185,11 @@ static ckr_result ckr__zip_entry(ckr__zip *z, const uint8_t *e, uint64_t left, c
                                  uint64_t *used)
 {
     const uint64_t at = z->dir_offset + z->dir_size - left;
-    uint64_t usize, csize, n;
-    unsigned flags;
     if (left < 46 || ckr__load_u32(e) != 0x02014b50)
         return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, at,
                              "no directory entry where one was expected");
     m->name_len = ckr__load_u16(e + 28);
-    n = (uint64_t)46 + m->name_len + ckr__load_u16(e + 30) + ckr__load_u16(e + 32);
+    uint64_t n = (uint64_t)46 + m->name_len + ckr__load_u16(e + 30) + ckr__load_u16(e + 32);
     if (n > left)
         return ckr__zip_fail(z, CKR_ITEM_ZIP_DIRECTORY, at,
                              "a directory entry passes the directory's end");
@@ -8300,11 +8197,11 @@ static ckr_result ckr__zip_entry(ckr__zip *z, const uint8_t *e, uint64_t left, c
     if (!ckr__zip_name_ok(m->name, m->name_len))
         return ckr__zip_fail(z, CKR_ITEM_ZIP_NAME, at,
                              "a name that is empty, absolute, or has a NUL, backslash or '..'");
-    flags = ckr__load_u16(e + 8);
+    unsigned flags = ckr__load_u16(e + 8);
     m->method = ckr__load_u16(e + 10);
     m->crc = ckr__load_u32(e + 16);
-    csize = ckr__load_u32(e + 20);
-    usize = ckr__load_u32(e + 24);
+    uint64_t csize = ckr__load_u32(e + 20);
+    uint64_t usize = ckr__load_u32(e + 24);
     m->header = ckr__load_u32(e + 42);
     if (flags & (1u << 0 | 1u << 5 | 1u << 6 | 1u << 13))
         return ckr__zip_fail(z, CKR_ITEM_ZIP_FLAGS, at, ckr__item_text[CKR_ITEM_ZIP_FLAGS]);
@@ -8346,13 +8243,12 @@ static ckr_result ckr__zip_insert(ckr__zip *z, uint8_t *dir, uint64_t index)
 static ckr_result ckr__zip_directory(ckr__zip *z)
 {
     const uint8_t *loaded;
-    uint8_t *dir;
     uint64_t i, at = 0, used = 0;
     size_t cap = 64;
     if (ckr__file_load(z->c, z->file, z->base + z->dir_offset, z->dir_size,
                        z->c->limits.max_metadata_bytes, &loaded) != CKR_OK)
         return ckr__oom(z->c);
-    dir = (uint8_t *)(uintptr_t)loaded;
+    uint8_t *dir = (uint8_t *)(uintptr_t)loaded;
     while (cap < z->n * 2) cap *= 2;
     z->mask = cap - 1;
     z->seed = (uint64_t)(uintptr_t)dir * 0x9e3779b97f4a7c15u;
@@ -8384,13 +8280,12 @@ static int ckr__zip_by_header(const void *a, const void *b)
 
 static ckr_result ckr__zip_local(ckr__zip *z, ckr__member *m, const uint8_t *h, uint64_t limit)
 {
-    uint64_t data;
     if (ckr__load_u32(h) != 0x04034b50)
         return ckr__zip_member_fail(z, CKR_ITEM_ZIP_LOCAL, m,
                                     "no local header where the directory says");
     if (ckr__load_u16(h + 26) != m->name_len || memcmp(h + 30, m->name, m->name_len) != 0)
         return ckr__zip_member_fail(z, CKR_ITEM_ZIP_LOCAL, m, "the local header has another name");
-    data = m->header + 30 + m->name_len + ckr__load_u16(h + 28);
+    uint64_t data = m->header + 30 + m->name_len + ckr__load_u16(h + 28);
     if (data > z->dir_offset || m->size > z->dir_offset - data)
         return ckr__zip_member_fail(z, CKR_ITEM_ZIP_LOCAL, m,
                                     "the member passes the directory's begin");
@@ -8405,9 +8300,9 @@ static ckr_result ckr__zip_local(ckr__zip *z, ckr__member *m, const uint8_t *h, 
    archive of small tensors costs few calls and one of large tensors reads little.                */
 static ckr_result ckr__zip_locals(ckr__zip *z, ckr__member **m, uint8_t *buf)
 {
-    uint64_t i, k, begin = 0, end = 0;
+    uint64_t begin = 0, end = 0;
     ckr_result r = CKR_OK;
-    for (i = 0; i < z->n && r == CKR_OK; i++) {
+    for (uint64_t i = 0; i < z->n && r == CKR_OK; i++) {
         const uint64_t h = m[i]->header, need = (uint64_t)30 + m[i]->name_len;
         if (!ckr__range_ok(h, need, z->dir_offset))
             return ckr__zip_member_fail(z, CKR_ITEM_ZIP_LOCAL, m[i],
@@ -8415,7 +8310,7 @@ static ckr_result ckr__zip_locals(ckr__zip *z, ckr__member **m, uint8_t *buf)
         if (end == 0 || h < begin || h + need > end) {
             begin = h;
             end = h + need;
-            for (k = i + 1; k < z->n && m[k]->header <= end + CKR__ZIP_GAP; k++) {
+            for (uint64_t k = i + 1; k < z->n && m[k]->header <= end + CKR__ZIP_GAP; k++) {
                 const uint64_t next = m[k]->header + 30 + m[k]->name_len;
                 if (next - begin > CKR__ZIP_WINDOW || next > z->dir_offset) break;
                 if (next > end) end = next;
@@ -8432,19 +8327,16 @@ static ckr_result ckr__zip_locals(ckr__zip *z, ckr__member **m, uint8_t *buf)
 static ckr_result ckr__zip_open(ckr__ctx *c, uint32_t file, uint64_t offset, uint64_t size,
                                 ckr__zip *z)
 {
-    void **order;
-    uint8_t *buf;
-    ckr_result r;
     memset(z, 0, sizeof *z);
     z->c = c;
     z->file = file;
     z->base = offset;
     z->size = size;
-    r = ckr__zip_end(z);
+    ckr_result r = ckr__zip_end(z);
     if (r == CKR_OK) r = ckr__zip_directory(z);
     if (r != CKR_OK) return r;
-    order = ckr__sorted(c, z->members, (size_t)z->n, sizeof *z->members, ckr__zip_by_header);
-    buf = order ? (uint8_t *)ckr__heap_alloc(c, CKR__ZIP_WINDOW + 65536) : NULL;
+    void **order = ckr__sorted(c, z->members, (size_t)z->n, sizeof *z->members, ckr__zip_by_header);
+    uint8_t *buf = order ? (uint8_t *)ckr__heap_alloc(c, CKR__ZIP_WINDOW + 65536) : NULL;
     r = buf ? ckr__zip_locals(z, (ckr__member **)(void *)order, buf) : CKR_E_NOMEM;
     ckr__heap_free(c, buf, CKR__ZIP_WINDOW + 65536);
     ckr__heap_free(c, order, (size_t)z->n * sizeof *order);
@@ -8455,9 +8347,8 @@ static ckr_result ckr__zip_open(ckr__ctx *c, uint32_t file, uint64_t offset, uin
 static ckr__member *ckr__zip_find(const ckr__zip *z, const char *name, size_t n)
 {
     const uint32_t hash = ckr__zip_hash(z, name, n);
-    size_t i;
     if (z->n == 0) return NULL;
-    for (i = hash & z->mask; z->table[i]; i = (i + 1) & z->mask) {
+    for (size_t i = hash & z->mask; z->table[i]; i = (i + 1) & z->mask) {
         ckr__member *m = &z->members[z->table[i] - 1];
         if (m->hash == hash && m->name_len == n && !memcmp(m->name, name, n)) return m;
     }
@@ -8689,10 +8580,9 @@ static bool ckr__pk_mark(ckr__pickle *p)
    readable until the next push.                                                             */
 static bool ckr__pk_unmark(ckr__pickle *p, ckr_node ***first, size_t *n)
 {
-    size_t at;
     if (p->n_marks == 0)
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_STACK, "the opcode needs a mark and there is none");
-    at = p->marks[--p->n_marks];
+    size_t at = p->marks[--p->n_marks];
     p->floor = p->n_marks ? p->marks[p->n_marks - 1] : 0;
     *first = p->stack.items + at;
     *n = p->stack.n - at;
@@ -8779,15 +8669,14 @@ static ckr_node *ckr__pk_str2(ckr__pickle *p, const uint8_t *s, size_t n)
 static bool ckr__pk_quoted(ckr__pickle *p)
 {
     uint8_t *s, *d;
-    size_t n, i, k = 0;
+    size_t n, k = 0;
     uint32_t v;
-    ckr_node *node;
     if (!ckr__pk_line(p, &s, &n)) return false;
     if (n < 2 || s[0] != s[n - 1] || (s[0] != '\'' && s[0] != '"'))
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_TEXT, "a STRING line without its quotes");
     d = (uint8_t *)ckr__pk_alloc(p, n);
     if (!d) return false;
-    for (i = 1; i < n - 1; i++) {
+    for (size_t i = 1; i < n - 1; i++) {
         static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
         const char *e;
         if (s[i] != '\\') { d[k++] = s[i]; continue; }
@@ -8814,7 +8703,7 @@ static bool ckr__pk_quoted(ckr__pickle *p)
         }
     }
     d[k] = 0;
-    node = ckr__pk_str2(p, d, k);
+    ckr_node *node = ckr__pk_str2(p, d, k);
     return ckr__pk_push(p, node);
 }
 
@@ -8823,12 +8712,12 @@ static bool ckr__pk_quoted(ckr__pickle *p)
 static bool ckr__pk_raw_unicode(ckr__pickle *p)
 {
     uint8_t *s, *d;
-    size_t n, i, k = 0, slashes = 0;
+    size_t n, k = 0, slashes = 0;
     if (!ckr__pk_line(p, &s, &n)) return false;
     if (n > SIZE_MAX / 4) return ckr__pk_short(p);
     d = (uint8_t *)ckr__pk_alloc(p, n * 2 + 4);
     if (!d) return false;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const size_t digits = s[i] == 'u' ? 4 : s[i] == 'U' ? 8 : 0;
         uint32_t v = s[i];
         if (digits && slashes % 2 == 1) {
@@ -8849,9 +8738,8 @@ static bool ckr__pk_raw_unicode(ckr__pickle *p)
 
 static ckr_node *ckr__pk_int(ckr__pickle *p, int64_t v)
 {
-    ckr_node *n;
     if (v >= 0 && v < 256 && p->small[v]) return p->small[v];
-    n = ckr__pk_node(p, CKR_NODE_INT, 0);
+    ckr_node *n = ckr__pk_node(p, CKR_NODE_INT, 0);
     if (!n) return NULL;
     n->u.i = v;
     if (v >= 0 && v < 256) {
@@ -8872,8 +8760,7 @@ static size_t ckr__int_trim(const uint8_t *s, size_t n)
 static int64_t ckr__int_of(const uint8_t *s, size_t n)
 {
     uint64_t v = 0;
-    size_t i;
-    for (i = 0; i < n; i++) v |= (uint64_t)s[i] << (8 * i);
+    for (size_t i = 0; i < n; i++) v |= (uint64_t)s[i] << (8 * i);
     if (n && n < 8 && (s[n - 1] & 0x80)) v |= UINT64_MAX << (8 * n);
     return v > INT64_MAX ? -(int64_t)(UINT64_MAX - v) - 1 : (int64_t)v;
 }
@@ -8888,16 +8775,15 @@ static ckr_node *ckr__pk_long(ckr__pickle *p, const uint8_t *s, size_t n)
 /* Nine digits at a time into 32-bit limbs; false on anything but digits. */
 static bool ckr__decimal_limbs(const uint8_t *s, size_t n, uint32_t *limb, size_t *used)
 {
-    size_t i;
     *used = 0;
     while (n) {
         const size_t k = n % 9 ? n % 9 : 9;
         uint64_t carry = 0, scale = 1;
-        for (i = 0; i < k; i++, scale *= 10) {
+        for (size_t i = 0; i < k; i++, scale *= 10) {
             if (s[i] < '0' || s[i] > '9') return false;
             carry = carry * 10 + (uint64_t)(s[i] - '0');
         }
-        for (i = 0; i < *used; i++) {
+        for (size_t i = 0; i < *used; i++) {
             carry += limb[i] * scale;
             limb[i] = (uint32_t)carry;
             carry >>= 32;
@@ -8914,7 +8800,7 @@ static ckr_node *ckr__pk_decimal(ckr__pickle *p, const uint8_t *s, size_t n)
 {
     uint32_t limb[512];
     uint8_t b[2048];
-    size_t used, i;
+    size_t used;
     bool neg = false;
     while (n && (*s == ' ' || *s == '\t')) { s++; n--; }
     while (n && (s[n - 1] == ' ' || s[n - 1] == '\r' || s[n - 1] == '\t')) n--;
@@ -8926,13 +8812,13 @@ static ckr_node *ckr__pk_decimal(ckr__pickle *p, const uint8_t *s, size_t n)
     limb[used] = 0;
     if (neg) {
         uint64_t carry = 1;
-        for (i = 0; i <= used; i++) {
+        for (size_t i = 0; i <= used; i++) {
             carry += (uint32_t)~limb[i];
             limb[i] = (uint32_t)carry;
             carry >>= 32;
         }
     }
-    for (i = 0; i <= used; i++) ckr__store_u32(b + 4 * i, limb[i]);
+    for (size_t i = 0; i <= used; i++) ckr__store_u32(b + 4 * i, limb[i]);
     return ckr__pk_long(p, b, 4 * used + 4);
 }
 
@@ -8972,8 +8858,7 @@ static bool ckr__pk_binfloat(ckr__pickle *p, uint64_t v)
 {
     uint64_t bits = 0;
     double f;
-    int i;
-    for (i = 0; i < 8; i++) bits = bits << 8 | (v >> 8 * i & 255);
+    for (int i = 0; i < 8; i++) bits = bits << 8 | (v >> 8 * i & 255);
     memcpy(&f, &bits, 8);
     return ckr__pk_float_value(p, f);
 }
@@ -8992,16 +8877,14 @@ static bool ckr__pk_hashable(const ckr_node *n)
 
 static ckr_node *ckr__pk_tuple(ckr__pickle *p, ckr_node **items, size_t n)
 {
-    ckr_node *t;
-    size_t i;
     bool hashable = true;
     if (n == 0) return p->empty_tuple;
     if (n > SIZE_MAX / 32) return (ckr_node *)ckr__nomem(p->c);
-    t = ckr__pk_node(p, CKR_NODE_TUPLE, n * sizeof *items);
+    ckr_node *t = ckr__pk_node(p, CKR_NODE_TUPLE, n * sizeof *items);
     if (!t) return NULL;
     t->u.items = (ckr_node **)(void *)(t + 1);
     t->count = n;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         t->u.items[i] = items[i];
         hashable = hashable && ckr__pk_hashable(items[i]);
     }
@@ -9011,9 +8894,8 @@ static ckr_node *ckr__pk_tuple(ckr__pickle *p, ckr_node **items, size_t n)
 
 static bool ckr__pk_tuple_top(ckr__pickle *p, size_t n)
 {
-    ckr_node *t;
     if (!ckr__pk_has(p, n)) return false;
-    t = ckr__pk_tuple(p, ckr__pk_top(p, n), n);
+    ckr_node *t = ckr__pk_tuple(p, ckr__pk_top(p, n), n);
     p->stack.n -= n;
     return ckr__pk_push(p, t);
 }
@@ -9057,8 +8939,7 @@ static bool ckr__pk_keyed(ckr__pickle *p, ckr_node *n)
 static bool ckr__pk_put_keyed(ckr__pickle *p, ckr_node *to, ckr_node **items, size_t n,
                               size_t width)
 {
-    size_t i;
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         if (!ckr__pk_hashable(items[width * i]))
             return ckr__pk_fail(p, CKR_ITEM_PICKLE_KEY,
                                 width == 2 ? "a list, dict or set as a dict key"
@@ -9165,10 +9046,10 @@ static uint64_t ckr__pk_key_hash_scalar(const ckr_node *n, uint64_t seed, uint64
 
 static uint64_t ckr__pk_key_hash(const ckr_node *n, uint64_t seed, uint64_t *cost)
 {
-    uint64_t h = n->count, i;
+    uint64_t h = n->count;
     if (n->kind != CKR_NODE_TUPLE && n->kind != CKR_NODE_SIZE)
         return ckr__pk_key_hash_scalar(n, seed, cost);
-    for (i = 0; i < n->count && i < 16; i++) {
+    for (uint64_t i = 0; i < n->count && i < 16; i++) {
         const ckr_node *k = n->u.items[i];
         h = (h + ckr__pk_key_hash_scalar(k, seed, cost)) * 0xff51afd7ed558ccdu;
     }
@@ -9211,13 +9092,12 @@ static bool ckr__pk_key_equal_scalar(const ckr_node *a, const ckr_node *b)
 
 static bool ckr__pk_key_equal(const ckr_node *a, const ckr_node *b)
 {
-    uint64_t i;
     const bool ta = a->kind == CKR_NODE_TUPLE || a->kind == CKR_NODE_SIZE;
     const bool tb = b->kind == CKR_NODE_TUPLE || b->kind == CKR_NODE_SIZE;
     if (a == b) return true;
     if (!ta || !tb) return !ta && !tb && ckr__pk_key_equal_scalar(a, b);
     if (a->count != b->count || a->count > 64) return false;
-    for (i = 0; i < a->count; i++)
+    for (uint64_t i = 0; i < a->count; i++)
         if (!ckr__pk_key_equal_scalar(a->u.items[i], b->u.items[i])) return false;
     return true;
 }
@@ -9247,12 +9127,12 @@ static bool ckr__pk_keyset_reset(ckr__ctx *c, ckr__pk_keyset *k, uint64_t n)
 static bool ckr__pk_unique(ckr__pickle *p, ckr__pk_keyset *k, ckr_node *n, size_t width)
 {
     uint32_t mask = 32, i;
-    uint64_t r, w = 0;
+    uint64_t w = 0;
     if (n->count < 2) return true;
     if (!ckr__pk_keyset_reset(p->c, k, n->count)) return false;
     while (mask < n->count + n->count / 2) mask *= 2;
     mask--;
-    for (r = 0; r < n->count; r++) {
+    for (uint64_t r = 0; r < n->count; r++) {
         ckr_node **item = n->u.items + r * width;
         uint64_t cost = 0;
         if (r + 16 < n->count) CKR__PREFETCH(item[16 * width]);
@@ -9277,9 +9157,8 @@ static bool ckr__pk_unique(ckr__pickle *p, ckr__pk_keyset *k, ckr_node *n, size_
 static bool ckr__pk_finish_keys(ckr__pickle *p)
 {
     ckr__pk_keyset k = CKR_ZERO;
-    size_t i;
     bool ok = true;
-    for (i = 0; i < p->keyed.n && ok; i++) {
+    for (size_t i = 0; i < p->keyed.n && ok; i++) {
         ckr_node *n = p->keyed.items[i];
         ok = ckr__pk_unique(p, &k, n, ckr_node_is_dict(n) ? 2 : 1);
     }
@@ -9293,9 +9172,8 @@ static bool ckr__pk_finish_keys(ckr__pickle *p)
 static ckr_node *ckr__pk_object(ckr__pickle *p, const char *how, ckr_node *callable, ckr_node *args)
 {
     ckr_node *n = ckr__pk_node(p, CKR_NODE_OBJECT, sizeof(ckr_object));
-    ckr_object *o;
     if (!n) return NULL;
-    o = (ckr_object *)(void *)(n + 1);
+    ckr_object *o = (ckr_object *)(void *)(n + 1);
     n->u.object = o;
     o->how = how;
     o->args = args;
@@ -9342,10 +9220,7 @@ static bool ckr__text_is(const char *s, size_t n, const char *what)
 static bool ckr__pk_global(ckr__pickle *p, const char *mod, size_t n_mod, const char *name,
                            size_t n_name)
 {
-    size_t i;
-    ckr_node *g;
-    char *d;
-    for (i = 0; i < sizeof ckr__py2 / sizeof *ckr__py2; i++) {
+    for (size_t i = 0; i < sizeof ckr__py2 / sizeof *ckr__py2; i++) {
         const ckr__py2_row *row = &ckr__py2[i];
         if (!ckr__text_is(mod, n_mod, row->old_module) ||
             (row->old_name && !ckr__text_is(name, n_name, row->old_name)))
@@ -9360,13 +9235,13 @@ static bool ckr__pk_global(ckr__pickle *p, const char *mod, size_t n_mod, const 
     if (!ckr__pk_charge(p, n_mod + n_name)) return false;
     if (!ckr__utf8_ok((const uint8_t *)mod, n_mod) || !ckr__utf8_ok((const uint8_t *)name, n_name))
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_TEXT, "a global's name is no UTF-8");
-    d = (char *)ckr__pk_alloc(p, n_mod + n_name + 2);
+    char *d = (char *)ckr__pk_alloc(p, n_mod + n_name + 2);
     if (!d) return false;
     if (n_mod) memcpy(d, mod, n_mod);
     d[n_mod] = '.';
     if (n_name) memcpy(d + n_mod + 1, name, n_name);
     d[n_mod + 1 + n_name] = 0;
-    g = ckr__pk_text(p, CKR_NODE_GLOBAL, d, n_mod + 1 + n_name);
+    ckr_node *g = ckr__pk_text(p, CKR_NODE_GLOBAL, d, n_mod + 1 + n_name);
     if (!g) return false;
     ckr__torch_global(p, g);
     return ckr__pk_push(p, g);
@@ -9382,10 +9257,9 @@ static bool ckr__pk_global_lines(ckr__pickle *p)
 
 static bool ckr__pk_stack_global(ckr__pickle *p)
 {
-    const ckr_node *mod, *name;
     if (!ckr__pk_has(p, 2)) return false;
-    mod = ckr__pk_top(p, 2)[0];
-    name = ckr__pk_top(p, 1)[0];
+    const ckr_node *mod = ckr__pk_top(p, 2)[0];
+    const ckr_node *name = ckr__pk_top(p, 1)[0];
     if (mod->kind != CKR_NODE_STR || name->kind != CKR_NODE_STR)
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_ARGS, "a global's module and name must be strings");
     p->stack.n -= 2;
@@ -9411,12 +9285,11 @@ static bool ckr__pk_call(ckr__pickle *p, bool newobj)
 /* NEWOBJ_EX, in the form that the earlier protocols have for it. */
 static bool ckr__pk_newobj_ex(ckr__pickle *p)
 {
-    ckr_node *o;
     if (!ckr__pk_has(p, 3)) return false;
     if (ckr__pk_top(p, 2)[0]->kind != CKR_NODE_TUPLE || ckr__pk_top(p, 1)[0]->kind != CKR_NODE_DICT)
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_ARGS,
                             "the arguments of a call are no tuple and dict");
-    o = ckr__pk_object(p, "reduce", NULL, ckr__pk_tuple(p, ckr__pk_top(p, 3), 3));
+    ckr_node *o = ckr__pk_object(p, "reduce", NULL, ckr__pk_tuple(p, ckr__pk_top(p, 3), 3));
     if (!o || !o->u.object->args) return false;
     ckr__object(o)->name = "copyreg.__newobj_ex__";
     p->stack.n -= 3;
@@ -9482,13 +9355,12 @@ static bool ckr__pk_memo_room(ckr__pickle *p, size_t need)
 /* A writer cannot have used an index that is larger than the bytes it has written. */
 static CKR__NOINLINE bool ckr__pk_put_any(ckr__pickle *p, uint64_t index)
 {
-    ckr_node *top;
     if (!ckr__pk_has(p, 1)) return false;
     if (index > p->op)
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_MEMO,
                             "a memo index that is larger than the pickle so far");
     if (!ckr__pk_memo_room(p, (size_t)index + 1)) return false;
-    top = *ckr__pk_top(p, 1);
+    ckr_node *top = *ckr__pk_top(p, 1);
     while (p->memo.n <= index) p->memo_ids[p->memo.n++] = CKR__MEMO_NONE;
     if (p->memo_ids[index] == CKR__MEMO_NONE) p->memo_count++;
     p->memo.items[index] = top;
@@ -9498,10 +9370,9 @@ static CKR__NOINLINE bool ckr__pk_put_any(ckr__pickle *p, uint64_t index)
 
 static bool ckr__pk_put(ckr__pickle *p, uint64_t index)
 {
-    ckr_node *top;
     if (index != p->memo.n || index >= p->memo.cap || p->stack.n == p->floor)
         return ckr__pk_put_any(p, index);
-    top = p->stack.items[p->stack.n - 1];
+    ckr_node *top = p->stack.items[p->stack.n - 1];
     p->memo.items[p->memo.n++] = top;
     p->memo_ids[index] = top->id;
     p->memo_count++;
@@ -9511,10 +9382,9 @@ static bool ckr__pk_put(ckr__pickle *p, uint64_t index)
 static bool ckr__pk_get(ckr__pickle *p, uint64_t index)
 {
     const uint32_t id = index < p->memo.n ? p->memo_ids[index] : CKR__MEMO_NONE;
-    ckr_node *n;
     if (id == CKR__MEMO_NONE)
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_MEMO, "a memo index that was never set");
-    n = id == CKR__MEMO_DROPPED ? NULL : p->memo.items[index];
+    ckr_node *n = id == CKR__MEMO_DROPPED ? NULL : p->memo.items[index];
     if (!n || n->id != id) {
         p->stale = true;
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_MEMO, "a memo index of a dropped value");
@@ -9526,10 +9396,10 @@ static bool ckr__pk_get(ckr__pickle *p, uint64_t index)
 static bool ckr__pk_memo_line(ckr__pickle *p, bool put)
 {
     uint8_t *s;
-    size_t n, i;
+    size_t n;
     uint64_t v = 0;
     if (!ckr__pk_line(p, &s, &n)) return false;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (s[i] < '0' || s[i] > '9' || n > 18)
             return ckr__pk_fail(p, CKR_ITEM_PICKLE_MEMO, "a memo index that is no number");
         v = v * 10 + (uint64_t)(s[i] - '0');
@@ -9750,8 +9620,7 @@ static bool ckr__pk_constants(ckr__pickle *p)
 static void ckr__pk_free(ckr__pickle *p)
 {
     ckr__nodes *const lists[] = { &p->stack, &p->memo, &p->keyed, &p->dists };
-    size_t i;
-    for (i = 0; i < sizeof lists / sizeof *lists; i++) {
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         ckr__heap_free(p->c, lists[i]->items, lists[i]->cap * sizeof(ckr_node *));
         memset(lists[i], 0, sizeof *lists[i]);
     }
@@ -9770,14 +9639,13 @@ static ckr_node *ckr__pk_run(ckr__pickle *p)
     ckr_node *root = NULL;
     bool ok = ckr__pk_constants(p);
     while (ok && !p->done) {
-        uint8_t op;
         p->op = p->pos;
         if (p->pos >= p->size) {
             p->truncated = true;
             ok = ckr__pk_fail(p, CKR_ITEM_PICKLE_TRUNCATED, "the pickle has no STOP");
             break;
         }
-        op = p->data[p->pos++];
+        uint8_t op = p->data[p->pos++];
         if (p->nul) {
             *p->nul = 0;
             p->nul = NULL;
@@ -9905,7 +9773,7 @@ static bool ckr__np_build(ckr__pickle *p, ckr_node *target, const ckr_node *stat
 static void ckr__torch_global(ckr__pickle *p, ckr_node *g)
 {
     const char *s = g->u.str;
-    size_t n = (size_t)g->count, i;
+    size_t n = (size_t)g->count;
     (void)p;
     if (n > 11 && !memcmp(s, "torch.", 6)) {
         const size_t skip = !memcmp(s + 6, "cuda.", 5) ? 11 : 6;
@@ -9928,7 +9796,7 @@ static void ckr__torch_global(ckr__pickle *p, ckr_node *g)
             return;
         }
     }
-    for (i = 0; i < sizeof ckr__globals / sizeof *ckr__globals; i++)
+    for (size_t i = 0; i < sizeof ckr__globals / sizeof *ckr__globals; i++)
         if (ckr__text_is(s, n, ckr__globals[i].name)) {
             g->_aux = ckr__globals[i].code;
             return;
@@ -10091,7 +9959,6 @@ static bool ckr__torch_storage(ckr__pickle *p, ckr_node *pid, ckr_node **out)
     ckr__storage s = CKR_ZERO;
     size_t key_len = 0;
     int64_t offset = 0, numel;
-    uint64_t size;
     if (pid->count < 5 || pid->count > 6 || i[1]->kind != CKR_NODE_GLOBAL ||
         i[1]->_aux < CKR__G_STORAGE ||
         i[4]->kind != CKR_NODE_INT || i[4]->u.i < 0)
@@ -10100,7 +9967,7 @@ static bool ckr__torch_storage(ckr__pickle *p, ckr_node *pid, ckr_node **out)
     if (!ckr__torch_key(p, i[2], &s.key, &key_len)) return false;
     s.untyped = i[1]->_aux == CKR__G_UNTYPED;
     s.dtype = s.untyped ? CKR_DTYPE_U8 : (ckr_dtype)(i[1]->_aux - CKR__G_STORAGE);
-    size = ckr_dtype_size(s.dtype);
+    uint64_t size = ckr_dtype_size(s.dtype);
     if (!ckr__mul_u64((uint64_t)i[4]->u.i, size, &s.nbytes) || s.nbytes > INT64_MAX)
         return ckr__pk_fail_at(p, CKR_ITEM_TORCH_STORAGE, s.key,
                               "a storage of more than 2^63 bytes");
@@ -10147,8 +10014,7 @@ static bool ckr__torch_args(ckr__pickle *p, const char *text)
 /* Sizes or strides: a tuple, list or torch.Size of integers that are not negative. */
 static bool ckr__torch_dims(ckr__pickle *p, const ckr_node *n, int64_t *out)
 {
-    uint64_t i;
-    for (i = 0; i < n->count; i++) {
+    for (uint64_t i = 0; i < n->count; i++) {
         const ckr_node *k = n->u.items[i];
         if (k->kind != CKR_NODE_INT || k->u.i < 0)
             return ckr__torch_args(p, "a size or stride that is no integer, or is negative");
@@ -10170,13 +10036,12 @@ static bool ckr__view_fits(const ckr_view *v)
     const uint64_t size = ckr_dtype_size(v->dtype);
     uint64_t last = (uint64_t)v->offset, in_byte = 1, k;
     int64_t numel, step = 1;
-    uint32_t d;
     if (v->layout && v->dtype == CKR_DTYPE_QUINT4X2) in_byte = 2;
     if (v->layout && v->dtype == CKR_DTYPE_QUINT2X4) in_byte = 4;
     if (!ckr__numel(v->n_dims, v->shape, &numel) || !ckr__mul_u64((uint64_t)numel, size, &k) ||
         k > INT64_MAX) return false;
     if (numel == 0) return true;
-    for (d = v->n_dims; d-- > 0; step *= v->shape[d]) {
+    for (uint32_t d = v->n_dims; d-- > 0; step *= v->shape[d]) {
         if (in_byte > 1 && v->shape[d] != 1 && v->stride[d] != step) return false;
         if (!ckr__mul_u64((uint64_t)(v->shape[d] - 1), (uint64_t)v->stride[d], &k) ||
             !ckr__add_u64(last, k, &last)) return false;
@@ -10226,17 +10091,14 @@ static bool ckr__torch_placed(ckr__pickle *p, ckr_view *v, uint64_t at, uint64_t
 static ckr_node *ckr__torch_strided(ckr__pickle *p, ckr_node **a, const ckr_node *dtype,
                                     const char *layout)
 {
-    const ckr_view *s;
-    ckr_node *n;
-    ckr_view *v;
     if (a[0]->kind != CKR_NODE_STORAGE || a[1]->kind != CKR_NODE_INT || a[1]->u.i < 0) {
         ckr__torch_args(p, "expected a storage and an offset that is not negative");
         return NULL;
     }
-    n = ckr__tensor_node(p, a[2], a[3]);
+    ckr_node *n = ckr__tensor_node(p, a[2], a[3]);
     if (!n) return NULL;
-    s = a[0]->u.view;
-    v = ckr__view(n);
+    const ckr_view *s = a[0]->u.view;
+    ckr_view *v = ckr__view(n);
     v->dtype = s->dtype;
     v->layout = layout;
     if (dtype) {
@@ -10259,9 +10121,8 @@ static ckr_node *ckr__torch_strided(ckr__pickle *p, ckr_node **a, const ckr_node
 /* The last of equal keys counts, and duplicates are still there while the pickle runs. */
 static const ckr_node *ckr__pk_lookup(const ckr_node *dict, const char *key)
 {
-    uint64_t i;
     if (!ckr_node_is_dict(dict)) return NULL;
-    for (i = dict->count; i > 0; i--)
+    for (uint64_t i = dict->count; i > 0; i--)
         if (ckr__is_str(dict->u.items[2 * i - 2], key)) return dict->u.items[2 * i - 1];
     return NULL;
 }
@@ -10274,14 +10135,13 @@ static bool ckr__pk_true(const ckr_node *n)
 /* Sizes and strides hold small shared integers or ones of their own. */
 static void ckr__torch_drop_args(ckr__pickle *p, ckr_node *args)
 {
-    uint64_t i, k;
     if ((args->_flags & CKR__N_SHARED) || p->keep) return;
     if (!p->torch->legacy)
         ckr__pk_drop(p, args->u.items[0]);    /* a legacy one is still in `views` */
-    for (i = 1; i < args->count; i++) {
+    for (uint64_t i = 1; i < args->count; i++) {
         ckr_node *n = args->u.items[i];
         if (n->kind == CKR_NODE_TUPLE && !(n->_flags & CKR__N_SHARED) && n->count < CKR__PK_CLASSES)
-            for (k = 0; k < n->count; k++)
+            for (uint64_t k = 0; k < n->count; k++)
                 if (n->u.items[k]->kind == CKR_NODE_INT) ckr__pk_drop(p, n->u.items[k]);
         if (n->kind != CKR_NODE_ODICT || n->count == 0) ckr__pk_drop(p, n);
     }
@@ -10293,17 +10153,15 @@ static bool ckr__torch_dense(ckr__pickle *p, ckr_node *args, uint16_t code, ckr_
     ckr_node **a = args->u.items;
     const uint64_t n = args->count, fixed = code == CKR__G_TENSOR1 ? 4 : code == CKR__G_TENSOR2 ?
         6 : 7;
-    const ckr_node *flags;
-    ckr_view *v;
     if (n < fixed || n > fixed + (code == CKR__G_TENSOR1 ? 0 : 1))
         return ckr__torch_args(p, "a tensor is rebuilt from a wrong number of arguments");
     *out = ckr__torch_strided(p, a, code == CKR__G_TENSOR3 ? a[6] : NULL, NULL);
     if (!*out) return false;
-    v = ckr__view(*out);
+    ckr_view *v = ckr__view(*out);
     if (code == CKR__G_TENSOR1) return true;
     if (a[4]->kind != CKR_NODE_BOOL) return ckr__torch_args(p, "requires_grad must be a bool");
     v->requires_grad = a[4]->u.b;
-    flags = n > fixed ? a[fixed] : NULL;
+    const ckr_node *flags = n > fixed ? a[fixed] : NULL;
     v->conj = ckr__pk_true(ckr__pk_lookup(flags, "conj"));
     v->neg = ckr__pk_true(ckr__pk_lookup(flags, "neg"));
     ckr__torch_drop_args(p, args);
@@ -10355,12 +10213,11 @@ static bool ckr__torch_parameter(ckr__pickle *p, const ckr_node *args, uint16_t 
 static bool ckr__torch_meta(ckr__pickle *p, const ckr_node *args, bool wrapper, ckr_node **out)
 {
     ckr_node **a = args->u.items + (wrapper ? 1 : 0);
-    ckr_view *v;
     if (args->count != (wrapper ? 8u : 4u) || a[0]->kind != CKR_NODE_DTYPE)
         return ckr__torch_args(p, "a tensor without data is rebuilt from wrong arguments");
     *out = ckr__tensor_node(p, a[1], a[2]);
     if (!*out) return false;
-    v = ckr__view(*out);
+    ckr_view *v = ckr__view(*out);
     v->dtype = (ckr_dtype)a[0]->_aux;
     v->meta = true;
     v->requires_grad = ckr__pk_true(args->u.items[args->count - 1]);
@@ -10601,15 +10458,14 @@ static ckr_node *ckr__quick_tensor(ckr__pickle *p, const ckr__quick *q)
 /* Behind a mark: *done when the next opcodes were such a tensor's, and are done. */
 static bool ckr__torch_quick(ckr__pickle *p, bool *done)
 {
-    ckr_node **top, *n;
     ckr__quick q;
     if (!p->torch->zip || p->torch->slow || p->stack.n == p->floor) return true;
-    top = ckr__pk_top(p, 1);
+    ckr_node **top = ckr__pk_top(p, 1);
     if ((*top)->kind != CKR_NODE_GLOBAL || (*top)->_aux != CKR__G_TENSOR2) return true;
     q.at = p->data + p->pos;
     q.puts = 0;
     if (!ckr__quick_match(p, &q)) return true;
-    n = ckr__quick_tensor(p, &q);
+    ckr_node *n = ckr__quick_tensor(p, &q);
     if (!n) return false;
     *top = n;
     p->memo_count += q.puts;
@@ -10670,8 +10526,7 @@ static const ckr_node *ckr__dist_attr2(const ckr_node *n, const char *name, cons
 {
     const ckr_node *state = !n ? NULL : n->kind == CKR_NODE_OBJECT ? n->u.object->state
                           : n->kind == CKR_NODE_TENSOR ? n->attrs : NULL, *found = NULL;
-    uint64_t i;
-    for (i = 0; i < 2 && !found && state; i++) {       /* (dict, slots), or a dict alone */
+    for (uint64_t i = 0; i < 2 && !found && state; i++) {       /* (dict, slots), or a dict alone */
         const ckr_node *d = ckr_node_is_dict(state) ? state : ckr_node_at(state, i);
         if (!d || d->count > CKR__DIST_FEW) continue;
         found = ckr_node_get(d, name);
@@ -10690,11 +10545,10 @@ static const ckr_node *ckr__dist_attr(const ckr_node *n, const char *name)
 static bool ckr__dist_ints(const ckr_node *n, uint64_t most, int64_t *out, uint64_t *count)
 {
     const bool one = n && n->kind == CKR_NODE_INT;
-    uint64_t i;
     if (!n || (!one && !ckr_node_is_list(n) && n->kind != CKR_NODE_SIZE)) return false;
     *count = one ? 1 : n->count;
     if (*count > most) return false;
-    for (i = 0; i < *count; i++) {
+    for (uint64_t i = 0; i < *count; i++) {
         const ckr_node *k = one ? n : n->u.items[i];
         if (k->kind != CKR_NODE_INT || k->u.i < 0) return false;
         out[i] = k->u.i;
@@ -10734,7 +10588,6 @@ static bool ckr__layout_read(const ckr_node *mesh, ckr__layout *l)
     const ckr_node *o = ckr__dist_attr(mesh, "_layout"), *axes = ckr__dist_attr(o, "axes"),
                    *shape = ckr__dist_attr(o, "shape"), *stride = ckr__dist_attr(o, "stride"),
                    *t = ckr__dist_attr2(mesh, "mesh", "_mesh"), *a;
-    uint64_t i;
     memset(l, 0, sizeof *l);
     if (!o && t && t->kind == CKR_NODE_TENSOR && t->u.view->n_dims <= CKR__MESH_DIMS) {
         l->n_dims = t->u.view->n_dims;
@@ -10742,7 +10595,7 @@ static bool ckr__layout_read(const ckr_node *mesh, ckr__layout *l)
         return true;
     }
     if (shape && shape->kind == CKR_NODE_INT) return ckr__layout_axis(l, shape, stride);
-    for (i = 0; (a = ckr_node_at(axes ? axes : shape, i)) != NULL; i++)
+    for (uint64_t i = 0; (a = ckr_node_at(axes ? axes : shape, i)) != NULL; i++)
         if (!ckr__layout_axis(l, axes ? ckr__dist_attr(a, "shape") : a,
                               axes ? ckr__dist_attr(a, "stride") : ckr_node_at(stride, i)))
             return false;
@@ -10753,7 +10606,7 @@ static bool ckr__layout_read(const ckr_node *mesh, ckr__layout *l)
 static bool ckr__layout_ranks(const ckr__layout *l, const int64_t *list, int64_t n_list,
                               int64_t own, int64_t total, int64_t *out)
 {
-    int64_t base = 0, at, i, k, rest;
+    int64_t base = 0, at, k, rest;
     uint32_t d;
     if (total != n_list) {                     /* a slice: which one tells only this rank   */
         for (at = 0; at < n_list && list[at] != own; at++) { }
@@ -10761,7 +10614,7 @@ static bool ckr__layout_ranks(const ckr__layout *l, const int64_t *list, int64_t
             if (l->stride[d]) base -= at / l->stride[d] % l->size[d] * l->stride[d];
         if (at == n_list || base < 0) return false;
     }
-    for (i = 0; i < total; i++) {
+    for (int64_t i = 0; i < total; i++) {
         for (d = l->n, rest = i, k = base; d-- > 0; rest /= l->size[d])
             k += rest % l->size[d] * l->stride[d];
         if (k >= n_list) return false;
@@ -10773,8 +10626,7 @@ static bool ckr__layout_ranks(const ckr__layout *l, const int64_t *list, int64_t
 static uint64_t ckr__mesh_size(const ckr_mesh *m)
 {
     uint64_t n = 1;
-    uint32_t d;
-    for (d = 0; d < m->n_dims; d++) n *= (uint64_t)m->shape[d];
+    for (uint32_t d = 0; d < m->n_dims; d++) n *= (uint64_t)m->shape[d];
     return n;
 }
 
@@ -10783,10 +10635,9 @@ static bool ckr__mesh_at(const ckr_mesh *m, int64_t rank, int64_t *at)
 {
     const uint64_t n = ckr__mesh_size(m);
     uint64_t place = 0;
-    uint32_t d;
     while (place < n && m->ranks[place] != rank) place++;
     if (place == n) return false;
-    for (d = m->n_dims; d-- > 0; place /= (uint64_t)m->shape[d])
+    for (uint32_t d = m->n_dims; d-- > 0; place /= (uint64_t)m->shape[d])
         at[d] = (int64_t)(place % (uint64_t)m->shape[d]);
     return true;
 }
@@ -10794,11 +10645,10 @@ static bool ckr__mesh_at(const ckr_mesh *m, int64_t rank, int64_t *at)
 static const char *ckr__mesh_names(ckr__pickle *p, const ckr_node *names, ckr_mesh *m)
 {
     const char **name = CKR__NEW_N(p->c, const char *, m->n_dims);
-    uint32_t d;
     if (!name) return "";
     if (!ckr_node_is_list(names) || names->count != m->n_dims)
         return "its mesh has not one name for each axis";
-    for (d = 0; d < m->n_dims; d++) {
+    for (uint32_t d = 0; d < m->n_dims; d++) {
         name[d] = ckr_node_str(names->u.items[d]);
         if (!name[d]) return "a name of an axis of its mesh is no text";
     }
@@ -10816,12 +10666,11 @@ static const char *ckr__mesh_read(ckr__pickle *p, const ckr_node *n, ckr__dist_m
     ckr__layout l;
     int64_t *v, total = 1;
     uint64_t count = 0, place = 0;
-    uint32_t d;
     m->mesh.device_type = ckr_node_str(ckr__dist_attr2(n, "_device_type", "device_type"));
     if (!m->mesh.device_type || !ckr_node_is_list(list) || !ckr__layout_read(n, &l))
         return "its mesh has no device type, ranks or layout";
     if (!l.n_dims) return "its mesh has no axis";
-    for (d = 0; d < l.n_dims && total > 0; d++)
+    for (uint32_t d = 0; d < l.n_dims && total > 0; d++)
         total = l.shape[d] <= (int64_t)list->count / total ? total * l.shape[d] : 0;
     if (total < 1 || list->count > (uint64_t)CKR__DIST_MOST)
         return "the layout of its mesh does not fit its ranks";
@@ -10842,7 +10691,7 @@ static const char *ckr__mesh_read(ckr__pickle *p, const ckr_node *n, ckr__dist_m
     }
     if (at && at->kind != CKR_NODE_NONE && m->rank < 0) {
         if (!ckr__dist_dims(at, l.n_dims, m->at)) return "its coordinates do not fit its mesh";
-        for (d = 0; d < l.n_dims; d++) {
+        for (uint32_t d = 0; d < l.n_dims; d++) {
             if (m->at[d] >= l.shape[d]) return "its coordinates lie outside its mesh";
             place = place * (uint64_t)l.shape[d] + (uint64_t)m->at[d];
         }
@@ -10855,11 +10704,10 @@ static const char *ckr__mesh_read(ckr__pickle *p, const ckr_node *n, ckr__dist_m
 /* The mesh of a node, read once; NULL: the error is set. */
 static const ckr__dist_mesh *ckr__mesh_of(ckr__pickle *p, ckr__map *known, const ckr_node *n)
 {
-    ckr__dist_mesh *m;
     uint64_t at;
     if (ckr__map_find(known, (const char *)&n, sizeof n, &at))
         return (const ckr__dist_mesh *)(uintptr_t)at;
-    m = CKR__NEW(p->c, ckr__dist_mesh);
+    ckr__dist_mesh *m = CKR__NEW(p->c, ckr__dist_mesh);
     if (!m) return NULL;
     m->node = n;
     m->world = -1;
@@ -10877,8 +10725,8 @@ static const char *ckr__dist_box(const ckr_mesh *m, const int64_t *at, const ckr
                                  uint32_t n_dims, const int64_t *shape, int64_t *start,
                                  int64_t *count)
 {
-    uint32_t order[CKR__MESH_DIMS], n, d, k, i;
-    for (d = 0; d < n_dims; d++) {
+    uint32_t order[CKR__MESH_DIMS], n, k, i;
+    for (uint32_t d = 0; d < n_dims; d++) {
         for (k = m->n_dims, n = 0; k-- > 0;) {
             int64_t before = 1, split = p[k].kind == CKR_PLACE_STRIDED ? p[k].split_factor : 1;
             if (p[k].kind == CKR_PLACE_PARTIAL)
@@ -10926,8 +10774,7 @@ static bool ckr__place_read(const ckr_node *n, uint32_t n_dims, ckr_placement *o
 /* What holds the elements; a wrapper of a collective that had not ended when it was saved goes. */
 static const ckr_view *ckr__dist_local(const ckr_node *n)
 {
-    int i;
-    for (i = 0; i < 8 && n && n->kind == CKR_NODE_TENSOR &&
+    for (int i = 0; i < 8 && n && n->kind == CKR_NODE_TENSOR &&
                 ckr__dist_is(n->u.view->type_name, "AsyncCollectiveTensor"); i++)
         n = ckr__dist_attr(n, "elem");
     return n && n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
@@ -10955,7 +10802,6 @@ static const char *ckr__dtensor_read(ckr__pickle *p, ckr__map *known, const ckr_
     const ckr__dist_mesh *m = mesh ? ckr__mesh_of(p, known, mesh) : NULL;
     ckr_shard *s = CKR__NEW(p->c, ckr_shard);
     int64_t *dims = CKR__NEW_N(p->c, int64_t, 2 * (uint64_t)v->n_dims);
-    ckr_placement *places;
     const char *fault;
     uint32_t k;
     if (!mesh) return "it has no mesh";
@@ -10966,7 +10812,7 @@ static const char *ckr__dtensor_read(ckr__pickle *p, ckr__map *known, const ckr_
     d->mesh = &m->mesh;
     if (!ckr_node_is_list(list) || list->count != m->mesh.n_dims)
         return "it has not one placement for each axis of its mesh";
-    places = CKR__NEW_N(p->c, ckr_placement, list->count);
+    ckr_placement *places = CKR__NEW_N(p->c, ckr_placement, list->count);
     if (!places) return "";
     for (k = 0; k < m->mesh.n_dims; k++)
         if (!ckr__place_read(list->u.items[k], v->n_dims, &places[k]))
@@ -10996,10 +10842,9 @@ static const char *ckr__dtensor_read(ckr__pickle *p, ckr__map *known, const ckr_
 /* The box that a ShardMetadata tells, inside the tensor. */
 static bool ckr__shard_box(const ckr_node *meta, const ckr_view *v, int64_t *start, int64_t *count)
 {
-    uint32_t i;
     if (!ckr__dist_dims(ckr__dist_attr(meta, "shard_offsets"), v->n_dims, start) ||
         !ckr__dist_dims(ckr__dist_attr(meta, "shard_sizes"), v->n_dims, count)) return false;
-    for (i = 0; i < v->n_dims; i++)
+    for (uint32_t i = 0; i < v->n_dims; i++)
         if (start[i] > v->shape[i] || count[i] > v->shape[i] - start[i]) return false;
     return true;
 }
@@ -11031,12 +10876,10 @@ static const char *ckr__sharded_read(ckr__pickle *p, const ckr_node *n, const ck
                    *list = ckr__dist_attr(meta, "shards_metadata");
     const char *fault = NULL;
     ckr_shard *s;
-    int64_t *dims;
-    uint64_t i;
     if (!ckr_node_is_list(list) || !ckr_node_is_list(local)) return "its state has no shards";
     if (!ckr__pk_charge(p, list->count * (16 * (uint64_t)v->n_dims + sizeof *s) + 1)) return "";
     s = CKR__NEW_N(p->c, ckr_shard, list->count);
-    dims = CKR__NEW_N(p->c, int64_t, (2 * list->count + 1) * v->n_dims);
+    int64_t *dims = CKR__NEW_N(p->c, int64_t, (2 * list->count + 1) * v->n_dims);
     if (!s || !dims) return "";
     if (!ckr_node_i64(ckr__dist_attr(group, "global_rank"), &d->rank) || d->rank < 0 ||
         !ckr_node_i64(ckr__dist_attr(group, "global_world_size"), &d->world) ||
@@ -11044,7 +10887,7 @@ static const char *ckr__sharded_read(ckr__pickle *p, const ckr_node *n, const ck
     if (!ckr__dist_dims(ckr__dist_attr(meta, "size"), v->n_dims, dims) ||
         memcmp(dims, v->shape, v->n_dims * sizeof *dims) != 0)
         return "its metadata has another shape than the tensor";
-    for (i = 0; i < list->count; i++, dims += 2 * (size_t)v->n_dims) {
+    for (uint64_t i = 0; i < list->count; i++, dims += 2 * (size_t)v->n_dims) {
         const ckr_node *one = list->u.items[i];
         if (!ckr__shard_box(one, v, dims, dims + v->n_dims))
             return "a shard of it has no box, or one outside the tensor";
@@ -11055,7 +10898,7 @@ static const char *ckr__sharded_read(ckr__pickle *p, const ckr_node *n, const ck
     }
     d->shards = s;
     d->n_shards = list->count;
-    for (i = 0; i < local->count && !fault; i++)
+    for (uint64_t i = 0; i < local->count && !fault; i++)
         fault = ckr__shard_local(p, v, d, s, local->u.items[i]);
     return fault;
 }
@@ -11064,10 +10907,9 @@ static const char *ckr__sharded_read(ckr__pickle *p, const ckr_node *n, const ck
 static bool ckr__dist_fill(ckr__pickle *p)
 {
     ckr__map known;
-    size_t i;
     memset(&known, 0, sizeof known);
     known.c = p->c;
-    for (i = 0; i < p->dists.n && p->c->err->code == CKR_OK; i++) {
+    for (size_t i = 0; i < p->dists.n && p->c->err->code == CKR_OK; i++) {
         const ckr_node *n = p->dists.items[i];
         const ckr_view *v = n->u.view;
         ckr_dist *d = (ckr_dist *)(uintptr_t)v->dist;
@@ -11083,10 +10925,9 @@ static bool ckr__dist_fill(ckr__pickle *p)
 static bool ckr__dist_note(ckr__pickle *p, ckr_node *n)
 {
     ckr_view *v = ckr__view(n);
-    ckr_dist *d;
     if (!v->meta || (!ckr__dist_is(v->type_name, "DTensor") &&
                      !ckr__dist_is(v->type_name, "ShardedTensor"))) return true;
-    d = CKR__NEW(p->c, ckr_dist);
+    ckr_dist *d = CKR__NEW(p->c, ckr_dist);
     if (!d || !ckr__nodes_room(p->c, &p->dists, p->dists.n + 1)) return false;
     d->class_name = v->type_name;
     d->rank = d->world = -1;
@@ -11100,12 +10941,11 @@ static bool ckr__dist_note(ckr__pickle *p, ckr_node *n)
 static ckr_node *ckr__pk_pairs_of(ckr__pickle *p, ckr_node_kind kind, const ckr_node *from)
 {
     ckr_node *n = ckr__pk_node(p, kind, 0);
-    uint64_t i;
     if (!n || !from) return n;
     if (ckr_node_is_dict(from))
         return ckr__pk_charge(p, from->count * 16) &&
                ckr__pk_put_pairs(p, n, from->u.items, (size_t)from->count) ? n : NULL;
-    for (i = 0; i < from->count; i++) {
+    for (uint64_t i = 0; i < from->count; i++) {
         const ckr_node *pair = from->u.items[i];
         if (!ckr_node_is_list(pair) || pair->count != 2) {
             ckr__pk_fail(p, CKR_ITEM_PICKLE_ARGS, "a dict is made from something that is no pair");
@@ -11151,12 +10991,11 @@ static bool ckr__call_set(ckr__pickle *p, uint16_t code, const ckr_node *args, c
 static ckr_node *ckr__pk_latin1(ckr__pickle *p, ckr_node_kind kind, const ckr_node *text)
 {
     const uint8_t *s = (const uint8_t *)text->u.str;
-    uint64_t i, k = 0;
-    uint8_t *d;
+    uint64_t k = 0;
     if (!ckr__pk_charge(p, text->count)) return NULL;
-    d = (uint8_t *)ckr__pk_alloc(p, (size_t)text->count + 1);
+    uint8_t *d = (uint8_t *)ckr__pk_alloc(p, (size_t)text->count + 1);
     if (!d) return NULL;
-    for (i = 0; i < text->count; i++) {
+    for (uint64_t i = 0; i < text->count; i++) {
         if (s[i] < 0x80) { d[k++] = s[i]; continue; }
         if (s[i] > 0xC3) {
             ckr__pk_fail(p, CKR_ITEM_PICKLE_TEXT,
@@ -11200,13 +11039,11 @@ static bool ckr__call_complex(ckr__pickle *p, const ckr_node *args, ckr_node **o
 
 static bool ckr__call_size(ckr__pickle *p, const ckr_node *args, ckr_node **out)
 {
-    const ckr_node *from;
-    uint64_t i;
     if (args->count != 1 || !ckr_node_is_list(args->u.items[0]))
         return ckr__torch_args(p, "torch.Size is made from something that is no tuple");
-    from = args->u.items[0];
+    const ckr_node *from = args->u.items[0];
     if (!ckr__pk_charge(p, from->count * 16)) return false;
-    for (i = 0; i < from->count; i++)
+    for (uint64_t i = 0; i < from->count; i++)
         if (from->u.items[i]->kind != CKR_NODE_INT)
             return ckr__torch_args(p, "torch.Size holds something that is no integer");
     *out = ckr__pk_node(p, CKR_NODE_SIZE, 0);
@@ -11222,7 +11059,6 @@ static bool ckr__call_size(ckr__pickle *p, const ckr_node *args, ckr_node **out)
 static bool ckr__call_device(ckr__pickle *p, const ckr_node *args, ckr_node **out)
 {
     ckr_node *const *a = args->u.items;
-    const char *s;
     if (args->count < 1 || args->count > 2 || a[0]->kind != CKR_NODE_STR || a[0]->count > 64 ||
         (args->count == 2 && a[1]->kind != CKR_NODE_INT))
         return ckr__torch_args(p, "torch.device is not made from a type and an index");
@@ -11230,7 +11066,7 @@ static bool ckr__call_device(ckr__pickle *p, const ckr_node *args, ckr_node **ou
         *out = ckr__pk_text(p, CKR_NODE_DEVICE, a[0]->u.str, (size_t)a[0]->count);
         return *out != NULL;
     }
-    s = ckr__printf(p->c, "%s:%lld", a[0]->u.str, (long long)a[1]->u.i);
+    const char *s = ckr__printf(p->c, "%s:%lld", a[0]->u.str, (long long)a[1]->u.i);
     if (!s) return false;
     *out = ckr__pk_text(p, CKR_NODE_DEVICE, s, strlen(s));
     return *out != NULL;
@@ -11307,7 +11143,6 @@ static bool ckr__torch_from_type(ckr__pickle *p, const ckr_node *args, ckr_node 
 {
     ckr_node **a = args->u.items;
     const bool keep = p->keep;
-    ckr_view *v;
     if (args->count != 4 || a[0]->kind != CKR_NODE_GLOBAL || a[1]->kind != CKR_NODE_GLOBAL ||
         a[2]->kind != CKR_NODE_TUPLE)
         return true;
@@ -11321,7 +11156,7 @@ static bool ckr__torch_from_type(ckr__pickle *p, const ckr_node *args, ckr_node 
         *out = NULL;
         return true;
     }
-    v = ckr__view(*out);
+    ckr_view *v = ckr__view(*out);
     if (a[1]->_aux == CKR__G_PARAMETER_CLASS) v->parameter = true;
     else if (!ckr__text_is(a[1]->u.str, (size_t)a[1]->count, "torch.Tensor")) v->type_name =
         a[1]->u.str;
@@ -11333,7 +11168,6 @@ static bool ckr__torch_dotted(ckr__pickle *p, const ckr_node *n, const char **ou
 {
     const ckr_node *chain[16];
     size_t k = 0, i, len;
-    char *s;
     *out = NULL;
     while (n->kind == CKR_NODE_OBJECT) {
         const ckr_node *args = n->u.object->args;
@@ -11345,7 +11179,7 @@ static bool ckr__torch_dotted(ckr__pickle *p, const ckr_node *n, const char **ou
     if (n->kind != CKR_NODE_GLOBAL || k == 0) return true;
     for (len = (size_t)n->count, i = 0; i < k; i++) len += (size_t)chain[i]->count + 1;
     if (!ckr__pk_charge(p, len)) return false;
-    s = (char *)ckr__pk_alloc(p, len + 1);
+    char *s = (char *)ckr__pk_alloc(p, len + 1);
     if (!s) return false;
     *out = s;
     memcpy(s, n->u.str, (size_t)n->count);
@@ -11392,12 +11226,11 @@ static bool ckr__build_attrs(ckr__pickle *p, ckr_node *target, ckr_node *state)
 static bool ckr__build_object(ckr__pickle *p, ckr_node *target, ckr_node *state)
 {
     ckr_object *o = ckr__object(target);
-    ckr_node *all;
     if (!o->state) {
         o->state = state;
         return true;
     }
-    all = o->state;
+    ckr_node *all = o->state;
     if (all->kind != CKR_NODE_OBJECT || strcmp(all->u.object->how, "builds") != 0) {
         all = ckr__pk_object(p, "builds", NULL, p->empty_tuple);
         if (!all || !ckr__pk_append(p, all, &o->state, 1, false)) return false;
@@ -11502,18 +11335,16 @@ static ckr_result ckr__legacy_pickles(ckr__ctx *c, ckr__torch *t, uint8_t *data,
 static ckr_result ckr__legacy_storages(ckr__ctx *c, ckr__torch *t, const ckr_node *keys,
                                        uint64_t first, uint64_t at)
 {
-    uint64_t i, n_placed = 0;
-    for (i = 0; i < keys->count; i++) {
+    uint64_t n_placed = 0;
+    for (uint64_t i = 0; i < keys->count; i++) {
         const ckr_node *k = keys->u.items[i];
-        ckr__storage *s;
         uint64_t index;
         uint8_t head[8];
-        ckr_result r;
         if (k->kind != CKR_NODE_STR || !ckr__map_find(&t->keys, k->u.str, (size_t)k->count, &index))
             return ckr__legacy_fail(c, t, at, NULL, "a storage that the object does not use");
-        s = &t->doc->storages[index];
+        ckr__storage *s = &t->doc->storages[index];
         if (s->placed) return ckr__legacy_fail(c, t, at, s->key, "a storage comes twice");
-        r = ckr__source_read(c, &t->source, at, head, 8);
+        ckr_result r = ckr__source_read(c, &t->source, at, head, 8);
         if (r != CKR_OK) return r;
         at += 8;
         if (ckr__load_u64(head) != s->nbytes / ckr_dtype_size(s->dtype))
@@ -11534,7 +11365,7 @@ static ckr_result ckr__legacy_storages(ckr__ctx *c, ckr__torch *t, const ckr_nod
         return ckr__legacy_fail(c, t, at, NULL, "a storage of the object is missing");
     if (at != t->source.size)
         return ckr__legacy_fail(c, t, at, NULL, "bytes follow the last storage");
-    for (i = 0; i < t->n_views; i++) {
+    for (uint64_t i = 0; i < t->n_views; i++) {
         const ckr__storage *s = &t->doc->storages[t->views[i]->data_offset];
         t->views[i]->data_offset = s->offset;
         t->views[i]->bytes = s->bytes;
@@ -11549,7 +11380,6 @@ static ckr_result ckr__legacy_load(ckr__ctx *c, const ckr__source *src, ckr__doc
     const uint64_t first = doc->n_storages;
     uint64_t window = src->file == CKR_NO_FILE ? 4096 : (uint64_t)1 << 20;
     bool keep = false;
-    ckr_result r;
     for (;;) {
         ckr__torch t = CKR_ZERO;
         const uint64_t n = window < src->size ? window : src->size;
@@ -11557,7 +11387,6 @@ static ckr_result ckr__legacy_load(ckr__ctx *c, const ckr__source *src, ckr__doc
         bool short_ = false;
         const bool kept = keep;
         size_t end = 0;
-        uint8_t *data;
         t.doc = doc;
         t.source = *src;
         t.legacy = true;
@@ -11567,8 +11396,8 @@ static ckr_result ckr__legacy_load(ckr__ctx *c, const ckr__source *src, ckr__doc
             return ckr__fail(c->err, CKR_ITEM_LIMIT, ckr__file_path(c, src->file), src->offset,
                              NULL,
                              "the pickles of a legacy stream need more than max_metadata_bytes");
-        data = (uint8_t *)ckr__arena_n(c, n + 1, 1);
-        r = data ? ckr__source_read(c, src, 0, data, (size_t)n) : c->err->code;
+        uint8_t *data = (uint8_t *)ckr__arena_n(c, n + 1, 1);
+        ckr_result r = data ? ckr__source_read(c, src, 0, data, (size_t)n) : c->err->code;
         if (r == CKR_OK)
             r = ckr__legacy_pickles(c, &t, data, (size_t)n, &end, &keys, &short_, &keep);
         if (r == CKR_OK) r = ckr__legacy_storages(c, &t, keys, first, end);
@@ -11585,8 +11414,6 @@ static bool ckr__torch_embedded(ckr__pickle *p, const ckr_node *args, ckr_node *
 {
     const ckr_node *b = args->count == 1 ? args->u.items[0] : NULL;
     ckr__source s;
-    ckr_node *root;
-    ckr_result r;
     if (!b || b->kind != CKR_NODE_BYTES) return true;
     if (p->torch->legacy || b->count > p->size - p->torch->embedded)
         return ckr__pk_fail(p, CKR_ITEM_LIMIT,
@@ -11596,8 +11423,8 @@ static bool ckr__torch_embedded(ckr__pickle *p, const ckr_node *args, ckr_node *
     s.offset = 0;
     s.size = b->count;
     s.bytes = (const uint8_t *)b->u.str;
-    root = p->torch->doc->root;
-    r = ckr__legacy_load(p->c, &s, p->torch->doc);
+    ckr_node *root = p->torch->doc->root;
+    ckr_result r = ckr__legacy_load(p->c, &s, p->torch->doc);
     if (r != CKR_OK && !p->c->err->file[0])
         ckr__copy_tail(p->c->err->file, sizeof p->c->err->file, p->path);
     *out = p->torch->doc->root;
@@ -11625,14 +11452,12 @@ static bool ckr__is_module(const ckr_node *n)
 static bool ckr__script_tensors(ckr__pickle *p, ckr_node *dict, const ckr__module *m)
 {
     const ckr_node *s = m->object->u.object->state;
-    uint64_t i;
-    for (i = 0; i < s->count; i++) {
+    for (uint64_t i = 0; i < s->count; i++) {
         ckr_node *pair[2];
         const ckr_node *k = s->u.items[2 * i];
-        const char *name;
         if (k->kind != CKR_NODE_STR || ckr__dict_at(s, i)->kind != CKR_NODE_TENSOR) continue;
         if (!ckr__pk_charge(p, strlen(m->prefix) + k->count)) return false;
-        name = ckr__printf(p->c, "%s%s", m->prefix, k->u.str);
+        const char *name = ckr__printf(p->c, "%s%s", m->prefix, k->u.str);
         pair[0] = name ? ckr__pk_text(p, CKR_NODE_STR, name, strlen(name)) : NULL;
         pair[1] = ckr__torch_clone(p, ckr__dict_at(s, i));
         if (!pair[0] || !pair[1]) return false;
@@ -11647,8 +11472,7 @@ static bool ckr__script_push(ckr__pickle *p, ckr__module **stack, uint64_t *n, u
 {
     const ckr_node *s = m->object->u.object->state;
     const ckr__module parent = *m;
-    uint64_t i;
-    for (i = s->count; i > 0; i--) {
+    for (uint64_t i = s->count; i > 0; i--) {
         const ckr_node *k = s->u.items[2 * i - 2], *v = s->u.items[2 * i - 1];
         void *array = *stack;
         if (k->kind != CKR_NODE_STR || !ckr__is_module(v)) continue;
@@ -11687,10 +11511,9 @@ static ckr_node *ckr__script_flatten(ckr__pickle *p, const ckr_node *root)
 /* ROOT is what stands before the first '/' of the first member; all must share it. */
 static ckr_result ckr__torch_root(const ckr__zip *z, size_t *root)
 {
-    uint64_t i;
     const char *first = z->n ? z->members[0].name : "", *slash = strchr(first, '/');
     const size_t n = slash ? (size_t)(slash - first) + 1 : 0;
-    for (i = 0; i < z->n; i++) {
+    for (uint64_t i = 0; i < z->n; i++) {
         const ckr__member *m = &z->members[i];
         if (n == 0 || m->name_len < n || memcmp(m->name, first, n) != 0)
             return ckr__fail(z->c->err, CKR_ITEM_TORCH_ROOT, ckr__file_path(z->c, z->file),
@@ -11706,11 +11529,10 @@ static ckr_result ckr__torch_small(const ckr__torch *t, const char *record, cons
                                    uint64_t *n)
 {
     const size_t root = t->prefix - 5, len = strlen(record);
-    const ckr__member *m;
     *data = NULL;
     *n = 0;
     memcpy(t->name + root, record, len);
-    m = ckr__zip_find(t->zip, t->name, root + len);
+    const ckr__member *m = ckr__zip_find(t->zip, t->name, root + len);
     memcpy(t->name + root, "data/", 5);
     if (!m) return CKR_OK;
     *n = m->size;
@@ -11751,12 +11573,11 @@ static ckr_result ckr__torch_object(ckr__torch *t, const ckr__member *m, bool ke
     ckr__doc *doc = t->doc;
     const uint8_t *data;
     ckr__pickle p;
-    uint64_t i;
     ckr_result r = ckr__zip_load(t->zip, m, &data);
     if (r != CKR_OK) return r;
     doc->n_storages = 0;
     t->embedded = 0;
-    for (i = 0; i < t->zip->n; i++) t->zip->members[i].storage = 0;
+    for (uint64_t i = 0; i < t->zip->n; i++) t->zip->members[i].storage = 0;
     ckr__pk_begin(&p, c, t, (uint8_t *)(uintptr_t)data, (size_t)m->size, 0);
     p.where = "data.pkl";
     p.keep = keep;
@@ -11806,7 +11627,6 @@ static ckr_result ckr__torch_no_object(const ckr__zip *z, size_t root)
 static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
 {
     ckr__torch t = CKR_ZERO;
-    const ckr__member *m;
     size_t root = 0;
     bool stale = false;
     ckr_result r = ckr__torch_root(z, &root);
@@ -11819,7 +11639,7 @@ static ckr_result ckr__torch_archive(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
     if (!t.name) return c->err->code;
     if (root) memcpy(t.name, z->members[0].name, root);     /* an empty archive has no names */
     memcpy(t.name + root, "data.pkl", 8);
-    m = ckr__zip_find(z, t.name, root + 8);
+    const ckr__member *m = ckr__zip_find(z, t.name, root + 8);
     memcpy(t.name + root, "data/", 5);
     if (!m) return ckr__torch_no_object(z, root);
     t.source.offset = m->offset;
@@ -11873,10 +11693,9 @@ static ckr_dtype ckr__np_dtype_of(char kind, uint64_t size)
 /* A kind letter and a number of bytes (of characters for U), which is 0 for an empty text. */
 static bool ckr__np_code(const char *s, size_t n, char order, ckr__np_type *t)
 {
-    size_t i;
     uint64_t v = 0;
     if (n < 2 || n > 12 || !s[0] || !strchr("biufcSUVMm", s[0])) return false;
-    for (i = 1; i < n; i++) {
+    for (size_t i = 1; i < n; i++) {
         if (s[i] < '0' || s[i] > '9') return false;
         v = v * 10 + (uint64_t)(s[i] - '0');
     }
@@ -11896,11 +11715,10 @@ static bool ckr__np_unit(const ckr_node *meta, ckr__np_type *t)
 {
     const ckr_node *u = meta && meta->kind == CKR_NODE_TUPLE &&
         meta->count == 2 ? meta->u.items[1] : NULL;
-    const ckr_node *name, *count;
     const size_t at = strlen(t->text);
     if (!u || u->kind != CKR_NODE_TUPLE || u->count < 2) return false;
-    name = u->u.items[0];
-    count = u->u.items[1];
+    const ckr_node *name = u->u.items[0];
+    const ckr_node *count = u->u.items[1];
     if ((name->kind != CKR_NODE_BYTES && name->kind != CKR_NODE_STR) || name->count > 8 ||
         count->kind != CKR_NODE_INT || count->u.i < 1 || count->u.i > 1000000000) return false;
     if (!strcmp(name->u.str, "generic")) return true;
@@ -11912,12 +11730,11 @@ static bool ckr__np_unit(const ckr_node *meta, ckr__np_type *t)
 static bool ckr__np_type_of(const ckr_node *n, ckr__np_type *t)
 {
     const ckr_object *o = n->kind == CKR_NODE_OBJECT ? n->u.object : NULL;
-    const ckr_node *code, *s;
     char order = '<';
     memset(t, 0, sizeof *t);
     if (!o || !o->name || strcmp(o->name, "numpy.dtype") != 0 || o->args->count < 1) return false;
-    code = o->args->u.items[0];
-    s = o->state;
+    const ckr_node *code = o->args->u.items[0];
+    const ckr_node *s = o->state;
     if (code->kind != CKR_NODE_STR) return false;
     if (s) {
         if (s->kind != CKR_NODE_TUPLE || s->count < 8 || s->u.items[1]->kind != CKR_NODE_STR ||
@@ -11938,10 +11755,10 @@ static bool ckr__np_view(ckr_view *v, const ckr__np_type *t, int64_t *dims, uint
     int64_t *stride = dims + n_dims;
     int64_t numel, step = 1;
     uint64_t bytes;
-    uint32_t d, wide = 0;
+    uint32_t wide = 0;
     if (!ckr__numel(n_dims, dims, &numel) || !ckr__mul_u64((uint64_t)numel, t->size, &bytes) ||
         bytes != n_bytes) return false;
-    for (d = 0; d < n_dims; d++) {
+    for (uint32_t d = 0; d < n_dims; d++) {
         const uint32_t k = fortran ? d : n_dims - 1 - d;
         stride[k] = numel ? step : 0;
         if (numel) step *= dims[k];
@@ -11964,14 +11781,13 @@ static bool ckr__np_array(ckr__pickle *p, ckr_node *n, const ckr__np_type *t, co
 {
     ckr_view *v;
     int64_t *dims;
-    char *name;
     if (!ckr__pk_charge(p, shape->count * 16)) return false;
     v = (ckr_view *)ckr__pk_alloc(p, sizeof *v + (size_t)shape->count * 2 * sizeof *dims +
                                      sizeof t->text);
     if (!v) return false;
     memset(v, 0, sizeof *v);
     dims = (int64_t *)(void *)(v + 1);
-    name = (char *)(dims + shape->count * 2);
+    char *name = (char *)(dims + shape->count * 2);
     if (!ckr__torch_dims(p, shape, dims)) return false;
     if (!ckr__np_view(v, t, dims, (uint32_t)shape->count, fortran, data->count))
         return ckr__pk_fail(p, CKR_ITEM_NPY_SIZE, NULL);
@@ -12011,9 +11827,9 @@ static bool ckr__np_build(ckr__pickle *p, ckr_node *target, const ckr_node *stat
 /* Each axis once. */
 static bool ckr__np_is_axes(const ckr_node *n, uint64_t n_dims)
 {
-    uint64_t seen = 0, i;
+    uint64_t seen = 0;
     if (n->kind != CKR_NODE_TUPLE || n->count != n_dims) return false;
-    for (i = 0; i < n_dims; i++) {
+    for (uint64_t i = 0; i < n_dims; i++) {
         const ckr_node *k = n->u.items[i];
         if (k->kind != CKR_NODE_INT || k->u.i < 0 || (uint64_t)k->u.i >= n_dims ||
             (seen >> k->u.i & 1)) return false;
@@ -12026,11 +11842,11 @@ static void ckr__np_transpose(ckr_view *v, const ckr_node *axes)
 {
     int64_t *shape = (int64_t *)(uintptr_t)v->shape, *stride = (int64_t *)(uintptr_t)v->stride;
     int64_t old[2 * CKR__MAX_RANK], step = 1;
-    uint32_t d, wide = 0;
+    uint32_t wide = 0;
     memcpy(old, shape, v->n_dims * sizeof *old);
     memcpy(old + CKR__MAX_RANK, stride, v->n_dims * sizeof *old);
     v->fortran = v->data_bytes != 0;
-    for (d = 0; d < v->n_dims; d++) {
+    for (uint32_t d = 0; d < v->n_dims; d++) {
         const int64_t k = axes->u.items[d]->u.i;
         shape[d] = old[k];
         stride[d] = old[CKR__MAX_RANK + k];
@@ -12047,12 +11863,11 @@ static bool ckr__np_frombuffer(ckr__pickle *p, ckr_node *args, ckr_node **out)
     ckr_node *const *a = args->u.items;
     const bool keep = args->count == 5;
     ckr__np_type t;
-    ckr_node *n;
     if (args->count < 4 || args->count > 5 || !ckr__np_is_data(a[0]) ||
         !ckr__np_type_of(a[1], &t) || !t.size || !ckr__torch_is_dims(a[2]) ||
         a[3]->kind != CKR_NODE_STR ||
         (keep && (!ckr__is_str(a[3], "K") || !ckr__np_is_axes(a[4], a[2]->count)))) return true;
-    n = ckr__pk_node(p, CKR_NODE_NDARRAY, 0);
+    ckr_node *n = ckr__pk_node(p, CKR_NODE_NDARRAY, 0);
     if (!n || !ckr__np_array(p, n, &t, a[2], ckr__is_str(a[3], "F"), a[0], false)) return false;
     if (keep) ckr__np_transpose(ckr__view(n), a[4]);
     *out = n;
@@ -12063,10 +11878,9 @@ static bool ckr__np_scalar(ckr__pickle *p, ckr_node *args, ckr_node **out)
 {
     ckr_node *const *a = args->u.items;
     ckr__np_type t;
-    ckr_node *n;
     if (args->count != 2 || !ckr__np_type_of(a[0], &t) || !ckr__np_is_data(a[1]) ||
         t.text[1] == 'V') return true;
-    n = ckr__pk_node(p, CKR_NODE_NPSCALAR, 0);
+    ckr_node *n = ckr__pk_node(p, CKR_NODE_NPSCALAR, 0);
     if (!n || !ckr__np_array(p, n, &t, p->empty_tuple, false, a[1], true)) return false;
     n->kind = CKR_NODE_NPSCALAR;
     *out = n;
@@ -12099,11 +11913,10 @@ static bool ckr__npy_eat(ckr__npy *h, const char *token)
 
 static bool ckr__npy_string(ckr__npy *h, char *out, size_t cap)
 {
-    char quote;
     size_t n = 0;
     ckr__npy_space(h);
     if (h->s >= h->end || (*h->s != '\'' && *h->s != '"')) return false;
-    for (quote = *h->s++; h->s < h->end && *h->s != quote; h->s++) {
+    for (char quote = *h->s++; h->s < h->end && *h->s != quote; h->s++) {
         if (n + 1 >= cap || *h->s == '\\' || !*h->s) return false;
         out[n++] = *h->s;
     }
@@ -12119,9 +11932,8 @@ static bool ckr__npy_shape(ckr__npy *h)
     if (!ckr__npy_eat(h, "(")) return false;
     while (!ckr__npy_eat(h, ")")) {
         int64_t v = 0;
-        const char *first;
         ckr__npy_space(h);
-        first = h->s;
+        const char *first = h->s;
         if (h->n_dims == CKR__MAX_RANK) return false;
         for (; h->s < h->end && *h->s >= '0' && *h->s <= '9'; h->s++) {
             if (v > (INT64_MAX - 9) / 10) return false;
@@ -12143,10 +11955,9 @@ static bool ckr__npy_header(ckr__npy *h)
     char key[16];
     if (!ckr__npy_eat(h, "{")) return false;
     while (!ckr__npy_eat(h, "}")) {
-        unsigned bit;
         if (!ckr__npy_string(h, key, sizeof key) || !ckr__npy_eat(h, ":")) return false;
-        bit = !strcmp(key, "descr") ? 1u : !strcmp(key, "fortran_order") ? 2u :
-            !strcmp(key, "shape") ? 4u : 0;
+        unsigned bit = !strcmp(key, "descr") ? 1u : !strcmp(key, "fortran_order") ? 2u :
+                     !strcmp(key, "shape") ? 4u : 0;
         if (bit == 0 || (seen & bit)) return false;
         seen |= bit;
         if (bit == 1 && !ckr__npy_string(h, h->descr, sizeof h->descr)) {
@@ -12191,15 +12002,13 @@ static ckr_result ckr__npy_load(ckr__ctx *c, uint32_t file, uint64_t offset, uin
     const uint8_t *text;
     ckr__npy h = CKR_ZERO;
     ckr__np_type t = CKR_ZERO;
-    uint64_t n, skip;
-    ckr_result r;
-    r = ckr__file_read(c, file, offset, head, size < 12 ? (size_t)size : 12);
+    ckr_result r = ckr__file_read(c, file, offset, head, size < 12 ? (size_t)size : 12);
     if (r != CKR_OK) return r;
     if (size < 12 || memcmp(head, "\x93NUMPY", 6) != 0 || head[6] < 1 || head[6] > 3)
         return ckr__fail(c->err, CKR_ITEM_NPY_HEADER, path, offset, where,
                          "no .npy magic of version 1 to 3");
-    skip = head[6] == 1 ? 10 : 12;
-    n = head[6] == 1 ? ckr__load_u16(head + 8) : ckr__load_u32(head + 8);
+    uint64_t skip = head[6] == 1 ? 10 : 12;
+    uint64_t n = head[6] == 1 ? ckr__load_u16(head + 8) : ckr__load_u32(head + 8);
     if (n > 65536 || !ckr__range_ok(skip, n, size))
         return ckr__fail(c->err, CKR_ITEM_NPY_HEADER, path, offset, where, "a header of %llu bytes",
                          (unsigned long long)n);
@@ -12221,13 +12030,12 @@ static ckr_result ckr__npy_load(ckr__ctx *c, uint32_t file, uint64_t offset, uin
 
 static ckr_result ckr__npz_load(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
 {
-    uint64_t i;
     doc->format = CKR_FORMAT_NPZ;
     doc->members = z->members;
     doc->n_members = z->n;
     doc->root = ckr__node(c, CKR_NODE_DICT);
     if (!doc->root) return c->err->code;
-    for (i = 0; i < z->n; i++) {
+    for (uint64_t i = 0; i < z->n; i++) {
         const ckr__member *m = &z->members[i];
         ckr_node *array;
         ckr_result r = ckr__zip_stored(z, m);
@@ -12288,10 +12096,10 @@ static ckr_result ckr__zip_doc(ckr__ctx *c, uint32_t file, uint64_t offset, uint
                                ckr__doc *doc)
 {
     ckr__zip z;
-    uint64_t i, npy = 0;
+    uint64_t npy = 0;
     ckr_result r = ckr__zip_open(c, file, offset, size, &z);
     if (r != CKR_OK) return r;
-    for (i = 0; i < z.n; i++) {
+    for (uint64_t i = 0; i < z.n; i++) {
         const ckr__member *m = &z.members[i];
         npy += m->name_len > 4 && !memcmp(m->name + m->name_len - 4, ".npy", 4);
     }
@@ -12325,13 +12133,12 @@ static ckr_result ckr__torch_doc(ckr__ctx *c, uint32_t file, uint64_t offset, ui
     uint8_t h[512];
     const size_t n = size < sizeof h ? (size_t)size : sizeof h;
     ckr__source s;
-    ckr_result r;
     memset(doc, 0, sizeof *doc);
     memset(h, 0, sizeof h);
     if (!ckr__range_ok(offset, size, c->files[file].size))
         return ckr__fail(c->err, CKR_ITEM_IO_READ, path, offset, NULL,
                          "the slice passes the end of the file");
-    r = ckr__file_read(c, file, offset, h, n);
+    ckr_result r = ckr__file_read(c, file, offset, h, n);
     if (r != CKR_OK) return r;
     s.file = file;
     s.offset = offset;
@@ -12374,8 +12181,7 @@ static ckr_result ckr__tree_doc(ckr__ctx *c, uint32_t file, ckr__doc *doc)
 {
     uint8_t h[9] = CKR_ZERO;
     const uint64_t size = c->files[file].size;
-    ckr_result r;
-    r = ckr__file_read(c, file, 0, h, size < sizeof h ? (size_t)size : sizeof h);
+    ckr_result r = ckr__file_read(c, file, 0, h, size < sizeof h ? (size_t)size : sizeof h);
     if (r != CKR_OK) return r;
     if (size >= 9 && memcmp(h, "PK\3\4", 4) != 0 && h[0] != 0x80 && h[0] != 0x93 &&
         (h[8] == '{' || ckr__load_u64(h) <= size)) {
@@ -12415,10 +12221,9 @@ static ckr_result ckr__doc_is_safetensors(ckr__ctx *c, uint32_t file, bool *yes)
 {
     const char *path = ckr__file_path(c, file);
     uint8_t head[9];
-    ckr_result r;
     *yes = ckr__path_ends(path, ".safetensors");
     if (*yes || ckr__path_is_text(path) || c->files[file].size < 10) return CKR_OK;
-    r = ckr__file_read(c, file, 0, head, sizeof head);
+    ckr_result r = ckr__file_read(c, file, 0, head, sizeof head);
     *yes = r == CKR_OK && head[8] == '{' && ckr__load_u64(head) <= c->files[file].size - 8;
     return r;
 }
@@ -12443,12 +12248,11 @@ static ckr_result ckr__doc_load(ckr__ctx *c, uint32_t file, ckr_format *format, 
     bool json = ckr__path_ends(path, ".json");
     const uint8_t *text;
     bool safetensors = false;
-    ckr_result r;
     if (ckr__path_ends(path, ".safetensors.index.json")) {
         *format = CKR_FORMAT_SAFETENSORS;
         return ckr__safetensors_load_index(c, path, root);
     }
-    r = ckr__doc_is_safetensors(c, file, &safetensors);
+    ckr_result r = ckr__doc_is_safetensors(c, file, &safetensors);
     if (r != CKR_OK) return r;
     if (safetensors) {
         *format = CKR_FORMAT_SAFETENSORS;
@@ -12552,9 +12356,8 @@ static ckr_result ckr__dcp_fail(const ckr__dcp *d, ckr_item item, const char *fi
 
 static void ckr__dcp_close(ckr__dcp *d)
 {
-    uint64_t i;
     if (!d) return;
-    for (i = 0; i < d->n_files; i++)
+    for (uint64_t i = 0; i < d->n_files; i++)
         if (d->files[i].places.c) ckr__map_free(&d->files[i].places);
     ckr__map_free(&d->names);
     ckr__map_free(&d->file_names);
@@ -12725,8 +12528,7 @@ static void ckr__dv_free(ckr__dcp_vm *m)
 
 static void ckr__dv_free_records(ckr__dcp_vm *m)
 {
-    size_t i;
-    for (i = 0; i < m->n_boxes; i++)
+    for (size_t i = 0; i < m->n_boxes; i++)
         ckr__heap_free(m->c, m->boxes[i].own, m->boxes[i].cap * sizeof *m->boxes[i].own);
     CKR__DV_FREE(m, cells);
     CKR__DV_FREE(m, text);
@@ -12845,9 +12647,8 @@ static bool ckr__dv_mark(ckr__dcp_vm *m)
 /* Items above the last mark leave the stack but stay readable until the next push. */
 static bool ckr__dv_unmark(ckr__dcp_vm *m, uint64_t **first, size_t *n)
 {
-    size_t at;
     if (!m->n_marks) return ckr__dv_fail(m, CKR_ITEM_PICKLE_STACK, NULL);
-    at = m->marks[--m->n_marks];
+    size_t at = m->marks[--m->n_marks];
     m->floor = m->n_marks ? m->marks[m->n_marks - 1] : 0;
     *first = m->stack + at;
     *n = m->n_stack - at;
@@ -12867,7 +12668,6 @@ static bool ckr__dv_tuple(ckr__dcp_vm *m, const uint64_t *items, size_t n)
 
 static bool ckr__dv_new_box(ckr__dcp_vm *m, bool dict)
 {
-    ckr__dv_box *b;
     uint32_t i;
     if (m->n_free) {
         i = m->free[--m->n_free];
@@ -12876,7 +12676,7 @@ static bool ckr__dv_new_box(ckr__dcp_vm *m, bool dict)
         i = (uint32_t)m->n_boxes++;
         m->boxes[i].generation = 0;
     }
-    b = &m->boxes[i];
+    ckr__dv_box *b = &m->boxes[i];
     b->own = NULL;
     b->first = b->n = b->cap = b->puts = 0;
     b->dict = dict;
@@ -12984,15 +12784,14 @@ static bool ckr__dv_global(ckr__dcp_vm *m, const char *mod, size_t n_mod, const 
 
 static bool ckr__dv_stack_global(ckr__dcp_vm *m)
 {
-    const char *mod, *name;
     size_t n_mod, n;
     if (!ckr__dv_has(m, 2)) return false;
     m->n_stack -= 2;
     if (ckr__dv_kind(m->stack[m->n_stack]) != CKR__DV_STR ||
         ckr__dv_kind(m->stack[m->n_stack + 1]) != CKR__DV_STR)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
-    mod = ckr__dv_text(m, m->stack[m->n_stack], &n_mod);
-    name = ckr__dv_text(m, m->stack[m->n_stack + 1], &n);
+    const char *mod = ckr__dv_text(m, m->stack[m->n_stack], &n_mod);
+    const char *name = ckr__dv_text(m, m->stack[m->n_stack + 1], &n);
     return ckr__dv_global(m, mod, n_mod, name, n);
 }
 
@@ -13012,8 +12811,7 @@ static bool ckr__dv_global_lines(ckr__dcp_vm *m)
 static uint64_t ckr__dv_hash(const uint64_t *v, size_t n)
 {
     uint64_t h = n;
-    size_t i;
-    for (i = 0; i < n; i++) h = (h ^ v[i]) * 0xff51afd7ed558ccdu, h ^= h >> 33;
+    for (size_t i = 0; i < n; i++) h = (h ^ v[i]) * 0xff51afd7ed558ccdu, h ^= h >> 33;
     return h;
 }
 
@@ -13022,7 +12820,7 @@ static bool ckr__dv_rehash(ckr__dcp_vm *m)
 {
     const size_t old = m->cap_same, cap = old ? 2 * old : 1024;
     uint32_t *was = m->same;
-    size_t i, k, n;
+    size_t k, n;
     m->same = (uint32_t *)ckr__heap_alloc(m->c, cap * sizeof *was);
     if (!m->same) {
         m->same = was;
@@ -13030,10 +12828,9 @@ static bool ckr__dv_rehash(ckr__dcp_vm *m)
     }
     m->cap_same = cap;
     memset(m->same, 0, cap * sizeof *was);
-    for (i = 0; i < old; i++) {
-        const uint64_t *v;
+    for (size_t i = 0; i < old; i++) {
         if (!was[i]) continue;
-        v = ckr__dv_dims_of(m, was[i] - 1, &n);
+        const uint64_t *v = ckr__dv_dims_of(m, was[i] - 1, &n);
         for (k = (size_t)ckr__dv_hash(v, n) & (cap - 1); m->same[k]; k = (k + 1) & (cap - 1)) {}
         m->same[k] = was[i];
     }
@@ -13067,15 +12864,14 @@ static bool ckr__dv_intern(ckr__dcp_vm *m, const uint64_t *v, size_t n, uint32_t
 static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner, bool fresh)
 {
     uint64_t v[CKR__MAX_RANK] = { 0 };
-    const uint64_t *items;
     uint32_t at;
-    size_t n, i;
+    size_t n;
     if (ckr__dv_kind(inner) == CKR__DV_SIZE) return ckr__dv_push(m, inner);
     if (ckr__dv_kind(inner) != CKR__DV_TUPLE)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
-    items = ckr__dv_items(m, inner, &n);
+    const uint64_t *items = ckr__dv_items(m, inner, &n);
     if (n > CKR__MAX_RANK) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "over 64 axes");
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (!ckr__dv_is_count(items[i]))
             return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS,
                                 "a size that is no integer, or is negative");
@@ -13092,18 +12888,16 @@ static bool ckr__dv_size(ckr__dcp_vm *m, uint64_t inner, bool fresh)
 
 static bool ckr__dv_reduce(ckr__dcp_vm *m)
 {
-    uint64_t callable, args;
-    const uint64_t *items;
     size_t n;
     if (!ckr__dv_has(m, 2)) return false;
     m->n_stack -= 2;
-    callable = m->stack[m->n_stack];
-    args = m->stack[m->n_stack + 1];
+    uint64_t callable = m->stack[m->n_stack];
+    uint64_t args = m->stack[m->n_stack + 1];
     if (ckr__dv_kind(args) != CKR__DV_TUPLE ||
         (ckr__dv_kind(callable) != CKR__DV_GLOBAL && ckr__dv_kind(callable) != CKR__DV_OTHER))
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
     if (!ckr__dv_names(callable, CKR__DG_SIZE)) return ckr__dv_push(m, CKR__DV_OTHER);
-    items = ckr__dv_items(m, args, &n);
+    const uint64_t *items = ckr__dv_items(m, args, &n);
     if (n != 1) return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, "torch.Size takes one tuple");
     return ckr__dv_size(m, items[0], false);
 }
@@ -13115,15 +12909,13 @@ static bool ckr__dv_object(ckr__dcp_vm *m, unsigned cls, size_t record)
 
 static bool ckr__dv_newobj(ckr__dcp_vm *m)
 {
-    uint64_t g;
-    unsigned cls;
     if (!ckr__dv_has(m, 2)) return false;
     m->n_stack -= 2;
-    g = m->stack[m->n_stack];
+    uint64_t g = m->stack[m->n_stack];
     if (ckr__dv_kind(g) != CKR__DV_GLOBAL ||
         ckr__dv_kind(m->stack[m->n_stack + 1]) != CKR__DV_TUPLE)
         return ckr__dv_fail(m, CKR_ITEM_PICKLE_ARGS, NULL);
-    cls = (unsigned)(g >> 4 & 15);
+    unsigned cls = (unsigned)(g >> 4 & 15);
     switch (cls) {
     case CKR__DG_METADATA:
     case CKR__DG_BYTES: return ckr__dv_object(m, cls, 0);
@@ -13192,12 +12984,10 @@ static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
 {
     const size_t slot = (size_t)(path * 0x9e3779b97f4a7c15u >> 58);
     ckr__dcp *d = m->d;
-    ckr__dcp_file *f;
-    const char *s;
     size_t n, i;
     uint64_t at = m->files[slot];
     if (ckr__dv_kind(path) != CKR__DV_STR) return ckr__dv_bad(m, "relative_path is no string");
-    s = ckr__dv_text(m, path, &n);
+    const char *s = ckr__dv_text(m, path, &n);
     if (m->paths[slot] != path && !ckr__map_find(&d->file_names, s, n, &at)) {
         for (i = 0; i < n; i++)
             if (!s[i] || s[i] == '/' || s[i] == '\\') break;
@@ -13208,7 +12998,7 @@ static bool ckr__dv_file(ckr__dcp_vm *m, uint64_t path, uint32_t *out)
                       (int)(n < 100 ? n : 100), s);
             return false;
         }
-        f = CKR__PUSH(ckr__dcp_file, m->c, d->files, d->n_files);
+        ckr__dcp_file *f = CKR__PUSH(ckr__dcp_file, m->c, d->files, d->n_files);
         at = d->n_files - 1;
         f->file = CKR_NO_FILE;
         f->rank = -1;
@@ -13311,10 +13101,9 @@ static bool ckr__dv_build_as(ckr__dcp_vm *m, uint64_t object, const uint64_t *a)
 static bool ckr__dv_properties(ckr__dcp_vm *m, size_t record, uint64_t state)
 {
     size_t n;
-    const uint64_t *items;
     unsigned strides = CKR__STRIDES_UNSAID;
     if (ckr__dv_kind(state) != CKR__DV_TUPLE) return ckr__dv_bad(m, "properties that are no tuple");
-    items = ckr__dv_items(m, state, &n);
+    const uint64_t *items = ckr__dv_items(m, state, &n);
     if (n < 5 || !ckr__dv_names(items[0], CKR__DG_DTYPE))
         return ckr__dv_bad(m, "properties that do not begin with a dtype that is known here");
     if (n > 5) strides = ckr__dv_kind(items[5]) == CKR__DV_NONE ? CKR__NO_STRIDES : CKR__STRIDES;
@@ -13325,9 +13114,6 @@ static bool ckr__dv_properties(ckr__dcp_vm *m, size_t record, uint64_t state)
 static bool ckr__dv_build(ckr__dcp_vm *m)
 {
     uint64_t object, state, a[CKR__DA_COUNT] = { 0 };
-    const uint64_t *words;
-    ckr__dv_box *b;
-    uint32_t i;
     if (!ckr__dv_has(m, 2)) return false;
     state = m->stack[--m->n_stack];
     object = m->stack[m->n_stack - 1];
@@ -13335,11 +13121,11 @@ static bool ckr__dv_build(ckr__dcp_vm *m)
     if (ckr__dv_kind(object) != CKR__DV_OBJ) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TARGET, NULL);
     if (ckr__dv_is(object, CKR__DG_PROPERTIES))
         return ckr__dv_properties(m, (size_t)(object >> 8), state);
-    b = ckr__dv_box_as(m, state, true);
+    ckr__dv_box *b = ckr__dv_box_as(m, state, true);
     if (!b) return ckr__dv_bad(m, "attributes that are no dict");
     if (b->generation != state >> 36) return ckr__dv_taken(m);
-    words = ckr__dv_words(m, b);
-    for (i = 0; i + 1 < b->n; i += 2) {
+    const uint64_t *words = ckr__dv_words(m, b);
+    for (uint32_t i = 0; i + 1 < b->n; i += 2) {
         const unsigned attr = ckr__dv_attr(m, words[i]);
         a[attr] = words[i + 1];
         if (attr == CKR__DA_OTHER && ckr__dv_is(object, CKR__DG_METADATA)) m->d->n_extra++;
@@ -13419,7 +13205,6 @@ static bool ckr__dv_text_word(ckr__dcp_vm *m, const uint8_t *s, size_t n, uint64
 {
     uint64_t *recent = NULL;
     size_t len;
-    char *to;
     if (n >= 8 && n <= 32) {
         recent = &m->recent[((ckr__load_u64(s) ^ ckr__load_u64(s + n - 8) * 31 ^ n) *
                              0x9e3779b97f4a7c15u) >> 58];
@@ -13430,7 +13215,7 @@ static bool ckr__dv_text_word(ckr__dcp_vm *m, const uint8_t *s, size_t n, uint64
         }
     }
     if (n >= m->text_left && !ckr__dv_text_block(m, n + 1)) return false;
-    to = m->text[m->n_text - 1] + m->text_used;
+    char *to = m->text[m->n_text - 1] + m->text_used;
     if (n) memcpy(to, s, n);
     to[n] = 0;
     *out = (uint64_t)(m->n_text - 1) << 48 | (uint64_t)m->text_used << 28 | (uint64_t)n << 4 |
@@ -13455,10 +13240,9 @@ static bool ckr__dv_long(ckr__dcp_vm *m, uint64_t n)
 {
     const int64_t most = (int64_t)1 << 59;
     const uint8_t *s;
-    int64_t v;
     if (!ckr__dv_take(m, n, &s)) return false;
     n = ckr__int_trim(s, (size_t)n);
-    v = n > 8 ? INT64_MAX : ckr__int_of(s, (size_t)n);
+    int64_t v = n > 8 ? INT64_MAX : ckr__int_of(s, (size_t)n);
     if (v < -most || v >= most) return ckr__dv_push(m, CKR__DV_OTHER);
     return ckr__dv_push(m, ckr__dv_int(v));
 }
@@ -13479,11 +13263,10 @@ typedef struct ckr__dv_record {
 static bool ckr__dv_peek(const ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
 {
     uint64_t i;
-    unsigned kind;
     if (!ckr__pk_peek_get(&x->s, &i)) return false;
     *v = i < m->n_memo ? m->memo[i] : 0;
     if ((*v & 15) == 15) *v = m->wide[*v >> 4];
-    kind = ckr__dv_kind(*v);
+    unsigned kind = ckr__dv_kind(*v);
     return kind == CKR__DV_STR || kind == CKR__DV_SIZE || kind == CKR__DV_GLOBAL;
 }
 
@@ -13533,7 +13316,6 @@ static bool ckr__dv_peek_size(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
 static bool ckr__dv_peek_value(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
 {
     const uint8_t *from = x->s;
-    size_t n;
     if (ckr__dv_recall(x, &m->size_seen)) {
         x->s += m->size_seen.attr;
         return ckr__dv_peek_size(m, x, v);
@@ -13552,7 +13334,7 @@ static bool ckr__dv_peek_value(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *v)
         return true;
     }
     if (*from == 0x8C) {
-        n = from[1];
+        size_t n = from[1];
         if (n > 64 || from[2 + n] != 0x94) return false;
         x->s += 3 + n;
         return ckr__dv_text_word(m, from + 2, n, v) && ckr__dv_pack(m, *v, &x->memo[x->n++]);
@@ -13584,7 +13366,7 @@ static bool ckr__dv_peek_record(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *a)
     const unsigned cls = m->n_stack - m->floor < 2 || ckr__dv_kind(top[-2]) != CKR__DV_GLOBAL
                              ? 0
                              : (unsigned)(top[-2] >> 4 & 15);
-    unsigned attr, i;
+    unsigned attr;
     uint64_t v;
     if ((cls != CKR__DG_CHUNK && cls != CKR__DG_INDEX && cls != CKR__DG_INFO) ||
         top[-1] != CKR__DV_TUPLE || memcmp(x->s, "\x94}\x94(", 4) != 0)
@@ -13592,7 +13374,7 @@ static bool ckr__dv_peek_record(ckr__dcp_vm *m, ckr__dv_record *x, uint64_t *a)
     x->n = 2;
     x->memo[1] = CKR__DV_TAKEN;
     x->s += 4;
-    for (i = 0; *x->s != 'u'; i++, a[attr] = v)
+    for (unsigned i = 0; *x->s != 'u'; i++, a[attr] = v)
         if (x->end - x->s < 100 || i == 4 || !ckr__dv_peek_key(m, x, &m->seen[cls][i], &attr) ||
             !ckr__dv_peek_value(m, x, &v))
             return false;
@@ -13835,12 +13617,11 @@ static bool ckr__dv_pairs(ckr__dcp_vm *m, uint64_t v, const char *what, const ui
 static const char *ckr__dv_name(ckr__dcp_vm *m, uint64_t v)
 {
     size_t n;
-    const char *s;
     if (ckr__dv_kind(v) != CKR__DV_STR) {
         ckr__dv_bad(m, "a name that is no string");
         return NULL;
     }
-    s = ckr__dv_text(m, v, &n);
+    const char *s = ckr__dv_text(m, v, &n);
     if (memchr(s, 0, n) || !ckr__utf8_ok((const uint8_t *)s, n)) {
         ckr__dv_fail(m, CKR_ITEM_PICKLE_TEXT, "a name that is no UTF-8, or has a NUL");
         return NULL;
@@ -13851,15 +13632,14 @@ static const char *ckr__dv_name(ckr__dcp_vm *m, uint64_t v)
 /* The pair of a name in the state, UINT32_MAX: none. It is mostly one of the next. */
 static uint32_t ckr__dv_pair(ckr__dv_gather *g, uint64_t key)
 {
-    const char *s;
-    size_t n, i;
+    size_t n;
     uint64_t at;
     if (ckr__dv_kind(key) != CKR__DV_STR) return UINT32_MAX;
-    for (i = g->last; i < g->last + 8 && i < g->n_state; i++)
+    for (size_t i = g->last; i < g->last + 8 && i < g->n_state; i++)
         if (g->state[2 * i] == key) return (uint32_t)(g->last = i);
     if (ckr__map_find(&g->words, (const char *)&key, 8, &at))  /* hashing a long text takes long */
         return (uint32_t)(g->last = (size_t)at);
-    s = ckr__dv_text(g->m, key, &n);
+    const char *s = ckr__dv_text(g->m, key, &n);
     if (!ckr__map_find(&g->d->names, s, n, &at)) return UINT32_MAX;
     if (g->pair_of[at] != UINT32_MAX) g->last = g->pair_of[at];
     return g->pair_of[at];
@@ -13883,10 +13663,8 @@ static ckr__dcp_item *ckr__dcp_add(ckr__dcp *d, const char *fqn, size_t n)
 static bool ckr__dv_describe(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v, bool known)
 {
     ckr__dcp_vm *m = g->m;
-    const ckr__dv_tensor *t;
-    const uint64_t *dims;
     int64_t *shape;
-    size_t n, i;
+    size_t n;
     if (ckr__dv_is(v, CKR__DG_BYTES)) {
         if (known && !x->bytes)
             return ckr__dv_bad_item(m, CKR_ITEM_DCP_RANKS, x->fqn, "bytes here, a tensor there");
@@ -13896,8 +13674,8 @@ static bool ckr__dv_describe(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v, bo
     if (!ckr__dv_is(v, CKR__DG_TENSOR) || m->tensors[v >> 8].size == UINT32_MAX)
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn,
                                 "neither a tensor's nor an object's metadata");
-    t = &m->tensors[v >> 8];
-    dims = ckr__dv_dims_of(m, t->size, &n);
+    const ckr__dv_tensor *t = &m->tensors[v >> 8];
+    const uint64_t *dims = ckr__dv_dims_of(m, t->size, &n);
     if (!t->dtype) return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "it has no dtype");
     if (known && (x->bytes || x->dtype != (ckr_dtype)t->dtype || x->n_dims != n ||
                   (n && memcmp(dims, x->shape, n * sizeof *dims) != 0)))
@@ -13906,7 +13684,7 @@ static bool ckr__dv_describe(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v, bo
     if (known) return true;
     shape = (int64_t *)ckr__arena_raw(m->c, n * sizeof *shape + 1);
     if (!shape) return false;
-    for (i = 0; i < n; i++) shape[i] = (int64_t)dims[i];
+    for (size_t i = 0; i < n; i++) shape[i] = (int64_t)dims[i];
     x->dtype = (ckr_dtype)t->dtype;
     x->strides = (uint8_t)t->strides;
     x->n_dims = (uint32_t)n;
@@ -13918,17 +13696,15 @@ static bool ckr__dv_add_item(ckr__dv_gather *g, uint64_t key, uint64_t v, size_t
 {
     ckr__dcp *d = g->d;
     ckr__dcp_vm *m = g->m;
-    const char *name, *s;
     size_t n;
     uint64_t at;
-    bool known;
     if (ckr__dv_kind(key) != CKR__DV_STR) return ckr__dv_bad(m, "a name that is no string");
-    s = ckr__dv_text(m, key, &n);
-    known = ckr__map_find(&d->names, s, n, &at);
+    const char *s = ckr__dv_text(m, key, &n);
+    bool known = ckr__map_find(&d->names, s, n, &at);
     if (known && !d->n_ranks)
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, d->items[at].fqn, "the name comes twice");
     if (!known) {
-        name = ckr__dv_name(m, key);
+        const char *name = ckr__dv_name(m, key);
         at = d->n_items;
         if (!name || !ckr__dcp_add(d, name, n)) return false;
     }
@@ -13942,19 +13718,17 @@ static bool ckr__dv_box_in(ckr__dv_gather *g, const ckr__dcp_item *x, uint64_t v
                            ckr__dcp_chunk *out)
 {
     ckr__dcp_vm *m = g->m;
-    const uint64_t *o, *s;
-    const ckr__dv_chunk *k;
-    size_t n, n_s, i;
+    size_t n, n_s;
     if (!ckr__dv_is(v, CKR__DG_CHUNK) || m->chunks[v >> 8].sizes == UINT32_MAX ||
         g->placed[v >> 8])
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "a chunk that is none, or twice");
     g->placed[v >> 8] = true;
-    k = &m->chunks[v >> 8];
-    o = ckr__dv_dims_of(m, k->offsets, &n);
-    s = ckr__dv_dims_of(m, k->sizes, &n_s);
+    const ckr__dv_chunk *k = &m->chunks[v >> 8];
+    const uint64_t *o = ckr__dv_dims_of(m, k->offsets, &n);
+    const uint64_t *s = ckr__dv_dims_of(m, k->sizes, &n_s);
     if (n != x->n_dims || n_s != n)
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, x->fqn, "a chunk with other axes");
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         if (o[i] > (uint64_t)x->shape[i] || s[i] > (uint64_t)x->shape[i] - o[i])
             return ckr__dv_bad_item(m, CKR_ITEM_DCP_CHUNK, x->fqn,
                                     "a chunk reaches out of its tensor");
@@ -13987,20 +13761,17 @@ static bool ckr__dv_count(ckr__dv_gather *g)
 static bool ckr__dv_chunks(ckr__dv_gather *g)
 {
     ckr__dcp_vm *m = g->m;
-    uint64_t k;
-    size_t i;
     if (!ckr__dv_count(g)) return false;
     g->chunks = CKR__NEW_N(m->c, ckr__dcp_chunk, g->n_chunks);
     g->dims = (int64_t *)ckr__arena_raw(m->c, m->n_dims * sizeof *g->dims + 1);
     if (!g->chunks || !g->dims) return false;
-    for (i = 0; i < m->n_dims; i++) g->dims[i] = (int64_t)m->dims[i];
-    for (k = 0; k < g->n_chunks; k++) g->chunks[k].file = CKR_NO_FILE;
-    for (i = 0; i < g->n_state; i++) {
+    for (size_t i = 0; i < m->n_dims; i++) g->dims[i] = (int64_t)m->dims[i];
+    for (uint64_t k = 0; k < g->n_chunks; k++) g->chunks[k].file = CKR_NO_FILE;
+    for (size_t i = 0; i < g->n_state; i++) {
         const uint64_t v = g->state[2 * i + 1];
-        const ckr__dv_box *b;
         if (!ckr__dv_is(v, CKR__DG_TENSOR)) continue;
-        b = ckr__dv_box_of(m, m->tensors[v >> 8].chunks);
-        for (k = 0; k < b->n; k++)
+        const ckr__dv_box *b = ckr__dv_box_of(m, m->tensors[v >> 8].chunks);
+        for (uint64_t k = 0; k < b->n; k++)
             if (!ckr__dv_box_in(g, &g->d->items[g->items[i]], ckr__dv_words(m, b)[k],
                                 &g->chunks[g->first[i] + k]))
                 return false;
@@ -14017,12 +13788,10 @@ static uint64_t ckr__dv_key(const ckr__dv_gather *g, size_t pair, const int64_t 
 /* Hints are only that: the first wrong one makes a map of all boxes. */
 static bool ckr__dv_boxes(ckr__dv_gather *g)
 {
-    size_t i;
-    uint64_t k;
     if (g->box_keys) return true;
     g->box_keys = (uint64_t *)ckr__heap_alloc(g->m->c, (size_t)g->n_chunks * 8);
-    for (i = 0; g->box_keys && i < g->n_state; i++)
-        for (k = g->first[i]; k < g->first[i + 1]; k++) {
+    for (size_t i = 0; g->box_keys && i < g->n_state; i++)
+        for (uint64_t k = g->first[i]; k < g->first[i + 1]; k++) {
             if (!g->chunks[k].start) continue;
             g->box_keys[k] = ckr__dv_key(g, i, g->chunks[k].start);
             ckr__map_put(&g->boxes, (const char *)&g->box_keys[k], 8, k, NULL);
@@ -14035,14 +13804,13 @@ static ckr__dcp_chunk *ckr__dv_chunk_of(ckr__dv_gather *g, const ckr__dv_index *
 {
     const ckr__dcp_item *it = &g->d->items[g->items[pair]];
     const uint64_t first = g->first[pair], end = g->first[pair + 1];
-    const int64_t *start;
     uint64_t at, key;
     size_t n;
     if (it->bytes) return x->offset == UINT32_MAX ? &g->chunks[first] : NULL;
     if (x->offset == UINT32_MAX) return NULL;
     ckr__dv_dims_of(g->m, x->offset, &n);
     if (n != it->n_dims) return NULL;
-    start = g->dims + x->offset + 1;
+    const int64_t *start = g->dims + x->offset + 1;
     if (x->hint < end - first && g->chunks[first + x->hint].start == start)
         return &g->chunks[first + x->hint];
     if (!ckr__dv_boxes(g)) return NULL;
@@ -14054,19 +13822,16 @@ static bool ckr__dv_storage(ckr__dv_gather *g)
 {
     ckr__dcp_vm *m = g->m;
     const uint64_t *pairs = NULL;
-    size_t n, i;
+    size_t n;
     if (!ckr__dv_pairs(m, m->storage, "storage_data", &pairs, &n)) return false;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const uint64_t key = pairs[2 * i], v = pairs[2 * i + 1];
-        const ckr__dv_index *x;
-        ckr__dcp_chunk *k;
-        uint32_t pair;
         if (!ckr__dv_is(key, CKR__DG_INDEX) || !ckr__dv_is(v, CKR__DG_INFO) ||
             m->infos[v >> 8].file == UINT32_MAX)
             return ckr__dv_bad(m, "storage_data is no MetadataIndex -> _StorageInfo");
-        x = &m->indices[key >> 8];
-        pair = ckr__dv_pair(g, x->fqn);
-        k = pair < g->n_state ? ckr__dv_chunk_of(g, x, pair) : NULL;
+        const ckr__dv_index *x = &m->indices[key >> 8];
+        uint32_t pair = ckr__dv_pair(g, x->fqn);
+        ckr__dcp_chunk *k = pair < g->n_state ? ckr__dv_chunk_of(g, x, pair) : NULL;
         if (ckr__failed(m->c)) return false;
         if (!k) {
             const char *name = ckr__dv_name(m, x->fqn);
@@ -14085,8 +13850,7 @@ static bool ckr__dv_storage(ckr__dv_gather *g)
 
 static bool ckr__dcp_empty(const ckr__dcp_item *x, const ckr__dcp_chunk *k)
 {
-    uint32_t i;
-    for (i = 0; i < x->n_dims; i++) if (k->count[i] == 0) return true;
+    for (uint32_t i = 0; i < x->n_dims; i++) if (k->count[i] == 0) return true;
     return false;
 }
 
@@ -14094,9 +13858,8 @@ static bool ckr__dcp_empty(const ckr__dcp_item *x, const ckr__dcp_chunk *k)
 static bool ckr__dcp_copy(ckr__dcp *d, uint64_t item, ckr__dcp_chunk *k)
 {
     const size_t n = d->items[item].n_dims;
-    uint8_t *key;
     if (!d->n_ranks) return true;
-    key = (uint8_t *)ckr__arena_raw(d->c, 8 + 16 * n);
+    uint8_t *key = (uint8_t *)ckr__arena_raw(d->c, 8 + 16 * n);
     if (!key) return false;
     memcpy(key, &item, 8);
     if (n) memcpy(key + 8, k->start, 8 * n);
@@ -14111,9 +13874,9 @@ static bool ckr__dv_settle(ckr__dv_gather *g, size_t pair)
     ckr__dcp *d = g->d;
     ckr__dcp_item *x = &d->items[g->items[pair]];
     ckr__dcp_chunk *from = g->chunks + g->first[pair];
-    uint64_t k, n = 0, left = g->first[pair + 1] - g->first[pair];
+    uint64_t n = 0, left = g->first[pair + 1] - g->first[pair];
     void *array = x->chunks;
-    for (k = 0; k < left; k++) {
+    for (uint64_t k = 0; k < left; k++) {
         if (ckr__dcp_empty(x, &from[k])) continue;
         if (from[k].file == CKR_NO_FILE)
             return ckr__dv_bad_item(g->m, CKR_ITEM_DCP_CHUNK, x->fqn,
@@ -14136,17 +13899,15 @@ static bool ckr__dv_settle(ckr__dv_gather *g, size_t pair)
 static bool ckr__dv_path(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v)
 {
     ckr__dcp_vm *m = g->m;
-    ckr__dcp_part *part;
-    const uint64_t *items;
-    size_t n, i;
+    size_t n;
     if (x->path) return true;
     if (ckr__dv_kind(v) != CKR__DV_TUPLE) return ckr__dv_bad(m, "planner_data without a path");
-    items = ckr__dv_items(m, v, &n);
+    const uint64_t *items = ckr__dv_items(m, v, &n);
     if (!n || n > m->c->limits.max_depth)
         return ckr__dv_bad_item(m, CKR_ITEM_DCP_METADATA, x->fqn, "a path of no or too many parts");
-    part = CKR__NEW_N(m->c, ckr__dcp_part, n);
+    ckr__dcp_part *part = CKR__NEW_N(m->c, ckr__dcp_part, n);
     if (!part) return false;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (ckr__dv_kind(items[i]) == CKR__DV_INT) part[i].index = ckr__dv_number(items[i]);
         else {
             part[i].key = ckr__dv_name(m, items[i]);
@@ -14163,10 +13924,10 @@ static bool ckr__dv_path(ckr__dv_gather *g, ckr__dcp_item *x, uint64_t v)
 static bool ckr__dv_planner(ckr__dv_gather *g)
 {
     const uint64_t *pairs = NULL;
-    size_t n, i;
+    size_t n;
     if (!ckr__dv_pairs(g->m, g->m->planner, "planner_data", &pairs, &n)) return false;
     if (n) g->d->planned = true;
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const uint32_t pair = ckr__dv_pair(g, pairs[2 * i]);
         if (pair != UINT32_MAX &&
             !ckr__dv_path(g, &g->d->items[g->items[pair]], pairs[2 * i + 1]))
@@ -14178,8 +13939,7 @@ static bool ckr__dv_planner(ckr__dv_gather *g)
 static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
 {
     ckr__dv_gather g = CKR_ZERO;
-    size_t n, i;
-    bool ok;
+    size_t n;
     g.m = m;
     g.d = d;
     g.boxes.c = g.words.c = m->c;
@@ -14190,15 +13950,15 @@ static bool ckr__dv_gather_run(ckr__dcp_vm *m, ckr__dcp *d)
     g.placed = (bool *)ckr__heap_alloc(m->c, m->n_chunks * sizeof *g.placed);
     g.first = (uint64_t *)ckr__heap_alloc(m->c, (n + 1) * 8);
     g.items = (uint32_t *)ckr__heap_alloc(m->c, n * 4);
-    ok = g.placed && g.first && g.items;
+    bool ok = g.placed && g.first && g.items;
     if (ok) memset(g.placed, 0, m->n_chunks * sizeof *g.placed);
     ok = ok && ckr__dv_chunks(&g);
     if (ok) g.pair_of = (uint32_t *)ckr__heap_alloc(m->c, (size_t)d->n_items * 4);
     ok = ok && g.pair_of;
     if (ok) memset(g.pair_of, 0xff, (size_t)d->n_items * 4);
-    for (i = 0; ok && i < n; i++) g.pair_of[g.items[i]] = (uint32_t)i;
+    for (size_t i = 0; ok && i < n; i++) g.pair_of[g.items[i]] = (uint32_t)i;
     ok = ok && ckr__dv_storage(&g) && ckr__dv_planner(&g);
-    for (i = 0; ok && i < n; i++) ok = ckr__dv_settle(&g, i);
+    for (size_t i = 0; ok && i < n; i++) ok = ckr__dv_settle(&g, i);
     ckr__heap_free(m->c, g.placed, m->n_chunks * sizeof *g.placed);
     ckr__heap_free(m->c, g.first, (n + 1) * 8);
     ckr__heap_free(m->c, g.items, n * 4);
@@ -14214,19 +13974,17 @@ static ckr_result ckr__dcp_metadata(ckr__dcp *d, const char *path)
 {
     ckr__ctx *c = d->c;
     ckr__dcp_vm m = CKR_ZERO;
-    bool ok;
-    ckr_result r;
     m.c = c;
     m.d = d;
     m.path = path;
-    r = ckr__file_open(c, path, &m.file);
+    ckr_result r = ckr__file_open(c, path, &m.file);
     if (r != CKR_OK) return r;
     m.size = c->files[m.file].size;
     if (m.size > c->limits.max_metadata_bytes || m.size > SIZE_MAX / 64)
         return ckr__fail(c->err, CKR_ITEM_LIMIT, path, 0, NULL,
                          "%llu bytes of metadata, the limit is %llu", (unsigned long long)m.size,
                          (unsigned long long)c->limits.max_metadata_bytes);
-    ok = ckr__dv_run(&m);
+    bool ok = ckr__dv_run(&m);
     ckr__dv_free(&m);
     if (ok) ok = ckr__dv_gather_run(&m, d);
     ckr__dv_free_records(&m);
@@ -14239,16 +13997,14 @@ static ckr_result ckr__dcp_metadata(ckr__dcp *d, const char *path)
 static ckr_result ckr__dcp_file_of(ckr__dcp *d, uint32_t index, uint32_t *file)
 {
     ckr__dcp_file *f = &d->files[index];
-    const char *path;
-    ckr_result r;
     *file = f->file;
     if (f->file != CKR_NO_FILE) return CKR_OK;
-    path = ckr__path_join(d->c, d->dir, f->name);
+    const char *path = ckr__path_join(d->c, d->dir, f->name);
     if (!path) return ckr__oom(d->c);
     if (ckr__path_kind(d->c, path) == CKR_FILE_ABSENT)
         return ckr__remedy(d->c->err, ckr__dcp_fail(d, CKR_ITEM_RANK_MISSING, f->name, NULL, NULL),
                            "bring the file back, or take an older checkpoint");
-    r = ckr__file_open(d->c, path, &f->file);
+    ckr_result r = ckr__file_open(d->c, path, &f->file);
     *file = f->file;
     return r;
 }
@@ -14263,11 +14019,10 @@ static ckr_result ckr__dcp_bad_slice(const ckr__dcp *d, const ckr__dcp_item *x,
 /* Every slice lies in its file. */
 static ckr_result ckr__dcp_ranges(ckr__dcp *d)
 {
-    uint64_t i, k;
     uint32_t file;
-    for (i = 0; i < d->n_items; i++) {
+    for (uint64_t i = 0; i < d->n_items; i++) {
         const ckr__dcp_item *x = &d->items[i];
-        for (k = 0; k < x->n_chunks; k++) {
+        for (uint64_t k = 0; k < x->n_chunks; k++) {
             const ckr__dcp_chunk *s = &x->chunks[k];
             ckr_result r = s->view ? CKR_OK : ckr__dcp_file_of(d, s->file, &file);
             if (r != CKR_OK) {
@@ -14332,10 +14087,9 @@ static ckr_result ckr__dcp_slice(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
 /* Keys of a dict of names -> their places in it. */
 static bool ckr__dcp_places(ckr__ctx *c, const ckr_node *dict, ckr__map *out)
 {
-    uint64_t i;
     memset(out, 0, sizeof *out);
     out->c = c;
-    for (i = 0; i < ckr__dict_n(dict); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(dict); i++) {
         const ckr_node *k = dict->u.items[2 * i];
         if (k->kind == CKR_NODE_STR && !ckr__map_put(out, k->u.str, (size_t)k->count, i, NULL))
             return false;
@@ -14394,10 +14148,9 @@ static ckr__dcp_form *ckr__dcp_form_of(ckr__dcp *d, const ckr__dcp_item *x,
                                        const ckr__dcp_chunk *k)
 {
     uint64_t h = k->length;
-    uint32_t i;
     if (x->n_dims > CKR_MAX_DIMS || k->view) return NULL;
     if (!d->forms) d->forms = CKR__NEW_N(d->c, ckr__dcp_form, CKR__DCP_FORMS);
-    for (i = 0; i < x->n_dims; i++) h = h * 31 + (uint64_t)k->count[i];
+    for (uint32_t i = 0; i < x->n_dims; i++) h = h * 31 + (uint64_t)k->count[i];
     return d->forms ? &d->forms[h * 0x9e3779b97f4a7c15u >> 58] : NULL;
 }
 
@@ -14406,7 +14159,6 @@ static bool ckr__dcp_form_read(ckr__dcp *d, const ckr__dcp_form *f, uint32_t fil
                                uint8_t *out)
 {
     const uint64_t size = d->c->files[file].size;
-    uint32_t i;
     if (!ckr__range_ok(at, f->length, size)) return false;
     if (f->length <= CKR__DCP_WHOLE) {
         if (ckr__file_read(d->c, file, at, out, (size_t)f->length) != CKR_OK) return false;
@@ -14416,7 +14168,7 @@ static bool ckr__dcp_form_read(ckr__dcp *d, const ckr__dcp_form *f, uint32_t fil
                    CKR_OK) {
         return false;
     }
-    for (i = 0; i < f->n_masks; i++) memset(out + f->at[i], 0, f->size[i]);
+    for (uint32_t i = 0; i < f->n_masks; i++) memset(out + f->at[i], 0, f->size[i]);
     return true;
 }
 
@@ -14480,13 +14232,12 @@ static bool ckr__dcp_form_masks(ckr__dcp_form *f)
     const uint8_t *end = ckr__dcp_form_at(f, f->length - 22, 22), *e;
     const uint64_t dir = ckr__load_u32(end + 16), size = ckr__load_u32(end + 12);
     uint64_t at = dir, left = size, next = dir;
-    uint32_t tail;
     if (ckr__load_u32(end) != 0x06054b50) return false;
     while ((e = ckr__dcp_form_entry(f, &at, &left)) != NULL)
         if (ckr__load_u32(e + 42) >= f->head && ckr__load_u32(e + 42) < next)
             next = ckr__load_u32(e + 42);
     if (left || next < f->length - f->tail || next < f->head) return false;
-    tail = (uint32_t)(f->length - next);
+    uint32_t tail = (uint32_t)(f->length - next);
     memmove(f->bytes + f->head, f->bytes + f->head + f->tail - tail, tail);
     f->tail = tail;
     for (at = dir, left = size; (e = ckr__dcp_form_entry(f, &at, &left)) != NULL;)
@@ -14500,14 +14251,12 @@ static void ckr__dcp_form_learn(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
 {
     ckr__dcp_form *f = ckr__dcp_form_of(d, x, k);
     uint8_t *bytes = ckr__dcp_window(d);
-    uint64_t head, tail;
-    uint32_t i;
     if (!f) return;
     f->length = 0;
-    head = v->data_offset - k->offset;
+    uint64_t head = v->data_offset - k->offset;
     if (v->bytes || v->data_offset < k->offset || head > CKR__DCP_SIDE || head + 22 > k->length)
         return;
-    tail = k->length - head < CKR__DCP_SIDE ? k->length - head : CKR__DCP_SIDE;
+    uint64_t tail = k->length - head < CKR__DCP_SIDE ? k->length - head : CKR__DCP_SIDE;
     f->length = k->length;
     f->head = (uint32_t)head;
     f->tail = (uint32_t)tail;
@@ -14521,10 +14270,10 @@ static void ckr__dcp_form_learn(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
         f->length = 0;
         return;
     }
-    for (i = 0; i < f->n_masks; i++) memset(f->bytes + f->at[i], 0, f->size[i]);
+    for (uint32_t i = 0; i < f->n_masks; i++) memset(f->bytes + f->at[i], 0, f->size[i]);
     f->view = *v;
     f->view.data_offset = head;
-    for (i = 0; i < x->n_dims; i++) {
+    for (uint32_t i = 0; i < x->n_dims; i++) {
         f->count[i] = k->count[i];
         f->dims[i] = v->shape[i];
         f->dims[CKR_MAX_DIMS + i] = v->stride[i];
@@ -14560,10 +14309,9 @@ static ckr_result ckr__dcp_is_block(ckr__dcp *d, const ckr__dcp_chunk *k, bool *
 {
     uint8_t h[9];
     uint32_t file;
-    ckr_result r;
     *is = false;
     if (d->files[k->file].transform) return CKR_OK;
-    r = ckr__dcp_file_of(d, k->file, &file);
+    ckr_result r = ckr__dcp_file_of(d, k->file, &file);
     if (r != CKR_OK || !ckr__range_ok(k->offset, 10, d->c->files[file].size)) return r;
     r = ckr__file_read(d->c, file, k->offset, h, sizeof h);
     *is = r == CKR_OK && h[8] == '{' &&
@@ -14579,7 +14327,6 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     ckr__ctx scratch = *d->c;
     ckr__chunk *own;
     ckr_node *root = NULL;
-    uint32_t i;
     bool block = false;
     ckr_result r = CKR_OK;
     if (ckr__dcp_form_view(d, x, k, out, dims)) return CKR_OK;
@@ -14599,7 +14346,7 @@ static ckr_result ckr__dcp_view(ckr__dcp *d, const ckr__dcp_item *x, const ckr__
     }
     if (r == CKR_OK && (x->n_dims > CKR_MAX_DIMS || out->n_dims != x->n_dims))
         r = ckr__dcp_bad_slice(d, x, k, CKR_ITEM_DCP_SLICE, "the slice has other axes");
-    for (i = 0; r == CKR_OK && i < x->n_dims; i++) {
+    for (uint32_t i = 0; r == CKR_OK && i < x->n_dims; i++) {
         dims[i] = out->shape[i];
         dims[CKR_MAX_DIMS + i] = out->stride[i];
         if (out->shape[i] != k->count[i])
@@ -14665,12 +14412,10 @@ static void ckr__dcp_look_at(ckr__dcp_look *l, const char *s)
 static ckr_result ckr__dcp_look_in(ckr__ctx *c, const char *dir, ckr__dcp_look *l)
 {
     ckr__dirlist list;
-    uint64_t i;
-    ckr_result r;
     memset(l, 0, sizeof *l);
     if (ckr__path_kind(c, dir) != CKR_FILE_DIR) return CKR_OK;
-    r = ckr__dir_list(c, dir, &list);
-    for (i = 0; r == CKR_OK && i < list.n; i++) {
+    ckr_result r = ckr__dir_list(c, dir, &list);
+    for (uint64_t i = 0; r == CKR_OK && i < list.n; i++) {
         if (!list.items[i]->is_dir) ckr__dcp_look_at(l, list.items[i]->name);
         else if (!strcmp(list.items[i]->name, "sharded")) l->sharded = true;
     }
@@ -14697,10 +14442,8 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
     const ckr_node *at = ckr_node_get(info, "saved_offsets");
     const ckr_view *view = v->u.view;
     ckr__dcp_item *x;
-    ckr__dcp_chunk *k;
     int64_t *dims, *shape, o;
     uint64_t i;
-    uint32_t a;
     if (!ckr__map_find(&d->names, key->u.str, (size_t)key->count, &i)) {
         i = d->n_items;
         x = ckr__dcp_add(d, key->u.str, (size_t)key->count);
@@ -14715,13 +14458,13 @@ static ckr_result ckr__dcp_shard_tensor(ckr__dcp *d, const ckr_node *key, const 
         return ckr__dcp_fail(d, CKR_ITEM_DCP_RANKS, ckr__file_path(d->c, view->file), x->fqn,
                              "two shards give it another dtype or number of axes");
     dims = CKR__NEW_N(d->c, int64_t, 2 * (uint64_t)x->n_dims);
-    k = ckr__dcp_next_chunk(d, x);
+    ckr__dcp_chunk *k = ckr__dcp_next_chunk(d, x);
     if (!dims || !k) return d->c->err->code;
     k->start = dims;
     k->count = dims + x->n_dims;
     k->view = view;
     shape = (int64_t *)(uintptr_t)x->shape;
-    for (a = 0; a < x->n_dims; a++) {
+    for (uint32_t a = 0; a < x->n_dims; a++) {
         o = 0;
         if (at && (!ckr_node_i64(ckr_node_at(at, a), &o) || o < 0 ||
                    o > INT64_MAX - view->shape[a] || at->count != x->n_dims))
@@ -14751,21 +14494,20 @@ static ckr_result ckr__dcp_shard_copy(ckr__dcp *d, ckr__dcp_item *x, const ckr_v
 
 static ckr_result ckr__dcp_shard(ckr__dcp *d, const char *path)
 {
-    const char *text;
     ckr_node *root = NULL, *info = NULL;
     ckr__map told;
     uint32_t file;
-    uint64_t i, at;
+    uint64_t at;
     ckr_result r = ckr__file_open(d->c, path, &file);
     if (r == CKR_OK) r = ckr__safetensors_load(d->c, file, &root);
     if (r != CKR_OK) return r;
-    text = ckr_node_str(ckr_node_get(root->attrs, "DCP_SHARDING_INFO"));
+    const char *text = ckr_node_str(ckr_node_get(root->attrs, "DCP_SHARDING_INFO"));
     if (text)
         r = ckr__json_parse(d->c, path, (const uint8_t *)text, strlen(text), CKR__JSON_PYTHON,
                             &info);
     if (r != CKR_OK) return r;
     if (!ckr__dcp_places(d->c, info, &told)) r = ckr__oom(d->c);
-    for (i = 0; i < root->count && r == CKR_OK; i++) {
+    for (uint64_t i = 0; i < root->count && r == CKR_OK; i++) {
         const ckr_node *key = root->u.items[2 * i];
         const bool known = ckr__map_find(&told, key->u.str, (size_t)key->count, &at);
         r = ckr__dcp_shard_tensor(d, key, ckr__dict_at(root, i),
@@ -14779,11 +14521,10 @@ static ckr_result ckr__dcp_shards(ckr__dcp *d, const char *sub)
 {
     const char *dir = *sub ? ckr__path_join(d->c, d->dir, sub) : d->dir;
     ckr__dirlist list;
-    uint64_t i;
     ckr_result r = ckr__dir_list(d->c, dir, &list);
     d->safetensors = true;
     d->n_ranks = 1;
-    for (i = 0; r == CKR_OK && i < list.n; i++) {
+    for (uint64_t i = 0; r == CKR_OK && i < list.n; i++) {
         const char *name = list.items[i]->name;
         if (list.items[i]->is_dir || strncmp(name, "shard-", 6) != 0 ||
             !ckr__path_ends(name, ".safetensors"))
@@ -14797,10 +14538,9 @@ static ckr_result ckr__dcp_shards(ckr__dcp *d, const char *sub)
 static ckr_result ckr__dcp_consolidated(ckr__dcp *d)
 {
     ckr_node *root = NULL;
-    uint64_t i;
     ckr_result r = ckr__safetensors_load_index(
         d->c, ckr__path_join(d->c, d->dir, "model.safetensors.index.json"), &root);
-    for (i = 0; r == CKR_OK && i < root->count; i++) {
+    for (uint64_t i = 0; r == CKR_OK && i < root->count; i++) {
         const ckr_node *key = root->u.items[2 * i];
         const ckr_view *v = ckr__dict_at(root, i)->u.view;
         ckr__dcp_item *x = ckr__dcp_find(d, key->u.str);
@@ -14832,7 +14572,6 @@ static ckr_result ckr__dcp_unfinished(ckr__dcp *d, const ckr__dcp_look *l)
 static ckr_result ckr__dcp_load(ckr__dcp *d)
 {
     ckr__dcp_look l;
-    uint32_t i;
     ckr_result r = ckr__dcp_look_in(d->c, d->dir, &l);
     if (r != CKR_OK) return r;
     if (l.metadata) return ckr__dcp_metadata(d, ckr__path_join(d->c, d->dir, ".metadata"));
@@ -14843,7 +14582,7 @@ static ckr_result ckr__dcp_load(ckr__dcp *d)
     }
     if (!l.n_ranks || l.n_ranks != l.top_rank + 1) return ckr__dcp_unfinished(d, &l);
     d->n_ranks = l.n_ranks;
-    for (i = 0; i < l.n_ranks && r == CKR_OK; i++)
+    for (uint32_t i = 0; i < l.n_ranks && r == CKR_OK; i++)
         r = ckr__dcp_metadata(d, ckr__printf(d->c, "%s/__%u.metadata", d->dir, (unsigned)i));
     return r;
 }
@@ -14852,12 +14591,11 @@ static ckr_result ckr__dcp_load(ckr__dcp *d)
 static ckr_result ckr__dcp_open(ckr__ctx *c, const char *dir, ckr__dcp **out)
 {
     ckr__dcp *d = CKR__NEW(c, ckr__dcp);
-    ckr_result r;
     *out = d;
     if (!d) return c->err->code;
     d->c = d->names.c = d->file_names.c = d->boxes.c = c;
     d->dir = dir;
-    r = ckr__dcp_load(d);
+    ckr_result r = ckr__dcp_load(d);
     return r == CKR_OK ? ckr__dcp_ranges(d) : r;
 }
 
@@ -24565,7 +24303,8 @@ static const ckr_tensor *ckr__out_made(const ckr__out *o, const ckr_tensor *t, c
     ckr_tensor *made = CKR__NEW(o->c, ckr_tensor);
     if (!made) return NULL;
     *made = *t;
-    if (strcmp(t->slot, slot) != 0) made->index += (uint32_t)o->n_tensors;
+    if (strcmp(t->slot, slot) != 0 && t->index < o->n_tensors)
+        made->index += (uint32_t)o->n_tensors;
     made->slot = slot;
     made->dtype = dtype;
     return made;
@@ -24573,6 +24312,7 @@ static const ckr_tensor *ckr__out_made(const ckr__out *o, const ckr_tensor *t, c
 
 static bool ckr__out_key(ckr__out *o, const ckr_tensor *t, const char *name, const char *slot)
 {
+    if (t->index >= o->n_tensors) return true;             /* made: no tensor of the source  */
     if (!o->keys) o->keys = CKR__NEW_N(o->c, const char *, o->n_tensors);
     if (!name || !o->keys) return false;
     o->keys[t->index] = ckr__printf(o->c, "%s/%s", name, slot);
@@ -24714,20 +24454,22 @@ typedef struct ckr__made_part {
 } ckr__made_part;
 
 typedef struct ckr__made {
-    ckr_tensor      tensor;    /* of one or two axes, in no state, without pieces        */
+    ckr_tensor      tensor;    /* of two axes at most, in no state, without pieces       */
     ckr__made_part *parts;     /* one behind the other                                   */
     uint64_t        n;
+    bool            turned;    /* rows are its last axis                                 */
     bool            copy;      /* its elements are in the output beside it               */
 } ckr__made;
 
-/* One without rows, like a tensor of the source. NULL: out of memory. */
+/* One without rows. NULL: out of memory. */
 static ckr__made *ckr__made_new(ckr__out *o, const char *name, const char *slot, uint32_t n_dims,
-                                int64_t columns)
+                                int64_t columns, bool turned)
 {
     ckr__made *m = CKR__NEW(o->c, ckr__made);
     int64_t *shape = CKR__NEW_N(o->c, int64_t, 2);
     if (!m || !shape || !name) return NULL;
-    shape[1] = columns;
+    m->turned = turned && n_dims == 2;
+    shape[m->turned ? 0 : 1] = columns;
     m->tensor.name = name;
     m->tensor.slot = slot;
     m->tensor.n_dims = n_dims;
@@ -24741,7 +24483,7 @@ static ckr__made *ckr__made_new(ckr__out *o, const char *name, const char *slot,
 /* These rows of the part come behind those that are there. */
 static void ckr__made_add(ckr__ctx *c, ckr__made *m, const ckr__made_part *part)
 {
-    int64_t *rows = (int64_t *)(uintptr_t)m->tensor.shape;
+    int64_t *rows = (int64_t *)(uintptr_t)&m->tensor.shape[m->turned];
     ckr__made_part *last = m->n ? &m->parts[m->n - 1] : NULL;
     if (last && last->from == part->from && last->layer == part->layer &&
         last->row + last->n == part->row) {
@@ -24768,11 +24510,11 @@ static ckr_tensor *ckr__made_copy(ckr__out *o, const ckr_tensor *t, const char *
                                   ckr_dtype dtype)
 {
     const ckr__made *of = ckr__made_of(o, t);
-    ckr__made *m = ckr__made_new(o, t->name, slot, t->n_dims, 0);
+    ckr__made *m = ckr__made_new(o, t->name, slot, t->n_dims, 0, of && of->turned);
     ckr__made_part whole = CKR_ZERO;
     if (!m) return NULL;
     whole.from = t;
-    whole.n = t->shape[0];
+    whole.n = t->n_dims ? t->shape[0] : 1;
     whole.layer = -1;
     if (of) m->parts = of->parts, m->n = of->n;
     else ckr__made_add(o->c, m, &whole);
@@ -24787,36 +24529,40 @@ static void ckr__bind_unmake(ckr__out *o, ckr_entry *e, const ckr__made *m, cons
 {
     const ckr_piece *p = &b->piece;
     const ckr__made *as = ckr__made_of(o, b->as);
+    const uint32_t n = p->n_dims;
+    const int64_t first = n ? p->start[m->turned] : 0, end = first + (n ? p->count[m->turned] : 1);
     uint64_t i, lo = 0, hi = m->n;
     while (lo < hi) {                  /* the first part that reaches into the box       */
         const uint64_t mid = lo + (hi - lo) / 2;
-        if (m->parts[mid].at + m->parts[mid].n <= p->start[0]) lo = mid + 1;
+        if (m->parts[mid].at + m->parts[mid].n <= first) lo = mid + 1;
         else hi = mid;
     }
-    for (i = lo; i < m->n && m->parts[i].at < p->start[0] + p->count[0]; i++) {
+    for (i = lo; i < m->n && m->parts[i].at < end; i++) {
         const ckr__made_part *part = &m->parts[i];
-        const int64_t begin = ckr__max_i64(p->start[0], part->at),
-                      end = ckr__min_i64(p->start[0] + p->count[0], part->at + part->n);
-        const uint32_t lead = part->layer >= 0, n = p->n_dims,
-                       row = lead + (part->turned && n == 2), column = lead + !part->turned;
+        const int64_t from = ckr__max_i64(first, part->at),
+                      to = ckr__min_i64(end, part->at + part->n);
+        const uint32_t lead = part->layer >= 0, row = lead + (part->turned && n == 2),
+                       column = lead + !part->turned;
         int64_t start[3] = { 0 }, count[3] = { 1, 1, 1 }, stride[3] = { 0 };
+        uint64_t at = p->offset;
         ckr__binder w = CKR_ZERO;
         w.c = o->c;
         w.entry = e;
         w.tensor = part->from;
         w.replica = p->replica || m->copy;
         if (lead) start[0] = part->layer;
-        start[row] = part->row + begin - part->at;
-        count[row] = end - begin;
-        stride[row] = p->stride[0];
-        if (n == 2) {
-            start[column] = p->start[1];
-            count[column] = p->count[1];
-            stride[column] = p->stride[1];
+        if (n) {
+            start[row] = part->row + from - part->at;
+            count[row] = to - from;
+            stride[row] = p->stride[m->turned];
+            at += (uint64_t)((from - first) * p->stride[m->turned]);
         }
-        if (!ckr__binder_piece(&w, lead + n, start, count, stride,
-                               p->offset + (uint64_t)((begin - p->start[0]) * p->stride[0])))
-            return;
+        if (n == 2) {
+            start[column] = p->start[!m->turned];
+            count[column] = p->count[!m->turned];
+            stride[column] = p->stride[!m->turned];
+        }
+        if (!ckr__binder_piece(&w, lead + n, start, count, stride, at)) return;
         e->binds[e->n_binds - 1].as = as && i < as->n ? as->parts[i].from : b->as;
     }
 }
@@ -30901,7 +30647,7 @@ struct ckr_plan {
 /* >>plan.rng ------------------------------------------------------------------ */
 /* The streams of a checkpoint for the ranks of a coming run. */
 
-typedef struct ckr__streams { ckr__ctx c; } ckr__streams;
+typedef struct ckr__streams { ckr__ctx c; ckr_rng_streams streams; } ckr__streams;
 
 /* A state that is none: where it is stored, whose it is, and how to do without it. */
 static ckr_result ckr__rng_refuse(ckr__ctx *c, const ckr_stream *x)
@@ -31084,22 +30830,22 @@ static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng
 }
 
 static CKR__NOINLINE ckr_result ckr__ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want,
-                                              ckr_rng_streams *out, ckr_error *err)
+                                              ckr_rng_streams **out, ckr_error *err)
 {
     ckr_rng_want as_saved = CKR_ZERO;
     ckr_result r;
     ckr__streams *own = (ckr__streams *)ckr__owner_make(&k->ctx.env, &k->ctx.limits, sizeof *own,
                                                         err, &r);
-    memset(out, 0, sizeof *out);
+    *out = NULL;
     if (!own) return r;
-    r = ckr__rng_of_ckpt(&own->c, k, want ? want : &as_saved, NULL, out);
+    r = ckr__rng_of_ckpt(&own->c, k, want ? want : &as_saved, NULL, &own->streams);
     own->c.err = &own->c.own_err;
-    out->_owner = own;
-    if (r != CKR_OK) ckr_rng_streams_free(out);
+    if (r == CKR_OK) *out = &own->streams;
+    else ckr_rng_streams_free(&own->streams);
     return r;
 }
 
-CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr_rng_streams *out,
+CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr_rng_streams **out,
                                 ckr_error *err)
 {
     CKR__IN_FENV(ckr_result, ckr__ckpt_rng(k, want, out, err));
@@ -31107,8 +30853,7 @@ CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr
 
 CKR_API void ckr_rng_streams_free(ckr_rng_streams *s)
 {
-    ckr__owner_free(s->_owner, sizeof(ckr__streams));
-    memset(s, 0, sizeof *s);
+    if (s) ckr__owner_free(CKR__OWNER_OF(ckr__streams, streams, s), sizeof(ckr__streams));
 }
 
 CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t rank,
@@ -31832,6 +31577,8 @@ static ckr_result ckr__plan_data(ckr_plan *p)
 }
 
 static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors);
+static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_state *s,
+                                      const ckr_target *t);
 
 /* The parameter that a tensor named as in an export is of: optimizer.state.NAME.SLOT, where NAME is
    a tensor of the file and SLOT may have dots; *slot is set. NULL: it has another name. */
@@ -31865,10 +31612,9 @@ static bool ckr__plan_slot_like(const char *name)
 /* A framework must not load an optimizer's tensors as weights: of a file without slots, those that
    are named as in an export become slots of their parameters in *out, which the dialect is given;
    other ones are refused. */
-static void ckr__plan_adopt(ckr_plan *p, const ckr__map *names, ckr_state *out)
+static void ckr__plan_adopt(ckr_plan *p, const ckr_state *s, const ckr__map *names, ckr_state *out)
 {
     ckr__ctx *c = &p->ctx;
-    const ckr_state *s = &p->state;
     const char *first = NULL, *slot;
     uint64_t n = 0, weights = 0;
     char text[40];
@@ -31910,9 +31656,8 @@ static void ckr__plan_adopt(ckr_plan *p, const ckr__map *names, ckr_state *out)
 
 /* Refuses groups of numbers where the target's optimizer has names: none of its parameters would
    find its state. */
-static void ckr__plan_named(ckr_plan *p)
+static void ckr__plan_named(ckr_plan *p, const ckr_state *s)
 {
-    const ckr_state *s = &p->state;
     ckr__map names = { &p->ctx, NULL, 0, 0 };
     for (uint64_t i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param"))
@@ -31936,23 +31681,26 @@ static void ckr__plan_named(ckr_plan *p)
    (llm.c) has slots of its own, which it finds by these names itself. */
 static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
 {
+    const bool own = !strcmp(p->state.dialect, d->name), gpt = ckr__word_in(d->takes, "gpt");
+    const ckr_state *s = &p->state;
     ckr_state *given = CKR__NEW(&p->ctx, ckr_state);
     ckr__map names = { &p->ctx, NULL, 0, 0 };
-    if (d->bounds ? !d->bounds->groups : ckr__word_in(d->takes, "slots"))
-        return d->emit_fn(&p->ctx, &p->state, &p->target, &p->out);
-    for (uint64_t i = 0; i < p->state.n_tensors; i++)
-        ckr__map_put(&names, p->state.tensors[i]->name, strlen(p->state.tensors[i]->name), i, NULL);
-    if (!ckr__failed(&p->ctx)) {
-        *given = p->state;
-        ckr__plan_adopt(p, &names, given);
+    if (!own && !gpt && ckr_node_get(s->carried, "gpt"))
+        s = ckr__gpt_back(&p->ctx, &p->out, s, &p->target);
+    if (!s || !given) return p->ctx.err->code;
+    *given = *s;
+    if (d->bounds ? d->bounds->groups != NULL : !ckr__word_in(d->takes, "slots")) {
+        for (uint64_t i = 0; i < s->n_tensors; i++)
+            ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+        if (!ckr__failed(&p->ctx)) ckr__plan_adopt(p, s, &names, given);
+        ckr__map_free(&names);
+        if (!own && !gpt && !d->numbered && !(p->target.without & CKR_GROUPS))
+            ckr__plan_named(p, s);
+        if (ckr__failed(&p->ctx) || p->ctx.refused) return p->ctx.err->code;
     }
-    ckr__map_free(&names);
-    if (strcmp(p->state.dialect, d->name) != 0 && !d->numbered &&
-        !(p->target.without & CKR_GROUPS))
-        ckr__plan_named(p);
-    if (ckr__failed(&p->ctx) || p->ctx.refused) return p->ctx.err->code;
     d->emit_fn(&p->ctx, given, &p->target, &p->out);
     ckr__out_unmake(&p->out);
+    if (s != &p->state) p->out.renamed = true;
     return p->ctx.err->code;
 }
 
@@ -33436,6 +33184,7 @@ CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], ui
 
 typedef struct ckr__checker {
     ckr__ctx        c;         /* owns the notes                                        */
+    ckr_report      report;    /* what the caller gets                                   */
     const ckr_ckpt *ckpt;
     ckr_note       *notes;
     uint64_t        n_notes, bytes_read;
@@ -33546,13 +33295,13 @@ static ckr_result ckr__check_all(ckr__checker *k)
     return r;
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report *out,
+static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report **out,
                                                 ckr_error *err)
 {
     ckr_result r;
     ckr__checker *k = (ckr__checker *)ckr__owner_make(&ckpt->ctx.env, &ckpt->ctx.limits, sizeof *k,
                                                       err, &r);
-    memset(out, 0, sizeof *out);
+    *out = NULL;
     if (!k) return r;
     k->ckpt = ckpt;
     k->c.notes = &k->notes;
@@ -33560,31 +33309,31 @@ static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report
     r = ckr__askable(&k->c, ckpt, false);
     if (r == CKR_OK) r = ckr__check_all(k);
     if (r == CKR_OK) r = k->c.err->code;
-    out->notes = k->notes;
-    out->n_notes = k->n_notes;
-    out->bytes_read = k->bytes_read;
-    out->_owner = k;
-    out->sound = r == CKR_OK && ckr__severity_max(k->notes, k->n_notes) < CKR_ERROR &&
-                 ckr__severity_max(ckpt->state.notes, ckpt->state.n_notes) < CKR_ERROR;
-    if (r != CKR_OK) ckr_report_free(out);
+    k->report.notes = k->notes;
+    k->report.n_notes = k->n_notes;
+    k->report.bytes_read = k->bytes_read;
+    k->report.sound = ckr__severity_max(k->notes, k->n_notes) < CKR_ERROR &&
+                      ckr__severity_max(ckpt->state.notes, ckpt->state.n_notes) < CKR_ERROR;
+    if (r == CKR_OK) *out = &k->report;
+    else ckr_report_free(&k->report);
     return r;
 }
 
-CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report *out, ckr_error *err)
+CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report **out, ckr_error *err)
 {
     CKR__IN_FENV(ckr_result, ckr__ckpt_check(ckpt, out, err));
 }
 
 CKR_API void ckr_report_free(ckr_report *r)
 {
-    ckr__owner_free(r->_owner, sizeof(ckr__checker));
-    memset(r, 0, sizeof *r);
+    if (r) ckr__owner_free(CKR__OWNER_OF(ckr__checker, report, r), sizeof(ckr__checker));
 }
 
 /* >>verify.diff: two checkpoints of any format and topology */
 
 typedef struct ckr__differ {
     ckr__ctx         c;
+    ckr_diff        diff;      /* what the caller gets                                   */
     const ckr_ckpt  *a, *b;
     ckr_tensor_diff *tensors;
     uint64_t         n_tensors;
@@ -33683,13 +33432,13 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
 
 static ckr_result ckr__diff_others(ckr__differ *d);
 
-static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
+static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff **out,
                                                ckr_error *err)
 {
     ckr_result r;
     ckr__differ *d = (ckr__differ *)ckr__owner_make(&a->ctx.env, &a->ctx.limits, sizeof *d, err,
                                                     &r);
-    memset(out, 0, sizeof *out);
+    *out = NULL;
     if (!d) return r;
     d->a = a;
     d->b = b;
@@ -33700,25 +33449,24 @@ static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt
     if (r == CKR_OK) r = ckr__diff_tensors(d);
     if (r == CKR_OK) r = ckr__diff_others(d);
     if (r == CKR_OK) r = d->c.err->code;
-    out->tensors = d->tensors;
-    out->n_tensors = d->n_tensors;
-    out->others = d->others;
-    out->n_others = d->n_others;
-    out->_owner = d;
-    if (r != CKR_OK) ckr_diff_free(out);
+    d->diff.tensors = d->tensors;
+    d->diff.n_tensors = d->n_tensors;
+    d->diff.others = d->others;
+    d->diff.n_others = d->n_others;
+    if (r == CKR_OK) *out = &d->diff;
+    else ckr_diff_free(&d->diff);
     return r;
 }
 
-CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff *out,
+CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff **out,
                                  ckr_error *err)
 {
     CKR__IN_FENV(ckr_result, ckr__ckpt_diff(a, b, out, err));
 }
 
-CKR_API void ckr_diff_free(ckr_diff *out)
+CKR_API void ckr_diff_free(ckr_diff *d)
 {
-    ckr__owner_free(out->_owner, sizeof(ckr__differ));
-    memset(out, 0, sizeof *out);
+    if (d) ckr__owner_free(CKR__OWNER_OF(ckr__differ, diff, d), sizeof(ckr__differ));
 }
 
 /* >>verify.members: CRC-32 of every member of every zip archive that the checkpoint opened */
@@ -35967,7 +35715,6 @@ typedef struct ckr__dcp_out {
 static ckr_result ckr__dcp_out_init(ckr__dcp_out *w, ckr__ctx *c, ckr__out *out, uint32_t ranks,
                                     const char *dir)
 {
-    uint32_t i;
     memset(w, 0, sizeof *w);
     w->c = c;
     w->out = out;
@@ -35978,7 +35725,7 @@ static ckr_result ckr__dcp_out_init(ckr__dcp_out *w, ckr__ctx *c, ckr__out *out,
     w->heap = CKR__NEW_N(c, uint32_t, w->ranks);
     w->index = CKR__NEW(c, ckr__out_index);
     if (!w->files || !w->load || !w->heap || !w->index) return ckr__oom(w->c);
-    for (i = 0; i < w->ranks; i++) w->heap[i] = i;
+    for (uint32_t i = 0; i < w->ranks; i++) w->heap[i] = i;
     return CKR_OK;
 }
 
@@ -36029,8 +35776,7 @@ static ckr__out_item *ckr__dcp_out_item(ckr__dcp_out *w, const char *fqn, const 
 static ckr__dcp_part *ckr__dcp_path(ckr__ctx *c, const char *const keys[4])
 {
     ckr__dcp_part *p = CKR__NEW_N(c, ckr__dcp_part, 4);
-    uint32_t i;
-    for (i = 0; p && i < 4; i++) p[i].key = keys[i];
+    for (uint32_t i = 0; p && i < 4; i++) p[i].key = keys[i];
     return p;
 }
 
@@ -36066,21 +35812,19 @@ static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t r
 static bool ckr__dcp_out_rows(ckr__dcp_out *w, ckr_entry *e, const ckr_tensor *from,
                               const int64_t *start, const int64_t *count, int64_t numel)
 {
-    ckr__block *b;
-    uint64_t i, n = 0;
-    uint32_t d;
-    for (i = 0; i < w->n_rows; i++) n += w->rows[i].from == from;
-    b = n <= UINT32_MAX ? ckr__block_new(w->c, e->n_dims, (uint32_t)n) : NULL;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < w->n_rows; i++) n += w->rows[i].from == from;
+    ckr__block *b = n <= UINT32_MAX ? ckr__block_new(w->c, e->n_dims, (uint32_t)n) : NULL;
     if (!b) return false;
     b->n_pairs = 0;
     memcpy(b->shape, count, e->n_dims * sizeof *count);
-    for (i = 0; i < w->n_rows; i++) {
+    for (uint64_t i = 0; i < w->n_rows; i++) {
         const ckr__dcp_rows *x = &w->rows[i];
         const int64_t lo = x->dst > start[0] ? x->dst : start[0],
                       hi = ckr__min_i64(x->dst + x->n, start[0] + count[0]);
         ckr__pair *p = &b->pairs[b->n_pairs];
         if (x->from != from || hi <= lo) continue;
-        for (d = 1; d < e->n_dims; d++) p->count[d] = count[d];
+        for (uint32_t d = 1; d < e->n_dims; d++) p->count[d] = count[d];
         p->local[0] = lo - start[0];
         p->global[0] = x->src + (lo - x->dst);
         p->count[0] = hi - lo;
@@ -36096,10 +35840,9 @@ static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tens
     ckr_entry *e = ckr__dcp_out_box(w, x, rank, start, count);
     ckr__box box;
     int64_t numel;
-    uint64_t i;
     if (!t) return e != NULL;
     if (!e || !ckr__numel(t->n_dims, count, &numel)) return false;
-    for (i = 0; w->rows && i < w->n_rows; i++)
+    for (uint64_t i = 0; w->rows && i < w->n_rows; i++)
         if ((!i || w->rows[i].from != w->rows[i - 1].from) &&
             !ckr__dcp_out_rows(w, e, w->rows[i].from, start, count, numel))
             return false;
@@ -36155,9 +35898,8 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
     const char *path = ckr__printf(w->c, "%s.metadata", w->dir);
     ckr__out_file *f = path ? ckr__out_file_add(w->out, path, CKR_FORMAT_DCP) : NULL;
     ckr__map names = { w->c, NULL, 0, 0 };
-    uint64_t i;
     if (f) f->index = w->index;
-    for (i = 0; i < w->index->n_items && !ckr__failed(w->c); i++)
+    for (uint64_t i = 0; i < w->index->n_items && !ckr__failed(w->c); i++)
         ckr__name_once(&names, w->index->items[i]->fqn);
     ckr__map_free(&names);
     return w->c->err->code;
@@ -37884,28 +37626,35 @@ static const ckr__gpt_family ckr__gpt_families[CKR__GPT_FAMILIES] = {
         "pp_block.post_attention_layernorm", "pp_block.mlp.gate_up_proj", NULL, NULL,
         "pp_block.mlp.down_proj", "final_layer_norm.pp_block", "model.lm_head.pp_block" } },
     { "Megatron-LM", "", "decoder.layers.", { ".weight", ".bias" }, true, false, true,
-      { "embedding.word_embeddings", "embedding.position_embeddings", "input_layernorm",
-        "self_attention.linear_proj", "self_attention.linear_qkv", NULL, NULL, NULL,
-        "self_attention.q_layernorm", "self_attention.k_layernorm", "pre_mlp_layernorm",
-        "mlp.linear_fc1", NULL, NULL, "mlp.linear_fc2", "decoder.final_layernorm",
-        "output_layer" } },
+      { "embedding.word_embeddings", "embedding.position_embeddings",
+        "input_layernorm self_attention.linear_qkv.layer_norm_", "self_attention.linear_proj",
+        "self_attention.linear_qkv", NULL, NULL, NULL,
+        "self_attention.q_layernorm", "self_attention.k_layernorm",
+        "pre_mlp_layernorm mlp.linear_fc1.layer_norm_", "mlp.linear_fc1", NULL, NULL,
+        "mlp.linear_fc2", "decoder.final_layernorm", "output_layer" } },
     { "llm.c", "", NULL, { "w", "b" }, false, false, false,
       { "wte", "wpe", "ln1", "attproj", "qkv", NULL, NULL, NULL, NULL, NULL, "ln2", NULL, NULL,
         "fc", "fcproj", "lnf", NULL } }
 };
+/* How one model's tensors are called, and what they look like. */
+typedef struct ckr__gpt_names {
+    const ckr__gpt_family *family;
+    const char *outer, *base;  /* before every name (of a wrapper), and what of the base */
+    int8_t      which[CKR__GPT_ROLES];         /* of a role's names; -1: it has none      */
+    bool        turned;        /* matrices are (in, out), as of HF's Conv1D              */
+} ckr__gpt_names;
+
 typedef struct ckr__gpt {
     ckr__ctx        *c;
     ckr__out        *out;
     const ckr_state *s;
     const ckr_target *t;
     ckr_item         item;     /* under which it refuses                                 */
-    const ckr__gpt_family *family;
-    const char      *outer, *base;     /* before every name (of a wrapper), and what of the base */
+    ckr__gpt_names   names;    /* the source's                                           */
     ckr__slots      *all;      /* by ckr__gpt_place                                      */
     const ckr_node  *config;   /* HF's config.json, or NULL                              */
     int64_t          layers, hidden, heads, kv_heads, head_dim, ffn, vocab, positions;
     bool             gated, tied, interleaved;
-    bool             turned;   /* matrices are (in, out), as of HF's Conv1D              */
     bool             norms_biased, attention_biased, o_biased, mlp_biased, qk_norm;
     double           epsilon, rope_base;       /* of the norms, of the rotation; 0: not told */
 } ckr__gpt;
@@ -37915,25 +37664,28 @@ static bool ckr__gpt_layered(int role)
     return role > CKR__GPT_POS && role < CKR__GPT_NORM_F;
 }
 
-/* The n-th name of a role; NULL: there are not so many. */
-static const char *ckr__gpt_name(const ckr__gpt *g, const ckr__gpt_family *f, int64_t layer,
-                                 int role, int bias, int n)
+/* The n-th name of a role; NULL: there are not so many. A name that ends in _ goes on without the
+   dot. */
+static const char *ckr__gpt_name(ckr__ctx *c, const ckr__gpt_names *as, int64_t layer, int role,
+                                 int bias, int n)
 {
-    const bool own = f == g->family;
-    const char *p = f->names[role], *base = role == CKR__GPT_HEAD ? "" : own ? g->base : f->base;
-    const char *end = !f->layers && role <= CKR__GPT_POS ? "" : f->ends[bias];
+    const ckr__gpt_family *f = as->family;
+    const char *p = f->names[role], *base = role == CKR__GPT_HEAD ? "" : as->base,
+               *end = !f->layers && role <= CKR__GPT_POS ? "" : f->ends[bias];
+    size_t len;
     for (; p && n > 0; n--) p = ckr__word_next(p);
-    if (!p || !*p) return NULL;
+    if (!p || !*p || (bias && !*end)) return NULL;
+    len = strcspn(p, " ");
     if (ckr__gpt_layered(role) && f->layers)
-        base = ckr__printf(g->c, "%s%s%lld.", base, f->layers, (long long)layer);
-    return base ? ckr__printf(g->c, "%s%s%.*s%s", own ? g->outer : "", base,
-                              (int)strcspn(p, " "), p, end)
+        base = ckr__printf(c, "%s%s%lld.", base, f->layers, (long long)layer);
+    return base ? ckr__printf(c, "%s%s%.*s%s", as->outer, base, (int)len, p,
+                              end + (p[len - 1] == '_'))
                 : NULL;
 }
 
 static uint64_t ckr__gpt_place(const ckr__gpt *g, int64_t layer, int role, int bias)
 {
-    const int64_t of = g->family->layers && ckr__gpt_layered(role) ? layer : 0;
+    const int64_t of = g->names.family->layers && ckr__gpt_layered(role) ? layer : 0;
     return ((uint64_t)of * CKR__GPT_ROLES + (uint64_t)role) * 2 + (uint64_t)bias;
 }
 
@@ -37958,22 +37710,22 @@ static const ckr_tensor *ckr__gpt_param(const ckr__gpt *g, int role)
 static int64_t ckr__gpt_size(const ckr__gpt *g, int role, bool columns)
 {
     const ckr_tensor *t = ckr__gpt_param(g, role);
-    const uint32_t lead = ckr__gpt_layered(role) && !g->family->layers, n = t ? t->n_dims : 0;
-    const bool turned = g->turned && ckr__gpt_layered(role);
+    const uint32_t lead = ckr__gpt_layered(role) && !g->names.family->layers, n = t ? t->n_dims : 0;
+    const bool turned = g->names.turned && ckr__gpt_layered(role);
     if (n <= lead || (columns && n < lead + 2)) return 0;
     return t->shape[lead + (n == lead + 2 && columns != turned)];
 }
 
 /* Is it this family's model, with these bases before the names? */
-static bool ckr__gpt_is(ckr__gpt *g, const ckr__gpt_family *f, const char *base)
+static bool ckr__gpt_is(ckr__gpt *g, int family, const char *base)
 {
     const char *first, *name;
     uint64_t i;
     size_t n, k;
-    g->family = f;
-    g->base = base;
-    g->outer = "";
-    first = ckr__gpt_name(g, f, 0, CKR__GPT_EMBED, 0, 0);
+    g->names.family = &ckr__gpt_families[family];
+    g->names.base = base;
+    g->names.outer = "";
+    first = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_EMBED, 0, 0);
     for (i = 0; first && i < g->s->n_tensors; i++) {
         name = g->s->tensors[i]->name;
         n = strlen(name);
@@ -37981,8 +37733,8 @@ static bool ckr__gpt_is(ckr__gpt *g, const ckr__gpt_family *f, const char *base)
         if (strcmp(g->s->tensors[i]->slot, "param") != 0 || !ckr__path_ends(name, first) ||
             (n > k && name[n - k - 1] != '.'))
             continue;
-        g->outer = ckr__strndup(g->c, name, n - k);
-        name = g->outer ? ckr__gpt_name(g, f, 0, CKR__GPT_O, 0, 0) : NULL;
+        g->names.outer = ckr__strndup(g->c, name, n - k);
+        name = g->names.outer ? ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_O, 0, 0) : NULL;
         return name && ckr__tensor_find(g->s, name, "param");
     }
     return false;
@@ -37991,6 +37743,7 @@ static bool ckr__gpt_is(ckr__gpt *g, const ckr__gpt_family *f, const char *base)
 /* Every tensor at its place. One that no GPT has is refused: a model without it is another one. */
 static void ckr__gpt_index(ckr__gpt *g)
 {
+    const ckr__gpt_family *f = g->names.family;
     ckr__map names = { g->c, NULL, 0, 0 };
     const char *name, *odd = NULL;
     uint64_t i, n = 0;
@@ -37999,20 +37752,20 @@ static void ckr__gpt_index(ckr__gpt *g)
     for (i = 0; i < g->s->n_tensors; i++)
         if (!strcmp(g->s->tensors[i]->slot, "param"))
             ckr__map_put(&names, g->s->tensors[i]->name, strlen(g->s->tensors[i]->name), 0, NULL);
-    if (!g->family->layers) {
-        name = ckr__gpt_name(g, g->family, 0, CKR__GPT_O, 0, 0);
+    if (!f->layers) {
+        name = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_O, 0, 0);
         g->layers = name ? ckr__tensor_find(g->s, name, "param")->shape[0] : 0;
     }
-    while (g->family->layers && (name = ckr__gpt_name(g, g->family, g->layers, CKR__GPT_O, 0, 0)) &&
+    while (f->layers && (name = ckr__gpt_name(g->c, &g->names, g->layers, CKR__GPT_O, 0, 0)) &&
            ckr__map_find(&names, name, strlen(name), NULL))
         g->layers++;
     ckr__map_free(&names);
-    for (l = 0; l == 0 || (g->family->layers && l < g->layers); l++)
+    for (l = 0; l == 0 || (f->layers && l < g->layers); l++)
         for (role = 0; role < CKR__GPT_ROLES; role++)
             for (bias = 0; bias < 2; bias++) {
                 n = ckr__gpt_place(g, l, role, bias);
                 for (k = 0; (l == 0 || ckr__gpt_layered(role)) &&
-                            (name = ckr__gpt_name(g, g->family, l, role, bias, k));
+                            (name = ckr__gpt_name(g->c, &g->names, l, role, bias, k));
                      k++)
                     ckr__map_put(&names, name, strlen(name), n, NULL);
             }
@@ -38029,15 +37782,8 @@ static void ckr__gpt_index(ckr__gpt *g)
     ckr__map_free(&names);
     if (odd)
         ckr__refuse(g->c, g->item, odd,
-                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them", g->family->name),
+                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them", f->name),
                     "--to dcp and --to safetensors take every model");
-}
-
-/* Is a role written as itself? What is spelled both ways is written apart. */
-static bool ckr__gpt_written(const ckr__gpt_family *to, int role)
-{
-    return to->names[role] && (role != CKR__GPT_QKV || !to->names[CKR__GPT_Q]) &&
-           (role != CKR__GPT_GATE_UP || !to->names[CKR__GPT_GATE]);
 }
 
 static bool ckr__gpt_off(const ckr_node *n)
@@ -38077,7 +37823,7 @@ static void ckr__gpt_config(ckr__gpt *g)
         return;
     g->config = root;
     type = ckr_node_str(ckr_node_get(root, "model_type"));
-    if (!type || g->family - ckr__gpt_families > CKR__GPT_GPT2 ||
+    if (!type || g->names.family - ckr__gpt_families > CKR__GPT_GPT2 ||
         ckr__gpt_number(g, "hidden_size", "n_embd") != g->hidden) {
         g->config = NULL;
         return;
@@ -38137,8 +37883,7 @@ static void ckr__gpt_heads(ckr__gpt *g)
 static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_state *s,
                           const ckr_target *t, ckr_item item)
 {
-    int i, found = CKR__GPT_FAMILIES;
-    const ckr__gpt_family *f = ckr__gpt_families;
+    int found = 0;
     const ckr_tensor *qkv;
     memset(g, 0, sizeof *g);
     g->c = c;
@@ -38146,8 +37891,9 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
     g->s = s;
     g->t = t;
     g->item = item;
-    for (i = 0; i < CKR__GPT_FAMILIES && found == CKR__GPT_FAMILIES; i++, f++)
-        if (ckr__gpt_is(g, f, f->base) || (*f->base && ckr__gpt_is(g, f, ""))) found = i;
+    while (found < CKR__GPT_FAMILIES && !ckr__gpt_is(g, found, ckr__gpt_families[found].base) &&
+           !ckr__gpt_is(g, found, ""))
+        found++;
     if (ckr__failed(c)) return false;
     if (found == CKR__GPT_FAMILIES) {
         ckr__refuse(c, item, "params", "its tensors are not named as those of a GPT that is known "
@@ -38161,13 +37907,13 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
     g->vocab = ckr__gpt_size(g, CKR__GPT_EMBED, false);
     g->positions = ckr__gpt_size(g, CKR__GPT_POS, false);
     qkv = ckr__gpt_param(g, CKR__GPT_QKV);
-    g->turned = g->family == &ckr__gpt_families[CKR__GPT_GPT2] && qkv && qkv->n_dims == 2 &&
-                qkv->shape[0] == g->hidden;
+    g->names.turned = found == CKR__GPT_GPT2 && qkv && qkv->n_dims == 2 &&
+                      qkv->shape[0] == g->hidden;
     g->ffn = ckr__gpt_size(g, CKR__GPT_DOWN, true);
     g->gated = ckr__gpt_param(g, CKR__GPT_GATE) != NULL ||
                ckr__gpt_size(g, CKR__GPT_GATE_UP, false) == 2 * g->ffn;
     g->tied = !ckr__gpt_param(g, CKR__GPT_HEAD);
-    g->interleaved = g->family->interleaved;
+    g->interleaved = g->names.family->interleaved;
     g->norms_biased = ckr__gpt_find(g, 0, CKR__GPT_NORM_1, 1, "param") != NULL;
     g->attention_biased = ckr__gpt_find(g, 0, CKR__GPT_Q, 1, "param") ||
                           ckr__gpt_find(g, 0, CKR__GPT_QKV, 1, "param");
@@ -38211,7 +37957,8 @@ static const ckr_tensor *ckr__gpt_holder(const ckr__gpt *g, int64_t layer, int r
 static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int role, int bias,
                           int64_t first, int64_t n)
 {
-    const uint32_t lead = !g->family->layers && ckr__gpt_layered(role), n_dims = m->tensor.n_dims;
+    const uint32_t lead = !g->names.family->layers && ckr__gpt_layered(role),
+                   n_dims = m->tensor.n_dims;
     const int64_t unit = ckr__gpt_unit(g, role), all = 2 * g->head_dim +
                                                        ckr__gpt_unit(g, CKR__GPT_Q);
     ckr__made_part part = CKR_ZERO;
@@ -38219,12 +37966,12 @@ static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int ro
     int64_t begin, rows;
     part.from = ckr__gpt_holder(g, layer, role, bias, m->tensor.slot, &fused);
     if (!part.from || part.from->n_dims != n_dims + lead) return false;
-    grouped = fused && g->family->grouped && role <= CKR__GPT_V;
+    grouped = fused && g->names.family->grouped && role <= CKR__GPT_V;
     begin = fused ? ckr__gpt_begin(g, role, grouped) : 0;
     part.layer = lead ? layer : -1;
-    part.turned = g->turned && ckr__gpt_layered(role) && n_dims == 2;
+    part.turned = g->names.turned && ckr__gpt_layered(role) && n_dims == 2;
     rows = part.from->shape[lead + part.turned];
-    if ((n_dims == 2 && part.from->shape[lead + !part.turned] != m->tensor.shape[1]) ||
+    if ((n_dims == 2 && part.from->shape[lead + !part.turned] != m->tensor.shape[!m->turned]) ||
         (m->n && part.from->dtype != m->tensor.dtype))
         return false;
     for (; n > 0 && !ckr__failed(g->c); first += part.n, n -= part.n) {
@@ -38264,21 +38011,24 @@ static int64_t ckr__gpt_all_rows(const ckr__gpt *g, int role, int bias, int64_t 
     }
 }
 
-/* A tensor under another name: itself. */
-static ckr_tensor *ckr__gpt_renamed(const ckr__gpt *g, const ckr_tensor *t, const char *name)
+/* A tensor under another name: itself; what several get is a copy in all but one. */
+static ckr_tensor *ckr__gpt_renamed(const ckr__gpt *g, const ckr_tensor *t, const char *name,
+                                    bool copy)
 {
-    ckr_tensor *own = CKR__DUP(g->c, ckr_tensor, t, 1);
+    ckr_tensor *own = copy && !ckr__is_python(t) ? ckr__made_copy(g->out, t, t->slot, t->dtype)
+                                                  : CKR__DUP(g->c, ckr_tensor, t, 1);
     if (own) own->name = name;
     return own;
 }
 
-/* A slot of a role's tensor as the family has it. NULL: the source has none, or it has refused. */
-static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_family *to, int64_t layer, int role,
+/* A slot of a role's tensor as it is called there. NULL: the source has none, or it has refused. */
+static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_names *to, int64_t layer, int role,
                                  int bias, const char *slot)
 {
     int parts[3], i;
     const int n = ckr__gpt_parts(g, role, parts);
-    const char *name = ckr__gpt_name(g, to, layer, role, bias, 0);
+    const char *name = ckr__gpt_name(g->c, to, layer, role, bias, to->which[role]);
+    const bool by_group = n == 3 && to->family->grouped;
     bool fused, ok = true;
     const ckr_tensor *first = ckr__gpt_holder(g, layer, parts[0], bias, slot, &fused), *param;
     int64_t columns, rows = ckr__gpt_all_rows(g, parts[0], bias, &columns), k;
@@ -38286,15 +38036,15 @@ static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_family *to, int64_t
     if (!first || !name) return NULL;
     param = ckr__gpt_holder(g, layer, parts[0], bias, "param", &fused);
     if (ckr__is_python(first) || (param && ckr__slot_of(param, first) == CKR__SLOT_ONE))
-        return ckr__gpt_renamed(g, first, name);
-    m = ckr__made_new(g->out, name, slot, columns ? 2 : 1, columns);
-    for (k = 0; m && ok && k < (n == 3 && to->grouped ? g->kv_heads : 1); k++)
+        return ckr__gpt_renamed(g, first, name, fused && ckr__gpt_begin(g, role, false) > 0);
+    m = ckr__made_new(g->out, name, slot, columns ? 2 : 1, columns,
+                      to->turned && ckr__gpt_layered(role));
+    for (k = 0; m && ok && k < (by_group ? g->kv_heads : 1); k++)
         for (i = 0; i < n && ok; i++) {
             const int64_t unit = ckr__gpt_unit(g, parts[i]);
-            const bool group = n == 3 && to->grouped;
             rows = ckr__gpt_all_rows(g, parts[i], bias, &columns);
-            ok = ckr__gpt_rows(g, m, layer, parts[i], bias, group ? k * unit : 0,
-                               group ? unit : rows);
+            ok = ckr__gpt_rows(g, m, layer, parts[i], bias, by_group ? k * unit : 0,
+                               by_group ? unit : rows);
         }
     if (m && !ok && !ckr__failed(g->c))
         ckr__gpt_misfit(g, ckr__printf(g->c, "%s of %s", slot, first->name),
@@ -38303,9 +38053,10 @@ static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_family *to, int64_t
                         "where it is the optimizer's");
     if (!m || !ok) return NULL;
     first = m->parts[0].from;
-    rows = m->tensor.shape[0];
-    return m->n == 1 && m->parts[0].layer < 0 && !m->parts[0].turned && first->shape[0] == rows
-               ? ckr__gpt_renamed(g, first, name)
+    rows = m->tensor.shape[m->turned];
+    return m->n == 1 && m->parts[0].layer < 0 && m->parts[0].turned == m->turned &&
+                   first->shape[m->turned] == rows
+               ? ckr__gpt_renamed(g, first, name, false)
                : &m->tensor;
 }
 
@@ -38318,7 +38069,7 @@ static uint64_t ckr__gpt_group(const ckr__gpt *g, const ckr__map *groups, int64_
     const char *name;
     uint64_t at;
     int k;
-    for (k = 0; (name = ckr__gpt_name(g, g->family, layer, role, bias, k)) != NULL; k++)
+    for (k = 0; (name = ckr__gpt_name(g->c, &g->names, layer, role, bias, k)) != NULL; k++)
         if (ckr__map_find(groups, name, strlen(name), &at)) return at;
     return qkv || role == CKR__GPT_GATE || role == CKR__GPT_UP
                ? ckr__gpt_group(g, groups, layer, whole, bias)
@@ -38326,7 +38077,7 @@ static uint64_t ckr__gpt_group(const ckr__gpt *g, const ckr__map *groups, int64_
 }
 
 /* All slots of a role's weight and bias go to the state, its name into its group. */
-static void ckr__gpt_put(ckr__gpt *g, const ckr__gpt_family *to, int64_t layer, int role,
+static void ckr__gpt_put(ckr__gpt *g, const ckr__gpt_names *to, int64_t layer, int role,
                          const char *const *slots, uint64_t n_slots, const ckr__map *groups,
                          ckr_state *own)
 {
@@ -38349,13 +38100,16 @@ static void ckr__gpt_put(ckr__gpt *g, const ckr__gpt_family *to, int64_t layer, 
                                 "--like FILE puts them into one");
         if (at < own->n_groups)
             *CKR__PUSH(const char *, g->c, own->groups[at].params, own->groups[at].n_params) = name;
+        else if (name && own->n_groups && !(g->t->without & CKR_OPTIMIZER))
+            ckr__gpt_misfit(g, name, "no group of the optimizer has it",
+                            "--names FILE where the optimizer has numbers, or leave it out: "
+                            "--without optimizer,groups,schedule");
     }
 }
 
-/* The state under the family's names. NULL: it has refused, or failed. */
-static ckr_state *ckr__gpt_as(ckr__gpt *g, int family)
+/* The state under other names. NULL: it has refused, or failed. */
+static ckr_state *ckr__gpt_under(ckr__gpt *g, const ckr__gpt_names *to)
 {
-    const ckr__gpt_family *to = &ckr__gpt_families[family];
     ckr_state *own = CKR__DUP(g->c, ckr_state, g->s, 1);
     ckr__map seen = { g->c, NULL, 0, 0 }, groups = seen;
     const char **slots = NULL;
@@ -38386,15 +38140,90 @@ static ckr_state *ckr__gpt_as(ckr__gpt *g, int family)
                                             : CKR__GPT_NORM_F,
                   end = l < 0 ? CKR__GPT_NORM_1 : l < g->layers ? CKR__GPT_NORM_F : CKR__GPT_ROLES;
         for (role = first; role < end && ckr__going(g->c); role++)
-            if (ckr__gpt_written(to, role))
+            if (to->which[role] >= 0)
                 ckr__gpt_put(g, to, l, role, slots, n_slots, &groups, own);
     }
     ckr__map_free(&seen);
     ckr__map_free(&groups);
-    if (g->tied && to->names[CKR__GPT_HEAD])
-        ckr__tie_add(g->c, own, ckr__gpt_name(g, to, 0, CKR__GPT_EMBED, 0, 0),
-                     ckr__gpt_name(g, to, 0, CKR__GPT_HEAD, 0, 0));
+    if (g->tied && to->which[CKR__GPT_HEAD] >= 0)
+        ckr__tie_add(g->c, own, ckr__gpt_name(g->c, to, 0, CKR__GPT_EMBED, 0, 0),
+                     ckr__gpt_name(g->c, to, 0, CKR__GPT_HEAD, 0, to->which[CKR__GPT_HEAD]));
     return ckr__going(g->c) ? own : NULL;
+}
+
+/* The source's names for the side file, from which ckr__gpt_back has them. llm.c stacks the layers
+   of what is else GPT-2: its own reader takes those names. */
+static void ckr__gpt_carry(ckr__gpt *g)
+{
+    const bool stacked = !g->names.family->layers;
+    const ckr__gpt_names *as = &g->names;
+    ckr_node *which = ckr__node(g->c, CKR_NODE_LIST), *d;
+    const char *name;
+    int role, n;
+    for (role = 0; role < CKR__GPT_ROLES; role++) {
+        const ckr_tensor *t = ckr__gpt_param(g, role);
+        for (n = 0; t && !stacked && (name = ckr__gpt_name(g->c, as, 0, role, 0, n)) != NULL; n++)
+            if (!strcmp(name, t->name)) break;
+        if (!t && role == CKR__GPT_HEAD && g->tied && g->s->n_ties) t = g->s->tensors[0];
+        ckr__node_push(g->c, which, ckr__node_int(g->c, t ? n : -1));
+    }
+    d = ckr__node_dict(
+        g->c, "family",
+        ckr__node_str(g->c, stacked ? ckr__gpt_families[CKR__GPT_GPT2].name : as->family->name),
+        "outer", ckr__node_str(g->c, as->outer), "base",
+        ckr__node_str(g->c, stacked ? ckr__gpt_families[CKR__GPT_GPT2].base : as->base), "which",
+        which, "turned", ckr__node_bool(g->c, stacked || as->turned), CKR__END);
+    if (!g->out->carried) g->out->carried = ckr__node(g->c, CKR_NODE_DICT);
+    ckr__node_set(g->c, g->out->carried, "gpt", d);
+}
+
+/* The state under a family's names, which the target has from now on. NULL: it has refused, or
+   failed. */
+static ckr_state *ckr__gpt_as(ckr__gpt *g, int family)
+{
+    ckr__gpt_names to = CKR_ZERO;
+    int role;
+    to.family = &ckr__gpt_families[family];
+    to.base = to.family->base;
+    to.outer = "";
+    for (role = 0; role < CKR__GPT_ROLES; role++) {
+        const int apart = role == CKR__GPT_QKV        ? CKR__GPT_Q
+                          : role == CKR__GPT_GATE_UP ? CKR__GPT_GATE
+                                                        : -1;      /* spelled both ways      */
+        if (!to.family->names[role] || (apart >= 0 && to.family->names[apart])) to.which[role] = -1;
+    }
+    g->out->renamed = true;
+    ckr__gpt_carry(g);
+    return ckr__gpt_under(g, &to);
+}
+
+/* The state under the names that it had before it became another framework's, as its side file has
+   them; `s` itself where there are none. NULL: it has refused, or failed. */
+static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_state *s,
+                                      const ckr_target *t)
+{
+    const ckr_node *d = ckr_node_get(s->carried, "gpt"), *which = ckr_node_get(d, "which");
+    const char *family = ckr_node_str(ckr_node_get(d, "family"));
+    ckr__gpt g;
+    ckr__gpt_names to = CKR_ZERO;
+    int64_t n = 0;
+    int i;
+    to.outer = ckr_node_str(ckr_node_get(d, "outer"));
+    to.base = ckr_node_str(ckr_node_get(d, "base"));
+    for (i = 0; i < CKR__GPT_FAMILIES && family; i++)
+        if (!strcmp(family, ckr__gpt_families[i].name)) to.family = &ckr__gpt_families[i];
+    if (!to.family || !to.outer || !to.base || !ckr_node_is_list(which) ||
+        which->count != CKR__GPT_ROLES)
+        return s;
+    for (i = 0; i < CKR__GPT_ROLES; i++) {
+        if (!ckr_node_i64(which->u.items[i], &n) || n < -1 || n > 9) return s;
+        to.which[i] = (int8_t)n;
+    }
+    to.turned = ckr_node_get(d, "turned") && !ckr__gpt_off(ckr_node_get(d, "turned"));
+    if (!ckr__gpt_read(&g, c, out, s, t, CKR_ITEM_TRAINER_SOURCE)) return NULL;
+    ckr__say(c, "CKR_GPT_NAMES", CKR_EXACT, "names", g.names.family->name, family,
+             "the tensors are called and cut again as in the run that this was made of", NULL);
+    return ckr__gpt_under(&g, &to);
 }
 
 #if !defined(CKPTRESUME_NO_VERL) || !defined(CKPTRESUME_NO_ACCELERATE)
@@ -38982,7 +38811,6 @@ static void ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
 static void ckr__fsdp_optimizer(ckr__fsdp *f)
 {
     const ckr_node *root = f->ranks[0].optim, *list = ckr_node_get(root, "param_groups");
-    ckr__walk w = ckr__walk_in(root);
     uint64_t n, i;
     uint32_t r;
     bool named;
@@ -39009,9 +38837,7 @@ static void ckr__fsdp_optimizer(ckr__fsdp *f)
     ckr__fsdp_groups(f, list);
     for (r = 0; r < f->n_ranks; r++)
         for (i = 0; i < f->n_numbers && !ckr__failed(f->c); i++) ckr__fsdp_slots(f, r, i);
-    while (ckr__walk_on(&w))
-        if (w.name && !ckr__word_in("state param_groups", w.name))
-            ckr__leave(f->c, f->s, ckr__base(f->ranks[0].optim_path), w.name, w.value);
+    ckr__leave_others(f->c, f->s, ckr__base(f->ranks[0].optim_path), root, "state param_groups");
 }
 
 /* The trees of `ranks` into the state. */
@@ -47998,6 +47824,7 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x)
                            "a size that llm.c's header cannot hold", NULL);
     d->Vp = padded >= d->V ? padded : (d->V + 127) / 128 * 128;
     d->NH = ckr__lm_gpt2_told(x->s, "llmc.n_head");
+    if (d->NH <= 0) d->NH = ckr__option_int(x->t, "heads");
     if (d->NH <= 0 && d->C % 64 == 0) {
         d->NH = d->C / 64;
         ckr__say_int(x->c, "CKR_W_LLMC_HEADS", CKR_APPROX, "heads", 0, d->NH,
@@ -48146,8 +47973,8 @@ static const ckr__schedules ckr__lm_schedules = {
 };
 static const ckr__dialect ckr__llmc = {
     "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__streams_held, ckr__lm_emit, &ckr__lm_as_file,
-    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data micro_batch seq_len", &ckr__lm_schedules,
-    &ckr__lm_bounds, false
+    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data micro_batch seq_len heads",
+    &ckr__lm_schedules, &ckr__lm_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -48249,6 +48076,13 @@ typedef struct ckr__ds_stage { /* of the pipeline: one model's file, one optimiz
     uint64_t        n_groups;
 } ckr__ds_stage;
 
+/* A name that param_shapes tells, its shape (NULL: not told) and its first stage. */
+typedef struct ckr__ds_told {
+    const char    *name;
+    const int64_t *shape;
+    uint32_t       n_dims, stage;
+} ckr__ds_told;
+
 typedef struct ckr__ds {
     ckr__ctx        *c;
     ckr_state       *s;
@@ -48271,7 +48105,11 @@ typedef struct ckr__ds {
     uint64_t         n_params;
     ckr__load        load;
     ckr__map         by_name;
-    const ckr_node  *optimizer;        /* universal: optimizer_state.pt                    */
+    ckr__map         names, buffers;   /* that the model's files tell: names -> place in told */
+    ckr__ds_told    *told;
+    uint64_t         n_told, *tied, n_tied;    /* tied: places of those of tied layers   */
+    bool             named;    /* by the caller or the side file: stages are not known   */
+    const ckr_node  *optimizer;        /* of the first rank, or optimizer_state.pt's; or NULL */
 } ckr__ds;
 
 
@@ -48282,8 +48120,19 @@ static void ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *where,
                   "%s was expected", expected);
 }
 
+/* Where the configuration asks for a dtype; the first counts. */
+static const struct { const char *key, *setting, *at; ckr_dtype dtype; } ckr__ds_halves[] = {
+    { "bf16", "bf16.enabled", "/bf16/enabled", CKR_DTYPE_BF16 },
+    { "fp16", "fp16.enabled", "/fp16/enabled", CKR_DTYPE_F16 }
+};
+
 /* Groups have these, all of them. */
 static const char *const ckr__ds_hyper[] = { "lr", "weight_decay", "betas", "eps" };
+
+/* Micro batch, accumulation and the samples of an update. The last counts, else what it is computed
+   of; one of the three can be missing. */
+static const char *const ckr__ds_batch[] = { "train_micro_batch_size_per_gpu",
+                                             "gradient_accumulation_steps", "train_batch_size" };
 
 /* A rank's share of n elements, of which the last ranks' may be less. */
 static int64_t ckr__ds_piece(int64_t n, uint32_t ranks)
@@ -48382,15 +48231,12 @@ static void ckr__ds_sizes(ckr__ds *r)
     ckr__fileset *k = &r->files;
     ckr__rankfile *first;
     const ckr_node *module;
-    int64_t micro = 0, steps = 1, all = 0;
+    int64_t batch[3] = { 0, 1, 0 };
     uint32_t tp;
-    int kind;
-    k->c = r->c;
-    k->dir = r->dir;
-    k->forms = ckr__ds_forms;
+    int kind, i;
     k->missing_remedy = "bring back the file, or take an earlier step";
     k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
-    ckr__fileset_scan(k, false);
+    ckr__fileset_of(k, r->c, r->dir, ckr__ds_forms, false);
     if (k->n_files[CKR__DS_FOREIGN])
         ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
                       "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
@@ -48403,13 +48249,12 @@ static void ckr__ds_sizes(ckr__ds *r)
     if (ckr__failed(r->c)) return;
     r->meta = first->root;
     r->config = ckr_node_get(r->meta, "ds_config");
+    ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &r->s->progress.step);
     r->dp = ckr__ds_u32(r->meta, "dp_world_size");
     r->mp = ckr__ds_u32(r->meta, "mp_world_size");
-    /* train_batch_size counts, else what it is computed of; one of the three can be missing */
-    ckr_node_i64(ckr_node_get(r->config, "train_micro_batch_size_per_gpu"), &micro);
-    ckr_node_i64(ckr_node_get(r->config, "gradient_accumulation_steps"), &steps);
-    ckr_node_i64(ckr_node_get(r->config, "train_batch_size"), &all);
-    r->s->batch = all > 0 && all <= 1 << 30 ? all : ckr__batch_of(micro, steps, r->dp);
+    for (i = 0; i < 3; i++) ckr_node_i64(ckr_node_get(r->config, ckr__ds_batch[i]), &batch[i]);
+    r->s->batch = batch[2] > 0 && batch[2] <= 1 << 30 ? batch[2]
+                                                      : ckr__batch_of(batch[0], batch[1], r->dp);
     if (!r->dp) ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
     if (!r->mp) ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
     module = ckr_node_get(r->meta, "module");
@@ -48441,12 +48286,12 @@ static void ckr__ds_ranks(ckr__ds *r)
 /* Model's files of one step agree in it: a rank's file of another step is told apart by it. */
 static void ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
 {
-    int64_t want, have = -1;
-    if (!ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &want) || want < 0)
-        ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
+    int64_t step = -1;
+    ckr_node_i64(ckr_node_get(f->root, "global_steps"), &step);
     if (ckr__failed(r->c)) return;
-    ckr_node_i64(ckr_node_get(f->root, "global_steps"), &have);
-    ckr__fileset_step(&r->files, f->path, "global_steps", NULL, have, want);
+    if (r->s->progress.step < 0)
+        ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
+    else ckr__fileset_step(&r->files, f->path, "global_steps", NULL, step, r->s->progress.step);
 }
 
 /* A bf16 pipeline without ZeRO has no param_shapes: the ranks' slices name the parameters of each
@@ -48498,7 +48343,7 @@ static void ckr__ds_wrap(ckr__ds *r)
     if (r->universal && !ckr__dir_has(r->c, r->dir, rel, CKR_FILE_REGULAR)) ckr__ds_missing(r, rel);
     else if (r->universal) all = ckr__ds_uni_load(r, rel);
     if (ckr__failed(r->c)) return;
-    if (r->universal) o = r->optimizer = all->root;
+    r->optimizer = o = all ? all->root : o;
     ckr_node_i64(ckr_node_find(r->config, "/zero_optimization/stage"), &told);
     z = ckr_node_get(o, "zero_stage");
     if (z && z->kind == CKR_NODE_OBJECT) z = ckr_node_at(z->u.object->args, 0);
@@ -48531,8 +48376,6 @@ static void ckr__ds_wrap(ckr__ds *r)
     for (m = 0; m < r->mp; m++) ckr__ds_slices(r, &r->stages[m]);
 }
 
-/* >>deepspeed.probe ----------------------------------------------------------- */
-
 /* A step's directory: some model's file lies in it. */
 static ckr_result ckr__ds_rate(ckr__ctx *c, const char *dir, int *rate)
 {
@@ -48550,8 +48393,6 @@ static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir,
 {
     return ckr__runs_probe(c, &ckr__ds_runs, path, dir, mine);
 }
-
-/* >>deepspeed.params ---------------------------------------------------------- */
 
 /* NULL: the error is set. */
 static const int64_t *ckr__ds_shape(ckr__ds *r, const ckr__rankfile *f, const char *name,
@@ -48593,15 +48434,53 @@ static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, ckr_tensor
     return p;
 }
 
-/* A parameter whose elements are elsewhere: its shape is told by a dict. NULL: the error is set. */
-static ckr__ds_param *ckr__ds_absent(ckr__ds *r, const ckr__rankfile *f, const char *name,
-                                     const ckr_node *size, ckr_dtype dtype)
+/* A parameter whose elements are elsewhere; NULL: the error is set. */
+static ckr__ds_param *ckr__ds_absent(ckr__ds *r, const ckr__ds_told *k, ckr_dtype dtype)
 {
-    uint32_t n_dims;
-    const int64_t *shape = ckr__ds_shape(r, f, name, size, &n_dims);
-    if (!shape) return NULL;
-    return ckr__ds_param_add(
-        r, name, ckr__tensor_add(r->c, r->s, name, "param", dtype, n_dims, shape));
+    if (!k->shape) ckr__ds_bad(r, r->stages[k->stage].model, k->name, "a shape of up to 8 axes");
+    return ckr__failed(r->c)
+               ? NULL
+               : ckr__ds_param_add(r, k->name, ckr__tensor_add(r->c, r->s, k->name, "param", dtype,
+                                                               k->n_dims, k->shape));
+}
+
+/* size: a shape, or NULL. */
+static void ckr__ds_tell(ckr__ds *r, const char *name, const ckr_node *size, uint32_t m)
+{
+    ckr__ds_told *k;
+    if (!name || ckr__map_find(&r->names, name, strlen(name), NULL)) return;
+    ckr__map_put(&r->names, name, strlen(name), r->n_told, NULL);
+    if (ckr__starts(name, "tied_modules."))
+        *CKR__PUSH(uint64_t, r->c, r->tied, r->n_tied) = r->n_told;
+    k = CKR__PUSH(ckr__ds_told, r->c, r->told, r->n_told);
+    k->name = name;
+    k->stage = m;
+    if (size && size->kind != CKR_NODE_NONE)
+        k->shape = ckr__ds_shape(r, r->stages[m].model, name, size, &k->n_dims);
+}
+
+/* What the model's files tell of names that are asked for: those of layers, and of parameters whose
+   elements lie in the optimizer's files. Of layers the caller may tell them. */
+static void ckr__ds_names(ckr__ds *r)
+{
+    uint32_t m;
+    uint64_t k;
+    for (m = 0; m < r->mp; m++) {
+        const ckr_node *root = r->stages[m].model->root, *n;
+        const ckr_node *buffers = ckr_node_get(root, "buffer_names");
+        ckr__walk w;
+        for (k = 0; (n = ckr_node_at(buffers, k)) != NULL; k++)
+            if (n->kind == CKR_NODE_STR)
+                ckr__map_put(&r->buffers, n->u.str, (size_t)n->count, 0, NULL);
+        for (k = 0; (n = ckr_node_at(r->stages[m].shapes, k)) != NULL; k++)
+            for (w = ckr__walk_in(r->pipe || r->zero == 3 ? n : NULL); ckr__walk_on(&w);)
+                ckr__ds_tell(r, w.name, w.value, m);
+        w = ckr__walk_in(r->zero == 3 ? ckr_node_get(root, "frozen_param_shapes") : NULL);
+        while (ckr__walk_on(&w)) ckr__ds_tell(r, w.name, w.value, m);
+    }
+    r->named = r->pipe && !r->n_told && r->desc && r->desc->names;
+    for (k = 0; r->named && k < r->desc->n_names; k++)
+        ckr__ds_tell(r, ckr__strdup(r->c, r->desc->names[k]), NULL, 0);
 }
 
 /* A tensor of one axis that lies in one piece; NULL: something else. */
@@ -48622,38 +48501,15 @@ static const ckr_view *ckr__ds_flat(const ckr_node *n, int64_t *numel)
 typedef struct ckr__ds_module {
     const ckr__rankfile *f;
     const ckr_node     *shared;
-    ckr__map            buffers, shapes;
     ckr__shared         views;     /* -> place in dict                                    */
-    const ckr_node    **found;     /* shapes: name -> place here                         */
-    uint64_t            n_found;
 } ckr__ds_module;
-
-static void ckr__ds_buffers(ckr__map *to, const ckr_node *root, uint64_t value)
-{
-    const ckr_node *list = ckr_node_get(root, "buffer_names");
-    uint64_t i;
-    for (i = 0; ckr_node_is_list(list) && i < list->count; i++) {
-        const ckr_node *n = list->u.items[i];
-        if (n->kind == CKR_NODE_STR) ckr__map_put(to, n->u.str, (size_t)n->count, value, NULL);
-    }
-}
-
-/* The shapes of parameters whose elements are elsewhere, by name. */
-static void ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_node *dict)
-{
-    ckr__walk w = ckr__walk_in(dict);
-    while (ckr__walk_on(&w)) {
-        *CKR__PUSH(const ckr_node *, r->c, m->found, m->n_found) = w.value;
-        if (w.name) ckr__map_put(&m->shapes, w.name, strlen(w.name), m->n_found - 1, NULL);
-    }
-}
 
 static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
 {
     const char *name = w->name, *first;
     const ckr_node *value = w->value;
     const ckr_view *v = value->u.view;
-    const bool buffer = name && ckr__map_find(&m->buffers, name, strlen(name), NULL);
+    const bool buffer = name && ckr__map_find(&r->buffers, name, strlen(name), NULL);
     uint64_t at = w->i;
     ckr_tensor *t;
     if (!name || value->kind != CKR_NODE_TENSOR) {
@@ -48668,8 +48524,8 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
     } else if (ckr__ds_find(r, name)) {
         ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, m->f->path, CKR_NO_OFFSET, name, NULL);
     } else if (r->zero == 3 && !buffer && v->n_dims == 1 && v->shape[0] == 0) {
-        if (ckr__map_find(&m->shapes, name, strlen(name), &at))
-            ckr__ds_absent(r, m->f, name, m->found[at], v->dtype);
+        if (ckr__map_find(&r->names, name, strlen(name), &at))
+            ckr__ds_absent(r, &r->told[at], v->dtype);
         else ckr__leave(r->c, r->s, m->f->rel, ckr__printf(r->c, "module/%s", name), NULL);
     } else if (ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) == CKR_OK && t) {
         t->buffer = buffer;
@@ -48723,24 +48579,16 @@ static void ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
 static void ckr__ds_model(ckr__ds *r)
 {
     const ckr__rankfile *f = r->stages[0].model;
-    const ckr_node *list = ckr_node_get(f->root, "param_shapes");
     ckr__ds_module m = CKR_ZERO;
     ckr__walk w = ckr__walk_in(ckr_node_get(r->meta, "module"));
-    uint64_t i;
     uint32_t d;
     if (r->pipe) return;
     m.f = f;
-    m.buffers.c = m.views.map.c = m.shapes.c = r->c;
+    m.views.map.c = r->c;
     m.shared = ckr__ds_shared(r);
     if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, f, "module", "a dict of tensors");
-    ckr__ds_buffers(&m.buffers, f->root, 0);
-    for (i = 0; r->zero == 3 && ckr_node_is_list(list) && i < list->count; i++)
-        ckr__ds_shapes_of(r, &m, list->u.items[i]);
-    if (r->zero == 3) ckr__ds_shapes_of(r, &m, ckr_node_get(f->root, "frozen_param_shapes"));
     while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_weight(r, &m, &w);
-    ckr__map_free(&m.buffers);
     ckr__map_free(&m.views.map);
-    ckr__map_free(&m.shapes);
     for (d = 0; d < (r->zero == 3 ? r->dp : 1) && !ckr__failed(r->c); d++) {
         if (r->zero == 3) f = r->stages[0].models[d];
         if (!f) continue;
@@ -49206,18 +49054,17 @@ static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
 static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
 {
     const ckr__rankfile *f = g->optim[d];
-    const ckr_node *o = ckr__ds_own(r, g, d), *n = ckr_node_get(o, "partition_count");
-    const ckr_node *flats = ckr_node_get(o, ckr__ds_places_of[r->wrapper].masters);
-    const ckr_node *a = g->groups, *b = ckr_node_get(ckr__ds_base(r, g, d), "param_groups");
-    const uint64_t n_groups = a ? a->count : 0;
+    const ckr_node *o = ckr__ds_own(r, g, d), *parts = ckr_node_get(o, "partition_count"),
+                   *flats = ckr_node_get(o, ckr__ds_places_of[r->wrapper].masters),
+                   *groups = ckr_node_get(ckr__ds_base(r, g, d), "param_groups"), *n;
+    const uint64_t n_groups = g->groups ? g->groups->count : 0;
     int64_t v = r->dp;
-    double x, y;
     uint64_t i;
-    bool ok = true;
-    if (n && n->kind == CKR_NODE_INT) ok = ckr_node_i64(n, &v) && v == r->dp;
-    for (i = 0; ckr_node_is_list(n) && i < n->count && ok; i++)
-        ok = ckr_node_i64(n->u.items[i], &v) && v == r->dp;
-    if (!ok)
+    bool ok;
+    ckr_node_i64(parts, &v);
+    for (i = 0; v == r->dp && (n = ckr_node_at(parts, i)) != NULL; i++)
+        if (!ckr_node_i64(n, &v)) v = 0;
+    if (v != r->dp)
         ckr__fail_fmt(r->c, CKR_ITEM_FILES_SIZES, f->path, "partition_count",
                       "bring back this rank's file of the same run",
                       "%lld parts, but %s says %u data-parallel ranks", (long long)v,
@@ -49225,11 +49072,11 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
     if (!ckr_node_is_list(flats)) ckr__ds_bad(r, f, "the flat masters", "a list");
     else if (flats->count != g->n_groups)
         ckr__ds_partition(r, f, "groups", (int64_t)flats->count, (int64_t)g->n_groups);
-    ok = n_groups == (ckr_node_is_list(b) ? b->count : 0);
+    ok = n_groups == (ckr_node_is_list(groups) ? groups->count : 0);
     for (i = 0; i < n_groups && ok; i++) {
-        x = y = 0;
-        ckr_node_f64(ckr_node_get(a->u.items[i], "lr"), &x);
-        ckr_node_f64(ckr_node_get(b->u.items[i], "lr"), &y);
+        double x = 0, y = 0;
+        ckr_node_f64(ckr_node_get(g->groups->u.items[i], "lr"), &x);
+        ckr_node_f64(ckr_node_get(groups->u.items[i], "lr"), &y);
         ok = ckr__same(x, y);
     }
     if (!ok)
@@ -49377,53 +49224,24 @@ static void ckr__ds_whole(ckr__ds *r, uint32_t m)
    param_shapes only. Which layers a stage has is told by param_shapes, or with ZeRO-0 by how many
    parameters its optimizer has. */
 
-/* A name of a tied layer's tensor, and its shape; NULL: it is not told. */
-typedef struct ckr__ds_tied {
-    const char    *name;
-    const int64_t *shape;
-    uint32_t       n_dims;
-} ckr__ds_tied;
-
-/* The names of all stages, and of the tied among them those that no layer has claimed. */
-typedef struct ckr__ds_names {
-    ckr__map      all, buffers;        /* name -> stage                                  */
-    ckr__ds_tied *tied;
-    uint64_t      n;
-    bool          told;        /* by the caller or the side file: stages are not known   */
-} ckr__ds_names;
-
-/* size: a shape, or NULL. */
-static void ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const char *name, const ckr_node *size,
-                             uint32_t m)
-{
-    ckr__ds_tied *t;
-    if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return;
-    ckr__map_put(&x->all, name, strlen(name), m, NULL);
-    if (!ckr__starts(name, "tied_modules.")) return;
-    t = CKR__PUSH(ckr__ds_tied, r->c, x->tied, x->n);
-    t->name = name;
-    if (size && size->kind != CKR_NODE_NONE)
-        t->shape = ckr__ds_shape(r, r->stages[m].model, name, size, &t->n_dims);
-}
-
 /* A layer's tensor is called as the tied one of this local name and shape, or NUMBER.LOCAL. */
-static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__rankfile *f,
-                                 const char *local, const ckr_node *n)
+static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__rankfile *f, const char *local,
+                                 const ckr_node *n)
 {
     const char *name = ckr__printf(r->c, "%u.%s", (unsigned)f->at[CKR__N], local ? local : "");
     const ckr_view *v = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
     ckr_tensor *t;
     ckr__ds_param *p;
-    uint64_t m = 0, i;
+    uint64_t i;
     bool tied;
     if (!local || !v) {
         ckr__leave(r->c, r->s, f->rel, local ? local : "?", n);
         return;
     }
     if (!name) return;
-    tied = !ckr__map_find(&x->all, name, strlen(name), NULL);
-    for (i = 0; tied && i < x->n; i++) {
-        const ckr__ds_tied *k = &x->tied[i];
+    tied = !ckr__map_find(&r->names, name, strlen(name), NULL);
+    for (i = 0; tied && i < r->n_tied; i++) {
+        const ckr__ds_told *k = &r->told[r->tied[i]];
         const char *dot = strchr(k->name + 13, '.');
         if (!dot || strcmp(dot + 1, local) != 0) continue;
         if (k->shape && !ckr__same_dims(k->n_dims, k->shape, v->n_dims, v->shape)) continue;
@@ -49436,13 +49254,13 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__
                       "it has another shape than %s, which is of an earlier layer", name);
     else if (p) ckr__read_view(r->c, p->param, NULL, v, -1, true);
     if (p || ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) != CKR_OK || !t) return;
-    t->buffer = ckr__map_find(&x->buffers, name, strlen(name), NULL);
+    t->buffer = ckr__map_find(&r->buffers, name, strlen(name), NULL);
     p = t->buffer ? NULL : ckr__ds_param_add(r, name, t);
     if (!p) return;
     p->layer = f->at[CKR__N];
     p->tied = ckr__starts(name, "tied_modules.");
-    if (ckr__map_find(&x->all, name, strlen(name), &m)) p->first = (uint32_t)m;
-    else p->frozen = x->all.count > 0;
+    if (ckr__map_find(&r->names, name, strlen(name), &i)) p->first = r->told[i].stage;
+    else p->frozen = r->n_told > 0;
 }
 
 /* How many parameters the layer that parameter i begins has; *grown of them are trained. */
@@ -49509,62 +49327,43 @@ static void ckr__ds_deal_layers(ckr__ds *r)
              "called embed here", NULL);
 }
 
-/* The names that param_shapes tells, or the caller. ds_to_universal leaves the layer files behind:
-   what there is, param_shapes tells then; the parameters are their masters in the model's dtype, as
-   DeepSpeed loads them. */
-static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
+/* ds_to_universal leaves the layer files behind: what there is, param_shapes tells then; the
+   parameters are their masters in the model's dtype, as DeepSpeed loads them. */
+static void ckr__ds_bare(ckr__ds *r)
 {
-    const bool f16 = ckr__ds_true(ckr_node_find(r->config, "/fp16/enabled")),
-               bf16 = ckr__ds_true(ckr_node_find(r->config, "/bf16/enabled"));
-    const ckr_dtype dtype = bf16 ? CKR_DTYPE_BF16 : f16 ? CKR_DTYPE_F16 : CKR_DTYPE_F32;
-    uint32_t m;
-    uint64_t k;
-    for (m = 0; m < r->mp; m++) {
-        const ckr_node *list = r->stages[m].shapes;
-        const ckr__rankfile *f = r->stages[m].model;
-        for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
-            ckr__walk w = ckr__walk_in(list->u.items[k]);
-            while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
-                ckr__ds_param *p;
-                ckr__ds_name_add(r, x, w.name, w.value, m);
-                if (!r->bare || !w.name || ckr__ds_find(r, w.name)) continue;  /* tied, earlier */
-                p = ckr__ds_absent(r, f, w.name, w.value, dtype);
-                if (!p) continue;
-                p->first = m;
-                p->tied = ckr__starts(w.name, "tied_modules.");
-                p->layer = p->tied ? 0 : strtol(w.name, NULL, 10);
-                if (p->layer < 0 || p->layer > 1 << 20)
-                    ckr__ds_bad(r, f, w.name, "a layer's number");
-                else if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
-            }
-        }
-        ckr__ds_buffers(&x->buffers, f->root, m);
+    ckr_dtype dtype = CKR_DTYPE_F32;
+    uint64_t i;
+    for (i = 2; i-- > 0;)
+        if (ckr__ds_true(ckr_node_find(r->config, ckr__ds_halves[i].at)))
+            dtype = ckr__ds_halves[i].dtype;
+    for (i = 0; i < r->n_told && !ckr__failed(r->c); i++) {
+        const ckr__ds_told *k = &r->told[i];
+        ckr__ds_param *p = ckr__ds_absent(r, k, dtype);
+        if (!p) return;
+        p->first = k->stage;
+        p->tied = ckr__starts(k->name, "tied_modules.");
+        p->layer = p->tied ? 0 : strtol(k->name, NULL, 10);
+        if (p->layer < 0 || p->layer > 1 << 20)
+            ckr__ds_bad(r, r->stages[k->stage].model, k->name, "a layer's number");
+        else if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
     }
-    x->told = !x->all.count && r->desc && r->desc->names;
-    for (k = 0; x->told && k < r->desc->n_names; k++)
-        ckr__ds_name_add(r, x, ckr__strdup(r->c, r->desc->names[k]), NULL, 0);
+    r->layers = CKR__NEW_N(r->c, ckr__rankfile *, r->n_layers);
 }
 
 static void ckr__ds_pipe(ckr__ds *r)
 {
-    ckr__ds_names x = CKR_ZERO;
     ckr__walk w;
     uint32_t i;
     if (!r->pipe) return;
-    x.all.c = x.buffers.c = r->c;
-    for (i = 0; i < r->n_layers && r->layers; i++) ckr__ds_load(r, r->layers[i]);
-    ckr__ds_names_read(r, &x);
     for (i = 0; i < r->mp; i++) ckr__ds_same_step(r, r->stages[i].model);
-    for (i = 0; i < r->n_layers && r->layers; i++) {
-        const ckr__rankfile *f = r->layers[i];
+    for (i = 0; i < r->n_layers && !ckr__failed(r->c); i++) {
+        ckr__rankfile *f = r->layers[i];
+        ckr__ds_load(r, f);
         w = ckr__walk_in(f ? f->root : NULL);
-        while (ckr__walk_on(&w) && !ckr__failed(r->c))
-            ckr__ds_layer_tensor(r, &x, f, w.name, w.value);
+        while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_layer_tensor(r, f, w.name, w.value);
     }
-    if (r->bare) r->layers = CKR__NEW_N(r->c, ckr__rankfile *, r->n_layers);
-    else if (!ckr__failed(r->c) && (x.told || !x.all.count)) ckr__ds_deal_layers(r);
-    ckr__map_free(&x.all);
-    ckr__map_free(&x.buffers);
+    if (r->bare) ckr__ds_bare(r);
+    else if (!ckr__failed(r->c) && (r->named || !r->n_told)) ckr__ds_deal_layers(r);
 }
 
 /* >>deepspeed.universal ------------------------------------------------------- */
@@ -49579,8 +49378,7 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
     ckr__ds_run x;
     ckr__ds_span all = { p, 0, p->numel, 0 };
     size_t n = strlen(name);
-    int64_t numel = 0, count;
-    bool whole;
+    int64_t numel = 0;
     if (!ckr__cut_tail(name, &n, ".pt")) return;
     f = ckr__ds_uni_load(r, ckr__printf(r->c, "zero/%s/%s", p->name, name));
     x = ckr__ds_run_of(f, &p, 1, p->name);
@@ -49599,13 +49397,10 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
         return;
     }
     v = t->u.view;
-    whole = v->n_dims != 1 && ckr__ds_same_shape(p, v->n_dims, v->shape);
     if (v->layout || !ckr__numel(v->n_dims, v->shape, &numel) || numel != p->numel ||
-        (!whole && (v->n_dims != 1 || (numel > 1 && v->stride[0] != 1))))
+        (v->n_dims != 1 && !ckr__ds_same_shape(p, v->n_dims, v->shape)))
         ckr__ds_partition(r, f, p->name, numel, p->numel);
-    else if (whole && !ckr__contiguous(v, &count))
-        ckr__ds_bad(r, f, p->name, "a contiguous tensor");
-    else ckr__ds_run_read(r, &x, v);
+    ckr__ds_run_read(r, &x, v);
 }
 
 static void ckr__ds_uni(ckr__ds *r, uint32_t m)
@@ -49846,7 +49641,6 @@ static void ckr__ds_schedule(ckr__ds *r)
     if (!ckr__failed(r->c)) ckr__lr_drift(r->c, r->s, r->s->schedules);
 }
 
-/* >>deepspeed.client ---------------------------------------------------------- */
 /* What the trainer put beside DeepSpeed's own keys, and random states among it: of every rank with
    ZeRO-3, else of one a stage, from which all of its ranks go on. */
 
@@ -49947,12 +49741,11 @@ static void ckr__ds_progress(ckr__ds *r)
 {
     static const char *const tokens[] = { "consumed_tokens", "consumed_train_tokens" };
     const ckr_node *last = ckr_node_find(r->meta, "/lr_scheduler/last_batch_iteration");
-    int64_t v, steps = -1, skipped = 0;
+    const int64_t steps = r->s->progress.step;
+    int64_t v, skipped = 0;
     size_t i;
     ckr__ds_same_step(r, r->stages[0].model);
-    ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &steps);
     ckr_node_i64(ckr_node_get(r->meta, "skipped_steps"), &skipped);
-    r->s->progress.step = steps;
     if (ckr_node_i64(ckr_node_get(r->meta, "global_samples"), &v) && v >= 0)
         r->s->progress.samples = v;
     for (i = 0; i < 2; i++)
@@ -49987,14 +49780,14 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     static void (*const steps[])(ckr__ds *) = {
-        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_wrap,
-        ckr__ds_model, ckr__ds_pipe, ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups,
-        ckr__ds_schedule, ckr__ds_clients
+        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_wrap, ckr__ds_names, ckr__ds_model,
+        ckr__ds_pipe, ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups, ckr__ds_schedule,
+        ckr__ds_clients
     };
     ckr__ds *r = CKR__NEW(c, ckr__ds);
     size_t i;
     if (!r) return c->err->code;
-    r->c = r->by_name.c = c;
+    r->c = r->by_name.c = r->names.c = r->buffers.c = c;
     r->s = s;
     r->dir = dir;
     r->desc = desc;
@@ -50004,6 +49797,8 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
     ckr__load_done(&r->load);
     ckr__map_free(&r->by_name);
+    ckr__map_free(&r->names);
+    ckr__map_free(&r->buffers);
     r->desc = NULL;
     s->framework_version = ckr_node_str(ckr_node_get(r->meta, "ds_version"));
     s->_kept->data = r;
@@ -50081,7 +49876,6 @@ static ckr_node *ckr__ds_copy(ckr__ds_job *x, const ckr_node *n)
     return ckr__copy_tree(x->c, x->f, n, NULL);
 }
 
-/* >>deepspeed.emit.foreign ---------------------------------------------------- */
 /* A file of no framework does not tell buffers from parameters, and has values beside the tensors.
    */
 
@@ -50412,8 +50206,6 @@ static void ckr__ds_lists(ckr__ds_job *x)
     }
 }
 
-/* >>deepspeed.emit.nodes ------------------------------------------------------ */
-
 static ckr_node *ckr__ds_stage_enum(ckr__ds_job *x)
 {
     ckr_node *n = ckr__dist_new(x->c, NULL, "deepspeed.runtime.zero.config.ZeroStageEnum",
@@ -50550,12 +50342,6 @@ static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key
     return out;
 }
 
-/* Where the configuration asks for a dtype. */
-static const struct { const char *key, *setting, *at; ckr_dtype dtype; } ckr__ds_halves[] = {
-    { "bf16", "bf16.enabled", "/bf16/enabled", CKR_DTYPE_BF16 },
-    { "fp16", "fp16.enabled", "/fp16/enabled", CKR_DTYPE_F16 }
-};
-
 /* The configuration as recorded, with the stage that is written now, and bf16 and fp16 as the
    coming run has them where --dtype asked for another. */
 static void ckr__ds_config(ckr__ds_job *x)
@@ -50663,8 +50449,6 @@ static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_list *b)
     return map;
 }
 
-/* >>deepspeed.emit.scaler ----------------------------------------------------- */
-
 static ckr_node *ckr__ds_or(ckr__ds_job *x, const ckr_node *d, const char *key, ckr_node *other)
 {
     const ckr_node *n = ckr_node_get(d, key);
@@ -50720,11 +50504,8 @@ static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x)
 
 static ckr_node *ckr__ds_clip(ckr__ds_job *x)
 {
-    const ckr_node *v = NULL;
-    if (x->ds) v = ckr_node_get(ckr__ds_optim(x->ds->stages[0].optim[0]), "clip_grad");
-    if (!v && x->ds) v = ckr_node_get(x->ds->optimizer, "clip_grad");
-    return v ? ckr__ds_copy(x, v)
-             : ckr__ds_or(x, x->config, "gradient_clipping", ckr__node_float(x->c, 0));
+    return ckr__ds_or(x, x->ds ? x->ds->optimizer : NULL, x->key,
+                      ckr__ds_or(x, x->config, "gradient_clipping", ckr__node_float(x->c, 0)));
 }
 
 static ckr_node *ckr__ds_version_node(ckr__ds_job *x)
@@ -50732,8 +50513,6 @@ static ckr_node *ckr__ds_version_node(ckr__ds_job *x)
     const char *v = ckr_node_str(ckr_node_get(x->meta, "ds_version"));
     return ckr__node_str(x->c, v ? v : "0.19.8");
 }
-
-/* >>deepspeed.emit.rank ------------------------------------------------------- */
 
 /* One more value of a list that is a row's. */
 static void ckr__ds_listed(ckr__ds_job *x, const char *key, ckr_node *value)
@@ -50819,8 +50598,6 @@ static bool ckr__ds_begin(ckr__ds_job *x, const char *name)
     x->f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
     return x->f != NULL;
 }
-
-/* >>deepspeed.emit.whole ------------------------------------------------------ */
 
 /* param_groups of optimizer_state.pt: the state's groups, one parameter each; with ZeRO-3 as
    torch's dict has them. */
@@ -51096,8 +50873,6 @@ static void ckr__ds_layer_out(ckr__ds_job *x)
             x->f->root = ckr__copy_tree(x->c, x->f, from->root, &hooks);
     }
 }
-
-/* >>deepspeed.emit.universal -------------------------------------------------- */
 
 /* NAME.pt of a parameter's directory, which holds its tensor of a slot. */
 static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_param *p, const char *slot)
@@ -51408,9 +51183,7 @@ static void ckr__ds_rescale(ckr__ds_job *x)
     const bool now = x->dtype == CKR_DTYPE_F16;
     double power = 16, window = 1000;
     if (!x->ds) return;
-    if (x->ds->universal) n = x->ds->optimizer;
-    else n = ckr__ds_optim(x->ds->stages[0].optim[0]);
-    x->scaler_was = n = ckr_node_get(n, "loss_scaler");
+    x->scaler_was = n = ckr_node_get(x->ds->optimizer, "loss_scaler");
     if (n && n->kind == CKR_NODE_OBJECT) x->scaler = n->u.object->state;
     else if (ckr_node_is_dict(own) && ckr_node_get(own, "cur_scale")) x->scaler = own;
     if (x->t->dtype == CKR_DTYPE_NONE || x->was == CKR_DTYPE_NONE || !x->optimizer ||
@@ -51463,8 +51236,6 @@ static void ckr__ds_say_batch(ckr__ds_job *x)
 {
     static const char why[] = "an update takes other samples: steps, epochs and the LR no longer "
                               "count the same, or DeepSpeed stops at its batch assertion";
-    static const char *const keys[] = { "train_micro_batch_size_per_gpu",
-                                        "gradient_accumulation_steps", "train_batch_size" };
     const ckr_node *old = ckr_node_get(x->meta, "ds_config");
     const int64_t saved = x->ds ? x->ds->s->batch : 0;
     const uint32_t ranks = x->ds ? x->ds->dp : x->dp;
@@ -51476,17 +51247,17 @@ static void ckr__ds_say_batch(ckr__ds_job *x)
             ckr__batch_unknown(x->c, ranks, x->dp);
         return;
     }
-    ckr_node_i64(ckr_node_get(old, keys[0]), &is[0]);
-    ckr_node_i64(ckr_node_get(old, keys[1]), &is[1]);
+    for (i = 0; i < 2; i++) ckr_node_i64(ckr_node_get(old, ckr__ds_batch[i]), &is[i]);
     if (is[0] < 1 && is[1] > 0 && saved) is[0] = saved / x->ds->dp / is[1];
     is[2] = saved;
     memcpy(was, is, sizeof was);
     is[2] = ckr__batch_split(all, x->dp, &is[0], &is[1]);
     for (i = 0; i < 3; i++) {
         ckr_node *now = ckr__node_int(x->c, is[i]);
-        ckr__node_set(x->c, x->config, keys[i], now);
-        if (i < 2 || ckr__has(old, keys[i]))
-            ckr__ds_setting(x, keys[i], now, saved ? ckr__node_int(x->c, was[i]) : NULL, why);
+        ckr__node_set(x->c, x->config, ckr__ds_batch[i], now);
+        if (i < 2 || ckr__has(old, ckr__ds_batch[i]))
+            ckr__ds_setting(x, ckr__ds_batch[i], now,
+                            saved ? ckr__node_int(x->c, was[i]) : NULL, why);
     }
     if (is[2] != all)
         ckr__say_int(x->c, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all, is[2],
@@ -59088,7 +58859,7 @@ static void ckr__mg_adopt_model(ckr__mg_adopt *a)
     if (!biased && (g->o_biased || g->mlp_biased))
         ckr__gpt_misfit(&a->g, "biases", "Megatron-LM has biases in all linear layers, in the "
                         "attention's first one alone, or in none", NULL);
-    else if (!g->norms_biased && !g->family->rms)
+    else if (!g->norms_biased && !g->names.family->rms)
         ckr__gpt_misfit(&a->g, "norms", "Megatron-LM's LayerNorm has a bias", NULL);
     else if (act && !ckr__word_in(g->gated ? "silu swish" : "gelu_new gelu_pytorch_tanh", act))
         ckr__gpt_misfit(&a->g, act, "Megatron-LM has no option for this activation", NULL);
@@ -59113,7 +58884,7 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
                   samples = a->own->progress.samples, length = rope ? told : g->positions;
     ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false),
              *zero = ckr__node_float(c, 0), *rotated = ckr__node_float(c, g->rope_base);
-    const bool level = g->family->rms || !strcmp(g->s->dialect, "llmc"),
+    const bool level = g->names.family->rms || !strcmp(g->s->dialect, "llmc"),
                base = ckr__whole(g->rope_base) && g->rope_base > 0;
     const struct { const char *key; ckr_node *v; const char *option; ckr_node *as; } rows[] = {
         { "num_layers", ckr__node_int(c, g->layers), "--num-layers", NULL },
@@ -59173,10 +58944,12 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
             ckr__setting(a->out, "command line", rows[i].option,
                          rows[i].as ? rows[i].as : rows[i].v, NULL, true, why);
     }
-    if (rope && !(g->rope_base > 0))
-        ckr__say(c, "CKR_MEGATRON_ROPE", CKR_APPROX, "rotary base", NULL, "10000",
-                 "no configuration is beside the tensors: Megatron-LM takes its default",
-                 "--rotary-base of the coming run, where the model was trained with another");
+    if (rope && !(g->rope_base > 0 && g->epsilon > 0))
+        ckr__say(c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "rotary base and epsilon of the norms",
+                 NULL, "10000 and 1e-05",
+                 "no configuration is beside the tensors: Megatron-LM takes its defaults",
+                 "--rotary-base and --norm-epsilon of the coming run, where the model was trained "
+                 "with others");
 }
 
 /* A module's extra state is None, and must be there. */
@@ -59311,7 +59084,7 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
     ckr_state *own = a->own;
     const uint64_t n = own->n_groups;
     ckr_group *all = CKR__NEW_N(a->c, ckr_group, 2 * n), vectors;
-    const ckr_node *first = NULL;
+    const ckr_node *first = NULL, *decayed = NULL;
     uint64_t i, more = n;
     for (i = 0; all && i < n && !ckr__failed(a->c); i++) {
         const ckr_group *was = &own->groups[i];
@@ -59327,61 +59100,83 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
             ckr__gpt_misfit(&a->g, "groups", "Megatron-LM has one weight decay and one set of "
                             "betas for all matrices", "--like FILE with such groups");
         ckr__mg_adopt_members(a, was, true, &vectors, matrices ? more : i);
-        if (vectors.n_params && ckr__mg_num(was->hyper, "weight_decay", 0) > 0)
-            ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
-                     ckr__node_text_of(a->c, decay), "0", "Megatron-LM decays no vectors", NULL);
+        if (vectors.n_params && ckr__mg_num(was->hyper, "weight_decay", 0) > 0) decayed = decay;
         if (!matrices) all[i] = vectors;
         else if (vectors.n_params) all[more++] = vectors;
         ckr__mg_adopt_group(a, &all[i], l, !matrices);
         if (matrices && vectors.n_params) ckr__mg_adopt_group(a, &all[more - 1], l, true);
     }
+    if (decayed)
+        ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
+                 ckr__node_text_of(a->c, decayed), "0", "Megatron-LM decays no vectors", NULL);
     own->groups = all;
     own->n_groups = more;
 }
 
-/* The curve as Megatron-LM's scheduler has it, with its weight decay; a clock of samples asks for
-   the batch. One of another framework whose parameters are not the same stays, and the planner
-   refuses it. NULL: there is none. */
+/* The parameters of Megatron-LM's scheduler for a curve of another framework; whether they give the
+   same LR from here on, the planner proves. NULL: there are none. */
+static ckr_node *ckr__mg_adopt_curve(ckr__mg_adopt *a, const ckr_schedule *now)
+{
+    const ckr__curve *v = now->opaque ? NULL : now->curve;
+    const uint8_t kind = v ? v->kind : 0, shape = v ? v->shape : 0;
+    const char *style = shape == CKR__SH_LINEAR   ? "linear"
+                        : shape == CKR__SH_COSINE ? "cosine"
+                        : shape == CKR__SH_CONST  ? "constant"
+                                                    : NULL;
+    double top, low, start;
+    ckr_node *d;
+    uint64_t i;
+    if (!ckr__plain_map(now) || !now->n_lanes || !style ||
+        (kind != CKR__CV_HF && kind != CKR__CV_NANOTRON && kind != CKR__CV_TITAN &&
+         kind != CKR__CV_LLMC))
+        return NULL;
+    top = kind == CKR__CV_LLMC ? (double)(float)now->lanes[0].base : now->lanes[0].base;
+    low = kind == CKR__CV_NANOTRON ? now->lanes[0].min : v->k.floor == v->k.floor ? v->k.floor * top
+                                                                                  : 0;
+    start = kind == CKR__CV_NANOTRON || (v->flags & CKR__CF_WARMUP) ? v->k.start
+            : kind == CKR__CV_TITAN                                 ? v->k.start - 1
+                                                                    : v->k.warm;
+    for (i = 1; i < now->n_lanes; i++)
+        if (!ckr__same(now->lanes[i].base, now->lanes[0].base))
+            ckr__gpt_misfit(&a->g, "groups", "Megatron-LM has one LR for all parameters",
+                            "--set lr=LR");
+    if (a->own->batch < 1)
+        ckr__gpt_misfit(&a->g, "batch", "Megatron-LM's scheduler counts samples, and nothing tells "
+                        "how many an update has", "--set batch_size=N");
+    d = ckr__node_dict(a->c, "max_lr", ckr__node_float(a->c, top), "min_lr",
+                       ckr__node_float(a->c, low), "lr_warmup_iters",
+                       ckr__node_float(a->c, v->k.warm), "lr_decay_iters",
+                       ckr__node_float(a->c, v->k.total), "lr_decay_style",
+                       ckr__node_str(a->c, start > v->k.warm ? "WSD" : style),
+                       "global_batch_size", ckr__node_int(a->c, ckr__max_i64(1, a->own->batch)),
+                       CKR__END);
+    if (d && start > v->k.warm) {
+        ckr__node_set(a->c, d, "lr_wsd_decay_style", ckr__node_str(a->c, style));
+        ckr__node_set(a->c, d, "lr_wsd_decay_iters", ckr__node_float(a->c, v->k.total - start));
+    }
+    return d;
+}
+
+/* The curve as Megatron-LM's scheduler has it, with its weight decay. One that it has not stays,
+   and the planner refuses it. NULL: there is none. */
 static ckr_schedule *ckr__mg_adopt_schedule(ckr__mg_adopt *a, const ckr_schedule *now)
 {
-    static const struct { const char *kind, *style; } same[] = {
-        { "transformers:linear", "linear" }, { "transformers:cosine", "cosine" },
-        { "transformers:cosine_with_min_lr", "cosine" },
-        { "transformers:constant_with_warmup", "constant" }, { "diffusers:linear", "linear" },
-        { "diffusers:cosine", "cosine" }, { "diffusers:constant_with_warmup", "constant" },
-        { "llmc:cosine", "cosine" }, { "llmc:linear", "linear" }
-    };
-    const ckr__curve_nums *k = now && now->curve ? &now->curve->k : NULL;
     double *bases = now ? CKR__NEW_N(a->c, double, now->n_lanes) : NULL, wd = 0;
-    ckr_schedule *x = NULL;
+    ckr_node *params = now ? ckr__mg_adopt_curve(a, now) : NULL;
+    ckr_schedule *x = params && bases
+                          ? ckr__sched_try(a->c, "megatron", params, bases, now->n_lanes, NULL)
+                          : NULL;
     ckr__curve *v;
-    ckr_node *params;
     uint64_t i;
-    size_t n = sizeof same / sizeof *same;
-    while (bases && n > 0 && strcmp(same[n - 1].kind, now->kind) != 0) n--;
-    if (bases && n && k && !now->opaque && now->n_lanes && ckr__plain_map(now)) {
-        const double top = now->lanes[0].base, low = k->floor == k->floor ? k->floor : 0;
-        if (a->own->batch < 1)
-            ckr__gpt_misfit(&a->g, "batch", "Megatron-LM's scheduler counts samples, and nothing "
-                            "tells how many an update has", "--set batch_size=N");
-        params = ckr__node_dict(
-            a->c, "max_lr", ckr__node_float(a->c, top), "min_lr", ckr__node_float(a->c, top * low),
-            "lr_warmup_iters", ckr__node_float(a->c, k->warm), "lr_decay_iters",
-            ckr__node_float(a->c, k->total > k->warm ? k->total : k->warm + 1), "lr_decay_style",
-            ckr__node_str(a->c, same[n - 1].style), "global_batch_size",
-            ckr__node_int(a->c, ckr__max_i64(1, a->own->batch)), CKR__END);
-        x = ckr__sched_try(a->c, "megatron", params, bases, now->n_lanes, NULL);
-        if (x) x->position = (int64_t)(x->rate * (double)ckr__step_done(a->own));
-        if (x) ckr__sched_stand(x, ckr__step_done(a->own));
-    }
+    if (x) x->position = (int64_t)(x->rate * (double)ckr__step_done(a->own));
+    if (x) ckr__sched_stand(x, ckr__step_done(a->own));
     if (!x && now) x = ckr__sched_copy(a->c, now);
     v = x && !x->opaque ? ckr__curve_own(a->c, x) : NULL;
-    if (!v || v->kind != CKR__CV_MEGATRON) return x;
-    for (i = 0; i < a->own->n_groups; i++)
-        wd = wd > 0 ? wd : ckr__mg_num(a->own->groups[i].hyper, "weight_decay", 0);
-    for (i = 0; i < x->n_lanes && !(v->flags & CKR__CF_WD); i++)
-        x->lanes[i].start_wd = x->lanes[i].end_wd = wd;
-    if (!(v->flags & CKR__CF_WD)) v->wd_shape = CKR__SH_CONST;
+    if (!v || v->kind != CKR__CV_MEGATRON || (v->flags & CKR__CF_WD)) return x;
+    for (i = 0; i < a->own->n_groups && !(wd > 0); i++)
+        wd = ckr__mg_num(a->own->groups[i].hyper, "weight_decay", 0);
+    for (i = 0; i < x->n_lanes; i++) x->lanes[i].start_wd = x->lanes[i].end_wd = wd;
+    v->wd_shape = CKR__SH_CONST;
     v->flags |= CKR__CF_WD;
     return x;
 }
@@ -59420,20 +59215,21 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     ckr__mg_adopt a = CKR_ZERO;
     const bool optimizer = !(t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
     ckr__mg *r = CKR__NEW(x->c, ckr__mg);
-    const ckr_tensor *embedding;
+    const ckr_state *named;
     ckr_schedule *sched;
     a.c = x->c;
     a.out = x->out;
     a.t = t;
     a.r = r;
     if (!r || !ckr__gpt_read(&a.g, x->c, x->out, x->s, t, CKR_ITEM_MEGATRON_SOURCE)) return false;
-    a.own = ckr__gpt_as(&a.g, CKR__GPT_MEGATRON);
-    if (!a.own) return false;
+    named = ckr__gpt_as(&a.g, CKR__GPT_MEGATRON);
+    a.own = CKR__NEW(x->c, ckr_state);
+    if (!named || !a.own) return false;
+    *a.own = *named;
     a.dist = !t->variant || !*t->variant || !strcmp(t->variant, "torch_dist");
-    embedding = a.own->tensors[0];
-    a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : embedding->dtype;
+    a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : named->tensors[0]->dtype;
+    if (ckr__mg_is_wide(a.as) && !ckr__masters_in(x->out, named, a.own)) return false;
     a.args = ckr__node(x->c, CKR_NODE_DICT);
-    x->out->renamed = true;
     t->without |= CKR_RNG;             /* there are none of model parallel ranks         */
     r->c = r->by_name.c = x->c;
     r->s = a.own;
@@ -59459,13 +59255,13 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     if (optimizer) ckr__mg_adopt_slots(&a);
     if (!ckr__going(x->c)) return false;
     ckr__mg_adopt_items(&a, optimizer);
+    if (!optimizer) a.own->n_groups = a.own->n_schedules = 0;
     sched = ckr__mg_adopt_schedule(&a, a.own->n_schedules ? a.own->schedules : NULL);
     a.own->schedules = sched;
     ckr__mg_adopt_groups(&a, sched);
     if (optimizer && !sched)
         ckr__gpt_misfit(&a.g, "schedule", "Megatron-LM loads the optimizer with its scheduler's "
                         "state, and the source has no schedule", "--to-schedule megatron:...");
-    if (!optimizer) a.own->n_groups = 0;
     ckr__mg_adopt_root(&a, optimizer);
     ckr__map_free(&r->by_name);
     r->s = CKR__DUP(x->c, ckr_state, a.own, 1);
@@ -59473,6 +59269,17 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     x->mg = r;
     x->s = a.own;
     return ckr__going(x->c);
+}
+
+/* What no shape of its tensors tells (>>kit.gpt). */
+static void ckr__mg_gpt(ckr__gpt *g)
+{
+    const ckr_node *args = ((const ckr__mg *)ckr__kept_data(g->s))->args;
+    g->heads = ckr__mg_size(args, "num_attention_heads", 0);
+    g->kv_heads = ckr__mg_query_groups(args);
+    g->interleaved = ckr__mg_flag(args, "rotary_interleaved");
+    g->epsilon = ckr__mg_num(args, "layernorm_epsilon", 0);
+    g->rope_base = ckr__mg_num(args, "rotary_base", 0);
 }
 
 /* `clean`: not after anything was refused. */
@@ -59500,6 +59307,8 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.t = &own;
     x.out = out;
     if (!strcmp(s->dialect, "megatron")) x.mg = (const ckr__mg *)ckr__kept_data(s);
+    if (x.mg && ckr_node_get(s->carried, "gpt"))
+        out->carried = ckr__node_dict(c, "gpt", ckr__dict_value(s->carried, "gpt"), CKR__END);
     if (!x.mg && !ckr__mg_adopted(&x, &own)) return c->err->code;
     mg = x.mg;
     *to = *mg;
@@ -59560,7 +59369,7 @@ static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__streams_held,
     ckr__mg_emit, NULL, NULL, ckr__mg_faults,
     "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
-    "vpp to_version heads kv_heads", &ckr__mg_schedules, &ckr__mg_bounds, false
+    "vpp to_version heads kv_heads gpt", &ckr__mg_schedules, &ckr__mg_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -60155,6 +59964,9 @@ static void ckr__gpt_told(ckr__gpt *g)
 #endif
 #ifndef CKPTRESUME_NO_LLMC
     if (!strcmp(g->s->dialect, "llmc")) ckr__lm_gpt(g);
+#endif
+#ifndef CKPTRESUME_NO_MEGATRON
+    if (!strcmp(g->s->dialect, "megatron")) ckr__mg_gpt(g);
 #endif
     (void)g;
 }

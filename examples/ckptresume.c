@@ -1236,7 +1236,7 @@ static const option all_options[] = {
     { "vocab", "N", KIND_ROWS, AT(target.vocab), VERB_OPENING,
       "logical vocabulary size, where no file tells it" },
     { "heads", "N", KIND_ROWS, AT(heads), VERB_POLICY,
-      "heads of the attention, where no file tells them (megatron)" },
+      "heads of the attention, where no file tells them (megatron, llmc)" },
     { "kv-heads", "N", KIND_ROWS, AT(kv_heads), VERB_POLICY,
       "key-value heads of the attention, where no file tells them (megatron, torchtitan)" },
     { "fsdp-size", "N", KIND_ROWS, AT(fsdp_size), VERB_TARGET,
@@ -3591,7 +3591,7 @@ static void diff_text(job *j, const ckr_diff *d, const ckr_ckpt *a, const ckr_ck
 
 static int diff_both(job *j, const ckr_ckpt *a, const ckr_ckpt *b)
 {
-    ckr_diff d;
+    ckr_diff *d = NULL;
     ckr_result r;
     report notes;
     bool same;
@@ -3599,11 +3599,11 @@ static int diff_both(job *j, const ckr_ckpt *a, const ckr_ckpt *b)
     r = ckr_ckpt_diff(a, b, &d, &j->err);
     progress_end(j);
     if (r != CKR_OK) return fail(j);
-    notes = report_of(d.others, d.n_others, NULL, 0);
-    same = !d.n_tensors && !report_count(&notes, CKR_CHANGED);
-    if (j->o.json) diff_json(j, &d, same);
-    else diff_text(j, &d, a, b, same);
-    ckr_diff_free(&d);
+    notes = report_of(d->others, d->n_others, NULL, 0);
+    same = !d->n_tensors && !report_count(&notes, CKR_CHANGED);
+    if (j->o.json) diff_json(j, d, same);
+    else diff_text(j, d, a, b, same);
+    ckr_diff_free(d);
     return same ? CODE_DONE : CODE_REFUSED;
 }
 
@@ -3659,7 +3659,7 @@ static void check_text(job *j, const ckr_ckpt *c, const report *notes, uint64_t 
 static int verb_check(job *j)
 {
     ckr_ckpt *c;
-    ckr_report r;
+    ckr_report *r = NULL;
     report notes;
     double seconds;
     bool sound;
@@ -3669,12 +3669,13 @@ static int verb_check(job *j)
     code = ckr_ckpt_check(c, &r, &j->err) == CKR_OK ? CODE_DONE : CODE_INPUT;
     seconds = progress_end(j);
     if (code == CODE_DONE) {
-        notes = report_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, r.notes, r.n_notes);
-        sound = r.sound && !report_count(&notes, CKR_ERROR);
-        if (j->o.json) check_json(j, c, &notes, r.bytes_read, sound);
-        else check_text(j, c, &notes, r.bytes_read, sound, seconds);
+        notes = report_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes, r->notes,
+                          r->n_notes);
+        sound = r->sound && !report_count(&notes, CKR_ERROR);
+        if (j->o.json) check_json(j, c, &notes, r->bytes_read, sound);
+        else check_text(j, c, &notes, r->bytes_read, sound, seconds);
         code = sound ? CODE_DONE : CODE_REFUSED;
-        ckr_report_free(&r);
+        ckr_report_free(r);
     } else {
         code = fail(j);
     }
@@ -4158,7 +4159,7 @@ static void rng_text(job *j, const ckr_ckpt *c, const ckr_rng_streams *s, const 
 static int verb_rng(job *j)
 {
     ckr_ckpt *c;
-    ckr_rng_streams s;
+    ckr_rng_streams *s = NULL;
     ckr_rng_want want;
     report notes;
     int code = open_checkpoint(j, j->args[0], &c);
@@ -4169,11 +4170,11 @@ static int verb_rng(job *j)
     want.policy = j->o.target.rng;
     want.seed = j->o.target.seed;
     if (ckr_ckpt_rng(c, &want, &s, &j->err) == CKR_OK) {
-        notes = report_of(s.notes, s.n_notes, NULL, 0);
-        if (j->o.json) rng_json(j, &s, &notes);
-        else rng_text(j, c, &s, &notes);
-        if (s.verdict == CKR_VERDICT_REFUSED) code = CODE_REFUSED;
-        ckr_rng_streams_free(&s);
+        notes = report_of(s->notes, s->n_notes, NULL, 0);
+        if (j->o.json) rng_json(j, s, &notes);
+        else rng_text(j, c, s, &notes);
+        if (s->verdict == CKR_VERDICT_REFUSED) code = CODE_REFUSED;
+        ckr_rng_streams_free(s);
     } else {
         code = fail(j);
     }

@@ -28,9 +28,9 @@ T_UNUSED static void disk_begin(void)
 }
 
 /* The streams of `c`, which is closed, for dp ranks; dp 0: as saved. */
-T_UNUSED static ckr_rng_streams streams_of(ckr_ckpt *c, uint32_t dp)
+T_UNUSED static ckr_rng_streams *streams_of(ckr_ckpt *c, uint32_t dp)
 {
-    ckr_rng_streams s = CKR_ZERO;
+    ckr_rng_streams *s = NULL;
     ckr_rng_want want = CKR_ZERO;
     ckr_error e;
     want.topology.dp = dp;
@@ -237,12 +237,12 @@ static void digest_of(const char *path, uint8_t total[16])
 static bool is_sound(const char *path)
 {
     ckr_ckpt *c = open_ok(path);
-    ckr_report r;
+    ckr_report *r = NULL;
     ckr_error e;
     bool sound = false;
     if (c && CHECK_OK(ckr_ckpt_check(c, &r, &e), &e)) {
-        sound = r.sound;
-        ckr_report_free(&r);
+        sound = r->sound;
+        ckr_report_free(r);
     }
     ckr_ckpt_close(c);
     return sound;

@@ -229,8 +229,8 @@ static ckr_result reading(void)
     ckr_open_desc desc = CKR_ZERO;
     ckr_env env = env_with_fault();
     ckr_ckpt *c = NULL, *tree = NULL;
-    ckr_report report;
-    ckr_diff diff;
+    ckr_report *report = NULL;
+    ckr_diff *diff = NULL;
     uint8_t total[16];
     ckr_result r;
     memset(&report, 0, sizeof report);
@@ -243,8 +243,8 @@ static ckr_result reading(void)
     if (r == CKR_OK)
         r = ckr_tree_open("/w/in/13/optimizer/optimizer_pp-0-of-2_tp-0-of-1_exp-0-of-1.pt", &desc,
                           &tree, &err);
-    ckr_report_free(&report);
-    ckr_diff_free(&diff);
+    ckr_report_free(report);
+    ckr_diff_free(diff);
     ckr_ckpt_close(tree);
     ckr_ckpt_close(c);
     return r;

@@ -204,7 +204,7 @@ static void same_values(const job *j, const ckr_state *s, double rel)
 static ckr_ckpt *carried_out(job *j, const ckr_ckpt *c, double rel)
 {
     ckr_ckpt *out = NULL;
-    ckr_diff d;
+    ckr_diff *d = NULL;
     memset(&d, 0, sizeof d);
     memio_remove(&mem, "/w/out");
     if (!decide(j, c, true)) {
@@ -218,9 +218,9 @@ static ckr_ckpt *carried_out(job *j, const ckr_ckpt *c, double rel)
     if (!out) return NULL;
     if (j->f->after && !j->f->after->opaque) same_values(j, ckr_ckpt_state(out), rel);
     CHECK_OK(ckr_ckpt_diff(c, out, &d, &err), &err);
-    t_check(d.n_tensors == 0, __FILE__, __LINE__, "%llu tensors differ: %s",
-            (unsigned long long)d.n_tensors, d.n_tensors ? d.tensors[0].name : "");
-    ckr_diff_free(&d);
+    t_check(d->n_tensors == 0, __FILE__, __LINE__, "%llu tensors differ: %s",
+            (unsigned long long)d->n_tensors, d->n_tensors ? d->tensors[0].name : "");
+    ckr_diff_free(d);
     return out;
 }
 

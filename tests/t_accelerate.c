@@ -326,7 +326,7 @@ static void streams_need_no_numpy(void)
 }
 
 /* The streams of `path` for dp processes; dp 0: as saved. */
-static ckr_rng_streams streams_for(const char *path, uint32_t dp)
+static ckr_rng_streams *streams_for(const char *path, uint32_t dp)
 {
     return streams_of(open_ok(path, -1), dp);
 }
@@ -355,46 +355,46 @@ static const ckr_rng *torch_stream(const ckr_rng_streams *s, uint32_t rank)
 static void streams_come_back(void)
 {
     static const uint32_t ranks[] = { 1, 3, 8 };
-    ckr_rng_streams saved = streams_for("in/0", 0);
+    ckr_rng_streams *saved = streams_for("in/0", 0);
     size_t i, k, m;
-    CHECK_INT(saved.n_ranks, 2);
-    CHECK_INT(saved.n_streams, 3);
+    CHECK_INT(saved->n_ranks, 2);
+    CHECK_INT(saved->n_streams, 3);
     for (i = 0; i < sizeof ranks / sizeof *ranks; i++) {
-        ckr_rng_streams want = streams_for("in/0", ranks[i]), have, back;
-        CHECK(want.disjoint);
+        ckr_rng_streams *want = streams_for("in/0", ranks[i]), *have = NULL, *back = NULL;
+        CHECK(want->disjoint);
         if (!convert("in/0", SEQ, "w/a", ranks[i]) || !convert("w/a", SEQ, "w/b", 2)) continue;
         have = streams_for("w/a", 0);
         back = streams_for("w/b", 0);
-        same_streams(&want, &have, "planned");
-        same_streams(&saved, &back, "back");
-        for (k = 0; k < have.n_ranks; k++)             /* no rank draws what another draws */
+        same_streams(want, have, "planned");
+        same_streams(saved, back, "back");
+        for (k = 0; k < have->n_ranks; k++)             /* no rank draws what another draws */
             for (m = 0; m < k; m++)
-                CHECK(!ckr_rng_equal(torch_stream(&have, (uint32_t)k),
-                                     torch_stream(&have, (uint32_t)m)));
-        ckr_rng_streams_free(&want);
-        ckr_rng_streams_free(&have);
-        ckr_rng_streams_free(&back);
+                CHECK(!ckr_rng_equal(torch_stream(have, (uint32_t)k),
+                                     torch_stream(have, (uint32_t)m)));
+        ckr_rng_streams_free(want);
+        ckr_rng_streams_free(have);
+        ckr_rng_streams_free(back);
         memio_remove(&disk, "w/a");
         memio_remove(&disk, "w/b");
     }
-    ckr_rng_streams_free(&saved);
+    ckr_rng_streams_free(saved);
 }
 
 /* One rank's file shows nothing of the others': they get streams of their own, not copies. */
 static void streams_of_one_rank(void)
 {
-    ckr_rng_streams s;
+    ckr_rng_streams *s = NULL;
     uint32_t i, k;
     if (!convert("in/0", SEQ, "w/a", 1)) return;
     memio_remove(&disk, "w/a/ckptresume.json");
     s = streams_for("w/a", 8);
-    CHECK_INT(s.n_ranks, 8);
-    for (i = 0; i < s.n_ranks; i++)
+    CHECK_INT(s->n_ranks, 8);
+    for (i = 0; i < s->n_ranks; i++)
         for (k = 0; k < i; k++)
-            CHECK(!ckr_rng_equal(torch_stream(&s, i), torch_stream(&s, k)));
-    CHECK(note_of(s.notes, s.n_notes, "CKR_RNG_SHARED") == NULL);
-    CHECK(note_of(s.notes, s.n_notes, "CKR_W_RNG_DERIVED") != NULL);
-    ckr_rng_streams_free(&s);
+            CHECK(!ckr_rng_equal(torch_stream(s, i), torch_stream(s, k)));
+    CHECK(note_of(s->notes, s->n_notes, "CKR_RNG_SHARED") == NULL);
+    CHECK(note_of(s->notes, s->n_notes, "CKR_W_RNG_DERIVED") != NULL);
+    ckr_rng_streams_free(s);
     memio_remove(&disk, "w/a");
 }
 
@@ -403,11 +403,11 @@ static void rank_file_missing(void)
 {
     size_t i;
     for (i = 0; i < 2; i++) {
-        ckr_rng_streams want = streams_for("in/0", 3), have;
+        ckr_rng_streams *want = streams_for("in/0", 3), *have = NULL;
         ckr_ckpt *c;
         char path[64];
         const ckr_note *n;
-        ckr_report report;
+        ckr_report *report = NULL;
         ckr_error e;
         if (!convert("in/0", SEQ, "w/a", 3)) return;
         memio_remove(&disk, "w/a/ckptresume.json");
@@ -423,19 +423,19 @@ static void rank_file_missing(void)
             CHECK_STR(n->old_value, "files of 2 of 3 ranks");
         }
         if (CHECK_OK(ckr_ckpt_check(c, &report, &e), &e)) {
-            CHECK(!report.sound);
-            ckr_report_free(&report);
+            CHECK(!report->sound);
+            ckr_report_free(report);
         }
         ckr_ckpt_close(c);
         have = streams_for("w/a", 3);
-        if (CHECK(have.n_ranks == 3)) {
-            CHECK(note_of(have.notes, have.n_notes, "CKR_W_RNG_MISSING") != NULL);
-            CHECK(ckr_rng_equal(torch_stream(&want, 1), torch_stream(&have, 1)));
-            CHECK(ckr_rng_equal(torch_stream(&want, i ? 0 : 2), torch_stream(&have, i ? 0 : 2)) ==
+        if (CHECK(have->n_ranks == 3)) {
+            CHECK(note_of(have->notes, have->n_notes, "CKR_W_RNG_MISSING") != NULL);
+            CHECK(ckr_rng_equal(torch_stream(want, 1), torch_stream(have, 1)));
+            CHECK(ckr_rng_equal(torch_stream(want, i ? 0 : 2), torch_stream(have, i ? 0 : 2)) ==
                   (i == 0));               /* derived from the same two, or another key       */
         }
-        ckr_rng_streams_free(&want);
-        ckr_rng_streams_free(&have);
+        ckr_rng_streams_free(want);
+        ckr_rng_streams_free(have);
         if (convert("w/a", SEQ, "w/b", 2)) lr_goes_on("w/b", 2, 2e-15);
         memio_remove(&disk, "w/a");
         memio_remove(&disk, "w/b");
@@ -483,9 +483,9 @@ static void of_one_rank_alone(void)
 /* The same states on all ranks are found; --rng remap gives each its own. */
 static void equal_on_all_ranks(void)
 {
-    ckr_rng_streams s;
+    ckr_rng_streams *s = NULL;
     ckr_rng_want want = CKR_ZERO;
-    ckr_report report;
+    ckr_report *report = NULL;
     ckr_ckpt *c;
     ckr_error e;
     memio_add(&disk, "eq", true);
@@ -494,20 +494,20 @@ static void equal_on_all_ranks(void)
     c = open_ok("eq", SEQ);
     if (!c) return;
     CHECK_OK(ckr_ckpt_check(c, &report, &e), &e);
-    CHECK(report.sound && note_of(report.notes, report.n_notes, "CKR_W_RNG_DUPLICATES") != NULL);
-    ckr_report_free(&report);
+    CHECK(report->sound && note_of(report->notes, report->n_notes, "CKR_W_RNG_DUPLICATES") != NULL);
+    ckr_report_free(report);
     want.mode = CKR_MODE_CONTINUE;
     CHECK_OK(ckr_ckpt_rng(c, &want, &s, &e), &e);
-    CHECK(note_of(s.notes, s.n_notes, "CKR_W_RNG_DUPLICATES") != NULL);
-    CHECK(note_of(s.notes, s.n_notes, "CKR_RNG_SCOPE") != NULL);
-    CHECK_STR(note_of(s.notes, s.n_notes, "CKR_RNG_SCOPE")->new_value, "one for all ranks");
-    CHECK(ckr_rng_equal(torch_stream(&s, 0), torch_stream(&s, 1)));
-    ckr_rng_streams_free(&s);
+    CHECK(note_of(s->notes, s->n_notes, "CKR_W_RNG_DUPLICATES") != NULL);
+    CHECK(note_of(s->notes, s->n_notes, "CKR_RNG_SCOPE") != NULL);
+    CHECK_STR(note_of(s->notes, s->n_notes, "CKR_RNG_SCOPE")->new_value, "one for all ranks");
+    CHECK(ckr_rng_equal(torch_stream(s, 0), torch_stream(s, 1)));
+    ckr_rng_streams_free(s);
     want.policy = CKR_RNG_REMAP;
     CHECK_OK(ckr_ckpt_rng(c, &want, &s, &e), &e);
-    CHECK(!ckr_rng_equal(torch_stream(&s, 0), torch_stream(&s, 1)));
-    CHECK(note_of(s.notes, s.n_notes, "CKR_RNG_REPAIRED") != NULL && s.disjoint);
-    ckr_rng_streams_free(&s);
+    CHECK(!ckr_rng_equal(torch_stream(s, 0), torch_stream(s, 1)));
+    CHECK(note_of(s->notes, s->n_notes, "CKR_RNG_REPAIRED") != NULL && s->disjoint);
+    ckr_rng_streams_free(s);
     ckr_ckpt_close(c);
     memio_remove(&disk, "eq");
 }
@@ -516,28 +516,28 @@ static void equal_on_all_ranks(void)
    another moment. */
 static void side_file_of_the_past(void)
 {
-    ckr_rng_streams saved = streams_for("in/0", 0), back;
+    ckr_rng_streams *saved = streams_for("in/0", 0), *back = NULL;
     if (!convert("in/0", SEQ, "w/a", 1)) return;
     back = streams_for("w/a", 2);
-    CHECK(ckr_rng_equal(torch_stream(&saved, 1), torch_stream(&back, 1)));
-    ckr_rng_streams_free(&back);
+    CHECK(ckr_rng_equal(torch_stream(saved, 1), torch_stream(back, 1)));
+    ckr_rng_streams_free(back);
     copy_file("in/1/pytorch_model.bin", "w/a/pytorch_model.bin");      /* other weights      */
     copy_file("in/1/optimizer.bin", "w/a/optimizer.bin");
     back = streams_for("w/a", 2);
-    CHECK(note_of(back.notes, back.n_notes, "CKR_W_RNG_STALE") != NULL);
-    ckr_rng_streams_free(&back);
+    CHECK(note_of(back->notes, back->n_notes, "CKR_W_RNG_STALE") != NULL);
+    ckr_rng_streams_free(back);
     copy_file("in/0/pytorch_model.bin", "w/a/pytorch_model.bin");
     copy_file("in/0/optimizer.bin", "w/a/optimizer.bin");
     back = streams_for("w/a", 2);
-    CHECK(note_of(back.notes, back.n_notes, "CKR_W_RNG_STALE") == NULL);
-    ckr_rng_streams_free(&back);
+    CHECK(note_of(back->notes, back->n_notes, "CKR_W_RNG_STALE") == NULL);
+    ckr_rng_streams_free(back);
     copy_file("in/1/random_states_0.pkl", "w/a/random_states_0.pkl");  /* it has drawn       */
     back = streams_for("w/a", 2);
-    CHECK(!ckr_rng_equal(torch_stream(&saved, 1), torch_stream(&back, 1)));
-    CHECK(note_of(back.notes, back.n_notes, "CKR_W_RNG_STALE") != NULL);
-    CHECK(note_of(back.notes, back.n_notes, "CKR_RNG_RETURNED") == NULL);
-    ckr_rng_streams_free(&back);
-    ckr_rng_streams_free(&saved);
+    CHECK(!ckr_rng_equal(torch_stream(saved, 1), torch_stream(back, 1)));
+    CHECK(note_of(back->notes, back->n_notes, "CKR_W_RNG_STALE") != NULL);
+    CHECK(note_of(back->notes, back->n_notes, "CKR_RNG_RETURNED") == NULL);
+    ckr_rng_streams_free(back);
+    ckr_rng_streams_free(saved);
     memio_remove(&disk, "w/a");
 }
 
@@ -545,16 +545,16 @@ static void side_file_of_the_past(void)
 static void tensors_of_one_side(void)
 {
     ckr_ckpt *a = open_ok("in/0", SEQ), *b = open_ok("in/1", TIED);
-    ckr_diff d = CKR_ZERO;
+    ckr_diff *d = NULL;
     ckr_error e;
     uint64_t i, n = 0;
     if (a && b && CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e)) {
-        for (i = 0; i < d.n_tensors; i++) {
-            CHECK(d.tensors[i].where >= -1 && d.tensors[i].where <= 1);
-            n += d.tensors[i].where != 0;
+        for (i = 0; i < d->n_tensors; i++) {
+            CHECK(d->tensors[i].where >= -1 && d->tensors[i].where <= 1);
+            n += d->tensors[i].where != 0;
         }
         CHECK(n > 0);
-        ckr_diff_free(&d);
+        ckr_diff_free(d);
     }
     ckr_ckpt_close(a);
     ckr_ckpt_close(b);
@@ -600,7 +600,7 @@ static void streams_hostile(void)
     ckr_ckpt *c;
     ckr_target t = CKR_ZERO;
     ckr_plan *p = NULL;
-    ckr_report report;
+    ckr_report *report = NULL;
     ckr_error e;
     memio_file *f;
     size_t i, n = 0;

@@ -69,21 +69,21 @@ static void same_state(const ckr_ckpt *have, const ckr_ckpt *want, const char *w
 static void same_streams(const char *path, uint32_t ranks, const char *what)
 {
     static const char *const kinds[] = { "python", "numpy", "torch_cpu" };
-    ckr_rng_streams a = streams_of(open_ok(path), 0), b = streams_of(open_ok("in/verl"), 0);
+    ckr_rng_streams *a = streams_of(open_ok(path), 0), *b = streams_of(open_ok("in/verl"), 0);
     uint32_t r;
     size_t k;
-    CHECK_INT(a.n_ranks, ranks);
+    CHECK_INT(a->n_ranks, ranks);
     for (r = 0; r < ranks; r++)
         for (k = 0; k < 3; k++) {
-            const ckr_rng_given *x = ckr_rng_find(&a, r, kinds[k], "default"),
-                                *y = ckr_rng_find(&b, r, kinds[k], "default");
+            const ckr_rng_given *x = ckr_rng_find(a, r, kinds[k], "default"),
+                                *y = ckr_rng_find(b, r, kinds[k], "default");
             if (!t_check(x && x->state, __FILE__, __LINE__, "%s: rank %u has no %s", what,
                          (unsigned)r, kinds[k]))
                 continue;
             if (y && y->state) CHECK(ckr_rng_equal(x->state, y->state));
         }
-    ckr_rng_streams_free(&a);
-    ckr_rng_streams_free(&b);
+    ckr_rng_streams_free(a);
+    ckr_rng_streams_free(b);
 }
 
 /* And from there a script's file, which is the same run. */

@@ -351,19 +351,19 @@ static void member_crc(void)
     ckr_env env;
     ckr_open_desc d;
     ckr_ckpt *c = NULL;
-    ckr_report report;
+    ckr_report *report = NULL;
     bad_torch(&z, S(BAD_TENSOR("\2", "\2")));
     z.b[z.data[2] + 3] ^= 1;
     memio_put(&mem, "/d/a.pt", z.b, z.n);
     d = desc_of(&env);
     if (!CHECK_OK(ckr_ckpt_open("/d/a.pt", &d, &c, &err), &err)) return;
     if (CHECK_OK(ckr_ckpt_check(c, &report, &err), &err)) {
-        CHECK(!report.sound && report.n_notes == 1);
-        CHECK_STR(report.notes[0].code, ckr_item_name(CKR_ITEM_MEMBER_CRC));
-        CHECK_STR(report.notes[0].subject, "/d/a.pt: r/data/0");
-        CHECK(report.notes[0].severity == CKR_ERROR && report.notes[0].reason[0]);
+        CHECK(!report->sound && report->n_notes == 1);
+        CHECK_STR(report->notes[0].code, ckr_item_name(CKR_ITEM_MEMBER_CRC));
+        CHECK_STR(report->notes[0].subject, "/d/a.pt: r/data/0");
+        CHECK(report->notes[0].severity == CKR_ERROR && report->notes[0].reason[0]);
         bad_seen[CKR_ITEM_MEMBER_CRC] = true;
-        ckr_report_free(&report);
+        ckr_report_free(report);
     }
     ckr_ckpt_close(c);
     memio_remove(&mem, "/d/a.pt");

@@ -117,7 +117,7 @@ static void variants(void)
     ckr_ckpt *c = open_ok("in/dcp_w_threads3"), *truth = NULL;
     const ckr_state *s;
     ckr_error e;
-    ckr_diff d;
+    ckr_diff *d = NULL;
     size_t i;
     if (!c) return;
     s = ckr_ckpt_state(c);
@@ -126,8 +126,8 @@ static void variants(void)
     CHECK_INT(s->n_leftovers, 4);
     if (CHECK_OK(ckr_ckpt_open(DATA "/dcp_w_threads3/truth.safetensors", NULL, &truth, &e), &e) &&
         CHECK_OK(ckr_ckpt_diff(c, truth, &d, &e), &e)) {
-        CHECK_INT(d.n_tensors, 0);
-        ckr_diff_free(&d);
+        CHECK_INT(d->n_tensors, 0);
+        ckr_diff_free(d);
     }
     CHECK(is_sound("in/dcp_w_threads3"));
     for (i = 0; i < 2; i++) {
@@ -182,14 +182,14 @@ static void files(void)
 static void consolidated(void)
 {
     ckr_ckpt *c = open_ok("in/dcp_w_hf_consolidated");
-    ckr_report r;
+    ckr_report *r = NULL;
     ckr_error e;
     const ckr_note *n;
     if (!c || !CHECK_OK(ckr_ckpt_check(c, &r, &e), &e)) return;
-    CHECK(!r.sound);
-    n = note_of(r.notes, r.n_notes, "CKR_E_REPLICA_DIFFERS");
+    CHECK(!r->sound);
+    n = note_of(r->notes, r->n_notes, "CKR_E_REPLICA_DIFFERS");
     if (CHECK(n != NULL)) CHECK_STR(n->subject, "scalar0d (param)");
-    ckr_report_free(&r);
+    ckr_report_free(r);
     ckr_ckpt_close(c);
     CHECK(is_sound("in/dcp_w_hf_consolidated/sharded"));
 }
@@ -1236,7 +1236,7 @@ static void files_beside(void)
 static void generators(void)
 {
     static const char *const paths[] = { "in/streams_w2", "w/streams3" };
-    ckr_rng_streams first = CKR_ZERO, now;
+    ckr_rng_streams *first = NULL, *now = NULL;
     ckr_ckpt *c;
     ckr_plan *p;
     uint64_t i, k;
@@ -1246,17 +1246,17 @@ static void generators(void)
         if (!c) break;
         CHECK_INT(ckr_ckpt_state(c)->n_rng, 6 + 3 * k);
         now = streams_of(c, 0);
-        CHECK_INT(now.n_streams, 3);
-        CHECK_INT(now.n_ranks, 2 + k);
-        for (i = 0; i < 6 && k && now.n_ranks == 3 && first.n_ranks == 2; i++) {
-            const ckr_rng_given *x = &first.given[i],
-                                *y = ckr_rng_find(&now, (uint32_t)(i / 3), x->kind, x->name);
+        CHECK_INT(now->n_streams, 3);
+        CHECK_INT(now->n_ranks, 2 + k);
+        for (i = 0; i < 6 && k && now->n_ranks == 3 && first->n_ranks == 2; i++) {
+            const ckr_rng_given *x = &first->given[i],
+                                *y = ckr_rng_find(now, (uint32_t)(i / 3), x->kind, x->name);
             CHECK(y && ckr_rng_equal(x->state, y->state));
         }
-        if (k) ckr_rng_streams_free(&now);
+        if (k) ckr_rng_streams_free(now);
         else first = now;
     }
-    ckr_rng_streams_free(&first);
+    ckr_rng_streams_free(first);
     c = open_ok("in/streams_one");
     if (c) CHECK_INT(ckr_ckpt_state(c)->n_rng, 3);
     p = c ? plan_of(c, "dcp", 2) : NULL;
@@ -1380,7 +1380,7 @@ static void scripts(void)
 static void olmo(void)
 {
     ckr_ckpt *c = open_ok("olmo");
-    ckr_rng_streams first, now;
+    ckr_rng_streams *first = NULL, *now = NULL;
     ckr_open_desc desc = CKR_ZERO;
     const ckr_rng_given *x;
     ckr_error e;
@@ -1389,19 +1389,19 @@ static void olmo(void)
     if (c) CHECK_INT(ckr_ckpt_state(c)->progress.tokens, 64);
     if (c) CHECK_INT(ckr_ckpt_state(c)->progress.step, 4);
     first = streams_of(c, 0);
-    CHECK_INT(first.n_ranks, 2);
-    CHECK_INT(first.n_streams, 3);
+    CHECK_INT(first->n_ranks, 2);
+    CHECK_INT(first->n_streams, 3);
     same_digest("olmo", "whole/olmo.pt");
     if (write_as("olmo", NULL, 3, "w/olmo")) {
         int64_t world = 0;
         same_digest("w/olmo", "whole/olmo.pt");
         now = streams_of(open_ok("w/olmo"), 0);
-        CHECK_INT(now.n_ranks, 3);
-        for (i = 0; i < 6 && now.n_ranks == 3; i++) {
-            x = ckr_rng_find(&now, (uint32_t)(i / 3), first.given[i].kind, first.given[i].name);
-            CHECK(x && ckr_rng_equal(x->state, first.given[i].state));
+        CHECK_INT(now->n_ranks, 3);
+        for (i = 0; i < 6 && now->n_ranks == 3; i++) {
+            x = ckr_rng_find(now, (uint32_t)(i / 3), first->given[i].kind, first->given[i].name);
+            CHECK(x && ckr_rng_equal(x->state, first->given[i].state));
         }
-        ckr_rng_streams_free(&now);
+        ckr_rng_streams_free(now);
         desc.env = &env;
         c = NULL;
         CHECK_OK(ckr_tree_open("w/olmo/step4/train/rank2.pt", &desc, &c, &e), &e);
@@ -1409,7 +1409,7 @@ static void olmo(void)
         CHECK_INT(world, 3);
         ckr_ckpt_close(c);
     }
-    ckr_rng_streams_free(&first);
+    ckr_rng_streams_free(first);
     memio_remove(&disk, "olmo/step4/train/rank1.pt");
     c = open_ok("olmo");
     if (c) CHECK(note_of(ckr_ckpt_state(c)->notes, ckr_ckpt_state(c)->n_notes,

@@ -50,10 +50,10 @@ static void put(const char *path, const char *pickle, size_t n, const void *stor
 
 static const float one[2] = { 1, 2 }, other[2] = { 1, 3 };
 
-static ckr_diff diff_of(const char *x, const char *y)
+static ckr_diff *diff_of(const char *x, const char *y)
 {
     ckr_ckpt *a = open_ok(x), *b = open_ok(y);
-    ckr_diff d = CKR_ZERO;
+    ckr_diff *d = NULL;
     ckr_error e;
     if (a && b) CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e);
     ckr_ckpt_close(b);
@@ -64,17 +64,17 @@ static ckr_diff diff_of(const char *x, const char *y)
 /* Two files differ in one thing beside their tensors, which has this path; each equals itself. */
 static void differ_beside(const char *subject)
 {
-    ckr_diff d = diff_of("a", "a");
-    CHECK(d.n_tensors == 0 && d.n_others == 0);
-    ckr_diff_free(&d);
+    ckr_diff *d = diff_of("a", "a");
+    CHECK(d->n_tensors == 0 && d->n_others == 0);
+    ckr_diff_free(d);
     d = diff_of("a", "b");
-    CHECK_INT(d.n_tensors, 0);
-    if (CHECK(d.n_others == 1)) {
-        CHECK_STR(d.others[0].code, "CKR_DIFF_LEFTOVER");
-        CHECK_STR(d.others[0].subject, subject);
-        CHECK(d.others[0].severity == CKR_CHANGED);
+    CHECK_INT(d->n_tensors, 0);
+    if (CHECK(d->n_others == 1)) {
+        CHECK_STR(d->others[0].code, "CKR_DIFF_LEFTOVER");
+        CHECK_STR(d->others[0].subject, subject);
+        CHECK(d->others[0].severity == CKR_CHANGED);
     }
-    ckr_diff_free(&d);
+    ckr_diff_free(d);
 }
 
 #define MODULE "cm\nM\n)\201}" STR("\1", "w") TENSOR "sb"
@@ -136,7 +136,7 @@ static void not_compared(void)
     float mine[2];
     ckr_ckpt *a, *b = NULL;
     ckr_open_desc desc = CKR_ZERO;
-    ckr_diff d = CKR_ZERO;
+    ckr_diff *d = NULL;
     ckr_error e;
     put("a", N_("\200\2}(" STR("\1", "m") MODULE STR("\1", "w") TENSOR "u."), one, 8);
     a = open_ok("a");
@@ -145,13 +145,13 @@ static void not_compared(void)
     memcpy(mine, one, sizeof mine);
     t_little(mine, sizeof mine, 4);    /* elsewhere `one` stands for a file's bytes     */
     CHECK_OK(ckr_ckpt_put(b, "w", "param", CKR_DTYPE_F32, 1, shape, mine, &e), &e);
-    if (a && CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e) && CHECK(d.n_others == 1)) {
-        CHECK_INT(d.n_tensors, 0);
-        CHECK_STR(d.others[0].code, "CKR_DIFF_NOT_COMPARED");
-        CHECK_STR(d.others[0].subject, "m");
-        CHECK(d.others[0].severity == CKR_APPROX);
+    if (a && CHECK_OK(ckr_ckpt_diff(a, b, &d, &e), &e) && CHECK(d->n_others == 1)) {
+        CHECK_INT(d->n_tensors, 0);
+        CHECK_STR(d->others[0].code, "CKR_DIFF_NOT_COMPARED");
+        CHECK_STR(d->others[0].subject, "m");
+        CHECK(d->others[0].severity == CKR_APPROX);
     }
-    ckr_diff_free(&d);
+    ckr_diff_free(d);
     ckr_ckpt_close(b);
     ckr_ckpt_close(a);
 }
@@ -192,7 +192,7 @@ static void distance(ckr_dtype dtype, int64_t n, const void *x, const void *y, u
     const void *const data[2] = { x, y };
     ckr_open_desc desc = CKR_ZERO;
     ckr_ckpt *c[2] = { NULL, NULL };
-    ckr_diff d = CKR_ZERO;
+    ckr_diff *d = NULL;
     ckr_error e;
     int i;
     desc.env = &env;
@@ -200,14 +200,14 @@ static void distance(ckr_dtype dtype, int64_t n, const void *x, const void *y, u
         if (!CHECK_OK(ckr_ckpt_create(&desc, &c[i], &e), &e) ||
             !CHECK_OK(ckr_ckpt_put(c[i], "w", "param", dtype, 1, &n, data[i], &e), &e))
             return;
-    if (CHECK_OK(ckr_ckpt_diff(c[0], c[1], &d, &e), &e) && CHECK(d.n_tensors == 1)) {
-        CHECK_INT(d.tensors[0].n_elements, elements);
-        t_check(!(d.tensors[0].max_abs < max_abs) && !(d.tensors[0].max_abs > max_abs), __FILE__,
+    if (CHECK_OK(ckr_ckpt_diff(c[0], c[1], &d, &e), &e) && CHECK(d->n_tensors == 1)) {
+        CHECK_INT(d->tensors[0].n_elements, elements);
+        t_check(!(d->tensors[0].max_abs < max_abs) && !(d->tensors[0].max_abs > max_abs), __FILE__,
                 __LINE__, "%s: %.17g, expected %.17g", ckr_dtype_name(dtype),
-                d.tensors[0].max_abs, max_abs);
-        CHECK(d.tensors[0].max_ulp == max_ulp);
+                d->tensors[0].max_abs, max_abs);
+        CHECK(d->tensors[0].max_ulp == max_ulp);
     }
-    ckr_diff_free(&d);
+    ckr_diff_free(d);
     ckr_ckpt_close(c[1]);
     ckr_ckpt_close(c[0]);
 }

@@ -211,7 +211,7 @@ static void together(void)
     int r;
     if (!CHECK_OK(ckr_ckpt_create(NULL, &c, &e), &e)) return;
     ckr__ctx_enter(&c->ctx, &e);
-    ckr__state_init(&s);
+    ckr__state_init(&s, NULL);
     ckr__load_init(&load, &c->ctx, &s, CKR_ITEM_WRITE_NODE);
     for (r = 2; r < 4; r++) {
         ckr_node *root = NULL;

@@ -91,11 +91,11 @@ static bool convert(const char *from, const char *out, ask a, const char *notes)
 static bool same_tensors(const char *x, const char *y)
 {
     ckr_ckpt *a = open_ok(x), *b = open_ok(y);
-    ckr_diff d;
+    ckr_diff *d = NULL;
     bool same = false;
     memset(&d, 0, sizeof d);
-    if (a && b && CHECK_OK(ckr_ckpt_diff(a, b, &d, &err), &err)) same = d.n_tensors == 0;
-    ckr_diff_free(&d);
+    if (a && b && CHECK_OK(ckr_ckpt_diff(a, b, &d, &err), &err)) same = d->n_tensors == 0;
+    ckr_diff_free(d);
     ckr_ckpt_close(a);
     ckr_ckpt_close(b);
     return same;
@@ -206,12 +206,12 @@ static void stage(void)
 static uint64_t differences(const char *x, const char *y, const char *code)
 {
     ckr_ckpt *a = open_ok(x), *b = open_ok(y);
-    ckr_diff d;
+    ckr_diff *d = NULL;
     uint64_t i, n = 0;
     memset(&d, 0, sizeof d);
-    if (a && b && CHECK_OK(ckr_ckpt_diff(a, b, &d, &err), &err)) CHECK(!d.n_tensors);
-    for (i = 0; i < d.n_others; i++) n += !strcmp(d.others[i].code, code);
-    ckr_diff_free(&d);
+    if (a && b && CHECK_OK(ckr_ckpt_diff(a, b, &d, &err), &err)) CHECK(!d->n_tensors);
+    for (i = 0; i < d->n_others; i++) n += !strcmp(d->others[i].code, code);
+    ckr_diff_free(d);
     ckr_ckpt_close(a);
     ckr_ckpt_close(b);
     return n;
@@ -423,11 +423,11 @@ static void fresh_loader(void)
 static bool sound(const char *path)
 {
     ckr_ckpt *c = open_ok(path);
-    ckr_report r;
+    ckr_report *r = NULL;
     bool ok = false;
     memset(&r, 0, sizeof r);
-    if (c && CHECK_OK(ckr_ckpt_check(c, &r, &err), &err)) ok = r.sound;
-    ckr_report_free(&r);
+    if (c && CHECK_OK(ckr_ckpt_check(c, &r, &err), &err)) ok = r->sound;
+    ckr_report_free(r);
     ckr_ckpt_close(c);
     return ok;
 }

@@ -96,7 +96,7 @@ static void cast(void)
     ckr_target t = target();
     ckr_plan *p = NULL;
     ckr_ckpt *out = NULL;
-    ckr_report report;
+    ckr_report *report = NULL;
     t.dtype = CKR_DTYPE_F16;
     t.force = true;
     if (!CHECK_OK(ckr_plan_create(ckpt, &t, 0, &p, &err), &err)) return;
@@ -105,8 +105,8 @@ static void cast(void)
     if (!CHECK_OK(ckr_ckpt_open("build/busy", NULL, &out, &err), &err)) return;
     CHECK(ckr_ckpt_tensor(out, "model.lm_head.pp_block.weight", "param")->dtype == CKR_DTYPE_F16);
     if (CHECK_OK(ckr_ckpt_check(out, &report, &err), &err)) {
-        CHECK(report.sound);
-        ckr_report_free(&report);
+        CHECK(report->sound);
+        ckr_report_free(report);
     }
     ckr_ckpt_close(out);
 }
@@ -199,8 +199,8 @@ static void empty_and_wide(void)
         ckr_ckpt *in = NULL, *out = NULL;
         ckr_plan *p = NULL;
         ckr_read r = CKR_ZERO;
-        ckr_report report;
-        ckr_diff diff;
+        ckr_report *report = NULL;
+        ckr_diff *diff = NULL;
         CHECK_OK(ckr_ckpt_create(NULL, &in, &err), &err);
         CHECK_OK(ckr_ckpt_put(in, "a", "param", CKR_DTYPE_F32, 3, shapes[0], NULL, &err), &err);
         CHECK_OK(ckr_ckpt_put(in, "b", "param", CKR_DTYPE_C64, 3, shapes[1], NULL, &err), &err);
@@ -215,12 +215,12 @@ static void empty_and_wide(void)
             r.tensor = ckr_ckpt_tensor(out, "b", "param");
             CHECK_OK(ckr_ckpt_read(out, &r, 1, &err), &err);
             if (CHECK_OK(ckr_ckpt_check(out, &report, &err), &err)) {
-                CHECK(report.sound);
-                ckr_report_free(&report);
+                CHECK(report->sound);
+                ckr_report_free(report);
             }
             if (CHECK_OK(ckr_ckpt_diff(in, out, &diff, &err), &err)) {
-                CHECK(!diff.n_tensors);
-                ckr_diff_free(&diff);
+                CHECK(!diff->n_tensors);
+                ckr_diff_free(diff);
             }
         }
         ckr_ckpt_close(out);
@@ -373,7 +373,7 @@ static void shards_of_a_run(void)
         ckr_target t = target();
         ckr_plan *p = NULL;
         ckr_receipt receipt;
-        ckr_report report;
+        ckr_report *report = NULL;
         ckr_ckpt *out = NULL;
         uint64_t i, j;
         t.dialect = "safetensors";
@@ -395,8 +395,8 @@ static void shards_of_a_run(void)
             CHECK(!memcmp(receipt.digest_written, now, 16));
             CHECK_INT(ckr_ckpt_state(out)->n_tensors, ckr_ckpt_state(ckpt)->n_tensors);
             if (CHECK_OK(ckr_ckpt_check(out, &report, &err), &err)) {
-                CHECK(report.sound);
-                ckr_report_free(&report);
+                CHECK(report->sound);
+                ckr_report_free(report);
             }
         }
         ckr_ckpt_close(out);
@@ -587,15 +587,15 @@ static bool tell_it(void *user, uint64_t done, uint64_t total)
 static ckr_result long_call(int which, const ckr_ckpt *k, ckr_plan *p)
 {
     uint8_t total[16];
-    ckr_report report;
-    ckr_diff diff;
+    ckr_report *report = NULL;
+    ckr_diff *diff = NULL;
     ckr_result r = CKR_E_ARG;
     const uint64_t stop_at = told.stop_at;
     memset(&told, 0, sizeof told);
     told.stop_at = stop_at;
     if (which == 0) r = ckr_ckpt_digest(k, NULL, total, &err);
-    if (which == 1 && (r = ckr_ckpt_check(k, &report, &err)) == CKR_OK) ckr_report_free(&report);
-    if (which == 2 && (r = ckr_ckpt_diff(k, ckpt, &diff, &err)) == CKR_OK) ckr_diff_free(&diff);
+    if (which == 1 && (r = ckr_ckpt_check(k, &report, &err)) == CKR_OK) ckr_report_free(report);
+    if (which == 2 && (r = ckr_ckpt_diff(k, ckpt, &diff, &err)) == CKR_OK) ckr_diff_free(diff);
     if (which == 3) r = ckr_plan_write(p, "build/busy", NULL, &err);
     return r;
 }

@@ -518,9 +518,9 @@ static int elsewhere_of(const char *path, const char *to)
     ckr_target t = CKR_ZERO;
     ckr_ckpt *c = NULL, *other = NULL;
     ckr_plan *p = NULL;
-    ckr_diff d;
-    ckr_report report;
-    ckr_rng_streams streams;
+    ckr_diff *d = NULL;
+    ckr_report *report = NULL;
+    ckr_rng_streams *streams = NULL;
     ckr_error e = CKR_ZERO;
     uint8_t want[16], got[16];
     bool sound;
@@ -529,8 +529,8 @@ static int elsewhere_of(const char *path, const char *to)
     if (chdir(g_top) != 0) return 70;
     if (ckr_ckpt_open(path, NULL, &c, &e) != CKR_OK) return 71;
     if (ckr_ckpt_check(c, &report, &e) != CKR_OK) return 72;
-    sound = report.sound;
-    ckr_report_free(&report);
+    sound = report->sound;
+    ckr_report_free(report);
     if (ckr_ckpt_digest(c, NULL, want, &e) != CKR_OK) return 73;
     if (chdir(g_tmp) != 0) return 74;
     if (ckr_ckpt_digest(c, NULL, got, &e) != CKR_OK || memcmp(want, got, 16)) return 75;
@@ -540,15 +540,15 @@ static int elsewhere_of(const char *path, const char *to)
     }
     if (ckr_plan_info(p)->verdict == CKR_VERDICT_REFUSED) return 77;
     if (ckr_plan_write(p, to, NULL, &e) != CKR_OK) return 78;
-    if (ckr_ckpt_check(c, &report, &e) != CKR_OK || report.sound != sound) return 79;
-    ckr_report_free(&report);
+    if (ckr_ckpt_check(c, &report, &e) != CKR_OK || report->sound != sound) return 79;
+    ckr_report_free(report);
     if (ckr_ckpt_rng(c, NULL, &streams, &e) != CKR_OK) return 80;
-    ckr_rng_streams_free(&streams);
+    ckr_rng_streams_free(streams);
     if (ckr_ckpt_open(to, NULL, &other, &e) != CKR_OK) return 81;
     if (chdir("/") != 0) return 82;
     if (ckr_ckpt_diff(c, other, &d, &e) != CKR_OK) return 83;
-    if (d.n_tensors) return 84;
-    ckr_diff_free(&d);
+    if (d->n_tensors) return 84;
+    ckr_diff_free(d);
     ckr_plan_free(p);
     ckr_ckpt_close(c);
     ckr_ckpt_close(other);

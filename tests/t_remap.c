@@ -1129,23 +1129,23 @@ static void faults(void)
 static void from_checkpoint(void)
 {
     ckr_ckpt *c;
-    ckr_rng_streams s;
+    ckr_rng_streams *s = NULL;
     ckr_rng_want want;
     const char *path = getenv("CKR_RANDOM") ? getenv("CKR_RANDOM")
                                             : "tests/data/nanotron/tp1_pp2_dp1_tied/ckpt";
     uint32_t i;
     if (!CHECK_OK(ckr_ckpt_open(path, NULL, &c, &t_err), &t_err)) return;
     CHECK_OK(ckr_ckpt_rng(c, NULL, &s, &t_err), &t_err);
-    CHECK(s.proof != NULL && s.n_ranks >= 1);
-    for (i = 0; i < s.n_streams * s.n_ranks; i++)
-        CHECK(s.given[i].state && s.given[i].source == CKR_RNG_FROM_RANK);
-    ckr_rng_streams_free(&s);
+    CHECK(s->proof != NULL && s->n_ranks >= 1);
+    for (i = 0; i < s->n_streams * s->n_ranks; i++)
+        CHECK(s->given[i].state && s->given[i].source == CKR_RNG_FROM_RANK);
+    ckr_rng_streams_free(s);
     memset(&want, 0, sizeof want);
     want.topology.dp = 5;
     want.mode = CKR_MODE_CONTINUE;
     CHECK_OK(ckr_ckpt_rng(c, &want, &s, &t_err), &t_err);
-    CHECK(s.n_ranks % 5 == 0);
-    ckr_rng_streams_free(&s);
+    CHECK(s->n_ranks % 5 == 0);
+    ckr_rng_streams_free(s);
     ckr_ckpt_close(c);
 }
 

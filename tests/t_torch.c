@@ -199,17 +199,17 @@ static void script_code(void)
 {
     ckr_ckpt *c = NULL;
     ckr_error err;
-    ckr_report r;
+    ckr_report *r = NULL;
     uint64_t i;
     int n = 0;
     if (!CHECK_OK(ckr_ckpt_open(DATA "/script/torch2.15.0_linear.pt", NULL, &c, &err), &err))
         return;
     if (CHECK_OK(ckr_ckpt_check(c, &r, &err), &err)) {
-        CHECK_INT(r.n_notes, 1);
-        for (i = 0; i < r.n_notes; i++) n += !strcmp(r.notes[i].code, "CKR_N_MEMBER_DEFLATED");
+        CHECK_INT(r->n_notes, 1);
+        for (i = 0; i < r->n_notes; i++) n += !strcmp(r->notes[i].code, "CKR_N_MEMBER_DEFLATED");
         CHECK_INT(n, 1);
-        CHECK(r.sound);
-        ckr_report_free(&r);
+        CHECK(r->sound);
+        ckr_report_free(r);
     }
     ckr_ckpt_close(c);
 }

@@ -478,7 +478,7 @@ static void unknown_files(void)
 }
 
 /* The streams of `path` for dp ranks; dp 0: as saved. */
-static ckr_rng_streams streams_for(const char *path, uint32_t dp)
+static ckr_rng_streams *streams_for(const char *path, uint32_t dp)
 {
     return streams_of(open_ok(path), dp);
 }
@@ -501,20 +501,21 @@ static void streams(void)
 {
     uint32_t dp;
     for (dp = 1; dp <= 5; dp++) {
-        ckr_rng_streams saved = streams_for(run_of(TIED), 0), want, have, back;
+        ckr_rng_streams *saved = streams_for(run_of(TIED), 0), *want = NULL, *have = NULL,
+                        *back = NULL;
         if (!convert(run_of(TIED), "w/out", dp) || !convert("w/out", "w/back", 3)) return;
         want = streams_for(run_of(TIED), dp);
         have = streams_for("w/out", 0);
         back = streams_for("w/back", 0);
-        CHECK_INT(saved.n_ranks, 3);
-        CHECK_INT(have.n_ranks, dp);
-        same_streams(&saved, &have, dp < 3 ? dp : 3, "kept");
-        same_streams(&want, &have, dp, "planned");
-        same_streams(&saved, &back, 3, "back");
-        ckr_rng_streams_free(&saved);
-        ckr_rng_streams_free(&want);
-        ckr_rng_streams_free(&have);
-        ckr_rng_streams_free(&back);
+        CHECK_INT(saved->n_ranks, 3);
+        CHECK_INT(have->n_ranks, dp);
+        same_streams(saved, have, dp < 3 ? dp : 3, "kept");
+        same_streams(want, have, dp, "planned");
+        same_streams(saved, back, 3, "back");
+        ckr_rng_streams_free(saved);
+        ckr_rng_streams_free(want);
+        ckr_rng_streams_free(have);
+        ckr_rng_streams_free(back);
         memio_remove(&disk, "w/out");
         memio_remove(&disk, "w/back");
     }
@@ -888,7 +889,7 @@ static void replicas_differ(void)
 {
     ckr_ckpt *c;
     const ckr_tensor *t;
-    ckr_report report;
+    ckr_report *report = NULL;
     ckr_error e;
     uint32_t i;
     begin_bad(HSDP);
@@ -899,8 +900,8 @@ static void replicas_differ(void)
     if (CHECK(t && i < t->n_pieces))
         memio_find(&disk, c->ctx.files[t->pieces[i].file].path)->data[t->pieces[i].offset] ^= 1;
     if (CHECK_OK(ckr_ckpt_check(c, &report, &e), &e)) {
-        CHECK(!report.sound && note_of(report.notes, report.n_notes, "CKR_E_REPLICA_DIFFERS"));
-        ckr_report_free(&report);
+        CHECK(!report->sound && note_of(report->notes, report->n_notes, "CKR_E_REPLICA_DIFFERS"));
+        ckr_report_free(report);
     }
     ckr_ckpt_close(c);
     memio_remove(&disk, "w/bad");
