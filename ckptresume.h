@@ -2695,16 +2695,15 @@ static CKR__NOINLINE bool ckr__map_find(const ckr__map *m, const char *key, size
     return true;
 }
 
-/* Sets key to value; *old gets the former value and *had whether there was one (both may be NULL).
-   False: out of memory.                                                                        */
-static bool ckr__map_put(ckr__map *m, const char *key, size_t len, uint64_t value, bool *had)
+/* The slot of a key, without one where it is not in the map. NULL: out of memory. */
+static ckr__map_slot *ckr__map_slot_of(ckr__map *m, const char *key, size_t len)
 {
     const uint64_t hash = ckr__hash_keyed(m->c->seed, key, len, 0);
     if (m->count * 4 >= m->cap * 3) {
         ckr__map big = *m;
         big.cap = m->cap ? m->cap * 2 : 64;
         big.slots = (ckr__map_slot *)ckr__heap_alloc(m->c, big.cap * sizeof *big.slots);
-        if (!big.slots) return false;
+        if (!big.slots) return NULL;
         memset(big.slots, 0, big.cap * sizeof *big.slots);
         for (size_t i = 0; i < m->cap; i++)
             if (m->slots[i].key)
@@ -2714,15 +2713,38 @@ static bool ckr__map_put(ckr__map *m, const char *key, size_t len, uint64_t valu
         *m = big;
     }
     ckr__map_slot *s = ckr__map_probe(m, key, len, hash);
+    s->len = len;
+    s->hash = hash;
+    return s;
+}
+
+/* Sets key to value; *had gets whether it was there (may be NULL). False: out of memory. */
+static bool ckr__map_put(ckr__map *m, const char *key, size_t len, uint64_t value, bool *had)
+{
+    ckr__map_slot *s = ckr__map_slot_of(m, key, len);
+    if (!s) return false;
     if (had) *had = s->key != NULL;
     if (!s->key) {
         s->key = key;
-        s->len = len;
-        s->hash = hash;
         m->count++;
     }
     s->value = value;
     return true;
+}
+
+/* The value of a key; `fresh` of a new one, of which the map keeps the copy that *kept gets (NULL:
+   out of memory). */
+static uint64_t ckr__map_intern(ckr__map *m, const void *key, size_t len, uint64_t fresh,
+                                const char **kept)
+{
+    ckr__map_slot *s = ckr__map_slot_of(m, (const char *)key, len);
+    *kept = NULL;
+    if (s && s->key) return s->value;
+    if (s) *kept = s->key = ckr__strndup(m->c, (const char *)key, len);
+    if (!*kept) return fresh;
+    m->count++;
+    s->value = fresh;
+    return fresh;
 }
 
 static void ckr__map_free(ckr__map *m)
@@ -16346,8 +16368,24 @@ static void ckr__build_leaf(ckr__sbuild *b)
     }
 }
 
-/* Codes of OneCycleLR's phases: LR from + 3 * to (0 initial, 1 max, 2 min), then momentum
-   9 * from + 18 * to (0 base, 1 max). */
+/* Codes of OneCycleLR's two or three phases: LR from + 3 * to (0 initial, 1 max, 2 min), then
+   momentum 9 * from + 18 * to (0 base, 1 max). */
+static const uint8_t ckr__phase_codes[2][3] = {
+    { 0 + 3 * 1 + 9 * 1 + 18 * 0, 1 + 3 * 2 + 9 * 0 + 18 * 1, 0 },
+    { 0 + 3 * 1 + 9 * 1 + 18 * 0, 1 + 3 * 0 + 9 * 0 + 18 * 1, 0 + 3 * 2 + 9 * 1 + 18 * 1 }
+};
+
+/* A phase as torch saves it: where it ends, then the group's keys at its start and end. */
+static const char *const ckr__phase_keys[4] = { "start_lr", "end_lr", "start_momentum",
+                                                "end_momentum" };
+static const char *ckr__phase_name(unsigned code, int key)
+{
+    static const char *const lr[] = { "initial_lr", "max_lr", "min_lr" },
+                      *const momentum[] = { "base_momentum", "max_momentum" };
+    static const uint8_t unit[4] = { 1, 3, 9, 18 };
+    return key < 2 ? lr[code / unit[key] % 3] : momentum[code / unit[key] % 2];
+}
+
 static void ckr__build_onecycle(ckr__sbuild *b)
 {
     ckr__curve *c = b->curve;
@@ -16367,11 +16405,9 @@ static void ckr__build_onecycle(ckr__sbuild *b)
     c->n_list = three ? 3 : 2;
     c->k.total = n;
     c->at[0] = ckr__rn(pct * n) - 1;
-    c->val[0] = 0 + 3 * 1 + 9 * 1 + 18 * 0;
     c->at[1] = three ? ckr__rn(2 * pct * n) - 2 : n - 1;
-    c->val[1] = three ? 1 + 3 * 0 + 9 * 0 + 18 * 1 : 1 + 3 * 2 + 9 * 0 + 18 * 1;
     c->at[2] = n - 1;
-    c->val[2] = 0 + 3 * 2 + 9 * 1 + 18 * 1;
+    for (i = 0; i < c->n_list; i++) c->val[i] = ckr__phase_codes[three][i];
     c->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
     for (i = 0; i < b->s->n_lanes; i++) {
         b->lanes[i].base = b->lanes[i].max / div;
@@ -17023,20 +17059,14 @@ static void ckr__sread_string(ckr__sread *r, ckr_node *to, const char *key, cons
 /* The phases start and end where those of torch's own two or three do. */
 static bool ckr__sread_phases(const ckr_node *phases)
 {
-    static const char *const keys[4] = { "start_lr", "end_lr", "start_momentum", "end_momentum" };
-    static const char *const names[4][4] = {
-        { "initial_lr", "max_lr", "max_momentum", "base_momentum" },
-        { "max_lr", "min_lr", "base_momentum", "max_momentum" },
-        { "max_lr", "initial_lr", "base_momentum", "max_momentum" },
-        { "initial_lr", "min_lr", "max_momentum", "max_momentum" }
-    };
-    static const uint8_t two[2] = { 0, 1 }, three[3] = { 0, 2, 3 };
-    uint64_t i, j;
+    uint64_t i;
+    int j;
     if (!ckr_node_is_list(phases) || (phases->count != 2 && phases->count != 3)) return false;
     for (i = 0; i < phases->count; i++)
         for (j = 0; j < 4; j++) {
-            const char *s = ckr_node_str(ckr_node_get(phases->u.items[i], keys[j]));
-            if (!s || strcmp(s, names[phases->count == 2 ? two[i] : three[i]][j]) != 0)
+            const char *s = ckr_node_str(ckr_node_get(phases->u.items[i], ckr__phase_keys[j]));
+            if (!s ||
+                strcmp(s, ckr__phase_name(ckr__phase_codes[phases->count - 2][i], j)) != 0)
                 return false;
         }
     return true;
@@ -17439,21 +17469,17 @@ static bool ckr__sw_put(const ckr__swrite *w, ckr_node *d, const char *key, ckr_
 
 static ckr_node *ckr__sw_phases(const ckr__swrite *w, const ckr__curve *c)
 {
-    static const char *const lr[] = { "initial_lr", "max_lr", "min_lr" },
-                      *const mom[] = { "base_momentum", "max_momentum" };
-    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
+    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST), *d;
     uint32_t i;
+    int j;
     for (i = 0; i < c->n_list; i++) {
-        const unsigned code = (unsigned)c->val[i];
-        ckr_node *end = i + 1 == c->n_list ? ckr__sw_number(w->c, c->at[i])
-                                           : ckr__node_float(w->c, c->at[i]);
-        ckr__node_push(w->c, list,
-                       ckr__node_dict(w->c, "end_step", end,
-                                      "start_lr", ckr__node_str(w->c, lr[code % 3]),
-                                      "end_lr", ckr__node_str(w->c, lr[code / 3 % 3]),
-                                      "start_momentum", ckr__node_str(w->c, mom[code / 9 % 2]),
-                                      "end_momentum", ckr__node_str(w->c, mom[code / 18 % 2]),
-                                      CKR__END));
+        d = ckr__node_dict(w->c, "end_step", i + 1 == c->n_list
+                                                 ? ckr__sw_number(w->c, c->at[i])
+                                                 : ckr__node_float(w->c, c->at[i]), CKR__END);
+        for (j = 0; j < 4; j++)
+            ckr__sw_put(w, d, ckr__phase_keys[j],
+                        ckr__node_str(w->c, ckr__phase_name((unsigned)c->val[i], j)));
+        ckr__node_push(w->c, list, d);
     }
     return list;
 }
@@ -17462,19 +17488,20 @@ static ckr_node *ckr__sw_cycles(const ckr__swrite *w, const ckr__curve *c, const
 {
     const bool cycles = (c->flags & CKR__CF_MOMENTUM) != 0, poly = c->shape == CKR__SH_POLY;
     const char *mode = c->shape == CKR__SH_EXP2 ? "triangular2" : poly ? "exp_range" : "triangular";
-    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
-    if (c->kind == CKR__CV_ONECYCLE) {
-        ckr__sw_put(w, d, "total_steps", ckr__sw_number(w->c, c->k.total));
-        ckr__sw_put(w, d, "_schedule_phases", ckr__sw_phases(w, c));
-        ckr__sw_put(w, d, "_anneal_func_type", ckr__node_str(w->c, anneal));
-    } else {
-        ckr__sw_put(w, d, "max_lrs", ckr__sw_lanes(w, c->max, offsetof(ckr__group_lane, max)));
-        ckr__sw_put(w, d, "total_size", ckr__node_float(w->c, c->k.total));
-        ckr__sw_put(w, d, "step_ratio", ckr__node_float(w->c, c->k.start));
-        ckr__sw_put(w, d, "mode", ckr__node_str(w->c, mode));
-        ckr__sw_put(w, d, "gamma", ckr__node_float(w->c, c->k.power));
-        ckr__sw_put(w, d, "scale_mode", ckr__node_str(w->c, poly ? "iterations" : "cycle"));
-    }
+    ckr_node *d;
+    if (c->kind == CKR__CV_ONECYCLE)
+        d = ckr__node_dict(w->c, "total_steps", ckr__sw_number(w->c, c->k.total),
+                           "_schedule_phases", ckr__sw_phases(w, c),
+                           "_anneal_func_type", ckr__node_str(w->c, anneal), CKR__END);
+    else
+        d = ckr__node_dict(w->c, "max_lrs",
+                           ckr__sw_lanes(w, c->max, offsetof(ckr__group_lane, max)),
+                           "total_size", ckr__node_float(w->c, c->k.total),
+                           "step_ratio", ckr__node_float(w->c, c->k.start),
+                           "mode", ckr__node_str(w->c, mode),
+                           "gamma", ckr__node_float(w->c, c->k.power),
+                           "scale_mode", ckr__node_str(w->c, poly ? "iterations" : "cycle"),
+                           CKR__END);
     ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles));
     if (cycles) ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
     if (!cycles || c->kind == CKR__CV_ONECYCLE) return d;
@@ -18101,7 +18128,6 @@ typedef struct ckr__scan {
     int64_t     negative, undefined, rise;   /* first update with it; 0: none              */
     int64_t     end;           /* first update at or behind the end; 0: never or unknown  */
     bool        ends_early;    /* the curve ends before the run does                       */
-    bool        cut_short;     /* the run ends before the curve does                       */
     bool        never_decays;  /* no lane's last LR is below its largest                   */
     bool        unknown;       /* opaque                                                   */
     bool        sampled;       /* too long: a part of the updates was looked at            */
@@ -18127,7 +18153,6 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
     if (end >= 0 && end < 9e15) {
         out->end = (int64_t)ceil(end) + 1;
         out->ends_early = out->end < last;
-        out->cut_short = out->end > last + 1;
     }
     step = n / (((uint64_t)1 << 26) / (s->n_lanes < (1 << 16) ? s->n_lanes : 1 << 16)) + 1;
     out->sampled = step > 1;
@@ -18314,16 +18339,10 @@ static ckr_node *ckr__set_apply(const ckr__set *t, const ckr__skind *row, const 
 static ckr_result ckr__set_unknown(ckr__ctx *c, const ckr_schedule *s, const ckr__skind *row,
                                    const char *key, bool one)
 {
-    char known[200];
-    const char *p = row->set;
-    size_t n = 0, len;
-    known[0] = 0;
-    while (*p) {
-        len = strcspn(p, "=");
-        if (n + len + 2 < sizeof known)
-            n += ckr__format(known + n, sizeof known - n, "%s%.*s", n ? " " : "", (int)len, p);
-        p = ckr__word_next(p);
-    }
+    const char *p = row->set, *known = "";
+    for (; known && *p; p = ckr__word_next(p))
+        known = ckr__printf(c, "%s%s%.*s", known, *known ? " " : "", (int)strcspn(p, "="), p);
+    if (!known) return ckr__oom(c);
     return ckr__remedy(c->err, ckr__fail(c->err, CKR_ITEM_SCHEDULE_REBASE, NULL, CKR_NO_OFFSET, key,
                                          "%s has nothing that %s sets for %s; known are %s",
                                          s->kind, key, one ? "one group" : "all groups",
@@ -28503,13 +28522,11 @@ static ckr__gm_bits *ckr__gm_bits_of(ckr__gm *m, uint64_t key, const ckr_node *v
     ckr__gm_head(m, 0, key);
     ckr__gm_exact(m, value, CKR__GM_DEPTH);
     if (m->text.failed) return NULL;
-    text = (const char *)m->text.data;
-    if (ckr__map_find(&m->values, text, m->text.size, &at)) return m->bits[at];
-    text = ckr__strndup(&m->tmp, text, m->text.size);
+    at = ckr__map_intern(&m->values, m->text.data, m->text.size, m->n_bits, &text);
+    if (at < m->n_bits) return m->bits[at];
     b = CKR__NEW(&m->tmp, ckr__gm_bits);
     *CKR__PUSH(ckr__gm_bits *, &m->tmp, m->bits, m->n_bits) = b;
     if (ckr__failed(m->c)) return NULL;
-    ckr__map_put(&m->values, text, m->text.size, m->n_bits - 1, NULL);
     b->exact = text + CKR__GM_HEAD;
     b->n = m->text.size - CKR__GM_HEAD;
     b->key = (uint32_t)key;
@@ -28561,13 +28578,11 @@ static ckr__gm_class *ckr__gm_class_of(ckr__gm *m, const ckr_node *hyper, bool o
         if (m->row[i]) ckr__buf_put(&m->text, &m->row[i], sizeof m->row[i]);
     ckr__buf_u8(&m->text, odd);
     if (m->text.failed) return NULL;
-    text = (const char *)m->text.data;
-    if (ckr__map_find(&m->seen, text, m->text.size, &at)) return m->classes[at];
-    text = ckr__strndup(&m->tmp, text, m->text.size);
+    at = ckr__map_intern(&m->seen, m->text.data, m->text.size, m->n_classes, &text);
+    if (at < m->n_classes) return m->classes[at];
     k = CKR__NEW(&m->tmp, ckr__gm_class);
     *CKR__PUSH(ckr__gm_class *, &m->tmp, m->classes, m->n_classes) = k;
     if (ckr__failed(m->c)) return NULL;
-    ckr__map_put(&m->seen, text, m->text.size, m->n_classes - 1, NULL);
     k->fields = CKR__NEW_N(&m->tmp, ckr__gm_value, count);
     for (i = 0; k->fields && i < count; i++) {
         ckr_node *value = ckr__dict_at(hyper, i);

@@ -496,6 +496,38 @@ static void s35_empty_group(void)
     NUM(0, "lr", 0.3);
 }
 
+/* What was decided once for several groups is still each one's own. */
+static void own_dicts(void)
+{
+    int named;
+    for (named = 0; named < 2; named++) {
+        fresh(CKR_MODE_CONTINUE);
+        old(named ? "a b" : "", "{\"lr\": 0.1, \"betas\": [0.9, 0.95]}");
+        new_(named ? "a" : "", NULL);
+        new_(named ? "b" : "", NULL);
+        if (!match()) continue;
+        CHECK(got.groups[0].hyper != got.groups[1].hyper);
+        CHECK(ckr__node_equal(got.groups[0].hyper, got.groups[1].hyper));
+        CHECK_INT(got.groups[1].hyper->count, 2);
+    }
+}
+
+/* A key that comes twice: the first counts, and the next dict is looked at by itself. */
+static void key_twice(void)
+{
+    fresh(CKR_MODE_CONTINUE);
+    old("a", "{\"rho\": 1, \"alpha\": 2}");
+    old("b", "{\"eps\": 1, \"alpha\": 2}");
+    olds[0].hyper->u.items[0] = olds[0].hyper->u.items[2];
+    new_("a", NULL);
+    new_("b", NULL);
+    if (!match()) return;
+    NUM(0, "alpha", 1);
+    NUM(1, "alpha", 2);
+    CHECK_INT(got.groups[0].hyper->count, 1);
+    CHECK_INT(got.groups[1].hyper->count, 2);
+}
+
 static void s37_unfrozen(void)
 {
     int mode;
@@ -1347,6 +1379,8 @@ int main(int argc, char **argv)
     RUN(s24_split);
     RUN(s25_merge);
     RUN(s35_empty_group);
+    RUN(own_dicts);
+    RUN(key_twice);
     RUN(s37_unfrozen);
     RUN(s44_changed_lr_matches);
     RUN(s45_duplicate_identifiers);

@@ -469,9 +469,9 @@ static void scans(void)
     ckr__scan r;
     ctx_open();
     r = scan("torchtitan:steps=10,warmup_steps=2", 0.1, 1, 14);
-    CHECK(r.negative == 12 && r.end == 11 && r.ends_early && !r.cut_short && !r.rise);
+    CHECK(r.negative == 12 && r.end == 11 && r.ends_early && !r.rise);
     r = scan("torchtitan:steps=10,warmup_steps=2", 0.1, 1, 6);
-    CHECK(!r.negative && r.cut_short && !r.ends_early);
+    CHECK(!r.negative && r.end == 11 && !r.ends_early);
     r = scan("transformers:cosine,num_warmup_steps=0,num_training_steps=100", 5e-5, 1, 150);
     CHECK(r.rise == 102 && r.end == 101 && !r.negative);
     r = scan("torch:OneCycleLR,max_lr=0.1,total_steps=10", 0.1, 1, 14);
