@@ -175,12 +175,10 @@
        >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt
        >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
        >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
-       >>deepspeed.probe >>deepspeed.params >>deepspeed.model >>deepspeed.flat >>deepspeed.whole
-       >>deepspeed.pipe >>deepspeed.universal >>deepspeed.groups >>deepspeed.schedule
-       >>deepspeed.client >>deepspeed.read >>deepspeed.emit >>deepspeed.emit.foreign
-       >>deepspeed.emit.items >>deepspeed.emit.nodes >>deepspeed.emit.optim >>deepspeed.emit.scaler
-       >>deepspeed.emit.rank >>deepspeed.emit.whole >>deepspeed.emit.model
-       >>deepspeed.emit.universal >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
+       >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
+       >>deepspeed.groups >>deepspeed.schedule >>deepspeed.read >>deepspeed.emit
+       >>deepspeed.emit.items >>deepspeed.emit.optim >>deepspeed.emit.model
+       >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
        >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.script >>torch_dcp.read
        >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve
        >>torchtitan.write >>torch_dcp.files >>torch_dcp.script.emit >>olmo_core >>megatron
@@ -1045,8 +1043,8 @@ typedef struct ckr_setting {   /* one value that the coming run is to have      
        vpp              Megatron-LM: virtual stages of each stage; else the source's, 1 when pp
                         changes
        to_version       Megatron-LM: "0.16"; else the source's
-       heads, kv_heads  Megatron-LM, TorchTitan: heads of the attention, and those of its keys and
-                        values, where no file tells them
+       heads, kv_heads  heads of the attention, and those of its keys and values, where no file
+                        tells them: Megatron-LM; llm.c the first, TorchTitan the other
        fsdp_size        verl: ranks that FSDP cuts a copy over; else the source's where that divides
                         the ranks, else all
        max_shard_bytes  safetensors: a directory of files with no more tensor bytes each, but for a
@@ -4279,13 +4277,26 @@ static bool ckr__node_equal(const ckr_node *a, const ckr_node *b)
     return ckr__equal_below(a, b, 11);
 }
 
+/* An empty dict with room for n pairs. */
+static ckr_node *ckr__dict_for(ckr__ctx *c, ckr_node_kind kind, uint64_t n)
+{
+    ckr_node *out = ckr__node(c, kind);
+    if (!out || !n) return out;
+    out->count = n - 1;
+    if (!ckr__node_room(c, out, 2)) return NULL;
+    out->count = 0;
+    return out;
+}
+
 /* A shallow copy, so that the values under some keys can be others; of what is no dict, an empty
    one. */
 static ckr_node *ckr__dict_copy(ckr__ctx *c, const ckr_node *d)
 {
-    ckr_node *out = ckr__node(c, ckr_node_is_dict(d) ? (ckr_node_kind)d->kind : CKR_NODE_DICT);
-    for (uint64_t i = 0; i < ckr__dict_n(d); i++)
-        if (!ckr__node_take(c, out, d, i)) return NULL;
+    const uint64_t n = ckr__dict_n(d);
+    const bool dict = ckr_node_is_dict(d);
+    ckr_node *out = ckr__dict_for(c, dict ? (ckr_node_kind)d->kind : CKR_NODE_DICT, n);
+    if (out && n) memcpy(out->u.items, d->u.items, (size_t)n * 2 * sizeof *out->u.items);
+    if (out) out->count = n;
     return out;
 }
 
@@ -16059,10 +16070,11 @@ static void ckr__build_numbers(ckr__sbuild *b)
 }
 
 /* The period of a sawtooth and the rising part of it, from the lengths of both sides. */
-static void ckr__build_saw(ckr__sbuild *b, const char *up_key, double up, const char *down_key,
-                           double down)
+static void ckr__build_saw(ckr__sbuild *b, const char *up_key, const char *down_key,
+                           double (*read)(ckr__sbuild *b, const char *key, double none))
 {
     ckr__curve_nums *k = &b->curve->k;
+    const double up = read(b, up_key, 2000), down = read(b, down_key, up);
     ckr__sp_positive(b, up_key, up);
     ckr__sp_positive(b, down_key, down);
     k->total = up + down;
@@ -16131,36 +16143,39 @@ static void ckr__build_verl(ckr__sbuild *b)
         ckr__sp_fail(b, "min_lr_ratio", "min_lr_ratio and init_lr_ratio must be between 0 and 1");
 }
 
+/* A place for `at`, behind the first j. */
+static void ckr__curve_insert(ckr__curve *c, uint32_t j, double at, double val)
+{
+    memmove(c->at + j + 1, c->at + j, (c->n_list - j) * sizeof *c->at);
+    memmove(c->val + j + 1, c->val + j, (c->n_list - j) * sizeof *c->val);
+    c->n_list++;
+    c->at[j] = at;
+    c->val[j] = val;
+}
+
 /* "1:10,0.1:20,0.005": the factor before each step, then the last one. */
 static void ckr__build_table(ckr__sbuild *b)
 {
-    const char *p = ckr_node_str(ckr__sp_get(b, "step_rules"));
-    uint32_t n = 0, i, j;
-    const char *q;
+    const char *p = ckr_node_str(ckr__sp_get(b, "step_rules")), *q;
+    ckr__curve *c = b->curve;
+    uint32_t n = 0, j;
+    double v, t;
     for (q = p; q && *q; q++) n += *q == ',';
-    b->curve->at = CKR__NEW_N(b->c, double, 2 * (uint64_t)n + 1);
-    if (!b->curve->at) return;
-    b->curve->val = b->curve->at + n;
-    for (i = 0; p && *p; i++) {
-        double v, t = 0;
-        if (!ckr__number_at(&p, &v) || (i == n && *p)) break;
-        if (i < n && *p++ != ':') break;
-        if (i < n && (!ckr__number_at(&p, &t) || *p++ != ',')) break;
-        if (!ckr__whole(t)) break;
-        if (i == n) {
-            b->curve->k.power = v;
-            b->curve->n_list = n;
+    c->at = CKR__NEW_N(b->c, double, 2 * (uint64_t)n + 1);
+    if (!c->at) return;
+    c->val = c->at + n;
+    while (p && ckr__number_at(&p, &v)) {
+        if (c->n_list == n && !*p) {
+            c->k.power = v;
+            return;
+        }
+        if (c->n_list == n || *p++ != ':' || !ckr__number_at(&p, &t) || *p++ != ',' ||
+            !ckr__whole(t))
             break;
-        }
-        for (j = i; j && b->curve->at[j - 1] >= t; j--) {
-            b->curve->at[j] = b->curve->at[j - 1];
-            b->curve->val[j] = b->curve->val[j - 1];
-        }
-        b->curve->at[j] = t;
-        b->curve->val[j] = v;
+        for (j = c->n_list; j && c->at[j - 1] >= t; j--) {}
+        ckr__curve_insert(c, j, t, v);
     }
-    if (b->curve->n_list != n || i != n)
-        ckr__sp_fail(b, "step_rules", "step_rules must look like 1:10,0.1:20,0.005");
+    ckr__sp_fail(b, "step_rules", "step_rules must look like 1:10,0.1:20,0.005");
 }
 
 static void ckr__build_nanotron(ckr__sbuild *b)
@@ -16270,15 +16285,6 @@ static void ckr__build_ds(ckr__sbuild *b)
     CKR__LANE(b, top, 0.001, base);
 }
 
-static void ckr__build_ds_cycle(ckr__sbuild *b)
-{
-    const double up = ckr__sp_i(b, "cycle_first_step_size", 2000);
-    ckr__build_saw(b, "cycle_first_step_size", up, "cycle_second_step_size",
-                   ckr__sp_i(b, "cycle_second_step_size", up));
-    if (ckr__sp_i(b, "cycle_first_stair_count", 0) > 0)
-        ckr__sp_fail(b, "cycle_first_stair_count", "stairs are not supported");
-}
-
 static void ckr__build_llmc(ckr__sbuild *b)
 {
     ckr__curve_nums *k = &b->curve->k;
@@ -16315,23 +16321,30 @@ static void ckr__build_pieces(ckr__sbuild *b)
     if (ckr__sp_choice(b, "end", "floor", "floor=0 extrap=1")) c->flags |= CKR__CF_EXTRAP;
 }
 
-/* The parameters of torch's schedulers that hold no others. */
-static void ckr__build_torch(ckr__sbuild *b)
+/* Of torch's schedulers that hold no others, and DeepSpeed's OneCycle: what is not one number. */
+static void ckr__build_leaf(ckr__sbuild *b)
 {
-    const uint8_t kind = b->row->kind;
-    if (kind == CKR__CV_COSINE) b->curve->k.power = 1;
-    if (kind == CKR__CV_RESTARTS && b->curve->k.power < 1)
-        ckr__sp_fail(b, "T_mult", "T_mult must be at least 1");
-    if (kind == CKR__CV_SWA)
-        b->curve->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
-}
-
-static void ckr__build_cyclic(ckr__sbuild *b)
-{
-    const double up = ckr__sp_f(b, "step_size_up", 2000);
-    ckr__build_saw(b, "step_size_up", up, "step_size_down", ckr__sp_f(b, "step_size_down", up));
-    b->curve->shape =
-        ckr__sp_choice(b, "mode", "triangular", "triangular=1 triangular2=6 exp_range=5");
+    ckr__curve *c = b->curve;
+    switch (c->kind) {
+    case CKR__CV_COSINE: c->k.power = 1; break;
+    case CKR__CV_RESTARTS:
+        if (c->k.power < 1) ckr__sp_fail(b, "T_mult", "T_mult must be at least 1");
+        break;
+    case CKR__CV_SWA:
+        c->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
+        break;
+    case CKR__CV_CYCLIC:
+        ckr__build_saw(b, "step_size_up", "step_size_down", ckr__sp_f);
+        c->shape = ckr__sp_choice(b, "mode", "triangular",
+                                  "triangular=1 triangular2=6 exp_range=5");
+        break;
+    case CKR__CV_DS_CYCLE:
+        ckr__build_saw(b, "cycle_first_step_size", "cycle_second_step_size", ckr__sp_i);
+        if (ckr__sp_i(b, "cycle_first_stair_count", 0) > 0)
+            ckr__sp_fail(b, "cycle_first_stair_count", "stairs are not supported");
+        break;
+    default: break;
+    }
 }
 
 /* Codes of OneCycleLR's phases: LR from + 3 * to (0 initial, 1 max, 2 min), then momentum
@@ -16393,11 +16406,7 @@ static void ckr__build_milestones(ckr__sbuild *b, bool count)
                 c->val[j - 1]++;
                 continue;
             }
-            memmove(c->at + j + 1, c->at + j, (c->n_list - j) * sizeof *c->at);
-            memmove(c->val + j + 1, c->val + j, (c->n_list - j) * sizeof *c->val);
-            c->n_list++;
-            c->at[j] = v;
-            c->val[j] = 1;
+            ckr__curve_insert(c, j, v, 1);
         }
     }
     for (j = 1; !count && j < c->n_list; j++)
@@ -16549,8 +16558,6 @@ static void ckr__build_curve(ckr__sbuild *b)
     ckr__build_numbers(b);
     if (!strcmp(b->row->family, "deepspeed")) b->s->offset = -1;
     switch (c->kind) {
-    case CKR__CV_CONST:
-    case CKR__CV_DS_RANGE:  break;
     case CKR__CV_TABLE:     ckr__build_table(b); break;
     case CKR__CV_HF:
         if (!strcmp(b->row->family, "verl")) ckr__build_verl(b);
@@ -16561,19 +16568,17 @@ static void ckr__build_curve(ckr__sbuild *b)
     case CKR__CV_MEGATRON:  ckr__build_megatron(b); break;
     case CKR__CV_DS_WARMUP:
     case CKR__CV_DS_COSINE: ckr__build_ds(b); break;
-    case CKR__CV_DS_CYCLE:  ckr__build_ds_cycle(b); break;
     case CKR__CV_LLMC:      ckr__build_llmc(b); break;
     case CKR__CV_PIECES:
         if (*b->row->name) ckr__build_fairseq(b);
         else ckr__build_pieces(b);
         break;
     case CKR__CV_ONECYCLE:  ckr__build_onecycle(b); break;
-    case CKR__CV_CYCLIC:    ckr__build_cyclic(b); break;
     case CKR__CV_SEQ:
     case CKR__CV_CHAIN:     ckr__build_children(b); break;
-    default:                ckr__build_torch(b); break;
+    case CKR__CV_MULTISTEP: ckr__build_milestones(b, true); break;
+    default:                ckr__build_leaf(b); break;
     }
-    if (c->kind == CKR__CV_MULTISTEP && !ckr__failed(b->c)) ckr__build_milestones(b, true);
 }
 
 /* An empty schedule of n lanes; bases may be NULL. */
@@ -17279,17 +17284,6 @@ static ckr_node *ckr__sread_megatron(ckr__sread *r, const ckr_node *d)
     return p;
 }
 
-/* Builds from parameters that came from a file: what is wrong with them makes it opaque. */
-static ckr_result ckr__sread_build(ckr__sread *r, const char *kind, ckr_node *params,
-                                   const double *bases, ckr_schedule **out)
-{
-    const char *why;
-    ckr_schedule *x = ckr__sched_try(r->c, kind, params, bases, r->n, &why);
-    if (x) *out = x;
-    else r->why = why;
-    return r->c->err->code;
-}
-
 /* A saved LR is one number, of another libm: it is the curve's where it is nearer than this. */
 #define CKR__LR_SAVED 1e-9
 
@@ -17376,7 +17370,8 @@ static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
     params = !strcmp(kind, "megatron") ? ckr__sread_megatron(&r, state)
                                        : ckr__sread_params(&r, state, 0);
     if (ckr__failed(c)) return ckr__oom(c);
-    e = r.why ? CKR_OK : ckr__sread_build(&r, kind, params, bases, out);
+    if (!r.why) *out = ckr__sched_try(c, kind, params, bases, r.n, &r.why);
+    e = c->err->code;
     if (e == CKR_OK && !*out && spec) e = ckr__sched_parse(c, spec, bases, r.n, out);
     else if (e == CKR_OK && *out && ckr__is_torch((*out)->curve->kind))
         ckr__sread_exact(&r, (ckr__curve *)(uintptr_t)(*out)->curve, state);
@@ -17547,14 +17542,6 @@ static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_
     return d;
 }
 
-/* Keys that hold one entry per group, whatever they mean. */
-static bool ckr__sw_per_group(const char *key)
-{
-    static const char keys[] = "base_lrs _last_lr lr_lambdas max_lrs min_lrs base_momentums "
-                               "max_momentums";
-    return key && ckr__word_in(keys, key);
-}
-
 /* The old list by new lane; an entry that it lacks takes its last one. */
 static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
 {
@@ -17572,10 +17559,11 @@ static ckr_node *ckr__sw_value(const ckr__swrite *w, const char *key, ckr_node *
                                ckr_node *fresh, bool current)
 {
     const bool kept = ckr__word_in("_is_initial _get_lr_called_within_step use_beta1 "
-                                   "_scale_fn_custom lr_lambdas", key);
+                                   "_scale_fn_custom lr_lambdas", key),
+               per_group = ckr__word_in("base_lrs _last_lr lr_lambdas max_lrs min_lrs "
+                                        "base_momentums max_momentums", key);
     if (!strcmp(key, "_last_lr") && current && fresh) return fresh;
-    if (ckr__sw_per_group(key) && ckr_node_is_list(old) &&
-        (!fresh || !strcmp(key, "_last_lr") || kept))
+    if (per_group && ckr_node_is_list(old) && (!fresh || !strcmp(key, "_last_lr") || kept))
         return ckr__sw_resized(w, old);
     if (!fresh || kept) return old;
     if (!w->moved && ckr__word_in("last_epoch _step_count T_cur T_i", key)) return old;
@@ -18634,17 +18622,17 @@ static bool ckr__sched_same(const ckr_schedule *a, const ckr_schedule *b)
 {
     uint64_t i;
     if (!a || !b || a->curve != b->curve || a->n_lanes != b->n_lanes ||
-        a->position != b->position || !ckr__same(a->rate, b->rate) || a->every != b->every ||
-        !ckr__same(a->a, b->a) ||
-        !ckr__same(a->b, b->b) || !ckr__same(a->t0, b->t0) || a->ramp_len > 0) return false;
-    for (i = 0; i < a->n_lanes; i++)
-        if (!ckr__same(a->lanes[i].base, b->lanes[i].base) ||
-            (!ckr__same(a->lanes[i].min, b->lanes[i].min) &&
-             a->lanes[i].min == a->lanes[i].min) ||
-            (!ckr__same(a->lanes[i].end_wd, b->lanes[i].end_wd) &&
-             a->lanes[i].end_wd == a->lanes[i].end_wd) ||
-            !ckr__same(a->lanes[i].p, b->lanes[i].p) || !ckr__same(a->lanes[i].q, b->lanes[i].q))
+        a->position != b->position || a->every != b->every || a->ramp_len > 0 ||
+        !ckr__same(a->rate, b->rate) || !ckr__same(a->a, b->a) || !ckr__same(a->b, b->b) ||
+        !ckr__same(a->t0, b->t0))
+        return false;
+    for (i = 0; i < a->n_lanes; i++) {
+        const ckr__group_lane *x = &a->lanes[i], *y = &b->lanes[i];
+        if (!ckr__same(x->base, y->base) || !ckr__same(x->p, y->p) || !ckr__same(x->q, y->q) ||
+            (x->min == x->min && !ckr__same(x->min, y->min)) ||
+            (x->end_wd == x->end_wd && !ckr__same(x->end_wd, y->end_wd)))
             return false;
+    }
     return true;
 }
 
@@ -19086,6 +19074,7 @@ static double ckr__retick_whole(ckr__retick *k, double v, bool up)
 static void ckr__retick_nums(ckr__retick *k, ckr__curve *v)
 {
     ckr__curve_nums *n = &v->k;
+    double *const all[] = { &n->warm, &n->start, &n->decay, &n->total };
     uint32_t i;
     switch (v->kind) {
     case CKR__CV_STEP:
@@ -19105,10 +19094,7 @@ static void ckr__retick_nums(ckr__retick *k, ckr__curve *v)
     case CKR__CV_SEQ:
     case CKR__CV_CHAIN:    break;
     default:
-        n->warm = ckr__retick_len(k, n->warm);
-        n->start = ckr__retick_len(k, n->start);
-        n->decay = ckr__retick_len(k, n->decay);
-        n->total = ckr__retick_len(k, n->total);
+        for (i = 0; i < sizeof all / sizeof *all; i++) *all[i] = ckr__retick_len(k, *all[i]);
         break;
     }
     for (i = 0; i < v->n_list; i++)
@@ -19159,16 +19145,17 @@ static ckr_schedule *ckr__sched_retick(ckr__ctx *c, const ckr_schedule *s, doubl
     ckr_schedule *x = ckr__sched_copy(c, s);
     ckr__curve *curve = s->curve ? CKR__DUP(c, ckr__curve, s->curve, 1) : NULL;
     ckr__retick k = { c, rate, s->rate, false };
+    const double position = ckr__retick_len(&k, (double)s->position);
     if (!x || (s->curve && !curve)) return NULL;
-    x->rate = rate;
-    x->position = (int64_t)rint(ckr__retick_len(&k, (double)s->position));
     x->offset = ckr__retick_len(&k, s->offset);
     x->b = ckr__retick_len(&k, s->b);
     x->t0 = ckr__retick_len(&k, s->t0);
     x->hold = ckr__retick_len(&k, s->hold);
     x->ramp_at = ckr__retick_len(&k, s->ramp_at);
     x->ramp_len = ckr__retick_len(&k, s->ramp_len);
-    if (!ckr__whole(ckr__retick_len(&k, (double)s->position))) k.rounded = true;
+    x->rate = rate;
+    x->position = (int64_t)rint(position);
+    k.rounded = !ckr__whole(position);
     x->curve = curve;
     if (curve && !ckr__retick_curve(&k, curve, 0)) return NULL;
     x->params = ckr__retick_params(&k, s->params);
@@ -24095,7 +24082,8 @@ static const ckr_tensor *ckr__out_made(const ckr__out *o, const ckr_tensor *t, c
     ckr_tensor *made = CKR__NEW(o->c, ckr_tensor);
     if (!made) return NULL;
     *made = *t;
-    if (strcmp(t->slot, slot) != 0) made->index += (uint32_t)o->n_tensors;
+    if (strcmp(t->slot, slot) != 0 && t->index < o->n_tensors)
+        made->index += (uint32_t)o->n_tensors;
     made->slot = slot;
     made->dtype = dtype;
     return made;
@@ -24103,6 +24091,7 @@ static const ckr_tensor *ckr__out_made(const ckr__out *o, const ckr_tensor *t, c
 
 static bool ckr__out_key(ckr__out *o, const ckr_tensor *t, const char *name, const char *slot)
 {
+    if (t->index >= o->n_tensors) return true;             /* made: no tensor of the source  */
     if (!o->keys) o->keys = CKR__NEW_N(o->c, const char *, o->n_tensors);
     if (!name || !o->keys) return false;
     o->keys[t->index] = ckr__printf(o->c, "%s/%s", name, slot);
@@ -24244,20 +24233,22 @@ typedef struct ckr__made_part {
 } ckr__made_part;
 
 typedef struct ckr__made {
-    ckr_tensor      tensor;    /* of one or two axes, in no state, without pieces        */
+    ckr_tensor      tensor;    /* of two axes at most, in no state, without pieces       */
     ckr__made_part *parts;     /* one behind the other                                   */
     uint64_t        n;
+    bool            turned;    /* rows are its last axis                                 */
     bool            copy;      /* its elements are in the output beside it               */
 } ckr__made;
 
-/* One without rows, like a tensor of the source. NULL: out of memory. */
+/* One without rows. NULL: out of memory. */
 static ckr__made *ckr__made_new(ckr__out *o, const char *name, const char *slot, uint32_t n_dims,
-                                int64_t columns)
+                                int64_t columns, bool turned)
 {
     ckr__made *m = CKR__NEW(o->c, ckr__made);
     int64_t *shape = CKR__NEW_N(o->c, int64_t, 2);
     if (!m || !shape || !name) return NULL;
-    shape[1] = columns;
+    m->turned = turned && n_dims == 2;
+    shape[m->turned ? 0 : 1] = columns;
     m->tensor.name = name;
     m->tensor.slot = slot;
     m->tensor.n_dims = n_dims;
@@ -24271,7 +24262,7 @@ static ckr__made *ckr__made_new(ckr__out *o, const char *name, const char *slot,
 /* These rows of the part come behind those that are there. */
 static void ckr__made_add(ckr__ctx *c, ckr__made *m, const ckr__made_part *part)
 {
-    int64_t *rows = (int64_t *)(uintptr_t)m->tensor.shape;
+    int64_t *rows = (int64_t *)(uintptr_t)&m->tensor.shape[m->turned];
     ckr__made_part *last = m->n ? &m->parts[m->n - 1] : NULL;
     if (last && last->from == part->from && last->layer == part->layer &&
         last->row + last->n == part->row) {
@@ -24298,11 +24289,11 @@ static ckr_tensor *ckr__made_copy(ckr__out *o, const ckr_tensor *t, const char *
                                   ckr_dtype dtype)
 {
     const ckr__made *of = ckr__made_of(o, t);
-    ckr__made *m = ckr__made_new(o, t->name, slot, t->n_dims, 0);
+    ckr__made *m = ckr__made_new(o, t->name, slot, t->n_dims, 0, of && of->turned);
     ckr__made_part whole = CKR_ZERO;
     if (!m) return NULL;
     whole.from = t;
-    whole.n = t->shape[0];
+    whole.n = t->n_dims ? t->shape[0] : 1;
     whole.layer = -1;
     if (of) m->parts = of->parts, m->n = of->n;
     else ckr__made_add(o->c, m, &whole);
@@ -24317,36 +24308,40 @@ static void ckr__bind_unmake(ckr__out *o, ckr_entry *e, const ckr__made *m, cons
 {
     const ckr_piece *p = &b->piece;
     const ckr__made *as = ckr__made_of(o, b->as);
+    const uint32_t n = p->n_dims;
+    const int64_t first = n ? p->start[m->turned] : 0, end = first + (n ? p->count[m->turned] : 1);
     uint64_t i, lo = 0, hi = m->n;
     while (lo < hi) {                  /* the first part that reaches into the box       */
         const uint64_t mid = lo + (hi - lo) / 2;
-        if (m->parts[mid].at + m->parts[mid].n <= p->start[0]) lo = mid + 1;
+        if (m->parts[mid].at + m->parts[mid].n <= first) lo = mid + 1;
         else hi = mid;
     }
-    for (i = lo; i < m->n && m->parts[i].at < p->start[0] + p->count[0]; i++) {
+    for (i = lo; i < m->n && m->parts[i].at < end; i++) {
         const ckr__made_part *part = &m->parts[i];
-        const int64_t begin = ckr__max_i64(p->start[0], part->at),
-                      end = ckr__min_i64(p->start[0] + p->count[0], part->at + part->n);
-        const uint32_t lead = part->layer >= 0, n = p->n_dims,
-                       row = lead + (part->turned && n == 2), column = lead + !part->turned;
+        const int64_t from = ckr__max_i64(first, part->at),
+                      to = ckr__min_i64(end, part->at + part->n);
+        const uint32_t lead = part->layer >= 0, row = lead + (part->turned && n == 2),
+                       column = lead + !part->turned;
         int64_t start[3] = { 0 }, count[3] = { 1, 1, 1 }, stride[3] = { 0 };
+        uint64_t at = p->offset;
         ckr__binder w = CKR_ZERO;
         w.c = o->c;
         w.entry = e;
         w.tensor = part->from;
         w.replica = p->replica || m->copy;
         if (lead) start[0] = part->layer;
-        start[row] = part->row + begin - part->at;
-        count[row] = end - begin;
-        stride[row] = p->stride[0];
-        if (n == 2) {
-            start[column] = p->start[1];
-            count[column] = p->count[1];
-            stride[column] = p->stride[1];
+        if (n) {
+            start[row] = part->row + from - part->at;
+            count[row] = to - from;
+            stride[row] = p->stride[m->turned];
+            at += (uint64_t)((from - first) * p->stride[m->turned]);
         }
-        if (!ckr__binder_piece(&w, lead + n, start, count, stride,
-                               p->offset + (uint64_t)((begin - p->start[0]) * p->stride[0])))
-            return;
+        if (n == 2) {
+            start[column] = p->start[!m->turned];
+            count[column] = p->count[!m->turned];
+            stride[column] = p->stride[!m->turned];
+        }
+        if (!ckr__binder_piece(&w, lead + n, start, count, stride, at)) return;
         e->binds[e->n_binds - 1].as = as && i < as->n ? as->parts[i].from : b->as;
     }
 }
@@ -28265,10 +28260,16 @@ static const struct { const char *keys; int kind; const char *code; } ckr__gm_kn
 enum { CKR__GM_DEPTH = 4, CKR__GM_SAME_CODE = 32, CKR__GM_SAME_FIELD = 4, CKR__GM_SHOWN = 4 };
 #define CKR__GM_BUDGET ((uint64_t)1 << 24)     /* nodes and bytes looked at below a value       */
 
+typedef struct ckr__gm_bits {          /* of equal values of one key: see ckr__gm_exact   */
+    const char *exact;
+    size_t      n;
+    uint32_t    key;
+    uint64_t    stamp, cell;           /* its place among the values that are gathered    */
+} ckr__gm_bits;
+
 typedef struct ckr__gm_value {         /* node NULL: absent or None                       */
-    ckr_node      *node;
-    const uint8_t *exact;              /* see ckr__gm_exact                               */
-    uint32_t       n, key;
+    ckr_node     *node;
+    ckr__gm_bits *bits;
 } ckr__gm_value;
 
 typedef struct ckr__gm_cell { const ckr__gm_value *value; uint64_t weight; } ckr__gm_cell;
@@ -28279,8 +28280,8 @@ typedef struct ckr__gm_key {
     const char   *code;
     ckr_node     *name;                /* NULL: nobody has it                             */
     uint64_t      stamp;               /* the rest is of the groups being merged          */
-    ckr__gm_cell *cells;               /* the values that the old groups have             */
-    uint64_t      n, weight;
+    ckr__gm_cell *cells, *room;        /* the values that the old groups have             */
+    uint64_t      n, cap, n_classes, weight;
     const ckr__gm_value *want;
     ckr__gm_value out;
 } ckr__gm_key;
@@ -28289,17 +28290,22 @@ typedef struct ckr__gm_part { uint64_t group, weight; } ckr__gm_part;
 typedef struct ckr__gm_pool { ckr__gm_part *parts; uint64_t n_parts; } ckr__gm_pool;
 
 typedef struct ckr__gm_done {          /* what a pool and a wish come to                   */
-    ckr_node *hyper;
-    uint64_t  rep, first, end;         /* rep: see ckr__gm_rep; its notes in the trace     */
+    const struct ckr__gm_class *want;
+    ckr_node     *hyper;
+    ckr__gm_value base;
+    uint64_t      rep, first, end;     /* rep: see ckr__gm_rep; its notes in the trace     */
 } ckr__gm_done;
 
 typedef struct ckr__gm_class {         /* groups with one and the same dict               */
     ckr__gm_value *fields;
     uint64_t       n_fields;
+    bool           odd;                /* a key is no string                              */
     const ckr__gm_value *base;         /* initial_lr, max_lr or lr                        */
     bool           has_base;           /* it is not lr                                    */
+    uint64_t       stamp, weight;      /* of the groups being merged                      */
     ckr__gm_pool  *pool;               /* the old groups with its identity, once looked at */
     ckr__gm_done  *done[2];            /* without its parameters' old groups: full, empty */
+    ckr__gm_done  *last;               /* what came of this class and a wish               */
 } ckr__gm_class;
 
 typedef struct ckr__gm_old { ckr__gm_class *k; uint64_t stamp, slot; } ckr__gm_old;
@@ -28321,21 +28327,24 @@ typedef struct ckr__gm {
     uint64_t         n_olds, n_news;
     ckr_mode         mode;
     uint64_t         budget, serial;
-    ckr__map         keys, seen, names;        /* seen: classes by their text             */
+    ckr__map         keys, values, seen, names;        /* seen: classes by their bits     */
     ckr__gm_key     *key;      uint64_t n_keys;
     ckr__gm_class  **classes;  uint64_t n_classes;
+    ckr__gm_bits   **bits;     uint64_t n_bits;
     ckr__gm_old     *old;
     ckr__gm_class  **wish;             /* of each new group                               */
     bool             any_initial;      /* some old group has initial_lr                   */
     ckr__buf         text;
-    ckr__gm_value   *row;
-    uint64_t         cap_row;
+    const ckr_node  *hyper;            /* of the group that was looked at last             */
+    ckr__gm_class   *k;
+    ckr__gm_bits   **row;      uint64_t cap_row;       /* of its items; NULL: left out    */
     ckr__gm_param   *param;    uint64_t n_params;      /* old                             */
     uint64_t        *match;            /* of each new parameter; NULL: nothing names them */
     ckr__gm_pool     all, none, some;
     ckr__gm_fold    *folds;    uint64_t n_folds;
     uint64_t        *trace;    uint64_t n_trace;       /* the fold of each note           */
     uint32_t        *order;    uint64_t n_order;       /* the fields being merged         */
+    ckr__gm_class  **merged;   uint64_t n_merged;
     ckr_node        *nil;
     const ckr__gm_pool  *pool;         /* the new group that is being settled             */
     uint64_t             group;
@@ -28343,7 +28352,7 @@ typedef struct ckr__gm {
     const ckr__gm_value *base;
 } ckr__gm;
 
-static const ckr__gm_value ckr__gm_absent = { NULL, NULL, 0, 0 };
+static const ckr__gm_value ckr__gm_absent = { NULL, NULL };
 
 /* >>groups.values: order, equality and text of values */
 
@@ -28444,9 +28453,12 @@ static void ckr__gm_exact(ckr__gm *m, const ckr_node *n, int depth)
 
 static int ckr__gm_cmp(const ckr__gm_value *a, const ckr__gm_value *b)
 {
-    const uint32_t n = a->n < b->n ? a->n : b->n;
-    const int r = n ? memcmp(a->exact, b->exact, n) : 0;
-    return r ? r : a->n < b->n ? -1 : a->n > b->n;
+    const ckr__gm_bits *x = a->bits, *y = b->bits;
+    int r;
+    if (x == y) return 0;
+    if (!a->node || !b->node) return (a->node != NULL) - (b->node != NULL);
+    r = memcmp(x->exact, y->exact, x->n < y->n ? x->n : y->n);
+    return r ? r : x->n < y->n ? -1 : x->n > y->n;
 }
 
 static bool ckr__gm_same(ckr__gm *m, const ckr_node *a, const ckr_node *b, int depth)
@@ -28586,14 +28598,6 @@ static const char *ckr__gm_subject(ckr__gm *m, bool old, uint64_t group, const c
     return ckr__printf(&m->tmp, "%sgroups[%llu]%s%s", who, (unsigned long long)group, dot, field);
 }
 
-/* Of a group as a whole. */
-static void ckr__gm_say_group(ckr__gm *m, const char *code, ckr_severity severity, bool old,
-                              uint64_t group, const char *reason, const char *remedy)
-{
-    ckr__gm_say(m, code, severity, ckr__gm_subject(m, old, group, ""), "", NULL, NULL, reason,
-                remedy);
-}
-
 /* Of a field of the group that is being settled. */
 static void ckr__gm_say_field(ckr__gm *m, const char *code, ckr_severity severity,
                               const ckr__gm_key *k, const char *old_value, const char *new_value,
@@ -28618,62 +28622,93 @@ static const ckr__gm_value *ckr__gm_get(const ckr__gm_class *k, uint32_t key)
 {
     uint64_t i;
     for (i = 0; i < k->n_fields; i++)
-        if (k->fields[i].key == key) return &k->fields[i];
+        if (k->fields[i].bits->key == key) return &k->fields[i];
     return &ckr__gm_absent;
 }
 
-/* The class of a dict, a new one if there is none; of a key that comes twice the first counts.
-   *odd: a key is no string. NULL: out of memory. */
-static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, bool *odd)
+/* The bits of a value of a key, one for all that are equal. NULL: out of memory. */
+static ckr__gm_bits *ckr__gm_bits_of(ckr__gm *m, uint64_t key, const ckr_node *value)
 {
-    const uint64_t stamp = ++m->serial, count = hyper ? hyper->count : 0;
-    ckr__gm_class *k;
-    uint64_t i, at, n = 0;
-    const uint8_t *exact;
+    ckr__gm_bits *b;
     const char *text;
-    size_t size;
-    void *row = m->row;
+    uint64_t at;
     m->text.size = 0;
-    *odd = false;
-    if (!ckr__arena_grow(&m->tmp, &row, &m->cap_row, count, sizeof *m->row)) return NULL;
-    m->row = (ckr__gm_value *)row;
-    for (i = 0; i < count; i++) {
-        ckr_node *name = hyper->u.items[2 * i], *value = ckr__dict_at(hyper, i);
-        const char *key = ckr_node_str(name);
-        *odd = *odd || name->kind != CKR_NODE_STR;
-        if (!key) continue;
-        if (!ckr__map_find(&m->keys, key, (size_t)name->count, &at)) {
-            at = m->n_keys;
-            ckr__gm_key_add(m, key, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
-            if (ckr__failed(m->c)) return NULL;
-        }
-        if (m->key[at].kind == CKR__F_MEMBER || m->key[at].stamp == stamp) continue;
-        m->key[at].stamp = stamp;
-        if (!m->key[at].name) m->key[at].name = name;
-        ckr__gm_head(m, 0, at);
-        size = m->text.size;
-        ckr__gm_exact(m, value, CKR__GM_DEPTH);
-        m->row[n].key = (uint32_t)at;
-        m->row[n].node = value->kind == CKR_NODE_NONE ? NULL : value;
-        m->row[n++].n = (uint32_t)(m->text.size - size);
+    ckr__gm_head(m, 0, key);
+    ckr__gm_exact(m, value, CKR__GM_DEPTH);
+    if (m->text.failed) return NULL;
+    text = (const char *)m->text.data;
+    if (ckr__map_find(&m->values, text, m->text.size, &at)) return m->bits[at];
+    text = ckr__strndup(&m->tmp, text, m->text.size);
+    b = CKR__NEW(&m->tmp, ckr__gm_bits);
+    *CKR__PUSH(ckr__gm_bits *, &m->tmp, m->bits, m->n_bits) = b;
+    if (ckr__failed(m->c)) return NULL;
+    ckr__map_put(&m->values, text, m->text.size, m->n_bits - 1, NULL);
+    b->exact = text + CKR__GM_HEAD;
+    b->n = m->text.size - CKR__GM_HEAD;
+    b->key = (uint32_t)key;
+    return b;
+}
+
+/* How many of n nodes have equal bits before the first that does not, as far as it is cheap to see:
+   most groups have what the one before them has. */
+static uint64_t ckr__gm_twins(ckr_node *const *a, ckr_node *const *b, uint64_t n, int depth)
+{
+    uint64_t i;
+    for (i = 0; i < n; i++) {
+        const ckr_node *x = a[i], *y = b[i];
+        if (x == y) continue;
+        if (x->kind != y->kind || x->count != y->count || x->count >= 64) break;
+        if (x->kind == CKR_NODE_STR    ? memcmp(x->u.str, y->u.str, (size_t)x->count) != 0
+            : !ckr_node_is_list(x)     ? x->kind > CKR_NODE_FLOAT || x->u.i != y->u.i
+            : depth                    ? ckr__gm_twins(x->u.items, y->u.items, x->count, depth - 1)
+                                             != x->count
+                                       : true)
+            break;
     }
-    size = m->text.size;
-    text = size ? (const char *)m->text.data : "";
-    if (ckr__map_find(&m->seen, text, size, &at)) return m->classes[at];
-    text = ckr__strndup(&m->tmp, text, size);
+    return i;
+}
+
+/* The bits of an item, NULL if it is left out. `like`: another value's of its key, or NULL. */
+static ckr__gm_bits *ckr__gm_item(ckr__gm *m, const ckr_node *name, const ckr_node *value,
+                                  const ckr__gm_bits *like)
+{
+    uint64_t key = like ? like->key : 0;
+    if (!ckr_node_str(name)) return NULL;
+    if (!like && !ckr__map_find(&m->keys, name->u.str, (size_t)name->count, &key)) {
+        key = m->n_keys;
+        ckr__gm_key_add(m, name->u.str, (size_t)name->count, CKR__F_UNKNOWN, "CKR_W_FIELD");
+        if (ckr__failed(m->c)) return NULL;
+    }
+    return m->key[key].kind == CKR__F_MEMBER ? NULL : ckr__gm_bits_of(m, key, value);
+}
+
+/* The class of a dict whose bits are in m->row, a new one if there is none; NULL: no memory. */
+static ckr__gm_class *ckr__gm_class_of(ckr__gm *m, const ckr_node *hyper, bool odd)
+{
+    const uint64_t count = ckr__dict_n(hyper);
+    const char *text;
+    ckr__gm_class *k;
+    uint64_t i, at;
+    m->text.size = 0;
+    for (i = 0; i < count; i++)
+        if (m->row[i]) ckr__buf_put(&m->text, &m->row[i], sizeof m->row[i]);
+    ckr__buf_u8(&m->text, odd);
+    if (m->text.failed) return NULL;
+    text = (const char *)m->text.data;
+    if (ckr__map_find(&m->seen, text, m->text.size, &at)) return m->classes[at];
+    text = ckr__strndup(&m->tmp, text, m->text.size);
     k = CKR__NEW(&m->tmp, ckr__gm_class);
     *CKR__PUSH(ckr__gm_class *, &m->tmp, m->classes, m->n_classes) = k;
     if (ckr__failed(m->c)) return NULL;
-    ckr__map_put(&m->seen, text, size, m->n_classes - 1, NULL);
-    k->fields = CKR__DUP(&m->tmp, ckr__gm_value, m->row, n);
-    if (ckr__failed(m->c)) return NULL;
-    k->n_fields = n;
-    for (exact = (const uint8_t *)text, i = 0; i < n; i++) {
-        ckr__gm_value *f = &k->fields[i];
-        f->exact = exact += CKR__GM_HEAD;
-        exact += f->n;
-        if (!f->node) f->n = 0;
+    ckr__map_put(&m->seen, text, m->text.size, m->n_classes - 1, NULL);
+    k->fields = CKR__NEW_N(&m->tmp, ckr__gm_value, count);
+    for (i = 0; k->fields && i < count; i++) {
+        ckr_node *value = ckr__dict_at(hyper, i);
+        if (!m->row[i]) continue;
+        k->fields[k->n_fields].node = value->kind == CKR_NODE_NONE ? NULL : value;
+        k->fields[k->n_fields++].bits = m->row[i];
     }
+    k->odd = odd;
     k->base = ckr__gm_get(k, CKR__K_INITIAL_LR);
     if (!k->base->node) k->base = ckr__gm_get(k, CKR__K_MAX_LR);
     k->has_base = k->base->node != NULL;
@@ -28681,11 +28716,42 @@ static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper, bool *od
     return k;
 }
 
+/* The class of a dict; of a key that comes twice the first counts. NULL: out of memory. */
+static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper)
+{
+    const uint64_t stamp = ++m->serial, count = ckr__dict_n(hyper), last = ckr__dict_n(m->hyper);
+    void *row = m->row;
+    uint64_t i;
+    bool odd = false, twice = false;
+    if (m->hyper && last == count &&
+        (!count || ckr__gm_twins(m->hyper->u.items, hyper->u.items, 2 * count, 1) == 2 * count))
+        return m->k;
+    if (!ckr__arena_grow(&m->tmp, &row, &m->cap_row, count, sizeof *m->row)) return NULL;
+    m->row = (ckr__gm_bits **)row;
+    for (i = 0; i < count; i++) {
+        ckr_node **item = &hyper->u.items[2 * i];
+        const uint64_t same =
+            i < last ? ckr__gm_twins(&m->hyper->u.items[2 * i], item, 2, 1) : 0;
+        ckr__gm_bits *b = same ? m->row[i] : NULL;
+        ckr__gm_key *k;
+        if (same < 2) m->row[i] = b = ckr__gm_item(m, item[0], item[1], b);
+        odd = odd || item[0]->kind != CKR_NODE_STR;
+        if (!b) continue;
+        k = &m->key[b->key];
+        twice = twice || k->stamp == stamp;
+        if (k->stamp == stamp) m->row[i] = NULL;
+        k->stamp = stamp;
+        if (!k->name) k->name = item[0];
+    }
+    m->hyper = twice ? NULL : hyper;
+    m->k = ckr__gm_class_of(m, hyper, odd);
+    return ckr__failed(m->c) ? NULL : m->k;
+}
+
 static void ckr__gm_classes(ckr__gm *m)
 {
     ckr__gm_class *k;
     uint64_t i;
-    bool odd;
     m->old = CKR__NEW_N(&m->tmp, ckr__gm_old, m->n_olds);
     m->wish = CKR__NEW_N(&m->tmp, ckr__gm_class *, m->n_news);
     for (i = 0; m->old && m->wish && i < m->n_olds + m->n_news; i++) {
@@ -28694,13 +28760,13 @@ static void ckr__gm_classes(ckr__gm *m)
         const ckr_node *hyper = (old ? m->olds : m->news)[g].hyper;
         const bool dict = !hyper || ckr_node_is_dict(hyper);
         if (!dict && tell)
-            ckr__gm_say_group(m, "CKR_E_GROUP_FIELDS", CKR_ERROR, old, g,
-                              "the fields of the group are no dict", NULL);
-        k = ckr__gm_intern(m, dict ? hyper : NULL, &odd);
+            ckr__gm_say(m, "CKR_E_GROUP_FIELDS", CKR_ERROR, ckr__gm_subject(m, old, g, ""), "",
+                        NULL, NULL, "the fields of the group are no dict", NULL);
+        k = ckr__gm_intern(m, dict ? hyper : NULL);
         if (!k) return;
-        if (odd && tell)
-            ckr__gm_say_group(m, "CKR_W_GROUP_KEY", CKR_LOST, old, g,
-                              "a field whose name is no string is left out", NULL);
+        if (k->odd && tell)
+            ckr__gm_say(m, "CKR_W_GROUP_KEY", CKR_LOST, ckr__gm_subject(m, old, g, ""), "", NULL,
+                        NULL, "a field whose name is no string is left out", NULL);
         if (old) m->old[g].k = k;
         else m->wish[g] = k;
         if (old && ckr__gm_get(k, CKR__K_INITIAL_LR)->node) m->any_initial = true;
@@ -28716,7 +28782,7 @@ static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
     if (k->stamp == m->serial) return k;
     m->order[m->n_order++] = key;
     k->stamp = m->serial;
-    k->n = k->weight = 0;
+    k->n = k->n_classes = k->weight = 0;
     k->want = &ckr__gm_absent;
     k->out = ckr__gm_absent;
     return k;
@@ -28724,10 +28790,31 @@ static ckr__gm_key *ckr__gm_enter(ckr__gm *m, uint32_t key)
 
 static void ckr__gm_cell_add(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *v, uint64_t weight)
 {
-    ckr__gm_cell *cell = CKR__PUSH_FEW(ckr__gm_cell, &m->tmp, k->cells, k->n);
-    cell->value = v;
-    cell->weight = weight;
-    k->weight += weight;
+    void *room = k->room;
+    if (k->n == k->cap && !ckr__arena_grow(&m->tmp, &room, &k->cap, k->n + 1, sizeof *k->room))
+        return;
+    k->cells = k->room = (ckr__gm_cell *)room;
+    k->cells[k->n].value = v;
+    k->cells[k->n++].weight = weight;
+}
+
+/* The fields of a class that `weight` parameters have. */
+static void ckr__gm_class_add(ckr__gm *m, const ckr__gm_class *from)
+{
+    uint64_t i;
+    for (i = 0; i < from->n_fields; i++) {
+        ckr__gm_bits *b = from->fields[i].bits;
+        ckr__gm_key *k = ckr__gm_enter(m, b->key);
+        k->n_classes++;
+        k->weight += from->weight;
+        if (b->stamp != m->serial) {
+            b->stamp = m->serial;
+            b->cell = k->n;
+            ckr__gm_cell_add(m, k, &from->fields[i], from->weight);
+        } else if (b->cell < k->n) {
+            k->cells[b->cell].weight += from->weight;
+        }
+    }
 }
 
 static int ckr__gm_cell_cmp(const void *x, const void *y)
@@ -28741,8 +28828,6 @@ static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
     ckr__gm_cell *out;
     void **items;
     uint64_t i, n = 0;
-    for (i = 1; i < k->n && !ckr__gm_cmp(k->cells[0].value, k->cells[i].value); i++) {}
-    if (i >= k->n) k->n = k->n != 0;
     if (k->n < 2) return;
     items = CKR__NEW_N(&m->tmp, void *, k->n);
     out = CKR__NEW_N(&m->tmp, ckr__gm_cell, k->n);
@@ -28761,18 +28846,23 @@ static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
 /* A field that some of the groups lack is one that they disagree on. */
 static void ckr__gm_gather(ckr__gm *m, const ckr__gm_part *of, uint64_t n)
 {
-    uint64_t i, j, total = 0;
+    uint64_t i, total = 0;
     m->serial++;
-    m->n_order = 0;
+    m->n_order = m->n_merged = 0;
     for (i = 0; i < n; i++) {
-        const ckr__gm_class *k = m->old[of[i].group].k;
+        ckr__gm_class *k = m->old[of[i].group].k;
         total += of[i].weight;
-        for (j = 0; j < k->n_fields; j++)
-            ckr__gm_cell_add(m, ckr__gm_enter(m, k->fields[j].key), &k->fields[j], of[i].weight);
+        if (k->stamp != m->serial) {
+            m->merged[m->n_merged++] = k;
+            k->stamp = m->serial;
+            k->weight = 0;
+        }
+        k->weight += of[i].weight;
     }
+    for (i = 0; i < m->n_merged; i++) ckr__gm_class_add(m, m->merged[i]);
     for (i = 0; i < m->n_order; i++) {
         ckr__gm_key *k = &m->key[m->order[i]];
-        if (k->n < n) ckr__gm_cell_add(m, k, &ckr__gm_absent, total - k->weight);
+        if (k->n_classes < m->n_merged) ckr__gm_cell_add(m, k, &ckr__gm_absent, total - k->weight);
         ckr__gm_distinct(m, k);
     }
 }
@@ -28959,8 +29049,8 @@ static ckr__gm_pool *ckr__gm_pool_signature(ckr__gm *m, ckr__gm_class *want)
         bool fits = true;
         for (j = 0; j < want->n_fields && fits; j++) {
             const ckr__gm_value *f = &want->fields[j];
-            fits = m->key[f->key].kind != CKR__F_IDENTITY || !f->node ||
-                   ckr__gm_near(m, f, ckr__gm_get(m->old[i].k, f->key));
+            fits = m->key[f->bits->key].kind != CKR__F_IDENTITY || !f->node ||
+                   ckr__gm_near(m, f, ckr__gm_get(m->old[i].k, f->bits->key));
         }
         if (fits) ckr__gm_pool_add(m, pool, i, m->olds[i].n_params);
     }
@@ -29049,10 +29139,7 @@ static ckr__gm_value ckr__gm_cycled_betas(ckr__gm *m, const ckr_node *have,
     v.node = ckr__node(m->c, (ckr_node_kind)have->kind);
     for (i = 0; i < have->count; i++)
         ckr__node_push(m->c, v.node, (i ? want->node : have)->u.items[i]);
-    m->text.size = 0;
-    if (v.node) ckr__gm_exact(m, v.node, CKR__GM_DEPTH);
-    v.exact = (const uint8_t *)ckr__strndup(&m->tmp, (const char *)m->text.data, m->text.size);
-    v.n = v.exact ? (uint32_t)m->text.size : 0;
+    if (v.node) v.bits = ckr__gm_bits_of(m, CKR__K_BETAS, v.node);
     return v;
 }
 
@@ -29163,10 +29250,9 @@ static void ckr__gm_settle(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *
     ckr__gm_key *initial = &m->key[CKR__K_INITIAL_LR];
     uint64_t i;
     done->first = m->n_trace;
-    done->hyper = ckr__node(m->c, CKR_NODE_DICT);
     ckr__gm_gather(m, m->pool->parts, m->pool->n_parts);
     for (i = 0; i < want->n_fields; i++)
-        ckr__gm_enter(m, want->fields[i].key)->want = &want->fields[i];
+        ckr__gm_enter(m, want->fields[i].bits->key)->want = &want->fields[i];
     if (!m->pool->n_parts && m->any_initial && m->mode != CKR_MODE_TRANSFER &&
         ckr__gm_get(want, CKR__K_LR)->node)
         ckr__gm_enter(m, CKR__K_INITIAL_LR);
@@ -29187,11 +29273,13 @@ static void ckr__gm_settle(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *
         ckr__gm_decide_lr(m, k);
         if (!m->base->node) m->base = &k->out;
     }
+    done->hyper = ckr__dict_for(m->c, CKR_NODE_DICT, m->n_order);
     for (i = 0; i < m->n_order && !ckr__failed(m->c); i++) {
         const ckr__gm_key *k = &m->key[m->order[i]];
         ckr__node_pair(m->c, done->hyper, k->name, k->out.node ? k->out.node : m->nil);
     }
-    done->rep = ckr__gm_rep(m, m->pool, m->base);
+    done->want = want;
+    done->base = *m->base;
     done->end = m->n_trace;
 }
 
@@ -29205,7 +29293,8 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
     const bool known = m->news[group].hyper != NULL,
                error = m->mode == CKR_MODE_RECOVER || !known;
     ckr__gm_pool *pool = &m->none;
-    ckr__gm_done here = CKR_ZERO, *done = &here, **kept;
+    ckr__gm_done *done, **kept = &m->wish[group]->done[!n], *mixed = NULL;
+    ckr__gm_class *from_class;
     uint64_t k;
     m->some.n_parts = 0;
     m->serial++;
@@ -29217,29 +29306,36 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
         else if (!match || !n) pool = ckr__gm_pool_signature(m, m->wish[group]);
     }
     if (pool == &m->none && m->mode != CKR_MODE_TRANSFER && n)
-        ckr__gm_say_group(m, error ? "CKR_E_GROUP_NEW" : "CKR_W_GROUP_NEW",
-                          error ? CKR_ERROR : CKR_CHANGED, false, group,
-                          known ? "no old group has a parameter of this group: its fields are the "
-                                  "configuration's"
-                                : "no old group has a parameter of this group, and the run does "
-                                  "not say what its fields are",
-                          known ? "--mode continue takes it as new"
-                                : "give the fields of the group");
+        ckr__gm_say(m, error ? "CKR_E_GROUP_NEW" : "CKR_W_GROUP_NEW",
+                    error ? CKR_ERROR : CKR_CHANGED, ckr__gm_subject(m, false, group, ""), "",
+                    NULL, NULL,
+                    known ? "no old group has a parameter of this group: its fields are the "
+                            "configuration's"
+                          : "no old group has a parameter of this group, and the run does not say "
+                            "what its fields are",
+                    known ? "--mode continue takes it as new" : "give the fields of the group");
     m->pool = pool;
     m->group = group;
     m->empty = !n;
-    kept = &m->wish[group]->done[m->empty];
-    if (pool != &m->some && *kept) {           /* decided before: its notes count once more */
-        done = *kept;
-        for (k = done->first; k < done->end; k++) m->folds[m->trace[k]].count++;
-    } else {
-        ckr__gm_settle(m, m->wish[group], done);
-        if (pool != &m->some) *kept = CKR__DUP(&m->tmp, ckr__gm_done, done, 1);
+    if (pool == &m->some) {            /* of one class: the next of that class has it at once */
+        from_class = m->old[pool->parts[0].group].k;
+        for (k = 1; k < pool->n_parts && m->old[pool->parts[k].group].k == from_class; k++) {}
+        kept = k == pool->n_parts ? &from_class->last : &mixed;
     }
+    done = *kept;
     *out = m->news[group];
-    out->hyper = done->hyper;
     out->raw = NULL;
-    *from = done->rep;
+    if (done && done->want == m->wish[group]) {
+        for (k = done->first; k < done->end; k++) m->folds[m->trace[k]].count++;
+        out->hyper = ckr__dict_copy(m->c, done->hyper);
+    } else {
+        done = *kept = CKR__NEW(&m->tmp, ckr__gm_done);
+        if (!done) return;
+        ckr__gm_settle(m, m->wish[group], done);
+        out->hyper = done->hyper;
+        done->rep = ckr__gm_rep(m, pool, &done->base);
+    }
+    *from = pool == &m->some ? ckr__gm_rep(m, pool, &done->base) : done->rep;
 }
 
 static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
@@ -29255,6 +29351,7 @@ static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
         }
     if (!ckr__failed(m->c)) ckr__gm_classes(m);
     m->order = CKR__NEW_N(&m->tmp, uint32_t, m->n_keys);
+    m->merged = CKR__NEW_N(&m->tmp, ckr__gm_class *, m->n_classes);
     m->nil = ckr__node(m->c, CKR_NODE_NONE);
     if (ckr__failed(m->c)) return;
     ckr__gm_params(m);
@@ -29286,7 +29383,7 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
     m.n_news = t->n_groups;
     m.mode = t->mode;
     m.budget = CKR__GM_BUDGET;
-    m.keys.c = m.seen.c = m.names.c = m.text.c = &m.tmp;
+    m.keys.c = m.values.c = m.seen.c = m.names.c = m.text.c = &m.tmp;
     ckr__gm_run(&m, out, from);
     for (i = 0; i < m.n_folds && !ckr__failed(c); i++) {
         const ckr__gm_fold *f = &m.folds[i];
@@ -29297,6 +29394,7 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
         ckr__say(c, f->code, f->severity, subject, f->was, f->now, f->reason, f->remedy);
     }
     ckr__map_free(&m.keys);
+    ckr__map_free(&m.values);
     ckr__map_free(&m.seen);
     ckr__map_free(&m.names);
     ckr__buf_free(&m.text);
@@ -31262,6 +31360,8 @@ static ckr_result ckr__plan_data(ckr_plan *p)
 }
 
 static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors);
+static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_state *s,
+                                      const ckr_target *t);
 
 /* The parameter that a tensor named as in an export is of: optimizer.state.NAME.SLOT, where NAME is
    a tensor of the file and SLOT may have dots; *slot is set. NULL: it has another name. */
@@ -31295,10 +31395,9 @@ static bool ckr__plan_slot_like(const char *name)
 /* A framework must not load an optimizer's tensors as weights: of a file without slots, those that
    are named as in an export become slots of their parameters in *out, which the dialect is given;
    other ones are refused. */
-static void ckr__plan_adopt(ckr_plan *p, const ckr__map *names, ckr_state *out)
+static void ckr__plan_adopt(ckr_plan *p, const ckr_state *s, const ckr__map *names, ckr_state *out)
 {
     ckr__ctx *c = &p->ctx;
-    const ckr_state *s = &p->state;
     const char *first = NULL, *slot;
     uint64_t n = 0, weights = 0;
     char text[40];
@@ -31340,9 +31439,8 @@ static void ckr__plan_adopt(ckr_plan *p, const ckr__map *names, ckr_state *out)
 
 /* Refuses groups of numbers where the target's optimizer has names: none of its parameters would
    find its state. */
-static void ckr__plan_named(ckr_plan *p)
+static void ckr__plan_named(ckr_plan *p, const ckr_state *s)
 {
-    const ckr_state *s = &p->state;
     ckr__map names = { &p->ctx, NULL, 0, 0 };
     for (uint64_t i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param"))
@@ -31366,23 +31464,26 @@ static void ckr__plan_named(ckr_plan *p)
    (llm.c) has slots of its own, which it finds by these names itself. */
 static ckr_result ckr__plan_emit(ckr_plan *p, const ckr__dialect *d)
 {
+    const bool own = !strcmp(p->state.dialect, d->name), gpt = ckr__word_in(d->takes, "gpt");
+    const ckr_state *s = &p->state;
     ckr_state *given = CKR__NEW(&p->ctx, ckr_state);
     ckr__map names = { &p->ctx, NULL, 0, 0 };
-    if (d->bounds ? !d->bounds->groups : ckr__word_in(d->takes, "slots"))
-        return d->emit_fn(&p->ctx, &p->state, &p->target, &p->out);
-    for (uint64_t i = 0; i < p->state.n_tensors; i++)
-        ckr__map_put(&names, p->state.tensors[i]->name, strlen(p->state.tensors[i]->name), i, NULL);
-    if (!ckr__failed(&p->ctx)) {
-        *given = p->state;
-        ckr__plan_adopt(p, &names, given);
+    if (!own && !gpt && ckr_node_get(s->carried, "gpt"))
+        s = ckr__gpt_back(&p->ctx, &p->out, s, &p->target);
+    if (!s || !given) return p->ctx.err->code;
+    *given = *s;
+    if (d->bounds ? d->bounds->groups != NULL : !ckr__word_in(d->takes, "slots")) {
+        for (uint64_t i = 0; i < s->n_tensors; i++)
+            ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
+        if (!ckr__failed(&p->ctx)) ckr__plan_adopt(p, s, &names, given);
+        ckr__map_free(&names);
+        if (!own && !gpt && !d->numbered && !(p->target.without & CKR_GROUPS))
+            ckr__plan_named(p, s);
+        if (ckr__failed(&p->ctx) || p->ctx.refused) return p->ctx.err->code;
     }
-    ckr__map_free(&names);
-    if (strcmp(p->state.dialect, d->name) != 0 && !d->numbered &&
-        !(p->target.without & CKR_GROUPS))
-        ckr__plan_named(p);
-    if (ckr__failed(&p->ctx) || p->ctx.refused) return p->ctx.err->code;
     d->emit_fn(&p->ctx, given, &p->target, &p->out);
     ckr__out_unmake(&p->out);
+    if (s != &p->state) p->out.renamed = true;
     return p->ctx.err->code;
 }
 
@@ -37308,28 +37409,35 @@ static const ckr__gpt_family ckr__gpt_families[CKR__GPT_FAMILIES] = {
         "pp_block.post_attention_layernorm", "pp_block.mlp.gate_up_proj", NULL, NULL,
         "pp_block.mlp.down_proj", "final_layer_norm.pp_block", "model.lm_head.pp_block" } },
     { "Megatron-LM", "", "decoder.layers.", { ".weight", ".bias" }, true, false, true,
-      { "embedding.word_embeddings", "embedding.position_embeddings", "input_layernorm",
-        "self_attention.linear_proj", "self_attention.linear_qkv", NULL, NULL, NULL,
-        "self_attention.q_layernorm", "self_attention.k_layernorm", "pre_mlp_layernorm",
-        "mlp.linear_fc1", NULL, NULL, "mlp.linear_fc2", "decoder.final_layernorm",
-        "output_layer" } },
+      { "embedding.word_embeddings", "embedding.position_embeddings",
+        "input_layernorm self_attention.linear_qkv.layer_norm_", "self_attention.linear_proj",
+        "self_attention.linear_qkv", NULL, NULL, NULL,
+        "self_attention.q_layernorm", "self_attention.k_layernorm",
+        "pre_mlp_layernorm mlp.linear_fc1.layer_norm_", "mlp.linear_fc1", NULL, NULL,
+        "mlp.linear_fc2", "decoder.final_layernorm", "output_layer" } },
     { "llm.c", "", NULL, { "w", "b" }, false, false, false,
       { "wte", "wpe", "ln1", "attproj", "qkv", NULL, NULL, NULL, NULL, NULL, "ln2", NULL, NULL,
         "fc", "fcproj", "lnf", NULL } }
 };
+/* How one model's tensors are called, and what they look like. */
+typedef struct ckr__gpt_names {
+    const ckr__gpt_family *family;
+    const char *outer, *base;  /* before every name (of a wrapper), and what of the base */
+    int8_t      which[CKR__GPT_ROLES];         /* of a role's names; -1: it has none      */
+    bool        turned;        /* matrices are (in, out), as of HF's Conv1D              */
+} ckr__gpt_names;
+
 typedef struct ckr__gpt {
     ckr__ctx        *c;
     ckr__out        *out;
     const ckr_state *s;
     const ckr_target *t;
     ckr_item         item;     /* under which it refuses                                 */
-    const ckr__gpt_family *family;
-    const char      *outer, *base;     /* before every name (of a wrapper), and what of the base */
+    ckr__gpt_names   names;    /* the source's                                           */
     ckr__slots      *all;      /* by ckr__gpt_place                                      */
     const ckr_node  *config;   /* HF's config.json, or NULL                              */
     int64_t          layers, hidden, heads, kv_heads, head_dim, ffn, vocab, positions;
     bool             gated, tied, interleaved;
-    bool             turned;   /* matrices are (in, out), as of HF's Conv1D              */
     bool             norms_biased, attention_biased, o_biased, mlp_biased, qk_norm;
     double           epsilon, rope_base;       /* of the norms, of the rotation; 0: not told */
 } ckr__gpt;
@@ -37339,25 +37447,28 @@ static bool ckr__gpt_layered(int role)
     return role > CKR__GPT_POS && role < CKR__GPT_NORM_F;
 }
 
-/* The n-th name of a role; NULL: there are not so many. */
-static const char *ckr__gpt_name(const ckr__gpt *g, const ckr__gpt_family *f, int64_t layer,
-                                 int role, int bias, int n)
+/* The n-th name of a role; NULL: there are not so many. A name that ends in _ goes on without the
+   dot. */
+static const char *ckr__gpt_name(ckr__ctx *c, const ckr__gpt_names *as, int64_t layer, int role,
+                                 int bias, int n)
 {
-    const bool own = f == g->family;
-    const char *p = f->names[role], *base = role == CKR__GPT_HEAD ? "" : own ? g->base : f->base;
-    const char *end = !f->layers && role <= CKR__GPT_POS ? "" : f->ends[bias];
+    const ckr__gpt_family *f = as->family;
+    const char *p = f->names[role], *base = role == CKR__GPT_HEAD ? "" : as->base,
+               *end = !f->layers && role <= CKR__GPT_POS ? "" : f->ends[bias];
+    size_t len;
     for (; p && n > 0; n--) p = ckr__word_next(p);
-    if (!p || !*p) return NULL;
+    if (!p || !*p || (bias && !*end)) return NULL;
+    len = strcspn(p, " ");
     if (ckr__gpt_layered(role) && f->layers)
-        base = ckr__printf(g->c, "%s%s%lld.", base, f->layers, (long long)layer);
-    return base ? ckr__printf(g->c, "%s%s%.*s%s", own ? g->outer : "", base,
-                              (int)strcspn(p, " "), p, end)
+        base = ckr__printf(c, "%s%s%lld.", base, f->layers, (long long)layer);
+    return base ? ckr__printf(c, "%s%s%.*s%s", as->outer, base, (int)len, p,
+                              end + (p[len - 1] == '_'))
                 : NULL;
 }
 
 static uint64_t ckr__gpt_place(const ckr__gpt *g, int64_t layer, int role, int bias)
 {
-    const int64_t of = g->family->layers && ckr__gpt_layered(role) ? layer : 0;
+    const int64_t of = g->names.family->layers && ckr__gpt_layered(role) ? layer : 0;
     return ((uint64_t)of * CKR__GPT_ROLES + (uint64_t)role) * 2 + (uint64_t)bias;
 }
 
@@ -37382,22 +37493,22 @@ static const ckr_tensor *ckr__gpt_param(const ckr__gpt *g, int role)
 static int64_t ckr__gpt_size(const ckr__gpt *g, int role, bool columns)
 {
     const ckr_tensor *t = ckr__gpt_param(g, role);
-    const uint32_t lead = ckr__gpt_layered(role) && !g->family->layers, n = t ? t->n_dims : 0;
-    const bool turned = g->turned && ckr__gpt_layered(role);
+    const uint32_t lead = ckr__gpt_layered(role) && !g->names.family->layers, n = t ? t->n_dims : 0;
+    const bool turned = g->names.turned && ckr__gpt_layered(role);
     if (n <= lead || (columns && n < lead + 2)) return 0;
     return t->shape[lead + (n == lead + 2 && columns != turned)];
 }
 
 /* Is it this family's model, with these bases before the names? */
-static bool ckr__gpt_is(ckr__gpt *g, const ckr__gpt_family *f, const char *base)
+static bool ckr__gpt_is(ckr__gpt *g, int family, const char *base)
 {
     const char *first, *name;
     uint64_t i;
     size_t n, k;
-    g->family = f;
-    g->base = base;
-    g->outer = "";
-    first = ckr__gpt_name(g, f, 0, CKR__GPT_EMBED, 0, 0);
+    g->names.family = &ckr__gpt_families[family];
+    g->names.base = base;
+    g->names.outer = "";
+    first = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_EMBED, 0, 0);
     for (i = 0; first && i < g->s->n_tensors; i++) {
         name = g->s->tensors[i]->name;
         n = strlen(name);
@@ -37405,8 +37516,8 @@ static bool ckr__gpt_is(ckr__gpt *g, const ckr__gpt_family *f, const char *base)
         if (strcmp(g->s->tensors[i]->slot, "param") != 0 || !ckr__path_ends(name, first) ||
             (n > k && name[n - k - 1] != '.'))
             continue;
-        g->outer = ckr__strndup(g->c, name, n - k);
-        name = g->outer ? ckr__gpt_name(g, f, 0, CKR__GPT_O, 0, 0) : NULL;
+        g->names.outer = ckr__strndup(g->c, name, n - k);
+        name = g->names.outer ? ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_O, 0, 0) : NULL;
         return name && ckr__tensor_find(g->s, name, "param");
     }
     return false;
@@ -37415,6 +37526,7 @@ static bool ckr__gpt_is(ckr__gpt *g, const ckr__gpt_family *f, const char *base)
 /* Every tensor at its place. One that no GPT has is refused: a model without it is another one. */
 static void ckr__gpt_index(ckr__gpt *g)
 {
+    const ckr__gpt_family *f = g->names.family;
     ckr__map names = { g->c, NULL, 0, 0 };
     const char *name, *odd = NULL;
     uint64_t i, n = 0;
@@ -37423,20 +37535,20 @@ static void ckr__gpt_index(ckr__gpt *g)
     for (i = 0; i < g->s->n_tensors; i++)
         if (!strcmp(g->s->tensors[i]->slot, "param"))
             ckr__map_put(&names, g->s->tensors[i]->name, strlen(g->s->tensors[i]->name), 0, NULL);
-    if (!g->family->layers) {
-        name = ckr__gpt_name(g, g->family, 0, CKR__GPT_O, 0, 0);
+    if (!f->layers) {
+        name = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_O, 0, 0);
         g->layers = name ? ckr__tensor_find(g->s, name, "param")->shape[0] : 0;
     }
-    while (g->family->layers && (name = ckr__gpt_name(g, g->family, g->layers, CKR__GPT_O, 0, 0)) &&
+    while (f->layers && (name = ckr__gpt_name(g->c, &g->names, g->layers, CKR__GPT_O, 0, 0)) &&
            ckr__map_find(&names, name, strlen(name), NULL))
         g->layers++;
     ckr__map_free(&names);
-    for (l = 0; l == 0 || (g->family->layers && l < g->layers); l++)
+    for (l = 0; l == 0 || (f->layers && l < g->layers); l++)
         for (role = 0; role < CKR__GPT_ROLES; role++)
             for (bias = 0; bias < 2; bias++) {
                 n = ckr__gpt_place(g, l, role, bias);
                 for (k = 0; (l == 0 || ckr__gpt_layered(role)) &&
-                            (name = ckr__gpt_name(g, g->family, l, role, bias, k));
+                            (name = ckr__gpt_name(g->c, &g->names, l, role, bias, k));
                      k++)
                     ckr__map_put(&names, name, strlen(name), n, NULL);
             }
@@ -37453,15 +37565,8 @@ static void ckr__gpt_index(ckr__gpt *g)
     ckr__map_free(&names);
     if (odd)
         ckr__refuse(g->c, g->item, odd,
-                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them", g->family->name),
+                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them", f->name),
                     "--to dcp and --to safetensors take every model");
-}
-
-/* Is a role written as itself? What is spelled both ways is written apart. */
-static bool ckr__gpt_written(const ckr__gpt_family *to, int role)
-{
-    return to->names[role] && (role != CKR__GPT_QKV || !to->names[CKR__GPT_Q]) &&
-           (role != CKR__GPT_GATE_UP || !to->names[CKR__GPT_GATE]);
 }
 
 static bool ckr__gpt_off(const ckr_node *n)
@@ -37501,7 +37606,7 @@ static void ckr__gpt_config(ckr__gpt *g)
         return;
     g->config = root;
     type = ckr_node_str(ckr_node_get(root, "model_type"));
-    if (!type || g->family - ckr__gpt_families > CKR__GPT_GPT2 ||
+    if (!type || g->names.family - ckr__gpt_families > CKR__GPT_GPT2 ||
         ckr__gpt_number(g, "hidden_size", "n_embd") != g->hidden) {
         g->config = NULL;
         return;
@@ -37561,8 +37666,7 @@ static void ckr__gpt_heads(ckr__gpt *g)
 static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_state *s,
                           const ckr_target *t, ckr_item item)
 {
-    int i, found = CKR__GPT_FAMILIES;
-    const ckr__gpt_family *f = ckr__gpt_families;
+    int found = 0;
     const ckr_tensor *qkv;
     memset(g, 0, sizeof *g);
     g->c = c;
@@ -37570,8 +37674,9 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
     g->s = s;
     g->t = t;
     g->item = item;
-    for (i = 0; i < CKR__GPT_FAMILIES && found == CKR__GPT_FAMILIES; i++, f++)
-        if (ckr__gpt_is(g, f, f->base) || (*f->base && ckr__gpt_is(g, f, ""))) found = i;
+    while (found < CKR__GPT_FAMILIES && !ckr__gpt_is(g, found, ckr__gpt_families[found].base) &&
+           !ckr__gpt_is(g, found, ""))
+        found++;
     if (ckr__failed(c)) return false;
     if (found == CKR__GPT_FAMILIES) {
         ckr__refuse(c, item, "params", "its tensors are not named as those of a GPT that is known "
@@ -37585,13 +37690,13 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
     g->vocab = ckr__gpt_size(g, CKR__GPT_EMBED, false);
     g->positions = ckr__gpt_size(g, CKR__GPT_POS, false);
     qkv = ckr__gpt_param(g, CKR__GPT_QKV);
-    g->turned = g->family == &ckr__gpt_families[CKR__GPT_GPT2] && qkv && qkv->n_dims == 2 &&
-                qkv->shape[0] == g->hidden;
+    g->names.turned = found == CKR__GPT_GPT2 && qkv && qkv->n_dims == 2 &&
+                      qkv->shape[0] == g->hidden;
     g->ffn = ckr__gpt_size(g, CKR__GPT_DOWN, true);
     g->gated = ckr__gpt_param(g, CKR__GPT_GATE) != NULL ||
                ckr__gpt_size(g, CKR__GPT_GATE_UP, false) == 2 * g->ffn;
     g->tied = !ckr__gpt_param(g, CKR__GPT_HEAD);
-    g->interleaved = g->family->interleaved;
+    g->interleaved = g->names.family->interleaved;
     g->norms_biased = ckr__gpt_find(g, 0, CKR__GPT_NORM_1, 1, "param") != NULL;
     g->attention_biased = ckr__gpt_find(g, 0, CKR__GPT_Q, 1, "param") ||
                           ckr__gpt_find(g, 0, CKR__GPT_QKV, 1, "param");
@@ -37635,7 +37740,8 @@ static const ckr_tensor *ckr__gpt_holder(const ckr__gpt *g, int64_t layer, int r
 static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int role, int bias,
                           int64_t first, int64_t n)
 {
-    const uint32_t lead = !g->family->layers && ckr__gpt_layered(role), n_dims = m->tensor.n_dims;
+    const uint32_t lead = !g->names.family->layers && ckr__gpt_layered(role),
+                   n_dims = m->tensor.n_dims;
     const int64_t unit = ckr__gpt_unit(g, role), all = 2 * g->head_dim +
                                                        ckr__gpt_unit(g, CKR__GPT_Q);
     ckr__made_part part = CKR_ZERO;
@@ -37643,12 +37749,12 @@ static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int ro
     int64_t begin, rows;
     part.from = ckr__gpt_holder(g, layer, role, bias, m->tensor.slot, &fused);
     if (!part.from || part.from->n_dims != n_dims + lead) return false;
-    grouped = fused && g->family->grouped && role <= CKR__GPT_V;
+    grouped = fused && g->names.family->grouped && role <= CKR__GPT_V;
     begin = fused ? ckr__gpt_begin(g, role, grouped) : 0;
     part.layer = lead ? layer : -1;
-    part.turned = g->turned && ckr__gpt_layered(role) && n_dims == 2;
+    part.turned = g->names.turned && ckr__gpt_layered(role) && n_dims == 2;
     rows = part.from->shape[lead + part.turned];
-    if ((n_dims == 2 && part.from->shape[lead + !part.turned] != m->tensor.shape[1]) ||
+    if ((n_dims == 2 && part.from->shape[lead + !part.turned] != m->tensor.shape[!m->turned]) ||
         (m->n && part.from->dtype != m->tensor.dtype))
         return false;
     for (; n > 0 && !ckr__failed(g->c); first += part.n, n -= part.n) {
@@ -37688,21 +37794,24 @@ static int64_t ckr__gpt_all_rows(const ckr__gpt *g, int role, int bias, int64_t 
     }
 }
 
-/* A tensor under another name: itself. */
-static ckr_tensor *ckr__gpt_renamed(const ckr__gpt *g, const ckr_tensor *t, const char *name)
+/* A tensor under another name: itself; what several get is a copy in all but one. */
+static ckr_tensor *ckr__gpt_renamed(const ckr__gpt *g, const ckr_tensor *t, const char *name,
+                                    bool copy)
 {
-    ckr_tensor *own = CKR__DUP(g->c, ckr_tensor, t, 1);
+    ckr_tensor *own = copy && !ckr__is_python(t) ? ckr__made_copy(g->out, t, t->slot, t->dtype)
+                                                  : CKR__DUP(g->c, ckr_tensor, t, 1);
     if (own) own->name = name;
     return own;
 }
 
-/* A slot of a role's tensor as the family has it. NULL: the source has none, or it has refused. */
-static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_family *to, int64_t layer, int role,
+/* A slot of a role's tensor as it is called there. NULL: the source has none, or it has refused. */
+static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_names *to, int64_t layer, int role,
                                  int bias, const char *slot)
 {
     int parts[3], i;
     const int n = ckr__gpt_parts(g, role, parts);
-    const char *name = ckr__gpt_name(g, to, layer, role, bias, 0);
+    const char *name = ckr__gpt_name(g->c, to, layer, role, bias, to->which[role]);
+    const bool by_group = n == 3 && to->family->grouped;
     bool fused, ok = true;
     const ckr_tensor *first = ckr__gpt_holder(g, layer, parts[0], bias, slot, &fused), *param;
     int64_t columns, rows = ckr__gpt_all_rows(g, parts[0], bias, &columns), k;
@@ -37710,15 +37819,15 @@ static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_family *to, int64_t
     if (!first || !name) return NULL;
     param = ckr__gpt_holder(g, layer, parts[0], bias, "param", &fused);
     if (ckr__is_python(first) || (param && ckr__slot_of(param, first) == CKR__SLOT_ONE))
-        return ckr__gpt_renamed(g, first, name);
-    m = ckr__made_new(g->out, name, slot, columns ? 2 : 1, columns);
-    for (k = 0; m && ok && k < (n == 3 && to->grouped ? g->kv_heads : 1); k++)
+        return ckr__gpt_renamed(g, first, name, fused && ckr__gpt_begin(g, role, false) > 0);
+    m = ckr__made_new(g->out, name, slot, columns ? 2 : 1, columns,
+                      to->turned && ckr__gpt_layered(role));
+    for (k = 0; m && ok && k < (by_group ? g->kv_heads : 1); k++)
         for (i = 0; i < n && ok; i++) {
             const int64_t unit = ckr__gpt_unit(g, parts[i]);
-            const bool group = n == 3 && to->grouped;
             rows = ckr__gpt_all_rows(g, parts[i], bias, &columns);
-            ok = ckr__gpt_rows(g, m, layer, parts[i], bias, group ? k * unit : 0,
-                               group ? unit : rows);
+            ok = ckr__gpt_rows(g, m, layer, parts[i], bias, by_group ? k * unit : 0,
+                               by_group ? unit : rows);
         }
     if (m && !ok && !ckr__failed(g->c))
         ckr__gpt_misfit(g, ckr__printf(g->c, "%s of %s", slot, first->name),
@@ -37727,9 +37836,10 @@ static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_family *to, int64_t
                         "where it is the optimizer's");
     if (!m || !ok) return NULL;
     first = m->parts[0].from;
-    rows = m->tensor.shape[0];
-    return m->n == 1 && m->parts[0].layer < 0 && !m->parts[0].turned && first->shape[0] == rows
-               ? ckr__gpt_renamed(g, first, name)
+    rows = m->tensor.shape[m->turned];
+    return m->n == 1 && m->parts[0].layer < 0 && m->parts[0].turned == m->turned &&
+                   first->shape[m->turned] == rows
+               ? ckr__gpt_renamed(g, first, name, false)
                : &m->tensor;
 }
 
@@ -37742,7 +37852,7 @@ static uint64_t ckr__gpt_group(const ckr__gpt *g, const ckr__map *groups, int64_
     const char *name;
     uint64_t at;
     int k;
-    for (k = 0; (name = ckr__gpt_name(g, g->family, layer, role, bias, k)) != NULL; k++)
+    for (k = 0; (name = ckr__gpt_name(g->c, &g->names, layer, role, bias, k)) != NULL; k++)
         if (ckr__map_find(groups, name, strlen(name), &at)) return at;
     return qkv || role == CKR__GPT_GATE || role == CKR__GPT_UP
                ? ckr__gpt_group(g, groups, layer, whole, bias)
@@ -37750,7 +37860,7 @@ static uint64_t ckr__gpt_group(const ckr__gpt *g, const ckr__map *groups, int64_
 }
 
 /* All slots of a role's weight and bias go to the state, its name into its group. */
-static void ckr__gpt_put(ckr__gpt *g, const ckr__gpt_family *to, int64_t layer, int role,
+static void ckr__gpt_put(ckr__gpt *g, const ckr__gpt_names *to, int64_t layer, int role,
                          const char *const *slots, uint64_t n_slots, const ckr__map *groups,
                          ckr_state *own)
 {
@@ -37773,13 +37883,16 @@ static void ckr__gpt_put(ckr__gpt *g, const ckr__gpt_family *to, int64_t layer, 
                                 "--like FILE puts them into one");
         if (at < own->n_groups)
             *CKR__PUSH(const char *, g->c, own->groups[at].params, own->groups[at].n_params) = name;
+        else if (name && own->n_groups && !(g->t->without & CKR_OPTIMIZER))
+            ckr__gpt_misfit(g, name, "no group of the optimizer has it",
+                            "--names FILE where the optimizer has numbers, or leave it out: "
+                            "--without optimizer,groups,schedule");
     }
 }
 
-/* The state under the family's names. NULL: it has refused, or failed. */
-static ckr_state *ckr__gpt_as(ckr__gpt *g, int family)
+/* The state under other names. NULL: it has refused, or failed. */
+static ckr_state *ckr__gpt_under(ckr__gpt *g, const ckr__gpt_names *to)
 {
-    const ckr__gpt_family *to = &ckr__gpt_families[family];
     ckr_state *own = CKR__DUP(g->c, ckr_state, g->s, 1);
     ckr__map seen = { g->c, NULL, 0, 0 }, groups = seen;
     const char **slots = NULL;
@@ -37810,15 +37923,90 @@ static ckr_state *ckr__gpt_as(ckr__gpt *g, int family)
                                             : CKR__GPT_NORM_F,
                   end = l < 0 ? CKR__GPT_NORM_1 : l < g->layers ? CKR__GPT_NORM_F : CKR__GPT_ROLES;
         for (role = first; role < end && ckr__going(g->c); role++)
-            if (ckr__gpt_written(to, role))
+            if (to->which[role] >= 0)
                 ckr__gpt_put(g, to, l, role, slots, n_slots, &groups, own);
     }
     ckr__map_free(&seen);
     ckr__map_free(&groups);
-    if (g->tied && to->names[CKR__GPT_HEAD])
-        ckr__tie_add(g->c, own, ckr__gpt_name(g, to, 0, CKR__GPT_EMBED, 0, 0),
-                     ckr__gpt_name(g, to, 0, CKR__GPT_HEAD, 0, 0));
+    if (g->tied && to->which[CKR__GPT_HEAD] >= 0)
+        ckr__tie_add(g->c, own, ckr__gpt_name(g->c, to, 0, CKR__GPT_EMBED, 0, 0),
+                     ckr__gpt_name(g->c, to, 0, CKR__GPT_HEAD, 0, to->which[CKR__GPT_HEAD]));
     return ckr__going(g->c) ? own : NULL;
+}
+
+/* The source's names for the side file, from which ckr__gpt_back has them. llm.c stacks the layers
+   of what is else GPT-2: its own reader takes those names. */
+static void ckr__gpt_carry(ckr__gpt *g)
+{
+    const bool stacked = !g->names.family->layers;
+    const ckr__gpt_names *as = &g->names;
+    ckr_node *which = ckr__node(g->c, CKR_NODE_LIST), *d;
+    const char *name;
+    int role, n;
+    for (role = 0; role < CKR__GPT_ROLES; role++) {
+        const ckr_tensor *t = ckr__gpt_param(g, role);
+        for (n = 0; t && !stacked && (name = ckr__gpt_name(g->c, as, 0, role, 0, n)) != NULL; n++)
+            if (!strcmp(name, t->name)) break;
+        if (!t && role == CKR__GPT_HEAD && g->tied && g->s->n_ties) t = g->s->tensors[0];
+        ckr__node_push(g->c, which, ckr__node_int(g->c, t ? n : -1));
+    }
+    d = ckr__node_dict(
+        g->c, "family",
+        ckr__node_str(g->c, stacked ? ckr__gpt_families[CKR__GPT_GPT2].name : as->family->name),
+        "outer", ckr__node_str(g->c, as->outer), "base",
+        ckr__node_str(g->c, stacked ? ckr__gpt_families[CKR__GPT_GPT2].base : as->base), "which",
+        which, "turned", ckr__node_bool(g->c, stacked || as->turned), CKR__END);
+    if (!g->out->carried) g->out->carried = ckr__node(g->c, CKR_NODE_DICT);
+    ckr__node_set(g->c, g->out->carried, "gpt", d);
+}
+
+/* The state under a family's names, which the target has from now on. NULL: it has refused, or
+   failed. */
+static ckr_state *ckr__gpt_as(ckr__gpt *g, int family)
+{
+    ckr__gpt_names to = CKR_ZERO;
+    int role;
+    to.family = &ckr__gpt_families[family];
+    to.base = to.family->base;
+    to.outer = "";
+    for (role = 0; role < CKR__GPT_ROLES; role++) {
+        const int apart = role == CKR__GPT_QKV        ? CKR__GPT_Q
+                          : role == CKR__GPT_GATE_UP ? CKR__GPT_GATE
+                                                        : -1;      /* spelled both ways      */
+        if (!to.family->names[role] || (apart >= 0 && to.family->names[apart])) to.which[role] = -1;
+    }
+    g->out->renamed = true;
+    ckr__gpt_carry(g);
+    return ckr__gpt_under(g, &to);
+}
+
+/* The state under the names that it had before it became another framework's, as its side file has
+   them; `s` itself where there are none. NULL: it has refused, or failed. */
+static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_state *s,
+                                      const ckr_target *t)
+{
+    const ckr_node *d = ckr_node_get(s->carried, "gpt"), *which = ckr_node_get(d, "which");
+    const char *family = ckr_node_str(ckr_node_get(d, "family"));
+    ckr__gpt g;
+    ckr__gpt_names to = CKR_ZERO;
+    int64_t n = 0;
+    int i;
+    to.outer = ckr_node_str(ckr_node_get(d, "outer"));
+    to.base = ckr_node_str(ckr_node_get(d, "base"));
+    for (i = 0; i < CKR__GPT_FAMILIES && family; i++)
+        if (!strcmp(family, ckr__gpt_families[i].name)) to.family = &ckr__gpt_families[i];
+    if (!to.family || !to.outer || !to.base || !ckr_node_is_list(which) ||
+        which->count != CKR__GPT_ROLES)
+        return s;
+    for (i = 0; i < CKR__GPT_ROLES; i++) {
+        if (!ckr_node_i64(which->u.items[i], &n) || n < -1 || n > 9) return s;
+        to.which[i] = (int8_t)n;
+    }
+    to.turned = ckr_node_get(d, "turned") && !ckr__gpt_off(ckr_node_get(d, "turned"));
+    if (!ckr__gpt_read(&g, c, out, s, t, CKR_ITEM_TRAINER_SOURCE)) return NULL;
+    ckr__say(c, "CKR_GPT_NAMES", CKR_EXACT, "names", g.names.family->name, family,
+             "the tensors are called and cut again as in the run that this was made of", NULL);
+    return ckr__gpt_under(&g, &to);
 }
 
 #if !defined(CKPTRESUME_NO_VERL) || !defined(CKPTRESUME_NO_ACCELERATE)
@@ -38406,7 +38594,6 @@ static void ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
 static void ckr__fsdp_optimizer(ckr__fsdp *f)
 {
     const ckr_node *root = f->ranks[0].optim, *list = ckr_node_get(root, "param_groups");
-    ckr__walk w = ckr__walk_in(root);
     uint64_t n, i;
     uint32_t r;
     bool named;
@@ -38433,9 +38620,7 @@ static void ckr__fsdp_optimizer(ckr__fsdp *f)
     ckr__fsdp_groups(f, list);
     for (r = 0; r < f->n_ranks; r++)
         for (i = 0; i < f->n_numbers && !ckr__failed(f->c); i++) ckr__fsdp_slots(f, r, i);
-    while (ckr__walk_on(&w))
-        if (w.name && !ckr__word_in("state param_groups", w.name))
-            ckr__leave(f->c, f->s, ckr__base(f->ranks[0].optim_path), w.name, w.value);
+    ckr__leave_others(f->c, f->s, ckr__base(f->ranks[0].optim_path), root, "state param_groups");
 }
 
 /* The trees of `ranks` into the state. */
@@ -47422,6 +47607,7 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x)
                            "a size that llm.c's header cannot hold", NULL);
     d->Vp = padded >= d->V ? padded : (d->V + 127) / 128 * 128;
     d->NH = ckr__lm_gpt2_told(x->s, "llmc.n_head");
+    if (d->NH <= 0) d->NH = ckr__option_int(x->t, "heads");
     if (d->NH <= 0 && d->C % 64 == 0) {
         d->NH = d->C / 64;
         ckr__say_int(x->c, "CKR_W_LLMC_HEADS", CKR_APPROX, "heads", 0, d->NH,
@@ -47570,8 +47756,8 @@ static const ckr__schedules ckr__lm_schedules = {
 };
 static const ckr__dialect ckr__llmc = {
     "llmc", NULL, ckr__lm_probe, ckr__lm_read, ckr__streams_held, ckr__lm_emit, &ckr__lm_as_file,
-    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data micro_batch seq_len", &ckr__lm_schedules,
-    &ckr__lm_bounds, false
+    ckr__lm_tree, NULL, "state_*_*.bin DONE_*", "data micro_batch seq_len heads",
+    &ckr__lm_schedules, &ckr__lm_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_LLMC */
@@ -47673,6 +47859,13 @@ typedef struct ckr__ds_stage { /* of the pipeline: one model's file, one optimiz
     uint64_t        n_groups;
 } ckr__ds_stage;
 
+/* A name that param_shapes tells, its shape (NULL: not told) and its first stage. */
+typedef struct ckr__ds_told {
+    const char    *name;
+    const int64_t *shape;
+    uint32_t       n_dims, stage;
+} ckr__ds_told;
+
 typedef struct ckr__ds {
     ckr__ctx        *c;
     ckr_state       *s;
@@ -47695,7 +47888,11 @@ typedef struct ckr__ds {
     uint64_t         n_params;
     ckr__load        load;
     ckr__map         by_name;
-    const ckr_node  *optimizer;        /* universal: optimizer_state.pt                    */
+    ckr__map         names, buffers;   /* that the model's files tell: names -> place in told */
+    ckr__ds_told    *told;
+    uint64_t         n_told, *tied, n_tied;    /* tied: places of those of tied layers   */
+    bool             named;    /* by the caller or the side file: stages are not known   */
+    const ckr_node  *optimizer;        /* of the first rank, or optimizer_state.pt's; or NULL */
 } ckr__ds;
 
 
@@ -47706,8 +47903,19 @@ static void ckr__ds_bad(ckr__ds *r, const ckr__rankfile *f, const char *where,
                   "%s was expected", expected);
 }
 
+/* Where the configuration asks for a dtype; the first counts. */
+static const struct { const char *key, *setting, *at; ckr_dtype dtype; } ckr__ds_halves[] = {
+    { "bf16", "bf16.enabled", "/bf16/enabled", CKR_DTYPE_BF16 },
+    { "fp16", "fp16.enabled", "/fp16/enabled", CKR_DTYPE_F16 }
+};
+
 /* Groups have these, all of them. */
 static const char *const ckr__ds_hyper[] = { "lr", "weight_decay", "betas", "eps" };
+
+/* Micro batch, accumulation and the samples of an update. The last counts, else what it is computed
+   of; one of the three can be missing. */
+static const char *const ckr__ds_batch[] = { "train_micro_batch_size_per_gpu",
+                                             "gradient_accumulation_steps", "train_batch_size" };
 
 /* A rank's share of n elements, of which the last ranks' may be less. */
 static int64_t ckr__ds_piece(int64_t n, uint32_t ranks)
@@ -47806,15 +48014,12 @@ static void ckr__ds_sizes(ckr__ds *r)
     ckr__fileset *k = &r->files;
     ckr__rankfile *first;
     const ckr_node *module;
-    int64_t micro = 0, steps = 1, all = 0;
+    int64_t batch[3] = { 0, 1, 0 };
     uint32_t tp;
-    int kind;
-    k->c = r->c;
-    k->dir = r->dir;
-    k->forms = ckr__ds_forms;
+    int kind, i;
     k->missing_remedy = "bring back the file, or take an earlier step";
     k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
-    ckr__fileset_scan(k, false);
+    ckr__fileset_of(k, r->c, r->dir, ckr__ds_forms, false);
     if (k->n_files[CKR__DS_FOREIGN])
         ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
                       "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
@@ -47827,13 +48032,12 @@ static void ckr__ds_sizes(ckr__ds *r)
     if (ckr__failed(r->c)) return;
     r->meta = first->root;
     r->config = ckr_node_get(r->meta, "ds_config");
+    ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &r->s->progress.step);
     r->dp = ckr__ds_u32(r->meta, "dp_world_size");
     r->mp = ckr__ds_u32(r->meta, "mp_world_size");
-    /* train_batch_size counts, else what it is computed of; one of the three can be missing */
-    ckr_node_i64(ckr_node_get(r->config, "train_micro_batch_size_per_gpu"), &micro);
-    ckr_node_i64(ckr_node_get(r->config, "gradient_accumulation_steps"), &steps);
-    ckr_node_i64(ckr_node_get(r->config, "train_batch_size"), &all);
-    r->s->batch = all > 0 && all <= 1 << 30 ? all : ckr__batch_of(micro, steps, r->dp);
+    for (i = 0; i < 3; i++) ckr_node_i64(ckr_node_get(r->config, ckr__ds_batch[i]), &batch[i]);
+    r->s->batch = batch[2] > 0 && batch[2] <= 1 << 30 ? batch[2]
+                                                      : ckr__batch_of(batch[0], batch[1], r->dp);
     if (!r->dp) ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
     if (!r->mp) ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
     module = ckr_node_get(r->meta, "module");
@@ -47865,12 +48069,12 @@ static void ckr__ds_ranks(ckr__ds *r)
 /* Model's files of one step agree in it: a rank's file of another step is told apart by it. */
 static void ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
 {
-    int64_t want, have = -1;
-    if (!ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &want) || want < 0)
-        ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
+    int64_t step = -1;
+    ckr_node_i64(ckr_node_get(f->root, "global_steps"), &step);
     if (ckr__failed(r->c)) return;
-    ckr_node_i64(ckr_node_get(f->root, "global_steps"), &have);
-    ckr__fileset_step(&r->files, f->path, "global_steps", NULL, have, want);
+    if (r->s->progress.step < 0)
+        ckr__ds_bad(r, r->stages[0].model, "global_steps", "a number of updates");
+    else ckr__fileset_step(&r->files, f->path, "global_steps", NULL, step, r->s->progress.step);
 }
 
 /* A bf16 pipeline without ZeRO has no param_shapes: the ranks' slices name the parameters of each
@@ -47922,7 +48126,7 @@ static void ckr__ds_wrap(ckr__ds *r)
     if (r->universal && !ckr__dir_has(r->c, r->dir, rel, CKR_FILE_REGULAR)) ckr__ds_missing(r, rel);
     else if (r->universal) all = ckr__ds_uni_load(r, rel);
     if (ckr__failed(r->c)) return;
-    if (r->universal) o = r->optimizer = all->root;
+    r->optimizer = o = all ? all->root : o;
     ckr_node_i64(ckr_node_find(r->config, "/zero_optimization/stage"), &told);
     z = ckr_node_get(o, "zero_stage");
     if (z && z->kind == CKR_NODE_OBJECT) z = ckr_node_at(z->u.object->args, 0);
@@ -47955,8 +48159,6 @@ static void ckr__ds_wrap(ckr__ds *r)
     for (m = 0; m < r->mp; m++) ckr__ds_slices(r, &r->stages[m]);
 }
 
-/* >>deepspeed.probe ----------------------------------------------------------- */
-
 /* A step's directory: some model's file lies in it. */
 static ckr_result ckr__ds_rate(ckr__ctx *c, const char *dir, int *rate)
 {
@@ -47974,8 +48176,6 @@ static ckr_result ckr__ds_probe(ckr__ctx *c, const char *path, const char **dir,
 {
     return ckr__runs_probe(c, &ckr__ds_runs, path, dir, mine);
 }
-
-/* >>deepspeed.params ---------------------------------------------------------- */
 
 /* NULL: the error is set. */
 static const int64_t *ckr__ds_shape(ckr__ds *r, const ckr__rankfile *f, const char *name,
@@ -48017,15 +48217,53 @@ static ckr__ds_param *ckr__ds_param_add(ckr__ds *r, const char *name, ckr_tensor
     return p;
 }
 
-/* A parameter whose elements are elsewhere: its shape is told by a dict. NULL: the error is set. */
-static ckr__ds_param *ckr__ds_absent(ckr__ds *r, const ckr__rankfile *f, const char *name,
-                                     const ckr_node *size, ckr_dtype dtype)
+/* A parameter whose elements are elsewhere; NULL: the error is set. */
+static ckr__ds_param *ckr__ds_absent(ckr__ds *r, const ckr__ds_told *k, ckr_dtype dtype)
 {
-    uint32_t n_dims;
-    const int64_t *shape = ckr__ds_shape(r, f, name, size, &n_dims);
-    if (!shape) return NULL;
-    return ckr__ds_param_add(
-        r, name, ckr__tensor_add(r->c, r->s, name, "param", dtype, n_dims, shape));
+    if (!k->shape) ckr__ds_bad(r, r->stages[k->stage].model, k->name, "a shape of up to 8 axes");
+    return ckr__failed(r->c)
+               ? NULL
+               : ckr__ds_param_add(r, k->name, ckr__tensor_add(r->c, r->s, k->name, "param", dtype,
+                                                               k->n_dims, k->shape));
+}
+
+/* size: a shape, or NULL. */
+static void ckr__ds_tell(ckr__ds *r, const char *name, const ckr_node *size, uint32_t m)
+{
+    ckr__ds_told *k;
+    if (!name || ckr__map_find(&r->names, name, strlen(name), NULL)) return;
+    ckr__map_put(&r->names, name, strlen(name), r->n_told, NULL);
+    if (ckr__starts(name, "tied_modules."))
+        *CKR__PUSH(uint64_t, r->c, r->tied, r->n_tied) = r->n_told;
+    k = CKR__PUSH(ckr__ds_told, r->c, r->told, r->n_told);
+    k->name = name;
+    k->stage = m;
+    if (size && size->kind != CKR_NODE_NONE)
+        k->shape = ckr__ds_shape(r, r->stages[m].model, name, size, &k->n_dims);
+}
+
+/* What the model's files tell of names that are asked for: those of layers, and of parameters whose
+   elements lie in the optimizer's files. Of layers the caller may tell them. */
+static void ckr__ds_names(ckr__ds *r)
+{
+    uint32_t m;
+    uint64_t k;
+    for (m = 0; m < r->mp; m++) {
+        const ckr_node *root = r->stages[m].model->root, *n;
+        const ckr_node *buffers = ckr_node_get(root, "buffer_names");
+        ckr__walk w;
+        for (k = 0; (n = ckr_node_at(buffers, k)) != NULL; k++)
+            if (n->kind == CKR_NODE_STR)
+                ckr__map_put(&r->buffers, n->u.str, (size_t)n->count, 0, NULL);
+        for (k = 0; (n = ckr_node_at(r->stages[m].shapes, k)) != NULL; k++)
+            for (w = ckr__walk_in(r->pipe || r->zero == 3 ? n : NULL); ckr__walk_on(&w);)
+                ckr__ds_tell(r, w.name, w.value, m);
+        w = ckr__walk_in(r->zero == 3 ? ckr_node_get(root, "frozen_param_shapes") : NULL);
+        while (ckr__walk_on(&w)) ckr__ds_tell(r, w.name, w.value, m);
+    }
+    r->named = r->pipe && !r->n_told && r->desc && r->desc->names;
+    for (k = 0; r->named && k < r->desc->n_names; k++)
+        ckr__ds_tell(r, ckr__strdup(r->c, r->desc->names[k]), NULL, 0);
 }
 
 /* A tensor of one axis that lies in one piece; NULL: something else. */
@@ -48046,38 +48284,15 @@ static const ckr_view *ckr__ds_flat(const ckr_node *n, int64_t *numel)
 typedef struct ckr__ds_module {
     const ckr__rankfile *f;
     const ckr_node     *shared;
-    ckr__map            buffers, shapes;
     ckr__shared         views;     /* -> place in dict                                    */
-    const ckr_node    **found;     /* shapes: name -> place here                         */
-    uint64_t            n_found;
 } ckr__ds_module;
-
-static void ckr__ds_buffers(ckr__map *to, const ckr_node *root, uint64_t value)
-{
-    const ckr_node *list = ckr_node_get(root, "buffer_names");
-    uint64_t i;
-    for (i = 0; ckr_node_is_list(list) && i < list->count; i++) {
-        const ckr_node *n = list->u.items[i];
-        if (n->kind == CKR_NODE_STR) ckr__map_put(to, n->u.str, (size_t)n->count, value, NULL);
-    }
-}
-
-/* The shapes of parameters whose elements are elsewhere, by name. */
-static void ckr__ds_shapes_of(ckr__ds *r, ckr__ds_module *m, const ckr_node *dict)
-{
-    ckr__walk w = ckr__walk_in(dict);
-    while (ckr__walk_on(&w)) {
-        *CKR__PUSH(const ckr_node *, r->c, m->found, m->n_found) = w.value;
-        if (w.name) ckr__map_put(&m->shapes, w.name, strlen(w.name), m->n_found - 1, NULL);
-    }
-}
 
 static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
 {
     const char *name = w->name, *first;
     const ckr_node *value = w->value;
     const ckr_view *v = value->u.view;
-    const bool buffer = name && ckr__map_find(&m->buffers, name, strlen(name), NULL);
+    const bool buffer = name && ckr__map_find(&r->buffers, name, strlen(name), NULL);
     uint64_t at = w->i;
     ckr_tensor *t;
     if (!name || value->kind != CKR_NODE_TENSOR) {
@@ -48092,8 +48307,8 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
     } else if (ckr__ds_find(r, name)) {
         ckr__fail(r->c->err, CKR_ITEM_HF_DUPLICATE, m->f->path, CKR_NO_OFFSET, name, NULL);
     } else if (r->zero == 3 && !buffer && v->n_dims == 1 && v->shape[0] == 0) {
-        if (ckr__map_find(&m->shapes, name, strlen(name), &at))
-            ckr__ds_absent(r, m->f, name, m->found[at], v->dtype);
+        if (ckr__map_find(&r->names, name, strlen(name), &at))
+            ckr__ds_absent(r, &r->told[at], v->dtype);
         else ckr__leave(r->c, r->s, m->f->rel, ckr__printf(r->c, "module/%s", name), NULL);
     } else if (ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) == CKR_OK && t) {
         t->buffer = buffer;
@@ -48147,24 +48362,16 @@ static void ckr__ds_frozen(ckr__ds *r, const ckr__rankfile *f, uint32_t d)
 static void ckr__ds_model(ckr__ds *r)
 {
     const ckr__rankfile *f = r->stages[0].model;
-    const ckr_node *list = ckr_node_get(f->root, "param_shapes");
     ckr__ds_module m = CKR_ZERO;
     ckr__walk w = ckr__walk_in(ckr_node_get(r->meta, "module"));
-    uint64_t i;
     uint32_t d;
     if (r->pipe) return;
     m.f = f;
-    m.buffers.c = m.views.map.c = m.shapes.c = r->c;
+    m.views.map.c = r->c;
     m.shared = ckr__ds_shared(r);
     if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, f, "module", "a dict of tensors");
-    ckr__ds_buffers(&m.buffers, f->root, 0);
-    for (i = 0; r->zero == 3 && ckr_node_is_list(list) && i < list->count; i++)
-        ckr__ds_shapes_of(r, &m, list->u.items[i]);
-    if (r->zero == 3) ckr__ds_shapes_of(r, &m, ckr_node_get(f->root, "frozen_param_shapes"));
     while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_weight(r, &m, &w);
-    ckr__map_free(&m.buffers);
     ckr__map_free(&m.views.map);
-    ckr__map_free(&m.shapes);
     for (d = 0; d < (r->zero == 3 ? r->dp : 1) && !ckr__failed(r->c); d++) {
         if (r->zero == 3) f = r->stages[0].models[d];
         if (!f) continue;
@@ -48630,18 +48837,17 @@ static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
 static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
 {
     const ckr__rankfile *f = g->optim[d];
-    const ckr_node *o = ckr__ds_own(r, g, d), *n = ckr_node_get(o, "partition_count");
-    const ckr_node *flats = ckr_node_get(o, ckr__ds_places_of[r->wrapper].masters);
-    const ckr_node *a = g->groups, *b = ckr_node_get(ckr__ds_base(r, g, d), "param_groups");
-    const uint64_t n_groups = a ? a->count : 0;
+    const ckr_node *o = ckr__ds_own(r, g, d), *parts = ckr_node_get(o, "partition_count"),
+                   *flats = ckr_node_get(o, ckr__ds_places_of[r->wrapper].masters),
+                   *groups = ckr_node_get(ckr__ds_base(r, g, d), "param_groups"), *n;
+    const uint64_t n_groups = g->groups ? g->groups->count : 0;
     int64_t v = r->dp;
-    double x, y;
     uint64_t i;
-    bool ok = true;
-    if (n && n->kind == CKR_NODE_INT) ok = ckr_node_i64(n, &v) && v == r->dp;
-    for (i = 0; ckr_node_is_list(n) && i < n->count && ok; i++)
-        ok = ckr_node_i64(n->u.items[i], &v) && v == r->dp;
-    if (!ok)
+    bool ok;
+    ckr_node_i64(parts, &v);
+    for (i = 0; v == r->dp && (n = ckr_node_at(parts, i)) != NULL; i++)
+        if (!ckr_node_i64(n, &v)) v = 0;
+    if (v != r->dp)
         ckr__fail_fmt(r->c, CKR_ITEM_FILES_SIZES, f->path, "partition_count",
                       "bring back this rank's file of the same run",
                       "%lld parts, but %s says %u data-parallel ranks", (long long)v,
@@ -48649,11 +48855,11 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
     if (!ckr_node_is_list(flats)) ckr__ds_bad(r, f, "the flat masters", "a list");
     else if (flats->count != g->n_groups)
         ckr__ds_partition(r, f, "groups", (int64_t)flats->count, (int64_t)g->n_groups);
-    ok = n_groups == (ckr_node_is_list(b) ? b->count : 0);
+    ok = n_groups == (ckr_node_is_list(groups) ? groups->count : 0);
     for (i = 0; i < n_groups && ok; i++) {
-        x = y = 0;
-        ckr_node_f64(ckr_node_get(a->u.items[i], "lr"), &x);
-        ckr_node_f64(ckr_node_get(b->u.items[i], "lr"), &y);
+        double x = 0, y = 0;
+        ckr_node_f64(ckr_node_get(g->groups->u.items[i], "lr"), &x);
+        ckr_node_f64(ckr_node_get(groups->u.items[i], "lr"), &y);
         ok = ckr__same(x, y);
     }
     if (!ok)
@@ -48801,53 +49007,24 @@ static void ckr__ds_whole(ckr__ds *r, uint32_t m)
    param_shapes only. Which layers a stage has is told by param_shapes, or with ZeRO-0 by how many
    parameters its optimizer has. */
 
-/* A name of a tied layer's tensor, and its shape; NULL: it is not told. */
-typedef struct ckr__ds_tied {
-    const char    *name;
-    const int64_t *shape;
-    uint32_t       n_dims;
-} ckr__ds_tied;
-
-/* The names of all stages, and of the tied among them those that no layer has claimed. */
-typedef struct ckr__ds_names {
-    ckr__map      all, buffers;        /* name -> stage                                  */
-    ckr__ds_tied *tied;
-    uint64_t      n;
-    bool          told;        /* by the caller or the side file: stages are not known   */
-} ckr__ds_names;
-
-/* size: a shape, or NULL. */
-static void ckr__ds_name_add(ckr__ds *r, ckr__ds_names *x, const char *name, const ckr_node *size,
-                             uint32_t m)
-{
-    ckr__ds_tied *t;
-    if (!name || ckr__map_find(&x->all, name, strlen(name), NULL)) return;
-    ckr__map_put(&x->all, name, strlen(name), m, NULL);
-    if (!ckr__starts(name, "tied_modules.")) return;
-    t = CKR__PUSH(ckr__ds_tied, r->c, x->tied, x->n);
-    t->name = name;
-    if (size && size->kind != CKR_NODE_NONE)
-        t->shape = ckr__ds_shape(r, r->stages[m].model, name, size, &t->n_dims);
-}
-
 /* A layer's tensor is called as the tied one of this local name and shape, or NUMBER.LOCAL. */
-static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__rankfile *f,
-                                 const char *local, const ckr_node *n)
+static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__rankfile *f, const char *local,
+                                 const ckr_node *n)
 {
     const char *name = ckr__printf(r->c, "%u.%s", (unsigned)f->at[CKR__N], local ? local : "");
     const ckr_view *v = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
     ckr_tensor *t;
     ckr__ds_param *p;
-    uint64_t m = 0, i;
+    uint64_t i;
     bool tied;
     if (!local || !v) {
         ckr__leave(r->c, r->s, f->rel, local ? local : "?", n);
         return;
     }
     if (!name) return;
-    tied = !ckr__map_find(&x->all, name, strlen(name), NULL);
-    for (i = 0; tied && i < x->n; i++) {
-        const ckr__ds_tied *k = &x->tied[i];
+    tied = !ckr__map_find(&r->names, name, strlen(name), NULL);
+    for (i = 0; tied && i < r->n_tied; i++) {
+        const ckr__ds_told *k = &r->told[r->tied[i]];
         const char *dot = strchr(k->name + 13, '.');
         if (!dot || strcmp(dot + 1, local) != 0) continue;
         if (k->shape && !ckr__same_dims(k->n_dims, k->shape, v->n_dims, v->shape)) continue;
@@ -48860,13 +49037,13 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__ds_names *x, const ckr__
                       "it has another shape than %s, which is of an earlier layer", name);
     else if (p) ckr__read_view(r->c, p->param, NULL, v, -1, true);
     if (p || ckr__plain_tensor_as(r->c, r->s, name, "param", v, &t) != CKR_OK || !t) return;
-    t->buffer = ckr__map_find(&x->buffers, name, strlen(name), NULL);
+    t->buffer = ckr__map_find(&r->buffers, name, strlen(name), NULL);
     p = t->buffer ? NULL : ckr__ds_param_add(r, name, t);
     if (!p) return;
     p->layer = f->at[CKR__N];
     p->tied = ckr__starts(name, "tied_modules.");
-    if (ckr__map_find(&x->all, name, strlen(name), &m)) p->first = (uint32_t)m;
-    else p->frozen = x->all.count > 0;
+    if (ckr__map_find(&r->names, name, strlen(name), &i)) p->first = r->told[i].stage;
+    else p->frozen = r->n_told > 0;
 }
 
 /* How many parameters the layer that parameter i begins has; *grown of them are trained. */
@@ -48933,62 +49110,43 @@ static void ckr__ds_deal_layers(ckr__ds *r)
              "called embed here", NULL);
 }
 
-/* The names that param_shapes tells, or the caller. ds_to_universal leaves the layer files behind:
-   what there is, param_shapes tells then; the parameters are their masters in the model's dtype, as
-   DeepSpeed loads them. */
-static void ckr__ds_names_read(ckr__ds *r, ckr__ds_names *x)
+/* ds_to_universal leaves the layer files behind: what there is, param_shapes tells then; the
+   parameters are their masters in the model's dtype, as DeepSpeed loads them. */
+static void ckr__ds_bare(ckr__ds *r)
 {
-    const bool f16 = ckr__ds_true(ckr_node_find(r->config, "/fp16/enabled")),
-               bf16 = ckr__ds_true(ckr_node_find(r->config, "/bf16/enabled"));
-    const ckr_dtype dtype = bf16 ? CKR_DTYPE_BF16 : f16 ? CKR_DTYPE_F16 : CKR_DTYPE_F32;
-    uint32_t m;
-    uint64_t k;
-    for (m = 0; m < r->mp; m++) {
-        const ckr_node *list = r->stages[m].shapes;
-        const ckr__rankfile *f = r->stages[m].model;
-        for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
-            ckr__walk w = ckr__walk_in(list->u.items[k]);
-            while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
-                ckr__ds_param *p;
-                ckr__ds_name_add(r, x, w.name, w.value, m);
-                if (!r->bare || !w.name || ckr__ds_find(r, w.name)) continue;  /* tied, earlier */
-                p = ckr__ds_absent(r, f, w.name, w.value, dtype);
-                if (!p) continue;
-                p->first = m;
-                p->tied = ckr__starts(w.name, "tied_modules.");
-                p->layer = p->tied ? 0 : strtol(w.name, NULL, 10);
-                if (p->layer < 0 || p->layer > 1 << 20)
-                    ckr__ds_bad(r, f, w.name, "a layer's number");
-                else if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
-            }
-        }
-        ckr__ds_buffers(&x->buffers, f->root, m);
+    ckr_dtype dtype = CKR_DTYPE_F32;
+    uint64_t i;
+    for (i = 2; i-- > 0;)
+        if (ckr__ds_true(ckr_node_find(r->config, ckr__ds_halves[i].at)))
+            dtype = ckr__ds_halves[i].dtype;
+    for (i = 0; i < r->n_told && !ckr__failed(r->c); i++) {
+        const ckr__ds_told *k = &r->told[i];
+        ckr__ds_param *p = ckr__ds_absent(r, k, dtype);
+        if (!p) return;
+        p->first = k->stage;
+        p->tied = ckr__starts(k->name, "tied_modules.");
+        p->layer = p->tied ? 0 : strtol(k->name, NULL, 10);
+        if (p->layer < 0 || p->layer > 1 << 20)
+            ckr__ds_bad(r, r->stages[k->stage].model, k->name, "a layer's number");
+        else if (p->layer >= (int64_t)r->n_layers) r->n_layers = (uint32_t)p->layer + 1;
     }
-    x->told = !x->all.count && r->desc && r->desc->names;
-    for (k = 0; x->told && k < r->desc->n_names; k++)
-        ckr__ds_name_add(r, x, ckr__strdup(r->c, r->desc->names[k]), NULL, 0);
+    r->layers = CKR__NEW_N(r->c, ckr__rankfile *, r->n_layers);
 }
 
 static void ckr__ds_pipe(ckr__ds *r)
 {
-    ckr__ds_names x = CKR_ZERO;
     ckr__walk w;
     uint32_t i;
     if (!r->pipe) return;
-    x.all.c = x.buffers.c = r->c;
-    for (i = 0; i < r->n_layers && r->layers; i++) ckr__ds_load(r, r->layers[i]);
-    ckr__ds_names_read(r, &x);
     for (i = 0; i < r->mp; i++) ckr__ds_same_step(r, r->stages[i].model);
-    for (i = 0; i < r->n_layers && r->layers; i++) {
-        const ckr__rankfile *f = r->layers[i];
+    for (i = 0; i < r->n_layers && !ckr__failed(r->c); i++) {
+        ckr__rankfile *f = r->layers[i];
+        ckr__ds_load(r, f);
         w = ckr__walk_in(f ? f->root : NULL);
-        while (ckr__walk_on(&w) && !ckr__failed(r->c))
-            ckr__ds_layer_tensor(r, &x, f, w.name, w.value);
+        while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_layer_tensor(r, f, w.name, w.value);
     }
-    if (r->bare) r->layers = CKR__NEW_N(r->c, ckr__rankfile *, r->n_layers);
-    else if (!ckr__failed(r->c) && (x.told || !x.all.count)) ckr__ds_deal_layers(r);
-    ckr__map_free(&x.all);
-    ckr__map_free(&x.buffers);
+    if (r->bare) ckr__ds_bare(r);
+    else if (!ckr__failed(r->c) && (r->named || !r->n_told)) ckr__ds_deal_layers(r);
 }
 
 /* >>deepspeed.universal ------------------------------------------------------- */
@@ -49003,8 +49161,7 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
     ckr__ds_run x;
     ckr__ds_span all = { p, 0, p->numel, 0 };
     size_t n = strlen(name);
-    int64_t numel = 0, count;
-    bool whole;
+    int64_t numel = 0;
     if (!ckr__cut_tail(name, &n, ".pt")) return;
     f = ckr__ds_uni_load(r, ckr__printf(r->c, "zero/%s/%s", p->name, name));
     x = ckr__ds_run_of(f, &p, 1, p->name);
@@ -49023,13 +49180,10 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
         return;
     }
     v = t->u.view;
-    whole = v->n_dims != 1 && ckr__ds_same_shape(p, v->n_dims, v->shape);
     if (v->layout || !ckr__numel(v->n_dims, v->shape, &numel) || numel != p->numel ||
-        (!whole && (v->n_dims != 1 || (numel > 1 && v->stride[0] != 1))))
+        (v->n_dims != 1 && !ckr__ds_same_shape(p, v->n_dims, v->shape)))
         ckr__ds_partition(r, f, p->name, numel, p->numel);
-    else if (whole && !ckr__contiguous(v, &count))
-        ckr__ds_bad(r, f, p->name, "a contiguous tensor");
-    else ckr__ds_run_read(r, &x, v);
+    ckr__ds_run_read(r, &x, v);
 }
 
 static void ckr__ds_uni(ckr__ds *r, uint32_t m)
@@ -49270,7 +49424,6 @@ static void ckr__ds_schedule(ckr__ds *r)
     if (!ckr__failed(r->c)) ckr__lr_drift(r->c, r->s, r->s->schedules);
 }
 
-/* >>deepspeed.client ---------------------------------------------------------- */
 /* What the trainer put beside DeepSpeed's own keys, and random states among it: of every rank with
    ZeRO-3, else of one a stage, from which all of its ranks go on. */
 
@@ -49371,12 +49524,11 @@ static void ckr__ds_progress(ckr__ds *r)
 {
     static const char *const tokens[] = { "consumed_tokens", "consumed_train_tokens" };
     const ckr_node *last = ckr_node_find(r->meta, "/lr_scheduler/last_batch_iteration");
-    int64_t v, steps = -1, skipped = 0;
+    const int64_t steps = r->s->progress.step;
+    int64_t v, skipped = 0;
     size_t i;
     ckr__ds_same_step(r, r->stages[0].model);
-    ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &steps);
     ckr_node_i64(ckr_node_get(r->meta, "skipped_steps"), &skipped);
-    r->s->progress.step = steps;
     if (ckr_node_i64(ckr_node_get(r->meta, "global_samples"), &v) && v >= 0)
         r->s->progress.samples = v;
     for (i = 0; i < 2; i++)
@@ -49411,14 +49563,14 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
                                ckr_state *s)
 {
     static void (*const steps[])(ckr__ds *) = {
-        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_wrap,
-        ckr__ds_model, ckr__ds_pipe, ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups,
-        ckr__ds_schedule, ckr__ds_clients
+        ckr__ds_sizes, ckr__ds_places, ckr__ds_ranks, ckr__ds_wrap, ckr__ds_names, ckr__ds_model,
+        ckr__ds_pipe, ckr__ds_optimizers, ckr__ds_progress, ckr__ds_groups, ckr__ds_schedule,
+        ckr__ds_clients
     };
     ckr__ds *r = CKR__NEW(c, ckr__ds);
     size_t i;
     if (!r) return c->err->code;
-    r->c = r->by_name.c = c;
+    r->c = r->by_name.c = r->names.c = r->buffers.c = c;
     r->s = s;
     r->dir = dir;
     r->desc = desc;
@@ -49428,6 +49580,8 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
     ckr__load_done(&r->load);
     ckr__map_free(&r->by_name);
+    ckr__map_free(&r->names);
+    ckr__map_free(&r->buffers);
     r->desc = NULL;
     s->framework_version = ckr_node_str(ckr_node_get(r->meta, "ds_version"));
     s->_kept->data = r;
@@ -49505,7 +49659,6 @@ static ckr_node *ckr__ds_copy(ckr__ds_job *x, const ckr_node *n)
     return ckr__copy_tree(x->c, x->f, n, NULL);
 }
 
-/* >>deepspeed.emit.foreign ---------------------------------------------------- */
 /* A file of no framework does not tell buffers from parameters, and has values beside the tensors.
    */
 
@@ -49836,8 +49989,6 @@ static void ckr__ds_lists(ckr__ds_job *x)
     }
 }
 
-/* >>deepspeed.emit.nodes ------------------------------------------------------ */
-
 static ckr_node *ckr__ds_stage_enum(ckr__ds_job *x)
 {
     ckr_node *n = ckr__dist_new(x->c, NULL, "deepspeed.runtime.zero.config.ZeroStageEnum",
@@ -49974,12 +50125,6 @@ static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key
     return out;
 }
 
-/* Where the configuration asks for a dtype. */
-static const struct { const char *key, *setting, *at; ckr_dtype dtype; } ckr__ds_halves[] = {
-    { "bf16", "bf16.enabled", "/bf16/enabled", CKR_DTYPE_BF16 },
-    { "fp16", "fp16.enabled", "/fp16/enabled", CKR_DTYPE_F16 }
-};
-
 /* The configuration as recorded, with the stage that is written now, and bf16 and fp16 as the
    coming run has them where --dtype asked for another. */
 static void ckr__ds_config(ckr__ds_job *x)
@@ -50087,8 +50232,6 @@ static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_list *b)
     return map;
 }
 
-/* >>deepspeed.emit.scaler ----------------------------------------------------- */
-
 static ckr_node *ckr__ds_or(ckr__ds_job *x, const ckr_node *d, const char *key, ckr_node *other)
 {
     const ckr_node *n = ckr_node_get(d, key);
@@ -50144,11 +50287,8 @@ static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x)
 
 static ckr_node *ckr__ds_clip(ckr__ds_job *x)
 {
-    const ckr_node *v = NULL;
-    if (x->ds) v = ckr_node_get(ckr__ds_optim(x->ds->stages[0].optim[0]), "clip_grad");
-    if (!v && x->ds) v = ckr_node_get(x->ds->optimizer, "clip_grad");
-    return v ? ckr__ds_copy(x, v)
-             : ckr__ds_or(x, x->config, "gradient_clipping", ckr__node_float(x->c, 0));
+    return ckr__ds_or(x, x->ds ? x->ds->optimizer : NULL, x->key,
+                      ckr__ds_or(x, x->config, "gradient_clipping", ckr__node_float(x->c, 0)));
 }
 
 static ckr_node *ckr__ds_version_node(ckr__ds_job *x)
@@ -50156,8 +50296,6 @@ static ckr_node *ckr__ds_version_node(ckr__ds_job *x)
     const char *v = ckr_node_str(ckr_node_get(x->meta, "ds_version"));
     return ckr__node_str(x->c, v ? v : "0.19.8");
 }
-
-/* >>deepspeed.emit.rank ------------------------------------------------------- */
 
 /* One more value of a list that is a row's. */
 static void ckr__ds_listed(ckr__ds_job *x, const char *key, ckr_node *value)
@@ -50243,8 +50381,6 @@ static bool ckr__ds_begin(ckr__ds_job *x, const char *name)
     x->f = path ? ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP) : NULL;
     return x->f != NULL;
 }
-
-/* >>deepspeed.emit.whole ------------------------------------------------------ */
 
 /* param_groups of optimizer_state.pt: the state's groups, one parameter each; with ZeRO-3 as
    torch's dict has them. */
@@ -50520,8 +50656,6 @@ static void ckr__ds_layer_out(ckr__ds_job *x)
             x->f->root = ckr__copy_tree(x->c, x->f, from->root, &hooks);
     }
 }
-
-/* >>deepspeed.emit.universal -------------------------------------------------- */
 
 /* NAME.pt of a parameter's directory, which holds its tensor of a slot. */
 static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_param *p, const char *slot)
@@ -50832,9 +50966,7 @@ static void ckr__ds_rescale(ckr__ds_job *x)
     const bool now = x->dtype == CKR_DTYPE_F16;
     double power = 16, window = 1000;
     if (!x->ds) return;
-    if (x->ds->universal) n = x->ds->optimizer;
-    else n = ckr__ds_optim(x->ds->stages[0].optim[0]);
-    x->scaler_was = n = ckr_node_get(n, "loss_scaler");
+    x->scaler_was = n = ckr_node_get(x->ds->optimizer, "loss_scaler");
     if (n && n->kind == CKR_NODE_OBJECT) x->scaler = n->u.object->state;
     else if (ckr_node_is_dict(own) && ckr_node_get(own, "cur_scale")) x->scaler = own;
     if (x->t->dtype == CKR_DTYPE_NONE || x->was == CKR_DTYPE_NONE || !x->optimizer ||
@@ -50887,8 +51019,6 @@ static void ckr__ds_say_batch(ckr__ds_job *x)
 {
     static const char why[] = "an update takes other samples: steps, epochs and the LR no longer "
                               "count the same, or DeepSpeed stops at its batch assertion";
-    static const char *const keys[] = { "train_micro_batch_size_per_gpu",
-                                        "gradient_accumulation_steps", "train_batch_size" };
     const ckr_node *old = ckr_node_get(x->meta, "ds_config");
     const int64_t saved = x->ds ? x->ds->s->batch : 0;
     const uint32_t ranks = x->ds ? x->ds->dp : x->dp;
@@ -50900,17 +51030,17 @@ static void ckr__ds_say_batch(ckr__ds_job *x)
             ckr__batch_unknown(x->c, ranks, x->dp);
         return;
     }
-    ckr_node_i64(ckr_node_get(old, keys[0]), &is[0]);
-    ckr_node_i64(ckr_node_get(old, keys[1]), &is[1]);
+    for (i = 0; i < 2; i++) ckr_node_i64(ckr_node_get(old, ckr__ds_batch[i]), &is[i]);
     if (is[0] < 1 && is[1] > 0 && saved) is[0] = saved / x->ds->dp / is[1];
     is[2] = saved;
     memcpy(was, is, sizeof was);
     is[2] = ckr__batch_split(all, x->dp, &is[0], &is[1]);
     for (i = 0; i < 3; i++) {
         ckr_node *now = ckr__node_int(x->c, is[i]);
-        ckr__node_set(x->c, x->config, keys[i], now);
-        if (i < 2 || ckr__has(old, keys[i]))
-            ckr__ds_setting(x, keys[i], now, saved ? ckr__node_int(x->c, was[i]) : NULL, why);
+        ckr__node_set(x->c, x->config, ckr__ds_batch[i], now);
+        if (i < 2 || ckr__has(old, ckr__ds_batch[i]))
+            ckr__ds_setting(x, ckr__ds_batch[i], now,
+                            saved ? ckr__node_int(x->c, was[i]) : NULL, why);
     }
     if (is[2] != all)
         ckr__say_int(x->c, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all, is[2],
@@ -58512,7 +58642,7 @@ static void ckr__mg_adopt_model(ckr__mg_adopt *a)
     if (!biased && (g->o_biased || g->mlp_biased))
         ckr__gpt_misfit(&a->g, "biases", "Megatron-LM has biases in all linear layers, in the "
                         "attention's first one alone, or in none", NULL);
-    else if (!g->norms_biased && !g->family->rms)
+    else if (!g->norms_biased && !g->names.family->rms)
         ckr__gpt_misfit(&a->g, "norms", "Megatron-LM's LayerNorm has a bias", NULL);
     else if (act && !ckr__word_in(g->gated ? "silu swish" : "gelu_new gelu_pytorch_tanh", act))
         ckr__gpt_misfit(&a->g, act, "Megatron-LM has no option for this activation", NULL);
@@ -58537,7 +58667,7 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
                   samples = a->own->progress.samples, length = rope ? told : g->positions;
     ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false),
              *zero = ckr__node_float(c, 0), *rotated = ckr__node_float(c, g->rope_base);
-    const bool level = g->family->rms || !strcmp(g->s->dialect, "llmc"),
+    const bool level = g->names.family->rms || !strcmp(g->s->dialect, "llmc"),
                base = ckr__whole(g->rope_base) && g->rope_base > 0;
     const struct { const char *key; ckr_node *v; const char *option; ckr_node *as; } rows[] = {
         { "num_layers", ckr__node_int(c, g->layers), "--num-layers", NULL },
@@ -58597,10 +58727,12 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
             ckr__setting(a->out, "command line", rows[i].option,
                          rows[i].as ? rows[i].as : rows[i].v, NULL, true, why);
     }
-    if (rope && !(g->rope_base > 0))
-        ckr__say(c, "CKR_MEGATRON_ROPE", CKR_APPROX, "rotary base", NULL, "10000",
-                 "no configuration is beside the tensors: Megatron-LM takes its default",
-                 "--rotary-base of the coming run, where the model was trained with another");
+    if (rope && !(g->rope_base > 0 && g->epsilon > 0))
+        ckr__say(c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "rotary base and epsilon of the norms",
+                 NULL, "10000 and 1e-05",
+                 "no configuration is beside the tensors: Megatron-LM takes its defaults",
+                 "--rotary-base and --norm-epsilon of the coming run, where the model was trained "
+                 "with others");
 }
 
 /* A module's extra state is None, and must be there. */
@@ -58735,7 +58867,7 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
     ckr_state *own = a->own;
     const uint64_t n = own->n_groups;
     ckr_group *all = CKR__NEW_N(a->c, ckr_group, 2 * n), vectors;
-    const ckr_node *first = NULL;
+    const ckr_node *first = NULL, *decayed = NULL;
     uint64_t i, more = n;
     for (i = 0; all && i < n && !ckr__failed(a->c); i++) {
         const ckr_group *was = &own->groups[i];
@@ -58751,61 +58883,83 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
             ckr__gpt_misfit(&a->g, "groups", "Megatron-LM has one weight decay and one set of "
                             "betas for all matrices", "--like FILE with such groups");
         ckr__mg_adopt_members(a, was, true, &vectors, matrices ? more : i);
-        if (vectors.n_params && ckr__mg_num(was->hyper, "weight_decay", 0) > 0)
-            ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
-                     ckr__node_text_of(a->c, decay), "0", "Megatron-LM decays no vectors", NULL);
+        if (vectors.n_params && ckr__mg_num(was->hyper, "weight_decay", 0) > 0) decayed = decay;
         if (!matrices) all[i] = vectors;
         else if (vectors.n_params) all[more++] = vectors;
         ckr__mg_adopt_group(a, &all[i], l, !matrices);
         if (matrices && vectors.n_params) ckr__mg_adopt_group(a, &all[more - 1], l, true);
     }
+    if (decayed)
+        ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
+                 ckr__node_text_of(a->c, decayed), "0", "Megatron-LM decays no vectors", NULL);
     own->groups = all;
     own->n_groups = more;
 }
 
-/* The curve as Megatron-LM's scheduler has it, with its weight decay; a clock of samples asks for
-   the batch. One of another framework whose parameters are not the same stays, and the planner
-   refuses it. NULL: there is none. */
+/* The parameters of Megatron-LM's scheduler for a curve of another framework; whether they give the
+   same LR from here on, the planner proves. NULL: there are none. */
+static ckr_node *ckr__mg_adopt_curve(ckr__mg_adopt *a, const ckr_schedule *now)
+{
+    const ckr__curve *v = now->opaque ? NULL : now->curve;
+    const uint8_t kind = v ? v->kind : 0, shape = v ? v->shape : 0;
+    const char *style = shape == CKR__SH_LINEAR   ? "linear"
+                        : shape == CKR__SH_COSINE ? "cosine"
+                        : shape == CKR__SH_CONST  ? "constant"
+                                                    : NULL;
+    double top, low, start;
+    ckr_node *d;
+    uint64_t i;
+    if (!ckr__plain_map(now) || !now->n_lanes || !style ||
+        (kind != CKR__CV_HF && kind != CKR__CV_NANOTRON && kind != CKR__CV_TITAN &&
+         kind != CKR__CV_LLMC))
+        return NULL;
+    top = kind == CKR__CV_LLMC ? (double)(float)now->lanes[0].base : now->lanes[0].base;
+    low = kind == CKR__CV_NANOTRON ? now->lanes[0].min : v->k.floor == v->k.floor ? v->k.floor * top
+                                                                                  : 0;
+    start = kind == CKR__CV_NANOTRON || (v->flags & CKR__CF_WARMUP) ? v->k.start
+            : kind == CKR__CV_TITAN                                 ? v->k.start - 1
+                                                                    : v->k.warm;
+    for (i = 1; i < now->n_lanes; i++)
+        if (!ckr__same(now->lanes[i].base, now->lanes[0].base))
+            ckr__gpt_misfit(&a->g, "groups", "Megatron-LM has one LR for all parameters",
+                            "--set lr=LR");
+    if (a->own->batch < 1)
+        ckr__gpt_misfit(&a->g, "batch", "Megatron-LM's scheduler counts samples, and nothing tells "
+                        "how many an update has", "--set batch_size=N");
+    d = ckr__node_dict(a->c, "max_lr", ckr__node_float(a->c, top), "min_lr",
+                       ckr__node_float(a->c, low), "lr_warmup_iters",
+                       ckr__node_float(a->c, v->k.warm), "lr_decay_iters",
+                       ckr__node_float(a->c, v->k.total), "lr_decay_style",
+                       ckr__node_str(a->c, start > v->k.warm ? "WSD" : style),
+                       "global_batch_size", ckr__node_int(a->c, ckr__max_i64(1, a->own->batch)),
+                       CKR__END);
+    if (d && start > v->k.warm) {
+        ckr__node_set(a->c, d, "lr_wsd_decay_style", ckr__node_str(a->c, style));
+        ckr__node_set(a->c, d, "lr_wsd_decay_iters", ckr__node_float(a->c, v->k.total - start));
+    }
+    return d;
+}
+
+/* The curve as Megatron-LM's scheduler has it, with its weight decay. One that it has not stays,
+   and the planner refuses it. NULL: there is none. */
 static ckr_schedule *ckr__mg_adopt_schedule(ckr__mg_adopt *a, const ckr_schedule *now)
 {
-    static const struct { const char *kind, *style; } same[] = {
-        { "transformers:linear", "linear" }, { "transformers:cosine", "cosine" },
-        { "transformers:cosine_with_min_lr", "cosine" },
-        { "transformers:constant_with_warmup", "constant" }, { "diffusers:linear", "linear" },
-        { "diffusers:cosine", "cosine" }, { "diffusers:constant_with_warmup", "constant" },
-        { "llmc:cosine", "cosine" }, { "llmc:linear", "linear" }
-    };
-    const ckr__curve_nums *k = now && now->curve ? &now->curve->k : NULL;
     double *bases = now ? CKR__NEW_N(a->c, double, now->n_lanes) : NULL, wd = 0;
-    ckr_schedule *x = NULL;
+    ckr_node *params = now ? ckr__mg_adopt_curve(a, now) : NULL;
+    ckr_schedule *x = params && bases
+                          ? ckr__sched_try(a->c, "megatron", params, bases, now->n_lanes, NULL)
+                          : NULL;
     ckr__curve *v;
-    ckr_node *params;
     uint64_t i;
-    size_t n = sizeof same / sizeof *same;
-    while (bases && n > 0 && strcmp(same[n - 1].kind, now->kind) != 0) n--;
-    if (bases && n && k && !now->opaque && now->n_lanes && ckr__plain_map(now)) {
-        const double top = now->lanes[0].base, low = k->floor == k->floor ? k->floor : 0;
-        if (a->own->batch < 1)
-            ckr__gpt_misfit(&a->g, "batch", "Megatron-LM's scheduler counts samples, and nothing "
-                            "tells how many an update has", "--set batch_size=N");
-        params = ckr__node_dict(
-            a->c, "max_lr", ckr__node_float(a->c, top), "min_lr", ckr__node_float(a->c, top * low),
-            "lr_warmup_iters", ckr__node_float(a->c, k->warm), "lr_decay_iters",
-            ckr__node_float(a->c, k->total > k->warm ? k->total : k->warm + 1), "lr_decay_style",
-            ckr__node_str(a->c, same[n - 1].style), "global_batch_size",
-            ckr__node_int(a->c, ckr__max_i64(1, a->own->batch)), CKR__END);
-        x = ckr__sched_try(a->c, "megatron", params, bases, now->n_lanes, NULL);
-        if (x) x->position = (int64_t)(x->rate * (double)ckr__step_done(a->own));
-        if (x) ckr__sched_stand(x, ckr__step_done(a->own));
-    }
+    if (x) x->position = (int64_t)(x->rate * (double)ckr__step_done(a->own));
+    if (x) ckr__sched_stand(x, ckr__step_done(a->own));
     if (!x && now) x = ckr__sched_copy(a->c, now);
     v = x && !x->opaque ? ckr__curve_own(a->c, x) : NULL;
-    if (!v || v->kind != CKR__CV_MEGATRON) return x;
-    for (i = 0; i < a->own->n_groups; i++)
-        wd = wd > 0 ? wd : ckr__mg_num(a->own->groups[i].hyper, "weight_decay", 0);
-    for (i = 0; i < x->n_lanes && !(v->flags & CKR__CF_WD); i++)
-        x->lanes[i].start_wd = x->lanes[i].end_wd = wd;
-    if (!(v->flags & CKR__CF_WD)) v->wd_shape = CKR__SH_CONST;
+    if (!v || v->kind != CKR__CV_MEGATRON || (v->flags & CKR__CF_WD)) return x;
+    for (i = 0; i < a->own->n_groups && !(wd > 0); i++)
+        wd = ckr__mg_num(a->own->groups[i].hyper, "weight_decay", 0);
+    for (i = 0; i < x->n_lanes; i++) x->lanes[i].start_wd = x->lanes[i].end_wd = wd;
+    v->wd_shape = CKR__SH_CONST;
     v->flags |= CKR__CF_WD;
     return x;
 }
@@ -58844,20 +58998,21 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     ckr__mg_adopt a = CKR_ZERO;
     const bool optimizer = !(t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
     ckr__mg *r = CKR__NEW(x->c, ckr__mg);
-    const ckr_tensor *embedding;
+    const ckr_state *named;
     ckr_schedule *sched;
     a.c = x->c;
     a.out = x->out;
     a.t = t;
     a.r = r;
     if (!r || !ckr__gpt_read(&a.g, x->c, x->out, x->s, t, CKR_ITEM_MEGATRON_SOURCE)) return false;
-    a.own = ckr__gpt_as(&a.g, CKR__GPT_MEGATRON);
-    if (!a.own) return false;
+    named = ckr__gpt_as(&a.g, CKR__GPT_MEGATRON);
+    a.own = CKR__NEW(x->c, ckr_state);
+    if (!named || !a.own) return false;
+    *a.own = *named;
     a.dist = !t->variant || !*t->variant || !strcmp(t->variant, "torch_dist");
-    embedding = a.own->tensors[0];
-    a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : embedding->dtype;
+    a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : named->tensors[0]->dtype;
+    if (ckr__mg_is_wide(a.as) && !ckr__masters_in(x->out, named, a.own)) return false;
     a.args = ckr__node(x->c, CKR_NODE_DICT);
-    x->out->renamed = true;
     t->without |= CKR_RNG;             /* there are none of model parallel ranks         */
     r->c = r->by_name.c = x->c;
     r->s = a.own;
@@ -58883,13 +59038,13 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     if (optimizer) ckr__mg_adopt_slots(&a);
     if (!ckr__going(x->c)) return false;
     ckr__mg_adopt_items(&a, optimizer);
+    if (!optimizer) a.own->n_groups = a.own->n_schedules = 0;
     sched = ckr__mg_adopt_schedule(&a, a.own->n_schedules ? a.own->schedules : NULL);
     a.own->schedules = sched;
     ckr__mg_adopt_groups(&a, sched);
     if (optimizer && !sched)
         ckr__gpt_misfit(&a.g, "schedule", "Megatron-LM loads the optimizer with its scheduler's "
                         "state, and the source has no schedule", "--to-schedule megatron:...");
-    if (!optimizer) a.own->n_groups = 0;
     ckr__mg_adopt_root(&a, optimizer);
     ckr__map_free(&r->by_name);
     r->s = CKR__DUP(x->c, ckr_state, a.own, 1);
@@ -58897,6 +59052,17 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     x->mg = r;
     x->s = a.own;
     return ckr__going(x->c);
+}
+
+/* What no shape of its tensors tells (>>kit.gpt). */
+static void ckr__mg_gpt(ckr__gpt *g)
+{
+    const ckr_node *args = ((const ckr__mg *)ckr__kept_data(g->s))->args;
+    g->heads = ckr__mg_size(args, "num_attention_heads", 0);
+    g->kv_heads = ckr__mg_query_groups(args);
+    g->interleaved = ckr__mg_flag(args, "rotary_interleaved");
+    g->epsilon = ckr__mg_num(args, "layernorm_epsilon", 0);
+    g->rope_base = ckr__mg_num(args, "rotary_base", 0);
 }
 
 /* `clean`: not after anything was refused. */
@@ -58924,6 +59090,8 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.t = &own;
     x.out = out;
     if (!strcmp(s->dialect, "megatron")) x.mg = (const ckr__mg *)ckr__kept_data(s);
+    if (x.mg && ckr_node_get(s->carried, "gpt"))
+        out->carried = ckr__node_dict(c, "gpt", ckr__dict_value(s->carried, "gpt"), CKR__END);
     if (!x.mg && !ckr__mg_adopted(&x, &own)) return c->err->code;
     mg = x.mg;
     *to = *mg;
@@ -58984,7 +59152,7 @@ static const ckr__dialect ckr__megatron = {
     "megatron", "torch torch_dist", ckr__mg_probe, ckr__mg_read_dir, ckr__streams_held,
     ckr__mg_emit, NULL, NULL, ckr__mg_faults,
     "model_optim_rng.pt distrib_optim.pt common.pt *.distcp *.metadata",
-    "vpp to_version heads kv_heads", &ckr__mg_schedules, &ckr__mg_bounds, false
+    "vpp to_version heads kv_heads gpt", &ckr__mg_schedules, &ckr__mg_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_MEGATRON */
@@ -59579,6 +59747,9 @@ static void ckr__gpt_told(ckr__gpt *g)
 #endif
 #ifndef CKPTRESUME_NO_LLMC
     if (!strcmp(g->s->dialect, "llmc")) ckr__lm_gpt(g);
+#endif
+#ifndef CKPTRESUME_NO_MEGATRON
+    if (!strcmp(g->s->dialect, "megatron")) ckr__mg_gpt(g);
 #endif
     (void)g;
 }

@@ -1236,7 +1236,7 @@ static const option all_options[] = {
     { "vocab", "N", KIND_ROWS, AT(target.vocab), VERB_OPENING,
       "logical vocabulary size, where no file tells it" },
     { "heads", "N", KIND_ROWS, AT(heads), VERB_POLICY,
-      "heads of the attention, where no file tells them (megatron)" },
+      "heads of the attention, where no file tells them (megatron, llmc)" },
     { "kv-heads", "N", KIND_ROWS, AT(kv_heads), VERB_POLICY,
       "key-value heads of the attention, where no file tells them (megatron, torchtitan)" },
     { "fsdp-size", "N", KIND_ROWS, AT(fsdp_size), VERB_TARGET,

@@ -4,11 +4,13 @@ Weights of transformers' Llama, Qwen2, Qwen3 and GPT-2, of TorchTitan's names an
 checkpoints of Megatron-LM, whose own GPTModel (megatron-core, its local modules) loads them strictly and gives the
 logits of the model that they came from: order of fused rows, gate and up, rotation and norms are then right. Both
 compute in float32, in another order of sums: 1e-4 of logits around 1 is far from what any permutation would give.
+A script's run goes on there: moments, groups and LR are right where one more update gives the same model again.
 Prints a line per failure, then `N passed, N failed`.
 """
 
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import warnings
 from pathlib import Path
 
 import torch
+import transformers
 from count import end, expect
 
 warnings.filterwarnings("ignore")
@@ -28,8 +31,7 @@ def tool(*args):
 
 
 def hf(kind, **more):
-    import transformers as t
-
+    t = transformers
     small = dict(vocab_size=V, hidden_size=H, num_hidden_layers=L, num_attention_heads=N, num_key_value_heads=KV,
                  intermediate_size=F, max_position_embeddings=S, attn_implementation="eager", **more)
     config = {"llama": t.LlamaConfig, "mistral": t.MistralConfig, "qwen2": t.Qwen2Config, "qwen3": t.Qwen3Config}
@@ -111,13 +113,77 @@ def case(scratch, name, model, state=None, flags=()):
     file = torch.load(out / "release/mp_rank_00/model_optim_rng.pt", weights_only=False)
     with torch.no_grad():
         want = model(tokens).logits
-        have = logits(megatron(file["args"], file["model"]), tokens)[..., :V]
+        own = megatron(file["args"], file["model"])
+        have = logits(own, tokens)[..., :V]
     worst = float((want - have).abs().max())
     expect(worst < 1e-4 * max(1.0, float(want.abs().max())), f"{name}: logits differ by {worst}")
+    sharded(scratch, name, src, own, file["args"], flags)
+
+
+def sharded(scratch, name, src, own, args, flags):
+    """The other format, from two by three ranks' files, is the same tensors for Megatron's own loader."""
+    from megatron.core import dist_checkpointing
+
+    out = scratch / f"{name}-dist"
+    rc, said = tool("convert", src, out, "--to", "megatron", "--mode", "transfer", "--tp", 2, "--pp", L, *flags)
+    if not expect(rc == 0, f"{name}: {said}"):
+        return
+    want = own.state_dict()
+    other = megatron(args, {k: v if v is None else torch.zeros_like(v) for k, v in want.items()})
+    state = dist_checkpointing.load(other.sharded_state_dict(), str(out / "release"))
+    other.load_state_dict({k: v for k, v in state.items() if k in want}, strict=True)
+    bad = [k for k, v in other.state_dict().items() if v is not None and not torch.equal(v, want[k])]
+    expect(not bad, f"{name}: torch_dist has other {bad}")
+
+
+def updated(scratch, name, model):
+    """A run of three updates, and the fourth by both."""
+    curve = "cosine,num_warmup_steps=2,num_training_steps=10"
+    groups = [{"params": [(n, p) for n, p in model.named_parameters() if (p.dim() > 1) == many], "weight_decay": wd}
+              for many, wd in ((True, 0.1), (False, 0.0))]
+    optimizer = torch.optim.AdamW(groups, lr=1e-2, betas=(0.9, 0.95))
+    scheduler = transformers.get_scheduler("cosine", optimizer, 2, 10)
+    batches = torch.randint(0, V, (4, 2, S))
+
+    def update(logits_of, optimizer, tokens):
+        rows = logits_of(tokens)[:, :-1, :V].reshape(-1, V)
+        loss = torch.nn.functional.cross_entropy(rows, tokens[:, 1:].reshape(-1))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    for i in range(3):
+        update(lambda x: model(x).logits, optimizer, batches[i])
+        scheduler.step()
+    src, out = scratch / f"{name}-run.pt", scratch / f"{name}-run"
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": 3,
+                "lr_scheduler": scheduler.state_dict()}, src)
+    rc, said = tool("convert", src, out, "--to", "megatron", "--variant", "torch", "--heads", N, "--set",
+                    "batch_size=2", "--schedule", f"transformers:{curve}")
+    if not expect(rc == 0, f"{name}: {said}"):
+        return
+    file = torch.load(out / "iter_0000003/mp_rank_00/model_optim_rng.pt", weights_only=False)
+    own = megatron(file["args"], file["model"])
+    named, saved = list(own.named_parameters()), file["optimizer"]
+    told = [{k: g[k] for k in ("lr", "betas", "eps", "weight_decay")} for g in saved["param_groups"]]
+    parts = [[p for _, p in named if (p.dim() > 1) == (g["wd_mult"] > 0)] for g in saved["param_groups"]]
+    other = torch.optim.AdamW([dict(g, params=p) for g, p in zip(told, parts)])
+    for group, g in zip(other.param_groups, saved["param_groups"]):
+        expect(len(group["params"]) == len(g["params"]), f"{name}: {len(g['params'])} parameters of a group")
+        for p, i in zip(group["params"], g["params"]):
+            state = saved["state"][i]
+            other.state[p] = {"step": torch.tensor(float(g["step"])), "exp_avg": state["exp_avg"].clone(),
+                              "exp_avg_sq": state["exp_avg_sq"].clone()}
+    update(lambda x: model(x).logits, optimizer, batches[3])
+    update(lambda x: logits(own, x), other, batches[3])
+    with torch.no_grad():
+        worst = float((model(batches[0]).logits - logits(own, batches[0])[..., :V]).abs().max())
+    expect(worst < 1e-4, f"{name}: after another update logits differ by {worst}")
 
 
 def main():
     scratch = Path(sys.argv[2])
+    shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(3)
     with socket.socket() as s:
@@ -141,6 +207,7 @@ def main():
     case(scratch, "titan", m, titan_names(m.state_dict()), ("--heads", N))
     m = hf("gpt2")
     case(scratch, "script", m, script_names(m.state_dict()), ("--heads", N))
+    updated(scratch, "llama", hf("llama", tie_word_embeddings=False, rms_norm_eps=1e-5))
     torch.distributed.destroy_process_group()
     return end()
 
