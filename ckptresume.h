@@ -25592,11 +25592,11 @@ static bool ckr__slot_square(const ckr_tensor *param, const ckr_tensor *t)
 static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
 {
     const ckr_view *by[CKR__SLOT_UNKNOWN + 1] = { NULL }, *row, *column;
-    for (uint64_t i = 0; i < ckr__dict_n(state); i++) {
-        const char *slot = ckr__dict_key(state, i);
-        const ckr_node *v = ckr__dict_at(state, i);
-        if (v->kind == CKR_NODE_OBJECT) return NULL;
-        if (slot && v->kind == CKR_NODE_TENSOR) by[ckr__slot_named(slot)] = v->u.view;
+    ckr__walk w = ckr__walk_in(state);
+    while (ckr__walk_on(&w)) {
+        if (w.value->kind == CKR_NODE_OBJECT) return NULL;
+        if (w.name && w.value->kind == CKR_NODE_TENSOR)
+            by[ckr__slot_named(w.name)] = w.value->u.view;
     }
     row = by[CKR__SLOT_ROW];
     column = by[CKR__SLOT_COLUMN];
@@ -25613,6 +25613,14 @@ static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
     return like;
 }
 
+/* What was said of values in an optimizer's state that are no slots; NULL: there are none. */
+static const ckr_note *ckr__slot_note(const ckr_state *s)
+{
+    for (uint64_t i = 0; i < s->n_notes; i++)
+        if (!strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE")) return &s->notes[i];
+    return NULL;
+}
+
 /* Says of a value in a parameter's state that is no slot what that means, once: it may hold
    tensors, which each rank has of what it has of the parameter. */
 static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, const ckr_node *v)
@@ -25621,10 +25629,7 @@ static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, 
     bool deep = v->kind == CKR_NODE_OBJECT || v->kind == CKR_NODE_TENSOR;
     for (uint64_t i = 0; i < n && !deep; i++)
         deep = v->u.items[i]->kind >= CKR_NODE_LIST && v->u.items[i]->kind != CKR_NODE_DTYPE;
-    if (!strcmp(slot, "al")) return;           /* LBFGS makes it anew                        */
-    for (uint64_t i = 0; i < s->n_notes && deep; i++)
-        deep = strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE") != 0;
-    if (deep)
+    if (deep && strcmp(slot, "al") != 0 && !ckr__slot_note(s))     /* LBFGS makes `al` anew  */
         ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_LOST, slot, NULL, NULL,
                  "it is a part of the optimizer's state, and neither tensor nor number: it is not "
                  "read", NULL);
@@ -25633,21 +25638,20 @@ static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, 
 /* Where all that the source has goes with it. */
 static void ckr__slots_kept(ckr__ctx *c, const ckr_state *s)
 {
-    for (uint64_t i = 0; i < s->n_notes; i++)
-        if (!strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE"))
-            ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_EXACT, s->notes[i].subject, NULL, NULL,
-                     "it goes along as it is", NULL);
+    const ckr_note *said = ckr__slot_note(s);
+    if (said)
+        ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_EXACT, said->subject, NULL, NULL,
+                 "it goes along as it is", NULL);
 }
 
 /* Refuses to write an optimizer's state that is not whole. */
 static void ckr__slots_whole(ckr__ctx *c, const ckr_state *s)
 {
-    for (uint64_t i = 0; i < s->n_notes && !c->refused; i++)
-        if (!strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE"))
-            ckr__refuse(c, CKR_ITEM_SLOT_CUT, s->notes[i].subject,
-                        "it is neither tensor nor number, and not read: the state would not be "
-                        "whole",
-                        "leave out the optimizer: --without optimizer,groups");
+    const ckr_note *said = ckr__slot_note(s);
+    if (said && !c->refused)
+        ckr__refuse(c, CKR_ITEM_SLOT_CUT, said->subject,
+                    "it is neither tensor nor number, and not read: the state would not be whole",
+                    "leave out the optimizer: --without optimizer,groups");
 }
 
 /* What a target does with slots: holds each whole under its name, cuts each as its parameter, or
@@ -36064,24 +36068,23 @@ static ckr_result ckr__optim_unstored(ckr__script *x, const ckr__optim *o,
 static ckr_result ckr__optim_check_names(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
                                          uint64_t n)
 {
-    uint64_t *at = CKR__NEW_N(x->c, uint64_t, n);
-    ckr__map claimed = CKR_ZERO;
-    ckr_result r = CKR_OK;
+    uint64_t *at = CKR__NEW_N(x->c, uint64_t, n), i;
+    ckr__map claimed = { x->c, NULL, 0, 0 };
     if (!x->names.count || !at) return x->c->err->code;
-    claimed.c = x->c;
-    for (uint64_t i = 0; i < n; i++) ckr__map_put(&claimed, p[i].name, strlen(p[i].name), i, NULL);
-    for (uint64_t i = 0; i < n && r == CKR_OK; i++) {
-        if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), &at[i]))
-            r = ckr__optim_unstored(x, o, &p[i], &claimed, &at[i]);
-        if (r != CKR_OK) break;
-        const char *name = x->s->tensors[at[i]]->name;
+    for (i = 0; i < n; i++) ckr__map_put(&claimed, p[i].name, strlen(p[i].name), i, NULL);
+    for (i = 0; i < n && !ckr__failed(x->c); i++) {
+        const char *name;
+        if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), &at[i]) &&
+            ckr__optim_unstored(x, o, &p[i], &claimed, &at[i]) != CKR_OK)
+            break;
+        name = x->s->tensors[at[i]]->name;
         ckr__map_put(&claimed, name, strlen(name), i, NULL);
         if (!ckr__optim_fits(&p[i], x->s->tensors[at[i]]))
-            r = ckr__optim_names_fail(x, o, p[i].name, "the optimizer's state has another shape "
-                                                       "than the parameter");
+            ckr__optim_names_fail(x, o, p[i].name, "the optimizer's state has another shape than "
+                                                   "the parameter");
     }
     ckr__map_free(&claimed);
-    for (uint64_t i = 0; i < n && r == CKR_OK && !ckr__failed(x->c); i++) {
+    for (i = 0; i < n && !ckr__failed(x->c); i++) {
         const char *name = x->s->tensors[at[i]]->name;
         if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), NULL)) {
             ckr__map_put(&x->names, p[i].name, strlen(p[i].name), at[i], NULL);
@@ -36089,7 +36092,7 @@ static ckr_result ckr__optim_check_names(ckr__script *x, const ckr__optim *o, ck
         }
         p[i].name = name;
     }
-    return r == CKR_OK ? x->c->err->code : r;
+    return x->c->err->code;
 }
 
 /* Digits by value, the rest by bytes: layers.2 before layers.10. */
@@ -42722,22 +42725,20 @@ static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, 
 }
 
 /* Tensors inside an object, which is not built: nobody sees them but who copies the file whole. */
-static ckr_result ckr__plain_object(ckr__ctx *c, ckr__flat *in, const char *key,
-                                    const ckr_node *object)
+static void ckr__plain_object(ckr__ctx *c, ckr__flat *in, const char *key, const ckr_node *object)
 {
+    const char *name = object->u.object->name;
     uint64_t n = 0;
-    ckr_result r = CKR_OK;
-    if (!in->seen && !ckr__flat_begin(in, c, c->n_nodes)) return c->err->code;
+    if (!in->seen && !ckr__flat_begin(in, c, c->n_nodes)) return;
     in->deep = true;
-    for (const ckr_node *x = object; x && r == CKR_OK; x = ckr__flat_next(in)) {
+    for (const ckr_node *x = object; x && !ckr__failed(c); x = ckr__flat_next(in)) {
         n += x->kind == CKR_NODE_TENSOR || x->kind == CKR_NODE_NDARRAY;
-        if (ckr__flat_new(in, x)) r = ckr__flat_enter(in, x);
+        if (ckr__flat_new(in, x)) ckr__flat_enter(in, x);
     }
-    if (r != CKR_OK || !n) return r;
-    return ckr__say(c, "CKR_W_TENSORS_IN_OBJECT", CKR_LOST, *key ? key : object->u.object->name,
-                    NULL, NULL,
-                    ckr__printf(c, "tensors inside an object of %s, which is not built: %llu",
-                    object->u.object->name, (unsigned long long)n), "save its state_dict()");
+    if (n && !ckr__failed(c))
+        ckr__say(c, "CKR_W_TENSORS_IN_OBJECT", CKR_LOST, *key ? key : name, NULL, NULL,
+                 ckr__printf(c, "tensors inside an object of %s, which is not built: %llu", name,
+                             (unsigned long long)n), "save its state_dict()");
 }
 
 /* Is it the state of a generator, by its form? One of 16 bytes might be anything's: its key has to
@@ -42765,24 +42766,24 @@ static bool ckr__plain_stream(ckr__ctx *c, ckr_state *s, const ckr__flat *w, con
 
 static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *root)
 {
-    const ckr__plain *p = (const ckr__plain *)ckr__kept_data(s);
+    const ckr__plain *p = ckr__plain_of(s);
     ckr__flat w, in = CKR_ZERO;
-    ckr_result r = CKR_OK;
     if (!ckr__flat_begin(&w, c, c->n_nodes)) return c->err->code;
-    for (const ckr_node *x = root; x && r == CKR_OK; x = ckr__flat_next(&w)) {
+    for (const ckr_node *x = root; x && !ckr__failed(c); x = ckr__flat_next(&w)) {
+        const char *key;
         if (ckr__plain_taken(p, x) || ckr__plain_stream(c, s, &w, x)) continue;
         if (ckr__flat_new(&w, x)) {
-            r = ckr__flat_enter(&w, x);
+            ckr__flat_enter(&w, x);
             continue;
         }
-        const char *key = ckr__flat_key(&w);
-        if (!key) r = c->err->code;
-        else if (x->kind == CKR_NODE_TENSOR && !(p && p->taken))
-            r = ckr__plain_tensor(c, s, key, x->u.view);
-        else r = ckr__leave(c, s, key, NULL, x);
-        if (r == CKR_OK && x->kind == CKR_NODE_OBJECT) r = ckr__plain_object(c, &in, key, x);
+        key = ckr__flat_key(&w);
+        if (!key) break;
+        if (x->kind == CKR_NODE_TENSOR && !(p && p->taken))
+            ckr__plain_tensor(c, s, key, x->u.view);
+        else ckr__leave(c, s, key, NULL, x);
+        if (x->kind == CKR_NODE_OBJECT && !ckr__failed(c)) ckr__plain_object(c, &in, key, x);
     }
-    return r;
+    return c->err->code;
 }
 
 /* The state dicts of an optimizer and of a scheduler: the root itself, or the first value of it
@@ -43136,30 +43137,25 @@ static ckr_result ckr__whole_groups(ckr__whole_job *w, const ckr_node *optimizer
 }
 
 /* Schedulers that were read as one, each with the groups of its optimizer. */
-static ckr_result ckr__whole_schedulers(ckr__whole_job *w, const ckr_schedule *s)
+static void ckr__whole_schedulers(ckr__whole_job *w, const ckr_schedule *s)
 {
     uint64_t *lanes = CKR__NEW_N(w->c, uint64_t, s->n_lanes), i, k, n;
     ckr_schedule *one = ckr__sched_copy(w->c, s);
     ckr_node *state = NULL;
-    ckr_result r = CKR_OK;
-    if (!lanes || !one) return w->c->err->code;
-    for (i = 0; i < s->n_lanes; i++) lanes[i] = i;
-    for (i = k = 0; k < w->p->n_schedulers && r == CKR_OK; k++, i += n) {
+    for (i = 0; lanes && i < s->n_lanes; i++) lanes[i] = i;
+    for (i = k = 0; k < w->p->n_schedulers && !ckr__failed(w->c); k++, i += n) {
         n = ckr_node_get(w->p->optimizers[k], "param_groups")->count;
         one->state = w->p->schedulers[k];
-        r = ckr__sched_torch_write(w->c, one, lanes + i, n, s->position, &state);
+        ckr__sched_torch_write(w->c, one, lanes + i, n, s->position, &state);
         ckr__whole_stand(w, w->p->schedulers[k], state);
     }
-    return r;
 }
 
 /* The scheduler's state, where it is another than it was, and what torch goes on with from it. */
 static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was)
 {
     const ckr_schedule *s = w->s->n_schedules ? w->s->schedules : NULL;
-    const int64_t done = ckr__step_done(w->s);
     const bool same = ckr__sched_same(s, was), several = w->p->n_schedulers > 1;
-    ckr_result r = CKR_OK;
     if (!s) return CKR_OK;
     if (several && !same && (!w->swaps.c || s->n_lanes != w->s->n_groups ||
                              w->source->n_schedules > 1 ||
@@ -43168,19 +43164,18 @@ static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was
                         "the file has several schedulers, which are written as they were only",
                         "--lr-policy keep");
     if (w->p->scheduler && !same && !s->opaque)
-        r = ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
-    if (w->scheduler && several && r == CKR_OK) r = ckr__whole_schedulers(w, s);
+        ckr__sched_torch_write(w->c, s, NULL, s->n_lanes, s->position, &w->scheduler);
+    if (w->scheduler && several && !ckr__failed(w->c)) ckr__whole_schedulers(w, s);
     if (w->scheduler && !w->p->optimizer)
         ckr__say(w->c, "CKR_W_OPTIMIZER_ELSEWHERE", CKR_APPROX, s->kind, NULL, NULL,
                  "the optimizer's groups are in another file, which has the LR of the first update "
                  "and, for torch's recurrent schedulers, of all",
                  "set lr and initial_lr of that file's groups to what `lr` says");
-    if (r != CKR_OK) return r;
-    ckr__setting_scheduler(w->out, s, was, w->p->scheduler != NULL);
+    if (!ckr__failed(w->c)) ckr__setting_scheduler(w->out, s, was, w->p->scheduler != NULL);
     if (ckr__failed(w->c) || !s->n_lanes) return w->c->err->code;
     return ckr__torch_follows(w->c, w->scheduler ? w->scheduler : w->p->scheduler,
                               s->n_lanes == w->s->n_groups ? w->s->groups : NULL, s, was, s->rate,
-                              done, &w->out->follows);
+                              ckr__step_done(w->s), &w->out->follows);
 }
 
 static void ckr__whole_maps(ckr__whole_job *w, const ckr__plain *p)
@@ -43991,25 +43986,26 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
 static ckr_result ckr__ac_list(ckr__ac *r)
 {
     ckr__dirlist l;
-    ckr_result e = ckr__dir_list(r->c, r->dir, &l);
-    for (uint64_t i = 0; i < l.n && e == CKR_OK; i++) {
-        ckr__ac_file *f = CKR__NEW(r->c, ckr__ac_file);
+    ckr__dir_list(r->c, r->dir, &l);
+    for (uint64_t i = 0; i < l.n && !ckr__failed(r->c); i++) {
+        ckr__ac_file *f;
         ckr__rankfile x;
+        if (!strcmp(l.items[i]->name, "ckptresume.json")) {
+            r->converted = true;
+            continue;
+        }
+        f = CKR__NEW(r->c, ckr__ac_file);
         if (!f) break;
         f->rel = l.items[i]->name;
         f->path = ckr__path_join(r->c, r->dir, f->rel);
         f->dir = l.items[i]->is_dir;
-        if (!strcmp(f->rel, "ckptresume.json")) {
-            r->converted = true;
-            continue;
-        }
         *CKR__PUSH(ckr__ac_file *, r->c, r->files, r->n_files) = f;
         if (f->dir) continue;
         f->kind = ckr__form_find(r->trainer ? ckr__hf_forms : ckr__ac_forms, f->rel, &x);
         f->index = x.at[f->kind == CKR__AC_RANDOM ? CKR__RANK : CKR__N];
         if (f->kind == CKR__AC_ARGS) f->kind = CKR__AC_LOOSE;
     }
-    return e == CKR_OK ? r->c->err->code : e;
+    return r->c->err->code;
 }
 
 /* The file of a kind and number, or of a name; NULL: there is none. */
@@ -44022,8 +44018,8 @@ static ckr__ac_file *ckr__ac_nth(const ckr__ac *r, uint8_t kind, uint32_t index)
 
 static ckr__ac_file *ckr__ac_named(const ckr__ac *r, const char *rel)
 {
-    for (uint64_t i = 0; i < r->n_files;
-         i++) if (!strcmp(r->files[i]->rel, rel)) return r->files[i];
+    for (uint64_t i = 0; i < r->n_files; i++)
+        if (!strcmp(r->files[i]->rel, rel)) return r->files[i];
     return NULL;
 }
 
@@ -44045,8 +44041,7 @@ static ckr_result ckr__ac_engine(ckr__ac *r)
     const char *dir = r->engine ? ckr__path_join(r->c, r->dir, r->engine) : NULL;
     if (dir) ckr__under_read(r->c, dir, r->desc, r->s);
     r->scheduled = dir && r->s->n_schedules > 0;
-    for (uint64_t i = 0; i < r->n_files && r->scheduled;
-         i++)       /* of no one who asks for it      */
+    for (uint64_t i = 0; i < r->n_files && r->scheduled; i++)      /* no one asks for it     */
         if (r->files[i]->kind == CKR__AC_SCHEDULER) r->files[i]->kind = CKR__AC_LOOSE;
     return r->c->err->code;
 }
@@ -44054,8 +44049,9 @@ static ckr_result ckr__ac_engine(ckr__ac *r)
 /* What other frameworks write into the same directory under accelerate or the Trainer. */
 static ckr_result ckr__ac_foreign(ckr__ac *r)
 {
-    ckr_result e = r->engine ? CKR_OK : ckr__af_scan(r);
-    if (e != CKR_OK || r->engine || r->n_fsdp || ckr__ac_nth(r, CKR__AC_MODEL, 0)) return e;
+    if (!r->engine) ckr__af_scan(r);
+    if (ckr__failed(r->c) || r->engine || r->n_fsdp || ckr__ac_nth(r, CKR__AC_MODEL, 0))
+        return r->c->err->code;
     for (uint64_t i = 0; i < r->n_files; i++)
         if (r->files[i]->dir &&
             ckr__name_in("pytorch_model* global_step* distcp", r->files[i]->rel))
@@ -44280,36 +44276,32 @@ static ckr_node **ckr__ac_engine_params(ckr__ac *r)
 static ckr_result ckr__ac_models(ckr__ac *r)
 {
     ckr_node **first = NULL;
-    ckr_result e = CKR_OK;
     if (r->n_fsdp) return ckr__af_read(r);
     ckr__ac_prefer(r);
     if (r->engine) first = ckr__ac_engine_params(r);
-    if (r->engine && !first) return r->c->err->code;
     r->s->_kept->data = r->keep;              /* where views are noted                     */
-    for (uint64_t i = 0; i < r->n_files && e == CKR_OK; i++) {
+    for (uint64_t i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__ac_file *f = r->files[i];
         const char *prefix = "";
-        if (f->kind != CKR__AC_MODEL) continue;
-        e = ckr__ac_load(r, f);
+        if (f->kind != CKR__AC_MODEL || ckr__ac_load(r, f) != CKR_OK) continue;
         if (f->index) prefix = ckr__printf(r->c, "model_%u.", (unsigned)f->index);
-        if (e == CKR_OK) e = first ? ckr__ac_copies(r, f, first)
-                                   : ckr__ac_dict(r, f, f->root, prefix, "param");
-        if (e == CKR_OK && !first) r->s->format = f->format;
+        if (first) ckr__ac_copies(r, f, first);
+        else if (prefix) ckr__ac_dict(r, f, f->root, prefix, "param");
+        if (!first) r->s->format = f->format;
     }
-    for (uint64_t i = 0; i < r->n_files && e == CKR_OK && !first; i++)
-        if (r->files[i]->kind == CKR__AC_INDEX) e = ckr__ac_index(r, r->files[i]);
-    return e;
+    for (uint64_t i = 0; i < r->n_files && !ckr__failed(r->c) && !first; i++)
+        if (r->files[i]->kind == CKR__AC_INDEX) ckr__ac_index(r, r->files[i]);
+    return r->c->err->code;
 }
 
 /* >>accelerate.optimizer ------------------------------------------------------ */
 
-static ckr_result ckr__ac_optimizer(ckr__ac *r, ckr__ac_file *f, bool ordered)
+static void ckr__ac_optimizer(ckr__ac *r, ckr__ac_file *f, bool ordered)
 {
     ckr__optim o = ckr__ac_part(f);
-    const ckr_result e = ckr__optim_read(&r->of, &o, ordered);
+    ckr__optim_read(&r->of, &o, ordered);
     f->first_group = o.first_group;
     f->n_groups = o.n_groups;
-    return e;
 }
 
 static ckr_result ckr__ac_optimizers(ckr__ac *r)
@@ -44317,21 +44309,19 @@ static ckr_result ckr__ac_optimizers(ckr__ac *r)
     const ckr__ac_file *model = ckr__ac_nth(r, CKR__AC_MODEL, 0);
     ckr__ac_file *f;
     uint32_t k;
-    ckr_result e = CKR_OK;
     if (r->n_fsdp || r->engine) return CKR_OK;
-    for (k = 0; e == CKR_OK && (f = ckr__ac_nth(r, CKR__AC_OPTIMIZER, k)) != NULL; k++) {
-        e = ckr__ac_load(r, f);
-        if (e == CKR_OK)
-            e = ckr__ac_optimizer(r, f, model && model->format != CKR_FORMAT_SAFETENSORS);
-    }
-    if (e == CKR_OK && !k)
+    for (k = 0; !ckr__failed(r->c) && (f = ckr__ac_nth(r, CKR__AC_OPTIMIZER, k)) != NULL; k++)
+        if (ckr__ac_load(r, f) == CKR_OK)
+            ckr__ac_optimizer(r, f, model && model->format != CKR_FORMAT_SAFETENSORS);
+    if (ckr__failed(r->c)) return r->c->err->code;
+    if (!k)
         return ckr__say(r->c, "CKR_W_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
                         "there is no optimizer file: weights only", NULL);
-    if (e != CKR_OK || !r->of.n_named || r->of.n_named == r->desc->n_names) return e;
-    e = ckr__fail(r->c->err, CKR_ITEM_OPTIMIZER_NAMES, r->dir, CKR_NO_OFFSET, NULL,
-                  "%llu names for %llu parameters", (unsigned long long)r->desc->n_names,
-                  (unsigned long long)r->of.n_named);
-    return ckr__remedy(r->c->err, e, "--names FILE: exactly the optimizer's parameters");
+    if (!r->of.n_named || r->of.n_named == r->desc->n_names) return CKR_OK;
+    return ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, r->dir, NULL,
+                         "--names FILE: exactly the optimizer's parameters",
+                         "%llu names for %llu parameters", (unsigned long long)r->desc->n_names,
+                         (unsigned long long)r->of.n_named);
 }
 
 /* >>accelerate.schedule ------------------------------------------------------- */
@@ -44347,12 +44337,11 @@ static ckr_result ckr__ac_schedule(ckr__ac *r, const ckr__ac_file *f)
 
 /* The clock's ticks per update. A whole quotient of the two counters is it: the number of
    processes, or 1 with split_batches. Else updates were skipped (fp16): the processes it is. */
-static ckr_result ckr__ac_rate(ckr__ac *r)
+static void ckr__ac_rate(ckr__ac *r)
 {
     const int64_t step = r->s->progress.step;
     const int64_t t = r->s->n_schedules ? r->s->schedules[0].position : -1;
     const int64_t whole = !r->trainer && step > 0 && t > 0 && t % step == 0 ? t / step : 0;
-    ckr_result e = CKR_OK;
     r->rate = r->trainer ? 1 : (double)r->ranks;
     if (whole == 1 || (whole && r->sana)) {
         r->rate = (double)whole;
@@ -44360,11 +44349,11 @@ static ckr_result ckr__ac_rate(ckr__ac *r)
         r->rate = (double)whole;               /* files of other ranks are missing           */
         if (whole <= CKR__AC_MAX_RANKS) r->ranks = (uint32_t)whole;
     } else if (!r->trainer && step > 0 && t >= 0 && (double)t != r->rate * (double)step) {
-        e = ckr__say(r->c, "CKR_W_TICKS", CKR_APPROX, "scheduler", NULL, NULL,
-                     "the scheduler has not ticked once per process and update: it is stepped "
-                     "otherwise, as once per epoch, or the number of processes has changed", NULL);
-        for (uint64_t i = 0; i < r->s->n_schedules && e == CKR_OK; i++)
-            if (!ckr__sched_unclocked(r->c, &r->s->schedules[i], t, step)) e = ckr__oom(r->c);
+        ckr__say(r->c, "CKR_W_TICKS", CKR_APPROX, "scheduler", NULL, NULL,
+                 "the scheduler has not ticked once per process and update: it is stepped "
+                 "otherwise, as once per epoch, or the number of processes has changed", NULL);
+        for (uint64_t i = 0; i < r->s->n_schedules && !ckr__failed(r->c); i++)
+            ckr__sched_unclocked(r->c, &r->s->schedules[i], t, step);
     }
     if (step < 0 && t >= 0 && ckr__whole((double)t / r->rate))
         r->s->progress.step = (int64_t)((double)t / r->rate);
@@ -44372,23 +44361,20 @@ static ckr_result ckr__ac_rate(ckr__ac *r)
         r->s->schedules[i].rate = r->rate;
         if (!r->trainer) r->s->schedules[i].clock = "tick";
     }
-    return e;
 }
 
 static ckr_result ckr__ac_schedules(ckr__ac *r)
 {
     ckr__ac_file *f;
     uint32_t k;
-    ckr_result e = CKR_OK;
     if (r->scheduled) return CKR_OK;
-    for (k = 0; e == CKR_OK && (f = ckr__ac_nth(r, CKR__AC_SCHEDULER, k)) != NULL; k++) {
-        e = ckr__ac_load(r, f);
-        if (e == CKR_OK) e = ckr__ac_schedule(r, f);
-    }
-    if (e == CKR_OK) e = ckr__ac_rate(r);
+    for (k = 0; !ckr__failed(r->c) && (f = ckr__ac_nth(r, CKR__AC_SCHEDULER, k)) != NULL; k++)
+        if (ckr__ac_load(r, f) == CKR_OK) ckr__ac_schedule(r, f);
+    if (!ckr__failed(r->c)) ckr__ac_rate(r);
     if (k > 1 && ckr__ac_nth(r, CKR__AC_OPTIMIZER, 0) && !ckr__ac_nth(r, CKR__AC_OPTIMIZER, k - 1))
         for (uint64_t i = 0; i < r->s->n_schedules; i++) ckr__sched_share(&r->s->schedules[i]);
-    return e == CKR_OK && r->s->n_schedules ? ckr__lr_drift(r->c, r->s, r->s->schedules) : e;
+    return ckr__failed(r->c) || !r->s->n_schedules ? r->c->err->code
+                                                   : ckr__lr_drift(r->c, r->s, r->s->schedules);
 }
 
 /* >>accelerate.random --------------------------------------------------------- */
@@ -45556,10 +45542,8 @@ static void ckr__af_model(ckr__ac *r, uint32_t at)
     }
     ckr__af_moments(r, m);
     ckr__af_say_unread(r->c, m, m->layout);
-    for (uint64_t i = 0; i < r->n_files;
-         i++) {         /* it is in the list for what looks for one there */
-        ckr__ac_file *f = r->files[i];
-        if (strcmp(f->rel, k->files[optim][first]->rel) != 0) continue;
+    ckr__ac_file *f = ckr__ac_named(r, k->files[optim][first]->rel);
+    if (f) {                   /* for what looks for an optimizer in the list             */
         f->kind = CKR__AC_OPTIMIZER;
         f->index = at;
         f->part = m->f.ranks[0].optim;
@@ -45578,10 +45562,8 @@ static ckr_result ckr__af_read(ckr__ac *r)
     ckr__af_count(&r->fsdp->files, optim);
     ckr__fileset_every(&r->fsdp->files, optim, false, NULL);
     for (uint32_t at = 0; at < r->n_fsdp && !ckr__failed(r->c); at++) ckr__af_model(r, at);
-    for (uint64_t i = 0; i < r->n_files && !ckr__failed(r->c);
-         i++) {   /* the weights once more, for
-                                                                  other uses                  */
-        ckr__ac_file *f = r->files[i];
+    for (uint64_t i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
+        ckr__ac_file *f = r->files[i];         /* the weights once more, for other uses       */
         if (f->kind == CKR__AC_MODEL) ckr__ac_load(r, f);
         if (f->kind == CKR__AC_MODEL || f->kind == CKR__AC_INDEX)
             ckr__leave(r->c, r->s, f->rel, NULL, NULL);
