@@ -45818,13 +45818,6 @@ static void ckr__ad_sana(ckr__ac_job *x, ckr__fresh *w, ckr_node *scheduler)
     ckr__sana_say_random(x);
 }
 
-/* A file of torch's whose root is a part. */
-static void ckr__ad_file(ckr__ac_job *x, ckr__fresh *w, const char *name, ckr_node *part)
-{
-    const char *rel = ckr__printf(x->w.c, "%s.%s", name, x->ac->trainer ? "pt" : "bin");
-    if (part && ckr__fresh_file(w, rel, CKR_FORMAT_TORCH_ZIP)) w->f->root = part;
-}
-
 /* The files, but for those of streams, and x->ac, which says what they are. */
 static void ckr__ad_emit(ckr__ac_job *x, const char *dialect)
 {
@@ -45859,7 +45852,9 @@ static void ckr__ad_emit(ckr__ac_job *x, const char *dialect)
         f->rel = w.f->path;
         *CKR__PUSH(ckr__ac_file *, c, r->files, r->n_files) = f;
     }
-    ckr__ad_file(x, &w, "scheduler", scheduler);
+    if (scheduler && ckr__fresh_file(&w, r->trainer ? "scheduler.pt" : "scheduler.bin",
+                                     CKR_FORMAT_TORCH_ZIP))
+        w.f->root = scheduler;
     if (ckr__ad_random(x)) {
         f = CKR__NEW(c, ckr__ac_file);
         r->random = CKR__NEW_N(c, ckr__ac_file *, 1);
@@ -59307,34 +59302,32 @@ static bool ckr__li_counts_badly(const ckr_node *root)
 
 /* The file as >>script knows it: the live weights before their average, which is an `ema`; without
    a global_step that is no optimizer's own count. */
+/* The file as >>script knows it: the live weights before their average, which is an `ema`; without
+   a global_step that is no optimizer's own count. */
 static ckr_node *ckr__li_arranged(ckr__ctx *c, const ckr_node *root)
 {
     static const char average[] = "state_dict", live[] = "current_model_state";
     const bool averaged = ckr_node_get(root, average) && ckr_node_get(root, live),
                bad = ckr__li_counts_badly(root);
     ckr_node *out = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < root->count; i++) {
-        const char *key = ckr__dict_key(root, i);
-        if (averaged && key && (!strcmp(key, average) || !strcmp(key, live)))
-            ckr__node_set(c, out, strcmp(key, live) ? "ema" : average, ckr__dict_at(root, i));
-        else if (!bad || !key || strcmp(key, "global_step") != 0)
-            ckr__node_take(c, out, root, i);
-    }
+    ckr__walk w = ckr__walk_in(root);
+    while (ckr__walk_on(&w))
+        if (averaged && w.name && (!strcmp(w.name, average) || !strcmp(w.name, live)))
+            ckr__node_set(c, out, strcmp(w.name, live) ? "ema" : average, w.value);
+        else if (!bad || !w.name || strcmp(w.name, "global_step") != 0)
+            ckr__node_pair(c, out, w.key, w.value);
     return out;
 }
 
 /* What the Trainer's loops have counted; -1: they do not tell. */
 static int64_t ckr__li_count(const ckr_node *root, const char *path)
 {
-    const ckr_node *fit = ckr_node_find(root, "/loops/fit_loop");
+    ckr__walk w = ckr__walk_in(ckr_node_find(root, "/loops/fit_loop"));
     const size_t n = strcspn(path, "/");
     int64_t v = -1;
-    for (uint64_t i = 0; i < ckr__dict_n(fit); i++) {
-        const char *key = ckr__dict_key(fit, i);
-        if (key && strlen(key) == n && !memcmp(key, path, n))
-            ckr_node_i64(ckr_node_find(ckr__dict_at(fit, i), path + n), &v);
-    }
+    while (ckr__walk_on(&w))
+        if (w.name && strlen(w.name) == n && !memcmp(w.name, path, n))
+            ckr_node_i64(ckr_node_find(w.value, path + n), &v);
     return v;
 }
 
