@@ -169,25 +169,24 @@
        >>dcp.emit >>script >>script.walk >>script.names >>script.optimizer >>script.find >>kit.fresh
        >>kit.gpt >>fsdp >>verl >>nanotron >>nanotron.files >>nanotron.probe >>nanotron.topology
        >>nanotron.model >>nanotron.weights >>nanotron.optimizer >>nanotron.schedule
-       >>nanotron.random >>nanotron.read >>nanotron.emit >>plain >>torch_ranks >>torchtune
-       >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model >>accelerate.optimizer
-       >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana >>accelerate.emit
-       >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp >>accelerate.adopt
-       >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read >>llmc.tree
-       >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
+       >>nanotron.random >>nanotron.read >>nanotron.emit >>nanotron.adopt >>plain >>torch_ranks
+       >>torchtune >>accelerate >>accelerate.files >>accelerate.probe >>accelerate.model
+       >>accelerate.optimizer >>accelerate.schedule >>accelerate.random >>accelerate.read >>sana
+       >>accelerate.emit >>accelerate.emit.schedule >>accelerate.emit.random >>accelerate.fsdp
+       >>accelerate.adopt >>accelerate.emit.all >>llmc >>llmc.loader >>llmc.files >>llmc.read
+       >>llmc.tree >>llmc.carried >>llmc.data >>llmc.emit >>llmc.gpt2 >>deepspeed >>deepspeed.files
        >>deepspeed.model >>deepspeed.flat >>deepspeed.whole >>deepspeed.pipe >>deepspeed.universal
        >>deepspeed.groups >>deepspeed.schedule >>deepspeed.read >>deepspeed.emit
        >>deepspeed.emit.items >>deepspeed.emit.optim >>deepspeed.emit.model
-       >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under
-       >>torch_dcp >>torchtitan >>torchtitan.runs >>torch_dcp.script >>torch_dcp.read
-       >>torch_dcp.emit >>torchtitan.qkv >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve
-       >>torchtitan.write >>torch_dcp.files >>torch_dcp.script.emit >>olmo_core >>megatron
-       >>megatron.probe >>megatron.files >>megatron.model >>megatron.split >>megatron.weights
-       >>megatron.layout >>megatron.optimizer >>megatron.distributed >>megatron.schedule.read
-       >>megatron.random >>megatron.read >>megatron.dist >>megatron.dist.ranks
-       >>megatron.dist.optimizer >>megatron.dist.defect >>megatron.dist.read >>megatron.emit
-       >>megatron.dist.emit >>megatron.adopt >>lightning >>dialect.table >>ckpt >>ckpt.side
-       >>ckpt.diff >>view >>epilogue
+       >>deepspeed.emit.schedule >>deepspeed.emit.all >>deepspeed.under >>torch_dcp >>torchtitan
+       >>torchtitan.runs >>torch_dcp.script >>torch_dcp.read >>torch_dcp.emit >>torchtitan.qkv
+       >>torch_dcp.items >>torchtitan.emit >>torchtitan.curve >>torchtitan.write >>torch_dcp.files
+       >>torch_dcp.script.emit >>olmo_core >>megatron >>megatron.probe >>megatron.files
+       >>megatron.model >>megatron.split >>megatron.weights >>megatron.layout >>megatron.optimizer
+       >>megatron.distributed >>megatron.schedule.read >>megatron.random >>megatron.read
+       >>megatron.dist >>megatron.dist.ranks >>megatron.dist.optimizer >>megatron.dist.defect
+       >>megatron.dist.read >>megatron.emit >>megatron.dist.emit >>megatron.adopt >>lightning
+       >>dialect.table >>ckpt >>ckpt.side >>ckpt.diff >>view >>epilogue
 
    Versions: CKR_VERSION_*; items, notes' codes and JSON keys are added, never renamed. */
 
@@ -306,7 +305,7 @@ typedef enum ckr_result {      /* the class: what a program branches on         
     X(NANOTRON_SCHEDULER,   E_MISMATCH,    "scheduler and optimizer differ in groups")             \
     X(NANOTRON_VERSION,     E_UNSUPPORTED, "a newer checkpoint version than 1.5")                  \
     X(NANOTRON_EXPERTS,     E_UNSUPPORTED, "slices do not tell the experts apart")                 \
-    X(NANOTRON_SOURCE,      E_REFUSED,     "the writer needs a Nanotron checkpoint as its source") \
+    X(NANOTRON_SOURCE,      E_REFUSED,     "Nanotron cannot have this model or run")              \
     X(TP_UNEVEN,            E_REFUSED,     "the tensor parallel size does not divide a parameter") \
     X(PP_EMPTY_STAGE,       E_REFUSED,     "a pipeline stage would own no parameter")              \
     X(ZERO_STAGE,           E_REFUSED,     "the framework has no such ZeRO stage")                 \
@@ -18515,6 +18514,9 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
 {
     ckr_schedule own = *want, read = *made;
     const unsigned more = want->curve->flags;
+    /* a weight decay that stays is the groups' own where no scheduler writes it */
+    const bool level = want->curve->wd_shape == CKR__SH_CONST && made->curve &&
+                       !(made->curve->flags & CKR__CF_WD);
     ckr__prove x = CKR_ZERO;
     uint64_t i;
     int column;
@@ -18539,7 +18541,7 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
     x.made = x.want ? ckr__srun_open(c, &read) : NULL;
     ok = x.made && ckr__prove_pairs(c, &x, want->n_lanes);
     for (column = CKR__COL_LR; ok && column <= CKR__COL_MOMENTUM; column++) {
-        if ((column == CKR__COL_WD && !(more & CKR__CF_WD)) ||
+        if ((column == CKR__COL_WD && (!(more & CKR__CF_WD) || level)) ||
             (column == CKR__COL_MOMENTUM && !(more & CKR__CF_MOMENTUM)))
             continue;
         x.want->simulate = ckr__srun_can_simulate(&own, x.first, column);
@@ -19308,8 +19310,7 @@ CKR_API const char *ckr_rng_kind_name(ckr_rng_kind k)
 
 CKR_API ckr_rng_kind ckr_rng_kind_find(const char *name)
 {
-    int i;
-    for (i = 1; i < CKR_RNG_KIND_COUNT_; i++)
+    for (int i = 1; i < CKR_RNG_KIND_COUNT_; i++)
         if (!strcmp(name, ckr__rng_rows[i].name)) return (ckr_rng_kind)i;
     return CKR_RNG_NONE;
 }
@@ -19428,9 +19429,9 @@ static double ckr__mt_double(ckr_rng *r)
 
 static void ckr__mt_seed_word(ckr_rng *r, uint32_t w)
 {
-    uint32_t *s = r->u.key, j;
+    uint32_t *s = r->u.key;
     s[0] = w;
-    for (j = 1; j < CKR__MT_N; j++) s[j] = 1812433253u * (s[j - 1] ^ s[j - 1] >> 30) + j;
+    for (uint32_t j = 1; j < CKR__MT_N; j++) s[j] = 1812433253u * (s[j - 1] ^ s[j - 1] >> 30) + j;
     r->pos = CKR__MT_N;
     r->next = 0;
 }
@@ -19460,8 +19461,7 @@ static void ckr__mt_seed_key(ckr_rng *r, const uint32_t *k, size_t n)
 static bool ckr__mt_degenerate(const uint32_t *key)
 {
     uint32_t any = key[0] & 0x80000000u;
-    int i;
-    for (i = 1; i < CKR__MT_N; i++) any |= key[i];
+    for (int i = 1; i < CKR__MT_N; i++) any |= key[i];
     return any == 0;
 }
 
@@ -19470,8 +19470,7 @@ static bool ckr__mt_degenerate(const uint32_t *key)
 static void ckr__philox4x32(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t a = ctr[0], b = ctr[1], c = ctr[2], d = ctr[3], k0 = key[0], k1 = key[1];
-    int i;
-    for (i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++) {
         const uint64_t x = (uint64_t)0xd2511f53u * a, y = (uint64_t)0xcd9e8d57u * c;
         a = (uint32_t)(y >> 32) ^ b ^ k0;
         b = (uint32_t)y;
@@ -19537,11 +19536,10 @@ static ckr__u128 ckr__add128(ckr__u128 a, ckr__u128 b)
 static uint64_t ckr__philox64_next(ckr_rng *r)
 {
     uint64_t *w = r->u.w, *v = w + 6, k0 = w[4], k1 = w[5];
-    int i;
     if (r->pos < 4) return v[r->pos++];
-    for (i = 0; i < 4 && ++w[i] == 0; i++) {}
+    for (int i = 0; i < 4 && ++w[i] == 0; i++) {}
     memcpy(v, w, 4 * sizeof *v);
-    for (i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++) {
         const ckr__u128 x = ckr__mul64(0xd2e7470ee14c6c93u, v[0]);
         const ckr__u128 y = ckr__mul64(0xca5a826395121157u, v[2]);
         v[0] = y.hi ^ v[1] ^ k0;
@@ -19580,11 +19578,10 @@ static void ckr__pcg_step(ckr_rng *r, bool dxsm)
 static uint64_t ckr__pcg_next(ckr_rng *r)
 {
     uint64_t lo, hi;
-    unsigned turn;
     if (r->kind == CKR_RNG_PCG64) {
         ckr__pcg_step(r, false);
         lo = r->u.w[0] ^ r->u.w[1];
-        turn = (unsigned)(r->u.w[1] >> 58);
+        unsigned turn = (unsigned)(r->u.w[1] >> 58);
         return turn ? lo >> turn | lo << (64 - turn) : lo;
     }
     lo = r->u.w[0] | 1;
@@ -19632,7 +19629,6 @@ CKR_API uint64_t ckr_rng_u64(ckr_rng *r)
 /* numpy gives out the low half of a 64-bit word first and keeps the high one. */
 CKR_API uint32_t ckr_rng_u32(ckr_rng *r)
 {
-    uint64_t v;
     if (ckr__rng_is_mt(r->kind)) return ckr__mt_u32(r);
     if (r->kind == CKR_RNG_LLMC) return ckr__xorshift_next(r);
     if (!ckr__rng_is_bitgen(r->kind)) return 0;
@@ -19640,7 +19636,7 @@ CKR_API uint32_t ckr_rng_u32(ckr_rng *r)
         r->has_uint32 = 0;
         return r->uinteger;
     }
-    v = ckr_rng_u64(r);
+    uint64_t v = ckr_rng_u64(r);
     r->has_uint32 = 1;
     r->uinteger = (uint32_t)(v >> 32);
     return (uint32_t)v;
@@ -19654,10 +19650,9 @@ static bool ckr__rng_has_words(const ckr_rng *r)
 
 CKR_API ckr_result ckr_rng_u32_fill(ckr_rng *r, uint64_t n, uint32_t *out)
 {
-    uint64_t i;
     if (!ckr__rng_has_words(r)) return CKR_E_UNSUPPORTED;
     if (ckr__rng_is_mt(r->kind)) ckr__mt_fill(r, out, n);
-    else for (i = 0; i < n; i++) out[i] = ckr_rng_u32(r);
+    else for (uint64_t i = 0; i < n; i++) out[i] = ckr_rng_u32(r);
     return CKR_OK;
 }
 
@@ -19682,16 +19677,15 @@ static uint32_t ckr__ss_mix(uint32_t x, uint32_t y)
 static void ckr__seed_sequence(const uint32_t *entropy, size_t n, uint32_t *out, size_t n_out)
 {
     uint32_t pool[4], h = 0x43b0d7e5u;
-    size_t i, k;
-    for (i = 0; i < 4; i++) pool[i] = ckr__ss_hash(i < n ? entropy[i] : 0, &h, 0x931e8875u);
-    for (i = 0; i < 4; i++)
-        for (k = 0; k < 4; k++)
+    for (size_t i = 0; i < 4; i++) pool[i] = ckr__ss_hash(i < n ? entropy[i] : 0, &h, 0x931e8875u);
+    for (size_t i = 0; i < 4; i++)
+        for (size_t k = 0; k < 4; k++)
             if (i != k) pool[k] = ckr__ss_mix(pool[k], ckr__ss_hash(pool[i], &h, 0x931e8875u));
-    for (i = 4; i < n; i++)
-        for (k = 0; k < 4; k++)
+    for (size_t i = 4; i < n; i++)
+        for (size_t k = 0; k < 4; k++)
             pool[k] = ckr__ss_mix(pool[k], ckr__ss_hash(entropy[i], &h, 0x931e8875u));
     h = 0x8b51f9ddu;
-    for (i = 0; i < n_out; i++) out[i] = ckr__ss_hash(pool[i & 3], &h, 0x58f38dedu);
+    for (size_t i = 0; i < n_out; i++) out[i] = ckr__ss_hash(pool[i & 3], &h, 0x58f38dedu);
 }
 
 /* numpy's bit generators from the words of a SeedSequence. */
@@ -19700,7 +19694,6 @@ static void ckr__bitgen_seed(ckr_rng *r, const uint32_t *entropy, size_t n)
     uint32_t v[CKR__MT_N];
     uint64_t w[4];
     ckr__u128 a, s;
-    int i;
     if (r->kind == CKR_RNG_MT19937) {
         ckr__seed_sequence(entropy, n, v, CKR__MT_N);
         memcpy(r->u.key, v, sizeof v);
@@ -19709,7 +19702,7 @@ static void ckr__bitgen_seed(ckr_rng *r, const uint32_t *entropy, size_t n)
         return;
     }
     ckr__seed_sequence(entropy, n, v, 8);
-    for (i = 0; i < 4; i++) w[i] = v[2 * i] | (uint64_t)v[2 * i + 1] << 32;
+    for (int i = 0; i < 4; i++) w[i] = v[2 * i] | (uint64_t)v[2 * i + 1] << 32;
     if (r->kind == CKR_RNG_PHILOX) {
         r->u.w[4] = w[0];
         r->u.w[5] = w[1];
@@ -19717,7 +19710,7 @@ static void ckr__bitgen_seed(ckr_rng *r, const uint32_t *entropy, size_t n)
     } else if (r->kind == CKR_RNG_SFC64) {
         memcpy(r->u.w, w, 3 * sizeof *w);
         r->u.w[3] = 1;
-        for (i = 0; i < 12; i++) (void)ckr__sfc_next(r);
+        for (int i = 0; i < 12; i++) (void)ckr__sfc_next(r);
     } else {                                   /* PCG64DXSM too with the steps of PCG64     */
         a.hi = w[0];
         a.lo = w[1];
@@ -19741,8 +19734,7 @@ static uint32_t ckr__rng_layout(ckr_rng_kind kind)
 static void ckr__mps_seed(ckr_rng *r, uint64_t seed)
 {
     uint8_t *p = r->u.bytes;
-    int i;
-    for (i = 0; i < 5; i++) ckr__store_u32(p + 4 * i, 1);
+    for (int i = 0; i < 5; i++) ckr__store_u32(p + 4 * i, 1);
     ckr__store_u64(p + 20, seed);
     r->seed = seed;
     r->offset = 0;
@@ -19784,10 +19776,9 @@ static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
     const uint32_t k[2] = { (uint32_t)s, (uint32_t)(s >> 32) };
     uint32_t v[4];
     uint64_t w[4];
-    int i;
     if (r->kind == CKR_RNG_OPAQUE || r->kind == CKR_RNG_JAX || r->kind == CKR_RNG_NONE)
         return false;
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         ckr__philox_block(s, (uint64_t)i, 0, v);
         w[2 * i] = v[0] | (uint64_t)v[1] << 32;
         w[2 * i + 1] = v[2] | (uint64_t)v[3] << 32;
@@ -19810,7 +19801,7 @@ static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
     if (r->kind == CKR_RNG_LLMC) r->u.w[0] = s;
     if (r->kind == CKR_RNG_PCG64 || r->kind == CKR_RNG_PCG64DXSM) r->u.w[2] |= 1;
     if (r->kind == CKR_RNG_SFC64) r->u.w[3] = 1;
-    for (i = 0; i < 12 && r->kind == CKR_RNG_SFC64; i++) (void)ckr__sfc_next(r);
+    for (int i = 0; i < 12 && r->kind == CKR_RNG_SFC64; i++) (void)ckr__sfc_next(r);
     if (r->kind == CKR_RNG_PHILOX) {
         memset(r->u.w, 0, 10 * sizeof *r->u.w);
         r->u.w[4] = s;
@@ -19823,14 +19814,18 @@ static bool ckr__rng_derive(ckr_rng *r, uint64_t s)
 /* torch's ByteTensors and llm.c's struct. mt19937 there has `left` and `next`; left 1 means that
    a new block comes next, whatever `next` says, else next is 625 - left, the position.      */
 
+/* Beside the layouts: every field of a state, for the record of remaps; and what is the future of
+   an mt19937, its labels behind it. */
+enum { CKR_RNG_PACKED_ = CKR_RNG_KIND_COUNT_, CKR_RNG_FUTURE_ };
+
 /* Where numbers of a layout stand, `size` bytes each, little-endian, and where of ckr_rng, `host`
    bytes. What lies behind the end of a layout is not in it. Of CUDA's, from its seed on. */
 static const struct ckr__rng_field {
-    uint8_t kind, size, host;
+    uint8_t layout, size, host;        /* layout: a kind's, or one of the two above      */
     uint16_t n, at, to;
 } ckr__rng_fields[] = {
-#define CKR__RF(kind, size, host, n, at, field)                                                   \
-    { CKR_RNG_##kind, size, host, n, at, offsetof(ckr_rng, field) }
+#define CKR__RF(layout, size, host, n, at, field)                                                 \
+    { CKR_RNG_##layout, size, host, n, at, offsetof(ckr_rng, field) }
     CKR__RF(TORCH_CPU, 8, 8, 1, 0, seed),         CKR__RF(TORCH_CPU, 4, 2, 1, 12, seeded),
     CKR__RF(TORCH_CPU, 8, 4, 624, 24, u),         CKR__RF(TORCH_CPU, 8, 8, 1, 5016, old_x),
     CKR__RF(TORCH_CPU, 8, 8, 1, 5024, normal),    CKR__RF(TORCH_CPU, 8, 8, 1, 5032, old_rho),
@@ -19840,30 +19835,44 @@ static const struct ckr__rng_field {
     CKR__RF(LLMC_MT, 8, 8, 1, 0, seed),           CKR__RF(LLMC_MT, 4, 4, 624, 16, u),
     CKR__RF(TORCH_CUDA, 8, 8, 1, 0, seed),        CKR__RF(TORCH_CUDA, 8, 8, 1, 8, offset),
     CKR__RF(TORCH_MPS, 1, 1, 28, 0, u),           CKR__RF(TORCH_MPS, 8, 8, 1, 28, seed),
-    CKR__RF(TORCH_MPS, 8, 8, 1, 36, offset)
+    CKR__RF(TORCH_MPS, 8, 8, 1, 36, offset),      CKR__RF(LLMC, 8, 8, 1, 0, u),
+    CKR__RF(OPAQUE, 1, 1, 2496, 0, u),
+    CKR__RF(PACKED_, 2, 2, 4, 0, kind),           /* version, flags, seeded               */
+    CKR__RF(PACKED_, 4, 4, 8, 8, layout),         /* to uinteger                          */
+    CKR__RF(PACKED_, 8, 8, 5, 40, seed),          /* offset, normal, old_x, old_rho       */
+    CKR__RF(PACKED_, 4, 4, 1, 80, float_normal),  CKR__RF(PACKED_, 1, 1, 8, 84, pad),
+    CKR__RF(FUTURE_, 4, 4, 624, 0, u),            CKR__RF(FUTURE_, 4, 4, 1, 2496, pos),
+    CKR__RF(FUTURE_, 1, 4, 1, 2500, has_normal),  CKR__RF(FUTURE_, 8, 8, 1, 2501, normal),
+    CKR__RF(FUTURE_, 8, 8, 1, 2509, seed),        CKR__RF(FUTURE_, 1, 4, 1, 2517, has_float),
+    CKR__RF(FUTURE_, 4, 4, 1, 2518, float_normal)
 #undef CKR__RF
 };
 
-static void ckr__rng_move(ckr_rng *r, uint8_t *p, size_t n, bool write)
+/* Numbers of `size` bytes, little-endian at `p` whatever the host has; the bytes that they take. */
+static size_t ckr__rng_numbers(void *host, uint8_t *p, size_t size, size_t n, bool write)
 {
-    size_t f, i;
-    for (f = 0; f < sizeof ckr__rng_fields / sizeof *ckr__rng_fields; f++) {
+    memcpy(write ? (void *)p : host, write ? host : (void *)p, size * n);
+    if (ckr__host_big_endian()) ckr__swap_bytes(write ? p : (uint8_t *)host, size * n, size);
+    return size * n;
+}
+
+static void ckr__rng_move(ckr_rng *r, unsigned layout, uint8_t *p, size_t n, bool write)
+{
+    for (size_t f = 0; f < sizeof ckr__rng_fields / sizeof *ckr__rng_fields; f++) {
         const struct ckr__rng_field *x = &ckr__rng_fields[f];
-        for (i = 0; x->kind == r->kind && x->at < n && i < x->n; i++) {
-            uint8_t *host = (uint8_t *)r + x->to + i * x->host, *file = p + x->at + i * x->size;
-            uint8_t b[8] = CKR_ZERO;
+        uint8_t *host = (uint8_t *)r + x->to, *file = p + x->at, b[8] = CKR_ZERO;
+        if (x->layout != layout || x->at >= n) continue;
+        if (x->size == x->host) {
+            const size_t room = (n - x->at) / x->size;
+            ckr__rng_numbers(host, file, x->size, x->n < room ? x->n : room, write);
+            continue;
+        }
+        for (size_t i = 0; i < x->n; i++, host += x->host, file += x->size) {
             memcpy(b, write ? host : file, write ? x->host : x->size);
             if (ckr__host_big_endian()) ckr__swap_bytes(b, x->host, x->host);
             memcpy(write ? file : host, b, write ? x->size : x->host);
         }
     }
-}
-
-static void ckr__store_double(uint8_t *p, double d)
-{
-    uint64_t u;
-    memcpy(&u, &d, 8);
-    ckr__store_u64(p, u);
 }
 
 static ckr_result ckr__rng_fail(ckr_error *e, ckr_item item, const char *what, uint64_t found)
@@ -19901,8 +19910,7 @@ static ckr_result ckr__rng_cursor(ckr_error *e, ckr_rng *r, uint32_t left, uint6
 static bool ckr__rng_cpu_odd(const ckr_rng *r, size_t n)
 {
     const bool old = n != 5056;
-    size_t i;
-    for (i = 0; i < sizeof r->pad; i++) if (r->pad[i]) return true;
+    for (size_t i = 0; i < sizeof r->pad; i++) if (r->pad[i]) return true;
     return r->seeded > 1 || r->has_normal > 1 || r->has_float > 1 ||
            (!r->has_normal && !old && !ckr__same(r->normal, 0)) ||
            (!r->has_float && !ckr__same((double)r->float_normal, 0)) ||
@@ -19914,10 +19922,9 @@ static ckr_result ckr__rng_parse_cpu(ckr_error *e, const uint8_t *p, size_t n, c
     const uint32_t seeded = ckr__load_u32(p + 12);
     const bool finite = n == 5056 ? ckr__finite(r->normal)
                                   : ckr__finite(r->old_x) && ckr__finite(r->old_rho);
-    int i;
     if (!seeded || seeded > UINT16_MAX)
         return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "seeded", seeded);
-    for (i = 0; i < CKR__MT_N; i++)
+    for (int i = 0; i < CKR__MT_N; i++)
         if (ckr__load_u32(p + 28 + 8 * i)) r->flags |= CKR_RNG_ODD;
     if (r->has_normal && !finite)
         return ckr__rng_fail(e, CKR_ITEM_RNG_VALUE, "the cached normal is not finite",
@@ -19933,8 +19940,7 @@ static ckr_result ckr__rng_parse_cpu(ckr_error *e, const uint8_t *p, size_t n, c
    MPS are the key that the seed gave. */
 static ckr_result ckr__rng_parse_counter(ckr_error *e, const uint8_t *p, size_t head, ckr_rng *r)
 {
-    size_t i;
-    for (i = 0; i < head; i++) if (p[i] != 0xff) r->flags |= CKR_RNG_ODD;
+    for (size_t i = 0; i < head; i++) if (p[i] != 0xff) r->flags |= CKR_RNG_ODD;
     if (r->offset >> 63)
         return ckr__fail(e, CKR_ITEM_RNG_CURSOR, NULL, CKR_NO_OFFSET, "",
                          "the Philox offset is negative: %lld", (long long)r->offset);
@@ -19949,15 +19955,13 @@ static ckr_result ckr__rng_parse_counter(ckr_error *e, const uint8_t *p, size_t 
 
 static bool ckr__rng_fits(unsigned kind, size_t n)
 {
-    int i;
-    for (i = 0; n && i < 4; i++) if (ckr__rng_row_of(kind)->sizes[i] == n) return true;
+    for (int i = 0; n && i < 4; i++) if (ckr__rng_row_of(kind)->sizes[i] == n) return true;
     return false;
 }
 
 static ckr_rng_kind ckr__rng_kind_of_size(size_t n)
 {
-    unsigned kind;
-    for (kind = 1; kind < (unsigned)CKR_RNG_KIND_COUNT_; kind++)
+    for (unsigned kind = 1; kind < (unsigned)CKR_RNG_KIND_COUNT_; kind++)
         if (ckr__rng_fits(kind, n)) return (ckr_rng_kind)kind;
     return CKR_RNG_NONE;
 }
@@ -19965,26 +19969,23 @@ static ckr_rng_kind ckr__rng_kind_of_size(size_t n)
 static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t *p, size_t n,
                                  ckr_rng *out)
 {
-    const struct ckr__rng_row *row;
-    size_t head;
     memset(out, 0, sizeof *out);
     if (n == 824016)
         return ckr__rng_size(e, n, "16: torch 1.1 and older drew from 200 MTGP32 generators, which "
                              "nothing can continue");
     if (kind == CKR_RNG_NONE) kind = ckr__rng_kind_of_size(n);
     if (kind == CKR_RNG_NONE) return ckr__rng_size(e, n, "5056, 16 or another size of torch's");
-    row = ckr__rng_row_of((unsigned)kind);
+    const struct ckr__rng_row *row = ckr__rng_row_of((unsigned)kind);
     if (row->expected && !ckr__rng_fits((unsigned)kind, n))
         return ckr__rng_size(e, n, row->expected);
     if (kind == CKR_RNG_OPAQUE && n > sizeof out->u.bytes)
         return ckr__rng_size(e, n, "at most 2496 of a device that is not known");
     out->kind = (uint16_t)kind;
     out->layout = kind == CKR_RNG_LLMC ? 0 : (uint32_t)n;
-    head = kind == CKR_RNG_TORCH_CUDA && n >= 800 ? 800 : 0;
-    if (n) ckr__rng_move(out, (uint8_t *)(uintptr_t)p + head, n - head, false);
+    size_t head = kind == CKR_RNG_TORCH_CUDA && n >= 800 ? 800 : 0;
+    if (n) ckr__rng_move(out, (unsigned)kind, (uint8_t *)(uintptr_t)p + head, n - head, false);
     switch ((int)kind) {
     case CKR_RNG_LLMC:
-        out->u.w[0] = ckr__load_u64(p);
         return out->u.w[0] ? CKR_OK
                            : ckr__fail(e, CKR_ITEM_RNG_DEGENERATE, NULL, CKR_NO_OFFSET, "", NULL);
     case CKR_RNG_TORCH_CPU:  return ckr__rng_parse_cpu(e, p, n, out);
@@ -19995,9 +19996,7 @@ static ckr_result ckr__rng_parse(ckr_error *e, ckr_rng_kind kind, const uint8_t 
         return ckr__rng_cursor(e, out, ckr__load_u32(p + 8), ckr__load_u32(p + 12));
     case CKR_RNG_TORCH_CUDA:
     case CKR_RNG_TORCH_MPS:  return ckr__rng_parse_counter(e, p, head, out);
-    case CKR_RNG_OPAQUE:
-        if (n) memcpy(out->u.bytes, p, n);
-        return CKR_OK;
+    case CKR_RNG_OPAQUE:     return CKR_OK;
     default:
         return ckr__fail(e, CKR_ITEM_RNG_FORM, NULL, CKR_NO_OFFSET, "",
                          "a generator of kind %s is not stored as bytes", ckr_rng_kind_name(kind));
@@ -20008,11 +20007,10 @@ CKR_API ckr_result ckr_rng_decode(ckr_rng_kind kind, const void *bytes, size_t n
                                   ckr_error *err)
 {
     ckr_error own;
-    ckr_result r;
     if (!err) err = &own;
     memset(err, 0, sizeof *err);
     err->offset = CKR_NO_OFFSET;
-    r = ckr__rng_parse(err, kind, (const uint8_t *)bytes, n, out);
+    ckr_result r = ckr__rng_parse(err, kind, (const uint8_t *)bytes, n, out);
     if (r != CKR_OK) memset(out, 0, sizeof *out);
     return r;
 }
@@ -20034,10 +20032,8 @@ static size_t ckr__rng_to_bytes(const ckr_rng *r, uint8_t *out)
                    next = r->pos >= CKR__MT_N ? r->next : r->pos;
     ckr_rng from = *r;
     if (!n) return 0;
-    if (r->kind == CKR_RNG_OPAQUE) memcpy(out, r->u.bytes, n);
-    if (r->kind == CKR_RNG_LLMC) ckr__store_u64(out, r->u.w[0]);
     memset(out, 0xff, head);
-    ckr__rng_move(&from, out + head, n - head, true);
+    ckr__rng_move(&from, r->kind, out + head, n - head, true);
     if (r->kind == CKR_RNG_TORCH_CPU) {
         ckr__store_u32(out + 8, left);
         ckr__store_u64(out + 16, next);
@@ -20065,14 +20061,13 @@ CKR_API size_t ckr_rng_words(const ckr_rng *r, void *out, size_t cap)
                  n = mt ? 4 * words + 13 : 8 * words;
     uint8_t *p = (uint8_t *)out;
     uint64_t normal = 0;
-    size_t i;
     if (!p || cap < n) return n;
     if (!mt) {
-        for (i = 0; i < words; i++)
+        for (size_t i = 0; i < words; i++)
             ckr__store_u64(p + 8 * i, r->kind == CKR_RNG_XLA ? r->seed : r->u.w[i]);
         return n;
     }
-    for (i = 0; i < words; i++) ckr__store_u32(p + 4 * i, r->u.key[i]);
+    for (size_t i = 0; i < words; i++) ckr__store_u32(p + 4 * i, r->u.key[i]);
     if (r->has_normal) memcpy(&normal, &r->normal, sizeof normal);
     ckr__store_u32(p + 4 * words, r->pos);
     p[4 * words + 4] = r->has_normal != 0;
@@ -20097,11 +20092,10 @@ static ckr_result ckr__rng_data(ckr__ctx *c, const ckr_view *v, uint8_t *out, si
     const uint64_t size = ckr_dtype_size(v->dtype);
     int64_t count, step = 1;
     uint64_t at;
-    uint32_t d;
     if (!size || v->layout || v->conj || v->neg || v->meta || v->offset < 0 ||
         !ckr__numel(v->n_dims, v->shape, &count))
         return ckr__rng_form(c, "a plain array");
-    for (d = v->n_dims; d-- > 0 && count > 1;) {
+    for (uint32_t d = v->n_dims; d-- > 0 && count > 1;) {
         if (v->shape[d] != 1 && v->stride[d] != step)
             return ckr__rng_form(c, "a contiguous array");
         step *= v->shape[d];
@@ -20114,9 +20108,8 @@ static ckr_result ckr__rng_data(ckr__ctx *c, const ckr_view *v, uint8_t *out, si
     if (v->bytes) {
         if (*n) memcpy(out, v->bytes + at, *n);
     } else {
-        ckr_result r;
         if (v->file == CKR_NO_FILE) return ckr__rng_form(c, "an array with data");
-        r = ckr__file_read(c, v->file, v->data_offset + at, out, *n);
+        ckr_result r = ckr__file_read(c, v->file, v->data_offset + at, out, *n);
         if (r != CKR_OK) return r;
     }
     if (v->big_endian) ckr__swap_bytes(out, *n, (size_t)size);
@@ -20135,8 +20128,7 @@ static uint64_t ckr__rng_load_int(ckr_dtype t, const uint8_t *p)
     const bool below = (t == CKR_DTYPE_I8 || t == CKR_DTYPE_I16 || t == CKR_DTYPE_I32) &&
                        (p[size - 1] & 0x80);
     uint64_t v = below ? UINT64_MAX : 0;
-    size_t i;
-    for (i = size; i-- > 0;) v = v << 8 | p[i];
+    for (size_t i = size; i-- > 0;) v = v << 8 | p[i];
     return v;
 }
 
@@ -20180,11 +20172,10 @@ static ckr_result ckr__rng_ints(ckr__ctx *c, const ckr_node *node, size_t n, uin
                                 uint64_t *out)
 {
     uint8_t raw[8 * (CKR__MT_N + 1)];
-    size_t i, got, size;
-    ckr_result r;
+    size_t got, size;
     if (ckr_node_is_list(node)) {
         if (node->count != n) return ckr__rng_size(c->err, 4 * node->count, "624 words");
-        for (i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++)
             if (!ckr__rng_u64_of(c, node->u.items[i], max, &out[i]))
                 return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "a word out of range, number", i);
         return CKR_OK;
@@ -20192,11 +20183,11 @@ static ckr_result ckr__rng_ints(ckr__ctx *c, const ckr_node *node, size_t n, uin
     if (!node || (node->kind != CKR_NODE_NDARRAY && node->kind != CKR_NODE_TENSOR) ||
         !ckr__rng_is_int(node->u.view->dtype))
         return ckr__rng_form(c, "an array of integers");
-    r = ckr__rng_data(c, node->u.view, raw, sizeof raw, &got);
+    ckr_result r = ckr__rng_data(c, node->u.view, raw, sizeof raw, &got);
     if (r != CKR_OK) return r;
     size = ckr_dtype_size(node->u.view->dtype);
     if (got != n * size) return ckr__rng_size(c->err, got, "624 words, or a counter's four");
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         out[i] = ckr__rng_load_int(node->u.view->dtype, raw + i * size);
         if (out[i] > max)
             return ckr__rng_fail(c->err, CKR_ITEM_RNG_VALUE, "a word out of range, number", i);
@@ -20209,10 +20200,9 @@ static ckr_result ckr__rng_key(ckr__ctx *c, const ckr_node *node, uint64_t pos, 
     uint64_t v[CKR__MT_N + 1];
     const bool python = out->kind == CKR_RNG_PYTHON;   /* its position follows the words */
     const ckr_result r = ckr__rng_ints(c, node, python ? CKR__MT_N + 1 : CKR__MT_N, UINT32_MAX, v);
-    int i;
     if (r != CKR_OK) return r;
     if (python) pos = v[CKR__MT_N];
-    for (i = 0; i < CKR__MT_N; i++) out->u.key[i] = (uint32_t)v[i];
+    for (int i = 0; i < CKR__MT_N; i++) out->u.key[i] = (uint32_t)v[i];
     if (pos > CKR__MT_N)
         return ckr__rng_fail(c->err, CKR_ITEM_RNG_CURSOR, "expected 0 to 624", pos);
     out->pos = (uint32_t)pos;
@@ -20240,12 +20230,11 @@ static ckr_result ckr__rng_python(ckr__ctx *c, const ckr_node *n, ckr_rng *out)
 {
     const ckr_node *gauss = ckr_node_at(n, 2);
     uint64_t version;
-    ckr_result r;
     if (n->count != 3 || !ckr__rng_u64_of(c, n->u.items[0], 3, &version) || version < 2)
         return ckr__rng_form(c, "(3, 625 integers, None or a float)");
     out->kind = CKR_RNG_PYTHON;
     out->layout = (uint32_t)version;
-    r = ckr__rng_key(c, n->u.items[1], 0, out);
+    ckr_result r = ckr__rng_key(c, n->u.items[1], 0, out);
     if (r != CKR_OK || gauss->kind == CKR_NODE_NONE) return r;
     out->has_normal = 1;
     if (!ckr_node_f64(gauss, &out->normal))
@@ -20259,13 +20248,12 @@ static ckr_result ckr__rng_python(ckr__ctx *c, const ckr_node *n, ckr_rng *out)
 static ckr_result ckr__rng_numpy(ckr__ctx *c, const ckr_node *n, ckr_rng *out)
 {
     uint64_t pos;
-    ckr_result r;
     if (!ckr_node_str(n->u.items[0]) || strcmp(n->u.items[0]->u.str, "MT19937") != 0 ||
         (n->count != 3 && n->count != 5) ||
         !ckr__rng_u64_of(c, n->u.items[2], UINT64_MAX, &pos))
         return ckr__rng_form(c, "('MT19937', 624 words, position, has_gauss, cached_gaussian)");
     out->kind = CKR_RNG_NUMPY;
-    r = ckr__rng_key(c, n->u.items[1], pos, out);
+    ckr_result r = ckr__rng_key(c, n->u.items[1], pos, out);
     if (r != CKR_OK || n->count == 3) return r;
     return ckr__rng_gauss(c, n->u.items[3], n->u.items[4], out);
 }
@@ -20276,11 +20264,10 @@ static ckr_result ckr__rng_bitgen_words(ckr__ctx *c, const ckr_node *d, const ck
 {
     uint64_t *w = out->u.w, pos;
     ckr__u128 a, b;
-    ckr_result r;
     if (out->kind == CKR_RNG_SFC64)
         return ckr__rng_ints(c, ckr_node_get(st, "state"), 4, UINT64_MAX, w);
     if (out->kind == CKR_RNG_PHILOX) {
-        r = ckr__rng_ints(c, ckr_node_get(st, "counter"), 4, UINT64_MAX, w);
+        ckr_result r = ckr__rng_ints(c, ckr_node_get(st, "counter"), 4, UINT64_MAX, w);
         if (r == CKR_OK) r = ckr__rng_ints(c, ckr_node_get(st, "key"), 2, UINT64_MAX, w + 4);
         if (r == CKR_OK) r = ckr__rng_ints(c, ckr_node_get(d, "buffer"), 4, UINT64_MAX, w + 6);
         if (r != CKR_OK) return r;
@@ -20351,8 +20338,7 @@ static ckr_node **ckr__rng_inside(ckr_object *o, ckr_node ***list)
 
 static const ckr_node *ckr__rng_unwrap(const ckr_node *n)
 {
-    int depth;
-    for (depth = 0; depth < 4 && n && n->kind == CKR_NODE_OBJECT; depth++) {
+    for (int depth = 0; depth < 4 && n && n->kind == CKR_NODE_OBJECT; depth++) {
         ckr_object o = *n->u.object;
         ckr_node **list, **in = o.name ? ckr__rng_inside(&o, &list) : NULL;
         n = in ? *in : NULL;
@@ -20363,10 +20349,9 @@ static const ckr_node *ckr__rng_unwrap(const ckr_node *n)
 static ckr_result ckr__rng_scalar(ckr__ctx *c, const ckr_node *n, ckr_rng_kind hint, ckr_rng *out)
 {
     uint64_t v[2];
-    ckr_result r;
     out->kind = (uint16_t)hint;
     if (hint == CKR_RNG_JAX) {
-        r = ckr__rng_ints(c, n, 2, UINT32_MAX, v);
+        ckr_result r = ckr__rng_ints(c, n, 2, UINT32_MAX, v);
         if (r == CKR_OK) out->u.w[0] = v[0] | v[1] << 32;
         return r;
     }
@@ -20385,12 +20370,11 @@ static ckr_result ckr__rng_of_node(ckr__ctx *c, const ckr_node *n, ckr_rng_kind 
 {
     uint8_t raw[CKR__RNG_MAX_BYTES];
     size_t got;
-    ckr_result r;
     if (hint == CKR_RNG_JAX || hint == CKR_RNG_XLA || hint == CKR_RNG_LLMC)
         return ckr__rng_scalar(c, n, hint, out);
     if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY) {
         if (n->u.view->dtype != CKR_DTYPE_U8) return ckr__rng_form(c, "a tensor of uint8");
-        r = ckr__rng_data(c, n->u.view, raw, sizeof raw, &got);
+        ckr_result r = ckr__rng_data(c, n->u.view, raw, sizeof raw, &got);
         return r == CKR_OK ? ckr__rng_parse(c->err, hint, raw, got, out) : r;
     }
     if (n->kind == CKR_NODE_BYTES || n->kind == CKR_NODE_BYTEARRAY)
@@ -20483,18 +20467,15 @@ static ckr_node *ckr__rng_ints_node(ckr__ctx *c, const ckr_node *like, ckr_dtype
     uint8_t raw[8 * (CKR__MT_N + 1)];
     const bool array = like && (like->kind == CKR_NODE_NDARRAY || like->kind == CKR_NODE_TENSOR);
     const bool tuple = dtype == CKR_DTYPE_NONE;          /* the default is a tuple        */
-    size_t size;
-    uint64_t i;
-    ckr_node *out;
     if ((like && !array) || (!like && tuple)) {
-        out = ckr__node(c, like ? (ckr_node_kind)like->kind : CKR_NODE_TUPLE);
-        for (i = 0; i < n; i++)
+        ckr_node *out = ckr__node(c, like ? (ckr_node_kind)like->kind : CKR_NODE_TUPLE);
+        for (uint64_t i = 0; i < n; i++)
             ckr__node_push(c, out, ckr__rng_int_node(c, v[i], 0));
         return ckr__failed(c) ? NULL : out;
     }
     if (array) dtype = like->u.view->dtype;
-    size = ckr_dtype_size(dtype);
-    for (i = 0; i < n; i++) {
+    size_t size = ckr_dtype_size(dtype);
+    for (uint64_t i = 0; i < n; i++) {
         uint8_t b[8];
         ckr__store_u64(b, v[i]);
         memcpy(raw + i * size, b, size);
@@ -20508,8 +20489,7 @@ static ckr_node *ckr__rng_key_node(ckr__ctx *c, const ckr_rng *r, const ckr_node
 {
     uint64_t v[CKR__MT_N + 1];
     const bool python = r->kind == CKR_RNG_PYTHON;
-    int i;
-    for (i = 0; i < CKR__MT_N; i++) v[i] = r->u.key[i];
+    for (int i = 0; i < CKR__MT_N; i++) v[i] = r->u.key[i];
     v[CKR__MT_N] = r->pos;
     return ckr__rng_ints_node(c, like, python ? CKR_DTYPE_NONE : CKR_DTYPE_U32, v,
                               CKR__MT_N + (python ? 1 : 0));
@@ -20623,13 +20603,12 @@ static ckr_node *ckr__rng_object_copy(ckr__ctx *c, const ckr_node *like, ckr_nod
 {
     ckr_object *o = CKR__DUP(c, ckr_object, like->u.object, 1);
     ckr_node *n = ckr__node(c, CKR_NODE_OBJECT), *copy, **list;
-    uint64_t i;
     if (!n || !o) return NULL;
     n->u.object = o;
     *in = ckr__rng_inside(o, &list);
     if (!list) return n;
     copy = ckr__node(c, (ckr_node_kind)(*list)->kind);
-    for (i = 0; i < (*list)->count; i++) ckr__node_push(c, copy, (*list)->u.items[i]);
+    for (uint64_t i = 0; i < (*list)->count; i++) ckr__node_push(c, copy, (*list)->u.items[i]);
     if (ckr__failed(c)) return NULL;
     *in = copy->u.items + (*in - (*list)->u.items);
     *list = copy;
@@ -20640,8 +20619,7 @@ static ckr_node *ckr__rng_to_node(ckr__ctx *c, const ckr_rng *r, const ckr_node 
 {
     ckr_node *top = NULL, **slot = &top;
     const ckr_node *inside = ckr__rng_unwrap(like);
-    int depth;
-    for (depth = 0; inside && like->kind == CKR_NODE_OBJECT && depth < 4; depth++) {
+    for (int depth = 0; inside && like->kind == CKR_NODE_OBJECT && depth < 4; depth++) {
         ckr_node **in = NULL;
         *slot = ckr__rng_object_copy(c, like, &in);
         if (!*slot) return NULL;
@@ -20660,85 +20638,55 @@ static ckr_node *ckr__rng_to_node(ckr__ctx *c, const ckr_rng *r, const ckr_node 
 
 /* >>rng.same ------------------------------------------------------------------ */
 
-/* The same stream, with a block of which nothing is read instead of one that is used up. */
-static void ckr__mt_settle(ckr_rng *r)
+/* The same stream in one form: a block of which nothing is read instead of one that is used up, and
+   nothing in what is never read. */
+static void ckr__rng_settle(ckr_rng *r)
 {
-    if (r->pos >= CKR__MT_N) ckr__mt_block(r);
-    if (r->pos) r->u.key[0] &= 0x80000000u;    /* its other bits were read, or never will be */
+    if (ckr__rng_is_mt(r->kind)) {
+        if (r->pos >= CKR__MT_N) ckr__mt_block(r);
+        if (r->pos) r->u.key[0] &= 0x80000000u;
+    }
+    if (r->kind == CKR_RNG_PHILOX) memset(r->u.w + 6, 0, r->pos * sizeof *r->u.w);
+    if (!r->has_uint32) r->uinteger = 0;
 }
 
-static bool ckr__same_double(double a, double b)
+/* What a stream's future is made of; `label`: and what torch calls it. */
+static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
 {
-    return !memcmp(&a, &b, sizeof a);
+    const struct ckr__rng_row *row = ckr__rng_row_of(r->kind);
+    ckr_rng *from = (ckr_rng *)(uintptr_t)r;   /* only read                              */
+    size_t n = r->kind == CKR_RNG_OPAQUE ? r->layout : r->kind == CKR_RNG_XLA ? 8u : 16u;
+    if (row->family == 1) {
+        n = label && r->kind == CKR_RNG_TORCH_CPU ? 2522 : 2509;
+        ckr__rng_move(from, CKR_RNG_FUTURE_, out, n, true);
+        out[2500] = r->has_normal != 0;
+        if (!r->has_normal) memset(out + 2501, 0, 8);
+        if (n > 2517) out[2517] = r->has_float != 0;
+        if (n > 2517 && !r->has_float) memset(out + 2518, 0, 4);
+        return n;
+    }
+    if (r->kind == CKR_RNG_OPAQUE || r->kind == CKR_RNG_XLA || row->family == 2) {
+        ckr__rng_move(from, r->kind == CKR_RNG_OPAQUE ? r->kind : CKR_RNG_TORCH_CUDA, out, n, true);
+        return n;
+    }
+    n = ckr__rng_numbers(&from->u, out, 8, row->words, true);
+    if (!ckr__rng_is_bitgen(r->kind)) return n;
+    if (r->kind == CKR_RNG_PHILOX) out[n++] = (uint8_t)r->pos;
+    out[n] = r->has_uint32 != 0;
+    ckr__store_u32(out + n + 1, r->uinteger);
+    return n + 5;
 }
 
 CKR_API bool ckr_rng_equal(const ckr_rng *a, const ckr_rng *b)
 {
-    const ckr_rng_kind k = (ckr_rng_kind)a->kind;
-    size_t from = 0, words;
+    uint8_t p[CKR__RNG_CANONICAL_MAX], q[CKR__RNG_CANONICAL_MAX];
+    ckr_rng x = *a, y = *b;
     if (a->kind != b->kind) return false;
-    if (ckr__rng_is_mt(k)) {
-        const bool has = a->has_normal != 0;
-        ckr_rng x = *a, y = *b;
-        if (has != (b->has_normal != 0) || (has && !ckr__same_double(a->normal, b->normal)))
-            return false;
-        ckr__mt_settle(&x);
-        ckr__mt_settle(&y);
-        return x.pos == y.pos && !memcmp(x.u.key, y.u.key, sizeof x.u.key);
-    }
-    if (k == CKR_RNG_OPAQUE || k == CKR_RNG_TORCH_MPS) {
-        if (memcmp(a->u.bytes, b->u.bytes, k == CKR_RNG_OPAQUE ? a->layout : 28) != 0) return false;
-        if (k == CKR_RNG_OPAQUE) return a->layout == b->layout;
-    }
-    if (k == CKR_RNG_PHILOX) {
-        from = 6 + a->pos;                     /* words of the block that are still to come  */
-        if (a->pos != b->pos || memcmp(a->u.w, b->u.w, 6 * sizeof *a->u.w) != 0) return false;
-    }
-    words = ckr__rng_row_of(k)->words - from;
-    if (memcmp(a->u.w + from, b->u.w + from, words * sizeof *a->u.w) != 0) return false;
-    return a->seed == b->seed && a->offset == b->offset && a->has_uint32 == b->has_uint32 &&
-           (!a->has_uint32 || a->uinteger == b->uinteger);
-}
-
-static size_t ckr__rng_canonical_mt(const ckr_rng *r, bool label, uint8_t *out)
-{
-    uint8_t *p = out + 4 * CKR__MT_N;
-    uint32_t u;
-    int i;
-    for (i = 0; i < CKR__MT_N; i++) ckr__store_u32(out + 4 * i, r->u.key[i]);
-    ckr__store_u32(p, r->pos);
-    p[4] = r->has_normal != 0;
-    ckr__store_double(p + 5, r->has_normal ? r->normal : 0.0);
-    p += 13;
-    if (!label || r->kind != CKR_RNG_TORCH_CPU) return (size_t)(p - out);
-    ckr__store_u64(p, r->seed);
-    p[8] = r->has_float != 0;
-    memcpy(&u, &r->float_normal, 4);
-    ckr__store_u32(p + 9, r->has_float ? u : 0);
-    return (size_t)(p + 13 - out);
-}
-
-static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
-{
-    size_t i, n = ckr__rng_row_of(r->kind)->words;
-    const uint8_t family = ckr__rng_row_of(r->kind)->family;
-    if (family == 1) return ckr__rng_canonical_mt(r, label, out);
-    if (r->kind == CKR_RNG_OPAQUE) {
-        memcpy(out, r->u.bytes, r->layout);
-        return r->layout;
-    }
-    if (family == 2 || r->kind == CKR_RNG_XLA) {
-        ckr__store_u64(out, r->seed);
-        ckr__store_u64(out + 8, r->offset);
-        return family == 2 ? 16 : 8;
-    }
-    for (i = 0; i < n; i++) ckr__store_u64(out + 8 * i, r->u.w[i]);
-    if (!ckr__rng_is_bitgen(r->kind)) return 8 * n;
-    if (r->kind == CKR_RNG_PHILOX) out[8 * n++] = (uint8_t)r->pos;
-    n = r->kind == CKR_RNG_PHILOX ? 81 : 8 * n;
-    out[n] = r->has_uint32 != 0;
-    ckr__store_u32(out + n + 1, r->uinteger);
-    return n + 5;
+    ckr__rng_settle(&x);
+    ckr__rng_settle(&y);
+    size_t n = ckr__rng_canonical(&x, false, p);
+    return n == ckr__rng_canonical(&y, false, q) && !memcmp(p, q, n) &&
+           (a->kind != CKR_RNG_TORCH_MPS || !memcmp(a->u.bytes, b->u.bytes, 28));
 }
 
 /* The stream in another framework's container; torch's own cannot hold position 0. */
@@ -20814,13 +20762,12 @@ static const uint16_t ckr__mt_phi[CKR__MT_PHI] = {
 /* p, of twice the words, modulo phi. */
 static void ckr__poly_reduce(uint64_t *p)
 {
-    uint32_t w, i;
-    for (w = 2 * CKR__MT_POLY - 1; w >= CKR__MT_POLY - 1; w--) {
+    for (uint32_t w = 2 * CKR__MT_POLY - 1; w >= CKR__MT_POLY - 1; w--) {
         const uint32_t low = w == CKR__MT_POLY - 1 ? CKR__MT_DEGREE % 64 : 0;
         const uint64_t v = p[w] >> low;
         if (!v) continue;
         p[w] ^= v << low;
-        for (i = 0; i + 1 < CKR__MT_PHI; i++) {
+        for (uint32_t i = 0; i + 1 < CKR__MT_PHI; i++) {
             const uint32_t at = 64 * w + low - CKR__MT_DEGREE + ckr__mt_phi[i];
             p[at >> 6] ^= v << (at & 63);
             if (at & 63) p[(at >> 6) + 1] ^= v >> (64 - (at & 63));
@@ -20839,8 +20786,7 @@ static uint64_t ckr__poly_spread(uint64_t v)             /* a zero above each of
 
 static void ckr__poly_square(uint64_t *p)
 {
-    int i;
-    for (i = CKR__MT_POLY - 1; i >= 0; i--) {
+    for (int i = CKR__MT_POLY - 1; i >= 0; i--) {
         const uint64_t v = p[i];
         p[2 * i + 1] = ckr__poly_spread(v >> 32);
         p[2 * i] = ckr__poly_spread((uint32_t)v);
@@ -20850,15 +20796,13 @@ static void ckr__poly_square(uint64_t *p)
 
 static void ckr__poly_add_phi(uint64_t *p)
 {
-    int i;
-    for (i = 0; i < CKR__MT_PHI; i++)
+    for (int i = 0; i < CKR__MT_PHI; i++)
         p[ckr__mt_phi[i] >> 6] ^= (uint64_t)1 << (ckr__mt_phi[i] & 63);
 }
 
 static void ckr__poly_times_x(uint64_t *p)
 {
-    int i;
-    for (i = CKR__MT_POLY - 1; i > 0; i--) p[i] = p[i] << 1 | p[i - 1] >> 63;
+    for (int i = CKR__MT_POLY - 1; i > 0; i--) p[i] = p[i] << 1 | p[i - 1] >> 63;
     p[0] <<= 1;
     if (p[CKR__MT_POLY - 1] >> CKR__MT_DEGREE % 64 & 1) ckr__poly_add_phi(p);
 }
@@ -20874,10 +20818,9 @@ static void ckr__poly_over_x(uint64_t *p)                /* phi's constant term 
 /* x^(n * 2^shift + d) mod phi */
 static void ckr__poly_power(uint64_t *p, uint64_t n, uint32_t shift, int32_t d)
 {
-    int i;
     memset(p, 0, 2 * CKR__MT_POLY * sizeof *p);
     p[0] = 1;
-    for (i = 63; i >= 0; i--) {
+    for (int i = 63; i >= 0; i--) {
         ckr__poly_square(p);
         if (n >> i & 1) ckr__poly_times_x(p);
     }
@@ -20890,8 +20833,7 @@ static void ckr__poly_power(uint64_t *p, uint64_t n, uint32_t shift, int32_t d)
 static void ckr__poly_apply(const uint64_t *p, uint32_t *key)
 {
     uint32_t sum[CKR__MT_N] = CKR_ZERO, at = 0, i;
-    int bit;
-    for (bit = CKR__MT_DEGREE - 1; bit >= 0; bit--) {
+    for (int bit = CKR__MT_DEGREE - 1; bit >= 0; bit--) {
         const uint32_t next = at + 1 < CKR__MT_N ? at + 1 : 0;
         const uint32_t ahead = at + CKR__MT_M < CKR__MT_N ? at + CKR__MT_M
                                                           : at + CKR__MT_M - CKR__MT_N;
@@ -20908,7 +20850,7 @@ static void ckr__poly_apply(const uint64_t *p, uint32_t *key)
 static void ckr__mt_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 {
     uint64_t p[2 * CKR__MT_POLY];
-    uint32_t i, rest = (uint32_t)(n % CKR__MT_N), pos;
+    uint32_t rest = (uint32_t)(n % CKR__MT_N), pos;
     const uint32_t first = r->u.key[0], m = CKR__MT_N;
     if (shift < 32 && n < ((uint64_t)1 << 22) >> shift) {
         uint64_t to = r->pos + (n << shift);
@@ -20916,9 +20858,9 @@ static void ckr__mt_jump(ckr_rng *r, uint64_t n, uint32_t shift)
         r->pos = (uint32_t)to;
         return;
     }
-    for (i = 0; i < shift; i++) rest = rest * 2 % m;
+    for (uint32_t i = 0; i < shift; i++) rest = rest * 2 % m;
     pos = (r->pos + rest + m - 1) % m + 1;
-    for (i = 0; i + 1 < m; i++) r->u.key[i] = r->u.key[i + 1];
+    for (uint32_t i = 0; i + 1 < m; i++) r->u.key[i] = r->u.key[i + 1];
     r->u.key[m - 1] = ckr__mt_mix(first, r->u.key[0], r->u.key[CKR__MT_M - 1]);
     ckr__poly_power(p, n, shift, (int32_t)r->pos - (int32_t)pos - 1);
     ckr__poly_apply(p, r->u.key);
@@ -20952,10 +20894,10 @@ static void ckr__pcg_jump(ckr_rng *r, ckr__u128 n)
 static void ckr__philox64_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 {
     uint64_t add[4] = { 0, 0, 0, 0 }, carry = 0;
-    uint32_t i, w = shift / 64;
+    uint32_t w = shift / 64;
     if (w < 4) add[w] = n << (shift & 63);
     if (w < 3 && (shift & 63)) add[w + 1] = n >> (64 - (shift & 63));
-    for (i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 4; i++) {
         const uint64_t sum = r->u.w[i] + add[i];
         r->u.w[i] = sum + carry;
         carry = (sum < add[i]) | (r->u.w[i] < sum);
@@ -20977,8 +20919,7 @@ static void ckr__xorshift_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 {
     uint64_t m[64], square[64], s = r->u.w[0];
     ckr_rng unit = CKR_ZERO;
-    int i;
-    for (i = 0; i < 64; i++) {
+    for (int i = 0; i < 64; i++) {
         unit.u.w[0] = (uint64_t)1 << i;
         (void)ckr__xorshift_next(&unit);
         m[i] = unit.u.w[0];
@@ -20989,7 +20930,7 @@ static void ckr__xorshift_jump(ckr_rng *r, uint64_t n, uint32_t shift)
             if (n & 1) s = ckr__matrix_times(m, s);
             n >>= 1;
         }
-        for (i = 0; i < 64; i++) square[i] = ckr__matrix_times(m, m[i]);
+        for (int i = 0; i < 64; i++) square[i] = ckr__matrix_times(m, m[i]);
         memcpy(m, square, sizeof m);
     }
     r->u.w[0] = s;
@@ -21000,7 +20941,7 @@ CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift)
     const ckr__u128 by = { shift < 64 ? n << shift : 0, shift == 0 || shift >= 128 ? 0
                            : shift < 64 ? n >> (64 - shift) : n << (shift - 64) };
     const bool small = shift < 64 && by.hi == 0;
-    uint64_t i, offset = 0;
+    uint64_t offset = 0;
     if (shift > 256) return CKR_E_ARG;
     if (n == 0) return CKR_OK;
     switch ((int)r->kind) {
@@ -21015,7 +20956,7 @@ CKR_API ckr_result ckr_rng_jump(ckr_rng *r, uint64_t n, uint32_t shift)
     case CKR_RNG_LLMC: ckr__xorshift_jump(r, n, shift); return CKR_OK;
     case CKR_RNG_SFC64:
         if (!small || by.lo >> 32) return CKR_E_UNSUPPORTED;
-        for (i = 0; i < by.lo; i++) (void)ckr__sfc_next(r);
+        for (uint64_t i = 0; i < by.lo; i++) (void)ckr__sfc_next(r);
         return CKR_OK;
     case CKR_RNG_TORCH_CUDA:
         if (!small || !ckr__add_u64(r->offset, by.lo, &offset) || offset > INT64_MAX - 3)
@@ -21073,14 +21014,14 @@ static void ckr__torch_uniform32(ckr_rng *r, float lo, float hi, uint64_t n, flo
 {
     uint32_t w[CKR__MT_N];
     const float range = hi - lo;
-    uint64_t i, m;
+    uint64_t m;
     for (; n; n -= m, out += m) {
         m = n < CKR__MT_N ? n : CKR__MT_N;
         ckr__mt_fill(r, w, m);
-        for (i = 0; i < m; i++)
+        for (uint64_t i = 0; i < m; i++)
             out[i] = (float)(int32_t)(w[i] & 0xffffffu) * 5.9604644775390625e-8f;    /* 2^-24 */
         if (lo != 0 || hi != 1)
-            for (i = 0; i < m; i++) out[i] = ckr__fmaf(out[i], range, lo);
+            for (uint64_t i = 0; i < m; i++) out[i] = ckr__fmaf(out[i], range, lo);
     }
 }
 
@@ -21088,16 +21029,16 @@ static void ckr__torch_uniform64(ckr_rng *r, double lo, double hi, uint64_t n, d
 {
     uint32_t w[CKR__MT_N];
     const double range = hi - lo;
-    uint64_t i, m;
+    uint64_t m;
     for (; n; n -= m, out += m) {
         m = n < CKR__MT_N / 2 ? n : CKR__MT_N / 2;
         ckr__mt_fill(r, w, 2 * m);
-        for (i = 0; i < m; i++) {
+        for (uint64_t i = 0; i < m; i++) {
             const uint64_t v = (uint64_t)(w[2 * i] & 0x1fffffu) << 32 | w[2 * i + 1];
             out[i] = (double)(int64_t)v * (1.0 / 9007199254740992.0);
         }
         if (lo != 0 || hi != 1)
-            for (i = 0; i < m; i++) out[i] = ckr__fma(out[i], range, lo);
+            for (uint64_t i = 0; i < m; i++) out[i] = ckr__fma(out[i], range, lo);
     }
 }
 
@@ -21109,8 +21050,7 @@ static void ckr__torch_uniform16_old(ckr_rng *r, ckr_dtype t, double lo, double 
     const float scale = t == CKR_DTYPE_BF16 ? 1.0f / 256 : 1.0f / 2048;
     const float a = ckr__half_round(t, (float)lo), b = ckr__half_round(t, (float)hi);
     const float range = ckr__half_round(t, b - a);
-    uint64_t i;
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         out[i] = ckr__half_of(t, ckr__fmaf((float)(ckr__mt_u32(r) & mask) * scale, range, a));
 }
 
@@ -21119,11 +21059,11 @@ static void ckr__torch_uniform16(ckr_rng *r, ckr_dtype t, double lo, double hi, 
 {
     const uint16_t low = ckr__half_of(t, (float)lo), top = ckr__half_of(t, (float)hi);
     float f[CKR__MT_N];
-    uint64_t i, m;
+    uint64_t m;
     for (; n; n -= m, out += m) {
         m = n < CKR__MT_N ? n : CKR__MT_N;
         ckr__torch_uniform32(r, (float)lo, (float)hi, m, f);
-        for (i = 0; i < m; i++) {
+        for (uint64_t i = 0; i < m; i++) {
             const uint16_t h = ckr__half_of(t, f[i]);
             out[i] = h == top ? low : h;       /* what rounds up to the bound that is excluded */
         }
@@ -21162,20 +21102,19 @@ static void ckr__cuda_real(ckr_rng *r, bool normal, float a, float b, uint64_t n
 {
     const ckr__cuda k = ckr__cuda_launch(r, n, false);
     const float unit = 2.3283064365386963e-10f, two_pi = unit * 6.2831855f;          /* 2^-32 */
-    uint64_t j, t, i;
-    for (j = 0; j < k.rounds; j++)
-        for (t = 0; t < k.threads && 4 * j * k.threads + t < n; t++) {
+    for (uint64_t j = 0; j < k.rounds; j++)
+        for (uint64_t t = 0; t < k.threads && 4 * j * k.threads + t < n; t++) {
             uint32_t w[4];
             float v[4];
             ckr__cuda_words(&k, j, t, w);
-            for (i = 0; i < 4; i++) v[i] = ckr__fmaf((float)w[i], unit, unit / 2);
-            for (i = 0; normal && i < 4; i += 2) {
+            for (uint64_t i = 0; i < 4; i++) v[i] = ckr__fmaf((float)w[i], unit, unit / 2);
+            for (uint64_t i = 0; normal && i < 4; i += 2) {
                 const float s = sqrtf(-2.0f * logf(v[i]));
                 const float angle = ckr__fmaf((float)w[i + 1], two_pi, two_pi / 2);
                 v[i] = s * sinf(angle);
                 v[i + 1] = s * cosf(angle);
             }
-            for (i = 0; i < 4 && (4 * j + i) * k.threads + t < n; i++) {
+            for (uint64_t i = 0; i < 4 && (4 * j + i) * k.threads + t < n; i++) {
                 float x = normal ? ckr__fmaf(v[i], b, a) : ckr__fmaf(v[i], b - a, a);
                 if (!normal && x == b) x = a;              /* curand's (0, 1] to [0, 1)   */
                 out[(4 * j + i) * k.threads + t] = x;
@@ -21189,7 +21128,6 @@ static CKR__NOINLINE ckr_result ckr__rng_uniform(ckr_rng *r, ckr_dtype t, double
 {
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     const bool unit = lo == 0 && hi == 1;
-    uint64_t i;
     if (!(hi >= lo) || !ckr__is_float(t)) return CKR_E_ARG;
     if (k == CKR_RNG_TORCH_CPU) {
         if (ckr__is_half(t) && !ckr__torch_half_known(r)) return CKR_E_UNSUPPORTED;
@@ -21204,10 +21142,10 @@ static CKR__NOINLINE ckr_result ckr__rng_uniform(ckr_rng *r, ckr_dtype t, double
     if (t == CKR_DTYPE_F64 && (k == CKR_RNG_PYTHON || k == CKR_RNG_NUMPY ||
                                ckr__rng_is_bitgen(k))) {
         double *d = (double *)out;
-        for (i = 0; i < n; i++)
+        for (uint64_t i = 0; i < n; i++)
             d[i] = ckr__rng_is_mt(k) ? ckr__mt_double(r)
                                      : (double)(ckr_rng_u64(r) >> 11) * (1.0 / 9007199254740992.0);
-        for (i = 0; i < n && !unit; i++) d[i] = lo + ckr__rn((hi - lo) * d[i]);
+        for (uint64_t i = 0; i < n && !unit; i++) d[i] = lo + ckr__rn((hi - lo) * d[i]);
         return CKR_OK;
     }
     if (t == CKR_DTYPE_F32) {
@@ -21215,12 +21153,13 @@ static CKR__NOINLINE ckr_result ckr__rng_uniform(ckr_rng *r, ckr_dtype t, double
         if (k == CKR_RNG_TORCH_CUDA) {
             ckr__cuda_real(r, false, (float)lo, (float)hi, n, f);
         } else if (k == CKR_RNG_LLMC_MT) {
-            for (i = 0; i < n; i++) {
+            for (uint64_t i = 0; i < n; i++) {
                 f[i] = (float)(ckr__mt_u32(r) & 0xffffffu) * 5.9604644775390625e-8f;
                 if (!unit) f[i] = f[i] * ((float)hi - (float)lo) + (float)lo;
             }
         } else if (unit && (k == CKR_RNG_LLMC || ckr__rng_is_bitgen(k))) {
-            for (i = 0; i < n; i++) f[i] = (float)(ckr_rng_u32(r) >> 8) * 5.9604644775390625e-8f;
+            for (uint64_t i = 0; i < n;
+                 i++) f[i] = (float)(ckr_rng_u32(r) >> 8) * 5.9604644775390625e-8f;
         } else {
             return CKR_E_UNSUPPORTED;
         }
@@ -21254,7 +21193,6 @@ static float ckr__torch_log(float v)
 {
     const uint32_t u = ckr__bits_of_f32(v);
     float e = (float)((int32_t)(u >> 23) - 127) + 1.0f, x, y, z;
-    int i;
     x = ckr__f32_of_bits((u & 0x807fffffu) | 0x3f000000u);
     if (x < 0.707106781186547524f) {
         e -= 1.0f;
@@ -21264,7 +21202,7 @@ static float ckr__torch_log(float v)
     }
     z = x * x;
     y = ckr__log_c[0];
-    for (i = 1; i < 9; i++) y = ckr__fmaf(y, x, ckr__log_c[i]);
+    for (int i = 1; i < 9; i++) y = ckr__fmaf(y, x, ckr__log_c[i]);
     y = ckr__fmaf(y * x, z, e * -2.12194440e-4f);
     y = ckr__fmaf(-z, 0.5f, y);
     return ckr__fmaf(e, 0.693359375f, x + y);
@@ -21274,13 +21212,11 @@ static void ckr__torch_sincos(float x, float *s, float *c)           /* x >= 0  
 {
     const int32_t q = ((int32_t)(x * 1.27323954473516f) + 1) & ~1;
     const float y = (float)q;
-    float z, sine, cosine;
-    int i;
-    for (i = 0; i < 3; i++) x = ckr__fmaf(y, ckr__turn_c[i], x);
-    z = x * x;
-    cosine = ckr__fmaf(ckr__fmaf(ckr__cos_c[0], z, ckr__cos_c[1]), z, ckr__cos_c[2]) * z;
+    for (int i = 0; i < 3; i++) x = ckr__fmaf(y, ckr__turn_c[i], x);
+    float z = x * x;
+    float cosine = ckr__fmaf(ckr__fmaf(ckr__cos_c[0], z, ckr__cos_c[1]), z, ckr__cos_c[2]) * z;
     cosine = ckr__fmaf(cosine, z, -(z * 0.5f)) + 1.0f;
-    sine = ckr__fmaf(ckr__fmaf(ckr__sin_c[0], z, ckr__sin_c[1]), z, ckr__sin_c[2]) * z;
+    float sine = ckr__fmaf(ckr__fmaf(ckr__sin_c[0], z, ckr__sin_c[1]), z, ckr__sin_c[2]) * z;
     sine = ckr__fmaf(sine, x, x);
     *s = q & 2 ? cosine : sine;
     *c = q & 2 ? sine : cosine;
@@ -21291,8 +21227,7 @@ static void ckr__torch_sincos(float x, float *s, float *c)           /* x >= 0  
 /* 16 uniforms to 16 normals, in place. */
 static void ckr__torch_normal16(float *d, float mean, float std)
 {
-    int i;
-    for (i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++) {
         const float radius = sqrtf(-2.0f * ckr__torch_log(1.0f - d[i]));
         float s, c;
         ckr__torch_sincos(6.2831853071795864769f * d[i + 8], &s, &c);
@@ -21315,12 +21250,11 @@ static __m256 ckr__torch_log8(__m256 v)
     const __m256 small = _mm256_cmp_ps(x, CKR__PS(0.707106781186547524f), _CMP_LT_OS);
     const __m256 more = _mm256_and_ps(x, small);
     __m256 y = CKR__PS(ckr__log_c[0]), z;
-    int i;
     e = _mm256_add_ps(e, CKR__PS(1.0f));
     e = _mm256_sub_ps(e, _mm256_and_ps(CKR__PS(1.0f), small));
     x = _mm256_add_ps(_mm256_sub_ps(x, CKR__PS(1.0f)), more);
     z = _mm256_mul_ps(x, x);
-    for (i = 1; i < 9; i++) y = _mm256_fmadd_ps(y, x, CKR__PS(ckr__log_c[i]));
+    for (int i = 1; i < 9; i++) y = _mm256_fmadd_ps(y, x, CKR__PS(ckr__log_c[i]));
     y = _mm256_fmadd_ps(_mm256_mul_ps(y, x), z, _mm256_mul_ps(e, CKR__PS(-2.12194440e-4f)));
     y = _mm256_fnmadd_ps(z, CKR__PS(0.5f), y);
     return _mm256_fmadd_ps(e, CKR__PS(0.693359375f), _mm256_add_ps(x, y));
@@ -21332,10 +21266,9 @@ static void ckr__torch_sincos8(__m256 x, __m256 *s, __m256 *c)
     const __m256i two = CKR__EPI(2), four = CKR__EPI(4);
     __m256i q = _mm256_cvttps_epi32(_mm256_mul_ps(x, CKR__PS(1.27323954473516f)));
     __m256 y, z, sine, cosine, swap;
-    int i;
     q = _mm256_and_si256(_mm256_add_epi32(q, CKR__EPI(1)), CKR__EPI(~1));
     y = _mm256_cvtepi32_ps(q);
-    for (i = 0; i < 3; i++) x = _mm256_fmadd_ps(y, CKR__PS(ckr__turn_c[i]), x);
+    for (int i = 0; i < 3; i++) x = _mm256_fmadd_ps(y, CKR__PS(ckr__turn_c[i]), x);
     z = _mm256_mul_ps(x, x);
     cosine = sine = _mm256_setzero_ps();
     cosine = _mm256_fmadd_ps(CKR__PS(ckr__cos_c[0]), z, CKR__PS(ckr__cos_c[1]));
@@ -21395,8 +21328,7 @@ static void ckr__torch_normal_blocks(float *d, uint64_t blocks, float mean, floa
 static void ckr__torch_normal16_f64(double *d, double mean, double std)
 {
     const bool unit = mean == 0 && std == 1;
-    int i;
-    for (i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++) {
         const double radius = sqrt(-2 * log(1 - d[i])), a = 6.2831853071795864769 * d[i + 8];
         const double x = radius * cos(a), y = radius * sin(a);
         d[i] = unit ? x : ckr__fma(x, std, mean);
@@ -21407,8 +21339,7 @@ static void ckr__torch_normal16_f64(double *d, double mean, double std)
 /* Up to torch 2.6: `each` step rounds, but not of float16 before 2.1: functions of floats. */
 static void ckr__torch_normal16_half(ckr_dtype t, bool each, uint16_t *d, float mean, float std)
 {
-    int i;
-    for (i = 0; i < 8; i++) {
+    for (int i = 0; i < 8; i++) {
         const float u1 = ckr__half_round(t, 1 - (float)ckr__load_f64(t, (uint8_t *)(d + i)));
         const float u2 = (float)ckr__load_f64(t, (uint8_t *)(d + i + 8));
         const float a = ckr__half_round(t, (float)(6.2831853071795864769 * (double)u2));
@@ -21436,22 +21367,21 @@ static void ckr__torch_normal_part(ckr_rng *r, ckr_dtype t, double mean, double 
     double *d = (double *)out;
     uint16_t *h = (uint16_t *)out;
     float f[CKR__MT_N];
-    uint64_t i;
     if (t == CKR_DTYPE_F32) {
         ckr__torch_uniform32(r, 0, 1, n, (float *)out);
         ckr__torch_normal_blocks((float *)out, n / 16, m, s);
     } else if (t == CKR_DTYPE_F64) {
         ckr__torch_uniform64(r, 0, 1, n, d);
-        for (i = 0; i + 16 <= n; i += 16) ckr__torch_normal16_f64(d + i, mean, std);
+        for (uint64_t i = 0; i + 16 <= n; i += 16) ckr__torch_normal16_f64(d + i, mean, std);
     } else if (ckr__rng_before(r, 207)) {
         ckr__torch_uniform16_old(r, t, 0, 1, n, h);
-        for (i = 0; i + 16 <= n; i += 16)
+        for (uint64_t i = 0; i + 16 <= n; i += 16)
             ckr__torch_normal16_half(t, each, h + i, ckr__half_round(t, m), ckr__half_round(t, s));
     } else {
         n &= ~(uint64_t)15;
         ckr__torch_uniform32(r, 0, 1, n, f);
         ckr__torch_normal_blocks(f, n / 16, m, s);
-        for (i = 0; i < n; i++) h[i] = ckr__half_of(t, f[i]);
+        for (uint64_t i = 0; i < n; i++) h[i] = ckr__half_of(t, f[i]);
     }
 }
 
@@ -21512,7 +21442,6 @@ static CKR__NOINLINE ckr_result ckr__rng_normal(ckr_rng *r, ckr_dtype t, double 
 {
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     double *d = (double *)out;
-    uint64_t i;
     if (!(std >= 0) || !ckr__is_float(t)) return CKR_E_ARG;
     if (k == CKR_RNG_TORCH_CPU) return ckr__torch_normal(r, t, mean, std, n, out);
     if (k == CKR_RNG_TORCH_CUDA && t == CKR_DTYPE_F32) {
@@ -21520,7 +21449,7 @@ static CKR__NOINLINE ckr_result ckr__rng_normal(ckr_rng *r, ckr_dtype t, double 
         return CKR_OK;
     }
     if ((k != CKR_RNG_PYTHON && k != CKR_RNG_NUMPY) || t != CKR_DTYPE_F64) return CKR_E_UNSUPPORTED;
-    for (i = 0; i < n; i++) d[i] = mean + ckr__rn(ckr__rng_gauss_next(r) * std);
+    for (uint64_t i = 0; i < n; i++) d[i] = mean + ckr__rn(ckr__rng_gauss_next(r) * std);
     return CKR_OK;
 }
 
@@ -21535,9 +21464,8 @@ CKR_API ckr_result ckr_rng_normal(ckr_rng *r, ckr_dtype t, double mean, double s
 /* random.getrandbits(k): whole words, low ones first, the last one shifted. */
 static uint64_t ckr__python_bits(ckr_rng *r, uint32_t k)
 {
-    uint64_t low;
     if (k <= 32) return ckr__mt_u32(r) >> (32 - k);
-    low = ckr__mt_u32(r);
+    uint64_t low = ckr__mt_u32(r);
     return low | (uint64_t)(ckr__mt_u32(r) >> (64 - k)) << 32;
 }
 
@@ -21639,12 +21567,12 @@ static void ckr__torch_modulo(ckr_rng *r, bool wide, int64_t lo, uint64_t range,
                               int64_t *out)
 {
     uint32_t w[CKR__MT_N];
-    uint64_t i, m;
+    uint64_t m;
     for (; n; n -= m, out += m) {
         m = wide ? CKR__MT_N / 2 : CKR__MT_N;
         if (m > n) m = n;
         ckr__mt_fill(r, w, wide ? 2 * m : m);
-        for (i = 0; i < m; i++) {
+        for (uint64_t i = 0; i < m; i++) {
             uint64_t v;
             if (wide) v = ((uint64_t)w[2 * i] << 32 | w[2 * i + 1]) % range;
             else v = range >> 32 ? w[i] : w[i] % (uint32_t)range;
@@ -21657,14 +21585,13 @@ static void ckr__cuda_integers(ckr_rng *r, bool wide, int64_t lo, uint64_t range
                                int64_t *out)
 {
     const ckr__cuda k = ckr__cuda_launch(r, n, wide);
-    uint64_t j, t, i, e;
-    for (j = 0; j < k.rounds; j++)
-        for (t = 0; t < k.threads && k.per * j * k.threads + t < n; t++) {
+    for (uint64_t j = 0; j < k.rounds; j++)
+        for (uint64_t t = 0; t < k.threads && k.per * j * k.threads + t < n; t++) {
             uint32_t w[4];
             ckr__cuda_words(&k, j, t, w);
-            for (i = 0; i < k.per; i++) {
+            for (uint64_t i = 0; i < k.per; i++) {
                 const uint64_t v = wide ? (uint64_t)w[2 * i] << 32 | w[2 * i + 1] : w[i];
-                e = (k.per * j + i) * k.threads + t;
+                uint64_t e = (k.per * j + i) * k.threads + t;
                 if (e < n) out[e] = (int64_t)((uint64_t)lo + v % range);
             }
         }
@@ -21677,21 +21604,21 @@ static CKR__NOINLINE ckr_result ckr__rng_integers(ckr_rng *r, ckr_dtype t, int64
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     const uint64_t range = (uint64_t)hi - (uint64_t)lo;
     const bool wide = ckr__torch_wide(r, t, range);
-    uint64_t i;
     if (hi <= lo) return CKR_E_ARG;
     if (k == CKR_RNG_NUMPY || ckr__rng_is_bitgen(k)) {
         const uint32_t width = t == CKR_DTYPE_BOOL ? 1 : 8 * (uint32_t)ckr_dtype_size(t);
         ckr__np_draw d = ckr__np_begin(r, k == CKR_RNG_NUMPY, width, range - 1);
         if (t != CKR_DTYPE_BOOL && !ckr__rng_is_int(t)) return CKR_E_ARG;
         if (width < 64 && (range - 1) >> width) return CKR_E_ARG;
-        for (i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__np_next(&d));
+        for (uint64_t i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__np_next(&d));
     } else if (k == CKR_RNG_TORCH_CUDA) {
         ckr__cuda_integers(r, wide, lo, range, n, out);
     } else if (k == CKR_RNG_TORCH_CPU) {
         ckr__torch_begin(r);
         ckr__torch_modulo(r, wide, lo, range, n, out);
     } else if (k == CKR_RNG_PYTHON) {
-        for (i = 0; i < n; i++) out[i] = (int64_t)((uint64_t)lo + ckr__python_below(r, range));
+        for (uint64_t i = 0; i < n;
+             i++) out[i] = (int64_t)((uint64_t)lo + ckr__python_below(r, range));
     } else {
         return CKR_E_UNSUPPORTED;
     }
@@ -21742,22 +21669,21 @@ static void ckr__swap_i64(int64_t *a, int64_t *b)
 CKR_API ckr_result ckr_rng_permutation(ckr_rng *r, uint64_t n, int64_t *out)
 {
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
-    uint64_t i;
     if (!ckr__rng_is_mt(k) && !ckr__rng_is_bitgen(k)) return CKR_E_UNSUPPORTED;
-    for (i = 0; i < n; i++) out[i] = (int64_t)i;
+    for (uint64_t i = 0; i < n; i++) out[i] = (int64_t)i;
     if (k == CKR_RNG_TORCH_CPU) {
         const bool swaps = n < UINT32_MAX / 20;        /* else filled from the inside out    */
         ckr__torch_begin(r);
-        for (i = 0; swaps && i + 1 < n; i++)
+        for (uint64_t i = 0; swaps && i + 1 < n; i++)
             ckr__swap_i64(&out[i], &out[i + ckr__mt_u32(r) % (n - i)]);
-        for (i = 0; !swaps && i < n; i++) {
+        for (uint64_t i = 0; !swaps && i < n; i++) {
             const uint64_t z = ckr__mt_u64(r) % (i + 1);
             out[i] = out[z];
             out[z] = (int64_t)i;
         }
         return CKR_OK;
     }
-    for (i = n ? n - 1 : 0; i > 0; i--) {
+    for (uint64_t i = n ? n - 1 : 0; i > 0; i--) {
         uint64_t j;
         if (k == CKR_RNG_PYTHON) {
             j = ckr__python_below(r, i + 1);
@@ -22089,9 +22015,8 @@ static bool ckr__grid_make(const ckr_topology *t, ckr__grid *g)
 {
     const uint32_t size[CKR__AXES] = { t->pp, t->dp, t->cp, t->tp, t->ep };
     uint64_t n = 1, ep;
-    uint32_t i;
-    for (i = 0; i < CKR__AXES; i++) g->size[i] = size[i] ? size[i] : 1;
-    for (i = 0; i < CKR__AXIS_EP; i++)
+    for (uint32_t i = 0; i < CKR__AXES; i++) g->size[i] = size[i] ? size[i] : 1;
+    for (uint32_t i = 0; i < CKR__AXIS_EP; i++)
         if (!ckr__mul_u64(n, g->size[i], &n) || n > UINT32_MAX) return false;
     if (!t->dp && t->ranks > n && t->ranks % n == 0) {
         g->size[CKR__AXIS_DP] = (uint32_t)(t->ranks / n);
@@ -22168,8 +22093,7 @@ static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[
                               uint32_t axes, uint32_t *index)
 {
     uint64_t n = 0;
-    uint32_t i;
-    for (i = 0; i < CKR__AXES; i++)
+    for (uint32_t i = 0; i < CKR__AXES; i++)
         if (axes >> i & 1) {
             if (at[i] >= size[i] || !ckr__mul_u64(n, size[i], &n)) return false;
             n += at[i];
@@ -22184,39 +22108,13 @@ static bool ckr__derive_index(const uint32_t size[CKR__AXES], const uint32_t at[
 #define CKR__PACK_HEAD 93
 #define CKR__PACK_MAX (CKR__PACK_HEAD + 2496)
 
-/* What stands one behind the other in it: numbers, little-endian, whatever the host has. */
-static const struct { uint16_t at; uint8_t size, n; } ckr__pack_fields[] = {
-    { offsetof(ckr_rng, kind), 2, 4 },         /* version, flags, seeded                   */
-    { offsetof(ckr_rng, layout), 4, 8 },       /* to uinteger                              */
-    { offsetof(ckr_rng, seed), 8, 5 },         /* offset, normal, old_x, old_rho           */
-    { offsetof(ckr_rng, float_normal), 4, 1 },
-    { offsetof(ckr_rng, pad), 1, 8 }
-};
-
-static void ckr__pack_move(void *host, uint8_t *p, size_t size, size_t n, bool write)
-{
-    memcpy(write ? (void *)p : host, write ? host : (void *)p, size * n);
-    if (ckr__host_big_endian()) ckr__swap_bytes(write ? p : (uint8_t *)host, size * n, size);
-}
-
-static void ckr__pack_head(ckr_rng *r, uint8_t *p, bool write)
-{
-    size_t i;
-    for (i = 0; i < sizeof ckr__pack_fields / sizeof *ckr__pack_fields; i++) {
-        const size_t size = ckr__pack_fields[i].size, n = ckr__pack_fields[i].n;
-        ckr__pack_move((uint8_t *)r + ckr__pack_fields[i].at, p, size, n, write);
-        p += size * n;
-    }
-}
-
 /* The words or bytes behind the head; how many bytes they are. */
 static size_t ckr__pack_rest(ckr_rng *r, uint8_t *p, bool write)
 {
     const bool mt = ckr__rng_is_mt(r->kind), mps = r->kind == CKR_RNG_TORCH_MPS;
     const size_t size = mt ? 4 : mps || r->kind == CKR_RNG_OPAQUE ? 1 : 8;
     const size_t n = mt ? 624 : mps ? 28 : size == 1 ? r->layout : 16;
-    if (p) ckr__pack_move(&r->u, p, size, n, write);
-    return size * n;
+    return p ? ckr__rng_numbers(&r->u, p, size, n, write) : size * n;
 }
 
 /* At most CKR__PACK_MAX bytes. */
@@ -22224,7 +22122,7 @@ static size_t ckr__pack(const ckr_rng *state, uint8_t *out)
 {
     ckr_rng r = *state;
     out[0] = 1;                /* version of this form                                  */
-    ckr__pack_head(&r, out + 1, true);
+    ckr__rng_move(&r, CKR_RNG_PACKED_, out + 1, CKR__PACK_HEAD - 1, true);
     return CKR__PACK_HEAD + ckr__pack_rest(&r, out + CKR__PACK_HEAD, true);
 }
 
@@ -22267,7 +22165,7 @@ static bool ckr__unpack(uint8_t *p, size_t n, ckr_rng *r)
 {
     memset(r, 0, sizeof *r);
     if (n < CKR__PACK_HEAD || p[0] != 1) return false;
-    ckr__pack_head(r, p + 1, false);
+    ckr__rng_move(r, CKR_RNG_PACKED_, p + 1, CKR__PACK_HEAD - 1, false);
     if (n != CKR__PACK_HEAD + ckr__pack_rest(r, NULL, false)) return false;
     if (n > CKR__PACK_MAX) return false;
     ckr__pack_rest(r, p + CKR__PACK_HEAD, false);
@@ -22280,8 +22178,8 @@ static const char ckr__base64_digits[] =
 static size_t ckr__base64_put(const uint8_t *p, size_t n, char *out)
 {
     const char *digit = ckr__base64_digits;
-    size_t i, at = 0;
-    for (i = 0; i < n; i += 3) {
+    size_t at = 0;
+    for (size_t i = 0; i < n; i += 3) {
         const size_t left = n - i;
         const uint32_t v = (uint32_t)p[i] << 16 | (left > 1 ? (uint32_t)p[i + 1] << 8 : 0u) |
                            (left > 2 ? p[i + 2] : 0u);
@@ -22299,12 +22197,12 @@ static bool ckr__base64_get(const char *s, size_t n, uint8_t *out, size_t cap, s
     const size_t pads = n % 4 || !n || s[n - 1] != '=' ? 0 : s[n - 2] == '=' ? 2u : 1u;
     uint8_t value[256];
     uint32_t bad = 0, v;
-    size_t i, k;
+    size_t k;
     *size = n / 4 * 3 - pads;
     if (n % 4 || *size > cap) return false;
     memset(value, 0x80, sizeof value);
-    for (i = 0; i < 64; i++) value[(uint8_t)ckr__base64_digits[i]] = (uint8_t)i;
-    for (i = 0; i < n; i += 4, out += 3) {
+    for (size_t i = 0; i < 64; i++) value[(uint8_t)ckr__base64_digits[i]] = (uint8_t)i;
+    for (size_t i = 0; i < n; i += 4, out += 3) {
         const size_t left = i + 4 < n ? 4 : 4 - pads;
         for (v = 0, k = 0; k < 4; k++) {
             const uint32_t d = k < left ? value[(uint8_t)s[i + k]] : 0u;
@@ -22421,8 +22319,7 @@ static const struct ckr__tag_row {
 
 static const struct ckr__tag_row *ckr__tag_find(ckr_rng_kind kind, const char *name)
 {
-    size_t i;
-    for (i = 0; i < sizeof ckr__tag_rows / sizeof *ckr__tag_rows; i++)
+    for (size_t i = 0; i < sizeof ckr__tag_rows / sizeof *ckr__tag_rows; i++)
         if (ckr__tag_rows[i].kind == kind && !strcmp(ckr__tag_rows[i].name, name))
             return &ckr__tag_rows[i];
     return NULL;
@@ -22430,15 +22327,13 @@ static const struct ckr__tag_row *ckr__tag_find(ckr_rng_kind kind, const char *n
 
 static ckr__fam *ckr__fam_of_tag(const ckr__remap *m, uint64_t tag)
 {
-    uint32_t i;
-    for (i = 0; i < m->n_fams; i++) if (m->fams[i].tag == tag) return &m->fams[i];
+    for (uint32_t i = 0; i < m->n_fams; i++) if (m->fams[i].tag == tag) return &m->fams[i];
     return NULL;
 }
 
 static ckr__fam *ckr__fam_find(const ckr__remap *m, ckr_rng_kind kind, const char *name)
 {
-    uint32_t i;
-    for (i = 0; i < m->n_fams; i++)
+    for (uint32_t i = 0; i < m->n_fams; i++)
         if (m->fams[i].kind == kind && !strcmp(m->fams[i].name, name)) return &m->fams[i];
     return NULL;
 }
@@ -22471,12 +22366,11 @@ static ckr__cell *ckr__cell_find(ckr__remap *m, const ckr__fam *f, const uint32_
                                  bool make)
 {
     ckr__cell_id id;
-    ckr__cell *made;
     uint64_t i;
     id.tag = f->tag;
     for (i = 0; i < CKR__AXES; i++) id.at[i] = f->axes >> i & 1 ? at[i] : 0;
     if (ckr__map_find(&m->cells, (const char *)&id, sizeof id, &i)) return m->all[i];
-    made = make ? CKR__NEW(m->c, ckr__cell) : NULL;
+    ckr__cell *made = make ? CKR__NEW(m->c, ckr__cell) : NULL;
     if (!made) return NULL;
     made->id = id;
     made->step = -1;
@@ -22505,9 +22399,8 @@ static void ckr__remap_used(ckr__remap *m, uint64_t seed)
 /* What a cell held is dropped for good; its seed stays known. */
 static void ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
 {
-    ckr__cell *old;
     if (cell->born || (cell->state && ckr__has_seed(cell->state))) {
-        old = CKR__DUP(m->c, ckr__cell, cell, 1);
+        ckr__cell *old = CKR__DUP(m->c, ckr__cell, cell, 1);
         if (!old) return;
         old->status = CKR__CELL_RETIRED;
         if (!old->born) old->seed = cell->state->seed;
@@ -22526,12 +22419,21 @@ static void ckr__cell_retire(ckr__remap *m, ckr__cell *cell)
     m->changed = true;
 }
 
-/* Of a stream's future: equal for equal ones. Keyed, so that no file can prepare two that are taken
-   for one. */
+/* Of a stream's future: equal for equal ones. In four lanes, whose products do not wait for each
+   other; keyed, so that no file can prepare two that are taken for one. */
 static uint64_t ckr__rng_sum(const ckr__ctx *c, const ckr_rng *r)
 {
     uint8_t bytes[CKR__RNG_CANONICAL_MAX];
-    return ckr__hash_keyed(c->seed, bytes, ckr__rng_canonical(r, false, bytes), 0);
+    const size_t n = ckr__rng_canonical(r, false, bytes);
+    const uint64_t secret = ckr__mix(c->seed) | 1;
+    uint64_t h[4] = { secret, secret + 1, secret + 2, secret + 3 };
+    memset(bytes + n, 0, sizeof h);
+    for (size_t i = 0; i < n; i += sizeof h)
+        for (size_t k = 0; k < 4; k++) {
+            h[k] = (h[k] ^ ckr__load_u64(bytes + i + 8 * k)) * secret;
+            h[k] ^= h[k] >> 32;
+        }
+    return ckr__hash_keyed(c->seed ^ n, h, sizeof h, 0);
 }
 
 /* >>rng.remap.read: the record of earlier remaps. It may say anything: what derives from the key is
@@ -22556,11 +22458,11 @@ static bool ckr__record_int(const ckr_node *n, const char *key, int64_t low, int
 static bool ckr__record_axes(const ckr_node *n, int64_t low, uint32_t value[CKR__AXES],
                              uint32_t *axes)
 {
-    uint64_t i, k;
+    uint64_t k;
     *axes = 0;
     for (k = 0; k < CKR__AXES; k++) value[k] = (uint32_t)low;
     if (!ckr_node_is_dict(n)) return false;
-    for (i = 0; i < n->count; i++) {
+    for (uint64_t i = 0; i < n->count; i++) {
         const char *name = ckr__dict_key(n, i);
         int64_t v;
         for (k = 0; k < CKR__AXES; k++) if (name && !strcmp(name, ckr__axis_name[k])) break;
@@ -22590,7 +22492,6 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
 {
     const ckr_node *list = ckr_node_get(n, "history");
     int64_t g, at;
-    uint64_t i;
     uint32_t axes, k;
     *ours = true;
     memcpy(m->most, m->from.size, sizeof m->most);
@@ -22601,7 +22502,7 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
     m->sizes = (uint32_t(*)[CKR__AXES])ckr__arena_n(m->c, (uint64_t)g + 1, sizeof *m->sizes);
     m->history = ckr__node(m->c, CKR_NODE_LIST);
     if (!m->sizes || !m->history) return ckr__oom(m->c);
-    for (i = 0; i < list->count; i++) {
+    for (uint64_t i = 0; i < list->count; i++) {
         ckr_node *e = list->u.items[i];
         uint32_t old[CKR__AXES];
         if (!ckr__record_int(e, "generation", (int64_t)i + 1, (int64_t)i + 1, &at) ||
@@ -22623,9 +22524,8 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
 static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
 {
     const ckr_node *dict = ckr_node_get(n, "tags");
-    uint64_t i;
     if (!ckr_node_is_dict(dict)) return ckr__record_bad(m, "tags", "there are none");
-    for (i = 0; i < dict->count; i++) {
+    for (uint64_t i = 0; i < dict->count; i++) {
         const char *key = ckr__dict_key(dict, i);
         const ckr_node *v = ckr__dict_at(dict, i);
         const char *kind_name = ckr_node_str(ckr_node_get(v, "kind"));
@@ -22635,13 +22535,12 @@ static ckr_result ckr__record_tags(ckr__remap *m, const ckr_node *n)
         const size_t digits = key ? strspn(key, "0123456789") : 0;
         const unsigned long tag = digits && digits < 4 && !key[digits] ? strtoul(key, NULL, 10) : 0;
         uint32_t axes;
-        ckr__fam *f;
         if (!tag || tag >= CKR__TAGS || kind == CKR_RNG_NONE || !name ||
             (row ? row->tag != tag : tag < CKR__TAG_FREE) || ckr__fam_of_tag(m, tag) ||
             ckr__fam_find(m, kind, name) ||
             !ckr__axes_parse(ckr_node_str(ckr_node_get(v, "scope")), &axes))
             return ckr__record_bad(m, "tags", "a tag that is none, or stands for something else");
-        f = ckr__fam_add(m, kind, name, (uint32_t)tag);
+        ckr__fam *f = ckr__fam_add(m, kind, name, (uint32_t)tag);
         if (!f) return ckr__oom(m->c);
         f->axes = axes;
         f->declared = f->recorded = true;
@@ -22703,7 +22602,6 @@ static ckr_result ckr__record_retired(ckr__remap *m, const ckr__cell *entry)
    they do not hold any more is another one now. */
 static ckr_result ckr__record_place(ckr__remap *m, ckr__fam *f, ckr__cell *entry)
 {
-    ckr__cell *cell;
     if (m->job->stale && entry->state) {       /* of a run that has gone on: its seed is known */
         f->n_stale++;
         if (!f->like) f->like = entry->state;
@@ -22711,7 +22609,7 @@ static ckr_result ckr__record_place(ckr__remap *m, ckr__fam *f, ckr__cell *entry
         if (!entry->born) entry->seed = entry->state->seed;
         return ckr__record_retired(m, entry);
     }
-    cell = ckr__cell_find(m, f, entry->id.at, true);
+    ckr__cell *cell = ckr__cell_find(m, f, entry->id.at, true);
     if (!cell) return ckr__oom(m->c);
     if (cell->recorded) return ckr__record_bad(m, "streams", "one stream stands there twice");
     if (cell->saved && (!entry->born || (ckr__has_counter(cell->state) &&
@@ -22741,13 +22639,11 @@ static ckr_result ckr__record_stream(ckr__remap *m, const ckr_node *n)
     ckr__cell entry = CKR_ZERO;
     uint8_t bytes[CKR__PACK_MAX];
     size_t size;
-    ckr__fam *f;
     ckr_rng *state;
-    ckr_result r;
     entry.step = -1;
-    r = ckr__record_entry(m, n, &entry);
+    ckr_result r = ckr__record_entry(m, n, &entry);
     if (r != CKR_OK) return r;
-    f = ckr__fam_of_tag(m, entry.id.tag);
+    ckr__fam *f = ckr__fam_of_tag(m, entry.id.tag);
     if (entry.status == CKR__CELL_PARKED) {    /* with the state that it stopped at        */
         if (!ckr_node_str(text) || text->count > 2 * CKR__PACK_MAX ||
             !ckr__base64_get(text->u.str, (size_t)text->count, bytes, sizeof bytes, &size))
@@ -22772,14 +22668,13 @@ static ckr_result ckr__record_head(ckr__remap *m, bool *use)
     const ckr_node *n = m->job->lineage;
     const char *format = ckr_node_str(ckr_node_get(n, "format"));
     int64_t version;
-    ckr_result r;
     *use = false;
     if (!n || n->kind == CKR_NODE_NONE) return CKR_OK;
     if (!format || strcmp(format, "ckptresume-rng-lineage") != 0 ||
         !ckr__record_int(n, "version", 1, 1, &version))
         return ckr__record_bad(m, "format", "not what this version of the library writes");
     if (!ckr__record_key(m, n)) return ckr__record_bad(m, "K", "key and root digest disagree");
-    r = ckr__record_history(m, n, use);
+    ckr_result r = ckr__record_history(m, n, use);
     if (r == CKR_OK && *use) r = ckr__record_tags(m, n);
     if (r != CKR_OK || *use) return r;
     m->have_key = false;       /* a run of another shape: its key says nothing here      */
@@ -22792,8 +22687,7 @@ static ckr_result ckr__record_head(ckr__remap *m, bool *use)
 
 static void ckr__remap_names(ckr__remap *m)
 {
-    uint64_t i;
-    for (i = 0; i < m->job->n_saved; i++) {
+    for (uint64_t i = 0; i < m->job->n_saved; i++) {
         const ckr__rng_saved *s = &m->job->saved[i];
         const char *name = s->name && s->name[0] ? s->name : "default";
         ckr__fam *f = ckr__fam_find(m, (ckr_rng_kind)s->state->kind, name);
@@ -22821,8 +22715,8 @@ static void ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *ids, uin
                                   uint8_t *compared)
 {
     ckr__map first = { m->c, NULL, 0, 0 };
-    uint64_t i, k;
-    for (i = 0; i < m->job->n_saved; i++) {
+    uint64_t k;
+    for (uint64_t i = 0; i < m->job->n_saved; i++) {
         const ckr__rng_saved *s = &m->job->saved[i];
         const uint8_t f = m->fam_of[i];
         if (f == CKR__TAGS || differ[f]) continue;
@@ -22847,14 +22741,13 @@ static void ckr__scope_axis(ckr__remap *m, uint32_t axis, ckr__cell_id *ids, uin
 static void ckr__remap_partial(ckr__remap *m)
 {
     bool *has = CKR__NEW_N(m->c, bool, m->from.ranks);
-    uint64_t i, n = 0;
-    uint32_t f;
-    for (i = 0; has && i < m->job->n_saved; i++)
+    uint64_t n = 0;
+    for (uint64_t i = 0; has && i < m->job->n_saved; i++)
         if (m->fam_of[i] != CKR__TAGS && !has[m->job->saved[i].rank]) {
             has[m->job->saved[i].rank] = true;
             n++;
         }
-    for (f = 0; f < m->n_fams; f++) {
+    for (uint32_t f = 0; f < m->n_fams; f++) {
         ckr__fam *x = &m->fams[f];
         const bool device = x->kind == CKR_RNG_TORCH_CUDA || x->kind == CKR_RNG_TORCH_MPS ||
                             x->kind == CKR_RNG_XLA || x->kind == CKR_RNG_OPAQUE;
@@ -22874,13 +22767,12 @@ static void ckr__remap_scopes(ckr__remap *m)
     const size_t bytes = (size_t)m->job->n_saved * sizeof(ckr__cell_id);
     ckr__cell_id *ids = (ckr__cell_id *)ckr__heap_alloc(m->c, bytes);
     uint8_t differ[CKR__TAGS], compared[CKR__TAGS];
-    uint32_t axis, f;
-    for (axis = 0; axis < CKR__AXES && !ckr__failed(m->c); axis++) {
+    for (uint32_t axis = 0; axis < CKR__AXES && !ckr__failed(m->c); axis++) {
         memset(differ, 0, sizeof differ);
         memset(compared, 0, sizeof compared);
         if (m->from.size[axis] == 1 || (axis == CKR__AXIS_EP && m->from.folded)) continue;
         ckr__scope_axis(m, axis, ids, differ, compared);
-        for (f = 0; f < m->n_fams; f++) {
+        for (uint32_t f = 0; f < m->n_fams; f++) {
             ckr__fam *fam = &m->fams[f];
             if (differ[f] && !(fam->axes >> axis & 1)) {
                 fam->axes |= 1u << axis;
@@ -22892,7 +22784,7 @@ static void ckr__remap_scopes(ckr__remap *m)
     }
     ckr__heap_free(m->c, ids, bytes);
     ckr__remap_partial(m);
-    for (f = 0; f < m->n_fams; f++) {
+    for (uint32_t f = 0; f < m->n_fams; f++) {
         ckr__fam *x = &m->fams[f];
         const bool alike = !x->fixed && !x->partial && x->n_saved > 1 && !x->axes && x->may;
         if (alike && m->job->policy == CKR_RNG_REMAP) x->axes = x->may;
@@ -22905,16 +22797,14 @@ static void ckr__remap_scopes(ckr__remap *m)
 static void ckr__remap_saved(ckr__remap *m)
 {
     ckr__cell_id *ids = CKR__NEW_N(m->c, ckr__cell_id, m->job->n_saved);
-    uint64_t i;
-    for (i = 0; ids && i < m->job->n_saved; i++) {
+    for (uint64_t i = 0; ids && i < m->job->n_saved; i++) {
         const ckr__rng_saved *s = &m->job->saved[i];
         ckr__fam *f = &m->fams[m->fam_of[i] % CKR__TAGS];
-        ckr__cell *cell;
         if (m->fam_of[i] == CKR__TAGS) continue;
         ids[i].tag = f->tag;
         ckr__grid_at(&m->from, s->rank, ids[i].at);
         ckr__map_put(&m->own, (const char *)&ids[i], sizeof ids[i], s->rank, NULL);
-        cell = ckr__cell_find(m, f, ids[i].at, true);
+        ckr__cell *cell = ckr__cell_find(m, f, ids[i].at, true);
         if (!cell) return;
         if (!f->like) f->like = s->state;
         if (cell->saved) {
@@ -22935,11 +22825,11 @@ static void ckr__remap_saved(ckr__remap *m)
 static ckr__cell **ckr__remap_assign(ckr__remap *m)
 {
     ckr__cell **table = CKR__NEW_N(m->c, ckr__cell *, (uint64_t)m->to.ranks * m->n_fams);
-    uint32_t rank, f, at[CKR__AXES];
+    uint32_t at[CKR__AXES];
     uint64_t i = 0;
-    for (rank = 0; table && rank < m->to.ranks; rank++) {
+    for (uint32_t rank = 0; table && rank < m->to.ranks; rank++) {
         ckr__grid_at(&m->to, rank, at);
-        for (f = 0; f < m->n_fams; f++, i++) {
+        for (uint32_t f = 0; f < m->n_fams; f++, i++) {
             const ckr__fam *fam = &m->fams[f];
             ckr__cell *cell = ckr__cell_find(m, fam, at, !fam->partial);
             if (!cell && !fam->partial) return NULL;
@@ -22954,7 +22844,7 @@ static ckr__cell **ckr__remap_assign(ckr__remap *m)
     return table;
 }
 
-static int ckr__u64_cmp(uint64_t a, uint64_t b)
+static inline int ckr__u64_cmp(uint64_t a, uint64_t b)
 {
     return a < b ? -1 : a > b;
 }
@@ -22963,8 +22853,8 @@ static int ckr__u64_cmp(uint64_t a, uint64_t b)
 static int ckr__cell_cmp(const void *a, const void *b)
 {
     const ckr__cell_id *x = &((const ckr__cell *)a)->id, *y = &((const ckr__cell *)b)->id;
-    int i, r = ckr__u64_cmp(x->tag, y->tag);
-    for (i = 0; !r && i < CKR__AXES; i++) r = ckr__u64_cmp(x->at[i], y->at[i]);
+    int r = ckr__u64_cmp(x->tag, y->tag);
+    for (int i = 0; !r && i < CKR__AXES; i++) r = ckr__u64_cmp(x->at[i], y->at[i]);
     return r;
 }
 
@@ -22983,10 +22873,9 @@ static int ckr__cell_cmp_state(const void *a, const void *b)
 /* Cells that have a state (`needed`: and a rank), as scratch of n_all pointers. */
 static bool ckr__remap_sorted(ckr__remap *m, bool needed, ckr__cell ***out, uint64_t *n)
 {
-    uint64_t i;
     *n = 0;
     *out = (ckr__cell **)ckr__heap_alloc(m->c, (size_t)m->n_all * sizeof **out);
-    for (i = 0; *out && i < m->n_all; i++) {
+    for (uint64_t i = 0; *out && i < m->n_all; i++) {
         ckr__cell *x = m->all[i];
         const bool counter = x->state && ckr__has_counter(x->state);
         if (!x->state || (needed && !x->needed)) continue;
@@ -23044,11 +22933,10 @@ static void ckr__root_cell(const ckr__remap *m, const ckr__cell *cell, ckr__sha2
     uint8_t head[3], at[1 + 4 * CKR__AXES + 5], state[CKR__RNG_CANONICAL_MAX];
     const size_t size = ckr__rng_canonical(cell->state, true, state), len = strlen(f->text);
     size_t n = 1;
-    uint32_t i;
     head[0] = (uint8_t)f->tag;
     ckr__store_u16(head + 1, (uint32_t)len);
     at[0] = 0;
-    for (i = 0; i < CKR__AXES; i++)
+    for (uint32_t i = 0; i < CKR__AXES; i++)
         if (f->axes >> i & 1) {
             ckr__store_u32(at + n, cell->id.at[i]);
             n += 4;
@@ -23076,15 +22964,15 @@ static void ckr__remap_root(ckr__remap *m)
     ckr__cell **v = CKR__NEW_N(m->c, ckr__cell *, m->n_all);
     uint8_t count[4];
     ckr__sha256 h;
-    size_t i, n = 0;
-    for (i = 0; v && i < m->n_all; i++)
+    size_t n = 0;
+    for (size_t i = 0; v && i < m->n_all; i++)
         if (m->all[i]->saved && m->all[i]->state) v[n++] = m->all[i];
     if (!v || !ckr__sort(m->c, (void **)(void *)v, n, ckr__cell_cmp)) return;
     ckr__sha256_init(&h);
     ckr__sha256_update(&h, "ckptresume/rng-root/v1", 23);
     ckr__store_u32(count, (uint32_t)n);
     ckr__sha256_update(&h, count, 4);
-    for (i = 0; i < n; i++) ckr__root_cell(m, v[i], &h);
+    for (size_t i = 0; i < n; i++) ckr__root_cell(m, v[i], &h);
     ckr__remap_take_key(m, &h);
 }
 
@@ -23093,7 +22981,6 @@ static void ckr__remap_reseed(ckr__remap *m)
 {
     ckr__sha256 h;
     uint8_t seed[16];
-    uint64_t i;
     ckr__store_u32(seed, m->key[0]);
     ckr__store_u32(seed + 4, m->key[1]);
     ckr__store_u64(seed + 8, m->job->seed);
@@ -23101,7 +22988,7 @@ static void ckr__remap_reseed(ckr__remap *m)
     ckr__sha256_update(&h, "ckptresume/rng-seed/v1", 23);
     ckr__sha256_update(&h, seed, 16);
     ckr__remap_take_key(m, &h);
-    for (i = 0; i < m->n_all; i++) ckr__cell_retire(m, m->all[i]);
+    for (uint64_t i = 0; i < m->n_all; i++) ckr__cell_retire(m, m->all[i]);
 }
 
 /* One state like `like`. JAX keys have their own way, jax.random.fold_in(key, i) = E_key(0, i): by
@@ -23123,11 +23010,10 @@ static bool ckr__derive_state(const ckr_rng *like, uint64_t s, uint32_t generati
 static void ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
 {
     ckr__fam *f = ckr__fam_of_tag(m, cell->id.tag);
-    ckr_rng *r;
     uint32_t index;
     uint64_t s = 0;
     if (cell->recorded) ckr__cell_retire(m, cell);
-    r = f->like && f->like->kind != CKR_RNG_OPAQUE ? CKR__NEW(m->c, ckr_rng) : NULL;
+    ckr_rng *r = f->like && f->like->kind != CKR_RNG_OPAQUE ? CKR__NEW(m->c, ckr_rng) : NULL;
     if (!r) return;
     if (!ckr__derive_index(m->to.size, cell->id.at, f->axes, &index)) index = UINT32_MAX;
     for (cell->attempt = 0; cell->attempt < 256; cell->attempt++) {
@@ -23155,9 +23041,8 @@ static void ckr__remap_derive(ckr__remap *m, ckr__cell *cell)
 /* Does anything differ from the run that saved this? */
 static bool ckr__remap_moves(const ckr__remap *m)
 {
-    uint64_t i;
     if (m->changed || m->reseed || !m->same) return true;
-    for (i = 0; i < m->n_all; i++) {
+    for (uint64_t i = 0; i < m->n_all; i++) {
         const ckr__cell *x = m->all[i];
         if (x->needed ? !x->saved || !x->held : x->saved) return true;
     }
@@ -23166,16 +23051,14 @@ static bool ckr__remap_moves(const ckr__remap *m)
 
 static bool ckr__cell_in(const ckr__cell *x, const ckr__grid *g)
 {
-    uint32_t i;
-    for (i = 0; i < CKR__AXES; i++) if (x->id.at[i] >= g->size[i]) return false;
+    for (uint32_t i = 0; i < CKR__AXES; i++) if (x->id.at[i] >= g->size[i]) return false;
     return true;
 }
 
 /* Derives what has no state, and parks what has no rank or no file. */
 static void ckr__remap_settle(ckr__remap *m)
 {
-    uint64_t i;
-    for (i = 0; i < m->n_all && !ckr__failed(m->c); i++) {
+    for (uint64_t i = 0; i < m->n_all && !ckr__failed(m->c); i++) {
         ckr__cell *x = m->all[i];
         ckr__fam *f = ckr__fam_of_tag(m, x->id.tag);
         if (x->needed && !x->state) {
@@ -23205,8 +23088,8 @@ static void ckr__remap_given(ckr__remap *m, ckr__cell *const *table)
     const uint64_t n = (uint64_t)m->to.ranks * m->n_fams;
     ckr_rng_given *given = CKR__NEW_N(m->c, ckr_rng_given, n);
     ckr__cell_id id;
-    uint64_t i, rank;
-    for (i = 0; given && i < n; i++) {
+    uint64_t rank;
+    for (uint64_t i = 0; given && i < n; i++) {
         const ckr__cell *x = table[i];
         ckr__fam *f = &m->fams[i % m->n_fams];
         ckr_rng_given *g = &given[i];
@@ -23240,8 +23123,7 @@ static const char *ckr__cell_text(ckr__ctx *c, const ckr__cell *x, uint32_t axes
 {
     char text[CKR__AXES * 16] = "";
     size_t n = 0;
-    uint32_t i;
-    for (i = 0; i < CKR__AXES; i++)
+    for (uint32_t i = 0; i < CKR__AXES; i++)
         if (axes >> i & 1)
             n += (size_t)ckr__format(text + n, sizeof text - n, "%s%s=%lu", n ? "," : "",
                                      ckr__axis_name[i], (unsigned long)x->id.at[i]);
@@ -23251,13 +23133,11 @@ static const char *ckr__cell_text(ckr__ctx *c, const ckr__cell *x, uint32_t axes
 static void ckr__remap_carried(ckr__remap *m)
 {
     ckr_rng_carried *carried = NULL;
-    uint64_t i;
-    for (i = 0; i < m->n_all; i++) {
+    for (uint64_t i = 0; i < m->n_all; i++) {
         const ckr__cell *x = m->all[i];
         const ckr__fam *f = ckr__fam_of_tag(m, x->id.tag);
-        ckr_rng_carried *v;
         if (!x->state || x->status != CKR__CELL_PARKED) continue;
-        v = CKR__PUSH(ckr_rng_carried, m->c, carried, m->out->n_carried);
+        ckr_rng_carried *v = CKR__PUSH(ckr_rng_carried, m->c, carried, m->out->n_carried);
         v->kind = ckr_rng_kind_name(f->kind);
         v->name = f->name;
         v->at = ckr__cell_text(m->c, x, f->axes);
@@ -23293,8 +23173,8 @@ static int ckr__log2_up(uint64_t n)
 static void ckr__proof_count(ckr__remap *m, ckr__cell *const *v, uint64_t n, ckr__proof *p)
 {
     ckr__map tags = { m->c, NULL, 0, 0 };
-    uint64_t gap = 0, tag, i;
-    for (i = 0; i < n; i++) {
+    uint64_t gap = 0, tag;
+    for (uint64_t i = 0; i < n; i++) {
         const ckr_rng *s = v[i]->state;
         const int meet = i ? ckr__cell_meet(v[i - 1], v[i], m->job->draws, &gap) : CKR__APART;
         const bool first = i == 0 || v[i - 1]->id.tag != v[i]->id.tag ||
@@ -23453,13 +23333,12 @@ static void ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
                       : f->fixed    ? "so the framework seeds them"
                       : f->recorded ? "so it was when the run was first converted"
                                     : "the framework leaves it to the script: so the states show";
-    size_t i;
     /* over which ranks it varies, and who says so: all of a remap rests on it */
     if (!m->reseed && (f->n_saved || f->recorded))
         ckr__say(m->c, "CKR_RNG_SCOPE", CKR_EXACT, ckr__fam_subject(m->c, f), NULL,
                  f->axes ? ckr__printf(m->c, "varies over %s", f->scope) : "one for all ranks",
                  why, NULL);
-    for (i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings; i++) {
+    for (size_t i = 0; i < sizeof ckr__rng_sayings / sizeof *ckr__rng_sayings; i++) {
         const struct ckr__rng_saying *s = &ckr__rng_sayings[i];
         uint64_t n;
         memcpy(&n, (const char *)f + s->at, sizeof n);
@@ -23485,8 +23364,7 @@ static void ckr__remap_report_fam(ckr__remap *m, const ckr__fam *f)
 static void ckr__remap_report(ckr__remap *m, bool foreign, bool begun)
 {
     char text[120];
-    uint32_t i;
-    for (i = 0; i < m->n_fams; i++) ckr__remap_report_fam(m, &m->fams[i]);
+    for (uint32_t i = 0; i < m->n_fams; i++) ckr__remap_report_fam(m, &m->fams[i]);
     ckr__remap_say(m, NULL, "CKR_RNG_NONE", CKR_EXACT, !m->n_fams,
                    "the checkpoint holds no random streams: the coming run seeds its own", NULL);
     ckr__remap_say(m, NULL, "CKR_W_RNG_LINEAGE", CKR_CHANGED, foreign,
@@ -23509,8 +23387,7 @@ static void ckr__remap_verdict(ckr__remap *m)
 static ckr_node *ckr__record_sizes(ckr__ctx *c, const uint32_t value[CKR__AXES], uint32_t axes)
 {
     ckr_node *n = ckr__node(c, CKR_NODE_DICT);
-    uint32_t i;
-    for (i = 0; i < CKR__AXES; i++)
+    for (uint32_t i = 0; i < CKR__AXES; i++)
         if (axes >> i & 1)
             ckr__node_set(c, n, ckr__axis_name[i], ckr__node_int(c, (int64_t)value[i]));
     return n;
@@ -23548,7 +23425,6 @@ static void ckr__remap_write(ckr__remap *m, bool moved)
     ckr__ctx *c = m->c;
     const uint32_t all = (1u << CKR__AXES) - 1;
     ckr_node *list = ckr__node(c, CKR_NODE_LIST), *tags = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
     if (!m->history) m->history = ckr__node(c, CKR_NODE_LIST);
     if (moved)
         ckr__node_push(c, m->history,
@@ -23556,12 +23432,12 @@ static void ckr__remap_write(ckr__remap *m, bool moved)
                                       "step", ckr__node_int(c, m->job->step),
                                       "old", ckr__record_sizes(c, m->from.size, all),
                                       "new", ckr__record_sizes(c, m->to.size, all), CKR__END));
-    for (i = 0; i < m->n_records; i++) {
+    for (uint64_t i = 0; i < m->n_records; i++) {
         const ckr__cell *x = m->records[i];
         if (x && (x->born || x->status != CKR__CELL_LIVE))
             ckr__node_push(c, list, ckr__record_put(m, x));
     }
-    for (i = 0; i < m->n_fams; i++) {
+    for (uint64_t i = 0; i < m->n_fams; i++) {
         const ckr__fam *f = &m->fams[i];
         ckr_node *n = ckr__node_dict(c, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind)),
                                      "name", ckr__node_str(c, f->name),
@@ -23586,8 +23462,6 @@ static void ckr__remap_begin(ckr__remap *m, bool *foreign)
 {
     ckr__ctx *c = m->c;
     const ckr__rng_job *job = m->job;
-    const ckr_node *list;
-    uint64_t i;
     bool use = false;
     if (!ckr__grid_make(&job->from, &m->from) || !ckr__grid_make(&job->to, &m->to))
         ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "topology",
@@ -23604,9 +23478,10 @@ static void ckr__remap_begin(ckr__remap *m, bool *foreign)
     if (!ckr__failed(c)) ckr__remap_scopes(m);
     if (!ckr__failed(c)) ckr__remap_saved(m);
     if (ckr__failed(c) || !use) return;
-    list = ckr_node_get(job->lineage, "streams");
+    const ckr_node *list = ckr_node_get(job->lineage, "streams");
     if (!ckr_node_is_list(list)) ckr__record_bad(m, "streams", "there is no list of them");
-    for (i = 0; !ckr__failed(c) && i < list->count; i++) ckr__record_stream(m, list->u.items[i]);
+    for (uint64_t i = 0; !ckr__failed(c) && i < list->count;
+         i++) ckr__record_stream(m, list->u.items[i]);
 }
 
 static void ckr__remap_run(ckr__remap *m)
@@ -24527,6 +24402,7 @@ static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *r
      what an optimizer's tensor is to its parameter    >>kit.slots
      torch's schedulers, and an LR of its own          >>dialects.follows, >>kit.curve
      files that are written, and what binds them       >>out, >>kit.dist
+     a GPT under other names, fused otherwise          >>kit.gpt
      what others have for most frameworks              >>dialects.dicts, >>dialects.carry
 
    read_fn fills, in a zeroed state: dialect (its name), format (of the tensors' files),
@@ -25639,8 +25515,7 @@ static const struct { const char *slots; uint8_t is; } ckr__slot_names[] = {
 static ckr__slot_is ckr__slot_named(const char *slot)
 {
     const char *dot = strrchr(slot, '.');
-    size_t i;
-    for (i = 0; i < sizeof ckr__slot_names / sizeof *ckr__slot_names; i++)
+    for (size_t i = 0; i < sizeof ckr__slot_names / sizeof *ckr__slot_names; i++)
         if (ckr__word_in(ckr__slot_names[i].slots, dot ? dot + 1 : slot))
             return (ckr__slot_is)ckr__slot_names[i].is;
     return CKR__SLOT_UNKNOWN;
@@ -25655,9 +25530,9 @@ static bool ckr__own_shape(const char *slot)
 static bool ckr__slot_factor(uint32_t n, const int64_t *shape, uint32_t at, uint32_t n_f,
                              const int64_t *f)
 {
-    uint32_t d, k = 0;
+    uint32_t k = 0;
     if (n_f != n && n_f + 1 != n) return false;
-    for (d = 0; d < n; d++)
+    for (uint32_t d = 0; d < n; d++)
         if (d != at ? f[k++] != shape[d] : n_f == n && f[k++] != 1) return false;
     return true;
 }
@@ -25697,11 +25572,7 @@ static bool ckr__slot_square(const ckr_tensor *param, const ckr_tensor *t)
 static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
 {
     const ckr_view *by[CKR__SLOT_UNKNOWN + 1] = { NULL }, *row, *column;
-    ckr_view *like;
-    int64_t *shape;
-    uint64_t i;
-    uint32_t n;
-    for (i = 0; i < ckr__dict_n(state); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(state); i++) {
         const char *slot = ckr__dict_key(state, i);
         const ckr_node *v = ckr__dict_at(state, i);
         if (v->kind == CKR_NODE_OBJECT) return NULL;
@@ -25709,11 +25580,11 @@ static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
     }
     row = by[CKR__SLOT_ROW];
     column = by[CKR__SLOT_COLUMN];
-    n = row ? row->n_dims : 0;
+    uint32_t n = row ? row->n_dims : 0;
     if (by[CKR__SLOT_SAME] || !n || !column || column->n_dims != n || n >= CKR_MAX_DIMS)
         return by[CKR__SLOT_SAME];
-    like = CKR__DUP(c, ckr_view, row, 1);
-    shape = CKR__NEW_N(c, int64_t, n + 1);
+    ckr_view *like = CKR__DUP(c, ckr_view, row, 1);
+    int64_t *shape = CKR__NEW_N(c, int64_t, n + 1);
     if (!like || !shape) return NULL;
     memcpy(shape, row->shape, n * sizeof *shape);
     if (n < 2 || shape[n - 1] != 1 || column->shape[n - 2] != 1) like->n_dims = ++n;
@@ -25727,12 +25598,11 @@ static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
 static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, const ckr_node *v)
 {
     const uint64_t n = ckr_node_is_dict(v) ? 2 * v->count : ckr_node_is_list(v) ? v->count : 0;
-    uint64_t i;
     bool deep = v->kind == CKR_NODE_OBJECT || v->kind == CKR_NODE_TENSOR;
-    for (i = 0; i < n && !deep; i++)
+    for (uint64_t i = 0; i < n && !deep; i++)
         deep = v->u.items[i]->kind >= CKR_NODE_LIST && v->u.items[i]->kind != CKR_NODE_DTYPE;
     if (!strcmp(slot, "al")) return;           /* LBFGS makes it anew                        */
-    for (i = 0; i < s->n_notes && deep; i++)
+    for (uint64_t i = 0; i < s->n_notes && deep; i++)
         deep = strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE") != 0;
     if (deep)
         ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_LOST, slot, NULL, NULL,
@@ -25743,8 +25613,7 @@ static void ckr__slot_inside(ckr__ctx *c, const ckr_state *s, const char *slot, 
 /* Where all that the source has goes with it. */
 static void ckr__slots_kept(ckr__ctx *c, const ckr_state *s)
 {
-    uint64_t i;
-    for (i = 0; i < s->n_notes; i++)
+    for (uint64_t i = 0; i < s->n_notes; i++)
         if (!strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE"))
             ckr__say(c, "CKR_W_SLOT_INSIDE", CKR_EXACT, s->notes[i].subject, NULL, NULL,
                      "it goes along as it is", NULL);
@@ -25753,8 +25622,7 @@ static void ckr__slots_kept(ckr__ctx *c, const ckr_state *s)
 /* Refuses to write an optimizer's state that is not whole. */
 static void ckr__slots_whole(ckr__ctx *c, const ckr_state *s)
 {
-    uint64_t i;
-    for (i = 0; i < s->n_notes && !c->refused; i++)
+    for (uint64_t i = 0; i < s->n_notes && !c->refused; i++)
         if (!strcmp(s->notes[i].code, "CKR_W_SLOT_INSIDE"))
             ckr__refuse(c, CKR_ITEM_SLOT_CUT, s->notes[i].subject,
                         "it is neither tensor nor number, and not read: the state would not be "
@@ -25800,12 +25668,11 @@ static void ckr__slots_hold(ckr__ctx *c, const ckr_state *s, ckr__slots_as as, c
         for (i = 0; i < s->n_tensors && !ckr__failed(c) && !c->refused; i++) {
             const ckr_tensor *t = s->tensors[i], *p;
             const size_t n = strlen(t->slot);
-            ckr__slot_is is;
             if (ckr__word_in("param master ema", t->slot) ||
                 !ckr__map_find(&params, t->name, strlen(t->name), &at))
                 continue;
             p = s->tensors[at];
-            is = ckr__slot_of(p, t);
+            ckr__slot_is is = ckr__slot_of(p, t);
             if (!ckr__slot_held(as, is, t->slot)) {
                 ckr__refuse(c, CKR_ITEM_SLOT_CUT, ckr__printf(c, "%s of %s", t->slot, t->name),
                             ckr__printf(c, "%s: %s", why[is], holds[as]), remedy);
@@ -30455,12 +30322,11 @@ static ckr_result ckr__rng_states(ckr__ctx *c, const ckr_ckpt *k, ckr__rng_saved
     const uint32_t n_files = c->n_files;
     ckr__rng_saved *v = CKR__NEW_N(c, ckr__rng_saved, s->n_rng);
     ckr_rng *states = CKR__NEW_N(c, ckr_rng, s->n_rng);
-    uint64_t i;
     ckr_result r = c->err->code;
     *saved = v;
     c->files = k->ctx.files;                   /* borrowed while states are read         */
     c->n_files = k->ctx.n_files;
-    for (i = 0; i < s->n_rng && r == CKR_OK; i++) {
+    for (uint64_t i = 0; i < s->n_rng && r == CKR_OK; i++) {
         const ckr_stream *x = &s->rng[i];
         r = ckr__rng_from_node(c, x->state, ckr_rng_kind_find(x->kind ? x->kind : ""), &states[i]);
         v[i].name = x->sibling ? "default" : x->name;      /* the own one of that kind     */
@@ -30513,9 +30379,8 @@ static uint64_t ckr__stream_sum(const ckr_rng *r, const char *name)
 static bool ckr__streams_sum(ckr__ctx *c, const uint64_t *sums, size_t n, uint64_t *out)
 {
     void **v = ckr__sorted(c, sums, n, sizeof *sums, ckr__stream_sum_cmp);
-    size_t i;
     *out = 0;
-    for (i = 0; v && i < n; i++)
+    for (size_t i = 0; v && i < n; i++)
         if (!i || ckr__stream_sum_cmp(v[i - 1], v[i])) *out = ckr__mix(*out + *(uint64_t *)v[i]);
     ckr__heap_free(c, v, n * sizeof *v);
     return v != NULL;
@@ -30641,9 +30506,8 @@ CKR_API void ckr_rng_streams_free(ckr_rng_streams *s)
 CKR_API const ckr_rng_given *ckr_rng_find(const ckr_rng_streams *s, uint32_t rank,
                                           const char *kind, const char *name)
 {
-    uint32_t i;
     if (rank >= s->n_ranks) return NULL;
-    for (i = 0; i < s->n_streams; i++) {
+    for (uint32_t i = 0; i < s->n_streams; i++) {
         const ckr_rng_given *g = &s->given[(uint64_t)rank * s->n_streams + i];
         if (!strcmp(g->kind, kind) && !strcmp(g->name, name)) return g;
     }
@@ -30673,8 +30537,7 @@ static int64_t ckr__box_volume(uint32_t n, const int64_t *count)
 static uint64_t ckr__pieces_bytes(const ckr_tensor *t, const ckr_piece *pieces, uint32_t n)
 {
     uint64_t sum = 0;
-    uint32_t i;
-    for (i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++)
         sum += (uint64_t)ckr__box_volume(t->n_dims, pieces[i].count) *
                ckr_dtype_size(pieces[i].dtype);
     return sum;
@@ -30682,8 +30545,8 @@ static uint64_t ckr__pieces_bytes(const ckr_tensor *t, const ckr_piece *pieces, 
 
 static uint64_t ckr__state_bytes(const ckr_state *s)
 {
-    uint64_t sum = 0, i;
-    for (i = 0; i < s->n_tensors; i++)
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < s->n_tensors; i++)
         sum += (uint64_t)ckr__box_volume(s->tensors[i]->n_dims, s->tensors[i]->shape) *
                ckr_dtype_size(s->tensors[i]->dtype);
     return sum;
@@ -30694,8 +30557,7 @@ static void ckr__op_logical(ckr__op *op, ckr_dtype dtype)
 {
     const int64_t was = (int64_t)ckr_dtype_size(op->logical), now = (int64_t)ckr_dtype_size(dtype);
     int64_t *l = (int64_t *)(uintptr_t)op->l;
-    uint32_t i;
-    for (i = 0; i < op->n_dims; i++) l[i] = l[i] / was * now;
+    for (uint32_t i = 0; i < op->n_dims; i++) l[i] = l[i] / was * now;
     op->at_l = op->at_l / (uint64_t)was * (uint64_t)now;
     op->logical = dtype;
 }
@@ -30709,14 +30571,13 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
     int64_t zero[CKR_MAX_DIMS] = CKR_ZERO, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], want, got = 0;
     int64_t in_start[CKR_MAX_DIMS], in_count[CKR_MAX_DIMS];
     uint64_t k;
-    uint32_t i;
     ckr__op op;
 
     if (!ckr__box_meet(t->n_dims, b->piece.start, b->piece.count, zero, t->shape, in_start,
                        in_count))
         return CKR_OK;
     want = ckr__box_volume(t->n_dims, in_count);
-    for (i = 0; i < t->n_pieces; i++) {
+    for (uint32_t i = 0; i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
         if (p->replica ||
             !ckr__box_meet(t->n_dims, in_start, in_count, p->start, p->count, start, count))
@@ -30738,7 +30599,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
                          (long long)(want - got), (long long)want);
     *volume += got;
     if (b->piece.replica || !t->slot[0]) return c->err->code;
-    for (i = 0; i < (b->also ? 2 : 1); i++) {
+    for (uint32_t i = 0; i < (b->also ? 2 : 1); i++) {
         if (!ckr__op_make(c, &op, i ? b->also : b->as ? b->as : t, in_start, in_count, &b->piece,
                           NULL, &b->piece))
             return c->err->code;
@@ -30760,17 +30621,17 @@ static ckr_result ckr__plan_streams(ckr_plan *p, const ckr_state *source)
     const ckr__rng_result *g = &p->rng;
     const uint64_t all = (uint64_t)g->n_ranks * g->n_streams;
     ckr_stream *out = CKR__NEW_N(&p->ctx, ckr_stream, all);
-    uint64_t i, k, n_old, n = 0;
+    uint64_t n_old, n = 0;
     if (!out) return p->ctx.err->code;
-    for (i = 0; i < all; i++) {
+    for (uint64_t i = 0; i < all; i++) {
         const ckr_rng_given *v = &g->given[i];
         const ckr_stream *old = NULL, *like = NULL;
         if (!v->state) continue;
         if (v->source == CKR_RNG_FROM_RANK) old = ckr__streams_of(source, v->rank, &n_old);
-        for (k = 0; old && !like && k < n_old; k++)
+        for (uint64_t k = 0; old && !like && k < n_old; k++)
             if (ckr__stream_is(&old[k], v->kind, v->name)) like = &old[k];
         old = v->state->flags & CKR_RNG_ALIGNED ? NULL : like;
-        for (k = 0; !like && k < source->n_rng; k++)
+        for (uint64_t k = 0; !like && k < source->n_rng; k++)
             if (ckr__stream_is(&source->rng[k], v->kind, v->name)) like = &source->rng[k];
         if (like) out[n] = *like;
         out[n].kind = v->kind;
@@ -30793,15 +30654,13 @@ static ckr_result ckr__plan_rng(ckr_plan *p, const ckr__dialect *d)
     const ckr_rng_want want = { t->topology, t->mode, t->rng, t->seed, 0 };
     const char *from = p->src->state.dialect;
     ckr__rng_job held = CKR_ZERO;
-    uint64_t i;
-    ckr_result r;
     if (!d->holds_fn || !(!strcmp(from, d->name) || ckr__word_in(d->takes, "rng")) ||
         (t->without & CKR_RNG) || !p->src->state.n_rng)
         return CKR_OK;
     held.holds_fn = d->holds_fn;
     held.user = &p->target;
-    r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
-    for (i = 0; i < p->rng.n_notes && r == CKR_OK; i++) {
+    ckr_result r = ckr__rng_of_ckpt(&p->ctx, p->src, &want, &held, &p->rng);
+    for (uint64_t i = 0; i < p->rng.n_notes && r == CKR_OK; i++) {
         const ckr_note *n = &p->rng.notes[i];
         r = ckr__say(&p->ctx, n->code, n->severity, n->subject, n->old_value, n->new_value,
                      n->reason, n->remedy);
@@ -30824,9 +30683,9 @@ static bool ckr__recovers(const ckr_note *n)
 static void ckr__plan_policy(ckr_plan *p)
 {
     const bool recover = p->target.mode == CKR_MODE_RECOVER;
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     char what[120];
-    for (i = 0; i < p->n_notes; i++) {
+    for (uint64_t i = 0; i < p->n_notes; i++) {
         const ckr_note *e = &p->notes[i];
         if (e->severity == CKR_APPROX || e->severity == CKR_LOST) n += p->target.strict || recover;
         else if (e->severity == CKR_CHANGED) n += recover && !ckr__recovers(e);
@@ -30844,8 +30703,8 @@ static void ckr__plan_policy(ckr_plan *p)
 static void ckr__plan_inherit(ckr_plan *p, const ckr_state *s)
 {
     const uint64_t own = p->n_notes;
-    uint64_t i, k;
-    for (i = 0; i < s->n_notes; i++) {
+    uint64_t k;
+    for (uint64_t i = 0; i < s->n_notes; i++) {
         const ckr_note *n = &s->notes[i];
         const bool beside = !strcmp(n->code, "CKR_NEWER_STEP");        /* and not in the output */
         const ckr_severity severity = beside                     ? CKR_EXACT
@@ -30865,19 +30724,18 @@ static bool *ckr__plan_bound(ckr_plan *p, const ckr_state *s)
 {
     bool *bound = CKR__NEW_N(&p->ctx, bool, s->n_tensors);
     ckr__map masters = { &p->ctx, NULL, 0, 0 };
-    uint64_t i, k, m;
-    for (i = 0; bound && i < p->out.n_files; i++)
-        for (k = 0; k < p->out.files[i]->n_entries; k++)
-            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
+    for (uint64_t i = 0; bound && i < p->out.n_files; i++)
+        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++)
+            for (uint64_t m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
                 const ckr_tensor *t = p->out.files[i]->entries[k]->binds[m].tensor;
                 if (t->slot[0] && t->index < s->n_tensors) bound[t->index] = true;
             }
-    for (i = 0; bound && i < s->n_tensors; i++) {
+    for (uint64_t i = 0; bound && i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (bound[i] && !strcmp(t->slot, "master"))
             ckr__map_put(&masters, t->name, strlen(t->name), i, NULL);
     }
-    for (i = 0; bound && i < s->n_tensors; i++)
+    for (uint64_t i = 0; bound && i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param") &&
             ckr__map_find(&masters, s->tensors[i]->name, strlen(s->tensors[i]->name), NULL))
             bound[i] = true;
@@ -30892,9 +30750,9 @@ static void ckr__plan_tensors_lost(ckr_plan *p, const ckr_state *s)
     const uint32_t without = p->target.without;
     const bool *bound = ckr__plan_bound(p, s);
     const char *first = NULL;
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     int64_t numel;
-    for (i = 0; bound && i < s->n_tensors; i++) {
+    for (uint64_t i = 0; bound && i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         const bool model = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema");
         if (!bound[i] && strcmp(t->slot, "step") != 0 &&
@@ -30915,9 +30773,9 @@ static void ckr__plan_lost(ckr_plan *p, const ckr_state *s, const ckr__dialect *
 {
     const bool keeps = p->out.keeps;
     const char *first[2] = { NULL, NULL };
-    uint64_t i, n[2] = { 0, 0 };
+    uint64_t n[2] = { 0, 0 };
     bool left = false, random = ckr__word_in(d->takes, "rng") || (p->target.without & CKR_RNG);
-    for (i = 0; i < p->n_notes; i++) {
+    for (uint64_t i = 0; i < p->n_notes; i++) {
         const ckr_note *x = &p->notes[i];
         const char *about = x->subject ? x->subject : "";
         left = left || ckr__word_in("CKR_W_LEFTOVERS_LOST CKR_W_DS_OUTSIDE", x->code) ||
@@ -30925,7 +30783,7 @@ static void ckr__plan_lost(ckr_plan *p, const ckr_state *s, const ckr__dialect *
         random = random || !strcmp(about, "rng");
     }
     if (!keeps) ckr__plan_tensors_lost(p, s);
-    for (i = 0; i < s->n_leftovers; i++) {
+    for (uint64_t i = 0; i < s->n_leftovers; i++) {
         const ckr_leftover *l = &s->leftovers[i];
         const bool value = l->node != NULL;
         if (!strcmp(l->path, "__metadata__") || n[value]++) continue;
@@ -30966,9 +30824,8 @@ static void ckr__plan_components(ckr_plan *p, const ckr_state *s)
 /* What needs the user is not exact, but for where it was put, which every resume has to be told. */
 static void ckr__plan_verdict(ckr_plan *p)
 {
-    uint64_t i;
     p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
-    for (i = 0; i < p->out.n_settings; i++)
+    for (uint64_t i = 0; i < p->out.n_settings; i++)
         if (p->out.settings[i].needed && p->facts.verdict == CKR_VERDICT_EXACT &&
             !ckr__is_str(p->out.settings[i].value, "OUT"))
             p->facts.verdict = CKR_VERDICT_CHANGED;
@@ -30978,9 +30835,9 @@ static void ckr__plan_verdict(ckr_plan *p)
 static ckr_result ckr__plan_refused(ckr__ctx *c, const ckr_plan *p)
 {
     const ckr_note *first = NULL;
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     ckr_result r;
-    for (i = 0; i < p->facts.n_notes; i++) {
+    for (uint64_t i = 0; i < p->facts.n_notes; i++) {
         if (p->facts.notes[i].severity != CKR_ERROR) continue;
         if (!n++) first = &p->facts.notes[i];
     }
@@ -31006,8 +30863,8 @@ typedef struct ckr__win {      /* one task: bytes [begin, end) of an output file
 /* The most windows of any batch of files; each may be shorter by less than an element. */
 static uint64_t ckr__wins_most(const ckr__out *out, uint64_t window)
 {
-    uint64_t i, n = 0, most = 0;
-    for (i = 0; i < out->n_files; i++) {
+    uint64_t n = 0, most = 0;
+    for (uint64_t i = 0; i < out->n_files; i++) {
         if (i % CKR__BATCH == 0) n = 0;
         n += ((const ckr__image *)out->files[i]->image)->size / (window - 15) + 1;
         if (n > most) most = n;
@@ -31021,20 +30878,19 @@ static ckr_result ckr__plan_count(ckr_plan *p)
 {
     ckr__ctx *c = &p->ctx;
     ckr_plan_facts *facts = &p->facts;
-    uint64_t i, k, m, beside;
     ckr_plan_file *files = CKR__NEW_N(c, ckr_plan_file, p->out.n_files);
     if (!files) return c->err->code;
-    for (i = 0; i < p->out.n_files; i++) {
+    for (uint64_t i = 0; i < p->out.n_files; i++) {
         ckr__out_file *f = p->out.files[i];
         ckr__image *image = NULL;
         if (ckr__image_make(c, f, &image) != CKR_OK) return ckr__oom(c);
         files[i].path = f->path;
         files[i].bytes = image->size;
         facts->bytes_written += files[i].bytes;
-        for (k = 0; k < f->n_entries; k++) {
+        for (uint64_t k = 0; k < f->n_entries; k++) {
             const ckr__fill *fill = (const ckr__fill *)f->entries[k]->ops;
             facts->n_copies += fill->n_ops;
-            for (m = 0; m < fill->n_ops; m++) {
+            for (uint64_t m = 0; m < fill->n_ops; m++) {
                 const ckr__op *op = &fill->ops[m];
                 int64_t n = op->run * ckr__box_volume(op->n_dims, op->count);
                 facts->bytes_read += (uint64_t)n * ckr_dtype_size(op->pa->dtype);
@@ -31044,9 +30900,9 @@ static ckr_result ckr__plan_count(ckr_plan *p)
     facts->files = files;
     facts->n_files = p->out.n_files;
     /* a list of windows, names of files, and the side file with a digest of every tensor */
-    beside = sizeof(ckr__win) * ckr__wins_most(&p->out, facts->window_bytes);
-    for (i = 0; i < p->out.n_files; i++) beside += 2 * strlen(p->out.files[i]->path) + 256;
-    for (i = 0; i < p->src->state.n_tensors; i++)
+    uint64_t beside = sizeof(ckr__win) * ckr__wins_most(&p->out, facts->window_bytes);
+    for (uint64_t i = 0; i < p->out.n_files; i++) beside += 2 * strlen(p->out.files[i]->path) + 256;
+    for (uint64_t i = 0; i < p->src->state.n_tensors; i++)
         beside += 2 * strlen(p->src->state.tensors[i]->name) + 512;
     beside = 2 * beside + 3 * CKR__ARENA_CHUNK + sizeof(ckr__digest_tables);   /* chunks double */
     /* a worker that writes has its window and what is beside it, and three lists of sums */
@@ -31061,10 +30917,9 @@ static ckr_result ckr__plan_count(ckr_plan *p)
 static bool *ckr__plan_whole(ckr_plan *p)
 {
     bool *whole = CKR__NEW_N(&p->ctx, bool, p->out.n_tensors);
-    uint64_t i, k, m;
-    for (i = 0; whole && i < p->out.n_files; i++)
-        for (k = 0; k < p->out.files[i]->n_entries; k++)
-            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
+    for (uint64_t i = 0; whole && i < p->out.n_files; i++)
+        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++)
+            for (uint64_t m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
                 const ckr__bind *b = &p->out.files[i]->entries[k]->binds[m];
                 if (b->tensor->slot[0] && !b->piece.replica && !b->as)
                     whole[b->tensor->index] = true;
@@ -31075,17 +30930,16 @@ static bool *ckr__plan_whole(ckr_plan *p)
 /* Every entry's ops, with the pieces that are taken instead of others. */
 static ckr_result ckr__plan_fill(ckr_plan *p, ckr__swaps *swaps)
 {
-    uint64_t i, k, m;
     ckr_result r = CKR_OK;
     swaps->whole = ckr__plan_whole(p);
     if (!swaps->whole) return p->ctx.err->code;
-    for (i = 0; i < p->out.n_files; i++)
-        for (k = 0; k < p->out.files[i]->n_entries; k++) {
+    for (uint64_t i = 0; i < p->out.n_files; i++)
+        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++) {
             ckr_entry *e = p->out.files[i]->entries[k];
             ckr__fill *f = CKR__NEW(&p->ctx, ckr__fill);
             int64_t volume = 0;
             if (!f) return p->ctx.err->code;
-            for (m = 0; m < e->n_binds && r == CKR_OK; m++)
+            for (uint64_t m = 0; m < e->n_binds && r == CKR_OK; m++)
                 r = ckr__fill_bind(&p->ctx, f, e, &e->binds[m], swaps, &volume);
             if (r != CKR_OK) return r;
             f->zero = (uint64_t)volume * ckr_dtype_size(e->dtype) < e->n_bytes;
@@ -31151,14 +31005,14 @@ static void ckr__plan_dtype(ckr_plan *p)
 {
     bool *seen = CKR__NEW_N(&p->ctx, bool, 2 * p->out.n_tensors);
     const ckr_tensor *first = NULL;
-    uint64_t i, k, m, n = 0;
+    uint64_t n = 0;
     char text[40];
-    for (i = 0; i < p->n_notes; i++)
+    for (uint64_t i = 0; i < p->n_notes; i++)
         if (!strcmp(p->notes[i].code, "CKR_DTYPE_CAST") || !strcmp(p->notes[i].code, "CKR_W_CAST"))
             return;
-    for (i = 0; seen && i < p->out.n_files; i++)
-        for (k = 0; k < p->out.files[i]->n_entries; k++)
-            for (m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
+    for (uint64_t i = 0; seen && i < p->out.n_files; i++)
+        for (uint64_t k = 0; k < p->out.files[i]->n_entries; k++)
+            for (uint64_t m = 0; m < p->out.files[i]->entries[k]->n_binds; m++) {
                 const ckr_entry *e = p->out.files[i]->entries[k];
                 const ckr_tensor *t = e->binds[m].as ? e->binds[m].as : e->binds[m].tensor;
                 if (strcmp(t->slot, "param") != 0 || t->dtype == e->dtype || seen[t->index])
@@ -35123,6 +34977,36 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
     return CKR_OK;
 }
 
+/* What most frameworks' curves are: a warmup to the LR, which stays until `start` and falls from
+   there to `low`, where it is at `total`. */
+typedef struct ckr__phases {
+    double  top, low, warm, start, total;      /* of the first group                     */
+    uint8_t shape;             /* CKR__SH_LINEAR, _COSINE, _SQRT; _CONST: it does not fall */
+} ckr__phases;
+
+/* False: it is no such curve. Whether another framework's with these numbers gives the same LR from
+   here on, the planner proves. */
+static bool ckr__phases_of(const ckr_schedule *s, ckr__phases *out)
+{
+    const ckr__curve *v = s->opaque || !s->n_lanes || !ckr__plain_map(s) ? NULL : s->curve;
+    const uint8_t kind = v ? v->kind : 0;
+    const double rate = s->rate > 0 ? s->rate : 1;     /* Megatron-LM counts samples         */
+    const bool bounds = kind == CKR__CV_NANOTRON || kind == CKR__CV_MEGATRON;
+    if (!bounds && kind != CKR__CV_HF && kind != CKR__CV_TITAN && kind != CKR__CV_LLMC)
+        return false;
+    out->shape = v->shape;
+    out->top = kind == CKR__CV_LLMC ? (double)(float)s->lanes[0].base : s->lanes[0].base;
+    out->low = bounds ? s->lanes[0].min : v->k.floor == v->k.floor ? v->k.floor * out->top : 0;
+    out->warm = v->k.warm / rate;
+    out->total = v->k.total / rate;
+    out->start = kind == CKR__CV_NANOTRON || (v->flags & CKR__CF_WARMUP) ? v->k.start / rate
+                 : kind == CKR__CV_TITAN                                 ? v->k.start - 1
+                 : v->flags & CKR__CF_WSD ? (v->k.total - v->k.decay) / rate
+                                          : out->warm;
+    return v->shape == CKR__SH_LINEAR || v->shape == CKR__SH_COSINE || v->shape == CKR__SH_SQRT ||
+           v->shape == CKR__SH_CONST;
+}
+
 /* What the coming run must be given: each parameter under `prefix`, where it is other than in
    `was`. */
 static void ckr__hold_tell(const ckr__hold *h, const char *place, const char *prefix,
@@ -35476,8 +35360,6 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
      ckr__dcp_out_object    an object
      ckr__dcp_out_end       the metadata                                                       */
 
-typedef struct ckr__dcp_rows { const ckr_tensor *from; int64_t src, dst, n; } ckr__dcp_rows;
-
 typedef struct ckr__dcp_out {
     ckr__ctx       *c;
     ckr__out       *out;
@@ -35488,8 +35370,6 @@ typedef struct ckr__dcp_out {
     ckr__out_index *index;
     uint32_t       *heap;      /* ranks, the one with least first                            */
     uint64_t        total;
-    const ckr__dcp_rows *rows; /* what the next tensor is made of; NULL: of itself           */
-    uint64_t        n_rows;
     bool            replica;   /* it was written under another name, too                     */
     uint8_t         strides;   /* what is said of those: CKR__STRIDES, ...                   */
 } ckr__dcp_out;
@@ -35590,31 +35470,6 @@ static ckr_entry *ckr__dcp_out_box(ckr__dcp_out *w, ckr__out_item *x, uint32_t r
     return k->part->root->u.entry;
 }
 
-/* Rows of other tensors as rows of a box: one block for each of them. */
-static bool ckr__dcp_out_rows(ckr__dcp_out *w, ckr_entry *e, const ckr_tensor *from,
-                              const int64_t *start, const int64_t *count, int64_t numel)
-{
-    uint64_t n = 0;
-    for (uint64_t i = 0; i < w->n_rows; i++) n += w->rows[i].from == from;
-    ckr__block *b = n <= UINT32_MAX ? ckr__block_new(w->c, e->n_dims, (uint32_t)n) : NULL;
-    if (!b) return false;
-    b->n_pairs = 0;
-    memcpy(b->shape, count, e->n_dims * sizeof *count);
-    for (uint64_t i = 0; i < w->n_rows; i++) {
-        const ckr__dcp_rows *x = &w->rows[i];
-        const int64_t lo = x->dst > start[0] ? x->dst : start[0],
-                      hi = ckr__min_i64(x->dst + x->n, start[0] + count[0]);
-        ckr__pair *p = &b->pairs[b->n_pairs];
-        if (x->from != from || hi <= lo) continue;
-        for (uint32_t d = 1; d < e->n_dims; d++) p->count[d] = count[d];
-        p->local[0] = lo - start[0];
-        p->global[0] = x->src + (lo - x->dst);
-        p->count[0] = hi - lo;
-        b->n_pairs++;
-    }
-    return ckr__bind_flat(w->c, e, from, w->replica, b, 0, numel, 0);
-}
-
 /* One box of a tensor of the state; NULL: zeros. */
 static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tensor *t,
                                uint32_t rank, const int64_t *start, const int64_t *count)
@@ -35624,11 +35479,6 @@ static bool ckr__dcp_out_bound(ckr__dcp_out *w, ckr__out_item *x, const ckr_tens
     int64_t numel;
     if (!t) return e != NULL;
     if (!e || !ckr__numel(t->n_dims, count, &numel)) return false;
-    for (uint64_t i = 0; w->rows && i < w->n_rows; i++)
-        if ((!i || w->rows[i].from != w->rows[i - 1].from) &&
-            !ckr__dcp_out_rows(w, e, w->rows[i].from, start, count, numel))
-            return false;
-    if (w->rows) return true;
     return ckr__bind_flat(w->c, e, t, w->replica, ckr__box_block(&box, t->n_dims, start, count), 0,
                           numel, 0);
 }
@@ -35694,13 +35544,13 @@ static ckr_result ckr__dcp_out_end(ckr__dcp_out *w)
    keys in the names; an optimizer without a model has its numbers, or the caller's names. Who calls
    says how a leaf becomes a tensor of the state:
 
-       ckr__script x = CKR_ZERO;
-       x.c = c;  x.s = s;  x.root = root;  x.keep = keep;     zeros, of the arena, with source = s
-       x.path = path;  x.rel = "ckpt.pt";                     for messages
-       x.tensor_fn = my_tensor;  x.user = me;
+       ckr__script x;
+       if (!ckr__script_begin(&x, c, s, desc, path, root)) return c->err->code;
+       x.rel = "ckpt.pt";                                     for messages, where it is no file
+       x.tensor_fn = my_tensor;  x.user = me;                 where a leaf is no view of its file
        r = ckr__script_read(&x);
-       if (r == CKR_OK && !keep->taken) ...                   it is no run's: nothing was read
-       ... what ckr__plain_taken(keep, node) denies is a leftover, or a stream's state ...
+       if (r == CKR_OK && !x.keep->taken) ...                 it is no run's: nothing was read
+       ... what ckr__plain_taken(x.keep, node) denies is a leftover, or a stream's state ...
 
    An optimizer's state dict numbers its parameters in the order of its groups. The names come from
    param_names, from the caller, or from the model as far as that is certain; else parameters are
@@ -35756,6 +35606,11 @@ typedef struct ckr__script {
     const char      *wrapper;  /* a wrapper's name begins each key of the dict in hand:   */
     size_t           wrapped;  /* so many bytes of this                                  */
     uint64_t         n_loose;  /* numbers of the optimizer in hand that no group has     */
+    uint64_t         n_values; /* looked at, in optimizers and models                    */
+    ckr_tensor     **params;   /* of the state, that an optimizer may have               */
+    uint64_t         n_params, n_looked;       /* n_looked: of the state's tensors       */
+    ckr__map         had;      /* the parameters of the state's first n_had groups       */
+    uint64_t         n_had, n_tried;           /* n_tried: parameters, over all optimizers     */
     const char      *only;     /* the head of names that an optimizer may have; NULL: all */
     bool             mixed;    /* the tree's order is not the model's                    */
 } ckr__script;
@@ -35803,6 +35658,31 @@ static void ckr__script_pair(ckr__script *x, ckr_node *node, ckr_node *first)
     *CKR__PUSH(ckr__stand, x->c, x->keep->tied, x->keep->n_tied) = two;
 }
 
+static ckr_result ckr__plain_leaf(void *user, const ckr_node *leaf, const char *name,
+                                  const char *slot, ckr_tensor **out);
+
+/* A tree of a file's, whose tensors have their elements in it, before it is read. False: out of
+   memory. */
+static bool ckr__script_begin(ckr__script *x, ckr__ctx *c, ckr_state *s, const ckr_open_desc *desc,
+                              const char *path, const ckr_node *root)
+{
+    memset(x, 0, sizeof *x);
+    x->c = x->names.c = c;
+    x->s = s;
+    x->desc = desc;
+    x->root = root;
+    x->path = path;
+    x->rel = path ? ckr__base(path) : NULL;
+    x->tensor_fn = ckr__plain_leaf;
+    x->user = x;
+    x->keep = CKR__NEW(c, ckr__plain);
+    if (!x->keep) return false;
+    x->keep->root = root;
+    x->keep->source = s;
+    x->keep->path = path;
+    return true;
+}
+
 /* One dict name -> tensor: a model's, or an average's. The second name of one storage is no tensor
    of its own, but a tie. */
 static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ckr_node *dict,
@@ -35810,19 +35690,16 @@ static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ck
 {
     const bool param = !strcmp(slot, "param");
     ckr__shared own = CKR_ZERO, *met = x->lax && param ? &x->met : &own;
-    uint64_t i, at;
-    ckr_result e = CKR_OK;
+    ckr__walk w = ckr__walk_in(dict);
     if (!ckr_node_is_dict(dict)) return ckr__optim_bad(x, o, NULL, "a dict of tensors");
-    if (!prefix) return ckr__oom(x->c);
     own.map.c = x->met.map.c = x->c;
-    for (i = 0; i < dict->count && e == CKR_OK; i++) {
-        ckr_node *value = ckr__dict_at(dict, i);
-        const char *name = ckr__dict_key(dict, i);
+    while (!ckr__failed(x->c) && ckr__walk_on(&w)) {
+        const char *name = w.name;
         ckr_tensor *t = NULL;
-        ckr__first *first;
+        uint64_t at = x->n_first;
         bool had = false;
-        if (!name || value->kind != CKR_NODE_TENSOR) {
-            if (!x->lax) e = ckr__leave(x->c, x->s, o->rel, name ? name : "?", value);
+        if (!name || w.value->kind != CKR_NODE_TENSOR) {
+            if (!x->lax) ckr__leave(x->c, x->s, o->rel, name ? name : "?", w.value);
             continue;
         }
         if (x->wrapped && !strncmp(name, x->wrapper, x->wrapped)) name += x->wrapped;
@@ -35830,27 +35707,32 @@ static ckr_result ckr__script_dict(ckr__script *x, const ckr__optim *o, const ck
         if (!name) break;
         if (x->lax && !param && !ckr__map_find(&x->names, name, strlen(name), NULL))
             continue;                          /* as torch's count of what was averaged     */
-        ckr__plain_take_node(x->keep, value);
-        at = x->n_first;
-        if (ckr__shared_before(met, value->u.view, &at)) {
-            ckr__script_pair(x, value, x->first[at].node);
+        ckr__plain_take_node(x->keep, w.value);
+        if (ckr__shared_before(met, w.value->u.view, &at)) {
+            ckr__script_pair(x, w.value, x->first[at].node);
             t = x->first[at].tensor;
             ckr__map_put(&x->names, name, strlen(name), t->index, NULL);
             ckr__tie_add(x->c, x->s, t->name, name);
             continue;
         }
-        e = x->tensor_fn(x->user, value, name, slot, &t);
-        if (e != CKR_OK || !t) continue;
-        first = CKR__PUSH(ckr__first, x->c, x->first, x->n_first);
-        first->node = value;
+        if (x->tensor_fn(x->user, w.value, name, slot, &t) != CKR_OK || !t) continue;
+        ckr__first *first = CKR__PUSH(ckr__first, x->c, x->first, x->n_first);
+        first->node = w.value;
         first->tensor = t;
         t->buffer = ckr__path_ends(name, "running_mean") || ckr__path_ends(name, "running_var");
         if (param) ckr__map_put(&x->names, name, strlen(name), t->index, &had);
         if (had) ckr__fail(x->c->err, CKR_ITEM_HF_DUPLICATE, o->path, CKR_NO_OFFSET, name, NULL);
-        e = x->c->err->code;
     }
     ckr__map_free(&own.map);
-    return e == CKR_OK ? x->c->err->code : e;
+    return x->c->err->code;
+}
+
+/* Are n values more than the tree can have, with those before? A dict may be in many places, which
+   no real one is, and then it has as many values as it likes. */
+static bool ckr__script_endless(ckr__script *x, uint64_t n)
+{
+    x->n_values += n;
+    return x->n_values / 16 > (uint64_t)x->c->n_nodes + 4096;
 }
 
 /* >>script.walk --------------------------------------------------------------- */
@@ -35880,10 +35762,9 @@ static const ckr_node *ckr__flat_child_key(const ckr__flat_open *o)
 static void ckr__flat_quote(ckr__buf *b, const ckr_node *k)
 {
     const char quote = strchr(k->u.str, '\'') && !strchr(k->u.str, '"') ? '"' : '\'';
-    uint64_t i;
     if (k->kind == CKR_NODE_BYTES) ckr__buf_u8(b, 'b');
     ckr__buf_u8(b, (uint8_t)quote);
-    for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
+    for (uint64_t i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
         const unsigned char x = (unsigned char)k->u.str[i];
         if (x < 32 || x == 127 || (x > 127 && k->kind == CKR_NODE_BYTES))
             ckr__buf_printf(b, "\\x%02x", x);
@@ -35899,7 +35780,6 @@ static void ckr__flat_quote(ckr__buf *b, const ckr_node *k)
    place. Tuples in tuples are entered so far that no file can ask for much of the C stack. */
 static void ckr__flat_repr(ckr__buf *b, const ckr_node *k, uint64_t place, int depth)
 {
-    uint64_t i;
     switch (depth < 8 ? (int)k->kind : CKR_NODE_OBJECT) {
     case CKR_NODE_NONE: ckr__buf_str(b, "None"); break;
     case CKR_NODE_BOOL: ckr__buf_str(b, k->u.b ? "True" : "False"); break;
@@ -35916,7 +35796,7 @@ static void ckr__flat_repr(ckr__buf *b, const ckr_node *k, uint64_t place, int d
         break;
     case CKR_NODE_TUPLE:
         ckr__buf_u8(b, '(');
-        for (i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
+        for (uint64_t i = 0; i < k->count && b->size < CKR__FLAT_KEY_MAX; i++) {
             if (i) ckr__buf_str(b, ", ");
             ckr__flat_repr(b, k->u.items[i], i, depth + 1);
         }
@@ -36056,43 +35936,46 @@ static const char *ckr__optim_id(const ckr_node *id, uint8_t kind, size_t *n)
 static void ckr__optim_unwrap(ckr__script *x, ckr__optim_param *p, uint64_t n)
 {
     size_t wrapped = SIZE_MAX;
-    uint64_t i;
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         wrapped = p[i].name ? ckr__wrapped(p[0].name, p[i].name, wrapped) : 0;
     if (!x->lax || !n || !wrapped) return;
     if (!x->keep->wrapper) x->keep->wrapper = ckr__strndup(x->c, p[0].name, wrapped);
-    for (i = 0; i < n; i++) p[i].name += wrapped;
+    for (uint64_t i = 0; i < n; i++) p[i].name += wrapped;
 }
 
 /* The optimizer's parameters in the order of its groups, each once. Behind them, of a file of no
    framework, those that no group has any more: torch keeps their state. */
 static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__optim_param **out,
-                                 uint64_t *n)
+                                    uint64_t *n)
 {
     const ckr_node *groups = ckr_node_get(o->part, "param_groups"),
                    *state = ckr_node_get(o->part, "state");
-    uint64_t i, k, most = 0;
+    ckr__walk w = ckr__walk_in(state);
+    uint64_t k, most = 0;
     uint8_t kind = CKR_NODE_INT;
     const char *id;
     size_t len;
     ckr__map seen = CKR_ZERO;
     seen.c = x->c;
     *n = x->n_loose = 0;
-    for (i = 0; i < groups->count; i++) {
+    for (uint64_t i = 0; i < groups->count; i++) {
         const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
         if (!ckr_node_is_list(list)) return ckr__optim_bad(x, o, "param_groups", "a list params");
         if (!most && list->count) kind = list->u.items[0]->kind;
         most += list->count;
+        if (ckr__script_endless(x, list->count))
+            return ckr__optim_bad(x, o, "param_groups", "a list for each group");
     }
     *out = CKR__NEW_N(x->c, ckr__optim_param, most + (x->lax ? state->count : 0));
     if (!*out) return ckr__oom(x->c);
-    for (i = 0; i < groups->count; i++) {
-        const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
+    for (uint64_t i = 0; i < groups->count; i++) {
+        const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params"),
+                       *names = ckr_node_get(g, "param_names");
         for (k = 0; k < list->count && !ckr__failed(x->c); k++) {
             ckr__optim_param *p = &(*out)[*n];
             bool had;
             p->id = list->u.items[k];
-            p->name = ckr_node_str(ckr_node_at(ckr_node_get(g, "param_names"), k));
+            p->name = ckr_node_str(ckr_node_at(names, k));
             if (!p->name) p->name = ckr_node_str(p->id);
             p->group = i;
             id = ckr__optim_id(p->id, kind, &len);
@@ -36100,18 +35983,21 @@ static ckr_result ckr__optim_params(ckr__script *x, const ckr__optim *o, ckr__op
             else if (ckr__map_put(&seen, id, len, *n, &had) && !had) ++*n;
         }
     }
-    for (i = 0; i < state->count && !ckr__failed(x->c); i++) {
-        id = ckr__optim_id(state->u.items[2 * i], kind, &len);
+    while (!ckr__failed(x->c) && ckr__walk_on(&w)) {
+        const ckr_node *quant = ckr_node_get(w.value, ckr__optim_quant);
+        id = ckr__optim_id(w.key, kind, &len);
         if (!id) continue;
-        if (!ckr__map_find(&seen, id, len, &k)) {
-            if (!x->lax) ckr__optim_bad(x, o, "state", "a number that some group has");
-            if (!x->lax) break;
+        if (ckr__script_endless(x, 1 + ckr__dict_n(w.value) + ckr__dict_n(quant)))
+            ckr__optim_bad(x, o, "state", "a dict for each parameter");
+        else if (ckr__map_find(&seen, id, len, &k)) (*out)[k].state = w.value;
+        else if (!x->lax) ckr__optim_bad(x, o, "state", "a number that some group has");
+        else {
             k = *n + x->n_loose++;
-            (*out)[k].id = state->u.items[2 * i];
+            (*out)[k].id = w.key;
+            (*out)[k].state = w.value;
         }
-        (*out)[k].state = ckr__dict_at(state, i);
     }
-    for (i = 0; i < *n; i++) {
+    for (uint64_t i = 0; i < *n && !ckr__failed(x->c); i++) {
         ckr__optim_param *p = &(*out)[i];
         p->like = ckr__slots_like(x->c, p->state);
         if (!p->like) p->like = ckr__slots_like(x->c, ckr_node_get(p->state, ckr__optim_quant));
@@ -36134,6 +36020,7 @@ static ckr_result ckr__optim_names_fail(ckr__script *x, const ckr__optim *o, con
 }
 
 #define CKR__OPTIM_GUESS 20000    /* parameters, above which nothing is guessed              */
+#define CKR__OPTIM_TRIES ((uint64_t)1 << 25)
 
 /* A name that the model's file lacks: of a tie, whose other name is the one tensor of this shape
    that nobody has claimed. */
@@ -36142,8 +36029,8 @@ static ckr_result ckr__optim_unstored(ckr__script *x, const ckr__optim *o,
                                       uint64_t *at)
 {
     const bool few = x->s->n_tensors <= CKR__OPTIM_GUESS;
-    uint64_t i, found = 0;
-    for (i = 0; i < x->s->n_tensors && p->like && few && found < 2; i++) {
+    uint64_t found = 0;
+    for (uint64_t i = 0; i < x->s->n_tensors && p->like && few && found < 2; i++) {
         const ckr_tensor *t = x->s->tensors[i];
         if (strcmp(t->slot, "param") != 0 || !ckr__optim_fits(p, t) ||
             ckr__map_find(claimed, t->name, strlen(t->name), NULL))
@@ -36161,25 +36048,24 @@ static ckr_result ckr__optim_unstored(ckr__script *x, const ckr__optim *o,
 static ckr_result ckr__optim_check_names(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
                                          uint64_t n)
 {
-    uint64_t *at = CKR__NEW_N(x->c, uint64_t, n), i;
+    uint64_t *at = CKR__NEW_N(x->c, uint64_t, n);
     ckr__map claimed = CKR_ZERO;
     ckr_result r = CKR_OK;
     if (!x->names.count || !at) return x->c->err->code;
     claimed.c = x->c;
-    for (i = 0; i < n; i++) ckr__map_put(&claimed, p[i].name, strlen(p[i].name), i, NULL);
-    for (i = 0; i < n && r == CKR_OK; i++) {
-        const char *name;
+    for (uint64_t i = 0; i < n; i++) ckr__map_put(&claimed, p[i].name, strlen(p[i].name), i, NULL);
+    for (uint64_t i = 0; i < n && r == CKR_OK; i++) {
         if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), &at[i]))
             r = ckr__optim_unstored(x, o, &p[i], &claimed, &at[i]);
         if (r != CKR_OK) break;
-        name = x->s->tensors[at[i]]->name;
+        const char *name = x->s->tensors[at[i]]->name;
         ckr__map_put(&claimed, name, strlen(name), i, NULL);
         if (!ckr__optim_fits(&p[i], x->s->tensors[at[i]]))
             r = ckr__optim_names_fail(x, o, p[i].name, "the optimizer's state has another shape "
                                                        "than the parameter");
     }
     ckr__map_free(&claimed);
-    for (i = 0; i < n && r == CKR_OK && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < n && r == CKR_OK && !ckr__failed(x->c); i++) {
         const char *name = x->s->tensors[at[i]]->name;
         if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), NULL)) {
             ckr__map_put(&x->names, p[i].name, strlen(p[i].name), at[i], NULL);
@@ -36231,9 +36117,9 @@ static bool ckr__optim_match_shape(ckr__optim_param *p, uint64_t n, uint64_t fir
                                    ckr_tensor **models, uint64_t n_models, bool ordered,
                                    bool other)
 {
-    uint64_t i, k = first;
+    uint64_t k = first;
     const char *last = NULL;
-    for (i = 0; i < n_models; i++) {
+    for (uint64_t i = 0; i < n_models; i++) {
         const ckr_tensor *t = models[i];
         if (!ckr__optim_fits(&p[first], t)) continue;
         for (; k < n && !ckr__optim_fits(&p[k], t); k++) {}
@@ -36265,42 +36151,46 @@ static bool ckr__optim_match_order(ckr__optim_param *p, uint64_t n, ckr_tensor *
     return i == 0;
 }
 
-/* The parameters of the optimizers before this one. */
-static void ckr__optim_had(const ckr__script *x, ckr__map *had)
+/* Has an optimizer before this one the parameter? */
+static bool ckr__optim_had(ckr__script *x, const char *name)
 {
-    uint64_t i, k;
-    had->c = x->c;
-    for (i = 0; i < x->s->n_groups; i++)
-        for (k = 0; k < x->s->groups[i].n_params; k++) {
-            const char *name = x->s->groups[i].params[k];
-            if (!ckr__map_put(had, name, strlen(name), 0, NULL)) break;
-        }
+    x->had.c = x->c;
+    for (; x->n_had < x->s->n_groups && !ckr__failed(x->c); x->n_had++) {
+        const ckr_group *g = &x->s->groups[x->n_had];
+        for (uint64_t k = 0; k < g->n_params; k++)
+            ckr__map_put(&x->had, g->params[k], strlen(g->params[k]), 0, NULL);
+    }
+    return x->s->n_groups && ckr__map_find(&x->had, name, strlen(name), NULL);
 }
 
-static bool ckr__optim_overlaps(const ckr__script *x, const ckr__optim_param *p, uint64_t n)
+static bool ckr__optim_overlaps(ckr__script *x, const ckr__optim_param *p, uint64_t n)
 {
-    ckr__map had = CKR_ZERO;
-    uint64_t i;
-    ckr__optim_had(x, &had);
-    for (i = 0; i < n && !ckr__map_find(&had, p[i].name, strlen(p[i].name), NULL); i++) {}
-    ckr__map_free(&had);
+    uint64_t i = 0;
+    while (i < n && !ckr__optim_had(x, p[i].name)) i++;
     return x->lax && i < n;
 }
 
-/* The model's parameters that no optimizer before this one has; no buffers. */
-static bool ckr__optim_free_params(ckr__script *x, ckr_tensor **out, uint64_t *n)
+/* May the names of one more optimizer be looked for among all parameters? Not of thousands of them
+   among very many. */
+static bool ckr__optim_tries(ckr__script *x)
 {
-    ckr__map had = CKR_ZERO;
-    uint64_t i;
-    ckr__optim_had(x, &had);
-    for (i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
-        ckr_tensor *t = x->s->tensors[i];
-        if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
-            (!x->only || ckr__starts(t->name, x->only)) &&
-            !ckr__map_find(&had, t->name, strlen(t->name), NULL))
-            out[(*n)++] = t;
+    x->n_tried += x->s->n_tensors;
+    return x->n_tried <= CKR__OPTIM_TRIES || x->n_tried == x->s->n_tensors;
+}
+
+/* The model's parameters that no optimizer before this one has; no buffers. */
+static bool ckr__optim_free_params(ckr__script *x, ckr_tensor ***out, uint64_t *n)
+{
+    for (; x->n_looked < x->s->n_tensors && !ckr__failed(x->c); x->n_looked++) {
+        ckr_tensor *t = x->s->tensors[x->n_looked];
+        if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype))
+            *CKR__PUSH(ckr_tensor *, x->c, x->params, x->n_params) = t;
     }
-    ckr__map_free(&had);
+    *out = CKR__NEW_N(x->c, ckr_tensor *, x->n_params);
+    for (uint64_t i = 0; i < x->n_params && !ckr__failed(x->c); i++)
+        if ((!x->only || ckr__starts(x->params[i]->name, x->only)) &&
+            !ckr__optim_had(x, x->params[i]->name))
+            (*out)[(*n)++] = x->params[i];
     return !ckr__failed(x->c);
 }
 
@@ -36310,9 +36200,9 @@ static bool ckr__optim_free_params(ckr__script *x, ckr_tensor **out, uint64_t *n
 static bool ckr__optim_match(ckr__script *x, ckr__optim_param *p, uint64_t n, bool ordered,
                              bool *proven)
 {
-    ckr_tensor **models = CKR__NEW_N(x->c, ckr_tensor *, x->s->n_tensors);
+    ckr_tensor **models = NULL;
     uint64_t i, k = 0;
-    bool ok = models && ckr__optim_free_params(x, models, &k), other;
+    bool ok = ckr__optim_tries(x) && ckr__optim_free_params(x, &models, &k), other;
     if (ok && ordered && ckr__optim_match_order(p, n, models, k)) {
         for (i = 0; i < n && (p[i].like || !p[i].state); i++) {}
         if (proven) *proven = n == k && i == n;
@@ -36336,8 +36226,7 @@ static bool ckr__optim_match(ckr__script *x, ckr__optim_param *p, uint64_t n, bo
 static ckr_result ckr__optim_by_number(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
                                     uint64_t n)
 {
-    uint64_t i;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const ckr_node *id = p[i].id;
         const char *text = id->kind == CKR_NODE_STR
                                ? id->u.str
@@ -36354,9 +36243,9 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
                                   uint64_t n, bool ordered)
 {
     const ckr_open_desc *d = x->desc;
-    uint64_t i, named = 0;
+    uint64_t named = 0;
     bool proven = false, matched;
-    for (i = 0; i < n; i++) named += p[i].name != NULL;
+    for (uint64_t i = 0; i < n; i++) named += p[i].name != NULL;
     if (n == 1 && !named && o->key && ckr__map_find(&x->names, o->key, strlen(o->key), NULL)) {
         p[0].name = o->key;
         named = 1;
@@ -36377,13 +36266,13 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
         if (d->n_names - x->n_named < n)
             return ckr__optim_names_fail(x, o, "param_groups",
                                       "the optimizer has more parameters than there are names");
-        for (i = 0; i < n; i++) p[i].name = ckr__strdup(x->c, d->names[x->n_named + i]);
+        for (uint64_t i = 0; i < n; i++) p[i].name = ckr__strdup(x->c, d->names[x->n_named + i]);
         if (ckr__failed(x->c)) return x->c->err->code;
         ckr__optim_unwrap(x, p, n);
         x->n_named += n;
         return ckr__optim_check_names(x, o, p, n);
     }
-    for (i = 0; i < n; i++) p[i].name = NULL;
+    for (uint64_t i = 0; i < n; i++) p[i].name = NULL;
     matched = ckr__optim_match(x, p, n, ordered, &proven);
     if (!matched && x->only && x->c->err->code == CKR_OK) {    /* its place says nothing  */
         x->only = NULL;
@@ -36406,8 +36295,7 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
 /* A list of tensors in a state (LBFGS's history) is slots KEY.0, KEY.1, ... */
 static bool ckr__is_tensors(const ckr_node *v)
 {
-    uint64_t i;
-    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
+    for (uint64_t i = 0; ckr_node_is_list(v) && i < v->count; i++)
         if (v->u.items[i]->kind != CKR_NODE_TENSOR) return false;
     return ckr_node_is_list(v) && v->count > 0;
 }
@@ -36417,13 +36305,11 @@ static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_n
 {
     size_t len = strlen(slot);
     uint32_t at = 0;
-    const char *key;
-    ckr_node *list;
     if (!value) return false;
     if (!ckr__cut_num(slot, &len, &at) || len < 2 || slot[len - 1] != '.')
         return ckr__node_pair(c, state, ckr__node_str(c, slot), value);
-    key = ckr__strndup(c, slot, len - 1);
-    list = key ? ckr__dict_value(state, key) : NULL;
+    const char *key = ckr__strndup(c, slot, len - 1);
+    ckr_node *list = key ? ckr__dict_value(state, key) : NULL;
     if (key && !list && at == 0) {
         list = ckr__node(c, CKR_NODE_LIST);
         if (!ckr__node_set(c, state, key, list)) return false;
@@ -36435,70 +36321,60 @@ static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_n
 }
 
 /* A tensor of a class of its own (torchao's of 8 and 4 bits) is slots KEY.ATTRIBUTE. */
-static ckr_result ckr__optim_wrapped(ckr__script *x, const ckr__optim_param *p, const char *slot,
-                                     const ckr_node *v)
+static void ckr__optim_wrapped(ckr__script *x, const ckr__optim_param *p, const char *slot,
+                               const ckr_node *v)
 {
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(v->attrs);
     ckr_tensor *t;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < v->attrs->count && e == CKR_OK; i++) {
-        const ckr_node *one = ckr__dict_at(v->attrs, i);
-        const char *name = ckr__printf(x->c, "%s.%s", slot, ckr__dict_key(v->attrs, i));
+    while (!ckr__failed(x->c) && ckr__walk_on(&w)) {
+        const ckr_node *one = w.value;
+        const char *name = ckr__printf(x->c, "%s.%s", slot, w.name);
         if (one->kind == CKR_NODE_BOOL) one = ckr__node_int(x->c, one->u.b);
         if (name && one && (one->kind == CKR_NODE_TENSOR || ckr__is_number(one)))
-            e = x->tensor_fn(x->user, one, p->name, name, &t);
+            x->tensor_fn(x->user, one, p->name, name, &t);
     }
     if (x->keep && x->keep->taken) x->keep->taken[v->id / 8] |= (uint8_t)(1u << (v->id & 7));
-    return e == CKR_OK ? x->c->err->code : e;
 }
 
-static ckr_result ckr__optim_slot(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
-                               const char *slot, const ckr_node *v)
+static void ckr__optim_slot(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
+                            const char *slot, const ckr_node *v)
 {
     const bool list = ckr__is_tensors(v);
-    uint64_t i;
     ckr_tensor *t;
-    ckr_result e = CKR_OK;
-    if (ckr__is_wrapper(v)) return ckr__optim_wrapped(x, p, slot, v);
-    if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
-        if (x->lax) ckr__slot_inside(x->c, x->s, slot, v);
-        if (x->lax) return x->c->err->code;
-        return ckr__leave(x->c, x->s, o->rel,
-                          ckr__printf(x->c, "state/%s/%s",
-                                      ckr_node_str(p->id) ? ckr_node_str(p->id)
-                                                          : ckr__node_text_of(x->c, p->id),
-                                      slot), v);
+    if (ckr__is_wrapper(v)) {
+        ckr__optim_wrapped(x, p, slot, v);
+        return;
     }
-    for (i = 0; i < (list ? v->count : 1) && e == CKR_OK; i++) {
+    if (!list && v->kind != CKR_NODE_TENSOR && !ckr__is_number(v)) {
+        const char *id = ckr_node_str(p->id) ? ckr_node_str(p->id)
+                                             : ckr__node_text_of(x->c, p->id);
+        if (x->lax) ckr__slot_inside(x->c, x->s, slot, v);
+        else ckr__leave(x->c, x->s, o->rel, ckr__printf(x->c, "state/%s/%s", id, slot), v);
+        return;
+    }
+    for (uint64_t i = 0; i < (list ? v->count : 1) && !ckr__failed(x->c); i++) {
         const ckr_node *one = list ? v->u.items[i] : v;
         const char *name = list ? ckr__printf(x->c, "%s.%llu", slot, (unsigned long long)i) : slot;
         ckr__plain_take_node(x->keep, one);
-        e = name ? x->tensor_fn(x->user, one, p->name, name, &t) : ckr__oom(x->c);
+        if (name) x->tensor_fn(x->user, one, p->name, name, &t);
     }
-    return e;
 }
 
 static ckr_result ckr__optim_states(ckr__script *x, const ckr__optim *o, const ckr__optim_param *p,
-                                 uint64_t n)
+                                    uint64_t n)
 {
-    const ckr_node *dicts[2];
-    uint64_t i, k;
-    int d;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        dicts[0] = p[i].state;
-        dicts[1] = ckr_node_get(dicts[0], ckr__optim_quant);
-        if (dicts[0] && !ckr_node_is_dict(dicts[0]) && !x->lax)
+    for (uint64_t i = 0; i < n && !ckr__failed(x->c); i++) {
+        ckr__walk w[2] = { ckr__walk_in(p[i].state),
+                           ckr__walk_in(ckr_node_get(p[i].state, ckr__optim_quant)) };
+        if (p[i].state && !ckr_node_is_dict(p[i].state) && !x->lax)
             return ckr__optim_bad(x, o, "state", "a dict for each parameter");
-        for (d = 0; d < 2; d++)
-            for (k = 0; k < ckr__dict_n(dicts[d]) && e == CKR_OK; k++) {
-                const char *slot = ckr__dict_key(dicts[d], k);
-                const ckr_node *v = ckr__dict_at(dicts[d], k);
-                if (slot && (strcmp(slot, ckr__optim_quant) != 0 || !ckr_node_is_dict(v)))
-                    e = ckr__optim_slot(x, o, &p[i], slot, v);
-            }
+        for (int d = 0; d < 2; d++)
+            while (!ckr__failed(x->c) && ckr__walk_on(&w[d]))
+                if (w[d].name && (strcmp(w[d].name, ckr__optim_quant) != 0 ||
+                                  !ckr_node_is_dict(w[d].value)))
+                    ckr__optim_slot(x, o, &p[i], w[d].name, w[d].value);
     }
-    return e;
+    return x->c->err->code;
 }
 
 /* Groups of one optimizer behind those that are there. */
@@ -36506,10 +36382,10 @@ static ckr_result ckr__optim_groups(ckr__script *x, ckr__optim *o, const ckr__op
                                     uint64_t n)
 {
     const ckr_node *list = ckr_node_get(o->part, "param_groups");
-    uint64_t i, at = 0;
+    uint64_t at = 0;
     o->first_group = x->s->n_groups;
     o->n_groups = list->count;
-    for (i = 0; i < list->count; i++) {
+    for (uint64_t i = 0; i < list->count; i++) {
         ckr_group *g = ckr__group_add(x->c, x->s, list->u.items[i]);
         for (; at < n && p[at].group == i; at++)               /* they lie group by group    */
             *CKR__PUSH(const char *, x->c, g->params, g->n_params) = p[at].name;
@@ -36522,24 +36398,21 @@ static ckr_result ckr__optim_groups(ckr__script *x, ckr__optim *o, const ckr__op
 static ckr_result ckr__optim_count(ckr__script *x, const ckr__optim_param *p, uint64_t n)
 {
     double v;
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    for (i = 0; i < n && e == CKR_OK; i++) {
-        e = ckr__step_number(x->c, ckr_node_get(p[i].state, "step"), &v);
+    for (uint64_t i = 0; i < n; i++) {
+        if (ckr__step_number(x->c, ckr_node_get(p[i].state, "step"), &v) != CKR_OK) break;
         if (v >= 0 && v < 9e15 && (int64_t)v > x->s->progress.step)
             x->s->progress.step = (int64_t)v;
     }
-    return e;
+    return x->c->err->code;
 }
 
 static ckr_result ckr__optim_read(ckr__script *x, ckr__optim *o, bool ordered)
 {
     ckr__optim_param *p = NULL;
     uint64_t n = 0;
-    ckr_result e;
     if (!ckr__is_optimizer(o->part))
         return ckr__optim_bad(x, o, NULL, "the state dict of an optimizer: state and param_groups");
-    e = ckr__optim_params(x, o, &p, &n);
+    ckr_result e = ckr__optim_params(x, o, &p, &n);
     if (e == CKR_OK) e = ckr__optim_name(x, o, p, n, ordered);
     if (e == CKR_OK) e = ckr__optim_groups(x, o, p, n);
     if (e == CKR_OK) e = ckr__optim_by_number(x, o, p + n, x->n_loose);
@@ -36562,6 +36435,7 @@ typedef struct ckr__place {    /* of a part of the run                          
     const char     *head;      /* of a model that is read: before its names              */
     bool            average;   /* of some model                                          */
     bool            done;      /* a model that has its average; an average that was read */
+    uint64_t        floats;    /* of a model: tensors that an optimizer may have         */
     uint8_t         what;      /* of a counter                                           */
 } ckr__place;
 
@@ -36600,27 +36474,36 @@ static bool ckr__search_is_param(const ckr_node *n)
 
 static bool ckr__search_is_part(ckr__flat *met, const ckr_node *n)
 {
-    uint64_t i;
-    if (!ckr_node_is_dict(n) || !n->count || !ckr__flat_new(met, n)) return false;
-    for (i = 0; i < n->count; i++)
-        if (!ckr__dict_key(n, i) || ckr__dict_at(n, i)->kind != CKR_NODE_TENSOR)
-            return false;
+    ckr__walk w = ckr__walk_in(n);
+    if (!ckr__dict_n(n) || !ckr__flat_new(met, n)) return false;
+    while (ckr__walk_on(&w)) if (!w.name || w.value->kind != CKR_NODE_TENSOR) return false;
     return true;
 }
 
 /* Mostly tensors by name, some in dicts of their own. */
 static bool ckr__search_is_model(ckr__flat *met, const ckr_node *n)
 {
-    uint64_t i, params = 0, others = 0;
-    if (!ckr_node_is_dict(n)) return false;
-    for (i = 0; i < n->count; i++) {
-        const ckr_node *v = ckr__dict_at(n, i);
-        const char *key = ckr__dict_key(n, i);
-        if (!key) return false;
-        if (ckr__search_is_param(v) || ckr__search_is_part(met, v)) params++;
-        else others += v->kind != CKR_NODE_TENSOR && !ckr__path_ends(key, "_extra_state");
+    ckr__walk w = ckr__walk_in(n);
+    uint64_t params = 0, others = 0;
+    while (ckr__walk_on(&w)) {
+        if (!w.name) return false;
+        if (ckr__search_is_param(w.value) || ckr__search_is_part(met, w.value)) params++;
+        else others += w.value->kind != CKR_NODE_TENSOR && !ckr__path_ends(w.name, "_extra_state");
     }
     return params > others;
+}
+
+static uint64_t ckr__search_floats(ckr__script *x, const ckr_node *model)
+{
+    ckr__walk w = ckr__walk_in(model);
+    uint64_t n = 0;
+    while (ckr__walk_on(&w)) {
+        ckr__walk part = ckr__walk_in(w.value);
+        if (w.value->kind == CKR_NODE_TENSOR) n += ckr__is_float(w.value->u.view->dtype);
+        if (ckr__script_endless(x, ckr__dict_n(w.value))) break;
+        while (ckr__walk_on(&part)) n += part.value->kind == CKR_NODE_TENSOR;
+    }
+    return n;
 }
 
 static bool ckr__search_holds(const ckr__search *f, const ckr_node *n)
@@ -36642,12 +36525,11 @@ static bool ckr__search_says(const char *path, const char *const *words)
 /* An optimizer or a scheduler, which all containers around it hold. */
 static bool ckr__search_part(ckr__search *f, const ckr__flat *w, const ckr_node *n)
 {
-    uint64_t i;
     if (ckr__is_optimizer(n)) ckr__place_add(f, &f->optims, &f->n_optims, w, n);
     else if (w->n && ckr__is_scheduler(n)) ckr__place_add(f, &f->scheds, &f->n_scheds, w, n);
     else return false;
     ckr__search_hold(f, n);
-    for (i = 0; i < w->n; i++) ckr__search_hold(f, w->open[i].node);
+    for (uint64_t i = 0; i < w->n; i++) ckr__search_hold(f, w->open[i].node);
     return true;
 }
 
@@ -36660,6 +36542,7 @@ static bool ckr__search_model(ckr__search *f, const ckr__flat *w, const ckr_node
     if (ckr__search_is_model(&f->parts, n)) {
         p = ckr__place_add(f, &f->models, &f->n_models, w, n);
         p->average = ckr__search_says(p->path, averages);
+        p->floats = ckr__search_floats(f->x, n);
         return true;
     }
     if (!ckr__is_tensors(n) || !ckr__search_says(ckr__flat_key(w), averages)) return false;
@@ -36696,9 +36579,8 @@ static void ckr__search_count(ckr__search *f, const ckr__flat *w, const ckr_node
 static ckr_result ckr__search_walk(ckr__search *f, bool models)
 {
     ckr__flat w;
-    const ckr_node *n;
     if (!ckr__flat_begin(&w, f->x->c, f->x->c->n_nodes)) return f->x->c->err->code;
-    for (n = f->root; n && !ckr__failed(f->x->c); n = ckr__flat_next(&w)) {
+    for (const ckr_node *n = f->root; n && !ckr__failed(f->x->c); n = ckr__flat_next(&w)) {
         if (!ckr__flat_new(&w, n)) {
             if (models) ckr__search_count(f, &w, n);
         } else if (w.n < CKR__SCRIPT_DEPTH && !(models ? ckr__search_model(f, &w, n)
@@ -36709,22 +36591,6 @@ static ckr_result ckr__search_walk(ckr__search *f, bool models)
     return f->x->c->err->code;
 }
 
-/* Tensors that an optimizer may have, of a model or of all that are no averages. */
-static uint64_t ckr__search_floats(const ckr__search *f, const ckr_node *model)
-{
-    uint64_t i, k, m, n = 0;
-    for (i = 0; i < f->n_models; i++) {
-        const ckr_node *d = f->models[i].node;
-        if (model ? d != model : f->models[i].average) continue;
-        for (k = 0; k < ckr__dict_n(d); k++) {
-            const ckr_node *v = ckr__dict_at(d, k);
-            if (v->kind == CKR_NODE_TENSOR) n += ckr__is_float(v->u.view->dtype);
-            for (m = 0; m < ckr__dict_n(v); m++) n += ckr__dict_at(v, m)->kind == CKR_NODE_TENSOR;
-        }
-    }
-    return n;
-}
-
 /* What is before the names of several models: their keys, or, where two have one, their paths
    without what all begin with. */
 static void ckr__search_heads(ckr__search *f)
@@ -36733,9 +36599,9 @@ static void ckr__search_heads(ckr__search *f)
     ckr__map keys = CKR_ZERO;
     const char *first = f->n_read ? f->read[0]->path : "";
     size_t same = strlen(first), k;
-    uint64_t i, at;
+    uint64_t at;
     keys.c = c;
-    for (i = 0; i < f->n_read; i++) {
+    for (uint64_t i = 0; i < f->n_read; i++) {
         ckr__place *p = f->read[i];
         p->head = p->key;
         if (ckr__map_find(&keys, p->key, strlen(p->key), &at)) p->head = f->read[at]->head = NULL;
@@ -36744,7 +36610,7 @@ static void ckr__search_heads(ckr__search *f)
         same = k;
     }
     while (same && first[same - 1] != '.') same--;
-    for (i = 0; i < f->n_read; i++)
+    for (uint64_t i = 0; i < f->n_read; i++)
         f->read[i]->head = ckr__printf(c, "%s.", f->read[i]->head ? f->read[i]->head
                                                                   : f->read[i]->path + same);
     ckr__map_free(&keys);
@@ -36755,10 +36621,13 @@ static void ckr__search_choose(ckr__search *f)
 {
     static const char usual[] =
         "model state_dict model_state_dict model_state module net network params weights";
-    uint64_t i, depth = UINT64_MAX, named = 0, floats = 0, params = 0;
+    uint64_t i, depth = UINT64_MAX, named = 0, floats = 0, most = 0, params = 0;
     ckr__place *one = NULL;
     bool average = true, all;
-    for (i = 0; i < f->n_models; i++) average = average && f->models[i].average;
+    for (i = 0; i < f->n_models; i++) {
+        average = average && f->models[i].average;
+        if (!f->models[i].average) most += f->models[i].floats;
+    }
     for (i = 0; i < f->n_models; i++)
         if (f->models[i].average == average && f->models[i].depth < depth)
             depth = f->models[i].depth;
@@ -36769,13 +36638,13 @@ static void ckr__search_choose(ckr__search *f)
         ckr__place *p = &f->models[i];
         if (p->average != average || p->depth != depth || !ckr_node_is_dict(p->node)) continue;
         *CKR__PUSH(ckr__place *, f->x->c, f->read, f->n_read) = p;
-        floats += ckr__search_floats(f, p->node);
+        floats += p->floats;
         if (ckr__word_in(usual, p->key) && !named++) one = p;
     }
     if (named != 1) one = NULL;
     if (f->n_read == 1) one = f->read[0];
-    if (one) floats = ckr__search_floats(f, one->node);
-    all = !f->model && f->numbers > floats && f->numbers <= ckr__search_floats(f, NULL);
+    if (one) floats = one->floats;
+    all = !f->model && f->numbers > floats && f->numbers <= most;
     if (one && !all) f->model = one->node;
     if (one || all || average) f->n_read = 0;
     for (i = 0; i < f->n_models && all; i++)
@@ -36790,45 +36659,39 @@ static void ckr__search_choose(ckr__search *f)
    that has them. */
 static const char *ckr__search_wrapped(const ckr_node *d, size_t *n)
 {
-    const char *first = NULL, *name;
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(d);
+    const char *first = NULL;
     *n = SIZE_MAX;
-    for (i = 0; i < d->count && *n; i++) {
-        name = ckr__dict_key(d, i);
-        if (!name || !ckr__search_is_param(ckr__dict_at(d, i))) continue;
-        if (!first) first = name;
-        *n = ckr__wrapped(first, name, *n);
+    while (*n && ckr__walk_on(&w)) {
+        if (!w.name || !ckr__search_is_param(w.value)) continue;
+        if (!first) first = w.name;
+        *n = ckr__wrapped(first, w.name, *n);
     }
     if (!first) *n = 0;
     return first;
 }
 
-static ckr_result ckr__search_dict(ckr__search *f, const ckr_node *d, const char *prefix,
-                                   const char *slot)
+static void ckr__search_dict(ckr__search *f, const ckr_node *d, const char *prefix,
+                             const char *slot)
 {
-    uint64_t i;
-    ckr_result e;
+    ckr__walk w = ckr__walk_in(d == f->root ? NULL : d);
     f->x->wrapper = ckr__search_wrapped(d, &f->x->wrapped);
-    e = ckr__script_dict(f->x, f->files, d, prefix, slot);
-    for (i = 0; e == CKR_OK && d != f->root && i < d->count; i++) {
-        const ckr_node *v = ckr__dict_at(d, i);
-        if (!ckr_node_is_dict(v) || !ckr__flat_new(&f->had, v)) continue;
-        f->x->wrapper = ckr__search_wrapped(v, &f->x->wrapped);
-        e = ckr__script_dict(f->x, f->files, v,
-                             ckr__printf(f->x->c, "%s%s.", prefix, ckr__dict_key(d, i)), slot);
+    ckr__script_dict(f->x, f->files, d, prefix, slot);
+    while (!ckr__failed(f->x->c) && ckr__walk_on(&w)) {
+        const char *head;
+        if (!ckr_node_is_dict(w.value) || !ckr__flat_new(&f->had, w.value)) continue;
+        f->x->wrapper = ckr__search_wrapped(w.value, &f->x->wrapped);
+        head = ckr__printf(f->x->c, "%s%s.", prefix, w.name);
+        if (head) ckr__script_dict(f->x, f->files, w.value, head, slot);
     }
     f->x->wrapped = 0;
-    return e;
 }
 
-static ckr_result ckr__search_models(ckr__search *f)
+static void ckr__search_models(ckr__search *f)
 {
-    uint64_t i;
-    ckr_result e = CKR_OK;
-    if (f->model) return ckr__search_dict(f, f->model, "", "param");
-    for (i = 0; i < f->n_read && e == CKR_OK; i++)
-        e = ckr__search_dict(f, f->read[i]->node, f->read[i]->head, "param");
-    return e;
+    if (f->model) ckr__search_dict(f, f->model, "", "param");
+    for (uint64_t i = 0; i < f->n_read && !ckr__failed(f->x->c); i++)
+        ckr__search_dict(f, f->read[i]->node, f->read[i]->head, "param");
 }
 
 /* Is the key the model's, or has it that as a word: "G", "optimizer_G", "G.optimizer"? */
@@ -36850,8 +36713,8 @@ static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
 {
     const ckr__place *o = &f->optims[optimizer];
     const char *beside = NULL, *about = NULL, *part = NULL;
-    uint64_t i, n[2] = { 0, 0 }, parts = 0;
-    for (i = 0; !f->model && i < f->n_read; i++) {
+    uint64_t n[2] = { 0, 0 }, parts = 0;
+    for (uint64_t i = 0; !f->model && i < f->n_read; i++) {
         const ckr__place *p = f->read[i];
         if (p->in == o->in && !n[0]++) beside = p->head;
         if (ckr__search_about(o->key, p->key) && !n[1]++) about = p->head;
@@ -36859,7 +36722,7 @@ static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
     if (n[1] == 1) return about;
     if (n[0] == 1) return beside;
     if (f->n_read && f->n_read == f->n_optims) return f->read[optimizer]->head;
-    for (i = 0; f->model && i < f->model->count; i++) {
+    for (uint64_t i = 0; f->model && i < f->model->count; i++) {
         const char *key = ckr__dict_key(f->model, i);
         if (key && ckr_node_is_dict(ckr__dict_at(f->model, i)) &&
             ckr__search_about(o->key, key) && !parts++)
@@ -36872,90 +36735,83 @@ static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
 static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d, const char *head)
 {
     const ckr__script *x = f->x;
+    ckr__walk w = ckr__walk_in(d);
     size_t wrapped;
-    uint64_t i, at;
+    uint64_t at;
     ckr__search_wrapped(d, &wrapped);
-    for (i = 0; i < d->count; i++) {
-        const char *name = ckr__dict_key(d, i);
-        const ckr_node *v = ckr__dict_at(d, i);
-        if (!name || v->kind != CKR_NODE_TENSOR) return false;
-        if (!ckr__search_is_param(v)) continue;
-        name = ckr__printf(x->c, "%s%s", head, name + wrapped);
+    while (ckr__walk_on(&w)) {
+        const ckr_view *v = w.value->u.view;
+        const char *name;
+        if (!w.name || w.value->kind != CKR_NODE_TENSOR) return false;
+        if (!ckr__search_is_param(w.value)) continue;
+        name = ckr__printf(x->c, "%s%s", head, w.name + wrapped);
         if (!name || !ckr__map_find(&x->names, name, strlen(name), &at) ||
-            !ckr__same_dims(v->u.view->n_dims, v->u.view->shape, x->s->tensors[at]->n_dims,
+            !ckr__same_dims(v->n_dims, v->shape, x->s->tensors[at]->n_dims,
                             x->s->tensors[at]->shape))
             return false;
     }
-    return d->count > 0;
+    return ckr__dict_n(d) > 0;
 }
 
 /* Are these all of its parts? */
 static bool ckr__search_are_averages(const ckr__search *f, const ckr_node *d)
 {
-    uint64_t i;
-    for (i = 0; i < d->count; i++) {
-        const char *head = ckr__printf(f->x->c, "%s.", ckr__dict_key(d, i));
-        const ckr_node *v = ckr__dict_at(d, i);
-        if (!head || !ckr_node_is_dict(v) || !ckr__search_is_average(f, v, head)) return false;
+    ckr__walk w = ckr__walk_in(d);
+    while (ckr__walk_on(&w)) {
+        const char *head = ckr__printf(f->x->c, "%s.", w.name);
+        if (!head || !ckr__search_is_average(f, w.value, head)) return false;
     }
-    return d->count > 0;
+    return ckr__dict_n(d) > 0;
 }
 
 /* An average as a list, in the order of the model's parameters, where that is certain. */
-static ckr_result ckr__search_shadow(ckr__search *f, const ckr_node *list)
+static void ckr__search_shadow(ckr__search *f, const ckr_node *list)
 {
     ckr__script *x = f->x;
     ckr__optim_param *p = CKR__NEW_N(x->c, ckr__optim_param, list->count);
     const uint64_t n_groups = x->s->n_groups;
-    uint64_t i;
     ckr_tensor *t;
-    bool ok;
-    ckr_result e = CKR_OK;
-    if (!p) return x->c->err->code;
-    for (i = 0; i < list->count; i++) p[i].like = list->u.items[i]->u.view;
+    if (!p) return;
+    for (uint64_t i = 0; i < list->count; i++) p[i].like = list->u.items[i]->u.view;
     x->s->n_groups = 0;        /* parameters of optimizers are averaged, too             */
-    ok = ckr__optim_match(x, p, list->count, true, NULL);
+    const bool ok = ckr__optim_match(x, p, list->count, true, NULL);
     x->s->n_groups = n_groups;
-    for (i = 0; ok && i < list->count && e == CKR_OK; i++) {
+    for (uint64_t i = 0; ok && i < list->count && !ckr__failed(x->c); i++) {
         ckr__plain_take_node(x->keep, list->u.items[i]);
-        e = x->tensor_fn(x->user, list->u.items[i], p[i].name, "ema", &t);
+        x->tensor_fn(x->user, list->u.items[i], p[i].name, "ema", &t);
     }
-    return ckr__failed(x->c) ? x->c->err->code : e;
 }
 
 /* The first average of each model. */
-static ckr_result ckr__search_averages(ckr__search *f)
+static void ckr__search_averages(ckr__search *f)
 {
-    uint64_t i, k;
-    ckr_result e = CKR_OK;
     bool done = false;
-    for (i = 0; i < f->n_models && e == CKR_OK; i++) {
+    for (uint64_t i = 0; i < f->n_models && !ckr__failed(f->x->c); i++) {
         const ckr__place *p = &f->models[i];
+        ckr__walk w = ckr__walk_in(f->n_read ? NULL : p->node);
         if (!p->average || p->node == f->model || done) continue;
         if (!ckr_node_is_dict(p->node)) {
             done = true;
-            e = ckr__search_shadow(f, p->node);
+            ckr__search_shadow(f, p->node);
         } else if ((!f->n_read && ckr__search_is_average(f, p->node, "")) ||
                    ckr__search_are_averages(f, p->node)) {
             done = true;
-            e = ckr__search_dict(f, p->node, "", "ema");
+            ckr__search_dict(f, p->node, "", "ema");
         }
-        for (k = 0; k < ckr__dict_n(p->node) && !f->n_read && !done && e == CKR_OK; k++) {
-            const ckr_node *part = ckr__dict_at(p->node, k);
-            done = ckr_node_is_dict(part) && ckr__search_is_average(f, part, "");
-            if (done) e = ckr__search_dict(f, part, "", "ema");
+        while (!done && ckr__walk_on(&w)) {
+            done = ckr__search_is_average(f, w.value, "");
+            if (done) ckr__search_dict(f, w.value, "", "ema");
         }
-        for (k = 0; k < f->n_read && e == CKR_OK; k++) {
+        for (uint64_t k = 0; k < f->n_read && !ckr__failed(f->x->c); k++) {
             ckr__place *m = f->read[k];
             if (m->done || !ckr__search_about(p->path, m->key) ||
                 !ckr__search_is_average(f, p->node, m->head))
                 continue;
             m->done = true;
-            e = ckr__search_dict(f, p->node, m->head, "ema");
+            ckr__search_dict(f, p->node, m->head, "ema");
             break;
         }
     }
-    return e;
 }
 
 /* A counter's value; -1: it has none that can be known here. */
@@ -36969,7 +36825,7 @@ static int64_t ckr__search_value(ckr__search *f, const ckr_node *n)
 
 /* What the optimizer does not count: where the run's parts are, else anywhere. What contradicts
    itself is not known. */
-static ckr_result ckr__search_progress(ckr__search *f, uint8_t what)
+static void ckr__search_progress(ckr__search *f, uint8_t what)
 {
     static const char *const names[CKR__COUNTERS] = { "step", "epoch", "samples", "tokens" };
     ckr_state *s = f->x->s;
@@ -36996,13 +36852,13 @@ static ckr_result ckr__search_progress(ckr__search *f, uint8_t what)
         if (f->counts[i].what == what && ckr__search_holds(f, f->counts[i].in) == beside + 1 &&
             ckr__search_value(f, f->counts[i].node) == *to[what])
             ckr__plain_take_node(f->x->keep, f->counts[i].node);
-    if (counted || !other || ckr__failed(f->x->c)) return f->x->c->err->code;
-    return ckr__say(f->x->c, "CKR_W_PROGRESS", CKR_APPROX, names[what],
-                    ckr__printf(f->x->c, "%lld at %s", (long long)v, first->path),
-                    ckr__printf(f->x->c, "%lld at %s",
-                                (long long)ckr__search_value(f, other->node), other->path),
-                    "the file has several counters, and nothing tells which one is meant: none is "
-                    "taken", NULL);
+    if (!counted && other && !ckr__failed(f->x->c))
+        ckr__say(f->x->c, "CKR_W_PROGRESS", CKR_APPROX, names[what],
+                 ckr__printf(f->x->c, "%lld at %s", (long long)v, first->path),
+                 ckr__printf(f->x->c, "%lld at %s", (long long)ckr__search_value(f, other->node),
+                             other->path),
+                 "the file has several counters, and nothing tells which one is meant: none is "
+                 "taken", NULL);
 }
 
 /* What only counts its own steps tells the LR of an update where it is stepped with each. One that
@@ -37029,10 +36885,9 @@ static bool ckr__script_clock(ckr__ctx *c, ckr_state *s, ckr_schedule *x)
 static ckr_result ckr__script_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *scheduler,
                                       uint64_t first, uint64_t n, bool shared)
 {
-    ckr_schedule *x;
     const ckr_result r = ckr__groups_schedule(c, s, scheduler, first, n);
     if (r != CKR_OK) return r;
-    x = &s->schedules[s->n_schedules - 1];
+    ckr_schedule *x = &s->schedules[s->n_schedules - 1];
     if (!strcmp(x->clock, "update") && !ckr__script_clock(c, s, x)) return c->err->code;
     if (shared) ckr__sched_share(x);
     return ckr__lr_drift(c, s, x);
@@ -37056,9 +36911,8 @@ static bool ckr__search_left(const ckr__search *f, const ckr_node *sched, const 
 {
     const ckr_node *last = ckr_node_get(sched, "_last_lr");
     double a, b;
-    uint64_t i;
     if (!ckr_node_is_list(last) || last->count != o->n_groups) return false;
-    for (i = 0; i < o->n_groups; i++)
+    for (uint64_t i = 0; i < o->n_groups; i++)
         if (!ckr__sched_number(f->x->c, last->u.items[i], &a) ||
             !ckr__sched_number(f->x->c, ckr_node_get(f->x->s->groups[o->first_group + i].hyper,
                                                      "lr"), &b) || !ckr__same(a, b))
@@ -37071,90 +36925,83 @@ static bool ckr__search_left(const ckr__search *f, const ckr_node *sched, const 
 static uint64_t ckr__search_stepped(const ckr__search *f, uint64_t sched)
 {
     const ckr__place *p = &f->scheds[sched];
-    uint64_t i, n[3] = { 0, 0, 0 }, at[3] = { 0, 0, 0 };
-    int k;
-    for (i = 0; i < f->n_optims; i++) {
+    uint64_t n[3] = { 0, 0, 0 }, at[3] = { 0, 0, 0 };
+    for (uint64_t i = 0; i < f->n_optims; i++) {
         const ckr__place *o = &f->optims[i];
         const bool is[3] = { ckr__search_left(f, p->node, &f->files[i]),
                              p->in != o->in && !strcmp(p->key, o->key) &&
                                  p->key[strspn(p->key, "0123456789")],         /* no index   */
                              p->in == o->in };
-        for (k = 0; k < 3; k++) if (is[k] && !n[k]++) at[k] = i;
+        for (int k = 0; k < 3; k++) if (is[k] && !n[k]++) at[k] = i;
     }
-    for (k = 0; k < 3; k++) if (n[k] == 1) return at[k];
+    for (int k = 0; k < 3; k++) if (n[k] == 1) return at[k];
     return f->n_scheds == f->n_optims ? sched : f->n_optims > 1 ? f->n_optims : 0;
 }
 
 /* Those that are alike but for their groups are one, over the groups of all optimizers. */
-static ckr_result ckr__search_join(ckr__search *f)
+static void ckr__search_join(ckr__search *f)
 {
     ckr_state *s = f->x->s;
     ckr_schedule *all = s->schedules;
-    ckr__group_lane *lanes;
     uint64_t i, n = 0;
     for (i = 0; i < s->n_schedules; n += all[i++].n_lanes)
-        if (!ckr__search_alike(f->x->c, &all[0], &all[i])) return f->x->c->err->code;
-    if (s->n_schedules < 2 || n != s->n_groups) return CKR_OK;
-    lanes = CKR__NEW_N(f->x->c, ckr__group_lane, n);
-    if (!lanes) return f->x->c->err->code;
+        if (!ckr__search_alike(f->x->c, &all[0], &all[i])) return;
+    if (s->n_schedules < 2 || n != s->n_groups) return;
+    ckr__group_lane *lanes = CKR__NEW_N(f->x->c, ckr__group_lane, n);
+    if (!lanes) return;
     for (i = n = 0; i < s->n_schedules; n += all[i++].n_lanes)
         memcpy(lanes + n, all[i].lanes, (size_t)all[i].n_lanes * sizeof *lanes);
     all->lanes = lanes;
     all->n_lanes = n;
     s->n_schedules = 1;
-    return CKR_OK;
 }
 
 /* In the order of the optimizers, so that lanes are in the order of groups. */
-static ckr_result ckr__search_schedules(ckr__search *f)
+static void ckr__search_schedules(ckr__search *f)
 {
     static const char whose[] = "which of the optimizers it steps nothing in the file says: their "
                                 "LRs and places are alike, or none has its LRs";
+    ckr__ctx *c = f->x->c;
     ckr__plain *keep = f->x->keep;
-    uint64_t *of = CKR__NEW_N(f->x->c, uint64_t, f->n_scheds), i, k, n;
-    ckr_result e = CKR_OK;
-    if (!of) return f->x->c->err->code;
-    for (i = 0; i < f->n_scheds; i++) of[i] = ckr__search_stepped(f, i);
-    for (k = 0; k <= f->n_optims && e == CKR_OK; k++) {
+    uint64_t *of = CKR__NEW_N(c, uint64_t, f->n_scheds), i, k, n;
+    for (i = 0; of && i < f->n_scheds; i++) of[i] = ckr__search_stepped(f, i);
+    for (k = 0; k <= f->n_optims && !ckr__failed(c); k++) {
         for (i = n = 0; i < f->n_scheds; i++) n += of[i] == k;
-        for (i = 0; i < f->n_scheds && e == CKR_OK; i++) {
+        for (i = 0; i < f->n_scheds && !ckr__failed(c); i++) {
             const ckr_node *d = f->scheds[i].node;
             if (of[i] != k) continue;
             ckr__plain_take_node(keep, d);
-            *CKR__PUSH(const ckr_node *, f->x->c, keep->schedulers, keep->n_schedulers) = d;
-            e = ckr__script_schedule(f->x->c, f->x->s, d, f->files[k].first_group,
-                                     f->files[k].n_groups, n > 1);
-            if (e != CKR_OK || k < 2 || k < f->n_optims) continue;
+            *CKR__PUSH(const ckr_node *, c, keep->schedulers, keep->n_schedulers) = d;
+            ckr__script_schedule(c, f->x->s, d, f->files[k].first_group, f->files[k].n_groups,
+                                 n > 1);
+            if (ckr__failed(c) || k < 2 || k < f->n_optims) continue;
             ckr__sched_conceal(&f->x->s->schedules[f->x->s->n_schedules - 1], whose);
-            e = ckr__say(f->x->c, "CKR_W_SCHEDULER_WHOSE", CKR_APPROX, "scheduler", NULL, NULL,
-                         whose, NULL);
+            ckr__say(c, "CKR_W_SCHEDULER_WHOSE", CKR_APPROX, "scheduler", NULL, NULL, whose, NULL);
         }
     }
-    return e == CKR_OK ? ckr__search_join(f) : e;
+    if (!ckr__failed(c)) ckr__search_join(f);
 }
 
-static ckr_result ckr__search_all(ckr__search *f)
+static void ckr__search_all(ckr__search *f)
 {
     ckr__script *x = f->x;
-    uint64_t i;
-    uint8_t k;
-    ckr_result e = ckr__search_models(f);
-    for (i = 0; i < f->n_optims && e == CKR_OK; i++) {
+    ckr__search_models(f);
+    for (uint64_t i = 0; i < f->n_optims && !ckr__failed(x->c); i++) {
         x->only = ckr__search_only(f, i);
         f->files[i].key = f->optims[i].key;
-        if (ckr__failed(x->c)) return x->c->err->code;
-        e = ckr__optim_read(x, &f->files[i], !x->mixed);
+        if (ckr__failed(x->c)) return;
+        ckr__optim_read(x, &f->files[i], !x->mixed);
         ckr__plain_take_node(x->keep, ckr_node_get(f->optims[i].node, "param_groups"));
         *CKR__PUSH(const ckr_node *, x->c, x->keep->optimizers, x->keep->n_optimizers) =
             f->optims[i].node;
     }
-    if (e == CKR_OK && x->n_named && x->n_named != x->desc->n_names)
-        return ckr__optim_names_fail(x, f->files, "param_groups",
-                                     "the optimizer has fewer parameters than there are names");
+    if (!ckr__failed(x->c) && x->n_named && x->n_named != x->desc->n_names)
+        ckr__optim_names_fail(x, f->files, "param_groups",
+                              "the optimizer has fewer parameters than there are names");
     x->only = NULL;            /* an average is of any model                             */
-    if (e == CKR_OK) e = ckr__search_averages(f);
-    for (k = 0; k < CKR__COUNTERS && e == CKR_OK; k++) e = ckr__search_progress(f, k);
-    return e == CKR_OK ? ckr__search_schedules(f) : e;
+    if (!ckr__failed(x->c)) ckr__search_averages(f);
+    for (uint8_t k = 0; k < CKR__COUNTERS && !ckr__failed(x->c); k++) ckr__search_progress(f, k);
+    if (!ckr__failed(x->c)) ckr__search_schedules(f);
 }
 
 /* What the tree has, where it is a run's at all: then keep->taken is there. Optimizers that cannot
@@ -37164,16 +37011,15 @@ static ckr_result ckr__search_find(ckr__search *f)
     ckr__ctx *c = f->x->c;
     ckr__optim_param *p;
     const bool list = ckr_node_is_list(f->root);
-    uint64_t i, n;
-    bool ok;
+    uint64_t n;
     f->holds = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
     if (!f->holds || !ckr__flat_begin(&f->parts, c, c->n_nodes) ||
         !ckr__flat_begin(&f->had, c, c->n_nodes) || ckr__search_walk(f, false) != CKR_OK)
         return c->err->code;
     ckr__search_hold(f, f->root);
     f->files = CKR__NEW_N(c, ckr__optim, f->n_optims + 1);
-    ok = f->n_optims <= CKR__SCRIPT_OPTIMS && f->n_scheds <= CKR__SCRIPT_OPTIMS;
-    for (i = 0; ok && f->files && i < f->n_optims; i++, f->numbers += n) {
+    bool ok = f->n_optims <= CKR__SCRIPT_OPTIMS && f->n_scheds <= CKR__SCRIPT_OPTIMS;
+    for (uint64_t i = 0; ok && f->files && i < f->n_optims; i++, f->numbers += n) {
         f->files[i].path = f->x->path;
         f->files[i].rel = f->x->rel;
         f->files[i].part = f->optims[i].node;
@@ -37182,7 +37028,7 @@ static ckr_result ckr__search_find(ckr__search *f)
     }
     if (ok && ckr__search_walk(f, true) == CKR_OK) ckr__search_choose(f);
     ok = ok && (f->n_optims || (f->model && !list));   /* one model alone: no tensor beside it */
-    for (i = 0; ok && i < f->root->count && !f->n_optims; i++)
+    for (uint64_t i = 0; ok && i < f->root->count && !f->n_optims; i++)
         ok = ckr__dict_at(f->root, i)->kind != CKR_NODE_TENSOR;
     if (!ok && f->files && c->err->code != CKR_E_NOMEM) ckr__error_reset(c);
     if (ok) f->x->keep->taken = CKR__NEW_N(c, uint8_t, (uint64_t)c->n_nodes / 8 + 1);
@@ -37195,20 +37041,19 @@ static ckr_result ckr__script_read(ckr__script *x)
 {
     ckr__plain *keep = x->keep;
     ckr__search f = CKR_ZERO;
-    ckr_result e;
     f.x = x;
     f.root = x->root;
     x->names.c = x->c;
     x->lax = true;
     if (!ckr_node_is_dict(f.root) && !ckr_node_is_list(f.root)) return x->c->err->code;
-    e = ckr__search_find(&f);
-    if (e != CKR_OK || !keep->taken) return e;
-    e = ckr__search_all(&f);
+    if (ckr__search_find(&f) != CKR_OK || !keep->taken) return x->c->err->code;
+    ckr__search_all(&f);
     ckr__map_free(&x->names);
     ckr__map_free(&x->met.map);
+    ckr__map_free(&x->had);
     keep->optimizer = keep->n_optimizers ? keep->optimizers[0] : NULL;
     keep->scheduler = keep->n_schedulers ? keep->schedulers[0] : NULL;
-    return e;
+    return x->c->err->code;
 }
 
 /* >>kit.fresh ----------------------------------------------------------------- */
@@ -37228,14 +37073,14 @@ typedef struct ckr__fresh {
 static bool ckr__masters_in(ckr__out *out, const ckr_state *s, ckr_state *own)
 {
     ckr__map masters = { out->c, NULL, 0, 0 };
-    uint64_t i, at;
+    uint64_t at;
     *own = *s;
     own->tensors = NULL;
     own->n_tensors = 0;
-    for (i = 0; i < s->n_tensors; i++)
+    for (uint64_t i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "master"))
             ckr__map_put(&masters, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    for (i = 0; i < s->n_tensors && !ckr__failed(out->c); i++) {
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(out->c); i++) {
         ckr_tensor *t = s->tensors[i], *master;
         if (!strcmp(t->slot, "master")) continue;
         if (!strcmp(t->slot, "param") && ckr__map_find(&masters, t->name, strlen(t->name), &at)) {
@@ -37290,12 +37135,11 @@ static ckr_node *ckr__fresh_model(ckr__fresh *w, const char *slot)
     const ckr_state *s = w->s;
     const bool params = !strcmp(slot, "param");
     ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < s->n_tensors && !ckr__failed(w->c); i++)
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(w->c); i++)
         if (!strcmp(s->tensors[i]->slot, slot))
             ckr__node_pair(w->c, d, ckr__node_str(w->c, s->tensors[i]->name),
                            ckr__fresh_entry(w, s->tensors[i]));
-    for (i = 0; i < s->n_ties && params && !ckr__failed(w->c); i++)
+    for (uint64_t i = 0; i < s->n_ties && params && !ckr__failed(w->c); i++)
         if (w->f->format != CKR_FORMAT_SAFETENSORS && !ckr_node_get(d, s->ties[i].other))
             ckr__node_set(w->c, d, s->ties[i].other, ckr__dict_value(d, s->ties[i].name));
     return ckr__dict_n(d) ? d : NULL;
@@ -37307,8 +37151,7 @@ static ckr_node *ckr__fresh_model(ckr__fresh *w, const char *slot)
 static ckr_node *ckr__fresh_state(ckr__fresh *w, const ckr__slots *of)
 {
     ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
-    uint64_t k;
-    for (k = 0; k < of->n; k++) {
+    for (uint64_t k = 0; k < of->n; k++) {
         const ckr_tensor *x = of->list[k];
         if (x == of->master && of->param && x->dtype == of->param->dtype) w->out->renamed = true;
         else ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
@@ -37326,19 +37169,18 @@ static ckr_node *ckr__fresh_optimizer(ckr__fresh *w)
     ckr_node *list = ckr__node(c, CKR_NODE_LIST), *states = ckr__node(c, CKR_NODE_DICT), *index,
              *names, *d;
     ckr__map numbers = CKR_ZERO;
-    ckr__slots *all;
-    uint64_t i, k, n = 0;
+    uint64_t i, n = 0;
     numbers.c = c;
     for (i = 0; i < w->s->n_groups; i++)
-        for (k = 0; k < w->s->groups[i].n_params; k++)
+        for (uint64_t k = 0; k < w->s->groups[i].n_params; k++)
             ckr__map_put(&numbers, w->s->groups[i].params[k], strlen(w->s->groups[i].params[k]),
                          n++, NULL);
-    all = ckr__slots_of(c, w->s, &numbers, n, "ema");
+    ckr__slots *all = ckr__slots_of(c, w->s, &numbers, n, "ema");
     for (i = n = 0; all && i < w->s->n_groups && !ckr__failed(c); i++) {
         const ckr_group *g = &w->s->groups[i];
         index = ckr__node(c, CKR_NODE_LIST);
         names = ckr__node(c, CKR_NODE_LIST);
-        for (k = 0; k < g->n_params && !ckr__failed(c); k++, n++) {
+        for (uint64_t k = 0; k < g->n_params && !ckr__failed(c); k++, n++) {
             ckr__node_push(c, index, ckr__node_int(c, (int64_t)n));
             if (all[n].param) ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
             d = ckr__fresh_state(w, &all[n]);
@@ -37375,6 +37217,8 @@ enum {                         /* the roles, in the order in which they are writ
 
 enum { CKR__GPT_HF = 0, CKR__GPT_GPT2, CKR__GPT_TITAN, CKR__GPT_NANOTRON, CKR__GPT_MEGATRON,
        CKR__GPT_LLMC, CKR__GPT_FAMILIES };
+
+#define CKR__GPT_VERSIONS 2    /* names of a role in a family, at most                   */
 
 typedef struct ckr__gpt_family {
     const char *name;          /* for messages                                           */
@@ -37418,6 +37262,7 @@ static const ckr__gpt_family ckr__gpt_families[CKR__GPT_FAMILIES] = {
       { "wte", "wpe", "ln1", "attproj", "qkv", NULL, NULL, NULL, NULL, NULL, "ln2", NULL, NULL,
         "fc", "fcproj", "lnf", NULL } }
 };
+
 /* How one model's tensors are called, and what they look like. */
 typedef struct ckr__gpt_names {
     const ckr__gpt_family *family;
@@ -37439,6 +37284,7 @@ typedef struct ckr__gpt {
     bool             gated, tied, interleaved;
     bool             norms_biased, attention_biased, o_biased, mlp_biased, qk_norm;
     double           epsilon, rope_base;       /* of the norms, of the rotation; 0: not told */
+    double           beta2;    /* of its Adam, where no group tells it; 0: not told      */
 } ckr__gpt;
 
 static bool ckr__gpt_layered(int role)
@@ -37522,49 +37368,51 @@ static bool ckr__gpt_is(ckr__gpt *g, int family, const char *base)
     return false;
 }
 
+/* How many layers have an output projection. */
+static int64_t ckr__gpt_count(const ckr__gpt *g)
+{
+    const bool stacked = !g->names.family->layers;
+    const char *name = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_O, 0, 0);
+    const ckr_tensor *o = name && stacked ? ckr__tensor_find(g->s, name, "param") : NULL;
+    ckr__map params = { g->c, NULL, 0, 0 };
+    int64_t n = 0;
+    if (o) return o->n_dims == 3 && o->shape[0] <= 65536 ? o->shape[0] : 0;
+    for (uint64_t i = 0; i < g->s->n_tensors; i++)
+        if (!strcmp(g->s->tensors[i]->slot, "param"))
+            ckr__map_put(&params, g->s->tensors[i]->name, strlen(g->s->tensors[i]->name), 0, NULL);
+    while (name && ckr__map_find(&params, name, strlen(name), NULL))
+        name = ckr__gpt_name(g->c, &g->names, ++n, CKR__GPT_O, 0, 0);
+    ckr__map_free(&params);
+    return n;
+}
+
 /* Every tensor at its place. One that no GPT has is refused: a model without it is another one. */
 static void ckr__gpt_index(ckr__gpt *g)
 {
-    const ckr__gpt_family *f = g->names.family;
+    static const char known[] = "*rotary_emb.inv_freq *.attn.bias *.attn.masked_bias *rope.freqs";
+    const int64_t layers = g->names.family->layers ? g->layers : 1;
     ckr__map names = { g->c, NULL, 0, 0 };
     const char *name, *odd = NULL;
-    uint64_t i, n = 0;
-    int64_t l;
-    int role, bias, k;
-    for (i = 0; i < g->s->n_tensors; i++)
-        if (!strcmp(g->s->tensors[i]->slot, "param"))
-            ckr__map_put(&names, g->s->tensors[i]->name, strlen(g->s->tensors[i]->name), 0, NULL);
-    if (!f->layers) {
-        name = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_O, 0, 0);
-        g->layers = name ? ckr__tensor_find(g->s, name, "param")->shape[0] : 0;
-    }
-    while (f->layers && (name = ckr__gpt_name(g->c, &g->names, g->layers, CKR__GPT_O, 0, 0)) &&
-           ckr__map_find(&names, name, strlen(name), NULL))
-        g->layers++;
-    ckr__map_free(&names);
-    for (l = 0; l == 0 || (f->layers && l < g->layers); l++)
-        for (role = 0; role < CKR__GPT_ROLES; role++)
-            for (bias = 0; bias < 2; bias++) {
-                n = ckr__gpt_place(g, l, role, bias);
-                for (k = 0; (l == 0 || ckr__gpt_layered(role)) &&
-                            (name = ckr__gpt_name(g->c, &g->names, l, role, bias, k));
-                     k++)
-                    ckr__map_put(&names, name, strlen(name), n, NULL);
-            }
-    n = 2 * CKR__GPT_ROLES * (uint64_t)l;
-    g->all = ckr__slots_of(g->c, g->s, &names, n, "ema");
-    for (i = 0; i < g->s->n_tensors && !odd; i++) {
+    for (int64_t l = 0; l < layers; l++)
+        for (int role = 0; role < CKR__GPT_ROLES; role++)
+            for (int k = 0; k < 2 * CKR__GPT_VERSIONS; k++)
+                if ((l == 0 || ckr__gpt_layered(role)) &&
+                    (name = ckr__gpt_name(g->c, &g->names, l, role, k % 2, k / 2)) != NULL)
+                    ckr__map_put(&names, name, strlen(name), ckr__gpt_place(g, l, role, k % 2),
+                                 NULL);
+    g->all = ckr__slots_of(g->c, g->s, &names, 2 * CKR__GPT_ROLES * (uint64_t)layers, "ema");
+    for (uint64_t i = 0; i < g->s->n_tensors && !odd; i++) {
         const ckr_tensor *t = g->s->tensors[i];
         if (!strcmp(t->slot, "param") && !t->buffer && ckr__is_float(t->dtype) &&
             !ckr__map_find(&names, t->name, strlen(t->name), NULL) &&
-            !ckr__path_ends(t->name, "rotary_emb.inv_freq") &&
-            !ckr__path_ends(t->name, ".attn.bias"))
+            !ckr__name_in(known, t->name))
             odd = t->name;
     }
     ckr__map_free(&names);
     if (odd)
         ckr__refuse(g->c, g->item, odd,
-                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them", f->name),
+                    ckr__printf(g->c, "it is no tensor of a GPT as %s names them",
+                                g->names.family->name),
                     "--to dcp and --to safetensors take every model");
 }
 
@@ -37576,6 +37424,27 @@ static bool ckr__gpt_off(const ckr_node *n)
 static void ckr__gpt_misfit(ckr__gpt *g, const char *what, const char *why, const char *remedy)
 {
     if (!g->c->refused) ckr__refuse(g->c, g->item, what, why, remedy);
+}
+
+/* Of a framework whose optimizer is Adam: it has those two moments of every parameter, and no other
+   state. */
+static void ckr__gpt_adam(ckr__gpt *g, const ckr_state *own, const char *whose)
+{
+    static const char known[] = "param master exp_avg exp_avg_sq step",
+                      way[] = "--without optimizer,groups,schedule";
+    uint64_t params = 0, moments = 0;
+    for (uint64_t i = 0; i < own->n_tensors; i++) {
+        const char *slot = own->tensors[i]->slot;
+        params += !strcmp(slot, "param");
+        moments += !strcmp(slot, "exp_avg");
+        if (!ckr__word_in(known, slot))
+            ckr__gpt_misfit(g, slot, ckr__printf(g->c, "%s's Adam keeps no such state", whose),
+                            way);
+    }
+    if (moments < params)
+        ckr__gpt_misfit(g, "exp_avg",
+                        ckr__printf(g->c, "%s's optimizer is Adam, and the source has not its "
+                                    "moments of every parameter", whose), way);
 }
 
 /* What the source's dialect knows of its model's sizes: defined behind the dialects. */
@@ -37590,19 +37459,30 @@ static int64_t ckr__gpt_number(const ckr__gpt *g, const char *key, const char *o
     return ckr_node_i64(n, &v) && v > 0 && v < 1 << 30 ? v : 0;
 }
 
-/* HF's config.json in the source's directory, or beside its file. */
+/* HF's config.json in the source's directory, where verl has it, or beside its file. NULL: none. */
+static ckr_node *ckr__gpt_json(const ckr__gpt *g)
+{
+    static const char *const at[] = { "config.json", "huggingface/config.json",
+                                      "actor/huggingface/config.json" };
+    const char *path = ckr_ckpt_path(g->out->src), *file;
+    ckr_node *root = NULL;
+    ckr_result r = CKR_OK;
+    if (path && ckr__path_kind(g->c, path) != CKR_FILE_DIR) path = ckr__parent(g->c, path);
+    for (size_t i = 0; i < sizeof at / sizeof *at && path && !root && r == CKR_OK; i++) {
+        file = ckr__path_join(g->c, path, at[i]);
+        if (file && ckr__path_kind(g->c, file) == CKR_FILE_REGULAR)
+            r = ckr__json_load(g->c, file, &root);
+    }
+    if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(g->c);
+    return r == CKR_OK ? root : NULL;
+}
+
+/* What it says of the model. */
 static void ckr__gpt_config(ckr__gpt *g)
 {
     static const char known[] = "llama mistral qwen2 qwen3 gpt2";
-    const char *path = ckr_ckpt_path(g->out->src), *file, *type, *kind;
-    const ckr_node *rope, *window;
-    ckr_node *root = NULL;
-    if (!path) return;
-    if (ckr__path_kind(g->c, path) != CKR_FILE_DIR) path = ckr__parent(g->c, path);
-    file = path ? ckr__path_join(g->c, path, "config.json") : NULL;
-    if (!file || ckr__path_kind(g->c, file) != CKR_FILE_REGULAR ||
-        ckr__json_load(g->c, file, &root) != CKR_OK)
-        return;
+    const char *type, *kind;
+    const ckr_node *rope, *window, *root = ckr__gpt_json(g);
     g->config = root;
     type = ckr_node_str(ckr_node_get(root, "model_type"));
     if (!type || g->names.family - ckr__gpt_families > CKR__GPT_GPT2 ||
@@ -37610,6 +37490,9 @@ static void ckr__gpt_config(ckr__gpt *g)
         g->config = NULL;
         return;
     }
+    if (g->tied && ckr__gpt_off(ckr_node_get(root, "tie_word_embeddings")))
+        ckr__gpt_misfit(g, "head", "config.json says that it is not the embedding, and there is "
+                        "none", "convert the whole model");
     if (!ckr__word_in(known, type))
         ckr__gpt_misfit(g, type, "config.json is of a model that computes otherwise than those "
                         "whose names its tensors have", NULL);
@@ -37622,6 +37505,7 @@ static void ckr__gpt_config(ckr__gpt *g)
         ckr_node_f64(ckr_node_get(root, "rope_theta"), &g->rope_base);
     if (!rope) rope = ckr_node_get(root, "rope_scaling");
     kind = ckr_node_str(ckr_node_get(rope, "rope_type"));
+    if (!kind) kind = ckr_node_str(ckr_node_get(rope, "type"));
     if (kind && strcmp(kind, "default") != 0)
         ckr__gpt_misfit(g, "rope_parameters", "positions are rotated in a way of their own "
                         "(config.json), which is not known here", NULL);
@@ -37683,6 +37567,7 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
                     "--to dcp and --to safetensors take every model");
         return false;
     }
+    g->layers = ckr__gpt_count(g);
     ckr__gpt_index(g);
     if (!ckr__going(c)) return false;
     g->hidden = ckr__gpt_size(g, CKR__GPT_EMBED, true);
@@ -37695,13 +37580,13 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
     g->gated = ckr__gpt_param(g, CKR__GPT_GATE) != NULL ||
                ckr__gpt_size(g, CKR__GPT_GATE_UP, false) == 2 * g->ffn;
     g->tied = !ckr__gpt_param(g, CKR__GPT_HEAD);
-    g->interleaved = g->names.family->interleaved;
+    g->qk_norm = ckr__gpt_param(g, CKR__GPT_Q_NORM) != NULL;
+    g->interleaved = g->names.family->interleaved && !g->qk_norm;      /* TorchTitan's Qwen3    */
     g->norms_biased = ckr__gpt_find(g, 0, CKR__GPT_NORM_1, 1, "param") != NULL;
     g->attention_biased = ckr__gpt_find(g, 0, CKR__GPT_Q, 1, "param") ||
                           ckr__gpt_find(g, 0, CKR__GPT_QKV, 1, "param");
     g->o_biased = ckr__gpt_find(g, 0, CKR__GPT_O, 1, "param") != NULL;
     g->mlp_biased = ckr__gpt_find(g, 0, CKR__GPT_DOWN, 1, "param") != NULL;
-    g->qk_norm = ckr__gpt_param(g, CKR__GPT_Q_NORM) != NULL;
     ckr__gpt_told(g);
     ckr__gpt_config(g);
     ckr__gpt_heads(g);
@@ -37723,58 +37608,7 @@ static int64_t ckr__gpt_unit(const ckr__gpt *g, int role)
     return role == CKR__GPT_Q ? g->heads / g->kv_heads * g->head_dim : g->head_dim;
 }
 
-/* The tensor of a slot that has a role's rows: its own, or (*fused) one of several. NULL: none. */
-static const ckr_tensor *ckr__gpt_holder(const ckr__gpt *g, int64_t layer, int role, int bias,
-                                         const char *slot, bool *fused)
-{
-    const ckr_tensor *t = ckr__gpt_find(g, layer, role, bias, slot);
-    const int whole = role >= CKR__GPT_Q && role <= CKR__GPT_V             ? CKR__GPT_QKV
-                      : role == CKR__GPT_GATE || role == CKR__GPT_UP ? CKR__GPT_GATE_UP
-                                                                        : -1;
-    *fused = !t && whole >= 0;
-    return *fused ? ckr__gpt_find(g, layer, whole, bias, slot) : t;
-}
-
-/* These rows of a role come behind those of `m`. False: the source has them nowhere. */
-static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int role, int bias,
-                          int64_t first, int64_t n)
-{
-    const uint32_t lead = !g->names.family->layers && ckr__gpt_layered(role),
-                   n_dims = m->tensor.n_dims;
-    const int64_t unit = ckr__gpt_unit(g, role), all = 2 * g->head_dim +
-                                                       ckr__gpt_unit(g, CKR__GPT_Q);
-    ckr__made_part part = CKR_ZERO;
-    bool fused, grouped;
-    int64_t begin, rows;
-    part.from = ckr__gpt_holder(g, layer, role, bias, m->tensor.slot, &fused);
-    if (!part.from || part.from->n_dims != n_dims + lead) return false;
-    grouped = fused && g->names.family->grouped && role <= CKR__GPT_V;
-    begin = fused ? ckr__gpt_begin(g, role, grouped) : 0;
-    part.layer = lead ? layer : -1;
-    part.turned = g->names.turned && ckr__gpt_layered(role) && n_dims == 2;
-    rows = part.from->shape[lead + part.turned];
-    if ((n_dims == 2 && part.from->shape[lead + !part.turned] != m->tensor.shape[!m->turned]) ||
-        (m->n && part.from->dtype != m->tensor.dtype))
-        return false;
-    for (; n > 0 && !ckr__failed(g->c); first += part.n, n -= part.n) {
-        part.n = grouped ? ckr__min_i64(n, unit - first % unit) : n;
-        part.row = begin + (grouped ? first / unit * all + first % unit : first);
-        if (part.row + part.n > rows) return false;
-        ckr__made_add(g->c, m, &part);
-    }
-    return true;
-}
-
-/* The roles whose rows a role's tensor of the family has; how many. */
-static int ckr__gpt_parts(const ckr__gpt *g, int role, int parts[3])
-{
-    const bool qkv = role == CKR__GPT_QKV, mlp = role == CKR__GPT_GATE_UP;
-    int n = qkv ? 3 : mlp && g->gated ? 2 : 1, i;
-    for (i = 0; i < n; i++)
-        parts[i] = qkv ? CKR__GPT_Q + i : mlp ? CKR__GPT_UP + i + 1 - n : role;
-    return n;
-}
-
+/* The rows of a role's tensor, and its columns; 0 columns: it is a vector. */
 static int64_t ckr__gpt_all_rows(const ckr__gpt *g, int role, int bias, int64_t *columns)
 {
     const int64_t q = g->heads * g->head_dim, k = g->kv_heads * g->head_dim;
@@ -37789,8 +37623,68 @@ static int64_t ckr__gpt_all_rows(const ckr__gpt *g, int role, int bias, int64_t 
     case CKR__GPT_K: case CKR__GPT_V: return k;
     case CKR__GPT_Q_NORM: case CKR__GPT_K_NORM: return g->head_dim;
     case CKR__GPT_GATE: case CKR__GPT_UP: return g->ffn;
+    case CKR__GPT_QKV: return q + 2 * k;
+    case CKR__GPT_GATE_UP: return g->gated ? 2 * g->ffn : g->ffn;
     default: return g->hidden;
     }
+}
+
+/* The role of the tensor that has a role's rows besides others'; -1: none. */
+static int ckr__gpt_whole(int role)
+{
+    return role >= CKR__GPT_Q && role <= CKR__GPT_V             ? CKR__GPT_QKV
+           : role == CKR__GPT_GATE || role == CKR__GPT_UP ? CKR__GPT_GATE_UP
+                                                             : -1;
+}
+
+/* The tensor of a slot that has a role's rows: its own, or (*fused) one of several. NULL: none. */
+static const ckr_tensor *ckr__gpt_holder(const ckr__gpt *g, int64_t layer, int role, int bias,
+                                         const char *slot, bool *fused)
+{
+    const ckr_tensor *t = ckr__gpt_find(g, layer, role, bias, slot);
+    const int whole = ckr__gpt_whole(role);
+    *fused = !t && whole >= 0;
+    return *fused ? ckr__gpt_find(g, layer, whole, bias, slot) : t;
+}
+
+/* These rows of a role come behind those of `m`. False: the source has them nowhere. */
+static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int role, int bias,
+                          int64_t first, int64_t n)
+{
+    const uint32_t lead = !g->names.family->layers && ckr__gpt_layered(role),
+                   n_dims = m->tensor.n_dims;
+    const int64_t unit = ckr__gpt_unit(g, role), all = 2 * g->head_dim +
+                                                       ckr__gpt_unit(g, CKR__GPT_Q);
+    ckr__made_part part = CKR_ZERO;
+    bool fused, grouped;
+    int64_t begin, columns;
+    part.from = ckr__gpt_holder(g, layer, role, bias, m->tensor.slot, &fused);
+    if (!part.from || part.from->n_dims != n_dims + lead) return false;
+    grouped = fused && g->names.family->grouped && role <= CKR__GPT_V;
+    begin = fused ? ckr__gpt_begin(g, role, grouped) : 0;
+    part.layer = lead ? layer : -1;
+    part.turned = g->names.turned && ckr__gpt_layered(role) && n_dims == 2;
+    if (part.from->shape[lead + part.turned] !=
+            ckr__gpt_all_rows(g, fused ? ckr__gpt_whole(role) : role, bias, &columns) ||
+        (n_dims == 2 && part.from->shape[lead + !part.turned] != m->tensor.shape[!m->turned]) ||
+        (m->n && part.from->dtype != m->tensor.dtype))
+        return false;
+    for (; n > 0 && !ckr__failed(g->c); first += part.n, n -= part.n) {
+        part.n = grouped ? ckr__min_i64(n, unit - first % unit) : n;
+        part.row = begin + (grouped ? first / unit * all + first % unit : first);
+        ckr__made_add(g->c, m, &part);
+    }
+    return true;
+}
+
+/* The roles whose rows a role's tensor of the family has; how many. */
+static int ckr__gpt_parts(const ckr__gpt *g, int role, int parts[3])
+{
+    const bool qkv = role == CKR__GPT_QKV, mlp = role == CKR__GPT_GATE_UP;
+    int n = qkv ? 3 : mlp && g->gated ? 2 : 1, i;
+    for (i = 0; i < n; i++)
+        parts[i] = qkv ? CKR__GPT_Q + i : mlp ? CKR__GPT_UP + i + 1 - n : role;
+    return n;
 }
 
 /* A tensor under another name: itself; what several get is a copy in all but one. */
@@ -37846,16 +37740,12 @@ static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_names *to, int64_t 
 static uint64_t ckr__gpt_group(const ckr__gpt *g, const ckr__map *groups, int64_t layer, int role,
                                int bias)
 {
-    const bool qkv = role >= CKR__GPT_Q && role <= CKR__GPT_V;
-    const int whole = qkv ? CKR__GPT_QKV : CKR__GPT_GATE_UP;
     const char *name;
     uint64_t at;
-    int k;
-    for (k = 0; (name = ckr__gpt_name(g->c, &g->names, layer, role, bias, k)) != NULL; k++)
-        if (ckr__map_find(groups, name, strlen(name), &at)) return at;
-    return qkv || role == CKR__GPT_GATE || role == CKR__GPT_UP
-               ? ckr__gpt_group(g, groups, layer, whole, bias)
-               : UINT64_MAX;
+    for (; role >= 0; role = ckr__gpt_whole(role))
+        for (int k = 0; (name = ckr__gpt_name(g->c, &g->names, layer, role, bias, k)) != NULL; k++)
+            if (ckr__map_find(groups, name, strlen(name), &at)) return at;
+    return UINT64_MAX;
 }
 
 /* All slots of a role's weight and bias go to the state, its name into its group. */
@@ -37946,8 +37836,8 @@ static void ckr__gpt_carry(ckr__gpt *g)
         const ckr_tensor *t = ckr__gpt_param(g, role);
         for (n = 0; t && !stacked && (name = ckr__gpt_name(g->c, as, 0, role, 0, n)) != NULL; n++)
             if (!strcmp(name, t->name)) break;
-        if (!t && role == CKR__GPT_HEAD && g->tied && g->s->n_ties) t = g->s->tensors[0];
-        ckr__node_push(g->c, which, ckr__node_int(g->c, t ? n : -1));
+        if (!t && (role != CKR__GPT_HEAD || !g->s->n_ties)) n = -1;    /* a tied head has a name */
+        ckr__node_push(g->c, which, ckr__node_int(g->c, n));
     }
     d = ckr__node_dict(
         g->c, "family",
@@ -37995,10 +37885,10 @@ static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_stat
     for (i = 0; i < CKR__GPT_FAMILIES && family; i++)
         if (!strcmp(family, ckr__gpt_families[i].name)) to.family = &ckr__gpt_families[i];
     if (!to.family || !to.outer || !to.base || !ckr_node_is_list(which) ||
-        which->count != CKR__GPT_ROLES)
+        which->count != CKR__GPT_ROLES || !to.family->layers)
         return s;
     for (i = 0; i < CKR__GPT_ROLES; i++) {
-        if (!ckr_node_i64(which->u.items[i], &n) || n < -1 || n > 9) return s;
+        if (!ckr_node_i64(which->u.items[i], &n) || n < -1 || n >= CKR__GPT_VERSIONS) return s;
         to.which[i] = (int8_t)n;
     }
     to.turned = ckr_node_get(d, "turned") && !ckr__gpt_off(ckr_node_get(d, "turned"));
@@ -38077,10 +37967,9 @@ static ckr_tensor *ckr__fsdp_take(ckr__fsdp *f, uint32_t rank, const char *path,
                                   const char *slot, const ckr_view *v)
 {
     ckr__part p = ckr__part_make(path, name, slot, v, v->n_dims, v->shape, rank);
-    const ckr__held *h;
     p.alone = !v->dist;
     p.replica = f->ranks[rank].replica > 0;
-    h = ckr__part_add(&f->load, &p);
+    const ckr__held *h = ckr__part_add(&f->load, &p);
     return h ? h->tensor : NULL;
 }
 
@@ -38088,12 +37977,11 @@ static ckr_tensor *ckr__fsdp_take(ckr__fsdp *f, uint32_t rank, const char *path,
 
 static bool ckr__mesh_equal(const ckr_mesh *a, const ckr_mesh *b)
 {
-    uint32_t d;
     if (a == b) return true;
     if (!a || !b || !ckr__same_dims(a->n_dims, a->shape, b->n_dims, b->shape) ||
         !a->names != !b->names || strcmp(a->device_type, b->device_type) != 0)
         return false;
-    for (d = 0; a->names && d < a->n_dims; d++)
+    for (uint32_t d = 0; a->names && d < a->n_dims; d++)
         if (strcmp(a->names[d], b->names[d]) != 0) return false;
     return !memcmp(a->ranks, b->ranks, (size_t)ckr__mesh_size(a) * sizeof *a->ranks);
 }
@@ -38103,10 +37991,9 @@ static void ckr__fsdp_place(ckr__fsdp *f)
 {
     const ckr_mesh *m = f->mesh;
     const uint64_t n = m ? ckr__mesh_size(m) : f->n_ranks;
-    uint64_t i;
     uint32_t seen = 0;
     f->n_shards = m ? (uint32_t)m->shape[m->n_dims - 1] : f->n_ranks;
-    for (i = 0; i < n && !ckr__failed(f->c); i++) {
+    for (uint64_t i = 0; i < n && !ckr__failed(f->c); i++) {
         const int64_t r = m ? m->ranks[i] : (int64_t)i;
         if (r < 0 || r >= (int64_t)f->n_ranks) continue;
         f->ranks[r].shard = (uint32_t)(i % f->n_shards);
@@ -38143,7 +38030,6 @@ static void ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const
 {
     const ckr_view *v = n->u.view;
     const char *path = f->ranks[rank].model_path, *why = NULL;
-    ckr__fsdp_param *p;
     uint64_t at = 0;
     const bool met = ckr__map_find(&f->names, key, strlen(key), &at);
     if (ckr__view_odd(v) && !v->dist)
@@ -38157,7 +38043,7 @@ static void ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const
         ckr__fail_with(f->c, CKR_ITEM_RANK_DIFFERS, path, key, why, ckr__fsdp_remedy);
     if (ckr__failed(f->c)) return;
     if (!met) {
-        p = CKR__PUSH(ckr__fsdp_param, f->c, f->params, f->n_params);
+        ckr__fsdp_param *p = CKR__PUSH(ckr__fsdp_param, f->c, f->params, f->n_params);
         p->key = key;
         p->name = *f->head ? ckr__printf(f->c, "%s%s", f->head, key) : key;
         p->node = n;
@@ -38172,9 +38058,8 @@ static void ckr__fsdp_weight(ckr__fsdp *f, uint32_t rank, const char *key, const
 /* The bytes of a view, or of a rank's shard: where they are tells tied names. */
 static const ckr_view *ckr__fsdp_local(const ckr_view *v)
 {
-    uint64_t i;
     if (!v->dist) return v;
-    for (i = 0; i < v->dist->n_shards; i++)
+    for (uint64_t i = 0; i < v->dist->n_shards; i++)
         if (v->dist->shards[i].local) return v->dist->shards[i].local;
     return NULL;
 }
@@ -38183,12 +38068,11 @@ static const ckr_view *ckr__fsdp_local(const ckr_view *v)
 static void ckr__fsdp_ties(ckr__fsdp *f)
 {
     ckr__shared seen = CKR_ZERO;
-    uint64_t i, at;
     seen.map.c = f->c;
-    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
+    for (uint64_t i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
         ckr__fsdp_param *p = &f->params[i];
         const ckr_view *v = ckr__fsdp_local(p->node->u.view);
-        at = i;
+        uint64_t at = i;
         if (!v || !ckr__shared_before(&seen, v, &at)) continue;
         ckr__tie_add(f->c, f->s, f->params[at].name, p->name);
         p->tied = true;
@@ -38201,8 +38085,8 @@ static void ckr__fsdp_model(ckr__fsdp *f, uint32_t rank, const ckr_view **views)
 {
     const ckr__fsdp_rank *x = &f->ranks[rank];
     ckr__walk w = ckr__walk_in(x->model);
-    uint64_t i, n = 0;
-    for (i = 0; i < f->n_params; i++) views[i] = NULL;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < f->n_params; i++) views[i] = NULL;
     while (ckr__walk_on(&w) && !ckr__failed(f->c)) {
         const bool tensor = w.name && w.value->kind == CKR_NODE_TENSOR;
         n += tensor;
@@ -38219,7 +38103,7 @@ static void ckr__fsdp_model(ckr__fsdp *f, uint32_t rank, const ckr_view **views)
                       (unsigned long long)f->n_params);
     if (!rank) ckr__fsdp_place(f);
     if (!rank) ckr__fsdp_ties(f);
-    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
+    for (uint64_t i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
         ckr__fsdp_param *p = &f->params[i];
         ckr_tensor *t;
         p->buffer = p->buffer && f->cut;
@@ -38239,9 +38123,9 @@ typedef struct ckr__fsdp_lists { ckr__map found; uint64_t n; bool inner[CKR__FSD
 /* The next number between dots in a name from *at on; its end goes to *at. */
 static bool ckr__name_number(const char *name, size_t *at)
 {
-    size_t i = *at, n;
+    size_t i = *at;
     while (name[i]) {
-        n = strcspn(name + i, ".");
+        size_t n = strcspn(name + i, ".");
         if (n && strspn(name + i, "0123456789") == n && name[i + n]) {
             *at = i + n;
             return true;
@@ -38254,9 +38138,9 @@ static bool ckr__name_number(const char *name, size_t *at)
 /* The name up to `end`, a star for every number: which list of layers it is in. */
 static size_t ckr__name_list(const char *name, size_t end, char out[256])
 {
-    size_t i = 0, n = 0, k;
+    size_t i = 0, n = 0;
     while (i < end && n < 250) {
-        k = strcspn(name + i, ".");
+        size_t k = strcspn(name + i, ".");
         if (k && strspn(name + i, "0123456789") == k) out[n++] = '*';
         else if (n + k < 250) memcpy(out + n, name + i, k), n += k;
         i += k + 1;
@@ -38273,17 +38157,16 @@ static bool ckr__fsdp_is_own(const ckr__fsdp_param *p)
 static void ckr__fsdp_find_lists(ckr__fsdp *f, ckr__fsdp_lists *l)
 {
     char list[256];
-    uint64_t i;
     memset(l, 0, sizeof *l);
     l->found.c = f->c;
-    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
-        const char *key = f->params[i].key, *text;
-        size_t at = 0, n, depth;
+    for (uint64_t i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
+        const char *key = f->params[i].key;
+        size_t at = 0, depth;
         for (depth = 0; ckr__fsdp_is_own(&f->params[i]) && ckr__name_number(key, &at); depth++) {
-            n = ckr__name_list(key, at, list);
+            size_t n = ckr__name_list(key, at, list);
             if (l->n >= CKR__FSDP_LISTS || ckr__map_find(&l->found, list, n, NULL)) continue;
             l->inner[l->n] = depth > 0;
-            text = ckr__strndup(f->c, list, n);
+            const char *text = ckr__strndup(f->c, list, n);
             if (text) ckr__map_put(&l->found, text, n, l->n++, NULL);
         }
     }
@@ -38296,7 +38179,7 @@ static void ckr__fsdp_wrap(ckr__fsdp *f, const ckr__fsdp_lists *l, uint32_t mask
 {
     ckr__map units = CKR_ZERO;
     char list[256];
-    uint64_t i, id, n_units = 1, *now;
+    uint64_t i, id, n_units = 1;
     units.c = f->c;
     for (i = 0; i < f->n_params; i++) {
         ckr__fsdp_param *p = &f->params[i];
@@ -38313,7 +38196,7 @@ static void ckr__fsdp_wrap(ckr__fsdp *f, const ckr__fsdp_lists *l, uint32_t mask
         }
     }
     ckr__map_free(&units);
-    now = CKR__NEW_N(f->c, uint64_t, n_units);
+    uint64_t *now = CKR__NEW_N(f->c, uint64_t, n_units);
     if (!now) return;
     for (i = 0; i < f->n_params; i++)
         if (ckr__fsdp_is_own(&f->params[i])) now[f->params[i].unit] = 1;
@@ -38325,14 +38208,13 @@ static void ckr__fsdp_wrap(ckr__fsdp *f, const ckr__fsdp_lists *l, uint32_t mask
 /* Where each parameter begins in its unit's vector, and how long the vectors are. */
 static void ckr__fsdp_layout(ckr__fsdp *f)
 {
-    uint64_t i;
     f->sizes = CKR__NEW_N(f->c, int64_t, f->n_units);
-    for (i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
+    for (uint64_t i = 0; i < f->n_params && !ckr__failed(f->c); i++) {
         ckr__fsdp_param *p = &f->params[i];
-        int64_t *size = &f->sizes[p->unit], elem, unit;
+        int64_t *size = &f->sizes[p->unit];
         if (!ckr__fsdp_is_own(p) || !p->tensor) continue;
-        elem = (int64_t)ckr_dtype_size(p->tensor->dtype);
-        unit = f->form == CKR__FSDP_ORIG && elem < 16 ? 16 / elem : 1;
+        int64_t elem = (int64_t)ckr_dtype_size(p->tensor->dtype);
+        int64_t unit = f->form == CKR__FSDP_ORIG && elem < 16 ? 16 / elem : 1;
         p->at = (*size + unit - 1) / unit * unit;
         if (p->numel > INT64_MAX / 4 - p->at)
             ckr__fail_with(f->c, CKR_ITEM_FSDP_UNITS, f->dir, p->key,
@@ -38375,14 +38257,13 @@ static bool ckr__fsdp_fits(const ckr__fsdp *f)
 {
     const bool flat = f->form == CKR__FSDP_FLAT;
     uint64_t i, number;
-    uint32_t r;
-    int64_t lo, hi, n;
-    for (r = 0; r < f->n_ranks; r++)
+    int64_t lo, hi;
+    for (uint32_t r = 0; r < f->n_ranks; r++)
         for (i = number = 0; i < (flat ? f->n_units : f->n_params); i++) {
             const ckr__fsdp_rank *x = &f->ranks[r];
             bool any = true;
             if (!flat && !ckr__fsdp_is_own(&f->params[i])) continue;
-            n = ckr__fsdp_stored(x->state[number++]);
+            int64_t n = ckr__fsdp_stored(x->state[number++]);
             if (flat) ckr__fsdp_range(f, (uint32_t)i, x->shard, &lo, &hi);
             else any = ckr__fsdp_overlap(f, &f->params[i], x->shard, &lo, &hi);
             if (n >= 0 && (!any || n != hi - lo)) return false;
@@ -38394,11 +38275,11 @@ static bool ckr__fsdp_fits(const ckr__fsdp *f)
 static void ckr__fsdp_units(ckr__fsdp *f)
 {
     ckr__fsdp_lists l;
-    uint32_t mask, bits, n, k;
+    uint32_t n, k;
     bool done = false;
     ckr__fsdp_find_lists(f, &l);
-    for (bits = 0; bits <= l.n && !done; bits++)
-        for (mask = 0; mask < 1u << l.n && !done && !ckr__failed(f->c); mask++) {
+    for (uint32_t bits = 0; bits <= l.n && !done; bits++)
+        for (uint32_t mask = 0; mask < 1u << l.n && !done && !ckr__failed(f->c); mask++) {
             for (k = n = 0; k < l.n; k++) n += mask >> k & 1;
             if (n != bits) continue;
             ckr__fsdp_wrap(f, &l, mask);
@@ -38419,9 +38300,9 @@ static void ckr__fsdp_units(ckr__fsdp *f)
 static void ckr__fsdp_units_guess(ckr__fsdp *f)
 {
     ckr__fsdp_lists l;
-    uint32_t mask = 0, k;
+    uint32_t mask = 0;
     ckr__fsdp_find_lists(f, &l);
-    for (k = 0; k < l.n; k++) mask |= (uint32_t)!l.inner[k] << k;
+    for (uint32_t k = 0; k < l.n; k++) mask |= (uint32_t)!l.inner[k] << k;
     ckr__fsdp_wrap(f, &l, mask);
     ckr__map_free(&l.found);
 }
@@ -38432,13 +38313,13 @@ static void ckr__fsdp_units_guess(ckr__fsdp *f)
 static void ckr__fsdp_number(ckr__fsdp *f)
 {
     const bool flat = f->form == CKR__FSDP_FLAT;
-    uint64_t i, n = 0;
-    for (i = 0; i < f->n_params; i++) n += ckr__fsdp_is_own(&f->params[i]);
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < f->n_params; i++) n += ckr__fsdp_is_own(&f->params[i]);
     f->n_numbers = flat ? f->n_units : n;
     f->first = CKR__NEW_N(f->c, int64_t, f->n_numbers);
     if (!f->first) return;
-    for (i = 0; i < f->n_numbers; i++) f->first[i] = -1;
-    for (i = f->n_params; i-- > 0;) {
+    for (uint64_t i = 0; i < f->n_numbers; i++) f->first[i] = -1;
+    for (uint64_t i = f->n_params; i-- > 0;) {
         ckr__fsdp_param *p = &f->params[i];
         p->number = -1;
         if (!ckr__fsdp_is_own(p)) continue;
@@ -38478,9 +38359,9 @@ static void ckr__fsdp_states(ckr__fsdp *f, ckr__fsdp_rank *x)
 /* How many parameters the groups list, and whether by name. */
 static uint64_t ckr__fsdp_listed(const ckr_node *groups, bool *named)
 {
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     *named = false;
-    for (i = 0; i < groups->count; i++) {
+    for (uint64_t i = 0; i < groups->count; i++) {
         const ckr_node *list = ckr_node_get(groups->u.items[i], "params");
         if (!ckr_node_is_list(list)) continue;
         n += list->count;
@@ -38492,8 +38373,7 @@ static uint64_t ckr__fsdp_listed(const ckr_node *groups, bool *named)
 /* Is a moment of the first rank a part, or whole? Else it is a piece of a flat parameter. */
 static bool ckr__fsdp_by_parts(const ckr__fsdp *f)
 {
-    uint64_t i;
-    for (i = 0; i < f->n_numbers; i++) {
+    for (uint64_t i = 0; i < f->n_numbers; i++) {
         ckr__walk w = ckr__walk_in(f->ranks[0].state[i]);
         while (ckr__walk_on(&w))
             if (w.value->kind == CKR_NODE_TENSOR && w.value->u.view->n_dims)
@@ -38507,8 +38387,8 @@ static void ckr__fsdp_row(ckr__fsdp *f, uint32_t rank, uint64_t number, const ch
                           const ckr_view *v)
 {
     const ckr__fsdp_rank *of = &f->ranks[rank];
-    int64_t at, lo, hi;
-    for (at = f->first[number]; at >= 0 && !ckr__failed(f->c); at = f->params[at].next) {
+    int64_t lo, hi;
+    for (int64_t at = f->first[number]; at >= 0 && !ckr__failed(f->c); at = f->params[at].next) {
         const ckr__fsdp_param *p = &f->params[at];
         ckr__part x = ckr__part_make(of->optim_path, p->name, slot, v, p->tensor->n_dims,
                                      p->tensor->shape, rank);
@@ -38546,9 +38426,8 @@ static void ckr__fsdp_slot(ckr__fsdp *f, uint32_t rank, uint64_t number, const c
 static void ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
 {
     bool *seen = CKR__NEW_N(f->c, bool, f->n_numbers);
-    uint64_t i, k;
-    int64_t at;
-    for (i = 0; i < list->count && !ckr__failed(f->c); i++) {
+    uint64_t k;
+    for (uint64_t i = 0; i < list->count && !ckr__failed(f->c); i++) {
         const ckr_node *raw = list->u.items[i], *params = ckr_node_get(raw, "params");
         ckr_group *g = ckr__group_add(f->c, f->s, raw);
         for (k = 0; ckr_node_is_list(params) && k < params->count && !ckr__failed(f->c); k++) {
@@ -38561,7 +38440,7 @@ static void ckr__fsdp_groups(ckr__fsdp *f, const ckr_node *list)
                 return;
             }
             seen[number] = true;
-            for (at = f->first[number]; at >= 0; at = f->params[at].next)
+            for (int64_t at = f->first[number]; at >= 0; at = f->params[at].next)
                 *CKR__PUSH(const char *, f->c, g->params, g->n_params) = f->params[at].name;
         }
     }
@@ -38593,7 +38472,6 @@ static void ckr__fsdp_slots(ckr__fsdp *f, uint32_t rank, uint64_t number)
 static void ckr__fsdp_optimizer(ckr__fsdp *f)
 {
     const ckr_node *root = f->ranks[0].optim, *list = ckr_node_get(root, "param_groups");
-    uint64_t n, i;
     uint32_t r;
     bool named;
     for (r = 0; r < f->n_ranks; r++)
@@ -38601,7 +38479,7 @@ static void ckr__fsdp_optimizer(ckr__fsdp *f)
             ckr__fail_with(f->c, CKR_ITEM_FILE_FORM, f->ranks[r].optim_path, NULL,
                            "expected the state dict of an optimizer: state and param_groups", NULL);
     if (ckr__failed(f->c)) return;
-    n = ckr__fsdp_listed(list, &named);
+    uint64_t n = ckr__fsdp_listed(list, &named);
     ckr__fsdp_number(f);
     if (!named && list->count > 1)
         ckr__fail_fmt(f->c, CKR_ITEM_OPTIMIZER_NAMES, f->ranks[0].optim_path, "param_groups",
@@ -38618,7 +38496,7 @@ static void ckr__fsdp_optimizer(ckr__fsdp *f)
     ckr__fsdp_number(f);
     ckr__fsdp_groups(f, list);
     for (r = 0; r < f->n_ranks; r++)
-        for (i = 0; i < f->n_numbers && !ckr__failed(f->c); i++) ckr__fsdp_slots(f, r, i);
+        for (uint64_t i = 0; i < f->n_numbers && !ckr__failed(f->c); i++) ckr__fsdp_slots(f, r, i);
     ckr__leave_others(f->c, f->s, ckr__base(f->ranks[0].optim_path), root, "state param_groups");
 }
 
@@ -38626,11 +38504,10 @@ static void ckr__fsdp_optimizer(ckr__fsdp *f)
 static ckr_result ckr__fsdp_read(ckr__fsdp *f)
 {
     const ckr_view **views = CKR__NEW_N(f->c, const ckr_view *, ckr__dict_n(f->ranks[0].model));
-    uint32_t r;
     f->names.c = f->c;
     f->first_group = f->s->n_groups;
     ckr__load_init(&f->load, f->c, f->s, CKR_ITEM_RANK_DIFFERS);
-    for (r = 0; r < f->n_ranks && !ckr__failed(f->c); r++) ckr__fsdp_model(f, r, views);
+    for (uint32_t r = 0; r < f->n_ranks && !ckr__failed(f->c); r++) ckr__fsdp_model(f, r, views);
     if (!ckr__failed(f->c) && f->ranks[0].optim) ckr__fsdp_optimizer(f);
     ckr__map_free(&f->names);
     return ckr__load_done(&f->load);
@@ -38659,14 +38536,13 @@ static void ckr__fsdp_names(ckr__fsdp_save *x)
 {
     ckr__fsdp *to = &x->to;
     const size_t n = strlen(to->head);
-    uint64_t i;
     if (x->from) {
         to->n_params = x->from->n_params;
         to->n_units = x->from->n_units;
         to->params = CKR__DUP(x->c, ckr__fsdp_param, x->from->params, to->n_params);
         return;
     }
-    for (i = 0; i < x->s->n_tensors; i++) {
+    for (uint64_t i = 0; i < x->s->n_tensors; i++) {
         const ckr_tensor *t = x->s->tensors[i];
         if (!strcmp(t->slot, "param") && ckr__starts(t->name, to->head)) {
             ckr__fsdp_param *p = CKR__PUSH(ckr__fsdp_param, x->c, to->params, to->n_params);
@@ -38676,7 +38552,7 @@ static void ckr__fsdp_names(ckr__fsdp_save *x)
             ckr__numel(t->n_dims, t->shape, &p->numel);
         }
     }
-    for (i = 0; i < x->s->n_ties; i++)
+    for (uint64_t i = 0; i < x->s->n_ties; i++)
         if (ckr__starts(x->s->ties[i].other, to->head)) {
             ckr__fsdp_param *p = CKR__PUSH(ckr__fsdp_param, x->c, to->params, to->n_params);
             p->name = x->s->ties[i].other;
@@ -38689,13 +38565,13 @@ static void ckr__fsdp_names(ckr__fsdp_save *x)
 static void ckr__fsdp_tensors(ckr__fsdp_save *x)
 {
     ckr__fsdp *to = &x->to;
-    uint64_t i, at, first;
-    for (i = 0; i < to->n_params && !ckr__failed(x->c); i++)
+    uint64_t at, first;
+    for (uint64_t i = 0; i < to->n_params && !ckr__failed(x->c); i++)
         ckr__map_put(&to->names, to->params[i].name, strlen(to->params[i].name), i, NULL);
     x->slots = ckr__slots_of(x->c, x->s, &to->names, to->n_params, "");
-    for (i = 0; x->slots && i < to->n_params; i++)
+    for (uint64_t i = 0; x->slots && i < to->n_params; i++)
         to->params[i].tensor = x->slots[i].param;
-    for (i = 0; i < x->s->n_ties && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < x->s->n_ties && !ckr__failed(x->c); i++) {
         const ckr_tie *tie = &x->s->ties[i];
         if (ckr__map_find(&to->names, tie->other, strlen(tie->other), &at) &&
             ckr__map_find(&to->names, tie->name, strlen(tie->name), &first))
@@ -38711,12 +38587,11 @@ static void ckr__fsdp_mesh(ckr__fsdp_save *x, const char *const names[2])
     const int64_t sizes[2] = { x->to.n_ranks / x->to.n_shards, x->to.n_shards };
     const bool copies = sizes[0] > 1;
     const int64_t *shape = CKR__DUP(x->c, int64_t, sizes, 2);
-    uint64_t i;
     if (!shape) return;
     x->mesh = ckr__mesh_new(x->c, was ? was->device_type : "cuda", copies ? 2 : 1,
                             copies ? shape : shape + 1,
                             !names || (was && !was->names) ? NULL : copies ? names : names + 1);
-    for (i = 0; i < x->to.n_params && !x->like; i++) {
+    for (uint64_t i = 0; i < x->to.n_params && !x->like; i++) {
         const ckr_node *n = x->to.params[i].node;
         if (n && n->u.view->dist) x->like = n;
     }
@@ -38730,7 +38605,6 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
     const bool optimizer = !(x->t->without & CKR_OPTIMIZER), parts = form == CKR__FSDP_PARTS,
                as_it_was = x->from && x->from->form == form;
     ckr__fsdp *to = &x->to;
-    uint32_t r;
     if (x->from && !as_it_was && x->from->n_rest)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "optimizer",
                      (int64_t)x->from->n_rest, 0,
@@ -38742,7 +38616,7 @@ static bool ckr__fsdp_prepare(ckr__fsdp_save *x, const char *head, uint32_t rank
     to->n_shards = shards;
     to->form = form;
     to->ranks = CKR__NEW_N(x->c, ckr__fsdp_rank, ranks);
-    for (r = 0; to->ranks && r < ranks; r++) {
+    for (uint32_t r = 0; to->ranks && r < ranks; r++) {
         to->ranks[r].shard = r % shards;
         to->ranks[r].replica = r / shards;
     }
@@ -38768,17 +38642,15 @@ static ckr_node *ckr__fsdp_shard(ckr__fsdp_save *x, const ckr__fsdp_param *p, co
     const ckr_dist *was = p->node ? p->node->u.view->dist : NULL;
     const uint32_t last = x->mesh->n_dims - 1;
     ckr_placement *places = CKR__NEW_N(x->c, ckr_placement, x->mesh->n_dims);
-    ckr__block *b;
     ckr_node *n = NULL;
-    uint32_t k;
     if (!places || (x->dist.f != x->f &&
                     !ckr__dist_begin(&x->dist, x->c, x->f, x->mesh, x->rank, x->like)))
         return NULL;
-    for (k = 0; k < last; k++) places[k].dim = -1;
+    for (uint32_t k = 0; k < last; k++) places[k].dim = -1;
     places[last].kind = CKR_PLACE_SHARD;
-    for (k = 0; was && was->placements && k < was->n_placements; k++)
+    for (uint32_t k = 0; was && was->placements && k < was->n_placements; k++)
         if (was->placements[k].kind == CKR_PLACE_SHARD) places[last].dim = was->placements[k].dim;
-    b = ckr__dist_block(x->c, x->mesh, x->rank, places, t->n_dims, t->shape);
+    ckr__block *b = ckr__dist_block(x->c, x->mesh, x->rank, places, t->n_dims, t->shape);
     if (b) n = ckr__entry_new(x->c, x->f, t->name, dtype, t->n_dims, b->shape);
     if (n)
         ckr__bind_flat(x->c, n->u.entry, t, x->to.ranks[x->rank].replica > 0, b, 0,
@@ -38823,12 +38695,12 @@ static void ckr__fsdp_put_rest(ckr__fsdp_save *x, ckr_node *d, const ckr_node *w
 static ckr_node *ckr__fsdp_put_model(ckr__fsdp_save *x, ckr__out_file *f, uint32_t rank)
 {
     const ckr_node *was = x->from ? x->from->ranks[0].model : NULL;
-    ckr_node *root, **made = CKR__NEW_N(x->c, ckr_node *, x->to.n_params);
-    uint64_t i, at;
+    ckr_node **made = CKR__NEW_N(x->c, ckr_node *, x->to.n_params);
+    uint64_t at;
     x->f = f;
     x->rank = rank;
-    root = ckr__fsdp_dict(x, CKR_NODE_ODICT, was);
-    for (i = 0; i < x->to.n_params && !ckr__failed(x->c); i++) {
+    ckr_node *root = ckr__fsdp_dict(x, CKR_NODE_ODICT, was);
+    for (uint64_t i = 0; i < x->to.n_params && !ckr__failed(x->c); i++) {
         const ckr__fsdp_param *p = &x->to.params[i];
         if (!p->tensor) continue;
         if (p->tied && ckr__map_find(&x->to.names, p->tensor->name, strlen(p->tensor->name), &at))
@@ -38848,19 +38720,17 @@ static ckr_node *ckr__fsdp_row_entry(ckr__fsdp_save *x, uint64_t number, const c
     const ckr__fsdp *to = &x->to;
     const ckr__fsdp_rank *of = &to->ranks[x->rank];
     const bool flat = to->form == CKR__FSDP_FLAT;
-    int64_t at = to->first[number], lo, hi, begin, end, n;
-    uint64_t k;
-    ckr_node *node;
+    int64_t at = to->first[number], lo, hi, begin, end;
     if (flat) ckr__fsdp_range(to, (uint32_t)number, of->shard, &begin, &end);
     else if (!ckr__fsdp_overlap(to, &to->params[at], of->shard, &begin, &end)) return NULL;
-    n = end - begin;
-    node = ckr__entry_new(x->c, x->f, to->params[at].name, dtype, 1, &n);
+    int64_t n = end - begin;
+    ckr_node *node = ckr__entry_new(x->c, x->f, to->params[at].name, dtype, 1, &n);
     for (; at >= 0 && node; at = to->params[at].next) {
         const ckr__fsdp_param *p = &to->params[at];
         const ckr__slots *s = &x->slots[at];
         const int64_t from = flat ? begin - p->at : begin;
         if (!ckr__fsdp_overlap(to, p, of->shard, &lo, &hi)) continue;
-        for (k = 0; k < s->n; k++)
+        for (uint64_t k = 0; k < s->n; k++)
             if (!strcmp(s->list[k]->slot, slot))
                 ckr__bind_flat(x->c, node->u.entry, s->list[k], of->replica > 0, NULL, lo, hi,
                                (uint64_t)(lo - from) * ckr_dtype_size(dtype));
@@ -38876,12 +38746,11 @@ static ckr_node *ckr__fsdp_put_state(ckr__fsdp_save *x, uint64_t number)
                rows = to->form != CKR__FSDP_PARTS && !(x->whole && orig);
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
     int64_t at = to->first[number], lo, hi;
-    uint64_t k;
     if (orig && rows &&
         !ckr__fsdp_overlap(to, &to->params[at], to->ranks[x->rank].shard, &lo, &hi))
         return NULL;
     for (; at >= 0; at = to->params[at].next)
-        for (k = 0; k < x->slots[at].n; k++) {
+        for (uint64_t k = 0; k < x->slots[at].n; k++) {
             const ckr_tensor *t = x->slots[at].list[k];
             if (ckr_node_get(d, t->slot)) continue;
             ckr__node_set(x->c, d, t->slot,
@@ -38901,13 +38770,13 @@ static ckr_node *ckr__fsdp_put_groups(ckr__fsdp_save *x, uint64_t most)
 {
     const ckr__fsdp *to = &x->to;
     ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *index = NULL;
-    uint64_t *of = CKR__NEW_N(x->c, uint64_t, to->n_numbers), i, k, at;
+    uint64_t *of = CKR__NEW_N(x->c, uint64_t, to->n_numbers), at;
     const ckr_group *last = NULL;
     if (!list || !of) return NULL;
-    for (i = 0; i < x->s->n_groups; i++) {
+    for (uint64_t i = 0; i < x->s->n_groups; i++) {
         const ckr_group *g = &x->s->groups[i];
         bool any = false;
-        for (k = 0; k < g->n_params; k++) {
+        for (uint64_t k = 0; k < g->n_params; k++) {
             if (!ckr__map_find(&to->names, g->params[k], strlen(g->params[k]), &at)) continue;
             if (!any && list->count == most && !ckr__node_equal(g->hyper, last->hyper)) return NULL;
             if (!any && list->count < most) {
@@ -38920,7 +38789,7 @@ static ckr_node *ckr__fsdp_put_groups(ckr__fsdp_save *x, uint64_t most)
             else if (to->params[at].number >= 0) of[to->params[at].number] = list->count;
         }
     }
-    for (i = 0; i < to->n_numbers && !x->named && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < to->n_numbers && !x->named && !ckr__failed(x->c); i++) {
         index = of[i] ? ckr__dict_value(list->u.items[of[i] - 1], "params") : NULL;
         if (index) ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i));
     }
@@ -38932,17 +38801,15 @@ static ckr_node *ckr__fsdp_put_optimizer(ckr__fsdp_save *x, ckr__out_file *f, ui
                                          ckr_node *groups)
 {
     const ckr_node *was = x->from ? x->from->ranks[0].optim : NULL;
-    ckr_node *root, *state, *v;
-    uint64_t i;
     x->f = f;
     x->rank = rank;
-    root = ckr__fsdp_dict(x, CKR_NODE_DICT, was);
-    state = ckr__fsdp_dict(x, CKR_NODE_DICT, ckr_node_get(was, "state"));
+    ckr_node *root = ckr__fsdp_dict(x, CKR_NODE_DICT, was);
+    ckr_node *state = ckr__fsdp_dict(x, CKR_NODE_DICT, ckr_node_get(was, "state"));
     ckr__node_set(x->c, root, "state", state);
     ckr__node_set(x->c, root, "param_groups", ckr__copy_tree(x->c, f, groups, NULL));
-    for (i = 0; i < x->to.n_numbers && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < x->to.n_numbers && !ckr__failed(x->c); i++) {
         const char *name = x->to.params[x->to.first[i]].key;
-        v = ckr__fsdp_put_state(x, i);
+        ckr_node *v = ckr__fsdp_put_state(x, i);
         if (v)
             ckr__node_pair(x->c, state, x->named ? ckr__node_str(x->c, name)
                                                  : ckr__node_int(x->c, (int64_t)i), v);
@@ -39010,10 +38877,9 @@ static uint32_t ckr__verl_kinds(ckr__ctx *c, const char *dir, uint32_t model)
 /* 2: a model's files are there; 1: others of its ranks. */
 static ckr_result ckr__verl_rate(ckr__ctx *c, const char *dir, int *rate)
 {
-    uint32_t i, kinds;
     *rate = 0;
-    for (i = 0; i < CKR__VERL_MODELS && !ckr__failed(c) && !*rate; i++) {
-        kinds = ckr__verl_kinds(c, dir, i);
+    for (uint32_t i = 0; i < CKR__VERL_MODELS && !ckr__failed(c) && !*rate; i++) {
+        uint32_t kinds = ckr__verl_kinds(c, dir, i);
         *rate = kinds & 1u << CKR__VERL_MODEL ? 2 : kinds != 0;
     }
     return c->err->code;
@@ -39043,18 +38909,16 @@ static const ckr__stream_key ckr__verl_streams[] = {
 static void ckr__verl_random(ckr__verl_run *v)
 {
     ckr__rank_streams k = CKR_ZERO;
-    uint32_t m;
     k.c = v->c;
     k.s = v->s;
     k.keys = ckr__verl_streams;
     k.scope = "dp";
     k.at = "/rng";
     for (; k.rank < v->s->topology.ranks; k.rank++)
-        for (m = 0; m < v->n_models && !ckr__failed(v->c); m++) {
+        for (uint32_t m = 0; m < v->n_models && !ckr__failed(v->c); m++) {
             const ckr__fileset *of = &v->models[m].files;
-            const ckr__rankfile *f;
             if (k.rank >= of->n_files[CKR__VERL_EXTRA]) continue;
-            f = of->files[CKR__VERL_EXTRA][k.rank];
+            const ckr__rankfile *f = of->files[CKR__VERL_EXTRA][k.rank];
             k.observed = of->n_files[CKR__VERL_EXTRA] > 1;
             k.assumed = !k.observed;
             k.name = v->models[m].stream;
@@ -39069,8 +38933,7 @@ static void ckr__verl_schedule(ckr__verl_run *v, ckr__verl_model *m)
 {
     const uint64_t first = m->fsdp.first_group;
     ckr__rankfile **f = m->files.files[CKR__VERL_EXTRA];
-    uint64_t i;
-    for (i = 0; i < m->files.n_files[CKR__VERL_EXTRA] && !ckr__failed(v->c); i++) {
+    for (uint64_t i = 0; i < m->files.n_files[CKR__VERL_EXTRA] && !ckr__failed(v->c); i++) {
         const ckr_node *state = ckr_node_get(f[i]->root, "lr_scheduler");
         int64_t now = -1, had = -1;
         if (!m->scheduler) m->scheduler = state;
@@ -39094,7 +38957,6 @@ static void ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, const cha
 {
     ckr__fsdp *f = &m->fsdp;
     ckr__fileset *k = &m->files;
-    uint32_t i;
     ckr__fileset_of(k, v->c, dir, ckr__verl_forms, false);
     ckr__fileset_trees(k, CKR__VERL_MODEL, NULL);
     ckr__fileset_trees(k, CKR__VERL_OPTIM, NULL);
@@ -39115,7 +38977,7 @@ static void ckr__verl_model_read(ckr__verl_run *v, ckr__verl_model *m, const cha
         ckr__say(v->c, "CKR_W_NO_RANDOM", CKR_LOST, "extra state", NULL, NULL,
                  "there are no files of it: the coming run seeds its own streams, and its "
                  "scheduler begins anew", NULL);
-    for (i = 0; i < f->n_ranks; i++) {
+    for (uint32_t i = 0; i < f->n_ranks; i++) {
         f->ranks[i].model = k->files[CKR__VERL_MODEL][i]->root;
         f->ranks[i].model_path = k->files[CKR__VERL_MODEL][i]->path;
         if (!k->n_files[CKR__VERL_OPTIM]) continue;
@@ -39138,10 +39000,9 @@ static void ckr__verl_loose(ckr__verl_run *v)
     static const ckr__form none[] = { { 0, NULL } };
     ckr__fileset k = CKR_ZERO;
     ckr__rankfile f;
-    uint64_t i;
     uint32_t m;
     ckr__fileset_of(&k, v->c, v->dir, none, true);
-    for (i = 0; i < k.n_files[0] && !ckr__failed(v->c); i++) {
+    for (uint64_t i = 0; i < k.n_files[0] && !ckr__failed(v->c); i++) {
         const char *rel = k.files[0][i]->rel;
         for (m = 0; m < v->n_models; m++)
             if (ckr__starts(rel, v->models[m].dir) &&
@@ -39155,9 +39016,7 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
                                  ckr_state *s)
 {
     ckr__verl_run *v = CKR__NEW(c, ckr__verl_run);
-    const char *name, *run;
-    uint32_t i, kinds[CKR__VERL_MODELS];
-    bool both;
+    uint32_t kinds[CKR__VERL_MODELS];
     (void)desc;
     if (!v) return c->err->code;
     v->c = c;
@@ -39165,9 +39024,9 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
     v->dir = dir;
     s->dialect = "verl";
     s->_kept->data = v;
-    for (i = 0; i < CKR__VERL_MODELS; i++) kinds[i] = ckr__verl_kinds(c, dir, i);
-    both = kinds[0] && kinds[1];
-    for (i = 0; i < CKR__VERL_MODELS && !ckr__failed(c); i++) {
+    for (uint32_t i = 0; i < CKR__VERL_MODELS; i++) kinds[i] = ckr__verl_kinds(c, dir, i);
+    bool both = kinds[0] && kinds[1];
+    for (uint32_t i = 0; i < CKR__VERL_MODELS && !ckr__failed(c); i++) {
         ckr__verl_model *m = &v->models[v->n_models];
         if (!kinds[i]) continue;
         m->dir = ckr__verl_models[i].dir;
@@ -39177,14 +39036,14 @@ static ckr_result ckr__verl_read(ckr__ctx *c, const char *dir, const ckr_open_de
         ckr__verl_model_read(v, m, ckr__path_join(c, dir, m->dir),
                              both ? ckr__verl_models[i].head : "");
     }
-    name = ckr__own_name(c, dir);
-    run = ckr__parent(c, dir);
+    const char *name = ckr__own_name(c, dir);
+    const char *run = ckr__parent(c, dir);
     if (run) run = ckr__own_name(c, run);
     if (ckr__failed(c)) return c->err->code;
     v->bare = !ckr__runs_step(&ckr__verl_runs, name, &s->progress.step);
     if (v->bare) ckr__runs_step(&ckr__verl_runs, run, &s->progress.step);
     s->topology.tp = s->topology.pp = s->topology.ep = s->topology.cp = 1;
-    for (i = 0; i < v->n_models; i++)
+    for (uint32_t i = 0; i < v->n_models; i++)
         if (v->models[i].fsdp.n_ranks > s->topology.dp)
             s->topology.dp = s->topology.ranks = v->models[i].fsdp.n_ranks;
     ckr__verl_random(v);
@@ -39322,9 +39181,7 @@ static void ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *m, con
     const uint8_t form = version == 2                          ? CKR__FSDP_PARTS
                          : m->fsdp.form == CKR__FSDP_ORIG ? CKR__FSDP_ORIG : CKR__FSDP_FLAT;
     ckr__fsdp_save w = CKR_ZERO;
-    ckr__out_file *f;
     ckr_node *scheduler = NULL, *groups = NULL;
-    uint32_t r;
     w.c = x->c;
     w.s = x->s;
     w.t = x->t;
@@ -39338,8 +39195,8 @@ static void ckr__verl_put_model(ckr__verl_save *x, const ckr__verl_model *m, con
                     "verl builds one parameter group: it would refuse several that differ",
                     "make them equal with --set, or leave the optimizer out: --without "
                     "optimizer,groups");
-    for (r = 0; r < x->ranks && (groups || !optimizer) && !ckr__failed(x->c); r++) {
-        f = ckr__verl_out(x, m, CKR__VERL_MODEL, r);
+    for (uint32_t r = 0; r < x->ranks && (groups || !optimizer) && !ckr__failed(x->c); r++) {
+        ckr__out_file *f = ckr__verl_out(x, m, CKR__VERL_MODEL, r);
         if (f) f->root = ckr__fsdp_put_model(&w, f, r);
         f = optimizer ? ckr__verl_out(x, m, CKR__VERL_OPTIM, r) : NULL;
         if (f) f->root = ckr__fsdp_put_optimizer(&w, f, r, groups);
@@ -39364,7 +39221,6 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
     const char *step = ckr__printf(c, "%lld", (long long)ckr__step_done(s));
     const int64_t shards = ckr__option_int(t, "fsdp_size");
     ckr__verl_save x = CKR_ZERO;
-    uint32_t i;
     x.c = c;
     x.s = s;
     x.t = t;
@@ -39389,7 +39245,7 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
         actor->version = 2;
         ckr__verl_put_model(&x, actor, "", true);
     }
-    for (i = 0; from && i < from->n_models && !ckr__failed(c); i++)
+    for (uint32_t i = 0; from && i < from->n_models && !ckr__failed(c); i++)
         ckr__verl_put_model(&x, &from->models[i], from->models[i].fsdp.head, i == 0);
     if (from && !ckr__failed(c)) ckr__loose_put(out, &from->loose, from->dir, x.dir);
     if (ckr__failed(c) || !*x.dir) return c->err->code;
@@ -39477,6 +39333,7 @@ typedef struct ckr__nt_param {
     const char     *version;
     const ckr_node *extra;     /* metadata with more keys than the three, or NULL        */
     const ckr_node *group;     /* as stored, first copy                                  */
+    double          step;      /* of what is adopted, where it has moments; else 0       */
     const ckr_node *state;     /* the same                                               */
 } ckr__nt_param;
 
@@ -39496,6 +39353,7 @@ typedef struct ckr__nt {
     const uint32_t  *owner;            /* the stage of each block, as HEAD would assign it */
     int64_t          hidden, heads, kv_heads, head_dim, inter, layers, vocab, multiple;
     bool             tied, qwen, starcoder, plain_partition;
+    bool             adopted;          /* another framework's: nothing of it was written */
     const char      *version;
     ckr_topology     of;
     int64_t          step;
@@ -39937,12 +39795,27 @@ static uint32_t *ckr__nt_partition(ckr__ctx *c, const ckr__nt *r, uint32_t pp, i
     return owner;
 }
 
-/* Sets each parameter's block and leaf, and checks that no layer is absent or one too many. */
+/* The parameter's block and leaf, of its name. */
+static void ckr__nt_place(const ckr__nt *r, ckr__nt_param *p)
+{
+    const int64_t k = ckr__nt_layer(p->name);
+    int row;
+    p->block = k >= 0                                ? 1 + k
+               : ckr__nt_is(p, "token_embedding.")   ? 0
+               : ckr__nt_is(p, ".final_layer_norm.") ? r->layers + 1
+               : ckr__nt_is(p, ".lm_head.")          ? r->layers + 2
+                                                     : -1;
+    for (row = 0; !ckr__nt_is(p, ckr__nt_modules[row].part); row++)
+        if (r->qwen && row == CKR__NT_QWEN_NORM && ckr__nt_is(p, "post_attention_layernorm"))
+            break;
+    p->leaf = 2 * row + ckr__nt_is(p, ".bias");
+}
+
+/* Sets each parameter's place, and checks that no layer is absent or one too many. */
 static ckr_result ckr__nt_blocks(ckr__nt *r)
 {
     uint64_t i;
-    int64_t top = -1, k;
-    int row;
+    int64_t top = -1;
     bool head = false, embedding = false;
     for (i = 0; i < r->n_params; i++) top = ckr__max_i64(top, ckr__nt_layer(r->params[i]->name));
     if (!r->layers) r->layers = top + 1;
@@ -39957,16 +39830,7 @@ static ckr_result ckr__nt_blocks(ckr__nt *r)
                                     "model/model/decoder");
     for (i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->params[i];
-        k = ckr__nt_layer(p->name);
-        p->block = k >= 0                                ? 1 + k
-                   : ckr__nt_is(p, "token_embedding.")   ? 0
-                   : ckr__nt_is(p, ".final_layer_norm.") ? r->layers + 1
-                   : ckr__nt_is(p, ".lm_head.")          ? r->layers + 2
-                                                         : -1;
-        for (row = 0; !ckr__nt_is(p, ckr__nt_modules[row].part); row++)
-            if (r->qwen && row == CKR__NT_QWEN_NORM && ckr__nt_is(p, "post_attention_layernorm"))
-                break;
-        p->leaf = 2 * row + ckr__nt_is(p, ".bias");
+        ckr__nt_place(r, p);
         embedding = embedding || p->block == 0;
         head = head || p->block == r->layers + 2;
     }
@@ -40930,6 +40794,14 @@ static const ckr__stream_key ckr__nt_streams[] = {
     { NULL, NULL, NULL, false }
 };
 
+/* The streams' name in a set of states; NULL: those of a run that was another framework's, which
+   Nanotron has in one set, keep their own. */
+static const char *ckr__nt_stream_name(const ckr_state *s, bool adopted, const char *set)
+{
+    adopted = adopted || ckr_node_get(s->carried, "gpt");
+    return adopted && set && !strcmp(set, "tp_synced") ? NULL : set;
+}
+
 /* What an object has; NULL: it is none. */
 static const ckr_node *ckr__nt_attributes(const ckr_node *n)
 {
@@ -40960,10 +40832,11 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
         of.rel = f->rel;
         for (k = 0; k < dict->count; k++) {
             const ckr_node *st = ckr__nt_attributes(ckr__dict_at(dict, k));
-            of.name = ckr__dict_key(dict, k);
-            if (!of.name || !ckr_node_is_dict(st))
+            const char *set = ckr__dict_key(dict, k);
+            if (!set || !ckr_node_is_dict(st))
                 return ckr__nt_bad_file(r, f, "_dict", "objects RandomState by name");
-            of.at = ckr__printf(r->c, "/%s", of.name);
+            of.name = ckr__nt_stream_name(r->s, false, set);
+            of.at = ckr__printf(r->c, "/%s", set);
             ckr__streams_read(&of, st);
         }
     }
@@ -41109,7 +40982,7 @@ typedef struct ckr__nt_stage { ckr__nt_item **items; uint64_t n; } ckr__nt_stage
 
 static const ckr__bounds ckr__nt_bounds = {
     "tp pp dp cp zero", CKR_ITEM_EP_SIZE, "HEAD cannot be built with expert parallelism", 1,
-    CKR_ITEM_NANOTRON_SOURCE, ckr__params_kept, ckr__groups_kept, ckr__clock_kept,
+    CKR_ITEM_OK, ckr__params_kept, ckr__groups_kept, ckr__clock_kept,
     "the scheduler's files are of the optimizer's groups: without these none is loaded, and the "
     "schedule starts again"
 };
@@ -41375,7 +41248,7 @@ static void ckr__nt_copy_others(ckr__nt_job *x, ckr__out_file *f, const ckr_node
                                 const char *known)
 {
     uint64_t i;
-    for (i = 0; i < root->count; i++) {
+    for (i = 0; i < ckr__dict_n(root); i++) {
         const char *key = ckr__dict_key(root, i);
         if (!key || !ckr__word_in(known, key))
             ckr__node_pair(x->c, f->root, root->u.items[2 * i],
@@ -41392,7 +41265,8 @@ static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t 
     const ckr_tensor *from;
     const ckr_dtype dtype = ckr__cast_of(p->param, p->master, x->t->dtype, &from);
     const ckr__block *block = p->blocks[rank];
-    const ckr_node *old = p->src->shards[other || whole ? 0 : rank]->root;
+    const ckr_node *old =
+        x->nt->adopted ? NULL : p->src->shards[other || whole ? 0 : rank]->root;
     const char *dot = strrchr(p->name, '.'), *leaf = dot ? dot + 1 : p->name,
                *dirs = ckr__printf(x->c, "model.%.*s", (int)(leaf - p->name), p->name);
     ckr__rankfile at = CKR_ZERO;
@@ -41415,7 +41289,7 @@ static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t 
         return;
     /* other tensors that lay in a shard's file belong to its rank */
     if (!other) ckr__nt_copy_others(x, f, old, "data");
-    else if (!rank) x->n_lost += old->count - 1;
+    else if (!rank && old) x->n_lost += old->count - 1;
     if (from != p->param) ckr__bind_taken_for(e->u.entry, 0, p->param, NULL);
 }
 
@@ -41491,7 +41365,10 @@ static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr_
 {
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
     const ckr_node *old = p->src->state;
+    const float step = (float)p->src->step;
+    const ckr_view *v = step > 0 ? ckr__value_view(x->c, CKR_DTYPE_F32, &step) : NULL;
     uint64_t i;
+    if (v) ckr__node_set(x->c, st, "step", ckr__entry_copy(x->c, f, "step", v));
     for (i = 0; i < p->n_slots; i++) {
         const ckr_tensor *t = p->slots[i];
         const bool master = !strcmp(t->slot, "master");
@@ -41709,7 +41586,7 @@ static ckr_result ckr__nt_schedule_plan(ckr__nt_job *x)
     h.clocked = h.rounds = true;
     r = ckr__hold_schedule(&h, x->c, x->out, s, x->step, "nanotron", ckr__nt_curve, s);
     x->schedule = h.fit;
-    if (!h.fit) x->c->refused = true;
+    if (!h.fit && !(x->t->without & CKR_SCHEDULE)) x->c->refused = true;
     return r == CKR_OK && h.fit && x->out->rounded ? ckr__nt_meet_here(x, s) : r;
 }
 
@@ -41741,6 +41618,7 @@ static void ckr__nt_say_head(ckr__nt_job *x)
         ckr__say(x->c, "CKR_FIX_NANOTRON_LR", CKR_CHANGED,
                  ckr__printf(x->c, "lr of %llu groups", (unsigned long long)n), a, b, why, NULL);
     if (x->t->without & CKR_SCHEDULE) return;
+    if (!old && x->nt->adopted) return;
     if (!old) {
         ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_CHANGED, "lr_scheduler", NULL, NULL,
                  "the checkpoint has no scheduler; its state was made from step and initial LR",
@@ -41954,7 +41832,7 @@ static void ckr__nt_config_run(ckr__nt_job *x)
         };
         for (i = 0; i < sizeof rows / sizeof *rows; i++)
             if (rows[i].when)
-                ckr__nt_config(x, CKR__NT_TELL | (rows[i].write ? CKR__NT_WRITE : 0u),
+                ckr__nt_config(x, CKR__NT_TELL | (rows[i].write ? (unsigned)CKR__NT_WRITE : 0u),
                                rows[i].pointer, rows[i].value, rows[i].otherwise);
     }
 }
@@ -42023,6 +41901,17 @@ static void ckr__nt_emit_model_config(ckr__nt_job *x)
 
 /* emit: random ------------------------------------------------------------------ */
 
+/* A file's object without states. */
+static ckr_node *ckr__nt_random_new(ckr__ctx *c)
+{
+    ckr_node *none = ckr__node(c, CKR_NODE_NONE);
+    ckr_node *state = ckr__node_dict(c, "random", none, "numpy", none, "torch_cpu", none,
+                                     "torch_cuda", none, CKR__END);
+    state = ckr__dist_new(c, NULL, "nanotron.random.RandomState", NULL, state);
+    state = ckr__node_dict(c, "_dict", ckr__node_dict(c, "tp_synced", state, CKR__END), CKR__END);
+    return ckr__dist_new(c, NULL, "nanotron.random.RandomStates", NULL, state);
+}
+
 /* The file of a rank of the coming run: an old one's, with the streams that were decided. */
 static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t at[4],
                                 uint64_t rank)
@@ -42032,21 +41921,23 @@ static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t
                    replica = at[CKR__DP] < was->dp ? at[CKR__DP] : 0,
                    tp = at[CKR__TP] < was->tp ? at[CKR__TP] : 0,
                    from = (stage * was->dp + replica) * was->tp + tp;
-    const ckr_node *root = x->nt->f.files[CKR__NT_RANDOM][from]->root,
-                   *old = ckr_node_get(ckr__nt_attributes(root), "_dict");
+    const ckr_node *root = x->nt->adopted ? ckr__nt_random_new(x->c)
+                                          : x->nt->f.files[CKR__NT_RANDOM][from]->root,
+                   *old = root ? ckr_node_get(ckr__nt_attributes(root), "_dict") : NULL;
     ckr_node *states = ckr__node(x->c, CKR_NODE_DICT), *map;
     ckr__rank_streams k = CKR_ZERO;
     uint64_t i;
     k.c = x->c;
     k.coming = x->s;
     k.keys = ckr__nt_streams;
-    k.rank = (uint32_t)rank;
-    for (i = 0; i < old->count; i++) {
+    k.rank = (uint32_t)rank - (x->nt->adopted ? at[CKR__TP] : 0);
+    for (i = 0; i < ckr__dict_n(old); i++) {
         const ckr_node *set = ckr__dict_at(old, i);
-        k.name = ckr__dict_key(old, i);
+        k.name = ckr__nt_stream_name(x->s, x->nt->adopted, ckr__dict_key(old, i));
         ckr__node_pair(x->c, states, old->u.items[2 * i],
                        ckr__node_object(x->c, set, ckr__streams_write(&k, set->u.object->state)));
     }
+    if (ckr__failed(x->c)) return;
     map = ckr__dict_copy(x->c, ckr__nt_attributes(root));
     ckr__node_set(x->c, map, "_dict", states);
     root = ckr__node_object(x->c, root, map);
@@ -42147,7 +42038,8 @@ static void ckr__nt_emit_scheduler(ckr__nt_job *x)
 
 static void ckr__nt_emit_random(ckr__nt_job *x)
 {
-    if (x->nt->f.n_files[CKR__NT_RANDOM] && !(x->t->without & CKR_RNG))
+    if ((x->nt->f.n_files[CKR__NT_RANDOM] || (x->nt->adopted && x->s->n_rng)) &&
+        !(x->t->without & CKR_RNG))
         ckr__nt_emit_ranks(x, CKR__NT_RANDOM_ROW, ckr__nt_random_file);
 }
 
@@ -42163,7 +42055,8 @@ static void ckr__nt_say_parts(ckr__nt_job *x)
         ckr__say(x->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
                  "the scheduler's files are of the optimizer's groups: without these none is "
                  "written", NULL);
-    if (!x->scheduler && x->nt->scheduler && !(without & CKR_PROGRESS))
+    if (!x->scheduler && (x->nt->scheduler || (x->nt->adopted && x->step)) &&
+        !(without & CKR_PROGRESS))
         ckr__say_int(x->c, "CKR_W_NANOTRON_COUNTERS", CKR_LOST, "step", x->step, 0,
                      "Nanotron reads its counters with the scheduler only: step, samples and "
                      "tokens start again at 0",
@@ -42174,6 +42067,458 @@ static void ckr__nt_emit_latest(ckr__nt_job *x)
 {
     const char *latest = ckr__printf(x->c, "%lld", (long long)x->step);
     ckr__out_text(x->out, "latest.txt", latest, latest ? strlen(latest) : 0);
+}
+
+/* >>nanotron.adopt ------------------------------------------------------------ */
+/* Another framework's Llama as a first save of Nanotron's has it, on one rank: names, documents and
+   groups of a checkpoint that was never written, from which the emitters above go on as from one of
+   their own. Nanotron builds the run from a configuration, which nobody had: all of it that decides
+   about the model and the updates is told. */
+
+typedef struct ckr__nt_adopt {
+    ckr__ctx    *c;
+    ckr__nt_job *x;
+    ckr__gpt     g;
+    ckr__nt     *r;            /* what it becomes                                        */
+    ckr_state   *own;          /* the state under Nanotron's names                       */
+    ckr_node    *curve;        /* parameters of the schedule                             */
+    ckr_dtype    as;           /* of parameters                                          */
+    bool         masters;
+} ckr__nt_adopt;
+
+/* What Nanotron's Llama cannot be. */
+static void ckr__nt_adopt_model(ckr__nt_adopt *a)
+{
+    const ckr__gpt *g = &a->g;
+    const char *why = g->positions                            ? "learned positions"
+                      : !g->gated                             ? "an MLP without a gate"
+                      : g->norms_biased || !g->names.family->rms ? "LayerNorm"
+                      : g->attention_biased || g->o_biased || g->mlp_biased
+                          ? "biases in linear layers"
+                      : g->qk_norm ? "norms of queries and keys"
+                      : g->head_dim * g->heads != g->hidden
+                          ? "heads that are together of another width"
+                          : NULL;
+    if (why)
+        ckr__gpt_misfit(&a->g, "model", ckr__printf(a->c, "Nanotron's Llama has no %s", why), NULL);
+    if (a->x->optimizer) ckr__gpt_adam(&a->g, a->own, "Nanotron");
+}
+
+static void ckr__nt_adopt_param(ckr__nt_adopt *a, ckr_tensor *t)
+{
+    ckr__nt *r = a->r;
+    ckr__nt_param *p = CKR__NEW(a->c, ckr__nt_param);
+    const struct ckr__nt_module *m;
+    const int64_t hd = r->head_dim, q = r->heads * hd, k = r->kv_heads * hd,
+                  chunks[2][3] = { { q, k, k }, { r->inter, r->inter, 0 } },
+                  units[3] = { hd, hd, hd };
+    bool qkv;
+    if (!p) return;
+    p->name = t->name;
+    ckr__nt_place(r, p);
+    m = &ckr__nt_modules[p->leaf / 2];
+    qkv = m->rows == CKR__NT_QKV;
+    p->order = CKR__NT_ORDERLESS;
+    p->dtype = t->dtype;
+    p->n_dims = t->n_dims;
+    p->shape = t->shape;
+    p->split.axis = !m->cols ? -1 : m->cols == CKR__NT_Q || m->cols == CKR__NT_INTER;
+    p->split.n_chunks = qkv ? 3 : m->rows == CKR__NT_GATE_UP ? 2 : 0;
+    if (p->split.n_chunks) p->split.chunks = CKR__DUP(a->c, int64_t, chunks[!qkv], 3);
+    if (m->unit == CKR__NT_HEAD) p->split.units = CKR__DUP(a->c, int64_t, units, 3);
+    p->split.vocab = m->rows == CKR__NT_VOCAB;
+    p->sharded = p->split.axis >= 0;
+    t->split = p->split;
+    ckr__map_put(&r->by_name, p->name, strlen(p->name), r->n_params, NULL);
+    *CKR__PUSH(ckr__nt_param *, a->c, r->params, r->n_params) = p;
+}
+
+/* The tensors that are written, and their parameters, in the order in which Nanotron registers
+   these. What is trained in 16 bits and was in more has a master. Steps become tensors anew. */
+static void ckr__nt_adopt_tensors(ckr__nt_adopt *a)
+{
+    const bool optimizer = a->x->optimizer, half = optimizer && ckr_dtype_size(a->as) < 4;
+    ckr_state *own = a->own;
+    ckr_tensor **all = NULL, *t;
+    uint8_t (*steps)[8] = NULL;
+    uint64_t i, n = 0, at;
+    int64_t step;
+    for (i = 0; i < own->n_tensors; i++)
+        if (!strcmp(own->tensors[i]->slot, "param")) ckr__nt_adopt_param(a, own->tensors[i]);
+    if (optimizer) ckr__step_bytes(a->c, a->x->out->src, &steps);
+    for (i = 0; i < own->n_tensors && !ckr__failed(a->c); i++) {
+        ckr__nt_param *p;
+        bool wide, param;
+        t = own->tensors[i];
+        wide = ckr_dtype_size(t->dtype) >= 4;
+        param = !strcmp(t->slot, "param");
+        if (!ckr__map_find(&a->r->by_name, t->name, strlen(t->name), &at)) continue;
+        p = a->r->params[at];
+        if (!strcmp(t->slot, "step")) {
+            if (steps && ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step))
+                p->step = (double)step;
+            continue;
+        }
+        if (!param && !optimizer) continue;
+        if (!strcmp(t->slot, "exp_avg") && !(p->step > 0))
+            p->step = (double)ckr__step_done(own);
+        if (!strcmp(t->slot, "master") && ckr_dtype_size(p->dtype) >= 4 && !half) continue;
+        if (param && half && wide && !ckr__tensor_find(own, t->name, "master")) {
+            *CKR__PUSH(ckr_tensor *, a->c, all, n) = ckr__made_copy(a->x->out, t, "param", a->as);
+            all[n - 1]->split = p->split;
+            t = CKR__DUP(a->c, ckr_tensor, t, 1);
+            if (t) t->slot = "master";
+        }
+        if (!t) return;
+        a->masters = a->masters || !strcmp(t->slot, "master");
+        *CKR__PUSH(ckr_tensor *, a->c, all, n) = t;
+    }
+    own->tensors = all;
+    own->n_tensors = n;
+    ckr__sort(a->c, (void **)(void *)a->r->params, (size_t)a->r->n_params, ckr__nt_param_cmp);
+}
+
+/* The parameters of Nanotron's curve for these phases. One that does not fall stays at its LR. */
+static ckr_node *ckr__nt_adopt_curve(ckr__ctx *c, const ckr__phases *k)
+{
+    const bool falls = k->shape != CKR__SH_CONST;
+    const double end = k->total > k->start ? k->total : k->start + 1;
+    const char *style = k->shape == CKR__SH_COSINE ? "cosine"
+                        : k->shape == CKR__SH_SQRT ? "1-sqrt"
+                                                     : "linear";
+    ckr_node *d = ckr__node_dict(
+        c, "learning_rate", ckr__node_float(c, k->top), "lr_decay_steps",
+        ckr__sw_number(c, end - k->start), "lr_decay_style", ckr__node_str(c, style),
+        "lr_warmup_steps", ckr__sw_number(c, k->warm), "lr_warmup_style",
+        ckr__node_str(c, k->warm > 0 ? "linear" : "constant"), "min_decay_lr",
+        ckr__node_float(c, falls ? k->low : k->top), "train_steps", ckr__sw_number(c, end),
+        CKR__END);
+    if (k->start > k->warm)
+        ckr__node_set(c, d, "lr_decay_starting_step", ckr__sw_number(c, k->start));
+    return d;
+}
+
+/* The schedule as one of Nanotron's; one that it has not stays, and the planner refuses it. Without
+   one the LR stays as it is. */
+static void ckr__nt_adopt_schedule(ckr__nt_adopt *a)
+{
+    ckr_state *own = a->own;
+    const ckr_schedule *now = own->n_schedules ? own->schedules : NULL;
+    const uint64_t n = now ? now->n_lanes : own->n_groups;
+    double *bases = CKR__NEW_N(a->c, double, n);
+    ckr__phases k = CKR_ZERO;
+    bool alike = true;
+    uint64_t i;
+    ckr_schedule *x = NULL;
+    a->r->s->n_schedules = 0;          /* none of Nanotron's was saved                   */
+    if (!a->x->optimizer) own->n_schedules = 0;
+    if (!a->x->optimizer || !n || !bases) return;
+    for (i = 0; i < n; i++) {
+        if (now) bases[i] = now->lanes[i].base;
+        else ckr_node_f64(ckr_node_get(own->groups[i].hyper, "lr"), &bases[i]);
+        alike = alike && ckr__same(bases[i], *bases);
+    }
+    k.shape = CKR__SH_CONST;
+    k.top = *bases;
+    if (now && !strcmp(now->kind, "nanotron")) a->curve = ckr__dict_copy(a->c, now->params);
+    else if (!now || ckr__phases_of(now, &k)) a->curve = ckr__nt_adopt_curve(a->c, &k);
+    if (!now && !alike)
+        ckr__gpt_misfit(&a->g, "schedule", "nothing tells the LR of the coming updates, and groups "
+                        "have different ones", "--to-schedule nanotron:...");
+    if (!now)
+        ckr__say(a->c, "CKR_NANOTRON_CONSTANT", CKR_APPROX, "schedule", NULL, "constant",
+                 "the source has no schedule, and Nanotron has no run without one: the LR stays as "
+                 "it is", "--to-schedule nanotron:...");
+    if (a->curve && (!now || ckr__plain_map(now)))
+        x = ckr__sched_try(a->c, "nanotron", a->curve, bases, n, NULL);
+    if (!x) return;
+    x->position = ckr__step_done(own);
+    own->schedules = a->r->s->schedules = x;
+    own->n_schedules = a->r->s->n_schedules = 1;
+    for (i = 0; i < own->n_groups && n == own->n_groups; i++)
+        ckr__node_set(a->c, own->groups[i].hyper, "initial_lr", ckr__node_float(a->c, bases[i]));
+}
+
+/* Groups of torch's AdamW, as Nanotron builds it, with the values that were decided. */
+static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
+{
+    ckr__ctx *c = a->c;
+    ckr_node *no = ckr__node_bool(c, false), *none = ckr__node(c, CKR_NODE_NONE),
+             *betas = ckr__tuple_node(c, 2, ckr__node_float(c, 0.9), ckr__node_float(c, 0.95));
+    const ckr_group *plain = NULL;
+    double wd;
+    uint64_t i, k;
+    for (i = 0; i < a->own->n_groups && !ckr__failed(c); i++) {
+        ckr_group *g = &a->own->groups[i];
+        ckr_node *d;
+        if (ckr__gpt_off(ckr_node_get(g->hyper, "decoupled_weight_decay")) &&
+            ckr_node_f64(ckr_node_get(g->hyper, "weight_decay"), &wd) && wd > 0)
+            plain = g;
+        d = ckr__node_dict(
+            c, "lr", ckr__node_float(c, 0), "weight_decay", ckr__node_float(c, 0), "betas", betas,
+            "eps", ckr__node_float(c, 1e-8), "amsgrad", no, "maximize", no, "foreach", none,
+            "capturable", no, "differentiable", no, "fused", no, "decoupled_weight_decay",
+            ckr__node_bool(c, true), CKR__END);
+        for (k = 0; k < 2 * ckr__dict_n(d); k += 2) {
+            ckr_node *v = ckr__dict_value(g->hyper, d->u.items[k]->u.str);
+            if (v && !ckr__is_str(d->u.items[k], "foreach") &&
+                !ckr__is_str(d->u.items[k], "decoupled_weight_decay"))
+                d->u.items[k + 1] = v;
+        }
+        g->hyper = d;
+        g->raw = NULL;
+    }
+    if (plain && a->x->optimizer)
+        ckr__say(c, "CKR_NANOTRON_DECAY", CKR_APPROX, "weight_decay", "of the gradient",
+                 "of the weights", "Nanotron's Adam is AdamW", NULL);
+}
+
+/* A document of the checkpoint as one that was read. */
+static void ckr__nt_adopt_text(ckr__nt_adopt *a, ckr__nt_text *text, const char *path,
+                               ckr_node *root, ckr__buf *b)
+{
+    if (root) ckr__json_put(b, root, 0, false);
+    text->path = path;
+    text->n = b->size;
+    text->bytes = b->failed ? NULL : ckr__strndup(a->c, (const char *)b->data, b->size);
+    text->root = root;
+    if (text->bytes && !root)
+        ckr__yaml_parse(a->c, path, (const uint8_t *)text->bytes, b->size, &text->root);
+    ckr__buf_free(b);
+}
+
+/* What the coming run must be started with: of the model, and of the updates where it is known. */
+static void ckr__nt_adopt_tell(ckr__nt_adopt *a)
+{
+    static const char model[] =
+        "model/dtype model/model_config/hidden_act model/model_config/hidden_size "
+        "model/model_config/intermediate_size model/model_config/is_llama_config "
+        "model/model_config/num_attention_heads model/model_config/num_hidden_layers "
+        "model/model_config/num_key_value_heads model/model_config/rms_norm_eps "
+        "model/model_config/rope_interleaved model/model_config/rope_theta "
+        "model/model_config/tie_word_embeddings model/model_config/vocab_size "
+        "parallelism/dp parallelism/pp parallelism/tp",
+                      curve[] =
+        "optimizer/accumulate_grad_in_fp32 optimizer/zero_stage "
+        "optimizer/learning_rate_scheduler/learning_rate "
+        "optimizer/learning_rate_scheduler/lr_decay_starting_step "
+        "optimizer/learning_rate_scheduler/lr_decay_steps "
+        "optimizer/learning_rate_scheduler/lr_decay_style "
+        "optimizer/learning_rate_scheduler/lr_warmup_steps "
+        "optimizer/learning_rate_scheduler/lr_warmup_style "
+        "optimizer/learning_rate_scheduler/min_decay_lr tokens/train_steps",
+                      batch[] = "tokens/batch_accumulation_per_replica tokens/micro_batch_size";
+    const struct { bool when; const char *keys, *otherwise; } rows[] = {
+        { true, model, "Nanotron builds the run from its configuration: it would be another model "
+                       "than that of the weights, or not find its files" },
+        { a->x->optimizer, curve, "Nanotron builds the optimizer and its curve from the "
+                                  "configuration that the run is started with" },
+        { a->own->batch > 0, batch, "an update takes other samples, without a word: steps, samples "
+                                    "and tokens no longer count the same" }
+    };
+    const char *p;
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (p = rows[i].keys; p && *p && rows[i].when; p = ckr__word_next(p)) {
+            const char *pointer = ckr__printf(a->c, "/%.*s", (int)strcspn(p, " "), p);
+            const ckr_node *v = pointer ? ckr_node_find(a->r->config.root, pointer) : NULL;
+            if (v)
+                ckr__setting(a->x->out, "config.yaml", ckr__key_with(a->c, pointer + 1, '/', '.'),
+                             v, NULL, true, rows[i].otherwise);
+        }
+}
+
+static const char *ckr__nt_yes(bool v)
+{
+    return v ? "true" : "false";
+}
+
+/* config.yaml as HEAD saves it, of what is known; else its defaults. */
+static void ckr__nt_adopt_config(ckr__nt_adopt *a)
+{
+    const ckr__nt *r = a->r;
+    const ckr__gpt *g = &a->g;
+    const ckr_topology *to = &a->x->to;
+    const int64_t samples = ckr__max_i64(0, a->own->progress.samples),
+                  tokens = a->own->progress.tokens;
+    const ckr_node *curve = a->curve,
+                   *hyper = a->x->optimizer ? a->own->groups[0].hyper : NULL,
+                   *betas = ckr_node_get(hyper, "betas");
+    const char *act = ckr_node_str(ckr_node_get(g->config, "hidden_act")),
+               *warm = ckr_node_str(ckr_node_get(curve, "lr_warmup_style")),
+               *style = ckr_node_str(ckr_node_get(curve, "lr_decay_style"));
+    double lr = 3e-4, low, start, decay = 1, warmup = 0, train, beta1 = 0.9, beta2 = 0.95,
+           eps = 1e-8, wd = 0;
+    int64_t positions = ckr__gpt_number(g, "max_position_embeddings", "n_positions"), length,
+            micro = 1, steps = 1;
+    ckr__buf b = CKR_ZERO;
+    b.c = a->c;
+    if (!positions) positions = 2048;
+    length = samples && tokens > 0 && tokens % samples == 0 ? tokens / samples : positions;
+    if (a->own->batch > 0) ckr__batch_split(a->own->batch, to->dp, &micro, &steps);
+    ckr_node_f64(ckr_node_get(curve, "learning_rate"), &lr);
+    low = lr;
+    ckr_node_f64(ckr_node_get(curve, "min_decay_lr"), &low);
+    ckr_node_f64(ckr_node_get(curve, "lr_warmup_steps"), &warmup);
+    train = (double)r->step + 1;
+    ckr_node_f64(ckr_node_get(curve, "train_steps"), &train);
+    if (!ckr_node_f64(ckr_node_get(curve, "lr_decay_steps"), &decay) && train > warmup)
+        decay = train - warmup;
+    start = ckr__nan();
+    ckr_node_f64(ckr_node_get(curve, "lr_decay_starting_step"), &start);
+    ckr_node_f64(ckr_node_at(betas, 0), &beta1);
+    ckr_node_f64(ckr_node_at(betas, 1), &beta2);
+    ckr_node_f64(ckr_node_get(hyper, "eps"), &eps);
+    ckr_node_f64(ckr_node_get(hyper, "weight_decay"), &wd);
+#define CKR__NT_F(v) ckr__double_text(a->c, v, true)
+#define CKR__NT_I(v) (long long)(v)
+    ckr__buf_printf(&b, "checkpoints:\n  checkpoint_interval: 1000\n"
+                        "  checkpoints_path: checkpoints\n"
+                        "  checkpoints_path_is_shared_file_system: false\n"
+                        "  load_lr_scheduler: true\n  load_optimizer: true\n"
+                        "  resume_checkpoint_path: null\n  save_final_state: false\n"
+                        "  save_initial_state: false\n");
+    ckr__buf_printf(&b, "data_stages:\n- data:\n    dataset: null\n    num_loading_workers: 1\n"
+                        "    seed: 42\n  name: Training Stage\n  sequence_length: %lld\n"
+                        "  start_training_step: 1\n", CKR__NT_I(length));
+    ckr__buf_printf(&b, "general:\n  benchmark_csv_path: null\n  consumed_train_samples: %lld\n"
+                        "  ignore_sanity_checks: true\n  project: ckptresume\n  run: ckptresume\n"
+                        "  seed: 42\n  step: %lld\nlighteval: null\n",
+                    CKR__NT_I(samples), CKR__NT_I(r->step));
+    ckr__buf_printf(&b, "logging:\n  iteration_step_info_interval: 1\n  log_level: info\n"
+                        "  log_level_replica: info\nmetrics_logging: null\n");
+    ckr__buf_printf(&b, "model:\n  ddp_bucket_cap_mb: 25\n  dtype: %s\n  init_method:\n"
+                        "    scaling_method: NUM_LAYERS\n    std: 0.02\n"
+                        "  make_vocab_size_divisible_by: %lld\n  model_config:\n",
+                    ckr_dtype_name(a->as), CKR__NT_I(r->multiple));
+    ckr__buf_printf(&b, "    _attn_implementation: flash_attention_2\n    attention_bias: false\n"
+                        "    bos_token_id: 1\n    eos_token_id: 2\n    hidden_act: %s\n"
+                        "    hidden_size: %lld\n    initializer_range: 0.02\n"
+                        "    intermediate_size: %lld\n    is_llama_config: true\n"
+                        "    max_position_embeddings: %lld\n    num_attention_heads: %lld\n"
+                        "    num_hidden_layers: %lld\n    num_key_value_heads: %lld\n",
+                    act ? act : "silu", CKR__NT_I(r->hidden), CKR__NT_I(r->inter),
+                    CKR__NT_I(positions), CKR__NT_I(r->heads), CKR__NT_I(r->layers),
+                    CKR__NT_I(r->kv_heads));
+    ckr__buf_printf(&b, "    pad_token_id: null\n    pretraining_tp: 1\n    rms_norm_eps: %s\n"
+                        "    rope_interleaved: %s\n    rope_scaling: null\n    rope_theta: %s\n"
+                        "    tie_word_embeddings: %s\n    use_cache: true\n    vocab_size: %lld\n"
+                        "    z_loss_coefficient: 0.0001\n    z_loss_enabled: false\n",
+                    CKR__NT_F(g->epsilon > 0 ? g->epsilon : 1e-6), ckr__nt_yes(g->interleaved),
+                    CKR__NT_F(g->rope_base > 0 ? g->rope_base : 10000.0), ckr__nt_yes(r->tied),
+                    CKR__NT_I(r->vocab));
+    ckr__buf_printf(&b, "optimizer:\n  accumulate_grad_in_fp32: %s\n  clip_grad: 1.0\n"
+                        "  learning_rate_scheduler:\n    learning_rate: %s\n"
+                        "    lr_decay_starting_step: %s\n    lr_decay_steps: %lld\n"
+                        "    lr_decay_style: %s\n    lr_warmup_steps: %lld\n"
+                        "    lr_warmup_style: %s\n    min_decay_lr: %s\n",
+                    ckr__nt_yes(a->masters), CKR__NT_F(lr),
+                    start == start ? ckr__printf(a->c, "%lld", CKR__NT_I(start)) : "null",
+                    CKR__NT_I(decay), style ? style : "linear", CKR__NT_I(warmup),
+                    warm ? warm : "linear", CKR__NT_F(low));
+    ckr__buf_printf(&b, "  optimizer_factory:\n    adam_beta1: %s\n    adam_beta2: %s\n"
+                        "    adam_eps: %s\n    name: adamW\n    torch_adam_is_fused: false\n"
+                        "  weight_decay: %s\n  weight_decay_exclude_named_params: []\n"
+                        "  zero_stage: %d\n", CKR__NT_F(beta1), CKR__NT_F(beta2), CKR__NT_F(eps),
+                    CKR__NT_F(wd), (int)to->zero);
+    ckr__buf_printf(&b, "parallelism:\n  context_parallel_size: %u\n  dp: %u\n"
+                        "  expert_parallel_size: 1\n  pp: %u\n  pp_engine: 1f1b\n"
+                        "  recompute_layer: false\n  tp: %u\n"
+                        "  tp_linear_async_communication: false\n  tp_mode: ALL_REDUCE\n"
+                        "  tp_recompute_allgather: true\nprofiler: null\ns3_upload: null\n",
+                    (unsigned)to->cp, (unsigned)to->dp, (unsigned)to->pp, (unsigned)to->tp);
+    ckr__buf_printf(&b, "tokenizer:\n  tokenizer_max_length: null\n"
+                        "  tokenizer_name_or_path: none\n  tokenizer_revision: null\n"
+                        "tokens:\n  batch_accumulation_per_replica: %lld\n"
+                        "  limit_test_batches: 0\n  limit_val_batches: 0\n"
+                        "  micro_batch_size: %lld\n  sequence_length: %lld\n"
+                        "  train_steps: %lld\n  val_check_interval: -1\n",
+                    CKR__NT_I(steps), CKR__NT_I(micro), CKR__NT_I(length), CKR__NT_I(train));
+#undef CKR__NT_F
+#undef CKR__NT_I
+    ckr__nt_adopt_text(a, &a->r->config, "config.yaml", NULL, &b);
+}
+
+/* The three documents, and what is only assumed in them. */
+static void ckr__nt_adopt_documents(ckr__nt_adopt *a)
+{
+    ckr__ctx *c = a->c;
+    ckr__nt *r = a->r;
+    ckr__buf b = CKR_ZERO;
+    const ckr_node *model;
+    b.c = c;
+    ckr__nt_adopt_config(a);
+    model = ckr_node_find(r->config.root, "/model/model_config");
+    ckr__nt_adopt_text(a, &r->model, "model_config.json", ckr__dict_copy(c, model), &b);
+    ckr__nt_adopt_text(
+        a, &r->meta, "checkpoint_metadata.json",
+        ckr__node_dict(c, "custom_metas", ckr__node(c, CKR_NODE_NONE), "version",
+                       ckr__node_str(c, r->version), "metas",
+                       ckr__node_dict(c, "last_stage_idx", ckr__node_int(c, 0), "last_train_step",
+                                      ckr__node_int(c, r->step), CKR__END), CKR__END), &b);
+    ckr__nt_adopt_tell(a);
+    if (!(a->g.rope_base > 0))
+        ckr__say(c, "CKR_NANOTRON_ROPE", CKR_APPROX, "rope_theta", NULL, "10000",
+                 "no configuration is beside the tensors: Nanotron's default is taken",
+                 "rope_theta of the coming run's configuration, where it was trained with another");
+    if (!(a->g.epsilon > 0))
+        ckr__say(c, "CKR_NANOTRON_EPSILON", CKR_APPROX, "rms_norm_eps", NULL, "1e-06",
+                 "no configuration is beside the tensors: Nanotron's default is taken",
+                 "rms_norm_eps of the coming run's configuration, where it was trained with "
+                 "another");
+}
+
+/* What the job is made from, and its state. False: it has refused, or failed. */
+static bool ckr__nt_adopted(ckr__nt_job *x)
+{
+    static const ckr_topology one = { 1, 1, 1, 1, 1, 1, 0 };
+    ckr__nt_adopt a = CKR_ZERO;
+    ckr__nt *r = CKR__NEW(x->c, ckr__nt);
+    const ckr_target *t = x->t;
+    a.c = x->c;
+    a.x = x;
+    a.r = r;
+    if (!r || !ckr__gpt_read(&a.g, x->c, x->out, x->s, t, CKR_ITEM_NANOTRON_SOURCE)) return false;
+    a.own = ckr__gpt_as(&a.g, CKR__GPT_NANOTRON);
+    if (!a.own) return false;
+    a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : a.own->tensors[0]->dtype;
+    r->c = r->by_name.c = x->c;
+    r->adopted = r->plain_partition = true;
+    r->dir = "";
+    r->version = "1.5";
+    r->of = one;
+    r->hidden = a.g.hidden;
+    r->heads = a.g.heads;
+    r->kv_heads = a.g.kv_heads;
+    r->head_dim = a.g.head_dim;
+    r->inter = a.g.ffn;
+    r->layers = a.g.layers;
+    r->vocab = a.g.vocab;
+    r->tied = a.g.tied;
+    r->multiple = 1;
+    r->step = ckr__step_done(a.own);
+    a.own->padded_vocab = a.g.vocab;
+    if (a.own->vocab <= 0) a.own->vocab = a.g.vocab;
+    if (a.own->progress.samples < 0 && a.own->batch > 0)
+        a.own->progress.samples = r->step * a.own->batch;
+    if (a.own->progress.samples < 0 && r->step)
+        ckr__say(x->c, "CKR_NANOTRON_SAMPLES", CKR_APPROX, "consumed_train_samples", NULL, "0",
+                 "nothing tells the samples that were taken: the data begins anew",
+                 "--set batch_size=N");
+    a.own->progress.step = r->step;
+    ckr__nt_adopt_model(&a);
+    if (!ckr__going(x->c)) return false;
+    ckr__nt_adopt_tensors(&a);
+    ckr__map_free(&r->by_name);
+    if (!a.own->topology.ranks) a.own->topology = one;
+    r->s = CKR__DUP(x->c, ckr_state, a.own, 1);
+    if (ckr__failed(x->c)) return false;
+    ckr__nt_adopt_groups(&a);
+    ckr__nt_adopt_schedule(&a);
+    ckr__nt_adopt_documents(&a);
+    x->nt = r;
+    x->s = a.own;
+    return ckr__going(x->c);
 }
 
 static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
@@ -42190,13 +42535,16 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.s = s;
     x.t = t;
     x.out = out;
-    x.nt = (const ckr__nt *)ckr__kept_data(s);
     x.to = t->topology;
     x.to.ep = 1;
     x.to.zero = t->topology.zero > 0;
-    x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
     x.optimizer = !(t->without & CKR_OPTIMIZER) && s->n_groups > 0;
     x.scheduler = x.optimizer && !(t->without & CKR_SCHEDULE);
+    if (!strcmp(s->dialect, "nanotron")) x.nt = (const ckr__nt *)ckr__kept_data(s);
+    if (x.nt && ckr_node_get(s->carried, "gpt"))
+        out->carried = ckr__node_dict(c, "gpt", ckr__dict_value(s->carried, "gpt"), CKR__END);
+    if (!x.nt && !ckr__nt_adopted(&x)) return c->err->code;
+    x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
     x.same = x.to.tp == x.nt->of.tp && x.to.pp == x.nt->of.pp && x.to.dp == x.nt->of.dp &&
              x.to.zero == x.nt->of.zero && x.nt->of.ep == 1;
     if (x.nt->of.ep > 1)
@@ -42219,7 +42567,7 @@ static const ckr__dialect ckr__nanotron = {
     "nanotron", NULL, ckr__nt_probe, ckr__nt_read, ckr__streams_held, ckr__nt_emit, NULL, NULL,
     NULL,
     "model_weight.safetensors model_weight_*.safetensors optimizer_pp-*.pt lr_scheduler_pp-*.pt "
-    "tp-*-of-*_pp-*-of-*.pt", NULL, &ckr__nt_schedules, &ckr__nt_bounds, false
+    "tp-*-of-*_pp-*-of-*.pt", "gpt heads kv_heads rng", &ckr__nt_schedules, &ckr__nt_bounds, false
 };
 
 #endif /* CKPTRESUME_NO_NANOTRON */
@@ -42271,26 +42619,18 @@ static ckr_result ckr__plain_part(ckr__ctx *c, ckr_state *s, const char *key, co
                                   const ckr_view *v, ckr_tensor **out)
 {
     const ckr_dist *d = v->dist;
-    const ckr__held *h;
+    const ckr__part p = ckr__part_make(c->files[0].path, key, slot, v, v->n_dims, v->shape,
+                                       (uint32_t)d->rank);
     ckr__load load;
-    ckr__part p = CKR_ZERO;
     int64_t all, n, have = 0;
-    uint64_t i;
-    for (i = 0; i < d->n_shards; i++)
+    for (uint64_t i = 0; i < d->n_shards; i++)
         if (d->shards[i].local && ckr__numel(v->n_dims, d->shards[i].count, &n)) have += n;
     if (ckr__numel(v->n_dims, v->shape, &all) && have < all) {
         if (!s->n_parts++) s->part_rank = d->rank;
         return CKR_OK;
     }
     ckr__load_init(&load, c, s, CKR_ITEM_DIST);
-    p.file = c->files[0].path;
-    p.name = key;
-    p.slot = slot;
-    p.view = v;
-    p.n_dims = v->n_dims;
-    p.shape = v->shape;
-    p.rank = (int32_t)v->dist->rank;
-    h = ckr__part_add(&load, &p);
+    const ckr__held *h = ckr__part_add(&load, &p);
     if (h) *out = h->tensor;
     return ckr__load_done(&load);
 }
@@ -42335,12 +42675,11 @@ static ckr_result ckr__plain_tensor(ckr__ctx *c, ckr_state *s, const char *key, 
 static ckr_result ckr__plain_object(ckr__ctx *c, ckr__flat *in, const char *key,
                                     const ckr_node *object)
 {
-    const ckr_node *x;
     uint64_t n = 0;
     ckr_result r = CKR_OK;
     if (!in->seen && !ckr__flat_begin(in, c, c->n_nodes)) return c->err->code;
     in->deep = true;
-    for (x = object; x && r == CKR_OK; x = ckr__flat_next(in)) {
+    for (const ckr_node *x = object; x && r == CKR_OK; x = ckr__flat_next(in)) {
         n += x->kind == CKR_NODE_TENSOR || x->kind == CKR_NODE_NDARRAY;
         if (ckr__flat_new(in, x)) r = ckr__flat_enter(in, x);
     }
@@ -42378,17 +42717,15 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
 {
     const ckr__plain *p = (const ckr__plain *)ckr__kept_data(s);
     ckr__flat w, in = CKR_ZERO;
-    const ckr_node *x;
     ckr_result r = CKR_OK;
     if (!ckr__flat_begin(&w, c, c->n_nodes)) return c->err->code;
-    for (x = root; x && r == CKR_OK; x = ckr__flat_next(&w)) {
-        const char *key;
+    for (const ckr_node *x = root; x && r == CKR_OK; x = ckr__flat_next(&w)) {
         if (ckr__plain_taken(p, x) || ckr__plain_stream(c, s, &w, x)) continue;
         if (ckr__flat_new(&w, x)) {
             r = ckr__flat_enter(&w, x);
             continue;
         }
-        key = ckr__flat_key(&w);
+        const char *key = ckr__flat_key(&w);
         if (!key) r = c->err->code;
         else if (x->kind == CKR_NODE_TENSOR && !(p && p->taken))
             r = ckr__plain_tensor(c, s, key, x->u.view);
@@ -42402,11 +42739,11 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
    that is one; torch wraps some in a list. */
 static void ckr__plain_parts(const ckr_node *root, const ckr_node **optim, const ckr_node **sched)
 {
-    uint64_t i;
+    ckr__walk w = ckr__walk_in(root);
     *optim = ckr__is_optimizer(root) ? root : NULL;
     *sched = ckr__is_scheduler(root) ? root : NULL;
-    for (i = 0; i < ckr__dict_n(root) && !(*optim && *sched); i++) {
-        const ckr_node *v = ckr__dict_at(root, i);
+    while (ckr__walk_on(&w)) {
+        const ckr_node *v = w.value;
         if (ckr_node_is_list(v) && v->count == 1) v = v->u.items[0];
         if (!ckr_node_is_dict(v)) continue;
         if (!*optim && ckr__is_optimizer(v)) *optim = v;
@@ -42421,12 +42758,11 @@ static ckr_result ckr__plain_optimizer(ckr__ctx *c, ckr_state *s, const ckr_node
     const ckr_node *list = ckr_node_get(optimizer, "param_groups"),
                    *state = ckr_node_get(optimizer, "state"), *step = NULL;
     double done;
-    uint64_t i, k;
-    for (i = 0; i < list->count; i++) {
+    for (uint64_t i = 0; i < list->count; i++) {
         ckr_group *g = ckr__group_add(c, s, list->u.items[i]);
         const ckr_node *index = ckr_node_get(list->u.items[i], "params"),
                        *given = ckr_node_get(list->u.items[i], "param_names");
-        for (k = 0; ckr_node_is_list(index) && k < index->count && !ckr__failed(c); k++) {
+        for (uint64_t k = 0; ckr_node_is_list(index) && k < index->count && !ckr__failed(c); k++) {
             const char *name = ckr_node_str(ckr_node_at(given, k));
             int64_t number = 0;
             if (!name) name = ckr_node_str(index->u.items[k]);
@@ -42435,7 +42771,7 @@ static ckr_result ckr__plain_optimizer(ckr__ctx *c, ckr_state *s, const ckr_node
                 name ? name : ckr__printf(c, "%lld", (long long)number);
         }
     }
-    for (i = 0; i < state->count && !step; i++)
+    for (uint64_t i = 0; i < state->count && !step; i++)
         step = ckr_node_get(ckr__dict_at(state, i), "step");
     if (s->progress.step < 0 && step && ckr__sched_number(c, step, &done) && done >= 0 &&
         done < 9e15)
@@ -42502,13 +42838,12 @@ static bool ckr__plain_retype_one(ckr__ctx *c, ckr_tensor *t, ckr_dtype dtype, u
                                   const int64_t *shape)
 {
     int64_t *dims, numel, step = (int64_t)ckr_dtype_size(dtype);
-    uint32_t d;
     if (t->dtype != CKR_DTYPE_U8 || t->n_dims != 1 || !ckr__numel(n_dims, shape, &numel) ||
         numel > t->shape[0] || numel * step != t->shape[0])
         return false;
     dims = CKR__NEW_N(c, int64_t, 2 * (uint64_t)n_dims);
     if (!dims) return false;
-    for (d = n_dims; d-- > 0; step = ckr__times(step, shape[d])) {
+    for (uint32_t d = n_dims; d-- > 0; step = ckr__times(step, shape[d])) {
         dims[d] = shape[d];
         dims[n_dims + d] = step;
     }
@@ -42529,20 +42864,18 @@ static ckr_result ckr__plain_retype(ckr__ctx *c, ckr_state *s, const ckr_node *t
 {
     const uint64_t n = ckr__dict_n(told);
     int64_t shape[CKR_MAX_DIMS];
-    uint64_t i, at, done = ckr_node_get(told, "format") != NULL;
-    ckr__map names = CKR_ZERO;
+    uint64_t at, done = ckr_node_get(told, "format") != NULL;
+    ckr__walk w = ckr__walk_in(told);
+    ckr__map names = { c, NULL, 0, 0 };
     ckr_dtype dtype;
     uint32_t n_dims;
-    names.c = c;
-    for (i = 0; i < s->n_tensors && done < n; i++)
+    for (uint64_t i = 0; i < s->n_tensors && done < n; i++)
         ckr__map_put(&names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    for (i = 0; i < n; i++) {
-        const char *name = told->u.items[2 * i]->u.str;
-        if (strcmp(name, "format") != 0 &&
-            ckr__plain_typed(ckr_node_str(ckr__dict_at(told, i)), &dtype, &n_dims, shape) &&
-            ckr__map_find(&names, name, strlen(name), &at))
+    while (ckr__walk_on(&w))
+        if (w.name && strcmp(w.name, "format") != 0 &&
+            ckr__plain_typed(ckr_node_str(w.value), &dtype, &n_dims, shape) &&
+            ckr__map_find(&names, w.name, strlen(w.name), &at))
             done += ckr__plain_retype_one(c, s->tensors[at], dtype, n_dims, shape);
-    }
     ckr__map_free(&names);
     if (ckr__failed(c) || done == n) return c->err->code;
     return ckr__leave(c, s, "__metadata__", NULL, told);
@@ -42569,43 +42902,24 @@ static ckr_result ckr__plain_header(ckr__ctx *c, uint32_t file, ckr_state *s)
     return r == CKR_OK ? ckr__plain_retype(c, s, told) : r;
 }
 
-/* A training run's file: keep->taken says whether it is one. */
-static ckr_result ckr__plain_run(ckr__ctx *c, const ckr_open_desc *desc, ckr_state *s,
-                                 ckr__plain *keep)
-{
-    ckr__script x = CKR_ZERO;
-    x.c = c;
-    x.s = s;
-    x.root = keep->root;
-    x.path = keep->path;
-    x.rel = ckr__base(keep->path);
-    x.desc = desc;
-    x.keep = keep;
-    x.tensor_fn = ckr__plain_leaf;
-    x.user = &x;
-    return ckr__script_read(&x);
-}
-
 static ckr_result ckr__plain_tree(ckr__ctx *c, const char *path, const ckr_open_desc *desc,
                                   ckr_state *s, ckr_node *root)
 {
+    const char *optimizer = desc ? desc->optimizer : NULL;
     bool run = false;
     ckr_result r = CKR_OK;
     if (root->attrs) r = ckr__leave(c, s, "__metadata__", NULL, root->attrs);
     if (r != CKR_OK) return r;
     s->dialect = "torch";
     if (s->format == CKR_FORMAT_TORCH_ZIP || s->format == CKR_FORMAT_TORCH_LEGACY) {
-        ckr__plain *keep = CKR__NEW(c, ckr__plain);
+        ckr__script x;
         path = ckr__strdup(c, path);
-        if (!keep || !path) return c->err->code;
-        keep->root = root;
-        keep->source = s;
-        keep->path = path;
-        s->_kept->data = keep;
-        if (!desc || !desc->optimizer) r = ckr__plain_run(c, desc, s, keep);
-        run = keep->taken != NULL;
+        if (!path || !ckr__script_begin(&x, c, s, desc, path, root)) return c->err->code;
+        s->_kept->data = x.keep;
+        if (!optimizer) r = ckr__script_read(&x);
+        run = x.keep->taken != NULL;
     }
-    if (r == CKR_OK && !run) r = ckr__plain_trainer(c, desc ? desc->optimizer : NULL, s, root);
+    if (r == CKR_OK && !run) r = ckr__plain_trainer(c, optimizer, s, root);
     return r == CKR_OK ? ckr__plain_flatten(c, s, root) : r;
 }
 
@@ -42615,9 +42929,8 @@ static ckr_result ckr__plain_read(ckr__ctx *c, const char *path, const ckr_open_
     uint32_t file;
     ckr_node *root = NULL;
     bool safetensors = false;
-    ckr_result r;
     path = ckr__plain_file(c, path);
-    r = path ? ckr__file_open(c, path, &file) : c->err->code;
+    ckr_result r = path ? ckr__file_open(c, path, &file) : c->err->code;
     if (r == CKR_OK) r = ckr__doc_is_safetensors(c, file, &safetensors);
     if (r != CKR_OK) return r;
     if (safetensors) return ckr__plain_header(c, file, s);
@@ -42635,20 +42948,18 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
 {
     const char *name = ckr__flat_name(c, t);
     const bool tagged = f->format != CKR_FORMAT_SAFETENSORS || *ckr__dtypes[dtype].tag;
-    ckr_node *n;
     int64_t numel, bytes;
     if (!name || !ckr__numel(t->n_dims, t->shape, &numel)) return false;
     bytes = numel * (int64_t)ckr_dtype_size(dtype);
-    n = tagged ? ckr__entry_new(c, f, name, dtype, t->n_dims, t->shape)
-               : ckr__entry_new(c, f, name, CKR_DTYPE_U8, 1, &bytes);
+    ckr_node *n = tagged ? ckr__entry_new(c, f, name, dtype, t->n_dims, t->shape)
+                         : ckr__entry_new(c, f, name, CKR_DTYPE_U8, 1, &bytes);
     if (!n || !ckr__node_pair(c, f->root, ckr__node_str(c, name), n)) return false;
     n->u.entry->requires_grad = t->requires_grad && f->format == CKR_FORMAT_TORCH_ZIP;
     if (!tagged) {
         ckr__buf text = CKR_ZERO;
-        uint32_t d;
         text.c = c;
         ckr__buf_printf(&text, "%s [", ckr_dtype_name(dtype));
-        for (d = 0; d < t->n_dims; d++)
+        for (uint32_t d = 0; d < t->n_dims; d++)
             ckr__buf_printf(&text, "%s%lld", d ? ", " : "", (long long)t->shape[d]);
         ckr__buf_put(&text, "]", 2);
         if (text.failed ||
@@ -42663,14 +42974,11 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
 
 static ckr_result ckr__plain_once(ckr__ctx *c, const ckr_node *root)
 {
-    ckr__map names = CKR_ZERO;
-    uint64_t i;
-    ckr_result r = CKR_OK;
-    names.c = c;
-    for (i = 0; i < root->count && r == CKR_OK; i++)
-        r = ckr__name_once(&names, ckr__dict_key(root, i));
+    ckr__map names = { c, NULL, 0, 0 };
+    ckr__walk w = ckr__walk_in(root);
+    while (!ckr__failed(c) && ckr__walk_on(&w)) ckr__name_once(&names, w.name);
     ckr__map_free(&names);
-    return r;
+    return c->err->code;
 }
 
 /* One file of tensors has no place for the rest; who chose slots does not want it. */
@@ -42679,8 +42987,7 @@ static ckr_result ckr__plain_losses(ckr__ctx *c, const ckr_state *s)
     const char *const what[] = { "groups", "schedule", "rng", "progress", "leftovers" };
     const uint64_t n[] = { s->n_groups, s->n_schedules, s->n_rng, s->progress.step >= 0,
                            s->n_leftovers };
-    int i;
-    for (i = 0; i < 5; i++)
+    for (int i = 0; i < 5; i++)
         if (n[i])
             ckr__say(c, "CKR_W_TENSORS_ONLY", CKR_LOST, what[i], NULL, NULL,
                      "the target is one file of tensors", NULL);
@@ -42692,8 +42999,8 @@ static ckr_result ckr__plain_loose(ckr__ctx *c, const ckr_state *s)
 {
     const char *first = NULL;
     char text[40];
-    uint64_t i, n = 0;
-    for (i = 0; i < s->n_leftovers; i++) {
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < s->n_leftovers; i++) {
         const ckr_node *v = s->leftovers[i].node;
         if (v && v->kind == CKR_NODE_TENSOR && !n++) first = s->leftovers[i].path;
     }
@@ -42725,9 +43032,8 @@ typedef struct ckr__whole_job {
 /* What stands for a node of the source from now on; NULL: nothing does. */
 static void ckr__whole_stand(ckr__whole_job *w, const ckr_node *node, const ckr_node *now)
 {
-    ckr__stand *x;
     if (!node || !now || ckr__map_find(&w->swaps, (const char *)&node, sizeof node, NULL)) return;
-    x = CKR__PUSH(ckr__stand, w->c, w->stands, w->n_stands);
+    ckr__stand *x = CKR__PUSH(ckr__stand, w->c, w->stands, w->n_stands);
     if (ckr__failed(w->c)) return;
     x->node = (ckr_node *)(uintptr_t)node;     /* what copies them reads them               */
     x->now = (ckr_node *)(uintptr_t)now;
@@ -42753,12 +43059,10 @@ static ckr_node *ckr__whole_tensor(void *user, ckr__out_file *f, const ckr_view 
 {
     const ckr__whole_job *w = (const ckr__whole_job *)user;
     const ckr_tensor *t = ckr__whole_of_view(w, v);
-    ckr_dtype dtype;
-    ckr_node *n;
     if (!t) return ckr__entry_copy(w->c, f, "leftover", v);
-    dtype = ckr__dtype_as(t, w->dtype);
+    ckr_dtype dtype = ckr__dtype_as(t, w->dtype);
     if (!w->replica) ckr__say_cast(w->c, t, dtype);
-    n = ckr__entry_whole(w->c, f, t->name, t, dtype, w->replica);
+    ckr_node *n = ckr__entry_whole(w->c, f, t->name, t, dtype, w->replica);
     if (!n) return NULL;
     n->u.entry->requires_grad = v->requires_grad;
     n->u.entry->parameter = v->parameter;
@@ -42831,19 +43135,17 @@ static ckr_result ckr__whole_schedule(ckr__whole_job *w, const ckr_schedule *was
 
 static void ckr__whole_maps(ckr__whole_job *w, const ckr__plain *p)
 {
-    uint64_t i;
     w->views.c = w->swaps.c = w->c;
-    for (i = 0; i < p->n_views; i++)
+    for (uint64_t i = 0; i < p->n_views; i++)
         if (p->views[i])
             ckr__map_put(&w->views, (const char *)&p->views[i], sizeof p->views[i], i, NULL);
-    for (i = 0; i < p->n_tied; i++) ckr__whole_stand(w, p->tied[i].node, p->tied[i].now);
+    for (uint64_t i = 0; i < p->n_tied; i++) ckr__whole_stand(w, p->tied[i].node, p->tied[i].now);
 }
 
 /* The streams of the one file: rank 0's. */
 static void ckr__whole_streams(ckr__whole_job *w)
 {
-    uint64_t i;
-    for (i = 0; i < w->source->n_rng; i++) {
+    for (uint64_t i = 0; i < w->source->n_rng; i++) {
         const ckr_stream *was = &w->source->rng[i],
                          *now = ckr__stream_of(w->s, 0, was->kind, was->name);
         if (now) ckr__whole_stand(w, was->state, now->state ? now->state : was->state);
@@ -42877,7 +43179,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     ckr__out_file *f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
     ckr__whole_job w = CKR_ZERO;
     ckr__copy hooks = CKR_ZERO;
-    uint64_t k, n, first = 0;
+    uint64_t n, first = 0;
     if (!f) return c->err->code;
     w.c = c;
     w.s = s;
@@ -42889,7 +43191,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
     ckr__whole_minds(&w, t);
     ckr__whole_maps(&w, w.p);
     ckr__whole_streams(&w);
-    for (k = 0; k < w.p->n_optimizers && !c->refused; k++, first += n) {
+    for (uint64_t k = 0; k < w.p->n_optimizers && !c->refused; k++, first += n) {
         n = ckr_node_get(w.p->optimizers[k], "param_groups")->count;
         ckr__whole_groups(&w, w.p->optimizers[k], first, n, t->groups != NULL, "groups");
     }
@@ -42966,12 +43268,11 @@ static ckr_result ckr__plain_fresh(ckr__ctx *c, const ckr_state *s, const ckr_ta
                                    ckr__out *out)
 {
     ckr__fresh w = CKR_ZERO;
-    ckr_result r;
     ckr__fresh_begin(&w, c, s, t, out);
     if (!ckr__fresh_file(&w, "", CKR_FORMAT_TORCH_ZIP)) return c->err->code;
     ckr__fresh_set(&w, "model", ckr__fresh_model(&w, "param"));
     ckr__fresh_set(&w, "optimizer", ckr__fresh_optimizer(&w));
-    r = ckr__failed(c) ? c->err->code : ckr__plain_scheduler(&w);
+    ckr_result r = ckr__failed(c) ? c->err->code : ckr__plain_scheduler(&w);
     if (r != CKR_OK) return r;
     ckr__fresh_set(&w, "ema", ckr__fresh_model(&w, "ema"));
     ckr__plain_rest(&w);
@@ -43005,56 +43306,53 @@ static void ckr__shards_close(ckr__shards *x, uint64_t begin, uint64_t end)
 /* As huggingface_hub splits: in order; one that is too large for any file has one of its own. */
 static bool ckr__shards_split(ckr__shards *x, uint64_t most)
 {
-    const ckr_node *root = x->whole->root;
-    uint64_t i, begin = 0, size = 0;
-    x->number = CKR__NEW_N(x->c, uint64_t, root->count);
+    ckr__walk w = ckr__walk_in(x->whole->root);
+    uint64_t begin = 0, size = 0;
+    x->number = CKR__NEW_N(x->c, uint64_t, w.dict->count);
     if (!x->number) return false;
-    for (i = 0; i < root->count; i++) {
-        const ckr_node *key = root->u.items[2 * i];
-        const uint64_t n = ckr__dict_at(root, i)->u.entry->n_bytes;
-        ckr__map_put(&x->names, key->u.str, (size_t)key->count, i, NULL);
+    while (ckr__walk_on(&w)) {
+        const uint64_t n = w.value->u.entry->n_bytes;
+        ckr__map_put(&x->names, w.name, (size_t)w.key->count, w.i, NULL);
         x->total += n;
-        if (n > most) x->number[i] = ++x->n;
+        if (n > most) x->number[w.i] = ++x->n;
         if (n > most) continue;
         if (size > most - n) {
-            ckr__shards_close(x, begin, i);
-            begin = i;
+            ckr__shards_close(x, begin, w.i);
+            begin = w.i;
             size = 0;
         }
         size += n;
     }
-    ckr__shards_close(x, begin, root->count);
+    ckr__shards_close(x, begin, w.dict->count);
     return !ckr__failed(x->c);
 }
 
 /* A line of metadata goes with the tensor that it tells of, else into all files. */
 static void ckr__shards_fill(ckr__shards *x)
 {
-    const ckr_node *root = x->whole->root, *told = x->whole->metadata;
-    uint64_t i, k, at;
-    for (i = 0; i < root->count; i++) {
-        ckr__out_file *f = x->files[x->number[i] - 1];
-        *CKR__PUSH(ckr_entry *, x->c, f->entries, f->n_entries) = ckr__dict_at(root, i)->u.entry;
-        ckr__node_take(x->c, f->root, root, i);
+    ckr__walk w = ckr__walk_in(x->whole->root), told = ckr__walk_in(x->whole->metadata);
+    uint64_t at;
+    while (ckr__walk_on(&w)) {
+        ckr__out_file *f = x->files[x->number[w.i] - 1];
+        *CKR__PUSH(ckr_entry *, x->c, f->entries, f->n_entries) = w.value->u.entry;
+        ckr__node_pair(x->c, f->root, w.key, w.value);
     }
-    for (i = 0; i < told->count; i++) {
-        const ckr_node *key = told->u.items[2 * i],
-                       *name = ckr__starts(key->u.str, "tied:") ? ckr__dict_at(told, i) : key;
-        const uint64_t of = !ckr__is_str(key, "format") &&
+    while (ckr__walk_on(&told)) {
+        const ckr_node *name = ckr__starts(told.name, "tied:") ? told.value : told.key;
+        const uint64_t of = strcmp(told.name, "format") != 0 &&
                                     ckr__map_find(&x->names, name->u.str, (size_t)name->count, &at)
                                 ? x->number[at]
                                 : 0;
-        for (k = of ? of - 1 : 0; k < (of ? of : x->n); k++)
-            ckr__node_take(x->c, x->files[k]->metadata, told, i);
+        for (uint64_t k = of ? of - 1 : 0; k < (of ? of : x->n); k++)
+            ckr__node_pair(x->c, x->files[k]->metadata, told.key, told.value);
     }
 }
 
 static bool ckr__shards_files(ckr__shards *x)
 {
-    uint64_t i;
     x->files = CKR__NEW_N(x->c, ckr__out_file *, x->n);
     x->out->n_files = 0;               /* the whole is not written                        */
-    for (i = 0; x->files && i < x->n; i++) {
+    for (uint64_t i = 0; x->files && i < x->n; i++) {
         const char *path = x->n == 1
                                ? CKR__HF_FILE
                                : ckr__printf(x->c, "model-%05llu-of-%05llu.safetensors",
@@ -43072,19 +43370,16 @@ static bool ckr__shards_files(ckr__shards *x)
 static ckr_result ckr__shards_index(ckr__shards *x)
 {
     ckr__ctx *c = x->c;
-    const ckr_node *whole = x->whole->root;
+    ckr__walk w = ckr__walk_in(x->whole->root);
     ckr_node *map = ckr__node(c, CKR_NODE_DICT), *size = ckr__node_int(c, (int64_t)x->total), *root;
     ckr__buf text = CKR_ZERO;
-    uint64_t i;
-    ckr_result r;
     text.c = c;
-    for (i = 0; i < whole->count; i++)
-        ckr__node_pair(c, map, whole->u.items[2 * i],
-                       ckr__node_str(c, x->files[x->number[i] - 1]->path));
+    while (ckr__walk_on(&w))
+        ckr__node_pair(c, map, w.key, ckr__node_str(c, x->files[x->number[w.i] - 1]->path));
     root = ckr__node_dict(c, "metadata", ckr__node_dict(c, "total_size", size, CKR__END),
                           "weight_map", map, CKR__END);
     if (ckr__failed(c)) return c->err->code;
-    r = ckr__json_put(&text, root, 2, true);
+    const ckr_result r = ckr__json_put(&text, root, 2, true);
     ckr__buf_u8(&text, '\n');
     if (r != CKR_OK) ckr__buf_free(&text);
     return r == CKR_OK ? ckr__out_buf(x->out, CKR__HF_INDEX, &text) : r;
@@ -43113,13 +43408,12 @@ static ckr__out_file *ckr__plain_begin(ckr__ctx *c, const ckr_state *s, ckr__out
 {
     ckr__out_file *f =
         ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
-    uint64_t i;
     if (!f) return NULL;
     f->root = ckr__node(c, CKR_NODE_DICT);
     f->metadata = torch ? NULL : ckr__node(c, CKR_NODE_DICT);
     if (!torch) ckr__node_set(c, f->metadata, "format", ckr__node_str(c, "pt"));
     if (ckr__failed(c) || (own && !own->metadata_fn(c, f, s))) return NULL;
-    for (i = 0; i < s->n_ties && !torch; i++)
+    for (uint64_t i = 0; i < s->n_ties && !torch; i++)
         ckr__node_set(c, f->metadata, ckr__printf(c, "tied:%s", s->ties[i].other),
                       ckr__node_str(c, s->ties[i].name));
     return ckr__failed(c) ? NULL : f;
@@ -43146,8 +43440,6 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
                same = torch && !strcmp(ckr__kept_as(s), "torch");
     const ckr__as_file *way = ckr__kept_as_file(s),
                        *own = way && way->tensor_fn && !t->variant ? way : NULL;
-    ckr__out_file *f;
-    uint64_t i;
     ckr_result r = CKR_OK;
     if (same && !ckr__batch_scripted(out, s->batch, t->topology.dp)) return c->err->code;
     if (same && all && ckr__kept_data(s) &&
@@ -43165,9 +43457,9 @@ static ckr_result ckr__plain_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     if (!s->n_tensors)
         return ckr__fail(c->err, CKR_ITEM_NOTHING, NULL, CKR_NO_OFFSET, NULL,
                          "it holds no tensors: the file would be empty");
-    f = ckr__plain_begin(c, s, out, torch, own);
+    ckr__out_file *f = ckr__plain_begin(c, s, out, torch, own);
     if (!f) return c->err->code;
-    for (i = 0; i < s->n_tensors; i++) {
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *x = s->tensors[i];
         if (ckr__slot_wanted(t->slots, x->slot) &&
             !ckr__plain_put(c, f, x, ckr__dtype_as(x, t->dtype), own, out))
@@ -43229,13 +43521,13 @@ enum { CKR__TR_PATTERNS = CKR__FILE_KINDS - 2 };
 static const char *ckr__tr_pattern(ckr__ctx *c, const char *name)
 {
     static const char endings[] = "pt pth bin ckpt";
-    const char *dot = strrchr(name, '.'), *at = strstr(name, "rank"), *end;
+    const char *dot = strrchr(name, '.'), *at = strstr(name, "rank");
     if (!dot || !ckr__word_in(endings, dot + 1) || name[strcspn(name, "{}[]/ ")]) return NULL;
     if (at) at += 4 + strspn(at + 4, "_-.");
     if (!at || *at < '0' || *at > '9')
         for (at = dot; at > name && (at[-1] < '0' || at[-1] > '9');) at--;
     while (at > name && at[-1] >= '0' && at[-1] <= '9') at--;
-    end = at + strspn(at, "0123456789");
+    const char *end = at + strspn(at, "0123456789");
     return end > at ? ckr__printf(c, "%.*s{rank}%s", (int)(at - name), name, end) : NULL;
 }
 
@@ -43244,10 +43536,10 @@ static void ckr__tr_scan(ckr__ctx *c, const char *dir, ckr__fileset *k)
 {
     ckr__form *forms = CKR__NEW_N(c, ckr__form, CKR__TR_PATTERNS + 1);
     ckr__dirlist l;
-    uint64_t i, n = 0, j;
+    uint64_t n = 0, j;
     memset(k, 0, sizeof *k);
     ckr__dir_list(c, dir, &l);
-    for (i = 0; !ckr__failed(c) && i < l.n && n < CKR__TR_PATTERNS; i++) {
+    for (uint64_t i = 0; !ckr__failed(c) && i < l.n && n < CKR__TR_PATTERNS; i++) {
         const char *p = l.items[i]->is_dir ? NULL : ckr__tr_pattern(c, l.items[i]->name);
         for (j = 0; p && j < n && strcmp(forms[j].pattern, p) != 0;) j++;
         if (!p || j < n) continue;
@@ -43274,12 +43566,11 @@ static bool ckr__tr_parted(ckr__ctx *c, const ckr_node *root)
 static ckr_result ckr__tr_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     ckr__fileset k;
-    uint8_t kind;
     *mine = false;
     *dir = path;
     if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
     ckr__tr_scan(c, path, &k);
-    for (kind = 1; kind <= CKR__TR_PATTERNS && !ckr__failed(c) && !*mine; kind++) {
+    for (uint8_t kind = 1; kind <= CKR__TR_PATTERNS && !ckr__failed(c) && !*mine; kind++) {
         if (k.n_files[kind] < 2) continue;
         if (ckr__fileset_load(&k, k.files[kind][0], NULL) == CKR_OK)
             *mine = ckr__tr_parted(c, k.files[kind][0]->root);
@@ -43305,8 +43596,6 @@ static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *nam
     const ckr_view *v =
         leaf->kind == CKR_NODE_TENSOR ? leaf->u.view : ckr__number_view(x->of.c, leaf);
     const bool parted = v && v->dist && !v->dist->fault;
-    const ckr__held *h;
-    ckr__part p;
     *out = NULL;
     if (!v) return x->of.c->err->code;
     if (v->bytes ? x->rank > 0 : !parted && ckr__view_odd(v)) return CKR_OK;
@@ -43317,9 +43606,9 @@ static ckr_result ckr__tr_leaf(void *user, const ckr_node *leaf, const char *nam
                              "torch.distributed.checkpoint",
                              "%s is one rank's, and nothing tells where in the whole it lies, as "
                              "FSDP1's LOCAL_STATE_DICT saves it", slot);
-    p = ckr__part_make(x->file, name, slot, v, v->n_dims, v->shape, x->rank);
+    ckr__part p = ckr__part_make(x->file, name, slot, v, v->n_dims, v->shape, x->rank);
     p.alone = !parted;
-    h = ckr__part_add(&x->load, &p);
+    const ckr__held *h = ckr__part_add(&x->load, &p);
     if (!h) return x->of.c->err->code;
     *out = h->tensor;
     if (leaf->id) x->of.keep->taken[leaf->id / 8] |= (uint8_t)(1u << (leaf->id & 7));
@@ -43331,31 +43620,19 @@ static void ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *desc, ck
                          uint32_t ranks)
 {
     ckr__ctx *c = x->load.c;
-    ckr__plain *keep = CKR__NEW(c, ckr__plain);
     ckr_state was = *s;
-    if (!keep || !root) return;
+    if (!root || !ckr__script_begin(&x->of, c, s, desc, x->file, root)) return;
     if (x->rank) {
         s->groups = NULL;
         s->n_groups = 0;
     }
-    keep->root = root;
-    keep->source = s;
-    keep->path = x->file;
-    keep->rank = x->rank;
-    keep->ranks = ranks;
-    s->_kept->data = keep;
-    memset(&x->of, 0, sizeof x->of);
-    x->of.c = c;
-    x->of.s = s;
-    x->of.root = root;
-    x->of.path = x->file;
-    x->of.rel = ckr__base(x->file);
-    x->of.desc = desc;
-    x->of.keep = keep;
+    x->of.keep->rank = x->rank;
+    x->of.keep->ranks = ranks;
     x->of.tensor_fn = ckr__tr_leaf;
     x->of.user = x;
+    s->_kept->data = x->of.keep;
     ckr__script_read(&x->of);
-    if (!keep->taken)
+    if (!x->of.keep->taken)
         ckr__fail_with(c, CKR_ITEM_FILE_FORM, x->file, NULL,
                        "the states of a model or an optimizer were expected", NULL);
     if (!ckr__failed(c)) ckr__plain_flatten(c, s, root);
@@ -43371,11 +43648,9 @@ static void ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *desc, ck
 static ckr_node *ckr__tr_root(ckr__ctx *c, const ckr__fileset *k, uint32_t rank)
 {
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
-    uint8_t kind;
-    for (kind = 1; kind <= CKR__TR_PATTERNS; kind++) {
-        const char *p;
+    for (uint8_t kind = 1; kind <= CKR__TR_PATTERNS; kind++) {
         if (k->n_files[kind] < 2 || k->n_files[kind] != k->size[CKR__RANK]) continue;
-        p = k->files[kind][rank]->form->pattern;
+        const char *p = k->files[kind][rank]->form->pattern;
         ckr__node_set(c, d, ckr__printf(c, "%.*s", (int)(strchr(p, '{') - p), p),
                       k->files[kind][rank]->root);
     }
@@ -43387,21 +43662,19 @@ static ckr_result ckr__tr_read(ckr__ctx *c, const char *dir, const ckr_open_desc
 {
     ckr__fileset k;
     ckr__tr x = CKR_ZERO;
-    uint64_t i;
-    uint32_t ranks;
-    uint8_t kind, first = 0;
+    uint8_t first = 0;
     s->dialect = "torch_ranks";
     ckr__tr_scan(c, dir, &k);
-    for (kind = 1; kind <= CKR__TR_PATTERNS && !ckr__failed(c); kind++) {
+    for (uint8_t kind = 1; kind <= CKR__TR_PATTERNS && !ckr__failed(c); kind++) {
         if (k.n_files[kind] < 2) continue;
         ckr__fileset_trees(&k, kind, &s->format);
         if (!first) first = kind;
     }
-    for (kind = 0; kind <= CKR__TR_PATTERNS; kind++)
-        for (i = 0; i < k.n_files[kind] && (!kind || k.n_files[kind] < 2); i++)
+    for (uint8_t kind = 0; kind <= CKR__TR_PATTERNS; kind++)
+        for (uint64_t i = 0; i < k.n_files[kind] && (!kind || k.n_files[kind] < 2); i++)
             ckr__leave(c, s, k.files[kind][i]->rel, NULL, NULL);
     if (ckr__failed(c) || !first) return c->err->code;
-    ranks = k.size[CKR__RANK];
+    uint32_t ranks = k.size[CKR__RANK];
     ckr__load_init(&x.load, c, s, CKR_ITEM_DIST);
     x.whole.c = c;
     for (x.rank = 0; x.rank < ranks && !ckr__failed(c); x.rank++) {
@@ -43462,14 +43735,14 @@ static ckr_node *ckr__tn_model(ckr__fileset *k, ckr_state *s)
 {
     ckr_node *model = ckr__node(k->c, CKR_NODE_DICT);
     uint32_t newest = 0;
-    uint64_t i, m;
-    for (i = 0; i < k->n_files[1]; i++)
+    for (uint64_t i = 0; i < k->n_files[1]; i++)
         if (k->files[1][i]->at[CKR__N] > newest) newest = k->files[1][i]->at[CKR__N];
-    for (i = 0; i < k->n_files[1] && !ckr__failed(k->c); i++) {
+    for (uint64_t i = 0; i < k->n_files[1] && !ckr__failed(k->c); i++) {
         ckr__rankfile *f = k->files[1][i];
         if (f->at[CKR__N] == newest && !ckr__starts(f->name, "adapter")) {
             if (ckr__fileset_load(k, f, &s->format) != CKR_OK) return NULL;
-            for (m = 0; m < ckr__dict_n(f->root); m++) ckr__node_take(k->c, model, f->root, m);
+            for (uint64_t m = 0; m < ckr__dict_n(f->root);
+                 m++) ckr__node_take(k->c, model, f->root, m);
         } else {
             ckr__leave(k->c, s, f->rel, NULL, NULL);
         }
@@ -43480,33 +43753,24 @@ static ckr_node *ckr__tn_model(ckr__fileset *k, ckr_state *s)
 static ckr_result ckr__tn_read(ckr__ctx *c, const char *dir, const ckr_open_desc *desc,
                                ckr_state *s)
 {
-    ckr__plain *keep = CKR__NEW(c, ckr__plain);
-    ckr__script x = CKR_ZERO;
+    ckr__script x;
     ckr__fileset k;
     ckr_node *root = NULL;
-    ckr_result r = keep ? ckr__tn_scan(c, dir, &k) : c->err->code;
+    ckr_result r = ckr__tn_scan(c, dir, &k);
     s->dialect = "torchtune";
     if (r == CKR_OK && !k.n_files[2])
         r = ckr__fileset_missing(&k, NULL, 0, 1, "recipe_state/recipe_state.pt");
     if (r == CKR_OK) r = ckr__fileset_load(&k, k.files[2][0], NULL);
     if (r == CKR_OK) root = ckr__dict_copy(c, k.files[2][0]->root);
     if (root) ckr__node_set(c, root, "model", ckr__tn_model(&k, s));
-    if (r != CKR_OK || ckr__failed(c)) return c->err->code;
-    keep->root = x.root = root;
-    keep->source = s;
-    keep->path = x.path = k.files[2][0]->path;
-    s->_kept->data = keep;
-    x.c = c;
-    x.s = s;
+    if (ckr__failed(c) || !ckr__script_begin(&x, c, s, desc, k.files[2][0]->path, root))
+        return c->err->code;
     x.rel = k.files[2][0]->rel;
-    x.desc = desc;
-    x.keep = keep;
-    x.tensor_fn = ckr__plain_leaf;
-    x.user = &x;
     x.mixed = true;
+    s->_kept->data = x.keep;
     r = ckr__script_read(&x);
-    if (r == CKR_OK && !keep->taken)
-        r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, keep->path, CKR_NO_OFFSET, "optimizer",
+    if (r == CKR_OK && !x.keep->taken)
+        r = ckr__fail(c->err, CKR_ITEM_FILE_FORM, x.path, CKR_NO_OFFSET, "optimizer",
                       "the state of an optimizer was expected");
     if (r == CKR_OK) r = ckr__plain_flatten(c, s, root);
     s->_kept->data = NULL;
@@ -43677,9 +43941,8 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
 static ckr_result ckr__ac_list(ckr__ac *r)
 {
     ckr__dirlist l;
-    uint64_t i;
     ckr_result e = ckr__dir_list(r->c, r->dir, &l);
-    for (i = 0; i < l.n && e == CKR_OK; i++) {
+    for (uint64_t i = 0; i < l.n && e == CKR_OK; i++) {
         ckr__ac_file *f = CKR__NEW(r->c, ckr__ac_file);
         ckr__rankfile x;
         if (!f) break;
@@ -43702,16 +43965,15 @@ static ckr_result ckr__ac_list(ckr__ac *r)
 /* The file of a kind and number, or of a name; NULL: there is none. */
 static ckr__ac_file *ckr__ac_nth(const ckr__ac *r, uint8_t kind, uint32_t index)
 {
-    uint64_t i;
-    for (i = 0; i < r->n_files; i++)
+    for (uint64_t i = 0; i < r->n_files; i++)
         if (r->files[i]->kind == kind && r->files[i]->index == index) return r->files[i];
     return NULL;
 }
 
 static ckr__ac_file *ckr__ac_named(const ckr__ac *r, const char *rel)
 {
-    uint64_t i;
-    for (i = 0; i < r->n_files; i++) if (!strcmp(r->files[i]->rel, rel)) return r->files[i];
+    for (uint64_t i = 0; i < r->n_files;
+         i++) if (!strcmp(r->files[i]->rel, rel)) return r->files[i];
     return NULL;
 }
 
@@ -43725,17 +43987,16 @@ static bool ckr__ac_of_engine(const ckr__ac *r, const ckr__ac_file *f)
 /* DeepSpeed's directory, read into the state. */
 static ckr_result ckr__ac_engine(ckr__ac *r)
 {
-    const char *dir;
     ckr__rankfile at;
-    uint64_t i;
-    for (i = 0; i < r->n_files && !ckr__failed(r->c) && !r->engine; i++)
+    for (uint64_t i = 0; i < r->n_files && !ckr__failed(r->c) && !r->engine; i++)
         if (r->files[i]->dir && (ckr__starts(r->files[i]->rel, "global_step") ||
                                  ckr__form_match("pytorch_model[_{n}]", r->files[i]->rel, &at)))
             ckr__under_find(r->c, r->dir, &r->engine);
-    dir = r->engine ? ckr__path_join(r->c, r->dir, r->engine) : NULL;
+    const char *dir = r->engine ? ckr__path_join(r->c, r->dir, r->engine) : NULL;
     if (dir) ckr__under_read(r->c, dir, r->desc, r->s);
     r->scheduled = dir && r->s->n_schedules > 0;
-    for (i = 0; i < r->n_files && r->scheduled; i++)       /* of no one who asks for it      */
+    for (uint64_t i = 0; i < r->n_files && r->scheduled;
+         i++)       /* of no one who asks for it      */
         if (r->files[i]->kind == CKR__AC_SCHEDULER) r->files[i]->kind = CKR__AC_LOOSE;
     return r->c->err->code;
 }
@@ -43743,10 +44004,9 @@ static ckr_result ckr__ac_engine(ckr__ac *r)
 /* What other frameworks write into the same directory under accelerate or the Trainer. */
 static ckr_result ckr__ac_foreign(ckr__ac *r)
 {
-    uint64_t i;
     ckr_result e = r->engine ? CKR_OK : ckr__af_scan(r);
     if (e != CKR_OK || r->engine || r->n_fsdp || ckr__ac_nth(r, CKR__AC_MODEL, 0)) return e;
-    for (i = 0; i < r->n_files; i++)
+    for (uint64_t i = 0; i < r->n_files; i++)
         if (r->files[i]->dir &&
             ckr__name_in("pytorch_model* global_step* distcp", r->files[i]->rel))
             return ckr__fail_with(r->c, CKR_ITEM_TRAINER_SHARDED, r->files[i]->path, NULL,
@@ -43761,11 +44021,10 @@ static ckr_result ckr__ac_foreign(ckr__ac *r)
 /* Both trainers take the safetensors file where there are two. */
 static void ckr__ac_prefer(ckr__ac *r)
 {
-    uint64_t i, k;
-    for (i = 0; i < r->n_files; i++) {
+    for (uint64_t i = 0; i < r->n_files; i++) {
         ckr__ac_file *f = r->files[i];
         if (f->kind > CKR__AC_INDEX || !ckr__starts(f->rel, "pytorch_model")) continue;
-        for (k = 0; k < r->n_files; k++) {
+        for (uint64_t k = 0; k < r->n_files; k++) {
             const ckr__ac_file *g = r->files[k];
             if (g->kind == CKR__AC_MODEL && g->index == f->index && !strncmp(g->rel, "model", 5))
                 f->kind = CKR__AC_LOOSE;
@@ -43836,14 +44095,12 @@ static ckr_result ckr__sana_newest(ckr__ctx *c, const char *dir, const char **be
     const char *link = dir ? ckr__path_join(c, dir, "latest.pth") : NULL;
     ckr_stat to, st;
     ckr__dirlist l;
-    uint64_t i;
     int64_t epoch, step, top = -1;
     ckr_result r = link ? ckr__dir_list(c, dir, &l) : c->err->code;
     const bool linked = link && ckr__path_stat(c, link, &to) && to.kind == CKR_FILE_REGULAR;
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
-        const char *path;
+    for (uint64_t i = 0; r == CKR_OK && i < l.n; i++) {
         if (l.items[i]->is_dir || !ckr__sana_name(l.items[i]->name, &epoch, &step)) continue;
-        path = ckr__path_join(c, dir, l.items[i]->name);
+        const char *path = ckr__path_join(c, dir, l.items[i]->name);
         if (!path) return c->err->code;
         if (linked && ckr__path_stat(c, path, &st) && st.id[0] == to.id[0] &&
             st.id[1] == to.id[1]) {
@@ -43907,49 +44164,47 @@ static ckr_result ckr__ac_index(ckr__ac *r, ckr__ac_file *f)
 {
     ckr_node *map = NULL;
     const ckr_node *meta;
-    uint64_t i, k, at;
-    ckr_result e = ckr__hf_index(r->c, f->path, &map, &meta);
-    for (i = 0; e == CKR_OK && i < map->count; i++) {
-        const char *name = ckr__dict_key(map, i);
-        const char *shard = ckr_node_str(ckr__dict_at(map, i));
-        for (k = 0; k < r->n_files && strcmp(r->files[k]->rel, shard) != 0; k++) {}
-        if (k == r->n_files || r->files[k]->kind != CKR__AC_MODEL)
+    uint64_t at;
+    if (ckr__hf_index(r->c, f->path, &map, &meta) != CKR_OK) return r->c->err->code;
+    for (ckr__walk w = ckr__walk_in(map); ckr__walk_on(&w);) {
+        const char *shard = ckr_node_str(w.value), *name = w.name;
+        const ckr__ac_file *in = ckr__ac_named(r, shard);
+        if (!in || in->kind != CKR__AC_MODEL)
             return ckr__fail(r->c->err, CKR_ITEM_RANK_MISSING, f->path, CKR_NO_OFFSET, name,
                              "it names the shard %.100s, which is not there", shard);
         if (f->index) name = ckr__printf(r->c, "model_%u.%s", (unsigned)f->index, name);
         if (!name) return ckr__oom(r->c);
-        if (!ckr__map_find(&r->of.names, name, strlen(name), &at) ||
-            (r->keep->views[at] &&
-             strcmp(ckr__file_path(r->c, r->keep->views[at]->file), r->files[k]->path) != 0))
+        const bool has = ckr__map_find(&r->of.names, name, strlen(name), &at);
+        const ckr_view *v = has ? r->keep->views[at] : NULL;
+        if (!has || (v && strcmp(ckr__file_path(r->c, v->file), in->path) != 0))
             return ckr__fail(r->c->err, CKR_ITEM_HF_MISSING, f->path, CKR_NO_OFFSET, name,
                              "the shard %.100s has no such tensor", shard);
     }
-    return e;
+    return r->c->err->code;
 }
 
 /* The weights once more beside the engine's: copies of its parameters, which are compared before
    they are written. What is none of them goes with the file as it is. */
 static ckr_result ckr__ac_copies(ckr__ac *r, const ckr__ac_file *f, ckr_node **first)
 {
-    uint64_t i, at;
+    ckr__walk w = ckr__walk_in(f->root);
+    uint64_t at;
     if (!ckr_node_is_dict(f->root)) return ckr__ac_bad(r, f, NULL, "a dict");
-    for (i = 0; i < f->root->count; i++) {
-        const char *name = ckr__dict_key(f->root, i);
-        ckr_node *value = ckr__dict_at(f->root, i);
-        const ckr_view *v = value->u.view;
+    while (ckr__walk_on(&w)) {
+        const ckr_view *v = w.value->u.view;
         ckr_tensor *t;
-        if (!name || value->kind != CKR_NODE_TENSOR ||
-            !ckr__map_find(&r->of.names, name, strlen(name), &at))
+        if (!w.name || w.value->kind != CKR_NODE_TENSOR ||
+            !ckr__map_find(&r->of.names, w.name, strlen(w.name), &at))
             continue;
         t = r->s->tensors[at];
         if (v->dtype != t->dtype || ckr__view_odd(v) ||
             !ckr__same_dims(v->n_dims, v->shape, t->n_dims, t->shape))
             continue;
         if (first[at]) {
-            ckr__script_pair(&r->of, value, first[at]);
+            ckr__script_pair(&r->of, w.value, first[at]);
             continue;
         }
-        first[at] = value;
+        first[at] = w.value;
         r->keep->views[at] = v;
         if (!ckr__read_view(r->c, t, NULL, v, -1, true)) return ckr__oom(r->c);
     }
@@ -43960,13 +44215,13 @@ static ckr_result ckr__ac_copies(ckr__ac *r, const ckr__ac_file *f, ckr_node **f
 static ckr_node **ckr__ac_engine_params(ckr__ac *r)
 {
     const ckr_state *s = r->s;
-    uint64_t i, at;
+    uint64_t at;
     r->keep->views = CKR__NEW_N(r->c, const ckr_view *, s->n_tensors);
     r->keep->n_views = s->n_tensors;
-    for (i = 0; i < s->n_tensors; i++)
+    for (uint64_t i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param"))
             ckr__map_put(&r->of.names, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    for (i = 0; i < s->n_ties; i++)
+    for (uint64_t i = 0; i < s->n_ties; i++)
         if (ckr__map_find(&r->of.names, s->ties[i].name, strlen(s->ties[i].name), &at))
             ckr__map_put(&r->of.names, s->ties[i].other, strlen(s->ties[i].other), at, NULL);
     return ckr__failed(r->c) ? NULL : CKR__NEW_N(r->c, ckr_node *, s->n_tensors);
@@ -43975,14 +44230,13 @@ static ckr_node **ckr__ac_engine_params(ckr__ac *r)
 static ckr_result ckr__ac_models(ckr__ac *r)
 {
     ckr_node **first = NULL;
-    uint64_t i;
     ckr_result e = CKR_OK;
     if (r->n_fsdp) return ckr__af_read(r);
     ckr__ac_prefer(r);
     if (r->engine) first = ckr__ac_engine_params(r);
     if (r->engine && !first) return r->c->err->code;
     r->s->_kept->data = r->keep;              /* where views are noted                     */
-    for (i = 0; i < r->n_files && e == CKR_OK; i++) {
+    for (uint64_t i = 0; i < r->n_files && e == CKR_OK; i++) {
         ckr__ac_file *f = r->files[i];
         const char *prefix = "";
         if (f->kind != CKR__AC_MODEL) continue;
@@ -43992,7 +44246,7 @@ static ckr_result ckr__ac_models(ckr__ac *r)
                                    : ckr__ac_dict(r, f, f->root, prefix, "param");
         if (e == CKR_OK && !first) r->s->format = f->format;
     }
-    for (i = 0; i < r->n_files && e == CKR_OK && !first; i++)
+    for (uint64_t i = 0; i < r->n_files && e == CKR_OK && !first; i++)
         if (r->files[i]->kind == CKR__AC_INDEX) e = ckr__ac_index(r, r->files[i]);
     return e;
 }
@@ -44048,7 +44302,6 @@ static ckr_result ckr__ac_rate(ckr__ac *r)
     const int64_t step = r->s->progress.step;
     const int64_t t = r->s->n_schedules ? r->s->schedules[0].position : -1;
     const int64_t whole = !r->trainer && step > 0 && t > 0 && t % step == 0 ? t / step : 0;
-    uint64_t i;
     ckr_result e = CKR_OK;
     r->rate = r->trainer ? 1 : (double)r->ranks;
     if (whole == 1 || (whole && r->sana)) {
@@ -44060,12 +44313,12 @@ static ckr_result ckr__ac_rate(ckr__ac *r)
         e = ckr__say(r->c, "CKR_W_TICKS", CKR_APPROX, "scheduler", NULL, NULL,
                      "the scheduler has not ticked once per process and update: it is stepped "
                      "otherwise, as once per epoch, or the number of processes has changed", NULL);
-        for (i = 0; i < r->s->n_schedules && e == CKR_OK; i++)
+        for (uint64_t i = 0; i < r->s->n_schedules && e == CKR_OK; i++)
             if (!ckr__sched_unclocked(r->c, &r->s->schedules[i], t, step)) e = ckr__oom(r->c);
     }
     if (step < 0 && t >= 0 && ckr__whole((double)t / r->rate))
         r->s->progress.step = (int64_t)((double)t / r->rate);
-    for (i = 0; i < r->s->n_schedules; i++) {
+    for (uint64_t i = 0; i < r->s->n_schedules; i++) {
         r->s->schedules[i].rate = r->rate;
         if (!r->trainer) r->s->schedules[i].clock = "tick";
     }
@@ -44076,7 +44329,6 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
 {
     ckr__ac_file *f;
     uint32_t k;
-    uint64_t i;
     ckr_result e = CKR_OK;
     if (r->scheduled) return CKR_OK;
     for (k = 0; e == CKR_OK && (f = ckr__ac_nth(r, CKR__AC_SCHEDULER, k)) != NULL; k++) {
@@ -44085,7 +44337,7 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
     }
     if (e == CKR_OK) e = ckr__ac_rate(r);
     if (k > 1 && ckr__ac_nth(r, CKR__AC_OPTIMIZER, 0) && !ckr__ac_nth(r, CKR__AC_OPTIMIZER, k - 1))
-        for (i = 0; i < r->s->n_schedules; i++) ckr__sched_share(&r->s->schedules[i]);
+        for (uint64_t i = 0; i < r->s->n_schedules; i++) ckr__sched_share(&r->s->schedules[i]);
     return e == CKR_OK && r->s->n_schedules ? ckr__lr_drift(r->c, r->s, r->s->schedules) : e;
 }
 
@@ -44096,8 +44348,7 @@ static ckr_result ckr__ac_schedules(ckr__ac *r)
 /* Is the value in all files, the same everywhere? Then it is the run's, not a rank's. */
 static bool ckr__ac_common(const ckr__ac *r, const char *key, const ckr_node *v)
 {
-    uint32_t i;
-    for (i = 0; i < r->n_random; i++) {
+    for (uint32_t i = 0; i < r->n_random; i++) {
         const ckr_node *w = r->random[i] ? ckr_node_get(r->random[i]->root, key) : v;
         if (!w || w->kind != v->kind || w->count != v->count) return false;
         if (v->kind == CKR_NODE_INT && v->u.i != w->u.i) return false;     /* all of its bits     */
@@ -44112,7 +44363,6 @@ static bool ckr__ac_common(const ckr__ac *r, const char *key, const ckr_node *v)
 static void ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
 {
     ckr__walk w = ckr__walk_in(dict);
-    uint32_t k;
     while (ckr__walk_on(&w)) {
         bool alone, elsewhere, active = false;
         uint32_t left = CKR__CARRY_NODES;
@@ -44121,7 +44371,7 @@ static void ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
         alone = !ckr__stream_find(r->c, ckr__trainer_streams, w.name, w.value, &as) &&
                 !ckr__ac_common(r, w.name, w.value);
         if (as.list && ckr_node_is_list(w.value) && w.value->count > 1) {
-            for (k = 0; k < r->n_random; k++)
+            for (uint32_t k = 0; k < r->n_random; k++)
                 alone = alone || (r->random[k] && !ckr_node_get(r->random[k]->root, w.name));
             if (!strcmp(as.kind, "torch_cuda"))
                 ckr__stream_own(r->c, rank, w.value, &elsewhere, &active);
@@ -44139,8 +44389,7 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
 {
     ckr__rank_streams of = CKR_ZERO;
     uint32_t top = 0, n = 0;
-    uint64_t i;
-    for (i = 0; i < r->n_files; i++) {
+    for (uint64_t i = 0; i < r->n_files; i++) {
         if (r->files[i]->kind != CKR__AC_RANDOM) continue;
         if (r->files[i]->index >= top) top = r->files[i]->index + 1;
         n++;
@@ -44151,7 +44400,7 @@ static ckr_result ckr__ac_randoms(ckr__ac *r)
     r->random = CKR__NEW_N(r->c, ckr__ac_file *, top);
     if (!r->random) return r->c->err->code;
     r->n_random = top;
-    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__ac_file *f = r->files[i];
         if (f->kind != CKR__AC_RANDOM) continue;
         if (ckr__ac_load(r, f) == CKR_OK && !ckr_node_is_dict(f->root))
@@ -44211,7 +44460,7 @@ static const char *ckr__ac_random_name(ckr__ctx *c, const ckr__ac *r, uint32_t r
    they were, so that they say nothing then. */
 static ckr_result ckr__ac_missing(ckr__ac *r)
 {
-    uint32_t i, n = 0, first = 0;
+    uint32_t n = 0, first = 0;
     int64_t processes;
     if (r->trainer && !r->converted && !r->engine && r->n_random && !ckr__ac_single(r)) {
         if (ckr_node_i64(ckr_node_find(ckr__ac_object(ckr__ac_arg(r, "distributed_state")),
@@ -44220,7 +44469,7 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
             r->ranks = (uint32_t)processes;
         if (r->ranks == 1) r->ranks = 2;       /* a number in the name means several       */
     }
-    for (i = r->ranks; r->n_random && i-- > 0;)
+    for (uint32_t i = r->ranks; r->n_random && i-- > 0;)
         if (i >= r->n_random || !r->random[i]) {
             n++;
             first = i;
@@ -44246,8 +44495,7 @@ static ckr_result ckr__ac_missing(ckr__ac *r)
 /* Other files: what torch has written is listed with what is in it. */
 static ckr_result ckr__ac_loose(ckr__ac *r)
 {
-    uint64_t i;
-    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__ac_file *f = r->files[i];
         const char *s = f->rel;
         if (f->kind != CKR__AC_LOOSE || ckr__ac_of_engine(r, f)) continue;
@@ -44315,6 +44563,7 @@ static ckr_result ckr__ac_end(ckr__ac *r)
 {
     ckr_topology *t = &r->s->topology;
     ckr__map_free(&r->of.names);
+    ckr__map_free(&r->of.had);
     r->desc = r->of.desc = NULL;
     r->s->_kept->data = r;
     if (r->engine) return r->c->err->code;
@@ -44334,8 +44583,7 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     ckr__walk extra = ckr__walk_in(ckr__ac_arg(r, "lr_scheduler_kwargs"));
     ckr_schedule *old = r->s->schedules, *x;
     double warm = 0, ratio = 0, lr, *bases, drift;
-    ckr_node *d;
-    uint64_t i, lane;
+    uint64_t lane;
     int64_t n = 0, micro = 0, steps = 1;
     ckr_node_i64(ckr__ac_arg(r, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr__ac_arg(r, "gradient_accumulation_steps"), &steps);
@@ -44349,7 +44597,7 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     ckr_node_f64(ckr__ac_arg(r, "warmup_ratio"), &ratio);
     if (warm > 0 && warm < 1) ratio = warm;
     if (!(warm >= 1)) warm = ratio > 0 && ratio <= 1 ? ceil((double)n * ratio) : 0;
-    d = ckr__node(r->c, CKR_NODE_DICT);
+    ckr_node *d = ckr__node(r->c, CKR_NODE_DICT);
     ckr__node_set(r->c, d, "num_warmup_steps", ckr__sw_number(r->c, warm));
     ckr__node_set(r->c, d, "num_training_steps", ckr__node_int(r->c, n));
     if ((!strcmp(name, "polynomial") || strstr(name, "min_lr")) &&
@@ -44359,12 +44607,12 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     name = ckr__printf(r->c, "transformers:%s", name);
     bases = CKR__NEW_N(r->c, double, old->n_lanes);
     if (ckr__failed(r->c)) return r->c->err->code;
-    for (i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
+    for (uint64_t i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
     x = ckr__sched_try(r->c, name, d, bases, old->n_lanes, NULL);
     if (!x) return r->c->err->code;
     x->position = old->position;
     x->state = old->state;
-    for (i = 0; i < x->n_lanes; i++) x->lanes[i].anchor = old->lanes[i].anchor;
+    for (uint64_t i = 0; i < x->n_lanes; i++) x->lanes[i].anchor = old->lanes[i].anchor;
     if (ckr__sched_drift(r->c, x, &drift, &lane) != CKR_OK) return r->c->err->code;
     if (!(drift <= CKR__LR_SAVED))
         return ckr__say(r->c, "CKR_W_TRAINER_ARGS", CKR_APPROX, name, NULL, NULL,
@@ -44376,19 +44624,12 @@ static ckr_result ckr__ac_args(ckr__ac *r)
 static ckr__ac *ckr__ac_new(ckr__ctx *c, const char *dir, const ckr_open_desc *desc, ckr_state *s)
 {
     ckr__ac *r = CKR__NEW(c, ckr__ac);
-    if (!r) return NULL;
-    r->keep = CKR__NEW(c, ckr__plain);
-    if (!r->keep) return NULL;
-    r->c = r->of.c = r->of.names.c = c;
-    r->of.s = s;
-    r->of.desc = desc;
-    r->of.keep = r->keep;
-    r->of.tensor_fn = ckr__plain_leaf;
-    r->of.user = &r->of;
+    if (!r || !ckr__script_begin(&r->of, c, s, desc, NULL, NULL)) return NULL;
+    r->keep = r->of.keep;
+    r->c = c;
     r->s = s;
     r->dir = dir;
     r->desc = desc;
-    r->keep->source = s;
     r->ranks = 1;
     r->rate = 1;
     return r;
@@ -44431,7 +44672,6 @@ static void ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
     const ckr_node *rng = ckr_node_get(f->root, "rng_state"),
                    *list = ckr_node_get(rng, "torch_cuda");
     ckr__rank_streams of = CKR_ZERO;
-    uint64_t i;
     if (!ckr_node_is_dict(rng)) return;
     of.c = r->c;
     of.s = r->s;
@@ -44441,7 +44681,7 @@ static void ckr__sana_random(ckr__ac *r, const ckr__ac_file *f)
     of.rel = f->rel;
     of.at = "/rng_state";
     ckr__streams_read(&of, rng);
-    for (i = 0; i < r->s->n_rng; i++)
+    for (uint64_t i = 0; i < r->s->n_rng; i++)
         if (!strcmp(r->s->rng[i].name, "generator")) r->s->rng[i].scope = "";
     if (ckr_node_is_list(list) && list->count && list->count < 65536)
         r->ranks = (uint32_t)list->count;
@@ -44452,7 +44692,6 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
 {
     ckr__ac *r = ckr__ac_new(c, path, desc, s);
     ckr__ac_file *f = CKR__NEW(c, ckr__ac_file);
-    const ckr_node *model, *ema, *sched;
     int64_t v;
     if (!r || !f) return c->err->code;
     r->sana = true;
@@ -44463,9 +44702,9 @@ static ckr_result ckr__sana_read(ckr__ctx *c, const char *path, const ckr_open_d
     s->_kept->data = r->keep;                 /* where views are noted                     */
     ckr__ac_load(r, f);
     s->format = f->format;
-    model = ckr_node_get(f->root, "state_dict");
-    ema = ckr_node_get(f->root, "state_dict_ema");
-    sched = ckr_node_get(f->root, "scheduler");
+    const ckr_node *model = ckr_node_get(f->root, "state_dict");
+    const ckr_node *ema = ckr_node_get(f->root, "state_dict_ema");
+    const ckr_node *sched = ckr_node_get(f->root, "scheduler");
     r->keep->root = f->root;
     r->keep->optimizer = f->part = ckr_node_get(f->root, "optimizer");
     r->keep->scheduler = sched;
@@ -44518,16 +44757,14 @@ static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
     const bool array = n->kind == CKR_NODE_NDARRAY && x->random;
     const ckr_view *v = array ? n->u.view : NULL;
     const size_t size = array ? ckr_dtype_size(v->dtype) : 0;
-    ckr_node *list;
     uint8_t raw[8] = { 0 };    /* little-endian: what is shorter is the lower half         */
-    int64_t i;
     if (!array) return ckr__whole_swap(&x->w, n);
     if (v->n_dims != 1 || v->shape[0] > 4096 || v->stride[0] < 0 || ckr__is_float(v->dtype) ||
         (size != 4 && size != 8) || !v->bytes || v->big_endian || v->offset < 0 ||
         v->offset + (v->shape[0] - 1) * v->stride[0] >= (int64_t)(v->data_bytes / size))
         return n;
-    list = ckr__node(x->w.c, CKR_NODE_LIST);
-    for (i = 0; i < v->shape[0]; i++) {
+    ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST);
+    for (int64_t i = 0; i < v->shape[0]; i++) {
         memcpy(raw, v->bytes + (size_t)(v->offset + i * v->stride[0]) * size, size);
         ckr__node_push(x->w.c, list, ckr__node_int(x->w.c, (int64_t)ckr__load_u64(raw)));
     }
@@ -44657,13 +44894,12 @@ static void ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
     const ckr_schedule *was = index < source->n_schedules ? &source->schedules[index] : NULL;
     const ckr_schedule *want = index == 0 && x->w.s->n_schedules ? x->w.s->schedules : was;
     const double to = x->ac->trainer ? 1 : x->rate;
-    const ckr_schedule *now;
     bool rounded = false, same;
     x->w.scheduler = NULL;
     if (!f->part || !was || !want) return;
     same = want->opaque ? was->opaque : ckr__sched_same(want, was);
     if (same) want = was;
-    now = want;
+    const ckr_schedule *now = want;
     if (!same || !ckr__same(x->ac->rate, to)) {        /* the files', not the side file's      */
         ckr_schedule *y = ckr__sched_retick(x->w.c, want, to, &rounded);
         if (!y) return;
@@ -44740,9 +44976,9 @@ static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, uint32_t
                                              : old;
     ckr_node *own = ckr__stream_node(now), *other, *list;
     ckr_rng state;
-    uint64_t i, at = rank % n;
+    uint64_t at = rank % n;
     bool same = v == own;
-    for (i = 0; ckr_node_is_list(v) && i < old; i++) same = same || v->u.items[i] == own;
+    for (uint64_t i = 0; ckr_node_is_list(v) && i < old; i++) same = same || v->u.items[i] == own;
     if (!kept && same && n == old) return v;
     if (x->ac->trainer && x->ranks == 1) return own;
     other = own;
@@ -44752,12 +44988,12 @@ static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, uint32_t
         other = ckr__rng_to_node(x->w.c, &state, own);
     }
     list = ckr__node(x->w.c, CKR_NODE_LIST);
-    for (i = 0; kept && i < n; i++) {
+    for (uint64_t i = 0; kept && i < n; i++) {
         if (ckr__rng_from_node(x->w.c, kept->u.items[i], CKR_RNG_NONE, &state) != CKR_OK)
             ckr__error_reset(x->w.c);
         else if (now->value && ckr_rng_equal(&state, now->value)) at = i;
     }
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         ckr__node_push(x->w.c, list, i == at ? own : kept ? kept->u.items[i] : other);
     return ckr__failed(x->w.c) ? NULL : list;
 }
@@ -44768,9 +45004,8 @@ static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
     const uint64_t devices = ckr_node_is_list(v) ? v->count : 0;
     const uint64_t n = devices == x->ac->ranks ? x->ranks : devices;
     ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST), *state;
-    uint64_t i;
     x->devices = n;
-    for (i = 0; list && i < n; i++) {
+    for (uint64_t i = 0; list && i < n; i++) {
         const ckr_stream *s = ckr__stream_of(x->w.s, (uint32_t)i, "torch_cuda", "default");
         state = s ? ckr__stream_node(s) : i < devices ? v->u.items[i] : NULL;
         if (!state) break;
@@ -44825,26 +45060,24 @@ static ckr_node *ckr__acc_value(ckr__ac_job *x, uint32_t rank, bool same, const 
    device's. */
 static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
 {
-    uint64_t i, n;
+    uint64_t n;
     const ckr_stream *now = ckr__streams_of(x->w.s, rank, &n);
-    for (i = 0; i < n; i++, now++) {
+    for (uint64_t i = 0; i < n; i++, now++) {
         const ckr__stream_key *row =
             ckr__trainer_streams + (x->ac->trainer || x->ac->sana ? CKR__TRAINER_STREAMS : 0);
         const bool mps = !strcmp(now->kind, "torch_mps");
         const char *key = now->name;
-        const ckr_node *kept;
         ckr_node *v = ckr__stream_node(now), *list;
-        bool device;
         while (row->key &&
                (!row->kind || strcmp(now->kind, row->kind) || strcmp(key, row->name))) row++;
-        device = !row->key && (mps || !strcmp(now->kind, "torch_cuda") ||
-                               !strcmp(now->kind, "opaque"));
+        bool device = !row->key && (mps || !strcmp(now->kind, "torch_cuda") ||
+                                    !strcmp(now->kind, "opaque"));
         if (row->key) key = row->key;
         if (device && !strcmp(key, "default")) key = mps ? "mps" : "cuda";
         if (device && !x->ac->trainer)
             key = ckr__printf(x->w.c, x->ac->sana ? "torch_%s" : "torch_%s_manual_seed", key);
         if (!key || now->sibling || ckr_node_get(d, key)) continue;
-        kept = device ? ckr__ac_kept(x, rank, key) : NULL;
+        const ckr_node *kept = device ? ckr__ac_kept(x, rank, key) : NULL;
         if (ckr_node_is_list(kept) && kept->count) {
             v = ckr__ac_devices(x, now, rank, v, kept, 0);
         } else if (device && !mps && !(x->ac->trainer && x->ranks == 1)) {
@@ -44893,10 +45126,9 @@ static ckr_node *ckr__ac_carry_counts(ckr__ac_job *x)
 {
     ckr_node *counts = ckr__dict_copy(x->w.c, ckr_node_get(x->kept, "devices"));
     ckr__stream_key as;
-    ckr__walk w;
     uint32_t k = 0;
     while (k < x->ac->n_random && !x->ac->random[k]) k++;
-    w = ckr__walk_in(k < x->ac->n_random ? x->ac->random[k]->root : NULL);
+    ckr__walk w = ckr__walk_in(k < x->ac->n_random ? x->ac->random[k]->root : NULL);
     while (x->ranks != x->ac->ranks && ckr__walk_on(&w))
         if (w.name && ckr_node_is_list(w.value) && w.value->count &&
             w.value->count != x->ac->ranks && !ckr_node_get(counts, w.name) &&
@@ -44965,7 +45197,7 @@ static void ckr__ac_emit_random(ckr__ac_job *x)
     const ckr_node *kept = x->w.source->carried;
     const bool any = ckr_node_get(kept, "random") != NULL;
     int64_t step;
-    uint32_t r, from;
+    uint32_t from;
     if (x->t->without & CKR_RNG) return;
     if (any && ckr_node_i64(ckr_node_get(kept, "step"), &step) &&
         step == x->w.source->progress.step)
@@ -44974,11 +45206,10 @@ static void ckr__ac_emit_random(ckr__ac_job *x)
         ckr__say(x->w.c, "CKR_W_RANDOM_STALE", CKR_APPROX, "random states", NULL, NULL,
                  "the side file keeps values of other ranks, but of another step: not used", NULL);
     x->random = true;
-    for (r = 0; ac->n_random && r < x->ranks && !ckr__failed(x->w.c); r++) {
+    for (uint32_t r = 0; ac->n_random && r < x->ranks && !ckr__failed(x->w.c); r++) {
         const bool one = ac->trainer && x->ranks == 1;
-        const ckr_node *root;
         for (from = r % ac->n_random; !ac->random[from];) from = (from + 1) % ac->n_random;
-        root = ckr__acc_streams(x, r, ac->random[from]->root, from);
+        const ckr_node *root = ckr__acc_streams(x, r, ac->random[from]->root, from);
         ckr__ac_put_tree(x, one ? "rng_state.pth" : ckr__ac_random_name(x->w.c, ac, r), root);
         if (r > 0 || x->ranks == 1 || !ac->engine || !ckr__ac_single(ac)) continue;
         ckr__ac_put_tree(x, "rng_state.pth", root);
@@ -45052,8 +45283,7 @@ typedef struct ckr__af {       /* one model                                     
 static uint32_t ckr__af_count(ckr__fileset *k, uint32_t kind)
 {
     uint32_t n = 0;
-    uint64_t i;
-    for (i = 0; i < k->n_files[kind]; i++)
+    for (uint64_t i = 0; i < k->n_files[kind]; i++)
         if (k->files[kind][i]->at[CKR__N] >= n) n = k->files[kind][i]->at[CKR__N] + 1;
     k->size[CKR__N] = n;
     return n;
@@ -45065,15 +45295,14 @@ static ckr_result ckr__af_scan(ckr__ac *r)
     ckr__af *m = CKR__NEW(r->c, ckr__af);
     ckr__fileset *k = m ? &m->files : NULL;
     ckr__rankfile f;
-    uint32_t kind, layout = 0;
-    uint64_t i;
+    uint32_t layout = 0;
     if (!k) return r->c->err->code;
     k->c = r->c;
     k->dir = r->dir;
     k->forms = ckr__af_forms;
     k->first = 1u << CKR__N;
     ckr__fileset_scan(k, false);
-    for (kind = CKR__AF_LAYOUTS; kind > 0; kind--) {
+    for (uint32_t kind = CKR__AF_LAYOUTS; kind > 0; kind--) {
         if (!k->n_files[kind]) continue;
         if (layout)
             return ckr__fail_fmt(r->c, CKR_ITEM_FILES_MIXED, k->files[kind][0]->path, NULL,
@@ -45090,7 +45319,7 @@ static ckr_result ckr__af_scan(ckr__ac *r)
     r->fsdp = CKR__NEW_N(r->c, ckr__af, r->n_fsdp);
     if (ckr__failed(r->c)) return r->c->err->code;
     r->fsdp[0] = *m;
-    for (i = 0; i < r->n_files; i++) {
+    for (uint64_t i = 0; i < r->n_files; i++) {
         ckr__ac_file *x = r->files[i];
         const char *rel = x->dir ? ckr__printf(r->c, "%s/", x->rel) : x->rel;
         if (rel && ckr__form_find(ckr__af_forms, rel, &f) % CKR__AF_LAYOUTS ==
@@ -45194,8 +45423,7 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
 static void ckr__af_load(ckr__ac *r, ckr__af *m, uint32_t kind, uint64_t at)
 {
     ckr__fileset *k = &r->fsdp->files;
-    uint32_t i;
-    for (i = 0; i < m->f.n_ranks; i++) {
+    for (uint32_t i = 0; i < m->f.n_ranks; i++) {
         ckr__rankfile *f = k->files[kind][at + i];
         ckr__fsdp_rank *x = &m->f.ranks[i];
         if (f->dir) f->root = ckr__af_dcp(r, m, f);
@@ -45257,9 +45485,6 @@ static void ckr__af_model(ckr__ac *r, uint32_t at)
     const uint32_t optim = CKR__AF_LAYOUTS + r->fsdp->layout;
     const uint32_t ranks = r->fsdp->layout == CKR__AF_RANKS ? k->size[CKR__RANK] : 1;
     const uint64_t first = (uint64_t)at * ranks;
-    ckr__optim_param *p;
-    ckr__walk w;
-    uint64_t i;
     m->layout = r->fsdp->layout;
     m->f.c = r->c;
     m->f.s = r->s;
@@ -45281,7 +45506,8 @@ static void ckr__af_model(ckr__ac *r, uint32_t at)
     }
     ckr__af_moments(r, m);
     ckr__af_say_unread(r->c, m, m->layout);
-    for (i = 0; i < r->n_files; i++) {         /* it is in the list for what looks for one there */
+    for (uint64_t i = 0; i < r->n_files;
+         i++) {         /* it is in the list for what looks for one there */
         ckr__ac_file *f = r->files[i];
         if (strcmp(f->rel, k->files[optim][first]->rel) != 0) continue;
         f->kind = CKR__AC_OPTIMIZER;
@@ -45290,8 +45516,8 @@ static void ckr__af_model(ckr__ac *r, uint32_t at)
         f->first_group = m->f.first_group;
         f->n_groups = r->s->n_groups - m->f.first_group;
     }
-    w = ckr__walk_in(ckr_node_get(m->f.ranks[0].optim, "state"));
-    p = CKR__NEW_N(r->c, ckr__optim_param, ckr__dict_n(w.dict));
+    ckr__walk w = ckr__walk_in(ckr_node_get(m->f.ranks[0].optim, "state"));
+    ckr__optim_param *p = CKR__NEW_N(r->c, ckr__optim_param, ckr__dict_n(w.dict));
     while (p && ckr__walk_on(&w)) p[w.i].state = w.value;
     if (p && !at) ckr__optim_count(&r->of, p, ckr__dict_n(w.dict));
 }
@@ -45299,12 +45525,11 @@ static void ckr__af_model(ckr__ac *r, uint32_t at)
 static ckr_result ckr__af_read(ckr__ac *r)
 {
     const uint8_t optim = CKR__AF_LAYOUTS + r->fsdp->layout;
-    uint64_t i;
-    uint32_t at;
     ckr__af_count(&r->fsdp->files, optim);
     ckr__fileset_every(&r->fsdp->files, optim, false, NULL);
-    for (at = 0; at < r->n_fsdp && !ckr__failed(r->c); at++) ckr__af_model(r, at);
-    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {   /* the weights once more, for
+    for (uint32_t at = 0; at < r->n_fsdp && !ckr__failed(r->c); at++) ckr__af_model(r, at);
+    for (uint64_t i = 0; i < r->n_files && !ckr__failed(r->c);
+         i++) {   /* the weights once more, for
                                                                   other uses                  */
         ckr__ac_file *f = r->files[i];
         if (f->kind == CKR__AC_MODEL) ckr__ac_load(r, f);
@@ -45373,10 +45598,8 @@ static void ckr__af_put_dcp(ckr__af_save *v)
     const char *model[4] = { "model", NULL, NULL, NULL };
     const char *keys[4] = { "optimizer", "state", NULL, NULL };
     ckr__dcp_out o;
-    ckr__dcp_part *path;
-    uint64_t i, k;
     ckr__af_begin(v, &o, CKR__AF_SHARDED);
-    for (i = 0; i < v->w.to.n_params && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < v->w.to.n_params && !ckr__failed(c); i++) {
         const ckr__fsdp_param *p = &v->w.to.params[i];
         model[1] = p->key;
         o.replica = p->tied;
@@ -45387,19 +45610,19 @@ static void ckr__af_put_dcp(ckr__af_save *v)
     if (!ckr__failed(c)) ckr__dcp_out_end(&o);
     if (ckr__failed(c) || !v->groups) return;
     ckr__af_begin(v, &o, CKR__AF_LAYOUTS + CKR__AF_SHARDED);
-    for (i = 0; i < v->w.to.n_params; i++)
-        for (k = 0; k < v->w.slots[i].n && !ckr__failed(c); k++) {
+    for (uint64_t i = 0; i < v->w.to.n_params; i++)
+        for (uint64_t k = 0; k < v->w.slots[i].n && !ckr__failed(c); k++) {
             keys[2] = v->w.to.params[i].key;
             keys[3] = v->w.slots[i].list[k]->slot;
             ckr__af_put_tensor(v, &o, keys, v->w.slots[i].list[k], v->w.slots[i].list[k]->dtype);
         }
     keys[1] = "param_groups";
     keys[2] = NULL;
-    for (i = 0; i < v->groups->count; i++) {
+    for (uint64_t i = 0; i < v->groups->count; i++) {
         ckr__walk w = ckr__walk_in(v->groups->u.items[i]);
         while (ckr__walk_on(&w) && !ckr__failed(c)) {
             keys[3] = w.name;
-            path = w.name ? ckr__dcp_path(c, keys) : NULL;
+            ckr__dcp_part *path = w.name ? ckr__dcp_path(c, keys) : NULL;
             if (!path) continue;
             path[2].index = (int64_t)i;
             ckr__dcp_out_object(&o, ckr__printf(c, "optimizer.param_groups.%llu.%s",
@@ -45415,8 +45638,7 @@ static void ckr__af_put_files(ckr__af_save *v)
 {
     ckr__ac_job *x = v->x;
     ckr__out_file *f;
-    uint32_t r;
-    for (r = 0; r < v->w.to.n_ranks && !ckr__failed(x->w.c); r++) {
+    for (uint32_t r = 0; r < v->w.to.n_ranks && !ckr__failed(x->w.c); r++) {
         f = ckr__out_file_add(x->out, ckr__af_name(v, v->layout, r), CKR_FORMAT_TORCH_ZIP);
         if (f) f->root = ckr__fsdp_put_model(&v->w, f, r);
         if (!v->groups) continue;
@@ -45491,7 +45713,6 @@ static void ckr__af_emit(ckr__ac_job *x)
 static ckr_node *ckr__ad_schedule(ckr__ac_job *x)
 {
     const ckr_schedule *want = x->w.s->n_schedules ? x->w.s->schedules : NULL;
-    ckr_schedule *now;
     ckr_node *state = NULL;
     bool rounded = false;
     if (!want || (x->t->without & CKR_SCHEDULE)) return NULL;
@@ -45500,7 +45721,7 @@ static ckr_node *ckr__ad_schedule(ckr__ac_job *x)
         x->out->remedy = "--to-schedule transformers:..., or torch:...";
         return NULL;
     }
-    now = ckr__sched_retick(x->w.c, want, x->ac->trainer ? 1 : x->rate, &rounded);
+    ckr_schedule *now = ckr__sched_retick(x->w.c, want, x->ac->trainer ? 1 : x->rate, &rounded);
     if (!now) return NULL;
     if (!now->state) now->state = want->state;
     x->out->rounded = rounded;
@@ -45531,16 +45752,15 @@ static bool ckr__ad_random(ckr__ac_job *x)
 static void ckr__ad_progress(ckr__ac_job *x)
 {
     const int64_t step = x->w.s->progress.step, epoch = x->w.s->progress.epoch;
-    const char *text;
     if (x->t->without & CKR_PROGRESS) return;
     if (step < 0)
         ckr__refuse(x->w.c, CKR_ITEM_FILE_FORM, "global_step",
                     "the Trainer goes on from its step, which the source does not tell",
                     "--to accelerate, or leave it out: --without progress");
-    text = ckr__printf(x->w.c, "{\n  \"epoch\": %lld,\n  \"global_step\": %lld,\n  "
-                       "\"log_history\": [],\n  \"train_batch_size\": %lld\n}\n",
-                       (long long)(epoch > 0 ? epoch : 0), (long long)step,
-                       (long long)(x->w.s->batch ? x->w.s->batch / x->ranks : 8));
+    const char *text = ckr__printf(x->w.c, "{\n  \"epoch\": %lld,\n  \"global_step\": %lld,\n  "
+                                   "\"log_history\": [],\n  \"train_batch_size\": %lld\n}\n",
+                                   (long long)(epoch > 0 ? epoch : 0), (long long)step,
+                                   (long long)(x->w.s->batch ? x->w.s->batch / x->ranks : 8));
     if (text) ckr__out_text(x->out, "trainer_state.json", text, strlen(text));
 }
 
@@ -45581,7 +45801,6 @@ static void ckr__ad_emit(ckr__ac_job *x, const char *dialect)
     ckr__ac *r = own ? ckr__ac_new(c, "", NULL, own) : NULL;
     ckr__ac_file *f = CKR__NEW(c, ckr__ac_file);
     ckr__fresh w = CKR_ZERO;
-    ckr_node *scheduler;
     if (!r || !f) return;
     *own = *x->w.s;
     r->trainer = !strcmp(dialect, "hf_trainer");
@@ -45594,7 +45813,7 @@ static void ckr__ad_emit(ckr__ac_job *x, const char *dialect)
     if (!ckr__masters_in(x->out, x->w.s, own)) return;
     own->carried = NULL;       /* another trainer's keys                                     */
     ckr__fresh_begin(&w, c, own, x->t, x->out);
-    scheduler = ckr__ad_schedule(x);
+    ckr_node *scheduler = ckr__ad_schedule(x);
     if (r->sana && !ckr__failed(c)) ckr__ad_sana(x, &w, scheduler);
     if (r->sana || ckr__failed(c)) return;
     if (ckr__fresh_file(&w, "model.safetensors", CKR_FORMAT_SAFETENSORS)) {
@@ -45749,16 +45968,14 @@ static void ckr__ac_say_resume(ckr__ac_job *x)
     const bool weights = x->ac->trainer && (w & CKR_PROGRESS);
     const char *place = "Accelerator.load_state", *key = "input_dir",
                *why = "the checkpoint is this directory itself, not one in it", *name;
-    const ckr__ac_file *f;
     ckr_node *config = NULL;
-    uint64_t i;
     if (weights) {         /* no checkpoint that the Trainer resumes: a script loads the model   */
         place = NULL;
-        for (i = 0; i < x->ac->n_files; i++)
+        for (uint64_t i = 0; i < x->ac->n_files; i++)
             if (ckr__starts(x->ac->files[i]->rel, "adapter_model"))
                 place = "PeftModel.from_pretrained";
         key = place ? "model_id" : "pretrained_model_name_or_path";
-        f = place ? NULL : ckr__ac_named(x->ac, "config.json");
+        const ckr__ac_file *f = place ? NULL : ckr__ac_named(x->ac, "config.json");
         if (f && !f->dir && ckr__json_load(x->w.c, f->path, &config) != CKR_OK) return;
         name = ckr_node_str(ckr_node_at(ckr_node_get(config, "architectures"), 0));
         if (!place)
@@ -45959,9 +46176,8 @@ static uint32_t ckr__lm_stored(const ckr__lm_dims *d, int i, int64_t shape[3])
 /* Sums the tensors up; false when anything does not fit 60 bits, and bytes might not fit 63. */
 static bool ckr__lm_total(ckr__lm_dims *d)
 {
-    int i;
     d->n = 0;
-    for (i = 0; i < CKR__LM_TENSORS; i++) {
+    for (int i = 0; i < CKR__LM_TENSORS; i++) {
         int64_t rows, cols;
         ckr__lm_layer(d, i, &rows, &cols);
         if (!ckr__mul_u64((uint64_t)rows, (uint64_t)cols, &d->layer[i]) ||
@@ -45980,14 +46196,12 @@ static bool ckr__lm_total(ckr__lm_dims *d)
 /* n int32 in place. */
 static void ckr__lm_identity(uint8_t *p, uint64_t n)
 {
-    uint64_t i;
-    for (i = 0; i < n; i++) ckr__store_u32(p + 4 * i, (uint32_t)i);
+    for (uint64_t i = 0; i < n; i++) ckr__store_u32(p + 4 * i, (uint32_t)i);
 }
 
 static void ckr__lm_shuffle(ckr_rng *m, uint8_t *p, uint64_t n)
 {
-    uint64_t i;
-    for (i = n; i-- > 1;) {
+    for (uint64_t i = n; i-- > 1;) {
         const uint64_t j = ckr_rng_u32(m) % (i + 1);
         const uint32_t a = ckr__load_u32(p + 4 * i);
         ckr__store_u32(p + 4 * i, ckr__load_u32(p + 4 * j));
@@ -46023,8 +46237,7 @@ static uint8_t *ckr__lm_section_new(ckr__ctx *c, uint64_t n_files, uint64_t n_sa
 /* 0..n-1, each once. `seen` has n bytes, zero. */
 static bool ckr__lm_permutes(const uint8_t *p, uint64_t n, uint8_t *seen)
 {
-    uint64_t i;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const uint32_t v = ckr__load_u32(p + 4 * i);
         if (v >= n || seen[v]) return false;
         seen[v] = 1;
@@ -46043,20 +46256,17 @@ static const char *ckr__lm_section_check(ckr__ctx *c, ckr__lm_rank *r, const uin
                                          uint64_t *at)
 {
     ckr_rng mt;
-    size_t size;
-    uint8_t *seen;
-    bool files, samples;
     r->section = p;
     r->n_section = n;
     r->n_files = ckr__load_u64(p);
     *at = 8 + 4 * r->n_files;
     r->n_samples = ckr__load_u64(p + *at);
-    size = (size_t)(r->n_files + r->n_samples);
-    seen = (uint8_t *)ckr__heap_alloc(c, size);
+    size_t size = (size_t)(r->n_files + r->n_samples);
+    uint8_t *seen = (uint8_t *)ckr__heap_alloc(c, size);
     if (!seen) return "memory";
     memset(seen, 0, size);
-    files = ckr__lm_permutes(p + 8, r->n_files, seen);
-    samples = ckr__lm_permutes(p + *at + 8, r->n_samples, seen + r->n_files);
+    bool files = ckr__lm_permutes(p + 8, r->n_files, seen);
+    bool samples = ckr__lm_permutes(p + *at + 8, r->n_samples, seen + r->n_files);
     ckr__heap_free(c, seen, size);
     *at = files ? *at + 8 : 8;
     if (!files || !samples) return "a permutation";
@@ -46076,10 +46286,9 @@ static ckr_result ckr__lm_section_at(ckr__ctx *c, uint32_t file, uint64_t at, ui
 {
     const uint64_t size = c->files[file].size, least = ckr__lm_section_size(0, 0);
     uint8_t raw[8];
-    ckr_result r;
     *yes = false;
     if (at > size || size - at < least) return CKR_OK;
-    r = ckr__file_read(c, file, at, raw, 8);
+    ckr_result r = ckr__file_read(c, file, at, raw, 8);
     n[0] = ckr__load_u64(raw);
     if (r != CKR_OK || n[0] > (size - at - least) / 4) return r;
     r = ckr__file_read(c, file, at + 8 + 4 * n[0], raw, 8);
@@ -46107,12 +46316,11 @@ static ckr_result ckr__lm_probe(ckr__ctx *c, const char *path, const char **dir,
     uint8_t head[8] = { 0 };
     uint64_t size;
     void *file;
-    int32_t sys;
     *dir = path;
     if (kind == CKR_FILE_DIR) ckr__form_kinds(c, path, ckr__lm_forms, &kinds);
     *mine = kinds > 1;
     if (kind != CKR_FILE_REGULAR) return c->err->code;
-    sys = io->open_fn(io->user, path, false, &file, &size);
+    int32_t sys = io->open_fn(io->user, path, false, &file, &size);
     if (sys) return ckr__fail_io(c->err, CKR_ITEM_IO_OPEN, path, sys);
     if (size >= CKR__LM_HEAD) sys = io->read_fn(io->user, file, 0, head, sizeof head);
     io->close_fn(io->user, file);
@@ -46141,12 +46349,10 @@ static ckr_result ckr__lm_head(const ckr__lm *m, const char *path, uint32_t magi
 static ckr_result ckr__lm_read_model(ckr__lm *m)
 {
     int64_t v[8];
-    uint32_t i;
     ckr__lm_dims *d = &m->dims;
-    uint64_t size;
     ckr_result r = ckr__lm_head(m, m->path, 20240326u, &m->model, &m->model_head);
     if (r != CKR_OK) return r;
-    for (i = 0; i < 8; i++) v[i] = (int32_t)ckr__load_u32(m->model_head + 4 * i);
+    for (uint32_t i = 0; i < 8; i++) v[i] = (int32_t)ckr__load_u32(m->model_head + 4 * i);
     if (v[1] != 3 && v[1] != 5)
         return ckr__remedy(m->c->err,
                            ckr__fail(m->c->err, CKR_ITEM_LLMC_VERSION, m->path, 4, "header[1]",
@@ -46160,7 +46366,7 @@ static ckr_result ckr__lm_read_model(ckr__lm *m)
     d->NH = v[5];
     d->C = v[6];
     d->Vp = v[7];
-    for (i = 2; i < 8; i++)
+    for (uint32_t i = 2; i < 8; i++)
         if (v[i] <= 0 || (i == 4 && v[i] > 65536))
             return ckr__fail(m->c->err, CKR_ITEM_LLMC_HEADER, m->path, 4 * i, NULL,
                              "header[%u] is %lld, a size was expected", (unsigned)i,
@@ -46170,7 +46376,7 @@ static ckr_result ckr__lm_read_model(ckr__lm *m)
                          "vocabulary %lld of %lld rows, %lld channels of %lld heads, %lld layers",
                          (long long)d->V, (long long)d->Vp, (long long)d->C, (long long)d->NH,
                          (long long)d->L);
-    size = CKR__LM_HEAD + d->n * ckr_dtype_size(m->dtype);
+    uint64_t size = CKR__LM_HEAD + d->n * ckr_dtype_size(m->dtype);
     if (m->c->files[m->model].size == size) return CKR_OK;
     return ckr__fail(m->c->err, CKR_ITEM_LLMC_SIZE, m->path, m->c->files[m->model].size, NULL,
                      "the file ends here, its header says at %llu", (unsigned long long)size);
@@ -46183,13 +46389,12 @@ static ckr_result ckr__lm_padding(ckr__lm *m)
     const uint64_t size = ckr_dtype_size(m->dtype), row = (uint64_t)m->dims.C * size,
                    end = CKR__LM_HEAD + (uint64_t)m->dims.Vp * row;
     uint8_t buf[4096];
-    uint64_t at = CKR__LM_HEAD + (uint64_t)m->dims.V * row, i, n;
+    uint64_t at = CKR__LM_HEAD + (uint64_t)m->dims.V * row, n;
     for (; at < end; at += n) {
-        ckr_result r;
         n = end - at < sizeof buf ? end - at : sizeof buf;
-        r = ckr__file_read(m->c, m->model, at, buf, (size_t)n);
+        ckr_result r = ckr__file_read(m->c, m->model, at, buf, (size_t)n);
         if (r != CKR_OK) return r;
-        for (i = 0; i < n; i++)            /* -0 is zero too */
+        for (uint64_t i = 0; i < n; i++)            /* -0 is zero too */
             if (buf[i] & ((at + i) % size == size - 1 ? 0x7f : 0xff))
                 return ckr__fail(m->c->err, CKR_ITEM_LLMC_HEADER, m->path, at + i, "wte",
                                  "row %llu is not zero, header[3] says that the vocabulary ends "
@@ -46205,9 +46410,8 @@ static ckr_result ckr__lm_padding(ckr__lm *m)
 static ckr_result ckr__lm_read_slots(ckr__lm *m)
 {
     const uint32_t n_slots = m->model_only ? 1 : m->master ? 4 : 3;
-    uint64_t at = CKR__LM_HEAD, l;
-    uint32_t k, r;
-    for (k = 0; k < n_slots * CKR__LM_TENSORS; k++) {
+    uint64_t at = CKR__LM_HEAD;
+    for (uint32_t k = 0; k < n_slots * CKR__LM_TENSORS; k++) {
         const uint32_t slot = k / CKR__LM_TENSORS, i = k % CKR__LM_TENSORS;
         const uint64_t share = slot && m->zero1 ? m->P : 1, n = m->dims.all[i],
                        step = share > 1 ? m->dims.layer[i] : n, part = step / share;
@@ -46228,12 +46432,12 @@ static ckr_result ckr__lm_read_slots(ckr__lm *m)
         x.tensor->split.vocab = vocab;
         x.tensor->requires_grad = !slot;
         x.tensor->stochastic = !slot && dtype == CKR_DTYPE_BF16;
-        for (r = 0; r < (slot ? m->P : 1); r++) {
+        for (uint32_t r = 0; r < (slot ? m->P : 1); r++) {
             const uint64_t mine = share > 1 ? r * part : 0;
             x.file = slot ? m->ranks[r].file : m->model;
             x.rank = (int32_t)r;
             x.replica = share == 1 && r > 0;
-            for (l = 0; l < n; l += step)
+            for (uint64_t l = 0; l < n; l += step)
                 if (!ckr__read_flat(&x, b, (int64_t)(l + mine), (int64_t)(l + mine + part),
                                     at + size * (l / share)))
                     return m->c->err->code;
@@ -46268,15 +46472,13 @@ static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
     ckr__lm_rank *x = &m->ranks[r];
     const uint32_t want[] = { 1, m->P, r, m->master, m->shuffle, (uint32_t)m->step };
     const uint8_t *head, *p = NULL;
-    const char *wrong;
     uint64_t at = 0, size, off;
-    uint32_t i, v;
     bool fits = false;
     ckr_result e = ckr__lm_head(m, path, 20240527u, &x->file, &head);
     if (e != CKR_OK) return e;
-    for (i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < 6; i++) {
         const uint32_t word = i < 5 ? 4 + 4 * i : 40;
-        v = ckr__load_u32(head + word);
+        uint32_t v = ckr__load_u32(head + word);
         if (v == want[i]) continue;
         return ckr__fail(m->c->err, i ? CKR_ITEM_LLMC_RANKS : CKR_ITEM_LLMC_VERSION, path, word,
                          i < 5 ? NULL : "header[10]",
@@ -46301,7 +46503,7 @@ static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
     if (!m->shuffle) return CKR_OK;
     e = ckr__file_load(m->c, x->file, at, size - at, m->c->limits.max_metadata_bytes, &p);
     if (e != CKR_OK) return e;
-    wrong = ckr__lm_section_check(m->c, x, p, size - at, &off);
+    const char *wrong = ckr__lm_section_check(m->c, x, p, size - at, &off);
     return wrong ? ckr__fail(m->c->err, CKR_ITEM_LLMC_SHUFFLE, path, at + off, NULL,
                              "%s was expected", wrong)
                  : CKR_OK;
@@ -46313,8 +46515,6 @@ static ckr_result ckr__lm_choose(ckr__lm *m)
 {
     ckr__fileset *k = &m->files;
     int64_t top[CKR__LM_STATE + 1] = { -1, -1, -1, -1 };
-    uint64_t i;
-    int kind;
     m->model_only = ckr__path_kind(m->c, m->dir) == CKR_FILE_REGULAR;
     m->step = -1;
     m->path = m->dir;
@@ -46323,8 +46523,8 @@ static ckr_result ckr__lm_choose(ckr__lm *m)
     k->dir = m->dir;
     k->forms = ckr__lm_forms;
     if (ckr__fileset_scan(k, false) != CKR_OK) return m->c->err->code;
-    for (kind = CKR__LM_DONE; kind <= CKR__LM_STATE; kind++)
-        for (i = 0; i < k->n_files[kind]; i++)
+    for (int kind = CKR__LM_DONE; kind <= CKR__LM_STATE; kind++)
+        for (uint64_t i = 0; i < k->n_files[kind]; i++)
             top[kind] = ckr__max_i64(top[kind], k->files[kind][i]->step);
     m->model_only = top[CKR__LM_DONE] < 0;
     m->step = top[m->model_only ? CKR__LM_MODEL : CKR__LM_DONE];
@@ -46334,7 +46534,7 @@ static ckr_result ckr__lm_choose(ckr__lm *m)
                              "there is no DONE_%08lld: the checkpoint is still being written, or "
                              "its writing was interrupted",
                              (long long)ckr__max_i64(top[CKR__LM_STATE], 0));
-    for (i = 0; i < k->n_files[CKR__LM_MODEL]; i++) {
+    for (uint64_t i = 0; i < k->n_files[CKR__LM_MODEL]; i++) {
         m->path = k->files[CKR__LM_MODEL][i]->path;
         if (k->files[CKR__LM_MODEL][i]->step == m->step) return CKR_OK;
     }
@@ -46399,12 +46599,11 @@ static ckr_result ckr__lm_streams(ckr__lm *m)
 /* gpt2_update decays matrices only; the files hold no hyper-parameter. */
 static ckr_result ckr__lm_groups(ckr__lm *m)
 {
-    int i, g;
-    for (g = 0; g < 2; g++) {
+    for (int g = 0; g < 2; g++) {
         ckr_group *x = CKR__PUSH(ckr_group, m->c, m->s->groups, m->s->n_groups);
         x->name = g ? "no_decay" : "decay";
         x->hyper = ckr__node(m->c, CKR_NODE_DICT);
-        for (i = 0; i < CKR__LM_TENSORS; i++)
+        for (int i = 0; i < CKR__LM_TENSORS; i++)
             if ((ckr__lm_shapes[i].cols == 0) == (g == 1))
                 *CKR__PUSH(const char *, m->c, x->params, x->n_params) = ckr__lm_shapes[i].name;
     }
@@ -46422,13 +46621,13 @@ static void ckr__lm_vocab(ckr__ctx *c, int64_t told, int64_t rows, const char *r
 /* Files that are not understood, and what llm.c would do with its own. */
 static ckr_result ckr__lm_rest(ckr__lm *m)
 {
-    uint64_t i, n = 0;
-    for (i = 0; i < m->files.n_files[0]; i++) {
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < m->files.n_files[0]; i++) {
         const ckr__rankfile *f = m->files.files[0][i];
         if (f->dir) ckr__leave(m->c, m->s, ckr__printf(m->c, "%s/", f->rel), NULL, NULL);
         else ckr__loose_add(m->c, m->s, &m->loose, f->rel);
     }
-    for (i = 1; i < m->P; i++)
+    for (uint64_t i = 1; i < m->P; i++)
         n += m->shuffle && m->ranks[i].n_samples != m->ranks[0].n_samples;
     if (n)
         ckr__say(m->c, "CKR_W_LLMC_UNEVEN", CKR_APPROX, "data", NULL, NULL,
@@ -46446,9 +46645,8 @@ static ckr_result ckr__lm_rest(ckr__lm *m)
 static ckr_result ckr__lm_places(ckr__lm *m)
 {
     ckr_node *d = m->model_only ? NULL : ckr__node(m->c, CKR_NODE_DICT);
-    uint32_t i;
     m->s->data = d;
-    for (i = 0; i < m->P && !ckr__failed(m->c); i++) {
+    for (uint32_t i = 0; i < m->P && !ckr__failed(m->c); i++) {
         const ckr__lm_rank *r = &m->ranks[i];
         const uint32_t sum = r->section ? ckr__crc32(0, r->section, (size_t)r->n_section) : 0;
         const char *order = r->section ? ckr__printf(m->c, "order %08lx", (unsigned long)sum)
@@ -46532,13 +46730,11 @@ static ckr_node *ckr__lm_named(ckr__ctx *c, const uint8_t *head, const ckr__lm_w
 {
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     const ckr__lm_word *w;
-    uint32_t i;
-    for (i = 0; i < CKR__LM_HEAD / 4; i++) {
+    for (uint32_t i = 0; i < CKR__LM_HEAD / 4; i++) {
         const uint8_t *p = head + 4 * i;
-        const char *name;
         for (w = names; w->name && w->at != i; w++) {}
         if (!w->name && ckr__load_u32(p) == 0) continue;
-        name = w->name ? w->name : ckr__printf(c, "word_%u", (unsigned)i);
+        const char *name = w->name ? w->name : ckr__printf(c, "word_%u", (unsigned)i);
         if (!name) return NULL;
         ckr__node_set(c, d, name, w->wide ? ckr__lm_u64(c, ckr__load_u64(p))
                                           : ckr__node_int(c, (int32_t)ckr__load_u32(p)));
@@ -46553,10 +46749,10 @@ static void ckr__lm_view(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype d
     ckr_node *n = ckr__node(c, CKR_NODE_TENSOR);
     ckr_view *v = CKR__NEW(c, ckr_view);
     int64_t *dims = CKR__NEW_N(c, int64_t, (uint64_t)n_dims * 2), numel = 1;
-    uint32_t i;
     if (!n || !v || !dims) return;
     memcpy(dims, shape, n_dims * sizeof *dims);
-    for (i = n_dims; i-- > 0; numel = ckr__times(numel, shape[i])) dims[n_dims + i] = numel;
+    for (uint32_t i = n_dims; i-- > 0;
+         numel = ckr__times(numel, shape[i])) dims[n_dims + i] = numel;
     v->dtype = dtype;
     v->file = file;
     v->data_offset = at;
@@ -46579,10 +46775,9 @@ static ckr_result ckr__lm_tree_model(ckr__lm *m, ckr_node **root)
 {
     ckr_node *params = ckr__node(m->c, CKR_NODE_DICT);
     uint64_t at = CKR__LM_HEAD;
-    int i;
     ckr_result r = ckr__lm_read_model(m);
     if (r != CKR_OK) return r;
-    for (i = 0; i < CKR__LM_TENSORS; i++) {
+    for (int i = 0; i < CKR__LM_TENSORS; i++) {
         int64_t shape[3];
         const uint32_t n = ckr__lm_stored(&m->dims, i, shape);
         ckr__lm_view(m->c, params, ckr__lm_shapes[i].name, m->dtype, m->model, at, n, shape);
@@ -46624,16 +46819,14 @@ static ckr_result ckr__lm_tree_share(ckr__lm *m, const ckr__lm_rank *x, uint64_t
     bool yes = false;
     ckr__rankfile f;
     uint64_t at;
-    int i;
-    ckr_result r;
     *share = !m->shuffle && body % (4 * slots) == 0 ? body / (4 * slots) : 0;
     if (!m->shuffle || ckr__form_find(ckr__lm_forms, base, &f) != CKR__LM_STATE) return CKR_OK;
     m->path = ckr__printf(m->c, "%.*smodel_%08lld.bin", (int)(base - path), path,
                           (long long)f.step);
     if (!m->path) return m->c->err->code;
     if (ckr__path_kind(m->c, m->path) != CKR_FILE_REGULAR) return CKR_OK;
-    r = ckr__lm_read_model(m);
-    for (i = 0; i < 2 && r == CKR_OK && !yes && ranks[i]; i++) {
+    ckr_result r = ckr__lm_read_model(m);
+    for (int i = 0; i < 2 && r == CKR_OK && !yes && ranks[i]; i++) {
         r = ckr__lm_fits(m, x->file, ranks[i], &at, &yes);
         if (yes) *share = m->dims.n / ranks[i];
     }
@@ -46670,16 +46863,13 @@ static ckr_result ckr__lm_tree(ckr__ctx *c, const char *path, uint32_t file, ckr
                                ckr_node **root)
 {
     uint8_t head[8];
-    uint32_t magic;
-    ckr__lm *m;
-    ckr_result r;
     *root = NULL;
     if (c->files[file].size < CKR__LM_HEAD) return CKR_OK;
-    r = ckr__file_read(c, file, 0, head, sizeof head);
-    magic = ckr__load_u32(head);
+    ckr_result r = ckr__file_read(c, file, 0, head, sizeof head);
+    uint32_t magic = ckr__load_u32(head);
     if (r != CKR_OK || ckr__load_u16(head + 6) || (magic != 20240326u && magic != 20240527u))
         return r;
-    m = CKR__NEW(c, ckr__lm);
+    ckr__lm *m = CKR__NEW(c, ckr__lm);
     if (!m) return c->err->code;
     m->c = c;
     m->path = path;
@@ -46742,8 +46932,7 @@ typedef struct ckr__lm_job {
 static ckr_node *ckr__lm_carry_ranks(ckr__ctx *c, const ckr__lm_rank *ranks, uint32_t n, bool sum)
 {
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
-    uint32_t i;
-    for (i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         const ckr__lm_rank *r = &ranks[i];
         ckr_node *x = ckr__node_dict(c, "head", ckr__node_hex(c, r->head + 80, 56), CKR__END);
         if (r->section)
@@ -46774,21 +46963,19 @@ static ckr_result ckr__lm_origin(ckr__lm_job *x)
     const ckr_node *d = m->s->carried, *list = ckr_node_get(d, "ranks");
     const char *dialect = ckr_node_str(ckr_node_get(d, "dialect"));
     int64_t step, processes;
-    uint32_t i, n;
     bool same = true;
-    ckr__lm_rank *out;
     x->from = m->ranks;
     x->P = x->processes = m->P;
     if (!dialect || strcmp(dialect, "llmc") != 0 || !ckr_node_is_list(list) || !list->count ||
         list->count > 1u << 20 || !ckr_node_i64(ckr_node_get(d, "step"), &step) || step != m->step)
         return CKR_OK;
-    n = (uint32_t)list->count;
+    uint32_t n = (uint32_t)list->count;
     if (!ckr_node_i64(ckr_node_get(d, "processes"), &processes) || processes < 1 ||
         processes > 1 << 20)
         processes = n;
-    out = CKR__NEW_N(x->c, ckr__lm_rank, n > m->P ? n : m->P);
+    ckr__lm_rank *out = CKR__NEW_N(x->c, ckr__lm_rank, n > m->P ? n : m->P);
     if (!out) return x->c->err->code;
-    for (i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         if (!ckr__lm_carried_rank(x->c, m, list->u.items[i], &out[i])) return x->c->err->code;
         if (i >= m->P) continue;
         if (out[i].rng != m->ranks[i].rng || out[i].rng_last != m->ranks[i].rng_last)
@@ -46799,7 +46986,7 @@ static ckr_result ckr__lm_origin(ckr__lm_job *x)
                                              (size_t)out[i].n_section));
     }
     if (!same && !ckr__lm_undoes(x, d, (uint32_t)processes)) return x->c->err->code;
-    for (i = 0; same && i < m->P; i++) out[i] = m->ranks[i];
+    for (uint32_t i = 0; same && i < m->P; i++) out[i] = m->ranks[i];
     x->from = out;
     x->P = same && m->P > n ? m->P : n;
     x->processes = (uint32_t)processes;
@@ -46868,13 +47055,12 @@ static uint64_t ckr__lm_samples_of(uint64_t tokens, uint64_t unit)
 static uint64_t ckr__lm_first_file(ckr__ctx *c, uint32_t rank, uint64_t n_files)
 {
     uint8_t *p = (uint8_t *)ckr__heap_alloc(c, 4 * (size_t)n_files);
-    uint64_t first;
     ckr_rng mt;
     if (!p) return 0;
     ckr__lm_identity(p, n_files);
     ckr_rng_seed(&mt, CKR_RNG_LLMC_MT, 42 + rank);
     ckr__lm_shuffle(&mt, p, n_files);
-    first = ckr__load_u32(p);
+    uint64_t first = ckr__load_u32(p);
     ckr__heap_free(c, p, 4 * (size_t)n_files);
     return first;
 }
@@ -46891,12 +47077,10 @@ static uint64_t ckr__lm_current(const ckr__lm_rank *r)
 static ckr_result ckr__lm_old_batch(ckr__lm_job *x, uint64_t T, uint64_t *lo, uint64_t *hi)
 {
     const uint64_t pt = x->processes * T;
-    uint32_t r;
-    int way;
-    for (way = 0; way < 2; way++) {
+    for (int way = 0; way < 2; way++) {
         *lo = 1;
         *hi = UINT64_MAX / 2;
-        for (r = 0; r < x->P; r++) {
+        for (uint32_t r = 0; r < x->P; r++) {
             const ckr__lm_rank *k = &x->from[r];
             const uint64_t file = way ? ckr__lm_first_file(x->c, r, x->n_files)
                                       : ckr__lm_current(k),
@@ -46947,7 +47131,6 @@ static ckr_result ckr__lm_data_files(ckr__lm_job *x)
     ckr__lm_paths l;
     const char *pattern, *const data = ckr__option(x->t, "data");
     uint32_t file;
-    uint64_t i;
     ckr_result r = CKR_OK;
     if (!data || ((x->t->without & CKR_DATA) && x->P)) return CKR_OK;
     if (!x->unit)
@@ -46977,13 +47160,13 @@ static ckr_result ckr__lm_data_files(ckr__lm_job *x)
         return ckr__fail(x->c->err, CKR_ITEM_PATH_NOT_FOUND, data, CKR_NO_OFFSET, "--data",
                          "no file matches");
     if (!x->P) x->shuffle = true;
-    for (i = 0; i < x->P && x->shuffle; i++)
+    for (uint64_t i = 0; i < x->P && x->shuffle; i++)
         if (x->n_files != x->from[i].n_files)
             return ckr__refuse_int(x->c, CKR_ITEM_LLMC_DATA, "data: token files",
                                    (int64_t)x->from[i].n_files, (int64_t)x->n_files,
                                    "llm.c stops when their number is another",
                                    "give the files of the saved run, or --without data");
-    for (i = 0; i < x->n_files; i++)
+    for (uint64_t i = 0; i < x->n_files; i++)
         if (!ckr__lm_samples_of(x->tokens[i], x->unit))
             return ckr__refuse(x->c, CKR_ITEM_LLMC_DATA, "data",
                                "a token file is shorter than one sample of all processes",
@@ -47058,16 +47241,16 @@ static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n,
     const uint8_t *was = ckr__lm_samples(k->section, f);
     uint8_t *p = ckr__lm_section_new(x->c, f, room), *to;
     ckr_rng mt;
-    uint64_t i, j, at = 0;
+    uint64_t at = 0;
     if (!p) return NULL;
     memcpy(ckr__lm_order(p), ckr__lm_order(k->section), 4 * (size_t)f);
     to = ckr__lm_samples(p, f);
     ckr_rng_decode(CKR_RNG_LLMC_MT, k->section + k->n_section - CKR__LM_MT, CKR__LM_MT, &mt, NULL);
     ckr__lm_identity(to, room);
     if (!split) ckr__lm_shuffle(&mt, to, n);
-    for (i = 0; split && i < k->n_samples; i++) {
+    for (uint64_t i = 0; split && i < k->n_samples; i++) {
         const uint64_t v = ckr__load_u32(was + 4 * i);
-        for (j = 0; v < old && j < split && at < n; j++)
+        for (uint64_t j = 0; v < old && j < split && at < n; j++)
             ckr__store_u32(to + 4 * at++, (uint32_t)(v * split + j));
     }
     ckr_rng_encode(&mt, to + 4 * room, CKR__LM_MT);
@@ -47078,13 +47261,12 @@ static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n,
 static void ckr__lm_counted(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
 {
     const ckr__lm_rank *k = &x->from[r < x->P ? r : 0];
-    uint64_t first, n;
     to->sample = to->sample * x->old_unit / x->unit;
     if (!x->shuffle) return;
     if (r >= x->P) to->section = ckr__lm_fresh(x, r, k->n_files, 0, to->shard);
-    first = ckr__lm_first_file(x->c, r, k->n_files);
+    uint64_t first = ckr__lm_first_file(x->c, r, k->n_files);
     if (ckr__failed(x->c)) return;
-    n = ckr__lm_samples_of(x->tokens[ckr__lm_current(to)], x->unit);
+    uint64_t n = ckr__lm_samples_of(x->tokens[ckr__lm_current(to)], x->unit);
     first = ckr__lm_samples_of(x->tokens[first], x->unit);
     if (n > first) {
         ckr__refuse_int(x->c, CKR_ITEM_LLMC_DATA, "data", (int64_t)n, (int64_t)first,
@@ -47104,11 +47286,9 @@ static void ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
                afresh = !x->P || (x->t->without & CKR_DATA);   /* at the beginning of the data */
     const ckr_rng *mt =
         known && reseed ? ckr__lm_given(x, r, CKR_RNG_LLMC_MT, "shuffle") : NULL;
-    uint64_t n_files;
-    uint8_t *p;
     memset(to, 0, sizeof *to);
     if (x->P) *to = x->from[known ? r : 0];
-    n_files = x->P ? to->n_files : x->n_files;
+    uint64_t n_files = x->P ? to->n_files : x->n_files;
     if (!known || reseed || (x->t->without & CKR_RNG)) {       /* the saved ones are not its own */
         to->rng = ckr__lm_given_word(x, r, "rng_state");
         to->rng_last = ckr__lm_given_word(x, r, "rng_state_last_update");
@@ -47124,7 +47304,7 @@ static void ckr__lm_place(ckr__lm_job *x, uint32_t r, ckr__lm_rank *to)
     }
     if (!mt) return;
     /* the order stays, the next files are shuffled by another generator */
-    p = CKR__DUP(x->c, uint8_t, to->section, to->n_section);
+    uint8_t *p = CKR__DUP(x->c, uint8_t, to->section, to->n_section);
     if (p) ckr_rng_encode(mt, p + (to->n_section - CKR__LM_MT), CKR__LM_MT);
     to->section = p;
 }
@@ -47182,15 +47362,14 @@ static bool ckr__lm_turn_piece(void *arg, uint32_t n_dims, const int64_t *start,
     ckr__lm_turn *x = (ckr__lm_turn *)arg;
     const uint32_t skip = x->layered ? 1 : 0, n = n_dims - skip;
     const int64_t from = x->layered ? start[0] : 0, layers = x->layered ? count[0] : 1;
-    int64_t s[3], c[3], t[3], l;
-    uint32_t d;
-    for (d = 0; d < n; d++) {
+    int64_t s[3], c[3], t[3];
+    for (uint32_t d = 0; d < n; d++) {
         const uint32_t e = x->turn ? n - 1 - d : d;
         s[d] = start[skip + e];
         c[d] = count[skip + e];
         t[d] = stride[skip + e];
     }
-    for (l = 0; l < layers; l++) {
+    for (int64_t l = 0; l < layers; l++) {
         x->w.tensor = x->layers[from + l];
         if (!ckr__binder_piece(&x->w, n, s, c, t,
                                offset + (uint64_t)l * (uint64_t)(x->layered ? stride[0] : 0)))
@@ -47213,10 +47392,9 @@ static void ckr__lm_emit_slot(ckr__lm_job *x, ckr__out_file *f, uint32_t slot, u
     const uint32_t from = up ? 3 : slot == 3 && !x->by[3] ? 0 : slot;
     const char *name = slot ? ckr__lm_slots[slot - 1] : "params";
     ckr_node *e = ckr__entry_new(x->c, f, name, dtype, 1, &all);
-    uint64_t at = 0, l;
-    int i;
+    uint64_t at = 0;
     if (!ckr__node_push(x->c, f->root, e)) return;
-    for (i = 0; i < CKR__LM_TENSORS; i++) {
+    for (int i = 0; i < CKR__LM_TENSORS; i++) {
         const uint64_t n = x->dims.all[i], step = share > 1 ? x->dims.layer[i] : n,
                        part = step / share, mine = share > 1 ? r * part : 0,
                        first = e->u.entry->n_binds;
@@ -47233,7 +47411,7 @@ static void ckr__lm_emit_slot(ckr__lm_job *x, ckr__out_file *f, uint32_t slot, u
         w.w.tensor = w.layers[0];
         w.layered = ckr__lm_shapes[i].layered;
         w.turn = !x->linear && w.layered && ckr__lm_shapes[i].cols;
-        for (l = mine; l < n; l += step, at += part * (uint64_t)elem)
+        for (uint64_t l = mine; l < n; l += step, at += part * (uint64_t)elem)
             if (!ckr__flat_pieces(b, (int64_t)l, (int64_t)(l + part), at, elem,
                                   x->m ? ckr__binder_piece : ckr__lm_turn_piece, &w))
                 return;
@@ -47250,10 +47428,9 @@ static void ckr__lm_emit_model(ckr__lm_job *x)
     uint8_t head[CKR__LM_HEAD] = { 0 };
     ckr__out_file *f =
         ckr__lm_file(x, ckr__printf(x->c, "model_%08lld.bin", (long long)x->step), CKR_FORMAT_RAW);
-    int i;
     if (!f) return;
     if (x->m) memcpy(head, x->m->model_head, CKR__LM_HEAD);
-    for (i = 0; i < 8; i++) ckr__store_u32(head + 4 * i, (uint32_t)v[i]);
+    for (int i = 0; i < 8; i++) ckr__store_u32(head + 4 * i, (uint32_t)v[i]);
     ckr__lm_put(x, f, head, CKR__LM_HEAD);
     ckr__lm_emit_slot(x, f, 0, 0);
 }
@@ -47266,11 +47443,10 @@ static void ckr__lm_emit_state(ckr__lm_job *x, uint32_t r)
     ckr__out_file *f = ckr__lm_file(
         x, ckr__printf(x->c, "state_%08lld_%05lu.bin", (long long)x->step, (unsigned long)r),
         CKR_FORMAT_RAW);
-    uint32_t i;
     ckr__lm_place(x, r, place);
     if (!head || !f || !ckr__going(x->c)) return;
     if (place->head) memcpy(head, place->head, CKR__LM_HEAD);
-    for (i = 0; i < 6; i++) ckr__store_u32(head + 4 * i, v[i]);
+    for (uint32_t i = 0; i < 6; i++) ckr__store_u32(head + 4 * i, v[i]);
     ckr__store_u32(head + 40, (uint32_t)x->step);
     ckr__store_u64(head + 80, place->rng);
     ckr__store_u64(head + 88, place->rng_last);
@@ -47278,7 +47454,7 @@ static void ckr__lm_emit_state(ckr__lm_job *x, uint32_t r)
     ckr__store_u64(head + 128, place->sample);
     place->head = head;
     ckr__lm_put(x, f, head, CKR__LM_HEAD);
-    for (i = 1; i <= (x->master ? 3u : 2u); i++) ckr__lm_emit_slot(x, f, i, r);
+    for (uint32_t i = 1; i <= (x->master ? 3u : 2u); i++) ckr__lm_emit_slot(x, f, i, r);
     if (place->section) ckr__lm_put(x, f, place->section, place->n_section);
 }
 
@@ -47347,9 +47523,8 @@ static const ckr_node *ckr__lm_value(ckr__lm_job *x, const char *key, bool decay
 {
     const ckr_node *top = NULL;
     double most = -1, v;
-    uint64_t i;
     *apart = false;
-    for (i = 0; i < x->s->n_groups; i++) {
+    for (uint64_t i = 0; i < x->s->n_groups; i++) {
         const ckr_group *g = &x->s->groups[i];
         const ckr_node *n = ckr_node_get(g->hyper, key);
         if (!ckr_node_f64(n, &v) || !(v >= 0)) v = -1;
@@ -47419,8 +47594,6 @@ static void ckr__lm_options(ckr__lm_job *x)
 static void ckr__lm_emit_all(ckr__lm_job *x)
 {
     const ckr_leftover *left = x->s->leftovers;
-    uint64_t i;
-    uint32_t r;
     ckr__lm_allowed(x);
     if (x->c->refused) return;
     ckr__lm_say_changes(x);
@@ -47434,7 +47607,7 @@ static void ckr__lm_emit_all(ckr__lm_job *x)
     x->wrote = CKR__NEW_N(x->c, ckr__lm_rank, x->Q);
     if (!x->wrote || ckr__lm_data_files(x) != CKR_OK) return;
     if (!x->c->refused) ckr__lm_emit_model(x);
-    for (r = 0; r < x->Q && ckr__going(x->c); r++) ckr__lm_emit_state(x, r);
+    for (uint32_t r = 0; r < x->Q && ckr__going(x->c); r++) ckr__lm_emit_state(x, r);
     if (ckr__failed(x->c)) return;
     if (!x->c->refused) ckr__lm_say_places(x);
     ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT);
@@ -47449,7 +47622,7 @@ static void ckr__lm_emit_all(ckr__lm_job *x)
                       ckr__lm_carry_ranks(x->c, x->wrote, x->Q, true));
     }
     if (x->m) ckr__loose_put(x->out, &x->m->loose, x->m->dir, "");
-    for (i = 0; x->m && i < x->s->n_leftovers; i++)
+    for (uint64_t i = 0; x->m && i < x->s->n_leftovers; i++)
         if (ckr__path_ends(left[i].path, "/"))
             ckr__say(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, left[i].path, NULL, NULL,
                      "directories inside the checkpoint are not written", NULL);
@@ -47470,29 +47643,24 @@ static const char *ckr__lm_gpt2_name(ckr__ctx *c, const char *prefix, int i, int
 static bool ckr__lm_gpt2_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t, ckr_dtype dtype)
 {
     const int64_t elem = (int64_t)ckr_dtype_size(dtype);
-    int64_t l, layers;
-    uint32_t d, n, skip;
-    bool turn;
     int i;
     for (i = 0; i < CKR__LM_TENSORS && strcmp(ckr__lm_shapes[i].name, t->name) != 0; i++) {}
-    skip = ckr__lm_shapes[i].layered ? 1 : 0;
-    layers = skip ? t->shape[0] : 1;
-    n = t->n_dims - skip;
-    turn = skip && n == 2;
-    for (l = 0; l < layers; l++) {
+    uint32_t skip = ckr__lm_shapes[i].layered ? 1 : 0;
+    int64_t layers = skip ? t->shape[0] : 1;
+    uint32_t n = t->n_dims - skip;
+    bool turn = skip && n == 2;
+    for (int64_t l = 0; l < layers; l++) {
         int64_t start[3] = { 0, 0, 0 }, count[3], stride[3] = { 0, 0, 0 }, shape[2];
         ckr_tensor named = *t;
         ckr__binder w = CKR_ZERO;
-        ckr_node *e;
-        const char *name;
         named.name = ckr__lm_gpt2_name(c, "transformer.", i, l);
-        name = named.name ? ckr__flat_name(c, &named) : NULL;
-        for (d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
-        e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
+        const char *name = named.name ? ckr__flat_name(c, &named) : NULL;
+        for (uint32_t d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
+        ckr_node *e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
         if (!ckr__node_pair(c, f->root, ckr__node_str(c, name), e)) return false;
         start[0] = skip ? l : 0;
         count[0] = 1;
-        for (d = 0; d < n; d++) {
+        for (uint32_t d = 0; d < n; d++) {
             const bool outer = n == 2 && d == (turn ? 1 : 0);      /* the file's rows */
             count[skip + d] = t->shape[skip + d];
             stride[skip + d] = outer ? shape[1] * elem : elem;
@@ -47513,7 +47681,6 @@ static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state
     const char *const keys[] = { "llmc.n_head", "llmc.padded_vocab", "llmc.step" };
     const int64_t values[] = { m->dims.NH, m->dims.Vp, s->progress.step };
     ckr_node *d = f->metadata, *versions;
-    int i;
     if (!d) {                  /* the attribute that torch's modules give their state dicts */
         d = ckr__node(c, CKR_NODE_DICT);
         versions = ckr__node(c, CKR_NODE_ODICT);
@@ -47521,7 +47688,7 @@ static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state
         f->root->kind = CKR_NODE_ODICT;
         f->root->attrs = ckr__node_dict(c, "_metadata", versions, CKR__END);
     }
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         ckr__node_set(c, d, keys[i],
                       ckr__node_str(c, ckr__printf(c, "%lld", (long long)values[i])));
     return !ckr__failed(c);
@@ -47530,9 +47697,8 @@ static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state
 /* A number that a plain file's metadata holds for us; -1: it does not. */
 static int64_t ckr__lm_gpt2_told(const ckr_state *s, const char *key)
 {
-    uint64_t i;
     int64_t v = -1;
-    for (i = 0; i < s->n_leftovers; i++) {
+    for (uint64_t i = 0; i < s->n_leftovers; i++) {
         const ckr_node *d = s->leftovers[i].node,
                        *of_torch = ckr_node_get(ckr_node_get(d, "_metadata"), "");
         const char *text = ckr_node_str(ckr_node_get(of_torch ? of_torch : d, key));
@@ -47567,11 +47733,9 @@ static void ckr__lm_gpt2_slot(ckr__lm_job *x, uint32_t slot)
 {
     ckr_tensor **list =
         CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)x->dims.L * CKR__LM_TENSORS);
-    int64_t l;
-    int i;
     if (!list) return;
-    for (i = 0; i < CKR__LM_TENSORS; i++)
-        for (l = 0; l < (ckr__lm_shapes[i].layered ? x->dims.L : 1); l++) {
+    for (int i = 0; i < CKR__LM_TENSORS; i++)
+        for (int64_t l = 0; l < (ckr__lm_shapes[i].layered ? x->dims.L : 1); l++) {
             ckr_tensor *t = ckr__lm_gpt2_find(x, i, l, slot);
             if (!t && slot) return;
             if (!t || !ckr__is_float(t->dtype) || !ckr__lm_gpt2_shape(x, t, i)) {
@@ -47621,15 +47785,13 @@ static ckr_result ckr__lm_gpt2_dims(ckr__lm_job *x)
 /* Another framework's GPT-2. */
 static void ckr__lm_from_gpt2(ckr__lm_job *x)
 {
-    uint64_t i, used;
-    uint32_t slot;
-    for (i = 0; i < x->s->n_tensors; i++) {
+    for (uint64_t i = 0; i < x->s->n_tensors; i++) {
         const char *key = ckr__flat_name(x->c, x->s->tensors[i]);
         if (!key || !ckr__map_put(&x->names, key, strlen(key), i, NULL)) return;
     }
     x->prefix = ckr__map_find(&x->names, "wte.weight", 10, NULL) ? "" : "transformer.";
     ckr__lm_gpt2_dims(x);
-    for (slot = 0; slot < 4 && ckr__going(x->c); slot++) ckr__lm_gpt2_slot(x, slot);
+    for (uint32_t slot = 0; slot < 4 && ckr__going(x->c); slot++) ckr__lm_gpt2_slot(x, slot);
     if (!ckr__going(x->c)) return;
     x->state = x->by[1] && x->by[2] && !(x->t->without & CKR_OPTIMIZER);
     x->master = x->by[3] != NULL;
@@ -47639,11 +47801,11 @@ static void ckr__lm_from_gpt2(ckr__lm_job *x)
     if (x->step < 0 || x->step > INT32_MAX || (x->t->without & CKR_PROGRESS)) x->step = 0;
     ckr__lm_vocab(x->c, x->t->vocab, x->dims.V,
                   "every row of wte.weight is taken: what --vocab says is not used");
-    used = ckr__map_find(&x->names, "lm_head.weight", 14, NULL);
+    uint64_t used = ckr__map_find(&x->names, "lm_head.weight", 14, NULL);
     if (used)
         ckr__say(x->c, "CKR_W_LLMC_TIED", CKR_APPROX, "lm_head.weight", NULL, NULL,
                  "llm.c's head is its wte: it is taken to be the same", NULL);
-    for (i = 0; i < 4 * CKR__LM_TENSORS; i++)
+    for (uint64_t i = 0; i < 4 * CKR__LM_TENSORS; i++)
         if (x->by[i / CKR__LM_TENSORS])
             used += ckr__lm_shapes[i % CKR__LM_TENSORS].layered ? (uint64_t)x->dims.L : 1;
     if (x->s->n_tensors > used)
@@ -47655,14 +47817,13 @@ static void ckr__lm_from_gpt2(ckr__lm_job *x)
 static void ckr__lm_from_llmc(ckr__lm_job *x)
 {
     const ckr__lm *m = x->m;
-    uint64_t k;
     x->dims = m->dims;
     if (x->t->dtype == CKR_DTYPE_NONE) x->dtype = m->dtype;
     x->state = !m->model_only && !(x->t->without & CKR_OPTIMIZER);
     x->master = m->master;
     x->shuffle = m->shuffle;
     x->step = m->step > 0 && !(x->t->without & CKR_PROGRESS) ? m->step : 0;
-    for (k = 0; k < m->s->n_tensors; k++) {
+    for (uint64_t k = 0; k < m->s->n_tensors; k++) {
         const uint64_t slot = k / CKR__LM_TENSORS, i = k % CKR__LM_TENSORS;
         if (!i) x->by[slot] = CKR__NEW_N(x->c, ckr_tensor *, (uint64_t)m->dims.L * CKR__LM_TENSORS);
         if (!x->by[slot]) return;
@@ -47713,6 +47874,7 @@ static void ckr__lm_gpt(ckr__gpt *g)
 {
     const ckr__lm *m = (const ckr__lm *)ckr__kept_data(g->s);
     g->heads = g->kv_heads = m->dims.NH;
+    g->beta2 = 0.95;           /* of train_gpt2.cu, which has no option for it           */
 }
 
 static ckr_result ckr__lm_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
@@ -47989,7 +48151,6 @@ static void ckr__ds_places(ckr__ds *r)
     const bool ranked = k->n_files[CKR__DS_RANKED] > 0;
     ckr__rankfile **none = CKR__NEW_N(r->c, ckr__rankfile *, (uint64_t)r->mp * r->dp);
     ckr__rankfile **models, **ranks, **optim;
-    uint32_t m;
     k->size[CKR__PP] = r->mp;
     k->size[CKR__DP] = r->dp;
     ckr__fileset_every(k, CKR__DS_MODEL, ranked, &models);
@@ -47998,7 +48159,7 @@ static void ckr__ds_places(ckr__ds *r)
     ckr__fileset_every(k, CKR__DS_LAYER, true, &r->layers);
     r->n_layers = r->layers ? k->size[CKR__N] : 0;
     r->stages = CKR__NEW_N(r->c, ckr__ds_stage, r->mp);
-    for (m = 0; m < r->mp && !ckr__failed(r->c); m++) {
+    for (uint32_t m = 0; m < r->mp && !ckr__failed(r->c); m++) {
         ckr__ds_stage *g = &r->stages[m];
         g->models = (ranked ? ranks : none) + (uint64_t)m * r->dp;
         g->optim = (optim ? optim : none) + (uint64_t)m * r->dp;
@@ -48011,11 +48172,7 @@ static void ckr__ds_places(ckr__ds *r)
 static void ckr__ds_sizes(ckr__ds *r)
 {
     ckr__fileset *k = &r->files;
-    ckr__rankfile *first;
-    const ckr_node *module;
     int64_t batch[3] = { 0, 1, 0 };
-    uint32_t tp;
-    int kind, i;
     k->missing_remedy = "bring back the file, or take an earlier step";
     k->copies = r->universal = ckr__dir_has(r->c, r->dir, "zero", CKR_FILE_DIR);
     ckr__fileset_of(k, r->c, r->dir, ckr__ds_forms, false);
@@ -48023,8 +48180,8 @@ static void ckr__ds_sizes(ckr__ds *r)
         ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, k->files[CKR__DS_FOREIGN][0]->path, NULL,
                       "convert with the Megatron-DeepSpeed that wrote it: it has the rules",
                       "a file of experts or of tensor-parallel ranks: no file tells its cuts");
-    kind = k->n_files[CKR__DS_MODEL] ? CKR__DS_MODEL : CKR__DS_RANKED;
-    first = k->n_files[kind] ? k->files[kind][0] : NULL;
+    int kind = k->n_files[CKR__DS_MODEL] ? CKR__DS_MODEL : CKR__DS_RANKED;
+    ckr__rankfile *first = k->n_files[kind] ? k->files[kind][0] : NULL;
     r->pipe = k->n_files[CKR__DS_LAYER] > 0;
     if (!first) ckr__ds_missing(r, ckr__ds_name(r->c, CKR__DS_MODEL_ROW, 0, 0));
     if (!ckr__failed(r->c)) ckr__ds_load(r, first);
@@ -48034,15 +48191,15 @@ static void ckr__ds_sizes(ckr__ds *r)
     ckr_node_i64(ckr_node_get(r->meta, "global_steps"), &r->s->progress.step);
     r->dp = ckr__ds_u32(r->meta, "dp_world_size");
     r->mp = ckr__ds_u32(r->meta, "mp_world_size");
-    for (i = 0; i < 3; i++) ckr_node_i64(ckr_node_get(r->config, ckr__ds_batch[i]), &batch[i]);
+    for (int i = 0; i < 3; i++) ckr_node_i64(ckr_node_get(r->config, ckr__ds_batch[i]), &batch[i]);
     r->s->batch = batch[2] > 0 && batch[2] <= 1 << 30 ? batch[2]
                                                       : ckr__batch_of(batch[0], batch[1], r->dp);
     if (!r->dp) ckr__ds_bad(r, first, "dp_world_size", "a number of ranks");
     if (!r->mp) ckr__ds_bad(r, first, "mp_world_size", "a number of ranks");
-    module = ckr_node_get(r->meta, "module");
+    const ckr_node *module = ckr_node_get(r->meta, "module");
     r->bare = r->universal && !r->pipe && module && module->kind == CKR_NODE_NONE;
     r->pipe |= r->bare;
-    tp = ckr__ds_u32(ckr_node_get(r->meta, "checkpoint_parallel_dimensions"), "tp_degree");
+    uint32_t tp = ckr__ds_u32(ckr_node_get(r->meta, "checkpoint_parallel_dimensions"), "tp_degree");
     if (tp > 1 || (r->mp > 1 && !r->pipe))
         ckr__fail_fmt(r->c, CKR_ITEM_DEEPSPEED_PARALLEL, first->path, "mp_world_size",
                       "convert with the framework that wrote it",
@@ -48053,9 +48210,8 @@ static void ckr__ds_sizes(ckr__ds *r)
 /* Every file that is read, and the dicts in those of optimizers. */
 static void ckr__ds_ranks(ckr__ds *r)
 {
-    uint32_t m, d;
-    for (m = 0; m < r->mp; m++)
-        for (d = 0; d < r->dp && !ckr__failed(r->c); d++) {
+    for (uint32_t m = 0; m < r->mp; m++)
+        for (uint32_t d = 0; d < r->dp && !ckr__failed(r->c); d++) {
             ckr__ds_stage *g = &r->stages[m];
             ckr__ds_load(r, g->models[d]);
             ckr__ds_load(r, g->optim[d]);
@@ -48080,20 +48236,18 @@ static void ckr__ds_same_step(ckr__ds *r, const ckr__rankfile *f)
    group, in the order of the buffer since BF16_Optimizer deals nothing round robin. */
 static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
 {
-    ckr_node *list, *none, *dict;
-    uint64_t k;
-    uint32_t d;
+    ckr_node *list;
     g->shapes = ckr_node_get(g->model->root, "param_shapes");
     if (ckr_node_is_list(g->shapes) || r->wrapper != CKR__DS_BF16) return;
     g->shapes = list = ckr__node(r->c, CKR_NODE_LIST);
-    none = ckr__node(r->c, CKR_NODE_NONE);
-    for (d = 0; d < r->dp; d++) {
+    ckr_node *none = ckr__node(r->c, CKR_NODE_NONE);
+    for (uint32_t d = 0; d < r->dp; d++) {
         const ckr_node *maps = ckr_node_get(ckr__ds_optim(g->optim[d]), "param_slice_mappings");
-        for (k = 0; list && ckr_node_is_list(maps) && k < maps->count; k++) {
+        for (uint64_t k = 0; list && ckr_node_is_list(maps) && k < maps->count; k++) {
             ckr__walk w = ckr__walk_in(maps->u.items[k]);
             if (k == list->count) ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT));
             if (ckr__failed(r->c)) return;
-            dict = list->u.items[k];
+            ckr_node *dict = list->u.items[k];
             while (ckr__walk_on(&w)) {
                 const char *last = dict->count ? ckr__dict_key(dict, dict->count - 1) : NULL;
                 if (w.name && !(last && !strcmp(last, w.name)))        /* no second part      */
@@ -48118,16 +48272,15 @@ static void ckr__ds_wrap(ckr__ds *r)
 {
     static const char rel[] = "zero/optimizer_state.pt";
     const ckr__rankfile *f = r->stages[0].optim[0], *all = NULL;
-    const ckr_node *o = ckr__ds_optim(f), *own = ckr_node_get(r->meta, "optimizer"), *z;
+    const ckr_node *o = ckr__ds_optim(f), *own = ckr_node_get(r->meta, "optimizer");
     ckr_topology *t = &r->s->topology;
     int64_t stage = 0, told = 0;
-    uint32_t m;
     if (r->universal && !ckr__dir_has(r->c, r->dir, rel, CKR_FILE_REGULAR)) ckr__ds_missing(r, rel);
     else if (r->universal) all = ckr__ds_uni_load(r, rel);
     if (ckr__failed(r->c)) return;
     r->optimizer = o = all ? all->root : o;
     ckr_node_i64(ckr_node_find(r->config, "/zero_optimization/stage"), &told);
-    z = ckr_node_get(o, "zero_stage");
+    const ckr_node *z = ckr_node_get(o, "zero_stage");
     if (z && z->kind == CKR_NODE_OBJECT) z = ckr_node_at(z->u.object->args, 0);
     if (o) {
         r->wrapper = ckr_node_i64(z, &stage) ? CKR__DS_FLAT : CKR__DS_BF16;
@@ -48155,7 +48308,7 @@ static void ckr__ds_wrap(ckr__ds *r)
     t->zero = r->zero;
     /* there the parameter is its master, rounded */
     r->s->_kept->unproven = r->zero != 3 && !r->bare;
-    for (m = 0; m < r->mp; m++) ckr__ds_slices(r, &r->stages[m]);
+    for (uint32_t m = 0; m < r->mp; m++) ckr__ds_slices(r, &r->stages[m]);
 }
 
 /* A step's directory: some model's file lies in it. */
@@ -48229,12 +48382,11 @@ static ckr__ds_param *ckr__ds_absent(ckr__ds *r, const ckr__ds_told *k, ckr_dtyp
 /* size: a shape, or NULL. */
 static void ckr__ds_tell(ckr__ds *r, const char *name, const ckr_node *size, uint32_t m)
 {
-    ckr__ds_told *k;
     if (!name || ckr__map_find(&r->names, name, strlen(name), NULL)) return;
     ckr__map_put(&r->names, name, strlen(name), r->n_told, NULL);
     if (ckr__starts(name, "tied_modules."))
         *CKR__PUSH(uint64_t, r->c, r->tied, r->n_tied) = r->n_told;
-    k = CKR__PUSH(ckr__ds_told, r->c, r->told, r->n_told);
+    ckr__ds_told *k = CKR__PUSH(ckr__ds_told, r->c, r->told, r->n_told);
     k->name = name;
     k->stage = m;
     if (size && size->kind != CKR_NODE_NONE)
@@ -48245,23 +48397,21 @@ static void ckr__ds_tell(ckr__ds *r, const char *name, const ckr_node *size, uin
    elements lie in the optimizer's files. Of layers the caller may tell them. */
 static void ckr__ds_names(ckr__ds *r)
 {
-    uint32_t m;
-    uint64_t k;
-    for (m = 0; m < r->mp; m++) {
+    for (uint32_t m = 0; m < r->mp; m++) {
         const ckr_node *root = r->stages[m].model->root, *n;
         const ckr_node *buffers = ckr_node_get(root, "buffer_names");
         ckr__walk w;
-        for (k = 0; (n = ckr_node_at(buffers, k)) != NULL; k++)
+        for (uint64_t k = 0; (n = ckr_node_at(buffers, k)) != NULL; k++)
             if (n->kind == CKR_NODE_STR)
                 ckr__map_put(&r->buffers, n->u.str, (size_t)n->count, 0, NULL);
-        for (k = 0; (n = ckr_node_at(r->stages[m].shapes, k)) != NULL; k++)
+        for (uint64_t k = 0; (n = ckr_node_at(r->stages[m].shapes, k)) != NULL; k++)
             for (w = ckr__walk_in(r->pipe || r->zero == 3 ? n : NULL); ckr__walk_on(&w);)
                 ckr__ds_tell(r, w.name, w.value, m);
         w = ckr__walk_in(r->zero == 3 ? ckr_node_get(root, "frozen_param_shapes") : NULL);
         while (ckr__walk_on(&w)) ckr__ds_tell(r, w.name, w.value, m);
     }
     r->named = r->pipe && !r->n_told && r->desc && r->desc->names;
-    for (k = 0; r->named && k < r->desc->n_names; k++)
+    for (uint64_t k = 0; r->named && k < r->desc->n_names; k++)
         ckr__ds_tell(r, ckr__strdup(r->c, r->desc->names[k]), NULL, 0);
 }
 
@@ -48288,7 +48438,7 @@ typedef struct ckr__ds_module {
 
 static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
 {
-    const char *name = w->name, *first;
+    const char *name = w->name;
     const ckr_node *value = w->value;
     const ckr_view *v = value->u.view;
     const bool buffer = name && ckr__map_find(&r->buffers, name, strlen(name), NULL);
@@ -48299,7 +48449,7 @@ static void ckr__ds_weight(ckr__ds *r, ckr__ds_module *m, const ckr__walk *w)
         return;
     }
     /* a tied one is kept under the name that is told, or the first of the same storage */
-    first = ckr_node_str(ckr_node_get(m->shared, name));
+    const char *first = ckr_node_str(ckr_node_get(m->shared, name));
     if (!first && ckr__shared_before(&m->views, v, &at)) first = ckr__dict_key(w->dict, at);
     if (first) {
         ckr__tie_add(r->c, r->s, first, name);
@@ -48320,9 +48470,8 @@ static const ckr_node *ckr__ds_shared(ckr__ds *r)
 {
     const ckr__ds_stage *g = &r->stages[0];
     const ckr_node *first = ckr_node_get(g->model->root, "shared_params"), *own;
-    uint32_t d;
     if (ckr__dict_n(first)) return first;
-    for (d = 0; d < r->dp; d++) {
+    for (uint32_t d = 0; d < r->dp; d++) {
         own = g->models[d] ? ckr_node_get(g->models[d]->root, "shared_params") : NULL;
         if (!ckr__dict_n(own)) continue;
         if (!r->universal && ckr_node_is_dict(first))
@@ -48363,7 +48512,6 @@ static void ckr__ds_model(ckr__ds *r)
     const ckr__rankfile *f = r->stages[0].model;
     ckr__ds_module m = CKR_ZERO;
     ckr__walk w = ckr__walk_in(ckr_node_get(r->meta, "module"));
-    uint32_t d;
     if (r->pipe) return;
     m.f = f;
     m.views.map.c = r->c;
@@ -48371,7 +48519,7 @@ static void ckr__ds_model(ckr__ds *r)
     if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, f, "module", "a dict of tensors");
     while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_weight(r, &m, &w);
     ckr__map_free(&m.views.map);
-    for (d = 0; d < (r->zero == 3 ? r->dp : 1) && !ckr__failed(r->c); d++) {
+    for (uint32_t d = 0; d < (r->zero == 3 ? r->dp : 1) && !ckr__failed(r->c); d++) {
         if (r->zero == 3) f = r->stages[0].models[d];
         if (!f) continue;
         ckr__ds_same_step(r, f);
@@ -48454,8 +48602,7 @@ static void ckr__ds_add(ckr__ds *r, ckr__ds_param *p, const ckr__part *x)
 /* One stored 1-D tensor becomes pieces of the parameters whose elements it holds. */
 static void ckr__ds_run_read(ckr__ds *r, const ckr__ds_run *x, const ckr_view *v)
 {
-    uint64_t i;
-    for (i = 0; i < x->of.n_spans && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < x->of.n_spans && !ckr__failed(r->c); i++) {
         const ckr__ds_span *s = &x->of.spans[i];
         const ckr__extent y = { NULL, s->lo, s->hi, s->at };
         ckr__part part = ckr__ds_part(x, s->param, v);
@@ -48487,7 +48634,6 @@ static void ckr__ds_scalar(ckr__ds *r, ckr__ds_run *x, const ckr_node *n)
     const bool step = !strcmp(x->slot, "step");
     const ckr_view *view = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
     double v;
-    uint64_t i;
     ckr__step_number(r->c, n, &v);
     if (step && x->steps == x->steps) {
         if (v == v && !ckr__same(v, x->steps))
@@ -48502,7 +48648,7 @@ static void ckr__ds_scalar(ckr__ds *r, ckr__ds_run *x, const ckr_node *n)
     else if (v != v) view = NULL;
     if (!view)
         ckr__leave(r->c, r->s, x->f->rel, ckr__printf(r->c, "%s/%s", x->where, x->slot), n);
-    for (i = 0; view && i < x->of.n && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; view && i < x->of.n && !ckr__failed(r->c); i++) {
         ckr__ds_param *p = x->of.items[i];
         ckr__part part = ckr__ds_part(x, p, view);
         part.alone = true;
@@ -48515,7 +48661,6 @@ static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_run *x, const char *slot, c
 {
     ckr__ds_param *p = x->of.items[0];
     const ckr_view *v = n->u.view;
-    ckr__part part;
     x->slot = slot;
     if (!slot) return;
     if (ckr__view_odd(v)) {
@@ -48523,7 +48668,7 @@ static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_run *x, const char *slot, c
         ckr__leave(r->c, r->s, x->f->rel, slot, n);
         return;
     }
-    part = ckr__ds_part(x, p, v);
+    ckr__part part = ckr__ds_part(x, p, v);
     part.rank = (int32_t)p->last;
     part.alone = !ckr__ds_same_shape(p, v->n_dims, v->shape);
     part.replica = ckr__held_slot(p->slots, slot) != NULL;
@@ -48535,7 +48680,6 @@ static void ckr__ds_whole_tensor(ckr__ds *r, ckr__ds_run *x, const char *slot, c
 static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x)
 {
     ckr__walk w = ckr__walk_in(x->state);
-    uint64_t k;
     while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
         const char *slot = w.name;
         const ckr_node *n = w.value;
@@ -48546,7 +48690,7 @@ static void ckr__ds_state(ckr__ds *r, ckr__ds_run *x)
         if (slot && x->whole && n->kind == CKR_NODE_TENSOR) {
             ckr__ds_whole_tensor(r, x, slot, n);
         } else if (slot && x->whole && ckr__is_tensors(n)) {
-            for (k = 0; k < n->count && !ckr__failed(r->c); k++)
+            for (uint64_t k = 0; k < n->count && !ckr__failed(r->c); k++)
                 ckr__ds_whole_tensor(r, x,
                                      ckr__printf(r->c, "%s.%llu", slot, (unsigned long long)k),
                                      n->u.items[k]);
@@ -48571,10 +48715,9 @@ static void ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k, ckr__
 {
     const ckr_node *pads =
         ckr_node_at(ckr_node_get(ckr__ds_own(r, g, 0), "param_alignment_paddings"), k);
-    uint64_t i;
     l->pad = CKR__NEW_N(r->c, int64_t, l->n);
     l->spans = CKR__NEW_N(r->c, ckr__ds_span, l->n);
-    for (i = 0; i < l->n && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < l->n && !ckr__failed(r->c); i++) {
         const int64_t numel = l->items[i]->numel;
         ckr_node_i64(ckr_node_at(pads, i), &l->pad[i]);
         if (l->pad[i] < 0 || l->pad[i] > 64 || l->total > INT64_MAX / 2 - numel)
@@ -48587,8 +48730,7 @@ static void ckr__ds_layout(ckr__ds *r, const ckr__ds_stage *g, uint64_t k, ckr__
 static const ckr_node *ckr__ds_numbered(const ckr_node *d, int64_t number, uint64_t k)
 {
     const uint64_t n = ckr__dict_n(d);
-    uint64_t i;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const uint64_t at = (k + i) % n;
         if (d->u.items[2 * at]->kind == CKR_NODE_INT && d->u.items[2 * at]->u.i == number)
             return ckr__dict_at(d, at);
@@ -48620,9 +48762,8 @@ static const ckr_view *ckr__ds_master(const ckr__ds *r, const ckr__ds_stage *g, 
 /* Is a rank's map of names to places what these spans are? */
 static bool ckr__ds_slices_are(const ckr__ds_list *l, const ckr_node *map)
 {
-    uint64_t i;
     if (map->count != l->n_spans) return false;
-    for (i = 0; i < l->n_spans; i++) {
+    for (uint64_t i = 0; i < l->n_spans; i++) {
         const ckr__ds_span *s = &l->spans[i];
         const ckr_node *v = ckr__dict_at(map, i);
         int64_t numel = -1, start = -1;
@@ -48649,16 +48790,14 @@ static void ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, const ckr_node *own, u
     const ckr_node *map = ckr_node_at(ckr_node_get(own, "param_slice_mappings"), k);
     ckr__ds_list *l = &x->of;
     int64_t pad;
-    bool other;
-    uint32_t d;
     l->size = fused ? numel : (total + unit - 1) / unit * 2;
     if (ckr_node_i64(ckr_node_at(ckr_node_get(own, "group_paddings"), k), &pad) && pad >= 0 &&
         r->wrapper == CKR__DS_FLAT && numel < INT64_MAX / 2 - pad &&
         (numel + pad) * (int64_t)r->dp >= total && numel + pad > l->size)
         l->size = numel + pad;                         /* another version's unit            */
     ckr__ds_flat_spans(l, x->rank);
-    other = !fused && !r->robin && ckr_node_is_dict(map) && !ckr__ds_slices_are(l, map);
-    for (d = 0; other && d < r->dp && !ckr__failed(r->c); d++) {
+    bool other = !fused && !r->robin && ckr_node_is_dict(map) && !ckr__ds_slices_are(l, map);
+    for (uint32_t d = 0; other && d < r->dp && !ckr__failed(r->c); d++) {
         ckr__ds_flat_spans(l, d);
         if (ckr__ds_slices_are(l, map))
             ckr__ds_elsewhere(r, x->f, "param_slice_mappings",
@@ -48677,15 +48816,13 @@ static void ckr__ds_flat_part(ckr__ds *r, ckr__ds_run *x, const ckr_node *own, u
    listed, then what the sub group shares. */
 static void ckr__ds_cut_part(ckr__ds *r, ckr__ds_run *x)
 {
-    ckr__ds_run one;
-    uint64_t i;
     ckr__ds_cut_spans(&x->of, x->rank, r->dp);
     if (x->n_master != x->of.size)
         ckr__ds_partition(r, x->f, ckr__ds_places_of[r->wrapper].masters, x->n_master, x->of.size);
-    one = *x;
+    ckr__ds_run one = *x;
     one.of.n_spans = 1;
     one.numbers = x->tensors = false;
-    for (i = 0; i < x->of.n_spans && !ckr__failed(r->c); i++, one.of.spans++) {
+    for (uint64_t i = 0; i < x->of.n_spans && !ckr__failed(r->c); i++, one.of.spans++) {
         one.slot = "master";
         ckr__ds_run_read(r, &one, x->master);
         ckr__ds_state(r, &one);
@@ -48711,8 +48848,8 @@ static ckr__ds_pad ckr__ds_pads(ckr__ds *r, const ckr__ds_stage *g, uint32_t ran
 {
     static const uint8_t zero[16] = { 0 };
     ckr__ds_pad x = CKR_ZERO;
-    uint64_t k, i, n, j;
-    for (k = 0; k < g->n_groups; k++) {
+    uint64_t n;
+    for (uint64_t k = 0; k < g->n_groups; k++) {
         ckr__walk w = ckr__walk_in(ckr__ds_state_of(r, g, in, k));
         const ckr_view *flat[5];
         uint8_t bytes[4 * sizeof zero], *p;
@@ -48722,12 +48859,12 @@ static ckr__ds_pad ckr__ds_pads(ckr__ds *r, const ckr__ds_stage *g, uint32_t ran
             flat[n] = ckr__ds_flat(w.value, &numel);
             if (flat[n] && numel == size && !ckr__is_str(w.key, "step")) n++;
         }
-        for (i = 0; flat[0] && i < g->lists[k].n && i < CKR__DS_PROBE; i++) {
+        for (uint64_t i = 0; flat[0] && i < g->lists[k].n && i < CKR__DS_PROBE; i++) {
             const ckr__ds_param *of = g->lists[k].items[i];
             const int64_t c = ckr__ds_piece(of->numel, r->dp),
                           have = ckr__max_i64(0, ckr__min_i64(c, of->numel - (int64_t)rank * c));
             const size_t pad = (size_t)ckr__min_i64(c - have, 4);
-            for (j = 0; j < n && pad; j++) {
+            for (uint64_t j = 0; j < n && pad; j++) {
                 const size_t elem = ckr_dtype_size(flat[j]->dtype);
                 const uint64_t from = (uint64_t)(flat[j]->offset + at + have) * elem;
                 if (ckr__file_read(r->c, flat[j]->file, flat[j]->data_offset + from, bytes,
@@ -48756,18 +48893,15 @@ static void ckr__ds_padding(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
                                 (!strcmp(type, "Adam") && (!mode || ckr__ds_true(mode))));
     bool moves = false;        /* may weight decay, added to gradients, have moved it?   */
     double decay;
-    uint64_t k;
-    uint32_t i;
-    for (i = 0; i < r->dp && own.name && !ckr__failed(r->c); i++) {
-        ckr__ds_pad other;
+    for (uint32_t i = 0; i < r->dp && own.name && !ckr__failed(r->c); i++) {
         if (i == d) continue;
-        other = ckr__ds_pads(r, g, d, i);
+        ckr__ds_pad other = ckr__ds_pads(r, g, d, i);
         if ((own.set[1] || !own.seen[1]) && !other.set[0] && !other.set[1])
             ckr__ds_elsewhere(r, g->optim[d], own.name,
                               ckr__printf(r->c, "this rank's padding lies in %s",
                                           g->optim[i]->rel));
     }
-    for (k = 0; !apart && ckr_node_is_list(g->groups) && k < g->groups->count; k++)
+    for (uint64_t k = 0; !apart && ckr_node_is_list(g->groups) && k < g->groups->count; k++)
         if (!ckr_node_f64(ckr_node_get(g->groups->u.items[k], "weight_decay"), &decay) || decay > 0)
             moves = true;
     if (own.set[1] && !moves)
@@ -48781,12 +48915,11 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
 {
     const uint64_t n = ckr_node_is_list(g->shapes) ? g->shapes->count : 0;
     const int64_t *shape;
-    uint64_t k;
     uint32_t n_dims;
     if (!ckr_node_is_list(g->shapes)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
     g->lists = CKR__NEW_N(r->c, ckr__ds_list, n);
     g->n_groups = g->lists ? n : 0;
-    for (k = 0; k < g->n_groups; k++) {
+    for (uint64_t k = 0; k < g->n_groups; k++) {
         ckr__walk w = ckr__walk_in(g->shapes->u.items[k]);
         if (!ckr_node_is_dict(w.dict)) ckr__ds_bad(r, g->model, "param_shapes", "a list of dicts");
         while (ckr__walk_on(&w)) {
@@ -48809,8 +48942,7 @@ static void ckr__ds_named(ckr__ds *r, ckr__ds_stage *g, uint32_t m)
 static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
 {
     const bool fused = r->wrapper == CKR__DS_FUSED;
-    uint64_t k, i;
-    for (k = 0; k < g->n_groups && !ckr__failed(r->c); k++) {
+    for (uint64_t k = 0; k < g->n_groups && !ckr__failed(r->c); k++) {
         ckr__ds_run x = ckr__ds_run_of(NULL, g->lists[k].items, g->lists[k].n,
                                        ckr__printf(r->c, "%soptimizer_state_dict/state/%llu",
                                                    fused ? "optimizer/" : "",
@@ -48828,8 +48960,8 @@ static void ckr__ds_flats(ckr__ds *r, ckr__ds_stage *g)
             else ckr__ds_flat_part(r, &x, ckr__ds_own(r, g, x.rank), k);
         }
     }
-    for (k = 0; k < g->n_groups; k++)
-        for (i = 0; i < g->lists[k].n; i++) g->lists[k].items[i]->stated = true;
+    for (uint64_t k = 0; k < g->n_groups; k++)
+        for (uint64_t i = 0; i < g->lists[k].n; i++) g->lists[k].items[i]->stated = true;
 }
 
 /* Rank d has as many parts and groups as rank 0, of the same LR. */
@@ -48841,10 +48973,8 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
                    *groups = ckr_node_get(ckr__ds_base(r, g, d), "param_groups"), *n;
     const uint64_t n_groups = g->groups ? g->groups->count : 0;
     int64_t v = r->dp;
-    uint64_t i;
-    bool ok;
     ckr_node_i64(parts, &v);
-    for (i = 0; v == r->dp && (n = ckr_node_at(parts, i)) != NULL; i++)
+    for (uint64_t i = 0; v == r->dp && (n = ckr_node_at(parts, i)) != NULL; i++)
         if (!ckr_node_i64(n, &v)) v = 0;
     if (v != r->dp)
         ckr__fail_fmt(r->c, CKR_ITEM_FILES_SIZES, f->path, "partition_count",
@@ -48854,8 +48984,8 @@ static void ckr__ds_agrees(ckr__ds *r, const ckr__ds_stage *g, uint32_t d)
     if (!ckr_node_is_list(flats)) ckr__ds_bad(r, f, "the flat masters", "a list");
     else if (flats->count != g->n_groups)
         ckr__ds_partition(r, f, "groups", (int64_t)flats->count, (int64_t)g->n_groups);
-    ok = n_groups == (ckr_node_is_list(groups) ? groups->count : 0);
-    for (i = 0; i < n_groups && ok; i++) {
+    bool ok = n_groups == (ckr_node_is_list(groups) ? groups->count : 0);
+    for (uint64_t i = 0; i < n_groups && ok; i++) {
         double x = 0, y = 0;
         ckr_node_f64(ckr_node_get(g->groups->u.items[i], "lr"), &x);
         ckr_node_f64(ckr_node_get(groups->u.items[i], "lr"), &y);
@@ -48892,23 +49022,22 @@ static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__optim *o, ckr__optim_para
     const ckr_open_desc *told = r->desc && r->desc->names && !r->pipe ? r->desc : NULL;
     ckr_state s;
     ckr__script x = CKR_ZERO;  /* context and state only                                    */
-    uint64_t i;
     x.c = r->c;
     x.s = &s;
     ckr__state_init(&s, NULL);
     s.tensors = CKR__NEW_N(r->c, ckr_tensor *, r->n_params);
-    for (i = 0; s.tensors && i < r->n_params; i++)
+    for (uint64_t i = 0; s.tensors && i < r->n_params; i++)
         if (r->params[i]->first == m || r->params[i]->tied)
             s.tensors[s.n_tensors++] = r->params[i]->param;
     ckr__optim_params(&x, o, out, n);
     if (ckr__failed(r->c)) return;
-    for (i = 0; i < *n; i++) (*out)[i].name = NULL;
+    for (uint64_t i = 0; i < *n; i++) (*out)[i].name = NULL;
     if (told && told->n_names != *n)
         ckr__optim_names_fail(&x, o, "param_groups", "there are not as many names as parameters");
     if (!told && !ckr__optim_match(&x, *out, *n, true, NULL) && !ckr__failed(r->c))
         ckr__optim_names_fail(&x, o, "param_groups",
                            "numbers only, and shapes do not tell which parameter each is");
-    for (i = 0; told && i < *n && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; told && i < *n && !ckr__failed(r->c); i++) {
         const ckr__ds_param *p = ckr__ds_find(r, told->names[i]);
         if (!p || !ckr__optim_fits(&(*out)[i], p->param))
             ckr__optim_names_fail(&x, o, told->names[i], "no parameter of this name and shape");
@@ -48921,14 +49050,13 @@ static void ckr__ds_match(ckr__ds *r, uint32_t m, ckr__optim *o, ckr__optim_para
 static void ckr__ds_fused_names(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
-    uint64_t i;
     if (g->groups->count != 1)
         ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, g->model->path, "fp32_groups_flat",
                       "save the run with ZeRO-1, whose files have param_shapes",
                       "no file tells which parameters are in which of the fused groups");
     g->lists = CKR__NEW(r->c, ckr__ds_list);
     g->n_groups = g->lists ? 1 : 0;
-    for (i = 0; g->lists && i < r->n_params; i++)
+    for (uint64_t i = 0; g->lists && i < r->n_params; i++)
         if (r->params[i]->first == m || r->params[i]->tied)
             *CKR__PUSH(ckr__ds_param *, r->c, g->lists[0].items, g->lists[0].n) = r->params[i];
 }
@@ -48939,7 +49067,6 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
                                 const ckr_node *list)
 {
     ckr__ds_stage *g = &r->stages[m];
-    const ckr_node *n;
     ckr__ds_param *x = ckr__ds_find(r, p->name);
     ckr__ds_run run = ckr__ds_run_of(g->model, &x, 1, NULL);
     if (!x) {
@@ -48947,7 +49074,7 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
                       "the model has no such parameter");
         return;
     }
-    n = ckr_node_at(ckr_node_at(list, p->group), g->lists[p->group].n);
+    const ckr_node *n = ckr_node_at(ckr_node_at(list, p->group), g->lists[p->group].n);
     *CKR__PUSH(ckr__ds_param *, r->c, g->lists[p->group].items, g->lists[p->group].n) = x;
     x->last = m;
     if (r->wrapper != CKR__DS_UNFUSED) return;
@@ -48961,11 +49088,11 @@ static void ckr__ds_whole_param(ckr__ds *r, uint32_t m, const ckr__optim_param *
 static void ckr__ds_whole(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
-    const ckr_node *base = ckr__ds_base(r, g, 0), *list;
+    const ckr_node *base = ckr__ds_base(r, g, 0);
     ckr__optim o = CKR_ZERO;
     ckr__optim_param *p = NULL;
     double steps;
-    uint64_t n = 0, i;
+    uint64_t n = 0;
     if (!base || base->kind == CKR_NODE_NONE) return;
     if (!ckr__is_optimizer(base)) {
         ckr__ds_bad(r, g->model, "optimizer", "torch's state");
@@ -48983,9 +49110,9 @@ static void ckr__ds_whole(ckr__ds *r, uint32_t m)
     ckr__ds_match(r, m, &o, &p, &n);
     g->lists = CKR__NEW_N(r->c, ckr__ds_list, g->groups->count);
     g->n_groups = g->lists ? g->groups->count : 0;
-    list = ckr_node_get(ckr__ds_own(r, g, 0), "fp32_groups");
-    for (i = 0; i < n && !ckr__failed(r->c); i++) ckr__ds_whole_param(r, m, &p[i], list);
-    for (i = 0; i < n && !ckr__failed(r->c); i++) {
+    const ckr_node *list = ckr_node_get(ckr__ds_own(r, g, 0), "fp32_groups");
+    for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) ckr__ds_whole_param(r, m, &p[i], list);
+    for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         ckr__ds_param *of = ckr__ds_find(r, p[i].name);
         ckr__ds_run x = ckr__ds_run_of(g->model, &of, 1,
                                        ckr__printf(r->c, "optimizer/%s", of->name));
@@ -49013,15 +49140,13 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__rankfile *f, const char 
     const char *name = ckr__printf(r->c, "%u.%s", (unsigned)f->at[CKR__N], local ? local : "");
     const ckr_view *v = n->kind == CKR_NODE_TENSOR ? n->u.view : NULL;
     ckr_tensor *t;
-    ckr__ds_param *p;
     uint64_t i;
-    bool tied;
     if (!local || !v) {
         ckr__leave(r->c, r->s, f->rel, local ? local : "?", n);
         return;
     }
     if (!name) return;
-    tied = !ckr__map_find(&r->names, name, strlen(name), NULL);
+    bool tied = !ckr__map_find(&r->names, name, strlen(name), NULL);
     for (i = 0; tied && i < r->n_tied; i++) {
         const ckr__ds_told *k = &r->told[r->tied[i]];
         const char *dot = strchr(k->name + 13, '.');
@@ -49030,7 +49155,7 @@ static void ckr__ds_layer_tensor(ckr__ds *r, const ckr__rankfile *f, const char 
         name = k->name;
         tied = false;
     }
-    p = ckr__ds_find(r, name);
+    ckr__ds_param *p = ckr__ds_find(r, name);
     if (p && !ckr__ds_same_shape(p, v->n_dims, v->shape))
         ckr__fail_fmt(r->c, CKR_ITEM_OPTIMIZER_NAMES, f->path, local, NULL,
                       "it has another shape than %s, which is of an earlier layer", name);
@@ -49058,18 +49183,17 @@ static uint64_t ckr__ds_layer_count(const ckr__ds *r, uint64_t i, uint64_t *grow
    layer, of `tied` parameters, is on stage `on` too. False: it does not come out even. */
 static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
 {
-    uint64_t at = 0, k, grown;
-    uint32_t m;
-    for (m = 0; m < r->mp; m++) {
+    uint64_t at = 0, grown;
+    for (uint32_t m = 0; m < r->mp; m++) {
         const ckr_node *list = ckr_node_get(ckr__ds_base(r, &r->stages[m], 0), "param_groups");
         uint64_t want = 0, have = tied && m == on ? tied : 0;
-        for (k = 0; ckr_node_is_list(list) && k < list->count; k++) {
+        for (uint64_t k = 0; ckr_node_is_list(list) && k < list->count; k++) {
             const ckr_node *numbers = ckr_node_get(list->u.items[k], "params");
             want += ckr_node_is_list(numbers) ? numbers->count : 0;
         }
         while (have < want && at < r->n_params) {
             const uint64_t n = ckr__ds_layer_count(r, at, &grown);
-            for (k = at; k < at + n; k++) r->params[k]->first = m;
+            for (uint64_t k = at; k < at + n; k++) r->params[k]->first = m;
             have += grown;
             at += n;
         }
@@ -49084,7 +49208,7 @@ static bool ckr__ds_deal(ckr__ds *r, uint64_t tied, uint32_t on)
 static void ckr__ds_deal_layers(ckr__ds *r)
 {
     uint32_t m;
-    uint64_t i, tied = 0;
+    uint64_t tied = 0;
     if (r->n_params) ckr__ds_layer_count(r, 0, &tied);
     if (ckr__ds_deal(r, 0, 0)) return;
     for (m = r->mp - 1; m > 0 && !ckr__ds_deal(r, tied, m);) m--;
@@ -49095,7 +49219,7 @@ static void ckr__ds_deal_layers(ckr__ds *r)
                       "the stages' optimizers do not have the layers' parameters");
         return;
     }
-    for (i = 0; i < tied; i++) {
+    for (uint64_t i = 0; i < tied; i++) {
         ckr__ds_param *p = r->params[i];
         const char *dot = strchr(p->name, '.'),
                    *name = ckr__printf(r->c, "tied_modules.embed%s", dot ? dot : "");
@@ -49114,11 +49238,10 @@ static void ckr__ds_deal_layers(ckr__ds *r)
 static void ckr__ds_bare(ckr__ds *r)
 {
     ckr_dtype dtype = CKR_DTYPE_F32;
-    uint64_t i;
-    for (i = 2; i-- > 0;)
+    for (uint64_t i = 2; i-- > 0;)
         if (ckr__ds_true(ckr_node_find(r->config, ckr__ds_halves[i].at)))
             dtype = ckr__ds_halves[i].dtype;
-    for (i = 0; i < r->n_told && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < r->n_told && !ckr__failed(r->c); i++) {
         const ckr__ds_told *k = &r->told[i];
         ckr__ds_param *p = ckr__ds_absent(r, k, dtype);
         if (!p) return;
@@ -49134,14 +49257,12 @@ static void ckr__ds_bare(ckr__ds *r)
 
 static void ckr__ds_pipe(ckr__ds *r)
 {
-    ckr__walk w;
-    uint32_t i;
     if (!r->pipe) return;
-    for (i = 0; i < r->mp; i++) ckr__ds_same_step(r, r->stages[i].model);
-    for (i = 0; i < r->n_layers && !ckr__failed(r->c); i++) {
+    for (uint32_t i = 0; i < r->mp; i++) ckr__ds_same_step(r, r->stages[i].model);
+    for (uint32_t i = 0; i < r->n_layers && !ckr__failed(r->c); i++) {
         ckr__rankfile *f = r->layers[i];
         ckr__ds_load(r, f);
-        w = ckr__walk_in(f ? f->root : NULL);
+        ckr__walk w = ckr__walk_in(f ? f->root : NULL);
         while (!ckr__failed(r->c) && ckr__walk_on(&w)) ckr__ds_layer_tensor(r, f, w.name, w.value);
     }
     if (r->bare) ckr__ds_bare(r);
@@ -49154,16 +49275,12 @@ static void ckr__ds_pipe(ckr__ds *r)
 
 static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
 {
-    const ckr__rankfile *f;
-    const ckr_node *t;
-    const ckr_view *v;
-    ckr__ds_run x;
     ckr__ds_span all = { p, 0, p->numel, 0 };
     size_t n = strlen(name);
     int64_t numel = 0;
     if (!ckr__cut_tail(name, &n, ".pt")) return;
-    f = ckr__ds_uni_load(r, ckr__printf(r->c, "zero/%s/%s", p->name, name));
-    x = ckr__ds_run_of(f, &p, 1, p->name);
+    const ckr__rankfile *f = ckr__ds_uni_load(r, ckr__printf(r->c, "zero/%s/%s", p->name, name));
+    ckr__ds_run x = ckr__ds_run_of(f, &p, 1, p->name);
     x.of.spans = &all;
     x.of.n_spans = 1;
     x.slot = ckr__strndup(r->c, name, n);
@@ -49173,12 +49290,12 @@ static void ckr__ds_uni_file(ckr__ds *r, ckr__ds_param *p, const char *name)
         return;
     }
     if (!strcmp(x.slot, "fp32")) x.slot = "master";
-    t = ckr_node_is_dict(f->root) ? ckr_node_get(f->root, "param") : f->root;
+    const ckr_node *t = ckr_node_is_dict(f->root) ? ckr_node_get(f->root, "param") : f->root;
     if (!t || t->kind != CKR_NODE_TENSOR) {
         ckr__ds_bad(r, f, "param", "a tensor");
         return;
     }
-    v = t->u.view;
+    const ckr_view *v = t->u.view;
     if (v->layout || !ckr__numel(v->n_dims, v->shape, &numel) || numel != p->numel ||
         (v->n_dims != 1 && !ckr__ds_same_shape(p, v->n_dims, v->shape)))
         ckr__ds_partition(r, f, p->name, numel, p->numel);
@@ -49189,13 +49306,12 @@ static void ckr__ds_uni(ckr__ds *r, uint32_t m)
 {
     ckr__ds_stage *g = &r->stages[m];
     ckr__dirlist l;
-    uint64_t k, i, n;
     ckr__ds_named(r, g, m);
     g->groups = ckr_node_get(r->optimizer, "param_groups");
     if (!ckr_node_is_list(g->groups))
         ckr__ds_bad(r, NULL, "zero/optimizer_state.pt#/param_groups", "a list");
-    for (k = 0; k < g->n_groups; k++)
-        for (i = 0; i < g->lists[k].n && !ckr__failed(r->c); i++) {
+    for (uint64_t k = 0; k < g->n_groups; k++)
+        for (uint64_t i = 0; i < g->lists[k].n && !ckr__failed(r->c); i++) {
             ckr__ds_param *p = g->lists[k].items[i];
             const char *dir = ckr__printf(r->c, "%s/zero/%s", r->dir, p->name);
             if (!dir || p->stated) continue;
@@ -49204,7 +49320,7 @@ static void ckr__ds_uni(ckr__ds *r, uint32_t m)
                               "bring it back, or convert the original again",
                               "the universal checkpoint has no directory of this parameter");
             if (ckr__failed(r->c) || ckr__dir_list(r->c, dir, &l) != CKR_OK) return;
-            for (n = 0; n < l.n && !ckr__failed(r->c); n++)
+            for (uint64_t n = 0; n < l.n && !ckr__failed(r->c); n++)
                 if (!l.items[n]->is_dir) ckr__ds_uni_file(r, p, l.items[n]->name);
             p->stated = true;
             if (!ckr__failed(r->c) && !ckr__held_slot(p->slots, "master"))
@@ -49218,15 +49334,15 @@ static void ckr__ds_uni_whole(ckr__ds *r)
     const char *type = ckr_node_str(ckr_node_find(r->config, "/optimizer/type"));
     const bool adam = type && ckr__word_in("Adam AdamW adam adamw", type);
     const char *want[18] = { "exp_avg", "exp_avg_sq" };
-    uint64_t i, n = adam ? 2 : 0, m;
+    uint64_t n = adam ? 2 : 0, m;
     const ckr__held *h;
-    for (i = 0; i < r->n_params; i++)
+    for (uint64_t i = 0; i < r->n_params; i++)
         for (h = r->params[i]->slots; h; h = h->next) {
             const char *slot = h->tensor->slot;
             for (m = 0; m < n && strcmp(want[m], slot) != 0; m++) {}
             if (m == n && n < 18) want[n++] = slot;
         }
-    for (i = 0; i < r->n_params; i++)
+    for (uint64_t i = 0; i < r->n_params; i++)
         for (m = 0; m < n && r->params[i]->stated; m++)
             if (!ckr__held_slot(r->params[i]->slots, want[m])) {
                 ckr__ds_missing(r, ckr__printf(r->c, "zero/%s/%s.pt", r->params[i]->name,
@@ -49240,8 +49356,7 @@ static void ckr__ds_uni_steps(ckr__ds *r)
 {
     const ckr_node *state = ckr_node_find(r->optimizer, "/optimizer_state_dict/state");
     const ckr_node *n = ckr__dict_n(state) ? ckr_node_get(ckr__dict_at(state, 0), "step") : NULL;
-    uint64_t i;
-    for (i = 0; n && i < r->n_params && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; n && i < r->n_params && !ckr__failed(r->c); i++) {
         ckr__ds_param *p = r->params[i];
         ckr__ds_run x = ckr__ds_run_of(r->stages[0].model, &p, 1, p->name);
         if (!p->stated || ckr__held_slot(p->slots, "step")) continue;
@@ -49262,15 +49377,14 @@ static void ckr__ds_group_params(ckr__ds *r, uint32_t m, uint64_t k, ckr_group *
     const ckr__ds_stage *g = &r->stages[m];
     const ckr_node *subs = ckr_node_get(ckr_node_at(g->groups, k), "params");
     const uint64_t step = r->robin ? r->dp : 1;
-    uint64_t s, i;
     int64_t id = (int64_t)k;
-    for (s = 0; r->zero == 3 ? ckr_node_is_list(subs) && s < subs->count : s < 1; s++) {
+    for (uint64_t s = 0; r->zero == 3 ? ckr_node_is_list(subs) && s < subs->count : s < 1; s++) {
         if (r->zero == 3 && !ckr_node_i64(subs->u.items[s], &id)) id = -1;
         if (id < 0 || (uint64_t)id >= g->n_groups) {
             ckr__ds_bad(r, g->model, "param_groups/params", "numbers of sub groups");
             return;
         }
-        for (i = 0; i < g->lists[id].n; i++) {
+        for (uint64_t i = 0; i < g->lists[id].n; i++) {
             const uint64_t n = g->lists[id].n, b = i % step,
                            at = b * (n / step) + (b < n % step ? b : n % step) + i / step;
             const ckr__ds_param *p = g->lists[id].items[at];
@@ -49286,12 +49400,12 @@ static void ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *from)
     const ckr_node *raw = ckr_node_at(r->stages[m].groups, k);
     ckr_state *s = r->s;
     ckr_node *hyper = ckr__group_hyper(r->c, raw);
-    const char *text = raw ? ckr__node_text_of(r->c, hyper) : "", *other;
-    uint64_t i, at;
-    for (i = 0; !raw && i < 4; i++)
+    const char *text = raw ? ckr__node_text_of(r->c, hyper) : "";
+    uint64_t at;
+    for (uint64_t i = 0; !raw && i < 4; i++)
         ckr__node_set(r->c, hyper, ckr__ds_hyper[i], ckr__node(r->c, CKR_NODE_NONE));
     for (at = m ? *from : s->n_groups; at < s->n_groups && !ckr__failed(r->c); at++) {
-        other = s->groups[at].raw ? ckr__node_text_of(r->c, s->groups[at].hyper) : "";
+        const char *other = s->groups[at].raw ? ckr__node_text_of(r->c, s->groups[at].hyper) : "";
         if (other && text && !strcmp(other, text)) break;
     }
     if (at == s->n_groups) {
@@ -49307,18 +49421,17 @@ static void ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *from)
 
 static void ckr__ds_groups(ckr__ds *r)
 {
-    uint32_t m;
-    uint64_t k, i, from, n;
-    for (m = 0; m < r->mp; m++) {
+    uint64_t k, from;
+    for (uint32_t m = 0; m < r->mp; m++) {
         const ckr__ds_stage *g = &r->stages[m];
-        n = g->groups ? g->groups->count : r->elastic ? g->n_groups : 0;
+        uint64_t n = g->groups ? g->groups->count : r->elastic ? g->n_groups : 0;
         if (r->zero != 3 && g->groups && n != g->n_groups && g->lists)
             ckr__ds_partition(r, g->model, "param_groups", (int64_t)n, (int64_t)g->n_groups);
         for (k = 0, from = 0; k < n && !ckr__failed(r->c); k++) ckr__ds_group(r, m, k, &from);
     }
     /* elastic files that were written rigid, of a configuration that did not tell a value either */
     for (k = 0; k < r->s->n_groups && !r->elastic; k++)
-        for (i = 0; i < 4; i++) {
+        for (uint64_t i = 0; i < 4; i++) {
             const ckr_node *v = ckr_node_get(r->s->groups[k].hyper, ckr__ds_hyper[i]);
             if (!v || v->kind != CKR_NODE_NONE) continue;
             ckr__say(r->c, "CKR_W_DS_NULL", CKR_LOST,
@@ -49352,14 +49465,13 @@ static double ckr__ds_base_of(double lr, double ratio)
 {
     const double around = lr / ratio;
     double trial, up = around, down = around;
-    int digits;
     char text[40];
-    for (digits = 1; digits <= 15; digits++) { /* as someone writes it                     */
+    for (int digits = 1; digits <= 15; digits++) { /* as someone writes it                     */
         const double by = digits <= 8 ? 2 * DBL_EPSILON * lr : 0;
         ckr__read_double(text, ckr__format(text, sizeof text, "%.*g", digits, around), &trial);
         if (fabs(trial * ratio - lr) <= by) return trial;
     }
-    for (digits = 0; digits < 4; digits++) {   /* as it was computed                       */
+    for (int digits = 0; digits < 4; digits++) {   /* as it was computed                       */
         if (ckr__same(up * ratio, lr)) return up;
         if (ckr__same(down * ratio, lr)) return down;
         up += around * DBL_EPSILON / 2;
@@ -49373,39 +49485,37 @@ static double ckr__ds_base_of(double lr, double ratio)
 static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
 {
     const ckr_node *conf = ckr_node_get(r->config, "scheduler");
-    const char *type = ckr_node_str(ckr_node_get(conf, "type")), *kind;
+    const char *type = ckr_node_str(ckr_node_get(conf, "type"));
     const bool cosine = type && !strcmp(type, "WarmupCosineLR");
     ckr_node *params = ckr__dict_copy(r->c, ckr_node_get(conf, "params"));
     const uint64_t n = r->s->n_groups;
     double *bases = CKR__NEW_N(r->c, double, n), *row = CKR__NEW_N(r->c, double, n), lr = 1;
     int64_t at;
-    uint64_t i;
-    ckr_schedule *x;
     if (!type || strlen(type) > 60 || !n ||
         !ckr_node_i64(ckr_node_get(state, "last_batch_iteration"), &at))
         return NULL;
-    kind = ckr__printf(r->c, "deepspeed:%s", type);
+    const char *kind = ckr__printf(r->c, "deepspeed:%s", type);
     if (cosine && ckr__version(ckr_node_str(ckr_node_get(r->meta, "ds_version"))) >= 19008)
         ckr__node_set(r->c, params, "clamped", ckr__node_bool(r->c, true));
     if (ckr__failed(r->c)) return NULL;
     ckr_node_f64(ckr_node_find(r->config, "/optimizer/params/lr"), &lr);
     if (lr != lr) lr = 1;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         bases[i] = lr;
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "initial_lr"), &bases[i]);
     }
-    x = ckr__sched_try(r->c, kind, params, bases, n, NULL);
+    ckr_schedule *x = ckr__sched_try(r->c, kind, params, bases, n, NULL);
     if (!x) return NULL;
     x->position = at;
     ckr__sched_stand(x, ckr__step_done(r->s));
     x->state = state;
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         ckr_node_f64(ckr_node_get(r->s->groups[i].hyper, "lr"), &x->lanes[i].anchor);
     if (!cosine) return x;
     /* its base LRs: those that are told, where they give the groups' */
-    for (i = 0; i < n; i++) x->lanes[i].base = 1;
+    for (uint64_t i = 0; i < n; i++) x->lanes[i].base = 1;
     if (ckr__sched_at(r->c, x, CKR__COL_LR, (double)x->position, row) != CKR_OK) return x;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const double now = x->lanes[i].anchor, told = bases[i];
         const bool fits = told == told && ckr__same(told * row[i], now);
         x->lanes[i].base = row[i] > 0 && now > 0 && !fits ? ckr__ds_base_of(now, row[i]) : told;
@@ -49454,8 +49564,7 @@ static ckr__walk ckr__ds_level(const ckr__ds *r, uint32_t m, uint32_t d, int lev
 /* What is left of an optimizer's file: beside its state, and in it. */
 static void ckr__ds_optim_rest(ckr__ds *r, uint32_t m, uint32_t d)
 {
-    int level;
-    for (level = 0; level < 3; level++) {
+    for (int level = 0; level < 3; level++) {
         ckr__walk w = ckr__ds_level(r, m, d, level);
         while (ckr__walk_on(&w) && !ckr__failed(r->c)) {
             if (w.name && ckr__word_in(ckr__ds_optim_keys[level], w.name)) continue;
@@ -49501,16 +49610,14 @@ static void ckr__ds_client(ckr__ds *r, const ckr__rankfile *f, uint32_t rank)
 
 static void ckr__ds_clients(ckr__ds *r)
 {
-    uint32_t m, d;
-    uint64_t i;
-    for (m = 0; m < r->mp; m++) {
+    for (uint32_t m = 0; m < r->mp; m++) {
         const ckr__ds_stage *g = &r->stages[m];
         if (!g->models[0]) ckr__ds_client(r, g->model, m * r->dp);
-        for (d = 0; d < r->dp; d++) if (g->models[d]) ckr__ds_client(r, g->models[d], d);
-        for (d = 0; d < r->dp && r->wrapper >= CKR__DS_FLAT && !r->universal; d++)
+        for (uint32_t d = 0; d < r->dp; d++) if (g->models[d]) ckr__ds_client(r, g->models[d], d);
+        for (uint32_t d = 0; d < r->dp && r->wrapper >= CKR__DS_FLAT && !r->universal; d++)
             ckr__ds_optim_rest(r, m, d);
     }
-    for (i = 0; i < r->files.n_files[0]; i++)
+    for (uint64_t i = 0; i < r->files.n_files[0]; i++)
         if (!(r->files.files[0][i]->dir && r->universal))
             ckr__leave(r->c, r->s, r->files.files[0][i]->rel, NULL, NULL);
 }
@@ -49525,12 +49632,11 @@ static void ckr__ds_progress(ckr__ds *r)
     const ckr_node *last = ckr_node_find(r->meta, "/lr_scheduler/last_batch_iteration");
     const int64_t steps = r->s->progress.step;
     int64_t v, skipped = 0;
-    size_t i;
     ckr__ds_same_step(r, r->stages[0].model);
     ckr_node_i64(ckr_node_get(r->meta, "skipped_steps"), &skipped);
     if (ckr_node_i64(ckr_node_get(r->meta, "global_samples"), &v) && v >= 0)
         r->s->progress.samples = v;
-    for (i = 0; i < 2; i++)
+    for (size_t i = 0; i < 2; i++)
         if (ckr_node_i64(ckr_node_get(r->meta, tokens[i]), &v) && v >= 0)
             r->s->progress.tokens = v;
     if (skipped < 0 || skipped > steps) return;
@@ -49548,8 +49654,7 @@ static void ckr__ds_progress(ckr__ds *r)
 
 static void ckr__ds_optimizers(ckr__ds *r)
 {
-    uint32_t m;
-    for (m = 0; m < r->mp && !ckr__failed(r->c); m++) {
+    for (uint32_t m = 0; m < r->mp && !ckr__failed(r->c); m++) {
         if (r->universal) ckr__ds_uni(r, m);
         else if (r->wrapper >= CKR__DS_FLAT) ckr__ds_sharded(r, m);
         else ckr__ds_whole(r, m);
@@ -49567,7 +49672,6 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
         ckr__ds_clients
     };
     ckr__ds *r = CKR__NEW(c, ckr__ds);
-    size_t i;
     if (!r) return c->err->code;
     r->c = r->by_name.c = r->names.c = r->buffers.c = c;
     r->s = s;
@@ -49576,7 +49680,7 @@ static ckr_result ckr__ds_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     r->updates = ckr__nan();
     s->dialect = "deepspeed";
     ckr__load_init(&r->load, c, s, CKR_ITEM_DEEPSPEED_PARTITION);
-    for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
     ckr__load_done(&r->load);
     ckr__map_free(&r->by_name);
     ckr__map_free(&r->names);
@@ -49668,20 +49772,20 @@ static void ckr__ds_adopt_from(ckr__ds_job *x)
     const ckr_state *s = x->s;
     const char *first = s->progress.epoch >= 0 ? "epoch" : NULL;
     ckr_state *own = CKR__NEW(x->c, ckr_state);
-    uint64_t i, n = 0, values = first != NULL;
+    uint64_t n = 0, values = first != NULL;
     x->foreign = ckr__word_in("torch safetensors dcp", s->dialect);
     if (!own || !x->foreign) return;
     *own = *s;
     own->tensors = NULL;
     own->n_tensors = 0;
     x->s = own;
-    for (i = 0; i < s->n_tensors; i++) {
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
         ckr_tensor *t = s->tensors[i];
         if (strcmp(t->slot, "param") != 0 && (x->t->without & CKR_OPTIMIZER)) continue;
         *CKR__PUSH(ckr_tensor *, x->c, own->tensors, own->n_tensors) = t;
         ckr__out_key(x->out, t, t->name, t->slot);
     }
-    for (i = 0; i < s->n_leftovers; i++) {
+    for (uint64_t i = 0; i < s->n_leftovers; i++) {
         const ckr_leftover *l = &s->leftovers[i];
         if (!l->node) continue;            /* a file: the planner says so                     */
         if (l->node->kind == CKR_NODE_TENSOR) n++;
@@ -49705,10 +49809,8 @@ static void ckr__ds_adopt_from(ckr__ds_job *x)
 static void ckr__ds_items(ckr__ds_job *x)
 {
     const ckr_state *s = x->s;
-    const ckr__slots *of;
-    uint64_t i, k;
     x->items = CKR__NEW_N(x->c, ckr__ds_param, s->n_tensors);
-    for (i = 0; x->items && i < s->n_tensors; i++) {
+    for (uint64_t i = 0; x->items && i < s->n_tensors; i++) {
         ckr_tensor *t = s->tensors[i];
         ckr__ds_param *p = &x->items[x->n_items];
         if (strcmp(t->slot, "param") != 0) continue;
@@ -49721,18 +49823,18 @@ static void ckr__ds_items(ckr__ds_job *x)
         ckr__numel(t->n_dims, t->shape, &p->numel);
         ckr__map_put(&x->by_name, p->name, strlen(p->name), x->n_items++, NULL);
     }
-    of = ckr__slots_of(x->c, s, &x->by_name, x->n_items, "master ema");
-    for (i = 0; of && i < x->n_items; i++) {
+    const ckr__slots *of = ckr__slots_of(x->c, s, &x->by_name, x->n_items, "master ema");
+    for (uint64_t i = 0; of && i < x->n_items; i++) {
         x->items[i].of = &of[i];
         if (of[i].master) x->masters = true;
     }
-    for (i = 0; i < s->n_groups; i++)
-        for (k = 0; k < s->groups[i].n_params; k++) {
+    for (uint64_t i = 0; i < s->n_groups; i++)
+        for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
             ckr__ds_param *p = ckr__ds_item_of(x, s->groups[i].params[k]);
             if (p) p->grouped = true;
             if (ckr__ds_is_param(p) && x->dtype == CKR_DTYPE_NONE) x->dtype = p->param->dtype;
         }
-    for (i = 0; i < s->n_ties; i++)
+    for (uint64_t i = 0; i < s->n_ties; i++)
         ckr__map_put(&x->aliases, s->ties[i].other, strlen(s->ties[i].other), i, NULL);
 }
 
@@ -49773,22 +49875,21 @@ static bool ckr__ds_cuts(ckr__ctx *c, const double *weight, uint64_t n, uint32_t
 {
     struct best { double most, least, cost; uint64_t from; } *t, *to;  /* of i layers, j stages  */
     const uint64_t row = (uint64_t)pp + 1;
-    double *sum;
-    uint64_t i, j, k;
+    uint64_t j;
     if (!weight || n <= pp) {
         for (j = 0; j <= pp; j++)
             cut[j] = n <= pp ? (j < n ? j : n) : j * (n / pp) + (j < n % pp ? j : n % pp);
         return true;
     }
-    sum = CKR__NEW_N(c, double, n + 1);
+    double *sum = CKR__NEW_N(c, double, n + 1);
     t = CKR__NEW_N(c, struct best, (n + 1) * row);
     if (!sum || !t) return false;
-    for (i = 0; i < n; i++) sum[i + 1] = sum[i] + weight[i];
-    for (i = 0; i < (n + 1) * row; i++) t[i].most = t[i].least = t[i].cost = ckr__inf();
+    for (uint64_t i = 0; i < n; i++) sum[i + 1] = sum[i] + weight[i];
+    for (uint64_t i = 0; i < (n + 1) * row; i++) t[i].most = t[i].least = t[i].cost = ckr__inf();
     t[0].most = t[0].cost = 0;
-    for (i = 1; i <= n; i++)
+    for (uint64_t i = 1; i <= n; i++)
         for (j = 1; j <= pp && j <= i; j++)
-            for (k = 0; k < i; k++) {
+            for (uint64_t k = 0; k < i; k++) {
                 const struct best *had = &t[k * row + j - 1];
                 const double w = sum[i] - sum[k], hi = had->most > w ? had->most : w,
                              lo = had->least < w ? had->least : w;
@@ -49807,8 +49908,7 @@ static bool ckr__ds_cuts(ckr__ctx *c, const double *weight, uint64_t n, uint32_t
 static bool ckr__ds_cut_fits(const ckr__ds *r, const uint64_t *cut, const ckr__ds_param *tied,
                              uint64_t n)
 {
-    uint64_t i;
-    for (i = 0; i < r->n_params; i++) {
+    for (uint64_t i = 0; i < r->n_params; i++) {
         const ckr__ds_param *p = r->params[i];
         const uint64_t layer = (uint64_t)p->layer;
         if (p->frozen || p->layer < 0) continue;
@@ -49823,10 +49923,10 @@ static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method
 {
     const ckr__ds *r = x->ds;
     double *w = CKR__NEW_N(x->c, double, n);
-    uint64_t *count = CKR__NEW_N(x->c, uint64_t, n), *same = CKR__NEW_N(x->c, uint64_t, n), i, k,
+    uint64_t *count = CKR__NEW_N(x->c, uint64_t, n), *same = CKR__NEW_N(x->c, uint64_t, n),
              best = 0;
     if (!w || !count || !same) return NULL;
-    for (i = 0; i < r->n_params; i++) {
+    for (uint64_t i = 0; i < r->n_params; i++) {
         const ckr__ds_param *p = r->params[i];
         if (p->layer < 0) continue;
         if (!p->frozen) w[p->layer] += (double)p->numel;
@@ -49834,12 +49934,12 @@ static double *ckr__ds_weights(ckr__ds_job *x, uint64_t n, bool tied, int method
         count[p->layer]++;
     }
     if (method == 1) return w;
-    for (i = 0; i < n; i++) {
-        for (k = 0; k < n && count[i]; k++)
+    for (uint64_t i = 0; i < n; i++) {
+        for (uint64_t k = 0; k < n && count[i]; k++)
             same[i] += count[i] == count[k] && ckr__same(w[i], w[k]);
         if (same[i] > same[best]) best = i;
     }
-    for (i = 0; i < n; i++) w[i] = count[i] && same[i] == same[best] ? 1 : 0;
+    for (uint64_t i = 0; i < n; i++) w[i] = count[i] && same[i] == same[best] ? 1 : 0;
     return w;
 }
 
@@ -49855,14 +49955,12 @@ static const uint64_t *ckr__ds_stages_of(ckr__ds_job *x)
     const ckr__ds *r = x->ds;
     const ckr__ds_param *tied = NULL;
     uint64_t *cut = CKR__NEW_N(x->c, uint64_t, (uint64_t)r->mp + 1),
-             *to = CKR__NEW_N(x->c, uint64_t, (uint64_t)x->pp + 1), i, n = r->n_layers;
-    double *w;
-    int method;
+             *to = CKR__NEW_N(x->c, uint64_t, (uint64_t)x->pp + 1), n = r->n_layers;
     if (!cut || !to) return NULL;
-    for (i = 0; i < r->n_params; i++) if (r->params[i]->tied) tied = r->params[i];
+    for (uint64_t i = 0; i < r->n_params; i++) if (r->params[i]->tied) tied = r->params[i];
     if (tied && tied->param->n_pieces < 2) n++;        /* its second use has no file        */
-    for (method = 0; method < 3; method++) {
-        w = method ? ckr__ds_weights(x, n, tied != NULL, method) : NULL;
+    for (int method = 0; method < 3; method++) {
+        double *w = method ? ckr__ds_weights(x, n, tied != NULL, method) : NULL;
         if (method && (!w || n > CKR__DS_LAYERS)) break;
         if (!ckr__ds_cuts(x->c, w, n, r->mp, cut)) return NULL;
         if (!ckr__ds_cut_fits(r, cut, tied, n)) continue;
@@ -49893,8 +49991,6 @@ static const uint64_t *ckr__ds_stages_of(ckr__ds_job *x)
 static void ckr__ds_owners(ckr__ds_job *x)
 {
     const uint64_t *cut = NULL;
-    uint64_t i;
-    uint32_t m;
     if (!x->pipe) return;
     if (x->ds->bare && !x->universal)
         ckr__refuse(x->c, CKR_ITEM_DEEPSPEED_UNIVERSAL, "layers",
@@ -49903,14 +49999,14 @@ static void ckr__ds_owners(ckr__ds_job *x)
                     "copy the layer_*-model_states.pt of the original into its directory, or "
                     "--variant universal");
     else if (x->pp != x->ds->mp) cut = ckr__ds_stages_of(x);
-    for (i = 0; i < x->ds->n_params && ckr__going(x->c); i++) {
+    for (uint64_t i = 0; i < x->ds->n_params && ckr__going(x->c); i++) {
         const ckr__ds_param *from = x->ds->params[i];
         ckr__ds_param *p = ckr__ds_item_of(x, from->name);
         if (!p) continue;
         p->layer = from->layer;
         p->tied = from->tied;
         p->first = from->first;
-        for (m = 0; cut && m < x->pp; m++)
+        for (uint32_t m = 0; cut && m < x->pp; m++)
             if ((uint64_t)p->layer >= cut[m] && (uint64_t)p->layer < cut[m + 1]) p->first = m;
         p->last = p->tied ? (cut ? x->pp - 1 : from->last) : p->first;
     }
@@ -49923,9 +50019,8 @@ static void ckr__ds_flat_make(ckr__ds_job *x, ckr__ds_list *l)
 {
     const int64_t unit = x->aligned ? 16 / (int64_t)ckr_dtype_size(x->dtype) : 1,
                   whole = 2 * (int64_t)x->dp;
-    uint64_t i;
     l->pad = CKR__NEW_N(x->c, int64_t, l->n);
-    for (i = 0; i < l->n && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < l->n && !ckr__failed(x->c); i++) {
         if (l->items[i]->numel > INT64_MAX / 4 - l->total) {
             ckr__fail(x->c->err, CKR_ITEM_SIZE_OVERFLOW, NULL, CKR_NO_OFFSET, l->items[i]->name,
                       NULL);
@@ -49943,12 +50038,10 @@ static void ckr__ds_flat_make(ckr__ds_job *x, ckr__ds_list *l)
    the flat buffer. */
 static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ckr__ds_list *l)
 {
-    ckr__ds_param **dealt;
-    uint64_t k, b, at = 0;
-    int tied;
+    uint64_t at = 0;
     l->group = g;
-    for (tied = 1; tied >= 0; tied--)
-        for (k = 0; k < g->n_params; k++) {
+    for (int tied = 1; tied >= 0; tied--)
+        for (uint64_t k = 0; k < g->n_params; k++) {
             ckr__ds_param *p = ckr__ds_item_of(x, g->params[k]);
             const bool param = ckr__ds_is_param(p);
             if (param && (p->first == m || p->last == m) && p->tied == (tied > 0))
@@ -49959,9 +50052,9 @@ static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ck
                             "--names FILE where the optimizer has numbers, or leave out "
                             "the optimizer");
         }
-    dealt = x->robin ? CKR__NEW_N(x->c, ckr__ds_param *, l->n) : NULL;
-    for (b = 0; dealt && b < x->dp && b < l->n; b++)
-        for (k = b; k < l->n; k += x->dp) dealt[at++] = l->items[k];
+    ckr__ds_param **dealt = x->robin ? CKR__NEW_N(x->c, ckr__ds_param *, l->n) : NULL;
+    for (uint64_t b = 0; dealt && b < x->dp && b < l->n; b++)
+        for (uint64_t k = b; k < l->n; k += x->dp) dealt[at++] = l->items[k];
     if (dealt) l->items = dealt;
     l->spans = CKR__NEW_N(x->c, ckr__ds_span, l->n);
     if (x->wrapper >= CKR__DS_FUSED && x->zero != 3) ckr__ds_flat_make(x, l);
@@ -49969,14 +50062,12 @@ static void ckr__ds_list_make(ckr__ds_job *x, const ckr_group *g, uint32_t m, ck
 
 static void ckr__ds_lists(ckr__ds_job *x)
 {
-    uint64_t i;
-    uint32_t m;
     if (!x->optimizer) return;
     x->lists = CKR__NEW_N(x->c, ckr__ds_list *, x->pp);
     x->n_lists = CKR__NEW_N(x->c, uint64_t, x->pp);
-    for (m = 0; m < x->pp && !ckr__failed(x->c); m++) {
+    for (uint32_t m = 0; m < x->pp && !ckr__failed(x->c); m++) {
         x->lists[m] = CKR__NEW_N(x->c, ckr__ds_list, x->s->n_groups);
-        for (i = 0; i < x->s->n_groups && !ckr__failed(x->c); i++) {
+        for (uint64_t i = 0; i < x->s->n_groups && !ckr__failed(x->c); i++) {
             ckr__ds_list *l = &x->lists[m][x->n_lists[m]];
             ckr__ds_list_make(x, &x->s->groups[i], m, l);
             if (l->n) x->n_lists[m]++;                 /* DeepSpeed drops empty groups      */
@@ -50064,8 +50155,6 @@ static bool ckr__ds_single(const ckr__ds_param *p, const ckr_tensor *t)
 static ckr_node *ckr__ds_step_node(ckr__ds_job *x, const ckr_tensor *t, bool replica)
 {
     const bool number = ckr__is_python(t), integer = number && t->dtype == CKR_DTYPE_I64;
-    const ckr_view *view;
-    float count;
     int64_t v = 0;
     double d = 0;
     if (number) memcpy(&v, t->pieces[0].mem, sizeof v);
@@ -50074,18 +50163,17 @@ static ckr_node *ckr__ds_step_node(ckr__ds_job *x, const ckr_tensor *t, bool rep
         return integer ? ckr__node_int(x->c, v) : ckr__node_float(x->c, d);
     if (!integer || strcmp(t->slot, "step") != 0)
         return ckr__entry_whole(x->c, x->f, t->name, t, t->dtype, replica);
-    count = (float)v;
-    view = ckr__value_view(x->c, CKR_DTYPE_F32, &count);
+    float count = (float)v;
+    const ckr_view *view = ckr__value_view(x->c, CKR_DTYPE_F32, &count);
     return view ? ckr__entry_copy(x->c, x->f, "step", view) : NULL;
 }
 
 /* A number, or a list of them: what is safe to be written as it was read. */
 static bool ckr__ds_number(const ckr_node *n)
 {
-    uint64_t i;
     double v;
     if (ckr_node_f64(n, &v)) return true;
-    for (i = 0; ckr_node_is_list(n) && i < n->count; i++)
+    for (uint64_t i = 0; ckr_node_is_list(n) && i < n->count; i++)
         if (!ckr_node_f64(n->u.items[i], &v)) return false;
     return ckr_node_is_list(n);
 }
@@ -50094,15 +50182,14 @@ static bool ckr__ds_number(const ckr_node *n)
    files) are the configuration's. */
 static ckr_node *ckr__ds_group_node(ckr__ds_job *x, const ckr_group *g, ckr_node *index)
 {
-    const ckr_node *conf = ckr__ds_was(x, "/optimizer/params"), *told, *old;
+    const ckr_node *conf = ckr__ds_was(x, "/optimizer/params");
     const ckr_schedule *s = x->s->n_schedules ? x->s->schedules : NULL;
     const uint64_t at = (uint64_t)(g - x->s->groups);
     ckr_group filled = *g;
-    uint64_t i;
     filled.hyper = ckr__dict_copy(x->c, g->hyper);
-    for (i = 0; i < 4; i++) {
-        told = ckr_node_get(conf, ckr__ds_hyper[i]);
-        old = ckr_node_get(g->hyper, ckr__ds_hyper[i]);
+    for (uint64_t i = 0; i < 4; i++) {
+        const ckr_node *told = ckr_node_get(conf, ckr__ds_hyper[i]);
+        const ckr_node *old = ckr_node_get(g->hyper, ckr__ds_hyper[i]);
         if (old && old->kind == CKR_NODE_NONE && ckr__ds_number(told))
             ckr__node_set(x->c, filled.hyper, ckr__ds_hyper[i], (ckr_node *)(uintptr_t)told);
     }
@@ -50128,15 +50215,14 @@ static ckr_node *ckr__ds_with(ckr__ds_job *x, const ckr_node *d, const char *key
    coming run has them where --dtype asked for another. */
 static void ckr__ds_config(ckr__ds_job *x)
 {
-    const ckr_node *zero = ckr__ds_was(x, "/zero_optimization"), *was;
+    const ckr_node *zero = ckr__ds_was(x, "/zero_optimization");
     ckr_node *z = NULL;
     int64_t stage = 0;
-    size_t i;
     ckr_node_i64(ckr_node_get(zero, "stage"), &stage);
     x->config = ckr__dict_copy(x->c, ckr__ds_was(x, ""));
-    for (i = 0; i < 2 && x->t->dtype != CKR_DTYPE_NONE; i++) {
+    for (size_t i = 0; i < 2 && x->t->dtype != CKR_DTYPE_NONE; i++) {
         const bool now = x->dtype == ckr__ds_halves[i].dtype;
-        was = ckr_node_get(x->config, ckr__ds_halves[i].key);
+        const ckr_node *was = ckr_node_get(x->config, ckr__ds_halves[i].key);
         if (was || now)
             ckr__node_set(x->c, x->config, ckr__ds_halves[i].key,
                           ckr__ds_with(x, was, "enabled", ckr__node_bool(x->c, now)));
@@ -50172,12 +50258,11 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_list *b, const
     const int64_t size = master && x->wrapper != CKR__DS_BF16 ? b->lean : b->size;
     const ckr_tensor *like = NULL;
     ckr_node *n;
-    uint64_t i;
-    for (i = 0; i < b->n && !like; i++) like = ckr__ds_slot_of(b->items[i], slot);
+    for (uint64_t i = 0; i < b->n && !like; i++) like = ckr__ds_slot_of(b->items[i], slot);
     n = ckr__entry_new(x->c, x->f, slot, !like || master ? CKR_DTYPE_F32 : like->dtype, 1, &size);
     if (!n) return NULL;
     n->u.entry->requires_grad = master;
-    for (i = 0; i < b->n_spans; i++) {
+    for (uint64_t i = 0; i < b->n_spans; i++) {
         const ckr__ds_span *s = &b->spans[i];
         const ckr_tensor *t = ckr__ds_slot_of(s->param, slot);
         const uint64_t from = n->u.entry->n_binds;
@@ -50200,9 +50285,8 @@ static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_list *b)
 {
     const uint64_t n = x->wrapper < CKR__DS_FUSED ? 1 : b->n;
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
-    uint64_t i, k;
-    for (k = 0; k < n; k++)
-        for (i = 0; i < b->items[k]->of->n; i++) {
+    for (uint64_t k = 0; k < n; k++)
+        for (uint64_t i = 0; i < b->items[k]->of->n; i++) {
             const ckr__ds_param *p = b->items[k];
             const ckr_tensor *t = p->of->list[i];
             const bool copy = x->d > 0 || p->first != x->m || x->universal;
@@ -50218,12 +50302,11 @@ static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_list *b)
 /* Where in this rank's part each parameter lies, as param_slice_mappings has it. */
 static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_list *b)
 {
-    ckr_node *map = ckr__node(x->c, CKR_NODE_ODICT), *at;
-    uint64_t i;
-    for (i = 0; i < b->n_spans; i++) {
+    ckr_node *map = ckr__node(x->c, CKR_NODE_ODICT);
+    for (uint64_t i = 0; i < b->n_spans; i++) {
         const ckr__ds_span *s = &b->spans[i];
-        at = ckr__node_dict(x->c, "numel", ckr__node_int(x->c, s->hi - s->lo), "start",
-                            ckr__node_int(x->c, s->at), CKR__END);
+        ckr_node *at = ckr__node_dict(x->c, "numel", ckr__node_int(x->c, s->hi - s->lo), "start",
+                                      ckr__node_int(x->c, s->at), CKR__END);
         ckr__node_pair(x->c, map, ckr__node_str(x->c, s->param->name),
                        ckr__dist_new(x->c, NULL,
                                      "deepspeed.utils.tensor_fragment.fragment_address", NULL, at));
@@ -50267,9 +50350,8 @@ static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x)
     };
     const bool dynamic = ckr__ds_dynamic(x);
     ckr_node *st = ckr__node(x->c, CKR_NODE_DICT), *v;
-    int i;
     if (x->scaler_was) return ckr__ds_copy(x, x->scaler_was);
-    for (i = 0; i < 11; i++) {
+    for (int i = 0; i < 11; i++) {
         if (!dynamic && i > 0 && i < 10) continue;     /* a fixed scale is all there is      */
         if (i > 7) v = ckr__node_bool(x->c, dynamic && i > 8);
         else if (dynamic) v = ckr__node_int(x->c, i > 4);
@@ -50314,15 +50396,14 @@ static ckr_node *ckr__ds_list_node(ckr__ds_job *x)
 static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
 {
     const char *masters = ckr__ds_places_of[x->wrapper].masters;
-    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *groups = ckr__node(x->c, CKR_NODE_LIST),
-             *index, *st, *whole;
+    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *groups = ckr__node(x->c, CKR_NODE_LIST), *st,
+             *whole;
     int64_t at = 0;
-    uint64_t k, i;
-    for (k = 0; k < x->n_lists[x->m]; k++) {
+    for (uint64_t k = 0; k < x->n_lists[x->m]; k++) {
         const ckr__ds_list *l = &x->lists[x->m][k];
         ckr__ds_list b = *l;
-        index = ckr__node(x->c, CKR_NODE_LIST);
-        for (i = 0; i < l->n && !ckr__failed(x->c); i += b.n, at++) {
+        ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
+        for (uint64_t i = 0; i < l->n && !ckr__failed(x->c); i += b.n, at++) {
             b.items = l->items + i;
             if (x->zero == 3) b.n = ckr__ds_sub_group(x, l, i);
             else if (!b.pad) b.n = 1;
@@ -50341,7 +50422,7 @@ static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
             ckr__ds_listed(x, "param_slice_mappings", ckr__ds_slice_map(x, &b));
         }
         whole = ckr__node(x->c, CKR_NODE_LIST);        /* masters of no flat buffer          */
-        for (i = 0; x->wrapper == CKR__DS_UNFUSED && i < l->n; i++) {
+        for (uint64_t i = 0; x->wrapper == CKR__DS_UNFUSED && i < l->n; i++) {
             ckr__ds_param *p = l->items[i];
             st = ckr__entry_whole(x->c, x->f, p->name, ckr__ds_slot_of(p, "master"), CKR_DTYPE_F32,
                                   p->first != x->m);
@@ -50386,10 +50467,9 @@ static bool ckr__ds_begin(ckr__ds_job *x, const char *name)
 static ckr_node *ckr__ds_uni_groups(ckr__ds_job *x)
 {
     const ckr_node *base = ckr_node_get(x->f->root, "optimizer_state_dict");
-    ckr_node *all = ckr__node(x->c, CKR_NODE_LIST), *index;
-    uint64_t i;
-    for (i = 0; i < x->s->n_groups && !base; i++) {
-        index = ckr__node(x->c, CKR_NODE_LIST);
+    ckr_node *all = ckr__node(x->c, CKR_NODE_LIST);
+    for (uint64_t i = 0; i < x->s->n_groups && !base; i++) {
+        ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
         ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i));
         ckr__node_push(x->c, all, ckr__ds_group_node(x, &x->s->groups[i], index));
     }
@@ -50448,9 +50528,8 @@ static ckr_node *ckr__ds_wrapped(ckr__ds_job *x)
 static void ckr__ds_optim_file(ckr__ds_job *x)
 {
     const int row = x->dtype == CKR_DTYPE_BF16 ? CKR__DS_BF16_ROW : CKR__DS_OPTIM_ROW;
-    ckr_node *o;
     if (!ckr__ds_begin(x, ckr__ds_name(x->c, row, x->d, x->m))) return;
-    o = ckr__ds_wrapped(x);
+    ckr_node *o = ckr__ds_wrapped(x);
     x->f->root = ckr__node_dict(x->c, "optimizer_state_dict", o, "ds_config",
                                 ckr__ds_copy(x, x->config), "ds_version",
                                 ckr__ds_version_node(x), CKR__END);
@@ -50469,13 +50548,12 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
     const ckr_node *dict = ckr_node_get(x->meta, "module");
     const bool own = ckr_node_is_dict(dict);
     const uint64_t n = own ? dict->count : x->s->n_tensors;
-    ckr_node *out = ckr__node(x->c, x->pipe ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
-    const ckr__ds_param *p;
-    const char *name, *first;
-    uint64_t i, at;
+    ckr_node *out = ckr__node(x->c, x->pipe ? CKR_NODE_NONE : CKR_NODE_ODICT);
+    const char *first;
+    uint64_t at;
     if (x->pipe || !out) return out;
-    for (i = 0; i < n; i++) {
-        name = own ? ckr__dict_key(dict, i) : x->s->tensors[i]->name;
+    for (uint64_t i = 0; i < n; i++) {
+        const char *name = own ? ckr__dict_key(dict, i) : x->s->tensors[i]->name;
         if (!own && strcmp(x->s->tensors[i]->slot, "param") != 0) continue;
         if (!name || (own && ckr__dict_at(dict, i)->kind != CKR_NODE_TENSOR)) {
             ckr__node_pair(x->c, out, dict->u.items[2 * i],
@@ -50483,12 +50561,12 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
             continue;
         }
         first = ckr__map_find(&x->aliases, name, strlen(name), &at) ? x->s->ties[at].name : NULL;
-        v = first ? ckr__dict_value(out, first) : NULL;
-        p = ckr__ds_item_of(x, first ? first : name);
+        ckr_node *v = first ? ckr__dict_value(out, first) : NULL;
+        const ckr__ds_param *p = ckr__ds_item_of(x, first ? first : name);
         if (!v && p) v = ckr__ds_model_entry(x, p);
         ckr__node_pair(x->c, out, ckr__node_str(x->c, name), v);
     }
-    for (i = 0; !own && i < x->s->n_ties; i++)
+    for (uint64_t i = 0; !own && i < x->s->n_ties; i++)
         ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other),
                        ckr__dict_value(out, x->s->ties[i].name));
     if (own && dict->attrs) out->attrs = ckr__ds_copy(x, dict->attrs);
@@ -50498,13 +50576,13 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
 /* param_shapes: a dict a flat group, of a sub group with ZeRO-3, in the buffer's order. */
 static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x)
 {
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *d;
-    uint64_t k, i, end;
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    uint64_t end;
     if (!x->optimizer || x->zero == 0) return ckr__node(x->c, CKR_NODE_NONE);
-    for (k = 0; k < x->n_lists[x->m]; k++) {
+    for (uint64_t k = 0; k < x->n_lists[x->m]; k++) {
         const ckr__ds_list *l = &x->lists[x->m][k];
-        for (i = 0; i < l->n;) {
-            d = ckr__node(x->c, CKR_NODE_ODICT);
+        for (uint64_t i = 0; i < l->n;) {
+            ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
             for (end = i + (x->zero == 3 ? ckr__ds_sub_group(x, l, i) : l->n); i < end; i++)
                 ckr__node_pair(x->c, d, ckr__node_str(x->c, l->items[i]->name),
                                ckr__ds_size(x, l->items[i]));
@@ -50519,8 +50597,7 @@ static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x)
 static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, bool fragments)
 {
     ckr_node *out = ckr__node(x->c, x->zero < 2 ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
-    uint64_t i;
-    for (i = 0; i < x->n_items && x->zero >= 2; i++) {
+    for (uint64_t i = 0; i < x->n_items && x->zero >= 2; i++) {
         const ckr__ds_param *p = &x->items[i];
         const int64_t c = ckr__ds_piece(p->numel, x->dp), lo = ckr__min_i64(x->d * c, p->numel),
                       hi = ckr__min_i64(lo + c, p->numel);
@@ -50538,8 +50615,7 @@ static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, bool fragments)
 static ckr_node *ckr__ds_shared_node(ckr__ds_job *x)
 {
     ckr_node *out = ckr__node(x->c, x->zero ? CKR_NODE_DICT : CKR_NODE_NONE);
-    uint64_t i;
-    for (i = 0; x->zero && x->d == 0 && !x->pipe && i < x->s->n_ties; i++)
+    for (uint64_t i = 0; x->zero && x->d == 0 && !x->pipe && i < x->s->n_ties; i++)
         ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other),
                        ckr__node_str(x->c, x->s->ties[i].name));
     return out;
@@ -50583,16 +50659,16 @@ static void ckr__ds_model_file(ckr__ds_job *x)
     const ckr__ds_stage *g = NULL;
     const ckr_node *from = NULL;       /* what goes on here                                */
     ckr__ctx *c = x->c;
-    ckr_node *module, *optimizer, *pieces, *scheduler, *none = ckr__node(c, CKR_NODE_NONE), *info;
+    ckr_node *scheduler, *none = ckr__node(c, CKR_NODE_NONE);
     if (!ckr__ds_begin(x, ckr__ds_name(c, row, x->d, x->m))) return;
     if (r) g = &r->stages[x->pp != r->mp ? (uint64_t)x->m * r->mp / x->pp : x->m];
     if (r && r->zero == 3) from = g->models[x->d % r->dp] ? g->models[x->d % r->dp]->root : NULL;
     if (r && !from) from = g->model->root;
-    module = ckr__ds_module_node(x);
-    optimizer = none;
+    ckr_node *module = ckr__ds_module_node(x);
+    ckr_node *optimizer = none;
     if (x->optimizer && x->wrapper < CKR__DS_FLAT && !x->universal)
         optimizer = x->wrapper == CKR__DS_PLAIN ? ckr__ds_base_node(x) : ckr__ds_wrapped(x);
-    pieces = ckr__ds_frozen_node(x, true);
+    ckr_node *pieces = ckr__ds_frozen_node(x, true);
     scheduler = none;                  /* as it was, or the clock of the decided one       */
     if (!(x->t->without & CKR_SCHEDULE))
         scheduler = x->scheduler ? ckr__ds_copy(x, x->scheduler)
@@ -50614,7 +50690,7 @@ static void ckr__ds_model_file(ckr__ds_job *x)
                        CKR__END),
         "ds_config", ckr__ds_copy(x, x->config), "ds_version", ckr__ds_version_node(x), CKR__END);
     if (x->universal) {
-        info = ckr__dict_copy(c, ckr_node_get(from, "universal_checkpoint_info"));
+        ckr_node *info = ckr__dict_copy(c, ckr_node_get(from, "universal_checkpoint_info"));
         if (!ckr_node_get(info, "universal_checkpoint_version"))
             ckr__node_set(c, info, "universal_checkpoint_version", ckr__node_float(c, 0.2));
         ckr__node_set(c, x->f->root, "universal_checkpoint_info", ckr__ds_copy(x, info));
@@ -50639,17 +50715,17 @@ static ckr_node *ckr__ds_layer_fn(void *user, ckr__out_file *f, const ckr_view *
 static void ckr__ds_layer_out(ckr__ds_job *x)
 {
     ckr__copy hooks = CKR_ZERO;
-    uint64_t i, *id = CKR__NEW_N(x->c, uint64_t, 2 * x->n_items);
+    uint64_t *id = CKR__NEW_N(x->c, uint64_t, 2 * x->n_items);
     hooks.tensor_fn = ckr__ds_layer_fn;
     hooks.user = x;
-    for (i = 0; id && i < x->n_items; i++, id += 2) {
+    for (uint64_t i = 0; id && i < x->n_items; i++, id += 2) {
         const ckr_tensor *t = x->items[i].param;       /* second copies are written as the first */
         if (!t->n_pieces || t->pieces[0].file == CKR_NO_FILE) continue;
         id[0] = t->pieces[0].file;
         id[1] = t->pieces[0].offset;
         ckr__map_put(&x->views, (const char *)id, 2 * sizeof *id, i, NULL);
     }
-    for (i = 0; i < x->ds->n_layers; i++) {
+    for (uint64_t i = 0; i < x->ds->n_layers; i++) {
         const ckr__rankfile *from = x->ds->layers[i];
         if (from && ckr__ds_begin(x, from->rel))
             x->f->root = ckr__copy_tree(x->c, x->f, from->root, &hooks);
@@ -50663,14 +50739,13 @@ static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_param *p, const char *slo
     const char *name = master ? "fp32" : slot;
     const ckr_tensor *t = ckr__ds_slot_of(p, slot);
     const ckr_dtype dtype = master ? CKR_DTYPE_F32 : t->dtype;
-    ckr_node *n;
     if (!ckr__ds_begin(x, ckr__printf(x->c, "zero/%s/%s.pt", p->name, name))) return;
     if (!master && ckr__ds_single(p, t)) {
         x->f->root = ckr__ds_step_node(x, t, false);
         return;
     }
-    n = x->zero == 3 ? ckr__entry_new(x->c, x->f, name, dtype, 1, &p->numel)
-                     : ckr__entry_whole(x->c, x->f, t->name, t, dtype, false);
+    ckr_node *n = x->zero == 3 ? ckr__entry_new(x->c, x->f, name, dtype, 1, &p->numel)
+                               : ckr__entry_whole(x->c, x->f, t->name, t, dtype, false);
     x->f->root = n;
     if (!n) return;
     if (x->zero == 3) ckr__bind_flat(x->c, n->u.entry, t, false, NULL, 0, p->numel, 0);
@@ -50681,12 +50756,11 @@ static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_param *p, const char *slo
 
 static void ckr__ds_uni_out(ckr__ds_job *x)
 {
-    uint64_t i, k;
-    for (i = 0; i < x->n_items; i++) {
+    for (uint64_t i = 0; i < x->n_items; i++) {
         ckr__ds_param *p = &x->items[i];
         if (!p->grouped || !ckr__ds_is_param(p)) continue;
         ckr__ds_uni_tensor(x, p, "master");
-        for (k = 0; k < p->of->n; k++)
+        for (uint64_t k = 0; k < p->of->n; k++)
             if (x->zero != 3 || !ckr__ds_single(p, p->of->list[k]))
                 ckr__ds_uni_tensor(x, p, p->of->list[k]->slot);
     }
@@ -50713,10 +50787,9 @@ static ckr_node *ckr__ds_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
     const uint64_t n = fit->n_lanes;
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     ckr__walk w = ckr__walk_in(was->params);
-    size_t i;
     while (ckr__walk_on(&w))
         if (w.name && !ckr__word_in("lr clamped", w.name)) ckr__node_pair(c, d, w.key, w.value);
-    for (i = 0; i < sizeof bounds / sizeof *bounds; i++) {
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         if (fit->curve->kind != bounds[i].kind) continue;
         ckr__node_set(c, d, bounds[i].low,
                       ckr__sn_array(c, &fit->lanes->min, n, sizeof *fit->lanes, true));
@@ -50753,36 +50826,32 @@ static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w, const ckr_sched
                       scales[] = "WarmupCosineLR scales the LR with which the groups are built, "
                                  "not the checkpoint's";
     const bool known = was && !was->opaque && was->n_lanes == w->n_lanes;
-    const ckr_node *params;
     ckr__hold h = CKR_ZERO;
-    const ckr__group_lane *l;
-    ckr_node *type, *lr;
-    uint64_t i;
     bool apart;                /* groups that the trainer gave LRs of their own          */
     ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "deepspeed", ckr__ds_curve, w);
     if (ckr__failed(x->c) || !h.fit) return;
-    l = h.fit->lanes;
+    const ckr__group_lane *l = h.fit->lanes;
     x->scheduler = ckr__node_dict(x->c, "last_batch_iteration",
                                   ckr__node_int(x->c, h.fit->position), CKR__END);
-    type = ckr__node_str(x->c, h.fit->kind + 10);
+    ckr_node *type = ckr__node_str(x->c, h.fit->kind + 10);
     ckr__node_set(x->c, x->config, "scheduler",
                   ckr__node_dict(x->c, "type", type, "params", h.params, CKR__END));
     ckr__ds_setting(x, "scheduler.type", type, ckr__ds_was(x, "/scheduler/type"), why);
     ckr__hold_tell(&h, "ds_config", "scheduler.params.", ckr__ds_was(x, "/scheduler/params"), why);
     if (h.fit->curve->kind != CKR__CV_DS_COSINE) return;
-    lr = ckr__sn_array(x->c, &l->base, w->n_lanes, sizeof *l, true);
+    ckr_node *lr = ckr__sn_array(x->c, &l->base, w->n_lanes, sizeof *l, true);
     apart = ckr_node_is_list(lr);
-    params = ckr_node_find(x->config, "/optimizer/params");
+    const ckr_node *params = ckr_node_find(x->config, "/optimizer/params");
     if (!apart)
         ckr__node_set(x->c, x->config, "optimizer",
                       ckr__ds_with(x, ckr_node_get(x->config, "optimizer"), "params",
                                    ckr__ds_with(x, params, "lr", lr)));
-    for (i = 1; known && i < w->n_lanes; i++)
+    for (uint64_t i = 1; known && i < w->n_lanes; i++)
         apart = apart || !ckr__same(was->lanes[i].base, was->lanes[0].base);
     if (!apart)
         ckr__ds_setting(x, "optimizer.params.lr", lr, ckr__ds_was(x, "/optimizer/params/lr"),
                         scales);
-    for (i = 0; apart && i < w->n_lanes; i++)
+    for (uint64_t i = 0; apart && i < w->n_lanes; i++)
         ckr__setting_changed(x->out, "optimizer",
                              ckr__printf(x->c, "param_groups[%llu].lr", (unsigned long long)i),
                              ckr__node_float(x->c, l[i].base),
@@ -50798,11 +50867,10 @@ static void ckr__ds_emit_schedule(ckr__ds_job *x)
     const ckr_schedule *was = x->ds && x->ds->s->n_schedules ? x->ds->s->schedules : NULL;
     const bool same = now && (ckr__sched_same(now, was) || (now->opaque && was));
     const bool native = now && !strncmp(now->kind, "deepspeed:", 10) && now->curve;
-    ckr_schedule *y;
     if (!now || (x->t->without & CKR_SCHEDULE)) return;
     if ((ckr__is_function(now) || !strncmp(now->kind, "torch:", 6)) &&
         !strcmp(now->clock, "tick") && !ckr__same(now->rate, 1)) {
-        y = ckr__sched_retick(x->c, now, 1, &x->out->rounded);
+        ckr_schedule *y = ckr__sched_retick(x->c, now, 1, &x->out->rounded);
         if (!y) return;
         y->clock = "update";
         now = y;
@@ -50886,13 +50954,12 @@ static void ckr__ds_uni_allowed(ckr__ds_job *x)
 {
     static const char why[] = "with ZeRO-3 DeepSpeed gives every group the LR and weight decay of "
                               "the first when it loads a universal checkpoint, silently";
-    const char *first = NULL, *text;
-    uint64_t i;
+    const char *first = NULL;
     if (!x->universal || x->zero != 3) return;
-    for (i = 0; i < x->s->n_groups; i++) {
+    for (uint64_t i = 0; i < x->s->n_groups; i++) {
         ckr_node *h = ckr__dict_copy(x->c, x->s->groups[i].hyper);
         ckr__node_set(x->c, h, "name", ckr__node(x->c, CKR_NODE_NONE));
-        text = h ? ckr__node_text_of(x->c, h) : NULL;
+        const char *text = h ? ckr__node_text_of(x->c, h) : NULL;
         if (!text) return;
         if (!first) first = text;
         if (!strcmp(first, text)) continue;
@@ -50995,14 +51062,14 @@ static void ckr__ds_settings(ckr__ds_job *x)
     const bool flat = x->wrapper == CKR__DS_FLAT;
     const ckr_tensor *first = NULL;
     double size;
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     x->robin = flat && ckr__ds_true(ckr_node_get(zero, "round_robin_gradients"));
     x->aligned = flat && ckr__ds_true(ckr_node_get(zero, "parameter_alignment"));
     x->sub_group = 1000000000;
     if (ckr_node_f64(ckr_node_get(zero, "sub_group_size"), &size) && size >= 1 && size < 9e15)
         x->sub_group = (int64_t)size;
     ckr__ds_rescale(x);
-    for (i = 0; i < x->n_items; i++) {
+    for (uint64_t i = 0; i < x->n_items; i++) {
         const ckr_tensor *t = x->items[i].param;
         if (!x->items[i].buffer && ckr__dtype_as(t, x->t->dtype) != t->dtype && !n++) first = t;
     }
@@ -51023,18 +51090,17 @@ static void ckr__ds_say_batch(ckr__ds_job *x)
     const uint32_t ranks = x->ds ? x->ds->dp : x->dp;
     const int64_t all = ckr__batch_told(x->s, saved, ranks, x->dp);
     int64_t is[3] = { 0, 1, 0 }, was[3];
-    int i;
     if (!all) {
         if (!x->s->batch && ranks != x->dp && !(x->t->without & CKR_PROGRESS))
             ckr__batch_unknown(x->c, ranks, x->dp);
         return;
     }
-    for (i = 0; i < 2; i++) ckr_node_i64(ckr_node_get(old, ckr__ds_batch[i]), &is[i]);
+    for (int i = 0; i < 2; i++) ckr_node_i64(ckr_node_get(old, ckr__ds_batch[i]), &is[i]);
     if (is[0] < 1 && is[1] > 0 && saved) is[0] = saved / x->ds->dp / is[1];
     is[2] = saved;
     memcpy(was, is, sizeof was);
     is[2] = ckr__batch_split(all, x->dp, &is[0], &is[1]);
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         ckr_node *now = ckr__node_int(x->c, is[i]);
         ckr__node_set(x->c, x->config, ckr__ds_batch[i], now);
         if (i < 2 || ckr__has(old, ckr__ds_batch[i]))
@@ -51097,9 +51163,8 @@ static void ckr__ds_say_load(ckr__ds_job *x)
 /* Another framework's dtype, or --dtype, which the coming run has to ask for. */
 static void ckr__ds_say_half(ckr__ds_job *x)
 {
-    size_t i;
     if (!x->optimizer || (x->ds && x->t->dtype == CKR_DTYPE_NONE)) return;
-    for (i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++) {
         const ckr_node *was = ckr__ds_was(x, ckr__ds_halves[i].at);
         const bool on = x->dtype == ckr__ds_halves[i].dtype;
         if (on || ckr__ds_true(was))
@@ -51136,7 +51201,6 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
         ckr__ds_say_half, ckr__ds_emit_files
     };
     ckr__ds_job x = CKR_ZERO;
-    size_t i;
     x.c = x.by_name.c = x.aliases.c = x.views.c = c;
     x.s = s;
     x.t = t;
@@ -51159,7 +51223,7 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
     x.tag = x.ds ? ckr__base(x.ds->dir) : NULL;
     if (!x.tag || !*x.tag)
         x.tag = ckr__printf(c, "global_step%lld", (long long)ckr__step_done(s));
-    for (i = 0; i < sizeof steps / sizeof *steps && ckr__going(c); i++) steps[i](&x);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && ckr__going(c); i++) steps[i](&x);
     ckr__map_free(&x.by_name);
     ckr__map_free(&x.aliases);
     ckr__map_free(&x.views);
@@ -51300,7 +51364,6 @@ static ckr_result ckr__dcp_piece(ckr__dcp *d, const ckr__dcp_item *x, const ckr_
 static ckr_result ckr__dcp_tensor(ckr__dcp *d, const ckr__dcp_item *x, ckr_state *s,
                                   const char *name, const char *slot, ckr_tensor **out)
 {
-    uint64_t k;
     ckr_result r = CKR_OK;
     *out = NULL;
     if (x->n_dims > CKR_MAX_DIMS || !ckr_dtype_size(x->dtype))
@@ -51308,7 +51371,7 @@ static ckr_result ckr__dcp_tensor(ckr__dcp *d, const ckr__dcp_item *x, ckr_state
                         "a tensor that is no plain strided array cannot be cut or joined", NULL);
     *out = ckr__tensor_add(d->c, s, name, slot, x->dtype, x->n_dims, x->shape);
     if (!*out) return ckr__oom(d->c);
-    for (k = 0; k < x->n_chunks && r == CKR_OK; k++)
+    for (uint64_t k = 0; k < x->n_chunks && r == CKR_OK; k++)
         r = ckr__dcp_piece(d, x, &x->chunks[k], *out);
     return r;
 }
@@ -51385,7 +51448,6 @@ static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     uint64_t *first = CKR__NEW_N(d->c, uint64_t, d->n_items),  /* of each rank: its items, + 1  */
              *next = CKR__NEW_N(d->c, uint64_t, d->n_items);
     ckr__rank_streams k = CKR_ZERO;
-    const char *kind;
     uint32_t most = 0, ranks = 0, seen;
     uint64_t i;
     size_t at, n;
@@ -51419,9 +51481,8 @@ static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     for (; k.rank < ranks && !ckr__failed(d->c); k.rank++)
         for (seen = 0, i = first[k.rank]; i > 0; i = next[i - 1]) {
             const char *fqn = d->items[i - 1].fqn;
-            uint32_t bit;
-            kind = ckr__stream_form(states[i - 1]);
-            bit = 1u << ckr_rng_kind_find(kind);
+            const char *kind = ckr__stream_form(states[i - 1]);
+            uint32_t bit = 1u << ckr_rng_kind_find(kind);
             ckr__stream_add(&k, kind, seen & bit ? fqn : "default", false, fqn, states[i - 1]);
             seen |= bit;
         }
@@ -51432,8 +51493,7 @@ static void ckr__dt_streams(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 /* As it is: for a state dict of which nothing is known. */
 static void ckr__dt_plain(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 {
-    uint64_t i;
-    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
+    for (uint64_t i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         const ckr__dcp_item *x = &d->items[i];
         ckr_tensor *made = NULL;
         if (x->bytes) ckr__leave(d->c, s, x->fqn, NULL, t->objects[i]);
@@ -51479,11 +51539,10 @@ static const char *ckr__tt_under(const ckr__dcp *d, const ckr__dcp_item *x, cons
 
 static bool ckr__tt_scheduler(const ckr__dcp *d, const ckr__dcp_item *x, const char **key)
 {
-    size_t n;
     *key = ckr__tt_under(d, x, "lr_scheduler");
     if (*key) return true;
     if (strncmp(x->fqn, "lr_scheduler_", 13) != 0) return false;
-    n = strspn(x->fqn + 13, "0123456789");
+    size_t n = strspn(x->fqn + 13, "0123456789");
     if (!n || x->fqn[13 + n] != '.') return false;
     *key = x->fqn + 14 + n;
     return true;
@@ -51502,11 +51561,10 @@ static bool ckr__tt_step(const ckr__dcp *d, int64_t *step)
 /* Whose state dict it is: torchtitan's has its own counters, or is a model in a step-N. */
 static bool ckr__tt_is(const ckr__dcp *d)
 {
-    uint64_t i;
     int64_t step;
     bool state = false, other = false, model = false, bytes = false;
     const char *key;
-    for (i = 0; i < d->n_items; i++) {
+    for (uint64_t i = 0; i < d->n_items; i++) {
         const ckr__dcp_item *x = &d->items[i];
         if (ckr__dt_sealed(d, x)) return false;
         key = ckr__tt_under(d, x, "train_state");
@@ -51543,8 +51601,8 @@ static void ckr__tt_groups(ckr__tt *r)
 {
     ckr__ctx *c = r->d->c;
     ckr_state *s = r->s;
-    uint64_t i, at;
-    for (i = 0; i < r->n_params && !ckr__failed(c); i++) {
+    uint64_t at;
+    for (uint64_t i = 0; i < r->n_params && !ckr__failed(c); i++) {
         ckr__tt_param *p = &r->params[i];
         const char *text = ckr__node_text_of(c, p->hyper);
         if (!text) return;
@@ -51592,9 +51650,8 @@ static void ckr__tt_schedule(ckr__tt *r, int64_t last)
     ckr__ctx *c = r->d->c;
     ckr_node *d = ckr__node_dict(c, "last_epoch", ckr__node_int(c, last), CKR__END);
     const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, r->s->n_groups);
-    uint64_t i;
     if (!hyper || !d) return;
-    for (i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
+    for (uint64_t i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
     if (ckr__sched_torch(c, d, r->s->n_groups ? hyper : NULL, r->s->n_groups, NULL,
                          &r->s->schedules) != CKR_OK)
         return;
@@ -51660,10 +51717,9 @@ static void ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
     const ckr__dcp *d = r->d;
     ckr_state *s = r->s;
     ckr_node *data = ckr__node(d->c, CKR_NODE_DICT);
-    uint64_t i;
     int64_t v;
     s->data = data;
-    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
+    for (uint64_t i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         const ckr__dcp_item *x = &d->items[i];
         ckr_node *o = r->t->objects[i];
         const char *key = ckr__tt_under(d, x, "optimizer");
@@ -51709,7 +51765,6 @@ static void ckr__tt_read(ckr__dcp *d, ckr__dt *t, ckr_state *s)
 {
     ckr__tt r = CKR_ZERO;
     int64_t last = -1, tokens = -1;
-    uint64_t i;
     r.d = d;
     r.t = t;
     r.s = s;
@@ -51717,7 +51772,7 @@ static void ckr__tt_read(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     s->dialect = "torchtitan";
     ckr__tt_objects(&r, &last, &tokens);
     if (!ckr__failed(d->c)) ckr__tt_groups(&r);
-    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++)
+    for (uint64_t i = 0; i < d->n_items && !ckr__failed(d->c); i++)
         if (!d->items[i].bytes) ckr__tt_tensor(&r, i);
     if (last >= 0 && !ckr__failed(d->c)) ckr__tt_schedule(&r, last);
     if (!ckr__failed(d->c)) ckr__tt_batch(&r);
@@ -51754,9 +51809,8 @@ static ckr_result ckr__tt_passed(ckr__dcp *d)
     const char *run;
     ckr__steps l;
     int64_t own;
-    uint64_t i;
     ckr_result r = ckr__runs_beside(d->c, &ckr__tt_runs, d->dir, &run, &own, &l);
-    for (i = 0; r == CKR_OK && i < l.n; i++)
+    for (uint64_t i = 0; r == CKR_OK && i < l.n; i++)
         if (l.items[i].step > own && l.items[i].rate < 2)
             r = ckr__say(d->c, "CKR_NEWER_STEP", CKR_CHANGED, l.items[i].name, NULL, NULL,
                          l.items[i].rate
@@ -51859,12 +51913,11 @@ static ckr_node *ckr__dr_groups(ckr__tt *r)
 {
     ckr__ctx *c = r->d->c;
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
-    uint64_t i, k;
     ckr__tt_groups(r);
-    for (i = 0; i < r->s->n_groups; i++) {
+    for (uint64_t i = 0; i < r->s->n_groups; i++) {
         const ckr_group *g = &r->s->groups[i];
         ckr_node *names = ckr__node(c, CKR_NODE_LIST);
-        for (k = 0; k < g->n_params; k++)
+        for (uint64_t k = 0; k < g->n_params; k++)
             ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
         ckr__node_push(c, list, ckr__group_dict(c, g, names));
     }
@@ -51880,17 +51933,16 @@ static void ckr__dr_unflatten(ckr__dn *x, ckr_node *flat)
     ckr__dcp_item as = CKR_ZERO;
     ckr__tt r = CKR_ZERO;
     ckr_node *now = ckr__node(c, CKR_NODE_DICT), *state = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
     r.d = (ckr__dcp *)(uintptr_t)x->d;
     r.s = &groups;
     r.names.c = r.classes.c = c;
     as.path = path;
-    for (i = 0; i < flat->count && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < flat->count && !ckr__failed(c); i++) {
         as.fqn = ckr__dict_key(flat, i);
         if (as.fqn && ckr__starts(as.fqn, "param_groups."))
             ckr__tt_hyper(&r, as.fqn + 13, ckr__dict_at(flat, i));
     }
-    for (i = 0; i < flat->count && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < flat->count && !ckr__failed(c); i++) {
         as.fqn = ckr__dict_key(flat, i);
         if (as.fqn && ckr__starts(as.fqn, "param_groups.")) continue;
         if (!as.fqn || !ckr__starts(as.fqn, "state.")) {
@@ -51915,8 +51967,7 @@ static void ckr__dr_unflatten(ckr__dn *x, ckr_node *flat)
 /* Digits that were numbers, as keys are text in the paths. */
 static void ckr__dr_numbers(ckr__ctx *c, ckr_node *dict)
 {
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(dict) && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(dict) && !ckr__failed(c); i++) {
         const char *key = ckr__dict_key(dict, i);
         int64_t n = 0;
         if (!key || !*key || strlen(key) > 18 || key[strspn(key, "0123456789")]) continue;
@@ -51930,8 +51981,7 @@ static void ckr__dr_numbers(ckr__ctx *c, ckr_node *dict)
 static void ckr__dr_restore(ckr__dn *x, ckr_node *dict)
 {
     const ckr_node *groups = ckr_node_get(dict, "param_groups"), *first;
-    uint64_t i;
-    for (i = 0; !groups && i < dict->count; i++) {
+    for (uint64_t i = 0; !groups && i < dict->count; i++) {
         const char *key = ckr__dict_key(dict, i);
         if (!key || !ckr__starts(key, "param_groups.")) continue;
         ckr__dr_unflatten(x, dict);
@@ -51961,9 +52011,8 @@ typedef struct ckr__dr_names {
 static void ckr__dr_key(ckr__dr_names *x, const char *s, size_t n, bool index)
 {
     ckr__dcp_part *p = CKR__PUSH(ckr__dcp_part, x->t->d->c, x->path, x->n_path);
-    size_t i;
-    for (i = 0; i < n && index; i++) index = s[i] >= '0' && s[i] <= '9' && i < 6;
-    for (i = 0; i < n && index; i++) p->index = 10 * p->index + (s[i] - '0');
+    for (size_t i = 0; i < n && index; i++) index = s[i] >= '0' && s[i] <= '9' && i < 6;
+    for (size_t i = 0; i < n && index; i++) p->index = 10 * p->index + (s[i] - '0');
     p->key = index && n ? NULL : ckr__strndup(x->t->d->c, s, n);
 }
 
@@ -51990,8 +52039,7 @@ static const char *ckr__dr_under(const ckr__dr_names *x, const char *fqn)
 static void ckr__dr_learn(ckr__dr_names *x)
 {
     const ckr__dcp *d = x->t->d;
-    uint64_t i, k;
-    for (i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
+    for (uint64_t i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
         const char *fqn = d->items[i].fqn, *at = strstr(fqn, ".param_groups."), *end, *p;
         const ckr_node *v = x->t->objects[i];
         if (!at || !v) continue;
@@ -52005,7 +52053,8 @@ static void ckr__dr_learn(ckr__dr_names *x)
         end = strrchr(at, '.');
         at += 14;
         if (x->flat && end > at) ckr__map_put(&x->params, at, (size_t)(end - at), 0, NULL);
-        for (k = 0; !x->flat && ckr_node_is_list(v) && !strcmp(end, ".params") && k < v->count; k++)
+        for (uint64_t k = 0;
+             !x->flat && ckr_node_is_list(v) && !strcmp(end, ".params") && k < v->count; k++)
             if (ckr_node_str(v->u.items[k]))
                 ckr__map_put(&x->params, v->u.items[k]->u.str, (size_t)v->u.items[k]->count, 0,
                              NULL);
@@ -52121,11 +52170,10 @@ static uint64_t ckr__dr_item(const ckr__dr *x, const ckr_node *n)
 static void ckr__dr_begin(ckr__dr *x, ckr__ctx *c, const ckr__dt *t)
 {
     const void **at = CKR__NEW_N(c, const void *, t->n_items);
-    uint64_t i;
     memset(x, 0, sizeof *x);
     x->t = t;
     x->leaves.c = c;
-    for (i = 0; at && i < t->n_items; i++) {
+    for (uint64_t i = 0; at && i < t->n_items; i++) {
         at[i] = ckr__dr_address(t->leaves[i]);
         ckr__map_put(&x->leaves, (const char *)&at[i], sizeof *at, i, NULL);
     }
@@ -52157,9 +52205,9 @@ static ckr_result ckr__dr_made(void *user, const ckr_node *node, const char *nam
    parameters that have numbers for names. */
 static bool ckr__dr_sized(const ckr_state *s, bool *numbers)
 {
-    uint64_t i, small = 0, large = 0;
+    uint64_t small = 0, large = 0;
     *numbers = false;
-    for (i = 0; i < s->n_tensors; i++) {
+    for (uint64_t i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (!strcmp(t->slot, "param")) continue;
         if (t->n_dims) large++;
@@ -52188,15 +52236,12 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     ckr__ctx *c = t->d->c;
     const ckr_state was = *s;
     ckr__script of = CKR_ZERO;
-    ckr_node *root;
     bool untold;
     ckr__dr x;
-    uint64_t i;
-    ckr_result r;
     ckr__dr_tree(t);
     if (!t->keep.root) return c->err->code;
-    root = ckr__dict_copy(c, t->keep.root);
-    for (i = 0; i < ckr__dict_n(beside); i++) {
+    ckr_node *root = ckr__dict_copy(c, t->keep.root);
+    for (uint64_t i = 0; i < ckr__dict_n(beside); i++) {
         const char *key = ckr__dict_key(beside, i);
         if (!key || !ckr_node_get(root, key)) ckr__node_take(c, root, beside, i);
     }
@@ -52212,8 +52257,9 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     of.keep = &t->keep;
     of.tensor_fn = ckr__dr_made;
     of.user = &x;
-    for (i = 1; i < t->d->n_files; i++) of.mixed |= t->d->files[i].rank != t->d->files[0].rank;
-    r = ckr__script_read(&of);
+    for (uint64_t i = 1; i < t->d->n_files;
+         i++) of.mixed |= t->d->files[i].rank != t->d->files[0].rank;
+    ckr_result r = ckr__script_read(&of);
     ckr__map_free(&x.leaves);
     if (r != CKR_OK) return r;
     if (!ckr__dr_whole(t, s, &untold)) {
@@ -52227,7 +52273,7 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
                         "read", NULL);
     }
     ckr__dt_streams(t->d, t, s);
-    for (i = 0; t->streams && i < t->n_items; i++)
+    for (uint64_t i = 0; t->streams && i < t->n_items; i++)
         if (t->streams[i]) ckr__plain_take_node(&t->keep, t->leaves[i]);
     return ckr__plain_flatten(c, s, root);
 }
@@ -52272,7 +52318,6 @@ static ckr__dt *ckr__dt_load(ckr__dcp *d, ckr_state *s, bool *sealed)
 {
     ckr__ctx *c = d->c;
     ckr__dt *t = CKR__NEW(c, ckr__dt);
-    uint64_t i;
     *sealed = false;
     if (!t) return NULL;
     t->d = d;
@@ -52281,7 +52326,8 @@ static ckr__dt *ckr__dt_load(ckr__dcp *d, ckr_state *s, bool *sealed)
     t->objects = CKR__NEW_N(c, ckr_node *, d->n_items);
     s->format = CKR_FORMAT_DCP;
     s->_kept->data = t;
-    for (i = 0; i < d->n_files && !*sealed; i++)       /* these can be listed, not read       */
+    for (uint64_t i = 0; i < d->n_files && !*sealed;
+         i++)       /* these can be listed, not read       */
         if (d->files[i].transform) {
             ckr__say(c, ckr_item_name(CKR_ITEM_DCP_TRANSFORM), CKR_LOST, d->files[i].name,
                      d->files[i].transform, NULL,
@@ -52289,7 +52335,7 @@ static ckr__dt *ckr__dt_load(ckr__dcp *d, ckr_state *s, bool *sealed)
                      "here", "save it without the extension");
             *sealed = true;
         }
-    for (i = 0; i < d->n_items && !ckr__failed(c); i++)
+    for (uint64_t i = 0; i < d->n_items && !ckr__failed(c); i++)
         if (d->items[i].bytes && !ckr__dt_sealed(d, &d->items[i]))
             ckr__dcp_object(d, &d->items[i], &t->objects[i]);
     return ckr__failed(c) ? NULL : t;
@@ -52342,11 +52388,10 @@ static ckr_result ckr__dt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
 static ckr_result ckr__dt_probe(ckr__ctx *c, const char *path, const char **dir, bool *mine)
 {
     ckr__dcp_look l;
-    ckr_result r;
     *mine = false;
     *dir = path;
     if (!*path || ckr__path_kind(c, path) != CKR_FILE_DIR) return CKR_OK;
-    r = ckr__dcp_look_in(c, path, &l);
+    ckr_result r = ckr__dcp_look_in(c, path, &l);
     *mine = r == CKR_OK &&
             (l.metadata || l.n_ranks || l.n_data || l.unfinished || l.shards || l.sharded);
     if (r != CKR_OK || *mine) return r;
@@ -52480,50 +52525,53 @@ typedef struct ckr__tq_out {
     bool      zero;
 } ckr__tq_out;
 
-/* Under another name: its `size` rows are these; a scalar is what it was. */
-static void ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t,
-                        const ckr__dcp_rows *rows, uint64_t n_rows, int64_t size,
-                        const ckr__tq_out *o)
+static void ckr__tq_put(ckr__de *e, const char *name, const ckr_tensor *t, const ckr__tq_out *o)
 {
     const char *rest = ckr__printf(e->c, "state.%s.%s", name, t->slot);
     const ckr__dcp_part *path = ckr__de_path(e->c, "optimizer", rest);
-    ckr_tensor like = *t;
-    if (t->n_dims) {
-        int64_t *shape = CKR__DUP(e->c, int64_t, t->shape, t->n_dims);
-        if (!shape) return;
-        shape[0] = size;
-        like.shape = shape;
-        e->w.rows = rows;
-        e->w.n_rows = n_rows;
-    }
     if (path)
-        ckr__dcp_out_tensor(&e->w, ckr__printf(e->c, "optimizer.%s", rest), path, 2,
-                            t->n_dims ? &like : t, o->dtype, o->first, o->n, o->zero);
-    e->w.rows = NULL;
+        ckr__dcp_out_tensor(&e->w, ckr__printf(e->c, "optimizer.%s", rest), path, 2, t, o->dtype,
+                            o->first, o->n, o->zero);
 }
 
-/* One to three: each gets its rows of every head. */
+/* Part k of head h of a fused tensor: where its rows begin, there or (`alone`) in the part's own
+   tensor. */
+static int64_t ckr__tq_row(const ckr__tq *x, int64_t h, int k, bool alone)
+{
+    const int64_t size = k ? x->rows : x->q_rows;
+    if (alone) return h * size;
+    return h * (x->q_rows + 2 * x->rows) + (k ? x->q_rows + (k - 1) * x->rows : 0);
+}
+
+static void ckr__tq_add(ckr__de *e, const ckr__tq *x, ckr__made *m, const ckr_tensor *from,
+                        int64_t h, int k, bool alone)
+{
+    ckr__made_part part = CKR_ZERO;
+    part.from = from;
+    part.row = ckr__tq_row(x, h, k, alone);
+    part.n = k ? x->rows : x->q_rows;
+    part.layer = -1;
+    if (m) ckr__made_add(e->c, m, &part);
+}
+
+static ckr__made *ckr__tq_made(ckr__de *e, const char *name, const ckr_tensor *t)
+{
+    return ckr__made_new(e->out, name, t->slot, t->n_dims, t->n_dims > 1 ? t->shape[1] : 0, false);
+}
+
+/* One to three: each gets its rows of every head. A scalar is what it was. */
 static void ckr__tq_split(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, const ckr__tq_out *o)
 {
-    const int64_t all = x->q_rows + 2 * x->rows;
-    ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, (uint64_t)x->kv);
-    int64_t h, size, at = 0;
-    int k;
-    if (t->n_dims && t->shape[0] != x->kv * all) {
+    if (t->n_dims > 2 || (t->n_dims && t->shape[0] != ckr__tq_row(x, x->kv, 0, false))) {
         ckr__tq_refuse(e, t->name);
         return;
     }
-    for (k = 0; rows && k < 3; k++, at += size) {
-        size = k ? x->rows : x->q_rows;
-        for (h = 0; h < x->kv; h++) {
-            rows[h].from = t;
-            rows[h].src = h * all + at;
-            rows[h].dst = h * size;
-            rows[h].n = size;
-        }
-        e->w.replica = !t->n_dims && k;
-        ckr__tq_put(e, ckr__tq_name(e->c, x, ckr__tq_parts[k]), t, rows, (uint64_t)x->kv,
-                    x->kv * size, o);
+    for (int k = 0; k < 3; k++) {
+        const char *name = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
+        ckr__made *m = t->n_dims ? ckr__tq_made(e, name, t) : NULL;
+        for (int64_t h = 0; m && h < x->kv; h++) ckr__tq_add(e, x, m, t, h, k, false);
+        e->w.replica = !m && k;
+        ckr__tq_put(e, name, m ? &m->tensor : t, o);
         e->w.replica = false;
     }
 }
@@ -52531,31 +52579,23 @@ static void ckr__tq_split(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, con
 /* Three to one, at the first of them. */
 static void ckr__tq_fuse(ckr__de *e, const ckr__tq *x, const ckr_tensor *t, const ckr__tq_out *o)
 {
-    const int64_t all = x->q_rows + 2 * x->rows;
-    ckr__dcp_rows *rows = CKR__NEW_N(e->c, ckr__dcp_rows, 3 * (uint64_t)x->kv), *p = rows;
-    int64_t h, size, at = 0;
-    int k;
-    for (k = 0; rows && k < 3; k++, at += size) {
-        const char *name = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
-        const ckr_tensor *from = ckr__tensor_find(e->s, name, t->slot);
-        size = k ? x->rows : x->q_rows;
-        if (!from || from->n_dims != t->n_dims || from->dtype != t->dtype ||
-            (t->n_dims && from->shape[0] != x->kv * size) ||
-            (t->n_dims > 1 && memcmp(from->shape + 1, t->shape + 1,
-                                     (t->n_dims - 1) * sizeof *t->shape) != 0)) {
-            ckr__tq_refuse(e, name);
-            return;
-        }
-        for (h = 0; h < x->kv; h++, p++) {
-            p->from = from;
-            p->src = h * size;
-            p->dst = h * all + at;
-            p->n = size;
-        }
+    const char *name = ckr__tq_name(e->c, x, "wqkv");
+    ckr__made *m = t->n_dims ? ckr__tq_made(e, name, t) : NULL;
+    const ckr_tensor *from[3];
+    for (int k = 0; k < 3; k++) {
+        const char *part = ckr__tq_name(e->c, x, ckr__tq_parts[k]);
+        from[k] = ckr__tensor_find(e->s, part, t->slot);
+        if (from[k] && from[k]->n_dims == t->n_dims && from[k]->dtype == t->dtype &&
+            t->n_dims <= 2 &&
+            (!t->n_dims || from[k]->shape[0] == ckr__tq_row(x, x->kv, k, true)) &&
+            (t->n_dims < 2 || from[k]->shape[1] == t->shape[1]))
+            continue;
+        ckr__tq_refuse(e, part);
+        return;
     }
-    if (rows)
-        ckr__tq_put(e, ckr__tq_name(e->c, x, "wqkv"), t, rows, 3 * (uint64_t)x->kv, x->kv * all,
-                    o);
+    for (int64_t h = 0; m && h < x->kv; h++)
+        for (int k = 0; k < 3; k++) ckr__tq_add(e, x, m, from[k], h, k, true);
+    ckr__tq_put(e, name, m ? &m->tensor : t, o);
 }
 
 /* Is it a tensor of the optimizer that goes under other names? Then it does, or is refused. */
@@ -52580,14 +52620,13 @@ static bool ckr__tq_whole(ckr__de *e, const ckr_group *g)
 {
     ckr__map at = { e->c, NULL, 0, 0 };
     uint8_t *bits = CKR__NEW_N(e->c, uint8_t, g->n_params);
-    uint64_t i, n = 0, v = 0;
+    uint64_t n = 0, v = 0;
     bool whole = true;
-    for (i = 0; bits && i < g->n_params; i++) {
-        const char *key;
+    for (uint64_t i = 0; bits && i < g->n_params; i++) {
         ckr__tq x;
         const int k = ckr__tq_part(e->c, g->params[i], &x);
         if (k == 3) continue;
-        key = ckr__tq_name(e->c, &x, "wqkv");
+        const char *key = ckr__tq_name(e->c, &x, "wqkv");
         if (!ckr__map_find(&at, key, strlen(key), &v)) {
             v = n++;
             ckr__map_put(&at, key, strlen(key), v, NULL);
@@ -52595,7 +52634,7 @@ static bool ckr__tq_whole(ckr__de *e, const ckr_group *g)
         bits[v] = (uint8_t)(bits[v] | 1u << k);
     }
     ckr__map_free(&at);
-    for (i = 0; bits && i < n; i++) whole = whole && bits[i] == 7;
+    for (uint64_t i = 0; bits && i < n; i++) whole = whole && bits[i] == 7;
     return whole;
 }
 
@@ -52604,10 +52643,10 @@ static bool ckr__tq_group(ckr__de *e, ckr_group *g)
 {
     const bool whole = e->qkv > 0 || ckr__tq_whole(e, g);
     const char **names = CKR__NEW_N(e->c, const char *, 3 * g->n_params);
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     bool any = false;
     int k;
-    for (i = 0; names && i < g->n_params; i++) {
+    for (uint64_t i = 0; names && i < g->n_params; i++) {
         ckr__tq x;
         if (e->qkv > 0 && ckr__tq_is(e->c, g->params[i], "wqkv", &x)) {
             for (k = 0; k < 3; k++) names[n++] = ckr__tq_name(e->c, &x, ckr__tq_parts[k]);
@@ -52632,11 +52671,10 @@ static bool ckr__tq_group(ckr__de *e, ckr_group *g)
 static void ckr__tq_groups(ckr__de *e, ckr_state *own)
 {
     const char *v = e->t->variant;
-    uint64_t i;
     bool any = false;
     /* "fsdp" is what TorchTitan writes by itself: the same as none */
     e->qkv = v && !strcmp(v, "split_qkv") ? 1 : v && !strcmp(v, "fused_qkv") ? -1 : 0;
-    for (i = 0; e->qkv && i < own->n_groups; i++) any |= ckr__tq_group(e, &own->groups[i]);
+    for (uint64_t i = 0; e->qkv && i < own->n_groups; i++) any |= ckr__tq_group(e, &own->groups[i]);
     if (!any) e->qkv = 0;
     if (!any) return;
     e->out->renamed = true;
@@ -52660,14 +52698,14 @@ static void ckr__de_tensors(ckr__de *x)
 {
     const uint32_t per = x->ranks / x->stages;
     const uint32_t w = x->t->without;
-    uint64_t i, total = 0, done = 0;
+    uint64_t total = 0, done = 0;
     int64_t n;
-    for (i = 0; i < x->s->n_tensors; i++) {
+    for (uint64_t i = 0; i < x->s->n_tensors; i++) {
         n = 0;
         (void)ckr__numel(x->s->tensors[i]->n_dims, x->s->tensors[i]->shape, &n);
         total += (uint64_t)n + 1;
     }
-    for (i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < x->s->n_tensors && !ckr__failed(x->c); i++) {
         const ckr_tensor *t = x->s->tensors[i];
         const uint32_t stage = (uint32_t)((double)done / (double)total * x->stages);
         const bool items = x->dt && x->dt->item;
@@ -52676,9 +52714,7 @@ static void ckr__de_tensors(ckr__de *x)
         const bool param = !strcmp(t->slot, "param") || !strcmp(t->slot, "ema"),
                    fresh = (w & CKR_OPTIMIZER) && !param;
         const ckr__dcp_part *path;
-        const char *name;
         uint32_t n_path = 0;
-        ckr_dtype dtype;
         n = 0;
         (void)ckr__numel(t->n_dims, t->shape, &n);
         done += (uint64_t)n + 1;
@@ -52686,9 +52722,9 @@ static void ckr__de_tensors(ckr__de *x)
         if (param && (w & CKR_PARAMS)) continue;
         if (!ckr__slot_wanted(x->t->slots, t->slot)) continue;
         if (fresh && (!x->fresh || (w & CKR_GROUPS))) continue;
-        dtype = ckr__de_dtype(x, t);
+        ckr_dtype dtype = ckr__de_dtype(x, t);
         if (ckr__tq_tensor(x, t, dtype, stage * per, per, fresh)) continue;
-        name = it ? it->fqn : ckr__flat_name(x->c, t);
+        const char *name = it ? it->fqn : ckr__flat_name(x->c, t);
         if (!it && x->dt) {
             n_path = name != t->name ? 2 : 0;
             path = n_path ? ckr__de_path(x->c, "optimizer", name + strlen("optimizer.")) : NULL;
@@ -52797,7 +52833,6 @@ static void ckr__te_curve(ckr__de *x)
                        *was = x->dt->source->n_schedules ? x->dt->source->schedules : NULL;
     bool ratio = was && ckr__has(was->params, "decay_ratio");
     ckr__hold h = CKR_ZERO;
-    uint64_t i;
     h.rounds = true;
     x->clock = w ? w->position : ckr__step_done(x->s);
     if (!x->s->n_groups || (x->t->without & CKR_SCHEDULE) || !w) return;
@@ -52812,7 +52847,7 @@ static void ckr__te_curve(ckr__de *x)
                        &ratio);
     if (!h.fit) return;
     x->clock = h.fit->position;
-    for (i = 0; i < x->s->n_groups && i < w->n_lanes; i++)
+    for (uint64_t i = 0; i < x->s->n_groups && i < w->n_lanes; i++)
         ckr__te_set(x, i, "initial_lr", h.fit->lanes[i].base);
     ckr__tf_say(x, &h);
 }
@@ -52822,8 +52857,8 @@ static int64_t ckr__te_seen_samples(ckr__de *x)
 {
     const ckr__dcp *d = x->dt->d;
     int64_t v, batches, sum = 0;
-    uint64_t i, n = 0, known = 0;
-    for (i = 0; i < d->n_items; i++) {
+    uint64_t n = 0, known = 0;
+    for (uint64_t i = 0; i < d->n_items; i++) {
         const char *key = ckr__tt_under(d, &d->items[i], "dataloader");
         if (!key || !ckr__starts(key, "dp_rank_") || !x->dt->objects[i]) continue;
         n++;
@@ -52849,13 +52884,12 @@ static void ckr__te_new(ckr__de *x, const char *head, const char *rest, const ck
 static void ckr__te_group_keys(ckr__de *x)
 {
     const ckr_group *full = NULL;
-    uint64_t i, m;
-    for (i = 0; i < x->s->n_groups; i++)
+    for (uint64_t i = 0; i < x->s->n_groups; i++)
         if (!full || x->s->groups[i].hyper->count > full->hyper->count) full = &x->s->groups[i];
-    for (i = 0; i < x->s->n_groups; i++) {
+    for (uint64_t i = 0; i < x->s->n_groups; i++) {
         const ckr_group *g = &x->s->groups[i];
         if (g->hyper->count >= full->hyper->count) continue;
-        for (m = 0; m < full->hyper->count; m++) {
+        for (uint64_t m = 0; m < full->hyper->count; m++) {
             const char *key = ckr__dict_key(full->hyper, m);
             if (!key || ckr_node_get(g->hyper, key)) continue;
             ckr__node_take(x->c, g->hyper, full->hyper, m);
@@ -52870,12 +52904,11 @@ static void ckr__te_group_keys(ckr__de *x)
 /* Every parameter's hyper-parameters, as its group has them. */
 static void ckr__te_groups(ckr__de *x)
 {
-    uint64_t i, k, m;
     if (x->t->without & CKR_GROUPS) return;
-    for (i = 0; i < x->s->n_groups; i++) {
+    for (uint64_t i = 0; i < x->s->n_groups; i++) {
         const ckr_group *g = &x->s->groups[i];
-        for (k = 0; k < g->n_params && !ckr__failed(x->c); k++)
-            for (m = 0; m < g->hyper->count; m++) {
+        for (uint64_t k = 0; k < g->n_params && !ckr__failed(x->c); k++)
+            for (uint64_t m = 0; m < g->hyper->count; m++) {
                 const char *key = ckr__dict_key(g->hyper, m);
                 if (key)
                     ckr__te_new(x, "optimizer",
@@ -52889,12 +52922,11 @@ static void ckr__te_groups(ckr__de *x)
 static ckr_node *ckr__te_list(ckr__de *x, const ckr_node *old, const char *hyper)
 {
     ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
-    uint64_t i, k;
     double was, v;
     if (!ckr_node_is_list(old) || !list) return list;
-    for (i = 0; i < old->count; i++) {
+    for (uint64_t i = 0; i < old->count; i++) {
         ckr_node *put = old->u.items[i];
-        for (k = 0; k < x->dt->source->n_groups && k < x->s->n_groups; k++) {
+        for (uint64_t k = 0; k < x->dt->source->n_groups && k < x->s->n_groups; k++) {
             const ckr_node *a = ckr_node_get(x->dt->source->groups[k].hyper, hyper),
                            *b = ckr_node_get(x->s->groups[k].hyper, hyper);
             if (ckr_node_f64(a, &was) && ckr_node_f64(b, &v) && ckr_node_f64(put, &v) &&
@@ -52957,13 +52989,12 @@ static void ckr__te_allowed(ckr__de *x)
 {
     const uint32_t w = x->t->without;
     const int64_t want = x->t->vocab ? x->t->vocab : x->s->vocab;
-    uint64_t i;
     bool other = false;
     if ((w & CKR_GROUPS) && (w & CKR_OPTIMIZER) && !(w & CKR_SCHEDULE))
         ckr__refuse(x->c, CKR_ITEM_GROUPS_WITHOUT, "schedule",
                     "without the optimizer's LRs the first update would use the LR of step 0",
                     "leave out the schedule too, or keep the groups");
-    for (i = 0; want && i < x->s->n_tensors; i++) {
+    for (uint64_t i = 0; want && i < x->s->n_tensors; i++) {
         const ckr_tensor *t = x->s->tensors[i];
         if (t->n_dims && ckr__path_ends(t->name, "tok_embeddings.weight") && t->shape[0] != want)
             other = true;
@@ -52990,9 +53021,8 @@ static size_t ckr__te_parent(const char *name)
 /* The coming run's parameters are in the checkpoint. */
 static void ckr__te_coming(ckr__de *x, const ckr__map *optimizer, const ckr__map *model)
 {
-    uint64_t i, k;
-    for (i = 0; i < x->t->n_groups && !x->qkv; i++)
-        for (k = 0; k < x->t->groups[i].n_params; k++) {
+    for (uint64_t i = 0; i < x->t->n_groups && !x->qkv; i++)
+        for (uint64_t k = 0; k < x->t->groups[i].n_params; k++) {
             const char *name = x->t->groups[i].params[k];
             const size_t n = strlen(name);
             if (ckr__map_find(optimizer, name, n, NULL)) continue;
@@ -53016,15 +53046,14 @@ static void ckr__te_model(ckr__de *x, const ckr__map *optimizer, const ckr__te_s
 {
     const ckr_state *s = x->dt->source;
     ckr__map model = { x->c, NULL, 0, 0 };
-    uint64_t i;
-    for (i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
         const ckr_tensor *t = s->tensors[i];
         const size_t len = strlen(t->name);
         const bool own = ckr__map_find(optimizer, t->name, len, NULL);
         if (!strcmp(t->slot, "param"))
             ckr__map_put(&model, t->name, own ? len : ckr__te_parent(t->name), 0, NULL);
     }
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const size_t up = ckr__te_parent(seen[i].name);
         if (!ckr__map_find(&model, seen[i].name, strlen(seen[i].name), NULL) &&
             !(up && ckr__map_find(&model, seen[i].name, up, NULL)))
@@ -53040,10 +53069,10 @@ static void ckr__te_model(ckr__de *x, const ckr__map *optimizer, const ckr__te_s
 static void ckr__te_most(const ckr__de *x, const ckr__map *names, ckr__te_seen *seen)
 {
     const ckr_state *s = x->dt->source;
-    uint64_t i, k, at, pass, most = 0;
-    for (i = 0; i < s->n_groups; i++)
+    uint64_t at, pass, most = 0;
+    for (uint64_t i = 0; i < s->n_groups; i++)
         for (pass = 0, most = 0; pass < 2; pass++)
-            for (k = 0; k < s->groups[i].n_params; k++) {
+            for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
                 const char *name = s->groups[i].params[k];
                 if (!ckr__map_find(names, name, strlen(name), &at)) continue;
                 if (pass) seen[at].most = most;
@@ -53056,8 +53085,8 @@ static void ckr__te_complete(ckr__de *x)
     const ckr_state *s = x->dt->source;
     ckr__map names = { x->c, NULL, 0, 0 };
     ckr__te_seen *seen = CKR__NEW_N(x->c, ckr__te_seen, s->n_tensors + 1);
-    uint64_t i, n = 0, at;
-    for (i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
+    uint64_t n = 0, at;
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(x->c); i++) {
         const ckr_tensor *t = s->tensors[i];
         if (!strcmp(t->slot, "param")) continue;
         if (!ckr__map_find(&names, t->name, strlen(t->name), &at)) {
@@ -53068,7 +53097,7 @@ static void ckr__te_complete(ckr__de *x)
         seen[at].slots++;
     }
     if (!ckr__failed(x->c)) ckr__te_most(x, &names, seen);
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++)
         if (seen[i].most && seen[i].slots != seen[i].most)
             ckr__say(x->c, "CKR_E_STATE_MISSING", CKR_ERROR, seen[i].name, NULL, NULL,
                      "this parameter's optimizer state lacks a tensor that others have: "
@@ -53082,10 +53111,9 @@ static void ckr__te_complete(ckr__de *x)
 static void ckr__te_fill(ckr__de *x)
 {
     const ckr__dcp *d = x->dt->d;
-    uint64_t i;
     bool clock = (x->t->without & CKR_SCHEDULE) != 0, seen = false, state = false;
     const char *key;
-    for (i = 0; i < d->n_items; i++) {
+    for (uint64_t i = 0; i < d->n_items; i++) {
         const ckr__dcp_item *it = &d->items[i];
         if (ckr__tt_scheduler(d, it, &key) && !strcmp(key, "last_epoch")) clock = true;
         key = ckr__tt_under(d, it, "train_state");
@@ -53109,16 +53137,14 @@ static void ckr__te_fill(ckr__de *x)
 static bool ckr__te_data(ckr__de *x)
 {
     const ckr__dcp *d = x->dt->d;
-    uint64_t i;
     bool any = false;
-    int64_t seen;
     const char *lost = "torchtitan's streams belong to one data-parallel size: the data starts "
                        "again";
-    for (i = 0; i < d->n_items && !any; i++)
+    for (uint64_t i = 0; i < d->n_items && !any; i++)
         any = ckr__tt_under(d, &d->items[i], "dataloader") != NULL;
     x->data = any && !(x->t->without & CKR_DATA) && (!x->old_dp || x->dp == x->old_dp);
     if (!any || x->data || (x->t->without & CKR_DATA)) return !any || x->data;
-    seen = ckr__te_seen_samples(x);
+    int64_t seen = ckr__te_seen_samples(x);
     if (seen >= 0)
         lost = ckr__printf(x->c, "torchtitan's streams belong to one data-parallel size: the data "
                            "starts again, and the %lld samples that were seen come once more",
@@ -53186,9 +53212,8 @@ static void ckr__te_exclude(ckr__de *x, bool kept)
 static const double *ckr__te_first(ckr__de *x)
 {
     const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
-    double *lr;
     if (!w || w->opaque || w->n_lanes != x->s->n_groups) return NULL;
-    lr = CKR__NEW_N(x->c, double, w->n_lanes);
+    double *lr = CKR__NEW_N(x->c, double, w->n_lanes);
     return lr && ckr__sched_at(x->c, w, CKR__COL_LR, 0, lr) == CKR_OK ? lr : NULL;
 }
 
@@ -53196,16 +53221,14 @@ static const double *ckr__te_first(ckr__de *x)
    the checkpoint holds: that of the curve's begin, where the curve is known. */
 static void ckr__te_restart(ckr__de *x)
 {
-    const double *lr;
-    uint64_t i;
     if (!x->s->n_groups || (x->t->without & CKR_GROUPS)) return;
-    lr = ckr__te_first(x);
+    const double *lr = ckr__te_first(x);
     if (!lr)
         ckr__say(x->c, "CKR_W_FIRST_LR", CKR_APPROX, "lr", NULL, NULL,
                  "the schedule starts again, but the first update takes the saved LR: the curve "
                  "is not known",
                  "--schedule torchtitan:steps=N,warmup_steps=W,... says what it is");
-    for (i = 0; lr && i < x->s->n_groups; i++) ckr__te_set(x, i, "lr", lr[i]);
+    for (uint64_t i = 0; lr && i < x->s->n_groups; i++) ckr__te_set(x, i, "lr", lr[i]);
 }
 
 /* The saved group whose values torchtitan gives to group i of the coming run: that of the group's
@@ -53214,9 +53237,8 @@ static const ckr_group *ckr__te_taken(const ckr__de *x, uint64_t i)
 {
     const ckr_state *was = x->dt->source;
     const char *first = x->s->groups[i].n_params ? x->s->groups[i].params[0] : "";
-    uint64_t g, k;
-    for (g = 0; g < was->n_groups; g++)
-        for (k = 0; k < was->groups[g].n_params; k++)
+    for (uint64_t g = 0; g < was->n_groups; g++)
+        for (uint64_t k = 0; k < was->groups[g].n_params; k++)
             if (!strcmp(was->groups[g].params[k], first)) return &was->groups[g];
     return i < was->n_groups ? &was->groups[i] : NULL;
 }
@@ -53287,11 +53309,11 @@ static void ckr__te_adopt(ckr__de *x, const ckr_state *s, ckr_state *own)
     ckr__dt *dt = CKR__NEW(x->c, ckr__dt);
     bool known = false, steps = false, state = false;
     const ckr_group *groups = own->groups;
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     if (dt) dt->d = CKR__NEW(x->c, ckr__dcp);
     if (!dt || !dt->d || !ckr__masters_in(x->out, s, own)) return;
     own->groups = (ckr_group *)(uintptr_t)groups;      /* its own, which may be changed       */
-    for (i = 0; i < own->n_tensors; i++) {
+    for (uint64_t i = 0; i < own->n_tensors; i++) {
         ckr_tensor *t = own->tensors[i];
         known = known || ckr__path_ends(t->name, "tok_embeddings.weight");
         steps = steps || !strcmp(t->slot, "step");
@@ -53335,15 +53357,13 @@ static void ckr__te_run(ckr__de *x)
 {
     const bool adopted = !x->dt->item,
                optimizer = x->s->n_groups && !(x->t->without & CKR_OPTIMIZER);
-    uint64_t i;
-    bool kept;
     ckr__te_allowed(x);
     if (!x->c->refused && optimizer) ckr__te_complete(x);
     if (x->c->refused || ckr__failed(x->c)) return;
     x->fresh = true;
     ckr__te_group_keys(x);
     if (x->t->without & CKR_SCHEDULE) ckr__te_restart(x);
-    kept = !adopted && ckr__te_data(x);
+    bool kept = !adopted && ckr__te_data(x);
     if (adopted)
         ckr__say(x->c, "CKR_W_DATA_POSITION", CKR_LOST, "dataloader", NULL, NULL,
                  "another framework's streams are none of torchtitan's: the data starts again",
@@ -53361,7 +53381,7 @@ static void ckr__te_run(ckr__de *x)
     if (ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks,
                           x->out->step_dir ? x->out->step_dir : "") != CKR_OK)
         return;
-    for (i = 0; i < x->dt->n_items; i++) ckr__te_one(x, i);
+    for (uint64_t i = 0; i < x->dt->n_items; i++) ckr__te_one(x, i);
     ckr__te_groups(x);
     if (adopted) ckr__te_adopt_counters(x);
     else ckr__te_fill(x);
@@ -53371,9 +53391,9 @@ static void ckr__te_run(ckr__de *x)
 
 static void ckr__de_run(ckr__de *x)
 {
-    uint64_t i;
     if (ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "") != CKR_OK) return;
-    for (i = 0; x->dt && i < x->dt->n_items; i++)      /* objects are as they were           */
+    for (uint64_t i = 0; x->dt && i < x->dt->n_items;
+         i++)      /* objects are as they were           */
         if (x->dt->objects[i])
             ckr__te_object(x, &x->dt->d->items[i], x->dt->objects[i]);
     ckr__de_tensors(x);
@@ -53386,10 +53406,9 @@ static void ckr__de_run(ckr__de *x)
 static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
 {
     const ckr__dt *dt = ckr__dt_of(s);
-    uint64_t i, *of = CKR__NEW_N(x->c, uint64_t, dt->n_items + 1);
-    uint32_t k;
-    for (i = 0; of && i < s->n_tensors; i++) of[dt->item[s->tensors[i]->index]] = i + 1;
-    for (i = 0; i < dt->n_items && !ckr__failed(x->c); i++) {
+    uint64_t *of = CKR__NEW_N(x->c, uint64_t, dt->n_items + 1);
+    for (uint64_t i = 0; of && i < s->n_tensors; i++) of[dt->item[s->tensors[i]->index]] = i + 1;
+    for (uint64_t i = 0; i < dt->n_items && !ckr__failed(x->c); i++) {
         const ckr__dcp_item *it = &dt->d->items[i];
         const ckr_tensor *p = of[i] ? s->tensors[of[i] - 1] : NULL;
         ckr_node *v, *at = x->f->root;
@@ -53398,7 +53417,7 @@ static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
         else v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
         if (!v) ckr__nomem(x->c);
         if (!it->path) ckr__node_pair(x->c, at, ckr__node_str(x->c, it->fqn), v);
-        for (k = 0; v && at && k < it->n_path; k++)
+        for (uint32_t k = 0; v && at && k < it->n_path; k++)
             at = ckr__dn_child(x, at, it, k, k + 1 < it->n_path ? NULL : v);
     }
 }
@@ -53450,13 +53469,12 @@ static bool ckr__df_part_of(const ckr_node *v)
    when it loads, where an object is no tensor: a list of none but objects is one value to it. */
 static bool ckr__df_open(const ckr_node *n)
 {
-    uint64_t i, k;
     if (ckr_node_is_dict(n)) return n->count > 0;
     if (n->kind != CKR_NODE_LIST) return false;
-    for (i = 0; i < n->count; i++) {
+    for (uint64_t i = 0; i < n->count; i++) {
         const ckr_node *v = n->u.items[i];
         if (ckr__df_part_of(v)) return true;
-        for (k = 0; v->kind == CKR_NODE_LIST && k < v->count; k++)
+        for (uint64_t k = 0; v->kind == CKR_NODE_LIST && k < v->count; k++)
             if (ckr__df_part_of(v->u.items[k])) return true;
     }
     return false;
@@ -53475,7 +53493,6 @@ static void ckr__df_push(ckr__df *x, const ckr__df_item *from)
     ckr__ctx *c = x->e->c;
     const bool dict = ckr_node_is_dict(from->node);
     void *array = x->stack;
-    uint64_t i;
     x->pushed += from->node->count;
     if (from->n >= c->limits.max_depth || x->pushed > 64 * ((uint64_t)x->e->s->n_tensors + 65536))
         ckr__fail(c->err, CKR_ITEM_TREE_TOO_DEEP, NULL, CKR_NO_OFFSET, NULL, NULL);
@@ -53483,7 +53500,7 @@ static void ckr__df_push(ckr__df *x, const ckr__df_item *from)
         !ckr__arena_grow(c, &array, &x->cap, x->n + from->node->count, sizeof *x->stack))
         return;
     x->stack = (ckr__df_item *)array;
-    for (i = from->node->count; i-- > 0;) {
+    for (uint64_t i = from->node->count; i-- > 0;) {
         const ckr_node *key = dict ? from->node->u.items[2 * i] : NULL;
         ckr__df_item *it = &x->stack[x->n];
         ckr__dcp_part *path = CKR__NEW_N(c, ckr__dcp_part, (uint64_t)from->n + 1);
@@ -53503,16 +53520,14 @@ static void ckr__df_push(ckr__df *x, const ckr__df_item *from)
 static const char *ckr__df_name(ckr__df *x, const ckr__df_item *it)
 {
     ckr__buf b = CKR_ZERO;
-    const char *s;
-    uint32_t i;
     bool had = false;
     b.c = x->e->c;
-    for (i = 0; i < it->n; i++) {
+    for (uint32_t i = 0; i < it->n; i++) {
         if (i) ckr__buf_u8(&b, '.');
         if (it->path[i].key) ckr__buf_str(&b, it->path[i].key);
         else ckr__buf_printf(&b, "%lld", (long long)it->path[i].index);
     }
-    s = b.failed ? NULL : ckr__strndup(b.c, b.size ? (const char *)b.data : "", b.size);
+    const char *s = b.failed ? NULL : ckr__strndup(b.c, b.size ? (const char *)b.data : "", b.size);
     ckr__buf_free(&b);
     if (!s || !ckr__map_put(&x->names, s, strlen(s), 0, &had)) return NULL;
     if (!had) return s;
@@ -53572,11 +53587,10 @@ static ckr_node *ckr__df_groups(ckr__df *x)
 {
     ckr__ctx *c = x->e->c;
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
-    uint64_t i, k;
-    for (i = 0; list && i < x->e->s->n_groups; i++) {
+    for (uint64_t i = 0; list && i < x->e->s->n_groups; i++) {
         const ckr_group *g = &x->e->s->groups[i];
         ckr_node *names = ckr__node(c, CKR_NODE_LIST);
-        for (k = 0; k < g->n_params; k++)
+        for (uint64_t k = 0; k < g->n_params; k++)
             ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
         ckr__node_push(c, list, ckr__group_dict(c, g, names));
     }
@@ -53587,9 +53601,8 @@ static ckr_node *ckr__df_groups(ckr__df *x)
 static ckr_node *ckr__df_schedulers(ckr__df *x, const ckr__plain *p)
 {
     ckr_node *list = ckr__node(x->e->c, CKR_NODE_LIST);
-    uint64_t i;
     if (x->w.scheduler) return x->w.scheduler;
-    for (i = 0; i < p->n_schedulers; i++)
+    for (uint64_t i = 0; i < p->n_schedulers; i++)
         ckr__node_push(x->e->c, list, (ckr_node *)(uintptr_t)p->schedulers[i]);
     return list && list->count == 1 ? list->u.items[0] : list;
 }
@@ -53619,11 +53632,10 @@ static void ckr__df_run(ckr__df *x, const ckr__plain *p)
 {
     ckr__ctx *c = x->e->c;
     const ckr_state *s = x->e->s;
-    uint64_t i;
-    for (i = 0; i < s->n_tensors && !ckr__failed(c); i++)
+    for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c); i++)
         ckr__df_tensor(x, s->tensors[i], s->tensors[i]->name);
     x->e->w.replica = true;
-    for (i = 0; i < s->n_ties && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < s->n_ties && !ckr__failed(c); i++) {
         const ckr_tensor *t = ckr__tensor_find(s, s->ties[i].name, "param");
         if (t) ckr__df_tensor(x, t, s->ties[i].other);
     }
@@ -53644,14 +53656,13 @@ static void ckr__de_file(ckr__de *e)
 {
     const ckr__plain *p = ckr__plain_of(e->s);
     ckr__df x = CKR_ZERO;
-    uint64_t i;
     if (ckr__dcp_out_init(&e->w, e->c, e->out, e->ranks, "") != CKR_OK) return;
     x.e = e;
     x.views.c = x.names.c = x.w.c = e->c;
     x.w.s = e->s;
     x.w.p = p;
     x.w.out = e->out;
-    for (i = 0; i < p->n_views && !p->taken; i++)
+    for (uint64_t i = 0; i < p->n_views && !p->taken; i++)
         if (p->views[i])
             ckr__map_put(&x.views, (const char *)&p->views[i], sizeof p->views[i], i, NULL);
     if (p->taken) ckr__df_run(&x, p);
@@ -53686,7 +53697,7 @@ static void ckr__dw_begin(ckr__dw *x, ckr__de *e)
     ckr__plain *p = (ckr__plain *)(uintptr_t)&e->dt->keep;
     ckr__whole_job *w = &x->f.w;
     const uint32_t without = e->t->without;
-    uint64_t i, n, first = 0;
+    uint64_t n, first = 0;
     memset(x, 0, sizeof *x);
     x->f.e = e;
     x->f.names.c = x->f.views.c = w->swaps.c = w->views.c = w->c = e->c;
@@ -53697,7 +53708,7 @@ static void ckr__dw_begin(ckr__dw *x, ckr__de *e)
     w->dtype = e->t->dtype;
     x->gone = ckr__node(e->c, CKR_NODE_NONE);
     ckr__dr_begin(&x->r, e->c, e->dt);
-    for (i = 0; i < p->n_optimizers && !e->c->refused; i++, first += n) {
+    for (uint64_t i = 0; i < p->n_optimizers && !e->c->refused; i++, first += n) {
         const ckr_node *groups = ckr_node_get(p->optimizers[i], "param_groups");
         n = groups->count;
         if (without & CKR_GROUPS) ckr__whole_stand(w, groups, x->gone);
@@ -53705,7 +53716,7 @@ static void ckr__dw_begin(ckr__dw *x, ckr__de *e)
             ckr__whole_stand(w, ckr_node_get(p->optimizers[i], "state"), x->gone);
         ckr__whole_groups(w, p->optimizers[i], first, n, e->t->groups != NULL, "groups");
     }
-    for (i = 0; (without & CKR_SCHEDULE) && i < p->n_schedulers; i++)
+    for (uint64_t i = 0; (without & CKR_SCHEDULE) && i < p->n_schedulers; i++)
         ckr__whole_stand(w, p->schedulers[i], x->gone);
     if (ckr__whole_schedule(w, p->source->n_schedules ? p->source->schedules : NULL) == CKR_OK)
         ckr__whole_stand(w, p->scheduler, w->scheduler);
@@ -53744,11 +53755,10 @@ static void ckr__dw_leaf(ckr__dw *x, const ckr__df_item *it, uint64_t i)
 static void ckr__dw_flat(ckr__dw *x, const ckr__df_item *in, const ckr_node *groups)
 {
     ckr__ctx *c = x->f.e->c;
-    uint64_t i, k, m;
-    for (i = 0; i < groups->count; i++) {
+    for (uint64_t i = 0; i < groups->count; i++) {
         const ckr_node *g = groups->u.items[i], *names = ckr_node_get(g, "params");
-        for (k = 0; k < names->count && !ckr__failed(c); k++)
-            for (m = 0; m < g->count; m++) {
+        for (uint64_t k = 0; k < names->count && !ckr__failed(c); k++)
+            for (uint64_t m = 0; m < g->count; m++) {
                 ckr__df_item it = *in;
                 ckr__dcp_part *path = CKR__NEW_N(c, ckr__dcp_part, (uint64_t)in->n + 1);
                 const char *key = ckr__dict_key(g, m);
@@ -53765,8 +53775,7 @@ static void ckr__dw_flat(ckr__dw *x, const ckr__df_item *in, const ckr_node *gro
 
 static bool ckr__dw_is_flat(const ckr__dt *t, const ckr_node *n)
 {
-    uint64_t i;
-    for (i = 0; i < t->n_flats; i++) if (t->flats[i] == n) return true;
+    for (uint64_t i = 0; i < t->n_flats; i++) if (t->flats[i] == n) return true;
     return false;
 }
 
@@ -53774,8 +53783,7 @@ static bool ckr__dw_is_flat(const ckr__dt *t, const ckr_node *n)
 static const ckr_node *ckr__dw_rest(ckr__dw *x, const ckr_node *flat)
 {
     ckr_node *d = ckr__node(x->f.e->c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < flat->count; i++)
+    for (uint64_t i = 0; i < flat->count; i++)
         if (!ckr__is_str(flat->u.items[2 * i], "param_groups"))
             ckr__node_take(x->f.e->c, d, flat, i);
     return d;
@@ -53788,18 +53796,16 @@ static void ckr__dw_walk(ckr__dw *x)
     it.node = strcmp(x->f.e->t->dialect, "dcp") ? t->tree : t->keep.root;
     ckr__df_push(&x->f, &it);
     while (x->f.n && !ckr__failed(x->f.e->c)) {
-        const ckr_node *was, *groups;
-        uint64_t i;
         it = x->f.stack[--x->f.n];
-        was = it.node;
+        const ckr_node *was = it.node;
         it.node = ckr__whole_swap(&x->f.w, (ckr_node *)(uintptr_t)was);
         if (it.node == x->gone) continue;
-        i = it.made ? t->n_items : ckr__dr_item(&x->r, was);
+        uint64_t i = it.made ? t->n_items : ckr__dr_item(&x->r, was);
         it.made = it.made || it.node != was;
         if (i < t->n_items && !it.made) {
             ckr__dw_leaf(x, &it, i);
         } else if (ckr__dw_is_flat(t, was)) {
-            groups = ckr__whole_swap(&x->f.w, ckr__dict_value(was, "param_groups"));
+            const ckr_node *groups = ckr__whole_swap(&x->f.w, ckr__dict_value(was, "param_groups"));
             if (groups != x->gone) ckr__dw_flat(x, &it, groups);
             it.node = ckr__dw_rest(x, was);
             if (it.node) ckr__df_push(&x->f, &it);
@@ -53817,10 +53823,9 @@ static const char *ckr__dw_rename(ckr__ctx *c, const ckr__dcp_item *of, uint32_t
 {
     const char *fqn = of->fqn;
     size_t at, n, begin = 0, len;
-    uint32_t k;
     ckr__dt_rank(fqn, &at, &n);
     *path = of->path ? CKR__DUP(c, ckr__dcp_part, of->path, of->n_path) : NULL;
-    for (k = 0; *path && k < of->n_path && begin <= strlen(fqn); k++, begin += len + 1) {
+    for (uint32_t k = 0; *path && k < of->n_path && begin <= strlen(fqn); k++, begin += len + 1) {
         ckr__dcp_part *p = &(*path)[k];
         len = p->key ? strlen(p->key) : strcspn(fqn + begin, ".");
         if (at < begin || at + n > begin + len) continue;
@@ -53841,8 +53846,8 @@ static void ckr__dw_streams(ckr__dw *x)
     const ckr_state *was = x->f.w.source;
     const uint32_t had = was->topology.ranks;
     ckr__df_item it = CKR_ZERO;
-    uint32_t rank, ranks = 1;
-    uint64_t i, n;
+    uint32_t ranks = 1;
+    uint64_t n;
     size_t at, digits;
     if (!was->n_rng || (e->t->without & CKR_RNG) ||
         ckr__dr_item(&x->r, was->rng->state) == e->dt->n_items)
@@ -53854,16 +53859,15 @@ static void ckr__dw_streams(ckr__dw *x)
                  "the script's names for random streams have no rank's number: the file has a "
                  "place for one rank's, which all ranks load",
                  "seed the other ranks in the script");
-    for (rank = 0; rank < ranks; rank++) {
+    for (uint32_t rank = 0; rank < ranks; rank++) {
         const ckr_stream *v = ckr__streams_of(was, rank < had ? rank : 0, &n);
-        for (i = 0; i < n && !ckr__failed(e->c); i++, v++) {
+        for (uint64_t i = 0; i < n && !ckr__failed(e->c); i++, v++) {
             const uint64_t item = ckr__dr_item(&x->r, v->state);
             const ckr__dcp_item *of = &e->dt->d->items[item];
             const ckr_stream *now = ckr__stream_of(e->s, rank, v->kind, v->name);
             ckr__dcp_part *path = NULL;
-            const char *name;
             if (item >= e->dt->n_items) continue;
-            name = of->fqn;
+            const char *name = of->fqn;
             it.node = now && now->state ? now->state : v->rank == rank ? v->state : NULL;
             if (!it.node) continue;
             if (v->rank != rank) name = ckr__dw_rename(e->c, of, rank, &path);
@@ -53914,15 +53918,14 @@ static void ckr__dw_file(ckr__de *e, ckr__out_file *f)
     const ckr__dt *t = e->dt;
     ckr__copy hooks = CKR_ZERO;
     ckr__dw x;
-    uint64_t i;
     ckr__dw_begin(&x, e);
-    for (i = 0; i < t->source->n_tensors; i++) {
+    for (uint64_t i = 0; i < t->source->n_tensors; i++) {
         const uint64_t at = t->item[i];
         if (at < t->n_items && !t->d->items[at].bytes)
             ckr__map_put(&x.f.w.views, (const char *)&t->leaves[at]->u.view,
                          sizeof t->leaves[at]->u.view, i, NULL);
     }
-    for (i = 0; i < t->source->n_rng; i++) {
+    for (uint64_t i = 0; i < t->source->n_rng; i++) {
         const ckr_stream *was = &t->source->rng[i],
                          *now = ckr__stream_of(e->s, was->rank, was->kind, was->name);
         if (now) ckr__whole_stand(&x.f.w, was->state, now->state);
@@ -53951,13 +53954,12 @@ static ckr_result ckr__dt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     const bool titan = !strcmp(as, "torchtitan"), dcp = !strcmp(as, "dcp"),
                torch = !strcmp(as, "torch");
     const bool adopted = !titan && !strcmp(t->dialect, "torchtitan");
-    bool run;
     const bool whole = !adopted && torch && ckr__kept_data(s) && !t->slots && !t->without &&
                        ckr_node_is_dict(ckr__plain_of(s)->root);
     ckr_state own = *s;
     ckr__de x;
     ckr__de_begin(&x, c, &own, t, out, titan || dcp ? ckr__dt_of(s) : NULL);
-    run = x.dt && x.dt->keep.taken;
+    bool run = x.dt && x.dt->keep.taken;
     if (x.ranks > 1 << 20)
         return ckr__say(x.c, "CKR_E_RANKS", CKR_ERROR, "ranks", NULL, NULL,
                         "more than a million data files", "--ranks N");
@@ -54052,8 +54054,7 @@ static ckr_node *ckr__oc_states(ckr__ctx *c, const ckr_node *root)
 {
     const ckr_node *rng = ckr_node_get(root, "rng");
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(rng); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(rng); i++) {
         ckr_node *v = ckr__oc_state(ckr__dict_at(rng, i));
         if (v && v->kind != CKR_NODE_NONE) ckr__node_pair(c, d, rng->u.items[2 * i], v);
     }
@@ -54079,14 +54080,12 @@ static ckr_result ckr__oc_ranks(ckr__oc *x, ckr__ctx *c, const char *dir, ckr_st
 {
     ckr__fileset k = CKR_ZERO;
     ckr__rank_streams of = CKR_ZERO;
-    ckr_result r;
     int64_t world;
-    uint64_t i;
     k.c = of.c = c;
     k.dir = dir;
     k.forms = ckr__oc_forms;
-    r = ckr__fileset_scan(&k, true);
-    for (i = 0; r == CKR_OK && i < k.n_files[CKR__OC_RANK]; i++)
+    ckr_result r = ckr__fileset_scan(&k, true);
+    for (uint64_t i = 0; r == CKR_OK && i < k.n_files[CKR__OC_RANK]; i++)
         r = ckr__fileset_load(&k, k.files[CKR__OC_RANK][i], NULL);
     if (r == CKR_OK && k.n_files[CKR__OC_RANK] &&
         ckr_node_i64(ckr_node_get(k.files[CKR__OC_RANK][0]->root, "world_size"), &world) &&
@@ -54115,7 +54114,7 @@ static ckr_result ckr__oc_ranks(ckr__oc *x, ckr__ctx *c, const char *dir, ckr_st
         of.rel = f->rel;
         r = ckr__streams_read(&of, ckr__oc_states(c, f->root));
     }
-    for (i = 0; i < k.n_files[0]; i++) ckr__loose_add(c, s, loose, k.files[0][i]->rel);
+    for (uint64_t i = 0; i < k.n_files[0]; i++) ckr__loose_add(c, s, loose, k.files[0][i]->rel);
     return r == CKR_OK ? ckr__streams_say(&of) : r;
 }
 
@@ -54149,13 +54148,12 @@ static ckr_node *ckr__oc_rng(ckr__de *e, uint32_t rank, const ckr_node *old)
     const ckr_node *rng = ckr_node_get(old, "rng");
     ckr__rank_streams k = CKR_ZERO;
     ckr_node *now, *out = ckr__node(e->c, CKR_NODE_DICT);
-    uint64_t i;
     k.c = e->c;
     k.coming = e->s;
     k.keys = ckr__trainer_streams;
     k.rank = rank;
     now = ckr__streams_write(&k, ckr__oc_states(e->c, old));
-    for (i = 0; now && i < ckr__dict_n(rng); i++) {
+    for (uint64_t i = 0; now && i < ckr__dict_n(rng); i++) {
         const char *key = ckr__dict_key(rng, i);
         ckr_node *v = ckr__dict_at(rng, i), *state = key ? ckr__dict_value(now, key) : NULL;
         if (state && ckr_node_is_dict(v)) {
@@ -54192,7 +54190,6 @@ static ckr_result ckr__oc_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     ckr_state own = *s;
     ckr__de e;
     ckr__dw w;
-    uint32_t rank;
     if (!ckr__groups_own(c, &own)) return c->err->code;
     ckr__de_begin(&e, c, &own, t, out, dt);
     out->step_dir = ckr__printf(c, "step%lld/", (long long)(s->progress.step < 0
@@ -54201,7 +54198,7 @@ static ckr_result ckr__oc_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     ckr__dw_begin(&w, &e);
     ckr__dw_put(&w, ckr__printf(c, "%smodel_and_optim/", out->step_dir));
     ckr__dw_end(&w);
-    for (rank = 0; rank < e.ranks && !c->refused && !ckr__failed(c); rank++)
+    for (uint32_t rank = 0; rank < e.ranks && !c->refused && !ckr__failed(c); rank++)
         ckr__oc_file(&e, x, rank);
     if (e.ranks != x->n_ranks && dt->source->n_rng && !(t->without & CKR_RNG))
         ckr__say_int(c, "CKR_OLMO_AS_IT_IS", CKR_EXACT, "rng", x->n_ranks, e.ranks,
@@ -54249,7 +54246,8 @@ static const ckr__dialect ckr__olmo_core = {
      .dist*           torch_dist: the same items and ranks, from its names and objects. What is read
                       in which order is in ckr__mg_legacy and ckr__mg_torch_dist
      .emit, .dist.emit   the same from a state, in the order of ckr__mg_emits. What the coming run
-                      must be given: ckr__mg_settings, ckr__mg_schedule_settings */
+                      must be given: ckr__mg_settings, ckr__mg_schedule_settings
+     .adopt           another framework's GPT (>>kit.gpt) as a checkpoint of one rank, for .emit */
 
 #define CKR__MG_NONE UINT64_MAX
 
@@ -58622,7 +58620,6 @@ static void ckr__mg_files(ckr__mg_job *x)
 typedef struct ckr__mg_adopt {
     ckr__ctx         *c;
     ckr__out         *out;
-    const ckr_target *t;
     ckr__gpt          g;
     ckr__mg          *r;       /* what it becomes                                        */
     ckr_state        *own;     /* the state under Megatron's names                       */
@@ -58631,25 +58628,32 @@ typedef struct ckr__mg_adopt {
     ckr_dtype         as;      /* of parameters                                          */
 } ckr__mg_adopt;
 
+/* The name of the activation in config.json; NULL: none. */
+static const char *ckr__mg_adopt_act(const ckr__gpt *g)
+{
+    const char *act = ckr_node_str(ckr_node_get(g->config, "hidden_act"));
+    return act ? act : ckr_node_str(ckr_node_get(g->config, "activation_function"));
+}
+
 /* What Megatron's modules cannot be. */
 static void ckr__mg_adopt_model(ckr__mg_adopt *a)
 {
     const ckr__gpt *g = &a->g;
-    const char *act = ckr_node_str(ckr_node_get(g->config, "hidden_act"));
+    const char *act = ckr__mg_adopt_act(g);
     const bool biased = g->o_biased && g->mlp_biased && g->attention_biased;
-    if (!act) act = ckr_node_str(ckr_node_get(g->config, "activation_function"));
     if (!biased && (g->o_biased || g->mlp_biased))
         ckr__gpt_misfit(&a->g, "biases", "Megatron-LM has biases in all linear layers, in the "
                         "attention's first one alone, or in none", NULL);
     else if (!g->norms_biased && !g->names.family->rms)
         ckr__gpt_misfit(&a->g, "norms", "Megatron-LM's LayerNorm has a bias", NULL);
-    else if (act && !ckr__word_in(g->gated ? "silu swish" : "gelu_new gelu_pytorch_tanh", act))
+    else if (act && !ckr__word_in(g->gated ? "silu swish" : "gelu gelu_new gelu_pytorch_tanh", act))
         ckr__gpt_misfit(&a->g, act, "Megatron-LM has no option for this activation", NULL);
     else if (!g->gated && !act && strcmp(a->g.s->dialect, "llmc") != 0)
-        ckr__say(a->c, "CKR_MEGATRON_GELU", CKR_APPROX, "activation", NULL, "GELU by tanh",
-                 "nothing tells which GELU the model was trained with: Megatron-LM takes the one "
-                 "by tanh, as GPT-2",
-                 "--no-bias-gelu-fusion where it was torch's own nn.GELU()");
+        ckr__say(a->c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "activation and dropout", NULL,
+                 "GELU by tanh and 0.1",
+                 "no configuration is beside the tensors: Megatron-LM takes its defaults",
+                 "--no-bias-gelu-fusion where it was torch's own nn.GELU(); --attention-dropout "
+                 "and --hidden-dropout");
 }
 
 /* The arguments that decide about the model, and the options that say them; `option` NULL: none, or
@@ -58666,8 +58670,11 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
                   samples = a->own->progress.samples, length = rope ? told : g->positions;
     ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false),
              *zero = ckr__node_float(c, 0), *rotated = ckr__node_float(c, g->rope_base);
+    ckr_node *dropped = ckr__dict_value(g->config, g->names.family->rms ? "attention_dropout"
+                                                                        : "attn_pdrop");
     const bool level = g->names.family->rms || !strcmp(g->s->dialect, "llmc"),
-               base = ckr__whole(g->rope_base) && g->rope_base > 0;
+               base = ckr__whole(g->rope_base) && g->rope_base > 0,
+               exact = ckr__same_text(ckr__mg_adopt_act(g), "gelu");
     const struct { const char *key; ckr_node *v; const char *option; ckr_node *as; } rows[] = {
         { "num_layers", ckr__node_int(c, g->layers), "--num-layers", NULL },
         { "encoder_num_layers", ckr__node_int(c, g->layers), NULL, NULL },
@@ -58695,6 +58702,7 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
         { "layernorm_epsilon", g->epsilon > 0 ? ckr__node_float(c, g->epsilon) : NULL,
           "--norm-epsilon", NULL },
         { "swiglu", g->gated ? yes : no, g->gated ? "--swiglu" : NULL, NULL },
+        { "bias_gelu_fusion", exact ? no : NULL, "--no-bias-gelu-fusion", yes },
         { "add_bias_linear", g->mlp_biased ? yes : no,
           g->mlp_biased ? NULL : "--disable-bias-linear", yes },
         { "add_qkv_bias", g->attention_biased && !g->mlp_biased ? yes : no,
@@ -58702,8 +58710,10 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
         { "qk_layernorm", g->qk_norm ? yes : no, g->qk_norm ? "--qk-layernorm" : NULL, NULL },
         { "untie_embeddings_and_output_weights", g->tied ? no : yes,
           g->tied ? NULL : "--untie-embeddings-and-output-weights", NULL },
-        { "attention_dropout", level ? zero : NULL, "--attention-dropout", NULL },
-        { "hidden_dropout", level ? zero : NULL, "--hidden-dropout", NULL },
+        { "attention_dropout", dropped ? dropped : level ? zero : NULL, "--attention-dropout",
+          NULL },
+        { "hidden_dropout", level ? zero : ckr__dict_value(g->config, "resid_pdrop"),
+          "--hidden-dropout", NULL },
         { "transformer_impl", ckr__node_str(c, "local"), a->dist ? NULL : "--transformer-impl",
           NULL },
         { "vocab_size", ckr__node_int(c, a->own->vocab), NULL, NULL },
@@ -58748,12 +58758,12 @@ static void ckr__mg_adopt_item(ckr__mg_adopt *a, const char *name, const ckr_ten
 }
 
 /* One more slot of an item: a tensor that is like `t`. */
-static ckr_tensor *ckr__mg_adopt_slot(ckr__mg_adopt *a, ckr__mg_item *x, const ckr_tensor *t,
-                                      const char *slot)
+static void ckr__mg_adopt_slot(ckr__mg_adopt *a, ckr__mg_item *x, const ckr_tensor *t,
+                               const char *slot)
 {
     ckr__held *h = CKR__NEW(a->c, ckr__held), **place = &x->slots;
-    ckr_tensor *own = CKR__DUP(a->c, ckr_tensor, t, 1);
-    if (!h || !own) return NULL;
+    ckr_tensor *own = t ? CKR__DUP(a->c, ckr_tensor, t, 1) : NULL;
+    if (!h || !own) return;
     while (*place) place = &(*place)->next;
     *place = h;
     h->tensor = own;
@@ -58761,7 +58771,6 @@ static ckr_tensor *ckr__mg_adopt_slot(ckr__mg_adopt *a, ckr__mg_item *x, const c
     h->shape = t->shape;
     own->slot = slot;
     own->split = x->split;
-    return own;
 }
 
 /* The items, with their slots. What is trained in 16 bits has a master: where the source has none,
@@ -58805,18 +58814,6 @@ static void ckr__mg_adopt_items(ckr__mg_adopt *a, bool optimizer)
     }
 }
 
-/* Its optimizer is Adam, its moments those two. */
-static void ckr__mg_adopt_slots(ckr__mg_adopt *a)
-{
-    static const char known[] = "param master exp_avg exp_avg_sq step";
-    uint64_t i;
-    for (i = 0; i < a->own->n_tensors && !a->c->refused; i++)
-        if (!ckr__word_in(known, a->own->tensors[i]->slot))
-            ckr__gpt_misfit(&a->g, a->own->tensors[i]->slot,
-                            "Megatron-LM's Adam keeps no such state",
-                            "--without optimizer,groups,schedule");
-}
-
 /* A group as Megatron-LM has it, with the values that were decided. Fused Adams, which the
    distributed optimizer needs, count updates in it. */
 static void ckr__mg_adopt_group(ckr__mg_adopt *a, ckr_group *g, const ckr__group_lane *l,
@@ -58831,6 +58828,11 @@ static void ckr__mg_adopt_group(ckr__mg_adopt *a, ckr_group *g, const ckr__group
         "max_lr", ckr__node_float(c, l ? l->max : 0), "min_lr", ckr__node_float(c, l ? l->min : 0),
         "bias_correction", ckr__node_bool(c, true), CKR__END);
     size_t i;
+    ckr__node_set(c, d, "betas",
+                  ckr__tuple_node(c, 2, ckr__node_float(c, 0.9),
+                                  ckr__node_float(c, a->g.beta2 > 0 ? a->g.beta2 : 0.999)));
+    ckr__node_set(c, d, "eps", ckr__node_float(c, 1e-8));
+    ckr__node_set(c, d, "lr", ckr__node_float(c, l ? l->max : 0));     /* until it is stepped     */
     for (i = 0; i < 3; i++) {
         ckr_node *v = ckr__dict_value(g->hyper, kept[i]);
         if (v) ckr__node_set(c, d, kept[i], v);
@@ -58888,6 +58890,16 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
         ckr__mg_adopt_group(a, &all[i], l, !matrices);
         if (matrices && vectors.n_params) ckr__mg_adopt_group(a, &all[more - 1], l, true);
     }
+    if (first && ckr__gpt_off(ckr_node_get(first, "decoupled_weight_decay")) &&
+        ckr__mg_num(first, "weight_decay", 0) > 0)
+        ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay", "of the gradient",
+                 "of the weights", "Megatron-LM's Adam is AdamW", NULL);
+    if (first && !(ckr_node_get(first, "weight_decay") &&
+                   (ckr_node_get(first, "betas") || a->g.beta2 > 0)))
+        ckr__say(a->c, "CKR_MEGATRON_DEFAULTS", CKR_APPROX, "betas and weight decay", NULL,
+                 ckr__printf(a->c, "(0.9, %g) and %g", a->g.beta2 > 0 ? a->g.beta2 : 0.999,
+                             ckr__mg_num(first, "weight_decay", 0)),
+                 "the source's groups do not tell all of them", "--like FILE with such groups");
     if (decayed)
         ckr__say(a->c, "CKR_MEGATRON_DECAY", CKR_APPROX, "weight_decay of norms and biases",
                  ckr__node_text_of(a->c, decayed), "0", "Megatron-LM decays no vectors", NULL);
@@ -59001,7 +59013,6 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     ckr_schedule *sched;
     a.c = x->c;
     a.out = x->out;
-    a.t = t;
     a.r = r;
     if (!r || !ckr__gpt_read(&a.g, x->c, x->out, x->s, t, CKR_ITEM_MEGATRON_SOURCE)) return false;
     named = ckr__gpt_as(&a.g, CKR__GPT_MEGATRON);
@@ -59034,7 +59045,7 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
         a.own->progress.samples = r->iteration * a.own->batch;
     ckr__mg_adopt_model(&a);
     ckr__mg_adopt_args(&a);
-    if (optimizer) ckr__mg_adopt_slots(&a);
+    if (optimizer) ckr__gpt_adam(&a.g, a.own, "Megatron-LM");
     if (!ckr__going(x->c)) return false;
     ckr__mg_adopt_items(&a, optimizer);
     if (!optimizer) a.own->n_groups = a.own->n_schedules = 0;
@@ -59202,11 +59213,10 @@ static ckr_result ckr__li_newest(ckr__ctx *c, const char *dir, const char **best
     int64_t top[4] = { -1, -1, -1, -1 }, rank[3];
     ckr__dirlist l;
     ckr__rankfile f;
-    uint64_t i;
     size_t k;
     const ckr_result r = ckr__dir_list(c, dir, &l);
     *best = *below = NULL;
-    for (i = 0; r == CKR_OK && i < l.n; i++) {
+    for (uint64_t i = 0; r == CKR_OK && i < l.n; i++) {
         const char *name = l.items[i]->name, *path = ckr__path_join(c, dir, name);
         if (!path) break;
         if (ckr__li_name(name, rank)) {
@@ -59289,8 +59299,7 @@ static int64_t ckr__li_count(const ckr_node *root, const char *path)
     const ckr_node *fit = ckr_node_find(root, "/loops/fit_loop");
     const size_t n = strcspn(path, "/");
     int64_t v = -1;
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(fit); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(fit); i++) {
         const char *key = ckr__dict_key(fit, i);
         if (key && strlen(key) == n && !memcmp(key, path, n))
             ckr_node_i64(ckr_node_find(ckr__dict_at(fit, i), path + n), &v);
@@ -59316,15 +59325,13 @@ static ckr_result ckr__li_schedule(ckr__ctx *c, ckr_state *s, const ckr_node *ro
 {
     const int64_t step = s->progress.step, per = ckr__li_epoch(root, step);
     const ckr_schedule *was = s->schedules;
-    ckr_schedule *x;
-    ckr_result r;
     if (s->n_schedules != 1 || was->n_lanes != s->n_groups || !was->unclocked || per < 2 ||
         was->position != step / per)
         return CKR_OK;
     s->n_schedules = 0;
-    r = ckr__groups_schedule(c, s, was->state, 0, s->n_groups);
+    ckr_result r = ckr__groups_schedule(c, s, was->state, 0, s->n_groups);
     if (r != CKR_OK || s->schedules->opaque) return r;
-    x = s->schedules;
+    ckr_schedule *x = s->schedules;
     x->every = per;
     ckr__sched_stand(x, step);
     ckr__say(c, "CKR_W_SCHEDULER_EPOCHS", CKR_APPROX, "scheduler", NULL,
@@ -59397,12 +59404,11 @@ static ckr_result ckr__li_finish(ckr__ctx *c, ckr_state *s, const ckr_node *root
                                  uint64_t n_optimizers)
 {
     const char *version = ckr_node_str(ckr_node_get(root, CKR__LI_VERSION));
-    ckr_result r;
     s->dialect = "lightning";
     s->framework_version = version;
     ckr__li_known(s);
     ckr__li_progress(s, root, n_optimizers);
-    r = ckr__li_schedule(c, s, root);
+    ckr_result r = ckr__li_schedule(c, s, root);
     return r == CKR_OK ? ckr__li_say(c, s, root, n_optimizers) : r;
 }
 
@@ -59411,14 +59417,13 @@ static ckr_result ckr__li_read_file(ckr__ctx *c, const char *path, const ckr_ope
 {
     uint32_t file;
     ckr_node *root = NULL, *as;
-    const ckr__plain *keep;
     ckr_result r = ckr__file_open(c, path, &file);
     if (r == CKR_OK) r = ckr__doc_load(c, file, &s->format, &root);
     if (r != CKR_OK) return r;
     if (!ckr_node_get(root, CKR__LI_VERSION)) return ckr__plain_tree(c, path, desc, s, root);
     as = ckr__li_arranged(c, root);
     r = as ? ckr__plain_tree(c, path, desc, s, as) : c->err->code;
-    keep = ckr__plain_of(s);
+    const ckr__plain *keep = ckr__plain_of(s);
     if (r != CKR_OK || !keep) return r;
     ((ckr__plain *)(uintptr_t)keep)->root = root;      /* it is written as it was          */
     return ckr__li_finish(c, s, root, keep->n_optimizers);
@@ -59429,9 +59434,9 @@ static ckr_result ckr__li_read_file(ckr__ctx *c, const char *path, const ckr_ope
 /* Files beside the two are carried along. */
 static ckr_result ckr__li_loose(ckr__ctx *c, ckr_state *s, ckr__dt *t)
 {
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     const ckr_result r = ckr__dt_beside(t->d, t, s);
-    for (i = 0; i < t->loose.n; i++)
+    for (uint64_t i = 0; i < t->loose.n; i++)
         if (strcmp(t->loose.rel[i], CKR__LI_META) != 0) t->loose.rel[n++] = t->loose.rel[i];
     t->loose.n = n;
     return r == CKR_OK ? c->err->code : r;
@@ -59479,20 +59484,17 @@ static const ckr_node *ckr__li_kept(ckr__ctx *c, const ckr_node *root, uint32_t 
         { "optimizer_states", CKR_OPTIMIZER, true }, { "lr_schedulers", CKR_SCHEDULE, true },
         { "loops", CKR_PROGRESS, false },            { "callbacks", CKR_PROGRESS, false }
     };
-    ckr_node *out = ckr__node(c, CKR_NODE_DICT), *v;
-    uint64_t i;
-    size_t k;
+    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
     if (!without) return root;
-    for (i = 0; i < root->count; i++) {
-        const char *key = ckr__dict_key(root, i);
-        for (k = 0; k < sizeof parts / sizeof *parts; k++)
-            if (key && !strcmp(key, parts[k].key) && (without & parts[k].bit)) break;
-        v = k == sizeof parts / sizeof *parts ? ckr__dict_at(root, i)
-            : parts[k].list                   ? ckr__node(c, CKR_NODE_LIST)
-                                              : NULL;
-        if (key && (without & CKR_PROGRESS) && ckr__word_in("epoch global_step", key))
-            v = ckr__node_int(c, 0);
-        if (v) ckr__node_pair(c, out, root->u.items[2 * i], v);
+    for (ckr__walk w = ckr__walk_in(root); ckr__walk_on(&w);) {
+        size_t k = 0;
+        while (k < sizeof parts / sizeof *parts && w.name &&
+               (strcmp(w.name, parts[k].key) != 0 || !(without & parts[k].bit))) k++;
+        if (w.name && k < sizeof parts / sizeof *parts)
+            w.value = parts[k].list ? ckr__node(c, CKR_NODE_LIST) : NULL;
+        if (w.name && (without & CKR_PROGRESS) && ckr__word_in("epoch global_step", w.name))
+            w.value = ckr__node_int(c, 0);
+        if (w.value) ckr__node_pair(c, out, w.key, w.value);
     }
     return ckr__failed(c) ? NULL : out;
 }
@@ -59528,8 +59530,6 @@ static ckr_result ckr__li_emit_dir(ckr__ctx *c, const ckr_state *s, const ckr_ta
     const ckr__dt *from = (const ckr__dt *)(const void *)ckr__plain_of(s);
     ckr_state own = *s;
     ckr__copy hooks = CKR_ZERO;
-    const ckr_node *meta;
-    ckr__out_file *f;
     ckr__de e;
     ckr__dw x;
     if (t->without & (CKR_OPTIMIZER | CKR_GROUPS))
@@ -59540,11 +59540,11 @@ static ckr_result ckr__li_emit_dir(ckr__ctx *c, const ckr_state *s, const ckr_ta
     ckr__de_begin(&e, c, &own, t, out, from);
     ckr__dw_begin(&x, &e);
     ckr__dw_put(&x, "");
-    f = ckr__out_file_add(out, CKR__LI_META, CKR_FORMAT_TORCH_ZIP);
+    ckr__out_file *f = ckr__out_file_add(out, CKR__LI_META, CKR_FORMAT_TORCH_ZIP);
     hooks.swap_fn = ckr__whole_swap;
     hooks.tensor_fn = ckr__whole_tensor;
     hooks.user = &x.f.w;
-    meta = ckr__li_kept(c, (const ckr_node *)from->own, t->without);
+    const ckr_node *meta = ckr__li_kept(c, (const ckr_node *)from->own, t->without);
     if (f && meta && !c->refused) f->root = ckr__copy_tree(c, f, meta, &hooks);
     if (!c->refused && !ckr__failed(c)) ckr__de_loose(&e);
     ckr__dw_end(&x);
@@ -59556,11 +59556,10 @@ static ckr_result ckr__li_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_t
                                     ckr__out *out)
 {
     ckr__plain keep = *ckr__plain_of(s);
-    ckr__kept kept;
     ckr_state own = *s;
     keep.root = ckr__li_kept(c, keep.root, t->without);
     if (!keep.root) return c->err->code;
-    kept = *s->_kept;
+    ckr__kept kept = *s->_kept;
     kept.data = &keep;
     own._kept = &kept;
     return ckr__plain_whole(c, &own, t, out);

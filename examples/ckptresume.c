@@ -1236,9 +1236,10 @@ static const option all_options[] = {
     { "vocab", "N", KIND_ROWS, AT(target.vocab), VERB_OPENING,
       "logical vocabulary size, where no file tells it" },
     { "heads", "N", KIND_ROWS, AT(heads), VERB_POLICY,
-      "heads of the attention, where no file tells them (megatron, llmc)" },
+      "heads of the attention, where no file tells them (megatron, nanotron, llmc)" },
     { "kv-heads", "N", KIND_ROWS, AT(kv_heads), VERB_POLICY,
-      "key-value heads of the attention, where no file tells them (megatron, torchtitan)" },
+      "key-value heads of the attention, where no file tells them (megatron, nanotron, "
+      "torchtitan)" },
     { "fsdp-size", "N", KIND_ROWS, AT(fsdp_size), VERB_TARGET,
       "ranks that FSDP cuts one copy of the model over (verl)" },
     { "mode", "MODE", KIND_MODE, AT(target.mode), VERB_POLICY | VERB_RNG,

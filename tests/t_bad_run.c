@@ -776,7 +776,7 @@ static void in_vain(const ckr_ckpt *c)
     for (i = 0; i < sizeof name / sizeof *name; i++) {
         ckr_target t = target();
         ckr_plan *p = NULL;
-        t.dialect = "nanotron";
+        t.dialect = i == 3 ? "deepspeed" : "nanotron";
         if (i == 0) option_int(&t, "vpp", 2);
         if (i == 1) t.slots = "params";
         if (i == 2) option_text(&t, "data", "train_*.bin");
@@ -837,7 +837,7 @@ static void targets(void)
     plain = plain_two("a", "b");
     if (!plain) return;
     t = target(), t.dialect = "nanotron";
-    no_plan(plain, &t, CKR_ITEM_NANOTRON_SOURCE, "dialect", false);
+    no_plan(plain, &t, CKR_ITEM_NANOTRON_SOURCE, "params", false);
     ckr_ckpt_close(plain);
 }
 

@@ -1,6 +1,6 @@
-/* GPTs under the names of other frameworks, as checkpoints of Megatron-LM at several topologies and
-   in both of its formats: rows where its modules look for them, and after the way back every tensor
-   of the source, with its LR. What cannot be had so is refused. */
+/* GPTs under the names of other frameworks, as checkpoints of Megatron-LM at several topologies
+   and in both of its formats, and of Nanotron: rows where its modules look for them, and after
+   the way back every tensor of the source, with its LR. What cannot be had so is refused. */
 #define CKPTRESUME_IMPLEMENTATION
 #include "ckptresume.h"
 #include "t.h"
@@ -232,6 +232,50 @@ static void there_and_back(void)
         }
 }
 
+/* Nanotron's and llm.c's files become the run that they would be as a script's file at once. */
+static void frameworks(void)
+{
+    static const struct { const char *path; int32_t zero; uint32_t without; } rows[] = {
+        { "tests/data/nanotron/tp1_pp2_dp1_tied/ckpt", 0, 0 },
+        { "tests/data/nanotron/tp2_pp1_dp2_zero1_bf16_master/ckpt", 1, 0 },
+        { "tests/data/nanotron/qwen2_tp2/ckpt", 0, CKR_OPTIMIZER | CKR_GROUPS },
+        { "tests/data/llmc/uneven/ckpt", 0, CKR_OPTIMIZER | CKR_GROUPS }
+    };
+    size_t i;
+    uint64_t k, n;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ckr_target t = target_of(0, 0, 0, stage_of(rows[i].zero), NULL), back = t;
+        ckr_ckpt *at_once, *c;
+        t.dialect = "megatron";
+        back.dialect = "torch";
+        t.without = back.without = rows[i].without | (rows[i].without ? CKR_SCHEDULE : 0);
+        memio_add(&disk, "in/run", true);
+        memio_load(&disk, rows[i].path, "in/run");
+        if (written(open_ok("in/run"), rows[i].path, "w/mg", &t) && CHECK(is_sound("w/mg"))) {
+            back.without |= CKR_SCHEDULE;
+            written(open_ok("in/run"), rows[i].path, "w/once.pt", &back);
+            written(open_ok("w/mg"), "w/mg", "w/back.pt", &back);
+            at_once = open_ok("w/once.pt");
+            c = open_ok("w/back.pt");
+            for (k = n = 0; c && at_once && k < ckr_ckpt_state(at_once)->n_tensors; k++) {
+                const ckr_tensor *x = ckr_ckpt_state(at_once)->tensors[k],
+                                 *y = ckr_ckpt_tensor(c, x->name, x->slot);
+                n += y != NULL;
+                if (t_check(y != NULL || rows[i].without, __FILE__, __LINE__, "%s: no %s of %s",
+                            rows[i].path, x->slot, x->name) && y && strcmp(x->slot, "step") != 0)
+                    same_tensor(c, y, at_once, x, rows[i].path);
+            }
+            CHECK(n > 10);
+            ckr_ckpt_close(at_once);
+            ckr_ckpt_close(c);
+        }
+        memio_remove(&disk, "in/run");
+        memio_remove(&disk, "w/mg");
+        memio_remove(&disk, "w/once.pt");
+        memio_remove(&disk, "w/back.pt");
+    }
+}
+
 /* What is trained in 16 bits has masters: the wide ones that there are, or made of parameters. */
 static void masters(void)
 {
@@ -341,6 +385,11 @@ static void refusals(void)
     CHECK_OK(ckr_ckpt_put(c, "model.layers.0.self_attn.q_proj.weight", "momentum_buffer",
                           CKR_DTYPE_F32, 2, shape, one, &e), &e);
     CHECK(refused(c, &t, "momentum_buffer of model.layers.0.self_attn.q_proj.weight"));
+    memio_add(&disk, "in/sgd", true);
+    memio_load(&disk, "tests/data/nanotron/sgd_tp2/ckpt", "in/sgd");
+    none = target_of(1, 1, 1, 0, NULL);
+    none.dialect = "megatron";
+    CHECK(refused(open_ok("in/sgd"), &none, "exp_avg"));
     t.n_sets = 0;              /* Megatron's scheduler counts samples                        */
     CHECK(refused(run_of(kinds, CKR_DTYPE_F32), &t, "batch"));
 }
@@ -373,6 +422,40 @@ static void config(void)
     }
 }
 
+/* What the side file says of the names may be anything: it is taken whole, or not at all. */
+static void side(void)
+{
+    static const char *const rows[][2] = {
+        { "transformers", "transformerz" }, { "transformers", "llm.c       " },
+        { "\"which\"", "\"witch\"" }, { "\"outer\"", "\"utter\"" }
+    };
+    ckr_target t = megatron("torch", 1, 1, 1, 0), back = target_of(0, 0, 0, 0, NULL);
+    size_t i;
+    back.dialect = "torch";
+    back.without = CKR_SCHEDULE;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        memio_file *f;
+        char *at, text[65536];
+        ckr_ckpt *c;
+        if (!written(run_of(kinds, CKR_DTYPE_F32), "llama", "w/mg", &t)) return;
+        f = memio_find(&disk, "w/mg/ckptresume.json");
+        if (!CHECK(f && f->size < sizeof text)) return;
+        memcpy(text, f->data, f->size);
+        text[f->size] = 0;
+        at = strstr(text, "\"gpt\"");
+        at = at ? strstr(at, rows[i][0]) : NULL;
+        if (CHECK(at != NULL)) memcpy(at, rows[i][1], strlen(rows[i][1]));
+        memio_put(&disk, "w/mg/ckptresume.json", text, strlen(text));
+        if (written(open_ok("w/mg"), "w/mg", "w/back.pt", &back)) {
+            c = open_ok("w/back.pt");
+            CHECK(c && ckr_ckpt_tensor(c, "decoder.final_layernorm.weight", "param") != NULL);
+            ckr_ckpt_close(c);
+        }
+        memio_remove(&disk, "w/mg");
+        memio_remove(&disk, "w/back.pt");
+    }
+}
+
 static void faults(void)
 {
     whole w = CKR_ZERO;
@@ -391,16 +474,183 @@ static void faults(void)
     whole_way_fails(&w, 60);
 }
 
+/* The same as checkpoints of Nanotron. */
+static ckr_target nanotron(uint32_t tp, uint32_t pp, uint32_t dp, int32_t zero)
+{
+    ckr_target t = megatron(NULL, tp, pp, dp, zero);
+    t.dialect = "nanotron";
+    return t;
+}
+
+/* Queries, keys and values of all heads, one behind the other; the gate before what it gates. */
+static void stacked(const ckr_ckpt *out, const ckr_ckpt *src)
+{
+    static const char qkv[] = "model.decoder.1.pp_block.attn.qkv_proj.weight";
+    static const struct { const char *name; int64_t rows; } parts[] = {
+        { "model.layers.1.self_attn.q_proj.weight", N * D },
+        { "model.layers.1.self_attn.k_proj.weight", KV * D },
+        { "model.layers.1.self_attn.v_proj.weight", KV * D }
+    };
+    int64_t i, at = 0;
+    size_t k;
+    for (k = 0; k < 3; k++)
+        for (i = 0; i < parts[k].rows; i++)
+            same_element(out, qkv, at++, 3, src, parts[k].name, i, 3);
+    for (i = 0; i < 2 * F; i++)
+        same_element(out, "model.decoder.2.pp_block.mlp.gate_up_proj.weight", i, 5, src,
+                     i < F ? "model.layers.2.mlp.gate_proj.weight"
+                           : "model.layers.2.mlp.up_proj.weight", i % F, 5);
+}
+
+static void nanotron_and_back(void)
+{
+    static const struct { uint32_t tp, pp, dp; int32_t zero; } sizes[] = {
+        { 1, 1, 1, 0 }, { 2, 1, 1, 0 }, { 1, 3, 2, 0 }, { 2, 2, 2, 1 }, { 1, 2, 4, 1 }
+    };
+    size_t k, i;
+    for (k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (i = 0; i < sizeof sizes / sizeof *sizes && strcmp(kinds[k].name, "gpt2") != 0; i++) {
+            const ckr_target t = nanotron(sizes[i].tp, sizes[i].pp, sizes[i].dp, sizes[i].zero);
+            ckr_target back = target_of(0, 0, 0, 0, NULL), again = nanotron(1, 1, 1, 0);
+            ckr_ckpt *src = run_of(&kinds[k], CKR_DTYPE_F32), *out;
+            back.dialect = "torch";
+            back.without = CKR_SCHEDULE;
+            again.n_options = 0;
+            if (written(run_of(&kinds[k], CKR_DTYPE_F32), kinds[k].name, "w/nt", &t)) {
+                CHECK(is_sound("w/nt"));
+                out = open_ok("w/nt");
+                CHECK_STR(ckr_ckpt_state(out)->dialect, "nanotron");
+                CHECK_INT(ckr_ckpt_state(out)->vocab, V);
+                CHECK_INT(ckr_ckpt_state(out)->padded_vocab, V + V % sizes[i].tp);
+                CHECK_INT(ckr_ckpt_state(out)->batch, 8);
+                CHECK_INT(ckr_ckpt_state(out)->progress.samples, 5 * 8);
+                if (!k) stacked(out, src);
+                if (written(out, "w/nt", "w/nt2", &again) &&       /* as one of its own          */
+                    written(open_ok("w/nt2"), "w/nt2", "w/back.pt", &back))
+                    same_back("w/back.pt", src);
+            }
+            ckr_ckpt_close(src);
+            memio_remove(&disk, "w/nt");
+            memio_remove(&disk, "w/nt2");
+            memio_remove(&disk, "w/back.pt");
+        }
+}
+
+static void nanotron_masters(void)
+{
+    static const char name[] = "model.decoder.0.pp_block.attn.o_proj.weight";
+    ckr_target t = nanotron(2, 1, 1, 0);
+    ckr_ckpt *src = run_of(kinds, CKR_DTYPE_F32), *out;
+    t.dtype = CKR_DTYPE_BF16;
+    if (written(run_of(kinds, CKR_DTYPE_F32), "fp32", "w/nt", &t)) {
+        const ckr_tensor *x;
+        out = open_ok("w/nt");
+        x = ckr_ckpt_tensor(out, name, "master");
+        CHECK_INT(ckr_ckpt_tensor(out, name, "param")->dtype, CKR_DTYPE_BF16);
+        CHECK(is_sound("w/nt"));
+        if (CHECK(x != NULL))
+            same_tensor(out, x, src, ckr_ckpt_tensor(src, "model.layers.0.self_attn.o_proj.weight",
+                                                     "param"), "master");
+        ckr_ckpt_close(out);
+    }
+    ckr_ckpt_close(src);
+    memio_remove(&disk, "w/nt");
+    t.dtype = CKR_DTYPE_NONE;                  /* trained in bf16 alone: no masters          */
+    if (written(run_of(kinds, CKR_DTYPE_BF16), "bf16", "w/nt", &t)) {
+        out = open_ok("w/nt");
+        CHECK_INT(ckr_ckpt_tensor(out, name, "param")->dtype, CKR_DTYPE_BF16);
+        CHECK(!ckr_ckpt_tensor(out, name, "master"));
+        CHECK(is_sound("w/nt"));
+        ckr_ckpt_close(out);
+    }
+    memio_remove(&disk, "w/nt");
+}
+
+/* What its configuration must say, and what Nanotron's Llama cannot be. */
+static void nanotron_settings(void)
+{
+    static const struct { size_t kind; const char *key, *value; } rows[] = {
+        { 0, "model.model_config.num_hidden_layers", "3" },
+        { 0, "model.model_config.num_key_value_heads", "2" },
+        { 0, "model.model_config.vocab_size", "14" },
+        { 0, "model.model_config.rope_interleaved", "false" },
+        { 2, "model.model_config.rope_interleaved", "true" },
+        { 0, "model.model_config.tie_word_embeddings", "false" },
+        { 0, "model.dtype", "\"float32\"" },
+        { 0, "parallelism.tp", "2" }, { 0, "optimizer.zero_stage", "1" },
+        { 0, "optimizer.learning_rate_scheduler.lr_warmup_steps", "2" },
+        { 0, "optimizer.learning_rate_scheduler.lr_decay_steps", "18" },
+        { 0, "optimizer.learning_rate_scheduler.lr_decay_style", "\"cosine\"" },
+        { 0, "tokens.train_steps", "20" }, { 0, "tokens.micro_batch_size", "4" }
+    };
+    static const float one[N * D * H] = { 0 };
+    static const int64_t shape[] = { N * D, H };
+    ckr_target t = nanotron(2, 1, 2, 1), left = t;
+    ckr_ckpt *c;
+    ckr_error e;
+    size_t i;
+    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ckr_plan *p = NULL;
+        char text[32] = "";
+        c = run_of(&kinds[rows[i].kind], CKR_DTYPE_F32);
+        if (CHECK_OK(ckr_plan_create(c, &t, 0, &p, &e), &e)) {
+            const ckr_node *n = setting(p, rows[i].key);
+            int64_t v;
+            if (ckr_node_str(n)) snprintf(text, sizeof text, "\"%s\"", ckr_node_str(n));
+            else if (n && n->kind == CKR_NODE_BOOL)
+                snprintf(text, sizeof text, "%s", n->u.b ? "true" : "false");
+            else if (ckr_node_i64(n, &v)) snprintf(text, sizeof text, "%d", (int)v);
+            t_check(!strcmp(text, rows[i].value), __FILE__, __LINE__, "%s: %s, not %s", rows[i].key,
+                    text, rows[i].value);
+        }
+        ckr_plan_free(p);
+        ckr_ckpt_close(c);
+    }
+    CHECK(refused(run_of(&kinds[1], CKR_DTYPE_F32), &t, "model"));      /* GPT-2             */
+    c = run_of(kinds, CKR_DTYPE_F32);
+    CHECK_OK(ckr_ckpt_put(c, "model.layers.0.self_attn.q_proj.weight", "momentum_buffer",
+                          CKR_DTYPE_F32, 2, shape, one, &e), &e);
+    CHECK(refused(c, &t, "momentum_buffer of model.layers.0.self_attn.q_proj.weight"));
+    left.without = CKR_OPTIMIZER | CKR_GROUPS | CKR_SCHEDULE;  /* the weights alone          */
+    if (written(run_of(kinds, CKR_DTYPE_F32), "llama", "w/nt", &left)) {
+        c = open_ok("w/nt");
+        CHECK_INT(ckr_ckpt_state(c)->n_groups, 0);
+        CHECK_INT(ckr_ckpt_state(c)->n_tensors, 3 + 6 * L);
+        ckr_ckpt_close(c);
+    }
+    memio_remove(&disk, "w/nt");
+    t.n_options = 0;
+    CHECK(refused(run_of(kinds, CKR_DTYPE_F32), &t, "heads"));
+    t = nanotron(4, 1, 1, 0);                  /* a key's head cannot be cut                 */
+    CHECK(refused(run_of(kinds, CKR_DTYPE_F32), &t,
+                  "model.decoder.0.pp_block.attn.qkv_proj.weight"));
+}
+
+static void nanotron_faults(void)
+{
+    whole w = CKR_ZERO;
+    w.path = "in/llama.pt";
+    w.target = nanotron(2, 2, 2, 1);
+    w.target.schedule = "transformers:cosine,num_warmup_steps=2,num_training_steps=20";
+    whole_way_fails(&w, 60);
+}
+
 int main(int argc, char **argv)
 {
     t_begin(argc, argv);
     disk_begin();
     RUN(there_and_back);
+    RUN(frameworks);
     RUN(masters);
     RUN(settings);
     RUN(refusals);
     RUN(config);
+    RUN(side);
     RUN(faults);
+    RUN(nanotron_and_back);
+    RUN(nanotron_masters);
+    RUN(nanotron_settings);
+    RUN(nanotron_faults);
     memio_free(&disk);
     return t_end();
 }

@@ -391,7 +391,7 @@ static void rng_unused_bytes(void)
     ckr_rng r, back;
     t_rng g = { 5 };
     size_t i;
-    double v;
+    double v, old[2] = { 0.25, 2.0 };           /* x and rho of torch 1.0 */
     CHECK(ckr_rng_seed(&r, CKR_RNG_TORCH_CPU, 3) == CKR_OK);
     CHECK(ckr_rng_encode(&r, raw, sizeof raw) == 5056);
     for (i = 5016; i < 5056; i++) raw[i] = (uint8_t)t_next(&g);
@@ -401,8 +401,8 @@ static void rng_unused_bytes(void)
     CHECK(ckr_rng_decode(CKR_RNG_NONE, raw, 5048, &r, &err) == CKR_OK);
     CHECK(ckr_rng_encode(&r, out, sizeof out) == 5048 && !memcmp(raw, out, 5048));
     CHECK(ckr_rng_encode(&r, out, 5047) == 5048);
-    ckr__store_double(raw + 5016, 0.25);       /* torch 1.0: rho * sin(2 pi x) is pending */
-    ckr__store_double(raw + 5032, 2.0);
+    ckr__rng_numbers(&old[0], raw + 5016, 8, 1, true);         /* rho * sin(2 pi x) is pending */
+    ckr__rng_numbers(&old[1], raw + 5032, 8, 1, true);
     CHECK(ckr_rng_decode(CKR_RNG_NONE, raw, 5048, &r, &err) == CKR_OK);
     CHECK(ckr_rng_normal(&r, CKR_DTYPE_F64, 0, 1, 1, &v) == CKR_OK && v == 2.0);
     CHECK(r.layout == 5056 && r.pos == 624 && !r.has_normal);
