@@ -7447,7 +7447,6 @@ static bool ckr__st_quick(ckr__st *s)
 static ckr_result ckr__st_fields(ckr__st *s, const char *name)
 {
     static const char *const known[] = { "dtype", "shape", "data_offsets" };
-    static const size_t known_len[] = { 5, 5, 12 };
     unsigned seen = 0, i;
     if (ckr__st_quick(s)) return CKR_OK;
     if (!ckr__st_take(s, '{')) return ckr__st_fail(s, "'{' of an entry");
@@ -7459,7 +7458,7 @@ static ckr_result ckr__st_fields(ckr__st *s, const char *name)
             ckr_result r = ckr__st_string(s, &field, &n);
             if (r != CKR_OK) return r;
             for (i = 0; i < 3; i++)
-                if (known_len[i] == n && !memcmp(known[i], field, n)) break;
+                if (ckr__text_is(field, n, known[i])) break;
             if (i < 3 && seen & 1u << i)
                 return ckr__fail(s->c->err, CKR_ITEM_ST_DUPLICATE, s->j.path,
                                  ckr__json_offset(&s->j), name, "\"%s\" twice in one entry",
@@ -7671,7 +7670,7 @@ static ckr_result ckr__st_header(ckr__st *s)
             size_t n;
             if (ckr__st_string(s, &name, &n) != CKR_OK) return ckr__oom(s->c);
             if (!ckr__st_take(s, ':')) return ckr__st_fail(s, "':'");
-            ckr_result r = n == 12 && !memcmp(name, "__metadata__", 12) ? ckr__st_metadata(s)
+            ckr_result r = ckr__text_is(name, n, "__metadata__") ? ckr__st_metadata(s)
                            : ckr__st_tensor(s, name, n);
             if (r != CKR_OK) return r;
         } while (ckr__st_take(s, ','));
@@ -12855,8 +12854,8 @@ static bool ckr__dv_build_info(ckr__dcp_vm *m, size_t record, const uint64_t *a)
         return ckr__dv_bad(m, "offset and length of a slice are no counts of bytes");
     x->offset = a[CKR__DA_OFFSET] >> 4;
     x->length = a[CKR__DA_LENGTH] >> 4;
-    if (!ckr__dv_file(m, a[CKR__DA_PATH], &x->file)) return false;
-    return ckr__dv_transform(m, a[CKR__DA_TRANSFORM], x->file);
+    return ckr__dv_file(m, a[CKR__DA_PATH], &x->file) &&
+           ckr__dv_transform(m, a[CKR__DA_TRANSFORM], x->file);
 }
 
 static bool ckr__dv_build_index(ckr__dcp_vm *m, size_t record, const uint64_t *a)
@@ -12985,8 +12984,8 @@ static bool ckr__dv_put(ckr__dcp_vm *m, uint64_t index)
     uint32_t v = 0;
     if (!ckr__dv_has(m, 1)) return false;
     if (index > m->op) return ckr__dv_fail(m, CKR_ITEM_PICKLE_MEMO, NULL);
-    if (!CKR__DV_ROOM(m, memo, (size_t)index + 1)) return false;
-    if (!ckr__dv_pack(m, m->stack[m->n_stack - 1], &v)) return false;
+    if (!CKR__DV_ROOM(m, memo, (size_t)index + 1) ||
+        !ckr__dv_pack(m, m->stack[m->n_stack - 1], &v)) return false;
     while (m->n_memo <= index) m->memo[m->n_memo++] = CKR__DV_ABSENT;
     if (!m->memo[index]) {
         m->memo_count++;
