@@ -21177,8 +21177,8 @@ static CKR__NOINLINE ckr_result ckr__rng_uniform(ckr_rng *r, ckr_dtype t, double
                 if (!unit) f[i] = f[i] * ((float)hi - (float)lo) + (float)lo;
             }
         } else if (unit && (k == CKR_RNG_LLMC || ckr__rng_is_bitgen(k))) {
-            for (uint64_t i = 0; i < n;
-                 i++) f[i] = (float)(ckr_rng_u32(r) >> 8) * 5.9604644775390625e-8f;
+            for (uint64_t i = 0; i < n; i++)
+                f[i] = (float)(ckr_rng_u32(r) >> 8) * 5.9604644775390625e-8f;
         } else {
             return CKR_E_UNSUPPORTED;
         }
@@ -21636,8 +21636,8 @@ static CKR__NOINLINE ckr_result ckr__rng_integers(ckr_rng *r, ckr_dtype t, int64
         ckr__torch_begin(r);
         ckr__torch_modulo(r, wide, lo, range, n, out);
     } else if (k == CKR_RNG_PYTHON) {
-        for (uint64_t i = 0; i < n;
-             i++) out[i] = (int64_t)((uint64_t)lo + ckr__python_below(r, range));
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = (int64_t)((uint64_t)lo + ckr__python_below(r, range));
     } else {
         return CKR_E_UNSUPPORTED;
     }
@@ -23499,8 +23499,8 @@ static void ckr__remap_begin(ckr__remap *m, bool *foreign)
     if (ckr__failed(c) || !use) return;
     const ckr_node *list = ckr_node_get(job->lineage, "streams");
     if (!ckr_node_is_list(list)) ckr__record_bad(m, "streams", "there is no list of them");
-    for (uint64_t i = 0; !ckr__failed(c) && i < list->count;
-         i++) ckr__record_stream(m, list->u.items[i]);
+    for (uint64_t i = 0; !ckr__failed(c) && i < list->count; i++)
+        ckr__record_stream(m, list->u.items[i]);
 }
 
 static void ckr__remap_run(ckr__remap *m)
@@ -25408,8 +25408,8 @@ static bool ckr__same_hyper(const ckr_state *a, const ckr_state *b)
     for (uint64_t i = 0; i < a->n_groups; i++) {
         const ckr_node *x = a->groups[i].hyper, *y = b->groups[i].hyper;
         if (x->count != y->count) return false;
-        for (uint64_t k = 0; k < 2 * x->count;
-             k++) if (x->u.items[k] != y->u.items[k]) return false;
+        for (uint64_t k = 0; k < 2 * x->count; k++)
+            if (x->u.items[k] != y->u.items[k]) return false;
     }
     return true;
 }
@@ -29667,8 +29667,8 @@ static bool ckr__curve_regroup(ckr__ctx *c, ckr__curve *v, const uint64_t *from,
         if (!was) continue;
         to = CKR__NEW_N(c, double, n);
         if (!to) return false;
-        for (uint64_t i = 0; i < n;
-             i++) to[i] = from[i] == CKR__GROUPS_NONE ? was[0] : was[from[i]];
+        for (uint64_t i = 0; i < n; i++)
+            to[i] = from[i] == CKR__GROUPS_NONE ? was[0] : was[from[i]];
         *arrays[k] = to;
     }
     if (!v->n_children) return true;
@@ -29768,8 +29768,8 @@ static ckr_result ckr__decide_new_schedule(ckr__decide *d)
             s->position = (int64_t)start;
             ckr__sched_stand(s, d->done);
         }
-        for (uint64_t i = 0; i < s->n_lanes;
-             i++) {         /* Nanotron's LR is its groups'            */
+        /* Nanotron's LR is its groups' */
+        for (uint64_t i = 0; i < s->n_lanes; i++) {
             if (s->curve && s->curve->kind == CKR__CV_NANOTRON && !ckr_node_get(s->params, "lr"))
                 ckr_node_f64(ckr_node_get(s->params, "learning_rate"), &s->lanes[i].base);
             if (i < n && s->lanes[i].base != bases[i]) d->asked_lr = true;
@@ -31746,8 +31746,8 @@ static ckr_result ckr__plan_trust(ckr_plan *p, ckr__ctx *c)
                                    block < CKR__BLOCK ? block : CKR__BLOCK);
     x.crew.aside = true;
     if (r == CKR_OK) r = ckr__trust_all(&x, use, &differ);
-    for (uint64_t i = 0; differ && i < s->n_tensors;
-         i++)       /* one by one, where any differ       */
+    /* one by one, where any differ */
+    for (uint64_t i = 0; differ && i < s->n_tensors; i++)
         for (uint32_t k = 0; use[i] && k < s->tensors[i]->n_pieces && r == CKR_OK; k++) {
             const ckr_tensor *t = s->tensors[i];
             r = ckr__replica_differs(c, &x.crew, t, k, &n);
@@ -32041,8 +32041,8 @@ static ckr_result ckr__temp_plan(ckr__write *w)
 static void ckr__temp_remove(ckr__write *w)
 {
     ckr_io *io = &w->c->env.io;
-    for (uint64_t i = 0; i < w->files.n;
-         i++) io->path_fn(io->user, CKR_PATH_REMOVE, w->files.list[i], NULL);
+    for (uint64_t i = 0; i < w->files.n; i++)
+        io->path_fn(io->user, CKR_PATH_REMOVE, w->files.list[i], NULL);
     for (uint64_t i = w->dirs.n; i > 0; i--)
         io->path_fn(io->user, CKR_PATH_RMDIR, w->dirs.list[i - 1], NULL);
 }
@@ -33196,8 +33196,8 @@ static ckr_result ckr__check_members(ckr__checker *k)
     ckr__crew crew = CKR_ZERO;
     ckr_result r = sliced && ckr__files_borrow(&k->c, from) ? CKR_OK : k->c.err->code;
     j.c = &k->c;
-    for (uint64_t i = 0; i < from->n_slices && r == CKR_OK;
-         i++) sliced[from->slices[i].file] = true;
+    for (uint64_t i = 0; i < from->n_slices && r == CKR_OK; i++)
+        sliced[from->slices[i].file] = true;
     for (uint32_t n = 0; n < from->n_files && r == CKR_OK; n++)
         if (!sliced[n]) r = ckr__crc_collect(k, &j, n, 0, k->c.files[n].size);
     for (uint64_t i = 0; i < from->n_slices && r == CKR_OK; i++)
@@ -34687,8 +34687,8 @@ static ckr_result ckr__load_done(ckr__load *l)
     for (uint64_t i = 0; l->padding && i < l->n_held && !ckr__failed(l->c); i++)
         for (const ckr__held *h = l->held[i]; h;
              h = h->next) if (h->wide) ckr__tensor_check(l->c, h->wide);
-    for (uint64_t i = 0; l->n_order && i < l->s->n_tensors;
-         i++) ckr__load_order(l, l->s->tensors[i]);
+    for (uint64_t i = 0; l->n_order && i < l->s->n_tensors; i++)
+        ckr__load_order(l, l->s->tensors[i]);
     if (l->n_order && !ckr__failed(l->c)) l->s->tensors = l->order;
     ckr__map_free(&l->names);
     return l->c->err->code;
@@ -35155,8 +35155,8 @@ static ckr_node *ckr__mesh_tensor(const ckr__dist_out *w, bool flat)
     const uint64_t n = ckr__mesh_size(w->mesh);
     uint8_t *raw = CKR__NEW_N(w->c, uint8_t, 4 * n);
     const ckr_node *t;
-    for (uint64_t i = 0; raw && i < n;
-         i++) ckr__store_u32(raw + 4 * i, (uint32_t)w->mesh->ranks[i]);
+    for (uint64_t i = 0; raw && i < n; i++)
+        ckr__store_u32(raw + 4 * i, (uint32_t)w->mesh->ranks[i]);
     t = raw ? ckr__rng_array(w->c, CKR_NODE_TENSOR, NULL, CKR_DTYPE_I32, NULL, raw, n) : NULL;
     if (!t) return NULL;
     ckr_view v = *t->u.view;
@@ -35333,8 +35333,8 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
     int64_t stride[CKR_MAX_DIMS];
     bool strided = false;
     if (!local) return NULL;
-    for (uint32_t k = 0; k < w->mesh->n_dims;
-         k++) if (places[k].kind == CKR_PLACE_STRIDED) strided = true;
+    for (uint32_t k = 0; k < w->mesh->n_dims; k++)
+        if (places[k].kind == CKR_PLACE_STRIDED) strided = true;
     ckr__strides(n_dims, shape, stride);
     strides = ckr__ints_node(c, CKR_NODE_TUPLE, n_dims, stride);
     dtype = ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(local->u.entry->dtype));
@@ -43785,8 +43785,8 @@ static ckr_node *ckr__tn_model(ckr__fileset *k, ckr_state *s)
         ckr__rankfile *f = k->files[1][i];
         if (f->at[CKR__N] == newest && !ckr__starts(f->name, "adapter")) {
             if (ckr__fileset_load(k, f, &s->format) != CKR_OK) return NULL;
-            for (uint64_t m = 0; m < ckr__dict_n(f->root);
-                 m++) ckr__node_take(k->c, model, f->root, m);
+            for (uint64_t m = 0; m < ckr__dict_n(f->root); m++)
+                ckr__node_take(k->c, model, f->root, m);
         } else {
             ckr__leave(k->c, s, f->rel, NULL, NULL);
         }
@@ -52283,8 +52283,8 @@ static ckr_result ckr__dr_read(ckr__dt *t, const ckr_open_desc *desc, const ckr_
     of.keep = &t->keep;
     of.tensor_fn = ckr__dr_made;
     of.user = &x;
-    for (uint64_t i = 1; i < t->d->n_files;
-         i++) of.mixed |= t->d->files[i].rank != t->d->files[0].rank;
+    for (uint64_t i = 1; i < t->d->n_files; i++)
+        of.mixed |= t->d->files[i].rank != t->d->files[0].rank;
     ckr_result r = ckr__script_read(&of);
     ckr__map_free(&x.leaves);
     if (r != CKR_OK) return r;
@@ -52352,8 +52352,8 @@ static ckr__dt *ckr__dt_load(ckr__dcp *d, ckr_state *s, bool *sealed)
     t->objects = CKR__NEW_N(c, ckr_node *, d->n_items);
     s->format = CKR_FORMAT_DCP;
     s->_kept->data = t;
-    for (uint64_t i = 0; i < d->n_files && !*sealed;
-         i++)       /* these can be listed, not read       */
+    /* these can be listed, not read */
+    for (uint64_t i = 0; i < d->n_files && !*sealed; i++)
         if (d->files[i].transform) {
             ckr__say(c, ckr_item_name(CKR_ITEM_DCP_TRANSFORM), CKR_LOST, d->files[i].name,
                      d->files[i].transform, NULL,
@@ -53418,8 +53418,8 @@ static void ckr__te_run(ckr__de *x)
 static void ckr__de_run(ckr__de *x)
 {
     if (ckr__dcp_out_init(&x->w, x->c, x->out, x->ranks, "") != CKR_OK) return;
-    for (uint64_t i = 0; x->dt && i < x->dt->n_items;
-         i++)      /* objects are as they were           */
+    /* objects are as they were */
+    for (uint64_t i = 0; x->dt && i < x->dt->n_items; i++)
         if (x->dt->objects[i])
             ckr__te_object(x, &x->dt->d->items[i], x->dt->objects[i]);
     ckr__de_tensors(x);
@@ -54565,8 +54565,8 @@ static ckr_result ckr__mg_list(ckr__mg *r)
 {
     ckr__fileset *k = &r->ranks;
     ckr__fileset_scan(k, false);
-    for (uint64_t i = 0; i < k->n_files[0];
-         i++) ckr__leave(r->c, r->s, k->files[0][i]->rel, NULL, NULL);
+    for (uint64_t i = 0; i < k->n_files[0]; i++)
+        ckr__leave(r->c, r->s, k->files[0][i]->rel, NULL, NULL);
     for (uint64_t i = 0; i < k->n_files[CKR__MG_RANK] && !ckr__failed(r->c); i++) {
         ckr__rankfile *x = k->files[CKR__MG_RANK][i];
         ckr__mg_file *f = CKR__NEW(r->c, ckr__mg_file);
@@ -60184,8 +60184,8 @@ static ckr_result ckr__open(ckr_ckpt *k, const char *path, const ckr_open_desc *
     ckr_result r = ckr__recognise(c, path, desc ? desc->dialect : NULL, &d, &k->dir);
     if (r == CKR_OK) r = ckr__side_load(c, k->dir, &k->side);
     if (r == CKR_OK) r = ckr__state_read(k, d, desc);
-    for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK;
-         i++) r = ckr__tensor_check(c, s->tensors[i]);
+    for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++)
+        r = ckr__tensor_check(c, s->tensors[i]);
     if (r == CKR_OK && s->n_parts)
         r = ckr__say(c, "CKR_W_PART", CKR_LOST, k->path, NULL,
                      ckr__printf(c, "%llu tensors", (unsigned long long)s->n_parts),
@@ -60595,8 +60595,8 @@ static void ckr__write_sum(const ckr__write *w, uint64_t i, bool written, uint64
 {
     sum[0] = sum[1] = 0;
     for (uint32_t n = 0; n < w->crew.n; n++)
-        for (uint32_t k = 0; k < 2;
-             k++) sum[k] += written ? w->seen[n][i][k] : w->crew.lanes[n].sums[i][k];
+        for (uint32_t k = 0; k < 2; k++)
+            sum[k] += written ? w->seen[n][i][k] : w->crew.lanes[n].sums[i][k];
 }
 
 /* Where a tensor's bytes are and how they are taken, as a key: the same for those of one storage
