@@ -27,7 +27,7 @@ static void fuzz_use(const ckr_env *env, const ckr_topology *to)
     ckr_target t = CKR_ZERO;
     ckr_ckpt *c = NULL;
     ckr_plan *p = NULL;
-    ckr_report report;
+    ckr_report *report = NULL;
     ckr_error e;
     uint8_t total[16];
     t.mode = CKR_MODE_CONTINUE;
@@ -37,7 +37,7 @@ static void fuzz_use(const ckr_env *env, const ckr_topology *to)
     if (ckr_ckpt_open("/w/in", &desc, &c, &e) == CKR_OK) {
         ckr_plan_create(c, &t, 0, &p, &e);
         ckr_ckpt_digest(c, NULL, total, &e);
-        if (ckr_ckpt_check(c, &report, &e) == CKR_OK) ckr_report_free(&report);
+        if (ckr_ckpt_check(c, &report, &e) == CKR_OK) ckr_report_free(report);
     } else if (e.code == CKR_OK || !e.text[0]) {
         abort();
     }
