@@ -1700,8 +1700,8 @@ static double ckr__fma(double a, double b, double c)
     const double a1 = split * a - (split * a - a), b1 = split * b - (split * b - b);
     const double a0 = a - a1, b0 = b - b1, high = a * b;
     const double low = ((a1 * b1 - high) + a1 * b0 + a0 * b1) + a0 * b0;
-    double rest, top, sum = ckr__sum(c, low, &rest);
-    top = ckr__sum(high, sum, &sum);
+    double rest, sum = ckr__sum(c, low, &rest);
+    double top = ckr__sum(high, sum, &sum);
     return top + ckr__sum_odd(rest, sum);
 }
 
@@ -1821,25 +1821,25 @@ typedef struct ckr__fraction { ckr__big r, s, low, high; bool even; } ckr__fract
 
 static int ckr__fraction_of(ckr__fraction *f, double v, bool shortest)
 {
-    uint64_t bits, m;
-    int e, k, top = 63;
-    uint32_t up, down, wide;
+    uint64_t bits;
+    int top = 63;
+    uint32_t wide;
     memcpy(&bits, &v, 8);
-    m = bits & (((uint64_t)1 << 52) - 1);
-    e = (int)(bits >> 52 & 2047);
+    uint64_t m = bits & (((uint64_t)1 << 52) - 1);
+    int e = (int)(bits >> 52 & 2047);
     wide = m == 0 && e > 1;                    /* below a power of two the gap is half as wide */
     if (e) m |= (uint64_t)1 << 52;
     else e = 1;
     e -= 1075;
     f->even = (m & 1) == 0;
-    up = e > 0 ? (uint32_t)e : 0;
-    down = e < 0 ? (uint32_t)-e : 0;
+    uint32_t up = e > 0 ? (uint32_t)e : 0;
+    uint32_t down = e < 0 ? (uint32_t)-e : 0;
     while (!(m >> top)) top--;
     ckr__big_set(&f->r, m, up + 1 + wide);
     ckr__big_set(&f->s, 1, down + 1 + wide);
     ckr__big_set(&f->low, 1, up);
     ckr__big_set(&f->high, 1, up + wide);
-    k = (top + e) * 30103;                     /* log10 of 2, and never more than log10 of v */
+    int k = (top + e) * 30103;                     /* log10 of 2, and never more than log10 of v */
     k = k < 0 ? -((-k + 99999) / 100000) - 1 : k / 100000 - 1;
     if (k > 0) ckr__big_pow10(&f->s, (uint32_t)k);
     if (k < 0) ckr__big_pow10(&f->r, (uint32_t)-k);
@@ -1867,7 +1867,7 @@ static int ckr__shortest(double v, char digits[CKR__DIGITS])
 {
     ckr__fraction f;
     const int k = ckr__fraction_of(&f, v, true);
-    int n = 0, low, high, half;
+    int n = 0, low, high;
     do {
         digits[n++] = (char)('0' + ckr__fraction_digit(&f));
         ckr__big_mul(&f.low, 10, 0);
@@ -1875,7 +1875,7 @@ static int ckr__shortest(double v, char digits[CKR__DIGITS])
         low = ckr__big_cmp(&f.r, &f.low) < f.even;
         high = ckr__big_cmp_sum(&f.r, &f.high, &f.s) > -(int)f.even;
     } while (!low && !high);
-    half = ckr__big_cmp_sum(&f.r, &f.r, &f.s);
+    int half = ckr__big_cmp_sum(&f.r, &f.r, &f.s);
     if (high && (!low || half > 0 || (half == 0 && digits[n - 1] % 2))) digits[n - 1]++;
     digits[n] = 0;
     return k;
@@ -1886,14 +1886,14 @@ static int ckr__shortest(double v, char digits[CKR__DIGITS])
 static int ckr__digits_of(double v, int n, bool places, char digits[CKR__DIGITS])
 {
     ckr__fraction f;
-    int k = ckr__fraction_of(&f, v, false), i, half;
+    int k = ckr__fraction_of(&f, v, false), i;
     digits[0] = 0;
     if (places) n += k;
     if (n < 0) return k;
     if (n > CKR__DIGITS - 2) n = CKR__DIGITS - 2;
     for (i = 0; i < n; i++) digits[i] = (char)('0' + ckr__fraction_digit(&f));
     digits[n] = 0;
-    half = ckr__big_cmp_sum(&f.r, &f.r, &f.s);
+    int half = ckr__big_cmp_sum(&f.r, &f.r, &f.s);
     if (half < 0 || (half == 0 && (n == 0 || digits[n - 1] % 2 == 0))) return k;
     for (i = n; i > 0 && digits[i - 1] == '9'; i--) digits[i - 1] = '0';
     if (i > 0) {
@@ -1911,7 +1911,7 @@ static int ckr__digits_of(double v, int n, bool places, char digits[CKR__DIGITS]
 /* num / den as a double; both are above 0 and are used up. */
 static double ckr__big_ratio(ckr__big *num, ckr__big *den)
 {
-    int e = (int)ckr__big_bits(num) - (int)ckr__big_bits(den), n, half;
+    int e = (int)ckr__big_bits(num) - (int)ckr__big_bits(den);
     uint64_t q = 0;
     double v;
     if (e > 0) ckr__big_shift(den, (uint32_t)e);
@@ -1920,7 +1920,7 @@ static double ckr__big_ratio(ckr__big *num, ckr__big *den)
         ckr__big_shift(num, 1);
         e--;
     }
-    n = e >= -1022 ? 53 : e + 1075;            /* bits that a double has for it */
+    int n = e >= -1022 ? 53 : e + 1075;            /* bits that a double has for it */
     for (int i = 0; i < n; i++) {
         q <<= 1;
         if (ckr__big_cmp(num, den) >= 0) {
@@ -1929,7 +1929,7 @@ static double ckr__big_ratio(ckr__big *num, ckr__big *den)
         }
         ckr__big_shift(num, 1);
     }
-    half = n < 0 ? -1 : ckr__big_cmp(num, den);
+    int half = n < 0 ? -1 : ckr__big_cmp(num, den);
     if (half > 0 || (half == 0 && (q & 1))) q++;
     if (e >= -1022) q += (uint64_t)(e + 1022) << 52;      /* a carry goes on into the exponent */
     if (e > 1023 || q > CKR__INF_BITS) q = CKR__INF_BITS;
@@ -1961,9 +1961,9 @@ static size_t ckr__read_word(const char *s, size_t n, double *out)
 {
     static const char *const words[] = { "infinity", "inf", "nan" };
     const uint64_t nan_bits = (uint64_t)0x7ff8 << 48;
-    size_t i, k, len;
-    for (i = 0; i < 3; i++) {
-        len = strlen(words[i]);
+    size_t k;
+    for (size_t i = 0; i < 3; i++) {
+        size_t len = strlen(words[i]);
         for (k = 0; k < len && k < n && (s[k] | 32) == words[i][k]; k++) {}
         if (k < len) continue;
         *out = HUGE_VAL;
@@ -1982,7 +1982,7 @@ static size_t ckr__read_double(const char *s, size_t n, double *out)
     int64_t k = 0, e = 0;
     size_t i = 0, after, any = 0;
     const bool minus = n && s[0] == '-';
-    bool point = false, more = false, below;
+    bool point = false, more = false;
     double v;
     if (n && (s[0] == '-' || s[0] == '+')) i++;
     if ((after = ckr__read_word(s + i, n - i, &v)) != 0) {
@@ -2001,7 +2001,7 @@ static size_t ckr__read_double(const char *s, size_t n, double *out)
     if (!any) return 0;
     after = i;
     if (i < n && (s[i] | 32) == 'e') {
-        below = i + 1 < n && s[i + 1] == '-';
+        bool below = i + 1 < n && s[i + 1] == '-';
         i += below || (i + 1 < n && s[i + 1] == '+') ? 2 : 1;
         for (; i < n && s[i] >= '0' && s[i] <= '9'; after = ++i)
             if (e < 100000000) e = e * 10 + (s[i] - '0');
@@ -2431,7 +2431,7 @@ static void ckr__heap_free(ckr__ctx *c, void *p, size_t size)
 static ckr__chunk *ckr__arena_chunk(ckr__ctx *c, size_t size)
 {
     const size_t head = (sizeof(ckr__chunk) + 15) & ~(size_t)15;
-    ckr__chunk *k = c->chunks, *made;
+    ckr__chunk *k = c->chunks;
     size_t want = k ? k->size * 2 : CKR__ARENA_CHUNK;
     if (k && size <= k->size - k->used) return k;
     if (want > ((size_t)4 << 20)) want = (size_t)4 << 20;
@@ -2444,7 +2444,7 @@ static ckr__chunk *ckr__arena_chunk(ckr__ctx *c, size_t size)
                   (unsigned long long)c->limits.max_arena_bytes);
         return NULL;
     }
-    made = (ckr__chunk *)ckr__heap_alloc(c, want);
+    ckr__chunk *made = (ckr__chunk *)ckr__heap_alloc(c, want);
     if (!made) return NULL;
     made->size = want;
     made->used = head;
@@ -2574,11 +2574,11 @@ typedef struct ckr__buf { ckr__ctx *c; uint8_t *data; size_t size, cap; bool fai
 static bool ckr__heap_grow(ckr__ctx *c, void *array, size_t *cap, size_t need, size_t size)
 {
     size_t n = *cap ? *cap : need > 64 ? need : 64;
-    void *old, *p;
+    void *old;
     if (need <= *cap) return true;
     while (n < need) n *= 2;
     if (n > SIZE_MAX / 2 / size) return ckr__nomem(c) != NULL;
-    p = ckr__heap_alloc(c, n * size);
+    void *p = ckr__heap_alloc(c, n * size);
     if (!p) return false;
     memcpy(&old, array, sizeof old);
     if (*cap) memcpy(p, old, *cap * size);
@@ -2757,22 +2757,22 @@ static void ckr__map_free(ckr__map *m)
 /* Bottom-up merge sort of pointers: stable, no recursion, n log n on any input. */
 static bool ckr__sort(ckr__ctx *c, void **items, size_t n, int (*cmp)(const void *, const void *))
 {
-    void **tmp, **src = items, **dst, **swap;
-    size_t mid, end, bytes;
+    void **tmp, **src = items;
+    size_t end, bytes;
     if (n < 2) return true;
     if (!ckr__mul_size(n, sizeof *tmp, &bytes)) return ckr__nomem(c) != NULL;
     tmp = (void **)ckr__heap_alloc(c, bytes);
     if (!tmp) return false;
-    dst = tmp;
+    void **dst = tmp;
     for (size_t w = 1; w < n; w *= 2) {
         for (size_t i = 0; i < n; i = end) {
             size_t a = i;
-            mid = n - i > w ? i + w : n;
+            size_t mid = n - i > w ? i + w : n;
             end = n - mid > w ? mid + w : n;
             for (size_t b = mid, k = i; k < end; k++)
                 dst[k] = a < mid && (b >= end || cmp(src[a], src[b]) <= 0) ? src[a++] : src[b++];
         }
-        swap = src;
+        void **swap = src;
         src = dst;
         dst = swap;
     }
@@ -3621,7 +3621,6 @@ static const char *ckr__path_in(ckr__ctx *c, const char *path)
 #if defined(_WIN32)
     const size_t n = strlen(path);
     char *out, *p;
-    bool drive;
     if (c->env.io.open_fn != ckr__os_open) return path;
     p = out = (char *)ckr__arena_raw(c, n + 1);
     if (!p) return NULL;
@@ -3631,7 +3630,7 @@ static const char *ckr__path_in(ckr__ctx *c, const char *path)
         out += 6;
         *out = '/';
     } else if (!strncmp(out, "//?/", 4)) out += 4;
-    drive = ((out[0] | 32) >= 'a' && (out[0] | 32) <= 'z') && out[1] == ':';
+    bool drive = ((out[0] | 32) >= 'a' && (out[0] | 32) <= 'z') && out[1] == ':';
     if (!drive || out[2] == '/') return out;
     return ckr__printf(c, "%.2s.%s%s", out, out[2] ? "/" : "", out + 2);
 #else
@@ -4598,8 +4597,8 @@ static uint32_t ckr__crc32(uint32_t crc, const void *bytes, size_t n)
 /* Product of two polynomials modulo P, reflected: bit 31 is x^0. */
 static uint32_t ckr__crc_mul(uint32_t a, uint32_t b)
 {
-    uint32_t product = 0, bit;
-    for (bit = 0x80000000u; bit; bit >>= 1) {
+    uint32_t product = 0;
+    for (uint32_t bit = 0x80000000u; bit; bit >>= 1) {
         if (a & bit) product ^= b;
         b = b & 1 ? b >> 1 ^ 0xedb88320u : b >> 1;
     }
@@ -4941,11 +4940,11 @@ static void ckr__sha256_init(ckr__sha256 *s)
 static void ckr__sha256_update(ckr__sha256 *s, const void *bytes, size_t n)
 {
     const uint8_t *p = (const uint8_t *)bytes;
-    size_t have = (size_t)(s->n & 63), take;
+    size_t have = (size_t)(s->n & 63);
     if (!n) return;
     s->n += n;
     if (have) {
-        take = n < 64 - have ? n : 64 - have;
+        size_t take = n < 64 - have ? n : 64 - have;
         memcpy(s->part + have, p, take);
         p += take;
         n -= take;
@@ -4982,10 +4981,10 @@ static bool ckr__text_is(const char *s, size_t n, const char *what)
 /* Length of the UTF-8 sequence at p (RFC 3629: nothing overlong, no surrogate), 0: none. */
 static size_t ckr__utf8_len(const uint8_t *p, const uint8_t *end)
 {
-    size_t left = (size_t)(end - p), n;
+    size_t left = (size_t)(end - p);
     if (left == 0) return 0;
     if (p[0] < 0x80) return 1;
-    n = p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
+    size_t n = p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : p[0] < 0xf5 ? 4 : 0;
     if (n == 0 || left < n) return 0;
     for (size_t i = 1; i < n; i++)
         if ((p[i] & 0xc0) != 0x80) return 0;
@@ -5013,8 +5012,7 @@ static size_t ckr__utf8_put(char *dst, uint32_t cp)
 {
     static const uint8_t head[] = { 0, 0, 0xc0, 0xe0, 0xf0 };
     const size_t n = cp < 0x80 ? 1 : cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
-    size_t i;
-    for (i = n - 1; i > 0; i--, cp >>= 6) dst[i] = (char)(0x80 | (cp & 0x3f));
+    for (size_t i = n - 1; i > 0; i--, cp >>= 6) dst[i] = (char)(0x80 | (cp & 0x3f));
     dst[0] = (char)(head[n] | cp);
     return n;
 }
@@ -5157,11 +5155,11 @@ static void ckr__put_double(ckr__buf *b, double v, bool yaml)
     char d[CKR__DIGITS] = "0", text[64];       /* 17 digits, 16 zeros and an exponent at most */
     ckr__sink o = { text, sizeof text, 0 };
     const bool number = fabs(v) <= DBL_MAX;
-    int k = 1, n;
+    int k = 1;
     if (v == v && signbit(v)) ckr__buf_u8(b, '-');
     v = fabs(v);
     if (number && v > 0) k = ckr__shortest(v, d);
-    n = (int)strlen(d);
+    int n = (int)strlen(d);
     if (v != v) ckr__buf_str(b, yaml ? ".nan" : "NaN");
     else if (!number) ckr__buf_str(b, yaml ? ".inf" : "Infinity");
     else if (k > 16 || k < -3) ckr__put_scaled(&o, d, k, yaml);    /* repr: 1e16 on, below 1e-4 */
@@ -5510,11 +5508,11 @@ static const uint8_t *ckr__json_plain(const uint8_t *p, const uint8_t *end)
 {
     const uint64_t one = 0x0101010101010101u, top = 0x8080808080808080u;
     while (end - p >= 8) {
-        uint64_t x, quote, slash, hit;
+        uint64_t x, slash;
         memcpy(&x, p, 8);
-        quote = x ^ one * '"';
+        uint64_t quote = x ^ one * '"';
         slash = x ^ one * '\\';
-        hit = (x | (x - one * 0x20) | (quote - one) | (slash - one)) & top;
+        uint64_t hit = (x | (x - one * 0x20) | (quote - one) | (slash - one)) & top;
         if (hit) {
             if (ckr__host_big_endian()) break;
             for (; !(hit & 0x80); hit >>= 8) p++;
@@ -5803,13 +5801,13 @@ CKR__COLD
 
 static void ckr__json_put_str(ckr__buf *b, const char *s, uint64_t n)
 {
-    const uint8_t *p = (const uint8_t *)s, *end = p + n, *q;
+    const uint8_t *p = (const uint8_t *)s, *end = p + n;
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
     ckr__buf_u8(b, '"');
     while (p < end) {
         const char *e;
         size_t len;
-        q = ckr__json_plain(p, end);
+        const uint8_t *q = ckr__json_plain(p, end);
         e = (const char *)memchr(p, 0x7f, (size_t)(q - p));       /* Python escapes it too */
         if (e) q = (const uint8_t *)e;
         ckr__buf_put(b, p, (size_t)(q - p));
@@ -6171,7 +6169,6 @@ static size_t ckr__yaml_digits(const char *s, size_t min, size_t max)
 static bool ckr__yaml_is_int(const char *s)
 {
     static const char digits[] = "0123456789_";
-    size_t n;
     s += *s == '-' || *s == '+';
     if (*s == '0') {
         if (!s[1]) return true;
@@ -6180,7 +6177,7 @@ static bool ckr__yaml_is_int(const char *s)
         return !s[1 + strspn(s + 1, "01234567_")];
     }
     if (*s < '1' || *s > '9') return false;
-    n = strspn(s, digits);
+    size_t n = strspn(s, digits);
     return !s[n] || (ckr__yaml_sixty(s + n) && !s[n + ckr__yaml_sixty(s + n)]);
 }
 
@@ -6188,13 +6185,12 @@ static bool ckr__yaml_is_float(const char *s, size_t len)
 {
     static const char digits[] = "0123456789_";
     bool sign = *s == '-' || *s == '+';
-    size_t n;
     if (ckr__word_is(".inf .Inf .INF", s + sign, len - sign)) return true;
     if (ckr__word_is(".nan .NaN .NAN", s, len)) return true;
     s += sign;
     if (*s >= '0' && *s <= '9') {
         s += strspn(s, digits);
-        n = ckr__yaml_sixty(s);
+        size_t n = ckr__yaml_sixty(s);
         if (s[n] != '.') return false;
         s += n + 1;
         s += strspn(s, digits);
@@ -6211,18 +6207,18 @@ static bool ckr__yaml_is_float(const char *s, size_t len)
 /* 2001-12-14, 2001-12-14t21:59:43.10-05:00, 2001-12-14 21:59:43.10 -5 */
 static bool ckr__yaml_is_time(const char *s)
 {
-    size_t y = ckr__yaml_digits(s, 4, 4), m, d, h;
+    size_t y = ckr__yaml_digits(s, 4, 4);
     if (!y || s[4] != '-') return false;
     s += 5;
-    m = ckr__yaml_digits(s, 1, 2);
+    size_t m = ckr__yaml_digits(s, 1, 2);
     if (!m || s[m] != '-') return false;
     s += m + 1;
-    d = ckr__yaml_digits(s, 1, 2);
+    size_t d = ckr__yaml_digits(s, 1, 2);
     s += d;
     if (!*s) return m == 2 && d == 2;
     if (!d || !(*s == 'T' || *s == 't' || *s == ' ' || *s == '\t')) return false;
     s += *s == 'T' || *s == 't' ? 1 : strspn(s, " \t");
-    h = ckr__yaml_digits(s, 1, 2);
+    size_t h = ckr__yaml_digits(s, 1, 2);
     if (!h || s[h] != ':' || !ckr__yaml_digits(s + h + 1, 2, 2) || s[h + 3] != ':' ||
         !ckr__yaml_digits(s + h + 4, 2, 2)) return false;
     s += h + 6;
@@ -6324,7 +6320,6 @@ static ckr_node *ckr__yaml_scalar(ckr__yaml *y, bool plain, const ckr__yaml_prop
             { "!!float", CKR__YAML_FLOAT }
     };
     ckr__yaml_type type = CKR__YAML_STR;
-    ckr_node *n;
     const char *s;
     size_t i, k = y->text.size;
     ckr__buf_u8(&y->text, 0);
@@ -6355,7 +6350,7 @@ static ckr_node *ckr__yaml_scalar(ckr__yaml *y, bool plain, const ckr__yaml_prop
     case CKR__YAML_STR:
     case CKR__YAML_TIME: break;
     }
-    n = ckr__node_text(y->c, CKR_NODE_STR, s, k);
+    ckr_node *n = ckr__node_text(y->c, CKR_NODE_STR, s, k);
     if (n && type == CKR__YAML_TIME) n->_flags = CKR__YAML_TIMESTAMP;
     return n;
 }
@@ -6399,10 +6394,10 @@ static void ckr__yaml_plain_line(ckr__yaml *y, bool flow)
 static void ckr__yaml_plain_more(ckr__yaml *y, bool flow, size_t indent)
 {
     for (;;) {
-        const uint8_t *p = y->p, *line = y->line, *at;
+        const uint8_t *p = y->p, *line = y->line;
         size_t size = y->text.size;
         ckr__yaml_fold(y, false);
-        at = y->p;
+        const uint8_t *at = y->p;
         if (y->line != line && !ckr__yaml_over(y) && *at != '#' &&
             (flow || ckr__yaml_column(y) >= indent))
             ckr__yaml_plain_line(y, flow);
@@ -6539,11 +6534,11 @@ static ckr_result ckr__yaml_block_scalar(ckr__yaml *y, size_t parent)
     }
     while (ckr__yaml_column(y) == indent && y->p < y->end) {
         const uint8_t *first = y->p;
-        bool flush = *first != ' ' && *first != '\t', ended;
+        bool flush = *first != ' ' && *first != '\t';
         for (size_t i = 0; i < breaks; i++) ckr__buf_u8(&y->text, '\n');
         while (y->p < y->end && !ckr__yaml_is_break(*y->p)) y->p++;
         ckr__buf_put(&y->text, first, (size_t)(y->p - first));
-        ended = y->p < y->end;
+        bool ended = y->p < y->end;
         if (ended) ckr__yaml_break(y);
         breaks = ckr__yaml_block_breaks(y, indent);
         if (ckr__yaml_column(y) != indent || y->p >= y->end) {
@@ -6622,7 +6617,7 @@ static ckr_result ckr__yaml_inline(ckr__yaml *y, bool flow, bool key, size_t ind
                                    const ckr__yaml_props *props,
                                    ckr_node **out, bool *simple)
 {
-    const uint8_t *at = y->p, *line = y->line, *end;
+    const uint8_t *at = y->p, *line = y->line;
     uint64_t i;
     bool quoted = ckr__yaml_at(y, 0) == '"' || ckr__yaml_at(y, 0) == '\'';
     ckr_result r = CKR_OK;
@@ -6630,7 +6625,7 @@ static ckr_result ckr__yaml_inline(ckr__yaml *y, bool flow, bool key, size_t ind
     if (ckr__yaml_at(y, 0) == '*') {
         if (props->anchor || props->tag)
             return ckr__yaml_fail(y, CKR_ITEM_YAML_SYNTAX, at, "an alias with an anchor or a tag");
-        end = ckr__yaml_name(y, at + 1);
+        const uint8_t *end = ckr__yaml_name(y, at + 1);
         if (!ckr__map_find(&y->anchors, (const char *)at + 1, (size_t)(end - at - 1), &i))
             return ckr__yaml_fail(y, CKR_ITEM_YAML_ALIAS, at,
                                   "no finished node has the anchor of this alias");
@@ -6859,10 +6854,10 @@ static ckr_result ckr__yaml_block_node(ckr__yaml *y, ckr_node **out)
     const ckr__yaml_frame *f = CKR__TOP(ckr__yaml_frame, y->stack);
     const size_t min = f ? f->indent + 1 : 0;
     const bool under_key = f && f->map;
-    bool block, outer = false, entry;
+    bool outer = false;
     ckr__yaml_props props = CKR_ZERO;
     ckr__yaml_next(y);
-    block = y->fresh || y->compact;
+    bool block = y->fresh || y->compact;
     size_t column = ckr__yaml_column(y);
     if (!ckr__yaml_over(y) && (!y->fresh || column >= min)) {
         const uint8_t *line = y->line;
@@ -6874,7 +6869,7 @@ static ckr_result ckr__yaml_block_node(ckr__yaml *y, ckr_node **out)
             column = ckr__yaml_column(y);
         }
     }
-    entry = ckr__yaml_indicator(y, '-');
+    bool entry = ckr__yaml_indicator(y, '-');
     if (ckr__yaml_over(y) || (y->fresh && column < min &&
                               !(entry && under_key && column + 1 == min)))
         return ckr__yaml_null(y, &props, out);
@@ -6919,7 +6914,7 @@ static ckr_result ckr__yaml_flow_after(ckr__yaml *y, ckr_node **value)
 static ckr_result ckr__yaml_block_after(ckr__yaml *y, ckr_node **value)
 {
     const ckr__yaml_frame *f = CKR__TOP(ckr__yaml_frame, y->stack);
-    bool entry, map = f->map;
+    bool map = f->map;
     ckr__yaml_next(y);
     size_t column = ckr__yaml_column(y);
     if (ckr__yaml_over(y) || (y->fresh && column < f->indent)) return ckr__yaml_pop(y, value);
@@ -6927,7 +6922,7 @@ static ckr_result ckr__yaml_block_after(ckr__yaml *y, ckr_node **value)
         return ckr__yaml_syntax(y, "expected the end of the line");
     if (column > f->indent)
         return ckr__yaml_syntax(y, "indented deeper than its neighbours");
-    entry = ckr__yaml_indicator(y, '-');
+    bool entry = ckr__yaml_indicator(y, '-');
     if (entry && map)
         return ckr__yaml_syntax(y, "found '-', expected a key");
     if (!entry && !map) {
@@ -7167,9 +7162,9 @@ typedef struct ckr__yaml_edit { const char *pointer; ckr_node *value; } ckr__yam
 static bool ckr__yaml_find(const ckr__buf *b, const char *pointer, size_t *from, size_t *to)
 {
     const char *s = (const char *)b->data, *key = pointer + 1;
-    size_t at, end, k, n = strcspn(key, "/"), indent = 0, least = 0;
+    size_t end, k, n = strcspn(key, "/"), indent = 0, least = 0;
     bool fresh = false, quoted;        /* the first line inside a block tells its indentation */
-    for (at = 0; at < b->size; at = end + 1) {
+    for (size_t at = 0; at < b->size; at = end + 1) {
         const char *eol = (const char *)memchr(s + at, '\n', b->size - at);
         end = eol ? (size_t)(eol - s) : b->size;
         for (k = at; k < end && s[k] == ' '; k++) {}
@@ -7226,9 +7221,7 @@ static bool ckr__yaml_edit_lines(ckr__buf *text, const ckr__yaml_edit *edits, ui
     ckr__ctx *c = text->c;
     ckr_node *root = NULL;
     size_t from, to;
-    uint64_t i;
-    ckr_result r;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const char *value = ckr__yaml_plain(c, edits[i].value);
         ckr__buf out = CKR_ZERO;
         out.c = c;
@@ -7240,9 +7233,9 @@ static bool ckr__yaml_edit_lines(ckr__buf *text, const ckr__yaml_edit *edits, ui
         *text = out;
     }
     if (!n || text->failed) return !text->failed;
-    r = ckr__yaml_parse(c, "config.yaml", text->data, text->size, &root);
+    ckr_result r = ckr__yaml_parse(c, "config.yaml", text->data, text->size, &root);
     if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_LIMIT) ckr__error_reset(c);
-    for (i = 0; i < n && r == CKR_OK; i++)
+    for (uint64_t i = 0; i < n && r == CKR_OK; i++)
         if (!ckr__node_equal(ckr_node_find(root, edits[i].pointer), edits[i].value)) return false;
     return r == CKR_OK;
 }
@@ -7252,11 +7245,10 @@ static bool ckr__yaml_edit_lines(ckr__buf *text, const ckr__yaml_edit *edits, ui
 static bool ckr__yaml_edit_text(ckr__buf *text, ckr_node *root, const ckr__yaml_edit *edits,
                                 uint64_t n)
 {
-    uint64_t i;
     if (ckr__yaml_edit_lines(text, edits, n)) return true;
     if (ckr__failed(text->c)) return false;
     text->size = 0;
-    for (i = 0; i < n && root; i++)
+    for (uint64_t i = 0; i < n && root; i++)
         root = ckr__yaml_with(text->c, root, edits[i].pointer, edits[i].value);
     if (root) ckr__yaml_put(text, root);
     return false;
@@ -7342,10 +7334,10 @@ static ckr_result ckr__st_string(ckr__st *s, const char **out, size_t *len)
 /* 0 or [1-9][0-9]*, below 2^63 (the last few of its 19 digits' range are refused too). */
 static ckr_result ckr__st_number(ckr__st *s, int64_t *out)
 {
-    const uint8_t *p, *digits, *end = s->j.end;
+    const uint8_t *p, *end = s->j.end;
     uint64_t v = 0;
     ckr__json_blank(&s->j);
-    digits = s->j.p;
+    const uint8_t *digits = s->j.p;
     for (p = digits; p < end && *p >= '0' && *p <= '9'; p++) {
         if (p - digits >= 18 && (p - digits > 18 || v > (uint64_t)INT64_MAX / 10 - 1))
             return ckr__fail(s->c->err, CKR_ITEM_SIZE_OVERFLOW, s->j.path,
@@ -7508,10 +7500,10 @@ static const int64_t *ckr__st_keep_dims(ckr__st *s, uint32_t n_dims)
     size_t bytes = s->dims.size;
     ckr__st_dims *slot = &s->recent[ckr__hash_bytes(s->dims.data, bytes) >> 59];
     bool same = slot->dims && slot->n_dims == n_dims;
-    int64_t *dims, step = 1;
+    int64_t step = 1;
     if (same && bytes) same = !memcmp(slot->dims, s->dims.data, bytes);
     if (same) return slot->dims;
-    dims = (int64_t *)ckr__arena(s->c, 2 * bytes);
+    int64_t *dims = (int64_t *)ckr__arena(s->c, 2 * bytes);
     if (!dims) return NULL;
     if (bytes) memcpy(dims, s->dims.data, bytes);
     for (uint32_t d = n_dims; d > 0;
@@ -7706,7 +7698,7 @@ static ckr_result ckr__safetensors_each(ckr__ctx *c, uint32_t file, uint64_t bas
 {
     const char *path = ckr__file_path(c, file);
     uint8_t head[8];
-    ckr__st s = CKR_ZERO, again;
+    ckr__st s = CKR_ZERO;
     if (size < 8)
         return ckr__fail(c->err, CKR_ITEM_ST_HEADER, path, base, NULL,
                          "the file has %llu bytes, a header length needs 8",
@@ -7725,7 +7717,7 @@ static ckr_result ckr__safetensors_each(ckr__ctx *c, uint32_t file, uint64_t bas
     s.file = file;
     s.data = base + 8 + n;
     s.n_data = size - 8 - n;
-    again = s;
+    ckr__st again = s;
     s.fn = fn;
     s.user = user;
     ckr_result r = ckr__st_pass(&s, base, n);
@@ -7769,13 +7761,13 @@ static bool ckr__st_cell_add(void *user, const char *name, size_t len, const ckr
 static ckr_result ckr__safetensors_slice(ckr__ctx *c, uint32_t file, uint64_t base, uint64_t size,
                                          ckr_node **root)
 {
-    ckr_node *n = ckr__node(c, CKR_NODE_DICT), **items;
+    ckr_node *n = ckr__node(c, CKR_NODE_DICT);
     ckr__st_cell *cell, *next;
     ckr__st_tree t = { c, NULL, NULL, 0 };
     if (!n) return c->err->code;
     if (ckr__safetensors_each(c, file, base, size, ckr__st_cell_add, &t, &n->attrs) != CKR_OK)
         return ckr__oom(c);
-    items = CKR__NEW_N(c, ckr_node *, 2 * t.n);
+    ckr_node **items = CKR__NEW_N(c, ckr_node *, 2 * t.n);
     if (!items) return c->err->code;
     n->u.items = items;
     n->count = t.n;
@@ -7813,10 +7805,10 @@ static bool ckr__hf_plain_name(const ckr_node *n)
 static ckr_result ckr__hf_index(ckr__ctx *c, const char *path, ckr_node **weight_map,
                                 const ckr_node **metadata)
 {
-    ckr_node *root = NULL, **slot, *map;
+    ckr_node *root = NULL;
     if (ckr__json_load(c, path, &root) != CKR_OK) return ckr__oom(c);
-    slot = ckr_node_is_dict(root) ? ckr__dict_slot(root, "weight_map") : NULL;
-    map = slot ? *slot : NULL;
+    ckr_node **slot = ckr_node_is_dict(root) ? ckr__dict_slot(root, "weight_map") : NULL;
+    ckr_node *map = slot ? *slot : NULL;
     if (!ckr_node_is_dict(map))
         return ckr__fail(c->err, CKR_ITEM_HF_INDEX, path, CKR_NO_OFFSET, NULL,
                          "there is no object \"weight_map\"");
@@ -7957,7 +7949,7 @@ static float ckr__f32_of_f16(uint16_t h)
 
 static uint16_t ckr__f16_of_f32(float f)
 {
-    uint32_t u = ckr__bits_of_f32(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffffu, m, shift, half;
+    uint32_t u = ckr__bits_of_f32(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffffu;
     if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x3ff));
     if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00);     /* 65520 and above round to inf */
     if (a >= 0x38800000u) {                                      /* normal: 2^-14 and above      */
@@ -7965,9 +7957,9 @@ static uint16_t ckr__f16_of_f32(float f)
         return (uint16_t)(sign | (a + 0xfff + (a >> 13 & 1)) >> 13);
     }
     if (a < 0x33000000u) return (uint16_t)sign;                  /* below half of 2^-24          */
-    m = (a & 0x7fffff) | 0x800000;
-    shift = 126 - (a >> 23);
-    half = 1u << (shift - 1);
+    uint32_t m = (a & 0x7fffff) | 0x800000;
+    uint32_t shift = 126 - (a >> 23);
+    uint32_t half = 1u << (shift - 1);
     return (uint16_t)(sign | (m + half - 1 + (m >> shift & 1)) >> shift);
 }
 
@@ -8077,7 +8069,6 @@ static void ckr__convert(ckr_dtype to, uint8_t *dst, ckr_dtype from, const uint8
     for (; i < n; i++, src += a, dst += b) {
         double d = ckr__load_f64(from, src);
         float f = (float)d;
-        uint16_t h;
         if (to == CKR_DTYPE_F64) {
             memcpy(dst, &d, 8);
         } else if (to == CKR_DTYPE_F32) {
@@ -8085,7 +8076,7 @@ static void ckr__convert(ckr_dtype to, uint8_t *dst, ckr_dtype from, const uint8
         } else if (b == 1) {
             *dst = ckr__f8_of_f32(to, f);
         } else {
-            h = to == CKR_DTYPE_BF16 ? ckr__bf16_of_f32(f) : ckr__f16_of_f32(f);
+            uint16_t h = to == CKR_DTYPE_BF16 ? ckr__bf16_of_f32(f) : ckr__f16_of_f32(f);
             memcpy(dst, &h, 2);
         }
     }
@@ -8749,21 +8740,20 @@ static ckr_node *ckr__pk_str2(ckr__pickle *p, const uint8_t *s, size_t n)
 /* STRING: Python's repr of a byte string, quotes and backslash escapes. */
 static bool ckr__pk_quoted(ckr__pickle *p)
 {
-    uint8_t *s, *d;
+    uint8_t *s;
     size_t n, k = 0;
     uint32_t v;
     if (!ckr__pk_line(p, &s, &n)) return false;
     if (n < 2 || s[0] != s[n - 1] || (s[0] != '\'' && s[0] != '"'))
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_TEXT, "a STRING line without its quotes");
-    d = (uint8_t *)ckr__pk_alloc(p, n);
+    uint8_t *d = (uint8_t *)ckr__pk_alloc(p, n);
     if (!d) return false;
     for (size_t i = 1; i < n - 1; i++) {
         static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
-        const char *e;
         if (s[i] != '\\') { d[k++] = s[i]; continue; }
         if (++i >= n - 1)
             return ckr__pk_fail(p, CKR_ITEM_PICKLE_TEXT, "a STRING line that ends in a backslash");
-        e = s[i] ? strchr(from, s[i]) : NULL;
+        const char *e = s[i] ? strchr(from, s[i]) : NULL;
         if (e) {
             d[k++] = (uint8_t)to[e - from];
         } else if (s[i] == 'x') {
@@ -8792,11 +8782,11 @@ static bool ckr__pk_quoted(ckr__pickle *p)
    when an odd number of them stands before the letter.                                           */
 static bool ckr__pk_raw_unicode(ckr__pickle *p)
 {
-    uint8_t *s, *d;
+    uint8_t *s;
     size_t n, k = 0, slashes = 0;
     if (!ckr__pk_line(p, &s, &n)) return false;
     if (n > SIZE_MAX / 4) return ckr__pk_short(p);
-    d = (uint8_t *)ckr__pk_alloc(p, n * 2 + 4);
+    uint8_t *d = (uint8_t *)ckr__pk_alloc(p, n * 2 + 4);
     if (!d) return false;
     for (size_t i = 0; i < n; i++) {
         const size_t digits = s[i] == 'u' ? 4 : s[i] == 'U' ? 8 : 0;
@@ -9186,10 +9176,10 @@ static bool ckr__pk_stack_global(ckr__pickle *p)
 /* REDUCE and NEWOBJ: callable or class, then a tuple. */
 static bool ckr__pk_call(ckr__pickle *p, bool newobj)
 {
-    ckr_node *callable, *args, *out = NULL;
+    ckr_node *out = NULL;
     if (!ckr__pk_has(p, 2)) return false;
-    callable = ckr__pk_top(p, 2)[0];
-    args = ckr__pk_top(p, 1)[0];
+    ckr_node *callable = ckr__pk_top(p, 2)[0];
+    ckr_node *args = ckr__pk_top(p, 1)[0];
     if (args->kind != CKR_NODE_TUPLE)
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_ARGS, "the arguments of a call are no tuple");
     if (callable->kind != CKR_NODE_GLOBAL && callable->kind != CKR_NODE_OBJECT)
@@ -9216,7 +9206,7 @@ static bool ckr__pk_newobj_ex(ckr__pickle *p)
 /* INST and OBJ of protocols 0 and 1: class(arguments since the mark). */
 static bool ckr__pk_instance(ckr__pickle *p, bool inst)
 {
-    ckr_node **first, *cls = NULL, *args;
+    ckr_node **first, *cls = NULL;
     size_t n;
     if (inst) {
         if (!ckr__pk_global_lines(p)) return false;
@@ -9230,7 +9220,7 @@ static bool ckr__pk_instance(ckr__pickle *p, bool inst)
     }
     if (cls->kind != CKR_NODE_GLOBAL && cls->kind != CKR_NODE_OBJECT)
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_ARGS, "something that is no global is called");
-    args = ckr__pk_tuple(p, first, n);
+    ckr_node *args = ckr__pk_tuple(p, first, n);
     return args && ckr__pk_push(p, ckr__pk_object(p, "reduce", cls, args));
 }
 
@@ -9814,11 +9804,9 @@ static ckr_node *ckr__storage_node(ckr__pickle *p, const ckr__storage *s, int64_
 {
     static const int64_t one = 1;
     ckr_node *n = ckr__pk_node(p, CKR_NODE_STORAGE, CKR__PK_STORAGE);
-    ckr_view *v;
-    int64_t *shape;
     if (!n) return NULL;
-    v = (ckr_view *)(void *)(n + 1);
-    shape = (int64_t *)(void *)(v + 1);
+    ckr_view *v = (ckr_view *)(void *)(n + 1);
+    int64_t *shape = (int64_t *)(void *)(v + 1);
     *shape = numel;
     ckr__storage_view(p, s, v);
     v->offset = offset;
@@ -9875,7 +9863,7 @@ static bool ckr__torch_storage(ckr__pickle *p, ckr_node *pid, ckr_node **out)
     ckr_node **i = pid->u.items;
     ckr__storage s = CKR_ZERO;
     size_t key_len = 0;
-    int64_t offset = 0, numel;
+    int64_t offset = 0;
     if (pid->count < 5 || pid->count > 6 || i[1]->kind != CKR_NODE_GLOBAL ||
         i[1]->_aux < CKR__G_STORAGE ||
         i[4]->kind != CKR_NODE_INT || i[4]->u.i < 0)
@@ -9891,7 +9879,7 @@ static bool ckr__torch_storage(ckr__pickle *p, ckr_node *pid, ckr_node **out)
     if (!(p->torch->zip ? ckr__torch_record(p, &s, key_len, i[1]->_aux)
                         : ckr__torch_number(p, &s, key_len)))
         return false;
-    numel = i[4]->u.i;
+    int64_t numel = i[4]->u.i;
     if (pid->count == 6 && !ckr__torch_window(p, i[5], s.key, &offset, &numel)) return false;
     *out = ckr__storage_node(p, &s, offset, numel);
     if (!*out || !ckr__torch_pending(p, ckr__view(*out))) return false;
@@ -10177,18 +10165,18 @@ static bool ckr__torch_sparse(ckr__pickle *p, const ckr_node *args, ckr_node **o
 /* storage, offset, size, stride, (scheme, ...), requires_grad, hooks */
 static bool ckr__torch_quantized(ckr__pickle *p, const ckr_node *args, ckr_node **out)
 {
-    ckr_node **a = args->u.items, **q;
-    bool tensor, channel, ok;
+    ckr_node **a = args->u.items;
+    bool ok;
     const char *scheme;
     if (args->count != 7 || a[4]->kind != CKR_NODE_TUPLE || a[4]->count < 3 ||
         a[5]->kind != CKR_NODE_BOOL)
         return ckr__torch_args(p, "a quantized tensor is rebuilt from wrong arguments");
-    q = a[4]->u.items;
+    ckr_node **q = a[4]->u.items;
     scheme = q[0]->kind == CKR_NODE_GLOBAL && !strncmp(q[0]->u.str, "torch.", 6) ? q[0]->u.str + 6 :
         "";
-    tensor = !strcmp(scheme, "per_tensor_affine");
-    channel = !strcmp(scheme, "per_channel_affine") ||
-              !strcmp(scheme, "per_channel_affine_float_qparams");
+    bool tensor = !strcmp(scheme, "per_tensor_affine");
+    bool channel = !strcmp(scheme, "per_channel_affine") ||
+                   !strcmp(scheme, "per_channel_affine_float_qparams");
     if (!tensor && (!channel || a[4]->count < 4))
         return ckr__torch_args(p, "a quantized tensor of an unknown scheme");
     /* by channel, torch writes one name for two schemes: the zero points' type tells them apart */
@@ -10565,7 +10553,7 @@ static const char *ckr__mesh_read(ckr__pickle *p, const ckr_node *n, ckr__dist_m
                    *names = ckr__dist_attr2(n, "_mesh_dim_names", "mesh_dim_names"),
                    *at = ckr__dist_attr(n, "_coordinate_on_dim");
     ckr__layout l;
-    int64_t *v, total = 1;
+    int64_t total = 1;
     uint64_t count = 0, place = 0;
     m->mesh.device_type = ckr_node_str(ckr__dist_attr2(n, "_device_type", "device_type"));
     if (!m->mesh.device_type || !ckr_node_is_list(list) || !ckr__layout_read(n, &l))
@@ -10576,7 +10564,7 @@ static const char *ckr__mesh_read(ckr__pickle *p, const ckr_node *n, ckr__dist_m
     if (total < 1 || list->count > (uint64_t)CKR__DIST_MOST)
         return "the layout of its mesh does not fit its ranks";
     if (!ckr__pk_charge(p, 16 * list->count + sizeof l)) return "";
-    v = CKR__NEW_N(p->c, int64_t, 2 * list->count + l.n_dims);
+    int64_t *v = CKR__NEW_N(p->c, int64_t, 2 * list->count + l.n_dims);
     if (!v) return "";
     m->mesh.ranks = map ? v + list->count : v;
     if (!ckr__dist_ints(list, list->count, v, &count) ||
@@ -11206,8 +11194,7 @@ static ckr_result ckr__legacy_pickles(ckr__ctx *c, ckr__torch *t, uint8_t *data,
         "object", "storage keys" };
     ckr_node *part[5];
     size_t pos = 0;
-    int i;
-    for (i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; i++) {
         ckr__pickle p;
         ckr__pk_begin(&p, c, t, data, size, pos);
         p.where = where[i];
@@ -11516,11 +11503,9 @@ static const char *ckr__torch_foreign(const ckr__zip *z, size_t root)
         { ".data/extern_modules", "a package (torch.package), no checkpoint" },
         { ".data/python_version", "a package (torch.package), no checkpoint" }
     };
-    uint64_t i;
-    size_t k;
-    for (i = 0; i < z->n; i++) {
+    for (uint64_t i = 0; i < z->n; i++) {
         const char *name = z->members[i].name + root;
-        for (k = 0; k < sizeof mark / sizeof *mark; k++)
+        for (size_t k = 0; k < sizeof mark / sizeof *mark; k++)
             if (!strcmp(name, mark[k][0])) return mark[k][1];
         if (!strncmp(name, "models/", 7)) return mark[0][1];
     }
@@ -11595,8 +11580,7 @@ static ckr_dtype ckr__np_dtype_of(char kind, uint64_t size)
         { 'f', 2, CKR_DTYPE_F16 }, { 'f', 4, CKR_DTYPE_F32 }, { 'f', 8, CKR_DTYPE_F64 },
         { 'c', 8, CKR_DTYPE_C64 }, { 'c', 16, CKR_DTYPE_C128 }
     };
-    size_t i;
-    for (i = 0; i < sizeof known / sizeof *known; i++)
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (known[i].kind == kind && known[i].size == size) return known[i].dtype;
     return CKR_DTYPE_NONE;
 }
@@ -12335,7 +12319,7 @@ static bool ckr__dv_grow(ckr__dcp_vm *m, void *array, size_t *cap, size_t need, 
 static bool ckr__dv_fill(ckr__dcp_vm *m, uint64_t n)
 {
     const uint64_t end = m->base + m->have;
-    size_t left = m->have - m->pos, take;
+    size_t left = m->have - m->pos;
     if (left >= n || end == m->size) return true;
     if (n > m->size - m->base - m->pos) n = m->size - m->base - m->pos;
     if (left) memmove(m->data, m->data + m->pos, left);
@@ -12343,7 +12327,7 @@ static bool ckr__dv_fill(ckr__dcp_vm *m, uint64_t n)
     m->pos = 0;
     m->have = left;
     if (!CKR__DV_ROOM(m, data, (size_t)n)) return false;
-    take = m->cap_data - left;
+    size_t take = m->cap_data - left;
     if (take > m->size - end) take = (size_t)(m->size - end);
     m->have += take;
     return ckr__file_read(m->c, m->file, end, m->data + left, take) == CKR_OK;
@@ -12573,19 +12557,18 @@ static unsigned ckr__dv_class(const char *mod, size_t n_mod, const char *name, s
         { "__builtin__", "exec" }, { "__builtin__", "open" }, { "__builtin__", "compile" },
         { "__builtin__", "__import__" }
     };
-    size_t i;
     *dtype = 0;
     if (ckr__text_is(mod, n_mod, "torch")) {
         *dtype = (unsigned)ckr__dtype_find(name, n, 0);
         if (*dtype) return CKR__DG_DTYPE;
         return ckr__text_is(name, n, "Size") ? CKR__DG_SIZE : CKR__DG_OTHER;
     }
-    for (i = 0; n_mod > 18 && !memcmp(mod, "torch.distributed.", 18) &&
+    for (size_t i = 0; n_mod > 18 && !memcmp(mod, "torch.distributed.", 18) &&
                 i < sizeof known / sizeof *known; i++)
         if (ckr__text_is(name, n, known[i].name)) return known[i].code;
     if (n_mod > 9 && !memcmp(mod, "megatron.", 9) && ckr__text_is(name, n, "MCoreMetadata"))
         return CKR__DG_METADATA;
-    for (i = 0; i < sizeof bad / sizeof *bad; i++)
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (ckr__text_is(mod, n_mod, bad[i].module) &&
             (!bad[i].name || ckr__text_is(name, n, bad[i].name)))
             return CKR__DG_UNSAFE;
@@ -12622,9 +12605,9 @@ static bool ckr__dv_stack_global(ckr__dcp_vm *m)
 
 static bool ckr__dv_global_lines(ckr__dcp_vm *m)
 {
-    const uint8_t *a, *b, *e;
+    const uint8_t *b, *e;
     if (!ckr__dv_fill(m, 4096)) return false;
-    a = m->data + m->pos;
+    const uint8_t *a = m->data + m->pos;
     b = (const uint8_t *)memchr(a, '\n', m->have - m->pos);
     e = b ? (const uint8_t *)memchr(b + 1, '\n', (size_t)(m->data + m->have - (b + 1))) : NULL;
     if (!e) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TRUNCATED, NULL);
@@ -12778,11 +12761,10 @@ static unsigned ckr__dv_attr(ckr__dcp_vm *m, uint64_t key)
         { "storage_meta", CKR__DA_STORAGE_META },   { "version", CKR__DA_VERSION }
     };
     const size_t slot = (size_t)(key * 0x9e3779b97f4a7c15u >> 57);
-    const char *s;
     size_t n, i;
     if (ckr__dv_kind(key) != CKR__DV_STR) return CKR__DA_OTHER;
     if (m->keys[slot] == key) return m->attrs[slot];
-    s = ckr__dv_text(m, key, &n);
+    const char *s = ckr__dv_text(m, key, &n);
     for (i = 0; i < sizeof known / sizeof *known; i++) if (ckr__text_is(s, n, known[i].name)) break;
     m->keys[slot] = key;
     m->attrs[slot] = CKR__DA_OTHER;
@@ -12932,10 +12914,10 @@ static bool ckr__dv_properties(ckr__dcp_vm *m, size_t record, uint64_t state)
 
 static bool ckr__dv_build(ckr__dcp_vm *m)
 {
-    uint64_t object, state, a[CKR__DA_COUNT] = { 0 };
+    uint64_t a[CKR__DA_COUNT] = { 0 };
     if (!ckr__dv_has(m, 2)) return false;
-    state = m->stack[--m->n_stack];
-    object = m->stack[m->n_stack - 1];
+    uint64_t state = m->stack[--m->n_stack];
+    uint64_t object = m->stack[m->n_stack - 1];
     if (ckr__dv_kind(object) == CKR__DV_OTHER || ckr__dv_is(object, CKR__DG_BYTES)) return true;
     if (ckr__dv_kind(object) != CKR__DV_OBJ) return ckr__dv_fail(m, CKR_ITEM_PICKLE_TARGET, NULL);
     if (ckr__dv_is(object, CKR__DG_PROPERTIES))
@@ -13624,7 +13606,7 @@ static ckr__dcp_chunk *ckr__dv_chunk_of(ckr__dv_gather *g, const ckr__dv_index *
 {
     const ckr__dcp_item *it = &g->d->items[g->items[pair]];
     const uint64_t first = g->first[pair], end = g->first[pair + 1];
-    uint64_t at, key;
+    uint64_t at;
     size_t n;
     if (it->bytes) return x->offset == UINT32_MAX ? &g->chunks[first] : NULL;
     if (x->offset == UINT32_MAX) return NULL;
@@ -13634,7 +13616,7 @@ static ckr__dcp_chunk *ckr__dv_chunk_of(ckr__dv_gather *g, const ckr__dv_index *
     if (x->hint < end - first && g->chunks[first + x->hint].start == start)
         return &g->chunks[first + x->hint];
     if (!ckr__dv_boxes(g)) return NULL;
-    key = ckr__dv_key(g, pair, start);
+    uint64_t key = ckr__dv_key(g, pair, start);
     return ckr__map_find(&g->boxes, (const char *)&key, 8, &at) ? &g->chunks[at] : NULL;
 }
 
@@ -14012,14 +13994,12 @@ static bool ckr__dcp_form_member(ckr__dcp_form *f, const uint8_t *e, uint64_t be
     const uint64_t at = ckr__load_u32(e + 42), size = ckr__load_u32(e + 20);
     const size_t n = ckr__load_u16(e + 28), n_id = sizeof id - 1;
     const uint64_t place = behind - 46 - n - ckr__load_u16(e + 30) - ckr__load_u16(e + 32);
-    const uint8_t *h = ckr__dcp_form_at(f, at, 30), *q;
-    uint64_t data;
-    bool ok;
+    const uint8_t *h = ckr__dcp_form_at(f, at, 30);
     if (!h || at == UINT32_MAX || size == UINT32_MAX) return false;
-    data = at + 30 + ckr__load_u16(h + 26) + ckr__load_u16(h + 28);
-    ok = ckr__dcp_form_mask(f, place + 16, 4) && ckr__dcp_form_mask(f, at + 14, 4);
+    uint64_t data = at + 30 + ckr__load_u16(h + 26) + ckr__load_u16(h + 28);
+    bool ok = ckr__dcp_form_mask(f, place + 16, 4) && ckr__dcp_form_mask(f, at + 14, 4);
     if (data == f->head) return ok;            /* what follows the payload is in no side     */
-    q = ckr__dcp_form_at(f, data + size, 16);
+    const uint8_t *q = ckr__dcp_form_at(f, data + size, 16);
     if (ok && ckr__load_u16(e + 8) & 8 && q && ckr__load_u32(q) == 0x08074b50)
         ok = ckr__dcp_form_mask(f, data + size + 4, 4);
     if (ok && n >= n_id && !memcmp(e + 46 + n - n_id, id, n_id))
@@ -14662,8 +14642,7 @@ static double ckr__at_least(double v, double least)
 static void ckr__run_pieces(const ckr__lr_op *o, const double *const *v, uint64_t n, double *l)
 {
     const double *base = v[CKR__V_BASE], *w = o->w;
-    uint64_t i;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const double lo = w[0] + ckr__rn(w[1] * base[i]), hi = w[2] + ckr__rn(w[3] * base[i]);
         if (o->code == CKR__OP_PIECES) l[i] = lo + ckr__rn((hi - lo) * o->x);
         else l[i] = ckr__at_least(ckr__rn(hi * o->x) / o->y, lo);
@@ -14676,8 +14655,7 @@ static void ckr__run_f32(const ckr__lr_op *o, const double *const *v, uint64_t n
 {
     const double *A = v[o->a];
     const float x = (float)o->x, y = (float)o->y;
-    uint64_t i;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const float lr = ckr__rnf((float)A[i]), min = ckr__rnf(lr * y),
                     part = ckr__rnf(x * ckr__rnf(lr - min));
         switch (o->code) {
@@ -14785,10 +14763,9 @@ static double ckr__hf_warm(const ckr__curve *c, double t)
 static double ckr__hf_wsd(const ckr__curve *c, double t)
 {
     const ckr__curve_nums *k = &c->k;
-    double g;
     if (t < k->start) return 1;
     if (!(t < k->start + k->decay)) return k->floor;
-    g = ckr__shape_at(c->shape, k->cycles, 1, (t - k->start) / ckr__at_least(k->decay, 1));
+    double g = ckr__shape_at(c->shape, k->cycles, 1, (t - k->start) / ckr__at_least(k->decay, 1));
     return ckr__at_least(ckr__rn(g * (1 - k->floor)) + k->floor, 0);
 }
 
@@ -14837,8 +14814,7 @@ static double ckr__hf_factor(const ckr__curve *c, double t, const char **why)
 /* diffusers piecewise_constant: val[i] before at[i], power from the last on. */
 static double ckr__table_factor(const ckr__curve *c, double t)
 {
-    uint32_t i;
-    for (i = 0; i < c->n_list; i++)
+    for (uint32_t i = 0; i < c->n_list; i++)
         if (t < c->at[i]) return c->val[i];
     return c->k.power;
 }
@@ -14871,7 +14847,6 @@ static double ckr__titan_factor(const ckr__curve *c, double t, const char **why)
 {
     const ckr__curve_nums *k = &c->k;
     const bool old = c->kind == CKR__CV_TITAN_OLD;
-    double p;
     if (old && t > k->start + k->decay) t = k->start + k->decay;
     if (t < k->warm) return (t + 1) / (old ? k->warm + 1 : k->warm);
     if (t < k->start || (old && ckr__same(k->decay, 0))) return 1;
@@ -14879,7 +14854,7 @@ static double ckr__titan_factor(const ckr__curve *c, double t, const char **why)
         *why = "torchtitan asserts that there are decay steps";
         return 0;
     }
-    p = (t + 1 - k->start) / (old ? k->decay + 1 : k->decay);
+    double p = (t + 1 - k->start) / (old ? k->decay + 1 : k->decay);
     return k->floor + ckr__rn((1 - k->floor) * ckr__shape_at(c->shape, 0.5, 1, p));
 }
 
@@ -14958,9 +14933,8 @@ static ckr__lr_op ckr__ds_cosine_op(const ckr__curve *c, double t)
 /* Where a sawtooth of period `size`, rising for the part `ratio` of it, stands: 0..1, its cycle. */
 static double ckr__saw(double t, double size, double ratio, double *cycle)
 {
-    double x;
     *cycle = floor(1 + t / size);
-    x = 1 + t / size - *cycle;
+    double x = 1 + t / size - *cycle;
     return x <= ratio ? x / ratio : (x - 1) / (ratio - 1);
 }
 
@@ -14969,9 +14943,9 @@ static double ckr__saw(double t, double size, double ratio, double *cycle)
 static ckr__lr_op ckr__ds_cycle_op(const ckr__curve *c, double t, bool momentum)
 {
     const ckr__curve_nums *k = &c->k;
-    double cycle, f, left = (t - k->total + 1) / k->decay;
+    double cycle, left = (t - k->total + 1) / k->decay;
     if (t < k->total) {
-        f = ckr__saw(t + 1, k->total, k->start, &cycle);
+        double f = ckr__saw(t + 1, k->total, k->start, &cycle);
         if (t < 0) return ckr__lr(CKR__OP_GET, momentum ? CKR__V_BMOM : CKR__V_MIN, 0, 0, 0);
         return momentum ? ckr__lr(CKR__OP_WAVE_DOWN, CKR__V_XMOM, CKR__V_MSPAN, f, 1)
                         : ckr__lr(CKR__OP_MIX, CKR__V_MIN, CKR__V_SPAN, f, 0);
@@ -15078,17 +15052,16 @@ static ckr__lr_op ckr__onecycle_op(const ckr__curve *c, double t, bool momentum)
 {
     static const uint8_t lr[3] = { CKR__V_BASE, CKR__V_MAX, CKR__V_MIN },
                          mom[2] = { CKR__V_BMOM, CKR__V_XMOM };
-    double from = 0, p;
-    uint32_t i, code;
-    int a, b;
+    double from = 0;
+    uint32_t i;
     for (i = 0; i + 1 < c->n_list && t > c->at[i]; i++) from = c->at[i];
     if (t > c->k.total) return ckr__lr_undef("OneCycleLR refuses to go past its total_steps");
     if (!c->n_list || !(c->at[i] - from > 0 || c->at[i] - from < 0))
         return ckr__lr_undef(ckr__why_zero);
-    p = (t - from) / (c->at[i] - from);
-    code = (uint32_t)c->val[i];
-    a = momentum ? mom[code / 9 % 2] : lr[code % 3];
-    b = momentum ? mom[code / 18 % 2] : lr[code / 3 % 3];
+    double p = (t - from) / (c->at[i] - from);
+    uint32_t code = (uint32_t)c->val[i];
+    int a = momentum ? mom[code / 9 % 2] : lr[code % 3];
+    int b = momentum ? mom[code / 18 % 2] : lr[code / 3 % 3];
     return c->shape == CKR__SH_LINEAR ? ckr__lr(CKR__OP_ARC_LINE, a, b, p, 0)
                                       : ckr__lr(CKR__OP_ARC_COS, a, b, cos(CKR__PI * p) + 1, 0);
 }
@@ -15096,10 +15069,10 @@ static ckr__lr_op ckr__onecycle_op(const ckr__curve *c, double t, bool momentum)
 /* total: the cycle's size, start: the rising part of it, as torch keeps them. */
 static ckr__lr_op ckr__cyclic_op(const ckr__curve *c, double t, bool momentum)
 {
-    double cycle, f, scale = 1;
+    double cycle, scale = 1;
     if (!(c->k.total > 0) || !(c->k.start > 0) || ckr__same(c->k.start, 1))
         return ckr__lr_undef(ckr__why_zero);
-    f = ckr__saw(t, c->k.total, c->k.start, &cycle);
+    double f = ckr__saw(t, c->k.total, c->k.start, &cycle);
     if (c->shape == CKR__SH_EXP2) scale = 1 / pow(2, cycle - 1);
     if (c->shape == CKR__SH_POLY) scale = pow(c->k.power, t);
     return momentum ? ckr__lr(CKR__OP_WAVE_DOWN, CKR__V_XMOM, CKR__V_MSPAN, f, scale)
@@ -15114,7 +15087,6 @@ static ckr__lr_op ckr__torch_closed(const ckr__curve *c, double t)
                          c->kind == CKR__CV_POLY || c->kind == CKR__CV_COSINE ||
                          c->kind == CKR__CV_RESTARTS;
     double cur = t, len = k->decay, n = 0;
-    uint32_t i;
     if (divides && !(k->decay > 0 || k->decay < 0)) return ckr__lr_undef(ckr__why_zero);
     switch (c->kind) {
     case CKR__CV_STEP:     return ckr__lr_mul(pow(k->power, floor(t / k->decay)));
@@ -15124,7 +15096,7 @@ static ckr__lr_op ckr__torch_closed(const ckr__curve *c, double t)
     case CKR__CV_LINEAR:
         return ckr__lr_mul(k->from + ckr__rn((k->top - k->from) * u) / k->decay);
     case CKR__CV_MULTISTEP:
-        for (i = 0; i < c->n_list; i++) n += c->at[i] <= t ? c->val[i] : 0;
+        for (uint32_t i = 0; i < c->n_list; i++) n += c->at[i] <= t ? c->val[i] : 0;
         return ckr__lr_mul(pow(k->power, n));
     case CKR__CV_RESTARTS:
     case CKR__CV_COSINE:
@@ -15153,8 +15125,7 @@ static ckr__lr_op ckr__curve_op(const ckr__curve *c, double t, int column);
 static ckr__lr_op ckr__chain_op(const ckr__curve *c, double t)
 {
     double x = 1;
-    uint32_t i;
-    for (i = 0; i < c->n_children; i++) {
+    for (uint32_t i = 0; i < c->n_children; i++) {
         const ckr__lr_op part = ckr__curve_op(&c->children[i], t, CKR__COL_LR);
         if (part.code == CKR__OP_UNDEF) return part;
         if (part.code != CKR__OP_MUL || part.a != CKR__V_BASE)
@@ -15207,12 +15178,11 @@ static ckr__lr_op ckr__kind_op(const ckr__curve *c, double t, int column)
 static ckr__lr_op ckr__curve_op(const ckr__curve *c, double t, int column)
 {
     double from;
-    ckr__lr_op o;
     if (c->kind == CKR__CV_SEQ) {
         const uint32_t i = ckr__seq_child(c, t, &from);
         return ckr__curve_op(&c->children[i], t - from, column);
     }
-    o = ckr__kind_op(c, t, column);
+    ckr__lr_op o = ckr__kind_op(c, t, column);
     o.node = c->index;
     o.curve = c;
     return o;
@@ -15363,8 +15333,7 @@ static void ckr__tick(ckr__ticks *k, const ckr__curve *c, bool initial)
 
 static void ckr__undo(ckr__ticks *k, const ckr__curve *c)
 {
-    uint32_t i;
-    for (i = 0; i < c->n_children; i++) ckr__undo(k, &c->children[i]);
+    for (uint32_t i = 0; i < c->n_children; i++) ckr__undo(k, &c->children[i]);
     if (!c->n_children) k->now[c->index].epoch--;
 }
 
@@ -15372,15 +15341,13 @@ static void ckr__undo(ckr__ticks *k, const ckr__curve *c)
 static void ckr__construct(ckr__ticks *k, const ckr__curve *c)
 {
     ckr__node_now *now = &k->now[c->index];
-    const ckr__curve *first;
     double from;
-    uint32_t i;
-    for (i = 0; i < c->n_children; i++) ckr__construct(k, &c->children[i]);
+    for (uint32_t i = 0; i < c->n_children; i++) ckr__construct(k, &c->children[i]);
     now->epoch = c->n_children ? 0 : -1;
     if (c->kind == CKR__CV_SEQ) {
         memcpy(k->l, k->now[0].v[CKR__V_BASE], (size_t)k->n * sizeof *k->l);
         ckr__undo(k, c);
-        first = &c->children[ckr__seq_child(c, 0, &from)];
+        const ckr__curve *first = &c->children[ckr__seq_child(c, 0, &from)];
         ckr__tick(k, first, true);
     } else if (!c->n_children) {
         ckr__tick_leaf(k, c, true);
@@ -15427,15 +15394,13 @@ static double ckr__lane_number(const ckr_schedule *s, const ckr__curve *const *n
                                uint32_t j)
 {
     const uint32_t own = sizeof(ckr__group_lane) / sizeof(double);
-    const ckr__curve *c;
-    const double *from;
     double v;
     if (j < own) {
         memcpy(&v, (const char *)&s->lanes[lane] + j * sizeof v, sizeof v);
         return v;
     }
-    c = nodes[1 + (j - own) / 3];
-    from = (j - own) % 3 == 0 ? c->base : (j - own) % 3 == 1 ? c->min : c->max;
+    const ckr__curve *c = nodes[1 + (j - own) / 3];
+    const double *from = (j - own) % 3 == 0 ? c->base : (j - own) % 3 == 1 ? c->min : c->max;
     return from ? from[lane] : 0;
 }
 
@@ -15446,13 +15411,13 @@ static bool ckr__lanes_distinct(ckr__srun *r, const ckr__curve *const *nodes, ui
     const uint32_t width = (uint32_t)(sizeof(ckr__group_lane) / sizeof(double)) +
                            3 * (r->n_nodes - 1);
     const size_t bytes = (size_t)r->s->n_lanes * sizeof(uint64_t);
-    uint64_t *hash = (uint64_t *)ckr__heap_alloc(r->c, bytes), lane, at;
+    uint64_t *hash = (uint64_t *)ckr__heap_alloc(r->c, bytes), at;
     ckr__map seen = { r->c, NULL, 0, 0 };
     uint32_t j;
     bool ok = hash != NULL;
-    for (lane = 0; ok && lane < r->s->n_lanes; lane++) {
+    for (uint64_t lane = 0; ok && lane < r->s->n_lanes; lane++) {
         uint64_t *h = &hash[r->n];
-        double a, b;
+        double a;
         for (*h = r->c->seed, j = 0; j < width; j++) {
             a = ckr__lane_number(r->s, nodes, lane, j);
             *h = ckr__hash_keyed(*h, &a, sizeof a, 0);
@@ -15460,7 +15425,7 @@ static bool ckr__lanes_distinct(ckr__srun *r, const ckr__curve *const *nodes, ui
         if (!ckr__map_find(&seen, (const char *)h, sizeof *h, &at)) at = r->n;
         for (j = 0; at < r->n && j < width; j++) {
             a = ckr__lane_number(r->s, nodes, lane, j);
-            b = ckr__lane_number(r->s, nodes, first[at], j);
+            double b = ckr__lane_number(r->s, nodes, first[at], j);
             if (memcmp(&a, &b, sizeof a) != 0) at = r->n;
         }
         r->map[lane] = (uint32_t)at;
@@ -15480,8 +15445,7 @@ static double *ckr__srun_curve(ckr__srun *r, const ckr__curve *c, const uint32_t
     double *base = mem, *lo = mem + r->n, *hi = lo + r->n, *span = hi + r->n, *over = span + r->n,
            *rise = over + r->n;
     const double **v = r->now[c->index].v;
-    uint64_t i;
-    for (i = 0; i < r->n; i++) {
+    for (uint64_t i = 0; i < r->n; i++) {
         const ckr__group_lane *l = &r->s->lanes[first[i]];
         base[i] = c->base ? c->base[first[i]] : l->base;
         lo[i] = c->min ? c->min[first[i]] : l->min;
@@ -15490,7 +15454,7 @@ static double *ckr__srun_curve(ckr__srun *r, const ckr__curve *c, const uint32_t
         over[i] = base[i] - lo[i];
         rise[i] = hi[i] - base[i];
     }
-    for (i = 0; i < CKR__V_CURVE_; i++) v[i] = mem + i * r->n;
+    for (uint64_t i = 0; i < CKR__V_CURVE_; i++) v[i] = mem + i * r->n;
     return mem + CKR__V_CURVE_ * r->n;
 }
 
@@ -15509,10 +15473,9 @@ static double *ckr__srun_shared(ckr__srun *r, const uint32_t *first, double *mem
     };
 #undef CKR__AT
     uint64_t i, n = r->n;
-    uint32_t j;
     for (i = 0; i < n; i++) {
         const ckr__group_lane *l = &r->s->lanes[first[i]];
-        for (j = 0; j < sizeof fields / sizeof *fields; j++) {
+        for (uint32_t j = 0; j < sizeof fields / sizeof *fields; j++) {
             double v, from = 0;
             memcpy(&v, (const char *)l + fields[j][0], sizeof v);
             if (fields[j][1]) memcpy(&from, (const char *)l + fields[j][1], sizeof from);
@@ -15521,7 +15484,7 @@ static double *ckr__srun_shared(ckr__srun *r, const uint32_t *first, double *mem
         if (!ckr__same(l->lr_mult, 1)) r->scaled = true;
         if (!ckr__same(l->p, 1) || !ckr__same(l->q, 0)) r->moved = true;
     }
-    for (j = 0; j < r->n_nodes; j++)
+    for (uint32_t j = 0; j < r->n_nodes; j++)
         for (i = CKR__V_CURVE_; i < CKR__V_COUNT_; i++)
             r->now[j].v[i] = mem + (i - CKR__V_CURVE_) * n;
     return mem + (CKR__V_COUNT_ - CKR__V_CURVE_) * n;
@@ -15533,13 +15496,12 @@ static bool ckr__srun_arrays(ckr__srun *r, const ckr__curve *const *nodes, const
         (uint64_t)CKR__V_CURVE_ * r->n_nodes + (CKR__V_COUNT_ - CKR__V_CURVE_) + 2;
     uint64_t want;
     double *mem;
-    uint32_t j;
     if (!ckr__mul_u64(arrays * sizeof(double), r->n, &want) || want > SIZE_MAX / 2)
         return ckr__nomem(r->c) != NULL;
     r->mem_bytes = (size_t)want;
     mem = r->mem = (double *)ckr__heap_alloc(r->c, r->mem_bytes);
     if (!mem) return false;
-    for (j = 0; j < r->n_nodes; j++) mem = ckr__srun_curve(r, nodes[j], first, mem);
+    for (uint32_t j = 0; j < r->n_nodes; j++) mem = ckr__srun_curve(r, nodes[j], first, mem);
     mem = ckr__srun_shared(r, first, mem);
     r->ticks.l = mem;
     r->row = mem + r->n;
@@ -15561,14 +15523,13 @@ static ckr__srun *ckr__srun_open(ckr__ctx *c, const ckr_schedule *s)
 {
     const ckr__curve *nodes[CKR__SCHED_NODES];
     ckr__srun *r = (ckr__srun *)ckr__heap_alloc(c, sizeof *r);
-    uint32_t *first, j;
     if (!r) return NULL;
     memset(r, 0, sizeof *r);
     r->c = c;
     r->s = s;
     r->clock = -1;
     r->n_nodes = ckr__curve_nodes(s->curve);
-    for (j = 0; j < r->n_nodes; j++) nodes[j] = ckr__curve_by_index(s->curve, j);
+    for (uint32_t j = 0; j < r->n_nodes; j++) nodes[j] = ckr__curve_by_index(s->curve, j);
     if (s->n_lanes >= UINT32_MAX / 4 || s->n_lanes > SIZE_MAX / 8 / sizeof *r->map) {
         ckr__fail(c->err, CKR_ITEM_LIMIT, NULL, CKR_NO_OFFSET, NULL, "%llu parameter groups",
                   (unsigned long long)s->n_lanes);
@@ -15576,7 +15537,7 @@ static ckr__srun *ckr__srun_open(ckr__ctx *c, const ckr_schedule *s)
         r->map_bytes = 2 * (size_t)s->n_lanes * sizeof *r->map;
         r->map = (uint32_t *)ckr__heap_alloc(c, r->map_bytes);
     }
-    first = r->map ? r->map + s->n_lanes : NULL;
+    uint32_t *first = r->map ? r->map + s->n_lanes : NULL;
     if (!first || !ckr__lanes_distinct(r, nodes, first) || !ckr__srun_arrays(r, nodes, first)) {
         ckr__srun_close(r);
         return NULL;
@@ -15594,10 +15555,9 @@ static void ckr__srun_simulate(ckr__srun *r, int64_t t)
     const ckr_schedule *s = r->s;
     const bool anchored = s->anchored && t >= s->position;
     ckr__ticks *k = &r->ticks;
-    uint32_t j;
     if (t < r->clock || (r->clock < s->position && anchored)) r->clock = -1;
     if (r->clock < 0 && anchored) {
-        for (j = 0; j < r->n_nodes; j++) {
+        for (uint32_t j = 0; j < r->n_nodes; j++) {
             const ckr__curve *c = ckr__curve_by_index(s->curve, j);
             r->now[j].epoch = c->epoch;
             r->now[j].t_cur = c->t_cur;
@@ -15653,10 +15613,8 @@ static void ckr__srun_at(ckr__srun *r, double t, int column, double *l)
     const double *const *v = r->now[0].v;
     const double u = ckr__rn(s->a * ((t < s->hold ? t : s->hold) - s->t0)) + s->b;
     const bool lr = column == CKR__COL_LR;
-    uint64_t i;
-    ckr__lr_op o;
     if (lr && t >= s->ramp_at && t < s->ramp_at + s->ramp_len) {
-        for (i = 0; i < r->n; i++)
+        for (uint64_t i = 0; i < r->n; i++)
             l[i] = v[CKR__V_RAMP][i] +
                    ckr__rn(v[CKR__V_RAMP_SPAN][i] * (t - s->ramp_at)) / s->ramp_len;
         return;
@@ -15666,15 +15624,15 @@ static void ckr__srun_at(ckr__srun *r, double t, int column, double *l)
         memcpy(l, r->ticks.l, (size_t)r->n * sizeof *l);
         if (r->ticks.why && !r->why) r->why = r->ticks.why;
     } else {
-        o = ckr__curve_op(s->curve, u, column);
+        ckr__lr_op o = ckr__curve_op(s->curve, u, column);
         ckr__run(&o, r->now[o.node].v, r->n, l);
         if (o.code == CKR__OP_UNDEF && !r->why) r->why = o.why;
     }
     /* maps of the instance: multiplier, then q + p * v, then the floor of 0 */
-    for (i = 0; lr && r->scaled && i < r->n; i++) l[i] = l[i] * v[CKR__V_LR_MULT][i];
-    for (i = 0; lr && r->moved && i < r->n; i++)
+    for (uint64_t i = 0; lr && r->scaled && i < r->n; i++) l[i] = l[i] * v[CKR__V_LR_MULT][i];
+    for (uint64_t i = 0; lr && r->moved && i < r->n; i++)
         l[i] = v[CKR__V_Q][i] + ckr__rn(v[CKR__V_P][i] * l[i]);
-    for (i = 0; lr && s->clamp && i < r->n; i++) l[i] = l[i] < 0 ? 0 : l[i];
+    for (uint64_t i = 0; lr && s->clamp && i < r->n; i++) l[i] = l[i] < 0 ? 0 : l[i];
 }
 
 /* The column's values of updates first..first+n-1 (update 1 is the first of a run and uses the
@@ -15684,22 +15642,21 @@ static ckr_result ckr__sched_eval(ckr__ctx *c, const ckr_schedule *s, ckr__colum
                                   int64_t first, uint64_t n, double *out)
 {
     const uint64_t lanes = s->n_lanes;
-    ckr__srun *r;
-    uint64_t i, j, total;
+    uint64_t total;
     if (!ckr__mul_u64(n, lanes, &total))
         return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "updates", NULL);
     if (!total) return CKR_OK;
     if (s->opaque || !s->curve) {
-        for (i = 0; i < total; i++) out[i] = ckr__nan();
+        for (uint64_t i = 0; i < total; i++) out[i] = ckr__nan();
         return CKR_OK;
     }
-    r = ckr__srun_open(c, s);
+    ckr__srun *r = ckr__srun_open(c, s);
     if (!r) return c->err->code;
     r->simulate = ckr__srun_can_simulate(s, first, (int)column);
-    for (i = 0; i < n; i++, out += lanes) {
+    for (uint64_t i = 0; i < n; i++, out += lanes) {
         double *l = r->map ? r->row : out;
         ckr__srun_at(r, ckr__sched_clock(s, (double)first - 1 + (double)i), (int)column, l);
-        for (j = 0; r->map && j < lanes; j++) out[j] = l[r->map[j]];
+        for (uint64_t j = 0; r->map && j < lanes; j++) out[j] = l[r->map[j]];
     }
     ckr__srun_close(r);
     return CKR_OK;
@@ -15949,13 +15906,12 @@ static void ckr__sp_lane(ckr__sbuild *b, const char *key, double none, size_t fi
     const ckr_node *n = ckr__sp_get(b, key);
     const uint64_t lanes = b->s->n_lanes;
     double v = none;
-    uint64_t i;
     if (n && ckr_node_is_list(n) && n->count != lanes) {
         ckr__sp_fail(b, key, "%s lists %llu numbers for %llu parameter groups", key,
                      (unsigned long long)n->count, (unsigned long long)lanes);
         return;
     }
-    for (i = 0; i < lanes; i++) {
+    for (uint64_t i = 0; i < lanes; i++) {
         const ckr_node *one = n && ckr_node_is_list(n) ? n->u.items[i] : n;
         if (one && (!ckr_node_f64(one, &v) || !ckr__finite(v))) {
             ckr__sp_fail(b, key, "%s must be a finite number or one per parameter group", key);
@@ -16071,8 +16027,7 @@ static const struct ckr__number_row {
 
 static void ckr__build_numbers(ckr__sbuild *b)
 {
-    size_t i;
-    for (i = 0; i < CKR__CURVE_NUMBERS; i++) {
+    for (size_t i = 0; i < CKR__CURVE_NUMBERS; i++) {
         const struct ckr__number_row *row = &ckr__curve_numbers[i];
         double v = row->how & CKR__CN_FREE ? ckr__nan() : row->none;
         if (row->kind != b->row->kind) continue;
@@ -16256,7 +16211,6 @@ static void ckr__build_megatron(ckr__sbuild *b)
     const double fraction = ckr__sp_f(b, "lr_warmup_fraction", ckr__nan()),
                  train = ckr__megatron_len(b, "lr_decay_steps", "train_samples", "train_iters",
                                            ckr__nan());
-    double wd;
     const char *top = ckr__sp_get(b, "max_lr") ? "max_lr" : "lr",
                *from = ckr__sp_get(b, "start_wd") ? "start_wd" : "start_weight_decay",
                *to = ckr__sp_get(b, "end_wd") ? "end_wd" : "end_weight_decay",
@@ -16281,7 +16235,7 @@ static void ckr__build_megatron(ckr__sbuild *b)
         if (!(k->decay > 0))
             ckr__sp_fail(b, "wsd_decay_steps", "WSD needs lr_wsd_decay_iters (or _samples)");
     }
-    wd = ckr__sp_f(b, "weight_decay", ckr__nan());
+    double wd = ckr__sp_f(b, "weight_decay", ckr__nan());
     if (ckr__sp_get(b, to) || wd == wd) {
         b->curve->flags |= CKR__CF_WD;
         CKR__LANE(b, to, wd, end_wd);
@@ -16393,7 +16347,6 @@ static void ckr__build_onecycle(ckr__sbuild *b)
                  n = ckr__sp_i(b, "total_steps", ckr__sp_i(b, "epochs", ckr__nan()) *
                                                      ckr__sp_i(b, "steps_per_epoch", ckr__nan()));
     const bool three = ckr__sp_b(b, "three_phase", false);
-    uint64_t i;
     ckr__sp_positive(b, "total_steps", n);
     ckr__sp_positive(b, "div_factor", div);
     ckr__sp_positive(b, "final_div_factor", last);
@@ -16406,9 +16359,9 @@ static void ckr__build_onecycle(ckr__sbuild *b)
     c->at[0] = ckr__rn(pct * n) - 1;
     c->at[1] = three ? ckr__rn(2 * pct * n) - 2 : n - 1;
     c->at[2] = n - 1;
-    for (i = 0; i < c->n_list; i++) c->val[i] = ckr__phase_codes[three][i];
+    for (uint64_t i = 0; i < c->n_list; i++) c->val[i] = ckr__phase_codes[three][i];
     c->shape = ckr__sp_choice(b, "anneal_strategy", "cos", "cos=2 linear=1");
-    for (i = 0; i < b->s->n_lanes; i++) {
+    for (uint64_t i = 0; i < b->s->n_lanes; i++) {
         b->lanes[i].base = b->lanes[i].max / div;
         b->lanes[i].min = b->lanes[i].base / last;
     }
@@ -16422,7 +16375,6 @@ static void ckr__build_milestones(ckr__sbuild *b, bool count)
     const ckr_node *n = ckr__sp_get(b, "milestones");
     const uint64_t total = n && ckr_node_is_list(n) ? n->count : n ? 1 : 0;
     ckr__curve *c = b->curve;
-    uint64_t i;
     uint32_t j;
     if (total > CKR__SCHED_LIST)
         ckr__sp_fail(b, "milestones", "more than %d milestones", CKR__SCHED_LIST);
@@ -16430,7 +16382,7 @@ static void ckr__build_milestones(ckr__sbuild *b, bool count)
     c->at = CKR__NEW_N(b->c, double, 2 * total + 1);
     if (!c->at) return;
     c->val = c->at + total;
-    for (i = 0; i < total && !ckr__failed(b->c); i++) {
+    for (uint64_t i = 0; i < total && !ckr__failed(b->c); i++) {
         double v;
         if (!ckr_node_f64(ckr_node_is_list(n) ? n->u.items[i] : n, &v) || !ckr__whole(v)) {
             ckr__sp_fail(b, "milestones", "milestones must be integers");
@@ -16459,8 +16411,7 @@ static bool ckr__skind_is(const ckr__skind *k, const char *family, size_t n)
 static const ckr__skind *ckr__skind_find(const char *family, size_t n_family, const char *name,
                                          size_t n_name)
 {
-    size_t i;
-    for (i = 0; i < CKR__SKINDS; i++) {
+    for (size_t i = 0; i < CKR__SKINDS; i++) {
         const ckr__skind *k = &ckr__skinds[i];
         if (ckr__skind_is(k, family, n_family) && strlen(k->name) == n_name &&
             !memcmp(k->name, name, n_name))
@@ -16492,8 +16443,7 @@ static bool ckr__key_known(const ckr__skind *row, const ckr_node *key)
 static void ckr__build_check_keys(ckr__sbuild *b)
 {
     const char *p;
-    uint64_t i;
-    for (i = 0; i < b->params->count && !ckr__failed(b->c); i++) {
+    for (uint64_t i = 0; i < b->params->count && !ckr__failed(b->c); i++) {
         const ckr_node *key = b->params->u.items[2 * i];
         const char *s = ckr_node_str(key);
         if (ckr__key_known(b->row, key) || (s && !strcmp(s, "kind"))) continue;
@@ -16521,8 +16471,6 @@ static void ckr__build_child(ckr__sbuild *b, ckr__curve *curve, const ckr_node *
     const size_t skip = kind && !strncmp(kind, "torch:", 6) ? 6 : 0;
     const uint64_t n = b->s->n_lanes;
     ckr__sbuild sub = *b;
-    double *mem;
-    uint64_t i;
     sub.params = params;
     sub.curve = curve;
     sub.depth = b->depth + 1;
@@ -16533,14 +16481,14 @@ static void ckr__build_child(ckr__sbuild *b, ckr__curve *curve, const ckr_node *
         return;
     }
     sub.lanes = CKR__DUP(b->c, ckr__group_lane, b->lanes, n);
-    mem = CKR__NEW_N(b->c, double, 3 * n);
+    double *mem = CKR__NEW_N(b->c, double, 3 * n);
     if (!sub.lanes || !mem) return;
     ckr__build_curve(&sub);
     if (ckr__failed(b->c)) return;
     curve->base = mem;
     curve->min = mem + n;
     curve->max = mem + 2 * n;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const ckr__group_lane *l = &sub.lanes[i];
         curve->base[i] = l->base;
         curve->min[i] = l->min;
@@ -16555,7 +16503,6 @@ static void ckr__build_children(ckr__sbuild *b)
 {
     const ckr_node *list = ckr__sp_get(b, "schedulers");
     ckr__curve *c = b->curve;
-    uint32_t i;
     if (!ckr_node_is_list(list) || !list->count) {
         ckr__sp_fail(b, "schedulers", "schedulers must be a list of at least one");
         return;
@@ -16571,7 +16518,7 @@ static void ckr__build_children(ckr__sbuild *b)
                          (unsigned long long)list->count, (unsigned long long)list->count - 1);
     }
     c->children = CKR__NEW_N(b->c, ckr__curve, list->count);
-    for (i = 0; i < list->count && !ckr__failed(b->c); i++) {
+    for (uint32_t i = 0; i < list->count && !ckr__failed(b->c); i++) {
         c->n_children = i + 1;
         ckr__build_child(b, &c->children[i], list->u.items[i]);
     }
@@ -16619,11 +16566,10 @@ static void ckr__build_curve(ckr__sbuild *b)
 static ckr_schedule *ckr__sched_new(ckr__ctx *c, const double *bases, uint64_t n)
 {
     ckr_schedule *s = CKR__NEW(c, ckr_schedule);
-    uint64_t i;
     if (!s) return NULL;
     s->lanes = CKR__NEW_N(c, ckr__group_lane, n);
     if (!s->lanes) return NULL;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         ckr__group_lane *l = &s->lanes[i];
         l->base = bases ? bases[i] : ckr__nan();
         l->max = l->min = l->base_momentum = l->max_momentum = ckr__nan();
@@ -16658,9 +16604,8 @@ static double ckr__build_base(const ckr_node *params)
 {
     static const char *const keys[] = { "lr", "learning_rate", "max_lr", "warmup_max_lr",
                                         "cycle_max_lr", "base_lr", "lr_range_test_min_lr" };
-    size_t i;
     double v;
-    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const ckr_node *n = ckr_node_get(params, keys[i]);
         if (ckr_node_f64(ckr_node_is_list(n) ? ckr_node_at(n, 0) : n, &v)) return v;
     }
@@ -16674,7 +16619,6 @@ static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *para
 {
     const double base = ckr__build_base(params);
     uint32_t n_nodes = 0;
-    uint64_t i;
     bool own;                  /* the LRs are the curve's own                            */
     ckr__sbuild b = { c, ckr__skind_of(kind), params, NULL, NULL, NULL, &n_nodes, 0 };
     *out = NULL;
@@ -16704,7 +16648,7 @@ static ckr_result ckr__sched_build(ckr__ctx *c, const char *kind, ckr_node *para
     own = b.row->kind == CKR__CV_MEGATRON || b.row->kind == CKR__CV_DS_WARMUP ||
           b.row->kind == CKR__CV_DS_CYCLE || b.row->kind == CKR__CV_DS_RANGE ||
           b.row->kind == CKR__CV_ONECYCLE || b.row->kind == CKR__CV_CYCLIC;
-    for (i = 0; !own && i < b.s->n_lanes; i++)
+    for (uint64_t i = 0; !own && i < b.s->n_lanes; i++)
         if (!ckr__finite(b.lanes[i].base))
             ckr__sp_fail(&b, "lr", "group %llu has no base LR: give lr", (unsigned long long)i);
     if (!ckr__failed(c)) *out = b.s;
@@ -16763,10 +16707,9 @@ static ckr_node *ckr__spec_value(ckr__ctx *c, const char *p, size_t n, int depth
 {
     const bool dicts = n && *p == '(';
     const char *end = p + n - 1;
-    ckr_node *list;
     if (n < 2 || (*p != '[' && !dicts) || *end != (dicts ? ')' : ']'))
         return ckr__spec_scalar(c, p, n);
-    list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
     for (p++; p < end && list;) {
         size_t len = ckr__spec_span(p, dicts ? ';' : ',');
         if (len > (size_t)(end - p)) len = (size_t)(end - p);
@@ -16783,15 +16726,15 @@ static ckr_node *ckr__spec_value(ckr__ctx *c, const char *p, size_t n, int depth
    text stays text (diffusers' step_rules). */
 static bool ckr__spec_more(ckr__ctx *c, ckr_node *dict, const char *p, size_t n)
 {
-    ckr_node **slot = &dict->u.items[2 * dict->count - 1], *list, *more = ckr__spec_scalar(c, p, n);
-    const char *s = ckr_node_str(*slot), *joined;
+    ckr_node **slot = &dict->u.items[2 * dict->count - 1], *more = ckr__spec_scalar(c, p, n);
+    const char *s = ckr_node_str(*slot);
     if (s) {
-        joined = ckr__printf(c, "%s,%.*s", s, (int)n, p);
+        const char *joined = ckr__printf(c, "%s,%.*s", s, (int)n, p);
         *slot = ckr__node_str(c, joined);
         return *slot != NULL;
     }
     if (ckr_node_is_list(*slot)) return ckr__node_push(c, *slot, more);
-    list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
     ckr__node_push(c, list, *slot);
     ckr__node_push(c, list, more);
     if (list) *slot = list;
@@ -16809,14 +16752,13 @@ static ckr_node *ckr__spec_dict(ckr__ctx *c, const char *p, size_t n, int depth)
         return NULL;
     }
     while (p < end) {
-        size_t len = ckr__spec_span(p, ','), eq;
-        const char *key, *is;
+        size_t len = ckr__spec_span(p, ',');
         bool ok;
         if (len > (size_t)(end - p)) len = (size_t)(end - p);
-        is = (const char *)memchr(p, '=', len);
-        eq = is ? (size_t)(is - p) : 0;
+        const char *is = (const char *)memchr(p, '=', len);
+        size_t eq = is ? (size_t)(is - p) : 0;
         if (eq) {
-            key = ckr__strndup(c, p, eq);
+            const char *key = ckr__strndup(c, p, eq);
             if (key && ckr_node_get(dict, key)) {
                 ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, key,
                           "%.80s is given twice", key);
@@ -16863,19 +16805,18 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
                                    ckr_schedule **out)
 {
     const size_t at = strcspn(text, ":"), len = strlen(text);
-    const char *rest = text[at] ? text + at + 1 : text + at, *name, *kind, *names = "";
-    ckr_node *dict, *params;
+    const char *rest = text[at] ? text + at + 1 : text + at, *kind, *names = "";
+    ckr_node *dict;
     int64_t every = 0;
     uint64_t i;
-    ckr_result r;
     *out = NULL;
     if (len > 32768)
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, NULL,
                          "the text is longer than any schedule");
     dict = ckr__spec_dict(c, rest, strlen(rest), 0);
-    params = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *params = ckr__node(c, CKR_NODE_DICT);
     if (!dict || !params) return ckr__oom(c);
-    name = ckr_node_str(ckr_node_get(dict, "kind"));
+    const char *name = ckr_node_str(ckr_node_get(dict, "kind"));
     kind = name ? ckr__printf(c, "%.*s:%s", (int)at, text, name) : ckr__strndup(c, text, at);
     if (!kind) return ckr__oom(c);
     for (i = 0; i < dict->count; i++) {
@@ -16894,7 +16835,7 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
             names = ckr__printf(c, "%s %s", names, ckr__skinds[i].name);
     if (!names) return ckr__oom(c);
     if (!name && *names) return ckr__spec_no_name(c, text, at, names);
-    r = ckr__sched_build(c, kind, params, bases, n, out);
+    ckr_result r = ckr__sched_build(c, kind, params, bases, n, out);
     if (r == CKR_OK) (*out)->every = every;
     return r;
 }
@@ -16930,14 +16871,13 @@ static ckr_result ckr__view_number(ckr__ctx *c, const ckr_view *v, double *out)
 static bool ckr__sched_number(ckr__ctx *c, const ckr_node *n, double *out)
 {
     double d;
-    ckr_result r;
     if (ckr_node_f64(n, &d)) {
         *out = d;
         return ckr__finite(d);
     }
     if (!n || (n->kind != CKR_NODE_TENSOR && n->kind != CKR_NODE_NPSCALAR) || ckr__failed(c))
         return false;
-    r = ckr__view_number(c, n->u.view, &d);
+    ckr_result r = ckr__view_number(c, n->u.view, &d);
     if (r != CKR_OK && r != CKR_E_IO && r != CKR_E_NOMEM) ckr__error_reset(c);
     if (ckr__finite(d)) *out = d;
     return ckr__finite(d);
@@ -16972,8 +16912,7 @@ static const char *ckr__torch_class(const ckr_node *d)
         { "gamma", NULL, NULL, "torch:ExponentialLR" },
         { "lr_lambdas", NULL, NULL, "torch:LambdaLR" },
     };
-    size_t i;
-    for (i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (ckr__has(d, rows[i].a) && (!rows[i].b || ckr__has(d, rows[i].b)) &&
             (!rows[i].c || ckr__has(d, rows[i].c)))
             return rows[i].name;
@@ -17009,8 +16948,7 @@ static void ckr__sread_copy(ckr__sread *r, ckr_node *to, const ckr_node *from, c
    none. */
 static bool ckr__sread_lanes(ckr__sread *r, const ckr_node *list, const char *group_key, double *v)
 {
-    uint64_t i;
-    for (i = 0; i < r->n; i++) {
+    for (uint64_t i = 0; i < r->n; i++) {
         const ckr_node *of = ckr_node_is_list(list) ? ckr_node_at(list, i) : NULL,
                        *group = group_key && r->groups ? r->groups[i] : NULL;
         if (!ckr__sched_number(r->c, of, &v[i]) &&
@@ -17023,8 +16961,7 @@ static bool ckr__sread_lanes(ckr__sread *r, const ckr_node *list, const char *gr
 static ckr_node *ckr__sw_floats(ckr__ctx *c, const double *v, uint64_t n)
 {
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
-    uint64_t i;
-    for (i = 0; i < n; i++) ckr__node_push(c, list, ckr__node_float(c, v[i]));
+    for (uint64_t i = 0; i < n; i++) ckr__node_push(c, list, ckr__node_float(c, v[i]));
     return list;
 }
 
@@ -17058,11 +16995,9 @@ static void ckr__sread_string(ckr__sread *r, ckr_node *to, const char *key, cons
 /* The phases start and end where those of torch's own two or three do. */
 static bool ckr__sread_phases(const ckr_node *phases)
 {
-    uint64_t i;
-    int j;
     if (!ckr_node_is_list(phases) || (phases->count != 2 && phases->count != 3)) return false;
-    for (i = 0; i < phases->count; i++)
-        for (j = 0; j < 4; j++) {
+    for (uint64_t i = 0; i < phases->count; i++)
+        for (int j = 0; j < 4; j++) {
             const char *s = ckr_node_str(ckr_node_get(phases->u.items[i], ckr__phase_keys[j]));
             if (!s ||
                 strcmp(s, ckr__phase_name(ckr__phase_codes[phases->count - 2][i], j)) != 0)
@@ -17076,7 +17011,6 @@ static void ckr__sread_onecycle(ckr__sread *r, const ckr_node *d, ckr_node *p)
     static const char *const keys[3] = { "max_lr", "initial_lr", "min_lr" };
     const ckr_node *phases = ckr_node_get(d, "_schedule_phases");
     double n, end = 0, v[3];
-    int i;
     ckr__sread_copy(r, p, d, "total_steps", "total_steps");
     ckr__sread_copy(r, p, d, "cycle_momentum", "cycle_momentum");
     ckr__sread_string(r, p, "anneal_strategy",
@@ -17094,7 +17028,7 @@ static void ckr__sread_onecycle(ckr__sread *r, const ckr_node *d, ckr_node *p)
     end = end < 0 ? 0 : end > 1 ? 1 : end;
     ckr__node_set(r->c, p, "pct_start", ckr__node_float(r->c, end));
     ckr__node_set(r->c, p, "three_phase", ckr__node_bool(r->c, phases->count == 3));
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         if (!r->n || !r->groups ||
             !ckr__sched_number(r->c, ckr_node_get(r->groups[0], keys[i]), &v[i]) || !(v[i] > 0))
             return;
@@ -17143,12 +17077,11 @@ static void ckr__sread_milestones(ckr__sread *r, const ckr_node *n, ckr_node *p)
 {
     ckr_node *list = ckr__node(r->c, CKR_NODE_LIST);
     const bool pairs = ckr_node_is_dict(n);
-    uint64_t i;
-    int64_t at, times, total = 0;
+    int64_t at, total = 0;
     if (!n) return;
     if (!pairs && !ckr_node_is_list(n)) r->why = "the milestones cannot be understood";
-    for (i = 0; i < n->count && !r->why; i++) {
-        times = 1;
+    for (uint64_t i = 0; i < n->count && !r->why; i++) {
+        int64_t times = 1;
         if (!ckr__sread_key(n->u.items[pairs ? 2 * i : i], &at) ||
             (pairs && !ckr_node_i64(ckr__dict_at(n, i), &times)) || times < 0 ||
             times > CKR__SCHED_LIST || (total += times) > CKR__SCHED_LIST)
@@ -17168,8 +17101,7 @@ static ckr_node *ckr__sread_params(ckr__sread *r, const ckr_node *d, int depth)
                                          "T_0", "T_mult", "anneal_epochs" };
     const char *kind = ckr_node_is_dict(d) && depth <= CKR__SCHED_DEPTH ? ckr__torch_class(d) : "";
     const ckr_node *children = ckr_node_get(d, "_schedulers");
-    ckr_node *p = ckr__node(r->c, CKR_NODE_DICT), *list;
-    uint64_t i;
+    ckr_node *p = ckr__node(r->c, CKR_NODE_DICT);
     if (depth) ckr__node_set(r->c, p, "kind", ckr__node_str(r->c, kind));
     if (!strcmp(kind, "torch:LambdaLR"))
         r->why = "the file does not hold the function of a LambdaLR or MultiplicativeLR";
@@ -17180,7 +17112,7 @@ static ckr_node *ckr__sread_params(ckr__sread *r, const ckr_node *d, int depth)
     if (!strcmp(kind, "torch:OneCycleLR")) ckr__sread_onecycle(r, d, p);
     else if (!strcmp(kind, "torch:CyclicLR")) ckr__sread_cyclic(r, d, p);
     else
-        for (i = 0; !children && i < sizeof plain / sizeof *plain; i++)
+        for (uint64_t i = 0; !children && i < sizeof plain / sizeof *plain; i++)
             ckr__sread_copy(r, p, d, plain[i], plain[i]);
     if (!strcmp(kind, "torch:SWALR")) {
         ckr__sread_string(r, p, "anneal_strategy",
@@ -17191,8 +17123,8 @@ static ckr_node *ckr__sread_params(ckr__sread *r, const ckr_node *d, int depth)
     if (!children) return p;
     if (!ckr_node_is_list(children) || children->count > CKR__SCHED_NODES)
         r->why = "its schedulers cannot be understood";
-    list = ckr__node(r->c, CKR_NODE_LIST);
-    for (i = 0; !r->why && i < children->count; i++)
+    ckr_node *list = ckr__node(r->c, CKR_NODE_LIST);
+    for (uint64_t i = 0; !r->why && i < children->count; i++)
         ckr__node_push(r->c, list, ckr__sread_params(r, children->u.items[i], depth + 1));
     ckr__node_set(r->c, p, "schedulers", list);
     return p;
@@ -17213,20 +17145,19 @@ static void ckr__sread_exact(ckr__sread *r, ckr__curve *c, const ckr_node *d)
     const ckr_node *phases = ckr_node_get(d, "_schedule_phases"),
                    *children = ckr_node_get(d, "_schedulers"), *bases = ckr_node_get(d, "base_lrs");
     double v;
-    uint32_t i;
     c->epoch = ckr__sread_int(d, "last_epoch", 0);
     c->t_cur = ckr__sread_int(d, "T_cur", 0);
     c->t_i = ckr__sread_int(d, "T_i", 0);
-    for (i = 0; c->base && c->kind != CKR__CV_ONECYCLE && i < r->n; i++)
+    for (uint32_t i = 0; c->base && c->kind != CKR__CV_ONECYCLE && i < r->n; i++)
         if (ckr__sched_number(r->c, ckr_node_at(bases, i), &v)) c->base[i] = v;
-    for (i = 0; c->kind == CKR__CV_ONECYCLE && i < c->n_list; i++)
+    for (uint32_t i = 0; c->kind == CKR__CV_ONECYCLE && i < c->n_list; i++)
         if (ckr__sched_number(r->c, ckr_node_get(ckr_node_at(phases, i), "end_step"), &v))
             c->at[i] = v;
     if (c->kind == CKR__CV_CYCLIC) {
         if (ckr__sched_number(r->c, ckr_node_get(d, "total_size"), &v)) c->k.total = v;
         if (ckr__sched_number(r->c, ckr_node_get(d, "step_ratio"), &v)) c->k.start = v;
     }
-    for (i = 0; i < c->n_children; i++)
+    for (uint32_t i = 0; i < c->n_children; i++)
         ckr__sread_exact(r, &c->children[i], ckr_node_at(children, i));
     if (c->kind == CKR__CV_CHAIN && c->n_children) c->epoch = c->children[0].epoch;
 }
@@ -17236,8 +17167,7 @@ static bool ckr__sread_position(const ckr_node *d, int depth, int64_t *out)
 {
     static const char *const keys[] = { "last_epoch", "num_steps", "num_iters",
                                         "last_batch_iteration" };
-    size_t i;
-    for (i = 0; i < sizeof keys / sizeof *keys; i++)
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (ckr_node_i64(ckr_node_get(d, keys[i]), out))
             return *out >= -1 && *out < (int64_t)1 << 53;
     return depth < CKR__SCHED_DEPTH && ckr__has(d, "_schedulers") &&
@@ -17249,18 +17179,15 @@ static bool ckr__sread_position(const ckr_node *d, int depth, int64_t *out)
 static double *ckr__sread_bases(ckr__sread *r, const ckr_node *d)
 {
     const ckr_node *list = ckr_node_get(d, "base_lrs");
-    double *v;
-    uint64_t i;
-    int depth;
-    for (depth = 0; !list && d && depth < CKR__SCHED_DEPTH; depth++) {
+    for (int depth = 0; !list && d && depth < CKR__SCHED_DEPTH; depth++) {
         d = ckr_node_at(ckr_node_get(d, "_schedulers"), 0);
         list = ckr_node_get(d, "base_lrs");
     }
     if (!r->groups && ckr_node_is_list(list)) r->n = list->count;
-    v = CKR__NEW_N(r->c, double, r->n);
+    double *v = CKR__NEW_N(r->c, double, r->n);
     if (!v || ckr__sread_lanes(r, list, "initial_lr", v) || ckr__sread_lanes(r, NULL, "lr", v))
         return v;
-    for (i = 0; i < r->n; i++) v[i] = ckr__nan();
+    for (uint64_t i = 0; i < r->n; i++) v[i] = ckr__nan();
     return v;
 }
 
@@ -17279,12 +17206,10 @@ static void ckr__sched_lanes_from(ckr__ctx *c, ckr_schedule *s, const ckr_node *
         { "lr_mult", offsetof(ckr__group_lane, lr_mult), CKR__CV_MEGATRON }
     };
     const uint8_t kind = s->curve ? s->curve->kind : 0;
-    uint64_t i;
-    size_t k;
     double v;
     if (!groups || (kind != CKR__CV_MEGATRON && kind != CKR__CV_ONECYCLE)) return;
-    for (i = 0; i < n && i < s->n_lanes; i++)
-        for (k = 0; k < sizeof fields / sizeof *fields; k++)
+    for (uint64_t i = 0; i < n && i < s->n_lanes; i++)
+        for (size_t k = 0; k < sizeof fields / sizeof *fields; k++)
             if ((!fields[k].kind || fields[k].kind == kind) &&
                 ckr__sched_number(c, ckr_node_get(groups[i], fields[k].key), &v))
                 memcpy((char *)&s->lanes[i] + fields[k].at, &v, sizeof v);
@@ -17302,11 +17227,9 @@ static ckr_node *ckr__sread_megatron(ckr__sread *r, const ckr_node *d)
         { "wd_incr_style", "wd_incr_style" }
     };
     ckr_node *p = ckr__node(r->c, CKR_NODE_DICT);
-    const char *style;
-    size_t i;
-    for (i = 0; i < sizeof alias / sizeof *alias; i++)
+    for (size_t i = 0; i < sizeof alias / sizeof *alias; i++)
         ckr__sread_copy(r, p, d, alias[i][0], alias[i][1]);
-    style = ckr_node_str(ckr_node_get(p, "lr_decay_style"));
+    const char *style = ckr_node_str(ckr_node_get(p, "lr_decay_style"));
     if (style && !strcmp(style, "WSD") && !r->why)
         r->why = "Megatron-LM does not save wsd_decay_steps and lr_wsd_decay_style";
     return p;
@@ -17323,13 +17246,12 @@ static ckr_result ckr__sched_drift(ckr__ctx *c, const ckr_schedule *s, double *d
 {
     ckr_schedule plain = *s;
     double *row = CKR__NEW_N(c, double, s->n_lanes);
-    uint64_t i;
     plain.anchored = false;
     *drift = 0;
     *lane = 0;
     if (!row || ckr__sched_at(c, &plain, CKR__COL_LR, (double)s->position, row) != CKR_OK)
         return c->err->code;
-    for (i = 0; i < s->n_lanes && *drift == *drift; i++) {
+    for (uint64_t i = 0; i < s->n_lanes && *drift == *drift; i++) {
         const double want = row[i], have = s->lanes[i].anchor,
                      by = fabs(want - have) / ckr__at_least(fabs(want), 1e-300);
         if (by <= *drift) continue;
@@ -17346,22 +17268,20 @@ static ckr_result ckr__sread_timescale(ckr__sread *r, ckr_schedule **s)
     const ckr__curve *c = (*s)->curve;
     const double t = (double)(*s)->position, w = c ? c->k.warm : 0;
     ckr__curve trial;
-    ckr_schedule with;
-    double f, drift;
+    double drift;
     uint64_t lane;
-    ckr_result e;
     if (!c || c->kind != CKR__CV_HF || c->shape != CKR__SH_INVSQRT || !(t > w) || !(*s)->n_lanes ||
         ckr__has((*s)->params, "timescale"))
         return CKR_OK;
-    f = (*s)->lanes[0].anchor / (*s)->lanes[0].base;
+    double f = (*s)->lanes[0].anchor / (*s)->lanes[0].base;
     f = f * f;
     f = rint(f * (t - w) / (1 - f));
     if (!(f >= 1 && f < 1e15)) return CKR_OK;
     trial = *c;
     trial.k.decay = f;
-    with = **s;
+    ckr_schedule with = **s;
     with.curve = &trial;
-    e = ckr__sched_drift(r->c, &with, &drift, &lane);
+    ckr_result e = ckr__sched_drift(r->c, &with, &drift, &lane);
     if (e != CKR_OK || !(drift <= 4.5e-16)) return e;
     ckr__node_set(r->c, (*s)->params, "timescale", ckr__node_int(r->c, (int64_t)f));
     ((ckr__curve *)(uintptr_t)c)->k.decay = f;
@@ -17375,31 +17295,27 @@ static ckr_result ckr__sched_torch(ckr__ctx *c, const ckr_node *state,
                                    const ckr_node *const *groups, uint64_t n_groups,
                                    const char *spec, ckr_schedule **out)
 {
-    ckr_node *params;
-    const char *kind;
-    double *bases;
     const ckr_node *last = ckr_node_get(state, "_last_lr");
     ckr__sread r = { c, groups, groups ? n_groups : 0, NULL };
     ckr_schedule *s;
     uint64_t i;
-    ckr_result e;
     int64_t position = 0;
     *out = NULL;
     if (!ckr_node_is_dict(state))
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE_STATE, NULL, CKR_NO_OFFSET, NULL,
                          "the state of a scheduler is a dict");
-    kind = ckr__torch_class(state);
-    bases = ckr__sread_bases(&r, state);
+    const char *kind = ckr__torch_class(state);
+    double *bases = ckr__sread_bases(&r, state);
     if (!bases) return ckr__oom(c);
     if (!ckr__sread_position(state, 0, &position)) {
         r.why = "the state has no clock (last_epoch)";
         position = 0;
     }
-    params = !strcmp(kind, "megatron") ? ckr__sread_megatron(&r, state)
-                                       : ckr__sread_params(&r, state, 0);
+    ckr_node *params = !strcmp(kind, "megatron") ? ckr__sread_megatron(&r, state)
+                                                 : ckr__sread_params(&r, state, 0);
     if (ckr__failed(c)) return ckr__oom(c);
     if (!r.why) *out = ckr__sched_try(c, kind, params, bases, r.n, &r.why);
-    e = c->err->code;
+    ckr_result e = c->err->code;
     if (e == CKR_OK && !*out && spec) e = ckr__sched_parse(c, spec, bases, r.n, out);
     else if (e == CKR_OK && *out && ckr__is_torch((*out)->curve->kind))
         ckr__sread_exact(&r, (ckr__curve *)(uintptr_t)(*out)->curve, state);
@@ -17451,9 +17367,8 @@ static ckr_node *ckr__sw_number(ckr__ctx *c, double v)
 static ckr_node *ckr__sw_lanes(const ckr__swrite *w, const double *values, size_t field)
 {
     ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
-    uint64_t i;
     double v;
-    for (i = 0; i < w->n; i++) {
+    for (uint64_t i = 0; i < w->n; i++) {
         if (values) v = values[w->from[i]];
         else memcpy(&v, (const char *)&w->s->lanes[w->from[i]] + field, sizeof v);
         ckr__node_push(w->c, list, ckr__node_float(w->c, v));
@@ -17469,13 +17384,11 @@ static bool ckr__sw_put(const ckr__swrite *w, ckr_node *d, const char *key, ckr_
 static ckr_node *ckr__sw_phases(const ckr__swrite *w, const ckr__curve *c)
 {
     ckr_node *list = ckr__node(w->c, CKR_NODE_LIST), *d;
-    uint32_t i;
-    int j;
-    for (i = 0; i < c->n_list; i++) {
+    for (uint32_t i = 0; i < c->n_list; i++) {
         d = ckr__node_dict(w->c, "end_step", i + 1 == c->n_list
                                                  ? ckr__sw_number(w->c, c->at[i])
                                                  : ckr__node_float(w->c, c->at[i]), CKR__END);
-        for (j = 0; j < 4; j++)
+        for (int j = 0; j < 4; j++)
             ckr__sw_put(w, d, ckr__phase_keys[j],
                         ckr__node_str(w->c, ckr__phase_name((unsigned)c->val[i], j)));
         ckr__node_push(w->c, list, d);
@@ -17517,19 +17430,18 @@ static ckr_node *ckr__sw_own(const ckr__swrite *w, const ckr__curve *c, int64_t 
 {
     const double *lo = c->min, min = w->s->n_lanes ? lo ? lo[0] : w->s->lanes[0].min : 0;
     const char *anneal = c->shape == CKR__SH_LINEAR ? "linear" : "cos";
-    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT), *counter;
+    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
     double cur = 0, len = c->k.decay, v;
-    size_t i;
     if (c->kind == CKR__CV_ONECYCLE || c->kind == CKR__CV_CYCLIC)
         return ckr__sw_cycles(w, c, anneal);
-    counter = ckr__node(w->c, CKR_NODE_COUNTER);
-    for (i = 0; c->kind == CKR__CV_MULTISTEP && i < c->n_list; i++)
+    ckr_node *counter = ckr__node(w->c, CKR_NODE_COUNTER);
+    for (size_t i = 0; c->kind == CKR__CV_MULTISTEP && i < c->n_list; i++)
         ckr__node_pair(w->c, counter, ckr__node_int(w->c, (int64_t)c->at[i]),
                        ckr__node_int(w->c, (int64_t)c->val[i]));
     if (c->kind == CKR__CV_MULTISTEP) ckr__sw_put(w, d, "milestones", counter);
     if (c->kind == CKR__CV_SWA)
         ckr__sw_put(w, d, "_anneal_strategy", ckr__node_str(w->c, anneal));
-    for (i = 0; i < CKR__CURVE_NUMBERS && ckr__is_torch(c->kind); i++) {
+    for (size_t i = 0; i < CKR__CURVE_NUMBERS && ckr__is_torch(c->kind); i++) {
         const struct ckr__number_row *row = &ckr__curve_numbers[i];
         if (row->kind != c->kind || (row->how & CKR__CN_LANE)) continue;
         memcpy(&v, (const char *)&c->k + row->at, sizeof v);
@@ -17551,7 +17463,6 @@ static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_
     const bool torch = ckr__is_torch(c->kind), plain = !strncmp(w->s->kind, "diffusers", 9) ||
                                                        !strcmp(w->s->kind, "transformers:constant");
     ckr_node *d = ckr__sw_own(w, c, epoch), *lambdas = ckr__node(w->c, CKR_NODE_LIST);
-    uint64_t i;
     ckr__sw_put(w, d, "base_lrs", ckr__sw_lanes(w, c->base, offsetof(ckr__group_lane, base)));
     ckr__sw_put(w, d, "last_epoch", ckr__node_int(w->c, epoch));
     ckr__sw_put(w, d, "_step_count", ckr__node_int(w->c, epoch < 0 ? 1 : epoch + 1));
@@ -17559,7 +17470,7 @@ static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_
     ckr__sw_put(w, d, "_get_lr_called_within_step", ckr__node_bool(w->c, false));
     ckr__sw_put(w, d, "_last_lr", ckr__sw_floats(w->c, w->lr, w->n));
     /* of what torch runs as a LambdaLR: partials have a dict, functions None */
-    for (i = 0; !torch && i < w->n; i++)
+    for (uint64_t i = 0; !torch && i < w->n; i++)
         ckr__node_push(w->c, lambdas, ckr__node(w->c, plain ? CKR_NODE_NONE : CKR_NODE_DICT));
     if (!torch) ckr__sw_put(w, d, "lr_lambdas", lambdas);
     if (c->kind == CKR__CV_CYCLIC)
@@ -17571,8 +17482,7 @@ static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_
 static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
 {
     ckr_node *out = ckr__node(w->c, (ckr_node_kind)list->kind);
-    uint64_t i;
-    for (i = 0; i < w->n && list->count; i++)
+    for (uint64_t i = 0; i < w->n && list->count; i++)
         ckr__node_push(w->c, out,
                        list->u.items[w->from[i] < list->count ? w->from[i] : list->count - 1]);
     return out;
@@ -17612,9 +17522,8 @@ static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const 
                                const char *clock, bool current)
 {
     ckr_node *d = ckr__node(w->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
-    uint64_t i;
     int64_t count;
-    for (i = 0; old && i < old->count; i++) {
+    for (uint64_t i = 0; old && i < old->count; i++) {
         ckr_node *key = old->u.items[2 * i], *v = ckr__dict_at(old, i);
         const char *s = ckr_node_str(key);
         if (s) v = ckr__sw_value(w, s, v, (ckr_node *)(uintptr_t)ckr_node_get(fresh, s), current);
@@ -17623,7 +17532,7 @@ static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const 
             v = ckr__node_int(w->c, count + ckr__sw_ahead(old, clock));
         ckr__node_pair(w->c, d, key, v);
     }
-    for (i = 0; !old && i < ckr__dict_n(fresh); i++) ckr__node_take(w->c, d, fresh, i);
+    for (uint64_t i = 0; !old && i < ckr__dict_n(fresh); i++) ckr__node_take(w->c, d, fresh, i);
     return d;
 }
 
@@ -17640,8 +17549,7 @@ static ckr_node *ckr__sw_children(const ckr__swrite *w, const ckr__curve *c, con
     double from = 0;
     const uint32_t active = c->kind == CKR__CV_SEQ ? ckr__seq_child(c, (double)epoch, &from)
                                                    : c->n_children - 1;
-    uint32_t i;
-    for (i = 0; i < c->n_children; i++) {
+    for (uint32_t i = 0; i < c->n_children; i++) {
         const bool before = c->kind == CKR__CV_SEQ && i < active;
         int64_t at = i > active ? -1 : epoch - (int64_t)from;
         if (before) at = (int64_t)(c->at[i] - (i ? c->at[i - 1] : 0)) - 1;
@@ -17655,12 +17563,11 @@ static ckr_node *ckr__sw_children(const ckr__swrite *w, const ckr__curve *c, con
 static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const ckr_node *old,
                                int64_t epoch, bool current)
 {
-    ckr_node *fresh, *list = ckr__node(w->c, CKR_NODE_LIST);
-    uint32_t i;
+    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
     if (w->counted) epoch = w->epochs[c->index];
-    fresh = c->n_children ? ckr__node(w->c, CKR_NODE_DICT) : ckr__sw_fresh(w, c, epoch);
+    ckr_node *fresh = c->n_children ? ckr__node(w->c, CKR_NODE_DICT) : ckr__sw_fresh(w, c, epoch);
     if (c->kind == CKR__CV_SEQ) {
-        for (i = 0; i < c->n_list; i++)
+        for (uint32_t i = 0; i < c->n_list; i++)
             ckr__node_push(w->c, list, ckr__sw_number(w->c, c->at[i]));
         ckr__sw_put(w, fresh, "_milestones", list);
         ckr__sw_put(w, fresh, "last_epoch", ckr__node_int(w->c, epoch));
@@ -17715,12 +17622,10 @@ static ckr_node *ckr__sw_megatron(const ckr__swrite *w, int64_t position)
                                 "decay_style num_iters";
     const ckr_node *was = w->s->state;
     ckr__group_lane l = w->s->lanes[0];
-    ckr_node *d;
-    uint64_t i;
     ckr_node_f64(ckr_node_get(w->s->params, "max_lr"), &l.max);
     ckr_node_f64(ckr_node_get(w->s->params, "min_lr"), &l.min);
-    d = ckr__megatron_state(w->c, w->s->curve, &l, position);
-    for (i = 0; i < ckr__dict_n(was); i++) {
+    ckr_node *d = ckr__megatron_state(w->c, w->s->curve, &l, position);
+    for (uint64_t i = 0; i < ckr__dict_n(was); i++) {
         const char *key = ckr__dict_key(was, i);
         if (!key || (!ckr__word_in(alias, key) && !ckr__has(d, key)))
             ckr__node_take(w->c, d, was, i);
@@ -17751,8 +17656,6 @@ static ckr_node *ckr__sw_root(const ckr__swrite *w, int64_t position)
 static ckr_result ckr__sw_count(ckr__swrite *w, int64_t position)
 {
     ckr_schedule one = *w->s;
-    ckr__srun *r;
-    uint32_t i;
     one.n_lanes = 1;
     one.anchored = false;
     one.a = 1;
@@ -17762,10 +17665,10 @@ static ckr_result ckr__sw_count(ckr__swrite *w, int64_t position)
     if (!w->s->n_lanes || one.opaque || !one.curve->n_children ||
         !ckr__srun_can_simulate(&one, 1, CKR__COL_LR))
         return CKR_OK;
-    r = ckr__srun_open(w->c, &one);
+    ckr__srun *r = ckr__srun_open(w->c, &one);
     if (!r) return w->c->err->code;
     ckr__srun_simulate(r, position);
-    for (i = 0; i < r->n_nodes; i++) w->epochs[i] = r->now[i].epoch;
+    for (uint32_t i = 0; i < r->n_nodes; i++) w->epochs[i] = r->now[i].epoch;
     w->counted = true;
     ckr__srun_close(r);
     return CKR_OK;
@@ -17777,19 +17680,19 @@ static ckr_result ckr__sched_torch_write(ckr__ctx *c, const ckr_schedule *s, con
                                          uint64_t n, int64_t position, ckr_node **out)
 {
     double *row = CKR__NEW_N(c, double, s->n_lanes), *lr = CKR__NEW_N(c, double, n);
-    uint64_t *same = CKR__NEW_N(c, uint64_t, n), i;
+    uint64_t *same = CKR__NEW_N(c, uint64_t, n);
     int64_t was = 0;
     ckr__swrite w = { c, s, same, n, lr, false, false, { 0 } };
     *out = NULL;
     if (!row || !lr || !same) return ckr__oom(c);
-    for (i = 0; i < n; i++) same[i] = from ? from[i] : i;
-    for (i = 0; i < n; i++)
+    for (uint64_t i = 0; i < n; i++) same[i] = from ? from[i] : i;
+    for (uint64_t i = 0; i < n; i++)
         if (same[i] >= s->n_lanes)
             return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "from",
                              "lane %llu of %llu", (unsigned long long)same[i],
                              (unsigned long long)s->n_lanes);
     if (ckr__sched_at(c, s, CKR__COL_LR, (double)position, row) != CKR_OK) return c->err->code;
-    for (i = 0; i < n; i++) lr[i] = row[same[i]];
+    for (uint64_t i = 0; i < n; i++) lr[i] = row[same[i]];
     w.moved = !s->state || !ckr__sread_position(s->state, 0, &was) || was != position;
     if (w.moved && ckr__sw_count(&w, position) != CKR_OK) return c->err->code;
     *out = ckr__sw_root(&w, position);
@@ -17826,7 +17729,6 @@ static ckr_node *ckr__sn_double(ckr__ctx *c, double v)
 /* n numbers `step` bytes apart; equal ones are one number. */
 static ckr_node *ckr__sn_array(ckr__ctx *c, const void *first, uint64_t n, size_t step, bool fold)
 {
-    ckr_node *list;
     uint64_t i;
     double v = 0, w;
     for (i = 0; fold && i < n; i++) {
@@ -17835,7 +17737,7 @@ static ckr_node *ckr__sn_array(ckr__ctx *c, const void *first, uint64_t n, size_
         v = w;
     }
     if (fold && i == n && n) return ckr__sn_double(c, v);
-    list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
     for (i = 0; i < n; i++) {
         memcpy(&v, (const char *)first + i * step, sizeof v);
         ckr__node_push(c, list, ckr__sn_double(c, v));
@@ -17850,20 +17752,19 @@ static ckr_node *ckr__sn_curve(ckr__ctx *c, const ckr__curve *v, uint64_t lanes)
     static const char *const keys[3] = { "base", "min", "max" };
     const double *const own[3] = { v->base, v->min, v->max };
     const size_t one = sizeof(double);
-    ckr_node *d, *list = ckr__node(c, CKR_NODE_LIST), *children;
-    uint32_t i;
-    for (i = 0; i < 4; i++) ckr__node_push(c, list, ckr__node_int(c, shapes[i]));
+    ckr_node *d, *list = ckr__node(c, CKR_NODE_LIST);
+    for (uint32_t i = 0; i < 4; i++) ckr__node_push(c, list, ckr__node_int(c, shapes[i]));
     d = ckr__node_dict(c, "kind", ckr__node_str(c, ckr__curve_names[v->kind]), "shapes", list,
                        "numbers", ckr__sn_array(c, &v->k, CKR__CURVE_NUMS, one, false),
                        "at", ckr__sn_array(c, v->at, v->n_list, one, false),
                        "val", ckr__sn_array(c, v->val, v->n_list, one, false),
                        "epoch", ckr__node_int(c, v->epoch), "t_cur", ckr__node_int(c, v->t_cur),
                        "t_i", ckr__node_int(c, v->t_i), CKR__END);
-    for (i = 0; i < 3; i++)
+    for (uint32_t i = 0; i < 3; i++)
         if (own[i]) ckr__node_set(c, d, keys[i], ckr__sn_array(c, own[i], lanes, one, true));
     if (!v->n_children) return d;
-    children = ckr__node(c, CKR_NODE_LIST);
-    for (i = 0; i < v->n_children; i++)
+    ckr_node *children = ckr__node(c, CKR_NODE_LIST);
+    for (uint32_t i = 0; i < v->n_children; i++)
         ckr__node_push(c, children, ckr__sn_curve(c, &v->children[i], lanes));
     return ckr__node_set(c, d, "children", children) ? d : NULL;
 }
@@ -17887,7 +17788,6 @@ static ckr_node *ckr__sched_node(ckr__ctx *c, const ckr_schedule *s)
 {
     const char *raw = (const char *)s;
     ckr_node *d, *lanes = ckr__node(c, CKR_NODE_DICT);
-    size_t i;
     double v;
     if (s->curve && s->curve->kind == CKR__CV_USER) {
         ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, NULL,
@@ -17901,15 +17801,15 @@ static ckr_node *ckr__sched_node(ckr__ctx *c, const ckr_schedule *s)
     ckr__node_set(c, d, "lanes_count", ckr__node_int(c, (int64_t)s->n_lanes));
     if (s->reason) ckr__node_set(c, d, "reason", ckr__node_str(c, s->reason));
     if (s->params) ckr__node_set(c, d, "params", s->params);
-    for (i = 0; i < CKR__SN_FLAGS; i++)
+    for (size_t i = 0; i < CKR__SN_FLAGS; i++)
         ckr__node_set(c, d, ckr__sn_flags[i].key,
                       ckr__node_bool(c, *(const bool *)(raw + ckr__sn_flags[i].at)));
     ckr__node_set(c, d, "known", ckr__node_bool(c, s->curve != NULL));
-    for (i = 0; i < CKR__SN_MAPS; i++) {
+    for (size_t i = 0; i < CKR__SN_MAPS; i++) {
         memcpy(&v, raw + ckr__sn_maps[i].at, sizeof v);
         ckr__node_set(c, d, ckr__sn_maps[i].key, ckr__sn_double(c, v));
     }
-    for (i = 0; i < CKR__LANE_FIELDS; i++)
+    for (size_t i = 0; i < CKR__LANE_FIELDS; i++)
         ckr__node_set(c, lanes, ckr__lane_names[i],
                       ckr__sn_array(c, (const char *)s->lanes + i * sizeof v, s->n_lanes,
                                     sizeof *s->lanes, true));
@@ -17933,10 +17833,9 @@ static bool ckr__sn_get(const ckr_node *n, double *out)
 static bool ckr__sn_read(const ckr_node *list, void *first, uint64_t n, size_t step)
 {
     const bool many = ckr_node_is_list(list);
-    uint64_t i;
     double v;
     if (!list || (many && list->count != n)) return false;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         if (!ckr__sn_get(many ? list->u.items[i] : list, &v)) return false;
         memcpy((char *)first + i * step, &v, sizeof v);
     }
@@ -17946,16 +17845,15 @@ static bool ckr__sn_read(const ckr_node *list, void *first, uint64_t n, size_t s
 /* What evaluation takes for granted. */
 static bool ckr__sn_curve_ok(const ckr__curve *c)
 {
-    uint32_t i;
     if (c->shape >= CKR__SH_COUNT_ || c->warm_shape >= CKR__SH_COUNT_ ||
         c->wd_shape >= CKR__SH_COUNT_)
         return false;
     if (c->kind == CKR__CV_SEQ && c->n_list + 1 != c->n_children) return false;
     if ((c->kind == CKR__CV_SEQ || c->kind == CKR__CV_CHAIN) != (c->n_children > 0)) return false;
     if (c->kind == CKR__CV_RESTARTS && !ckr__whole(c->k.power)) return false;
-    for (i = 0; c->kind == CKR__CV_ONECYCLE && i < c->n_list; i++)
+    for (uint32_t i = 0; c->kind == CKR__CV_ONECYCLE && i < c->n_list; i++)
         if (!(c->val[i] >= 0 && c->val[i] < 36)) return false;
-    for (i = 0; c->kind == CKR__CV_SEQ && i < c->n_list; i++)
+    for (uint32_t i = 0; c->kind == CKR__CV_SEQ && i < c->n_list; i++)
         if (!ckr__whole(c->at[i]) || (i && c->at[i] < c->at[i - 1])) return false;
     return ckr__whole((double)c->epoch) && ckr__whole((double)c->t_cur) &&
            ckr__whole((double)c->t_i) && c->kind != CKR__CV_USER;
@@ -18030,24 +17928,21 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
                *reason = ckr_node_str(ckr_node_get(d, "reason"));
     const ckr_node *lanes = ckr_node_get(d, "lanes"), *params = ckr_node_get(d, "params");
     ckr__curve *curve = NULL;
-    ckr_schedule *s;
     uint32_t n_nodes = 0;
     int64_t n = -1;
-    bool ok;
-    size_t i;
     *out = NULL;
-    ok = format && !strcmp(format, CKR__SCHED_FORMAT) && kind && clock &&
-         ckr_node_i64(ckr_node_get(d, "lanes_count"), &n) && n >= 0 && n <= (int64_t)1 << 22;
-    s = ok ? ckr__sched_new(c, NULL, (uint64_t)n) : NULL;
+    bool ok = format && !strcmp(format, CKR__SCHED_FORMAT) && kind && clock &&
+              ckr_node_i64(ckr_node_get(d, "lanes_count"), &n) && n >= 0 && n <= (int64_t)1 << 22;
+    ckr_schedule *s = ok ? ckr__sched_new(c, NULL, (uint64_t)n) : NULL;
     if (ok && !s) return ckr__oom(c);
     ok = ok && ckr_node_i64(ckr_node_get(d, "position"), &s->position);
-    for (i = 0; ok && i < CKR__SN_MAPS; i++)
+    for (size_t i = 0; ok && i < CKR__SN_MAPS; i++)
         ok = ckr__sn_read(ckr_node_get(d, ckr__sn_maps[i].key), (char *)s + ckr__sn_maps[i].at, 1,
                           sizeof(double));
-    for (i = 0; ok && i < CKR__SN_FLAGS; i++)
+    for (size_t i = 0; ok && i < CKR__SN_FLAGS; i++)
         *(bool *)((char *)s + ckr__sn_flags[i].at) = ckr__sn_flag(d, ckr__sn_flags[i].key);
     ok = ok && s->hold >= 0;
-    for (i = 0; ok && i < CKR__LANE_FIELDS; i++)
+    for (size_t i = 0; ok && i < CKR__LANE_FIELDS; i++)
         ok = ckr__sn_read(ckr_node_get(lanes, ckr__lane_names[i]),
                           (char *)s->lanes + i * sizeof(double), s->n_lanes, sizeof *s->lanes);
     if (ok && ckr__sn_flag(d, "known")) {
@@ -18075,8 +17970,7 @@ static ckr_result ckr__sched_from_node(ckr__ctx *c, const ckr_node *d, ckr_sched
 static double ckr__curve_end(const ckr__curve *c)
 {
     const ckr__curve_nums *k = &c->k;
-    double end = ckr__nan(), v;
-    uint32_t i;
+    double end = ckr__nan();
     switch (c->kind) {
     case CKR__CV_HF:
         if (c->shape == CKR__SH_CONST || c->shape == CKR__SH_INVSQRT) return end;
@@ -18103,8 +17997,8 @@ static double ckr__curve_end(const ckr__curve *c)
         return ckr__curve_end(&c->children[c->n_children - 1]) +
                (c->n_list ? c->at[c->n_list - 1] : 0);
     case CKR__CV_CHAIN:
-        for (i = 0; i < c->n_children; i++) {
-            v = ckr__curve_end(&c->children[i]);
+        for (uint32_t i = 0; i < c->n_children; i++) {
+            double v = ckr__curve_end(&c->children[i]);
             if (!(end >= v)) end = v;
             if (v != v) return v;
         }
@@ -18117,9 +18011,8 @@ static double ckr__curve_end(const ckr__curve *c)
    0 or be undefined. NaN when it has no end. */
 static double ckr__sched_end(const ckr_schedule *s)
 {
-    double end;
     if (s->opaque || !s->curve || !(s->a > 0)) return ckr__nan();
-    end = s->t0 + (ckr__curve_end(s->curve) - s->b) / s->a;
+    double end = s->t0 + (ckr__curve_end(s->curve) - s->b) / s->a;
     return s->hold < end ? s->hold : end;
 }
 
@@ -18141,9 +18034,6 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
     const double end = ckr__sched_done(s, ckr__sched_end(s));
     const int64_t last = first + (int64_t)n - 1;
     ckr_schedule plain = *s;
-    double *top, *was, *row;
-    ckr__srun *r;
-    uint64_t i, k, step;
     memset(out, 0, sizeof *out);
     if (s->opaque || !s->curve || !n || !s->n_lanes) {
         out->unknown = true;
@@ -18153,23 +18043,23 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
         out->end = (int64_t)ceil(end) + 1;
         out->ends_early = out->end < last;
     }
-    step = n / (((uint64_t)1 << 26) / (s->n_lanes < (1 << 16) ? s->n_lanes : 1 << 16)) + 1;
+    uint64_t step = n / (((uint64_t)1 << 26) / (s->n_lanes < (1 << 16) ? s->n_lanes : 1 << 16)) + 1;
     out->sampled = step > 1;
     if (step > 1) plain.recurrent = false;
-    r = ckr__srun_open(c, &plain);
-    top = r ? CKR__NEW_N(c, double, 3 * r->n) : NULL;
+    ckr__srun *r = ckr__srun_open(c, &plain);
+    double *top = r ? CKR__NEW_N(c, double, 3 * r->n) : NULL;
     if (!top) {
         ckr__srun_close(r);
         return ckr__oom(c);
     }
-    was = top + r->n;
-    row = was + r->n;
+    double *was = top + r->n;
+    double *row = was + r->n;
     r->simulate = ckr__srun_can_simulate(&plain, first, CKR__COL_LR);
-    for (i = 0; i < r->n; i++) top[i] = was[i] = -HUGE_VAL;
-    for (i = 0; i < n;) {
+    for (uint64_t i = 0; i < r->n; i++) top[i] = was[i] = -HUGE_VAL;
+    for (uint64_t i = 0; i < n;) {
         const int64_t update = first + (int64_t)i, off = out->end ? update - out->end : 65;
         ckr__srun_at(r, ckr__sched_clock(s, (double)(update - 1)), CKR__COL_LR, row);
-        for (k = 0; k < r->n; k++) {
+        for (uint64_t k = 0; k < r->n; k++) {
             const double v = row[k];
             if (v != v && !out->undefined) out->undefined = update;
             if (v < 0 && !out->negative) out->negative = update;
@@ -18184,7 +18074,7 @@ static ckr_result ckr__sched_scan(ckr__ctx *c, const ckr_schedule *s, int64_t fi
         if (i >= n) i = n - 1;
     }
     out->never_decays = true;
-    for (i = 0; i < r->n; i++)
+    for (uint64_t i = 0; i < r->n; i++)
         if (was[i] < top[i] || was[i] != was[i]) out->never_decays = false;
     ckr__srun_close(r);
     return CKR_OK;
@@ -18227,8 +18117,7 @@ static const char *ckr__set_target(const ckr__skind *row, const char *key, size_
 static ckr_node *ckr__set_params(ckr__ctx *c, const ckr_node *params, const ckr__skind *row)
 {
     ckr_node *d = ckr__node(c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(params); i++)
+    for (uint64_t i = 0; i < ckr__dict_n(params); i++)
         if (ckr__key_known(row, params->u.items[2 * i])) ckr__node_take(c, d, params, i);
     return d;
 }
@@ -18239,8 +18128,7 @@ static ckr_node *ckr__set_one_lane(ckr__ctx *c, const ckr_schedule *s, const ckr
 {
     ckr_node *list = ckr__node(c, CKR_NODE_LIST);
     const bool low = !strcmp(what, "min_lr"), high = s->lanes[0].max == s->lanes[0].max;
-    uint64_t i;
-    for (i = 0; i < s->n_lanes; i++) {
+    for (uint64_t i = 0; i < s->n_lanes; i++) {
         const ckr__group_lane *l = &s->lanes[i];
         ckr_node *one = ckr_node_is_list(old) && i < old->count ? old->u.items[i] : NULL;
         if (!one) one = ckr__node_float(c, low ? l->min : high ? l->max : l->base);
@@ -18255,7 +18143,6 @@ static void ckr__set_keep(const ckr_schedule *old, ckr_schedule *s, const char *
     const bool megatron = s->curve && s->curve->kind == CKR__CV_MEGATRON;
     const bool lr = !strcmp(what, "lr"), min = !strcmp(what, "min_lr"),
                wd = !strcmp(what, "weight_decay");
-    uint64_t i;
     s->position = old->position;
     s->rate = old->rate;
     s->every = old->every;
@@ -18263,7 +18150,7 @@ static void ckr__set_keep(const ckr_schedule *old, ckr_schedule *s, const char *
     s->clock = old->clock;
     s->state = old->state;
     s->beta1 = old->beta1;
-    for (i = 0; i < s->n_lanes; i++) {
+    for (uint64_t i = 0; i < s->n_lanes; i++) {
         ckr__group_lane *l = &s->lanes[i];
         const ckr__group_lane *o = &old->lanes[i];
         l->wd_mult = o->wd_mult;
@@ -18308,14 +18195,14 @@ static ckr_node *ckr__set_value(const ckr__set *t, char unit, const ckr_node *pa
 static ckr_node *ckr__set_apply(const ckr__set *t, const ckr__skind *row, const char *to, size_t n,
                                 bool *ok)
 {
-    ckr_node *d = ckr__set_params(t->c, t->s->params, row), *v;
-    const char unit = *to == '/' || *to == '%' || *to == '*' ? *to : 0, *key;
+    ckr_node *d = ckr__set_params(t->c, t->s->params, row);
+    const char unit = *to == '/' || *to == '%' || *to == '*' ? *to : 0;
     const bool lr = !strcmp(t->what, "lr");
     char typed[48];
     *ok = true;
-    key = ckr__strndup(t->c, to + (unit != 0), n - (unit != 0));
+    const char *key = ckr__strndup(t->c, to + (unit != 0), n - (unit != 0));
     if (!d || !key) return NULL;
-    v = ckr__set_value(t, unit, d);
+    ckr_node *v = ckr__set_value(t, unit, d);
     ckr__format(typed, sizeof typed, "%s:v", key);
     if (t->lane >= 0 && !(lr && !strcmp(key, "lr"))) {
         if (!strstr(row->keys, typed)) {
@@ -18361,7 +18248,6 @@ static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char 
     ckr__set t = { c, s, key, value, lane, 0 };
     uint64_t i;
     size_t n = 0;
-    ckr_result e;
     bool ok = true;
     *out = NULL;
     if (row && row->kind) to = ckr__set_target(row, key, &n);
@@ -18385,7 +18271,7 @@ static ckr_result ckr__sched_set(ckr__ctx *c, const ckr_schedule *s, const char 
     for (i = 0; i < s->n_lanes; i++)           /* an LR goes to all lanes or to one         */
         bases[i] = !strcmp(key, "lr") && (lane < 0 || (uint64_t)lane == i) ? t.value
                                                                           : s->lanes[i].base;
-    e = ckr__sched_build(c, kind, params, bases, s->n_lanes, out);
+    ckr_result e = ckr__sched_build(c, kind, params, bases, s->n_lanes, out);
     if (e == CKR_OK) ckr__set_keep(s, *out, key);
     return e;
 }
@@ -18433,8 +18319,8 @@ static void ckr__prove_place(ckr__prove *x, const ckr_schedule *s, double v)
 /* Where the curve of `s`, or one in it, changes its form. */
 static void ckr__prove_places(ckr__prove *x, const ckr_schedule *s)
 {
-    uint32_t i, j;
-    for (i = 0; i < ckr__curve_nodes(s->curve); i++) {
+    uint32_t j;
+    for (uint32_t i = 0; i < ckr__curve_nodes(s->curve); i++) {
         const ckr__curve *c = ckr__curve_by_index(s->curve, i);
         const ckr__curve_nums *k = &c->k;
         const double turns[] = { k->warm, k->start, k->start + k->decay, k->total - k->decay,
@@ -18452,9 +18338,8 @@ static void ckr__prove_places(ckr__prove *x, const ckr_schedule *s)
 static int64_t ckr__prove_next(const ckr__prove *x, int64_t u)
 {
     int64_t next = u + x->step;
-    uint32_t i;
     if (x->step == 1 || u - x->first < CKR__PROOF_NEAR) return u + 1;
-    for (i = 0; i < x->n_places; i++) {
+    for (uint32_t i = 0; i < x->n_places; i++) {
         const int64_t from = x->places[i] - CKR__PROOF_NEAR, to = x->places[i] + CKR__PROOF_NEAR;
         if (u >= from && u <= to) return u + 1;
         if (u < from && next > from) next = from;
@@ -18465,9 +18350,9 @@ static int64_t ckr__prove_next(const ckr__prove *x, int64_t u)
 /* Groups whose lanes are the same in both are looked at once. */
 static bool ckr__prove_pairs(ckr__ctx *c, ckr__prove *x, uint64_t n)
 {
-    uint64_t i, k;
+    uint64_t k;
     x->pairs = CKR__NEW_N(c, uint32_t, 2 * n);
-    for (i = 0; x->pairs && i < n; i++) {
+    for (uint64_t i = 0; x->pairs && i < n; i++) {
         const uint32_t a = x->want->map ? x->want->map[i] : (uint32_t)i,
                        b = x->made->map ? x->made->map[i] : (uint32_t)i;
         for (k = x->n_pairs < 4096 ? x->n_pairs : 0; k-- > 0;)     /* linear in the groups      */
@@ -18484,24 +18369,21 @@ static bool ckr__prove_pairs(ckr__ctx *c, ckr__prove *x, uint64_t n)
 
 static void ckr__prove_all(ckr__prove *x, int column, ckr__lr_proof *out)
 {
-    uint64_t k;
-    int64_t u;
-    int pass;
-    for (pass = 0; pass < 2; pass++)                   /* the highest LRs, then differences */
-        for (u = x->first; u <= x->last; u = ckr__prove_next(x, u)) {
+    for (int pass = 0; pass < 2; pass++)                   /* the highest LRs, then differences */
+        for (int64_t u = x->first; u <= x->last; u = ckr__prove_next(x, u)) {
             ckr__srun_at(x->want, ckr__sched_clock(x->want->s, (double)(u - 1)), column, x->a);
             ckr__srun_at(x->made, ckr__sched_clock(x->made->s, (double)(u - 1)), column, x->b);
-            for (k = 0; k < x->n_pairs; k++) {
+            for (uint64_t k = 0; k < x->n_pairs; k++) {
                 const double a = x->a[x->pairs[2 * k]], b = x->b[x->pairs[2 * k + 1]];
                 const double off = fabs(a - b);
-                double least = CKR__LR_LEAST * x->top[k], by;
+                double least = CKR__LR_LEAST * x->top[k];
                 if (!pass) {
                     if (fabs(a) > x->top[k]) x->top[k] = fabs(a);
                     continue;
                 }
                 if (ckr__same(a, b) || a != a) continue;       /* what is not decided is free */
                 if (!(least > 0)) least = DBL_MIN;
-                by = b != b ? HUGE_VAL : off / ckr__at_least(fabs(a), least);
+                double by = b != b ? HUGE_VAL : off / ckr__at_least(fabs(a), least);
                 if (off / ckr__at_least(x->top[k], DBL_MIN) > out->moved)
                     out->moved = off / ckr__at_least(x->top[k], DBL_MIN);
                 if (by <= out->worst) continue;
@@ -18537,9 +18419,6 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
     const bool level = want->curve->wd_shape == CKR__SH_CONST && made->curve &&
                        !(made->curve->flags & CKR__CF_WD);
     ckr__prove x = CKR_ZERO;
-    uint64_t i;
-    int column;
-    bool ok;
     memset(out, 0, sizeof *out);
     if (made->opaque || !made->curve || made->n_lanes != want->n_lanes) {
         out->worst = out->moved = HUGE_VAL;
@@ -18558,14 +18437,14 @@ static ckr_result ckr__sched_proof(ckr__ctx *c, const ckr_schedule *want, const 
     ckr__prove_places(&x, &read);
     x.want = ckr__srun_open(c, &own);
     x.made = x.want ? ckr__srun_open(c, &read) : NULL;
-    ok = x.made && ckr__prove_pairs(c, &x, want->n_lanes);
-    for (column = CKR__COL_LR; ok && column <= CKR__COL_MOMENTUM; column++) {
+    bool ok = x.made && ckr__prove_pairs(c, &x, want->n_lanes);
+    for (int column = CKR__COL_LR; ok && column <= CKR__COL_MOMENTUM; column++) {
         if ((column == CKR__COL_WD && (!(more & CKR__CF_WD) || level)) ||
             (column == CKR__COL_MOMENTUM && !(more & CKR__CF_MOMENTUM)))
             continue;
         x.want->simulate = ckr__srun_can_simulate(&own, x.first, column);
         x.made->simulate = ckr__srun_can_simulate(&read, x.first, column);
-        for (i = 0; i < x.n_pairs; i++) x.top[i] = 0;
+        for (uint64_t i = 0; i < x.n_pairs; i++) x.top[i] = 0;
         ckr__prove_all(&x, column, out);
     }
     ckr__srun_close(x.want);
@@ -18602,8 +18481,7 @@ static ckr__curve *ckr__curve_own(ckr__ctx *c, ckr_schedule *s)
 /* Is the curve read on its own clock, every lane unscaled? */
 static bool ckr__plain_lanes(const ckr_schedule *s)
 {
-    uint64_t i;
-    for (i = 0; i < s->n_lanes; i++)
+    for (uint64_t i = 0; i < s->n_lanes; i++)
         if (!ckr__same(s->lanes[i].p, 1) || !ckr__same(s->lanes[i].q, 0)) return false;
     return ckr__same(s->a, 1) && ckr__same(s->b, s->t0);
 }
@@ -18640,13 +18518,12 @@ static double ckr__sched_floor(const ckr__curve *c, const ckr__group_lane *l)
 /* Is `a` still the schedule that it was made from? */
 static bool ckr__sched_same(const ckr_schedule *a, const ckr_schedule *b)
 {
-    uint64_t i;
     if (!a || !b || a->curve != b->curve || a->n_lanes != b->n_lanes ||
         a->position != b->position || a->every != b->every || a->ramp_len > 0 ||
         !ckr__same(a->rate, b->rate) || !ckr__same(a->a, b->a) || !ckr__same(a->b, b->b) ||
         !ckr__same(a->t0, b->t0))
         return false;
-    for (i = 0; i < a->n_lanes; i++) {
+    for (uint64_t i = 0; i < a->n_lanes; i++) {
         const ckr__group_lane *x = &a->lanes[i], *y = &b->lanes[i];
         if (!ckr__same(x->base, y->base) || !ckr__same(x->p, y->p) || !ckr__same(x->q, y->q) ||
             (x->min == x->min && !ckr__same(x->min, y->min)) ||
@@ -18678,9 +18555,8 @@ static void ckr__rebase_keep(const ckr_schedule *old, double t, ckr_schedule *s)
 static void ckr__rebase_splice(ckr__ctx *c, double t, const double *was, double *now,
                                ckr_schedule *s)
 {
-    uint64_t i;
     ckr__sched_at(c, s, CKR__COL_LR, t, now);
-    for (i = 0; !ckr__failed(c) && i < s->n_lanes; i++) {
+    for (uint64_t i = 0; !ckr__failed(c) && i < s->n_lanes; i++) {
         ckr__group_lane *l = &s->lanes[i];
         const double low = l->q + l->p * l->lr_mult * ckr__sched_floor(s->curve, l),
                      up = now[i] - low;
@@ -18706,13 +18582,12 @@ static void ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old, const ckr_
     const bool nanotron = old->curve->kind == CKR__CV_NANOTRON;
     const ckr_node *steps = ckr_node_get(target->params, "train_steps");
     const double end = ckr__sched_end(old);
-    double length = ckr__sched_end(target), run, to;
-    uint64_t i;
+    double length = ckr__sched_end(target), run;
     if (nanotron && ckr__same(length, end) && ckr_node_f64(steps, &run) && run > 0 &&
         !ckr__node_equal(steps, ckr_node_get(old->params, "train_steps")))
         length = run;
     length -= target->offset;
-    to = ckr__sched_clock(old, ckr__sched_done(target, length + target->offset));
+    double to = ckr__sched_clock(old, ckr__sched_done(target, length + target->offset));
     if (end != end || to != to)
         ckr__rebase_fail(c, "stretch", "use --lr-policy target or splice",
                          "the old or the new schedule has no end, so nothing to stretch");
@@ -18736,7 +18611,7 @@ static void ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old, const ckr_
     if (!old->recurrent) return;
     s->recurrent = false;                    /* its closed form, scaled to where it has come to */
     ckr__sched_at(c, s, CKR__COL_LR, t, now);
-    for (i = 0; !ckr__failed(c) && i < s->n_lanes; i++) {
+    for (uint64_t i = 0; !ckr__failed(c) && i < s->n_lanes; i++) {
         const double x = was[i] / now[i];
         if (now[i] != now[i] && was[i] == was[i])
             ckr__rebase_fail(c, "stretch", "use --lr-policy target or splice",
@@ -18750,7 +18625,6 @@ static void ckr__rebase_stretch(ckr__ctx *c, const ckr_schedule *old, const ckr_
 
 static void ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, double *now, ckr_schedule *s)
 {
-    uint64_t i;
     bool some = false;
     if (steps <= 0)
         ckr__rebase_fail(c, "rewarm", "give --rewarm-steps N",
@@ -18759,7 +18633,7 @@ static void ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, double *now
     if (ckr__failed(c) || ckr__sched_at(c, s, CKR__COL_LR, t + s->ramp_len, now) != CKR_OK) return;
     s->ramp_at = t;
     s->anchored = false;
-    for (i = 0; i < s->n_lanes; i++) {
+    for (uint64_t i = 0; i < s->n_lanes; i++) {
         if (now[i] != now[i])
             ckr__rebase_fail(c, "rewarm", "give another --rewarm-steps or schedule",
                              "the new schedule says nothing at the end of the warmup");
@@ -18778,10 +18652,9 @@ static void ckr__rebase_rewarm(ckr__ctx *c, double t, int64_t steps, double *now
 static double ckr__warm_fraction(double warm, double total)
 {
     const double f = warm / total;
-    double best = f, other;
-    int i;
-    for (i = 0; i < 2; i++) {
-        other = nextafter(f, i ? 2 : -1);
+    double best = f;
+    for (int i = 0; i < 2; i++) {
+        double other = nextafter(f, i ? 2 : -1);
         if (fabs(ckr__rn(other * total) - warm) < fabs(ckr__rn(best * total) - warm)) best = other;
     }
     return best;
@@ -18822,17 +18695,15 @@ static void ckr__rebase_fold(ckr__ctx *c, ckr_schedule *s)
 {
     const bool timed = !ckr__same(s->a, 1) || !ckr__same(s->b, s->t0);
     const bool warming = (double)s->position <= s->t0 + (s->curve->k.warm - s->b) / s->a;
-    ckr__curve *curve;
-    uint64_t i;
     if (s->curve->kind != CKR__CV_MEGATRON || s->ramp_len > 0 || !s->n_lanes || (warming && timed))
         return;
-    for (i = 1; warming && i < s->n_lanes; i++)
+    for (uint64_t i = 1; warming && i < s->n_lanes; i++)
         if (!ckr__same(s->lanes[i].p, s->lanes[0].p) || !ckr__same(s->lanes[i].q, s->lanes[0].q))
             return;
-    curve = ckr__curve_own(c, s);
+    ckr__curve *curve = ckr__curve_own(c, s);
     if (!curve) return;
     if (warming) curve->k.from = s->lanes[0].q + s->lanes[0].p * curve->k.from;
-    for (i = 0; i < s->n_lanes; i++) {
+    for (uint64_t i = 0; i < s->n_lanes; i++) {
         ckr__group_lane *l = &s->lanes[i];
         const double low = l->q + l->p * l->min;
         l->max = l->base = l->q + l->p * l->max;
@@ -18863,13 +18734,12 @@ static void ckr__rebase_fold_ramp(ckr__ctx *c, ckr_schedule *s)
     const bool level = was->flags & CKR__CF_WSD
                            ? end <= was->k.total - was->k.decay
                            : was->shape == CKR__SH_CONST || was->shape == CKR__SH_LINEAR;
-    ckr__curve *curve;
     if (was->kind != CKR__CV_MEGATRON || !s->n_lanes || !ckr__plain_lanes(s) ||
         !(s->ramp_at > 0) || !ckr__whole(s->ramp_at) ||
         ((was->flags & CKR__CF_WD) && was->wd_shape != CKR__SH_CONST) || !level ||
         !(end < was->k.total) || !(end >= was->k.warm))
         return;
-    curve = ckr__curve_own(c, s);
+    ckr__curve *curve = ckr__curve_own(c, s);
     if (!curve) return;
     curve->k.from = 0;
     curve->k.warm = s->ramp_len;
@@ -18883,14 +18753,12 @@ static void ckr__rebase_fold_ramp(ckr__ctx *c, ckr_schedule *s)
 static void ckr__rebase_fold_titan(ckr__ctx *c, ckr_schedule *s)
 {
     const double up = s->ramp_len, at = s->ramp_at, left = ckr__sched_end(s) - at - up - 1;
-    ckr__curve *curve;
-    uint64_t i;
     bool plain = s->curve->kind == CKR__CV_TITAN && s->n_lanes && ckr__plain_lanes(s) &&
                  ckr__same(s->rate, 1) && ckr__whole(at) && ckr__whole(left) && left >= 0 &&
                  at + up >= s->curve->k.warm;
-    for (i = 0; i < s->n_lanes; i++)
+    for (uint64_t i = 0; i < s->n_lanes; i++)
         plain = plain && s->lanes[i].ramp_to > 0 && s->lanes[i].base > 0;
-    curve = plain ? ckr__curve_own(c, s) : NULL;
+    ckr__curve *curve = plain ? ckr__curve_own(c, s) : NULL;
     if (!curve) return;
     curve->k.warm = up;
     curve->k.start -= at + 1;
@@ -18928,8 +18796,7 @@ static void ckr__fold_lengths(ckr__ctx *c, const ckr_schedule *s, double at, dou
     const ckr__curve_nums *k = &s->curve->k;
     const double moved = s->t0 - s->b / s->a - at,
                  from = warm == warm ? warm : k->warm / s->a + moved;
-    size_t i;
-    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         double v;
         if (!ckr_node_f64(ckr_node_get(params, keys[i]), &v)) {
             v = k->decay;                      /* the timescale that was the default        */
@@ -18971,15 +18838,13 @@ static ckr_schedule *ckr__fold_try(ckr__ctx *c, const ckr_schedule *s, double at
     ckr_node *params = ckr__set_params(c, s->params, ckr__skind_of(s->kind));
     double *bases = CKR__NEW_N(c, double, s->n_lanes);
     const double position = (double)s->position - at;
-    ckr_schedule *x;
-    uint64_t i;
     if (!params || !bases || !ckr__whole(position)) return NULL;
-    for (i = 0; i < s->n_lanes; i++)
+    for (uint64_t i = 0; i < s->n_lanes; i++)
         bases[i] = s->ramp_len > 0 ? s->lanes[i].ramp_to
                                    : s->lanes[i].q + s->lanes[i].p * s->lanes[i].base;
     ckr__fold_lengths(c, s, at, warm, params);
     ckr__fold_floor(c, s, bases[0], params);
-    x = ckr__sched_try(c, s->kind, params, bases, s->n_lanes, NULL);
+    ckr_schedule *x = ckr__sched_try(c, s->kind, params, bases, s->n_lanes, NULL);
     if (!x) return NULL;
     ckr__set_keep(s, x, "");
     x->position = (int64_t)position;
@@ -18996,8 +18861,7 @@ static void ckr__rebase_fold_function(ckr__ctx *c, int64_t done, ckr_schedule **
     const bool ramp = w->ramp_len > 0;
     const double at[2] = { ramp ? w->ramp_at : 0, w->t0 - w->b / w->a };
     ckr__lr_proof proof;
-    int i;
-    for (i = 0; i < (ramp ? 1 : 2); i++) {
+    for (int i = 0; i < (ramp ? 1 : 2); i++) {
         ckr_schedule *x = ckr__fold_try(c, w, at[i], ramp ? w->ramp_len : ckr__nan());
         if (x && !ckr__failed(c)) ckr__sched_proof(c, w, x, done, &proof);
         if (ckr__failed(c)) return;
@@ -19020,7 +18884,6 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
                  t = ckr__sched_clock(base, (double)updates);
     double *was = CKR__NEW_N(c, double, old->n_lanes), *now = CKR__NEW_N(c, double, old->n_lanes);
     ckr_schedule *s = ckr__sched_copy(c, base);
-    uint64_t i;
     *out = NULL;
     if (!was || !now || !s) return ckr__oom(c);
     if (base->n_lanes != old->n_lanes)
@@ -19034,13 +18897,13 @@ static ckr_result ckr__sched_rebase(ckr__ctx *c, const ckr_schedule *old,
         if (!ckr__failed(c)) *out = s;
         return c->err->code;
     }
-    for (i = 0; base == old && target && i < old->n_lanes && i < target->n_lanes; i++) {
+    for (uint64_t i = 0; base == old && target && i < old->n_lanes && i < target->n_lanes; i++) {
         const ckr__group_lane *l = &target->lanes[i];
         if (l->end_wd != l->end_wd) continue;
         s->lanes[i].start_wd = l->start_wd;    /* the policy is the LR's alone              */
         s->lanes[i].end_wd = l->end_wd;
     }
-    for (i = 0; old->opaque && i < old->n_lanes; i++) was[i] = old->lanes[i].anchor;
+    for (uint64_t i = 0; old->opaque && i < old->n_lanes; i++) was[i] = old->lanes[i].anchor;
     if (!old->opaque && ckr__sched_at(c, old, CKR__COL_LR, t_old, was) != CKR_OK)
         return c->err->code;
     s->position = ckr__whole(t) ? (int64_t)t : old->position;
@@ -19127,13 +18990,12 @@ static bool ckr__retick_curve(ckr__retick *k, ckr__curve *v, int depth)
 {
     double *at = CKR__DUP(k->c, double, v->at, v->n_list);
     ckr__curve *children = CKR__DUP(k->c, ckr__curve, v->children, v->n_children);
-    uint32_t i;
     if (!at || !children || depth > CKR__SCHED_DEPTH) return false;
     v->at = at;
     ckr__retick_nums(k, v);
     if (!v->n_children) return true;
     v->children = children;
-    for (i = 0; i < v->n_children; i++)
+    for (uint32_t i = 0; i < v->n_children; i++)
         if (!ckr__retick_curve(k, &children[i], depth + 1)) return false;
     return true;
 }
@@ -19145,8 +19007,7 @@ static ckr_node *ckr__retick_params(ckr__retick *k, const ckr_node *params)
                                "num_stable_steps timescale T_max T_0 step_size step_size_up "
                                "step_size_down total_iters total_steps anneal_epochs";
     ckr_node *d = ckr__node(k->c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(params); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(params); i++) {
         ckr_node *key = params->u.items[2 * i], *v = ckr__dict_at(params, i);
         const char *s = ckr_node_str(key);
         double x;
@@ -19423,12 +19284,11 @@ static uint64_t ckr__mt_u64(ckr_rng *r)
 static void ckr__mt_fill(ckr_rng *r, uint32_t *out, uint64_t n)
 {
     while (n) {
-        const uint32_t *key;
-        uint32_t i = 0, m;
+        uint32_t i = 0;
         if (r->pos >= CKR__MT_N) ckr__mt_block(r);
-        m = (uint32_t)ckr__min_i64(CKR__MT_N - (int64_t)r->pos,
-                                   (int64_t)(n < CKR__MT_N ? n : CKR__MT_N));
-        key = r->u.key + r->pos;
+        uint32_t m = (uint32_t)ckr__min_i64(CKR__MT_N - (int64_t)r->pos,
+                                            (int64_t)(n < CKR__MT_N ? n : CKR__MT_N));
+        const uint32_t *key = r->u.key + r->pos;
 #ifdef CKR__X64
         for (; i + 4 <= m; i += 4) ckr__mt_temper4(key + i, out + i);
 #endif
@@ -19516,8 +19376,8 @@ static void ckr__threefry2x32(const uint32_t key[2], const uint32_t ctr[2], uint
 {
     static const uint8_t turn[8] = { 13, 15, 26, 6, 17, 29, 16, 24 };
     const uint32_t k[3] = { key[0], key[1], 0x1bd11bdau ^ key[0] ^ key[1] };
-    uint32_t x = ctr[0] + key[0], y = ctr[1] + key[1], i;
-    for (i = 0; i < 20; i++) {
+    uint32_t x = ctr[0] + key[0], y = ctr[1] + key[1];
+    for (uint32_t i = 0; i < 20; i++) {
         const uint32_t r = turn[i & 7], q = i / 4 + 1;
         x += y;
         y = (y << r | y >> (32 - r)) ^ x;
@@ -19596,7 +19456,7 @@ static void ckr__pcg_step(ckr_rng *r, bool dxsm)
 
 static uint64_t ckr__pcg_next(ckr_rng *r)
 {
-    uint64_t lo, hi;
+    uint64_t lo;
     if (r->kind == CKR_RNG_PCG64) {
         ckr__pcg_step(r, false);
         lo = r->u.w[0] ^ r->u.w[1];
@@ -19604,7 +19464,7 @@ static uint64_t ckr__pcg_next(ckr_rng *r)
         return turn ? lo >> turn | lo << (64 - turn) : lo;
     }
     lo = r->u.w[0] | 1;
-    hi = r->u.w[1];
+    uint64_t hi = r->u.w[1];
     ckr__pcg_step(r, true);
     hi = (hi ^ hi >> 32) * 0xda942042e4dd58b5u;
     return (hi ^ hi >> 48) * lo;
@@ -20191,7 +20051,7 @@ static ckr_result ckr__rng_ints(ckr__ctx *c, const ckr_node *node, size_t n, uin
                                 uint64_t *out)
 {
     uint8_t raw[8 * (CKR__MT_N + 1)];
-    size_t got, size;
+    size_t got;
     if (ckr_node_is_list(node)) {
         if (node->count != n) return ckr__rng_size(c->err, 4 * node->count, "624 words");
         for (size_t i = 0; i < n; i++)
@@ -20204,7 +20064,7 @@ static ckr_result ckr__rng_ints(ckr__ctx *c, const ckr_node *node, size_t n, uin
         return ckr__rng_form(c, "an array of integers");
     ckr_result r = ckr__rng_data(c, node->u.view, raw, sizeof raw, &got);
     if (r != CKR_OK) return r;
-    size = ckr_dtype_size(node->u.view->dtype);
+    size_t size = ckr_dtype_size(node->u.view->dtype);
     if (got != n * size) return ckr__rng_size(c->err, got, "624 words, or a counter's four");
     for (size_t i = 0; i < n; i++) {
         out[i] = ckr__rng_load_int(node->u.view->dtype, raw + i * size);
@@ -20621,12 +20481,12 @@ static ckr_node *ckr__rng_plain_node(ckr__ctx *c, const ckr_rng *r, const ckr_no
 static ckr_node *ckr__rng_object_copy(ckr__ctx *c, const ckr_node *like, ckr_node ***in)
 {
     ckr_object *o = CKR__DUP(c, ckr_object, like->u.object, 1);
-    ckr_node *n = ckr__node(c, CKR_NODE_OBJECT), *copy, **list;
+    ckr_node *n = ckr__node(c, CKR_NODE_OBJECT), **list;
     if (!n || !o) return NULL;
     n->u.object = o;
     *in = ckr__rng_inside(o, &list);
     if (!list) return n;
-    copy = ckr__node(c, (ckr_node_kind)(*list)->kind);
+    ckr_node *copy = ckr__node(c, (ckr_node_kind)(*list)->kind);
     for (uint64_t i = 0; i < (*list)->count; i++) ckr__node_push(c, copy, (*list)->u.items[i]);
     if (ckr__failed(c)) return NULL;
     *in = copy->u.items + (*in - (*list)->u.items);
@@ -20869,7 +20729,7 @@ static void ckr__poly_apply(const uint64_t *p, uint32_t *key)
 static void ckr__mt_jump(ckr_rng *r, uint64_t n, uint32_t shift)
 {
     uint64_t p[2 * CKR__MT_POLY];
-    uint32_t rest = (uint32_t)(n % CKR__MT_N), pos;
+    uint32_t rest = (uint32_t)(n % CKR__MT_N);
     const uint32_t first = r->u.key[0], m = CKR__MT_N;
     if (shift < 32 && n < ((uint64_t)1 << 22) >> shift) {
         uint64_t to = r->pos + (n << shift);
@@ -20878,7 +20738,7 @@ static void ckr__mt_jump(ckr_rng *r, uint64_t n, uint32_t shift)
         return;
     }
     for (uint32_t i = 0; i < shift; i++) rest = rest * 2 % m;
-    pos = (r->pos + rest + m - 1) % m + 1;
+    uint32_t pos = (r->pos + rest + m - 1) % m + 1;
     for (uint32_t i = 0; i + 1 < m; i++) r->u.key[i] = r->u.key[i + 1];
     r->u.key[m - 1] = ckr__mt_mix(first, r->u.key[0], r->u.key[CKR__MT_M - 1]);
     ckr__poly_power(p, n, shift, (int32_t)r->pos - (int32_t)pos - 1);
@@ -21211,16 +21071,16 @@ static const float ckr__turn_c[3] = { -0.78515625f, -2.4187564849853515625e-4f,
 static float ckr__torch_log(float v)
 {
     const uint32_t u = ckr__bits_of_f32(v);
-    float e = (float)((int32_t)(u >> 23) - 127) + 1.0f, x, y, z;
-    x = ckr__f32_of_bits((u & 0x807fffffu) | 0x3f000000u);
+    float e = (float)((int32_t)(u >> 23) - 127) + 1.0f;
+    float x = ckr__f32_of_bits((u & 0x807fffffu) | 0x3f000000u);
     if (x < 0.707106781186547524f) {
         e -= 1.0f;
         x = (x - 1.0f) + x;
     } else {
         x -= 1.0f;
     }
-    z = x * x;
-    y = ckr__log_c[0];
+    float z = x * x;
+    float y = ckr__log_c[0];
     for (int i = 1; i < 9; i++) y = ckr__fmaf(y, x, ckr__log_c[i]);
     y = ckr__fmaf(y * x, z, e * -2.12194440e-4f);
     y = ckr__fmaf(-z, 0.5f, y);
@@ -21268,11 +21128,11 @@ static __m256 ckr__torch_log8(__m256 v)
         _mm256_or_si256(_mm256_and_si256(u, CKR__EPI(0x807fffff)), CKR__EPI(0x3f000000)));
     const __m256 small = _mm256_cmp_ps(x, CKR__PS(0.707106781186547524f), _CMP_LT_OS);
     const __m256 more = _mm256_and_ps(x, small);
-    __m256 y = CKR__PS(ckr__log_c[0]), z;
+    __m256 y = CKR__PS(ckr__log_c[0]);
     e = _mm256_add_ps(e, CKR__PS(1.0f));
     e = _mm256_sub_ps(e, _mm256_and_ps(CKR__PS(1.0f), small));
     x = _mm256_add_ps(_mm256_sub_ps(x, CKR__PS(1.0f)), more);
-    z = _mm256_mul_ps(x, x);
+    __m256 z = _mm256_mul_ps(x, x);
     for (int i = 1; i < 9; i++) y = _mm256_fmadd_ps(y, x, CKR__PS(ckr__log_c[i]));
     y = _mm256_fmadd_ps(_mm256_mul_ps(y, x), z, _mm256_mul_ps(e, CKR__PS(-2.12194440e-4f)));
     y = _mm256_fnmadd_ps(z, CKR__PS(0.5f), y);
@@ -21284,11 +21144,11 @@ static void ckr__torch_sincos8(__m256 x, __m256 *s, __m256 *c)
 {
     const __m256i two = CKR__EPI(2), four = CKR__EPI(4);
     __m256i q = _mm256_cvttps_epi32(_mm256_mul_ps(x, CKR__PS(1.27323954473516f)));
-    __m256 y, z, sine, cosine, swap;
+    __m256 sine, cosine;
     q = _mm256_and_si256(_mm256_add_epi32(q, CKR__EPI(1)), CKR__EPI(~1));
-    y = _mm256_cvtepi32_ps(q);
+    __m256 y = _mm256_cvtepi32_ps(q);
     for (int i = 0; i < 3; i++) x = _mm256_fmadd_ps(y, CKR__PS(ckr__turn_c[i]), x);
-    z = _mm256_mul_ps(x, x);
+    __m256 z = _mm256_mul_ps(x, x);
     cosine = sine = _mm256_setzero_ps();
     cosine = _mm256_fmadd_ps(CKR__PS(ckr__cos_c[0]), z, CKR__PS(ckr__cos_c[1]));
     cosine = _mm256_mul_ps(_mm256_fmadd_ps(cosine, z, CKR__PS(ckr__cos_c[2])), z);
@@ -21297,7 +21157,7 @@ static void ckr__torch_sincos8(__m256 x, __m256 *s, __m256 *c)
     sine = _mm256_fmadd_ps(CKR__PS(ckr__sin_c[0]), z, CKR__PS(ckr__sin_c[1]));
     sine = _mm256_mul_ps(_mm256_fmadd_ps(sine, z, CKR__PS(ckr__sin_c[2])), z);
     sine = _mm256_fmadd_ps(sine, x, x);
-    swap = _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(q, two), two));
+    __m256 swap = _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(q, two), two));
     *s = _mm256_blendv_ps(sine, cosine, swap);
     *c = _mm256_blendv_ps(cosine, sine, swap);
     *s = _mm256_xor_ps(*s, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_and_si256(q, four), 29)));
@@ -21362,11 +21222,11 @@ static void ckr__torch_normal16_half(ckr_dtype t, bool each, uint16_t *d, float 
         const float u1 = ckr__half_round(t, 1 - (float)ckr__load_f64(t, (uint8_t *)(d + i)));
         const float u2 = (float)ckr__load_f64(t, (uint8_t *)(d + i + 8));
         const float a = ckr__half_round(t, (float)(6.2831853071795864769 * (double)u2));
-        float l = logf(u1), c, s;
+        float l = logf(u1);
         l = each ? ckr__half_round(t, -2 * ckr__half_round(t, l)) : -2 * l;
         l = ckr__half_round(t, sqrtf(l));
-        c = cosf(a);
-        s = sinf(a);
+        float c = cosf(a);
+        float s = sinf(a);
         c = each ? ckr__half_round(t, l * ckr__half_round(t, c)) : l * c;
         s = each ? ckr__half_round(t, l * ckr__half_round(t, s)) : l * s;
         c = each ? ckr__half_round(t, c * std) + mean : ckr__fmaf(c, std, mean);
@@ -21788,14 +21648,13 @@ static ckr_tensor *ckr__tensor_of_view(ckr__ctx *c, ckr_state *s, const char *na
     struct both { ckr_tensor tensor; ckr_piece piece; } *b;
     const int64_t elem = (int64_t)ckr_dtype_size(v->dtype);
     int64_t *stride, numel;
-    uint32_t d;
     b = (struct both *)ckr__arena(c, sizeof *b + v->n_dims * sizeof *stride);
     if (!b || !ckr__tensor_place(c, s, &b->tensor, name, slot, v->dtype, v->n_dims, v->shape))
         return NULL;
     b->tensor.requires_grad = v->requires_grad;
     if (!ckr__numel(v->n_dims, v->shape, &numel) || numel == 0) return &b->tensor;
     stride = (int64_t *)(void *)(b + 1);
-    for (d = 0; d < v->n_dims; d++) stride[d] = v->stride[d] * elem;
+    for (uint32_t d = 0; d < v->n_dims; d++) stride[d] = v->stride[d] * elem;
     b->piece.n_dims = v->n_dims;
     b->piece.file = v->file;
     b->piece.start = start;
@@ -22033,7 +21892,7 @@ typedef ckr_rng_streams ckr__rng_result;
 static bool ckr__grid_make(const ckr_topology *t, ckr__grid *g)
 {
     const uint32_t size[CKR__AXES] = { t->pp, t->dp, t->cp, t->tp, t->ep };
-    uint64_t n = 1, ep;
+    uint64_t n = 1;
     for (uint32_t i = 0; i < CKR__AXES; i++) g->size[i] = size[i] ? size[i] : 1;
     for (uint32_t i = 0; i < CKR__AXIS_EP; i++)
         if (!ckr__mul_u64(n, g->size[i], &n) || n > UINT32_MAX) return false;
@@ -22041,7 +21900,7 @@ static bool ckr__grid_make(const ckr_topology *t, ckr__grid *g)
         g->size[CKR__AXIS_DP] = (uint32_t)(t->ranks / n);
         n = t->ranks;
     }
-    ep = n * g->size[CKR__AXIS_EP];
+    uint64_t ep = n * g->size[CKR__AXIS_EP];
     g->folded = t->ranks != ep;
     g->ranks = (uint32_t)(g->folded ? n : ep);
     return true;
@@ -22051,8 +21910,7 @@ static bool ckr__grid_make(const ckr_topology *t, ckr__grid *g)
 static void ckr__grid_at(const ckr__grid *g, uint32_t rank, uint32_t at[CKR__AXES])
 {
     static const uint8_t order[] = { CKR__AXIS_TP, CKR__AXIS_CP, CKR__AXIS_DP, CKR__AXIS_PP };
-    size_t i;
-    for (i = 0; i < sizeof order; i++) {
+    for (size_t i = 0; i < sizeof order; i++) {
         at[order[i]] = rank % g->size[order[i]];
         rank /= g->size[order[i]];
     }
@@ -22080,8 +21938,8 @@ static const char *ckr__axes_text(ckr__ctx *c, uint32_t axes)
     static const uint8_t order[] = { CKR__AXIS_DP, CKR__AXIS_PP, CKR__AXIS_TP, CKR__AXIS_EP,
                                      CKR__AXIS_CP };
     char text[4 * CKR__AXES] = "";
-    size_t i, n = 0;
-    for (i = 0; i < sizeof order; i++)
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof order; i++)
         if (axes >> order[i] & 1) {
             if (n) text[n++] = ',';
             memcpy(text + n, ckr__axis_name[order[i]], 3);
@@ -23192,7 +23050,7 @@ static int ckr__log2_up(uint64_t n)
 static void ckr__proof_count(ckr__remap *m, ckr__cell *const *v, uint64_t n, ckr__proof *p)
 {
     ckr__map tags = { m->c, NULL, 0, 0 };
-    uint64_t gap = 0, tag;
+    uint64_t gap = 0;
     for (uint64_t i = 0; i < n; i++) {
         const ckr_rng *s = v[i]->state;
         const int meet = i ? ckr__cell_meet(v[i - 1], v[i], m->job->draws, &gap) : CKR__APART;
@@ -23210,7 +23068,7 @@ static void ckr__proof_count(ckr__remap *m, ckr__cell *const *v, uint64_t n, ckr
         p->n_counter++;
         p->n_key += first;
         if (!first) continue;
-        tag = v[i]->id.tag;
+        uint64_t tag = v[i]->id.tag;
         if (ckr__map_find(&tags, (const char *)&s->seed, sizeof s->seed, &tag)) p->n_shared++;
         else ckr__map_put(&tags, (const char *)&s->seed, sizeof s->seed, tag, NULL);
     }
@@ -24203,13 +24061,13 @@ static void ckr__bind_unmake(ckr__out *o, ckr_entry *e, const ckr__made *m, cons
     const ckr__made *as = ckr__made_of(o, b->as);
     const uint32_t n = p->n_dims;
     const int64_t first = n ? p->start[m->turned] : 0, end = first + (n ? p->count[m->turned] : 1);
-    uint64_t i, lo = 0, hi = m->n;
+    uint64_t lo = 0, hi = m->n;
     while (lo < hi) {                  /* the first part that reaches into the box       */
         const uint64_t mid = lo + (hi - lo) / 2;
         if (m->parts[mid].at + m->parts[mid].n <= first) lo = mid + 1;
         else hi = mid;
     }
-    for (i = lo; i < m->n && m->parts[i].at < end; i++) {
+    for (uint64_t i = lo; i < m->n && m->parts[i].at < end; i++) {
         const ckr__made_part *part = &m->parts[i];
         const int64_t from = ckr__max_i64(first, part->at),
                       to = ckr__min_i64(end, part->at + part->n);
@@ -24242,12 +24100,12 @@ static void ckr__bind_unmake(ckr__out *o, ckr_entry *e, const ckr__made *m, cons
 /* No bind is of a made tensor any more. */
 static void ckr__out_unmake(ckr__out *o)
 {
-    uint64_t i, k, b, n;
-    for (i = 0; i < o->n_files && o->n_made; i++)
-        for (k = 0; k < o->files[i]->n_entries && !ckr__failed(o->c); k++) {
+    uint64_t b;
+    for (uint64_t i = 0; i < o->n_files && o->n_made; i++)
+        for (uint64_t k = 0; k < o->files[i]->n_entries && !ckr__failed(o->c); k++) {
             ckr_entry *e = o->files[i]->entries[k];
             ckr__bind *was = e->binds;
-            n = e->n_binds;
+            uint64_t n = e->n_binds;
             for (b = 0; b < n && !ckr__made_of(o, was[b].tensor); b++) {}
             if (b == n) continue;
             e->binds = NULL;
@@ -25081,25 +24939,23 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
                                                           : "transformers.get_scheduler";
     static const char why[] = "the LR follows another curve: the files hold the scheduler's clock "
                               "and base LRs, not these";
-    ckr_node *args;
     double top, had = ckr__nan();
-    uint64_t i;
     if (now->opaque || !name || (!function && strncmp(now->kind, "torch:", 6) != 0)) return true;
     if (same && ((stated && !function) || ckr__node_equal(now->params, was->params))) return true;
     if (!function) place = ckr__printf(o->c, "%s.%s", place, name + 1);
     if (was) ckr__function_top(was, &had);
-    args = ckr__function_args(o->c, now, had, &top);
+    ckr_node *args = ckr__function_args(o->c, now, had, &top);
     if (!place || !args) return false;
     if (function)
         ckr__setting(o, place, "name", ckr__node_str(o->c, name + 1),
                      call ? ckr__node_str(o->c, strchr(was->kind, ':') + 1) : NULL, true, why);
-    for (i = 0; (same || call) && i < ckr__dict_n(was->params); i++) {
+    for (uint64_t i = 0; (same || call) && i < ckr__dict_n(was->params); i++) {
         const char *key = ckr__dict_key(was->params, i);
         if (key && !ckr_node_get(args, key))
             ckr__node_set(o->c, args, key,
                           ckr__function_default(o->c, now, was->params->u.items[2 * i]));
     }
-    for (i = 0; i < args->count; i++) {
+    for (uint64_t i = 0; i < args->count; i++) {
         const char *key = ckr__dict_key(args, i);
         const ckr_node *v = ckr__dict_at(args, i);
         const ckr_node *old = (same || call) && key ? ckr_node_get(was->params, key) : NULL;
@@ -25253,7 +25109,7 @@ static ckr_node *ckr__carry_array(ckr__ctx *c, const ckr_view *v)
 /* Recursion is bounded by CKR__CARRY_DEPTH. NULL without an error: the value has no such form. */
 static ckr_node *ckr__carry_put(ckr__ctx *c, ckr_node *n, int depth, uint32_t *left)
 {
-    ckr_node *in = NULL, *out;
+    ckr_node *in = NULL;
     uint64_t bits;
     size_t k;
     if (depth > CKR__CARRY_DEPTH || !*left) return NULL;
@@ -25277,7 +25133,7 @@ static ckr_node *ckr__carry_put(ckr__ctx *c, ckr_node *n, int depth, uint32_t *l
         in = ckr__carry_base64(c, (const uint8_t *)(const void *)n->u.str, (size_t)n->count);
     }
     if (!in || k == sizeof ckr__carry_kinds / sizeof *ckr__carry_kinds) return NULL;
-    out = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
     return ckr__node_set(c, out, ckr__carry_kinds[k].name, in) ? out : NULL;
 }
 
@@ -25288,7 +25144,7 @@ static ckr_node *ckr__carry_view(ckr__ctx *c, ckr_node_kind kind, const ckr_node
     const ckr_node *shape = ckr_node_at(n, 1);
     const ckr_dtype t = name ? ckr__dtype_find(name, strlen(name), 0) : CKR_DTYPE_NONE;
     ckr_node *out = NULL;
-    int64_t dims[CKR_MAX_DIMS], *v, numel;
+    int64_t dims[CKR_MAX_DIMS], numel;
     size_t size;
     uint32_t d;
     if (!text || !ckr_dtype_size(t) || !ckr_node_is_list(shape) || shape->count > CKR_MAX_DIMS ||
@@ -25296,7 +25152,7 @@ static ckr_node *ckr__carry_view(ckr__ctx *c, ckr_node_kind kind, const ckr_node
         return NULL;
     for (d = 0; d < shape->count; d++) if (!ckr_node_i64(shape->u.items[d], &dims[d])) return NULL;
     uint8_t *raw = (uint8_t *)ckr__heap_alloc(c, CKR__CARRY_BYTES);
-    v = CKR__NEW_N(c, int64_t, 2 * shape->count);
+    int64_t *v = CKR__NEW_N(c, int64_t, 2 * shape->count);
     if (raw && v && ckr__numel((uint32_t)shape->count, dims, &numel) &&
         ckr__base64_get(text, strlen(text), raw, CKR__CARRY_BYTES, &size) &&
         size == (uint64_t)numel * ckr_dtype_size(t))
@@ -25329,7 +25185,7 @@ static ckr_node *ckr__carry_text(ckr__ctx *c, ckr_node_kind kind, const ckr_node
 static ckr_node *ckr__carry_get(ckr__ctx *c, ckr_node *n, int depth)
 {
     const char *name = n->kind == CKR_NODE_DICT && n->count == 1 ? ckr_node_str(n->u.items[0]) : "";
-    ckr_node *in = n, *out;
+    ckr_node *in = n;
     ckr_node_kind kind = CKR_NODE_LIST;
     uint64_t bits;
     size_t k;
@@ -25352,7 +25208,7 @@ static ckr_node *ckr__carry_get(ckr__ctx *c, ckr_node *n, int depth)
     if (kind == CKR_NODE_TENSOR || kind == CKR_NODE_NDARRAY) return ckr__carry_view(c, kind, in);
     if (kind == CKR_NODE_BIGINT || kind == CKR_NODE_BYTES || kind == CKR_NODE_BYTEARRAY)
         return ckr__carry_text(c, kind, in);
-    out = ckr__node(c, kind);
+    ckr_node *out = ckr__node(c, kind);
     if (!out || in->kind != CKR_NODE_LIST) return NULL;
     for (uint64_t i = 0; i < in->count; i++) {
         const bool pairs = kind == CKR_NODE_DICT || kind == CKR_NODE_ODICT;
@@ -25438,8 +25294,8 @@ static ckr_node *ckr__group_dict(ckr__ctx *c, const ckr_group *g, ckr_node *inde
 static ckr_node **ckr__groups_numbers(ckr__ctx *c, const ckr_group *g, uint64_t n, ckr__map *at)
 {
     ckr_node **numbers = NULL;
-    uint64_t i, k, n_numbers = 0;
-    for (i = 0; i < n; i++) {
+    uint64_t k, n_numbers = 0;
+    for (uint64_t i = 0; i < n; i++) {
         const ckr_node *params = ckr_node_get(g[i].raw, "params");
         for (k = 0; k < g[i].n_params && params && k < params->count && !ckr__failed(c); k++) {
             *CKR__PUSH(ckr_node *, c, numbers, n_numbers) = params->u.items[k];
@@ -25455,15 +25311,15 @@ static ckr_node *ckr__groups_renumbered(ckr__ctx *c, const ckr_state *s, const c
                                         uint64_t n_olds, const char *wrapper)
 {
     const bool named = n_olds && ckr_node_get(olds->raw, "param_names");
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST), **numbers, *d, *index, *names;
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
     ckr__map map = CKR_ZERO;
     uint64_t at;
     map.c = c;
-    numbers = ckr__groups_numbers(c, olds, n_olds, &map);
+    ckr_node **numbers = ckr__groups_numbers(c, olds, n_olds, &map);
     for (uint64_t i = 0; i < s->n_groups && !ckr__failed(c); i++) {
         const ckr_group *g = &s->groups[i];
-        index = ckr__node(c, CKR_NODE_LIST);
-        names = ckr__node(c, CKR_NODE_LIST);
+        ckr_node *index = ckr__node(c, CKR_NODE_LIST);
+        ckr_node *names = ckr__node(c, CKR_NODE_LIST);
         for (uint64_t k = 0; k < g->n_params; k++) {
             if (ckr__map_find(&map, g->params[k], strlen(g->params[k]), &at))
                 ckr__node_push(c, index, numbers[at]);
@@ -25476,7 +25332,7 @@ static ckr_node *ckr__groups_renumbered(ckr__ctx *c, const ckr_state *s, const c
                 ckr__node_push(c, names, ckr__node_str(c, ckr__printf(c, "%s%s", wrapper ? wrapper
                                                                       : "", g->params[k])));
         }
-        d = ckr__group_dict(c, g, index);
+        ckr_node *d = ckr__group_dict(c, g, index);
         if (named) ckr__node_set(c, d, "param_names", names);
         ckr__node_push(c, list, d);
     }
@@ -25590,15 +25446,15 @@ static bool ckr__slot_square(const ckr_tensor *param, const ckr_tensor *t)
    projector), whose moments are in another space. */
 static const ckr_view *ckr__slots_like(ckr__ctx *c, const ckr_node *state)
 {
-    const ckr_view *by[CKR__SLOT_UNKNOWN + 1] = { NULL }, *row, *column;
+    const ckr_view *by[CKR__SLOT_UNKNOWN + 1] = { NULL };
     ckr__walk w = ckr__walk_in(state);
     while (ckr__walk_on(&w)) {
         if (w.value->kind == CKR_NODE_OBJECT) return NULL;
         if (w.name && w.value->kind == CKR_NODE_TENSOR)
             by[ckr__slot_named(w.name)] = w.value->u.view;
     }
-    row = by[CKR__SLOT_ROW];
-    column = by[CKR__SLOT_COLUMN];
+    const ckr_view *row = by[CKR__SLOT_ROW];
+    const ckr_view *column = by[CKR__SLOT_COLUMN];
     uint32_t n = row ? row->n_dims : 0;
     if (by[CKR__SLOT_SAME] || !n || !column || column->n_dims != n || n >= CKR_MAX_DIMS)
         return by[CKR__SLOT_SAME];
@@ -25682,19 +25538,18 @@ static void ckr__slots_hold(ckr__ctx *c, const ckr_state *s, ckr__slots_as as, c
     };
     ckr__map params = { c, NULL, 0, 0 }, seen = { c, NULL, 0, 0 };
     const ckr_tensor *unsure = NULL;
-    uint64_t i, at;
-    int pass;
-    for (i = 0; i < s->n_tensors; i++)
+    uint64_t at;
+    for (uint64_t i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param"))
             ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
-    for (pass = 0; pass < 2; pass++)
-        for (i = 0; i < s->n_tensors && !ckr__failed(c) && !c->refused; i++) {
-            const ckr_tensor *t = s->tensors[i], *p;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(c) && !c->refused; i++) {
+            const ckr_tensor *t = s->tensors[i];
             const size_t n = strlen(t->slot);
             if (ckr__word_in("param master ema", t->slot) ||
                 !ckr__map_find(&params, t->name, strlen(t->name), &at))
                 continue;
-            p = s->tensors[at];
+            const ckr_tensor *p = s->tensors[at];
             ckr__slot_is is = ckr__slot_of(p, t);
             if (!ckr__slot_held(as, is, t->slot)) {
                 ckr__refuse(c, CKR_ITEM_SLOT_CUT, ckr__printf(c, "%s of %s", t->slot, t->name),
@@ -26856,10 +26711,10 @@ static void ckr__pack_name_hash(ckr__packer *p)
     };
     const uint64_t n = p->img->n_records;
     const ckr__image_record *r = p->img->records;
-    uint64_t i, k = 0, most = 13;
+    uint64_t k = 0, most = 13;
     ckr__name_set s = CKR_ZERO;
     size_t bytes = 0;
-    for (i = 0; i < sizeof primes / sizeof primes[0] && most < n; i++) most = primes[i];
+    for (uint64_t i = 0; i < sizeof primes / sizeof primes[0] && most < n; i++) most = primes[i];
     if (!ckr__mul_size((size_t)(2 * n + 1 + most), sizeof *s.hash, &bytes)) ckr__nomem(p->c);
     else s.hash = (uint64_t *)ckr__heap_alloc(p->c, bytes);
     if (!s.hash) return;
@@ -26868,14 +26723,14 @@ static void ckr__pack_name_hash(ckr__packer *p)
     s.n = n;
     s.next[n] = CKR__NAME_NONE;
     s.n_buckets = 1;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         s.hash[i] = ckr__pack_hash(r[i].name, strlen(r[i].name));
         if (i == 0 || (i == s.n_buckets && k < sizeof primes / sizeof primes[0]))
             ckr__name_set_resize(&s, primes[k++]);
         ckr__name_set_link(&s, i);
     }
     p->img->name_hash = 0;
-    for (i = s.next[n]; i != CKR__NAME_NONE; i = s.next[i])
+    for (uint64_t i = s.next[n]; i != CKR__NAME_NONE; i = s.next[i])
         p->img->name_hash = ckr__pack_hash_combine(p->img->name_hash, s.hash[i]);
     ckr__heap_free(p->c, s.hash, bytes);
 }
@@ -26997,7 +26852,7 @@ static void ckr__pack_torch_tail(ckr__image *img, uint64_t offset, uint8_t *o)
 {
     ckr__image_record *id = &img->records[img->n_records - 1];
     const uint32_t n = ckr__pack_zip_descriptor_size(id);
-    uint8_t *dir = o + 40 + n, *end;
+    uint8_t *dir = o + 40 + n;
     uint64_t names = img->name_hash, crcs = 0;
     for (ckr__image_record *r = img->records; r < id; r++)
         if (r->size) crcs = ckr__pack_hash_combine(crcs, r->entry ? r->entry->crc : r->crc);
@@ -27007,7 +26862,7 @@ static void ckr__pack_torch_tail(ckr__image *img, uint64_t offset, uint8_t *o)
     }
     id->crc = ckr__crc32(0, o, 40);
     ckr__pack_zip_descriptor(o + 40, n, id->crc, 40);
-    end = ckr__pack_zip_directory(img, dir);
+    uint8_t *end = ckr__pack_zip_directory(img, dir);
     ckr__pack_zip_end(end, img->n_records, offset + 40 + n, (uint64_t)(end - dir));
 }
 
@@ -27531,7 +27386,7 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
     ckr__axes x;
     /* what is being written is read again as it is (the window, neither file nor memory) */
     const ckr_dtype logical = pa->file == CKR_NO_FILE && !pa->mem ? pa->dtype : t->dtype;
-    int64_t *v, ea = (int64_t)ckr_dtype_size(pa->dtype), el = (int64_t)ckr_dtype_size(logical);
+    int64_t ea = (int64_t)ckr_dtype_size(pa->dtype), el = (int64_t)ckr_dtype_size(logical);
     int64_t eb = pb ? (int64_t)ckr_dtype_size(pb->dtype) : el,
             ed = pd ? (int64_t)ckr_dtype_size(pd->dtype) : el;
 
@@ -27566,7 +27421,7 @@ static bool ckr__op_make(ckr__ctx *c, ckr__op *op, const ckr_tensor *t, const in
         x.s[3][x.n - 1] == el)
         op->run = x.count[--x.n];
     op->n_dims = x.n;
-    v = CKR__NEW_N(c, int64_t, 5 * (uint64_t)x.n);
+    int64_t *v = CKR__NEW_N(c, int64_t, 5 * (uint64_t)x.n);
     uint64_t *span = CKR__NEW_N(c, uint64_t, (uint64_t)x.n + 1);
     if (!v || !span) return false;
     op->count = v;
@@ -27905,7 +27760,7 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
                          uint64_t w0, uint64_t w1, uint8_t *dst)
 {
     uint64_t next[4], end = at[2] + op->span[axis];
-    int64_t first = 0, last;
+    int64_t first = 0;
     if (end <= w0 || at[2] >= w1) return true;
     if (axis == op->n_dims) {
         const uint64_t ed = ckr_dtype_size(op->dtype), ea = ckr_dtype_size(op->pa->dtype);
@@ -27917,7 +27772,7 @@ static bool ckr__op_walk(ckr__lane *w, const ckr__op *op, uint32_t axis, const u
         return ckr__run_copy(w, op, at[0] + skip * ea, at[3] + skip * ckr_dtype_size(op->logical),
                              dst ? dst + (at[2] + skip * ed - w0) : NULL, (int64_t)n);
     }
-    last = op->count[axis];
+    int64_t last = op->count[axis];
     if (op->d[axis] > 0) {
         uint64_t d = (uint64_t)op->d[axis], inner = op->span[axis + 1];
         if (at[2] + inner <= w0) first = (int64_t)((w0 - at[2] - inner) / d) + 1;
@@ -27970,7 +27825,6 @@ static void ckr__crew_free(ckr__crew *w)
 static ckr_result ckr__crew_small(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src,
                                   const ckr__ctx *other, uint64_t n_tensors, size_t block)
 {
-    uint32_t i;
     memset(w, 0, sizeof *w);
     w->c = c;
     w->n = c->env.parallel.n_threads;
@@ -27983,7 +27837,7 @@ static ckr_result ckr__crew_small(ckr__crew *w, ckr__ctx *c, const ckr__ctx *src
         if (!w->tables) goto nomem;
         ckr__digest_tables_init(w->tables);
     }
-    for (i = 0; i < w->n; i++) {
+    for (uint32_t i = 0; i < w->n; i++) {
         ckr__lane *l = &w->lanes[i];
         l->src = src;
         l->other = other;
@@ -28272,13 +28126,11 @@ enum { CKR__GM_HEAD = 9, CKR__GM_NARROW = 0xff, CKR__GM_THIS = 0x80 };
 /* A tag and a number; of two the larger number comes later in memcmp, too. */
 static void ckr__gm_head(ckr__gm *m, unsigned tag, uint64_t v)
 {
-    uint8_t *t;
-    int i;
     if (!ckr__buf_reserve(&m->text, CKR__GM_HEAD)) return;
-    t = m->text.data + m->text.size;
+    uint8_t *t = m->text.data + m->text.size;
     m->text.size += CKR__GM_HEAD;
     t[0] = (uint8_t)tag;
-    for (i = 1; i < CKR__GM_HEAD; i++) t[i] = (uint8_t)(v >> (64 - 8 * i));
+    for (int i = 1; i < CKR__GM_HEAD; i++) t[i] = (uint8_t)(v >> (64 - 8 * i));
 }
 
 static bool ckr__gm_is_container(const ckr_node *n)
@@ -28308,7 +28160,6 @@ static void ckr__gm_exact(ckr__gm *m, const ckr_node *n, int depth)
                       n->kind == CKR_NODE_BYTEARRAY || n->kind == CKR_NODE_BIGINT ||
                       (n->kind >= CKR_NODE_DEVICE && n->kind <= CKR_NODE_GLOBAL);
     const uint64_t items = ckr_node_is_dict(n) ? 2 * n->count : n->count;
-    uint64_t i;
     double x;
     bool narrow;
     if (ckr__gm_number(&m->tmp, n, &x, &narrow)) {
@@ -28333,7 +28184,7 @@ static void ckr__gm_exact(ckr__gm *m, const ckr_node *n, int depth)
         }
     } else if (ckr__gm_is_container(n) && depth > 0 && ckr__gm_spend(m, items)) {
         ckr__gm_head(m, n->kind, items);
-        for (i = 0; i < items; i++) ckr__gm_exact(m, n->u.items[i], depth - 1);
+        for (uint64_t i = 0; i < items; i++) ckr__gm_exact(m, n->u.items[i], depth - 1);
     } else {
         ckr__gm_head(m, CKR__GM_THIS, CKR__GM_HEAD);
         ckr__gm_head(m, n->kind, n->id);
@@ -28343,19 +28194,17 @@ static void ckr__gm_exact(ckr__gm *m, const ckr_node *n, int depth)
 static int ckr__gm_cmp(const ckr__gm_value *a, const ckr__gm_value *b)
 {
     const ckr__gm_bits *x = a->bits, *y = b->bits;
-    int r;
     if (x == y) return 0;
     if (!a->node || !b->node) return (a->node != NULL) - (b->node != NULL);
-    r = memcmp(x->exact, y->exact, x->n < y->n ? x->n : y->n);
+    int r = memcmp(x->exact, y->exact, x->n < y->n ? x->n : y->n);
     return r ? r : x->n < y->n ? -1 : x->n > y->n;
 }
 
 static bool ckr__gm_same(ckr__gm *m, const ckr_node *a, const ckr_node *b, int depth)
 {
-    size_t n;
     m->text.size = 0;
     ckr__gm_exact(m, a, depth);
-    n = m->text.size;
+    size_t n = m->text.size;
     ckr__gm_exact(m, b, depth);
     return n && m->text.size == 2 * n && !memcmp(m->text.data, m->text.data + n, n);
 }
@@ -28364,7 +28213,6 @@ static bool ckr__gm_same(ckr__gm *m, const ckr_node *a, const ckr_node *b, int d
 static bool ckr__gm_close(ckr__gm *m, const ckr_node *a, const ckr_node *b, int depth)
 {
     const uint64_t items = ckr_node_is_dict(a) ? 2 * a->count : a->count;
-    uint64_t i;
     double v, w;
     bool narrow, also;
     if (ckr__gm_number(&m->tmp, a, &v, &narrow) && ckr__gm_number(&m->tmp, b, &w, &also)) {
@@ -28379,7 +28227,7 @@ static bool ckr__gm_close(ckr__gm *m, const ckr_node *a, const ckr_node *b, int 
         return false;
     if (!ckr__gm_is_container(a) || !depth || !ckr__gm_spend(m, items))
         return ckr__gm_same(m, a, b, depth);
-    for (i = 0; i < items; i++)
+    for (uint64_t i = 0; i < items; i++)
         if (!ckr__gm_close(m, a->u.items[i], b->u.items[i], depth - 1)) return false;
     return true;
 }
@@ -28395,7 +28243,7 @@ static bool ckr__gm_near(ckr__gm *m, const ckr__gm_value *a, const ckr__gm_value
 static void ckr__gm_put(ckr__buf *b, const ckr_node *n, int depth)
 {
     const bool dict = ckr_node_is_dict(n);
-    uint64_t i, items;
+    uint64_t i;
     double x;
     bool narrow;
     if (!n) {
@@ -28412,7 +28260,7 @@ static void ckr__gm_put(ckr__buf *b, const ckr_node *n, int depth)
     } else if (ckr__gm_number(b->c, n, &x, &narrow)) {
         ckr__put_double(b, x, false);
     } else if ((dict || ckr_node_is_list(n)) && depth > 0) {
-        items = dict ? 2 * n->count : n->count;
+        uint64_t items = dict ? 2 * n->count : n->count;
         ckr__buf_str(b, dict ? "{" : n->kind == CKR_NODE_TUPLE ? "(" : "[");
         for (i = 0; i < items && i < 2 * CKR__GM_SHOWN; i++) {
             if (i) ckr__buf_str(b, dict && i % 2 ? ": " : ", ");
@@ -28429,7 +28277,6 @@ static void ckr__gm_put(ckr__buf *b, const ckr_node *n, int depth)
 static const char *ckr__gm_text(ckr__gm *m, const ckr__gm_cell *v, uint64_t n)
 {
     ckr__buf b = { &m->tmp, NULL, 0, 0, false };
-    const char *s;
     uint64_t i;
     for (i = 0; i < n && i < CKR__GM_SHOWN; i++) {
         if (i) ckr__buf_str(&b, ", ");
@@ -28437,7 +28284,7 @@ static const char *ckr__gm_text(ckr__gm *m, const ckr__gm_cell *v, uint64_t n)
         if (n > 1) ckr__buf_printf(&b, " (%llu elements)", (unsigned long long)v[i].weight);
     }
     if (i < n) ckr__buf_printf(&b, " and %llu more", (unsigned long long)(n - i));
-    s = ckr__strndup(&m->tmp, (const char *)b.data, b.size);
+    const char *s = ckr__strndup(&m->tmp, (const char *)b.data, b.size);
     ckr__buf_free(&b);
     return s;
 }
@@ -28458,7 +28305,7 @@ static void ckr__gm_say(ckr__gm *m, const char *code, ckr_severity severity, con
                         const char *remedy)
 {
     const ckr__gm_fold one = { code, field, subject, was, now, reason, remedy, severity, 1 };
-    uint64_t i, n_code = 0, n_field = 0, of_code = 0, of_field = 0, at;
+    uint64_t i, n_code = 0, n_field = 0, of_code = 0, of_field = 0;
     for (i = 0; i < m->n_folds; i++) {
         const ckr__gm_fold *f = &m->folds[i];
         if (strcmp(f->code, code) != 0) continue;
@@ -28469,10 +28316,10 @@ static void ckr__gm_say(ckr__gm *m, const char *code, ckr_severity severity, con
         n_field++;
         of_field = i;
     }
-    at = i < m->n_folds                  ? i
-         : n_field >= CKR__GM_SAME_FIELD ? of_field
-         : n_code >= CKR__GM_SAME_CODE   ? of_code
-                                         : i;
+    uint64_t at = i < m->n_folds                  ? i
+                  : n_field >= CKR__GM_SAME_FIELD ? of_field
+                  : n_code >= CKR__GM_SAME_CODE   ? of_code
+                                                  : i;
     if (at < m->n_folds) m->folds[at].count++;
     else *CKR__PUSH(ckr__gm_fold, &m->tmp, m->folds, m->n_folds) = one;
     *CKR__PUSH(uint64_t, &m->tmp, m->trace, m->n_trace) = at;
@@ -28509,8 +28356,7 @@ static void ckr__gm_key_add(ckr__gm *m, const char *text, size_t len, int kind, 
 
 static const ckr__gm_value *ckr__gm_get(const ckr__gm_class *k, uint32_t key)
 {
-    uint64_t i;
-    for (i = 0; i < k->n_fields; i++)
+    for (uint64_t i = 0; i < k->n_fields; i++)
         if (k->fields[i].bits->key == key) return &k->fields[i];
     return &ckr__gm_absent;
 }
@@ -28518,16 +28364,14 @@ static const ckr__gm_value *ckr__gm_get(const ckr__gm_class *k, uint32_t key)
 /* The bits of a value of a key, one for all that are equal. NULL: out of memory. */
 static ckr__gm_bits *ckr__gm_bits_of(ckr__gm *m, uint64_t key, const ckr_node *value)
 {
-    ckr__gm_bits *b;
     const char *text;
-    uint64_t at;
     m->text.size = 0;
     ckr__gm_head(m, 0, key);
     ckr__gm_exact(m, value, CKR__GM_DEPTH);
     if (m->text.failed) return NULL;
-    at = ckr__map_intern(&m->values, m->text.data, m->text.size, m->n_bits, &text);
+    uint64_t at = ckr__map_intern(&m->values, m->text.data, m->text.size, m->n_bits, &text);
     if (at < m->n_bits) return m->bits[at];
-    b = CKR__NEW(&m->tmp, ckr__gm_bits);
+    ckr__gm_bits *b = CKR__NEW(&m->tmp, ckr__gm_bits);
     *CKR__PUSH(ckr__gm_bits *, &m->tmp, m->bits, m->n_bits) = b;
     if (ckr__failed(m->c)) return NULL;
     b->exact = text + CKR__GM_HEAD;
@@ -28574,20 +28418,18 @@ static ckr__gm_class *ckr__gm_class_of(ckr__gm *m, const ckr_node *hyper, bool o
 {
     const uint64_t count = ckr__dict_n(hyper);
     const char *text;
-    ckr__gm_class *k;
-    uint64_t i, at;
     m->text.size = 0;
-    for (i = 0; i < count; i++)
+    for (uint64_t i = 0; i < count; i++)
         if (m->row[i]) ckr__buf_put(&m->text, &m->row[i], sizeof m->row[i]);
     ckr__buf_u8(&m->text, odd);
     if (m->text.failed) return NULL;
-    at = ckr__map_intern(&m->seen, m->text.data, m->text.size, m->n_classes, &text);
+    uint64_t at = ckr__map_intern(&m->seen, m->text.data, m->text.size, m->n_classes, &text);
     if (at < m->n_classes) return m->classes[at];
-    k = CKR__NEW(&m->tmp, ckr__gm_class);
+    ckr__gm_class *k = CKR__NEW(&m->tmp, ckr__gm_class);
     *CKR__PUSH(ckr__gm_class *, &m->tmp, m->classes, m->n_classes) = k;
     if (ckr__failed(m->c)) return NULL;
     k->fields = CKR__NEW_N(&m->tmp, ckr__gm_value, count);
-    for (i = 0; k->fields && i < count; i++) {
+    for (uint64_t i = 0; k->fields && i < count; i++) {
         ckr_node *value = ckr__dict_at(hyper, i);
         if (!m->row[i]) continue;
         k->fields[k->n_fields].node = value->kind == CKR_NODE_NONE ? NULL : value;
@@ -28606,23 +28448,21 @@ static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper)
 {
     const uint64_t stamp = ++m->serial, count = ckr__dict_n(hyper), last = ckr__dict_n(m->hyper);
     void *row = m->row;
-    uint64_t i;
     bool odd = false, twice = false;
     if (m->hyper && last == count &&
         (!count || ckr__gm_twins(m->hyper->u.items, hyper->u.items, 2 * count, 1) == 2 * count))
         return m->k;
     if (!ckr__arena_grow(&m->tmp, &row, &m->cap_row, count, sizeof *m->row)) return NULL;
     m->row = (ckr__gm_bits **)row;
-    for (i = 0; i < count; i++) {
+    for (uint64_t i = 0; i < count; i++) {
         ckr_node **item = &hyper->u.items[2 * i];
         const uint64_t same =
             i < last ? ckr__gm_twins(&m->hyper->u.items[2 * i], item, 2, 1) : 0;
         ckr__gm_bits *b = same ? m->row[i] : NULL;
-        ckr__gm_key *k;
         if (same < 2) m->row[i] = b = ckr__gm_item(m, item[0], item[1], b);
         odd = odd || item[0]->kind != CKR_NODE_STR;
         if (!b) continue;
-        k = &m->key[b->key];
+        ckr__gm_key *k = &m->key[b->key];
         twice = twice || k->stamp == stamp;
         if (k->stamp == stamp) m->row[i] = NULL;
         k->stamp = stamp;
@@ -28635,11 +28475,9 @@ static ckr__gm_class *ckr__gm_intern(ckr__gm *m, const ckr_node *hyper)
 
 static void ckr__gm_classes(ckr__gm *m)
 {
-    ckr__gm_class *k;
-    uint64_t i;
     m->old = CKR__NEW_N(&m->tmp, ckr__gm_old, m->n_olds);
     m->wish = CKR__NEW_N(&m->tmp, ckr__gm_class *, m->n_news);
-    for (i = 0; m->old && m->wish && i < m->n_olds + m->n_news; i++) {
+    for (uint64_t i = 0; m->old && m->wish && i < m->n_olds + m->n_news; i++) {
         const bool old = i < m->n_olds, tell = !old || m->mode != CKR_MODE_TRANSFER;
         const uint64_t g = old ? i : i - m->n_olds;
         const ckr_node *hyper = (old ? m->olds : m->news)[g].hyper;
@@ -28647,7 +28485,7 @@ static void ckr__gm_classes(ckr__gm *m)
         if (!dict && tell)
             ckr__gm_say(m, "CKR_E_GROUP_FIELDS", CKR_ERROR, ckr__gm_subject(m, old, g, ""), "",
                         NULL, NULL, "the fields of the group are no dict", NULL);
-        k = ckr__gm_intern(m, dict ? hyper : NULL);
+        ckr__gm_class *k = ckr__gm_intern(m, dict ? hyper : NULL);
         if (!k) return;
         if (k->odd && tell)
             ckr__gm_say(m, "CKR_W_GROUP_KEY", CKR_LOST, ckr__gm_subject(m, old, g, ""), "", NULL,
@@ -28686,8 +28524,7 @@ static void ckr__gm_cell_add(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *v,
 /* The fields of a class that `weight` parameters have. */
 static void ckr__gm_class_add(ckr__gm *m, const ckr__gm_class *from)
 {
-    uint64_t i;
-    for (i = 0; i < from->n_fields; i++) {
+    for (uint64_t i = 0; i < from->n_fields; i++) {
         ckr__gm_bits *b = from->fields[i].bits;
         ckr__gm_key *k = ckr__gm_enter(m, b->key);
         k->n_classes++;
@@ -28710,16 +28547,14 @@ static int ckr__gm_cell_cmp(const void *x, const void *y)
 /* The different values of a field, in their order, each with the parameters that have it. */
 static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
 {
-    ckr__gm_cell *out;
-    void **items;
-    uint64_t i, n = 0;
+    uint64_t n = 0;
     if (k->n < 2) return;
-    items = CKR__NEW_N(&m->tmp, void *, k->n);
-    out = CKR__NEW_N(&m->tmp, ckr__gm_cell, k->n);
+    void **items = CKR__NEW_N(&m->tmp, void *, k->n);
+    ckr__gm_cell *out = CKR__NEW_N(&m->tmp, ckr__gm_cell, k->n);
     if (!items || !out) return;
-    for (i = 0; i < k->n; i++) items[i] = &k->cells[i];
+    for (uint64_t i = 0; i < k->n; i++) items[i] = &k->cells[i];
     if (!ckr__sort(&m->tmp, items, (size_t)k->n, ckr__gm_cell_cmp)) return;
-    for (i = 0; i < k->n; i++) {
+    for (uint64_t i = 0; i < k->n; i++) {
         const ckr__gm_cell *x = (const ckr__gm_cell *)items[i];
         if (n && ckr__gm_near(m, out[n - 1].value, x->value)) out[n - 1].weight += x->weight;
         else out[n++] = *x;
@@ -28731,10 +28566,10 @@ static void ckr__gm_distinct(ckr__gm *m, ckr__gm_key *k)
 /* A field that some of the groups lack is one that they disagree on. */
 static void ckr__gm_gather(ckr__gm *m, const ckr__gm_part *of, uint64_t n)
 {
-    uint64_t i, total = 0;
+    uint64_t total = 0;
     m->serial++;
     m->n_order = m->n_merged = 0;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         ckr__gm_class *k = m->old[of[i].group].k;
         total += of[i].weight;
         if (k->stamp != m->serial) {
@@ -28744,8 +28579,8 @@ static void ckr__gm_gather(ckr__gm *m, const ckr__gm_part *of, uint64_t n)
         }
         k->weight += of[i].weight;
     }
-    for (i = 0; i < m->n_merged; i++) ckr__gm_class_add(m, m->merged[i]);
-    for (i = 0; i < m->n_order; i++) {
+    for (uint64_t i = 0; i < m->n_merged; i++) ckr__gm_class_add(m, m->merged[i]);
+    for (uint64_t i = 0; i < m->n_order; i++) {
         ckr__gm_key *k = &m->key[m->order[i]];
         if (k->n_classes < m->n_merged) ckr__gm_cell_add(m, k, &ckr__gm_absent, total - k->weight);
         ckr__gm_distinct(m, k);
@@ -28773,14 +28608,13 @@ static const char *ckr__gm_unwrap(ckr__gm *m, const char *name)
 {
     static const char *const drop[] = { "module.", "_orig_mod.", "_fsdp_wrapped_module.",
                                         "_checkpoint_wrapped_module." };
-    size_t k, n = 0, len;
+    size_t k, n = 0;
     const char *s = name;
-    char *p;
     if (!strstr(name, drop[0]) && !strstr(name, drop[1])) return name;
-    p = (char *)ckr__arena(&m->tmp, strlen(name) + 1);
+    char *p = (char *)ckr__arena(&m->tmp, strlen(name) + 1);
     while (p && *s) {
         for (k = 0; k < 4 && strncmp(s, drop[k], strlen(drop[k])) != 0; k++) {}
-        len = k < 4 ? strlen(drop[k]) : strcspn(s, ".");
+        size_t len = k < 4 ? strlen(drop[k]) : strcspn(s, ".");
         if (k == 4) {
             len += s[len] == '.';
             memcpy(p + n, s, len);
@@ -28795,18 +28629,18 @@ static const char *ckr__gm_unwrap(ckr__gm *m, const char *name)
    there, or out of memory. */
 static bool ckr__gm_find(ckr__gm *m, bool plain)
 {
-    uint64_t g, k, p, i = 0;
+    uint64_t i = 0;
     bool all = true;
     ckr__map_free(&m->names);
-    for (p = 0; p < m->n_params; p++) {
+    for (uint64_t p = 0; p < m->n_params; p++) {
         const char *name = plain ? m->param[p].name : ckr__gm_unwrap(m, m->param[p].name);
         const size_t len = strlen(name);
         m->param[p].twin = p;
         if (!ckr__map_find(&m->names, name, len, &m->param[p].twin))
             ckr__map_put(&m->names, name, len, p, NULL);
     }
-    for (g = 0; g < m->n_news; g++)
-        for (k = 0; k < m->news[g].n_params; k++, i++) {
+    for (uint64_t g = 0; g < m->n_news; g++)
+        for (uint64_t k = 0; k < m->news[g].n_params; k++, i++) {
             const char *name = m->news[g].params[k];
             if (!plain) name = ckr__gm_unwrap(m, name);
             m->match[i] = CKR__GROUPS_NONE;
@@ -28825,8 +28659,8 @@ static const char *ckr__gm_copy_text(ckr__gm *m, uint64_t group, uint32_t key)
 /* Several files hold the group of one parameter (tensor-parallel ranks do): they must agree. */
 static void ckr__gm_copies(ckr__gm *m)
 {
-    uint64_t p, i;
-    for (p = 0; p < m->n_params; p++) {
+    uint64_t i;
+    for (uint64_t p = 0; p < m->n_params; p++) {
         const ckr__gm_param *a = &m->param[m->param[p].twin], *b = &m->param[p];
         const ckr__gm_part two[2] = { { a->group, 1 }, { b->group, 1 } };
         if (a == b) continue;
@@ -28853,9 +28687,9 @@ static void ckr__gm_copies(ckr__gm *m)
 static void ckr__gm_check_params(ckr__gm *m)
 {
     const bool recover = m->mode == CKR_MODE_RECOVER, transfer = m->mode == CKR_MODE_TRANSFER;
-    uint64_t g, k, p, i = 0;
-    for (g = 0; g < m->n_news; g++)
-        for (k = 0; k < m->news[g].n_params; k++, i++) {
+    uint64_t i = 0;
+    for (uint64_t g = 0; g < m->n_news; g++)
+        for (uint64_t k = 0; k < m->news[g].n_params; k++, i++) {
             const char *name = m->news[g].params[k];
             ckr__gm_param *x = m->match[i] == CKR__GROUPS_NONE ? NULL : &m->param[m->match[i]];
             if (x && x->taken && strcmp(x->taken, name) != 0)
@@ -28868,7 +28702,7 @@ static void ckr__gm_check_params(ckr__gm *m)
                             "no old group has this parameter: its moments and step start at 0",
                             recover ? "--mode continue takes it as new" : NULL);
         }
-    for (p = 0; p < m->n_params && !transfer; p++)
+    for (uint64_t p = 0; p < m->n_params && !transfer; p++)
         if (m->param[p].twin == p && !m->param[p].taken)
             ckr__gm_say(m, recover ? "CKR_E_PARAM_LOST" : "CKR_W_PARAM_LOST",
                         recover ? CKR_ERROR : CKR_LOST, m->param[p].name, "", NULL, NULL,
@@ -28878,7 +28712,7 @@ static void ckr__gm_check_params(ckr__gm *m)
 
 static void ckr__gm_params(ckr__gm *m)
 {
-    uint64_t g, k, p = 0, n_new;
+    uint64_t p = 0, n_new;
     const bool old = ckr__gm_named(m->olds, m->n_olds, &m->n_params),
                named = ckr__gm_named(m->news, m->n_news, &n_new) && old;
     if (!m->n_params || !n_new) return;
@@ -28893,8 +28727,8 @@ static void ckr__gm_params(ckr__gm *m)
     m->param = CKR__NEW_N(&m->tmp, ckr__gm_param, m->n_params);
     m->match = CKR__NEW_N(&m->tmp, uint64_t, n_new);
     if (!m->param || !m->match) return;
-    for (g = 0; g < m->n_olds; g++)
-        for (k = 0; k < m->olds[g].n_params; k++, p++) {
+    for (uint64_t g = 0; g < m->n_olds; g++)
+        for (uint64_t k = 0; k < m->olds[g].n_params; k++, p++) {
             m->param[p].name = m->olds[g].params[k];
             m->param[p].group = g;
         }
@@ -28923,16 +28757,14 @@ static void ckr__gm_pool_add(ckr__gm *m, ckr__gm_pool *pool, uint64_t group, uin
    matcher). */
 static ckr__gm_pool *ckr__gm_pool_signature(ckr__gm *m, ckr__gm_class *want)
 {
-    ckr__gm_pool *pool;
-    uint64_t i, j;
     if (want->pool) return want->pool;
     want->pool = &m->all;
-    pool = ckr__gm_spend(m, m->n_olds) ? CKR__NEW(&m->tmp, ckr__gm_pool) : NULL;
+    ckr__gm_pool *pool = ckr__gm_spend(m, m->n_olds) ? CKR__NEW(&m->tmp, ckr__gm_pool) : NULL;
     if (!pool) return want->pool;
     m->serial++;
-    for (i = 0; i < m->n_olds; i++) {
+    for (uint64_t i = 0; i < m->n_olds; i++) {
         bool fits = true;
-        for (j = 0; j < want->n_fields && fits; j++) {
+        for (uint64_t j = 0; j < want->n_fields && fits; j++) {
             const ckr__gm_value *f = &want->fields[j];
             fits = m->key[f->bits->key].kind != CKR__F_IDENTITY || !f->node ||
                    ckr__gm_near(m, f, ckr__gm_get(m->old[i].k, f->bits->key));
@@ -29017,12 +28849,11 @@ static ckr__gm_value ckr__gm_cycled_betas(ckr__gm *m, const ckr_node *have,
                                           const ckr__gm_value *want)
 {
     ckr__gm_value v = *want;
-    uint64_t i;
     if (!ckr_node_is_list(have) || !ckr_node_is_list(want->node) || !have->count ||
         have->count != want->node->count)
         return v;
     v.node = ckr__node(m->c, (ckr_node_kind)have->kind);
-    for (i = 0; i < have->count; i++)
+    for (uint64_t i = 0; i < have->count; i++)
         ckr__node_push(m->c, v.node, (i ? want->node : have)->u.items[i]);
     if (v.node) v.bits = ckr__gm_bits_of(m, CKR__K_BETAS, v.node);
     return v;
@@ -29068,9 +28899,9 @@ static void ckr__gm_decide(ckr__gm *m, ckr__gm_key *k, const ckr__gm_value *want
    decided, and of the most parameters. */
 static uint64_t ckr__gm_rep(ckr__gm *m, const ckr__gm_pool *pool, const ckr__gm_value *base)
 {
-    uint64_t i, best = CKR__GROUPS_NONE, weight = 0;
+    uint64_t best = CKR__GROUPS_NONE, weight = 0;
     bool fits = false;
-    for (i = 0; i < pool->n_parts; i++) {
+    for (uint64_t i = 0; i < pool->n_parts; i++) {
         const ckr__gm_part *x = &pool->parts[i];
         const bool good = ckr__gm_near(m, m->old[x->group].k->base, base);
         if (best != CKR__GROUPS_NONE && (good != fits ? fits : x->weight <= weight)) continue;
@@ -29105,18 +28936,16 @@ static void ckr__gm_decide_base(ckr__gm *m, uint32_t key)
    else it is scaled with the base. Without a schedule it is a field like others. */
 static void ckr__gm_decide_lr(ckr__gm *m, ckr__gm_key *k)
 {
-    const ckr__gm_value *base;
     double a, b, l;
     bool narrow;
-    uint64_t rep;
     if (!ckr__gm_first(k)->node ||
         (!ckr__gm_has(m, CKR__K_MAX_LR) && !ckr__gm_has(m, CKR__K_INITIAL_LR) &&
          !ckr__gm_want(m, CKR__K_MAX_LR)->node && !ckr__gm_want(m, CKR__K_INITIAL_LR)->node)) {
         ckr__gm_decide(m, k, k->want);
         return;
     }
-    rep = ckr__gm_rep(m, m->pool, m->base);
-    base = m->old[rep].k->base;
+    uint64_t rep = ckr__gm_rep(m, m->pool, m->base);
+    const ckr__gm_value *base = m->old[rep].k->base;
     k->out = *ckr__gm_get(m->old[rep].k, CKR__K_LR);
     if (!k->out.node) k->out = *ckr__gm_first(k);
     if (m->base->node && m->old[rep].k->has_base && !ckr__gm_near(m, base, m->base) &&
@@ -29133,10 +28962,9 @@ static void ckr__gm_decide_lr(ckr__gm *m, ckr__gm_key *k)
 static void ckr__gm_settle(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *done)
 {
     ckr__gm_key *initial = &m->key[CKR__K_INITIAL_LR];
-    uint64_t i;
     done->first = m->n_trace;
     ckr__gm_gather(m, m->pool->parts, m->pool->n_parts);
-    for (i = 0; i < want->n_fields; i++)
+    for (uint64_t i = 0; i < want->n_fields; i++)
         ckr__gm_enter(m, want->fields[i].bits->key)->want = &want->fields[i];
     if (!m->pool->n_parts && m->any_initial && m->mode != CKR_MODE_TRANSFER &&
         ckr__gm_get(want, CKR__K_LR)->node)
@@ -29148,7 +28976,7 @@ static void ckr__gm_settle(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *
     m->base = &ckr__gm_absent;
     ckr__gm_decide_base(m, CKR__K_MAX_LR);
     ckr__gm_decide_base(m, CKR__K_INITIAL_LR);
-    for (i = 0; i < m->n_order; i++) {
+    for (uint64_t i = 0; i < m->n_order; i++) {
         ckr__gm_key *k = &m->key[m->order[i]];
         if (m->order[i] == CKR__K_MAX_LR || m->order[i] == CKR__K_INITIAL_LR) continue;
         if (m->order[i] != CKR__K_LR) {
@@ -29159,7 +28987,7 @@ static void ckr__gm_settle(ckr__gm *m, const ckr__gm_class *want, ckr__gm_done *
         if (!m->base->node) m->base = &k->out;
     }
     done->hyper = ckr__dict_for(m->c, CKR_NODE_DICT, m->n_order);
-    for (i = 0; i < m->n_order && !ckr__failed(m->c); i++) {
+    for (uint64_t i = 0; i < m->n_order && !ckr__failed(m->c); i++) {
         const ckr__gm_key *k = &m->key[m->order[i]];
         ckr__node_pair(m->c, done->hyper, k->name, k->out.node ? k->out.node : m->nil);
     }
@@ -29178,7 +29006,7 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
     const bool known = m->news[group].hyper != NULL,
                error = m->mode == CKR_MODE_RECOVER || !known;
     ckr__gm_pool *pool = &m->none;
-    ckr__gm_done *done, **kept = &m->wish[group]->done[!n], *mixed = NULL;
+    ckr__gm_done **kept = &m->wish[group]->done[!n], *mixed = NULL;
     ckr__gm_class *from_class;
     uint64_t k;
     m->some.n_parts = 0;
@@ -29207,7 +29035,7 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
         for (k = 1; k < pool->n_parts && m->old[pool->parts[k].group].k == from_class; k++) {}
         kept = k == pool->n_parts ? &from_class->last : &mixed;
     }
-    done = *kept;
+    ckr__gm_done *done = *kept;
     *out = m->news[group];
     out->raw = NULL;
     if (done && done->want == m->wish[group]) {
@@ -29225,12 +29053,11 @@ static void ckr__gm_group(ckr__gm *m, uint64_t group, const uint64_t *match, ckr
 
 static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
 {
-    uint64_t g, first = 0;
-    size_t i, n;
+    uint64_t first = 0;
     const char *s;
-    for (i = 0; i < sizeof ckr__gm_known / sizeof *ckr__gm_known; i++)
+    for (size_t i = 0; i < sizeof ckr__gm_known / sizeof *ckr__gm_known; i++)
         for (s = ckr__gm_known[i].keys; *s; s = ckr__word_next(s)) {
-            n = strcspn(s, " ");
+            size_t n = strcspn(s, " ");
             ckr__gm_key_add(m, ckr__strndup(&m->tmp, s, n), n, ckr__gm_known[i].kind,
                             ckr__gm_known[i].code);
         }
@@ -29241,8 +29068,8 @@ static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
     if (ckr__failed(m->c)) return;
     ckr__gm_params(m);
     m->serial++;
-    for (g = 0; g < m->n_olds; g++) ckr__gm_pool_add(m, &m->all, g, m->olds[g].n_params);
-    for (g = 0; g < m->n_news && !ckr__failed(m->c); g++) {
+    for (uint64_t g = 0; g < m->n_olds; g++) ckr__gm_pool_add(m, &m->all, g, m->olds[g].n_params);
+    for (uint64_t g = 0; g < m->n_news && !ckr__failed(m->c); g++) {
         ckr__gm_group(m, g, m->match ? m->match + first : NULL, &out[g], &from[g]);
         first += m->news[g].n_params;
     }
@@ -29255,7 +29082,6 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
                                     ckr_group *out, uint64_t *from)
 {
     ckr__gm m = CKR_ZERO;
-    uint64_t i;
     m.c = c;
     m.tmp = *c;
     m.tmp.chunks = NULL;
@@ -29270,7 +29096,7 @@ static ckr_result ckr__groups_match(ckr__ctx *c, const ckr_state *s, const ckr_t
     m.budget = CKR__GM_BUDGET;
     m.keys.c = m.values.c = m.seen.c = m.names.c = m.text.c = &m.tmp;
     ckr__gm_run(&m, out, from);
-    for (i = 0; i < m.n_folds && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < m.n_folds && !ckr__failed(c); i++) {
         const ckr__gm_fold *f = &m.folds[i];
         const char *subject = f->subject;
         if (f->count > 1)
@@ -29341,13 +29167,13 @@ static bool ckr__setting_is_for(const ckr_setting *x, const ckr_state *s, uint64
 /* A parameter as --schedule takes it; NULL: it has no form there, or none is needed. */
 static const char *ckr__spec_text(ckr__ctx *c, const ckr_node *v)
 {
-    const char *text = NULL, *one;
+    const char *text = NULL;
     double number;
     if (ckr_node_str(v)) return v->u.str;
     if (ckr_node_f64(v, &number) || v->kind == CKR_NODE_BOOL) return ckr__node_text_of(c, v);
     for (uint64_t i = 0; ckr_node_is_list(v) && i < v->count; i++) {
         if (!ckr_node_f64(v->u.items[i], &number)) return NULL;
-        one = ckr__node_text_of(c, v->u.items[i]);
+        const char *one = ckr__node_text_of(c, v->u.items[i]);
         text = one ? ckr__printf(c, text ? "%s,%s" : "%s%s", text ? text : "", one) : NULL;
         if (!text) return NULL;
     }
@@ -29663,9 +29489,9 @@ static bool ckr__curve_regroup(ckr__ctx *c, ckr__curve *v, const uint64_t *from,
     arrays[1] = &v->min;
     arrays[2] = &v->max;
     for (int k = 0; k < 3; k++) {
-        double *to, *was = *arrays[k];
+        double *was = *arrays[k];
         if (!was) continue;
-        to = CKR__NEW_N(c, double, n);
+        double *to = CKR__NEW_N(c, double, n);
         if (!to) return false;
         for (uint64_t i = 0; i < n; i++)
             to[i] = from[i] == CKR__GROUPS_NONE ? was[0] : was[from[i]];
@@ -29916,12 +29742,12 @@ static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, con
     const bool limited = (t->lr_policy == CKR_LR_DEFAULT || t->max_lr_jump > 0) && !d->asked_lr &&
                          column == CKR__COL_LR;
     ckr__around v;
-    uint64_t pairs[CKR__PAIRS], i, k, n = 0, worst = 0;
+    uint64_t pairs[CKR__PAIRS], k, n = 0, worst = 0;
     char subject[96], reason[200];
     ckr_result r = CKR_OK;
     if (!d->after || d->after->opaque) return CKR_OK;
     if (ckr__decide_values(d, column, &v) != CKR_OK) return ckr__oom(d->c);
-    for (i = 0; i < v.n; i++) {
+    for (uint64_t i = 0; i < v.n; i++) {
         if (!ckr__told(&v, i, CKR__GROUPS_NONE)) continue;
         if (!n || ckr__jump(&v, i) > ckr__jump(&v, worst)) worst = i;
         for (k = 0; k < n && k < CKR__PAIRS && !ckr__told(&v, i, pairs[k]);) k++;
@@ -29930,7 +29756,7 @@ static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, con
     }
     if (!n) return CKR_OK;
     if (n == 1 || n > CKR__PAIRS) r = ckr__decide_tell(d, column, what, &v, CKR__GROUPS_NONE);
-    for (i = 0; n > 1 && i < n && n <= CKR__PAIRS && r == CKR_OK; i++)
+    for (uint64_t i = 0; n > 1 && i < n && n <= CKR__PAIRS && r == CKR_OK; i++)
         r = ckr__decide_tell(d, column, what, &v, pairs[i]);
     if (r != CKR_OK || !limited || !(ckr__jump(&v, worst) > limit)) return r;
     ckr__told_subject(subject, what, &v, n == 1 ? CKR__GROUPS_NONE : worst);
@@ -30082,14 +29908,14 @@ static ckr_result ckr__decide_completeness(ckr__decide *d)
 /* A momentum that the schedule moves is a field of the group. */
 static ckr_result ckr__decide_momentum(ckr__decide *d, uint64_t group, double v)
 {
-    ckr_node *h = d->out->groups[group].hyper, *betas, *list;
+    ckr_node *h = d->out->groups[group].hyper;
     double was;
-    betas = ckr__dict_value(h, "betas");
+    ckr_node *betas = ckr__dict_value(h, "betas");
     if (!d->after->beta1 || !ckr_node_is_list(betas) || !betas->count) {
         if (ckr_node_f64(ckr_node_get(h, "momentum"), &was) && !ckr__same(v, was))
             ckr__node_set(d->c, h, "momentum", ckr__node_float(d->c, v));
     } else if (!ckr_node_f64(betas->u.items[0], &was) || !ckr__same(v, was)) {
-        list = ckr__node(d->c, (ckr_node_kind)betas->kind);
+        ckr_node *list = ckr__node(d->c, (ckr_node_kind)betas->kind);
         for (uint64_t i = 0; i < betas->count; i++)
             ckr__node_push(d->c, list, i ? betas->u.items[i] : ckr__node_float(d->c, v));
         ckr__node_set(d->c, h, "betas", list);
@@ -30166,14 +29992,14 @@ static ckr_result ckr__decide_told(ckr__decide *d)
     double drift = 0;
     uint64_t lane = 0;
     char subject[48], now[40];
-    double *row, top;
+    double top;
     if (!s || !s->told || s->opaque || !s->n_lanes || !(s->lanes[0].anchor == s->lanes[0].anchor))
         return CKR_OK;
     ckr_result r = ckr__sched_drift(d->c, s, &drift, &lane);
     if (r != CKR_OK || !(drift > CKR__LR_SAVED)) return r;
     ckr_schedule plain = *s;
     plain.anchored = false;
-    row = CKR__NEW_N(d->c, double, s->n_lanes);
+    double *row = CKR__NEW_N(d->c, double, s->n_lanes);
     r = row ? ckr__sched_at(d->c, &plain, CKR__COL_LR, (double)s->position, row) : d->c->err->code;
     if (r != CKR_OK) return r;
     ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
@@ -30234,7 +30060,6 @@ static ckr_result ckr__decide_all(ckr__decide *d)
         ckr__decide_told, ckr__decide_regroup, ckr__decide_new_schedule, ckr__decide_settings,
         ckr__decide_opaque, ckr__decide_join
     };
-    size_t i;
     ckr_result r = CKR_OK;
     *d->out = *d->src;
     d->done = d->t->without & CKR_PROGRESS ? 0 : ckr__step_done(d->src);
@@ -30244,7 +30069,7 @@ static ckr_result ckr__decide_all(ckr__decide *d)
         d->done = d->before->position;
     d->wanted = d->before;
     if (left && !d->t->schedule && !d->t->n_sets) return CKR_OK;
-    for (i = 0; i < sizeof steps / sizeof *steps && r == CKR_OK; i++) r = steps[i](d);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && r == CKR_OK; i++) r = steps[i](d);
     if (r == CKR_E_REFUSED) return ckr__decide_refused(d);
     if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_LR, "lr");
     if (r == CKR_OK) r = ckr__decide_continuity(d, CKR__COL_WD, "weight_decay");
@@ -30416,11 +30241,11 @@ static ckr_result ckr__rng_sample(ckr__ctx *c, const ckr_ckpt *k, bool *differ)
     const ckr_state *s = &k->state;
     uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(c, s->n_tensors, 16);
     bool *only = CKR__NEW_N(c, bool, s->n_tensors);
-    uint64_t i, left = 1u << 20, n = 0;
+    uint64_t left = 1u << 20, n = 0;
     int64_t numel;
     ckr_result r = CKR_OK;
     if (!each || !only) return c->err->code;
-    for (i = 0; ckr_node_is_dict(want) && i < s->n_tensors && n < 64; i++) {
+    for (uint64_t i = 0; ckr_node_is_dict(want) && i < s->n_tensors && n < 64; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (!ckr__numel(t->n_dims, t->shape, &numel) || numel > 16384) continue;
         only[i] = (uint64_t)numel * ckr_dtype_size(t->dtype) <= left;
@@ -30428,11 +30253,11 @@ static ckr_result ckr__rng_sample(ckr__ctx *c, const ckr_ckpt *k, bool *differ)
         n += only[i];
     }
     if (n) r = ckr__digest_all(c, k, only, each, NULL);
-    for (i = 0; i < s->n_tensors && n && r == CKR_OK; i++) {
-        const char *key = ckr__printf(c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot), *hex;
+    for (uint64_t i = 0; i < s->n_tensors && n && r == CKR_OK; i++) {
+        const char *key = ckr__printf(c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot);
         const ckr_node *have = only[i] ? ckr__node_hex(c, each[i], 16) : NULL;
         if (!key || (only[i] && !have)) return c->err->code;
-        hex = ckr_node_str(ckr_node_get(want, key));
+        const char *hex = ckr_node_str(ckr_node_get(want, key));
         if (have && hex && strcmp(hex, have->u.str) != 0) *differ = true;
     }
     return r;
@@ -30446,14 +30271,14 @@ static ckr_result ckr__rng_stale(ckr__ctx *c, const ckr_ckpt *k, const ckr__rng_
     const ckr_node *was = ckr_node_get(k->side, "streams");
     const ckr_node *list = ckr_node_find(k->side, "/rng/streams");
     const uint64_t n = k->state.n_rng;
-    uint64_t *sums, have, want, i, m = 0;
+    uint64_t have, want, i, m = 0;
     int64_t step = -1;
     bool carries = false;
     *stale = false;
     ckr_node_i64(ckr_node_find(k->side, "/source/step"), &step);
     if (step >= 0 && k->state.progress.step > step) *stale = true;
     if (*stale || !was || !ckr__hex64_get(was, &want)) return CKR_OK;
-    sums = CKR__NEW_N(c, uint64_t, n);
+    uint64_t *sums = CKR__NEW_N(c, uint64_t, n);
     for (i = 0; sums && i < n; i++)
         if (!saved[i].sibling) sums[m++] = ckr__stream_sum(saved[i].state, saved[i].name);
     if (sums && ckr__streams_sum(c, sums, (size_t)m, &have)) *stale = have != want;
@@ -30587,7 +30412,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
                                  const ckr__swaps *swaps, int64_t *volume)
 {
     const ckr_tensor *t = b->tensor;
-    int64_t zero[CKR_MAX_DIMS] = CKR_ZERO, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], want, got = 0;
+    int64_t zero[CKR_MAX_DIMS] = CKR_ZERO, start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], got = 0;
     int64_t in_start[CKR_MAX_DIMS], in_count[CKR_MAX_DIMS];
     uint64_t k;
     ckr__op op;
@@ -30595,7 +30420,7 @@ static ckr_result ckr__fill_bind(ckr__ctx *c, ckr__fill *f, const ckr_entry *e, 
     if (!ckr__box_meet(t->n_dims, b->piece.start, b->piece.count, zero, t->shape, in_start,
                        in_count))
         return CKR_OK;
-    want = ckr__box_volume(t->n_dims, in_count);
+    int64_t want = ckr__box_volume(t->n_dims, in_count);
     for (uint32_t i = 0; i < t->n_pieces; i++) {
         const ckr_piece *p = &t->pieces[i];
         if (p->replica ||
@@ -30827,8 +30652,7 @@ static void ckr__plan_components(ckr_plan *p, const ckr_state *s)
 {
     static const char *const name[] = {"params", "optimizer", "groups", "schedule",
                                        "rng",    "progress",  "data"};
-    uint32_t i;
-    for (i = 0; i < 7; i++) {
+    for (uint32_t i = 0; i < 7; i++) {
         char step[40] = "left out";
         if (!(p->target.without & (1u << i))) continue;
         if ((1u << i) == CKR_PROGRESS)
@@ -31084,8 +30908,7 @@ static const char *ckr__plan_ways(ckr_plan *p)
         { CKR_LR_REWARM, "rewarm" }, { CKR_LR_KEEP, "keep" }
     };
     const char *text = NULL;
-    size_t i;
-    for (i = 0; i < sizeof ways / sizeof *ways && p->depth == CKR__PLAN_WHOLE; i++) {
+    for (size_t i = 0; i < sizeof ways / sizeof *ways && p->depth == CKR__PLAN_WHOLE; i++) {
         ckr_target t = p->asked;
         ckr_plan *other;
         if (ways[i].policy == t.lr_policy ||
@@ -31187,7 +31010,6 @@ static bool ckr__plan_bounds(ckr_plan *p, const ckr__dialect *d)
     const ckr_topology *now = &p->target.topology;
     ckr__ctx *c = &p->ctx;
     const char *why;
-    size_t i;
     if (!k) return false;
     if (k->source && (strcmp(s->dialect, d->name) != 0 || !ckr__kept_data(s))) {
         ckr__say(c, ckr_item_name(k->source), CKR_ERROR, "dialect", s->dialect, d->name,
@@ -31195,7 +31017,7 @@ static bool ckr__plan_bounds(ckr_plan *p, const ckr__dialect *d)
                  "--to dcp and --to safetensors take every one");
         return true;
     }
-    for (i = 0; i < CKR__SIZES && k->axes; i++)
+    for (size_t i = 0; i < CKR__SIZES && k->axes; i++)
         if (!ckr__word_in(k->axes, ckr__sizes[i].name) &&
             ckr__size_of(now, i) > ckr__sizes[i].least)
             ckr__refuse_int(c, k->item, ckr__sizes[i].name, ckr__size_of(&s->topology, i),
@@ -31206,7 +31028,7 @@ static bool ckr__plan_bounds(ckr_plan *p, const ckr__dialect *d)
         ckr__refuse_int(c, CKR_ITEM_ZERO_STAGE, "zero", s->topology.zero, now->zero,
                         ckr__printf(c, "there are ZeRO stages 0 to %d", (int)k->zero),
                         ckr__printf(c, "take --zero %d", (int)k->zero));
-    for (i = 0; i < sizeof rules / sizeof *rules; i++) {
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         const bool lr = rules[i].item == CKR_ITEM_LR_WITHOUT;
         memcpy(&why, (const char *)k + rules[i].why, sizeof why);
         if (why && (p->target.without & rules[i].out) && !(p->target.without & rules[i].with) &&
@@ -31243,10 +31065,9 @@ static const ckr_tensor *ckr__plan_slot_of(const ckr_state *s, const ckr__map *n
     static const char head[] = "optimizer.state.";
     const size_t n = sizeof head - 1;
     const char *name = t->name + n;
-    size_t len;
     uint64_t at;
     if (!ckr__starts(t->name, head)) return NULL;
-    for (len = strlen(name); len > 0; len -= len > 0) {
+    for (size_t len = strlen(name); len > 0; len -= len > 0) {
         while (len > 0 && name[len - 1] != '.') len--;
         if (!len || !ckr__map_find(names, name, len - 1, &at)) continue;
         *slot = name + len;
@@ -31542,12 +31363,12 @@ static const ckr_tensor *ckr__put_as(ckr__ctx *c, const ckr__out *out, const ckr
 {
     const bool made = t->index >= out->n_tensors, wide = t->split.vocab && t->split.axis >= 0 &&
                                                          out->vocab > 0;
-    const char *key = out->keys ? out->keys[t->index - (made ? out->n_tensors : 0)] : NULL, *cut;
+    const char *key = out->keys ? out->keys[t->index - (made ? out->n_tensors : 0)] : NULL;
     if (!key && dtype == t->dtype && !wide) return t;
     ckr_tensor *put = CKR__DUP(c, ckr_tensor, t, 1);
     if (!put) return NULL;
     put->dtype = dtype;
-    cut = key ? strrchr(key, '/') : NULL;
+    const char *cut = key ? strrchr(key, '/') : NULL;
     if (cut) put->name = ckr__strndup(c, key, (size_t)(cut - key));
     if (cut && !made) put->slot = cut + 1;
     if (!wide) return put->name ? put : NULL;
@@ -31709,9 +31530,9 @@ static ckr_result ckr__trust_masters(ckr__trust *x, const bool *use)
     uint64_t n;
     ckr_result r = CKR_OK;
     for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++) {
-        const ckr_tensor *t = s->tensors[i], *param;
+        const ckr_tensor *t = s->tensors[i];
         if (!use[i] || strcmp(t->slot, "master") != 0) continue;
-        param = ckr__tensor_find(s, t->name, "param");
+        const ckr_tensor *param = ckr__tensor_find(s, t->name, "param");
         if (!param || (use[param->index] && !s->_kept->unproven)) continue;
         if (!use[param->index] && t->n_pieces && param->n_pieces &&
             t->pieces[0].file == param->pieces[0].file &&
@@ -32113,7 +31934,7 @@ static ckr_result ckr__entry_is(ckr__ctx *c, const char *path, bool *is)
 static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *path,
                                     const char *old)
 {
-    ckr_file_kind kind = ckr__path_kind(c, path), parent;
+    ckr_file_kind kind = ckr__path_kind(c, path);
     const char *from = ckr__path_from(c, p->src->ctx.home, p->src->path);
     const char *source = ckr__path_from(c, p->src->ctx.home, p->src->dir);
     ckr_result named = ckr__output_name(c, path);
@@ -32121,7 +31942,7 @@ static ckr_result ckr__output_check(ckr__ctx *c, const ckr_plan *p, const char *
     if (named == CKR_OK) named = ckr__output_name(c, old);
     if (named == CKR_OK) named = ckr__stat_told(c, CKR_OK);
     if (named != CKR_OK) return named;
-    parent = ckr__path_kind(c, ckr__parent(c, path));
+    ckr_file_kind parent = ckr__path_kind(c, ckr__parent(c, path));
     if (parent == CKR_FILE_ABSENT)
         return ckr__fail_with(c, CKR_ITEM_PATH_NOT_FOUND, path, NULL,
                               "its parent directory does not exist",
@@ -32511,7 +32332,7 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
 {
     const ckr_tensor *t = r->tensor;
     const uint64_t n_dims = t ? t->n_dims : 0;
-    int64_t *v = CKR__NEW_N(c, int64_t, 3 * n_dims), numel;
+    int64_t *v = CKR__NEW_N(c, int64_t, 3 * n_dims);
     ckr_piece *dst = CKR__NEW(c, ckr_piece);
     if (!v || !dst) return c->err->code;
     if (!t || (r->start && !r->count))
@@ -32537,7 +32358,7 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
     dst->file = CKR_NO_FILE;
     dst->dtype = as;
     dst->big_endian = ckr__host_big_endian();
-    numel = ckr__box_volume(t->n_dims, dst->count);
+    int64_t numel = ckr__box_volume(t->n_dims, dst->count);
     if ((uint64_t)numel * ckr_dtype_size(as) != r->dst_size)
         return ckr__fail(c->err, CKR_ITEM_DST_SIZE, NULL, CKR_NO_OFFSET, t->name,
                          "dst_size is %llu, the box needs %llu", (unsigned long long)r->dst_size,
@@ -32874,11 +32695,9 @@ static ckr_result ckr__check_rng(ckr__checker *k)
                                 "CKR_W_RNG_STALE";
     ckr_rng_want want = CKR_ZERO;
     ckr__rng_result out;
-    uint64_t i;
-    ckr_result r;
     if (!k->ckpt->state.n_rng) return CKR_OK;
-    r = ckr__rng_of_ckpt(&k->c, k->ckpt, &want, NULL, &out);
-    for (i = 0; i < out.n_notes && r == CKR_OK; i++) {
+    ckr_result r = ckr__rng_of_ckpt(&k->c, k->ckpt, &want, NULL, &out);
+    for (uint64_t i = 0; i < out.n_notes && r == CKR_OK; i++) {
         const ckr_note *n = &out.notes[i];
         if (ckr__word_in(codes, n->code))
             r = ckr__say(&k->c, n->code, n->severity, n->subject, n->old_value, n->new_value,
@@ -32910,12 +32729,12 @@ static ckr_result ckr__check_copies(ckr__checker *k, const ckr__map *params)
 {
     const ckr_state *s = &k->ckpt->state;
     ckr__crew crew;
-    uint64_t differ, done = k->c.done;
+    uint64_t done = k->c.done;
     ckr_result r = ckr__crew_make(&crew, &k->c, &k->ckpt->ctx, &k->ckpt->ctx, 0);
     for (uint64_t i = 0; i < s->n_tensors && r == CKR_OK; i++) {
         const ckr_tensor *t = s->tensors[i], *param = ckr__check_param(k, params, t);
         r = ckr__check_replicas(k, &crew, t);
-        differ = 0;
+        uint64_t differ = 0;
         if (r == CKR_OK && param) r = ckr__master_differs(&k->c, &crew, t, param, &differ);
         if (r == CKR_OK && differ)
             r = ckr__say(&k->c, "CKR_E_MASTER_DIFFERS", CKR_ERROR, t->name, NULL, NULL,
@@ -32933,7 +32752,6 @@ static ckr_result ckr__check_all(ckr__checker *k)
     const ckr_state *s = &k->ckpt->state;
     ckr__map params = { &k->c, NULL, 0, 0 };
     uint8_t (*each)[16] = (uint8_t (*)[16])ckr__arena_n(&k->c, s->n_tensors, 16);
-    ckr_result r;
     for (uint64_t i = 0; i < s->n_tensors; i++)
         if (!strcmp(s->tensors[i]->slot, "param"))
             ckr__map_put(&params, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
@@ -32941,7 +32759,7 @@ static ckr_result ckr__check_all(ckr__checker *k)
     for (uint64_t i = 0; i < s->n_tensors; i++)
         k->c.total +=
             ckr__check_bytes(s->tensors[i], ckr__check_param(k, &params, s->tensors[i]));
-    r = ckr__failed(&k->c) ? k->c.err->code : ckr__check_members(k);
+    ckr_result r = ckr__failed(&k->c) ? k->c.err->code : ckr__check_members(k);
     if (r == CKR_OK) r = ckr__check_rng(k);
     if (r == CKR_OK) r = ckr__digest_all(&k->c, k->ckpt, NULL, each, &k->bytes_read);
     if (r == CKR_OK) r = ckr__check_side(k, each);
@@ -33423,8 +33241,6 @@ static bool ckr__stream_find(ckr__ctx *c, const ckr__stream_key *keys, const cha
     const bool torch = ckr__starts(key, "torch_");
     const size_t skip = torch ? 6 : 0;
     size_t n = strlen(key);
-    const char *device;
-    uint64_t i;
     bool bytes = ckr__is_byte_tensor(v);
     for (; keys->key; keys++)
         if (!strcmp(key, keys->key)) {
@@ -33433,10 +33249,10 @@ static bool ckr__stream_find(ckr__ctx *c, const ckr__stream_key *keys, const cha
         }
     memset(out, 0, sizeof *out);
     out->key = out->name = key;
-    for (i = 0; ckr_node_is_list(v) && i < v->count; i++)
+    for (uint64_t i = 0; ckr_node_is_list(v) && i < v->count; i++)
         bytes = ckr__is_byte_tensor(v->u.items[i]) && (bytes || !i);
     if (torch) ckr__cut_tail(key, &n, "_manual_seed");
-    device = n > skip ? ckr__strndup(c, key + skip, n - skip) : NULL;
+    const char *device = n > skip ? ckr__strndup(c, key + skip, n - skip) : NULL;
     if (device && (ckr__word_in(devices, device) || (torch && bytes))) {
         out->kind = ckr__stream_device_kind(device, v);
         out->name = !strcmp(device, "cuda") || !strcmp(device, "mps") ? "default" : device;
@@ -33564,13 +33380,13 @@ static void ckr__streams_append(const ckr__rank_streams *k, ckr_node *d)
     const ckr_stream *x = ckr__streams_of(k->coming, k->rank, &n);
     for (uint64_t i = 0; i < n; i++, x++) {
         const ckr__stream_key *row = x->sibling ? NULL : ckr__stream_unplaced(k, d, x);
-        ckr_node *state = ckr__stream_now(k, x->kind, x->name, NULL), *in;
+        ckr_node *state = ckr__stream_now(k, x->kind, x->name, NULL);
         if (!row || !state) continue;
         if (row->name && !row->list) {
             ckr__node_set(k->c, d, row->key, state);
             continue;
         }
-        in = row->list ? ckr__node(k->c, CKR_NODE_LIST) : ckr__dict_value(d, row->key);
+        ckr_node *in = row->list ? ckr__node(k->c, CKR_NODE_LIST) : ckr__dict_value(d, row->key);
         if (!in) in = ckr__node(k->c, CKR_NODE_DICT);
         if (row->list) ckr__node_push(k->c, in, state);
         else ckr__node_set(k->c, in, x->name, state);
@@ -33828,7 +33644,7 @@ static void ckr__at_set(ckr__rankfile *f, int axis, uint32_t at, uint32_t of)
 static const char *ckr__form_name(ckr__ctx *c, const char *pattern, const ckr__rankfile *f)
 {
     ckr__buf b = { c, NULL, 0, 0, false };
-    const char *p = pattern, *out = NULL, *slash;
+    const char *p = pattern, *out = NULL;
     ckr__var v;
     while (*p && *p != ' ') {
         if (*p == '[') {
@@ -33840,7 +33656,7 @@ static const char *ckr__form_name(ckr__ctx *c, const char *pattern, const ckr__r
             ckr__buf_u8(&b, (unsigned char)*p++);
         } else {
             p = ckr__form_var(p, &v);
-            slash = f->rel ? strrchr(f->rel, '/') : NULL;
+            const char *slash = f->rel ? strrchr(f->rel, '/') : NULL;
             if (v.place == CKR__VAR_NAME && f->name) {
                 ckr__buf_put(&b, f->name, f->n_name);
             } else if (v.place == CKR__VAR_DIRS && slash && slash >= f->rel + b.size) {
@@ -34105,10 +33921,10 @@ static ckr_result ckr__fileset_every(ckr__fileset *k, uint8_t kind, bool gaps,
    has its own name inside. One that was renamed for other sizes says nothing. */
 static ckr_result ckr__fileset_place(ckr__fileset *k, const ckr__rankfile *f, const char *root)
 {
-    const char *base = ckr__base(f->rel), *dot = strrchr(base, '.'), *name;
+    const char *base = ckr__base(f->rel), *dot = strrchr(base, '.');
     ckr__rankfile was;
     if (!root || !dot || !f->kind || k->copies) return CKR_OK;
-    name = ckr__printf(k->c, "%.*s%s%s", (int)(base - f->rel), f->rel, root, dot);
+    const char *name = ckr__printf(k->c, "%.*s%s%s", (int)(base - f->rel), f->rel, root, dot);
     if (!name) return k->c->err->code;
     if (!ckr__form_find(k->forms, name, &was) || was.name) return CKR_OK;
     was.has |= k->first;
@@ -34135,9 +33951,8 @@ static ckr_result ckr__fileset_load(ckr__fileset *k, ckr__rankfile *f, ckr_forma
 /* Each rank's file of a kind and its tree, where there are such files; nothing after an error. */
 static void ckr__fileset_trees(ckr__fileset *k, uint8_t kind, ckr_format *format)
 {
-    uint64_t i;
     if (!ckr__failed(k->c)) ckr__fileset_every(k, kind, false, NULL);
-    for (i = 0; i < k->n_files[kind] && !ckr__failed(k->c); i++)
+    for (uint64_t i = 0; i < k->n_files[kind] && !ckr__failed(k->c); i++)
         ckr__fileset_load(k, k->files[kind][i], format);
 }
 
@@ -34247,12 +34062,12 @@ static ckr_result ckr__runs_pointer(ckr__ctx *c, const char *path, const char **
 static const char *ckr__runs_named(ckr__ctx *c, const ckr__runs *k, const char *run,
                                    const char *text, bool *sure)
 {
-    const char *first = ckr__strndup(c, k->steps, strcspn(k->steps, " ")), *name = text, *dir;
+    const char *first = ckr__strndup(c, k->steps, strcspn(k->steps, " ")), *name = text;
     ckr__rankfile f;
     int64_t step;
     if (!first) return NULL;
     *sure = ckr__form_match(first, text, &f);
-    dir = ckr__path_join(c, run, text);
+    const char *dir = ckr__path_join(c, run, text);
     if (ckr__step_of(text, &step) && dir && ckr__path_kind(c, dir) != CKR_FILE_DIR) {
         f.step = step;
         name = ckr__form_name(c, first, &f);
@@ -34264,7 +34079,7 @@ static const char *ckr__runs_named(ckr__ctx *c, const ckr__runs *k, const char *
 static ckr_result ckr__runs_latest(ckr__ctx *c, const ckr__runs *k, const char *run,
                                    const char *pointer, const char **dir, bool *mine)
 {
-    const char *path = ckr__path_join(c, run, pointer), *text = NULL, *why = NULL, *whole;
+    const char *path = ckr__path_join(c, run, pointer), *text = NULL, *why = NULL;
     ckr__steps l;
     int rate = 0;
     bool sure;
@@ -34281,7 +34096,7 @@ static ckr_result ckr__runs_latest(ckr__ctx *c, const ckr__runs *k, const char *
     else r = k->rate_fn(c, *dir, &rate);
     if (r != CKR_OK) return r;
     if (!why && !rate) why = "but that directory holds no checkpoint";
-    whole = best && (best->rate > 1 || !k->part_fn) ? best->dir : NULL;
+    const char *whole = best && (best->rate > 1 || !k->part_fn) ? best->dir : NULL;
     *mine = sure || best || !why;
     if (!*mine) return CKR_OK;
     if (!why) return rate > 1 || !k->part_fn ? CKR_OK : k->part_fn(c, *dir, whole);
@@ -34614,7 +34429,7 @@ static ckr__held *ckr__part_add(ckr__load *l, const ckr__part *p)
     ckr__extent x = { p->block, p->begin, p->end, p->at };
     ckr__box box;
     int64_t numel;
-    bool replica, ok = true;
+    bool ok = true;
     if (v->dist) return ckr__part_dist(l, p);
     if (!odd && !p->alone && (p->n_dims > CKR_MAX_DIMS || !ckr__numel(p->n_dims, p->shape, &numel)))
         odd = "of a size that no tensor has";
@@ -34635,7 +34450,7 @@ static ckr__held *ckr__part_add(ckr__load *l, const ckr__part *p)
     if (!ckr__part_placed(l, p, h)) return NULL;
     if (!x.block) x.block = ckr__box_block(&box, h->n_dims, p->start,
                                            p->flat || !p->start ? h->shape : v->shape);
-    replica = p->replica || (p->alone && h->tensor->n_pieces);
+    bool replica = p->replica || (p->alone && h->tensor->n_pieces);
     for (ckr_tensor *t = h->tensor; t && ok; t = t == h->wide ? NULL : h->wide)
         ok = p->flat ? ckr__read_run(l->c, t, &x, v, p->rank, replica)
                      : ckr__read_view(l->c, t, x.block, v, p->rank, replica);
@@ -34756,7 +34571,7 @@ static bool ckr__shared_before(ckr__shared *x, const ckr_view *v, uint64_t *valu
 {
     int64_t numel;
     uint64_t at;
-    ckr__met now, *m;
+    ckr__met now;
     if (ckr__view_odd(v) || v->bytes || v->file == CKR_NO_FILE ||
         !ckr__numel(v->n_dims, v->shape, &numel) || !numel)
         return false;
@@ -34769,7 +34584,7 @@ static bool ckr__shared_before(ckr__shared *x, const ckr_view *v, uint64_t *valu
         *value = x->met[at].value;
         return true;
     }
-    m = CKR__PUSH(ckr__met, x->map.c, x->met, x->n);
+    ckr__met *m = CKR__PUSH(ckr__met, x->map.c, x->met, x->n);
     *m = now;
     ckr__map_put(&x->map, (const char *)m->key, sizeof m->key, x->n - 1, NULL);
     return false;
@@ -34910,7 +34725,7 @@ static bool ckr__hold_time(const ckr__hold *h, ckr_schedule *x, ckr__curve *v, d
                  begin = ds ? k->warm : k->start;
     const double e = titan || (kind == CKR__CV_DS_COSINE && u >= k->warm) ? 1 : 0;
     ckr__curve_nums *n = &v->k;
-    double clock = t, end;
+    double clock = t;
     n->start = begin;
     if ((!ds && !titan && kind != CKR__CV_NANOTRON) || (w->ramp_len > 0 && !ds)) return false;
     if (w->ramp_len > 0) {
@@ -34941,7 +34756,7 @@ static bool ckr__hold_time(const ckr__hold *h, ckr_schedule *x, ckr__curve *v, d
         n->decay = k->decay / w->a;
         clock = (u + e - begin) / w->a + n->start - e;
     }
-    end = n->start + n->decay;
+    double end = n->start + n->decay;
     if (!ckr__hold_whole(h, &n->warm, false) || !ckr__hold_whole(h, &clock, false) ||
         !ckr__hold_whole(h, &n->start, n->start <= clock) || !ckr__hold_whole(h, &end, false))
         return false;
@@ -34968,7 +34783,7 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
                                      const ckr_schedule *want, int64_t done, const char *family,
                                      ckr__curve_params params_fn, void *user)
 {
-    ckr_schedule *x = ckr__sched_copy(c, want), *y;
+    ckr_schedule *x = ckr__sched_copy(c, want);
     double *bases = CKR__NEW_N(c, double, want->n_lanes);
     h->c = c;
     h->out = out;
@@ -34986,7 +34801,7 @@ static ckr_result ckr__hold_schedule(ckr__hold *h, ckr__ctx *c, ckr__out *out,
     for (uint64_t i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
     h->params = params_fn(c, x, user);
     if (!h->params) return c->err->code;
-    y = ckr__sched_try(c, want->kind, h->params, bases, want->n_lanes, NULL);
+    ckr_schedule *y = ckr__sched_try(c, want->kind, h->params, bases, want->n_lanes, NULL);
     if (!y) return c->err->code;
     v->flags &= CKR__CF_CLAMP;                 /* of the version, not of the parameters      */
     ((ckr__curve *)(uintptr_t)y->curve)->flags |= v->flags;
@@ -35052,9 +34867,9 @@ static ckr_mesh *ckr__mesh_new(ckr__ctx *c, const char *device_type, uint32_t n_
                                const int64_t *shape, const char *const *names)
 {
     ckr_mesh *m = CKR__NEW(c, ckr_mesh);
-    int64_t n = 0, *v;
+    int64_t n = 0;
     if (!m || !ckr__numel(n_dims, shape, &n)) return NULL;
-    v = CKR__NEW_N(c, int64_t, (uint64_t)n);
+    int64_t *v = CKR__NEW_N(c, int64_t, (uint64_t)n);
     if (!v) return NULL;
     for (int64_t i = 0; i < n; i++) v[i] = i;
     m->device_type = device_type;
@@ -35185,10 +35000,9 @@ static ckr_node *ckr__layout_node(const ckr__dist_out *w, const ckr_node *was)
                                          "torch.distributed._mesh_layout._FlatLayout" };
     const ckr_node *axes = ckr__dist_attr(was, "axes");
     ckr__dist_field field = { "axes", ckr__node(w->c, CKR_NODE_TUPLE) };
-    uint32_t d;
     if (was && !axes)
         return ckr__dist_new(w->c, was, NULL, NULL, ckr__sizes_node(w, 0, w->mesh->n_dims));
-    for (d = 0; d < w->mesh->n_dims; d++)
+    for (uint32_t d = 0; d < w->mesh->n_dims; d++)
         ckr__node_push(w->c, field.value,
                        ckr__dist_new(w->c, ckr_node_at(axes, 0), names[1], NULL,
                                      ckr__sizes_node(w, d, w->mesh->shape[d] > 1)));
@@ -35202,7 +35016,7 @@ static ckr_node *ckr__groups_node(const ckr__dist_out *w, bool infos)
 {
     const ckr_mesh *m = w->mesh;
     const int64_t n = (int64_t)ckr__mesh_size(m);
-    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST), *name, *ranks;
+    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
     int64_t made = 1, row, first;
     uint32_t k;
     for (uint32_t d = 0; d < m->n_dims; d++) {
@@ -35212,9 +35026,9 @@ static ckr_node *ckr__groups_node(const ckr__dist_out *w, bool infos)
             first += w->at[k] * w->stride[k];
         }
         if (m->shape[d] == n) row = -made;
-        name = ckr__node_str(w->c, ckr__printf(w->c, "%lld", (long long)(made + row)));
+        ckr_node *name = ckr__node_str(w->c, ckr__printf(w->c, "%lld", (long long)(made + row)));
         if (m->shape[d] != n) made += n / m->shape[d];
-        ranks = ckr__node(w->c, CKR_NODE_LIST);
+        ckr_node *ranks = ckr__node(w->c, CKR_NODE_LIST);
         for (int64_t i = 0; i < m->shape[d] && infos; i++)
             ckr__node_push(w->c, ranks, ckr__node_int(w->c, m->ranks[first + i * w->stride[d]]));
         if (infos) name = ckr__tuple_node(w->c, 3, ckr__node_str(w->c, ""), ranks, name);
@@ -35306,15 +35120,14 @@ static ckr_node *ckr__order_node(const ckr__dist_out *w, const ckr_placement *p,
 {
     static const char *const name = "torch.distributed.tensor._dtensor_spec.ShardOrderEntry";
     const ckr_node *was = ckr_node_at(ckr__dist_attr(w->spec, "shard_order"), 0);
-    ckr_node *list = ckr__node(w->c, CKR_NODE_TUPLE), *axes, *args;
-    uint32_t d, k;
-    for (d = 0; d < n_dims; d++) {
-        axes = ckr__node(w->c, CKR_NODE_TUPLE);
-        for (k = 0; k < w->mesh->n_dims; k++)
+    ckr_node *list = ckr__node(w->c, CKR_NODE_TUPLE);
+    for (uint32_t d = 0; d < n_dims; d++) {
+        ckr_node *axes = ckr__node(w->c, CKR_NODE_TUPLE);
+        for (uint32_t k = 0; k < w->mesh->n_dims; k++)
             if (p[k].kind == CKR_PLACE_SHARD && p[k].dim == (int32_t)d)
                 ckr__node_push(w->c, axes, ckr__node_int(w->c, k));
         if (!axes || !axes->count) continue;
-        args = ckr__tuple_node(w->c, 2, ckr__node_int(w->c, d), axes);
+        ckr_node *args = ckr__tuple_node(w->c, 2, ckr__node_int(w->c, d), axes);
         ckr__node_push(w->c, list, ckr__dist_new(w->c, was, name, args, NULL));
     }
     return list;
@@ -35327,7 +35140,7 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
                                const int64_t *shape, ckr_node *local)
 {
     ckr__ctx *c = w->c;
-    ckr_node *cls = ckr__name_node(c, CKR_NODE_GLOBAL, w->class_name), *strides, *dtype, *meta,
+    ckr_node *cls = ckr__name_node(c, CKR_NODE_GLOBAL, w->class_name), *meta,
              *make = ckr__name_node(c, CKR_NODE_GLOBAL, "torch._utils._rebuild_wrapper_subclass"),
              *state, *out;
     int64_t stride[CKR_MAX_DIMS];
@@ -35336,8 +35149,8 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
     for (uint32_t k = 0; k < w->mesh->n_dims; k++)
         if (places[k].kind == CKR_PLACE_STRIDED) strided = true;
     ckr__strides(n_dims, shape, stride);
-    strides = ckr__ints_node(c, CKR_NODE_TUPLE, n_dims, stride);
-    dtype = ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(local->u.entry->dtype));
+    ckr_node *strides = ckr__ints_node(c, CKR_NODE_TUPLE, n_dims, stride);
+    ckr_node *dtype = ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(local->u.entry->dtype));
     meta = ckr__dist_new(c, ckr__dist_attr(w->spec, "tensor_meta"),
                          "torch.distributed.tensor._dtensor_spec.TensorMeta",
                          ckr__tuple_node(c, 3, ckr__ints_node(c, CKR_NODE_SIZE, n_dims, shape),
@@ -35420,10 +35233,10 @@ static bool ckr__dcp_lighter(const ckr__dcp_out *w, uint32_t a, uint32_t b)
 static uint32_t ckr__dcp_lightest(ckr__dcp_out *w, uint64_t bytes)
 {
     const uint32_t rank = w->heap[0];
-    uint32_t i = 0, k;
+    uint32_t i = 0;
     w->load[rank] += bytes;
     for (;;) {
-        k = 2 * i + 1;
+        uint32_t k = 2 * i + 1;
         if (k >= w->ranks) break;
         if (k + 1 < w->ranks && ckr__dcp_lighter(w, w->heap[k + 1], w->heap[k])) k++;
         if (!ckr__dcp_lighter(w, w->heap[k], w->heap[i])) break;
@@ -35509,17 +35322,17 @@ static ckr_result ckr__dcp_out_tensor(ckr__dcp_out *w, const char *fqn, const ck
                                       uint32_t first, uint32_t n, bool zero)
 {
     ckr__out_item *x = ckr__dcp_out_item(w, fqn, path, n_path, dtype, t->n_dims, t->shape);
-    int64_t start[CKR_MAX_DIMS] = { 0 }, count[CKR_MAX_DIMS], rows, step, numel = 0, bytes;
+    int64_t start[CKR_MAX_DIMS] = { 0 }, count[CKR_MAX_DIMS], numel = 0;
     bool ok = x && ckr__numel(t->n_dims, t->shape, &numel);
     uint32_t i;
     if (t->n_dims) memcpy(count, t->shape, t->n_dims * sizeof *count);
-    rows = t->n_dims ? t->shape[0] : 1;
-    bytes = numel * (int64_t)ckr_dtype_size(dtype);
+    int64_t rows = t->n_dims ? t->shape[0] : 1;
+    int64_t bytes = numel * (int64_t)ckr_dtype_size(dtype);
     if (ok && (rows < 2 || n < 2 || numel == 0)) {
         i = n == w->ranks ? ckr__dcp_lightest(w, (uint64_t)bytes) : first;
         ok = ckr__dcp_out_bound(w, x, zero ? NULL : t, i, start, count);
     } else if (ok) {
-        step = (rows + (int64_t)n - 1) / (int64_t)n;
+        int64_t step = (rows + (int64_t)n - 1) / (int64_t)n;
         for (i = 0; ok && start[0] < rows; i++, start[0] += step) {
             count[0] = ckr__min_i64(step, rows - start[0]);
             w->load[first + i] += (uint64_t)(bytes / rows * count[0]);
@@ -35833,7 +35646,7 @@ static const char *ckr__flat_key(const ckr__flat *w)
 {
     const ckr_node *key = w->n == 1 ? ckr__flat_child_key(w->open) : NULL;
     const char *text = NULL;
-    uint64_t i, at;
+    uint64_t i;
     ckr__buf b = CKR_ZERO;
     if (key && key->kind == CKR_NODE_STR) return key->u.str;
     if (!w->n) return "";
@@ -35841,7 +35654,7 @@ static const char *ckr__flat_key(const ckr__flat *w)
     for (i = 0; i < w->n && b.size < CKR__FLAT_KEY_MAX; i++) {
         if (i) ckr__buf_u8(&b, '.');
         key = ckr__flat_child_key(&w->open[i]);
-        at = w->open[i].next - 1;
+        uint64_t at = w->open[i].next - 1;
         if (key && key->kind == CKR_NODE_STR && key->count >= CKR__FLAT_KEY_MAX) break;
         if (!key) ckr__buf_printf(&b, "%llu", (unsigned long long)at);
         else if (key->kind == CKR_NODE_STR) ckr__buf_str(&b, key->u.str);
@@ -35886,11 +35699,10 @@ static const ckr_node *ckr__flat_inside(ckr__ctx *c, const ckr_node *x)
         { "items", offsetof(ckr_object, items) },
         { "dictitems", offsetof(ckr_object, dictitems) }
     };
-    ckr_node *d, *v;
-    size_t i;
+    ckr_node *v;
     if (x->kind == CKR_NODE_TENSOR) return x->u.view->parts;
-    d = ckr__node(c, CKR_NODE_DICT);
-    for (i = 0; i < sizeof parts / sizeof *parts; i++) {
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         memcpy(&v, (const char *)x->u.object + parts[i].at, sizeof v);
         if (v) ckr__node_set(c, d, parts[i].key, v);
     }
@@ -36067,23 +35879,22 @@ static ckr_result ckr__optim_unstored(ckr__script *x, const ckr__optim *o,
 static ckr_result ckr__optim_check_names(ckr__script *x, const ckr__optim *o, ckr__optim_param *p,
                                          uint64_t n)
 {
-    uint64_t *at = CKR__NEW_N(x->c, uint64_t, n), i;
+    uint64_t *at = CKR__NEW_N(x->c, uint64_t, n);
     ckr__map claimed = { x->c, NULL, 0, 0 };
     if (!x->names.count || !at) return x->c->err->code;
-    for (i = 0; i < n; i++) ckr__map_put(&claimed, p[i].name, strlen(p[i].name), i, NULL);
-    for (i = 0; i < n && !ckr__failed(x->c); i++) {
-        const char *name;
+    for (uint64_t i = 0; i < n; i++) ckr__map_put(&claimed, p[i].name, strlen(p[i].name), i, NULL);
+    for (uint64_t i = 0; i < n && !ckr__failed(x->c); i++) {
         if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), &at[i]) &&
             ckr__optim_unstored(x, o, &p[i], &claimed, &at[i]) != CKR_OK)
             break;
-        name = x->s->tensors[at[i]]->name;
+        const char *name = x->s->tensors[at[i]]->name;
         ckr__map_put(&claimed, name, strlen(name), i, NULL);
         if (!ckr__optim_fits(&p[i], x->s->tensors[at[i]]))
             ckr__optim_names_fail(x, o, p[i].name, "the optimizer's state has another shape than "
                                                    "the parameter");
     }
     ckr__map_free(&claimed);
-    for (i = 0; i < n && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < n && !ckr__failed(x->c); i++) {
         const char *name = x->s->tensors[at[i]]->name;
         if (!ckr__map_find(&x->names, p[i].name, strlen(p[i].name), NULL)) {
             ckr__map_put(&x->names, p[i].name, strlen(p[i].name), at[i], NULL);
@@ -36262,7 +36073,7 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
 {
     const ckr_open_desc *d = x->desc;
     uint64_t named = 0;
-    bool proven = false, matched;
+    bool proven = false;
     for (uint64_t i = 0; i < n; i++) named += p[i].name != NULL;
     if (n == 1 && !named && o->key && ckr__map_find(&x->names, o->key, strlen(o->key), NULL)) {
         p[0].name = o->key;
@@ -36291,7 +36102,7 @@ static ckr_result ckr__optim_name(ckr__script *x, const ckr__optim *o, ckr__opti
         return ckr__optim_check_names(x, o, p, n);
     }
     for (uint64_t i = 0; i < n; i++) p[i].name = NULL;
-    matched = ckr__optim_match(x, p, n, ordered, &proven);
+    bool matched = ckr__optim_match(x, p, n, ordered, &proven);
     if (!matched && x->only && x->c->err->code == CKR_OK) {    /* its place says nothing  */
         x->only = NULL;
         matched = ckr__optim_match(x, p, n, ordered, &proven);
@@ -36474,9 +36285,9 @@ static ckr__place *ckr__place_add(ckr__search *f, ckr__place **list, uint64_t *n
 {
     ckr__place *p = CKR__PUSH(ckr__place, f->x->c, *list, *n);
     const ckr_node *key = w->n ? ckr__flat_child_key(&w->open[w->n - 1]) : NULL;
-    const char *path = ckr__flat_key(w), *dot;
+    const char *path = ckr__flat_key(w);
     if (!path) return p;
-    dot = strrchr(path, '.');
+    const char *dot = strrchr(path, '.');
     p->path = path;
     p->key = key && key->kind == CKR_NODE_STR ? key->u.str : dot ? dot + 1 : path;
     p->in = w->n ? w->open[w->n - 1].node : NULL;
@@ -36555,10 +36366,9 @@ static bool ckr__search_part(ckr__search *f, const ckr__flat *w, const ckr_node 
 static bool ckr__search_model(ckr__search *f, const ckr__flat *w, const ckr_node *n)
 {
     static const char *const averages[] = { "ema", "EMA", "average", "avg", "swa", "shadow", NULL };
-    ckr__place *p;
     if (!w->n || ckr__search_holds(f, n)) return ckr__is_optimizer(n) || ckr__is_scheduler(n);
     if (ckr__search_is_model(&f->parts, n)) {
-        p = ckr__place_add(f, &f->models, &f->n_models, w, n);
+        ckr__place *p = ckr__place_add(f, &f->models, &f->n_models, w, n);
         p->average = ckr__search_says(p->path, averages);
         p->floats = ckr__search_floats(f->x, n);
         return true;
@@ -36639,20 +36449,20 @@ static void ckr__search_choose(ckr__search *f)
 {
     static const char usual[] =
         "model state_dict model_state_dict model_state module net network params weights";
-    uint64_t i, depth = UINT64_MAX, named = 0, floats = 0, most = 0, params = 0;
+    uint64_t depth = UINT64_MAX, named = 0, floats = 0, most = 0, params = 0;
     ckr__place *one = NULL;
-    bool average = true, all;
-    for (i = 0; i < f->n_models; i++) {
+    bool average = true;
+    for (uint64_t i = 0; i < f->n_models; i++) {
         average = average && f->models[i].average;
         if (!f->models[i].average) most += f->models[i].floats;
     }
-    for (i = 0; i < f->n_models; i++)
+    for (uint64_t i = 0; i < f->n_models; i++)
         if (f->models[i].average == average && f->models[i].depth < depth)
             depth = f->models[i].depth;
-    for (i = 0; i < ckr__dict_n(f->root) && average; i++)
+    for (uint64_t i = 0; i < ckr__dict_n(f->root) && average; i++)
         params += ckr__search_is_param(ckr__dict_at(f->root, i));
     if (params && f->n_optims && (!f->n_models || params >= f->numbers)) f->model = f->root;
-    for (i = 0; i < f->n_models && !f->model; i++) {
+    for (uint64_t i = 0; i < f->n_models && !f->model; i++) {
         ckr__place *p = &f->models[i];
         if (p->average != average || p->depth != depth || !ckr_node_is_dict(p->node)) continue;
         *CKR__PUSH(ckr__place *, f->x->c, f->read, f->n_read) = p;
@@ -36662,13 +36472,13 @@ static void ckr__search_choose(ckr__search *f)
     if (named != 1) one = NULL;
     if (f->n_read == 1) one = f->read[0];
     if (one) floats = one->floats;
-    all = !f->model && f->numbers > floats && f->numbers <= most;
+    bool all = !f->model && f->numbers > floats && f->numbers <= most;
     if (one && !all) f->model = one->node;
     if (one || all || average) f->n_read = 0;
-    for (i = 0; i < f->n_models && all; i++)
+    for (uint64_t i = 0; i < f->n_models && all; i++)
         if (!f->models[i].average)
             *CKR__PUSH(ckr__place *, f->x->c, f->read, f->n_read) = &f->models[i];
-    for (i = 0; i < f->n_models; i++)
+    for (uint64_t i = 0; i < f->n_models; i++)
         if (f->models[i].node == f->model || f->n_read) ckr__search_hold(f, f->models[i].in);
     if (!ckr__failed(f->x->c)) ckr__search_heads(f);
 }
@@ -36696,10 +36506,9 @@ static void ckr__search_dict(ckr__search *f, const ckr_node *d, const char *pref
     f->x->wrapper = ckr__search_wrapped(d, &f->x->wrapped);
     ckr__script_dict(f->x, f->files, d, prefix, slot);
     while (!ckr__failed(f->x->c) && ckr__walk_on(&w)) {
-        const char *head;
         if (!ckr_node_is_dict(w.value) || !ckr__flat_new(&f->had, w.value)) continue;
         f->x->wrapper = ckr__search_wrapped(w.value, &f->x->wrapped);
-        head = ckr__printf(f->x->c, "%s%s.", prefix, w.name);
+        const char *head = ckr__printf(f->x->c, "%s%s.", prefix, w.name);
         if (head) ckr__script_dict(f->x, f->files, w.value, head, slot);
     }
     f->x->wrapped = 0;
@@ -36759,10 +36568,9 @@ static bool ckr__search_is_average(const ckr__search *f, const ckr_node *d, cons
     ckr__search_wrapped(d, &wrapped);
     while (ckr__walk_on(&w)) {
         const ckr_view *v = w.value->u.view;
-        const char *name;
         if (!w.name || w.value->kind != CKR_NODE_TENSOR) return false;
         if (!ckr__search_is_param(w.value)) continue;
-        name = ckr__printf(x->c, "%s%s", head, w.name + wrapped);
+        const char *name = ckr__printf(x->c, "%s%s", head, w.name + wrapped);
         if (!name || !ckr__map_find(&x->names, name, strlen(name), &at) ||
             !ckr__same_dims(v->n_dims, v->shape, x->s->tensors[at]->n_dims,
                             x->s->tensors[at]->shape))
@@ -36851,11 +36659,10 @@ static void ckr__search_progress(ckr__search *f, uint8_t what)
                                          &s->progress.samples, &s->progress.tokens };
     const ckr__place *first = NULL, *other = NULL;
     const bool counted = *to[what] >= 0;
-    uint64_t i;
     int64_t v;
     int beside;
     for (beside = 1; beside >= 0 && !first; beside--)
-        for (i = 0; i < f->n_counts; i++) {
+        for (uint64_t i = 0; i < f->n_counts; i++) {
             const ckr__place *p = &f->counts[i];
             v = p->what == what && ckr__search_holds(f, p->in) == beside
                     ? ckr__search_value(f, p->node)
@@ -36866,7 +36673,7 @@ static void ckr__search_progress(ckr__search *f, uint8_t what)
         }
     v = first ? ckr__search_value(f, first->node) : -1;
     if (!counted && !other) *to[what] = v;
-    for (i = 0; i < f->n_counts && (counted || !other); i++)
+    for (uint64_t i = 0; i < f->n_counts && (counted || !other); i++)
         if (f->counts[i].what == what && ckr__search_holds(f, f->counts[i].in) == beside + 1 &&
             ckr__search_value(f, f->counts[i].node) == *to[what])
             ckr__plain_take_node(f->x->keep, f->counts[i].node);
@@ -36981,9 +36788,9 @@ static void ckr__search_schedules(ckr__search *f)
                                 "LRs and places are alike, or none has its LRs";
     ckr__ctx *c = f->x->c;
     ckr__plain *keep = f->x->keep;
-    uint64_t *of = CKR__NEW_N(c, uint64_t, f->n_scheds), i, k, n;
+    uint64_t *of = CKR__NEW_N(c, uint64_t, f->n_scheds), i, n;
     for (i = 0; of && i < f->n_scheds; i++) of[i] = ckr__search_stepped(f, i);
-    for (k = 0; k <= f->n_optims && !ckr__failed(c); k++) {
+    for (uint64_t k = 0; k <= f->n_optims && !ckr__failed(c); k++) {
         for (i = n = 0; i < f->n_scheds; i++) n += of[i] == k;
         for (i = 0; i < f->n_scheds && !ckr__failed(c); i++) {
             const ckr_node *d = f->scheds[i].node;
@@ -37099,10 +36906,10 @@ static bool ckr__masters_in(ckr__out *out, const ckr_state *s, ckr_state *own)
         if (!strcmp(s->tensors[i]->slot, "master"))
             ckr__map_put(&masters, s->tensors[i]->name, strlen(s->tensors[i]->name), i, NULL);
     for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(out->c); i++) {
-        ckr_tensor *t = s->tensors[i], *master;
+        ckr_tensor *t = s->tensors[i];
         if (!strcmp(t->slot, "master")) continue;
         if (!strcmp(t->slot, "param") && ckr__map_find(&masters, t->name, strlen(t->name), &at)) {
-            master = CKR__DUP(out->c, ckr_tensor, s->tensors[at], 1);
+            ckr_tensor *master = CKR__DUP(out->c, ckr_tensor, s->tensors[at], 1);
             if (!master) break;
             ckr__out_key(out, master, t->name, "param");
             master->slot = "param";
@@ -37184,8 +36991,7 @@ static ckr_node *ckr__fresh_state(ckr__fresh *w, const ckr__slots *of)
 static ckr_node *ckr__fresh_optimizer(ckr__fresh *w)
 {
     ckr__ctx *c = w->c;
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *states = ckr__node(c, CKR_NODE_DICT), *index,
-             *names, *d;
+    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *states = ckr__node(c, CKR_NODE_DICT), *d;
     ckr__map numbers = CKR_ZERO;
     uint64_t i, n = 0;
     numbers.c = c;
@@ -37196,8 +37002,8 @@ static ckr_node *ckr__fresh_optimizer(ckr__fresh *w)
     ckr__slots *all = ckr__slots_of(c, w->s, &numbers, n, "ema");
     for (i = n = 0; all && i < w->s->n_groups && !ckr__failed(c); i++) {
         const ckr_group *g = &w->s->groups[i];
-        index = ckr__node(c, CKR_NODE_LIST);
-        names = ckr__node(c, CKR_NODE_LIST);
+        ckr_node *index = ckr__node(c, CKR_NODE_LIST);
+        ckr_node *names = ckr__node(c, CKR_NODE_LIST);
         for (uint64_t k = 0; k < g->n_params && !ckr__failed(c); k++, n++) {
             ckr__node_push(c, index, ckr__node_int(c, (int64_t)n));
             if (all[n].param) ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
@@ -37318,10 +37124,9 @@ static const char *ckr__gpt_name(ckr__ctx *c, const ckr__gpt_names *as, int64_t 
     const ckr__gpt_family *f = as->family;
     const char *p = f->names[role], *base = role == CKR__GPT_HEAD ? "" : as->base,
                *end = !f->layers && role <= CKR__GPT_POS ? "" : f->ends[bias];
-    size_t len;
     for (; p && n > 0; n--) p = ckr__word_next(p);
     if (!p || !*p || (bias && !*end)) return NULL;
-    len = strcspn(p, " ");
+    size_t len = strcspn(p, " ");
     if (ckr__gpt_layered(role) && f->layers)
         base = ckr__printf(c, "%s%s%lld.", base, f->layers, (long long)layer);
     return base ? ckr__printf(c, "%s%s%.*s%s", as->outer, base, (int)len, p,
@@ -37340,9 +37145,8 @@ static const ckr_tensor *ckr__gpt_find(const ckr__gpt *g, int64_t layer, int rol
                                        const char *slot)
 {
     const ckr__slots *x = &g->all[ckr__gpt_place(g, layer, role, bias)];
-    uint64_t i;
     if (!strcmp(slot, "param")) return x->param;
-    for (i = 0; i < x->n; i++) if (!strcmp(x->list[i]->slot, slot)) return x->list[i];
+    for (uint64_t i = 0; i < x->n; i++) if (!strcmp(x->list[i]->slot, slot)) return x->list[i];
     return NULL;
 }
 
@@ -37365,17 +37169,14 @@ static int64_t ckr__gpt_size(const ckr__gpt *g, int role, bool columns)
 /* Is it this family's model, with these bases before the names? */
 static bool ckr__gpt_is(ckr__gpt *g, int family, const char *base)
 {
-    const char *first, *name;
-    uint64_t i;
-    size_t n, k;
     g->names.family = &ckr__gpt_families[family];
     g->names.base = base;
     g->names.outer = "";
-    first = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_EMBED, 0, 0);
-    for (i = 0; first && i < g->s->n_tensors; i++) {
-        name = g->s->tensors[i]->name;
-        n = strlen(name);
-        k = strlen(first);
+    const char *first = ckr__gpt_name(g->c, &g->names, 0, CKR__GPT_EMBED, 0, 0);
+    for (uint64_t i = 0; first && i < g->s->n_tensors; i++) {
+        const char *name = g->s->tensors[i]->name;
+        size_t n = strlen(name);
+        size_t k = strlen(first);
         if (strcmp(g->s->tensors[i]->slot, "param") != 0 || !ckr__path_ends(name, first) ||
             (n > k && name[n - k - 1] != '.'))
             continue;
@@ -37482,12 +37283,12 @@ static ckr_node *ckr__gpt_json(const ckr__gpt *g)
 {
     static const char *const at[] = { "config.json", "huggingface/config.json",
                                       "actor/huggingface/config.json" };
-    const char *path = ckr_ckpt_path(g->out->src), *file;
+    const char *path = ckr_ckpt_path(g->out->src);
     ckr_node *root = NULL;
     ckr_result r = CKR_OK;
     if (path && ckr__path_kind(g->c, path) != CKR_FILE_DIR) path = ckr__parent(g->c, path);
     for (size_t i = 0; i < sizeof at / sizeof *at && path && !root && r == CKR_OK; i++) {
-        file = ckr__path_join(g->c, path, at[i]);
+        const char *file = ckr__path_join(g->c, path, at[i]);
         if (file && ckr__path_kind(g->c, file) == CKR_FILE_REGULAR)
             r = ckr__json_load(g->c, file, &root);
     }
@@ -37499,10 +37300,9 @@ static ckr_node *ckr__gpt_json(const ckr__gpt *g)
 static void ckr__gpt_config(ckr__gpt *g)
 {
     static const char known[] = "llama mistral qwen2 qwen3 gpt2";
-    const char *type, *kind;
-    const ckr_node *rope, *window, *root = ckr__gpt_json(g);
+    const ckr_node *root = ckr__gpt_json(g);
     g->config = root;
-    type = ckr_node_str(ckr_node_get(root, "model_type"));
+    const char *type = ckr_node_str(ckr_node_get(root, "model_type"));
     if (!type || g->names.family - ckr__gpt_families > CKR__GPT_GPT2 ||
         ckr__gpt_number(g, "hidden_size", "n_embd") != g->hidden) {
         g->config = NULL;
@@ -37518,16 +37318,16 @@ static void ckr__gpt_config(ckr__gpt *g)
     g->kv_heads = ckr__gpt_number(g, "num_key_value_heads", "n_head");
     if (!ckr_node_f64(ckr_node_get(root, "rms_norm_eps"), &g->epsilon))
         ckr_node_f64(ckr_node_get(root, "layer_norm_epsilon"), &g->epsilon);
-    rope = ckr_node_get(root, "rope_parameters");
+    const ckr_node *rope = ckr_node_get(root, "rope_parameters");
     if (!ckr_node_f64(ckr_node_get(rope, "rope_theta"), &g->rope_base))
         ckr_node_f64(ckr_node_get(root, "rope_theta"), &g->rope_base);
     if (!rope) rope = ckr_node_get(root, "rope_scaling");
-    kind = ckr_node_str(ckr_node_get(rope, "rope_type"));
+    const char *kind = ckr_node_str(ckr_node_get(rope, "rope_type"));
     if (!kind) kind = ckr_node_str(ckr_node_get(rope, "type"));
     if (kind && strcmp(kind, "default") != 0)
         ckr__gpt_misfit(g, "rope_parameters", "positions are rotated in a way of their own "
                         "(config.json), which is not known here", NULL);
-    window = ckr_node_get(root, "sliding_window");
+    const ckr_node *window = ckr_node_get(root, "sliding_window");
     if (window && window->kind == CKR_NODE_INT &&
         !ckr__gpt_off(ckr_node_get(root, "use_sliding_window")))
         ckr__gpt_misfit(g, "sliding_window", "attention sees a window (config.json), for which "
@@ -37568,7 +37368,6 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
                           const ckr_target *t, ckr_item item)
 {
     int found = 0;
-    const ckr_tensor *qkv;
     memset(g, 0, sizeof *g);
     g->c = c;
     g->out = out;
@@ -37591,7 +37390,7 @@ static bool ckr__gpt_read(ckr__gpt *g, ckr__ctx *c, ckr__out *out, const ckr_sta
     g->hidden = ckr__gpt_size(g, CKR__GPT_EMBED, true);
     g->vocab = ckr__gpt_size(g, CKR__GPT_EMBED, false);
     g->positions = ckr__gpt_size(g, CKR__GPT_POS, false);
-    qkv = ckr__gpt_param(g, CKR__GPT_QKV);
+    const ckr_tensor *qkv = ckr__gpt_param(g, CKR__GPT_QKV);
     g->names.turned = found == CKR__GPT_GPT2 && qkv && qkv->n_dims == 2 &&
                       qkv->shape[0] == g->hidden;
     g->ffn = ckr__gpt_size(g, CKR__GPT_DOWN, true);
@@ -37674,12 +37473,12 @@ static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int ro
     const int64_t unit = ckr__gpt_unit(g, role), all = 2 * g->head_dim +
                                                        ckr__gpt_unit(g, CKR__GPT_Q);
     ckr__made_part part = CKR_ZERO;
-    bool fused, grouped;
-    int64_t begin, columns;
+    bool fused;
+    int64_t columns;
     part.from = ckr__gpt_holder(g, layer, role, bias, m->tensor.slot, &fused);
     if (!part.from || part.from->n_dims != n_dims + lead) return false;
-    grouped = fused && g->names.family->grouped && role <= CKR__GPT_V;
-    begin = fused ? ckr__gpt_begin(g, role, grouped) : 0;
+    bool grouped = fused && g->names.family->grouped && role <= CKR__GPT_V;
+    int64_t begin = fused ? ckr__gpt_begin(g, role, grouped) : 0;
     part.layer = lead ? layer : -1;
     part.turned = g->names.turned && ckr__gpt_layered(role) && n_dims == 2;
     if (part.from->shape[lead + part.turned] !=
@@ -37699,8 +37498,8 @@ static bool ckr__gpt_rows(const ckr__gpt *g, ckr__made *m, int64_t layer, int ro
 static int ckr__gpt_parts(const ckr__gpt *g, int role, int parts[3])
 {
     const bool qkv = role == CKR__GPT_QKV, mlp = role == CKR__GPT_GATE_UP;
-    int n = qkv ? 3 : mlp && g->gated ? 2 : 1, i;
-    for (i = 0; i < n; i++)
+    int n = qkv ? 3 : mlp && g->gated ? 2 : 1;
+    for (int i = 0; i < n; i++)
         parts[i] = qkv ? CKR__GPT_Q + i : mlp ? CKR__GPT_UP + i + 1 - n : role;
     return n;
 }
@@ -37719,22 +37518,22 @@ static ckr_tensor *ckr__gpt_renamed(const ckr__gpt *g, const ckr_tensor *t, cons
 static ckr_tensor *ckr__gpt_make(ckr__gpt *g, const ckr__gpt_names *to, int64_t layer, int role,
                                  int bias, const char *slot)
 {
-    int parts[3], i;
+    int parts[3];
     const int n = ckr__gpt_parts(g, role, parts);
     const char *name = ckr__gpt_name(g->c, to, layer, role, bias, to->which[role]);
     const bool by_group = n == 3 && to->family->grouped;
     bool fused, ok = true;
-    const ckr_tensor *first = ckr__gpt_holder(g, layer, parts[0], bias, slot, &fused), *param;
-    int64_t columns, rows = ckr__gpt_all_rows(g, parts[0], bias, &columns), k;
+    const ckr_tensor *first = ckr__gpt_holder(g, layer, parts[0], bias, slot, &fused);
+    int64_t columns, rows = ckr__gpt_all_rows(g, parts[0], bias, &columns);
     ckr__made *m;
     if (!first || !name) return NULL;
-    param = ckr__gpt_holder(g, layer, parts[0], bias, "param", &fused);
+    const ckr_tensor *param = ckr__gpt_holder(g, layer, parts[0], bias, "param", &fused);
     if (ckr__is_python(first) || (param && ckr__slot_of(param, first) == CKR__SLOT_ONE))
         return ckr__gpt_renamed(g, first, name, fused && ckr__gpt_begin(g, role, false) > 0);
     m = ckr__made_new(g->out, name, slot, columns ? 2 : 1, columns,
                       to->turned && ckr__gpt_layered(role));
-    for (k = 0; m && ok && k < (by_group ? g->kv_heads : 1); k++)
-        for (i = 0; i < n && ok; i++) {
+    for (int64_t k = 0; m && ok && k < (by_group ? g->kv_heads : 1); k++)
+        for (int i = 0; i < n && ok; i++) {
             const int64_t unit = ckr__gpt_unit(g, parts[i]);
             rows = ckr__gpt_all_rows(g, parts[i], bias, &columns);
             ok = ckr__gpt_rows(g, m, layer, parts[i], bias, by_group ? k * unit : 0,
@@ -37771,19 +37570,18 @@ static void ckr__gpt_put(ckr__gpt *g, const ckr__gpt_names *to, int64_t layer, i
                          const char *const *slots, uint64_t n_slots, const ckr__map *groups,
                          ckr_state *own)
 {
-    int bias, parts[3], i;
+    int parts[3];
     const int n = ckr__gpt_parts(g, role, parts);
-    uint64_t k, at;
-    for (bias = 0; bias < 2; bias++) {
+    for (int bias = 0; bias < 2; bias++) {
         const char *name = NULL;
-        for (k = 0; k < n_slots; k++) {
+        for (uint64_t k = 0; k < n_slots; k++) {
             ckr_tensor *t = ckr__gpt_make(g, to, layer, role, bias, slots[k]);
             if (!t) continue;
             name = t->name;
             *CKR__PUSH(ckr_tensor *, g->c, own->tensors, own->n_tensors) = t;
         }
-        at = name ? ckr__gpt_group(g, groups, layer, parts[0], bias) : UINT64_MAX;
-        for (i = 1; i < n && name; i++)
+        uint64_t at = name ? ckr__gpt_group(g, groups, layer, parts[0], bias) : UINT64_MAX;
+        for (int i = 1; i < n && name; i++)
             if (ckr__gpt_group(g, groups, layer, parts[i], bias) != at)
                 ckr__gpt_misfit(g, name, "it is one parameter with one set of hyper-parameters: "
                                 "what it is made of is in different groups",
@@ -37803,33 +37601,31 @@ static ckr_state *ckr__gpt_under(ckr__gpt *g, const ckr__gpt_names *to)
     ckr_state *own = CKR__DUP(g->c, ckr_state, g->s, 1);
     ckr__map seen = { g->c, NULL, 0, 0 }, groups = seen;
     const char **slots = NULL;
-    uint64_t i, k, n_slots = 0;
-    int64_t l;
-    int role;
+    uint64_t n_slots = 0;
     if (!own) return NULL;
     own->tensors = NULL;
     own->n_tensors = own->n_ties = 0;
     own->groups = CKR__DUP(g->c, ckr_group, g->s->groups, g->s->n_groups);
-    for (i = 0; i <= g->s->n_tensors; i++) {
+    for (uint64_t i = 0; i <= g->s->n_tensors; i++) {
         const char *slot = i ? g->s->tensors[i - 1]->slot : "param";
         bool had = true;
         if (strcmp(slot, "ema") != 0) ckr__map_put(&seen, slot, strlen(slot), 0, &had);
         if (!had) *CKR__PUSH(const char *, g->c, slots, n_slots) = slot;
     }
-    for (i = 0; i < own->n_groups && own->groups; i++) {
+    for (uint64_t i = 0; i < own->n_groups && own->groups; i++) {
         own->groups[i].params = NULL;
         own->groups[i].n_params = 0;
         own->groups[i].raw = NULL;
-        for (k = 0; k < g->s->groups[i].n_params; k++)
+        for (uint64_t k = 0; k < g->s->groups[i].n_params; k++)
             ckr__map_put(&groups, g->s->groups[i].params[k], strlen(g->s->groups[i].params[k]), i,
                          NULL);
     }
-    for (l = -1; l <= g->layers; l++) {        /* before the layers, these, behind them  */
+    for (int64_t l = -1; l <= g->layers; l++) {        /* before the layers, these, behind them  */
         const int first = l < 0             ? CKR__GPT_EMBED
                           : l < g->layers ? CKR__GPT_NORM_1
                                             : CKR__GPT_NORM_F,
                   end = l < 0 ? CKR__GPT_NORM_1 : l < g->layers ? CKR__GPT_NORM_F : CKR__GPT_ROLES;
-        for (role = first; role < end && ckr__going(g->c); role++)
+        for (int role = first; role < end && ckr__going(g->c); role++)
             if (to->which[role] >= 0)
                 ckr__gpt_put(g, to, l, role, slots, n_slots, &groups, own);
     }
@@ -37849,8 +37645,8 @@ static void ckr__gpt_carry(ckr__gpt *g)
     const ckr__gpt_names *as = &g->names;
     ckr_node *which = ckr__node(g->c, CKR_NODE_LIST), *d;
     const char *name;
-    int role, n;
-    for (role = 0; role < CKR__GPT_ROLES; role++) {
+    int n;
+    for (int role = 0; role < CKR__GPT_ROLES; role++) {
         const ckr_tensor *t = ckr__gpt_param(g, role);
         for (n = 0; t && !stacked && (name = ckr__gpt_name(g->c, as, 0, role, 0, n)) != NULL; n++)
             if (!strcmp(name, t->name)) break;
@@ -37872,11 +37668,10 @@ static void ckr__gpt_carry(ckr__gpt *g)
 static ckr_state *ckr__gpt_as(ckr__gpt *g, int family)
 {
     ckr__gpt_names to = CKR_ZERO;
-    int role;
     to.family = &ckr__gpt_families[family];
     to.base = to.family->base;
     to.outer = "";
-    for (role = 0; role < CKR__GPT_ROLES; role++) {
+    for (int role = 0; role < CKR__GPT_ROLES; role++) {
         const int apart = role == CKR__GPT_QKV        ? CKR__GPT_Q
                           : role == CKR__GPT_GATE_UP ? CKR__GPT_GATE
                                                         : -1;      /* spelled both ways      */
@@ -37897,15 +37692,14 @@ static const ckr_state *ckr__gpt_back(ckr__ctx *c, ckr__out *out, const ckr_stat
     ckr__gpt g;
     ckr__gpt_names to = CKR_ZERO;
     int64_t n = 0;
-    int i;
     to.outer = ckr_node_str(ckr_node_get(d, "outer"));
     to.base = ckr_node_str(ckr_node_get(d, "base"));
-    for (i = 0; i < CKR__GPT_FAMILIES && family; i++)
+    for (int i = 0; i < CKR__GPT_FAMILIES && family; i++)
         if (!strcmp(family, ckr__gpt_families[i].name)) to.family = &ckr__gpt_families[i];
     if (!to.family || !to.outer || !to.base || !ckr_node_is_list(which) ||
         which->count != CKR__GPT_ROLES || !to.family->layers)
         return s;
-    for (i = 0; i < CKR__GPT_ROLES; i++) {
+    for (int i = 0; i < CKR__GPT_ROLES; i++) {
         if (!ckr_node_i64(which->u.items[i], &n) || n < -1 || n >= CKR__GPT_VERSIONS) return s;
         to.which[i] = (int8_t)n;
     }
@@ -39400,8 +39194,7 @@ static ckr_result ckr__nt_fail(const ckr__nt *r, ckr_item item, const char *path
 static const char *ckr__nt_name(ckr__ctx *c, int row, const uint32_t at[4], const uint32_t of[4])
 {
     ckr__rankfile f = CKR_ZERO;
-    int a;
-    for (a = 0; a < 4; a++) if (of[a]) ckr__at_set(&f, a, at[a], of[a]);
+    for (int a = 0; a < 4; a++) if (of[a]) ckr__at_set(&f, a, at[a], of[a]);
     return ckr__form_name(c, ckr__nt_forms[row].pattern, &f);
 }
 
@@ -39435,8 +39228,7 @@ static ckr_result ckr__nt_load_texts(ckr__nt *r)
     };
     const uint64_t most = r->c->limits.max_json_bytes;
     const uint8_t *p = NULL;
-    size_t i;
-    for (i = 0; i < sizeof files / sizeof *files && !ckr__failed(r->c); i++) {
+    for (size_t i = 0; i < sizeof files / sizeof *files && !ckr__failed(r->c); i++) {
         ckr__nt_text *t = files[i].text;
         t->path = ckr__path_join(r->c, r->dir, files[i].rel);
         if (!t->path || ckr__path_kind(r->c, t->path) == CKR_FILE_ABSENT ||
@@ -39534,8 +39326,7 @@ static ckr_result ckr__nt_documents(ckr__nt *r)
     const ckr_node *par = ckr_node_get(r->optimizer.root, "parallelism"),
                    *cfg = ckr_node_get(r->config.root, "parallelism");
     uint32_t v;
-    size_t i;
-    for (i = 0; i < CKR__NT_AXES; i++) {
+    for (size_t i = 0; i < CKR__NT_AXES; i++) {
         const struct ckr__nt_axis *a = &ckr__nt_axes[i];
         uint32_t *size = ckr__nt_size_of(&r->of, i);
         ckr__nt_size(ckr_node_get(r->meta.root, a->meta), size);
@@ -39562,15 +39353,14 @@ static ckr_result ckr__nt_topology(ckr__nt *r)
     const ckr__rankfile *optimizer = NULL;
     ckr_topology *t = &r->of;
     int64_t stage = 0;
-    size_t i;
-    int k, gone = 0;
+    int gone = 0;
     ckr__nt_documents(r);
-    for (k = CKR__NT_WEIGHT; k <= CKR__NT_RANDOM && !ckr__failed(r->c); k++)
+    for (int k = CKR__NT_WEIGHT; k <= CKR__NT_RANDOM && !ckr__failed(r->c); k++)
         ckr__fileset_ours(&r->f, (uint8_t)k);
-    for (k = CKR__NT_OPTIMIZER; k <= CKR__NT_RANDOM && !ckr__failed(r->c); k++)
+    for (int k = CKR__NT_OPTIMIZER; k <= CKR__NT_RANDOM && !ckr__failed(r->c); k++)
         ckr__fileset_every(&r->f, (uint8_t)k, false, NULL);
     if (ckr__failed(r->c)) return r->c->err->code;
-    for (i = 0; i < CKR__NT_AXES; i++)
+    for (size_t i = 0; i < CKR__NT_AXES; i++)
         if (ckr__nt_axes[i].place >= 0)
             *ckr__nt_size_of(t, i) = r->f.size[ckr__nt_axes[i].place];
     t->ranks = t->tp * t->pp * t->dp * t->cp;
@@ -39656,13 +39446,12 @@ static ckr_result ckr__nt_check_config(ckr__nt *r)
                    *par = ckr_node_get(r->config.root, "parallelism");
     int64_t here, there;
     uint32_t v;
-    size_t i;
-    for (i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (ckr_node_i64(ckr_node_get(m, sizes[i]), &here) &&
             ckr_node_i64(ckr_node_get(r->model.root, sizes[i]), &there))
             ckr__nt_config_says(r, CKR_ITEM_NANOTRON_CONFIG, sizes[i], here, "model_config.json",
                                 there);
-    for (i = 0; i < CKR__NT_AXES; i++)
+    for (size_t i = 0; i < CKR__NT_AXES; i++)
         if (!ckr__nt_axes[i].untold && ckr__nt_size(ckr_node_get(par, ckr__nt_axes[i].config), &v))
             ckr__nt_config_says(r, CKR_ITEM_FILES_SIZES, ckr__nt_axes[i].config, v,
                                 "the checkpoint has", *ckr__nt_size_of(&r->of, i));
@@ -39770,9 +39559,8 @@ static ckr_result ckr__nt_check_shape(ckr__nt *r, const ckr__nt_param *p)
 static ckr_result ckr__nt_check_dtype(ckr__nt *r, const ckr__nt_param *p)
 {
     const char *name = ckr_node_str(ckr_node_find(r->config.root, "/model/dtype"));
-    ckr_dtype want;
     if (name && !strncmp(name, "torch.", 6)) name += 6;
-    want = name ? ckr__dtype_find(name, strlen(name), 0) : CKR_DTYPE_NONE;
+    ckr_dtype want = name ? ckr__dtype_find(name, strlen(name), 0) : CKR_DTYPE_NONE;
     if (want == CKR_DTYPE_NONE || want == p->dtype || !ckr__is_float(p->dtype) ||
         (p->dtype == CKR_DTYPE_F32 && ckr__nt_is(p, ".router.")))
         return CKR_OK;
@@ -39804,8 +39592,7 @@ static uint32_t *ckr__nt_partition(ckr__ctx *c, const ckr__nt *r, uint32_t pp, i
         4.0 * (double)r->heads * (double)hd * h + (r->starcoder ? 2.0 : 3.0) * (double)r->inter * h;
     const double total = layer * (double)r->layers + head;
     double sum = 0;
-    int64_t i;
-    for (i = 0; owner && i < r->layers + 3; i++) {
+    for (int64_t i = 0; owner && i < r->layers + 3; i++) {
         owner[i] = stage;
         sum += i == 0 || i == r->layers + 1 ? 0 : i == r->layers + 2 ? head : layer;
         if (sum > total * ((double)(stage + 1) / (double)pp)) stage++;
@@ -39874,13 +39661,13 @@ static bool ckr__nt_in_layer(ckr__nt *r, int64_t layer, const char *leaf, const 
    such layer is named, and the directory where its file would be. */
 static ckr_result ckr__nt_layers_alike(ckr__nt *r)
 {
-    uint64_t i, have = 0;
+    uint64_t have = 0;
     const char *name, *gone = NULL, *leaf = NULL;
     int64_t k;
-    for (i = 0; i < r->n_params; i++)
+    for (uint64_t i = 0; i < r->n_params; i++)
         if (ckr__nt_is(r->params[i], ".experts.") || ckr__nt_is(r->params[i], ".router."))
             return CKR_OK;
-    for (i = 0; i < r->n_params && !leaf; i++) {
+    for (uint64_t i = 0; i < r->n_params && !leaf; i++) {
         k = ckr__nt_layer(r->params[i]->name);
         if (k < 0) continue;
         leaf = strchr(r->params[i]->name + 14, '.');
@@ -39911,15 +39698,13 @@ static ckr_result ckr__nt_layers_alike(ckr__nt *r)
 static const char *ckr__nt_slices(const char *p, uint32_t n, const int64_t *shape, int64_t *start,
                                   int64_t *count, uint32_t *given)
 {
-    uint32_t d, k;
-    size_t digits;
-    for (d = 0; d < n; d++) {
+    for (uint32_t d = 0; d < n; d++) {
         int64_t v[3] = { 0, 0, 1 };
         v[1] = shape[d];
         if (d > 0 && *p++ != '|') return NULL;
-        for (k = 0; k < 3; k++) {
+        for (uint32_t k = 0; k < 3; k++) {
             if (k && *p++ != ',') return NULL;
-            digits = strspn(p, "0123456789");
+            size_t digits = strspn(p, "0123456789");
             if (ckr__starts(p, "None")) {
                 p += 4;
                 continue;
@@ -39939,7 +39724,7 @@ static const char *ckr__nt_slices(const char *p, uint32_t n, const int64_t *shap
 static ckr__block *ckr__nt_pairs(ckr__ctx *c, const char *s, uint32_t n_dims, const int64_t *local,
                                  const int64_t *whole, uint32_t *given)
 {
-    uint32_t n = 1, i, d, ignored = 0;
+    uint32_t n = 1, i, ignored = 0;
     int64_t count[CKR_MAX_DIMS];
     const char *p;
     ckr__block *b;
@@ -39953,7 +39738,7 @@ static ckr__block *ckr__nt_pairs(ckr__ctx *c, const char *s, uint32_t n_dims, co
         p = ckr__nt_slices(p, n_dims, local, pair->local, pair->count, &ignored);
         if (!p || *p++ != '#') return NULL;
         p = ckr__nt_slices(p, n_dims, whole, pair->global, count, given);
-        for (d = 0; p && d < n_dims; d++) if (count[d] != pair->count[d]) return NULL;
+        for (uint32_t d = 0; p && d < n_dims; d++) if (count[d] != pair->count[d]) return NULL;
     }
     return p && *p == 0 ? b : NULL;
 }
@@ -40039,22 +39824,21 @@ static ckr_result ckr__nt_split(ckr__nt *r, ckr__nt_param *p, uint32_t given)
 {
     const uint32_t n = p->blocks[0]->n_pairs;
     const uint8_t heads = r->head_dim ? ckr__nt_modules[p->leaf / 2].unit : 0;
-    int64_t *chunks = CKR__NEW_N(r->c, int64_t, n), *units = CKR__NEW_N(r->c, int64_t, n), left,
+    int64_t *chunks = CKR__NEW_N(r->c, int64_t, n), *units = CKR__NEW_N(r->c, int64_t, n),
             unit = heads == CKR__NT_HEAD ? r->head_dim : 1;
-    uint32_t axis, k;
-    uint64_t i;
+    uint32_t axis;
     if (!chunks || !units) return r->c->err->code;
     if (heads == CKR__NT_HEADS && r->kv_heads && r->heads % r->kv_heads == 0)
         unit = (r->heads / r->kv_heads + 2) * r->head_dim;
     for (axis = 0; axis < p->n_dims && !(given >> axis & 1); axis++) {}
     if (axis == p->n_dims || given >> (axis + 1))
         return ckr__nt_bad_slices(r, p, p->shards[0], "slices that do not name one axis");
-    for (i = 0; i < p->n_shards; i++)
+    for (uint64_t i = 0; i < p->n_shards; i++)
         if (p->blocks[i]->n_pairs != n)
             return ckr__nt_bad_slices(r, p, p->shards[i], "another number of pairs than on rank 0");
-    left = p->shape[axis];
-    for (k = 0; k < n; k++) {
-        for (i = 0; i < p->n_shards; i++) {
+    int64_t left = p->shape[axis];
+    for (uint32_t k = 0; k < n; k++) {
+        for (uint64_t i = 0; i < p->n_shards; i++) {
             const int64_t part = p->blocks[i]->pairs[k].count[axis];
             left = left < part ? -1 : left - part;
             if (left >= 0) chunks[k] += part;
@@ -40079,24 +39863,21 @@ static const ckr_view *ckr__nt_data(const ckr__rankfile *f)
    else lies there is listed. */
 static ckr_result ckr__nt_load_shard(ckr__nt *r, ckr__nt_param *p, ckr__rankfile *f)
 {
-    const ckr_node *data, *meta;
-    const ckr_view *v;
-    uint64_t i;
     if (ckr__fileset_load(&r->f, f, NULL) != CKR_OK) return r->c->err->code;
-    data = ckr_node_get(f->root, "data");
+    const ckr_node *data = ckr_node_get(f->root, "data");
     if (!data || data->kind != CKR_NODE_TENSOR)
         return ckr__fail(r->c->err, CKR_ITEM_METADATA, f->path, 8, p->name,
                          "a tensor \"data\" was expected");
     ckr__leave_others(r->c, r->s, f->rel, f->root, "data");
-    meta = f->root->attrs;
-    for (i = 0; meta && i < meta->count; i++) {
+    const ckr_node *meta = f->root->attrs;
+    for (uint64_t i = 0; meta && i < meta->count; i++) {
         const char *key = ckr__dict_key(meta, i);
         if (key && f->of[CKR__TP] && ckr__word_in(CKR__NT_WEIGHT_KEYS, key)) continue;
         p->extra = meta;
         ckr__leave(r->c, r->s, f->rel, ckr__printf(r->c, "__metadata__/%s", key ? key : ""),
                    ckr__dict_at(meta, i));
     }
-    v = data->u.view;
+    const ckr_view *v = data->u.view;
     if (f == p->shards[0]) {
         p->n_dims = v->n_dims;
         p->dtype = v->dtype;
@@ -40124,7 +39905,7 @@ static ckr_result ckr__nt_claim(ckr__nt *r, ckr__nt_param *p, uint64_t i, int64_
     const char *shape = ckr_node_str(ckr_node_get(meta, "unsharded_shape"));
     const char *version = ckr_node_str(ckr_node_get(meta, "version"));
     int64_t mine[CKR_MAX_DIMS], n_all;
-    uint32_t n = 0, d;
+    uint32_t n = 0;
     if (!pairs || !shape) return ckr__nt_bad_slices(r, p, f, pairs ? pairs : shape);
     if (!ckr__nt_whole_shape(shape, mine, &n) || !ckr__numel(n, mine, &n_all) ||
         (uint64_t)n_all > (uint64_t)INT64_MAX / 16) return ckr__nt_bad_slices(r, p, f, shape);
@@ -40134,7 +39915,7 @@ static ckr_result ckr__nt_claim(ckr__nt *r, ckr__nt_param *p, uint64_t i, int64_
         p->shape_text = shape;
         p->version = version;
     }
-    for (d = 0; d < n; d++)
+    for (uint32_t d = 0; d < n; d++)
         if (whole[d] != mine[d])
             return ckr__nt_bad_shape(r, p, f, "a dimension of the whole tensor", mine[d], whole[d]);
     if (!ckr__same_text(version, p->version))
@@ -40152,11 +39933,10 @@ static ckr_result ckr__nt_shard_ranks(ckr__nt *r, ckr__nt_param *p)
     const uint64_t want = (uint64_t)r->of.tp * (p->shards[0]->of[CKR__EP] ? r->of.ep : 1);
     ckr__rankfile gone = *p->shards[0];
     const char *leaf = strrchr(p->name, '.');
-    uint64_t i;
-    for (i = 1; i < p->n_shards; i++)
+    for (uint64_t i = 1; i < p->n_shards; i++)
         if (p->shards[i]->at[CKR__PP] != gone.at[CKR__PP])
             return ckr__fileset_duplicate(&r->f, p->shards[0], p->shards[i]);
-    for (i = 0; i < want; i++) {
+    for (uint64_t i = 0; i < want; i++) {
         const ckr__rankfile *f = i < p->n_shards ? p->shards[i] : NULL;
         if (f && i > 0 && ckr__rankfile_cmp(p->shards[i - 1], f) == 0)
             return ckr__fileset_duplicate(&r->f, p->shards[i - 1], f);
@@ -40179,18 +39959,17 @@ static ckr_result ckr__nt_load_param(ckr__nt *r, ckr__nt_param *p)
 {
     int64_t *whole = CKR__NEW_N(r->c, int64_t, CKR_MAX_DIMS);
     uint32_t given = 0;
-    uint64_t i;
     p->blocks = CKR__NEW_N(r->c, ckr__block *, p->n_shards);
     ckr__sort(r->c, (void **)(void *)p->shards, (size_t)p->n_shards, ckr__rankfile_cmp);
     if (ckr__failed(r->c)) return r->c->err->code;
     p->shape = whole;
     p->split.axis = -1;
     p->sharded = p->shards[0]->of[CKR__TP] != 0;
-    for (i = 1; i < p->n_shards; i++)
+    for (uint64_t i = 1; i < p->n_shards; i++)
         if (!p->sharded || !p->shards[i]->of[CKR__TP])
             return ckr__fileset_duplicate(&r->f, p->shards[i - 1], p->shards[i]);
     if (p->sharded) ckr__nt_shard_ranks(r, p);
-    for (i = 0; i < p->n_shards && !ckr__failed(r->c); i++)
+    for (uint64_t i = 0; i < p->n_shards && !ckr__failed(r->c); i++)
         if (ckr__nt_load_shard(r, p, p->shards[i]) == CKR_OK && p->sharded)
             ckr__nt_claim(r, p, i, whole, &given);
     if (ckr__failed(r->c)) return r->c->err->code;
@@ -40229,8 +40008,8 @@ static ckr__part ckr__nt_part_of(ckr__nt *r, const ckr__nt_param *p, const char 
 /* The weights' files by parameter. */
 static ckr_result ckr__nt_group_files(ckr__nt *r)
 {
-    uint64_t i, at;
-    for (i = 0; i < r->f.n_files[CKR__NT_WEIGHT]; i++) {
+    uint64_t at;
+    for (uint64_t i = 0; i < r->f.n_files[CKR__NT_WEIGHT]; i++) {
         ckr__rankfile *f = r->f.files[CKR__NT_WEIGHT][i];
         ckr__nt_param *p;
         if (ckr__map_find(&r->by_name, f->name, strlen(f->name), &at)) {
@@ -40251,15 +40030,13 @@ static ckr_result ckr__nt_group_files(ckr__nt *r)
 
 static ckr_result ckr__nt_weights(ckr__nt *r)
 {
-    uint64_t i, k;
-    for (i = 0; i < r->n_params; i++) {
+    for (uint64_t i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->params[i];
         if (ckr__nt_load_param(r, p) != CKR_OK) break;
-        for (k = 0; k < p->n_shards; k++) {
+        for (uint64_t k = 0; k < p->n_shards; k++) {
             ckr__part x = ckr__nt_part_of(r, p, "param", p->shards[k], ckr__nt_data(p->shards[k]));
-            ckr__held *h;
             x.block = p->blocks[k];
-            h = ckr__part_add(&r->load, &x);
+            ckr__held *h = ckr__part_add(&r->load, &x);
             if (!h) return r->c->err->code;
             h->tensor->requires_grad = true;
         }
@@ -40315,16 +40092,15 @@ static ckr_result ckr__nt_nameless(ckr__nt *r, const ckr__rankfile *f, const ckr
 {
     const int64_t pp = f->at[CKR__PP];
     const uint32_t tp = f->at[CKR__TP];
-    uint64_t k;
-    for (k = 0; k < most; k++) {
+    for (uint64_t k = 0; k < most; k++) {
         /* the second copy of a tied embedding comes last on its stage */
         const bool copy = !masters && k == r->n_params;
         ckr__nt_param *p =
             masters ? ckr__nt_find(r, f, masters->u.items[2 * k]) : r->modules[copy ? 0 : k];
-        int64_t begin = 0, end = 1, home;
+        int64_t begin = 0, end = 1;
         if (!p) return r->c->err->code;
         if (!masters) {
-            home = p->pp >= 0 ? p->pp : p->block >= 0 ? (int64_t)r->owner[p->block] : 0;
+            int64_t home = p->pp >= 0 ? p->pp : p->block >= 0 ? (int64_t)r->owner[p->block] : 0;
             if (copy ? !r->tied || home == pp || pp != (int64_t)r->owner[r->layers + 2]
                      : home != pp)
                 continue;
@@ -40347,34 +40123,32 @@ static bool ckr__nt_index_below(const ckr_node *v, uint64_t n)
 /* Loads the file, and finds what its indices stand for. */
 static ckr_result ckr__nt_index_file(ckr__nt *r, ckr__rankfile *f, ckr__nt_index *x)
 {
-    const ckr_node *names, *state, *masters;
-    uint64_t k, n;
     if (ckr__fileset_load(&r->f, f, NULL) != CKR_OK) return r->c->err->code;
     if (!ckr_node_is_dict(f->root)) return ckr__nt_bad_file(r, f, "", "a dict");
     if (!ckr_node_is_list(ckr_node_get(f->root, "param_groups")))
         return ckr__nt_bad_file(r, f, "param_groups", "a list");
-    masters = ckr_node_get(f->root, "gradient_accumulator");
+    const ckr_node *masters = ckr_node_get(f->root, "gradient_accumulator");
     if (masters && !ckr_node_is_dict(masters))
         return ckr__nt_bad_file(r, f, "gradient_accumulator", "a dict");
     ckr__leave_others(r->c, r->s, f->rel, f->root, CKR__NT_OPTIMIZER_KEYS);
-    state = ckr_node_get(f->root, "state");
+    const ckr_node *state = ckr_node_get(f->root, "state");
     if (!ckr_node_is_dict(state)) return ckr__nt_bad_file(r, f, "state", "a dict");
-    names = ckr_node_get(f->root, "names");
+    const ckr_node *names = ckr_node_get(f->root, "names");
     if (!ckr_node_is_dict(names)) return ckr__nt_bad_file(r, f, "names", "a dict");
-    n = names->count ? names->count : masters ? masters->count : r->n_params + 1;
+    uint64_t n = names->count ? names->count : masters ? masters->count : r->n_params + 1;
     x->param = CKR__NEW_N(r->c, ckr__nt_param *, n);
     x->state = CKR__NEW_N(r->c, const ckr_node *, n);
     if (ckr__failed(r->c)) return r->c->err->code;
     if (!names->count) return ckr__nt_nameless(r, f, masters, n, x);
     x->n = n;
-    for (k = 0; k < n; k++) {
+    for (uint64_t k = 0; k < n; k++) {
         const ckr_node *key = names->u.items[2 * k], *name = ckr__dict_at(names, k);
         if (!ckr__nt_index_below(key, n) || x->param[key->u.i] || !ckr_node_str(name))
             return ckr__nt_bad_file(r, f, "names", "each index from 0 on once, with a name");
         x->param[key->u.i] = ckr__nt_find(r, f, name);
         if (!x->param[key->u.i]) return r->c->err->code;
     }
-    for (k = 0; k < state->count; k++) {
+    for (uint64_t k = 0; k < state->count; k++) {
         const ckr_node *key = state->u.items[2 * k], *value = ckr__dict_at(state, k);
         if (!ckr__nt_index_below(key, n) || x->state[key->u.i] || !ckr_node_is_dict(value))
             return ckr__nt_bad_file(r, f, "state", "a dict for each index of names");
@@ -40411,13 +40185,12 @@ static ckr_result ckr__nt_states(ckr__nt *r, const ckr__rankfile *f, const ckr__
 {
     const ckr_node *masters = ckr_node_get(f->root, "gradient_accumulator"),
                    *names = ckr_node_get(f->root, "names");
-    uint64_t i, k;
-    for (i = 0; i < names->count; i++) {
+    for (uint64_t i = 0; i < names->count; i++) {
         const ckr_node *st = x->state[i];
         if (!st)
             return ckr__nt_bad_file(r, f, x->param[i]->name, "a state for each index of names");
         if (!x->param[i]->state) x->param[i]->state = st;
-        for (k = 0; k < st->count && !ckr__failed(r->c); k++) {
+        for (uint64_t k = 0; k < st->count && !ckr__failed(r->c); k++) {
             const char *key = ckr__dict_key(st, k);
             const ckr_node *value = ckr__dict_at(st, k);
             if (key && value->kind == CKR_NODE_TENSOR)
@@ -40428,7 +40201,7 @@ static ckr_result ckr__nt_states(ckr__nt *r, const ckr__rankfile *f, const ckr__
                                        key ? key : "?"), value);
         }
     }
-    for (k = 0; k < ckr__dict_n(masters) && !ckr__failed(r->c); k++) {
+    for (uint64_t k = 0; k < ckr__dict_n(masters) && !ckr__failed(r->c); k++) {
         const ckr_node *value = ckr__dict_at(masters, k);
         ckr__nt_param *p = ckr__nt_find(r, f, masters->u.items[2 * k]);
         if (!p) break;
@@ -40445,21 +40218,19 @@ static ckr_result ckr__nt_states(ckr__nt *r, const ckr__rankfile *f, const ckr__
 static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__nt_index *x)
 {
     const ckr_node *groups = ckr_node_get(f->root, "param_groups");
-    uint64_t i, k, m;
-    for (i = 0; i < groups->count; i++) {
+    for (uint64_t i = 0; i < groups->count; i++) {
         const ckr_node *g = groups->u.items[i], *list = ckr_node_get(g, "params");
         if (!ckr_node_is_dict(g) || !ckr_node_is_list(list))
             return ckr__nt_bad_file(r, f, "param_groups", "a dict with params");
-        for (k = 0; k < list->count; k++) {
+        for (uint64_t k = 0; k < list->count; k++) {
             const ckr_node *v = list->u.items[k];
-            ckr__nt_param *p;
             if (!ckr__nt_index_below(v, UINT64_MAX))
                 return ckr__nt_bad_file(r, f, "params", "an index");
             if (!ckr__nt_index_below(v, x->n))
                 return ckr__nt_bad_file(r, f, "params", "an index that names has");
-            p = x->param[v->u.i];
+            ckr__nt_param *p = x->param[v->u.i];
             if (!p->group) p->group = g;
-            for (m = 0; m < g->count; m++) {
+            for (uint64_t m = 0; m < g->count; m++) {
                 const char *key = ckr__dict_key(g, m);
                 const ckr_node *other;
                 if (!key || !strcmp(key, "params")) continue;
@@ -40482,14 +40253,14 @@ static ckr_result ckr__nt_groups(ckr__nt *r, const ckr__rankfile *f, const ckr__
 /* And ties the embeddings, where they are. */
 static ckr_result ckr__nt_order_modules(ckr__nt *r)
 {
-    uint64_t i, at;
+    uint64_t at;
     r->plain_partition = true;
     r->modules = CKR__DUP(r->c, ckr__nt_param *, r->params, r->n_params);
     r->owner = ckr__nt_partition(r->c, r, r->of.pp, r->vocab ? r->vocab : r->s->padded_vocab);
     if (!r->modules || !r->owner ||
         !ckr__sort(r->c, (void **)(void *)r->modules, (size_t)r->n_params, ckr__nt_param_cmp))
         return r->c->err->code;
-    for (i = 0; i < r->n_params; i++) {
+    for (uint64_t i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->modules[i];
         size_t n = strlen(p->name);
         if (p->block < 0) r->plain_partition = r->plain_partition && r->of.pp == 1;
@@ -40530,8 +40301,8 @@ static ckr_result ckr__nt_same_steps(ckr__nt *r, const ckr__nt_index *x, uint64_
     ckr__rankfile **f = r->f.files[CKR__NT_OPTIMIZER];
     const double here = (double)r->step;
     double step, first = ckr__nan(), other = first;
-    uint64_t i, lead = 0, odd = n;
-    for (i = 0; i < n; i++) {
+    uint64_t lead = 0, odd = n;
+    for (uint64_t i = 0; i < n; i++) {
         const ckr_node *st = x[i].n ? x[i].state[0] : NULL;
         if (ckr__step_number(r->c, ckr_node_get(st, "step"), &step) != CKR_OK)
             return r->c->err->code;
@@ -40555,8 +40326,7 @@ static ckr_result ckr__nt_same_steps(ckr__nt *r, const ckr__nt_index *x, uint64_
 /* What the optimizer's files tell of each parameter's place, and what does where they do not. */
 static ckr_result ckr__nt_place_params(ckr__nt *r, bool named)
 {
-    uint64_t i;
-    for (i = 0; i < r->n_params; i++) {
+    for (uint64_t i = 0; i < r->n_params; i++) {
         ckr__nt_param *p = r->modules[i];
         if (p->order == CKR__NT_ORDERLESS && named)
             ckr__say(r->c, "CKR_W_NANOTRON_NO_STATE", CKR_EXACT, p->name, NULL, NULL,
@@ -40566,7 +40336,7 @@ static ckr_result ckr__nt_place_params(ckr__nt *r, bool named)
         if (p->pp < 0) p->pp = p->block >= 0 ? (int64_t)r->owner[p->block] : 0;
     }
     ckr__sort(r->c, (void **)(void *)r->params, (size_t)r->n_params, ckr__nt_param_cmp);
-    for (i = 0; i < r->n_params; i++) ckr__load_next(&r->load, r->params[i]->name);
+    for (uint64_t i = 0; i < r->n_params; i++) ckr__load_next(&r->load, r->params[i]->name);
     return r->c->err->code;
 }
 
@@ -40575,13 +40345,13 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
     const uint64_t n = r->f.n_files[CKR__NT_OPTIMIZER];
     ckr__rankfile **f = r->f.files[CKR__NT_OPTIMIZER];
     ckr__nt_index *x = CKR__NEW_N(r->c, ckr__nt_index, n);
-    uint64_t i, k, next = 0;
+    uint64_t next = 0;
     if (!n)
         ckr__say(r->c, "CKR_W_NANOTRON_NO_OPTIMIZER", CKR_LOST, "optimizer", NULL, NULL,
                  "there are no optimizer files: weights only", NULL);
-    for (i = 0; i < n && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         if (ckr__nt_index_file(r, f[i], &x[i]) != CKR_OK) break;
-        for (k = 0; k < x[i].n; k++) {
+        for (uint64_t k = 0; k < x[i].n; k++) {
             ckr__nt_param *p = x[i].param[k];
             if (f[i]->at[CKR__TP] > p->last_tp) p->last_tp = f[i]->at[CKR__TP];
             if (p->order != CKR__NT_ORDERLESS) continue;
@@ -40591,7 +40361,7 @@ static ckr_result ckr__nt_read_optimizer(ckr__nt *r)
         }
     }
     if (!ckr__failed(r->c)) ckr__nt_same_steps(r, x, n);
-    for (i = 0; i < n && !ckr__failed(r->c); i++)
+    for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++)
         if (ckr__nt_groups(r, f[i], &x[i]) == CKR_OK) ckr__nt_states(r, f[i], &x[i]);
     return ckr__failed(r->c) ? r->c->err->code : ckr__nt_place_params(r, n && next);
 }
@@ -40616,14 +40386,12 @@ static ckr_result ckr__nt_schedule(ckr__nt *r)
     const ckr_node *cfg = ckr_node_find(r->config.root, "/optimizer/learning_rate_scheduler");
     const ckr_node *start = ckr_node_get(cfg, "lr_decay_starting_step");
     double train = 0, warm = 0, decay = 0, base;
-    bool derived;
-    uint64_t i;
     if (!ckr_node_is_dict(cfg) || !ckr__nt_num(cfg, "learning_rate", &base)) return CKR_OK;
     ckr__nt_num(cfg, "lr_warmup_steps", &warm);
     ckr__nt_num(ckr_node_get(r->config.root, "tokens"), "train_steps", &train);
-    derived = !ckr__nt_num(cfg, "lr_decay_steps", &decay) || decay == train - warm;
+    bool derived = !ckr__nt_num(cfg, "lr_decay_steps", &decay) || decay == train - warm;
     r->sched_params = ckr__node(r->c, CKR_NODE_DICT);
-    for (i = 0; i < cfg->count; i++)
+    for (uint64_t i = 0; i < cfg->count; i++)
         if (ckr__dict_at(cfg, i)->kind != CKR_NODE_NONE &&
             !(derived && ckr__is_str(cfg->u.items[2 * i], "lr_decay_steps")))
             ckr__node_take(r->c, r->sched_params, cfg, i);
@@ -40645,21 +40413,20 @@ static ckr_result ckr__nt_check_scheduler(ckr__nt *r, const ckr__rankfile *f)
 {
     const ckr_node *last = ckr_node_get(f->root, "_last_lr"),
                    *base = ckr_node_get(f->root, "base_lrs");
-    const ckr_node *lambdas = ckr_node_get(f->root, "lr_lambdas"), *groups;
+    const ckr_node *lambdas = ckr_node_get(f->root, "lr_lambdas");
     const uint64_t n = lambdas ? lambdas->count : 0, n_files = r->f.n_files[CKR__NT_OPTIMIZER];
     ckr__rankfile **files = r->f.files[CKR__NT_OPTIMIZER], like = *f;
-    uint64_t at, i;
     bool split = false;
     like.has = n_files ? files[0]->has : 0;    /* the optimizer's file of the same rank      */
-    at = ckr__fileset_index(&r->f, &like);
+    uint64_t at = ckr__fileset_index(&r->f, &like);
     if (!f->of[CKR__PP] || at >= n_files || !lambdas) return CKR_OK;   /* one file of all stages */
-    groups = ckr_node_get(files[at]->root, "param_groups");
+    const ckr_node *groups = ckr_node_get(files[at]->root, "param_groups");
     if (groups->count != n)
         return ckr__nt_fail(r, CKR_ITEM_NANOTRON_SCHEDULER, f->path, "lr_lambdas",
                             "the file is of another topology: put back the right one",
                             "%llu lambdas, the optimizer of this rank has %llu groups",
                             (unsigned long long)n, (unsigned long long)groups->count);
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         const ckr_node *g = groups->u.items[i];
         double a, b;
         if (ckr_node_f64(ckr_node_at(last, i), &a) && ckr_node_f64(ckr_node_get(g, "lr"), &b) &&
@@ -40686,7 +40453,6 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
     const uint64_t n = r->f.n_files[CKR__NT_SCHEDULER];
     ckr__rankfile **files = r->f.files[CKR__NT_SCHEDULER];
     int64_t epoch = 0, first = 0;
-    uint64_t i, k;
     if (!n)
         ckr__say(r->c, "CKR_W_NANOTRON_NO_SCHEDULER", CKR_LOST, "lr_scheduler", NULL, NULL,
                  "there are no scheduler files", NULL);
@@ -40694,9 +40460,8 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
         ckr__say(r->c, "CKR_W_NANOTRON_NO_CONFIG", CKR_LOST, "config.yaml", NULL, NULL,
                  "it is not there: the schedule, the batch and the training's settings are only in "
                  "it", "put it back, or tell the schedule with --schedule");
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         ckr__rankfile *f = files[i];
-        const ckr_node *lambdas;
         if (ckr__fileset_load(&r->f, f, NULL) != CKR_OK) break;
         if (!ckr_node_i64(ckr_node_get(f->root, "last_epoch"), &epoch))
             return ckr__nt_bad_file(r, f, "last_epoch", "an integer");
@@ -40708,8 +40473,8 @@ static ckr_result ckr__nt_read_scheduler(ckr__nt *r)
             return ckr__nt_other_step(r, files[0], "last_epoch", (double)first, (double)epoch);
         ckr__nt_check_scheduler(r, f);
         ckr__leave_others(r->c, r->s, f->rel, f->root, ckr__nt_scheduler_keys);
-        lambdas = ckr_node_get(f->root, "lr_lambdas");
-        for (k = 0; ckr_node_is_list(lambdas) && k < lambdas->count; k++)
+        const ckr_node *lambdas = ckr_node_get(f->root, "lr_lambdas");
+        for (uint64_t k = 0; ckr_node_is_list(lambdas) && k < lambdas->count; k++)
             if (lambdas->u.items[k]->count)         /* else a partial's, without attributes */
                 ckr__leave(r->c, r->s, f->rel,
                            ckr__printf(r->c, "lr_lambdas/%llu", (unsigned long long)k),
@@ -40728,10 +40493,9 @@ static ckr_result ckr__nt_stands(ckr__nt *r, double *want)
     int64_t epoch = r->step, count = -1;
     bool at_initial = true;
     double lr, init, was = ckr__nan(), now = was;      /* of the first that differs          */
-    uint64_t i;
     if (s->n_schedules && s->n_groups)
         ckr__sched_at(r->c, s->schedules, CKR__COL_LR, (double)r->step, want);
-    for (i = 0; i < s->n_groups; i++) {
+    for (uint64_t i = 0; i < s->n_groups; i++) {
         const ckr_node *raw = s->groups[i].raw;
         if (ckr__nt_num(raw, "lr", &lr) && ckr__nt_num(raw, "initial_lr", &init) && lr != init)
             at_initial = false;
@@ -40767,12 +40531,10 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
 {
     const ckr_node *base = ckr_node_at(ckr_node_get(r->scheduler, "base_lrs"), 0);
     double *bases = CKR__NEW_N(r->c, double, r->n_params), *init = bases;
-    uint64_t i;
-    for (i = 0; i < r->n_params && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < r->n_params && !ckr__failed(r->c); i++) {
         ckr__nt_param *p = r->params[i];
-        ckr_group *g;
         if (!p->group) continue;
-        g = ckr__group_add(r->c, r->s, p->group);
+        ckr_group *g = ckr__group_add(r->c, r->s, p->group);
         g->params = CKR__DUP(r->c, const char *, &p->name, 1);
         g->n_params = 1;
         if (!ckr__nt_num(p->group, "initial_lr", init) && !ckr_node_f64(base, init))
@@ -40829,7 +40591,6 @@ static const ckr_node *ckr__nt_attributes(const ckr_node *n)
 static ckr_result ckr__nt_read_random(ckr__nt *r)
 {
     ckr__rank_streams of = CKR_ZERO;
-    uint64_t i, k;
     if (!r->f.n_files[CKR__NT_RANDOM])
         ckr__say(r->c, "CKR_W_NANOTRON_NO_RANDOM", CKR_LOST, "random", NULL, NULL,
                  "there are no files of random states", NULL);
@@ -40838,17 +40599,16 @@ static ckr_result ckr__nt_read_random(ckr__nt *r)
     of.keys = ckr__nt_streams;
     of.scope = "dp,pp";    /* all are seeded alike, and may have drawn differently since */
     of.observed = true;
-    for (i = 0; i < r->f.n_files[CKR__NT_RANDOM]; i++) {
+    for (uint64_t i = 0; i < r->f.n_files[CKR__NT_RANDOM]; i++) {
         ckr__rankfile *f = r->f.files[CKR__NT_RANDOM][i];
-        const ckr_node *dict;
         if (ckr__fileset_load(&r->f, f, NULL) != CKR_OK) break;
-        dict = ckr_node_get(ckr__nt_attributes(f->root), "_dict");
+        const ckr_node *dict = ckr_node_get(ckr__nt_attributes(f->root), "_dict");
         if (!ckr_node_is_dict(dict))
             return ckr__nt_bad_file(r, f, "", "an object RandomStates with a dict");
         of.rank = ckr__nt_rank(r, f);
         of.file = f->path;
         of.rel = f->rel;
-        for (k = 0; k < dict->count; k++) {
+        for (uint64_t k = 0; k < dict->count; k++) {
             const ckr_node *st = ckr__nt_attributes(ckr__dict_at(dict, k));
             const char *set = ckr__dict_key(dict, k);
             if (!set || !ckr_node_is_dict(st))
@@ -40869,7 +40629,6 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
                    *stages = ckr_node_get(m, "data_stages");
     ckr_state *s = r->s;
     int64_t length = 4096, sum = 0, named;
-    uint64_t i;
     r->version = ckr_node_str(ckr_node_get(r->meta.root, "version"));
     if (ckr__version(r->version) / 1000 > 1005)
         return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_VERSION, r->meta.path, CKR_NO_OFFSET,
@@ -40893,7 +40652,7 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
             s->progress.tokens = s->progress.samples * length;
         return CKR_OK;
     }
-    for (i = 0; i < stages->count; i++) {
+    for (uint64_t i = 0; i < stages->count; i++) {
         int64_t n = 0, len = length;
         ckr_node_i64(ckr_node_get(stages->u.items[i], "consumed_train_samples"), &n);
         ckr_node_i64(ckr_node_get(stages->u.items[i], "sequence_length"), &len);
@@ -40908,10 +40667,8 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
 static ckr_result ckr__nt_complete_dir(ckr__nt *r)
 {
     const char *newer = NULL, *run;
-    const ckr__step *best;
     ckr__steps l;
     int64_t step;
-    uint64_t i;
     int rate = 0;
     if (ckr__path_kind(r->c, r->dir) != CKR_FILE_DIR)
         return ckr__fail(r->c->err, CKR_ITEM_PATH_NOT_FOUND, r->dir, CKR_NO_OFFSET, NULL,
@@ -40919,10 +40676,10 @@ static ckr_result ckr__nt_complete_dir(ckr__nt *r)
     if (ckr__runs_beside(r->c, &ckr__nt_runs, r->dir, &run, &step, &l) != CKR_OK)
         return r->c->err->code;
     ckr__nt_rate(r->c, r->dir, &rate);
-    best = ckr__runs_best(&l);
+    const ckr__step *best = ckr__runs_best(&l);
     if (rate < 2)
         return ckr__nt_incomplete(r->c, r->dir, best && best->rate > 1 ? best->dir : NULL);
-    for (i = 0; i < l.n; i++)
+    for (uint64_t i = 0; i < l.n; i++)
         if (l.items[i].rate == 1 && l.items[i].step > step) {
             newer = l.items[i].dir;
             step = l.items[i].step;
@@ -40944,7 +40701,6 @@ static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
         ckr__nt_read_scheduler, ckr__nt_groups_out,    ckr__nt_read_random
     };
     ckr__nt *r = CKR__NEW(c, ckr__nt);
-    size_t i;
     (void)desc;
     if (!r) return c->err->code;
     r->c = c;
@@ -40956,7 +40712,7 @@ static ckr_result ckr__nt_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     s->_kept->data = r;
     ckr__load_init(&r->load, c, s, CKR_ITEM_RANK_SHAPE);
     r->load.vocab = s->vocab;
-    for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
     ckr__load_done(&r->load);
     ckr__map_free(&r->by_name);
     s->framework_version = r->version;
@@ -41031,15 +40787,14 @@ static ckr_result ckr__nt_items(ckr__nt_job *x)
     const ckr_state *s = x->s;
     const ckr__nt *nt = x->nt;
     ckr__map names = CKR_ZERO;
-    ckr__slots *of;
-    uint64_t i, k, at;
+    uint64_t at;
     names.c = x->c;
     x->items = CKR__NEW_N(x->c, ckr__nt_item, nt->n_params);
     x->n_items = nt->n_params;
-    for (i = 0; i < nt->n_params; i++)
+    for (uint64_t i = 0; i < nt->n_params; i++)
         ckr__map_put(&names, nt->params[i]->name, strlen(nt->params[i]->name), i, NULL);
-    of = ckr__slots_of(x->c, s, &names, nt->n_params, "");
-    for (i = 0; of && i < nt->n_params; i++) {
+    ckr__slots *of = ckr__slots_of(x->c, s, &names, nt->n_params, "");
+    for (uint64_t i = 0; of && i < nt->n_params; i++) {
         ckr__nt_item *p = &x->items[i];
         p->src = nt->params[i];
         p->name = p->src->name;
@@ -41049,8 +40804,8 @@ static ckr_result ckr__nt_items(ckr__nt_job *x)
         p->n_slots = of[i].n;
         if (p->master) x->masters = true;
     }
-    for (i = 0; of && i < s->n_groups; i++)
-        for (k = 0; k < s->groups[i].n_params; k++) {
+    for (uint64_t i = 0; of && i < s->n_groups; i++)
+        for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
             const char *name = s->groups[i].params[k];
             if (ckr__map_find(&names, name, strlen(name), &at)) x->items[at].group = &s->groups[i];
         }
@@ -41089,11 +40844,10 @@ static ckr_result ckr__nt_vocabulary(ckr__nt_job *x)
 
 static ckr_result ckr__nt_cut_items(ckr__nt_job *x)
 {
-    uint64_t i;
     uint32_t r;
     int64_t uneven, seen[16];
     size_t n_seen = 0, k;
-    for (i = 0; i < x->n_items; i++) {
+    for (uint64_t i = 0; i < x->n_items; i++) {
         ckr__nt_item *p = &x->items[i];
         const ckr_tensor *t = p->param;
         if (!t) {
@@ -41132,8 +40886,6 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
     const ckr__nt *nt = x->nt;
     const bool keep = !nt->plain_partition && x->to.pp == nt->of.pp;
     const uint32_t *owner = ckr__nt_partition(x->c, nt, x->to.pp, x->padded);
-    uint64_t i;
-    uint32_t q;
     x->stage = CKR__NEW_N(x->c, ckr__nt_stage, x->to.pp);
     if (!owner || !x->stage) return x->c->err->code;
     if (!nt->plain_partition && x->to.pp > 1)
@@ -41144,7 +40896,7 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
                        "there"
                      : "the layers lay on other stages than HEAD would put them on; the new ones "
                        "follow HEAD's rule", NULL);
-    for (i = 0; i < x->n_items; i++) {
+    for (uint64_t i = 0; i < x->n_items; i++) {
         ckr__nt_item *p = &x->items[i];
         p->owner = keep ? (uint32_t)p->src->pp : p->src->block >= 0 ? owner[p->src->block] : 0;
         if (p->owner >= x->to.pp) p->owner = x->to.pp - 1;
@@ -41153,12 +40905,12 @@ static ckr_result ckr__nt_stages(ckr__nt_job *x)
                                                  : owner[nt->layers + 2];
         *CKR__PUSH(ckr__nt_item *, x->c, x->stage[p->owner].items, x->stage[p->owner].n) = p;
     }
-    for (i = 0; i < x->n_items; i++) {
+    for (uint64_t i = 0; i < x->n_items; i++) {
         ckr__nt_item *p = &x->items[i];
         if (p->copy != p->owner)
             *CKR__PUSH(ckr__nt_item *, x->c, x->stage[p->copy].items, x->stage[p->copy].n) = p;
     }
-    for (q = 0; q < x->to.pp; q++) {
+    for (uint32_t q = 0; q < x->to.pp; q++) {
         /* with ZeRO HEAD looks for the stage's first parameter under the name it has in the
            optimizer, where a tied copy is called as on its first stage */
         const ckr__nt_stage *s = &x->stage[q];
@@ -41182,13 +40934,11 @@ static ckr_node *ckr__nt_pairs_node(ckr__nt_job *x, const ckr__nt_item *p, uint3
     int64_t uneven;
     const ckr__block *block =
         ckr__block_split(x->c, s, p->param->n_dims, p->shape, p->n_blocks, rank, &uneven);
-    uint32_t k, d, side;
     ckr__buf b = CKR_ZERO;
-    ckr_node *text;
     b.c = x->c;
-    for (k = 0; block && k < block->n_pairs; k++)
-        for (side = 0; side < 2; side++)
-            for (d = 0; d < block->n_dims; d++) {
+    for (uint32_t k = 0; block && k < block->n_pairs; k++)
+        for (uint32_t side = 0; side < 2; side++)
+            for (uint32_t d = 0; d < block->n_dims; d++) {
                 const ckr__pair *pair = &block->pairs[k];
                 const int64_t from = side ? pair->global[d] : pair->local[d];
                 if (d || side || k) ckr__buf_u8(&b, d ? '|' : side ? '#' : ';');
@@ -41198,7 +40948,7 @@ static ckr_node *ckr__nt_pairs_node(ckr__nt_job *x, const ckr__nt_item *p, uint3
                     ckr__buf_printf(&b, "%lld,%lld,None", (long long)from,
                                     (long long)(from + pair->count[d]));
             }
-    text = ckr__node_text(x->c, CKR_NODE_STR, (const char *)b.data, b.size);
+    ckr_node *text = ckr__node_text(x->c, CKR_NODE_STR, (const char *)b.data, b.size);
     ckr__buf_free(&b);
     return text;
 }
@@ -41208,10 +40958,9 @@ static const char *ckr__nt_shape_text(ckr__nt_job *x, const ckr__nt_item *p)
 {
     const uint32_t n = p->param->n_dims;
     const char *text = "";
-    uint32_t d;
     if (p->src->shape_text && !memcmp(p->src->shape, p->shape, n * sizeof *p->shape))
         return p->src->shape_text;
-    for (d = 0; d < n && text; d++)
+    for (uint32_t d = 0; d < n && text; d++)
         text = ckr__printf(x->c, "%s%s%lld", text, d ? ", " : "(", (long long)p->shape[d]);
     return text ? ckr__printf(x->c, "%s%s", text, n == 1 ? ",)" : ")") : NULL;
 }
@@ -41222,13 +40971,12 @@ static ckr_node *ckr__nt_weight_meta(ckr__nt_job *x, const ckr__nt_item *p, uint
                           : x->nt->version ? x->nt->version
                                            : "1.5";
     ckr_node *m;
-    uint64_t i;
     if (p->param->split.axis < 0) m = ckr__node(x->c, CKR_NODE_DICT);
     else
         m = ckr__node_dict(x->c, "local_global_slices_pairs", ckr__nt_pairs_node(x, p, rank),
                            "unsharded_shape", ckr__node_str(x->c, ckr__nt_shape_text(x, p)),
                            "version", ckr__node_str(x->c, version), CKR__END);
-    for (i = 0; i < ckr__dict_n(p->src->extra); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(p->src->extra); i++) {
         const char *key = ckr__dict_key(p->src->extra, i);
         if (key && !ckr_node_get(m, key)) ckr__node_take(x->c, m, p->src->extra, i);
     }
@@ -41251,8 +40999,7 @@ static void ckr__nt_emit_ranks(ckr__nt_job *x, int row, ckr__nt_fill fill_fn)
     const bool cut = row == CKR__NT_RANDOM_ROW || (row == CKR__NT_OPTIMIZER_ROW && x->to.zero);
     const uint32_t dp = cut ? x->to.dp : 1, of[4] = { x->to.tp, 1, cut ? dp : 0, x->to.pp };
     const uint64_t n = (uint64_t)x->to.pp * dp * x->to.tp;
-    uint64_t i;
-    for (i = 0; i < n && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < n && !ckr__failed(x->c); i++) {
         const uint32_t at[4] = { (uint32_t)(i % x->to.tp), 0, (uint32_t)(i / x->to.tp % dp),
                                  (uint32_t)(i / x->to.tp / dp) };
         ckr__out_file *f = ckr__out_file_add(
@@ -41265,8 +41012,7 @@ static void ckr__nt_emit_ranks(ckr__nt_job *x, int row, ckr__nt_fill fill_fn)
 static void ckr__nt_copy_others(ckr__nt_job *x, ckr__out_file *f, const ckr_node *root,
                                 const char *known)
 {
-    uint64_t i;
-    for (i = 0; i < ckr__dict_n(root); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(root); i++) {
         const char *key = ckr__dict_key(root, i);
         if (!key || !ckr__word_in(known, key))
             ckr__node_pair(x->c, f->root, root->u.items[2 * i],
@@ -41289,7 +41035,6 @@ static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t 
                *dirs = ckr__printf(x->c, "model.%.*s", (int)(leaf - p->name), p->name);
     ckr__rankfile at = CKR_ZERO;
     ckr__out_file *f;
-    ckr_node *e;
     at.rel = dirs ? ckr__key_with(x->c, dirs, '.', '/') : NULL;
     at.name = leaf;
     at.n_name = strlen(leaf);
@@ -41301,7 +41046,7 @@ static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t 
     if (!f) return;
     f->root = ckr__node(x->c, CKR_NODE_DICT);
     f->metadata = ckr__nt_weight_meta(x, p, rank);
-    e = ckr__entry_new(x->c, f, p->name, dtype, block->n_dims, block->shape);
+    ckr_node *e = ckr__entry_new(x->c, f, p->name, dtype, block->n_dims, block->shape);
     if (!ckr__node_set(x->c, f->root, "data", e) ||
         !ckr__bind_flat(x->c, e->u.entry, from, false, block, 0, ckr__block_numel(block), 0))
         return;
@@ -41313,10 +41058,9 @@ static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t 
 
 static void ckr__nt_emit_weights(ckr__nt_job *x)
 {
-    uint64_t i;
     uint32_t r;
     bool cast = false;
-    for (i = 0; i < x->n_items && !(x->t->without & CKR_PARAMS); i++) {
+    for (uint64_t i = 0; i < x->n_items && !(x->t->without & CKR_PARAMS); i++) {
         const ckr__nt_item *p = &x->items[i];
         const ckr_dtype dtype = ckr__dtype_as(p->param, x->t->dtype);
         if (dtype != p->param->dtype && !cast)
@@ -41366,11 +41110,10 @@ static ckr_node *ckr__nt_state_entry(ckr__nt_job *x, ckr__out_file *f, const ckr
     const char *name = ckr__printf(x->c, "%s/%s", t->name, t->slot);
     const ckr__block *b = part->block;
     int64_t n = part->end - part->begin;
-    ckr_node *e;
     if (t->n_dims == 0 || !strcmp(t->slot, "step"))
         return ckr__entry_whole(x->c, f, name, t, t->dtype, part->replica_step);
-    e = ckr__entry_new(x->c, f, name, t->dtype, x->to.zero ? 1 : b->n_dims,
-                       x->to.zero ? &n : b->shape);
+    ckr_node *e = ckr__entry_new(x->c, f, name, t->dtype, x->to.zero ? 1 : b->n_dims,
+                                 x->to.zero ? &n : b->shape);
     if (!e || !ckr__bind_flat(x->c, e->u.entry, t, part->replica, b, part->begin, part->end, 0))
         return NULL;
     e->u.entry->requires_grad = !strcmp(t->slot, "master");
@@ -41385,16 +41128,15 @@ static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr_
     const ckr_node *old = p->src->state;
     const float step = (float)p->src->step;
     const ckr_view *v = step > 0 ? ckr__value_view(x->c, CKR_DTYPE_F32, &step) : NULL;
-    uint64_t i;
     if (v) ckr__node_set(x->c, st, "step", ckr__entry_copy(x->c, f, "step", v));
-    for (i = 0; i < p->n_slots; i++) {
+    for (uint64_t i = 0; i < p->n_slots; i++) {
         const ckr_tensor *t = p->slots[i];
         const bool master = !strcmp(t->slot, "master");
         ckr__node_pair(x->c, master ? masters : st,
                        ckr__node_str(x->c, master ? p->name : t->slot),
                        ckr__nt_state_entry(x, f, t, part));
     }
-    for (i = 0; i < ckr__dict_n(old); i++)
+    for (uint64_t i = 0; i < ckr__dict_n(old); i++)
         if (ckr__dict_at(old, i)->kind != CKR_NODE_TENSOR)
             ckr__node_pair(x->c, st, old->u.items[2 * i],
                            ckr__copy_tree(x->c, f, ckr__dict_at(old, i), NULL));
@@ -41408,9 +41150,8 @@ static void ckr__nt_optimizer_file(ckr__nt_job *x, ckr__out_file *f, const uint3
     ckr__rankfile **old = x->nt->f.files[CKR__NT_OPTIMIZER];
     ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *names = ckr__node(x->c, CKR_NODE_DICT);
     ckr_node *groups = ckr__node(x->c, CKR_NODE_LIST), *masters = ckr__node(x->c, CKR_NODE_DICT);
-    int64_t index = 0, number;
-    uint64_t i;
-    for (i = 0; i < x->stage[pp].n; i++) {
+    int64_t index = 0;
+    for (uint64_t i = 0; i < x->stage[pp].n; i++) {
         const ckr__nt_item *p = x->stage[pp].items[i];
         const bool whole = p->param->split.axis < 0;
         ckr__nt_part part;
@@ -41421,7 +41162,7 @@ static void ckr__nt_optimizer_file(ckr__nt_job *x, ckr__out_file *f, const uint3
         part.replica = pp != p->owner || (whole && tp > 0);
         part.replica_step = pp != p->owner || tp > 0 || dp > 0;
         if (x->to.zero) ckr__nt_zero_range(part.end, x->to.dp, dp, &part.begin, &part.end);
-        number = part.begin == part.end ? -1 : index++;
+        int64_t number = part.begin == part.end ? -1 : index++;
         ckr__node_push(x->c, groups, ckr__nt_group_node(x, p, number));
         if (number < 0) continue;
         /* Without state, too (SGD, step 0): HEAD refuses a file that does not name its parameters,
@@ -41446,16 +41187,14 @@ static ckr_node *ckr__nt_size_node(ckr__ctx *c, int64_t v)
 static ckr_node *ckr__nt_zero_config(ckr__nt_job *x)
 {
     ckr_node *offsets = ckr__node(x->c, CKR_NODE_DICT), *shapes = ckr__node(x->c, CKR_NODE_DICT);
-    uint64_t i;
-    uint32_t d;
-    for (i = 0; i < x->n_items; i++) {
+    for (uint64_t i = 0; i < x->n_items; i++) {
         const ckr__nt_item *p = &x->items[i];
         ckr_node *ranks = ckr__node(x->c, CKR_NODE_DICT), *shape = ckr__node(x->c, CKR_NODE_LIST);
         const ckr__block *b = p->blocks[0];
         if (!p->group) continue;
-        for (d = 0; d < b->n_dims; d++)
+        for (uint32_t d = 0; d < b->n_dims; d++)
             ckr__node_push(x->c, shape, ckr__nt_size_node(x->c, b->shape[d]));
-        for (d = 0; d < x->to.dp; d++) {
+        for (uint32_t d = 0; d < x->to.dp; d++) {
             ckr_node *pair = ckr__node(x->c, CKR_NODE_LIST);
             int64_t begin, end;
             ckr__nt_zero_range(ckr__block_numel(b), x->to.dp, d, &begin, &end);
@@ -41489,16 +41228,14 @@ static void ckr__nt_emit_optimizer_config(ckr__nt_job *x)
                        : x->masters ? "OptimizerFromGradientAccumulator"
                                     : "NamedOptimizer";
     const ckr__nt_text *old = &x->nt->optimizer;
-    ckr_node *root, *par;
-    size_t i;
     if (x->same && old->root && x->padded == x->s->padded_vocab) {
         ckr__out_text(x->out, ckr__nt_out(x, name), old->bytes, old->n);
         return;
     }
-    root = ckr__dict_copy(x->c, old->root);
-    par = ckr__dict_copy(x->c, ckr_node_get(old->root, "parallelism"));
+    ckr_node *root = ckr__dict_copy(x->c, old->root);
+    ckr_node *par = ckr__dict_copy(x->c, ckr_node_get(old->root, "parallelism"));
     ckr__node_set(x->c, root, "type", ckr__node_str(x->c, type));
-    for (i = 0; i < CKR__NT_AXES; i++)
+    for (size_t i = 0; i < CKR__NT_AXES; i++)
         if (*ckr__nt_axes[i].optimizer)
             ckr__node_set(x->c, par, ckr__nt_axes[i].optimizer,
                           ckr__nt_size_node(x->c, *ckr__nt_size_of(&x->to, i)));
@@ -41516,23 +41253,21 @@ static void ckr__nt_scheduler_file(ckr__nt_job *x, ckr__out_file *f, const uint3
     static const char made[] = "base_lrs last_epoch _step_count _last_lr lr_lambdas";
     const ckr__nt_stage *stage = &x->stage[at[CKR__PP]];
     ckr__rankfile **files = x->nt->f.files[CKR__NT_SCHEDULER];
-    const ckr_node *old = x->nt->scheduler, *partials;
+    const ckr_node *old = x->nt->scheduler;
     ckr_node *base = ckr__node(x->c, CKR_NODE_LIST), *last = ckr__node(x->c, CKR_NODE_LIST),
              *lambdas = ckr__node(x->c, CKR_NODE_LIST), *anew;
     const int64_t step = x->s->progress.step;
-    uint64_t i;
     (void)rank;
     /* the file whose keys it has: its own where the ranks stay the same */
-    for (i = x->same ? x->nt->f.n_files[CKR__NT_SCHEDULER] : 0; i-- > 0;)
+    for (uint64_t i = x->same ? x->nt->f.n_files[CKR__NT_SCHEDULER] : 0; i-- > 0;)
         if (files[i]->of[CKR__PP] && files[i]->at[CKR__PP] == at[CKR__PP] &&
             files[i]->at[CKR__TP] == at[CKR__TP]) old = files[i]->root;
     /* then a partial may have attributes; else it is empty */
-    partials = x->same ? ckr_node_get(old, "lr_lambdas") : NULL;
-    for (i = 0; i < stage->n; i++) {
+    const ckr_node *partials = x->same ? ckr_node_get(old, "lr_lambdas") : NULL;
+    for (uint64_t i = 0; i < stage->n; i++) {
         const ckr__nt_item *p = stage->items[i];
-        const ckr_node *was;
         if (!p->group || (p->src->tp0_only && at[CKR__TP] > 0)) continue;
-        was = lambdas ? ckr_node_at(partials, lambdas->count) : NULL;
+        const ckr_node *was = lambdas ? ckr_node_at(partials, lambdas->count) : NULL;
         ckr__node_push(x->c, base, ckr__node_float(x->c, ckr__nt_head_lr(x, p)));
         ckr__node_push(x->c, last, ckr__node_float(x->c, ckr__nt_head_lr(x, p)));
         ckr__node_push(x->c, lambdas, was && was->count ? ckr__copy_tree(x->c, f, was, NULL)
@@ -41544,7 +41279,7 @@ static void ckr__nt_scheduler_file(ckr__nt_job *x, ckr__out_file *f, const uint3
                           ckr__node_bool(x->c, false), "_last_lr", last, "lr_lambdas", lambdas,
                           CKR__END);
     f->root = old ? ckr__node(x->c, CKR_NODE_DICT) : anew;
-    for (i = 0; i < ckr__dict_n(old) && anew; i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(old) && anew; i++) {
         const char *key = ckr__dict_key(old, i);
         ckr__node_pair(x->c, f->root, old->u.items[2 * i],
                        key && ckr__word_in(made, key)
@@ -41579,11 +41314,10 @@ static ckr_result ckr__nt_meet_here(ckr__nt_job *x, const ckr_schedule *want)
 {
     const uint64_t n = want->n_lanes;
     double *a = CKR__NEW_N(x->c, double, n), *b = CKR__NEW_N(x->c, double, n);
-    uint64_t i;
     if (!a || !b || ckr__sched_at(x->c, want, CKR__COL_LR, (double)x->step, a) != CKR_OK ||
         ckr__sched_at(x->c, x->schedule, CKR__COL_LR, (double)x->step, b) != CKR_OK)
         return x->c->err->code;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         ckr__group_lane *l = &x->schedule->lanes[i];
         const double up = b[i] - l->min;
         if (up > 0) l->base = l->min + (a[i] - l->min) * (l->base - l->min) / up;
@@ -41595,14 +41329,13 @@ static ckr_result ckr__nt_schedule_plan(ckr__nt_job *x)
 {
     ckr_schedule *s = x->s->n_schedules ? x->s->schedules : NULL;
     ckr__hold h = CKR_ZERO;
-    ckr_result r;
     x->out->follows = x->nt->s->n_schedules ? x->nt->s->schedules : NULL;
     x->out->recomputes = true;
     if (!s || ckr__sched_same(s, x->out->follows) ||
         (!s->opaque && (!s->n_lanes || s->n_lanes != x->s->n_groups)))
         return CKR_OK;
     h.clocked = h.rounds = true;
-    r = ckr__hold_schedule(&h, x->c, x->out, s, x->step, "nanotron", ckr__nt_curve, s);
+    ckr_result r = ckr__hold_schedule(&h, x->c, x->out, s, x->step, "nanotron", ckr__nt_curve, s);
     x->schedule = h.fit;
     if (!h.fit && !(x->t->without & CKR_SCHEDULE)) x->c->refused = true;
     return r == CKR_OK && h.fit && x->out->rounded ? ckr__nt_meet_here(x, s) : r;
@@ -41617,12 +41350,11 @@ static void ckr__nt_say_head(ckr__nt_job *x)
     const ckr_node *old = x->nt->scheduler;
     const int64_t step = x->s->progress.step;
     char old_lr[64], new_lr[64];
-    const char *a, *b;
     ckr__span was = CKR_ZERO, now = CKR_ZERO;
     int64_t v;
     double lr;
-    uint64_t i, n = 0;
-    for (i = 0; i < x->n_items; i++) {
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < x->n_items; i++) {
         const ckr__nt_item *p = &x->items[i];
         if (!p->group || !ckr__nt_num(p->group->raw, "lr", &lr) || lr == ckr__nt_head_lr(x, p))
             continue;
@@ -41630,8 +41362,8 @@ static void ckr__nt_say_head(ckr__nt_job *x)
         ckr__span_add(&now, ckr__nt_head_lr(x, p));
         n++;
     }
-    a = ckr__span_text(old_lr, &was);
-    b = ckr__span_text(new_lr, &now);
+    const char *a = ckr__span_text(old_lr, &was);
+    const char *b = ckr__span_text(new_lr, &now);
     if (n)
         ckr__say(x->c, "CKR_FIX_NANOTRON_LR", CKR_CHANGED,
                  ckr__printf(x->c, "lr of %llu groups", (unsigned long long)n), a, b, why, NULL);
@@ -41664,11 +41396,11 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
                                      int64_t *samples, int64_t *tokens)
 {
     static const char at[] = "consumed_tokens_per_dataset_folder";
-    const ckr_node *cfg = x->nt->config.root, *folders;
+    const ckr_node *cfg = x->nt->config.root;
     const char *name = ckr_node_str(ckr_node_find(cfg, "/data_stages/0/name"));
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *stage;
+    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
     int64_t v, length = 4096;
-    uint64_t i, k, n = ckr_node_is_list(old) ? old->count : 0;
+    uint64_t n = ckr_node_is_list(old) ? old->count : 0;
     ckr_node_i64(ckr_node_find(cfg, "/tokens/sequence_length"), &length);
     if (!n) {
         *samples = zero ? 0 : ckr__max_i64(0, x->s->progress.samples);
@@ -41680,14 +41412,14 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
                            ckr__node_int(x->c, length), at, ckr__node(x->c, CKR_NODE_DICT),
                            CKR__END));
     }
-    for (i = 0; i < n; i++) {
-        stage = ckr__dict_copy(x->c, old->u.items[i]);
-        folders = zero ? NULL : ckr_node_get(stage, at);
+    for (uint64_t i = 0; i < n; i++) {
+        ckr_node *stage = ckr__dict_copy(x->c, old->u.items[i]);
+        const ckr_node *folders = zero ? NULL : ckr_node_get(stage, at);
         ckr__node_push(x->c, list, stage);
         if (zero) ckr__node_set(x->c, stage, "consumed_train_samples", ckr__node_int(x->c, 0));
         else if (ckr_node_i64(ckr_node_get(stage, "consumed_train_samples"), &v) && v > 0)
             *samples += ckr__min_i64(v, INT64_MAX - *samples);
-        for (k = 0; k < ckr__dict_n(folders); k++)
+        for (uint64_t k = 0; k < ckr__dict_n(folders); k++)
             if (ckr_node_i64(ckr__dict_at(folders, k), &v) && v > 0)
                 *tokens += ckr__min_i64(v, INT64_MAX - *tokens);
         if (!zero && !ckr_node_get(stage, "sequence_length"))
@@ -41706,8 +41438,7 @@ static void ckr__nt_emit_metadata(ckr__nt_job *x)
              *m = ckr__dict_copy(x->c, ckr_node_get(root, "metas"));
     int64_t samples = 0, tokens = 0, v;
     const ckr_node *total = ckr_node_get(m, "consumed_tokens_total");
-    size_t i;
-    for (i = 0; i < CKR__NT_AXES; i++)
+    for (size_t i = 0; i < CKR__NT_AXES; i++)
         if (*ckr__nt_axes[i].meta)
             ckr__node_set(x->c, root, ckr__nt_axes[i].meta,
                           ckr__node_int(x->c, *ckr__nt_size_of(&x->to, i)));
@@ -41751,13 +41482,12 @@ static void ckr__nt_config(ckr__nt_job *x, unsigned how, const char *pointer, ck
                            const char *otherwise)
 {
     const ckr_node *old = pointer ? ckr_node_find(x->nt->config.root, pointer) : NULL;
-    ckr__yaml_edit *e;
     if (!pointer || !value || ckr__node_equal(value, old)) return;
     if ((how & CKR__NT_TELL) && (old || !(how & CKR__NT_IF_THERE)))
         ckr__setting_changed(x->out, "config.yaml", ckr__key_with(x->c, pointer + 1, '/', '.'),
                              value, old, otherwise);
     if (!old || !(how & CKR__NT_WRITE)) return;
-    e = CKR__PUSH(ckr__yaml_edit, x->c, x->edits, x->n_edits);
+    ckr__yaml_edit *e = CKR__PUSH(ckr__yaml_edit, x->c, x->edits, x->n_edits);
     e->pointer = pointer;
     e->value = value;
 }
@@ -41810,7 +41540,6 @@ static void ckr__nt_config_run(ckr__nt_job *x)
     const bool both = x->to.zero && x->to.dp * x->to.cp > 1 && !(x->t->without & CKR_OPTIMIZER);
     ckr_node *yes = ckr__node_bool(x->c, true), *no = ckr__node_bool(x->c, false);
     int64_t steps = 0;
-    size_t i;
     ckr_node_i64(ckr_node_find(cfg, each), &steps);
     {
         const struct {
@@ -41848,7 +41577,7 @@ static void ckr__nt_config_run(ckr__nt_job *x)
               "cast back" },
             { !x->scheduler, false, "/checkpoints/load_lr_scheduler", no, absent }
         };
-        for (i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             if (rows[i].when)
                 ckr__nt_config(x, CKR__NT_TELL | (rows[i].write ? (unsigned)CKR__NT_WRITE : 0u),
                                rows[i].pointer, rows[i].value, rows[i].otherwise);
@@ -41865,9 +41594,8 @@ static void ckr__nt_emit_config(ckr__nt_job *x)
     const ckr__nt_text *old = &x->nt->config;
     ckr__buf text = CKR_ZERO;
     int64_t was = x->nt->of.zero, size = 0;
-    size_t i;
     if (!old->root) return;
-    for (i = 0; i < CKR__NT_AXES; i++)
+    for (size_t i = 0; i < CKR__NT_AXES; i++)
         ckr__nt_config(x, how, ckr__printf(x->c, "/parallelism/%s", ckr__nt_axes[i].config),
                        ckr__node_int(x->c, *ckr__nt_size_of(&x->to, i)), why);
     ckr_node_i64(ckr_node_find(old->root, stage), &was);
@@ -41896,23 +41624,22 @@ static void ckr__nt_emit_config(ckr__nt_job *x)
 static void ckr__nt_emit_model_config(ckr__nt_job *x)
 {
     static const char file[] = "model_config.json", key[] = "\"vocab_size\"";
-    const char *s = x->nt->model.bytes, *at, *end, *copy;
-    ckr_node *root;
+    const char *s = x->nt->model.bytes, *copy;
     if (!s) return;
     if (!x->padded || x->padded == x->nt->vocab) {
         ckr__out_text(x->out, ckr__nt_out(x, file), s, x->nt->model.n);
         return;
     }
-    at = strstr(s, key);
+    const char *at = strstr(s, key);
     if (at) at += sizeof key - 1 + strspn(at + sizeof key - 1, " \t\r\n");
     if (at && *at == ':' && !strstr(at, key)) {
         at += 1 + strspn(at + 1, " \t\r\n");
-        end = at + strspn(at, "0123456789");
+        const char *end = at + strspn(at, "0123456789");
         copy = ckr__printf(x->c, "%.*s%lld%s", (int)(at - s), s, (long long)x->padded, end);
         ckr__out_text(x->out, ckr__nt_out(x, file), copy, copy ? strlen(copy) : 0);
         return;
     }
-    root = ckr__dict_copy(x->c, x->nt->model.root);
+    ckr_node *root = ckr__dict_copy(x->c, x->nt->model.root);
     ckr__node_set(x->c, root, "vocab_size", ckr__node_int(x->c, x->padded));
     ckr__nt_json_file(x, file, root, 0, false);
 }
@@ -41942,21 +41669,20 @@ static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t
     const ckr_node *root = x->nt->adopted ? ckr__nt_random_new(x->c)
                                           : x->nt->f.files[CKR__NT_RANDOM][from]->root,
                    *old = root ? ckr_node_get(ckr__nt_attributes(root), "_dict") : NULL;
-    ckr_node *states = ckr__node(x->c, CKR_NODE_DICT), *map;
+    ckr_node *states = ckr__node(x->c, CKR_NODE_DICT);
     ckr__rank_streams k = CKR_ZERO;
-    uint64_t i;
     k.c = x->c;
     k.coming = x->s;
     k.keys = ckr__nt_streams;
     k.rank = (uint32_t)rank - (x->nt->adopted ? at[CKR__TP] : 0);
-    for (i = 0; i < ckr__dict_n(old); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(old); i++) {
         const ckr_node *set = ckr__dict_at(old, i);
         k.name = ckr__nt_stream_name(x->s, x->nt->adopted, ckr__dict_key(old, i));
         ckr__node_pair(x->c, states, old->u.items[2 * i],
                        ckr__node_object(x->c, set, ckr__streams_write(&k, set->u.object->state)));
     }
     if (ckr__failed(x->c)) return;
-    map = ckr__dict_copy(x->c, ckr__nt_attributes(root));
+    ckr_node *map = ckr__dict_copy(x->c, ckr__nt_attributes(root));
     ckr__node_set(x->c, map, "_dict", states);
     root = ckr__node_object(x->c, root, map);
     f->root = root ? ckr__copy_tree(x->c, f, root, NULL) : NULL;
@@ -41970,12 +41696,12 @@ static void ckr__nt_say_topology(ckr__nt_job *x)
     const ckr__nt *nt = x->nt;
     const ckr_node *tokens = ckr_node_get(nt->config.root, "tokens");
     const int64_t all = ckr__batch_told(x->s, nt->s->batch, nt->of.dp, x->to.dp);
-    int64_t steps = 0, micro = 0, taken;
+    int64_t steps = 0, micro = 0;
     ckr_node_i64(ckr_node_get(tokens, "batch_accumulation_per_replica"), &steps);
     ckr_node_i64(ckr_node_get(tokens, "micro_batch_size"), &micro);
     ckr__say_sizes(x->c, ckr__nt_bounds.axes, &nt->s->topology, &x->t->topology);
     if (all) {
-        taken = ckr__batch_split(all, x->to.dp, &micro, &steps);
+        int64_t taken = ckr__batch_split(all, x->to.dp, &micro, &steps);
         x->micro = micro;
         x->accumulate = steps;
         if (taken != all)
@@ -41997,9 +41723,8 @@ static void ckr__nt_say_exclude(ckr__nt_job *x)
 {
     static const char key[] = "/optimizer/weight_decay_exclude_named_params";
     const ckr_node *patterns = ckr_node_find(x->nt->config.root, key);
-    uint32_t q;
     if (!patterns || patterns->kind != CKR_NODE_LIST || !patterns->count) return;
-    for (q = 1; q < x->to.pp; q++) {
+    for (uint32_t q = 1; q < x->to.pp; q++) {
         const ckr__nt_item *p = x->stage[q].items[0];
         if (x->stage[q].n == 1 && p->owner == q && p->param && p->param->split.axis >= 0)
             ckr__say(x->c, "CKR_W_NANOTRON_EXCLUDE", CKR_CHANGED,
@@ -42016,23 +41741,22 @@ static void ckr__nt_emit_loose(ckr__nt_job *x)
 {
     const ckr__nt *nt = x->nt;
     const bool optimizer = !(x->t->without & CKR_OPTIMIZER);
-    uint64_t i, k;
     const char *under = ckr__nt_out(x, "");
     if (!under || ckr__loose_put(x->out, &nt->loose, nt->dir, under) != CKR_OK) return;
-    for (i = 0; (!x->same || !optimizer) && i < nt->f.n_files[CKR__NT_OPTIMIZER]; i++) {
+    for (uint64_t i = 0; (!x->same || !optimizer) && i < nt->f.n_files[CKR__NT_OPTIMIZER]; i++) {
         const ckr_node *root = nt->f.files[CKR__NT_OPTIMIZER][i]->root;
         x->n_lost += root->count - 3 - (ckr_node_get(root, "gradient_accumulator") != NULL);
     }
-    for (i = 0; !x->same && x->scheduler && i < nt->f.n_files[CKR__NT_SCHEDULER]; i++) {
+    for (uint64_t i = 0; !x->same && x->scheduler && i < nt->f.n_files[CKR__NT_SCHEDULER]; i++) {
         const ckr_node *root = nt->f.files[CKR__NT_SCHEDULER][i]->root,
                        *lambdas = ckr_node_get(root, "lr_lambdas");
-        for (k = 0; k < root->count; k++) {
+        for (uint64_t k = 0; k < root->count; k++) {
             const char *key = ckr__dict_key(root, k);
             const ckr_node *v = key ? ckr_node_get(nt->scheduler, key) : NULL;
             x->n_lost += !(key && ckr__word_in(ckr__nt_scheduler_keys, key)) &&
                          (!v || !ckr__node_equal(v, ckr__dict_at(root, k)));
         }
-        for (k = 0; ckr_node_is_list(lambdas) && k < lambdas->count; k++)
+        for (uint64_t k = 0; ckr_node_is_list(lambdas) && k < lambdas->count; k++)
             x->n_lost += lambdas->u.items[k]->count != 0;
     }
     if (x->n_lost)
@@ -42130,12 +41854,11 @@ static void ckr__nt_adopt_param(ckr__nt_adopt *a, ckr_tensor *t)
     const int64_t hd = r->head_dim, q = r->heads * hd, k = r->kv_heads * hd,
                   chunks[2][3] = { { q, k, k }, { r->inter, r->inter, 0 } },
                   units[3] = { hd, hd, hd };
-    bool qkv;
     if (!p) return;
     p->name = t->name;
     ckr__nt_place(r, p);
     m = &ckr__nt_modules[p->leaf / 2];
-    qkv = m->rows == CKR__NT_QKV;
+    bool qkv = m->rows == CKR__NT_QKV;
     p->order = CKR__NT_ORDERLESS;
     p->dtype = t->dtype;
     p->n_dims = t->n_dims;
@@ -42157,21 +41880,19 @@ static void ckr__nt_adopt_tensors(ckr__nt_adopt *a)
 {
     const bool optimizer = a->x->optimizer, half = optimizer && ckr_dtype_size(a->as) < 4;
     ckr_state *own = a->own;
-    ckr_tensor **all = NULL, *t;
+    ckr_tensor **all = NULL;
     uint8_t (*steps)[8] = NULL;
-    uint64_t i, n = 0, at;
+    uint64_t n = 0, at;
     int64_t step;
-    for (i = 0; i < own->n_tensors; i++)
+    for (uint64_t i = 0; i < own->n_tensors; i++)
         if (!strcmp(own->tensors[i]->slot, "param")) ckr__nt_adopt_param(a, own->tensors[i]);
     if (optimizer) ckr__step_bytes(a->c, a->x->out->src, &steps);
-    for (i = 0; i < own->n_tensors && !ckr__failed(a->c); i++) {
-        ckr__nt_param *p;
-        bool wide, param;
-        t = own->tensors[i];
-        wide = ckr_dtype_size(t->dtype) >= 4;
-        param = !strcmp(t->slot, "param");
+    for (uint64_t i = 0; i < own->n_tensors && !ckr__failed(a->c); i++) {
+        ckr_tensor *t = own->tensors[i];
+        bool wide = ckr_dtype_size(t->dtype) >= 4;
+        bool param = !strcmp(t->slot, "param");
         if (!ckr__map_find(&a->r->by_name, t->name, strlen(t->name), &at)) continue;
-        p = a->r->params[at];
+        ckr__nt_param *p = a->r->params[at];
         if (!strcmp(t->slot, "step")) {
             if (steps && ckr__is_step(t) && ckr__step_value(t, steps[t->index], &step))
                 p->step = (double)step;
@@ -42226,12 +41947,11 @@ static void ckr__nt_adopt_schedule(ckr__nt_adopt *a)
     double *bases = CKR__NEW_N(a->c, double, n);
     ckr__phases k = CKR_ZERO;
     bool alike = true;
-    uint64_t i;
     ckr_schedule *x = NULL;
     a->r->s->n_schedules = 0;          /* none of Nanotron's was saved                   */
     if (!a->x->optimizer) own->n_schedules = 0;
     if (!a->x->optimizer || !n || !bases) return;
-    for (i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++) {
         if (now) bases[i] = now->lanes[i].base;
         else ckr_node_f64(ckr_node_get(own->groups[i].hyper, "lr"), &bases[i]);
         alike = alike && ckr__same(bases[i], *bases);
@@ -42253,7 +41973,7 @@ static void ckr__nt_adopt_schedule(ckr__nt_adopt *a)
     x->position = ckr__step_done(own);
     own->schedules = a->r->s->schedules = x;
     own->n_schedules = a->r->s->n_schedules = 1;
-    for (i = 0; i < own->n_groups && n == own->n_groups; i++)
+    for (uint64_t i = 0; i < own->n_groups && n == own->n_groups; i++)
         ckr__node_set(a->c, own->groups[i].hyper, "initial_lr", ckr__node_float(a->c, bases[i]));
 }
 
@@ -42279,9 +41999,8 @@ static ckr_node *ckr__nt_adopt_number(ckr__nt_adopt *a, ckr_node *v)
 static ckr_node *ckr__nt_adopt_value(ckr__nt_adopt *a, ckr_node *v)
 {
     ckr_node *list = ckr_node_is_list(v) ? ckr__node(a->c, CKR_NODE_TUPLE) : NULL;
-    uint64_t i;
     if (!ckr_node_is_list(v)) return ckr__nt_adopt_number(a, v);
-    for (i = 0; i < v->count; i++)
+    for (uint64_t i = 0; i < v->count; i++)
         ckr__node_push(a->c, list, ckr__nt_adopt_number(a, v->u.items[i]));
     return list;
 }
@@ -42294,8 +42013,7 @@ static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
              *betas = ckr__tuple_node(c, 2, ckr__node_float(c, 0.9), ckr__node_float(c, 0.999));
     bool coupled = false, told = true;
     double wd;
-    uint64_t i, k;
-    for (i = 0; i < a->own->n_groups && !ckr__failed(c); i++) {
+    for (uint64_t i = 0; i < a->own->n_groups && !ckr__failed(c); i++) {
         ckr_group *g = &a->own->groups[i];
         ckr_node *d;
         if (ckr__gpt_off(ckr_node_get(g->hyper, "decoupled_weight_decay")) &&
@@ -42307,7 +42025,7 @@ static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
             "eps", ckr__node_float(c, 1e-8), "amsgrad", no, "maximize", no, "foreach", none,
             "capturable", no, "differentiable", no, "fused", no, "decoupled_weight_decay",
             ckr__node_bool(c, true), CKR__END);
-        for (k = 0; k < 2 * ckr__dict_n(d); k += 2) {
+        for (uint64_t k = 0; k < 2 * ckr__dict_n(d); k += 2) {
             ckr_node *v = ckr__dict_value(g->hyper, d->u.items[k]->u.str);
             if (v && !ckr__is_str(d->u.items[k], "foreach") &&
                 !ckr__is_str(d->u.items[k], "decoupled_weight_decay"))
@@ -42369,8 +42087,7 @@ static void ckr__nt_adopt_tell(ckr__nt_adopt *a)
                                     "and tokens no longer count the same" }
     };
     const char *p;
-    size_t i;
-    for (i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (p = rows[i].keys; p && *p && rows[i].when; p = ckr__word_next(p)) {
             const char *pointer = ckr__printf(a->c, "/%.*s", (int)strcspn(p, " "), p);
             const ckr_node *v = pointer ? ckr_node_find(a->r->config.root, pointer) : NULL;
@@ -42399,24 +42116,23 @@ static void ckr__nt_adopt_config(ckr__nt_adopt *a)
     const char *act = ckr_node_str(ckr_node_get(g->config, "hidden_act")),
                *warm = ckr_node_str(ckr_node_get(curve, "lr_warmup_style")),
                *style = ckr_node_str(ckr_node_get(curve, "lr_decay_style"));
-    double lr = 3e-4, low, start, decay = 1, warmup = 0, train, beta1 = 0.9, beta2 = 0.95,
-           eps = 1e-8, wd = 0;
-    int64_t positions = ckr__gpt_number(g, "max_position_embeddings", "n_positions"), length,
-            micro = 1, steps = 1;
+    double lr = 3e-4, decay = 1, warmup = 0, beta1 = 0.9, beta2 = 0.95, eps = 1e-8, wd = 0;
+    int64_t positions = ckr__gpt_number(g, "max_position_embeddings", "n_positions"), micro = 1,
+            steps = 1;
     ckr__buf b = CKR_ZERO;
     b.c = a->c;
     if (!positions) positions = 2048;
-    length = samples && tokens > 0 && tokens % samples == 0 ? tokens / samples : positions;
+    int64_t length = samples && tokens > 0 && tokens % samples == 0 ? tokens / samples : positions;
     if (a->own->batch > 0) ckr__batch_split(a->own->batch, to->dp, &micro, &steps);
     ckr_node_f64(ckr_node_get(curve, "learning_rate"), &lr);
-    low = lr;
+    double low = lr;
     ckr_node_f64(ckr_node_get(curve, "min_decay_lr"), &low);
     ckr_node_f64(ckr_node_get(curve, "lr_warmup_steps"), &warmup);
-    train = (double)r->step + 1;
+    double train = (double)r->step + 1;
     ckr_node_f64(ckr_node_get(curve, "train_steps"), &train);
     if (!ckr_node_f64(ckr_node_get(curve, "lr_decay_steps"), &decay) && train > warmup)
         decay = train - warmup;
-    start = ckr__nan();
+    double start = ckr__nan();
     ckr_node_f64(ckr_node_get(curve, "lr_decay_starting_step"), &start);
     ckr_node_f64(ckr_node_at(betas, 0), &beta1);
     ckr_node_f64(ckr_node_at(betas, 1), &beta2);
@@ -42497,10 +42213,9 @@ static void ckr__nt_adopt_documents(ckr__nt_adopt *a)
     ckr__ctx *c = a->c;
     ckr__nt *r = a->r;
     ckr__buf b = CKR_ZERO;
-    const ckr_node *model;
     b.c = c;
     ckr__nt_adopt_config(a);
-    model = ckr_node_find(r->config.root, "/model/model_config");
+    const ckr_node *model = ckr_node_find(r->config.root, "/model/model_config");
     ckr__nt_adopt_text(a, &r->model, "model_config.json", ckr__dict_copy(c, model), &b);
     ckr__nt_adopt_text(
         a, &r->meta, "checkpoint_metadata.json",
@@ -42582,7 +42297,6 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         ckr__nt_emit_latest
     };
     ckr__nt_job x = CKR_ZERO;
-    size_t i;
     x.c = c;
     x.s = s;
     x.t = t;
@@ -42607,7 +42321,7 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         ckr__nt_items(&x) != CKR_OK || ckr__nt_vocabulary(&x) != CKR_OK ||
         ckr__nt_cut_items(&x) != CKR_OK || ckr__nt_stages(&x) != CKR_OK)
         return c->err->code;
-    for (i = 0; i < sizeof files / sizeof *files && ckr__going(c); i++) files[i](&x);
+    for (size_t i = 0; i < sizeof files / sizeof *files && ckr__going(c); i++) files[i](&x);
     return c->err->code;
 }
 
@@ -42769,13 +42483,12 @@ static ckr_result ckr__plain_flatten(ckr__ctx *c, ckr_state *s, const ckr_node *
     ckr__flat w, in = CKR_ZERO;
     if (!ckr__flat_begin(&w, c, c->n_nodes)) return c->err->code;
     for (const ckr_node *x = root; x && !ckr__failed(c); x = ckr__flat_next(&w)) {
-        const char *key;
         if (ckr__plain_taken(p, x) || ckr__plain_stream(c, s, &w, x)) continue;
         if (ckr__flat_new(&w, x)) {
             ckr__flat_enter(&w, x);
             continue;
         }
-        key = ckr__flat_key(&w);
+        const char *key = ckr__flat_key(&w);
         if (!key) break;
         if (x->kind == CKR_NODE_TENSOR && !(p && p->taken))
             ckr__plain_tensor(c, s, key, x->u.view);
@@ -42887,11 +42600,11 @@ static bool ckr__plain_typed(const char *text, ckr_dtype *dtype, uint32_t *n_dim
 static bool ckr__plain_retype_one(ckr__ctx *c, ckr_tensor *t, ckr_dtype dtype, uint32_t n_dims,
                                   const int64_t *shape)
 {
-    int64_t *dims, numel, step = (int64_t)ckr_dtype_size(dtype);
+    int64_t numel, step = (int64_t)ckr_dtype_size(dtype);
     if (t->dtype != CKR_DTYPE_U8 || t->n_dims != 1 || !ckr__numel(n_dims, shape, &numel) ||
         numel > t->shape[0] || numel * step != t->shape[0])
         return false;
-    dims = CKR__NEW_N(c, int64_t, 2 * (uint64_t)n_dims);
+    int64_t *dims = CKR__NEW_N(c, int64_t, 2 * (uint64_t)n_dims);
     if (!dims) return false;
     for (uint32_t d = n_dims; d-- > 0; step = ckr__times(step, shape[d])) {
         dims[d] = shape[d];
@@ -42998,9 +42711,9 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
 {
     const char *name = ckr__flat_name(c, t);
     const bool tagged = f->format != CKR_FORMAT_SAFETENSORS || *ckr__dtypes[dtype].tag;
-    int64_t numel, bytes;
+    int64_t numel;
     if (!name || !ckr__numel(t->n_dims, t->shape, &numel)) return false;
-    bytes = numel * (int64_t)ckr_dtype_size(dtype);
+    int64_t bytes = numel * (int64_t)ckr_dtype_size(dtype);
     ckr_node *n = tagged ? ckr__entry_new(c, f, name, dtype, t->n_dims, t->shape)
                          : ckr__entry_new(c, f, name, CKR_DTYPE_U8, 1, &bytes);
     if (!n || !ckr__node_pair(c, f->root, ckr__node_str(c, name), n)) return false;
@@ -43206,11 +42919,9 @@ static void ckr__whole_minds(ckr__whole_job *w, const ckr_target *t)
         { "CKR_W_PARAM_NAMES_GUESSED", "the optimizer's numbers stay as they are" }
     };
     const size_t n = t->groups ? 1 : sizeof what / sizeof *what;
-    uint64_t i;
-    size_t k;
     ckr__slots_kept(w->c, w->s);
-    for (i = 0; i < w->s->n_notes; i++)
-        for (k = 0; k < n; k++)
+    for (uint64_t i = 0; i < w->s->n_notes; i++)
+        for (size_t k = 0; k < n; k++)
             if (!strcmp(w->s->notes[i].code, what[k].code))
                 ckr__say(w->c, what[k].code, CKR_EXACT, w->s->notes[i].subject, NULL, NULL,
                          what[k].why, NULL);
@@ -43289,11 +43000,10 @@ static void ckr__plain_rest(ckr__fresh *w)
     const int64_t n[] = { s->progress.step, s->progress.epoch, s->progress.samples,
                           s->progress.tokens };
     ckr_node *rng = ckr__node(w->c, CKR_NODE_DICT);
-    uint64_t i;
-    for (i = 0; i < 4 && !(w->t->without & CKR_PROGRESS); i++)
+    for (uint64_t i = 0; i < 4 && !(w->t->without & CKR_PROGRESS); i++)
         if (n[i] > 0 || (!n[i] && i < 2))    /* nobody has seen 0 samples                     */
             ckr__node_set(w->c, w->f->root, keys[i], ckr__node_int(w->c, n[i]));
-    for (i = 0; i < s->n_rng && !(w->t->without & CKR_RNG); i++) {
+    for (uint64_t i = 0; i < s->n_rng && !(w->t->without & CKR_RNG); i++) {
         const ckr_stream *x = &s->rng[i];
         const char *key = strcmp(x->name, "default") != 0
                               ? ckr__printf(w->c, "%s.%s", x->kind, x->name)
@@ -43415,13 +43125,13 @@ static ckr_result ckr__shards_index(ckr__shards *x)
 {
     ckr__ctx *c = x->c;
     ckr__walk w = ckr__walk_in(x->whole->root);
-    ckr_node *map = ckr__node(c, CKR_NODE_DICT), *size = ckr__node_int(c, (int64_t)x->total), *root;
+    ckr_node *map = ckr__node(c, CKR_NODE_DICT), *size = ckr__node_int(c, (int64_t)x->total);
     ckr__buf text = CKR_ZERO;
     text.c = c;
     while (ckr__walk_on(&w))
         ckr__node_pair(c, map, w.key, ckr__node_str(c, x->files[x->number[w.i] - 1]->path));
-    root = ckr__node_dict(c, "metadata", ckr__node_dict(c, "total_size", size, CKR__END),
-                          "weight_map", map, CKR__END);
+    ckr_node *root = ckr__node_dict(c, "metadata", ckr__node_dict(c, "total_size", size, CKR__END),
+                                    "weight_map", map, CKR__END);
     if (ckr__failed(c)) return c->err->code;
     const ckr_result r = ckr__json_put(&text, root, 2, true);
     ckr__buf_u8(&text, '\n');
@@ -43987,13 +43697,12 @@ static ckr_result ckr__ac_list(ckr__ac *r)
     ckr__dirlist l;
     ckr__dir_list(r->c, r->dir, &l);
     for (uint64_t i = 0; i < l.n && !ckr__failed(r->c); i++) {
-        ckr__ac_file *f;
         ckr__rankfile x;
         if (!strcmp(l.items[i]->name, "ckptresume.json")) {
             r->converted = true;
             continue;
         }
-        f = CKR__NEW(r->c, ckr__ac_file);
+        ckr__ac_file *f = CKR__NEW(r->c, ckr__ac_file);
         if (!f) break;
         f->rel = l.items[i]->name;
         f->path = ckr__path_join(r->c, r->dir, f->rel);
@@ -44237,11 +43946,10 @@ static ckr_result ckr__ac_copies(ckr__ac *r, const ckr__ac_file *f, ckr_node **f
     if (!ckr_node_is_dict(f->root)) return ckr__ac_bad(r, f, NULL, "a dict");
     while (ckr__walk_on(&w)) {
         const ckr_view *v = w.value->u.view;
-        ckr_tensor *t;
         if (!w.name || w.value->kind != CKR_NODE_TENSOR ||
             !ckr__map_find(&r->of.names, w.name, strlen(w.name), &at))
             continue;
-        t = r->s->tensors[at];
+        ckr_tensor *t = r->s->tensors[at];
         if (v->dtype != t->dtype || ckr__view_odd(v) ||
             !ckr__same_dims(v->n_dims, v->shape, t->n_dims, t->shape))
             continue;
@@ -44399,12 +44107,12 @@ static void ckr__ac_extras(ckr__ac *r, uint32_t rank, const ckr_node *dict)
 {
     ckr__walk w = ckr__walk_in(dict);
     while (ckr__walk_on(&w)) {
-        bool alone, elsewhere, active = false;
+        bool elsewhere, active = false;
         uint32_t left = CKR__CARRY_NODES;
         ckr__stream_key as;
         if (!w.name || !strcmp(w.name, "step")) continue;
-        alone = !ckr__stream_find(r->c, ckr__trainer_streams, w.name, w.value, &as) &&
-                !ckr__ac_common(r, w.name, w.value);
+        bool alone = !ckr__stream_find(r->c, ckr__trainer_streams, w.name, w.value, &as) &&
+                     !ckr__ac_common(r, w.name, w.value);
         if (as.list && ckr_node_is_list(w.value) && w.value->count > 1) {
             for (uint32_t k = 0; k < r->n_random; k++)
                 alone = alone || (r->random[k] && !ckr_node_get(r->random[k]->root, w.name));
@@ -44573,22 +44281,20 @@ static ckr_result ckr__ac_config_tie(ckr__ac *r)
     static const char ends[] = "*wte.weight *embed_tokens.weight *embed_in.weight "
                                "*word_embeddings.weight *shared.weight";
     const char *path = ckr__path_join(r->c, r->dir, "config.json");
-    const ckr_tensor *t;
     ckr_node *root = NULL;
-    const ckr_node *tie;
     uint64_t i;
     if (!path) return ckr__oom(r->c);
     if (!r->trainer || r->n_fsdp || r->engine || r->s->n_ties ||
         ckr__path_kind(r->c, path) != CKR_FILE_REGULAR ||
         ckr__json_load(r->c, path, &root) != CKR_OK)
         return r->c->err->code;
-    tie = ckr_node_get(root, "tie_word_embeddings");
+    const ckr_node *tie = ckr_node_get(root, "tie_word_embeddings");
     if (!tie || tie->kind != CKR_NODE_BOOL || !tie->u.b ||
         ckr__map_find(&r->of.names, "lm_head.weight", 14, NULL))
         return CKR_OK;
     for (i = 0; i < r->s->n_tensors && !ckr__name_in(ends, r->s->tensors[i]->name);) i++;
     if (i == r->s->n_tensors) return CKR_OK;
-    t = r->s->tensors[i];
+    const ckr_tensor *t = r->s->tensors[i];
     ckr__map_put(&r->of.names, "lm_head.weight", 14, t->index, NULL);
     ckr__tie_add(r->c, r->s, t->name, "lm_head.weight");
     return r->c->err->code;
@@ -44616,8 +44322,8 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     const ckr__ac_file *progress = ckr__ac_nth(r, CKR__AC_PROGRESS, 0);
     const char *name = ckr_node_str(ckr__ac_arg(r, "lr_scheduler_type"));
     ckr__walk extra = ckr__walk_in(ckr__ac_arg(r, "lr_scheduler_kwargs"));
-    ckr_schedule *old = r->s->schedules, *x;
-    double warm = 0, ratio = 0, lr, *bases, drift;
+    ckr_schedule *old = r->s->schedules;
+    double warm = 0, ratio = 0, lr, drift;
     uint64_t lane;
     int64_t n = 0, micro = 0, steps = 1;
     ckr_node_i64(ckr__ac_arg(r, "per_device_train_batch_size"), &micro);
@@ -44640,10 +44346,10 @@ static ckr_result ckr__ac_args(ckr__ac *r)
         ckr__node_set(r->c, d, "lr_init", ckr__node_float(r->c, lr));
     while (ckr__walk_on(&extra)) ckr__node_pair(r->c, d, extra.key, extra.value);
     name = ckr__printf(r->c, "transformers:%s", name);
-    bases = CKR__NEW_N(r->c, double, old->n_lanes);
+    double *bases = CKR__NEW_N(r->c, double, old->n_lanes);
     if (ckr__failed(r->c)) return r->c->err->code;
     for (uint64_t i = 0; i < old->n_lanes; i++) bases[i] = old->lanes[i].base;
-    x = ckr__sched_try(r->c, name, d, bases, old->n_lanes, NULL);
+    ckr_schedule *x = ckr__sched_try(r->c, name, d, bases, old->n_lanes, NULL);
     if (!x) return r->c->err->code;
     x->position = old->position;
     x->state = old->state;
@@ -44679,11 +44385,10 @@ static ckr_result ckr__ac_read_as(ckr__ctx *c, const char *dir, const ckr_open_d
         ckr__ac_loose, ckr__ac_missing, ckr__ac_args
     };
     ckr__ac *r = ckr__ac_new(c, dir, desc, s);
-    size_t i;
     if (!r) return c->err->code;
     r->trainer = trainer;
     s->dialect = trainer ? "hf_trainer" : "accelerate";
-    for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](r);
     return ckr__ac_end(r);
 }
 
@@ -44852,25 +44557,24 @@ static ckr_node *ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *wa
                               "curve";
     const bool same = was && !strcmp(was->kind, want->kind);
     const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : want->position;
-    const ckr_node *old = ckr__ac_arg(x->ac, "lr_scheduler_kwargs"), *steps,
+    const ckr_node *old = ckr__ac_arg(x->ac, "lr_scheduler_kwargs"),
                    *was_steps = same ? ckr_node_get(was->params, "num_training_steps") : NULL;
-    ckr_node *kwargs = ckr__node(x->w.c, CKR_NODE_DICT), *d;
-    double share = 0, warm = 0, was_warm = 0, had = ckr__nan(), n = 0, whole, top;
-    ckr__walk w;
+    ckr_node *kwargs = ckr__node(x->w.c, CKR_NODE_DICT);
+    double share = 0, warm = 0, was_warm = 0, had = ckr__nan(), n = 0, top;
     ckr_node_f64(ckr__ac_arg(x->ac, "learning_rate"), &had);
-    d = ckr__function_args(x->w.c, want, had, &top);
+    ckr_node *d = ckr__function_args(x->w.c, want, had, &top);
     ckr_node_f64(ckr_node_get(d, "num_warmup_steps"), &n);
     warm = floor(ckr__at_least(n, 0));
     ckr__node_set(x->w.c, d, "num_warmup_steps", ckr__sw_number(x->w.c, warm));
     x->out->rounded = !ckr__same(n, warm);
     if (ckr_node_f64(ckr_node_get(d, "num_training_steps"), &n)) {
-        whole = rint(n) + (double)(done - want->position);
+        double whole = rint(n) + (double)(done - want->position);
         ckr__node_set(x->w.c, d, "num_training_steps", ckr__sw_number(x->w.c, whole));
         x->out->rounded = x->out->rounded || !ckr__same(n, whole);
     }
     if (!kwargs || !d) return NULL;
-    steps = ckr_node_get(d, "num_training_steps");
-    w = ckr__walk_in(d);
+    const ckr_node *steps = ckr_node_get(d, "num_training_steps");
+    ckr__walk w = ckr__walk_in(d);
     while (ckr__walk_on(&w))
         if (w.name && !ckr__word_in("num_warmup_steps num_training_steps lr lr_init", w.name) &&
             w.value->kind != CKR_NODE_NONE)
@@ -44929,10 +44633,10 @@ static void ckr__ac_emit_schedule(ckr__ac_job *x, const ckr__ac_file *f)
     const ckr_schedule *was = index < source->n_schedules ? &source->schedules[index] : NULL;
     const ckr_schedule *want = index == 0 && x->w.s->n_schedules ? x->w.s->schedules : was;
     const double to = x->ac->trainer ? 1 : x->rate;
-    bool rounded = false, same;
+    bool rounded = false;
     x->w.scheduler = NULL;
     if (!f->part || !was || !want) return;
-    same = want->opaque ? was->opaque : ckr__sched_same(want, was);
+    bool same = want->opaque ? was->opaque : ckr__sched_same(want, was);
     if (same) want = was;
     const ckr_schedule *now = want;
     if (!same || !ckr__same(x->ac->rate, to)) {        /* the files', not the side file's      */
@@ -44961,7 +44665,7 @@ static void ckr__ac_batch(ckr__ac_job *x)
     static const char why[] = "an update takes other samples, and where epochs are counted "
                               "max_steps and the LR move";
     const int64_t all = ckr__batch_told(x->w.s, x->w.source->batch, x->ac->ranks, x->ranks);
-    int64_t micro = 0, steps = 1, taken;
+    int64_t micro = 0, steps = 1;
     if (!x->w.s->batch && !x->engine &&        /* else it has been said                   */
         x->ranks != x->ac->ranks && !(x->t->without & CKR_PROGRESS))
         ckr__batch_unknown(x->w.c, x->ac->ranks, x->ranks);
@@ -44971,7 +44675,7 @@ static void ckr__ac_batch(ckr__ac_job *x)
         return;
     ckr_node_i64(ckr__ac_arg(x->ac, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr__ac_arg(x->ac, "gradient_accumulation_steps"), &steps);
-    taken = ckr__batch_split(all, x->ranks, &micro, &steps);
+    int64_t taken = ckr__batch_split(all, x->ranks, &micro, &steps);
     ckr__ac_setting(x, "per_device_train_batch_size", ckr__node_int(x->w.c, micro), why);
     ckr__ac_setting(x, "gradient_accumulation_steps", ckr__node_int(x->w.c, steps), why);
     if (taken != all)
@@ -45009,20 +44713,20 @@ static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, uint32_t
                        : fixed ? fixed
                        : old == x->ac->ranks ? x->ranks
                                              : old;
-    ckr_node *own = ckr__stream_node(now), *other, *list;
+    ckr_node *own = ckr__stream_node(now);
     ckr_rng state;
     uint64_t at = rank % n;
     bool same = v == own;
     for (uint64_t i = 0; ckr_node_is_list(v) && i < old; i++) same = same || v->u.items[i] == own;
     if (!kept && same && n == old) return v;
     if (x->ac->trainer && x->ranks == 1) return own;
-    other = own;
+    ckr_node *other = own;
     if (now->value && now->value->kind == CKR_RNG_TORCH_CUDA) {
         state = *now->value;
         state.offset = 0;
         other = ckr__rng_to_node(x->w.c, &state, own);
     }
-    list = ckr__node(x->w.c, CKR_NODE_LIST);
+    ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST);
     for (uint64_t i = 0; kept && i < n; i++) {
         if (ckr__rng_from_node(x->w.c, kept->u.items[i], CKR_RNG_NONE, &state) != CKR_OK)
             ckr__error_reset(x->w.c);
@@ -45038,11 +44742,11 @@ static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
 {
     const uint64_t devices = ckr_node_is_list(v) ? v->count : 0;
     const uint64_t n = devices == x->ac->ranks ? x->ranks : devices;
-    ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST), *state;
+    ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST);
     x->devices = n;
     for (uint64_t i = 0; list && i < n; i++) {
         const ckr_stream *s = ckr__stream_of(x->w.s, (uint32_t)i, "torch_cuda", "default");
-        state = s ? ckr__stream_node(s) : i < devices ? v->u.items[i] : NULL;
+        ckr_node *state = s ? ckr__stream_node(s) : i < devices ? v->u.items[i] : NULL;
         if (!state) break;
         ckr__node_push(x->w.c, list, state);
     }
@@ -45102,7 +44806,7 @@ static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
             ckr__trainer_streams + (x->ac->trainer || x->ac->sana ? CKR__TRAINER_STREAMS : 0);
         const bool mps = !strcmp(now->kind, "torch_mps");
         const char *key = now->name;
-        ckr_node *v = ckr__stream_node(now), *list;
+        ckr_node *v = ckr__stream_node(now);
         while (row->key &&
                (!row->kind || strcmp(now->kind, row->kind) || strcmp(key, row->name))) row++;
         bool device = !row->key && (mps || !strcmp(now->kind, "torch_cuda") ||
@@ -45116,7 +44820,7 @@ static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
         if (ckr_node_is_list(kept) && kept->count) {
             v = ckr__ac_devices(x, now, rank, v, kept, 0);
         } else if (device && !mps && !(x->ac->trainer && x->ranks == 1)) {
-            list = ckr__node(x->w.c, CKR_NODE_LIST);
+            ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST);
             ckr__node_push(x->w.c, list, v);
             v = list;
         }
@@ -45190,8 +44894,8 @@ static void ckr__ac_carry(ckr__ac_job *x)
     };
     ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__node(x->w.c, CKR_NODE_DICT);
     ckr__walk all = ckr__walk_in(ckr_node_get(x->kept, "random"));
-    uint64_t n[4] = { 0, 0, x->n_back, x->n_alone }, i;
-    for (i = 0; i < x->ac->n_extras; i++) {
+    uint64_t n[4] = { 0, 0, x->n_back, x->n_alone };
+    for (uint64_t i = 0; i < x->ac->n_extras; i++) {
         const ckr__ac_extra *e = &x->ac->extras[i];
         const bool made = e->devices && e->devices == x->ac->ranks && x->ranks != x->ac->ranks;
         if (e->rank < x->ranks && !made) continue;
@@ -45213,7 +44917,7 @@ static void ckr__ac_carry(ckr__ac_job *x)
         x->out->carried = ckr__node_dict(
             x->w.c, "step", ckr__node_int(x->w.c, x->w.s->progress.step), "random", random,
             "devices", counts, CKR__END);
-    for (i = 0; i < 4; i++)
+    for (uint64_t i = 0; i < 4; i++)
         if (n[i])
             ckr__say(x->w.c, rows[i].code, rows[i].severity, "random states", NULL,
                      ckr__printf(x->w.c, "%llu", (unsigned long long)n[i]), rows[i].reason, NULL);
@@ -45413,9 +45117,8 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
     ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *groups = ckr__node(r->c, CKR_NODE_DICT),
              *list = ckr__node(r->c, CKR_NODE_LIST), *v;
     ckr__dcp *d = NULL;
-    uint64_t i;
     ckr__dcp_open(r->c, f->path, &d);
-    for (i = 0; !ckr__failed(r->c) && i < d->n_items; i++) {
+    for (uint64_t i = 0; !ckr__failed(r->c) && i < d->n_items; i++) {
         const ckr__dcp_item *x = &d->items[i];
         const char *s = x->fqn, *slot = strrchr(s, '.');
         bool ok = true;
@@ -45441,7 +45144,7 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
         if (x->strides && x->n_chunks > 1) m->version = x->strides == CKR__NO_STRIDES ? 1 : 2;
     }
     ckr__dcp_close(d);
-    for (i = 0; i < ckr__dict_n(groups) && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(groups) && !ckr__failed(r->c); i++) {
         v = ckr__dict_value(groups, ckr__printf(r->c, "%u", (unsigned)i));
         if (v) ckr__node_push(r->c, list, v);
         else ckr__fail(r->c->err, CKR_ITEM_FILE_FORM, f->rel, CKR_NO_OFFSET,
@@ -45875,11 +45578,10 @@ static void ckr__ac_emit_file(ckr__ac_job *x, const ckr__ac_file *f)
         { CKR__AC_PROGRESS, "*", CKR_PROGRESS },   { CKR__AC_LOOSE, "scaler.pt*", CKR_OPTIMIZER },
         { CKR__AC_LOOSE, "sampler* dl_state_dict*", CKR_DATA }
     };
-    size_t i;
     if (ckr__ac_of_engine(x->ac, f) || f->kind == CKR__AC_FSDP || f->kind == CKR__AC_RANDOM ||
         (f->kind == CKR__AC_OPTIMIZER && x->ac->n_fsdp))
         return;
-    for (i = 0; i < sizeof parts / sizeof *parts; i++)
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (f->kind == parts[i].kind && (x->t->without & parts[i].part) &&
             ckr__name_in(parts[i].names, f->rel))
             return;
@@ -46037,7 +45739,6 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
         ckr__ac_steps
     };
     ckr__ac_job x = CKR_ZERO;
-    uint64_t i;
     x.w.c = c;
     x.w.s = s;
     x.w.dtype = t->dtype;
@@ -46055,9 +45756,9 @@ static ckr_result ckr__ac_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     }
     if (ckr__going(c)) ckr__ac_allowed(&x);
     if (ckr__going(c) && x.ac->sana && !x.ac->adopted) ckr__sana_emit(&x);
-    for (i = 0; ckr__going(c) && i < x.ac->n_files && !x.ac->sana && !x.ac->adopted; i++)
+    for (uint64_t i = 0; ckr__going(c) && i < x.ac->n_files && !x.ac->sana && !x.ac->adopted; i++)
         ckr__ac_emit_file(&x, x.ac->files[i]);
-    for (i = 0; i < sizeof steps / sizeof *steps && ckr__going(c) && !x.ac->sana; i++)
+    for (uint64_t i = 0; i < sizeof steps / sizeof *steps && ckr__going(c) && !x.ac->sana; i++)
         steps[i](&x);
     if (x.n_lost)
         ckr__say_int(c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "directories", (int64_t)x.n_lost, 0,
@@ -46498,7 +46199,7 @@ static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
     ckr__lm_rank *x = &m->ranks[r];
     const uint32_t want[] = { 1, m->P, r, m->master, m->shuffle, (uint32_t)m->step };
     const uint8_t *head, *p = NULL;
-    uint64_t at = 0, size, off;
+    uint64_t at = 0, off;
     bool fits = false;
     ckr_result e = ckr__lm_head(m, path, 20240527u, &x->file, &head);
     if (e != CKR_OK) return e;
@@ -46512,7 +46213,7 @@ static ckr_result ckr__lm_read_rank(ckr__lm *m, uint32_t r, const char *path)
                          (unsigned long)v, (unsigned long)want[i]);
     }
     ckr__lm_stands(x, head);
-    size = m->c->files[x->file].size;
+    uint64_t size = m->c->files[x->file].size;
     e = ckr__lm_fits(m, x->file, m->zero1 ? m->P : 1, &at, &fits);
     if (e == CKR_OK && !fits && r == 0 && m->P > 1 &&
         ckr__lm_uneven(&m->dims, m->P) == CKR__LM_TENSORS) {
@@ -46604,13 +46305,12 @@ static ckr_result ckr__lm_streams(ckr__lm *m)
         { "llmc_mt", "shuffle", CKR__LM_MT }
     };
     ckr__rank_streams k = CKR_ZERO;
-    size_t i;
     k.c = m->c;
     k.s = m->s;
     k.scope = "dp";
     for (; k.rank < m->P; k.rank++) {
         const ckr__lm_rank *x = &m->ranks[k.rank];
-        for (i = 0; i < (x->section ? 3u : 2u); i++) {
+        for (size_t i = 0; i < (x->section ? 3u : 2u); i++) {
             const uint8_t *p = i == 2 ? x->section + x->n_section - CKR__LM_MT
                                       : x->head + 80 + 8 * i;
             const ckr_node *state =
@@ -46696,7 +46396,6 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     };
     ckr__lm *m = CKR__NEW(c, ckr__lm);
     ckr_topology *t = &s->topology;
-    size_t i;
     if (!m) return c->err->code;
     m->c = c;
     m->s = s;
@@ -46704,7 +46403,7 @@ static ckr_result ckr__lm_read(ckr__ctx *c, const char *dir, const ckr_open_desc
     s->dialect = "llmc";
     s->format = CKR_FORMAT_LLMC;
     s->_kept->data = m;
-    for (i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](m);
+    for (size_t i = 0; i < sizeof steps / sizeof *steps && !ckr__failed(c); i++) steps[i](m);
     if (!ckr__failed(c))
         ckr__lm_vocab(c, desc ? desc->vocab : 0, m->dims.V,
                       "the model's header tells them: what --vocab says is not used");
@@ -46816,17 +46515,17 @@ static ckr_result ckr__lm_tree_model(ckr__lm *m, ckr_node **root)
 
 static ckr_node *ckr__lm_tree_loader(ckr__ctx *c, uint32_t file, uint64_t at)
 {
-    uint64_t n[2] = { 0, 0 }, samples, generator;
+    uint64_t n[2] = { 0, 0 };
     uint8_t raw[16];
     bool yes;
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *mt;
+    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
     if (ckr__lm_section_at(c, file, at, n, &yes) != CKR_OK) return NULL;
-    samples = at + 16 + 4 * n[0];
-    generator = samples + 4 * n[1];
+    uint64_t samples = at + 16 + 4 * n[0];
+    uint64_t generator = samples + 4 * n[1];
     if (ckr__file_read(c, file, generator, raw, sizeof raw) != CKR_OK) return NULL;
-    mt = ckr__node_dict(c, "seed", ckr__lm_u64(c, ckr__load_u64(raw)), "left",
-                        ckr__node_int(c, ckr__load_u32(raw + 8)), "next",
-                        ckr__node_int(c, ckr__load_u32(raw + 12)), CKR__END);
+    ckr_node *mt = ckr__node_dict(c, "seed", ckr__lm_u64(c, ckr__load_u64(raw)), "left",
+                                  ckr__node_int(c, ckr__load_u32(raw + 8)), "next",
+                                  ckr__node_int(c, ckr__load_u32(raw + 12)), CKR__END);
     ckr__lm_view_flat(c, mt, "state", CKR_DTYPE_U32, file, generator + 16, 624);
     ckr__lm_view_flat(c, mt, "matrix", CKR_DTYPE_U32, file, generator + 2512, 2);
     ckr__lm_view_flat(c, d, "files", CKR_DTYPE_I32, file, at + 8, n[0]);
@@ -46864,7 +46563,6 @@ static ckr_result ckr__lm_tree_state(ckr__lm *m, ckr_node **root)
     static const char *const names[] = { "m", "v", "master" };
     ckr__lm_rank x = CKR_ZERO;
     uint64_t share, at = CKR__LM_HEAD;
-    uint32_t i;
     ckr_node *d;
     ckr_result r = ckr__lm_head(m, m->path, 20240527u, &x.file, &x.head);
     if (r != CKR_OK) return r;
@@ -46874,7 +46572,7 @@ static ckr_result ckr__lm_tree_state(ckr__lm *m, ckr_node **root)
     if (r != CKR_OK) return r;
     *root = d = ckr__node_dict(m->c, "header", ckr__lm_named(m->c, x.head, ckr__lm_state_words),
                                CKR__END);
-    for (i = 0; i < (m->master ? 3 : 2) && share; i++, at += 4 * share)
+    for (uint32_t i = 0; i < (m->master ? 3 : 2) && share; i++, at += 4 * share)
         ckr__lm_view_flat(m->c, d, names[i], CKR_DTYPE_F32, x.file, at, share);
     if (share && m->shuffle)
         ckr__node_set(m->c, d, "loader", ckr__lm_tree_loader(m->c, x.file, at));
@@ -46912,14 +46610,14 @@ static bool ckr__lm_carried_rank(ckr__ctx *c, const ckr__lm *m, const ckr_node *
 {
     const ckr_node *shuffle = ckr_node_get(x, "shuffle");
     const uint64_t n = ckr_node_str(shuffle) ? shuffle->count / 2 : 0;
-    uint64_t at, n_files;
-    uint8_t *head = CKR__DUP(c, uint8_t, m->ranks[0].head, CKR__LM_HEAD), *p;
+    uint64_t at;
+    uint8_t *head = CKR__DUP(c, uint8_t, m->ranks[0].head, CKR__LM_HEAD);
     if (!head || !ckr__hex_bytes(ckr_node_get(x, "head"), 56, head + 80)) return false;
     ckr__lm_stands(r, head);
     if (!m->shuffle) return !n;
-    p = n < ckr__lm_section_size(0, 0) ? NULL : (uint8_t *)ckr__arena_n(c, n, 1);
+    uint8_t *p = n < ckr__lm_section_size(0, 0) ? NULL : (uint8_t *)ckr__arena_n(c, n, 1);
     if (!p || !ckr__hex_bytes(shuffle, (size_t)n, p)) return false;
-    n_files = ckr__load_u64(p);
+    uint64_t n_files = ckr__load_u64(p);
     return n_files <= (n - ckr__lm_section_size(0, 0)) / 4 &&
            ckr__lm_section_is(n, n_files, ckr__load_u64(p + 8 + 4 * n_files)) &&
            !ckr__lm_section_check(c, r, p, n, &at);
@@ -47030,12 +46728,11 @@ static int ckr__lm_path_cmp(const void *a, const void *b)
    first wildcard has to be there. */
 static ckr_result ckr__lm_glob(ckr__ctx *c, const char *pattern, ckr__lm_paths *out)
 {
-    const char *p = pattern, *root, *path;
+    const char *p = pattern, *path;
     bool seen = false, last = false;           /* a wildcard; the part that files are wanted of */
-    uint64_t i, k;
     ckr__dirlist l;
     while (*p == '/') p++;
-    root = p == pattern ? "" : "/";
+    const char *root = p == pattern ? "" : "/";
 #ifdef _WIN32
     if (p == pattern + 2) root = "//";             /* a server's share                     */
 #endif
@@ -47049,7 +46746,7 @@ static ckr_result ckr__lm_glob(ckr__ctx *c, const char *pattern, ckr__lm_paths *
         for (p += n; *p == '/'; p++) {}
         last = !*p;
         memset(out, 0, sizeof *out);
-        for (i = 0; i < in.n && !ckr__failed(c); i++) {
+        for (uint64_t i = 0; i < in.n && !ckr__failed(c); i++) {
             const char *dir = *in.list[i] ? in.list[i] : ".";
             if (!wild) {
                 path = ckr__path_join(c, in.list[i], part);
@@ -47059,7 +46756,7 @@ static ckr_result ckr__lm_glob(ckr__ctx *c, const char *pattern, ckr__lm_paths *
             }
             if (seen && ckr__path_kind(c, dir) != CKR_FILE_DIR) continue;
             if (ckr__dir_list(c, dir, &l) != CKR_OK) break;
-            for (k = 0; k < l.n; k++) {
+            for (uint64_t k = 0; k < l.n; k++) {
                 if (l.items[k]->is_dir != !last || !ckr__glob(part, l.items[k]->name)) continue;
                 path = ckr__path_join(c, in.list[i], l.items[k]->name);
                 *CKR__PUSH(const char *, c, out->list, out->n) = path;
@@ -47126,7 +46823,7 @@ static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
     const uint64_t T = (uint64_t)ckr__option_int(x->t, "seq_len"),
                    B = (uint64_t)ckr__option_int(x->t, "micro_batch");
     const uint64_t tries[2] = { T, (uint64_t)x->dims.T };
-    uint64_t lo, hi, keep, i;
+    uint64_t lo, hi, i;
     ckr_result r;
     x->old_unit = x->processes * B * T;
     if (!x->shuffle)
@@ -47142,7 +46839,7 @@ static ckr_result ckr__lm_old_unit(ckr__lm_job *x)
                            "no micro-batch gives the saved numbers of samples with these files",
                            "give the files of the saved run, or --without data");
     if (r != CKR_OK) return r;
-    keep = x->unit % (x->processes * tries[i]) ? 0 : x->unit / (x->processes * tries[i]);
+    uint64_t keep = x->unit % (x->processes * tries[i]) ? 0 : x->unit / (x->processes * tries[i]);
     if (keep < lo || keep > hi) keep = B >= lo && B <= hi ? B : hi;
     x->old_unit = x->processes * keep * tries[i];
     if (lo == hi || x->old_unit == x->unit || keep == B) return CKR_OK;
@@ -47230,7 +46927,7 @@ static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, u
     const ckr_rng *plan =
         rank < x->P ? NULL : ckr__lm_given(x, rank, CKR_RNG_LLMC_MT, "shuffle");
     ckr_rng mt;
-    uint64_t i, n, room = 0, first = ckr__lm_first_file(x->c, rank, n_files);
+    uint64_t i, room = 0, first = ckr__lm_first_file(x->c, rank, n_files);
     uint8_t *order = (uint8_t *)ckr__arena_n(x->c, n_files, 4), *p = NULL;
     if (ckr__failed(x->c)) return NULL;
     ckr__lm_identity(order, n_files);
@@ -47245,7 +46942,7 @@ static uint8_t *ckr__lm_fresh(ckr__lm_job *x, uint32_t rank, uint64_t n_files, u
         ckr__store_u32(order + 4 * shard, (uint32_t)first);
     }
     for (i = 0; i <= shard; i++) {
-        n = ckr__lm_new_samples(x, ckr__load_u32(order + 4 * i), known);
+        uint64_t n = ckr__lm_new_samples(x, ckr__load_u32(order + 4 * i), known);
         room = ckr__lm_new_samples(x, first, known);
         if (n > room) room = n;
         p = ckr__lm_section_new(x->c, n_files, room);
@@ -47265,12 +46962,12 @@ static uint8_t *ckr__lm_recut(ckr__lm_job *x, const ckr__lm_rank *k, uint64_t n,
     const uint64_t old = ckr__lm_samples_of(x->tokens[ckr__lm_current(k)], x->old_unit),
                    f = k->n_files, split = x->old_unit % x->unit ? 0 : x->old_unit / x->unit;
     const uint8_t *was = ckr__lm_samples(k->section, f);
-    uint8_t *p = ckr__lm_section_new(x->c, f, room), *to;
+    uint8_t *p = ckr__lm_section_new(x->c, f, room);
     ckr_rng mt;
     uint64_t at = 0;
     if (!p) return NULL;
     memcpy(ckr__lm_order(p), ckr__lm_order(k->section), 4 * (size_t)f);
-    to = ckr__lm_samples(p, f);
+    uint8_t *to = ckr__lm_samples(p, f);
     ckr_rng_decode(CKR_RNG_LLMC_MT, k->section + k->n_section - CKR__LM_MT, CKR__LM_MT, &mt, NULL);
     ckr__lm_identity(to, room);
     if (!split) ckr__lm_shuffle(&mt, to, n);
@@ -47706,10 +47403,10 @@ static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state
     const ckr__lm *m = (const ckr__lm *)ckr__kept_data(s);
     const char *const keys[] = { "llmc.n_head", "llmc.padded_vocab", "llmc.step" };
     const int64_t values[] = { m->dims.NH, m->dims.Vp, s->progress.step };
-    ckr_node *d = f->metadata, *versions;
+    ckr_node *d = f->metadata;
     if (!d) {                  /* the attribute that torch's modules give their state dicts */
         d = ckr__node(c, CKR_NODE_DICT);
-        versions = ckr__node(c, CKR_NODE_ODICT);
+        ckr_node *versions = ckr__node(c, CKR_NODE_ODICT);
         ckr__node_set(c, versions, "", d);
         f->root->kind = CKR_NODE_ODICT;
         f->root->attrs = ckr__node_dict(c, "_metadata", versions, CKR__END);
@@ -47878,14 +47575,13 @@ static void ckr__lm_schedule(ckr__lm_job *x)
                        *was = x->m && x->m->s->n_schedules ? x->m->s->schedules : NULL;
     const bool ours = now && !strncmp(now->kind, "llmc:", 5), told = was && !was->opaque;
     ckr__hold h = CKR_ZERO;
-    uint64_t i;
     x->out->unscheduled = !ours || now->opaque || !now->n_lanes;
     if (x->out->unscheduled) return;
     x->out->recomputes = true;
     ckr__hold_schedule(&h, x->c, x->out, now, ckr__step_done(x->s), "llmc", ckr__lm_curve,
                        now->params);
     if (!h.fit) return;
-    for (i = 0; i < sizeof options / sizeof *options; i++) {
+    for (uint64_t i = 0; i < sizeof options / sizeof *options; i++) {
         const ckr_node *v = ckr_node_get(h.params, options[i][0]);
         if (v && v->kind != CKR_NODE_NONE)
             ckr__lm_option(x, options[i][1], v,
@@ -51589,11 +51285,10 @@ static bool ckr__tt_is(const ckr__dcp *d)
 {
     int64_t step;
     bool state = false, other = false, model = false, bytes = false;
-    const char *key;
     for (uint64_t i = 0; i < d->n_items; i++) {
         const ckr__dcp_item *x = &d->items[i];
         if (ckr__dt_sealed(d, x)) return false;
-        key = ckr__tt_under(d, x, "train_state");
+        const char *key = ckr__tt_under(d, x, "train_state");
         if (key && !strcmp(key, "step")) state = true;
         if (ckr__tt_under(d, x, "optimizer") || ckr__tt_under(d, x, "dataloader") ||
             ckr__tt_scheduler(d, x, &key))
@@ -51700,11 +51395,8 @@ static bool ckr__tt_stream(ckr__ctx *c, const ckr_node *blob, int64_t *samples, 
     ckr__doc doc;
     ckr__torch t;
     ckr__pickle p;
-    uint8_t *copy;
-    const ckr_node *root;
-    size_t i;
     if (blob->kind != CKR_NODE_BYTES) return false;
-    copy = (uint8_t *)ckr__arena_raw(c, (size_t)blob->count + 1);
+    uint8_t *copy = (uint8_t *)ckr__arena_raw(c, (size_t)blob->count + 1);
     if (!copy) return false;
     if (blob->count) memcpy(copy, blob->u.str, (size_t)blob->count);
     memset(&doc, 0, sizeof doc);
@@ -51713,10 +51405,10 @@ static bool ckr__tt_stream(ckr__ctx *c, const ckr_node *blob, int64_t *samples, 
     t.source.file = CKR_NO_FILE;
     ckr__pk_begin(&p, c, &t, copy, (size_t)blob->count, 0);
     p.keep = true;
-    root = ckr__pk_run(&p);
+    const ckr_node *root = ckr__pk_run(&p);
     if (!root && c->err->code != CKR_E_NOMEM) ckr__error_reset(c);
     *batches = 0;
-    for (i = 0; root && i < sizeof at / sizeof *at; i++)
+    for (size_t i = 0; root && i < sizeof at / sizeof *at; i++)
         if (ckr_node_i64(ckr_node_find(root, at[i]), samples) && *samples >= 0) {
             if (i == 0) ckr_node_i64(ckr_node_find(root, "/_num_yielded"), batches);
             return true;
@@ -52006,7 +51698,7 @@ static void ckr__dr_numbers(ckr__ctx *c, ckr_node *dict)
    are keys. */
 static void ckr__dr_restore(ckr__dn *x, ckr_node *dict)
 {
-    const ckr_node *groups = ckr_node_get(dict, "param_groups"), *first;
+    const ckr_node *groups = ckr_node_get(dict, "param_groups");
     for (uint64_t i = 0; !groups && i < dict->count; i++) {
         const char *key = ckr__dict_key(dict, i);
         if (!key || !ckr__starts(key, "param_groups.")) continue;
@@ -52014,7 +51706,7 @@ static void ckr__dr_restore(ckr__dn *x, ckr_node *dict)
         return;
     }
     ckr__dr_numbers(x->c, ckr__dict_value(dict, "milestones"));
-    first = ckr_node_at(ckr_node_get(ckr_node_at(groups, 0), "params"), 0);
+    const ckr_node *first = ckr_node_at(ckr_node_get(ckr_node_at(groups, 0), "params"), 0);
     if (!groups) return;
     if (first && first->kind == CKR_NODE_INT)
         ckr__dr_numbers(x->c, ckr__dict_value(dict, "state"));
@@ -52066,11 +51758,11 @@ static void ckr__dr_learn(ckr__dr_names *x)
 {
     const ckr__dcp *d = x->t->d;
     for (uint64_t i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
-        const char *fqn = d->items[i].fqn, *at = strstr(fqn, ".param_groups."), *end, *p;
+        const char *fqn = d->items[i].fqn, *at = strstr(fqn, ".param_groups."), *p;
         const ckr_node *v = x->t->objects[i];
         if (!at || !v) continue;
         ckr__map_put(&x->optimizers, fqn, (size_t)(at - fqn), 0, NULL);
-        end = ckr__printf(d->c, "%.*s.param_groups.0.params", (int)(at - fqn), fqn);
+        const char *end = ckr__printf(d->c, "%.*s.param_groups.0.params", (int)(at - fqn), fqn);
         if (!x->depth) {
             x->flat = end && !ckr__dcp_find(d, end);
             for (p = fqn, x->depth = 1; p < at; p++)       /* numbers are of lists           */
@@ -52317,14 +52009,12 @@ static ckr_result ckr__dt_beside(ckr__dcp *d, ckr__dt *t, ckr_state *s)
     };
     ckr__fileset k = CKR_ZERO;
     ckr_stat st;
-    uint64_t i;
-    uint8_t kind;
     k.c = d->c;
     k.dir = d->dir;
     k.forms = forms;
     ckr__fileset_scan(&k, false);
-    for (kind = 0; kind <= SHARDS; kind++)
-        for (i = 0; i < k.n_files[kind] && !ckr__failed(d->c); i++) {
+    for (uint8_t kind = 0; kind <= SHARDS; kind++)
+        for (uint64_t i = 0; i < k.n_files[kind] && !ckr__failed(d->c); i++) {
             const ckr__rankfile *f = k.files[kind][i];
             const char *rel = f->dir ? ckr__printf(d->c, "%s/", f->rel) : f->rel;
             if (kind == OWN || (kind == SHARDS && d->safetensors)) continue;
@@ -52520,7 +52210,7 @@ static const char *ckr__tq_name(ckr__ctx *c, const ckr__tq *x, const char *part)
 static bool ckr__tq_measure(ckr__de *e, ckr__tq *x)
 {
     const ckr_tensor *q = ckr__tensor_find(e->s, ckr__tq_name(e->c, x, "wq"), "param"),
-                     *k = ckr__tensor_find(e->s, ckr__tq_name(e->c, x, "wk"), "param"), *norm;
+                     *k = ckr__tensor_find(e->s, ckr__tq_name(e->c, x, "wk"), "param");
     const size_t n = strlen(x->head), under = sizeof "qkv_linear." - 1;
     const char *up = n > under && ckr__path_ends(x->head, "qkv_linear.")
                          ? ckr__printf(e->c, "%.*sq_norm.weight", (int)(n - under), x->head)
@@ -52528,7 +52218,7 @@ static bool ckr__tq_measure(ckr__de *e, ckr__tq *x)
     if (!q || !k || !q->n_dims || !k->n_dims || k->shape[0] < 1 || q->shape[0] % k->shape[0])
         return false;
     x->kv = ckr__option_int(e->t, "kv_heads");
-    norm = up ? ckr__tensor_find(e->s, up, "param") : NULL;
+    const ckr_tensor *norm = up ? ckr__tensor_find(e->s, up, "param") : NULL;
     if (!x->kv && norm && norm->n_dims == 1 && norm->shape[0] > 0)
         x->kv = k->shape[0] / norm->shape[0];
     if (x->kv < 1 || x->kv > 1 << 20 || k->shape[0] % x->kv) return false;
@@ -52831,13 +52521,12 @@ static void ckr__tf_say(ckr__de *x, const ckr__hold *h)
     const bool told = was && was->curve && was->curve->kind == CKR__CV_TITAN,
                known = told && was->n_lanes == h->want->n_lanes;
     bool ratio = ckr__has(h->params, "decay_ratio");
-    uint64_t i;
     ckr__te_setting(x, "training.steps", ckr__node_int(x->c, ckr__tf_last(h->want, h->done)),
                     told ? ckr__node_int(x->c, ckr__tf_last(was, h->done)) : NULL,
                     "the run ends at another update");
     ckr__hold_tell(h, "torchtitan", "lr_scheduler.",
                    told ? ckr__tf_params(x->c, was, &ratio) : NULL, why);
-    for (i = 0; i < h->fit->n_lanes; i++)
+    for (uint64_t i = 0; i < h->fit->n_lanes; i++)
         ckr__te_setting(x, ckr__printf(x->c, "optimizer.param_groups.%llu.optimizer_kwargs.lr",
                                        (unsigned long long)i),
                         ckr__node_float(x->c, h->fit->lanes[i].base),
@@ -53188,7 +52877,7 @@ static void ckr__te_batch(ckr__de *x)
                               "multiple of both";
     const int64_t saved = x->dt->source->batch;
     const int64_t all = ckr__batch_told(x->s, saved, x->old_dp, x->dp);
-    int64_t micro = x->dt->micro, steps = x->dt->steps, taken;
+    int64_t micro = x->dt->micro, steps = x->dt->steps;
     const ckr_node *was = micro ? ckr__node_int(x->c, micro) : NULL;
     if (x->s->batch == saved && (x->dp == x->old_dp || !x->dp || !x->old_dp || !x->s->n_groups ||
                                  (x->t->without & CKR_PROGRESS)))
@@ -53197,7 +52886,7 @@ static void ckr__te_batch(ckr__de *x)
         ckr__batch_unknown(x->c, x->old_dp, x->dp);
         return;
     }
-    taken = ckr__batch_split(all, x->dp ? x->dp : 1, &micro, &steps);
+    int64_t taken = ckr__batch_split(all, x->dp ? x->dp : 1, &micro, &steps);
     ckr__te_setting(x, "training.local_batch_size", ckr__node_int(x->c, micro), was, why);
     ckr__te_setting(x, "training.global_batch_size", ckr__node_int(x->c, taken), NULL, why);
     if (taken != all)
@@ -53291,19 +52980,16 @@ static void ckr__te_as_it_is(ckr__de *x)
     static const char *const keys[] = { "lr", "weight_decay", "betas", "eps",
                                         "decoupled_weight_decay" };
     const bool fresh = (x->t->without & CKR_OPTIMIZER) != 0;
-    const double *lr;
-    uint64_t i;
-    size_t k;
     if (x->t->without & CKR_GROUPS) return;            /* then it takes the configuration's    */
-    lr = fresh ? ckr__te_first(x) : NULL;
-    for (k = 0; k < sizeof keys / sizeof *keys && !fresh; k++)
-        for (i = 0; i < x->s->n_groups; i++) {
+    const double *lr = fresh ? ckr__te_first(x) : NULL;
+    for (size_t k = 0; k < sizeof keys / sizeof *keys && !fresh; k++)
+        for (uint64_t i = 0; i < x->s->n_groups; i++) {
             const ckr_group *was = ckr__te_taken(x, i);
             if (was)
                 ckr__te_say_as_it_is(x, keys[k], i, ckr_node_get(was->hyper, keys[k]),
                                      ckr_node_get(x->s->groups[i].hyper, keys[k]));
         }
-    for (i = 0; lr && i < x->s->n_groups; i++)
+    for (uint64_t i = 0; lr && i < x->s->n_groups; i++)
         ckr__te_say_as_it_is(x, "lr", i, ckr__node_float(x->c, lr[i]),
                              ckr_node_get(x->s->groups[i].hyper, "lr"));
 }
@@ -53317,11 +53003,9 @@ static void ckr__te_adopt_groups(ckr__de *x)
         { "capturable", false }, { "differentiable", false }, { "decoupled_weight_decay", true }
     };
     const ckr_schedule *w = x->s->n_schedules ? x->s->schedules : NULL;
-    uint64_t i;
-    size_t k;
-    for (i = 0; i < x->s->n_groups; i++) {
+    for (uint64_t i = 0; i < x->s->n_groups; i++) {
         ckr_node *h = x->s->groups[i].hyper;
-        for (k = 0; k < sizeof keys / sizeof *keys; k++)
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
             if (!ckr_node_get(h, keys[k].key))
                 ckr__node_set(x->c, h, keys[k].key, ckr__node_bool(x->c, keys[k].value));
         if (w && !w->opaque && i < w->n_lanes && !ckr_node_get(h, "initial_lr"))
@@ -54094,9 +53778,8 @@ static void ckr__oc_counters(ckr_state *s, const ckr_node *root)
         { "global_train_tokens_seen", offsetof(ckr_state, progress.tokens) },
         { "epoch", offsetof(ckr_state, progress.epoch) }
     };
-    size_t i;
     int64_t v;
-    for (i = 0; i < sizeof counters / sizeof *counters; i++)
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
         if (ckr_node_i64(ckr_node_get(root, counters[i].key), &v) && v >= 0)
             memcpy((char *)s + counters[i].at, &v, sizeof v);
 }
@@ -54173,12 +53856,12 @@ static ckr_node *ckr__oc_rng(ckr__de *e, uint32_t rank, const ckr_node *old)
 {
     const ckr_node *rng = ckr_node_get(old, "rng");
     ckr__rank_streams k = CKR_ZERO;
-    ckr_node *now, *out = ckr__node(e->c, CKR_NODE_DICT);
+    ckr_node *out = ckr__node(e->c, CKR_NODE_DICT);
     k.c = e->c;
     k.coming = e->s;
     k.keys = ckr__trainer_streams;
     k.rank = rank;
-    now = ckr__streams_write(&k, ckr__oc_states(e->c, old));
+    ckr_node *now = ckr__streams_write(&k, ckr__oc_states(e->c, old));
     for (uint64_t i = 0; now && i < ckr__dict_n(rng); i++) {
         const char *key = ckr__dict_key(rng, i);
         ckr_node *v = ckr__dict_at(rng, i), *state = key ? ckr__dict_value(now, key) : NULL;
@@ -54496,13 +54179,13 @@ static const ckr__runs ckr__mg_steps = { "iter_{step:07}", CKR__MG_TRACKER, NULL
 /* A newer iteration beside the one that the tracker file names is not taken, and said. */
 static ckr_result ckr__mg_beside(ckr__mg *r)
 {
-    const char *path, *run, *text;
+    const char *run, *text;
     ckr__steps l;
     int64_t mine, told;
     bool ranks = false;
     ckr_result e = ckr__runs_beside(r->c, &ckr__mg_steps, r->dir, &run, &mine, &l);
     if (e != CKR_OK || mine < 0) return e;
-    path = ckr__path_join(r->c, run, CKR__MG_TRACKER);
+    const char *path = ckr__path_join(r->c, run, CKR__MG_TRACKER);
     if (!path || ckr__path_kind(r->c, path) != CKR_FILE_REGULAR) return r->c->err->code;
     e = ckr__runs_pointer(r->c, path, &text);
     const ckr__step *best = ckr__runs_best(&l);
@@ -54615,14 +54298,12 @@ static ckr_result ckr__mg_topology(ckr__mg *r)
     };
     const ckr_node *a = r->args;
     ckr_topology *t = &r->s->topology;
-    uint64_t world;
-    size_t i;
     double version = 3;
     ckr_node_f64(ckr_node_get(r->root, "checkpoint_version"), &version);
     if (version < 2)
         return ckr__mg_cannot(r, ckr__mg_path(r), "checkpoint_version",
                               "a checkpoint below version 2, whose qkv rows are in another order");
-    for (i = 0; i < 3; i++)
+    for (size_t i = 0; i < 3; i++)
         if (ckr__mg_size(a, cuts[i].key, 0) > cuts[i].plain)
             return ckr__mg_cannot(r, r->dir, ckr__printf(r->c, "args/%s", cuts[i].key),
                                   "tensors that are interleaved or cut in a way of their own");
@@ -54635,7 +54316,7 @@ static ckr_result ckr__mg_topology(ckr__mg *r)
     r->zero = ckr__mg_flag(a, "use_distributed_optimizer");
     r->local = ckr__same_text(ckr_node_str(ckr_node_get(a, "transformer_impl")), "local");
     r->grouped = ckr__mg_flag(a, "moe_grouped_gemm");
-    world = (uint64_t)r->tp * r->pp;
+    uint64_t world = (uint64_t)r->tp * r->pp;
     if (r->tp > 65536 || r->pp > 65536 || r->ep > 65536 || r->vp > 65536 || r->cp > 65536)
         return ckr__mg_bad(r, ckr__mg_path(r), "args", "parallel sizes below 65536");
     r->dp = (uint32_t)ckr__mg_size(a, "data_parallel_size",
@@ -54726,22 +54407,20 @@ static ckr_result ckr__mg_one_run(ckr__mg *r)
         "init_method_std", "opt_param_scheduler", "lr_scheduler"
     };
     const size_t n = sizeof keys / sizeof *keys;
-    uint64_t i;
     int64_t v, w;
-    size_t k;
     ckr__mg_iteration(r, r->files[0]->path);
-    for (i = 1; i < r->n_files && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 1; i < r->n_files && !ckr__failed(r->c); i++) {
         const ckr__mg_file *f = r->files[i];
         if (ckr_node_i64(ckr_node_get(f->root, "iteration"), &v))
             ckr__fileset_step(&r->ranks, f->path, "iteration", NULL, v, r->iteration);
-        for (k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
             if (ckr_node_i64(ckr_node_get(f->args, sizes[k]), &v) &&
                 ckr_node_i64(ckr_node_get(r->args, sizes[k]), &w) && v != w)
                 ckr__fail_fmt(r->c, CKR_ITEM_FILES_MIXED, f->path, sizes[k],
                               "the file is of another run: put back the right one",
                               "it says %lld, the first rank's file %lld", (long long)v,
                               (long long)w);
-        for (k = 0; k < n && !ckr__failed(r->c); k++) {
+        for (size_t k = 0; k < n && !ckr__failed(r->c); k++) {
             const ckr_node *a = ckr_node_get(k < n - 2 ? r->args : r->root, keys[k]),
                            *b = ckr_node_get(k < n - 2 ? f->args : f->root, keys[k]);
             if (a && b && !ckr__mg_same(r->c, a, b))
@@ -54823,10 +54502,10 @@ static const char *ckr__mg_shift(ckr__ctx *c, const char *name, int64_t first, i
 {
     int64_t layer, expert;
     size_t n;
-    const char *rest = ckr__mg_layer(name, &layer), *p;
+    const char *rest = ckr__mg_layer(name, &layer);
     if (rest && first)
         name = ckr__printf(c, "%.15s%lld%s", name, (long long)(layer + first), rest);
-    p = name && experts ? ckr__mg_expert(name, &expert, &n) : NULL;
+    const char *p = name && experts ? ckr__mg_expert(name, &expert, &n) : NULL;
     if (p)
         name = ckr__printf(c, "%.*s%lld%s", (int)(p - name), name, (long long)(expert + experts),
                            p + n);
@@ -54845,8 +54524,7 @@ static int64_t ckr__mg_counted(const ckr_node *chunk, bool experts)
 {
     int64_t v, n = 0;
     size_t digits;
-    uint64_t k;
-    for (k = 0; k < ckr__dict_n(chunk); k++) {
+    for (uint64_t k = 0; k < ckr__dict_n(chunk); k++) {
         const char *name = ckr__dict_key(chunk, k);
         if (name && (experts ? ckr__mg_expert(name, &v, &digits) : ckr__mg_layer(name, &v)))
             n = ckr__max_i64(n, v + 1);
@@ -54857,13 +54535,12 @@ static int64_t ckr__mg_counted(const ckr_node *chunk, bool experts)
 /* How many layers the chunks have: the largest local number of each, counted in global order. */
 static ckr_result ckr__mg_count_layers(ckr__mg *r)
 {
-    uint32_t v, p;
     const int64_t want = ckr__mg_size(r->args, "num_layers",
                                       ckr__mg_size(r->args, "encoder_num_layers", 0));
     r->first = CKR__NEW_N(r->c, int64_t, (uint64_t)r->vp * r->pp);
     if (!r->first) return ckr__oom(r->c);
-    for (v = 0; v < r->vp; v++)
-        for (p = 0; p < r->pp; p++) {
+    for (uint32_t v = 0; v < r->vp; v++)
+        for (uint32_t p = 0; p < r->pp; p++) {
             const ckr_node *chunk = r->files[(uint64_t)p * r->ep * r->tp]->chunks[v];
             int64_t n = ckr__mg_counted(chunk, false);
             r->first[(uint64_t)v * r->pp + p] = r->layers;
@@ -54924,11 +54601,11 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
     const int64_t first = r->first[(uint64_t)v * r->pp + f->pp],
                   experts = f->ep ? ckr__mg_counted(chunk, true) * (int64_t)f->ep : 0;
     const bool last_stage = r->tied && f->pp + 1 == r->pp && r->pp > 1;
-    uint64_t k, at, run = 0;
+    uint64_t at, run = 0;
     const char *last = "";
-    for (k = 0; k < ckr__dict_n(chunk) && !ckr__failed(r->c); k++) {
+    for (uint64_t k = 0; k < ckr__dict_n(chunk) && !ckr__failed(r->c); k++) {
         ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries, f->n_entries);
-        const char *local = ckr__dict_key(chunk, k), *name;
+        const char *local = ckr__dict_key(chunk, k);
         const ckr_node *value = ckr__dict_at(chunk, k);
         const char *row = local ? strstr(local, ".local_experts.") : NULL;
         size_t n_row;                  /* the prefix that all experts of a row share          */
@@ -54946,7 +54623,7 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
             continue;
         }
         n_row = row ? (size_t)(row - local) + 15 : ckr__mg_stem(local);
-        name = ckr__mg_shift(r->c, local, first, experts);
+        const char *name = ckr__mg_shift(r->c, local, first, experts);
         if (!name) return ckr__oom(r->c);
         if (ckr__map_find(&r->by_name, name, strlen(name), &at)) {
             t = r->items[at];
@@ -54972,8 +54649,7 @@ static ckr_result ckr__mg_chunk_items(ckr__mg *r, ckr__mg_file *f, uint32_t v)
 
 static ckr_result ckr__mg_rank_items(ckr__mg *r, ckr__mg_file *f)
 {
-    uint32_t v;
-    for (v = 0; v < r->vp && !ckr__failed(r->c); v++) ckr__mg_chunk_items(r, f, v);
+    for (uint32_t v = 0; v < r->vp && !ckr__failed(r->c); v++) ckr__mg_chunk_items(r, f, v);
     return r->c->err->code;
 }
 
@@ -55019,10 +54695,10 @@ static const ckr__mg_rule ckr__mg_rules[] = {
 static const ckr__mg_rule *ckr__mg_rule_of(const char *name)
 {
     const size_t n = strstr(name, ".experts.linear_fc") ? ckr__mg_stem(name) : strlen(name);
-    size_t i, stem = n;
+    size_t stem = n;
     if (strstr(name, ".mixer.")) return NULL;
     if (!ckr__cut_tail(name, &stem, ".weight")) ckr__cut_tail(name, &stem, ".bias");
-    for (i = 0; i < sizeof ckr__mg_rules / sizeof *ckr__mg_rules; i++) {
+    for (size_t i = 0; i < sizeof ckr__mg_rules / sizeof *ckr__mg_rules; i++) {
         const ckr__mg_rule *rule = &ckr__mg_rules[i];
         size_t a = n, b = stem;
         if (ckr__cut_tail(name, &a, rule->tail) || ckr__cut_tail(name, &b, rule->tail)) return rule;
@@ -55038,8 +54714,7 @@ static bool ckr__mg_gated(const ckr__mg *r, int64_t rows)
                                         "moe_shared_expert_intermediate_size" };
     const bool flag = ckr__mg_flag(r->args, "swiglu") || ckr__mg_flag(r->args, "quick_geglu");
     bool whole = false, twice = false;
-    size_t i;
-    for (i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const int64_t v = ckr__mg_size(r->args, keys[i], 0);
         if (v && rows == v) whole = true;
         if (v && rows == 2 * v) twice = true;
@@ -55063,7 +54738,7 @@ static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, co
 {
     const ckr__mg_rule *rule = ckr__mg_rule_of(t->name);
     const int64_t hidden = ckr__mg_size(r->args, "hidden_size", 0);
-    int64_t *shape = CKR__DUP(r->c, int64_t, part, n_dims), *chunks, said;
+    int64_t *shape = CKR__DUP(r->c, int64_t, part, n_dims), said;
     /* what has .mixer. in its name has parts that are cut each for itself */
     const bool told = ckr_node_i64(ckr_node_get(t->attrs, "partition_dim"), &said) && said >= -1 &&
                       said < CKR_MAX_DIMS && !strstr(t->name, ".mixer."),
@@ -55086,7 +54761,7 @@ static ckr_result ckr__mg_split(ckr__mg *r, ckr__mg_item *t, uint32_t n_dims, co
     shape[axis] *= tp;
     t->split.vocab = rule && rule->what == CKR__MG_VOCAB;
     if (rule && rule->what == CKR__MG_GATED && shape[0] % 2 == 0 && ckr__mg_gated(r, shape[0])) {
-        chunks = CKR__NEW_N(r->c, int64_t, 2);
+        int64_t *chunks = CKR__NEW_N(r->c, int64_t, 2);
         if (!chunks) return ckr__oom(r->c);
         chunks[0] = chunks[1] = shape[0] / 2;
         t->split.n_chunks = 2;
@@ -55159,11 +54834,9 @@ static void ckr__mg_add_block(ckr__mg *r, ckr__mg_item *t, uint32_t tp, ckr__par
 
 static ckr_result ckr__mg_weights(ckr__mg *r, ckr__mg_file *f)
 {
-    uint64_t k;
-    for (k = 0; k < f->n_entries && !ckr__failed(r->c); k++) {
+    for (uint64_t k = 0; k < f->n_entries && !ckr__failed(r->c); k++) {
         const ckr_view *view = f->entries[k].view;
         ckr__mg_item *t = f->entries[k].item;
-        ckr__part p;
         if (!t) return ckr__mg_bad(r, f->path, "output_layer.weight", "an embedding");
         if (t->kind == CKR__MG_EXTRA) {
             if (!t->extra) t->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
@@ -55179,7 +54852,7 @@ static ckr_result ckr__mg_weights(ckr__mg *r, ckr__mg_file *f)
             return ckr__mg_cannot(r, f->path, t->name,
                                   "no rule tells how this tensor is cut over tp");
         if (!t->slots) t->dtype = view->dtype;
-        p = ckr__mg_part(r, t, f, "param", view);
+        ckr__part p = ckr__mg_part(r, t, f, "param", view);
         ckr__mg_add_block(r, t, f->tp, &p);
     }
     return r->c->err->code;
@@ -55193,8 +54866,7 @@ typedef struct ckr__mg_run { int64_t begin, n; const ckr_piece *piece; } ckr__mg
 static bool ckr__mg_is_row_major(const ckr_piece *p)
 {
     int64_t s = (int64_t)ckr_dtype_size(p->dtype);
-    uint32_t d;
-    for (d = p->n_dims; d-- > 0; s = ckr__times(s, p->count[d]))
+    for (uint32_t d = p->n_dims; d-- > 0; s = ckr__times(s, p->count[d]))
         if (p->count[d] > 1 && p->stride[d] != s) return false;
     return true;
 }
@@ -55203,12 +54875,12 @@ static bool ckr__mg_is_row_major(const ckr_piece *p)
 static uint32_t ckr__mg_runs(const ckr__held *slot, const ckr__block *b, ckr__mg_run out[2])
 {
     const ckr_tensor *t = slot->wide ? slot->wide : slot->tensor;
-    uint32_t i, k, d, n = 0;
+    uint32_t d, n = 0;
     int64_t row = 1;
     for (d = 1; d < b->n_dims; d++) row = ckr__times(row, b->shape[d]);
-    for (i = 0; i < b->n_pairs && i < 2; i++) {
+    for (uint32_t i = 0; i < b->n_pairs && i < 2; i++) {
         const ckr__pair *p = &b->pairs[i];
-        for (k = 0; k < t->n_pieces; k++) {
+        for (uint32_t k = 0; k < t->n_pieces; k++) {
             const ckr_piece *q = &t->pieces[k];
             if (q->replica || !ckr__mg_is_row_major(q)) continue;
             for (d = 0; d < b->n_dims; d++)
@@ -55231,17 +54903,14 @@ static int64_t ckr__mg_values(ckr__mg *r, const ckr__mg_item *t, const ckr__held
     const ckr__block *b = ckr__mg_block(r, t, tp);
     ckr__mg_run run[2];
     uint8_t raw[CKR__MG_PROBE * 8], one[8];
-    const ckr_piece *q;
-    size_t size;
-    int64_t i, n;
     if (!b || !slot || !ckr__mg_runs(slot, b, run)) return 0;
-    q = run[0].piece;
-    size = ckr_dtype_size(q->dtype);
-    n = ckr__min_i64(run[0].n, CKR__MG_PROBE);
+    const ckr_piece *q = run[0].piece;
+    size_t size = ckr_dtype_size(q->dtype);
+    int64_t n = ckr__min_i64(run[0].n, CKR__MG_PROBE);
     if (q->file == CKR_NO_FILE || size > 8 ||
         ckr__file_read(r->c, q->file, q->offset, raw, (size_t)n * size) != CKR_OK)
         return 0;
-    for (i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         memcpy(one, raw + (size_t)i * size, size);
         if (q->big_endian != ckr__host_big_endian())
             ckr__swap_bytes(one, size, ckr__dtypes[q->dtype].swap);
@@ -55306,9 +54975,8 @@ static void ckr__mg_close(ckr__mg_buffer *l, int64_t end, int64_t *begin, int64_
 static void ckr__mg_lay(ckr__mg_buffer *l)
 {
     int64_t at = 0, begin = 0, cut = 0;
-    uint64_t i;
     l->total = -1;
-    for (i = l->n; i-- > 0;) {
+    for (uint64_t i = l->n; i-- > 0;) {
         ckr__mg_member *m = l->m[i];
         at = ckr__mg_up(at, l->align);
         if (m->shared && at > begin) {
@@ -55356,9 +55024,9 @@ static ckr__mg_buffer *ckr__mg_buffers(ckr__mg *r, const ckr__mg_file *f, uint64
 {
     const uint64_t n = f->n_members[which];
     ckr__mg_buffer *all = CKR__NEW_N(r->c, ckr__mg_buffer, n), *b;
-    uint64_t i, k;
+    uint64_t k;
     *n_out = 0;
-    for (i = 0; all && i < n; i++) {
+    for (uint64_t i = 0; all && i < n; i++) {
         ckr__mg_member *m = &f->members[which][i];
         for (b = NULL, k = *n_out; k-- > 0 && all[k].chunk == m->chunk;)
             if (all[k].dtype == m->view->dtype) b = &all[k];
@@ -55388,9 +55056,8 @@ static ckr__mg_buffer *ckr__mg_buffers(ckr__mg *r, const ckr__mg_file *f, uint64
 /* What a list has at this place, or a dict under this number. */
 static const ckr_node *ckr__mg_at(const ckr_node *n, uint64_t at)
 {
-    uint64_t i;
     if (ckr_node_is_list(n)) return ckr_node_at(n, at);
-    for (i = 0; i < ckr__dict_n(n); i++)
+    for (uint64_t i = 0; i < ckr__dict_n(n); i++)
         if (n->u.items[2 * i]->kind == CKR_NODE_INT && n->u.items[2 * i]->u.i == (int64_t)at)
             return ckr__dict_at(n, i);
     return NULL;
@@ -55421,13 +55088,12 @@ static void ckr__mg_optim_of(ckr__mg *r, const ckr__mg_file *f, const ckr_node *
 static ckr_result ckr__mg_optims(ckr__mg *r, ckr__mg_file *f, const ckr_node *n)
 {
     const bool many = ckr_node_is_list(n) || ckr__mg_at(n, 0);
-    uint64_t i;
     if (!n || n->kind == CKR_NODE_NONE) return CKR_OK;
     f->n_optims = many ? n->count : 1;
     if (f->n_optims > 2)
         return ckr__mg_cannot(r, f->path, "optimizer", "more than two optimizers in a chain");
     f->optims = CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims);
-    for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++)
+    for (uint64_t i = 0; i < f->n_optims && !ckr__failed(r->c); i++)
         ckr__mg_optim_of(r, f, many ? ckr__mg_at(n, i) : n, &f->optims[i]);
     return r->c->err->code;
 }
@@ -55462,8 +55128,7 @@ static uint64_t ckr__mg_group_of(const ckr__mg *r, const ckr__mg_optim *o, const
                plain = (n_dims <= 1 || ckr__path_ends(t->name, ".bias")) && !norm,
                ends = ckr__path_ends(t->name, "word_embeddings.weight") ||
                       ckr__path_ends(t->name, "output_layer.weight");
-    uint64_t i;
-    for (i = 0; i < o->groups->count; i++) {
+    for (uint64_t i = 0; i < o->groups->count; i++) {
         const ckr_node *g = o->groups->u.items[i], *params = ckr_node_get(g, "params");
         if (ckr_node_is_list(params) && !params->count) continue;
         if (plain != (ckr__mg_num(g, "wd_mult", ckr__mg_num(g, "pre_wd_mult", 1)) <= 0)) continue;
@@ -55507,8 +55172,7 @@ static const struct { const char *key; uint8_t what; } ckr__mg_group_keys[] = {
 /* What a group has under the keys of this meaning, behind `text`. NULL: out of memory. */
 static const char *ckr__mg_key_text(ckr__ctx *c, const char *text, const ckr_node *g, uint8_t what)
 {
-    size_t i;
-    for (i = 0; i < CKR__MG_GROUP_KEYS && text; i++) {
+    for (size_t i = 0; i < CKR__MG_GROUP_KEYS && text; i++) {
         const char *v = ckr__mg_group_keys[i].what & what
                             ? ckr__node_text_of(c, ckr_node_get(g, ckr__mg_group_keys[i].key))
                             : "";
@@ -55522,12 +55186,11 @@ static const char *ckr__mg_key_text(ckr__ctx *c, const char *text, const ckr_nod
 static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const ckr__mg_optim *o,
                                       const ckr_node *g, uint64_t n_known)
 {
-    const char *kind = ckr__mg_key_text(r->c, "", g, CKR__MG_KIND), *as;
+    const char *kind = ckr__mg_key_text(r->c, "", g, CKR__MG_KIND);
     uint64_t i, j, n = 0;      /* groups of this rank that are of g's kind               */
-    size_t k;
     for (i = 0; i < n_known; i++) {
         const ckr_node *first = r->s->groups[i].raw;
-        as = ckr__mg_key_text(r->c, "", first, CKR__MG_KIND);
+        const char *as = ckr__mg_key_text(r->c, "", first, CKR__MG_KIND);
         if (!kind || !as) break;
         if (strcmp(kind, as) != 0) continue;
         if (!n)
@@ -55536,7 +55199,7 @@ static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const c
                 n += as && !strcmp(kind, as);
             }
         if (n != 1) break;
-        for (k = 0; k < CKR__MG_GROUP_KEYS; k++) {
+        for (size_t k = 0; k < CKR__MG_GROUP_KEYS; k++) {
             const char *key = ckr__mg_group_keys[k].key;
             const ckr_node *a = ckr_node_get(g, key), *b = ckr_node_get(first, key);
             if (!(ckr__mg_group_keys[k].what & CKR__MG_SAME) || !a || !b ||
@@ -55560,17 +55223,16 @@ static ckr_result ckr__mg_group_mixed(ckr__mg *r, const ckr__mg_file *f, const c
 static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer)
 {
     ckr__mg_optim *o = &f->optims[optimizer];
-    uint64_t *global = CKR__NEW_N(r->c, uint64_t, o->groups->count), i;
+    uint64_t *global = CKR__NEW_N(r->c, uint64_t, o->groups->count);
     const uint64_t n_known = r->s->n_groups;
     o->global = global;
-    for (i = 0; global && i < o->groups->count; i++) {
+    for (uint64_t i = 0; global && i < o->groups->count; i++) {
         const ckr_node *g = o->groups->u.items[i], *params = ckr_node_get(g, "params");
-        const char *key;
         if (!ckr_node_is_dict(g)) return ckr__mg_bad(r, f->path, "optimizer/param_groups", "dicts");
         if (ckr__has(g, "default_config")) r->order_sorted = r->order_all = true;
         if (params && !params->count) r->order_all = true;
         if (ckr__mg_group_mixed(r, f, o, g, n_known) != CKR_OK) break;
-        key = ckr__mg_key_text(r->c, optimizer ? "1" : "0", g, CKR__MG_GROUP);
+        const char *key = ckr__mg_key_text(r->c, optimizer ? "1" : "0", g, CKR__MG_GROUP);
         if (!key) break;
         if (ckr__map_find(&r->group_at, key, strlen(key), &global[i])) continue;
         global[i] = r->s->n_groups;
@@ -55585,9 +55247,8 @@ static ckr_result ckr__mg_groups(ckr__mg *r, ckr__mg_file *f, uint64_t optimizer
 static ckr_result ckr__mg_members(ckr__mg *r, ckr__mg_file *f, uint64_t which)
 {
     const ckr__mg_optim *o = f->optims ? &f->optims[which] : NULL;
-    uint64_t k;
     f->members[which] = CKR__NEW_N(r->c, ckr__mg_member, f->n_entries);
-    for (k = 0; k < f->n_entries && f->members[which]; k++) {
+    for (uint64_t k = 0; k < f->n_entries && f->members[which]; k++) {
         const ckr__mg_entry *x = &f->entries[k];
         ckr__mg_member *m = &f->members[which][f->n_members[which]];
         if (!x->item || x->item->kind != CKR__MG_PARAM) continue;
@@ -55615,9 +55276,9 @@ static ckr_result ckr__mg_numbered(ckr__mg *r, const ckr__mg_file *f, uint64_t w
     const ckr__mg_optim *o = &f->optims[which];
     const uint64_t n = f->n_members[which];
     ckr__mg_member *m = f->members[which], **by_number = CKR__NEW_N(r->c, ckr__mg_member *, n);
-    uint64_t g, i, next = 0, have, used;
+    uint64_t i, next = 0, have, used;
     if (!by_number) return ckr__oom(r->c);
-    for (g = 0; g < o->groups->count; g++, next += have) {
+    for (uint64_t g = 0; g < o->groups->count; g++, next += have) {
         const ckr_node *list = ckr_node_get(o->groups->u.items[g], "params"), *master;
         if (!ckr_node_is_list(list))
             return ckr__mg_bad(r, f->path, "param_groups/params", "a list of numbers");
@@ -55680,7 +55341,6 @@ static void ckr__mg_count(ckr__mg *r, const ckr__mg_optim *o, const ckr__mg_memb
     const ckr_node *all = ckr_node_get(o->state, "common_step"),
                    *own = ckr_node_get(o->groups->u.items[m->group], "step");
     ckr__part p = ckr__mg_part(r, t, NULL, "step", NULL);
-    int64_t count;
     double v;
     if (ckr__held_slot(t->slots, "step")) return;
     if (all && all->kind == CKR_NODE_TENSOR) {
@@ -55691,7 +55351,7 @@ static void ckr__mg_count(ckr__mg *r, const ckr__mg_optim *o, const ckr__mg_memb
     if (!own || own->kind == CKR_NODE_NONE || !ckr__sched_number(r->c, own, &v) ||
         !(v >= 0 && v < 9e15))
         return;
-    count = (int64_t)v;
+    int64_t count = (int64_t)v;
     t->step = v;
     p.alone = true;
     p.view = ckr__value_view(r->c, CKR_DTYPE_I64, &count);
@@ -55701,10 +55361,9 @@ static void ckr__mg_count(ckr__mg *r, const ckr__mg_optim *o, const ckr__mg_memb
 /* Behind what the files have of each parameter. */
 static ckr_result ckr__mg_counts(ckr__mg *r)
 {
-    uint64_t i, k, m;
-    for (i = 0; i < r->n_files; i++)
-        for (k = 0; k < r->files[i]->n_optims; k++)
-            for (m = 0; m < r->files[i]->n_members[k] && !ckr__failed(r->c); m++)
+    for (uint64_t i = 0; i < r->n_files; i++)
+        for (uint64_t k = 0; k < r->files[i]->n_optims; k++)
+            for (uint64_t m = 0; m < r->files[i]->n_members[k] && !ckr__failed(r->c); m++)
                 ckr__mg_count(r, &r->files[i]->optims[k], &r->files[i]->members[k][m]);
     return r->c->err->code;
 }
@@ -55714,9 +55373,8 @@ static void ckr__mg_member_state(ckr__mg *r, const ckr__mg_file *f, const ckr__m
 {
     ckr__mg_item *t = m->item;
     ckr__part p = ckr__mg_part(r, t, f, "master", m->master ? m->master->u.view : NULL);
-    uint64_t k;
     if (p.view) ckr__mg_add_block(r, t, f->tp, &p);
-    for (k = 0; k < ckr__dict_n(m->state) && !ckr__failed(r->c); k++) {
+    for (uint64_t k = 0; k < ckr__dict_n(m->state) && !ckr__failed(r->c); k++) {
         const char *slot = ckr__dict_key(m->state, k);
         const ckr_node *v = ckr__dict_at(m->state, k);
         if (!slot) {
@@ -55750,15 +55408,14 @@ static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg
                                       const ckr_node *dict)
 {
     const ckr_node *first = ckr_node_get(dict, "param");
-    int64_t tries[4] = { 0, 0, 40000000, 1000000 * (int64_t)r->dp }, want;
-    uint64_t i, k;
+    int64_t tries[4] = { 0, 0, 40000000, 1000000 * (int64_t)r->dp };
     if (!ckr__mg_flat_view(first))
         return ckr__mg_bad(r, f->path, "distrib_optim.pt/param", "a flat tensor (files of "
                            "versions before 0.7 have lists of buckets)");
-    want = first->u.view->shape[0];
+    int64_t want = first->u.view->shape[0];
     ckr__mg_lay_run(b, f->args, r->dp * r->cp, f->pp);
     tries[0] = b->bucket;
-    for (i = 0; i < 8 && b->total != want; i++) {
+    for (uint64_t i = 0; i < 8 && b->total != want; i++) {
         b->align = i < 4 ? 64 : 1;
         b->bucket = tries[i % 4];
         ckr__mg_lay(b);
@@ -55768,7 +55425,7 @@ static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg
                               ckr__printf(r->c, "it has %lld elements; the parameters need %lld in "
                                           "one bucket", (long long)want, (long long)b->total),
                               "--mode transfer takes the weights alone");
-    for (k = 0; k < dict->count && !ckr__failed(r->c); k++) {
+    for (uint64_t k = 0; k < dict->count && !ckr__failed(r->c); k++) {
         const char *slot = ckr__dict_key(dict, k);
         const ckr_node *v = ckr__dict_at(dict, k);
         const bool master = slot && !strcmp(slot, "param");
@@ -55776,7 +55433,7 @@ static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg
         if (!ckr__mg_flat_view(v) || v->u.view->shape[0] != b->total)
             return ckr__mg_bad(r, f->path, slot, "a flat tensor as long as param");
         if (master && ckr__mg_is_wide(b->dtype)) continue;
-        for (i = 0; i < b->n && !ckr__failed(r->c); i++) {
+        for (uint64_t i = 0; i < b->n && !ckr__failed(r->c); i++) {
             ckr__part p = ckr__mg_part(r, b->m[i]->item, f, master ? "master" : slot, v->u.view);
             p.flat = true;
             p.end = b->m[i]->numel;
@@ -55789,9 +55446,9 @@ static ckr_result ckr__mg_read_buffer(ckr__mg *r, const ckr__mg_file *f, ckr__mg
 
 static void ckr__mg_read_flat(ckr__mg *r, const ckr__mg_file *f, uint64_t which)
 {
-    uint64_t i, n;
+    uint64_t n;
     ckr__mg_buffer *b = ckr__mg_buffers(r, f, which, &n);
-    for (i = 0; i < n && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         const ckr_node *by_dtype = ckr__mg_at(f->optims[which].flat, i);       /* one buffer   */
         if (ckr__dict_n(by_dtype) && ckr_node_is_dict(by_dtype->u.items[1]))
             ckr__mg_read_buffer(r, f, &b[i], by_dtype->u.items[1]);
@@ -55807,7 +55464,6 @@ static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f)
     const char *path = ckr__path_join(r->c, r->dir,
                                       ckr__printf(r->c, "%s/distrib_optim.pt", f->rel));
     const ckr_node *all = NULL;
-    uint64_t i;
     if (!path) return ckr__oom(r->c);
     if (!r->n_items) return ckr__mg_bad(r, f->path, "model", "a state dict with tensors");
     if (ckr__mg_optims(r, f, ckr_node_get(f->root, "optimizer")) != CKR_OK)
@@ -55815,13 +55471,13 @@ static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f)
     if (r->zero && f->n_optims && ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
         return ckr__mg_missing(r, path, "the distributed optimizer's state was expected");
     if (r->zero && f->n_optims) all = ckr__mg_tree(r, path);
-    for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < f->n_optims && !ckr__failed(r->c); i++) {
         const ckr_node *n = ckr_node_is_list(all) ? ckr_node_at(all, i) : i == 0 ? all : NULL;
         if (n && n->kind != CKR_NODE_NONE && !ckr_node_is_dict(n))
             return ckr__mg_bad(r, path, "", "a dict of buffers for each optimizer");
         f->optims[i].flat = ckr_node_is_dict(n) ? n : NULL;
     }
-    for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++)
+    for (uint64_t i = 0; i < f->n_optims && !ckr__failed(r->c); i++)
         if (ckr__mg_groups(r, f, i) == CKR_OK && ckr__mg_members(r, f, i) == CKR_OK && !r->zero)
             ckr__mg_numbered(r, f, i);
     return r->c->err->code;
@@ -55830,10 +55486,9 @@ static ckr_result ckr__mg_optimizer(ckr__mg *r, ckr__mg_file *f)
 /* Its pieces, when all items know how they are cut. */
 static ckr_result ckr__mg_optimizer_pieces(ckr__mg *r, ckr__mg_file *f)
 {
-    uint64_t i, k;
-    for (i = 0; i < f->n_optims && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < f->n_optims && !ckr__failed(r->c); i++) {
         if (r->zero && f->optims[i].flat) ckr__mg_read_flat(r, f, i);
-        for (k = 0; !r->zero && k < f->n_members[i] && !ckr__failed(r->c); k++)
+        for (uint64_t k = 0; !r->zero && k < f->n_members[i] && !ckr__failed(r->c); k++)
             ckr__mg_member_state(r, f, &f->members[i][k]);
     }
     return r->c->err->code;
@@ -55859,16 +55514,14 @@ static ckr_node *ckr__mg_schedule_params(ckr__mg *r, const ckr_node *d)
     };
     const size_t n_state = sizeof alias / sizeof *alias - 5;
     ckr_node *p = ckr__node(r->c, CKR_NODE_DICT);
-    double warm, total, fraction;
-    size_t i;
-    for (i = 0; i < sizeof alias / sizeof *alias; i++) {
+    for (size_t i = 0; i < sizeof alias / sizeof *alias; i++) {
         const ckr_node *n = ckr_node_get(i < n_state ? d : r->args, alias[i][0]);
         if (n && n->kind != CKR_NODE_NONE && !ckr__has(p, alias[i][1]))
             ckr__node_set(r->c, p, alias[i][1], (ckr_node *)(uintptr_t)n);
     }
-    warm = ckr__mg_num(p, "lr_warmup_steps", 0);
-    total = ckr__mg_num(p, "lr_decay_steps", 0);
-    fraction = ckr__mg_num(r->args, "lr_warmup_fraction", -1);
+    double warm = ckr__mg_num(p, "lr_warmup_steps", 0);
+    double total = ckr__mg_num(p, "lr_decay_steps", 0);
+    double fraction = ckr__mg_num(r->args, "lr_warmup_fraction", -1);
     if (!ckr__whole(warm) && fraction >= 0 && ckr__same(ckr__rn(fraction * total), warm)) {
         ckr__node_set(r->c, p, "lr_warmup_fraction", ckr__node_float(r->c, fraction));
         ckr__node_set(r->c, p, "lr_warmup_steps", ckr__node_int(r->c, 0));
@@ -55878,7 +55531,7 @@ static ckr_node *ckr__mg_schedule_params(ckr__mg *r, const ckr_node *d)
 
 static ckr_result ckr__mg_schedule(ckr__mg *r)
 {
-    const ckr_node *d = ckr_node_get(r->root, "opt_param_scheduler"), **hyper;
+    const ckr_node *d = ckr_node_get(r->root, "opt_param_scheduler");
     const uint64_t n = r->s->n_groups;
     double *bases = CKR__NEW_N(r->c, double, n);
     ckr_schedule *x = NULL;
@@ -55888,7 +55541,7 @@ static ckr_result ckr__mg_schedule(ckr__mg *r)
     if (!ckr_node_i64(ckr_node_get(d, "num_steps"), &position) &&
         !ckr_node_i64(ckr_node_get(d, "num_iters"), &position))
         return ckr__mg_bad(r, ckr__mg_path(r), "opt_param_scheduler/num_steps", "an integer");
-    hyper = CKR__NEW_N(r->c, const ckr_node *, n);
+    const ckr_node **hyper = CKR__NEW_N(r->c, const ckr_node *, n);
     ckr_node *params = ckr__mg_schedule_params(r, d);
     if (!bases || !hyper || !params) return ckr__oom(r->c);
     for (uint64_t i = 0; i < n; i++) {
@@ -55981,9 +55634,8 @@ static ckr_result ckr__mg_tied(ckr__mg *r)
 {
     const ckr_node *n = ckr_node_get(r->args, "untie_embeddings_and_output_weights");
     const ckr__mg_file *last = r->files[r->n_files - 1];
-    uint32_t v;
     r->tied = n ? n->kind == CKR_NODE_BOOL && !n->u.b : r->pp == 1;
-    for (v = 0; !n && v < r->vp; v++)
+    for (uint32_t v = 0; !n && v < r->vp; v++)
         if (ckr_node_get(last->chunks[v], "output_layer.weight")) r->tied = false;
     return CKR_OK;
 }
@@ -56085,9 +55737,8 @@ static void ckr__mg_fits_tied(ckr__mg *r)
    checkpoint. */
 static ckr_result ckr__mg_fits(ckr__mg *r)
 {
-    uint64_t i;
     const int64_t logical = ckr__mg_logical(r);
-    for (i = 0; i < r->n_items && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < r->n_items && !ckr__failed(r->c); i++) {
         const ckr__mg_item *t = r->items[i];
         const int64_t rows = t->n_dims == 2 ? t->shape[0] : 0;
         const int64_t padded = ckr__mg_size(r->args, "padded_vocab_size", rows);
@@ -56112,10 +55763,9 @@ static ckr_result ckr__mg_others(ckr__mg *r, ckr__mg_file *f)
     const char *known = "args checkpoint_version iteration total_iters optimizer "
                         "opt_param_scheduler lr_scheduler rng_state model "
                         "num_floating_point_operations_so_far content_metadata";
-    uint32_t v;
     f->random = ckr_node_get(f->root, "rng_state");
     ckr__mg_streams(r, f->random, f->tp, f->pp, f->ep, r->ep, f->path, f->rel);
-    for (v = 0; v < r->vp && known; v++)
+    for (uint32_t v = 0; v < r->vp && known; v++)
         known = ckr__printf(r->c, "%s model%u", known, (unsigned)v);
     return known ? ckr__leave_others(r->c, r->s, f->rel, f->root, known) : ckr__oom(r->c);
 }
@@ -56174,9 +55824,8 @@ static uint32_t ckr__mg_dotted(const char *p, uint32_t at[4], const char **end)
 static uint32_t ckr__mg_shard_of(const char *fqn, size_t *n_key, uint32_t at[4], uint32_t of[4])
 {
     const char *p = strstr(fqn, "/shard_"), *end = "";
-    uint32_t n;
     *n_key = p ? (size_t)(p - fqn) : strlen(fqn);
-    n = p ? ckr__mg_dotted(p + 7, at, &end) : 0;
+    uint32_t n = p ? ckr__mg_dotted(p + 7, at, &end) : 0;
     if (!n || *end != '_' || ckr__mg_dotted(end + 1, of, &end) != n) of[0] = of[1] = 0;
     return n;
 }
@@ -56193,7 +55842,6 @@ static const char *ckr__mg_live(ckr__mg *r, const char *key, int64_t layer, int6
     ckr__ctx *c = r->c;
     const char *rest = key, *head = "", *p;
     int64_t own;
-    size_t i;
     if (layer >= 0) {
         head = ckr__printf(c, "%.15s%lld.", key, (long long)layer);
         rest = key + 15;
@@ -56202,7 +55850,7 @@ static const char *ckr__mg_live(ckr__mg *r, const char *key, int64_t layer, int6
         rest = p + 1;
     }
     if (!head) return NULL;
-    for (i = 0; r->local && *head && i < 2; i++)
+    for (size_t i = 0; r->local && *head && i < 2; i++)
         if (ckr__starts(rest, ckr__mg_norms[i][0]))
             return ckr__printf(c, "%s%s%s", head, ckr__mg_norms[i][1],
                                rest + strlen(ckr__mg_norms[i][0]));
@@ -56241,17 +55889,16 @@ static uint64_t ckr__mg_leaf(const char *name)
 
 static ckr__mg_item *ckr__mg_dist_item(ckr__mg *r, const char *name, uint8_t kind)
 {
-    ckr__mg_item *t;
-    uint64_t at, part, bias;
+    uint64_t at;
     if (!name) return NULL;
     if (ckr__map_find(&r->by_name, name, strlen(name), &at)) return r->items[at];
-    t = ckr__mg_item_new(r, name);
+    ckr__mg_item *t = ckr__mg_item_new(r, name);
     if (!t) return NULL;
     t->kind = kind;
     t->major = ckr__mg_leaf(name);
     if (t->expert < 0) return t;
-    part = strstr(name, "linear_fc2") != NULL;
-    bias = strstr(name, "bias") != NULL;
+    uint64_t part = strstr(name, "linear_fc2") != NULL;
+    uint64_t bias = strstr(name, "bias") != NULL;
     t->major &= ~(uint64_t)1;  /* of SequentialMLP expert by expert, else weight by weight */
     t->minor = r->grouped ? part << 48 | bias << 40 | (uint64_t)t->expert
                           : (uint64_t)t->expert << 8 | part << 4 | bias;
@@ -56268,9 +55915,7 @@ static bool ckr__mg_is_stacked(const char *fqn)
 /* A model tensor's items, with their shapes: where layers or experts are axes, one for each. */
 static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
 {
-    const ckr__mg_rule *rule;
     ckr__mg_grid_of g = CKR_ZERO;
-    int64_t i, parts;
     g.stacked = ckr__mg_is_stacked(q->fqn);
     g.expert = strstr(q->fqn, ".experts.experts.") != NULL;
     g.lead = (uint32_t)g.stacked + (uint32_t)g.expert;
@@ -56283,7 +55928,7 @@ static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
     if (g.layers > 65536 || g.experts > 65536 || g.layers < 1 || g.experts < 1)
         return ckr__mg_bad(r, r->dir, q->fqn, "from 1 to 65536 layers and experts");
     g.items = CKR__NEW_N(r->c, ckr__mg_item *, (uint64_t)(g.layers * g.experts));
-    for (i = 0; g.items && i < g.layers * g.experts; i++) {
+    for (int64_t i = 0; g.items && i < g.layers * g.experts; i++) {
         ckr__mg_item *t = g.items[i] = ckr__mg_dist_item(
             r, ckr__mg_live(r, q->fqn, g.stacked ? i / g.experts : -1,
                             g.expert ? i % g.experts : -1), CKR__MG_PARAM);
@@ -56297,11 +55942,11 @@ static ckr_result ckr__mg_dist_model(ckr__mg *r, const ckr__dcp_item *q)
         return ckr__oom(r->c);
     /* The store's own cuts: a chunk of qkv is what one tensor parallel rank had (or all of it,
        where one wrote for all). */
-    rule = ckr__mg_rule_of(g.items[0]->name);
+    const ckr__mg_rule *rule = ckr__mg_rule_of(g.items[0]->name);
     if (!rule || rule->what != CKR__MG_QKV || g.items[0]->split.axis < 0 || !q->n_chunks ||
         q->chunks[0].count[g.lead] < 1)
         return CKR_OK;
-    parts = q->shape[g.lead] / q->chunks[0].count[g.lead];
+    int64_t parts = q->shape[g.lead] / q->chunks[0].count[g.lead];
     return parts < 2 || parts == (int64_t)r->tp
                ? CKR_OK
                : ckr__mg_contradicts(r, CKR_ITEM_MEGATRON_ARGS_RANKS, q->fqn,
@@ -56314,10 +55959,10 @@ static void ckr__mg_dist_chunk(ckr__mg *r, const ckr__mg_grid_of *g, const char 
 {
     const int64_t n_l = g->stacked ? k->count[0] : 1, n_e = g->expert ? k->count[g->lead - 1] : 1,
                   at_l = g->stacked ? k->start[0] : 0, at_e = g->expert ? k->start[g->lead - 1] : 0;
-    int64_t dims[2 * CKR_MAX_DIMS], i;
+    int64_t dims[2 * CKR_MAX_DIMS];
     ckr_view all;
     ckr__dcp_view(r->d, q, k, &all, dims);
-    for (i = 0; i < n_l * n_e && !ckr__failed(r->c); i++) {
+    for (int64_t i = 0; i < n_l * n_e && !ckr__failed(r->c); i++) {
         const int64_t l = i / n_e, e = i % n_e;
         ckr__mg_item *t = g->items[(at_l + l) * g->experts + at_e + e];
         ckr_view v = all;
@@ -56344,7 +55989,6 @@ static ckr_result ckr__mg_dist_flat(ckr__mg *r, const ckr__mg_grid_of *g, const 
     ckr__mg_item *t = g->items[at];
     int64_t dims[2 * CKR_MAX_DIMS], start[CKR_MAX_DIMS], count[CKR_MAX_DIMS], numel;
     ckr__box box;
-    ckr__part p;
     ckr_view v;
     uint32_t i;
     ckr_result z = ckr__dcp_view(r->d, q, k, &v, dims);
@@ -56361,7 +56005,7 @@ static ckr_result ckr__mg_dist_flat(ckr__mg *r, const ckr__mg_grid_of *g, const 
     }
     if (!ckr__numel(t->n_dims, count, &numel) || numel != q->shape[n])
         return ckr__mg_bad(r, r->dir, q->fqn, "as many elements as a block has");
-    p = ckr__mg_part(r, t, NULL, slot, &v);
+    ckr__part p = ckr__mg_part(r, t, NULL, slot, &v);
     p.rank = r->d->files[k->file].rank;
     p.replica = k->replica;
     p.block = ckr__box_block(&box, t->n_dims, start, count);
@@ -56376,13 +56020,11 @@ static ckr_result ckr__mg_dist_flat(ckr__mg *r, const ckr__mg_grid_of *g, const 
 static ckr_result ckr__mg_dist_tensor(ckr__mg *r, const char *key, const char *slot,
                                       const ckr__dcp_item *q)
 {
-    const ckr__mg_grid_of *g;
-    uint64_t at, k;
-    uint32_t n;
+    uint64_t at;
     if (!ckr__map_find(&r->keys, key, strlen(key), &at))
         return ckr__leave(r->c, r->s, q->fqn, NULL, NULL);
-    g = &r->grids[at];
-    n = g->items[0]->n_dims + g->lead;
+    const ckr__mg_grid_of *g = &r->grids[at];
+    uint32_t n = g->items[0]->n_dims + g->lead;
     if (ckr__mg_is_wide(g->items[0]->dtype) && !strcmp(slot, "master"))
         return CKR_OK;         /* the distributed optimizer's copy of an fp32 parameter   */
     if (q->n_dims != n && q->n_dims != n + 1)
@@ -56390,7 +56032,7 @@ static ckr_result ckr__mg_dist_tensor(ckr__mg *r, const char *key, const char *s
     if ((g->stacked && q->shape[0] != g->layers) ||
         (g->expert && q->shape[g->lead - 1] != g->experts))
         return ckr__mg_bad(r, r->dir, q->fqn, "as many layers and experts as its parameter has");
-    for (k = 0; k < q->n_chunks && !ckr__failed(r->c); k++)
+    for (uint64_t k = 0; k < q->n_chunks && !ckr__failed(r->c); k++)
         if (q->n_dims == n) ckr__mg_dist_chunk(r, g, slot, q, &q->chunks[k]);
         else ckr__mg_dist_flat(r, g, slot, q, &q->chunks[k]);
     return r->c->err->code;
@@ -56408,12 +56050,11 @@ static bool ckr__mg_lay_stages(ckr__mg *r, int64_t head, int64_t tail, int64_t *
     const bool embedding = ckr__mg_flag(r->args, "account_for_embedding_in_pipeline_split"),
                loss = ckr__mg_flag(r->args, "account_for_loss_in_pipeline_split");
     int64_t at = 0, count = r->layers - head - tail;
-    uint64_t i;
     if (r->pp > 1) count += (head ? 0 : embedding) + (tail ? 0 : loss);
     *counted = count;
     r->first = CKR__NEW_N(r->c, int64_t, (uint64_t)r->pp * r->vp);
     if (count < 0 || (middle && count % (middle * vp)) || head % vp || tail % vp) return false;
-    for (i = 0; r->first && i < (uint64_t)r->pp * r->vp; i++) {
+    for (uint64_t i = 0; r->first && i < (uint64_t)r->pp * r->vp; i++) {
         const uint64_t p = i % r->pp;
         const int64_t own = p == 0 ? head : p + 1 == r->pp ? tail : 0;
         r->first[i] = at;
@@ -56460,12 +56101,11 @@ static void ckr__mg_dist_entry(ckr__mg *r, ckr__mg_file *f, uint32_t v, ckr__mg_
 {
     ckr__mg_entry *e = CKR__PUSH(ckr__mg_entry, r->c, f->entries, f->n_entries);
     ckr_view *view;
-    const ckr__block *b;
     e->item = t;
     e->chunk = v;
     if (t->kind != CKR__MG_PARAM) return;
     e->view = view = CKR__NEW(r->c, ckr_view);
-    b = ckr__mg_block(r, t, f->tp);
+    const ckr__block *b = ckr__mg_block(r, t, f->tp);
     if (!view || !b) return;
     view->n_dims = t->n_dims;
     view->shape = b->shape;
@@ -56478,8 +56118,7 @@ static void ckr__mg_dist_entries(ckr__mg *r, ckr__mg_file *f, uint32_t v)
 {
     bool tied = r->tied && r->embedding && r->pp > 1 && f->pp + 1 == r->pp && v + 1 == r->vp;
     const int64_t share = r->ep > 1 ? r->experts / r->ep : INT64_MAX;
-    uint64_t i;
-    for (i = 0; i < r->n_items; i++) {
+    for (uint64_t i = 0; i < r->n_items; i++) {
         ckr__mg_item *t = r->items[i];
         if (ckr__mg_home(r, t) != v * r->pp + f->pp) continue;
         if (t->expert >= 0 && t->expert / share != (int64_t)f->ep) continue;
@@ -56521,14 +56160,12 @@ static ckr__mg_file *ckr__mg_file_new(ckr__mg *r, uint32_t tp, uint32_t pp, uint
 static ckr_result ckr__mg_all_files(ckr__mg *r)
 {
     const uint64_t n = (uint64_t)r->pp * r->ep * r->tp;
-    uint64_t i;
-    uint32_t v;
     r->n_files = 0;
     r->files = CKR__NEW_N(r->c, ckr__mg_file *, n);
-    for (i = 0; i < n && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         const uint32_t tp = (uint32_t)(i % r->tp), stage = (uint32_t)(i / r->tp);
         ckr__mg_file *f = ckr__mg_file_new(r, tp, stage / r->ep, stage % r->ep);
-        for (v = 0; f && v < r->vp; v++) ckr__mg_dist_entries(r, f, v);
+        for (uint32_t v = 0; f && v < r->vp; v++) ckr__mg_dist_entries(r, f, v);
         r->files[r->n_files++] = f;
     }
     return r->c->err->code;
@@ -56540,8 +56177,7 @@ static ckr_result ckr__mg_dist_roots(ckr__mg *r)
     static const char others[] = "optimizer content_metadata model opt_param_scheduler";
     ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *none = ckr__node(r->c, CKR_NODE_NONE);
     const ckr_node *sched = ckr_node_get(r->common, "opt_param_scheduler");
-    uint64_t i;
-    for (i = 0; i < r->common->count; i++) {
+    for (uint64_t i = 0; i < r->common->count; i++) {
         const char *key = ckr__dict_key(r->common, i);
         if (key && !ckr__word_in(others, key)) ckr__node_take(r->c, root, r->common, i);
     }
@@ -56549,7 +56185,7 @@ static ckr_result ckr__mg_dist_roots(ckr__mg *r)
     if (r->files[0]->n_optims) ckr__node_set(r->c, root, "optimizer", none);
     ckr__node_set(r->c, root, "opt_param_scheduler", (ckr_node *)(uintptr_t)sched);
     ckr__node_set(r->c, root, "rng_state", none);
-    for (i = 0; i < r->n_files; i++) r->files[i]->root = root;
+    for (uint64_t i = 0; i < r->n_files; i++) r->files[i]->root = root;
     r->root = root;
     return r->c->err->code;
 }
@@ -56630,19 +56266,18 @@ static ckr_result ckr__mg_dist_buckets(ckr__mg *r, const ckr__mg_optim *o, uint6
 {
     const ckr_node *all = ckr__mg_dist_object(
         r, ckr__printf(r->c, "%sper_bucket_numel_unpadded/shard_0_1", o->prefix));
-    const ckr_node *dict = ckr__mg_at(all, g), *key, *list;
-    uint64_t i;
+    const ckr_node *dict = ckr__mg_at(all, g);
     if (ckr__failed(r->c)) return r->c->err->code;
     if (!ckr__dict_n(dict) || !ckr_node_is_list(dict->u.items[1]) ||
         !ckr_node_is_list(dict->u.items[0]) || dict->u.items[0]->count != 2 ||
         dict->u.items[0]->u.items[0]->kind != CKR_NODE_DTYPE ||
         dict->u.items[0]->u.items[1]->kind != CKR_NODE_DTYPE)
         return ckr__mg_bad(r, r->dir, o->prefix, "bucket sizes for each buffer");
-    key = dict->u.items[0];
-    list = dict->u.items[1];
+    const ckr_node *key = dict->u.items[0];
+    const ckr_node *list = dict->u.items[1];
     b->n_buckets = list->count;
     b->sizes = CKR__NEW_N(r->c, int64_t, list->count);
-    for (i = 0; b->sizes && i < list->count; i++)
+    for (uint64_t i = 0; b->sizes && i < list->count; i++)
         if (!ckr_node_i64(list->u.items[i], &b->sizes[i]) || b->sizes[i] < 0 ||
             b->sizes[i] > (int64_t)1 << 59)
             return ckr__mg_bad(r, r->dir, o->prefix, "bucket sizes");
@@ -56655,8 +56290,8 @@ static ckr_result ckr__mg_dist_buckets(ckr__mg *r, const ckr__mg_optim *o, uint6
 static bool ckr__mg_fill_buckets(const ckr__mg_buffer *l)
 {
     int64_t at = 0;
-    uint64_t b = 0, i;
-    for (i = l->n; i-- > 0;) {
+    uint64_t b = 0;
+    for (uint64_t i = l->n; i-- > 0;) {
         ckr__mg_member *m = l->m[i];
         int64_t start = ckr__mg_up(at, l->align);
         if (b < l->n_buckets && at > 0 &&
@@ -56684,8 +56319,7 @@ static void *ckr__mg_sorted(ckr__ctx *c, const void *list, uint64_t n, size_t si
 {
     void **p = ckr__sorted(c, list, (size_t)n, size, cmp);
     char *out = (char *)ckr__arena_n(c, n, size);
-    uint64_t i;
-    for (i = 0; p && out && i < n; i++) memcpy(out + i * size, p[i], size);
+    for (uint64_t i = 0; p && out && i < n; i++) memcpy(out + i * size, p[i], size);
     ckr__heap_free(c, p, (size_t)n * sizeof *p);
     return p ? out : NULL;
 }
@@ -56693,8 +56327,7 @@ static void *ckr__mg_sorted(ckr__ctx *c, const void *list, uint64_t n, size_t si
 static void ckr__mg_dist_slot(ckr__mg *r, const ckr__mg_buffer *b, const char *slot)
 {
     ckr__dcp_item **of = CKR__NEW_N(r->c, ckr__dcp_item *, b->n_buckets), *q;
-    uint64_t i;
-    for (i = 0; i < b->n_buckets && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < b->n_buckets && !ckr__failed(r->c); i++) {
         const char *fqn = ckr__printf(r->c, "%s%llu.%s", b->head, (unsigned long long)i, slot);
         q = of[i] = fqn ? ckr__dcp_find(r->d, fqn) : NULL;
         if (q && !q->bytes && q->n_dims == 1 && q->shape[0] >= b->sizes[i])
@@ -56703,7 +56336,7 @@ static void ckr__mg_dist_slot(ckr__mg *r, const ckr__mg_buffer *b, const char *s
         else if (fqn)
             ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
     }
-    for (i = 0; i < b->n && !ckr__failed(r->c); i++)
+    for (uint64_t i = 0; i < b->n && !ckr__failed(r->c); i++)
         ckr__mg_bucket_range(r, b->f, b->m[i], of[b->m[i]->bucket], slot);
 }
 
@@ -56711,23 +56344,20 @@ static void ckr__mg_dist_slot(ckr__mg *r, const ckr__mg_buffer *b, const char *s
 static void ckr__mg_dist_rank(ckr__mg *r, ckr__mg_file *f, uint32_t which)
 {
     const ckr__mg_optim *o = &f->optims[which];
-    ckr__mg_buffer *b;
-    uint64_t n = 0, i;
-    size_t s;
+    uint64_t n = 0;
     ckr__mg_members(r, f, which);
     if (ckr__failed(r->c)) return;
     if (o->flat) ckr__mg_read_flat(r, f, which);
-    b = o->flat ? NULL : ckr__mg_buffers(r, f, which, &n);
-    for (i = 0; i < n && !ckr__failed(r->c); i++) {
-        bool full;
+    ckr__mg_buffer *b = o->flat ? NULL : ckr__mg_buffers(r, f, which, &n);
+    for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         if (ckr__mg_dist_buckets(r, o, i, &b[i]) != CKR_OK) return;
-        full = ckr__mg_fill_buckets(&b[i]);
+        bool full = ckr__mg_fill_buckets(&b[i]);
         if (!full) b[i].align = 1;
         if (!full && !ckr__mg_fill_buckets(&b[i]))
             ckr__fail_with(r->c, CKR_ITEM_MEGATRON_BUCKETS, r->dir, o->prefix,
                            "the parameters do not fill the buckets whose sizes are stored",
                            "--mode transfer takes the weights alone");
-        for (s = ckr__mg_is_wide(b[i].dtype) ? 1 : 0; s < 3 && !ckr__failed(r->c); s++)
+        for (size_t s = ckr__mg_is_wide(b[i].dtype) ? 1 : 0; s < 3 && !ckr__failed(r->c); s++)
             ckr__mg_dist_slot(r, &b[i], ckr__mg_flat_slots[s]);
     }
 }
@@ -56738,16 +56368,15 @@ static ckr_result ckr__mg_dist_ranks(ckr__mg *r)
     const ckr_node *o = ckr_node_get(r->common, "optimizer");
     ckr__mg_file *first = r->files[0];
     bool chained = false, ranked = false;      /* by model parallel rank                      */
-    uint64_t i;
     uint32_t k;
-    for (i = 0; i < r->d->n_items && !ranked; i++) {
+    for (uint64_t i = 0; i < r->d->n_items && !ranked; i++) {
         const char *fqn = ckr__mg_chained(r->d->items[i].fqn);
         chained = fqn != r->d->items[i].fqn;
         ranked = ckr__starts(fqn, "optimizer.distributed.dp_group_idx_");
     }
     if (!ranked) ckr__mg_optims(r, first, ckr__dict_n(o) ? o : NULL);
     for (k = 0; k < first->n_optims && !ckr__failed(r->c); k++) ckr__mg_groups(r, first, k);
-    for (i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < r->n_files && !ckr__failed(r->c); i++) {
         ckr__mg_file *f = r->files[i];
         f->n_optims = !ranked ? first->n_optims : chained ? 2 : 1;
         f->optims = ranked ? CKR__NEW_N(r->c, ckr__mg_optim, f->n_optims) : first->optims;
@@ -56775,8 +56404,7 @@ static bool ckr__mg_move(ckr__mg *r, const ckr__held *source, const ckr__block *
 {
     ckr__mg_run run[2];
     const uint32_t n_runs = ckr__mg_runs(source, sb, run);
-    uint32_t i;
-    for (i = 0; i < n_runs; i++) {
+    for (uint32_t i = 0; i < n_runs; i++) {
         const ckr_piece *q = run[i].piece;
         const int64_t a = ckr__max_i64(from, run[i].begin),
                       e = ckr__min_i64(from + n, run[i].begin + run[i].n);
@@ -56797,11 +56425,10 @@ static bool ckr__mg_zeros(ckr__mg *r, ckr_tensor *to, const ckr__block *b, int64
 {
     static const uint8_t zero[16] = { 0 };
     ckr_view v = CKR_ZERO;
-    ckr__reader rd;
     v.dtype = to->dtype;
     v.file = CKR_NO_FILE;
     v.bytes = zero;
-    rd = ckr__reader_of(r->c, to, &v, -1, false);
+    ckr__reader rd = ckr__reader_of(r->c, to, &v, -1, false);
     return ckr__flat_pieces(b, at, at + n, 0, 0, ckr__reader_piece, &rd);
 }
 
@@ -56887,11 +56514,11 @@ static void ckr__mg_probe_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__
     const ckr__held *master = ckr__held_slot(t->slots, "master");
     const double tiny = t->dtype == CKR_DTYPE_F16 ? 6e-8 : 1e-37;
     double a[CKR__MG_PROBE], b[CKR__MG_PROBE];
-    int64_t n, k;
+    int64_t k;
     if (m->start == m->padded || !ckr__mg_stored_here(r, in, m)) return;
     t->shifted = true;
     if (!master) return;
-    n = ckr__mg_values(r, t, t->slots, in->f->tp, a);
+    int64_t n = ckr__mg_values(r, t, t->slots, in->f->tp, a);
     n = ckr__min_i64(n, ckr__mg_values(r, t, master, in->f->tp, b));
     for (k = 0; k < n; k++) if (fabs(a[k] - b[k]) > fabs(a[k]) / 256 + tiny) r->defect = true;
 }
@@ -56901,11 +56528,11 @@ static void ckr__mg_probe_item(ckr__mg *r, const ckr__mg_buffer *in, const ckr__
 static void ckr__mg_defect_rank(ckr__mg *r, ckr__mg_file *f, uint64_t which, bool mend)
 {
     const uint32_t dp = which ? r->dp / r->ep : r->dp * r->cp;
-    uint64_t n, i, k;
+    uint64_t n;
     ckr__mg_buffer *b = ckr__mg_buffers(r, f, which, &n);
-    for (i = 0; i < n && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < n && !ckr__failed(r->c); i++) {
         ckr__mg_lay_run(&b[i], r->args, dp, f->pp);
-        for (k = 0; k < b[i].n && !ckr__failed(r->c); k++) {
+        for (uint64_t k = 0; k < b[i].n && !ckr__failed(r->c); k++) {
             if (!mend) ckr__mg_probe_item(r, &b[i], b[i].m[k]);
             if (!mend || ckr__mg_mend_item(r, &b[i], b[i].m[k])) continue;
             b[i].m[k]->item->n_lost = UINT64_MAX;
@@ -56918,16 +56545,15 @@ static ckr_result ckr__mg_defects(ckr__mg *r)
 {
     const char *type = ckr_node_str(ckr_node_get(ckr_node_get(r->common, "content_metadata"),
                                                  "distrib_optim_sharding_type"));
-    uint64_t i, k, n = 0;
-    int mend;
+    uint64_t n = 0;
     char text[48];
     if (!r->zero || !type || strcmp(type, "fully_reshardable") != 0) return CKR_OK;
-    for (mend = 0; mend < (r->defect ? 2 : 1); mend++)
-        for (i = 0; i < r->n_files; i++)
-            for (k = 0; k < r->files[i]->n_optims && !ckr__failed(r->c); k++)
+    for (int mend = 0; mend < (r->defect ? 2 : 1); mend++)
+        for (uint64_t i = 0; i < r->n_files; i++)
+            for (uint64_t k = 0; k < r->files[i]->n_optims && !ckr__failed(r->c); k++)
                 if (k || r->files[i]->ep == 0) ckr__mg_defect_rank(r, r->files[i], k, mend);
     if (ckr__failed(r->c) || !r->defect) return r->c->err->code;
-    for (i = 0; i < r->n_items; i++) n += r->items[i]->shifted;
+    for (uint64_t i = 0; i < r->n_items; i++) n += r->items[i]->shifted;
     ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
     return ckr__say(r->c, "CKR_W_MEGATRON_DEFECT", CKR_LOST, "optimizer", text, NULL,
                     "Megatron core 0.15 to 0.19 cut the optimizer's buckets at wrong offsets when "
@@ -56941,12 +56567,12 @@ static ckr_result ckr__mg_defects(ckr__mg *r)
    iteration. */
 static ckr_result ckr__mg_dist_open(ckr__mg *r)
 {
-    const char *path = ckr__path_join(r->c, r->dir, "metadata.json"), *s;
+    const char *path = ckr__path_join(r->c, r->dir, "metadata.json");
     ckr_node *root = NULL;
     if (path && ckr__path_kind(r->c, path) != CKR_FILE_REGULAR)
         return ckr__mg_missing(r, path, "it is written last, so the save has not ended");
     if (!path || ckr__json_load(r->c, path, &root) != CKR_OK) return r->c->err->code;
-    s = ckr_node_str(ckr_node_get(root, "sharded_backend"));
+    const char *s = ckr_node_str(ckr_node_get(root, "sharded_backend"));
     if (!s) return ckr__mg_bad(r, path, "sharded_backend", "the name of a format");
     if (strcmp(s, "torch_dist") != 0)
         return ckr__mg_cannot(r, path, "sharded_backend",
@@ -56973,7 +56599,6 @@ static ckr_result ckr__mg_dist_random(ckr__mg *r, const ckr__dcp_item *q)
     ckr_node *n = NULL;
     uint32_t at[4], of[4], k = 0;
     size_t n_key;
-    uint64_t i;
     const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
     if (parts < 2) return ckr__mg_bad(r, r->dir, q->fqn, "the numbers of a rank");
     if (of[0] && of[0] != r->pp)
@@ -56988,7 +56613,7 @@ static ckr_result ckr__mg_dist_random(ckr__mg *r, const ckr__dcp_item *q)
     if (parts > 2) k = at[2];
     ckr__mg_streams(r, n, at[1], at[0], k, 1, r->dir, "rng_state");
     if (ckr__failed(r->c) || at[0] >= r->pp || at[1] >= r->tp) return r->c->err->code;
-    for (i = 0; i < r->ep; i++) {
+    for (uint64_t i = 0; i < r->ep; i++) {
         ckr__mg_file *f = r->files[((uint64_t)at[0] * r->ep + i) * r->tp + at[1]];
         if (i == k || (!k && !f->random)) f->random = n;
     }
@@ -56997,23 +56622,22 @@ static ckr_result ckr__mg_dist_random(ckr__mg *r, const ckr__dcp_item *q)
 
 static ckr_result ckr__mg_dist_extra(ckr__mg *r, const ckr__dcp_item *q)
 {
-    uint32_t at[4], of[4], k;
+    uint32_t at[4], of[4];
     size_t n_key;
     const uint32_t parts = ckr__mg_shard_of(q->fqn, &n_key, at, of);
-    const char *key = ckr__strndup(r->c, q->fqn, n_key), *name;
+    const char *key = ckr__strndup(r->c, q->fqn, n_key);
     const bool stacked = ckr__mg_is_stacked(q->fqn),
                experts = strstr(q->fqn, ".experts.experts.") != NULL;
     const ckr_node *n = ckr__mg_dist_object(r, q->fqn);
-    ckr__mg_item *t;
     if (!key) return ckr__oom(r->c);
     if (parts < (uint32_t)stacked + (uint32_t)experts || (stacked && at[0] >= r->layers))
         return ckr__mg_bad(r, r->dir, q->fqn, "the numbers of a layer and expert");
-    name = ckr__mg_live(r, key, stacked ? (int64_t)at[0] : -1,
-                        experts ? (int64_t)at[stacked] : -1);
-    t = name ? ckr__mg_dist_item(r, name, CKR__MG_EXTRA) : NULL;
+    const char *name = ckr__mg_live(r, key, stacked ? (int64_t)at[0] : -1,
+                                    experts ? (int64_t)at[stacked] : -1);
+    ckr__mg_item *t = name ? ckr__mg_dist_item(r, name, CKR__MG_EXTRA) : NULL;
     if (!t) return ckr__oom(r->c);
     t->extra = CKR__NEW_N(r->c, const ckr_node *, r->tp);
-    for (k = 0; t->extra && k < r->tp; k++) t->extra[k] = n;
+    for (uint32_t k = 0; t->extra && k < r->tp; k++) t->extra[k] = n;
     return r->c->err->code;
 }
 
@@ -57022,8 +56646,7 @@ static ckr_result ckr__mg_dist_extra(ckr__mg *r, const ckr__dcp_item *q)
 static ckr_result ckr__mg_dist_names(ckr__mg *r)
 {
     int64_t layer, most = -1;
-    uint64_t i;
-    for (i = 0; i < r->d->n_items && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < r->d->n_items && !ckr__failed(r->c); i++) {
         const ckr__dcp_item *q = &r->d->items[i];
         const char *fqn = ckr__mg_chained(q->fqn);
         if (ckr__starts(fqn, "optimizer.")) continue;
@@ -57032,7 +56655,7 @@ static ckr_result ckr__mg_dist_names(ckr__mg *r)
     }
     if (ckr__failed(r->c)) return r->c->err->code;
     if (!r->n_items) return ckr__mg_bad(r, r->dir, "", "the tensors of a model");
-    for (i = 0; i < r->n_items; i++) {
+    for (uint64_t i = 0; i < r->n_items; i++) {
         if (!ckr__mg_layer(r->items[i]->name, &layer)) continue;
         if (layer >= r->layers) return ckr__mg_contradicts_layers(r, r->items[i]->name, layer + 1);
         most = ckr__max_i64(most, layer);
@@ -57047,23 +56670,21 @@ static ckr_result ckr__mg_dist_names(ckr__mg *r)
 /* The ranks of the saved run. Names lead to items until this: they are in the model's order now. */
 static ckr_result ckr__mg_dist_files(ckr__mg *r)
 {
-    uint64_t i;
     ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items, ckr__mg_item_cmp);
-    for (i = 0; i < r->n_items; i++)
+    for (uint64_t i = 0; i < r->n_items; i++)
         r->items[i]->pp = (uint32_t)(ckr__mg_home(r, r->items[i]) % r->pp);
     return ckr__mg_all_files(r);
 }
 
 static ckr_result ckr__mg_dist_pieces(ckr__mg *r)
 {
-    uint64_t i;
     size_t n_key;
     uint32_t at[4], of[4];
-    for (i = 0; i < r->d->n_items; i++)
+    for (uint64_t i = 0; i < r->d->n_items; i++)
         if (ckr__starts(r->d->items[i].fqn, "rng_state/") &&
             ckr__mg_shard_of(r->d->items[i].fqn, &n_key, at, of) > 2)
             r->random_by_rank = true;
-    for (i = 0; i < r->d->n_items && !ckr__failed(r->c); i++) {
+    for (uint64_t i = 0; i < r->d->n_items && !ckr__failed(r->c); i++) {
         const ckr__dcp_item *q = &r->d->items[i];
         const char *fqn = ckr__mg_chained(q->fqn);
         if (ckr__starts(fqn, "optimizer.state.")) {
@@ -57100,7 +56721,7 @@ static int ckr__mg_stream_cmp(const void *a, const void *b)
 static ckr_result ckr__mg_sort(ckr__mg *r)
 {
     ckr_group *g = r->s->groups;
-    uint64_t i, n = 0, *to = CKR__NEW_N(r->c, uint64_t, r->s->n_groups);
+    uint64_t n = 0, *to = CKR__NEW_N(r->c, uint64_t, r->s->n_groups);
     ckr_stream *streams = (ckr_stream *)ckr__mg_sorted(r->c, r->s->rng, r->s->n_rng,
                                                        sizeof *streams, ckr__mg_stream_cmp);
     if (!streams || !to) return ckr__oom(r->c);
@@ -57108,18 +56729,18 @@ static ckr_result ckr__mg_sort(ckr__mg *r)
     ckr__sort(r->c, (void **)(void *)r->items, (size_t)r->n_items, ckr__mg_item_cmp);
     if (r->tied && r->embedding)
         ckr__tie_add(r->c, r->s, r->embedding->name, "output_layer.weight");
-    for (i = 0; i < r->n_items; i++) {
+    for (uint64_t i = 0; i < r->n_items; i++) {
         const ckr__mg_item *t = r->items[i];
         ckr__load_next(&r->load, t->name);
         if (t->group == CKR__MG_NONE) continue;
         *CKR__PUSH(const char *, r->c, g[t->group].params, g[t->group].n_params) = t->name;
     }
-    for (i = 0; i < r->s->n_groups; i++) {
+    for (uint64_t i = 0; i < r->s->n_groups; i++) {
         to[i] = n;
         if (g[i].n_params) g[n++] = g[i];
     }
     r->s->n_groups = n;
-    for (i = 0; i < r->n_items; i++)
+    for (uint64_t i = 0; i < r->n_items; i++)
         if (r->items[i]->group != CKR__MG_NONE) r->items[i]->group = to[r->items[i]->group];
     return r->c->err->code;
 }
@@ -57154,10 +56775,9 @@ static const ckr__mg_step ckr__mg_last[] = {
 
 static void ckr__mg_go(ckr__mg *r, const ckr__mg_step *s)
 {
-    uint64_t i;
     for (; s->fn || s->file_fn; s++) {
         if (s->fn && !ckr__failed(r->c)) s->fn(r);
-        for (i = 0; s->file_fn && i < r->n_files && !ckr__failed(r->c); i++)
+        for (uint64_t i = 0; s->file_fn && i < r->n_files && !ckr__failed(r->c); i++)
             s->file_fn(r, r->files[i]);
     }
 }
@@ -57339,9 +56959,8 @@ static void ckr__mg_defective(ckr__mg_job *x)
 {
     const ckr__mg *mg = x->mg;
     const bool repair = x->t->repair;
-    uint64_t i;
     int64_t n;
-    for (i = 0; mg->defect && !(x->t->without & CKR_OPTIMIZER) && i < mg->n_items; i++) {
+    for (uint64_t i = 0; mg->defect && !(x->t->without & CKR_OPTIMIZER) && i < mg->n_items; i++) {
         const ckr__mg_item *t = mg->items[i];
         if (t->n_lost == UINT64_MAX)
             ckr__refuse(x->c, CKR_ITEM_MEGATRON_DEFECT, t->name,
@@ -57371,10 +56990,9 @@ static void ckr__mg_items(ckr__mg_job *x)
     ckr__mg *to = &x->to;
     ckr__held **place, *h;
     const bool mend = to->defect && x->t->repair;
-    int64_t uneven, said = 0, *shape;
-    uint64_t i;
+    int64_t uneven, said = 0;
     to->items = CKR__NEW_N(x->c, ckr__mg_item *, to->n_items);
-    for (i = 0; i < to->n_items && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < to->n_items && !ckr__failed(x->c); i++) {
         const ckr__mg_item *was = x->mg->items[i];
         ckr__mg_item *t = to->items[i] = CKR__DUP(x->c, ckr__mg_item, was, 1);
         for (place = &t->slots; t && mend && *place; place = &h->next) {
@@ -57385,7 +57003,7 @@ static void ckr__mg_items(ckr__mg_job *x)
             h->tensor = h->mended->tensor;
             h->wide = h->mended->wide;
         }
-        shape = t ? CKR__DUP(x->c, int64_t, t->shape, t->n_dims) : NULL;
+        int64_t *shape = t ? CKR__DUP(x->c, int64_t, t->shape, t->n_dims) : NULL;
         if (!shape) return;
         if (was == x->mg->embedding) to->embedding = t;
         t->pp = ckr__mg_home(to, t) % to->pp;
@@ -57418,9 +57036,8 @@ static void ckr__mg_bind(ckr__mg_job *x, ckr_entry *e, const ckr__mg_item *t,
 {
     const int64_t n = ckr__block_numel(b), rows = slot->tensor->n_dims ? slot->tensor->shape[0] : 0;
     const int n_parts = slot->wide && x->vocab <= rows ? 2 : 1;
-    int i;
     if (!t->split.vocab) ckr__bind_flat(x->c, e, slot->tensor, replica, b, 0, n, at);
-    for (i = 0; t->split.vocab && i < n_parts; i++) {
+    for (int i = 0; t->split.vocab && i < n_parts; i++) {
         const ckr_tensor *from = i ? slot->wide : slot->tensor;
         ckr__box box;
         ckr__box_block(&box, b->n_dims, b->pairs[0].global, b->pairs[0].count);
@@ -57437,12 +57054,10 @@ static ckr_node *ckr__mg_entry_node(ckr__mg_job *x, const ckr__mg_file *k, const
     const ckr__held *own = ckr__held_slot(t->slots, slot), *s = own;
     const ckr__block *b = ckr__mg_block(&x->to, t,  k->tp);
     const char *name = ckr__printf(x->c, "%s/%s", t->name, slot);
-    ckr_dtype dtype;
-    ckr_node *n;
     if (!own) ckr__mg_bad(&x->to, x->mg->dir, t->name, "its elements");
     if (!own || !b) return NULL;
-    dtype = own == t->slots ? ckr__held_cast(own, as, &s) : own->tensor->dtype;
-    n = ckr__entry_new(x->c, k->out, name, dtype, b->n_dims, b->shape);
+    ckr_dtype dtype = own == t->slots ? ckr__held_cast(own, as, &s) : own->tensor->dtype;
+    ckr_node *n = ckr__entry_new(x->c, k->out, name, dtype, b->n_dims, b->shape);
     if (!n) return NULL;
     ckr__mg_bind(x, n->u.entry, t, s, b, ckr__mg_replica(t, k), 0);
     if (s != own) ckr__bind_taken_for(n->u.entry, 0, own->tensor, NULL);
@@ -57479,8 +57094,7 @@ static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_file *k, uint3
     const int64_t first = to->first[v * to->pp + k->pp],
                   experts = to->ep > 1 ? to->experts / to->ep * (int64_t)k->ep : 0;
     ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
-    uint64_t i;
-    for (i = 0; i < k->n_entries; i++) {
+    for (uint64_t i = 0; i < k->n_entries; i++) {
         const ckr__mg_item *t = k->entries[i].item;
         const char *name = t == to->embedding && k->pp > 0
                                ? "output_layer.weight"
@@ -57502,9 +57116,9 @@ static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_file *k, uint3
 static void ckr__mg_classes(ckr__mg_job *x)
 {
     ckr__map at = CKR_ZERO;
-    uint64_t i, *of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
+    uint64_t *of = CKR__NEW_N(x->c, uint64_t, x->s->n_groups);
     at.c = x->c;
-    for (i = 0; i < x->s->n_groups && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < x->s->n_groups && !ckr__failed(x->c); i++) {
         const ckr_node *g = x->s->groups[i].raw;
         const char *text = ckr__printf(x->c, "%.17g|%.17g", ckr__mg_num(g, "max_lr", -1),
                                        ckr__mg_num(g, "min_lr", -1));
@@ -57516,7 +57130,7 @@ static void ckr__mg_classes(ckr__mg_job *x)
         ckr__map_put(&at, text, strlen(text), of[i], NULL);
     }
     ckr__map_free(&at);
-    for (i = 0; i < x->to.n_items && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < x->to.n_items && !ckr__failed(x->c); i++) {
         uint64_t *group = &x->to.items[i]->group;
         *group = *group < x->s->n_groups ? of[*group] : CKR__MG_NONE;
     }
@@ -57534,10 +57148,9 @@ static uint64_t *ckr__mg_group_order(ckr__mg_job *x, const ckr__mg_member *m, ui
                anew = sorted && !was && !common, all = anew || (x->mg->order_all && !common);
     uint64_t *order = CKR__NEW_N(x->c, uint64_t, x->n_klass), i, k;
     bool *used = CKR__NEW_N(x->c, bool, x->n_klass);
-    int pass;
     *n_out = 0;
     if (!order || !used) return NULL;
-    for (pass = 0; sorted && pass < 3; pass++)
+    for (int pass = 0; sorted && pass < 3; pass++)
         for (k = 0; k < x->n_klass; k++) {
             const ckr_node *g = x->klass[k]->raw;
             const int rank = ckr__mg_num(g, "wd_mult", 1) <= 0      ? 2
@@ -57571,23 +57184,21 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
         { "min_lr", l ? l->min : 0, l && l->min == l->min },
         { "start_wd", l ? l->start_wd : 0, l != NULL }, { "end_wd", l ? l->end_wd : 0, l != NULL }
     };
-    const ckr_node *was;
     ckr_node *d = ckr__dict_copy(x->c, g->hyper);
     double old;
-    size_t i;
     if (ckr__has(d, "is_expert_parallel"))
         ckr__node_set(x->c, d, "is_expert_parallel", ckr__node_bool(x->c, expert));
     if (x->version && ckr__has(d, "is_decoupled_lr"))
         ckr__node_set(x->c, d, "is_decoupled_lr",
                       ckr__node_bool(x->c, x->version < 16 &&
                                                ckr__mg_decoupled(x->mg->args, g->raw)));
-    was = ckr_node_get(d, "step");
+    const ckr_node *was = ckr_node_get(d, "step");
     if (step == step && !(ckr__sched_number(x->c, was, &old) && ckr__same(old, step))) {
         ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step));
         if (!ckr__has(d, "bias_correction"))
             ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true));
     }
-    for (i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4; i++) {
         was = ckr_node_get(d, nums[i].key);
         if (!(made && i < 2) &&
             (!nums[i].when || !was || (i > 1 && was->kind == CKR_NODE_NONE) ||
@@ -57627,9 +57238,8 @@ static ckr_node *ckr__mg_outer_node(ckr__mg_job *x, const ckr__mg_file *k, uint6
                                ? k->from->optims[which < k->from->n_optims ? which : 0].outer
                                : NULL;
     ckr_node *outer = ckr__node(x->c, CKR_NODE_DICT);
-    uint64_t i;
     ckr__node_set(x->c, outer, "optimizer", inner);
-    for (i = 0; from && i < from->count; i++) {
+    for (uint64_t i = 0; from && i < from->count; i++) {
         const char *key = ckr__dict_key(from, i);
         if (key && !ckr__word_in(own, key))
             ckr__node_pair(x->c, outer, from->u.items[2 * i],
@@ -57651,13 +57261,13 @@ static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_file *k, int w
     const ckr__mg_member *m = k->members[which];
     const uint64_t n = k->n_members[which];
     const ckr__mg_item *first = NULL;
-    uint64_t n_order = 0, g, i, id = 0;
+    uint64_t n_order = 0, id = 0;
     const uint64_t *order = ckr__mg_group_order(x, m, n, &n_order);
-    for (g = 0; order && g < n_order; g++) {
+    for (uint64_t g = 0; order && g < n_order; g++) {
         ckr_node *params = numbered ? ckr__node(c, CKR_NODE_LIST) : NULL,
-                 *masters = ckr__node(c, CKR_NODE_LIST), *master;
+                 *masters = ckr__node(c, CKR_NODE_LIST);
         double count = ckr__nan();
-        for (i = 0; i < n; i++) {
+        for (uint64_t i = 0; i < n; i++) {
             const ckr__mg_item *t = m[i].item;
             if (m[i].group != order[g]) continue;
             if (!first) first = t;
@@ -57667,7 +57277,7 @@ static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_file *k, int w
             ckr__node_pair(c, state, ckr__node_int(c, (int64_t)id++),
                            ckr__mg_state_node(x, k, t));
             if (!ckr__held_slot(t->slots, "master")) continue;
-            master = ckr__mg_entry_node(x, k, t, "master", CKR_DTYPE_NONE);
+            ckr_node *master = ckr__mg_entry_node(x, k, t, "master", CKR_DTYPE_NONE);
             if (master) master->u.entry->requires_grad = true;
             ckr__node_push(c, masters, master);
         }
@@ -57691,11 +57301,9 @@ static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_file *k, int w
 static ckr_node *ckr__mg_chain(ckr__mg_job *x, const ckr__mg_file *k,
                                ckr_node *(*one)(ckr__mg_job *, const ckr__mg_file *, int))
 {
-    ckr_node *all;
-    int i;
     if (x->to.ep == 1) return one(x, k, 0);
-    all = ckr__node(x->c, x->to.dist ? CKR_NODE_DICT : CKR_NODE_LIST);
-    for (i = 0; i < 2; i++)
+    ckr_node *all = ckr__node(x->c, x->to.dist ? CKR_NODE_DICT : CKR_NODE_LIST);
+    for (int i = 0; i < 2; i++)
         if (x->to.dist) ckr__node_pair(x->c, all, ckr__node_int(x->c, i), one(x, k, i));
         else ckr__node_push(x->c, all, one(x, k, i));
     return all;
@@ -57708,13 +57316,11 @@ static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_file *k, ckr_
 {
     const char *const *slots = ckr__mg_flat_slots;
     ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
-    uint64_t i;
-    size_t s;
     ckr__mg_lay_run(b, x->args, x->to.dp * x->to.cp, k->pp);
-    for (s = 0; s < 3; s++) {
+    for (size_t s = 0; s < 3; s++) {
         ckr_node *e = ckr__entry_new(x->c, k->out, slots[s], CKR_DTYPE_F32, 1, &b->total);
         ckr__node_set(x->c, d, slots[s], e);
-        for (i = 0; e && i < b->n; i++) {
+        for (uint64_t i = 0; e && i < b->n; i++) {
             const ckr__mg_item *t = b->m[i]->item;
             const ckr__block *part = ckr__mg_block(&x->to, t,  k->tp);
             const ckr__held *own = ckr__held_slot(t->slots, s ? slots[s] : "master"),
@@ -57737,12 +57343,11 @@ static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_file *k, int wh
     const bool low = ckr__mg_flag(x->args, "grad_reduce_in_bf16") ||
                      (x->half && fp32 && !(fp32->kind == CKR_NODE_BOOL && fp32->u.b));
     ckr_node *root = ckr__node(c, CKR_NODE_DICT);
-    ckr__mg_buffer *b;
-    uint64_t n, g;
+    uint64_t n;
     if (which == 0 && k->ep > 0) return ckr__node(c, CKR_NODE_NONE);
     ckr__node_set(c, root, "buckets_coalesced", ckr__node_bool(c, true));
-    b = ckr__mg_buffers(&x->to, k, (uint64_t)which, &n);
-    for (g = 0; g < n && !ckr__failed(c); g++) {
+    ckr__mg_buffer *b = ckr__mg_buffers(&x->to, k, (uint64_t)which, &n);
+    for (uint64_t g = 0; g < n && !ckr__failed(c); g++) {
         const char *param = ckr_dtype_name(b[g].dtype), *grad = low ? param : "float32";
         ckr_node *pair = ckr__node(c, CKR_NODE_DICT);
         ckr__node_pair(c, pair,
@@ -57777,10 +57382,10 @@ static const char *ckr__mg_other_total(ckr__mg_job *x, const ckr_schedule *h)
 {
     const ckr_schedule *was = x->was;
     const double done = (double)x->mg->s->progress.step, rate = h->rate;
-    double left, tail, n = ceil(h->curve->k.total / rate), i;
+    double n = ceil(h->curve->k.total / rate), i;
     if (was && ckr__same(was->offset, 0) && ckr__same(h->offset, 0)) {
-        left = was->curve->k.total / rate - done;
-        tail = was->curve->k.decay / rate;
+        double left = was->curve->k.total / rate - done;
+        double tail = was->curve->k.decay / rate;
         for (i = 0; ckr__whole(left) && ckr__whole(tail) && i < left && i < 1e6; i++, n++)
             if (ckr__whole(tail * (n - done) / left))
                 return ckr__printf(x->c, "--set total_steps=%.0f stretches it to %.0f; --lr-policy "
@@ -57797,9 +57402,8 @@ static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h)
 {
     ckr__curve_nums *k = &x->curve->k;
     const ckr_node *args = x->mg->args;
-    double fraction = ckr__mg_num(args, "lr_warmup_fraction", -1), end;
+    double fraction = ckr__mg_num(args, "lr_warmup_fraction", -1);
     bool longer = false;
-    size_t i;
     x->samples = ckr__mg_size(args, "train_samples", 0) > 0;
     x->unit = x->samples ? 1 : h->rate;
     x->fraction = ckr__nan();
@@ -57818,10 +57422,10 @@ static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h)
     if (x->out->cannot || ckr__failed(x->c)) return;
     x->train = (double)ckr__mg_size(args, x->samples ? "train_samples" : "train_iters",
                                     (int64_t)x->decay);
-    end = (k->total - h->offset) / x->unit;
+    double end = (k->total - h->offset) / x->unit;
     if (x->was && ckr__same((x->was->curve->k.total - x->was->offset) / x->unit, x->train))
         longer = end > x->train;
-    for (i = 0; i < x->t->n_sets; i++)
+    for (size_t i = 0; i < x->t->n_sets; i++)
         longer = longer || !strcmp(x->t->sets[i].key, "total_steps");
     if (x->was && longer && ckr__whole(end)) x->train = end;
     if (!(h->curve->flags & CKR__CF_WD) || h->curve->wd_shape == CKR__SH_CONST)
@@ -57832,8 +57436,7 @@ static void ckr__mg_lengths(ckr__mg_job *x, ckr_schedule *h)
 /* The first group with the run's own bounds, or (`decoupled`) that with others; n: none. */
 static uint64_t ckr__mg_lane(const ckr__mg_job *x, const ckr_schedule *h, bool decoupled)
 {
-    uint64_t i;
-    for (i = 0; i < h->n_lanes && i < x->s->n_groups; i++)
+    for (uint64_t i = 0; i < h->n_lanes && i < x->s->n_groups; i++)
         if (ckr__mg_decoupled(x->mg->args, x->mg->s->groups[i].raw) == decoupled) return i;
     return decoupled ? h->n_lanes : 0;
 }
@@ -57871,8 +57474,7 @@ static const char *ckr__mg_apart(const ckr__mg_job *x, const ckr_schedule *now)
     };
     const ckr_node *a = ckr_node_get(d, "lr_decay_style"),
                    *b = ckr_node_get(args, "lr_decay_style");
-    size_t i;
-    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const double g = rows[i].group == rows[i].group ? rows[i].group : rows[i].state;
         if ((g == g && rows[i].state == rows[i].state && !ckr__same(g, rows[i].state)) ||
             (g == g && rows[i].arg == rows[i].arg && !ckr__same(g, rows[i].arg)))
@@ -57895,8 +57497,6 @@ static void ckr__mg_schedule_plan(ckr__mg_job *x)
                        *was = src->n_schedules ? src->schedules : NULL;
     const ckr_node *state = ckr_node_get(x->mg->root, "opt_param_scheduler");
     const char *apart = NULL;
-    ckr_schedule *h;
-    uint64_t i;
     x->out->recomputes = true;
     if (!now || (x->t->without & CKR_SCHEDULE) || !now->n_lanes) return;
     x->out->follows = was;
@@ -57906,7 +57506,7 @@ static void ckr__mg_schedule_plan(ckr__mg_job *x)
         apart = ckr__mg_apart(x, now);
         if (!apart) return;
     }
-    h = ckr__sched_copy(x->c, now);
+    ckr_schedule *h = ckr__sched_copy(x->c, now);
     x->curve = h ? ckr__curve_own(x->c, h) : NULL;
     if (!x->curve) return;
     if (was && was->curve && was->curve->kind == CKR__CV_MEGATRON && ckr__same(was->rate, h->rate))
@@ -57928,7 +57528,7 @@ static void ckr__mg_schedule_plan(ckr__mg_job *x)
     x->moved = true;
     x->scheduler = ckr__megatron_state(x->c, h->curve, &h->lanes[ckr__mg_lane(x, h, false)],
                                        h->position);
-    for (i = 0; i < ckr__dict_n(state); i++) {
+    for (uint64_t i = 0; i < ckr__dict_n(state); i++) {
         const char *key = ckr__dict_key(state, i);
         if (key && !ckr_node_get(x->scheduler, key) &&
             (!strcmp(key, "start_wd") || !strcmp(key, "end_wd") || !strncmp(key, "wd_", 3)))
@@ -57947,7 +57547,6 @@ static void ckr__mg_batch(ckr__mg_job *x)
     const int64_t saved = x->mg->s->batch, dp = x->to.dp,
                   all = x->moved && x->held->rate < 1 << 30 ? (int64_t)x->held->rate : x->s->batch,
                   n = all / dp;
-    int64_t steps;
     x->micro = ckr__mg_size(x->mg->args, "micro_batch_size", 0);
     if (all < 1 || (all == saved && (dp == x->mg->dp || x->to.release))) return;
     if (all % dp)
@@ -57960,7 +57559,7 @@ static void ckr__mg_batch(ckr__mg_job *x)
                                     (long long)((n + 1) * dp)));
     if (all % dp) return;
     x->batch = all;
-    steps = n / ckr__mg_gcd(n, x->micro);
+    int64_t steps = n / ckr__mg_gcd(n, x->micro);
     if (x->micro) ckr__batch_split(all, x->to.dp, &x->micro, &steps);
 }
 
@@ -58148,10 +57747,9 @@ static void ckr__mg_args(ckr__mg_job *x)
    value. */
 static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_file *k)
 {
-    ckr_node *n, *d = ckr__dict_copy(x->c, x->args);
-    uint64_t i;
+    ckr_node *d = ckr__dict_copy(x->c, x->args);
     ckr__mg_arg(x->c, d, "rank", ckr__node_int(x->c, ckr__mg_rank_of(&x->to, k)), false);
-    for (i = 0; x->version && i < ckr__dict_n(d); i++) {
+    for (uint64_t i = 0; x->version && i < ckr__dict_n(d); i++) {
         const ckr_node *v = ckr__dict_at(d, i), *plain = NULL;
         if (v->kind != CKR_NODE_OBJECT && v->kind != CKR_NODE_GLOBAL) continue;
         if (v->kind == CKR_NODE_OBJECT && v->u.object->args && v->u.object->args->count == 1)
@@ -58159,7 +57757,7 @@ static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_file *k)
         if (!plain || plain->kind > CKR_NODE_STR) plain = ckr__node(x->c, CKR_NODE_NONE);
         if (plain) d->u.items[2 * i + 1] = (ckr_node *)(uintptr_t)plain;
     }
-    n = ckr__node_object(x->c, ckr_node_get(x->mg->root, "args"), d);
+    ckr_node *n = ckr__node_object(x->c, ckr_node_get(x->mg->root, "args"), d);
     return n ? ckr__copy_tree(x->c, k->out, n, NULL) : NULL;
 }
 
@@ -58170,16 +57768,14 @@ static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_file *k)
 static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_file *k, uint32_t dp)
 {
     const ckr_node *list = k->from->random;
-    ckr_node *out;
     ckr__rank_streams to = CKR_ZERO;
-    uint64_t i;
     const uint64_t n = ckr_node_is_list(list) && list->count > 1 ? x->to.dp : 1;
     if (!ckr_node_is_list(list) || !list->count) return list;
     to.c = x->c;
     to.coming = x->s;
     to.keys = ckr__mg_stream_keys;
-    out = ckr__node(x->c, CKR_NODE_LIST);
-    for (i = 0; i < n; i++) {
+    ckr_node *out = ckr__node(x->c, CKR_NODE_LIST);
+    for (uint64_t i = 0; i < n; i++) {
         const ckr_node *old = list->u.items[i % list->count];
         to.rank = ckr__mg_number(&x->to, k->tp, k->pp, dp + (uint32_t)i);
         ckr__node_push(x->c, out, ckr_node_is_dict(old) ? ckr__streams_write(&to, old)
@@ -58215,17 +57811,15 @@ static ckr_node *ckr__mg_value(ckr__mg_job *x, ckr__mg_file *k, const char *key,
 static void ckr__mg_root_file(ckr__mg_job *x, ckr__mg_file *k, const char *path)
 {
     const ckr_node *root = k->from->root;
-    bool model = x->to.dist, mine;
-    uint64_t i;
-    uint32_t v;
+    bool model = x->to.dist;
     k->out = ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP);
     if (!k->out) return;
     k->out->root = ckr__node(x->c, CKR_NODE_DICT);
-    for (i = 0; i < root->count; i++) {
+    for (uint64_t i = 0; i < root->count; i++) {
         const char *key = ckr__dict_key(root, i);
         ckr_node *n = NULL;
-        mine = key && ckr__starts(key, "model") && !key[5 + strspn(key + 5, "0123456789")];
-        for (v = 0; mine && !model && v < x->to.vp; v++) {
+        bool mine = key && ckr__starts(key, "model") && !key[5 + strspn(key + 5, "0123456789")];
+        for (uint32_t v = 0; mine && !model && v < x->to.vp; v++) {
             const char *name = x->to.vp == 1 ? "model" : ckr__printf(x->c, "model%u", (unsigned)v);
             ckr__node_pair(x->c, k->out->root, ckr__node_str(x->c, name),
                            ckr__mg_chunk_node(x, k, v));
@@ -58239,13 +57833,11 @@ static void ckr__mg_root_file(ckr__mg_job *x, ckr__mg_file *k, const char *path)
 
 static void ckr__mg_rank_files(ckr__mg_job *x)
 {
-    uint64_t i;
-    uint32_t v;
     ckr__mg_all_files(&x->to);
-    for (i = 0; i < x->to.n_files && !ckr__failed(x->c); i++) {
+    for (uint64_t i = 0; i < x->to.n_files && !ckr__failed(x->c); i++) {
         ckr__mg_file *k = x->to.files[i];
         const char *dir = ckr__path_join(x->c, x->step, k->rel);
-        for (v = 0; v < k->n_optims && x->optimizer; v++) ckr__mg_members(&x->to, k, v);
+        for (uint32_t v = 0; v < k->n_optims && x->optimizer; v++) ckr__mg_members(&x->to, k, v);
         if (ckr__failed(x->c)) return;
         ckr__mg_root_file(x, k, ckr__printf(x->c, "%s/model_optim_rng.pt", dir));
         if (!x->to.zero || !x->optimizer) continue;
@@ -58269,15 +57861,15 @@ static const char *ckr__mg_stored(ckr__mg_job *x, const char *name, ckr__mg_plac
 {
     ckr__ctx *c = x->c;
     int64_t layer = -1, expert = -1;
-    size_t digits, i;
-    const char *rest = ckr__mg_layer(name, &layer), *p;
+    size_t digits;
+    const char *rest = ckr__mg_layer(name, &layer);
     const int n_head = !rest ? 0 : x->numbered ? (int)(rest - name) + 1 : 15;
     rest = rest ? rest + 1 : name;
-    for (i = 0; x->mg->local && layer >= 0 && rest && i < 2; i++)
+    for (size_t i = 0; x->mg->local && layer >= 0 && rest && i < 2; i++)
         if (ckr__starts(rest, ckr__mg_norms[i][1]))
             rest = ckr__printf(c, "%s%s", ckr__mg_norms[i][0],
                                rest + strlen(ckr__mg_norms[i][1]));
-    p = rest ? ckr__mg_expert(rest, &expert, &digits) : NULL;
+    const char *p = rest ? ckr__mg_expert(rest, &expert, &digits) : NULL;
     if (p && strstr(rest, ".local_experts."))
         rest = ckr__printf(c, "%.*sexperts%s", (int)(strstr(rest, "local_experts.") - rest), rest,
                            p + digits);
@@ -58300,15 +57892,14 @@ static void ckr__mg_dist_put(ckr__mg_job *x, const ckr__mg_item *t, const char *
     const uint32_t lead = (uint32_t)(at->layer >= 0) + (uint32_t)(at->expert >= 0),
                    ep = at->expert < 0 ? 0 : (uint32_t)(at->expert / (x->to.experts / x->to.ep)),
                    n = t->n_dims + lead;
-    int64_t start[CKR_MAX_DIMS] = { 0 }, count[CKR_MAX_DIMS], *shape;
+    int64_t start[CKR_MAX_DIMS] = { 0 }, count[CKR_MAX_DIMS];
     ckr__out_item *out;
-    uint32_t tp, i, d;
     uint64_t k;
     if (!fqn || n > CKR_MAX_DIMS) return;
     if (ckr__map_find(&x->keys, fqn, strlen(fqn), &k)) {
         out = x->w.index->items[k];
     } else {
-        shape = CKR__NEW_N(x->c, int64_t, n);
+        int64_t *shape = CKR__NEW_N(x->c, int64_t, n);
         if (!shape) return;
         if (at->layer >= 0) shape[0] = x->mg->layers;
         if (at->expert >= 0) shape[lead - 1] = x->to.experts;
@@ -58318,13 +57909,13 @@ static void ckr__mg_dist_put(ckr__mg_job *x, const ckr__mg_item *t, const char *
     }
     if (at->layer >= 0) start[0] = at->layer;
     if (at->expert >= 0) start[lead - 1] = at->expert;
-    for (i = 0; i < lead; i++) count[i] = 1;
-    for (tp = 0; !ckr__failed(x->c) && tp < (t->split.axis < 0 ? 1 : x->to.tp); tp++) {
+    for (uint32_t i = 0; i < lead; i++) count[i] = 1;
+    for (uint32_t tp = 0; !ckr__failed(x->c) && tp < (t->split.axis < 0 ? 1 : x->to.tp); tp++) {
         const ckr__block *b = ckr__mg_block(&x->to, t, tp);
-        for (i = 0; b && i < b->n_pairs; i++) {
+        for (uint32_t i = 0; b && i < b->n_pairs; i++) {
             ckr_entry *e;
             ckr__box box;
-            for (d = 0; d < b->n_dims; d++) {
+            for (uint32_t d = 0; d < b->n_dims; d++) {
                 start[lead + d] = b->pairs[i].global[d];
                 count[lead + d] = b->pairs[i].count[d];
             }
@@ -58410,7 +58001,6 @@ static void ckr__mg_common_file(ckr__mg_job *x)
     ckr__ctx *c = x->c;
     ckr__mg_file *k = ckr__mg_file_new(&x->to,  0, 0, 0);
     ckr_node *d = ckr__node(c, CKR_NODE_DICT), *no = ckr__node_bool(c, false);
-    uint64_t i;
     if (x->to.zero) {
         ckr__node_set(c, d, "distrib_optim_sharding_type", ckr__node_str(c, "fully_reshardable"));
         ckr__node_set(c, d, "distrib_optim_fully_reshardable_mem_efficient", no);
@@ -58418,9 +58008,9 @@ static void ckr__mg_common_file(ckr__mg_job *x)
     ckr__node_set(c, d, "singleton_local_shards", no);
     ckr__node_set(c, d, "chained_optim_avoid_prefix", ckr__node_bool(c, true));
     if (!k) return;
-    for (i = 0; i < x->to.n_items; i++)
+    for (uint64_t i = 0; i < x->to.n_items; i++)
         CKR__PUSH(ckr__mg_entry, c, k->entries, k->n_entries)->item = x->to.items[i];
-    for (i = 0; i < k->n_optims; i++) ckr__mg_members(&x->to, k, i);
+    for (uint64_t i = 0; i < k->n_optims; i++) ckr__mg_members(&x->to, k, i);
     ckr__mg_root_file(x, k, ckr__printf(c, "%s/common.pt", x->step));
     if (k->out) ckr__node_set(c, k->out->root, "content_metadata", d);
 }
@@ -58432,7 +58022,6 @@ static void ckr__mg_dist_emit(ckr__mg_job *x)
         "{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
         "\"common_backend\": \"torch\", \"common_backend_version\": 1}";
     const ckr_node *args = x->mg->args, *freq = ckr_node_get(args, "moe_layer_freq");
-    uint64_t i;
     int64_t v = 1;
     x->keys.c = x->c;
     x->numbered = ckr__mg_flag(args, "hetereogenous_dist_checkpoint") ||
@@ -58441,7 +58030,7 @@ static void ckr__mg_dist_emit(ckr__mg_job *x)
                       ckr__printf(x->c, "%s/", x->step));
     if (ckr__failed(x->c)) return;
     ckr__mg_common_file(x);
-    for (i = 0; i < x->to.n_items && !ckr__failed(x->c); i++)
+    for (uint64_t i = 0; i < x->to.n_items && !ckr__failed(x->c); i++)
         if (x->to.items[i]->kind == CKR__MG_EXTRA) ckr__mg_dist_extra_out(x, x->to.items[i]);
         else ckr__mg_dist_item_out(x, x->to.items[i]);
     if (!(x->t->without & CKR_RNG)) ckr__mg_dist_random_out(x);
@@ -58472,8 +58061,8 @@ static void ckr__mg_say_files(ckr__mg_job *x)
 {
     const ckr_state *s = x->mg->s;
     char now[24] = "one bucket";
-    uint64_t i, n = 0;
-    for (i = 0; i < s->n_leftovers; i++) n += s->leftovers[i].node == NULL;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < s->n_leftovers; i++) n += s->leftovers[i].node == NULL;
     if (n)
         ckr__say_int(x->c, "CKR_W_LEFTOVERS_LOST", CKR_LOST, "files", (int64_t)n, 0,
                      "files beside the ranks' directories are not written", NULL);
@@ -58534,8 +58123,7 @@ static void ckr__mg_optimizer_kind(ckr__mg_job *x)
 {
     bool scalar = false, torch = false, uncounted = false;
     ckr_dtype dtype = CKR_DTYPE_NONE;
-    uint64_t i;
-    for (i = 0; i < x->to.n_items; i++) {
+    for (uint64_t i = 0; i < x->to.n_items; i++) {
         const ckr__mg_item *t = x->to.items[i];
         const ckr__held *s = ckr__held_slot(t->slots, "step");
         if (t->kind == CKR__MG_PARAM) dtype = t->dtype;
@@ -58543,7 +58131,7 @@ static void ckr__mg_optimizer_kind(ckr__mg_job *x)
         if (s && s->tensor->dtype != CKR_DTYPE_I64) scalar = true;
         if (ckr__held_slot(t->slots, "exp_avg") && t->step != t->step) uncounted = true;
     }
-    for (i = 0; i < x->s->n_groups; i++)
+    for (uint64_t i = 0; i < x->s->n_groups; i++)
         torch = torch || ckr_node_get(x->s->groups[i].hyper, "amsgrad");
     x->optimizer = !(x->t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
     x->fused = x->to.zero || !scalar;
@@ -58754,8 +58342,7 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
         { "ckpt_format", ckr__node_str(c, "torch_dist"), NULL, NULL },
         { "iteration", ckr__node_int(c, a->r->iteration), NULL, NULL }
     };
-    size_t i;
-    for (i = 0; i < sizeof rows / sizeof *rows; i++) {
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!rows[i].v) continue;
         ckr__node_set(c, a->args, rows[i].key, rows[i].v);
         if (rows[i].option)
@@ -58809,11 +58396,11 @@ static void ckr__mg_adopt_items(ckr__mg_adopt *a, bool optimizer)
     ckr__mg *r = a->r;
     ckr__span count = CKR_ZERO;
     uint8_t (*steps)[8] = NULL;
-    uint64_t i, at;
+    uint64_t at;
     int64_t step;
     char text[64];
     if (optimizer) ckr__step_bytes(a->c, a->out->src, &steps);
-    for (i = 0; i < a->own->n_tensors && !ckr__failed(a->c); i++) {
+    for (uint64_t i = 0; i < a->own->n_tensors && !ckr__failed(a->c); i++) {
         const ckr_tensor *t = a->own->tensors[i];
         const char *dot = strrchr(t->name, '.'), *module = dot;
         if (strcmp(t->slot, "param") != 0) continue;
@@ -58823,12 +58410,11 @@ static void ckr__mg_adopt_items(ckr__mg_adopt *a, bool optimizer)
             ckr__mg_adopt_item(a, ckr__printf(a->c, "%.*s._extra_state", (int)(dot - t->name),
                                               t->name), NULL);
     }
-    for (i = 0; i < a->own->n_tensors && !ckr__failed(a->c); i++) {
+    for (uint64_t i = 0; i < a->own->n_tensors && !ckr__failed(a->c); i++) {
         const ckr_tensor *t = a->own->tensors[i];
         const bool param = !strcmp(t->slot, "param"), wide = ckr__mg_is_wide(t->dtype);
-        ckr__mg_item *x;
         if (!ckr__map_find(&r->by_name, t->name, strlen(t->name), &at)) continue;
-        x = r->items[at];
+        ckr__mg_item *x = r->items[at];
         if (steps && ckr__is_step(t) && t->index < a->g.s->n_tensors &&
             ckr__step_value(t, steps[t->index], &step)) {
             x->step = (double)step;
@@ -58862,13 +58448,12 @@ static void ckr__mg_adopt_group(ckr__mg_adopt *a, ckr_group *g, const ckr__group
         ckr__node_float(c, plain ? 0 : 1), "lr_mult", ckr__node_float(c, 1), "is_decoupled_lr", no,
         "max_lr", ckr__node_float(c, l ? l->max : 0), "min_lr", ckr__node_float(c, l ? l->min : 0),
         "bias_correction", ckr__node_bool(c, true), CKR__END);
-    size_t i;
     ckr__node_set(c, d, "betas",
                   ckr__tuple_node(c, 2, ckr__node_float(c, 0.9),
                                   ckr__node_float(c, a->g.beta2 > 0 ? a->g.beta2 : 0.999)));
     ckr__node_set(c, d, "eps", ckr__node_float(c, 1e-8));
     ckr__node_set(c, d, "lr", ckr__node_float(c, l ? l->max : 0));     /* until it is stepped     */
-    for (i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 3; i++) {
         ckr_node *v = ckr__dict_value(g->hyper, kept[i]);
         if (v) ckr__node_set(c, d, kept[i], v);
     }
@@ -58882,11 +58467,11 @@ static void ckr__mg_adopt_group(ckr__mg_adopt *a, ckr_group *g, const ckr__group
 static void ckr__mg_adopt_members(ckr__mg_adopt *a, const ckr_group *was, bool vectors,
                                   ckr_group *g, uint64_t number)
 {
-    uint64_t k, at;
+    uint64_t at;
     *g = *was;
     g->params = NULL;
     g->n_params = 0;
-    for (k = 0; k < was->n_params; k++) {
+    for (uint64_t k = 0; k < was->n_params; k++) {
         const char *name = was->params[k];
         if (!ckr__map_find(&a->r->by_name, name, strlen(name), &at) ||
             (a->r->items[at]->n_dims < 2) != vectors)
@@ -58904,15 +58489,14 @@ static void ckr__mg_adopt_groups(ckr__mg_adopt *a, const ckr_schedule *x)
     const uint64_t n = own->n_groups;
     ckr_group *all = CKR__NEW_N(a->c, ckr_group, 2 * n), vectors;
     const ckr_node *first = NULL, *decayed = NULL;
-    uint64_t i, more = n;
-    for (i = 0; all && i < n && !ckr__failed(a->c); i++) {
+    uint64_t more = n;
+    for (uint64_t i = 0; all && i < n && !ckr__failed(a->c); i++) {
         const ckr_group *was = &own->groups[i];
         const ckr__group_lane *l = x && i < x->n_lanes ? &x->lanes[i] : NULL;
         const ckr_node *decay = ckr_node_get(was->hyper, "weight_decay"),
                        *betas = ckr_node_get(was->hyper, "betas");
-        bool matrices;
         ckr__mg_adopt_members(a, was, false, &all[i], i);
-        matrices = all[i].n_params > 0;
+        bool matrices = all[i].n_params > 0;
         if (matrices && !first) first = was->hyper;
         if (matrices && !(ckr__mg_same(a->c, decay, ckr_node_get(first, "weight_decay")) &&
                           ckr__mg_same(a->c, betas, ckr_node_get(first, "betas"))))
@@ -58949,13 +58533,12 @@ static ckr_node *ckr__mg_adopt_curve(ckr__mg_adopt *a, const ckr_schedule *now)
     ckr__phases k;
     const char *style;
     ckr_node *d;
-    uint64_t i;
     if (!ckr__phases_of(now, &k) || k.shape == CKR__SH_SQRT ||
         now->curve->kind == CKR__CV_MEGATRON)
         return NULL;
     style = k.shape == CKR__SH_LINEAR ? "linear" : k.shape == CKR__SH_COSINE ? "cosine"
                                                                              : "constant";
-    for (i = 1; i < now->n_lanes; i++)
+    for (uint64_t i = 1; i < now->n_lanes; i++)
         if (!ckr__same(now->lanes[i].base, now->lanes[0].base))
             ckr__gpt_misfit(&a->g, "groups", "Megatron-LM has one LR for all parameters",
                             "--set lr=LR");
@@ -58985,16 +58568,14 @@ static ckr_schedule *ckr__mg_adopt_schedule(ckr__mg_adopt *a, const ckr_schedule
     ckr_schedule *x = params && bases
                           ? ckr__sched_try(a->c, "megatron", params, bases, now->n_lanes, NULL)
                           : NULL;
-    ckr__curve *v;
-    uint64_t i;
     if (x) x->position = (int64_t)(x->rate * (double)ckr__step_done(a->own));
     if (x) ckr__sched_stand(x, ckr__step_done(a->own));
     if (!x && now) x = ckr__sched_copy(a->c, now);
-    v = x && !x->opaque ? ckr__curve_own(a->c, x) : NULL;
+    ckr__curve *v = x && !x->opaque ? ckr__curve_own(a->c, x) : NULL;
     if (!v || v->kind != CKR__CV_MEGATRON || (v->flags & CKR__CF_WD)) return x;
-    for (i = 0; i < a->own->n_groups && !(wd > 0); i++)
+    for (uint64_t i = 0; i < a->own->n_groups && !(wd > 0); i++)
         wd = ckr__mg_num(a->own->groups[i].hyper, "weight_decay", 0);
-    for (i = 0; i < x->n_lanes; i++) x->lanes[i].start_wd = x->lanes[i].end_wd = wd;
+    for (uint64_t i = 0; i < x->n_lanes; i++) x->lanes[i].start_wd = x->lanes[i].end_wd = wd;
     v->wd_shape = CKR__SH_CONST;
     v->flags |= CKR__CF_WD;
     return x;
@@ -59034,13 +58615,11 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     ckr__mg_adopt a = CKR_ZERO;
     const bool optimizer = !(t->without & CKR_OPTIMIZER) && x->s->n_groups > 0;
     ckr__mg *r = CKR__NEW(x->c, ckr__mg);
-    const ckr_state *named;
-    ckr_schedule *sched;
     a.c = x->c;
     a.out = x->out;
     a.r = r;
     if (!r || !ckr__gpt_read(&a.g, x->c, x->out, x->s, t, CKR_ITEM_MEGATRON_SOURCE)) return false;
-    named = ckr__gpt_as(&a.g, CKR__GPT_MEGATRON);
+    const ckr_state *named = ckr__gpt_as(&a.g, CKR__GPT_MEGATRON);
     a.own = CKR__NEW(x->c, ckr_state);
     if (!named || !a.own) return false;
     *a.own = *named;
@@ -59074,7 +58653,7 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     if (!ckr__going(x->c)) return false;
     ckr__mg_adopt_items(&a, optimizer);
     if (!optimizer) a.own->n_groups = a.own->n_schedules = 0;
-    sched = ckr__mg_adopt_schedule(&a, a.own->n_schedules ? a.own->schedules : NULL);
+    ckr_schedule *sched = ckr__mg_adopt_schedule(&a, a.own->n_schedules ? a.own->schedules : NULL);
     a.own->schedules = sched;
     ckr__mg_adopt_groups(&a, sched);
     if (optimizer && !sched)
@@ -59116,10 +58695,8 @@ static const struct { void (*fn)(ckr__mg_job *x); bool clean; } ckr__mg_emits[] 
 static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target *t, ckr__out *out)
 {
     ckr_target own = *t;
-    const ckr__mg *mg;
     ckr__mg_job x = CKR_ZERO;
     ckr__mg *to = &x.to;
-    size_t k;
     x.c = c;
     x.s = s;
     x.t = &own;
@@ -59128,7 +58705,7 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     if (x.mg && ckr_node_get(s->carried, "gpt"))
         out->carried = ckr__node_dict(c, "gpt", ckr__dict_value(s->carried, "gpt"), CKR__END);
     if (!x.mg && !ckr__mg_adopted(&x, &own)) return c->err->code;
-    mg = x.mg;
+    const ckr__mg *mg = x.mg;
     *to = *mg;
     to->source = mg;
     to->c = c;
@@ -59148,7 +58725,7 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.version = ckr__mg_version(ckr__option(t, "to_version"));
     x.step = to->release ? "release" : ckr__printf(c, "iter_%07lld", (long long)to->iteration);
     if (!x.step) return c->err->code;
-    for (k = 0; k < sizeof ckr__mg_emits / sizeof *ckr__mg_emits && !ckr__failed(c); k++) {
+    for (size_t k = 0; k < sizeof ckr__mg_emits / sizeof *ckr__mg_emits && !ckr__failed(c); k++) {
         if (ckr__mg_emits[k].clean && c->refused) break;
         ckr__mg_emits[k].fn(&x);
     }
@@ -59159,11 +58736,10 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
 static ckr_result ckr__mg_faults(ckr__ctx *c, const ckr_state *s, const ckr_target *t)
 {
     const ckr__mg *mg = (const ckr__mg *)ckr__kept_data(s);
-    uint64_t i;
     if (!mg || !mg->defect || (t->without & CKR_OPTIMIZER) ||
         (t->slots && !strcmp(t->slots, "params")))
         return CKR_OK;
-    for (i = 0; i < mg->n_items; i++)
+    for (uint64_t i = 0; i < mg->n_items; i++)
         if (mg->items[i]->shifted || mg->items[i]->n_lost)
             ckr__refuse(c, CKR_ITEM_MEGATRON_DEFECT, mg->items[i]->name,
                         "Megatron core 0.15 to 0.19 wrote its master and moments from wrong "
@@ -59217,13 +58793,11 @@ static bool ckr__li_name(const char *name, int64_t rank[3])
 {
     static const char *const keys[] = { "step=", "epoch=" };
     ckr__rankfile f;
-    const char *p;
-    size_t i;
     if (!ckr__path_ends(name, ".ckpt")) return false;
     rank[0] = ckr__form_match("last[-v{n}].ckpt", name, &f) ? 1 + (int64_t)f.at[CKR__N] : 0;
-    for (i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++) {
         rank[1 + i] = -1;
-        p = strstr(name, keys[i]);
+        const char *p = strstr(name, keys[i]);
         for (p = p ? p + strlen(keys[i]) : ""; *p >= '0' && *p <= '9'; p++)
             if (rank[1 + i] < INT64_MAX / 10 - 1)
                 rank[1 + i] = 10 * (rank[1 + i] < 0 ? 0 : rank[1 + i]) + (*p - '0');
@@ -59413,8 +58987,8 @@ static void ckr__li_progress(ckr_state *s, const ckr_node *root, uint64_t n_opti
 static void ckr__li_known(ckr_state *s)
 {
     static const char known[] = "loops global_step pytorch-lightning_version meta.pt";
-    uint64_t i, n = 0;
-    for (i = 0; i < s->n_leftovers; i++) {
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < s->n_leftovers; i++) {
         const char *path = s->leftovers[i].path;
         if (!ckr__starts(path, "loops.") && !ckr__word_in(known, path))
             s->leftovers[n++] = s->leftovers[i];
@@ -59439,12 +59013,12 @@ static ckr_result ckr__li_read_file(ckr__ctx *c, const char *path, const ckr_ope
                                     ckr_state *s)
 {
     uint32_t file;
-    ckr_node *root = NULL, *as;
+    ckr_node *root = NULL;
     ckr_result r = ckr__file_open(c, path, &file);
     if (r == CKR_OK) r = ckr__doc_load(c, file, &s->format, &root);
     if (r != CKR_OK) return r;
     if (!ckr_node_get(root, CKR__LI_VERSION)) return ckr__plain_tree(c, path, desc, s, root);
-    as = ckr__li_arranged(c, root);
+    ckr_node *as = ckr__li_arranged(c, root);
     r = as ? ckr__plain_tree(c, path, desc, s, as) : c->err->code;
     const ckr__plain *keep = ckr__plain_of(s);
     if (r != CKR_OK || !keep) return r;
@@ -59627,24 +59201,21 @@ static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_targe
     const ckr__plain *p = way && way->scripted ? ckr__plain_of(s) : NULL;
     const ckr_node *meta = NULL;
     ckr_state mine = *s;
-    ckr_node *root, *was, *v, *list;
-    ckr_result r;
-    size_t k;
-    uint64_t i;
+    ckr_node *root;
     if (p && p->n_optimizers > 1)
         return ckr__refuse(c, CKR_ITEM_OPTIMIZER_NAMES, "optimizers",
                            "groups of several optimizers cannot be told apart", NULL);
     if (own) mine.n_leftovers = 0;             /* they are meta.pt's                       */
     if (t->without & CKR_OPTIMIZER) mine.n_groups = 0;
-    r = ckr__plain_fresh(c, &mine, t, out);
+    ckr_result r = ckr__plain_fresh(c, &mine, t, out);
     if (r != CKR_OK || c->refused) return r;
-    was = out->files[out->n_files - 1]->root;
+    ckr_node *was = out->files[out->n_files - 1]->root;
 #ifndef CKPTRESUME_NO_DCP
     if (own) meta = ckr__li_kept(c, (const ckr_node *)((const ckr__dt *)(const void *)p)->own,
                                  t->without);
 #endif
     root = ckr__node(c, CKR_NODE_DICT);
-    for (i = 0; i < ckr__dict_n(meta) && !ckr__failed(c); i++)
+    for (uint64_t i = 0; i < ckr__dict_n(meta) && !ckr__failed(c); i++)
         if (!ckr__is_str(meta->u.items[2 * i], "lr_schedulers"))
             ckr__node_pair(c, root, meta->u.items[2 * i],
                            ckr__copy_tree(c, out->files[out->n_files - 1], ckr__dict_at(meta, i),
@@ -59660,9 +59231,9 @@ static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_targe
                           ckr__li_loops(c, (long long)ckr__step_done(s),
                                         s->progress.epoch > 0 ? (long long)s->progress.epoch : 0));
     }
-    for (k = 0; k < sizeof keys / sizeof *keys; k++) {
-        v = ckr__dict_value(was, keys[k].from);
-        list = keys[k].list ? ckr__node(c, CKR_NODE_LIST) : v;
+    for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
+        ckr_node *v = ckr__dict_value(was, keys[k].from);
+        ckr_node *list = keys[k].list ? ckr__node(c, CKR_NODE_LIST) : v;
         if (keys[k].list && v && (k != 1 || mine.n_groups)) ckr__node_push(c, list, v);
         if (list) ckr__node_set(c, root, keys[k].to, list);
     }
@@ -59743,8 +59314,7 @@ static const ckr__dialect *const ckr__dialects[] = {
 
 static const ckr__dialect *ckr__dialect_find(const char *name)
 {
-    size_t i;
-    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects; i++)
+    for (size_t i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects; i++)
         if (!strcmp(ckr__dialects[i]->name, name)) return ckr__dialects[i];
     return NULL;
 }
@@ -59754,8 +59324,7 @@ static const ckr__dialect *ckr__dialect_find(const char *name)
 static const ckr__schedules *ckr__schedules_of(const char *kind)
 {
     const size_t n = strcspn(kind, ":,");
-    size_t i;
-    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects; i++)
+    for (size_t i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects; i++)
         if (strlen(ckr__dialects[i]->name) == n && !memcmp(ckr__dialects[i]->name, kind, n))
             return ckr__dialects[i]->schedules;
     return NULL;
@@ -59778,9 +59347,9 @@ static void ckr__gpt_told(ckr__gpt *g)
 static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)
 {
     ckr_result r = ckr__fail(c->err, CKR_ITEM_DIALECT_UNKNOWN, NULL, CKR_NO_OFFSET, name, NULL);
-    size_t i, n = 0;
+    size_t n = 0;
     char known[160];
-    for (i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof known; i++)
+    for (size_t i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof known; i++)
         n += (size_t)ckr__format(known + n, sizeof known - n, "%s%s", i ? ", " : "take one of ",
                                  ckr__dialects[i]->name);
     return ckr__remedy(c->err, r, known);
@@ -59789,11 +59358,10 @@ static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)
 /* A layout that the dialect does not have is the caller's mistake. */
 static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const char *variant)
 {
-    ckr_result r;
     if (!variant || !variant[0] || ckr__word_in(d->variants, variant)) return CKR_OK;
-    r = ckr__fail(c->err, CKR_ITEM_VARIANT_UNKNOWN, NULL, CKR_NO_OFFSET, variant,
-                  d->variants ? "%s has these: %s" : "%s has only one layout", d->name,
-                  d->variants);
+    ckr_result r = ckr__fail(c->err, CKR_ITEM_VARIANT_UNKNOWN, NULL, CKR_NO_OFFSET, variant,
+                             d->variants ? "%s has these: %s" : "%s has only one layout", d->name,
+                             d->variants);
     return ckr__remedy(c->err, r, "leave --variant out");
 }
 
@@ -59801,21 +59369,21 @@ static ckr_result ckr__dialect_variant(ckr__ctx *c, const ckr__dialect *d, const
 static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const ckr_target *t)
 {
     const char *unused = NULL;
-    size_t i, k, n = 0;
+    size_t n = 0;
     char takers[160] = "";
     if (t->dtype != CKR_DTYPE_NONE && !ckr__casts(CKR_DTYPE_F32, t->dtype))
         return ckr__remedy(c->err,
                            ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "dtype",
                                      "parameters cannot be cast to %s", ckr_dtype_name(t->dtype)),
                            "float32, bfloat16, float16, float64, float8_e4m3fn or float8_e5m2");
-    for (i = 0; i < t->n_options && !unused; i++)
+    for (size_t i = 0; i < t->n_options && !unused; i++)
         if (!ckr__word_in(d->takes, t->options[i].key) && ckr__option_asks(&t->options[i]))
             unused = t->options[i].key;
     if (t->slots && strcmp(t->slots, "all") != 0 && !ckr__word_in(d->takes, "slots"))
         unused = "slots";
     if (ckr__is_f8(t->dtype) && !ckr__word_in(d->takes, "float8")) unused = "float8";
     if (!unused) return CKR_OK;
-    for (k = 0; k < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof takers; k++)
+    for (size_t k = 0; k < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof takers; k++)
         if (ckr__word_in(ckr__dialects[k]->takes, unused))
             n += (size_t)ckr__format(takers + n, sizeof takers - n, "%s%s", n ? ", " : "",
                                      ckr__dialects[k]->name);
@@ -59944,7 +59512,7 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
     uint64_t lane;
     char subject[48], was[40];
     ckr__sread reading = CKR_ZERO;
-    bool off, better;
+    bool off;
     reading.c = c;
     x->position = old ? old->position : ckr__step_done(s);
     if (old && !strcmp(old->clock, "tick")) {
@@ -59958,8 +59526,8 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
     ckr_result r = ckr__told_drift(c, x, &off, &lane);
     if (r == CKR_OK && off) {
         r = ckr__sread_timescale(&reading, &x);
-        better = ckr__has(x->params, "timescale") && ckr__is_function(x) &&
-                 ckr__told_drift(c, x, &off, &lane) == CKR_OK && !off;
+        bool better = ckr__has(x->params, "timescale") && ckr__is_function(x) &&
+                      ckr__told_drift(c, x, &off, &lane) == CKR_OK && !off;
         ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
         ckr__format(was, sizeof was, "%.17g", x->lanes[lane].anchor);
         if (r == CKR_OK)
@@ -60131,8 +59699,7 @@ static const char *ckr__part_of(ckr__ctx *c, const char *path, const ckr__dialec
 {
     const char *name = ckr__base(path), *dir = path, *above, *where = NULL;
     const size_t n = sizeof ckr__dialects / sizeof *ckr__dialects;
-    size_t len, likely = 0;
-    bool mine;
+    size_t likely = 0;
     for (size_t i = 0; i < n; i++) likely += ckr__name_in(ckr__dialects[i]->parts, name);
     for (int up = 0; likely && up < 12; up++, dir = above) {
         above = ckr__parent(c, dir);   /* as it is spelled: nothing is above . and ..      */
@@ -60142,9 +59709,9 @@ static const char *ckr__part_of(ckr__ctx *c, const char *path, const ckr__dialec
             *d = ckr__dialects[i];
             if (!ckr__name_in((*d)->parts, name)) continue;
             ckr__error_reset(c);
-            mine = false;
+            bool mine = false;
             if ((*d)->probe_fn(c, above, &where, &mine) != CKR_OK || !mine) continue;
-            len = strlen(where);
+            size_t len = strlen(where);
             if (!strcmp(where, ".") || (!strncmp(path, where, len) && path[len] == '/'))
                 return where;
         }
@@ -60625,14 +60192,14 @@ static ckr_result ckr__write_unbound(ckr__write *w, bool *use, ckr__puts *x)
 {
     const ckr__out *out = &w->plan->out;
     const ckr_state *s = &w->plan->src->state;
-    ckr__map at = { w->c, NULL, 0, 0 }, slots;
+    ckr__map at = { w->c, NULL, 0, 0 };
     const char *key;
     uint64_t i, k = 0, sum[2];
     int64_t numel;
     size_t len;
     for (i = 0; i < s->n_tensors && use[i]; i++) continue;
     if (i == s->n_tensors) return CKR_OK;
-    slots = at;
+    ckr__map slots = at;
     for (i = 0; i < s->n_tensors; i++) {
         const ckr_tensor *t = s->tensors[i];
         if (!use[i]) continue;
@@ -60669,18 +60236,17 @@ static ckr_result ckr__write_totals(ckr__write *w, ckr__puts *x, uint8_t total[2
     const ckr_state *s = &w->plan->src->state;
     bool *use = CKR__NEW_N(c, bool, s->n_tensors);
     uint8_t(*read)[16] = (uint8_t(*)[16])ckr__arena_n(c, s->n_tensors, 16);
-    uint64_t i, sum[2];
-    ckr_result r;
+    uint64_t sum[2];
     x->n = 2 * s->n_tensors;
     x->list = CKR__NEW_N(c, const ckr_tensor *, x->n);
     x->digest = (uint8_t(*)[16])ckr__arena_n(c, x->n, 16);
     x->quiet = CKR__NEW_N(c, bool, x->n);
     if (!use || !read || !x->list || !x->digest || !x->quiet) return c->err->code;
-    r = ckr__step_bytes(c, w->plan->src, &x->steps);
+    ckr_result r = ckr__step_bytes(c, w->plan->src, &x->steps);
     if (r == CKR_OK) r = ckr__plan_uses(c, w->plan, use, x->list);
     if (r == CKR_OK) r = ckr__write_steps(w, use, x);
     if (r == CKR_OK) r = ckr__write_unbound(w, use, x);
-    for (i = 0; i < x->n && r == CKR_OK; i++) {
+    for (uint64_t i = 0; i < x->n && r == CKR_OK; i++) {
         const ckr_tensor *t = x->list[i];
         ckr__write_sum(w, i, true, sum);       /* (what is not put has none)               */
         if (t) ckr__digest_final(sum, t->dtype, t->n_dims, t->shape, x->digest[i]);
@@ -60754,10 +60320,10 @@ static ckr_result ckr__check_side(ckr__checker *k, uint8_t (*each)[16])
         if (key) ckr__map_put(&at, key, strlen(key), i, NULL);
     }
     for (uint64_t i = 0; i < ckr__dict_n(want) && !ckr__failed(&k->c); i++) {
-        const ckr_node *key = want->u.items[2 * i], *have;
+        const ckr_node *key = want->u.items[2 * i];
         const char *hex = ckr_node_str(ckr__dict_at(want, i));
         bool found = ckr__map_find(&at, key->u.str, (size_t)key->count, &index);
-        have = found ? ckr__node_hex(&k->c, each[index], 16) : NULL;
+        const ckr_node *have = found ? ckr__node_hex(&k->c, each[index], 16) : NULL;
         if (found && !have) break;
         if (found && hex && !strcmp(have->u.str, hex)) continue;
         if (found && hex && ckr__is_step(s->tensors[index]) &&
@@ -60810,13 +60376,13 @@ static ckr_result ckr__diff_hyper(ckr__differ *d, const char *name, const ckr_no
     for (int side = 0; side < 2; side++) {
         const ckr_node *from = side ? y : x, *other = side ? x : y;
         for (uint64_t i = 0; from && i < from->count; i++) {
-            const char *key = ckr__dict_key(from, i), *tx, *ty;
-            const ckr_node *v = ckr__dict_at(from, i), *w;
+            const char *key = ckr__dict_key(from, i);
+            const ckr_node *v = ckr__dict_at(from, i);
             if (!key) continue;
-            w = ckr_node_get(other, key);
+            const ckr_node *w = ckr_node_get(other, key);
             if (side && w) continue;
-            tx = ckr__node_text_of(&d->c, side ? w : v);
-            ty = ckr__node_text_of(&d->c, side ? v : w);
+            const char *tx = ckr__node_text_of(&d->c, side ? w : v);
+            const char *ty = ckr__node_text_of(&d->c, side ? v : w);
             if (!tx || !ty) return d->c.err->code;
             if (!strcmp(tx, ty) && v->kind != CKR_NODE_TENSOR) continue;
             if (!ckr__diff_value(d, side ? d->b : d->a, v, &a) || !w ||
