@@ -2158,7 +2158,7 @@ static size_t ckr__vformat(char *out, size_t cap, const char *fmt, va_list ap)
 }
 
 CKR__PRINTF(3, 4)
-static size_t ckr__format(char *out, size_t cap, const char *fmt, ...)
+static size_t ckr__sprint(char *out, size_t cap, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -2184,7 +2184,7 @@ static const char *const ckr__item_text[] = {
     CKR__ITEMS(CKR__ITEM_TEXT)
 #undef CKR__ITEM_TEXT
 };
-static const char *const ckr__item_name[] = {
+static const char *const ckr__item_name_body[] = {
 #define CKR__ITEM_NAME(id, cls, text) "CKR_E_" #id,
     CKR__ITEMS(CKR__ITEM_NAME)
 #undef CKR__ITEM_NAME
@@ -2222,7 +2222,7 @@ static ckr_result ckr__fail(ckr_error *e, ckr_item item, const char *file, uint6
             ckr__vformat(e->text, sizeof e->text, fmt, ap);
             va_end(ap);
         } else {
-            ckr__format(e->text, sizeof e->text, "%s", ckr__item_text[item]);
+            ckr__sprint(e->text, sizeof e->text, "%s", ckr__item_text[item]);
         }
     }
     return e && e->code != CKR_OK ? e->code : ckr__item_class[item];
@@ -2278,7 +2278,7 @@ CKR_API uint32_t ckr_version(void)
 
 CKR_API const char *ckr_item_name(ckr_item item)
 {
-    return (unsigned)item < (unsigned)CKR_ITEM_COUNT_ ? ckr__item_name[item] : "CKR_E_UNKNOWN";
+    return (unsigned)item < (unsigned)CKR_ITEM_COUNT_ ? ckr__item_name_body[item] : "CKR_E_UNKNOWN";
 }
 
 /* >>mem ----------------------------------------------------------------------- */
@@ -2544,7 +2544,7 @@ static const char *ckr__strndup(ckr__ctx *c, const char *s, size_t n)
     return p;
 }
 
-/* NULL gives NULL, here and in ckr__node_str, so that a failed allocation needs one check. */
+/* NULL gives NULL, here and in ckr__make_str, so that a failed allocation needs one check. */
 static const char *ckr__strdup(ckr__ctx *c, const char *s)
 {
     return s ? ckr__strndup(c, s, strlen(s)) : NULL;
@@ -4015,7 +4015,7 @@ static ckr_dtype ckr__dtype_find(const char *s, size_t n, int which)
 /* Building trees. Every maker returns NULL after setting the context's error. Dialects call them in
    a thousand places: no copies there. */
 
-static CKR__NOINLINE ckr_node *ckr__node(ckr__ctx *c, ckr_node_kind kind)
+static CKR__NOINLINE ckr_node *ckr__make(ckr__ctx *c, ckr_node_kind kind)
 {
     ckr_node *n = CKR__NEW(c, ckr_node);
     if (n) {
@@ -4025,40 +4025,40 @@ static CKR__NOINLINE ckr_node *ckr__node(ckr__ctx *c, ckr_node_kind kind)
     return n;
 }
 
-static CKR__NOINLINE ckr_node *ckr__node_bool(ckr__ctx *c, bool v)
+static CKR__NOINLINE ckr_node *ckr__make_bool(ckr__ctx *c, bool v)
 {
-    ckr_node *n = ckr__node(c, CKR_NODE_BOOL);
+    ckr_node *n = ckr__make(c, CKR_NODE_BOOL);
     if (n) n->u.b = v;
     return n;
 }
 
-static CKR__NOINLINE ckr_node *ckr__node_int(ckr__ctx *c, int64_t v)
+static CKR__NOINLINE ckr_node *ckr__make_int(ckr__ctx *c, int64_t v)
 {
-    ckr_node *n = ckr__node(c, CKR_NODE_INT);
+    ckr_node *n = ckr__make(c, CKR_NODE_INT);
     if (n) n->u.i = v;
     return n;
 }
 
-static CKR__NOINLINE ckr_node *ckr__node_float(ckr__ctx *c, double v)
+static CKR__NOINLINE ckr_node *ckr__make_float(ckr__ctx *c, double v)
 {
-    ckr_node *n = ckr__node(c, CKR_NODE_FLOAT);
+    ckr_node *n = ckr__make(c, CKR_NODE_FLOAT);
     if (n) n->u.f = v;
     return n;
 }
 
 /* Copies the bytes; kind is STR, BYTES, BYTEARRAY, BIGINT, GLOBAL, DEVICE, DTYPE or LAYOUT. */
-static ckr_node *ckr__node_text(ckr__ctx *c, ckr_node_kind kind, const char *s, size_t len)
+static ckr_node *ckr__make_text(ckr__ctx *c, ckr_node_kind kind, const char *s, size_t len)
 {
-    ckr_node *n = ckr__node(c, kind);
+    ckr_node *n = ckr__make(c, kind);
     if (!n) return NULL;
     n->u.str = ckr__strndup(c, s, len);
     n->count = len;
     return n->u.str ? n : NULL;
 }
 
-static ckr_node *ckr__node_str(ckr__ctx *c, const char *s)
+static ckr_node *ckr__make_str(ckr__ctx *c, const char *s)
 {
-    return s ? ckr__node_text(c, CKR_NODE_STR, s, strlen(s)) : NULL;
+    return s ? ckr__make_text(c, CKR_NODE_STR, s, strlen(s)) : NULL;
 }
 
 /* aux holds log2 of the capacity + 1, so that a node needs no field for it. */
@@ -4108,7 +4108,7 @@ static CKR__NOINLINE bool ckr__node_set(ckr__ctx *c, ckr_node *dict, const char 
                                         ckr_node *value)
 {
     ckr_node **slot = dict && value ? ckr__dict_slot(dict, key) : NULL;
-    if (!slot) return ckr__node_pair(c, dict, value ? ckr__node_str(c, key) : NULL, value);
+    if (!slot) return ckr__node_pair(c, dict, value ? ckr__make_str(c, key) : NULL, value);
     *slot = value;
     return true;
 }
@@ -4116,23 +4116,23 @@ static CKR__NOINLINE bool ckr__node_set(ckr__ctx *c, ckr_node *dict, const char 
 /* A dict of keys, each a string, and their values, to the first key that is NULL. NULL: it, or one
    of the values, could not be made. */
 CKR__SENTINEL
-static ckr_node *ckr__node_dict(ckr__ctx *c, ...)
+static ckr_node *ckr__make_dict(ckr__ctx *c, ...)
 {
-    ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *dict = ckr__make(c, CKR_NODE_DICT);
     const char *key;
     bool ok = true;
     va_list ap;
     va_start(ap, c);
     while ((key = va_arg(ap, const char *)) != NULL)
-        ok = ckr__node_pair(c, dict, ckr__node_str(c, key), va_arg(ap, ckr_node *)) && ok;
+        ok = ckr__node_pair(c, dict, ckr__make_str(c, key), va_arg(ap, ckr_node *)) && ok;
     va_end(ap);
     return ok ? dict : NULL;
 }
 
 /* An object like another, with another state. */
-static ckr_node *ckr__node_object(ckr__ctx *c, const ckr_node *like, ckr_node *state)
+static ckr_node *ckr__make_object(ckr__ctx *c, const ckr_node *like, ckr_node *state)
 {
-    ckr_node *n = ckr__node(c, CKR_NODE_OBJECT);
+    ckr_node *n = ckr__make(c, CKR_NODE_OBJECT);
     ckr_object *o = CKR__DUP(c, ckr_object, like->u.object, 1);
     if (!n || !o || !state) return NULL;
     o->state = state;
@@ -4300,7 +4300,7 @@ static bool ckr__node_equal(const ckr_node *a, const ckr_node *b)
 /* An empty dict with room for n pairs. */
 static ckr_node *ckr__dict_for(ckr__ctx *c, ckr_node_kind kind, uint64_t n)
 {
-    ckr_node *out = ckr__node(c, kind);
+    ckr_node *out = ckr__make(c, kind);
     if (!out || !n) return out;
     out->count = n - 1;
     if (!ckr__node_room(c, out, 2)) return NULL;
@@ -4325,7 +4325,7 @@ static bool ckr__key_matches(const ckr_node *k, const char *s, size_t n)
     char num[24];
     if (k->kind == CKR_NODE_STR) return k->count == n && !memcmp(k->u.str, s, n);
     if (k->kind != CKR_NODE_INT) return false;
-    ckr__format(num, sizeof num, "%lld", (long long)k->u.i);
+    ckr__sprint(num, sizeof num, "%lld", (long long)k->u.i);
     return strlen(num) == n && !memcmp(num, s, n);
 }
 
@@ -5046,12 +5046,12 @@ static bool ckr__hex_bytes(const ckr_node *text, size_t n, uint8_t *out)
     return true;
 }
 
-static ckr_node *ckr__node_hex(ckr__ctx *c, const uint8_t *p, uint64_t n)
+static ckr_node *ckr__make_hex(ckr__ctx *c, const uint8_t *p, uint64_t n)
 {
     char few[65], *s = n < sizeof few / 2 + 1 ? few : (char *)ckr__arena_n(c, 2 * n + 1, 1);
     if (!s) return NULL;
-    for (uint64_t i = 0; i < n; i++) ckr__format(s + 2 * i, 3, "%02x", p[i]);
-    return ckr__node_text(c, CKR_NODE_STR, s, (size_t)(2 * n));       /* which is a copy       */
+    for (uint64_t i = 0; i < n; i++) ckr__sprint(s + 2 * i, 3, "%02x", p[i]);
+    return ckr__make_text(c, CKR_NODE_STR, s, (size_t)(2 * n));       /* which is a copy       */
 }
 
 /* How many bytes of a number in two's complement, little-endian, are more than signs. */
@@ -5110,12 +5110,12 @@ static size_t ckr__int_digits(const uint8_t *p, size_t n, uint32_t base, bool ne
 }
 
 /* The same as an INT or BIGINT node. */
-static ckr_node *ckr__node_digits(ckr__ctx *c, const uint8_t *p, size_t n, uint32_t base, bool neg)
+static ckr_node *ckr__make_digits(ckr__ctx *c, const uint8_t *p, size_t n, uint32_t base, bool neg)
 {
     uint8_t bytes[4 * CKR__INT_LIMBS];
     const size_t k = ckr__int_digits(p, n, base, neg, bytes);
-    if (k <= 8) return ckr__node_int(c, ckr__int_of(bytes, k));
-    return ckr__node_text(c, CKR_NODE_BIGINT, (const char *)bytes, k);
+    if (k <= 8) return ckr__make_int(c, ckr__int_of(bytes, k));
+    return ckr__make_text(c, CKR_NODE_BIGINT, (const char *)bytes, k);
 }
 
 /* BIGINT in decimal; false when it is longer than Python would print. */
@@ -5352,7 +5352,7 @@ static ckr_result ckr__dict_duplicate(ckr__ctx *c, const ckr_node *dict, const c
 }
 
 /* "0.19.8" as 19008, "1.10" as 1010000; NULL as 0. */
-static int64_t ckr__version(const char *s)
+static int64_t ckr__release(const char *s)
 {
     int64_t v[3] = { 0, 0, 0 };
     for (int i = 0; s && i < 3; i++) {
@@ -5450,7 +5450,7 @@ static bool ckr__name_in(const char *forms, const char *name)
 {
     char form[80];
     for (; forms && *forms; forms = ckr__word_next(forms)) {
-        ckr__format(form, sizeof form, "%.*s", (int)strcspn(forms, " "), forms);
+        ckr__sprint(form, sizeof form, "%.*s", (int)strcspn(forms, " "), forms);
         if (ckr__wild(form, name)) return true;
     }
     return false;
@@ -5594,7 +5594,7 @@ static ckr_node *ckr__json_str(ckr__json *j)
         if (p >= j->end || *p == '"') break;
         p += *p == '\\' && j->end - p >= 2 ? 2 : 1;
     }
-    ckr_node *n = ckr__node(j->c, CKR_NODE_STR);
+    ckr_node *n = ckr__make(j->c, CKR_NODE_STR);
     char *s = n ? (char *)ckr__arena(j->c, (size_t)(p - j->p)) : NULL;
     if (!s || ckr__json_string(j, s, &len) != CKR_OK) return NULL;
     n->u.str = s;
@@ -5639,11 +5639,11 @@ static ckr_node *ckr__json_number(ckr__json *j)
     j->p = p;
     if (integer && p - digits > CKR__MAX_DIGITS)
         return ckr__json_no_number(j, digits, "an integer of at most 4300 digits");
-    if (integer) return ckr__node_digits(j->c, digits, (size_t)(p - digits), 10, *first == '-');
+    if (integer) return ckr__make_digits(j->c, digits, (size_t)(p - digits), 10, *first == '-');
     ckr__read_double((const char *)first, (size_t)(p - first), &v);
     if (fabs(v) > 1.7976931348623157e308 && !(j->flags & CKR__JSON_PYTHON))
         return ckr__json_no_number(j, first, "a number that a double can hold");
-    return ckr__node_float(j->c, v);
+    return ckr__make_float(j->c, v);
 }
 
 static bool ckr__json_word(ckr__json *j, const char *word)
@@ -5659,13 +5659,13 @@ static ckr_node *ckr__json_scalar(ckr__json *j)
     bool python = (j->flags & CKR__JSON_PYTHON) != 0;
     int ch = j->p < j->end ? *j->p : -1;
     if (ch == '"') return ckr__json_str(j);
-    if (python && ckr__json_word(j, "NaN")) return ckr__node_float(j->c, (double)NAN);
-    if (python && ckr__json_word(j, "Infinity")) return ckr__node_float(j->c, (double)INFINITY);
-    if (python && ckr__json_word(j, "-Infinity")) return ckr__node_float(j->c, -(double)INFINITY);
+    if (python && ckr__json_word(j, "NaN")) return ckr__make_float(j->c, (double)NAN);
+    if (python && ckr__json_word(j, "Infinity")) return ckr__make_float(j->c, (double)INFINITY);
+    if (python && ckr__json_word(j, "-Infinity")) return ckr__make_float(j->c, -(double)INFINITY);
     if (ch == '-' || (ch >= '0' && ch <= '9')) return ckr__json_number(j);
-    if (ckr__json_word(j, "true")) return ckr__node_bool(j->c, true);
-    if (ckr__json_word(j, "false")) return ckr__node_bool(j->c, false);
-    if (ckr__json_word(j, "null")) return ckr__node(j->c, CKR_NODE_NONE);
+    if (ckr__json_word(j, "true")) return ckr__make_bool(j->c, true);
+    if (ckr__json_word(j, "false")) return ckr__make_bool(j->c, false);
+    if (ckr__json_word(j, "null")) return ckr__make(j->c, CKR_NODE_NONE);
     ckr__json_fail(j, CKR_ITEM_JSON_SYNTAX, j->p, "a value");
     return NULL;
 }
@@ -5699,7 +5699,7 @@ static ckr_result ckr__json_begin(ckr__json *j, ckr_node **out)
         return ckr__fail(j->c->err, CKR_ITEM_JSON_DEPTH, j->path,
                          ckr__json_offset(j) - 1, NULL,
                          "nested deeper than %u levels", (unsigned)j->max_depth);
-    f.node = ckr__node(j->c, dict ? CKR_NODE_DICT : CKR_NODE_LIST);
+    f.node = ckr__make(j->c, dict ? CKR_NODE_DICT : CKR_NODE_LIST);
     f.key = NULL;
     if (!f.node) return j->c->err->code;
     ckr__json_blank(j);
@@ -6065,7 +6065,7 @@ static ckr_result ckr__yaml_fail(ckr__yaml *y, ckr_item item, const uint8_t *at,
     uint64_t line = 1;
     char where[32];
     for (const uint8_t *q = y->begin; q < at; q++) line += *q == '\n';
-    ckr__format(where, sizeof where, "line %llu", (unsigned long long)line);
+    ckr__sprint(where, sizeof where, "line %llu", (unsigned long long)line);
     return ckr__fail(y->c->err, item, y->path, (uint64_t)(at - y->begin), where, "%s: %s", where,
                      what);
 }
@@ -6270,7 +6270,7 @@ static ckr_node *ckr__yaml_int(ckr__yaml *y, const uint8_t *at)
             part = 0;
         }
         if (i > n && v <= (uint64_t)INT64_MAX)
-            return ckr__node_int(y->c, neg ? -(int64_t)v : (int64_t)v);
+            return ckr__make_int(y->c, neg ? -(int64_t)v : (int64_t)v);
         ckr__yaml_fail(y, CKR_ITEM_YAML_SCALAR, at, "a base 60 integer beyond 64 bits");
         return NULL;
     }
@@ -6286,7 +6286,7 @@ static ckr_node *ckr__yaml_int(ckr__yaml *y, const uint8_t *at)
                        : "an integer without digits");
         return NULL;
     }
-    return ckr__node_digits(y->c, (const uint8_t *)s, n, base, neg);
+    return ckr__make_digits(y->c, (const uint8_t *)s, n, base, neg);
 }
 
 /* The scalar in hand, which ckr__yaml_is_float accepts. */
@@ -6297,8 +6297,8 @@ static ckr_node *ckr__yaml_float(ckr__yaml *y)
     double sign = *s == '-' ? -1 : 1, v = 0, base = 1, part = 0;
     if (*s == '-' || *s == '+') s++, n--;
     if (*s == '.' && (s[1] == 'i' || s[1] == 'I'))
-        return ckr__node_float(y->c, sign * (double)INFINITY);
-    if (*s == '.' && (s[1] == 'n' || s[1] == 'N')) return ckr__node_float(y->c, (double)NAN);
+        return ckr__make_float(y->c, sign * (double)INFINITY);
+    if (*s == '.' && (s[1] == 'n' || s[1] == 'N')) return ckr__make_float(y->c, (double)NAN);
     for (i = 0; i < n; i++)
         if (s[i] != '_') s[k++] = s[i];
     for (size_t end = k; ; end = i - 1) {         /* base 60 from the right, as PyYAML adds it up */
@@ -6308,7 +6308,7 @@ static ckr_node *ckr__yaml_float(ckr__yaml *y)
         base *= 60;
         if (i == 0) break;
     }
-    return ckr__node_float(y->c, sign * v);
+    return ckr__make_float(y->c, sign * v);
 }
 
 /* The node of the scalar in hand. A tag may ask for a string; another must agree with the text. */
@@ -6339,9 +6339,9 @@ static ckr_node *ckr__yaml_scalar(ckr__yaml *y, bool plain, const ckr__yaml_prop
         }
     }
     switch (type) {
-    case CKR__YAML_NULL: return ckr__node(y->c, CKR_NODE_NONE);
+    case CKR__YAML_NULL: return ckr__make(y->c, CKR_NODE_NONE);
     case CKR__YAML_BOOL:
-        return ckr__node_bool(y->c, ckr__word_is("yes Yes YES true True TRUE on On ON", s, k));
+        return ckr__make_bool(y->c, ckr__word_is("yes Yes YES true True TRUE on On ON", s, k));
     case CKR__YAML_INT:  return ckr__yaml_int(y, at);
     case CKR__YAML_FLOAT: return ckr__yaml_float(y);
     case CKR__YAML_SPECIAL:
@@ -6350,7 +6350,7 @@ static ckr_node *ckr__yaml_scalar(ckr__yaml *y, bool plain, const ckr__yaml_prop
     case CKR__YAML_STR:
     case CKR__YAML_TIME: break;
     }
-    ckr_node *n = ckr__node_text(y->c, CKR_NODE_STR, s, k);
+    ckr_node *n = ckr__make_text(y->c, CKR_NODE_STR, s, k);
     if (n && type == CKR__YAML_TIME) n->_flags = CKR__YAML_TIMESTAMP;
     return n;
 }
@@ -6664,7 +6664,7 @@ static ckr_result ckr__yaml_push(ckr__yaml *y, bool map, bool flow, size_t inden
     if (props) f.props = *props;
     if (f.props.tag && !ckr__word_is(map ? "!!map !" : "!!seq !", f.props.tag, f.props.tag_len))
         return ckr__yaml_fail(y, CKR_ITEM_YAML_TAG, y->p, "the tag does not fit a collection");
-    f.node = ckr__node(y->c, map ? CKR_NODE_DICT : CKR_NODE_LIST);
+    f.node = ckr__make(y->c, map ? CKR_NODE_DICT : CKR_NODE_LIST);
     if (!f.node) return y->c->err->code;
     ckr__buf_put(&y->stack, &f, sizeof f);
     return y->stack.failed ? CKR_E_NOMEM : CKR_OK;
@@ -6773,7 +6773,7 @@ static ckr_result ckr__yaml_flow_key(ckr__yaml *y, ckr_node **out)
             return CKR_OK;
         }
         if (!ckr__node_pair(y->c, CKR__TOP(ckr__yaml_frame, y->stack)->node, key,
-                            ckr__node(y->c, CKR_NODE_NONE)))
+                            ckr__make(y->c, CKR_NODE_NONE)))
             return y->c->err->code;
         if (ckr__yaml_at(y, 0) == ',') y->p++;
         else if (ckr__yaml_at(y, 0) != '}')
@@ -7390,7 +7390,7 @@ static ckr_result ckr__st_dtype(ckr__st *s, const char *name)
     if (!s->bits)
         return ckr__fail(s->c->err, CKR_ITEM_ST_DTYPE, s->j.path, at, name,
                          "\"%.40s\" is no dtype of safetensors", tag);
-    ckr__format(s->tag, sizeof s->tag, "%s", tag);
+    ckr__sprint(s->tag, sizeof s->tag, "%s", tag);
     s->tag_len = n;
     return CKR_OK;
 }
@@ -7761,7 +7761,7 @@ static bool ckr__st_cell_add(void *user, const char *name, size_t len, const ckr
 static ckr_result ckr__safetensors_slice(ckr__ctx *c, uint32_t file, uint64_t base, uint64_t size,
                                          ckr_node **root)
 {
-    ckr_node *n = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *n = ckr__make(c, CKR_NODE_DICT);
     ckr__st_cell *cell, *next;
     ckr__st_tree t = { c, NULL, NULL, 0 };
     if (!n) return c->err->code;
@@ -7841,7 +7841,7 @@ static ckr_result ckr__hf_shard(ckr__hf_join *h, const char *shard, const ckr_no
 {
     const ckr_node *told = tensors->attrs;
     uint64_t at;
-    if (told && !h->told) h->told = ckr__node(h->c, CKR_NODE_DICT);
+    if (told && !h->told) h->told = ckr__make(h->c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < ckr__dict_n(told); i++) {
         const ckr_node *key = told->u.items[2 * i];
         bool had = true;
@@ -7870,7 +7870,7 @@ static ckr_result ckr__safetensors_load_index(ckr__ctx *c, const char *path, ckr
 {
     ckr__hf_join h = CKR_ZERO;
     ckr__map seen = { c, NULL, 0, 0 };
-    ckr_node *map = NULL, *tensors = NULL, *out = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *map = NULL, *tensors = NULL, *out = ckr__make(c, CKR_NODE_DICT);
     const ckr_node *metadata = NULL;
     const char *slash = strrchr(path, '/');
     uint32_t file;
@@ -8975,7 +8975,7 @@ static bool ckr__pk_put_pairs(ckr__pickle *p, ckr_node *dict, ckr_node **items, 
 }
 
 /* OBJECT nodes own their ckr_object: the public pointer is const for readers only. */
-static ckr_object *ckr__object(ckr_node *n)
+static ckr_object *ckr__objptr(ckr_node *n)
 {
     return (ckr_object *)(uintptr_t)n->u.object;
 }
@@ -8983,7 +8983,7 @@ static ckr_object *ckr__object(ckr_node *n)
 /* A list of the object's, or the dict. NULL sets the error. */
 static ckr_node *ckr__pk_object_part(ckr__pickle *p, ckr_node *target, bool pairs)
 {
-    ckr_object *o = ckr__object(target);
+    ckr_object *o = ckr__objptr(target);
     ckr_node **part = pairs ? &o->dictitems : &o->items;
     if (!*part) *part = ckr__pk_node(p, pairs ? CKR_NODE_DICT : CKR_NODE_LIST, 0);
     return *part;
@@ -9198,7 +9198,7 @@ static bool ckr__pk_newobj_ex(ckr__pickle *p)
                             "the arguments of a call are no tuple and dict");
     ckr_node *o = ckr__pk_object(p, "reduce", NULL, ckr__pk_tuple(p, ckr__pk_top(p, 3), 3));
     if (!o || !o->u.object->args) return false;
-    ckr__object(o)->name = "copyreg.__newobj_ex__";
+    ckr__objptr(o)->name = "copyreg.__newobj_ex__";
     p->stack.n -= 3;
     return ckr__pk_push(p, o);
 }
@@ -9435,7 +9435,7 @@ static bool ckr__pk_step_plain(ckr__pickle *p, uint8_t op)
     case 0x82: case 0x83: case 0x84:
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_UNSAFE, "an entry of Python's extension registry");
     default:
-        ckr__format(text, sizeof text, "opcode 0x%02x, which no protocol has", op);
+        ckr__sprint(text, sizeof text, "opcode 0x%02x, which no protocol has", op);
         return ckr__pk_fail(p, CKR_ITEM_PICKLE_OPCODE, text);
     }
 }
@@ -9715,7 +9715,7 @@ static bool ckr__is_str(const ckr_node *n, const char *s)
     return n->kind == CKR_NODE_STR && ckr__text_is(n->u.str, (size_t)n->count, s);
 }
 
-static ckr_view *ckr__view(ckr_node *n)
+static ckr_view *ckr__view_of(ckr_node *n)
 {
     return (ckr_view *)(uintptr_t)n->u.view;
 }
@@ -9882,7 +9882,7 @@ static bool ckr__torch_storage(ckr__pickle *p, ckr_node *pid, ckr_node **out)
     int64_t numel = i[4]->u.i;
     if (pid->count == 6 && !ckr__torch_window(p, i[5], s.key, &offset, &numel)) return false;
     *out = ckr__storage_node(p, &s, offset, numel);
-    if (!*out || !ckr__torch_pending(p, ckr__view(*out))) return false;
+    if (!*out || !ckr__torch_pending(p, ckr__view_of(*out))) return false;
     if (pid->_flags & CKR__N_SHARED) return true;
     ckr__pk_drop(p, i[2]);
     ckr__pk_drop(p, i[4]);
@@ -9997,7 +9997,7 @@ static bool ckr__torch_strided(ckr__pickle *p, ckr_node **a, const ckr_node *dty
     if (dtype && (dtype->kind != CKR_NODE_DTYPE || dtype->_aux == CKR_DTYPE_NONE ||
                   a[0]->_aux != CKR__G_UNTYPED))
         return ckr__torch_args(p, "expected an untyped storage and a known dtype");
-    ckr_view *v = ckr__view(*out), all = *a[0]->u.view;
+    ckr_view *v = ckr__view_of(*out), all = *a[0]->u.view;
     all.n_dims = v->n_dims;
     all.shape = v->shape;
     all.stride = v->stride;
@@ -10045,7 +10045,7 @@ static bool ckr__torch_dense(ckr__pickle *p, ckr_node *args, uint16_t code, ckr_
     if (n < fixed || n > fixed + (code == CKR__G_TENSOR1 ? 0 : 1))
         return ckr__torch_args(p, "a tensor is rebuilt from a wrong number of arguments");
     if (!ckr__torch_strided(p, a, code == CKR__G_TENSOR3 ? a[6] : NULL, NULL, out)) return false;
-    ckr_view *v = ckr__view(*out);
+    ckr_view *v = ckr__view_of(*out);
     if (code == CKR__G_TENSOR1) return true;
     if (a[4]->kind != CKR_NODE_BOOL) return ckr__torch_args(p, "requires_grad must be a bool");
     v->requires_grad = a[4]->u.b;
@@ -10062,9 +10062,9 @@ static ckr_node *ckr__torch_clone(ckr__pickle *p, const ckr_node *t)
     ckr_node *n = ckr__pk_node(p, CKR_NODE_TENSOR, sizeof(ckr_view));
     if (!n) return NULL;
     n->u.view = (ckr_view *)(void *)(n + 1);
-    *ckr__view(n) = *t->u.view;
+    *ckr__view_of(n) = *t->u.view;
     n->attrs = t->attrs;
-    return ckr__torch_pending(p, ckr__view(n)) ? n : NULL;
+    return ckr__torch_pending(p, ckr__view_of(n)) ? n : NULL;
 }
 
 /* Attributes: a dict, or (dict or None, slots). */
@@ -10091,8 +10091,8 @@ static bool ckr__torch_parameter(ckr__pickle *p, const ckr_node *args, uint16_t 
         return ckr__torch_args(p, "requires_grad must be a bool");
     *out = ckr__torch_clone(p, a[0]);
     if (!*out) return false;
-    ckr__view(*out)->parameter = true;
-    ckr__view(*out)->requires_grad = n > 1 ? a[1]->u.b : true;
+    ckr__view_of(*out)->parameter = true;
+    ckr__view_of(*out)->requires_grad = n > 1 ? a[1]->u.b : true;
     if (with_state) (*out)->attrs = ckr__torch_attrs(a[3]);
     return true;
 }
@@ -10104,7 +10104,7 @@ static bool ckr__torch_meta(ckr__pickle *p, const ckr_node *args, bool wrapper, 
     if (args->count != (wrapper ? 8u : 4u) || a[0]->kind != CKR_NODE_DTYPE)
         return ckr__torch_args(p, "a tensor without data is rebuilt from wrong arguments");
     if (!ckr__tensor_node(p, a[1], a[2], out)) return false;
-    ckr_view *v = ckr__view(*out);
+    ckr_view *v = ckr__view_of(*out);
     v->dtype = (ckr_dtype)a[0]->_aux;
     v->meta = true;
     v->requires_grad = ckr__pk_true(args->u.items[args->count - 1]);
@@ -10115,7 +10115,7 @@ static bool ckr__torch_meta(ckr__pickle *p, const ckr_node *args, bool wrapper, 
 
 static bool ckr__torch_part(ckr__pickle *p, ckr_node *tensor, const char *key, ckr_node *value)
 {
-    ckr_view *v = ckr__view(tensor);
+    ckr_view *v = ckr__view_of(tensor);
     ckr_node *pair[2];
     if (!v->parts) v->parts = ckr__pk_node(p, CKR_NODE_DICT, 0);
     pair[0] = ckr__pk_copy(p, CKR_NODE_STR, key, strlen(key));
@@ -10154,9 +10154,9 @@ static bool ckr__torch_sparse(ckr__pickle *p, const ckr_node *args, ckr_node **o
     if (!ckr__torch_tensors(d, n_parts))
         return ckr__torch_args(p, "a part of a sparse tensor is no tensor");
     if (!ckr__tensor_node(p, d[n_parts], d[n_parts], out)) return false;
-    ckr__view(*out)->dtype = d[n_parts - 1]->u.view->dtype;
-    ckr__view(*out)->stride = NULL;
-    ckr__view(*out)->layout = a[0]->u.str;
+    ckr__view_of(*out)->dtype = d[n_parts - 1]->u.view->dtype;
+    ckr__view_of(*out)->stride = NULL;
+    ckr__view_of(*out)->layout = a[0]->u.str;
     if (is_coo && !ckr__torch_part(p, *out, "coalesced", a[1]->count > 3 &&
                                    ckr__pk_true(d[3]) ? p->yes : p->no)) return false;
     return ckr__torch_parts(p, *out, is_coo ? coo : csr, d, n_parts);
@@ -10184,7 +10184,7 @@ static bool ckr__torch_quantized(ckr__pickle *p, const ckr_node *args, ckr_node 
         scheme = ckr__is_float(q[2]->u.view->dtype) ? "per_channel_affine_float_qparams"
                                                     : "per_channel_affine";
     if (!ckr__torch_strided(p, a, NULL, "quantized", out)) return false;
-    ckr__view(*out)->requires_grad = a[5]->u.b;
+    ckr__view_of(*out)->requires_grad = a[5]->u.b;
     ok = ckr__torch_part(p, *out, "qscheme", ckr__pk_copy(p, CKR_NODE_STR, scheme, strlen(scheme)));
     ok = ok && ckr__torch_part(p, *out, tensor ? "scale" : "scales", q[1]);
     ok = ok && ckr__torch_part(p, *out, tensor ? "zero_point" : "zero_points", q[2]);
@@ -10199,8 +10199,8 @@ static bool ckr__torch_nested(ckr__pickle *p, const ckr_node *args, ckr_node **o
     if (!ckr__torch_tensors(args->u.items, 4))
         return ckr__torch_args(p, "a part of a nested tensor is no tensor");
     if (!ckr__tensor_node(p, p->empty_tuple, p->empty_tuple, out)) return false;
-    ckr__view(*out)->dtype = args->u.items[0]->u.view->dtype;
-    ckr__view(*out)->layout = "nested";
+    ckr__view_of(*out)->dtype = args->u.items[0]->u.view->dtype;
+    ckr__view_of(*out)->layout = "nested";
     return ckr__torch_parts(p, *out, part, args->u.items, 4);
 }
 
@@ -10212,8 +10212,8 @@ static bool ckr__torch_device_tensor(ckr__pickle *p, const ckr_node *args, ckr_n
         a[1]->kind != CKR_NODE_DTYPE || a[0]->u.view->dtype == CKR_DTYPE_NONE) return true;
     *out = ckr__torch_clone(p, a[0]);
     if (!*out) return false;
-    if (a[0]->kind == CKR_NODE_NDARRAY) ckr__view(*out)->type_name = NULL;
-    ckr__view(*out)->requires_grad = ckr__pk_true(a[3]);
+    if (a[0]->kind == CKR_NODE_NDARRAY) ckr__view_of(*out)->type_name = NULL;
+    ckr__view_of(*out)->requires_grad = ckr__pk_true(a[3]);
     return true;
 }
 
@@ -10813,7 +10813,7 @@ static bool ckr__dist_fill(ckr__pickle *p)
 /* A tensor of a class whose state tells where its elements are: noted until that is complete. */
 static bool ckr__dist_note(ckr__pickle *p, ckr_node *n)
 {
-    ckr_view *v = ckr__view(n);
+    ckr_view *v = ckr__view_of(n);
     if (!v->meta || (!ckr__dist_is(v->type_name, "DTensor") &&
                      !ckr__dist_is(v->type_name, "ShardedTensor"))) return true;
     ckr_dist *d = CKR__NEW(p->c, ckr_dist);
@@ -11045,7 +11045,7 @@ static bool ckr__torch_from_type(ckr__pickle *p, const ckr_node *args, ckr_node 
         *out = NULL;
         return true;
     }
-    ckr_view *v = ckr__view(*out);
+    ckr_view *v = ckr__view_of(*out);
     if (a[1]->_aux == CKR__G_PARAMETER_CLASS) v->parameter = true;
     else if (!ckr__text_is(a[1]->u.str, (size_t)a[1]->count, "torch.Tensor")) v->type_name =
         a[1]->u.str;
@@ -11097,7 +11097,7 @@ static bool ckr__torch_reduce(ckr__pickle *p, ckr_node *callable, ckr_node *args
     if (!*out) return false;
     if (code == CKR__G_GETATTR || code == CKR__G_NP_RECONSTRUCT) (*out)->_aux = code;
     return callable->kind != CKR_NODE_OBJECT || ckr__torch_dotted(p, callable,
-                                                                  &ckr__object(*out)->name);
+                                                                  &ckr__objptr(*out)->name);
 }
 
 /* >>torch.build --------------------------------------------------------------- */
@@ -11114,7 +11114,7 @@ static bool ckr__build_attrs(ckr__pickle *p, ckr_node *target, ckr_node *state)
 /* A second BUILD keeps the first: the state becomes the list of all, under how "builds". */
 static bool ckr__build_object(ckr__pickle *p, ckr_node *target, ckr_node *state)
 {
-    ckr_object *o = ckr__object(target);
+    ckr_object *o = ckr__objptr(target);
     if (!o->state) {
         o->state = state;
         return true;
@@ -11349,7 +11349,7 @@ static bool ckr__script_tensors(ckr__pickle *p, ckr_node *dict, const ckr__modul
         pair[0] = name ? ckr__pk_text(p, CKR_NODE_STR, name, strlen(name)) : NULL;
         pair[1] = ckr__torch_clone(p, ckr__dict_at(s, i));
         if (!pair[0] || !pair[1]) return false;
-        ckr__view(pair[1])->requires_grad = false;       /* a state_dict's tensors are detached */
+        ckr__view_of(pair[1])->requires_grad = false;  /* a state_dict's tensors are detached */
         if (!ckr__pk_put_pairs(p, dict, pair, 1)) return false;
     }
     return true;
@@ -11617,8 +11617,8 @@ static bool ckr__np_unit(const ckr_node *meta, ckr__np_type *t)
     if ((name->kind != CKR_NODE_BYTES && name->kind != CKR_NODE_STR) || name->count > 8 ||
         count->kind != CKR_NODE_INT || count->u.i < 1 || count->u.i > 1000000000) return false;
     if (!strcmp(name->u.str, "generic")) return true;
-    if (count->u.i == 1) ckr__format(t->text + at, sizeof t->text - at, "[%s]", name->u.str);
-    else ckr__format(t->text + at, sizeof t->text - at, "[%ld%s]", (long)count->u.i, name->u.str);
+    if (count->u.i == 1) ckr__sprint(t->text + at, sizeof t->text - at, "[%s]", name->u.str);
+    else ckr__sprint(t->text + at, sizeof t->text - at, "[%ld%s]", (long)count->u.i, name->u.str);
     return true;
 }
 
@@ -11764,7 +11764,7 @@ static bool ckr__np_frombuffer(ckr__pickle *p, ckr_node *args, ckr_node **out)
         (keep && (!ckr__is_str(a[3], "K") || !ckr__np_is_axes(a[4], a[2]->count)))) return true;
     ckr_node *n = ckr__pk_node(p, CKR_NODE_NDARRAY, 0);
     if (!n || !ckr__np_array(p, n, &t, a[2], ckr__is_str(a[3], "F"), a[0], false)) return false;
-    if (keep) ckr__np_transpose(ckr__view(n), a[4]);
+    if (keep) ckr__np_transpose(ckr__view_of(n), a[4]);
     *out = n;
     return true;
 }
@@ -11870,7 +11870,7 @@ static bool ckr__npy_header(ckr__npy *h)
 static ckr_node *ckr__npy_node(ckr__ctx *c, const ckr__npy *h, const ckr__np_type *t, uint32_t file,
                                uint64_t at, uint64_t n)
 {
-    ckr_node *node = ckr__node(c, CKR_NODE_NDARRAY);
+    ckr_node *node = ckr__make(c, CKR_NODE_NDARRAY);
     ckr_view *v = CKR__NEW(c, ckr_view);
     int64_t *dims = CKR__NEW_N(c, int64_t, (uint64_t)h->n_dims * 2 + 1);
     if (!node || !v || !dims) return NULL;
@@ -11928,7 +11928,7 @@ static ckr_result ckr__npz_load(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
     doc->format = CKR_FORMAT_NPZ;
     doc->members = z->members;
     doc->n_members = z->n;
-    doc->root = ckr__node(c, CKR_NODE_DICT);
+    doc->root = ckr__make(c, CKR_NODE_DICT);
     if (!doc->root) return c->err->code;
     for (uint64_t i = 0; i < z->n; i++) {
         const ckr__member *m = &z->members[i];
@@ -11939,7 +11939,7 @@ static ckr_result ckr__npz_load(ckr__ctx *c, ckr__zip *z, ckr__doc *doc)
         if (!ckr__utf8_ok((const uint8_t *)m->name, m->name_len))
             return ckr__fail(c->err, CKR_ITEM_ZIP_NAME, ckr__file_path(c, z->file), m->offset,
                              m->name, "the name is no UTF-8");
-        if (!ckr__node_pair(c, doc->root, ckr__node_text(c, CKR_NODE_STR, m->name,
+        if (!ckr__node_pair(c, doc->root, ckr__make_text(c, CKR_NODE_STR, m->name,
                                                          (size_t)m->name_len - 4), array))
             return c->err->code;
     }
@@ -13409,7 +13409,7 @@ static bool ckr__dv_pairs(ckr__dcp_vm *m, uint64_t v, const char *what, const ui
     char text[80];
     *n = 0;
     if (ckr__dv_none(v)) return true;
-    ckr__format(text, sizeof text, "%s is no dict", what);
+    ckr__sprint(text, sizeof text, "%s is no dict", what);
     if (!b || b->generation != v >> 36) return ckr__dv_bad(m, text);
     *out = ckr__dv_words(m, b);
     *n = b->n / 2;
@@ -15117,7 +15117,7 @@ static uint32_t ckr__seq_child(const ckr__curve *c, double t, double *from)
     return i < c->n_children ? i : c->n_children - 1;
 }
 
-typedef enum ckr__column { CKR__COL_LR = 0, CKR__COL_WD, CKR__COL_MOMENTUM } ckr__column;
+typedef enum ckr__series { CKR__COL_LR = 0, CKR__COL_WD, CKR__COL_MOMENTUM } ckr__series;
 
 static ckr__lr_op ckr__curve_op(const ckr__curve *c, double t, int column);
 
@@ -15638,7 +15638,7 @@ static void ckr__srun_at(ckr__srun *r, double t, int column, double *l)
 /* The column's values of updates first..first+n-1 (update 1 is the first of a run and uses the
    clock value after 0 updates) as n rows of n_lanes numbers; NaN where the schedule does not say.
    Allocates before the first row only. */
-static ckr_result ckr__sched_eval(ckr__ctx *c, const ckr_schedule *s, ckr__column column,
+static ckr_result ckr__sched_eval(ckr__ctx *c, const ckr_schedule *s, ckr__series column,
                                   int64_t first, uint64_t n, double *out)
 {
     const uint64_t lanes = s->n_lanes;
@@ -15663,7 +15663,7 @@ static ckr_result ckr__sched_eval(ckr__ctx *c, const ckr_schedule *s, ckr__colum
 }
 
 /* All lanes at one clock value, which need not be that of an update. */
-static ckr_result ckr__sched_at(ckr__ctx *c, const ckr_schedule *s, ckr__column column, double t,
+static ckr_result ckr__sched_at(ckr__ctx *c, const ckr_schedule *s, ckr__series column, double t,
                                 double *out)
 {
     ckr_schedule one = *s;
@@ -16691,13 +16691,13 @@ static ckr_node *ckr__spec_scalar(ckr__ctx *c, const char *p, size_t n)
     const char *q = p;
     double v;
     if ((n == 4 && !memcmp(p, "None", 4)) || (n == 4 && !memcmp(p, "null", 4)))
-        return ckr__node(c, CKR_NODE_NONE);
-    if (n == 4 && (!memcmp(p, "true", 4) || !memcmp(p, "True", 4))) return ckr__node_bool(c, true);
+        return ckr__make(c, CKR_NODE_NONE);
+    if (n == 4 && (!memcmp(p, "true", 4) || !memcmp(p, "True", 4))) return ckr__make_bool(c, true);
     if (n == 5 && (!memcmp(p, "false", 5) || !memcmp(p, "False", 5)))
-        return ckr__node_bool(c, false);
-    if (!ckr__number_at(&q, &v) || q != p + n) return ckr__node_text(c, CKR_NODE_STR, p, n);
-    if (strcspn(p, ".eE") >= n && ckr__whole(v)) return ckr__node_int(c, (int64_t)v);
-    return ckr__node_float(c, v);
+        return ckr__make_bool(c, false);
+    if (!ckr__number_at(&q, &v) || q != p + n) return ckr__make_text(c, CKR_NODE_STR, p, n);
+    if (strcspn(p, ".eE") >= n && ckr__whole(v)) return ckr__make_int(c, (int64_t)v);
+    return ckr__make_float(c, v);
 }
 
 static ckr_node *ckr__spec_dict(ckr__ctx *c, const char *p, size_t n, int depth);
@@ -16709,7 +16709,7 @@ static ckr_node *ckr__spec_value(ckr__ctx *c, const char *p, size_t n, int depth
     const char *end = p + n - 1;
     if (n < 2 || (*p != '[' && !dicts) || *end != (dicts ? ')' : ']'))
         return ckr__spec_scalar(c, p, n);
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
     for (p++; p < end && list;) {
         size_t len = ckr__spec_span(p, dicts ? ';' : ',');
         if (len > (size_t)(end - p)) len = (size_t)(end - p);
@@ -16730,11 +16730,11 @@ static bool ckr__spec_more(ckr__ctx *c, ckr_node *dict, const char *p, size_t n)
     const char *s = ckr_node_str(*slot);
     if (s) {
         const char *joined = ckr__printf(c, "%s,%.*s", s, (int)n, p);
-        *slot = ckr__node_str(c, joined);
+        *slot = ckr__make_str(c, joined);
         return *slot != NULL;
     }
     if (ckr_node_is_list(*slot)) return ckr__node_push(c, *slot, more);
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
     ckr__node_push(c, list, *slot);
     ckr__node_push(c, list, more);
     if (list) *slot = list;
@@ -16744,7 +16744,7 @@ static bool ckr__spec_more(ckr__ctx *c, ckr_node *dict, const char *p, size_t n)
 /* key=value,... with an optional bare name first, which becomes the key "kind". */
 static ckr_node *ckr__spec_dict(ckr__ctx *c, const char *p, size_t n, int depth)
 {
-    ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *dict = ckr__make(c, CKR_NODE_DICT);
     const char *end = p + n;
     if (!dict || depth > CKR__SCHED_DEPTH) {
         ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, "schedulers",
@@ -16769,7 +16769,7 @@ static ckr_node *ckr__spec_dict(ckr__ctx *c, const char *p, size_t n, int depth)
         } else if (dict->count) {
             ok = ckr__spec_more(c, dict, p, len);
         } else {
-            ok = ckr__node_set(c, dict, "kind", ckr__node_text(c, CKR_NODE_STR, p, len));
+            ok = ckr__node_set(c, dict, "kind", ckr__make_text(c, CKR_NODE_STR, p, len));
         }
         if (!ok) return NULL;
         p += len;
@@ -16814,7 +16814,7 @@ static ckr_result ckr__sched_parse(ckr__ctx *c, const char *text, const double *
         return ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, NULL,
                          "the text is longer than any schedule");
     dict = ckr__spec_dict(c, rest, strlen(rest), 0);
-    ckr_node *params = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *params = ckr__make(c, CKR_NODE_DICT);
     if (!dict || !params) return ckr__oom(c);
     const char *name = ckr_node_str(ckr_node_get(dict, "kind"));
     kind = name ? ckr__printf(c, "%.*s:%s", (int)at, text, name) : ckr__strndup(c, text, at);
@@ -16939,7 +16939,7 @@ static void ckr__sread_copy(ckr__sread *r, ckr_node *to, const ckr_node *from, c
             if (n->kind != CKR_NODE_NONE) r->why = "a parameter of the scheduler is no number";
             return;
         }
-        n = ckr__node_float(r->c, v);
+        n = ckr__make_float(r->c, v);
     }
     ckr__node_set(r->c, to, as, (ckr_node *)(uintptr_t)n);
 }
@@ -16960,8 +16960,8 @@ static bool ckr__sread_lanes(ckr__sread *r, const ckr_node *list, const char *gr
 
 static ckr_node *ckr__sw_floats(ckr__ctx *c, const double *v, uint64_t n)
 {
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
-    for (uint64_t i = 0; i < n; i++) ckr__node_push(c, list, ckr__node_float(c, v[i]));
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
+    for (uint64_t i = 0; i < n; i++) ckr__node_push(c, list, ckr__make_float(c, v[i]));
     return list;
 }
 
@@ -16988,7 +16988,7 @@ static const char *ckr__sread_anneal(const ckr_node *d, const char *key, const c
 
 static void ckr__sread_string(ckr__sread *r, ckr_node *to, const char *key, const char *s)
 {
-    if (s) ckr__node_set(r->c, to, key, ckr__node_str(r->c, s));
+    if (s) ckr__node_set(r->c, to, key, ckr__make_str(r->c, s));
     else r->why = "the shape of the annealing is not in the file";
 }
 
@@ -17026,14 +17026,14 @@ static void ckr__sread_onecycle(ckr__sread *r, const ckr_node *d, ckr_node *p)
     }
     end = (end + 1) / n;
     end = end < 0 ? 0 : end > 1 ? 1 : end;
-    ckr__node_set(r->c, p, "pct_start", ckr__node_float(r->c, end));
-    ckr__node_set(r->c, p, "three_phase", ckr__node_bool(r->c, phases->count == 3));
+    ckr__node_set(r->c, p, "pct_start", ckr__make_float(r->c, end));
+    ckr__node_set(r->c, p, "three_phase", ckr__make_bool(r->c, phases->count == 3));
     for (int i = 0; i < 3; i++)
         if (!r->n || !r->groups ||
             !ckr__sched_number(r->c, ckr_node_get(r->groups[0], keys[i]), &v[i]) || !(v[i] > 0))
             return;
-    ckr__node_set(r->c, p, "div_factor", ckr__node_float(r->c, v[0] / v[1]));
-    ckr__node_set(r->c, p, "final_div_factor", ckr__node_float(r->c, v[1] / v[2]));
+    ckr__node_set(r->c, p, "div_factor", ckr__make_float(r->c, v[0] / v[1]));
+    ckr__node_set(r->c, p, "final_div_factor", ckr__make_float(r->c, v[1] / v[2]));
 }
 
 static void ckr__sread_cyclic(ckr__sread *r, const ckr_node *d, ckr_node *p)
@@ -17058,8 +17058,8 @@ static void ckr__sread_cyclic(ckr__sread *r, const ckr_node *d, ckr_node *p)
                          "base_momentum", false);
     ckr__sread_set_lanes(r, p, "max_momentum", ckr_node_get(d, "max_momentums"),
                          "max_momentum", false);
-    ckr__node_set(r->c, p, "step_size_up", ckr__node_float(r->c, size * ratio));
-    ckr__node_set(r->c, p, "step_size_down", ckr__node_float(r->c, size - size * ratio));
+    ckr__node_set(r->c, p, "step_size_up", ckr__make_float(r->c, size * ratio));
+    ckr__node_set(r->c, p, "step_size_down", ckr__make_float(r->c, size - size * ratio));
 }
 
 /* An integer key; JSON made a text of it. */
@@ -17075,7 +17075,7 @@ static bool ckr__sread_key(const ckr_node *n, int64_t *out)
 /* Milestones, where a state has them, as a plain list: from a Counter (or any dict) or a list. */
 static void ckr__sread_milestones(ckr__sread *r, const ckr_node *n, ckr_node *p)
 {
-    ckr_node *list = ckr__node(r->c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(r->c, CKR_NODE_LIST);
     const bool pairs = ckr_node_is_dict(n);
     int64_t at, total = 0;
     if (!n) return;
@@ -17087,7 +17087,7 @@ static void ckr__sread_milestones(ckr__sread *r, const ckr_node *n, ckr_node *p)
             times > CKR__SCHED_LIST || (total += times) > CKR__SCHED_LIST)
             r->why = "the milestones cannot be understood";
         for (; times > 0 && !r->why; times--)
-            ckr__node_push(r->c, list, ckr__node_int(r->c, at));
+            ckr__node_push(r->c, list, ckr__make_int(r->c, at));
     }
     ckr__node_set(r->c, p, "milestones", list);
 }
@@ -17101,8 +17101,8 @@ static ckr_node *ckr__sread_params(ckr__sread *r, const ckr_node *d, int depth)
                                          "T_0", "T_mult", "anneal_epochs" };
     const char *kind = ckr_node_is_dict(d) && depth <= CKR__SCHED_DEPTH ? ckr__torch_class(d) : "";
     const ckr_node *children = ckr_node_get(d, "_schedulers");
-    ckr_node *p = ckr__node(r->c, CKR_NODE_DICT);
-    if (depth) ckr__node_set(r->c, p, "kind", ckr__node_str(r->c, kind));
+    ckr_node *p = ckr__make(r->c, CKR_NODE_DICT);
+    if (depth) ckr__node_set(r->c, p, "kind", ckr__make_str(r->c, kind));
     if (!strcmp(kind, "torch:LambdaLR"))
         r->why = "the file does not hold the function of a LambdaLR or MultiplicativeLR";
     else if (!strcmp(kind, "torch:ReduceLROnPlateau"))
@@ -17123,7 +17123,7 @@ static ckr_node *ckr__sread_params(ckr__sread *r, const ckr_node *d, int depth)
     if (!children) return p;
     if (!ckr_node_is_list(children) || children->count > CKR__SCHED_NODES)
         r->why = "its schedulers cannot be understood";
-    ckr_node *list = ckr__node(r->c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(r->c, CKR_NODE_LIST);
     for (uint64_t i = 0; !r->why && i < children->count; i++)
         ckr__node_push(r->c, list, ckr__sread_params(r, children->u.items[i], depth + 1));
     ckr__node_set(r->c, p, "schedulers", list);
@@ -17226,7 +17226,7 @@ static ckr_node *ckr__sread_megatron(ckr__sread *r, const ckr_node *d)
         { "start_wd", "start_wd" }, { "end_wd", "end_wd" }, { "wd_incr_steps", "wd_incr_steps" },
         { "wd_incr_style", "wd_incr_style" }
     };
-    ckr_node *p = ckr__node(r->c, CKR_NODE_DICT);
+    ckr_node *p = ckr__make(r->c, CKR_NODE_DICT);
     for (size_t i = 0; i < sizeof alias / sizeof *alias; i++)
         ckr__sread_copy(r, p, d, alias[i][0], alias[i][1]);
     const char *style = ckr_node_str(ckr_node_get(p, "lr_decay_style"));
@@ -17283,7 +17283,7 @@ static ckr_result ckr__sread_timescale(ckr__sread *r, ckr_schedule **s)
     with.curve = &trial;
     ckr_result e = ckr__sched_drift(r->c, &with, &drift, &lane);
     if (e != CKR_OK || !(drift <= 4.5e-16)) return e;
-    ckr__node_set(r->c, (*s)->params, "timescale", ckr__node_int(r->c, (int64_t)f));
+    ckr__node_set(r->c, (*s)->params, "timescale", ckr__make_int(r->c, (int64_t)f));
     ((ckr__curve *)(uintptr_t)c)->k.decay = f;
     return r->c->err->code;
 }
@@ -17360,37 +17360,37 @@ typedef struct ckr__swrite {
 
 static ckr_node *ckr__sw_number(ckr__ctx *c, double v)
 {
-    return ckr__whole(v) ? ckr__node_int(c, (int64_t)v) : ckr__node_float(c, v);
+    return ckr__whole(v) ? ckr__make_int(c, (int64_t)v) : ckr__make_float(c, v);
 }
 
 /* One number per new lane: from an array by old lane (NULL: a field of the lanes). */
 static ckr_node *ckr__sw_lanes(const ckr__swrite *w, const double *values, size_t field)
 {
-    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(w->c, CKR_NODE_LIST);
     double v;
     for (uint64_t i = 0; i < w->n; i++) {
         if (values) v = values[w->from[i]];
         else memcpy(&v, (const char *)&w->s->lanes[w->from[i]] + field, sizeof v);
-        ckr__node_push(w->c, list, ckr__node_float(w->c, v));
+        ckr__node_push(w->c, list, ckr__make_float(w->c, v));
     }
     return list;
 }
 
 static bool ckr__sw_put(const ckr__swrite *w, ckr_node *d, const char *key, ckr_node *v)
 {
-    return ckr__node_pair(w->c, d, ckr__node_str(w->c, key), v);
+    return ckr__node_pair(w->c, d, ckr__make_str(w->c, key), v);
 }
 
 static ckr_node *ckr__sw_phases(const ckr__swrite *w, const ckr__curve *c)
 {
-    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST), *d;
+    ckr_node *list = ckr__make(w->c, CKR_NODE_LIST), *d;
     for (uint32_t i = 0; i < c->n_list; i++) {
-        d = ckr__node_dict(w->c, "end_step", i + 1 == c->n_list
+        d = ckr__make_dict(w->c, "end_step", i + 1 == c->n_list
                                                  ? ckr__sw_number(w->c, c->at[i])
-                                                 : ckr__node_float(w->c, c->at[i]), CKR__END);
+                                                 : ckr__make_float(w->c, c->at[i]), CKR__END);
         for (int j = 0; j < 4; j++)
             ckr__sw_put(w, d, ckr__phase_keys[j],
-                        ckr__node_str(w->c, ckr__phase_name((unsigned)c->val[i], j)));
+                        ckr__make_str(w->c, ckr__phase_name((unsigned)c->val[i], j)));
         ckr__node_push(w->c, list, d);
     }
     return list;
@@ -17402,20 +17402,20 @@ static ckr_node *ckr__sw_cycles(const ckr__swrite *w, const ckr__curve *c, const
     const char *mode = c->shape == CKR__SH_EXP2 ? "triangular2" : poly ? "exp_range" : "triangular";
     ckr_node *d;
     if (c->kind == CKR__CV_ONECYCLE)
-        d = ckr__node_dict(w->c, "total_steps", ckr__sw_number(w->c, c->k.total),
+        d = ckr__make_dict(w->c, "total_steps", ckr__sw_number(w->c, c->k.total),
                            "_schedule_phases", ckr__sw_phases(w, c),
-                           "_anneal_func_type", ckr__node_str(w->c, anneal), CKR__END);
+                           "_anneal_func_type", ckr__make_str(w->c, anneal), CKR__END);
     else
-        d = ckr__node_dict(w->c, "max_lrs",
+        d = ckr__make_dict(w->c, "max_lrs",
                            ckr__sw_lanes(w, c->max, offsetof(ckr__group_lane, max)),
-                           "total_size", ckr__node_float(w->c, c->k.total),
-                           "step_ratio", ckr__node_float(w->c, c->k.start),
-                           "mode", ckr__node_str(w->c, mode),
-                           "gamma", ckr__node_float(w->c, c->k.power),
-                           "scale_mode", ckr__node_str(w->c, poly ? "iterations" : "cycle"),
+                           "total_size", ckr__make_float(w->c, c->k.total),
+                           "step_ratio", ckr__make_float(w->c, c->k.start),
+                           "mode", ckr__make_str(w->c, mode),
+                           "gamma", ckr__make_float(w->c, c->k.power),
+                           "scale_mode", ckr__make_str(w->c, poly ? "iterations" : "cycle"),
                            CKR__END);
-    ckr__sw_put(w, d, "cycle_momentum", ckr__node_bool(w->c, cycles));
-    if (cycles) ckr__sw_put(w, d, "use_beta1", ckr__node_bool(w->c, w->s->beta1));
+    ckr__sw_put(w, d, "cycle_momentum", ckr__make_bool(w->c, cycles));
+    if (cycles) ckr__sw_put(w, d, "use_beta1", ckr__make_bool(w->c, w->s->beta1));
     if (!cycles || c->kind == CKR__CV_ONECYCLE) return d;
     ckr__sw_put(w, d, "base_momentums",
                 ckr__sw_lanes(w, NULL, offsetof(ckr__group_lane, base_momentum)));
@@ -17430,26 +17430,26 @@ static ckr_node *ckr__sw_own(const ckr__swrite *w, const ckr__curve *c, int64_t 
 {
     const double *lo = c->min, min = w->s->n_lanes ? lo ? lo[0] : w->s->lanes[0].min : 0;
     const char *anneal = c->shape == CKR__SH_LINEAR ? "linear" : "cos";
-    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(w->c, CKR_NODE_DICT);
     double cur = 0, len = c->k.decay, v;
     if (c->kind == CKR__CV_ONECYCLE || c->kind == CKR__CV_CYCLIC)
         return ckr__sw_cycles(w, c, anneal);
-    ckr_node *counter = ckr__node(w->c, CKR_NODE_COUNTER);
+    ckr_node *counter = ckr__make(w->c, CKR_NODE_COUNTER);
     for (size_t i = 0; c->kind == CKR__CV_MULTISTEP && i < c->n_list; i++)
-        ckr__node_pair(w->c, counter, ckr__node_int(w->c, (int64_t)c->at[i]),
-                       ckr__node_int(w->c, (int64_t)c->val[i]));
+        ckr__node_pair(w->c, counter, ckr__make_int(w->c, (int64_t)c->at[i]),
+                       ckr__make_int(w->c, (int64_t)c->val[i]));
     if (c->kind == CKR__CV_MULTISTEP) ckr__sw_put(w, d, "milestones", counter);
     if (c->kind == CKR__CV_SWA)
-        ckr__sw_put(w, d, "_anneal_strategy", ckr__node_str(w->c, anneal));
+        ckr__sw_put(w, d, "_anneal_strategy", ckr__make_str(w->c, anneal));
     for (size_t i = 0; i < CKR__CURVE_NUMBERS && ckr__is_torch(c->kind); i++) {
         const struct ckr__number_row *row = &ckr__curve_numbers[i];
         if (row->kind != c->kind || (row->how & CKR__CN_LANE)) continue;
         memcpy(&v, (const char *)&c->k + row->at, sizeof v);
         ckr__sw_put(w, d, row->key, row->how & CKR__CN_PLAIN ? ckr__sw_number(w->c, v)
-                                                             : ckr__node_float(w->c, v));
+                                                             : ckr__make_float(w->c, v));
     }
     if (c->kind == CKR__CV_COSINE || c->kind == CKR__CV_RESTARTS)
-        ckr__sw_put(w, d, "eta_min", ckr__node_float(w->c, min));
+        ckr__sw_put(w, d, "eta_min", ckr__make_float(w->c, min));
     if (c->kind != CKR__CV_RESTARTS) return d;
     if (epoch > 0) ckr__restart(c, (double)epoch, &cur, &len);
     ckr__sw_put(w, d, "T_i", ckr__sw_number(w->c, len));
@@ -17462,26 +17462,26 @@ static ckr_node *ckr__sw_fresh(const ckr__swrite *w, const ckr__curve *c, int64_
 {
     const bool torch = ckr__is_torch(c->kind), plain = !strncmp(w->s->kind, "diffusers", 9) ||
                                                        !strcmp(w->s->kind, "transformers:constant");
-    ckr_node *d = ckr__sw_own(w, c, epoch), *lambdas = ckr__node(w->c, CKR_NODE_LIST);
+    ckr_node *d = ckr__sw_own(w, c, epoch), *lambdas = ckr__make(w->c, CKR_NODE_LIST);
     ckr__sw_put(w, d, "base_lrs", ckr__sw_lanes(w, c->base, offsetof(ckr__group_lane, base)));
-    ckr__sw_put(w, d, "last_epoch", ckr__node_int(w->c, epoch));
-    ckr__sw_put(w, d, "_step_count", ckr__node_int(w->c, epoch < 0 ? 1 : epoch + 1));
-    ckr__sw_put(w, d, "_is_initial", ckr__node_bool(w->c, false));
-    ckr__sw_put(w, d, "_get_lr_called_within_step", ckr__node_bool(w->c, false));
+    ckr__sw_put(w, d, "last_epoch", ckr__make_int(w->c, epoch));
+    ckr__sw_put(w, d, "_step_count", ckr__make_int(w->c, epoch < 0 ? 1 : epoch + 1));
+    ckr__sw_put(w, d, "_is_initial", ckr__make_bool(w->c, false));
+    ckr__sw_put(w, d, "_get_lr_called_within_step", ckr__make_bool(w->c, false));
     ckr__sw_put(w, d, "_last_lr", ckr__sw_floats(w->c, w->lr, w->n));
     /* of what torch runs as a LambdaLR: partials have a dict, functions None */
     for (uint64_t i = 0; !torch && i < w->n; i++)
-        ckr__node_push(w->c, lambdas, ckr__node(w->c, plain ? CKR_NODE_NONE : CKR_NODE_DICT));
+        ckr__node_push(w->c, lambdas, ckr__make(w->c, plain ? CKR_NODE_NONE : CKR_NODE_DICT));
     if (!torch) ckr__sw_put(w, d, "lr_lambdas", lambdas);
     if (c->kind == CKR__CV_CYCLIC)
-        ckr__sw_put(w, d, "_scale_fn_custom", ckr__node(w->c, CKR_NODE_NONE));
+        ckr__sw_put(w, d, "_scale_fn_custom", ckr__make(w->c, CKR_NODE_NONE));
     return d;
 }
 
 /* The old list by new lane; an entry that it lacks takes its last one. */
 static ckr_node *ckr__sw_resized(const ckr__swrite *w, const ckr_node *list)
 {
-    ckr_node *out = ckr__node(w->c, (ckr_node_kind)list->kind);
+    ckr_node *out = ckr__make(w->c, (ckr_node_kind)list->kind);
     for (uint64_t i = 0; i < w->n && list->count; i++)
         ckr__node_push(w->c, out,
                        list->u.items[w->from[i] < list->count ? w->from[i] : list->count - 1]);
@@ -17521,7 +17521,7 @@ static int64_t ckr__sw_ahead(const ckr_node *old, const char *clock)
 static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const ckr_node *fresh,
                                const char *clock, bool current)
 {
-    ckr_node *d = ckr__node(w->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
+    ckr_node *d = ckr__make(w->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
     int64_t count;
     for (uint64_t i = 0; old && i < old->count; i++) {
         ckr_node *key = old->u.items[2 * i], *v = ckr__dict_at(old, i);
@@ -17529,7 +17529,7 @@ static ckr_node *ckr__sw_merge(const ckr__swrite *w, const ckr_node *old, const 
         if (s) v = ckr__sw_value(w, s, v, (ckr_node *)(uintptr_t)ckr_node_get(fresh, s), current);
         if (s && !strcmp(s, "_step_count") && w->moved &&
             ckr_node_i64(ckr_node_get(fresh, s), &count))
-            v = ckr__node_int(w->c, count + ckr__sw_ahead(old, clock));
+            v = ckr__make_int(w->c, count + ckr__sw_ahead(old, clock));
         ckr__node_pair(w->c, d, key, v);
     }
     for (uint64_t i = 0; !old && i < ckr__dict_n(fresh); i++) ckr__node_take(w->c, d, fresh, i);
@@ -17545,7 +17545,7 @@ static ckr_node *ckr__sw_children(const ckr__swrite *w, const ckr__curve *c, con
                                   int64_t epoch, bool current)
 {
     const ckr_node *states = ckr_node_get(old, "_schedulers");
-    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(w->c, CKR_NODE_LIST);
     double from = 0;
     const uint32_t active = c->kind == CKR__CV_SEQ ? ckr__seq_child(c, (double)epoch, &from)
                                                    : c->n_children - 1;
@@ -17563,14 +17563,14 @@ static ckr_node *ckr__sw_children(const ckr__swrite *w, const ckr__curve *c, con
 static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const ckr_node *old,
                                int64_t epoch, bool current)
 {
-    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(w->c, CKR_NODE_LIST);
     if (w->counted) epoch = w->epochs[c->index];
-    ckr_node *fresh = c->n_children ? ckr__node(w->c, CKR_NODE_DICT) : ckr__sw_fresh(w, c, epoch);
+    ckr_node *fresh = c->n_children ? ckr__make(w->c, CKR_NODE_DICT) : ckr__sw_fresh(w, c, epoch);
     if (c->kind == CKR__CV_SEQ) {
         for (uint32_t i = 0; i < c->n_list; i++)
             ckr__node_push(w->c, list, ckr__sw_number(w->c, c->at[i]));
         ckr__sw_put(w, fresh, "_milestones", list);
-        ckr__sw_put(w, fresh, "last_epoch", ckr__node_int(w->c, epoch));
+        ckr__sw_put(w, fresh, "last_epoch", ckr__make_int(w->c, epoch));
     }
     if (c->n_children) {
         ckr__sw_put(w, fresh, "_last_lr", ckr__sw_floats(w->c, w->lr, w->n));
@@ -17582,8 +17582,8 @@ static ckr_node *ckr__sw_curve(const ckr__swrite *w, const ckr__curve *c, const 
 /* The other frameworks' dicts: a counter, or Megatron-LM's own keys. */
 static ckr_node *ckr__sw_counter(const ckr__swrite *w, const char *key, int64_t position)
 {
-    ckr_node *fresh = ckr__node_dict(w->c, key, ckr__node_int(w->c, position), CKR__END);
-    if (w->s->state) ckr__sw_put(w, fresh, "_step_count", ckr__node_int(w->c, position + 1));
+    ckr_node *fresh = ckr__make_dict(w->c, key, ckr__make_int(w->c, position), CKR__END);
+    if (w->s->state) ckr__sw_put(w, fresh, "_step_count", ckr__make_int(w->c, position + 1));
     return ckr__sw_merge(w, w->s->state, fresh, key, false);
 }
 
@@ -17599,17 +17599,17 @@ static ckr_node *ckr__megatron_state(ckr__ctx *c, const ckr__curve *v, const ckr
                                      int64_t position)
 {
     const char *style = v->flags & CKR__CF_WSD ? "WSD" : ckr__shape_name(v->shape, "linear");
-    ckr_node *d = ckr__node_dict(c, "max_lr", ckr__node_float(c, l->max),
+    ckr_node *d = ckr__make_dict(c, "max_lr", ckr__make_float(c, l->max),
                                  "lr_warmup_steps", ckr__sw_number(c, v->k.warm),
-                                 "num_steps", ckr__node_int(c, position),
-                                 "lr_decay_style", ckr__node_str(c, style),
+                                 "num_steps", ckr__make_int(c, position),
+                                 "lr_decay_style", ckr__make_str(c, style),
                                  "lr_decay_steps", ckr__sw_number(c, v->k.total),
-                                 "min_lr", ckr__node_float(c, l->min), CKR__END);
+                                 "min_lr", ckr__make_float(c, l->min), CKR__END);
     if (!(v->flags & CKR__CF_WD)) return d;
-    ckr__node_set(c, d, "start_wd", ckr__node_float(c, l->start_wd));
-    ckr__node_set(c, d, "end_wd", ckr__node_float(c, l->end_wd));
+    ckr__node_set(c, d, "start_wd", ckr__make_float(c, l->start_wd));
+    ckr__node_set(c, d, "end_wd", ckr__make_float(c, l->end_wd));
     ckr__node_set(c, d, "wd_incr_style",
-                  ckr__node_str(c, ckr__shape_name(v->wd_shape, "constant")));
+                  ckr__make_str(c, ckr__shape_name(v->wd_shape, "constant")));
     ckr__node_set(c, d, "wd_incr_steps", ckr__sw_number(c, v->k.end_at));
     return d;
 }
@@ -17722,8 +17722,8 @@ typedef char
 /* JSON has no other numbers: the rest are texts. */
 static ckr_node *ckr__sn_double(ckr__ctx *c, double v)
 {
-    if (ckr__finite(v)) return ckr__node_float(c, v);
-    return ckr__node_str(c, v != v ? "nan" : v > 0 ? "inf" : "-inf");
+    if (ckr__finite(v)) return ckr__make_float(c, v);
+    return ckr__make_str(c, v != v ? "nan" : v > 0 ? "inf" : "-inf");
 }
 
 /* n numbers `step` bytes apart; equal ones are one number. */
@@ -17737,7 +17737,7 @@ static ckr_node *ckr__sn_array(ckr__ctx *c, const void *first, uint64_t n, size_
         v = w;
     }
     if (fold && i == n && n) return ckr__sn_double(c, v);
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
     for (i = 0; i < n; i++) {
         memcpy(&v, (const char *)first + i * step, sizeof v);
         ckr__node_push(c, list, ckr__sn_double(c, v));
@@ -17752,18 +17752,18 @@ static ckr_node *ckr__sn_curve(ckr__ctx *c, const ckr__curve *v, uint64_t lanes)
     static const char *const keys[3] = { "base", "min", "max" };
     const double *const own[3] = { v->base, v->min, v->max };
     const size_t one = sizeof(double);
-    ckr_node *d, *list = ckr__node(c, CKR_NODE_LIST);
-    for (uint32_t i = 0; i < 4; i++) ckr__node_push(c, list, ckr__node_int(c, shapes[i]));
-    d = ckr__node_dict(c, "kind", ckr__node_str(c, ckr__curve_names[v->kind]), "shapes", list,
+    ckr_node *d, *list = ckr__make(c, CKR_NODE_LIST);
+    for (uint32_t i = 0; i < 4; i++) ckr__node_push(c, list, ckr__make_int(c, shapes[i]));
+    d = ckr__make_dict(c, "kind", ckr__make_str(c, ckr__curve_names[v->kind]), "shapes", list,
                        "numbers", ckr__sn_array(c, &v->k, CKR__CURVE_NUMS, one, false),
                        "at", ckr__sn_array(c, v->at, v->n_list, one, false),
                        "val", ckr__sn_array(c, v->val, v->n_list, one, false),
-                       "epoch", ckr__node_int(c, v->epoch), "t_cur", ckr__node_int(c, v->t_cur),
-                       "t_i", ckr__node_int(c, v->t_i), CKR__END);
+                       "epoch", ckr__make_int(c, v->epoch), "t_cur", ckr__make_int(c, v->t_cur),
+                       "t_i", ckr__make_int(c, v->t_i), CKR__END);
     for (uint32_t i = 0; i < 3; i++)
         if (own[i]) ckr__node_set(c, d, keys[i], ckr__sn_array(c, own[i], lanes, one, true));
     if (!v->n_children) return d;
-    ckr_node *children = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *children = ckr__make(c, CKR_NODE_LIST);
     for (uint32_t i = 0; i < v->n_children; i++)
         ckr__node_push(c, children, ckr__sn_curve(c, &v->children[i], lanes));
     return ckr__node_set(c, d, "children", children) ? d : NULL;
@@ -17787,24 +17787,24 @@ static const struct { const char *key; size_t at; } ckr__sn_maps[] = {
 static ckr_node *ckr__sched_node(ckr__ctx *c, const ckr_schedule *s)
 {
     const char *raw = (const char *)s;
-    ckr_node *d, *lanes = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *d, *lanes = ckr__make(c, CKR_NODE_DICT);
     double v;
     if (s->curve && s->curve->kind == CKR__CV_USER) {
         ckr__fail(c->err, CKR_ITEM_SCHEDULE, NULL, CKR_NO_OFFSET, NULL,
                   "a schedule that is a callback cannot be written to a file");
         return NULL;
     }
-    d = ckr__node_dict(c, "format", ckr__node_str(c, CKR__SCHED_FORMAT),
-                       "kind", ckr__node_str(c, s->kind), "clock", ckr__node_str(c, s->clock),
-                       "position", ckr__node_int(c, s->position), CKR__END);
-    if (s->every) ckr__node_set(c, d, "every", ckr__node_int(c, s->every));
-    ckr__node_set(c, d, "lanes_count", ckr__node_int(c, (int64_t)s->n_lanes));
-    if (s->reason) ckr__node_set(c, d, "reason", ckr__node_str(c, s->reason));
+    d = ckr__make_dict(c, "format", ckr__make_str(c, CKR__SCHED_FORMAT),
+                       "kind", ckr__make_str(c, s->kind), "clock", ckr__make_str(c, s->clock),
+                       "position", ckr__make_int(c, s->position), CKR__END);
+    if (s->every) ckr__node_set(c, d, "every", ckr__make_int(c, s->every));
+    ckr__node_set(c, d, "lanes_count", ckr__make_int(c, (int64_t)s->n_lanes));
+    if (s->reason) ckr__node_set(c, d, "reason", ckr__make_str(c, s->reason));
     if (s->params) ckr__node_set(c, d, "params", s->params);
     for (size_t i = 0; i < CKR__SN_FLAGS; i++)
         ckr__node_set(c, d, ckr__sn_flags[i].key,
-                      ckr__node_bool(c, *(const bool *)(raw + ckr__sn_flags[i].at)));
-    ckr__node_set(c, d, "known", ckr__node_bool(c, s->curve != NULL));
+                      ckr__make_bool(c, *(const bool *)(raw + ckr__sn_flags[i].at)));
+    ckr__node_set(c, d, "known", ckr__make_bool(c, s->curve != NULL));
     for (size_t i = 0; i < CKR__SN_MAPS; i++) {
         memcpy(&v, raw + ckr__sn_maps[i].at, sizeof v);
         ckr__node_set(c, d, ckr__sn_maps[i].key, ckr__sn_double(c, v));
@@ -18116,7 +18116,7 @@ static const char *ckr__set_target(const ckr__skind *row, const char *key, size_
 /* The parameters, without keys that `row` does not have. */
 static ckr_node *ckr__set_params(ckr__ctx *c, const ckr_node *params, const ckr__skind *row)
 {
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < ckr__dict_n(params); i++)
         if (ckr__key_known(row, params->u.items[2 * i])) ckr__node_take(c, d, params, i);
     return d;
@@ -18126,12 +18126,12 @@ static ckr_node *ckr__set_params(ckr__ctx *c, const ckr_node *params, const ckr_
 static ckr_node *ckr__set_one_lane(ckr__ctx *c, const ckr_schedule *s, const ckr_node *old,
                                    const char *what, uint64_t lane, ckr_node *value)
 {
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
     const bool low = !strcmp(what, "min_lr"), high = s->lanes[0].max == s->lanes[0].max;
     for (uint64_t i = 0; i < s->n_lanes; i++) {
         const ckr__group_lane *l = &s->lanes[i];
         ckr_node *one = ckr_node_is_list(old) && i < old->count ? old->u.items[i] : NULL;
-        if (!one) one = ckr__node_float(c, low ? l->min : high ? l->max : l->base);
+        if (!one) one = ckr__make_float(c, low ? l->min : high ? l->max : l->base);
         ckr__node_push(c, list, i == lane ? value : one);
     }
     return list;
@@ -18182,11 +18182,11 @@ static ckr_node *ckr__set_value(const ckr__set *t, char unit, const ckr_node *pa
     if (unit == '*' && t->s->rate > 0)
         return ckr__sw_number(t->c, t->value * t->s->rate /
                                         (t->s->every > 1 ? (double)t->s->every : 1));
-    if (unit == '/') return ckr__node_float(t->c, t->value / base);
+    if (unit == '/') return ckr__make_float(t->c, t->value / base);
     if (unit == '%') {
         if (!ckr_node_f64(ckr_node_get(params, "total_steps"), &total))
             ckr_node_f64(ckr_node_get(params, "steps"), &total);
-        return ckr__node_float(t->c, t->value / total);
+        return ckr__make_float(t->c, t->value / total);
     }
     return ckr__spec_scalar(t->c, t->text, strlen(t->text));
 }
@@ -18203,7 +18203,7 @@ static ckr_node *ckr__set_apply(const ckr__set *t, const ckr__skind *row, const 
     const char *key = ckr__strndup(t->c, to + (unit != 0), n - (unit != 0));
     if (!d || !key) return NULL;
     ckr_node *v = ckr__set_value(t, unit, d);
-    ckr__format(typed, sizeof typed, "%s:v", key);
+    ckr__sprint(typed, sizeof typed, "%s:v", key);
     if (t->lane >= 0 && !(lr && !strcmp(key, "lr"))) {
         if (!strstr(row->keys, typed)) {
             *ok = lr;                                     /* the base LRs say it             */
@@ -18211,12 +18211,12 @@ static ckr_node *ckr__set_apply(const ckr__set *t, const ckr__skind *row, const 
         }
         v = ckr__set_one_lane(t->c, t->s, ckr_node_get(d, key), t->what, (uint64_t)t->lane, v);
     }
-    if (t->lane >= 0 && lr && !strcmp(key, "lr")) v = ckr__node(t->c, CKR_NODE_NONE);
+    if (t->lane >= 0 && lr && !strcmp(key, "lr")) v = ckr__make(t->c, CKR_NODE_NONE);
     if (!strcmp(t->what, "weight_decay")) ckr__node_set(t->c, d, "start_wd", v);
     if (lr && !strcmp(key, "max_lr") && ckr__has(d, "lr"))
-        ckr__node_set(t->c, d, "lr", ckr__node(t->c, CKR_NODE_NONE));
+        ckr__node_set(t->c, d, "lr", ckr__make(t->c, CKR_NODE_NONE));
     if (!strcmp(key, "min_lr") && ckr__has(d, "min_lr_rate"))
-        ckr__node_set(t->c, d, "min_lr_rate", ckr__node(t->c, CKR_NODE_NONE));
+        ckr__node_set(t->c, d, "min_lr_rate", ckr__make(t->c, CKR_NODE_NONE));
     if (!strcmp(key, "total_steps") && ckr__has(d, "steps") && !ckr__has(d, "total_steps"))
         key = "steps";
     return ckr__node_set(t->c, d, key, v) ? d : NULL;
@@ -18827,8 +18827,8 @@ static void ckr__fold_floor(ckr__ctx *c, const ckr_schedule *s, double base, ckr
         fabs(ratio - ckr__sched_floor(s->curve, l) / l->base) <= 1e-15 * ratio)
         return;
     if (!strcmp(key, "min_lr_rate") && ckr__has(params, "min_lr"))
-        ckr__node_set(c, params, "min_lr", ckr__node(c, CKR_NODE_NONE));
-    ckr__node_set(c, params, key, ckr__node_float(c, v));
+        ckr__node_set(c, params, "min_lr", ckr__make(c, CKR_NODE_NONE));
+    ckr__node_set(c, params, key, ckr__make_float(c, v));
 }
 
 /* One candidate: the schedule with arguments, base LRs and a clock that has `at` less. NULL: none,
@@ -19006,7 +19006,7 @@ static ckr_node *ckr__retick_params(ckr__retick *k, const ckr_node *params)
     static const char keys[] = "num_warmup_steps num_training_steps num_decay_steps "
                                "num_stable_steps timescale T_max T_0 step_size step_size_up "
                                "step_size_down total_iters total_steps anneal_epochs";
-    ckr_node *d = ckr__node(k->c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(k->c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < ckr__dict_n(params); i++) {
         ckr_node *key = params->u.items[2 * i], *v = ckr__dict_at(params, i);
         const char *s = ckr_node_str(key);
@@ -20288,7 +20288,7 @@ static ckr_node *ckr__rng_array(ckr__ctx *c, ckr_node_kind kind, const ckr_view 
                                 ckr_dtype dtype, const char *type_name, const uint8_t *data,
                                 uint64_t n)
 {
-    ckr_node *node = ckr__node(c, kind);
+    ckr_node *node = ckr__make(c, kind);
     ckr_view *v = CKR__NEW(c, ckr_view);
     int64_t *dims = CKR__NEW_N(c, int64_t, 2), count;
     uint8_t *p = CKR__NEW_N(c, uint8_t, n * ckr_dtype_size(dtype));
@@ -20321,19 +20321,19 @@ static ckr_node *ckr__rng_int_node(ckr__ctx *c, uint64_t lo, uint64_t hi)
 {
     uint8_t b[17];
     size_t n = 17;
-    if (!hi && !(lo >> 63)) return ckr__node_int(c, (int64_t)lo);
+    if (!hi && !(lo >> 63)) return ckr__make_int(c, (int64_t)lo);
     ckr__store_u64(b, lo);
     ckr__store_u64(b + 8, hi);
     b[16] = 0;
     while (n > 9 && !b[n - 1] && !(b[n - 2] & 0x80)) n--;
-    return ckr__node_text(c, CKR_NODE_BIGINT, (const char *)b, n);
+    return ckr__make_text(c, CKR_NODE_BIGINT, (const char *)b, n);
 }
 
 /* An integer that stands for `like`: a numpy scalar stays one. */
 static ckr_node *ckr__rng_like_int(ckr__ctx *c, const ckr_node *like, uint64_t v)
 {
     uint8_t raw[8];
-    if (like && like->kind == CKR_NODE_BOOL) return ckr__node_bool(c, v != 0);
+    if (like && like->kind == CKR_NODE_BOOL) return ckr__make_bool(c, v != 0);
     if (!like || like->kind != CKR_NODE_NPSCALAR) return ckr__rng_int_node(c, v, 0);
     ckr__store_u64(raw, v);
     return ckr__rng_array(c, CKR_NODE_NPSCALAR, like->u.view, like->u.view->dtype, NULL, raw, 1);
@@ -20347,7 +20347,7 @@ static ckr_node *ckr__rng_ints_node(ckr__ctx *c, const ckr_node *like, ckr_dtype
     const bool array = like && (like->kind == CKR_NODE_NDARRAY || like->kind == CKR_NODE_TENSOR);
     const bool tuple = dtype == CKR_DTYPE_NONE;          /* the default is a tuple        */
     if ((like && !array) || (!like && tuple)) {
-        ckr_node *out = ckr__node(c, like ? (ckr_node_kind)like->kind : CKR_NODE_TUPLE);
+        ckr_node *out = ckr__make(c, like ? (ckr_node_kind)like->kind : CKR_NODE_TUPLE);
         for (uint64_t i = 0; i < n; i++)
             ckr__node_push(c, out, ckr__rng_int_node(c, v[i], 0));
         return ckr__failed(c) ? NULL : out;
@@ -20379,11 +20379,11 @@ static ckr_node *ckr__rng_tuple_node(ckr__ctx *c, const ckr_rng *r, const ckr_no
     const bool python = r->kind == CKR_RNG_PYTHON;
     const bool same = like && ckr_node_is_list(like) && like->count >= 3;
     ckr_node *const *old = same ? like->u.items : NULL;
-    ckr_node *n = ckr__node(c, same ? (ckr_node_kind)like->kind : CKR_NODE_TUPLE);
-    ckr_node *gauss = python && !r->has_normal ? ckr__node(c, CKR_NODE_NONE)
-                                               : ckr__node_float(c, r->normal);
+    ckr_node *n = ckr__make(c, same ? (ckr_node_kind)like->kind : CKR_NODE_TUPLE);
+    ckr_node *gauss = python && !r->has_normal ? ckr__make(c, CKR_NODE_NONE)
+                                               : ckr__make_float(c, r->normal);
     ckr_node *head = python ? ckr__rng_like_int(c, old ? old[0] : NULL, r->layout)
-                            : ckr__node_str(c, "MT19937");
+                            : ckr__make_str(c, "MT19937");
     ckr__node_push(c, n, head);
     ckr__node_push(c, n, ckr__rng_key_node(c, r, old ? old[1] : NULL));
     if (!python) ckr__node_push(c, n, ckr__rng_like_int(c, old ? old[2] : NULL, r->pos));
@@ -20414,14 +20414,14 @@ static ckr_node *ckr__rng_dict_node(ckr__ctx *c, const ckr_rng *r, const ckr_nod
     const uint64_t *w = r->u.w;
     ckr_node *d = ckr__dict_copy(c, like), *st = ckr__dict_copy(c, ckr_node_get(like, "state"));
     if (!d || !st) return NULL;
-    ckr__node_set(c, d, "bit_generator", ckr__node_str(c, ckr__rng_rows[kind].numpy));
+    ckr__node_set(c, d, "bit_generator", ckr__make_str(c, ckr__rng_rows[kind].numpy));
     ckr__node_set(c, d, "state", st);
     if (ckr__rng_is_mt(r->kind)) {
         ckr__node_set(c, st, "key", ckr__rng_key_node(c, r, ckr_node_get(st, "key")));
         ckr__rng_put_int(c, st, "pos", r->pos);
         if (r->kind == CKR_RNG_NUMPY) {
             ckr__rng_put_int(c, d, "has_gauss", r->has_normal);
-            ckr__node_set(c, d, "gauss", ckr__node_float(c, r->normal));
+            ckr__node_set(c, d, "gauss", ckr__make_float(c, r->normal));
         }
         return ckr__failed(c) ? NULL : d;
     }
@@ -20452,7 +20452,7 @@ static ckr_node *ckr__rng_bytes_node(ckr__ctx *c, const ckr_rng *r, const ckr_no
         return NULL;
     }
     if (like && (like->kind == CKR_NODE_BYTES || like->kind == CKR_NODE_BYTEARRAY))
-        return ckr__node_text(c, (ckr_node_kind)like->kind, (const char *)raw, n);
+        return ckr__make_text(c, (ckr_node_kind)like->kind, (const char *)raw, n);
     if (like && (like->kind == CKR_NODE_TENSOR || like->kind == CKR_NODE_NDARRAY))
         return ckr__rng_array(c, (ckr_node_kind)like->kind, like->u.view, CKR_DTYPE_U8, NULL, raw,
                               n);
@@ -20481,12 +20481,12 @@ static ckr_node *ckr__rng_plain_node(ckr__ctx *c, const ckr_rng *r, const ckr_no
 static ckr_node *ckr__rng_object_copy(ckr__ctx *c, const ckr_node *like, ckr_node ***in)
 {
     ckr_object *o = CKR__DUP(c, ckr_object, like->u.object, 1);
-    ckr_node *n = ckr__node(c, CKR_NODE_OBJECT), **list;
+    ckr_node *n = ckr__make(c, CKR_NODE_OBJECT), **list;
     if (!n || !o) return NULL;
     n->u.object = o;
     *in = ckr__rng_inside(o, &list);
     if (!list) return n;
-    ckr_node *copy = ckr__node(c, (ckr_node_kind)(*list)->kind);
+    ckr_node *copy = ckr__make(c, (ckr_node_kind)(*list)->kind);
     for (uint64_t i = 0; i < (*list)->count; i++) ckr__node_push(c, copy, (*list)->u.items[i]);
     if (ckr__failed(c)) return NULL;
     *in = copy->u.items + (*in - (*list)->u.items);
@@ -21002,8 +21002,8 @@ static void ckr__cuda_real(ckr_rng *r, bool normal, float a, float b, uint64_t n
     ckr__cuda_end(r, &k);
 }
 
-static CKR__NOINLINE ckr_result ckr__rng_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi,
-                                                 uint64_t n, void *out)
+static CKR__NOINLINE ckr_result ckr__rng_uniform_body(ckr_rng *r, ckr_dtype t, double lo, double hi,
+                                                      uint64_t n, void *out)
 {
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     const bool unit = lo == 0 && hi == 1;
@@ -21050,7 +21050,7 @@ static CKR__NOINLINE ckr_result ckr__rng_uniform(ckr_rng *r, ckr_dtype t, double
 CKR_API ckr_result ckr_rng_uniform(ckr_rng *r, ckr_dtype t, double lo, double hi, uint64_t n,
                                    void *out)
 {
-    CKR__IN_FENV(ckr_result, ckr__rng_uniform(r, t, lo, hi, n, out));
+    CKR__IN_FENV(ckr_result, ckr__rng_uniform_body(r, t, lo, hi, n, out));
 }
 
 /* >>rng.normal ---------------------------------------------------------------- */
@@ -21316,8 +21316,8 @@ static ckr_result ckr__torch_normal(ckr_rng *r, ckr_dtype t, double mean, double
     return CKR_OK;
 }
 
-static CKR__NOINLINE ckr_result ckr__rng_normal(ckr_rng *r, ckr_dtype t, double mean, double std,
-                                                uint64_t n, void *out)
+static CKR__NOINLINE ckr_result ckr__rng_normal_body(ckr_rng *r, ckr_dtype t, double mean,
+                                                     double std, uint64_t n, void *out)
 {
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     double *d = (double *)out;
@@ -21335,7 +21335,7 @@ static CKR__NOINLINE ckr_result ckr__rng_normal(ckr_rng *r, ckr_dtype t, double 
 CKR_API ckr_result ckr_rng_normal(ckr_rng *r, ckr_dtype t, double mean, double std, uint64_t n,
                                   void *out)
 {
-    CKR__IN_FENV(ckr_result, ckr__rng_normal(r, t, mean, std, n, out));
+    CKR__IN_FENV(ckr_result, ckr__rng_normal_body(r, t, mean, std, n, out));
 }
 
 /* >>rng.integers -------------------------------------------------------------- */
@@ -21477,8 +21477,8 @@ static void ckr__cuda_integers(ckr_rng *r, bool wide, int64_t lo, uint64_t range
     ckr__cuda_end(r, &k);
 }
 
-static CKR__NOINLINE ckr_result ckr__rng_integers(ckr_rng *r, ckr_dtype t, int64_t lo, int64_t hi,
-                                                  uint64_t n, int64_t *out)
+static CKR__NOINLINE ckr_result ckr__rng_integers_body(ckr_rng *r, ckr_dtype t, int64_t lo,
+                                                       int64_t hi, uint64_t n, int64_t *out)
 {
     const ckr_rng_kind k = (ckr_rng_kind)r->kind;
     const uint64_t range = (uint64_t)hi - (uint64_t)lo;
@@ -21507,7 +21507,7 @@ static CKR__NOINLINE ckr_result ckr__rng_integers(ckr_rng *r, ckr_dtype t, int64
 CKR_API ckr_result ckr_rng_integers(ckr_rng *r, ckr_dtype t, int64_t lo, int64_t hi, uint64_t n,
                                     int64_t *out)
 {
-    CKR__IN_FENV(ckr_result, ckr__rng_integers(r, t, lo, hi, n, out));
+    CKR__IN_FENV(ckr_result, ckr__rng_integers_body(r, t, lo, hi, n, out));
 }
 
 /* One more than the largest value of torch's random_() for a dtype; 0: it has none. */
@@ -21730,7 +21730,7 @@ static int ckr__severity_max(const ckr_note *notes, uint64_t n)
     return worst;
 }
 
-static ckr_verdict ckr__verdict(int severity)
+static ckr_verdict ckr__verdict_of(int severity)
 {
     return severity >= CKR_ERROR ? CKR_VERDICT_REFUSED : severity >= CKR_APPROX ? CKR_VERDICT_APPROX
          : severity == CKR_CHANGED ? CKR_VERDICT_CHANGED : CKR_VERDICT_EXACT;
@@ -21741,8 +21741,8 @@ static ckr_result ckr__say_int(ckr__ctx *c, const char *code, ckr_severity sever
                                const char *remedy)
 {
     char a[24], b[24];
-    ckr__format(a, sizeof a, "%lld", (long long)was);
-    ckr__format(b, sizeof b, "%lld", (long long)now);
+    ckr__sprint(a, sizeof a, "%lld", (long long)was);
+    ckr__sprint(b, sizeof b, "%lld", (long long)now);
     return ckr__say(c, code, severity, subject, a, b, reason, remedy);
 }
 
@@ -21773,8 +21773,8 @@ static void ckr__span_add(ckr__span *s, double v)
 static const char *ckr__span_text(char out[64], const ckr__span *s)
 {
     if (!s->any) return NULL;
-    if (s->lo < s->hi) ckr__format(out, 64, "%.17g to %.17g", s->lo, s->hi);
-    else ckr__format(out, 64, "%.17g", s->lo);
+    if (s->lo < s->hi) ckr__sprint(out, 64, "%.17g to %.17g", s->lo, s->hi);
+    else ckr__sprint(out, 64, "%.17g", s->lo);
     return out;
 }
 
@@ -22105,9 +22105,9 @@ static bool ckr__hex64_get(const ckr_node *n, uint64_t *out)
 static ckr_node *ckr__hex64_node(ckr__ctx *c, uint64_t v)
 {
     char text[17];
-    ckr__format(text, sizeof text, "%08lx%08lx", (unsigned long)(v >> 32),
+    ckr__sprint(text, sizeof text, "%08lx%08lx", (unsigned long)(v >> 32),
                 (unsigned long)(v & 0xffffffffu));
-    return ckr__node_str(c, text);
+    return ckr__make_str(c, text);
 }
 
 /* >>rng.remap.work: streams by name, and each of their points */
@@ -22377,7 +22377,7 @@ static ckr_result ckr__record_history(ckr__remap *m, const ckr_node *n, bool *ou
         return ckr__record_bad(m, "generation", "its number is not that of the remaps in history");
     m->generation = (uint32_t)g;
     m->sizes = (uint32_t(*)[CKR__AXES])ckr__arena_n(m->c, (uint64_t)g + 1, sizeof *m->sizes);
-    m->history = ckr__node(m->c, CKR_NODE_LIST);
+    m->history = ckr__make(m->c, CKR_NODE_LIST);
     if (!m->sizes || !m->history) return ckr__oom(m->c);
     for (uint64_t i = 0; i < list->count; i++) {
         ckr_node *e = list->u.items[i];
@@ -23002,7 +23002,7 @@ static const char *ckr__cell_text(ckr__ctx *c, const ckr__cell *x, uint32_t axes
     size_t n = 0;
     for (uint32_t i = 0; i < CKR__AXES; i++)
         if (axes >> i & 1)
-            n += (size_t)ckr__format(text + n, sizeof text - n, "%s%s=%lu", n ? "," : "",
+            n += (size_t)ckr__sprint(text + n, sizeof text - n, "%s%s=%lu", n ? "," : "",
                                      ckr__axis_name[i], (unsigned long)x->id.at[i]);
     return ckr__strdup(c, text);
 }
@@ -23246,7 +23246,7 @@ static void ckr__remap_report(ckr__remap *m, bool foreign, bool begun)
                    "the checkpoint holds no random streams: the coming run seeds its own", NULL);
     ckr__remap_say(m, NULL, "CKR_W_RNG_LINEAGE", CKR_CHANGED, foreign,
                    "the side file's record is of another topology and was not used", NULL);
-    ckr__format(text, sizeof text, "a record begins: key %08lx%08lx, generation %lu",
+    ckr__sprint(text, sizeof text, "a record begins: key %08lx%08lx, generation %lu",
                 (unsigned long)m->key[0], (unsigned long)m->key[1], (unsigned long)m->generation);
     ckr__remap_say(m, NULL, "CKR_RNG_LINEAGE", CKR_EXACT, begun, text, NULL);
 }
@@ -23254,7 +23254,7 @@ static void ckr__remap_report(ckr__remap *m, bool foreign, bool begun)
 static void ckr__remap_verdict(ckr__remap *m)
 {
     m->out->notes = m->notes;
-    m->out->verdict = ckr__verdict(ckr__severity_max(m->notes, m->out->n_notes));
+    m->out->verdict = ckr__verdict_of(ckr__severity_max(m->notes, m->out->n_notes));
     if (m->job->mode == CKR_MODE_RECOVER && m->out->verdict != CKR_VERDICT_EXACT)
         m->out->verdict = CKR_VERDICT_REFUSED;
 }
@@ -23263,10 +23263,10 @@ static void ckr__remap_verdict(ckr__remap *m)
 
 static ckr_node *ckr__record_sizes(ckr__ctx *c, const uint32_t value[CKR__AXES], uint32_t axes)
 {
-    ckr_node *n = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *n = ckr__make(c, CKR_NODE_DICT);
     for (uint32_t i = 0; i < CKR__AXES; i++)
         if (axes >> i & 1)
-            ckr__node_set(c, n, ckr__axis_name[i], ckr__node_int(c, (int64_t)value[i]));
+            ckr__node_set(c, n, ckr__axis_name[i], ckr__make_int(c, (int64_t)value[i]));
     return n;
 }
 
@@ -23275,22 +23275,22 @@ static ckr_node *ckr__record_put(ckr__remap *m, const ckr__cell *x)
     uint8_t bytes[CKR__PACK_MAX];
     char text[CKR__PACK_MAX / 3 * 4 + 8];
     ckr__ctx *c = m->c;
-    ckr_node *n = ckr__node_dict(c, "tag", ckr__node_int(c, x->id.tag),
+    ckr_node *n = ckr__make_dict(c, "tag", ckr__make_int(c, x->id.tag),
                                  "coord", ckr__record_sizes(c, x->id.at, x->axes),
-                                 "born", ckr__node_int(c, x->born),
-                                 "status", ckr__node_str(c, ckr__cell_status[x->status % 3]),
+                                 "born", ckr__make_int(c, x->born),
+                                 "status", ckr__make_str(c, ckr__cell_status[x->status % 3]),
                                  CKR__END);
-    if (x->attempt) ckr__node_set(c, n, "attempt", ckr__node_int(c, x->attempt));
+    if (x->attempt) ckr__node_set(c, n, "attempt", ckr__make_int(c, x->attempt));
     if (x->born || x->status == CKR__CELL_RETIRED)
         ckr__node_set(c, n, "seed", ckr__hex64_node(c, x->seed));
     if (x->high)
         ckr__node_set(c, n, "high_offset",
-                      ckr__node_int(c, x->high > INT64_MAX ? INT64_MAX : (int64_t)x->high));
+                      ckr__make_int(c, x->high > INT64_MAX ? INT64_MAX : (int64_t)x->high));
     if (x->status == CKR__CELL_PARKED) {
-        ckr__node_set(c, n, "rank", ckr__node_int(c, x->rank));
-        ckr__node_set(c, n, "step", ckr__node_int(c, x->step));
+        ckr__node_set(c, n, "rank", ckr__make_int(c, x->rank));
+        ckr__node_set(c, n, "step", ckr__make_int(c, x->step));
         ckr__node_set(c, n, "state",
-                      ckr__node_text(c, CKR_NODE_STR, text,
+                      ckr__make_text(c, CKR_NODE_STR, text,
                                      ckr__base64_put(bytes, ckr__pack(x->state, bytes), text)));
     }
     return n;
@@ -23301,12 +23301,12 @@ static void ckr__remap_write(ckr__remap *m, bool moved)
 {
     ckr__ctx *c = m->c;
     const uint32_t all = (1u << CKR__AXES) - 1;
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *tags = ckr__node(c, CKR_NODE_DICT);
-    if (!m->history) m->history = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST), *tags = ckr__make(c, CKR_NODE_DICT);
+    if (!m->history) m->history = ckr__make(c, CKR_NODE_LIST);
     if (moved)
         ckr__node_push(c, m->history,
-                       ckr__node_dict(c, "generation", ckr__node_int(c, (int64_t)m->generation),
-                                      "step", ckr__node_int(c, m->job->step),
+                       ckr__make_dict(c, "generation", ckr__make_int(c, (int64_t)m->generation),
+                                      "step", ckr__make_int(c, m->job->step),
                                       "old", ckr__record_sizes(c, m->from.size, all),
                                       "new", ckr__record_sizes(c, m->to.size, all), CKR__END));
     for (uint64_t i = 0; i < m->n_records; i++) {
@@ -23316,18 +23316,18 @@ static void ckr__remap_write(ckr__remap *m, bool moved)
     }
     for (uint64_t i = 0; i < m->n_fams; i++) {
         const ckr__fam *f = &m->fams[i];
-        ckr_node *n = ckr__node_dict(c, "kind", ckr__node_str(c, ckr_rng_kind_name(f->kind)),
-                                     "name", ckr__node_str(c, f->name),
-                                     "scope", ckr__node_str(c, f->scope), CKR__END);
-        if (f->partial) ckr__node_set(c, n, "alone", ckr__node_bool(c, true));
-        ckr__node_pair(c, tags, ckr__node_str(c, ckr__printf(c, "%lu", (unsigned long)f->tag)), n);
+        ckr_node *n = ckr__make_dict(c, "kind", ckr__make_str(c, ckr_rng_kind_name(f->kind)),
+                                     "name", ckr__make_str(c, f->name),
+                                     "scope", ckr__make_str(c, f->scope), CKR__END);
+        if (f->partial) ckr__node_set(c, n, "alone", ckr__make_bool(c, true));
+        ckr__node_pair(c, tags, ckr__make_str(c, ckr__printf(c, "%lu", (unsigned long)f->tag)), n);
     }
     m->out->lineage =
-        ckr__node_dict(c, "format", ckr__node_str(c, "ckptresume-rng-lineage"),
-                       "version", ckr__node_int(c, 1),
+        ckr__make_dict(c, "format", ckr__make_str(c, "ckptresume-rng-lineage"),
+                       "version", ckr__make_int(c, 1),
                        "K", ckr__hex64_node(c, (uint64_t)m->key[0] << 32 | m->key[1]),
-                       "root_sha256", ckr__node_hex(c, m->root, 32),
-                       "generation", ckr__node_int(c, (int64_t)m->generation),
+                       "root_sha256", ckr__make_hex(c, m->root, 32),
+                       "generation", ckr__make_int(c, (int64_t)m->generation),
                        "tags", tags, "history", m->history, "streams", list,
                        CKR__END);
 }
@@ -23792,7 +23792,7 @@ typedef struct ckr__out {
 } ckr__out;
 
 /* A setting; the last value of a key counts. False: out of memory. */
-static bool ckr__setting(ckr__out *o, const char *place, const char *key, const ckr_node *value,
+static bool ckr__require(ckr__out *o, const char *place, const char *key, const ckr_node *value,
                          const ckr_node *was, bool needed, const char *otherwise)
 {
     ckr_run_setting *p = NULL;
@@ -23823,7 +23823,7 @@ static bool ckr__setting_changed(ckr__out *o, const char *place, const char *key
                                  const ckr_node *value, const ckr_node *was, const char *otherwise)
 {
     return value && (ckr__node_equal(value, was) ||
-                     ckr__setting(o, place, key, value, was, true, otherwise));
+                     ckr__require(o, place, key, value, was, true, otherwise));
 }
 
 /* A tensor that the output has and the source has not, made of the source's `t`; or NULL. */
@@ -23902,7 +23902,7 @@ static ckr_node *ckr__entry_new(ckr__ctx *c, ckr__out_file *f, const char *name,
 {
     ckr_entry *e = CKR__NEW(c, ckr_entry);
     int64_t *dims = CKR__NEW_N(c, int64_t, n_dims), n;
-    ckr_node *node = ckr__node(c, CKR_NODE_ENTRY);
+    ckr_node *node = ckr__make(c, CKR_NODE_ENTRY);
     if (!e || !dims || !node) return NULL;
     if (!ckr__numel(n_dims, shape, &n) ||
         !ckr__mul_u64((uint64_t)n, ckr_dtype_size(dtype), &e->n_bytes) || e->n_bytes > INT64_MAX) {
@@ -24170,7 +24170,7 @@ static ckr_node *ckr__entry_copy(ckr__ctx *c, ckr__out_file *f, const char *name
    are copied once each, so sharing and cycles stay. */
 typedef struct ckr__copied { const ckr_node *from; ckr_node *to; } ckr__copied;
 
-typedef struct ckr__copy {
+typedef struct ckr__dupe {
     ckr__ctx     *c;
     ckr__out_file *f;
     ckr__map      done;        /* address of a node -> index in copies                   */
@@ -24182,16 +24182,16 @@ typedef struct ckr__copy {
     ckr_node   *(*swap_fn)(void *user, ckr_node *n);
     ckr_node   *(*tensor_fn)(void *user, ckr__out_file *f, const ckr_view *v);
     void         *user;
-} ckr__copy;
+} ckr__dupe;
 
-static void ckr__copy_later(ckr__copy *k, ckr_node **slot)
+static void ckr__copy_later(ckr__dupe *k, ckr_node **slot)
 {
     if (*slot) ckr__buf_put(&k->todo, &slot, sizeof slot);
 }
 
-static ckr_node *ckr__copy_node(ckr__copy *k, const ckr_node *n)
+static ckr_node *ckr__copy_node(ckr__dupe *k, const ckr_node *n)
 {
-    ckr_node *out = ckr__node(k->c, (ckr_node_kind)n->kind);
+    ckr_node *out = ckr__make(k->c, (ckr_node_kind)n->kind);
     const uint64_t width = ckr_node_is_dict(n) ? 2 : 1;
     if (!out) return NULL;
     out->_flags = n->_flags;
@@ -24222,7 +24222,7 @@ static ckr_node *ckr__copy_node(ckr__copy *k, const ckr_node *n)
 }
 
 /* What belongs where the source's node n stands; NULL: out of memory. */
-static ckr_node *ckr__copy_one(ckr__copy *k, ckr_node *n)
+static ckr_node *ckr__copy_one(ckr__dupe *k, ckr_node *n)
 {
     uint64_t at;
     const bool tensor = n->kind == CKR_NODE_TENSOR && !ckr__view_odd(n->u.view);
@@ -24246,9 +24246,9 @@ static ckr_node *ckr__copy_one(ckr__copy *k, ckr_node *n)
 
 /* `like`: its hooks are used; NULL: none. */
 static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *root,
-                                const ckr__copy *like)
+                                const ckr__dupe *like)
 {
-    ckr__copy k = CKR_ZERO;
+    ckr__dupe k = CKR_ZERO;
     ckr_node *top = NULL, **slot = &top;
     if (like) k = *like;
     k.c = k.done.c = k.todo.c = c;
@@ -24294,7 +24294,7 @@ static ckr_node *ckr__copy_tree(ckr__ctx *c, ckr__out_file *f, const ckr_node *r
    its own only where s->dialect is its name; from any other framework it writes what a first save
    of its own would have. It adds to `out` every file of every rank (ckr__out_file_add: a tree whose
    ENTRY nodes are bound to tensors of the state), the directory that they lie in (step_dir), the
-   settings that the run must be started with (ckr__setting), and the schedule that the framework
+   settings that the run must be started with (ckr__require), and the schedule that the framework
    follows from all that (`follows`; `unscheduled` where there is no scheduler's state). The
    planner compares this with what was decided. */
 
@@ -24699,7 +24699,7 @@ static ckr_node *ckr__number_as(ckr__ctx *c, const ckr_node *was, ckr_node *now)
     uint8_t bytes[8];
     double v;
     if (!ckr__casts(CKR_DTYPE_F64, to) || !ckr_node_f64(now, &v)) return now;
-    ckr_node *n = ckr__node(c, CKR_NODE_TENSOR);
+    ckr_node *n = ckr__make(c, CKR_NODE_TENSOR);
     if (!n) return NULL;
     ckr__convert(to, bytes, CKR_DTYPE_F64, (const uint8_t *)(const void *)&v, 1);
     n->u.view = ckr__value_view(c, to, bytes);
@@ -24715,7 +24715,7 @@ static ckr_node *ckr__python_node(ckr__ctx *c, const ckr_tensor *t)
     int64_t i;
     memcpy(&i, t->pieces[0].mem, sizeof i);
     memcpy(&f, t->pieces[0].mem, sizeof f);
-    return t->dtype == CKR_DTYPE_I64 ? ckr__node_int(c, i) : ckr__node_float(c, f);
+    return t->dtype == CKR_DTYPE_I64 ? ckr__make_int(c, i) : ckr__make_float(c, f);
 }
 
 /* Is a group's LR a tensor that is no float64? torch computes with it in its own precision. */
@@ -24743,8 +24743,8 @@ static ckr_result ckr__lr_drift(ckr__ctx *c, ckr_state *s, const ckr_schedule *x
                  "as near as that", NULL);
     ckr_result r = ckr__sched_drift(c, x, &drift, &lane);
     if (r != CKR_OK || !(drift > (few ? CKR__LR_FEW : CKR__LR_SAVED))) return r;
-    ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
-    ckr__format(text, sizeof text, "%.17g", x->lanes[lane].anchor);
+    ckr__sprint(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
+    ckr__sprint(text, sizeof text, "%.17g", x->lanes[lane].anchor);
     return ckr__say(c, "CKR_W_LR_DRIFT", CKR_CHANGED, subject, text, NULL,
                     "the group's LR is not what its scheduler says at this step", NULL);
 }
@@ -24903,8 +24903,8 @@ static ckr_node *ckr__function_args(ckr__ctx *c, const ckr_schedule *now, double
     *top = ckr__nan();
     if (!d || !ckr__function_top(now, &need) || ckr__same(need, had)) return d;
     if (!ckr_node_f64(ckr_node_get(d, "min_lr"), &min)) *top = need;
-    else if (!ckr__node_set(c, d, "min_lr", ckr__node(c, CKR_NODE_NONE)) ||
-             !ckr__node_set(c, d, "min_lr_rate", ckr__node_float(c, min / need)))
+    else if (!ckr__node_set(c, d, "min_lr", ckr__make(c, CKR_NODE_NONE)) ||
+             !ckr__node_set(c, d, "min_lr_rate", ckr__make_float(c, min / need)))
         return NULL;
     return d;
 }
@@ -24916,13 +24916,13 @@ static ckr_node *ckr__function_default(ckr__ctx *c, const ckr_schedule *s, const
     const char *key = ckr_node_str(name);
     if (!ckr__is_function(s) || s->curve->kind != CKR__CV_HF ||
         !ckr__key_known(ckr__skind_of(s->kind), name))
-        return ckr__node(c, CKR_NODE_NONE);
+        return ckr__make(c, CKR_NODE_NONE);
     if (!strcmp(key, "num_cycles")) return ckr__sw_number(c, k->cycles);
     if (!strcmp(key, "power")) return ckr__sw_number(c, k->power);
-    if (!strcmp(key, "lr_end") || !strcmp(key, "min_lr_ratio")) return ckr__node_float(c, k->floor);
-    return !strcmp(key, "warmup_type")  ? ckr__node_str(c, "linear")
-           : !strcmp(key, "decay_type") ? ckr__node_str(c, "cosine")
-                                        : ckr__node(c, CKR_NODE_NONE);
+    if (!strcmp(key, "lr_end") || !strcmp(key, "min_lr_ratio")) return ckr__make_float(c, k->floor);
+    return !strcmp(key, "warmup_type")  ? ckr__make_str(c, "linear")
+           : !strcmp(key, "decay_type") ? ckr__make_str(c, "cosine")
+                                        : ckr__make(c, CKR_NODE_NONE);
 }
 
 /* The arguments of a scheduler that the coming run builds by itself, all of them where one is
@@ -24947,8 +24947,8 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
     ckr_node *args = ckr__function_args(o->c, now, had, &top);
     if (!place || !args) return false;
     if (function)
-        ckr__setting(o, place, "name", ckr__node_str(o->c, name + 1),
-                     call ? ckr__node_str(o->c, strchr(was->kind, ':') + 1) : NULL, true, why);
+        ckr__require(o, place, "name", ckr__make_str(o->c, name + 1),
+                     call ? ckr__make_str(o->c, strchr(was->kind, ':') + 1) : NULL, true, why);
     for (uint64_t i = 0; (same || call) && i < ckr__dict_n(was->params); i++) {
         const char *key = ckr__dict_key(was->params, i);
         if (key && !ckr_node_get(args, key))
@@ -24961,10 +24961,10 @@ static bool ckr__setting_scheduler(ckr__out *o, const ckr_schedule *now, const c
         const ckr_node *old = (same || call) && key ? ckr_node_get(was->params, key) : NULL;
         if (key && !ckr__word_in("lr lr_init", key) &&
             (v->kind != CKR_NODE_NONE || (old && old->kind != CKR_NODE_NONE)))
-            ckr__setting(o, place, key, v, old, true, why);
+            ckr__require(o, place, key, v, old, true, why);
     }
     if (top == top)
-        ckr__setting(o, "optimizer", "lr", ckr__node_float(o->c, top), NULL, true,
+        ckr__require(o, "optimizer", "lr", ckr__make_float(o->c, top), NULL, true,
                      "the schedule takes a part of its curve from the LR that the optimizer is "
                      "built with; the groups' come from the checkpoint");
     return !ckr__failed(o->c);
@@ -24989,8 +24989,8 @@ static ckr_result ckr__say_clock(ckr__ctx *c, const ckr_schedule *was, const ckr
                                  const char *known, const char *unknown, const char *remedy)
 {
     char a[64], b[64];
-    ckr__format(a, sizeof a, "%lld, %g an update", (long long)was->position, was->rate);
-    ckr__format(b, sizeof b, "%lld, %g an update", (long long)now->position, now->rate);
+    ckr__sprint(a, sizeof a, "%lld, %g an update", (long long)was->position, was->rate);
+    ckr__sprint(b, sizeof b, "%lld, %g an update", (long long)now->position, now->rate);
     return now->opaque ? ckr__say(c, "CKR_LR_CLOCK", CKR_APPROX, "last_epoch of the scheduler", a,
                                   b, unknown, remedy)
                        : ckr__say(c, "CKR_LR_CLOCK", CKR_CHANGED, "last_epoch of the scheduler", a,
@@ -25021,8 +25021,8 @@ static bool ckr__batch_scripted(ckr__out *o, int64_t all, uint32_t ranks)
     int64_t micro = 0, steps = 1;
     if (!all) return true;
     ckr__batch_split(all, ranks, &micro, &steps);
-    return ckr__setting(o, "torch.utils.data.DataLoader", "batch_size",
-                        ckr__node_int(o->c, micro), NULL, true,
+    return ckr__require(o, "torch.utils.data.DataLoader", "batch_size",
+                        ckr__make_int(o->c, micro), NULL, true,
                         "an update takes other samples; this is a rank's share of them where no "
                         "gradients are accumulated, else batch_size times the steps of that is");
 }
@@ -25075,7 +25075,7 @@ static ckr_node *ckr__dict_under(ckr__ctx *c, ckr_node *d, const char *key)
 {
     ckr_node *of = d && key ? ckr__dict_value(d, key) : NULL;
     if (!d || !key || of) return ckr_node_is_dict(of) ? of : NULL;
-    of = ckr__node(c, CKR_NODE_DICT);
+    of = ckr__make(c, CKR_NODE_DICT);
     ckr__node_set(c, d, key, of);
     return of;
 }
@@ -25083,24 +25083,24 @@ static ckr_node *ckr__dict_under(ckr__ctx *c, ckr_node *d, const char *key)
 static ckr_node *ckr__carry_base64(ckr__ctx *c, const uint8_t *p, size_t n)
 {
     char *text = (char *)ckr__arena(c, n / 3 * 4 + 8);
-    return text ? ckr__node_text(c, CKR_NODE_STR, text, ckr__base64_put(p, n, text)) : NULL;
+    return text ? ckr__make_text(c, CKR_NODE_STR, text, ckr__base64_put(p, n, text)) : NULL;
 }
 
 /* [dtype, shape, base64, numpy's dtype]; NULL: too large, or not plain. */
 static ckr_node *ckr__carry_array(ckr__ctx *c, const ckr_view *v)
 {
     uint8_t *raw = (uint8_t *)ckr__heap_alloc(c, CKR__CARRY_BYTES);
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *shape = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST), *shape = ckr__make(c, CKR_NODE_LIST);
     size_t n = 0;
     if (!raw || !list || !shape) return NULL;
     ckr_result r = ckr__rng_data(c, v, raw, CKR__CARRY_BYTES, &n);
     if (r != CKR_OK && r != CKR_E_NOMEM && r != CKR_E_IO) ckr__error_reset(c);
     for (uint32_t d = 0; d < v->n_dims; d++)
-        if (!ckr__node_push(c, shape, ckr__node_int(c, v->shape[d]))) r = CKR_E_NOMEM;
-    if (r != CKR_OK || !ckr__node_push(c, list, ckr__node_str(c, ckr_dtype_name(v->dtype))) ||
+        if (!ckr__node_push(c, shape, ckr__make_int(c, v->shape[d]))) r = CKR_E_NOMEM;
+    if (r != CKR_OK || !ckr__node_push(c, list, ckr__make_str(c, ckr_dtype_name(v->dtype))) ||
         !ckr__node_push(c, list, shape) ||
         !ckr__node_push(c, list, ckr__carry_base64(c, raw, n)) ||
-        (v->type_name && !ckr__node_push(c, list, ckr__node_str(c, v->type_name))))
+        (v->type_name && !ckr__node_push(c, list, ckr__make_str(c, v->type_name))))
         list = NULL;
     ckr__heap_free(c, raw, CKR__CARRY_BYTES);
     return list;
@@ -25123,7 +25123,7 @@ static ckr_node *ckr__carry_put(ckr__ctx *c, ckr_node *n, int depth, uint32_t *l
     } else if (n->kind == CKR_NODE_TENSOR || n->kind == CKR_NODE_NDARRAY) {
         in = ckr__carry_array(c, n->u.view);
     } else if (ckr_node_is_list(n) || n->kind == CKR_NODE_DICT || n->kind == CKR_NODE_ODICT) {
-        in = ckr__node(c, CKR_NODE_LIST);
+        in = ckr__make(c, CKR_NODE_LIST);
         for (uint64_t i = 0; in && i < (ckr_node_is_list(n) ? 1u : 2u) * n->count; i++)
             if (!ckr__node_push(c, in, ckr__carry_put(c, n->u.items[i], depth + 1, left)))
                 return NULL;
@@ -25133,7 +25133,7 @@ static ckr_node *ckr__carry_put(ckr__ctx *c, ckr_node *n, int depth, uint32_t *l
         in = ckr__carry_base64(c, (const uint8_t *)(const void *)n->u.str, (size_t)n->count);
     }
     if (!in || k == sizeof ckr__carry_kinds / sizeof *ckr__carry_kinds) return NULL;
-    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *out = ckr__make(c, CKR_NODE_DICT);
     return ckr__node_set(c, out, ckr__carry_kinds[k].name, in) ? out : NULL;
 }
 
@@ -25163,9 +25163,9 @@ static ckr_node *ckr__carry_view(ckr__ctx *c, ckr_node_kind kind, const ckr_node
         v[d] = dims[d];
         v[shape->count + d] = numel;
     }
-    ckr__view(out)->n_dims = (uint32_t)shape->count;
-    ckr__view(out)->shape = v;
-    ckr__view(out)->stride = v + shape->count;
+    ckr__view_of(out)->n_dims = (uint32_t)shape->count;
+    ckr__view_of(out)->shape = v;
+    ckr__view_of(out)->stride = v + shape->count;
     return out;
 }
 
@@ -25176,7 +25176,7 @@ static ckr_node *ckr__carry_text(ckr__ctx *c, ckr_node_kind kind, const ckr_node
     size_t size;
     if (raw && ckr_node_str(n) &&
         ckr__base64_get(n->u.str, (size_t)n->count, raw, CKR__CARRY_BYTES, &size))
-        out = ckr__node_text(c, kind, (const char *)raw, size);
+        out = ckr__make_text(c, kind, (const char *)raw, size);
     ckr__heap_free(c, raw, CKR__CARRY_BYTES);
     return out;
 }
@@ -25203,12 +25203,12 @@ static ckr_node *ckr__carry_get(ckr__ctx *c, ckr_node *n, int depth)
         double v;
         if (!ckr__hex64_get(in, &bits)) return NULL;
         memcpy(&v, &bits, 8);
-        return ckr__node_float(c, v);
+        return ckr__make_float(c, v);
     }
     if (kind == CKR_NODE_TENSOR || kind == CKR_NODE_NDARRAY) return ckr__carry_view(c, kind, in);
     if (kind == CKR_NODE_BIGINT || kind == CKR_NODE_BYTES || kind == CKR_NODE_BYTEARRAY)
         return ckr__carry_text(c, kind, in);
-    ckr_node *out = ckr__node(c, kind);
+    ckr_node *out = ckr__make(c, kind);
     if (!out || in->kind != CKR_NODE_LIST) return NULL;
     for (uint64_t i = 0; i < in->count; i++) {
         const bool pairs = kind == CKR_NODE_DICT || kind == CKR_NODE_ODICT;
@@ -25228,7 +25228,7 @@ static ckr_node *ckr__carry_get(ckr__ctx *c, ckr_node *n, int depth)
 /* What a group has but its parameters. */
 static ckr_node *ckr__group_hyper(ckr__ctx *c, const ckr_node *raw)
 {
-    ckr_node *h = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *h = ckr__make(c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < ckr__dict_n(raw); i++)
         if (!ckr__is_str(raw->u.items[2 * i], "params") &&
             !ckr__is_str(raw->u.items[2 * i], "param_names"))
@@ -25274,7 +25274,7 @@ static bool ckr__same_hyper(const ckr_state *a, const ckr_state *b)
    its own parameters. */
 static ckr_node *ckr__group_dict(ckr__ctx *c, const ckr_group *g, ckr_node *index)
 {
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(c, CKR_NODE_DICT);
     const ckr_node *raw = g->raw ? g->raw : g->hyper;
     const char *key;
     for (uint64_t i = 0; i < ckr__dict_n(raw); i++) {
@@ -25311,15 +25311,15 @@ static ckr_node *ckr__groups_renumbered(ckr__ctx *c, const ckr_state *s, const c
                                         uint64_t n_olds, const char *wrapper)
 {
     const bool named = n_olds && ckr_node_get(olds->raw, "param_names");
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
     ckr__map map = CKR_ZERO;
     uint64_t at;
     map.c = c;
     ckr_node **numbers = ckr__groups_numbers(c, olds, n_olds, &map);
     for (uint64_t i = 0; i < s->n_groups && !ckr__failed(c); i++) {
         const ckr_group *g = &s->groups[i];
-        ckr_node *index = ckr__node(c, CKR_NODE_LIST);
-        ckr_node *names = ckr__node(c, CKR_NODE_LIST);
+        ckr_node *index = ckr__make(c, CKR_NODE_LIST);
+        ckr_node *names = ckr__make(c, CKR_NODE_LIST);
         for (uint64_t k = 0; k < g->n_params; k++) {
             if (ckr__map_find(&map, g->params[k], strlen(g->params[k]), &at))
                 ckr__node_push(c, index, numbers[at]);
@@ -25329,7 +25329,7 @@ static ckr_node *ckr__groups_renumbered(ckr__ctx *c, const ckr_state *s, const c
                          "of another size",
                          "leave it out, and add it to the optimizer after loading");
             if (named)
-                ckr__node_push(c, names, ckr__node_str(c, ckr__printf(c, "%s%s", wrapper ? wrapper
+                ckr__node_push(c, names, ckr__make_str(c, ckr__printf(c, "%s%s", wrapper ? wrapper
                                                                       : "", g->params[k])));
         }
         ckr_node *d = ckr__group_dict(c, g, index);
@@ -25343,7 +25343,7 @@ static ckr_node *ckr__groups_renumbered(ckr__ctx *c, const ckr_state *s, const c
 /* The dicts of groups as they were, with the values that were decided. */
 static ckr_node *ckr__groups_list(ckr__ctx *c, const ckr_state *s, uint64_t first, uint64_t n)
 {
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
     for (uint64_t i = first; i < first + n && i < s->n_groups; i++)
         ckr__node_push(c, list, ckr__group_dict(c, &s->groups[i], NULL));
     return ckr__failed(c) ? NULL : list;
@@ -25626,12 +25626,12 @@ static void ckr__pickler_where(const ckr__pickler *p, char *out, size_t cap)
         if (f[i].what < CKR__PK_TUPLE || f[i].at == 0) continue;
         const ckr_node *k = f[i].pairs ? f[i].node->u.items[(f[i].at - 1) & ~(uint64_t)1] : NULL;
         if (k && k->kind == CKR_NODE_STR)
-            used += ckr__format(out + used, cap - used, "/%.*s",
+            used += ckr__sprint(out + used, cap - used, "/%.*s",
                                 (int)(k->count < 100 ? k->count : 100), k->u.str);
         else if (k && k->kind == CKR_NODE_INT)
-            used += ckr__format(out + used, cap - used, "/%lld", (long long)k->u.i);
+            used += ckr__sprint(out + used, cap - used, "/%lld", (long long)k->u.i);
         else
-            used += ckr__format(out + used, cap - used, "/[%llu]",
+            used += ckr__sprint(out + used, cap - used, "/[%llu]",
                                 (unsigned long long)((f[i].at - 1) / (f[i].pairs ? 2 : 1)));
     }
 }
@@ -25923,7 +25923,7 @@ static void ckr__pickler_storage_key(ckr__pickler *p, ckr_entry *e)
         ckr__pickler_get(p, memo);
         return;
     }
-    ckr__format(text, sizeof text, "%llu", (unsigned long long)i);
+    ckr__sprint(text, sizeof text, "%llu", (unsigned long long)i);
     ckr__pickler_text(p, text, strlen(text));
     ckr__pickler_id_set(p, &e->crc, ckr__pickler_put(p));
 }
@@ -26073,7 +26073,7 @@ static void ckr__pickler_np_dtype(ckr__pickler *p, const ckr_view *v)
     const char *order = v->type_name[0] == '|' ? "|" : v->big_endian ? ">" : "<",
                *code = v->type_name + 1;
     char key[64];
-    const size_t n = (size_t)ckr__format(key, sizeof key, "\xff" "d%c%.50s", *order, code);
+    const size_t n = (size_t)ckr__sprint(key, sizeof key, "\xff" "d%c%.50s", *order, code);
     if (ckr__pickler_known(p, key, n)) return;
     ckr__pickler_class(p, "numpy", "dtype");
     ckr__pickler_text(p, code, strcspn(code, "["));
@@ -28852,7 +28852,7 @@ static ckr__gm_value ckr__gm_cycled_betas(ckr__gm *m, const ckr_node *have,
     if (!ckr_node_is_list(have) || !ckr_node_is_list(want->node) || !have->count ||
         have->count != want->node->count)
         return v;
-    v.node = ckr__node(m->c, (ckr_node_kind)have->kind);
+    v.node = ckr__make(m->c, (ckr_node_kind)have->kind);
     for (uint64_t i = 0; i < have->count; i++)
         ckr__node_push(m->c, v.node, (i ? want->node : have)->u.items[i]);
     if (v.node) v.bits = ckr__gm_bits_of(m, CKR__K_BETAS, v.node);
@@ -28953,7 +28953,7 @@ static void ckr__gm_decide_lr(ckr__gm *m, ckr__gm_key *k)
         ckr__gm_number(&m->tmp, base->node, &a, &narrow) &&
         ckr__gm_number(&m->tmp, m->base->node, &b, &narrow) && a != 0 &&
         fabs(l * (b / a)) <= DBL_MAX)
-        k->out.node = ckr__node_float(m->c, l * (b / a));
+        k->out.node = ckr__make_float(m->c, l * (b / a));
 }
 
 /* Fields of the wish alone come behind, initial_lr among them when the schedule of the others will
@@ -29064,7 +29064,7 @@ static void ckr__gm_run(ckr__gm *m, ckr_group *out, uint64_t *from)
     if (!ckr__failed(m->c)) ckr__gm_classes(m);
     m->order = CKR__NEW_N(&m->tmp, uint32_t, m->n_keys);
     m->merged = CKR__NEW_N(&m->tmp, ckr__gm_class *, m->n_classes);
-    m->nil = ckr__node(m->c, CKR_NODE_NONE);
+    m->nil = ckr__make(m->c, CKR_NODE_NONE);
     if (ckr__failed(m->c)) return;
     ckr__gm_params(m);
     m->serial++;
@@ -29133,8 +29133,8 @@ static ckr_result ckr__decide_numbers(ckr__decide *d, const char *code, ckr_seve
                                       const char *reason, const char *remedy)
 {
     char a[40], b[40];
-    ckr__format(a, sizeof a, "%.17g", was);
-    ckr__format(b, sizeof b, "%.17g", now);
+    ckr__sprint(a, sizeof a, "%.17g", was);
+    ckr__sprint(b, sizeof b, "%.17g", now);
     return ckr__say(d->c, code, severity, subject, was == was ? a : NULL, now == now ? b : NULL,
                     reason, remedy);
 }
@@ -29159,7 +29159,7 @@ static bool ckr__setting_is_for(const ckr_setting *x, const ckr_state *s, uint64
     const ckr_group *g = &s->groups[group];
     char index[24];
     if (!x->group) return true;
-    ckr__format(index, sizeof index, "%llu", (unsigned long long)group);
+    ckr__sprint(index, sizeof index, "%llu", (unsigned long long)group);
     return !strcmp(x->group, index) || (g->name && !strcmp(x->group, g->name)) ||
            (g->n_params == 1 && g->params && !strcmp(x->group, g->params[0]));
 }
@@ -29232,7 +29232,7 @@ static ckr_result ckr__setting_unknown(ckr__decide *d, const ckr_setting *x)
 static ckr_result ckr__setting_no_group(ckr__decide *d, const ckr_setting *x)
 {
     char text[160];
-    ckr__format(text, sizeof text, "no group is called %.100s", x->group ? x->group : "");
+    ckr__sprint(text, sizeof text, "no group is called %.100s", x->group ? x->group : "");
     return ckr__setting_bad(d, x, x->group ? text : "there are no groups",
                             "a group is called by its number, its name or its only parameter");
 }
@@ -29264,16 +29264,16 @@ static ckr_result ckr__decide_hyper(ckr__decide *d, const ckr_setting *x, double
         was = 0;
         ckr_node_f64(ckr_node_get(hyper, x->key), &was);
         if (any && !(was != 0)) { zero++; continue; }
-        ckr__node_set(d->c, hyper, x->key, ckr__node_float(d->c, v));
+        ckr__node_set(d->c, hyper, x->key, ckr__make_float(d->c, v));
         ckr__span_add(&old, was);
         n++;
     }
     if (!n && !zero) return ckr__setting_no_group(d, x);
     ckr__span_add(&now, v);
-    ckr__format(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)n);
+    ckr__sprint(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)n);
     r = ckr__decide_spans(d, "CKR_SET", subject, &old, &now, "asked for");
     if (r != CKR_OK || !zero) return r;
-    ckr__format(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)zero);
+    ckr__sprint(subject, sizeof subject, "%s of %llu groups", x->key, (unsigned long long)zero);
     return ckr__say(d->c, "CKR_SET_KEPT", CKR_EXACT, subject, "0", "0",
                     "groups without weight decay are so on purpose",
                     "--set GROUP.weight_decay=V for one of them");
@@ -29338,7 +29338,7 @@ static ckr_result ckr__decide_lanes(ckr__decide *d, const ckr_setting *x)
         n++;
     }
     if (!n) return ckr__setting_no_group(d, x);
-    ckr__format(subject, sizeof subject, "%s of group %.100s", x->key, x->group);
+    ckr__sprint(subject, sizeof subject, "%s of group %.100s", x->key, x->group);
     return ckr__decide_spans(d, "CKR_SET", subject, &was, &now, "asked for");
 }
 
@@ -29380,7 +29380,7 @@ static ckr_result ckr__decide_bare_lr(ckr__decide *d, const ckr_setting *x)
     for (uint64_t i = 0; i < d->out->n_groups && !ckr__failed(d->c); i++)
         if (ckr__setting_is_for(x, d->out, i) &&
             ckr_node_get(d->out->groups[i].hyper, "initial_lr"))
-            ckr__node_set(d->c, d->out->groups[i].hyper, "initial_lr", ckr__node_float(d->c, v));
+            ckr__node_set(d->c, d->out->groups[i].hyper, "initial_lr", ckr__make_float(d->c, v));
     return d->c->err->code;
 }
 
@@ -29399,7 +29399,7 @@ static ckr_result ckr__decide_schedule_key(ckr__decide *d, const ckr_setting *x)
     d->wanted = s;
     for (uint64_t i = 0; i < old->n_lanes && (lr || !strcmp(x->key, "min_lr")); i++)
         ckr__span_add(&shown, ckr__lane_shown(old, x->key, i));
-    ckr__format(subject, sizeof subject, "%s of the schedule", x->key);
+    ckr__sprint(subject, sizeof subject, "%s of the schedule", x->key);
     return ckr__say(d->c, "CKR_SET", CKR_CHANGED, subject, ckr__span_text(was, &shown), x->value,
                     "asked for", NULL);
 }
@@ -29414,14 +29414,14 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
         return ckr__setting_bad(d, x, "not a batch size", NULL);
     d->out->batch = (int64_t)v;
     if ((int64_t)v % ranks) {
-        ckr__format(old_value, sizeof old_value, "--set batch_size=%lld",
+        ckr__sprint(old_value, sizeof old_value, "--set batch_size=%lld",
                     (long long)(((int64_t)v + ranks - 1) / ranks * ranks));
         return ckr__fail_with(d->c, CKR_ITEM_BATCH, NULL, x->key,
                               ckr__printf(d->c, "%s samples an update are no multiple of the %lld "
                                           "data-parallel ranks", x->value, (long long)ranks),
                               old_value);
     }
-    ckr__format(old_value, sizeof old_value, "%lld", (long long)d->src->batch);
+    ckr__sprint(old_value, sizeof old_value, "%lld", (long long)d->src->batch);
     if (!d->wanted || strcmp(d->wanted->clock, "sample") != 0)
         return d->src->batch == d->out->batch
                    ? CKR_OK
@@ -29430,7 +29430,7 @@ static ckr_result ckr__decide_batch(ckr__decide *d, const ckr_setting *x)
                               "the schedule's clock counts updates: it does not turn with the "
                               "batch, and an update now covers more or fewer samples",
                               "--set warmup_steps, decay_steps, total_steps scale the schedule");
-    ckr__format(old_value, sizeof old_value, "%.17g", d->wanted->rate);
+    ckr__sprint(old_value, sizeof old_value, "%.17g", d->wanted->rate);
     s = ckr__sched_copy(d->c, d->wanted);              /* the checkpoint's own stays     */
     if (!s) return d->c->err->code;
     s->offset = (double)s->position - v * (double)d->done;
@@ -29631,7 +29631,7 @@ typedef struct ckr__around {
     uint64_t n;                /* groups                                                 */
 } ckr__around;
 
-static ckr_result ckr__decide_values(ckr__decide *d, ckr__column column, ckr__around *v)
+static ckr_result ckr__decide_values(ckr__decide *d, ckr__series column, ckr__around *v)
 {
     const uint64_t n = d->after ? d->after->n_lanes : 0;
     ckr_result r = CKR_OK;
@@ -29687,27 +29687,27 @@ static void ckr__told_subject(char out[96], const char *what, const ckr__around 
     char range[48];
     for (uint64_t i = 0; i < v->n; i++) n += ckr__told(v, i, like);
     if (n > 1 && like == CKR__GROUPS_NONE) {
-        ckr__format(out, 96, "%s of %llu groups", what, (unsigned long long)n);
+        ckr__sprint(out, 96, "%s of %llu groups", what, (unsigned long long)n);
         return;
     }
-    size_t at = (size_t)ckr__format(out, 96, "%s of group%s", what, n > 1 ? "s" : "");
+    size_t at = (size_t)ckr__sprint(out, 96, "%s of group%s", what, n > 1 ? "s" : "");
     for (uint64_t i = 0; i <= v->n && told < n; i++) {
         if (i < v->n && ckr__told(v, i, like)) continue;
         if (i > from) {
-            ckr__format(range, sizeof range, i - from > 1 ? "%s %llu-%llu" : "%s %llu",
+            ckr__sprint(range, sizeof range, i - from > 1 ? "%s %llu-%llu" : "%s %llu",
                         told ? "," : "", (unsigned long long)from, (unsigned long long)(i - 1));
             told += i - from;
             if (at + strlen(range) + sizeof ", ..." > 96) {
-                ckr__format(out + at, 96 - at, ", ...");
+                ckr__sprint(out + at, 96 - at, ", ...");
                 return;
             }
-            at += (size_t)ckr__format(out + at, 96 - at, "%s", range);
+            at += (size_t)ckr__sprint(out + at, 96 - at, "%s", range);
         }
         from = i + 1;
     }
 }
 
-static ckr_result ckr__decide_tell(ckr__decide *d, ckr__column column, const char *what,
+static ckr_result ckr__decide_tell(ckr__decide *d, ckr__series column, const char *what,
                                    const ckr__around *v, uint64_t like)
 {
     ckr__span was = CKR_ZERO, now = CKR_ZERO;
@@ -29721,12 +29721,12 @@ static ckr_result ckr__decide_tell(ckr__decide *d, ckr__column column, const cha
         if (worst == CKR__GROUPS_NONE || ckr__jump(v, i) > ckr__jump(v, worst)) worst = i;
     }
     ckr__told_subject(subject, what, v, like);
-    at = (size_t)ckr__format(reason, sizeof reason, "at update %lld", (long long)d->done + 1);
+    at = (size_t)ckr__sprint(reason, sizeof reason, "at update %lld", (long long)d->done + 1);
     if (was.lo < was.hi || now.lo < now.hi)
-        at += (size_t)ckr__format(reason + at, sizeof reason - at, ", most in group %llu",
+        at += (size_t)ckr__sprint(reason + at, sizeof reason - at, ", most in group %llu",
                                   (unsigned long long)worst);
     if (v->last[worst] > 0)
-        ckr__format(reason + at, sizeof reason - at,
+        ckr__sprint(reason + at, sizeof reason - at,
                     "; the last one used %.9g, so it changes by a factor of %.4g", v->last[worst],
                     v->first[worst] / v->last[worst]);
     return ckr__decide_spans(d, column == CKR__COL_LR ? "CKR_LR_CHANGED" : "CKR_HYPER_CHANGED",
@@ -29734,7 +29734,7 @@ static ckr_result ckr__decide_tell(ckr__decide *d, ckr__column column, const cha
 }
 
 /* One entry for each pair of values; where these are many, one for all with the range. */
-static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, const char *what)
+static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__series column, const char *what)
 {
     enum { CKR__PAIRS = 8 };
     const ckr_target *t = d->t;
@@ -29760,7 +29760,7 @@ static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, con
         r = ckr__decide_tell(d, column, what, &v, pairs[i]);
     if (r != CKR_OK || !limited || !(ckr__jump(&v, worst) > limit)) return r;
     ckr__told_subject(subject, what, &v, n == 1 ? CKR__GROUPS_NONE : worst);
-    ckr__format(reason, sizeof reason,
+    ckr__sprint(reason, sizeof reason,
                 "a jump by a factor of %.4g; more than %.4g was not asked for",
                 ckr__jump(&v, worst), limit);
     return ckr__decide_numbers(d, "CKR_E_LR_JUMP", CKR_ERROR, subject, v.last[worst],
@@ -29769,7 +29769,7 @@ static ckr_result ckr__decide_continuity(ckr__decide *d, ckr__column column, con
                                "target or --max-lr-jump R takes it");
 }
 
-static CKR__NOINLINE int64_t ckr__schedule_end(const ckr_schedule *s)
+static CKR__NOINLINE int64_t ckr__schedule_end_body(const ckr_schedule *s)
 {
     const double end = s ? ckr__sched_done(s, ckr__sched_end(s)) : -1;
     return end >= 0 && end < 9e15 ? (int64_t)ceil(end) : -1;
@@ -29795,17 +29795,17 @@ CKR_API ckr_schedule_facts ckr_schedule_info(const ckr_schedule *s)
 
 CKR_API int64_t ckr_schedule_end(const ckr_schedule *s)
 {
-    CKR__IN_FENV(int64_t, ckr__schedule_end(s));
+    CKR__IN_FENV(int64_t, ckr__schedule_end_body(s));
 }
 
-static CKR__NOINLINE int64_t ckr__schedule_run_end(const ckr_schedule *s)
+static CKR__NOINLINE int64_t ckr__schedule_run_end_body(const ckr_schedule *s)
 {
     return s ? ckr__run_end(s, -2) : -1;
 }
 
 CKR_API int64_t ckr_schedule_run_end(const ckr_schedule *s)
 {
-    CKR__IN_FENV(int64_t, ckr__schedule_run_end(s));
+    CKR__IN_FENV(int64_t, ckr__schedule_run_end_body(s));
 }
 
 /* What the framework's own curve does behind its end, where keep holds the last value: rises, or
@@ -29835,7 +29835,7 @@ static ckr_result ckr__decide_behind(ckr__decide *d)
     if (from && from->ends && ckr__is_function(d->after) &&
         (double)ckr__run_end(d->after, d->done) < ckr__sched_done(&own, end) + 2)
         return CKR_OK;
-    ckr__format(at, sizeof at, "update %.0f", ckr__sched_done(&own, end) + 2);
+    ckr__sprint(at, sizeof at, "update %.0f", ckr__sched_done(&own, end) + 2);
     return ckr__say(d->c, "CKR_W_LR_REBOUND", CKR_CHANGED, d->after->kind, NULL, at,
                     "behind its end this scheduler goes on by itself: it rises again, or goes "
                     "below 0", "end the run there, or give a schedule that reaches further");
@@ -29847,7 +29847,7 @@ static ckr_result ckr__decide_at(ckr__decide *d, const char *code, ckr_severity 
 {
     char at[64];
     if (!update) return d->c->err->code;
-    ckr__format(at, sizeof at, "update %lld", (long long)update);
+    ckr__sprint(at, sizeof at, "update %lld", (long long)update);
     return ckr__say(d->c, code, severity, "lr", NULL, at, reason, remedy);
 }
 
@@ -29859,10 +29859,10 @@ static ckr_result ckr__decide_early(ckr__decide *d, ckr_severity mild, int64_t l
     const bool nanotron = s->curve->kind == CKR__CV_NANOTRON && ckr__same(s->a, 1) &&
                           ckr__same(s->b, s->t0) && ckr__whole(length) && length > 0;
     char reason[120], remedy[80];
-    ckr__format(reason, sizeof reason,
+    ckr__sprint(reason, sizeof reason,
                 "the schedule ends before the run does, at update %lld: from there on the LR is "
                 "its last one", (long long)last);
-    ckr__format(remedy, sizeof remedy, "--set decay_steps=%.0f lets it end with the run", length);
+    ckr__sprint(remedy, sizeof remedy, "--set decay_steps=%.0f lets it end with the run", length);
     return ckr__decide_at(d, "CKR_W_LR_ENDS_EARLY", mild, end, reason,
                           nanotron && d->asked_schedule ? remedy : NULL);
 }
@@ -29913,11 +29913,11 @@ static ckr_result ckr__decide_momentum(ckr__decide *d, uint64_t group, double v)
     ckr_node *betas = ckr__dict_value(h, "betas");
     if (!d->after->beta1 || !ckr_node_is_list(betas) || !betas->count) {
         if (ckr_node_f64(ckr_node_get(h, "momentum"), &was) && !ckr__same(v, was))
-            ckr__node_set(d->c, h, "momentum", ckr__node_float(d->c, v));
+            ckr__node_set(d->c, h, "momentum", ckr__make_float(d->c, v));
     } else if (!ckr_node_f64(betas->u.items[0], &was) || !ckr__same(v, was)) {
-        ckr_node *list = ckr__node(d->c, (ckr_node_kind)betas->kind);
+        ckr_node *list = ckr__make(d->c, (ckr_node_kind)betas->kind);
         for (uint64_t i = 0; i < betas->count; i++)
-            ckr__node_push(d->c, list, i ? betas->u.items[i] : ckr__node_float(d->c, v));
+            ckr__node_push(d->c, list, i ? betas->u.items[i] : ckr__make_float(d->c, v));
         ckr__node_set(d->c, h, "betas", list);
     }
     return d->c->err->code;
@@ -29963,19 +29963,19 @@ static ckr_result ckr__decide_write(ckr__decide *d)
         ckr_node_f64(ckr_node_get(h, "lr"), &was);
         if (lr.first[i] == lr.first[i] && ckr_node_get(h, "lr") &&
             (was != was ? changed : fabs(was - lr.first[i]) > 4 * DBL_EPSILON * fabs(was)))
-            ckr__node_set(d->c, h, "lr", ckr__node_float(d->c, lr.first[i]));
+            ckr__node_set(d->c, h, "lr", ckr__make_float(d->c, lr.first[i]));
         was = ckr__nan();
         if (d->after->state && base == base && !ckr_node_get(h, "initial_lr") &&
             !(own && own->unread)) {
-            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
+            ckr__node_set(d->c, h, "initial_lr", ckr__make_float(d->c, base));
             ckr__decide_numbers(d, "CKR_FIX_INITIAL_LR", CKR_CHANGED, "initial_lr", ckr__nan(),
                                 base, "a scheduler cannot be built on a group without it", NULL);
         }
         ckr_node_f64(ckr_node_get(h, "initial_lr"), &was);
         if (base == base && d->asked_schedule && ckr_node_get(h, "initial_lr") && was != base)
-            ckr__node_set(d->c, h, "initial_lr", ckr__node_float(d->c, base));
+            ckr__node_set(d->c, h, "initial_lr", ckr__make_float(d->c, base));
         if (wd.first[i] == wd.first[i])
-            ckr__node_set(d->c, h, "weight_decay", ckr__node_float(d->c, wd.first[i]));
+            ckr__node_set(d->c, h, "weight_decay", ckr__make_float(d->c, wd.first[i]));
         if (changed && own && own->group_fn)
             own->group_fn(d->c, d->after, i, momentum.first[i] == momentum.first[i], h);
         if (changed && momentum.first[i] == momentum.first[i])
@@ -30002,10 +30002,10 @@ static ckr_result ckr__decide_told(ckr__decide *d)
     double *row = CKR__NEW_N(d->c, double, s->n_lanes);
     r = row ? ckr__sched_at(d->c, &plain, CKR__COL_LR, (double)s->position, row) : d->c->err->code;
     if (r != CKR_OK) return r;
-    ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
-    ckr__format(now, sizeof now, "%.17g", row[lane]);
+    ckr__sprint(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
+    ckr__sprint(now, sizeof now, "%.17g", row[lane]);
     return ckr__say(d->c, "CKR_E_SCHEDULE_TOLD", CKR_ERROR, subject,
-                    ckr__node_text_of(d->c, ckr__node_float(d->c, s->lanes[lane].anchor)), now,
+                    ckr__node_text_of(d->c, ckr__make_float(d->c, s->lanes[lane].anchor)), now,
                     "the saved LR is not what --schedule says for the next update: it is another "
                     "run's, or one of its numbers is wrong",
                     ckr__function_top(s, &top) && !ckr__has(s->params, "lr_init")
@@ -30078,15 +30078,15 @@ static ckr_result ckr__decide_all(ckr__decide *d)
     return r == CKR_OK ? ckr__decide_write(d) : r;
 }
 
-static CKR__NOINLINE ckr_result ckr__schedule_values(const ckr_schedule *s, ckr_column column,
-                                                     int64_t first, uint64_t n, double *out,
-                                                     const ckr_env *env, ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__schedule_values_body(const ckr_schedule *s, ckr_column column,
+                                                          int64_t first, uint64_t n, double *out,
+                                                          const ckr_env *env, ckr_error *err)
 {
     ckr__ctx c;
     ckr_result r = ckr__ctx_init(&c, env, NULL, err);
     if (r == CKR_OK && first < 1)
         r = ckr__fail(c.err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, "first", "updates count from 1");
-    if (r == CKR_OK) r = ckr__sched_eval(&c, s, (ckr__column)column, first, n, out);
+    if (r == CKR_OK) r = ckr__sched_eval(&c, s, (ckr__series)column, first, n, out);
     ckr__ctx_free(&c);
     return r;
 }
@@ -30095,7 +30095,7 @@ CKR_API ckr_result ckr_schedule_values(const ckr_schedule *s, ckr_column column,
                                        uint64_t n, double *out, const ckr_env *env,
                                        ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__schedule_values(s, column, first, n, out, env, err));
+    CKR__IN_FENV(ckr_result, ckr__schedule_values_body(s, column, first, n, out, env, err));
 }
 
 /* >>plan ---------------------------------------------------------------------- */
@@ -30149,9 +30149,9 @@ static ckr_result ckr__rng_refuse(ckr__ctx *c, const ckr_stream *x)
     char text[sizeof e->text];
     if (!e->file[0]) ckr__copy_tail(e->file, sizeof e->file, x->file);
     if (x->path) ckr__copy_tail(e->where, sizeof e->where, x->path);
-    ckr__format(text, sizeof text, "rank %lu, %s %s: %.250s", (unsigned long)x->rank,
+    ckr__sprint(text, sizeof text, "rank %lu, %s %s: %.250s", (unsigned long)x->rank,
                 x->kind ? x->kind : "", x->name ? x->name : "", e->text);
-    if (!x->path) ckr__format(e->where, sizeof e->where, "%.100s %.80s", x->kind, x->name);
+    if (!x->path) ckr__sprint(e->where, sizeof e->where, "%.100s %.80s", x->kind, x->name);
     memcpy(e->text, text, sizeof text);
     return ckr__remedy(e, e->code, "--without rng, and the coming run seeds its own streams; "
                                    "or bring back the file");
@@ -30255,7 +30255,7 @@ static ckr_result ckr__rng_sample(ckr__ctx *c, const ckr_ckpt *k, bool *differ)
     if (n) r = ckr__digest_all(c, k, only, each, NULL);
     for (uint64_t i = 0; i < s->n_tensors && n && r == CKR_OK; i++) {
         const char *key = ckr__printf(c, "%s/%s", s->tensors[i]->name, s->tensors[i]->slot);
-        const ckr_node *have = only[i] ? ckr__node_hex(c, each[i], 16) : NULL;
+        const ckr_node *have = only[i] ? ckr__make_hex(c, each[i], 16) : NULL;
         if (!key || (only[i] && !have)) return c->err->code;
         const char *hex = ckr_node_str(ckr_node_get(want, key));
         if (have && hex && strcmp(hex, have->u.str) != 0) *differ = true;
@@ -30320,8 +30320,8 @@ static ckr_result ckr__rng_of_ckpt(ckr__ctx *c, const ckr_ckpt *k, const ckr_rng
     return r == CKR_OK ? ckr__rng_remap(c, &job, out) : r;
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want,
-                                              ckr_rng_streams **out, ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_rng_body(const ckr_ckpt *k, const ckr_rng_want *want,
+                                                   ckr_rng_streams **out, ckr_error *err)
 {
     ckr_rng_want as_saved = CKR_ZERO;
     ckr_result r;
@@ -30339,7 +30339,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_rng(const ckr_ckpt *k, const ckr_rng_w
 CKR_API ckr_result ckr_ckpt_rng(const ckr_ckpt *k, const ckr_rng_want *want, ckr_rng_streams **out,
                                 ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__ckpt_rng(k, want, out, err));
+    CKR__IN_FENV(ckr_result, ckr__ckpt_rng_body(k, want, out, err));
 }
 
 CKR_API void ckr_rng_streams_free(ckr_rng_streams *s)
@@ -30535,7 +30535,7 @@ static void ckr__plan_policy(ckr_plan *p)
         else if (e->severity == CKR_CHANGED) n += recover && !ckr__recovers(e);
     }
     if (!n) return;
-    ckr__format(what, sizeof what, "%llu entries are not %s", (unsigned long long)n,
+    ckr__sprint(what, sizeof what, "%llu entries are not %s", (unsigned long long)n,
                 recover ? "exact, and RECOVER allows nothing else"
                      : "exact or changed as asked, and strict allows nothing else");
     ckr__say(&p->ctx, recover ? "CKR_E_RECOVER" : "CKR_E_STRICT", CKR_ERROR, NULL, NULL,
@@ -30656,7 +30656,7 @@ static void ckr__plan_components(ckr_plan *p, const ckr_state *s)
         char step[40] = "left out";
         if (!(p->target.without & (1u << i))) continue;
         if ((1u << i) == CKR_PROGRESS)
-            ckr__format(step, sizeof step, "step %lld -> 0", (long long)s->progress.step);
+            ckr__sprint(step, sizeof step, "step %lld -> 0", (long long)s->progress.step);
         ckr__say(&p->ctx, "CKR_WITHOUT", CKR_CHANGED, name[i], "in the checkpoint", step,
                  p->target.mode == CKR_MODE_TRANSFER
                      ? "asked for: transfer takes weights only"
@@ -30667,7 +30667,7 @@ static void ckr__plan_components(ckr_plan *p, const ckr_state *s)
 /* What needs the user is not exact, but for where it was put, which every resume has to be told. */
 static void ckr__plan_verdict(ckr_plan *p)
 {
-    p->facts.verdict = ckr__verdict(ckr__severity_max(p->notes, p->n_notes));
+    p->facts.verdict = ckr__verdict_of(ckr__severity_max(p->notes, p->n_notes));
     for (uint64_t i = 0; i < p->out.n_settings; i++)
         if (p->out.settings[i].needed && p->facts.verdict == CKR_VERDICT_EXACT &&
             !ckr__is_str(p->out.settings[i].value, "OUT"))
@@ -30864,7 +30864,7 @@ static void ckr__plan_dtype(ckr_plan *p)
                 if (!first) first = t;
                 n++;
             }
-    ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    ckr__sprint(text, sizeof text, "%llu parameters", (unsigned long long)n);
     if (n)
         ckr__say(&p->ctx, "CKR_DTYPE_CAST", CKR_CHANGED, text, ckr_dtype_name(first->dtype),
                  ckr_dtype_name(p->target.dtype), "--dtype", NULL);
@@ -30969,7 +30969,7 @@ static ckr_result ckr__plan_proof(ckr_plan *p)
                                               "schedule that was decided");
     r = ckr__sched_proof(&p->ctx, want, follows, p->facts.resume_at - 1, &proof);
     if (r != CKR_OK) return r;
-    ckr__format(text, sizeof text, "%.3g of the %s, at update %lld: %.9g, decided %.9g",
+    ckr__sprint(text, sizeof text, "%.3g of the %s, at update %lld: %.9g, decided %.9g",
                 proof.worst, columns[(unsigned)proof.column % 3], (long long)proof.update,
                 proof.made, proof.want);
     if (proof.worst > same && (!p->out.rounded || proof.moved > CKR__LR_ROUNDED))
@@ -31117,7 +31117,7 @@ static void ckr__plan_adopt(ckr_plan *p, const ckr_state *s, const ckr__map *nam
         }
         out->tensors[out->n_tensors++] = t;
     }
-    ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
+    ckr__sprint(text, sizeof text, "%llu tensors", (unsigned long long)n);
     if (!weights && !(p->target.without & CKR_PARAMS))
         ckr__refuse(c, CKR_ITEM_SLOT_NAMES, "params",
                     "it has no parameters: a run would begin with weights of its own",
@@ -31463,7 +31463,7 @@ static ckr_result ckr__trust_say(ckr__trust *x, const ckr_tensor *t, const ckr_p
     const ckr_plan *p = x->plan;
     const bool could = ckr__trust_partner(&p->src->state, t) && !p->target.repair;
     char what[560];
-    ckr__format(what, sizeof what,
+    ckr__sprint(what, sizeof what,
                 "%llu elements of the copy in %.300s differ from the first one%s",
                 (unsigned long long)n, ckr__file_path(&p->src->ctx, copy->file),
                 taken               ? ""
@@ -32095,8 +32095,8 @@ static void ckr__paths_shift(ckr_plan *p, size_t n, bool away)
         p->out.files[i]->path = away ? p->out.files[i]->path + n : p->out.files[i]->path - n;
 }
 
-static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
-                                                ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__plan_write_body(ckr_plan *p, const char *path,
+                                                     ckr_receipt *receipt, ckr_error *err)
 {
     ckr__ctx c;
     ckr__write w = CKR_ZERO;
@@ -32153,7 +32153,7 @@ static CKR__NOINLINE ckr_result ckr__plan_write(ckr_plan *p, const char *path, c
 CKR_API ckr_result ckr_plan_write(ckr_plan *p, const char *path, ckr_receipt *receipt,
                                   ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__plan_write(p, path, receipt, err));
+    CKR__IN_FENV(ckr_result, ckr__plan_write_body(p, path, receipt, err));
 }
 
 /* >>verify -------------------------------------------------------------------- */
@@ -32285,7 +32285,7 @@ static ckr_result ckr__tensor_hole(ckr__ctx *c, const ckr_tensor *t, int64_t hav
     char box[48 * CKR_MAX_DIMS] = "";
     if (t->n_pieces && ckr__tensor_gap(t, start, count))
         for (uint32_t d = 0; d < t->n_dims; d++)
-            ckr__format(box + strlen(box), sizeof box - strlen(box), "%s[%lld, +%lld)",
+            ckr__sprint(box + strlen(box), sizeof box - strlen(box), "%s[%lld, +%lld)",
                         d ? " x " : ": ", (long long)start[d], (long long)count[d]);
     return ckr__fail(c->err, CKR_ITEM_TENSOR_HOLE, file, CKR_NO_OFFSET, t->name,
                      "%s: %lld of %lld elements are in no file%s", t->slot,
@@ -32370,8 +32370,8 @@ static ckr_result ckr__read_add(ckr__ctx *c, ckr__jobs *jobs, const ckr_read *r)
     return ckr__read_ops(c, jobs, t, dst->start, dst->count, dst, (uint8_t *)r->dst);
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads,
-                                               size_t n, ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_read_body(const ckr_ckpt *ckpt, const ckr_read *reads,
+                                                    size_t n, ckr_error *err)
 {
     ckr__ctx c;
     ckr__crew crew = CKR_ZERO;
@@ -32393,7 +32393,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_read(const ckr_ckpt *ckpt, const ckr_r
 CKR_API ckr_result ckr_ckpt_read(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
                                  ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__ckpt_read(ckpt, reads, n, err));
+    CKR__IN_FENV(ckr_result, ckr__ckpt_read_body(ckpt, reads, n, err));
 }
 
 static void ckr__copy_of(ckr_copy *x, const ckr__op *op, uint32_t read)
@@ -32418,9 +32418,9 @@ static void ckr__copy_of(ckr_copy *x, const ckr__op *op, uint32_t read)
     }
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads,
-                                                 size_t n, ckr_copy *copies, size_t *n_copies,
-                                                 ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_copies_body(const ckr_ckpt *ckpt, const ckr_read *reads,
+                                                      size_t n, ckr_copy *copies, size_t *n_copies,
+                                                      ckr_error *err)
 {
     ckr__ctx c;
     const size_t room = copies ? *n_copies : 0;
@@ -32446,12 +32446,12 @@ static CKR__NOINLINE ckr_result ckr__ckpt_copies(const ckr_ckpt *ckpt, const ckr
 CKR_API ckr_result ckr_ckpt_copies(const ckr_ckpt *ckpt, const ckr_read *reads, size_t n,
                                    ckr_copy *copies, size_t *n_copies, ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__ckpt_copies(ckpt, reads, n, copies, n_copies, err));
+    CKR__IN_FENV(ckr_result, ckr__ckpt_copies_body(ckpt, reads, n, copies, n_copies, err));
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file,
-                                                uint64_t offset, void *dst, size_t n,
-                                                ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_bytes_body(const ckr_ckpt *ckpt, uint32_t file,
+                                                     uint64_t offset, void *dst, size_t n,
+                                                     ckr_error *err)
 {
     ckr__ctx c;
     ckr__lane w = CKR_ZERO;
@@ -32471,7 +32471,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_bytes(const ckr_ckpt *ckpt, uint32_t f
 CKR_API ckr_result ckr_ckpt_bytes(const ckr_ckpt *ckpt, uint32_t file, uint64_t offset, void *dst,
                                   size_t n, ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__ckpt_bytes(ckpt, file, offset, dst, n, err));
+    CKR__IN_FENV(ckr_result, ckr__ckpt_bytes_body(ckpt, file, offset, dst, n, err));
 }
 
 CKR_API void ckr_digest_finish(const uint64_t sums[2], ckr_dtype dtype, uint32_t n_dims,
@@ -32629,8 +32629,8 @@ static ckr_result ckr__askable(ckr__ctx *c, const ckr_ckpt *k, bool tensors)
                           "`tree` shows what is there");
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16],
-                                                 uint8_t total[16], ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_digest_body(const ckr_ckpt *ckpt, uint8_t (*each)[16],
+                                                      uint8_t total[16], ckr_error *err)
 {
     ckr__ctx c;
     ckr_result r = ckr__ctx_init(&c, &ckpt->ctx.env, &ckpt->ctx.limits, err);
@@ -32653,7 +32653,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_digest(const ckr_ckpt *ckpt, uint8_t (
 CKR_API ckr_result ckr_ckpt_digest(const ckr_ckpt *ckpt, uint8_t (*each)[16], uint8_t total[16],
                                    ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__ckpt_digest(ckpt, each, total, err));
+    CKR__IN_FENV(ckr_result, ckr__ckpt_digest_body(ckpt, each, total, err));
 }
 
 /* >>verify.check: copies, masters, checksums */
@@ -32674,7 +32674,7 @@ static ckr_result ckr__check_replicas(ckr__checker *k, ckr__crew *crew, const ck
         r = ckr__replica_differs(&k->c, crew, t, i, &n);
         if (r == CKR_OK && n) {
             char what[512];
-            ckr__format(what, sizeof what,
+            ckr__sprint(what, sizeof what,
                         "%llu elements of the copy in %.300s differ from the first one",
                         (unsigned long long)n, ckr__file_path(&k->ckpt->ctx, t->pieces[i].file));
             r = ckr__say(&k->c, "CKR_E_REPLICA_DIFFERS", CKR_ERROR,
@@ -32768,8 +32768,8 @@ static ckr_result ckr__check_all(ckr__checker *k)
     return r;
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report **out,
-                                                ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_check_body(const ckr_ckpt *ckpt, ckr_report **out,
+                                                     ckr_error *err)
 {
     ckr_result r;
     ckr__checker *k = (ckr__checker *)ckr__owner_make(&ckpt->ctx.env, &ckpt->ctx.limits, sizeof *k,
@@ -32794,7 +32794,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_check(const ckr_ckpt *ckpt, ckr_report
 
 CKR_API ckr_result ckr_ckpt_check(const ckr_ckpt *ckpt, ckr_report **out, ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__ckpt_check(ckpt, out, err));
+    CKR__IN_FENV(ckr_result, ckr__ckpt_check_body(ckpt, out, err));
 }
 
 CKR_API void ckr_report_free(ckr_report *r)
@@ -32905,8 +32905,8 @@ static ckr_result ckr__diff_tensors(ckr__differ *d)
 
 static ckr_result ckr__diff_others(ckr__differ *d);
 
-static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff **out,
-                                               ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_diff_body(const ckr_ckpt *a, const ckr_ckpt *b,
+                                                    ckr_diff **out, ckr_error *err)
 {
     ckr_result r;
     ckr__differ *d = (ckr__differ *)ckr__owner_make(&a->ctx.env, &a->ctx.limits, sizeof *d, err,
@@ -32934,7 +32934,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_diff(const ckr_ckpt *a, const ckr_ckpt
 CKR_API ckr_result ckr_ckpt_diff(const ckr_ckpt *a, const ckr_ckpt *b, ckr_diff **out,
                                  ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__ckpt_diff(a, b, out, err));
+    CKR__IN_FENV(ckr_result, ckr__ckpt_diff_body(a, b, out, err));
 }
 
 CKR_API void ckr_diff_free(ckr_diff *d)
@@ -33340,7 +33340,7 @@ static ckr_node *ckr__streams_value(const ckr__rank_streams *k, const ckr__strea
     if (!row->kind || (!row->name && !ckr_node_is_dict(v))) return v;
     if (row->name && !ckr__stream_listed(row, v))
         return ckr__stream_now(k, row->kind, row->name, v);
-    ckr_node *out = ckr__node(k->c, (ckr_node_kind)v->kind);
+    ckr_node *out = ckr__make(k->c, (ckr_node_kind)v->kind);
     if (!row->name)
         for (uint64_t i = 0; i < v->count; i++) {
             const char *name = ckr__dict_key(v, i);
@@ -33386,8 +33386,8 @@ static void ckr__streams_append(const ckr__rank_streams *k, ckr_node *d)
             ckr__node_set(k->c, d, row->key, state);
             continue;
         }
-        ckr_node *in = row->list ? ckr__node(k->c, CKR_NODE_LIST) : ckr__dict_value(d, row->key);
-        if (!in) in = ckr__node(k->c, CKR_NODE_DICT);
+        ckr_node *in = row->list ? ckr__make(k->c, CKR_NODE_LIST) : ckr__dict_value(d, row->key);
+        if (!in) in = ckr__make(k->c, CKR_NODE_DICT);
         if (row->list) ckr__node_push(k->c, in, state);
         else ckr__node_set(k->c, in, x->name, state);
         ckr__node_set(k->c, d, row->key, in);
@@ -33397,7 +33397,7 @@ static void ckr__streams_append(const ckr__rank_streams *k, ckr_node *d)
 /* NULL: an error is set. */
 static ckr_node *ckr__streams_write(const ckr__rank_streams *k, const ckr_node *old)
 {
-    ckr_node *d = ckr__node(k->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
+    ckr_node *d = ckr__make(k->c, old ? (ckr_node_kind)old->kind : CKR_NODE_DICT);
     for (uint64_t i = 0; i < ckr__dict_n(old); i++) {
         const char *key = ckr__dict_key(old, i);
         ckr_node *v = ckr__dict_at(old, i);
@@ -33421,13 +33421,13 @@ static bool ckr__streams_held(void *user, ckr_rng_kind kind, const char *name, u
 static ckr_result ckr__streams_say(const ckr__rank_streams *k)
 {
     char text[40];
-    ckr__format(text, sizeof text, "%u rank%s", (unsigned)k->n_elsewhere,
+    ckr__sprint(text, sizeof text, "%u rank%s", (unsigned)k->n_elsewhere,
                 k->n_elsewhere == 1 ? "" : "s");
     if (k->n_elsewhere)
         ckr__say(k->c, "CKR_W_RNG_OWN_DEVICE", CKR_EXACT, "torch_cuda", NULL, text,
                  "the one device that has drawn is not the one of the local rank: it is taken as "
                  "the process's own", NULL);
-    ckr__format(text, sizeof text, "%u rank%s", (unsigned)k->n_active, k->n_active == 1 ? "" : "s");
+    ckr__sprint(text, sizeof text, "%u rank%s", (unsigned)k->n_active, k->n_active == 1 ? "" : "s");
     if (k->n_active)
         ckr__say(k->c, "CKR_W_RNG_SIBLING_ACTIVE", CKR_APPROX, "torch_cuda", NULL, text,
                  "other devices of the process have drawn, or have another seed: one stream is the "
@@ -33686,10 +33686,10 @@ static void ckr__at_text(const ckr__fileset *k, const ckr__rankfile *f, bool siz
     out[0] = 0;
     for (int a = 0; a < CKR__PLACES && n < cap; a++) {
         if (!(f->has & (1u << a))) continue;
-        n += (size_t)ckr__format(out + n, cap - n, "%s%s %u", n ? ", " : "", ckr__var_names[a],
+        n += (size_t)ckr__sprint(out + n, cap - n, "%s%s %u", n ? ", " : "", ckr__var_names[a],
                                  (unsigned)(sizes ? k->size[a] : f->at[a]));
         if (!sizes && f->of[a] && n < cap)
-            n += (size_t)ckr__format(out + n, cap - n, " of %u", (unsigned)f->of[a]);
+            n += (size_t)ckr__sprint(out + n, cap - n, " of %u", (unsigned)f->of[a]);
     }
 }
 
@@ -34912,14 +34912,14 @@ typedef struct ckr__dist_field { const char *name; ckr_node *value; } ckr__dist_
 
 static ckr_node *ckr__ints_node(ckr__ctx *c, ckr_node_kind kind, uint64_t n, const int64_t *v)
 {
-    ckr_node *list = ckr__node(c, kind);
-    for (uint64_t i = 0; i < n; i++) ckr__node_push(c, list, ckr__node_int(c, v[i]));
+    ckr_node *list = ckr__make(c, kind);
+    for (uint64_t i = 0; i < n; i++) ckr__node_push(c, list, ckr__make_int(c, v[i]));
     return list;
 }
 
 static ckr_node *ckr__tuple_node(ckr__ctx *c, unsigned n, ...)
 {
-    ckr_node *t = ckr__node(c, CKR_NODE_TUPLE);
+    ckr_node *t = ckr__make(c, CKR_NODE_TUPLE);
     va_list ap;
     va_start(ap, n);
     for (; n > 0; n--) ckr__node_push(c, t, va_arg(ap, ckr_node *));
@@ -34929,19 +34929,19 @@ static ckr_node *ckr__tuple_node(ckr__ctx *c, unsigned n, ...)
 
 static ckr_node *ckr__name_node(ckr__ctx *c, ckr_node_kind kind, const char *s)
 {
-    return ckr__node_text(c, kind, s, strlen(s));
+    return ckr__make_text(c, kind, s, strlen(s));
 }
 
 /* An object of the class that `like` has, or else of `name`. */
 static ckr_node *ckr__dist_new(ckr__ctx *c, const ckr_node *like, const char *name, ckr_node *args,
                                ckr_node *state)
 {
-    ckr_node *n = ckr__node(c, CKR_NODE_OBJECT);
+    ckr_node *n = ckr__make(c, CKR_NODE_OBJECT);
     ckr_object *o = CKR__NEW(c, ckr_object);
     if (!n || !o) return NULL;
     o->how = "newobj";
     o->name = like && like->kind == CKR_NODE_OBJECT ? like->u.object->name : name;
-    o->args = args ? args : ckr__node(c, CKR_NODE_TUPLE);
+    o->args = args ? args : ckr__make(c, CKR_NODE_TUPLE);
     o->state = state;
     n->u.object = o;
     return n;
@@ -34952,7 +34952,7 @@ static ckr_node *ckr__dist_state(ckr__ctx *c, const ckr__dist_field *known, size
                                  const ckr_node *like)
 {
     const ckr_node *had = like ? like->u.object->state : NULL;
-    ckr_node *state = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *state = ckr__make(c, CKR_NODE_DICT);
     size_t k;
     for (k = 0; k < now && !ckr__dict_n(had); k++)
         ckr__node_set(c, state, known[k].name, known[k].value);
@@ -34986,7 +34986,7 @@ static ckr_node *ckr__mesh_tensor(const ckr__dist_out *w, bool flat)
 /* Sizes and strides of some axes under those names. */
 static ckr_node *ckr__sizes_node(const ckr__dist_out *w, uint32_t first, uint64_t n)
 {
-    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(w->c, CKR_NODE_DICT);
     ckr__node_set(w->c, d, "shape",
                   ckr__ints_node(w->c, CKR_NODE_TUPLE, n, w->mesh->shape + first));
     ckr__node_set(w->c, d, "stride", ckr__ints_node(w->c, CKR_NODE_TUPLE, n, w->stride + first));
@@ -34999,7 +34999,7 @@ static ckr_node *ckr__layout_node(const ckr__dist_out *w, const ckr_node *was)
     static const char *const names[] = { "torch.distributed._mesh_layout._MeshLayout",
                                          "torch.distributed._mesh_layout._FlatLayout" };
     const ckr_node *axes = ckr__dist_attr(was, "axes");
-    ckr__dist_field field = { "axes", ckr__node(w->c, CKR_NODE_TUPLE) };
+    ckr__dist_field field = { "axes", ckr__make(w->c, CKR_NODE_TUPLE) };
     if (was && !axes)
         return ckr__dist_new(w->c, was, NULL, NULL, ckr__sizes_node(w, 0, w->mesh->n_dims));
     for (uint32_t d = 0; d < w->mesh->n_dims; d++)
@@ -35016,7 +35016,7 @@ static ckr_node *ckr__groups_node(const ckr__dist_out *w, bool infos)
 {
     const ckr_mesh *m = w->mesh;
     const int64_t n = (int64_t)ckr__mesh_size(m);
-    ckr_node *list = ckr__node(w->c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(w->c, CKR_NODE_LIST);
     int64_t made = 1, row, first;
     uint32_t k;
     for (uint32_t d = 0; d < m->n_dims; d++) {
@@ -35026,12 +35026,12 @@ static ckr_node *ckr__groups_node(const ckr__dist_out *w, bool infos)
             first += w->at[k] * w->stride[k];
         }
         if (m->shape[d] == n) row = -made;
-        ckr_node *name = ckr__node_str(w->c, ckr__printf(w->c, "%lld", (long long)(made + row)));
+        ckr_node *name = ckr__make_str(w->c, ckr__printf(w->c, "%lld", (long long)(made + row)));
         if (m->shape[d] != n) made += n / m->shape[d];
-        ckr_node *ranks = ckr__node(w->c, CKR_NODE_LIST);
+        ckr_node *ranks = ckr__make(w->c, CKR_NODE_LIST);
         for (int64_t i = 0; i < m->shape[d] && infos; i++)
-            ckr__node_push(w->c, ranks, ckr__node_int(w->c, m->ranks[first + i * w->stride[d]]));
-        if (infos) name = ckr__tuple_node(w->c, 3, ckr__node_str(w->c, ""), ranks, name);
+            ckr__node_push(w->c, ranks, ckr__make_int(w->c, m->ranks[first + i * w->stride[d]]));
+        if (infos) name = ckr__tuple_node(w->c, 3, ckr__make_str(w->c, ""), ranks, name);
         ckr__node_push(w->c, list, name);
     }
     return list;
@@ -35039,9 +35039,9 @@ static ckr_node *ckr__groups_node(const ckr__dist_out *w, bool infos)
 
 static ckr_node *ckr__names_node(const ckr__dist_out *w)
 {
-    ckr_node *names = w->mesh->names ? ckr__node(w->c, CKR_NODE_TUPLE) : w->none;
+    ckr_node *names = w->mesh->names ? ckr__make(w->c, CKR_NODE_TUPLE) : w->none;
     for (uint32_t d = 0; w->mesh->names && d < w->mesh->n_dims; d++)
-        ckr__node_push(w->c, names, ckr__node_str(w->c, w->mesh->names[d]));
+        ckr__node_push(w->c, names, ckr__make_str(w->c, w->mesh->names[d]));
     return names;
 }
 
@@ -35055,7 +35055,7 @@ static ckr_node *ckr__mesh_node(const ckr__dist_out *w, int64_t rank, const ckr_
     const bool list = at && at->kind == CKR_NODE_LIST,
                map = !was || ckr__dist_attr(was, "_rank_map"),
                keep = hash && !ckr__dist_attr2(was, "_thread_id", "_rank");
-    ckr_node *device = ckr__node_str(c, w->mesh->device_type), *names = ckr__names_node(w),
+    ckr_node *device = ckr__make_str(c, w->mesh->device_type), *names = ckr__names_node(w),
              *ranks = ckr__ints_node(c, CKR_NODE_TUPLE, ckr__mesh_size(w->mesh), w->mesh->ranks),
              *flat = map ? ckr__mesh_tensor(w, true) : NULL,
              *whole = ckr__dist_attr2(was, "mesh", "_mesh") ? ckr__mesh_tensor(w, false) : NULL;
@@ -35063,9 +35063,9 @@ static ckr_node *ckr__mesh_node(const ckr__dist_out *w, int64_t rank, const ckr_
         { "_device_type", device },
         { "_layout", ckr__layout_node(w, ckr__dist_attr(was, "_layout")) }, { "_rank_map", flat },
         { "_mesh_dim_names", names }, { "_root_mesh", w->none },
-        { "_preserve_rank_order", ckr__node_bool(c, false) }, { "_flatten_rank_map", ranks },
-        { "_thread_id", w->none }, { "_flatten_mapping", ckr__node(c, CKR_NODE_DICT) },
-        { "_dim_group_names", ckr__groups_node(w, false) }, { "_rank", ckr__node_int(c, rank) },
+        { "_preserve_rank_order", ckr__make_bool(c, false) }, { "_flatten_rank_map", ranks },
+        { "_thread_id", w->none }, { "_flatten_mapping", ckr__make(c, CKR_NODE_DICT) },
+        { "_dim_group_names", ckr__groups_node(w, false) }, { "_rank", ckr__make_int(c, rank) },
         { "_coordinate_on_dim", ckr__ints_node(c, list ? CKR_NODE_LIST : CKR_NODE_TUPLE,
                                                w->mesh->n_dims, w->at) },
         { "_hash", keep ? (ckr_node *)(uintptr_t)hash : w->none }, { "device_type", device },
@@ -35089,7 +35089,7 @@ static bool ckr__dist_begin(ckr__dist_out *w, ckr__ctx *c, ckr__out_file *f, con
     w->mesh = mesh;
     w->spec = old ? spec : NULL;
     w->class_name = old ? like->u.view->type_name : "torch.distributed.tensor.DTensor";
-    w->none = ckr__node(c, CKR_NODE_NONE);
+    w->none = ckr__make(c, CKR_NODE_NONE);
     ckr__strides(mesh->n_dims, mesh->shape, w->stride);
     ckr__mesh_at(mesh, rank, w->at);
     w->mesh_node = ckr__mesh_node(w, rank, old ? was : NULL);
@@ -35101,13 +35101,13 @@ static ckr_node *ckr__places_node(const ckr__dist_out *w, const ckr_placement *p
     const ckr_node *one = ckr_node_at(ckr__dist_attr(w->spec, "placements"), 0);
     const char *like = one && one->kind == CKR_NODE_OBJECT
                            ? one->u.object->name : "torch.distributed.tensor.placement_types.Shard";
-    ckr_node *list = ckr__node(w->c, CKR_NODE_TUPLE);
+    ckr_node *list = ckr__make(w->c, CKR_NODE_TUPLE);
     const ckr_placement *end = p + w->mesh->n_dims;
     for (; p < end; p++) {
         const char *name = ckr__printf(w->c, "%.*s.%s", (int)(strrchr(like, '.') - like), like,
                                        ckr__place_names[p->kind]);
-        const ckr__dist_field has[] = { { "dim", ckr__node_int(w->c, p->dim) },
-                                        { "split_factor", ckr__node_int(w->c, p->split_factor) } };
+        const ckr__dist_field has[] = { { "dim", ckr__make_int(w->c, p->dim) },
+                                        { "split_factor", ckr__make_int(w->c, p->split_factor) } };
         const size_t n = p->kind == CKR_PLACE_STRIDED ? 2 : p->kind == CKR_PLACE_SHARD;
         ckr__node_push(w->c, list, ckr__dist_new(w->c, NULL, name, NULL,
                                                  ckr__dist_state(w->c, has, 2, n, NULL)));
@@ -35120,14 +35120,14 @@ static ckr_node *ckr__order_node(const ckr__dist_out *w, const ckr_placement *p,
 {
     static const char *const name = "torch.distributed.tensor._dtensor_spec.ShardOrderEntry";
     const ckr_node *was = ckr_node_at(ckr__dist_attr(w->spec, "shard_order"), 0);
-    ckr_node *list = ckr__node(w->c, CKR_NODE_TUPLE);
+    ckr_node *list = ckr__make(w->c, CKR_NODE_TUPLE);
     for (uint32_t d = 0; d < n_dims; d++) {
-        ckr_node *axes = ckr__node(w->c, CKR_NODE_TUPLE);
+        ckr_node *axes = ckr__make(w->c, CKR_NODE_TUPLE);
         for (uint32_t k = 0; k < w->mesh->n_dims; k++)
             if (p[k].kind == CKR_PLACE_SHARD && p[k].dim == (int32_t)d)
-                ckr__node_push(w->c, axes, ckr__node_int(w->c, k));
+                ckr__node_push(w->c, axes, ckr__make_int(w->c, k));
         if (!axes || !axes->count) continue;
-        ckr_node *args = ckr__tuple_node(w->c, 2, ckr__node_int(w->c, d), axes);
+        ckr_node *args = ckr__tuple_node(w->c, 2, ckr__make_int(w->c, d), axes);
         ckr__node_push(w->c, list, ckr__dist_new(w->c, was, name, args, NULL));
     }
     return list;
@@ -35160,24 +35160,24 @@ static ckr_node *ckr__dist_put(ckr__dist_out *w, const ckr_placement *places, ui
             { "mesh", w->mesh_node }, { "placements", ckr__places_node(w, places) },
             { "tensor_meta", meta },
             { "shard_order", strided ? w->none : ckr__order_node(w, places, n_dims) },
-            { "use_strided_shard_as_shard_order", ckr__node_bool(c, strided) },
+            { "use_strided_shard_as_shard_order", ckr__make_bool(c, strided) },
             { "_hash", w->none } };
         state = ckr__dist_state(c, known, 6, 6, w->spec);
     }
     out = ckr__dist_new(c, w->spec, "torch.distributed.tensor._dtensor_spec.DTensorSpec", NULL,
                         state);
-    state = ckr__node(c, CKR_NODE_DICT);
+    state = ckr__make(c, CKR_NODE_DICT);
     ckr__node_set(c, state, "_local_tensor", local);
     ckr__node_set(c, state, "_spec", out);
     out = ckr__tuple_node(c, 8, cls, dtype, ckr__ints_node(c, CKR_NODE_TUPLE, n_dims, shape),
-                          strides, ckr__node_int(c, 0),
+                          strides, ckr__make_int(c, 0),
                           ckr__name_node(c, CKR_NODE_LAYOUT, "strided"),
                           ckr__name_node(c, CKR_NODE_DEVICE, "cpu"),
-                          ckr__node_bool(c, local->u.entry->requires_grad));
+                          ckr__make_bool(c, local->u.entry->requires_grad));
     out = ckr__tuple_node(c, 4, make, cls, out, ckr__tuple_node(c, 2, w->none, state));
     out = ckr__dist_new(c, NULL, "torch._tensor._rebuild_from_type_v2", out, NULL);
     if (!out || ckr__failed(c)) return NULL;
-    ckr__object(out)->how = "reduce";
+    ckr__objptr(out)->how = "reduce";
     return out;
 }
 
@@ -35701,7 +35701,7 @@ static const ckr_node *ckr__flat_inside(ckr__ctx *c, const ckr_node *x)
     };
     ckr_node *v;
     if (x->kind == CKR_NODE_TENSOR) return x->u.view->parts;
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(c, CKR_NODE_DICT);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         memcpy(&v, (const char *)x->u.object + parts[i].at, sizeof v);
         if (v) ckr__node_set(c, d, parts[i].key, v);
@@ -36136,17 +36136,17 @@ static bool ckr__state_put(ckr__ctx *c, ckr_node *state, const char *slot, ckr_n
     uint32_t at = 0;
     if (!value) return false;
     if (!ckr__cut_num(slot, &len, &at) || len < 2 || slot[len - 1] != '.')
-        return ckr__node_pair(c, state, ckr__node_str(c, slot), value);
+        return ckr__node_pair(c, state, ckr__make_str(c, slot), value);
     const char *key = ckr__strndup(c, slot, len - 1);
     ckr_node *list = key ? ckr__dict_value(state, key) : NULL;
     if (key && !list && at == 0) {
-        list = ckr__node(c, CKR_NODE_LIST);
+        list = ckr__make(c, CKR_NODE_LIST);
         if (!ckr__node_set(c, state, key, list)) return false;
     }
     if (!key) return false;
     return list && list->kind == CKR_NODE_LIST && list->count == at
                ? ckr__node_push(c, list, value)
-               : ckr__node_pair(c, state, ckr__node_str(c, slot), value);
+               : ckr__node_pair(c, state, ckr__make_str(c, slot), value);
 }
 
 /* A tensor of a class of its own (torchao's of 8 and 4 bits) is slots KEY.ATTRIBUTE. */
@@ -36158,7 +36158,7 @@ static void ckr__optim_wrapped(ckr__script *x, const ckr__optim_param *p, const 
     while (!ckr__failed(x->c) && ckr__walk_on(&w)) {
         const ckr_node *one = w.value;
         const char *name = ckr__printf(x->c, "%s.%s", slot, w.name);
-        if (one->kind == CKR_NODE_BOOL) one = ckr__node_int(x->c, one->u.b);
+        if (one->kind == CKR_NODE_BOOL) one = ckr__make_int(x->c, one->u.b);
         if (name && one && (one->kind == CKR_NODE_TENSOR || ckr__is_number(one)))
             x->tensor_fn(x->user, one, p->name, name, &t);
     }
@@ -36257,7 +36257,7 @@ static ckr_result ckr__optim_read(ckr__script *x, ckr__optim *o, bool ordered)
 
 enum { CKR__SCRIPT_DEPTH = 8, CKR__SCRIPT_OPTIMS = 4096 };
 
-typedef struct ckr__place {    /* of a part of the run                                   */
+typedef struct ckr__where {    /* of a part of the run                                   */
     const char     *key, *path;        /* in its container; from the root on              */
     const ckr_node *in, *node; /* the container; itself                                  */
     uint64_t        depth;     /* containers around it                                   */
@@ -36266,24 +36266,24 @@ typedef struct ckr__place {    /* of a part of the run                          
     bool            done;      /* a model that has its average; an average that was read */
     uint64_t        floats;    /* of a model: tensors that an optimizer may have         */
     uint8_t         what;      /* of a counter                                           */
-} ckr__place;
+} ckr__where;
 
 typedef struct ckr__search {
     ckr__script    *x;
     ckr__optim     *files;     /* one an optimizer                                       */
     const ckr_node *root, *model;      /* the one model; NULL: several, or none          */
-    ckr__place     *models, *optims, *scheds, *counts;
+    ckr__where     *models, *optims, *scheds, *counts;
     uint64_t        n_models, n_optims, n_scheds, n_counts;
-    ckr__place    **read;      /* the models that are                                    */
+    ckr__where    **read;      /* the models that are                                    */
     uint64_t        n_read, numbers;           /* numbers: of all optimizers               */
     uint8_t        *holds;     /* a bit for each node's id: parts of a run are in it     */
     ckr__flat       parts, had;        /* containers in models: looked at, read            */
 } ckr__search;
 
-static ckr__place *ckr__place_add(ckr__search *f, ckr__place **list, uint64_t *n,
+static ckr__where *ckr__place_add(ckr__search *f, ckr__where **list, uint64_t *n,
                                   const ckr__flat *w, const ckr_node *node)
 {
-    ckr__place *p = CKR__PUSH(ckr__place, f->x->c, *list, *n);
+    ckr__where *p = CKR__PUSH(ckr__where, f->x->c, *list, *n);
     const ckr_node *key = w->n ? ckr__flat_child_key(&w->open[w->n - 1]) : NULL;
     const char *path = ckr__flat_key(w);
     if (!path) return p;
@@ -36368,7 +36368,7 @@ static bool ckr__search_model(ckr__search *f, const ckr__flat *w, const ckr_node
     static const char *const averages[] = { "ema", "EMA", "average", "avg", "swa", "shadow", NULL };
     if (!w->n || ckr__search_holds(f, n)) return ckr__is_optimizer(n) || ckr__is_scheduler(n);
     if (ckr__search_is_model(&f->parts, n)) {
-        ckr__place *p = ckr__place_add(f, &f->models, &f->n_models, w, n);
+        ckr__where *p = ckr__place_add(f, &f->models, &f->n_models, w, n);
         p->average = ckr__search_says(p->path, averages);
         p->floats = ckr__search_floats(f->x, n);
         return true;
@@ -36430,7 +36430,7 @@ static void ckr__search_heads(ckr__search *f)
     uint64_t at;
     keys.c = c;
     for (uint64_t i = 0; i < f->n_read; i++) {
-        ckr__place *p = f->read[i];
+        ckr__where *p = f->read[i];
         p->head = p->key;
         if (ckr__map_find(&keys, p->key, strlen(p->key), &at)) p->head = f->read[at]->head = NULL;
         else ckr__map_put(&keys, p->key, strlen(p->key), i, NULL);
@@ -36450,7 +36450,7 @@ static void ckr__search_choose(ckr__search *f)
     static const char usual[] =
         "model state_dict model_state_dict model_state module net network params weights";
     uint64_t depth = UINT64_MAX, named = 0, floats = 0, most = 0, params = 0;
-    ckr__place *one = NULL;
+    ckr__where *one = NULL;
     bool average = true;
     for (uint64_t i = 0; i < f->n_models; i++) {
         average = average && f->models[i].average;
@@ -36463,9 +36463,9 @@ static void ckr__search_choose(ckr__search *f)
         params += ckr__search_is_param(ckr__dict_at(f->root, i));
     if (params && f->n_optims && (!f->n_models || params >= f->numbers)) f->model = f->root;
     for (uint64_t i = 0; i < f->n_models && !f->model; i++) {
-        ckr__place *p = &f->models[i];
+        ckr__where *p = &f->models[i];
         if (p->average != average || p->depth != depth || !ckr_node_is_dict(p->node)) continue;
-        *CKR__PUSH(ckr__place *, f->x->c, f->read, f->n_read) = p;
+        *CKR__PUSH(ckr__where *, f->x->c, f->read, f->n_read) = p;
         floats += p->floats;
         if (ckr__word_in(usual, p->key) && !named++) one = p;
     }
@@ -36477,7 +36477,7 @@ static void ckr__search_choose(ckr__search *f)
     if (one || all || average) f->n_read = 0;
     for (uint64_t i = 0; i < f->n_models && all; i++)
         if (!f->models[i].average)
-            *CKR__PUSH(ckr__place *, f->x->c, f->read, f->n_read) = &f->models[i];
+            *CKR__PUSH(ckr__where *, f->x->c, f->read, f->n_read) = &f->models[i];
     for (uint64_t i = 0; i < f->n_models; i++)
         if (f->models[i].node == f->model || f->n_read) ckr__search_hold(f, f->models[i].in);
     if (!ckr__failed(f->x->c)) ckr__search_heads(f);
@@ -36538,11 +36538,11 @@ static bool ckr__search_about(const char *key, const char *model)
    does not fit is given up, and what fits is said to be guessed. */
 static const char *ckr__search_only(ckr__search *f, uint64_t optimizer)
 {
-    const ckr__place *o = &f->optims[optimizer];
+    const ckr__where *o = &f->optims[optimizer];
     const char *beside = NULL, *about = NULL, *part = NULL;
     uint64_t n[2] = { 0, 0 }, parts = 0;
     for (uint64_t i = 0; !f->model && i < f->n_read; i++) {
-        const ckr__place *p = f->read[i];
+        const ckr__where *p = f->read[i];
         if (p->in == o->in && !n[0]++) beside = p->head;
         if (ckr__search_about(o->key, p->key) && !n[1]++) about = p->head;
     }
@@ -36613,7 +36613,7 @@ static void ckr__search_averages(ckr__search *f)
 {
     bool done = false;
     for (uint64_t i = 0; i < f->n_models && !ckr__failed(f->x->c); i++) {
-        const ckr__place *p = &f->models[i];
+        const ckr__where *p = &f->models[i];
         ckr__walk w = ckr__walk_in(f->n_read ? NULL : p->node);
         if (!p->average || p->node == f->model || done) continue;
         if (!ckr_node_is_dict(p->node)) {
@@ -36629,7 +36629,7 @@ static void ckr__search_averages(ckr__search *f)
             if (done) ckr__search_dict(f, w.value, "", "ema");
         }
         for (uint64_t k = 0; k < f->n_read && !ckr__failed(f->x->c); k++) {
-            ckr__place *m = f->read[k];
+            ckr__where *m = f->read[k];
             if (m->done || !ckr__search_about(p->path, m->key) ||
                 !ckr__search_is_average(f, p->node, m->head))
                 continue;
@@ -36657,13 +36657,13 @@ static void ckr__search_progress(ckr__search *f, uint8_t what)
     ckr_state *s = f->x->s;
     int64_t *const to[CKR__COUNTERS] = { &s->progress.step, &s->progress.epoch,
                                          &s->progress.samples, &s->progress.tokens };
-    const ckr__place *first = NULL, *other = NULL;
+    const ckr__where *first = NULL, *other = NULL;
     const bool counted = *to[what] >= 0;
     int64_t v;
     int beside;
     for (beside = 1; beside >= 0 && !first; beside--)
         for (uint64_t i = 0; i < f->n_counts; i++) {
-            const ckr__place *p = &f->counts[i];
+            const ckr__where *p = &f->counts[i];
             v = p->what == what && ckr__search_holds(f, p->in) == beside
                     ? ckr__search_value(f, p->node)
                     : -1;
@@ -36749,10 +36749,10 @@ static bool ckr__search_left(const ckr__search *f, const ckr_node *sched, const 
    in its container; else one for each, in their order. n_optims: there is no telling. */
 static uint64_t ckr__search_stepped(const ckr__search *f, uint64_t sched)
 {
-    const ckr__place *p = &f->scheds[sched];
+    const ckr__where *p = &f->scheds[sched];
     uint64_t n[3] = { 0, 0, 0 }, at[3] = { 0, 0, 0 };
     for (uint64_t i = 0; i < f->n_optims; i++) {
-        const ckr__place *o = &f->optims[i];
+        const ckr__where *o = &f->optims[i];
         const bool is[3] = { ckr__search_left(f, p->node, &f->files[i]),
                              p->in != o->in && !strcmp(p->key, o->key) &&
                                  p->key[strspn(p->key, "0123456789")],         /* no index   */
@@ -36936,7 +36936,7 @@ static void ckr__fresh_begin(ckr__fresh *w, ckr__ctx *c, const ckr_state *s, con
 static bool ckr__fresh_file(ckr__fresh *w, const char *rel, ckr_format format)
 {
     w->f = rel ? ckr__out_file_add(w->out, rel, format) : NULL;
-    if (w->f) w->f->root = ckr__node(w->c, CKR_NODE_DICT);
+    if (w->f) w->f->root = ckr__make(w->c, CKR_NODE_DICT);
     return w->f && w->f->root;
 }
 
@@ -36959,10 +36959,10 @@ static ckr_node *ckr__fresh_model(ckr__fresh *w, const char *slot)
 {
     const ckr_state *s = w->s;
     const bool params = !strcmp(slot, "param");
-    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(w->c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < s->n_tensors && !ckr__failed(w->c); i++)
         if (!strcmp(s->tensors[i]->slot, slot))
-            ckr__node_pair(w->c, d, ckr__node_str(w->c, s->tensors[i]->name),
+            ckr__node_pair(w->c, d, ckr__make_str(w->c, s->tensors[i]->name),
                            ckr__fresh_entry(w, s->tensors[i]));
     for (uint64_t i = 0; i < s->n_ties && params && !ckr__failed(w->c); i++)
         if (w->f->format != CKR_FORMAT_SAFETENSORS && !ckr_node_get(d, s->ties[i].other))
@@ -36975,14 +36975,14 @@ static ckr_node *ckr__fresh_model(ckr__fresh *w, const char *slot)
    all keep elsewhere. */
 static ckr_node *ckr__fresh_state(ckr__fresh *w, const ckr__slots *of)
 {
-    ckr_node *d = ckr__node(w->c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(w->c, CKR_NODE_DICT);
     for (uint64_t k = 0; k < of->n; k++) {
         const ckr_tensor *x = of->list[k];
         if (x == of->master && of->param && x->dtype == of->param->dtype) w->out->renamed = true;
         else ckr__state_put(w->c, d, x->slot, ckr__fresh_entry(w, x));
     }
     if (ckr_node_get(d, "exp_avg") && !ckr_node_get(d, "step") && w->s->progress.step >= 0)
-        ckr__node_set(w->c, d, "step", ckr__node_float(w->c, (double)w->s->progress.step));
+        ckr__node_set(w->c, d, "step", ckr__make_float(w->c, (double)w->s->progress.step));
     return ckr__dict_n(d) ? d : NULL;
 }
 
@@ -36991,7 +36991,7 @@ static ckr_node *ckr__fresh_state(ckr__fresh *w, const ckr__slots *of)
 static ckr_node *ckr__fresh_optimizer(ckr__fresh *w)
 {
     ckr__ctx *c = w->c;
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST), *states = ckr__node(c, CKR_NODE_DICT), *d;
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST), *states = ckr__make(c, CKR_NODE_DICT), *d;
     ckr__map numbers = CKR_ZERO;
     uint64_t i, n = 0;
     numbers.c = c;
@@ -37002,13 +37002,13 @@ static ckr_node *ckr__fresh_optimizer(ckr__fresh *w)
     ckr__slots *all = ckr__slots_of(c, w->s, &numbers, n, "ema");
     for (i = n = 0; all && i < w->s->n_groups && !ckr__failed(c); i++) {
         const ckr_group *g = &w->s->groups[i];
-        ckr_node *index = ckr__node(c, CKR_NODE_LIST);
-        ckr_node *names = ckr__node(c, CKR_NODE_LIST);
+        ckr_node *index = ckr__make(c, CKR_NODE_LIST);
+        ckr_node *names = ckr__make(c, CKR_NODE_LIST);
         for (uint64_t k = 0; k < g->n_params && !ckr__failed(c); k++, n++) {
-            ckr__node_push(c, index, ckr__node_int(c, (int64_t)n));
-            if (all[n].param) ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
+            ckr__node_push(c, index, ckr__make_int(c, (int64_t)n));
+            if (all[n].param) ckr__node_push(c, names, ckr__make_str(c, g->params[k]));
             d = ckr__fresh_state(w, &all[n]);
-            if (d) ckr__node_pair(c, states, ckr__node_int(c, (int64_t)n), d);
+            if (d) ckr__node_pair(c, states, ckr__make_int(c, (int64_t)n), d);
         }
         d = ckr__group_hyper(c, g->hyper);
         ckr__node_set(c, d, "params", index);
@@ -37017,7 +37017,7 @@ static ckr_node *ckr__fresh_optimizer(ckr__fresh *w)
     }
     ckr__map_free(&numbers);
     return ckr__failed(c) ? NULL
-                          : ckr__node_dict(c, "state", states, "param_groups", list, CKR__END);
+                          : ckr__make_dict(c, "state", states, "param_groups", list, CKR__END);
 }
 
 /* >>kit.gpt ------------------------------------------------------------------- */
@@ -37643,7 +37643,7 @@ static void ckr__gpt_carry(ckr__gpt *g)
 {
     const bool stacked = !g->names.family->layers;
     const ckr__gpt_names *as = &g->names;
-    ckr_node *which = ckr__node(g->c, CKR_NODE_LIST), *d;
+    ckr_node *which = ckr__make(g->c, CKR_NODE_LIST), *d;
     const char *name;
     int n;
     for (int role = 0; role < CKR__GPT_ROLES; role++) {
@@ -37651,15 +37651,15 @@ static void ckr__gpt_carry(ckr__gpt *g)
         for (n = 0; t && !stacked && (name = ckr__gpt_name(g->c, as, 0, role, 0, n)) != NULL; n++)
             if (!strcmp(name, t->name)) break;
         if (!t && (role != CKR__GPT_HEAD || !g->s->n_ties)) n = -1;    /* a tied head has a name */
-        ckr__node_push(g->c, which, ckr__node_int(g->c, n));
+        ckr__node_push(g->c, which, ckr__make_int(g->c, n));
     }
-    d = ckr__node_dict(
+    d = ckr__make_dict(
         g->c, "family",
-        ckr__node_str(g->c, stacked ? ckr__gpt_families[CKR__GPT_GPT2].name : as->family->name),
-        "outer", ckr__node_str(g->c, as->outer), "base",
-        ckr__node_str(g->c, stacked ? ckr__gpt_families[CKR__GPT_GPT2].base : as->base), "which",
-        which, "turned", ckr__node_bool(g->c, stacked || as->turned), CKR__END);
-    if (!g->out->carried) g->out->carried = ckr__node(g->c, CKR_NODE_DICT);
+        ckr__make_str(g->c, stacked ? ckr__gpt_families[CKR__GPT_GPT2].name : as->family->name),
+        "outer", ckr__make_str(g->c, as->outer), "base",
+        ckr__make_str(g->c, stacked ? ckr__gpt_families[CKR__GPT_GPT2].base : as->base), "which",
+        which, "turned", ckr__make_bool(g->c, stacked || as->turned), CKR__END);
+    if (!g->out->carried) g->out->carried = ckr__make(g->c, CKR_NODE_DICT);
     ckr__node_set(g->c, g->out->carried, "gpt", d);
 }
 
@@ -38482,7 +38482,7 @@ static ckr_node *ckr__fsdp_part(ckr__fsdp_save *x, const ckr__fsdp_param *p, con
 /* A dict of the source's kind, with its attributes; a new one of `kind` where it has none. */
 static ckr_node *ckr__fsdp_dict(ckr__fsdp_save *x, ckr_node_kind kind, const ckr_node *was)
 {
-    ckr_node *d = ckr__node(x->c, ckr_node_is_dict(was) ? (ckr_node_kind)was->kind : kind);
+    ckr_node *d = ckr__make(x->c, ckr_node_is_dict(was) ? (ckr_node_kind)was->kind : kind);
     if (d && was && was->attrs) d->attrs = ckr__copy_tree(x->c, x->f, was->attrs, NULL);
     return d;
 }
@@ -38519,7 +38519,7 @@ static ckr_node *ckr__fsdp_put_model(ckr__fsdp_save *x, ckr__out_file *f, uint32
             made[i] = made[at];
         if (!made[i])
             made[i] = ckr__fsdp_part(x, p, p->tensor, ckr__dtype_as(p->tensor, x->t->dtype));
-        ckr__node_pair(x->c, root, ckr__node_str(x->c, p->key), made[i]);
+        ckr__node_pair(x->c, root, ckr__make_str(x->c, p->key), made[i]);
     }
     ckr__fsdp_put_rest(x, root, was);
     return ckr__failed(x->c) ? NULL : root;
@@ -38556,7 +38556,7 @@ static ckr_node *ckr__fsdp_put_state(ckr__fsdp_save *x, uint64_t number)
     const ckr__fsdp *to = &x->to;
     const bool orig = to->form == CKR__FSDP_ORIG,
                rows = to->form != CKR__FSDP_PARTS && !(x->whole && orig);
-    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(x->c, CKR_NODE_DICT);
     int64_t at = to->first[number], lo, hi;
     if (orig && rows &&
         !ckr__fsdp_overlap(to, &to->params[at], to->ranks[x->rank].shard, &lo, &hi))
@@ -38581,7 +38581,7 @@ static ckr_node *ckr__fsdp_put_state(ckr__fsdp_save *x, uint64_t number)
 static ckr_node *ckr__fsdp_put_groups(ckr__fsdp_save *x, uint64_t most)
 {
     const ckr__fsdp *to = &x->to;
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST), *index = NULL;
+    ckr_node *list = ckr__make(x->c, CKR_NODE_LIST), *index = NULL;
     uint64_t *of = CKR__NEW_N(x->c, uint64_t, to->n_numbers), at;
     const ckr_group *last = NULL;
     if (!list || !of) return NULL;
@@ -38593,17 +38593,17 @@ static ckr_node *ckr__fsdp_put_groups(ckr__fsdp_save *x, uint64_t most)
             if (!any && list->count == most && !ckr__node_equal(g->hyper, last->hyper)) return NULL;
             if (!any && list->count < most) {
                 last = g;
-                index = ckr__node(x->c, CKR_NODE_LIST);
+                index = ckr__make(x->c, CKR_NODE_LIST);
                 ckr__node_push(x->c, list, ckr__group_dict(x->c, g, index));
             }
             any = true;
-            if (x->named) ckr__node_push(x->c, index, ckr__node_str(x->c, to->params[at].key));
+            if (x->named) ckr__node_push(x->c, index, ckr__make_str(x->c, to->params[at].key));
             else if (to->params[at].number >= 0) of[to->params[at].number] = list->count;
         }
     }
     for (uint64_t i = 0; i < to->n_numbers && !x->named && !ckr__failed(x->c); i++) {
         index = of[i] ? ckr__dict_value(list->u.items[of[i] - 1], "params") : NULL;
-        if (index) ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i));
+        if (index) ckr__node_push(x->c, index, ckr__make_int(x->c, (int64_t)i));
     }
     return ckr__failed(x->c) ? NULL : list;
 }
@@ -38623,8 +38623,8 @@ static ckr_node *ckr__fsdp_put_optimizer(ckr__fsdp_save *x, ckr__out_file *f, ui
         const char *name = x->to.params[x->to.first[i]].key;
         ckr_node *v = ckr__fsdp_put_state(x, i);
         if (v)
-            ckr__node_pair(x->c, state, x->named ? ckr__node_str(x->c, name)
-                                                 : ckr__node_int(x->c, (int64_t)i), v);
+            ckr__node_pair(x->c, state, x->named ? ckr__make_str(x->c, name)
+                                                 : ckr__make_int(x->c, (int64_t)i), v);
     }
     ckr__fsdp_put_rest(x, root, was);
     return ckr__failed(x->c) ? NULL : root;
@@ -38893,7 +38893,7 @@ static void ckr__verl_curve(ckr__verl_save *x, const ckr__verl_model *m, const c
     ckr__walk w = ckr__walk_in(now->params);
     if (now->opaque || !ckr__starts(now->kind, "verl:")) return;
     if (!same)
-        ckr__verl_set(x, m, "optim.lr_scheduler_type", ckr__node_str(x->c, now->kind + 5), NULL,
+        ckr__verl_set(x, m, "optim.lr_scheduler_type", ckr__make_str(x->c, now->kind + 5), NULL,
                       why);
     while (ckr__walk_on(&w)) {
         const bool total = w.name && !strcmp(w.name, "total_training_steps");
@@ -38930,7 +38930,7 @@ static ckr_node *ckr__verl_put_extra(ckr__verl_save *x, const ckr__verl_model *m
 {
     const uint64_t n = m->files.n_files[CKR__VERL_EXTRA];
     const ckr_node *old = n ? m->files.files[CKR__VERL_EXTRA][rank % n]->root : NULL;
-    ckr_node *root = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *root = ckr__make(x->c, CKR_NODE_DICT);
     ckr__walk w = ckr__walk_in(old);
     ckr__rank_streams k = CKR_ZERO;
     while (ckr__walk_on(&w))
@@ -38941,7 +38941,7 @@ static ckr_node *ckr__verl_put_extra(ckr__verl_save *x, const ckr__verl_model *m
     k.name = m->stream;
     k.rank = rank;
     ckr__node_set(x->c, root, "lr_scheduler", scheduler ? scheduler
-                                                        : ckr__node(x->c, CKR_NODE_NONE));
+                                                        : ckr__make(x->c, CKR_NODE_NONE));
     if (!(x->t->without & CKR_RNG))
         ckr__node_set(x->c, root, "rng", ckr__streams_write(&k, ckr_node_get(old, "rng")));
     return ckr__failed(x->c) ? NULL : ckr__copy_tree(x->c, f, root, NULL);
@@ -38965,19 +38965,19 @@ static void ckr__verl_settings(ckr__verl_save *x, const ckr__verl_model *m, int6
                                bool optimizer, bool extra)
 {
     const ckr__fsdp *was = x->from ? &m->fsdp : NULL;
-    ckr_node *contents = ckr__node(x->c, CKR_NODE_LIST);
-    ckr__node_push(x->c, contents, ckr__node_str(x->c, "model"));
-    if (optimizer) ckr__node_push(x->c, contents, ckr__node_str(x->c, "optimizer"));
-    if (extra) ckr__node_push(x->c, contents, ckr__node_str(x->c, "extra"));
+    ckr_node *contents = ckr__make(x->c, CKR_NODE_LIST);
+    ckr__node_push(x->c, contents, ckr__make_str(x->c, "model"));
+    if (optimizer) ckr__node_push(x->c, contents, ckr__make_str(x->c, "optimizer"));
+    if (extra) ckr__node_push(x->c, contents, ckr__make_str(x->c, "extra"));
     if (!optimizer || !extra)
         ckr__verl_set(x, m, "checkpoint.load_contents", contents, NULL,
                       "loading ends with a FileNotFoundError at files that are not there");
     if (!was || version != m->version)
-        ckr__verl_set(x, m, "strategy", ckr__node_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
+        ckr__verl_set(x, m, "strategy", ckr__make_str(x->c, version == 1 ? "fsdp" : "fsdp2"), NULL,
                       "the optimizer's files are of this FSDP: the other one refuses them");
     if (x->shards != (!was || was->n_shards == was->n_ranks ? x->ranks : was->n_shards))
         ckr__verl_set(x, m, "fsdp_config.fsdp_size",
-                      ckr__node_int(x->c, x->shards == x->ranks ? -1 : (int64_t)x->shards), NULL,
+                      ckr__make_int(x->c, x->shards == x->ranks ? -1 : (int64_t)x->shards), NULL,
                       "the tensors lie on another mesh: loading ends with \"different meshes\"");
 }
 
@@ -39061,7 +39061,7 @@ static ckr_result ckr__verl_emit(ckr__ctx *c, const ckr_state *s, const ckr_targ
         ckr__verl_put_model(&x, &from->models[i], from->models[i].fsdp.head, i == 0);
     if (from && !ckr__failed(c)) ckr__loose_put(out, &from->loose, from->dir, x.dir);
     if (ckr__failed(c) || !*x.dir) return c->err->code;
-    ckr__setting(out, "verl", "trainer.default_local_dir", ckr__node_str(c, "OUT"), NULL, false,
+    ckr__require(out, "verl", "trainer.default_local_dir", ckr__make_str(c, "OUT"), NULL, false,
                  "the run looks for its newest step there, with trainer.resume_mode=auto");
     return ckr__out_text(out, "latest_checkpointed_iteration.txt", step, strlen(step));
 }
@@ -40390,15 +40390,15 @@ static ckr_result ckr__nt_schedule(ckr__nt *r)
     ckr__nt_num(cfg, "lr_warmup_steps", &warm);
     ckr__nt_num(ckr_node_get(r->config.root, "tokens"), "train_steps", &train);
     bool derived = !ckr__nt_num(cfg, "lr_decay_steps", &decay) || decay == train - warm;
-    r->sched_params = ckr__node(r->c, CKR_NODE_DICT);
+    r->sched_params = ckr__make(r->c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < cfg->count; i++)
         if (ckr__dict_at(cfg, i)->kind != CKR_NODE_NONE &&
             !(derived && ckr__is_str(cfg->u.items[2 * i], "lr_decay_steps")))
             ckr__node_take(r->c, r->sched_params, cfg, i);
     if (derived && start && start->kind != CKR_NODE_NONE)
         ckr__node_set(r->c, r->sched_params, "lr_decay_steps",
-                      ckr__node_int(r->c, (int64_t)(train - warm)));
-    ckr__node_set(r->c, r->sched_params, "train_steps", ckr__node_int(r->c, (int64_t)train));
+                      ckr__make_int(r->c, (int64_t)(train - warm)));
+    ckr__node_set(r->c, r->sched_params, "train_steps", ckr__make_int(r->c, (int64_t)train));
     return r->c->err->code;
 }
 
@@ -40501,7 +40501,7 @@ static ckr_result ckr__nt_stands(ckr__nt *r, double *want)
             at_initial = false;
         if (!s->n_schedules || !ckr__nt_num(s->groups[i].hyper, "lr", &lr) || want[i] != want[i] ||
             fabs(want[i] - lr) <= 4 * DBL_EPSILON * fabs(lr)) continue;
-        ckr__node_set(r->c, s->groups[i].hyper, "lr", ckr__node_float(r->c, want[i]));
+        ckr__node_set(r->c, s->groups[i].hyper, "lr", ckr__make_float(r->c, want[i]));
         if (was == was) continue;
         was = lr;
         now = want[i];
@@ -40540,7 +40540,7 @@ static ckr_result ckr__nt_groups_out(ckr__nt *r)
         if (!ckr__nt_num(p->group, "initial_lr", init) && !ckr_node_f64(base, init))
             ckr__nt_num(r->sched_params, "learning_rate", init);
         if (!ckr_node_get(g->hyper, "initial_lr") && *init != 0)
-            ckr__node_set(r->c, g->hyper, "initial_lr", ckr__node_float(r->c, *init));
+            ckr__node_set(r->c, g->hyper, "initial_lr", ckr__make_float(r->c, *init));
         init++;
     }
     if (r->sched_params && !ckr__failed(r->c)) {
@@ -40630,7 +40630,7 @@ static ckr_result ckr__nt_progress(ckr__nt *r)
     ckr_state *s = r->s;
     int64_t length = 4096, sum = 0, named;
     r->version = ckr_node_str(ckr_node_get(r->meta.root, "version"));
-    if (ckr__version(r->version) / 1000 > 1005)
+    if (ckr__release(r->version) / 1000 > 1005)
         return ckr__fail(r->c->err, CKR_ITEM_NANOTRON_VERSION, r->meta.path, CKR_NO_OFFSET,
                          "version", "found %.20s, up to 1.5 is known", r->version);
     if (!ckr_node_i64(ckr_node_get(m, "last_train_step"), &r->step) || r->step < 0)
@@ -40948,7 +40948,7 @@ static ckr_node *ckr__nt_pairs_node(ckr__nt_job *x, const ckr__nt_item *p, uint3
                     ckr__buf_printf(&b, "%lld,%lld,None", (long long)from,
                                     (long long)(from + pair->count[d]));
             }
-    ckr_node *text = ckr__node_text(x->c, CKR_NODE_STR, (const char *)b.data, b.size);
+    ckr_node *text = ckr__make_text(x->c, CKR_NODE_STR, (const char *)b.data, b.size);
     ckr__buf_free(&b);
     return text;
 }
@@ -40971,11 +40971,11 @@ static ckr_node *ckr__nt_weight_meta(ckr__nt_job *x, const ckr__nt_item *p, uint
                           : x->nt->version ? x->nt->version
                                            : "1.5";
     ckr_node *m;
-    if (p->param->split.axis < 0) m = ckr__node(x->c, CKR_NODE_DICT);
+    if (p->param->split.axis < 0) m = ckr__make(x->c, CKR_NODE_DICT);
     else
-        m = ckr__node_dict(x->c, "local_global_slices_pairs", ckr__nt_pairs_node(x, p, rank),
-                           "unsharded_shape", ckr__node_str(x->c, ckr__nt_shape_text(x, p)),
-                           "version", ckr__node_str(x->c, version), CKR__END);
+        m = ckr__make_dict(x->c, "local_global_slices_pairs", ckr__nt_pairs_node(x, p, rank),
+                           "unsharded_shape", ckr__make_str(x->c, ckr__nt_shape_text(x, p)),
+                           "version", ckr__make_str(x->c, version), CKR__END);
     for (uint64_t i = 0; i < ckr__dict_n(p->src->extra); i++) {
         const char *key = ckr__dict_key(p->src->extra, i);
         if (key && !ckr_node_get(m, key)) ckr__node_take(x->c, m, p->src->extra, i);
@@ -41044,7 +41044,7 @@ static void ckr__nt_weight_file(ckr__nt_job *x, const ckr__nt_item *p, uint32_t 
                           ckr__nt_out(x, ckr__form_name(x->c, ckr__nt_forms[row].pattern, &at)),
                           CKR_FORMAT_SAFETENSORS);
     if (!f) return;
-    f->root = ckr__node(x->c, CKR_NODE_DICT);
+    f->root = ckr__make(x->c, CKR_NODE_DICT);
     f->metadata = ckr__nt_weight_meta(x, p, rank);
     ckr_node *e = ckr__entry_new(x->c, f, p->name, dtype, block->n_dims, block->shape);
     if (!ckr__node_set(x->c, f->root, "data", e) ||
@@ -41086,11 +41086,11 @@ static double ckr__nt_head_lr(const ckr__nt_job *x, const ckr__nt_item *p)
 
 static ckr_node *ckr__nt_group_node(ckr__nt_job *x, const ckr__nt_item *p, int64_t index)
 {
-    ckr_node *g = ckr__group_dict(x->c, p->group, NULL), *list = ckr__node(x->c, CKR_NODE_LIST);
-    ckr_node *lr = ckr__node_float(x->c, ckr__nt_head_lr(x, p)),
+    ckr_node *g = ckr__group_dict(x->c, p->group, NULL), *list = ckr__make(x->c, CKR_NODE_LIST);
+    ckr_node *lr = ckr__make_float(x->c, ckr__nt_head_lr(x, p)),
              *was = ckr__dict_value(p->group->raw ? p->group->raw : p->group->hyper, "lr");
     double v;
-    if (index >= 0) ckr__node_push(x->c, list, ckr__node_int(x->c, index));
+    if (index >= 0) ckr__node_push(x->c, list, ckr__make_int(x->c, index));
     if (was) ckr__node_set(x->c, g, "lr", lr && ckr_node_f64(was, &v) && v == lr->u.f ? was : lr);
     if (x->schedule || !ckr_node_get(g, "initial_lr")) ckr__node_set(x->c, g, "initial_lr", lr);
     ckr__node_set(x->c, g, "params", list);
@@ -41124,7 +41124,7 @@ static ckr_node *ckr__nt_state_entry(ckr__nt_job *x, ckr__out_file *f, const ckr
 static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr__nt_item *p,
                                     const ckr__nt_part *part, ckr_node *masters)
 {
-    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *st = ckr__make(x->c, CKR_NODE_DICT);
     const ckr_node *old = p->src->state;
     const float step = (float)p->src->step;
     const ckr_view *v = step > 0 ? ckr__value_view(x->c, CKR_DTYPE_F32, &step) : NULL;
@@ -41133,7 +41133,7 @@ static ckr_node *ckr__nt_state_node(ckr__nt_job *x, ckr__out_file *f, const ckr_
         const ckr_tensor *t = p->slots[i];
         const bool master = !strcmp(t->slot, "master");
         ckr__node_pair(x->c, master ? masters : st,
-                       ckr__node_str(x->c, master ? p->name : t->slot),
+                       ckr__make_str(x->c, master ? p->name : t->slot),
                        ckr__nt_state_entry(x, f, t, part));
     }
     for (uint64_t i = 0; i < ckr__dict_n(old); i++)
@@ -41148,8 +41148,8 @@ static void ckr__nt_optimizer_file(ckr__nt_job *x, ckr__out_file *f, const uint3
 {
     const uint32_t tp = at[CKR__TP], dp = at[CKR__DP], pp = at[CKR__PP];
     ckr__rankfile **old = x->nt->f.files[CKR__NT_OPTIMIZER];
-    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *names = ckr__node(x->c, CKR_NODE_DICT);
-    ckr_node *groups = ckr__node(x->c, CKR_NODE_LIST), *masters = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *state = ckr__make(x->c, CKR_NODE_DICT), *names = ckr__make(x->c, CKR_NODE_DICT);
+    ckr_node *groups = ckr__make(x->c, CKR_NODE_LIST), *masters = ckr__make(x->c, CKR_NODE_DICT);
     int64_t index = 0;
     for (uint64_t i = 0; i < x->stage[pp].n; i++) {
         const ckr__nt_item *p = x->stage[pp].items[i];
@@ -41167,12 +41167,12 @@ static void ckr__nt_optimizer_file(ckr__nt_job *x, ckr__out_file *f, const uint3
         if (number < 0) continue;
         /* Without state, too (SGD, step 0): HEAD refuses a file that does not name its parameters,
            which is what it writes then, and takes empty states. */
-        ckr__node_pair(x->c, state, ckr__node_int(x->c, number),
+        ckr__node_pair(x->c, state, ckr__make_int(x->c, number),
                        ckr__nt_state_node(x, f, p, &part, masters));
-        ckr__node_pair(x->c, names, ckr__node_int(x->c, number), ckr__node_str(x->c, p->name));
+        ckr__node_pair(x->c, names, ckr__make_int(x->c, number), ckr__make_str(x->c, p->name));
     }
     f->root =
-        ckr__node_dict(x->c, "state", state, "param_groups", groups, "names", names, CKR__END);
+        ckr__make_dict(x->c, "state", state, "param_groups", groups, "names", names, CKR__END);
     if (x->masters) ckr__node_set(x->c, f->root, "gradient_accumulator", masters);
     if (x->same && rank < x->nt->f.n_files[CKR__NT_OPTIMIZER])     /* else they are lost     */
         ckr__nt_copy_others(x, f, old[rank]->root, CKR__NT_OPTIMIZER_KEYS);
@@ -41180,22 +41180,22 @@ static void ckr__nt_optimizer_file(ckr__nt_job *x, ckr__out_file *f, const uint3
 
 static ckr_node *ckr__nt_size_node(ckr__ctx *c, int64_t v)
 {
-    return ckr__node_str(c, ckr__printf(c, "%lld", (long long)v));
+    return ckr__make_str(c, ckr__printf(c, "%lld", (long long)v));
 }
 
 /* For ZeRO-1: where each rank's part begins and ends, and the shapes, of rank 0 of tp. */
 static ckr_node *ckr__nt_zero_config(ckr__nt_job *x)
 {
-    ckr_node *offsets = ckr__node(x->c, CKR_NODE_DICT), *shapes = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *offsets = ckr__make(x->c, CKR_NODE_DICT), *shapes = ckr__make(x->c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < x->n_items; i++) {
         const ckr__nt_item *p = &x->items[i];
-        ckr_node *ranks = ckr__node(x->c, CKR_NODE_DICT), *shape = ckr__node(x->c, CKR_NODE_LIST);
+        ckr_node *ranks = ckr__make(x->c, CKR_NODE_DICT), *shape = ckr__make(x->c, CKR_NODE_LIST);
         const ckr__block *b = p->blocks[0];
         if (!p->group) continue;
         for (uint32_t d = 0; d < b->n_dims; d++)
             ckr__node_push(x->c, shape, ckr__nt_size_node(x->c, b->shape[d]));
         for (uint32_t d = 0; d < x->to.dp; d++) {
-            ckr_node *pair = ckr__node(x->c, CKR_NODE_LIST);
+            ckr_node *pair = ckr__make(x->c, CKR_NODE_LIST);
             int64_t begin, end;
             ckr__nt_zero_range(ckr__block_numel(b), x->to.dp, d, &begin, &end);
             if (begin == end) continue;
@@ -41206,7 +41206,7 @@ static ckr_node *ckr__nt_zero_config(ckr__nt_job *x)
         ckr__node_set(x->c, offsets, p->name, ranks);
         ckr__node_set(x->c, shapes, p->name, shape);
     }
-    return ckr__node_dict(x->c, "param_name_to_dp_rank_offsets", offsets, "orig_param_shapes",
+    return ckr__make_dict(x->c, "param_name_to_dp_rank_offsets", offsets, "orig_param_shapes",
                           shapes, CKR__END);
 }
 
@@ -41234,14 +41234,14 @@ static void ckr__nt_emit_optimizer_config(ckr__nt_job *x)
     }
     ckr_node *root = ckr__dict_copy(x->c, old->root);
     ckr_node *par = ckr__dict_copy(x->c, ckr_node_get(old->root, "parallelism"));
-    ckr__node_set(x->c, root, "type", ckr__node_str(x->c, type));
+    ckr__node_set(x->c, root, "type", ckr__make_str(x->c, type));
     for (size_t i = 0; i < CKR__NT_AXES; i++)
         if (*ckr__nt_axes[i].optimizer)
             ckr__node_set(x->c, par, ckr__nt_axes[i].optimizer,
                           ckr__nt_size_node(x->c, *ckr__nt_size_of(&x->to, i)));
     ckr__node_set(x->c, root, "parallelism", par);
     ckr__node_set(x->c, root, "configs",
-                  x->to.zero ? ckr__nt_zero_config(x) : ckr__node(x->c, CKR_NODE_DICT));
+                  x->to.zero ? ckr__nt_zero_config(x) : ckr__make(x->c, CKR_NODE_DICT));
     ckr__nt_json_file(x, name, root, 0, false);
 }
 
@@ -41254,8 +41254,8 @@ static void ckr__nt_scheduler_file(ckr__nt_job *x, ckr__out_file *f, const uint3
     const ckr__nt_stage *stage = &x->stage[at[CKR__PP]];
     ckr__rankfile **files = x->nt->f.files[CKR__NT_SCHEDULER];
     const ckr_node *old = x->nt->scheduler;
-    ckr_node *base = ckr__node(x->c, CKR_NODE_LIST), *last = ckr__node(x->c, CKR_NODE_LIST),
-             *lambdas = ckr__node(x->c, CKR_NODE_LIST), *anew;
+    ckr_node *base = ckr__make(x->c, CKR_NODE_LIST), *last = ckr__make(x->c, CKR_NODE_LIST),
+             *lambdas = ckr__make(x->c, CKR_NODE_LIST), *anew;
     const int64_t step = x->s->progress.step;
     (void)rank;
     /* the file whose keys it has: its own where the ranks stay the same */
@@ -41268,17 +41268,17 @@ static void ckr__nt_scheduler_file(ckr__nt_job *x, ckr__out_file *f, const uint3
         const ckr__nt_item *p = stage->items[i];
         if (!p->group || (p->src->tp0_only && at[CKR__TP] > 0)) continue;
         const ckr_node *was = lambdas ? ckr_node_at(partials, lambdas->count) : NULL;
-        ckr__node_push(x->c, base, ckr__node_float(x->c, ckr__nt_head_lr(x, p)));
-        ckr__node_push(x->c, last, ckr__node_float(x->c, ckr__nt_head_lr(x, p)));
+        ckr__node_push(x->c, base, ckr__make_float(x->c, ckr__nt_head_lr(x, p)));
+        ckr__node_push(x->c, last, ckr__make_float(x->c, ckr__nt_head_lr(x, p)));
         ckr__node_push(x->c, lambdas, was && was->count ? ckr__copy_tree(x->c, f, was, NULL)
-                                                        : ckr__node(x->c, CKR_NODE_DICT));
+                                                        : ckr__make(x->c, CKR_NODE_DICT));
     }
-    anew = ckr__node_dict(x->c, "base_lrs", base, "last_epoch", ckr__node_int(x->c, step - 1),
-                          "_step_count", ckr__node_int(x->c, step), "_is_initial",
-                          ckr__node_bool(x->c, false), "_get_lr_called_within_step",
-                          ckr__node_bool(x->c, false), "_last_lr", last, "lr_lambdas", lambdas,
+    anew = ckr__make_dict(x->c, "base_lrs", base, "last_epoch", ckr__make_int(x->c, step - 1),
+                          "_step_count", ckr__make_int(x->c, step), "_is_initial",
+                          ckr__make_bool(x->c, false), "_get_lr_called_within_step",
+                          ckr__make_bool(x->c, false), "_last_lr", last, "lr_lambdas", lambdas,
                           CKR__END);
-    f->root = old ? ckr__node(x->c, CKR_NODE_DICT) : anew;
+    f->root = old ? ckr__make(x->c, CKR_NODE_DICT) : anew;
     for (uint64_t i = 0; i < ckr__dict_n(old) && anew; i++) {
         const char *key = ckr__dict_key(old, i);
         ckr__node_pair(x->c, f->root, old->u.items[2 * i],
@@ -41305,7 +41305,7 @@ static ckr_node *ckr__nt_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
             ckr__node_set(c, d, "train_steps", ckr__sw_number(c, k->start + k->decay));
     }
     if (!ckr__same(fit->lanes[0].min, was->lanes[0].min))
-        ckr__node_set(c, d, "min_decay_lr", ckr__node_float(c, fit->lanes[0].min));
+        ckr__node_set(c, d, "min_decay_lr", ckr__make_float(c, fit->lanes[0].min));
     return ckr__node_set(c, d, "lr_decay_steps", ckr__sw_number(c, k->decay)) ? d : NULL;
 }
 
@@ -41398,7 +41398,7 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
     static const char at[] = "consumed_tokens_per_dataset_folder";
     const ckr_node *cfg = x->nt->config.root;
     const char *name = ckr_node_str(ckr_node_find(cfg, "/data_stages/0/name"));
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(x->c, CKR_NODE_LIST);
     int64_t v, length = 4096;
     uint64_t n = ckr_node_is_list(old) ? old->count : 0;
     ckr_node_i64(ckr_node_find(cfg, "/tokens/sequence_length"), &length);
@@ -41406,25 +41406,25 @@ static ckr_node *ckr__nt_data_stages(ckr__nt_job *x, const ckr_node *old, bool z
         *samples = zero ? 0 : ckr__max_i64(0, x->s->progress.samples);
         ckr__node_push(
             x->c, list,
-            ckr__node_dict(x->c, "name", ckr__node_str(x->c, name ? name : "Training Stage"),
-                           "start_training_step", ckr__node_int(x->c, 1), "consumed_train_samples",
-                           ckr__node_int(x->c, *samples), "sequence_length",
-                           ckr__node_int(x->c, length), at, ckr__node(x->c, CKR_NODE_DICT),
+            ckr__make_dict(x->c, "name", ckr__make_str(x->c, name ? name : "Training Stage"),
+                           "start_training_step", ckr__make_int(x->c, 1), "consumed_train_samples",
+                           ckr__make_int(x->c, *samples), "sequence_length",
+                           ckr__make_int(x->c, length), at, ckr__make(x->c, CKR_NODE_DICT),
                            CKR__END));
     }
     for (uint64_t i = 0; i < n; i++) {
         ckr_node *stage = ckr__dict_copy(x->c, old->u.items[i]);
         const ckr_node *folders = zero ? NULL : ckr_node_get(stage, at);
         ckr__node_push(x->c, list, stage);
-        if (zero) ckr__node_set(x->c, stage, "consumed_train_samples", ckr__node_int(x->c, 0));
+        if (zero) ckr__node_set(x->c, stage, "consumed_train_samples", ckr__make_int(x->c, 0));
         else if (ckr_node_i64(ckr_node_get(stage, "consumed_train_samples"), &v) && v > 0)
             *samples += ckr__min_i64(v, INT64_MAX - *samples);
         for (uint64_t k = 0; k < ckr__dict_n(folders); k++)
             if (ckr_node_i64(ckr__dict_at(folders, k), &v) && v > 0)
                 *tokens += ckr__min_i64(v, INT64_MAX - *tokens);
         if (!zero && !ckr_node_get(stage, "sequence_length"))
-            ckr__node_set(x->c, stage, "sequence_length", ckr__node_int(x->c, length));
-        if (!folders) ckr__node_set(x->c, stage, at, ckr__node(x->c, CKR_NODE_DICT));
+            ckr__node_set(x->c, stage, "sequence_length", ckr__make_int(x->c, length));
+        if (!folders) ckr__node_set(x->c, stage, at, ckr__make(x->c, CKR_NODE_DICT));
     }
     return list;
 }
@@ -41441,23 +41441,23 @@ static void ckr__nt_emit_metadata(ckr__nt_job *x)
     for (size_t i = 0; i < CKR__NT_AXES; i++)
         if (*ckr__nt_axes[i].meta)
             ckr__node_set(x->c, root, ckr__nt_axes[i].meta,
-                          ckr__node_int(x->c, *ckr__nt_size_of(&x->to, i)));
-    if (ckr__version(x->nt->version) < 1005000) {
+                          ckr__make_int(x->c, *ckr__nt_size_of(&x->to, i)));
+    if (ckr__release(x->nt->version) < 1005000) {
         ckr__say(x->c, "CKR_W_NANOTRON_VERSION", CKR_CHANGED, "version", x->nt->version, "1.5",
                  "checkpoint_metadata.json is written as HEAD reads it", NULL);
-        ckr__node_set(x->c, root, "version", ckr__node_str(x->c, "1.5"));
+        ckr__node_set(x->c, root, "version", ckr__make_str(x->c, "1.5"));
         if (!ckr_node_get(root, "custom_metas"))
-            ckr__node_set(x->c, root, "custom_metas", ckr__node(x->c, CKR_NODE_NONE));
+            ckr__node_set(x->c, root, "custom_metas", ckr__make(x->c, CKR_NODE_NONE));
     }
     ckr__node_set(x->c, m, "data_stages",
                   ckr__nt_data_stages(x, ckr_node_get(m, "data_stages"), zero, &samples, &tokens));
-    if (zero) ckr__node_set(x->c, m, "last_train_step", ckr__node_int(x->c, 0));
+    if (zero) ckr__node_set(x->c, m, "last_train_step", ckr__make_int(x->c, 0));
     if (!ckr_node_get(m, "last_stage_idx"))
-        ckr__node_set(x->c, m, "last_stage_idx", ckr__node_int(x->c, 0));
+        ckr__node_set(x->c, m, "last_stage_idx", ckr__make_int(x->c, 0));
     if (ckr_node_i64(ckr_node_get(m, "consumed_train_samples"), &v) && v != samples && !zero)
         ckr__say_int(x->c, "CKR_W_NANOTRON_SAMPLES", CKR_CHANGED, "consumed_train_samples", v,
                      samples, "HEAD asserts the sum over the data stages", NULL);
-    ckr__node_set(x->c, m, "consumed_train_samples", ckr__node_int(x->c, samples));
+    ckr__node_set(x->c, m, "consumed_train_samples", ckr__make_int(x->c, samples));
     if (!total || (total->kind == CKR_NODE_INT && total->u.i != tokens)) {
         if (total && !zero)
             ckr__say(x->c, "CKR_W_NANOTRON_TOKENS", CKR_CHANGED, "consumed_tokens_total",
@@ -41465,7 +41465,7 @@ static void ckr__nt_emit_metadata(ckr__nt_job *x)
                      "HEAD asserts the sum over the data folders, which is another: null is "
                      "written, and HEAD counts from there", NULL);
         ckr__node_set(x->c, m, "consumed_tokens_total",
-                      zero ? ckr__node_int(x->c, 0) : ckr__node(x->c, CKR_NODE_NONE));
+                      zero ? ckr__make_int(x->c, 0) : ckr__make(x->c, CKR_NODE_NONE));
     }
     ckr__node_set(x->c, root, "metas", m);
     if (ckr__same_text(ckr__node_text_of(x->c, root), ckr__node_text_of(x->c, old->root)))
@@ -41512,7 +41512,7 @@ static void ckr__nt_config_schedule(ckr__nt_job *x)
         double now;
         if (!v || ckr__node_equal(v, old)) continue;
         if (ckr_node_f64(v, &now))
-            v = rows[i].steps ? ckr__sw_number(x->c, now) : ckr__node_float(x->c, now);
+            v = rows[i].steps ? ckr__sw_number(x->c, now) : ckr__make_float(x->c, now);
         else if (!ckr_node_str(v)) continue;
         ckr__nt_config(x, CKR__NT_TELL | CKR__NT_WRITE, pointer, v,
                        "Nanotron takes its curve from the configuration that the run is started "
@@ -41538,7 +41538,7 @@ static void ckr__nt_config_run(ckr__nt_job *x)
                *mode = ckr_node_str(ckr_node_find(cfg, "/parallelism/tp_mode"));
     const int64_t least = (int64_t)x->to.pp - 1;
     const bool both = x->to.zero && x->to.dp * x->to.cp > 1 && !(x->t->without & CKR_OPTIMIZER);
-    ckr_node *yes = ckr__node_bool(x->c, true), *no = ckr__node_bool(x->c, false);
+    ckr_node *yes = ckr__make_bool(x->c, true), *no = ckr__make_bool(x->c, false);
     int64_t steps = 0;
     ckr_node_i64(ckr_node_find(cfg, each), &steps);
     {
@@ -41550,14 +41550,14 @@ static void ckr__nt_config_run(ckr__nt_job *x)
         } rows[] = {
             { x->to.pp > x->nt->of.pp && steps > 0 && steps < least &&
                   (!engine || !strcmp(engine, "1f1b")),
-              false, each, ckr__node_int(x->c, least),
+              false, each, ckr__make_int(x->c, least),
               "the 1F1B engine stops at fewer micro batches than stages less one" },
             { x->to.tp == 1 && x->nt->of.tp > 1 && mode && !strcmp(mode, "REDUCE_SCATTER"), false,
-              "/parallelism/tp_mode", ckr__node_str(x->c, "ALL_REDUCE"),
+              "/parallelism/tp_mode", ckr__make_str(x->c, "ALL_REDUCE"),
               "HEAD loads this, but its reduce-scatter mode cannot train with tp 1" },
-            { x->micro > 0, true, "/tokens/micro_batch_size", ckr__node_int(x->c, x->micro),
+            { x->micro > 0, true, "/tokens/micro_batch_size", ckr__make_int(x->c, x->micro),
               samples },
-            { x->micro > 0, true, each, ckr__node_int(x->c, x->accumulate), samples },
+            { x->micro > 0, true, each, ckr__make_int(x->c, x->accumulate), samples },
             /* A Llama that was trained before the key came (2024-09) rotates neighbouring pairs of
                a head; HEAD rotates halves unless it is told, and would go on with another model
                (llama.py, config). */
@@ -41572,7 +41572,7 @@ static void ckr__nt_config_run(ckr__nt_job *x)
               "their parts of the moments for copies" },
             { !x->optimizer, false, "/checkpoints/load_optimizer", no, absent },
             { x->t->dtype != CKR_DTYPE_NONE, true, "/model/dtype",
-              ckr__node_str(x->c, ckr_dtype_name(x->t->dtype)),
+              ckr__make_str(x->c, ckr_dtype_name(x->t->dtype)),
               "the run's parameters are of its configuration's dtype: what was cast is "
               "cast back" },
             { !x->scheduler, false, "/checkpoints/load_lr_scheduler", no, absent }
@@ -41597,19 +41597,19 @@ static void ckr__nt_emit_config(ckr__nt_job *x)
     if (!old->root) return;
     for (size_t i = 0; i < CKR__NT_AXES; i++)
         ckr__nt_config(x, how, ckr__printf(x->c, "/parallelism/%s", ckr__nt_axes[i].config),
-                       ckr__node_int(x->c, *ckr__nt_size_of(&x->to, i)), why);
+                       ckr__make_int(x->c, *ckr__nt_size_of(&x->to, i)), why);
     ckr_node_i64(ckr_node_find(old->root, stage), &was);
     if ((was > 0) != x->to.zero) was = x->to.zero;
-    ckr__nt_config(x, how, stage, ckr__node_int(x->c, was), why);
+    ckr__nt_config(x, how, stage, ckr__make_int(x->c, was), why);
     ckr_node_i64(ckr_node_find(old->root, rows), &size);
     if (x->padded && (x->padded != x->s->padded_vocab ||
                       (size > 0 && !ckr__nt_pads_to(x->nt, size, x->padded, x->to.tp))))
-        ckr__nt_config(x, how, rows, ckr__node_int(x->c, x->padded), why);
+        ckr__nt_config(x, how, rows, ckr__make_int(x->c, x->padded), why);
     ckr__nt_config_schedule(x);
     if (x->t->without & CKR_PROGRESS) {
-        ckr__nt_config(x, CKR__NT_WRITE, "/general/step", ckr__node_int(x->c, 0), NULL);
+        ckr__nt_config(x, CKR__NT_WRITE, "/general/step", ckr__make_int(x->c, 0), NULL);
         ckr__nt_config(x, CKR__NT_WRITE, "/general/consumed_train_samples",
-                       ckr__node_int(x->c, 0), NULL);
+                       ckr__make_int(x->c, 0), NULL);
     }
     text.c = x->c;
     ckr__buf_put(&text, old->bytes, (size_t)old->n);
@@ -41640,7 +41640,7 @@ static void ckr__nt_emit_model_config(ckr__nt_job *x)
         return;
     }
     ckr_node *root = ckr__dict_copy(x->c, x->nt->model.root);
-    ckr__node_set(x->c, root, "vocab_size", ckr__node_int(x->c, x->padded));
+    ckr__node_set(x->c, root, "vocab_size", ckr__make_int(x->c, x->padded));
     ckr__nt_json_file(x, file, root, 0, false);
 }
 
@@ -41649,11 +41649,11 @@ static void ckr__nt_emit_model_config(ckr__nt_job *x)
 /* A file's object without states. */
 static ckr_node *ckr__nt_random_new(ckr__ctx *c)
 {
-    ckr_node *none = ckr__node(c, CKR_NODE_NONE);
-    ckr_node *state = ckr__node_dict(c, "random", none, "numpy", none, "torch_cpu", none,
+    ckr_node *none = ckr__make(c, CKR_NODE_NONE);
+    ckr_node *state = ckr__make_dict(c, "random", none, "numpy", none, "torch_cpu", none,
                                      "torch_cuda", none, CKR__END);
     state = ckr__dist_new(c, NULL, "nanotron.random.RandomState", NULL, state);
-    state = ckr__node_dict(c, "_dict", ckr__node_dict(c, "tp_synced", state, CKR__END), CKR__END);
+    state = ckr__make_dict(c, "_dict", ckr__make_dict(c, "tp_synced", state, CKR__END), CKR__END);
     return ckr__dist_new(c, NULL, "nanotron.random.RandomStates", NULL, state);
 }
 
@@ -41669,7 +41669,7 @@ static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t
     const ckr_node *root = x->nt->adopted ? ckr__nt_random_new(x->c)
                                           : x->nt->f.files[CKR__NT_RANDOM][from]->root,
                    *old = root ? ckr_node_get(ckr__nt_attributes(root), "_dict") : NULL;
-    ckr_node *states = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *states = ckr__make(x->c, CKR_NODE_DICT);
     ckr__rank_streams k = CKR_ZERO;
     k.c = x->c;
     k.coming = x->s;
@@ -41679,12 +41679,12 @@ static void ckr__nt_random_file(ckr__nt_job *x, ckr__out_file *f, const uint32_t
         const ckr_node *set = ckr__dict_at(old, i);
         k.name = ckr__nt_stream_name(x->s, x->nt->adopted, ckr__dict_key(old, i));
         ckr__node_pair(x->c, states, old->u.items[2 * i],
-                       ckr__node_object(x->c, set, ckr__streams_write(&k, set->u.object->state)));
+                       ckr__make_object(x->c, set, ckr__streams_write(&k, set->u.object->state)));
     }
     if (ckr__failed(x->c)) return;
     ckr_node *map = ckr__dict_copy(x->c, ckr__nt_attributes(root));
     ckr__node_set(x->c, map, "_dict", states);
-    root = ckr__node_object(x->c, root, map);
+    root = ckr__make_object(x->c, root, map);
     f->root = root ? ckr__copy_tree(x->c, f, root, NULL) : NULL;
 }
 
@@ -41925,12 +41925,12 @@ static ckr_node *ckr__nt_adopt_curve(ckr__ctx *c, const ckr__phases *k)
     const char *style = k->shape == CKR__SH_COSINE ? "cosine"
                         : k->shape == CKR__SH_SQRT ? "1-sqrt"
                                                      : "linear";
-    ckr_node *d = ckr__node_dict(
-        c, "learning_rate", ckr__node_float(c, k->top), "lr_decay_steps",
-        ckr__sw_number(c, end - k->start), "lr_decay_style", ckr__node_str(c, style),
+    ckr_node *d = ckr__make_dict(
+        c, "learning_rate", ckr__make_float(c, k->top), "lr_decay_steps",
+        ckr__sw_number(c, end - k->start), "lr_decay_style", ckr__make_str(c, style),
         "lr_warmup_steps", ckr__sw_number(c, k->warm), "lr_warmup_style",
-        ckr__node_str(c, k->warm > 0 ? "linear" : "constant"), "min_decay_lr",
-        ckr__node_float(c, falls ? k->low : k->top), "train_steps", ckr__sw_number(c, end),
+        ckr__make_str(c, k->warm > 0 ? "linear" : "constant"), "min_decay_lr",
+        ckr__make_float(c, falls ? k->low : k->top), "train_steps", ckr__sw_number(c, end),
         CKR__END);
     if (k->start > k->warm)
         ckr__node_set(c, d, "lr_decay_starting_step", ckr__sw_number(c, k->start));
@@ -41974,7 +41974,7 @@ static void ckr__nt_adopt_schedule(ckr__nt_adopt *a)
     own->schedules = a->r->s->schedules = x;
     own->n_schedules = a->r->s->n_schedules = 1;
     for (uint64_t i = 0; i < own->n_groups && n == own->n_groups; i++)
-        ckr__node_set(a->c, own->groups[i].hyper, "initial_lr", ckr__node_float(a->c, bases[i]));
+        ckr__node_set(a->c, own->groups[i].hyper, "initial_lr", ckr__make_float(a->c, bases[i]));
 }
 
 /* A group's value with Python's number in the place of a tensor. */
@@ -41992,13 +41992,13 @@ static ckr_node *ckr__nt_adopt_number(ckr__nt_adopt *a, ckr_node *v)
     one.dst = bytes;
     one.dst_size = ckr_dtype_size(v->u.view->dtype);
     if (!one.tensor || ckr_ckpt_read(a->x->out->src, &one, 1, a->c->err) != CKR_OK) return NULL;
-    return ckr__node_float(a->c, ckr__load_f64(v->u.view->dtype, bytes));
+    return ckr__make_float(a->c, ckr__load_f64(v->u.view->dtype, bytes));
 }
 
 /* The same of betas, too. */
 static ckr_node *ckr__nt_adopt_value(ckr__nt_adopt *a, ckr_node *v)
 {
-    ckr_node *list = ckr_node_is_list(v) ? ckr__node(a->c, CKR_NODE_TUPLE) : NULL;
+    ckr_node *list = ckr_node_is_list(v) ? ckr__make(a->c, CKR_NODE_TUPLE) : NULL;
     if (!ckr_node_is_list(v)) return ckr__nt_adopt_number(a, v);
     for (uint64_t i = 0; i < v->count; i++)
         ckr__node_push(a->c, list, ckr__nt_adopt_number(a, v->u.items[i]));
@@ -42009,8 +42009,8 @@ static ckr_node *ckr__nt_adopt_value(ckr__nt_adopt *a, ckr_node *v)
 static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
 {
     ckr__ctx *c = a->c;
-    ckr_node *no = ckr__node_bool(c, false), *none = ckr__node(c, CKR_NODE_NONE),
-             *betas = ckr__tuple_node(c, 2, ckr__node_float(c, 0.9), ckr__node_float(c, 0.999));
+    ckr_node *no = ckr__make_bool(c, false), *none = ckr__make(c, CKR_NODE_NONE),
+             *betas = ckr__tuple_node(c, 2, ckr__make_float(c, 0.9), ckr__make_float(c, 0.999));
     bool coupled = false, told = true;
     double wd;
     for (uint64_t i = 0; i < a->own->n_groups && !ckr__failed(c); i++) {
@@ -42020,11 +42020,11 @@ static void ckr__nt_adopt_groups(ckr__nt_adopt *a)
             ckr_node_f64(ckr_node_get(g->hyper, "weight_decay"), &wd) && wd > 0)
             coupled = true;
         told = told && ckr_node_get(g->hyper, "betas") && ckr_node_get(g->hyper, "weight_decay");
-        d = ckr__node_dict(
-            c, "lr", ckr__node_float(c, 0), "weight_decay", ckr__node_float(c, 0), "betas", betas,
-            "eps", ckr__node_float(c, 1e-8), "amsgrad", no, "maximize", no, "foreach", none,
+        d = ckr__make_dict(
+            c, "lr", ckr__make_float(c, 0), "weight_decay", ckr__make_float(c, 0), "betas", betas,
+            "eps", ckr__make_float(c, 1e-8), "amsgrad", no, "maximize", no, "foreach", none,
             "capturable", no, "differentiable", no, "fused", no, "decoupled_weight_decay",
-            ckr__node_bool(c, true), CKR__END);
+            ckr__make_bool(c, true), CKR__END);
         for (uint64_t k = 0; k < 2 * ckr__dict_n(d); k += 2) {
             ckr_node *v = ckr__dict_value(g->hyper, d->u.items[k]->u.str);
             if (v && !ckr__is_str(d->u.items[k], "foreach") &&
@@ -42092,7 +42092,7 @@ static void ckr__nt_adopt_tell(ckr__nt_adopt *a)
             const char *pointer = ckr__printf(a->c, "/%.*s", (int)strcspn(p, " "), p);
             const ckr_node *v = pointer ? ckr_node_find(a->r->config.root, pointer) : NULL;
             if (v)
-                ckr__setting(a->x->out, "config.yaml", ckr__key_with(a->c, pointer + 1, '/', '.'),
+                ckr__require(a->x->out, "config.yaml", ckr__key_with(a->c, pointer + 1, '/', '.'),
                              v, NULL, true, rows[i].otherwise);
         }
 }
@@ -42219,10 +42219,10 @@ static void ckr__nt_adopt_documents(ckr__nt_adopt *a)
     ckr__nt_adopt_text(a, &r->model, "model_config.json", ckr__dict_copy(c, model), &b);
     ckr__nt_adopt_text(
         a, &r->meta, "checkpoint_metadata.json",
-        ckr__node_dict(c, "custom_metas", ckr__node(c, CKR_NODE_NONE), "version",
-                       ckr__node_str(c, r->version), "metas",
-                       ckr__node_dict(c, "last_stage_idx", ckr__node_int(c, 0), "last_train_step",
-                                      ckr__node_int(c, r->step), CKR__END), CKR__END), &b);
+        ckr__make_dict(c, "custom_metas", ckr__make(c, CKR_NODE_NONE), "version",
+                       ckr__make_str(c, r->version), "metas",
+                       ckr__make_dict(c, "last_stage_idx", ckr__make_int(c, 0), "last_train_step",
+                                      ckr__make_int(c, r->step), CKR__END), CKR__END), &b);
     ckr__nt_adopt_tell(a);
     if (!(a->g.rope_base > 0))
         ckr__say(c, "CKR_NANOTRON_ROPE", CKR_APPROX, "rope_theta", NULL, "10000",
@@ -42308,7 +42308,7 @@ static ckr_result ckr__nt_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.scheduler = x.optimizer && !(t->without & CKR_SCHEDULE);
     if (!strcmp(s->dialect, "nanotron")) x.nt = (const ckr__nt *)ckr__kept_data(s);
     if (x.nt && ckr_node_get(s->carried, "gpt"))
-        out->carried = ckr__node_dict(c, "gpt", ckr__dict_value(s->carried, "gpt"), CKR__END);
+        out->carried = ckr__make_dict(c, "gpt", ckr__dict_value(s->carried, "gpt"), CKR__END);
     if (!x.nt && !ckr__nt_adopted(&x)) return c->err->code;
     x.step = t->without & CKR_PROGRESS ? 0 : x.nt->step;
     x.same = x.to.tp == x.nt->of.tp && x.to.pp == x.nt->of.pp && x.to.dp == x.nt->of.dp &&
@@ -42716,7 +42716,7 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
     int64_t bytes = numel * (int64_t)ckr_dtype_size(dtype);
     ckr_node *n = tagged ? ckr__entry_new(c, f, name, dtype, t->n_dims, t->shape)
                          : ckr__entry_new(c, f, name, CKR_DTYPE_U8, 1, &bytes);
-    if (!n || !ckr__node_pair(c, f->root, ckr__node_str(c, name), n)) return false;
+    if (!n || !ckr__node_pair(c, f->root, ckr__make_str(c, name), n)) return false;
     n->u.entry->requires_grad = t->requires_grad && f->format == CKR_FORMAT_TORCH_ZIP;
     if (!tagged) {
         ckr__buf text = CKR_ZERO;
@@ -42726,7 +42726,7 @@ static bool ckr__plain_entry(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
             ckr__buf_printf(&text, "%s%lld", d ? ", " : "", (long long)t->shape[d]);
         ckr__buf_put(&text, "]", 2);
         if (text.failed ||
-            !ckr__node_set(c, f->metadata, name, ckr__node_str(c, (const char *)text.data)))
+            !ckr__node_set(c, f->metadata, name, ckr__make_str(c, (const char *)text.data)))
             return false;
         ckr__buf_free(&text);
         n->u.entry->dtype = dtype; /* as the ops see it; the container sees bytes */
@@ -42767,7 +42767,7 @@ static ckr_result ckr__plain_loose(ckr__ctx *c, const ckr_state *s)
         const ckr_node *v = s->leftovers[i].node;
         if (v && v->kind == CKR_NODE_TENSOR && !n++) first = s->leftovers[i].path;
     }
-    ckr__format(text, sizeof text, "%llu tensors", (unsigned long long)n);
+    ckr__sprint(text, sizeof text, "%llu tensors", (unsigned long long)n);
     if (!n) return CKR_OK;
     return ckr__say(c, "CKR_W_TENSORS_ONLY", CKR_LOST, first, text, NULL,
                     "tensors beside the model's and the optimizer's belong to no parameter and are "
@@ -42933,7 +42933,7 @@ static ckr_result ckr__plain_whole(ckr__ctx *c, const ckr_state *s, const ckr_ta
 {
     ckr__out_file *f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
     ckr__whole_job w = CKR_ZERO;
-    ckr__copy hooks = CKR_ZERO;
+    ckr__dupe hooks = CKR_ZERO;
     uint64_t n, first = 0;
     if (!f) return c->err->code;
     w.c = c;
@@ -42999,10 +42999,10 @@ static void ckr__plain_rest(ckr__fresh *w)
     const ckr_state *s = w->s;
     const int64_t n[] = { s->progress.step, s->progress.epoch, s->progress.samples,
                           s->progress.tokens };
-    ckr_node *rng = ckr__node(w->c, CKR_NODE_DICT);
+    ckr_node *rng = ckr__make(w->c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < 4 && !(w->t->without & CKR_PROGRESS); i++)
         if (n[i] > 0 || (!n[i] && i < 2))    /* nobody has seen 0 samples                     */
-            ckr__node_set(w->c, w->f->root, keys[i], ckr__node_int(w->c, n[i]));
+            ckr__node_set(w->c, w->f->root, keys[i], ckr__make_int(w->c, n[i]));
     for (uint64_t i = 0; i < s->n_rng && !(w->t->without & CKR_RNG); i++) {
         const ckr_stream *x = &s->rng[i];
         const char *key = strcmp(x->name, "default") != 0
@@ -43113,8 +43113,8 @@ static bool ckr__shards_files(ckr__shards *x)
                                              (unsigned long long)i + 1, (unsigned long long)x->n);
         ckr__out_file *f = ckr__out_file_add(x->out, path, CKR_FORMAT_SAFETENSORS);
         if (!f) return false;
-        f->root = ckr__node(x->c, CKR_NODE_DICT);
-        f->metadata = ckr__node(x->c, CKR_NODE_DICT);
+        f->root = ckr__make(x->c, CKR_NODE_DICT);
+        f->metadata = ckr__make(x->c, CKR_NODE_DICT);
         x->files[i] = f;
     }
     if (!ckr__failed(x->c)) ckr__shards_fill(x);
@@ -43125,12 +43125,12 @@ static ckr_result ckr__shards_index(ckr__shards *x)
 {
     ckr__ctx *c = x->c;
     ckr__walk w = ckr__walk_in(x->whole->root);
-    ckr_node *map = ckr__node(c, CKR_NODE_DICT), *size = ckr__node_int(c, (int64_t)x->total);
+    ckr_node *map = ckr__make(c, CKR_NODE_DICT), *size = ckr__make_int(c, (int64_t)x->total);
     ckr__buf text = CKR_ZERO;
     text.c = c;
     while (ckr__walk_on(&w))
-        ckr__node_pair(c, map, w.key, ckr__node_str(c, x->files[x->number[w.i] - 1]->path));
-    ckr_node *root = ckr__node_dict(c, "metadata", ckr__node_dict(c, "total_size", size, CKR__END),
+        ckr__node_pair(c, map, w.key, ckr__make_str(c, x->files[x->number[w.i] - 1]->path));
+    ckr_node *root = ckr__make_dict(c, "metadata", ckr__make_dict(c, "total_size", size, CKR__END),
                                     "weight_map", map, CKR__END);
     if (ckr__failed(c)) return c->err->code;
     const ckr_result r = ckr__json_put(&text, root, 2, true);
@@ -43163,13 +43163,13 @@ static ckr__out_file *ckr__plain_begin(ckr__ctx *c, const ckr_state *s, ckr__out
     ckr__out_file *f =
         ckr__out_file_add(out, "", torch ? CKR_FORMAT_TORCH_ZIP : CKR_FORMAT_SAFETENSORS);
     if (!f) return NULL;
-    f->root = ckr__node(c, CKR_NODE_DICT);
-    f->metadata = torch ? NULL : ckr__node(c, CKR_NODE_DICT);
-    if (!torch) ckr__node_set(c, f->metadata, "format", ckr__node_str(c, "pt"));
+    f->root = ckr__make(c, CKR_NODE_DICT);
+    f->metadata = torch ? NULL : ckr__make(c, CKR_NODE_DICT);
+    if (!torch) ckr__node_set(c, f->metadata, "format", ckr__make_str(c, "pt"));
     if (ckr__failed(c) || (own && !own->metadata_fn(c, f, s))) return NULL;
     for (uint64_t i = 0; i < s->n_ties && !torch; i++)
         ckr__node_set(c, f->metadata, ckr__printf(c, "tied:%s", s->ties[i].other),
-                      ckr__node_str(c, s->ties[i].name));
+                      ckr__make_str(c, s->ties[i].name));
     return ckr__failed(c) ? NULL : f;
 }
 
@@ -43245,12 +43245,12 @@ static void ckr__plain_group(ckr__ctx *c, const ckr_schedule *s, uint64_t i, boo
 {
     const ckr__group_lane *l = &s->lanes[i];
     if (strcmp(s->kind, "torch:OneCycleLR") != 0) return;
-    ckr__node_set(c, hyper, "max_lr", ckr__node_float(c, l->max));
-    ckr__node_set(c, hyper, "min_lr", ckr__node_float(c, l->min));
-    ckr__node_set(c, hyper, "initial_lr", ckr__node_float(c, l->base));
+    ckr__node_set(c, hyper, "max_lr", ckr__make_float(c, l->max));
+    ckr__node_set(c, hyper, "min_lr", ckr__make_float(c, l->min));
+    ckr__node_set(c, hyper, "initial_lr", ckr__make_float(c, l->base));
     if (!momentum) return;
-    ckr__node_set(c, hyper, "max_momentum", ckr__node_float(c, l->max_momentum));
-    ckr__node_set(c, hyper, "base_momentum", ckr__node_float(c, l->base_momentum));
+    ckr__node_set(c, hyper, "max_momentum", ckr__make_float(c, l->max_momentum));
+    ckr__node_set(c, hyper, "base_momentum", ckr__make_float(c, l->base_momentum));
 }
 
 static const ckr__schedules ckr__torch_schedules = {
@@ -43401,7 +43401,7 @@ static void ckr__tr_rank(ckr__tr *x, ckr_state *s, const ckr_open_desc *desc, ck
 /* What a rank's files hold: of one the tree, of several a dict of them. */
 static ckr_node *ckr__tr_root(ckr__ctx *c, const ckr__fileset *k, uint32_t rank)
 {
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(c, CKR_NODE_DICT);
     for (uint8_t kind = 1; kind <= CKR__TR_PATTERNS; kind++) {
         if (k->n_files[kind] < 2 || k->n_files[kind] != k->size[CKR__RANK]) continue;
         const char *p = k->files[kind][rank]->form->pattern;
@@ -43487,7 +43487,7 @@ static ckr_result ckr__tn_probe(ckr__ctx *c, const char *path, const char **dir,
 /* The tensors of the newest epoch's files, but for those of adapters. */
 static ckr_node *ckr__tn_model(ckr__fileset *k, ckr_state *s)
 {
-    ckr_node *model = ckr__node(k->c, CKR_NODE_DICT);
+    ckr_node *model = ckr__make(k->c, CKR_NODE_DICT);
     uint32_t newest = 0;
     for (uint64_t i = 0; i < k->n_files[1]; i++)
         if (k->files[1][i]->at[CKR__N] > newest) newest = k->files[1][i]->at[CKR__N];
@@ -44338,12 +44338,12 @@ static ckr_result ckr__ac_args(ckr__ac *r)
     ckr_node_f64(ckr__ac_arg(r, "warmup_ratio"), &ratio);
     if (warm > 0 && warm < 1) ratio = warm;
     if (!(warm >= 1)) warm = ratio > 0 && ratio <= 1 ? ceil((double)n * ratio) : 0;
-    ckr_node *d = ckr__node(r->c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(r->c, CKR_NODE_DICT);
     ckr__node_set(r->c, d, "num_warmup_steps", ckr__sw_number(r->c, warm));
-    ckr__node_set(r->c, d, "num_training_steps", ckr__node_int(r->c, n));
+    ckr__node_set(r->c, d, "num_training_steps", ckr__make_int(r->c, n));
     if ((!strcmp(name, "polynomial") || strstr(name, "min_lr")) &&
         ckr_node_f64(ckr__ac_arg(r, "learning_rate"), &lr))
-        ckr__node_set(r->c, d, "lr_init", ckr__node_float(r->c, lr));
+        ckr__node_set(r->c, d, "lr_init", ckr__make_float(r->c, lr));
     while (ckr__walk_on(&extra)) ckr__node_pair(r->c, d, extra.key, extra.value);
     name = ckr__printf(r->c, "transformers:%s", name);
     double *bases = CKR__NEW_N(r->c, double, old->n_lanes);
@@ -44503,10 +44503,10 @@ static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
         (size != 4 && size != 8) || !v->bytes || v->big_endian || v->offset < 0 ||
         v->offset + (v->shape[0] - 1) * v->stride[0] >= (int64_t)(v->data_bytes / size))
         return n;
-    ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(x->w.c, CKR_NODE_LIST);
     for (int64_t i = 0; i < v->shape[0]; i++) {
         memcpy(raw, v->bytes + (size_t)(v->offset + i * v->stride[0]) * size, size);
-        ckr__node_push(x->w.c, list, ckr__node_int(x->w.c, (int64_t)ckr__load_u64(raw)));
+        ckr__node_push(x->w.c, list, ckr__make_int(x->w.c, (int64_t)ckr__load_u64(raw)));
     }
     x->numpy = true;
     return ckr__failed(x->w.c) ? NULL : list;
@@ -44515,7 +44515,7 @@ static ckr_node *ckr__ac_swap_fn(void *user, ckr_node *n)
 static void ckr__ac_put_tree(ckr__ac_job *x, const char *path, const ckr_node *root)
 {
     ckr__out_file *f = ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP);
-    ckr__copy hooks = CKR_ZERO;
+    ckr__dupe hooks = CKR_ZERO;
     if (!path || !f || !root) return;
     hooks.swap_fn = ckr__ac_swap_fn;
     hooks.tensor_fn = ckr__whole_tensor;     /* a job begins with a whole one               */
@@ -44529,10 +44529,10 @@ static void ckr__ac_put_safetensors(ckr__ac_job *x, const ckr__ac_file *file)
     ckr__out_file *f = ckr__out_file_add(x->out, file->rel, CKR_FORMAT_SAFETENSORS);
     ckr__walk w = ckr__walk_in(file->root);
     if (!f) return;
-    f->root = ckr__node(c, CKR_NODE_DICT);
+    f->root = ckr__make(c, CKR_NODE_DICT);
     f->metadata = file->root->attrs;
     if (!f->metadata)
-        f->metadata = ckr__node_dict(c, "format", ckr__node_str(c, "pt"), CKR__END);
+        f->metadata = ckr__make_dict(c, "format", ckr__make_str(c, "pt"), CKR__END);
     while (ckr__walk_on(&w))
         if (x->ac->engine || x->ac->n_fsdp || ckr__whole_of_view(&x->w, w.value->u.view))
             ckr__node_pair(c, f->root, w.key, ckr__whole_tensor(&x->w, f, w.value->u.view));
@@ -44559,7 +44559,7 @@ static ckr_node *ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *wa
     const int64_t done = x->w.s->progress.step > 0 ? x->w.s->progress.step : want->position;
     const ckr_node *old = ckr__ac_arg(x->ac, "lr_scheduler_kwargs"),
                    *was_steps = same ? ckr_node_get(was->params, "num_training_steps") : NULL;
-    ckr_node *kwargs = ckr__node(x->w.c, CKR_NODE_DICT);
+    ckr_node *kwargs = ckr__make(x->w.c, CKR_NODE_DICT);
     double share = 0, warm = 0, was_warm = 0, had = ckr__nan(), n = 0, top;
     ckr_node_f64(ckr__ac_arg(x->ac, "learning_rate"), &had);
     ckr_node *d = ckr__function_args(x->w.c, want, had, &top);
@@ -44582,7 +44582,7 @@ static ckr_node *ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *wa
     ckr_node_f64(ckr__ac_arg(x->ac, "warmup_steps"), &share);
     if (same) ckr_node_f64(ckr_node_get(was->params, "num_warmup_steps"), &was_warm);
     if (!same)
-        ckr__ac_setting(x, "lr_scheduler_type", ckr__node_str(x->w.c, want->kind + 13), why);
+        ckr__ac_setting(x, "lr_scheduler_type", ckr__make_str(x->w.c, want->kind + 13), why);
     if (!ckr__node_equal(kwargs, old) && (kwargs->count || (old && old->count)))
         ckr__ac_setting(x, "lr_scheduler_kwargs", kwargs, why);
     if (!same || !ckr__same(warm, was_warm) ||
@@ -44592,7 +44592,7 @@ static ckr_node *ckr__ac_trainer_settings(ckr__ac_job *x, const ckr_schedule *wa
         ckr__ac_setting(x, "max_steps", steps,
                         "the run ends at another update, and the LR with it");
     if (top == top)
-        ckr__ac_setting(x, "learning_rate", ckr__node_float(x->w.c, top),
+        ckr__ac_setting(x, "learning_rate", ckr__make_float(x->w.c, top),
                         "the schedule takes a part of its curve from it; the groups' LR comes from "
                         "the checkpoint");
     return d;
@@ -44616,7 +44616,7 @@ static void ckr__ac_follows(ckr__ac_job *x, const ckr_node *state, const ckr_sch
         /* what the script gave the Trainer has its own length; the run ends at max_steps        */
         if (x->ac->trainer && !now->opaque && end > (double)done && end < 9e15 &&
             !ckr__same(old, end))
-            ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, (int64_t)end),
+            ckr__ac_setting(x, "max_steps", ckr__make_int(x->w.c, (int64_t)end),
                             "the run ends before its schedule does");
     }
     if (!ckr__failed(x->w.c))
@@ -44676,8 +44676,8 @@ static void ckr__ac_batch(ckr__ac_job *x)
     ckr_node_i64(ckr__ac_arg(x->ac, "per_device_train_batch_size"), &micro);
     ckr_node_i64(ckr__ac_arg(x->ac, "gradient_accumulation_steps"), &steps);
     int64_t taken = ckr__batch_split(all, x->ranks, &micro, &steps);
-    ckr__ac_setting(x, "per_device_train_batch_size", ckr__node_int(x->w.c, micro), why);
-    ckr__ac_setting(x, "gradient_accumulation_steps", ckr__node_int(x->w.c, steps), why);
+    ckr__ac_setting(x, "per_device_train_batch_size", ckr__make_int(x->w.c, micro), why);
+    ckr__ac_setting(x, "gradient_accumulation_steps", ckr__make_int(x->w.c, steps), why);
     if (taken != all)
         ckr__say_int(x->w.c, "CKR_W_TRAINER_BATCH", CKR_APPROX, "samples per update", all, taken,
                      "they are no multiple of the processes: samples per update change, and "
@@ -44693,7 +44693,7 @@ static void ckr__ac_steps(ckr__ac_job *x)
     if (x->ac->trainer && max <= 0 && ckr__is_function(want) &&
         (x->ranks != x->ac->ranks || x->w.s->batch != x->w.source->batch) &&
         ckr_node_i64(ckr_node_get(want->params, "num_training_steps"), &n))
-        ckr__ac_setting(x, "max_steps", ckr__node_int(x->w.c, n),
+        ckr__ac_setting(x, "max_steps", ckr__make_int(x->w.c, n),
                         "the Trainer counts the updates of its epochs anew, by its batch and "
                         "processes: the LR's length would be another");
 }
@@ -44726,7 +44726,7 @@ static ckr_node *ckr__ac_devices(ckr__ac_job *x, const ckr_stream *now, uint32_t
         state.offset = 0;
         other = ckr__rng_to_node(x->w.c, &state, own);
     }
-    ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(x->w.c, CKR_NODE_LIST);
     for (uint64_t i = 0; kept && i < n; i++) {
         if (ckr__rng_from_node(x->w.c, kept->u.items[i], CKR_RNG_NONE, &state) != CKR_OK)
             ckr__error_reset(x->w.c);
@@ -44742,7 +44742,7 @@ static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
 {
     const uint64_t devices = ckr_node_is_list(v) ? v->count : 0;
     const uint64_t n = devices == x->ac->ranks ? x->ranks : devices;
-    ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(x->w.c, CKR_NODE_LIST);
     x->devices = n;
     for (uint64_t i = 0; list && i < n; i++) {
         const ckr_stream *s = ckr__stream_of(x->w.s, (uint32_t)i, "torch_cuda", "default");
@@ -44758,7 +44758,7 @@ static ckr_node *ckr__sana_devices(ckr__ac_job *x, ckr_node *v)
 static const ckr_node *ckr__ac_kept_of(const ckr__ac_job *x, uint32_t rank)
 {
     char text[16];
-    ckr__format(text, sizeof text, "%u", (unsigned)rank);
+    ckr__sprint(text, sizeof text, "%u", (unsigned)rank);
     return ckr_node_get(ckr_node_get(x->kept, "random"), text);
 }
 
@@ -44820,7 +44820,7 @@ static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
         if (ckr_node_is_list(kept) && kept->count) {
             v = ckr__ac_devices(x, now, rank, v, kept, 0);
         } else if (device && !mps && !(x->ac->trainer && x->ranks == 1)) {
-            ckr_node *list = ckr__node(x->w.c, CKR_NODE_LIST);
+            ckr_node *list = ckr__make(x->w.c, CKR_NODE_LIST);
             ckr__node_push(x->w.c, list, v);
             v = list;
         }
@@ -44833,7 +44833,7 @@ static void ckr__acc_append(ckr__ac_job *x, uint32_t rank, ckr_node *d)
 static ckr_node *ckr__acc_streams(ckr__ac_job *x, uint32_t rank, const ckr_node *old, uint32_t from)
 {
     ckr__walk w = ckr__walk_in(old), of = ckr__walk_in(ckr__ac_kept_of(x, rank));
-    ckr_node *d = ckr__node(x->w.c, CKR_NODE_DICT), *v;
+    ckr_node *d = ckr__make(x->w.c, CKR_NODE_DICT), *v;
     ckr__stream_key as;
     while (ckr__walk_on(&w)) {
         v = ckr__acc_value(x, rank, from == rank, w.name ? w.name : "", w.value);
@@ -44873,7 +44873,7 @@ static ckr_node *ckr__ac_carry_counts(ckr__ac_job *x)
             w.value->count != x->ac->ranks && !ckr_node_get(counts, w.name) &&
             ckr__stream_find(x->w.c, ckr__trainer_streams, w.name, w.value, &as) && as.list)
             ckr__node_set(x->w.c, counts, w.name,
-                          ckr__node_int(x->w.c, (int64_t)w.value->count));
+                          ckr__make_int(x->w.c, (int64_t)w.value->count));
     return counts;
 }
 
@@ -44892,7 +44892,7 @@ static void ckr__ac_carry(ckr__ac_job *x)
         { "CKR_RANDOM_ALONE", CKR_EXACT,
           "values that ranks have each for itself: new ranks do not get them" }
     };
-    ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__node(x->w.c, CKR_NODE_DICT);
+    ckr_node *counts = ckr__ac_carry_counts(x), *random = ckr__make(x->w.c, CKR_NODE_DICT);
     ckr__walk all = ckr__walk_in(ckr_node_get(x->kept, "random"));
     uint64_t n[4] = { 0, 0, x->n_back, x->n_alone };
     for (uint64_t i = 0; i < x->ac->n_extras; i++) {
@@ -44914,8 +44914,8 @@ static void ckr__ac_carry(ckr__ac_job *x)
             }
     }
     if (!ckr__failed(x->w.c) && (random->count || counts->count))
-        x->out->carried = ckr__node_dict(
-            x->w.c, "step", ckr__node_int(x->w.c, x->w.s->progress.step), "random", random,
+        x->out->carried = ckr__make_dict(
+            x->w.c, "step", ckr__make_int(x->w.c, x->w.s->progress.step), "random", random,
             "devices", counts, CKR__END);
     for (uint64_t i = 0; i < 4; i++)
         if (n[i])
@@ -45073,7 +45073,7 @@ static ckr_result ckr__af_scan(ckr__ac *r)
    its chunks, or an object. NULL: the error is set. */
 static ckr_node *ckr__dcp_node(ckr__dcp *d, const ckr__dcp_item *x)
 {
-    ckr_node *n = ckr__node(d->c, CKR_NODE_TENSOR), *object = NULL;
+    ckr_node *n = ckr__make(d->c, CKR_NODE_TENSOR), *object = NULL;
     ckr_view *v = CKR__NEW_N(d->c, ckr_view, x->n_chunks + 1);
     ckr_dist *dist = CKR__NEW(d->c, ckr_dist);
     ckr_shard *shards = CKR__NEW_N(d->c, ckr_shard, x->n_chunks);
@@ -45114,8 +45114,8 @@ static ckr_node *ckr__dcp_node(ckr__dcp *d, const ckr__dcp_item *x)
 static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
 {
     static const char state[] = "optimizer.state.", group[] = "optimizer.param_groups.";
-    ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *groups = ckr__node(r->c, CKR_NODE_DICT),
-             *list = ckr__node(r->c, CKR_NODE_LIST), *v;
+    ckr_node *root = ckr__make(r->c, CKR_NODE_DICT), *groups = ckr__make(r->c, CKR_NODE_DICT),
+             *list = ckr__make(r->c, CKR_NODE_LIST), *v;
     ckr__dcp *d = NULL;
     ckr__dcp_open(r->c, f->path, &d);
     for (uint64_t i = 0; !ckr__failed(r->c) && i < d->n_items; i++) {
@@ -45125,7 +45125,7 @@ static ckr_node *ckr__af_dcp(ckr__ac *r, ckr__af *m, const ckr__rankfile *f)
         v = ckr__dcp_node(d, x);
         if (!v) break;
         if (ckr__starts(s, "model.")) {
-            ok = ckr__node_pair(r->c, root, ckr__node_str(r->c, s + 6), v);
+            ok = ckr__node_pair(r->c, root, ckr__make_str(r->c, s + 6), v);
         } else if (ckr__starts(s, state) && slot > s + sizeof state - 2) {
             s = ckr__strndup(r->c, s + sizeof state - 1, (size_t)(slot - s) - (sizeof state - 1));
             ok = ckr__node_set(r->c, ckr__dict_under(r->c, ckr__dict_under(r->c, root, "state"), s),
@@ -45431,12 +45431,12 @@ static void ckr__af_emit(ckr__ac_job *x)
     for (i = 0; i < x->ac->n_fsdp && !ckr__failed(x->w.c); i++) ckr__af_emit_model(x, i, layout);
     if (layout == was) return;
     ckr__setting_changed(x->out, "FullyShardedDataParallelPlugin", "state_dict_type",
-                         ckr__node_str(x->w.c, ckr__af_types[layout]),
-                         ckr__node_str(x->w.c, ckr__af_types[was]), why);
+                         ckr__make_str(x->w.c, ckr__af_types[layout]),
+                         ckr__make_str(x->w.c, ckr__af_types[was]), why);
     if (layout == CKR__AF_RANKS || was == CKR__AF_RANKS)
         ckr__setting_changed(x->out, "load_fsdp_model and load_fsdp_optimizer", "use_dcp",
-                             ckr__node_bool(x->w.c, layout != CKR__AF_RANKS),
-                             ckr__node_bool(x->w.c, was != CKR__AF_RANKS), why);
+                             ckr__make_bool(x->w.c, layout != CKR__AF_RANKS),
+                             ckr__make_bool(x->w.c, was != CKR__AF_RANKS), why);
 }
 
 /* >>accelerate.adopt ---------------------------------------------------------- */
@@ -45503,7 +45503,7 @@ static void ckr__ad_sana(ckr__ac_job *x, ckr__fresh *w, ckr_node *scheduler)
 {
     const int64_t step = x->w.s->progress.step > 0 ? x->w.s->progress.step : 0,
                   epoch = x->w.s->progress.epoch > 0 ? x->w.s->progress.epoch : 1;
-    ckr_node *rng = ckr__node(x->w.c, CKR_NODE_DICT);
+    ckr_node *rng = ckr__make(x->w.c, CKR_NODE_DICT);
     const char *rel = ckr__printf(x->w.c, "epoch_%lld_step_%lld.pth", (long long)epoch,
                                   (long long)step);
     if (!ckr__fresh_file(w, rel, CKR_FORMAT_TORCH_ZIP)) return;
@@ -45512,8 +45512,8 @@ static void ckr__ad_sana(ckr__ac_job *x, ckr__fresh *w, ckr_node *scheduler)
     if (!(x->t->without & CKR_OPTIMIZER))
         ckr__fresh_set(w, "optimizer", ckr__fresh_optimizer(w));
     ckr__fresh_set(w, "scheduler", scheduler);
-    ckr__fresh_set(w, "epoch", ckr__node_int(x->w.c, epoch));
-    ckr__fresh_set(w, "step", ckr__node_int(x->w.c, step));
+    ckr__fresh_set(w, "epoch", ckr__make_int(x->w.c, epoch));
+    ckr__fresh_set(w, "step", ckr__make_int(x->w.c, step));
     if (!x->w.s->n_rng || (x->t->without & CKR_RNG)) return;
     rng = ckr__acc_streams(x, 0, rng, 0);
     if (rng) ckr__fresh_set(w, "rng_state", ckr__copy_tree(x->w.c, w->f, rng, NULL));
@@ -45545,7 +45545,7 @@ static void ckr__ad_emit(ckr__ac_job *x, const char *dialect)
     if (r->sana || ckr__failed(c)) return;
     if (ckr__fresh_file(&w, "model.safetensors", CKR_FORMAT_SAFETENSORS)) {
         w.f->root = ckr__fresh_model(&w, "param");
-        w.f->metadata = ckr__node_dict(c, "format", ckr__node_str(c, "pt"), CKR__END);
+        w.f->metadata = ckr__make_dict(c, "format", ckr__make_str(c, "pt"), CKR__END);
     }
     if (own->n_groups && !(x->t->without & CKR_OPTIMIZER) &&
         ckr__fresh_file(&w, r->trainer ? "optimizer.pt" : "optimizer.bin", CKR_FORMAT_TORCH_ZIP)) {
@@ -45561,7 +45561,7 @@ static void ckr__ad_emit(ckr__ac_job *x, const char *dialect)
         f = CKR__NEW(c, ckr__ac_file);
         r->random = CKR__NEW_N(c, ckr__ac_file *, 1);
         if (!f || !r->random) return;
-        f->root = ckr__node(c, CKR_NODE_DICT);
+        f->root = ckr__make(c, CKR_NODE_DICT);
         r->random[0] = f;
         r->n_random = 1;
     }
@@ -45613,7 +45613,7 @@ static void ckr__sana_emit(ckr__ac_job *x)
         { "step", CKR_PROGRESS },       { "rng_state", CKR_RNG }
     };
     ckr__ac_file f = *x->ac->files[0];
-    ckr_node *top = ckr__node(x->w.c, CKR_NODE_DICT);
+    ckr_node *top = ckr__make(x->w.c, CKR_NODE_DICT);
     ckr__walk w = ckr__walk_in(f.root);
     size_t k;
     if (x->ac->keep->optimizer && !(x->t->without & CKR_OPTIMIZER))
@@ -45728,7 +45728,7 @@ static void ckr__ac_say_resume(ckr__ac_job *x)
                     "load_state ends with a FileNotFoundError at one that is prepared already";
     }
     if (place)
-        ckr__setting(x->out, place, key, ckr__node_str(x->w.c, "OUT"), NULL,
+        ckr__require(x->out, place, key, ckr__make_str(x->w.c, "OUT"), NULL,
                      weights || (!x->ac->trainer && left && !x->engine), why);
 }
 
@@ -46314,7 +46314,7 @@ static ckr_result ckr__lm_streams(ckr__lm *m)
             const uint8_t *p = i == 2 ? x->section + x->n_section - CKR__LM_MT
                                       : x->head + 80 + 8 * i;
             const ckr_node *state =
-                ckr__node_text(m->c, CKR_NODE_BYTES, (const char *)p, rows[i].n);
+                ckr__make_text(m->c, CKR_NODE_BYTES, (const char *)p, rows[i].n);
             if (!state) return ckr__oom(m->c);
             ckr__stream_add(&k, rows[i].kind, rows[i].name, false, NULL, state);
         }
@@ -46328,7 +46328,7 @@ static ckr_result ckr__lm_groups(ckr__lm *m)
     for (int g = 0; g < 2; g++) {
         ckr_group *x = CKR__PUSH(ckr_group, m->c, m->s->groups, m->s->n_groups);
         x->name = g ? "no_decay" : "decay";
-        x->hyper = ckr__node(m->c, CKR_NODE_DICT);
+        x->hyper = ckr__make(m->c, CKR_NODE_DICT);
         for (int i = 0; i < CKR__LM_TENSORS; i++)
             if ((ckr__lm_shapes[i].cols == 0) == (g == 1))
                 *CKR__PUSH(const char *, m->c, x->params, x->n_params) = ckr__lm_shapes[i].name;
@@ -46370,7 +46370,7 @@ static ckr_result ckr__lm_rest(ckr__lm *m)
 /* Each rank's place as text: the order of its samples as a sum. */
 static ckr_result ckr__lm_places(ckr__lm *m)
 {
-    ckr_node *d = m->model_only ? NULL : ckr__node(m->c, CKR_NODE_DICT);
+    ckr_node *d = m->model_only ? NULL : ckr__make(m->c, CKR_NODE_DICT);
     m->s->data = d;
     for (uint32_t i = 0; i < m->P && !ckr__failed(m->c); i++) {
         const ckr__lm_rank *r = &m->ranks[i];
@@ -46381,7 +46381,7 @@ static ckr_result ckr__lm_places(ckr__lm *m)
         const char *text = ckr__printf(m->c, "file %llu, sample %llu, %s",
                                        (unsigned long long)r->shard, (unsigned long long)r->sample,
                                        order ? order : "");
-        ckr__node_pair(m->c, d, ckr__node_str(m->c, key), ckr__node_str(m->c, text));
+        ckr__node_pair(m->c, d, ckr__make_str(m->c, key), ckr__make_str(m->c, text));
     }
     return m->c->err->code;
 }
@@ -46444,16 +46444,16 @@ static const ckr__lm_word ckr__lm_state_words[] = {
 static ckr_node *ckr__lm_u64(ckr__ctx *c, uint64_t v)
 {
     char raw[9];
-    if (v <= INT64_MAX) return ckr__node_int(c, (int64_t)v);
+    if (v <= INT64_MAX) return ckr__make_int(c, (int64_t)v);
     ckr__store_u64((uint8_t *)raw, v);
     raw[8] = 0;
-    return ckr__node_text(c, CKR_NODE_BIGINT, raw, sizeof raw);
+    return ckr__make_text(c, CKR_NODE_BIGINT, raw, sizeof raw);
 }
 
 /* Words by their names; one without a name that is not 0 by its number. */
 static ckr_node *ckr__lm_named(ckr__ctx *c, const uint8_t *head, const ckr__lm_word *names)
 {
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(c, CKR_NODE_DICT);
     const ckr__lm_word *w;
     for (uint32_t i = 0; i < CKR__LM_HEAD / 4; i++) {
         const uint8_t *p = head + 4 * i;
@@ -46462,7 +46462,7 @@ static ckr_node *ckr__lm_named(ckr__ctx *c, const uint8_t *head, const ckr__lm_w
         const char *name = w->name ? w->name : ckr__printf(c, "word_%u", (unsigned)i);
         if (!name) return NULL;
         ckr__node_set(c, d, name, w->wide ? ckr__lm_u64(c, ckr__load_u64(p))
-                                          : ckr__node_int(c, (int32_t)ckr__load_u32(p)));
+                                          : ckr__make_int(c, (int32_t)ckr__load_u32(p)));
         if (w->wide) i++;
     }
     return d;
@@ -46471,7 +46471,7 @@ static ckr_node *ckr__lm_named(ckr__ctx *c, const uint8_t *head, const ckr__lm_w
 static void ckr__lm_view(ckr__ctx *c, ckr_node *d, const char *name, ckr_dtype dtype, uint32_t file,
                          uint64_t at, uint32_t n_dims, const int64_t *shape)
 {
-    ckr_node *n = ckr__node(c, CKR_NODE_TENSOR);
+    ckr_node *n = ckr__make(c, CKR_NODE_TENSOR);
     ckr_view *v = CKR__NEW(c, ckr_view);
     int64_t *dims = CKR__NEW_N(c, int64_t, (uint64_t)n_dims * 2), numel = 1;
     if (!n || !v || !dims) return;
@@ -46498,7 +46498,7 @@ static void ckr__lm_view_flat(ckr__ctx *c, ckr_node *d, const char *name, ckr_dt
 
 static ckr_result ckr__lm_tree_model(ckr__lm *m, ckr_node **root)
 {
-    ckr_node *params = ckr__node(m->c, CKR_NODE_DICT);
+    ckr_node *params = ckr__make(m->c, CKR_NODE_DICT);
     uint64_t at = CKR__LM_HEAD;
     ckr_result r = ckr__lm_read_model(m);
     if (r != CKR_OK) return r;
@@ -46508,7 +46508,7 @@ static ckr_result ckr__lm_tree_model(ckr__lm *m, ckr_node **root)
         ckr__lm_view(m->c, params, ckr__lm_shapes[i].name, m->dtype, m->model, at, n, shape);
         at += m->dims.all[i] * ckr_dtype_size(m->dtype);
     }
-    *root = ckr__node_dict(m->c, "header", ckr__lm_named(m->c, m->model_head, ckr__lm_model_words),
+    *root = ckr__make_dict(m->c, "header", ckr__lm_named(m->c, m->model_head, ckr__lm_model_words),
                            "params", params, CKR__END);
     return m->c->err->code;
 }
@@ -46518,14 +46518,14 @@ static ckr_node *ckr__lm_tree_loader(ckr__ctx *c, uint32_t file, uint64_t at)
     uint64_t n[2] = { 0, 0 };
     uint8_t raw[16];
     bool yes;
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(c, CKR_NODE_DICT);
     if (ckr__lm_section_at(c, file, at, n, &yes) != CKR_OK) return NULL;
     uint64_t samples = at + 16 + 4 * n[0];
     uint64_t generator = samples + 4 * n[1];
     if (ckr__file_read(c, file, generator, raw, sizeof raw) != CKR_OK) return NULL;
-    ckr_node *mt = ckr__node_dict(c, "seed", ckr__lm_u64(c, ckr__load_u64(raw)), "left",
-                                  ckr__node_int(c, ckr__load_u32(raw + 8)), "next",
-                                  ckr__node_int(c, ckr__load_u32(raw + 12)), CKR__END);
+    ckr_node *mt = ckr__make_dict(c, "seed", ckr__lm_u64(c, ckr__load_u64(raw)), "left",
+                                  ckr__make_int(c, ckr__load_u32(raw + 8)), "next",
+                                  ckr__make_int(c, ckr__load_u32(raw + 12)), CKR__END);
     ckr__lm_view_flat(c, mt, "state", CKR_DTYPE_U32, file, generator + 16, 624);
     ckr__lm_view_flat(c, mt, "matrix", CKR_DTYPE_U32, file, generator + 2512, 2);
     ckr__lm_view_flat(c, d, "files", CKR_DTYPE_I32, file, at + 8, n[0]);
@@ -46570,7 +46570,7 @@ static ckr_result ckr__lm_tree_state(ckr__lm *m, ckr_node **root)
     m->shuffle = ckr__load_u32(x.head + 20) != 0;
     r = ckr__lm_tree_share(m, &x, &share);
     if (r != CKR_OK) return r;
-    *root = d = ckr__node_dict(m->c, "header", ckr__lm_named(m->c, x.head, ckr__lm_state_words),
+    *root = d = ckr__make_dict(m->c, "header", ckr__lm_named(m->c, x.head, ckr__lm_state_words),
                                CKR__END);
     for (uint32_t i = 0; i < (m->master ? 3 : 2) && share; i++, at += 4 * share)
         ckr__lm_view_flat(m->c, d, names[i], CKR_DTYPE_F32, x.file, at, share);
@@ -46655,14 +46655,14 @@ typedef struct ckr__lm_job {
 /* The ranks' places as text: words 20 to 33 of each header, and its section or that one's sum. */
 static ckr_node *ckr__lm_carry_ranks(ckr__ctx *c, const ckr__lm_rank *ranks, uint32_t n, bool sum)
 {
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
     for (uint32_t i = 0; i < n; i++) {
         const ckr__lm_rank *r = &ranks[i];
-        ckr_node *x = ckr__node_dict(c, "head", ckr__node_hex(c, r->head + 80, 56), CKR__END);
+        ckr_node *x = ckr__make_dict(c, "head", ckr__make_hex(c, r->head + 80, 56), CKR__END);
         if (r->section)
             ckr__node_set(c, x, "shuffle",
-                          sum ? ckr__node_int(c, ckr__crc32(0, r->section, (size_t)r->n_section))
-                              : ckr__node_hex(c, r->section, r->n_section));
+                          sum ? ckr__make_int(c, ckr__crc32(0, r->section, (size_t)r->n_section))
+                              : ckr__make_hex(c, r->section, r->n_section));
         ckr__node_push(c, list, x);
     }
     return list;
@@ -47061,14 +47061,14 @@ static void ckr__lm_say_places(ckr__lm_job *x)
 static ckr__out_file *ckr__lm_file(ckr__lm_job *x, const char *path, ckr_format format)
 {
     ckr__out_file *f = ckr__out_file_add(x->out, path, format);
-    if (f) f->root = ckr__node(x->c, CKR_NODE_LIST);
+    if (f) f->root = ckr__make(x->c, CKR_NODE_LIST);
     return ckr__failed(x->c) ? NULL : f;
 }
 
 static void ckr__lm_put(ckr__lm_job *x, ckr__out_file *f, const uint8_t *p, uint64_t n)
 {
     ckr__node_push(x->c, f->root,
-                   ckr__node_text(x->c, CKR_NODE_BYTES, (const char *)p, (size_t)n));
+                   ckr__make_text(x->c, CKR_NODE_BYTES, (const char *)p, (size_t)n));
 }
 
 /* Boxes of llm.c's stacked tensor, as boxes of GPT-2's: an axis less, and turned round where its
@@ -47237,7 +47237,7 @@ static void ckr__lm_option(ckr__lm_job *x, const char *option, const ckr_node *v
 
 static ckr_node *ckr__lm_precision(ckr__lm_job *x, ckr_dtype as)
 {
-    return ckr__node_str(x->c, as == CKR_DTYPE_BF16 ? "BF16" : "FP32");
+    return ckr__make_str(x->c, as == CKR_DTYPE_BF16 ? "BF16" : "FP32");
 }
 
 /* The value of a key that was asked for, or that another framework's groups have; the largest,
@@ -47289,7 +47289,7 @@ static void ckr__lm_options(ckr__lm_job *x)
     const int64_t told = ckr__option_int(x->t, "seq_len"), B = ckr__option_int(x->t, "micro_batch"),
                   T = told > 0 && told < 1 << 24 ? told : x->dims.T;
     if (!x->state)
-        ckr__lm_option(x, "-e", ckr__node_str(x->c, ckr__printf(x->c, "OUT/model_%08lld.bin",
+        ckr__lm_option(x, "-e", ckr__make_str(x->c, ckr__printf(x->c, "OUT/model_%08lld.bin",
                                                                 (long long)x->step)), NULL,
                        "llm.c resumes from a state, of which there is none: it starts afresh");
     if (!m || m->dtype != x->dtype)
@@ -47298,17 +47298,17 @@ static void ckr__lm_options(ckr__lm_job *x)
                              m ? ckr__lm_precision(x, m->dtype) : NULL,
                              "llm.c is built for one precision, and stops at a model of another");
     if (x->state)
-        ckr__lm_option(x, "-z", ckr__node_int(x->c, x->zero1),
-                       m && !m->model_only ? ckr__node_int(x->c, m->zero1) : NULL,
+        ckr__lm_option(x, "-z", ckr__make_int(x->c, x->zero1),
+                       m && !m->model_only ? ckr__make_int(x->c, m->zero1) : NULL,
                        "llm.c reads the files of the other ZeRO stage past their end");
     if (x->state && x->master && !x->by[3])
-        ckr__lm_option(x, "-w", ckr__node_int(x->c, 1), NULL,
+        ckr__lm_option(x, "-w", ckr__make_int(x->c, 1), NULL,
                        "llm.c stops: the files have masters");
     if (x->state && B > 0 && x->Q != x->processes)
-        ckr__lm_option(x, "-b", ckr__node_int(x->c, B), NULL,
+        ckr__lm_option(x, "-b", ckr__make_int(x->c, B), NULL,
                        "the place in the data counts samples of this size");
     if (m && x->s->batch != m->s->batch)
-        ckr__lm_option(x, "-d", ckr__node_int(x->c, x->s->batch * T), NULL,
+        ckr__lm_option(x, "-d", ckr__make_int(x->c, x->s->batch * T), NULL,
                        "an update takes other samples: -d counts their tokens, -t of each "
                        "(where --seq-len does not tell it, as many as the model has places)");
     ckr__lm_hyper(x);
@@ -47335,12 +47335,12 @@ static void ckr__lm_emit_all(ckr__lm_job *x)
     if (!x->c->refused) ckr__lm_say_places(x);
     ckr__lm_file(x, ckr__printf(x->c, "DONE_%08lld", (long long)x->step), CKR_FORMAT_TEXT);
     if (x->P && !x->c->refused)        /* the ranks that were known, of how many processes   */
-        x->out->carried = ckr__node_dict(
-            x->c, "dialect", ckr__node_str(x->c, "llmc"), "step", ckr__node_int(x->c, x->step),
-            "processes", ckr__node_int(x->c, x->processes), "ranks",
+        x->out->carried = ckr__make_dict(
+            x->c, "dialect", ckr__make_str(x->c, "llmc"), "step", ckr__make_int(x->c, x->step),
+            "processes", ckr__make_int(x->c, x->processes), "ranks",
             ckr__lm_carry_ranks(x->c, x->from, x->P, false), CKR__END);
     if (x->out->carried && x->tokens) {        /* counted anew, in samples of how many tokens     */
-        ckr__node_set(x->c, x->out->carried, "unit", ckr__node_int(x->c, (int64_t)x->old_unit));
+        ckr__node_set(x->c, x->out->carried, "unit", ckr__make_int(x->c, (int64_t)x->old_unit));
         ckr__node_set(x->c, x->out->carried, "written",
                       ckr__lm_carry_ranks(x->c, x->wrote, x->Q, true));
     }
@@ -47380,7 +47380,7 @@ static bool ckr__lm_gpt2_put(ckr__ctx *c, ckr__out_file *f, const ckr_tensor *t,
         const char *name = named.name ? ckr__flat_name(c, &named) : NULL;
         for (uint32_t d = 0; d < n; d++) shape[d] = t->shape[skip + (turn ? n - 1 - d : d)];
         ckr_node *e = name ? ckr__entry_new(c, f, name, dtype, n, shape) : NULL;
-        if (!ckr__node_pair(c, f->root, ckr__node_str(c, name), e)) return false;
+        if (!ckr__node_pair(c, f->root, ckr__make_str(c, name), e)) return false;
         start[0] = skip ? l : 0;
         count[0] = 1;
         for (uint32_t d = 0; d < n; d++) {
@@ -47405,15 +47405,15 @@ static bool ckr__lm_gpt2_metadata(ckr__ctx *c, ckr__out_file *f, const ckr_state
     const int64_t values[] = { m->dims.NH, m->dims.Vp, s->progress.step };
     ckr_node *d = f->metadata;
     if (!d) {                  /* the attribute that torch's modules give their state dicts */
-        d = ckr__node(c, CKR_NODE_DICT);
-        ckr_node *versions = ckr__node(c, CKR_NODE_ODICT);
+        d = ckr__make(c, CKR_NODE_DICT);
+        ckr_node *versions = ckr__make(c, CKR_NODE_ODICT);
         ckr__node_set(c, versions, "", d);
         f->root->kind = CKR_NODE_ODICT;
-        f->root->attrs = ckr__node_dict(c, "_metadata", versions, CKR__END);
+        f->root->attrs = ckr__make_dict(c, "_metadata", versions, CKR__END);
     }
     for (int i = 0; i < 3; i++)
         ckr__node_set(c, d, keys[i],
-                      ckr__node_str(c, ckr__printf(c, "%lld", (long long)values[i])));
+                      ckr__make_str(c, ckr__printf(c, "%lld", (long long)values[i])));
     return !ckr__failed(c);
 }
 
@@ -47559,7 +47559,7 @@ static ckr_node *ckr__lm_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
 {
     ckr_node *d = ckr__dict_copy(c, (const ckr_node *)user);
     if (!ckr_node_get(d, "learning_rate"))
-        ckr__node_set(c, d, "learning_rate", ckr__node_float(c, fit->lanes[0].base));
+        ckr__node_set(c, d, "learning_rate", ckr__make_float(c, fit->lanes[0].base));
     return d;
 }
 
@@ -47587,8 +47587,8 @@ static void ckr__lm_schedule(ckr__lm_job *x)
             ckr__lm_option(x, options[i][1], v,
                            told ? ckr_node_get(was->params, options[i][0]) : NULL, why);
     }
-    ckr__lm_option(x, "-k", ckr__node_str(x->c, now->kind + 5),
-                   told ? ckr__node_str(x->c, was->kind + 5) : NULL, why);
+    ckr__lm_option(x, "-k", ckr__make_str(x->c, now->kind + 5),
+                   told ? ckr__make_str(x->c, was->kind + 5) : NULL, why);
 }
 
 /* What no shape of its tensors tells (>>kit.gpt). */
@@ -47961,13 +47961,13 @@ static void ckr__ds_slices(ckr__ds *r, ckr__ds_stage *g)
     ckr_node *list;
     g->shapes = ckr_node_get(g->model->root, "param_shapes");
     if (ckr_node_is_list(g->shapes) || r->wrapper != CKR__DS_BF16) return;
-    g->shapes = list = ckr__node(r->c, CKR_NODE_LIST);
-    ckr_node *none = ckr__node(r->c, CKR_NODE_NONE);
+    g->shapes = list = ckr__make(r->c, CKR_NODE_LIST);
+    ckr_node *none = ckr__make(r->c, CKR_NODE_NONE);
     for (uint32_t d = 0; d < r->dp; d++) {
         const ckr_node *maps = ckr_node_get(ckr__ds_optim(g->optim[d]), "param_slice_mappings");
         for (uint64_t k = 0; list && ckr_node_is_list(maps) && k < maps->count; k++) {
             ckr__walk w = ckr__walk_in(maps->u.items[k]);
-            if (k == list->count) ckr__node_push(r->c, list, ckr__node(r->c, CKR_NODE_DICT));
+            if (k == list->count) ckr__node_push(r->c, list, ckr__make(r->c, CKR_NODE_DICT));
             if (ckr__failed(r->c)) return;
             ckr_node *dict = list->u.items[k];
             while (ckr__walk_on(&w)) {
@@ -49125,7 +49125,7 @@ static void ckr__ds_group(ckr__ds *r, uint32_t m, uint64_t k, uint64_t *from)
     const char *text = raw ? ckr__node_text_of(r->c, hyper) : "";
     uint64_t at;
     for (uint64_t i = 0; !raw && i < 4; i++)
-        ckr__node_set(r->c, hyper, ckr__ds_hyper[i], ckr__node(r->c, CKR_NODE_NONE));
+        ckr__node_set(r->c, hyper, ckr__ds_hyper[i], ckr__make(r->c, CKR_NODE_NONE));
     for (at = m ? *from : s->n_groups; at < s->n_groups && !ckr__failed(r->c); at++) {
         const char *other = s->groups[at].raw ? ckr__node_text_of(r->c, s->groups[at].hyper) : "";
         if (other && text && !strcmp(other, text)) break;
@@ -49174,7 +49174,7 @@ static void ckr__ds_groups(ckr__ds *r)
 /* WarmupCosineLR holds its last value from 0.19.8 on; before it the cosine rose again. */
 static const char *ckr__ds_spec(ckr__ctx *c, const char *spec, const char *version)
 {
-    const int64_t v = ckr__version(version);
+    const int64_t v = ckr__release(version);
     if (strncmp(spec, "deepspeed:WarmupCosineLR", 24) != 0 || strstr(spec, "clamped=") ||
         (v > 0 && v < 19008))
         return spec;
@@ -49190,7 +49190,7 @@ static double ckr__ds_base_of(double lr, double ratio)
     char text[40];
     for (int digits = 1; digits <= 15; digits++) { /* as someone writes it                     */
         const double by = digits <= 8 ? 2 * DBL_EPSILON * lr : 0;
-        ckr__read_double(text, ckr__format(text, sizeof text, "%.*g", digits, around), &trial);
+        ckr__read_double(text, ckr__sprint(text, sizeof text, "%.*g", digits, around), &trial);
         if (fabs(trial * ratio - lr) <= by) return trial;
     }
     for (int digits = 0; digits < 4; digits++) {   /* as it was computed                       */
@@ -49217,8 +49217,8 @@ static ckr_schedule *ckr__ds_native(ckr__ds *r, const ckr_node *state)
         !ckr_node_i64(ckr_node_get(state, "last_batch_iteration"), &at))
         return NULL;
     const char *kind = ckr__printf(r->c, "deepspeed:%s", type);
-    if (cosine && ckr__version(ckr_node_str(ckr_node_get(r->meta, "ds_version"))) >= 19008)
-        ckr__node_set(r->c, params, "clamped", ckr__node_bool(r->c, true));
+    if (cosine && ckr__release(ckr_node_str(ckr_node_get(r->meta, "ds_version"))) >= 19008)
+        ckr__node_set(r->c, params, "clamped", ckr__make_bool(r->c, true));
     if (ckr__failed(r->c)) return NULL;
     ckr_node_f64(ckr_node_find(r->config, "/optimizer/params/lr"), &lr);
     if (lr != lr) lr = 1;
@@ -49566,7 +49566,7 @@ static void ckr__ds_tell_apart(ckr__ds_job *x)
 {
     const char *first = NULL;
     uint64_t i, n = 0, averages = 0;
-    x->buffers = ckr__node(x->c, CKR_NODE_LIST);
+    x->buffers = ckr__make(x->c, CKR_NODE_LIST);
     for (i = 0; i < x->n_items; i++) {
         ckr__ds_param *p = &x->items[i];
         if (x->foreign && x->s->n_groups && !p->grouped && ckr__is_float(p->param->dtype) &&
@@ -49574,7 +49574,7 @@ static void ckr__ds_tell_apart(ckr__ds_job *x)
             p->buffer = true;
             if (!n++) first = p->name;
         }
-        if (p->buffer) ckr__node_push(x->c, x->buffers, ckr__node_str(x->c, p->name));
+        if (p->buffer) ckr__node_push(x->c, x->buffers, ckr__make_str(x->c, p->name));
         if (ckr__ds_is_param(p) && x->was == CKR_DTYPE_NONE) x->was = p->param->dtype;
     }
     if (n && x->zero == 3)
@@ -49690,13 +49690,13 @@ static const uint64_t *ckr__ds_stages_of(ckr__ds_job *x)
         ckr__say(x->c, "CKR_DS_PARTITION", CKR_CHANGED, "partition_method", NULL, names[method],
                  "the stages are cut as PipelineModule does it by this method, with which the "
                  "saved stages go", NULL);
-        ckr__setting(x->out, place, "num_stages", ckr__node_int(x->c, x->pp),
-                     ckr__node_int(x->c, r->mp), true,
+        ckr__require(x->out, place, "num_stages", ckr__make_int(x->c, x->pp),
+                     ckr__make_int(x->c, r->mp), true,
                      "DeepSpeed does not find the files of so many stages, or finds other "
                      "layers in them");
         if (x->pp > 1)
-            ckr__setting(x->out, place, "partition_method",
-                         ckr__node_str(x->c, method == 2 ? "type:CLASS" : names[method]), NULL,
+            ckr__require(x->out, place, "partition_method",
+                         ckr__make_str(x->c, method == 2 ? "type:CLASS" : names[method]), NULL,
                          true,
                          method == 2 ? "the stages are cut elsewhere: CLASS is the class of the "
                                        "layers that are shared out evenly"
@@ -49804,8 +49804,8 @@ static void ckr__ds_lists(ckr__ds_job *x)
 static ckr_node *ckr__ds_stage_enum(ckr__ds_job *x)
 {
     ckr_node *n = ckr__dist_new(x->c, NULL, "deepspeed.runtime.zero.config.ZeroStageEnum",
-                                ckr__tuple_node(x->c, 1, ckr__node_int(x->c, x->zero)), NULL);
-    if (n) ckr__object(n)->how = "reduce";
+                                ckr__tuple_node(x->c, 1, ckr__make_int(x->c, x->zero)), NULL);
+    if (n) ckr__objptr(n)->how = "reduce";
     return n;
 }
 
@@ -49882,7 +49882,7 @@ static ckr_node *ckr__ds_step_node(ckr__ds_job *x, const ckr_tensor *t, bool rep
     if (number) memcpy(&v, t->pieces[0].mem, sizeof v);
     if (number) memcpy(&d, t->pieces[0].mem, sizeof d);
     if (number && (x->ds || x->wrapper == CKR__DS_PLAIN))
-        return integer ? ckr__node_int(x->c, v) : ckr__node_float(x->c, d);
+        return integer ? ckr__make_int(x->c, v) : ckr__make_float(x->c, d);
     if (!integer || strcmp(t->slot, "step") != 0)
         return ckr__entry_whole(x->c, x->f, t->name, t, t->dtype, replica);
     float count = (float)v;
@@ -49919,7 +49919,7 @@ static ckr_node *ckr__ds_group_node(ckr__ds_job *x, const ckr_group *g, ckr_node
         double *row = CKR__NEW_N(x->c, double, s->n_lanes);
         if (row && ckr__sched_at(x->c, s, CKR__COL_LR, (double)s->position, row) == CKR_OK &&
             row[at] == row[at])
-            ckr__node_set(x->c, filled.hyper, "lr", ckr__node_float(x->c, row[at]));
+            ckr__node_set(x->c, filled.hyper, "lr", ckr__make_float(x->c, row[at]));
     }
     if (!g->raw) filled.raw = filled.hyper;
     return ckr__group_dict(x->c, &filled, index);
@@ -49947,11 +49947,11 @@ static void ckr__ds_config(ckr__ds_job *x)
         const ckr_node *was = ckr_node_get(x->config, ckr__ds_halves[i].key);
         if (was || now)
             ckr__node_set(x->c, x->config, ckr__ds_halves[i].key,
-                          ckr__ds_with(x, was, "enabled", ckr__node_bool(x->c, now)));
+                          ckr__ds_with(x, was, "enabled", ckr__make_bool(x->c, now)));
     }
-    if (stage != x->zero) z = ckr__ds_with(x, zero, "stage", ckr__node_int(x->c, x->zero));
+    if (stage != x->zero) z = ckr__ds_with(x, zero, "stage", ckr__make_int(x->c, x->zero));
     if (ckr__ds_true(ckr_node_get(zero, "elastic_checkpoint")))
-        z = ckr__ds_with(x, z ? z : zero, "elastic_checkpoint", ckr__node_bool(x->c, false));
+        z = ckr__ds_with(x, z ? z : zero, "elastic_checkpoint", ckr__make_bool(x->c, false));
     if (z) ckr__node_set(x->c, x->config, "zero_optimization", z);
 }
 
@@ -50006,7 +50006,7 @@ static ckr_node *ckr__ds_flat_entry(ckr__ds_job *x, const ckr__ds_list *b, const
 static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_list *b)
 {
     const uint64_t n = x->wrapper < CKR__DS_FUSED ? 1 : b->n;
-    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *st = ckr__make(x->c, CKR_NODE_DICT);
     for (uint64_t k = 0; k < n; k++)
         for (uint64_t i = 0; i < b->items[k]->of->n; i++) {
             const ckr__ds_param *p = b->items[k];
@@ -50024,12 +50024,12 @@ static ckr_node *ckr__ds_state_node(ckr__ds_job *x, const ckr__ds_list *b)
 /* Where in this rank's part each parameter lies, as param_slice_mappings has it. */
 static ckr_node *ckr__ds_slice_map(ckr__ds_job *x, const ckr__ds_list *b)
 {
-    ckr_node *map = ckr__node(x->c, CKR_NODE_ODICT);
+    ckr_node *map = ckr__make(x->c, CKR_NODE_ODICT);
     for (uint64_t i = 0; i < b->n_spans; i++) {
         const ckr__ds_span *s = &b->spans[i];
-        ckr_node *at = ckr__node_dict(x->c, "numel", ckr__node_int(x->c, s->hi - s->lo), "start",
-                                      ckr__node_int(x->c, s->at), CKR__END);
-        ckr__node_pair(x->c, map, ckr__node_str(x->c, s->param->name),
+        ckr_node *at = ckr__make_dict(x->c, "numel", ckr__make_int(x->c, s->hi - s->lo), "start",
+                                      ckr__make_int(x->c, s->at), CKR__END);
+        ckr__node_pair(x->c, map, ckr__make_str(x->c, s->param->name),
                        ckr__dist_new(x->c, NULL,
                                      "deepspeed.utils.tensor_fragment.fragment_address", NULL, at));
     }
@@ -50054,12 +50054,12 @@ static ckr_node *ckr__ds_scaler_field(ckr__ds_job *x)
 {
     const bool dynamic = ckr__ds_dynamic(x), scale = !strcmp(x->key, "cur_scale"),
                count = !strcmp(x->key, "cur_iter");
-    if (!strcmp(x->key, "overflow")) return ckr__node_bool(x->c, false);
-    if (!strcmp(x->key, "dynamic_loss_scale")) return ckr__node_bool(x->c, dynamic);
+    if (!strcmp(x->key, "overflow")) return ckr__make_bool(x->c, false);
+    if (!strcmp(x->key, "dynamic_loss_scale")) return ckr__make_bool(x->c, dynamic);
     if (!scale && !count && !dynamic) return NULL;
     return ckr__ds_or(x, x->scaler, x->key,
-                      scale ? ckr__node_float(x->c, 1)
-                            : ckr__node_int(x->c, count ? ckr__step_done(x->s) : 0));
+                      scale ? ckr__make_float(x->c, 1)
+                            : ckr__make_int(x->c, count ? ckr__step_done(x->s) : 0));
 }
 
 /* The object that DeepSpeedZeroOptimizer keeps: as it was, or of the fields of an unfused one. */
@@ -50071,18 +50071,18 @@ static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x)
         "consecutive_hysteresis", "raise_error_at_min_scale", "dynamic"        /* the first not */
     };
     const bool dynamic = ckr__ds_dynamic(x);
-    ckr_node *st = ckr__node(x->c, CKR_NODE_DICT), *v;
+    ckr_node *st = ckr__make(x->c, CKR_NODE_DICT), *v;
     if (x->scaler_was) return ckr__ds_copy(x, x->scaler_was);
     for (int i = 0; i < 11; i++) {
         if (!dynamic && i > 0 && i < 10) continue;     /* a fixed scale is all there is      */
-        if (i > 7) v = ckr__node_bool(x->c, dynamic && i > 8);
-        else if (dynamic) v = ckr__node_int(x->c, i > 4);
-        else v = ckr__node_float(x->c, 1);
+        if (i > 7) v = ckr__make_bool(x->c, dynamic && i > 8);
+        else if (dynamic) v = ckr__make_int(x->c, i > 4);
+        else v = ckr__make_float(x->c, 1);
         ckr__node_set(x->c, st, keys[i], i < 5 ? ckr__ds_or(x, x->scaler, keys[i], v) : v);
     }
     if (dynamic)
         ckr__node_set(x->c, st, "dtype",
-                      ckr__node_text(x->c, CKR_NODE_DTYPE, "torch.float16", 13));
+                      ckr__make_text(x->c, CKR_NODE_DTYPE, "torch.float16", 13));
     return ckr__dist_new(x->c, NULL,
                          dynamic ? "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler"
                                  : "deepspeed.runtime.fp16.loss_scaler.LossScaler", NULL, st);
@@ -50091,20 +50091,20 @@ static ckr_node *ckr__ds_scaler_object(ckr__ds_job *x)
 static ckr_node *ckr__ds_clip(ckr__ds_job *x)
 {
     return ckr__ds_or(x, x->ds ? x->ds->optimizer : NULL, x->key,
-                      ckr__ds_or(x, x->config, "gradient_clipping", ckr__node_float(x->c, 0)));
+                      ckr__ds_or(x, x->config, "gradient_clipping", ckr__make_float(x->c, 0)));
 }
 
 static ckr_node *ckr__ds_version_node(ckr__ds_job *x)
 {
     const char *v = ckr_node_str(ckr_node_get(x->meta, "ds_version"));
-    return ckr__node_str(x->c, v ? v : "0.19.8");
+    return ckr__make_str(x->c, v ? v : "0.19.8");
 }
 
 /* One more value of a list that is a row's. */
 static void ckr__ds_listed(ckr__ds_job *x, const char *key, ckr_node *value)
 {
     if (!ckr_node_get(x->by_group, key))
-        ckr__node_set(x->c, x->by_group, key, ckr__node(x->c, CKR_NODE_LIST));
+        ckr__node_set(x->c, x->by_group, key, ckr__make(x->c, CKR_NODE_LIST));
     ckr__node_push(x->c, ckr__dict_value(x->by_group, key), value);
 }
 
@@ -50118,32 +50118,32 @@ static ckr_node *ckr__ds_list_node(ckr__ds_job *x)
 static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
 {
     const char *masters = ckr__ds_places_of[x->wrapper].masters;
-    ckr_node *state = ckr__node(x->c, CKR_NODE_DICT), *groups = ckr__node(x->c, CKR_NODE_LIST), *st,
+    ckr_node *state = ckr__make(x->c, CKR_NODE_DICT), *groups = ckr__make(x->c, CKR_NODE_LIST), *st,
              *whole;
     int64_t at = 0;
     for (uint64_t k = 0; k < x->n_lists[x->m]; k++) {
         const ckr__ds_list *l = &x->lists[x->m][k];
         ckr__ds_list b = *l;
-        ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
+        ckr_node *index = ckr__make(x->c, CKR_NODE_LIST);
         for (uint64_t i = 0; i < l->n && !ckr__failed(x->c); i += b.n, at++) {
             b.items = l->items + i;
             if (x->zero == 3) b.n = ckr__ds_sub_group(x, l, i);
             else if (!b.pad) b.n = 1;
             if (x->zero == 3) ckr__ds_cut_spans(&b, x->d, x->dp);
             else if (b.pad) ckr__ds_flat_spans(&b, x->d);
-            ckr__node_push(x->c, index, ckr__node_int(x->c, at));
+            ckr__node_push(x->c, index, ckr__make_int(x->c, at));
             st = ckr__ds_state_node(x, &b);
-            if (st && st->count) ckr__node_pair(x->c, state, ckr__node_int(x->c, at), st);
+            if (st && st->count) ckr__node_pair(x->c, state, ckr__make_int(x->c, at), st);
             if (x->universal || x->wrapper < CKR__DS_FUSED) continue;
             ckr__ds_listed(x, masters, ckr__ds_flat_entry(x, &b, "master"));
             if (!b.pad) continue;
-            ckr__ds_listed(x, "group_paddings", ckr__node_int(x->c, b.size - b.lean));
+            ckr__ds_listed(x, "group_paddings", ckr__make_int(x->c, b.size - b.lean));
             ckr__ds_listed(x, "param_alignment_paddings",
                            ckr__ints_node(x->c, CKR_NODE_LIST, b.n, b.pad));
-            ckr__ds_listed(x, "partition_count", ckr__node_int(x->c, x->dp));
+            ckr__ds_listed(x, "partition_count", ckr__make_int(x->c, x->dp));
             ckr__ds_listed(x, "param_slice_mappings", ckr__ds_slice_map(x, &b));
         }
-        whole = ckr__node(x->c, CKR_NODE_LIST);        /* masters of no flat buffer          */
+        whole = ckr__make(x->c, CKR_NODE_LIST);        /* masters of no flat buffer          */
         for (uint64_t i = 0; x->wrapper == CKR__DS_UNFUSED && i < l->n; i++) {
             ckr__ds_param *p = l->items[i];
             st = ckr__entry_whole(x->c, x->f, p->name, ckr__ds_slot_of(p, "master"), CKR_DTYPE_F32,
@@ -50156,7 +50156,7 @@ static ckr_node *ckr__ds_base_node(ckr__ds_job *x)
         if (x->wrapper == CKR__DS_UNFUSED) ckr__ds_listed(x, masters, whole);
         ckr__node_push(x->c, groups, ckr__ds_group_node(x, l->group, index));
     }
-    return ckr__node_dict(x->c, "state", state, "param_groups", ckr__ds_copy(x, groups), CKR__END);
+    return ckr__make_dict(x->c, "state", state, "param_groups", ckr__ds_copy(x, groups), CKR__END);
 }
 
 /* Are there as many optimizer files as there were, of the same ranks? */
@@ -50189,10 +50189,10 @@ static bool ckr__ds_begin(ckr__ds_job *x, const char *name)
 static ckr_node *ckr__ds_uni_groups(ckr__ds_job *x)
 {
     const ckr_node *base = ckr_node_get(x->f->root, "optimizer_state_dict");
-    ckr_node *all = ckr__node(x->c, CKR_NODE_LIST);
+    ckr_node *all = ckr__make(x->c, CKR_NODE_LIST);
     for (uint64_t i = 0; i < x->s->n_groups && !base; i++) {
-        ckr_node *index = ckr__node(x->c, CKR_NODE_LIST);
-        ckr__node_push(x->c, index, ckr__node_int(x->c, (int64_t)i));
+        ckr_node *index = ckr__make(x->c, CKR_NODE_LIST);
+        ckr__node_push(x->c, index, ckr__make_int(x->c, (int64_t)i));
         ckr__node_push(x->c, all, ckr__ds_group_node(x, &x->s->groups[i], index));
     }
     return base ? ckr__ds_or(x, base, x->key, NULL) : ckr__ds_copy(x, all);
@@ -50234,10 +50234,10 @@ static ckr_node *ckr__ds_wrapped(ckr__ds_job *x)
 {
     const char letter = (x->universal ? "PUFZBC" : "pufzbc")[x->wrapper];
     const ckr__ds_row *row = ckr__ds_rows;
-    x->f->root = ckr__node(x->c, CKR_NODE_DICT);
-    x->by_group = ckr__node(x->c, CKR_NODE_DICT);
+    x->f->root = ckr__make(x->c, CKR_NODE_DICT);
+    x->by_group = ckr__make(x->c, CKR_NODE_DICT);
     if (x->zero == 3)
-        ckr__node_set(x->c, x->by_group, "partition_count", ckr__node_int(x->c, x->dp));
+        ckr__node_set(x->c, x->by_group, "partition_count", ckr__make_int(x->c, x->dp));
     for (; row->key; row++) {
         x->key = row->key;
         if (strchr(row->in, letter))
@@ -50252,7 +50252,7 @@ static void ckr__ds_optim_file(ckr__ds_job *x)
     const int row = x->dtype == CKR_DTYPE_BF16 ? CKR__DS_BF16_ROW : CKR__DS_OPTIM_ROW;
     if (!ckr__ds_begin(x, ckr__ds_name(x->c, row, x->d, x->m))) return;
     ckr_node *o = ckr__ds_wrapped(x);
-    x->f->root = ckr__node_dict(x->c, "optimizer_state_dict", o, "ds_config",
+    x->f->root = ckr__make_dict(x->c, "optimizer_state_dict", o, "ds_config",
                                 ckr__ds_copy(x, x->config), "ds_version",
                                 ckr__ds_version_node(x), CKR__END);
     if (!ckr__ds_same_ranks(x) || !x->ds->rest) return;
@@ -50270,7 +50270,7 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
     const ckr_node *dict = ckr_node_get(x->meta, "module");
     const bool own = ckr_node_is_dict(dict);
     const uint64_t n = own ? dict->count : x->s->n_tensors;
-    ckr_node *out = ckr__node(x->c, x->pipe ? CKR_NODE_NONE : CKR_NODE_ODICT);
+    ckr_node *out = ckr__make(x->c, x->pipe ? CKR_NODE_NONE : CKR_NODE_ODICT);
     const char *first;
     uint64_t at;
     if (x->pipe || !out) return out;
@@ -50286,10 +50286,10 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
         ckr_node *v = first ? ckr__dict_value(out, first) : NULL;
         const ckr__ds_param *p = ckr__ds_item_of(x, first ? first : name);
         if (!v && p) v = ckr__ds_model_entry(x, p);
-        ckr__node_pair(x->c, out, ckr__node_str(x->c, name), v);
+        ckr__node_pair(x->c, out, ckr__make_str(x->c, name), v);
     }
     for (uint64_t i = 0; !own && i < x->s->n_ties; i++)
-        ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other),
+        ckr__node_pair(x->c, out, ckr__make_str(x->c, x->s->ties[i].other),
                        ckr__dict_value(out, x->s->ties[i].name));
     if (own && dict->attrs) out->attrs = ckr__ds_copy(x, dict->attrs);
     return out;
@@ -50298,15 +50298,15 @@ static ckr_node *ckr__ds_module_node(ckr__ds_job *x)
 /* param_shapes: a dict a flat group, of a sub group with ZeRO-3, in the buffer's order. */
 static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x)
 {
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(x->c, CKR_NODE_LIST);
     uint64_t end;
-    if (!x->optimizer || x->zero == 0) return ckr__node(x->c, CKR_NODE_NONE);
+    if (!x->optimizer || x->zero == 0) return ckr__make(x->c, CKR_NODE_NONE);
     for (uint64_t k = 0; k < x->n_lists[x->m]; k++) {
         const ckr__ds_list *l = &x->lists[x->m][k];
         for (uint64_t i = 0; i < l->n;) {
-            ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
+            ckr_node *d = ckr__make(x->c, CKR_NODE_ODICT);
             for (end = i + (x->zero == 3 ? ckr__ds_sub_group(x, l, i) : l->n); i < end; i++)
-                ckr__node_pair(x->c, d, ckr__node_str(x->c, l->items[i]->name),
+                ckr__node_pair(x->c, d, ckr__make_str(x->c, l->items[i]->name),
                                ckr__ds_size(x, l->items[i]));
             ckr__node_push(x->c, list, d);
         }
@@ -50318,7 +50318,7 @@ static ckr_node *ckr__ds_shapes_node(ckr__ds_job *x)
    equal pieces with ZeRO-3. */
 static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, bool fragments)
 {
-    ckr_node *out = ckr__node(x->c, x->zero < 2 ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
+    ckr_node *out = ckr__make(x->c, x->zero < 2 ? CKR_NODE_NONE : CKR_NODE_ODICT), *v;
     for (uint64_t i = 0; i < x->n_items && x->zero >= 2; i++) {
         const ckr__ds_param *p = &x->items[i];
         const int64_t c = ckr__ds_piece(p->numel, x->dp), lo = ckr__min_i64(x->d * c, p->numel),
@@ -50329,17 +50329,17 @@ static ckr_node *ckr__ds_frozen_node(ckr__ds_job *x, bool fragments)
         else v = ckr__ds_empty(x, p, c);
         if (v && fragments && x->zero == 3)
             ckr__bind_flat(x->c, v->u.entry, p->param, false, NULL, lo, hi, 0);
-        ckr__node_pair(x->c, out, ckr__node_str(x->c, p->name), v);
+        ckr__node_pair(x->c, out, ckr__make_str(x->c, p->name), v);
     }
     return out;
 }
 
 static ckr_node *ckr__ds_shared_node(ckr__ds_job *x)
 {
-    ckr_node *out = ckr__node(x->c, x->zero ? CKR_NODE_DICT : CKR_NODE_NONE);
+    ckr_node *out = ckr__make(x->c, x->zero ? CKR_NODE_DICT : CKR_NODE_NONE);
     for (uint64_t i = 0; x->zero && x->d == 0 && !x->pipe && i < x->s->n_ties; i++)
-        ckr__node_pair(x->c, out, ckr__node_str(x->c, x->s->ties[i].other),
-                       ckr__node_str(x->c, x->s->ties[i].name));
+        ckr__node_pair(x->c, out, ckr__make_str(x->c, x->s->ties[i].other),
+                       ckr__make_str(x->c, x->s->ties[i].name));
     return out;
 }
 
@@ -50347,7 +50347,7 @@ static ckr_node *ckr__ds_counter(ckr__ds_job *x, const char *key, int64_t v)
 {
     v = ckr__max_i64(v, 0);
     ckr_node_i64(ckr_node_get(x->meta, key), &v);
-    return ckr__node_int(x->c, x->t->without & CKR_PROGRESS ? 0 : v);
+    return ckr__make_int(x->c, x->t->without & CKR_PROGRESS ? 0 : v);
 }
 
 /* What the trainer saved beside DeepSpeed's keys, of the source's rank that goes on here, with the
@@ -50381,7 +50381,7 @@ static void ckr__ds_model_file(ckr__ds_job *x)
     const ckr__ds_stage *g = NULL;
     const ckr_node *from = NULL;       /* what goes on here                                */
     ckr__ctx *c = x->c;
-    ckr_node *scheduler, *none = ckr__node(c, CKR_NODE_NONE);
+    ckr_node *scheduler, *none = ckr__make(c, CKR_NODE_NONE);
     if (!ckr__ds_begin(x, ckr__ds_name(c, row, x->d, x->m))) return;
     if (r) g = &r->stages[x->pp != r->mp ? (uint64_t)x->m * r->mp / x->pp : x->m];
     if (r && r->zero == 3) from = g->models[x->d % r->dp] ? g->models[x->d % r->dp]->root : NULL;
@@ -50395,7 +50395,7 @@ static void ckr__ds_model_file(ckr__ds_job *x)
     if (!(x->t->without & CKR_SCHEDULE))
         scheduler = x->scheduler ? ckr__ds_copy(x, x->scheduler)
                                  : ckr__ds_or(x, x->meta, "lr_scheduler", none);
-    x->f->root = ckr__node_dict(
+    x->f->root = ckr__make_dict(
         c, "module", module, "buffer_names", ckr__ds_or(x, from, "buffer_names", x->buffers),
         "optimizer", optimizer, "param_shapes", ckr__ds_shapes_node(x),
         "frozen_param_shapes", ckr__ds_frozen_node(x, false),
@@ -50406,15 +50406,15 @@ static void ckr__ds_model_file(ckr__ds_job *x)
         "skipped_steps", ckr__ds_counter(x, "skipped_steps", 0),
         "global_steps", ckr__ds_counter(x, "global_steps", x->s->progress.step),
         "global_samples", ckr__ds_counter(x, "global_samples", x->s->progress.samples),
-        "dp_world_size", ckr__node_int(c, x->dp), "mp_world_size", ckr__node_int(c, x->pp),
+        "dp_world_size", ckr__make_int(c, x->dp), "mp_world_size", ckr__make_int(c, x->pp),
         "checkpoint_parallel_dimensions",
-        ckr__node_dict(c, "pp_degree", ckr__node_int(c, x->pp), "tp_degree", ckr__node_int(c, 1),
+        ckr__make_dict(c, "pp_degree", ckr__make_int(c, x->pp), "tp_degree", ckr__make_int(c, 1),
                        CKR__END),
         "ds_config", ckr__ds_copy(x, x->config), "ds_version", ckr__ds_version_node(x), CKR__END);
     if (x->universal) {
         ckr_node *info = ckr__dict_copy(c, ckr_node_get(from, "universal_checkpoint_info"));
         if (!ckr_node_get(info, "universal_checkpoint_version"))
-            ckr__node_set(c, info, "universal_checkpoint_version", ckr__node_float(c, 0.2));
+            ckr__node_set(c, info, "universal_checkpoint_version", ckr__make_float(c, 0.2));
         ckr__node_set(c, x->f->root, "universal_checkpoint_info", ckr__ds_copy(x, info));
     }
     ckr__ds_client_put(x, from);
@@ -50436,7 +50436,7 @@ static ckr_node *ckr__ds_layer_fn(void *user, ckr__out_file *f, const ckr_view *
 
 static void ckr__ds_layer_out(ckr__ds_job *x)
 {
-    ckr__copy hooks = CKR_ZERO;
+    ckr__dupe hooks = CKR_ZERO;
     uint64_t *id = CKR__NEW_N(x->c, uint64_t, 2 * x->n_items);
     hooks.tensor_fn = ckr__ds_layer_fn;
     hooks.user = x;
@@ -50473,7 +50473,7 @@ static void ckr__ds_uni_tensor(ckr__ds_job *x, ckr__ds_param *p, const char *slo
     if (x->zero == 3) ckr__bind_flat(x->c, n->u.entry, t, false, NULL, 0, p->numel, 0);
     ckr__ds_taken_for(x, p, slot, n->u.entry, 0);
     if (x->zero != 3)
-        x->f->root = ckr__node_dict(x->c, "cat_dim", ckr__node_int(x->c, 0), "param", n, CKR__END);
+        x->f->root = ckr__make_dict(x->c, "cat_dim", ckr__make_int(x->c, 0), "param", n, CKR__END);
 }
 
 static void ckr__ds_uni_out(ckr__ds_job *x)
@@ -50507,7 +50507,7 @@ static ckr_node *ckr__ds_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
     const ckr_schedule *was = (const ckr_schedule *)user;
     const ckr__curve_nums *k = &fit->curve->k, *old = &was->curve->k;
     const uint64_t n = fit->n_lanes;
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(c, CKR_NODE_DICT);
     ckr__walk w = ckr__walk_in(was->params);
     while (ckr__walk_on(&w))
         if (w.name && !ckr__word_in("lr clamped", w.name)) ckr__node_pair(c, d, w.key, w.value);
@@ -50520,15 +50520,15 @@ static ckr_node *ckr__ds_curve(ckr__ctx *c, const ckr_schedule *fit, void *user)
                           ckr__sn_array(c, &fit->lanes->max, n, sizeof *fit->lanes, true));
     }
     if (fit->curve->kind == CKR__CV_DS_COSINE && !ckr__same(k->floor, old->floor))
-        ckr__node_set(c, d, "cos_min_ratio", ckr__node_float(c, k->floor));
+        ckr__node_set(c, d, "cos_min_ratio", ckr__make_float(c, k->floor));
     if (fit->curve->kind == CKR__CV_DS_COSINE && !ckr__same(k->from, old->from))
-        ckr__node_set(c, d, "warmup_min_ratio", ckr__node_float(c, k->from));
+        ckr__node_set(c, d, "warmup_min_ratio", ckr__make_float(c, k->from));
     if (!ckr__same(k->warm, old->warm))
         ckr__node_set(c, d, "warmup_num_steps", ckr__sw_number(c, k->warm));
     if (k->total == k->total && !ckr__same(k->total, old->total))
         ckr__node_set(c, d, "total_num_steps", ckr__sw_number(c, k->total));
     if (fit->curve->warm_shape != was->curve->warm_shape)
-        ckr__node_set(c, d, "warmup_type", ckr__node_str(c, "linear"));
+        ckr__node_set(c, d, "warmup_type", ckr__make_str(c, "linear"));
     return d;
 }
 
@@ -50553,11 +50553,11 @@ static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w, const ckr_sched
     ckr__hold_schedule(&h, x->c, x->out, w, ckr__step_done(x->s), "deepspeed", ckr__ds_curve, w);
     if (ckr__failed(x->c) || !h.fit) return;
     const ckr__group_lane *l = h.fit->lanes;
-    x->scheduler = ckr__node_dict(x->c, "last_batch_iteration",
-                                  ckr__node_int(x->c, h.fit->position), CKR__END);
-    ckr_node *type = ckr__node_str(x->c, h.fit->kind + 10);
+    x->scheduler = ckr__make_dict(x->c, "last_batch_iteration",
+                                  ckr__make_int(x->c, h.fit->position), CKR__END);
+    ckr_node *type = ckr__make_str(x->c, h.fit->kind + 10);
     ckr__node_set(x->c, x->config, "scheduler",
-                  ckr__node_dict(x->c, "type", type, "params", h.params, CKR__END));
+                  ckr__make_dict(x->c, "type", type, "params", h.params, CKR__END));
     ckr__ds_setting(x, "scheduler.type", type, ckr__ds_was(x, "/scheduler/type"), why);
     ckr__hold_tell(&h, "ds_config", "scheduler.params.", ckr__ds_was(x, "/scheduler/params"), why);
     if (h.fit->curve->kind != CKR__CV_DS_COSINE) return;
@@ -50576,8 +50576,8 @@ static void ckr__ds_emit_native(ckr__ds_job *x, ckr_schedule *w, const ckr_sched
     for (uint64_t i = 0; apart && i < w->n_lanes; i++)
         ckr__setting_changed(x->out, "optimizer",
                              ckr__printf(x->c, "param_groups[%llu].lr", (unsigned long long)i),
-                             ckr__node_float(x->c, l[i].base),
-                             known ? ckr__node_float(x->c, was->lanes[i].base) : NULL, scales);
+                             ckr__make_float(x->c, l[i].base),
+                             known ? ckr__make_float(x->c, was->lanes[i].base) : NULL, scales);
 }
 
 /* The scheduler's state, where it is another than it was, and what DeepSpeed goes on with: it steps
@@ -50680,7 +50680,7 @@ static void ckr__ds_uni_allowed(ckr__ds_job *x)
     if (!x->universal || x->zero != 3) return;
     for (uint64_t i = 0; i < x->s->n_groups; i++) {
         ckr_node *h = ckr__dict_copy(x->c, x->s->groups[i].hyper);
-        ckr__node_set(x->c, h, "name", ckr__node(x->c, CKR_NODE_NONE));
+        ckr__node_set(x->c, h, "name", ckr__make(x->c, CKR_NODE_NONE));
         const char *text = h ? ckr__node_text_of(x->c, h) : NULL;
         if (!text) return;
         if (!first) first = text;
@@ -50765,11 +50765,11 @@ static void ckr__ds_rescale(ckr__ds_job *x)
     if (!(power >= 0 && power < 64)) power = 16;
     x->scaler = x->scaler_was = NULL;
     if (now)
-        x->scaler = ckr__node_dict(
-            x->c, "cur_scale", ckr__node_float(x->c, pow(2, power)), "cur_iter",
-            ckr__node_int(x->c, 0), "last_overflow_iter", ckr__node_int(x->c, -1), "scale_factor",
-            ckr__node_float(x->c, 2), "scale_window", ckr__node_int(x->c, (int64_t)window),
-            "dynamic", ckr__node_bool(x->c, true), CKR__END);
+        x->scaler = ckr__make_dict(
+            x->c, "cur_scale", ckr__make_float(x->c, pow(2, power)), "cur_iter",
+            ckr__make_int(x->c, 0), "last_overflow_iter", ckr__make_int(x->c, -1), "scale_factor",
+            ckr__make_float(x->c, 2), "scale_window", ckr__make_int(x->c, (int64_t)window),
+            "dynamic", ckr__make_bool(x->c, true), CKR__END);
     ckr__say(x->c, "CKR_DS_SCALER", CKR_CHANGED, "loss_scaler", now ? "1" : NULL,
              now ? ckr__printf(x->c, "%.0f", pow(2, power)) : "1",
              now ? "the coming run is fp16, the saved one was not: a dynamic scaler as DeepSpeed "
@@ -50823,11 +50823,11 @@ static void ckr__ds_say_batch(ckr__ds_job *x)
     memcpy(was, is, sizeof was);
     is[2] = ckr__batch_split(all, x->dp, &is[0], &is[1]);
     for (int i = 0; i < 3; i++) {
-        ckr_node *now = ckr__node_int(x->c, is[i]);
+        ckr_node *now = ckr__make_int(x->c, is[i]);
         ckr__node_set(x->c, x->config, ckr__ds_batch[i], now);
         if (i < 2 || ckr__has(old, ckr__ds_batch[i]))
             ckr__ds_setting(x, ckr__ds_batch[i], now,
-                            saved ? ckr__node_int(x->c, was[i]) : NULL, why);
+                            saved ? ckr__make_int(x->c, was[i]) : NULL, why);
     }
     if (is[2] != all)
         ckr__say_int(x->c, "CKR_W_DS_BATCH", CKR_APPROX, "train_batch_size", all, is[2],
@@ -50841,17 +50841,17 @@ static void ckr__ds_say_settings(ckr__ds_job *x)
     const int was = x->ds ? x->ds->zero : -1;
     const bool universal = x->ds && x->ds->universal;
     if (x->optimizer && was != x->zero)
-        ckr__ds_setting(x, "zero_optimization.stage", ckr__node_int(x->c, x->zero),
-                        was < 0 ? NULL : ckr__node_int(x->c, was),
+        ckr__ds_setting(x, "zero_optimization.stage", ckr__make_int(x->c, x->zero),
+                        was < 0 ? NULL : ckr__make_int(x->c, was),
                         "DeepSpeed does not load the files of another stage");
     if (x->universal != universal)
-        ckr__ds_setting(x, "checkpoint.load_universal", ckr__node_bool(x->c, x->universal),
-                        universal ? ckr__node_bool(x->c, true)
+        ckr__ds_setting(x, "checkpoint.load_universal", ckr__make_bool(x->c, x->universal),
+                        universal ? ckr__make_bool(x->c, true)
                                   : ckr__ds_was(x, "/checkpoint/load_universal"),
                         universal ? "DeepSpeed looks for a universal checkpoint, which this is not"
                                   : "a universal checkpoint is loaded with it only");
     if (x->optimizer && x->zero == 3 && !x->universal && was != 3)
-        ckr__ds_setting(x, "zero_optimization.sub_group_size", ckr__node_int(x->c, x->sub_group),
+        ckr__ds_setting(x, "zero_optimization.sub_group_size", ckr__make_int(x->c, x->sub_group),
                         ckr__ds_was(x, "/zero_optimization/sub_group_size"),
                         "the masters and moments are cut into groups of this size");
     ckr__ds_say_batch(x);
@@ -50862,7 +50862,7 @@ static void ckr__ds_say_load(ckr__ds_job *x)
 {
     const char *place = x->under ? x->under->load : "engine.load_checkpoint";
     const ckr_node *was = ckr_node_get(x->meta, "lr_scheduler"),
-                   *no = ckr__node_bool(x->c, false);
+                   *no = ckr__make_bool(x->c, false);
     const bool had = was && was->kind != CKR_NODE_NONE,
                fresh = (x->t->without & CKR_PROGRESS) || x->s->progress.step < 0;
     if (!place) return;
@@ -50870,14 +50870,14 @@ static void ckr__ds_say_load(ckr__ds_job *x)
         (x->scheduler || (had && !(x->t->without & CKR_SCHEDULE)) || (x->ds && !had)))
         return;
     if (!x->optimizer && fresh)
-        ckr__setting(x->out, place, "load_module_only", ckr__node_bool(x->c, true), NULL, true,
+        ckr__require(x->out, place, "load_module_only", ckr__make_bool(x->c, true), NULL, true,
                      "the files have weights alone: load_checkpoint looks for the saved run's "
                      "progress and ends with an error");
     if (!x->optimizer)
-        ckr__setting(x->out, place, "load_optimizer_states", no, NULL, true,
+        ckr__require(x->out, place, "load_optimizer_states", no, NULL, true,
                      "the files have no optimizer's state: load_checkpoint ends with a "
                      "FileNotFoundError");
-    ckr__setting(x->out, place, "load_lr_scheduler_states", no, NULL, true,
+    ckr__require(x->out, place, "load_lr_scheduler_states", no, NULL, true,
                  "the files have no scheduler's state: load_checkpoint of a run that has "
                  "one ends with a TypeError");
 }
@@ -50890,7 +50890,7 @@ static void ckr__ds_say_half(ckr__ds_job *x)
         const ckr_node *was = ckr__ds_was(x, ckr__ds_halves[i].at);
         const bool on = x->dtype == ckr__ds_halves[i].dtype;
         if (on || ckr__ds_true(was))
-            ckr__ds_setting(x, ckr__ds_halves[i].setting, ckr__node_bool(x->c, on), was,
+            ckr__ds_setting(x, ckr__ds_halves[i].setting, ckr__make_bool(x->c, on), was,
                             on ? "the parameters have this dtype; masters and moments are fp32"
                                : "the parameters have another dtype, and the optimizer's files "
                                  "are those of that");
@@ -50935,7 +50935,7 @@ static ckr_result ckr__under_emit(ckr__ctx *c, const ckr_state *s, const ckr_tar
                  "only DeepSpeed's directory is written: random states, progress and what else the "
                  "trainer has beside it are not",
                  "leave out --to deepspeed: both are converted together");
-    x.meta = x.ds ? x.ds->meta : ckr__node(c, CKR_NODE_DICT);
+    x.meta = x.ds ? x.ds->meta : ckr__make(c, CKR_NODE_DICT);
     x.dp = t->topology.dp;
     x.pp = t->topology.pp;
     x.zero = t->topology.zero;
@@ -51310,11 +51310,11 @@ static void ckr__tt_hyper(ckr__tt *r, const char *rest, ckr_node *value)
         ckr__tt_param *p = CKR__PUSH(ckr__tt_param, c, r->params, r->n_params);
         at = r->n_params - 1;
         p->name = ckr__strndup(c, rest, (size_t)(dot - rest));
-        p->hyper = ckr__node(c, CKR_NODE_DICT);
+        p->hyper = ckr__make(c, CKR_NODE_DICT);
         if (ckr__failed(c)) return;
         ckr__map_put(&r->names, p->name, strlen(p->name), at, NULL);
     }
-    ckr__node_pair(c, r->params[at].hyper, ckr__node_str(c, dot + 1), value);
+    ckr__node_pair(c, r->params[at].hyper, ckr__make_str(c, dot + 1), value);
 }
 
 /* Equal hyper-parameters, one group; in the order in which they come. */
@@ -51369,7 +51369,7 @@ static void ckr__tt_tensor(ckr__tt *r, uint64_t i)
 static void ckr__tt_schedule(ckr__tt *r, int64_t last)
 {
     ckr__ctx *c = r->d->c;
-    ckr_node *d = ckr__node_dict(c, "last_epoch", ckr__node_int(c, last), CKR__END);
+    ckr_node *d = ckr__make_dict(c, "last_epoch", ckr__make_int(c, last), CKR__END);
     const ckr_node **hyper = CKR__NEW_N(c, const ckr_node *, r->s->n_groups);
     if (!hyper || !d) return;
     for (uint64_t i = 0; i < r->s->n_groups; i++) hyper[i] = r->s->groups[i].hyper;
@@ -51434,7 +51434,7 @@ static void ckr__tt_objects(ckr__tt *r, int64_t *last, int64_t *tokens)
 {
     const ckr__dcp *d = r->d;
     ckr_state *s = r->s;
-    ckr_node *data = ckr__node(d->c, CKR_NODE_DICT);
+    ckr_node *data = ckr__make(d->c, CKR_NODE_DICT);
     int64_t v;
     s->data = data;
     for (uint64_t i = 0; i < d->n_items && !ckr__failed(d->c); i++) {
@@ -51590,18 +51590,18 @@ static ckr_node *ckr__dn_child(ckr__dn *x, ckr_node *at, const ckr__dcp_item *it
         return value || !(ckr_node_is_dict(x->nodes[i]) || ckr_node_is_list(x->nodes[i]))
                    ? ckr__dn_bad(x, it)
                    : x->nodes[i];
-    if (!made) made = ckr__node(x->c, it->path[part + 1].key ? CKR_NODE_DICT : CKR_NODE_LIST);
+    if (!made) made = ckr__make(x->c, it->path[part + 1].key ? CKR_NODE_DICT : CKR_NODE_LIST);
     *CKR__PUSH(ckr_node *, x->c, x->nodes, x->n_nodes) = made;
     if (ckr__failed(x->c) ||
         !ckr__map_put(&x->places, (const char *)key, 16 + n, x->n_nodes - 1, NULL))
         return NULL;
     if (p->key ? at->kind != CKR_NODE_DICT : at->kind != CKR_NODE_LIST) return ckr__dn_bad(x, it);
     if (p->key)
-        return ckr__node_pair(x->c, at, ckr__node_str(x->c, p->key), made) ? made : NULL;
+        return ckr__node_pair(x->c, at, ckr__make_str(x->c, p->key), made) ? made : NULL;
     if (index > at->count) x->padded += index - at->count;
     if (x->padded > x->d->n_items + 1024) return ckr__dn_bad(x, it);
     while (at->count <= index)
-        if (!ckr__node_push(x->c, at, ckr__node(x->c, CKR_NODE_NONE))) return NULL;
+        if (!ckr__node_push(x->c, at, ckr__make(x->c, CKR_NODE_NONE))) return NULL;
     at->u.items[index] = made;
     return made;
 }
@@ -51610,7 +51610,7 @@ static ckr_node *ckr__dr_tensor(ckr__dcp *d, uint64_t i)
 {
     const ckr__dcp_item *x = &d->items[i];
     ckr__dr_leaf *leaf = CKR__NEW(d->c, ckr__dr_leaf);
-    ckr_node *n = ckr__node(d->c, CKR_NODE_TENSOR);
+    ckr_node *n = ckr__make(d->c, CKR_NODE_TENSOR);
     int64_t numel = 0;
     if (!n || !leaf) return NULL;
     n->u.view = &leaf->view;
@@ -51630,13 +51630,13 @@ static ckr_node *ckr__dr_tensor(ckr__dcp *d, uint64_t i)
 static ckr_node *ckr__dr_groups(ckr__tt *r)
 {
     ckr__ctx *c = r->d->c;
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
     ckr__tt_groups(r);
     for (uint64_t i = 0; i < r->s->n_groups; i++) {
         const ckr_group *g = &r->s->groups[i];
-        ckr_node *names = ckr__node(c, CKR_NODE_LIST);
+        ckr_node *names = ckr__make(c, CKR_NODE_LIST);
         for (uint64_t k = 0; k < g->n_params; k++)
-            ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
+            ckr__node_push(c, names, ckr__make_str(c, g->params[k]));
         ckr__node_push(c, list, ckr__group_dict(c, g, names));
     }
     return list;
@@ -51650,7 +51650,7 @@ static void ckr__dr_unflatten(ckr__dn *x, ckr_node *flat)
     ckr__dcp_part path[2] = CKR_ZERO;
     ckr__dcp_item as = CKR_ZERO;
     ckr__tt r = CKR_ZERO;
-    ckr_node *now = ckr__node(c, CKR_NODE_DICT), *state = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *now = ckr__make(c, CKR_NODE_DICT), *state = ckr__make(c, CKR_NODE_DICT);
     r.d = (ckr__dcp *)(uintptr_t)x->d;
     r.s = &groups;
     r.names.c = r.classes.c = c;
@@ -51690,7 +51690,7 @@ static void ckr__dr_numbers(ckr__ctx *c, ckr_node *dict)
         int64_t n = 0;
         if (!key || !*key || strlen(key) > 18 || key[strspn(key, "0123456789")]) continue;
         for (; *key; key++) n = 10 * n + (*key - '0');
-        dict->u.items[2 * i] = ckr__node_int(c, n);
+        dict->u.items[2 * i] = ckr__make_int(c, n);
     }
 }
 
@@ -51711,7 +51711,7 @@ static void ckr__dr_restore(ckr__dn *x, ckr_node *dict)
     if (first && first->kind == CKR_NODE_INT)
         ckr__dr_numbers(x->c, ckr__dict_value(dict, "state"));
     if (!ckr_node_get(dict, "state"))
-        ckr__node_set(x->c, dict, "state", ckr__node(x->c, CKR_NODE_DICT));
+        ckr__node_set(x->c, dict, "state", ckr__make(x->c, CKR_NODE_DICT));
 }
 
 /* Flat names whose paths nobody has written. An optimizer's key is what stands before
@@ -51829,7 +51829,7 @@ static void ckr__dr_tree(ckr__dt *t)
     ckr__dcp *d = t->d;
     ckr__dn x = CKR_ZERO;
     ckr__dr_names names = CKR_ZERO;
-    ckr_node *root = ckr__node(d->c, CKR_NODE_DICT), *at;
+    ckr_node *root = ckr__make(d->c, CKR_NODE_DICT), *at;
     uint64_t i, n;
     uint32_t k;
     x.c = x.places.c = names.optimizers.c = names.params.c = names.models.c = d->c;
@@ -52483,14 +52483,14 @@ static ckr_node *ckr__tf_params(ckr__ctx *c, const ckr_schedule *s, void *user)
     const char *shape = s->curve->shape == CKR__SH_COSINE ? "cosine"
                         : s->curve->shape == CKR__SH_SQRT ? "sqrt"
                                                           : "linear";
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(c, CKR_NODE_DICT);
     if (s->curve->kind != CKR__CV_TITAN || !(k->decay >= 0) || !(k->start > k->warm)) return NULL;
     ckr__node_set(c, d, "total_steps", ckr__sw_number(c, total));
     ckr__node_set(c, d, "warmup_steps", ckr__sw_number(c, k->warm));
     if (*(const bool *)user || !ckr__same(k->decay, total - k->warm))
-        ckr__node_set(c, d, "decay_ratio", ckr__node_float(c, k->decay / total));
-    ckr__node_set(c, d, "decay_type", ckr__node_str(c, shape));
-    return ckr__node_set(c, d, "min_lr_factor", ckr__node_float(c, k->floor)) ? d : NULL;
+        ckr__node_set(c, d, "decay_ratio", ckr__make_float(c, k->decay / total));
+    ckr__node_set(c, d, "decay_type", ckr__make_str(c, shape));
+    return ckr__node_set(c, d, "min_lr_factor", ckr__make_float(c, k->floor)) ? d : NULL;
 }
 
 /* The last update of the coming run: a stretched curve's own end, whatever the saved run's was. */
@@ -52521,16 +52521,16 @@ static void ckr__tf_say(ckr__de *x, const ckr__hold *h)
     const bool told = was && was->curve && was->curve->kind == CKR__CV_TITAN,
                known = told && was->n_lanes == h->want->n_lanes;
     bool ratio = ckr__has(h->params, "decay_ratio");
-    ckr__te_setting(x, "training.steps", ckr__node_int(x->c, ckr__tf_last(h->want, h->done)),
-                    told ? ckr__node_int(x->c, ckr__tf_last(was, h->done)) : NULL,
+    ckr__te_setting(x, "training.steps", ckr__make_int(x->c, ckr__tf_last(h->want, h->done)),
+                    told ? ckr__make_int(x->c, ckr__tf_last(was, h->done)) : NULL,
                     "the run ends at another update");
     ckr__hold_tell(h, "torchtitan", "lr_scheduler.",
                    told ? ckr__tf_params(x->c, was, &ratio) : NULL, why);
     for (uint64_t i = 0; i < h->fit->n_lanes; i++)
         ckr__te_setting(x, ckr__printf(x->c, "optimizer.param_groups.%llu.optimizer_kwargs.lr",
                                        (unsigned long long)i),
-                        ckr__node_float(x->c, h->fit->lanes[i].base),
-                        known ? ckr__node_float(x->c, was->lanes[i].base) : NULL,
+                        ckr__make_float(x->c, h->fit->lanes[i].base),
+                        known ? ckr__make_float(x->c, was->lanes[i].base) : NULL,
                         ckr__tf_group(x, i));
 }
 
@@ -52539,7 +52539,7 @@ static void ckr__te_set(ckr__de *x, uint64_t group, const char *key, double v)
     ckr_node *hyper = x->s->groups[group].hyper;
     double was;
     if (ckr_node_f64(ckr_node_get(hyper, key), &was) && ckr__same(was, v)) return;
-    ckr__node_set(x->c, hyper, key, ckr__node_float(x->c, v));
+    ckr__node_set(x->c, hyper, key, ckr__make_float(x->c, v));
 }
 
 static void ckr__te_curve(ckr__de *x)
@@ -52636,7 +52636,7 @@ static void ckr__te_groups(ckr__de *x)
 /* Lists of the old scheduler state, one number a group: in its order, which only the LRs tell. */
 static ckr_node *ckr__te_list(ckr__de *x, const ckr_node *old, const char *hyper)
 {
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(x->c, CKR_NODE_LIST);
     double was, v;
     if (!ckr_node_is_list(old) || !list) return list;
     for (uint64_t i = 0; i < old->count; i++) {
@@ -52646,7 +52646,7 @@ static ckr_node *ckr__te_list(ckr__de *x, const ckr_node *old, const char *hyper
                            *b = ckr_node_get(x->s->groups[k].hyper, hyper);
             if (ckr_node_f64(a, &was) && ckr_node_f64(b, &v) && ckr_node_f64(put, &v) &&
                 ckr__same(was, v) && ckr_node_f64(b, &v)) {
-                put = ckr__node_float(x->c, v);
+                put = ckr__make_float(x->c, v);
                 break;
             }
         }
@@ -52659,8 +52659,8 @@ static void ckr__te_scheduler(ckr__de *x, const ckr__dcp_item *it, const char *k
                               const ckr_node *now)
 {
     if (x->t->without & CKR_SCHEDULE) return;
-    if (!strcmp(key, "last_epoch")) now = ckr__node_int(x->c, x->clock);
-    else if (!strcmp(key, "_step_count")) now = ckr__node_int(x->c, x->clock + 1);
+    if (!strcmp(key, "last_epoch")) now = ckr__make_int(x->c, x->clock);
+    else if (!strcmp(key, "_step_count")) now = ckr__make_int(x->c, x->clock + 1);
     else if (!strcmp(key, "base_lrs")) now = ckr__te_list(x, now, "initial_lr");
     else if (!strcmp(key, "_last_lr")) now = ckr__te_list(x, now, "lr");
     ckr__te_object(x, it, now);
@@ -52672,10 +52672,10 @@ static void ckr__te_counter(ckr__de *x, const ckr__dcp_item *it, const char *key
     const bool tokens = !strcmp(key, "ntokens_seen"), other = x->dp != x->old_dp && x->dp;
     int64_t v;
     if ((x->t->without & CKR_PROGRESS) && (tokens || !strcmp(key, "step"))) {
-        now = ckr__node_int(x->c, 0);
+        now = ckr__make_int(x->c, 0);
     } else if (tokens && other && x->old_dp && ckr_node_i64(now, &v) && v >= 0 &&
                v <= INT64_MAX / (int64_t)x->old_dp) {
-        now = ckr__node_int(x->c, v * (int64_t)x->old_dp / (int64_t)x->dp);
+        now = ckr__make_int(x->c, v * (int64_t)x->old_dp / (int64_t)x->dp);
         if (now)
             ckr__say_int(x->c, "CKR_TITAN_TOKENS", CKR_CHANGED, it->fqn, v, now->u.i,
                          "torchtitan counts the tokens of one rank, and adds up as many as there "
@@ -52837,12 +52837,12 @@ static void ckr__te_fill(ckr__de *x)
     }
     if (!state || !x->s->n_groups) return;
     if (!clock) {
-        ckr__te_new(x, "lr_scheduler", "last_epoch", ckr__node_int(x->c, x->clock));
+        ckr__te_new(x, "lr_scheduler", "last_epoch", ckr__make_int(x->c, x->clock));
         ckr__say(x->c, "CKR_FIX_KEY", CKR_CHANGED, "lr_scheduler.last_epoch", NULL, NULL,
                  "the key was missing: the clock is the run's step", NULL);
     }
     if (seen) return;
-    ckr__te_new(x, "train_state", "ntokens_seen", ckr__node_int(x->c, 0));
+    ckr__te_new(x, "train_state", "ntokens_seen", ckr__make_int(x->c, 0));
     ckr__say(x->c, "CKR_W_TOKENS", CKR_APPROX, "train_state.ntokens_seen", NULL, "0",
              "the key was missing, and torchtitan since July 2025 needs it: the count of tokens "
              "starts again, which only its log shows", NULL);
@@ -52878,7 +52878,7 @@ static void ckr__te_batch(ckr__de *x)
     const int64_t saved = x->dt->source->batch;
     const int64_t all = ckr__batch_told(x->s, saved, x->old_dp, x->dp);
     int64_t micro = x->dt->micro, steps = x->dt->steps;
-    const ckr_node *was = micro ? ckr__node_int(x->c, micro) : NULL;
+    const ckr_node *was = micro ? ckr__make_int(x->c, micro) : NULL;
     if (x->s->batch == saved && (x->dp == x->old_dp || !x->dp || !x->old_dp || !x->s->n_groups ||
                                  (x->t->without & CKR_PROGRESS)))
         return;
@@ -52887,8 +52887,8 @@ static void ckr__te_batch(ckr__de *x)
         return;
     }
     int64_t taken = ckr__batch_split(all, x->dp ? x->dp : 1, &micro, &steps);
-    ckr__te_setting(x, "training.local_batch_size", ckr__node_int(x->c, micro), was, why);
-    ckr__te_setting(x, "training.global_batch_size", ckr__node_int(x->c, taken), NULL, why);
+    ckr__te_setting(x, "training.local_batch_size", ckr__make_int(x->c, micro), was, why);
+    ckr__te_setting(x, "training.global_batch_size", ckr__make_int(x->c, taken), NULL, why);
     if (taken != all)
         ckr__say_int(x->c, "CKR_W_TITAN_BATCH", CKR_APPROX, "samples per update", all, taken,
                      "they are no multiple of the data-parallel size: samples per update change, "
@@ -52904,22 +52904,22 @@ static void ckr__te_exclude(ckr__de *x, bool kept)
     const bool model = !x->s->n_groups || (w & CKR_GROUPS), clock = (w & CKR_SCHEDULE) != 0;
     const char *what = clock ? "lr_scheduler" : "dataloader";
     if (model || (w & CKR_PROGRESS)) {
-        ckr__te_setting(x, "checkpoint.initial_load_path", ckr__node_str(x->c, "OUT"), NULL,
+        ckr__te_setting(x, "checkpoint.initial_load_path", ckr__make_str(x->c, "OUT"), NULL,
                         "torchtitan finds no step-N there, and starts fresh without a word: "
                         "the absolute path of OUT");
-        ckr__te_setting(x, "checkpoint.initial_load_model_only", ckr__node_bool(x->c, model),
+        ckr__te_setting(x, "checkpoint.initial_load_model_only", ckr__make_bool(x->c, model),
                         NULL, "more or less is loaded than was written");
     } else {
-        ckr__setting(x->out, "torchtitan", "checkpoint.folder", ckr__node_str(x->c, "OUT"), NULL,
+        ckr__require(x->out, "torchtitan", "checkpoint.folder", ckr__make_str(x->c, "OUT"), NULL,
                      true, "torchtitan looks for step-N in it, and where there is none it starts "
                      "fresh without a word");
-        ckr__setting(x->out, "torchtitan", "checkpoint.load_step",
-                     ckr__node_int(x->c, x->s->progress.step), NULL, false,
+        ckr__require(x->out, "torchtitan", "checkpoint.load_step",
+                     ckr__make_int(x->c, x->s->progress.step), NULL, false,
                      "the highest step in checkpoint.folder is taken");
     }
     if (model || (!clock && kept)) return;
     if (clock && !kept) what = "lr_scheduler,dataloader";
-    ckr__te_setting(x, "checkpoint.exclude_from_loading", ckr__node_str(x->c, what), NULL,
+    ckr__te_setting(x, "checkpoint.exclude_from_loading", ckr__make_str(x->c, what), NULL,
                     "torchtitan stops: the checkpoint has no such states");
 }
 
@@ -52990,7 +52990,7 @@ static void ckr__te_as_it_is(ckr__de *x)
                                      ckr_node_get(x->s->groups[i].hyper, keys[k]));
         }
     for (uint64_t i = 0; lr && i < x->s->n_groups; i++)
-        ckr__te_say_as_it_is(x, "lr", i, ckr__node_float(x->c, lr[i]),
+        ckr__te_say_as_it_is(x, "lr", i, ckr__make_float(x->c, lr[i]),
                              ckr_node_get(x->s->groups[i].hyper, "lr"));
 }
 
@@ -53007,9 +53007,9 @@ static void ckr__te_adopt_groups(ckr__de *x)
         ckr_node *h = x->s->groups[i].hyper;
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
             if (!ckr_node_get(h, keys[k].key))
-                ckr__node_set(x->c, h, keys[k].key, ckr__node_bool(x->c, keys[k].value));
+                ckr__node_set(x->c, h, keys[k].key, ckr__make_bool(x->c, keys[k].value));
         if (w && !w->opaque && i < w->n_lanes && !ckr_node_get(h, "initial_lr"))
-            ckr__node_set(x->c, h, "initial_lr", ckr__node_float(x->c, w->lanes[i].base));
+            ckr__node_set(x->c, h, "initial_lr", ckr__make_float(x->c, w->lanes[i].base));
     }
 }
 
@@ -53056,11 +53056,11 @@ static void ckr__te_adopt_counters(ckr__de *x)
     const int64_t tokens = x->s->progress.tokens, step = x->s->progress.step;
     const bool left = (x->t->without & CKR_PROGRESS) != 0;
     if (!x->s->n_groups) return;
-    ckr__te_new(x, "train_state", "step", ckr__node_int(x->c, left || step < 0 ? 0 : step));
+    ckr__te_new(x, "train_state", "step", ckr__make_int(x->c, left || step < 0 ? 0 : step));
     ckr__te_new(x, "train_state", "ntokens_seen",
-                ckr__node_int(x->c, left || tokens < 0 ? 0 : tokens / (x->dp ? x->dp : 1)));
+                ckr__make_int(x->c, left || tokens < 0 ? 0 : tokens / (x->dp ? x->dp : 1)));
     if (!(x->t->without & CKR_SCHEDULE))
-        ckr__te_new(x, "lr_scheduler", "last_epoch", ckr__node_int(x->c, x->clock));
+        ckr__te_new(x, "lr_scheduler", "last_epoch", ckr__make_int(x->c, x->clock));
 }
 
 static void ckr__te_run(ckr__de *x)
@@ -53126,7 +53126,7 @@ static void ckr__dn_fill(ckr__dn *x, const ckr_state *s, const ckr_target *t)
         if (p) v = ckr__entry_whole(x->c, x->f, p->name, p, ckr__dtype_as(p, t->dtype), false);
         else v = ckr__copy_tree(x->c, x->f, dt->objects[i], NULL);
         if (!v) ckr__nomem(x->c);
-        if (!it->path) ckr__node_pair(x->c, at, ckr__node_str(x->c, it->fqn), v);
+        if (!it->path) ckr__node_pair(x->c, at, ckr__make_str(x->c, it->fqn), v);
         for (uint32_t k = 0; v && at && k < it->n_path; k++)
             at = ckr__dn_child(x, at, it, k, k + 1 < it->n_path ? NULL : v);
     }
@@ -53146,7 +53146,7 @@ static ckr_result ckr__dt_emit_file(ckr__ctx *c, const ckr_state *s, const ckr_t
     x.d = dt->d;
     x.f = ckr__out_file_add(out, "", CKR_FORMAT_TORCH_ZIP);
     if (x.f && dt->keep.taken) ckr__dw_file(&e, x.f);
-    else if (x.f) x.f->root = ckr__node(c, CKR_NODE_DICT);
+    else if (x.f) x.f->root = ckr__make(c, CKR_NODE_DICT);
     if (x.f && x.f->root && !dt->keep.taken) ckr__dn_fill(&x, s, t);
     ckr__map_free(&x.places);
     return c->err->code;
@@ -53296,12 +53296,12 @@ static void ckr__df_walk(ckr__df *x, const ckr__plain *p, const ckr_node *root)
 static ckr_node *ckr__df_groups(ckr__df *x)
 {
     ckr__ctx *c = x->e->c;
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
     for (uint64_t i = 0; list && i < x->e->s->n_groups; i++) {
         const ckr_group *g = &x->e->s->groups[i];
-        ckr_node *names = ckr__node(c, CKR_NODE_LIST);
+        ckr_node *names = ckr__make(c, CKR_NODE_LIST);
         for (uint64_t k = 0; k < g->n_params; k++)
-            ckr__node_push(c, names, ckr__node_str(c, g->params[k]));
+            ckr__node_push(c, names, ckr__make_str(c, g->params[k]));
         ckr__node_push(c, list, ckr__group_dict(c, g, names));
     }
     return list;
@@ -53310,7 +53310,7 @@ static ckr_node *ckr__df_groups(ckr__df *x)
 /* The scheduler, or a list of them. */
 static ckr_node *ckr__df_schedulers(ckr__df *x, const ckr__plain *p)
 {
-    ckr_node *list = ckr__node(x->e->c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(x->e->c, CKR_NODE_LIST);
     if (x->w.scheduler) return x->w.scheduler;
     for (uint64_t i = 0; i < p->n_schedulers; i++)
         ckr__node_push(x->e->c, list, (ckr_node *)(uintptr_t)p->schedulers[i]);
@@ -53353,12 +53353,12 @@ static void ckr__df_run(ckr__df *x, const ckr__plain *p)
     if (!ckr__failed(c))
         ckr__whole_schedule(&x->w, p->source->n_schedules ? p->source->schedules : NULL);
     if (x->e->s->n_groups && !ckr__failed(c))
-        ckr__df_walk(x, NULL, ckr__node_dict(
-            c, "optimizer", ckr__node_dict(c, "param_groups", ckr__df_groups(x), CKR__END),
+        ckr__df_walk(x, NULL, ckr__make_dict(
+            c, "optimizer", ckr__make_dict(c, "param_groups", ckr__df_groups(x), CKR__END),
             CKR__END));
     if (p->n_schedulers && !ckr__failed(c))
         ckr__df_walk(x, NULL,
-                     ckr__node_dict(c, "lr_scheduler", ckr__df_schedulers(x, p), CKR__END));
+                     ckr__make_dict(c, "lr_scheduler", ckr__df_schedulers(x, p), CKR__END));
 }
 
 /* A torch file whose root is a dict: its nested names become flat ones. */
@@ -53416,7 +53416,7 @@ static void ckr__dw_begin(ckr__dw *x, ckr__de *e)
     w->out = e->out;
     w->source = p->source;
     w->dtype = e->t->dtype;
-    x->gone = ckr__node(e->c, CKR_NODE_NONE);
+    x->gone = ckr__make(e->c, CKR_NODE_NONE);
     ckr__dr_begin(&x->r, e->c, e->dt);
     for (uint64_t i = 0; i < p->n_optimizers && !e->c->refused; i++, first += n) {
         const ckr_node *groups = ckr_node_get(p->optimizers[i], "param_groups");
@@ -53451,7 +53451,7 @@ static void ckr__dw_leaf(ckr__dw *x, const ckr__df_item *it, uint64_t i)
     ckr_tensor *t = NULL;
     if (e->dt->streams[i] || (!of->bytes && ckr__plain_taken(&e->dt->keep, it->node))) return;
     if (of->bytes)
-        ckr__te_object(e, of, counter && (e->t->without & CKR_PROGRESS) ? ckr__node_int(e->c, 0)
+        ckr__te_object(e, of, counter && (e->t->without & CKR_PROGRESS) ? ckr__make_int(e->c, 0)
                                                                         : it->node);
     else
         ckr__dcp_tensor(e->dt->d, of, &none, of->fqn, "", &t);
@@ -53492,7 +53492,7 @@ static bool ckr__dw_is_flat(const ckr__dt *t, const ckr_node *n)
 /* A flat dict without its groups. */
 static const ckr_node *ckr__dw_rest(ckr__dw *x, const ckr_node *flat)
 {
-    ckr_node *d = ckr__node(x->f.e->c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(x->f.e->c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < flat->count; i++)
         if (!ckr__is_str(flat->u.items[2 * i], "param_groups"))
             ckr__node_take(x->f.e->c, d, flat, i);
@@ -53626,7 +53626,7 @@ static ckr_node *ckr__dw_tensor(void *user, ckr__out_file *f, const ckr_view *v)
 static void ckr__dw_file(ckr__de *e, ckr__out_file *f)
 {
     const ckr__dt *t = e->dt;
-    ckr__copy hooks = CKR_ZERO;
+    ckr__dupe hooks = CKR_ZERO;
     ckr__dw x;
     ckr__dw_begin(&x, e);
     for (uint64_t i = 0; i < t->source->n_tensors; i++) {
@@ -53763,7 +53763,7 @@ static ckr_node *ckr__oc_state(ckr_node *v)
 static ckr_node *ckr__oc_states(ckr__ctx *c, const ckr_node *root)
 {
     const ckr_node *rng = ckr_node_get(root, "rng");
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < ckr__dict_n(rng); i++) {
         ckr_node *v = ckr__oc_state(ckr__dict_at(rng, i));
         if (v && v->kind != CKR_NODE_NONE) ckr__node_pair(c, d, rng->u.items[2 * i], v);
@@ -53856,7 +53856,7 @@ static ckr_node *ckr__oc_rng(ckr__de *e, uint32_t rank, const ckr_node *old)
 {
     const ckr_node *rng = ckr_node_get(old, "rng");
     ckr__rank_streams k = CKR_ZERO;
-    ckr_node *out = ckr__node(e->c, CKR_NODE_DICT);
+    ckr_node *out = ckr__make(e->c, CKR_NODE_DICT);
     k.c = e->c;
     k.coming = e->s;
     k.keys = ckr__trainer_streams;
@@ -53887,7 +53887,7 @@ static void ckr__oc_file(ckr__de *e, const ckr__oc *x, uint32_t rank)
     ckr_node *d = ckr__dict_copy(e->c, old->root);
     const bool kept = !(e->t->without & CKR_RNG);
     if (!f || !d) return;
-    ckr__node_set(e->c, d, "world_size", ckr__node_int(e->c, kept ? (int64_t)e->ranks : 0));
+    ckr__node_set(e->c, d, "world_size", ckr__make_int(e->c, kept ? (int64_t)e->ranks : 0));
     ckr__node_set(e->c, d, "rng", ckr__oc_rng(e, rank, old->root));
     f->root = ckr__copy_tree(e->c, f, d, NULL);
 }
@@ -54278,7 +54278,7 @@ static ckr_result ckr__mg_chunks(ckr__mg *r, ckr__mg_file *f)
     char key[16];
     f->chunks = CKR__NEW_N(r->c, const ckr_node *, r->vp);
     for (uint32_t k = 0; f->chunks && k < r->vp; k++) {
-        ckr__format(key, sizeof key, "model%u", (unsigned)k);
+        ckr__sprint(key, sizeof key, "model%u", (unsigned)k);
         f->chunks[k] = one && k == 0 ? one : ckr_node_get(f->root, key);
         if (f->chunks[k] && !ckr_node_is_dict(f->chunks[k]))
             return ckr__mg_bad(r, f->path, key, "a state dict");
@@ -55513,7 +55513,7 @@ static ckr_node *ckr__mg_schedule_params(ckr__mg *r, const ckr_node *d)
         { "lr_wsd_decay_iters", "lr_wsd_decay_iters" }, { "global_batch_size", "global_batch_size" }
     };
     const size_t n_state = sizeof alias / sizeof *alias - 5;
-    ckr_node *p = ckr__node(r->c, CKR_NODE_DICT);
+    ckr_node *p = ckr__make(r->c, CKR_NODE_DICT);
     for (size_t i = 0; i < sizeof alias / sizeof *alias; i++) {
         const ckr_node *n = ckr_node_get(i < n_state ? d : r->args, alias[i][0]);
         if (n && n->kind != CKR_NODE_NONE && !ckr__has(p, alias[i][1]))
@@ -55523,8 +55523,8 @@ static ckr_node *ckr__mg_schedule_params(ckr__mg *r, const ckr_node *d)
     double total = ckr__mg_num(p, "lr_decay_steps", 0);
     double fraction = ckr__mg_num(r->args, "lr_warmup_fraction", -1);
     if (!ckr__whole(warm) && fraction >= 0 && ckr__same(ckr__rn(fraction * total), warm)) {
-        ckr__node_set(r->c, p, "lr_warmup_fraction", ckr__node_float(r->c, fraction));
-        ckr__node_set(r->c, p, "lr_warmup_steps", ckr__node_int(r->c, 0));
+        ckr__node_set(r->c, p, "lr_warmup_fraction", ckr__make_float(r->c, fraction));
+        ckr__node_set(r->c, p, "lr_warmup_steps", ckr__make_int(r->c, 0));
     }
     return ckr__failed(r->c) ? NULL : p;
 }
@@ -56175,7 +56175,7 @@ static ckr_result ckr__mg_all_files(ckr__mg *r)
 static ckr_result ckr__mg_dist_roots(ckr__mg *r)
 {
     static const char others[] = "optimizer content_metadata model opt_param_scheduler";
-    ckr_node *root = ckr__node(r->c, CKR_NODE_DICT), *none = ckr__node(r->c, CKR_NODE_NONE);
+    ckr_node *root = ckr__make(r->c, CKR_NODE_DICT), *none = ckr__make(r->c, CKR_NODE_NONE);
     const ckr_node *sched = ckr_node_get(r->common, "opt_param_scheduler");
     for (uint64_t i = 0; i < r->common->count; i++) {
         const char *key = ckr__dict_key(r->common, i);
@@ -56218,7 +56218,7 @@ static ckr_result ckr__mg_dist_group(ckr__mg *r, ckr__mg_file *f, uint32_t which
                                    (unsigned)k),
                *fqn = head ? ckr__printf(r->c, "%soptimizer/shard_0_1", head) : NULL;
     const ckr_node *n = ckr__mg_dist_object(r, fqn), *scaler;
-    ckr_node *outer = ckr__node(r->c, CKR_NODE_DICT);
+    ckr_node *outer = ckr__make(r->c, CKR_NODE_DICT);
     if (ckr__failed(r->c)) return r->c->err->code;
     if (!n) return ckr__mg_missing(r, r->dir, ckr__printf(r->c, "the metadata has no %s", fqn));
     o->prefix = head;
@@ -56554,7 +56554,7 @@ static ckr_result ckr__mg_defects(ckr__mg *r)
                 if (k || r->files[i]->ep == 0) ckr__mg_defect_rank(r, r->files[i], k, mend);
     if (ckr__failed(r->c) || !r->defect) return r->c->err->code;
     for (uint64_t i = 0; i < r->n_items; i++) n += r->items[i]->shifted;
-    ckr__format(text, sizeof text, "%llu parameters", (unsigned long long)n);
+    ckr__sprint(text, sizeof text, "%llu parameters", (unsigned long long)n);
     return ckr__say(r->c, "CKR_W_MEGATRON_DEFECT", CKR_LOST, "optimizer", text, NULL,
                     "Megatron core 0.15 to 0.19 cut the optimizer's buckets at wrong offsets when "
                     "it wrote this: masters and moments are other parameters'",
@@ -57093,7 +57093,7 @@ static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_file *k, uint3
     const ckr__mg *to = &x->to;
     const int64_t first = to->first[v * to->pp + k->pp],
                   experts = to->ep > 1 ? to->experts / to->ep * (int64_t)k->ep : 0;
-    ckr_node *d = ckr__node(x->c, CKR_NODE_ODICT);
+    ckr_node *d = ckr__make(x->c, CKR_NODE_ODICT);
     for (uint64_t i = 0; i < k->n_entries; i++) {
         const ckr__mg_item *t = k->entries[i].item;
         const char *name = t == to->embedding && k->pp > 0
@@ -57102,10 +57102,10 @@ static ckr_node *ckr__mg_chunk_node(ckr__mg_job *x, const ckr__mg_file *k, uint3
         const ckr_dtype as = t->kind == CKR__MG_PARAM ? x->t->dtype : CKR_DTYPE_NONE;
         const ckr_node *extra = t->extra ? t->extra[to->tp == x->mg->tp ? k->tp : 0] : NULL;
         if (k->entries[i].chunk != v) continue;
-        ckr__node_pair(x->c, d, ckr__node_str(x->c, name),
+        ckr__node_pair(x->c, d, ckr__make_str(x->c, name),
                        t->kind != CKR__MG_EXTRA ? ckr__mg_entry_node(x, k, t, "param", as)
                        : extra                  ? ckr__copy_tree(x->c, k->out, extra, NULL)
-                                                : ckr__node(x->c, CKR_NODE_NONE));
+                                                : ckr__make(x->c, CKR_NODE_NONE));
     }
     return d;
 }
@@ -57187,16 +57187,16 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
     ckr_node *d = ckr__dict_copy(x->c, g->hyper);
     double old;
     if (ckr__has(d, "is_expert_parallel"))
-        ckr__node_set(x->c, d, "is_expert_parallel", ckr__node_bool(x->c, expert));
+        ckr__node_set(x->c, d, "is_expert_parallel", ckr__make_bool(x->c, expert));
     if (x->version && ckr__has(d, "is_decoupled_lr"))
         ckr__node_set(x->c, d, "is_decoupled_lr",
-                      ckr__node_bool(x->c, x->version < 16 &&
+                      ckr__make_bool(x->c, x->version < 16 &&
                                                ckr__mg_decoupled(x->mg->args, g->raw)));
     const ckr_node *was = ckr_node_get(d, "step");
     if (step == step && !(ckr__sched_number(x->c, was, &old) && ckr__same(old, step))) {
-        ckr__node_set(x->c, d, "step", ckr__node_int(x->c, (int64_t)step));
+        ckr__node_set(x->c, d, "step", ckr__make_int(x->c, (int64_t)step));
         if (!ckr__has(d, "bias_correction"))
-            ckr__node_set(x->c, d, "bias_correction", ckr__node_bool(x->c, true));
+            ckr__node_set(x->c, d, "bias_correction", ckr__make_bool(x->c, true));
     }
     for (size_t i = 0; i < 4; i++) {
         was = ckr_node_get(d, nums[i].key);
@@ -57204,7 +57204,7 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
             (!nums[i].when || !was || (i > 1 && was->kind == CKR_NODE_NONE) ||
              (ckr_node_f64(was, &old) && ckr__same(old, nums[i].v))))
             continue;
-        ckr__node_set(x->c, d, nums[i].key, ckr__node_float(x->c, nums[i].v));
+        ckr__node_set(x->c, d, nums[i].key, ckr__make_float(x->c, nums[i].v));
     }
     if (params) ckr__node_set(x->c, d, "params", params);
     return d;
@@ -57213,12 +57213,12 @@ static ckr_node *ckr__mg_group_node(ckr__mg_job *x, uint64_t klass, bool expert,
 /* {step, exp_avg, ...} of a parameter; the step of a fused optimizer is in its group. */
 static ckr_node *ckr__mg_state_node(ckr__mg_job *x, const ckr__mg_file *k, const ckr__mg_item *t)
 {
-    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(x->c, CKR_NODE_DICT);
     const ckr__held *s;
     for (s = t->slots; s; s = s->next) {
         const char *slot = s->tensor->slot;
         if (!ckr__word_in("param master", slot) && !(s->alone && s->tensor->dtype == CKR_DTYPE_I64))
-            ckr__node_pair(x->c, d, ckr__node_str(x->c, slot),
+            ckr__node_pair(x->c, d, ckr__make_str(x->c, slot),
                            s->alone ? ckr__mg_step_node(x, k, t)
                                     : ckr__mg_entry_node(x, k, t, slot, CKR_DTYPE_NONE));
     }
@@ -57237,7 +57237,7 @@ static ckr_node *ckr__mg_outer_node(ckr__mg_job *x, const ckr__mg_file *k, uint6
     const ckr_node *from = k->from->n_optims
                                ? k->from->optims[which < k->from->n_optims ? which : 0].outer
                                : NULL;
-    ckr_node *outer = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *outer = ckr__make(x->c, CKR_NODE_DICT);
     ckr__node_set(x->c, outer, "optimizer", inner);
     for (uint64_t i = 0; from && i < from->count; i++) {
         const char *key = ckr__dict_key(from, i);
@@ -57255,8 +57255,8 @@ static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_file *k, int w
 {
     ckr__ctx *c = x->c;
     const bool common = x->to.dist, zero = x->to.zero, numbered = !common && !zero;
-    ckr_node *inner = ckr__node(c, CKR_NODE_DICT), *state = ckr__node(c, CKR_NODE_DICT),
-             *groups = ckr__node(c, CKR_NODE_LIST), *all = ckr__node(c, CKR_NODE_LIST),
+    ckr_node *inner = ckr__make(c, CKR_NODE_DICT), *state = ckr__make(c, CKR_NODE_DICT),
+             *groups = ckr__make(c, CKR_NODE_LIST), *all = ckr__make(c, CKR_NODE_LIST),
              *step = NULL;
     const ckr__mg_member *m = k->members[which];
     const uint64_t n = k->n_members[which];
@@ -57264,8 +57264,8 @@ static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_file *k, int w
     uint64_t n_order = 0, id = 0;
     const uint64_t *order = ckr__mg_group_order(x, m, n, &n_order);
     for (uint64_t g = 0; order && g < n_order; g++) {
-        ckr_node *params = numbered ? ckr__node(c, CKR_NODE_LIST) : NULL,
-                 *masters = ckr__node(c, CKR_NODE_LIST);
+        ckr_node *params = numbered ? ckr__make(c, CKR_NODE_LIST) : NULL,
+                 *masters = ckr__make(c, CKR_NODE_LIST);
         double count = ckr__nan();
         for (uint64_t i = 0; i < n; i++) {
             const ckr__mg_item *t = m[i].item;
@@ -57273,8 +57273,8 @@ static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_file *k, int w
             if (!first) first = t;
             if (x->fused) count = ckr__mg_count_of(x, t);
             if (!numbered) continue;
-            ckr__node_push(c, params, ckr__node_int(c, (int64_t)id));
-            ckr__node_pair(c, state, ckr__node_int(c, (int64_t)id++),
+            ckr__node_push(c, params, ckr__make_int(c, (int64_t)id));
+            ckr__node_pair(c, state, ckr__make_int(c, (int64_t)id++),
                            ckr__mg_state_node(x, k, t));
             if (!ckr__held_slot(t->slots, "master")) continue;
             ckr_node *master = ckr__mg_entry_node(x, k, t, "master", CKR_DTYPE_NONE);
@@ -57292,7 +57292,7 @@ static ckr_node *ckr__mg_optim_node(ckr__mg_job *x, const ckr__mg_file *k, int w
     if (x->half || zero) inner = ckr__mg_outer_node(x, k, which == 1, inner);
     if (x->half && numbered) ckr__node_set(c, inner, "fp32_from_fp16_params", all);
     if (common && zero)
-        ckr__node_set(c, inner, "param_state_sharding_type", ckr__node_str(c, "fully_reshardable"));
+        ckr__node_set(c, inner, "param_state_sharding_type", ckr__make_str(c, "fully_reshardable"));
     return inner;
 }
 
@@ -57302,9 +57302,9 @@ static ckr_node *ckr__mg_chain(ckr__mg_job *x, const ckr__mg_file *k,
                                ckr_node *(*one)(ckr__mg_job *, const ckr__mg_file *, int))
 {
     if (x->to.ep == 1) return one(x, k, 0);
-    ckr_node *all = ckr__node(x->c, x->to.dist ? CKR_NODE_DICT : CKR_NODE_LIST);
+    ckr_node *all = ckr__make(x->c, x->to.dist ? CKR_NODE_DICT : CKR_NODE_LIST);
     for (int i = 0; i < 2; i++)
-        if (x->to.dist) ckr__node_pair(x->c, all, ckr__node_int(x->c, i), one(x, k, i));
+        if (x->to.dist) ckr__node_pair(x->c, all, ckr__make_int(x->c, i), one(x, k, i));
         else ckr__node_push(x->c, all, one(x, k, i));
     return all;
 }
@@ -57315,7 +57315,7 @@ static ckr_node *ckr__mg_chain(ckr__mg_job *x, const ckr__mg_file *k,
 static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_file *k, ckr__mg_buffer *b)
 {
     const char *const *slots = ckr__mg_flat_slots;
-    ckr_node *d = ckr__node(x->c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(x->c, CKR_NODE_DICT);
     ckr__mg_lay_run(b, x->args, x->to.dp * x->to.cp, k->pp);
     for (size_t s = 0; s < 3; s++) {
         ckr_node *e = ckr__entry_new(x->c, k->out, slots[s], CKR_DTYPE_F32, 1, &b->total);
@@ -57330,7 +57330,7 @@ static ckr_node *ckr__mg_buffer_node(ckr__mg_job *x, const ckr__mg_file *k, ckr_
                              (uint64_t)b->m[i]->start * 4);
         }
     }
-    ckr__node_set(x->c, d, "numel_unpadded", ckr__node_int(x->c, b->total));
+    ckr__node_set(x->c, d, "numel_unpadded", ckr__make_int(x->c, b->total));
     return d;
 }
 
@@ -57342,19 +57342,19 @@ static ckr_node *ckr__mg_flat_node(ckr__mg_job *x, const ckr__mg_file *k, int wh
     const ckr_node *fp32 = ckr_node_get(x->args, "accumulate_allreduce_grads_in_fp32");
     const bool low = ckr__mg_flag(x->args, "grad_reduce_in_bf16") ||
                      (x->half && fp32 && !(fp32->kind == CKR_NODE_BOOL && fp32->u.b));
-    ckr_node *root = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *root = ckr__make(c, CKR_NODE_DICT);
     uint64_t n;
-    if (which == 0 && k->ep > 0) return ckr__node(c, CKR_NODE_NONE);
-    ckr__node_set(c, root, "buckets_coalesced", ckr__node_bool(c, true));
+    if (which == 0 && k->ep > 0) return ckr__make(c, CKR_NODE_NONE);
+    ckr__node_set(c, root, "buckets_coalesced", ckr__make_bool(c, true));
     ckr__mg_buffer *b = ckr__mg_buffers(&x->to, k, (uint64_t)which, &n);
     for (uint64_t g = 0; g < n && !ckr__failed(c); g++) {
         const char *param = ckr_dtype_name(b[g].dtype), *grad = low ? param : "float32";
-        ckr_node *pair = ckr__node(c, CKR_NODE_DICT);
+        ckr_node *pair = ckr__make(c, CKR_NODE_DICT);
         ckr__node_pair(c, pair,
                        ckr__tuple_node(c, 2, ckr__name_node(c, CKR_NODE_DTYPE, param),
                                        ckr__name_node(c, CKR_NODE_DTYPE, grad)),
                        ckr__mg_buffer_node(x, k, &b[g]));
-        ckr__node_pair(c, root, ckr__node_int(c, (int64_t)g), pair);
+        ckr__node_pair(c, root, ckr__make_int(c, (int64_t)g), pair);
     }
     return root;
 }
@@ -57586,7 +57586,7 @@ static void ckr__mg_opt(ckr__mg_job *x, const char *name, const ckr_node *value,
     const ckr_node *was = key ? ckr_node_get(x->mg->args, key) : NULL;
     const bool off = ckr__mg_off(value);
     if (off && ckr__mg_off(was)) return;
-    if (off) value = ckr__node(x->c, CKR_NODE_NONE);   /* the option goes                 */
+    if (off) value = ckr__make(x->c, CKR_NODE_NONE);   /* the option goes                 */
     name = ckr__printf(x->c, "--%s", name);
     ckr__setting_changed(x->out, "command line", name, value, was, otherwise);
 }
@@ -57630,36 +57630,36 @@ static void ckr__mg_schedule_settings(ckr__mg_job *x, bool say)
     const ckr__group_lane *l = &h->lanes[0], *own = &h->lanes[two ? at : 0],
                    *top = &h->lanes[ckr__mg_lane(x, h, false)];
     const ckr__mg_row rows[] = {
-        { "lr", ckr__node_float(c, top->max), MUST, why },
-        { "min-lr", ckr__node_float(c, top->min), MUST, why },
-        { "lr-warmup-init", ckr__node_float(c, cv->k.from), ARG, why },
-        { ckr__printf(c, "lr-warmup-%s", unit), ckr__node_int(c, share ? 0 : (int64_t)x->warm),
+        { "lr", ckr__make_float(c, top->max), MUST, why },
+        { "min-lr", ckr__make_float(c, top->min), MUST, why },
+        { "lr-warmup-init", ckr__make_float(c, cv->k.from), ARG, why },
+        { ckr__printf(c, "lr-warmup-%s", unit), ckr__make_int(c, share ? 0 : (int64_t)x->warm),
           ARG, why },
         { "lr-warmup-fraction",
-          share ? ckr__node_float(c, x->fraction) : ckr__node(c, CKR_NODE_NONE),
+          share ? ckr__make_float(c, x->fraction) : ckr__make(c, CKR_NODE_NONE),
           share ? MUST : ARG, why },
-        { ckr__printf(c, "lr-decay-%s", unit), ckr__node_int(c, (int64_t)x->decay), ARG, why },
+        { ckr__printf(c, "lr-decay-%s", unit), ckr__make_int(c, (int64_t)x->decay), ARG, why },
         { "lr-decay-style",
           (ckr_node *)(uintptr_t)ckr_node_get(x->scheduler, "lr_decay_style"), MUST, why },
         { "lr-wsd-decay-style",
-          ckr__node_str(c, !wsd ? NULL : style ? style : "exponential"), MUST, why },
+          ckr__make_str(c, !wsd ? NULL : style ? style : "exponential"), MUST, why },
         { ckr__printf(c, "lr-wsd-decay-%s", unit),
-          wsd ? ckr__node_int(c, (int64_t)x->wsd) : NULL, ARG, why },
-        { "decoupled-lr", two ? ckr__node_float(c, own->max) : NULL, MUST, why },
-        { "decoupled-min-lr", two ? ckr__node_float(c, own->min) : NULL, MUST, why },
-        { "weight-decay", level ? ckr__node_float(c, l->end_wd) : NULL, ARG, why },
-        { "start-weight-decay", wd ? ckr__node_float(c, l->start_wd) : NULL, ARG,
+          wsd ? ckr__make_int(c, (int64_t)x->wsd) : NULL, ARG, why },
+        { "decoupled-lr", two ? ckr__make_float(c, own->max) : NULL, MUST, why },
+        { "decoupled-min-lr", two ? ckr__make_float(c, own->min) : NULL, MUST, why },
+        { "weight-decay", level ? ckr__make_float(c, l->end_wd) : NULL, ARG, why },
+        { "start-weight-decay", wd ? ckr__make_float(c, l->start_wd) : NULL, ARG,
           level ? NULL : why },
-        { "end-weight-decay", wd ? ckr__node_float(c, l->end_wd) : NULL, ARG, level ? NULL : why },
-        { "weight-decay-incr-style", ckr__node_str(c, ckr__shape_name(cv->wd_shape, "constant")),
+        { "end-weight-decay", wd ? ckr__make_float(c, l->end_wd) : NULL, ARG, level ? NULL : why },
+        { "weight-decay-incr-style", ckr__make_str(c, ckr__shape_name(cv->wd_shape, "constant")),
           0, wd && !level ? why : NULL },
-        { "global-batch-size", ckr__node_int(c, (int64_t)h->rate), ARG, NULL },
-        { "use-checkpoint-opt_param-scheduler", x->by_file ? ckr__node_bool(c, true) : NULL, 0,
+        { "global-batch-size", ckr__make_int(c, (int64_t)h->rate), ARG, NULL },
+        { "use-checkpoint-opt_param-scheduler", x->by_file ? ckr__make_bool(c, true) : NULL, 0,
           "Megatron-LM takes the run's length for that of the weight decay's increase, which is "
           "another, and stops" },
-        { "override-opt_param-scheduler", x->by_file ? ckr__node_bool(c, false) : NULL, 0,
+        { "override-opt_param-scheduler", x->by_file ? ckr__make_bool(c, false) : NULL, 0,
           "the two options exclude each other" },
-        { ckr__printf(c, "train-%s", unit), ckr__node_int(c, (int64_t)x->train), ARG, why }
+        { ckr__printf(c, "train-%s", unit), ckr__make_int(c, (int64_t)x->train), ARG, why }
     };
     ckr__mg_rows(x, say, rows, sizeof rows / sizeof *rows);
 }
@@ -57678,26 +57678,26 @@ static void ckr__mg_settings(ckr__mg_job *x, bool say)
     const bool cast = as != CKR_DTYPE_NONE, again = (x->t->without & CKR_PROGRESS) != 0,
                reshard = to->dist && to->zero,
                cut = !to->dist && to->zero && ckr__mg_flag(mg->args, "overlap_grad_reduce");
-    ckr_node *none = ckr__node(c, CKR_NODE_NONE), *yes = ckr__node_bool(c, true),
-             *no = ckr__node_bool(c, false), *zero = again ? ckr__node_int(c, 0) : NULL,
-             *format = ckr__node_str(c, to->dist == mg->dist ? NULL
+    ckr_node *none = ckr__make(c, CKR_NODE_NONE), *yes = ckr__make_bool(c, true),
+             *no = ckr__make_bool(c, false), *zero = again ? ckr__make_int(c, 0) : NULL,
+             *format = ckr__make_str(c, to->dist == mg->dist ? NULL
                                         : to->dist ? "torch_dist" : "torch"),
              *stage = to->pp != mg->pp ? none : NULL, *chunk = to->vp != mg->vp ? none : NULL;
     const ckr__mg_row rows[] = {
-        { "tensor-model-parallel-size", ckr__node_int(c, to->tp), MUST, shape },
-        { "pipeline-model-parallel-size", ckr__node_int(c, to->pp), MUST, shape },
-        { "transformer-pipeline-model-parallel-size", ckr__node_int(c, to->pp), ARG, NULL },
+        { "tensor-model-parallel-size", ckr__make_int(c, to->tp), MUST, shape },
+        { "pipeline-model-parallel-size", ckr__make_int(c, to->pp), MUST, shape },
+        { "transformer-pipeline-model-parallel-size", ckr__make_int(c, to->pp), ARG, NULL },
         { "num-layers-per-virtual-pipeline-stage",
           chunk && to->vp > 1
-              ? ckr__node_int(c, mg->layers / ((int64_t)to->pp * to->vp)) : chunk,
+              ? ckr__make_int(c, mg->layers / ((int64_t)to->pp * to->vp)) : chunk,
           ARG, shape },
-        { "context-parallel-size", ckr__node_int(c, to->cp), to->cp > 1 ? MUST : ARG,
+        { "context-parallel-size", ckr__make_int(c, to->cp), to->cp > 1 ? MUST : ARG,
           to->cp != mg->cp ? ranks : NULL },
-        { "expert-model-parallel-size", ckr__node_int(c, to->ep), to->ep > 1 ? MUST : ARG,
+        { "expert-model-parallel-size", ckr__make_int(c, to->ep), to->ep > 1 ? MUST : ARG,
           to->ep != mg->ep ? shape : NULL },
-        { "data-parallel-size", ckr__node_int(c, to->dp), MUST, NULL },
-        { "world-size", ckr__node_int(c, (int64_t)to->tp * to->pp * to->dp * to->cp), MUST, NULL },
-        { "expert-tensor-parallel-size", to->tp != mg->tp ? ckr__node_int(c, to->tp) : NULL, ARG,
+        { "data-parallel-size", ckr__make_int(c, to->dp), MUST, NULL },
+        { "world-size", ckr__make_int(c, (int64_t)to->tp * to->pp * to->dp * to->cp), MUST, NULL },
+        { "expert-tensor-parallel-size", to->tp != mg->tp ? ckr__make_int(c, to->tp) : NULL, ARG,
           NULL },
         { "ckpt-format", format, ARG, files },
         { "use-distributed-optimizer", to->zero == mg->zero ? NULL : to->zero ? yes : no, MUST,
@@ -57705,14 +57705,14 @@ static void ckr__mg_settings(ckr__mg_job *x, bool say)
         { "dist-ckpt-optim-fully-reshardable", reshard ? yes : NULL, ARG,
           mg->dist && mg->zero ? NULL : files },
         { "ddp-bucket-size",
-          cut ? ckr__node_int(c, ckr__mg_bucket(mg->args, to->dp * to->cp, 0, 0, 1)) : NULL, 0,
+          cut ? ckr__make_int(c, ckr__mg_bucket(mg->args, to->dp * to->cp, 0, 0, 1)) : NULL, 0,
           files },
-        { "padded-vocab-size", x->padded ? ckr__node_int(c, x->padded) : NULL,
+        { "padded-vocab-size", x->padded ? ckr__make_int(c, x->padded) : NULL,
           x->padded != x->s->padded_vocab ? MUST : ARG, NULL },
         { "sequence-parallel",
           to->tp == 1 && ckr__mg_flag(mg->args, "sequence_parallel") ? no : NULL, MUST, NULL },
         { "virtual-pipeline-model-parallel-size",
-          chunk && to->vp > 1 ? ckr__node_int(c, to->vp) : chunk,
+          chunk && to->vp > 1 ? ckr__make_int(c, to->vp) : chunk,
           to->vp > 1 ? MUST : ARG, NULL },
         { "num-virtual-stages-per-pipeline-rank", chunk, ARG, NULL },
         { "decoder-first-pipeline-num-layers", stage, ARG, NULL },
@@ -57722,14 +57722,14 @@ static void ckr__mg_settings(ckr__mg_job *x, bool say)
         { "consumed-train-samples", zero, MUST, NULL },
         { "consumed-valid-samples", zero, ARG, NULL },
         { "skipped-train-samples", zero, ARG, NULL },
-        { "global-batch-size", x->batch ? ckr__node_int(c, x->batch) : NULL, ARG, NULL },
-        { "micro-batch-size", x->batch && x->micro ? ckr__node_int(c, x->micro) : NULL, ARG, NULL },
+        { "global-batch-size", x->batch ? ckr__make_int(c, x->batch) : NULL, ARG, NULL },
+        { "micro-batch-size", x->batch && x->micro ? ckr__make_int(c, x->micro) : NULL, ARG, NULL },
         { "bf16", !cast ? NULL : as == CKR_DTYPE_BF16 ? yes : no, MUST, NULL },
         { "fp16", !cast ? NULL : as == CKR_DTYPE_F16 ? yes : no, MUST, NULL },
         { "params-dtype", cast ? ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(as)) : NULL, ARG,
           NULL },
         { "use-dist-ckpt", !format ? NULL : to->dist ? yes : no, ARG, NULL },
-        { "dist-ckpt-format", format ? ckr__node_str(c, "torch_dist") : NULL, ARG, NULL }
+        { "dist-ckpt-format", format ? ckr__make_str(c, "torch_dist") : NULL, ARG, NULL }
     };
     ckr__mg_rows(x, say, rows, sizeof rows / sizeof *rows);
 }
@@ -57748,16 +57748,16 @@ static void ckr__mg_args(ckr__mg_job *x)
 static ckr_node *ckr__mg_args_node(ckr__mg_job *x, const ckr__mg_file *k)
 {
     ckr_node *d = ckr__dict_copy(x->c, x->args);
-    ckr__mg_arg(x->c, d, "rank", ckr__node_int(x->c, ckr__mg_rank_of(&x->to, k)), false);
+    ckr__mg_arg(x->c, d, "rank", ckr__make_int(x->c, ckr__mg_rank_of(&x->to, k)), false);
     for (uint64_t i = 0; x->version && i < ckr__dict_n(d); i++) {
         const ckr_node *v = ckr__dict_at(d, i), *plain = NULL;
         if (v->kind != CKR_NODE_OBJECT && v->kind != CKR_NODE_GLOBAL) continue;
         if (v->kind == CKR_NODE_OBJECT && v->u.object->args && v->u.object->args->count == 1)
             plain = ckr_node_at(v->u.object->args, 0);
-        if (!plain || plain->kind > CKR_NODE_STR) plain = ckr__node(x->c, CKR_NODE_NONE);
+        if (!plain || plain->kind > CKR_NODE_STR) plain = ckr__make(x->c, CKR_NODE_NONE);
         if (plain) d->u.items[2 * i + 1] = (ckr_node *)(uintptr_t)plain;
     }
-    ckr_node *n = ckr__node_object(x->c, ckr_node_get(x->mg->root, "args"), d);
+    ckr_node *n = ckr__make_object(x->c, ckr_node_get(x->mg->root, "args"), d);
     return n ? ckr__copy_tree(x->c, k->out, n, NULL) : NULL;
 }
 
@@ -57774,7 +57774,7 @@ static const ckr_node *ckr__mg_random_of(ckr__mg_job *x, const ckr__mg_file *k, 
     to.c = x->c;
     to.coming = x->s;
     to.keys = ckr__mg_stream_keys;
-    ckr_node *out = ckr__node(x->c, CKR_NODE_LIST);
+    ckr_node *out = ckr__make(x->c, CKR_NODE_LIST);
     for (uint64_t i = 0; i < n; i++) {
         const ckr_node *old = list->u.items[i % list->count];
         to.rank = ckr__mg_number(&x->to, k->tp, k->pp, dp + (uint32_t)i);
@@ -57793,7 +57793,7 @@ static ckr_node *ckr__mg_value(ckr__mg_job *x, ckr__mg_file *k, const char *key,
                no = !x->optimizer || (x->t->without & CKR_SCHEDULE);
     *mine = true;
     if (!strcmp(key, "args")) return ckr__mg_args_node(x, k);
-    if (ckr__word_in("iteration total_iters", key)) return ckr__node_int(x->c, x->to.iteration);
+    if (ckr__word_in("iteration total_iters", key)) return ckr__make_int(x->c, x->to.iteration);
     if (!strcmp(key, "optimizer"))
         return x->optimizer ? ckr__mg_chain(x, k, ckr__mg_optim_node) : NULL;
     if (x->to.dist && ckr__word_in("rng_state content_metadata", key)) return NULL;
@@ -57814,14 +57814,14 @@ static void ckr__mg_root_file(ckr__mg_job *x, ckr__mg_file *k, const char *path)
     bool model = x->to.dist;
     k->out = ckr__out_file_add(x->out, path, CKR_FORMAT_TORCH_ZIP);
     if (!k->out) return;
-    k->out->root = ckr__node(x->c, CKR_NODE_DICT);
+    k->out->root = ckr__make(x->c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < root->count; i++) {
         const char *key = ckr__dict_key(root, i);
         ckr_node *n = NULL;
         bool mine = key && ckr__starts(key, "model") && !key[5 + strspn(key + 5, "0123456789")];
         for (uint32_t v = 0; mine && !model && v < x->to.vp; v++) {
             const char *name = x->to.vp == 1 ? "model" : ckr__printf(x->c, "model%u", (unsigned)v);
-            ckr__node_pair(x->c, k->out->root, ckr__node_str(x->c, name),
+            ckr__node_pair(x->c, k->out->root, ckr__make_str(x->c, name),
                            ckr__mg_chunk_node(x, k, v));
         }
         model = model || mine;
@@ -57950,7 +57950,7 @@ static void ckr__mg_dist_item_out(ckr__mg_job *x, const ckr__mg_item *t)
 
 static void ckr__mg_dist_object_out(ckr__mg_job *x, const char *fqn, const ckr_node *n)
 {
-    ckr_node *list = ckr__node(x->c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(x->c, CKR_NODE_LIST);
     ckr__node_push(x->c, list, (ckr_node *)(uintptr_t)n);
     if (fqn && list) ckr__dcp_out_object(&x->w, fqn, NULL, 0, list);
 }
@@ -57971,7 +57971,7 @@ static void ckr__mg_dist_extra_out(ckr__mg_job *x, const ckr__mg_item *t)
     else if (at.layer >= 0)
         fqn = ckr__printf(c, "%s/shard_%lld_%lld", at.key, (long long)at.layer, layers);
     else fqn = ckr__printf(c, "%s/shard_0_1", at.key);
-    ckr__mg_dist_object_out(x, fqn, n ? n : ckr__node(c, CKR_NODE_NONE));
+    ckr__mg_dist_object_out(x, fqn, n ? n : ckr__make(c, CKR_NODE_NONE));
 }
 
 /* One object for each pipeline and tensor parallel rank. With expert parallelism 0.16 wants one for
@@ -58000,13 +58000,13 @@ static void ckr__mg_common_file(ckr__mg_job *x)
 {
     ckr__ctx *c = x->c;
     ckr__mg_file *k = ckr__mg_file_new(&x->to,  0, 0, 0);
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *no = ckr__node_bool(c, false);
+    ckr_node *d = ckr__make(c, CKR_NODE_DICT), *no = ckr__make_bool(c, false);
     if (x->to.zero) {
-        ckr__node_set(c, d, "distrib_optim_sharding_type", ckr__node_str(c, "fully_reshardable"));
+        ckr__node_set(c, d, "distrib_optim_sharding_type", ckr__make_str(c, "fully_reshardable"));
         ckr__node_set(c, d, "distrib_optim_fully_reshardable_mem_efficient", no);
     }
     ckr__node_set(c, d, "singleton_local_shards", no);
-    ckr__node_set(c, d, "chained_optim_avoid_prefix", ckr__node_bool(c, true));
+    ckr__node_set(c, d, "chained_optim_avoid_prefix", ckr__make_bool(c, true));
     if (!k) return;
     for (uint64_t i = 0; i < x->to.n_items; i++)
         CKR__PUSH(ckr__mg_entry, c, k->entries, k->n_entries)->item = x->to.items[i];
@@ -58068,7 +58068,7 @@ static void ckr__mg_say_files(ckr__mg_job *x)
                      "files beside the ranks' directories are not written", NULL);
     if (x->to.dist || !x->to.zero || !x->optimizer) return;
     if (ckr__mg_flag(x->args, "overlap_grad_reduce"))
-        ckr__format(now, sizeof now, "%lld",
+        ckr__sprint(now, sizeof now, "%lld",
                     (long long)ckr__mg_bucket(x->args, x->to.dp * x->to.cp, 0, 0, 1));
     ckr__say(x->c, "CKR_MEGATRON_BUCKETS", CKR_EXACT, "distrib_optim.pt", NULL, now,
              "laid out for the buckets of the options that the run has, as Megatron-LM "
@@ -58086,26 +58086,26 @@ static void ckr__mg_options(ckr__mg_job *x)
     const bool changed = x->batch != x->mg->s->batch;
     const int64_t known = ckr__mg_logical(x->mg),
                   more = known - ckr__mg_size(x->mg->args, "vocab_size", 0);
-    ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false);
+    ckr_node *yes = ckr__make_bool(c, true), *no = ckr__make_bool(c, false);
     ckr__mg_settings(x, true);
     if (!x->optimizer && !x->to.release)
-        ckr__setting(x->out, "command line", "--no-load-optim", yes, NULL, true,
+        ckr__require(x->out, "command line", "--no-load-optim", yes, NULL, true,
                      "Megatron-LM does not find or load the optimizer's files");
     if ((x->t->without & CKR_RNG) && !x->to.release)
-        ckr__setting(x->out, "command line", "--no-load-rng", yes, NULL, true,
+        ckr__require(x->out, "command line", "--no-load-rng", yes, NULL, true,
                      "Megatron-LM stops: the files hold no random states");
     if (x->batch && x->micro)
-        ckr__mg_opt(x, "micro-batch-size", ckr__node_int(c, x->micro),
+        ckr__mg_opt(x, "micro-batch-size", ckr__make_int(c, x->micro),
                     "Megatron-LM stops: the global batch is no multiple of the micro batch times "
                     "the data-parallel size");
     if (x->batch && (changed || x->micro * x->to.dp != x->batch))
-        ckr__setting(x->out, "command line", "--global-batch-size", ckr__node_int(c, x->batch),
+        ckr__require(x->out, "command line", "--global-batch-size", ckr__make_int(c, x->batch),
                      changed ? ckr_node_get(x->mg->args, "global_batch_size") : NULL, true,
                      changed ? ckr__mg_curve_why
                              : "without it the batch is the micro batch times the data-parallel "
                                "size: another one, and the LR's clock with it");
     if (x->t->vocab > 0 && x->vocab != known && (known || x->padded > x->s->padded_vocab))
-        ckr__mg_opt(x, "vocab-size", ckr__node_int(c, x->vocab - more),
+        ckr__mg_opt(x, "vocab-size", ckr__make_int(c, x->vocab - more),
                     "Megatron-LM stops: the embedding has rows for so many tokens (of a tokenizer "
                     "with files of its own these say it, not this option)");
     if (as != CKR_DTYPE_NONE) {
@@ -58282,38 +58282,38 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
     const int64_t batch = a->own->batch, told = ckr__gpt_number(g, "max_position_embeddings",
                                                                 "n_positions"),
                   samples = a->own->progress.samples, length = rope ? told : g->positions;
-    ckr_node *yes = ckr__node_bool(c, true), *no = ckr__node_bool(c, false),
-             *zero = ckr__node_float(c, 0), *rotated = ckr__node_float(c, g->rope_base);
+    ckr_node *yes = ckr__make_bool(c, true), *no = ckr__make_bool(c, false),
+             *zero = ckr__make_float(c, 0), *rotated = ckr__make_float(c, g->rope_base);
     ckr_node *dropped = ckr__dict_value(g->config, g->names.family->rms ? "attention_dropout"
                                                                         : "attn_pdrop");
     const bool level = g->names.family->rms || !strcmp(g->s->dialect, "llmc"),
                base = ckr__whole(g->rope_base) && g->rope_base > 0,
                exact = ckr__same_text(ckr__mg_adopt_act(g), "gelu");
     const struct { const char *key; ckr_node *v; const char *option; ckr_node *as; } rows[] = {
-        { "num_layers", ckr__node_int(c, g->layers), "--num-layers", NULL },
-        { "encoder_num_layers", ckr__node_int(c, g->layers), NULL, NULL },
-        { "hidden_size", ckr__node_int(c, g->hidden), "--hidden-size", NULL },
-        { "ffn_hidden_size", ckr__node_int(c, g->ffn), "--ffn-hidden-size", NULL },
-        { "num_attention_heads", ckr__node_int(c, g->heads), "--num-attention-heads", NULL },
+        { "num_layers", ckr__make_int(c, g->layers), "--num-layers", NULL },
+        { "encoder_num_layers", ckr__make_int(c, g->layers), NULL, NULL },
+        { "hidden_size", ckr__make_int(c, g->hidden), "--hidden-size", NULL },
+        { "ffn_hidden_size", ckr__make_int(c, g->ffn), "--ffn-hidden-size", NULL },
+        { "num_attention_heads", ckr__make_int(c, g->heads), "--num-attention-heads", NULL },
         { "group_query_attention", gqa ? yes : no, gqa ? "--group-query-attention" : NULL, NULL },
-        { "num_query_groups", ckr__node_int(c, g->kv_heads), gqa ? "--num-query-groups" : NULL,
+        { "num_query_groups", ckr__make_int(c, g->kv_heads), gqa ? "--num-query-groups" : NULL,
           NULL },
-        { "kv_channels", ckr__node_int(c, g->head_dim),
+        { "kv_channels", ckr__make_int(c, g->head_dim),
           g->head_dim * g->heads != g->hidden ? "--kv-channels" : NULL, NULL },
-        { "max_position_embeddings", length ? ckr__node_int(c, length) : NULL,
+        { "max_position_embeddings", length ? ckr__make_int(c, length) : NULL,
           "--max-position-embeddings", NULL },
         { "add_position_embedding", yes, NULL, NULL },
-        { "position_embedding_type", ckr__node_str(c, rope ? "rope" : "learned_absolute"),
+        { "position_embedding_type", ckr__make_str(c, rope ? "rope" : "learned_absolute"),
           rope ? "--position-embedding-type" : NULL, NULL },
         { "rotary_base",
-          base ? ckr__node_int(c, (int64_t)g->rope_base) : g->rope_base > 0 ? rotated : NULL,
+          base ? ckr__make_int(c, (int64_t)g->rope_base) : g->rope_base > 0 ? rotated : NULL,
           "--rotary-base", NULL },
-        { "rotary_percent", ckr__node_float(c, 1), NULL, NULL },
+        { "rotary_percent", ckr__make_float(c, 1), NULL, NULL },
         { "rotary_interleaved", rope && g->interleaved ? yes : no,
           rope && g->interleaved ? "--rotary-interleaved" : NULL, NULL },
-        { "normalization", ckr__node_str(c, norm ? "LayerNorm" : "RMSNorm"),
+        { "normalization", ckr__make_str(c, norm ? "LayerNorm" : "RMSNorm"),
           norm ? NULL : "--normalization", NULL },
-        { "layernorm_epsilon", g->epsilon > 0 ? ckr__node_float(c, g->epsilon) : NULL,
+        { "layernorm_epsilon", g->epsilon > 0 ? ckr__make_float(c, g->epsilon) : NULL,
           "--norm-epsilon", NULL },
         { "swiglu", g->gated ? yes : no, g->gated ? "--swiglu" : NULL, NULL },
         { "bias_gelu_fusion", exact ? no : NULL, "--no-bias-gelu-fusion", yes },
@@ -58328,25 +58328,25 @@ static void ckr__mg_adopt_args(ckr__mg_adopt *a)
           NULL },
         { "hidden_dropout", level ? zero : ckr__dict_value(g->config, "resid_pdrop"),
           "--hidden-dropout", NULL },
-        { "transformer_impl", ckr__node_str(c, "local"), a->dist ? NULL : "--transformer-impl",
+        { "transformer_impl", ckr__make_str(c, "local"), a->dist ? NULL : "--transformer-impl",
           NULL },
-        { "vocab_size", ckr__node_int(c, a->own->vocab), NULL, NULL },
-        { "make_vocab_size_divisible_by", ckr__node_int(c, 128), NULL, NULL },
+        { "vocab_size", ckr__make_int(c, a->own->vocab), NULL, NULL },
+        { "make_vocab_size_divisible_by", ckr__make_int(c, 128), NULL, NULL },
         { "bf16", bf ? yes : no, bf ? "--bf16" : NULL, NULL },
         { "fp16", half ? yes : no, half ? "--fp16" : NULL, NULL },
         { "params_dtype", ckr__name_node(c, CKR_NODE_DTYPE, ckr_dtype_name(a->as)), NULL, NULL },
-        { "optimizer", ckr__node_str(c, "adam"), NULL, NULL },
-        { "global_batch_size", batch ? ckr__node_int(c, batch) : NULL, "--global-batch-size",
+        { "optimizer", ckr__make_str(c, "adam"), NULL, NULL },
+        { "global_batch_size", batch ? ckr__make_int(c, batch) : NULL, "--global-batch-size",
           NULL },
-        { "consumed_train_samples", ckr__node_int(c, samples > 0 ? samples : 0), NULL, NULL },
-        { "ckpt_format", ckr__node_str(c, "torch_dist"), NULL, NULL },
-        { "iteration", ckr__node_int(c, a->r->iteration), NULL, NULL }
+        { "consumed_train_samples", ckr__make_int(c, samples > 0 ? samples : 0), NULL, NULL },
+        { "ckpt_format", ckr__make_str(c, "torch_dist"), NULL, NULL },
+        { "iteration", ckr__make_int(c, a->r->iteration), NULL, NULL }
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (!rows[i].v) continue;
         ckr__node_set(c, a->args, rows[i].key, rows[i].v);
         if (rows[i].option)
-            ckr__setting(a->out, "command line", rows[i].option,
+            ckr__require(a->out, "command line", rows[i].option,
                          rows[i].as ? rows[i].as : rows[i].v, NULL, true, why);
     }
     if (rope && !(g->rope_base > 0 && g->epsilon > 0))
@@ -58442,23 +58442,23 @@ static void ckr__mg_adopt_group(ckr__mg_adopt *a, ckr_group *g, const ckr__group
 {
     static const char *const kept[] = { "lr", "betas", "eps" };
     ckr__ctx *c = a->c;
-    ckr_node *no = ckr__node_bool(c, false);
-    ckr_node *d = ckr__node_dict(
-        c, "is_expert_parallel", no, "default_config", ckr__node_bool(c, true), "wd_mult",
-        ckr__node_float(c, plain ? 0 : 1), "lr_mult", ckr__node_float(c, 1), "is_decoupled_lr", no,
-        "max_lr", ckr__node_float(c, l ? l->max : 0), "min_lr", ckr__node_float(c, l ? l->min : 0),
-        "bias_correction", ckr__node_bool(c, true), CKR__END);
+    ckr_node *no = ckr__make_bool(c, false);
+    ckr_node *d = ckr__make_dict(
+        c, "is_expert_parallel", no, "default_config", ckr__make_bool(c, true), "wd_mult",
+        ckr__make_float(c, plain ? 0 : 1), "lr_mult", ckr__make_float(c, 1), "is_decoupled_lr", no,
+        "max_lr", ckr__make_float(c, l ? l->max : 0), "min_lr", ckr__make_float(c, l ? l->min : 0),
+        "bias_correction", ckr__make_bool(c, true), CKR__END);
     ckr__node_set(c, d, "betas",
-                  ckr__tuple_node(c, 2, ckr__node_float(c, 0.9),
-                                  ckr__node_float(c, a->g.beta2 > 0 ? a->g.beta2 : 0.999)));
-    ckr__node_set(c, d, "eps", ckr__node_float(c, 1e-8));
-    ckr__node_set(c, d, "lr", ckr__node_float(c, l ? l->max : 0));     /* until it is stepped     */
+                  ckr__tuple_node(c, 2, ckr__make_float(c, 0.9),
+                                  ckr__make_float(c, a->g.beta2 > 0 ? a->g.beta2 : 0.999)));
+    ckr__node_set(c, d, "eps", ckr__make_float(c, 1e-8));
+    ckr__node_set(c, d, "lr", ckr__make_float(c, l ? l->max : 0));     /* until it is stepped     */
     for (size_t i = 0; i < 3; i++) {
         ckr_node *v = ckr__dict_value(g->hyper, kept[i]);
         if (v) ckr__node_set(c, d, kept[i], v);
     }
     ckr__node_set(c, d, "weight_decay",
-                  ckr__node_float(c, plain ? 0 : ckr__mg_num(g->hyper, "weight_decay", 0)));
+                  ckr__make_float(c, plain ? 0 : ckr__mg_num(g->hyper, "weight_decay", 0)));
     g->hyper = d;
     g->raw = d;
 }
@@ -58545,16 +58545,16 @@ static ckr_node *ckr__mg_adopt_curve(ckr__mg_adopt *a, const ckr_schedule *now)
     if (a->own->batch < 1)
         ckr__gpt_misfit(&a->g, "batch", "Megatron-LM's scheduler counts samples, and nothing tells "
                         "how many an update has", "--set batch_size=N");
-    d = ckr__node_dict(a->c, "max_lr", ckr__node_float(a->c, k.top), "min_lr",
-                       ckr__node_float(a->c, k.low), "lr_warmup_iters",
-                       ckr__node_float(a->c, k.warm), "lr_decay_iters",
-                       ckr__node_float(a->c, k.total), "lr_decay_style",
-                       ckr__node_str(a->c, k.start > k.warm ? "WSD" : style),
-                       "global_batch_size", ckr__node_int(a->c, ckr__max_i64(1, a->own->batch)),
+    d = ckr__make_dict(a->c, "max_lr", ckr__make_float(a->c, k.top), "min_lr",
+                       ckr__make_float(a->c, k.low), "lr_warmup_iters",
+                       ckr__make_float(a->c, k.warm), "lr_decay_iters",
+                       ckr__make_float(a->c, k.total), "lr_decay_style",
+                       ckr__make_str(a->c, k.start > k.warm ? "WSD" : style),
+                       "global_batch_size", ckr__make_int(a->c, ckr__max_i64(1, a->own->batch)),
                        CKR__END);
     if (d && k.start > k.warm) {
-        ckr__node_set(a->c, d, "lr_wsd_decay_style", ckr__node_str(a->c, style));
-        ckr__node_set(a->c, d, "lr_wsd_decay_iters", ckr__node_float(a->c, k.total - k.start));
+        ckr__node_set(a->c, d, "lr_wsd_decay_style", ckr__make_str(a->c, style));
+        ckr__node_set(a->c, d, "lr_wsd_decay_iters", ckr__make_float(a->c, k.total - k.start));
     }
     return d;
 }
@@ -58585,21 +58585,21 @@ static ckr_schedule *ckr__mg_adopt_schedule(ckr__mg_adopt *a, const ckr_schedule
 static void ckr__mg_adopt_root(ckr__mg_adopt *a, bool optimizer)
 {
     ckr__ctx *c = a->c;
-    ckr_node *none = ckr__node(c, CKR_NODE_NONE), *args = ckr__node(c, CKR_NODE_OBJECT);
+    ckr_node *none = ckr__make(c, CKR_NODE_NONE), *args = ckr__make(c, CKR_NODE_OBJECT);
     ckr_object *o = CKR__NEW(c, ckr_object);
     ckr__mg_file *f = CKR__NEW(c, ckr__mg_file);
     if (!none || !args || !o || !f) return;
     o->how = "newobj";
     o->name = "argparse.Namespace";
-    o->args = ckr__node(c, CKR_NODE_TUPLE);
+    o->args = ckr__make(c, CKR_NODE_TUPLE);
     o->state = a->args;
     args->u.object = o;
-    a->r->root = ckr__node_dict(c, "args", args, "checkpoint_version", ckr__node_float(c, 3),
+    a->r->root = ckr__make_dict(c, "args", args, "checkpoint_version", ckr__make_float(c, 3),
                                 "iteration", none, "model", none, CKR__END);
     if (optimizer) ckr__node_set(c, (ckr_node *)(uintptr_t)a->r->root, "optimizer", none);
     if (optimizer) ckr__node_set(c, (ckr_node *)(uintptr_t)a->r->root, "opt_param_scheduler", none);
     ckr__node_set(c, (ckr_node *)(uintptr_t)a->r->root, "num_floating_point_operations_so_far",
-                  ckr__node_int(c, 0));
+                  ckr__make_int(c, 0));
     f->rel = "mp_rank_00";
     f->path = "";
     f->root = a->r->root;
@@ -58626,7 +58626,7 @@ static bool ckr__mg_adopted(ckr__mg_job *x, ckr_target *t)
     a.dist = !t->variant || !*t->variant || !strcmp(t->variant, "torch_dist");
     a.as = t->dtype != CKR_DTYPE_NONE ? t->dtype : named->tensors[0]->dtype;
     if (ckr__mg_is_wide(a.as) && !ckr__masters_in(x->out, named, a.own)) return false;
-    a.args = ckr__node(x->c, CKR_NODE_DICT);
+    a.args = ckr__make(x->c, CKR_NODE_DICT);
     t->without |= CKR_RNG;             /* there are none of model parallel ranks         */
     r->c = r->by_name.c = x->c;
     r->s = a.own;
@@ -58703,7 +58703,7 @@ static ckr_result ckr__mg_emit(ckr__ctx *c, const ckr_state *s, const ckr_target
     x.out = out;
     if (!strcmp(s->dialect, "megatron")) x.mg = (const ckr__mg *)ckr__kept_data(s);
     if (x.mg && ckr_node_get(s->carried, "gpt"))
-        out->carried = ckr__node_dict(c, "gpt", ckr__dict_value(s->carried, "gpt"), CKR__END);
+        out->carried = ckr__make_dict(c, "gpt", ckr__dict_value(s->carried, "gpt"), CKR__END);
     if (!x.mg && !ckr__mg_adopted(&x, &own)) return c->err->code;
     const ckr__mg *mg = x.mg;
     *to = *mg;
@@ -58870,7 +58870,7 @@ static bool ckr__li_counts_badly(const ckr_node *root)
 {
     const ckr_node *optimizers = ckr_node_get(root, "optimizer_states");
     return (ckr_node_is_list(optimizers) && optimizers->count > 1) ||
-           ckr__version(ckr_node_str(ckr_node_get(root, CKR__LI_VERSION))) < ckr__version("1.6");
+           ckr__release(ckr_node_str(ckr_node_get(root, CKR__LI_VERSION))) < ckr__release("1.6");
 }
 
 /* The file as >>script knows it: the live weights before their average, which is an `ema`; without
@@ -58882,7 +58882,7 @@ static ckr_node *ckr__li_arranged(ckr__ctx *c, const ckr_node *root)
     static const char average[] = "state_dict", live[] = "current_model_state";
     const bool averaged = ckr_node_get(root, average) && ckr_node_get(root, live),
                bad = ckr__li_counts_badly(root);
-    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *out = ckr__make(c, CKR_NODE_DICT);
     ckr__walk w = ckr__walk_in(root);
     while (ckr__walk_on(&w))
         if (averaged && w.name && (!strcmp(w.name, average) || !strcmp(w.name, live)))
@@ -58954,7 +58954,7 @@ static ckr_result ckr__li_say(ckr__ctx *c, const ckr_state *s, const ckr_node *r
                                                      "epoch_loop.batch_progress"), "is_last_batch");
     int64_t all = -1;
     ckr_node_i64(ckr_node_get(root, "global_step"), &all);
-    if (s->framework_version && ckr__version(s->framework_version) < ckr__version("2"))
+    if (s->framework_version && ckr__release(s->framework_version) < ckr__release("2"))
         ckr__say(c, "CKR_W_LIGHTNING_OLD", CKR_APPROX, CKR__LI_VERSION, s->framework_version, NULL,
                  "Lightning 2 renames the loops of such a file when it loads it; before 1.6 "
                  "global_step counted batches, or one more",
@@ -59081,16 +59081,16 @@ static const ckr_node *ckr__li_kept(ckr__ctx *c, const ckr_node *root, uint32_t 
         { "optimizer_states", CKR_OPTIMIZER, true }, { "lr_schedulers", CKR_SCHEDULE, true },
         { "loops", CKR_PROGRESS, false },            { "callbacks", CKR_PROGRESS, false }
     };
-    ckr_node *out = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *out = ckr__make(c, CKR_NODE_DICT);
     if (!without) return root;
     for (ckr__walk w = ckr__walk_in(root); ckr__walk_on(&w);) {
         size_t k = 0;
         while (k < sizeof parts / sizeof *parts && w.name &&
                (strcmp(w.name, parts[k].key) != 0 || !(without & parts[k].bit))) k++;
         if (w.name && k < sizeof parts / sizeof *parts)
-            w.value = parts[k].list ? ckr__node(c, CKR_NODE_LIST) : NULL;
+            w.value = parts[k].list ? ckr__make(c, CKR_NODE_LIST) : NULL;
         if (w.name && (without & CKR_PROGRESS) && ckr__word_in("epoch global_step", w.name))
-            w.value = ckr__node_int(c, 0);
+            w.value = ckr__make_int(c, 0);
         if (w.value) ckr__node_pair(c, out, w.key, w.value);
     }
     return ckr__failed(c) ? NULL : out;
@@ -59103,17 +59103,17 @@ static ckr_result ckr__li_settings(ckr__out *out, const ckr_state *s, uint64_t n
 {
     const ckr_schedule *x = s->n_schedules ? s->schedules : NULL;
     int64_t total;
-    ckr__setting(out, alone    ? "LightningModule.load_from_checkpoint"
+    ckr__require(out, alone    ? "LightningModule.load_from_checkpoint"
                       : fabric ? "Fabric.load"
                                : "Trainer.fit",
                  alone ? "checkpoint_path" : fabric ? "path" : "ckpt_path",
-                 ckr__node_str(out->c, "OUT"), NULL, alone,
+                 ckr__make_str(out->c, "OUT"), NULL, alone,
                  alone ? "these are weights alone: Trainer.fit(ckpt_path=...) ends with a KeyError"
                        : "the run begins anew");
     if (x && !x->opaque && x->every < 2 && n_optimizers == 1 && !fabric &&
         !strcmp(x->kind, "torch:OneCycleLR") &&
         ckr_node_i64(ckr_node_get(x->params, "total_steps"), &total))
-        ckr__setting(out, "Trainer", "max_steps", ckr__node_int(out->c, total), NULL, true,
+        ckr__require(out, "Trainer", "max_steps", ckr__make_int(out->c, total), NULL, true,
                      ckr__printf(out->c, "OneCycleLR ends there: torch's ValueError \"Tried to "
                                          "step %lld times. The specified number of total steps "
                                          "is %lld\"", (long long)total + 1, (long long)total));
@@ -59126,7 +59126,7 @@ static ckr_result ckr__li_emit_dir(ckr__ctx *c, const ckr_state *s, const ckr_ta
 {
     const ckr__dt *from = (const ckr__dt *)(const void *)ckr__plain_of(s);
     ckr_state own = *s;
-    ckr__copy hooks = CKR_ZERO;
+    ckr__dupe hooks = CKR_ZERO;
     ckr__de e;
     ckr__dw x;
     if (t->without & (CKR_OPTIMIZER | CKR_GROUPS))
@@ -59214,18 +59214,18 @@ static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_targe
     if (own) meta = ckr__li_kept(c, (const ckr_node *)((const ckr__dt *)(const void *)p)->own,
                                  t->without);
 #endif
-    root = ckr__node(c, CKR_NODE_DICT);
+    root = ckr__make(c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < ckr__dict_n(meta) && !ckr__failed(c); i++)
         if (!ckr__is_str(meta->u.items[2 * i], "lr_schedulers"))
             ckr__node_pair(c, root, meta->u.items[2 * i],
                            ckr__copy_tree(c, out->files[out->n_files - 1], ckr__dict_at(meta, i),
                                           NULL));
     if (!own) {
-        ckr__node_set(c, root, "epoch", ckr__node_int(c, s->progress.epoch > 0 ? s->progress.epoch
+        ckr__node_set(c, root, "epoch", ckr__make_int(c, s->progress.epoch > 0 ? s->progress.epoch
                                                                                : 0));
         ckr__node_set(c, root, "global_step",
-                      ckr__node_int(c, t->without & CKR_PROGRESS ? 0 : ckr__step_done(s)));
-        ckr__node_set(c, root, CKR__LI_VERSION, ckr__node_str(c, "2.6.6"));
+                      ckr__make_int(c, t->without & CKR_PROGRESS ? 0 : ckr__step_done(s)));
+        ckr__node_set(c, root, CKR__LI_VERSION, ckr__make_str(c, "2.6.6"));
         if (!(t->without & CKR_PROGRESS))
             ckr__node_set(c, root, "loops",
                           ckr__li_loops(c, (long long)ckr__step_done(s),
@@ -59233,7 +59233,7 @@ static ckr_result ckr__li_fresh(ckr__ctx *c, const ckr_state *s, const ckr_targe
     }
     for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
         ckr_node *v = ckr__dict_value(was, keys[k].from);
-        ckr_node *list = keys[k].list ? ckr__node(c, CKR_NODE_LIST) : v;
+        ckr_node *list = keys[k].list ? ckr__make(c, CKR_NODE_LIST) : v;
         if (keys[k].list && v && (k != 1 || mine.n_groups)) ckr__node_push(c, list, v);
         if (list) ckr__node_set(c, root, keys[k].to, list);
     }
@@ -59350,7 +59350,7 @@ static ckr_result ckr__dialect_unknown(ckr__ctx *c, const char *name)
     size_t n = 0;
     char known[160];
     for (size_t i = 0; i < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof known; i++)
-        n += (size_t)ckr__format(known + n, sizeof known - n, "%s%s", i ? ", " : "take one of ",
+        n += (size_t)ckr__sprint(known + n, sizeof known - n, "%s%s", i ? ", " : "take one of ",
                                  ckr__dialects[i]->name);
     return ckr__remedy(c->err, r, known);
 }
@@ -59385,7 +59385,7 @@ static ckr_result ckr__dialect_takes(ckr__ctx *c, const ckr__dialect *d, const c
     if (!unused) return CKR_OK;
     for (size_t k = 0; k < sizeof ckr__dialects / sizeof *ckr__dialects && n < sizeof takers; k++)
         if (ckr__word_in(ckr__dialects[k]->takes, unused))
-            n += (size_t)ckr__format(takers + n, sizeof takers - n, "%s%s", n ? ", " : "",
+            n += (size_t)ckr__sprint(takers + n, sizeof takers - n, "%s%s", n ? ", " : "",
                                      ckr__dialects[k]->name);
     return ckr__fail(c->err, CKR_ITEM_ARG, NULL, CKR_NO_OFFSET, unused,
                      strcmp(unused, "float8") ? "%s has no use for it; these have: %s"
@@ -59489,8 +59489,8 @@ static ckr_result ckr__told_top(ckr__ctx *c, ckr_schedule *x, bool off)
     if (!params || !bases) return c->err->code;
     if (off || !x->n_lanes || !ckr__function_top(x, bases) || ckr__has(x->params, "lr_init"))
         return CKR_OK;
-    if (!ckr__node_set(c, x->params, "lr_init", ckr__node_float(c, bases[0])) ||
-        !ckr__node_set(c, params, "lr_init", ckr__node_float(c, 1.5 * bases[0])))
+    if (!ckr__node_set(c, x->params, "lr_init", ckr__make_float(c, bases[0])) ||
+        !ckr__node_set(c, params, "lr_init", ckr__make_float(c, 1.5 * bases[0])))
         return c->err->code;
     for (uint64_t i = 0; i < x->n_lanes; i++) bases[i] = x->lanes[i].base;
     ckr_result r = ckr__sched_build(c, x->kind, params, bases, x->n_lanes, &other);
@@ -59528,8 +59528,8 @@ static ckr_result ckr__told_fits(ckr__ctx *c, ckr_state *s, const ckr_schedule *
         r = ckr__sread_timescale(&reading, &x);
         bool better = ckr__has(x->params, "timescale") && ckr__is_function(x) &&
                       ckr__told_drift(c, x, &off, &lane) == CKR_OK && !off;
-        ckr__format(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
-        ckr__format(was, sizeof was, "%.17g", x->lanes[lane].anchor);
+        ckr__sprint(subject, sizeof subject, "lr of group %llu", (unsigned long long)lane);
+        ckr__sprint(was, sizeof was, "%.17g", x->lanes[lane].anchor);
         if (r == CKR_OK)
             r = ckr__say(c, better ? "CKR_SCHEDULE_FITTED" : "CKR_W_LR_DRIFT", CKR_CHANGED,
                          better ? "timescale" : subject, better ? NULL : was,
@@ -59788,8 +59788,8 @@ static ckr_result ckr__ckpt_opened(ckr_ckpt **out, ckr_result r)
     return r;
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_open(const char *path, const ckr_open_desc *desc,
-                                               ckr_ckpt **out, ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_open_body(const char *path, const ckr_open_desc *desc,
+                                                    ckr_ckpt **out, ckr_error *err)
 {
     const ckr_result r = ckr__ckpt_new(desc, out, err);
     if (r != CKR_OK) return r;
@@ -59799,11 +59799,11 @@ static CKR__NOINLINE ckr_result ckr__ckpt_open(const char *path, const ckr_open_
 CKR_API ckr_result ckr_ckpt_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
                                  ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__ckpt_open(path, desc, out, err));
+    CKR__IN_FENV(ckr_result, ckr__ckpt_open_body(path, desc, out, err));
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out,
-                                                 ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__ckpt_create_body(const ckr_open_desc *desc, ckr_ckpt **out,
+                                                      ckr_error *err)
 {
     ckr_result r = ckr__ckpt_new(desc, out, err);
     if (r != CKR_OK) return r;
@@ -59817,7 +59817,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_create(const ckr_open_desc *desc, ckr_
 
 CKR_API ckr_result ckr_ckpt_create(const ckr_open_desc *desc, ckr_ckpt **out, ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__ckpt_create(desc, out, err));
+    CKR__IN_FENV(ckr_result, ckr__ckpt_create_body(desc, out, err));
 }
 
 static bool ckr__put_enter(ckr_ckpt *k, ckr_error *err)
@@ -59858,9 +59858,9 @@ static const char *ckr__put_key(ckr_ckpt *k, const char *name, const char *slot)
     return had ? NULL : p;
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_put(ckr_ckpt *k, const char *name, const char *slot,
-                                              ckr_dtype dtype, uint32_t n_dims,
-                                              const int64_t *shape, const void *data)
+static CKR__NOINLINE ckr_result ckr__ckpt_put_body(ckr_ckpt *k, const char *name, const char *slot,
+                                                   ckr_dtype dtype, uint32_t n_dims,
+                                                   const int64_t *shape, const void *data)
 {
     ckr__ctx *c = &k->ctx;
     ckr__reader r = { c, NULL, dtype, CKR_NO_FILE, -1, false, ckr__host_big_endian(), data };
@@ -59885,16 +59885,18 @@ CKR_API ckr_result ckr_ckpt_put(ckr_ckpt *k, const char *name, const char *slot,
 {
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
-                                   : ckr__ckpt_put(k, name, slot, dtype, n_dims, shape, data)));
+                                   : ckr__ckpt_put_body(k, name, slot, dtype, n_dims, shape,
+                                                        data)));
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_put_group(ckr_ckpt *k, const char *name,
-                                                    const char *const *params, uint64_t n_params,
-                                                    const ckr_hyper *hyper, size_t n_hyper)
+static CKR__NOINLINE ckr_result ckr__ckpt_put_group_body(ckr_ckpt *k, const char *name,
+                                                         const char *const *params,
+                                                         uint64_t n_params, const ckr_hyper *hyper,
+                                                         size_t n_hyper)
 {
     ckr__ctx *c = &k->ctx;
     const char **names = CKR__NEW_N(c, const char *, n_params);
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *d = ckr__make(c, CKR_NODE_DICT);
     if (!names || !d) return c->err->code;
     for (uint64_t i = 0; i < n_params; i++) {
         names[i] = ckr__strdup(c, params[i]);
@@ -59902,7 +59904,7 @@ static CKR__NOINLINE ckr_result ckr__ckpt_put_group(ckr_ckpt *k, const char *nam
     }
     for (size_t h = 0; h < n_hyper; h++)
         if (!hyper[h].key ||
-            !ckr__node_set(c, d, hyper[h].key, ckr__node_float(c, hyper[h].value)))
+            !ckr__node_set(c, d, hyper[h].key, ckr__make_float(c, hyper[h].value)))
             return ckr__put_bad(c, name, "a hyper-parameter without a key");
     ckr_group *g = CKR__PUSH(ckr_group, c, k->state.groups, k->state.n_groups);
     g->name = name ? ckr__strdup(c, name) : NULL;
@@ -59918,12 +59920,12 @@ CKR_API ckr_result ckr_ckpt_put_group(ckr_ckpt *k, const char *name, const char 
 {
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
-                                   : ckr__ckpt_put_group(k, name, params, n_params, hyper,
-                                                         n_hyper)));
+                                   : ckr__ckpt_put_group_body(k, name, params, n_params, hyper,
+                                                              n_hyper)));
 }
 
-static CKR__NOINLINE ckr_result ckr__ckpt_put_schedule(ckr_ckpt *k, const char *schedule,
-                                                       int64_t updates)
+static CKR__NOINLINE ckr_result ckr__ckpt_put_schedule_body(ckr_ckpt *k, const char *schedule,
+                                                            int64_t updates)
 {
     const ckr_state was = k->state;
     ckr_open_desc d = CKR_ZERO;
@@ -59944,7 +59946,7 @@ CKR_API ckr_result ckr_ckpt_put_schedule(ckr_ckpt *k, const char *schedule, int6
 {
     CKR__IN_FENV(ckr_result,
                  ckr__put_leave(k, !ckr__put_enter(k, err) ? CKR_E_ARG
-                                   : ckr__ckpt_put_schedule(k, schedule, updates)));
+                                   : ckr__ckpt_put_schedule_body(k, schedule, updates)));
 }
 
 CKR_API void ckr_ckpt_close(ckr_ckpt *k)
@@ -59982,8 +59984,8 @@ CKR_API const ckr_tensor *ckr_ckpt_tensor(const ckr_ckpt *c, const char *name, c
 }
 
 /* A file of a dialect's own format, or of any that is known by itself. */
-static CKR__NOINLINE ckr_result ckr__tree_open(const char *path, const ckr_open_desc *desc,
-                                               ckr_ckpt **out, ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__tree_open_body(const char *path, const ckr_open_desc *desc,
+                                                    ckr_ckpt **out, ckr_error *err)
 {
     uint32_t file;
     ckr_result r = ckr__ckpt_new(desc, out, err);
@@ -60003,7 +60005,7 @@ static CKR__NOINLINE ckr_result ckr__tree_open(const char *path, const ckr_open_
 CKR_API ckr_result ckr_tree_open(const char *path, const ckr_open_desc *desc, ckr_ckpt **out,
                                  ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__tree_open(path, desc, out, err));
+    CKR__IN_FENV(ckr_result, ckr__tree_open_body(path, desc, out, err));
 }
 
 CKR_API const ckr_node *ckr_ckpt_root(const ckr_ckpt *c)
@@ -60015,13 +60017,13 @@ CKR_API const ckr_node *ckr_ckpt_root(const ckr_ckpt *c)
 
 static ckr_node *ckr__side_schedules(ckr__ctx *c, const ckr_state *s)
 {
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
     for (uint64_t i = 0; i < s->n_schedules; i++) {
         const ckr_schedule *x = &s->schedules[i];
-        ckr_node *n = ckr__node_dict(c, "kind", ckr__node_str(c, x->kind),
-                                     "clock", ckr__node_str(c, x->clock),
-                                     "position", ckr__node_int(c, x->position), "params",
-                                     x->params ? x->params : ckr__node(c, CKR_NODE_NONE), CKR__END);
+        ckr_node *n = ckr__make_dict(c, "kind", ckr__make_str(c, x->kind),
+                                     "clock", ckr__make_str(c, x->clock),
+                                     "position", ckr__make_int(c, x->position), "params",
+                                     x->params ? x->params : ckr__make(c, CKR_NODE_NONE), CKR__END);
         if (!x->opaque) ckr__node_set(c, n, "curve", ckr__sched_node(c, x));
         ckr__node_push(c, list, n);
     }
@@ -60040,12 +60042,12 @@ typedef struct ckr__puts {
 
 static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr__puts *x)
 {
-    ckr_node *dict = ckr__node(c, CKR_NODE_DICT);
+    ckr_node *dict = ckr__make(c, CKR_NODE_DICT);
     for (uint64_t i = 0; i < x->n; i++) {
         const ckr_tensor *t = x->list[i];
         if (t && !x->quiet[i])
-            ckr__node_pair(c, dict, ckr__node_str(c, ckr__printf(c, "%s/%s", t->name, t->slot)),
-                           ckr__node_hex(c, x->digest[i], 16));
+            ckr__node_pair(c, dict, ckr__make_str(c, ckr__printf(c, "%s/%s", t->name, t->slot)),
+                           ckr__make_hex(c, x->digest[i], 16));
     }
     return dict;
 }
@@ -60053,12 +60055,12 @@ static ckr_node *ckr__side_tensors(ckr__ctx *c, const ckr__puts *x)
 /* Parameters in the order of the optimizer's groups, for files that have numbers only. */
 static ckr_node *ckr__side_params(ckr__ctx *c, const ckr_state *s)
 {
-    ckr_node *list = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *list = ckr__make(c, CKR_NODE_LIST);
     for (uint64_t i = 0; i < s->n_groups; i++)
         for (uint64_t k = 0; k < s->groups[i].n_params; k++) {
             const char *name = s->groups[i].params[k];
-            if (!name[strspn(name, "0123456789/")]) return ckr__node(c, CKR_NODE_NONE);
-            ckr__node_push(c, list, ckr__node_str(c, name));
+            if (!name[strspn(name, "0123456789/")]) return ckr__make(c, CKR_NODE_NONE);
+            ckr__node_push(c, list, ckr__make_str(c, name));
         }
     return list;
 }
@@ -60088,29 +60090,29 @@ static bool ckr__side_put(ckr__write *w, const ckr__puts *puts, const uint8_t di
     const ckr__out *out = &w->plan->out;
     const char *first = out->files[0]->path;
     const char *name = ckr__strndup(c, first, strchr(first, '/') ? strcspn(first, "/") : 0);
-    ckr_node *sizes = ckr__node_dict(
-        c, "tp", ckr__node_int(c, t->tp), "pp", ckr__node_int(c, t->pp), "dp",
-        ckr__node_int(c, t->dp), "ep", ckr__node_int(c, t->ep), "cp", ckr__node_int(c, t->cp),
-        "zero", ckr__node_int(c, t->zero), CKR__END);
-    ckr_node *source = ckr__node_dict(c, "dialect", ckr__node_str(c, s->dialect),
+    ckr_node *sizes = ckr__make_dict(
+        c, "tp", ckr__make_int(c, t->tp), "pp", ckr__make_int(c, t->pp), "dp",
+        ckr__make_int(c, t->dp), "ep", ckr__make_int(c, t->ep), "cp", ckr__make_int(c, t->cp),
+        "zero", ckr__make_int(c, t->zero), CKR__END);
+    ckr_node *source = ckr__make_dict(c, "dialect", ckr__make_str(c, s->dialect),
                                       "topology", sizes,
-                                      "step", ckr__node_int(c, s->progress.step),
-                                      "samples", ckr__node_int(c, s->progress.samples),
-                                      "tokens", ckr__node_int(c, s->progress.tokens),
-                                      "digest", ckr__node_hex(c, digest, 16), CKR__END);
-    ckr_node *root = ckr__node_dict(c, "ckptresume", ckr__node_int(c, CKR_VERSION),
-                                    "checkpoint", ckr__node_str(c, name),
-                                    "dialect", ckr__node_str(c, w->plan->target.dialect),
+                                      "step", ckr__make_int(c, s->progress.step),
+                                      "samples", ckr__make_int(c, s->progress.samples),
+                                      "tokens", ckr__make_int(c, s->progress.tokens),
+                                      "digest", ckr__make_hex(c, digest, 16), CKR__END);
+    ckr_node *root = ckr__make_dict(c, "ckptresume", ckr__make_int(c, CKR_VERSION),
+                                    "checkpoint", ckr__make_str(c, name),
+                                    "dialect", ckr__make_str(c, w->plan->target.dialect),
                                     "source", source,
                                     "schedules", ckr__side_schedules(c, &w->plan->state), CKR__END);
     if (s->framework_version)
-        ckr__node_set(c, source, "framework_version", ckr__node_str(c, s->framework_version));
+        ckr__node_set(c, source, "framework_version", ckr__make_str(c, s->framework_version));
     if (ckr__dialect_find(w->plan->target.dialect)->numbered)
         ckr__node_set(c, root, "names", ckr__side_params(c, &w->plan->state));
     if (out->vocab)
         ckr__node_set(c, root, "vocab",
-                      ckr__node_dict(c, "logical", ckr__node_int(c, out->vocab), "padded",
-                                     ckr__node_int(c, out->padded_vocab), CKR__END));
+                      ckr__make_dict(c, "logical", ckr__make_int(c, out->vocab), "padded",
+                                     ckr__make_int(c, out->padded_vocab), CKR__END));
     if (w->plan->rng.lineage) {           /* read only: the JSON writer changes nothing */
         ckr__node_set(c, root, "rng", (ckr_node *)(uintptr_t)w->plan->rng.lineage);
         ckr__node_set(c, root, "streams", ckr__side_streams(c, w->plan));
@@ -60323,13 +60325,13 @@ static ckr_result ckr__check_side(ckr__checker *k, uint8_t (*each)[16])
         const ckr_node *key = want->u.items[2 * i];
         const char *hex = ckr_node_str(ckr__dict_at(want, i));
         bool found = ckr__map_find(&at, key->u.str, (size_t)key->count, &index);
-        const ckr_node *have = found ? ckr__node_hex(&k->c, each[index], 16) : NULL;
+        const ckr_node *have = found ? ckr__make_hex(&k->c, each[index], 16) : NULL;
         if (found && !have) break;
         if (found && hex && !strcmp(have->u.str, hex)) continue;
         if (found && hex && ckr__is_step(s->tensors[index]) &&
             ckr__step_value(s->tensors[index], steps[index], &step)) {
             ckr__step_digest(tables, step, sum);       /* the number, in whatever type         */
-            if (ckr__is_str(ckr__node_hex(&k->c, sum, 16), hex)) continue;
+            if (ckr__is_str(ckr__make_hex(&k->c, sum, 16), hex)) continue;
         }
         ckr__say(&k->c, "CKR_E_SIDE_DIGEST", CKR_ERROR, key->u.str, hex,
                  found ? have->u.str : NULL,
@@ -60812,8 +60814,9 @@ static void ckr__view_at(const ckr_view *v, uint64_t index, uint64_t *at, uint64
     *at = o;
 }
 
-static CKR__NOINLINE ckr_result ckr__view_read(const ckr_ckpt *ckpt, const ckr_view *v,
-                                               int64_t first, int64_t n, void *dst, ckr_error *err)
+static CKR__NOINLINE ckr_result ckr__view_read_body(const ckr_ckpt *ckpt, const ckr_view *v,
+                                                    int64_t first, int64_t n, void *dst,
+                                                    ckr_error *err)
 {
     ckr__ctx c = ckpt->ctx;
     uint8_t *p = (uint8_t *)dst;
@@ -60841,7 +60844,7 @@ static CKR__NOINLINE ckr_result ckr__view_read(const ckr_ckpt *ckpt, const ckr_v
 CKR_API ckr_result ckr_view_read(const ckr_ckpt *ckpt, const ckr_view *v, int64_t first, int64_t n,
                                  void *dst, ckr_error *err)
 {
-    CKR__IN_FENV(ckr_result, ckr__view_read(ckpt, v, first, n, dst, err));
+    CKR__IN_FENV(ckr_result, ckr__view_read_body(ckpt, v, first, n, dst, err));
 }
 
 CKR__COLD_END

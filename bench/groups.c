@@ -9,18 +9,18 @@ static ckr_error err;
 
 static ckr_node *hyper(ckr__ctx *c, double lr)
 {
-    ckr_node *d = ckr__node(c, CKR_NODE_DICT), *betas = ckr__node(c, CKR_NODE_LIST);
+    ckr_node *d = ckr__make(c, CKR_NODE_DICT), *betas = ckr__make(c, CKR_NODE_LIST);
     static const char *const flags[] = { "amsgrad", "maximize", "foreach", "capturable", "fused" };
     size_t i;
-    bool ok = ckr__node_push(c, betas, ckr__node_float(c, 0.9)) &&
-              ckr__node_push(c, betas, ckr__node_float(c, 0.95)) &&
-              ckr__node_set(c, d, "lr", ckr__node_float(c, lr * 0.3)) &&
-              ckr__node_set(c, d, "initial_lr", ckr__node_float(c, lr)) &&
+    bool ok = ckr__node_push(c, betas, ckr__make_float(c, 0.9)) &&
+              ckr__node_push(c, betas, ckr__make_float(c, 0.95)) &&
+              ckr__node_set(c, d, "lr", ckr__make_float(c, lr * 0.3)) &&
+              ckr__node_set(c, d, "initial_lr", ckr__make_float(c, lr)) &&
               ckr__node_set(c, d, "betas", betas) &&
-              ckr__node_set(c, d, "eps", ckr__node_float(c, 1e-8)) &&
-              ckr__node_set(c, d, "weight_decay", ckr__node_float(c, 0.1)) &&
-              ckr__node_set(c, d, "is_expert_parallel", ckr__node_bool(c, false));
-    for (i = 0; i < 5; i++) ok = ok && ckr__node_set(c, d, flags[i], ckr__node_bool(c, false));
+              ckr__node_set(c, d, "eps", ckr__make_float(c, 1e-8)) &&
+              ckr__node_set(c, d, "weight_decay", ckr__make_float(c, 0.1)) &&
+              ckr__node_set(c, d, "is_expert_parallel", ckr__make_bool(c, false));
+    for (i = 0; i < 5; i++) ok = ok && ckr__node_set(c, d, flags[i], ckr__make_bool(c, false));
     if (!ok) bench_fail("hyper", c->err);
     return d;
 }

@@ -258,9 +258,9 @@ static ckr_ckpt *made(const char *spec, uint64_t n, int64_t step)
     CHECK_OK(ckr_ckpt_create(NULL, &c, &err), &err);
     if (!c) return NULL;
     bases = CKR__NEW_N(&c->ctx, double, n);
-    hyper = ckr__node(&c->ctx, CKR_NODE_DICT);
-    ckr__node_set(&c->ctx, hyper, "lr", ckr__node_float(&c->ctx, 0.1));
-    ckr__node_set(&c->ctx, hyper, "weight_decay", ckr__node_float(&c->ctx, 0.1));
+    hyper = ckr__make(&c->ctx, CKR_NODE_DICT);
+    ckr__node_set(&c->ctx, hyper, "lr", ckr__make_float(&c->ctx, 0.1));
+    ckr__node_set(&c->ctx, hyper, "weight_decay", ckr__make_float(&c->ctx, 0.1));
     c->state.groups = CKR__NEW_N(&c->ctx, ckr_group, n);
     c->state.n_groups = n;
     for (i = 0; i < n; i++) bases[i] = 0.1;

@@ -796,13 +796,13 @@ static ckr_node *bitgen_tree(const kat *k, const ckr_node *n)
         return ckr__rng_array(k->c, CKR_NODE_NDARRAY, NULL, CKR_DTYPE_U32, "<u4", raw, 624);
     }
     if (ckr_node_is_dict(n)) {
-        ckr_node *d = ckr__node(k->c, CKR_NODE_DICT);
+        ckr_node *d = ckr__make(k->c, CKR_NODE_DICT);
         for (i = 0; i < n->count; i++)
             ckr__node_pair(k->c, d, n->u.items[2 * i], bitgen_tree(k, n->u.items[2 * i + 1]));
         return d;
     }
     if (s && *s >= '0' && *s <= '9') return ckr__rng_int_node(k->c, big(n).lo, big(n).hi);
-    return s ? ckr__node_str(k->c, s) : ckr__node_int(k->c, integer(n, "", 0));
+    return s ? ckr__make_str(k->c, s) : ckr__make_int(k->c, integer(n, "", 0));
 }
 
 static bool bitgen_state(const kat *k, const ckr_node *d, ckr_rng *r)

@@ -631,7 +631,7 @@ static void states_by_hand(void)
     memset(&f, 0, sizeof f);
     f.path = "a";
     f.format = CKR_FORMAT_SAFETENSORS;
-    f.root = ckr__node(&c->ctx, CKR_NODE_DICT);
+    f.root = ckr__make(&c->ctx, CKR_NODE_DICT);
     f.n_entries = 1;
     bad_is(ckr__image_make(&c->ctx, &f, &image), &err, "an entry too many",
            bad(CKR_ITEM_WRITE_ENTRY, "a", NOWHERE, ""));

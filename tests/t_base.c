@@ -307,13 +307,13 @@ static void node_lists(void)
     bool ok = true;
     char key[16];
     ctx_open();
-    l = ckr__node(&t_ctx, CKR_NODE_LIST);
-    d = ckr__node(&t_ctx, CKR_NODE_DICT);
+    l = ckr__make(&t_ctx, CKR_NODE_LIST);
+    d = ckr__make(&t_ctx, CKR_NODE_DICT);
     CHECK(ckr_node_at(l, 0) == NULL && ckr_node_get(d, "0") == NULL);
     for (i = 0; i < 1000; i++) {
-        CHECK(ckr__node_push(&t_ctx, l, ckr__node_int(&t_ctx, i)));
+        CHECK(ckr__node_push(&t_ctx, l, ckr__make_int(&t_ctx, i)));
         snprintf(key, sizeof key, "k%d", i % 500);
-        CHECK(ckr__node_set(&t_ctx, d, key, ckr__node_int(&t_ctx, i)));
+        CHECK(ckr__node_set(&t_ctx, d, key, ckr__make_int(&t_ctx, i)));
     }
     CHECK_INT(l->count, 1000);
     CHECK_INT(d->count, 500);
@@ -338,13 +338,13 @@ static void node_getters(void)
     CHECK(!ckr_node_i64(NULL, &i) && !ckr_node_f64(NULL, &f) && ckr_node_str(NULL) == NULL);
     CHECK(ckr_node_get(NULL, "a") == NULL && ckr_node_at(NULL, 0) == NULL &&
           ckr_node_find(NULL, "/a") == NULL);
-    n = ckr__node_float(&t_ctx, 2.0);
+    n = ckr__make_float(&t_ctx, 2.0);
     CHECK(!ckr_node_i64(n, &i) && ckr_node_f64(n, &f) && f > 1.5);
-    n = ckr__node_bool(&t_ctx, true);
+    n = ckr__make_bool(&t_ctx, true);
     CHECK(ckr_node_i64(n, &i) && i == 1);
-    n = ckr__node_text(&t_ctx, CKR_NODE_STR, "a\0b", 3);
+    n = ckr__make_text(&t_ctx, CKR_NODE_STR, "a\0b", 3);
     CHECK(n->count == 3 && !memcmp(ckr_node_str(n), "a\0b", 4));
-    n = ckr__node_text(&t_ctx, CKR_NODE_BYTES, "ab", 2);
+    n = ckr__make_text(&t_ctx, CKR_NODE_BYTES, "ab", 2);
     CHECK(ckr_node_str(n) == NULL);
     ctx_close();
 }
@@ -354,16 +354,16 @@ static void node_pointers(void)
     ckr_node *root, *list, *inner;
     int64_t v = 0;
     ctx_open();
-    root = ckr__node(&t_ctx, CKR_NODE_DICT);
-    list = ckr__node(&t_ctx, CKR_NODE_LIST);
-    inner = ckr__node(&t_ctx, CKR_NODE_DICT);
+    root = ckr__make(&t_ctx, CKR_NODE_DICT);
+    list = ckr__make(&t_ctx, CKR_NODE_LIST);
+    inner = ckr__make(&t_ctx, CKR_NODE_DICT);
     ckr__node_set(&t_ctx, root, "list", list);
-    ckr__node_push(&t_ctx, list, ckr__node_int(&t_ctx, 10));
+    ckr__node_push(&t_ctx, list, ckr__make_int(&t_ctx, 10));
     ckr__node_push(&t_ctx, list, inner);
-    ckr__node_set(&t_ctx, inner, "a/b", ckr__node_int(&t_ctx, 1));
-    ckr__node_set(&t_ctx, inner, "a~b", ckr__node_int(&t_ctx, 2));
-    ckr__node_set(&t_ctx, inner, "", ckr__node_int(&t_ctx, 3));
-    ckr__node_pair(&t_ctx, inner, ckr__node_int(&t_ctx, -7), ckr__node_int(&t_ctx, 4));
+    ckr__node_set(&t_ctx, inner, "a/b", ckr__make_int(&t_ctx, 1));
+    ckr__node_set(&t_ctx, inner, "a~b", ckr__make_int(&t_ctx, 2));
+    ckr__node_set(&t_ctx, inner, "", ckr__make_int(&t_ctx, 3));
+    ckr__node_pair(&t_ctx, inner, ckr__make_int(&t_ctx, -7), ckr__make_int(&t_ctx, 4));
     CHECK(ckr_node_find(root, "") == root);
     CHECK(ckr_node_find(root, "/list/1") == inner);
     CHECK(ckr_node_i64(ckr_node_find(root, "/list/1/a~1b"), &v) && v == 1);

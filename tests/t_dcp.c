@@ -323,7 +323,7 @@ static void where(void)
         *one.out.settings = *x;
         ckr__plan_verdict(&one);
         CHECK_INT(one.facts.verdict, CKR_VERDICT_EXACT);
-        one.out.settings->value = ckr__node_int(&p->ctx, 10);
+        one.out.settings->value = ckr__make_int(&p->ctx, 10);
         ckr__plan_verdict(&one);
         CHECK_INT(one.facts.verdict, CKR_VERDICT_CHANGED);
     }
@@ -531,8 +531,8 @@ static bool regroup(const char *from, const char *const *moved, int n, const cha
         for (k = 0; k < n && strcmp(moved[k], name) != 0; k++) {}
         if (k == n) g[1].params[g[1].n_params++] = name;
     }
-    hyper = ckr__node(&c->ctx, CKR_NODE_DICT);
-    ckr__node_set(&c->ctx, hyper, "weight_decay", ckr__node_float(&c->ctx, 0.25));
+    hyper = ckr__make(&c->ctx, CKR_NODE_DICT);
+    ckr__node_set(&c->ctx, hyper, "weight_decay", ckr__make_float(&c->ctx, 0.25));
     g[2].params = (const char **)(uintptr_t)moved;
     g[2].n_params = (uint64_t)n;
     g[2].hyper = hyper;
@@ -1334,8 +1334,8 @@ static void decayed(const char *from, const char *to)
     if (!s || !CHECK_INT(s->n_groups, 2)) return;
     memset(g, 0, sizeof g);
     for (i = 0; i < 2; i++) {
-        ckr_node *hyper = ckr__node(&c->ctx, CKR_NODE_DICT);
-        ckr__node_set(&c->ctx, hyper, "weight_decay", ckr__node_float(&c->ctx, 0.25));
+        ckr_node *hyper = ckr__make(&c->ctx, CKR_NODE_DICT);
+        ckr__node_set(&c->ctx, hyper, "weight_decay", ckr__make_float(&c->ctx, 0.25));
         g[i].params = s->groups[i].params;
         g[i].n_params = s->groups[i].n_params;
         g[i].hyper = hyper;

@@ -23,7 +23,7 @@ static void format_same(const char *fmt, double v)
 {
     char a[400], b[400];
     const int n = snprintf(a, sizeof a, fmt, v);
-    const size_t m = ckr__format(b, sizeof b, fmt, v);
+    const size_t m = ckr__sprint(b, sizeof b, fmt, v);
     if (v != v) return; /* libc's have signs, and other names elsewhere */
     t_check((size_t)n == m && !strcmp(a, b), __FILE__, __LINE__, "%s: \"%s\", expected \"%s\"", fmt,
             b, a);
@@ -196,7 +196,7 @@ static void texts(void)
 static void formats(void)
 {
     char a[64], b[64];
-    size_t n = ckr__format(
+    size_t n = ckr__sprint(
         a, sizeof a, "%s|%.3s|%c|%d|%u|%02x|%5d|%08lld|%llu|%lx|%%|%.*s|%03u|%+d", "text",
         "cut here", 'c', -7, 7u, 10, 42, -12345ll, 99ull, 255ul, 2, "xyz", 5u, 1);
     const int m =
@@ -204,10 +204,10 @@ static void formats(void)
                  "cut here", 'c', -7, 7u, 10, 42, -12345ll, 99ull, 255ul, 2, "xyz", 5u, 1);
     CHECK_STR(a, b);
     CHECK_INT(n, m);
-    CHECK_INT(ckr__format(NULL, 0, "%d and %s", 12, "more"), 11);
-    n = ckr__format(a, 5, "%s", "longer than that");
+    CHECK_INT(ckr__sprint(NULL, 0, "%d and %s", 12, "more"), 11);
+    n = ckr__sprint(a, 5, "%s", "longer than that");
     CHECK(n == 16 && !strcmp(a, "long"));
-    CHECK_INT(ckr__format(a, sizeof a, "%lld %lld", (long long)INT64_MIN, (long long)INT64_MAX),
+    CHECK_INT(ckr__sprint(a, sizeof a, "%lld %lld", (long long)INT64_MIN, (long long)INT64_MAX),
               40);
     CHECK_STR(a, "-9223372036854775808 9223372036854775807");
 }

@@ -354,7 +354,7 @@ static void write_rank(ckr__ctx *c, const written_case *x, int64_t rank, const c
     memset(&v, 0, sizeof v);
     out.c = c;
     f = ckr__out_file_add(&out, "w", CKR_FORMAT_TORCH_ZIP);
-    f->root = ckr__node(c, CKR_NODE_ODICT);
+    f->root = ckr__make(c, CKR_NODE_ODICT);
     for (i = 0; i < (int64_t)x->n_dims; i++) {
         numel *= x->shape[i];
         part *= box->shape[i];

@@ -748,7 +748,7 @@ static void texts(void)
     fresh(CKR_MODE_CONTINUE);
     for (i = 0; i < 3; i++) {
         old(i == 0 ? "a" : i == 1 ? "b" : "c", "{\"x\": 1}");
-        olds[i].hyper->u.items[0] = ckr__node_int(&ctx, i < 2 ? 3 : 4);
+        olds[i].hyper->u.items[0] = ckr__make_int(&ctx, i < 2 ? 3 : 4);
     }
     new_("a b c", NULL);
     if (!match()) return;
@@ -998,7 +998,7 @@ static void hostile(void)
     old("b", "{\"lr\": 1}");
     new_("a", "3");
     new_("b", NULL);
-    olds[1].hyper->u.items[0] = ckr__node_int(&ctx, 3);
+    olds[1].hyper->u.items[0] = ckr__make_int(&ctx, 3);
     if (match()) {
         SAYS("CKR_E_GROUP_FIELDS", CKR_ERROR);
         SAYS("CKR_W_GROUP_KEY", CKR_LOST);
@@ -1007,8 +1007,8 @@ static void hostile(void)
     }
     fresh(CKR_MODE_CONTINUE);          /* one key twice: the first counts, as everywhere */
     old("a", "{\"lr\": 1}");
-    k = ckr__node_str(&ctx, "lr");
-    CHECK(ckr__node_pair(&ctx, olds[0].hyper, k, ckr__node_int(&ctx, 2)));
+    k = ckr__make_str(&ctx, "lr");
+    CHECK(ckr__node_pair(&ctx, olds[0].hyper, k, ckr__make_int(&ctx, 2)));
     new_("a", NULL);
     if (match()) {
         SILENT();
@@ -1019,7 +1019,7 @@ static void hostile(void)
     for (i = 0; i < 6; i++) {
         uint64_t n;
         old(i % 2 ? "a" : "b", "{\"tree\": [], \"betas\": []}");
-        loop = ckr__node(&ctx, CKR_NODE_LIST);
+        loop = ckr__make(&ctx, CKR_NODE_LIST);
         for (n = 0; n < 30; n++) CHECK(ckr__node_push(&ctx, loop, loop));
         olds[i].hyper->u.items[1] = olds[i].hyper->u.items[3] = loop;
     }

@@ -197,7 +197,7 @@ static void numbers(came *x)
             double v = 0;
             ckr_node_f64(ckr_node_at(ckr_ckpt_root(c), i), &v);
             add(&x->notes, &v, sizeof v);
-            add(&x->notes, text, ckr__format(text, sizeof text, "%.17g", v));
+            add(&x->notes, text, ckr__sprint(text, sizeof text, "%.17g", v));
         }
     CHECK(c != NULL);
     ckr_ckpt_close(c);

@@ -989,14 +989,14 @@ static void record_full(void)
     world_open(&w);
     cuda_world(&w, 2, 9, 8);
     CHECK(world_move(&w, topo(3, 1, 1, 1, 1), CKR_RNG_KEEP, 0, 0));
-    list = ckr__node(&w.c, CKR_NODE_LIST);
+    list = ckr__make(&w.c, CKR_NODE_LIST);
     for (i = 1; i <= 65535; i++) {
-        e = ckr__node(&w.c, CKR_NODE_DICT);
-        ckr__node_set(&w.c, e, "generation", ckr__node_int(&w.c, i));
+        e = ckr__make(&w.c, CKR_NODE_DICT);
+        ckr__node_set(&w.c, e, "generation", ckr__make_int(&w.c, i));
         ckr__node_set(&w.c, e, "new", ckr__record_sizes(&w.c, size, 31));
         ckr__node_push(&w.c, list, e);
     }
-    ckr__node_set(&w.c, w.lineage, "generation", ckr__node_int(&w.c, 65535));
+    ckr__node_set(&w.c, w.lineage, "generation", ckr__make_int(&w.c, 65535));
     ckr__node_set(&w.c, w.lineage, "history", list);
     j = world_job(&w, topo(4, 1, 1, 1, 1));
     CHECK(ckr__rng_remap(&w.c, &j, &r) == CKR_E_LIMIT);

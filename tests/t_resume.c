@@ -484,8 +484,8 @@ static void groups_added(void)
     ask(&j, "");
     like_groups(&l, &j, "0.weight,1.weight;0.bias,1.bias;2.weight");
     if (c) {
-        hyper = ckr__node(&c->ctx, CKR_NODE_DICT);
-        ckr__node_set(&c->ctx, hyper, "lr", ckr__node_float(&c->ctx, 0.5));
+        hyper = ckr__make(&c->ctx, CKR_NODE_DICT);
+        ckr__node_set(&c->ctx, hyper, "lr", ckr__make_float(&c->ctx, 0.5));
         l.g[2].hyper = hyper;
         decide(&j, c, true);                /* a plain file has no number for a new one */
         CHECK(refused(&j));
@@ -516,9 +516,9 @@ static void groups_merged(void)
     ask(&j, "");
     like_groups(&l, &j, "0.weight,1.weight,0.bias,1.bias");
     if (c) {
-        hyper = ckr__node(&c->ctx, CKR_NODE_DICT);
-        ckr__node_set(&c->ctx, hyper, "lr", ckr__node_float(&c->ctx, 0.05));
-        ckr__node_set(&c->ctx, hyper, "weight_decay", ckr__node_float(&c->ctx, 0.25));
+        hyper = ckr__make(&c->ctx, CKR_NODE_DICT);
+        ckr__node_set(&c->ctx, hyper, "lr", ckr__make_float(&c->ctx, 0.05));
+        ckr__node_set(&c->ctx, hyper, "weight_decay", ckr__make_float(&c->ctx, 0.25));
         l.g[0].hyper = hyper;
         decide(&j, c, false);
         HAS(&j, "CKR_W_MERGED");

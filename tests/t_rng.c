@@ -434,12 +434,12 @@ static void rng_unused_bytes(void)
 
 static ckr_node *python_tuple(ckr_node_kind kind, uint64_t words, int64_t index, ckr_node *gauss)
 {
-    ckr_node *n = ckr__node(&ctx, kind), *in = ckr__node(&ctx, kind);
+    ckr_node *n = ckr__make(&ctx, kind), *in = ckr__make(&ctx, kind);
     uint64_t i;
     for (i = 0; i < words; i++)
-        ckr__node_push(&ctx, in, ckr__node_int(&ctx, (int64_t)(i * 2654435761u % 4294967296u)));
-    ckr__node_push(&ctx, in, ckr__node_int(&ctx, index));
-    ckr__node_push(&ctx, n, ckr__node_int(&ctx, 3));
+        ckr__node_push(&ctx, in, ckr__make_int(&ctx, (int64_t)(i * 2654435761u % 4294967296u)));
+    ckr__node_push(&ctx, in, ckr__make_int(&ctx, index));
+    ckr__node_push(&ctx, n, ckr__make_int(&ctx, 3));
     ckr__node_push(&ctx, n, in);
     ckr__node_push(&ctx, n, gauss);
     return n;
@@ -460,7 +460,7 @@ static void rng_hostile_nodes(void)
     ckr_node *none, *d, *st;
     ckr_rng r;
     CHECK(ckr__ctx_init(&ctx, NULL, NULL, &err) == CKR_OK);
-    none = ckr__node(&ctx, CKR_NODE_NONE);
+    none = ckr__make(&ctx, CKR_NODE_NONE);
     CHECK(ckr__rng_from_node(&ctx, python_tuple(CKR_NODE_TUPLE, 624, 624, none), CKR_RNG_NONE,
                              &r) == CKR_OK);
     CHECK(ckr__rng_from_node(&ctx, python_tuple(CKR_NODE_LIST, 624, 0, none), CKR_RNG_PYTHON, &r) ==
@@ -471,28 +471,28 @@ static void rng_hostile_nodes(void)
                 "index -1");
     refuse_node(python_tuple(CKR_NODE_TUPLE, 623, 1, none), CKR_RNG_NONE, CKR_ITEM_RNG_SIZE,
                 "623 words");
-    refuse_node(python_tuple(CKR_NODE_TUPLE, 624, 1, ckr__node_float(&ctx, NAN)), CKR_RNG_NONE,
+    refuse_node(python_tuple(CKR_NODE_TUPLE, 624, 1, ckr__make_float(&ctx, NAN)), CKR_RNG_NONE,
                 CKR_ITEM_RNG_VALUE, "NaN");
-    refuse_node(python_tuple(CKR_NODE_TUPLE, 624, 1, ckr__node_str(&ctx, "x")), CKR_RNG_NONE,
+    refuse_node(python_tuple(CKR_NODE_TUPLE, 624, 1, ckr__make_str(&ctx, "x")), CKR_RNG_NONE,
                 CKR_ITEM_RNG_FORM, "text");
     refuse_node(python_tuple(CKR_NODE_TUPLE, 624, 1, none), CKR_RNG_NUMPY, CKR_ITEM_RNG_FORM,
                 "hint");
     refuse_node(none, CKR_RNG_NONE, CKR_ITEM_RNG_FORM, "None");
     refuse_node(NULL, CKR_RNG_NONE, CKR_ITEM_RNG_FORM, "absent");
-    refuse_node(ckr__node_int(&ctx, -1), CKR_RNG_XLA, CKR_ITEM_RNG_FORM, "negative");
-    refuse_node(ckr__node_int(&ctx, 0), CKR_RNG_LLMC, CKR_ITEM_RNG_DEGENERATE, "zero");
+    refuse_node(ckr__make_int(&ctx, -1), CKR_RNG_XLA, CKR_ITEM_RNG_FORM, "negative");
+    refuse_node(ckr__make_int(&ctx, 0), CKR_RNG_LLMC, CKR_ITEM_RNG_DEGENERATE, "zero");
     CHECK(ckr_rng_seed(&r, CKR_RNG_PCG64, 1) == CKR_OK);
     d = ckr__rng_to_node(&ctx, &r, NULL);
     st = d->u.items[3];
-    CHECK(ckr__node_set(&ctx, st, "inc", ckr__node_int(&ctx, 4)));
+    CHECK(ckr__node_set(&ctx, st, "inc", ckr__make_int(&ctx, 4)));
     refuse_node(d, CKR_RNG_NONE, CKR_ITEM_RNG_VALUE, "even inc");
-    CHECK(ckr__node_set(&ctx, st, "inc", ckr__node_float(&ctx, 3)));
+    CHECK(ckr__node_set(&ctx, st, "inc", ckr__make_float(&ctx, 3)));
     refuse_node(d, CKR_RNG_NONE, CKR_ITEM_RNG_FORM, "float inc");
     CHECK(ckr_rng_seed(&r, CKR_RNG_PHILOX, 1) == CKR_OK);
     d = ckr__rng_to_node(&ctx, &r, NULL);
-    CHECK(ckr__node_set(&ctx, d, "buffer_pos", ckr__node_int(&ctx, 5)));
+    CHECK(ckr__node_set(&ctx, d, "buffer_pos", ckr__make_int(&ctx, 5)));
     refuse_node(d, CKR_RNG_NONE, CKR_ITEM_RNG_CURSOR, "buffer_pos 5");
-    CHECK(ckr__node_set(&ctx, d, "bit_generator", ckr__node_str(&ctx, "XYZ")));
+    CHECK(ckr__node_set(&ctx, d, "bit_generator", ckr__make_str(&ctx, "XYZ")));
     refuse_node(d, CKR_RNG_NONE, CKR_ITEM_RNG_FORM, "unknown bit generator");
     ckr__ctx_free(&ctx);
 }

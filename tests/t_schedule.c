@@ -94,7 +94,7 @@ static void integer_keys(ckr_node *n, int depth)
     const ckr_node *m = ckr_node_get(n, "milestones");
     uint64_t i;
     for (i = 0; m && ckr_node_is_dict(m) && i < m->count; i++)
-        m->u.items[2 * i] = ckr__node_int(&t_ctx, strtol(m->u.items[2 * i]->u.str, NULL, 10));
+        m->u.items[2 * i] = ckr__make_int(&t_ctx, strtol(m->u.items[2 * i]->u.str, NULL, 10));
     m = ckr_node_get(n, "_schedulers");
     for (i = 0; m && depth < 8 && i < m->count; i++) integer_keys(m->u.items[i], depth + 1);
 }
@@ -107,7 +107,7 @@ static double number(const ckr_node *n)
 }
 
 /* Rows of updates first..n of the case, column by column bit for bit. */
-static void case_rows(const ckr_schedule *s, ckr__column column, const ckr_node *rows,
+static void case_rows(const ckr_schedule *s, ckr__series column, const ckr_node *rows,
                       uint64_t first, uint64_t index, const char *how)
 {
     double out[64 * 4];
@@ -130,7 +130,7 @@ static void case_rows(const ckr_schedule *s, ckr__column column, const ckr_node 
 
 static ckr_node *without_kind(const ckr_node *d)
 {
-    ckr_node *out = ckr__node(&t_ctx, CKR_NODE_DICT);
+    ckr_node *out = ckr__make(&t_ctx, CKR_NODE_DICT);
     uint64_t i;
     for (i = 0; i < ckr__dict_n(d); i++)
         if (!ckr__is_str(d->u.items[2 * i], "kind")) ckr__node_take(&t_ctx, out, d, i);
@@ -786,16 +786,16 @@ static ckr_node *spoil(t_rng *r, ckr_node *n, int depth)
     ckr_node *list;
     uint64_t i;
     switch (t_next(r) % 12) {
-    case 0:  return ckr__node(&t_ctx, CKR_NODE_NONE);
-    case 1:  return ckr__node_str(&t_ctx, "cos");
-    case 2:  return ckr__node_int(&t_ctx, t_next(r) % 2 ? INT64_MAX : INT64_MIN);
-    case 3:  return ckr__node_float(&t_ctx, ckr__nan());
-    case 4:  return ckr__node_float(&t_ctx, odd[t_next(r) % 6]);
-    case 5:  return ckr__node_int(&t_ctx, t_range(r, -3, 3));
-    case 6:  return ckr__node(&t_ctx, CKR_NODE_LIST);
-    case 7:  return ckr__node(&t_ctx, CKR_NODE_DICT);
+    case 0:  return ckr__make(&t_ctx, CKR_NODE_NONE);
+    case 1:  return ckr__make_str(&t_ctx, "cos");
+    case 2:  return ckr__make_int(&t_ctx, t_next(r) % 2 ? INT64_MAX : INT64_MIN);
+    case 3:  return ckr__make_float(&t_ctx, ckr__nan());
+    case 4:  return ckr__make_float(&t_ctx, odd[t_next(r) % 6]);
+    case 5:  return ckr__make_int(&t_ctx, t_range(r, -3, 3));
+    case 6:  return ckr__make(&t_ctx, CKR_NODE_LIST);
+    case 7:  return ckr__make(&t_ctx, CKR_NODE_DICT);
     case 8:
-        list = ckr__node(&t_ctx, CKR_NODE_LIST);
+        list = ckr__make(&t_ctx, CKR_NODE_LIST);
         for (i = 0; i < 5; i++) ckr__node_push(&t_ctx, list, n);
         return list;
     default:

@@ -585,8 +585,8 @@ static void texts(void)
     size_t i;
     ckr__ctx_init(&c, NULL, NULL, &err);
     for (i = 0; i < sizeof is / sizeof *is; i++) {
-        ckr_node *n = ckr__node_text(&c, is[i].kind, is[i].bytes, strlen(is[i].bytes));
-        ckr_node *d = ckr__node(&c, CKR_NODE_DICT), *one = ckr__node_int(&c, (int64_t)is[i].im);
+        ckr_node *n = ckr__make_text(&c, is[i].kind, is[i].bytes, strlen(is[i].bytes));
+        ckr_node *d = ckr__make(&c, CKR_NODE_DICT), *one = ckr__make_int(&c, (int64_t)is[i].im);
         if (!n || !d || !one) exit(2);
         parts[1] = is[i].im;
         if (n->kind == CKR_NODE_COMPLEX) n->u.complex_ = parts;
@@ -594,20 +594,20 @@ static void texts(void)
             n->count = 1;
             n->u.items = &one;
         }
-        CHECK(ckr__node_pair(&c, d, ckr__node_str(&c, "k"), n));
+        CHECK(ckr__node_pair(&c, d, ckr__make_str(&c, "k"), n));
         CHECK_STR(ckr__node_text_of(&c, d), is[i].text);
     }
-    two[0] = two[3] = ckr__node_str(&c, "a");          /* sets have the order of a process */
-    two[1] = two[2] = ckr__node_str(&c, "b");
+    two[0] = two[3] = ckr__make_str(&c, "a");          /* sets have the order of a process */
+    two[1] = two[2] = ckr__make_str(&c, "b");
     for (i = 0; i < 2; i++) {
-        ckr_node *n = ckr__node(&c, CKR_NODE_SET);
+        ckr_node *n = ckr__make(&c, CKR_NODE_SET);
         if (!n) exit(2);
         n->count = 2;
         n->u.items = two + 2 * i;
         CHECK_STR(ckr__node_text_of(&c, n), "set[\"a\", \"b\"]");
     }
     for (i = 0; i < 40; i++) {                         /* 2^40 times "a", in 41 nodes */
-        ckr_node *n = ckr__node(&c, CKR_NODE_LIST);
+        ckr_node *n = ckr__make(&c, CKR_NODE_LIST);
         if (!n || !ckr__node_push(&c, n, two[0]) || !ckr__node_push(&c, n, two[0])) exit(2);
         two[0] = n;
     }
