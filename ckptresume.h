@@ -20545,7 +20545,9 @@ static size_t ckr__rng_canonical(const ckr_rng *r, bool label, uint8_t *out)
         return n;
     }
     if (r->kind == CKR_RNG_OPAQUE || r->kind == CKR_RNG_XLA || row->family == 2) {
-        ckr__rng_move(from, r->kind == CKR_RNG_OPAQUE ? r->kind : CKR_RNG_TORCH_CUDA, out, n, true);
+        ckr__rng_move(from, (unsigned)(r->kind == CKR_RNG_OPAQUE ? CKR_RNG_OPAQUE
+                                                                : CKR_RNG_TORCH_CUDA),
+                      out, n, true);
         return n;
     }
     n = ckr__rng_numbers(&from->u, out, 8, row->words, true);
